@@ -1,0 +1,44 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package hasp gives a program distributed locks: one holder at a time, first
+// come first served where the store has a line, released by a crash, and
+// fenced by a number that a storage system can check.
+//
+//	locks, err := hasp.New(redisdriver.New(rdb, nil), nil)
+//	lease, err := locks.Mutex("orders/42", nil).Lock(ctx)
+//	defer lease.Release()
+//	err = save(lease.Context(ctx), order, lease.Fence())
+//
+// # A lease, not a mutex
+//
+// What Lock returns is the right to a key for a limited time, so that a crash
+// of the holder frees the key. It is renewed in the background, every third of
+// its TTL, and can still be lost: the store is away for too long, or the
+// process is stopped. Then the lease's contexts end with the cause ErrLost,
+// before the store gives the key to another, whatever the network does.
+//
+// That is enough for efficiency, where work done twice costs money. For
+// correctness, where it corrupts data, no lock with a time limit is enough: a
+// process can be stopped between asking and writing. Give lease.Fence to
+// whatever stores the data, and let it refuse a smaller fence than the largest
+// it saw. docs/guarantees.md says what each engine promises, and has a guard
+// for SQL to copy.
+//
+// # Three contexts
+//
+// The context given to Lock bounds the wait, not the hold. The one that
+// Lease.Context returns ends with the lease. Release needs none: it works
+// after both have ended, and has a limit of its own.
+//
+// # Errors
+//
+// errors.Is finds ErrHeld, ErrLost, ErrNotHeld, ErrUnsupported, ErrClosed, and
+// the error of a context that ended a wait, in the *Error that every operation
+// returns. Its Class says what kind of trouble a store is in.
+//
+// # Engines
+//
+// Each engine is a module of its own: redisdriver, sqldriver; memdriver is for
+// tests. This module needs the standard library and golang.org/x/sys only.
+package hasp

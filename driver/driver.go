@@ -1,0 +1,259 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package driver is the seam between hasp and the stores that keep its locks.
+//
+// Programs use package hasp; only an engine implements [Driver], and package
+// drivertest is its specification: a table of cases, each with its rule as a
+// sentence, that every engine must pass.
+//
+// Four rules shape the seam. An engine never waits: blocking is written once,
+// in hasp. An engine never retries and never sleeps: it returns the store's own
+// error, and hasp decides. A refusal is data, an error means that the outcome
+// is unknown. And everything an engine does for an owner may be asked twice:
+// requests get lost, duplicated and delayed, and replies get lost.
+package driver
+
+import (
+	"context"
+	"iter"
+	"time"
+)
+
+// A Driver keeps locks in one store. All methods may be called by any number
+// of goroutines at once.
+//
+// Methods that take a context must return soon after it ends, whatever the
+// network does, and must tell hasp the truth about what they know: an error
+// from Try, Renew or Release says that the request may or may not have been
+// carried out.
+//
+// Time in the store is the store's own: an engine never compares anything with
+// the wall clock of the client.
+type Driver interface {
+	// Traits says what this engine, so configured, promises. It does no I/O and
+	// always returns the same value.
+	Traits() Traits
+
+	// Try asks once for r.Key on behalf of r.Owner, and never waits.
+	//
+	// The key is granted when nobody holds it and no live place of another
+	// owner is before r's in its line. Asking again with the same owner
+	// returns the standing grant with its fence, or keeps the place in line:
+	// a lost reply repairs itself. Try by the holder sets the expiry to the
+	// later of what it is and now + r.TTL, never earlier.
+	//
+	// With r.Queue a refused request joins the end of the line, or keeps the
+	// place it has, with a sign of life that lasts r.Patience. Without it, a
+	// refused request leaves no trace.
+	//
+	// A Try that reaches the store after a Release of the same owner is
+	// refused: an owner that was released is never granted anything again for
+	// as long as a request can be under way.
+	Try(ctx context.Context, r Request) (Result, error)
+
+	// Renew prolongs leases, and keeps places in line, many at a time. For a
+	// request without Queue it sets the expiry of the lease that r.Owner holds
+	// to the later of what it is and now + r.TTL; it never grants. For one
+	// with Queue it is the sign of life of a place.
+	//
+	// done is called at most once for each index, as soon as that outcome is
+	// known, possibly by several goroutines at once, and never after Renew
+	// returned. What was not reported is unknown.
+	Renew(ctx context.Context, rs []Request, done func(i int, r Renewal))
+
+	// Release gives up what r.Owner has: the lease, which goes to the next
+	// live place in line, or the place. It compares Owner and Label as a
+	// whole and never touches what is another's.
+	// It returns ErrNotHeld when the owner had neither; even then a late Try
+	// of that owner must be refused afterwards.
+	Release(ctx context.Context, r Request) error
+
+	// Watch returns a channel on which the engine says that now is a good
+	// moment for r.Owner to Try again. It returns after the store confirmed
+	// that nothing will be missed from now on. Hints may be lost or spurious;
+	// after a connection that carried them was lost, every watcher gets one.
+	// The channel has room for one hint, and is never closed; hints end with
+	// ctx. A nil channel means that the engine has no hints: poll.
+	Watch(ctx context.Context, r Request) (<-chan struct{}, error)
+
+	// Inspect says who holds a key and who waits for it. A key that nobody
+	// holds is no error: Info.Held is false.
+	Inspect(ctx context.Context, key string) (Info, error)
+
+	// List yields the keys that are held or waited for and start with prefix,
+	// in no order, possibly one twice. It must not stop the store for others.
+	// The sequence ends after the first error.
+	List(ctx context.Context, prefix string) iter.Seq2[Info, error]
+
+	// Classify says what kind of trouble an error of this driver is.
+	Classify(err error) Class
+
+	// Close ends what the driver itself opened (a subscription, a goroutine),
+	// and nothing that the caller gave it. It is called once no other call is
+	// under way.
+	Close() error
+}
+
+// A Checker is a Driver that can tell without I/O that it was configured in a
+// way that cannot work. hasp.New fails with the error.
+type Checker interface{ Check() error }
+
+// Mode is how a key is held.
+type Mode uint8
+
+// The modes. The zero value is Exclusive.
+const (
+	Exclusive Mode = iota // one holder
+	Shared                // any number of holders, or Request.Limit
+)
+
+// Request names one acquisition, and what it wants.
+type Request struct {
+	// Key is what is locked: 1 to 512 bytes of any value.
+	Key string
+	// Owner is the random id of this acquisition: 26 base32 characters,
+	// fresh for each. Engines keep it beside Label and compare both.
+	Owner string
+	// Label describes the owner for people: JSON, at most MaxLabel bytes, see
+	// Label. It stays the same for the life of an owner. To an engine it is
+	// an opaque text.
+	Label string
+	// TTL is how long the store keeps a lease that nobody renews. Always
+	// positive.
+	TTL time.Duration
+	// Patience is how long a place in line stays without a sign of life.
+	// Positive when Queue is set.
+	Patience time.Duration
+	// Mode and Limit: Shared admits Limit holders at most, 0 for any number.
+	Mode  Mode
+	Limit int
+	// Queue: join the line when refused.
+	Queue bool
+	// Fence proposes a fence (see Traits.Proposable): the node grants exactly
+	// that one, and only when it is above every fence it granted for the key,
+	// or equal for the same owner. 0 lets the engine mint it. In Renew it is
+	// the fence held.
+	Fence uint64
+}
+
+// Result is the answer to a Try.
+type Result struct {
+	Granted bool
+	// Fence is the fence of the grant; of a refusal with FenceTooLow, the
+	// newest the node knows.
+	Fence uint64
+	// TTL is the engine's word, counted from the start of this call: at least
+	// this long the store keeps the lease. Not what was asked for.
+	TTL time.Duration
+	// Slot is the number of the place among Limit holders.
+	Slot int
+	// Abandoned: the holder before this one did not release.
+	Abandoned bool
+
+	// Why a request was refused.
+	Why Why
+	// Ahead counts the places in line before this owner's (0: it is first, or
+	// nobody waits), the holder not among them.
+	Ahead int
+	// Left is what is left of the holder's lease, 0 when that is not known or
+	// the holder has no expiry; with NotVoting, of the node's wait.
+	Left time.Duration
+	// RetryIn is when this request, refused, may next succeed without a hint:
+	// for the first in line the holder's expiry. 0: wait for a hint.
+	RetryIn time.Duration
+	// Holder is who has the key (any one of them when it is shared).
+	Holder Holder
+}
+
+// Why is the reason for a refusal.
+type Why uint8
+
+// The reasons.
+const (
+	Held        Why = iota // held by another, or a live line is before us
+	FenceTooLow            // the proposed fence is not above what was granted
+	NotVoting              // the node may have forgotten leases and waits
+	TTLTooLong             // above the largest TTL the node was admitted with
+)
+
+// Renewal is the outcome of one request of a Renew.
+type Renewal struct {
+	// Err is nil when the lease or the place stands. ErrNotHeld: the owner
+	// does not hold the key (or has no place: it was handed the key, or was
+	// skipped; it should Try). Any other error: unknown.
+	Err error
+	// TTL as in Result.TTL, of a lease.
+	TTL time.Duration
+	// Wanted: somebody waits for this lease.
+	Wanted bool
+	// RetryIn as in Result.RetryIn, of a place.
+	RetryIn time.Duration
+}
+
+// Info describes a key.
+type Info struct {
+	Key    string
+	Held   bool
+	Holder Holder
+	// Fence is the holder's, 0 when not known.
+	Fence uint64
+	// Left is what is left of the holder's lease without renewal; negative
+	// when it never expires.
+	Left time.Duration
+	// Waiters counts the live places in line; Line lists them in order
+	// (Inspect only).
+	Waiters int
+	Line    []Holder
+	// ByHand are statements, in the store's own language, with which a person
+	// can look at the key (Inspect only).
+	ByHand []string
+}
+
+// QueueKind says how waiting works.
+type QueueKind uint8
+
+// The kinds of line.
+const (
+	QueueNone    QueueKind = iota // no line: waiters race
+	QueueHint                     // a line; its first is told that the key is free
+	QueueHandoff                  // a line; a release makes its first the owner at once
+)
+
+// Fault is a set of faults.
+type Fault uint8
+
+// Faults that a held lease may survive: no second holder while it lasts.
+const (
+	StoreRestart Fault = 1 << iota // the store's process is killed and comes back with its data
+	StoreLoss                      // the store forgets everything
+	ClockStep                      // the clock that ends leases is stepped
+)
+
+// Traits is what an engine promises, as data: the suite, hasp, the documents'
+// table and the command read this one struct.
+type Traits struct {
+	Engine     string // "redis", "sqlite", "memory": for error texts and HASP_STORE_KIND
+	Queue      QueueKind
+	Fencing    bool          // grants carry strictly rising fences
+	Proposable bool          // honours Request.Fence
+	Shared     bool          // honours Mode
+	Slots      bool          // honours Limit and numbers Slot
+	MinTTL     time.Duration // smallest TTL that means something here
+	MaxTTL     time.Duration // 0: no bound
+	Survives   Fault         // faults that never lead to two holders
+}
+
+// Class is the kind of trouble behind an error: all that hasp and the
+// command's exit codes know of it.
+type Class uint8
+
+// The classes. Only Unknown and Unreachable are worth asking again.
+const (
+	Unknown       Class = iota
+	Unreachable         // no answer, or too few nodes
+	Denied              // wrong password, missing permission
+	Misconfigured       // the store cannot do this; the key holds something else
+	Full                // the store takes no more data
+	ReadOnly            // a replica, or a read-only file
+)

@@ -1,0 +1,21 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package driver
+
+import "errors"
+
+// The decisions a caller takes. Package hasp has the same values under the
+// same names; test for them with errors.Is.
+var (
+	// ErrHeld: somebody else holds the key, or waits for it in front of us.
+	ErrHeld = errors.New("held by another")
+	// ErrLost: the lease ended before it was released.
+	ErrLost = errors.New("lease lost")
+	// ErrNotHeld: the owner does not hold the key, nor has a place in line.
+	ErrNotHeld = errors.New("not held")
+	// ErrUnsupported: this engine cannot do that.
+	ErrUnsupported = errors.New("not supported by this engine")
+	// ErrClosed: the client was closed.
+	ErrClosed = errors.New("client closed")
+)

@@ -1,0 +1,37 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package clock measures how much of a lease has passed, and errs on the side
+// of too much.
+package clock
+
+import "time"
+
+// Instant is one reading of every clock that a machine has. Readings mean
+// something only against each other.
+type Instant struct {
+	Mono time.Duration // Go's monotonic clock: stands still while the machine sleeps
+	Wall time.Duration // the wall clock, which can be stepped
+	Boot time.Duration // counts suspended time; 0 where the system has no such clock
+}
+
+// Sub returns the time from earlier to i: the largest that any clock shows. A
+// machine that slept is seen by Boot and Wall, and a forward step of the wall
+// clock counts as elapsed, which is the safe direction; a step backward does
+// nothing.
+func (i Instant) Sub(earlier Instant) time.Duration {
+	return max(i.Mono-earlier.Mono, i.Wall-earlier.Wall, i.Boot-earlier.Boot)
+}
+
+// A Clock reads the clocks now.
+type Clock func() Instant
+
+// base makes Mono a duration. Within a testing/synctest bubble, whose times
+// carry no monotonic reading, both Mono and Wall follow the fake clock.
+var base = time.Now()
+
+// System is the machine's clock.
+func System() Instant {
+	now := time.Now()
+	return Instant{Mono: now.Sub(base), Wall: time.Duration(now.UnixNano()), Boot: boottime()}
+}

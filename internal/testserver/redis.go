@@ -1,0 +1,77 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package testserver
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Redis starts a redis-server for the test, without persistence, that listens
+// on a free loopback port and a unix socket. args are further arguments of
+// redis-server, and win over the defaults: "--appendonly", "yes". It skips or
+// fails the test where redis-server is missing, see Require.
+func Redis(t testing.TB, args ...string) *Server {
+	t.Helper()
+	path := require(t, "redis", binaries)
+	return launch(t, spec{
+		path: path,
+		args: func(s *Server) []string {
+			return append([]string{
+				"--bind", "127.0.0.1", "--port", strconv.Itoa(s.port),
+				"--unixsocket", s.Socket(), "--dir", s.dir,
+				"--save", "", "--appendonly", "no", "--daemonize", "no",
+			}, args...)
+		},
+		ready: pingRedis,
+		taken: "Address already in use",
+	}, freePort)
+}
+
+// Socket returns the path of the server's unix socket.
+func (s *Server) Socket() string { return filepath.Join(s.dir, "sock") }
+
+// pingRedis asks over the unix socket, because what answers there is the server
+// of this directory and no other; Redis listens on its port before. It gives
+// the password that the server was started with: without, the answer is about
+// the password even while the server still loads its data.
+func pingRedis(ctx context.Context, s *Server) error {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "unix", s.Socket())
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(time.Second)); err != nil {
+		return err
+	}
+	ask := "PING\r\n"
+	args := s.spec.args(s)
+	if i := slices.Index(args, "--requirepass"); i >= 0 {
+		ask = "AUTH " + args[i+1] + "\r\n" + ask
+	}
+	if _, err := c.Write([]byte(ask)); err != nil {
+		return err
+	}
+	r := bufio.NewReader(c)
+	line, err := r.ReadString('\n')
+	if err == nil && strings.HasPrefix(ask, "AUTH") {
+		line, err = r.ReadString('\n')
+	}
+	if err != nil {
+		return err
+	}
+	if strings.HasPrefix(line, "-LOADING") {
+		return fmt.Errorf("it answers %q", strings.TrimSpace(line))
+	}
+	return nil
+}

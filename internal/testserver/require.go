@@ -1,0 +1,77 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package testserver
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// binaries are the programs that an engine's tests need. SQLite needs none: it
+// is compiled in.
+var binaries = map[string]string{
+	"redis":  "redis-server",
+	"sqlite": "",
+}
+
+// Require says that the test needs the server of engine ("redis", "sqlite").
+// Where it is missing the test is skipped, with a message; it fails where the
+// comma-separated HASP_TEST_REQUIRE names the engine, so that a machine that
+// should have every server cannot pass by skipping. An engine that this package
+// does not know fails the test.
+func Require(t testing.TB, engine string) {
+	t.Helper()
+	require(t, engine, binaries)
+}
+
+// require returns the path of the engine's program, empty when it needs none.
+func require(t testing.TB, engine string, known map[string]string) string {
+	t.Helper()
+	name, ok := known[engine]
+	if !ok {
+		t.Fatalf("testserver: no engine is called %q", engine)
+	}
+	if name == "" {
+		return ""
+	}
+	path, err := look(name)
+	if err == nil {
+		return path
+	}
+	if required(engine) {
+		t.Fatalf("testserver: HASP_TEST_REQUIRE names %s, but %s is not installed: %v", engine, name, err)
+	}
+	t.Skipf("SKIPPED WITHOUT A SERVER: %s is not installed; this test of %s did not run", name, engine)
+	return ""
+}
+
+func required(engine string) bool {
+	for name := range strings.SplitSeq(os.Getenv("HASP_TEST_REQUIRE"), ",") {
+		if strings.TrimSpace(name) == engine {
+			return true
+		}
+	}
+	return false
+}
+
+// look finds a program on PATH, or where distributions put daemons that are
+// not on the PATH of an ordinary user.
+func look(name string) (string, error) {
+	path, err := exec.LookPath(name)
+	if err == nil {
+		return path, nil
+	}
+	dirs := []string{"/usr/sbin", "/usr/local/sbin", "/usr/local/bin"}
+	if i := slices.IndexFunc(dirs, func(dir string) bool {
+		_, err := exec.LookPath(filepath.Join(dir, name))
+		return err == nil
+	}); i >= 0 {
+		return filepath.Join(dirs[i], name), nil
+	}
+	return "", err
+}
