@@ -1,0 +1,100 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package drivertest_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/drivertest"
+	"github.com/hasplock/hasp/internal/fault"
+	"github.com/hasplock/hasp/memdriver"
+)
+
+// The suite passes on an engine behind decorators.
+func TestDecorators(t *testing.T) {
+	for name, s := range map[string]fault.Script{
+		"none":  nil,
+		"twice": func(fault.Call) fault.Fault { return fault.Fault{Twice: true} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			drivertest.Run(t, drivertest.Harness{Fake: true, New: func(testing.TB) drivertest.Store {
+				store := memdriver.New()
+				return drivertest.Store{Open: func() driver.Driver { return fault.New(store, s) }}
+			}})
+		})
+	}
+}
+
+// Each broken engine fails the cases that are there to find it, and each case
+// is failed by one: the suite can fail.
+func TestBrokenEnginesAreFound(t *testing.T) {
+	cases := make(map[string]drivertest.Case)
+	finds := make(map[string]int)
+	for _, c := range drivertest.Cases() {
+		cases[c.Name] = c
+	}
+	for _, b := range brokenEngines() {
+		t.Run(b.name, func(t *testing.T) {
+			for _, name := range strings.Fields(b.cases) {
+				c, ok := cases[name]
+				if !ok {
+					t.Errorf("there is no case %s", name)
+					continue
+				}
+				r := record(t, c, b.harness())
+				switch log := r.log.String(); {
+				case !r.failed:
+					t.Errorf("%s did not find it: %s", name, log)
+				case !strings.Contains(log, "the rule: "+c.Rule):
+					t.Errorf("%s failed without its rule: %s", name, log)
+				default:
+					finds[name]++
+				}
+			}
+		})
+	}
+	for name := range cases {
+		if finds[name] == 0 {
+			t.Errorf("no broken engine fails %s", name)
+		}
+	}
+}
+
+// brokenEngine is a mistake that an engine may have, and the cases that must
+// find it.
+type brokenEngine struct {
+	name  string
+	cases string
+	// open is called once for each store, and its result for each client.
+	open func(s *memdriver.Store) func() driver.Driver
+}
+
+func (b brokenEngine) harness() drivertest.Harness {
+	return drivertest.Harness{New: func(testing.TB) drivertest.Store {
+		s := memdriver.New()
+		return drivertest.Store{
+			Open:  b.open(s),
+			Names: func() []string { return []string{"lock:k", "lock:k:line"} },
+		}
+	}}
+}
+
+// one is an open whose clients are all the same.
+func one(patch func(s *memdriver.Store, p *patched)) func(*memdriver.Store) func() driver.Driver {
+	return func(s *memdriver.Store) func() driver.Driver {
+		p := &patched{Store: s}
+		patch(s, p)
+		return func() driver.Driver { return p }
+	}
+}
+
+func brokenEngines() []brokenEngine {
+	var all []brokenEngine
+	for _, part := range [][]brokenEngine{brokenHolds, brokenReleases, brokenRenewals, brokenLines, brokenFences, brokenLooks} {
+		all = append(all, part...)
+	}
+	return all
+}

@@ -1,0 +1,194 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package drivertest_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/memdriver"
+)
+
+var brokenHolds = []brokenEngine{
+	{"traits that change", "TraitsAreConstant", func(s *memdriver.Store) func() driver.Driver {
+		var n atomic.Int64
+		return func() driver.Driver {
+			return &patched{Store: s, traits: func(t driver.Traits) driver.Traits {
+				t.MinTTL += time.Duration(n.Add(1))
+				return t
+			}}
+		}
+	}},
+	{"each client has locks of its own", "OneHolder OneHolderOfManyAtOnce LockWaitsItsTurn RandomMix",
+		func(*memdriver.Store) func() driver.Driver {
+			return func() driver.Driver { return memdriver.New() }
+		}},
+	{"a grant that is not stored", "TryGrantsAFreeKey LockWaitsItsTurn", one(func(s *memdriver.Store, p *patched) {
+		p.try = func(_ context.Context, r driver.Request) (driver.Result, error) {
+			return driver.Result{Granted: true, Fence: 1, TTL: r.TTL}, nil
+		}
+	})},
+	{"the holder is refused when it asks again", "TryAgainIsTheSameGrant LostRepliesRepairThemselves",
+		one(func(s *memdriver.Store, p *patched) {
+			p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+				if info := looked(s, r.Key); info.Holder.Owner == r.Owner && !handedOver(info) {
+					return driver.Result{Holder: info.Holder, Left: info.Left}, nil
+				}
+				return s.Try(ctx, r)
+			}
+		})},
+	{"the holder gets a new fence when it asks again", "TryAgainIsTheSameGrant OneOwnerAskingAtOnce", one(func(s *memdriver.Store, p *patched) {
+		var n atomic.Uint64
+		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+			res, err := s.Try(ctx, r)
+			res.Fence += n.Add(1)
+			return res, err
+		}
+	})},
+	{"the holder that asks again joins the line", "TryAgainIsTheSameGrant DuplicatedRequestsDoNothing",
+		one(func(s *memdriver.Store, p *patched) {
+			p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+				if r.Queue && looked(s, r.Key).Holder.Owner == r.Owner {
+					other := r
+					other.Owner = "again"
+					_, _ = s.Try(ctx, other)
+				}
+				return s.Try(ctx, r)
+			}
+		})},
+	{"the expiry is set anew", "TryNeverShortens RenewNeverShortens", one(func(s *memdriver.Store, p *patched) {
+		var until memo[string, time.Time]
+		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+			res, err := s.Try(ctx, r)
+			if res.Granted {
+				until.set(r.Key, time.Now().Add(r.TTL))
+				res.TTL = r.TTL
+			}
+			return res, err
+		}
+		p.renew = func(ctx context.Context, r driver.Request) driver.Renewal {
+			until.set(r.Key, time.Now().Add(r.TTL))
+			return renewOne(ctx, s, r)
+		}
+		p.inspect = func(ctx context.Context, key string) (driver.Info, error) {
+			info, err := s.Inspect(ctx, key)
+			info.Left = time.Until(until.get(key))
+			return info, err
+		}
+	})},
+	{"asking again does not prolong", "TryProlongs", one(func(s *memdriver.Store, p *patched) {
+		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+			if looked(s, r.Key).Holder.Owner == r.Owner {
+				r.TTL = 1
+			}
+			return s.Try(ctx, r)
+		}
+	})},
+	{"everybody who is refused joins the line", "RefusalLeavesNoTrace", one(func(s *memdriver.Store, p *patched) {
+		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+			r.Queue = true
+			return s.Try(ctx, r)
+		}
+	})},
+	{"seconds taken for milliseconds", "LeaseEnds MinTTL VanishedHolderDelaysForItsTTL", one(func(s *memdriver.Store, p *patched) {
+		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+			r.TTL *= 1000
+			res, err := s.Try(ctx, r)
+			res.TTL /= 1000
+			return res, err
+		}
+	})},
+	{"leases end before the TTL that was named", "LeaseEnds RandomMix LossIsToldBeforeTheNextGrant LockOutlivesAShortOutage",
+		one(func(s *memdriver.Store, p *patched) {
+			p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+				r.TTL = max(r.TTL/2, 1)
+				res, err := s.Try(ctx, r)
+				res.TTL *= 2
+				return res, err
+			}
+			p.renew = func(ctx context.Context, r driver.Request) driver.Renewal {
+				r.TTL /= 2
+				a := renewOne(ctx, s, r)
+				a.TTL *= 2
+				return a
+			}
+		})},
+	{"a TTL of 0 means the default", "TTLMustBePositive", one(func(s *memdriver.Store, p *patched) {
+		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+			if r.TTL <= 0 {
+				r.TTL = time.Minute
+			}
+			return s.Try(ctx, r)
+		}
+	})},
+	{"shared means exclusive", "SharedIsRefused", one(func(s *memdriver.Store, p *patched) {
+		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+			r.Mode = driver.Exclusive
+			return s.Try(ctx, r)
+		}
+	})},
+	{"leases belong to the connection", "OwnerIsNotTheConnection AdoptedLeaseGoesOn", func(s *memdriver.Store) func() driver.Driver {
+		return func() driver.Driver {
+			var mine memo[string, bool]
+			return &patched{Store: s,
+				try: func(ctx context.Context, r driver.Request) (driver.Result, error) {
+					mine.set(r.Owner, true)
+					return s.Try(ctx, r)
+				},
+				renew: func(ctx context.Context, r driver.Request) driver.Renewal {
+					if !mine.get(r.Owner) {
+						return driver.Renewal{Err: driver.ErrNotHeld}
+					}
+					return renewOne(ctx, s, r)
+				}}
+		}
+	}},
+	{"contexts are ignored", "EndedContext", one(func(s *memdriver.Store, p *patched) {
+		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+			return s.Try(context.WithoutCancel(ctx), r)
+		}
+	})},
+	{"an ended context is a wrong password", "CancelledTryIsCleanedUp", one(func(s *memdriver.Store, p *patched) {
+		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+			if ctx.Err() != nil {
+				return driver.Result{}, driver.ErrUnsupported
+			}
+			return s.Try(ctx, r)
+		}
+	})},
+	{"keys end at a NUL", "HostileKeys", one(func(s *memdriver.Store, p *patched) {
+		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+			r.Key, _, _ = strings.Cut(r.Key, "\x00")
+			return s.Try(ctx, r)
+		}
+	})},
+	{"keys that are refused", "HostileKeys", one(func(s *memdriver.Store, p *patched) {
+		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+			if strings.Contains(r.Key, "%") {
+				return driver.Result{}, errors.New("unknown verb")
+			}
+			return s.Try(ctx, r)
+		}
+	})},
+	{"labels are made valid text", "HostileLabels", one(func(s *memdriver.Store, p *patched) {
+		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+			r.Label = strings.ToValidUTF8(r.Label, "?")
+			return s.Try(ctx, r)
+		}
+	})},
+	{"a watch that leaves a goroutine", "NoGoroutineStays", one(func(s *memdriver.Store, p *patched) {
+		p.watch = func(ctx context.Context, r driver.Request) (<-chan struct{}, error) {
+			go time.Sleep(time.Hour)
+			return s.Watch(ctx, r)
+		}
+	})},
+}
+
+// handedOver says whether a key waits for its claim: in memory for no longer
+// than a second.
+func handedOver(info driver.Info) bool { return info.Held && info.Left <= time.Second }

@@ -1,0 +1,158 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package drivertest_test
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/memdriver"
+)
+
+var brokenLines = []brokenEngine{
+	{"last come, first served", "LineIsInOrder LockIsFirstComeFirstServed RandomMix", func(s *memdriver.Store) func() driver.Driver {
+		o := newOwnLine(s, func(n int) int { return n - 1 })
+		return func() driver.Driver { return o }
+	}},
+	{"a line that nobody keeps to", "LineIsInOrder NobodyOvertakesALiveLine DeadHolderHandsOn", func(s *memdriver.Store) func() driver.Driver {
+		o := newOwnLine(s, func(int) int { return -1 })
+		return func() driver.Driver { return o }
+	}},
+	{"the first must come and get it", "HandoffIsAtOnce", func(s *memdriver.Store) func() driver.Driver {
+		o := newOwnLine(s, func(int) int { return 0 })
+		return func() driver.Driver { return o }
+	}},
+	{"asking again goes to the end of the line", "TryAgainKeepsThePlace", one(func(s *memdriver.Store, p *patched) {
+		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+			res, err := s.Try(ctx, r)
+			if n := looked(s, r.Key).Waiters; r.Queue && !res.Granted && res.Ahead < n-1 {
+				res.Ahead = n - 1
+			}
+			return res, err
+		}
+	})},
+	{"a handed-over key is free for whoever asks", "NobodyOvertakesALiveLine", one(func(s *memdriver.Store, p *patched) {
+		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+			if info := looked(s, r.Key); info.Holder.Owner != r.Owner && handedOver(info) {
+				s.Lose(r.Key)
+			}
+			return s.Try(ctx, r)
+		}
+	})},
+	{"places without patience", "DeadPlaceIsSkipped ManyDeadPlacesAreSkipped PatienceIsEachPlacesOwn", one(func(s *memdriver.Store, p *patched) {
+		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+			r.Patience *= 1000
+			return s.Try(ctx, r)
+		}
+	})},
+	{"one patience for the whole line", "PatienceIsEachPlacesOwn", one(func(s *memdriver.Store, p *patched) {
+		var mu sync.Mutex
+		var longest time.Duration
+		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			longest = max(longest, r.Patience)
+			r.Patience = longest
+			return s.Try(ctx, r)
+		}
+	})},
+	{"a sign of life by Try is ignored", "TryIsASignOfLife", one(func(s *memdriver.Store, p *patched) {
+		var seen memo[string, bool]
+		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+			r.Queue = r.Queue && !seen.get(r.Owner)
+			seen.set(r.Owner, true)
+			return s.Try(ctx, r)
+		}
+	})},
+	{"the first in line is not told when to look", "FirstInLineIsToldWhenToLook", one(func(s *memdriver.Store, p *patched) {
+		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+			res, err := s.Try(ctx, r)
+			res.RetryIn = 0
+			return res, err
+		}
+	})},
+	{"a refusal is remembered", "ReleasedBeforeWatch", one(func(s *memdriver.Store, p *patched) {
+		var refused memo[string, driver.Result]
+		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+			if res := refused.get(r.Owner); res.Holder.Owner != "" {
+				refused.set(r.Owner, driver.Result{})
+				return res, nil
+			}
+			res, err := s.Try(ctx, r)
+			if !res.Granted {
+				refused.set(r.Owner, res)
+			}
+			return res, err
+		}
+	})},
+	{"a handed-over key waits for ever", "UnclaimedKeyGoesOn UnclaimedKeyGoesFree WatcherThatIsGone VanishedWaiterDelaysForItsPatience",
+		one(func(s *memdriver.Store, p *patched) {
+			p.release = func(ctx context.Context, r driver.Request) error {
+				err := s.Release(ctx, r)
+				if info := looked(s, r.Key); handedOver(info) {
+					r = as(r, info.Holder)
+					r.TTL, r.Fence = 1000*time.Hour, 0
+					_, _ = s.Try(ctx, r)
+				}
+				return err
+			}
+		})},
+	{"a lapsed claim costs the place", "LapsedClaimKeepsThePlaceOnce OutageAtTheTurn", one(func(s *memdriver.Store, p *patched) {
+		var handed memo[string, driver.Holder]
+		p.release = func(ctx context.Context, r driver.Request) error {
+			err := s.Release(ctx, r)
+			if info := looked(s, r.Key); handedOver(info) {
+				handed.set(r.Key, info.Holder)
+				handed.set(info.Holder.Owner, info.Holder)
+			}
+			return err
+		}
+		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+			h := handed.get(r.Key)
+			if !h.Since.IsZero() && time.Since(h.Since) > time.Second {
+				_ = s.Release(ctx, as(r, h))
+			}
+			return s.Try(ctx, r)
+		}
+	})},
+	{"hints get lost", "HintReachesTheNextInLine JoinRacesWithRelease HintAfterAPlaceWasGivenUp WatchersAreIndependent", one(func(s *memdriver.Store, p *patched) {
+		p.watch = func(context.Context, driver.Request) (<-chan struct{}, error) {
+			return make(chan struct{}), nil
+		}
+	})},
+	{"hints wake everybody", "HintWakesNobodyElse", one(func(s *memdriver.Store, p *patched) {
+		var mu sync.Mutex
+		var all []chan struct{}
+		p.watch = func(context.Context, driver.Request) (<-chan struct{}, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, make(chan struct{}, 1))
+			return all[len(all)-1], nil
+		}
+		p.release = func(ctx context.Context, r driver.Request) error {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, ch := range all {
+				select {
+				case ch <- struct{}{}:
+				default:
+				}
+			}
+			return s.Release(ctx, r)
+		}
+	})},
+	{"the end of one watch ends all", "WatchersAreIndependent", one(func(s *memdriver.Store, p *patched) {
+		all, end := context.WithCancel(context.Background())
+		p.watch = func(ctx context.Context, r driver.Request) (<-chan struct{}, error) {
+			context.AfterFunc(ctx, end)
+			return s.Watch(all, r)
+		}
+		p.release = func(ctx context.Context, r driver.Request) error {
+			time.Sleep(time.Millisecond) // the end is seen by now
+			return s.Release(ctx, r)
+		}
+	})},
+}

@@ -1,0 +1,163 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package drivertest_test
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/memdriver"
+)
+
+// refence is an engine whose fences are replaced.
+func refence(f func(r driver.Request, fence uint64) uint64) func(*memdriver.Store) func() driver.Driver {
+	return one(func(s *memdriver.Store, p *patched) {
+		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+			res, err := s.Try(ctx, r)
+			if res.Granted {
+				res.Fence = f(r, res.Fence)
+			}
+			return res, err
+		}
+		p.inspect = func(ctx context.Context, key string) (driver.Info, error) {
+			info, err := s.Inspect(ctx, key)
+			info.Fence = 0
+			return info, err
+		}
+	})
+}
+
+var brokenFences = []brokenEngine{
+	{"one fence for all", "FencesRise FencesRiseOverHandoffs FencesRiseOverExpiry RandomMix",
+		refence(func(driver.Request, uint64) uint64 { return 1 })},
+	{"fences by chance", "FencesRise RandomMix", refence(func(r driver.Request, _ uint64) uint64 {
+		return uint64(r.Owner[0]) + uint64(r.Owner[1])
+	})},
+	{"the fence is stored in what ends when the key was free for a day", "FencesRiseOverIdleTime",
+		one(func(s *memdriver.Store, p *patched) {
+			var mu sync.Mutex
+			var n uint64
+			var last time.Time
+			p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				if time.Since(last) > 24*time.Hour {
+					n = 0
+				}
+				n, last = n+1, time.Now()
+				res, err := s.Try(ctx, r)
+				res.Fence = n
+				return res, err
+			}
+		})},
+	{"proposals are ignored", "ProposedFenceIsGranted LowProposalIsRefused HolderMayRaiseItsFence", one(func(s *memdriver.Store, p *patched) {
+		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+			r.Fence = 0
+			return s.Try(ctx, r)
+		}
+	})},
+	{"any proposal is granted", "LowProposalIsRefused HolderMayRaiseItsFence", one(func(s *memdriver.Store, p *patched) {
+		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+			fence := r.Fence
+			r.Fence = 0
+			res, err := s.Try(ctx, r)
+			if fence != 0 && res.Granted {
+				res.Fence = fence
+			}
+			return res, err
+		}
+	})},
+}
+
+var brokenLooks = []brokenEngine{
+	{"Inspect of a free key is an error", "InspectOfAFreeKey", one(func(s *memdriver.Store, p *patched) {
+		p.inspect = func(ctx context.Context, key string) (driver.Info, error) {
+			info, err := s.Inspect(ctx, key)
+			if !info.Held {
+				return info, driver.ErrNotHeld
+			}
+			return info, err
+		}
+	})},
+	{"Left is the TTL", "InspectSaysWhoAndHowLong", one(func(s *memdriver.Store, p *patched) {
+		p.inspect = func(ctx context.Context, key string) (driver.Info, error) {
+			info, err := s.Inspect(ctx, key)
+			info.Left = time.Minute
+			return info, err
+		}
+	})},
+	{"looking is a sign of life", "InspectChangesNothing", one(func(s *memdriver.Store, p *patched) {
+		p.inspect = func(ctx context.Context, key string) (driver.Info, error) {
+			info, err := s.Inspect(ctx, key)
+			for _, h := range append(info.Line, info.Holder) {
+				renewOne(ctx, s, as(driver.Request{Key: key, Queue: true, Patience: time.Hour}, h))
+				renewOne(ctx, s, as(driver.Request{Key: key, TTL: time.Hour}, h))
+			}
+			return info, err
+		}
+	})},
+	{"labels are not shown", "InspectSaysWhoAndHowLong BreakEndsExactlyOneOwner", one(func(s *memdriver.Store, p *patched) {
+		p.inspect = func(ctx context.Context, key string) (driver.Info, error) {
+			info, err := s.Inspect(ctx, key)
+			info.Holder.Label = ""
+			return info, err
+		}
+	})},
+	{"List takes a prefix for a pattern", "ListFindsByPrefix", one(func(s *memdriver.Store, p *patched) {
+		p.list = func(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
+			return func(yield func(driver.Info, error) bool) {
+				for info, err := range s.List(ctx, "") {
+					if strings.Contains(info.Key, prefix) && !yield(info, err) {
+						return
+					}
+				}
+			}
+		}
+	})},
+	{"List ends early", "ListOfMany", one(func(s *memdriver.Store, p *patched) {
+		p.list = func(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
+			return func(yield func(driver.Info, error) bool) {
+				n := 0
+				for info, err := range s.List(ctx, prefix) {
+					if n++; n > 100 || !yield(info, err) {
+						return
+					}
+				}
+			}
+		}
+	})},
+	{"List keeps its connection when it is left", "ListMayBeLeft", one(func(s *memdriver.Store, p *patched) {
+		var lost atomic.Int64
+		p.list = func(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
+			return func(yield func(driver.Info, error) bool) {
+				if lost.Load() >= 10 {
+					yield(driver.Info{}, errors.New("no connection is free"))
+					return
+				}
+				for info, err := range s.List(ctx, prefix) {
+					if !yield(info, err) {
+						lost.Add(1)
+						return
+					}
+				}
+			}
+		}
+	})},
+	{"a line is kept under a name that may be a key's", "KeysNamedLikeTheStoresOwn", one(func(s *memdriver.Store, p *patched) {
+		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+			if base, ok := strings.CutSuffix(r.Key, ":line"); ok {
+				for _, h := range looked(s, base).Line {
+					_ = s.Release(ctx, as(driver.Request{Key: base}, h))
+				}
+			}
+			return s.Try(ctx, r)
+		}
+	})},
+}

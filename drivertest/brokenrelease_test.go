@@ -1,0 +1,177 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package drivertest_test
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/memdriver"
+)
+
+var brokenReleases = []brokenEngine{
+	{"release deletes without comparing", "ReleaseIsTheOwnersAlone ReleaseTwice LateReleaseSparesTheSuccessor",
+		one(func(s *memdriver.Store, p *patched) {
+			p.release = func(ctx context.Context, r driver.Request) error {
+				if info := looked(s, r.Key); info.Held {
+					return s.Release(ctx, as(r, info.Holder))
+				}
+				return s.Release(ctx, r)
+			}
+		})},
+	{"release does not compare the label", "ReleaseComparesTheLabel", one(func(s *memdriver.Store, p *patched) {
+		p.release = func(ctx context.Context, r driver.Request) error {
+			if info := looked(s, r.Key); info.Holder.Owner == r.Owner {
+				r = as(r, info.Holder)
+			}
+			return s.Release(ctx, r)
+		}
+	})},
+	{"release never says that nothing was held", "ReleaseIsTheOwnersAlone ReleaseTwice LateReleaseSparesTheSuccessor",
+		one(func(s *memdriver.Store, p *patched) {
+			p.release = func(ctx context.Context, r driver.Request) error {
+				if err := s.Release(ctx, r); !errors.Is(err, driver.ErrNotHeld) {
+					return err
+				}
+				return nil
+			}
+		})},
+	{"release does nothing", "ReleaseFreesTheKey LockWaitsItsTurn CancelAtAnyMoment ReleaseNeedsNoContext ClientCloseLeavesNothing",
+		one(func(s *memdriver.Store, p *patched) {
+			p.release = func(context.Context, driver.Request) error { return nil }
+		})},
+	{"a released owner is forgotten", "TryAfterReleaseIsRefused CancelledTryIsCleanedUp", one(func(s *memdriver.Store, p *patched) {
+		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+			res, err := s.Try(ctx, r)
+			if !res.Granted && !looked(s, r.Key).Held {
+				r.Owner = "back" // as if it was never seen before
+				return s.Try(ctx, r)
+			}
+			return res, err
+		}
+	})},
+	{"a released owner may take a place", "TryAfterReleaseIsRefused", one(func(s *memdriver.Store, p *patched) {
+		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+			res, err := s.Try(ctx, r)
+			if r.Queue && !res.Granted && looked(s, r.Key).Waiters == 0 {
+				r.Owner = "back"
+				return s.Try(ctx, r)
+			}
+			return res, err
+		}
+	})},
+	{"release leaves a place in line", "ReleaseLeavesTheLine CancelledLockLeavesNothing", one(func(s *memdriver.Store, p *patched) {
+		p.release = func(ctx context.Context, r driver.Request) error {
+			if info := looked(s, r.Key); info.Held && info.Holder.Owner != r.Owner && info.Waiters > 0 {
+				return nil
+			}
+			return s.Release(ctx, r)
+		}
+	})},
+	{"a key that was handed over cannot be released", "ReleaseOfAHandedOverKeyPassesOn GivingUpRacesWithRelease HintAfterAPlaceWasGivenUp",
+		one(func(s *memdriver.Store, p *patched) {
+			p.release = func(ctx context.Context, r driver.Request) error {
+				if info := looked(s, r.Key); info.Holder.Owner == r.Owner && handedOver(info) {
+					return driver.ErrNotHeld
+				}
+				return s.Release(ctx, r)
+			}
+		})},
+	{"release leaves a counter for each key", "NothingStays", one(func(s *memdriver.Store, p *patched) {
+		p.release = func(ctx context.Context, r driver.Request) error {
+			s.Hold("fence:"+r.Key, 1000*time.Hour, driver.Label{})
+			return s.Release(ctx, r)
+		}
+	})},
+	{"close takes the locks with it", "CloseEndsWhatTheDriverOpened", one(func(s *memdriver.Store, p *patched) {
+		p.close = func() error {
+			s.Lose("k")
+			return nil
+		}
+	})},
+}
+
+var brokenRenewals = []brokenEngine{
+	{"renewals that do nothing", "RenewProlongs LockOutlivesManyTTLs ReleaseNeedsNoContext AdoptedLeaseGoesOn",
+		one(func(s *memdriver.Store, p *patched) {
+			p.renew = func(ctx context.Context, r driver.Request) driver.Renewal {
+				ttl := r.TTL
+				if r.TTL = 1; r.Queue {
+					return renewOne(ctx, s, r)
+				}
+				a := renewOne(ctx, s, r)
+				a.TTL = ttl
+				return a
+			}
+		})},
+	{"renewal of what is free grants it", "RenewNeverGrants RenewNeverRevives", one(func(s *memdriver.Store, p *patched) {
+		p.renew = func(ctx context.Context, r driver.Request) driver.Renewal {
+			a := renewOne(ctx, s, r)
+			if a.Err != nil && !looked(s, r.Key).Held {
+				r.Queue, r.Owner = false, r.Owner+"'"
+				res, _ := s.Try(ctx, r)
+				return driver.Renewal{TTL: res.TTL}
+			}
+			return a
+		}
+	})},
+	{"renewal prolongs whatever is there", "RenewNeverRevives RenewReportsEach", one(func(s *memdriver.Store, p *patched) {
+		p.renew = func(ctx context.Context, r driver.Request) driver.Renewal {
+			if info := looked(s, r.Key); info.Held && !r.Queue {
+				r = as(r, info.Holder)
+			}
+			return renewOne(ctx, s, r)
+		}
+	})},
+	{"one that is not held fails the whole batch", "RenewReportsEach", one(func(s *memdriver.Store, p *patched) {
+		p.batch = func(rs []driver.Request, answers []driver.Renewal) (int, int) {
+			for _, a := range answers {
+				if a.Err != nil {
+					for i := range answers {
+						answers[i] = a
+					}
+					break
+				}
+			}
+			return 0, len(rs)
+		}
+	})},
+	{"an answer too many", "RenewOfNothing", one(func(s *memdriver.Store, p *patched) {
+		p.batch = func(rs []driver.Request, _ []driver.Renewal) (int, int) { return 0, len(rs) + 1 }
+	})},
+	{"only the first 500 are renewed", "RenewOfMany", one(func(s *memdriver.Store, p *patched) {
+		p.batch = func(rs []driver.Request, _ []driver.Renewal) (int, int) { return 0, min(len(rs), 500) }
+	})},
+	{"renewals do not tell that somebody waits", "RenewSaysThatSomebodyWaits", one(func(s *memdriver.Store, p *patched) {
+		p.renew = func(ctx context.Context, r driver.Request) driver.Renewal {
+			a := renewOne(ctx, s, r)
+			a.Wanted = false
+			return a
+		}
+	})},
+	{"a handed-over place still stands", "HandedOverPlaceIsNoPlace", one(func(s *memdriver.Store, p *patched) {
+		p.renew = func(ctx context.Context, r driver.Request) driver.Renewal {
+			a := renewOne(ctx, s, r)
+			if r.Queue {
+				a.Err = nil
+			}
+			return a
+		}
+	})},
+	{"a sign of life by Renew is ignored", "RenewKeepsThePlace", one(func(s *memdriver.Store, p *patched) {
+		p.renew = func(ctx context.Context, r driver.Request) driver.Renewal {
+			r.Patience = 1
+			return renewOne(ctx, s, r)
+		}
+	})},
+	{"who becomes first is not told when to look", "WhoBecomesFirstIsToldWhenToLook", one(func(s *memdriver.Store, p *patched) {
+		p.renew = func(ctx context.Context, r driver.Request) driver.Renewal {
+			a := renewOne(ctx, s, r)
+			a.RetryIn = 0
+			return a
+		}
+	})},
+}

@@ -1,0 +1,228 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package drivertest
+
+import (
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/fault"
+)
+
+func vanishedHolder(e *env) {
+	gone := e.brief(e.ask("k"))
+	start := time.Now()
+	res := e.grant(e.d, gone)
+	lease := e.lock(e.client(nil), e.lasting())
+	took := time.Since(start)
+	if took < sure(res.TTL) || took > res.TTL+e.ttl/2+e.slack {
+		e.Errorf("granted after %v, want soon after the TTL of %v", took, res.TTL)
+	}
+	e.unlock(lease)
+	e.free("k")
+}
+
+func vanishedWaiter(e *env) {
+	holder := e.lock(e.client(nil), e.lasting())
+	e.join(e.d, e.brief(e.ask("k")), 0) // never heard of again
+	w := e.begin(e.client(nil), e.lasting())
+	e.unlock(holder)
+	e.unlock(w.granted(3 * e.ttl))
+	e.goneFrom(e.ttl)
+}
+
+// link is a script that can cut a client off: its requests are swallowed.
+type link struct{ cut atomic.Bool }
+
+func (l *link) script(fault.Call) fault.Fault { return fault.Fault{Hang: l.cut.Load()} }
+
+func lossBeforeGrant(e *env) {
+	var l link
+	renewed := make(chan struct{}, 1)
+	c := e.observed(l.script, func(ev hasp.Event) {
+		if ev.Kind == hasp.EventRenewed && l.cut.CompareAndSwap(false, true) {
+			renewed <- struct{}{}
+		}
+	})
+	lease := e.lock(c, e.short())
+	w := e.begin(e.client(nil), e.lasting())
+	select {
+	case <-renewed:
+	case <-time.After(e.ttl + e.slack):
+		e.Fatal("the lease was not renewed")
+	}
+	<-lease.Done()
+	told := time.Now()
+	next := w.granted(2 * e.ttl)
+	if !told.Before(w.at) {
+		e.Errorf("the holder was told %v after the waiter had the key", told.Sub(w.at))
+	}
+	if err := lease.Err(); !errors.Is(err, hasp.ErrLost) {
+		e.Errorf("the lease says %v, want ErrLost", err)
+	}
+	l.cut.Store(false)
+	if err := lease.Release(); !errors.Is(err, hasp.ErrLost) {
+		e.Errorf("Release of a lost lease: %v, want ErrLost", err)
+	}
+	if err := next.Err(); err != nil {
+		e.Errorf("the successor's lease: %v", err)
+	}
+	e.unlock(next)
+}
+
+// outage is a script under which the store is away for some time.
+type outage struct {
+	start time.Time
+	until atomic.Int64 // since start
+}
+
+func newOutage() *outage { return &outage{start: time.Now()} }
+
+// begin cuts the store off for d from now on.
+func (o *outage) begin(d time.Duration) { o.until.Store(int64(time.Since(o.start) + d)) }
+
+func (o *outage) script(fault.Call) fault.Fault {
+	if time.Since(o.start) < time.Duration(o.until.Load()) {
+		return fault.Fault{Err: fault.ErrLink}
+	}
+	return fault.Fault{}
+}
+
+func shortOutage(e *env) {
+	o := newOutage()
+	holder := e.lock(e.client(o.script), e.short())
+	w := e.begin(e.client(o.script), e.short())
+	o.begin(e.ttl / 2)
+	select {
+	case <-holder.Done():
+		e.Fatalf("lost: %v", holder.Err())
+	case <-w.done:
+		e.Fatalf("Lock returned: %v", w.err)
+	case <-time.After(2 * e.ttl): // time itself must pass
+	}
+	e.unlock(holder)
+	e.unlock(w.granted(e.ttl))
+	e.goneFrom(e.ttl)
+}
+
+func outageAtTheTurn(e *env) {
+	o := newOutage()
+	holder := e.lock(e.client(nil), e.short())
+	w := e.begin(e.client(o.script), e.short())
+	select {
+	case <-w.done:
+		e.Fatalf("Lock returned: %v", w.err)
+	case <-time.After(2 * e.ttl): // time itself must pass
+	}
+	o.begin(e.ttl / 2)
+	e.unlock(holder)
+	e.unlock(w.granted(3 * e.ttl))
+	e.goneFrom(e.ttl)
+}
+
+// firstOf does f to the first call of each of the ops.
+func firstOf(f fault.Fault, ops ...fault.Op) fault.Script {
+	return func(c fault.Call) fault.Fault {
+		for _, op := range ops {
+			if c.Op == op && c.N == 1 {
+				return f
+			}
+		}
+		return fault.Fault{}
+	}
+}
+
+func lostReplies(e *env) {
+	c := e.client(firstOf(fault.Fault{Lost: fault.ErrLink}, fault.Try, fault.Renew, fault.Release))
+	start := time.Now()
+	lease := e.lock(c, e.short())
+	if took := time.Since(start); took > e.ttl/2 {
+		e.Errorf("a grant whose reply was lost was found again after %v", took)
+	}
+	select {
+	case <-lease.Done():
+		e.Fatalf("lost: %v", lease.Err())
+	case <-time.After(2 * e.ttl): // time for renewals
+	}
+	e.unlock(lease)
+	e.free("k")
+
+	// The same for one that waits: the replies to its joining and its claim.
+	holder := e.lock(e.client(nil), e.lasting())
+	tries := func(c fault.Call) fault.Fault {
+		if c.Op == fault.Try && c.N%2 == 0 {
+			return fault.Fault{Lost: fault.ErrLink}
+		}
+		return fault.Fault{}
+	}
+	w := e.begin(e.client(tries), e.lasting())
+	e.unlock(holder)
+	e.unlock(w.granted(e.ttl))
+	e.free("k")
+}
+
+func duplicates(e *env) {
+	twice := func(fault.Call) fault.Fault { return fault.Fault{Twice: true} }
+	a, b := e.client(twice), e.client(twice)
+	holder := e.lock(a, e.lasting())
+	for range 5 {
+		w := e.begin(b, e.lasting())
+		e.unlock(holder)
+		next := w.granted(0)
+		if e.traits.Fencing && next.Fence() <= holder.Fence() {
+			e.Errorf("the fence is %d after %d", next.Fence(), holder.Fence())
+		}
+		holder, a, b = next, b, a
+	}
+	e.unlock(holder)
+	e.free("k")
+}
+
+func breakOwner(e *env) {
+	holder := e.lock(e.client(nil), e.short())
+	w := e.begin(e.client(nil), e.lasting())
+	op := e.client(nil)
+	if err := op.Break(e.ctx, "k", e.ask("k").Owner); !errors.Is(err, hasp.ErrNotHeld) {
+		e.Errorf("Break of nobody: %v, want ErrNotHeld", err)
+	}
+	if err := op.Break(e.ctx, "k", holder.Owner()); err != nil {
+		e.Fatalf("Break: %v", err)
+	}
+	next := w.granted(0)
+	if err := op.Break(e.ctx, "k", holder.Owner()); !errors.Is(err, hasp.ErrNotHeld) {
+		e.Errorf("Break of the one before: %v, want ErrNotHeld", err)
+	}
+	<-holder.Done()
+	if err := holder.Release(); !errors.Is(err, hasp.ErrLost) {
+		e.Errorf("Release of a broken lease: %v, want ErrLost", err)
+	}
+	if err := next.Err(); err != nil {
+		e.Errorf("the successor's lease: %v", err)
+	}
+	e.heldBy(driver.Request{Key: "k", Owner: next.Owner(), Label: e.inspect("k").Holder.Label})
+	e.unlock(next)
+}
+
+func adopt(e *env) {
+	gone := e.brief(e.ask("k")) // by another process of the job, which ends
+	res := e.grant(e.d, gone)
+	lease, err := e.client(nil).Adopt(e.ctx, "k", gone.Owner, e.short())
+	if err != nil {
+		e.Fatalf("Adopt: %v", err)
+	}
+	if e.traits.Fencing && lease.Fence() != res.Fence {
+		e.Errorf("the fence is %d, and %d adopted", res.Fence, lease.Fence())
+	}
+	select {
+	case <-lease.Done():
+		e.Fatalf("lost: %v", lease.Err())
+	case <-time.After(2 * e.ttl): // time itself must pass
+	}
+	e.heldBy(gone)
+	e.unlock(lease)
+	e.free("k")
+}

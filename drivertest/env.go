@@ -1,0 +1,252 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package drivertest
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// env is what a case works with: a store of its own, and words to say what
+// should happen there.
+type env struct {
+	testing.TB
+	ctx    context.Context
+	store  Store
+	d      driver.Driver // one client of the store
+	traits driver.Traits
+	fake   bool
+
+	ttl   time.Duration // of leases and places that the case waits out
+	long  time.Duration // of those that outlast it
+	slack time.Duration // what a store and this machine may need for anything
+
+	mu      sync.Mutex
+	waiting map[string]bool // owners of a Lock that was refused at least once
+}
+
+func newEnv(t testing.TB, h Harness) *env {
+	e := &env{TB: t, fake: h.Fake, ttl: h.TTL, slack: 5 * time.Second, ctx: context.Background(),
+		waiting: make(map[string]bool)}
+	if e.ttl == 0 {
+		e.ttl = 500 * time.Millisecond
+		if h.Fake {
+			e.ttl = 30 * time.Second
+		}
+	}
+	if h.Fake {
+		e.slack = 100 * time.Millisecond
+	}
+	e.store = h.New(t)
+	e.d = e.open()
+	e.traits = e.d.Traits()
+	e.ttl = max(e.ttl, e.traits.MinTTL)
+	e.long = max(20*e.ttl, time.Minute)
+	return e
+}
+
+// open returns another client of the store.
+func (e *env) open() driver.Driver {
+	e.Helper()
+	d := e.store.Open()
+	e.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			e.Errorf("Close: %v", err)
+		}
+	})
+	return d
+}
+
+// ask returns the request of a fresh owner that lasts.
+func (e *env) ask(key string) driver.Request {
+	return driver.Request{
+		Key:      key,
+		Owner:    rand.Text(),
+		Label:    driver.Label{Host: "drivertest", PID: 1, Since: time.Now().UTC().Truncate(time.Millisecond)}.Encode(),
+		TTL:      e.long,
+		Patience: e.long,
+	}
+}
+
+// brief returns r with a TTL and a patience that the case waits out.
+func (e *env) brief(r driver.Request) driver.Request {
+	r.TTL, r.Patience = e.ttl, e.ttl
+	return r
+}
+
+func queued(r driver.Request) driver.Request {
+	r.Queue = true
+	return r
+}
+
+func (e *env) try(d driver.Driver, r driver.Request) driver.Result {
+	e.Helper()
+	res, err := d.Try(e.ctx, r)
+	if err != nil {
+		e.Fatalf("Try of %q: %v", r.Key, err)
+	}
+	return res
+}
+
+// grant tries, and must be granted.
+func (e *env) grant(d driver.Driver, r driver.Request) driver.Result {
+	e.Helper()
+	res := e.try(d, r)
+	if !res.Granted {
+		e.Fatalf("Try of %q was refused, want a grant: %+v", r.Key, res)
+	}
+	if res.TTL <= 0 {
+		e.Fatalf("Try of %q was granted for %v, want a TTL that is positive", r.Key, res.TTL)
+	}
+	return res
+}
+
+// refuse tries, and must be refused.
+func (e *env) refuse(d driver.Driver, r driver.Request) driver.Result {
+	e.Helper()
+	res := e.try(d, r)
+	if res.Granted {
+		e.Fatalf("Try of %q was granted, want a refusal: %+v", r.Key, res)
+	}
+	return res
+}
+
+// join puts r in line, and must be refused with so many places before it.
+func (e *env) join(d driver.Driver, r driver.Request, ahead int) driver.Result {
+	e.Helper()
+	res := e.refuse(d, queued(r))
+	if res.Ahead != ahead {
+		e.Fatalf("Ahead is %d, want %d: %+v", res.Ahead, ahead, res)
+	}
+	return res
+}
+
+func (e *env) release(d driver.Driver, r driver.Request) {
+	e.Helper()
+	if err := d.Release(e.ctx, r); err != nil {
+		e.Fatalf("Release of %q: %v", r.Key, err)
+	}
+}
+
+// releaseNothing releases, and must be told that there was nothing.
+func (e *env) releaseNothing(d driver.Driver, r driver.Request) {
+	e.Helper()
+	if err := d.Release(e.ctx, r); !errors.Is(err, driver.ErrNotHeld) {
+		e.Fatalf("Release of %q: %v, want ErrNotHeld", r.Key, err)
+	}
+}
+
+// renew sends one Renew, and must get an answer to each.
+func (e *env) renew(d driver.Driver, rs ...driver.Request) []driver.Renewal {
+	e.Helper()
+	var mu sync.Mutex
+	over := false
+	answers := make([]driver.Renewal, len(rs))
+	count := make([]int, len(rs))
+	d.Renew(e.ctx, rs, func(i int, r driver.Renewal) {
+		mu.Lock()
+		defer mu.Unlock()
+		if over {
+			e.Errorf("Renew reported index %d after it returned", i)
+		}
+		if i < 0 || i >= len(rs) {
+			e.Errorf("Renew of %d requests reported index %d", len(rs), i)
+			return
+		}
+		answers[i] = r
+		count[i]++
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	over = true
+	for i, n := range count {
+		if n != 1 {
+			e.Fatalf("Renew of %d requests reported index %d %d times, want once", len(rs), i, n)
+		}
+	}
+	return answers
+}
+
+// renewed sends one request, and it must stand.
+func (e *env) renewed(d driver.Driver, r driver.Request) driver.Renewal {
+	e.Helper()
+	a := e.renew(d, r)[0]
+	if a.Err != nil {
+		e.Fatalf("Renew of %q: %v", r.Key, a.Err)
+	}
+	return a
+}
+
+// renewNothing renews, and must be told that there is nothing.
+func (e *env) renewNothing(d driver.Driver, r driver.Request) {
+	e.Helper()
+	if a := e.renew(d, r)[0]; !errors.Is(a.Err, driver.ErrNotHeld) {
+		e.Fatalf("Renew of %q: %v, want ErrNotHeld", r.Key, a.Err)
+	}
+}
+
+func (e *env) inspect(key string) driver.Info {
+	e.Helper()
+	info, err := e.d.Inspect(e.ctx, key)
+	if err != nil {
+		e.Fatalf("Inspect of %q: %v", key, err)
+	}
+	return info
+}
+
+// heldBy fails unless the store says that r's owner holds the key.
+func (e *env) heldBy(r driver.Request) driver.Info {
+	e.Helper()
+	info := e.inspect(r.Key)
+	if !info.Held || info.Holder.Owner != r.Owner || info.Holder.Label != r.Label {
+		e.Fatalf("%q is held by %+v, want the owner %s", r.Key, info.Holder, r.Owner)
+	}
+	return info
+}
+
+// free fails unless the store knows nothing of the key.
+func (e *env) free(key string) {
+	e.Helper()
+	if info := e.inspect(key); info.Held || info.Waiters != 0 {
+		e.Fatalf("%q is not free: %+v", key, info)
+	}
+}
+
+// eventually asks until ok says yes, and fails after limit and the slack.
+func (e *env) eventually(limit time.Duration, what string, ok func() bool) {
+	e.Helper()
+	start := time.Now()
+	for !ok() {
+		if time.Since(start) > limit+e.slack {
+			e.Fatalf("after %v: not yet: %s", time.Since(start).Round(time.Millisecond), what)
+		}
+		e.pause()
+	}
+}
+
+// pause is the time between two looks at a store.
+func (e *env) pause() {
+	time.Sleep(e.ttl / 100)
+}
+
+// sure is how long a lease of a TTL may be relied on: what package hasp gives
+// up for clocks that differ, a store may use up.
+func sure(ttl time.Duration) time.Duration { return ttl - ttl/100 - 2*time.Millisecond }
+
+// turn asks with the line until r is granted, as hasp does, for limit at most.
+func (e *env) turn(d driver.Driver, r driver.Request, limit time.Duration) driver.Result {
+	e.Helper()
+	var res driver.Result
+	e.eventually(limit, "the key is granted to the one whose turn it is", func() bool {
+		res = e.try(d, queued(r))
+		return res.Granted
+	})
+	return res
+}

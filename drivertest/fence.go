@@ -1,0 +1,159 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package drivertest
+
+import (
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+var fencing = []Need{needFencing}
+
+var fenceCases = []Case{
+	{Name: "FencesRise", // failure case 31
+		Rule:  "Each later holder of a key has a strictly larger fence, on whichever connection it asked.",
+		Needs: fencing, run: fencesRise},
+	{Name: "FencesRiseOverHandoffs",
+		Rule:  "A holder that was handed the key has a strictly larger fence than the one before.",
+		Needs: []Need{needFencing, needLine}, run: fencesRiseOverHandoffs},
+	{Name: "FencesRiseOverExpiry",
+		Rule:  "A holder after one whose lease expired has a strictly larger fence.",
+		Needs: fencing, run: fencesRiseOverExpiry},
+	{Name: "FencesRiseOverIdleTime",
+		Rule:  "Fences go on rising when the key was free for long and the store keeps nothing for it.",
+		Needs: fencing, run: fencesRiseOverIdleTime},
+	{Name: "ProposedFenceIsGranted",
+		Rule:  "A proposed fence above every fence of the key is granted exactly, and stays the holder's.",
+		Needs: []Need{needPropose}, run: proposedFence},
+	{Name: "LowProposalIsRefused",
+		Rule:  "A proposed fence that is not above every fence of the key is refused with FenceTooLow and the newest, and grants nothing.",
+		Needs: []Need{needPropose}, run: lowProposal},
+	{Name: "HolderMayRaiseItsFence",
+		Rule:  "A holder that proposes a larger fence than it has is granted exactly that, and one that proposes a smaller one is refused.",
+		Needs: []Need{needPropose}, run: raisedProposal},
+}
+
+// rises fails unless a grant's fence is above the one before, and returns it.
+func (e *env) rises(before uint64, res driver.Result) uint64 {
+	e.Helper()
+	if res.Fence <= before {
+		e.Fatalf("the fence is %d after a holder with %d", res.Fence, before)
+	}
+	return res.Fence
+}
+
+func fencesRise(e *env) {
+	ds := []driver.Driver{e.d, e.open(), e.open()}
+	var fence uint64
+	rounds := 100
+	if e.fake {
+		rounds = 1000
+	}
+	for i := range rounds {
+		a, b := e.ask("k"), e.ask("other")
+		d := ds[i%len(ds)]
+		fence = e.rises(fence, e.grant(d, a))
+		e.grant(d, b)
+		e.release(d, a)
+		e.release(d, b)
+	}
+}
+
+func fencesRiseOverHandoffs(e *env) {
+	r := e.ask("k")
+	fence := e.rises(0, e.grant(e.d, r))
+	for range 20 {
+		next := e.ask("k")
+		e.join(e.d, next, 0)
+		e.release(e.d, r)
+		fence = e.rises(fence, e.turn(e.d, next, 0))
+		if info := e.heldBy(next); info.Fence != 0 && info.Fence != fence {
+			e.Fatalf("the fence is %d, and %d to Inspect", fence, info.Fence)
+		}
+		r = next
+	}
+}
+
+func fencesRiseOverExpiry(e *env) {
+	var fence uint64
+	for range 3 {
+		r := e.brief(e.ask("k"))
+		fence = e.rises(fence, e.grant(e.d, r))
+		e.eventually(e.ttl, "the lease ends", func() bool { return !e.inspect("k").Held })
+	}
+	fence = e.rises(fence, e.grant(e.d, e.brief(e.ask("k"))))
+	next := e.ask("k")
+	if e.traits.Queue != driver.QueueNone {
+		e.rises(fence, e.turn(e.d, next, e.ttl))
+	}
+}
+
+func fencesRiseOverIdleTime(e *env) {
+	a := e.ask("k")
+	fence := e.rises(0, e.grant(e.d, a))
+	e.release(e.d, a)
+	e.free("k")
+	if e.fake {
+		time.Sleep(48 * time.Hour)
+	} else {
+		time.Sleep(2 * e.ttl) // nothing to wait for: time itself must pass
+	}
+	e.rises(fence, e.grant(e.open(), e.ask("k")))
+}
+
+// propose returns r with a fence above what the store granted so far, which
+// newest is.
+func propose(r driver.Request, fence uint64) driver.Request {
+	r.Fence = fence
+	return r
+}
+
+func proposedFence(e *env) {
+	a := e.ask("k")
+	newest := e.grant(e.d, a).Fence
+	e.release(e.d, a)
+	b := propose(e.ask("k"), newest+1000)
+	if res := e.grant(e.d, b); res.Fence != b.Fence {
+		e.Fatalf("granted the fence %d, proposed %d", res.Fence, b.Fence)
+	}
+	if res := e.grant(e.d, b); res.Fence != b.Fence { // delivered twice
+		e.Fatalf("granted the fence %d, proposed %d", res.Fence, b.Fence)
+	}
+	e.release(e.d, b)
+	e.rises(b.Fence, e.grant(e.d, e.ask("k")))
+}
+
+func lowProposal(e *env) {
+	a := e.ask("k")
+	newest := e.grant(e.d, a).Fence
+	e.release(e.d, a)
+	for _, low := range []uint64{1, newest - 1, newest} {
+		res := e.refuse(e.d, propose(e.ask("k"), low))
+		if res.Why != driver.FenceTooLow || res.Fence < newest {
+			e.Errorf("proposed %d after %d: %+v, want FenceTooLow and the newest", low, newest, res)
+		}
+		e.free("k")
+	}
+	res := e.refuse(e.d, propose(e.ask("k"), newest))
+	e.grant(e.d, propose(e.ask("k"), res.Fence+1))
+}
+
+func raisedProposal(e *env) {
+	a := e.ask("k")
+	newest := e.grant(e.d, a).Fence
+	a.Fence = newest + 10
+	if res := e.grant(e.d, a); res.Fence != a.Fence {
+		e.Fatalf("granted the fence %d, proposed %d", res.Fence, a.Fence)
+	}
+	if info := e.heldBy(a); info.Fence != 0 && info.Fence != a.Fence {
+		e.Errorf("the fence is %d to Inspect, %d to its holder", info.Fence, a.Fence)
+	}
+	low := a
+	low.Fence = newest
+	if res := e.refuse(e.d, low); res.Why != driver.FenceTooLow || res.Fence < a.Fence {
+		e.Errorf("proposed %d as the holder of %d: %+v, want FenceTooLow and the newest", low.Fence, a.Fence, res)
+	}
+	e.heldBy(a)
+}

@@ -1,0 +1,138 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package drivertest
+
+import (
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+var handoff = []Need{needHandoff}
+
+var handoffCases = []Case{
+	{Name: "HandoffIsAtOnce",
+		Rule:  "A Release makes the next in line the owner at once, before it asks, and the claim keeps the fence and takes the full TTL.",
+		Needs: handoff, run: handoffIsAtOnce},
+	{Name: "HandedOverPlaceIsNoPlace",
+		Rule:  "Renew of a place that was handed the key is ErrNotHeld, so that its owner asks and claims.",
+		Needs: handoff, run: handedOverPlace},
+	{Name: "ReleaseOfAHandedOverKeyPassesOn",
+		Rule:  "A waiter that gives up when it was already handed the key passes it on to the next.",
+		Needs: handoff, run: releaseOfHandedOver},
+	{Name: "UnclaimedKeyGoesOn",
+		Rule:  "A key that was handed to a waiter that never claims it goes on to the next in line, within a bounded time.",
+		Needs: handoff, run: unclaimedGoesOn},
+	{Name: "UnclaimedKeyGoesFree",
+		Rule:  "A key that was handed to the only waiter, which never claims it, is free within a bounded time.",
+		Needs: handoff, run: unclaimedGoesFree},
+	{Name: "LapsedClaimKeepsThePlaceOnce",
+		Rule:  "A waiter that let its claim lapse once is still before those who came after it.",
+		Needs: handoff, run: lapsedClaim},
+	{Name: "DeadHolderHandsOn",
+		Rule:  "A lease that expires goes to the first in line, and to nobody else, as if it had been released.",
+		Needs: line, run: deadHolderHandsOn},
+}
+
+func handoffIsAtOnce(e *env) {
+	a, b := e.brief(e.ask("k")), e.ask("k")
+	first := e.grant(e.d, a)
+	e.join(e.open(), b, 0)
+	e.release(e.d, a)
+	info := e.heldBy(b)
+	if info.Waiters != 0 {
+		e.Errorf("%d still wait", info.Waiters)
+	}
+	res := e.grant(e.open(), queued(b))
+	if e.traits.Fencing && (res.Fence <= first.Fence || info.Fence != 0 && info.Fence != res.Fence) {
+		e.Errorf("the fence is %d after a holder with %d, and was %d when it was handed over", res.Fence, first.Fence, info.Fence)
+	}
+	if res.Abandoned {
+		e.Error("Abandoned, but the holder before released")
+	}
+	if info := e.heldBy(b); info.Left <= e.long/2 {
+		e.Errorf("the claim of a lease of %v left %v", b.TTL, info.Left)
+	}
+}
+
+func handedOverPlace(e *env) {
+	a, b, c := e.ask("k"), e.ask("k"), e.ask("k")
+	e.grant(e.d, a)
+	e.join(e.d, b, 0)
+	e.join(e.d, c, 1)
+	e.release(e.d, a)
+	e.renewNothing(e.d, queued(b))
+	e.renewed(e.d, queued(c))
+	e.grant(e.d, queued(b))
+}
+
+func releaseOfHandedOver(e *env) {
+	a, b, c := e.ask("k"), e.ask("k"), e.ask("k")
+	e.grant(e.d, a)
+	e.join(e.d, b, 0)
+	e.join(e.d, c, 1)
+	e.release(e.d, a)
+	e.release(e.d, b)
+	e.heldBy(c)
+	e.refuse(e.d, queued(b))
+	e.grant(e.d, queued(c))
+	e.release(e.d, c)
+	e.free("k")
+}
+
+func unclaimedGoesOn(e *env) {
+	a, dead, b := e.ask("k"), e.brief(e.ask("k")), e.ask("k")
+	e.grant(e.d, a)
+	e.join(e.d, dead, 0)
+	e.join(e.d, b, 1)
+	e.release(e.d, a)
+	e.heldBy(dead)
+	e.turn(e.d, b, 3*e.ttl)
+	e.heldBy(b)
+}
+
+func unclaimedGoesFree(e *env) {
+	a, dead := e.ask("k"), e.brief(e.ask("k"))
+	e.grant(e.d, a)
+	e.join(e.d, dead, 0)
+	e.release(e.d, a)
+	e.heldBy(dead)
+	b := e.ask("k")
+	e.eventually(3*e.ttl, "the key that nobody claims is granted to a newcomer", func() bool {
+		return e.try(e.d, b).Granted
+	})
+}
+
+func lapsedClaim(e *env) {
+	a, slow, b, c := e.ask("k"), e.ask("k"), e.ask("k"), e.ask("k")
+	e.grant(e.d, a)
+	e.join(e.d, slow, 0)
+	e.join(e.d, b, 1)
+	e.join(e.d, c, 2)
+	e.release(e.d, a)
+	e.turn(e.d, b, e.long) // however long this engine waits for a claim
+	e.join(e.d, slow, 0)
+	e.release(e.d, b)
+	e.turn(e.d, slow, 0)
+	e.release(e.d, slow)
+	e.turn(e.d, c, 0)
+}
+
+func deadHolderHandsOn(e *env) {
+	gone, b, c := e.brief(e.ask("k")), e.ask("k"), e.ask("k")
+	e.grant(e.d, gone)
+	other := e.open()
+	e.join(e.d, b, 0)
+	e.join(other, c, 1)
+	start := time.Now()
+	var res driver.Result
+	e.eventually(e.ttl, "the first in line is granted the key of a holder that is gone", func() bool {
+		e.refuse(other, e.ask("k"))
+		e.refuse(other, queued(c))
+		res = e.try(e.d, queued(b))
+		return res.Granted
+	})
+	e.Logf("granted after %v of a TTL of %v", time.Since(start).Round(time.Millisecond), e.ttl)
+	e.heldBy(b)
+}

@@ -1,0 +1,121 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package drivertest
+
+import (
+	"strings"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+var keyCases = []Case{
+	{Name: "HostileKeys", // failure case 29
+		Rule: "Any key of 1 to 512 bytes works from grant to release, and is no other key's.",
+		run:  anyKey},
+	{Name: "HostileLabels",
+		Rule: "Any label of up to 512 bytes comes back as it was given, of a holder and in the line.",
+		run:  anyLabel},
+	{Name: "KeysNamedLikeTheStoresOwn",
+		Rule: "A key that is named like something the engine keeps beside another key never harms that one.",
+		run:  namedLikeSidecars},
+}
+
+// anyKey holds all the keys at once: two that the engine takes for one would
+// be refused.
+func anyKey(e *env) {
+	held := make(map[string]driver.Request)
+	for _, key := range hostileKeys() {
+		held[key] = e.ask(key)
+		e.grant(e.d, held[key])
+	}
+	other := e.open()
+	for key, a := range held {
+		e.heldBy(a)
+		e.refuse(other, e.ask(key))
+		e.renewed(other, a)
+		if e.traits.Queue == driver.QueueNone {
+			e.release(e.d, a)
+			e.free(key)
+			continue
+		}
+		b := e.ask(key)
+		ch := e.watch(other, b)
+		e.join(other, b, 0)
+		e.renewed(other, queued(b))
+		e.release(e.d, a)
+		if ch != nil {
+			e.hinted(ch)
+		}
+		e.turn(other, b, 0)
+		e.release(other, b)
+		e.free(key)
+	}
+}
+
+func hostileLabels() []string {
+	return []string{
+		"", "{}", "plain", "|", "a|b", "\x00", "\n", "a\r\nb", "\xff\xfe", "'\"`;--", "\x1b[2J", "%s%n",
+		`{"host":"h","pid":1}`, `{"host":"` + strings.Repeat("x", 400) + `"}`,
+		strings.Repeat("l", driver.MaxLabel), strings.Repeat("\x00", driver.MaxLabel),
+	}
+}
+
+func anyLabel(e *env) {
+	for _, label := range hostileLabels() {
+		a, b := e.ask("k"), e.ask("k")
+		a.Label, b.Label = label, label
+		e.grant(e.d, a)
+		e.heldBy(a)
+		if res := e.refuse(e.d, b); res.Holder.Label != label {
+			e.Errorf("the holder's label is %q, want %q", res.Holder.Label, label)
+		}
+		if e.traits.Queue != driver.QueueNone {
+			e.join(e.d, b, 0)
+			if l := e.heldBy(a).Line; len(l) != 1 || l[0].Label != label {
+				e.Errorf("the label in line is not %q: %+v", label, l)
+			}
+			e.release(e.d, b)
+		}
+		e.renewed(e.d, a)
+		e.release(e.d, a)
+		e.free("k")
+	}
+}
+
+// namedLikeSidecars takes as keys every end of every name that the store shows
+// while "k" is held and waited for: whatever prefix the engine adds, one of
+// them meets what is kept for "k".
+func namedLikeSidecars(e *env) {
+	if e.store.Names == nil {
+		e.Skip("the harness cannot show the names in this store (Store.Names is nil)")
+	}
+	a := e.ask("k")
+	e.grant(e.d, a)
+	waits := e.traits.Queue != driver.QueueNone
+	b := e.ask("k")
+	if waits {
+		e.join(e.d, b, 0)
+	}
+	tried := map[string]bool{"k": true}
+	for _, name := range e.store.Names() {
+		for i := range name {
+			key := name[i:]
+			if tried[key] || len(key) > driver.MaxKey {
+				continue
+			}
+			tried[key] = true
+			r := e.ask(key)
+			if res, err := e.d.Try(e.ctx, r); err == nil && res.Granted {
+				e.release(e.d, r)
+			} // an error is a fair answer: the name is taken
+		}
+	}
+	if info := e.heldBy(a); waits && (info.Waiters != 1 || info.Line[0].Owner != b.Owner) {
+		e.Fatalf("the line of %q is %+v", "k", info)
+	}
+	e.release(e.d, a)
+	if waits {
+		e.turn(e.d, b, 0)
+	}
+}

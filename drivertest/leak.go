@@ -1,0 +1,92 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package drivertest
+
+import (
+	"context"
+	"crypto/rand"
+	"runtime/pprof"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
+)
+
+// noGoroutineStays knows the goroutines of the case by their profiler label,
+// which each hands down to those it starts.
+func noGoroutineStays(e *env) {
+	d := e.store.Open() // its pools stay open: they are the caller's
+	if _, err := d.Inspect(e.ctx, "k"); err != nil {
+		e.Fatalf("Inspect: %v", err)
+	}
+	id := rand.Text()
+	pprof.Do(e.ctx, pprof.Labels("drivertest", id), func(context.Context) { comeAndGo(e, d) })
+	var n int
+	var stacks string
+	defer func() {
+		if n > 0 {
+			e.Logf("%d goroutines:\n%s", n, stacks)
+		}
+	}()
+	e.eventually(0, "the goroutines have ended", func() bool {
+		n, stacks = labelled(id)
+		return n == 0
+	})
+}
+
+// comeAndGo locks, gives up and loses many times, and closes the client.
+func comeAndGo(e *env, d driver.Driver) {
+	c, err := hasp.New(d, nil)
+	if err != nil {
+		e.Fatalf("hasp.New: %v", err)
+	}
+	const workers = 8
+	rounds := 25
+	if e.fake {
+		rounds = 10_000 / workers
+	}
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			for i := range rounds {
+				ctx, cancel := context.WithTimeout(e.ctx, time.Duration((w+i)%7)*time.Millisecond)
+				lease, err := c.Mutex("k", e.short()).Lock(ctx)
+				cancel()
+				if err != nil {
+					continue
+				}
+				lease.Context(e.ctx)
+				if (w+i)%9 != 0 {
+					_ = lease.Release()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if err := c.Close(); err != nil {
+		e.Errorf("Close: %v", err)
+	}
+	e.goneFrom(0)
+}
+
+// labelled counts the goroutines with a label, and returns their stacks.
+func labelled(id string) (n int, stacks string) {
+	var dump strings.Builder
+	if err := pprof.Lookup("goroutine").WriteTo(&dump, 1); err != nil {
+		return 1, err.Error()
+	}
+	for group := range strings.SplitSeq(dump.String(), "\n\n") {
+		if !strings.Contains(group, id) {
+			continue
+		}
+		count, _, _ := strings.Cut(group, " @")
+		same, _ := strconv.Atoi(count) // the profile's first line stands apart
+		n += max(same, 1)
+		stacks += group + "\n"
+	}
+	return n, stacks
+}

@@ -1,0 +1,260 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package drivertest
+
+import (
+	"slices"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+var line = []Need{needLine}
+
+var lineCases = []Case{
+	{Name: "LineIsInOrder", // failure case 24
+		Rule:  "The line is served in the order in which its owners first asked, on whichever connection.",
+		Needs: line, run: lineIsInOrder},
+	{Name: "TryAgainKeepsThePlace",
+		Rule:  "Asking again with the same owner keeps its place, and takes no second one.",
+		Needs: line, run: tryAgainKeepsThePlace},
+	{Name: "NobodyOvertakesALiveLine",
+		Rule:  "Nobody is granted past a live place of another, with or without Queue, and is told how many are ahead.",
+		Needs: line, run: nobodyOvertakes},
+	{Name: "DeadPlaceIsSkipped",
+		Rule:  "A place without a sign of life for its patience is skipped.",
+		Needs: line, run: deadPlaceIsSkipped},
+	{Name: "ManyDeadPlacesAreSkipped",
+		Rule:  "However many places in front have died, the first live one is served.",
+		Needs: line, run: manyDeadPlaces},
+	{Name: "PatienceIsEachPlacesOwn",
+		Rule:  "Each place lasts its own patience, whoever is beside it in the line.",
+		Needs: line, run: patienceIsEachOnes},
+	{Name: "RenewKeepsThePlace",
+		Rule:  "A Renew with Queue is a sign of life: it keeps a place beyond its patience, and its order.",
+		Needs: line, run: func(e *env) {
+			keepsThePlace(e, func(r driver.Request) { e.renewed(e.d, queued(r)) })
+		}},
+	{Name: "TryIsASignOfLife",
+		Rule:  "A Try with Queue is a sign of life: it keeps a place beyond its patience, and its order.",
+		Needs: line, run: func(e *env) {
+			keepsThePlace(e, func(r driver.Request) { e.refuse(e.d, queued(r)) })
+		}},
+	{Name: "ReleaseLeavesTheLine",
+		Rule:  "Release of a place takes it out of the line and leaves the order of the others.",
+		Needs: line, run: releaseLeavesTheLine},
+	{Name: "FirstInLineIsToldWhenToLook", // failure case 14
+		Rule:  "The first in line is told when the holder's lease ends, and asking then, without any hint, is enough.",
+		Needs: line, run: firstIsTold},
+	{Name: "WhoBecomesFirstIsToldWhenToLook",
+		Rule:  "A place that became the first in line is told so with its next sign of life: its RetryIn is the holder's expiry.",
+		Needs: line, run: whoBecomesFirst},
+	{Name: "ReleasedBeforeWatch", // failure case 15
+		Rule:  "A key released between a refusal and Watch is granted to the Try that follows Watch.",
+		Needs: line, run: releasedBeforeWatch},
+}
+
+func lineIsInOrder(e *env) {
+	a := e.ask("k")
+	e.grant(e.d, a)
+	const n = 10
+	var rs []driver.Request
+	var ds []driver.Driver
+	for i := range n {
+		d, r := e.open(), e.ask("k")
+		e.join(d, r, i)
+		rs, ds = append(rs, r), append(ds, d)
+	}
+	info := e.heldBy(a)
+	if info.Waiters != n || len(info.Line) != n {
+		e.Fatalf("%d wait, %d in the list, want %d", info.Waiters, len(info.Line), n)
+	}
+	for i, h := range info.Line {
+		if h.Owner != rs[i].Owner || h.Label != rs[i].Label {
+			e.Errorf("place %d is %+v, want the owner %s", i, h, rs[i].Owner)
+		}
+	}
+	e.release(e.d, a)
+	for i, r := range rs {
+		for j := n - 1; j > i; j-- {
+			e.refuse(ds[j], queued(rs[j]))
+		}
+		e.turn(ds[i], r, 0)
+		e.heldBy(r)
+		e.release(ds[i], r)
+	}
+	e.free("k")
+}
+
+func tryAgainKeepsThePlace(e *env) {
+	a, b, c := e.ask("k"), e.ask("k"), e.ask("k")
+	e.grant(e.d, a)
+	e.join(e.d, b, 0)
+	e.join(e.d, c, 1)
+	for range 2 {
+		e.join(e.open(), b, 0)
+		e.join(e.d, c, 1)
+	}
+	if info := e.heldBy(a); info.Waiters != 2 {
+		e.Errorf("%d wait, want 2", info.Waiters)
+	}
+}
+
+func nobodyOvertakes(e *env) {
+	a, b, c := e.ask("k"), e.ask("k"), e.ask("k")
+	other := e.open()
+	e.grant(e.d, a)
+	e.join(e.d, b, 0)
+	if res := e.refuse(other, c); res.Ahead != 1 {
+		e.Errorf("Ahead is %d, want 1: %+v", res.Ahead, res)
+	}
+	e.release(e.d, a)
+	e.refuse(other, c)
+	e.join(other, c, e.inspect("k").Waiters)
+	e.refuse(other, e.ask("k"))
+	e.turn(e.d, b, 0)
+	e.release(e.d, b)
+	e.turn(other, c, 0)
+}
+
+func deadPlaceIsSkipped(e *env) {
+	a, dead, b := e.ask("k"), e.brief(e.ask("k")), e.ask("k")
+	e.grant(e.d, a)
+	e.join(e.d, dead, 0)
+	e.join(e.d, b, 1)
+	e.eventually(e.ttl, "the place without a sign of life is gone", func() bool {
+		return e.inspect("k").Waiters == 1
+	})
+	e.release(e.d, a)
+	e.turn(e.d, b, 0)
+	e.heldBy(b)
+	if res := e.refuse(e.d, queued(dead)); res.Ahead != 0 {
+		e.Errorf("Ahead is %d, want 0", res.Ahead)
+	}
+}
+
+// manyDeadPlaces looks at nothing between the joining and the release: whoever
+// cleans up must do so by itself.
+func manyDeadPlaces(e *env) {
+	a := e.ask("k")
+	e.grant(e.d, a)
+	for range 150 {
+		e.refuse(e.d, queued(e.brief(e.ask("k"))))
+	}
+	b := e.ask("k")
+	ch := e.watch(e.d, b)
+	e.refuse(e.d, queued(b))
+	time.Sleep(e.ttl + e.ttl/4) // time itself must pass
+	e.release(e.d, a)
+	e.woken(ch, e.d, b)
+	e.heldBy(b)
+}
+
+func patienceIsEachOnes(e *env) {
+	a, dead := e.ask("k"), e.brief(e.ask("k"))
+	e.grant(e.d, a)
+	before, after := e.ask("k"), e.ask("k")
+	e.join(e.d, before, 0)
+	e.join(e.d, dead, 1)
+	e.join(e.d, after, 2)
+	e.eventually(e.ttl, "the impatient place is gone", func() bool { return e.inspect("k").Waiters == 2 })
+	line := e.inspect("k").Line
+	if len(line) != 2 || line[0].Owner != before.Owner || line[1].Owner != after.Owner {
+		e.Errorf("the line is %+v", line)
+	}
+}
+
+// keepsThePlace gives signs of life to two places for three times their
+// patience.
+func keepsThePlace(e *env, sign func(driver.Request)) {
+	a, b, c := e.ask("k"), e.brief(e.ask("k")), e.brief(e.ask("k"))
+	e.grant(e.d, a)
+	e.join(e.d, b, 0)
+	e.join(e.d, c, 1)
+	for start := time.Now(); time.Since(start) < 3*e.ttl; time.Sleep(e.ttl / 4) {
+		sign(c)
+		sign(b)
+	}
+	sign(c)
+	sign(b)
+	line := e.heldBy(a).Line
+	owners := func(h driver.Holder) bool { return h.Owner == b.Owner || h.Owner == c.Owner }
+	if len(line) != 2 || !slices.ContainsFunc(line, owners) || line[0].Owner != b.Owner {
+		e.Errorf("the line is %+v", line)
+	}
+	e.release(e.d, a)
+	e.turn(e.d, b, 0)
+	e.heldBy(b)
+}
+
+func releaseLeavesTheLine(e *env) {
+	a := e.ask("k")
+	e.grant(e.d, a)
+	var rs []driver.Request
+	for i := range 5 {
+		r := e.ask("k")
+		e.join(e.d, r, i)
+		rs = append(rs, r)
+	}
+	for _, i := range []int{2, 0, 4} { // from the middle, the front, the end
+		e.release(e.open(), rs[i])
+		e.renewNothing(e.d, queued(rs[i]))
+		e.releaseNothing(e.d, rs[i])
+	}
+	if info := e.heldBy(a); info.Waiters != 2 || info.Line[0].Owner != rs[1].Owner || info.Line[1].Owner != rs[3].Owner {
+		e.Fatalf("the line is %+v", info.Line)
+	}
+	e.release(e.d, a)
+	e.turn(e.d, rs[1], 0)
+	e.release(e.d, rs[1])
+	e.turn(e.d, rs[3], 0)
+	e.release(e.d, rs[3])
+	e.free("k")
+}
+
+func firstIsTold(e *env) {
+	gone, b := e.brief(e.ask("k")), e.ask("k")
+	start := time.Now()
+	first := e.grant(e.d, gone)
+	res := e.join(e.open(), b, 0)
+	if res.RetryIn <= 0 || res.RetryIn > first.TTL {
+		e.Fatalf("RetryIn is %v, want more than 0 and no more than the holder's %v: %+v", res.RetryIn, first.TTL, res)
+	}
+	for !res.Granted {
+		if res.RetryIn <= 0 {
+			e.Fatalf("the first in line is not told when to look: %+v", res)
+		}
+		if time.Since(start) > first.TTL+e.slack {
+			e.Fatalf("not granted after %v, the holder's TTL was %v", time.Since(start), first.TTL)
+		}
+		time.Sleep(res.RetryIn)
+		res = e.try(e.d, queued(b))
+	}
+	if took := time.Since(start); took < sure(first.TTL) {
+		e.Errorf("granted after %v, within the TTL of %v", took, first.TTL)
+	}
+	e.heldBy(b)
+}
+
+func whoBecomesFirst(e *env) {
+	a, b, c := e.ask("k"), e.ask("k"), e.ask("k")
+	e.grant(e.d, a)
+	e.join(e.d, b, 0)
+	e.join(e.d, c, 1)
+	e.release(e.d, b)
+	left := e.heldBy(a).Left
+	if res := e.renewed(e.d, queued(c)); res.RetryIn <= 0 || res.RetryIn > left {
+		e.Errorf("RetryIn is %v, want more than 0 and no more than the %v that the holder has left", res.RetryIn, left)
+	}
+}
+
+func releasedBeforeWatch(e *env) {
+	a, b := e.ask("k"), e.ask("k")
+	e.grant(e.d, a)
+	other := e.open()
+	e.refuse(other, b)
+	e.release(e.d, a)
+	e.watch(other, b)
+	e.grant(other, queued(b))
+}

@@ -1,0 +1,239 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package drivertest
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+var lookCases = []Case{
+	{Name: "InspectOfAFreeKey",
+		Rule: "Inspect of a key that nobody holds is no error, and leaves nothing.",
+		run:  inspectFree},
+	{Name: "InspectSaysWhoAndHowLong",
+		Rule: "Inspect names the holder with its label as it was given and since when it holds the key; what is left of its lease falls with time.",
+		run:  inspectSaysWho},
+	{Name: "InspectChangesNothing",
+		Rule:  "Looking at a key is no sign of life and takes nobody's turn.",
+		Needs: line, run: inspectChangesNothing},
+	{Name: "ListFindsByPrefix",
+		Rule: "List yields the keys that start with the prefix, byte by byte, and no others, whatever bytes they hold.",
+		run:  listFindsByPrefix},
+	{Name: "ListOfMany",
+		Rule: "List yields each of many keys, while others come and go.",
+		run:  listOfMany},
+	{Name: "ListMayBeLeft",
+		Rule: "Whoever ranges over List may stop at any key, and the driver goes on working.",
+		run:  listMayBeLeft},
+	{Name: "NothingStays", // promise 6; failure cases 11 and 12
+		Rule: "After every release, given-up place, lapsed claim and expiry the store holds nothing that does not end by itself.",
+		run:  nothingStays},
+	{Name: "CloseEndsWhatTheDriverOpened",
+		Rule: "Close ends the driver's own goroutines, and the store goes on for others.",
+		run:  closeEnds},
+}
+
+func inspectFree(e *env) {
+	e.free("k")
+	if info := e.inspect("k"); info.Key != "k" || len(info.Line) != 0 || info.Holder.Owner != "" {
+		e.Errorf("a free key: %+v", info)
+	}
+	for info, err := range e.d.List(e.ctx, "") {
+		e.Errorf("an empty store lists %+v, %v", info, err)
+	}
+}
+
+func inspectSaysWho(e *env) {
+	a := e.ask("k")
+	e.grant(e.d, a)
+	before := e.heldBy(a)
+	if before.Key != "k" || before.Holder.Foreign {
+		e.Errorf("it is %+v", before)
+	}
+	e.eventually(e.ttl, "Left falls with time", func() bool { return before.Left-e.heldBy(a).Left >= e.ttl })
+	e.renewed(e.d, a)
+	after := e.heldBy(a)
+	if d := after.Holder.Since.Sub(before.Holder.Since).Abs(); d > e.ttl/2 { // an engine may reckon it from what is left
+		e.Errorf("Since was %v, is %v after a renewal", before.Holder.Since, after.Holder.Since)
+	}
+}
+
+func inspectChangesNothing(e *env) {
+	a, dead, b := e.brief(e.ask("k")), e.brief(e.ask("k")), e.ask("k")
+	e.grant(e.d, a)
+	e.join(e.d, dead, 0)
+	e.join(e.d, b, 1)
+	e.eventually(3*e.ttl, "the key that only Inspect looks at is the patient waiter's to claim", func() bool {
+		info := e.inspect("k")
+		return !info.Held && info.Waiters <= 1 || info.Holder.Owner == b.Owner
+	})
+	e.turn(e.d, b, e.long)
+}
+
+// hostileKeys are keys that some layer of an engine may take for something
+// else.
+func hostileKeys() []string {
+	return []string{
+		" ", "\x00", "a\x00b", "a\x00", "\n", "a\nb", "a\r\nb", "\x1b[31m", "\x7f",
+		"{", "}", "{}", "}{", "{a}", "{a}b", "a{b}c", "a{}b", "{{a}}", "a}b", "{a", "}a{b}",
+		"\xff", "\xff\xfe", "a\x80", "\xc3", "é", "e\u0301", "日本", "\ufeff",
+		"*", "?", "[a-z]", "a*", "\\", "\\*", "%", "_", "a%b", "'", "\"", "';--", "`", "$1", ":1", "?1",
+		"/", "//", "a/", "a//b", ".", "..", "../a", "a\\b", "C:", "a:b", ":", "lock", "lock:", "lock:lock:",
+		"k", "K", "k ", " k", "k:line", "k:fence", "{k}:line", "lock:{k}:line", "0", "-1", "nil", "NULL", "\\x00",
+		strings.Repeat("k", driver.MaxKey), strings.Repeat("\xff", driver.MaxKey), strings.Repeat("{", driver.MaxKey),
+		strings.Repeat("k", driver.MaxKey-1) + "}",
+	}
+}
+
+func (e *env) list(prefix string) map[string]driver.Info {
+	e.Helper()
+	found := make(map[string]driver.Info)
+	for info, err := range e.d.List(e.ctx, prefix) {
+		if err != nil {
+			e.Fatalf("List of %q: %v", prefix, err)
+		}
+		found[info.Key] = info
+	}
+	return found
+}
+
+func listFindsByPrefix(e *env) {
+	held := make(map[string]driver.Request)
+	for _, key := range hostileKeys() {
+		held[key] = e.ask(key)
+		e.grant(e.d, held[key])
+	}
+	prefixes := append(hostileKeys(), "", "a", "zzz", strings.Repeat("k", driver.MaxKey+1))
+	for _, prefix := range prefixes {
+		want := slices.Sorted(maps.Keys(held))
+		want = slices.DeleteFunc(want, func(k string) bool { return !strings.HasPrefix(k, prefix) })
+		found := e.list(prefix)
+		if got := slices.Sorted(maps.Keys(found)); !slices.Equal(got, want) {
+			e.Errorf("List of %q: %q, want %q", prefix, got, want)
+		}
+		for key, info := range found {
+			if r := held[key]; !info.Held || info.Holder.Owner != r.Owner || info.Holder.Label != r.Label {
+				e.Errorf("List says of %q: %+v", key, info)
+			}
+		}
+	}
+}
+
+func listOfMany(e *env) {
+	const n = 300
+	for i := range n {
+		e.grant(e.d, e.ask("many/"+strconv.Itoa(i)))
+	}
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	other := e.open()
+	wg.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			r := e.ask("many/guest" + strconv.Itoa(i))
+			if _, err := other.Try(e.ctx, r); err != nil {
+				e.Errorf("Try: %v", err)
+				return
+			}
+			if err := other.Release(e.ctx, r); err != nil {
+				e.Errorf("Release: %v", err)
+				return
+			}
+		}
+	})
+	for range 3 {
+		found := e.list("many/")
+		for i := range n {
+			if _, ok := found["many/"+strconv.Itoa(i)]; !ok {
+				e.Errorf("List lacks key %d of %d", i, n)
+			}
+		}
+	}
+	close(stop)
+	wg.Wait()
+}
+
+func listMayBeLeft(e *env) {
+	for i := range 20 {
+		e.grant(e.d, e.ask("k"+strconv.Itoa(i)))
+	}
+	for range 30 { // more than any pool has connections
+		for _, err := range e.d.List(e.ctx, "k") {
+			if err != nil {
+				e.Fatalf("List: %v", err)
+			}
+			break
+		}
+	}
+	if n := len(e.list("k")); n != 20 {
+		e.Errorf("%d keys, want 20", n)
+	}
+}
+
+func nothingStays(e *env) {
+	waits := e.traits.Queue != driver.QueueNone
+	for i := range 10 {
+		a, b, c := e.ask("k"+strconv.Itoa(i)), e.ask("k"+strconv.Itoa(i)), e.brief(e.ask("k"+strconv.Itoa(i)))
+		e.grant(e.d, a)
+		e.refuse(e.d, b)
+		if waits {
+			e.join(e.d, b, 0)
+			e.join(e.d, c, 1) // stays until its patience or its claim is over
+		}
+		e.release(e.d, a)
+		if waits {
+			e.turn(e.d, b, 0)
+			e.release(e.d, b)
+		}
+		e.releaseNothing(e.d, e.ask("never"+strconv.Itoa(i)))
+		e.grant(e.d, e.brief(e.ask("gone"+strconv.Itoa(i))))
+	}
+	e.eventually(4*e.ttl, "List is empty", func() bool { return len(e.list("")) == 0 })
+	if e.store.Leftovers == nil {
+		return
+	}
+	var left []string
+	defer func() {
+		if len(left) > 0 {
+			e.Logf("left in the store: %q", left)
+		}
+	}()
+	e.eventually(4*e.ttl, "nothing in the store stays for good", func() bool {
+		left = e.store.Leftovers()
+		return len(left) == 0
+	})
+}
+
+func closeEnds(e *env) {
+	d := e.store.Open()
+	a, b := e.ask("k"), e.ask("k")
+	e.grant(d, a)
+	ctx, cancel := context.WithCancel(e.ctx)
+	if _, err := d.Watch(ctx, b); err != nil {
+		e.Errorf("Watch: %v", err)
+	}
+	e.refuse(d, b)
+	cancel()
+	start := time.Now()
+	if err := d.Close(); err != nil {
+		e.Errorf("Close: %v", err)
+	}
+	if took := time.Since(start); took > e.slack {
+		e.Errorf("Close took %v", took)
+	}
+	e.heldBy(a)
+	e.release(e.d, a)
+}

@@ -1,0 +1,208 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package drivertest_test
+
+import (
+	"context"
+	"iter"
+	"slices"
+	"sync"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/memdriver"
+)
+
+// patched is the reference engine with parts replaced.
+type patched struct {
+	*memdriver.Store
+	traits  func(driver.Traits) driver.Traits
+	try     func(ctx context.Context, r driver.Request) (driver.Result, error)
+	renew   func(ctx context.Context, r driver.Request) driver.Renewal // of each
+	batch   func(rs []driver.Request, answers []driver.Renewal) (first, end int)
+	release func(ctx context.Context, r driver.Request) error
+	watch   func(ctx context.Context, r driver.Request) (<-chan struct{}, error)
+	inspect func(ctx context.Context, key string) (driver.Info, error)
+	list    func(ctx context.Context, prefix string) iter.Seq2[driver.Info, error]
+	close   func() error
+}
+
+func (p *patched) Traits() driver.Traits {
+	if p.traits != nil {
+		return p.traits(p.Store.Traits())
+	}
+	return p.Store.Traits()
+}
+
+func (p *patched) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
+	if p.try != nil {
+		return p.try(ctx, r)
+	}
+	return p.Store.Try(ctx, r)
+}
+
+func (p *patched) Renew(ctx context.Context, rs []driver.Request, done func(int, driver.Renewal)) {
+	answers := make([]driver.Renewal, len(rs))
+	for i, r := range rs {
+		if p.renew != nil {
+			answers[i] = p.renew(ctx, r)
+		} else {
+			answers[i] = renewOne(ctx, p.Store, r)
+		}
+	}
+	first, end := 0, len(rs)
+	if p.batch != nil {
+		first, end = p.batch(rs, answers)
+	}
+	for i := first; i < end; i++ {
+		if i < len(answers) {
+			done(i, answers[i])
+		} else {
+			done(i, driver.Renewal{})
+		}
+	}
+}
+
+func (p *patched) Release(ctx context.Context, r driver.Request) error {
+	if p.release != nil {
+		return p.release(ctx, r)
+	}
+	return p.Store.Release(ctx, r)
+}
+
+func (p *patched) Watch(ctx context.Context, r driver.Request) (<-chan struct{}, error) {
+	if p.watch != nil {
+		return p.watch(ctx, r)
+	}
+	return p.Store.Watch(ctx, r)
+}
+
+func (p *patched) Inspect(ctx context.Context, key string) (driver.Info, error) {
+	if p.inspect != nil {
+		return p.inspect(ctx, key)
+	}
+	return p.Store.Inspect(ctx, key)
+}
+
+func (p *patched) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
+	if p.list != nil {
+		return p.list(ctx, prefix)
+	}
+	return p.Store.List(ctx, prefix)
+}
+
+func (p *patched) Close() error {
+	if p.close != nil {
+		return p.close()
+	}
+	return nil
+}
+
+func renewOne(ctx context.Context, d driver.Driver, r driver.Request) (a driver.Renewal) {
+	d.Renew(ctx, []driver.Request{r}, func(_ int, got driver.Renewal) { a = got })
+	return a
+}
+
+// looked is Inspect of a store that never fails.
+func looked(s *memdriver.Store, key string) driver.Info {
+	info, _ := s.Inspect(context.Background(), key)
+	return info
+}
+
+// as returns r in the name of another.
+func as(r driver.Request, h driver.Holder) driver.Request {
+	r.Owner, r.Label = h.Owner, h.Label
+	return r
+}
+
+// memo is what a broken engine remembers by itself.
+type memo[K comparable, V any] struct {
+	mu sync.Mutex
+	m  map[K]V
+}
+
+func (m *memo[K, V]) get(k K) V {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.m[k]
+}
+
+func (m *memo[K, V]) set(k K, v V) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.m == nil {
+		m.m = make(map[K]V)
+	}
+	m.m[k] = v
+}
+
+// ownLine is an engine with a line of its own over locks that know none: pick
+// says which place of the line is next, -1 for any that asks.
+type ownLine struct {
+	*patched
+	mu    sync.Mutex
+	lines map[string][]driver.Request
+	pick  func(n int) int
+}
+
+func newOwnLine(s *memdriver.Store, pick func(n int) int) *ownLine {
+	o := &ownLine{patched: &patched{Store: s}, lines: make(map[string][]driver.Request), pick: pick}
+	o.try, o.release, o.inspect = o.ask, o.leave, o.look
+	o.renew = func(ctx context.Context, r driver.Request) driver.Renewal {
+		if r.Queue {
+			return driver.Renewal{}
+		}
+		return renewOne(ctx, s, r)
+	}
+	return o
+}
+
+func (o *ownLine) ask(ctx context.Context, r driver.Request) (driver.Result, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	line := o.lines[r.Key]
+	i := slices.IndexFunc(line, func(p driver.Request) bool { return p.Owner == r.Owner })
+	next, queue := o.pick(len(line)), r.Queue
+	r.Queue = false
+	info := looked(o.Store, r.Key)
+	if info.Held || len(line) == 0 || next < 0 || i == next {
+		res, err := o.Store.Try(ctx, r)
+		if err != nil || res.Granted {
+			if i >= 0 {
+				o.lines[r.Key] = slices.Delete(line, i, i+1)
+			}
+			return res, err
+		}
+	}
+	if i < 0 {
+		i = len(line)
+		if queue {
+			o.lines[r.Key] = append(line, r)
+		}
+	}
+	return driver.Result{Ahead: i, Holder: info.Holder, Left: info.Left, RetryIn: info.Left}, nil
+}
+
+func (o *ownLine) leave(ctx context.Context, r driver.Request) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	line := o.lines[r.Key]
+	i := slices.IndexFunc(line, func(p driver.Request) bool { return p.Owner == r.Owner })
+	if i < 0 {
+		return o.Store.Release(ctx, r)
+	}
+	o.lines[r.Key] = slices.Delete(line, i, i+1)
+	_ = o.Store.Release(ctx, r)
+	return nil
+}
+
+func (o *ownLine) look(ctx context.Context, key string) (driver.Info, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	info, err := o.Store.Inspect(ctx, key)
+	for _, p := range o.lines[key] {
+		info.Line = append(info.Line, driver.Holder{Owner: p.Owner, Label: p.Label})
+	}
+	info.Waiters = len(info.Line)
+	return info, err
+}

@@ -1,0 +1,116 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package drivertest
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+var raceCases = []Case{
+	{Name: "OneOwnerAskingAtOnce", // failure case 13
+		Rule: "Copies of one request that arrive at once, on several connections, are one grant.",
+		run:  oneOwnerAtOnce},
+	{Name: "JoinRacesWithRelease", // failure case 15
+		Rule:  "Whoever joins the line while the key is released is granted, or told to ask again: no wake-up is lost.",
+		Needs: line, run: joinRacesWithRelease},
+	{Name: "GivingUpRacesWithRelease",
+		Rule:  "When the next in line gives up while the key is released, the one behind it is granted, or told to ask.",
+		Needs: line, run: givingUpRacesWithRelease},
+}
+
+// raceRounds is how often a race is run.
+const raceRounds = 50
+
+// atOnce runs all the functions at once.
+func atOnce(fs ...func()) {
+	var wg sync.WaitGroup
+	start := make(chan struct{})
+	for _, f := range fs {
+		wg.Go(func() { <-start; f() })
+	}
+	close(start)
+	wg.Wait()
+}
+
+// woken waits for a hint where there are any, and asks until granted.
+func (e *env) woken(ch <-chan struct{}, d driver.Driver, r driver.Request) {
+	e.Helper()
+	if ch != nil {
+		e.hinted(ch)
+	}
+	e.turn(d, r, 0)
+}
+
+func oneOwnerAtOnce(e *env) {
+	ds := []driver.Driver{e.d, e.open(), e.open()}
+	for range raceRounds / 5 {
+		r := e.ask("k")
+		var mu sync.Mutex
+		fences := make(map[uint64]int)
+		ask := func(d driver.Driver, r driver.Request) func() {
+			return func() {
+				res, err := d.Try(e.ctx, r)
+				if err != nil || !res.Granted {
+					e.Errorf("a copy of a request: %+v, %v, want a grant", res, err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				fences[res.Fence]++
+			}
+		}
+		atOnce(ask(ds[0], r), ask(ds[1], r), ask(ds[2], queued(r)), ask(ds[0], queued(r)))
+		if len(fences) != 1 {
+			e.Errorf("copies of one request were granted with the fences %v", fences)
+		}
+		e.release(e.d, r)
+		e.free("k")
+	}
+}
+
+func joinRacesWithRelease(e *env) {
+	other := e.open()
+	for range raceRounds {
+		a, b := e.ask("k"), e.ask("k")
+		e.grant(e.d, a)
+		ch := e.watch(other, b)
+		var res driver.Result
+		var err, errRelease error
+		atOnce(
+			func() { errRelease = e.d.Release(e.ctx, a) },
+			func() { res, err = other.Try(e.ctx, queued(b)) })
+		if err != nil || errRelease != nil {
+			e.Fatalf("Try: %v, Release: %v", err, errRelease)
+		}
+		if !res.Granted {
+			e.woken(ch, other, b)
+		}
+		e.release(other, b)
+		e.free("k")
+	}
+}
+
+func givingUpRacesWithRelease(e *env) {
+	other := e.open()
+	for range raceRounds {
+		a, b, c := e.ask("k"), e.ask("k"), e.ask("k")
+		e.grant(e.d, a)
+		ch := e.watch(other, c)
+		e.join(e.d, b, 0)
+		e.join(other, c, 1)
+		var errA, errB error
+		atOnce(
+			func() { errA = e.d.Release(e.ctx, a) },
+			func() { errB = other.Release(e.ctx, b) })
+		if err := errors.Join(errA, errB); err != nil {
+			e.Fatalf("Release: %v", err)
+		}
+		e.woken(ch, other, c)
+		e.refuse(e.d, queued(b))
+		e.release(other, c)
+		e.free("k")
+	}
+}

@@ -1,0 +1,155 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/history"
+)
+
+var randomCases = []Case{
+	{Name: "RandomMix", // failure cases 28 and 34
+		Rule: "Whatever many clients do at once, with waits that are cancelled and holders that vanish: no two hold one key, fences rise, and everybody who goes on waiting is granted.",
+		run:  randomMix},
+}
+
+// mix is a random run on a few keys.
+type mix struct {
+	*env
+	log      history.Log
+	seed     uint64
+	vanished atomic.Int64
+}
+
+func randomMix(e *env) {
+	const clients, workers, keys, rounds = 4, 12, 3, 12
+	m := &mix{env: e, seed: uint64(time.Now().UnixNano())}
+	e.Logf("seed %d", m.seed)
+	ds := make([]driver.Driver, clients)
+	for i := range ds {
+		ds[i] = e.open()
+	}
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			rnd := rand.New(rand.NewPCG(m.seed, uint64(w)))
+			for range rounds {
+				if !m.round(ds[w%clients], rnd, "k"+strconv.Itoa(rnd.IntN(keys))) {
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	holds := m.log.Holds()
+	if !e.traits.Fencing {
+		for i := range holds {
+			holds[i].Fence = 0
+		}
+	}
+	if err := history.Check(holds); err != nil {
+		e.Error(err)
+	}
+	if e.fake && e.traits.Queue == driver.QueueHandoff { // elsewhere a claim may be late
+		if err := history.CheckOrder(holds); err != nil {
+			e.Error(err)
+		}
+	}
+	e.Logf("%d holds, %d of them ended by expiry", len(holds), m.vanished.Load())
+	e.eventually(3*e.ttl, "everything is over", func() bool { return len(e.list("")) == 0 })
+}
+
+// round is one acquisition: it may give up, and a holder may vanish.
+func (m *mix) round(d driver.Driver, rnd *rand.Rand, key string) (ok bool) {
+	r := m.brief(m.ask(key))
+	r.TTL = max(m.ttl/2+rand.N(m.ttl), m.traits.MinTTL)
+	gives := time.Duration(1 << 62)
+	if rnd.IntN(4) == 0 {
+		gives = rand.N(m.ttl)
+	}
+	h, err := m.acquire(d, r, gives)
+	if err != nil {
+		m.Errorf("%s on %q: %v", r.Owner, key, err)
+		return false
+	}
+	if h == nil {
+		return m.giveBack(d, r)
+	}
+	time.Sleep(time.Duration(rnd.Int64N(int64(m.ttl / 20))))
+	if rnd.IntN(16) == 0 { // gone without a word
+		m.vanished.Add(1)
+		return true
+	}
+	if rnd.IntN(3) == 0 {
+		start := time.Now()
+		d.Renew(m.ctx, []driver.Request{r}, func(_ int, a driver.Renewal) {
+			if a.Err == nil {
+				m.log.Extended(h, start.Add(sure(a.TTL)))
+			}
+		})
+	}
+	m.log.Released(h)
+	return m.giveBack(d, r)
+}
+
+func (m *mix) giveBack(d driver.Driver, r driver.Request) bool {
+	if err := d.Release(m.ctx, r); err != nil && !errors.Is(err, driver.ErrNotHeld) {
+		m.Errorf("Release by %s: %v", r.Owner, err)
+		return false
+	}
+	return true
+}
+
+// acquire waits as hasp does: watch, join, then ask on a hint, at RetryIn, or
+// with each sign of life. It returns nil when gives is over.
+func (m *mix) acquire(d driver.Driver, r driver.Request, gives time.Duration) (*history.Hold, error) {
+	ctx, cancel := context.WithCancel(m.ctx)
+	defer cancel()
+	hints, err := d.Watch(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	r.Queue = m.traits.Queue != driver.QueueNone
+	began := time.Now()
+	h := history.Hold{Key: r.Key, Owner: r.Owner}
+	// Everybody before may vanish, one after the other.
+	limit := 24*m.ttl + m.slack
+	for {
+		start, asked := time.Now(), m.log.Tick()
+		res, err := d.Try(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		if res.Granted {
+			h.Fence = res.Fence
+			return m.log.Acquired(h, start.Add(sure(res.TTL))), nil
+		}
+		if h.Asked == 0 && r.Queue {
+			h.Asked, h.Queued = asked, m.log.Tick()
+		}
+		waited := time.Since(began)
+		if waited > gives {
+			return nil, nil
+		}
+		if waited > limit {
+			return nil, errors.New("not granted after " + waited.String())
+		}
+		pause := m.ttl / 3
+		if res.RetryIn > 0 {
+			pause = min(pause, res.RetryIn)
+		}
+		select {
+		case <-hints:
+		case <-time.After(min(pause, max(gives-waited, 0)+time.Millisecond)):
+		}
+	}
+}

@@ -1,0 +1,177 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package drivertest
+
+import (
+	"errors"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+var renewCases = []Case{
+	{Name: "RenewProlongs",
+		Rule: "Renew sets the expiry to now + TTL, so that a renewed lease outlasts its TTL.",
+		run:  renewProlongs},
+	{Name: "RenewNeverShortens",
+		Rule: "Renew never sets the expiry to an earlier moment.",
+		run:  renewNeverShortens},
+	{Name: "RenewNeverGrants",
+		Rule: "Renew of what nobody holds is ErrNotHeld, and grants nothing.",
+		run:  renewNeverGrants},
+	{Name: "RenewNeverRevives", // failure case 2
+		Rule: "A lease that ended stays ended: Renew is ErrNotHeld after its expiry, and after another's grant changes nothing of that.",
+		run:  renewNeverRevives},
+	{Name: "RenewReportsEach",
+		Rule: "Renew reports each request by itself: one that is not held decides nothing about the others.",
+		run:  renewReportsEach},
+	{Name: "RenewOfNothing",
+		Rule: "Renew of no requests returns, and reports nothing.",
+		run:  func(e *env) { e.renew(e.d) }},
+	{Name: "RenewOfMany",
+		Rule: "One Renew takes 10,000 leases, and reports each exactly once.",
+		run:  renewOfMany},
+	{Name: "RenewSaysThatSomebodyWaits",
+		Rule:  "The answer to a renewal says whether somebody waits for this lease.",
+		Needs: []Need{needLine},
+		run:   renewWanted},
+}
+
+func renewProlongs(e *env) {
+	a := e.brief(e.ask("k"))
+	e.grant(e.d, a)
+	for start := time.Now(); time.Since(start) < 3*e.ttl; time.Sleep(e.ttl / 3) {
+		if res := e.renewed(e.d, a); res.TTL <= 0 {
+			e.Fatalf("renewed for %v", res.TTL)
+		}
+	}
+	e.heldBy(a)
+	a.TTL = e.long
+	if res := e.renewed(e.d, a); res.TTL <= e.ttl {
+		e.Errorf("asked for %v, renewed for %v", e.long, res.TTL)
+	}
+	if info := e.heldBy(a); info.Left <= e.ttl {
+		e.Errorf("asked for %v, %v left", e.long, info.Left)
+	}
+}
+
+func renewNeverShortens(e *env) {
+	a := e.ask("k")
+	e.grant(e.d, a)
+	e.renewed(e.d, e.brief(a))
+	if info := e.heldBy(a); info.Left <= e.ttl {
+		e.Errorf("a renewal by %v left a lease of %v with %v", e.ttl, a.TTL, info.Left)
+	}
+}
+
+func renewNeverGrants(e *env) {
+	e.renewNothing(e.d, e.ask("k"))
+	e.free("k")
+	e.renewNothing(e.d, queued(e.ask("k")))
+	e.free("k")
+	a := e.ask("k")
+	e.grant(e.d, a)
+	e.release(e.d, a)
+	e.renewNothing(e.d, a)
+	e.free("k")
+}
+
+func renewNeverRevives(e *env) {
+	a, b := e.brief(e.ask("k")), e.ask("k")
+	e.grant(e.d, a)
+	e.eventually(e.ttl, "the lease ends", func() bool { return !e.inspect("k").Held })
+	e.renewNothing(e.d, a)
+	e.free("k")
+	b.TTL = e.long / 2
+	e.grant(e.d, b)
+	a.TTL = e.long
+	e.renewNothing(e.d, a)
+	if info := e.heldBy(b); info.Left > b.TTL+e.ttl {
+		e.Errorf("the renewal of an old lease prolonged the new one to %v", info.Left)
+	}
+	// The same when the successor has come and gone.
+	e.release(e.d, b)
+	e.renewNothing(e.d, a)
+	e.free("k")
+}
+
+func renewReportsEach(e *env) {
+	const n = 40
+	var rs []driver.Request
+	for i := range n {
+		r := e.ask("k" + strconv.Itoa(i))
+		r.TTL += time.Duration(i%3) * time.Minute
+		if i%4 != 1 {
+			e.grant(e.d, r)
+		}
+		if i%4 == 3 { // another's
+			r = e.ask(r.Key)
+		}
+		rs = append(rs, r)
+	}
+	for i, a := range e.renew(e.d, rs...) {
+		if held := i%4 == 0 || i%4 == 2; held != (a.Err == nil) || !held && !errors.Is(a.Err, driver.ErrNotHeld) {
+			e.Errorf("request %d of %d (held: %v): %v", i, n, held, a.Err)
+		}
+		if a.Err == nil && a.TTL <= 0 {
+			e.Errorf("request %d was renewed for %v", i, a.TTL)
+		}
+	}
+}
+
+// renewOfMany takes fewer leases from a store that needs long to grant them.
+func renewOfMany(e *env) {
+	const most, workers = 10_000, 16
+	var mu sync.Mutex
+	var rs []driver.Request
+	var wg sync.WaitGroup
+	next := make(chan int, most)
+	for i := range most {
+		next <- i
+	}
+	close(next)
+	start := time.Now()
+	for range workers {
+		wg.Go(func() {
+			for i := range next {
+				if time.Since(start) > 5*time.Second {
+					return
+				}
+				r := e.ask("k" + strconv.Itoa(i))
+				if res, err := e.d.Try(e.ctx, r); err != nil || !res.Granted {
+					e.Errorf("Try: %+v, %v", res, err)
+					return
+				}
+				mu.Lock()
+				rs = append(rs, r)
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	for i, a := range e.renew(e.d, rs...) {
+		if a.Err != nil || a.TTL <= 0 {
+			e.Fatalf("renewal %d of %d: %+v", i, len(rs), a)
+		}
+	}
+	e.Logf("one Renew of %d leases", len(rs))
+}
+
+func renewWanted(e *env) {
+	a, b := e.ask("k"), e.ask("k")
+	e.grant(e.d, a)
+	if e.renewed(e.d, a).Wanted {
+		e.Error("Wanted, but nobody waits")
+	}
+	e.join(e.d, b, 0)
+	if !e.renewed(e.d, a).Wanted {
+		e.Error("not Wanted, but somebody waits")
+	}
+	e.release(e.d, b)
+	if e.renewed(e.d, a).Wanted {
+		e.Error("Wanted, but the waiter left")
+	}
+}

@@ -1,0 +1,127 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package drivertest is the specification of an engine: a table of cases, each
+// with its rule as a sentence. An engine's own test calls [Run]:
+//
+//	func TestEngine(t *testing.T) {
+//		drivertest.Run(t, drivertest.Harness{New: func(t testing.TB) drivertest.Store {
+//			file := filepath.Join(t.TempDir(), "locks.db") // a store of its own
+//			return drivertest.Store{Open: func() driver.Driver { return open(t, file) }}
+//		}})
+//	}
+//
+// What an engine does not promise is found in its [driver.Traits], never in
+// its name: a case that needs more is skipped, and says which trait is missing.
+// Decorators of an engine must pass, too.
+package drivertest
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// Harness says how to come by stores to test.
+type Harness struct {
+	// New makes an empty store for one case. What it opens it closes with
+	// t.Cleanup.
+	New func(t testing.TB) Store
+	// TTL is the lease time that cases wait out. It must leave room for a few
+	// requests. 0 means 30 seconds with Fake, else 500 milliseconds. An
+	// engine's MinTTL counts when it is longer.
+	TTL time.Duration
+	// Fake runs each case in a testing/synctest bubble, where waiting takes no
+	// time. It needs a store without I/O.
+	Fake bool
+}
+
+// Store is one store.
+type Store struct {
+	// Open returns a new driver on the store, as another process would have
+	// it: with connections of its own where the engine has any. The suite
+	// closes it.
+	Open func() driver.Driver
+	// Leftovers returns the name of everything that is in the store and will
+	// not go away by itself, as the store calls it. nil: the store cannot be
+	// searched.
+	Leftovers func() []string
+	// Names returns the name of everything that is in the store now, as the
+	// store calls it. nil: it has no names that a key could meet.
+	Names func() []string
+}
+
+// A Case is one rule and the way to break it.
+type Case struct {
+	Name string
+	// Rule is what the case holds the engine to, as a sentence.
+	Rule string
+	// Needs are the traits without which the rule says nothing.
+	Needs []Need
+
+	// renews: the case needs renewals in time, for which a busy machine and a
+	// slow disk must be allowed more.
+	renews bool
+	run    func(e *env)
+}
+
+// A Need is something an engine may promise or not.
+type Need struct {
+	Trait string
+	Met   func(driver.Traits) bool
+}
+
+var (
+	needLine    = Need{"Queue", func(t driver.Traits) bool { return t.Queue != driver.QueueNone }}
+	needHandoff = Need{"Queue: QueueHandoff", func(t driver.Traits) bool { return t.Queue == driver.QueueHandoff }}
+	needFencing = Need{"Fencing", func(t driver.Traits) bool { return t.Fencing }}
+	needPropose = Need{"Proposable", func(t driver.Traits) bool { return t.Proposable }}
+	needNoShare = Need{"Shared: false", func(t driver.Traits) bool { return !t.Shared }}
+)
+
+// Cases returns the table. Each case may be run by itself.
+func Cases() []Case {
+	var all []Case
+	for _, part := range [][]Case{
+		tryCases, releaseCases, renewCases, lineCases, handoffCases, raceCases, fenceCases, watchCases,
+		lookCases, keyCases, randomCases, coreCases,
+	} {
+		all = append(all, part...)
+	}
+	return all
+}
+
+// Run runs every case as a subtest.
+func Run(t *testing.T, h Harness) {
+	for _, c := range Cases() {
+		t.Run(c.Name, func(t *testing.T) {
+			if !h.Fake {
+				c.Run(t, h)
+				return
+			}
+			synctest.Test(t, func(t *testing.T) { c.Run(t, h) })
+		})
+	}
+}
+
+// Run runs one case, and says its rule when it fails. With a fake clock the
+// caller provides the bubble.
+func (c Case) Run(t testing.TB, h Harness) {
+	e := newEnv(t, h)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the rule: %s", c.Rule)
+		}
+	})
+	for _, n := range c.Needs {
+		if !n.Met(e.traits) {
+			t.Skipf("%s does not promise this: needs the trait %s", e.traits.Engine, n.Trait)
+		}
+	}
+	if c.renews && !h.Fake {
+		e.ttl *= 3
+	}
+	c.run(e)
+}

@@ -1,0 +1,291 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+var tryCases = []Case{
+	{Name: "TraitsAreConstant",
+		Rule: "Traits always returns the same value, and names the engine and the smallest TTL.",
+		run:  traitsAreConstant},
+	{Name: "TryGrantsAFreeKey",
+		Rule: "A key that nobody holds is granted, and the store says so to everybody.",
+		run:  tryGrantsAFreeKey},
+	{Name: "OneHolder",
+		Rule: "While one owner holds a key every other is refused, and told who holds it and for how long.",
+		run:  oneHolder},
+	{Name: "OneHolderOfManyAtOnce",
+		Rule: "Of many who ask for a free key at once exactly one is granted.",
+		run:  oneHolderOfMany},
+	{Name: "TryAgainIsTheSameGrant", // failure case 13
+		Rule: "Asking again with the same owner returns the standing grant with its fence, so that a lost reply repairs itself.",
+		run:  tryAgain},
+	{Name: "TryNeverShortens",
+		Rule: "Try by the holder never sets the expiry to an earlier moment.",
+		run:  tryNeverShortens},
+	{Name: "TryProlongs",
+		Rule: "Try by the holder sets the expiry to now + TTL when that is later.",
+		run:  tryProlongs},
+	{Name: "RefusalLeavesNoTrace",
+		Rule: "A request without Queue that is refused leaves nothing in the store.",
+		run:  refusalLeavesNoTrace},
+	{Name: "LeaseEnds", // failure case 14
+		Rule: "A lease that nobody renews ends when the TTL that Try named is over: not before, and not much later.",
+		run:  leaseEnds},
+	{Name: "TTLMustBePositive", // failure case 4
+		Rule: "A TTL of 0 or less is an error, and nothing is held.",
+		run:  ttlMustBePositive},
+	{Name: "MinTTL", // failure case 4
+		Rule: "The smallest TTL that Traits names is granted, and ends.",
+		run:  minTTL},
+	{Name: "SharedIsRefused",
+		Rule:  "An engine without shared locks answers Mode Shared with ErrUnsupported, and never with an exclusive grant.",
+		Needs: []Need{needNoShare},
+		run:   sharedIsRefused},
+	{Name: "OwnerIsNotTheConnection",
+		Rule: "A lease belongs to its owner, not to the client that asked: another client may renew and release it.",
+		run:  ownerIsNotTheConnection},
+	{Name: "EndedContext",
+		Rule: "With a context that has ended every method returns soon, with an error.",
+		run:  endedContext},
+	{Name: "CancelledTryIsCleanedUp", // failure case 11
+		Rule: "After a Try whose context ended under way, a Release leaves nothing of it, whatever became of the request.",
+		run:  cancelledTry},
+}
+
+func traitsAreConstant(e *env) {
+	if t := e.open().Traits(); t != e.traits {
+		e.Errorf("Traits is %+v, and %+v of another client", e.traits, t)
+	}
+	if e.traits.Engine == "" || e.traits.MinTTL <= 0 {
+		e.Errorf("Traits lacks Engine or MinTTL: %+v", e.traits)
+	}
+}
+
+func tryGrantsAFreeKey(e *env) {
+	e.free("k")
+	a := e.ask("k")
+	res := e.grant(e.d, a)
+	if res.Abandoned {
+		e.Error("Abandoned, but nobody held the key before")
+	}
+	info := e.heldBy(a)
+	if info.Left <= 0 {
+		e.Errorf("Left is %v of a TTL of %v", info.Left, a.TTL)
+	}
+	if e.traits.Fencing && (res.Fence == 0 || info.Fence != 0 && info.Fence != res.Fence) {
+		e.Errorf("the fence is %d, and %d to Inspect", res.Fence, info.Fence)
+	}
+}
+
+func oneHolder(e *env) {
+	other := e.open()
+	a, b := e.ask("k"), e.ask("k")
+	e.grant(e.d, a)
+	for _, d := range []driver.Driver{e.d, other} {
+		res := e.refuse(d, b)
+		if res.Why != driver.Held || res.Holder.Owner != a.Owner || res.Holder.Label != a.Label || res.Holder.Foreign {
+			e.Errorf("the refusal does not name the holder: %+v", res)
+		}
+		if res.Left <= 0 {
+			e.Errorf("Left is %v of a TTL of %v", res.Left, a.TTL)
+		}
+		if res.Ahead != 0 {
+			e.Errorf("Ahead is %d, but nobody waits", res.Ahead)
+		}
+	}
+	e.heldBy(a)
+	e.grant(other, e.ask("other")) // another key is another lock
+}
+
+func oneHolderOfMany(e *env) {
+	const clients, rounds = 8, 5
+	ds := make([]driver.Driver, clients)
+	for i := range ds {
+		ds[i] = e.open()
+	}
+	for range rounds {
+		var mu sync.Mutex
+		var won []driver.Request
+		var wg sync.WaitGroup
+		for i := range 4 * clients {
+			wg.Go(func() {
+				r := e.ask("k")
+				res, err := ds[i%clients].Try(e.ctx, r)
+				if err != nil {
+					e.Errorf("Try: %v", err)
+				}
+				if res.Granted {
+					mu.Lock()
+					won = append(won, r)
+					mu.Unlock()
+				}
+			})
+		}
+		wg.Wait()
+		if len(won) != 1 {
+			e.Fatalf("%d owners were granted at once", len(won))
+		}
+		e.release(e.d, won[0])
+	}
+}
+
+func tryAgain(e *env) {
+	a := e.ask("k")
+	first := e.grant(e.d, a)
+	for _, r := range []driver.Request{a, queued(a)} {
+		if again := e.grant(e.open(), r); again.Fence != first.Fence {
+			e.Errorf("the fence is %d, and %d when asked again", first.Fence, again.Fence)
+		}
+	}
+	if info := e.heldBy(a); info.Waiters != 0 {
+		e.Errorf("the holder stands in line as well: %+v", info)
+	}
+	e.release(e.d, a)
+	e.free("k")
+}
+
+func tryNeverShortens(e *env) {
+	a := e.ask("k")
+	e.grant(e.d, a)
+	if res := e.grant(e.d, e.brief(a)); res.TTL <= e.ttl {
+		e.Errorf("a Try for %v left a lease of %v with %v", e.ttl, a.TTL, res.TTL)
+	}
+	if info := e.heldBy(a); info.Left <= e.ttl {
+		e.Errorf("a Try for %v left a lease of %v with %v", e.ttl, a.TTL, info.Left)
+	}
+}
+
+func tryProlongs(e *env) {
+	a := e.ask("k")
+	e.grant(e.d, e.brief(a))
+	if res := e.grant(e.d, a); res.TTL <= e.ttl {
+		e.Errorf("a Try for %v gave a lease of %v only %v", a.TTL, e.ttl, res.TTL)
+	}
+	if info := e.heldBy(a); info.Left <= e.ttl {
+		e.Errorf("a Try for %v gave a lease of %v only %v", a.TTL, e.ttl, info.Left)
+	}
+}
+
+func refusalLeavesNoTrace(e *env) {
+	a, b := e.ask("k"), e.ask("k")
+	e.grant(e.d, a)
+	for range 3 {
+		e.refuse(e.d, b)
+	}
+	if info := e.heldBy(a); info.Waiters != 0 || len(info.Line) != 0 {
+		e.Errorf("somebody waits: %+v", info)
+	}
+	e.release(e.d, a)
+	e.free("k")
+	e.grant(e.d, e.ask("k"))
+}
+
+func leaseEnds(e *env) {
+	a, b := e.brief(e.ask("k")), e.ask("k")
+	start := time.Now()
+	first := e.grant(e.d, a)
+	var res driver.Result
+	e.eventually(first.TTL, "the key of an owner that is gone is granted to another", func() bool {
+		res = e.try(e.d, b)
+		return res.Granted
+	})
+	if took := time.Since(start); took < sure(first.TTL) {
+		e.Errorf("granted to another after %v, within the TTL of %v", took, first.TTL)
+	}
+	e.renewNothing(e.d, a)
+	e.releaseNothing(e.d, a)
+	e.heldBy(b)
+}
+
+func ttlMustBePositive(e *env) {
+	for _, ttl := range []time.Duration{0, -1, -time.Hour} {
+		r := e.ask("k")
+		r.TTL = ttl
+		if res, err := e.d.Try(e.ctx, r); err == nil {
+			e.Errorf("a TTL of %v: %+v, want an error", ttl, res)
+		}
+		e.free("k")
+	}
+}
+
+func minTTL(e *env) {
+	r := e.ask("k")
+	r.TTL = e.traits.MinTTL
+	res := e.grant(e.d, r)
+	e.eventually(res.TTL, "a lease of the smallest TTL ends", func() bool { return !e.inspect("k").Held })
+}
+
+func sharedIsRefused(e *env) {
+	r := e.ask("k")
+	r.Mode = driver.Shared
+	if res, err := e.d.Try(e.ctx, r); !errors.Is(err, driver.ErrUnsupported) {
+		e.Errorf("Mode Shared: %+v, %v, want ErrUnsupported", res, err)
+	}
+	e.free("k")
+}
+
+func ownerIsNotTheConnection(e *env) {
+	a, other := e.ask("k"), e.open()
+	e.grant(e.d, a)
+	e.renewed(other, a)
+	e.release(other, a)
+	e.free("k")
+}
+
+func endedContext(e *env) {
+	ctx, cancel := context.WithCancel(e.ctx)
+	cancel()
+	r := e.ask("k")
+	start := time.Now()
+	fails := func(what string, err error) {
+		e.Helper()
+		if err == nil {
+			e.Errorf("%s with an ended context: no error", what)
+		} else if errors.Is(err, driver.ErrNotHeld) {
+			e.Errorf("%s with an ended context claims to know: %v", what, err)
+		}
+	}
+	_, err := e.d.Try(ctx, r)
+	fails("Try", err)
+	e.d.Renew(ctx, []driver.Request{r}, func(_ int, a driver.Renewal) { fails("Renew", a.Err) })
+	fails("Release", e.d.Release(ctx, r))
+	_, err = e.d.Watch(ctx, r)
+	fails("Watch", err)
+	_, err = e.d.Inspect(ctx, "k")
+	fails("Inspect", err)
+	for _, err = range e.d.List(ctx, "") {
+		fails("List", err)
+	}
+	if took := time.Since(start); took > e.slack {
+		e.Errorf("the calls took %v", took)
+	}
+}
+
+func cancelledTry(e *env) {
+	for i := range 50 {
+		r := e.ask("k")
+		ctx, cancel := context.WithTimeout(e.ctx, time.Duration(i)*20*time.Microsecond)
+		_, err := e.d.Try(ctx, r)
+		cancel()
+		if err := e.d.Release(e.ctx, r); err != nil && !errors.Is(err, driver.ErrNotHeld) {
+			e.Fatalf("Release: %v", err)
+		}
+		e.free("k")
+		e.refuse(e.d, r)
+		if err == nil {
+			continue
+		}
+		if c := e.d.Classify(err); c != driver.Unknown && c != driver.Unreachable {
+			e.Errorf("an ended context is of class %d: %v", c, err)
+		}
+	}
+}

@@ -1,0 +1,148 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package drivertest
+
+import (
+	"context"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+var watchCases = []Case{
+	{Name: "HintReachesTheNextInLine",
+		Rule:  "A Release tells the next in line, whose Watch was confirmed before, that now is the moment to ask.",
+		Needs: line, run: hintReachesTheNext},
+	{Name: "HintWakesNobodyElse",
+		Rule:  "A Release wakes the next in line and nobody behind it.",
+		Needs: line, run: hintWakesNobodyElse},
+	{Name: "HintAfterAPlaceWasGivenUp",
+		Rule:  "A waiter that gives up a key that it was just handed wakes the one behind it.",
+		Needs: line, run: hintAfterGivingUp},
+	{Name: "WatchersAreIndependent",
+		Rule:  "The end of one Watch takes no hints from the others.",
+		Needs: line, run: watchersAreIndependent},
+	{Name: "WatcherThatIsGone",
+		Rule:  "A key whose next in line no longer watches goes on to the one behind it, within a bounded time.",
+		Needs: line, run: watcherThatIsGone},
+}
+
+// watch returns the hints for r until the case ends. nil: this engine polls.
+func (e *env) watch(d driver.Driver, r driver.Request) <-chan struct{} {
+	e.Helper()
+	ctx, cancel := context.WithCancel(e.ctx)
+	e.Cleanup(cancel)
+	ch, err := d.Watch(ctx, r)
+	if err != nil {
+		e.Fatalf("Watch of %q: %v", r.Key, err)
+	}
+	return ch
+}
+
+// hints is watch for the cases that say nothing about an engine without any.
+func (e *env) hints(d driver.Driver, r driver.Request) <-chan struct{} {
+	e.Helper()
+	ch := e.watch(d, r)
+	if ch == nil {
+		e.Skipf("%s gives no hints (its Watch returns nil): waiters poll", e.traits.Engine)
+	}
+	return ch
+}
+
+// hinted waits for a hint.
+func (e *env) hinted(ch <-chan struct{}) {
+	e.Helper()
+	select {
+	case <-ch:
+	case <-time.After(e.slack):
+		e.Fatalf("no hint within %v", e.slack)
+	}
+}
+
+func hintReachesTheNext(e *env) {
+	for range 20 { // a hint that races with its Watch gets lost now and then
+		a, b, d := e.ask("k"), e.ask("k"), e.open()
+		e.grant(e.d, a)
+		ch := e.hints(d, b)
+		e.join(d, b, 0)
+		e.release(e.d, a)
+		e.hinted(ch)
+		e.grant(d, queued(b))
+		e.release(d, b)
+	}
+}
+
+func hintWakesNobodyElse(e *env) {
+	a := e.ask("k")
+	e.grant(e.d, a)
+	var rs []driver.Request
+	var chs []<-chan struct{}
+	for i := range 5 {
+		r := e.ask("k")
+		chs = append(chs, e.hints(e.d, r))
+		e.join(e.d, r, i)
+		rs = append(rs, r)
+	}
+	e.release(e.d, a)
+	for i := range rs {
+		e.hinted(chs[i])
+		e.grant(e.d, queued(rs[i]))
+		for j := i + 2; j < len(rs); j++ { // who became first may be told so
+			select {
+			case <-chs[j]:
+				e.Errorf("waiter %d was woken by the release for waiter %d", j, i)
+			default:
+			}
+		}
+		e.release(e.d, rs[i])
+	}
+}
+
+func hintAfterGivingUp(e *env) {
+	a, b, c := e.ask("k"), e.ask("k"), e.ask("k")
+	e.grant(e.d, a)
+	chb, chc := e.hints(e.d, b), e.hints(e.d, c)
+	e.join(e.d, b, 0)
+	e.join(e.d, c, 1)
+	e.release(e.d, a)
+	e.hinted(chb)
+	e.release(e.d, b)
+	e.eventually(0, "the hint after which the Try is granted", func() bool {
+		e.hinted(chc)
+		return e.try(e.d, queued(c)).Granted
+	})
+}
+
+func watchersAreIndependent(e *env) {
+	a, b, c := e.ask("k"), e.ask("k"), e.ask("k")
+	e.grant(e.d, a)
+	ctx, cancel := context.WithCancel(e.ctx)
+	defer cancel()
+	if _, err := e.d.Watch(ctx, b); err != nil {
+		e.Fatalf("Watch: %v", err)
+	}
+	ch := e.hints(e.d, c)
+	e.join(e.d, c, 0)
+	cancel()
+	e.release(e.d, a)
+	e.hinted(ch)
+	e.grant(e.d, queued(c))
+}
+
+func watcherThatIsGone(e *env) {
+	a, gone, b := e.ask("k"), e.brief(e.ask("k")), e.ask("k")
+	e.grant(e.d, a)
+	ctx, cancel := context.WithCancel(e.ctx)
+	defer cancel()
+	if _, err := e.d.Watch(ctx, gone); err != nil {
+		e.Fatalf("Watch: %v", err)
+	}
+	e.watch(e.d, b)
+	e.join(e.d, gone, 0)
+	e.join(e.d, b, 1)
+	cancel()
+	e.release(e.d, a)
+	e.turn(e.d, b, 3*e.ttl)
+	e.heldBy(b)
+}

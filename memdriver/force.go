@@ -1,0 +1,61 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package memdriver
+
+import (
+	"crypto/rand"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// Hold makes somebody else the holder of a key for ttl, whoever has it: a
+// test's way to contention, and to a lease that is taken by another. A holder
+// before it has lost the key, and is told at its next renewal or Release;
+// those in line go on waiting. label is shown to them; see driver.Label.
+// release gives the key back, to the next in line; calling it late, or twice,
+// is harmless. Hold works on a store that is unreachable to its clients.
+func (s *Store) Hold(key string, ttl time.Duration, label driver.Label) (release func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := driver.Request{Key: key, Owner: rand.Text(), Label: label.Encode(), TTL: ttl}
+	now := time.Now()
+	e := s.settled(key, now)
+	e.holder = nil
+	s.grant(e, r, now)
+	return func() { s.end(key, func(h *place) bool { return h.id == idOf(r) }) }
+}
+
+// Lose makes the store forget who holds a key, as a store that was restarted
+// without its data does: the holder's lease is lost, which it is told at its
+// next renewal or Release, and the key goes to the next in line. Nothing
+// happens when nobody holds the key.
+func (s *Store) Lose(key string) {
+	s.end(key, func(*place) bool { return true })
+}
+
+// end takes the key away from a holder.
+func (s *Store) end(key string, of func(*place) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	e := s.settled(key, now)
+	defer s.forget(e, now)
+	if e.holder != nil && of(e.holder) {
+		e.holder = nil
+		s.handOn(e, now)
+	}
+}
+
+// SetUnreachable cuts the store off from its clients, or connects it again:
+// while it is cut off every request fails with an error of class
+// driver.Unreachable, and leases and places run out as they do in a store that
+// nobody can reach.
+func (s *Store) SetUnreachable(unreachable bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unreachable = unreachable
+}
+
+var _ driver.Driver = (*Store)(nil)

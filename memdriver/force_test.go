@@ -1,0 +1,182 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package memdriver_test
+
+import (
+	"crypto/rand"
+	"errors"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/memdriver"
+)
+
+func ask() driver.Request {
+	return driver.Request{Key: "k", Owner: rand.Text(), Label: "{}", TTL: time.Minute, Patience: time.Minute}
+}
+
+func try(t *testing.T, s *memdriver.Store, r driver.Request) driver.Result {
+	t.Helper()
+	res, err := s.Try(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res
+}
+
+func renew(t *testing.T, s *memdriver.Store, r driver.Request) (err error) {
+	s.Renew(t.Context(), []driver.Request{r}, func(_ int, a driver.Renewal) { err = a.Err })
+	return err
+}
+
+// Hold takes the key from whoever has it, the line waits on, and the release
+// hands the key to its first.
+func TestHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memdriver.New()
+		a, b := ask(), ask()
+		first := try(t, s, a)
+		b.Queue = true
+		try(t, s, b)
+		release := s.Hold("k", time.Hour, driver.Label{Host: "web-3"})
+		if err := renew(t, s, a); !errors.Is(err, driver.ErrNotHeld) {
+			t.Errorf("the holder before: %v", err)
+		}
+		info, _ := s.Inspect(t.Context(), "k")
+		if info.Holder.Describe().Host != "web-3" || info.Left != time.Hour || info.Fence <= first.Fence || info.Waiters != 1 {
+			t.Errorf("after Hold: %+v", info)
+		}
+		if err := s.Release(t.Context(), a); !errors.Is(err, driver.ErrNotHeld) {
+			t.Errorf("Release by the holder before: %v", err)
+		}
+		release()
+		if res := try(t, s, b); !res.Granted {
+			t.Errorf("the first in line: %+v", res)
+		}
+		release()
+		b.Queue = false
+		if err := renew(t, s, b); err != nil {
+			t.Errorf("the second call of release hurt the successor: %v", err)
+		}
+	})
+}
+
+func TestHoldEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memdriver.New()
+		s.Hold("k", time.Minute, driver.Label{})
+		time.Sleep(time.Minute)
+		if res := try(t, s, ask()); !res.Granted || !res.Abandoned {
+			t.Errorf("after the TTL of a Hold: %+v, want a grant of an abandoned key", res)
+		}
+	})
+}
+
+func TestLose(t *testing.T) {
+	s := memdriver.New()
+	s.Lose("nobody's")
+	a, b := ask(), ask()
+	try(t, s, a)
+	b.Queue = true
+	try(t, s, b)
+	s.Lose("k")
+	if err := renew(t, s, a); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("the holder that was lost: %v", err)
+	}
+	if res := try(t, s, b); !res.Granted {
+		t.Errorf("the first in line: %+v", res)
+	}
+}
+
+func TestSetUnreachable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memdriver.New()
+		a := ask()
+		try(t, s, a)
+		s.SetUnreachable(true)
+		_, err := s.Try(t.Context(), a)
+		for what, err := range map[string]error{"Try": err, "Renew": renew(t, s, a), "Release": s.Release(t.Context(), a)} {
+			if s.Classify(err) != driver.Unreachable {
+				t.Errorf("%s of an unreachable store: %v", what, err)
+			}
+		}
+		for _, err := range s.List(t.Context(), "") {
+			if s.Classify(err) != driver.Unreachable {
+				t.Errorf("List of an unreachable store: %v", err)
+			}
+		}
+		time.Sleep(30 * time.Second)
+		s.SetUnreachable(false)
+		if err := renew(t, s, a); err != nil {
+			t.Errorf("the lease is over after half its TTL: %v", err)
+		}
+		s.SetUnreachable(true)
+		time.Sleep(time.Minute)
+		s.SetUnreachable(false)
+		if err := renew(t, s, a); !errors.Is(err, driver.ErrNotHeld) {
+			t.Errorf("the lease ran out while the store was unreachable: %v", err)
+		}
+	})
+}
+
+// An abandoned key says so to its next holder, also when the key was handed
+// over in between to one that never claimed it.
+func TestAbandoned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memdriver.New()
+		try(t, s, ask())
+		dead, b := ask(), ask()
+		dead.Queue, b.Queue = true, true
+		try(t, s, dead)
+		try(t, s, b)
+		time.Sleep(time.Minute - time.Second)
+		renewPlace(t, s, dead)
+		renewPlace(t, s, b)
+		time.Sleep(time.Second)
+		try(t, s, b)            // finds that the key is dead's to claim
+		time.Sleep(time.Second) // which it does not
+		if res := try(t, s, b); !res.Granted || !res.Abandoned {
+			t.Errorf("%+v, want a grant of an abandoned key", res)
+		}
+		if err := s.Release(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		dead.Owner = rand.Text()
+		if res := try(t, s, dead); res.Abandoned {
+			t.Errorf("abandoned after a Release: %+v", res)
+		}
+	})
+}
+
+func renewPlace(t *testing.T, s *memdriver.Store, r driver.Request) {
+	t.Helper()
+	if err := renew(t, s, r); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Memory for keys that nobody asks for any more goes away by itself.
+func TestNothingPermanentPerKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memdriver.New()
+		for i := range 60_000 {
+			r := ask()
+			r.Key = strconv.Itoa(i)
+			r.TTL = time.Second
+			try(t, s, r)
+			if i%2 == 0 {
+				if err := s.Release(t.Context(), r); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		if n := s.Size(); n > 10_000 { // a minute's worth, twice over
+			t.Errorf("%d entries and tombstones after 60,000 keys", n)
+		}
+	})
+}

@@ -1,0 +1,105 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package memdriver
+
+import (
+	"context"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// Watch implements [driver.Driver].
+func (s *Store) Watch(ctx context.Context, r driver.Request) (<-chan struct{}, error) {
+	if err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	id, ch := idOf(r), make(chan struct{}, 1)
+	if s.watchers[id] == nil {
+		s.watchers[id] = make(map[chan struct{}]struct{})
+	}
+	s.watchers[id][ch] = struct{}{}
+	context.AfterFunc(ctx, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.watchers[id], ch)
+		if len(s.watchers[id]) == 0 {
+			delete(s.watchers, id)
+		}
+	})
+	return ch, nil
+}
+
+// hint tells an owner to try again.
+func (s *Store) hint(id ownerKey) {
+	for ch := range s.watchers[id] {
+		select {
+		case ch <- struct{}{}:
+		default: // one that it has not looked at yet says the same
+		}
+	}
+}
+
+// Inspect implements [driver.Driver].
+func (s *Store) Inspect(ctx context.Context, key string) (driver.Info, error) {
+	if err := s.enter(ctx); err != nil {
+		return driver.Info{}, err
+	}
+	defer s.mu.Unlock()
+	now := time.Now()
+	e := s.settled(key, now)
+	defer s.forget(e, now)
+	info := e.info(now)
+	for _, p := range e.line {
+		info.Line = append(info.Line, p.holderInfo())
+	}
+	return info, nil
+}
+
+func (e *entry) info(now time.Time) driver.Info {
+	info := driver.Info{Key: e.key, Waiters: len(e.line)}
+	if h := e.holder; h != nil {
+		info.Held, info.Holder, info.Fence = true, h.holderInfo(), h.fence
+		info.Left = h.until.Sub(now)
+	}
+	return info
+}
+
+// List implements [driver.Driver].
+func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
+	return func(yield func(driver.Info, error) bool) {
+		keys, err := s.keysWith(ctx, prefix)
+		if err != nil {
+			yield(driver.Info{}, err)
+			return
+		}
+		for _, key := range keys {
+			info, err := s.Inspect(ctx, key)
+			if err == nil && !info.Held && info.Waiters == 0 {
+				continue // over by now
+			}
+			info.Line = nil
+			if !yield(info, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+func (s *Store) keysWith(ctx context.Context, prefix string) ([]string, error) {
+	if err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	var keys []string
+	for key := range s.keys {
+		if strings.HasPrefix(key, prefix) {
+			keys = append(keys, key)
+		}
+	}
+	return keys, nil
+}
