@@ -1,0 +1,315 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hasp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/clock"
+)
+
+// attempt is one acquisition, from the first Try to a lease or to the last
+// trace of it in the store.
+type attempt struct {
+	m     *Mutex
+	c     *Client
+	ctx   context.Context // bounds the wait: the caller's, ended also by Close
+	op    string
+	req   driver.Request
+	began clock.Instant
+
+	silent  clock.Instant // when the first call began that had no good answer
+	backoff time.Duration // after the latest error, 0 when all is well
+	kept    error         // what keeps us waiting: the latest refusal or error
+	maybe   bool          // the store may have something of this owner
+	slow    bool          // a grant came so late that it was asked for again
+
+	place  *place // our place in line, once joined
+	hints  <-chan struct{}
+	unplug context.CancelFunc // ends the hints
+}
+
+// tryLock asks once.
+func (a *attempt) tryLock() (*Lease, error) {
+	lease, _, err := a.try()
+	switch {
+	case lease != nil:
+		return lease, nil
+	case err == nil:
+		err = a.kept
+	case a.ctx.Err() != nil:
+		err = endOf(a.ctx)
+	}
+	return nil, a.giveUp(err)
+}
+
+// lock is the one loop: try without the line, watch, try with the line; then
+// wait for a hint or for the moment that the store named, and try.
+//
+// It watches before it joins, so that a release between the two is not missed.
+func (a *attempt) lock() (*Lease, error) {
+	for {
+		lease, pause, err := a.try()
+		if lease != nil {
+			a.leaveLine()
+			return lease, nil
+		}
+		if err == nil && !a.req.Queue {
+			if err = a.watch(); err == nil {
+				a.req.Queue = true
+				continue
+			}
+		}
+		if err != nil {
+			pause, err = a.troubled(err)
+		} else {
+			a.joined()
+		}
+		if err == nil {
+			err = a.sleep(pause)
+		}
+		if err != nil {
+			return nil, a.giveUp(err)
+		}
+	}
+}
+
+var errLate = errors.New("the store granted the key, but its answer took so long that the lease is over")
+
+// try asks once: a lease; or a refusal, with the moment to ask again; or an
+// error after which the store may or may not have granted.
+//
+// Validity counts from before the request, so that a slow reply can only
+// shorten it. A grant that came too late is asked for again by the same
+// owner, which prolongs it when it still stands.
+func (a *attempt) try() (*Lease, time.Duration, error) {
+	start := a.c.now()
+	if a.backoff == 0 {
+		a.silent = start
+	}
+	// Half of the silence that a wait bears, so that one dead connection does
+	// not end it; and not more than is left of it.
+	bears := a.bears()
+	limit := min(a.req.TTL, tryLimit, bears/2, bears-start.Sub(a.silent))
+	ctx, cancel := context.WithTimeout(a.ctx, limit)
+	defer cancel()
+	res, err := a.c.drv.Try(ctx, a.req)
+	if err != nil {
+		a.maybe = true
+		if ctx.Err() != nil && a.ctx.Err() == nil {
+			err = &silentError{limit} // nobody takes it for the end of the caller's context
+		}
+		return nil, 0, err
+	}
+	a.c.contacted.Store(true)
+	if !res.Granted {
+		a.refused(res)
+		return nil, res.RetryIn, nil
+	}
+	a.maybe = true
+	now := a.c.now()
+	h := &hold{c: a.c, req: a.req, opts: a.m.opts, born: start}
+	h.req.Queue, h.req.Fence = false, res.Fence
+	h.granted(start, res.TTL)
+	switch left := h.left(now) - h.opts.Lead; {
+	case left <= 0:
+		return nil, 0, fmt.Errorf("%w (%v of a TTL of %v)", errLate, shortDuration(now.Sub(start)), res.TTL)
+	case left < h.span()/3 && a.req.Queue && !a.slow:
+		a.slow = true // too little to renew in: ask once more, which prolongs it
+		return a.try()
+	}
+	if lease := h.first(now.Sub(a.began)); lease != nil {
+		return lease, 0, nil
+	}
+	return nil, 0, ErrClosed
+}
+
+// bears is how long a wait goes on without a good answer.
+func (a *attempt) bears() time.Duration {
+	if a.c.contacted.Load() {
+		return max(a.req.TTL, tryLimit)
+	}
+	return tryLimit
+}
+
+func (a *attempt) refused(res driver.Result) {
+	a.maybe = a.maybe || a.req.Queue
+	a.kept = &HeldError{Holder: res.Holder, Left: res.Left, Ahead: res.Ahead}
+	if !a.req.Queue {
+		return // TryLock; or Watch is still to come
+	}
+	a.backoff = 0
+	a.c.emit(Event{Kind: EventWaiting, Key: a.req.Key, Owner: a.req.Owner, Holder: res.Holder,
+		Ahead: res.Ahead, Left: res.Left, Waited: a.c.now().Sub(a.began)})
+}
+
+// watch subscribes to the hints for this owner.
+func (a *attempt) watch() error {
+	ctx, cancel := context.WithCancel(a.ctx)
+	limit := time.AfterFunc(tryLimit, cancel)
+	hints, err := a.c.drv.Watch(ctx, a.req)
+	if !limit.Stop() && err == nil && a.ctx.Err() == nil {
+		err = errors.New("the store did not confirm the subscription")
+	}
+	if err != nil {
+		cancel()
+		return err
+	}
+	a.hints, a.unplug = hints, cancel
+	return nil
+}
+
+// joined puts our place in line under the renewer's care.
+func (a *attempt) joined() {
+	if a.place != nil {
+		a.place.seen()
+		return
+	}
+	a.place = &place{c: a.c, req: a.req, wake: make(chan time.Duration, 1)}
+	a.place.seen()
+	a.c.renewer.add(a.place)
+}
+
+// leaveLine ends what only a waiter needs.
+func (a *attempt) leaveLine() {
+	if a.place != nil {
+		a.c.renewer.remove(a.place)
+	}
+	if a.unplug != nil {
+		a.unplug()
+	}
+}
+
+// troubled says how long to wait after an error before asking again, or
+// returns what ends the wait.
+func (a *attempt) troubled(err error) (time.Duration, error) {
+	if a.ctx.Err() != nil {
+		return 0, endOf(a.ctx)
+	}
+	if errors.Is(err, ErrClosed) {
+		return 0, err
+	}
+	a.kept = err
+	if !a.c.worthAsking(err) {
+		return 0, err
+	}
+	a.backoff = min(max(2*a.backoff, 20*time.Millisecond), time.Second)
+	pause := jitter(a.backoff)
+	silent := a.c.now().Sub(a.silent)
+	if silent+pause >= a.bears() {
+		return 0, fmt.Errorf("no good answer from the store for %v: %w", shortDuration(silent), err)
+	}
+	a.c.emit(Event{Kind: EventTrouble, Key: a.req.Key, Owner: a.req.Owner, Err: err, Waited: a.c.now().Sub(a.began)})
+	return pause, nil
+}
+
+// sleep waits for a hint, or for pause, or for what the renewer learns of our
+// place. An error ends the wait for good.
+func (a *attempt) sleep(pause time.Duration) error {
+	if pause <= 0 {
+		pause = a.req.Patience
+		if a.hints == nil {
+			pause /= 3
+		}
+	}
+	var news <-chan time.Duration
+	if a.place != nil {
+		news = a.place.wake
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	for {
+		select {
+		case <-a.hints:
+			return nil
+		case <-timer.C:
+			return nil
+		case in := <-news:
+			if in <= 0 {
+				return nil
+			}
+			if a.backoff == 0 { // after an error: ask soon, whatever was told before
+				timer.Reset(in)
+			}
+		case <-a.ctx.Done():
+			return endOf(a.ctx)
+		}
+	}
+}
+
+// giveUp ends an attempt without a lease: it leaves nothing in the store, in
+// the background when the store is slow, and says why.
+func (a *attempt) giveUp(err error) error {
+	a.leaveLine()
+	if a.maybe {
+		a.c.giveBack(a.req)
+	}
+	if a.ctx.Err() != nil && a.kept != nil && !errors.Is(a.kept, err) {
+		class := a.c.classify(a.kept)
+		return &Error{Op: a.op, Key: a.req.Key, Engine: a.c.traits.Engine, Class: class,
+			Err: &waitError{end: err, kept: a.kept}}
+	}
+	return a.c.fail(a.op, a.req.Key, err)
+}
+
+// endOf returns why a context ended, with its cause where that says more.
+func endOf(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if cause == err { //nolint:errorlint // the very value: there is no more to say
+		return err
+	}
+	if errors.Is(cause, ErrClosed) {
+		return ErrClosed // the caller's context has not ended
+	}
+	return fmt.Errorf("%w: %w", err, cause)
+}
+
+// worthAsking says whether an error may go away by itself.
+func (c *Client) worthAsking(err error) bool {
+	class := c.classify(err)
+	return class == Unknown || class == Unreachable
+}
+
+// giveBack releases, in the background, what an owner may have in the store.
+// It asks until the store answered, or has forgotten the owner by itself.
+func (c *Client) giveBack(req driver.Request) {
+	c.enterLate()
+	go func() {
+		defer c.leave()
+		ctx, cancel := context.WithTimeout(c.base, min(max(req.TTL, req.Patience), giveBackLimit)+tryLimit)
+		defer cancel()
+		_ = c.release(ctx, req) // nobody is left to be told; the TTL ends what stays
+	}()
+}
+
+// release asks until ctx ends. It needs no live context of a caller: c.base
+// ends only when Close is over.
+func (c *Client) release(ctx context.Context, req driver.Request) error {
+	asked, began := false, c.now()
+	for pause := 20 * time.Millisecond; ; pause = min(2*pause, max(time.Second, c.now().Sub(began)/10)) {
+		once, cancel := context.WithTimeout(ctx, releaseLimit/3)
+		err := c.drv.Release(once, req)
+		cancel()
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, ErrNotHeld) && asked:
+			return nil // by an earlier request whose reply was lost
+		case errors.Is(err, ErrNotHeld) || !c.worthAsking(err):
+			return err
+		}
+		asked = true
+		timer := time.NewTimer(jitter(pause))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return fmt.Errorf("the store could not be told, and keeps the key for its TTL of %v: %w", req.TTL, err)
+		}
+	}
+}

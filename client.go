@@ -1,0 +1,340 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hasp
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"iter"
+	"os"
+	"os/user"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/clock"
+)
+
+// Info describes a key in the store.
+type Info = driver.Info
+
+// Holder is somebody who holds a key or waits for it.
+type Holder = driver.Holder
+
+// Client hands out the locks of one store. It is safe for use by many
+// goroutines; a program needs one for each store. It has one goroutine while
+// it holds leases or waits, and none otherwise.
+type Client struct {
+	drv       driver.Driver
+	traits    driver.Traits
+	observe   func(Event)
+	now       clock.Clock
+	renewer   *renewer
+	contacted atomic.Bool // the store answered once
+
+	open context.Context // ends when Close begins: so do all waits
+	shut context.CancelFunc
+	base context.Context // ends when Close is over: of work that outlives its caller
+	stop context.CancelFunc
+
+	mu     sync.Mutex
+	closed bool
+	ops    int           // calls and background work under way
+	idle   chan struct{} // closed when closed and ops is 0
+}
+
+// New returns a client of the store behind d, and does no I/O. It takes d
+// over: Close closes it. nil options mean the defaults. A driver that was
+// configured in a way that cannot work is refused here.
+func New(d driver.Driver, o *Options) (*Client, error) {
+	if d == nil {
+		return nil, errors.New("hasp: new: the driver is nil")
+	}
+	c := &Client{drv: d, traits: d.Traits(), now: clock.System, idle: make(chan struct{})}
+	if o != nil {
+		c.observe = o.Observe
+	}
+	if ch, ok := d.(driver.Checker); ok {
+		if err := ch.Check(); err != nil {
+			return nil, c.fail("new", "", err)
+		}
+	}
+	c.open, c.shut = context.WithCancel(context.Background())
+	c.base, c.stop = context.WithCancel(context.Background())
+	c.renewer = &renewer{c: c, wake: make(chan struct{}, 1)}
+	return c, nil
+}
+
+// Traits says what the store, so configured, promises.
+func (c *Client) Traits() driver.Traits { return c.traits }
+
+// Inspect says who holds a key, and who waits for it. A free key is no error.
+func (c *Client) Inspect(ctx context.Context, key string) (Info, error) {
+	if err := checkKey(key); err != nil {
+		return Info{}, c.fail("inspect", key, err)
+	}
+	info, err := c.inspect(ctx, key)
+	return info, c.fail("inspect", key, err)
+}
+
+func (c *Client) inspect(ctx context.Context, key string) (Info, error) {
+	ctx, done, err := c.during(ctx)
+	if err != nil {
+		return Info{}, err
+	}
+	defer done()
+	return c.drv.Inspect(ctx, key)
+}
+
+// List yields the keys that start with prefix and are held or waited for, in
+// no order. It ends after the first error.
+func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Info, error] {
+	return func(yield func(Info, error) bool) {
+		ctx, done, err := c.during(ctx)
+		if err != nil {
+			yield(Info{}, c.fail("list", "", err))
+			return
+		}
+		defer done()
+		for info, err := range c.drv.List(ctx, prefix) {
+			if !yield(info, c.fail("list", "", err)) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Break takes a key away from the owner, whichever process it is in: its lease
+// is lost, which it hears of with its next renewal (one that is not renewed, at
+// its deadline), and the key goes to the next in line. An owner that waits
+// loses its place, and joins the end of the line again. owner is the 26
+// characters that Inspect shows, so that a successor is never broken by
+// mistake; ErrNotHeld says that this owner has nothing any more. A foreign
+// holder is never broken.
+func (c *Client) Break(ctx context.Context, key, owner string) error {
+	if err := checkKey(key); err != nil {
+		return c.fail("break", key, err)
+	}
+	info, err := c.inspect(ctx, key)
+	if err != nil {
+		return c.fail("break", key, err)
+	}
+	ctx, done, err := c.during(ctx)
+	if err != nil {
+		return c.fail("break", key, err)
+	}
+	defer done()
+	h, ok := info.Holder, info.Held && info.Holder.Owner == owner
+	for _, w := range info.Line {
+		if !ok && w.Owner == owner {
+			h, ok = w, true
+		}
+	}
+	if !ok || owner == "" {
+		return c.fail("break", key, notThatOwner(info))
+	}
+	return c.fail("break", key, c.drv.Release(ctx,
+		driver.Request{Key: key, Owner: h.Owner, Label: h.Label, TTL: DefaultTTL}))
+}
+
+// Adopt takes over a lease that another process of the same job acquired and
+// still holds, with its fence; it is renewed from here on. The other process
+// must end without releasing it. ErrNotHeld: that owner does not hold the key.
+func (c *Client) Adopt(ctx context.Context, key, owner string, o *LockOptions) (*Lease, error) {
+	m := c.Mutex(key, o)
+	if m.err != nil {
+		return nil, c.fail("adopt", key, m.err)
+	}
+	info, err := c.inspect(ctx, key)
+	if err != nil {
+		return nil, c.fail("adopt", key, err)
+	}
+	ctx, done, err := c.during(ctx)
+	if err != nil {
+		return nil, c.fail("adopt", key, err)
+	}
+	defer done()
+	if !info.Held || info.Holder.Owner != owner || owner == "" {
+		return nil, c.fail("adopt", key, notThatOwner(info))
+	}
+	r := m.request()
+	r.Owner, r.Label, r.Fence = owner, info.Holder.Label, info.Fence
+	h := &hold{c: c, req: r, opts: m.opts, born: c.now(), handles: 1}
+	if err := h.renewNow(ctx, r.TTL); err != nil {
+		return nil, c.fail("adopt", key, err)
+	}
+	if lease := h.first(0); lease != nil {
+		return lease, nil
+	}
+	return nil, c.fail("adopt", key, ErrClosed)
+}
+
+func notThatOwner(info Info) error {
+	if !info.Held {
+		return ErrNotHeld
+	}
+	return &notHolder{info.Holder}
+}
+
+// notHolder is ErrNotHeld with who holds the key instead.
+type notHolder struct{ holder Holder }
+
+func (e *notHolder) Error() string {
+	if e.holder.Foreign {
+		return "not held by that owner, but by " + e.holder.String()
+	}
+	return "not held by that owner, but by " + e.holder.String() + ", owner " + driver.Printable(e.holder.Owner)
+}
+func (e *notHolder) Is(target error) bool { return target == ErrNotHeld }
+
+// Close ends every wait (ErrClosed), stops renewal, ends the contexts of all
+// leases (cause ErrClosed) and releases them, within about 5 seconds in all; a
+// key that Do holds only after its function returned. The error names what
+// could not be released: the store keeps that until its TTL is over. Closing
+// twice is harmless. What the caller gave to the driver stays open.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	first := !c.closed
+	if first {
+		c.closed = true
+		c.shut()
+		if c.ops == 0 {
+			close(c.idle)
+		}
+	}
+	c.mu.Unlock()
+	if !first {
+		return nil
+	}
+	limit, cancel := context.WithTimeout(c.base, releaseLimit)
+	defer cancel()
+	// First every context, and only then the store: nobody keeps an eye on
+	// deadlines any more.
+	var held, running []*hold
+	for _, h := range c.renewer.shut() {
+		switch ended, runs := h.finish(c.fail("hold", h.req.Key, ErrClosed)); {
+		case runs:
+			running = append(running, h)
+		case ended: // otherwise its Release is under way
+			held = append(held, h)
+		}
+	}
+	err := c.releaseAll(limit, held)
+	select {
+	case <-c.idle: // every wait has ended and cleaned up behind itself
+	case <-limit.Done():
+	}
+	c.stop()
+	for _, h := range running {
+		err = errors.Join(err, h.stillRuns())
+	}
+	select {
+	case <-c.idle: // the driver ends what c.base ended
+	case <-time.After(time.Second):
+	}
+	return errors.Join(err, c.fail("close", "", c.drv.Close()))
+}
+
+// releaseAll ends and releases what is held, many at a time.
+func (c *Client) releaseAll(ctx context.Context, holds []*hold) error {
+	const workers = 32
+	var mu sync.Mutex
+	var errs []error
+	var wg sync.WaitGroup
+	next := make(chan *hold)
+	for range min(workers, len(holds)) {
+		wg.Go(func() {
+			for h := range next {
+				if err := h.release(ctx, nil); err != nil {
+					mu.Lock()
+					errs = append(errs, err)
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	for _, h := range holds {
+		next <- h
+	}
+	close(next)
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// during counts a call in, and returns a context that ends with ctx and when
+// Close begins; done must be called after the call.
+func (c *Client) during(ctx context.Context) (own context.Context, done func(), err error) {
+	if !c.enter() {
+		return nil, nil, ErrClosed
+	}
+	own, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(c.open, func() { cancel(ErrClosed) })
+	return own, func() { stop(); cancel(nil); c.leave() }, nil
+}
+
+// enter counts a call in, unless the client is closed.
+func (c *Client) enter() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
+	c.ops++
+	return true
+}
+
+// enterLate is enter for the clean-up of a call that was let in: Close waits
+// for it, too. It must be called before that call's leave.
+func (c *Client) enterLate() {
+	c.mu.Lock()
+	c.ops++
+	c.mu.Unlock()
+}
+
+func (c *Client) leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ops--; c.ops == 0 && c.closed {
+		close(c.idle)
+	}
+}
+
+// fail wraps an error once. nil stays nil.
+func (c *Client) fail(op, key string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, ok := err.(*Error); ok { //nolint:errorlint // one deeper in a cause is of another operation
+		return err
+	}
+	return &Error{Op: op, Key: key, Engine: c.traits.Engine, Class: c.classify(err), Err: err}
+}
+
+func (c *Client) classify(err error) Class {
+	if e := (*silentError)(nil); errors.As(err, &e) {
+		return Unreachable
+	}
+	return c.drv.Classify(err)
+}
+
+func newOwner() string { return rand.Text() }
+
+// self is what labels say about this process.
+var self = sync.OnceValue(func() driver.Label {
+	l := driver.Label{PID: os.Getpid()}
+	l.Host, _ = os.Hostname() // a label without a host is still a label
+	if u, err := user.Current(); err == nil {
+		l.User = u.Username
+	}
+	return l
+})
+
+func newLabel(reason string) string {
+	l := self()
+	l.Reason = reason
+	l.Since = time.Now().UTC().Truncate(time.Millisecond)
+	return l.Encode()
+}

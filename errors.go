@@ -1,0 +1,120 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hasp
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// The decisions a caller takes, found with errors.Is in every error of this
+// package.
+var (
+	// ErrHeld: somebody else holds the key, or waits for it in front of us.
+	// errors.As with *HeldError says who.
+	ErrHeld = driver.ErrHeld
+	// ErrLost: the lease ended before it was released: stop what it protected.
+	ErrLost = driver.ErrLost
+	// ErrNotHeld: there is nothing to release, extend, break or adopt.
+	ErrNotHeld = driver.ErrNotHeld
+	// ErrUnsupported: this engine cannot do that; another can.
+	ErrUnsupported = driver.ErrUnsupported
+	// ErrClosed: the client was closed.
+	ErrClosed = driver.ErrClosed
+)
+
+// Class is the kind of trouble with a store.
+type Class = driver.Class
+
+// The classes of trouble. Lock asks again after Unknown and Unreachable; the
+// others need a person.
+const (
+	Unknown       = driver.Unknown
+	Unreachable   = driver.Unreachable
+	Denied        = driver.Denied
+	Misconfigured = driver.Misconfigured
+	Full          = driver.Full
+	ReadOnly      = driver.ReadOnly
+)
+
+// Error is the error of every operation of this package.
+type Error struct {
+	Op     string // "lock", "try lock", "extend", "release", "hold", ...
+	Key    string // empty for operations on no single key
+	Engine string // "redis", "sqlite", ...
+	Class  Class  // of trouble with the store; Unknown otherwise
+	Err    error
+}
+
+func (e *Error) Error() string {
+	if e.Key == "" {
+		return fmt.Sprintf("hasp: %s (%s): %v", e.Op, e.Engine, e.Err)
+	}
+	return fmt.Sprintf("hasp: %s %s: %v", e.Op, quoteKey(e.Key), e.Err)
+}
+
+// Unwrap returns the error inside.
+func (e *Error) Unwrap() error { return e.Err }
+
+// silentError is a call that had no answer in time.
+type silentError struct{ limit time.Duration }
+
+func (e *silentError) Error() string { return "the store did not answer within " + e.limit.String() }
+
+// quoteKey returns a key as it is safe to print, shortened when it is long.
+func quoteKey(key string) string {
+	const most = 128
+	if len(key) > most {
+		return fmt.Sprintf("%q... (%d bytes)", key[:most], len(key))
+	}
+	return fmt.Sprintf("%q", key)
+}
+
+// HeldError is a refusal: ErrHeld, with who is in the way.
+type HeldError struct {
+	// Holder has the key. It is zero when the store did not say, or when the
+	// key is free but others stand in line for it.
+	Holder Holder
+	// Left is what the holder's lease has left without renewal; 0 when that is
+	// not known, or when it never expires.
+	Left time.Duration
+	// Ahead counts those who wait in line before us.
+	Ahead int
+}
+
+func (e *HeldError) Error() string {
+	s := "held by " + e.Holder.String()
+	if e.Left > 0 {
+		s += ", " + shortDuration(e.Left) + " left"
+	}
+	if e.Ahead > 0 {
+		s += fmt.Sprintf(", %d in line before us", e.Ahead)
+	}
+	return s
+}
+
+// Is makes errors.Is(err, ErrHeld) true.
+func (e *HeldError) Is(target error) bool { return target == ErrHeld }
+
+// waitError is a wait that ended without the key: by what, and what had kept
+// it waiting.
+type waitError struct{ end, kept error }
+
+func (e *waitError) Error() string { return fmt.Sprintf("gave up (%v): %v", e.end, e.kept) }
+
+func (e *waitError) Unwrap() []error { return []error{e.end, e.kept} }
+
+// shortDuration rounds a duration to what a person wants to know.
+func shortDuration(d time.Duration) string {
+	switch {
+	case d >= 10*time.Second:
+		return d.Round(time.Second).String()
+	case d >= time.Second:
+		return d.Round(100 * time.Millisecond).String()
+	default:
+		return d.Round(time.Millisecond).String()
+	}
+}

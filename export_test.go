@@ -1,0 +1,23 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hasp
+
+import "github.com/hasplock/hasp/internal/clock"
+
+// SetClock gives a client another clock, before its first use.
+func SetClock(c *Client, now clock.Clock) { c.now = now }
+
+// Contexts returns how many contexts a lease keeps track of.
+func Contexts(l *Lease) int {
+	l.h.mu.Lock()
+	defer l.h.mu.Unlock()
+	return len(l.h.ctxs)
+}
+
+// RenewerRuns says whether a client's goroutine is there.
+func RenewerRuns(c *Client) bool {
+	c.renewer.mu.Lock()
+	defer c.renewer.mu.Unlock()
+	return c.renewer.running
+}

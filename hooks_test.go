@@ -1,0 +1,147 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hasp_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/memdriver"
+)
+
+const ttl = 30 * time.Second
+
+// hooked is a driver whose calls pass through functions that may fail, wait,
+// or call the driver more than once.
+type hooked struct {
+	driver.Driver
+	try      func(ctx context.Context, r driver.Request, next tryFunc) (driver.Result, error)
+	renew    func(ctx context.Context, rs []driver.Request, done func(int, driver.Renewal), next renewFunc)
+	release  func(ctx context.Context, r driver.Request, next releaseFunc) error
+	watch    func(ctx context.Context, r driver.Request, next watchFunc) (<-chan struct{}, error)
+	classify func(error) driver.Class
+
+	mu sync.Mutex // guards the functions above once calls are under way
+
+	tries, renews, releases atomic.Int64
+}
+
+type (
+	tryFunc     func(context.Context, driver.Request) (driver.Result, error)
+	renewFunc   func(context.Context, []driver.Request, func(int, driver.Renewal))
+	releaseFunc func(context.Context, driver.Request) error
+	watchFunc   func(context.Context, driver.Request) (<-chan struct{}, error)
+)
+
+// change replaces functions while calls may be under way.
+func (d *hooked) change(f func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	f()
+}
+
+func get[F any](d *hooked, f *F) F {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return *f
+}
+
+func (d *hooked) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
+	d.tries.Add(1)
+	if try := get(d, &d.try); try != nil {
+		return try(ctx, r, d.Driver.Try)
+	}
+	return d.Driver.Try(ctx, r)
+}
+
+func (d *hooked) Renew(ctx context.Context, rs []driver.Request, done func(int, driver.Renewal)) {
+	d.renews.Add(1)
+	if renew := get(d, &d.renew); renew != nil {
+		renew(ctx, rs, done, d.Driver.Renew)
+		return
+	}
+	d.Driver.Renew(ctx, rs, done)
+}
+
+func (d *hooked) Release(ctx context.Context, r driver.Request) error {
+	d.releases.Add(1)
+	if release := get(d, &d.release); release != nil {
+		return release(ctx, r, d.Driver.Release)
+	}
+	return d.Driver.Release(ctx, r)
+}
+
+func (d *hooked) Watch(ctx context.Context, r driver.Request) (<-chan struct{}, error) {
+	if watch := get(d, &d.watch); watch != nil {
+		return watch(ctx, r, d.Driver.Watch)
+	}
+	return d.Driver.Watch(ctx, r)
+}
+
+func (d *hooked) Classify(err error) driver.Class {
+	if d.classify != nil {
+		return d.classify(err)
+	}
+	return d.Driver.Classify(err)
+}
+
+var errDown = errors.New("connection refused")
+
+func hangTry(ctx context.Context, _ driver.Request, _ tryFunc) (driver.Result, error) {
+	<-ctx.Done()
+	return driver.Result{}, ctx.Err()
+}
+
+func hangRenew(ctx context.Context, _ []driver.Request, _ func(int, driver.Renewal), _ renewFunc) {
+	<-ctx.Done()
+}
+
+// newClient returns a client that is closed with the test.
+func newClient(t *testing.T, d driver.Driver, o *hasp.Options) *hasp.Client {
+	t.Helper()
+	c, err := hasp.New(d, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func lock(t *testing.T, c *hasp.Client, key string, o *hasp.LockOptions) *hasp.Lease {
+	t.Helper()
+	lease, err := c.Mutex(key, o).Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lease
+}
+
+// mustBeFree fails unless the store knows nothing of a key.
+func mustBeFree(t *testing.T, d driver.Driver, key string) {
+	t.Helper()
+	info, err := d.Inspect(context.Background(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Held || info.Waiters > 0 {
+		t.Fatalf("left behind: %q held by %q, %d waiters", key, info.Holder.Owner, info.Waiters)
+	}
+}
+
+func wantIs(t *testing.T, err error, targets ...error) {
+	t.Helper()
+	for _, target := range targets {
+		if !errors.Is(err, target) {
+			t.Fatalf("the error is %v, want errors.Is %v", err, target)
+		}
+	}
+}
+
+func newStore() *memdriver.Store { return memdriver.New() }

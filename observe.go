@@ -1,0 +1,61 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hasp
+
+import "time"
+
+// EventKind says what happened.
+type EventKind uint8
+
+// The kinds of event.
+const (
+	// EventWaiting: the store refused, and Lock goes on waiting in line. Sent
+	// after every refusal. Holder, Left and Ahead say who is in the way.
+	EventWaiting EventKind = iota + 1
+	// EventAcquired: Waited is how long it took, Fence the fence.
+	EventAcquired
+	// EventRenewed: the lease goes on; Left is how long from now.
+	EventRenewed
+	// EventRenewFailed: a renewal had no answer, or an error: Err. It is tried
+	// again until the deadline, in Left.
+	EventRenewFailed
+	// EventLost: the lease ended before its Release; Err says why. Held is how
+	// long it was held.
+	EventLost
+	// EventReleased: Err is nil, or why the store could not be told. Held is
+	// how long the lease was held.
+	EventReleased
+	// EventTrouble: a Lock that goes on waiting met an error: Err.
+	EventTrouble
+)
+
+// String returns the kind as one word.
+func (k EventKind) String() string {
+	names := [...]string{"", "waiting", "acquired", "renewed", "renew-failed", "lost", "released", "trouble"}
+	if int(k) < len(names) {
+		return names[k]
+	}
+	return "unknown"
+}
+
+// Event is something that happened to a lock. Fields that say nothing about a
+// kind are zero; more may come.
+type Event struct {
+	Kind   EventKind
+	Key    string
+	Owner  string
+	Fence  uint64
+	Holder Holder
+	Ahead  int
+	Left   time.Duration
+	Waited time.Duration
+	Held   time.Duration
+	Err    error
+}
+
+func (c *Client) emit(e Event) {
+	if c.observe != nil {
+		c.observe(e)
+	}
+}

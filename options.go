@@ -1,0 +1,98 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hasp
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// DefaultTTL is how long a store keeps a lease that nobody renews.
+const DefaultTTL = 30 * time.Second
+
+const (
+	maxPatience   = 10 * time.Second // a place in line without a sign of life
+	releaseLimit  = 5 * time.Second  // what Release and Close may take
+	renewLimit    = 10 * time.Second // one Renew
+	giveBackLimit = time.Hour        // cleaning up after a call of unknown outcome
+	tryLimit      = 5 * time.Second  // one Try, and the first contact with a store
+)
+
+// Options are a Client's. The zero value, and nil, mean the defaults.
+type Options struct {
+	// Observe is told what happens, for logs and metrics. It is called from
+	// many goroutines, never under a lock of this package. It must return
+	// soon: a call for a renewal holds up those that are answered with it.
+	// nil: nobody is told.
+	Observe func(Event)
+}
+
+// LockOptions say how a key is held. The zero value, and nil, mean the
+// defaults. One value may serve any number of locks and goroutines.
+type LockOptions struct {
+	// TTL is how long the store keeps the lease when it is not renewed: how
+	// long others wait after this process died. 0 means DefaultTTL. Negative,
+	// or less than the engine's minimum, is an error.
+	TTL time.Duration
+	// MaxHold ends the lease as lost after so long, renewed or not. 0: no bound.
+	MaxHold time.Duration
+	// Lead is how long before the deadline the lease's contexts end, so that
+	// work can stop in time. 0: at the deadline. It must be less than the TTL.
+	Lead time.Duration
+	// NoRenew leaves the lease as it is: it ends after the TTL unless Extend
+	// is called.
+	NoRenew bool
+	// Reentrant lets a Lock whose context comes from a lease of the same
+	// client and key count up instead of failing. Goroutines that share such
+	// a context are not excluded from each other.
+	Reentrant bool
+	// Reason is shown to those who wait.
+	Reason string
+}
+
+// drift is the share of a TTL that is given up for clocks that run at
+// different rates, and for expiry in whole milliseconds. The source is the
+// Redlock algorithm's CLOCK_DRIFT as its implementations use it.
+func drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
+
+// normal returns the options with the defaults in place, or what is wrong.
+func (o *LockOptions) normal(tr driver.Traits) (LockOptions, error) {
+	var n LockOptions
+	if o != nil {
+		n = *o
+	}
+	if n.TTL == 0 {
+		n.TTL = DefaultTTL
+	}
+	switch {
+	case n.TTL < 0:
+		return n, fmt.Errorf("the TTL is %v: it must be positive", n.TTL)
+	case n.TTL < tr.MinTTL:
+		return n, fmt.Errorf("the TTL is %v: %s needs at least %v", n.TTL, tr.Engine, tr.MinTTL)
+	case tr.MaxTTL > 0 && n.TTL > tr.MaxTTL:
+		return n, fmt.Errorf("the TTL is %v: %s allows at most %v", n.TTL, tr.Engine, tr.MaxTTL)
+	case n.TTL <= drift(n.TTL):
+		return n, fmt.Errorf("the TTL is %v: nothing is left of it after the drift of %v", n.TTL, drift(n.TTL))
+	case n.Lead < 0 || n.Lead >= n.TTL-drift(n.TTL):
+		return n, fmt.Errorf("the lead is %v: it must be between 0 and the TTL of %v less its drift of %v", n.Lead, n.TTL, drift(n.TTL))
+	case n.MaxHold < 0:
+		return n, fmt.Errorf("MaxHold is %v: it must be positive, or 0 for no bound", n.MaxHold)
+	case n.MaxHold > 0 && n.MaxHold <= n.Lead:
+		return n, fmt.Errorf("MaxHold is %v: it must be longer than the lead of %v", n.MaxHold, n.Lead)
+	}
+	return n, nil
+}
+
+func checkKey(key string) error {
+	switch {
+	case key == "":
+		return errors.New("the key is empty")
+	case len(key) > driver.MaxKey:
+		return fmt.Errorf("the key has %d bytes: the most is %d", len(key), driver.MaxKey)
+	}
+	return nil
+}

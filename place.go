@@ -1,0 +1,76 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hasp
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/clock"
+)
+
+// place is a waiter's entry in a line: the renewer gives its signs of life,
+// one batch for all waiters of a client.
+type place struct {
+	slot
+	c    *Client
+	req  driver.Request
+	wake chan time.Duration // when to try, from now; room for one
+
+	mu     sync.Mutex
+	signAt time.Duration // when the next sign of life is due, on the monotonic clock
+}
+
+// seen notes that the store just had a sign of life.
+func (p *place) seen() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.signAt = p.c.now().Mono + p.req.Patience/3
+}
+
+func (p *place) nextLook(clock.Instant) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.signAt
+}
+
+func (p *place) due(now clock.Instant, hurry bool) (renew, over bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if hurry || now.Mono+min(tick, p.req.Patience/12) >= p.signAt {
+		renew, p.signAt = true, now.Mono+p.req.Patience/3
+	}
+	return renew, false
+}
+
+func (p *place) expire() func() { return nil }
+
+func (p *place) request() driver.Request { return p.req }
+
+// renewed passes on what the store said. An error makes the waiter ask for
+// itself, which finds out whether to go on waiting.
+func (p *place) renewed(_ clock.Instant, r driver.Renewal) {
+	switch {
+	case errors.Is(r.Err, ErrNotHeld):
+		p.tell(0)
+	case r.Err != nil:
+		p.tell(jitter(50 * time.Millisecond))
+	case r.RetryIn > 0:
+		p.tell(r.RetryIn)
+	}
+}
+
+// tell wakes the waiter after d, or earlier when it was told so before.
+func (p *place) tell(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case before := <-p.wake:
+		d = min(d, before)
+	default:
+	}
+	p.wake <- d
+}

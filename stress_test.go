@@ -1,0 +1,331 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hasp_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/clock"
+	"github.com/hasplock/hasp/internal/history"
+)
+
+var (
+	stressSeeds = flag.Int("stress.seeds", 40, "how many random histories TestStress runs")
+	stressFirst = flag.Uint64("stress.first", 1, "the first of them")
+)
+
+// forever is no deadline: a worker ends its hold when its context ends.
+var forever = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+
+var errCut = errors.New("connection reset")
+
+// weather is a driver on a bad network: requests are delayed, lost or
+// duplicated, the copy arriving later; replies are lost; calls hang until
+// their context ends, or everything does for some seconds. calm ends it.
+type weather struct {
+	driver.Driver
+	calm *atomic.Bool
+	dark atomic.Bool
+	late sync.WaitGroup // copies under way
+
+	mu  sync.Mutex
+	rnd *rand.Rand
+}
+
+func (w *weather) n(n int) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.rnd.IntN(n)
+}
+
+// through sends one request. A copy comes at most 3 s later: within the time
+// for which a store remembers who was released.
+func (w *weather) through(ctx context.Context, send func(context.Context) error) error {
+	if w.calm.Load() {
+		return send(ctx)
+	}
+	nap := time.Duration(w.n(20)) * time.Millisecond
+	if w.n(10) == 0 {
+		nap *= 50
+	}
+	fate := w.n(20)
+	if fate == 0 {
+		w.late.Go(func() {
+			time.Sleep(nap + time.Duration(w.n(2000))*time.Millisecond)
+			_ = send(context.WithoutCancel(ctx))
+		})
+	}
+	if sleep(ctx, nap) != nil {
+		return ctx.Err()
+	}
+	if w.dark.Load() && !w.calm.Load() {
+		fate = 2
+	}
+	switch fate {
+	case 1: // the request is lost
+		return errCut
+	case 2: // no answer at all
+		<-ctx.Done()
+		return ctx.Err()
+	case 3: // done, but the reply is lost
+		_ = send(ctx)
+		return errCut
+	case 4: // done, but the reply never comes
+		_ = send(ctx)
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	err := send(ctx)
+	_ = sleep(ctx, time.Duration(w.n(2))*nap)
+	return err
+}
+
+// blackouts makes it dark now and then.
+func (w *weather) blackouts() {
+	for !w.calm.Load() {
+		time.Sleep(time.Duration(w.n(60000)) * time.Millisecond)
+		w.dark.Store(true)
+		time.Sleep(time.Duration(w.n(20000)) * time.Millisecond)
+		w.dark.Store(false)
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (w *weather) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
+	var mu sync.Mutex // a copy answers, too
+	var res driver.Result
+	err := w.through(ctx, func(ctx context.Context) error {
+		got, err := w.Driver.Try(ctx, r)
+		mu.Lock()
+		defer mu.Unlock()
+		res = got
+		return err
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	return res, err
+}
+
+func (w *weather) Renew(ctx context.Context, rs []driver.Request, done func(int, driver.Renewal)) {
+	var wg sync.WaitGroup // each request by a way of its own
+	for i := range rs {
+		wg.Go(func() {
+			var mu sync.Mutex
+			var ans driver.Renewal
+			err := w.through(ctx, func(ctx context.Context) error {
+				w.Driver.Renew(ctx, rs[i:i+1], func(_ int, r driver.Renewal) {
+					mu.Lock()
+					defer mu.Unlock()
+					ans = r
+				})
+				return nil
+			})
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err == nil:
+				done(i, ans)
+			case w.n(2) == 0:
+				done(i, driver.Renewal{Err: err})
+			} // else: never reported
+		})
+	}
+	wg.Wait()
+}
+
+func (w *weather) Release(ctx context.Context, r driver.Request) error {
+	return w.through(ctx, func(ctx context.Context) error { return w.Driver.Release(ctx, r) })
+}
+
+// Watch loses every fifth hint.
+func (w *weather) Watch(ctx context.Context, r driver.Request) (<-chan struct{}, error) {
+	var in <-chan struct{}
+	err := w.through(ctx, func(c context.Context) (err error) {
+		if c.Done() != nil { // a copy has no use
+			in, err = w.Driver.Watch(ctx, r)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := make(chan struct{}, 1)
+	go func() {
+		for {
+			select {
+			case <-in:
+			case <-ctx.Done():
+				return
+			}
+			if w.calm.Load() || w.n(5) > 0 {
+				select {
+				case out <- struct{}{}:
+				default:
+				}
+			}
+		}
+	}()
+	return out, nil
+}
+
+// stressed is one worker: it locks, works and releases in random ways.
+type stressed struct {
+	c    *hasp.Client
+	rnd  *rand.Rand
+	hist *history.Log
+}
+
+func (s *stressed) ms(n int) time.Duration { return time.Duration(1+s.rnd.IntN(n)) * time.Millisecond }
+
+func (s *stressed) once(key string) {
+	o := &hasp.LockOptions{TTL: 5*time.Second + s.ms(15000), NoRenew: s.rnd.IntN(4) == 0, Reentrant: s.rnd.IntN(2) == 0}
+	if s.rnd.IntN(4) == 0 {
+		o.Lead = o.TTL / 3
+	}
+	if s.rnd.IntN(4) == 0 {
+		o.MaxHold = o.Lead + s.ms(25000)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), s.ms(60000))
+	defer cancel()
+	ask := s.c.Mutex(key, o).Lock
+	if s.rnd.IntN(4) == 0 {
+		ask = s.c.Mutex(key, o).TryLock
+	}
+	lease, err := ask(ctx)
+	if err != nil {
+		time.Sleep(s.ms(100))
+		return
+	}
+	s.hold(lease, o)
+}
+
+// hold believes in a lease until its context ends or it is released.
+func (s *stressed) hold(lease *hasp.Lease, o *hasp.LockOptions) {
+	mine := lease.Context(context.Background())
+	held := s.hist.Acquired(history.Hold{Key: lease.Key(), Owner: lease.Owner(), Fence: lease.Fence()}, forever)
+	inner, err := s.c.Mutex(lease.Key(), o).Lock(mine)
+	if s.rnd.IntN(3) == 0 {
+		_ = lease.Extend(mine, o.TTL+s.ms(9000))
+	}
+	_ = sleep(mine, s.ms(30000))
+	if lease.Err() == nil && err == nil {
+		_ = inner.Release() // the outer one holds on
+	}
+	_ = sleep(mine, s.ms(100))
+	s.hist.Released(held)
+	for range 1 + s.rnd.IntN(3) { // at once, by several
+		go func() { _ = lease.Release() }()
+	}
+	_ = lease.Release()
+	if err == nil {
+		_ = inner.Release()
+	}
+}
+
+// Random mixes of clients, options, cancelled waits, lost, late and doubled
+// messages, hung calls and clock jumps: nobody believes to hold a key while
+// another does, fences rise, all goes on once the network is well again, and
+// nothing is left behind.
+func TestStress(t *testing.T) {
+	for seed := range uint64(*stressSeeds) {
+		t.Run(fmt.Sprint(*stressFirst+seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { stress(t, *stressFirst+seed) })
+		})
+	}
+}
+
+func stress(t *testing.T, seed uint64) {
+	store := newStore()
+	hist := &history.Log{}
+	var calm atomic.Bool
+	var all []*weather
+	var clients []*hasp.Client
+	var wg sync.WaitGroup
+	for n := range uint64(3) {
+		w := &weather{Driver: store, calm: &calm, rnd: rand.New(rand.NewPCG(seed, n))}
+		go w.blackouts()
+		c, err := hasp.New(w, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ahead atomic.Int64 // of the clock that counts suspended time
+		hasp.SetClock(c, func() clock.Instant {
+			now := clock.System()
+			now.Wall += time.Duration(ahead.Load())
+			return now
+		})
+		all, clients = append(all, w), append(clients, c)
+		for i := range uint64(4) {
+			s := &stressed{c, rand.New(rand.NewPCG(seed, 100*n+i)), hist}
+			wg.Go(func() {
+				for range 12 {
+					s.once(string('a' + rune(s.rnd.IntN(2))))
+					if s.rnd.IntN(20) == 0 {
+						ahead.Add(int64(s.ms(12000)) - int64(3*time.Second))
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+	calm.Store(true)
+	start := time.Now()
+	for _, c := range clients {
+		for _, key := range []string{"a", "b"} {
+			wg.Go(func() {
+				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+				defer cancel()
+				lease, err := c.Mutex(key, nil).Lock(ctx)
+				if err != nil {
+					t.Errorf("%q: no progress in good weather: %v", key, err)
+					return
+				}
+				held := hist.Acquired(history.Hold{Key: key, Owner: lease.Owner(), Fence: lease.Fence()}, forever)
+				time.Sleep(10 * time.Millisecond)
+				hist.Released(held)
+				if err := lease.Release(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	// Calls that hang may take their 5 s; no key waits for the end of a TTL.
+	if took := time.Since(start); took > 8*time.Second {
+		t.Errorf("it took %v of good weather until all had their turn", took)
+	}
+	for _, c := range clients {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, w := range all {
+		w.late.Wait()
+	}
+	time.Sleep(2 * time.Minute) // the weather's own; a goroutine of hasp's that stayed fails the bubble
+	mustBeFree(t, store, "a")
+	mustBeFree(t, store, "b")
+	if err := history.Check(hist.Holds()); err != nil {
+		t.Error(err)
+	}
+}
