@@ -1,0 +1,76 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sqldriver
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// A dialect is what one kind of database does in its own way: its settings,
+// its clock, its transactions, its words. The rules of the lease table (who is
+// granted, who waits, what a release leaves behind) are the rest of the
+// package, and the same for all.
+type dialect interface {
+	traits() driver.Traits
+
+	// text is a statement of the rules in the database's own SQL.
+	text(q query) string
+
+	// connect makes sure that the database can be reached, before anything is
+	// asked of it. Any number of goroutines call it.
+	connect(ctx context.Context, db *sql.DB) error
+
+	// setup checks the settings of the database, and makes the tables where
+	// they are missing, any number of processes at once. It is called until it
+	// succeeded once, by one goroutine.
+	setup(ctx context.Context, d *Driver) error
+
+	// begin opens a transaction beside which nobody writes. ctx bounds the
+	// wait for others, and the transaction.
+	begin(ctx context.Context, d *Driver) (*tx, error)
+
+	// commit ends a transaction, with the mark of the fences when it rose.
+	commit(t *tx) error
+
+	// see reads the clock, for a read outside of transactions.
+	see() (reading, error)
+
+	// gone says whether all rows are of an earlier life of the clock, and are
+	// over therefore.
+	gone(h head, now reading) (bool, error)
+
+	// explain adds to an error of the database what kind of trouble it is, and
+	// what to do.
+	explain(err error) error
+
+	// byHand are statements with which a person can look at a key.
+	byHand(key string) []string
+}
+
+// A query names a statement of the rules.
+type query int
+
+// The arguments of each are in the dialect's text, by number.
+const (
+	qSettings query = iota // what a connection runs with
+	qLock                  // take the right to write
+	qHead                  // the row of hasp_meta
+	qLook                  // what a Try decides upon
+	qGrant                 // make an owner the holder
+	qExtend                // prolong the holder's lease, or the life of a place
+	qUsurp                 // take away the row of a holder whose lease is over
+	qJoin                  // put an owner at the end of the line
+	qRenew                 // prolong a lease by its owner and label
+	qGiveUp                // turn a lease or a place into a tombstone
+	qBar                   // leave a tombstone where there was neither
+	qSweep                 // delete a few rows that are over
+	qMark                  // write the row of hasp_meta
+	qKey                   // everybody who has or wants a key
+	qKeys                  // a page of keys
+
+	queries
+)

@@ -1,0 +1,91 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sqldriver
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// mount mounts a small file system in memory.
+func mount(t *testing.T, options string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, options); err != nil {
+		t.Skipf("only root can mount a small disk, and not in every container: %v", err)
+	}
+	t.Cleanup(func() { must(t, syscall.Unmount(dir, 0)) })
+	return dir
+}
+
+// Rule: on a full disk new locks are refused with what to do, also by the
+// first who comes; nothing crashes, and with room it goes on.
+func TestFullDisk(t *testing.T) {
+	dir := mount(t, "size=320k")
+	path := filepath.Join(dir, "locks.db")
+	d := openDriver(t, path)
+	held, err := 0, error(nil)
+	for err == nil && held < 1000 {
+		_, err = d.Try(t.Context(), request(fmt.Sprintf("%0500d", held)))
+		held++
+	}
+	t.Logf("after %d locks: %v", held, err)
+	full := func(d *Driver, err error) {
+		t.Helper()
+		if d.Classify(err) != driver.Full || !strings.Contains(err.Error(), "make room") {
+			t.Errorf("class %d: %v", d.Classify(err), err)
+		}
+	}
+	full(d, err)
+	if info, err := d.Inspect(t.Context(), fmt.Sprintf("%0500d", 0)); err != nil || !info.Held {
+		t.Errorf("Inspect: %+v, %v", info, err)
+	}
+	other := openDriver(t, filepath.Join(dir, "other.db"))
+	_, err = other.Try(t.Context(), request("k"))
+	t.Logf("a new file: %v", err)
+	full(other, err)
+	must(t, syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_REMOUNT, "size=2m"))
+	granted(t, d, request("k"))
+	granted(t, other, request("k"))
+}
+
+// Rule: a file system that may only be read is an error of its own.
+func TestReadOnlyDisk(t *testing.T) {
+	dir := mount(t, "size=2m")
+	path := filepath.Join(dir, "locks.db")
+	used(t, path)
+	must(t, syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_REMOUNT|syscall.MS_RDONLY, "size=2m"))
+	d := openDriver(t, path)
+	_, err := d.Try(t.Context(), request("k"))
+	t.Logf("%v", err)
+	if d.Classify(err) != driver.ReadOnly || !strings.Contains(err.Error(), "locks must be written") {
+		t.Errorf("class %d: %v", d.Classify(err), err)
+	}
+}
+
+// Rule: processes in time namespaces of their own agree about the clock.
+func TestTimeNamespace(t *testing.T) {
+	unshare, err := exec.LookPath("unshare")
+	if err != nil {
+		t.Skipf("no unshare: %v", err)
+	}
+	if out, err := exec.Command(unshare, "--time", "--boottime", "100000", "true").CombinedOutput(); err != nil {
+		t.Skipf("no time namespaces here: %v: %s", err, out)
+	}
+	path := newFile(t)
+	d := openDriver(t, path)
+	granted(t, d, request("orders/42"))
+	cmd := exec.Command(unshare, "--time", "--boottime", "100000", "--fork", "--kill-child", os.Args[0], path, "orders/42")
+	answer := startAs(t, "once", cmd).says("answer")
+	if !strings.HasPrefix(answer, "false 0 <nil>") {
+		t.Errorf("a process whose clock is a day ahead: %s", answer)
+	}
+}

@@ -1,0 +1,244 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sqldriver
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// A Driver keeps locks in one database. Make one with [NewSQLite]; it may be
+// used by any number of goroutines.
+type Driver struct {
+	db  *sql.DB
+	dia dialect
+	bad error // why this cannot work; see Check
+
+	writes writer
+	reads  chan struct{}  // a token for each read under way
+	under  sync.WaitGroup // reads under way, their callers gone or not
+
+	mu       sync.Mutex
+	prepared [queries]*sql.Stmt
+}
+
+var (
+	_ driver.Driver  = (*Driver)(nil)
+	_ driver.Checker = (*Driver)(nil)
+)
+
+// maxReads bounds the connections that reads take from the caller's pool. One
+// more is taken for writing.
+const maxReads = 4
+
+func newDriver(db *sql.DB, dia dialect) *Driver {
+	d := &Driver{db: db, dia: dia, reads: make(chan struct{}, maxReads)}
+	d.writes.d = d
+	if db == nil {
+		d.bad = errors.New("sqldriver: the *sql.DB is nil")
+	}
+	return d
+}
+
+// Check returns what is wrong with the arguments of the constructor, without
+// I/O. What only the database knows (its settings, its version) is found at
+// the first use.
+func (d *Driver) Check() error { return d.bad }
+
+// Traits implements [driver.Driver].
+func (d *Driver) Traits() driver.Traits { return d.dia.traits() }
+
+// Watch returns no channel: see the package's comment on waiting.
+func (d *Driver) Watch(ctx context.Context, r driver.Request) (<-chan struct{}, error) {
+	if d.bad != nil {
+		return nil, d.bad
+	}
+	if err := supported(r); err != nil {
+		return nil, err
+	}
+	return nil, ctx.Err()
+}
+
+// Classify implements [driver.Driver].
+func (d *Driver) Classify(err error) driver.Class {
+	var se *storeError
+	switch {
+	case errors.As(err, &se):
+		return se.class
+	case d.bad != nil && errors.Is(err, d.bad):
+		return driver.Misconfigured
+	}
+	return driver.Unknown
+}
+
+// Close waits until what callers left behind is over, and closes the
+// statements that the driver prepared. The *sql.DB stays open. It gives up
+// after five seconds, with an error, when the disk doesn't answer.
+func (d *Driver) Close() error {
+	d.writes.close()
+	over := make(chan struct{})
+	go func() {
+		d.writes.idle.Wait()
+		d.under.Wait()
+		close(over)
+	}()
+	select {
+	case <-over:
+	case <-time.After(fileWait):
+		return errors.New("sqldriver: the database still works on something that nobody waits for any more")
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var errs []error
+	for q, stmt := range d.prepared {
+		if stmt != nil {
+			errs = append(errs, stmt.Close())
+			d.prepared[q] = nil
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// stmt returns a prepared statement. The tables must exist.
+//
+// Preparing takes a connection of the pool, and whoever has the only one may
+// be about to ask for a statement: so nothing is locked meanwhile.
+func (d *Driver) stmt(ctx context.Context, q query) (*sql.Stmt, error) {
+	if stmt := d.known(q); stmt != nil {
+		return stmt, nil
+	}
+	stmt, err := d.db.PrepareContext(ctx, d.dia.text(q))
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.prepared[q] != nil { // another goroutine was faster
+		return d.prepared[q], stmt.Close()
+	}
+	d.prepared[q] = stmt
+	return stmt, nil
+}
+
+// known returns a statement that was prepared, or nil.
+func (d *Driver) known(q query) *sql.Stmt {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.prepared[q]
+}
+
+// prepare prepares every statement, so that a transaction needs no second
+// connection of the pool.
+func (d *Driver) prepare(ctx context.Context) error {
+	for q := range queries {
+		if _, err := d.stmt(ctx, q); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// read runs f, which reads outside of a transaction, and returns when it has
+// finished or ctx has ended, whichever is first: a disk that hangs holds up a
+// goroutine of ours, not the caller, and never more than maxReads of them.
+//
+// After an error f may still be running: what it sets must not be looked at.
+func (d *Driver) read(ctx context.Context, f func(ctx context.Context) error) error {
+	if d.bad != nil {
+		return d.bad
+	}
+	select {
+	case d.reads <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	done := make(chan error, 1)
+	d.under.Go(func() {
+		defer func() { <-d.reads }()
+		err := d.dia.connect(ctx, d.db)
+		if err == nil {
+			err = f(ctx)
+		}
+		done <- err
+	})
+	var err error
+	began := time.Now()
+	select {
+	case err = <-done:
+	case <-ctx.Done():
+		select {
+		case err = <-done: // it was told as well, and may know what it waited for
+		case <-time.After(lastWords):
+			err = ctx.Err()
+		}
+	}
+	switch {
+	case err != nil && ctx.Err() != nil && isLocked(err):
+		err = &lockedError{waited: time.Since(began), err: ctx.Err()}
+	case err != nil && ctx.Err() != nil: // interrupted, in SQLite's words
+		return ctx.Err()
+	}
+	return d.explain(err)
+}
+
+// lastWords is how long a read may take to end after its context.
+const lastWords = 50 * time.Millisecond
+
+func (d *Driver) explain(err error) error {
+	var se *storeError
+	if err == nil || errors.As(err, &se) {
+		return err
+	}
+	return d.dia.explain(err)
+}
+
+// supported says no to what this engine cannot do, before any I/O.
+func supported(r driver.Request) error {
+	switch {
+	case r.Mode != driver.Exclusive:
+		return fmt.Errorf("sqldriver: shared locks: %w", driver.ErrUnsupported)
+	case r.Key == "" || len(r.Key) > driver.MaxKey:
+		return fmt.Errorf("sqldriver: a key of %d bytes: must be 1 to %d", len(r.Key), driver.MaxKey)
+	}
+	return nil
+}
+
+// lasting is supported for a request that sets an expiry.
+func lasting(r driver.Request) error {
+	switch err := supported(r); {
+	case err != nil:
+		return err
+	case r.Queue && r.Patience <= 0:
+		return fmt.Errorf("sqldriver: a patience of %v: must be positive", r.Patience)
+	case r.TTL <= 0:
+		return fmt.Errorf("sqldriver: a TTL of %v: must be positive", r.TTL)
+	}
+	return nil
+}
+
+// The rhythm of waiting; see nextLook.
+const (
+	lookFirst = 5 * time.Millisecond
+	lookLate  = 25 * time.Millisecond
+	lookLast  = time.Second
+)
+
+// nextLook is when a waiter should look again. Nobody tells it, so it asks:
+// for a key that was taken a moment ago, soon; for one that has been held for
+// long, every 25 ms. It waits longer the more are before it, since each of
+// them must look first; so the sum of all looking grows with the logarithm of
+// the line, and the last of many is not asleep when its turn comes.
+func nextLook(ahead int, held, left time.Duration) time.Duration {
+	in := min(max(held/4, lookFirst), lookLate) * time.Duration(ahead+1)
+	if ahead == 0 && left > 0 {
+		in = min(in, left)
+	}
+	return max(min(in, lookLast), time.Millisecond)
+}

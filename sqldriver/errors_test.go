@@ -1,0 +1,171 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sqldriver
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// trouble is a database that something is wrong with, and what a Try must say.
+type trouble struct {
+	name  string
+	dsn   func(t *testing.T, path string) string // makes the trouble, names the database
+	class driver.Class
+	says  []string
+}
+
+var troubles = []trouble{
+	{"the directory is missing", func(t *testing.T, path string) string {
+		return SQLiteDSN(filepath.Join(path, "locks.db"))
+	}, driver.Misconfigured, []string{"in a directory that exists"}},
+
+	{"it is a directory", func(t *testing.T, path string) string {
+		must(t, os.Mkdir(path, 0o700))
+		return SQLiteDSN(path)
+	}, driver.Misconfigured, []string{"it must be a file"}},
+
+	{"it is no database", func(t *testing.T, path string) string {
+		must(t, os.WriteFile(path, bytes.Repeat([]byte("orders,42\n"), 500), 0o600))
+		return SQLiteDSN(path)
+	}, driver.Misconfigured, []string{"holds something else", "name another file"}},
+
+	{"it was cut off", func(t *testing.T, path string) string {
+		used(t, path)
+		must(t, os.Truncate(path, 5000))
+		return SQLiteDSN(path)
+	}, driver.Misconfigured, []string{"is damaged", "move it away"}},
+
+	{"pages are overwritten", func(t *testing.T, path string) string {
+		used(t, path)
+		data, err := os.ReadFile(path)
+		must(t, err)
+		for i := 4096; i < len(data); i++ {
+			data[i] = 0xa5
+		}
+		must(t, os.WriteFile(path, data, 0o600))
+		return SQLiteDSN(path)
+	}, driver.Misconfigured, []string{"is damaged"}},
+
+	{"it is opened read-only", func(t *testing.T, path string) string {
+		used(t, path)
+		return strings.Replace(SQLiteDSN(path), "?", "?mode=ro&", 1)
+	}, driver.ReadOnly, []string{"without mode=ro"}},
+
+	{"it is in memory", func(t *testing.T, path string) string {
+		return strings.Replace(SQLiteDSN(path), path, ":memory:", 1)
+	}, driver.Misconfigured, []string{"in memory", "name a file"}},
+
+	{"commits may be forgotten", func(t *testing.T, path string) string {
+		return "file:" + path + "?_pragma=busy_timeout(5000)&_pragma=journal_mode(wal)&_pragma=synchronous(normal)"
+	}, driver.Misconfigured, []string{"synchronous is 1", "sqldriver.SQLiteDSN"}},
+
+	{"nobody waits", func(t *testing.T, path string) string {
+		return "file:" + path + "?_pragma=busy_timeout(0)"
+	}, driver.Misconfigured, []string{"busy_timeout is 0 ms", "sqldriver.SQLiteDSN"}},
+
+	{"the journal is in memory", func(t *testing.T, path string) string {
+		return "file:" + path + "?_pragma=busy_timeout(5000)&_pragma=journal_mode(memory)"
+	}, driver.Misconfigured, []string{"journal_mode is memory", "sqldriver.SQLiteDSN"}},
+
+	{"a newer program made it", func(t *testing.T, path string) string {
+		change(t, path, "UPDATE hasp_meta SET version = 2")
+		return SQLiteDSN(path)
+	}, driver.Misconfigured, []string{"version 2", "update it"}},
+
+	{"the tables were emptied", func(t *testing.T, path string) string {
+		change(t, path, "DELETE FROM hasp_meta")
+		return SQLiteDSN(path)
+	}, driver.Misconfigured, []string{"hasp_meta is missing", "DROP TABLE"}},
+
+	{"the tables are somebody else's", func(t *testing.T, path string) string {
+		change(t, path, "DROP TABLE hasp_lease; CREATE TABLE hasp_lease (a, b)")
+		return SQLiteDSN(path)
+	}, driver.Misconfigured, []string{"not as hasp made them"}},
+}
+
+// Rule: whatever is wrong with the file, every call says so, of what kind it
+// is, and what to do; nothing hangs, and nothing is granted.
+func TestTrouble(t *testing.T) {
+	for _, c := range troubles {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			dsn := c.dsn(t, filepath.Join(t.TempDir(), "locks"))
+			db, err := sql.Open("sqlite3", dsn)
+			must(t, err)
+			defer db.Close()
+			d := NewSQLite(db)
+			defer d.Close()
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			for range 2 {
+				res, err := d.Try(ctx, request("orders/42"))
+				if err == nil {
+					t.Fatalf("Try: %+v, want an error", res)
+				}
+				t.Logf("%v", err)
+				if got := d.Classify(err); got != c.class {
+					t.Errorf("class %d, want %d", got, c.class)
+				}
+				for _, say := range c.says {
+					if !strings.Contains(err.Error(), say) {
+						t.Errorf("the error lacks %q", say)
+					}
+				}
+			}
+		})
+	}
+}
+
+// Rule: a full database refuses new locks, says so, and still takes releases:
+// also one that travels in the same transaction as the refused Try.
+func TestFull(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "locks.db")
+	used(t, path)
+	db, err := sql.Open("sqlite3", SQLiteDSN(path)+"&_pragma=max_page_count(12)")
+	must(t, err)
+	defer db.Close()
+	d := NewSQLite(db)
+	defer d.Close()
+	var held []driver.Request
+	for err == nil && len(held) < 1000 {
+		r := request(fmt.Sprintf("%0500d", len(held)))
+		if _, err = d.Try(t.Context(), r); err == nil {
+			held = append(held, r)
+		}
+	}
+	t.Logf("after %d locks: %v", len(held), err)
+	if d.Classify(err) != driver.Full || !strings.Contains(err.Error(), "make room on the disk of "+path) {
+		t.Errorf("class %d: %v", d.Classify(err), err)
+	}
+
+	// Both come while another transaction of this process waits for the file,
+	// so they share the next.
+	unlock := lockFile(t, path)
+	refused, released := make(chan error, 1), make(chan error, 1)
+	go d.Renew(t.Context(), held[:1], func(int, driver.Renewal) {})
+	waitFor(t, "the renewal waits for the file", d.writes.waits)
+	go func() {
+		_, err := d.Try(t.Context(), request(strings.Repeat("k", 500)))
+		refused <- err
+	}()
+	go func() { released <- d.Release(t.Context(), held[0]) }()
+	waitFor(t, "two jobs are queued", func() bool { return d.writes.queued() == 2 })
+	unlock("SELECT 1")
+	if err := <-released; err != nil {
+		t.Errorf("Release beside a Try that finds the database full: %v", err)
+	}
+	if err := <-refused; d.Classify(err) != driver.Full {
+		t.Errorf("Try: class %d: %v", d.Classify(err), err)
+	}
+}

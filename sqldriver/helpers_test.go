@@ -1,0 +1,133 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sqldriver
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	_ "github.com/ncruces/go-sqlite3/driver"
+)
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// openFile opens a pool of its own on a file, as another process would.
+func openFile(t testing.TB, path string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("sqlite3", SQLiteDSN(path))
+	must(t, err)
+	t.Cleanup(func() { must(t, db.Close()) })
+	return db
+}
+
+// openDriver opens a driver on a file, with connections of its own.
+func openDriver(t testing.TB, path string) *Driver {
+	t.Helper()
+	d := NewSQLite(openFile(t, path))
+	t.Cleanup(func() { must(t, d.Close()) })
+	return d
+}
+
+func newFile(t testing.TB) string { return filepath.Join(t.TempDir(), "locks.db") }
+
+// request is one of a fresh owner.
+func request(key string) driver.Request {
+	return driver.Request{Key: key, Owner: rand.Text(), Label: `{"host":"test","pid":1}`, TTL: 30 * time.Second, Patience: 10 * time.Second}
+}
+
+func queued(r driver.Request) driver.Request {
+	r.Queue = true
+	return r
+}
+
+func try(t testing.TB, d *Driver, r driver.Request) driver.Result {
+	t.Helper()
+	res, err := d.Try(t.Context(), r)
+	must(t, err)
+	return res
+}
+
+func granted(t testing.TB, d *Driver, r driver.Request) driver.Result {
+	t.Helper()
+	res := try(t, d, r)
+	if !res.Granted {
+		t.Fatalf("Try of %q was refused: %+v", r.Key, res)
+	}
+	return res
+}
+
+func refused(t testing.TB, d *Driver, r driver.Request) driver.Result {
+	t.Helper()
+	res := try(t, d, r)
+	if res.Granted {
+		t.Fatalf("Try of %q was granted: %+v", r.Key, res)
+	}
+	return res
+}
+
+// used makes a database in which a key is held.
+func used(t testing.TB, path string) { change(t, path, "SELECT 1") }
+
+// change makes a database in which a key is held, and changes it by hand.
+func change(t testing.TB, path, statement string) {
+	t.Helper()
+	db, err := sql.Open("sqlite3", SQLiteDSN(path))
+	must(t, err)
+	defer db.Close()
+	d := NewSQLite(db)
+	granted(t, d, request("held"))
+	must(t, d.Close())
+	_, err = db.Exec(statement)
+	must(t, err)
+}
+
+// lockFile holds the write lock of a file until the returned function is
+// called, which makes a last change.
+func lockFile(t testing.TB, path string) func(change string) {
+	t.Helper()
+	c, err := openFile(t, path).Conn(t.Context())
+	must(t, err)
+	_, err = c.ExecContext(t.Context(), "BEGIN IMMEDIATE")
+	must(t, err)
+	return func(change string) {
+		t.Helper()
+		_, err := c.ExecContext(context.Background(), change+"; COMMIT")
+		must(t, err)
+		must(t, c.Close())
+	}
+}
+
+// waitFor waits for what another goroutine or process is about to do.
+func waitFor(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for start := time.Now(); !ok(); time.Sleep(time.Millisecond) {
+		if time.Since(start) > 20*time.Second {
+			t.Fatalf("after %v: not yet: %s", time.Since(start), what)
+		}
+	}
+}
+
+// queued is how many jobs have not begun.
+func (w *writer) queued() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.jobs)
+}
+
+// waits says whether a transaction waits to begin.
+func (w *writer) waits() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !w.stuck.IsZero()
+}

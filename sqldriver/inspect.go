@@ -1,0 +1,153 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sqldriver
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// Inspect implements [driver.Driver]. It writes nothing, not even the tables.
+func (d *Driver) Inspect(ctx context.Context, key string) (driver.Info, error) {
+	if err := supported(driver.Request{Key: key}); err != nil {
+		return driver.Info{}, err
+	}
+	info := driver.Info{Key: key, ByHand: d.dia.byHand(key)}
+	err := d.survey(ctx, qKey, func(now time.Duration) []any {
+		return []any{[]byte(key), int64(now)}
+	}, func(rows *sql.Rows, now time.Duration) error {
+		var r row
+		err := rows.Scan(&r.kind, &r.owner, &r.label, &r.fence, (*int64)(&r.since), (*int64)(&r.expires))
+		if r.kind == kindHeld {
+			describe(&info, r, now)
+		} else {
+			info.Line = append(info.Line, r.holder(now))
+			info.Waiters++
+		}
+		return err
+	})
+	if err != nil {
+		return driver.Info{}, err
+	}
+	return info, nil
+}
+
+// pageKeys is how many keys List reads at once.
+const pageKeys = 256
+
+// List implements [driver.Driver]. It reads page by page, in the order of the
+// keys' bytes, and holds nothing of the database while it yields.
+func (d *Driver) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
+	return func(yield func(driver.Info, error) bool) {
+		if len(prefix) > driver.MaxKey {
+			return // no key is that long
+		}
+		// No key that starts with the prefix comes after this one.
+		last := prefix + strings.Repeat("\xff", driver.MaxKey-len(prefix))
+		for from, after := prefix, 0; ; after = 1 {
+			page, err := d.page(ctx, from, last, after)
+			if err != nil {
+				yield(driver.Info{}, err)
+				return
+			}
+			for _, info := range page {
+				if !yield(info, nil) {
+					return
+				}
+			}
+			if len(page) < pageKeys {
+				return
+			}
+			from = page[len(page)-1].Key
+		}
+	}
+}
+
+// page reads the keys that are held or waited for, from one to another. The
+// first is left out when after is 1.
+func (d *Driver) page(ctx context.Context, from, last string, after int) ([]driver.Info, error) {
+	var page []driver.Info
+	err := d.survey(ctx, qKeys, func(now time.Duration) []any {
+		return []any{[]byte(from), []byte(last), int64(now), pageKeys, after}
+	}, func(rows *sql.Rows, now time.Duration) error {
+		var key []byte
+		var info driver.Info
+		var h nullRow
+		err := rows.Scan(&key, &info.Waiters, &h.owner, &h.label, &h.fence, &h.since, &h.expires)
+		info.Key = string(key)
+		if h.owner.Valid {
+			describe(&info, h.row(kindHeld), now)
+		}
+		page = append(page, info)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return page, nil
+}
+
+func describe(info *driver.Info, r row, now time.Duration) {
+	info.Held, info.Holder = true, r.holder(now)
+	info.Fence, info.Left = uint64(r.fence), r.expires-now
+}
+
+// survey reads rows that are not over. There are none when the tables are
+// missing, or the clock that ends leases began anew.
+func (d *Driver) survey(ctx context.Context, q query, args func(now time.Duration) []any,
+	each func(rows *sql.Rows, now time.Duration) error) error {
+	return d.read(ctx, func(ctx context.Context) error {
+		now, present, err := d.present(ctx)
+		if !present || err != nil {
+			return err
+		}
+		stmt, err := d.stmt(ctx, q)
+		if err != nil {
+			return err
+		}
+		rows, err := stmt.QueryContext(ctx, args(now)...)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			if err := each(rows, now); err != nil {
+				return err
+			}
+		}
+		return rows.Err()
+	})
+}
+
+// present reads the clock, and says whether the rows of the store are of this
+// life of it. The store's mark is read first: one from after the clock would
+// look like a clock that went back.
+func (d *Driver) present(ctx context.Context) (now time.Duration, ok bool, err error) {
+	stmt, err := d.stmt(ctx, qHead)
+	if isNoTable(err) {
+		return 0, false, nil
+	}
+	if err != nil {
+		return 0, false, err
+	}
+	var h head
+	switch err := stmt.QueryRowContext(ctx).Scan(h.fields()...); {
+	case errors.Is(err, sql.ErrNoRows):
+		return 0, false, errNoHead
+	case err != nil:
+		return 0, false, err
+	}
+	at, err := d.dia.see()
+	if err != nil {
+		return 0, false, err
+	}
+	gone, err := d.dia.gone(h, at)
+	return at.up, !gone, err
+}

@@ -1,0 +1,243 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sqldriver
+
+import (
+	"context"
+	"database/sql"
+	sqldrv "database/sql/driver"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	sqlite3 "github.com/ncruces/go-sqlite3/driver"
+)
+
+// Rule: any number of processes may meet a file that does not exist yet.
+func TestProcessesMakeTheTablesAtOnce(t *testing.T) {
+	for range 5 {
+		path := newFile(t)
+		var all []*process
+		for i := range 6 {
+			all = append(all, start(t, "first", path, fmt.Sprintf("key %d", i)))
+		}
+		for _, p := range all {
+			p.says("ready")
+		}
+		for _, p := range all {
+			p.begin()
+		}
+		fences := map[string]bool{}
+		for _, p := range all {
+			fence, ok := strings.CutPrefix(p.says("granted"), "true ")
+			if !ok || fences[fence] {
+				t.Fatalf("granted %q, and before: %v", fence, fences)
+			}
+			fences[fence] = true
+		}
+	}
+}
+
+// Rule: the same holds for the moment when a new file is switched to WAL. Then
+// SQLite fails without its wait for all but the first who do so.
+func TestSwitchToWALWaits(t *testing.T) {
+	path := newFile(t)
+	db, err := sql.Open("sqlite3", "file:"+path)
+	must(t, err)
+	defer db.Close()
+	first, err := db.Conn(t.Context())
+	must(t, err)
+	_, err = first.ExecContext(t.Context(), "BEGIN IMMEDIATE; CREATE TABLE mine (a)")
+	must(t, err)
+
+	connector, err := (&sqlite3.SQLite{}).OpenConnector(SQLiteDSN(path))
+	must(t, err)
+	failing := &countingConnector{Connector: connector}
+	pool := sql.OpenDB(failing)
+	defer pool.Close()
+	d := NewSQLite(pool)
+	defer d.Close()
+	done := make(chan error)
+	go func() {
+		_, err := d.Try(t.Context(), request("orders/42"))
+		done <- err
+	}()
+	waitFor(t, "connections have failed", func() bool { return failing.failed.Load() > 2 })
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	_, err = d.Inspect(ctx, "orders/42")
+	if !errors.Is(err, context.DeadlineExceeded) || d.Classify(err) != driver.Unreachable || !strings.Contains(err.Error(), "stayed locked") {
+		t.Errorf("Inspect: %v", err)
+	}
+	_, err = first.ExecContext(t.Context(), "COMMIT")
+	must(t, err)
+	must(t, first.Close())
+	must(t, <-done)
+}
+
+// countingConnector counts the connections that cannot be opened.
+type countingConnector struct {
+	sqldrv.Connector
+	failed atomic.Int64
+}
+
+func (c *countingConnector) Connect(ctx context.Context) (sqldrv.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		c.failed.Add(1)
+	}
+	return conn, err
+}
+
+// Rule: of several processes that share the file one holds the key at a time,
+// and the fence of each is larger than the one's before.
+func TestProcessesShareAFile(t *testing.T) {
+	const processes, rounds = 6, 25
+	path, log := newFile(t), filepath.Join(t.TempDir(), "log")
+	must(t, os.WriteFile(log, nil, 0o600))
+	var all []*process
+	for range processes {
+		all = append(all, start(t, "work", path, "orders/42", log, strconv.Itoa(rounds)))
+	}
+	for _, p := range all {
+		p.says("ready")
+	}
+	began := time.Now()
+	for _, p := range all {
+		p.begin()
+	}
+	for _, p := range all {
+		t.Logf("worst wait: %s", p.says("worst"))
+	}
+	t.Logf("%.0f handoffs a second", processes*rounds/time.Since(began).Seconds())
+	checkLog(t, log, processes*rounds)
+}
+
+// checkLog fails when a line is missing, or a fence is not above the one before.
+func checkLog(t *testing.T, log string, want int) {
+	t.Helper()
+	text, err := os.ReadFile(log)
+	must(t, err)
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	if len(lines) != want {
+		t.Errorf("%d lines, want %d", len(lines), want)
+	}
+	var last uint64
+	for i, line := range lines {
+		var number int
+		var fence uint64
+		if _, err := fmt.Sscan(line, &number, &fence); err != nil || number != i || fence <= last {
+			t.Fatalf("line %d is %q after the fence %d", i, line, last)
+		}
+		last = fence
+	}
+}
+
+// Rule: the key of a process that was killed is granted to another when its
+// TTL is over, not before and not much later, and the other is told.
+func TestKilledHolder(t *testing.T) {
+	path := newFile(t)
+	d := openDriver(t, path)
+	p := start(t, "hold", path, "orders/42", "1s")
+	fence, err := strconv.ParseUint(p.says("held"), 10, 64)
+	must(t, err)
+	must(t, p.Process.Kill())
+	_ = p.Wait()
+	r := request("orders/42")
+	res := refused(t, d, queued(r))
+	left := res.Left
+	if left > time.Second || !strings.Contains(res.Holder.Label, strconv.Itoa(p.Process.Pid)) {
+		t.Errorf("held by %+v for %v", res.Holder, left)
+	}
+	began := time.Now()
+	for !res.Granted {
+		time.Sleep(res.RetryIn)
+		res = try(t, d, queued(r))
+	}
+	if took := time.Since(began); took < left-10*time.Millisecond || took > left+time.Second {
+		t.Errorf("granted after %v; the lease had %v left", took, left)
+	}
+	if !res.Abandoned || res.Fence <= fence {
+		t.Errorf("%+v, after the fence %d", res, fence)
+	}
+}
+
+// Rule: a process that is killed within a transaction leaves nothing of it,
+// and holds up nobody.
+func TestKilledWriter(t *testing.T) {
+	path := newFile(t)
+	used(t, path)
+	d := openDriver(t, path)
+	p := start(t, "write", path, "DELETE FROM hasp_lease; UPDATE hasp_meta SET fence = fence + 1000000000")
+	p.says("writing")
+	must(t, p.Process.Kill())
+	_ = p.Wait()
+	res := granted(t, d, request("orders/42"))
+	if res.Fence > uint64(time.Now().UnixMicro()) {
+		t.Errorf("the fence is %d", res.Fence)
+	}
+	refused(t, d, request("held"))
+}
+
+// Rule: while another process keeps the file locked, a call ends with its
+// context, or after five seconds, with an error that says so; what needs only
+// a read is answered; and nothing is left of what was given up.
+func TestLockedFile(t *testing.T) {
+	t.Parallel()
+	path := newFile(t)
+	used(t, path)
+	d := openDriver(t, path)
+	waiter := request("orders/42")
+	granted(t, d, waiter)
+	p := start(t, "write", path, "SELECT 1")
+	p.says("writing")
+
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	gone := request("free")
+	began := time.Now()
+	_, err := d.Try(ctx, gone)
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("Try returned %v after its context ended", took)
+	}
+	locked(t, d, path, err)
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("not the context's error: %v", err)
+	}
+
+	refused(t, d, request("orders/42"))
+	if info, err := d.Inspect(t.Context(), "orders/42"); err != nil || !info.Held {
+		t.Errorf("Inspect: %+v, %v", info, err)
+	}
+
+	began = time.Now()
+	err = d.Release(t.Context(), request("free"))
+	if took := time.Since(began); took < fileWait-time.Second || took > fileWait+2*time.Second {
+		t.Errorf("Release returned after %v", took)
+	}
+	locked(t, d, path, err)
+
+	must(t, p.Process.Kill())
+	_ = p.Wait()
+	if err := d.Release(t.Context(), gone); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("a Try that was given up left something: Release: %v", err)
+	}
+}
+
+// locked fails unless the error says that the file is locked.
+func locked(t *testing.T, d *Driver, path string, err error) {
+	t.Helper()
+	t.Logf("%v", err)
+	if err == nil || d.Classify(err) != driver.Unreachable ||
+		!strings.Contains(err.Error(), "stayed locked for") || !strings.Contains(err.Error(), "fuser -v "+path) {
+		t.Errorf("class %d: %v", d.Classify(err), err)
+	}
+}

@@ -1,0 +1,133 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+package sqldriver
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// Rule: a holder that was stopped for longer than its TTL is told that the
+// lease is lost, and its fence is below its successor's.
+func TestStoppedHolder(t *testing.T) {
+	path := newFile(t)
+	d := openDriver(t, path)
+	p := start(t, "hold", path, "orders/42", "500ms")
+	fence, err := strconv.ParseUint(p.says("held"), 10, 64)
+	must(t, err)
+	must(t, p.Process.Signal(syscall.SIGSTOP))
+	r := request("orders/42")
+	res := refused(t, d, queued(r))
+	for !res.Granted {
+		time.Sleep(res.RetryIn)
+		res = try(t, d, queued(r))
+	}
+	if res.Fence <= fence {
+		t.Errorf("the fence is %d after %d", res.Fence, fence)
+	}
+	must(t, p.Process.Signal(syscall.SIGCONT))
+	if lost := p.says("lost"); !strings.Contains(lost, driver.ErrLost.Error()) {
+		t.Errorf("the holder that was stopped says: %s", lost)
+	}
+	if info, err := d.Inspect(t.Context(), "orders/42"); err != nil || info.Holder.Owner != r.Owner {
+		t.Errorf("Inspect: %+v, %v", info, err)
+	}
+}
+
+// Rule: a process that was stopped while it writes locks the file for as long
+// as it is stopped, and no longer.
+func TestStoppedWriter(t *testing.T) {
+	path := newFile(t)
+	used(t, path)
+	d := openDriver(t, path)
+	p := start(t, "write", path, "UPDATE hasp_meta SET fence = fence + 1")
+	p.says("writing")
+	must(t, p.Process.Signal(syscall.SIGSTOP))
+	out := make(chan error, 1)
+	go func() {
+		_, err := d.Try(t.Context(), request("orders/42"))
+		out <- err
+	}()
+	waitFor(t, "the Try waits for the file", d.writes.waits)
+	must(t, p.Process.Signal(syscall.SIGCONT))
+	must(t, p.stdin.Close()) // the end of it: its transaction is rolled back
+	must(t, <-out)
+}
+
+// Rule: a process that was stopped while it reads holds up nobody. With a
+// rollback journal it would hold up everybody.
+func TestStoppedReader(t *testing.T) {
+	path := newFile(t)
+	used(t, path)
+	d := openDriver(t, path)
+	p := start(t, "write", path, "ROLLBACK; BEGIN; SELECT * FROM hasp_lease")
+	p.says("writing")
+	must(t, p.Process.Signal(syscall.SIGSTOP))
+	for range 100 {
+		r := request("orders/42")
+		granted(t, d, r)
+		must(t, d.Release(t.Context(), r))
+	}
+}
+
+// Rule: a file that this user may not read or write is an error of its own.
+func TestOtherUsersFile(t *testing.T) {
+	for _, c := range []struct {
+		name            string
+		dir, file, side os.FileMode
+		class           driver.Class
+	}{
+		{"the directory is closed", 0o700, 0o666, 0o666, driver.Denied},
+		{"the file is closed", 0o755, 0o600, 0o600, driver.Denied},
+		{"the file may only be read", 0o755, 0o644, 0o644, driver.Denied},
+		{"only what is beside the file is closed", 0o755, 0o666, 0o600, driver.Misconfigured},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			path := filepath.Join(dir, "store", "locks.db")
+			must(t, os.Mkdir(filepath.Dir(path), 0o755))
+			d := openDriver(t, path)
+			granted(t, d, request("held"))
+			must(t, os.Chmod(path, c.file))
+			must(t, os.Chmod(path+"-wal", c.side))
+			must(t, os.Chmod(path+"-shm", c.side))
+			must(t, os.Chmod(filepath.Dir(path), c.dir))
+			answer := asNobody(t, dir, path).says("answer")
+			t.Log(answer)
+			if !strings.HasPrefix(answer, fmt.Sprintf("false %d ", c.class)) || !strings.Contains(answer, "ls -l") {
+				t.Errorf("want the class %d", c.class)
+			}
+		})
+	}
+}
+
+// asNobody runs a Try as a user without rights, with a copy of the test
+// binary, as the original lies where that user may not go.
+func asNobody(t *testing.T, dir, path string) *process {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("only root can become another user")
+	}
+	must(t, os.Chmod(dir, 0o755))
+	must(t, os.Chmod(filepath.Dir(dir), 0o755))
+	binary, err := os.ReadFile(os.Args[0])
+	must(t, err)
+	exe := filepath.Join(dir, "exe")
+	must(t, os.WriteFile(exe, binary, 0o755))
+	cmd := exec.Command(exe, path, "orders/42")
+	cmd.Dir = dir
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	return startAs(t, "once", cmd)
+}

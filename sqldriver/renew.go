@@ -1,0 +1,84 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sqldriver
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// renewChunk is how many requests of a Renew go into one transaction: others
+// wait for the file meanwhile.
+const renewChunk = maxWeight
+
+// Renew implements [driver.Driver].
+func (d *Driver) Renew(ctx context.Context, rs []driver.Request, done func(i int, r driver.Renewal)) {
+	for first := 0; first < len(rs); first += renewChunk {
+		chunk := rs[first:min(first+renewChunk, len(rs))]
+		out, err := d.renew(ctx, chunk)
+		for i := range chunk {
+			if err != nil {
+				done(first+i, driver.Renewal{Err: err})
+			} else {
+				done(first+i, out[i])
+			}
+		}
+	}
+}
+
+func (d *Driver) renew(ctx context.Context, rs []driver.Request) ([]driver.Renewal, error) {
+	var out []driver.Renewal
+	err := d.writes.do(ctx, len(rs), func(t *tx) error {
+		all := make([]driver.Renewal, len(rs))
+		for i, r := range rs {
+			if all[i].Err = lasting(r); all[i].Err != nil {
+				continue
+			}
+			var err error
+			if all[i], err = t.renewOne(r); err != nil {
+				return err
+			}
+		}
+		out = all
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// renewOne returns an error when the transaction cannot go on; what became of
+// this one request is in the Renewal.
+func (t *tx) renewOne(r driver.Request) (driver.Renewal, error) {
+	if r.Queue {
+		return t.renewPlace(r)
+	}
+	var expires int64
+	var wanted bool
+	err := t.row(qRenew, []byte(r.Key), r.Owner, r.Label, int64(t.now), int64(t.after(r.TTL))).Scan(&expires, &wanted)
+	if errors.Is(err, sql.ErrNoRows) {
+		return driver.Renewal{Err: driver.ErrNotHeld}, nil
+	}
+	return driver.Renewal{TTL: time.Duration(expires) - t.now, Wanted: wanted}, err
+}
+
+// renewPlace keeps a place. An owner whose turn it is is told to look at once.
+func (t *tx) renewPlace(r driver.Request) (driver.Renewal, error) {
+	v, err := scanView(t.row(qLook, []byte(r.Key), r.Owner, int64(t.now)))
+	if err != nil {
+		return driver.Renewal{}, err
+	}
+	if !v.own.live(t.now) || v.own.kind != kindLine || v.own.label != r.Label {
+		return driver.Renewal{Err: driver.ErrNotHeld}, nil
+	}
+	if v.own.fading(r, t.now) {
+		_, err = t.exec(qExtend, []byte(r.Key), r.Owner, int64(t.after(r.Patience)))
+	}
+	return driver.Renewal{RetryIn: v.refusal(t.now).RetryIn}, err
+}

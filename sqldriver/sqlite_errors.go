@@ -1,0 +1,88 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sqldriver
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// sqliteTrouble is what can be wrong with a file. Go's SQLite drivers have
+// each their own error type and number type, but all of them pass on SQLite's
+// own words, which have stood for decades, and the system's. The first that
+// matches decides: the system's words are more exact and come first.
+var sqliteTrouble = []struct {
+	words  []string
+	class  driver.Class
+	advice string // FILE stands for the file
+}{
+	{[]string{"no space left on device", "quota exceeded", "database or disk is full"}, driver.Full,
+		"make room on the disk of FILE (df shows what is left; or lift the database's max_page_count)"},
+	{[]string{"read-only file system", "readonly database"}, driver.ReadOnly,
+		"locks must be written: make FILE and its directory writable for this user (ls -l), and open it without mode=ro"},
+	{[]string{"permission denied", "access permission denied", "operation not permitted"}, driver.Denied,
+		"this user may not read and write FILE and its directory: check with ls -l"},
+	{[]string{"file is not a database", "file is encrypted"}, driver.Misconfigured,
+		"FILE holds something else: name another file, or move this one away"},
+	{[]string{"malformed", "database corruption"}, driver.Misconfigured,
+		"FILE is damaged: end the programs that use it, move it away together with its -wal and -shm, and a new one is made"},
+	{[]string{"unable to open database file", "no such file or directory"}, driver.Misconfigured,
+		"FILE, or the -wal and -shm beside it, cannot be opened: it must be a file, in a directory that exists and is writable for this user (ls -l)"},
+	{[]string{"database is locked", "database table is locked", "database schema is locked", "stayed locked", "locking protocol"}, driver.Unreachable,
+		"another process is in a transaction, or was stopped within one; find it with: fuser -v FILE"},
+	{[]string{"disk i/o error"}, driver.Unreachable,
+		"the disk of FILE fails, or is a network file system, which is not supported"},
+	{[]string{"hasp_meta", "hasp_lease", "no such column", "constraint failed", "datatype mismatch"}, driver.Misconfigured,
+		"the tables in FILE are not as hasp made them: end the programs that use them, DROP TABLE hasp_meta and hasp_lease, and they are made anew"},
+	{[]string{"pragma_", "syntax error", "unrecognized token"}, driver.Misconfigured,
+		"this SQLite is too old for hasp (3.37 is needed)"},
+	{[]string{"out of memory"}, driver.Unreachable,
+		"the program ran out of memory for SQLite"},
+}
+
+// sqliteWriteFailed is SQLITE_IOERR_WRITE. The driver that the command uses
+// loses the system's word for a full disk, and leaves only this number, as the
+// value of an error; a disk that fails is rarer, and ends a wait as well.
+const sqliteWriteFailed = 778
+
+func writeFailed(err error) bool {
+	for ; err != nil; err = errors.Unwrap(err) {
+		if v := reflect.ValueOf(err); v.CanUint() && v.Uint() == sqliteWriteFailed {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *sqlite) explain(err error) error {
+	text := strings.ToLower(err.Error())
+	if writeFailed(err) {
+		text = "database or disk is full"
+	}
+	file := "the database file"
+	if f := s.file.Load(); f != nil {
+		file = f.path
+	}
+	for _, t := range sqliteTrouble {
+		for _, w := range t.words {
+			if strings.Contains(text, w) {
+				return &storeError{class: t.class, err: err, advice: strings.ReplaceAll(t.advice, "FILE", file)}
+			}
+		}
+	}
+	return err
+}
+
+// isLocked: somebody else is writing.
+func isLocked(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "is locked")
+}
+
+// isNoTable: hasp has not used this database yet.
+func isNoTable(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "no such table: hasp_")
+}

@@ -1,0 +1,95 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sqldriver
+
+import (
+	"context"
+	"database/sql"
+	"math"
+	"time"
+)
+
+// head is the row of hasp_meta.
+type head struct {
+	version int
+	boot    string
+	before  string
+	clock   int64
+	fence   int64
+}
+
+func (h *head) fields() []any {
+	return []any{&h.version, &h.boot, &h.before, &h.clock, &h.fence}
+}
+
+// A tx is a transaction beside which nobody writes.
+type tx struct {
+	d   *Driver
+	sql *sql.Tx
+	ctx context.Context // ends the transaction
+
+	now    time.Duration // the clock, read while the file was ours already
+	wall   time.Time
+	was    head // as read
+	head   head // as it will be written
+	litter int  // rows that were made
+}
+
+// stmt returns a statement within the transaction. All were prepared.
+func (t *tx) stmt(q query) *sql.Stmt {
+	return t.sql.StmtContext(t.ctx, t.d.known(q))
+}
+
+func (t *tx) exec(q query, args ...any) (sql.Result, error) {
+	return t.stmt(q).ExecContext(t.ctx, args...)
+}
+
+func (t *tx) row(q query, args ...any) *sql.Row {
+	return t.stmt(q).QueryRowContext(t.ctx, args...)
+}
+
+// mint returns the next fence: larger than every earlier one in this database
+// whatever the clock shows, and than those of a file that was deleted as long
+// as the wall clock is not behind.
+func (t *tx) mint() int64 {
+	t.head.fence = max(t.head.fence+1, t.wall.UnixMicro())
+	return t.head.fence
+}
+
+// after is the moment d later. A TTL may be as long as anybody likes.
+func (t *tx) after(d time.Duration) time.Duration {
+	return t.now + min(d, math.MaxInt64-t.now)
+}
+
+// Rows that are over are kept a little, and then deleted, a few at a time, by
+// whoever writes: nothing is permanent, and nobody has to run a job for it.
+const (
+	// goneFor is how long a released owner is refused: longer than a request
+	// of its can be under way, see fileWait.
+	goneFor = 10 * time.Second
+	// keepOver is how long a lease that was not released stays, so that the
+	// next holder hears of it.
+	keepOver = time.Minute
+)
+
+// sweep deletes more than was made, so that what is over cannot pile up.
+func (t *tx) sweep() error {
+	if t.litter == 0 {
+		return nil
+	}
+	for _, s := range []struct {
+		kind string
+		keep time.Duration
+	}{{kindHeld, keepOver}, {kindLine, 0}, {kindGone, 0}} {
+		if _, err := t.exec(qSweep, s.kind, int64(t.now-s.keep), 2*t.litter+8); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rollback takes back everything. It does so even when ctx has ended, and
+// nothing is to be done when it fails: the file's lock goes with the
+// connection.
+func (t *tx) rollback() { _ = t.sql.Rollback() }

@@ -1,0 +1,230 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sqldriver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// A writer carries out what a process wants to write, one transaction at a
+// time. A transaction costs a sync of the disk, however much is in it; so what
+// arrives while one runs travels together in the next. It also keeps the order
+// of arrival: a Release never overtakes the Try before it.
+//
+// Its goroutine lives while there is work.
+type writer struct {
+	d *Driver
+
+	mu      sync.Mutex
+	jobs    []*job // not begun, in order of arrival
+	running bool
+	closed  bool
+	stuck   time.Time // since when it waits to begin a transaction; zero when it doesn't
+	idle    sync.WaitGroup
+
+	ready bool // setup succeeded; for the goroutine alone
+}
+
+// A job is one call's part of a transaction.
+type job struct {
+	weight int               // rows it touches
+	run    func(t *tx) error // may run again from its start, in another transaction
+	batch  *batch            // nil until it begins
+	left   bool              // its caller has gone
+	err    error             // set before done is closed
+	done   chan struct{}
+}
+
+// A batch is the jobs of one transaction. It is cancelled when nobody waits
+// for any of them.
+type batch struct {
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	wanted int // callers that wait
+}
+
+// maxWeight bounds a batch, and with it how long other processes are kept
+// from the file.
+const maxWeight = 256
+
+// fileWait is how long a transaction waits for the file's lock.
+const fileWait = 5 * time.Second
+
+var (
+	errUnwanted = errors.New("nobody waits for the answer")
+	errFileWait = errors.New("waited long enough")
+)
+
+// do runs f in a transaction with others, and returns when it was committed or
+// ctx has ended, whichever is first. After an error f may still be running:
+// what it sets must not be looked at.
+func (w *writer) do(ctx context.Context, weight int, f func(t *tx) error) error {
+	if w.d.bad != nil {
+		return w.d.bad
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	j := &job{weight: weight, run: f, done: make(chan struct{})}
+	w.mu.Lock()
+	if w.closed {
+		w.mu.Unlock()
+		return driver.ErrClosed
+	}
+	w.jobs = append(w.jobs, j)
+	if !w.running {
+		w.running = true
+		w.idle.Go(w.loop)
+	}
+	w.mu.Unlock()
+	select {
+	case <-j.done:
+		return j.err
+	case <-ctx.Done():
+		return w.leave(ctx, j)
+	}
+}
+
+// leave is for a caller whose ctx ended. A job that has not begun never will.
+func (w *writer) leave(ctx context.Context, j *job) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	select {
+	case <-j.done:
+		return j.err
+	default:
+	}
+	if j.batch == nil {
+		w.jobs = slices.DeleteFunc(w.jobs, func(k *job) bool { return k == j })
+	} else {
+		j.batch.drop(j)
+	}
+	if !w.stuck.IsZero() {
+		return w.d.explain(&lockedError{waited: time.Since(w.stuck), err: ctx.Err()})
+	}
+	return fmt.Errorf("the transaction was not over: %w", ctx.Err())
+}
+
+// loop runs batches until there is nothing to do.
+func (w *writer) loop() {
+	for jobs := w.take(); len(jobs) > 0; jobs = w.take() {
+		for b := jobs[0].batch; len(jobs) > 0; {
+			jobs = w.transact(b, jobs)
+		}
+	}
+}
+
+// take begins a batch of those who came first.
+func (w *writer) take() []*job {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n, weight := 0, 0
+	for n < len(w.jobs) && (n == 0 || weight+w.jobs[n].weight <= maxWeight) {
+		weight += w.jobs[n].weight
+		n++
+	}
+	if n == 0 {
+		w.jobs, w.running = nil, false
+		return nil
+	}
+	b := &batch{wanted: n}
+	b.ctx, b.cancel = context.WithCancelCause(context.Background())
+	jobs := slices.Clone(w.jobs[:n])
+	w.jobs = slices.Delete(w.jobs, 0, n)
+	for _, j := range jobs {
+		j.batch = b
+	}
+	return jobs
+}
+
+// transact runs jobs in one transaction and answers them. When one fails it
+// alone is answered, and the others are returned, to be run without it: what
+// was rolled back left nothing. A full disk refuses a Try, and must not keep
+// the Release beside it from making room.
+func (w *writer) transact(b *batch, jobs []*job) []*job {
+	t, err := w.begin(b)
+	if err != nil {
+		w.answer(b, jobs, err)
+		return nil
+	}
+	for i, j := range jobs {
+		if err := j.run(t); err != nil {
+			t.rollback()
+			w.answer(b, jobs[i:i+1], err)
+			return slices.Delete(jobs, i, i+1)
+		}
+	}
+	w.answer(b, jobs, w.d.dia.commit(t))
+	return nil
+}
+
+// begin waits for the file's lock, for fileWait at most, and lets callers who
+// leave meanwhile know what they waited for.
+func (w *writer) begin(b *batch) (*tx, error) {
+	w.await(time.Now())
+	defer w.await(time.Time{})
+	began := time.Now()
+	limit := time.AfterFunc(fileWait, func() { b.cancel(errFileWait) })
+	defer limit.Stop()
+	t, err := w.open(b.ctx)
+	if isLocked(err) || err != nil && errors.Is(context.Cause(b.ctx), errFileWait) {
+		err = &lockedError{waited: time.Since(began), err: err}
+	}
+	return t, err
+}
+
+func (w *writer) open(ctx context.Context) (*tx, error) {
+	if err := w.d.dia.connect(ctx, w.d.db); err != nil {
+		return nil, err
+	}
+	if !w.ready {
+		if err := w.d.dia.setup(ctx, w.d); err != nil {
+			return nil, err
+		}
+		w.ready = true
+	}
+	return w.d.dia.begin(ctx, w.d)
+}
+
+func (w *writer) await(since time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stuck = since
+}
+
+func (w *writer) answer(b *batch, jobs []*job, err error) {
+	err = w.d.explain(err)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, j := range jobs {
+		j.err = err
+		close(j.done)
+		b.drop(j)
+	}
+}
+
+// drop is for a job whose caller waits no longer. The last ends the batch.
+func (b *batch) drop(j *job) {
+	if j.left {
+		return
+	}
+	j.left = true
+	if b.wanted--; b.wanted == 0 {
+		b.cancel(errUnwanted)
+	}
+}
+
+// close lets nobody in any more.
+func (w *writer) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = true
+}

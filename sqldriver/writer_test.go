@@ -1,0 +1,256 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sqldriver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// Rule: without a database the driver says so, at hasp.New and in every call.
+func TestNoDatabase(t *testing.T) {
+	d := NewSQLite(nil)
+	defer d.Close()
+	if err := d.Check(); err == nil || d.Classify(err) != driver.Misconfigured {
+		t.Errorf("Check: %v", err)
+	}
+	_, err := d.Try(t.Context(), request("k"))
+	_, err2 := d.Inspect(t.Context(), "k")
+	_, err3 := d.Watch(t.Context(), request("k"))
+	for _, err := range []error{err, err2, err3, d.Release(t.Context(), request("k"))} {
+		if !errors.Is(err, d.Check()) {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
+// Rule: what this engine cannot do is refused before any I/O.
+func TestUnsupported(t *testing.T) {
+	d := NewSQLite(openFile(t, "/nowhere/locks.db"))
+	defer d.Close()
+	shared, proposed := request("k"), request("k")
+	shared.Mode, proposed.Fence = driver.Shared, 7
+	_, err := d.Try(t.Context(), shared)
+	_, err2 := d.Try(t.Context(), proposed)
+	_, err3 := d.Watch(t.Context(), shared)
+	for _, err := range []error{err, err2, err3, d.Release(t.Context(), shared)} {
+		if !errors.Is(err, driver.ErrUnsupported) {
+			t.Errorf("%v", err)
+		}
+	}
+	for _, key := range []string{"", strings.Repeat("k", driver.MaxKey+1)} {
+		_, err := d.Inspect(t.Context(), key)
+		if err == nil || !strings.Contains(err.Error(), "must be 1 to 512") {
+			t.Errorf("a key of %d bytes: %v", len(key), err)
+		}
+	}
+}
+
+// Rule: what arrives while a transaction runs travels together in the next,
+// and a Release stays behind the Try that came before it.
+func TestJobsTravelTogether(t *testing.T) {
+	path := newFile(t)
+	used(t, path)
+	count := &counting{dialect: &sqlite{clock: system, wall: time.Now}}
+	d := newDriver(openFile(t, path), count)
+	defer d.Close()
+	unlock := lockFile(t, path)
+	var wg sync.WaitGroup
+	wg.Go(func() { granted(t, d, request("first")) })
+	waitFor(t, "the first waits for the file", d.writes.waits)
+	const n = 50
+	for i := range n {
+		r := request(fmt.Sprint(i))
+		at := d.writes.queued()
+		wg.Go(func() { granted(t, d, r) })
+		waitFor(t, "the Try is queued", func() bool { return d.writes.queued() == at+1 })
+		wg.Go(func() { must(t, d.Release(t.Context(), r)) })
+		waitFor(t, "the Release is queued", func() bool { return d.writes.queued() == at+2 })
+	}
+	unlock("SELECT 1")
+	wg.Wait()
+	if count.commits != 2 {
+		t.Errorf("%d transactions for the first and then %d others, want 2", count.commits, 2*n)
+	}
+}
+
+// counting counts transactions. One runs at a time.
+type counting struct {
+	dialect
+	commits int
+}
+
+func (c *counting) commit(t *tx) error {
+	c.commits++
+	return c.dialect.commit(t)
+}
+
+// Rule: of a job that fails nothing stays; those beside it are carried out.
+func TestFailedJobLeavesNothing(t *testing.T) {
+	path := newFile(t)
+	used(t, path)
+	d := openDriver(t, path)
+	unlock := lockFile(t, path)
+	var wg sync.WaitGroup
+	wg.Go(func() { granted(t, d, request("first")) })
+	waitFor(t, "the first waits for the file", d.writes.waits)
+	bad := errors.New("bad")
+	wg.Go(func() {
+		err := d.writes.do(t.Context(), 1, func(tx *tx) error {
+			if _, err := tx.try(request("bad")); err != nil {
+				return err
+			}
+			return bad
+		})
+		if !errors.Is(err, bad) {
+			t.Errorf("%v", err)
+		}
+	})
+	waitFor(t, "the bad one is queued", func() bool { return d.writes.queued() == 1 })
+	wg.Go(func() { granted(t, d, request("good")) })
+	waitFor(t, "the good one is queued", func() bool { return d.writes.queued() == 2 })
+	unlock("SELECT 1")
+	wg.Wait()
+	granted(t, d, request("bad"))
+	refused(t, d, request("good"))
+}
+
+// Rule: a call whose context ended leaves the queue, and is never carried out.
+func TestLeaversAreNotServed(t *testing.T) {
+	path := newFile(t)
+	used(t, path)
+	d := openDriver(t, path)
+	unlock := lockFile(t, path)
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	leave := func(key string) {
+		if _, err := d.Try(ctx, request(key)); !errors.Is(err, context.Canceled) {
+			t.Errorf("%v", err)
+		}
+	}
+	wg.Go(func() { leave("first") })
+	waitFor(t, "the first waits for the file", d.writes.waits)
+	for i := range 4 {
+		wg.Go(func() { leave(fmt.Sprint(i)) })
+	}
+	waitFor(t, "the others are queued", func() bool { return d.writes.queued() == 4 })
+	cancel()
+	wg.Wait()
+	if n := d.writes.queued(); n != 0 {
+		t.Errorf("%d are still queued", n)
+	}
+	unlock("SELECT 1")
+	for info, err := range d.List(t.Context(), "") {
+		must(t, err)
+		if info.Key != "held" {
+			t.Errorf("%+v", info)
+		}
+	}
+	granted(t, d, request("first"))
+}
+
+// Rule: after Close calls fail, and the caller's database stays open.
+func TestClose(t *testing.T) {
+	db := openFile(t, newFile(t))
+	d := NewSQLite(db)
+	r := request("k")
+	granted(t, d, r)
+	must(t, d.Close())
+	if err := d.Release(t.Context(), r); !errors.Is(err, driver.ErrClosed) {
+		t.Errorf("Release after Close: %v", err)
+	}
+	must(t, db.Ping())
+	must(t, d.Close())
+}
+
+// Rule: Close doesn't wait for ever for what nobody waits for any more.
+func TestCloseOfAHangingDatabase(t *testing.T) {
+	t.Parallel()
+	d := NewSQLite(openFile(t, newFile(t)))
+	begun, hang := make(chan struct{}), make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	out := make(chan error)
+	go func() {
+		out <- d.writes.do(ctx, 1, func(*tx) error {
+			close(begun)
+			<-hang
+			return nil
+		})
+	}()
+	<-begun
+	cancel()
+	if err := <-out; !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	began := time.Now()
+	if err := d.Close(); err == nil || time.Since(began) > fileWait+5*time.Second {
+		t.Errorf("after %v: %v", time.Since(began), err)
+	}
+	close(hang)
+	must(t, d.Close())
+}
+
+// Rule: the first in line looks every 5 to 25 ms and at the end of the lease;
+// those behind it look as much more rarely as they are further back, and at
+// least once a second.
+func TestNextLook(t *testing.T) {
+	for _, c := range []struct {
+		ahead      int
+		held, left time.Duration
+		want       time.Duration
+	}{
+		{0, 0, 0, 5 * time.Millisecond},
+		{0, 0, 30 * time.Second, 5 * time.Millisecond},
+		{0, 40 * time.Millisecond, 30 * time.Second, 10 * time.Millisecond},
+		{0, time.Hour, 30 * time.Second, 25 * time.Millisecond},
+		{0, time.Hour, 3 * time.Millisecond, 3 * time.Millisecond},
+		{0, time.Hour, 1, time.Millisecond},
+		{1, 0, 0, 10 * time.Millisecond},
+		{1, time.Hour, 3 * time.Millisecond, 50 * time.Millisecond},
+		{10, time.Hour, time.Hour, 275 * time.Millisecond},
+		{1000, 0, time.Hour, time.Second},
+		{1 << 30, time.Hour, time.Hour, time.Second},
+	} {
+		if got := nextLook(c.ahead, c.held, c.left); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}
+
+// Rule: a Renew of many leases goes in many transactions, so that others get
+// at the file between them.
+func TestRenewOfManyLetsOthersIn(t *testing.T) {
+	path := newFile(t)
+	count := &counting{dialect: &sqlite{clock: system, wall: time.Now}}
+	d := newDriver(openFile(t, path), count)
+	defer d.Close()
+	var rs []driver.Request
+	must(t, d.writes.do(t.Context(), 1, func(tx *tx) error {
+		for i := range 4000 {
+			rs = append(rs, request(fmt.Sprint(i)))
+			if _, err := tx.try(rs[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	count.commits = 0
+	began := time.Now()
+	d.Renew(t.Context(), rs, func(i int, r driver.Renewal) {
+		if r.Err != nil || r.TTL <= 0 {
+			t.Errorf("renewal %d: %+v", i, r)
+		}
+	})
+	t.Logf("renewed in %v", time.Since(began))
+	if want := (len(rs) + maxWeight - 1) / maxWeight; count.commits != want {
+		t.Errorf("%d transactions for %d leases, want %d", count.commits, len(rs), want)
+	}
+}
