@@ -1,0 +1,181 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package redisdriver
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/redis/go-redis/v9"
+)
+
+// rights are those that the package documentation asks for.
+var rights = strings.Fields(`~lock:* ~hasp.* &hasp.* +evalsha +eval +publish +subscribe +ping +scan
+	+time +type +exists +get +mget +getrange +set +del +pttl +pexpire
+	+zadd +zrem +zscore +zrank +zrange +zcard +hset +hget +hmget +hdel`)
+
+// as opens a driver as a user with the documented rights and then some change.
+func (w *world) as(user string, change ...string) *Driver {
+	w.Helper()
+	args := []any{"ACL", "SETUSER", user, "reset", "on", ">secret"}
+	for _, r := range append(rights, change...) {
+		args = append(args, r)
+	}
+	w.do(args...)
+	return w.over(w.client(func(o *redis.Options) { o.Username, o.Password = user, "secret" }), nil)
+}
+
+func TestDocumentedRightsAreEnough(t *testing.T) {
+	w := newWorld(t)
+	d := w.as("bob")
+	a, b := ask("k"), ask("k")
+	w.grant(d, a)
+	hints := w.wait(d, b)
+	if mode, _ := d.boxes.mode(b); mode != modeCounted {
+		t.Errorf("the place has mode %c", mode)
+	}
+	d.Renew(w.ctx, []driver.Request{a, queued(b)}, func(i int, r driver.Renewal) {
+		if r.Err != nil {
+			t.Errorf("Renew %d: %v", i, r.Err)
+		}
+	})
+	w.inspect(d, "k")
+	for _, err := range d.List(w.ctx, "") {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	w.release(d, a)
+	w.hear(hints)
+	w.grant(d, queued(b))
+	w.release(d, b)
+	if denied := w.do("ACL", "LOG"); len(denied.([]any)) != 0 {
+		t.Errorf("the server refused: %v", denied)
+	}
+}
+
+// Without the right to PUBLISH a release frees the key and keeps the line; the
+// holder's leases say so from then on, and the first in line looks.
+func TestNoRightToPublish(t *testing.T) {
+	for name, change := range map[string]string{"command": "-publish", "channel": "resetchannels"} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			mute, d := w.as("bob", change), w.driver(nil)
+			a, b, c := ask("k"), ask("k"), ask("k")
+			w.grant(mute, a)
+			w.wait(d, b)
+			w.wait(d, c)
+			w.release(mute, a)
+			if info := w.inspect(d, "k"); info.Held || info.Waiters != 2 {
+				t.Fatalf("after Release there is %+v", info)
+			}
+			if res := w.refuse(d, ask("k")); res.Ahead != 2 && res.Holder.Owner != b.Owner {
+				t.Errorf("a newcomer was told %+v", res)
+			}
+			w.grant(d, queued(b))
+			w.release(d, b)
+			w.grant(d, queued(c))
+			w.release(d, c)
+
+			again, e := ask("k"), ask("k")
+			w.grant(mute, again)
+			hints, err := d.Watch(w.ctx, e)
+			if err != nil || hints == nil {
+				t.Fatal(hints, err)
+			}
+			if res := w.refuse(d, queued(e)); res.RetryIn != lookAfter {
+				t.Errorf("behind a holder that cannot tell: %+v", res)
+			}
+			d.Renew(w.ctx, []driver.Request{queued(e)}, func(_ int, r driver.Renewal) {
+				if r.RetryIn != lookAfter {
+					t.Errorf("and its sign of life: %+v", r)
+				}
+			})
+		})
+	}
+}
+
+// A Try that would hand the key on, but may not tell, changes nothing and says
+// when to look again.
+func TestNoRightToPublishInTry(t *testing.T) {
+	w := newWorld(t)
+	mute, d := w.as("bob", "-publish"), w.driver(nil)
+	a, b := ask("k"), ask("k")
+	w.grant(d, a)
+	w.wait(d, b)
+	w.do("DEL", "lock:k") // the holder is gone
+	if res := w.refuse(mute, queued(ask("k"))); res.RetryIn != min(lookAfter, pollStep*2) && res.RetryIn != lookAfter {
+		t.Errorf("refused with %+v", res)
+	}
+	if info := w.inspect(d, "k"); info.Held || info.Waiters != 2 {
+		t.Errorf("it left %+v", info)
+	}
+	if res := w.grant(d, queued(b)); !res.Abandoned {
+		t.Errorf("granted with %+v", res)
+	}
+}
+
+// A waiter that polls needs nobody to tell it: even a mute holder hands over.
+func TestMuteHandsOverToOneThatPolls(t *testing.T) {
+	w := newWorld(t)
+	mute := w.as("bob", "-publish", "-subscribe")
+	a, b := ask("k"), ask("k")
+	w.grant(mute, a)
+	if hints, err := mute.Watch(w.ctx, b); hints != nil || err != nil {
+		t.Fatalf("Watch without the right to subscribe: %v, %v", hints, err)
+	}
+	if res := w.refuse(mute, queued(b)); res.RetryIn <= 0 || res.RetryIn > 100*time.Millisecond {
+		t.Errorf("a waiter that polls was told %+v", res)
+	}
+	w.release(mute, a)
+	if got := w.holder(w.driver(nil), "k"); got != b.Owner {
+		t.Errorf("the key went to %q", got)
+	}
+}
+
+// Without the right to SUBSCRIBE waiters poll: the first often, the others
+// less, none less than every second.
+func TestNoRightToSubscribe(t *testing.T) {
+	w := newWorld(t)
+	d := w.as("bob", "-subscribe")
+	w.grant(d, ask("k"))
+	var last driver.Request
+	for i := range 25 {
+		last = ask("k")
+		if hints, err := d.Watch(w.ctx, last); hints != nil || err != nil {
+			t.Fatalf("Watch: %v, %v", hints, err)
+		}
+		if res := w.refuse(d, queued(last)); res.RetryIn != min(pollStep*time.Duration(i+1), pollMax) {
+			t.Errorf("place %d was told %+v", i, res)
+		}
+	}
+	d.Renew(w.ctx, []driver.Request{queued(last)}, func(_ int, r driver.Renewal) {
+		if r.RetryIn != pollMax {
+			t.Errorf("its sign of life: %+v", r)
+		}
+	})
+}
+
+// Missing rights to keys or scripts are an error of the first call, which
+// changed nothing.
+func TestDenied(t *testing.T) {
+	w := newWorld(t)
+	for _, change := range []string{"-evalsha", "-set", "-zadd", "-time", "resetkeys"} {
+		d := w.as("bob", change)
+		w.do("SET", "lock:k", "peer")
+		if change != "-zadd" {
+			w.do("DEL", "lock:k")
+		}
+		before := len(w.keys())
+		_, err := d.Try(w.ctx, queued(ask("k")))
+		if d.Classify(err) != driver.Denied {
+			t.Errorf("%s: Try says %v (%v)", change, err, d.Classify(err))
+		}
+		if after := w.keys(); len(after) != before {
+			t.Errorf("%s: it left %q", change, after)
+		}
+	}
+}

@@ -1,0 +1,208 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package redisdriver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/redis/go-redis/v9"
+)
+
+func TestWrongPassword(t *testing.T) {
+	w := newWorld(t)
+	w.do("ACL", "SETUSER", "bob", "on", ">right", "+@all", "~*", "&*")
+	for name, change := range map[string]func(*redis.Options){
+		"user": func(o *redis.Options) { o.Username, o.Password = "bob", "wrong-secret" },
+		"none": func(o *redis.Options) { o.Username, o.Password = "nobody", "wrong-secret" },
+	} {
+		w.denied(name, change)
+	}
+	w.do("CONFIG", "SET", "requirepass", "right")
+	w.denied("requirepass", func(o *redis.Options) { o.Password = "wrong-secret" })
+	w.denied("no password", nil)
+}
+
+func (w *world) denied(name string, change func(*redis.Options)) {
+	w.Helper()
+	d := w.over(w.client(change), nil)
+	_, err := d.Try(w.ctx, ask("k"))
+	if d.Classify(err) != driver.Denied || strings.Contains(fmt.Sprint(err), "wrong-secret") {
+		w.Errorf("%s: Try says %v (%v)", name, err, d.Classify(err))
+	}
+	// Calls that travel together: go-redis leaves the commands of a pipeline
+	// without an error when the connection's set-up was refused. Where there is
+	// no set-up, the server answers the first command and shuts the connection,
+	// and the reset may overtake its answer: then nobody can know more.
+	var wg sync.WaitGroup
+	for range 100 {
+		wg.Go(func() {
+			_, err := d.Try(w.ctx, ask("k"))
+			if c := d.Classify(err); c != driver.Denied && (change != nil || c != driver.Unreachable) {
+				w.Errorf("%s: one of many says %v (%v)", name, err, c)
+			}
+		})
+	}
+	wg.Wait()
+	if _, err := d.Watch(w.ctx, ask("k")); err != nil && d.Classify(err) != driver.Denied {
+		w.Errorf("%s: Watch says %v", name, err)
+	}
+}
+
+func TestReadOnlyReplica(t *testing.T) {
+	master := newWorld(t)
+	w := newWorld(t)
+	host, port, err := net.SplitHostPort(master.server.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.do("REPLICAOF", host, port)
+	w.until("it is a replica in step", func() bool {
+		return strings.Contains(w.admin.Info(w.ctx, "replication").Val(), "master_link_status:up")
+	})
+	d := w.driver(nil)
+	if _, err := d.Try(w.ctx, ask("k")); d.Classify(err) != driver.ReadOnly {
+		t.Errorf("Try says %v (%v)", err, d.Classify(err))
+	}
+}
+
+// A full server grants nothing, and still renews, releases and hands over.
+func TestFullServer(t *testing.T) {
+	w := newWorld(t, "--maxmemory-policy", "noeviction")
+	d := w.driver(nil)
+	a, b, alone := ask("k"), ask("k"), ask("alone")
+	w.grant(d, a)
+	hints := w.wait(d, b)
+	w.grant(d, alone)
+	w.do("CONFIG", "SET", "maxmemory", 1)
+	for _, r := range []driver.Request{ask("free"), queued(ask("k"))} {
+		if _, err := d.Try(w.ctx, r); d.Classify(err) != driver.Full {
+			t.Errorf("Try says %v (%v)", err, d.Classify(err))
+		}
+	}
+	d.Renew(w.ctx, []driver.Request{a, alone}, func(i int, r driver.Renewal) {
+		if r.Err != nil {
+			t.Errorf("Renew %d: %v", i, r.Err)
+		}
+	})
+	w.release(d, alone)
+	if info := w.inspect(d, "alone"); info.Held {
+		t.Errorf("after Release there is %+v", info)
+	}
+	w.release(d, a)
+	w.hear(hints)
+	if got := w.holder(d, "k"); got != b.Owner {
+		t.Fatalf("the key went to %q", got)
+	}
+	if err := d.Release(w.ctx, ask("k")); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("a Release that finds nothing: %v", err)
+	}
+	w.release(d, b)
+	if info := w.inspect(d, "k"); info.Held {
+		t.Errorf("after Release there is %+v", info)
+	}
+}
+
+// A claim of what was handed over works on a full server, too.
+func TestClaimOnAFullServer(t *testing.T) {
+	w := newWorld(t, "--maxmemory-policy", "noeviction")
+	d := w.driver(nil)
+	a, b := ask("k"), ask("k")
+	w.grant(d, a)
+	w.wait(d, b)
+	w.do("CONFIG", "SET", "maxmemory", 1)
+	w.release(d, a)
+	if res := w.grant(d, queued(b)); res.TTL < b.TTL {
+		t.Errorf("claimed for %v", res.TTL)
+	}
+	if got := w.inspect(d, "k"); got.Left < b.TTL-5*time.Second {
+		t.Errorf("the lease lasts %v", got.Left)
+	}
+	if err := d.release(w.ctx, b, "u"); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("the claim left no mark: %v", err)
+	}
+}
+
+func TestServerIsGone(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	w.grant(d, ask("k"))
+	w.server.Kill()
+	if _, err := d.Try(w.ctx, ask("k")); d.Classify(err) != driver.Unreachable {
+		t.Errorf("Try says %v (%v)", err, d.Classify(err))
+	}
+	if _, err := d.Watch(w.ctx, ask("k")); d.Classify(err) != driver.Unreachable {
+		t.Errorf("Watch says %v (%v)", err, d.Classify(err))
+	}
+	d.Renew(w.ctx, []driver.Request{ask("k")}, func(_ int, r driver.Renewal) {
+		if d.Classify(r.Err) != driver.Unreachable {
+			t.Errorf("Renew says %v", r.Err)
+		}
+	})
+}
+
+func TestConfigurationsThatCannotWork(t *testing.T) {
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}})
+	defer ring.Close()
+	plain := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer plain.Close()
+	for name, d := range map[string]*Driver{
+		"nil": New(nil, nil), "nil client": New((*redis.Client)(nil), nil), "nil cluster": New((*redis.ClusterClient)(nil), nil),
+		"our names": New(plain, &Options{Prefix: "hasp.locks:"}),
+		"ring":      New(ring, nil), "prefix and none": New(plain, &Options{Prefix: "a", NoPrefix: true}),
+	} {
+		if err := d.Check(); err == nil || d.Classify(err) != driver.Misconfigured {
+			t.Errorf("%s: Check says %v", name, err)
+		}
+		ctx := context.Background()
+		if _, err := d.Try(ctx, ask("k")); !errors.Is(err, d.Check()) {
+			t.Errorf("%s: Try says %v", name, err)
+		}
+		for _, err := range d.List(ctx, "") {
+			if !errors.Is(err, d.Check()) {
+				t.Errorf("%s: List says %v", name, err)
+			}
+		}
+		if err := d.Close(); err != nil {
+			t.Errorf("%s: Close says %v", name, err)
+		}
+	}
+	if err := New(plain, nil).Check(); err != nil {
+		t.Errorf("a plain client: %v", err)
+	}
+}
+
+// Errors as servers write them, now and before 7.0.
+func TestClassOf(t *testing.T) {
+	for text, want := range map[string]driver.Class{
+		"LOADING Redis is loading the dataset in memory":                         driver.Unreachable,
+		"ERR max number of clients reached":                                      driver.Unreachable,
+		"BUSY Redis is busy running a script.":                                   driver.Unreachable,
+		"NOREPLICAS Not enough good replicas to write.":                          driver.Unreachable,
+		"NOAUTH Authentication required.":                                        driver.Denied,
+		"NOPERM this user has no permissions to run the 'evalsha' command":       driver.Denied,
+		"ERR The user executing the script can't run this command or subcommand": driver.Denied,
+		"DENIED Redis is running in protected mode":                              driver.Denied,
+		"ERR unknown command 'EVALSHA', with args beginning with:":               driver.Misconfigured,
+		"CROSSSLOT Keys in request don't hash to the same slot":                  driver.Misconfigured,
+		"MISCONF Redis is configured to save RDB snapshots, but can't":           driver.Full,
+		"ERR something new": driver.Unknown,
+		"":                  driver.Unknown,
+		"OOM command not allowed when used memory > 'maxmemory'. script: ab, on @user_script:1.":                   driver.Full,
+		"ERR Error running script (call to f_ab): @user_script:5: @user_script: 5: -READONLY You can't write":      driver.ReadOnly,
+		"ERR Error running script (call to f_ab): @user_script:5: WRONGTYPE Operation against a key holding":       driver.Misconfigured,
+		"ERR Error running script (call to f_ab): @user_script:5: -OOM command not allowed when used memory > 'm'": driver.Full,
+	} {
+		if got := classOf(text); got != want {
+			t.Errorf("%q is %v, want %v", text, got, want)
+		}
+	}
+}

@@ -1,0 +1,106 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package redisdriver
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"regexp"
+	"strings"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/redis/go-redis/v9"
+)
+
+// Classify says what kind of trouble an error is.
+func (d *Driver) Classify(err error) driver.Class {
+	var bad *configError
+	var kind *TypeError
+	var server redis.Error
+	switch {
+	case err == nil:
+		return driver.Unknown
+	case errors.As(err, &bad), errors.As(err, &kind), errors.Is(err, driver.ErrUnsupported), isTLS(err):
+		return driver.Misconfigured
+	case errors.As(err, &server):
+		return classOf(server.Error())
+	case errors.Is(err, redis.ErrClosed), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted),
+		errors.Is(err, context.DeadlineExceeded), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return driver.Unreachable
+	}
+	var network net.Error
+	if errors.As(err, &network) || strings.Contains(err.Error(), "sentinels specified in configuration are unreachable") {
+		return driver.Unreachable
+	}
+	return driver.Unknown
+}
+
+// isTLS: the two sides do not agree on who they are, or on TLS at all; asking
+// again changes nothing.
+func isTLS(err error) bool {
+	var cert *tls.CertificateVerificationError
+	var record tls.RecordHeaderError
+	var alert tls.AlertError
+	var unknown x509.UnknownAuthorityError
+	return errors.As(err, &cert) || errors.As(err, &record) || errors.As(err, &alert) || errors.As(err, &unknown)
+}
+
+// wrapped is how servers before 7.0 report an error inside a script.
+var wrapped = regexp.MustCompile(`^ERR Error running script .*@user_script: ?\d+: `)
+
+// codes are the first words of Redis' errors.
+var codes = map[string]driver.Class{
+	"NOAUTH": driver.Denied, "WRONGPASS": driver.Denied, "NOPERM": driver.Denied, "DENIED": driver.Denied,
+
+	"WRONGTYPE": driver.Misconfigured, "CROSSSLOT": driver.Misconfigured, "NOPROTO": driver.Misconfigured,
+
+	"OOM": driver.Full, "MISCONF": driver.Full,
+
+	"READONLY": driver.ReadOnly,
+
+	"LOADING": driver.Unreachable, "MASTERDOWN": driver.Unreachable, "CLUSTERDOWN": driver.Unreachable,
+	"TRYAGAIN": driver.Unreachable, "BUSY": driver.Unreachable, "NOREPLICAS": driver.Unreachable,
+	"MOVED": driver.Unreachable, "ASK": driver.Unreachable, "UNBLOCKED": driver.Unreachable,
+}
+
+// texts are errors that share the word ERR.
+var texts = []struct {
+	part  string
+	class driver.Class
+}{
+	{"max number of clients", driver.Unreachable},
+	{"unauthenticated", driver.Denied}, // a long command before AUTH
+	{"invalid password", driver.Denied},
+	{"without any password configured", driver.Denied},
+	{"The user executing the script can't", driver.Denied},
+	{"unknown command", driver.Misconfigured},
+	{"Unknown Redis command", driver.Misconfigured},
+	{"unknown subcommand", driver.Misconfigured},
+	{"wrong number of arguments", driver.Misconfigured},
+	{"DB index is out of range", driver.Misconfigured},
+	{"cluster support disabled", driver.Misconfigured},
+	{"non local key", driver.Misconfigured},
+}
+
+// classOf reads an error that the server wrote.
+func classOf(text string) driver.Class {
+	text = strings.TrimPrefix(wrapped.ReplaceAllString(text, ""), "-")
+	code, rest, _ := strings.Cut(text, " ")
+	if c, ok := codes[code]; ok {
+		return c
+	}
+	if c, ok := codes[strings.SplitN(rest, " ", 2)[0]]; ok && code == "ERR" { // Kvrocks
+		return c
+	}
+	for _, t := range texts {
+		if strings.Contains(text, t.part) {
+			return t.class
+		}
+	}
+	return driver.Unknown
+}

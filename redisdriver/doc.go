@@ -1,0 +1,56 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package redisdriver keeps hasp's locks in Redis 7, Valkey and compatibles,
+// through the go-redis client that a program already has:
+//
+//	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+//	locks, err := hasp.New(redisdriver.New(rdb, nil), nil)
+//
+// # Layout
+//
+// A lock is one string key, prefix + key, whose value is the owner and a
+// label, set with NX and PX: the layout that redsync, redislock, redlock-py,
+// node-redlock and redis-cli share. They and hasp exclude each other when they
+// name the same Redis key; see [Options]. A string that is not of hasp's form
+// is a foreign holder. It is shown and respected, and never changed. A key of
+// another type is a [TypeError].
+//
+// Everything else begins with "hasp.", lies in the lock key's cluster slot and
+// expires: the line of waiters, who was granted what, owners that were
+// released a moment ago, and the largest fence (one for the server, in a
+// cluster one for each slot). The .lua files in this package say what is in
+// them. Use a server through one kind of client, cluster or not: the two keep
+// the largest fence in different keys.
+//
+// # Waiting
+//
+// A release makes the next in line the owner at once and tells it by pub/sub,
+// on one channel and one connection per Driver (in a cluster one for each slot
+// with waiters, up to 32). The connection is opened by the first wait and
+// stays until Close. Waiters that cannot be told poll: the first every 50 ms,
+// none less often than every second. Behind a foreign holder, which tells
+// nobody when it goes, only the first in line polls, every 100 ms. Foreign
+// clients that poll may starve while a line of ours stands.
+//
+// # Permissions
+//
+// With ACLs a user needs these, where lock:* stands for the prefix:
+//
+//	~lock:* ~hasp.* &hasp.* +evalsha +eval +publish +subscribe +ping +scan
+//	+time +type +exists +get +mget +getrange +set +del +pttl +pexpire
+//	+zadd +zrem +zscore +zrank +zrange +zcard +hset +hget +hmget +hdel
+//
+// In a cluster also +ssubscribe +spublish +cluster|slots +command. Without the
+// right to subscribe, waiters poll. Without the right to publish, a release
+// frees the key and the first in line, who looks every 100 ms, takes it.
+//
+// # What Redis cannot promise
+//
+// A server that forgets (killed without persistence, flushed, replaced by a
+// replica that lagged) forgets its leases, and somebody else may get the key:
+// Traits.Survives is 0. Fences rise across that, as they count the server's
+// microseconds, unless its clock, or that of a promoted replica, is behind
+// what it was. Leases end by the server's wall clock: a step forward ends them
+// early. An eviction policy other than noeviction may drop a lock.
+package redisdriver

@@ -1,0 +1,190 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package redisdriver
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/testserver"
+	"github.com/redis/go-redis/v9"
+)
+
+// world is a server and what a test does with it.
+type world struct {
+	testing.TB
+	ctx    context.Context
+	server *testserver.Server
+	admin  *redis.Client
+}
+
+func newWorld(t testing.TB, args ...string) *world {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	w := &world{TB: t, ctx: ctx, server: testserver.Redis(t, args...)}
+	w.admin = w.client(nil)
+	return w
+}
+
+// client opens connections of its own.
+func (w *world) client(change func(*redis.Options)) *redis.Client {
+	o := &redis.Options{Addr: w.server.Addr()}
+	if change != nil {
+		change(o)
+	}
+	c := redis.NewClient(o)
+	w.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// driver opens a driver with connections of its own.
+func (w *world) driver(o *Options) *Driver { return w.over(w.client(nil), o) }
+
+func (w *world) over(rdb redis.UniversalClient, o *Options) *Driver {
+	d := New(rdb, o)
+	w.Cleanup(func() { _ = d.Close() })
+	return d
+}
+
+// ask makes a request of a fresh owner.
+func ask(key string) driver.Request {
+	return driver.Request{
+		Key: key, Owner: rand.Text(), Label: `{"host":"test","pid":1}`,
+		TTL: 30 * time.Second, Patience: 10 * time.Second,
+	}
+}
+
+func queued(r driver.Request) driver.Request {
+	r.Queue = true
+	return r
+}
+
+func (w *world) try(d *Driver, r driver.Request) driver.Result {
+	w.Helper()
+	res, err := d.Try(w.ctx, r)
+	if err != nil {
+		w.Fatalf("Try: %v", err)
+	}
+	return res
+}
+
+func (w *world) grant(d *Driver, r driver.Request) driver.Result {
+	w.Helper()
+	res := w.try(d, r)
+	if !res.Granted {
+		w.Fatalf("Try of %q was refused: %+v", r.Key, res)
+	}
+	return res
+}
+
+func (w *world) refuse(d *Driver, r driver.Request) driver.Result {
+	w.Helper()
+	res := w.try(d, r)
+	if res.Granted {
+		w.Fatalf("Try of %q was granted", r.Key)
+	}
+	return res
+}
+
+func (w *world) release(d *Driver, r driver.Request) {
+	w.Helper()
+	if err := d.Release(w.ctx, r); err != nil {
+		w.Fatalf("Release of %q: %v", r.Key, err)
+	}
+}
+
+func (w *world) inspect(d *Driver, key string) driver.Info {
+	w.Helper()
+	info, err := d.Inspect(w.ctx, key)
+	if err != nil {
+		w.Fatalf("Inspect of %q: %v", key, err)
+	}
+	return info
+}
+
+// wait watches and then joins the line, as hasp does.
+func (w *world) wait(d *Driver, r driver.Request) <-chan struct{} {
+	w.Helper()
+	hints, err := d.Watch(w.ctx, r)
+	if err != nil {
+		w.Fatalf("Watch: %v", err)
+	}
+	w.refuse(d, queued(r))
+	return hints
+}
+
+// hear waits for a hint.
+func (w *world) hear(hints <-chan struct{}) {
+	w.Helper()
+	select {
+	case <-hints:
+	case <-w.ctx.Done():
+		w.Fatal("no hint came")
+	}
+}
+
+// until asks again until something is so.
+func (w *world) until(what string, so func() bool) {
+	w.Helper()
+	for !so() {
+		select {
+		case <-w.ctx.Done():
+			w.Fatalf("never: %s", what)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// holder says which owner holds a key.
+func (w *world) holder(d *Driver, key string) string {
+	w.Helper()
+	return w.inspect(d, key).Holder.Owner
+}
+
+func (w *world) do(args ...any) any {
+	w.Helper()
+	v, err := w.admin.Do(w.ctx, args...).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		w.Fatalf("%v: %v", args, err)
+	}
+	return v
+}
+
+// keys returns the names of everything in the server.
+func (w *world) keys() []string {
+	w.Helper()
+	keys, err := w.admin.Keys(w.ctx, "*").Result()
+	if err != nil {
+		w.Fatal(err)
+	}
+	return keys
+}
+
+// calls counts the commands that the server carried out since CONFIG
+// RESETSTAT, those of scripts included.
+func (w *world) calls() map[string]int {
+	w.Helper()
+	text, err := w.admin.Info(w.ctx, "commandstats").Result()
+	if err != nil {
+		w.Fatal(err)
+	}
+	out := map[string]int{}
+	for _, m := range commandStat.FindAllStringSubmatch(text, -1) {
+		n, err := strconv.Atoi(m[2])
+		if err != nil {
+			w.Fatal(err)
+		}
+		out[m[1]] = n
+	}
+	return out
+}
+
+var commandStat = regexp.MustCompile(`cmdstat_([^:]+):calls=(\d+)`)

@@ -1,0 +1,308 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package redisdriver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/redis/go-redis/v9"
+)
+
+// After a connection that carried hints was lost, every watcher gets one, and
+// hints go on.
+func TestSubscriberIsKilled(t *testing.T) {
+	for _, how := range []string{"CLIENT KILL", "restart"} {
+		t.Run(how, func(t *testing.T) {
+			w := newWorld(t)
+			d, other := w.driver(nil), w.driver(nil)
+			a, b, c := ask("k"), ask("k"), ask("other")
+			w.grant(other, a)
+			w.grant(other, ask("other"))
+			hints, bystander := w.wait(d, b), w.wait(d, c)
+			if how == "restart" {
+				w.server.Kill()
+				w.server.Restart()
+			} else {
+				w.do("CLIENT", "KILL", "TYPE", "pubsub")
+			}
+			w.hear(hints)
+			w.hear(bystander)
+			w.until("it is subscribed again", func() bool {
+				n, err := w.admin.PubSubNumSub(w.ctx, d.inboxName()).Result()
+				return err == nil && n[d.inboxName()] == 1
+			})
+			if how == "restart" { // without persistence: all is forgotten
+				a = ask("k")
+				w.grant(w.driver(nil), a)
+			}
+			w.until("its place is told again", func() bool {
+				w.refuse(d, queued(b))
+				mode, _ := d.boxes.mode(b)
+				return mode == modeCounted
+			})
+			w.refuse(d, queued(b))
+			select {
+			case <-hints:
+			default:
+			}
+			w.release(w.driver(nil), a)
+			w.hear(hints)
+			w.grant(d, queued(b))
+		})
+	}
+}
+
+func (d *Driver) inboxName() string { return sidecars + "inbox:" + d.id }
+
+// FLUSHALL forgets holder and line. Who waited is told by its next sign of
+// life that its place is gone, and tries again; fences go on rising.
+func TestFlushWhileWaiting(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	a, b := ask("k"), ask("k")
+	before := w.grant(d, a).Fence
+	w.wait(d, b)
+	w.do("FLUSHALL")
+	out := map[int]error{}
+	d.Renew(w.ctx, []driver.Request{a, queued(b)}, func(i int, r driver.Renewal) { out[i] = r.Err })
+	if !errors.Is(out[0], driver.ErrNotHeld) || !errors.Is(out[1], driver.ErrNotHeld) {
+		t.Errorf("after FLUSHALL Renew says %v", out)
+	}
+	if after := w.grant(d, queued(b)).Fence; after <= before {
+		t.Errorf("the fence is %d after %d", after, before)
+	}
+}
+
+func TestScriptFlush(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	a, b := ask("k"), ask("k")
+	w.grant(d, a)
+	w.wait(d, b)
+	w.do("SCRIPT", "FLUSH")
+	w.inspect(d, "k")
+	w.do("SCRIPT", "FLUSH")
+	d.Renew(w.ctx, []driver.Request{a, queued(b)}, func(i int, r driver.Renewal) {
+		if r.Err != nil {
+			t.Errorf("Renew %d: %v", i, r.Err)
+		}
+	})
+	w.do("SCRIPT", "FLUSH")
+	w.release(d, a)
+	w.do("SCRIPT", "FLUSH")
+	w.grant(d, b)
+	w.do("SCRIPT", "FLUSH")
+	errs := make(chan error)
+	const many = 200 // travel together
+	for i := range many {
+		go func() { _, err := d.Try(w.ctx, ask(fmt.Sprint("n", i))); errs <- err }()
+	}
+	for range many {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Every call returns soon after its context ends, though the client lets no
+// context interrupt its sockets.
+func TestHungServer(t *testing.T) {
+	w := newWorld(t)
+	d := w.over(w.client(func(o *redis.Options) {
+		o.ReadTimeout, o.MaxRetries = 300*time.Millisecond, 10
+	}), nil)
+	a, b := ask("k"), ask("k")
+	w.grant(d, a)
+	w.wait(d, b)
+	w.server.Stop()
+	calls := map[string]func(context.Context) error{
+		"Try":     func(ctx context.Context) error { _, err := d.Try(ctx, ask("other")); return err },
+		"Release": func(ctx context.Context) error { return d.Release(ctx, a) },
+		"Inspect": func(ctx context.Context) error { _, err := d.Inspect(ctx, "k"); return err },
+		"Renew": func(ctx context.Context) (err error) {
+			d.Renew(ctx, []driver.Request{a, queued(b)}, func(_ int, r driver.Renewal) { err = r.Err })
+			return errors.Join(err, ctx.Err())
+		},
+		"List": func(ctx context.Context) error {
+			for _, err := range d.List(ctx, "") {
+				return err
+			}
+			return nil
+		},
+		"Watch": func(ctx context.Context) error {
+			_, err := w.over(w.client(nil), nil).Watch(ctx, b)
+			return err
+		},
+	}
+	for name, call := range calls {
+		ctx, cancel := context.WithTimeout(w.ctx, 50*time.Millisecond)
+		begun := time.Now()
+		if err := call(ctx); err == nil {
+			t.Errorf("%s succeeded on a server that hangs", name)
+		}
+		if took := time.Since(begun); took > 250*time.Millisecond {
+			t.Errorf("%s took %v", name, took)
+		}
+		cancel()
+	}
+	w.until("what was given up timed out", func() bool {
+		d.send.mu.Lock()
+		defer d.send.mu.Unlock()
+		return d.send.flying == 0
+	})
+	w.server.Cont()
+	w.until("it answers again", func() bool { return d.Release(w.ctx, a) == nil || w.holder(d, "k") == b.Owner })
+	w.grant(d, queued(b))
+}
+
+// The client's own retries are off for our commands: what timed out and was
+// given up would be carried out after the caller's Release.
+func TestClientDoesNotSendAgain(t *testing.T) {
+	w := newWorld(t)
+	var stuck dialer
+	rdb := w.client(func(o *redis.Options) {
+		o.Dialer, o.ReadTimeout, o.MaxRetries = stuck.dial, 100*time.Millisecond, 5
+	})
+	d := w.over(rdb, nil)
+	w.grant(d, ask("warm"))
+	w.do("CONFIG", "RESETSTAT")
+	stuck.hang() // the reply is lost; another connection would do
+	if _, err := d.Try(w.ctx, ask("k")); d.Classify(err) != driver.Unreachable {
+		t.Errorf("Try without a reply says %v", err)
+	}
+	if n := w.calls()["evalsha"]; n != 1 {
+		t.Errorf("it was sent %d times", n)
+	}
+	both := []driver.Request{ask("k"), queued(ask("k"))}
+	d.Renew(w.ctx, both, func(int, driver.Renewal) {}) // go-redis has other connections for pipelines
+	w.do("CONFIG", "RESETSTAT")
+	stuck.hang()
+	d.Renew(w.ctx, both, func(_ int, r driver.Renewal) {
+		if d.Classify(r.Err) != driver.Unreachable {
+			t.Errorf("Renew without a reply says %v", r.Err)
+		}
+	})
+	if n := w.calls()["evalsha"]; n != 2 {
+		t.Errorf("two scripts of a Renew were sent %d times", n)
+	}
+}
+
+// The tombstone: a Try that comes after the Release of its owner is refused,
+// whatever it had, and does not join the line.
+func TestLateTryIsRefused(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	for name, had := range map[string]func(r driver.Request){
+		"nothing": func(driver.Request) {},
+		"lease":   func(r driver.Request) { w.grant(d, r) },
+		"place": func(r driver.Request) {
+			w.grant(d, ask(r.Key))
+			w.refuse(d, queued(r))
+		},
+	} {
+		r := ask(name)
+		r.TTL = 3 * time.Second
+		had(r)
+		if err := d.Release(w.ctx, r); (name == "nothing") != errors.Is(err, driver.ErrNotHeld) {
+			t.Errorf("%s: Release says %v", name, err)
+		}
+		if left := w.admin.PTTL(w.ctx, gone("lock:"+name, r.Owner)).Val(); left <= 2*time.Second || left > 3*time.Second {
+			t.Errorf("%s: the tombstone stays %v", name, left)
+		}
+		w.refuse(d, r)
+		w.refuse(d, queued(r))
+		if info := w.inspect(d, name); info.Waiters != 0 || info.Holder.Owner == r.Owner {
+			t.Errorf("%s: it left %+v", name, info)
+		}
+	}
+	long := ask("long")
+	long.TTL = time.Hour
+	_ = d.Release(w.ctx, long)
+	if left := w.admin.PTTL(w.ctx, gone("lock:long", long.Owner)).Val(); left > wary {
+		t.Errorf("a tombstone of a long lease stays %v", left)
+	}
+}
+
+// Close ends the subscription and leaves the caller's client open.
+func TestCloseLeavesTheClient(t *testing.T) {
+	w := newWorld(t)
+	rdb := w.client(nil)
+	d := New(rdb, nil)
+	w.grant(d, ask("k"))
+	w.wait(d, ask("k"))
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := rdb.Ping(w.ctx).Err(); err != nil {
+		t.Errorf("the caller's client: %v", err)
+	}
+	w.until("the subscription is gone", func() bool {
+		return w.admin.PubSubNumSub(w.ctx, d.inboxName()).Val()[d.inboxName()] == 0
+	})
+	if _, err := d.Watch(w.ctx, ask("k")); !errors.Is(err, driver.ErrClosed) {
+		t.Errorf("Watch after Close: %v", err)
+	}
+}
+
+// After a failover the old master may live on as a replica, with our
+// subscription. It still carries messages, but the count of receivers no
+// longer includes us: the driver notices and subscribes at the new master.
+func TestSubscriptionFollowsTheMaster(t *testing.T) {
+	t.Parallel()
+	old, w := newWorld(t), newWorld(t)
+	var master atomic.Pointer[string]
+	at := func(w *world) { addr := w.server.Addr(); master.Store(&addr) }
+	at(old)
+	d := w.over(w.client(func(o *redis.Options) {
+		o.Dialer = func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, *master.Load())
+		}
+	}), nil)
+	r := ask("k")
+	if hints, err := d.Watch(w.ctx, r); hints == nil || err != nil {
+		t.Fatal(hints, err)
+	}
+	host, port, err := net.SplitHostPort(w.server.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	at(w)
+	old.do("REPLICAOF", host, port)
+	old.do("CLIENT", "KILL", "TYPE", "normal") // the commands of the driver, and of admin
+	w.until("it is subscribed at the new master", func() bool {
+		return w.admin.PubSubNumSub(w.ctx, d.inboxName()).Val()[d.inboxName()] == 1
+	})
+}
+
+// In a cluster the server ends a subscription whose slot moves away; the
+// driver makes it anew.
+func TestSubscriptionIsEnded(t *testing.T) {
+	w := newCluster(t)
+	d := w.over(w.clusterClient(nil), nil)
+	a, b := ask("k"), ask("k")
+	w.grant(d, a)
+	hints := w.wait(d, b)
+	s := slot("lock:k")
+	begun := time.Now()
+	w.do("CLUSTER", "DELSLOTS", s)
+	w.do("CLUSTER", "ADDSLOTS", s)
+	w.hear(hints)
+	if took := time.Since(begun); took > quietTime/2 {
+		t.Errorf("it took %v", took)
+	}
+	w.until("its place is told again", func() bool {
+		mode, _ := d.boxes.mode(b)
+		return mode == modeShardCounted
+	})
+	w.refuse(d, queued(b))
+	w.release(d, a)
+	w.hear(hints)
+}

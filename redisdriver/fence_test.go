@@ -1,0 +1,176 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package redisdriver
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/redis/go-redis/v9"
+)
+
+func (w *world) micros() uint64 {
+	w.Helper()
+	now, err := w.admin.Time(w.ctx).Result()
+	if err != nil {
+		w.Fatal(err)
+	}
+	return uint64(now.UnixMicro())
+}
+
+// The fence is the server's clock in microseconds, over all keys, and after
+// the server forgot everything.
+func TestFenceIsTheServersClock(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	var last uint64
+	for i := range 50 {
+		before := w.micros()
+		got := w.grant(d, ask(fmt.Sprint("k", i))).Fence
+		if got < before || got > w.micros() || got <= last {
+			t.Fatalf("the fence is %d after %d, at %d", got, last, before)
+		}
+		last = got
+		if i%10 == 0 {
+			w.do("FLUSHALL")
+		}
+	}
+}
+
+// When the mark is ahead of the clock (which was set back), the fence is the
+// mark plus one, exactly: at this size a Lua number turned into text by itself
+// loses its last digits. The mark then stays until the clock has passed it.
+func TestFenceAheadOfTheClock(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	const lead = 3 * time.Hour
+	mark := w.micros() + uint64(lead.Microseconds())
+	w.do("SET", "hasp.fence", strconv.FormatUint(mark, 10), "EX", 60)
+	a, b, c := ask("k"), ask("k"), ask("k")
+	if got := w.grant(d, a).Fence; got != mark+1 {
+		t.Errorf("a free key has the fence %d, want %d", got, mark+1)
+	}
+	w.wait(d, b)
+	w.release(d, a)
+	if got := w.grant(d, b).Fence; got != mark+2 {
+		t.Errorf("a handed over key has the fence %d, want %d", got, mark+2)
+	}
+	w.do("DEL", "lock:k")
+	if got := w.grant(d, c).Fence; got != mark+3 {
+		t.Errorf("a key whose holder vanished has the fence %d, want %d", got, mark+3)
+	}
+	if got := w.admin.Get(w.ctx, "hasp.fence").Val(); got != strconv.FormatUint(mark+3, 10) {
+		t.Errorf("the mark is %s", got)
+	}
+	if left := w.admin.PTTL(w.ctx, "hasp.fence").Val(); left < 24*time.Hour+lead-time.Minute || left > 25*time.Hour+lead {
+		t.Errorf("the mark expires in %v", left)
+	}
+}
+
+// Asking again returns the standing grant with its fence, also when others
+// were granted other keys meanwhile, and before and after a renewal.
+func TestStandingFence(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	a, b := ask("k"), ask("k")
+	first := w.grant(d, a).Fence
+	w.grant(d, ask("other"))
+	if again := w.grant(w.driver(nil), a).Fence; again != first {
+		t.Errorf("the fence is %d, and %d when asked again", first, again)
+	}
+	w.wait(d, b)
+	w.release(d, a)
+	handed := w.inspect(d, "k")
+	w.grant(d, ask("third"))
+	for range 2 {
+		if got := w.grant(d, queued(b)).Fence; got != handed.Fence || got <= first {
+			t.Errorf("claimed with the fence %d, handed over with %d after %d", got, handed.Fence, first)
+		}
+	}
+	w.do("DEL", "hasp.grant:{lock:k}") // the record is gone: a new fence is the only safe one
+	if got := w.grant(d, b).Fence; got <= handed.Fence {
+		t.Errorf("without a record the fence is %d after %d", got, handed.Fence)
+	}
+}
+
+// A server that comes back from an old snapshot mints above what it forgot.
+func TestFenceAfterAnOldSnapshot(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	w.grant(d, ask("before"))
+	w.do("SAVE")
+	last := w.grant(d, ask("k")).Fence
+	w.server.Kill()
+	w.server.Restart()
+	w.until("it answers", func() bool { return w.admin.Ping(w.ctx).Err() == nil })
+	if w.admin.Exists(w.ctx, "lock:before").Val() != 1 || w.admin.Exists(w.ctx, "lock:k").Val() != 0 {
+		t.Fatalf("it came back with %q", w.keys())
+	}
+	if got := w.grant(w.driver(nil), ask("k")).Fence; got <= last {
+		t.Errorf("the fence is %d after %d", got, last)
+	}
+}
+
+// Servers before 7.0 know no PEXPIRE with GT; the scripts then compare for
+// themselves.
+func TestWithoutExpireGreaterThan(t *testing.T) {
+	w := newWorld(t)
+	old := w.client(nil)
+	old.AddHook(oldServer{})
+	d := w.over(old, nil)
+	a, b := ask("k"), ask("k")
+	w.grant(d, a)
+	w.wait(d, b)
+	short := a
+	short.TTL = time.Second
+	w.grant(d, short)
+	if left := w.inspect(d, "k").Left; left < 20*time.Second {
+		t.Errorf("a shorter Try left %v", left)
+	}
+	a.TTL = time.Hour
+	w.grant(d, a)
+	if left := w.inspect(d, "k").Left; left < 50*time.Minute {
+		t.Errorf("a longer Try left %v", left)
+	}
+	w.release(d, a)
+	w.grant(d, queued(b))
+	if left := w.inspect(d, "k").Left; left < 20*time.Second {
+		t.Errorf("a claim left %v", left)
+	}
+	w.do("CONFIG", "RESETSTAT")
+	d.Renew(w.ctx, []driver.Request{b}, func(_ int, r driver.Renewal) {
+		if r.Err != nil {
+			t.Errorf("Renew says %v", r.Err)
+		}
+	})
+	if n := w.calls()["pttl"]; n != 2 {
+		t.Errorf("PTTL was asked %d times: this tested the other path", n)
+	}
+}
+
+// oldServer makes scripts believe that they run on a server before 7.0.
+type oldServer struct{}
+
+func (oldServer) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (oldServer) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		switch cmd.Name() {
+		case "evalsha":
+			return redis.ErrNoScript
+		case "eval":
+			cmd.Args()[1] = strings.ReplaceAll(cmd.Args()[1].(string), "redis.REDIS_VERSION_NUM", "redis.NO_SUCH_FIELD")
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (oldServer) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}

@@ -1,0 +1,337 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package redisdriver
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	confirmTime = 5 * time.Second        // for the answer to SUBSCRIBE, and to PING
+	quietTime   = 5 * time.Second        // between checks of a subscription that stands
+	reopenPause = 500 * time.Millisecond // between attempts, unless a waiter comes
+	deniedPause = time.Minute            // and where the server refuses
+)
+
+// inbox is one channel on one connection of its own, and everybody here who
+// waits for a message on it.
+type inbox struct {
+	d       *Driver
+	slot    int // -1 outside a cluster
+	channel string
+	life    context.Context
+	end     context.CancelFunc
+	kick    chan struct{} // do not pause
+
+	mu       sync.Mutex
+	up       bool                  // subscribed, as far as is known
+	counted  bool                  // PUBLISH counts us as a receiver
+	denied   bool                  // the server does not let us subscribe
+	since    time.Time             // when it said so
+	err      error                 // why the last attempt failed
+	attempt  chan struct{}         // closed when the attempt under way came to something
+	watchers map[string][]*watcher // by owner
+	coming   int                   // calls of Watch that have not become watchers yet
+	conn     *redis.PubSub
+}
+
+// watcher is one owner who waits.
+type watcher struct {
+	key  string
+	hint chan struct{}
+}
+
+func (w *watcher) tell() {
+	select {
+	case w.hint <- struct{}{}:
+	default: // one hint is enough
+	}
+}
+
+func newInbox(d *Driver, slot int) *inbox {
+	in := &inbox{
+		d: d, slot: slot, channel: sidecars + "inbox:" + d.id,
+		kick: make(chan struct{}, 1), attempt: make(chan struct{}), watchers: map[string][]*watcher{},
+	}
+	if slot >= 0 {
+		in.channel = sidecars + "inbox:{" + tagOf(slot) + "}" + d.id
+	}
+	in.life, in.end = context.WithCancel(d.life)
+	return in
+}
+
+// await returns true once the subscription stands, false with a nil error when
+// there will be none.
+func (in *inbox) await(ctx context.Context) (bool, error) {
+	for first := true; ; first = false {
+		in.mu.Lock()
+		up, denied, err, attempt := in.up, in.denied && time.Since(in.since) < deniedPause, in.err, in.attempt
+		in.mu.Unlock()
+		switch {
+		case up || denied:
+			return up, nil
+		case !first && err != nil:
+			return false, err
+		}
+		select {
+		case in.kick <- struct{}{}:
+		default:
+		}
+		select {
+		case <-attempt:
+		case <-ctx.Done():
+			return false, ctx.Err()
+		case <-in.life.Done():
+			return false, driver.ErrClosed
+		}
+	}
+}
+
+// watch registers r until ctx ends.
+func (in *inbox) watch(ctx context.Context, r driver.Request) <-chan struct{} {
+	w := &watcher{key: r.Key, hint: make(chan struct{}, 1)}
+	in.mu.Lock()
+	in.watchers[r.Owner] = append(in.watchers[r.Owner], w)
+	if !in.up {
+		w.tell() // the connection went while we came
+	}
+	in.mu.Unlock()
+	context.AfterFunc(ctx, func() { in.forget(r.Owner, w) })
+	return w.hint
+}
+
+func (in *inbox) forget(owner string, w *watcher) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	rest := slices.DeleteFunc(in.watchers[owner], func(other *watcher) bool { return other == w })
+	if in.watchers[owner] = rest; len(rest) == 0 {
+		delete(in.watchers, owner)
+	}
+}
+
+// waiting returns who waits here for r. mu is held.
+func (in *inbox) waiting(r driver.Request) []*watcher {
+	return slices.DeleteFunc(slices.Clone(in.watchers[r.Owner]), func(w *watcher) bool { return w.key != r.Key })
+}
+
+func (in *inbox) idle() bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return len(in.watchers) == 0 && in.coming == 0
+}
+
+// come counts a call of Watch in (1) and out (-1).
+func (in *inbox) come(n int) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.coming += n
+}
+
+// mode says how a place of r is told now.
+func (in *inbox) mode(r driver.Request) byte {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	switch {
+	case !in.up || len(in.waiting(r)) == 0:
+		return modePoll
+	case in.slot < 0 && in.counted:
+		return modeCounted
+	case in.slot < 0:
+		return modeTold
+	case in.counted:
+		return modeShardCounted
+	}
+	return modeShardTold
+}
+
+// run keeps the subscription up until close.
+func (in *inbox) run() {
+	for {
+		begun := time.Now()
+		err := in.session()
+		if in.life.Err() != nil {
+			return
+		}
+		if stood := in.down(err); stood && time.Since(begun) > reopenPause {
+			continue
+		}
+		if !in.pause() {
+			return
+		}
+	}
+}
+
+// pause waits for a good moment for the next attempt: soon while somebody
+// waits, else when somebody comes. It returns false when there is none.
+func (in *inbox) pause() bool {
+	in.mu.Lock()
+	after := reopenPause
+	if in.denied {
+		after = deniedPause
+	}
+	var soon <-chan time.Time
+	if len(in.watchers) > 0 {
+		timer := time.NewTimer(after)
+		defer timer.Stop()
+		soon = timer.C
+	}
+	in.mu.Unlock()
+	select {
+	case <-in.kick:
+	case <-soon:
+	case <-in.life.Done():
+		return false
+	}
+	return true
+}
+
+func (in *inbox) close() {
+	in.end()
+	in.mu.Lock()
+	conn := in.conn
+	in.mu.Unlock()
+	if conn != nil {
+		_ = conn.Close() // ends a Receive that is under way
+	}
+}
+
+// session opens one connection and delivers what comes, until it fails.
+func (in *inbox) session() error {
+	conn := in.d.rdb.Subscribe(in.life)
+	in.mu.Lock()
+	in.conn = conn
+	in.mu.Unlock()
+	defer conn.Close()
+	if in.life.Err() != nil {
+		return in.life.Err()
+	}
+	subscribe := conn.Subscribe
+	if in.slot >= 0 {
+		subscribe = conn.SSubscribe
+	}
+	if err := subscribe(in.life, in.channel); err != nil {
+		return err
+	}
+	if _, err := conn.ReceiveTimeout(in.life, confirmTime); err != nil {
+		return err
+	}
+	counted, _ := in.probe()
+	in.raise(counted)
+	checked, asked := time.Now(), false
+	for {
+		m, err := conn.ReceiveTimeout(in.life, quietTime)
+		if err != nil && (asked || !timeout(err)) {
+			return err
+		}
+		switch m := m.(type) {
+		case *redis.Message:
+			in.deliver(m.Payload)
+		case *redis.Subscription:
+			return errUnsubscribed // a slot moved to another node
+		}
+		if asked = false; time.Since(checked) < quietTime {
+			continue
+		}
+		if again, err := in.probe(); err == nil && counted && !again {
+			return errElsewhere
+		}
+		if err := conn.Ping(in.life); err != nil {
+			return err
+		}
+		checked, asked = time.Now(), true
+	}
+}
+
+var (
+	errUnsubscribed = errors.New("redis: the server ended a subscription")
+	errElsewhere    = errors.New("redis: the subscription is not on the server that commands go to")
+)
+
+func timeout(err error) bool {
+	var e net.Error
+	return errors.As(err, &e) && e.Timeout()
+}
+
+// probe publishes to ourselves, by the way that commands take, and says
+// whether the count of receivers includes us: then a count of 0 means that
+// this process is gone. Behind a proxy, say, it does not; after a failover the
+// subscription may still be on the server that was the master.
+func (in *inbox) probe() (counted bool, err error) {
+	publish := in.d.rdb.Publish
+	if in.slot >= 0 {
+		publish = in.d.rdb.SPublish
+	}
+	ctx, cancel := context.WithTimeout(in.life, confirmTime)
+	defer cancel()
+	n, err := await(ctx, func(ctx context.Context) (int64, error) { return publish(ctx, in.channel, "").Result() })
+	switch in.d.Classify(err) {
+	case driver.Denied, driver.Misconfigured:
+		in.d.muted.Store(true)
+	default:
+		if err == nil {
+			in.d.muted.Store(false)
+		}
+	}
+	return n > 0, err
+}
+
+// raise says that the subscription stands. Who waited meanwhile tries again.
+func (in *inbox) raise(counted bool) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.up, in.denied, in.counted, in.err = true, false, counted, nil
+	in.news()
+}
+
+// down says that there is no subscription now.
+func (in *inbox) down(err error) (was bool) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	was = in.up
+	switch in.d.Classify(err) {
+	case driver.Denied, driver.Misconfigured:
+		in.denied, in.since = true, time.Now()
+	default:
+		in.denied = false
+	}
+	in.up, in.err = false, err
+	in.news()
+	return was
+}
+
+// news wakes all who wait: for an attempt, or for a hint. mu is held.
+func (in *inbox) news() {
+	close(in.attempt)
+	in.attempt = make(chan struct{})
+	for _, ws := range in.watchers {
+		for _, w := range ws {
+			w.tell()
+		}
+	}
+}
+
+// deliver hands a message to the owner it names.
+func (in *inbox) deliver(payload string) {
+	r, ok := in.d.parseHint(payload)
+	if !ok {
+		return // a probe, or none of ours
+	}
+	in.mu.Lock()
+	watchers := in.waiting(r)
+	in.mu.Unlock()
+	for _, w := range watchers {
+		w.tell()
+	}
+	if len(watchers) == 0 {
+		in.d.giveBack(r)
+	}
+}

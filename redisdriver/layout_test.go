@@ -1,0 +1,310 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package redisdriver
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// compareAndDelete is how redsync, redislock and the Redis manual release.
+const compareAndDelete = `if redis.call("get",KEYS[1]) == ARGV[1] then return redis.call("del",KEYS[1]) else return 0 end`
+
+func TestLockIsTheCanonicalString(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	r := ask("orders/42")
+	w.grant(d, r)
+	if got := w.admin.Get(w.ctx, "lock:orders/42").Val(); got != r.Owner+" "+r.Label {
+		t.Errorf("the key holds %q", got)
+	}
+	if left := w.admin.PTTL(w.ctx, "lock:orders/42").Val(); left <= 29*time.Second || left > 30*time.Second {
+		t.Errorf("the key expires in %v", left)
+	}
+	if ok := w.admin.SetNX(w.ctx, "lock:orders/42", "peer", time.Minute).Val(); ok {
+		t.Error("SET NX of a peer took a held key")
+	}
+	if n := w.do("EVAL", compareAndDelete, 1, "lock:orders/42", "peer"); n != int64(0) {
+		t.Error("a peer's release took our lock")
+	}
+	w.release(d, r)
+	if ok := w.admin.SetNX(w.ctx, "lock:orders/42", "peer", time.Minute).Val(); !ok {
+		t.Error("SET NX of a peer failed on a released key")
+	}
+	if res := w.refuse(d, ask("orders/42")); !res.Holder.Foreign || res.Holder.Label != "peer" {
+		t.Errorf("the holder is %+v", res.Holder)
+	}
+	w.do("EVAL", compareAndDelete, 1, "lock:orders/42", "peer")
+	w.grant(d, ask("orders/42"))
+}
+
+func TestPrefix(t *testing.T) {
+	w := newWorld(t)
+	for name, c := range map[string]struct {
+		o   *Options
+		key string
+	}{
+		"default": {nil, "lock:k"},
+		"own":     {&Options{Prefix: "app:"}, "app:k"},
+		"none":    {&Options{NoPrefix: true}, "k"},
+	} {
+		d := w.driver(c.o)
+		w.grant(d, ask("k"))
+		if w.admin.Exists(w.ctx, c.key).Val() != 1 {
+			t.Errorf("%s: there is no key %q among %q", name, c.key, w.keys())
+		}
+	}
+}
+
+// What is not of our form is shown, and never changed or deleted.
+func TestForeignHolderIsLeftAlone(t *testing.T) {
+	for name, value := range map[string]string{
+		"word": "peer", "empty": "", "like ours": strings.Repeat("A", 26), "long": strings.Repeat("x", 70000),
+		"label too long": strings.Repeat("A", 26) + " " + strings.Repeat("x", driver.MaxLabel+1), "bytes": "\x00\xff\n",
+	} {
+		for _, ttl := range []time.Duration{0, time.Minute} {
+			t.Run(fmt.Sprint(name, ttl), func(t *testing.T) {
+				w := newWorld(t)
+				d := w.driver(nil)
+				w.admin.Set(w.ctx, "lock:k", value, ttl)
+				r := ask("k")
+				res := w.refuse(d, queued(r))
+				if !res.Holder.Foreign || !strings.HasPrefix(value, res.Holder.Label) {
+					t.Errorf("the holder is %+v", res.Holder)
+				}
+				if (res.Left == 0) != (ttl == 0) || res.RetryIn <= 0 || res.RetryIn > lookAfter {
+					t.Errorf("refused with %+v", res)
+				}
+				done := map[int]driver.Renewal{}
+				d.Renew(w.ctx, []driver.Request{r}, func(i int, r driver.Renewal) { done[i] = r })
+				if !errors.Is(done[0].Err, driver.ErrNotHeld) {
+					t.Errorf("Renew says %+v", done)
+				}
+				w.release(d, r) // its place
+				info := w.inspect(d, "k")
+				if !info.Held || !info.Holder.Foreign || (info.Left < 0) != (ttl == 0) || info.Fence != 0 {
+					t.Errorf("Inspect says %+v", info)
+				}
+				if got := w.admin.Get(w.ctx, "lock:k").Val(); got != value {
+					t.Errorf("the value became %q", got)
+				}
+				if left := w.admin.PTTL(w.ctx, "lock:k").Val(); (left < 0) != (ttl == 0) || left > ttl {
+					t.Errorf("the expiry became %v", left)
+				}
+			})
+		}
+	}
+}
+
+func TestOtherTypeIsAnError(t *testing.T) {
+	for kind, command := range map[string][]any{
+		"hash": {"HSET", "lock:k", "f", "v"}, "list": {"RPUSH", "lock:k", "v"}, "set": {"SADD", "lock:k", "v"},
+		"zset": {"ZADD", "lock:k", 1, "v"}, "stream": {"XADD", "lock:k", "*", "f", "v"},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			w := newWorld(t)
+			d := w.driver(nil)
+			w.do(command...)
+			before := w.do("DUMP", "lock:k")
+			for name, call := range map[string]func() error{
+				"Try":     func() error { _, err := d.Try(w.ctx, queued(ask("k"))); return err },
+				"Inspect": func() error { _, err := d.Inspect(w.ctx, "k"); return err },
+			} {
+				err := call()
+				if d.Classify(err) != driver.Misconfigured || !strings.Contains(fmt.Sprint(err), `"lock:k" holds a `+kind) {
+					t.Errorf("%s says: %v", name, err)
+				}
+			}
+			if err := d.Release(w.ctx, ask("k")); !errors.Is(err, driver.ErrNotHeld) {
+				t.Errorf("Release says: %v", err)
+			}
+			for info, err := range d.List(w.ctx, "") {
+				t.Errorf("List shows %+v, %v", info, err)
+			}
+			if w.do("DUMP", "lock:k") != before {
+				t.Error("the key was changed")
+			}
+		})
+	}
+}
+
+// A lock whose key was made something else while a line stood, and one of 500
+// in a Renew.
+func TestOtherTypeInTheWay(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	a, b := ask("k"), ask("k")
+	w.grant(d, a)
+	w.wait(d, b)
+	w.do("DEL", "lock:k")
+	w.do("HSET", "lock:k", "f", "v")
+	if _, err := d.Try(w.ctx, queued(b)); d.Classify(err) != driver.Misconfigured {
+		t.Errorf("Try says: %v", err)
+	}
+	rs := []driver.Request{a}
+	for i := range 499 {
+		r := ask(fmt.Sprint("n", i))
+		w.grant(d, r)
+		rs = append(rs, r)
+	}
+	errs := make([]error, len(rs))
+	d.Renew(w.ctx, rs, func(i int, r driver.Renewal) { errs[i] = r.Err })
+	for i, err := range errs {
+		if want := i == 0; errors.Is(err, driver.ErrNotHeld) != want || !want && err != nil {
+			t.Errorf("request %d: %v", i, err)
+		}
+	}
+}
+
+// hostile are keys that a name could trip over.
+var hostile = []string{
+	"k", "{k}", "{k", "k}", "}k{", "{}", "{}k", "a{b}c", "a{}b{c}", "{{k}}", "*", "?", "[k]", `\`, "k*",
+	"\x00", "a\nb", "\xff\xfe", " ", `"`, "hasp.", "hasp.fence", "hasp.line:{k}", "hasp.grant:=k", "#{0}k", "=k", "={k}",
+	strings.Repeat("k", driver.MaxKey), strings.Repeat("}", driver.MaxKey),
+}
+
+// Keys of any bytes are locks of their own: holding one says nothing about
+// another, each is listed under its own name, and all is gone after Release.
+func TestHostileKeys(t *testing.T) {
+	for _, o := range []*Options{nil, {NoPrefix: true}, {Prefix: "{app}*"}, {Prefix: "}"}} {
+		w := newWorld(t)
+		d := w.driver(o)
+		held := map[string]driver.Request{}
+		for _, key := range hostile {
+			if o != nil && o.NoPrefix && strings.HasPrefix(key, sidecars) {
+				if _, err := d.Try(w.ctx, ask(key)); d.Classify(err) != driver.Misconfigured {
+					t.Errorf("Try of %q, a name of ours, says %v", key, err)
+				}
+				continue
+			}
+			held[key] = ask(key)
+			w.grant(d, held[key])
+			w.wait(d, ask(key))
+		}
+		listed := map[string]bool{}
+		for info, err := range d.List(w.ctx, "") {
+			if err != nil || info.Holder.Owner != held[info.Key].Owner || info.Waiters != 1 {
+				t.Errorf("List shows %+v, %v", info, err)
+			}
+			listed[info.Key] = true
+		}
+		for key, r := range held {
+			if !listed[key] {
+				t.Errorf("%+v: List leaves out %q", o, key)
+			}
+			if got := w.holder(d, key); got != r.Owner {
+				t.Errorf("%+v: %q is held by %q", o, key, got)
+			}
+			w.release(d, r)
+		}
+	}
+}
+
+// Every key of ours expires, at every step, lapses and strikes included.
+func TestSidecarsExpire(t *testing.T) {
+	w := newWorld(t)
+	d, dead := w.driver(nil), w.driver(nil)
+	a, b, c, lapses := ask("k"), ask("k"), ask("k"), ask("k")
+	lapses.TTL = 20 * time.Millisecond
+	check := func(step string) {
+		t.Helper()
+		for _, k := range w.keys() {
+			if left := w.admin.PTTL(w.ctx, k).Val(); left < 0 || left > 24*time.Hour {
+				t.Errorf("%s: %q expires in %v", step, k, left)
+			}
+		}
+	}
+	w.grant(d, a)
+	check("a grant")
+	w.wait(dead, lapses)
+	check("a place")
+	_ = dead.Close()
+	w.wait(d, b)
+	w.release(d, a) // strikes
+	check("a strike")
+	w.grant(d, b)
+	check("a claim")
+	w.refuse(d, queued(lapses))
+	w.release(d, b) // to one that polls
+	w.until("it lapses", func() bool { return !w.inspect(d, "k").Held })
+	w.grant(d, c)
+	check("a lapse")
+	d.Renew(w.ctx, []driver.Request{c, queued(lapses)}, func(i int, r driver.Renewal) {
+		if r.Err != nil {
+			t.Errorf("Renew %d: %v", i, r.Err)
+		}
+	})
+	check("a renewal")
+	w.release(d, lapses)
+	w.release(d, c)
+	check("a release")
+	w.do("DEL", "hasp.places:{lock:k}") // what is left of the strikes
+	if w.admin.Exists(w.ctx, "lock:k", "hasp.line:{lock:k}", "hasp.places:{lock:k}", "hasp.grant:{lock:k}").Val() != 0 {
+		t.Errorf("after Release there is %q", w.keys())
+	}
+}
+
+// An expiry is only ever moved later: by a short Try, a short Renew, a place
+// with less patience.
+func TestExpiriesOnlyMoveLater(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	a, b := ask("k"), ask("k")
+	a.TTL, b.Patience = time.Hour, time.Hour
+	w.grant(d, a)
+	w.wait(d, b)
+	before := map[string]time.Duration{}
+	for _, k := range w.keys() {
+		if before[k] = w.admin.PTTL(w.ctx, k).Val(); before[k] < 0 {
+			t.Errorf("%q does not expire", k)
+		}
+	}
+	short, c := a, ask("k")
+	short.TTL, c.Patience = time.Second, time.Second
+	w.grant(d, short)
+	w.refuse(d, queued(c))
+	b.Patience = time.Second
+	d.Renew(w.ctx, []driver.Request{short, queued(b), queued(c)}, func(i int, r driver.Renewal) {
+		if r.Err != nil {
+			t.Errorf("Renew %d: %v", i, r.Err)
+		}
+	})
+	for k, was := range before {
+		if now := w.admin.PTTL(w.ctx, k).Val(); now < was-10*time.Second {
+			t.Errorf("%q expires in %v, it was %v", k, now, was)
+		}
+	}
+}
+
+// Times are rounded up to milliseconds, and the longest there are still fit.
+func TestExtremeTimes(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	for _, ttl := range []time.Duration{10*time.Millisecond + 1, math.MaxInt64} {
+		a, b := ask(fmt.Sprint(ttl)), ask(fmt.Sprint(ttl))
+		a.TTL, b.TTL, b.Patience = ttl, ttl, ttl
+		res := w.grant(d, a)
+		if res.TTL < ttl {
+			t.Errorf("%v: the lease lasts %v", ttl, res.TTL)
+		}
+		w.refuse(d, queued(b))
+		d.Renew(w.ctx, []driver.Request{a, queued(b)}, func(i int, r driver.Renewal) {
+			if r.Err != nil {
+				t.Errorf("%v: Renew %d: %v", ttl, i, r.Err)
+			}
+		})
+		if err := d.Release(w.ctx, a); err != nil && ttl > time.Second {
+			t.Errorf("%v: Release: %v", ttl, err)
+		}
+	}
+	if got := millis(10*time.Millisecond + 1); got != 11 {
+		t.Errorf("rounded to %d", got)
+	}
+}

@@ -1,0 +1,99 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package redisdriver
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+)
+
+// After Close no goroutine of the driver is left, whatever was under way: nor
+// while it is open, beside the one that reads its subscription.
+func TestNoGoroutineIsLeft(t *testing.T) {
+	w := newWorld(t)
+	for _, how := range []string{"sound", "hung", "gone"} {
+		ignore := goleak.IgnoreCurrent()
+		rdb := redis.NewClient(&redis.Options{Addr: w.server.Addr(), ReadTimeout: 200 * time.Millisecond})
+		d := New(rdb, nil)
+		holder := ask(how)
+		w.grant(d, holder)
+		for range 20 {
+			ctx, cancel := context.WithCancel(w.ctx)
+			r := ask(how)
+			if _, err := d.Watch(ctx, r); err != nil {
+				t.Fatal(err)
+			}
+			w.refuse(d, queued(r))
+			cancel()
+		}
+		switch how {
+		case "hung":
+			w.server.Stop()
+		case "gone":
+			w.server.Kill()
+		}
+		ctx, cancel := context.WithTimeout(w.ctx, 50*time.Millisecond)
+		if err := d.Release(ctx, holder); (err == nil) != (how == "sound") {
+			t.Errorf("%s: Release says %v", how, err)
+		}
+		d.Renew(ctx, []driver.Request{holder, queued(ask(how))}, func(int, driver.Renewal) {})
+		cancel()
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := rdb.Close(); err != nil {
+			t.Error(err)
+		}
+		goleak.VerifyNone(t, ignore) // tries for a while: what hangs ends by the client's time-outs
+		if how == "hung" {
+			w.server.Cont()
+		}
+	}
+}
+
+// Places whose owner gave up leave nothing that stays, and no name that is
+// not ours.
+func TestAStormOfWaitersLeavesNothing(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	a := ask("k")
+	w.grant(d, a)
+	done := make(chan error)
+	const many = 300
+	for range many {
+		go func() {
+			ctx, cancel := context.WithCancel(w.ctx)
+			defer cancel()
+			r := ask("k")
+			if _, err := d.Watch(ctx, r); err != nil {
+				done <- err
+				return
+			}
+			if _, err := d.Try(ctx, queued(r)); err != nil {
+				done <- err
+				return
+			}
+			done <- d.Release(w.ctx, r)
+		}()
+	}
+	for range many {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	w.until("everybody is forgotten", func() bool { return d.boxes.open[-1].idle() })
+	w.release(d, a)
+	info := w.inspect(d, "k")
+	if info.Held || info.Waiters != 0 {
+		t.Errorf("what stays: %+v", info)
+	}
+	if keys := permanent(t, w.admin); len(keys) != 0 {
+		t.Errorf("these never expire: %q", keys)
+	}
+}

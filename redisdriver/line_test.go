@@ -1,0 +1,349 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package redisdriver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/redis/go-redis/v9"
+)
+
+// Places are ordered by last + 1, so that no clock that steps reorders them.
+func TestPlacesAreNumbered(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	w.grant(d, ask("k"))
+	var rs []driver.Request
+	for range 4 {
+		rs = append(rs, ask("k"))
+		w.refuse(d, queued(rs[len(rs)-1]))
+	}
+	w.release(d, rs[1])
+	w.refuse(d, queued(rs[0])) // asking again keeps the number
+	for _, z := range w.admin.ZRangeWithScores(w.ctx, "hasp.line:{lock:k}", 0, -1).Val() {
+		t.Log(z.Member, z.Score)
+	}
+	for i, want := range map[int]float64{0: 1, 2: 3, 3: 4} {
+		if got := w.admin.ZScore(w.ctx, "hasp.line:{lock:k}", value(rs[i])).Val(); got != want {
+			t.Errorf("place %d has the number %v, want %v", i, got, want)
+		}
+	}
+}
+
+// A waiter whose process is gone costs nothing: PUBLISH reaches nobody, and
+// the release that finds out hands on at once.
+func TestNobodyListens(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	a, c := ask("k"), ask("k")
+	w.grant(d, a)
+	gone := w.driver(nil)
+	for range 3 { // several places of one dead inbox
+		w.wait(gone, ask("k"))
+	}
+	hints := w.wait(d, c)
+	if err := gone.Close(); err != nil {
+		t.Fatal(err)
+	}
+	channel := sidecars + "inbox:" + gone.id
+	w.until("the subscription is gone", func() bool {
+		return w.admin.PubSubNumSub(w.ctx, channel).Val()[channel] == 0
+	})
+	w.release(d, a)
+	if got := w.holder(d, "k"); got != c.Owner {
+		t.Fatalf("the key went to %q", got)
+	}
+	w.hear(hints)
+}
+
+// A place that was passed over because nobody listened, for example while the
+// subscription was made anew, keeps its place once it gives a sign of life.
+func TestPassedOverPlaceStays(t *testing.T) {
+	w := newWorld(t)
+	d, slow := w.driver(nil), w.driver(nil)
+	a, b, c := ask("k"), ask("k"), ask("k")
+	w.grant(d, a)
+	w.wait(slow, b)
+	w.wait(d, c)
+	channel := sidecars + "inbox:" + slow.id
+	w.do("HSET", "hasp.places:{lock:k}", "!", fmt.Sprintf("%s %013d;", channel, time.Now().Add(time.Hour).UnixMilli()))
+	w.release(d, a)
+	if got := w.holder(d, "k"); got != c.Owner {
+		t.Fatalf("the key went to %q", got)
+	}
+	w.do("HSET", "hasp.places:{lock:k}", "!", fmt.Sprintf("%s %013d;", channel, 1))
+	if res := w.refuse(slow, queued(b)); res.Ahead != 0 {
+		t.Errorf("it came back at place %d", res.Ahead)
+	}
+	w.grant(d, c)
+	w.release(d, c)
+	if got := w.holder(d, "k"); got != b.Owner {
+		t.Errorf("then the key went to %q", got)
+	}
+}
+
+// A claim that lapses strikes the whole inbox: its other places are passed
+// over at once, and a dead process costs one claim time, not one for each of
+// its waiters. The struck place itself stays until its patience is over.
+func TestLapsedClaimPassesOverTheInbox(t *testing.T) {
+	w := newWorld(t)
+	d, hung := w.driver(nil), w.driver(nil)
+	a, c := ask("k"), ask("k")
+	w.grant(d, a)
+	var lost []driver.Request
+	for range 3 {
+		r := ask("k")
+		r.TTL = 50 * time.Millisecond // and so is its claim time
+		lost = append(lost, r)
+		w.wait(hung, r)
+	}
+	w.wait(d, c)
+	w.release(d, a)
+	if got := w.holder(d, "k"); got != lost[0].Owner {
+		t.Fatalf("the key went to %q", got)
+	}
+	w.until("the claim lapses", func() bool { return !w.inspect(d, "k").Held })
+	if res := w.try(d, queued(c)); !res.Granted || res.Abandoned {
+		t.Fatalf("the next live place got %+v", res)
+	}
+	line := w.inspect(d, "k").Line
+	if len(line) != 3 || line[0].Owner != lost[0].Owner {
+		t.Errorf("the line is %v", line)
+	}
+	// Signs of life: it was slow, not dead, and has its old place.
+	if res := w.refuse(hung, queued(lost[0])); res.Ahead != 0 {
+		t.Errorf("it came back at place %d", res.Ahead)
+	}
+	w.release(d, c)
+	if got := w.holder(d, "k"); got != lost[0].Owner {
+		t.Errorf("then the key went to %q", got)
+	}
+}
+
+// Each place has its own claim time: what its TTL allows, but never less than
+// three of its round trips.
+func TestClaimTimeIsThreeRoundTrips(t *testing.T) {
+	w := newWorld(t)
+	for took, want := range map[time.Duration]time.Duration{
+		time.Millisecond: claimTime, 400 * time.Millisecond: 1200 * time.Millisecond, time.Minute: maxClaim,
+	} {
+		d := w.driver(nil)
+		a, b := ask("k"), ask("k")
+		w.grant(d, a)
+		if hints, err := d.Watch(w.ctx, b); hints == nil || err != nil {
+			t.Fatal(hints, err)
+		}
+		d.delay.ns.Store(0)
+		d.delay.sample(took)
+		w.refuse(d, queued(b))
+		w.release(d, a)
+		if left := w.inspect(d, "k").Left; left > want+10*time.Millisecond || left < want-200*time.Millisecond {
+			t.Errorf("round trips of %v: the claim lasts %v, want %v", took, left, want)
+		}
+		w.release(d, b)
+	}
+}
+
+// Who polls says so in its place: nobody listens for it, and it is handed the
+// key all the same.
+func TestPollingPlaceIsNeverSkipped(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	a, b, c := ask("k"), ask("k"), ask("k")
+	w.grant(d, a)
+	if res := w.refuse(d, queued(b)); res.RetryIn <= 0 || res.RetryIn > pollStep {
+		t.Errorf("a first in line that polls was told %+v", res)
+	}
+	w.wait(d, c)
+	w.release(d, a)
+	if got := w.holder(d, "k"); got != b.Owner {
+		t.Fatalf("the key went to %q", got)
+	}
+	if left := w.inspect(d, "k").Left; left <= pollMax {
+		t.Errorf("a waiter that looks every %v has %v to claim", pollMax, left)
+	}
+	w.grant(d, queued(b))
+}
+
+// Where the count of receivers does not include us, behind a proxy or on an
+// older cluster, a count of 0 means nothing.
+func TestUncountedPlaceIsNotSkipped(t *testing.T) {
+	w := newWorld(t)
+	d, far := w.driver(nil), w.driver(nil)
+	a, b := ask("k"), ask("k")
+	w.grant(d, a)
+	if hints, err := far.Watch(w.ctx, b); hints == nil || err != nil {
+		t.Fatal(hints, err)
+	}
+	far.boxes.open[-1].raise(false)
+	w.refuse(far, queued(b))
+	w.wait(d, ask("k"))
+	_ = far.Close()
+	w.until("nobody listens", func() bool {
+		return w.admin.PubSubNumSub(w.ctx, far.inboxName()).Val()[far.inboxName()] == 0
+	})
+	w.release(d, a)
+	if got := w.holder(d, "k"); got != b.Owner {
+		t.Errorf("the key went to %q", got)
+	}
+}
+
+// An owner that gives up after its claim lapsed leaves no place behind that
+// would come back.
+func TestReleaseAfterALapse(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	a, b, c := ask("k"), ask("k"), ask("k")
+	b.TTL = 20 * time.Millisecond
+	w.grant(d, a)
+	w.wait(d, b)
+	w.release(d, a)
+	w.until("the claim lapses", func() bool { return !w.inspect(d, "k").Held })
+	w.release(d, b)
+	w.grant(d, c)
+	if info := w.inspect(d, "k"); info.Waiters != 0 {
+		t.Errorf("in line are %v", info.Line)
+	}
+}
+
+// A hint for an owner that nobody waits for any more is answered: the key goes
+// on to the next, and its place is no ghost.
+func TestHintForNobodyPassesOn(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	a, b, c := ask("k"), ask("k"), ask("k")
+	w.grant(d, a)
+	ctx, leave := context.WithCancel(w.ctx)
+	if hints, err := d.Watch(ctx, b); hints == nil || err != nil {
+		t.Fatal(hints, err)
+	}
+	w.refuse(d, queued(b))
+	hints := w.wait(d, c)
+	leave() // without a Release
+	w.until("it is forgotten", func() bool { mode, _ := d.boxes.mode(b); return mode == modePoll })
+	w.release(d, a)
+	w.hear(hints)
+	w.grant(d, queued(c))
+	if res := w.refuse(d, queued(b)); res.RetryIn != 0 {
+		t.Errorf("an owner that was released was told %+v", res)
+	}
+}
+
+// A hint that comes late finds an owner that claimed by itself and is at work:
+// the answer to it must not take the lease away.
+func TestLateHintSparesTheLease(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	a, b := ask("k"), ask("k")
+	w.grant(d, a)
+	w.wait(d, b)
+	w.release(d, a)
+	w.grant(d, queued(b))
+	if err := d.release(w.ctx, b, "u"); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("the answer to a late hint: %v", err)
+	}
+	if got := w.holder(d, "k"); got != b.Owner {
+		t.Fatalf("the key is held by %q", got)
+	}
+	late := w.driver(nil)
+	text := fmt.Sprintf("%03d%s%s", len(value(b)), value(b), "lock:k")
+	box := newInbox(late, -1) // where nobody knows b
+	box.deliver(text)
+	late.running.Wait()
+	if got := w.holder(d, "k"); got != b.Owner {
+		t.Fatalf("after a late hint the key is held by %q", got)
+	}
+	w.release(d, b)
+}
+
+// Only the first in line looks after a foreign holder, which tells nobody when
+// it goes; who becomes the first is told.
+func TestFirstLooksAfterForeigners(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	a, b, c := ask("k"), ask("k"), ask("k")
+	w.admin.Set(w.ctx, "lock:k", "peer", time.Hour)
+	w.wait(d, a)
+	hints := w.wait(d, b)
+	w.wait(d, c)
+	if res := w.refuse(d, queued(a)); res.RetryIn != lookAfter || res.Ahead != 0 {
+		t.Errorf("the first was told %+v", res)
+	}
+	if res := w.refuse(d, queued(b)); res.RetryIn != 0 || res.Ahead != 1 {
+		t.Errorf("the second was told %+v", res)
+	}
+	renewed := func() map[int]driver.Renewal {
+		out := map[int]driver.Renewal{}
+		d.Renew(w.ctx, []driver.Request{queued(b), queued(c)}, func(i int, r driver.Renewal) { out[i] = r })
+		return out
+	}
+	if rs := renewed(); rs[0] != (driver.Renewal{}) || rs[1] != (driver.Renewal{}) {
+		t.Errorf("signs of life of the others: %+v", rs)
+	}
+	w.release(d, a) // gives up
+	w.hear(hints)
+	if res := w.refuse(d, queued(b)); res.RetryIn != lookAfter {
+		t.Errorf("who became the first was told %+v", res)
+	}
+	if rs := renewed(); rs[0].RetryIn != lookAfter || rs[1].RetryIn != 0 {
+		t.Errorf("signs of life: %+v", rs)
+	}
+	w.admin.Del(w.ctx, "lock:k")
+	if rs := renewed(); rs[0].RetryIn != time.Millisecond {
+		t.Errorf("signs of life when the key is free: %+v", rs)
+	}
+	w.grant(d, queued(b))
+}
+
+// A line full of dead places is worked off in bounded steps, each of which
+// leaves a correct state.
+func TestLongDeadLine(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	const dead = 2500
+	a, last := ask("k"), ask("k")
+	w.grant(d, a)
+	pipe := w.admin.Pipeline()
+	for i := range dead {
+		r := ask("k")
+		pipe.ZAdd(w.ctx, "hasp.line:{lock:k}", redis.Z{Score: float64(i + 1), Member: value(r)})
+		pipe.HSet(w.ctx, "hasp.places:{lock:k}", r.Owner, "0000000000001 10000 500 n hasp.inbox:dead")
+	}
+	if _, err := pipe.Exec(w.ctx); err != nil {
+		t.Fatal(err)
+	}
+	hints := w.wait(d, last)
+	if info := w.inspect(d, "k"); info.Waiters != 1 || len(info.Line) != 1 || info.Line[0].Owner != last.Owner {
+		t.Errorf("%d wait: %v", info.Waiters, info.Line)
+	}
+	w.release(d, a)
+	if n := w.admin.ZCard(w.ctx, "hasp.line:{lock:k}").Val(); n >= dead || n < dead-1200 {
+		t.Errorf("one script left %d of %d", n, dead)
+	}
+	select {
+	case <-hints:
+		t.Error("a hint, beyond the bound")
+	default:
+	}
+	var rs driver.Renewal
+	d.Renew(w.ctx, []driver.Request{queued(last)}, func(_ int, r driver.Renewal) { rs = r })
+	tries := 0
+	for res := w.try(d, queued(last)); !res.Granted; res = w.try(d, queued(last)) {
+		if tries++; tries > 3 || res.RetryIn <= 0 {
+			t.Fatalf("try %d: %+v, a sign of life before: %+v", tries, res, rs)
+		}
+	}
+	w.release(d, last)
+	for _, k := range w.keys() {
+		if strings.Contains(k, "line") {
+			t.Errorf("%q is left", k)
+		}
+	}
+}

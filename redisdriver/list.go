@@ -1,0 +1,164 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package redisdriver
+
+import (
+	"cmp"
+	"context"
+	"iter"
+	"strings"
+	"sync"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/redis/go-redis/v9"
+)
+
+// scanCount is how many keys one SCAN looks at: a fraction of a millisecond.
+const scanCount = 1000
+
+// List yields the keys that are held or waited for; see [driver.Driver]. It
+// walks over the whole database with SCAN, in steps. With NoPrefix every
+// string in the database counts as a lock.
+func (d *Driver) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
+	return func(yield func(driver.Info, error) bool) {
+		if d.bad != nil {
+			yield(driver.Info{}, d.bad)
+			return
+		}
+		nodes, err := d.masters(ctx)
+		if err != nil {
+			yield(driver.Info{}, err)
+			return
+		}
+		for _, node := range nodes {
+			if !d.listNode(ctx, node, prefix, yield) {
+				return
+			}
+		}
+	}
+}
+
+// masters returns every server that has keys.
+func (d *Driver) masters(ctx context.Context) ([]redis.Cmdable, error) {
+	c, ok := d.rdb.(*redis.ClusterClient)
+	if !ok {
+		return []redis.Cmdable{d.rdb}, nil
+	}
+	return await(ctx, func(ctx context.Context) (nodes []redis.Cmdable, err error) {
+		var mu sync.Mutex
+		err = c.ForEachMaster(ctx, func(_ context.Context, node *redis.Client) error {
+			mu.Lock()
+			defer mu.Unlock()
+			nodes = append(nodes, node)
+			return nil
+		})
+		return nodes, err
+	})
+}
+
+// listNode lists one server, and says whether to go on.
+func (d *Driver) listNode(ctx context.Context, node redis.Cmdable, prefix string, yield func(driver.Info, error) bool) bool {
+	// One pattern finds locks and lines alike: "lock:a…" and "hasp.line:{lock:a…".
+	match := "*" + glob(d.prefix+prefix) + "*"
+	for cursor := uint64(0); ; {
+		type page struct {
+			keys   []string
+			cursor uint64
+		}
+		p, err := await(ctx, func(ctx context.Context) (p page, err error) {
+			p.keys, p.cursor, err = node.Scan(ctx, cursor, match, scanCount).Result()
+			return p, err
+		})
+		if err != nil {
+			yield(driver.Info{}, err)
+			return false
+		}
+		infos, err := d.describeAll(ctx, d.lockKeys(p.keys, prefix))
+		for _, info := range infos {
+			if !yield(info, nil) {
+				return false
+			}
+		}
+		if err != nil {
+			yield(driver.Info{}, err)
+			return false
+		}
+		if cursor = p.cursor; cursor == 0 {
+			return true
+		}
+	}
+}
+
+// lockKeys returns the locks that Redis keys are, or belong to as a line, as
+// far as they start with prefix; each once.
+func (d *Driver) lockKeys(keys []string, prefix string) []string {
+	var out []string
+	seen := map[string]bool{}
+	for _, k := range keys {
+		if side, ok := strings.CutPrefix(k, sidecars+"line:"); ok {
+			if k, ok = lockOf(side); !ok {
+				continue
+			}
+		} else if strings.HasPrefix(k, sidecars) {
+			continue
+		}
+		key, ok := strings.CutPrefix(k, d.prefix)
+		if ok && key != "" && len(key) <= driver.MaxKey && strings.HasPrefix(key, prefix) && !seen[key] {
+			seen[key] = true
+			out = append(out, key)
+		}
+	}
+	return out
+}
+
+// describeAll looks at keys in one pipeline. Keys that are no locks, or that
+// nobody holds or waits for any more, are left out.
+func (d *Driver) describeAll(ctx context.Context, keys []string) ([]driver.Info, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	type found struct {
+		value, grant *redis.StringCmd
+		left         *redis.DurationCmd
+		line         *redis.IntCmd
+	}
+	all, err := await(ctx, func(ctx context.Context) ([]found, error) {
+		all := make([]found, len(keys))
+		_, _ = d.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for i, key := range keys {
+				n := d.names(key)
+				all[i] = found{
+					value: p.GetRange(ctx, n.lock, 0, 599), grant: p.GetRange(ctx, n.grant, 0, 58),
+					left: p.PTTL(ctx, n.lock), line: p.ZCard(ctx, n.line),
+				}
+			}
+			return nil
+		})
+		return all, nil // each command has its own error
+	})
+	if err != nil {
+		return nil, err
+	}
+	var infos []driver.Info
+	for i, f := range all {
+		if redis.HasErrorPrefix(f.value.Err(), "WRONGTYPE") {
+			continue // not a lock
+		}
+		if err := cmp.Or(f.value.Err(), f.left.Err()); err != nil {
+			return infos, err
+		}
+		info := driver.Info{Key: keys[i]}
+		if f.line.Val() > 0 {
+			if info, err = d.look(ctx, keys[i], 0); err != nil {
+				return infos, err
+			}
+		} else if left := f.left.Val(); left != free {
+			describe(&info, f.value.Val(), left, parseGrant(f.grant.Val()))
+		}
+		if info.Held || info.Waiters > 0 {
+			infos = append(infos, info)
+		}
+	}
+	return infos, nil
+}

@@ -1,0 +1,153 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package redisdriver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+func (w *world) list(d *Driver, prefix string) map[string]driver.Info {
+	w.Helper()
+	out := map[string]driver.Info{}
+	for info, err := range d.List(w.ctx, prefix) {
+		if err != nil {
+			w.Fatal(err)
+		}
+		out[info.Key] = info
+	}
+	return out
+}
+
+func TestListTakesThePrefixAsText(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	for _, key := range []string{"a*", "ab", "a[b]", "a", "b", `a\`, "a?c", "abc"} {
+		w.grant(d, ask(key))
+	}
+	w.do("SET", "a-plain-key", "x")
+	w.do("SET", "unlock:a", "x")
+	for prefix, want := range map[string]int{"a": 7, "a*": 1, "a[": 1, `a\`: 1, "a?": 1, "ab": 2, "": 8, "none": 0} {
+		if got := w.list(d, prefix); len(got) != want {
+			t.Errorf("List(%q) has %d keys, want %d: %v", prefix, len(got), want, got)
+		}
+	}
+}
+
+// List walks with SCAN over many keys, most of them not locks, and sees a line
+// whose key is free.
+func TestListWalks(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	pipe := w.admin.Pipeline()
+	for i := range 5000 {
+		pipe.Set(w.ctx, fmt.Sprint("other:", i), "x", 0)
+		if i%2 == 0 {
+			pipe.Set(w.ctx, fmt.Sprint("lock:n", i), value(ask("n")), time.Minute)
+		}
+	}
+	if _, err := pipe.Exec(w.ctx); err != nil {
+		t.Fatal(err)
+	}
+	w.grant(d, ask("k"))
+	w.wait(d, ask("k"))
+	w.do("DEL", "lock:k")
+	w.do("CONFIG", "RESETSTAT")
+	got := w.list(d, "")
+	if len(got) != 2501 || got["k"].Held || got["k"].Waiters != 1 || !got["n0"].Held {
+		t.Errorf("List has %d keys, and of a free one with a line: %+v", len(got), got["k"])
+	}
+	if calls := w.calls(); calls["keys"] != 0 || calls["scan"] < 5 {
+		t.Errorf("it took %v", calls)
+	}
+	n := 0
+	for _, err := range d.List(w.ctx, "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n++; n == 3 {
+			break
+		}
+	}
+}
+
+func TestListEndsWithItsContext(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	w.grant(d, ask("k"))
+	ctx, cancel := context.WithCancel(w.ctx)
+	cancel()
+	for info, err := range d.List(ctx, "") {
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("List says %+v, %v", info, err)
+		}
+	}
+}
+
+func TestInspect(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	if info := w.inspect(d, "k"); info.Held || info.Waiters != 0 {
+		t.Errorf("a free key: %+v", info)
+	}
+	a, b, c := ask("k"), ask("k"), ask("k")
+	b.Label = `{"host":"other","pid":7}`
+	before := time.UnixMicro(int64(w.micros())).Truncate(time.Millisecond)
+	fence := w.grant(d, a).Fence
+	after := time.UnixMicro(int64(w.micros()))
+	w.wait(d, b)
+	res := func() driver.Result { w.wait(d, c); return w.refuse(d, queued(c)) }()
+	if res.Holder.Owner != a.Owner || res.Holder.Since.Before(before) || res.Ahead != 1 || res.Left > a.TTL || res.Left < a.TTL-5*time.Second {
+		t.Errorf("refused with %+v", res)
+	}
+	info := w.inspect(d, "k")
+	if !info.Held || info.Holder.Owner != a.Owner || info.Holder.Label != a.Label || info.Fence != fence || info.Waiters != 2 {
+		t.Errorf("Inspect says %+v", info)
+	}
+	if since := info.Holder.Since; since.Before(before) || since.After(after) {
+		t.Errorf("held since %v, granted between %v and %v", since, before, after)
+	}
+	if len(info.Line) != 2 || info.Line[0].Owner != b.Owner || info.Line[0].Label != b.Label || info.Line[1].Owner != c.Owner {
+		t.Errorf("the line is %+v", info.Line)
+	}
+	w.do("PERSIST", "lock:k")
+	if info := w.inspect(d, "k"); info.Left >= 0 {
+		t.Errorf("without an expiry %v is left", info.Left)
+	}
+}
+
+// What Inspect gives to look by hand is understood by redis-cli, whatever the
+// key is made of.
+func TestByHand(t *testing.T) {
+	cli, err := exec.LookPath("redis-cli")
+	if err != nil {
+		t.Skip("there is no redis-cli")
+	}
+	w := newWorld(t)
+	for _, key := range hostile {
+		d := w.driver(nil)
+		a, b := ask(key), ask(key)
+		w.grant(d, a)
+		w.wait(d, b)
+		statements := w.inspect(d, key).ByHand
+		for i, want := range []string{a.Owner, "", a.Owner, b.Owner, b.Owner} {
+			if s := statements[i]; strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) {
+				t.Errorf("not printable: %q", s)
+			}
+			cmd := exec.Command(cli, "-s", w.server.Socket())
+			cmd.Stdin = strings.NewReader(statements[i] + "\n")
+			out, err := cmd.CombinedOutput()
+			if err != nil || !strings.Contains(string(out), want) || strings.HasPrefix(string(out), "(nil)") || strings.Contains(string(out), "ERR") {
+				t.Errorf("%s says %q, %v", statements[i], out, err)
+			}
+		}
+	}
+}

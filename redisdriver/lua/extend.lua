@@ -1,0 +1,29 @@
+-- Copyright 2026 The hasp Authors
+-- SPDX-License-Identifier: Apache-2.0
+--
+-- Prolongs many leases by one TTL. A key of another type reads as not held.
+-- KEYS  n locks, n grants, n lines: all in one slot where there are slots
+-- ARGV  1 TTL, ms  2 TTL + LINGER, ms  3… n times "<owner> <label>"
+-- Answers a list of n: 0 not held, 1 held, 2 held and others wait
+local n = #KEYS / 3
+local function later(key, px)
+  if redis.REDIS_VERSION_NUM then -- since 7.0, like GT
+    redis.call('PEXPIRE', key, px, 'GT')
+    return
+  end
+  local left = redis.call('PTTL', key)
+  if left >= 0 and left < tonumber(px) then redis.call('PEXPIRE', key, px) end
+end
+
+local held = redis.call('MGET', unpack(KEYS, 1, n))
+local wanted = redis.call('EXISTS', unpack(KEYS, 2 * n + 1)) > 0
+local out = {}
+for i = 1, n do
+  out[i] = 0
+  if held[i] == ARGV[i + 2] then
+    later(KEYS[i], ARGV[1])
+    later(KEYS[n + i], ARGV[2])
+    out[i] = wanted and redis.call('EXISTS', KEYS[2 * n + i]) == 1 and 2 or 1
+  end
+end
+return out

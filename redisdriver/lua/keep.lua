@@ -1,0 +1,49 @@
+-- Copyright 2026 The hasp Authors
+-- SPDX-License-Identifier: Apache-2.0
+--
+-- The sign of life of many places, in one line or several.
+-- KEYS  for each line: lock, grant, line, places, see line.lua
+-- ARGV  for each line: n, then n times "<owner> <label>" and its patience, ms
+-- Answers one number for each place: -1 it is gone; 0 it stands; more: it is
+-- the first that may get the key, and should try again after so many ms,
+-- because nobody will tell it when the holder goes.
+
+--@ line.lua
+
+-- watch says after how many ms the first in line should look again.
+local function watch()
+  local cur = redis.call('MGET', K[1])[1]
+  local left = redis.call('PTTL', K[1])
+  if left == -2 then return 1 end -- free
+  local grant = cur and redis.call('GET', K[2])
+  local tells = grant and string.sub(grant, 1, 26) == string.sub(cur, 1, 26)
+    and string.sub(grant, 59, 59) ~= 'm'
+  if tells and left >= 0 then return left + 1 end
+  return (left < 0 or left > 100) and 100 or left + 1
+end
+
+local out, arg = {}, 1
+for key = 1, #KEYS, 4 do
+  K = {KEYS[key], KEYS[key + 1], KEYS[key + 2], KEYS[key + 3]}
+  local n, at, longest = tonumber(ARGV[arg]), {}, 0
+  for i = arg + 1, arg + 2 * n, 2 do
+    local value, patience, owner = ARGV[i], ARGV[i + 1], string.sub(ARGV[i], 1, 26)
+    local place = redis.call('ZSCORE', K[3], value) and redis.call('HGET', K[4], owner)
+    if place then
+      local e = entry(value, '', place)
+      redis.call('HSET', K[4], owner, string.sub(stamp, 1, 13) .. ' ' .. patience .. ' '
+        .. e[5] .. ' ' .. e[6] .. ' ' .. e[7])
+      at[value] = #out + 1
+      longest = math.max(longest, tonumber(patience))
+    end
+    out[#out + 1] = place and 0 or -1
+  end
+  if longest > 0 then
+    outlast(K[3], longest + LINGER)
+    outlast(K[4], longest + LINGER)
+    local e = first(false, false)
+    if e and at[e[1]] then out[at[e[1]]] = watch() end
+  end
+  arg = arg + 2 * n + 1
+end
+return out

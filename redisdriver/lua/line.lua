@@ -1,0 +1,163 @@
+-- Copyright 2026 The hasp Authors
+-- SPDX-License-Identifier: Apache-2.0
+--
+-- The line of a key: included by the scripts that move it, after their fast
+-- paths, because a function costs its creation in every run.
+--
+-- KEYS, the same in every script that includes this, all in one slot:
+--   1 lock    string  "<owner> <label>", the canonical lock
+--   2 grant   string  who was granted what, see below
+--   3 line    zset    "<owner> <label>" -> number of the place
+--   4 places  hash    owner -> place; "!" -> strikes
+--   5 mark    string  the largest fence ever granted
+--   6 gone    string  this owner was released
+--
+-- grant:  owner(26) fence(16 digits) ms(13 digits) state
+--         state h: held; m: held by one that may not PUBLISH;
+--         c: handed over, not claimed yet, and then: <number> <place> <label>
+-- place:  contact(13 digits) patience claim mode inbox
+--         contact is the server's ms of the last sign of life; patience and
+--         claim are ms; mode p: polls; n: told by PUBLISH; c: by PUBLISH, and
+--         a count of 0 receivers means that nobody listens; N, C: by SPUBLISH.
+-- strikes: "<inbox> <ms>;" for each inbox that was handed a key, or called,
+--         and did not answer. Its places that gave no sign of life since are
+--         passed over, and keep their place until their patience is over.
+--
+-- An entry is {value, number, contact, patience, claim, mode, inbox, place}.
+
+local LINGER = 60000 -- ms a sidecar outlives what it belongs to
+local DAY = 86400000 -- ms the mark outlives the fence it names
+
+local K = KEYS
+
+local clock = redis.call('TIME')
+local stamp = clock[1] .. string.sub('000000' .. clock[2], -6) -- us, 16 digits
+local ms = tonumber(string.sub(stamp, 1, 13))
+
+-- later moves an expiry, but never to an earlier moment. What never expires
+-- stays so: only a person can have made it so.
+local function later(key, px)
+  if redis.REDIS_VERSION_NUM then -- since 7.0, like GT
+    return redis.call('PEXPIRE', key, px, 'GT')
+  end
+  local left = redis.call('PTTL', key)
+  return left >= 0 and left < tonumber(px) and redis.call('PEXPIRE', key, px) or 0
+end
+
+-- outlast does the same for a sidecar, which may be new and have no expiry.
+local function outlast(key, px)
+  if later(key, px) == 0 and redis.call('PTTL', key) == -1 then redis.call('PEXPIRE', key, px) end
+end
+
+local function mint()
+  local last, fence = redis.call('GET', K[5]) or '0', stamp
+  if tonumber(last) >= tonumber(stamp) then fence = string.format('%.0f', last + 1) end
+  redis.call('SET', K[5], fence, 'PX', math.floor(fence / 1000) - ms + DAY)
+  return fence
+end
+
+-- record notes who was granted what.
+local function record(owner, fence, state, px)
+  redis.call('SET', K[2], owner .. ' ' .. fence .. ' ' .. string.sub(stamp, 1, 13) .. ' ' .. state, 'PX', px)
+end
+
+local function entry(value, number, place)
+  local contact, patience, claim, mode, inbox = string.match(place, '^(%d+) (%d+) (%d+) (%a) (%S+)$')
+  return {value, number, tonumber(contact), tonumber(patience), claim, mode, inbox, place}
+end
+
+-- handover makes a place that left the line the holder, for its claim time.
+local function handover(e)
+  local owner = string.sub(e[1], 1, 26)
+  redis.call('ZREM', K[3], e[1])
+  redis.call('HDEL', K[4], owner)
+  redis.call('SET', K[1], e[1], 'PX', e[5])
+  record(owner, mint(), 'c ' .. e[2] .. ' ' .. e[8] .. ' ' .. string.sub(e[1], 28), e[5] + LINGER)
+end
+
+-- call tells an inbox about a place in line: the number of receivers, or nil
+-- when this user may not publish there.
+local function call(e)
+  local text = string.format('%03d', #e[1]) .. e[1] .. K[1]
+  local command = (e[6] == 'N' or e[6] == 'C') and 'SPUBLISH' or 'PUBLISH'
+  local n = redis.pcall(command, e[7], text)
+  if type(n) == 'table' then return nil end
+  return n
+end
+
+-- strike notes in the line that an inbox did not answer at that time.
+local function strike(strikes, inbox, at)
+  local kept = {}
+  for name, when in string.gmatch(strikes, '(%S+) (%d+);') do
+    if name ~= inbox and #kept < 50 then kept[#kept + 1] = name .. ' ' .. when .. ';' end
+  end
+  strikes = inbox .. ' ' .. at .. ';' .. table.concat(kept)
+  redis.call('HSET', K[4], '!', strikes)
+  return strikes
+end
+
+local function struck(strikes, e)
+  if strikes == '' then return false end
+  local _, last = string.find(strikes, e[7] .. ' ', 1, true)
+  local at = last and string.match(strikes, '^%d+', last + 1)
+  return at ~= nil and e[3] <= tonumber(at)
+end
+
+-- restore gives a place whose claim lapsed its old number back.
+local function restore(grant)
+  local number, place, label = string.match(grant, '^(%S+) (%d+ %d+ %d+ %a %S+) (.*)$', 61)
+  local value = string.sub(grant, 1, 26) .. ' ' .. label
+  local e = entry(value, number, place)
+  redis.call('DEL', K[2])
+  redis.call('ZADD', K[3], number, value)
+  redis.call('HSET', K[4], string.sub(grant, 1, 26), place)
+  strike(redis.call('HGET', K[4], '!') or '', e[7], string.sub(grant, 45, 57))
+  outlast(K[3], e[4] + LINGER)
+  outlast(K[4], e[4] + LINGER)
+end
+
+-- first finds the first live place that may be given the key; me is always
+-- one. Places without a sign of life are taken out on the way. With tell, a
+-- place is asked for: first goes on to the next when nobody listens there.
+-- Second result: 'mute', the place cannot be told; 'more', the search was cut
+-- short at its bound and the next call goes on.
+local function first(me, tell)
+  local at, size = 0, 1
+  for _ = 1, 11 do
+    local ids = redis.call('ZRANGE', K[3], at, at + size - 1, 'WITHSCORES')
+    if #ids == 0 then return nil end
+    local owners = {}
+    for i = 1, #ids, 2 do owners[#owners + 1] = string.sub(ids[i], 1, 26) end
+    local places = redis.call('HMGET', K[4], '!', unpack(owners))
+    local strikes, dead, lost, found, why = places[1] or '', {}, {}, nil, nil
+    for i = 1, #owners do
+      local e = places[i + 1] and entry(ids[2 * i - 1], ids[2 * i], places[i + 1])
+      if ids[2 * i - 1] == me then
+        found = e
+      elseif not e or e[3] + e[4] <= ms then
+        dead[#dead + 1] = ids[2 * i - 1]
+        lost[#lost + 1] = owners[i]
+      elseif struck(strikes, e) then
+        at = at + 1
+      elseif not tell or e[6] == 'p' then
+        found = e
+      else
+        local n = call(e)
+        if n == 0 and (e[6] == 'c' or e[6] == 'C') then
+          strikes = strike(strikes, e[7], ms)
+          at = at + 1
+        else
+          found, why = e, not n and 'mute' or nil
+        end
+      end
+      if found then break end
+    end
+    if #dead > 0 then
+      redis.call('ZREM', K[3], unpack(dead))
+      redis.call('HDEL', K[4], unpack(lost))
+    end
+    if found then return found, why end
+    size = 100
+  end
+  return nil, 'more'
+end

@@ -1,0 +1,99 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package redisdriver
+
+import (
+	"strings"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// Everything of ours but the locks themselves begins with this; no lock does.
+const sidecars = "hasp."
+
+// names are the Redis keys that belong to one lock key.
+type names struct{ lock, grant, line, places, mark string }
+
+// names returns the keys of a lock, all in its slot.
+func (d *Driver) names(key string) names {
+	lock := d.prefix + key
+	side := beside(lock)
+	n := names{
+		lock:   lock,
+		grant:  sidecars + "grant:" + side,
+		line:   sidecars + "line:" + side,
+		places: sidecars + "places:" + side,
+		mark:   sidecars + "fence",
+	}
+	if d.cluster {
+		n.mark += ":{" + tagOf(slot(lock)) + "}"
+	}
+	return n
+}
+
+// gone is the key that says an owner was released.
+func gone(lock, owner string) string {
+	return sidecars + "gone:" + owner + ":" + beside(lock)
+}
+
+// beside returns the end of a sidecar's name. It lies in the lock key's slot
+// and tells the three forms apart, so that no two locks share a sidecar:
+// "={tag}rest" for a key with a hash tag, "{key}" for one that has no }, and
+// "#{tag of the slot}key" for the others.
+func beside(lock string) string {
+	if _, tagged := hashed(lock); tagged {
+		return "=" + lock
+	}
+	if !strings.Contains(lock, "}") {
+		return "{" + lock + "}"
+	}
+	return "#{" + tagOf(slot(lock)) + "}" + lock
+}
+
+// lockOf undoes beside.
+func lockOf(side string) (lock string, ok bool) {
+	switch {
+	case strings.HasPrefix(side, "="):
+		lock = side[1:]
+	case strings.HasPrefix(side, "{"):
+		lock = strings.TrimSuffix(side[1:], "}")
+	case strings.HasPrefix(side, "#{"):
+		_, lock, _ = strings.Cut(side, "}")
+	}
+	return lock, lock != "" && beside(lock) == side
+}
+
+// value is what a lock key holds while an owner has it.
+func value(r driver.Request) string { return r.Owner + " " + r.Label }
+
+// holderOf reads a lock key's value. What is not of our form is somebody
+// else's.
+func holderOf(v string) driver.Holder {
+	const label = driver.OwnerLen + 1
+	if len(v) >= label && len(v) <= label+driver.MaxLabel && v[driver.OwnerLen] == ' ' &&
+		driver.ValidOwner(v[:driver.OwnerLen]) {
+		return driver.Holder{Owner: v[:driver.OwnerLen], Label: v[label:]}
+	}
+	return driver.Holder{Foreign: true, Label: v[:min(len(v), driver.MaxLabel)]}
+}
+
+// glob escapes what SCAN's MATCH would read as a pattern.
+func glob(s string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(s)
+}
+
+// millis counts whole milliseconds, rounded up: the store keeps a lease at
+// least as long as was asked.
+func millis(d time.Duration) int64 {
+	ms := int64(d / time.Millisecond)
+	if d%time.Millisecond > 0 {
+		ms++
+	}
+	return ms
+}
+
+// lingering is how many milliseconds what belongs to a lease outlasts it:
+// LINGER in line.lua.
+func lingering(ttl time.Duration) int64 { return millis(ttl) + 60_000 }

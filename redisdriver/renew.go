@@ -1,0 +1,195 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package redisdriver
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// A script of Renew carries up to perScript requests, a pipeline up to perPipe
+// scripts, and renewLanes pipelines are on their way at once. Measured with
+// 100,000 leases on two shared cores: 0.7 s and 5 µs of the server for each
+// lease, while others waited 7 ms at the 99th percentile; with 500 in a script
+// and four lanes it took as long, and others waited 13 to 24 ms.
+const (
+	perScript  = 250
+	perPipe    = 16
+	renewLanes = 2
+)
+
+// job is one script of a Renew and what its answers are about.
+type job struct {
+	call  *call
+	about []int // request of each answer
+	lease bool
+	slot  int
+}
+
+// Renew prolongs leases and keeps places in line; see [driver.Driver].
+func (d *Driver) Renew(ctx context.Context, rs []driver.Request, done func(i int, r driver.Renewal)) {
+	var leases, places []int
+	for i, r := range rs {
+		switch err := d.check(r); {
+		case err != nil:
+			done(i, driver.Renewal{Err: err})
+		case r.Queue:
+			places = append(places, i)
+		default:
+			leases = append(leases, i)
+		}
+	}
+	jobs := append(d.leaseJobs(rs, leases), d.placeJobs(rs, places)...)
+	slices.SortStableFunc(jobs, func(a, b *job) int { return cmp.Compare(a.slot, b.slot) }) // neighbours share a node
+	size, lanes := perPipe, renewLanes
+	if d.cluster { // a node that hangs must not keep the others' leases waiting
+		size, lanes = 1, len(jobs)
+	}
+	work := make(chan []*job, len(jobs)/size+1)
+	parts := 0
+	for part := range slices.Chunk(jobs, size) {
+		work <- part
+		parts++
+	}
+	close(work)
+	ready := make(chan []*job, parts) // room for all: nobody waits for a Renew that has gone
+	for range min(lanes, parts) {
+		go func() {
+			for part := range work {
+				d.renewPart(ctx, part)
+				ready <- part
+			}
+		}()
+	}
+	for range parts {
+		select {
+		case part := <-ready:
+			for _, j := range part {
+				d.report(rs, j, done)
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// renewPart sends some jobs as one pipeline.
+func (d *Driver) renewPart(ctx context.Context, part []*job) {
+	calls := make([]*call, len(part))
+	ended := ctx.Err()
+	for i, j := range part {
+		calls[i], j.call.err = j.call, ended
+	}
+	if ended != nil {
+		return // nothing was sent, and every job says so
+	}
+	begun := time.Now()
+	d.send.exec(ctx, calls)
+	if calls[0].err == nil {
+		d.delay.sample(time.Since(begun))
+	}
+}
+
+// leaseJobs groups leases by what one script can carry: one TTL and, in a
+// cluster, one slot.
+func (d *Driver) leaseJobs(rs []driver.Request, idx []int) []*job {
+	type group struct {
+		ttl  time.Duration
+		slot int
+	}
+	groups := map[group][]int{}
+	for _, i := range idx {
+		g := group{rs[i].TTL, d.slotOf(rs[i].Key)}
+		groups[g] = append(groups[g], i)
+	}
+	var jobs []*job
+	for g, all := range groups {
+		for about := range slices.Chunk(all, perScript) {
+			n := len(about)
+			keys := make([]string, 3*n)
+			args := make([]any, 2, n+2)
+			args[0], args[1] = millis(g.ttl), lingering(g.ttl)
+			for k, i := range about {
+				names := d.names(rs[i].Key)
+				keys[k], keys[n+k], keys[2*n+k] = names.lock, names.grant, names.line
+				args = append(args, value(rs[i]))
+			}
+			jobs = append(jobs, &job{
+				call: &call{script: extendScript, keys: keys, args: args}, about: about, lease: true, slot: g.slot,
+			})
+		}
+	}
+	return jobs
+}
+
+// placeJobs groups places by line, and lines by what one script can carry.
+func (d *Driver) placeJobs(rs []driver.Request, idx []int) []*job {
+	sorted := slices.SortedStableFunc(slices.Values(idx), func(a, b int) int {
+		return cmp.Or(cmp.Compare(d.slotOf(rs[a].Key), d.slotOf(rs[b].Key)), cmp.Compare(rs[a].Key, rs[b].Key))
+	})
+	var jobs []*job
+	var j *job
+	for len(sorted) > 0 {
+		key := rs[sorted[0]].Key
+		n := 1
+		for n < len(sorted) && n < perScript && rs[sorted[n]].Key == key {
+			n++
+		}
+		if slot := d.slotOf(key); j == nil || j.slot != slot || len(j.about)+n > perScript {
+			j = &job{call: &call{script: keepScript}, slot: slot}
+			jobs = append(jobs, j)
+		}
+		names := d.names(key)
+		j.call.keys = append(j.call.keys, names.lock, names.grant, names.line, names.places)
+		j.call.args = append(j.call.args, n)
+		for _, i := range sorted[:n] {
+			j.call.args = append(j.call.args, value(rs[i]), millis(rs[i].Patience))
+		}
+		j.about = append(j.about, sorted[:n]...)
+		sorted = sorted[n:]
+	}
+	return jobs
+}
+
+// report passes on what a job's script answered.
+func (d *Driver) report(rs []driver.Request, j *job, done func(int, driver.Renewal)) {
+	err := j.call.err
+	r := newReply(j.call.reply)
+	if err == nil && (r.bad || len(r.fields) != len(j.about)) {
+		err = errReply
+	}
+	for _, i := range j.about {
+		if err != nil {
+			done(i, driver.Renewal{Err: err})
+			continue
+		}
+		n := next[int64](r)
+		switch {
+		case r.bad:
+			done(i, driver.Renewal{Err: errReply})
+		case j.lease && n <= 0, n < 0:
+			done(i, driver.Renewal{Err: driver.ErrNotHeld})
+		case j.lease:
+			done(i, driver.Renewal{TTL: rs[i].TTL, Wanted: n == 2})
+		default:
+			done(i, driver.Renewal{RetryIn: d.lookIn(rs[i], n)})
+		}
+	}
+}
+
+// lookIn says when a place should try again without a hint.
+func (d *Driver) lookIn(r driver.Request, ms int64) time.Duration {
+	in := time.Duration(ms) * time.Millisecond
+	if mode, _ := d.boxes.mode(r); mode != modePoll {
+		return in
+	}
+	if ms == 0 {
+		return pollMax
+	}
+	return min(in, pollStep)
+}

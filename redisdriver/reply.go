@@ -1,0 +1,158 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package redisdriver
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// reply reads a script's answer field by field, and remembers whether one was
+// missing or of another kind.
+type reply struct {
+	fields []any
+	bad    bool
+}
+
+func newReply(v any) *reply {
+	fields, ok := v.([]any)
+	return &reply{fields: fields, bad: !ok}
+}
+
+func next[T any](r *reply) (v T) {
+	ok := false
+	if len(r.fields) > 0 {
+		v, ok = r.fields[0].(T)
+		r.fields = r.fields[1:]
+	}
+	r.bad = r.bad || !ok
+	return v
+}
+
+// answer is what try.lua says.
+type answer struct {
+	granted   bool
+	fence     uint64
+	abandoned bool          // the holder before did not release
+	lasts     time.Duration // 0: as long as was asked
+
+	released bool          // refused because this owner was released
+	value    string        // of the holder
+	left     time.Duration // or free, or forever
+	ahead    int
+	grant    grant
+	cut      bool // the search for the next in line goes on with the next call
+
+	kind string // the lock key holds something of this type
+}
+
+func parseTry(v any) (answer, error) {
+	var a answer
+	if text, ok := v.(string); ok {
+		v = []any{int64(1), text, int64(0), int64(0)}
+	}
+	r := newReply(v)
+	switch next[int64](r) {
+	case 1:
+		a.granted = true
+		a.fence = r.fence()
+		a.abandoned = next[int64](r) == 1
+		a.lasts = span(next[int64](r))
+	case -1:
+		a.kind = next[string](r)
+		r.bad = r.bad || a.kind == ""
+	case 2:
+		a.released = true
+		fallthrough
+	case 0:
+		a.value = next[string](r)
+		a.left = span(next[int64](r))
+		a.ahead = int(next[int64](r))
+		a.grant = parseGrant(next[string](r))
+		a.cut = next[int64](r) == 1
+	default:
+		r.bad = true
+	}
+	if r.bad || len(r.fields) > 0 {
+		return answer{}, errReply
+	}
+	return a, nil
+}
+
+func (r *reply) fence() uint64 {
+	n, err := strconv.ParseUint(next[string](r), 10, 64)
+	r.bad = r.bad || err != nil || n == 0
+	return n
+}
+
+// grant is the head of a grant record, see line.lua.
+type grant struct {
+	owner string
+	fence uint64
+	since time.Time
+	state byte // 'h', 'm', 'c'; 0 when there is no record
+}
+
+// parseGrant reads the first 59 bytes of a grant record; anything else is no
+// record.
+func parseGrant(s string) grant {
+	if len(s) != 59 || s[26] != ' ' || s[43] != ' ' || s[57] != ' ' || !driver.ValidOwner(s[:26]) {
+		return grant{}
+	}
+	fence, err := strconv.ParseUint(s[27:43], 10, 64)
+	ms, err2 := strconv.ParseUint(s[44:57], 10, 63)
+	if err != nil || err2 != nil {
+		return grant{}
+	}
+	switch s[58] {
+	case 'h', 'm', 'c':
+		return grant{owner: s[:26], fence: fence, since: time.UnixMilli(int64(ms)), state: s[58]}
+	}
+	return grant{}
+}
+
+// holder adds what the grant record knows, if it is about this holder.
+func (g grant) holder(value string) driver.Holder {
+	h := holderOf(value)
+	if !h.Foreign && h.Owner == g.owner {
+		h.Since = g.since
+	}
+	return h
+}
+
+// refusal turns the answer of a Try that was not granted into a Result.
+func (a answer) refusal(told bool) driver.Result {
+	r := driver.Result{Why: driver.Held, Ahead: a.ahead}
+	if a.left != free {
+		r.Holder = a.grant.holder(a.value)
+		r.Left = max(a.left, 0)
+	}
+	if !a.released {
+		r.RetryIn = a.retryIn(r, told)
+	}
+	return r
+}
+
+// retryIn says when to try again without a hint. Only the first in line looks
+// after the holder; a waiter that gets no hints has to poll.
+func (a answer) retryIn(r driver.Result, told bool) time.Duration {
+	expiry := r.Left + time.Millisecond
+	if r.Left == 0 {
+		expiry = lookAfter // no expiry, or gone meanwhile
+	}
+	silent := r.Holder.Foreign || a.grant.state == 'm' || a.grant.owner != r.Holder.Owner
+	switch {
+	case a.left == free || a.cut: // free, but not for us: the next in line could not be told
+		return lookAfter
+	case !told:
+		return min(expiry, pollStep*time.Duration(a.ahead+1), pollMax)
+	case a.ahead > 0:
+		return 0
+	case silent:
+		return min(expiry, lookAfter)
+	}
+	return expiry
+}

@@ -1,0 +1,215 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package redisdriver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/redis/go-redis/v9"
+)
+
+// The handoff costs the server the same number of commands whether 2 wait or
+// 512, each on connections of its own, and the order of grants is the order of
+// the line.
+func TestCommandsPerHandoffAreFlat(t *testing.T) {
+	w := newWorld(t, "--maxclients", "4000")
+	cost := map[int]float64{}
+	for _, n := range []int{2, 64, 512} {
+		cost[n] = w.handoffs(n)
+		t.Logf("%d clients: %.1f commands a handoff", n, cost[n])
+	}
+	if cost[512] > 1.2*cost[2] {
+		t.Errorf("a handoff costs %.1f commands with 512 waiters, %.1f with 2", cost[512], cost[2])
+	}
+}
+
+// handoffs queues n clients behind a holder, lets each have the key once, and
+// returns the commands that each handoff cost.
+func (w *world) handoffs(n int) float64 {
+	w.Helper()
+	w.do("FLUSHALL")
+	first := ask("k")
+	starter := w.driver(nil)
+	w.grant(starter, first)
+	drivers, rs, hints := make([]*Driver, n), make([]driver.Request, n), make([]<-chan struct{}, n)
+	for i := range n {
+		rdb := redis.NewClient(&redis.Options{Addr: w.server.Addr(), PoolSize: 1})
+		defer rdb.Close()
+		drivers[i], rs[i] = New(rdb, nil), ask("k")
+		defer drivers[i].Close()
+		hints[i] = w.wait(drivers[i], rs[i])
+	}
+	var order []int
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	w.do("CONFIG", "RESETSTAT")
+	for i := range n {
+		wg.Go(func() {
+			w.hear(hints[i])
+			w.grant(drivers[i], queued(rs[i]))
+			mu.Lock()
+			order = append(order, i)
+			mu.Unlock()
+			w.release(drivers[i], rs[i])
+		})
+	}
+	w.release(starter, first)
+	wg.Wait()
+	total := 0
+	for _, calls := range w.calls() {
+		total += calls
+	}
+	for i, got := range order {
+		if got != i {
+			w.Fatalf("grant %d of %d went to place %d", i, n, got)
+		}
+	}
+	return float64(total) / float64(n)
+}
+
+// One Renew takes any number of leases in scripts of 500 and reports each once.
+func TestRenewMany(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	const n = 20_000
+	rs := make([]driver.Request, n)
+	pipe := w.admin.Pipeline()
+	for i := range rs {
+		rs[i] = ask(fmt.Sprint("many/", i))
+		if i%10 != 0 {
+			pipe.Set(w.ctx, "lock:"+rs[i].Key, value(rs[i]), time.Minute/2)
+		}
+	}
+	if _, err := pipe.Exec(w.ctx); err != nil {
+		t.Fatal(err)
+	}
+	d.Renew(w.ctx, rs[:1], func(int, driver.Renewal) {}) // the server knows the script
+	w.do("CONFIG", "RESETSTAT")
+	seen := make([]int, n)
+	d.Renew(w.ctx, rs, func(i int, r driver.Renewal) {
+		seen[i]++
+		if (i%10 == 0) != (r.Err == driver.ErrNotHeld) {
+			t.Errorf("lease %d: %v", i, r.Err)
+		}
+	})
+	for i, times := range seen {
+		if times != 1 {
+			t.Errorf("lease %d was reported %d times", i, times)
+		}
+	}
+	if scripts := w.calls()["evalsha"]; scripts != n/perScript {
+		t.Errorf("%d leases took %d scripts", n, scripts)
+	}
+}
+
+// A pipeline that hangs does not keep the outcome of others back, and nothing
+// is reported after Renew returned.
+func TestRenewReportsWhatIsKnown(t *testing.T) {
+	w := newWorld(t)
+	var stuck dialer
+	d := w.over(w.client(func(o *redis.Options) { o.Dialer = stuck.dial }), nil)
+	const n = renewLanes * perPipe * perScript
+	rs := make([]driver.Request, n)
+	for i := range rs {
+		rs[i] = ask(fmt.Sprint("n", i))
+	}
+	d.Renew(w.ctx, rs[:1], func(int, driver.Renewal) {}) // one connection, which then hangs
+	stuck.hang()
+	ctx, cancel := context.WithCancel(w.ctx)
+	defer cancel()
+	known, late := 0, 0
+	d.Renew(ctx, rs, func(_ int, r driver.Renewal) {
+		if errors.Is(r.Err, context.Canceled) {
+			late++
+			return
+		}
+		if known++; known == n-perPipe*perScript {
+			cancel()
+		}
+	})
+	if known != n-perPipe*perScript || late != 0 && late != perPipe*perScript {
+		t.Errorf("%d outcomes of %d are known, and %d are called unknown", known, n, late)
+	}
+}
+
+// Connections that died unnoticed do not hold up the requests of others.
+func TestStuckConnections(t *testing.T) {
+	w := newWorld(t)
+	var stuck dialer
+	d := w.over(w.client(func(o *redis.Options) { o.Dialer = stuck.dial }), nil)
+	const dead = senderLanes + 2
+	var conns []*redis.Conn
+	for range dead {
+		c := d.rdb.(*redis.Client).Conn()
+		if err := c.Ping(w.ctx).Err(); err != nil {
+			t.Fatal(err)
+		}
+		conns = append(conns, c)
+	}
+	for _, c := range conns {
+		_ = c.Close() // back to the pool
+	}
+	stuck.hang()
+	for i := range dead {
+		go func() { _, _ = d.Try(w.ctx, ask("k")) }()
+		w.until("it hangs", func() bool {
+			d.send.mu.Lock()
+			defer d.send.mu.Unlock()
+			return d.send.flying == i+1 && len(d.send.queue) == 0
+		})
+	}
+	ctx, cancel := context.WithTimeout(w.ctx, 2*time.Second) // well below the client's read timeout
+	defer cancel()
+	if _, err := d.Try(ctx, ask("other")); err != nil {
+		t.Error(err)
+	}
+}
+
+// dialer makes connections that can be made deaf, each as it is now: replies
+// are lost. Later ones are sound.
+type dialer struct {
+	mu    sync.Mutex
+	conns []*deafConn
+}
+
+type deafConn struct {
+	net.Conn
+	deaf atomic.Bool
+}
+
+func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	s := &deafConn{Conn: c}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.conns = append(d.conns, s)
+	return s, nil
+}
+
+func (d *dialer) hang() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, c := range d.conns {
+		c.deaf.Store(true)
+	}
+}
+
+func (c *deafConn) Read(b []byte) (int, error) {
+	for {
+		if n, err := c.Conn.Read(b); err != nil || !c.deaf.Load() {
+			return n, err
+		}
+	}
+}

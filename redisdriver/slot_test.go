@@ -1,0 +1,174 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package redisdriver
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/drivertest"
+	"github.com/redis/go-redis/v9"
+)
+
+// newCluster starts a cluster of one node that has all slots.
+func newCluster(t testing.TB, args ...string) *world {
+	t.Helper()
+	w := newWorld(t, append([]string{"--cluster-enabled", "yes"}, args...)...)
+	w.do("CLUSTER", "ADDSLOTSRANGE", 0, slots-1)
+	w.until("the cluster is up", func() bool {
+		return strings.Contains(w.admin.ClusterInfo(w.ctx).Val(), "cluster_state:ok")
+	})
+	return w
+}
+
+func (w *world) clusterClient(change func(*redis.ClusterOptions)) *redis.ClusterClient {
+	o := &redis.ClusterOptions{Addrs: []string{w.server.Addr()}}
+	if change != nil {
+		change(o)
+	}
+	c := redis.NewClusterClient(o)
+	w.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// Slots are computed as the server computes them, and every sidecar of a lock
+// lies in the lock's slot.
+func TestSidecarsShareTheSlot(t *testing.T) {
+	w := newCluster(t)
+	keySlot := func(key string) int {
+		return int(w.admin.ClusterKeySlot(w.ctx, key).Val())
+	}
+	for _, prefix := range []string{"lock:", "", "{app}", "}", "{"} {
+		d := w.over(w.clusterClient(nil), &Options{Prefix: prefix, NoPrefix: prefix == ""})
+		for _, key := range hostile {
+			n := d.names(key)
+			want := keySlot(n.lock)
+			for _, k := range []string{n.lock, n.grant, n.line, n.places, n.mark, gone(n.lock, ask(key).Owner)} {
+				if got := keySlot(k); got != want || slot(k) != want {
+					t.Errorf("%q of lock %q is in slot %d, computed %d, want %d", k, n.lock, got, slot(k), want)
+				}
+			}
+			if in := newInbox(d, want); keySlot(in.channel) != want {
+				t.Errorf("the channel %q is in slot %d, want %d", in.channel, keySlot(in.channel), want)
+			}
+		}
+	}
+}
+
+func TestTagOfEverySlot(t *testing.T) {
+	for s := range slots {
+		if got := slot("x{" + tagOf(s) + "}y"); got != s {
+			t.Fatalf("the tag %q of slot %d is in slot %d", tagOf(s), s, got)
+		}
+	}
+}
+
+// The suite on a cluster: of one node, which redirects nothing, but which
+// refuses keys of two slots in one command and delivers sharded messages.
+func TestSuiteOnAClusterOfOne(t *testing.T) {
+	t.Parallel()
+	w := newCluster(t)
+	w.ctx = context.Background()
+	drivertest.Run(t, drivertest.Harness{New: func(t testing.TB) drivertest.Store {
+		w.do("FLUSHALL")
+		return drivertest.Store{
+			Open:      func() driver.Driver { return New(w.clusterClient(nil), nil) },
+			Leftovers: func() []string { return permanent(t, w.admin) },
+			Names:     func() []string { return everything(t, w.admin) },
+		}
+	}})
+}
+
+// One mark serves the whole server; in a cluster each slot has its own.
+func TestOneMark(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	for _, key := range hostile {
+		w.grant(d, ask(key))
+	}
+	marks := 0
+	for _, k := range w.keys() {
+		if strings.HasPrefix(k, "hasp.fence") {
+			marks++
+		}
+	}
+	if marks != 1 {
+		t.Errorf("there are %d marks", marks)
+	}
+}
+
+// A client that does not know it talks to a cluster is told so.
+func TestPlainClientOnACluster(t *testing.T) {
+	w := newCluster(t)
+	d := w.driver(nil)
+	_, err := d.Try(w.ctx, ask("k"))
+	if d.Classify(err) != driver.Misconfigured {
+		t.Errorf("Try says: %v", err)
+	}
+	if w.admin.Exists(w.ctx, "lock:k").Val() != 0 {
+		t.Error("and left a key")
+	}
+}
+
+// Those that are being subscribed have nobody yet, and are not idle.
+func TestMoreSlotsThanSubscriptionsAtOnce(t *testing.T) {
+	w := newCluster(t)
+	d := w.over(w.clusterClient(nil), nil)
+	var told, polls atomic.Int64
+	var wg sync.WaitGroup
+	for i := range 3 * maxBoxes {
+		wg.Go(func() {
+			switch hints, err := d.Watch(w.ctx, ask(fmt.Sprint("k", i))); {
+			case err != nil:
+				t.Errorf("Watch %d: %v", i, err)
+			case hints == nil:
+				polls.Add(1)
+			default:
+				told.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	if told.Load() != maxBoxes || polls.Load() != 2*maxBoxes {
+		t.Errorf("%d are told and %d poll, want %d and %d", told.Load(), polls.Load(), maxBoxes, 2*maxBoxes)
+	}
+}
+
+// Beyond the bound of subscriptions waiters poll, and a slot that nobody waits
+// for makes room.
+func TestSubscriptionsAreBounded(t *testing.T) {
+	w := newCluster(t)
+	d := w.over(w.clusterClient(nil), nil)
+	ctx, leave := context.WithCancel(w.ctx)
+	for i := range maxBoxes {
+		hints, err := d.Watch(ctx, ask(string(rune('a'+i))))
+		if err != nil || hints == nil {
+			t.Fatalf("Watch %d: %v, %v", i, hints, err)
+		}
+	}
+	if n := len(d.boxes.open); n != maxBoxes {
+		t.Fatalf("%d subscriptions for %d slots", n, maxBoxes)
+	}
+	last := ask("beyond")
+	if hints, err := d.Watch(w.ctx, last); err != nil || hints != nil {
+		t.Fatalf("one too many: %v, %v", hints, err)
+	}
+	w.grant(d, ask("beyond"))
+	if res := w.refuse(d, queued(last)); res.RetryIn <= 0 || res.RetryIn > pollMax {
+		t.Errorf("a waiter that polls was told %+v", res)
+	}
+	leave()
+	w.until("a slot makes room", func() bool {
+		hints, err := d.Watch(w.ctx, last)
+		return err == nil && hints != nil
+	})
+	if n := len(d.boxes.open); n != maxBoxes {
+		t.Errorf("%d subscriptions are open", n)
+	}
+}

@@ -1,0 +1,62 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package redisdriver
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/drivertest"
+	"github.com/hasplock/hasp/internal/testserver"
+	"github.com/redis/go-redis/v9"
+)
+
+// TestSuite holds the engine to the specification, over RESP3 and RESP2.
+func TestSuite(t *testing.T) {
+	t.Parallel()
+	for name, protocol := range map[string]int{"RESP3": 3, "RESP2": 2} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := testserver.Redis(t)
+			drivertest.Run(t, drivertest.Harness{New: func(t testing.TB) drivertest.Store {
+				admin := redis.NewClient(&redis.Options{Addr: server.Addr()})
+				t.Cleanup(func() { _ = admin.Close() })
+				if err := admin.FlushAll(t.Context()).Err(); err != nil {
+					t.Fatal(err)
+				}
+				return drivertest.Store{
+					Open: func() driver.Driver {
+						rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), Protocol: protocol})
+						t.Cleanup(func() { _ = rdb.Close() })
+						return New(rdb, nil)
+					},
+					Leftovers: func() []string { return permanent(t, admin) },
+					Names:     func() []string { return everything(t, admin) },
+				}
+			}})
+		})
+	}
+}
+
+// everything lists every key of the server.
+func everything(t testing.TB, rdb *redis.Client) (keys []string) {
+	t.Helper()
+	it := rdb.Scan(t.Context(), 0, "*", 1000).Iterator()
+	for it.Next(t.Context()) {
+		keys = append(keys, it.Val())
+	}
+	if err := it.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return keys
+}
+
+// permanent names the keys that will not expire.
+func permanent(t testing.TB, rdb *redis.Client) []string {
+	t.Helper()
+	return slices.DeleteFunc(everything(t, rdb), func(key string) bool {
+		return rdb.PTTL(t.Context(), key).Val() != -1
+	})
+}

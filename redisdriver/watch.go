@@ -1,0 +1,154 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package redisdriver
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// The modes of a place, see line.lua.
+const (
+	modePoll         = 'p'
+	modeTold         = 'n'
+	modeCounted      = 'c'
+	modeShardTold    = 'N'
+	modeShardCounted = 'C'
+)
+
+// maxBoxes bounds the subscriptions of a Driver in a cluster, where each slot
+// needs its own. Waiters in further slots poll.
+const maxBoxes = 32
+
+// boxes are the inboxes of a Driver: one, or in a cluster one for each slot
+// with waiters.
+type boxes struct {
+	d      *Driver
+	mu     sync.Mutex
+	open   map[int]*inbox
+	closed bool
+}
+
+// Watch returns the channel on which r.Owner hears that it should try again;
+// see [driver.Driver]. It is nil where the server does not let us subscribe.
+//
+// The first Watch opens one connection for subscriptions beside the client's
+// pool; it stays until Close.
+func (d *Driver) Watch(ctx context.Context, r driver.Request) (<-chan struct{}, error) {
+	if err := d.check(r); err != nil {
+		return nil, err
+	}
+	in, err := d.boxes.get(d.slotOf(r.Key))
+	if in == nil {
+		return nil, err
+	}
+	defer in.come(-1)
+	ok, err := in.await(ctx)
+	if !ok {
+		return nil, err
+	}
+	return in.watch(ctx, r), nil
+}
+
+// slotOf says which inbox serves a key: its slot, or -1 outside a cluster.
+func (d *Driver) slotOf(key string) int {
+	if !d.cluster {
+		return -1
+	}
+	return slot(d.prefix + key)
+}
+
+// get returns the inbox for a slot, a new one if need be, or nil when there
+// are too many.
+func (b *boxes) get(slot int) (*inbox, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil, driver.ErrClosed
+	}
+	if in := b.open[slot]; in != nil {
+		in.come(1)
+		return in, nil
+	}
+	if len(b.open) >= maxBoxes && !b.makeRoom() {
+		return nil, nil
+	}
+	in := newInbox(b.d, slot)
+	in.coming = 1
+	b.open[slot] = in
+	b.d.running.Go(in.run)
+	return in, nil
+}
+
+// makeRoom closes an inbox that nobody watches.
+func (b *boxes) makeRoom() bool {
+	for slot, in := range b.open {
+		if in.idle() {
+			delete(b.open, slot)
+			in.close()
+			return true
+		}
+	}
+	return false
+}
+
+// mode says how r's place in line is told, and where.
+func (b *boxes) mode(r driver.Request) (mode byte, inbox string) {
+	b.mu.Lock()
+	in := b.open[b.d.slotOf(r.Key)]
+	b.mu.Unlock()
+	if in == nil {
+		return modePoll, ""
+	}
+	return in.mode(r), in.channel
+}
+
+func (b *boxes) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+	for _, in := range b.open {
+		in.close()
+	}
+}
+
+// giveBack answers a hint for an owner that nobody here waits for: whatever it
+// was given goes on to the next. When too many of them come at once, the rest
+// is left to the claim time.
+func (d *Driver) giveBack(r driver.Request) {
+	select {
+	case d.giving <- struct{}{}:
+	default:
+		return
+	}
+	d.running.Go(func() {
+		defer func() { <-d.giving }()
+		ctx, cancel := context.WithTimeout(d.life, 5*time.Second)
+		defer cancel()
+		_ = d.release(ctx, r, "u") // lost: the claim lapses
+	})
+}
+
+// parseHint reads what call in line.lua publishes: the length of the value in
+// three digits, the value, the lock key.
+func (d *Driver) parseHint(s string) (r driver.Request, ok bool) {
+	if len(s) < 3 {
+		return r, false
+	}
+	n, err := strconv.ParseUint(s[:3], 10, 16)
+	if s = s[3:]; err != nil || int(n) > len(s) {
+		return r, false
+	}
+	h := holderOf(s[:n])
+	key := s[n:]
+	if h.Foreign || len(key) <= len(d.prefix) || key[:len(d.prefix)] != d.prefix {
+		return r, false
+	}
+	// The TTL only bounds how long a late Try of this owner is refused.
+	return driver.Request{Key: key[len(d.prefix):], Owner: h.Owner, Label: h.Label, TTL: wary}, true
+}
