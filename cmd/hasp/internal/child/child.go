@@ -1,0 +1,85 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package child runs one command on behalf of this process: with the terminal
+// when there is one, with the signals that this process gets, and with an end
+// that nothing of it outlives when it is ordered to end.
+//
+// On Unix the command gets a process group of its own, so that a signal reaches
+// all that it started at once. On Linux this process also adopts what left that
+// group (setsid, a double fork) and finds it by walking /proc, and the kernel
+// ends the command when this process is killed with -9. Other systems can
+// neither; Windows has no signals, so there a command can only be killed.
+//
+// A process runs one command at a time: signals, the terminal and orphans
+// belong to the process as a whole.
+package child
+
+import (
+	"os"
+	"syscall"
+	"time"
+)
+
+// Spec says what to run, and when it has to end.
+type Spec struct {
+	// Path is the program, Argv its arguments from argv[0] on, Env its whole
+	// environment.
+	Path string
+	Argv []string
+	Env  []string
+	// Signals delivers what this process gets, from Notify: it is passed on to
+	// the command's group.
+	Signals <-chan os.Signal
+	// End is closed when the command has to end. nil: never.
+	End <-chan struct{}
+	// Ending is called once, when End was closed while the command ran. It says
+	// how to end it.
+	Ending func(pid int) Order
+	// Resumed, if set, is called when this process goes on after it was
+	// stopped, before a stopped command goes on. It may close End.
+	Resumed func()
+}
+
+// Order says how a command is ended.
+type Order struct {
+	// Term: ask with SIGTERM first. Without it the command is killed at once.
+	Term bool
+	// Left is the time until SIGKILL. It is asked again and again, so that a
+	// clock that jumps (a machine that slept) counts.
+	Left func() time.Duration
+}
+
+// Status is how a command ended.
+type Status struct {
+	// Code is its exit status, when Signal is 0.
+	Code int
+	// Signal is what ended it.
+	Signal syscall.Signal
+	// Ordered: it was still running when End was closed.
+	Ordered bool
+	// Killed: SIGKILL was needed.
+	Killed bool
+	// Keyboard: the terminal sent Signal to the command's group, and to nobody
+	// else, since the command had the terminal.
+	Keyboard bool
+	// Remaining are processes that could not be ended: not ours to kill, or
+	// stuck in the kernel.
+	Remaining []int
+}
+
+// Exit returns the status as a shell would: 128 + n for a signal.
+func (s Status) Exit() int {
+	if s.Signal != 0 {
+		return 128 + int(s.Signal)
+	}
+	return s.Code
+}
+
+const (
+	// endTick is how often an ordered end is looked after.
+	endTick = 20 * time.Millisecond
+	// killLimit is how long to wait for killed processes to be gone: only one
+	// that is stuck in the kernel, or that is not ours to kill, takes so long.
+	killLimit = 5 * time.Second
+)

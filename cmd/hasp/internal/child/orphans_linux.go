@@ -1,0 +1,114 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package child
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// adoptOrphans makes this process the parent of every descendant whose own
+// parent ends, so that a daemon that the command started can be found.
+func adoptOrphans() error {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("cannot become the reaper of the command's children: %w", err)
+	}
+	return nil
+}
+
+// endWithParent has the kernel kill the command when this process is gone,
+// however it went. SIGKILL, because then nobody is left to follow a SIGTERM up.
+func endWithParent(a *syscall.SysProcAttr) { a.Pdeathsig = syscall.SIGKILL }
+
+// strangers are children that this process had before it started the command,
+// by pid and start: a shell that did "daemon & exec hasp run …" leaves one.
+type strangers map[int]uint64
+
+func findStrangers() strangers {
+	found := strangers{}
+	for pid, s := range readProcs() {
+		if s.parent == os.Getpid() {
+			found[pid] = s.start
+		}
+	}
+	return found
+}
+
+// members returns the live processes that come from the command: all
+// descendants of this process but the strangers. Those that only wait to be
+// reaped do not count.
+func (p *process) members() []member {
+	procs := readProcs()
+	for pid, start := range p.others {
+		if procs[pid].start == start {
+			delete(procs, pid)
+		}
+	}
+	known := map[int]bool{os.Getpid(): true}
+	var alive []member
+	for grew := true; grew; {
+		grew = false
+		for pid, s := range procs {
+			if known[s.parent] && !known[pid] {
+				known[pid], grew = true, true
+				if !s.dead {
+					alive = append(alive, member{pid, s.group == p.pid})
+				}
+			}
+		}
+	}
+	return alive
+}
+
+type procStat struct {
+	parent, group int
+	start         uint64 // in clock ticks since boot
+	dead          bool
+}
+
+// readProcs reads every process that can be seen. They come and go meanwhile:
+// whoever needs to be sure reads again.
+func readProcs() map[int]procStat {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(-1) // what was read so far is good enough
+	procs := make(map[int]procStat, len(names))
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		text, err := os.ReadFile("/proc/" + name + "/stat")
+		if err != nil {
+			continue
+		}
+		if s, ok := parseStat(text); ok {
+			procs[pid] = s
+		}
+	}
+	return procs
+}
+
+// parseStat reads "pid (name) state ppid pgrp …", see proc(5). The name may
+// hold anything, also parentheses: it ends with the last one.
+func parseStat(text []byte) (s procStat, ok bool) {
+	f := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
+	if len(f) < 20 {
+		return s, false
+	}
+	var err1, err2, err3 error
+	s.dead = f[0][0] == 'Z' || f[0][0] == 'X'
+	s.parent, err1 = strconv.Atoi(string(f[1]))
+	s.group, err2 = strconv.Atoi(string(f[2]))
+	s.start, err3 = strconv.ParseUint(string(f[19]), 10, 64)
+	return s, err1 == nil && err2 == nil && err3 == nil
+}

@@ -1,0 +1,158 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+package child
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+// Run runs the command to its end. An error means that it could not be started.
+//
+// What the command leaves running behind itself when it ends by itself is left
+// alone; an ordered end takes it along.
+func Run(s Spec) (Status, error) {
+	tty := openTerminal()
+	defer tty.close()
+	fd := -1
+	if tty.eager() {
+		fd = tty.fd
+	}
+	r := &runner{Spec: s, tty: tty, jobs: make(chan os.Signal, 4), stopSignal: syscall.SIGTSTP}
+	// Before the command runs: it can be stopped, and resumed, at once.
+	signal.Notify(r.jobs, syscall.SIGCONT)
+	if fd < 0 { // Ctrl-Z reaches us and not the command
+		signal.Notify(r.jobs, syscall.SIGTSTP)
+		r.stopSignal = syscall.SIGTTIN
+	}
+	defer signal.Stop(r.jobs)
+	p, err := start(s, fd)
+	tty.started(fd >= 0)
+	defer tty.takeBack()
+	if err != nil {
+		return Status{}, err
+	}
+	r.p = p
+	r.loop()
+	if r.status.Ordered {
+		tty.takeBack()
+		tty.reset()
+	}
+	return r.status, nil
+}
+
+// runner is one run of a command.
+type runner struct {
+	Spec
+	p      *process
+	tty    *terminal
+	jobs   chan os.Signal // job control of our own group
+	status Status
+
+	// stopSignal stops us. Like SIGTSTP, SIGTTIN stops nobody at a terminal
+	// that no shell looks after; Go cannot undo that it once caught SIGTSTP.
+	stopSignal syscall.Signal
+
+	interrupted bool // we had SIGINT ourselves, and passed it on
+	ended       bool // the command, not yet what it started
+	order       *Order
+	tick        *time.Ticker
+	killed      time.Time
+
+	stopping <-chan time.Time // when to stop, although the command did not
+	resuming <-chan time.Time // when to go on, as we were not stopped after all
+}
+
+func (r *runner) loop() {
+	r.tick = time.NewTicker(time.Hour)
+	defer r.tick.Stop()
+	for !r.over() {
+		select {
+		case ws := <-r.p.changes:
+			r.changed(ws)
+		case sig := <-r.Signals:
+			r.pass(sig.(syscall.Signal))
+		case sig := <-r.jobs:
+			r.job(sig)
+		case <-r.stopping:
+			r.stop()
+		case <-r.resuming:
+			r.resume()
+		case <-r.End:
+			r.end()
+		case <-r.tick.C:
+			r.press()
+		}
+	}
+}
+
+// over: an ordered end is over when nothing is left of the command.
+func (r *runner) over() bool {
+	if r.order == nil {
+		return r.ended
+	}
+	if r.ended && len(r.p.members()) == 0 {
+		return true
+	}
+	if !r.killed.IsZero() && time.Since(r.killed) > killLimit {
+		for _, m := range r.p.members() {
+			r.status.Remaining = append(r.status.Remaining, m.pid)
+		}
+		return true
+	}
+	return false
+}
+
+func (r *runner) pass(sig syscall.Signal) {
+	r.interrupted = r.interrupted || sig == syscall.SIGINT
+	r.p.signal(sig)
+}
+
+func (r *runner) changed(ws syscall.WaitStatus) {
+	if ws.Stopped() {
+		r.stopped(ws.StopSignal())
+		return
+	}
+	s := statusOf(ws)
+	r.ended = true
+	r.status.Code, r.status.Signal = s.Code, s.Signal
+	r.status.Keyboard = s.Signal == syscall.SIGINT && !r.interrupted && r.tty != nil && r.tty.lent
+}
+
+// end begins an ordered end, unless the command was faster.
+func (r *runner) end() {
+	r.End = nil
+	if !r.p.leads() {
+		for !r.ended { // its status is on the way
+			r.changed(<-r.p.changes)
+		}
+		return
+	}
+	order := r.Ending(r.p.pid)
+	r.order = &order
+	r.status.Ordered = true
+	r.tick.Reset(endTick)
+	if order.Term {
+		r.p.signalAll(syscall.SIGTERM)
+		r.p.signalAll(syscall.SIGCONT) // what is stopped cannot hear
+	}
+	r.press()
+}
+
+// press kills, again and again, once the time is over: processes that are
+// started meanwhile are found the next time.
+func (r *runner) press() {
+	if r.order == nil || r.order.Term && r.order.Left() > 0 {
+		return
+	}
+	if r.killed.IsZero() {
+		r.killed = time.Now()
+		r.status.Killed = len(r.p.members()) > 0
+	}
+	r.p.signalAll(syscall.SIGKILL)
+}

@@ -1,0 +1,68 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package child
+
+import (
+	"errors"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"golang.org/x/sys/windows"
+)
+
+// Run runs the command to its end. An error means that it could not be started.
+//
+// Windows has no signals and no process groups that end together: an ordered
+// end kills the command itself, at once, and not what it started. Ctrl-C
+// reaches every process of the console by itself.
+func Run(s Spec) (Status, error) {
+	p, err := os.StartProcess(s.Path, s.Argv, &os.ProcAttr{Env: s.Env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}})
+	if err != nil {
+		return Status{}, err
+	}
+	ended := make(chan Status, 1)
+	go func() {
+		state, err := p.Wait()
+		if err != nil {
+			ended <- Status{Code: 1}
+			return
+		}
+		ended <- Status{Code: state.ExitCode()}
+	}()
+	var ordered Status
+	for {
+		select {
+		case st := <-ended:
+			st.Ordered, st.Killed = ordered.Ordered, ordered.Killed
+			return st, nil
+		case <-s.Signals: // the command has it from the console
+		case <-s.End:
+			s.End = nil
+			s.Ending(p.Pid)
+			ordered.Ordered = true
+			ordered.Killed = !errors.Is(p.Kill(), os.ErrProcessDone)
+		}
+	}
+}
+
+// Notify catches what would end this process, until stop is called.
+func Notify() (signals <-chan os.Signal, stop func()) {
+	c := make(chan os.Signal, 16)
+	signal.Notify(c, os.Interrupt, syscall.SIGTERM)
+	return c, func() { signal.Stop(c) }
+}
+
+// Die does nothing: Windows has no ends by signal.
+func Die(bool) {}
+
+// IsTerminal says whether f is a console.
+func IsTerminal(f *os.File) bool {
+	var mode uint32
+	return windows.GetConsoleMode(windows.Handle(f.Fd()), &mode) == nil
+}
+
+// Interactive says whether somebody sits at a terminal and waits for this very
+// process. Windows has no ends by signal to tell them of.
+func Interactive() bool { return false }

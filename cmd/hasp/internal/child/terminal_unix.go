@@ -1,0 +1,114 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+package child
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// terminal is this process's controlling terminal, and what is lent of it. A
+// nil terminal stands for none: its methods do nothing.
+//
+// A terminal belongs to one process group, its foreground; a process of any
+// other group is stopped when it reads. So a command in a group of its own has
+// to be lent the terminal, and hasp takes it back.
+type terminal struct {
+	fd    int
+	group int  // ours
+	wants bool // the command uses the terminal: lend it whenever we have it
+	lent  bool // the command's group is in the foreground
+	modes *unix.Termios
+}
+
+// openTerminal returns nil when there is no controlling terminal.
+func openTerminal() *terminal {
+	fd, err := unix.Open("/dev/tty", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil
+	}
+	t := &terminal{fd: fd, group: syscall.Getpgrp()}
+	t.modes, _ = unix.IoctlGetTermios(fd, getTermios) // nil: nothing to put back
+	return t
+}
+
+func (t *terminal) close() {
+	if t != nil {
+		_ = unix.Close(t.fd) // nothing was written to it
+	}
+}
+
+// ours says whether our group is in the foreground.
+func (t *terminal) ours() bool {
+	if t == nil {
+		return false
+	}
+	g, err := unix.IoctlGetInt(t.fd, unix.TIOCGPGRP)
+	return err == nil && g == t.group
+}
+
+// eager says whether the command should have the terminal from the start: it
+// would read from it, and nobody else in our group would. In "hasp run … |
+// less" it is less that reads: there the command gets the terminal only when
+// it asks.
+func (t *terminal) eager() bool {
+	out, err := os.Stdout.Stat()
+	return t.ours() && IsTerminal(os.Stdin) && err == nil && out.Mode()&os.ModeNamedPipe == 0
+}
+
+// started notes that the command runs, with the terminal or without. From now
+// on we may move the terminal from outside of its foreground: a process that
+// does not ignore SIGTTOU is stopped when it tries. (Not earlier: the command
+// would inherit that.)
+func (t *terminal) started(lent bool) {
+	if t != nil {
+		t.wants, t.lent = lent, lent
+		signal.Ignore(syscall.SIGTTOU)
+	}
+}
+
+// lend puts the command's group into the foreground, if that is ours to give.
+func (t *terminal) lend(group int) {
+	if t.ours() && unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, group) == nil {
+		t.wants, t.lent = true, true
+	}
+}
+
+// takeBack puts our group into the foreground, if we lent it.
+func (t *terminal) takeBack() {
+	if t != nil && t.lent {
+		_ = unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, t.group) // the terminal may be gone
+		t.lent = false
+	}
+}
+
+// reset puts the modes back as they were, after a command that was given no
+// time to do so itself.
+func (t *terminal) reset() {
+	if t != nil && t.modes != nil && t.wants {
+		_ = unix.IoctlSetTermios(t.fd, setTermios, t.modes) // the terminal may be gone
+	}
+}
+
+// IsTerminal says whether f is a terminal.
+func IsTerminal(f *os.File) bool {
+	_, err := unix.IoctlGetTermios(int(f.Fd()), getTermios)
+	return err == nil
+}
+
+// Interactive says whether somebody sits at a terminal and waits for this very
+// process.
+func Interactive() bool {
+	if !IsTerminal(os.Stdin) && !IsTerminal(os.Stdout) && !IsTerminal(os.Stderr) {
+		return false
+	}
+	t := openTerminal()
+	defer t.close()
+	return t.ours()
+}

@@ -1,0 +1,154 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/cmd/hasp/internal/child"
+	"github.com/hasplock/hasp/driver"
+	"github.com/spf13/cobra"
+)
+
+func newBreak() *cobra.Command {
+	store := &storeFlag{}
+	var owner string
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "break KEY --owner OWNER",
+		Short: "Take a key away from its holder",
+		Long: `hasp break takes a key away from exactly the OWNER that hasp show names, or removes
+it from the line: never from whoever got the key since. The owner's lease is
+lost; a hasp run that holds it ends its command within a third of its TTL. The
+key goes to the next in line.
+
+It shows what it is about to do and asks for the key to be typed. In scripts,
+--yes stands for that. Foreign holders, which do not use hasp, are never broken.`,
+		Args: exactly(1, "KEY"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !driver.ValidOwner(owner) {
+				return usage("--owner takes the %d characters that this shows: %s", driver.OwnerLen, store.again("show", args[0]))
+			}
+			return breakKey(cmd, store, args[0], owner, yes)
+		},
+	}
+	cmd.ValidArgsFunction = store.completeKeys
+	cmd.Flags().StringVar(&owner, "owner", "", "whom to take it from: the `OWNER` that hasp show names")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	store.add(cmd)
+	return cmd
+}
+
+func breakKey(cmd *cobra.Command, store *storeFlag, key, owner string, yes bool) error {
+	if err := checkKey(key); err != nil {
+		return err
+	}
+	if !yes && !child.IsTerminal(os.Stdin) {
+		return usage("standard input is no terminal, so the key cannot be typed: give --yes to break %s without a question", quote(key))
+	}
+	l, err := store.open(cmd, nil)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	ctx, cancel := asking()
+	defer cancel()
+	info, err := l.Inspect(ctx, key)
+	if err != nil {
+		return trouble(l.url, err)
+	}
+	victim, ok := withOwner(info, owner)
+	if !ok {
+		return notThatOwner(info, key, owner)
+	}
+	fmt.Fprintf(os.Stderr, "hasp: %s\n", plan(info, key, victim))
+	if !yes {
+		if err := confirm(key); err != nil {
+			return err
+		}
+	}
+	ctx, cancelBreak := asking() // the question may have taken its time
+	defer cancelBreak()
+	switch err := l.Break(ctx, key, owner); {
+	case errors.Is(err, hasp.ErrNotHeld):
+		info, lookErr := l.Inspect(ctx, key)
+		if lookErr != nil {
+			return trouble(l.url, lookErr)
+		}
+		return notThatOwner(info, key, owner)
+	case err != nil:
+		return trouble(l.url, err)
+	}
+	fmt.Fprintf(os.Stderr, "hasp: broke %s: taken from %s\n", quote(key), who(victim))
+	return nil
+}
+
+// withOwner returns the holder or waiter with this owner.
+func withOwner(i hasp.Info, owner string) (hasp.Holder, bool) {
+	if i.Held && i.Holder.Owner == owner {
+		return i.Holder, true
+	}
+	for _, h := range i.Line {
+		if h.Owner == owner {
+			return h, true
+		}
+	}
+	return hasp.Holder{}, false
+}
+
+// plan says what a break does.
+func plan(i hasp.Info, key string, victim hasp.Holder) string {
+	if victim.Owner != i.Holder.Owner {
+		return fmt.Sprintf("this takes %s out of the line for %s; it may come back", who(victim), quote(key))
+	}
+	s := fmt.Sprintf("this takes %s from %s", quote(key), who(victim))
+	l := victim.Describe()
+	if !l.Since.IsZero() {
+		s += ", who has held it for " + short(time.Since(l.Since))
+	}
+	if l.Reason != "" {
+		s += fmt.Sprintf(", reason %q", l.Reason)
+	}
+	s += ". Its lease is lost, but it may work on until it notices"
+	if len(i.Line) > 0 {
+		s += fmt.Sprintf("; the key goes to %s", who(i.Line[0]))
+	}
+	return s
+}
+
+// confirm asks for the key to be typed. A key that cannot be typed is typed as
+// it is shown.
+func confirm(key string) error {
+	shown := driver.Printable(key)
+	fmt.Fprintf(os.Stderr, "To do it, type the key (%s): ", shown)
+	line, err := bufio.NewReader(os.Stdin).ReadString('\n')
+	typed := strings.TrimRight(line, "\r\n")
+	if typed == key || typed == shown {
+		return nil
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr)
+	}
+	return usage("that is not the key: nothing was done")
+}
+
+func notThatOwner(i hasp.Info, key, owner string) *exit {
+	e := &exit{code: exitBusy, verdict: "busy"}
+	switch {
+	case i.Held:
+		e.message = fmt.Sprintf("nothing was done: %s does not have %s any more, which is %s", owner, quote(key), obstacle(i.Holder, i.Left, 0))
+		if i.Holder.Foreign {
+			e.message += ". hasp never breaks what it did not make; hasp show says how to look at it by hand"
+		}
+	default:
+		e.message = fmt.Sprintf("nothing was done: %s does not have %s any more, and nobody else has", owner, quote(key))
+	}
+	return e
+}

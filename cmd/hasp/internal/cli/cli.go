@@ -1,0 +1,68 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cli is the command hasp: flags, messages and exit codes.
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/hasplock/hasp/cmd/hasp/internal/child"
+	"github.com/spf13/cobra"
+)
+
+// Main runs the command line of this process and returns its exit code.
+func Main() int {
+	err := newRoot(os.Args[1:]).Execute()
+	if err == nil {
+		return 0
+	}
+	var end *exit
+	if !errors.As(err, &end) { // from cobra: an unknown command, a wrong count of arguments
+		end = usage("%v", err)
+	}
+	if end.message != "" {
+		fmt.Fprintf(os.Stderr, "hasp: %s\n", end.message)
+	}
+	if end.interrupted && child.Interactive() {
+		child.Die(end.group)
+	}
+	return end.code
+}
+
+// newRoot returns the command tree. args are the words after "hasp".
+func newRoot(args []string) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "hasp",
+		Short: "Run a command under a distributed lock; show and break locks",
+		Long: `hasp holds a lock while a command runs: one holder at a time, first come first
+served, released by a crash, and fenced by a number that storage can check.
+
+The store of the locks is named by --store or ` + "`HASP_STORE`" + `. Without it, it is a
+SQLite file in your state directory, for the processes of this machine.`,
+		Example: `  hasp run nightly -- ./report.sh --full       wait for the key, hold it while the command runs
+  hasp run -n -E 0 nightly -- ./report.sh      from cron: skip it when somebody else is at it
+  hasp ls                                      who holds what
+  hasp show nightly                            all about one key`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, rest []string) error {
+			if len(rest) > 0 {
+				return usage("there is no command %q; see: hasp --help", rest[0])
+			}
+			fmt.Fprint(os.Stderr, cmd.UsageString())
+			return &exit{code: exitUsage}
+		},
+	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if cmd == root {
+			return usage("%v; flags go after the command: hasp run --store URL KEY -- COMMAND", err)
+		}
+		return usage("%v; see: %s --help", err, cmd.CommandPath())
+	})
+	root.AddCommand(newRun(args), newLs(), newShow(), newBreak(), newVersion(), newMan(root))
+	return root
+}

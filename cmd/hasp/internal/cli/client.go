@@ -1,0 +1,100 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/cmd/hasp/internal/shell"
+	"github.com/hasplock/hasp/cmd/hasp/internal/store"
+	"github.com/hasplock/hasp/driver"
+	"github.com/spf13/cobra"
+)
+
+// askLimit bounds one question to a store.
+const askLimit = 5 * time.Second
+
+// storeFlag is --store. Every sub-command has its own: of a persistent one,
+// given before the sub-command, cobra may take the value for the sub-command.
+type storeFlag struct{ text string }
+
+func (f *storeFlag) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.text, "store", "",
+		"`URL` of the store: sqlite:PATH, redis://…, rediss://… or unix://…; without it what HASP_STORE says, or the file "+
+			"that HASP_STORE_FILE names, else a SQLite file of yours")
+}
+
+// locks are the client of a store, open.
+type locks struct {
+	*hasp.Client
+	url   *store.URL
+	close func() error // of the connections; after the client's Close
+}
+
+func (f *storeFlag) open(cmd *cobra.Command, o *hasp.Options) (*locks, error) {
+	u, err := store.Find(f.text, cmd.Flags().Changed("store"))
+	if err != nil {
+		return nil, badConfig(err)
+	}
+	drv, closeIt, err := u.Open()
+	if err != nil {
+		return nil, badConfig(err)
+	}
+	c, err := hasp.New(drv, o)
+	if err != nil {
+		return nil, badConfig(err)
+	}
+	return &locks{Client: c, url: u, close: closeIt}, nil
+}
+
+// Close ends the client, which waits until nothing of ours is left in the
+// store, within 5 seconds.
+func (l *locks) Close() error { return errors.Join(l.Client.Close(), l.close()) }
+
+// again returns the command line of another sub-command for the same store.
+func (f *storeFlag) again(words ...string) string {
+	line := []string{"hasp", words[0]}
+	if f.text != "" {
+		line = append(line, "--store", public(f.text))
+	}
+	return shell.Join(append(line, words[1:]...)...)
+}
+
+// public returns a URL when it cannot hold a password.
+func public(text string) string {
+	if u, err := store.Parse(text); err == nil && !u.Secret() {
+		return text
+	}
+	return "URL"
+}
+
+// asking returns the context of one question to the store, which Ctrl-C ends.
+func asking() (context.Context, context.CancelFunc) {
+	ctx, stop := listening()
+	ctx, cancel := context.WithTimeout(ctx, askLimit)
+	return ctx, func() { cancel(); stop() }
+}
+
+// listening returns a context that Ctrl-C ends, for what has no natural limit:
+// a list may be long. Each answer of the store has a limit of its own.
+func listening() (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+}
+
+// checkKey refuses what no store takes.
+func checkKey(key string) error {
+	switch {
+	case key == "":
+		return usage("the key is empty: it has 1 to %d bytes", driver.MaxKey)
+	case len(key) > driver.MaxKey:
+		return usage("the key has %d bytes: the most is %d", len(key), driver.MaxKey)
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/cmd/hasp/internal/store"
+)
+
+// The exit codes that are hasp's own; docs/command.md explains them.
+const (
+	exitUsage         = 64
+	exitUnreachable   = 69
+	exitBusy          = 75
+	exitDenied        = 77
+	exitConfig        = 78
+	exitLost          = 124
+	exitFailed        = 125
+	exitCannotExecute = 126
+	exitNotFound      = 127
+)
+
+// exit is an end of hasp: its code, and its last line.
+type exit struct {
+	code    int
+	verdict string // one word, for -o json
+	message string // without "hasp: "; empty when everything was said
+
+	// interrupted: Ctrl-C ended it. group: and only the command saw that.
+	interrupted, group bool
+}
+
+func (e *exit) Error() string { return fmt.Sprintf("exit %d: %s", e.code, e.message) }
+
+func usage(format string, args ...any) *exit {
+	return &exit{code: exitUsage, verdict: "usage", message: fmt.Sprintf(format, args...)}
+}
+
+func badConfig(err error) *exit {
+	return &exit{code: exitConfig, verdict: "misconfigured", message: err.Error()}
+}
+
+// trouble says what an operation's error means for a person, and as an exit
+// code. It is not for refusals.
+func trouble(u *store.URL, err error) *exit {
+	inner := err
+	var e *hasp.Error
+	class := hasp.Unknown
+	if errors.As(err, &e) {
+		inner, class = e.Err, e.Class
+	}
+	if errors.Is(err, hasp.ErrUnsupported) {
+		class = hasp.Misconfigured
+	}
+	on := fmt.Sprintf("the store %s", u)
+	switch class {
+	case hasp.Denied:
+		return &exit{code: exitDenied, verdict: "denied",
+			message: fmt.Sprintf("%s does not allow this: %v. Check user, password and permissions.", on, inner)}
+	case hasp.Misconfigured:
+		return &exit{code: exitConfig, verdict: "misconfigured", message: fmt.Sprintf("%s cannot do this: %v", on, inner)}
+	case hasp.Full:
+		return &exit{code: exitConfig, verdict: "full", message: fmt.Sprintf("%s is full: %v", on, inner)}
+	case hasp.ReadOnly:
+		return &exit{code: exitConfig, verdict: "read-only",
+			message: fmt.Sprintf("%s cannot be written, is it a replica? %v", on, inner)}
+	case hasp.Unreachable:
+		return &exit{code: exitUnreachable, verdict: "unreachable",
+			message: fmt.Sprintf("%s cannot be reached: %v. Does it run, and is its address right?", on, inner)}
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return &exit{code: exitUnreachable, verdict: "unreachable", message: fmt.Sprintf("%s does not answer: %v", on, inner)}
+	}
+	// An error that the engine does not know: the store did not do its work,
+	// and may do it the next time.
+	return &exit{code: exitUnreachable, verdict: "unreachable", message: fmt.Sprintf("%s failed: %v", on, inner)}
+}

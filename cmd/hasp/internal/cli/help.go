@@ -1,0 +1,82 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+const runLong = `hasp run waits for KEY, holds it while COMMAND runs, and exits with the
+command's own status. No shell is involved: for one, write sh -c '…'.
+
+Waiting is first come, first served. After 400 ms hasp says who holds the key.
+Ctrl-C and TERM end the wait at once and leave no place in line.
+
+The key is renewed while the command runs. If that fails for too long (the store
+is gone, this machine slept, somebody broke the lock) the lock is lost: the
+command, its process group, and on Linux everything it started get TERM, then
+KILL after --grace, all before the store gives the key to anybody else; hasp
+exits with 124. When the store says that another holds the key already, TERM
+comes at once.
+
+Signals to hasp (INT, TERM, HUP, QUIT, USR1, USR2) are passed on to the command's
+process group. At a terminal the command can read it, and Ctrl-Z and fg work as
+without hasp; but a stopped hasp renews nothing: a command that was stopped for
+longer than the TTL is ended when it goes on. When hasp itself is killed with -9
+the kernel kills the command (on Linux; what the command started runs on, and the
+key is free when the TTL is over). When only hasp is stopped its command runs on,
+and nothing but the fence protects what it writes.
+
+Processes that the command leaves in the background when it ends are left alone,
+but the key is released. On macOS processes that left the command's group are not
+found; on Windows there are no signals, and only the command itself is killed.
+
+The command sees HASP_KEY, HASP_FENCE (larger for each later holder; give it to
+the storage that you write to, to refuse a late writer), HASP_OWNER and
+HASP_STORE_KIND. HASP_STORE is passed on as it was, so that a hasp within the
+command means the same store; hasp adds no secret to the environment.
+
+With --hold-at-least hasp stays after a quick command and keeps the key, so that
+a host whose clock is behind does not run the same job again. A signal in that
+time makes it leave at once; the store then keeps the key for the rest.
+
+Exit status: the command's, 128 + n for a signal. 75 busy (-E). 124 lock lost or
+--max-hold reached, command ended. 64 wrong usage. 69 store not reachable. 77 not
+allowed. 78 wrong configuration. 126, 127 cannot execute, not found. 125 hasp
+failed. 129, 130, 131, 143 ended by a signal while waiting. The last line on
+standard error says which it was.`
+
+const runExample = `  hasp run nightly -- ./report.sh --full
+  hasp run -n -E 0 nightly -- ./report.sh               from cron: busy is no error
+  hasp run -w 30 nightly -- sh -c 'psql -v fence=$HASP_FENCE -f nightly.sql'
+  hasp run --hold-at-least 10m --reason cron nightly -- ./report.sh`
+
+// manual are the sections that every manual page ends with.
+var manual = []struct{ title, text string }{
+	{"EXIT STATUS", `hasp run exits with the status of the command; 128 + n when signal n ended it. Its own codes are these, and the same for every other hasp command, where 0 is success. New ones may be added: treat an unknown one as a failure.
+
+75: busy: the key was not acquired with -n or within -w (run has -E for another code); or what was to be broken is held by another.
+
+124: the lock was lost, or --max-hold was reached, and the command was ended.
+
+125: hasp itself failed.
+
+126, 127: the command cannot be executed; was not found.
+
+64: the command line is wrong.
+
+69: the store cannot be reached, or does not answer.
+
+77: the store does not allow it.
+
+78: the configuration is wrong: the store's URL; a store that is full, read-only or cannot carry locks.
+
+129, 130, 131, 143: ended by a signal (HUP, INT, QUIT, TERM) while waiting.
+
+As the command's own status may be any of these, hasp says on standard error, in its last line, what happened, unless the command succeeded or -q is given; with -o json that line is an object with the fields code and verdict.`},
+	{"ENVIRONMENT", `HASP_STORE: the URL of the store.
+
+HASP_STORE_FILE: a file that holds the URL, for URLs with a password, which do not belong into a command line that ps shows.
+
+XDG_STATE_HOME: where the default store is (~/.local/state when unset).
+
+HASP_KEY, HASP_FENCE, HASP_OWNER, HASP_STORE_KIND: set for the command of hasp run.`},
+	{"FILES", `~/.local/state/hasp/locks.db: the default store.`},
+}

@@ -1,0 +1,152 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"text/tabwriter"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
+	"github.com/spf13/cobra"
+)
+
+func newLs() *cobra.Command {
+	store := &storeFlag{}
+	output := &choice{"text", []string{"text", "json"}}
+	cmd := &cobra.Command{
+		Use:   "ls [PREFIX]",
+		Short: "List the keys that are held or waited for",
+		Long: `hasp ls lists the keys that are held or waited for, all of them or those that start with
+PREFIX: the holder, since when, what is left of its TTL if it is not renewed,
+the fence, how many wait, and the holder's reason.`,
+		Example: `  hasp ls
+  hasp ls orders/ -o json | jq .holder.host`,
+		Args: atMost(1, "PREFIX"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			prefix := ""
+			if len(args) == 1 {
+				prefix = args[0]
+			}
+			return list(cmd, store, output.word == "json", prefix)
+		},
+	}
+	cmd.Flags().VarP(output, "output", "o", "a table, or objects, one a line")
+	complete(cmd, "output", output.among)
+	store.add(cmd)
+	return cmd
+}
+
+func list(cmd *cobra.Command, store *storeFlag, asJSON bool, prefix string) error {
+	l, err := store.open(cmd, nil)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	ctx, cancel := listening()
+	defer cancel()
+	seen := map[string]hasp.Info{}
+	for info, err := range l.List(ctx, prefix) {
+		if err != nil {
+			return trouble(l.url, err)
+		}
+		seen[info.Key] = info // the store may name one twice
+	}
+	infos := make([]hasp.Info, 0, len(seen))
+	for _, info := range seen {
+		infos = append(infos, info)
+	}
+	slices.SortFunc(infos, func(a, b hasp.Info) int { return cmp.Compare(a.Key, b.Key) })
+	switch {
+	case asJSON:
+		out := json.NewEncoder(os.Stdout)
+		for _, info := range infos {
+			if err := out.Encode(infoJSON(info)); err != nil {
+				return err
+			}
+		}
+	case len(infos) == 0 && prefix != "":
+		fmt.Fprintf(os.Stderr, "hasp: no key that starts with %s is held or waited for in %s\n", quote(prefix), l.url)
+	case len(infos) == 0:
+		fmt.Fprintf(os.Stderr, "hasp: no key is held or waited for in %s\n", l.url)
+	default:
+		return table(os.Stdout, infos)
+	}
+	return nil
+}
+
+// maxReason is how much of a reason the table shows.
+const maxReason = 60
+
+func table(w io.Writer, infos []hasp.Info) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "KEY\tHOLDER\tSINCE\tTTL\tFENCE\tWAITERS\tREASON")
+	for _, i := range infos {
+		holder, since, fence, reason := "-", "-", "-", ""
+		if i.Held {
+			l := i.Holder.Describe()
+			holder, reason = i.Holder.String(), l.Reason
+			if !l.Since.IsZero() {
+				since = short(time.Since(l.Since)) + " ago"
+			}
+		}
+		if i.Fence > 0 {
+			fence = strconv.FormatUint(i.Fence, 10)
+		}
+		if r := []rune(reason); len(r) > maxReason {
+			reason = string(r[:maxReason]) + "…"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", driver.Printable(i.Key), holder, since, leftOf(i), fence, i.Waiters, driver.Printable(reason))
+	}
+	return t.Flush()
+}
+
+// leftOf says how long the store keeps a key whose holder does not renew.
+func leftOf(i hasp.Info) string {
+	switch {
+	case !i.Held:
+		return "-"
+	case i.Left < 0:
+		return "never ends"
+	}
+	return short(i.Left)
+}
+
+// keyJSON is a key for programs. More fields may come.
+type keyJSON struct {
+	Key     string        `json:"key"`
+	Bytes   []byte        `json:"key_base64,omitempty"` // when JSON cannot carry the key as it is
+	Held    bool          `json:"held"`
+	Holder  *holderJSON   `json:"holder,omitempty"`
+	Fence   uint64        `json:"fence,omitempty"`
+	Left    *float64      `json:"left_seconds,omitempty"` // missing: it never ends
+	Waiters int           `json:"waiters"`
+	Line    []*holderJSON `json:"line,omitempty"`
+	ByHand  []string      `json:"by_hand,omitempty"`
+}
+
+func infoJSON(i hasp.Info) keyJSON {
+	k := keyJSON{Key: i.Key, Held: i.Held, Fence: i.Fence, Waiters: i.Waiters}
+	if !isText(i.Key) {
+		k.Bytes = []byte(i.Key)
+	}
+	if i.Held {
+		k.Holder = toJSON(i.Holder)
+		if i.Left >= 0 {
+			left := i.Left.Seconds()
+			k.Left = &left
+		}
+	}
+	for _, h := range i.Line {
+		k.Line = append(k.Line, toJSON(h))
+	}
+	return k
+}

@@ -1,0 +1,109 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// newMan writes the manual pages, for packagers. Cobra's own generator would
+// bring three modules with it, for pages without our sections.
+func newMan(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:    "man DIR",
+		Short:  "Write the manual pages into a directory",
+		Hidden: true,
+		Args:   exactly(1, "DIR"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			for _, cmd := range append([]*cobra.Command{root}, root.Commands()...) {
+				if cmd.Hidden || cmd.Name() == "help" {
+					continue
+				}
+				name := strings.ReplaceAll(cmd.CommandPath(), " ", "-")
+				if err := os.WriteFile(filepath.Join(args[0], name+".1"), []byte(page(root, cmd)), 0o644); err != nil {
+					return &exit{code: exitFailed, verdict: "failed", message: err.Error()}
+				}
+			}
+			return nil
+		},
+	}
+}
+
+// page returns the manual page of a command, in the man macros of roff.
+func page(root, cmd *cobra.Command) string {
+	var b strings.Builder
+	name := strings.ReplaceAll(cmd.CommandPath(), " ", "-")
+	fmt.Fprintf(&b, ".TH %s 1 \"\" hasp \"hasp manual\"\n", strings.ToUpper(name))
+	section(&b, "NAME", fmt.Sprintf("%s - %s", name, cmd.Short))
+	use := cmd.UseLine()
+	if cmd == root {
+		use = "hasp COMMAND"
+	}
+	section(&b, "SYNOPSIS", use)
+	section(&b, "DESCRIPTION", cmd.Long)
+	if cmd == root {
+		b.WriteString(".SH COMMANDS\n")
+		for _, sub := range root.Commands() {
+			if !sub.Hidden {
+				fmt.Fprintf(&b, ".TP\n.BR hasp\\-%s (1)\n%s\n", roff(sub.Name()), roff(sub.Short))
+			}
+		}
+	}
+	if cmd.HasAvailableLocalFlags() && cmd != root {
+		b.WriteString(".SH OPTIONS\n")
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) { b.WriteString(option(f)) })
+	}
+	if cmd.Example != "" {
+		fmt.Fprintf(&b, ".SH EXAMPLES\n.nf\n%s\n.fi\n", roff(cmd.Example))
+	}
+	for _, s := range manual {
+		section(&b, s.title, s.text)
+	}
+	section(&b, "SEE ALSO", "hasp(1), hasp-run(1), hasp-ls(1), hasp-show(1), hasp-break(1), flock(1), timeout(1)")
+	return b.String()
+}
+
+func section(b *strings.Builder, title, text string) {
+	if text == "" {
+		return
+	}
+	fmt.Fprintf(b, ".SH %s\n", title)
+	for i, paragraph := range strings.Split(text, "\n\n") {
+		if i > 0 {
+			b.WriteString(".PP\n")
+		}
+		b.WriteString(roff(paragraph) + "\n")
+	}
+}
+
+func option(f *pflag.Flag) string {
+	name, text := pflag.UnquoteUsage(f)
+	head := "--" + f.Name
+	if f.Shorthand != "" {
+		head = "-" + f.Shorthand + ", " + head
+	}
+	if name != "" {
+		head += " " + name
+	}
+	return fmt.Sprintf(".TP\n.B %s\n%s\n", roff(head), roff(text))
+}
+
+// roff escapes what roff would act on: backslashes, hyphens that are minus
+// signs, and lines that begin with a control character.
+func roff(text string) string {
+	text = strings.NewReplacer(`\`, `\e`, "-", `\-`, "…", "...").Replace(text)
+	lines := strings.Split(text, "\n")
+	for i, l := range lines {
+		if strings.HasPrefix(l, ".") || strings.HasPrefix(l, "'") {
+			lines[i] = `\&` + l
+		}
+	}
+	return strings.Join(lines, "\n")
+}

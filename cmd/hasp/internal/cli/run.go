@@ -1,0 +1,217 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/spf13/cobra"
+)
+
+// options are the flags of hasp run.
+type options struct {
+	store      storeFlag
+	now        bool
+	wait       duration
+	busyCode   exitCode
+	ttl        duration
+	maxHold    duration
+	atLeast    duration
+	grace      duration
+	onLost     choice
+	reason     string
+	quiet      bool
+	verbose    bool
+	output     choice
+	ttlFromURL bool
+}
+
+const (
+	lostTerm   = "term"
+	lostKill   = "kill"
+	lostIgnore = "ignore"
+)
+
+func newRun(args []string) *cobra.Command {
+	o := &options{
+		busyCode: exitCode{exitBusy},
+		onLost:   choice{lostTerm, []string{lostTerm, lostKill, lostIgnore}},
+		output:   choice{"text", []string{"text", "json"}},
+	}
+	cmd := &cobra.Command{
+		Use:     "run [flags] KEY -- COMMAND [ARGUMENT...]",
+		Short:   "Hold a key while a command runs",
+		Long:    runLong,
+		Example: runExample,
+		Args:    cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, words []string) error {
+			key, command, err := split(cmd, args, words)
+			if err != nil {
+				return err
+			}
+			return run(cmd, o, key, command)
+		},
+		DisableFlagsInUseLine: true,
+	}
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if line, ok := corrected(cmd.Flags(), args); ok {
+			return usage("%v. The command goes after --. Did you mean:\n  %s", err, line)
+		}
+		return usage("%v; see: hasp run --help", err)
+	})
+	o.flags(cmd)
+	return cmd
+}
+
+func (o *options) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.BoolVarP(&o.now, "nonblock", "n", false, "try once; when the key is busy exit with 75, or -E")
+	f.VarP(&o.wait, "wait", "w", "wait so long at most (seconds, or 1m30s; 0 is -n), then exit with 75, or -E")
+	f.VarP(&o.busyCode, "conflict-exit-code", "E", "exit with this when the key is busy, 0 to 255")
+	f.Var(&o.ttl, "ttl", "how long the store keeps the key after hasp died without a word (default 30s)")
+	f.Var(&o.maxHold, "max-hold", "end the command after so long, as if the lock was lost")
+	f.Var(&o.atLeast, "hold-at-least", "keep the key so long, also when the command was quicker")
+	f.Var(&o.onLost, "on-lost", "when the lock is lost: TERM and then KILL the command, only KILL it, or let it go on")
+	f.Var(&o.grace, "grace", "from TERM to KILL, which comes when the lease ends (default 5s, or TTL/6 when that is less)")
+	f.StringVar(&o.reason, "reason", "", "`TEXT` for those who wait for the key")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "only say what went wrong: not who is waited for, not what is busy, not how the command ended")
+	f.BoolVarP(&o.verbose, "verbose", "v", false, "also say when the key is acquired, renewed, released")
+	f.VarP(&o.output, "output", "o", "messages on standard error as lines, or as objects, one a line")
+	o.store.add(cmd)
+	complete(cmd, "on-lost", o.onLost.among)
+	complete(cmd, "output", o.output.among)
+}
+
+// complete lists the values of a flag for the shell's completion.
+func complete(cmd *cobra.Command, flag string, words []string) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // no such flag
+	}
+}
+
+// lockOptions checks the flags against each other and against the store, and
+// returns them as the library wants them.
+func (o *options) lockOptions(l *locks) (*hasp.LockOptions, error) {
+	if o.now && o.wait.set && o.wait.d > 0 {
+		return nil, usage("-n does not wait, and -w does: use one of them")
+	}
+	for _, f := range []struct {
+		name string
+		v    duration
+	}{{"--ttl", o.ttl}, {"--max-hold", o.maxHold}, {"--hold-at-least", o.atLeast}} {
+		if f.v.set && f.v.d == 0 {
+			return nil, usage("%s is 0: it must be positive", f.name)
+		}
+	}
+	if !o.ttl.set {
+		o.ttl.d, o.ttlFromURL = l.url.TTL, l.url.TTL > 0
+	}
+	if o.ttl.d == 0 {
+		o.ttl.d = hasp.DefaultTTL
+	}
+	if err := o.checkTTL(l); err != nil {
+		return nil, err
+	}
+	if err := o.checkGrace(); err != nil {
+		return nil, err
+	}
+	if o.maxHold.set && o.atLeast.d > o.maxHold.d {
+		return nil, usage("--hold-at-least %v is longer than --max-hold %v", o.atLeast.d, o.maxHold.d)
+	}
+	lo := &hasp.LockOptions{TTL: o.ttl.d, MaxHold: o.maxHold.d, Lead: o.grace.d, Reason: o.reason}
+	if o.onLost.word == lostIgnore {
+		lo.Lead = 0 // nothing has to end in time
+	}
+	return lo, nil
+}
+
+func (o *options) checkTTL(l *locks) error {
+	tr := l.Traits()
+	var err *exit
+	switch {
+	case o.ttl.d < tr.MinTTL:
+		err = usage("the TTL of %v is too short: %s needs at least %v", o.ttl.d, tr.Engine, tr.MinTTL)
+	case tr.MaxTTL > 0 && o.ttl.d > tr.MaxTTL:
+		err = usage("the TTL of %v is too long: %s allows at most %v", o.ttl.d, tr.Engine, tr.MaxTTL)
+	default:
+		return nil
+	}
+	if o.ttlFromURL {
+		err = badConfig(errors.New(err.message + " (ttl= in the store's URL)"))
+	}
+	return err
+}
+
+// checkGrace sets the default, and refuses a grace that leaves a lease no time
+// to be used and renewed.
+func (o *options) checkGrace() error {
+	if !o.grace.set {
+		o.grace.d = min(5*time.Second, o.ttl.d/6)
+		if o.maxHold.set {
+			o.grace.d = min(o.grace.d, o.maxHold.d/6)
+		}
+		return nil
+	}
+	// A lease is renewed after a third of its TTL: some time for that must be left.
+	if most := o.ttl.d / 2; o.grace.d > most {
+		return usage("--grace %v is too long for a TTL of %v: at most half of it, %v, since the command is told so long "+
+			"before the lease ends", o.grace.d, o.ttl.d, most)
+	}
+	if o.maxHold.set && o.grace.d >= o.maxHold.d {
+		return usage("--grace %v must be less than --max-hold %v", o.grace.d, o.maxHold.d)
+	}
+	return nil
+}
+
+// find returns the path of the program. That is done before the wait for the
+// key: nobody wants to wait an hour for a typing mistake.
+func find(name string) (string, error) {
+	path, err := exec.LookPath(name)
+	if err == nil {
+		return path, nil
+	}
+	return "", startError(name, err)
+}
+
+// startError says why a command cannot be executed, with the codes of a shell.
+func startError(name string, err error) *exit {
+	code, what := exitCannotExecute, err.Error()
+	switch {
+	case name == "":
+		return usage("the command is empty")
+	case errors.Is(err, exec.ErrDot):
+		what = "it is in the current directory only: write ./" + name
+	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):
+		code, what = exitNotFound, "not found"
+	case errors.Is(err, fs.ErrPermission):
+		what = "permission denied"
+		if info, statErr := os.Stat(name); statErr == nil && !info.IsDir() {
+			what += "; make it executable with chmod +x"
+		}
+	case errors.Is(err, syscall.ENOEXEC):
+		what = "it is not a program; a script needs a first line such as #!/bin/sh"
+	case errors.Is(err, syscall.E2BIG):
+		what = "arguments and environment are too long together"
+	default:
+		var e *exec.Error
+		var p *fs.PathError
+		if errors.As(err, &e) {
+			what = e.Err.Error()
+		} else if errors.As(err, &p) {
+			what = p.Err.Error()
+		}
+	}
+	verdict := "cannot-execute"
+	if code == exitNotFound {
+		verdict = "not-found"
+	}
+	return &exit{code: code, verdict: verdict, message: "cannot execute " + quote(name) + ": " + what}
+}

@@ -1,0 +1,150 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
+	"github.com/spf13/cobra"
+)
+
+func newShow() *cobra.Command {
+	store := &storeFlag{}
+	output := &choice{"text", []string{"text", "json"}}
+	cmd := &cobra.Command{
+		Use:   "show KEY",
+		Short: "Show all about one key",
+		Long: `hasp show says who holds a key, since when and why, who waits for it in which
+order, how to look at it in its store without hasp, and how to break it.`,
+		Args: exactly(1, "KEY"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return show(cmd, store, output.word == "json", args[0])
+		},
+	}
+	cmd.ValidArgsFunction = store.completeKeys
+	cmd.Flags().VarP(output, "output", "o", "lines, or an object")
+	complete(cmd, "output", output.among)
+	store.add(cmd)
+	return cmd
+}
+
+func show(cmd *cobra.Command, store *storeFlag, asJSON bool, key string) error {
+	if err := checkKey(key); err != nil {
+		return err
+	}
+	l, err := store.open(cmd, nil)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	ctx, cancel := asking()
+	defer cancel()
+	info, err := l.Inspect(ctx, key)
+	if err != nil {
+		return trouble(l.url, err)
+	}
+	info.Key = key
+	if !asJSON {
+		describe(os.Stdout, l, store, info)
+		return nil
+	}
+	k := infoJSON(info)
+	for _, s := range info.ByHand {
+		k.ByHand = append(k.ByHand, l.url.ByHand(s))
+	}
+	return json.NewEncoder(os.Stdout).Encode(k)
+}
+
+// describe writes all about a key, a line for each fact.
+func describe(w io.Writer, l *locks, store *storeFlag, i hasp.Info) {
+	fact := func(name, format string, args ...any) {
+		fmt.Fprintf(w, "%-8s  "+format+"\n", append([]any{name}, args...)...)
+	}
+	fact("key", "%s", quote(i.Key))
+	fact("store", "%s", l.url)
+	switch {
+	case i.Held:
+		fact("state", "held")
+		person(fact, "holder", i.Holder)
+		if i.Fence > 0 {
+			fact("fence", "%d", i.Fence)
+		}
+		if i.Left < 0 {
+			fact("left", "it never ends by itself")
+		} else {
+			fact("left", "%s unless it is renewed", short(i.Left))
+		}
+	default:
+		fact("state", "free")
+	}
+	if i.Waiters > 0 {
+		fact("waiting", "%d, first come, first served", i.Waiters)
+	}
+	for n, h := range i.Line {
+		person(fact, fmt.Sprintf("  %d.", n+1), h)
+	}
+	for n, s := range i.ByHand {
+		name := ""
+		if n == 0 {
+			name = "by hand"
+		}
+		fact(name, "%s", l.url.ByHand(s))
+	}
+	if how, needs := l.url.NeedsPassword(); needs && len(i.ByHand) > 0 {
+		fact("", "(%s)", how)
+	}
+	if i.Held && !i.Holder.Foreign {
+		fact("to break", "%s", store.again("break", i.Key, "--owner", i.Holder.Owner))
+	}
+}
+
+// person writes who has or wants a key.
+func person(fact func(name, format string, args ...any), name string, h hasp.Holder) {
+	l := h.Describe()
+	fact(name, "%s", who(h))
+	if h.Owner != "" {
+		fact("", "owner %s", driver.Printable(h.Owner))
+	}
+	if !l.Since.IsZero() {
+		fact("", "since %s (%s ago)", l.Since.Local().Format("2006-01-02 15:04:05 MST"), short(time.Since(l.Since)))
+	}
+	if l.Reason != "" {
+		fact("", "reason %q", l.Reason)
+	}
+}
+
+// isText says whether JSON carries a text as it is.
+func isText(s string) bool { return utf8.ValidString(s) }
+
+// completeKeys completes a key out of those that are held or waited for.
+func (f *storeFlag) completeKeys(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	l, err := f.open(cmd, nil)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	defer l.Close()
+	ctx, cancel := asking()
+	defer cancel()
+	var keys []string
+	for info, err := range l.List(ctx, begun) {
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		if driver.Printable(info.Key) == info.Key && !strings.ContainsAny(info.Key, "\t\n") {
+			keys = append(keys, info.Key)
+		}
+	}
+	return keys, cobra.ShellCompDirectiveNoFileComp
+}

@@ -1,0 +1,83 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
+)
+
+// Words for people. What others wrote (keys, hosts, users, reasons) is hostile
+// text: it is printed escaped.
+
+// quote returns a key as it is safe to print.
+func quote(key string) string { return fmt.Sprintf("%q", key) }
+
+// who names a holder: web-3 (pid 4211, user app).
+func who(h hasp.Holder) string {
+	l := h.Describe()
+	if h.Foreign || l.Host == "" || l.PID == 0 || l.User == "" {
+		return h.String()
+	}
+	return fmt.Sprintf("%s (pid %d, user %s)", driver.Printable(l.Host), l.PID, driver.Printable(l.User))
+}
+
+// nobody: the store named no holder.
+func nobody(h hasp.Holder) bool { return h.Owner == "" && h.Label == "" && !h.Foreign }
+
+// obstacle says what keeps us from a key: who, since when, why, for how long.
+func obstacle(h hasp.Holder, left time.Duration, ahead int) string {
+	if nobody(h) && ahead == 0 {
+		return "nobody holds it, but the store does not give it to us yet"
+	}
+	if nobody(h) {
+		return fmt.Sprintf("nobody holds it, but %s in line before us", count(ahead, "waiter is", "waiters are"))
+	}
+	l := h.Describe()
+	s := "held"
+	if !l.Since.IsZero() {
+		s += " for " + short(time.Since(l.Since))
+	}
+	s += " by " + who(h)
+	if l.Reason != "" {
+		s += fmt.Sprintf(", reason %q", l.Reason)
+	}
+	switch {
+	case left > 0:
+		s += fmt.Sprintf("; the store keeps it for %s more unless it is renewed", short(left))
+	case h.Foreign:
+		s += "; it may have no expiry"
+	}
+	if ahead > 0 {
+		s += fmt.Sprintf("; %s before us in line", count(ahead, "waiter", "waiters"))
+	}
+	return s
+}
+
+func count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+// short returns a duration with as many digits as a person wants: 0.4s, 41s,
+// 3m12s, 5h2m, 3d4h.
+func short(d time.Duration) string {
+	d = max(d, 0)
+	switch {
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.1fs", d.Seconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%.0fs", d.Truncate(time.Second).Seconds())
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%ds", d/time.Minute, d%time.Minute/time.Second)
+	case d < 24*time.Hour:
+		return fmt.Sprintf("%dh%dm", d/time.Hour, d%time.Hour/time.Minute)
+	}
+	return fmt.Sprintf("%dd%dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
+}

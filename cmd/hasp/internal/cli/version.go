@@ -1,0 +1,69 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+// build says what this program was built from.
+type build struct {
+	Version  string `json:"version"`
+	Revision string `json:"revision,omitempty"`
+	Modified bool   `json:"modified,omitempty"`
+	Go       string `json:"go"`
+	OS       string `json:"os"`
+	Arch     string `json:"arch"`
+}
+
+func newVersion() *cobra.Command {
+	output := &choice{"text", []string{"text", "json"}}
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Show the version of hasp",
+		Args:  exactly(0, ""),
+		RunE: func(*cobra.Command, []string) error {
+			b := readBuild()
+			if output.word == "json" {
+				return json.NewEncoder(os.Stdout).Encode(b)
+			}
+			revision := ""
+			if b.Revision != "" {
+				revision = " " + b.Revision
+			}
+			if b.Modified {
+				revision += " (modified)"
+			}
+			fmt.Fprintf(os.Stdout, "hasp %s%s, %s, %s/%s\n", b.Version, revision, b.Go, b.OS, b.Arch)
+			return nil
+		},
+	}
+	cmd.Flags().VarP(output, "output", "o", "lines, or an object")
+	complete(cmd, "output", output.among)
+	return cmd
+}
+
+func readBuild() build {
+	b := build{Version: "(unknown)", Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return b
+	}
+	b.Version = info.Main.Version
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			b.Revision = s.Value
+		case "vcs.modified":
+			b.Modified = s.Value == "true"
+		}
+	}
+	return b
+}

@@ -1,0 +1,90 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hasplock/hasp"
+)
+
+const (
+	// silence is how long a wait says nothing: most are over by then.
+	silence = 400 * time.Millisecond
+	// rest is the least time between two lines about a wait.
+	rest = 2 * time.Second
+)
+
+// watcher tells of a wait: who holds the key, and each change of that.
+type watcher struct {
+	rep   *report
+	began time.Time
+
+	mu    sync.Mutex
+	over  bool
+	said  bool // something was said of this wait
+	next  *event
+	last  string // what the latest line was about
+	about string // what next is about
+	timer *time.Timer
+}
+
+func newWatcher(rep *report) *watcher { return &watcher{rep: rep, began: time.Now()} }
+
+// refused: somebody is in the way.
+func (w *watcher) refused(e hasp.Event) {
+	about := e.Holder.Owner
+	if e.Holder.Foreign {
+		about = "foreign " + e.Holder.Label
+	}
+	w.tell(about, event{
+		Event: "waiting", Holder: toJSON(e.Holder), Ahead: e.Ahead, Left: e.Left.Seconds(), Waited: e.Waited.Seconds(),
+		Message: fmt.Sprintf("waiting for %s: %s", quote(w.rep.key), obstacle(e.Holder, e.Left, e.Ahead)),
+	})
+}
+
+// troubled: the store does not answer as it should.
+func (w *watcher) troubled(e hasp.Event) {
+	w.tell("trouble", event{
+		Event: "trouble", Error: e.Err.Error(), Waited: e.Waited.Seconds(),
+		Message: fmt.Sprintf("waiting for %s: the store fails, asking again: %v", quote(w.rep.key), e.Err),
+	})
+}
+
+// tell says e when the wait has lasted for a while, and not too often.
+func (w *watcher) tell(about string, e event) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.next, w.about = &e, about
+	if w.over || w.timer != nil || w.said && about == w.last {
+		return
+	}
+	w.timer = time.AfterFunc(time.Until(w.began.Add(silence)), w.flush)
+}
+
+// flush says the latest, and opens the way for the next line after a rest.
+func (w *watcher) flush() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.over || w.said && w.about == w.last {
+		w.timer = nil
+		return
+	}
+	w.rep.say(normal, *w.next)
+	w.said, w.last = true, w.about
+	w.timer = time.AfterFunc(rest, w.flush)
+}
+
+// end says nothing more, and returns whether anything was said.
+func (w *watcher) end() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.over = true
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+	return w.said
+}

@@ -1,0 +1,118 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// The environment variables that name the store.
+const (
+	EnvURL  = "HASP_STORE"
+	EnvFile = "HASP_STORE_FILE"
+)
+
+// maxFile bounds the file that HASP_STORE_FILE names.
+const maxFile = 64 << 10
+
+// Find returns the store that a flag names (given: the flag was used), or the
+// environment, or the default: a SQLite file in the user's state directory,
+// which it makes. Its errors say where the URL came from.
+func Find(flag string, given bool) (*URL, error) {
+	text, set := os.LookupEnv(EnvURL)
+	file, setFile := os.LookupEnv(EnvFile)
+	switch {
+	case given:
+		return parseFrom("--store", flag)
+	case set && setFile:
+		return nil, fmt.Errorf("both %s and %s are set: unset one", EnvURL, EnvFile)
+	case set:
+		return parseFrom(EnvURL, text)
+	case setFile:
+		return fromFile(file)
+	}
+	path, err := defaultFile()
+	if err != nil {
+		return nil, err
+	}
+	return &URL{path: path}, nil
+}
+
+// parseFrom parses a URL that where holds. An empty one is no default: whoever
+// meant to name a store would silently get another.
+func parseFrom(where, text string) (*URL, error) {
+	if text == "" {
+		return nil, fmt.Errorf("%s is empty: name a store, or leave it out for a file in your state directory; %s", where, Allowed)
+	}
+	u, err := Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w; %s", where, err, Allowed)
+	}
+	return u, nil
+}
+
+func fromFile(name string) (*URL, error) {
+	if name == "" {
+		return nil, fmt.Errorf("%s is empty: name a file that holds the store's URL, or unset it", EnvFile)
+	}
+	info, err := os.Stat(name)
+	if err == nil && info.Size() > maxFile {
+		err = fmt.Errorf("%s is too large to hold a URL", name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", EnvFile, err)
+	}
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", EnvFile, err)
+	}
+	return parseFrom(fmt.Sprintf("%s (the file %s)", EnvFile, name), strings.TrimSpace(string(text)))
+}
+
+// defaultFile returns the path of the default store, and makes its directory,
+// which nobody else can look into.
+func defaultFile() (string, error) {
+	dir, err := stateDir()
+	if err != nil {
+		return "", fmt.Errorf("there is no place for the default store (%w): name one with --store or %s; %s", err, EnvURL, Allowed)
+	}
+	dir = filepath.Join(dir, "hasp")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("the directory of the default store cannot be made: %w; name another store with --store or %s", err, EnvURL)
+	}
+	return filepath.Join(dir, "locks.db"), nil
+}
+
+// stateDir returns the directory for state that belongs to a user and this
+// machine.
+func stateDir() (string, error) {
+	if runtime.GOOS == "windows" {
+		if dir := os.Getenv("LocalAppData"); dir != "" {
+			return dir, nil
+		}
+		return "", errors.New("%LocalAppData% is not set")
+	}
+	// The XDG specification: a relative path is to be ignored.
+	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
+		return dir, nil
+	}
+	home := os.Getenv("HOME")
+	if home == "" { // services often have none
+		u, err := user.Current()
+		if err != nil || u.HomeDir == "" {
+			return "", errors.New("there is no home directory")
+		}
+		home = u.HomeDir
+	}
+	if runtime.GOOS == "darwin" {
+		return filepath.Join(home, "Library", "Application Support"), nil
+	}
+	return filepath.Join(home, ".local", "state"), nil
+}

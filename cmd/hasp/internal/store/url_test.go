@@ -1,0 +1,136 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestParse(t *testing.T) {
+	for text, want := range map[string]struct {
+		shown    string
+		ttl      time.Duration
+		prefix   string
+		noPrefix bool
+		secret   bool
+	}{
+		"sqlite:/a/b.db":                           {shown: "sqlite:/a/b.db"},
+		"sqlite:b.db":                              {shown: "sqlite:b.db"},
+		"sqlite:///a/b.db?ttl=1m":                  {shown: "sqlite:/a/b.db", ttl: time.Minute},
+		"SQLITE:a%3Fb%25":                          {shown: "sqlite:a?b%"},
+		"sqlite:a#b c":                             {shown: "sqlite:a#b c"},
+		"redis://localhost":                        {shown: "redis://localhost:6379/0"},
+		"redis://":                                 {shown: "redis://localhost:6379/0"},
+		"redis://h:1/2?ttl=5s&prefix=a:":           {shown: "redis://h:1/2", ttl: 5 * time.Second, prefix: "a:"},
+		"redis://h?db=3&prefix=":                   {shown: "redis://h:6379/3", noPrefix: true},
+		"redis://h/3?db=3":                         {shown: "redis://h:6379/3"},
+		"redis://:secret@h":                        {shown: "redis://h:6379/0", secret: true},
+		"redis://user:se%40cret@h":                 {shown: "redis://h:6379/0", secret: true},
+		"redis://[::1]:7":                          {shown: "redis://[::1]:7/0"},
+		"rediss://h":                               {shown: "rediss://h:6379/0"},
+		"REDISS://h":                               {shown: "rediss://h:6379/0"},
+		"unix:///run/redis.sock":                   {shown: "unix:///run/redis.sock?db=0"},
+		"unix://user:secret@/run/redis.sock?db=12": {shown: "unix:///run/redis.sock?db=12", secret: true},
+	} {
+		u, err := Parse(text)
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		if u.String() != want.shown || u.TTL != want.ttl || u.prefix != want.prefix || u.noPrefix != want.noPrefix || u.Secret() != want.secret {
+			t.Errorf("%s: %s %+v, want %+v", text, u, u, want)
+		}
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                         "no scheme",
+		"locks.db":                 "no scheme",
+		"etcd://h":                 `"etcd:"`,
+		"hunter2@h:1":              "a scheme that hasp does not know",
+		"user:hunter2@h:1":         "a scheme that hasp does not know",
+		"sqlite:":                  "is missing",
+		"sqlite::memory:":          "keeps nobody else away",
+		"sqlite:a%zz":              "%25",
+		"sqlite:a%00b":             "NUL",
+		"sqlite://host/a":          "a path",
+		"sqlite:a?ttl=5":           "positive duration",
+		"sqlite:a?ttl=-5s":         "positive duration",
+		"sqlite:a?ttl=1s&ttl=2s":   "more than once",
+		"sqlite:a?prefix=b":        `"prefix": known here are ttl`,
+		"redis:h":                  "cannot be read",
+		"redis:/h":                 "cannot be read",
+		"redis://h:port":           "cannot be read",
+		"redis://hunter2@h":        "without a password",
+		"redis://:hun#ter2@h":      "cannot be read",
+		"redis://u:hunter2@h#":     "%23",
+		"redis://h/one":            "not a number",
+		"redis://h/1/2":            "not a number",
+		"redis://h/-1":             "not a number",
+		"redis://h/1?db=2":         "two databases",
+		"redis://h?read_timeout=1": `"read_timeout"`,
+		"redis://:hun?ter2=x@h":    "cannot be read",
+		"redis://h?a=%zz":          "parameters",
+		"unix://run/redis.sock":    "whole path",
+		"unix://":                  "whole path",
+	} {
+		_, err := Parse(text)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want something about %q", text, err, want)
+		}
+		if err != nil && (strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "ter2")) {
+			t.Errorf("%s: the error shows the password: %v", text, err)
+		}
+	}
+}
+
+func TestByHand(t *testing.T) {
+	for _, c := range []struct{ url, statement, want string }{
+		{"sqlite:/a b.db", "SELECT 1;", "sqlite3 -readonly '/a b.db' 'SELECT 1;'"},
+		{"redis://h:1", `GET "lock:a b"`, "redis-cli -h h -p 1 GET 'lock:a b'"},
+		{"rediss://me:secret@h/3", `ZRANGE "l" 0 -1`, "redis-cli -h h -p 6379 --tls --user me -n 3 ZRANGE l 0 -1"},
+		{"unix:///s", `GET "a\nb"`, `printf '%s\n' 'GET "a\nb"' | redis-cli -s /s`},
+		{"redis://h", `GET "a`, `printf '%s\n' 'GET "a' | redis-cli -h h -p 6379`},
+	} {
+		u, err := Parse(c.url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := u.ByHand(c.statement); got != c.want {
+			t.Errorf("%s, %s: %s, want %s", c.url, c.statement, got, c.want)
+		}
+	}
+}
+
+// No URL makes the parser panic; no error and no text of a URL has its password
+// in it, wherever in the URL that ended up.
+func FuzzParse(f *testing.F) {
+	for _, s := range []string{"redis://u:%s@h:1/2?ttl=5s&prefix=a", "rediss://:%s@h", "redis://%s@h", "unix://u:%s@/s?db=1", "sqlite:a?ttl=%s",
+		"redis://h?%s=x", "redis://h/%s", "%s://h", "%s", "redis://h:%s", "redis://u:a?%s=b@h", "redis://u:a#%s@h", "redis://u:a/%s@h"} {
+		f.Add(s, "hunter22")
+		f.Add(s, "p:w?a=b#c/d@%41")
+	}
+	f.Fuzz(func(t *testing.T, form, password string) {
+		u, err := Parse(strings.Replace(form, "%s", password, 1))
+		// A password that is short, or stands in our own words, proves nothing.
+		if len(password) < 6 || strings.Contains(Allowed, password) {
+			return
+		}
+		at := strings.Index(form, "%s")
+		inUser := at >= 0 && strings.Contains(form[at:], "@") && strings.Contains(form[:at], "://") && !strings.ContainsAny(form[:at], "@")
+		if !inUser {
+			return
+		}
+		if err != nil && strings.Contains(err.Error(), password) {
+			t.Errorf("%q with %q: the error has it: %v", form, password, err)
+		}
+		if err == nil && u.redis != nil && u.Secret() && u.redis.Password == password && strings.Contains(u.String(), password) &&
+			!strings.Contains(u.redis.Addr, password) {
+			t.Errorf("%q with %q: the text has it: %s", form, password, u)
+		}
+	})
+}

@@ -1,0 +1,165 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/internal/faultproxy"
+	"github.com/hasplock/hasp/internal/testserver"
+)
+
+// onlyLinux skips what other systems cannot do; the manual says so.
+func onlyLinux(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux can do this")
+	}
+}
+
+// works is a command that says that it runs, tells its fence, hears TERM, and
+// never ends by itself.
+const works = `trap "echo >told; exit 0" TERM; echo $HASP_FENCE >fence; while :; do sleep 0.01; done`
+
+func TestKilledHaspTakesItsCommandAlong(t *testing.T) {
+	onlyLinux(t)
+	onEach(t, func(t *testing.T, s *sandbox) {
+		p := s.hasp("run", "--ttl", "1s", "k", "--", "sh", "-c", `trap "" TERM HUP INT; echo $$ >pid; while :; do sleep 0.01; done`)
+		pid := number(t, s.read("pid"))
+		p.signal(syscall.SIGKILL)
+		if err := eventually(func() bool { return !alive(pid) }); err != nil {
+			t.Fatalf("the command lives on: %v", err)
+		}
+		s.exits(0, "run", "-w", "30", "k", "--", "true")
+	})
+}
+
+// A hasp that is stopped for longer than its TTL finds that out before it does
+// anything else: its command is told and ended, and its fence is smaller than
+// the one that came after it.
+func TestStoppedHasp(t *testing.T) {
+	onEach(t, func(t *testing.T, s *sandbox) {
+		p := s.hasp("run", "--ttl", "1s", "k", "--", "sh", "-c", works)
+		first := number(t, s.read("fence"))
+		p.signal(syscall.SIGSTOP)
+		s.exits(0, "run", "-w", "30", "k", "--", "sh", "-c", "echo $HASP_FENCE >second")
+		second := number(t, s.read("second"))
+		if _, err := os.Stat(filepath.Join(s.dir, "told")); err == nil {
+			t.Error("a stopped hasp told its command something")
+		}
+		p.signal(syscall.SIGCONT)
+		p.ends(124)
+		s.read("told")
+		matches(t, p.err.String(), `^hasp: LOST "k": .*TERM now, KILL in`)
+		matches(t, p.err.String(), `^hasp: the lock on "k" was lost, and the command was ended: it exited with status 0\n\z`)
+		if first >= second {
+			t.Errorf("the fence of the first holder is %d, of the second %d", first, second)
+		}
+	})
+}
+
+// The command ended while hasp was stopped, and the lease, too: nobody knows
+// which was first, so it is not called a success.
+func TestCommandEndsWhileHaspIsStopped(t *testing.T) {
+	onEach(t, func(t *testing.T, s *sandbox) {
+		s.fifo("gate")
+		p := s.hasp("run", "--ttl", "1s", "k", "--", "sh", "-c", "echo $$ >pid; read x <gate")
+		pid := number(t, s.read("pid"))
+		p.signal(syscall.SIGSTOP)
+		s.exits(0, "run", "-w", "30", "k", "--", "true")
+		s.open("gate")
+		if err := eventually(func() bool { return !alive(pid) }); err != nil {
+			t.Fatal(err)
+		}
+		p.signal(syscall.SIGCONT)
+		p.ends(124)
+		matches(t, p.err.String(), `another may have worked at the same time\n\z`)
+	})
+}
+
+// The server is gone for good: the command is told grace before the lease ends,
+// and is gone before anybody else could have the key.
+func TestServerGoneInTheMiddle(t *testing.T) {
+	t.Parallel()
+	server := testserver.Redis(t)
+	s := newSandbox(t, "redis://"+server.Addr())
+	p := s.hasp("run", "--ttl", "2s", "--grace", "500ms", "k", "--", "sh", "-c",
+		`trap "" TERM; echo $$ >pid; while :; do date +%s%N >new; mv new last; done`)
+	s.read("last")
+	server.Kill()
+	killed := time.Now()
+	p.ends(124)
+	last := time.Unix(0, int64(number(t, s.read("last"))))
+	if over := killed.Add(2 * time.Second); last.After(over) {
+		t.Errorf("the command worked %v after its lease was over", last.Sub(over))
+	}
+	matches(t, p.err.String(), `^hasp: cannot renew "k", asking again: .*connection refused`)
+	matches(t, p.err.String(), `^hasp: LOST "k": not renewed in time, last error: .*connection refused\. Ending the command \(pid \d+\): TERM now, KILL in 0\.[45]s$`)
+	matches(t, p.err.String(), `was ended: it was ended by signal 9 \(killed\)\n\z`)
+}
+
+// A link that swallows everything, for less than the TTL: nothing is lost, and
+// a person hears of it once.
+func TestShortOutage(t *testing.T) {
+	t.Parallel()
+	server := testserver.Redis(t)
+	proxy := faultproxy.New(t, server.Addr())
+	s := newSandbox(t, "redis://"+proxy.Addr())
+	s.fifo("gate")
+	p := s.hasp("run", "--ttl", "3s", "--grace", "100ms", "k", "--", "sh", "-c", "echo >ready; read x <gate")
+	s.read("ready")
+	proxy.Refuse()
+	proxy.CloseAll()
+	p.says(`^hasp: cannot renew "k", asking again: .*Without an answer the command is ended in`)
+	proxy.Heal()
+	p.says(`^hasp: renewed "k", good for`)
+	s.open("gate")
+	p.ends(0)
+	if n := strings.Count(p.err.String(), "cannot renew"); n != 1 {
+		t.Errorf("said %d times:\n%s", n, p.err.String())
+	}
+}
+
+func TestIgnoredLoss(t *testing.T) {
+	onEach(t, func(t *testing.T, s *sandbox) {
+		s.fifo("gate")
+		p := s.hasp("run", "--ttl", "1s", "--on-lost", "ignore", "k", "--", "sh", "-c", "echo $HASP_OWNER >owner; read x <gate; exit 3")
+		s.exits(0, "break", "k", "--owner", s.read("owner"), "--yes")
+		p.says(`LOST "k": .*The command goes on without the lock`)
+		s.open("gate")
+		p.ends(3)
+		matches(t, p.err.String(), `^hasp: the lock on "k" was lost while the command ran .*; the command exited with status 3\n\z`)
+	})
+}
+
+func number(t testing.TB, text string) int {
+	t.Helper()
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// The command must not be killed by the kernel when only a thread of hasp ends:
+// what started it lives as long as hasp does.
+func TestCommandOutlivesThreads(t *testing.T) {
+	onlyLinux(t)
+	if testing.Short() {
+		t.Skip("takes a while")
+	}
+	onEach(t, func(t *testing.T, s *sandbox) {
+		// Renewals, timers and signals make Go start and park threads.
+		p := s.hasp("run", "--ttl", "200ms", "-v", "k", "--", "sh", "-c", "sleep 2; exit 9")
+		p.ends(9)
+	})
+}

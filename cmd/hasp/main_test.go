@@ -1,0 +1,35 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// The test binary is hasp, or a helper, when it is called so.
+func TestMain(m *testing.M) {
+	// With -race every hasp would sleep for a second at its end.
+	if err := os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE")); err != nil {
+		panic(err)
+	}
+	testscript.Main(m, map[string]func(){"hasp": main, "counter": counter})
+}
+
+// counter prints numbers until there is a file named stop, and exits with 6. It
+// starts no processes: a shell that does may be stopped within vfork, where
+// nobody sees that it is.
+func counter() {
+	for i := 1; ; i++ {
+		fmt.Println("count", i)
+		if _, err := os.Stat("stop"); err == nil {
+			os.Exit(6)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}

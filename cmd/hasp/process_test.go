@@ -1,0 +1,172 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/internal/testserver"
+)
+
+// sandbox is a directory and a store for hasp processes.
+type sandbox struct {
+	t     testing.TB
+	dir   string
+	store string
+}
+
+func newSandbox(t testing.TB, store string) *sandbox {
+	return &sandbox{t: t, dir: t.TempDir(), store: store}
+}
+
+// onEach runs a test on each engine.
+func onEach(t *testing.T, test func(t *testing.T, s *sandbox)) {
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		test(t, newSandbox(t, "sqlite:"+filepath.Join(t.TempDir(), "locks.db")))
+	})
+	t.Run("redis", func(t *testing.T) {
+		t.Parallel()
+		test(t, newSandbox(t, "redis://"+testserver.Redis(t).Addr()))
+	})
+}
+
+func (s *sandbox) env() []string {
+	env := []string{"HASP_STORE=" + s.store}
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, "HASP_") {
+			env = append(env, v)
+		}
+	}
+	return env
+}
+
+// hasp starts hasp.
+func (s *sandbox) hasp(args ...string) *proc {
+	s.t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	p := &proc{t: s.t, cmd: &exec.Cmd{Path: self, Args: append([]string{"hasp"}, args...), Dir: s.dir, Env: s.env()}}
+	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.err
+	p.cmd.WaitDelay = limit // a grandchild may keep the pipes open
+	if err := p.cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() {
+		_ = p.cmd.Process.Kill()
+		if p.cmd.ProcessState == nil {
+			_ = p.cmd.Wait()
+		}
+	})
+	return p
+}
+
+// exits runs hasp to its end, which has to have that code, and returns its
+// messages.
+func (s *sandbox) exits(code int, args ...string) string {
+	s.t.Helper()
+	p := s.hasp(args...)
+	p.ends(code)
+	return p.err.String()
+}
+
+// read waits for a file with something in it, and returns that.
+func (s *sandbox) read(name string) string {
+	s.t.Helper()
+	var text []byte
+	if err := eventually(func() bool {
+		text, _ = os.ReadFile(filepath.Join(s.dir, name))
+		return len(text) > 0 && text[len(text)-1] == '\n'
+	}); err != nil {
+		s.t.Fatalf("waiting for the file %s: %v", name, err)
+	}
+	return strings.TrimSpace(string(text))
+}
+
+func (s *sandbox) fifo(name string) {
+	if err := syscall.Mkfifo(filepath.Join(s.dir, name), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// open lets whoever reads the fifo go on.
+func (s *sandbox) open(name string) {
+	s.t.Helper()
+	if err := os.WriteFile(filepath.Join(s.dir, name), []byte("\n"), 0); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// proc is a hasp that runs.
+type proc struct {
+	t        testing.TB
+	cmd      *exec.Cmd
+	out, err buffer
+}
+
+func (p *proc) signal(sig syscall.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(sig); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// says waits for a message.
+func (p *proc) says(pattern string) {
+	p.t.Helper()
+	re := regexp.MustCompile("(?m)" + pattern)
+	if err := eventually(func() bool { return re.MatchString(p.err.String()) }); err != nil {
+		p.t.Fatalf("waiting for the message %q: %v; it said:\n%s", pattern, err, p.err.String())
+	}
+}
+
+// ends waits for the end, which has to have that code.
+func (p *proc) ends(code int) {
+	p.t.Helper()
+	timer := time.AfterFunc(limit, func() { _ = p.cmd.Process.Kill() })
+	defer timer.Stop()
+	err := p.cmd.Wait()
+	if got := exitOf(err); got != code {
+		p.t.Fatalf("it ended with %d (%v), want %d; it said:\n%s", got, err, code, p.err.String())
+	}
+}
+
+// buffer is a bytes.Buffer for many goroutines.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// matches fails the test when a text has not the pattern in it.
+func matches(t testing.TB, text, pattern string) {
+	t.Helper()
+	if !regexp.MustCompile("(?m)" + pattern).MatchString(text) {
+		t.Errorf("no %q in:\n%s", pattern, text)
+	}
+}

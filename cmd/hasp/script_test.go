@@ -1,0 +1,204 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/internal/testserver"
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// The scripts of testdata/script run on each engine, those of a folder that is
+// named after an engine on that one.
+
+func TestScriptsSQLite(t *testing.T) {
+	runScripts(t, []string{"testdata/script"}, func(work string) string {
+		return "sqlite:" + filepath.Join(work, "locks.db")
+	})
+}
+
+func TestScriptsRedis(t *testing.T) {
+	server := testserver.Redis(t)
+	runScripts(t, []string{"testdata/script"}, func(work string) string {
+		return "redis://" + server.Addr() + "?prefix=" + filepath.Base(work) + ":" // a name space for each script
+	})
+}
+
+func runScripts(t *testing.T, dirs []string, url func(work string) string) {
+	for _, dir := range dirs {
+		testscript.Run(t, testscript.Params{
+			Dir:                 dir,
+			RequireExplicitExec: true,
+			RequireUniqueNames:  true,
+			Setup: func(e *testscript.Env) error {
+				e.Setenv("HASP_STORE", url(e.WorkDir))
+				e.Setenv("XDG_STATE_HOME", filepath.Join(e.WorkDir, "state"))
+				e.Setenv("GORACE", os.Getenv("GORACE"))
+				e.Setenv("KEY512", strings.Repeat("x", 512))
+				e.Setenv("LONG", strings.Repeat("x", 513))
+				p := &processes{dir: e.WorkDir, named: map[string]*exec.Cmd{}}
+				e.Values[processesKey{}] = p
+				e.Defer(p.end)
+				return nil
+			},
+			Cmds: map[string]func(*testscript.TestScript, bool, []string){
+				"exits": exits, "start": start, "signal": sendSignal, "ends": ends, "await": await, "gone": gone, "fifo": fifo,
+			},
+		})
+	}
+}
+
+// limit bounds every wait for an event. It is for a machine under load; nothing
+// takes so long.
+const limit = 60 * time.Second
+
+type processesKey struct{}
+
+// processes are what a script started in the background.
+type processes struct {
+	dir   string
+	named map[string]*exec.Cmd
+}
+
+func (p *processes) end() {
+	for _, cmd := range p.named {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}
+}
+
+// exits CODE PROGRAM...: the program runs, and exits with that code.
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE PROGRAM...")
+	}
+	err := ts.Exec(args[1], args[2:]...)
+	if got := exitOf(err); strconv.Itoa(got) != args[0] {
+		ts.Fatalf("exit code %d (%v), want %s", got, err, args[0])
+	}
+}
+
+func exitOf(err error) int {
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &exit):
+		return exit.ExitCode()
+	}
+	return -2
+}
+
+// start NAME PROGRAM...: the program runs in the background. Its output is in
+// NAME.out and NAME.err.
+func start(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) < 2 {
+		ts.Fatalf("usage: start NAME PROGRAM...")
+	}
+	p := ts.Value(processesKey{}).(*processes)
+	path := args[1]
+	for dir := range strings.SplitSeq(ts.Getenv("PATH"), string(os.PathListSeparator)) {
+		if _, err := os.Stat(filepath.Join(dir, path)); err == nil {
+			path = filepath.Join(dir, path)
+			break
+		}
+	}
+	cmd := &exec.Cmd{Path: path, Args: args[1:], Dir: ts.MkAbs(".")}
+	for _, name := range []string{"PATH", "HOME", "HASP_STORE", "HASP_STORE_FILE", "XDG_STATE_HOME", "WORK", "GORACE"} {
+		if v := ts.Getenv(name); v != "" {
+			cmd.Env = append(cmd.Env, name+"="+v)
+		}
+	}
+	out, err := os.Create(ts.MkAbs(args[0] + ".out"))
+	ts.Check(err)
+	defer out.Close()
+	errs, err := os.Create(ts.MkAbs(args[0] + ".err"))
+	ts.Check(err)
+	defer errs.Close()
+	cmd.Stdout, cmd.Stderr = out, errs
+	ts.Check(cmd.Start())
+	p.named[args[0]] = cmd
+}
+
+// signal NAME SIGNAL: INT, TERM, HUP, KILL, STOP, CONT, USR1, QUIT.
+func sendSignal(ts *testscript.TestScript, _ bool, args []string) {
+	sigs := map[string]syscall.Signal{
+		"INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "HUP": syscall.SIGHUP, "KILL": syscall.SIGKILL, "STOP": syscall.SIGSTOP,
+		"CONT": syscall.SIGCONT, "USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2, "QUIT": syscall.SIGQUIT,
+	}
+	cmd := ts.Value(processesKey{}).(*processes).named[args[0]]
+	ts.Check(cmd.Process.Signal(sigs[args[1]]))
+}
+
+// ends NAME CODE: the program of start ends with that code.
+func ends(ts *testscript.TestScript, _ bool, args []string) {
+	p := ts.Value(processesKey{}).(*processes)
+	cmd := p.named[args[0]]
+	delete(p.named, args[0])
+	timer := time.AfterFunc(limit, func() { _ = cmd.Process.Kill() })
+	defer timer.Stop()
+	err := cmd.Wait()
+	if got := exitOf(err); strconv.Itoa(got) != args[1] {
+		text, _ := os.ReadFile(ts.MkAbs(args[0] + ".err"))
+		ts.Fatalf("%s ended with %d (%v), want %s; its messages:\n%s", args[0], got, err, args[1], text)
+	}
+}
+
+// await FILE [PATTERN]: the file appears, and has the pattern in it.
+func await(ts *testscript.TestScript, _ bool, args []string) {
+	re := regexp.MustCompile("(?m)" + strings.Join(args[1:], " "))
+	ts.Check(eventually(func() bool {
+		text, err := os.ReadFile(ts.MkAbs(args[0]))
+		return err == nil && re.Match(text)
+	}))
+}
+
+// gone FILE: the process whose id is in the file ends.
+func gone(ts *testscript.TestScript, _ bool, args []string) {
+	pid, err := strconv.Atoi(strings.TrimSpace(ts.ReadFile(args[0])))
+	ts.Check(err)
+	ts.Check(eventually(func() bool { return !alive(pid) }))
+}
+
+// fifo NAME...: makes named pipes.
+func fifo(ts *testscript.TestScript, _ bool, args []string) {
+	for _, name := range args {
+		ts.Check(syscall.Mkfifo(ts.MkAbs(name), 0o600))
+	}
+}
+
+// alive says whether a process runs; one that waits to be reaped does not.
+func alive(pid int) bool {
+	if text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err == nil {
+		state := string(text[strings.LastIndexByte(string(text), ')')+1:])
+		return !strings.HasPrefix(strings.TrimSpace(state), "Z")
+	}
+	_, proc := os.Stat("/proc/self")
+	return proc != nil && syscall.Kill(pid, 0) == nil
+}
+
+var errNever = errors.New("it did not happen within " + limit.String())
+
+// eventually waits until something that nobody signals is so.
+func eventually(is func() bool) error {
+	for end := time.Now().Add(limit); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			return errNever
+		}
+	}
+	return nil
+}

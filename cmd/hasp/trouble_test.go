@@ -1,0 +1,187 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/internal/faultproxy"
+	"github.com/hasplock/hasp/internal/testserver"
+	"github.com/redis/go-redis/v9"
+)
+
+// everyCommand are commands that ask the store.
+var everyCommand = [][]string{
+	{"run", "k", "--", "touch", "ran"},
+	{"run", "-n", "k", "--", "touch", "ran"},
+	{"run", "-w", "30", "k", "--", "touch", "ran"},
+	{"ls"},
+	{"show", "k"},
+	{"break", "k", "--owner", "AAAAAAAAAAAAAAAAAAAAAAAAAA", "--yes"},
+}
+
+// refuses wants every command to end with the code and the message, and none to
+// run anything or to show the password.
+func refuses(t *testing.T, s *sandbox, code int, pattern string) {
+	t.Helper()
+	for _, args := range everyCommand {
+		start := time.Now()
+		text := s.exits(code, args...)
+		if took := time.Since(start); took > 8*time.Second {
+			t.Errorf("%v takes %v to say so", args, took)
+		}
+		matches(t, text, pattern)
+		if strings.Contains(text, "hunter2") {
+			t.Errorf("%v shows the password:\n%s", args, text)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(s.dir, "ran")); err == nil {
+		t.Error("the command ran without the key")
+	}
+}
+
+func admin(t testing.TB, server *testserver.Server, o redis.Options, commands ...[]any) {
+	t.Helper()
+	o.Addr = server.Addr()
+	rdb := redis.NewClient(&o)
+	defer rdb.Close()
+	for _, c := range commands {
+		if err := rdb.Do(context.Background(), c...).Err(); err != nil {
+			t.Fatalf("%v: %v", c, err)
+		}
+	}
+}
+
+func TestPasswords(t *testing.T) {
+	t.Parallel()
+	server := testserver.Redis(t, "--requirepass", "right")
+	refuses(t, newSandbox(t, "redis://:hunter2@"+server.Addr()), 77,
+		`^hasp: the store redis://127\.0\.0\.1:\d+/0 does not allow this: .*(WRONGPASS|NOAUTH).*Check user, password and permissions\.$`)
+	refuses(t, newSandbox(t, "redis://"+server.Addr()), 77, `does not allow this: .*(NOAUTH|unauthenticated)`)
+	refuses(t, newSandbox(t, "redis://nobody:hunter2@"+server.Addr()), 77, `does not allow this`)
+
+	s := newSandbox(t, "redis://:right@"+server.Addr())
+	s.exits(0, "run", "k", "--", "true")
+	s.store = "unix://:right@" + server.Socket() + "?db=3"
+	s.exits(0, "run", "k", "--", "true")
+	p := s.hasp("show", "k")
+	p.ends(0)
+	matches(t, p.out.String(), `redis-cli -s .*/sock -n 3 GET lock:k`)
+	matches(t, p.out.String(), `set REDISCLI_AUTH to the password first`)
+	if strings.Contains(p.out.String(), "right") {
+		t.Errorf("it shows the password:\n%s", p.out.String())
+	}
+}
+
+func TestPermissions(t *testing.T) {
+	t.Parallel()
+	server := testserver.Redis(t)
+	admin(t, server, redis.Options{}, []any{"ACL", "SETUSER", "poor", "on", ">hunter2", "~other:*", "&*", "+@all"})
+	s := newSandbox(t, "redis://poor:hunter2@"+server.Addr())
+	for _, args := range everyCommand[:3] {
+		matches(t, s.exits(77, args...), `does not allow this: .*(NOPERM|permission)`)
+	}
+}
+
+func TestServerDown(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	refuses(t, newSandbox(t, "redis://"+l.Addr().String()), 69,
+		`^hasp: the store redis://127\.0\.0\.1:\d+/0 cannot be reached: .*connection refused\. Does it run, and is its address right\?$`)
+}
+
+func TestServerSilent(t *testing.T) {
+	t.Parallel()
+	proxy := faultproxy.New(t, testserver.Redis(t).Addr())
+	proxy.Swallow(true, true)
+	s := newSandbox(t, "redis://"+proxy.Addr())
+	for _, args := range everyCommand[1:2] {
+		start := time.Now()
+		matches(t, s.exits(69, args...), `^hasp: the store .* cannot be reached: `)
+		if took := time.Since(start); took > 12*time.Second {
+			t.Errorf("%v takes %v", args, took)
+		}
+	}
+	// A wait that ended without one answer is no busy key.
+	matches(t, s.exits(69, "run", "-w", "0.5", "k", "--", "true"), `^hasp: the store`)
+}
+
+// The server goes away while hasp waits.
+func TestServerGoneWhileWaiting(t *testing.T) {
+	t.Parallel()
+	server := testserver.Redis(t)
+	s := newSandbox(t, "redis://"+server.Addr())
+	s.hasp("run", "--ttl", "3s", "k", "--", "sh", "-c", "echo >ready; exec sleep 1000")
+	s.read("ready")
+	p := s.hasp("run", "--ttl", "6s", "k", "--", "true")
+	p.says("waiting")
+	server.Kill()
+	p.says(`the store fails, asking again: `)
+	p.ends(69)
+}
+
+func TestServerFull(t *testing.T) {
+	t.Parallel()
+	server := testserver.Redis(t, "--maxmemory-policy", "noeviction")
+	admin(t, server, redis.Options{}, []any{"CONFIG", "SET", "maxmemory", "1"})
+	s := newSandbox(t, "redis://"+server.Addr())
+	matches(t, s.exits(78, "run", "k", "--", "true"), `^hasp: the store .* is full: .*OOM`)
+}
+
+func TestReplica(t *testing.T) {
+	t.Parallel()
+	master, replica := testserver.Redis(t), testserver.Redis(t)
+	admin(t, replica, redis.Options{}, []any{"REPLICAOF", "127.0.0.1", master.Port()})
+	s := newSandbox(t, "redis://"+replica.Addr())
+	matches(t, s.exits(78, "run", "k", "--", "true"), `^hasp: the store .* cannot be written, is it a replica\? .*READONLY`)
+}
+
+// Keys that hasp did not make: another kind of value, another client's lock.
+func TestForeign(t *testing.T) {
+	t.Parallel()
+	server := testserver.Redis(t)
+	admin(t, server, redis.Options{},
+		[]any{"HSET", "lock:hash", "a", "b"}, []any{"SET", "lock:k", "\x1b[31mtheirs", "PX", "100000"})
+	s := newSandbox(t, "redis://"+server.Addr())
+	matches(t, s.exits(78, "run", "hash", "--", "true"), `^hasp: the store .* cannot do this: .*hash`)
+	text := s.exits(75, "run", "-n", "k", "--", "true")
+	matches(t, text, `busy: "k" is held by a foreign client \(value "\\x1b\[31mtheirs"\)`)
+	p := s.hasp("show", "k")
+	p.ends(0)
+	matches(t, p.out.String(), `^holder    a foreign client`)
+	if strings.Contains(p.out.String(), "\x1b") || strings.Contains(p.out.String(), "to break") {
+		t.Errorf("show says:\n%s", p.out.String())
+	}
+	matches(t, s.exits(75, "break", "k", "--owner", "AAAAAAAAAAAAAAAAAAAAAAAAAA", "--yes"), `hasp never breaks what it did not make`)
+	admin(t, server, redis.Options{}, []any{"DEL", "lock:k"})
+	s.exits(0, "run", "-w", "30", "k", "--", "true")
+}
+
+func TestSQLiteTrouble(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "text"), []byte(strings.Repeat("no database ", 1000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, pattern := range map[string]string{
+		"text":      "file is not a database",
+		"no/dir/db": "unable to open database file: ",
+		".":         "is a directory",
+	} {
+		s := newSandbox(t, "sqlite:"+filepath.Join(dir, path))
+		refuses(t, s, 78, `^hasp: the store sqlite:.* cannot do this: .*`+pattern)
+	}
+}
