@@ -1,0 +1,81 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package interop
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp"
+)
+
+// poll is how often the first in line looks at a foreign holder, and late is
+// what a busy machine may add.
+const (
+	poll = 100 * time.Millisecond
+	late = 900 * time.Millisecond
+)
+
+// Rule: a foreign release tells nobody, so our first in line looks every
+// 100 ms; the others wait for it, in order.
+func TestWaitersFollowTheirRelease(t *testing.T) {
+	each(t, func(t *testing.T, b *bench) {
+		ours, theirs := b.key("k")
+		unlock := b.obtain(theirs, time.Minute)
+		var waits [2]<-chan waited
+		var seen [2]chan hasp.Event
+		for i := range waits {
+			seen[i] = make(chan hasp.Event, 256)
+			waits[i] = lockAsync(t.Context(), b.locks(seen[i]).Mutex(ours, nil))
+			if e := await(t, "refusal in the line", seen[i]); !e.Holder.Foreign || e.Ahead != i {
+				t.Fatalf("waiter %d was told %+v", i, e)
+			}
+		}
+		for range 5 {
+			await(t, "look at the foreign holder", seen[0])
+		}
+		if n := len(seen[1]); n > 1 {
+			t.Errorf("the second in line looked %d times while the first looked 5 times", n)
+		}
+		b.frees(unlock, true)
+		freed := time.Now()
+		first := lease(t, waits[0])
+		if took := time.Since(freed); took > poll+late {
+			t.Errorf("the first in line had the key %v after the release, want %v", took, poll)
+		}
+		if err := first.Release(); err != nil {
+			t.Error(err)
+		}
+		second := lease(t, waits[1])
+		if second.Fence() <= first.Fence() {
+			t.Errorf("fence %d after %d", second.Fence(), first.Fence())
+		}
+		if err := second.Release(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Rule: a foreign holder that died is waited out to its expiry, and no longer.
+func TestWaiterFollowsTheirExpiry(t *testing.T) {
+	const ttl = 300 * time.Millisecond
+	each(t, func(t *testing.T, b *bench) {
+		ours, theirs := b.key("k")
+		locks := b.locks(nil)
+		start := time.Now()
+		b.obtain(theirs, ttl)
+		granted := time.Now()
+		l := lease(t, lockAsync(t.Context(), locks.Mutex(ours, nil)))
+		// Redis counts whole milliseconds.
+		if took := time.Since(start); took < ttl-time.Millisecond {
+			t.Errorf("we had the key %v after the peer got it for %v", took, ttl)
+		}
+		if took := time.Since(granted); took > ttl+poll+late {
+			t.Errorf("we had the key %v after the peer got it for %v", took, ttl)
+		}
+		if err := l.Release(); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,140 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/internal/faultproxy"
+	"github.com/hasplock/hasp/redisdriver"
+	"github.com/redis/go-redis/v9"
+)
+
+// Locks returns a client of the Redis at addr, with connections of its own and
+// the default settings of go-redis. Both end with the test.
+func Locks(t testing.TB, addr string, observe func(hasp.Event)) *hasp.Client {
+	t.Helper()
+	return LocksOn(t, &redis.Options{Addr: addr}, observe)
+}
+
+// LocksOn is Locks with other settings.
+func LocksOn(t testing.TB, o *redis.Options, observe func(hasp.Event)) *hasp.Client {
+	t.Helper()
+	rdb := redis.NewClient(o)
+	t.Cleanup(func() {
+		if err := rdb.Close(); err != nil {
+			t.Errorf("close the connections: %v", err)
+		}
+	})
+	c, err := hasp.New(redisdriver.New(rdb, nil), &hasp.Options{Observe: observe})
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil && !errors.Is(err, hasp.ErrLost) {
+			t.Errorf("close the client: %v", err)
+		}
+	})
+	return c
+}
+
+// Loss is a key that went from a holder without its doing to a waiter. All
+// instants are of one machine.
+type Loss struct {
+	Told    time.Time // when the holder's context ended
+	Granted time.Time // when the store gave the key to the waiter, in whole ms
+	Got     time.Time // when the waiter's Lock returned
+	Before  uint64    // the holder's fence
+	After   uint64    // the waiter's
+}
+
+// Cutoff lets a holder renew once, and swallows everything between it and the
+// Redis at addr from then on, while somebody else waits for the key. The
+// holder's late Release must not touch the successor's lease.
+func Cutoff(t testing.TB, addr, key string, ttl time.Duration) (Loss, error) {
+	link := faultproxy.New(t, addr)
+	cut := make(chan struct{})
+	var once sync.Once
+	holder := Locks(t, link.Addr(), func(e hasp.Event) {
+		if e.Kind == hasp.EventRenewed {
+			once.Do(func() {
+				link.Swallow(true, true)
+				close(cut)
+			})
+		}
+	})
+	t.Cleanup(link.Heal) // before the clients close
+	opts := &hasp.LockOptions{TTL: ttl}
+	lease, err := holder.Mutex(key, opts).Lock(t.Context())
+	if err != nil {
+		return Loss{}, err
+	}
+	told := make(chan time.Time, 1)
+	work := lease.Context(context.Background())
+	context.AfterFunc(work, func() { told <- time.Now() })
+
+	ctx, cancel := context.WithTimeout(t.Context(), 3*ttl+30*time.Second)
+	defer cancel()
+	waiter := Locks(t, addr, nil)
+	next, err := waiter.Mutex(key, opts).Lock(ctx)
+	if err != nil {
+		return Loss{}, err
+	}
+	loss := Loss{Got: time.Now(), Before: lease.Fence(), After: next.Fence()}
+	select {
+	case <-cut:
+	default:
+		return loss, errors.New("the waiter got the key before the holder was cut off")
+	}
+	if loss.Granted, err = since(ctx, waiter, next); err != nil {
+		return loss, err
+	}
+	select {
+	case loss.Told = <-told:
+	case <-ctx.Done():
+		return loss, errors.New("the holder was never told")
+	}
+	if !errors.Is(context.Cause(work), hasp.ErrLost) {
+		return loss, fmt.Errorf("the holder's context ended with %w", context.Cause(work))
+	}
+	link.Heal()
+	if err := lease.Release(); !errors.Is(err, hasp.ErrLost) {
+		return loss, fmt.Errorf("the holder's late Release: %w, want ErrLost", err)
+	}
+	return loss, errors.Join(next.Extend(ctx, ttl), next.Release())
+}
+
+// since asks the store when it granted a lease.
+func since(ctx context.Context, c *hasp.Client, lease *hasp.Lease) (time.Time, error) {
+	info, err := c.Inspect(ctx, lease.Key())
+	if err != nil {
+		return time.Time{}, err
+	}
+	if info.Holder.Owner != lease.Owner() || info.Holder.Since.IsZero() {
+		return time.Time{}, fmt.Errorf("the store names %+v as the holder, want owner %s and since when", info.Holder, lease.Owner())
+	}
+	return info.Holder.Since, nil
+}
+
+// Err says what is wrong with a loss: the holder must be told before the store
+// gives the key away, and its fence be the smaller one.
+func (l Loss) Err() error {
+	var errs []error
+	if margin := l.Granted.Sub(l.Told); margin <= 0 {
+		errs = append(errs, fmt.Errorf("the holder was told %v after the store gave the key away", -margin))
+	}
+	if !l.Told.Before(l.Got) {
+		errs = append(errs, fmt.Errorf("the holder was told %v after the waiter had the key", l.Told.Sub(l.Got)))
+	}
+	if l.After <= l.Before {
+		errs = append(errs, fmt.Errorf("fence %d after %d", l.After, l.Before))
+	}
+	return errors.Join(errs...)
+}

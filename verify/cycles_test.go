@@ -1,0 +1,138 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package verify
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/internal/testserver"
+	"github.com/hasplock/hasp/redisdriver"
+	"github.com/redis/go-redis/v9"
+)
+
+// Failure case 28. Rule: 10,000 acquisitions that are released, cancelled or
+// lost leave no goroutine, timer, connection or key.
+func TestTenThousandCycles(t *testing.T) {
+	s := testserver.Redis(t)
+	adm := admin(t, s)
+	run(t, adm, "ping")
+	rdb := redis.NewClient(&redis.Options{Addr: s.Addr()})
+	locks, err := hasp.New(redisdriver.New(rdb, nil), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cycle(t, locks, 1000) // what is made once: connections, buffers, the subscription
+	goroutines, objects := settled()
+	count := cycle(t, locks, 10_000)
+	after, left := settled()
+	t.Logf("%d released, %d cancelled, %d lost; goroutines %d before, %d after; %+d objects on the heap",
+		count[0], count[1], count[2], goroutines, after, left-objects)
+	// The pool of go-redis has goroutines of its own for some of the time.
+	if after > goroutines+5 {
+		t.Errorf("%d goroutines more", after-goroutines)
+	}
+	if left-objects > 10_000/10 {
+		t.Errorf("%d objects are left by 10,000 cycles", left-objects)
+	}
+	if err := errors.Join(locks.Close(), rdb.Close()); err != nil {
+		t.Error(err)
+	}
+	nothingLeft(t, adm)
+	onlyOneConnection(t, adm)
+}
+
+// cycle runs n acquisitions by many workers on few keys, and counts how they
+// ended.
+func cycle(t *testing.T, locks *hasp.Client, n int) (count [3]int) {
+	const workers, keys = 64, 16
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			for range (n + w) / workers {
+				kind := rand.N(len(count))
+				if !once(t, locks, "k"+strconv.Itoa(rand.N(keys)), kind) {
+					kind = 1
+				}
+				mu.Lock()
+				count[kind]++
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	return count
+}
+
+// once acquires and gives back (0), gives up (1), or loses the lease (2). It
+// says false when it gave up.
+func once(t *testing.T, locks *hasp.Client, key string, kind int) bool {
+	ctx, opts := t.Context(), &hasp.LockOptions{}
+	switch kind {
+	case 1:
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, rand.N(3*time.Millisecond))
+		defer cancel()
+	case 2:
+		opts = &hasp.LockOptions{TTL: 20 * time.Millisecond, NoRenew: true}
+	}
+	lease, err := locks.Mutex(key, opts).Lock(ctx)
+	if err != nil {
+		if kind != 1 || !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		return false
+	}
+	work := lease.Context(t.Context())
+	if kind == 2 {
+		<-lease.Done()
+	}
+	err = lease.Release()
+	if kind == 2 && !errors.Is(err, hasp.ErrLost) || kind != 2 && err != nil {
+		t.Errorf("Release: %v", err)
+	}
+	<-work.Done()
+	return true
+}
+
+// settled returns the numbers of goroutines and of objects on the heap, once
+// what runs in the background has come to rest.
+func settled() (goroutines, objects int) {
+	goroutines = runtime.NumGoroutine()
+	for same := 0; same < 20; time.Sleep(10 * time.Millisecond) {
+		if n := runtime.NumGoroutine(); n < goroutines {
+			goroutines, same = n, 0
+		} else {
+			same++
+		}
+	}
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC() // what the first one finalized
+	runtime.ReadMemStats(&m)
+	return goroutines, int(m.HeapObjects)
+}
+
+// onlyOneConnection fails the test unless the server soon has no connection
+// but the one that asks.
+func onlyOneConnection(t *testing.T, adm *redis.Client) {
+	t.Helper()
+	var list string
+	for end := time.Now().Add(soon); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		list = adm.ClientList(t.Context()).Val()
+		if strings.Count(strings.TrimSpace(list), "\n") == 0 {
+			return
+		}
+	}
+	t.Errorf("connections are left:\n%s", list)
+}

@@ -1,0 +1,122 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package verify
+
+import (
+	"bytes"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/internal/faultproxy"
+	"github.com/hasplock/hasp/internal/testserver"
+	"github.com/redis/go-redis/v9"
+)
+
+// Failure case 1. Rule: a holder that is cut off right after a renewal is told
+// before anybody else can have the key.
+func TestCutOffHolderIsToldFirst(t *testing.T) {
+	s := testserver.Redis(t)
+	loss, err := Cutoff(t, s.Addr(), "k", time.Second)
+	if err == nil {
+		err = loss.Err()
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	t.Logf("told %v before the store gave the key away", loss.Granted.Sub(loss.Told))
+}
+
+// Failure case 22. Rule: a slow link is no fault: a free key is acquired, and
+// a contended one handed over, with default options.
+func TestRoundTrips(t *testing.T) {
+	s := testserver.Redis(t)
+	for _, rtt := range []time.Duration{30 * time.Millisecond, 150 * time.Millisecond, 400 * time.Millisecond} {
+		t.Run(rtt.String(), func(t *testing.T) {
+			eachSetting(t, func(t *testing.T, dial func(string) *redis.Options) {
+				link := faultproxy.New(t, s.Addr())
+				link.Delay(rtt)
+				key, events := t.Name(), newFeed()
+				a := LocksOn(t, dial(link.Addr()), nil).Mutex(key, nil)
+				b := LocksOn(t, dial(link.Addr()), events.observe).Mutex(key, nil)
+				start := time.Now()
+				first := mustLock(t, a)
+				t.Logf("a free key, first contact: %.1f round trips", float64(time.Since(start))/float64(rtt))
+				got := lockAsync(t.Context(), b)
+				events.waits(t)
+				start = time.Now()
+				release(t, first)
+				second, at := awaitLease(t, got)
+				t.Logf("handed over: %.1f round trips from the call of Release", float64(at.Sub(start))/float64(rtt))
+				if trips := at.Sub(start); trips > 5*rtt+little {
+					t.Errorf("handed over %v after Release, by a link with a round trip of %v", trips, rtt)
+				}
+				if second.Fence() <= first.Fence() {
+					t.Errorf("fence %d after %d", second.Fence(), first.Fence())
+				}
+				release(t, second)
+			})
+		})
+	}
+}
+
+// dropOne makes a link lose the next script's request, or its reply, and
+// returns a count of what it dropped.
+func dropOne(link *faultproxy.Proxy, dir faultproxy.Direction) *atomic.Int32 {
+	var conn atomic.Int64 // which carried the request
+	dropped := new(atomic.Int32)
+	link.Hook(func(c faultproxy.Chunk) bool {
+		if c.Dir == faultproxy.Up && bytes.Contains(c.Data, []byte("evalsha")) && conn.CompareAndSwap(0, int64(c.Conn)) {
+			return dir == faultproxy.Up && dropped.CompareAndSwap(0, 1)
+		}
+		return c.Dir == dir && dir == faultproxy.Down && int64(c.Conn) == conn.Load() && dropped.CompareAndSwap(0, 1)
+	})
+	return dropped
+}
+
+// Failure case 23. Rule: one renewal whose request or reply is lost does not
+// lose the lease, at any round trip.
+func TestOneLostRenewal(t *testing.T) {
+	s := testserver.Redis(t)
+	for _, rtt := range []time.Duration{30 * time.Millisecond, 150 * time.Millisecond, 400 * time.Millisecond} {
+		// A grant on a new connection takes up to five round trips off its
+		// TTL, and the next renewal needs a new connection, too.
+		ttl := 2*time.Second + 8*rtt
+		for dir, what := range []string{faultproxy.Up: "request", faultproxy.Down: "reply"} {
+			t.Run(fmt.Sprintf("%s lost, round trip %v", what, rtt), func(t *testing.T) {
+				eachSetting(t, func(t *testing.T, dial func(string) *redis.Options) {
+					loseOneRenewal(t, s, dial, rtt, ttl, faultproxy.Direction(dir))
+				})
+			})
+		}
+	}
+}
+
+func loseOneRenewal(t *testing.T, s *testserver.Server, dial func(string) *redis.Options,
+	rtt, ttl time.Duration, dir faultproxy.Direction) {
+	link := faultproxy.New(t, s.Addr())
+	link.Delay(rtt)
+	events := newFeed()
+	locks := LocksOn(t, dial(link.Addr()), events.observe)
+	lease := mustLock(t, locks.Mutex(t.Name(), &hasp.LockOptions{TTL: ttl}))
+	deadline := lease.Deadline()
+	dropped := dropOne(link, dir)
+	for lost := false; !lost || time.Now().Before(deadline); {
+		select {
+		case e := <-events.ch:
+			lost = lost || dropped.Load() == 1 && e.Kind == hasp.EventRenewed
+		case <-lease.Done():
+			t.Fatalf("the lease was lost: %v", lease.Err())
+		case <-time.After(soon):
+			t.Fatal("no renewal succeeded after one was lost")
+		}
+	}
+	if err := lease.Err(); err != nil {
+		t.Error(err)
+	}
+	link.Hook(nil)
+	release(t, lease)
+}

@@ -1,0 +1,192 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package verify
+
+import (
+	"context"
+	"flag"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/internal/testserver"
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	HolderMain()
+	redis.SetLogger(silent{}) // it would tell of every connection that is refused
+	flag.Parse()
+	if err := flag.Set("test.parallel", "8"); err != nil { // they wait more than they work
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}
+
+// soon bounds what must happen: far more than it takes.
+const soon = 30 * time.Second
+
+// little is what a busy machine may add to a bound that is a promise.
+const little = time.Second
+
+// settings are how programs set up go-redis: as it comes, and for those who
+// want their contexts obeyed and nothing sent twice.
+var settings = []struct {
+	name string
+	set  func(*redis.Options)
+}{
+	{"default settings", func(*redis.Options) {}},
+	{"no retries, contexts obeyed", func(o *redis.Options) { o.MaxRetries, o.ContextTimeoutEnabled = -1, true }},
+}
+
+// eachSetting runs a test with every setting of go-redis, beside other tests.
+func eachSetting(t *testing.T, f func(t *testing.T, dial func(addr string) *redis.Options)) {
+	t.Parallel()
+	for _, s := range settings {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			f(t, func(addr string) *redis.Options {
+				o := &redis.Options{Addr: addr}
+				s.set(o)
+				return o
+			})
+		})
+	}
+}
+
+// admin returns a connection for looking at the server and for hurting it.
+func admin(t testing.TB, s *testserver.Server) *redis.Client {
+	t.Helper()
+	rdb := redis.NewClient(&redis.Options{Network: "unix", Addr: s.Socket()})
+	t.Cleanup(func() {
+		if err := rdb.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return rdb
+}
+
+func run(t testing.TB, rdb *redis.Client, args ...any) {
+	t.Helper()
+	if err := rdb.Do(t.Context(), args...).Err(); err != nil {
+		t.Fatalf("%v: %v", args, err)
+	}
+}
+
+// nothingLeft fails the test when the store still knows holders or waiters, or
+// anything at all that does not expire.
+func nothingLeft(t testing.TB, rdb *redis.Client) {
+	t.Helper()
+	for _, key := range allExpire(t, rdb) {
+		held := strings.HasPrefix(key, "lock:") || strings.HasPrefix(key, "hasp:line:")
+		if strings.HasPrefix(key, "hasp:places:") {
+			fields := rdb.HKeys(t.Context(), key).Val()
+			held = slices.ContainsFunc(fields, func(f string) bool { return f != "!" }) // no place: who did not answer
+		}
+		if held {
+			t.Errorf("key %q is left, for %v", key, rdb.PTTL(t.Context(), key).Val())
+		}
+	}
+}
+
+// allExpire returns all keys, and fails the test for each that does not expire.
+func allExpire(t testing.TB, rdb *redis.Client) (keys []string) {
+	t.Helper()
+	scan := rdb.Scan(t.Context(), 0, "*", 1000).Iterator()
+	for scan.Next(t.Context()) {
+		keys = append(keys, scan.Val())
+		if left, err := rdb.PTTL(t.Context(), scan.Val()).Result(); err != nil || left == -1 {
+			t.Errorf("key %q has no expiry (%v)", scan.Val(), err)
+		}
+	}
+	if err := scan.Err(); err != nil {
+		t.Error(err)
+	}
+	return keys
+}
+
+// feed keeps the events of a client in order, however many there are.
+type feed struct{ ch chan hasp.Event }
+
+func newFeed() *feed { return &feed{make(chan hasp.Event, 1<<16)} }
+
+func (f *feed) observe(e hasp.Event) { f.ch <- e }
+
+// next returns the next event of a kind, skipping others.
+func (f *feed) next(t testing.TB, kind hasp.EventKind) hasp.Event {
+	t.Helper()
+	limit := time.After(soon)
+	for {
+		select {
+		case e := <-f.ch:
+			if e.Kind == kind {
+				return e
+			}
+		case <-limit:
+			t.Fatalf("no event %q within %v", kind, soon)
+		}
+	}
+}
+
+// waits returns once a Lock of this client stands in line.
+func (f *feed) waits(t testing.TB) {
+	t.Helper()
+	f.next(t, hasp.EventWaiting)
+}
+
+// outcome is what a Lock in the background came to, and when.
+type outcome struct {
+	lease *hasp.Lease
+	err   error
+	at    time.Time
+}
+
+func lockAsync(ctx context.Context, m *hasp.Mutex) <-chan outcome {
+	got := make(chan outcome, 1)
+	go func() {
+		lease, err := m.Lock(ctx)
+		got <- outcome{lease, err, time.Now()}
+	}()
+	return got
+}
+
+func await(t testing.TB, got <-chan outcome) outcome {
+	t.Helper()
+	select {
+	case o := <-got:
+		return o
+	case <-time.After(soon):
+		t.Fatalf("Lock did not return within %v", soon)
+		panic("unreachable")
+	}
+}
+
+func awaitLease(t testing.TB, got <-chan outcome) (*hasp.Lease, time.Time) {
+	t.Helper()
+	o := await(t, got)
+	if o.err != nil {
+		t.Fatal(o.err)
+	}
+	return o.lease, o.at
+}
+
+func mustLock(t testing.TB, m *hasp.Mutex) *hasp.Lease {
+	t.Helper()
+	lease, _ := awaitLease(t, lockAsync(t.Context(), m))
+	return lease
+}
+
+func release(t testing.TB, l *hasp.Lease) {
+	t.Helper()
+	if err := l.Release(); err != nil {
+		t.Error(err)
+	}
+}

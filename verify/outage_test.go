@@ -1,0 +1,184 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package verify
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/internal/faultproxy"
+	"github.com/hasplock/hasp/internal/testserver"
+	"github.com/redis/go-redis/v9"
+)
+
+// outageTTL makes a waiter's patience, and with it the bounds here, short.
+const outageTTL = 3 * time.Second
+
+// silence is how long a Lock bears a store that does not answer, unless its
+// TTL is longer.
+const silence = 5 * time.Second
+
+// contest is a holder and a waiter without a deadline on one key, each with
+// connections of its own.
+type contest struct {
+	server *testserver.Server
+	admin  *redis.Client
+	holder *hasp.Lease
+	events *feed // the waiter's
+	got    <-chan outcome
+}
+
+func newContest(t *testing.T, dial func(string) *redis.Options, ttl time.Duration) *contest {
+	t.Helper()
+	s := testserver.Redis(t)
+	c := &contest{server: s, admin: admin(t, s), events: newFeed()}
+	opts := &hasp.LockOptions{TTL: ttl}
+	c.holder = mustLock(t, LocksOn(t, dial(s.Addr()), nil).Mutex("k", opts))
+	c.got = lockAsync(context.Background(), LocksOn(t, dial(s.Addr()), c.events.observe).Mutex("k", opts))
+	c.events.waits(t)
+	allExpire(t, c.admin) // whoever dies now leaves nothing for ever
+	return c
+}
+
+// goesOn fails the test unless the waiter gets the key within limit from now.
+func (c *contest) goesOn(t *testing.T, limit time.Duration) {
+	t.Helper()
+	start := time.Now()
+	lease, at := awaitLease(t, c.got)
+	t.Logf("the waiter had the key after %v", at.Sub(start).Round(time.Millisecond))
+	if took := at.Sub(start); took > limit {
+		t.Errorf("the waiter had the key after %v, want %v", took, limit)
+	}
+	if lease.Fence() <= c.holder.Fence() {
+		t.Errorf("fence %d after %d", lease.Fence(), c.holder.Fence())
+	}
+	release(t, lease)
+}
+
+// Failure case 16, and its rule for all of these: a waiter without a deadline
+// gets on after the fault, whatever was lost: connections, subscriptions,
+// scripts, its place in line.
+
+func TestWaiterAfterClientKill(t *testing.T) {
+	eachSetting(t, func(t *testing.T, dial func(string) *redis.Options) {
+		c := newContest(t, dial, outageTTL)
+		run(t, c.admin, "client", "kill", "type", "pubsub")
+		run(t, c.admin, "client", "kill", "type", "normal", "skipme", "yes")
+		c.events.next(t, hasp.EventWaiting) // it tried again, as all do after a lost subscription
+		release(t, c.holder)
+		c.goesOn(t, little)
+	})
+}
+
+// After FLUSHALL the key is free, and nobody is told: the next sign of life,
+// due after a third of the patience, finds out.
+func TestWaiterAfterFlushAll(t *testing.T) {
+	eachSetting(t, func(t *testing.T, dial func(string) *redis.Options) {
+		c := newContest(t, dial, outageTTL)
+		run(t, c.admin, "flushall")
+		run(t, c.admin, "script", "flush")
+		c.goesOn(t, outageTTL/3+little)
+		if err := c.holder.Release(); !errors.Is(err, hasp.ErrLost) {
+			t.Errorf("the forgotten holder's Release: %v, want ErrLost", err)
+		}
+	})
+}
+
+func TestWaiterAfterRestart(t *testing.T) {
+	eachSetting(t, func(t *testing.T, dial func(string) *redis.Options) {
+		c := newContest(t, dial, outageTTL)
+		c.server.Restart()
+		c.goesOn(t, outageTTL/3+little)
+		if err := c.holder.Release(); !errors.Is(err, hasp.ErrLost) {
+			t.Errorf("the forgotten holder's Release: %v, want ErrLost", err)
+		}
+	})
+}
+
+// Rule: a server that hangs ends a wait without a deadline. The waiter asks at
+// the latest when the holder's TTL is over; silence counts from there, the time
+// of the last request within it.
+func TestServerHangs(t *testing.T) {
+	eachSetting(t, func(t *testing.T, dial func(string) *redis.Options) {
+		c := newContest(t, dial, outageTTL)
+		c.server.Stop()
+		start := time.Now()
+		o := await(t, c.got)
+		wantClass(t, o.err, hasp.Unreachable)
+		if took := o.at.Sub(start); took > outageTTL+silence+little {
+			t.Errorf("Lock gave up %v after the server hung", took)
+		}
+		c.server.Cont()
+	})
+}
+
+// Rule: only silence ends a wait. A waiter whose signs of life were answered
+// all along goes on after an outage of moments, however long it has waited.
+func TestBlipLateInTheWait(t *testing.T) {
+	const ttl = silence + time.Second
+	eachSetting(t, func(t *testing.T, dial func(string) *redis.Options) {
+		c := newContest(t, dial, ttl)
+		link := faultproxy.New(t, c.server.Addr())
+		events := newFeed()
+		second := LocksOn(t, dial(link.Addr()), events.observe).Mutex("k", &hasp.LockOptions{TTL: ttl})
+		got := lockAsync(context.Background(), second)
+		events.waits(t)
+		time.Sleep(ttl * 95 / 100) // it tries by itself after its patience, here the TTL
+		link.Refuse()
+		link.Reset()
+		time.Sleep(time.Second) // go-redis dials for half of it
+		link.Heal()
+		select {
+		case o := <-got:
+			t.Fatalf("the wait ended: %v", o.err)
+		default:
+		}
+		release(t, c.holder)
+		c.goesOn(t, little)
+		lease, _ := awaitLease(t, got)
+		release(t, lease)
+	})
+}
+
+// Rule: a server that is gone and comes back within the TTL ends no wait; one
+// that stays away ends it as unreachable, and the holder is told by its clock.
+func TestServerGone(t *testing.T) {
+	eachSetting(t, func(t *testing.T, dial func(string) *redis.Options) {
+		t.Run("and back", func(t *testing.T) {
+			c := newContest(t, dial, outageTTL)
+			c.server.Kill()
+			for range 3 {
+				c.events.next(t, hasp.EventTrouble)
+			}
+			c.server.Restart()
+			c.goesOn(t, outageTTL/3+little)
+		})
+		t.Run("for good", func(t *testing.T) {
+			c := newContest(t, dial, outageTTL)
+			deadline := c.holder.Deadline()
+			c.server.Kill()
+			gone := time.Now()
+			o := await(t, c.got)
+			wantClass(t, o.err, hasp.Unreachable)
+			if took := o.at.Sub(gone); took > silence+little {
+				t.Errorf("Lock gave up %v after the server went, want %v", took, silence)
+			}
+			select {
+			case <-c.holder.Done():
+			case <-time.After(soon):
+				t.Fatal("the holder was never told")
+			}
+			if late := time.Since(deadline); late > outageTTL/3+little { // one renewal may have come in between
+				t.Errorf("the holder was told %v after its deadline", late)
+			}
+			if err := c.holder.Release(); !errors.Is(err, hasp.ErrLost) {
+				t.Errorf("the holder's Release: %v, want ErrLost", err)
+			}
+			c.server.Restart() // so that closing the clients takes no 5 s
+		})
+	})
+}

@@ -1,0 +1,157 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+// Command show does the long runs: what hasp promises, with figures, on real
+// servers that it starts on free loopback ports and stops again.
+//
+//	go run ./verify/show all
+//	go run ./verify/show cutoff -runs 10
+//
+// It ends with one table, and with exit code 1 when a bar was missed.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/hasplock/hasp/verify"
+	"github.com/redis/go-redis/v9"
+)
+
+// row is one line of the table.
+type row struct {
+	show, what, bar, got string
+	missed               bool
+}
+
+// show is one run. prepare defines its flags and returns it.
+type show struct {
+	name, about string
+	prepare     func(*flag.FlagSet) func(t *tb) []row
+}
+
+var shows = []show{
+	{"realwork", "hundreds of processes append to one file under a lock; some are killed", realwork},
+	{"stop", "a hasp that is stopped for longer than its TTL", stop},
+	{"cutoff", "holders that are cut off from Redis, or stopped, right after a renewal", cutoff},
+	{"handoff", "2, 64 and 512 clients on one key: order, speed, work for the server", handoff},
+	{"leases", "many held leases in one process: renewal, memory, CPU", leases},
+}
+
+func main() {
+	verify.HolderMain()
+	redis.SetLogger(silent{})
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	rows, err := run(ctx, os.Args[1:])
+	interrupted := ctx.Err() != nil
+	stop()
+	missed := table(rows)
+	switch {
+	case interrupted:
+		fmt.Fprintln(os.Stderr, "show: interrupted")
+		os.Exit(130)
+	case errors.Is(err, flag.ErrHelp):
+		os.Exit(64)
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "show:", err)
+		os.Exit(1)
+	case missed:
+		os.Exit(1)
+	}
+}
+
+// silent drops what go-redis says of every connection that breaks.
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}
+
+// run does what the command line asks for. An error of one show ends none of
+// the others.
+func run(ctx context.Context, args []string) ([]row, error) {
+	if len(args) == 0 {
+		return nil, usage()
+	}
+	var rows []row
+	var errs []error
+	found := false
+	for _, s := range shows {
+		if args[0] != s.name && args[0] != "all" {
+			continue
+		}
+		found = true
+		flags := flag.NewFlagSet(s.name, flag.ContinueOnError)
+		f := s.prepare(flags)
+		if args[0] != "all" {
+			if err := flags.Parse(args[1:]); err != nil {
+				return nil, err
+			}
+		}
+		fmt.Fprintf(os.Stderr, "\n== %s: %s\n", s.name, s.about)
+		begun := time.Now()
+		got, err := perform(ctx, f)
+		for _, r := range got {
+			r.show = s.name
+			rows = append(rows, r)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", s.name, err))
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		fmt.Fprintf(os.Stderr, "   took %v\n", time.Since(begun).Round(time.Second))
+	}
+	if !found {
+		return nil, usage()
+	}
+	return rows, errors.Join(errs...)
+}
+
+func usage() error {
+	fmt.Fprintln(os.Stderr, "usage: show NAME [flags]    NAME is all, or one of:")
+	for _, s := range shows {
+		fmt.Fprintf(os.Stderr, "\n  %-9s %s\n", s.name, s.about)
+		flags := flag.NewFlagSet(s.name, flag.ContinueOnError)
+		s.prepare(flags)
+		flags.PrintDefaults()
+	}
+	return flag.ErrHelp
+}
+
+// table prints what was found, and says whether a bar was missed.
+func table(rows []row) (missed bool) {
+	if len(rows) == 0 {
+		return false
+	}
+	fmt.Println("\n| show | what | bar | figure | |\n|---|---|---|---|---|")
+	for _, r := range rows {
+		verdict := "ok"
+		if r.bar == "" {
+			verdict = ""
+		}
+		if r.missed {
+			verdict, missed = "MISSED", true
+		}
+		fmt.Printf("| %s |\n", strings.Join([]string{r.show, r.what, r.bar, r.got, verdict}, " | "))
+	}
+	return missed
+}
+
+// figure is a row without a bar.
+func figure(what, format string, args ...any) row {
+	return row{what: what, got: fmt.Sprintf(format, args...)}
+}
+
+// judged is a row whose bar was met or not.
+func judged(met bool, what, bar, format string, args ...any) row {
+	return row{what: what, bar: bar, got: fmt.Sprintf(format, args...), missed: !met}
+}
