@@ -1,0 +1,26 @@
+# Copyright 2026 The hasp Authors
+# SPDX-License-Identifier: Apache-2.0
+
+# The modules are listed in go.work only. Narrow a run with: make test MODULES=./redisdriver
+MODULES ?= $(shell scripts/modules)
+
+.DEFAULT_GOAL := help
+.PHONY: help test show lint fmt release
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+test: ## run every module's tests with the race detector, on real servers of its own
+	@scripts/test $(MODULES)
+
+show: ## run the long demonstrations on real servers; one alone: make show NAME=leases
+	@go run ./verify/show $(or $(NAME),all)
+
+lint: ## gofmt, go vet, golangci-lint with the import rules, go mod tidy, govulncheck
+	@scripts/lint $(MODULES)
+
+fmt: ## format every Go file
+	@find . \( -name .bin -o -name testdata \) -prune -o -name '*.go' -print0 | xargs -0 gofmt -w
+
+release: ## make the commit and the tags of VERSION=vX.Y.Z; shows them only, unless TAG=yes
+	@scripts/release $(if $(filter yes,$(TAG)),--tag) '$(VERSION)'

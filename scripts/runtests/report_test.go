@@ -1,0 +1,81 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// testdata/mixed.json is what go test -json printed for seven packages: good,
+// failing, panicking, out of time, one that does not compile, one whose TestMain
+// exits with 3, and one without tests.
+func TestReportOfEveryEnd(t *testing.T) {
+	in, err := os.Open("testdata/mixed.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	var out bytes.Buffer
+	r := newReport(&out)
+	r.read(in)
+	r.summary()
+
+	slices.Sort(r.failures)
+	want := []string{
+		"example.com/rt/bad TestA/x",
+		"example.com/rt/bad TestB",
+		"example.com/rt/broken",
+		"example.com/rt/exits",
+		"example.com/rt/panics TestX",
+		"example.com/rt/slow ended in TestX",
+	}
+	if !slices.Equal(r.failures, want) {
+		t.Errorf("failures %q, want %q", r.failures, want)
+	}
+	for _, text := range []string{
+		"a_test.go:3: boo\n",             // of a failing test
+		"broken/a.go:1:29: cannot use",   // of the compiler
+		"leak!\n",                        // of TestMain
+		"panic: ouch",                    // of a panic
+		"panic: test timed out after 2s", // of the time limit
+		"1 SKIPPED:\n  example.com/rt/good TestSkip: a_test.go:4: no server\n",
+	} {
+		if !strings.Contains(out.String(), text) {
+			t.Errorf("the report lacks %q", text)
+		}
+	}
+	if last := "\n7 passed, 6 failed\n"; !strings.HasSuffix(out.String(), last) {
+		t.Errorf("the report does not end in %q", last)
+	}
+	if t.Failed() {
+		t.Logf("the report:\n%s", out.String())
+	}
+}
+
+// What go prints before it has an event is shown, not swallowed.
+func TestReportPassesOtherLinesOn(t *testing.T) {
+	var out bytes.Buffer
+	newReport(&out).read(strings.NewReader("go: cannot find main module\n"))
+	if out.String() != "go: cannot find main module\n" {
+		t.Errorf("got %q", out.String())
+	}
+}
+
+// A folder where go test cannot even begin is a failure.
+func TestRunCountsWhatCannotStart(t *testing.T) {
+	var out bytes.Buffer
+	r := newReport(&out)
+	run(r, t.TempDir(), nil)
+	if r.failed != 1 || r.passed != 0 {
+		t.Errorf("%d passed, %d failed; want 0 and 1\n%s", r.passed, r.failed, out.String())
+	}
+	run(r, "no/such/folder", nil)
+	if r.failed != 2 {
+		t.Errorf("%d failed, want 2\n%s", r.failed, out.String())
+	}
+}
