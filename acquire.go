@@ -4,6 +4,7 @@
 package hasp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,13 +24,16 @@ type attempt struct {
 	req   driver.Request
 	began clock.Instant
 
+	asked   bool          // a Try was sent
 	silent  clock.Instant // when the first call began that had no good answer
 	backoff time.Duration // after the latest error, 0 when all is well
 	kept    error         // what keeps us waiting: the latest refusal or error
 	maybe   bool          // the store may have something of this owner
+	unsure  bool          // a Try had no answer: it may still come to the store
 	slow    bool          // a grant came so late that it was asked for again
 
-	place  *place // our place in line, once joined
+	cohort *cohort // which we lead, or nil
+	place  *place  // our place in line, once joined
 	hints  <-chan struct{}
 	unplug context.CancelFunc // ends the hints
 }
@@ -42,8 +46,8 @@ func (a *attempt) tryLock() (*Lease, error) {
 		return lease, nil
 	case err == nil:
 		err = a.kept
-	case a.ctx.Err() != nil:
-		err = endOf(a.ctx)
+	default:
+		err = cmp.Or(a.ended(), err)
 	}
 	return nil, a.giveUp(err)
 }
@@ -88,7 +92,11 @@ var errLate = errors.New("the store granted the key, but its answer took so long
 // shorten it. A grant that came too late is asked for again by the same
 // owner, which prolongs it when it still stands.
 func (a *attempt) try() (*Lease, time.Duration, error) {
-	start := a.c.now()
+	start := a.began
+	if a.asked {
+		start = a.c.now()
+	}
+	a.asked = true
 	if a.backoff == 0 {
 		a.silent = start
 	}
@@ -98,10 +106,14 @@ func (a *attempt) try() (*Lease, time.Duration, error) {
 	limit := min(a.req.TTL, tryLimit, bears/2, bears-start.Sub(a.silent))
 	ctx, cancel := context.WithTimeout(a.ctx, limit)
 	defer cancel()
+	defer context.AfterFunc(a.c.open, cancel)()
+	if a.cohort != nil {
+		a.req.Fences = a.cohort.fences()
+	}
 	res, err := a.c.drv.Try(ctx, a.req)
 	if err != nil {
-		a.maybe = true
-		if ctx.Err() != nil && a.ctx.Err() == nil {
+		a.maybe, a.unsure = true, true
+		if ctx.Err() != nil && a.ended() == nil {
 			err = &silentError{limit} // nobody takes it for the end of the caller's context
 		}
 		return nil, 0, err
@@ -114,8 +126,11 @@ func (a *attempt) try() (*Lease, time.Duration, error) {
 	a.maybe = true
 	now := a.c.now()
 	h := &hold{c: a.c, req: a.req, opts: a.m.opts, born: start}
-	h.req.Queue, h.req.Fence = false, res.Fence
-	h.granted(start, res.TTL)
+	h.req.Queue, h.req.Fences, h.req.Fence, h.req.Settled = false, 0, res.Fence, !a.unsure
+	h.granted(start, now, res.TTL)
+	if a.cohort != nil {
+		h.lead(a.cohort, start, res)
+	}
 	switch left := h.left(now) - h.opts.Lead; {
 	case left <= 0:
 		return nil, 0, fmt.Errorf("%w (%v of a TTL of %v)", errLate, shortDuration(now.Sub(start)), res.TTL)
@@ -123,7 +138,7 @@ func (a *attempt) try() (*Lease, time.Duration, error) {
 		a.slow = true // too little to renew in: ask once more, which prolongs it
 		return a.try()
 	}
-	if lease := h.first(now.Sub(a.began)); lease != nil {
+	if lease := h.first(now, now.Sub(a.began)); lease != nil {
 		return lease, 0, nil
 	}
 	return nil, 0, ErrClosed
@@ -139,7 +154,11 @@ func (a *attempt) bears() time.Duration {
 
 func (a *attempt) refused(res driver.Result) {
 	a.maybe = a.maybe || a.req.Queue
-	a.kept = &HeldError{Holder: res.Holder, Left: res.Left, Ahead: res.Ahead}
+	held := &HeldError{Holder: res.Holder, Left: res.Left, Ahead: res.Ahead}
+	a.kept = held
+	if a.cohort != nil {
+		a.cohort.keeps(held)
+	}
 	if !a.req.Queue {
 		return // TryLock; or Watch is still to come
 	}
@@ -151,28 +170,31 @@ func (a *attempt) refused(res driver.Result) {
 // watch subscribes to the hints for this owner.
 func (a *attempt) watch() error {
 	ctx, cancel := context.WithCancel(a.ctx)
+	unplug := context.AfterFunc(a.c.open, cancel)
 	limit := time.AfterFunc(tryLimit, cancel)
 	hints, err := a.c.drv.Watch(ctx, a.req)
-	if !limit.Stop() && err == nil && a.ctx.Err() == nil {
+	if !limit.Stop() && err == nil && a.ended() == nil {
 		err = errors.New("the store did not confirm the subscription")
 	}
+	a.unplug = func() { unplug(); cancel() }
 	if err != nil {
-		cancel()
+		a.unplug()
 		return err
 	}
-	a.hints, a.unplug = hints, cancel
+	a.hints = hints
 	return nil
 }
 
 // joined puts our place in line under the renewer's care.
 func (a *attempt) joined() {
+	now := a.c.now()
 	if a.place != nil {
-		a.place.seen()
+		a.place.seen(now)
 		return
 	}
 	a.place = &place{c: a.c, req: a.req, wake: make(chan time.Duration, 1)}
-	a.place.seen()
-	a.c.renewer.add(a.place)
+	a.place.seen(now)
+	a.c.renewer.add(a.place, now)
 }
 
 // leaveLine ends what only a waiter needs.
@@ -188,8 +210,8 @@ func (a *attempt) leaveLine() {
 // troubled says how long to wait after an error before asking again, or
 // returns what ends the wait.
 func (a *attempt) troubled(err error) (time.Duration, error) {
-	if a.ctx.Err() != nil {
-		return 0, endOf(a.ctx)
+	if end := a.ended(); end != nil {
+		return 0, end
 	}
 	if errors.Is(err, ErrClosed) {
 		return 0, err
@@ -237,7 +259,9 @@ func (a *attempt) sleep(pause time.Duration) error {
 				timer.Reset(in)
 			}
 		case <-a.ctx.Done():
-			return endOf(a.ctx)
+			return a.ended()
+		case <-a.c.open.Done():
+			return a.ended()
 		}
 	}
 }
@@ -247,14 +271,26 @@ func (a *attempt) sleep(pause time.Duration) error {
 func (a *attempt) giveUp(err error) error {
 	a.leaveLine()
 	if a.maybe {
+		a.req.Settled = !a.unsure
 		a.c.giveBack(a.req)
 	}
-	if a.ctx.Err() != nil && a.kept != nil && !errors.Is(a.kept, err) {
+	if a.kept != nil && !errors.Is(a.kept, err) && a.ended() != nil {
 		class := a.c.classify(a.kept)
 		return &Error{Op: a.op, Key: a.req.Key, Engine: a.c.traits.Engine, Class: class,
 			Err: &waitError{end: err, kept: a.kept}}
 	}
 	return a.c.fail(a.op, a.req.Key, err)
+}
+
+// ended is nil while the wait may go on, or why it is over.
+func (a *attempt) ended() error {
+	switch {
+	case a.ctx.Err() != nil:
+		return endOf(a.ctx)
+	case a.c.open.Err() != nil:
+		return ErrClosed // the caller's context has not ended
+	}
+	return nil
 }
 
 // endOf returns why a context ended, with its cause where that says more.
@@ -281,35 +317,42 @@ func (c *Client) giveBack(req driver.Request) {
 	c.enterLate()
 	go func() {
 		defer c.leave()
-		ctx, cancel := context.WithTimeout(c.base, min(max(req.TTL, req.Patience), giveBackLimit)+tryLimit)
-		defer cancel()
-		_ = c.release(ctx, req) // nobody is left to be told; the TTL ends what stays
+		limit := min(max(req.TTL, req.Patience), giveBackLimit) + tryLimit
+		_ = c.release(c.base, limit, req) // nobody is left to be told; the TTL ends what stays
 	}()
 }
 
-// release asks until ctx ends. It needs no live context of a caller: c.base
-// ends only when Close is over.
-func (c *Client) release(ctx context.Context, req driver.Request) error {
-	asked, began := false, c.now()
-	for pause := 20 * time.Millisecond; ; pause = min(2*pause, max(time.Second, c.now().Sub(began)/10)) {
-		once, cancel := context.WithTimeout(ctx, releaseLimit/3)
-		err := c.drv.Release(once, req)
-		cancel()
-		switch {
-		case err == nil:
-			return nil
-		case errors.Is(err, ErrNotHeld) && asked:
-			return nil // by an earlier request whose reply was lost
-		case errors.Is(err, ErrNotHeld) || !c.worthAsking(err):
-			return err
-		}
-		asked = true
+var errUntold = errors.New("the store could not be told")
+
+// release asks until ctx ends or limit is over: errUntold. It needs no live
+// context of a caller: c.base ends only when Close is over.
+func (c *Client) release(ctx context.Context, limit time.Duration, req driver.Request) error {
+	began := time.Now()
+	err := c.releaseOnce(ctx, limit, req)
+	if err == nil || errors.Is(err, ErrNotHeld) || !c.worthAsking(err) {
+		return err
+	}
+	ctx, cancel := context.WithDeadline(ctx, began.Add(limit))
+	defer cancel()
+	for pause := 20 * time.Millisecond; ; pause = min(2*pause, max(time.Second, time.Since(began)/10)) {
 		timer := time.NewTimer(jitter(pause))
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return fmt.Errorf("the store could not be told, and keeps the key for its TTL of %v: %w", req.TTL, err)
+			return fmt.Errorf("%w, and keeps the key for its TTL of %v: %w", errUntold, req.TTL, err)
+		}
+		switch err = c.releaseOnce(ctx, limit, req); {
+		case err == nil || errors.Is(err, ErrNotHeld):
+			return nil // perhaps by an earlier request whose reply was lost
+		case !c.worthAsking(err):
+			return err
 		}
 	}
+}
+
+func (c *Client) releaseOnce(ctx context.Context, limit time.Duration, req driver.Request) error {
+	ctx, cancel := context.WithTimeout(ctx, min(limit, releaseLimit/3))
+	defer cancel()
+	return c.drv.Release(ctx, req)
 }

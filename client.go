@@ -10,6 +10,7 @@ import (
 	"iter"
 	"os"
 	"os/user"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,7 +34,9 @@ type Client struct {
 	observe   func(Event)
 	now       clock.Clock
 	renewer   *renewer
+	cohorts   cohorts
 	contacted atomic.Bool // the store answered once
+	label     atomic.Pointer[label]
 
 	open context.Context // ends when Close begins: so do all waits
 	shut context.CancelFunc
@@ -166,7 +169,7 @@ func (c *Client) Adopt(ctx context.Context, key, owner string, o *LockOptions) (
 	if err := h.renewNow(ctx, r.TTL); err != nil {
 		return nil, c.fail("adopt", key, err)
 	}
-	if lease := h.first(0); lease != nil {
+	if lease := h.first(c.now(), 0); lease != nil {
 		return lease, nil
 	}
 	return nil, c.fail("adopt", key, ErrClosed)
@@ -332,9 +335,23 @@ var self = sync.OnceValue(func() driver.Label {
 	return l
 })
 
-func newLabel(reason string) string {
-	l := self()
-	l.Reason = reason
-	l.Since = time.Now().UTC().Truncate(time.Millisecond)
-	return l.Encode()
+// label is Label.Encode for one reason, but for the time.
+type label struct{ reason, before, after string }
+
+const labelTime = "2006-01-02T15:04:05.000Z"
+
+// newLabel describes an acquisition that begins now.
+func (c *Client) newLabel(reason string) string {
+	l := c.label.Load()
+	if l == nil || l.reason != reason {
+		ref := time.Date(2006, 1, 2, 15, 4, 5, int(time.Millisecond), time.UTC)
+		who := self()
+		who.Reason, who.Since = reason, ref
+		l = &label{reason: reason}
+		l.before, l.after, _ = strings.Cut(who.Encode(), ref.Format(labelTime))
+		c.label.Store(l)
+	}
+	b := make([]byte, 0, len(l.before)+len(labelTime)+len(l.after))
+	b = time.Now().UTC().AppendFormat(append(b, l.before...), labelTime)
+	return string(append(b, l.after...))
 }

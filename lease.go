@@ -43,19 +43,26 @@ type hold struct {
 	end     error         // why it is over: *Error with ErrLost or ErrClosed
 	done    chan struct{} // made on demand
 	ctxs    map[*leaseCtx]struct{}
-	lastErr error // of the latest renewal
-	running int   // functions of Do that have not returned: Close leaves the key to them
+	lastErr error         // of the latest renewal
+	cohort  *cohort       // to be told once this hold is over, then nil
+	spare   int           // fences left for the cohort
+	asked   clock.Instant // when the store was asked for what the cohort shares
+	running int           // functions of Do that have not returned: Close leaves the key to them
 }
 
 // first returns the lease of a fresh hold and puts it under renewal; nil when
 // the client was closed meanwhile.
-func (h *hold) first(waited time.Duration) *Lease {
+func (h *hold) first(now clock.Instant, waited time.Duration) *Lease {
 	h.handles = 1
-	if !h.c.renewer.add(h) {
+	if !h.c.renewer.add(h, now) {
 		return nil
 	}
-	h.c.emit(Event{Kind: EventAcquired, Key: h.req.Key, Owner: h.req.Owner, Fence: h.req.Fence, Waited: waited})
+	h.c.emit(h.acquired(waited))
 	return &Lease{h: h}
+}
+
+func (h *hold) acquired(waited time.Duration) Event {
+	return Event{Kind: EventAcquired, Key: h.req.Key, Owner: h.req.Owner, Fence: h.req.Fence, Waited: waited}
 }
 
 // again returns one more lease of a standing hold, or why there is none.
@@ -233,22 +240,41 @@ func (l *Lease) release(ran bool) error {
 	if last && h.done != nil && h.end == nil {
 		close(h.done)
 	}
+	var co *cohort
+	if last {
+		co = h.leaveCohort()
+	}
 	h.mu.Unlock()
 	endAll(ctxs, context.Canceled)
 	if !last {
 		return lost
 	}
+	if co != nil && lost == nil && co.pass(h) {
+		h.released(nil)
+		return nil
+	}
 	h.c.renewer.remove(h)
-	ctx, cancel := context.WithTimeout(h.c.base, releaseLimit)
-	defer cancel()
-	return h.release(ctx, lost)
+	err := h.release(h.c.base, lost)
+	if co != nil {
+		co.next()
+	}
+	return err
 }
 
-// release tells the store, and the observer.
+// leaveCohort returns the cohort that must be told that this hold is over; nil
+// when there is none, or it was told. h.mu is held.
+func (h *hold) leaveCohort() *cohort {
+	co := h.cohort
+	h.cohort = nil
+	return co
+}
+
+// release tells the store, within ctx and releaseLimit, and the observer.
 func (h *hold) release(ctx context.Context, lost error) error {
-	err := h.c.release(ctx, h.request())
-	if ctx.Err() != nil && h.c.open.Err() == nil {
-		h.c.giveBack(h.request()) // the caller waits no longer, but others do
+	req := h.request()
+	err := h.c.release(ctx, releaseLimit, req)
+	if errors.Is(err, errUntold) && h.c.open.Err() == nil {
+		h.c.giveBack(req) // the caller waits no longer, but others do
 	}
 	switch {
 	case lost != nil:
@@ -257,9 +283,16 @@ func (h *hold) release(ctx context.Context, lost error) error {
 		err = fmt.Errorf("%w: the store says that this owner does not hold the key any more (%w)", ErrLost, err)
 	}
 	err = h.c.fail("release", h.req.Key, err)
-	h.c.emit(Event{Kind: EventReleased, Key: h.req.Key, Owner: h.req.Owner, Fence: h.req.Fence,
-		Held: h.c.now().Sub(h.born), Err: err})
+	h.released(err)
 	return err
+}
+
+// released tells the observer of a release.
+func (h *hold) released(err error) {
+	if h.c.observe != nil {
+		h.c.emit(Event{Kind: EventReleased, Key: h.req.Key, Owner: h.req.Owner, Fence: h.req.Fence,
+			Held: h.c.now().Sub(h.born), Err: err})
+	}
 }
 
 // run begins a function of Do.
@@ -340,7 +373,11 @@ func (h *hold) finish(why error) (ended, running bool) {
 	if h.done != nil {
 		close(h.done)
 	}
+	co := h.leaveCohort()
 	h.mu.Unlock()
 	endAll(ctxs, why)
+	if co != nil {
+		co.next()
+	}
 	return true, running
 }

@@ -83,13 +83,15 @@ func (m *Mutex) acquire(ctx context.Context, op string, wait bool) (*Lease, erro
 		}
 		return lease, nil
 	}
-	own, done, err := m.c.during(ctx)
-	if err != nil {
-		return nil, m.c.fail(op, m.key, err)
+	if !m.c.enter() {
+		return nil, m.c.fail(op, m.key, ErrClosed)
 	}
-	defer done()
-	a := &attempt{m: m, c: m.c, ctx: own, op: op, req: m.request(), began: m.c.now()}
-	if wait {
+	defer m.c.leave()
+	a := &attempt{m: m, c: m.c, ctx: ctx, op: op, req: m.request(), began: m.c.now()}
+	switch {
+	case wait && m.opts.Cohort > 0:
+		return a.inCohort()
+	case wait:
 		return a.lock()
 	}
 	return a.tryLock()
@@ -100,7 +102,7 @@ func (m *Mutex) request() driver.Request {
 	return driver.Request{
 		Key:      m.key,
 		Owner:    newOwner(),
-		Label:    newLabel(m.opts.Reason),
+		Label:    m.c.newLabel(m.opts.Reason),
 		TTL:      m.opts.TTL,
 		Patience: min(m.opts.TTL, maxPatience),
 	}

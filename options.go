@@ -50,6 +50,14 @@ type LockOptions struct {
 	// client and key count up instead of failing. Goroutines that share such
 	// a context are not excluded from each other.
 	Reentrant bool
+	// Cohort lets the calls of Lock of this client that wait for one key with
+	// equal options take turns on one grant of the store: the lease goes from
+	// one to the next without a round trip, each time with a larger fence,
+	// until so long after the grant or until those who waited when the store
+	// granted have had their turn, 64 at most. Waiters elsewhere come after
+	// them, however long they have waited. In the store, and to Break, the
+	// turns are one owner. 0: every Lock stands in line for itself.
+	Cohort time.Duration
 	// Reason is shown to those who wait.
 	Reason string
 }
@@ -79,6 +87,8 @@ func (o *LockOptions) normal(tr driver.Traits) (LockOptions, error) {
 		return n, fmt.Errorf("the TTL is %v: nothing is left of it after the drift of %v", n.TTL, drift(n.TTL))
 	case n.Lead < 0 || n.Lead >= n.TTL-drift(n.TTL):
 		return n, fmt.Errorf("the lead is %v: it must be between 0 and the TTL of %v less its drift of %v", n.Lead, n.TTL, drift(n.TTL))
+	case n.Cohort < 0:
+		return n, fmt.Errorf("Cohort is %v: it must be positive, or 0 for none", n.Cohort)
 	case n.MaxHold < 0:
 		return n, fmt.Errorf("MaxHold is %v: it must be positive, or 0 for no bound", n.MaxHold)
 	case n.MaxHold > 0 && n.MaxHold <= n.Lead:

@@ -25,10 +25,10 @@ type place struct {
 }
 
 // seen notes that the store just had a sign of life.
-func (p *place) seen() {
+func (p *place) seen(now clock.Instant) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.signAt = p.c.now().Mono + p.req.Patience/3
+	p.signAt = now.Mono + p.req.Patience/3
 }
 
 func (p *place) nextLook(clock.Instant) time.Duration {

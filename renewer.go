@@ -75,8 +75,7 @@ type renewer struct {
 }
 
 // add puts something under the renewer's care. It says no once Close began.
-func (r *renewer) add(k kept) bool {
-	now := r.c.now()
+func (r *renewer) add(k kept, now clock.Instant) bool {
 	next := k.nextLook(now)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -313,9 +312,8 @@ func (h *hold) request() driver.Request {
 }
 
 // granted sets the deadline from a call that began at start.
-func (h *hold) granted(start clock.Instant, ttl time.Duration) {
+func (h *hold) granted(start, now clock.Instant, ttl time.Duration) {
 	valid := ttl - drift(ttl)
-	now := h.c.now()
 	if valid-now.Sub(start) > h.valid-now.Sub(h.start) || h.valid == 0 {
 		h.start, h.valid = start, valid
 	}
@@ -333,13 +331,13 @@ func (h *hold) renewed(start clock.Instant, r driver.Renewal) {
 		h.mu.Unlock()
 		return
 	}
+	now := h.c.now()
 	if r.Err == nil {
-		h.granted(start, r.TTL)
+		h.granted(start, now, r.TTL)
 	} else {
 		h.lastErr = r.Err
-		h.renewAt = min(h.renewAt, h.c.now().Mono+jitter(h.span()/12))
+		h.renewAt = min(h.renewAt, now.Mono+jitter(h.span()/12))
 	}
-	now := h.c.now()
 	left := h.left(now) - h.opts.Lead
 	h.mu.Unlock()
 	h.c.renewer.again(h, now)

@@ -205,6 +205,9 @@ func (s *stressed) once(key string) {
 	if s.rnd.IntN(4) == 0 {
 		o.MaxHold = o.Lead + s.ms(25000)
 	}
+	if s.rnd.IntN(2) == 0 { // equal options, or they would not be one cohort
+		o = &hasp.LockOptions{TTL: 10 * time.Second, Reentrant: true, Cohort: 40 * time.Second}
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.ms(60000))
 	defer cancel()
 	ask := s.c.Mutex(key, o).Lock

@@ -49,7 +49,7 @@ type Driver interface {
 	//
 	// A Try that reaches the store after a Release of the same owner is
 	// refused: an owner that was released is never granted anything again for
-	// as long as a request can be under way.
+	// as long as a request can be under way (see Request.Settled).
 	Try(ctx context.Context, r Request) (Result, error)
 
 	// Renew prolongs leases, and keeps places in line, many at a time. For a
@@ -130,11 +130,17 @@ type Request struct {
 	Limit int
 	// Queue: join the line when refused.
 	Queue bool
+	// Settled, of a Release: every Try of this owner was answered, so that none
+	// can come later. The engine need not remember that it was released.
+	Settled bool
 	// Fence proposes a fence (see Traits.Proposable): the node grants exactly
 	// that one, and only when it is above every fence it granted for the key,
 	// or equal for the same owner. 0 lets the engine mint it. In Renew it is
 	// the fence held.
 	Fence uint64
+	// Fences asks Try for so many fences in a row, for holders that take turns
+	// on one grant; 0 means 1.
+	Fences int
 }
 
 // Result is the answer to a Try.
@@ -143,6 +149,9 @@ type Result struct {
 	// Fence is the fence of the grant; of a refusal with FenceTooLow, the
 	// newest the node knows.
 	Fence uint64
+	// Fences is how many the grant has, Fence being the last: at most as many
+	// as were asked for, and only one when an earlier Try was granted. 0 means 1.
+	Fences int
 	// TTL is the engine's word, counted from the start of this call: at least
 	// this long the store keeps the lease. Not what was asked for.
 	TTL time.Duration

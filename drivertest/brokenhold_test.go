@@ -42,6 +42,15 @@ var brokenHolds = []brokenEngine{
 				return s.Try(ctx, r)
 			}
 		})},
+	{"several fences are counted from the first", "FencesInARow", one(func(s *memdriver.Store, p *patched) {
+		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+			n := r.Fences
+			r.Fences = 0
+			res, err := s.Try(ctx, r)
+			res.Fences = n
+			return res, err
+		}
+	})},
 	{"the holder gets a new fence when it asks again", "TryAgainIsTheSameGrant OneOwnerAskingAtOnce", one(func(s *memdriver.Store, p *patched) {
 		var n atomic.Uint64
 		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {

@@ -80,6 +80,14 @@ var brokenReleases = []brokenEngine{
 				return s.Release(ctx, r)
 			}
 		})},
+	{"settled releases do nothing", "SettledReleaseIsARelease", one(func(s *memdriver.Store, p *patched) {
+		p.release = func(ctx context.Context, r driver.Request) error {
+			if r.Settled {
+				return nil
+			}
+			return s.Release(ctx, r)
+		}
+	})},
 	{"release leaves a counter for each key", "NothingStays", one(func(s *memdriver.Store, p *patched) {
 		p.release = func(ctx context.Context, r driver.Request) error {
 			s.Hold("fence:"+r.Key, 1000*time.Hour, driver.Label{})

@@ -24,6 +24,9 @@ var fenceCases = []Case{
 	{Name: "FencesRiseOverIdleTime",
 		Rule:  "Fences go on rising when the key was free for long and the store keeps nothing for it.",
 		Needs: fencing, run: fencesRiseOverIdleTime},
+	{Name: "FencesInARow",
+		Rule:  "A grant of several fences has them all above those before and below those after; asked again, only the last.",
+		Needs: fencing, run: fencesInARow},
 	{Name: "ProposedFenceIsGranted",
 		Rule:  "A proposed fence above every fence of the key is granted exactly, and stays the holder's.",
 		Needs: []Need{needPropose}, run: proposedFence},
@@ -108,6 +111,37 @@ func fencesRiseOverIdleTime(e *env) {
 func propose(r driver.Request, fence uint64) driver.Request {
 	r.Fence = fence
 	return r
+}
+
+func fencesInARow(e *env) {
+	const n = 5
+	first, a := e.ask("k"), e.ask("k")
+	fence := e.grant(e.d, first).Fence
+	e.release(e.d, first)
+	a.Fences = n
+	res := e.grant(e.d, a)
+	e.inARow(fence, n, res)
+	if again := e.grant(e.open(), a); again.Fence != res.Fence || again.Fences > 1 {
+		e.Fatalf("asked again: %d fences up to %d, the first time %d up to %d", again.Fences, again.Fence, res.Fences, res.Fence)
+	}
+	b := e.ask("k")
+	b.Fences = n
+	if needLine.Met(e.traits) {
+		e.join(e.d, b, 0)
+	}
+	e.release(e.d, a)
+	next := e.turn(e.d, queued(b), 0)
+	e.inARow(res.Fence, n, next)
+	e.release(e.d, b)
+	e.rises(next.Fence, e.grant(e.d, e.ask("k")))
+}
+
+// inARow fails unless a grant of at most n fences has them all above before.
+func (e *env) inARow(before uint64, n int, res driver.Result) {
+	e.Helper()
+	if res.Fences > n || res.Fence-uint64(max(res.Fences, 1)) < before {
+		e.Fatalf("%d fences up to %d after %d; %d were asked for", res.Fences, res.Fence, before, n)
+	}
 }
 
 func proposedFence(e *env) {

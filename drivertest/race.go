@@ -5,6 +5,7 @@ package drivertest
 
 import (
 	"errors"
+	"math/rand/v2"
 	"sync"
 
 	"github.com/hasplock/hasp/driver"
@@ -29,6 +30,8 @@ const raceRounds = 50
 func atOnce(fs ...func()) {
 	var wg sync.WaitGroup
 	start := make(chan struct{})
+	// Whoever is started last tends to come first.
+	rand.Shuffle(len(fs), func(i, j int) { fs[i], fs[j] = fs[j], fs[i] })
 	for _, f := range fs {
 		wg.Go(func() { <-start; f() })
 	}

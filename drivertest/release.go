@@ -26,6 +26,9 @@ var releaseCases = []Case{
 	{Name: "LateReleaseSparesTheSuccessor", // failure case 8
 		Rule: "An owner whose lease ended cannot release the next holder's.",
 		run:  lateRelease},
+	{Name: "SettledReleaseIsARelease",
+		Rule: "A Release of an owner that nothing is under way of gives up a lease or a place like any other.",
+		run:  settledRelease},
 	{Name: "TryAfterReleaseIsRefused", // failure cases 11 and 13
 		Rule: "A Try that arrives after the Release of its owner is refused, whether the owner held the key, stood in line or had nothing, and leaves no place.",
 		run:  tryAfterRelease},
@@ -40,6 +43,24 @@ func releaseFrees(e *env) {
 		e.Error("Abandoned, but the holder before released")
 	}
 	e.heldBy(b)
+}
+
+func settledRelease(e *env) {
+	a, b, c := e.ask("k"), e.ask("k"), e.ask("k")
+	a.Settled, b.Settled, c.Settled = true, true, true
+	e.grant(e.d, a)
+	if needLine.Met(e.traits) {
+		e.join(e.d, b, 0)
+		e.join(e.d, c, 1)
+		e.release(e.d, b)
+	}
+	e.releaseNothing(e.d, b)
+	e.heldBy(a)
+	e.release(e.d, a)
+	e.turn(e.d, queued(c), 0)
+	e.release(e.d, c)
+	e.releaseNothing(e.d, c)
+	e.free("k")
 }
 
 func releaseIsTheOwners(e *env) {

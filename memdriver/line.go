@@ -46,8 +46,8 @@ func (p *place) holderInfo() driver.Holder {
 	return driver.Holder{Owner: p.id.owner, Label: p.id.label, Since: p.since}
 }
 
-func (p *place) granted(now time.Time) driver.Result {
-	return driver.Result{Granted: true, Fence: p.fence, TTL: p.until.Sub(now), Abandoned: p.abandoned}
+func (p *place) granted(now time.Time, fences int) driver.Result {
+	return driver.Result{Granted: true, Fence: p.fence, Fences: fences, TTL: p.until.Sub(now), Abandoned: p.abandoned}
 }
 
 // settled returns the entry of a key after everything that is over by now has
@@ -87,7 +87,7 @@ func (s *Store) handOn(e *entry, now time.Time) {
 	p := e.line[0]
 	e.leave(0)
 	p.patience = p.until
-	p.since, p.until, p.fence = now, now.Add(p.claim), s.mint(now)
+	p.since, p.until, p.fence = now, now.Add(p.claim), s.mint(now, 1)
 	e.install(p)
 	s.hint(p.id)
 }

@@ -139,9 +139,14 @@ func (s *Store) again(e *entry, r driver.Request, now time.Time) driver.Result {
 		}
 		s.fence, h.fence = r.Fence, r.Fence
 	}
+	fences := 1
+	if !h.claimed && r.Fence == 0 && r.Fences > 1 {
+		fences = r.Fences
+		h.fence = s.mint(now, fences)
+	}
 	h.claimed = true
 	h.extend(now.Add(r.TTL))
-	return h.granted(now)
+	return h.granted(now, fences)
 }
 
 // grant gives a free key to r.
@@ -150,20 +155,22 @@ func (s *Store) grant(e *entry, r driver.Request, now time.Time) driver.Result {
 		return driver.Result{Why: driver.FenceTooLow, Fence: s.fence}
 	}
 	h := &place{id: idOf(r), since: now, claimed: true}
+	fences := 1
 	if h.fence = r.Fence; h.fence == 0 {
-		h.fence = s.mint(now)
+		fences = max(r.Fences, 1)
+		h.fence = s.mint(now, fences)
 	}
 	s.fence = h.fence
 	h.extend(now.Add(r.TTL))
 	e.install(h)
-	return h.granted(now)
+	return h.granted(now, fences)
 }
 
-// mint returns the next fence: one high-water mark for all keys, so that
+// mint returns the last of the next n fences: one high-water mark for all keys, so that
 // nothing needs to be kept for a key that is free. It goes by the clock so
 // that a new Store goes on above the fences of an older one.
-func (s *Store) mint(now time.Time) uint64 {
-	s.fence = max(s.fence+1, uint64(max(now.UnixMicro(), 0)))
+func (s *Store) mint(now time.Time, n int) uint64 {
+	s.fence = max(s.fence+1, uint64(max(now.UnixMicro(), 0))) + uint64(n-1)
 	return s.fence
 }
 

@@ -126,7 +126,7 @@ func TestClaimOnAFullServer(t *testing.T) {
 	if got := w.inspect(d, "k"); got.Left < b.TTL-5*time.Second {
 		t.Errorf("the lease lasts %v", got.Left)
 	}
-	if err := d.release(w.ctx, b, "u"); !errors.Is(err, driver.ErrNotHeld) {
+	if err := d.giveUp(w.ctx, b, true); !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("the claim left no mark: %v", err)
 	}
 }

@@ -74,8 +74,8 @@ func New(rdb redis.UniversalClient, o *Options) *Driver {
 		d.prefix = DefaultPrefix
 	}
 	_, d.cluster = rdb.(*redis.ClusterClient)
-	d.send = newSender(rdb, d.cluster)
 	d.life, d.end = context.WithCancel(context.Background())
+	d.send = newSender(rdb, d.cluster, d.life.Done())
 	d.boxes = &boxes{d: d, open: map[int]*inbox{}}
 	return d
 }

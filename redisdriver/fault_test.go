@@ -214,7 +214,7 @@ func TestLateTryIsRefused(t *testing.T) {
 		if err := d.Release(w.ctx, r); (name == "nothing") != errors.Is(err, driver.ErrNotHeld) {
 			t.Errorf("%s: Release says %v", name, err)
 		}
-		if left := w.admin.PTTL(w.ctx, gone("lock:"+name, r.Owner)).Val(); left <= 2*time.Second || left > 3*time.Second {
+		if left := w.admin.PTTL(w.ctx, d.names(name).gone(r.Owner)).Val(); left <= 2*time.Second || left > 3*time.Second {
 			t.Errorf("%s: the tombstone stays %v", name, left)
 		}
 		w.refuse(d, r)
@@ -226,7 +226,7 @@ func TestLateTryIsRefused(t *testing.T) {
 	long := ask("long")
 	long.TTL = time.Hour
 	_ = d.Release(w.ctx, long)
-	if left := w.admin.PTTL(w.ctx, gone("lock:long", long.Owner)).Val(); left > wary {
+	if left := w.admin.PTTL(w.ctx, d.names("long").gone(long.Owner)).Val(); left > wary {
 		t.Errorf("a tombstone of a long lease stays %v", left)
 	}
 }

@@ -31,7 +31,9 @@ func (d *Driver) Inspect(ctx context.Context, key string) (driver.Info, error) {
 // look asks for a key and the first n of its line.
 func (d *Driver) look(ctx context.Context, key string, n int) (driver.Info, error) {
 	names := d.names(key)
-	v, err := d.send.do(ctx, inspectScript, []string{names.lock, names.grant, names.line, names.places}, n)
+	v, err := d.send.do(ctx, &call{
+		script: inspectScript, keys: []any{names.lock, names.grant, names.line, names.places}, args: []any{n},
+	})
 	if err != nil {
 		return driver.Info{}, err
 	}

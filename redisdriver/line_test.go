@@ -246,7 +246,7 @@ func TestLateHintSparesTheLease(t *testing.T) {
 	w.wait(d, b)
 	w.release(d, a)
 	w.grant(d, queued(b))
-	if err := d.release(w.ctx, b, "u"); !errors.Is(err, driver.ErrNotHeld) {
+	if err := d.giveUp(w.ctx, b, true); !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("the answer to a late hint: %v", err)
 	}
 	if got := w.holder(d, "k"); got != b.Owner {

@@ -14,19 +14,16 @@ import (
 const sidecars = "hasp."
 
 // names are the Redis keys that belong to one lock key.
-type names struct{ lock, grant, line, places, mark string }
+type names struct{ lock, grant, line, places, mark, side string }
 
 // names returns the keys of a lock, all in its slot.
 func (d *Driver) names(key string) names {
 	lock := d.prefix + key
 	side := beside(lock)
-	n := names{
-		lock:   lock,
-		grant:  sidecars + "grant:" + side,
-		line:   sidecars + "line:" + side,
-		places: sidecars + "places:" + side,
-		mark:   sidecars + "fence",
-	}
+	const grant, line, places = sidecars + "grant:", sidecars + "line:", sidecars + "places:"
+	all := grant + side + line + side + places + side // one text for three: this is on every call's way
+	g, l := len(grant)+len(side), len(line)+len(side)
+	n := names{lock: lock, grant: all[:g], line: all[g : g+l], places: all[g+l:], mark: sidecars + "fence", side: side}
 	if d.cluster {
 		n.mark += ":{" + tagOf(slot(lock)) + "}"
 	}
@@ -34,9 +31,7 @@ func (d *Driver) names(key string) names {
 }
 
 // gone is the key that says an owner was released.
-func gone(lock, owner string) string {
-	return sidecars + "gone:" + owner + ":" + beside(lock)
-}
+func (n names) gone(owner string) string { return sidecars + "gone:" + owner + ":" + n.side }
 
 // beside returns the end of a sidecar's name. It lies in the lock key's slot
 // and tells the three forms apart, so that no two locks share a sidecar:

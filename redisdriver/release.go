@@ -12,7 +12,7 @@ import (
 
 // Release gives up what r.Owner has; see [driver.Driver].
 func (d *Driver) Release(ctx context.Context, r driver.Request) error {
-	return d.release(ctx, r, "")
+	return d.giveUp(ctx, r, false)
 }
 
 // What release.lua answers.
@@ -23,18 +23,14 @@ const (
 	releasedMute // the lease, but we may not PUBLISH to the next in line
 )
 
-// release gives up a lease or a place. With which "u" a lease goes only when
-// it was handed over and nobody claimed it: the answer to a hint for nobody,
-// which may be late.
-func (d *Driver) release(ctx context.Context, r driver.Request, which string) error {
+// giveUp is Release. With unclaimed a lease goes only when it was handed over
+// and nobody claimed it: the answer to a hint for nobody, which may be late.
+func (d *Driver) giveUp(ctx context.Context, r driver.Request, unclaimed bool) error {
 	if err := d.check(r); err != nil {
 		return err
 	}
-	n := d.names(r.Key)
 	begun := time.Now()
-	reply, err := d.send.do(ctx, releaseScript,
-		[]string{n.lock, n.grant, n.line, n.places, n.mark, gone(n.lock, r.Owner)},
-		value(r), max(millis(min(r.TTL, wary)), 1), which)
+	reply, err := d.send.do(ctx, d.releaseCall(r, unclaimed))
 	if err != nil {
 		return err
 	}
@@ -49,4 +45,21 @@ func (d *Driver) release(ctx context.Context, r driver.Request, which string) er
 		return nil
 	}
 	return errReply
+}
+
+// releaseCall is a Release as the batch script wants it.
+func (d *Driver) releaseCall(r driver.Request, unclaimed bool) *call {
+	n := d.names(r.Key)
+	c := &call{script: batchScript, mark: n.mark, keys: []any{n.lock, n.grant, n.line, n.places}}
+	kind := "r"
+	if unclaimed {
+		kind = "u"
+	}
+	if r.Settled && !unclaimed {
+		c.args = []any{"d", value(r)}
+	} else {
+		c.keys = append(c.keys, n.gone(r.Owner))
+		c.args = []any{kind, value(r), max(millis(min(r.TTL, wary)), 1)}
+	}
+	return c
 }

@@ -111,7 +111,7 @@ func (d *Driver) leaseJobs(rs []driver.Request, idx []int) []*job {
 	for g, all := range groups {
 		for about := range slices.Chunk(all, perScript) {
 			n := len(about)
-			keys := make([]string, 3*n)
+			keys := make([]any, 3*n)
 			args := make([]any, 2, n+2)
 			args[0], args[1] = millis(g.ttl), lingering(g.ttl)
 			for k, i := range about {

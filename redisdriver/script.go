@@ -7,7 +7,7 @@ import (
 	"crypto/sha1"
 	"embed"
 	"encoding/hex"
-	"strings"
+	"regexp"
 )
 
 //go:embed lua
@@ -17,18 +17,22 @@ var sources embed.FS
 type script struct{ text, sha string }
 
 var (
-	tryScript     = load("try")
-	releaseScript = load("release")
+	batchScript   = load("batch")
 	extendScript  = load("extend")
 	keepScript    = load("keep")
 	inspectScript = load("inspect")
 )
 
-// load reads an embedded script, with the shared part where the script asks
-// for it.
+// load reads an embedded script, with the parts that it asks for.
 func load(name string) *script {
-	return compose(read(name), read("line"))
+	text := include.ReplaceAllStringFunc(read(name), func(line string) string {
+		return read(include.FindStringSubmatch(line)[1])
+	})
+	sum := sha1.Sum([]byte(text)) // the name Redis gives a script, not a safeguard
+	return &script{text: text, sha: hex.EncodeToString(sum[:])}
 }
+
+var include = regexp.MustCompile(`(?m)^--@ (\w+)\.lua\n`)
 
 func read(name string) string {
 	b, err := sources.ReadFile("lua/" + name + ".lua")
@@ -36,10 +40,4 @@ func read(name string) string {
 		panic(err) // embedded: it is there or nothing builds
 	}
 	return string(b)
-}
-
-func compose(text, shared string) *script {
-	text = strings.Replace(text, "--@ line.lua\n", shared, 1)
-	sum := sha1.Sum([]byte(text)) // the name Redis gives a script, not a safeguard
-	return &script{text: text, sha: hex.EncodeToString(sum[:])}
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -16,11 +17,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// call is one run of a script.
+// call is one run of a script, or one request of the batch script.
 type call struct {
 	ctx    context.Context
 	script *script
-	keys   []string
+	mark   string // of the batch script: where fences are counted
+	keys   []any
 	args   []any
 	reply  any
 	err    error
@@ -28,19 +30,22 @@ type call struct {
 }
 
 // sender runs scripts. Calls of many goroutines travel together: while all
-// lanes are on their way, what arrives waits and leaves as one pipeline. A lone
-// call leaves at once.
+// lanes are on their way, what arrives waits and leaves as one pipeline, and
+// requests of the batch script as one script. A lone call leaves at once.
 //
 // A caller leaves when its context ends, whatever the connection does: most
 // clients let no context interrupt their sockets.
 type sender struct {
-	rdb   redis.UniversalClient
-	lanes int // pipelines on their way at once, while they come back
-	batch int // calls in one
+	rdb     redis.UniversalClient
+	lanes   int // pipelines on their way at once, while they come back
+	batch   int // calls in one
+	closing <-chan struct{}
+	wake    chan struct{} // a token for each lane that was parked and has work again
 
 	mu     sync.Mutex
 	queue  []*call
 	flying int
+	parked int
 	landed int  // counts pipelines that came back
 	armed  bool // relieve will come
 }
@@ -49,25 +54,33 @@ type sender struct {
 // connections may be dead, and others not: more are opened, up to a bound. In a
 // cluster a batch would wait for its slowest node, so calls travel alone.
 const (
-	senderLanes = 4
-	senderBatch = 128
+	senderLanes = 2
+	senderBatch = 256
 	stuckLanes  = 64
 	stuckAfter  = 20 * time.Millisecond
+
+	// scriptCalls is how many requests one script carries: the server does
+	// nothing else meanwhile, for about 10 µs each in the worst case.
+	scriptCalls = 32
+	// parkTime is how long a lane without work keeps its goroutine.
+	parkTime = 200 * time.Millisecond
 )
 
-func newSender(rdb redis.UniversalClient, cluster bool) *sender {
+func newSender(rdb redis.UniversalClient, cluster bool, closing <-chan struct{}) *sender {
+	s := &sender{rdb: rdb, lanes: senderLanes, batch: senderBatch, closing: closing}
 	if cluster {
-		return &sender{rdb: rdb, lanes: 1 << 20, batch: 1}
+		s.lanes, s.batch = 1<<20, 1
 	}
-	return &sender{rdb: rdb, lanes: senderLanes, batch: senderBatch}
+	s.wake = make(chan struct{}, stuckLanes)
+	return s
 }
 
-// do runs one script and returns when it answered or ctx ended.
-func (s *sender) do(ctx context.Context, sc *script, keys []string, args ...any) (any, error) {
+// do runs one call and returns when it answered or ctx ended.
+func (s *sender) do(ctx context.Context, c *call) (any, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	c := &call{ctx: ctx, script: sc, keys: keys, args: args, done: make(chan struct{})}
+	c.ctx, c.done = ctx, make(chan struct{})
 	s.mu.Lock()
 	s.queue = append(s.queue, c)
 	if s.flying < s.lanes {
@@ -87,6 +100,11 @@ func (s *sender) do(ctx context.Context, sc *script, keys []string, args ...any)
 // start opens a lane. mu is held.
 func (s *sender) start() {
 	s.flying++
+	if s.parked > 0 {
+		s.parked--
+		s.wake <- struct{}{}
+		return
+	}
 	go s.fly()
 }
 
@@ -115,16 +133,18 @@ func (s *sender) relieve(landed int) {
 	s.arm()
 }
 
-// fly sends what waits until nothing does.
+// fly sends what waits until nothing does, and for a while longer.
 func (s *sender) fly() {
 	for {
+		runtime.Gosched() // whoever is about to ask comes along
 		s.mu.Lock()
 		n := min(len(s.queue), s.batch)
 		if n == 0 {
-			s.flying--
 			s.queue = nil
-			s.mu.Unlock()
-			return
+			if !s.park() {
+				return
+			}
+			continue
 		}
 		calls := s.queue[:n:n]
 		s.queue = s.queue[n:]
@@ -133,6 +153,35 @@ func (s *sender) fly() {
 		s.mu.Lock()
 		s.landed++
 		s.mu.Unlock()
+	}
+}
+
+// park ends the flight of a lane, and keeps its goroutine for the next. It is
+// false when none came. mu is held, and released.
+func (s *sender) park() bool {
+	s.flying--
+	if s.parked >= s.lanes || cap(s.wake) == 0 {
+		s.mu.Unlock()
+		return false
+	}
+	s.parked++
+	s.mu.Unlock()
+	limit := time.NewTimer(parkTime)
+	defer limit.Stop()
+	select {
+	case <-s.wake:
+		return true
+	case <-limit.C:
+	case <-s.closing:
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-s.wake:
+		return true
+	default:
+		s.parked--
+		return false
 	}
 }
 
@@ -176,35 +225,50 @@ func lastOf(calls []*call) (context.Context, context.CancelFunc) {
 	return context.WithDeadline(context.Background(), last)
 }
 
+// errCompany is of a request that failed beside others in one script. Alone,
+// the client sees the server's error, and acts on it (READONLY: another server
+// is the master now). Asking again is harmless: see [driver.Driver].
+var errCompany = errors.New("redis: a request failed in company")
+
 // exec runs calls as one pipeline: EVALSHA, then once more with EVAL what the
-// server did not know. It sets reply and err of each.
+// server did not know, and alone what failed in company. It sets reply and err
+// of each.
 func (s *sender) exec(ctx context.Context, calls []*call) {
-	known := func(*call) bool { return true }
-	s.pipe(ctx, calls, known)
-	var again []*call
+	s.pipe(ctx, calls, scriptCalls, false)
+	var again, alone []*call
 	for _, c := range calls {
-		if redis.HasErrorPrefix(c.err, "NOSCRIPT") {
+		if c.err != nil && redis.HasErrorPrefix(c.err, "NOSCRIPT") {
 			again = append(again, c)
 		}
 	}
-	if len(again) == 0 {
-		return
+	if len(again) > 0 {
+		s.pipe(ctx, again, scriptCalls, true)
 	}
-	loaded := map[*script]bool{}
-	s.pipe(ctx, again, func(c *call) bool {
-		if s.batch == 1 {
-			return false // cluster: each goes to a node of its own
+	for _, c := range calls {
+		if c.err == errCompany { //nolint:errorlint // the very value, set in answer
+			alone = append(alone, c)
 		}
-		was := loaded[c.script]
-		loaded[c.script] = true
-		return was
-	})
+	}
+	if len(alone) > 0 {
+		s.pipe(ctx, alone, 1, false)
+	}
 }
 
-func (s *sender) pipe(ctx context.Context, calls []*call, known func(*call) bool) {
-	cmds := make([]command, len(calls))
-	for i, c := range calls {
-		cmds[i] = newCommand(ctx, c, known(c))
+// pipe sends calls, requests of the batch script at most size to a script;
+// with load, the server learns the scripts.
+func (s *sender) pipe(ctx context.Context, calls []*call, size int, load bool) {
+	var cmds []command
+	for rest, known := calls, (map[*script]bool)(nil); len(rest) > 0; {
+		n := together(rest, size)
+		text := load && !known[rest[0].script]
+		if load && s.batch > 1 { // in a cluster each goes to a node of its own
+			if known == nil {
+				known = map[*script]bool{}
+			}
+			known[rest[0].script] = true
+		}
+		cmds = append(cmds, newCommand(ctx, rest[:n], text))
+		rest = rest[n:]
 	}
 	var all, shut error
 	if len(cmds) == 1 {
@@ -216,23 +280,19 @@ func (s *sender) pipe(ctx context.Context, calls []*call, known func(*call) bool
 		}
 		_, all = p.Exec(ctx)
 	}
-	for i, c := range calls {
-		c.reply, c.err = cmds[i].Result()
-		if c.err == nil && c.reply == nil {
+	for _, cmd := range cmds {
+		reply, err := cmd.Result()
+		if err == nil && reply == nil {
 			// A connection whose set-up the server refused (a wrong password)
 			// leaves a pipeline's commands without a word.
-			c.err = cmp.Or(all, errReply)
+			err = cmp.Or(all, errReply)
 		}
-		if c.err == nil {
-			continue
+		if shut != nil && errors.Is(err, io.EOF) {
+			err = shut
+		} else if err = explain(err); unauthenticated(err) {
+			shut = err // the server closes the connection on the commands behind it
 		}
-		if shut != nil && errors.Is(c.err, io.EOF) {
-			c.err = shut
-			continue
-		}
-		if c.err = explain(c.err); unauthenticated(c.err) {
-			shut = c.err // the server closes the connection on the commands behind it
-		}
+		cmd.answer(reply, err)
 	}
 }
 
@@ -254,26 +314,74 @@ func explain(err error) error {
 // command is an EVALSHA or EVAL that the client does not send again by itself,
 // whatever its options say: after a time-out it would arrive when the caller
 // is long gone and has released what it asked for.
-type command struct{ *redis.Cmd }
+type command struct {
+	*redis.Cmd
+	calls []*call
+}
 
 func (command) NoRetry() bool { return true }
 
-func (c command) Clone() redis.Cmder { return command{c.Cmd.Clone().(*redis.Cmd)} }
+func (c command) Clone() redis.Cmder { return command{c.Cmd.Clone().(*redis.Cmd), c.calls} }
 
-func newCommand(ctx context.Context, c *call, known bool) command {
-	args := make([]any, 0, 3+len(c.keys)+len(c.args))
-	if known {
-		args = append(args, "evalsha", c.script.sha)
+// together counts the calls at the front that one command carries.
+func together(calls []*call, size int) int {
+	n := 1
+	for calls[0].script == batchScript && n < min(len(calls), size) && calls[n].script == batchScript {
+		n++
+	}
+	return n
+}
+
+func newCommand(ctx context.Context, calls []*call, text bool) command {
+	first := calls[0]
+	nkeys, nargs := 0, 0
+	for _, c := range calls {
+		nkeys, nargs = nkeys+len(c.keys), nargs+len(c.args)
+	}
+	args := make([]any, 0, 5+nkeys+nargs)
+	if text {
+		args = append(args, "eval", first.script.text)
 	} else {
-		args = append(args, "eval", c.script.text)
+		args = append(args, "evalsha", first.script.sha)
 	}
-	args = append(args, len(c.keys))
-	for _, k := range c.keys {
-		args = append(args, k)
+	if first.script == batchScript {
+		args = append(args, 1+nkeys, first.mark)
+	} else {
+		args = append(args, nkeys)
 	}
-	cmd := redis.NewCmd(ctx, append(args, c.args...)...)
+	for _, c := range calls {
+		args = append(args, c.keys...)
+	}
+	if first.script == batchScript {
+		args = append(args, len(calls))
+	}
+	for _, c := range calls {
+		args = append(args, c.args...)
+	}
+	cmd := redis.NewCmd(ctx, args...)
 	cmd.SetFirstKeyPos(3)
-	return command{cmd}
+	return command{cmd, calls}
+}
+
+// answer deals out the reply of a script.
+func (c command) answer(reply any, err error) {
+	if err != nil || c.calls[0].script != batchScript {
+		for _, call := range c.calls {
+			call.reply, call.err = reply, err
+		}
+		return
+	}
+	answers, _ := reply.([]any)
+	for i, call := range c.calls {
+		switch {
+		case len(answers) != len(c.calls):
+			call.err = errReply
+		case answers[i] == nil:
+			call.err = errCompany
+		default:
+			call.reply, call.err = answers[i], nil
+		}
+	}
 }
 
 // await runs f, which may not heed its context, and returns when it did or ctx

@@ -49,7 +49,7 @@ func TestSidecarsShareTheSlot(t *testing.T) {
 		for _, key := range hostile {
 			n := d.names(key)
 			want := keySlot(n.lock)
-			for _, k := range []string{n.lock, n.grant, n.line, n.places, n.mark, gone(n.lock, ask(key).Owner)} {
+			for _, k := range []string{n.lock, n.grant, n.line, n.places, n.mark, n.gone(ask(key).Owner)} {
 				if got := keySlot(k); got != want || slot(k) != want {
 					t.Errorf("%q of lock %q is in slot %d, computed %d, want %d", k, n.lock, got, slot(k), want)
 				}

@@ -6,6 +6,7 @@ package redisdriver
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
@@ -27,18 +28,9 @@ func (d *Driver) Try(ctx context.Context, r driver.Request) (driver.Result, erro
 	if r.Fence != 0 {
 		return driver.Result{}, fmt.Errorf("redis: a proposed fence: %w", driver.ErrUnsupported)
 	}
-	state, place, told := "h", "", false
-	if d.muted.Load() {
-		state = "m"
-	}
-	if r.Queue {
-		place, told = d.place(r)
-	}
-	n := d.names(r.Key)
+	c, told := d.tryCall(r)
 	begun := time.Now()
-	reply, err := d.send.do(ctx, tryScript,
-		[]string{n.lock, n.grant, n.line, n.places, n.mark, gone(n.lock, r.Owner)},
-		value(r), millis(r.TTL), lingering(r.TTL), state, place, millis(r.Patience))
+	reply, err := d.send.do(ctx, c)
 	if err != nil {
 		return driver.Result{}, err
 	}
@@ -49,11 +41,35 @@ func (d *Driver) Try(ctx context.Context, r driver.Request) (driver.Result, erro
 	}
 	switch {
 	case a.kind != "":
-		return driver.Result{}, &TypeError{Key: n.lock, Type: a.kind}
+		return driver.Result{}, &TypeError{Key: d.prefix + r.Key, Type: a.kind}
 	case a.granted:
-		return driver.Result{Granted: true, Fence: a.fence, TTL: max(r.TTL, a.lasts), Abandoned: a.abandoned}, nil
+		res := driver.Result{Granted: true, Fence: a.fence, TTL: max(r.TTL, a.lasts), Abandoned: a.abandoned}
+		if a.lasts == 0 { // not granted before
+			res.Fences = r.Fences
+		}
+		return res, nil
 	}
 	return a.refusal(told), nil
+}
+
+// tryCall is a Try as the batch script wants it. told says that hints will
+// reach r.
+func (d *Driver) tryCall(r driver.Request) (c *call, told bool) {
+	n := d.names(r.Key)
+	c = &call{script: batchScript, mark: n.mark, keys: []any{n.lock, n.grant, n.line, n.places, n.gone(r.Owner)}}
+	kind, place := "h", ""
+	if d.muted.Load() {
+		kind = "m"
+	}
+	if r.Queue {
+		place, told = d.place(r)
+	}
+	if r.Queue || r.Fences > 1 {
+		c.args = []any{strings.ToUpper(kind), value(r), millis(r.TTL), max(r.Fences, 1), place, millis(r.Patience)}
+	} else {
+		c.args = []any{kind, value(r), millis(r.TTL)}
+	}
+	return c, told
 }
 
 // place describes r's place in line: patience, claim, mode and inbox as

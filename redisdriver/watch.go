@@ -130,7 +130,7 @@ func (d *Driver) giveBack(r driver.Request) {
 		defer func() { <-d.giving }()
 		ctx, cancel := context.WithTimeout(d.life, 5*time.Second)
 		defer cancel()
-		_ = d.release(ctx, r, "u") // lost: the claim lapses
+		_ = d.giveUp(ctx, r, true) // lost: the claim lapses
 	})
 }
 

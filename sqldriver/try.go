@@ -207,9 +207,10 @@ func (t *tx) grant(v *view, r driver.Request) (driver.Result, error) {
 		}
 	}
 	t.litter++
-	fence, until := t.mint(), t.after(r.TTL)
+	fences := max(r.Fences, 1)
+	fence, until := t.mint(fences), t.after(r.TTL)
 	_, err := t.exec(qGrant, []byte(r.Key), r.Owner, r.Label, fence, int64(t.now), int64(until))
-	return driver.Result{Granted: true, Fence: uint64(fence), TTL: until - t.now, Abandoned: abandoned}, err
+	return driver.Result{Granted: true, Fence: uint64(fence), Fences: fences, TTL: until - t.now, Abandoned: abandoned}, err
 }
 
 func (v view) refusal(now time.Duration) driver.Result {

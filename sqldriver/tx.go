@@ -49,11 +49,11 @@ func (t *tx) row(q query, args ...any) *sql.Row {
 	return t.stmt(q).QueryRowContext(t.ctx, args...)
 }
 
-// mint returns the next fence: larger than every earlier one in this database
-// whatever the clock shows, and than those of a file that was deleted as long
-// as the wall clock is not behind.
-func (t *tx) mint() int64 {
-	t.head.fence = max(t.head.fence+1, t.wall.UnixMicro())
+// mint returns the last of the next n fences: larger than every earlier one in
+// this database whatever the clock shows, and than those of a file that was
+// deleted as long as the wall clock is not behind.
+func (t *tx) mint(n int) int64 {
+	t.head.fence = max(t.head.fence+1, t.wall.UnixMicro()) + int64(n-1)
 	return t.head.fence
 }
 

@@ -8,6 +8,7 @@
 -- the first that may get the key, and should try again after so many ms,
 -- because nobody will tell it when the holder goes.
 
+--@ clock.lua
 --@ line.lua
 
 -- watch says after how many ms the first in line should look again.

@@ -1,16 +1,17 @@
 -- Copyright 2026 The hasp Authors
 -- SPDX-License-Identifier: Apache-2.0
 --
--- The line of a key: included by the scripts that move it, after their fast
--- paths, because a function costs its creation in every run.
+-- The line of a key: included by the scripts that move it, after clock.lua and
+-- after their fast paths, because a function costs its creation in every run.
 --
--- KEYS, the same in every script that includes this, all in one slot:
+-- K, the keys of one lock, all in one slot:
 --   1 lock    string  "<owner> <label>", the canonical lock
 --   2 grant   string  who was granted what, see below
 --   3 line    zset    "<owner> <label>" -> number of the place
 --   4 places  hash    owner -> place; "!" -> strikes
---   5 mark    string  the largest fence ever granted
---   6 gone    string  this owner was released
+-- and beside them:
+--   mark      string  no smaller than any fence ever granted
+--   gone      string  this owner was released
 --
 -- grant:  owner(26) fence(16 digits) ms(13 digits) state
 --         state h: held; m: held by one that may not PUBLISH;
@@ -24,15 +25,6 @@
 --         passed over, and keep their place until their patience is over.
 --
 -- An entry is {value, number, contact, patience, claim, mode, inbox, place}.
-
-local LINGER = 60000 -- ms a sidecar outlives what it belongs to
-local DAY = 86400000 -- ms the mark outlives the fence it names
-
-local K = KEYS
-
-local clock = redis.call('TIME')
-local stamp = clock[1] .. string.sub('000000' .. clock[2], -6) -- us, 16 digits
-local ms = tonumber(string.sub(stamp, 1, 13))
 
 -- later moves an expiry, but never to an earlier moment. What never expires
 -- stays so: only a person can have made it so.
@@ -49,30 +41,9 @@ local function outlast(key, px)
   if later(key, px) == 0 and redis.call('PTTL', key) == -1 then redis.call('PEXPIRE', key, px) end
 end
 
-local function mint()
-  local last, fence = redis.call('GET', K[5]) or '0', stamp
-  if tonumber(last) >= tonumber(stamp) then fence = string.format('%.0f', last + 1) end
-  redis.call('SET', K[5], fence, 'PX', math.floor(fence / 1000) - ms + DAY)
-  return fence
-end
-
--- record notes who was granted what.
-local function record(owner, fence, state, px)
-  redis.call('SET', K[2], owner .. ' ' .. fence .. ' ' .. string.sub(stamp, 1, 13) .. ' ' .. state, 'PX', px)
-end
-
 local function entry(value, number, place)
   local contact, patience, claim, mode, inbox = string.match(place, '^(%d+) (%d+) (%d+) (%a) (%S+)$')
   return {value, number, tonumber(contact), tonumber(patience), claim, mode, inbox, place}
-end
-
--- handover makes a place that left the line the holder, for its claim time.
-local function handover(e)
-  local owner = string.sub(e[1], 1, 26)
-  redis.call('ZREM', K[3], e[1])
-  redis.call('HDEL', K[4], owner)
-  redis.call('SET', K[1], e[1], 'PX', e[5])
-  record(owner, mint(), 'c ' .. e[2] .. ' ' .. e[8] .. ' ' .. string.sub(e[1], 28), e[5] + LINGER)
 end
 
 -- call tells an inbox about a place in line: the number of receivers, or nil
@@ -101,19 +72,6 @@ local function struck(strikes, e)
   local _, last = string.find(strikes, e[7] .. ' ', 1, true)
   local at = last and string.match(strikes, '^%d+', last + 1)
   return at ~= nil and e[3] <= tonumber(at)
-end
-
--- restore gives a place whose claim lapsed its old number back.
-local function restore(grant)
-  local number, place, label = string.match(grant, '^(%S+) (%d+ %d+ %d+ %a %S+) (.*)$', 61)
-  local value = string.sub(grant, 1, 26) .. ' ' .. label
-  local e = entry(value, number, place)
-  redis.call('DEL', K[2])
-  redis.call('ZADD', K[3], number, value)
-  redis.call('HSET', K[4], string.sub(grant, 1, 26), place)
-  strike(redis.call('HGET', K[4], '!') or '', e[7], string.sub(grant, 45, 57))
-  outlast(K[3], e[4] + LINGER)
-  outlast(K[4], e[4] + LINGER)
 end
 
 -- first finds the first live place that may be given the key; me is always

@@ -136,7 +136,6 @@ func (r *runner) end() {
 	order := r.Ending(r.p.pid)
 	r.order = &order
 	r.status.Ordered = true
-	r.tick.Reset(endTick)
 	if order.Term {
 		r.p.signalAll(syscall.SIGTERM)
 		r.p.signalAll(syscall.SIGCONT) // what is stopped cannot hear
@@ -145,14 +144,21 @@ func (r *runner) end() {
 }
 
 // press kills, again and again, once the time is over: processes that are
-// started meanwhile are found the next time.
+// started meanwhile are found the next time. It looks at the very end of the
+// time, not up to a tick later: then another may have the key.
 func (r *runner) press() {
-	if r.order == nil || r.order.Term && r.order.Left() > 0 {
+	if r.order == nil {
 		return
 	}
-	if r.killed.IsZero() {
-		r.killed = time.Now()
-		r.status.Killed = len(r.p.members()) > 0
+	if r.order.Term {
+		if left := r.order.Left(); left > 0 {
+			r.tick.Reset(min(endTick, left))
+			return
+		}
 	}
-	r.p.signalAll(syscall.SIGKILL)
+	r.tick.Reset(endTick)
+	found := r.p.signalAll(syscall.SIGKILL)
+	if r.killed.IsZero() {
+		r.killed, r.status.Killed = time.Now(), found
+	}
 }

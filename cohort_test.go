@@ -1,0 +1,314 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hasp_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
+)
+
+var inCohort = &hasp.LockOptions{Cohort: time.Minute}
+
+// queueUp starts Locks one behind the other, each of which holds the key until
+// it is told to release it, and returns what they got in the order of grants.
+func queueUp(t *testing.T, c *hasp.Client, n int, o *hasp.LockOptions) (got chan *hasp.Lease) {
+	t.Helper()
+	got = make(chan *hasp.Lease)
+	for range n {
+		go func() {
+			if lease, err := c.Mutex("k", o).Lock(t.Context()); err == nil {
+				got <- lease
+			}
+		}()
+		synctest.Wait()
+	}
+	return got
+}
+
+func release(t *testing.T, lease *hasp.Lease) {
+	t.Helper()
+	if err := lease.Release(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Those who wait in one client take turns on one grant, first come first
+// served, each with a larger fence and as the same owner, and the store is
+// asked once more for all of them.
+func TestCohortTakesTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &hooked{Driver: newStore()}
+		c := newClient(t, d, nil)
+		first := lock(t, c, "k", inCohort)
+		got := queueUp(t, c, 5, inCohort)
+		time.Sleep(time.Minute) // a wait for a turn takes nothing off the lease
+		fence, owner := first.Fence(), ""
+		release(t, first) // it asked for itself alone: the next one asks the store for all
+		for i := range 5 {
+			lease := <-got
+			if lease.Fence() <= fence || lease.Err() != nil {
+				t.Errorf("turn %d has the fence %d after %d, and %v", i, lease.Fence(), fence, lease.Err())
+			}
+			if left := time.Until(lease.Deadline()); left < 29*time.Second {
+				t.Errorf("turn %d has %v left", i, left)
+			}
+			if owner != "" && lease.Owner() != owner {
+				t.Errorf("turn %d has an owner of its own", i)
+			}
+			fence, owner = lease.Fence(), lease.Owner()
+			if info, err := c.Inspect(t.Context(), "k"); err != nil || info.Holder.Owner != owner || info.Fence < fence {
+				t.Errorf("in turn %d the store knows %+v, %v", i, info, err)
+			}
+			release(t, lease)
+		}
+		if d.tries.Load() != 2 || d.releases.Load() != 2 {
+			t.Errorf("%d times asked, %d released", d.tries.Load(), d.releases.Load())
+		}
+		mustBeFree(t, d, "k")
+		if next := lock(t, c, "k", nil); next.Fence() <= fence {
+			t.Errorf("the fence %d after %d", next.Fence(), fence)
+		}
+	})
+}
+
+// Whoever came after the store was asked waits for the next grant, behind those
+// who wait elsewhere: they are passed over by one cohort, not by all.
+func TestCohortLetsOthersIn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		c, elsewhere := newClient(t, store, nil), newClient(t, store, nil)
+		first := lock(t, c, "k", inCohort)
+		got := queueUp(t, c, 3, inCohort)
+		other := queueUp(t, elsewhere, 1, nil)
+		release(t, first)
+		release(t, <-other) // in line before the store was asked for the three
+		for i := range 3 {
+			lease := <-got
+			if i == 0 {
+				other = queueUp(t, elsewhere, 1, nil)
+				go func() {
+					late, err := c.Mutex("k", inCohort).Lock(t.Context())
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					got <- late
+				}()
+				synctest.Wait()
+			}
+			release(t, lease)
+		}
+		select {
+		case lease := <-other:
+			release(t, lease)
+		case <-got:
+			t.Fatal("the cohort goes on although somebody waits elsewhere")
+		}
+		release(t, <-got)
+	})
+}
+
+// A cohort ends with its time, however many wait; its lease is renewed meanwhile.
+func TestCohortIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		c, elsewhere := newClient(t, store, nil), newClient(t, store, nil)
+		first := lock(t, c, "k", inCohort)
+		got := queueUp(t, c, 10, inCohort)
+		release(t, first)
+		var other chan *hasp.Lease
+		for turn := range 10 {
+			select {
+			case lease := <-got:
+				if turn == 0 {
+					other = queueUp(t, elsewhere, 1, nil)
+				}
+				time.Sleep(25 * time.Second)
+				if err := lease.Err(); err != nil {
+					t.Fatal(err)
+				}
+				release(t, lease)
+			case lease := <-other:
+				if turn != 3 { // after 75 s of a minute
+					t.Errorf("the other had its turn after %d", turn)
+				}
+				release(t, lease)
+				for range 10 - turn {
+					release(t, <-got)
+				}
+				return
+			}
+		}
+		t.Error("the other never had its turn")
+	})
+}
+
+// Whoever gives up leaves its turn to the others; the error says who was in
+// the way.
+func TestCohortGivingUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		c := newClient(t, store, nil)
+		first := lock(t, c, "k", inCohort)
+		ctx, cancel := context.WithCancel(t.Context())
+		errs := make(chan error, 2)
+		for range 2 {
+			go func() {
+				_, err := c.Mutex("k", inCohort).Lock(ctx)
+				errs <- err
+			}()
+			synctest.Wait()
+		}
+		got := queueUp(t, c, 1, inCohort)
+		cancel()
+		for range 2 {
+			err := <-errs
+			wantIs(t, err, context.Canceled, hasp.ErrHeld)
+			if held := (*hasp.HeldError)(nil); !errors.As(err, &held) || held.Holder.Owner != first.Owner() {
+				t.Errorf("it says %v", err)
+			}
+		}
+		release(t, first)
+		release(t, <-got)
+		mustBeFree(t, store, "k")
+	})
+}
+
+// A leader whose wait for the store ends hands the lead on.
+func TestCohortLosesItsLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		c, elsewhere := newClient(t, store, nil), newClient(t, store, nil)
+		blocker := lock(t, elsewhere, "k", nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		failed := make(chan error)
+		go func() {
+			_, err := c.Mutex("k", inCohort).Lock(ctx)
+			failed <- err
+		}()
+		synctest.Wait()
+		got := queueUp(t, c, 2, inCohort)
+		cancel()
+		wantIs(t, <-failed, context.Canceled, hasp.ErrHeld)
+		synctest.Wait()
+		release(t, blocker)
+		release(t, <-got)
+		release(t, <-got)
+		mustBeFree(t, store, "k")
+	})
+}
+
+// A lease that is lost is not passed on: the next asks the store, at once.
+func TestCohortLosesItsLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		c := newClient(t, store, nil)
+		first := lock(t, c, "k", inCohort)
+		got := queueUp(t, c, 3, inCohort)
+		release(t, first)
+		lost := <-got
+		store.Lose("k")
+		<-lost.Done()
+		next := <-got // before Release
+		if next.Owner() == lost.Owner() || next.Fence() <= lost.Fence() {
+			t.Errorf("after the loss: owner %s, fence %d", next.Owner(), next.Fence())
+		}
+		wantIs(t, lost.Release(), hasp.ErrLost)
+		release(t, next)
+		release(t, <-got)
+	})
+}
+
+// A lease whose renewal is in trouble goes back to the store.
+func TestCohortDoesNotPassTrouble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &hooked{Driver: newStore()}
+		c := newClient(t, d, nil)
+		first := lock(t, c, "k", inCohort)
+		got := queueUp(t, c, 2, inCohort)
+		release(t, first)
+		lease := <-got
+		d.change(func() {
+			d.renew = func(_ context.Context, rs []driver.Request, done func(int, driver.Renewal), _ renewFunc) {
+				for i := range rs {
+					done(i, driver.Renewal{Err: errDown})
+				}
+			}
+		})
+		time.Sleep(12 * time.Second)
+		tries := d.tries.Load()
+		release(t, lease)
+		<-got
+		if d.tries.Load() == tries {
+			t.Error("a lease that could not be renewed was passed on")
+		}
+	})
+}
+
+// Close ends those who wait for their turn, and nothing stays.
+func TestCohortIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		c := newClient(t, store, nil)
+		lease := lock(t, c, "k", inCohort)
+		errs := make(chan error)
+		for range 3 {
+			go func() {
+				_, err := c.Mutex("k", inCohort).Lock(context.Background())
+				errs <- err
+			}()
+		}
+		synctest.Wait()
+		closed := make(chan error)
+		go func() { closed <- c.Close() }()
+		for range 3 {
+			wantIs(t, <-errs, hasp.ErrClosed)
+		}
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+		wantIs(t, lease.Err(), hasp.ErrClosed)
+		mustBeFree(t, store, "k")
+	})
+}
+
+// The turn that comes at the moment its waiter gives up is passed on.
+func TestCohortGivingUpRacesWithTheTurn(t *testing.T) {
+	store := newStore()
+	c := newClient(t, store, nil)
+	for range 300 {
+		first := lock(t, c, "k", inCohort)
+		var wg sync.WaitGroup
+		var inside atomic.Int32
+		for i := range 6 {
+			wg.Go(func() {
+				ctx, cancel := context.WithCancel(context.Background())
+				defer cancel()
+				if i%2 == 0 {
+					go cancel()
+				}
+				lease, err := c.Mutex("k", inCohort).Lock(ctx)
+				if err != nil {
+					return
+				}
+				if inside.Add(1) != 1 {
+					t.Error("two hold the key")
+				}
+				inside.Add(-1)
+				release(t, lease)
+			})
+		}
+		release(t, first)
+		wg.Wait()
+		release(t, lock(t, c, "k", inCohort))
+	}
+}

@@ -1,0 +1,143 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package redisdriver
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/redis/go-redis/v9"
+)
+
+// together runs requests as one script, and returns them as they were answered.
+func (w *world) together(d *Driver, calls ...*call) []*call {
+	for _, c := range calls {
+		c.ctx = w.ctx
+	}
+	d.send.exec(w.ctx, calls)
+	return calls
+}
+
+func tries(d *Driver, rs ...driver.Request) (calls []*call) {
+	for _, r := range rs {
+		c, _ := d.tryCall(r)
+		calls = append(calls, c)
+	}
+	return calls
+}
+
+// granted says whether a Try was, and by which fence.
+func granted(c *call) (uint64, bool) {
+	a, err := parseTry(c.reply)
+	return a.fence, c.err == nil && err == nil && a.granted
+}
+
+// Requests in one script are answered one by one, in their order, and fences
+// rise over all of them.
+func TestBatch(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	a, b, foreign, second := ask("a"), ask("b"), ask("foreign"), ask("a")
+	gone := ask("gone")
+	_ = d.Release(w.ctx, gone)
+	w.do("SET", "lock:foreign", "somebody")
+	settled := a
+	settled.Settled = true
+	calls := tries(d, a, a, second, b, foreign, queued(second), gone)
+	calls = append(calls, d.releaseCall(settled, false), d.releaseCall(b, false), d.releaseCall(b, false))
+	calls = append(calls, tries(d, queued(second), b)...)
+	w.do("CONFIG", "RESETSTAT")
+	w.together(d, calls...)
+	if n := w.calls()["evalsha"]; n != 1 {
+		t.Errorf("%d scripts", n)
+	}
+	var got []string
+	var fences []uint64
+	for _, c := range calls {
+		f, ok := granted(c)
+		switch {
+		case ok:
+			got = append(got, "granted")
+			fences = append(fences, f)
+		case c.err != nil:
+			got = append(got, c.err.Error())
+		default:
+			if n, ok := c.reply.(int64); ok {
+				got = append(got, fmt.Sprint(n))
+			} else {
+				got = append(got, "refused")
+			}
+		}
+	}
+	want := "[granted granted refused granted refused refused refused 1 1 0 granted refused]"
+	if fmt.Sprint(got) != want {
+		t.Errorf("answered %v\nwant     %v", got, want)
+	}
+	if len(fences) != 4 || fences[0] != fences[1] || fences[2] <= fences[0] || fences[3] <= fences[2] {
+		t.Errorf("fences %d", fences)
+	}
+	if f := w.grant(d, ask("c")).Fence; f <= fences[3] {
+		t.Errorf("the fence %d after %d", f, fences)
+	}
+}
+
+// A request that cannot be carried out fails alone, with the server's error.
+func TestBatchInBadCompany(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	held := ask("held")
+	w.grant(d, held)
+	w.do("SET", d.names("bad").places, "no hash")
+	w.do("ZADD", d.names("bad").line, 1, value(ask("bad")))
+	good, bad := ask("good"), ask("bad")
+	calls := append(tries(d, good, queued(bad)), d.releaseCall(held, false))
+	w.together(d, calls...)
+	if _, ok := granted(calls[0]); !ok || calls[2].err != nil || calls[2].reply != int64(releasedLease) {
+		t.Errorf("beside a bad one: %v %v, %v %v", calls[0].reply, calls[0].err, calls[2].reply, calls[2].err)
+	}
+	if !redis.HasErrorPrefix(calls[1].err, "WRONGTYPE") || d.Classify(calls[1].err) != driver.Misconfigured {
+		t.Errorf("the bad one: %v, %v", calls[1].reply, calls[1].err)
+	}
+	w.release(d, good)
+}
+
+// A full server frees and hands over keys, and grants none, also in one script.
+func TestBatchOnAFullServer(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	held, waits := ask("held"), ask("held")
+	w.grant(d, held)
+	hints := w.wait(d, waits)
+	w.do("CONFIG", "SET", "maxmemory", "1")
+	calls := append(tries(d, ask("new")), d.releaseCall(held, false))
+	w.together(d, calls...)
+	if d.Classify(calls[0].err) != driver.Full {
+		t.Errorf("a new one: %v, %v", calls[0].reply, calls[0].err)
+	}
+	if calls[1].err != nil || calls[1].reply != int64(releasedLease) {
+		t.Errorf("a release: %v, %v", calls[1].reply, calls[1].err)
+	}
+	w.hear(hints)
+	w.grant(d, queued(waits))
+}
+
+// A server that became a replica says so by an error of the whole script, by
+// which the client knows to look for another.
+func TestBatchOnAReplica(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	held := ask("held")
+	w.grant(d, held)
+	w.do("REPLICAOF", "127.0.0.1", "1") // nobody is there
+	calls := append(tries(d, ask("a"), ask("b")), d.releaseCall(held, false))
+	w.together(d, calls...)
+	for i, c := range calls {
+		if d.Classify(c.err) != driver.ReadOnly {
+			t.Errorf("request %d: %v, %v", i, c.reply, c.err)
+		}
+	}
+	w.do("REPLICAOF", "NO", "ONE")
+	w.release(d, held)
+}

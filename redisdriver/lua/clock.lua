@@ -1,0 +1,12 @@
+-- Copyright 2026 The hasp Authors
+-- SPDX-License-Identifier: Apache-2.0
+--
+-- What the scripts that know the line begin with.
+
+local LINGER = 60000 -- ms a sidecar outlives what it belongs to
+
+local clock = redis.call('TIME')
+local stamp = clock[1] .. string.sub('000000' .. clock[2], -6) -- us, 16 digits until 2286
+local ms = tonumber(string.sub(stamp, 1, 13))
+
+local K -- the keys of the request at hand, see line.lua
