@@ -65,9 +65,9 @@ func (d *Driver) tryCall(r driver.Request) (c *call, told bool) {
 		place, told = d.place(r)
 	}
 	if r.Queue || r.Fences > 1 {
-		c.args = []any{strings.ToUpper(kind), value(r), millis(r.TTL), max(r.Fences, 1), place, millis(r.Patience)}
+		c.args = []any{strings.ToUpper(kind), value(r), millis(r.TTL), lingering(r.TTL), max(r.Fences, 1), place, millis(r.Patience)}
 	} else {
-		c.args = []any{kind, value(r), millis(r.TTL)}
+		c.args = []any{kind, value(r), millis(r.TTL), lingering(r.TTL)}
 	}
 	return c, told
 }

@@ -5,8 +5,11 @@
 
 local LINGER = 60000 -- ms a sidecar outlives what it belongs to
 
-local clock = redis.call('TIME')
-local stamp = clock[1] .. string.sub('000000' .. clock[2], -6) -- us, 16 digits until 2286
-local ms = tonumber(string.sub(stamp, 1, 13))
-
 local K -- the keys of the request at hand, see line.lua
+
+local stamp, ms -- the server's clock, for the whole script
+local function look()
+  local clock = redis.call('TIME')
+  stamp = clock[1] .. string.sub('000000' .. clock[2], -6) -- us, 16 digits until 2286
+  ms = tonumber(string.sub(stamp, 1, 13))
+end

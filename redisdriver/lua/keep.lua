@@ -11,6 +11,8 @@
 --@ clock.lua
 --@ line.lua
 
+look()
+
 -- watch says after how many ms the first in line should look again.
 local function watch()
   local cur = redis.call('MGET', K[1])[1]

@@ -10,14 +10,14 @@
 --       first 59 bytes of grant, 1 when the search for the next was cut short}
 --   {2, …} as 0: refused because this owner was released
 --   {-1, type} the lock key holds something that is not a lock
-function try(value, GONE, as, ttl, fences, place, patience)
+function try(value, GONE, as, ttl, linger, fences, place, patience)
   local owner = string.sub(value, 1, 26)
   local got = redis.call('MGET', K[1], K[2], GONE)
   local cur, grant, gone = got[1], got[2], got[3]
   local state = grant and string.sub(grant, 59, 59)
 
   local function hold(fence, gap)
-    record(owner, fence, as, ttl + LINGER)
+    record(owner, fence, as, linger)
     return {1, fence, gap, 0}
   end
 
@@ -26,7 +26,7 @@ function try(value, GONE, as, ttl, fences, place, patience)
     if not grant or string.sub(grant, 1, 26) ~= owner then return hold(mint(fences), 0) end
     local fence = string.sub(grant, 28, 43)
     if state == 'c' then return hold(fences > 1 and mint(fences) or fence, 0) end
-    later(K[2], ttl + LINGER)
+    later(K[2], linger)
     return {1, fence, 0, redis.call('PTTL', K[1])}
   end
 
