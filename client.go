@@ -351,7 +351,7 @@ func (c *Client) newLabel(reason string) string {
 		l.before, l.after, _ = strings.Cut(who.Encode(), ref.Format(labelTime))
 		c.label.Store(l)
 	}
-	b := make([]byte, 0, len(l.before)+len(labelTime)+len(l.after))
+	b := make([]byte, 0, driver.MaxLabel) // of a fixed size, it stays on the stack
 	b = time.Now().UTC().AppendFormat(append(b, l.before...), labelTime)
 	return string(append(b, l.after...))
 }
