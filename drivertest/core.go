@@ -24,7 +24,7 @@ var coreCases = []Case{
 		Needs: line, run: lockInOrder},
 	{Name: "LockOutlivesManyTTLs", // promises 3 and 4
 		Rule:  "A lease is renewed for as long as it is held, and a waiter keeps its place for as long as it waits.",
-		Needs: line, renews: true, run: lockOutlivesTTLs},
+		Needs: line, timely: true, run: lockOutlivesTTLs},
 	{Name: "CancelledLockLeavesNothing", // promises 4 and 6, failure cases 11 and 18
 		Rule: "A Lock whose context ends says so and what kept it, leaves no place, and keeps nobody behind it waiting.",
 		run:  cancelledLock},
@@ -32,8 +32,8 @@ var coreCases = []Case{
 		Rule: "Whenever the context of a Lock ends, either it returns a lease or the store soon has nothing of it.",
 		run:  cancelAtAnyMoment},
 	{Name: "ReleaseNeedsNoContext", // promise 5, failure cases 12 and 19
-		Rule: "The context given to Lock bounds the wait only: the lease outlives it, and Release works after it ended.",
-		run:  releaseNeedsNoContext},
+		Rule:   "The context given to Lock bounds the wait only: the lease outlives it, and Release works after it ended.",
+		timely: true, run: releaseNeedsNoContext},
 	{Name: "ClientCloseLeavesNothing", // promise 6, failure case 12
 		Rule: "Close ends waits, releases what is held, and leaves nothing in the store.",
 		run:  clientClose},
@@ -42,28 +42,28 @@ var coreCases = []Case{
 		run:  vanishedHolder},
 	{Name: "VanishedWaiterDelaysForItsPatience", // promise 4
 		Rule:  "A waiter that vanished delays those behind it for its patience and its claim, and no longer.",
-		Needs: line, run: vanishedWaiter},
+		Needs: line, timely: true, run: vanishedWaiter},
 	{Name: "LossIsToldBeforeTheNextGrant", // promises 1 and 2, failure case 1
 		Rule:   "A holder that is cut off right after a renewal is told of its loss before a waiter elsewhere has the key.",
-		renews: true, run: lossBeforeGrant},
+		timely: true, run: lossBeforeGrant},
 	{Name: "LockOutlivesAShortOutage", // promise 7, failure case 16
 		Rule:   "A store that is away for less than the TTL fails neither a Lock that waits nor a lease that is held.",
-		renews: true, run: shortOutage},
+		timely: true, run: shortOutage},
 	{Name: "OutageAtTheTurn", // promise 7, failure case 16
 		Rule:   "A waiter whose turn comes while the store is away for less than the TTL is granted the key afterwards.",
-		renews: true, run: outageAtTheTurn},
+		timely: true, run: outageAtTheTurn},
 	{Name: "LostRepliesRepairThemselves", // failure case 13
 		Rule:   "When the reply to an acquire, a renewal or a release is lost, asking again has the outcome of the first.",
-		renews: true, run: lostReplies},
+		timely: true, run: lostReplies},
 	{Name: "DuplicatedRequestsDoNothing", // failure case 13
 		Rule: "Requests that reach the store twice have the outcome of one.",
 		run:  duplicates},
 	{Name: "BreakEndsExactlyOneOwner",
-		Rule: "Break takes the key from the owner that was named, whose lease is lost, and from nobody else.",
-		run:  breakOwner},
+		Rule:   "Break takes the key from the owner that was named, whose lease is lost, and from nobody else.",
+		timely: true, run: breakOwner},
 	{Name: "AdoptedLeaseGoesOn",
 		Rule:   "A lease that another client adopts keeps its fence and is renewed there.",
-		renews: true, run: adopt},
+		timely: true, run: adopt},
 	{Name: "NoGoroutineStays", // promise 6, failure case 28
 		Rule: "After many locks, waits that were cancelled, lost leases and Close no goroutine is left.",
 		run:  noGoroutineStays},
@@ -151,11 +151,7 @@ func (e *env) begin(c *hasp.Client, o *hasp.LockOptions) *waiting {
 // granted waits for the lease.
 func (w *waiting) granted(limit time.Duration) *hasp.Lease {
 	w.Helper()
-	select {
-	case <-w.done:
-	case <-time.After(limit + w.slack):
-		w.Fatalf("Lock has not returned after %v", limit+w.slack)
-	}
+	w.comes(w.done, limit+w.slack, "Lock has not returned")
 	if w.err != nil {
 		w.Fatalf("Lock: %v", w.err)
 	}

@@ -19,7 +19,7 @@ func vanishedHolder(e *env) {
 	res := e.grant(e.d, gone)
 	lease := e.lock(e.client(nil), e.lasting())
 	took := time.Since(start)
-	if took < sure(res.TTL) || took > res.TTL+e.ttl/2+e.slack {
+	if took < sure(res.TTL) || took > res.TTL+e.ttl/2+e.slack+e.lost() {
 		e.Errorf("granted after %v, want soon after the TTL of %v", took, res.TTL)
 	}
 	e.unlock(lease)
@@ -50,15 +50,15 @@ func lossBeforeGrant(e *env) {
 	})
 	lease := e.lock(c, e.short())
 	w := e.begin(e.client(nil), e.lasting())
-	select {
-	case <-renewed:
-	case <-time.After(e.ttl + e.slack):
-		e.Fatal("the lease was not renewed")
-	}
+	e.comes(renewed, e.ttl+e.slack, "the lease was not renewed")
+	deadline := lease.Deadline()
 	<-lease.Done()
 	told := time.Now()
 	next := w.granted(2 * e.ttl)
-	if !told.Before(w.at) {
+	if !deadline.Before(w.at) {
+		e.Errorf("the deadline of the holder was %v after the waiter had the key", deadline.Sub(w.at))
+	}
+	if !told.Before(w.at.Add(e.lost())) {
 		e.Errorf("the holder was told %v after the waiter had the key", told.Sub(w.at))
 	}
 	if err := lease.Err(); !errors.Is(err, hasp.ErrLost) {
@@ -140,7 +140,7 @@ func lostReplies(e *env) {
 	c := e.client(firstOf(fault.Fault{Lost: fault.ErrLink}, fault.Try, fault.Renew, fault.Release))
 	start := time.Now()
 	lease := e.lock(c, e.short())
-	if took := time.Since(start); took > e.ttl/2 {
+	if took := time.Since(start); took > e.ttl/2+e.lost() {
 		e.Errorf("a grant whose reply was lost was found again after %v", took)
 	}
 	select {

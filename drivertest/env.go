@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/stall"
 )
 
 // env is what a case works with: a store of its own, and words to say what
@@ -24,9 +25,10 @@ type env struct {
 	traits driver.Traits
 	fake   bool
 
-	ttl   time.Duration // of leases and places that the case waits out
-	long  time.Duration // of those that outlast it
-	slack time.Duration // what a store and this machine may need for anything
+	ttl   time.Duration        // of leases and places that the case waits out
+	long  time.Duration        // of those that outlast it
+	slack time.Duration        // what a store and this machine may need for anything
+	lost  func() time.Duration // what this machine took away from the case so far
 
 	mu      sync.Mutex
 	waiting map[string]bool // owners of a Lock that was refused at least once
@@ -43,6 +45,9 @@ func newEnv(t testing.TB, h Harness) *env {
 	}
 	if h.Fake {
 		e.slack = 100 * time.Millisecond
+		e.lost = func() time.Duration { return 0 } // it stands still while anybody works
+	} else {
+		e.lost = stall.Watch(t)
 	}
 	e.store = h.New(t)
 	e.d = e.open()
@@ -219,15 +224,38 @@ func (e *env) free(key string) {
 	}
 }
 
-// eventually asks until ok says yes, and fails after limit and the slack.
+// eventually asks until ok says yes, and fails after limit and the slack, and
+// what the machine took away.
 func (e *env) eventually(limit time.Duration, what string, ok func() bool) {
 	e.Helper()
 	start := time.Now()
 	for !ok() {
-		if time.Since(start) > limit+e.slack {
+		if time.Since(start) > limit+e.slack+e.lost() {
 			e.Fatalf("after %v: not yet: %s", time.Since(start).Round(time.Millisecond), what)
 		}
 		e.pause()
+	}
+}
+
+// comes waits for an event, for limit at most and what the machine took away.
+func (e *env) comes(event <-chan struct{}, limit time.Duration, not string) {
+	e.Helper()
+	for start := time.Now(); ; {
+		most := limit + e.lost()
+		select {
+		case <-event:
+			return
+		case <-time.After(most - time.Since(start)):
+		}
+		if most < limit+e.lost() {
+			continue
+		}
+		select {
+		case <-event: // both came while this goroutine stood still
+			return
+		default:
+			e.Fatalf("%s within %v", not, most)
+		}
 	}
 }
 

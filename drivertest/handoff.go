@@ -23,16 +23,16 @@ var handoffCases = []Case{
 		Needs: handoff, run: releaseOfHandedOver},
 	{Name: "UnclaimedKeyGoesOn",
 		Rule:  "A key that was handed to a waiter that never claims it goes on to the next in line, within a bounded time.",
-		Needs: handoff, run: unclaimedGoesOn},
+		Needs: handoff, timely: true, run: unclaimedGoesOn},
 	{Name: "UnclaimedKeyGoesFree",
 		Rule:  "A key that was handed to the only waiter, which never claims it, is free within a bounded time.",
-		Needs: handoff, run: unclaimedGoesFree},
+		Needs: handoff, timely: true, run: unclaimedGoesFree},
 	{Name: "LapsedClaimKeepsThePlaceOnce",
 		Rule:  "A waiter that let its claim lapse once is still before those who came after it.",
 		Needs: handoff, run: lapsedClaim},
 	{Name: "DeadHolderHandsOn",
 		Rule:  "A lease that expires goes to the first in line, and to nobody else, as if it had been released.",
-		Needs: line, run: deadHolderHandsOn},
+		Needs: line, timely: true, run: deadHolderHandsOn},
 }
 
 func handoffIsAtOnce(e *env) {

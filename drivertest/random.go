@@ -140,7 +140,7 @@ func (m *mix) acquire(d driver.Driver, r driver.Request, gives time.Duration) (*
 		if waited > gives {
 			return nil, nil
 		}
-		if waited > limit {
+		if waited > limit+m.lost() {
 			return nil, errors.New("not granted after " + waited.String())
 		}
 		pause := m.ttl / 3

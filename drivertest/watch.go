@@ -5,7 +5,6 @@ package drivertest
 
 import (
 	"context"
-	"time"
 
 	"github.com/hasplock/hasp/driver"
 )
@@ -25,7 +24,7 @@ var watchCases = []Case{
 		Needs: line, run: watchersAreIndependent},
 	{Name: "WatcherThatIsGone",
 		Rule:  "A key whose next in line no longer watches goes on to the one behind it, within a bounded time.",
-		Needs: line, run: watcherThatIsGone},
+		Needs: line, timely: true, run: watcherThatIsGone},
 }
 
 // watch returns the hints for r until the case ends. nil: this engine polls.
@@ -53,11 +52,7 @@ func (e *env) hints(d driver.Driver, r driver.Request) <-chan struct{} {
 // hinted waits for a hint.
 func (e *env) hinted(ch <-chan struct{}) {
 	e.Helper()
-	select {
-	case <-ch:
-	case <-time.After(e.slack):
-		e.Fatalf("no hint within %v", e.slack)
-	}
+	e.comes(ch, e.slack, "no hint")
 }
 
 func hintReachesTheNext(e *env) {

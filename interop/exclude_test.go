@@ -123,7 +123,7 @@ func TestLateUnlocksFreeNothing(t *testing.T) {
 	each(t, func(t *testing.T, b *bench) {
 		locks := b.locks(nil)
 		ours, theirs := b.key("theirs")
-		late := b.obtain(theirs, 100*time.Millisecond)
+		late := b.obtain(theirs, time.Second)
 		lease := lease(t, lockAsync(t.Context(), locks.Mutex(ours, nil)))
 		b.frees(late, false)
 		if err := lease.Extend(t.Context(), time.Minute); err != nil {

@@ -20,7 +20,7 @@ import (
 )
 
 // soon bounds what must happen: far more than it takes.
-const soon = 10 * time.Second
+const soon = time.Minute
 
 // unlock frees a key, and says whether it was still the caller's to free.
 type unlock func(ctx context.Context) (bool, error)

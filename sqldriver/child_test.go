@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
 )
 
 const childEnv = "HASP_SQLDRIVER_CHILD"
@@ -43,7 +44,8 @@ func child(part string, args []string) int {
 	return 0
 }
 
-// holdPart locks a key for a TTL, and says when the lease is lost.
+// holdPart locks a key for a TTL, and says when the lease is lost. It does not
+// renew, so that whoever stops it does so outside of a transaction.
 func holdPart(db *sql.DB, args []string) error {
 	locks, err := hasp.New(NewSQLite(db), nil)
 	if err != nil {
@@ -53,7 +55,7 @@ func holdPart(db *sql.DB, args []string) error {
 	if err != nil {
 		return err
 	}
-	lease, err := locks.Mutex(args[0], &hasp.LockOptions{TTL: ttl}).Lock(context.Background())
+	lease, err := locks.Mutex(args[0], &hasp.LockOptions{TTL: ttl, NoRenew: true}).Lock(context.Background())
 	if err != nil {
 		return err
 	}
@@ -69,7 +71,13 @@ func firstPart(db *sql.DB, args []string) error {
 	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
 		return err
 	}
-	res, err := NewSQLite(db).Try(context.Background(), request(args[0]))
+	d := NewSQLite(db)
+	began := time.Now()
+	res, err := d.Try(context.Background(), request(args[0]))
+	for d.Classify(err) == driver.Unreachable && time.Since(began) >= fileWait { // a busy machine: it did wait
+		began = time.Now()
+		res, err = d.Try(context.Background(), request(args[0]))
+	}
 	if err != nil {
 		return err
 	}

@@ -25,6 +25,8 @@ type Driver struct {
 	reads  chan struct{}  // a token for each read under way
 	under  sync.WaitGroup // reads under way, their callers gone or not
 
+	lastWords time.Duration // how long a read may take to end after its context
+
 	mu       sync.Mutex
 	prepared [queries]*sql.Stmt
 }
@@ -39,7 +41,7 @@ var (
 const maxReads = 4
 
 func newDriver(db *sql.DB, dia dialect) *Driver {
-	d := &Driver{db: db, dia: dia, reads: make(chan struct{}, maxReads)}
+	d := &Driver{db: db, dia: dia, reads: make(chan struct{}, maxReads), lastWords: 50 * time.Millisecond}
 	d.writes.d = d
 	if db == nil {
 		d.bad = errors.New("sqldriver: the *sql.DB is nil")
@@ -175,7 +177,7 @@ func (d *Driver) read(ctx context.Context, f func(ctx context.Context) error) er
 	case <-ctx.Done():
 		select {
 		case err = <-done: // it was told as well, and may know what it waited for
-		case <-time.After(lastWords):
+		case <-time.After(d.lastWords):
 			err = ctx.Err()
 		}
 	}
@@ -187,9 +189,6 @@ func (d *Driver) read(ctx context.Context, f func(ctx context.Context) error) er
 	}
 	return d.explain(err)
 }
-
-// lastWords is how long a read may take to end after its context.
-const lastWords = 50 * time.Millisecond
 
 func (d *Driver) explain(err error) error {
 	var se *storeError

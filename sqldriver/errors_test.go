@@ -106,7 +106,7 @@ func TestTrouble(t *testing.T) {
 			defer db.Close()
 			d := NewSQLite(db)
 			defer d.Close()
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			for range 2 {
 				res, err := d.Try(ctx, request("orders/42"))

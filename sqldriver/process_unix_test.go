@@ -24,12 +24,12 @@ import (
 func TestStoppedHolder(t *testing.T) {
 	path := newFile(t)
 	d := openDriver(t, path)
-	p := start(t, "hold", path, "orders/42", "500ms")
+	p := start(t, "hold", path, "orders/42", "3s")
 	fence, err := strconv.ParseUint(p.says("held"), 10, 64)
 	must(t, err)
 	must(t, p.Process.Signal(syscall.SIGSTOP))
 	r := request("orders/42")
-	res := refused(t, d, queued(r))
+	res := try(t, d, queued(r))
 	for !res.Granted {
 		time.Sleep(res.RetryIn)
 		res = try(t, d, queued(r))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/internal/faultproxy"
+	"github.com/hasplock/hasp/internal/stall"
 	"github.com/hasplock/hasp/redisdriver"
 	"github.com/redis/go-redis/v9"
 )
@@ -53,12 +54,17 @@ type Loss struct {
 	Got     time.Time // when the waiter's Lock returned
 	Before  uint64    // the holder's fence
 	After   uint64    // the waiter's
+
+	// Stood is what the machine took from this process meanwhile: so much later
+	// than it should the holder may have been told.
+	Stood time.Duration
 }
 
 // Cutoff lets a holder renew once, and swallows everything between it and the
 // Redis at addr from then on, while somebody else waits for the key. The
 // holder's late Release must not touch the successor's lease.
 func Cutoff(t testing.TB, addr, key string, ttl time.Duration) (Loss, error) {
+	stood := stall.Watch(t)
 	link := faultproxy.New(t, addr)
 	cut := make(chan struct{})
 	var once sync.Once
@@ -101,6 +107,7 @@ func Cutoff(t testing.TB, addr, key string, ttl time.Duration) (Loss, error) {
 	case <-ctx.Done():
 		return loss, errors.New("the holder was never told")
 	}
+	loss.Stood = stood()
 	if !errors.Is(context.Cause(work), hasp.ErrLost) {
 		return loss, fmt.Errorf("the holder's context ended with %w", context.Cause(work))
 	}
@@ -127,10 +134,10 @@ func since(ctx context.Context, c *hasp.Client, lease *hasp.Lease) (time.Time, e
 // gives the key away, and its fence be the smaller one.
 func (l Loss) Err() error {
 	var errs []error
-	if margin := l.Granted.Sub(l.Told); margin <= 0 {
+	if margin := l.Granted.Sub(l.Told) + l.Stood; margin <= 0 {
 		errs = append(errs, fmt.Errorf("the holder was told %v after the store gave the key away", -margin))
 	}
-	if !l.Told.Before(l.Got) {
+	if !l.Told.Before(l.Got.Add(l.Stood)) {
 		errs = append(errs, fmt.Errorf("the holder was told %v after the waiter had the key", l.Told.Sub(l.Got)))
 	}
 	if l.After <= l.Before {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -37,6 +38,9 @@ func TestTenThousandCycles(t *testing.T) {
 	after, left := settled()
 	t.Logf("%d released, %d cancelled, %d lost; goroutines %d before, %d after; %+d objects on the heap",
 		count[0], count[1], count[2], goroutines, after, left-objects)
+	if slices.Contains(count[:], 0) {
+		t.Error("one of the ways to end did not occur: this run shows less than it should")
+	}
 	// The pool of go-redis has goroutines of its own for some of the time.
 	if after > goroutines+5 {
 		t.Errorf("%d goroutines more", after-goroutines)
@@ -88,9 +92,10 @@ func once(t *testing.T, locks *hasp.Client, key string, kind int) bool {
 	}
 	lease, err := locks.Mutex(key, opts).Lock(ctx)
 	if err != nil {
-		if kind != 1 || !errors.Is(err, context.DeadlineExceeded) {
-			t.Error(err)
+		if kind == 1 && errors.Is(err, context.DeadlineExceeded) || kind == 2 && tooSlow(err) {
+			return false
 		}
+		t.Error(err)
 		return false
 	}
 	work := lease.Context(t.Context())
@@ -103,6 +108,13 @@ func once(t *testing.T, locks *hasp.Client, key string, kind int) bool {
 	}
 	<-work.Done()
 	return true
+}
+
+// tooSlow says whether a Lock found the store too slow for its TTL: a busy
+// machine has no answer within 20 ms.
+func tooSlow(err error) bool {
+	var e *hasp.Error
+	return errors.As(err, &e) && (e.Class == hasp.Unreachable || e.Class == hasp.Unknown)
 }
 
 // settled returns the numbers of goroutines and of objects on the heap, once

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/internal/faultproxy"
+	"github.com/hasplock/hasp/internal/stall"
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/redis/go-redis/v9"
 )
@@ -19,8 +20,9 @@ import (
 // Failure case 1. Rule: a holder that is cut off right after a renewal is told
 // before anybody else can have the key.
 func TestCutOffHolderIsToldFirst(t *testing.T) {
+	t.Parallel()
 	s := testserver.Redis(t)
-	loss, err := Cutoff(t, s.Addr(), "k", time.Second)
+	loss, err := Cutoff(t, s.Addr(), "k", 5*time.Second) // a hundredth of it is for the machine
 	if err == nil {
 		err = loss.Err()
 	}
@@ -47,11 +49,12 @@ func TestRoundTrips(t *testing.T) {
 				t.Logf("a free key, first contact: %.1f round trips", float64(time.Since(start))/float64(rtt))
 				got := lockAsync(t.Context(), b)
 				events.waits(t)
+				lost := stall.Watch(t)
 				start = time.Now()
 				release(t, first)
 				second, at := awaitLease(t, got)
 				t.Logf("handed over: %.1f round trips from the call of Release", float64(at.Sub(start))/float64(rtt))
-				if trips := at.Sub(start); trips > 5*rtt+little {
+				if trips := at.Sub(start); trips > 5*rtt+little+lost() {
 					t.Errorf("handed over %v after Release, by a link with a round trip of %v", trips, rtt)
 				}
 				if second.Fence() <= first.Fence() {
@@ -84,7 +87,7 @@ func TestOneLostRenewal(t *testing.T) {
 	for _, rtt := range []time.Duration{30 * time.Millisecond, 150 * time.Millisecond, 400 * time.Millisecond} {
 		// A grant on a new connection takes up to five round trips off its
 		// TTL, and the next renewal needs a new connection, too.
-		ttl := 2*time.Second + 8*rtt
+		ttl := 4*time.Second + 8*rtt
 		for dir, what := range []string{faultproxy.Up: "request", faultproxy.Down: "reply"} {
 			t.Run(fmt.Sprintf("%s lost, round trip %v", what, rtt), func(t *testing.T) {
 				eachSetting(t, func(t *testing.T, dial func(string) *redis.Options) {

@@ -34,7 +34,8 @@ func (silent) Printf(context.Context, string, ...any) {}
 // soon bounds what must happen: far more than it takes.
 const soon = 30 * time.Second
 
-// little is what a busy machine may add to a bound that is a promise.
+// little is what a busy machine may add to a bound that is a promise, beside
+// what stall.Watch finds that it took away.
 const little = time.Second
 
 // settings are how programs set up go-redis: as it comes, and for those who

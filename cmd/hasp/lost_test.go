@@ -16,7 +16,9 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/internal/faultproxy"
+	"github.com/hasplock/hasp/internal/stall"
 	"github.com/hasplock/hasp/internal/testserver"
+	"github.com/redis/go-redis/v9"
 )
 
 // onlyLinux skips what other systems cannot do; the manual says so.
@@ -26,6 +28,10 @@ func onlyLinux(t *testing.T) {
 	}
 }
 
+// ttl is of leases that a test waits out. A hasp that gets no time to run for
+// half of it loses its lease, on a machine that is busier than any should be.
+const ttl = "5s"
+
 // works is a command that says that it runs, tells its fence, hears TERM, and
 // never ends by itself.
 const works = `trap "echo >told; exit 0" TERM; echo $HASP_FENCE >fence; while :; do sleep 0.01; done`
@@ -33,7 +39,7 @@ const works = `trap "echo >told; exit 0" TERM; echo $HASP_FENCE >fence; while :;
 func TestKilledHaspTakesItsCommandAlong(t *testing.T) {
 	onlyLinux(t)
 	onEach(t, func(t *testing.T, s *sandbox) {
-		p := s.hasp("run", "--ttl", "1s", "k", "--", "sh", "-c", `trap "" TERM HUP INT; echo $$ >pid; while :; do sleep 0.01; done`)
+		p := s.hasp("run", "--ttl", ttl, "k", "--", "sh", "-c", `trap "" TERM HUP INT; echo $$ >pid; while :; do sleep 0.01; done`)
 		pid := number(t, s.read("pid"))
 		p.signal(syscall.SIGKILL)
 		if err := eventually(func() bool { return !alive(pid) }); err != nil {
@@ -48,9 +54,9 @@ func TestKilledHaspTakesItsCommandAlong(t *testing.T) {
 // the one that came after it.
 func TestStoppedHasp(t *testing.T) {
 	onEach(t, func(t *testing.T, s *sandbox) {
-		p := s.hasp("run", "--ttl", "1s", "k", "--", "sh", "-c", works)
+		p := s.hasp("run", "--ttl", ttl, "k", "--", "sh", "-c", works)
 		first := number(t, s.read("fence"))
-		p.signal(syscall.SIGSTOP)
+		s.stop(p)
 		s.exits(0, "run", "-w", "30", "k", "--", "sh", "-c", "echo $HASP_FENCE >second")
 		second := number(t, s.read("second"))
 		if _, err := os.Stat(filepath.Join(s.dir, "told")); err == nil {
@@ -58,9 +64,11 @@ func TestStoppedHasp(t *testing.T) {
 		}
 		p.signal(syscall.SIGCONT)
 		p.ends(124)
-		s.read("told")
 		matches(t, p.err.String(), `^hasp: LOST "k": .*TERM now, KILL in`)
-		matches(t, p.err.String(), `^hasp: the lock on "k" was lost, and the command was ended: it exited with status 0\n\z`)
+		matches(t, p.err.String(), `^hasp: the lock on "k" was lost, and the command was ended: it (exited with status 0|was ended by signal 9 \(killed\))\n\z`)
+		if !strings.Contains(p.err.String(), "signal 9") { // it had the time to hear TERM
+			s.read("told")
+		}
 		if first >= second {
 			t.Errorf("the fence of the first holder is %d, of the second %d", first, second)
 		}
@@ -72,9 +80,9 @@ func TestStoppedHasp(t *testing.T) {
 func TestCommandEndsWhileHaspIsStopped(t *testing.T) {
 	onEach(t, func(t *testing.T, s *sandbox) {
 		s.fifo("gate")
-		p := s.hasp("run", "--ttl", "1s", "k", "--", "sh", "-c", "echo $$ >pid; read x <gate")
+		p := s.hasp("run", "--ttl", ttl, "k", "--", "sh", "-c", "echo $$ >pid; read x <gate")
 		pid := number(t, s.read("pid"))
-		p.signal(syscall.SIGSTOP)
+		s.stop(p)
 		s.exits(0, "run", "-w", "30", "k", "--", "true")
 		s.open("gate")
 		if err := eventually(func() bool { return !alive(pid) }); err != nil {
@@ -87,23 +95,34 @@ func TestCommandEndsWhileHaspIsStopped(t *testing.T) {
 }
 
 // The server is gone for good: the command is told grace before the lease ends,
-// and is gone before anybody else could have the key.
+// and is gone before anybody else could have the key. The server goes some time
+// after a renewal, which the command is killed earlier by.
 func TestServerGoneInTheMiddle(t *testing.T) {
 	t.Parallel()
+	lost := stall.Watch(t)
 	server := testserver.Redis(t)
 	s := newSandbox(t, "redis://"+server.Addr())
-	p := s.hasp("run", "--ttl", "2s", "--grace", "500ms", "k", "--", "sh", "-c",
+	const ttl = 6 * time.Second
+	p := s.hasp("run", "--ttl", ttl.String(), "--grace", "3s", "k", "--", "sh", "-c",
 		`trap "" TERM; echo $$ >pid; while :; do date +%s%N >new; mv new last; done`)
 	s.read("last")
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer rdb.Close()
+	if err := eventually(func() bool {
+		left := rdb.PTTL(t.Context(), "lock:k").Val()
+		return left > 0 && left < ttl*9/10
+	}); err != nil {
+		t.Fatal(err)
+	}
 	server.Kill()
 	killed := time.Now()
 	p.ends(124)
 	last := time.Unix(0, int64(number(t, s.read("last"))))
-	if over := killed.Add(2 * time.Second); last.After(over) {
+	if over := killed.Add(ttl + lost()); last.After(over) {
 		t.Errorf("the command worked %v after its lease was over", last.Sub(over))
 	}
 	matches(t, p.err.String(), `^hasp: cannot renew "k", asking again: .*connection refused`)
-	matches(t, p.err.String(), `^hasp: LOST "k": not renewed in time, last error: .*connection refused\. Ending the command \(pid \d+\): TERM now, KILL in 0\.[45]s$`)
+	matches(t, p.err.String(), `^hasp: LOST "k": not renewed in time, last error: .*connection refused\. Ending the command \(pid \d+\): TERM now, KILL in (3\.0|2\.\d)s$`)
 	matches(t, p.err.String(), `was ended: it was ended by signal 9 \(killed\)\n\z`)
 }
 
@@ -115,7 +134,7 @@ func TestShortOutage(t *testing.T) {
 	proxy := faultproxy.New(t, server.Addr())
 	s := newSandbox(t, "redis://"+proxy.Addr())
 	s.fifo("gate")
-	p := s.hasp("run", "--ttl", "3s", "--grace", "100ms", "k", "--", "sh", "-c", "echo >ready; read x <gate")
+	p := s.hasp("run", "--ttl", "9s", "--grace", "100ms", "k", "--", "sh", "-c", "echo >ready; read x <gate")
 	s.read("ready")
 	proxy.Refuse()
 	proxy.CloseAll()
@@ -132,7 +151,7 @@ func TestShortOutage(t *testing.T) {
 func TestIgnoredLoss(t *testing.T) {
 	onEach(t, func(t *testing.T, s *sandbox) {
 		s.fifo("gate")
-		p := s.hasp("run", "--ttl", "1s", "--on-lost", "ignore", "k", "--", "sh", "-c", "echo $HASP_OWNER >owner; read x <gate; exit 3")
+		p := s.hasp("run", "--ttl", ttl, "--on-lost", "ignore", "k", "--", "sh", "-c", "echo $HASP_OWNER >owner; read x <gate; exit 3")
 		s.exits(0, "break", "k", "--owner", s.read("owner"), "--yes")
 		p.says(`LOST "k": .*The command goes on without the lock`)
 		s.open("gate")
@@ -158,8 +177,9 @@ func TestCommandOutlivesThreads(t *testing.T) {
 		t.Skip("takes a while")
 	}
 	onEach(t, func(t *testing.T, s *sandbox) {
-		// Renewals, timers and signals make Go start and park threads.
-		p := s.hasp("run", "--ttl", "200ms", "-v", "k", "--", "sh", "-c", "sleep 2; exit 9")
+		// Renewals, timers and signals make Go start and park threads. On a busy
+		// machine so short a lease may be lost, which is not what this is about.
+		p := s.hasp("run", "--ttl", "1s", "--on-lost", "ignore", "-v", "k", "--", "sh", "-c", "sleep 2; exit 9")
 		p.ends(9)
 	})
 }

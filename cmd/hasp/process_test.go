@@ -103,12 +103,63 @@ func (s *sandbox) fifo(name string) {
 	}
 }
 
-// open lets whoever reads the fifo go on.
+// open lets whoever reads the fifo go on, once somebody does.
 func (s *sandbox) open(name string) {
 	s.t.Helper()
-	if err := os.WriteFile(filepath.Join(s.dir, name), []byte("\n"), 0); err != nil {
+	var f *os.File
+	err := eventually(func() bool {
+		var err error
+		f, err = os.OpenFile(filepath.Join(s.dir, name), os.O_WRONLY|syscall.O_NONBLOCK, 0)
+		return err == nil
+	})
+	if err != nil {
+		s.t.Fatalf("waiting for a reader of %s: %v", name, err)
+	}
+	defer f.Close()
+	if _, err := f.WriteString("\n"); err != nil {
 		s.t.Fatal(err)
 	}
+}
+
+// stop stops a hasp, and returns when it stands still. One that is stopped
+// within a transaction keeps everybody from a SQLite file: it goes on, and is
+// stopped at another moment.
+func (s *sandbox) stop(p *proc) {
+	s.t.Helper()
+	if err := eventually(func() bool {
+		p.signal(syscall.SIGSTOP)
+		var ws syscall.WaitStatus
+		if _, err := syscall.Wait4(p.cmd.Process.Pid, &ws, syscall.WUNTRACED, nil); err != nil || !ws.Stopped() {
+			s.t.Fatalf("it was not stopped: %#x, %v; it said:\n%s", ws, err, p.err.String())
+		}
+		if s.writing() {
+			p.signal(syscall.SIGCONT)
+			return false
+		}
+		return true
+	}); err != nil {
+		s.t.Fatalf("stopping it outside of a transaction: %v", err)
+	}
+}
+
+// writing says whether somebody is in a transaction that writes: whether the
+// lock named WAL_WRITE_LOCK in SQLite's description of its format is held.
+func (s *sandbox) writing() bool {
+	s.t.Helper()
+	path, ok := strings.CutPrefix(s.store, "sqlite:")
+	if !ok {
+		return false
+	}
+	f, err := os.OpenFile(path+"-shm", os.O_RDWR, 0)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer f.Close()
+	lock := syscall.Flock_t{Type: syscall.F_WRLCK, Start: 120, Len: 1}
+	if err := syscall.FcntlFlock(f.Fd(), syscall.F_GETLK, &lock); err != nil {
+		s.t.Fatal(err)
+	}
+	return lock.Type != syscall.F_UNLCK
 }
 
 // proc is a hasp that runs.

@@ -156,7 +156,8 @@ func TestReadingTheTerminal(t *testing.T) {
 	})
 	onTerminal(t, "also after an end that left it in a mess", func(t *testing.T, s *sandbox) {
 		sc := s.shell(t)
-		sc.run(`sh -c 'hasp run --max-hold 1s --grace 100ms k -- sh -c "stty raw -echo; trap : TERM; while :; do sleep 0.01; done"; stty -a; read x; echo "got <$x>"'`)
+		sc.run(`sh -c 'hasp run --ttl 6s --grace 100ms k -- sh -c "stty raw -echo; trap : TERM; echo \$HASP_OWNER >owner; while :; do sleep 0.01; done"; stty -a; read x; echo "got <$x>"'`)
+		s.exits(0, "break", "k", "--owner", s.read("owner"), "--yes")
 		sc.expect("was ended by signal 9")
 		sc.expect(`[^-]icanon`)
 		sc.expect(`[^-]echo `)
@@ -271,7 +272,7 @@ func TestCtrlZ(t *testing.T) {
 		sc.expect("Stopped")
 		sc.run("bg")
 		sc.expect("PROMPT>")
-		sc.run("wait; sleep 0.1; jobs") // it reads in the background, so it stops again
+		sc.run("while jobs | grep -q Running; do sleep 0.05; done; jobs") // it reads in the background, so it stops again
 		sc.expect("Stopped")
 		sc.run("fg")
 		sc.expect("hasp run")
@@ -296,20 +297,24 @@ func TestCtrlZ(t *testing.T) {
 func TestStoppedAtTheTerminal(t *testing.T) {
 	onTerminal(t, "too long", func(t *testing.T, s *sandbox) {
 		sc := s.shell(t)
-		sc.run("hasp run --ttl 1s k -- counter")
-		sc.expect("count 3\r")
-		sc.send(ctrlZ)
-		sc.expect("Stopped")
-		sc.expect("PROMPT>")
+		sc.run("hasp run --ttl " + ttl + " k -- counter")
+		for stopped := false; !stopped; {
+			sc.expect(`count \d+\r`)
+			sc.send(ctrlZ)
+			sc.expect("Stopped")
+			sc.expect("PROMPT>")
+			if stopped = !s.writing(); !stopped {
+				sc.run("fg")
+			}
+		}
 		s.exits(0, "run", "-w", "30", "k", "--", "true")
 		at := sc.seen
 		sc.run("fg")
 		sc.expect("LOST")
-		sc.expect("PROMPT>")
-		// Its threads do not all end at the same instant.
-		if text := sc.text.String()[at:]; strings.Count(text, "count ") > 2 {
+		if text := sc.text.String()[at:sc.seen]; strings.Contains(text, "count ") {
 			t.Errorf("the command went on before it was told:\n%s", text)
 		}
+		sc.expect("PROMPT>")
 		sc.run("echo rc=$?")
 		sc.expect("rc=124")
 	})
@@ -360,7 +365,7 @@ func TestShellWithin(t *testing.T) {
 
 func TestBreakAsks(t *testing.T) {
 	onTerminal(t, "for the key", func(t *testing.T, s *sandbox) {
-		p := s.hasp("run", "--ttl", "1s", "the key", "--", "sh", "-c", "echo $HASP_OWNER >owner; exec sleep 1000")
+		p := s.hasp("run", "--ttl", ttl, "the key", "--", "sh", "-c", "echo $HASP_OWNER >owner; exec sleep 1000")
 		owner := s.read("owner")
 		sc := s.shell(t)
 		sc.run("hasp break 'the key' --owner " + owner + `; echo "rc=$?"`)

@@ -14,10 +14,11 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/internal/faultproxy"
+	"github.com/hasplock/hasp/internal/stall"
 )
 
 const (
-	limit = 20 * time.Second      // for what must happen: far more than it takes
+	limit = time.Minute           // for what must happen: far more than it takes
 	quiet = 50 * time.Millisecond // how long we listen for what must not happen
 )
 
@@ -141,14 +142,15 @@ func TestPassesBytesAndEnds(t *testing.T) {
 }
 
 func TestDelayIsARoundTrip(t *testing.T) {
-	const d = 100 * time.Millisecond
+	const d = 400 * time.Millisecond
+	lost := stall.Watch(t)
 	l := newLink(t)
 	client, server := l.connect()
 	l.Delay(d)
 	start := time.Now()
 	client.send("ping")
 	server.expect("ping")
-	if half := time.Since(start); half < d/2 || half >= d {
+	if half := time.Since(start); half < d/2 || half >= d+lost() {
 		t.Errorf("one way took %v, want half of %v", half, d)
 	}
 	server.send("pong")
@@ -161,27 +163,24 @@ func TestDelayIsARoundTrip(t *testing.T) {
 	start = time.Now()
 	client.send("ping")
 	server.expect("ping")
-	if got := time.Since(start); got >= d/2 {
+	if got := time.Since(start); got >= d/2+lost() {
 		t.Errorf("after Heal one way took %v", got)
 	}
 }
 
-// One chunk after the other would take 128 times the delay.
+// One chunk after the other would take 128 times half of the delay: more than
+// the limit.
 func TestDelayLimitsNoBandwidth(t *testing.T) {
-	const d, size = 200 * time.Millisecond, 4 << 20
+	const d, size = 2 * time.Second, 4 << 20
 	l := newLink(t)
 	client, server := l.connect()
 	l.Delay(d)
-	start := time.Now()
 	sent := bytes.Repeat([]byte("0123456789abcdef"), size/16)
 	go client.c.Write(sent)
 	got := make([]byte, size)
 	server.deadline(limit)
 	if _, err := io.ReadFull(server.c, got); err != nil || !bytes.Equal(got, sent) {
 		t.Fatalf("not what was sent (%v)", err)
-	}
-	if took := time.Since(start); took > 20*d {
-		t.Errorf("%d bytes took %v under a delay of %v", size, took, d)
 	}
 }
 
@@ -273,12 +272,7 @@ func TestRefuse(t *testing.T) {
 }
 
 func TestTargetGone(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := faultproxy.New(t, l.Addr().String())
-	l.Close()
+	p := faultproxy.New(t, faultproxy.Nobody(t))
 	(&link{Proxy: p, t: t}).expectRefused()
 }
 

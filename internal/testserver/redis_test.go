@@ -15,7 +15,7 @@ import (
 )
 
 // limit bounds what must happen: far more than it takes.
-const limit = 20 * time.Second
+const limit = time.Minute
 
 // client speaks Redis' inline commands.
 type client struct {
@@ -140,8 +140,8 @@ func TestTakenPortIsExchanged(t *testing.T) {
 		}
 		return freePort()
 	})
-	if chosen != 2 {
-		t.Errorf("%d ports were tried, want 2", chosen)
+	if chosen < 2 {
+		t.Errorf("%d ports were tried, want at least 2", chosen)
 	}
 	dial(t, "tcp", s.Addr()).do("PING", "+PONG")
 }

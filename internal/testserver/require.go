@@ -15,11 +15,12 @@ import (
 // binaries are the programs that an engine's tests need. SQLite needs none: it
 // is compiled in.
 var binaries = map[string]string{
+	"etcd":   "etcd",
 	"redis":  "redis-server",
 	"sqlite": "",
 }
 
-// Require says that the test needs the server of engine ("redis", "sqlite").
+// Require says that the test needs the server of engine ("redis", "etcd", "sqlite").
 // Where it is missing the test is skipped, with a message; it fails where the
 // comma-separated HASP_TEST_REQUIRE names the engine, so that a machine that
 // should have every server cannot pass by skipping. An engine that this package

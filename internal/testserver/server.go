@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -191,12 +192,18 @@ func (s *Server) logTail() string {
 	return string(b[max(0, len(b)-4096):])
 }
 
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
+// freePort returns a port that nobody has now. It lies below those that systems
+// give out by themselves (Linux from 32768 on, others from 49152): a connection
+// of another test would take one of those while a server restarts.
+func freePort() (port int, err error) {
+	for range 100 {
+		port = 20_000 + rand.N(12_000)
+		var l net.Listener
+		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			return port, l.Close()
+		}
 	}
-	return l.Addr().(*net.TCPAddr).Port, l.Close()
+	return 0, err
 }
 
 // process is one run of the program.

@@ -99,10 +99,10 @@ func deliver(pid int, ws syscall.WaitStatus) {
 func (p *process) signal(sig syscall.Signal) { _ = syscall.Kill(-p.pid, sig) }
 
 // signalAll sends a signal to the group at once, and one by one to what left
-// it.
-func (p *process) signalAll(sig syscall.Signal) {
-	inGroup := false
-	for _, m := range p.members() {
+// it. It says whether anybody was there.
+func (p *process) signalAll(sig syscall.Signal) (found bool) {
+	inGroup, members := false, p.members()
+	for _, m := range members {
 		if m.inGroup {
 			inGroup = true
 			continue
@@ -112,6 +112,7 @@ func (p *process) signalAll(sig syscall.Signal) {
 	if inGroup { // the number of an empty group may be another's by now
 		p.signal(sig)
 	}
+	return len(members) > 0
 }
 
 // leads says whether the command itself is still alive, whatever else of it is.

@@ -1,0 +1,37 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hasplock/hasp"
+)
+
+// waitFor is a wait of so long behind one holder, and what was said of it.
+func waitFor(d time.Duration) (text string) {
+	var out strings.Builder
+	w := newWatcher(&report{key: "k", w: &out})
+	w.refused(hasp.Event{Kind: hasp.EventWaiting, Key: "k", Holder: hasp.Holder{Owner: "AAAAAAAAAAAAAAAAAAAAAAAAAA"}})
+	time.Sleep(d)
+	w.end()
+	time.Sleep(time.Minute) // whatever would come late
+	synctest.Wait()
+	return out.String()
+}
+
+// Most waits are over in a moment, and nothing is said of those.
+func TestShortWaitsAreSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		if text := waitFor(silence - 1); text != "" {
+			t.Errorf("of a short wait: %q", text)
+		}
+		if text := waitFor(silence + 1); strings.Count(text, `hasp: waiting for "k": held`) != 1 {
+			t.Errorf("of a longer wait: %q", text)
+		}
+	})
+}
