@@ -5,16 +5,29 @@
 MODULES ?= $(shell scripts/modules)
 
 .DEFAULT_GOAL := help
-.PHONY: help test show lint fmt release
+.PHONY: help test show bench bench-quick bench-check lint fmt release
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 test: ## run every module's tests with the race detector, on real servers of its own
 	@scripts/test $(MODULES)
 
 show: ## run the long demonstrations on real servers; one alone: make show NAME=leases
 	@go run ./verify/show $(or $(NAME),all)
+
+bench: ## measure hasp beside other locks, about 20 minutes; rewrites docs/performance.md
+	@scripts/servers
+	@go run ./bench -out docs
+
+bench-quick: ## a trial of the same in two minutes, written to .bin/bench
+	@scripts/servers
+	@go run ./bench -quick -out .bin/bench
+
+bench-check: ## compare the Go benchmarks of this tree with a commit's: make bench-check BASE=origin/main (default HEAD~1)
+	@scripts/servers
+	@go build -o .bin/benchcheck ./scripts/benchcheck
+	@exec .bin/benchcheck $(or $(BASE),HEAD~1)
 
 lint: ## gofmt, go vet, golangci-lint with the import rules, go mod tidy, govulncheck
 	@scripts/lint $(MODULES)

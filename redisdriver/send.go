@@ -135,8 +135,10 @@ func (s *sender) relieve(landed int) {
 
 // fly sends what waits until nothing does, and for a while longer.
 func (s *sender) fly() {
-	for {
-		runtime.Gosched() // whoever is about to ask comes along
+	for company := false; ; {
+		if company {
+			runtime.Gosched() // whoever was answered, and is about to ask again, comes along
+		}
 		s.mu.Lock()
 		n := min(len(s.queue), s.batch)
 		if n == 0 {
@@ -148,6 +150,7 @@ func (s *sender) fly() {
 		}
 		calls := s.queue[:n:n]
 		s.queue = s.queue[n:]
+		company = n > 1
 		s.mu.Unlock()
 		s.run(calls)
 		s.mu.Lock()

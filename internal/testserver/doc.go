@@ -6,6 +6,6 @@
 // test binary is killed (on Linux; elsewhere a killed test binary may leave one
 // behind).
 //
-// It imports testing, so only tests, and the other packages for tests, may
-// import it; the linter holds that.
+// It imports testing, so only tests, and the other packages and programs for
+// tests, may import it; the linter holds that.
 package testserver

@@ -37,6 +37,7 @@ type spec struct {
 	args  func(s *Server) []string             // its arguments, once the port is chosen
 	ready func(context.Context, *Server) error // nil once the server answers
 	taken string                               // what its log says when the port is in use
+	stale []string                             // files that keep a killed server's successor from starting
 }
 
 // Server is one server process, which may be killed, stopped and started again.
@@ -150,6 +151,11 @@ func (s *Server) cleanup() {
 // start runs the process and waits until it answers. A process that ended by
 // itself has failed, whatever may answer at its address.
 func (s *Server) start() error {
+	for _, name := range s.spec.stale {
+		if err := os.Remove(filepath.Join(s.dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
 	p, err := startProcess(s.spec.path, s.spec.args(s), s.dir, s.logPath())
 	if err != nil {
 		return err

@@ -1,0 +1,153 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Command bench measures hasp beside the locks that people use today, on the
+// same servers, which it starts on free loopback ports and stops again.
+//
+//	go run ./bench                          # all, about 20 minutes
+//	go run ./bench -quick                   # a trial of everything
+//	go run ./bench -scenarios s2 -peers hasp,redsync -rounds 9
+//
+// The rounds of the peers are interleaved, so that a machine that gets slower
+// for a while is slow for all of them: compare ratios, and medians. It ends
+// with exit code 1 when a round failed, as when a lock did not exclude.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/hasplock/hasp/internal/testserver"
+	"github.com/redis/go-redis/v9"
+)
+
+// order is what the command line asks for.
+type order struct {
+	quick     bool
+	rounds    int
+	out       string
+	scenarios []*scenario
+	peers     []*peer
+}
+
+func main() {
+	redis.SetLogger(silent{})
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	err := run(ctx, os.Args[1:])
+	interrupted := ctx.Err() != nil
+	stop()
+	switch {
+	case interrupted:
+		fmt.Fprintln(os.Stderr, "bench: interrupted")
+		os.Exit(130)
+	case errors.Is(err, flag.ErrHelp):
+		os.Exit(64)
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// silent drops what go-redis says of every connection that breaks.
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}
+
+func run(ctx context.Context, args []string) error {
+	if len(args) > 1 && args[0] == "child" {
+		return child(ctx, args[1:])
+	}
+	o, err := parse(args)
+	if err != nil {
+		return err
+	}
+	if err := checkLimits(); err != nil {
+		return err
+	}
+	r, err := testserver.Perform(ctx, func(t *testserver.Program) *results {
+		return measure(ctx, newEnv(t, o.quick), o)
+	})
+	if err != nil {
+		return err
+	}
+	printVerdicts(os.Stdout, r)
+	if o.out != "" {
+		if err := r.save(o.out); err != nil {
+			return err
+		}
+	}
+	if len(r.Failures) > 0 {
+		return fmt.Errorf("%d rounds FAILED:\n  %s", len(r.Failures), strings.Join(r.Failures, "\n  "))
+	}
+	return nil
+}
+
+// child is another process of a scenario.
+func child(ctx context.Context, args []string) error {
+	f := children[args[0]]
+	if f == nil {
+		return fmt.Errorf("no child is called %q", args[0])
+	}
+	return f(ctx, args[1:])
+}
+
+func parse(args []string) (order, error) {
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	quick := flags.Bool("quick", false, "shorter, with one round: whether it works, not how fast it is")
+	rounds := flags.Int("rounds", 0, "how often each peer is measured (default 5, quick 1)")
+	out := flags.String("out", "", "the `folder` that gets performance.md, performance/results.json and the pictures")
+	which := flags.String("scenarios", "", "the scenarios, such as s1,s2 (default all)")
+	whose := flags.String("peers", "", "the peers, by name or first word, such as hasp,redsync (default all)")
+	if err := flags.Parse(args); err != nil {
+		return order{}, flag.ErrHelp
+	}
+	if flags.NArg() > 0 || *rounds < 0 {
+		flags.Usage()
+		return order{}, flag.ErrHelp
+	}
+	o := order{quick: *quick, rounds: *rounds, out: *out}
+	var err error
+	if o.scenarios, err = choose("scenario", *which, scenarios, func(s *scenario) string { return s.name }); err != nil {
+		return o, err
+	}
+	o.peers, err = choose("peer", *whose, peers, func(p *peer) string { return p.name })
+	return o, err
+}
+
+// choose returns those whose name, or its first word, is in a list with commas,
+// and all without a list.
+func choose[T any](what, list string, all []T, name func(T) string) (chosen []T, err error) {
+	if list == "" {
+		return all, nil
+	}
+	words := map[string]bool{} // whether it was found
+	for w := range strings.SplitSeq(list, ",") {
+		words[strings.TrimSpace(w)] = false
+	}
+	for _, x := range all {
+		first, _, _ := strings.Cut(name(x), " ")
+		_, whole := words[name(x)]
+		_, part := words[first]
+		if whole || part {
+			chosen = append(chosen, x)
+		}
+		if whole {
+			words[name(x)] = true
+		}
+		if part {
+			words[first] = true
+		}
+	}
+	for w, found := range words {
+		if !found {
+			return nil, fmt.Errorf("no %s is called %q", what, w)
+		}
+	}
+	return chosen, nil
+}

@@ -1,0 +1,58 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"flag"
+	"testing"
+)
+
+func TestParse(t *testing.T) {
+	for _, c := range []struct {
+		args             []string
+		scenarios, peers int
+		rounds           int
+		fails            bool
+	}{
+		{nil, len(scenarios), len(peers), fullRounds, false},
+		{[]string{"-quick"}, len(scenarios), len(peers), 1, false},
+		{[]string{"-quick", "-rounds", "3", "-scenarios", "s1"}, 1, len(peers), 3, false},
+		{[]string{"-scenarios", "s1, s3", "-peers", "hasp,redsync"}, 2, 1 + len(redsyncPeers), fullRounds, false},
+		{[]string{"-peers", "redsync 5 nodes"}, len(scenarios), 1, fullRounds, false},
+		{[]string{"-peers", "nobody"}, 0, 0, 0, true},
+		{[]string{"-scenarios", "s99"}, 0, 0, 0, true},
+		{[]string{"-rounds", "-1"}, 0, 0, 0, true},
+		{[]string{"s1"}, 0, 0, 0, true},
+	} {
+		o, err := parse(c.args)
+		if (err != nil) != c.fails {
+			t.Errorf("%q: %v", c.args, err)
+			continue
+		}
+		if err == nil && (len(o.scenarios) != c.scenarios || len(o.peers) != c.peers || o.roundsOf(&s1) != c.rounds) {
+			t.Errorf("%q: %d scenarios, %d peers, %d rounds", c.args, len(o.scenarios), len(o.peers), o.roundsOf(&s1))
+		}
+	}
+	if _, err := parse([]string{"extra"}); !errors.Is(err, flag.ErrHelp) {
+		t.Errorf("a word too many: %v", err)
+	}
+}
+
+// The tables, pictures and files name a peer by its name alone.
+func TestPeersAreTold(t *testing.T) {
+	seen := map[string]bool{}
+	for _, p := range peers {
+		if seen[p.name] || p.config == "" || p.open == nil {
+			t.Errorf("%s is twice there, or does not say how it is configured", p.name)
+		}
+		seen[p.name] = true
+		if _, ok := hues[family(p.name)]; !ok && !p.local {
+			t.Errorf("%s has no colour", p.name)
+		}
+	}
+	if !seen[baseline] {
+		t.Errorf("%s is no peer", baseline)
+	}
+}

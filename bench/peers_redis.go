@@ -1,0 +1,129 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/redisdriver"
+	"github.com/redis/go-redis/v9"
+)
+
+const goRedis = "github.com/redis/go-redis/v9"
+
+// errTaken: the key is held, and the peer does not wait.
+var errTaken = errors.New("the key is held, and this peer does not wait")
+
+var haspPeers = []*peer{
+	haspPeer(baseline, 0, "hasp's defaults: TTL 30 s, renewal, fences and the line on"),
+	haspPeer(turns, 100*time.Millisecond, "as hasp, with Cohort: 100 ms, so that the goroutines of a client take turns on one grant"),
+}
+
+// turns is hasp with its lock cohorting, which is off by default.
+const turns = baseline + " cohort"
+
+func haspPeer(name string, cohort time.Duration, config string) *peer {
+	return &peer{
+		name:    name,
+		modules: []string{"github.com/hasplock/hasp", goRedis},
+		config:  config + "; redisdriver over a go-redis client with its default options; a Mutex for each acquisition",
+		waits:   true,
+		turns:   cohort > 0,
+		open: func(_ context.Context, to target) (locker, error) {
+			rdb := redis.NewClient(&redis.Options{Addr: to.Redis[0]})
+			locks, err := hasp.New(redisdriver.New(rdb, nil), nil)
+			if err != nil {
+				return nil, errors.Join(err, rdb.Close())
+			}
+			return &haspLocker{rdb: rdb, locks: locks, options: hasp.LockOptions{TTL: to.TTL, Cohort: cohort}}, nil
+		},
+	}
+}
+
+// haspLocker is a client of ours.
+type haspLocker struct {
+	rdb     *redis.Client
+	locks   *hasp.Client
+	options hasp.LockOptions
+}
+
+func (l *haspLocker) Lock(ctx context.Context, key string) (func(context.Context) error, error) {
+	lease, err := l.locks.Mutex(key, &l.options).Lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return func(context.Context) error { return lease.Release() }, nil
+}
+
+func (l *haspLocker) Close() error { return errors.Join(l.locks.Close(), l.rdb.Close()) }
+
+// The floor is what any lock of Redis has to send at least, through the client
+// that hasp is given: without fence, line, renewal or waiting.
+var floorPeers = []*peer{
+	{
+		name:    "floor",
+		modules: []string{goRedis},
+		config: "the bare commands: SET key owner NX PX 30000, and the compare-and-delete script by EVALSHA, over go-redis's AutoPipeline " +
+			"(experimental) with its default options",
+		open: func(ctx context.Context, to target) (locker, error) {
+			rdb := redis.NewClient(&redis.Options{Addr: to.Redis[0]})
+			pipe, err := rdb.AutoPipeline()
+			if err != nil {
+				return nil, errors.Join(err, rdb.Close())
+			}
+			return newFloor(ctx, rdb, pipe, to.TTL)
+		},
+	},
+	{
+		name:    "floor pool",
+		modules: []string{goRedis},
+		config:  "the same commands over go-redis's connection pool with its default options (10 connections for each processor)",
+		open: func(ctx context.Context, to target) (locker, error) {
+			rdb := redis.NewClient(&redis.Options{Addr: to.Redis[0]})
+			return newFloor(ctx, rdb, rdb, to.TTL)
+		},
+	},
+}
+
+const deleteOwn = `if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) end return 0`
+
+// floor sends the commands over send, which belongs to rdb.
+type floor struct {
+	rdb  *redis.Client
+	send redis.Cmdable
+	sha  string
+	ttl  time.Duration
+}
+
+func newFloor(ctx context.Context, rdb *redis.Client, send redis.Cmdable, ttl time.Duration) (locker, error) {
+	sha, err := rdb.ScriptLoad(ctx, deleteOwn).Result()
+	if err != nil {
+		return nil, errors.Join(err, rdb.Close())
+	}
+	return &floor{rdb: rdb, send: send, sha: sha, ttl: ttl}, nil
+}
+
+func (f *floor) Lock(ctx context.Context, key string) (func(context.Context) error, error) {
+	owner := rand.Text()
+	err := f.send.SetArgs(ctx, key, owner, redis.SetArgs{Mode: "NX", TTL: f.ttl}).Err()
+	if errors.Is(err, redis.Nil) {
+		return nil, errTaken
+	}
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) error {
+		n, err := f.send.EvalSha(ctx, f.sha, []string{key}, owner).Int()
+		if err == nil && n != 1 {
+			err = errLost
+		}
+		return err
+	}, nil
+}
+
+func (f *floor) Close() error { return f.rdb.Close() }

@@ -1,0 +1,104 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// smoke runs a scenario once under a small load, with the named peers and real
+// servers. The figures mean nothing; that each metric has one does.
+func smoke(t *testing.T, s *scenario, v variant, names ...string) {
+	t.Parallel()
+	e := newEnv(t, true)
+	for _, p := range s.field(e, slices.Clone(peers)) {
+		if !slices.Contains(names, p.name) {
+			continue
+		}
+		f, err := once(t.Context(), e, s, v, p)
+		if err != nil {
+			t.Errorf("%s: %v", p.name, err)
+			continue
+		}
+		for _, m := range s.metrics {
+			if _, ok := f[m.name]; !ok && p.name == baseline {
+				t.Errorf("%s has no %s", p.name, m.name)
+			}
+		}
+		t.Logf("%s: %v", p.name, f)
+	}
+}
+
+func TestS4(t *testing.T) { smoke(t, &s4, variant{n: 200}, baseline, "redislock", "rueidislock") }
+
+// loan is a locker that does not renew.
+type loan struct{ extended, released atomic.Int32 }
+
+func (*loan) Lock(context.Context, string) (func(context.Context) error, error) {
+	return nil, errors.New("Lock of a locker that has to be extended")
+}
+
+func (*loan) Close() error { return nil }
+
+func (l *loan) borrow(context.Context, string) (extend, unlock func(context.Context) error, err error) {
+	return func(context.Context) error { l.extended.Add(1); return errors.New("not this time") },
+		func(context.Context) error { l.released.Add(1); return nil }, nil
+}
+
+// What does not renew itself is extended every third of its TTL, also after an
+// error, until the pile is over.
+func TestPileExtends(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &loan{}
+		p := &pile{locker: l, ttl: 30 * time.Second}
+		p.living, p.stop = context.WithCancel(t.Context())
+		unlock, err := p.take(t.Context(), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(30*time.Second + 1)
+		synctest.Wait()
+		if n := l.extended.Load(); n != 3 {
+			t.Errorf("extended %d times in a TTL", n)
+		}
+		p.stop()
+		p.keeper.Wait()
+		if err := unlock(t.Context()); err != nil || l.released.Load() != 1 {
+			t.Errorf("unlock: %v, released %d times", err, l.released.Load())
+		}
+	})
+}
+
+func TestPileEach(t *testing.T) {
+	p := &pile{unlocks: make([]func(context.Context) error, 5_000)}
+	seen := make([]atomic.Bool, len(p.unlocks))
+	if err := p.each(func(i int) error {
+		if seen[i].Swap(true) {
+			t.Errorf("index %d twice", i)
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+	for i := range seen {
+		if !seen[i].Load() {
+			t.Errorf("index %d was left out", i)
+		}
+	}
+	wrong := errors.New("wrong")
+	if err := p.each(func(i int) error {
+		if i == 100 {
+			return wrong
+		}
+		return nil
+	}); !errors.Is(err, wrong) {
+		t.Errorf("the error is %v, want %v", err, wrong)
+	}
+}

@@ -1,0 +1,226 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/redisdriver"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+)
+
+// s5 is many waiters that give up at once.
+var s5 = scenario{
+	name:  "s5",
+	title: "cancel storm: all waiters of one key give up at once",
+	about: "One client holds the key; goroutines of others wait for it. Once all stand in line, or have asked for half a second " +
+		"where the store knows no line, their contexts end at one moment. Measured from there: until the last Lock has returned, and until " +
+		"no waiter is left in the store. Then the holder releases, and another client, already connected, locks: from the beginning of the release until it has the key.",
+	metrics: []metric{
+		{name: "returned", head: "all returned", unit: seconds, better: lower, main: true},
+		{name: "empty", head: "line empty", unit: seconds, better: lower, main: true},
+		{name: "grant", head: "next grant", unit: seconds, better: lower, main: true},
+	},
+	variants: func(quick bool) []variant {
+		vs := []variant{{"1,000 waiters of one client", 1}}
+		if !quick {
+			vs = append(vs, variant{"1,000 waiters of 50 clients", 50})
+		}
+		return vs
+	},
+	field: func(e *env, all []*peer) []*peer {
+		return slices.DeleteFunc(waiting(e, all), func(p *peer) bool { return p.local }) // it waits for ever
+	},
+	run: runStorm,
+}
+
+// waiters is how many give up.
+const waiters = 1000
+
+// settled is how long waiters ask before they give up, where the store does not
+// show that they do.
+const settled = 500 * time.Millisecond
+
+func runStorm(ctx context.Context, e *env, v variant, p *peer) (figures, error) {
+	ctx, cancel := limited(ctx, 2*time.Minute)
+	defer cancel()
+	c := &crew{}
+	defer c.close()
+	if err := c.gather(ctx, e, p, 2+v.n); err != nil {
+		return nil, err
+	}
+	line, err := e.lineOf(p)
+	if err != nil {
+		return nil, err
+	}
+	defer line.close()
+	holder, next, clients := c.opened[0], c.opened[1], c.opened[2:]
+	unlock, err := holder.Lock(ctx, hotKey)
+	if err != nil {
+		return nil, err
+	}
+
+	wait, giveUp := context.WithCancel(ctx)
+	defer giveUp()
+	ended := make(chan error, waiters)
+	for i := range waiters {
+		go func() { ended <- waitInVain(wait, clients[i%len(clients)]) }()
+	}
+	if err := line.stand(ctx, waiters); err != nil {
+		return nil, err
+	}
+	start := time.Now()
+	giveUp()
+	for i := range waiters {
+		select {
+		case err := <-ended:
+			if err != nil {
+				return nil, err
+			}
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%d of %d waiters did not return: %w", waiters-i, waiters, ctx.Err())
+		}
+	}
+	f := figures{"returned": time.Since(start).Seconds()}
+	if line.count != nil {
+		if err := line.clear(ctx); err != nil {
+			return nil, err
+		}
+		f["empty"] = time.Since(start).Seconds()
+	}
+
+	start = time.Now()
+	if err := unlock(ctx); err != nil {
+		return nil, err
+	}
+	unlock, err = next.Lock(ctx, hotKey)
+	f["grant"] = time.Since(start).Seconds()
+	if err != nil {
+		return nil, err
+	}
+	return f, unlock(ctx)
+}
+
+// gather opens clients and has them connect.
+func (c *crew) gather(ctx context.Context, e *env, p *peer, n int) error {
+	for range n {
+		l, err := p.open(ctx, e.target)
+		if err != nil {
+			return err
+		}
+		c.opened = append(c.opened, l)
+		c.hands = append(c.hands, &hand{locker: l})
+	}
+	return c.warm(ctx, 1, 16)
+}
+
+// waitInVain waits for the key until ctx ends.
+func waitInVain(ctx context.Context, l locker) error {
+	unlock, err := l.Lock(ctx, hotKey)
+	if err == nil {
+		return errors.Join(errTwoHolders, unlock(context.WithoutCancel(ctx)))
+	}
+	if ctx.Err() != nil { // whatever words it found for that
+		err = nil
+	}
+	return err
+}
+
+// line is the waiters of the hot key, as the store knows them.
+type line struct {
+	count func(ctx context.Context) (int, error) // nil: it knows none
+	close func()
+}
+
+// lineOf looks at the line of a peer that has one.
+func (e *env) lineOf(p *peer) (*line, error) {
+	switch {
+	case p.name == baseline:
+		locks, err := hasp.New(redisdriver.New(e.admin[0], nil), nil)
+		if err != nil {
+			return nil, err
+		}
+		return &line{
+			count: func(ctx context.Context) (int, error) {
+				info, err := locks.Inspect(ctx, hotKey)
+				return info.Waiters, err
+			},
+			close: func() { _ = locks.Close() }, // it holds nothing
+		}, nil
+	case p.etcd:
+		c, err := clientv3.New(clientv3.Config{Endpoints: []string{e.Etcd}, DialTimeout: 10 * time.Second, Logger: zap.NewNop()})
+		if err != nil {
+			return nil, err
+		}
+		return &line{
+			count: func(ctx context.Context) (int, error) {
+				got, err := c.Get(ctx, "/lock/"+hotKey+"/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+				if err != nil {
+					return 0, err
+				}
+				return int(got.Count) - 1, nil // the holder's key
+			},
+			close: func() { _ = c.Close() },
+		}, nil
+	}
+	return &line{close: func() {}}, nil
+}
+
+// stand returns once so many stand in line, or the line does not grow any more:
+// a peer may have its waiters line up in its own process.
+func (l *line) stand(ctx context.Context, want int) error {
+	grew := time.Now()
+	for most := 0; most < want && time.Since(grew) < settled; {
+		if err := pause(ctx, 10*time.Millisecond); err != nil {
+			return err
+		}
+		if l.count == nil {
+			continue
+		}
+		n, err := l.count(ctx)
+		if err != nil {
+			return err
+		}
+		if n > most {
+			most, grew = n, time.Now()
+		}
+	}
+	return nil
+}
+
+// clear returns once nobody stands in line.
+func (l *line) clear(ctx context.Context) error {
+	for {
+		n, err := l.count(ctx)
+		if err != nil || n <= 0 {
+			return err
+		}
+		if err := pause(ctx, time.Millisecond); err != nil {
+			return fmt.Errorf("%d waiters are left in the store: %w", n, err)
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// limited ends ctx after so long. It has no deadline for that: one changes what
+// some peers do.
+func limited(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	ctx, stop := context.WithCancelCause(ctx)
+	timer := time.AfterFunc(limit, func() { stop(fmt.Errorf("not over after %v", limit)) })
+	return ctx, func() { timer.Stop(); stop(nil) }
+}

@@ -1,0 +1,106 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestS5(t *testing.T) { smoke(t, &s5, variant{n: 2}, baseline, "redsync", "etcd") }
+
+// The storm breaks once all stand in line, or the line does not grow any more.
+func TestLineStands(t *testing.T) {
+	for name, c := range map[string]struct {
+		grow  int // a second
+		until int
+		want  time.Duration
+	}{
+		"all":                 {1000, 1000, time.Second},
+		"some in the process": {1000, 500, 500*time.Millisecond + settled},
+		"none":                {0, 0, settled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				start := time.Now()
+				l := &line{count: func(context.Context) (int, error) {
+					return min(int(time.Since(start).Seconds()*float64(c.grow)), c.until), nil
+				}}
+				if c.grow == 0 {
+					l.count = nil
+				}
+				if err := l.stand(t.Context(), 1000); err != nil {
+					t.Fatal(err)
+				}
+				if took := time.Since(start); took < c.want || took > c.want+20*time.Millisecond {
+					t.Errorf("it took %v, want %v", took, c.want)
+				}
+			})
+		})
+	}
+}
+
+func TestLineClears(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start, n := time.Now(), 3
+		l := &line{count: func(context.Context) (int, error) {
+			if time.Since(start) >= time.Second {
+				n = 0
+			}
+			return n, nil
+		}}
+		if err := l.clear(t.Context()); err != nil || time.Since(start) < time.Second {
+			t.Errorf("clear after %v: %v", time.Since(start), err)
+		}
+		l.count = func(context.Context) (int, error) { return 3, nil }
+		ctx, cancel := limited(t.Context(), time.Second)
+		defer cancel()
+		if err := l.clear(ctx); err == nil {
+			t.Error("no error about a line that is never empty")
+		}
+	})
+}
+
+// A limit ends a context without giving it a deadline.
+func TestLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := limited(t.Context(), time.Minute)
+		defer cancel()
+		if _, ok := ctx.Deadline(); ok {
+			t.Error("it has a deadline")
+		}
+		<-ctx.Done()
+		if err := context.Cause(ctx); errors.Is(err, context.Canceled) {
+			t.Errorf("its cause does not say why: %v", err)
+		}
+	})
+}
+
+// A waiter that is granted a key which somebody holds is what may never be.
+func TestWaitInVain(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	key := hotKey
+	t.Cleanup(func() { localMutexes.Delete(key) })
+	if err := waitInVain(ctx, localLocker{}); !errors.Is(err, errTwoHolders) {
+		t.Errorf("a granted key: %v, want %v", err, errTwoHolders)
+	}
+	cancel()
+	if err := waitInVain(ctx, failing{ctx.Err()}); err != nil {
+		t.Errorf("the end of the context: %v", err)
+	}
+	broken := errors.New("broken")
+	if err := waitInVain(t.Context(), failing{broken}); !errors.Is(err, broken) {
+		t.Errorf("an error of its own: %v, want %v", err, broken)
+	}
+}
+
+type failing struct{ err error }
+
+func (f failing) Lock(context.Context, string) (func(context.Context) error, error) {
+	return nil, f.err
+}
+func (failing) Close() error { return nil }

@@ -1,0 +1,304 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hasplock/hasp/redisdriver"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+)
+
+// s6 is holders that die.
+var s6 = scenario{
+	name:  "s6",
+	title: "holder killed: from the end of its lease to the next waiter's grant",
+	about: "A process of its own takes a key with a TTL of 3 s, and a client of this one asks for it within 0.3 s. The holder is killed with SIGKILL at a random " +
+		"moment between 0.3 and 2.4 s later, the same moments for all peers. Then the store says when the holder's lease ends (for several nodes: when a majority's does), " +
+		"and the figure is how long after that the waiter had the key: less is better, before would be two holders. " +
+		"Ten keys, each with a holder and a waiter of its own, at once. The last figure is how long the waiters waited from the kill.",
+	metrics: []metric{
+		{name: "median", head: "late, median", unit: seconds, better: lower, main: true},
+		{name: "longest", head: "late, longest", unit: seconds, better: lower, main: true},
+		{name: "waited", head: "after the kill, median", unit: seconds, better: neither},
+	},
+	variants: func(bool) []variant { return []variant{{"10 kills", 10}} },
+	field: func(e *env, all []*peer) []*peer {
+		return slices.DeleteFunc(waiting(e, all), func(p *peer) bool {
+			// A local lock dies with its process; to fail fast is no help here;
+			// a quick run has one of each kind.
+			return p.local || strings.HasSuffix(p.name, "fail-fast") || e.quick && strings.Contains(p.name, " ")
+		})
+	},
+	rounds: 3, // of ten kills each
+	run:    runKills,
+	bars: []bar{{"the next waiter has the key within 50 ms of the expiry, in every round", func(r *scenarioResult) (string, bool, bool) {
+		c := r.cell(10, baseline)
+		if c == nil || len(c.values("longest")) == 0 {
+			return "", false, false
+		}
+		v := c.Max["longest"]
+		return r.write("longest", v), v <= 0.050, true
+	}}},
+}
+
+// killTTL is the TTL of a lease whose holder is killed.
+const killTTL = 3 * time.Second
+
+func init() { children["hold"] = holdInChild }
+
+// holdInChild takes a key, says so, and holds it until it is killed, or its
+// standard input ends. args are the peer, the target and the key.
+func holdInChild(ctx context.Context, args []string) error {
+	if len(args) != 3 {
+		return fmt.Errorf("hold needs 3 arguments, and has %q", args)
+	}
+	i := slices.IndexFunc(peers, func(p *peer) bool { return p.name == args[0] })
+	if i < 0 {
+		return fmt.Errorf("there is no peer %q", args[0])
+	}
+	var to target
+	if err := json.Unmarshal([]byte(args[1]), &to); err != nil {
+		return err
+	}
+	l, err := peers[i].open(ctx, to)
+	if err != nil {
+		return err
+	}
+	if _, err := l.Lock(ctx, args[2]); err != nil {
+		return err
+	}
+	fmt.Println("held")
+	_, err = io.Copy(io.Discard, os.Stdin)
+	return err
+}
+
+// death is what came of one kill.
+type death struct {
+	late   time.Duration // from the end of the lease to the grant
+	waited time.Duration // from the kill to the grant
+	err    error
+}
+
+func runKills(ctx context.Context, e *env, v variant, p *peer) (f figures, err error) {
+	ctx, cancel := limited(ctx, time.Minute)
+	defer cancel()
+	to := e.target
+	to.TTL = killTTL
+	random := rand.New(rand.NewPCG(6, 6)) //nolint:gosec // the same moments for all
+	deaths := make(chan death, v.n)
+	for i := range v.n {
+		// Peers that poll don't all ask at the same moments of a lease.
+		asks := time.Duration(random.Int64N(int64(killTTL / 10)))
+		after := killTTL/10 + time.Duration(random.Int64N(int64(killTTL*7/10)))
+		go func() { deaths <- e.kill(ctx, p, to, "kill/"+strconv.Itoa(i), asks, after) }()
+	}
+	var late, waited []float64
+	for range v.n {
+		d := <-deaths
+		if d.err != nil && err == nil {
+			err = d.err
+			cancel() // the others need not go on
+		}
+		late, waited = append(late, d.late.Seconds()), append(waited, d.waited.Seconds())
+	}
+	if err != nil {
+		return nil, err
+	}
+	return figures{"median": median(late), "longest": slices.Max(late), "waited": median(waited)}, nil
+}
+
+// early is how much before the end of the lease a grant may seem to come, since
+// stores tell the time left in whole milliseconds.
+const early = 2 * time.Millisecond
+
+// kill has a child take a key, a client ask for it, and the child killed, at these
+// times after the child has it.
+func (e *env) kill(ctx context.Context, p *peer, to target, key string, asks, after time.Duration) (d death) {
+	began := time.Now()
+	holder, err := startHolder(ctx, p, to, key)
+	if err != nil {
+		return death{err: err}
+	}
+	defer func() { _ = holder.kill() }() // when it was not to be
+	asking, doom := time.After(asks), time.After(after)
+	l, err := p.open(ctx, to)
+	if err != nil {
+		return death{err: err}
+	}
+	defer l.Close()
+	type grant struct {
+		at  time.Time
+		err error
+	}
+	granted := make(chan grant, 1)
+	go func() {
+		<-asking
+		unlock, err := l.Lock(ctx, key)
+		at := time.Now()
+		if err == nil {
+			err = unlock(ctx)
+		}
+		granted <- grant{at, err}
+	}()
+	select {
+	case <-doom:
+	case g := <-granted:
+		switch {
+		case g.err == nil && g.at.Before(began.Add(to.TTL)):
+			g.err = errTwoHolders
+		case g.err == nil:
+			g.err = errors.New("the lease was over before its holder was killed: this machine is too slow")
+		}
+		return death{err: g.err}
+	}
+	killed := time.Now()
+	if err := holder.kill(); err != nil {
+		return death{err: err}
+	}
+	expiry, err := e.expiry(ctx, p, key)
+	if err != nil {
+		return death{err: err}
+	}
+	g := <-granted
+	d = death{late: g.at.Sub(expiry), waited: g.at.Sub(killed), err: g.err}
+	if d.err == nil && d.late < -early {
+		d.err = fmt.Errorf("%w: granted %v before the end of the lease", errTwoHolders, -d.late)
+	}
+	return d
+}
+
+// holder is a child that holds a key.
+type holder struct {
+	cmd  *exec.Cmd
+	dead bool
+}
+
+// startHolder returns once the child holds the key.
+func startHolder(ctx context.Context, p *peer, to target, key string) (*holder, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	where, err := json.Marshal(to)
+	if err != nil {
+		return nil, err
+	}
+	h := &holder{cmd: exec.CommandContext(ctx, self, "child", "hold", p.name, string(where), key)}
+	h.cmd.Stderr = os.Stderr
+	if _, err := h.cmd.StdinPipe(); err != nil { // it ends when this process does
+		return nil, err
+	}
+	out, err := h.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := h.cmd.Start(); err != nil {
+		return nil, err
+	}
+	if said, err := bufio.NewReader(out).ReadString('\n'); said != "held\n" {
+		return nil, errors.Join(fmt.Errorf("the holder said %q: %w", said, err), h.kill())
+	}
+	return h, nil
+}
+
+// kill kills the child and returns once it is gone. Twice is harmless.
+func (h *holder) kill() error {
+	if h.dead {
+		return nil
+	}
+	h.dead = true
+	if err := h.cmd.Process.Kill(); err != nil {
+		return fmt.Errorf("kill the holder: %w", err)
+	}
+	_ = h.cmd.Wait() // it was killed
+	return nil
+}
+
+// expiry returns when the lease of a holder that was just killed ends, by the
+// store's word.
+func (e *env) expiry(ctx context.Context, p *peer, key string) (time.Time, error) {
+	if p.etcd {
+		return e.etcdExpiry(ctx, key)
+	}
+	name, servers, copies := key, 1, 1
+	switch {
+	case p.name == baseline:
+		name = redisdriver.DefaultPrefix + key
+	case strings.HasPrefix(p.name, "redsync 5"):
+		servers = nodes
+	case strings.HasPrefix(p.name, "rueidislock"):
+		name = "rueidislock:%d:" + key
+		if p.name != "rueidislock" {
+			copies = 3
+		}
+	}
+	var ends []time.Time
+	missing := 0
+	for server := range servers {
+		for i := range copies {
+			one := strings.ReplaceAll(name, "%d", strconv.Itoa(i))
+			start := time.Now()
+			left, err := e.admin[server].PTTL(ctx, one).Result()
+			if err != nil {
+				return time.Time{}, err
+			}
+			// Counted from before the question, so never too late. A key that is
+			// not there (left is negative) is free: a majority is enough to hold.
+			ends = append(ends, start.Add(max(left, 0)))
+			if left < 0 {
+				missing++
+			}
+		}
+	}
+	if missing > len(ends)/2 {
+		return time.Time{}, fmt.Errorf("%w: the store has no %s of the holder that was just killed", errLost, key)
+	}
+	slices.SortFunc(ends, time.Time.Compare)
+	return ends[len(ends)/2], nil // from then on most of them are free
+}
+
+// etcdExpiry asks until the whole seconds that etcd tells change.
+func (e *env) etcdExpiry(ctx context.Context, key string) (time.Time, error) {
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{e.Etcd}, DialTimeout: 10 * time.Second, Logger: zap.NewNop()})
+	if err != nil {
+		return time.Time{}, err
+	}
+	defer c.Close()
+	got, err := c.Get(ctx, "/lock/"+key+"/", clientv3.WithFirstCreate()...)
+	if err != nil {
+		return time.Time{}, err
+	}
+	if len(got.Kvs) == 0 {
+		return time.Time{}, fmt.Errorf("%w: etcd has no key of it", errLost)
+	}
+	var asked time.Time // the time before, when last was the answer
+	for last := int64(-1); ; {
+		start := time.Now()
+		lease, err := c.TimeToLive(ctx, clientv3.LeaseID(got.Kvs[0].Lease))
+		if err != nil {
+			return time.Time{}, err
+		}
+		if lease.TTL < last { // then there was at least last left
+			return asked.Add(time.Duration(last) * time.Second), nil
+		}
+		asked, last = start, lease.TTL
+		if err := pause(ctx, 2*time.Millisecond); err != nil {
+			return time.Time{}, err
+		}
+	}
+}
