@@ -88,7 +88,7 @@ func (o *LockOptions) normal(tr driver.Traits) (LockOptions, error) {
 	case n.Lead < 0 || n.Lead >= n.TTL-drift(n.TTL):
 		return n, fmt.Errorf("the lead is %v: it must be between 0 and the TTL of %v less its drift of %v", n.Lead, n.TTL, drift(n.TTL))
 	case n.Cohort < 0:
-		return n, fmt.Errorf("Cohort is %v: it must be positive, or 0 for none", n.Cohort)
+		return n, fmt.Errorf("the time of a cohort is %v: it must be positive, or 0 for none", n.Cohort)
 	case n.MaxHold < 0:
 		return n, fmt.Errorf("MaxHold is %v: it must be positive, or 0 for no bound", n.MaxHold)
 	case n.MaxHold > 0 && n.MaxHold <= n.Lead:

@@ -107,8 +107,8 @@ func (c *crew) warm(ctx context.Context, pairs, limit int) error {
 	})
 }
 
-// pair takes a free key and gives it back. Some peers wait for ever when the
-// answer to their first attempt is late, so it does not let them.
+// pair takes a free key and gives it back, within a bound: there are peers that
+// wait for ever when the answer to their attempt comes late.
 func (h *hand) pair(ctx context.Context, key string) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()

@@ -20,7 +20,7 @@ var s3 = scenario{
 	field: func(e *env, all []*peer) []*peer {
 		return slices.DeleteFunc(available(e, all), func(p *peer) bool { return !p.waits })
 	},
-	run:      runS3,
+	run: runS3,
 	bars: []bar{
 		atLeast(3, "handoffs/s at least 3 times the best peer's", 64, "handoffs"),
 		against(turns, "with turns (Cohort, off by default): handoffs/s at least 3 times the best peer's", 64, "handoffs", nil,

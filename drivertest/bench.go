@@ -3,7 +3,12 @@
 
 package drivertest
 
-import "testing"
+import (
+	"crypto/rand"
+	"fmt"
+	"sync/atomic"
+	"testing"
+)
 
 // Bench measures an engine at the seam: a lock and a release of a key that
 // nobody else wants, and a key that goes from one waiter to the next.
@@ -13,11 +18,32 @@ func Bench(b *testing.B, h Harness) {
 	b.Run("Uncontended", func(b *testing.B) {
 		e := newEnv(b, h)
 		r := e.ask("k")
+		r.Settled = true
 		for b.Loop() {
 			r.Owner = e.ask("k").Owner
 			e.grant(e.d, r)
 			e.release(e.d, r)
 		}
+	})
+	b.Run("Parallel", func(b *testing.B) {
+		e := newEnv(b, h)
+		var n atomic.Int64
+		b.SetParallelism(32)
+		b.RunParallel(func(pb *testing.PB) {
+			r := e.ask(fmt.Sprint("k", n.Add(1)))
+			r.Settled = true
+			for pb.Next() {
+				r.Owner = rand.Text()
+				if res, err := e.d.Try(e.ctx, r); err != nil || !res.Granted {
+					b.Errorf("Try of a free key: %+v, %v", res, err)
+					return
+				}
+				if err := e.d.Release(e.ctx, r); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
 	})
 	b.Run("Handoff", func(b *testing.B) {
 		e := newEnv(b, h)

@@ -12,6 +12,7 @@ import (
 	"net"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/redis/go-redis/v9"
@@ -51,7 +52,9 @@ func isTLS(err error) bool {
 }
 
 // wrapped is how servers before 7.0 report an error inside a script.
-var wrapped = regexp.MustCompile(`^ERR Error running script .*@user_script: ?\d+: `)
+var wrapped = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^ERR Error running script .*@user_script: ?\d+: `)
+})
 
 // codes are the first words of Redis' errors.
 var codes = map[string]driver.Class{
@@ -89,7 +92,7 @@ var texts = []struct {
 
 // classOf reads an error that the server wrote.
 func classOf(text string) driver.Class {
-	text = strings.TrimPrefix(wrapped.ReplaceAllString(text, ""), "-")
+	text = strings.TrimPrefix(wrapped().ReplaceAllString(text, ""), "-")
 	code, rest, _ := strings.Cut(text, " ")
 	if c, ok := codes[code]; ok {
 		return c

@@ -8,13 +8,13 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"testing"
 )
 
-// etcdSocket is where an etcd answers besides its port, in its directory. etcd
-// wants a port in every address, and makes it a part of the file's name.
+// The sockets of an etcd, in its directory: it answers at the one as at its
+// port, and nobody calls at the other. etcd wants a port in every address, and
+// makes it a part of the file's name.
 const (
 	etcdSocket = "sock:1"
 	etcdPeers  = "peer:1"
@@ -30,9 +30,6 @@ func Etcd(t testing.TB) *Server {
 		path: path,
 		args: func(s *Server) []string {
 			url := "http://" + s.Addr()
-			for _, left := range []string{etcdSocket, etcdPeers} { // by one that was killed
-				_ = os.Remove(filepath.Join(s.dir, left)) // most often it is not there
-			}
 			const nowhere = "http://localhost:1" // there are no other members to find it
 			return []string{
 				"--name", "one", "--data-dir", filepath.Join(s.dir, "data"),
