@@ -148,7 +148,7 @@ func rueidislockPeer(name string, majority int32, config string) *peer {
 		modules: []string{"github.com/redis/rueidis"},
 		config: config + "; KeyValidity 30 s, renewed every 15 s; TryNextAfter 1 s, because with its default a server that stalls for 20 ms " +
 			"makes a Lock of a free key wait for ever; one rueidis connection a client, which pipelines by itself",
-		waits:   true,
+		waits: true,
 		open: func(_ context.Context, to target) (locker, error) {
 			l, err := rueidislock.NewLocker(rueidislock.LockerOption{
 				ClientOption:   rueidis.ClientOption{InitAddress: to.Redis[:1]},

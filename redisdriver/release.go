@@ -5,7 +5,6 @@ package redisdriver
 
 import (
 	"context"
-	"time"
 
 	"github.com/hasplock/hasp/driver"
 )
@@ -29,12 +28,10 @@ func (d *Driver) giveUp(ctx context.Context, r driver.Request, unclaimed bool) e
 	if err := d.check(r); err != nil {
 		return err
 	}
-	begun := time.Now()
 	reply, err := d.send.do(ctx, d.releaseCall(r, unclaimed))
 	if err != nil {
 		return err
 	}
-	d.delay.sample(time.Since(begun))
 	switch reply {
 	case int64(releasedNothing):
 		return driver.ErrNotHeld

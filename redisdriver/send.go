@@ -45,17 +45,20 @@ type sender struct {
 	mu     sync.Mutex
 	queue  []*call
 	flying int
+	away   int // calls on their way
 	parked int
 	landed int  // counts pipelines that came back
 	armed  bool // relieve will come
 }
 
-// Few lanes make large batches. When none of them comes back for a while their
+// Few lanes make large batches, and no lane takes more than its share of all
+// calls: while the server is at work on some, others are written and read. When
+// none of the lanes comes back for a while their
 // connections may be dead, and others not: more are opened, up to a bound. In a
 // cluster a batch would wait for its slowest node, so calls travel alone.
 const (
-	senderLanes = 2
-	senderBatch = 256
+	senderLanes = 3
+	senderBatch = 128
 	stuckLanes  = 64
 	stuckAfter  = 20 * time.Millisecond
 
@@ -140,7 +143,8 @@ func (s *sender) fly() {
 			runtime.Gosched() // whoever was answered, and is about to ask again, comes along
 		}
 		s.mu.Lock()
-		n := min(len(s.queue), s.batch)
+		share := (s.away + len(s.queue) + s.lanes - 1) / s.lanes
+		n := min(len(s.queue), s.batch, share)
 		if n == 0 {
 			s.queue = nil
 			if !s.park() {
@@ -150,11 +154,16 @@ func (s *sender) fly() {
 		}
 		calls := s.queue[:n:n]
 		s.queue = s.queue[n:]
+		s.away += n
+		if len(s.queue) > 0 && s.flying < s.lanes {
+			s.start()
+		}
 		company = n > 1
 		s.mu.Unlock()
 		s.run(calls)
 		s.mu.Lock()
 		s.landed++
+		s.away -= n
 		s.mu.Unlock()
 	}
 }
@@ -163,7 +172,7 @@ func (s *sender) fly() {
 // false when none came. mu is held, and released.
 func (s *sender) park() bool {
 	s.flying--
-	if s.parked >= s.lanes || cap(s.wake) == 0 {
+	if s.parked >= min(s.lanes, cap(s.wake)) { // a token never waits for room
 		s.mu.Unlock()
 		return false
 	}
@@ -190,7 +199,7 @@ func (s *sender) park() bool {
 
 // run sends calls as one pipeline and waits for the answers.
 func (s *sender) run(calls []*call) {
-	wanted := calls[:0:0]
+	wanted := calls[:0] // calls are this lane's alone
 	for _, c := range calls {
 		if c.err = c.ctx.Err(); c.err != nil {
 			close(c.done) // its caller left before anything was sent

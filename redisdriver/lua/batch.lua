@@ -29,11 +29,11 @@ local fence, limit
 local function mint(n)
   if not fence or fence + n > limit then
     if not stamp then look() end
-    local last, keep = call('GET', KEYS[1]), '86401000'
+    local last, keep = call('GET', KEYS[1]), '86400000'
     fence = tonumber(stamp)
     if last and (#last ~= 16 or last >= stamp) then -- the clock stands, or was set back
       fence = last + 1
-      keep = string.format('%d', (fence - tonumber(stamp)) / 1000 + 86401000)
+      keep = string.format('%d', (fence - tonumber(stamp)) / 1000 + 86400000)
     end
     fence = fence - 1
     limit = fence + n + ARGV[1] - 1
