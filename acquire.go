@@ -129,7 +129,7 @@ func (a *attempt) try() (*Lease, time.Duration, error) {
 	h.req.Queue, h.req.Fences, h.req.Fence, h.req.Settled = false, 0, res.Fence, !a.unsure
 	h.granted(start, now, res.TTL)
 	if a.cohort != nil {
-		h.lead(a.cohort, start, res)
+		h.share(a.cohort, start, res)
 	}
 	switch left := h.left(now) - h.opts.Lead; {
 	case left <= 0:
@@ -169,10 +169,16 @@ func (a *attempt) refused(res driver.Result) {
 
 // watch subscribes to the hints for this owner.
 func (a *attempt) watch() error {
-	ctx, cancel := context.WithCancel(a.ctx)
+	parent := a.ctx
+	if a.cohort != nil { // the hints are for whoever leads
+		parent = context.WithoutCancel(parent)
+	}
+	ctx, cancel := context.WithCancel(parent)
 	unplug := context.AfterFunc(a.c.open, cancel)
 	limit := time.AfterFunc(tryLimit, cancel)
+	stop := context.AfterFunc(a.ctx, cancel)
 	hints, err := a.c.drv.Watch(ctx, a.req)
+	stop()
 	if !limit.Stop() && err == nil && a.ended() == nil {
 		err = errors.New("the store did not confirm the subscription")
 	}
@@ -217,17 +223,29 @@ func (a *attempt) troubled(err error) (time.Duration, error) {
 		return 0, err
 	}
 	a.kept = err
+	if a.cohort != nil {
+		a.cohort.keeps(err)
+	}
 	if !a.c.worthAsking(err) {
 		return 0, err
 	}
 	a.backoff = min(max(2*a.backoff, 20*time.Millisecond), time.Second)
 	pause := jitter(a.backoff)
-	silent := a.c.now().Sub(a.silent)
-	if silent+pause >= a.bears() {
-		return 0, fmt.Errorf("no good answer from the store for %v: %w", shortDuration(silent), err)
+	if err := a.tired(pause); err != nil {
+		return 0, err
 	}
 	a.c.emit(Event{Kind: EventTrouble, Key: a.req.Key, Owner: a.req.Owner, Err: err, Waited: a.c.now().Sub(a.began)})
 	return pause, nil
+}
+
+// tired returns what ends a wait without a good answer for too long, once
+// pause has passed.
+func (a *attempt) tired(pause time.Duration) error {
+	silent := a.c.now().Sub(a.silent)
+	if silent+pause < a.bears() {
+		return nil
+	}
+	return fmt.Errorf("no good answer from the store for %v: %w", shortDuration(silent), a.kept)
 }
 
 // sleep waits for a hint, or for pause, or for what the renewer learns of our
@@ -267,12 +285,11 @@ func (a *attempt) sleep(pause time.Duration) error {
 }
 
 // giveUp ends an attempt without a lease: it leaves nothing in the store, in
-// the background when the store is slow, and says why.
+// the background when the store is slow, and says why. What a cohort has in the
+// store is the next leader's.
 func (a *attempt) giveUp(err error) error {
-	a.leaveLine()
-	if a.maybe {
-		a.req.Settled = !a.unsure
-		a.c.giveBack(a.req)
+	if a.cohort == nil || !a.cohort.lead(a) {
+		a.cleanUp()
 	}
 	if a.kept != nil && !errors.Is(a.kept, err) && a.ended() != nil {
 		class := a.c.classify(a.kept)
@@ -280,6 +297,15 @@ func (a *attempt) giveUp(err error) error {
 			Err: &waitError{end: err, kept: a.kept}}
 	}
 	return a.c.fail(a.op, a.req.Key, err)
+}
+
+func (a *attempt) cleanUp() {
+	a.leaveLine()
+	if a.maybe {
+		req := a.req
+		req.Settled = !a.unsure
+		a.c.giveBack(req)
+	}
 }
 
 // ended is nil while the wait may go on, or why it is over.

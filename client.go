@@ -348,7 +348,9 @@ func (c *Client) newLabel(reason string) string {
 		who := self()
 		who.Reason, who.Since = reason, ref
 		l = &label{reason: reason}
-		l.before, l.after, _ = strings.Cut(who.Encode(), ref.Format(labelTime))
+		text := who.Encode()
+		at := strings.LastIndex(text, ref.Format(labelTime)) // since comes last
+		l.before, l.after = text[:at], text[at+len(labelTime):]
 		c.label.Store(l)
 	}
 	b := make([]byte, 0, driver.MaxLabel) // of a fixed size, it stays on the stack

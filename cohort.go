@@ -4,6 +4,7 @@
 package hasp
 
 import (
+	"errors"
 	"slices"
 	"sync"
 
@@ -33,13 +34,18 @@ type cohort struct {
 	all   *cohorts
 	id    cohortID
 	queue []*turn
-	kept  *HeldError // what the leader waits for, or is
+	kept  error // what keeps the leader waiting, or who it is: *HeldError
 }
 
-// turn is one who waits for those before it in the same client.
-type turn struct {
-	// lease is given once, without waiting: a lease, or nil to lead.
-	lease chan *Lease
+// turn is one who waits for those before it in the same client. It is given
+// once, without waiting.
+type turn struct{ given chan gift }
+
+// gift is the lease of a turn. Without one it is the lead, with all that a
+// leader who gave up has in the store and knows of it, or nil.
+type gift struct {
+	lease *Lease
+	from  *attempt
 }
 
 // join returns a turn behind the others, or nil to the first, who leads.
@@ -55,7 +61,7 @@ func (cs *cohorts) join(id cohortID) (*cohort, *turn) {
 		cs.byID[id] = co
 		return co, nil
 	}
-	t := &turn{lease: make(chan *Lease, 1)}
+	t := &turn{given: make(chan gift, 1)}
 	co.queue = append(co.queue, t)
 	return co, t
 }
@@ -71,17 +77,24 @@ func (co *cohort) leave(t *turn) bool {
 	return i >= 0
 }
 
-// next has the next one lead, once the leader is done with the store.
-func (co *cohort) next() {
+// lead has the next one lead, and go on with what from has, if any. It is false
+// when nobody is left: the cohort is over.
+func (co *cohort) lead(from *attempt) bool {
 	co.all.mu.Lock()
 	defer co.all.mu.Unlock()
 	if len(co.queue) == 0 {
 		delete(co.all.byID, co.id)
-		return
+		return false
 	}
+	co.give(gift{from: from})
+	return true
+}
+
+// give gives the next one its turn. all.mu is held.
+func (co *cohort) give(g gift) {
 	t := co.queue[0]
 	co.queue = co.queue[1:]
-	t.lease <- nil
+	t.given <- g
 }
 
 // fences is how many a leader asks for: one for each who is there.
@@ -93,19 +106,23 @@ func (co *cohort) fences() int {
 
 // keeps notes what keeps the leader waiting, or who it is, for the errors of
 // the others.
-func (co *cohort) keeps(e *HeldError) {
+func (co *cohort) keeps(err error) {
 	co.all.mu.Lock()
 	defer co.all.mu.Unlock()
-	co.kept = e
+	co.kept = err
 }
 
 // waits returns what a turn waits for.
-func (co *cohort) waits(t *turn) *HeldError {
+func (co *cohort) waits(t *turn) error {
 	co.all.mu.Lock()
 	defer co.all.mu.Unlock()
+	held, ok := co.kept.(*HeldError) //nolint:errorlint // as it was noted
+	if co.kept != nil && !ok {
+		return co.kept
+	}
 	e := HeldError{}
-	if co.kept != nil {
-		e = *co.kept
+	if held != nil {
+		e = *held
 	}
 	e.Ahead += max(slices.Index(co.queue, t), 0)
 	return &e
@@ -115,34 +132,55 @@ func (co *cohort) waits(t *turn) *HeldError {
 func (a *attempt) inCohort() (*Lease, error) {
 	co, t := a.c.cohorts.join(cohortID{a.req.Key, a.m.opts})
 	if t != nil {
-		lease, err := a.await(co, t)
-		if lease != nil || err != nil {
-			return lease, err
+		g, err := a.await(co, t)
+		if g.lease != nil || err != nil {
+			return g.lease, err
 		}
 		a.asked = true // what the store grants counts from now, not from when we came
+		a.cohort = co
+		if err := a.inherit(g.from); err != nil {
+			return nil, a.giveUp(err)
+		}
 	}
 	a.cohort = co
-	lease, err := a.lock()
-	if err != nil {
-		co.next()
-	}
-	return lease, err
+	return a.lock()
 }
 
-// await returns the lease of our turn; neither that nor an error when we are
-// to lead.
-func (a *attempt) await(co *cohort, t *turn) (*Lease, error) {
+// inherit goes on with the place in line, the owner and the silence of another
+// who led: they are the cohort's, which would else start anew at the end of the
+// line whenever a leader's time is over. An error says that the silence has
+// lasted for too long.
+func (a *attempt) inherit(from *attempt) error {
+	if from == nil {
+		return nil
+	}
+	a.req, a.silent, a.backoff, a.kept = from.req, from.silent, from.backoff, from.kept
+	a.maybe, a.unsure, a.slow = from.maybe, from.unsure, from.slow
+	a.place, a.hints, a.unplug = from.place, from.hints, from.unplug
+	if a.backoff == 0 {
+		return nil
+	}
+	if a.began.Sub(a.silent) > 0 { // we have not waited for all of it
+		a.silent = a.began
+	}
+	return a.tired(0)
+}
+
+// await returns what our turn is.
+func (a *attempt) await(co *cohort, t *turn) (gift, error) {
 	if a.c.observe != nil {
-		e := co.waits(t)
-		a.c.emit(Event{Kind: EventWaiting, Key: a.req.Key, Owner: a.req.Owner, Holder: e.Holder, Ahead: e.Ahead,
-			Left: e.Left, Waited: a.c.now().Sub(a.began)})
+		e := Event{Kind: EventWaiting, Key: a.req.Key, Owner: a.req.Owner, Waited: a.c.now().Sub(a.began)}
+		if held := (*HeldError)(nil); errors.As(co.waits(t), &held) {
+			e.Holder, e.Ahead, e.Left = held.Holder, held.Ahead, held.Left
+		}
+		a.c.emit(e)
 	}
 	select {
-	case lease := <-t.lease:
-		if lease != nil {
-			a.c.emit(lease.h.acquired(a.c.now().Sub(a.began)))
+	case g := <-t.given:
+		if g.lease != nil {
+			a.c.emit(g.lease.h.acquired(a.c.now().Sub(a.began)))
 		}
-		return lease, nil
+		return g, nil
 	case <-a.ctx.Done():
 	case <-a.c.open.Done():
 	}
@@ -151,14 +189,14 @@ func (a *attempt) await(co *cohort, t *turn) (*Lease, error) {
 		a.c.enterLate()
 		go func() {
 			defer a.c.leave()
-			if lease := <-t.lease; lease != nil {
-				_ = lease.release(false) // it was nobody's
-			} else {
-				co.next()
+			if g := <-t.given; g.lease != nil {
+				_ = g.lease.release(false) // it was nobody's
+			} else if !co.lead(g.from) && g.from != nil {
+				g.from.cleanUp()
 			}
 		}()
 	}
-	return nil, a.giveUp(a.ended())
+	return gift{}, a.giveUp(a.ended())
 }
 
 // pass gives what h holds to the next in its cohort, without the store, while
@@ -173,8 +211,9 @@ func (co *cohort) pass(h *hold) bool {
 		cohort: co, spare: h.spare - 1, asked: h.asked, handles: 1,
 	}
 	heir.req.Fence++
-	heir.req.TTL = h.opts.TTL // whatever Extend made of it
-	fit := h.spare > 0 && h.lastErr == nil && now.Sub(h.asked) < h.opts.Cohort && h.left(now)-h.opts.Lead > h.span()/2
+	fit := h.spare > 0 && now.Sub(h.asked) < h.opts.Cohort &&
+		h.lastErr == nil && !h.renewing && h.valid-now.Sub(h.start)-h.opts.Lead > h.span()/2 &&
+		h.req.TTL == h.opts.TTL // Extend was for one turn
 	h.mu.Unlock()
 	if !fit {
 		return false
@@ -188,16 +227,16 @@ func (co *cohort) pass(h *hold) bool {
 	if !h.c.renewer.add(heir, now) {
 		return false // Close has begun
 	}
-	t := co.queue[0]
-	co.queue = co.queue[1:]
-	t.lease <- &Lease{h: heir}
+	co.give(gift{lease: &Lease{h: heir}})
 	return true
 }
 
-// lead makes a grant of the store one that a cohort takes turns on.
-func (h *hold) lead(co *cohort, asked clock.Instant, res driver.Result) {
+// share makes a grant of the store one that a cohort takes turns on.
+func (h *hold) share(co *cohort, asked clock.Instant, res driver.Result) {
 	h.cohort, h.asked = co, asked
-	h.spare = max(res.Fences, 1) - 1
-	h.req.Fence -= uint64(h.spare)
+	if res.Fences > 1 {
+		h.spare = res.Fences - 1
+		h.req.Fence -= uint64(h.spare)
+	}
 	co.keeps(&HeldError{Holder: Holder{Owner: h.req.Owner, Label: h.req.Label}, Left: h.valid})
 }

@@ -312,3 +312,144 @@ func TestCohortGivingUpRacesWithTheTurn(t *testing.T) {
 		release(t, lock(t, c, "k", inCohort))
 	}
 }
+
+// A cohort whose leaders' time is always almost over still has its turns: the
+// place in line is the cohort's.
+func TestCohortOfImpatientLeaders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		c, elsewhere := newClient(t, store, nil), newClient(t, store, nil)
+		blocker := lock(t, elsewhere, "k", nil)
+		end, stop := context.WithCancel(context.Background())
+		var wg sync.WaitGroup
+		for range 2 { // hold it in turn, a second each
+			wg.Go(func() {
+				for {
+					lease, err := elsewhere.Mutex("k", nil).Lock(end)
+					if err != nil {
+						return
+					}
+					time.Sleep(time.Second)
+					release(t, lease)
+				}
+			})
+		}
+		wg.Go(func() {
+			time.Sleep(15 * time.Second)
+			release(t, blocker)
+		})
+		var locked, failed atomic.Int64
+		for i := range 600 { // each bears 10 s
+			wg.Go(func() {
+				ctx, cancel := context.WithTimeout(end, 10*time.Second)
+				defer cancel()
+				lease, err := c.Mutex("k", inCohort).Lock(ctx)
+				if err != nil {
+					failed.Add(1)
+					return
+				}
+				locked.Add(1)
+				release(t, lease)
+			})
+			time.Sleep(100 * time.Millisecond)
+			if i == 300 {
+				locked.Store(0)
+				failed.Store(0)
+			}
+		}
+		if locked.Load() < 200 || failed.Load() > 0 {
+			t.Errorf("in the last 30 s %d Locks had the key, and %d gave up", locked.Load(), failed.Load())
+		}
+		stop()
+		wg.Wait()
+		synctest.Wait()
+		mustBeFree(t, store, "k")
+	})
+}
+
+// A store that does not answer is reported to all who waited for it as long,
+// not to one after the other; and to the others as what it is.
+func TestCohortOnASilentStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClient(t, &hooked{Driver: newStore(), try: hangTry}, nil)
+		start := time.Now()
+		errs := make(chan error, 7)
+		for i := range 7 {
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			if i == 6 {
+				ctx, cancel = context.WithTimeout(ctx, 4*time.Second)
+				defer cancel()
+			}
+			go func() {
+				_, err := c.Mutex("k", inCohort).Lock(ctx)
+				errs <- err
+			}()
+			synctest.Wait()
+		}
+		for range 7 {
+			err := <-errs
+			var e *hasp.Error
+			if !errors.As(err, &e) || e.Class != hasp.Unreachable || errors.Is(err, hasp.ErrHeld) {
+				t.Errorf("the error is %v", err)
+			}
+		}
+		if took := time.Since(start); took > 6*time.Second {
+			t.Errorf("the last heard after %v", took)
+		}
+	})
+}
+
+// What one turn asked for by Extend is not the next one's.
+func TestCohortDoesNotPassExtended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		c := newClient(t, store, nil)
+		first := lock(t, c, "k", inCohort)
+		got := queueUp(t, c, 2, inCohort)
+		release(t, first)
+		lease := <-got
+		if err := lease.Extend(t.Context(), time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		release(t, lease)
+		heir := <-got
+		if info, err := store.Inspect(t.Context(), "k"); err != nil || info.Left > ttl {
+			t.Errorf("the store keeps the next turn for %v, %v", info.Left, err)
+		}
+		release(t, heir)
+	})
+}
+
+// MaxHold bounds a turn, and does not end the cohort.
+func TestCohortWithMaxHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &hooked{Driver: newStore()}
+		c := newClient(t, d, nil)
+		o := &hasp.LockOptions{Cohort: time.Minute, MaxHold: 10 * time.Second}
+		first := lock(t, c, "k", o)
+		got := queueUp(t, c, 5, o)
+		release(t, first)
+		for range 5 {
+			lease := <-got
+			time.Sleep(5 * time.Second)
+			if left := time.Until(lease.Deadline()); left > 5*time.Second {
+				t.Errorf("%v of a MaxHold of 10 s are left after 5", left)
+			}
+			release(t, lease)
+		}
+		if d.tries.Load() != 2 {
+			t.Errorf("the store was asked %d times", d.tries.Load())
+		}
+	})
+}
+
+func TestCohortNeedsRenewal(t *testing.T) {
+	c := newClient(t, newStore(), nil)
+	if _, err := c.Mutex("k", &hasp.LockOptions{Cohort: 1, NoRenew: true}).Lock(t.Context()); err == nil {
+		t.Error("NoRenew and Cohort go together")
+	}
+	if _, err := c.Mutex("k", &hasp.LockOptions{Cohort: -1}).Lock(t.Context()); err == nil {
+		t.Error("a negative time is taken")
+	}
+}

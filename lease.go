@@ -35,19 +35,20 @@ type hold struct {
 	opts LockOptions
 	born clock.Instant // when the call began that was granted
 
-	mu      sync.Mutex
-	start   clock.Instant // before the call that the lease counts from
-	valid   time.Duration // how long from start it may be relied on
-	renewAt time.Duration // when to renew, on the monotonic clock
-	handles int           // leases not released; 0 after the last Release
-	end     error         // why it is over: *Error with ErrLost or ErrClosed
-	done    chan struct{} // made on demand
-	ctxs    map[*leaseCtx]struct{}
-	lastErr error         // of the latest renewal
-	cohort  *cohort       // to be told once this hold is over, then nil
-	spare   int           // fences left for the cohort
-	asked   clock.Instant // when the store was asked for what the cohort shares
-	running int           // functions of Do that have not returned: Close leaves the key to them
+	mu       sync.Mutex
+	start    clock.Instant // before the call that the lease counts from
+	valid    time.Duration // how long from start it may be relied on
+	renewAt  time.Duration // when to renew, on the monotonic clock
+	handles  int           // leases not released; 0 after the last Release
+	end      error         // why it is over: *Error with ErrLost or ErrClosed
+	done     chan struct{} // made on demand
+	ctxs     map[*leaseCtx]struct{}
+	lastErr  error         // of the latest renewal
+	cohort   *cohort       // to be told once this hold is over, then nil
+	renewing bool          // a renewal is under way
+	spare    int           // fences left for the cohort
+	asked    clock.Instant // when the store was asked for what the cohort shares
+	running  int           // functions of Do that have not returned: Close leaves the key to them
 }
 
 // first returns the lease of a fresh hold and puts it under renewal; nil when
@@ -256,7 +257,7 @@ func (l *Lease) release(ran bool) error {
 	h.c.renewer.remove(h)
 	err := h.release(h.c.base, lost)
 	if co != nil {
-		co.next()
+		co.lead(nil)
 	}
 	return err
 }
@@ -377,7 +378,7 @@ func (h *hold) finish(why error) (ended, running bool) {
 	h.mu.Unlock()
 	endAll(ctxs, why)
 	if co != nil {
-		co.next()
+		co.lead(nil)
 	}
 	return true, running
 }

@@ -89,6 +89,8 @@ func (o *LockOptions) normal(tr driver.Traits) (LockOptions, error) {
 		return n, fmt.Errorf("the lead is %v: it must be between 0 and the TTL of %v less its drift of %v", n.Lead, n.TTL, drift(n.TTL))
 	case n.Cohort < 0:
 		return n, fmt.Errorf("the time of a cohort is %v: it must be positive, or 0 for none", n.Cohort)
+	case n.Cohort > 0 && n.NoRenew:
+		return n, errors.New("turns in a cohort need renewal: NoRenew would leave each the rest of the one before")
 	case n.MaxHold < 0:
 		return n, fmt.Errorf("MaxHold is %v: it must be positive, or 0 for no bound", n.MaxHold)
 	case n.MaxHold > 0 && n.MaxHold <= n.Lead:

@@ -283,7 +283,7 @@ func (h *hold) due(now clock.Instant, hurry bool) (renew, over bool) {
 		return false, true
 	}
 	if !h.opts.NoRenew && (hurry || now.Mono+min(tick, h.span()/12) >= h.renewAt) {
-		renew, h.renewAt = true, now.Mono+h.span()/6
+		renew, h.renewing, h.renewAt = true, true, now.Mono+h.span()/6
 	}
 	return renew, false
 }
@@ -331,6 +331,7 @@ func (h *hold) renewed(start clock.Instant, r driver.Renewal) {
 		h.mu.Unlock()
 		return
 	}
+	h.renewing = false
 	now := h.c.now()
 	if r.Err == nil {
 		h.granted(start, now, r.TTL)

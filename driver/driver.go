@@ -131,7 +131,8 @@ type Request struct {
 	// Queue: join the line when refused.
 	Queue bool
 	// Settled, of a Release: every Try of this owner was answered, so that none
-	// can come later. The engine need not remember that it was released.
+	// can come later. The engine need not remember that it was released. An
+	// engine made of others passes it on only to those that answered each Try.
 	Settled bool
 	// Fence proposes a fence (see Traits.Proposable): the node grants exactly
 	// that one, and only when it is above every fence it granted for the key,
@@ -150,7 +151,8 @@ type Result struct {
 	// newest the node knows.
 	Fence uint64
 	// Fences is how many the grant has, Fence being the last: at most as many
-	// as were asked for, and only one when an earlier Try was granted. 0 means 1.
+	// as were asked for, and only one when an earlier Try was granted. 0 means 1, or none
+	// where Fence is 0.
 	Fences int
 	// TTL is the engine's word, counted from the start of this call: at least
 	// this long the store keeps the lease. Not what was asked for.

@@ -4,8 +4,11 @@
 package redisdriver
 
 import (
+	"context"
 	"fmt"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/redis/go-redis/v9"
@@ -13,9 +16,6 @@ import (
 
 // together runs requests as one script, and returns them as they were answered.
 func (w *world) together(d *Driver, calls ...*call) []*call {
-	for _, c := range calls {
-		c.ctx = w.ctx
-	}
 	d.send.exec(w.ctx, calls)
 	return calls
 }
@@ -140,4 +140,59 @@ func TestBatchOnAReplica(t *testing.T) {
 	}
 	w.do("REPLICAOF", "NO", "ONE")
 	w.release(d, held)
+}
+
+// A fence whose mark could not be moved is given to nobody: not to the next
+// request of the script either, which a full server lets through after a
+// release.
+func TestFenceNeedsItsMark(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	w.grant(d, ask("x"))
+	ahead := time.Now().Add(time.Hour).UnixMicro() // as after a clock that was set back
+	w.do("SET", d.names("x").mark, ahead, "PX", 90000000)
+	held, waits := ask("held"), ask("held")
+	w.grant(d, held)
+	hints := w.wait(d, waits)
+	w.do("CONFIG", "SET", "maxmemory", "1")
+	w.together(d, append(tries(d, ask("new")), d.releaseCall(held, false))...)
+	w.hear(hints)
+	w.do("CONFIG", "SET", "maxmemory", "0")
+	handed := w.grant(d, queued(waits)).Fence
+	if next := w.grant(d, ask("next")).Fence; next <= handed {
+		t.Errorf("the fence %d after %d", next, handed)
+	}
+}
+
+// answering is a client whose server answers everything.
+type answering struct{ redis.UniversalClient }
+
+func (answering) Process(_ context.Context, c redis.Cmder) error {
+	time.Sleep(2 * time.Millisecond)
+	c.(command).SetVal([]any{"x"})
+	return nil
+}
+
+// Bursts of calls in a cluster, at the moment when the lanes of the last one
+// end, block nobody.
+func TestBurstsOfLanes(t *testing.T) {
+	s := newSender(answering{}, true, make(chan struct{}))
+	for round := range 15 {
+		var wg sync.WaitGroup
+		for range 400 {
+			wg.Go(func() {
+				if _, err := s.do(t.Context(), &call{script: batchScript}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		done := make(chan struct{})
+		go func() { wg.Wait(); close(done) }()
+		select {
+		case <-done:
+		case <-time.After(time.Minute):
+			t.Fatal("calls are stuck")
+		}
+		time.Sleep(parkTime - time.Duration(round)*time.Millisecond)
+	}
 }

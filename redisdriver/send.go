@@ -19,7 +19,7 @@ import (
 
 // call is one run of a script, or one request of the batch script.
 type call struct {
-	ctx    context.Context
+	ctx    context.Context // the caller's; nil in a Renew, which has one for all
 	script *script
 	mark   string // of the batch script: where fences are counted
 	keys   []any
@@ -172,7 +172,7 @@ func (s *sender) fly() {
 // false when none came. mu is held, and released.
 func (s *sender) park() bool {
 	s.flying--
-	if s.parked >= min(s.lanes, cap(s.wake)) { // a token never waits for room
+	if s.parked >= s.lanes || s.parked+len(s.wake) >= cap(s.wake) { // a token never waits for room
 		s.mu.Unlock()
 		return false
 	}
@@ -253,7 +253,7 @@ func (s *sender) exec(ctx context.Context, calls []*call) {
 			again = append(again, c)
 		}
 	}
-	if len(again) > 0 {
+	if again = stillWanted(again); len(again) > 0 {
 		s.pipe(ctx, again, scriptCalls, true)
 	}
 	for _, c := range calls {
@@ -261,9 +261,21 @@ func (s *sender) exec(ctx context.Context, calls []*call) {
 			alone = append(alone, c)
 		}
 	}
-	if len(alone) > 0 {
+	if alone = stillWanted(alone); len(alone) > 0 {
 		s.pipe(ctx, alone, 1, false)
 	}
+}
+
+// stillWanted leaves out the calls whose callers left: what they asked for may
+// have been released meanwhile.
+func stillWanted(calls []*call) []*call {
+	return slices.DeleteFunc(calls, func(c *call) bool {
+		if c.ctx == nil || c.ctx.Err() == nil {
+			return false
+		}
+		c.err = c.ctx.Err()
+		return true
+	})
 }
 
 // pipe sends calls, requests of the batch script at most size to a script;

@@ -30,14 +30,14 @@ local function mint(n)
   if not fence or fence + n > limit then
     if not stamp then look() end
     local last, keep = call('GET', KEYS[1]), '86400000'
-    fence = tonumber(stamp)
+    local from = tonumber(stamp)
     if last and (#last ~= 16 or last >= stamp) then -- the clock stands, or was set back
-      fence = last + 1
-      keep = string.format('%d', (fence - tonumber(stamp)) / 1000 + 86400000)
+      from = last + 1
+      keep = string.format('%d', (from - tonumber(stamp)) / 1000 + 86400000)
     end
-    fence = fence - 1
-    limit = fence + n + ARGV[1] - 1
-    call('SET', KEYS[1], string.format('%d', limit), 'PX', keep)
+    local to = from + n + ARGV[1] - 2
+    call('SET', KEYS[1], string.format('%d', to), 'PX', keep) -- may fail: then nothing is reserved
+    fence, limit = from - 1, to
   end
   fence = fence + n
   return string.format('%d', fence)
