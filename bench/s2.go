@@ -64,7 +64,7 @@ var contests = map[int]time.Duration{
 	2:   500 * time.Millisecond,
 	16:  time.Second,
 	128: 2500 * time.Millisecond,
-	512: 4500 * time.Millisecond,
+	512: 9 * time.Second,
 }
 
 // hotKey is what all want.
