@@ -16,7 +16,7 @@ test: ## run every module's tests with the race detector, on real servers of its
 show: ## run the long demonstrations on real servers; one alone: make show NAME=leases
 	@go run ./verify/show $(or $(NAME),all)
 
-bench: ## measure hasp beside other locks, about 20 minutes; rewrites docs/performance.md
+bench: ## measure hasp beside other locks, about 25 minutes; rewrites docs/performance.md
 	@scripts/servers
 	@go run ./bench -out docs
 
