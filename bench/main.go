@@ -4,7 +4,7 @@
 // Command bench measures hasp beside the locks that people use today, on the
 // same servers, which it starts on free loopback ports and stops again.
 //
-//	go run ./bench                          # all, about 20 minutes
+//	go run ./bench                          # all, about 25 minutes
 //	go run ./bench -quick                   # a trial of everything
 //	go run ./bench -scenarios s2 -peers hasp,redsync -rounds 9
 //
