@@ -165,13 +165,14 @@ func patienceIsEachOnes(e *env) {
 	}
 }
 
-// keepsThePlace gives signs of life to two places for twice their patience.
+// keepsThePlace gives signs of life to two places for three times their
+// patience.
 func keepsThePlace(e *env, sign func(driver.Request)) {
 	a, b, c := e.ask("k"), e.brief(e.ask("k")), e.brief(e.ask("k"))
 	e.grant(e.d, a)
 	e.join(e.d, b, 0)
 	e.join(e.d, c, 1)
-	for start := time.Now(); time.Since(start) < 2*e.ttl; time.Sleep(e.ttl / 4) {
+	for start := time.Now(); time.Since(start) < 3*e.ttl; time.Sleep(e.ttl / 4) {
 		sign(c)
 		sign(b)
 	}

@@ -131,13 +131,14 @@ func since(ctx context.Context, c *hasp.Client, lease *hasp.Lease) (time.Time, e
 }
 
 // Err says what is wrong with a loss: the holder must be told before the store
-// gives the key away, and its fence be the smaller one.
-func (l Loss) Err() error {
+// gives the key away, and its fence be the smaller one. It may be told later by
+// allowed: nothing, or what the machine took from this process.
+func (l Loss) Err(allowed time.Duration) error {
 	var errs []error
-	if margin := l.Granted.Sub(l.Told) + l.Stood; margin <= 0 {
+	if margin := l.Granted.Sub(l.Told) + allowed; margin <= 0 {
 		errs = append(errs, fmt.Errorf("the holder was told %v after the store gave the key away", -margin))
 	}
-	if !l.Told.Before(l.Got.Add(l.Stood)) {
+	if !l.Told.Before(l.Got.Add(allowed)) {
 		errs = append(errs, fmt.Errorf("the holder was told %v after the waiter had the key", l.Told.Sub(l.Got)))
 	}
 	if l.After <= l.Before {

@@ -24,7 +24,7 @@ func TestCutOffHolderIsToldFirst(t *testing.T) {
 	s := testserver.Redis(t)
 	loss, err := Cutoff(t, s.Addr(), "k", 5*time.Second) // a hundredth of it is for the machine
 	if err == nil {
-		err = loss.Err()
+		err = loss.Err(loss.Stood)
 	}
 	if err != nil {
 		t.Error(err)

@@ -25,7 +25,7 @@ func cutoff(flags *flag.FlagSet) func(*tb) []row {
 		cut := repeat(t, *runs, *side, func(sub *tb, key string) (verify.Loss, error) {
 			loss, err := verify.Cutoff(sub, addr, key, *ttl)
 			if err == nil {
-				err = loss.Err()
+				err = loss.Err(0)
 			}
 			return loss, err
 		})

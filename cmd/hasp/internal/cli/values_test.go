@@ -1,0 +1,28 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"testing"
+	"time"
+)
+
+// Times are seconds as flock takes them, or durations as Go writes them.
+func TestDurations(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"0": 0, "30": 30 * time.Second, "0.05": 50 * time.Millisecond, ".5": 500 * time.Millisecond,
+		"2.5": 2500 * time.Millisecond, "1e1": 10 * time.Second, "600ms": 600 * time.Millisecond, "1m30s": 90 * time.Second,
+	} {
+		var v duration
+		if err := v.Set(text); err != nil || v.d != want || !v.set {
+			t.Errorf("%q is %v, %v; want %v", text, v.d, err, want)
+		}
+	}
+	for _, text := range []string{"", "x", "-1", "-1s", "NaN", "Inf", "1e300", "5 s", "1,5"} {
+		var v duration
+		if err := v.Set(text); err == nil || v.set {
+			t.Errorf("%q is taken for %v", text, v.d)
+		}
+	}
+}
