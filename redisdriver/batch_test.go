@@ -5,9 +5,11 @@ package redisdriver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
@@ -194,5 +196,48 @@ func TestBurstsOfLanes(t *testing.T) {
 			t.Fatal("calls are stuck")
 		}
 		time.Sleep(parkTime - time.Duration(round)*time.Millisecond)
+	}
+}
+
+// No more lanes park than there is room for tokens: to wake one never waits.
+func TestLanesParkWithinTheirTokens(t *testing.T) {
+	for name, full := range map[string]func(*sender){
+		"as many are parked": func(s *sender) { s.parked = cap(s.wake) },
+		"as many tokens are out": func(s *sender) {
+			for range cap(s.wake) {
+				s.wake <- struct{}{}
+			}
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSender(answering{}, true, make(chan struct{}))
+			full(s)
+			start := time.Now()
+			s.mu.Lock()
+			s.flying++
+			if s.park() || time.Since(start) > 0 {
+				t.Errorf("%s: one more parked for %v", name, time.Since(start))
+			}
+		})
+	}
+}
+
+// What a server did not know is not sent again for a caller that left: what it
+// asked for may be released by now.
+func TestNotAgainForWhoeverLeft(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	w.do("SCRIPT", "FLUSH")
+	left, stays := ask("left"), ask("stays")
+	calls := tries(d, left, stays)
+	ctx, cancel := context.WithCancel(w.ctx)
+	calls[0].ctx, calls[1].ctx = ctx, w.ctx
+	cancel()
+	w.together(d, calls...)
+	if !errors.Is(calls[0].err, context.Canceled) || w.inspect(d, "left").Held {
+		t.Errorf("for the one that left: %v, %v", calls[0].reply, calls[0].err)
+	}
+	if _, ok := granted(calls[1]); !ok {
+		t.Errorf("for the other: %v, %v", calls[1].reply, calls[1].err)
 	}
 }
