@@ -99,6 +99,59 @@ type Driver interface {
 // way that cannot work. hasp.New fails with the error.
 type Checker interface{ Check() error }
 
+// A Node is a Driver whose store keeps a node record, so that it grants nothing
+// after it may have forgotten what it granted: after a restart, a flush, or
+// when another server answers in its place. Every path that grants (a Try, a
+// handoff) compares the record with the present life of the store; where they
+// differ, a Try is refused with NotVoting, a Renew is an error, and a Release
+// only deletes.
+//
+// The "delayed restart" of the Redlock algorithm, done by its clients: whoever
+// has seen one and the same record that waits for long enough by a clock of its
+// own (internal/admission) lets the node vote again.
+type Node interface {
+	Driver
+	// Record looks at the node record. Where it is missing, or of another life
+	// of the store, it is replaced by one that waits, which no other is equal
+	// to. It is ErrUnsupported where this driver was not set up to keep one.
+	Record(ctx context.Context) (Record, error)
+	// Admit lets the node vote, for leases of maxTTL at most, when its record
+	// is exactly r and still of the present life of the store. Otherwise it
+	// changes nothing and the error is ErrNotHeld. The node's fences go on above
+	// its clock.
+	Admit(ctx context.Context, r Record, maxTTL time.Duration) error
+}
+
+// Record is a node record.
+type Record struct {
+	Text   string        // as the store has it, compared as a whole
+	Voting bool          // false: the node waits
+	MaxTTL time.Duration // of a node that votes: the longest lease it grants
+	Node   string        // as Result.Node
+}
+
+// An Admitter is a Driver to which an operator can give the word that no locks
+// are active, so that its nodes vote at once.
+type Admitter interface {
+	Admit(ctx context.Context) error
+}
+
+// An Async is a Driver that can begin requests without a goroutine for each. done
+// is called once: soon after the answer came, or after the request was given up,
+// which may be long after ctx ended, and possibly before the method returned. It
+// must not block. Apart from that they are Try and Release.
+type Async interface {
+	StartTry(ctx context.Context, r Request, done func(Result, error))
+	StartRelease(ctx context.Context, r Request, done func(error))
+}
+
+// MaxLead is how far above its own clock a node accepts a proposed fence, in
+// time: fences count microseconds. Proposals beyond are refused with
+// FenceTooLow, unless they are at most this far above the fences that the node
+// granted for the key, so that one client with a wrong clock cannot use up the
+// numbers.
+const MaxLead = 4 * time.Second
+
 // Mode is how a key is held.
 type Mode uint8
 
@@ -131,24 +184,39 @@ type Request struct {
 	// Queue: join the line when refused.
 	Queue bool
 	// Settled, of a Release: every Try of this owner was answered, so that none
-	// can come later. The engine need not remember that it was released. An
-	// engine made of others passes it on only to those that answered each Try.
+	// can come later. The engine must not remember that it was released: the
+	// same owner may ask again. An engine made of others passes it on only to
+	// those that answered each Try.
 	Settled bool
 	// Fence proposes a fence (see Traits.Proposable): the node grants exactly
-	// that one, and only when it is above every fence it granted for the key,
-	// or equal for the same owner. 0 lets the engine mint it. In Renew it is
-	// the fence held.
+	// that one, and only when it is above every fence it granted for the key.
+	// To the holder it answers with the fence held, unless Raise. 0 lets the
+	// engine mint it. In Renew it is the fence held.
 	Fence uint64
+	// Raise, of a Try with a Fence: the holder's fence becomes the proposed one,
+	// which must not be below it.
+	Raise bool
+	// Restore, of a Try with a Fence: the owner's lease stands on other nodes
+	// with that fence, and this one lost it. The key is granted when it is free
+	// and had no larger fence as far as the node remembers the key; what the
+	// node knows of others' fences only is not compared.
+	Restore bool
+	// UpTo, of a Release: leave a lease whose fence is above. An engine made of
+	// others gives votes back with it, so that a request that comes late takes
+	// none that the owner was given since. 0: whatever the fence. Engines that
+	// take no proposed fences need not look at it.
+	UpTo uint64
 	// Fences asks Try for so many fences in a row, for holders that take turns
-	// on one grant; 0 means 1.
+	// on one grant; 0 means 1. The last is the proposed one, if any.
 	Fences int
 }
 
 // Result is the answer to a Try.
 type Result struct {
 	Granted bool
-	// Fence is the fence of the grant; of a refusal with FenceTooLow, the
-	// newest the node knows.
+	// Fence is the fence of the grant. Of a refusal of a proposed fence it is one
+	// that the next proposal must be above, as far as the node knows: always
+	// with FenceTooLow, else 0 where that is not known.
 	Fence uint64
 	// Fences is how many the grant has, Fence being the last: at most as many
 	// as were asked for, and only one when an earlier Try was granted. 0 means 1, or none
@@ -175,6 +243,10 @@ type Result struct {
 	RetryIn time.Duration
 	// Holder is who has the key (any one of them when it is shared).
 	Holder Holder
+	// Node names the present life of the store: another one after a restart. Two
+	// drivers with one Node are one store, and have one vote. Empty when the
+	// engine does not know.
+	Node string
 }
 
 // Why is the reason for a refusal.
@@ -183,9 +255,9 @@ type Why uint8
 // The reasons.
 const (
 	Held        Why = iota // held by another, or a live line is before us
-	FenceTooLow            // the proposed fence is not above what was granted
-	NotVoting              // the node may have forgotten leases and waits
-	TTLTooLong             // above the largest TTL the node was admitted with
+	FenceTooLow            // the proposed fence is not above what was granted, or too far above
+	NotVoting              // the node may have forgotten leases and waits; see Node
+	TTLTooLong             // above the largest TTL the node was admitted with: Result.TTL
 )
 
 // Renewal is the outcome of one request of a Renew.

@@ -16,6 +16,9 @@ var (
 	ErrNotHeld = errors.New("not held")
 	// ErrUnsupported: this engine cannot do that.
 	ErrUnsupported = errors.New("not supported by this engine")
+	// ErrNotVoting: the node may have forgotten leases, and does nothing until
+	// those are over; see Node.
+	ErrNotVoting = errors.New("the node is held back: it may have forgotten leases")
 	// ErrClosed: the client was closed.
 	ErrClosed = errors.New("client closed")
 )

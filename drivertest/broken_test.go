@@ -6,6 +6,7 @@ package drivertest_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/drivertest"
@@ -26,6 +27,15 @@ func TestDecorators(t *testing.T) {
 			}})
 		})
 	}
+}
+
+// A node behind a decorator that hides it is admitted by the harness.
+func TestHiddenNode(t *testing.T) {
+	drivertest.Run(t, drivertest.Harness{Fake: true, New: func(testing.TB) drivertest.Store {
+		store := memdriver.NewNode(memdriver.NodeOptions{MaxTTL: time.Hour})
+		votes(store)
+		return drivertest.Store{Open: func() driver.Driver { return fault.New(store, nil) }}
+	}})
 }
 
 // Each broken engine fails the cases that are there to find it, and each case
@@ -74,10 +84,13 @@ type brokenEngine struct {
 
 func (b brokenEngine) harness() drivertest.Harness {
 	return drivertest.Harness{New: func(testing.TB) drivertest.Store {
-		s := memdriver.New()
+		s := memdriver.NewNode(memdriver.NodeOptions{MaxTTL: 10_000 * time.Hour})
 		return drivertest.Store{
-			Open:  b.open(s),
-			Names: func() []string { return []string{"lock:k", "lock:k:line"} },
+			Open:    b.open(s),
+			Names:   func() []string { return []string{"lock:k", "lock:k:line"} },
+			Restart: func() { s.Restart(nil) },
+			Reload:  func() { s.Restart(s.Snapshot()) },
+			Flush:   s.Flush,
 		}
 	}}
 }
@@ -93,7 +106,7 @@ func one(patch func(s *memdriver.Store, p *patched)) func(*memdriver.Store) func
 
 func brokenEngines() []brokenEngine {
 	var all []brokenEngine
-	for _, part := range [][]brokenEngine{brokenHolds, brokenReleases, brokenRenewals, brokenLines, brokenFences, brokenLooks} {
+	for _, part := range [][]brokenEngine{brokenHolds, brokenReleases, brokenRenewals, brokenLines, brokenFences, brokenProposals, brokenNodes, brokenLooks} {
 		all = append(all, part...)
 	}
 	return all

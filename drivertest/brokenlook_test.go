@@ -57,23 +57,6 @@ var brokenFences = []brokenEngine{
 				return res, err
 			}
 		})},
-	{"proposals are ignored", "ProposedFenceIsGranted LowProposalIsRefused HolderMayRaiseItsFence", one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
-			r.Fence = 0
-			return s.Try(ctx, r)
-		}
-	})},
-	{"any proposal is granted", "LowProposalIsRefused HolderMayRaiseItsFence", one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
-			fence := r.Fence
-			r.Fence = 0
-			res, err := s.Try(ctx, r)
-			if fence != 0 && res.Granted {
-				res.Fence = fence
-			}
-			return res, err
-		}
-	})},
 }
 
 var brokenLooks = []brokenEngine{

@@ -88,6 +88,12 @@ var brokenReleases = []brokenEngine{
 			return s.Release(ctx, r)
 		}
 	})},
+	{"settled releases are remembered", "SettledOwnerMayAskAgain", one(func(s *memdriver.Store, p *patched) {
+		p.release = func(ctx context.Context, r driver.Request) error {
+			r.Settled = false
+			return s.Release(ctx, r)
+		}
+	})},
 	{"release leaves a counter for each key", "NothingStays", one(func(s *memdriver.Store, p *patched) {
 		p.release = func(ctx context.Context, r driver.Request) error {
 			s.Hold("fence:"+r.Key, 1000*time.Hour, driver.Label{})

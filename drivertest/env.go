@@ -21,8 +21,10 @@ type env struct {
 	testing.TB
 	ctx    context.Context
 	store  Store
-	d      driver.Driver // one client of the store
+	d      driver.Driver   // one client of the store
+	opened []driver.Driver // all of them
 	traits driver.Traits
+	made   func(testing.TB) Store // makes another store
 	fake   bool
 
 	ttl   time.Duration        // of leases and places that the case waits out
@@ -49,9 +51,13 @@ func newEnv(t testing.TB, h Harness) *env {
 	} else {
 		e.lost = stall.Watch(t)
 	}
+	e.made = h.New
 	e.store = h.New(t)
 	e.d = e.open()
 	e.traits = e.d.Traits()
+	if n := nodeOf(e.ctx, e.d); n != nil {
+		e.admitted(n, e.traits.MaxTTL)
+	}
 	e.ttl = max(e.ttl, e.traits.MinTTL)
 	e.long = max(20*e.ttl, time.Minute)
 	return e
@@ -61,6 +67,7 @@ func newEnv(t testing.TB, h Harness) *env {
 func (e *env) open() driver.Driver {
 	e.Helper()
 	d := e.store.Open()
+	e.opened = append(e.opened, d)
 	e.Cleanup(func() {
 		if err := d.Close(); err != nil {
 			e.Errorf("Close: %v", err)

@@ -27,15 +27,6 @@ var fenceCases = []Case{
 	{Name: "FencesInARow",
 		Rule:  "A grant of several fences has them all above those before and below those after; asked again, only the last.",
 		Needs: fencing, run: fencesInARow},
-	{Name: "ProposedFenceIsGranted",
-		Rule:  "A proposed fence above every fence of the key is granted exactly, and stays the holder's.",
-		Needs: []Need{needPropose}, run: proposedFence},
-	{Name: "LowProposalIsRefused",
-		Rule:  "A proposed fence that is not above every fence of the key is refused with FenceTooLow and the newest, and grants nothing.",
-		Needs: []Need{needPropose}, run: lowProposal},
-	{Name: "HolderMayRaiseItsFence",
-		Rule:  "A holder that proposes a larger fence than it has is granted exactly that, and one that proposes a smaller one is refused.",
-		Needs: []Need{needPropose}, run: raisedProposal},
 }
 
 // rises fails unless a grant's fence is above the one before, and returns it.
@@ -106,13 +97,6 @@ func fencesRiseOverIdleTime(e *env) {
 	e.rises(fence, e.grant(e.open(), e.ask("k")))
 }
 
-// propose returns r with a fence above what the store granted so far, which
-// newest is.
-func propose(r driver.Request, fence uint64) driver.Request {
-	r.Fence = fence
-	return r
-}
-
 func fencesInARow(e *env) {
 	const n = 5
 	first, a := e.ask("k"), e.ask("k")
@@ -142,52 +126,4 @@ func (e *env) inARow(before uint64, n int, res driver.Result) {
 	if res.Fences > n || res.Fence-uint64(max(res.Fences, 1)) < before {
 		e.Fatalf("%d fences up to %d after %d; %d were asked for", res.Fences, res.Fence, before, n)
 	}
-}
-
-func proposedFence(e *env) {
-	a := e.ask("k")
-	newest := e.grant(e.d, a).Fence
-	e.release(e.d, a)
-	b := propose(e.ask("k"), newest+1000)
-	if res := e.grant(e.d, b); res.Fence != b.Fence {
-		e.Fatalf("granted the fence %d, proposed %d", res.Fence, b.Fence)
-	}
-	if res := e.grant(e.d, b); res.Fence != b.Fence { // delivered twice
-		e.Fatalf("granted the fence %d, proposed %d", res.Fence, b.Fence)
-	}
-	e.release(e.d, b)
-	e.rises(b.Fence, e.grant(e.d, e.ask("k")))
-}
-
-func lowProposal(e *env) {
-	a := e.ask("k")
-	newest := e.grant(e.d, a).Fence
-	e.release(e.d, a)
-	for _, low := range []uint64{1, newest - 1, newest} {
-		res := e.refuse(e.d, propose(e.ask("k"), low))
-		if res.Why != driver.FenceTooLow || res.Fence < newest {
-			e.Errorf("proposed %d after %d: %+v, want FenceTooLow and the newest", low, newest, res)
-		}
-		e.free("k")
-	}
-	res := e.refuse(e.d, propose(e.ask("k"), newest))
-	e.grant(e.d, propose(e.ask("k"), res.Fence+1))
-}
-
-func raisedProposal(e *env) {
-	a := e.ask("k")
-	newest := e.grant(e.d, a).Fence
-	a.Fence = newest + 10
-	if res := e.grant(e.d, a); res.Fence != a.Fence {
-		e.Fatalf("granted the fence %d, proposed %d", res.Fence, a.Fence)
-	}
-	if info := e.heldBy(a); info.Fence != 0 && info.Fence != a.Fence {
-		e.Errorf("the fence is %d to Inspect, %d to its holder", info.Fence, a.Fence)
-	}
-	low := a
-	low.Fence = newest
-	if res := e.refuse(e.d, low); res.Why != driver.FenceTooLow || res.Fence < a.Fence {
-		e.Errorf("proposed %d as the holder of %d: %+v, want FenceTooLow and the newest", low.Fence, a.Fence, res)
-	}
-	e.heldBy(a)
 }

@@ -147,7 +147,7 @@ func manyDeadPlaces(e *env) {
 	e.refuse(e.d, queued(b))
 	time.Sleep(e.ttl + e.ttl/4) // time itself must pass
 	e.release(e.d, a)
-	e.woken(ch, e.d, b)
+	e.woken(ch, e.d, b, driver.Result{})
 	e.heldBy(b)
 }
 

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/memdriver"
@@ -25,6 +26,8 @@ type patched struct {
 	inspect func(ctx context.Context, key string) (driver.Info, error)
 	list    func(ctx context.Context, prefix string) iter.Seq2[driver.Info, error]
 	close   func() error
+	record  func(ctx context.Context) (driver.Record, error)
+	admit   func(ctx context.Context, r driver.Record, maxTTL time.Duration) error
 }
 
 func (p *patched) Traits() driver.Traits {
@@ -96,6 +99,20 @@ func (p *patched) Close() error {
 		return p.close()
 	}
 	return nil
+}
+
+func (p *patched) Record(ctx context.Context) (driver.Record, error) {
+	if p.record != nil {
+		return p.record(ctx)
+	}
+	return p.Store.Record(ctx)
+}
+
+func (p *patched) Admit(ctx context.Context, r driver.Record, maxTTL time.Duration) error {
+	if p.admit != nil {
+		return p.admit(ctx, r, maxTTL)
+	}
+	return p.Store.Admit(ctx, r, maxTTL)
 }
 
 func renewOne(ctx context.Context, d driver.Driver, r driver.Request) (a driver.Renewal) {

@@ -39,13 +39,14 @@ func atOnce(fs ...func()) {
 	wg.Wait()
 }
 
-// woken waits for a hint where there are any, and asks until granted.
-func (e *env) woken(ch <-chan struct{}, d driver.Driver, r driver.Request) {
+// woken waits for a hint where there are any, or for the moment that the refusal
+// named, and asks until granted.
+func (e *env) woken(ch <-chan struct{}, d driver.Driver, r driver.Request, refused driver.Result) {
 	e.Helper()
-	if ch != nil {
+	if ch != nil && (refused.RetryIn == 0 || refused.RetryIn > e.slack) {
 		e.hinted(ch)
 	}
-	e.turn(d, r, 0)
+	e.turn(d, r, refused.RetryIn)
 }
 
 func oneOwnerAtOnce(e *env) {
@@ -89,7 +90,7 @@ func joinRacesWithRelease(e *env) {
 			e.Fatalf("Try: %v, Release: %v", err, errRelease)
 		}
 		if !res.Granted {
-			e.woken(ch, other, b)
+			e.woken(ch, other, b, res)
 		}
 		e.release(other, b)
 		e.free("k")
@@ -111,7 +112,7 @@ func givingUpRacesWithRelease(e *env) {
 		if err := errors.Join(errA, errB); err != nil {
 			e.Fatalf("Release: %v", err)
 		}
-		e.woken(ch, other, c)
+		e.woken(ch, other, c, driver.Result{})
 		e.refuse(e.d, queued(b))
 		e.release(other, c)
 		e.free("k")

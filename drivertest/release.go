@@ -29,6 +29,9 @@ var releaseCases = []Case{
 	{Name: "SettledReleaseIsARelease",
 		Rule: "A Release of an owner that nothing is under way of gives up a lease or a place like any other.",
 		run:  settledRelease},
+	{Name: "SettledOwnerMayAskAgain",
+		Rule: "The engine does not remember a Release of an owner that nothing is under way of: the same owner may ask again, for the key or for a place.",
+		run:  settledAgain},
 	{Name: "TryAfterReleaseIsRefused", // failure cases 11 and 13
 		Rule: "A Try that arrives after the Release of its owner is refused, whether the owner held the key, stood in line or had nothing, and leaves no place.",
 		run:  tryAfterRelease},
@@ -61,6 +64,26 @@ func settledRelease(e *env) {
 	e.release(e.d, c)
 	e.releaseNothing(e.d, c)
 	e.free("k")
+}
+
+func settledAgain(e *env) {
+	a, b := e.ask("k"), e.ask("k")
+	a.Settled, b.Settled = true, true
+	for range 3 {
+		e.grant(e.d, a)
+		e.release(e.d, a)
+	}
+	e.releaseNothing(e.d, a)
+	e.grant(e.d, a)
+	if needLine.Met(e.traits) {
+		for range 2 {
+			e.join(e.d, b, 0)
+			e.release(e.d, b)
+		}
+		e.join(e.d, b, 0)
+	}
+	e.release(e.d, a)
+	e.turn(e.d, b, 0)
 }
 
 func releaseIsTheOwners(e *env) {

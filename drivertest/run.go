@@ -27,7 +27,10 @@ import (
 // Harness says how to come by stores to test.
 type Harness struct {
 	// New makes an empty store for one case. What it opens it closes with
-	// t.Cleanup.
+	// t.Cleanup. A store with a node record (driver.Node) must be held back then,
+	// as it is when it was just made or flushed: the suite admits it, at once and
+	// for the MaxTTL of its Traits, which must be an hour at least. Where a
+	// decorator hides that it is a Node, New admits it.
 	New func(t testing.TB) Store
 	// TTL is the lease time that cases wait out. It must leave room for a few
 	// requests. 0 means 30 seconds with Fake, else 500 milliseconds. An
@@ -51,6 +54,13 @@ type Store struct {
 	// Names returns the name of everything that is in the store now, as the
 	// store calls it. nil: it has no names that a key could meet.
 	Names func() []string
+
+	// The ways for a store with a node record to forget, or to seem to. Each
+	// returns when the store can be reached again. nil: the cases that need it
+	// are skipped.
+	Restart func() // its process is replaced by one that has nothing
+	Reload  func() // its process is replaced by one that has all its data
+	Flush   func() // it forgets everything, its record too, and goes on
 }
 
 // A Case is one rule and the way to break it.
@@ -85,8 +95,8 @@ var (
 func Cases() []Case {
 	var all []Case
 	for _, part := range [][]Case{
-		tryCases, releaseCases, renewCases, lineCases, handoffCases, raceCases, fenceCases, watchCases,
-		lookCases, keyCases, randomCases, coreCases,
+		tryCases, releaseCases, renewCases, lineCases, handoffCases, raceCases, fenceCases, proposeCases, watchCases,
+		lookCases, keyCases, randomCases, nodeCases, recordCases, coreCases,
 	} {
 		all = append(all, part...)
 	}

@@ -72,7 +72,7 @@ func TestPlainEngine(t *testing.T) {
 			t.Errorf("%s ran, but its needs are not met", c.Name)
 		}
 	}
-	if skipped < 20 || skipped > len(drivertest.Cases())/2 {
+	if ran := len(drivertest.Cases()) - skipped; skipped < 20 || ran < 50 {
 		t.Errorf("%d of %d cases were skipped", skipped, len(drivertest.Cases()))
 	}
 }

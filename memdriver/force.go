@@ -20,7 +20,7 @@ func (s *Store) Hold(key string, ttl time.Duration, label driver.Label) (release
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := driver.Request{Key: key, Owner: rand.Text(), Label: label.Encode(), TTL: ttl}
-	now := time.Now()
+	now := s.now()
 	e := s.settled(key, now)
 	e.holder = nil
 	s.grant(e, r, now)
@@ -39,11 +39,11 @@ func (s *Store) Lose(key string) {
 func (s *Store) end(key string, of func(*place) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now()
+	now := s.now()
 	e := s.settled(key, now)
 	defer s.forget(e, now)
 	if e.holder != nil && of(e.holder) {
-		e.holder = nil
+		e.vacate(now)
 		s.handOn(e, now)
 	}
 }

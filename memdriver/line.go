@@ -10,15 +10,16 @@ import (
 	"github.com/hasplock/hasp/driver"
 )
 
-// entry is all there is about a key that is held or waited for.
+// entry is all there is about a key that is held or waited for, or was a short
+// while ago.
 type entry struct {
 	key    string
-	holder *place   // nil: free, and then the line is empty
-	line   []*place // live places in order of arrival
-	// abandoned: the last holder let its lease expire, at that moment. It is
-	// remembered for the next one, for abandonLimit at most.
+	holder *place    // nil: free, and then nobody waits, unless the store is held back
+	line   []*place  // live places in order of arrival
+	free   time.Time // of a free key: since when
+	// abandoned: the last holder let its lease expire.
 	abandoned bool
-	at        time.Time
+	newest    uint64 // the largest fence granted, 0: none
 }
 
 // place is one owner's: a place in line, and then the holder's.
@@ -33,6 +34,14 @@ type place struct {
 	abandoned bool // of the holder: the one before it did not release
 	lapsed    bool // let one handoff go by
 	patience  time.Time
+}
+
+func (p *place) clone() *place {
+	if p == nil {
+		return nil
+	}
+	c := *p
+	return &c
 }
 
 // extend moves the end of a lease or a place, never to an earlier moment.
@@ -59,38 +68,41 @@ func (s *Store) settled(key string, now time.Time) *entry {
 		s.keys[key] = e
 	}
 	e.line = slices.DeleteFunc(e.line, func(p *place) bool { return !p.until.After(now) })
-	h := e.holder
-	if h == nil || h.until.After(now) {
-		return e
+	var lapsed *place
+	if h := e.holder; h != nil && !h.until.After(now) {
+		e.vacate(h.until)
+		e.abandoned = h.claimed || h.abandoned
+		if !h.claimed && !h.lapsed && h.patience.After(now) {
+			lapsed = h
+		}
 	}
-	e.holder = nil
-	e.abandoned, e.at = h.claimed || h.abandoned, h.until
 	s.handOn(e, now)
-	if !h.claimed && !h.lapsed && h.patience.After(now) {
+	if lapsed != nil {
 		// A claim that lapsed keeps its place once: the next in line has the
 		// key instead, and this one is the first after it.
-		h.lapsed, h.until = true, h.patience
-		e.line = slices.Insert(e.line, 0, h)
-		if e.holder == nil {
-			s.handOn(e, now)
-		}
+		lapsed.lapsed, lapsed.until = true, lapsed.patience
+		e.line = slices.Insert(e.line, 0, lapsed)
+		s.handOn(e, now)
 	}
 	return e
 }
 
-// handOn makes the first in line the holder, for as long as a claim may take,
-// and tells it.
+// handOn makes the first in line the holder of a key that is free, for as long
+// as a claim may take, and tells it.
 func (s *Store) handOn(e *entry, now time.Time) {
-	if len(e.line) == 0 {
+	if e.holder != nil || len(e.line) == 0 || !s.voting() {
 		return
 	}
 	p := e.line[0]
 	e.leave(0)
 	p.patience = p.until
-	p.since, p.until, p.fence = now, now.Add(p.claim), s.mint(now, 1)
+	p.since, p.until = now, now.Add(p.claim) // its fence comes with the claim
 	e.install(p)
 	s.hint(p.id)
 }
+
+// vacate takes the key from its holder.
+func (e *entry) vacate(at time.Time) { e.holder, e.free = nil, at }
 
 func (e *entry) install(p *place) {
 	p.abandoned, e.abandoned = e.abandoned, false
@@ -99,8 +111,8 @@ func (e *entry) install(p *place) {
 
 // forget drops an entry that says nothing any more.
 func (s *Store) forget(e *entry, now time.Time) {
-	remember := e.abandoned && now.Sub(e.at) < abandonLimit
-	if e.holder == nil && len(e.line) == 0 && !remember {
+	if e.holder == nil && len(e.line) == 0 && !s.remembered(e, now) {
+		s.fences.turn(micros(now))
 		delete(s.keys, e.key)
 	}
 }
@@ -146,8 +158,11 @@ func (e *entry) index(id ownerKey) int {
 }
 
 // refuse describes what is in the way of r.
-func (e *entry) refuse(r driver.Request, now time.Time) driver.Result {
+func (s *Store) refuse(e *entry, r driver.Request, now time.Time) driver.Result {
 	res := driver.Result{Why: driver.Held}
+	if r.Fence != 0 {
+		res.Fence = s.floor(e)
+	}
 	if res.Ahead = e.index(idOf(r)); res.Ahead < 0 {
 		res.Ahead = len(e.line)
 	}

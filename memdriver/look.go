@@ -50,7 +50,7 @@ func (s *Store) Inspect(ctx context.Context, key string) (driver.Info, error) {
 		return driver.Info{}, err
 	}
 	defer s.mu.Unlock()
-	now := time.Now()
+	now := s.now()
 	e := s.settled(key, now)
 	defer s.forget(e, now)
 	info := e.info(now)

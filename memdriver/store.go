@@ -10,6 +10,10 @@
 // of 30 seconds takes no time, and it can do on demand what is hard to come by
 // with a real store: [Store.Hold] makes somebody else the holder, [Store.Lose]
 // makes a holder lose its lease, [Store.SetUnreachable] cuts the store off.
+//
+// [NewNode] returns a store for tests of locks over several: one that knows when
+// it may have forgotten leases, with a clock of its own. It can be made to
+// forget, with [Store.Restart] and [Store.Flush].
 package memdriver
 
 import (
@@ -31,20 +35,21 @@ const (
 	// tombLimit bounds how long a released owner is remembered: no request is
 	// under way for longer.
 	tombLimit = 10 * time.Second
-	// abandonLimit bounds how long it is remembered that a lease expired.
-	abandonLimit = time.Minute
+	// memory is how long a key that was held is remembered, at least: its
+	// newest fence, and whether its last lease expired.
+	memory = time.Minute
 )
 
 // Store is a store of locks in this process, and the driver for it. It has no
 // goroutine and no timer of its own: what is over is found out when somebody
 // looks. All methods may be called by many goroutines at once.
 type Store struct {
-	mu          sync.Mutex
-	keys        map[string]*entry
-	tombs       map[ownerKey]time.Time // released owners, and until when they are refused
+	options NodeOptions
+
+	mu sync.Mutex
+	data
+	life        string // another one after a restart
 	watchers    map[ownerKey]map[chan struct{}]struct{}
-	fence       uint64 // the largest of all keys
-	sweepAt     int    // look for what is over when there is so much to look at
 	unreachable bool
 }
 
@@ -53,28 +58,33 @@ type ownerKey struct{ key, owner, label string }
 
 func idOf(r driver.Request) ownerKey { return ownerKey{r.Key, r.Owner, r.Label} }
 
-// New returns an empty store.
-func New() *Store {
-	return &Store{
-		keys:     make(map[string]*entry),
-		tombs:    make(map[ownerKey]time.Time),
-		watchers: make(map[ownerKey]map[chan struct{}]struct{}),
-	}
-}
+// New returns an empty store without a node record, on which leases end by the
+// monotonic clock.
+func New() *Store { return NewNode(NodeOptions{}) }
 
 // Traits implements [driver.Driver].
 func (s *Store) Traits() driver.Traits {
-	return driver.Traits{
+	t := driver.Traits{
 		Engine:     "memory",
 		Queue:      driver.QueueHandoff,
 		Fencing:    true,
 		Proposable: true,
 		MinTTL:     minTTL,
-		Survives:   driver.ClockStep, // expiry goes by the monotonic clock
+		MaxTTL:     s.options.MaxTTL,
 	}
+	if s.options.Now == nil {
+		t.Survives |= driver.ClockStep // expiry goes by the monotonic clock
+	}
+	if s.options.MaxTTL > 0 {
+		t.Survives |= driver.StoreRestart | driver.StoreLoss
+	}
+	return t
 }
 
-var errUnreachable = errors.New("the store is unreachable (SetUnreachable)")
+var (
+	errUnreachable = errors.New("the store is unreachable (SetUnreachable)")
+	errTTL         = errors.New("the TTL is too long for this node")
+)
 
 // enter locks the store for one request.
 func (s *Store) enter(ctx context.Context) error {
@@ -98,22 +108,33 @@ func (s *Store) Try(ctx context.Context, r driver.Request) (driver.Result, error
 		return driver.Result{}, err
 	}
 	defer s.mu.Unlock()
-	now := time.Now()
+	res := s.try(r, s.now())
+	res.Node = s.life
+	return res, nil
+}
+
+func (s *Store) try(r driver.Request, now time.Time) driver.Result {
+	switch {
+	case !s.voting():
+		return driver.Result{Why: driver.NotVoting}
+	case s.tooLong(r.TTL):
+		return driver.Result{Why: driver.TTLTooLong, TTL: s.maxTTL()}
+	}
 	s.sweep(now)
 	e := s.settled(r.Key, now)
 	defer s.forget(e, now)
 	switch {
 	case s.buried(idOf(r), now):
-		return e.refuse(r, now), nil
+		return s.refuse(e, r, now)
 	case e.holder != nil && e.holder.id == idOf(r):
-		return s.again(e, r, now), nil
+		return s.again(e, r, now)
 	case e.holder == nil: // and so nobody waits
-		return s.grant(e, r, now), nil
+		return s.grant(e, r, now)
 	}
 	if r.Queue {
 		e.join(r, now)
 	}
-	return e.refuse(r, now), nil
+	return s.refuse(e, r, now)
 }
 
 func check(r driver.Request) error {
@@ -132,46 +153,53 @@ func check(r driver.Request) error {
 
 // again answers a holder: a repeated request, or the claim of a handoff.
 func (s *Store) again(e *entry, r driver.Request, now time.Time) driver.Result {
-	h := e.holder
-	if r.Fence != 0 && r.Fence != h.fence {
-		if r.Fence <= s.fence {
-			return driver.Result{Why: driver.FenceTooLow, Fence: s.fence}
+	h, fences := e.holder, 1
+	switch {
+	case !h.claimed && r.Fence != 0:
+		if fences = s.propose(e, r, now); fences == 0 {
+			return s.tooLow(e)
 		}
-		s.fence, h.fence = r.Fence, r.Fence
-	}
-	fences := 1
-	if !h.claimed && r.Fence == 0 && r.Fences > 1 {
-		fences = r.Fences
-		h.fence = s.mint(now, fences)
+		h.fence = r.Fence
+	case !h.claimed:
+		fences = max(r.Fences, 1)
+		h.fence = s.mint(e, now, fences)
+	case r.Raise && !r.Restore && r.Fence != 0 && r.Fence != h.fence:
+		if r.Fence < h.fence || s.tooFar(e, r.Fence, now) {
+			return s.tooLow(e)
+		}
+		s.take(e, r.Fence)
+		h.fence = r.Fence
 	}
 	h.claimed = true
 	h.extend(now.Add(r.TTL))
 	return h.granted(now, fences)
 }
 
-// grant gives a free key to r.
+// grant gives a free key to r, unless its proposal is no good.
 func (s *Store) grant(e *entry, r driver.Request, now time.Time) driver.Result {
-	if r.Fence != 0 && r.Fence <= s.fence {
-		return driver.Result{Why: driver.FenceTooLow, Fence: s.fence}
-	}
-	h := &place{id: idOf(r), since: now, claimed: true}
+	h := &place{id: idOf(r), since: now, claimed: true, fence: r.Fence}
 	fences := 1
-	if h.fence = r.Fence; h.fence == 0 {
+	switch {
+	case r.Fence == 0:
 		fences = max(r.Fences, 1)
-		h.fence = s.mint(now, fences)
+		h.fence = s.mint(e, now, fences)
+	case r.Restore:
+		if r.Fence < e.newest || s.tooFar(e, r.Fence, now) {
+			return s.tooLow(e)
+		}
+		s.take(e, r.Fence)
+	default:
+		if fences = s.propose(e, r, now); fences == 0 {
+			return s.tooLow(e)
+		}
 	}
-	s.fence = h.fence
 	h.extend(now.Add(r.TTL))
 	e.install(h)
 	return h.granted(now, fences)
 }
 
-// mint returns the last of the next n fences: one high-water mark for all keys, so that
-// nothing needs to be kept for a key that is free. It goes by the clock so
-// that a new Store goes on above the fences of an older one.
-func (s *Store) mint(now time.Time, n int) uint64 {
-	s.fence = max(s.fence+1, uint64(max(now.UnixMicro(), 0))) + uint64(n-1)
-	return s.fence
+func (s *Store) tooLow(e *entry) driver.Result {
+	return driver.Result{Why: driver.FenceTooLow, Fence: s.floor(e)}
 }
 
 // Renew implements [driver.Driver].
@@ -181,13 +209,21 @@ func (s *Store) Renew(ctx context.Context, rs []driver.Request, done func(i int,
 			done(i, driver.Renewal{Err: err})
 			continue
 		}
-		answer := s.renew(r, time.Now())
+		answer := s.renew(r, s.now())
 		s.mu.Unlock()
 		done(i, answer)
 	}
 }
 
 func (s *Store) renew(r driver.Request, now time.Time) driver.Renewal {
+	switch {
+	case !s.voting() && r.Queue:
+		return driver.Renewal{Err: driver.ErrNotHeld} // it must Try, and is told
+	case !s.voting():
+		return driver.Renewal{Err: fmt.Errorf("the lease may stand: %w", driver.ErrNotVoting)}
+	case !r.Queue && s.tooLong(r.TTL):
+		return driver.Renewal{Err: fmt.Errorf("%w: %v, admitted for %v", errTTL, r.TTL, s.maxTTL())}
+	}
 	e := s.settled(r.Key, now)
 	defer s.forget(e, now)
 	if r.Queue {
@@ -211,12 +247,17 @@ func (s *Store) Release(ctx context.Context, r driver.Request) error {
 		return err
 	}
 	defer s.mu.Unlock()
-	now := time.Now()
+	now := s.now()
 	e := s.settled(r.Key, now)
 	defer s.forget(e, now)
-	s.tombs[idOf(r)] = now.Add(min(max(r.TTL, minTTL), tombLimit))
-	if e.holder != nil && e.holder.id == idOf(r) {
-		e.holder = nil
+	if !r.Settled {
+		s.tombs[idOf(r)] = now.Add(min(max(r.TTL, minTTL), tombLimit))
+	}
+	if h := e.holder; h != nil && h.id == idOf(r) {
+		if r.UpTo != 0 && h.claimed && h.fence > r.UpTo {
+			return driver.ErrNotHeld
+		}
+		e.vacate(now)
 		s.handOn(e, now)
 		return nil
 	}
@@ -225,7 +266,7 @@ func (s *Store) Release(ctx context.Context, r driver.Request) error {
 		return driver.ErrNotHeld
 	}
 	e.leave(i)
-	if i == 0 && len(e.line) > 0 {
+	if i == 0 && len(e.line) > 0 && s.voting() {
 		s.hint(e.line[0].id) // now first: it must look at the holder's expiry
 	}
 	return nil
@@ -236,7 +277,7 @@ func (s *Store) Classify(err error) driver.Class {
 	switch {
 	case errors.Is(err, errUnreachable):
 		return driver.Unreachable
-	case errors.Is(err, driver.ErrUnsupported):
+	case errors.Is(err, driver.ErrUnsupported), errors.Is(err, errTTL):
 		return driver.Misconfigured
 	}
 	return driver.Unknown

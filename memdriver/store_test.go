@@ -5,6 +5,7 @@ package memdriver_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/drivertest"
@@ -17,6 +18,25 @@ func TestEngine(t *testing.T) {
 		New: func(testing.TB) drivertest.Store {
 			s := memdriver.New()
 			return drivertest.Store{Open: func() driver.Driver { return s }, Leftovers: s.Leftovers}
+		},
+	})
+}
+
+// The same for a node, with a wall clock that is wrong.
+func TestNode(t *testing.T) {
+	drivertest.Run(t, drivertest.Harness{
+		Fake: true,
+		New: func(testing.TB) drivertest.Store {
+			s := memdriver.NewNode(memdriver.NodeOptions{MaxTTL: time.Hour, Now: func() time.Time {
+				return time.UnixMicro(time.Now().UnixMicro()).Add(90 * time.Minute)
+			}})
+			return drivertest.Store{
+				Open:      func() driver.Driver { return s },
+				Leftovers: s.Leftovers,
+				Restart:   func() { s.Restart(nil) },
+				Reload:    func() { s.Restart(s.Snapshot()) },
+				Flush:     s.Flush,
+			}
 		},
 	})
 }

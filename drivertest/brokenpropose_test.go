@@ -1,0 +1,162 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package drivertest_test
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/memdriver"
+)
+
+// reask is an engine that takes each request for another.
+func reask(f func(s *memdriver.Store, r driver.Request) driver.Request) func(*memdriver.Store) func() driver.Driver {
+	return one(func(s *memdriver.Store, p *patched) {
+		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+			return s.Try(ctx, f(s, r))
+		}
+	})
+}
+
+// insist is an engine that grants refused proposals of one kind with a fence of
+// the store's, and says that it is the proposed one.
+func insist(which func(r driver.Request, res driver.Result) bool) func(*memdriver.Store) func() driver.Driver {
+	return one(func(s *memdriver.Store, p *patched) {
+		p.inspect = func(ctx context.Context, key string) (driver.Info, error) {
+			info, err := s.Inspect(ctx, key)
+			info.Fence = 0
+			return info, err
+		}
+		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+			res, err := s.Try(ctx, r)
+			if res.Why != driver.FenceTooLow || !which(r, res) {
+				return res, err
+			}
+			fence := r.Fence
+			r.Fence, r.Restore = res.Fence+1, false
+			res, err = s.Try(ctx, r)
+			res.Fence = fence
+			return res, err
+		}
+	})
+}
+
+var brokenProposals = []brokenEngine{
+	{"a vote that is given back is taken whatever its fence", "ReleaseUpToAFence", one(func(s *memdriver.Store, p *patched) {
+		p.release = func(ctx context.Context, r driver.Request) error {
+			r.UpTo = 0
+			return s.Release(ctx, r)
+		}
+	})},
+	{"proposals are ignored", "ProposedFenceIsGranted LowProposalIsRefused HolderMayRaiseItsFence ProposedFencesInARow",
+		reask(func(_ *memdriver.Store, r driver.Request) driver.Request {
+			r.Fence = 0
+			return r
+		})},
+	{"any proposal is granted", "LowProposalIsRefused ProposalFarAheadIsRefused MintedAndProposedFencesRise RestoreAfterALaterFence",
+		insist(func(driver.Request, driver.Result) bool { return true })},
+	{"a client with a wrong clock may use up the fences", "ProposalFarAheadIsRefused",
+		insist(func(r driver.Request, res driver.Result) bool { return r.Fence > res.Fence })},
+	{"a refusal of a proposal far ahead names that one", "ProposalFarAheadIsRefused", one(func(s *memdriver.Store, p *patched) {
+		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+			res, err := s.Try(ctx, r)
+			if res.Why == driver.FenceTooLow {
+				res.Fence = max(res.Fence, r.Fence)
+			}
+			return res, err
+		}
+	})},
+	{"one mark for the proposals of all keys", "ProposalsMayOvertakeEachOther RestoreGivesALeaseBack",
+		one(func(s *memdriver.Store, p *patched) {
+			var mark atomic.Uint64
+			p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+				if r.Fence != 0 && r.Fence < mark.Load() {
+					return driver.Result{Why: driver.FenceTooLow, Fence: mark.Load()}, nil
+				}
+				res, err := s.Try(ctx, r)
+				if res.Granted {
+					mark.Store(max(mark.Load(), res.Fence))
+				}
+				return res, err
+			}
+		})},
+	{"minted fences have a counter of their own", "MintedAndProposedFencesRise", one(func(s *memdriver.Store, p *patched) {
+		var fences memo[string, uint64]
+		var n atomic.Uint64
+		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+			res, err := s.Try(ctx, r)
+			if r.Fence == 0 && res.Granted {
+				if fences.get(r.Owner) == 0 {
+					fences.set(r.Owner, n.Add(1))
+				}
+				res.Fence = fences.get(r.Owner)
+			}
+			return res, err
+		}
+	})},
+	{"a proposal of several fences has them all", "ProposedFencesInARow", one(func(s *memdriver.Store, p *patched) {
+		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+			res, err := s.Try(ctx, r)
+			res.Fences = r.Fences
+			return res, err
+		}
+	})},
+	{"a proposal of several fences has one", "ProposedFencesInARow", reask(func(_ *memdriver.Store, r driver.Request) driver.Request {
+		if r.Fence != 0 {
+			r.Fences = 1
+		}
+		return r
+	})},
+	{"Held names no fence", "HeldRefusalNamesTheFence", one(func(s *memdriver.Store, p *patched) {
+		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+			res, err := s.Try(ctx, r)
+			if !res.Granted && res.Why == driver.Held {
+				res.Fence = 0
+			}
+			return res, err
+		}
+	})},
+	{"the holder's fence is raised unasked", "HolderKeepsItsFence RestoreGivesALeaseBack",
+		reask(func(s *memdriver.Store, r driver.Request) driver.Request {
+			r.Restore = r.Restore && !looked(s, r.Key).Held
+			r.Raise = r.Fence > looked(s, r.Key).Fence
+			return r
+		})},
+	{"the holder's fence is never raised", "HolderMayRaiseItsFence", reask(func(_ *memdriver.Store, r driver.Request) driver.Request {
+		r.Raise = false
+		return r
+	})},
+	{"a raise may lower", "HolderMayRaiseItsFence", reask(func(s *memdriver.Store, r driver.Request) driver.Request {
+		r.Raise = r.Raise && r.Fence >= looked(s, r.Key).Fence
+		return r
+	})},
+	{"a claim keeps the fence that was handed over", "ClaimTakesTheProposal", reask(func(s *memdriver.Store, r driver.Request) driver.Request {
+		if handedOver(looked(s, r.Key)) {
+			r.Fence = 0
+		}
+		return r
+	})},
+	{"a claim that is refused gives the key up", "ClaimTakesTheProposal", one(func(s *memdriver.Store, p *patched) {
+		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+			res, err := s.Try(ctx, r)
+			if res.Why == driver.FenceTooLow && looked(s, r.Key).Held {
+				_ = s.Release(ctx, r)
+			}
+			return res, err
+		}
+	})},
+	{"Restore is a proposal like any other", "RestoreGivesALeaseBack", reask(func(_ *memdriver.Store, r driver.Request) driver.Request {
+		r.Restore = false
+		return r
+	})},
+	{"Restore is always granted", "RestoreAfterALaterFence",
+		insist(func(r driver.Request, _ driver.Result) bool { return r.Restore })},
+	{"Restore takes the key from its holder", "RestoreSparesTheHolder", reask(func(s *memdriver.Store, r driver.Request) driver.Request {
+		if r.Restore && looked(s, r.Key).Holder.Owner != r.Owner {
+			s.Lose(r.Key)
+		}
+		return r
+	})},
+}

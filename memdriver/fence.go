@@ -1,0 +1,115 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package memdriver
+
+import (
+	"math"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// Fences count microseconds: by the clock, so that a new Store goes on above
+// those of an older one.
+
+const (
+	// overtake is how much later than a newer proposal for another key a
+	// proposal may arrive and still be granted, at least.
+	overtake = int64(20 * time.Second / time.Microsecond)
+	// leap is how far above a key's newest fence a proposal may be, whatever the
+	// clock says.
+	leap = 1 << 20
+)
+
+// floors knows the fences of keys that nobody remembers any more: a new fence of
+// such a key must be above old, and above minted.
+//
+// Every fence granted for a proposal is at most cur, and at most old after two
+// turns. A turn comes every 20 seconds, so that a proposal that was overtaken by
+// one for another key is not refused because of it; and no key is forgotten
+// before its fence is at most old.
+type floors struct {
+	minted        uint64 // the largest that the store chose itself
+	old, mid, cur uint64
+	at            uint64 // when the last turn was, 0: never
+}
+
+// turn is called before anything is compared with old, and before a key is
+// forgotten. A clock that was stepped only makes turns more frequent.
+func (f *floors) turn(now uint64) {
+	passed := int64(now - f.at)
+	switch {
+	case f.at == 0:
+		f.rise(now)
+	case passed >= 2*overtake:
+		f.rise(f.cur)
+	case passed >= overtake || passed < 0:
+		f.old, f.mid = f.mid, f.cur
+	default:
+		return
+	}
+	f.at = now
+}
+
+// rise makes a fence the least that the next one of any key must be above.
+func (f *floors) rise(to uint64) {
+	f.cur = max(f.cur, to)
+	f.old, f.mid = f.cur, f.cur
+}
+
+// floor is what a new fence of the key must be above.
+func (s *Store) floor(e *entry) uint64 {
+	return max(e.newest, s.fences.old, s.fences.minted)
+}
+
+// mint returns the last of the next n fences for a key.
+func (s *Store) mint(e *entry, now time.Time, n int) uint64 {
+	clock := micros(now)
+	s.fences.turn(clock)
+	e.newest = max(s.floor(e)+1, clock) + uint64(n-1)
+	s.fences.minted = e.newest
+	return e.newest
+}
+
+// propose takes the fence that r proposes for a grant that is new, and as many
+// below it as r asks for and nobody had. It returns how many those are, 0 when
+// the proposal cannot be granted.
+func (s *Store) propose(e *entry, r driver.Request, now time.Time) (fences int) {
+	s.fences.turn(micros(now))
+	floor := s.floor(e)
+	switch {
+	case s.tooFar(e, r.Fence, now) || r.Fence <= floor:
+		return 0
+	case r.Fences > 1:
+		fences = int(min(uint64(r.Fences), r.Fence-floor))
+	default:
+		fences = 1
+	}
+	s.take(e, r.Fence)
+	return fences
+}
+
+// tooFar says whether a proposal uses up more numbers than a client with a good
+// clock would.
+func (s *Store) tooFar(e *entry, fence uint64, now time.Time) bool {
+	lead := uint64(driver.MaxLead / time.Microsecond)
+	return fence > max(micros(now)+lead, s.floor(e)+leap)
+}
+
+// take remembers a proposed fence that is granted.
+func (s *Store) take(e *entry, fence uint64) {
+	e.newest = max(e.newest, fence)
+	s.fences.cur = max(s.fences.cur, fence)
+}
+
+// remembered says whether the newest fence of a free key is kept: for a while
+// after the key was held, counted from the moment that the fence stands for when
+// that is later.
+func (s *Store) remembered(e *entry, now time.Time) bool {
+	kept := uint64(max(memory, s.options.MaxTTL) / time.Microsecond)
+	return e.newest != 0 && micros(now) < max(micros(e.free), e.newest)+kept
+}
+
+// micros is a moment as a fence, at least 1.
+func micros(t time.Time) uint64 { return uint64(min(max(t.UnixMicro(), 1), math.MaxInt64/2)) }

@@ -1,0 +1,175 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package memdriver_test
+
+import (
+	"math/rand/v2"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/memdriver"
+)
+
+func proposal(key string, fence uint64) driver.Request {
+	r := ask()
+	r.Key, r.Fence, r.Settled = key, fence, true
+	return r
+}
+
+// newFenced returns a store with a clock of its own and no record.
+func newFenced() (*memdriver.Store, *wall) {
+	w := newWall()
+	return memdriver.NewNode(memdriver.NodeOptions{Now: w.now}), w
+}
+
+func grantAndRelease(t *testing.T, s *memdriver.Store, r driver.Request) {
+	t.Helper()
+	if res := try(t, s, r); !res.Granted || res.Fence != r.Fence {
+		t.Fatalf("proposed %d: %+v", r.Fence, res)
+	}
+	if err := s.Release(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Proposals for different keys may overtake each other by 20 seconds, at any
+// time and with any number of keys.
+func TestProposalsOvertake(t *testing.T) {
+	s, w := newFenced()
+	try(t, s, proposal("before", w.fence()+1)) // what is older than the store is refused
+	w.step(20 * time.Second)
+	for i := range 2000 {
+		w.step(500 * time.Millisecond)
+		grantAndRelease(t, s, proposal("new"+strconv.Itoa(i), w.fence()))
+		late := w.fence() - uint64((20 * time.Second).Microseconds()) + 1
+		grantAndRelease(t, s, proposal("late"+strconv.Itoa(i), late))
+	}
+}
+
+// A key that is forgotten leaves no way back for its fences, and lets proposals
+// that are made then pass.
+func TestForgottenKey(t *testing.T) {
+	for _, c := range []struct{ idle, back time.Duration }{
+		{2*time.Minute - time.Second, 0},
+		{24 * time.Hour, 0},
+		{time.Hour, time.Hour}, // the clock was wrong for a while
+	} {
+		s, w := newFenced()
+		fence := w.fence() + uint64((2 * time.Second).Microseconds())
+		try(t, s, proposal("before", w.fence()+1))
+		grantAndRelease(t, s, proposal("k", fence))
+		w.step(c.idle)
+		s.Sweep()
+		if s.Knows("k") {
+			t.Errorf("%+v: the key is remembered", c)
+		}
+		w.step(-c.back)
+		for _, r := range []driver.Request{proposal("k", fence), proposal("unseen", fence)} {
+			if res := try(t, s, r); res.Why != driver.FenceTooLow || res.Fence < fence {
+				t.Errorf("%+v: %q with the fence again: %+v", c, r.Key, res)
+			}
+		}
+		grantAndRelease(t, s, proposal("k", fence+1000))
+	}
+}
+
+// The newest fence of a key is remembered for a minute after the key was held,
+// or for the longest TTL, and for longer when it was ahead of the clock.
+func TestRememberedFences(t *testing.T) {
+	for _, c := range []struct{ maxTTL, held, lead, want time.Duration }{
+		{want: time.Minute},
+		{held: 10 * time.Minute, want: 11 * time.Minute},
+		{lead: 3 * time.Second, want: time.Minute + 3*time.Second},
+		{maxTTL: time.Second, want: time.Minute},
+		{maxTTL: time.Hour, want: time.Hour},
+	} {
+		w := newWall()
+		s := memdriver.NewNode(memdriver.NodeOptions{MaxTTL: c.maxTTL, Now: w.now})
+		if c.maxTTL > 0 {
+			admit(t, s)
+			w.step(time.Microsecond)
+		}
+		r := proposal("k", w.fence()+uint64(c.lead.Microseconds()))
+		r.TTL, r.Restore = max(c.held, time.Millisecond), true // the store's first fence, at its clock
+		if res := try(t, s, r); !res.Granted {
+			t.Fatalf("%+v: %+v", c, res)
+		}
+		if c.held == 0 {
+			if err := s.Release(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.step(c.want - time.Microsecond)
+		if s.Sweep(); !s.Knows("k") {
+			t.Errorf("%+v: forgotten too early", c)
+		}
+		w.step(time.Microsecond)
+		if s.Sweep(); s.Knows("k") {
+			t.Errorf("%+v: not forgotten", c)
+		}
+	}
+}
+
+// Whatever clients propose and the clock does, a key's fences rise.
+func TestFencesRiseWhateverTheClockDoes(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	for range 50 {
+		s, w := newFenced()
+		newest := make(map[string]uint64)
+		granted := 0
+		for range 400 {
+			switch rnd.IntN(8) {
+			case 0:
+				w.step(time.Duration(rnd.Int64N(int64(3*time.Minute))) - 90*time.Second)
+			case 1:
+				w.step(time.Duration(rnd.Int64N(int64(48*time.Hour))) - 24*time.Hour)
+			default:
+				w.step(time.Duration(rnd.Int64N(int64(15 * time.Second))))
+			}
+			if rnd.IntN(4) == 0 {
+				s.Sweep()
+			}
+			key := strconv.Itoa(rnd.IntN(3))
+			r := proposal(key, 0)
+			switch rnd.IntN(6) {
+			case 0: // minted
+			case 1:
+				r.Fence = newest[key] + uint64(rnd.IntN(3)) // the newest, or a little above
+			default:
+				r.Fence = w.fence() + uint64(rnd.Int64N(int64(time.Minute/time.Microsecond))) - uint64((30 * time.Second).Microseconds())
+			}
+			r.Fences = rnd.IntN(4)
+			res := try(t, s, r)
+			switch {
+			case res.Why == driver.FenceTooLow:
+				if r.Fence = res.Fence + 1; !try(t, s, r).Granted {
+					t.Fatalf("%q: %d is refused after a refusal with %d", key, r.Fence, res.Fence)
+				}
+				res = driver.Result{Granted: true, Fence: r.Fence, Fences: 1}
+			case !res.Granted:
+				t.Fatalf("%q: %+v", key, res)
+			}
+			if first := res.Fence - uint64(res.Fences) + 1; first <= newest[key] {
+				t.Fatalf("%q: granted %d fences up to %d after %d", key, res.Fences, res.Fence, newest[key])
+			}
+			granted++
+			newest[key] = res.Fence
+			if rnd.IntN(2) == 0 {
+				r.Fence = res.Fence + uint64(rnd.IntN(1000))
+				r.Raise = true
+				if res = try(t, s, r); !res.Granted || res.Fence != r.Fence {
+					t.Fatalf("%q: raised to %d: %+v", key, r.Fence, res)
+				}
+				newest[key] = res.Fence
+			}
+			if err := s.Release(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}

@@ -1,0 +1,157 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package memdriver
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// NodeOptions are for a [Store] that is one node of several.
+type NodeOptions struct {
+	// MaxTTL is the longest lease. With it the store keeps a node record: it is
+	// held back until it is admitted, when it is new and whenever it may have
+	// forgotten a lease. 0: no bound and no record.
+	MaxTTL time.Duration
+	// Now is the store's clock, by which leases end: it may be stepped, and run
+	// faster or slower than others', as a server's wall clock may. It must not
+	// call the store. nil: time.Now.
+	Now func() time.Time
+}
+
+// NewNode returns an empty store.
+func NewNode(o NodeOptions) *Store {
+	s := &Store{options: o, watchers: make(map[ownerKey]map[chan struct{}]struct{})}
+	s.Restart(nil)
+	return s
+}
+
+func (s *Store) now() time.Time {
+	if s.options.Now != nil {
+		return s.options.Now()
+	}
+	return time.Now()
+}
+
+// A Snapshot is what a store kept at one moment. It does not change.
+type Snapshot struct{ data data }
+
+// Snapshot returns what the store keeps now, its node record too.
+func (s *Store) Snapshot() *Snapshot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return &Snapshot{s.data.clone()}
+}
+
+// Restart is what happens when a server is killed and started again: the store
+// has what was saved, which may be of any age, or nothing when from is nil, and
+// its clients connect anew. A store with a node record is held back then.
+func (s *Store) Restart(from *Snapshot) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.life = rand.Text()
+	s.data = newData()
+	if from != nil {
+		s.data = from.data.clone()
+	}
+	for id := range s.watchers {
+		s.hint(id)
+	}
+}
+
+// Flush makes the store forget everything, its node record and its fences too,
+// without a restart.
+func (s *Store) Flush() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.data = newData()
+}
+
+// data is what a store keeps.
+type data struct {
+	keys    map[string]*entry
+	tombs   map[ownerKey]time.Time // released owners, and until when they are refused
+	fences  floors
+	record  driver.Record // the zero value: there is none
+	sweepAt int           // look for what is over when there is so much to look at
+}
+
+func newData() data {
+	return data{keys: make(map[string]*entry), tombs: make(map[ownerKey]time.Time)}
+}
+
+func (d data) clone() data {
+	d.tombs = maps.Clone(d.tombs)
+	keys := make(map[string]*entry, len(d.keys))
+	for key, e := range d.keys {
+		c := *e
+		c.holder = e.holder.clone()
+		c.line = slices.Clone(e.line)
+		for i, p := range c.line {
+			c.line[i] = p.clone()
+		}
+		keys[key] = &c
+	}
+	d.keys = keys
+	return d
+}
+
+// voting says whether the store may grant: its record is of its present life,
+// and was admitted.
+func (s *Store) voting() bool {
+	return s.options.MaxTTL == 0 || s.record.Voting && s.record.Node == s.life
+}
+
+// maxTTL is the longest lease of a store that votes, 0 for no bound.
+func (s *Store) maxTTL() time.Duration { return min(s.options.MaxTTL, s.record.MaxTTL) }
+
+// tooLong says whether a store that votes refuses a TTL.
+func (s *Store) tooLong(ttl time.Duration) bool { return s.options.MaxTTL > 0 && ttl > s.maxTTL() }
+
+// Record implements [driver.Node]. It is driver.ErrUnsupported without
+// NodeOptions.MaxTTL.
+func (s *Store) Record(ctx context.Context) (driver.Record, error) {
+	if err := s.enterNode(ctx); err != nil {
+		return driver.Record{}, err
+	}
+	defer s.mu.Unlock()
+	if s.record.Node != s.life {
+		s.record = driver.Record{Text: "wait " + s.life + " " + rand.Text(), Node: s.life}
+	}
+	return s.record, nil
+}
+
+// Admit implements [driver.Node]. The bound counts in whole milliseconds.
+func (s *Store) Admit(ctx context.Context, r driver.Record, maxTTL time.Duration) error {
+	maxTTL = maxTTL.Truncate(time.Millisecond)
+	if maxTTL <= 0 {
+		return fmt.Errorf("the longest TTL is %v: it must be a millisecond or more", maxTTL)
+	}
+	if err := s.enterNode(ctx); err != nil {
+		return err
+	}
+	defer s.mu.Unlock()
+	if s.record.Node != s.life || s.record.Voting || s.record.Text != r.Text {
+		return driver.ErrNotHeld
+	}
+	text := fmt.Sprintf("ok %s %d", s.life, maxTTL.Milliseconds())
+	s.record = driver.Record{Text: text, Voting: true, MaxTTL: maxTTL, Node: s.life}
+	s.fences.rise(micros(s.now()))
+	return nil
+}
+
+func (s *Store) enterNode(ctx context.Context) error {
+	if s.options.MaxTTL == 0 {
+		return fmt.Errorf("a store without MaxTTL has no node record: %w", driver.ErrUnsupported)
+	}
+	return s.enter(ctx)
+}
+
+var _ driver.Node = (*Store)(nil)
