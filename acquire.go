@@ -118,6 +118,11 @@ func (a *attempt) try() (*Lease, time.Duration, error) {
 		}
 		return nil, 0, err
 	}
+	if !res.Granted {
+		if err := a.c.refusedToVote(ctx, res, a.req.TTL); err != nil {
+			return nil, 0, err
+		}
+	}
 	a.c.contacted.Store(true)
 	if !res.Granted {
 		a.refused(res)

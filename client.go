@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/admission"
 	"github.com/hasplock/hasp/internal/clock"
 )
 
@@ -35,6 +36,7 @@ type Client struct {
 	now       clock.Clock
 	renewer   *renewer
 	cohorts   cohorts
+	waits     *admission.Waits
 	contacted atomic.Bool // the store answered once
 	label     atomic.Pointer[label]
 
@@ -57,9 +59,10 @@ func New(d driver.Driver, o *Options) (*Client, error) {
 		return nil, errors.New("hasp: new: the driver is nil")
 	}
 	c := &Client{drv: d, traits: d.Traits(), now: clock.System, idle: make(chan struct{})}
-	if o != nil {
-		c.observe = o.Observe
+	if o == nil {
+		o = &Options{}
 	}
+	c.observe, c.waits = o.Observe, admission.New(o.StateDir)
 	if ch, ok := d.(driver.Checker); ok {
 		if err := ch.Check(); err != nil {
 			return nil, c.fail("new", "", err)
@@ -317,8 +320,11 @@ func (c *Client) fail(op, key string, err error) error {
 }
 
 func (c *Client) classify(err error) Class {
-	if e := (*silentError)(nil); errors.As(err, &e) {
+	switch {
+	case errors.As(err, new(*silentError)), errors.Is(err, driver.ErrNotVoting):
 		return Unreachable
+	case errors.As(err, new(*tooLongError)):
+		return Misconfigured
 	}
 	return c.drv.Classify(err)
 }

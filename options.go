@@ -29,6 +29,11 @@ type Options struct {
 	// soon: a call for a renewal holds up those that are answered with it.
 	// nil: nobody is told.
 	Observe func(Event)
+	// StateDir is a directory in which the wait for a store that is held back
+	// after a restart is remembered, so that processes that live for less than
+	// such a wait finish it together. Only one store with a node record needs
+	// it, not a quorum, which has its own. Empty: each process waits for itself.
+	StateDir string
 }
 
 // LockOptions say how a key is held. The zero value, and nil, mean the

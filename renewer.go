@@ -333,6 +333,12 @@ func (h *hold) renewed(start clock.Instant, r driver.Renewal) {
 	}
 	h.renewing = false
 	now := h.c.now()
+	if h.valid != 0 && h.left(now) <= h.opts.Lead {
+		// Too late, whatever the answer: others may have had the key since.
+		h.mu.Unlock()
+		h.lose(nil)
+		return
+	}
 	if r.Err == nil {
 		h.granted(start, now, r.TTL)
 	} else {

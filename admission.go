@@ -1,0 +1,70 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hasp
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/admission"
+)
+
+// Admit gives the operator's word that no locks are active in the store: what is
+// held back because it may have forgotten leases grants from now on. It is for a
+// new deployment, and after a restart that ended all work, too. A wrong word can
+// lead to two holders. Without it, a store that keeps a node record grants
+// nothing for its largest TTL and about ten seconds after a restart.
+// ErrUnsupported: this store holds nothing back.
+func (c *Client) Admit(ctx context.Context) error {
+	ctx, done, err := c.during(ctx)
+	if err != nil {
+		return c.fail("admit", "", err)
+	}
+	defer done()
+	switch d := c.drv.(type) {
+	case driver.Admitter:
+		err = d.Admit(ctx)
+	case driver.Node:
+		var rec driver.Record
+		if rec, err = d.Record(ctx); err == nil && !rec.Voting {
+			err = d.Admit(ctx, rec, c.traits.MaxTTL)
+		}
+	default:
+		err = ErrUnsupported
+	}
+	return c.fail("admit", "", err)
+}
+
+// refusedToVote is the error of a refusal that is about the store, not about the
+// key; nil for any other. A store that is held back is admitted when its wait is
+// over.
+func (c *Client) refusedToVote(ctx context.Context, res driver.Result, ttl time.Duration) error {
+	switch res.Why {
+	case driver.NotVoting:
+		n, ok := c.drv.(driver.Node)
+		if !ok {
+			return &admission.HeldBack{Left: res.Left}
+		}
+		rec, err := n.Record(ctx)
+		if err == nil {
+			err = c.waits.Admit(ctx, n, rec, c.traits.MaxTTL, max(c.traits.MaxTTL, rec.MaxTTL))
+		}
+		if err == nil { // it votes now: ask again
+			err = &admission.HeldBack{}
+		}
+		return err
+	case driver.TTLTooLong:
+		return &tooLongError{ttl, res.TTL}
+	}
+	return nil
+}
+
+// tooLongError is a TTL above what a store was admitted for.
+type tooLongError struct{ ttl, most time.Duration }
+
+func (e *tooLongError) Error() string {
+	return fmt.Sprintf("the TTL is %v, and the store was admitted for leases of at most %v: ask for less, or configure the same largest TTL everywhere", e.ttl, e.most)
+}

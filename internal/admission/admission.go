@@ -1,0 +1,122 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package admission times how long nodes that may have forgotten leases are
+// held back: the "delayed restarts" of the Redlock algorithm, done by clients.
+//
+// A wait belongs to one exact node record, which carries a fresh nonce, and runs
+// on this machine's own clock from when the record was received. Nothing that
+// the node says about time counts.
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+const (
+	// rate is how much faster than the nodes' clocks the clock of whoever waits
+	// may run, at most: one in so many.
+	rate = 1000
+	// clockError is how wrong a node's clock may be, either way, without harm to
+	// the order of fences.
+	clockError = 3 * time.Second
+)
+
+// Wait is how long a record must have been seen before its node votes again:
+// until every lease that it may have forgotten is over, maxTTL being the
+// longest, and its clock is above every fence that it may have granted.
+//
+//	W = maxTTL / (1 - rate) + 2 clock errors + the lead of a proposed fence
+func Wait(maxTTL time.Duration) time.Duration {
+	return maxTTL + maxTTL/(rate-1) + 2*clockError + driver.MaxLead
+}
+
+// Waits remembers since when it has seen each record. All methods may be called
+// by many goroutines at once.
+type Waits struct {
+	files *files // nil: remembered in this process only
+
+	mu   sync.Mutex
+	seen map[string]time.Time
+}
+
+// New returns an empty memory. With dir, the waits that other processes of this
+// machine began since it was booted count, too: they share a file there.
+func New(dir string) *Waits {
+	w := &Waits{seen: map[string]time.Time{}}
+	if dir != "" {
+		w.files = newFiles(dir)
+	}
+	return w
+}
+
+// Left is how long a record must still be waited for, at most zero when it was
+// seen for long enough. The first call for a record begins its wait: it must
+// come after the record was received.
+func (w *Waits) Left(record string, maxTTL time.Duration) time.Duration {
+	now := time.Now()
+	w.mu.Lock()
+	since, known := w.seen[record]
+	if !known {
+		since = now
+		w.seen[record] = now
+	}
+	w.mu.Unlock()
+	if !known && w.files != nil {
+		// A file that cannot be used costs a longer wait, and nothing else.
+		if age, err := w.files.age(record); err == nil && age > 0 {
+			since = now.Add(-age)
+			w.mu.Lock()
+			w.seen[record] = since
+			w.mu.Unlock()
+		}
+	}
+	return Wait(maxTTL) - now.Sub(since)
+}
+
+// Over forgets a record that is no more.
+func (w *Waits) Over(record string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.seen, record)
+}
+
+// HeldBack is the error of a node that waits: driver.ErrNotVoting, with what is
+// left of the wait as far as that is known.
+type HeldBack struct{ Left time.Duration }
+
+func (e *HeldBack) Error() string {
+	if e.Left <= 0 {
+		return "held back after a restart or a flush"
+	}
+	return fmt.Sprintf("held back after a restart or a flush, %v left", e.Left.Round(100*time.Millisecond))
+}
+
+// Is makes errors.Is(err, driver.ErrNotVoting) true.
+func (e *HeldBack) Is(target error) bool { return target == driver.ErrNotVoting }
+
+// Admit lets a node vote, for leases of maxTTL at most, when rec, which was just
+// received from it, has been seen for long enough: until every lease of longest
+// is over. It returns nil once the node votes, and *HeldBack while it waits.
+func (w *Waits) Admit(ctx context.Context, n driver.Node, rec driver.Record, maxTTL, longest time.Duration) error {
+	if rec.Voting {
+		return nil
+	}
+	if left := w.Left(rec.Text, longest); left > 0 {
+		return &HeldBack{Left: left}
+	}
+	err := n.Admit(ctx, rec, maxTTL)
+	if err == nil || errors.Is(err, driver.ErrNotHeld) { // another client was faster, or the node forgot again
+		w.Over(rec.Text)
+	}
+	if errors.Is(err, driver.ErrNotHeld) {
+		return &HeldBack{}
+	}
+	return err
+}
