@@ -183,7 +183,7 @@ func TestBurstsOfLanes(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 400 {
 			wg.Go(func() {
-				if _, err := s.do(t.Context(), &call{script: batchScript}); err != nil {
+				if _, err := s.do(t.Context(), &call{script: plain.batch}); err != nil {
 					t.Error(err)
 				}
 			})

@@ -30,7 +30,7 @@ func (d *Driver) Classify(err error) driver.Class {
 		return driver.Misconfigured
 	case errors.As(err, &server):
 		return classOf(server.Error())
-	case errors.Is(err, redis.ErrClosed), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted),
+	case errors.Is(err, driver.ErrNotVoting), errors.Is(err, redis.ErrClosed), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted),
 		errors.Is(err, context.DeadlineExceeded), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return driver.Unreachable
 	}

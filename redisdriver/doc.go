@@ -21,7 +21,9 @@
 // released a moment ago, and the largest fence (one for the server, in a
 // cluster one for each slot). The .lua files in this package say what is in
 // them. Use a server through one kind of client, cluster or not: the two keep
-// the largest fence in different keys.
+// the largest fence in different keys. A node, see below, also has a record that
+// does not expire, and remembers the last fence of each key for a while: a
+// minute, or MaxTTL when that is longer, after the lease would have ended.
 //
 // # Waiting
 //
@@ -41,7 +43,7 @@
 //	+time +type +exists +get +mget +getrange +set +del +pttl +pexpire
 //	+zadd +zrem +zscore +zrank +zrange +zcard +hset +hget +hmget +hdel
 //
-// In a cluster also +ssubscribe +spublish +cluster|slots +command. Without the
+// With Options.MaxTTL also +info. In a cluster also +ssubscribe +spublish +cluster|slots +command. Without the
 // right to subscribe, waiters poll. Without the right to publish, a release
 // frees the key and the first in line, who looks every 100 ms, takes it.
 //
@@ -53,4 +55,23 @@
 // microseconds, unless its clock, or that of a promoted replica, is behind
 // what it was. Leases end by the server's wall clock: a step forward ends them
 // early. An eviction policy other than noeviction may drop a lock.
+//
+// # Nodes
+//
+// With Options.MaxTTL the server is a node ([driver.Node]), alone or one of
+// several for a quorum, and survives StoreRestart and StoreLoss: the "delayed
+// restarts" of "Distributed locks with Redis" (the Redlock algorithm). The key
+// hasp.node says in which run of the server (its run_id), and for leases of
+// which length, it may grant. Each script that grants or prolongs compares that
+// with the server that runs it. After a restart, empty or from a file, a flush,
+// or when a replica was promoted, they differ: the server then refuses with
+// NotVoting, hands nothing on and prolongs nothing, until a client that has held
+// it back for long enough admits it.
+//
+// What that does not see: a lock, or this record, that a person or an eviction
+// policy deletes or writes; SWAPDB between two databases that both are nodes;
+// a machine that is set back to a snapshot with its memory; and other clients of
+// the same keys, hasp's without MaxTTL among them, which ask for no record. The
+// clock of a node may be 3 s wrong when it is admitted; a step forward still
+// ends leases early.
 package redisdriver

@@ -31,6 +31,18 @@ type Options struct {
 	Prefix string
 	// NoPrefix: the Redis key is the key itself.
 	NoPrefix bool
+	// MaxTTL, when it is not 0, makes the server a node ([driver.Node]): it
+	// keeps a record of its present life, and grants nothing after it may have
+	// forgotten leases (a restart, a flush, a promoted replica) until one of its
+	// clients has held it back for as long as the longest lease lasts. MaxTTL is
+	// that longest lease, at least 10 ms: no request may ask for more. Fences can
+	// be proposed. It costs the server 5 µs for a lock and unlock under load, and
+	// 10 for one that comes alone.
+	//
+	// Every client of the locks must have MaxTTL, as others grant whatever the
+	// record says, and the same, as each holds the server back for its own. Not
+	// for a *redis.ClusterClient.
+	MaxTTL time.Duration
 }
 
 // Driver keeps locks in Redis. Make one with New. All methods may be called by
@@ -39,6 +51,8 @@ type Driver struct {
 	rdb     redis.UniversalClient
 	prefix  string
 	cluster bool // keys of one command must share a slot
+	maxTTL  time.Duration
+	scripts *scripts
 	id      string
 	bad     error // the configuration cannot work
 
@@ -56,6 +70,7 @@ type Driver struct {
 var (
 	_ driver.Driver  = (*Driver)(nil)
 	_ driver.Checker = (*Driver)(nil)
+	_ driver.Node    = (*Driver)(nil)
 )
 
 // New makes a Driver of a client that the caller made and keeps: it is never
@@ -69,7 +84,13 @@ func New(rdb redis.UniversalClient, o *Options) *Driver {
 	if o == nil {
 		o = &Options{}
 	}
-	d := &Driver{rdb: rdb, prefix: o.Prefix, id: rand.Text(), bad: refuse(rdb, o), giving: make(chan struct{}, 16)}
+	d := &Driver{
+		rdb: rdb, prefix: o.Prefix, maxTTL: o.MaxTTL, scripts: &plain,
+		id: rand.Text(), bad: refuse(rdb, o), giving: make(chan struct{}, 16),
+	}
+	if d.maxTTL != 0 {
+		d.scripts = &node
+	}
 	if d.prefix == "" && !o.NoPrefix {
 		d.prefix = DefaultPrefix
 	}
@@ -97,6 +118,12 @@ func refuse(rdb redis.UniversalClient, o *Options) error {
 		return &configError{"a redis.Ring moves keys to another server when one fails, so two clients " +
 			"could hold one lock: use a redis.Client, or package quorum over several"}
 	}
+	if _, cluster := rdb.(*redis.ClusterClient); cluster && o.MaxTTL != 0 {
+		return &configError{"Options.MaxTTL makes one server a node, and this client is of a cluster"}
+	}
+	if o.MaxTTL != 0 && o.MaxTTL < minTTL {
+		return &configError{fmt.Sprintf("Options.MaxTTL is %v: at least %v", o.MaxTTL, minTTL)}
+	}
 	if o.NoPrefix && o.Prefix != "" {
 		return &configError{fmt.Sprintf("Options ask for the prefix %q and for none", o.Prefix)}
 	}
@@ -111,12 +138,18 @@ func (d *Driver) Check() error { return d.bad }
 
 // Traits says what Redis promises.
 func (d *Driver) Traits() driver.Traits {
-	return driver.Traits{
+	t := driver.Traits{
 		Engine:  "redis",
 		Queue:   driver.QueueHandoff,
 		Fencing: true,
 		MinTTL:  minTTL,
+		MaxTTL:  d.maxTTL,
 	}
+	if d.maxTTL > 0 {
+		t.Proposable = true
+		t.Survives = driver.StoreRestart | driver.StoreLoss
+	}
+	return t
 }
 
 // closeTime bounds Close.

@@ -27,9 +27,15 @@ type world struct {
 
 func newWorld(t testing.TB, args ...string) *world {
 	t.Helper()
+	return newWorldIn(t, nil, args...)
+}
+
+// newWorldIn has more in the environment of the server.
+func newWorldIn(t testing.TB, env []string, args ...string) *world {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
-	w := &world{TB: t, ctx: ctx, server: testserver.Redis(t, args...)}
+	w := &world{TB: t, ctx: ctx, server: testserver.RedisIn(t, env, args...)}
 	w.admin = w.client(nil)
 	return w
 }

@@ -84,7 +84,7 @@ func FuzzGrant(f *testing.F) {
 		if g == (grant{}) {
 			return
 		}
-		if !strings.HasPrefix(s, g.owner+" ") || !strings.Contains("hmc", string(g.state)) || g.since.UnixMilli() < 0 {
+		if !strings.HasPrefix(s, g.owner+" ") || !strings.Contains("hmcHMC", string(g.state)) || g.since.UnixMilli() < 0 {
 			t.Errorf("%q is read as %+v", s, g)
 		}
 	})
@@ -97,8 +97,9 @@ func FuzzTryReply(f *testing.F) {
 	f.Add(int64(1), "1763719200123456", int64(0), int64(0), "", uint8(4))
 	f.Add(int64(-1), "hash", int64(0), int64(0), "", uint8(2))
 	f.Fuzz(func(t *testing.T, code int64, text string, a, b int64, more string, n uint8) {
-		fields := []any{code, text, a, b, more, int64(1), nil}
-		for _, v := range []any{nil, text, code, fields, fields[:int(n)%len(fields)]} {
+		fields := []any{code, text, a, b, more, int64(1), "", nil}
+		grant := []any{code, text, a, b, int64(n)}
+		for _, v := range []any{nil, text, code, grant, fields, fields[:int(n)%len(fields)]} {
 			got, err := parseTry(v)
 			if err != nil {
 				continue

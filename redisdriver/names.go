@@ -13,6 +13,14 @@ import (
 // Everything of ours but the locks themselves begins with this; no lock does.
 const sidecars = "hasp."
 
+// What a node keeps beside what belongs to a lock key; see node.lua and
+// fences.lua.
+const (
+	markKey     = sidecars + "fence"
+	recordKey   = sidecars + "node"
+	proposedKey = sidecars + "proposed"
+)
+
 // names are the Redis keys that belong to one lock key.
 type names struct{ lock, grant, line, places, mark, side string }
 
@@ -23,7 +31,7 @@ func (d *Driver) names(key string) names {
 	const grant, line, places = sidecars + "grant:", sidecars + "line:", sidecars + "places:"
 	all := grant + side + line + side + places + side // one text for three: this is on every call's way
 	g, l := len(grant)+len(side), len(line)+len(side)
-	n := names{lock: lock, grant: all[:g], line: all[g : g+l], places: all[g+l:], mark: sidecars + "fence", side: side}
+	n := names{lock: lock, grant: all[:g], line: all[g : g+l], places: all[g+l:], mark: markKey, side: side}
 	if d.cluster {
 		n.mark += ":{" + tagOf(slot(lock)) + "}"
 	}

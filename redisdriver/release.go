@@ -28,10 +28,15 @@ func (d *Driver) giveUp(ctx context.Context, r driver.Request, unclaimed bool) e
 	if err := d.check(r); err != nil {
 		return err
 	}
-	reply, err := d.send.do(ctx, d.releaseCall(r, unclaimed))
-	if err != nil {
+	c := d.releaseCall(r, unclaimed)
+	if _, err := d.send.do(ctx, c); err != nil {
 		return err
 	}
+	return d.released(c.reply)
+}
+
+// released reads the answer to a release.
+func (d *Driver) released(reply any) error {
 	switch reply {
 	case int64(releasedNothing):
 		return driver.ErrNotHeld
@@ -47,14 +52,17 @@ func (d *Driver) giveUp(ctx context.Context, r driver.Request, unclaimed bool) e
 // releaseCall is a Release as the batch script wants it.
 func (d *Driver) releaseCall(r driver.Request, unclaimed bool) *call {
 	n := d.names(r.Key)
-	c := &call{script: batchScript, mark: n.mark, keys: []any{n.lock, n.grant, n.line, n.places}}
+	c := &call{script: d.scripts.batch, mark: n.mark, keys: []any{n.lock, n.grant, n.line, n.places}}
 	kind := "r"
 	if unclaimed {
 		kind = "u"
 	}
-	if r.Settled && !unclaimed {
+	switch {
+	case r.Settled && r.UpTo != 0 && d.maxTTL != 0 && !unclaimed:
+		c.args = []any{"b", value(r), digits(r.UpTo)}
+	case r.Settled && !unclaimed:
 		c.args = []any{"d", value(r)}
-	} else {
+	default:
 		c.keys = append(c.keys, n.gone(r.Owner))
 		c.args = []any{kind, value(r), max(millis(min(r.TTL, wary)), 1)}
 	}

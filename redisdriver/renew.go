@@ -6,6 +6,7 @@ package redisdriver
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -38,6 +39,8 @@ func (d *Driver) Renew(ctx context.Context, rs []driver.Request, done func(i int
 		switch err := d.check(r); {
 		case err != nil:
 			done(i, driver.Renewal{Err: err})
+		case !r.Queue && d.maxTTL != 0 && r.TTL > d.maxTTL:
+			done(i, driver.Renewal{Err: tooLong(r.TTL, d.maxTTL)})
 		case r.Queue:
 			places = append(places, i)
 		default:
@@ -111,7 +114,7 @@ func (d *Driver) leaseJobs(rs []driver.Request, idx []int) []*job {
 	for g, all := range groups {
 		for about := range slices.Chunk(all, perScript) {
 			n := len(about)
-			keys := make([]any, 3*n)
+			keys := make([]any, 3*n, 3*n+1)
 			args := make([]any, 2, n+2)
 			args[0], args[1] = millis(g.ttl), lingering(g.ttl)
 			for k, i := range about {
@@ -120,7 +123,7 @@ func (d *Driver) leaseJobs(rs []driver.Request, idx []int) []*job {
 				args = append(args, value(rs[i]))
 			}
 			jobs = append(jobs, &job{
-				call: &call{script: extendScript, keys: keys, args: args}, about: about, lease: true, slot: g.slot,
+				call: &call{script: d.scripts.extend, keys: d.withRecord(keys), args: args}, about: about, lease: true, slot: g.slot,
 			})
 		}
 	}
@@ -141,7 +144,7 @@ func (d *Driver) placeJobs(rs []driver.Request, idx []int) []*job {
 			n++
 		}
 		if slot := d.slotOf(key); j == nil || j.slot != slot || len(j.about)+n > perScript {
-			j = &job{call: &call{script: keepScript}, slot: slot}
+			j = &job{call: &call{script: d.scripts.keep}, slot: slot}
 			jobs = append(jobs, j)
 		}
 		names := d.names(key)
@@ -153,12 +156,44 @@ func (d *Driver) placeJobs(rs []driver.Request, idx []int) []*job {
 		j.about = append(j.about, sorted[:n]...)
 		sorted = sorted[n:]
 	}
+	for _, j := range jobs {
+		j.call.keys = d.withRecord(j.call.keys)
+	}
 	return jobs
+}
+
+// withRecord adds the key that the scripts of a node want at the end.
+func (d *Driver) withRecord(keys []any) []any {
+	if d.maxTTL == 0 {
+		return keys
+	}
+	return append(keys, recordKey)
+}
+
+// tooLong is of a TTL that the node does not allow.
+func tooLong(ttl, most time.Duration) error {
+	return &configError{fmt.Sprintf("a TTL of %v is longer than %v, the longest that the node allows", ttl, most)}
+}
+
+// barred says why a node's script did nothing, or nil.
+func (j *job) barred(ttl time.Duration) error {
+	switch most, ok := j.call.reply.(int64); {
+	case !ok:
+		return nil
+	case !j.lease:
+		return driver.ErrNotHeld
+	case most > 0:
+		return tooLong(ttl, span(most))
+	}
+	return fmt.Errorf("redis: %w", driver.ErrNotVoting)
 }
 
 // report passes on what a job's script answered.
 func (d *Driver) report(rs []driver.Request, j *job, done func(int, driver.Renewal)) {
 	err := j.call.err
+	if err == nil && d.maxTTL != 0 {
+		err = j.barred(rs[j.about[0]].TTL)
+	}
 	r := newReply(j.call.reply)
 	if err == nil && (r.bad || len(r.fields) != len(j.about)) {
 		err = errReply

@@ -35,10 +35,13 @@ func next[T any](r *reply) (v T) {
 // answer is what try.lua says.
 type answer struct {
 	granted   bool
-	fence     uint64
+	fence     uint64        // of a refusal: what a proposal must be above, or 0
+	fences    int           // how many were granted
 	abandoned bool          // the holder before did not release
 	lasts     time.Duration // 0: as long as was asked
 
+	why      driver.Why
+	most     time.Duration // with TTLTooLong
 	released bool          // refused because this owner was released
 	value    string        // of the holder
 	left     time.Duration // or free, or forever
@@ -52,27 +55,40 @@ type answer struct {
 func parseTry(v any) (answer, error) {
 	var a answer
 	if text, ok := v.(string); ok {
-		v = []any{int64(1), text, int64(0), int64(0)}
+		v = []any{int64(1), text, int64(0), int64(0), int64(1)}
 	}
 	r := newReply(v)
-	switch next[int64](r) {
+	switch code := next[int64](r); code {
 	case 1:
 		a.granted = true
 		a.fence = r.fence()
 		a.abandoned = next[int64](r) == 1
 		a.lasts = span(next[int64](r))
+		a.fences = int(next[int64](r))
+		r.bad = r.bad || a.fences < 1
 	case -1:
 		a.kind = next[string](r)
 		r.bad = r.bad || a.kind == ""
-	case 2:
-		a.released = true
-		fallthrough
-	case 0:
+	case 4:
+		a.why = driver.NotVoting
+	case 5:
+		a.why = driver.TTLTooLong
+		a.most = span(next[int64](r))
+	case 2, 3, 0:
+		switch code {
+		case 2:
+			a.released = true
+		case 3:
+			a.why = driver.FenceTooLow
+		}
 		a.value = next[string](r)
 		a.left = span(next[int64](r))
 		a.ahead = int(next[int64](r))
 		a.grant = parseGrant(next[string](r))
 		a.cut = next[int64](r) == 1
+		if least := next[string](r); least != "" {
+			a.fence = parseFence(least, r)
+		}
 	default:
 		r.bad = true
 	}
@@ -82,8 +98,10 @@ func parseTry(v any) (answer, error) {
 	return a, nil
 }
 
-func (r *reply) fence() uint64 {
-	n, err := strconv.ParseUint(next[string](r), 10, 64)
+func (r *reply) fence() uint64 { return parseFence(next[string](r), r) }
+
+func parseFence(s string, r *reply) uint64 {
+	n, err := strconv.ParseUint(s, 10, 64)
 	r.bad = r.bad || err != nil || n == 0
 	return n
 }
@@ -93,7 +111,7 @@ type grant struct {
 	owner string
 	fence uint64
 	since time.Time
-	state byte // 'h', 'm', 'c'; 0 when there is no record
+	state byte // 'h', 'm', 'c', 'H', 'M', 'C'; 0 when there is no record of a holder
 }
 
 // parseGrant reads the first 59 bytes of a grant record; anything else is no
@@ -108,7 +126,10 @@ func parseGrant(s string) grant {
 		return grant{}
 	}
 	switch s[58] {
-	case 'h', 'm', 'c':
+	case 'C':
+		fence = 0 // of a holder before
+		fallthrough
+	case 'h', 'm', 'c', 'H', 'M':
 		return grant{owner: s[:26], fence: fence, since: time.UnixMilli(int64(ms)), state: s[58]}
 	}
 	return grant{}
@@ -125,7 +146,19 @@ func (g grant) holder(value string) driver.Holder {
 
 // refusal turns the answer of a Try that was not granted into a Result.
 func (a answer) refusal(told bool) driver.Result {
-	r := driver.Result{Why: driver.Held, Ahead: a.ahead}
+	r := driver.Result{Why: a.why, Fence: a.fence, Ahead: a.ahead}
+	switch a.why {
+	case driver.NotVoting:
+		r.RetryIn = pollMax
+		return r
+	case driver.TTLTooLong:
+		r.TTL = a.most
+		return r
+	case driver.FenceTooLow:
+		r.RetryIn = lookAfter
+		return r
+	case driver.Held:
+	}
 	if a.left != free {
 		r.Holder = a.grant.holder(a.value)
 		r.Left = max(a.left, 0)
@@ -143,7 +176,7 @@ func (a answer) retryIn(r driver.Result, told bool) time.Duration {
 	if r.Left == 0 {
 		expiry = lookAfter // no expiry, or gone meanwhile
 	}
-	silent := r.Holder.Foreign || a.grant.state == 'm' || a.grant.owner != r.Holder.Owner
+	silent := r.Holder.Foreign || a.grant.state == 'm' || a.grant.state == 'M' || a.grant.owner != r.Holder.Owner
 	switch {
 	case a.left == free || a.cut: // free, but not for us: the next in line could not be told
 		return lookAfter

@@ -20,13 +20,15 @@ import (
 // call is one run of a script, or one request of the batch script.
 type call struct {
 	ctx    context.Context // the caller's; nil in a Renew, which has one for all
+	slow   bool            // somebody is in its way: no lone script
 	script *script
 	mark   string // of the batch script: where fences are counted
 	keys   []any
 	args   []any
 	reply  any
+	life   string // of the batch script of a node: names the run of the server
 	err    error
-	done   chan struct{} // closed when reply and err stand
+	report func(*call) // called once, when reply and err stand; nil in a Renew
 }
 
 // sender runs scripts. Calls of many goroutines travel together: while all
@@ -83,20 +85,27 @@ func (s *sender) do(ctx context.Context, c *call) (any, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	c.ctx, c.done = ctx, make(chan struct{})
+	done := make(chan struct{})
+	s.begin(ctx, c, func(*call) { close(done) })
+	select {
+	case <-done:
+		return c.reply, c.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// begin runs one call. report is called once, by whoever has the answer: it must
+// not block. A call whose ctx ended is dropped where it was not sent yet.
+func (s *sender) begin(ctx context.Context, c *call, report func(*call)) {
+	c.ctx, c.report = ctx, report
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.queue = append(s.queue, c)
 	if s.flying < s.lanes {
 		s.start()
 	} else {
 		s.arm()
-	}
-	s.mu.Unlock()
-	select {
-	case <-c.done:
-		return c.reply, c.err
-	case <-ctx.Done():
-		return nil, ctx.Err()
 	}
 }
 
@@ -123,10 +132,21 @@ func (s *sender) arm() {
 
 // relieve opens a lane more when nothing came back since it was armed.
 func (s *sender) relieve(landed int) {
+	var left []*call
+	defer func() {
+		for _, c := range left {
+			c.report(c)
+		}
+	}()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.armed = false
-	s.queue = slices.DeleteFunc(s.queue, func(c *call) bool { return c.ctx.Err() != nil }) // their callers left
+	s.queue = slices.DeleteFunc(s.queue, func(c *call) bool {
+		if c.err = c.ctx.Err(); c.err != nil { // its caller left
+			left = append(left, c)
+		}
+		return c.err != nil
+	})
 	if len(s.queue) == 0 {
 		return
 	}
@@ -202,7 +222,7 @@ func (s *sender) run(calls []*call) {
 	wanted := calls[:0] // calls are this lane's alone
 	for _, c := range calls {
 		if c.err = c.ctx.Err(); c.err != nil {
-			close(c.done) // its caller left before anything was sent
+			c.report(c) // its caller left before anything was sent
 			continue
 		}
 		wanted = append(wanted, c)
@@ -217,7 +237,7 @@ func (s *sender) run(calls []*call) {
 	s.exec(ctx, wanted)
 	cancel()
 	for _, c := range wanted {
-		close(c.done)
+		c.report(c)
 	}
 }
 
@@ -242,27 +262,29 @@ func lastOf(calls []*call) (context.Context, context.CancelFunc) {
 // is the master now). Asking again is harmless: see [driver.Driver].
 var errCompany = errors.New("redis: a request failed in company")
 
-// exec runs calls as one pipeline: EVALSHA, then once more with EVAL what the
-// server did not know, and alone what failed in company. It sets reply and err
-// of each.
+// exec runs calls as one pipeline: EVALSHA, then with EVAL what the server did
+// not know, and alone what failed in company. It sets reply and err of each.
 func (s *sender) exec(ctx context.Context, calls []*call) {
 	s.pipe(ctx, calls, scriptCalls, false)
-	var again, alone []*call
-	for _, c := range calls {
-		if c.err != nil && redis.HasErrorPrefix(c.err, "NOSCRIPT") {
-			again = append(again, c)
+	for range 3 { // lone script, batch script, each of which the server may not know
+		var again, alone []*call
+		for _, c := range calls {
+			switch {
+			case c.err == errCompany: //nolint:errorlint // the very value, set in answer
+				alone = append(alone, c)
+			case c.err != nil && redis.HasErrorPrefix(c.err, "NOSCRIPT"):
+				again = append(again, c)
+			}
 		}
-	}
-	if again = stillWanted(again); len(again) > 0 {
-		s.pipe(ctx, again, scriptCalls, true)
-	}
-	for _, c := range calls {
-		if c.err == errCompany { //nolint:errorlint // the very value, set in answer
-			alone = append(alone, c)
+		if len(again)+len(alone) == 0 {
+			return
 		}
-	}
-	if alone = stillWanted(alone); len(alone) > 0 {
-		s.pipe(ctx, alone, 1, false)
+		if again = stillWanted(again); len(again) > 0 {
+			s.pipe(ctx, again, scriptCalls, true)
+		}
+		if alone = stillWanted(alone); len(alone) > 0 {
+			s.pipe(ctx, alone, 1, false)
+		}
 	}
 }
 
@@ -350,10 +372,15 @@ func (c command) Clone() redis.Cmder { return command{c.Cmd.Clone().(*redis.Cmd)
 // together counts the calls at the front that one command carries.
 func together(calls []*call, size int) int {
 	n := 1
-	for calls[0].script == batchScript && n < min(len(calls), size) && calls[n].script == batchScript {
+	for calls[0].script.batch && n < min(len(calls), size) && calls[n].script.batch {
 		n++
 	}
 	return n
+}
+
+// goesAlone says whether the lone script may do for a call.
+func (c *call) goesAlone() bool {
+	return c.script.lone != nil && !c.slow && (c.args[0] == "p" || c.args[0] == "b")
 }
 
 func newCommand(ctx context.Context, calls []*call, text bool) command {
@@ -362,21 +389,26 @@ func newCommand(ctx context.Context, calls []*call, text bool) command {
 	for _, c := range calls {
 		nkeys, nargs = nkeys+len(c.keys), nargs+len(c.args)
 	}
-	args := make([]any, 0, 5+nkeys+nargs)
-	if text {
-		args = append(args, "eval", first.script.text)
-	} else {
-		args = append(args, "evalsha", first.script.sha)
+	args := make([]any, 0, 7+nkeys+nargs)
+	script := first.script
+	if len(calls) == 1 && first.goesAlone() {
+		script = script.lone
 	}
-	if first.script == batchScript {
-		args = append(args, 1+nkeys, first.mark)
+	if text {
+		args = append(args, "eval", script.text)
+	} else {
+		args = append(args, "evalsha", script.sha)
+	}
+	if first.script.batch {
+		args = append(args, 1+len(first.script.keys)+nkeys, first.mark)
+		args = append(args, first.script.keys...)
 	} else {
 		args = append(args, nkeys)
 	}
 	for _, c := range calls {
 		args = append(args, c.keys...)
 	}
-	if first.script == batchScript {
+	if first.script.batch {
 		args = append(args, len(calls))
 	}
 	for _, c := range calls {
@@ -389,21 +421,26 @@ func newCommand(ctx context.Context, calls []*call, text bool) command {
 
 // answer deals out the reply of a script.
 func (c command) answer(reply any, err error) {
-	if err != nil || c.calls[0].script != batchScript {
+	if err != nil || !c.calls[0].script.batch {
 		for _, call := range c.calls {
 			call.reply, call.err = reply, err
 		}
 		return
 	}
 	answers, _ := reply.([]any)
+	life := ""
+	if n := len(c.calls); len(answers) == n+1 && len(c.calls[0].script.keys) > 0 {
+		life, _ = answers[n].(string)
+		answers = answers[:n]
+	}
 	for i, call := range c.calls {
 		switch {
 		case len(answers) != len(c.calls):
 			call.err = errReply
 		case answers[i] == nil:
-			call.err = errCompany
+			call.err, call.slow = errCompany, true
 		default:
-			call.reply, call.err = answers[i], nil
+			call.reply, call.life, call.err = answers[i], life, nil
 		}
 	}
 }

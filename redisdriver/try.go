@@ -22,20 +22,35 @@ const (
 
 // Try asks once for r.Key; see [driver.Driver].
 func (d *Driver) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
-	if err := d.check(r); err != nil {
-		return driver.Result{}, err
+	c, told, refused, err := d.prepare(r)
+	if c == nil {
+		return refused, err
 	}
-	if r.Fence != 0 {
-		return driver.Result{}, fmt.Errorf("redis: a proposed fence: %w", driver.ErrUnsupported)
-	}
-	c, told := d.tryCall(r)
 	begun := time.Now()
-	reply, err := d.send.do(ctx, c)
-	if err != nil {
+	if _, err := d.send.do(ctx, c); err != nil {
 		return driver.Result{}, err
 	}
+	return d.tried(r, c, told, begun)
+}
+
+// prepare returns the call of a Try, or what needs no call to be said.
+func (d *Driver) prepare(r driver.Request) (c *call, told bool, refused driver.Result, err error) {
+	switch err = d.check(r); {
+	case err != nil:
+		return nil, false, refused, err
+	case r.Fence != 0 && d.maxTTL == 0:
+		return nil, false, refused, fmt.Errorf("redis: a proposed fence, without Options.MaxTTL: %w", driver.ErrUnsupported)
+	case d.maxTTL != 0 && r.TTL > d.maxTTL:
+		return nil, false, driver.Result{Why: driver.TTLTooLong, TTL: d.maxTTL}, nil
+	}
+	c, told = d.tryCall(r)
+	return c, told, refused, nil
+}
+
+// tried reads the answer to a Try that began at begun.
+func (d *Driver) tried(r driver.Request, c *call, told bool, begun time.Time) (driver.Result, error) {
 	d.delay.sample(time.Since(begun))
-	a, err := parseTry(reply)
+	a, err := parseTry(c.reply)
 	if err != nil {
 		return driver.Result{}, err
 	}
@@ -43,20 +58,20 @@ func (d *Driver) Try(ctx context.Context, r driver.Request) (driver.Result, erro
 	case a.kind != "":
 		return driver.Result{}, &TypeError{Key: d.prefix + r.Key, Type: a.kind}
 	case a.granted:
-		res := driver.Result{Granted: true, Fence: a.fence, TTL: max(r.TTL, a.lasts), Abandoned: a.abandoned}
-		if a.lasts == 0 { // not granted before
-			res.Fences = r.Fences
-		}
-		return res, nil
+		return driver.Result{
+			Granted: true, Fence: a.fence, Fences: a.fences, TTL: max(r.TTL, a.lasts), Abandoned: a.abandoned, Node: c.life,
+		}, nil
 	}
-	return a.refusal(told), nil
+	res := a.refusal(told)
+	res.Node = c.life
+	return res, nil
 }
 
 // tryCall is a Try as the batch script wants it. told says that hints will
 // reach r.
 func (d *Driver) tryCall(r driver.Request) (c *call, told bool) {
 	n := d.names(r.Key)
-	c = &call{script: batchScript, mark: n.mark, keys: []any{n.lock, n.grant, n.line, n.places, n.gone(r.Owner)}}
+	c = &call{script: d.scripts.batch, mark: n.mark, keys: []any{n.lock, n.grant, n.line, n.places, n.gone(r.Owner)}}
 	kind, place := "h", ""
 	if d.muted.Load() {
 		kind = "m"
@@ -64,13 +79,31 @@ func (d *Driver) tryCall(r driver.Request) (c *call, told bool) {
 	if r.Queue {
 		place, told = d.place(r)
 	}
-	if r.Queue || r.Fences > 1 {
-		c.args = []any{strings.ToUpper(kind), value(r), millis(r.TTL), lingering(r.TTL), max(r.Fences, 1), place, millis(r.Patience)}
-	} else {
+	switch state := strings.ToUpper(kind); {
+	case r.Fence != 0 && (r.Queue || r.Fences > 1 || r.Raise || r.Restore):
+		how := ""
+		switch {
+		case r.Restore: // also where the lease is still here
+			how = "restore"
+		case r.Raise:
+			how = "raise"
+		}
+		c.args = []any{"P", value(r), millis(r.TTL), digits(r.Fence), state, max(r.Fences, 1), place, millis(r.Patience), how}
+	case r.Fence != 0:
+		c.args = []any{"p", value(r), millis(r.TTL), digits(r.Fence), state}
+	case r.Queue || r.Fences > 1:
+		c.args = []any{state, value(r), millis(r.TTL), lingering(r.TTL), max(r.Fences, 1), place, millis(r.Patience)}
+	default:
 		c.args = []any{kind, value(r), millis(r.TTL), lingering(r.TTL)}
 	}
 	return c, told
 }
+
+// maxFence is the largest that 16 digits hold. The scripts compare fences as
+// texts; this one is centuries ahead of every clock, and so refused.
+const maxFence = 9_999_999_999_999_999
+
+func digits(fence uint64) string { return fmt.Sprintf("%016d", min(fence, maxFence)) }
 
 // place describes r's place in line: patience, claim, mode and inbox as
 // line.lua wants them. told says that hints will reach r.
@@ -81,5 +114,9 @@ func (d *Driver) place(r driver.Request) (text string, told bool) {
 		claim = min(claim+pollMax, maxClaim)
 		inbox = sidecars + "inbox:" + d.id
 	}
-	return fmt.Sprintf("%d %d %c %s", millis(r.Patience), millis(claim), mode, inbox), mode != modePoll
+	proposes := ""
+	if r.Fence != 0 {
+		proposes = "P"
+	}
+	return fmt.Sprintf("%d %d %c%s %s", millis(r.Patience), millis(claim), mode, proposes, inbox), mode != modePoll
 }

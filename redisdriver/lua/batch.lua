@@ -2,52 +2,69 @@
 -- SPDX-License-Identifier: Apache-2.0
 --
 -- Carries out requests, one after the other, each as if it were alone.
--- KEYS  1 mark, then for each request lock, grant, line, places and, but for
---       kind d, gone: see line.lua
+-- KEYS  1 mark, in a node 2 its record, 3 the proposals' mark; then for each
+--       request lock, grant, line, places and, but for d and b, gone: see line.lua
 -- ARGV  1 the number of requests, then for each its kind, "<owner> <label>" and
 --       h m  Try, for a grant of that state: TTL, ms; TTL + LINGER
 --       H M  Try that may join the line, as h m and: fences; "" or, to join,
 --            what follows contact in a place; its patience, ms
+--       p    Try with a proposed fence: TTL, ms; the fence, 16 digits; the
+--            state, H or M
+--       P    as p and: fences; "" or, to join, as H; its patience, ms; "",
+--            "raise" or "restore"
 --       r    Release: ms for which this owner is granted nothing more
 --       u    as r, but a lease only when it was handed over and never claimed
 --       d    Release of an owner that nothing is asked for any more
+--       b    as d, but leaves a lease with a larger fence: the fence, 16 digits
 -- Answers a list, see try.lua and release.lua; nil for a request that failed in
 -- company. What is wrong with it says the failure of the script that it is alone in.
+-- A node adds which run of the server this is, when it had to know.
 --
 -- A request that nobody is in the way of takes the fast path. What costs there
 -- is each call, each function made, and each number that becomes a text.
+--
+-- Lines that begin with --+ are part of the script for a node only, and those
+-- with --- of the other only.
 
 --@ clock.lua
 
 local call = redis.call
 local key, arg = 2, 2
+--+ key = 4
 local fence, limit
 
--- mint returns the last of n fences above all that were granted for any key.
--- The mark is moved first, for all requests at once, and outlives the fences
--- that it covers by a day.
-local function mint(n)
-  if not fence or fence + n > limit then
+--+ --@ node.lua
+--+ --@ fences.lua
+
+-- mint returns the last of n fences above all that were granted for any key;
+-- told is the largest that is known of this one. The mark is moved first, for
+-- all requests at once, and outlives the fences that it covers by a day.
+local function mint(n, told)
+--+   told = forgotten(told)
+  if not fence or fence + n > limit or told and tonumber(told) > fence then
     if not stamp then look() end
-    local last, keep = call('GET', KEYS[1]), '86400000'
-    local from = tonumber(stamp)
-    if last and (#last ~= 16 or last >= stamp) then -- the clock stands, or was set back
-      from = last + 1
-      keep = string.format('%d', (from - tonumber(stamp)) / 1000 + 86400000)
-    end
+    local last, keep, now = call('GET', KEYS[1]), '86400000', tonumber(stamp)
+    local from = now
+    if last and (#last ~= 16 or last >= stamp) then from = last + 1 end -- the clock stands, or was set back
+    if told and tonumber(told) >= from then from = told + 1 end -- a proposal was ahead of it
+    if from > now then keep = string.format('%d', (from - now) / 1000 + 86400000) end
     local to = from + n + ARGV[1] - 2
     call('SET', KEYS[1], string.format('%d', to), 'PX', keep) -- may fail: then nothing is reserved
     fence, limit = from - 1, to
+--+     minted = string.format('%016.0f', to)
   end
   fence = fence + n
   return string.format('%d', fence)
 end
+
+--+ --@ lasting.lua
 
 local try, release
 
 -- slow creates what a request needs when others are in its way.
 local function slow()
   if not stamp then look() end
+--- --@ lasting.lua
 --@ line.lua
 --@ grant.lua
 --@ try.lua
@@ -57,35 +74,36 @@ end
 local function run()
   local kind, value, a = ARGV[arg], ARGV[arg + 1], arg + 2
   local lock, grant, line = KEYS[key], KEYS[key + 1], KEYS[key + 2]
-  if kind == 'h' or kind == 'm' then
-    if call('EXISTS', lock, grant, line, KEYS[key + 4]) == 0 then
-      local new = mint(1)
-      call('SET', lock, value, 'PX', ARGV[a])
-      call('SET', grant, string.sub(value, 1, 26) .. ' ' .. new .. ' ' .. string.sub(stamp, 1, 13) .. ' ' .. kind,
-        'PX', ARGV[a + 1])
-      return new
-    end
-  elseif kind == 'd' and redis.pcall('GET', lock) == value and call('EXISTS', line) == 0 then
-    call('DEL', lock, grant)
-    return 1
-  end
+--- --@ fast.lua
+--+ --@ fastnode.lua
   if not try then slow() end
   K = {lock, grant, line, KEYS[key + 3]}
+  local gone = KEYS[key + 4]
   if kind == 'd' then return release(value, nil, nil, false) end
-  if kind == 'r' or kind == 'u' then return release(value, KEYS[key + 4], ARGV[a], kind == 'u') end
-  if kind == 'h' or kind == 'm' then return try(value, KEYS[key + 4], kind, ARGV[a], ARGV[a + 1], 1, '', 0) end
-  return try(value, KEYS[key + 4], string.lower(kind), ARGV[a], ARGV[a + 1], tonumber(ARGV[a + 2]), ARGV[a + 3], ARGV[a + 4])
+--+   if kind == 'b' then return release(value, nil, nil, false, ARGV[a]) end
+  if kind == 'r' or kind == 'u' then return release(value, gone, ARGV[a], kind == 'u') end
+--+   if kind == 'p' then return try(value, gone, ARGV[a + 2], ARGV[a], ARGV[a] + KEEP, 1, '', 0, ARGV[a + 1], '') end
+--+   if kind == 'P' then
+--+     return try(value, gone, ARGV[a + 2], ARGV[a], ARGV[a] + KEEP, tonumber(ARGV[a + 3]), ARGV[a + 4], ARGV[a + 5],
+--+       ARGV[a + 1], ARGV[a + 6])
+--+   end
+  local linger = ARGV[a + 1]
+--+   linger = ARGV[a] + KEEP
+  if kind == 'h' or kind == 'm' then return try(value, gone, kind, ARGV[a], linger, 1, '', 0) end
+  return try(value, gone, string.lower(kind), ARGV[a], linger, tonumber(ARGV[a + 2]), ARGV[a + 3], ARGV[a + 4])
 end
 
-if ARGV[1] == '1' then return {run()} end
+--- if ARGV[1] == '1' then return {run()} end
+--+ if ARGV[1] == '1' then return {run(), life} end
 
-local args = {h = 2, m = 2, H = 5, M = 5, r = 1, u = 1, d = 0}
+local args = {h = 2, m = 2, H = 5, M = 5, p = 3, P = 7, r = 1, u = 1, d = 0, b = 1}
 local out = {}
 for i = 1, tonumber(ARGV[1]) do
   local ok, answer = pcall(run)
   out[i] = ok and answer
   local kind = ARGV[arg]
-  key = key + (kind == 'd' and 4 or 5)
+  key = key + ((kind == 'd' or kind == 'b') and 4 or 5)
   arg = arg + 2 + args[kind]
 end
+--+ out[#out + 1] = life
 return out

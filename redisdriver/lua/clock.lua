@@ -4,6 +4,7 @@
 -- What the scripts that know the line begin with.
 
 local LINGER = 60000 -- ms a sidecar outlives what it belongs to
+local KEEP = 61000 -- ms the largest fence of a key is kept after its lease, see fences.lua
 
 local K -- the keys of the request at hand, see line.lua
 

@@ -2,15 +2,18 @@
 -- SPDX-License-Identifier: Apache-2.0
 --
 -- The sign of life of many places, in one line or several.
--- KEYS  for each line: lock, grant, line, places, see line.lua
+-- KEYS  for each line: lock, grant, line, places, see line.lua; in a node at
+--       the end its record
 -- ARGV  for each line: n, then n times "<owner> <label>" and its patience, ms
 -- Answers one number for each place: -1 it is gone; 0 it stands; more: it is
 -- the first that may get the key, and should try again after so many ms,
--- because nobody will tell it when the holder goes.
+-- because nobody will tell it when the holder goes. Or 0: the node does not vote.
 
 --@ clock.lua
 --@ line.lua
 
+--+ --@ node.lua
+--+ if not votes(KEYS[#KEYS]) then return 0 end
 look()
 
 -- watch says after how many ms the first in line should look again.
@@ -20,13 +23,13 @@ local function watch()
   if left == -2 then return 1 end -- free
   local grant = cur and redis.call('GET', K[2])
   local tells = grant and string.sub(grant, 1, 26) == string.sub(cur, 1, 26)
-    and string.sub(grant, 59, 59) ~= 'm'
+    and string.find(string.sub(grant, 59, 59), '[hcHC]')
   if tells and left >= 0 then return left + 1 end
   return (left < 0 or left > 100) and 100 or left + 1
 end
 
 local out, arg = {}, 1
-for key = 1, #KEYS, 4 do
+for key = 1, #KEYS - 3, 4 do
   K = {KEYS[key], KEYS[key + 1], KEYS[key + 2], KEYS[key + 3]}
   local n, at, longest = tonumber(ARGV[arg]), {}, 0
   for i = arg + 1, arg + 2 * n, 2 do
@@ -35,7 +38,7 @@ for key = 1, #KEYS, 4 do
     if place then
       local e = entry(value, '', place)
       redis.call('HSET', K[4], owner, string.sub(stamp, 1, 13) .. ' ' .. patience .. ' '
-        .. e[5] .. ' ' .. e[6] .. ' ' .. e[7])
+        .. e[5] .. ' ' .. e[6] .. e[9] .. ' ' .. e[7])
       at[value] = #out + 1
       longest = math.max(longest, tonumber(patience))
     end

@@ -10,21 +10,24 @@
 --   3 line    zset    "<owner> <label>" -> number of the place
 --   4 places  hash    owner -> place; "!" -> strikes
 -- and beside them:
---   mark      string  no smaller than any fence ever granted
+--   mark      string  no smaller than any fence ever minted
 --   gone      string  this owner was released
 --
 -- grant:  owner(26) fence(16 digits) ms(13 digits) state
+--         fence is the key's largest; H, M and C are h, m and c of a proposal
 --         state h: held; m: held by one that may not PUBLISH;
 --         c: handed over, not claimed yet, and then: <number> <place> <label>
+--         (C: the fence is of a holder before, or 0); F: free, kept for the fence
 -- place:  contact(13 digits) patience claim mode inbox
 --         contact is the server's ms of the last sign of life; patience and
 --         claim are ms; mode p: polls; n: told by PUBLISH; c: by PUBLISH, and
---         a count of 0 receivers means that nobody listens; N, C: by SPUBLISH.
+--         a count of 0 receivers means that nobody listens; N, C: by SPUBLISH;
+--         and a P behind it: proposes fences.
 -- strikes: "<inbox> <ms>;" for each inbox that was handed a key, or called,
 --         and did not answer. Its places that gave no sign of life since are
 --         passed over, and keep their place until their patience is over.
 --
--- An entry is {value, number, contact, patience, claim, mode, inbox, place}.
+-- An entry is {value, number, contact, patience, claim, mode, inbox, place, P or ''}.
 
 -- later moves an expiry, but never to an earlier moment. What never expires
 -- stays so: only a person can have made it so.
@@ -42,8 +45,8 @@ local function outlast(key, px)
 end
 
 local function entry(value, number, place)
-  local contact, patience, claim, mode, inbox = string.match(place, '^(%d+) (%d+) (%d+) (%a) (%S+)$')
-  return {value, number, tonumber(contact), tonumber(patience), claim, mode, inbox, place}
+  local contact, patience, claim, mode, proposes, inbox = string.match(place, '^(%d+) (%d+) (%d+) (%a)(P?) (%S+)$')
+  return {value, number, tonumber(contact), tonumber(patience), claim, mode, inbox, place, proposes}
 end
 
 -- call tells an inbox about a place in line: the number of receivers, or nil

@@ -2,38 +2,46 @@
 -- SPDX-License-Identifier: Apache-2.0
 
 -- release gives up a lease, which goes to the next live place in line, or a
--- place. With GONE this owner is granted nothing more for a while. Answers
+-- place. With GONE this owner is granted nothing more for a while; with upto a
+-- lease with a larger fence stays. Answers
 -- 1 lease, 2 place, 0 neither, 3 lease, but the next could not be told.
 --
 -- The first write takes no memory, and Redis then lets a script finish: a
 -- server that is full still frees a key and hands it over.
-function release(value, GONE, wary, unclaimed)
+function release(value, GONE, wary, unclaimed, upto)
   local owner = string.sub(value, 1, 26)
 
-  -- pending says that the key was handed to this owner, who never came for it.
-  local function pending()
-    local grant = redis.call('GET', K[2])
-    return grant and string.sub(grant, 1, 26) == owner and string.sub(grant, 59, 59) == 'c'
-  end
+  local got = redis.call('MGET', K[1], K[2]) -- nothing where it is no string: not ours
+  local grant = got[2]
+  local state = grant and string.sub(grant, 59, 59) or ''
+  local pending = grant and string.sub(grant, 1, 26) == owner and string.find(state, '[cC]') -- never came for it
 
-  if redis.pcall('GET', K[1]) == value then -- an error where it is no string: not ours
-    if unclaimed and not pending() then return 0 end
-    redis.call('DEL', K[1], K[2])
+  if got[1] == value then
+    if unclaimed and not pending then return 0 end
+    local told = grant and string.sub(grant, 28, 43)
+    if upto and told and told > upto and not pending then return 0 end
+    local keep = grant and string.find(state, '[HMC]')
+--+     keep = grant
+    redis.call('DEL', K[1], keep and K[1] or K[2])
+    if keep then remember(grant) end
     if GONE then redis.call('SET', GONE, '', 'PX', wary) end
     if redis.call('EXISTS', K[3]) == 0 then return 1 end
+--+     if not votes(KEYS[2]) then return 1 end
     local e, why = first(false, true)
-    if e and not why then handover(e) end
+    if e and not why then handover(e, told) end
     return why == 'mute' and 3 or 1
   end
 
-  local rank, lapsed = redis.call('ZRANK', K[3], value), pending()
-  if lapsed then redis.call('DEL', K[2]) end -- or its place would come back
-  if rank then
+  local rank, lapsed = redis.call('ZRANK', K[3], value), pending
+  if rank or lapsed then
     redis.call('ZREM', K[3], value)
     redis.call('HDEL', K[4], owner)
   end
+  if lapsed then remember(grant) end -- or its place would come back
   if GONE then redis.pcall('SET', GONE, '', 'PX', wary) end -- may fail: a full server grants nothing
-  if rank == 0 or lapsed then -- whoever is first now looks after the holder, or takes the key
+  local leads = rank == 0 or lapsed
+--+   leads = leads and votes(KEYS[2])
+  if leads then -- whoever is first now looks after the holder, or takes the key
     local e = first(false, false)
     if e and e[6] ~= 'p' then call(e) end
   end

@@ -1,0 +1,100 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package redisdriver
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// clocked is a world whose server has a clock that can be stepped.
+func clocked(t *testing.T) (w *world, step func(offset string)) {
+	t.Helper()
+	// Debian's redis-server brings an allocator that asks for the time before
+	// libfaketime is ready: the C library's stands in front of it.
+	const faketime, libc = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1", "/lib/x86_64-linux-gnu/libc.so.6"
+	for _, file := range []string{faketime, libc} {
+		if _, err := os.Stat(file); err != nil {
+			t.Skipf("SKIPPED WITHOUT LIBFAKETIME: this test of a node's clock did not run: %v", err)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "offset")
+	write := func(offset string) {
+		t.Helper()
+		if err := os.WriteFile(file+".new", []byte(offset), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(file+".new", file); err != nil { // the server reads it at every look at the clock
+			t.Fatal(err)
+		}
+	}
+	write("+0")
+	w = newWorldIn(t, []string{
+		"LD_PRELOAD=" + faketime + ":" + libc, "FAKETIME_TIMESTAMP_FILE=" + file, "FAKETIME_NO_CACHE=1",
+		"FAKETIME_DONT_FAKE_MONOTONIC=1",
+	})
+	return w, func(offset string) {
+		t.Helper()
+		before := w.micros()
+		write(offset)
+		w.until("the clock is stepped", func() bool {
+			now := w.micros()
+			return now > before+20_000_000 || now < before-20_000_000
+		})
+	}
+}
+
+// What a key was granted is forgotten beside the key once the clock has gone
+// on, and then the proposals' mark is above it. A clock that goes back takes
+// nothing from either, and mints above both.
+func TestNodeClockIsStepped(t *testing.T) {
+	w, step := clocked(t)
+	d := w.node()
+	w.admit(d)
+	a, other := proposing("k", w.micros()), proposing("other", w.micros()-20)
+	w.grant(d, a)
+	w.release(d, a)
+	w.grant(d, other) // it was overtaken
+	w.release(d, other)
+
+	step("+200") // longer than the TTL, and than a fence is kept
+	if keys := w.keys(); strings.Contains(strings.Join(keys, " "), "grant") {
+		t.Fatalf("the server still has %q", keys)
+	}
+	if floor := w.tooLow(d, a); floor < a.Fence {
+		t.Errorf("after 200 s the floor is %d, the fence was %d", floor, a.Fence)
+	}
+	b := proposing("k", w.micros())
+	b.TTL = time.Second
+	w.grant(d, b)
+	cur := w.admin.Get(w.ctx, proposedKey).Val()[34:50]
+
+	step("-3600")
+	if res := w.refuse(d, proposing("k", b.Fence+1)); res.Holder.Owner != b.Owner {
+		t.Errorf("refused with %+v", res)
+	}
+	w.release(d, b) // it would not end for an hour
+	ahead := proposing("new", b.Fence+3_000_000)
+	floor := w.tooLow(d, ahead) // the clients' clocks go on: too far ahead here
+	if floor >= ahead.Fence {
+		t.Errorf("refused %d with %d", ahead.Fence, floor)
+	}
+	w.tooLow(d, proposing("k", b.Fence))
+	w.grant(d, proposing("k", b.Fence+1))
+	w.grant(d, proposing("new", floor+1))
+	step("-3500") // the mark is turned, and floor reaches all of it
+	if floor = w.tooLow(d, proposing("turns", floor+2)); floor <= b.Fence {
+		t.Errorf("turned, the floor is %d, granted was %d", floor, b.Fence)
+	}
+	w.grant(d, proposing("turns", floor+1))
+	if left := w.admin.PTTL(w.ctx, d.names("k").grant).Val(); left < 50*time.Minute {
+		t.Errorf("ahead of the clock the fence is kept for %v", left)
+	}
+	if minted := w.grant(d, ask("minted")).Fence; minted <= b.Fence {
+		t.Errorf("minted %d after %d (the mark was %s)", minted, b.Fence, cur)
+	}
+}

@@ -1,0 +1,20 @@
+-- Copyright 2026 The hasp Authors
+-- SPDX-License-Identifier: Apache-2.0
+--
+-- Lets a node vote whose record waits. What was granted before may be
+-- forgotten: its fences go on above the clock.
+-- KEYS  1 mark, see fences.lua  2 record, see node.lua  3 the proposals' mark
+-- ARGV  1 the record as it was seen  2 the longest TTL to allow, ms
+-- Answers 1, or 0: the record is another, or of another run of the server.
+
+--@ clock.lua
+--@ fences.lua
+
+local life = string.match(redis.call('INFO', 'server'), '\nrun_id:(%x+)')
+if redis.call('GET', KEYS[2]) ~= ARGV[1] or not string.find(ARGV[1], '^wait ' .. life .. ' %S+$') then return 0 end
+recall()
+if stamp > cur then cur = stamp end
+old, mid, at, turned = cur, cur, stamp, true
+cover(cur)
+redis.call('SET', KEYS[2], 'ok ' .. life .. ' ' .. ARGV[2])
+return 1

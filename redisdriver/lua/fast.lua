@@ -1,0 +1,15 @@
+-- Copyright 2026 The hasp Authors
+-- SPDX-License-Identifier: Apache-2.0
+
+  if kind == 'h' or kind == 'm' then
+    if call('EXISTS', lock, grant, line, KEYS[key + 4]) == 0 then
+      local new = mint(1)
+      call('SET', lock, value, 'PX', ARGV[a])
+      call('SET', grant, string.sub(value, 1, 26) .. ' ' .. new .. ' ' .. string.sub(stamp, 1, 13) .. ' ' .. kind,
+        'PX', ARGV[a + 1])
+      return new
+    end
+  elseif kind == 'd' and redis.pcall('GET', lock) == value and call('EXISTS', line) == 0 then
+    call('DEL', lock, grant)
+    return 1
+  end

@@ -1,0 +1,41 @@
+-- Copyright 2026 The hasp Authors
+-- SPDX-License-Identifier: Apache-2.0
+--
+-- One request of kind p or b of a node, when it travels alone and nobody is in
+-- its way: what batch.lua does, in a third of the time. KEYS and ARGV are those
+-- of batch.lua, and so is the answer; nil instead of it means that nothing was
+-- done, and that batch.lua is to be asked. See node.lua and fences.lua for the
+-- rules, lasting.lua for the expiry.
+
+local call, sub, value = redis.call, string.sub, ARGV[3]
+
+if ARGV[2] == 'b' then
+  local got = call('MGET', KEYS[4], KEYS[5])
+  local grant = got[2]
+  if got[1] ~= value or not grant or sub(grant, 28, 43) > ARGV[4] or call('EXISTS', KEYS[6]) == 1 then return {false} end
+  call('DEL', KEYS[4])
+  call('SET', KEYS[5], sub(grant, 1, 58) .. 'F', 'KEEPTTL')
+  return {1, ''}
+end
+
+local got = call('MGET', KEYS[2], KEYS[5], KEYS[3], KEYS[1])
+local record, was, mark = got[1], got[2], got[3]
+if not record or sub(record, 1, 3) ~= 'ok ' or not mark or #mark ~= 67 or got[4] or was and sub(was, 59) ~= 'F' or
+  not string.find(call('INFO', 'server'), '\nrun_id:' .. sub(record, 4, 43) .. '\r', 1, true) or
+  call('EXISTS', KEYS[4], KEYS[6], KEYS[8]) > 0 then
+  return {false}
+end
+
+local clock = call('TIME')
+local stamp = clock[1] .. sub('000000' .. clock[2], -6)
+local ttl, h, most = tonumber(ARGV[4]), ARGV[5], tonumber(sub(record, 45))
+local age, lead = stamp - sub(mark, 52), h - stamp
+if not most or ttl > most or age < 0 or age >= 20000000 or lead > 4000000 or
+  h <= sub(mark, 1, 16) or h > sub(mark, 35, 50) or was and h <= sub(was, 28, 43) then
+  return {false}
+end
+local px = ttl + math.max(61000, most)
+if lead > 0 then px = px + math.ceil(lead / 1000) end
+call('SET', KEYS[4], value, 'PX', ttl)
+call('SET', KEYS[5], sub(value, 1, 26) .. ' ' .. h .. ' ' .. sub(stamp, 1, 13) .. ' ' .. ARGV[6], 'PX', px)
+return {h, sub(record, 4, 19)}

@@ -1,0 +1,405 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package redisdriver
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+func proposing(key string, fence uint64) driver.Request {
+	r := ask(key)
+	r.Fence = fence
+	return r
+}
+
+// tooLow must be refused with FenceTooLow, and is told the floor.
+func (w *world) tooLow(d *Driver, r driver.Request) uint64 {
+	w.Helper()
+	res := w.refuse(d, r)
+	if res.Why != driver.FenceTooLow || res.Fence == 0 || res.Node == "" {
+		w.Errorf("proposed %d: %+v, want FenceTooLow", r.Fence, res)
+	}
+	return res.Fence
+}
+
+// mark sets the proposals' mark: its fences, and when it was turned last.
+func (w *world) mark(old, mid, cur, at uint64) {
+	w.Helper()
+	w.do("SET", proposedKey, fmt.Sprintf("%016d %016d %016d %016d", old, mid, cur, at), "PX", 3600000)
+}
+
+// What a key was granted last stays beside it when it is free, for a while, and
+// exactly; nothing stays for good.
+func TestProposedFenceIsRemembered(t *testing.T) {
+	for _, maxTTL := range []time.Duration{time.Minute, time.Hour} {
+		w := newWorld(t)
+		d := w.driver(&Options{MaxTTL: maxTTL})
+		if err := d.Admit(w.ctx, w.record(d), maxTTL); err != nil {
+			t.Fatal(err)
+		}
+		lead := driver.MaxLead - time.Second
+		for i := range 200 {
+			settled := i%2 == 0
+			a := proposing(fmt.Sprint("k", i), w.micros()+uint64(lead.Microseconds()))
+			a.Settled, a.TTL = settled, time.Second
+			if i%5 == 0 {
+				a.Fence = 0 // what was minted is remembered as well
+			}
+			fence := w.grant(d, a).Fence
+			w.release(d, a)
+			n := d.names(a.Key)
+			text := w.admin.Get(w.ctx, n.grant).Val()
+			if len(text) != 59 || text[58] != 'F' || text[27:43] != fmt.Sprintf("%016d", fence) {
+				t.Fatalf("a free key keeps %q for %d", text, fence)
+			}
+			least := max(time.Minute, maxTTL)
+			if a.Fence != 0 {
+				least += lead - 500*time.Millisecond
+			}
+			if left := w.admin.PTTL(w.ctx, n.grant).Val(); left < least-30*time.Second || left > least+time.Minute {
+				t.Fatalf("it is kept for %v, want about %v", left, least)
+			}
+			if info := w.inspect(d, a.Key); info.Held || info.Fence != 0 {
+				t.Fatalf("Inspect says %+v", info)
+			}
+		}
+		for info, err := range d.List(w.ctx, "") {
+			t.Errorf("List shows %+v, %v", info, err)
+		}
+		if keys := permanent(t, w.admin); len(keys) != 1 || keys[0] != recordKey {
+			t.Errorf("these never expire: %q", keys)
+		}
+	}
+}
+
+// The general floor is old: it follows when the mark is turned, and the mark is
+// no smaller than what was granted.
+func TestProposalsMarkTurns(t *testing.T) {
+	w := newWorld(t)
+	d := w.node()
+	w.admit(d)
+	const second = 1_000_000
+	now := w.micros()
+	old, mid, cur := now-300*second, now-200*second, now-100*second
+	for _, c := range []struct {
+		name  string
+		at    uint64 // when it was turned
+		floor uint64
+	}{
+		{"just now", now - 10*second, old},
+		{"a while ago", now - 30*second, mid},
+		{"long ago", now - 45*second, cur},
+		{"in days to come", now + 100*second, mid},
+	} {
+		w.mark(old, mid, cur, c.at)
+		if got := w.tooLow(d, proposing("k", c.floor)); got != c.floor {
+			t.Errorf("turned %s: the floor is %d, want %d", c.name, got, c.floor)
+		}
+		key := "granted " + c.name
+		w.grant(d, proposing(key, c.floor+1))
+		var o, m, u, at uint64
+		text := w.admin.Get(w.ctx, proposedKey).Val()
+		if _, err := fmt.Sscanf(text, "%16d %16d %16d %16d", &o, &m, &u, &at); err != nil || len(text) != 67 {
+			t.Fatalf("the mark is %q: %v", text, err)
+		}
+		if o != c.floor || u < max(cur, c.floor+1) {
+			t.Errorf("turned %s: the mark is %q, the floor was %d", c.name, text, c.floor)
+		}
+		if turned := c.floor != old; turned != (at >= now && at < now+60*second) || turned && m != cur || !turned && m != mid {
+			t.Errorf("turned %s: the mark is %q", c.name, text)
+		}
+	}
+	w.do("DEL", proposedKey) // all is forgotten: the clock counts
+	if got := w.tooLow(d, proposing("other", now)); got < now {
+		t.Errorf("without a mark the floor is %d, at %d", got, now)
+	}
+}
+
+// The mark is moved ahead, so that it need not be moved for each proposal, and
+// before the grant; it outlasts its fences by hours.
+func TestProposalsMarkCovers(t *testing.T) {
+	w := newWorld(t)
+	d := w.node()
+	w.admit(d)
+	w.do("CONFIG", "RESETSTAT")
+	var last uint64
+	for i := range 100 {
+		last = w.micros()
+		w.grant(d, proposing(fmt.Sprint(i), last))
+	}
+	if n := w.calls()["set"]; n > 200+100/10 {
+		t.Errorf("SET was called %d times for 100 grants", n)
+	}
+	cur := w.admin.Get(w.ctx, proposedKey).Val()[34:50]
+	if cur < fmt.Sprintf("%016d", last) {
+		t.Errorf("the mark is %s, the fence was %d", cur, last)
+	}
+	if left := w.admin.PTTL(w.ctx, proposedKey).Val(); left < 12*time.Hour-time.Minute || left > 13*time.Hour {
+		t.Errorf("the mark goes in %v", left)
+	}
+	const hour = uint64(time.Hour / time.Microsecond)
+	w.mark(last+5*hour, last+5*hour, last+5*hour, w.micros()) // as after a clock that was set back
+	w.grant(d, proposing("ahead", last+5*hour+1))
+	if left := w.admin.PTTL(w.ctx, proposedKey).Val(); left < 17*time.Hour-time.Minute || left > 18*time.Hour {
+		t.Errorf("ahead by 5 hours the mark goes in %v", left)
+	}
+	if left := w.admin.PTTL(w.ctx, d.names("ahead").grant).Val(); left < 5*time.Hour {
+		t.Errorf("ahead by 5 hours the fence is kept for %v", left)
+	}
+}
+
+// A proposal may be a little above the clock, or above what the node knows.
+func TestProposalTooFarAhead(t *testing.T) {
+	w := newWorld(t)
+	d := w.node()
+	w.admit(d)
+	const slack = 60_000_000 // what a machine may take between two looks at its clock
+	lead := uint64(driver.MaxLead.Microseconds())
+	a := proposing("k", w.micros()+lead)
+	w.grant(d, a)
+	far := a.Fence + slack
+	for _, r := range []driver.Request{proposing("new", far), proposing("restored", far), {}} {
+		r.Restore = r.Key == "restored"
+		if r.Key == "" {
+			r = a
+			r.Fence, r.Raise = far, true
+		}
+		if floor := w.tooLow(d, r); floor >= far {
+			t.Errorf("refused %d with %d", far, floor)
+		}
+	}
+	for _, fence := range []uint64{1 << 63, maxFence, maxFence + 1, 1<<64 - 1} {
+		w.tooLow(d, proposing("new", fence))
+	}
+	top := w.micros() + 10*slack
+	w.mark(top, top, top, w.micros())
+	w.tooLow(d, proposing("other", top+1<<20+1))
+	w.grant(d, proposing("other", top+1<<20))
+}
+
+// Minted and proposed fences of a key rise together, whoever of the two kinds
+// of driver comes, and over a handover between them.
+func TestMintedAndProposed(t *testing.T) {
+	w := newWorld(t)
+	d, old := w.node(), w.driver(nil)
+	w.admit(d)
+	ahead := uint64(driver.MaxLead.Microseconds()) - 500_000
+	var last uint64
+	rises := func(fence uint64) {
+		t.Helper()
+		if fence <= last {
+			t.Errorf("the fence is %d after %d", fence, last)
+		}
+		last = fence
+	}
+	for i, minter := range []*Driver{old, d, old, d} {
+		a := proposing("k", max(w.micros()+ahead, last+1))
+		a.Settled = i%2 == 0
+		rises(w.grant(d, a).Fence)
+		w.release(d, a)
+		b := ask("k")
+		rises(w.grant(minter, b).Fence)
+		if minter == d {
+			w.release(d, b)
+			w.tooLow(d, proposing("k", last))
+			continue
+		}
+		c := proposing("k", 1)
+		w.wait(d, c)
+		if errs := w.renew(d, queued(c)); errs[0] != nil {
+			t.Errorf("its sign of life: %v", errs[0])
+		}
+		w.release(old, b) // to one that proposes
+		if info := w.inspect(old, "k"); info.Holder.Owner != c.Owner || info.Fence != 0 {
+			t.Errorf("handed over: %+v", info)
+		}
+		w.tooLow(d, func() driver.Request { c.Fence = last; return c }())
+		c.Fence = last + 1
+		rises(w.grant(d, c).Fence)
+		e := ask("k")
+		w.wait(old, e)
+		w.release(d, c) // to one that does not
+		rises(w.grant(old, e).Fence)
+		w.release(old, e)
+	}
+	expired := proposing("x", w.micros()+ahead)
+	expired.TTL = minTTL
+	w.grant(d, expired)
+	w.until("it ends", func() bool { return !w.inspect(d, "x").Held })
+	if res := w.grant(old, ask("x")); res.Fence <= expired.Fence || !res.Abandoned {
+		t.Errorf("after %d, which was not released: %+v", expired.Fence, res)
+	}
+}
+
+// A key that is handed to one who proposes keeps the largest fence, also when
+// the claim lapses, and gives the place back as it was.
+func TestClaimOfAProposalLapses(t *testing.T) {
+	w := newWorld(t)
+	d := w.node()
+	w.admit(d)
+	a, b := proposing("k", w.micros()+1_000_000), proposing("k", 1)
+	b.TTL = 20 * time.Millisecond // and so is the claim time
+	w.grant(d, a)
+	w.refuse(d, queued(b)) // polls
+	place := w.admin.HGet(w.ctx, d.names("k").places, b.Owner).Val()
+	w.release(d, a)
+	grant := w.admin.Get(w.ctx, d.names("k").grant).Val()
+	if grant[27:43] != fmt.Sprint(a.Fence) || grant[58] != 'C' {
+		t.Errorf("handed over: %q", grant)
+	}
+	w.until("it lapses", func() bool { return w.admin.Exists(w.ctx, "lock:k").Val() == 0 })
+	low := proposing("k", a.Fence)
+	w.refuse(d, low) // b was given its place back, and is passed over or handed the key
+	again := w.admin.HGet(w.ctx, d.names("k").places, b.Owner).Val()
+	if text := w.admin.Get(w.ctx, d.names("k").grant).Val(); again != place && (text[58] != 'C' || !strings.Contains(text, place)) {
+		t.Errorf("its place was %q, is %q; the grant is %q", place, again, text)
+	} else if text[27:43] != fmt.Sprint(a.Fence) {
+		t.Errorf("the fence %d became %q", a.Fence, text)
+	}
+	w.release(d, b)
+	if floor := w.tooLow(d, low); floor != a.Fence {
+		t.Errorf("the floor is %d after %d", floor, a.Fence)
+	}
+	w.grant(d, proposing("k", a.Fence+1))
+}
+
+// Requests of all kinds in one script: one look at the record, one at the mark.
+func TestNodeBatch(t *testing.T) {
+	w := newWorld(t)
+	d := w.node()
+	w.admit(d)
+	now := w.micros()
+	var rs []driver.Request
+	for i := range 8 {
+		rs = append(rs, proposing(fmt.Sprint("k", i), now+uint64(i)))
+	}
+	claims, raised, restored, many := rs[0], rs[1], proposing("lost", now), proposing("many", now+100)
+	claims.Fence++ // a standing lease answers with what it has
+	raised.Fence, raised.Raise = now+50, true
+	restored.Fence, restored.Restore = now-10, true
+	many.Fences = 5
+	rs = append(rs, claims, raised, restored, many, proposing("k2", now+1000), queued(proposing("k2", now+1000)),
+		proposing("low", 1), ask("minted"), proposing("k3", now+1000), proposing("late", now+200))
+	calls := tries(d, rs...)
+	settled := rs[4]
+	settled.Settled = true
+	calls = append(calls, d.releaseCall(settled, false), d.releaseCall(rs[5], false), d.releaseCall(rs[5], false), d.releaseCall(rs[2], false))
+	calls = append(calls, tries(d, proposing("k4", now+4), proposing("k4", now+300_000_000), rs[5], queued(ask("k5")), ask("k6"))...)
+	for len(calls) < scriptCalls {
+		calls = append(calls, tries(d, proposing(fmt.Sprint("more", len(calls)), now))...)
+	}
+	w.do("CONFIG", "RESETSTAT")
+	w.together(d, calls...)
+	if n := w.calls(); n["evalsha"] != 1 || n["info"] != 1 || n["time"] != 1 {
+		t.Errorf("%d scripts, %d times INFO, %d times TIME", n["evalsha"], n["info"], n["time"])
+	}
+	var got []string
+	for i, c := range calls {
+		if c.err != nil {
+			t.Fatalf("request %d: %v", i, c.err)
+		}
+		if n, ok := c.reply.(int64); ok {
+			got = append(got, fmt.Sprint(n))
+			continue
+		}
+		a, err := parseTry(c.reply)
+		switch {
+		case err != nil:
+			t.Fatalf("request %d: %v", i, err)
+		case a.granted:
+			got = append(got, fmt.Sprintf("%dx%d", int64(a.fence-now), a.fences))
+		default:
+			got = append(got, []string{"held", "low"}[a.why])
+		}
+		if c.life == "" {
+			t.Errorf("request %d does not name the server", i)
+		}
+	}
+	got[15], got[25] = "minted", "minted"
+	want := "0x1 1x1 2x1 3x1 4x1 5x1 6x1 7x1 0x1 50x1 -10x1 100x5 held held low minted held low 1 1 0 1 low low held minted held low"
+	if text := strings.Join(got, " "); !strings.HasPrefix(text, want) {
+		t.Errorf("answered %s\nwant     %s", text, want)
+	}
+}
+
+// A mark that could not be moved covers nothing: not for the next request of
+// the script either, which a full server lets through after a release.
+func TestProposalNeedsItsMark(t *testing.T) {
+	w := newWorld(t)
+	d := w.node()
+	w.admit(d)
+	held := proposing("held", w.micros())
+	w.grant(d, held)
+	mark := w.admin.Get(w.ctx, proposedKey).Val()
+	w.do("CONFIG", "SET", "maxmemory", "1")
+	ahead := w.micros() + 3_000_000
+	calls := append(tries(d, proposing("a", ahead)), d.releaseCall(held, false))
+	calls = append(calls, tries(d, proposing("b", ahead))...)
+	w.together(d, calls...)
+	if w.admin.Get(w.ctx, proposedKey).Val() == mark {
+		t.Error("the mark was not moved")
+	}
+	if fence, ok := granted(calls[2]); !ok || w.admin.Get(w.ctx, proposedKey).Val()[34:50] < fmt.Sprint(fence) {
+		t.Errorf("granted %d (%v) with the mark %q", fence, ok, w.admin.Get(w.ctx, proposedKey).Val())
+	}
+}
+
+// The rights that the documentation asks of a node's users are enough, and
+// without one of them nothing is granted.
+func TestNodeRights(t *testing.T) {
+	w := newWorld(t)
+	w.admit(w.node())
+	user := func(change ...string) *Driver {
+		plain := w.as("bob", change...)
+		return w.over(plain.rdb, &Options{MaxTTL: nodeMaxTTL})
+	}
+	d := user()
+	if _, err := d.Try(w.ctx, ask("k")); d.Classify(err) != driver.Denied {
+		t.Errorf("without +info Try says %v", err)
+	}
+	d = user("+info")
+	a, b := proposing("k", w.micros()), proposing("k", 1)
+	w.grant(d, a)
+	hints := w.wait(d, b)
+	if errs := w.renew(d, a, queued(b)); errs[0] != nil || errs[1] != nil {
+		t.Errorf("Renew says %v", errs)
+	}
+	w.release(d, a)
+	w.hear(hints)
+	b.Fence = w.micros()
+	w.grant(d, b)
+	w.release(d, b)
+	w.record(d)
+	w.do("DEL", recordKey, proposedKey)
+	w.admit(d)
+	mute := user("+info", "-publish")
+	c, e := proposing("k", w.micros()), proposing("k", 1)
+	w.grant(mute, c)
+	w.wait(w.node(), e)
+	w.release(mute, c) // and learns that it may not tell
+	c = proposing("other", w.micros())
+	w.grant(mute, c)
+	if text := w.admin.Get(w.ctx, d.names("other").grant).Val(); text[58] != 'M' {
+		t.Errorf("the grant is %q", text)
+	}
+	e = proposing("other", 1)
+	if _, err := w.node().Watch(w.ctx, e); err != nil {
+		t.Fatal(err)
+	}
+	other := w.node()
+	w.wait(other, e)
+	if res := w.refuse(other, queued(e)); res.RetryIn != lookAfter {
+		t.Errorf("behind a holder that cannot tell: %+v", res)
+	}
+	other.Renew(w.ctx, []driver.Request{queued(e)}, func(_ int, r driver.Renewal) {
+		if r.RetryIn != lookAfter {
+			t.Errorf("and its sign of life: %+v", r)
+		}
+	})
+}

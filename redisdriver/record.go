@@ -1,0 +1,67 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package redisdriver
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// Record looks at the server's node record; see [driver.Node]. It is
+// ErrUnsupported without Options.MaxTTL.
+func (d *Driver) Record(ctx context.Context) (driver.Record, error) {
+	if err := d.keepsRecord(); err != nil {
+		return driver.Record{}, err
+	}
+	reply, err := d.send.do(ctx, &call{script: recordScript, keys: []any{recordKey}, args: []any{rand.Text()}})
+	if err != nil {
+		return driver.Record{}, err
+	}
+	r := newReply(reply)
+	rec := driver.Record{Text: next[string](r), Node: next[string](r)}
+	if f := strings.Fields(rec.Text); len(f) == 3 && f[0] == "ok" {
+		ms, err := strconv.ParseInt(f[2], 10, 64)
+		rec.Voting, rec.MaxTTL, r.bad = true, span(ms), r.bad || err != nil || ms <= 0
+	}
+	if r.bad || rec.Node == "" {
+		return driver.Record{}, errReply
+	}
+	return rec, nil
+}
+
+// Admit lets the server vote; see [driver.Node]. maxTTL is at least 10 ms, and
+// is rounded up to milliseconds.
+func (d *Driver) Admit(ctx context.Context, r driver.Record, maxTTL time.Duration) error {
+	if err := d.keepsRecord(); err != nil {
+		return err
+	}
+	if maxTTL < minTTL {
+		return fmt.Errorf("redis: a node is admitted for leases of %v at least, not %v", minTTL, maxTTL)
+	}
+	reply, err := d.send.do(ctx, &call{
+		script: admitScript, keys: []any{markKey, recordKey, proposedKey}, args: []any{r.Text, millis(maxTTL)},
+	})
+	switch {
+	case err != nil:
+		return err
+	case reply == int64(1):
+		return nil
+	case reply == int64(0):
+		return driver.ErrNotHeld
+	}
+	return errReply
+}
+
+func (d *Driver) keepsRecord() error {
+	if d.bad == nil && d.maxTTL == 0 {
+		return fmt.Errorf("redis: a node record, without Options.MaxTTL: %w", driver.ErrUnsupported)
+	}
+	return d.bad
+}

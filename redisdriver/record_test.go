@@ -1,0 +1,380 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package redisdriver
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/redis/go-redis/v9"
+)
+
+const nodeMaxTTL = time.Minute
+
+// node opens a driver that keeps a record, with connections of its own.
+func (w *world) node() *Driver { return w.driver(&Options{MaxTTL: nodeMaxTTL}) }
+
+// admit lets the server vote, as if everything it may have forgotten was over.
+func (w *world) admit(d *Driver) driver.Record {
+	w.Helper()
+	rec := w.record(d)
+	if err := d.Admit(w.ctx, rec, nodeMaxTTL); err != nil {
+		w.Fatalf("Admit with %+v: %v", rec, err)
+	}
+	return rec
+}
+
+func (w *world) record(d *Driver) driver.Record {
+	w.Helper()
+	rec, err := d.Record(w.ctx)
+	if err != nil {
+		w.Fatalf("Record: %v", err)
+	}
+	return rec
+}
+
+// restart kills the server and starts it again with what is on the disk.
+func (w *world) restart(ds ...*Driver) {
+	w.Helper()
+	w.server.Kill()
+	w.server.Restart()
+	w.until("it answers", func() bool { return w.admin.Ping(w.ctx).Err() == nil })
+	for _, d := range ds {
+		w.until("a driver reaches it", func() bool {
+			_, err := d.Inspect(w.ctx, "k")
+			return err == nil
+		})
+	}
+}
+
+// renew returns what a Renew says of each request.
+func (w *world) renew(d *Driver, rs ...driver.Request) []error {
+	errs := make([]error, len(rs))
+	d.Renew(w.ctx, rs, func(i int, r driver.Renewal) { errs[i] = r.Err })
+	return errs
+}
+
+// heldBack fails unless every path that grants, or keeps, is shut.
+func (w *world) heldBack(d *Driver, rs ...driver.Request) {
+	w.Helper()
+	for _, r := range rs {
+		for _, fence := range []uint64{0, w.micros()} {
+			r.Fence = fence
+			raised, restored := r, r
+			raised.Raise, restored.Restore = true, true
+			for _, r := range []driver.Request{r, queued(r), raised, restored} {
+				if res := w.refuse(d, r); res.Why != driver.NotVoting || res.Node == "" {
+					w.Errorf("held back, Try of %q says %+v", r.Key, res)
+				}
+			}
+		}
+		if errs := w.renew(d, r, queued(r)); !errors.Is(errs[0], driver.ErrNotVoting) || d.Classify(errs[0]) != driver.Unreachable ||
+			!errors.Is(errs[1], driver.ErrNotHeld) {
+			w.Errorf("held back, Renew of %q says %v", r.Key, errs)
+		}
+	}
+}
+
+func TestNodeOptions(t *testing.T) {
+	single := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}})
+	defer single.Close()
+	defer cluster.Close()
+	for _, c := range []struct {
+		rdb  redis.UniversalClient
+		ttl  time.Duration
+		want string
+	}{
+		{single, minTTL, ""},
+		{single, minTTL - 1, "at least"},
+		{single, -time.Second, "at least"},
+		{cluster, 0, ""},
+		{cluster, time.Second, "cluster"},
+	} {
+		d := New(c.rdb, &Options{MaxTTL: c.ttl})
+		defer d.Close()
+		err := d.Check()
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("MaxTTL %v: %v, want %q", c.ttl, err, c.want)
+		}
+		if traits := d.Traits(); err == nil && (traits.MaxTTL != c.ttl || traits.Proposable != (c.ttl > 0) ||
+			(traits.Survives == driver.StoreRestart|driver.StoreLoss) != (c.ttl > 0)) {
+			t.Errorf("MaxTTL %v: %+v", c.ttl, traits)
+		}
+		if _, err := d.Record(t.Context()); c.ttl == 0 && !errors.Is(err, driver.ErrUnsupported) {
+			t.Errorf("without MaxTTL Record says %v", err)
+		}
+		if err := d.Admit(t.Context(), driver.Record{}, time.Second); c.ttl == 0 && !errors.Is(err, driver.ErrUnsupported) {
+			t.Errorf("without MaxTTL Admit says %v", err)
+		}
+	}
+}
+
+// A server that was killed and has nothing, at each point of a lease's life.
+func TestNodeKilledAndEmpty(t *testing.T) {
+	w := newWorld(t)
+	d, other := w.node(), w.node()
+	first := w.admit(d)
+	a, b := ask("k"), ask("k")
+	a.Fence = w.micros()
+	life := w.grant(d, a).Node
+	w.wait(other, b)
+	if life == "" || life != first.Node {
+		t.Errorf("granted by %q, admitted as %q", life, first.Node)
+	}
+	w.restart(d, other)
+	w.heldBack(d, a, b, ask("new"))
+	w.heldBack(other, a, b)
+	if err := d.Release(w.ctx, a); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("Release says %v", err)
+	}
+	if keys := w.keys(); len(keys) != 1 || !strings.HasPrefix(keys[0], "hasp.gone:") {
+		t.Errorf("it has %q", keys)
+	}
+	if err := d.Admit(w.ctx, first, nodeMaxTTL); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("Admit with the record of the life before: %v", err)
+	}
+	second := w.admit(other)
+	if second.Node == first.Node || second.Text == first.Text {
+		t.Errorf("after a restart %+v, before %+v", second, first)
+	}
+	b.Fence = a.Fence
+	if res := w.refuse(d, b); res.Why != driver.FenceTooLow || res.Fence <= a.Fence {
+		t.Errorf("the fence of before: %+v", res)
+	}
+	b.Fence = w.micros()
+	if res := w.grant(d, b); res.Node != second.Node || res.Fence != b.Fence {
+		t.Errorf("granted %+v", res)
+	}
+}
+
+// A server that comes back with its data comes back with a record of a life
+// that is over: it hands nothing on, prolongs nothing, and what it has stays
+// until it ends.
+func TestNodeComesBackWithItsData(t *testing.T) {
+	for name, args := range map[string][]string{
+		"RDB": nil,
+		"AOF": {"--appendonly", "yes", "--appendfsync", "always"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, args...)
+			d := w.node()
+			w.admit(d)
+			a, b, released := ask("k"), ask("k"), ask("r")
+			next := ask("r")
+			a.Fence = w.micros()
+			released.Fence = w.micros()
+			w.grant(d, a)
+			w.grant(d, released)
+			w.wait(d, b)
+			hints := w.wait(d, next)
+			if args == nil {
+				w.do("SAVE")
+			}
+			w.restart(d)
+			w.until("it is subscribed again", func() bool {
+				return w.admin.PubSubNumSub(w.ctx, d.inboxName()).Val()[d.inboxName()] == 1
+			})
+			if w.admin.Exists(w.ctx, "lock:k", "lock:r", recordKey).Val() != 3 {
+				t.Fatalf("it came back with %q", w.keys())
+			}
+			before := w.admin.PExpireTime(w.ctx, "lock:k").Val()
+			w.heldBack(d, a, b)
+			select {
+			case <-hints: // from the lost connection
+			default:
+			}
+			w.do("CONFIG", "RESETSTAT")
+			w.release(d, released)
+			if info := w.inspect(d, "r"); info.Held || info.Waiters != 1 {
+				t.Errorf("a Release handed on: %+v", info)
+			}
+			if n := w.calls()["publish"]; n != 0 {
+				t.Errorf("%d hints", n)
+			}
+			w.heldBack(d, next)
+			if after := w.admin.PExpireTime(w.ctx, "lock:k").Val(); after != before {
+				t.Errorf("the lease was prolonged from %v to %v", before, after)
+			}
+			w.admit(d)
+			if res := w.refuse(d, ask("k")); res.Why != driver.Held || res.Holder.Owner != a.Owner {
+				t.Errorf("behind the lease that came back: %+v", res)
+			}
+			again := a
+			again.Fence = w.micros()
+			if res := w.grant(d, again); res.Fence != a.Fence {
+				t.Errorf("the holder has the fence %d, was granted %d", res.Fence, a.Fence)
+			}
+			w.grant(d, queued(next))
+			w.release(d, a)
+			if got := w.holder(d, "k"); got != b.Owner {
+				t.Errorf("handed to %q", got)
+			}
+		})
+	}
+}
+
+// FLUSHALL forgets the record: with another nonce whoever timed the one before
+// begins again.
+func TestNodeFlushedWhileItWaits(t *testing.T) {
+	w := newWorld(t)
+	d := w.node()
+	waits := w.record(d)
+	if again := w.record(d); again != waits || waits.Voting {
+		t.Errorf("the record was %+v, is %+v", waits, again)
+	}
+	w.do("FLUSHALL")
+	w.heldBack(d, ask("k")) // and writes nothing
+	if keys := w.keys(); len(keys) != 0 {
+		t.Errorf("a refusal left %q", keys)
+	}
+	if err := d.Admit(w.ctx, waits, nodeMaxTTL); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("Admit without a record: %v", err)
+	}
+	fresh := w.record(d)
+	if fresh.Text == waits.Text || fresh.Node != waits.Node {
+		t.Errorf("after FLUSHALL %+v, before %+v", fresh, waits)
+	}
+	if err := d.Admit(w.ctx, waits, nodeMaxTTL); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("Admit with the record before: %v", err)
+	}
+	w.heldBack(d, ask("k"))
+	w.admit(d)
+	rec := w.record(d)
+	if !rec.Voting || rec.MaxTTL != nodeMaxTTL || rec.Node != waits.Node {
+		t.Errorf("admitted, the record is %+v", rec)
+	}
+	if err := d.Admit(w.ctx, rec, time.Hour); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("Admit of one that votes: %v", err)
+	}
+	if err := d.Admit(w.ctx, rec, minTTL-1); err == nil || errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("Admit for nothing: %v", err)
+	}
+}
+
+// A record that is no record of ours does not let the node vote.
+func TestNodeRecordMustBeExact(t *testing.T) {
+	w := newWorld(t)
+	d := w.node()
+	w.admit(d)
+	good := w.admin.Get(w.ctx, recordKey).Val()
+	for _, text := range []string{
+		"", "ok", "ok  60000", "ok " + strings.Repeat("0", 40) + " 60000", good[:43], good[:44], good[:44] + "x",
+		"no" + good[2:], " " + good, "ok " + good[4:44] + good[44:], "wait " + good[3:43] + " N", strings.ToUpper(good),
+	} {
+		w.do("SET", recordKey, text)
+		for _, r := range []driver.Request{ask("k"), proposing("k", w.micros())} {
+			if res, err := d.Try(w.ctx, r); err != nil || res.Granted || res.Why != driver.NotVoting {
+				t.Errorf("with the record %q Try says %+v, %v", text, res, err)
+			}
+		}
+		if err := w.renew(d, ask("k"))[0]; !errors.Is(err, driver.ErrNotVoting) {
+			t.Errorf("with the record %q Renew says %v", text, err)
+		}
+		if rec := w.record(d); rec.Voting {
+			t.Errorf("the record %q became %+v", text, rec)
+		}
+	}
+	w.do("SET", recordKey, good)
+	w.grant(d, ask("k"))
+}
+
+// A replica that is promoted has the record of the master that it copied.
+func TestNodeIsAPromotedReplica(t *testing.T) {
+	w, r := newWorld(t), newWorld(t)
+	d := w.node()
+	w.admit(d)
+	a := ask("k")
+	a.Fence = w.micros()
+	w.grant(d, a)
+	host, port, _ := strings.Cut(w.server.Addr(), ":")
+	r.do("REPLICAOF", host, port)
+	r.until("it has the lock", func() bool { return r.admin.Exists(r.ctx, "lock:k", recordKey).Val() == 2 })
+	r.until("the copy is complete", func() bool {
+		return strings.Contains(r.admin.Info(r.ctx, "replication").Val(), "master_link_status:up")
+	})
+	replica := r.node()
+	if _, err := replica.Record(r.ctx); replica.Classify(err) != driver.ReadOnly {
+		t.Errorf("Record of a replica says %v", err)
+	}
+	r.do("REPLICAOF", "NO", "ONE")
+	r.heldBack(replica, a, ask("new"))
+	rec := r.admit(replica)
+	if rec.Node == w.record(d).Node {
+		t.Error("two servers have one name")
+	}
+	if res := r.refuse(replica, ask("k")); res.Holder.Owner != a.Owner {
+		t.Errorf("refused with %+v", res)
+	}
+}
+
+// No request may have a longer TTL than the record allows, nor than its own
+// driver, and no answer says more.
+func TestNodeTTL(t *testing.T) {
+	w := newWorld(t)
+	d, wide := w.node(), w.driver(&Options{MaxTTL: time.Hour})
+	w.admit(d)
+	long := ask("k")
+	long.TTL = nodeMaxTTL + 1
+	w.do("CONFIG", "RESETSTAT")
+	for _, r := range []driver.Request{long, queued(long)} {
+		if res := w.refuse(d, r); res.Why != driver.TTLTooLong || res.TTL != nodeMaxTTL {
+			t.Errorf("Try says %+v", res)
+		}
+	}
+	if err := w.renew(d, long)[0]; err == nil || d.Classify(err) != driver.Misconfigured {
+		t.Errorf("Renew says %v", err)
+	}
+	if n := w.calls()["evalsha"]; n != 0 {
+		t.Errorf("it asked the server %d times", n)
+	}
+	for _, fence := range []uint64{0, w.micros()} {
+		long.Fence = fence
+		if res := w.refuse(wide, queued(long)); res.Why != driver.TTLTooLong || res.TTL != nodeMaxTTL || res.Node == "" {
+			t.Errorf("Try says %+v", res)
+		}
+	}
+	if err := w.renew(wide, long)[0]; err == nil || !strings.Contains(err.Error(), "1m0s") || errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("Renew says %v", err)
+	}
+	if keys := w.keys(); len(keys) != 2 {
+		t.Errorf("refusals left %q", keys)
+	}
+	a := ask("k")
+	w.grant(d, a)
+	w.do("PEXPIRE", "lock:k", "3600000") // as a handover for longer leaves it
+	if res := w.grant(d, a); res.TTL > nodeMaxTTL {
+		t.Errorf("a standing lease is said to last %v", res.TTL)
+	}
+}
+
+// A full server still frees a key, and what it remembers stays.
+func TestNodeIsFull(t *testing.T) {
+	w := newWorld(t)
+	d := w.node()
+	w.admit(d)
+	for _, settled := range []bool{true, false} {
+		a, new := ask("k"), ask("new")
+		a.Fence, a.Settled = w.micros(), settled
+		w.grant(d, a)
+		w.do("CONFIG", "SET", "maxmemory", "1")
+		new.Fence = w.micros()
+		if _, err := d.Try(w.ctx, new); d.Classify(err) != driver.Full {
+			t.Errorf("Try says %v", err)
+		}
+		w.release(d, a)
+		if w.inspect(d, "k").Held {
+			t.Error("it is still held")
+		}
+		w.do("CONFIG", "SET", "maxmemory", "0")
+		low := ask("k")
+		low.Fence = a.Fence
+		if res := w.refuse(d, low); res.Why != driver.FenceTooLow || res.Fence < a.Fence {
+			t.Errorf("the fence of before: %+v", res)
+		}
+	}
+}
