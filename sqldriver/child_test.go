@@ -7,6 +7,7 @@ import (
 	"bufio"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -30,6 +31,7 @@ var parts = map[string]func(db *sql.DB, args []string) error{
 	"once":  oncePart,
 	"write": writePart,
 	"work":  workPart,
+	"bid":   bidPart,
 }
 
 func child(part string, args []string) int {
@@ -127,12 +129,7 @@ func workPart(db *sql.DB, args []string) error {
 		start := time.Now()
 		err := locks.Mutex(args[0], nil).Do(context.Background(), func(_ context.Context, l *hasp.Lease) error {
 			worst = max(worst, time.Since(start))
-			text, err := os.ReadFile(args[1])
-			if err != nil {
-				return err
-			}
-			text = fmt.Appendf(text, "%d %d\n", strings.Count(string(text), "\n"), l.Fence())
-			return os.WriteFile(args[1], text, 0o600)
+			return appendLine(args[1], l.Fence())
 		})
 		if err != nil {
 			return err
@@ -143,6 +140,56 @@ func workPart(db *sql.DB, args []string) error {
 		return err
 	}
 	return db.Close()
+}
+
+// bidPart does as workPart, with fences that it proposes.
+func bidPart(db *sql.DB, args []string) error {
+	rounds, err := strconv.Atoi(args[2])
+	if err != nil {
+		return err
+	}
+	d := NewSQLite(db)
+	fmt.Println("ready")
+	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
+		return err
+	}
+	var node string
+	for round := range rounds {
+		r := queued(proposal(args[0], uint64(time.Now().UnixMicro())))
+		res, err := d.Try(context.Background(), r)
+		for ; err == nil && !res.Granted; res, err = d.Try(context.Background(), r) {
+			r.Fence = max(res.Fence+1, uint64(time.Now().UnixMicro()))
+			time.Sleep(res.RetryIn)
+		}
+		if err != nil {
+			return err
+		}
+		if r.Raise = round%2 == 0; r.Raise {
+			r.Fence++
+			if res, err = d.Try(context.Background(), r); err != nil || !res.Granted {
+				return fmt.Errorf("raised to %d: %+v, %w", r.Fence, res, err)
+			}
+		}
+		node = res.Node
+		if err := appendLine(args[1], res.Fence); err != nil {
+			return err
+		}
+		if err := d.Release(context.Background(), r); err != nil {
+			return err
+		}
+	}
+	fmt.Println("node", node)
+	return errors.Join(d.Close(), db.Close())
+}
+
+// appendLine reads a file and writes it anew.
+func appendLine(path string, fence uint64) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	text = fmt.Appendf(text, "%d %d\n", strings.Count(string(text), "\n"), fence)
+	return os.WriteFile(path, text, 0o600)
 }
 
 // process is a child under way.

@@ -19,6 +19,7 @@ import (
 type reading struct {
 	boot string        // names the boot; empty on systems that don't name them
 	up   time.Duration // since that boot, sleep included
+	wall int64         // the wall clock in microseconds, positive
 }
 
 // offset returns what a time namespace adds to CLOCK_BOOTTIME, from the text

@@ -59,14 +59,19 @@ const (
 	qSettings query = iota // what a connection runs with
 	qLock                  // take the right to write
 	qHead                  // the row of hasp_meta
+	qBoot                  // what has been in it since version 1: the version and the clock
 	qLook                  // what a Try decides upon
+	qView                  // the same without the row of hasp_meta
 	qGrant                 // make an owner the holder
-	qExtend                // prolong the holder's lease, or the life of a place
+	qExtend                // prolong the holder's lease and raise its fence, or prolong the life of a place
 	qUsurp                 // take away the row of a holder whose lease is over
 	qJoin                  // put an owner at the end of the line
 	qRenew                 // prolong a lease by its owner and label
-	qGiveUp                // turn a lease or a place into a tombstone
+	qGiveUp                // turn a lease or a place, over or not, into a tombstone
 	qBar                   // leave a tombstone where there was neither
+	qRetire                // turn a lease, over or not, into the key's mark
+	qLeave                 // take away a place
+	qRemember              // copy the holder's fence to the key's mark
 	qSweep                 // delete a few rows that are over
 	qMark                  // write the row of hasp_meta
 	qKey                   // everybody who has or wants a key

@@ -64,12 +64,17 @@
 // another one had followed is back), it refuses to go on. Network file systems
 // are not supported, since their file locks cannot be relied on.
 //
-// Fences are strictly rising in the file, whatever any clock does; for all
-// keys there is one mark. When the file is deleted they start again at the
-// wall clock in microseconds, above the earlier ones unless that clock is
-// behind. Deleting the file while locks are held gives the next process a
-// fresh file, with every key free: the fence then is all that protects. A
-// process that had the old file open is told so by an error.
+// Fences are strictly rising, whatever any clock does: each that the engine
+// chooses is above all others in the file, one that was proposed to it (see
+// driver.Traits) above those of its key. When the file is deleted they start
+// again at the wall clock in microseconds, above the earlier ones unless that
+// clock is behind. Deleting the file while locks are held gives the next
+// process a fresh file, with every key free: the fence then is all that
+// protects. A process that had the old file open is told so by an error.
+//
+// The tables have a version. A program that knows a newer one changes them when
+// it first writes, and what is held stays so; the older programs that use the
+// file get an error from then on, and lose their leases: end them first.
 //
 // A holder that dies is followed when its TTL is over. Nothing looks at
 // process ids, which are reused, and mean nothing in another container.

@@ -130,7 +130,7 @@ func (d *Driver) survey(ctx context.Context, q query, args func(now time.Duratio
 // life of it. The store's mark is read first: one from after the clock would
 // look like a clock that went back.
 func (d *Driver) present(ctx context.Context) (now time.Duration, ok bool, err error) {
-	stmt, err := d.stmt(ctx, qHead)
+	stmt, err := d.stmt(ctx, qBoot)
 	if isNoTable(err) {
 		return 0, false, nil
 	}
@@ -138,7 +138,7 @@ func (d *Driver) present(ctx context.Context) (now time.Duration, ok bool, err e
 		return 0, false, err
 	}
 	var h head
-	switch err := stmt.QueryRowContext(ctx).Scan(h.fields()...); {
+	switch err := stmt.QueryRowContext(ctx).Scan(&h.version, &h.boot, &h.before, &h.clock); {
 	case errors.Is(err, sql.ErrNoRows):
 		return 0, false, errNoHead
 	case err != nil:

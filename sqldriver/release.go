@@ -5,13 +5,17 @@ package sqldriver
 
 import (
 	"context"
+	"database/sql"
+	"errors"
+	"math"
 
 	"github.com/hasplock/hasp/driver"
 )
 
 // Release implements [driver.Driver]. What the owner had becomes a tombstone,
-// which refuses a late Try of the same owner and is swept soon. The key is
-// free then, for the first live place in line alone.
+// which refuses a late Try of the same owner and is swept soon; of a settled
+// owner nothing is left. The key is free then, for the first live place in line
+// alone. The key remembers its fence either way.
 func (d *Driver) Release(ctx context.Context, r driver.Request) error {
 	if err := supported(r); err != nil {
 		return err
@@ -30,16 +34,28 @@ func (d *Driver) Release(ctx context.Context, r driver.Request) error {
 	return nil
 }
 
-func (t *tx) release(r driver.Request) (bool, error) {
+func (t *tx) release(r driver.Request) (had bool, err error) {
 	t.litter++
-	args := []any{[]byte(r.Key), r.Owner, r.Label, int64(t.now), int64(t.after(goneFor))}
-	res, err := t.exec(qGiveUp, args...)
-	if err != nil {
-		return false, err
+	upTo := int64(math.MaxInt64)
+	if r.UpTo != 0 {
+		upTo = int64(min(r.UpTo, math.MaxInt64))
 	}
-	if n, err := res.RowsAffected(); n > 0 || err != nil {
-		return n > 0, err
+	who := []any{[]byte(r.Key), r.Owner, r.Label, int64(t.up)}
+	lease := append(who, upTo, int64(t.after(keepFence)))
+	late := int64(t.after(goneFor))
+	if !r.Settled {
+		err = t.row(qGiveUp, append(lease, late)...).Scan(&had)
+		if errors.Is(err, sql.ErrNoRows) {
+			_, err = t.exec(qBar, append(who, late)...)
+		}
+		return had, err
 	}
-	_, err = t.exec(qBar, args...)
-	return false, err
+	err = t.row(qRetire, lease...).Scan(&had)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = t.row(qLeave, who...).Scan(&had)
+	}
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	return had, err
 }

@@ -61,24 +61,24 @@ func (t *tx) renewOne(r driver.Request) (driver.Renewal, error) {
 	}
 	var expires int64
 	var wanted bool
-	err := t.row(qRenew, []byte(r.Key), r.Owner, r.Label, int64(t.now), int64(t.after(r.TTL))).Scan(&expires, &wanted)
+	err := t.row(qRenew, []byte(r.Key), r.Owner, r.Label, int64(t.up), int64(t.after(r.TTL))).Scan(&expires, &wanted)
 	if errors.Is(err, sql.ErrNoRows) {
 		return driver.Renewal{Err: driver.ErrNotHeld}, nil
 	}
-	return driver.Renewal{TTL: time.Duration(expires) - t.now, Wanted: wanted}, err
+	return driver.Renewal{TTL: time.Duration(expires) - t.up, Wanted: wanted}, err
 }
 
 // renewPlace keeps a place. An owner whose turn it is is told to look at once.
 func (t *tx) renewPlace(r driver.Request) (driver.Renewal, error) {
-	v, err := scanView(t.row(qLook, []byte(r.Key), r.Owner, int64(t.now)))
+	v, err := t.view(r)
 	if err != nil {
 		return driver.Renewal{}, err
 	}
-	if !v.own.live(t.now) || v.own.kind != kindLine || v.own.label != r.Label {
+	if !v.own.live(t.up) || v.own.kind != kindLine || v.own.label != r.Label {
 		return driver.Renewal{Err: driver.ErrNotHeld}, nil
 	}
-	if v.own.fading(r, t.now) {
-		_, err = t.exec(qExtend, []byte(r.Key), r.Owner, int64(t.after(r.Patience)))
+	if v.own.fading(r, t.up) {
+		_, err = t.exec(qExtend, []byte(r.Key), r.Owner, int64(t.after(r.Patience)), 0)
 	}
-	return driver.Renewal{RetryIn: v.refusal(t.now).RetryIn}, err
+	return driver.Renewal{RetryIn: v.refusal(r, t.reading).RetryIn}, err
 }

@@ -64,8 +64,9 @@ func (s *sqlite) traits() driver.Traits {
 		// the same transaction; and a waiter that died costs its patience
 		// either way. The first in line looks every 25 ms or more often, those
 		// behind it more rarely, each at least once a second.
-		Queue:   driver.QueueHint,
-		Fencing: true,
+		Queue:      driver.QueueHint,
+		Fencing:    true,
+		Proposable: true,
 		// A commit may take this long on a slow disk, and some systems' clock
 		// advances in steps of 16 ms.
 		MinTTL: 50 * time.Millisecond,
@@ -99,54 +100,6 @@ func (s *sqlite) connect(ctx context.Context, db *sql.DB) error {
 		time.Sleep(time.Millisecond)
 	}
 	return nil
-}
-
-func (s *sqlite) setup(ctx context.Context, d *Driver) error {
-	c, err := d.db.Conn(ctx)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	if err := checkSettings(c.QueryRowContext(ctx, sqliteText[qSettings])); err != nil {
-		return err
-	}
-	var tables int
-	const count = `SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name IN ('hasp_meta', 'hasp_lease')`
-	if err := c.QueryRowContext(ctx, count).Scan(&tables); err != nil {
-		return err
-	}
-	if tables == 2 {
-		return nil
-	}
-	_, err = c.ExecContext(ctx, `BEGIN IMMEDIATE; `+sqliteSchema+`; COMMIT`)
-	if err != nil {
-		// A failure at BEGIN leaves nothing to roll back, which is an error, too.
-		_, _ = c.ExecContext(context.WithoutCancel(ctx), `ROLLBACK`)
-	}
-	return err
-}
-
-// checkSettings refuses to work where a commit could be forgotten, or where
-// every moment's contention would be an error.
-func checkSettings(from *sql.Row) error {
-	var synchronous, busy int
-	var journal string
-	if err := from.Scan(&synchronous, &busy, &journal); err != nil {
-		return err
-	}
-	var what string
-	switch {
-	case synchronous < 2:
-		what = fmt.Sprintf("synchronous is %d; it must be FULL (2), or fences may be given twice after a power failure", synchronous)
-	case busy < 1000:
-		what = fmt.Sprintf("busy_timeout is %d ms; it must be 1000 or more, or processes that write at the same moment fail", busy)
-	case journal == "off" || journal == "memory":
-		what = fmt.Sprintf("journal_mode is %s; it must be WAL or one that is kept in a file, or a crash destroys the database", journal)
-	default:
-		return nil
-	}
-	return &storeError{class: driver.Misconfigured, err: errors.New(what),
-		advice: "set it in the data source name, where it holds for every connection (see sqldriver.SQLiteDSN)"}
 }
 
 // meet notes which file this is.
@@ -217,9 +170,10 @@ func (s *sqlite) open(t *tx) error {
 	if err != nil {
 		return err
 	}
-	t.now, t.wall, t.head = now.up, s.wall(), t.was
+	t.reading, t.head = now, t.was
 	over, err := s.gone(t.was, now)
 	if over && err == nil {
+		t.head.floors = t.head.alone(now.up)
 		_, err = t.sql.ExecContext(t.ctx, sqliteWipe)
 	}
 	if now.boot != t.was.boot {
@@ -234,7 +188,8 @@ func (s *sqlite) open(t *tx) error {
 func (s *sqlite) commit(t *tx) error {
 	err := t.sweep()
 	if err == nil && t.head != t.was {
-		_, err = t.exec(qMark, t.head.boot, t.head.before, t.head.clock, t.head.fence)
+		_, err = t.exec(qMark, t.head.boot, t.head.before, t.head.clock, t.head.newest,
+			t.head.old, t.head.mid, t.head.at)
 	}
 	if err != nil {
 		t.rollback()
@@ -256,6 +211,7 @@ func (s *sqlite) time() (reading, error) {
 		return reading{}, &storeError{class: driver.Misconfigured, err: err,
 			advice: "leases in SQLite are measured by that clock"}
 	}
+	now.wall = max(s.wall().UnixMicro(), 1)
 	return now, nil
 }
 
@@ -267,9 +223,7 @@ func (s *sqlite) time() (reading, error) {
 // file, and each would take the other's leases for over.
 func (s *sqlite) gone(h head, now reading) (bool, error) {
 	if h.version > schemaVersion {
-		return false, &storeError{class: driver.Misconfigured,
-			err:    fmt.Errorf("the tables are of version %d, and this program knows %d", h.version, schemaVersion),
-			advice: "update it"}
+		return false, tooNew(h.version)
 	}
 	if now.boot == "" && h.boot == "" {
 		return int64(now.up) < h.clock, nil

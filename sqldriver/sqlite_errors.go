@@ -82,6 +82,11 @@ func isLocked(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "is locked")
 }
 
+// isOldTable: no program of this version has written to the database yet.
+func isOldTable(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "no such column: m.")
+}
+
 // isNoTable: hasp has not used this database yet.
 func isNoTable(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "no such table: hasp_")

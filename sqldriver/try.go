@@ -7,7 +7,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
@@ -32,9 +31,10 @@ func (r row) live(now time.Duration) bool { return r.kind != "" && r.expires > n
 // view is all that a Try needs to know of a key.
 type view struct {
 	head   head
-	holder row // whose lease may be over
-	own    row // the asking owner's, which may be over
-	ahead  int // live places before its own
+	holder row   // whose lease may be over
+	own    row   // the asking owner's, which may be over
+	gone   int64 // the largest fence that was given up
+	ahead  int   // live places before its own
 }
 
 // verdict is what becomes of a Try.
@@ -46,24 +46,28 @@ const (
 	touch                 // refused, with a sign of life for its place
 	extend                // it is the holder
 	grant
+	tooLow // nothing changes: the proposed fence cannot be granted
 )
 
 // decide is the rule of the lock. It is asked twice: of a mere read, which
 // settles most refusals, and again in the transaction that writes.
-func (v view) decide(r driver.Request, now time.Duration) verdict {
-	own := v.own.live(now)
+func (v view) decide(r driver.Request, now reading) verdict {
+	own := v.own.live(now.up)
+	free := !v.holder.live(now.up) && v.ahead == 0
 	switch {
 	case own && (v.own.label != r.Label || v.own.kind == kindGone):
 		return refuse // another's, who shares our random id; or late
-	case own && v.own.kind == kindHeld:
+	case own && v.own.kind == kindHeld && v.raisable(r, now):
 		return extend
-	case !v.holder.live(now) && v.ahead == 0:
+	case free && v.acceptable(r, now):
 		return grant
+	case free, own && v.own.kind == kindHeld:
+		return tooLow
 	case !r.Queue:
 		return refuse
 	case !own:
 		return join
-	case v.own.fading(r, now):
+	case v.own.fading(r, now.up):
 		return touch
 	}
 	return refuse
@@ -80,9 +84,6 @@ func (r row) fading(q driver.Request, now time.Duration) bool {
 func (d *Driver) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
 	if err := lasting(r); err != nil {
 		return driver.Result{}, err
-	}
-	if r.Fence != 0 {
-		return driver.Result{}, fmt.Errorf("sqldriver: proposed fences: %w", driver.ErrUnsupported)
 	}
 	glance, err := d.glance(ctx, r)
 	if err != nil || glance != nil {
@@ -111,11 +112,20 @@ func (d *Driver) glance(ctx context.Context, r driver.Request) (*driver.Result, 
 	var res *driver.Result
 	err := d.read(ctx, func(ctx context.Context) error {
 		now, v, err := d.look(ctx, r)
-		if err == nil && v != nil && v.decide(r, now) == refuse {
-			refused := v.refusal(now)
-			res = &refused
+		if err != nil || v == nil {
+			return err
 		}
-		return err
+		var answer driver.Result
+		switch v.decide(r, now) {
+		case refuse:
+			answer = v.refusal(r, now)
+		case tooLow:
+			answer = v.tooLow(now)
+		default:
+			return nil
+		}
+		res = &answer
+		return nil
 	})
 	if err != nil {
 		return nil, err
@@ -124,46 +134,46 @@ func (d *Driver) glance(ctx context.Context, r driver.Request) (*driver.Result, 
 }
 
 // look reads a view, outside of a transaction; nil when there is none that
-// means something: the tables are missing, or everything in them is over, or
-// was written since the clock was read.
-func (d *Driver) look(ctx context.Context, r driver.Request) (time.Duration, *view, error) {
+// means something: the tables are missing or of an earlier version, or
+// everything in them is over, or was written since the clock was read.
+func (d *Driver) look(ctx context.Context, r driver.Request) (reading, *view, error) {
 	now, err := d.dia.see()
 	if err != nil {
-		return 0, nil, err
+		return now, nil, err
 	}
 	stmt, err := d.stmt(ctx, qLook)
-	if isNoTable(err) {
-		return 0, nil, nil
+	if isNoTable(err) || isOldTable(err) {
+		return now, nil, nil
 	}
 	if err != nil {
-		return 0, nil, err
+		return now, nil, err
 	}
-	v, err := scanView(stmt.QueryRowContext(ctx, []byte(r.Key), r.Owner, int64(now.up)))
-	if err != nil {
-		return 0, nil, err
+	v := new(view)
+	if err := v.scan(stmt.QueryRowContext(ctx, []byte(r.Key), r.Owner, int64(now.up)), v.head.fields()...); err != nil {
+		return now, nil, err
 	}
 	if gone, err := d.dia.gone(v.head, now); gone || err != nil {
-		return 0, nil, err
+		return now, nil, err
 	}
-	return now.up, v, nil
+	return now, v, nil
 }
 
-func scanView(from *sql.Row) (*view, error) {
-	var v view
+// scan reads a view, and what follows it in the row.
+func (v *view) scan(from *sql.Row, rest ...any) error {
 	var holder, own nullRow
-	fields := append(v.head.fields(), &holder.owner, &holder.label, &holder.fence, &holder.since, &holder.expires,
-		&own.kind, &own.label, &own.fence, &own.since, &own.expires, &v.ahead)
+	fields := append([]any{&holder.owner, &holder.label, &holder.fence, &holder.since, &holder.expires,
+		&own.kind, &own.label, &own.fence, &own.since, &own.expires, &v.gone, &v.ahead}, rest...)
 	switch err := from.Scan(fields...); {
 	case errors.Is(err, sql.ErrNoRows):
-		return nil, errNoHead
+		return errNoHead
 	case err != nil:
-		return nil, err
+		return err
 	}
 	v.own = own.row(own.kind.String)
 	if holder.owner.Valid {
 		v.holder = holder.row(kindHeld)
 	}
-	return &v, nil
+	return nil
 }
 
 // nullRow is a row of an outer join.
@@ -177,51 +187,79 @@ func (n nullRow) row(kind string) row {
 		since: time.Duration(n.since.Int64), expires: time.Duration(n.expires.Int64)}
 }
 
+// view is as of now, with what others did in this transaction.
+func (t *tx) view(r driver.Request) (*view, error) {
+	v := &view{head: t.head}
+	return v, v.scan(t.row(qView, []byte(r.Key), r.Owner, int64(t.up)))
+}
+
 // try decides in the transaction, and does it.
 func (t *tx) try(r driver.Request) (driver.Result, error) {
-	v, err := scanView(t.row(qLook, []byte(r.Key), r.Owner, int64(t.now)))
+	v, err := t.view(r)
 	if err != nil {
 		return driver.Result{}, err
 	}
-	switch v.decide(r, t.now) {
+	switch v.decide(r, t.reading) {
 	case grant:
 		return t.grant(v, r)
 	case extend:
-		until := max(v.own.expires, t.after(r.TTL))
-		_, err = t.exec(qExtend, []byte(r.Key), r.Owner, int64(until))
-		return driver.Result{Granted: true, Fence: uint64(v.own.fence), TTL: until - t.now}, err
+		return t.extend(v, r)
+	case tooLow:
+		return v.tooLow(t.reading), nil
 	case join:
 		t.litter++
-		_, err = t.exec(qJoin, []byte(r.Key), r.Owner, r.Label, int64(t.now), int64(t.after(r.Patience)))
+		if v.own.kind == kindHeld { // a lease that is over
+			_, err = t.exec(qRemember, []byte(r.Key), int64(t.after(keepFence)))
+		}
+		if err == nil {
+			_, err = t.exec(qJoin, []byte(r.Key), r.Owner, r.Label, int64(t.up), int64(t.after(r.Patience)))
+		}
 	case touch:
-		_, err = t.exec(qExtend, []byte(r.Key), r.Owner, int64(t.after(r.Patience)))
+		_, err = t.exec(qExtend, []byte(r.Key), r.Owner, int64(t.after(r.Patience)), 0)
 	}
-	return v.refusal(t.now), err
+	return v.refusal(r, t.reading), err
+}
+
+func (t *tx) extend(v *view, r driver.Request) (driver.Result, error) {
+	fence, until := v.own.fence, max(v.own.expires, t.after(r.TTL))
+	if v.raises(r) {
+		fence = t.take(int64(r.Fence))
+	}
+	_, err := t.exec(qExtend, []byte(r.Key), r.Owner, int64(until), fence)
+	return driver.Result{Granted: true, Fence: uint64(fence), TTL: until - t.up, Node: t.head.node}, err
 }
 
 func (t *tx) grant(v *view, r driver.Request) (driver.Result, error) {
 	abandoned := v.holder.kind != ""
 	if abandoned {
-		if _, err := t.exec(qUsurp, []byte(r.Key), int64(t.now)); err != nil {
+		if _, err := t.exec(qUsurp, []byte(r.Key), int64(t.up)); err != nil {
 			return driver.Result{}, err
 		}
 	}
 	t.litter++
-	fences := max(r.Fences, 1)
-	fence, until := t.mint(fences), t.after(r.TTL)
-	_, err := t.exec(qGrant, []byte(r.Key), r.Owner, r.Label, fence, int64(t.now), int64(until))
-	return driver.Result{Granted: true, Fence: uint64(fence), Fences: fences, TTL: until - t.now, Abandoned: abandoned}, err
+	fence, fences := t.choose(v, r)
+	until := t.after(r.TTL)
+	_, err := t.exec(qGrant, []byte(r.Key), r.Owner, r.Label, fence, int64(t.up), int64(until))
+	return driver.Result{Granted: true, Fence: uint64(fence), Fences: fences, TTL: until - t.up,
+		Abandoned: abandoned, Node: t.head.node}, err
 }
 
-func (v view) refusal(now time.Duration) driver.Result {
-	res := driver.Result{Why: driver.Held, Ahead: v.ahead}
+func (v view) refusal(r driver.Request, now reading) driver.Result {
+	res := driver.Result{Why: driver.Held, Ahead: v.ahead, Node: v.head.node}
+	if r.Fence != 0 {
+		res.Fence = v.floor(now)
+	}
 	var held time.Duration
-	if v.holder.live(now) {
-		held, res.Left = now-v.holder.since, v.holder.expires-now
-		res.Holder = v.holder.holder(now)
+	if v.holder.live(now.up) {
+		held, res.Left = now.up-v.holder.since, v.holder.expires-now.up
+		res.Holder = v.holder.holder(now.up)
 	}
 	res.RetryIn = nextLook(v.ahead, held, res.Left)
 	return res
+}
+
+func (v view) tooLow(now reading) driver.Result {
+	return driver.Result{Why: driver.FenceTooLow, Fence: v.floor(now), Node: v.head.node}
 }
 
 // holder describes the owner of a row. The store's clock has no date: the

@@ -8,6 +8,8 @@ import (
 	"database/sql"
 	"math"
 	"time"
+
+	"github.com/hasplock/hasp/driver"
 )
 
 // head is the row of hasp_meta.
@@ -16,11 +18,12 @@ type head struct {
 	boot    string
 	before  string
 	clock   int64
-	fence   int64
+	floors
+	node string // a random name of the file
 }
 
 func (h *head) fields() []any {
-	return []any{&h.version, &h.boot, &h.before, &h.clock, &h.fence}
+	return []any{&h.version, &h.boot, &h.before, &h.clock, &h.newest, &h.old, &h.mid, &h.at, &h.node}
 }
 
 // A tx is a transaction beside which nobody writes.
@@ -29,11 +32,10 @@ type tx struct {
 	sql *sql.Tx
 	ctx context.Context // ends the transaction
 
-	now    time.Duration // the clock, read while the file was ours already
-	wall   time.Time
-	was    head // as read
-	head   head // as it will be written
-	litter int  // rows that were made
+	reading      // read while the file was ours already
+	was     head // as read
+	head    head // as it will be written
+	litter  int  // rows that were made
 }
 
 // stmt returns a statement within the transaction. All were prepared.
@@ -49,17 +51,9 @@ func (t *tx) row(q query, args ...any) *sql.Row {
 	return t.stmt(q).QueryRowContext(t.ctx, args...)
 }
 
-// mint returns the last of the next n fences: larger than every earlier one in
-// this database whatever the clock shows, and than those of a file that was
-// deleted as long as the wall clock is not behind.
-func (t *tx) mint(n int) int64 {
-	t.head.fence = max(t.head.fence+1, t.wall.UnixMicro()) + int64(n-1)
-	return t.head.fence
-}
-
 // after is the moment d later. A TTL may be as long as anybody likes.
 func (t *tx) after(d time.Duration) time.Duration {
-	return t.now + min(d, math.MaxInt64-t.now)
+	return t.up + min(d, math.MaxInt64-t.up)
 }
 
 // Rows that are over are kept a little, and then deleted, a few at a time, by
@@ -68,9 +62,10 @@ const (
 	// goneFor is how long a released owner is refused: longer than a request
 	// of its can be under way, see fileWait.
 	goneFor = 10 * time.Second
-	// keepOver is how long a lease that was not released stays, so that the
-	// next holder hears of it.
-	keepOver = time.Minute
+	// keepFence is how long the newest fence of a key is remembered after the
+	// key was held: a minute, and as much longer as it may be ahead of the
+	// clock. Of a lease that was not released the next holder hears as long.
+	keepFence = time.Minute + driver.MaxLead
 )
 
 // sweep deletes more than was made, so that what is over cannot pile up.
@@ -81,8 +76,8 @@ func (t *tx) sweep() error {
 	for _, s := range []struct {
 		kind string
 		keep time.Duration
-	}{{kindHeld, keepOver}, {kindLine, 0}, {kindGone, 0}} {
-		if _, err := t.exec(qSweep, s.kind, int64(t.now-s.keep), 2*t.litter+8); err != nil {
+	}{{kindHeld, keepFence}, {kindLine, 0}, {kindGone, 0}} {
+		if _, err := t.exec(qSweep, s.kind, int64(t.up-s.keep), 2*t.litter+8); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,124 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sqldriver
+
+import (
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// Fences count microseconds of the wall clock, and rise by one where it stands
+// still or goes back.
+//
+// Those that the store mints are above every fence given in the file, for any
+// key. A proposed one must be above those of its key. The rows of a key
+// remember its newest fence for a while after it was held; floors knows enough
+// when they have been swept.
+
+const (
+	// overtake is how much later than a newer fence of another key a proposal
+	// may arrive and still be granted, at least.
+	overtake = 20 * time.Second
+	// leap is how far above a key's newest fence a proposal may be, whatever
+	// the wall clock says.
+	leap = 1 << 20
+)
+
+// floors knows the fences of keys that nobody remembers any more: a proposed one
+// of such a key must be above old.
+//
+// Every fence is at most newest when it is granted, and at most old after two
+// turns. A turn is due every 20 seconds, and two at once after 40, by the clock
+// that says for how long a key's fence is remembered: for more than 60. So when
+// it is forgotten it is at most old for whoever proposes next.
+type floors struct {
+	newest int64 // the largest fence in the file
+	old    int64
+	mid    int64
+	at     int64 // when the last turn was, on the clock of the store
+}
+
+// turned returns what f is by now. What a mere look turned need not be written.
+func (f floors) turned(now time.Duration) floors {
+	switch passed := now - time.Duration(f.at); {
+	case passed >= 2*overtake:
+		return f.alone(now)
+	case passed >= overtake:
+		return floors{newest: f.newest, old: f.mid, mid: f.newest, at: int64(now)}
+	}
+	return f
+}
+
+// alone returns what f is when no key is remembered.
+func (f floors) alone(now time.Duration) floors {
+	return floors{newest: f.newest, old: f.newest, mid: f.newest, at: int64(now)}
+}
+
+// newest is the largest fence of the key that is remembered.
+func (v view) newest() uint64 { return uint64(max(v.gone, v.holder.fence)) }
+
+// floor is what a proposed fence must be above.
+func (v view) floor(now reading) uint64 {
+	return max(v.newest(), uint64(v.head.turned(now.up).old))
+}
+
+// tooFar says whether a fence uses up more numbers than a client with a good
+// clock would.
+func (v view) tooFar(fence uint64, now reading) bool {
+	return fence > max(uint64(now.wall+driver.MaxLead.Microseconds()), v.floor(now)+leap)
+}
+
+// acceptable says whether the fence that r proposes may be granted with a key
+// that is free.
+func (v view) acceptable(r driver.Request, now reading) bool {
+	switch {
+	case r.Fence == 0:
+		return true
+	case v.tooFar(r.Fence, now):
+		return false
+	case r.Restore:
+		return r.Fence >= v.newest()
+	}
+	return r.Fence > v.floor(now)
+}
+
+// raises says whether the holder asks for another fence than it has.
+func (v view) raises(r driver.Request) bool {
+	return r.Fence != 0 && r.Raise && !r.Restore && r.Fence != uint64(v.own.fence)
+}
+
+// raisable says whether the holder may have the fence that it asks for.
+func (v view) raisable(r driver.Request, now reading) bool {
+	return !v.raises(r) || r.Fence > uint64(v.own.fence) && !v.tooFar(r.Fence, now)
+}
+
+// choose returns the fence of a grant, and how many the grant has with those
+// just below it.
+func (t *tx) choose(v *view, r driver.Request) (fence int64, fences int) {
+	fences = max(r.Fences, 1)
+	switch {
+	case r.Fence == 0:
+		return t.mint(fences), fences
+	case r.Restore:
+		fences = 1
+	default:
+		fences = int(min(uint64(fences), r.Fence-v.floor(t.reading)))
+	}
+	return t.take(int64(r.Fence)), fences
+}
+
+// mint returns the last of the next n fences: larger than every earlier one in
+// this database whatever the clock shows, and than those of a file that was
+// deleted as long as the wall clock is not behind.
+func (t *tx) mint(n int) int64 {
+	return t.take(max(t.head.newest+1, t.wall) + int64(n-1))
+}
+
+// take notes a fence that is granted.
+func (t *tx) take(fence int64) int64 {
+	t.head.floors = t.head.turned(t.up)
+	t.head.newest = max(t.head.newest, fence)
+	return fence
+}

@@ -1,0 +1,299 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sqldriver
+
+import (
+	"errors"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// proposal is a request of a fresh owner, whose Tries are all answered.
+func proposal(key string, fence uint64) driver.Request {
+	r := request(key)
+	r.Fence, r.Settled = fence, true
+	return r
+}
+
+func restored(r driver.Request) driver.Request {
+	r.Restore = true
+	return r
+}
+
+// pass lets time pass on both clocks.
+func (m *machine) pass(d time.Duration) {
+	m.set(func(m *machine) { m.up, m.now = m.up+d, m.now.Add(d) })
+}
+
+// fence is one that a client with a good clock would propose.
+func (m *machine) fence() uint64 { return uint64(m.wall().UnixMicro()) }
+
+func grantAndRelease(t testing.TB, d *Driver, r driver.Request) {
+	t.Helper()
+	if res := granted(t, d, r); res.Fence != r.Fence {
+		t.Fatalf("proposed %d: %+v", r.Fence, res)
+	}
+	must(t, d.Release(t.Context(), r))
+}
+
+func refusedFence(t testing.TB, d *Driver, r driver.Request, least uint64) driver.Result {
+	t.Helper()
+	res := refused(t, d, r)
+	if res.Why != driver.FenceTooLow || res.Fence < least {
+		t.Errorf("proposed %d for %q: %+v, want FenceTooLow and at least %d", r.Fence, r.Key, res, least)
+	}
+	return res
+}
+
+// Rule: proposals for different keys may overtake each other by 20 seconds, at
+// any time and with any number of keys.
+func TestProposalsOvertake(t *testing.T) {
+	m := newMachine("one")
+	d := m.open(t, newFile(t))
+	grantAndRelease(t, d, proposal("before", m.fence()+1)) // what is older than the file is refused
+	m.pass(overtake)
+	for i := range 200 {
+		m.pass(500 * time.Millisecond)
+		grantAndRelease(t, d, proposal("new"+strconv.Itoa(i), m.fence()))
+		grantAndRelease(t, d, proposal("late"+strconv.Itoa(i), m.fence()-uint64(overtake.Microseconds())+1))
+	}
+}
+
+// Rule: a key that is forgotten leaves no way back for its fences, whether they
+// were proposed or minted, and whatever made the store forget.
+func TestForgottenFences(t *testing.T) {
+	for name, forget := range map[string]func(m *machine){
+		"it was swept":            func(m *machine) { m.up += keepFence },
+		"and much later":          func(m *machine) { m.up += 1000 * time.Hour },
+		"and the wall clock back": func(m *machine) { m.up, m.now = m.up+keepFence, m.now.Add(-time.Hour) },
+		"a reboot":                func(m *machine) { m.boot, m.up = "two", time.Second },
+	} {
+		m := newMachine("one")
+		path := newFile(t)
+		d := m.open(t, path)
+		grantAndRelease(t, d, proposal("before", m.fence()+1))
+		fence := m.fence() + uint64(driver.MaxLead.Microseconds())
+		grantAndRelease(t, d, proposal("k", fence))
+		dead := proposal("dead", fence)
+		granted(t, d, dead)
+		m.pass(dead.TTL)
+		minted := request("minted")
+		minted.Settled = true
+		newest := granted(t, d, minted).Fence
+		must(t, d.Release(t.Context(), minted))
+		m.set(forget)
+		_ = d.Release(t.Context(), request("sweeps")) // of an owner that has nothing
+		var rows int
+		must(t, d.db.QueryRow("SELECT count(*) FROM hasp_lease WHERE key <> CAST('sweeps' AS BLOB)").Scan(&rows))
+		if rows != 0 {
+			t.Errorf("%s: %d rows are left", name, rows)
+		}
+		for _, key := range []string{"k", "dead", "unseen"} {
+			refusedFence(t, d, proposal(key, fence), fence)
+		}
+		res := refusedFence(t, m.open(t, path), proposal("minted", newest), newest)
+		grantAndRelease(t, d, proposal("minted", res.Fence+1))
+	}
+}
+
+// Rule: until then a Restore with an earlier fence is refused, whatever became
+// of the lease: it was released, it ended, or its owner went back to the line.
+func TestRememberedFences(t *testing.T) {
+	for name, end := range map[string]func(d *Driver, m *machine, r driver.Request) error{
+		"settled": func(d *Driver, _ *machine, r driver.Request) error { return d.Release(t.Context(), r) },
+		"unsettled": func(d *Driver, _ *machine, r driver.Request) error {
+			r.Settled = false
+			return d.Release(t.Context(), r)
+		},
+		"over": func(_ *Driver, m *machine, r driver.Request) error { m.pass(r.TTL); return nil },
+		"over and then released": func(d *Driver, m *machine, r driver.Request) error {
+			m.pass(r.TTL)
+			if err := d.Release(t.Context(), r); !errors.Is(err, driver.ErrNotHeld) {
+				t.Errorf("Release of a lease that is over: %v", err)
+			}
+			return nil
+		},
+		"back in line": func(d *Driver, m *machine, r driver.Request) error {
+			first := queued(request("k"))
+			first.Settled, first.Patience = true, time.Hour
+			refused(t, d, first)
+			m.pass(r.TTL)
+			r.Fence = 0
+			refused(t, d, queued(r))
+			return errors.Join(d.Release(t.Context(), r), d.Release(t.Context(), first))
+		},
+	} {
+		m := newMachine("one")
+		d := m.open(t, newFile(t))
+		fence := m.fence() + 1000
+		r := proposal("k", fence)
+		if name == "unsettled" { // the same fence twice
+			grantAndRelease(t, d, r)
+			r.Restore = true
+		}
+		granted(t, d, r)
+		must(t, end(d, m, r))
+		m.pass(time.Minute + driver.MaxLead - 1)
+		_ = d.Release(t.Context(), request("sweeps")) // of an owner that has nothing
+		t.Log(name)
+		refusedFence(t, d, restored(proposal("k", fence-1)), fence)
+		grantAndRelease(t, d, restored(proposal("k", fence)))
+	}
+}
+
+// Rule: the owner of a lease that is over and was released is told so, and the
+// next holder is not told that it was abandoned, also when nothing of the owner
+// is left.
+func TestSettledReleaseOfWhatIsOver(t *testing.T) {
+	m := newMachine("one")
+	d := m.open(t, newFile(t))
+	a, b := proposal("k", 0), queued(proposal("k", 0))
+	granted(t, d, a)
+	refused(t, d, b)
+	m.pass(a.TTL)
+	for _, r := range []driver.Request{a, b} {
+		if err := d.Release(t.Context(), r); !errors.Is(err, driver.ErrNotHeld) {
+			t.Errorf("Release: %v", err)
+		}
+	}
+	if res := granted(t, d, a); res.Abandoned {
+		t.Errorf("%+v", res)
+	}
+}
+
+// Rule: a Release up to a fence leaves a lease with a larger one as it is, also
+// when something of the owner may be under way.
+func TestReleaseUpTo(t *testing.T) {
+	m := newMachine("one")
+	d := m.open(t, newFile(t))
+	r := proposal("k", m.fence()+10)
+	r.TTL = time.Second
+	granted(t, d, r)
+	for _, r.Settled = range []bool{true, false} {
+		r.UpTo = r.Fence - 1
+		if err := d.Release(t.Context(), r); !errors.Is(err, driver.ErrNotHeld) {
+			t.Errorf("Release: %v", err)
+		}
+		if info, err := d.Inspect(t.Context(), "k"); err != nil || info.Left != r.TTL || info.Fence != r.Fence {
+			t.Errorf("Inspect: %+v, %v", info, err)
+		}
+	}
+	r.UpTo++
+	must(t, d.Release(t.Context(), r))
+	refused(t, d, r)
+}
+
+// Rule: a file begins above the fences of one that was there before.
+func TestFirstProposal(t *testing.T) {
+	m := newMachine("one")
+	d := m.open(t, newFile(t))
+	refusedFence(t, d, proposal("k", m.fence()), m.fence())
+	grantAndRelease(t, d, proposal("k", m.fence()+1))
+}
+
+// Rule: a refusal of a proposal is a mere read.
+func TestRefusedProposalIsARead(t *testing.T) {
+	m := newMachine("one")
+	path := newFile(t)
+	d := m.open(t, path)
+	held := proposal("held", m.fence()+1000)
+	granted(t, d, held)
+	grantAndRelease(t, d, proposal("free", m.fence()+1000))
+	unlock := lockFile(t, path)
+	defer unlock("SELECT 1")
+	if res := refused(t, d, proposal("held", held.Fence+1)); res.Why != driver.Held || res.Fence != held.Fence || res.Node == "" {
+		t.Errorf("%+v", res)
+	}
+	refusedFence(t, d, proposal("free", m.fence()+1000), m.fence()+1000)
+	refusedFence(t, d, restored(proposal("free", m.fence()+999)), m.fence()+1000)
+	held.Raise = true
+	for _, held.Fence = range []uint64{held.Fence - 1, held.Fence + 10_000_000} {
+		refusedFence(t, d, held, m.fence()+1000)
+	}
+}
+
+// Rule: whatever clients propose and the clocks do, a key's fences rise.
+func TestFencesRiseWhateverTheClocksDo(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	for range 4 {
+		m := newMachine("0")
+		d := m.open(t, newFile(t))
+		newest := make(map[string]uint64)
+		for i := range 150 {
+			switch rnd.IntN(8) {
+			case 0:
+				m.set(func(m *machine) { m.now = m.now.Add(time.Duration(rnd.Int64N(int64(48*time.Hour))) - 24*time.Hour) })
+			case 1:
+				m.set(func(m *machine) { m.boot, m.up = strconv.Itoa(i+1), time.Duration(rnd.Int64N(int64(time.Hour))) })
+			default:
+				m.pass(time.Duration(rnd.Int64N(int64(30 * time.Second))))
+			}
+			key := strconv.Itoa(rnd.IntN(3))
+			r := proposal(key, 0)
+			switch rnd.IntN(6) {
+			case 0: // minted
+			case 1: // the newest, or a little above
+				r.Fence = newest[key] + uint64(rnd.IntN(3))
+			default:
+				r.Fence = m.fence() + uint64(rnd.Int64N(60_000_000)) - 30_000_000
+			}
+			r.Fences, r.Settled = rnd.IntN(4), rnd.IntN(2) == 0
+			res := try(t, d, r)
+			if res.Why == driver.FenceTooLow {
+				r.Fence = res.Fence + 1
+				res = granted(t, d, r)
+			}
+			if first := res.Fence - uint64(max(res.Fences, 1)) + 1; !res.Granted || first <= newest[key] {
+				t.Fatalf("%q after %d: %+v", key, newest[key], res)
+			}
+			newest[key] = res.Fence
+			if rnd.IntN(2) == 0 {
+				r.Fence, r.Raise = res.Fence+uint64(rnd.IntN(1000)), true
+				if res = granted(t, d, r); res.Fence != r.Fence {
+					t.Fatalf("%q: raised to %d: %+v", key, r.Fence, res)
+				}
+				newest[key] = res.Fence
+			}
+			if rnd.IntN(4) > 0 {
+				must(t, d.Release(t.Context(), r))
+			} else {
+				m.pass(r.TTL)
+			}
+		}
+	}
+}
+
+// Rule: of several processes that propose fences one holds the key at a time,
+// and the fence of each is larger than the one's before.
+func TestProcessesPropose(t *testing.T) {
+	const processes, rounds = 4, 15
+	path, log := newFile(t), filepath.Join(t.TempDir(), "log")
+	must(t, os.WriteFile(log, nil, 0o600))
+	var all []*process
+	for range processes {
+		all = append(all, start(t, "bid", path, "orders/42", log, strconv.Itoa(rounds)))
+	}
+	for _, p := range all {
+		p.says("ready")
+	}
+	for _, p := range all {
+		p.begin()
+	}
+	nodes := map[string]bool{}
+	for _, p := range all {
+		nodes[p.says("node")] = true
+	}
+	if len(nodes) != 1 || nodes[""] {
+		t.Errorf("the processes name the file %v", nodes)
+	}
+	checkLog(t, log, processes*rounds)
+}

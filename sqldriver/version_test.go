@@ -1,0 +1,162 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sqldriver
+
+import (
+	"database/sql"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// firstVersion is what a program of version 1 leaves in an empty file, but for
+// the rows of hasp_lease.
+const firstVersion = `
+CREATE TABLE hasp_meta (
+	id      INTEGER PRIMARY KEY CHECK (id = 1),
+	version INTEGER NOT NULL,
+	boot    TEXT    NOT NULL,
+	before  TEXT    NOT NULL,
+	clock   INTEGER NOT NULL,
+	fence   INTEGER NOT NULL
+) STRICT;
+CREATE TABLE hasp_lease (
+	key     BLOB    NOT NULL,
+	owner   TEXT    NOT NULL,
+	label   TEXT    NOT NULL,
+	kind    TEXT    NOT NULL CHECK (kind IN ('held', 'line', 'gone')),
+	seq     INTEGER,
+	fence   INTEGER NOT NULL,
+	since   INTEGER NOT NULL,
+	expires INTEGER NOT NULL,
+	PRIMARY KEY (key, owner)
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX hasp_lease_line ON hasp_lease (key, kind, seq);
+CREATE INDEX hasp_lease_over ON hasp_lease (kind, expires);
+INSERT INTO hasp_meta VALUES (1, 1, '%s', '', 0, %d);
+INSERT INTO hasp_lease VALUES
+	(CAST('k' AS BLOB), '%s', '%s', 'held', 0, %[2]d, %[5]d, %[5]d + 3600000000000),
+	(CAST('k' AS BLOB), '%s', '%[4]s', 'line', 1, 0, %[5]d, %[5]d + 3600000000000),
+	(CAST('k' AS BLOB), 'released', '%[4]s', 'gone', NULL, 7, 7, %[5]d + 3600000000000);
+`
+
+// older is a file of version 1.
+type older struct {
+	path          string
+	fence         uint64 // ahead of the wall clock
+	holder, waits driver.Request
+}
+
+func newOlder(t *testing.T, now reading) older {
+	t.Helper()
+	o := older{path: newFile(t), fence: uint64(time.Now().Add(time.Hour).UnixMicro()),
+		holder: request("k"), waits: queued(request("k"))}
+	db, err := sql.Open("sqlite3", SQLiteDSN(o.path))
+	must(t, err)
+	_, err = db.Exec(fmt.Sprintf(firstVersion, now.boot, o.fence, o.holder.Owner, o.holder.Label, int64(now.up), o.waits.Owner))
+	must(t, err)
+	must(t, db.Close())
+	return o
+}
+
+func (o older) version(t *testing.T) (v int) {
+	t.Helper()
+	must(t, openFile(t, o.path).QueryRow("SELECT version FROM hasp_meta").Scan(&v))
+	return v
+}
+
+// check fails unless what was in the file stands, and it is of this version.
+func (o older) check(t *testing.T, d *Driver) {
+	t.Helper()
+	res := refused(t, d, queued(request("k")))
+	if res.Ahead != 1 || res.Holder.Owner != o.holder.Owner || res.Node == "" {
+		t.Errorf("%+v", res)
+	}
+	refused(t, d, driver.Request{Key: "k", Owner: "released", Label: o.holder.Label, TTL: time.Second})
+	d.Renew(t.Context(), []driver.Request{o.holder}, func(_ int, r driver.Renewal) { must(t, r.Err) })
+	if again := granted(t, d, o.holder); again.Fence != o.fence {
+		t.Errorf("the holder has the fence %d, and had %d", again.Fence, o.fence)
+	}
+	must(t, d.Release(t.Context(), o.holder))
+	if next := granted(t, d, o.waits); next.Fence <= o.fence {
+		t.Errorf("the fence %d after %d", next.Fence, o.fence)
+	}
+	if v := o.version(t); v != schemaVersion {
+		t.Errorf("the file is of version %d", v)
+	}
+}
+
+// Rule: a file of version 1 can be looked at as it is, and becomes one of this
+// version with the first write. What is in it stands, and every key's fences
+// rise.
+func TestUpgrade(t *testing.T) {
+	now, err := system()
+	must(t, err)
+	o := newOlder(t, now)
+	d := openDriver(t, o.path)
+	info, err := d.Inspect(t.Context(), "k")
+	if err != nil || info.Holder.Owner != o.holder.Owner || info.Waiters != 1 {
+		t.Errorf("Inspect: %+v, %v", info, err)
+	}
+	for info, err := range d.List(t.Context(), "") {
+		if err != nil || !info.Held {
+			t.Errorf("List: %+v, %v", info, err)
+		}
+	}
+	if v := o.version(t); v != 1 {
+		t.Fatalf("the file is of version %d after a look at it", v)
+	}
+	refusedFence(t, d, proposal("forgotten", o.fence), o.fence)
+	grantAndRelease(t, d, proposal("forgotten", o.fence+1))
+	o.check(t, openDriver(t, o.path))
+}
+
+// Rule: the fences of keys that version 1 has forgotten count.
+func TestUpgradeSoonAfterBoot(t *testing.T) {
+	m := newMachine("one")
+	m.up = time.Second
+	o := newOlder(t, reading{boot: m.boot, up: m.up})
+	d := m.open(t, o.path)
+	refusedFence(t, d, proposal("forgotten", o.fence), o.fence)
+	grantAndRelease(t, d, proposal("forgotten", o.fence+1))
+}
+
+// Rule: any number of processes may meet a file of version 1.
+func TestProcessesUpgradeAtOnce(t *testing.T) {
+	now, err := system()
+	must(t, err)
+	o := newOlder(t, now)
+	var all []*process
+	for i := range 6 {
+		all = append(all, start(t, "first", o.path, fmt.Sprintf("key %d", i)))
+	}
+	for _, p := range all {
+		p.says("ready")
+	}
+	for _, p := range all {
+		p.begin()
+	}
+	for _, p := range all {
+		p.says("granted true")
+	}
+	o.check(t, openDriver(t, o.path))
+}
+
+// Rule: a process that is killed while it changes the tables leaves them as
+// they were.
+func TestKilledUpgrade(t *testing.T) {
+	now, err := system()
+	must(t, err)
+	o := newOlder(t, now)
+	p := start(t, "write", o.path, sqliteProposals+`UPDATE hasp_meta SET version = 2`)
+	p.says("writing")
+	must(t, p.Process.Kill())
+	_ = p.Wait()
+	if v := o.version(t); v != 1 {
+		t.Fatalf("the file is of version %d", v)
+	}
+	o.check(t, openDriver(t, o.path))
+}
