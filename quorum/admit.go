@@ -1,0 +1,100 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// Admit gives the operator's word that no locks are active: every node that is
+// held back votes from now on. It is for new deployments, and after a restart of
+// everything that is known to have ended all work. A wrong word can lead to two
+// holders. The error names the nodes that could not be reached.
+func (d *Driver) Admit(ctx context.Context) error {
+	if d.bad != nil {
+		return d.bad
+	}
+	errs := make([]error, len(d.nodes))
+	var wg sync.WaitGroup
+	for i, n := range d.nodes {
+		if n.rec == nil {
+			continue
+		}
+		wg.Go(func() {
+			if err := n.admitNow(ctx); err != nil {
+				errs[i] = fmt.Errorf("%s: %w", n.name, err)
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+func (n *node) admitNow(ctx context.Context) error {
+	rec, err := n.rec.Record(ctx)
+	switch {
+	case errors.Is(err, driver.ErrUnsupported):
+		return nil
+	case err != nil:
+		return err
+	case !rec.Voting:
+		if err = n.rec.Admit(ctx, rec, n.d.traits.MaxTTL); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// NodeState is what a node says of itself.
+type NodeState struct {
+	Name   string
+	Err    error         // it does not answer, or fails
+	Voting bool          // it grants locks
+	Left   time.Duration // of the wait, as far as this machine has waited; 0 when it votes
+	MaxTTL time.Duration // the longest lease it was admitted for; 0 when it keeps no record
+	Node   string        // names the present life of its store, when it keeps a record
+	Line   bool          // the line of waiters is here
+}
+
+// Nodes asks every node about itself, at once, within ctx. It begins the wait for
+// those that are held back.
+func (d *Driver) Nodes(ctx context.Context) []NodeState {
+	states := make([]NodeState, len(d.nodes))
+	head := d.head.Load()
+	var wg sync.WaitGroup
+	for i, n := range d.nodes {
+		wg.Go(func() {
+			s := NodeState{Name: n.name, Line: n == head}
+			s.look(ctx, n)
+			states[i] = s
+		})
+	}
+	wg.Wait()
+	return states
+}
+
+func (s *NodeState) look(ctx context.Context, n *node) {
+	if n.drv == nil {
+		s.Err = n.d.bad
+		return
+	}
+	if n.rec != nil {
+		rec, err := n.rec.Record(ctx)
+		if !errors.Is(err, driver.ErrUnsupported) {
+			s.Err, s.Voting, s.MaxTTL, s.Node = err, rec.Voting, rec.MaxTTL, rec.Node
+			if err == nil && !rec.Voting {
+				s.Left = max(n.d.waits.Left(rec.Text, n.d.traits.MaxTTL), time.Nanosecond)
+			}
+			return
+		}
+	}
+	_, s.Err = n.drv.Inspect(ctx, probeKey)
+	s.Voting = s.Err == nil
+}

@@ -1,0 +1,202 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package quorum
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// ownerKey names what one owner has or had on one key.
+type ownerKey struct{ key, owner, label string }
+
+func idOf(r driver.Request) ownerKey { return ownerKey{r.Key, r.Owner, r.Label} }
+
+// set is a set of nodes.
+type set uint8
+
+func (s set) has(n *node) bool { return s&(1<<n.index) != 0 }
+func (s *set) add(n *node)     { *s |= 1 << n.index }
+func (s *set) drop(n *node)    { *s &^= 1 << n.index }
+
+// bid is what is known of one owner, from its first Try to its Release. A bid
+// that is missing (of another process) is no harm: then every node is asked.
+//
+// Votes are given back for fences up to those proposed so far, and each Try
+// proposes a larger one: whenever such a release arrives, it takes no vote that
+// was counted since.
+type bid struct {
+	turn chan struct{} // held by the Try under way
+
+	mu      sync.Mutex
+	req     driver.Request // as it was asked for last
+	over    bool           // released, or refused without a place, and gone
+	counts  bool           // a round is under way: what comes in is its business
+	tries   int
+	elected uint64        // the fence of the lease; 0: none
+	leased  bool          // there was one
+	asked   set           // where a Try was sent
+	unsure  set           // where one had no answer: it may still come
+	has     set           // which said that the owner has their vote
+	back    set           // where a release was sent and not confirmed: it may come late
+	pending [maxNodes]int // Tries that have not returned
+	line    *node         // where its place in line is
+	gate    bool          // it has the vote of the line node, whose turn it is
+	lost    int           // attempts in a row without a majority
+	seen    uint64        // proposals must be above
+	until   time.Time     // nothing of it is in the nodes any more
+}
+
+// bids are those under way.
+type bids struct {
+	mu    sync.Mutex
+	all   map[ownerKey]*bid
+	sweep int // look for what is over when there are so many
+}
+
+// open returns the bid of an owner, a new one if need be.
+func (bs *bids) open(r driver.Request) *bid {
+	bs.mu.Lock()
+	defer bs.mu.Unlock()
+	b := bs.all[idOf(r)]
+	if b == nil {
+		if len(bs.all) >= bs.sweep {
+			bs.clean()
+		}
+		b = &bid{turn: make(chan struct{}, 1), req: r}
+		bs.all[idOf(r)] = b
+	}
+	return b
+}
+
+// clean drops bids whose owners vanished: nothing of them is left anywhere.
+func (bs *bids) clean() {
+	now := time.Now()
+	for id, b := range bs.all {
+		b.mu.Lock()
+		if !b.until.IsZero() && b.until.Before(now) {
+			delete(bs.all, id)
+		}
+		b.mu.Unlock()
+	}
+	bs.sweep = 2*len(bs.all) + 1024
+}
+
+// get returns the bid of an owner, or nil.
+func (bs *bids) get(r driver.Request) *bid {
+	bs.mu.Lock()
+	defer bs.mu.Unlock()
+	return bs.all[idOf(r)]
+}
+
+// drop ends a bid.
+func (bs *bids) drop(r driver.Request) {
+	bs.mu.Lock()
+	delete(bs.all, idOf(r))
+	bs.mu.Unlock()
+}
+
+// enter begins a Try: one at a time.
+func (b *bid) enter(ctx context.Context) error {
+	select {
+	case b.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (b *bid) leave() { <-b.turn }
+
+// begin notes what a Try asks for.
+func (b *bid) begin(r driver.Request) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.req, b.over, b.counts = r, false, true
+	b.tries++
+	b.stays(r)
+}
+
+// stays moves the moment after which no node has anything of the bid. mu is held.
+func (b *bid) stays(r driver.Request) {
+	if until := time.Now().Add(2 * max(r.TTL, r.Patience)); until.After(b.until) {
+		b.until = until
+	}
+}
+
+// sends notes that a Try goes out to a node; it is false when the owner was
+// released before.
+func (b *bid) sends(n *node) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.over {
+		return false
+	}
+	b.asked.add(n)
+	b.pending[n.index]++
+	return true
+}
+
+// returned notes what became of a Try at a node.
+func (b *bid) returned(n *node, res driver.Result, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.pending[n.index]--
+	switch {
+	case err != nil && !errors.Is(err, driver.ErrNotVoting):
+		b.unsure.add(n)
+	case res.Granted:
+		b.has.add(n)
+	default:
+		b.has.drop(n)
+	}
+	// An answer after the round belongs to the lease, if there is one, or goes
+	// back.
+	late := b.has.has(n) && !(b.gate && b.line == n) || b.over && b.unsure.has(n)
+	if !b.counts && b.elected == 0 && late {
+		b.giveBack(n)
+	}
+}
+
+// giveBack releases what the owner has at a node. An owner that was released is
+// to be remembered there when a Try of it may still come. mu is held.
+func (b *bid) giveBack(n *node) (done <-chan struct{}) {
+	r := b.req
+	r.Settled = !b.over || b.settled(n)
+	r.UpTo = n.d.clock.last.Load()
+	over := b.over
+	b.has.drop(n)
+	b.back.add(n)
+	ch := make(chan struct{})
+	if !n.d.spawn(func() {
+		defer close(ch)
+		b.confirmed(n, n.release(r, over)) // one that goes on releases it later
+	}) {
+		close(ch)
+	}
+	return ch
+}
+
+// confirmed notes the answer to a release.
+func (b *bid) confirmed(n *node, err error) {
+	if b == nil || err != nil && !errors.Is(err, driver.ErrNotHeld) {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.back.drop(n)
+}
+
+// settled says whether every Try that was sent to a node was answered.
+// mu is held.
+func (b *bid) settled(n *node) bool { return !b.unsure.has(n) && b.pending[n.index] == 0 }
+
+// quiet says that nothing of the bid is under way anywhere. mu is held.
+func (b *bid) quiet() bool {
+	return b.unsure == 0 && b.has == 0 && b.back == 0 && b.pending == [maxNodes]int{}
+}

@@ -1,0 +1,215 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package quorum_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/memdriver"
+	"github.com/hasplock/hasp/quorum"
+)
+
+const nodeMaxTTL = 30 * time.Second
+
+// link is the way from one client to one node. It can be stopped: then requests
+// are carried out, and answered, once it goes on, whoever still waits for them.
+type link struct {
+	*memdriver.Store
+
+	mu      sync.Mutex
+	stopped chan struct{} // closed when it goes on; nil: it does
+	away    error         // every request fails with this
+	sent    atomic.Int64  // requests that were handed to it
+	inside  atomic.Int64  // of these, how many it has
+	most    atomic.Int64  // and at most had
+}
+
+func (l *link) stop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stopped = make(chan struct{})
+}
+
+func (l *link) cont() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	close(l.stopped)
+	l.stopped = nil
+}
+
+// fail makes every request fail, or none any more.
+func (l *link) fail(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.away = err
+}
+
+// through carries out f, now or when the link goes on.
+func through[T any](ctx context.Context, l *link, f func(ctx context.Context) (T, error)) (T, error) {
+	l.sent.Add(1)
+	if n := l.inside.Add(1); n > l.most.Load() {
+		l.most.Store(n)
+	}
+	l.mu.Lock()
+	stopped, away := l.stopped, l.away
+	l.mu.Unlock()
+	var none T
+	if away != nil {
+		l.inside.Add(-1)
+		return none, away
+	}
+	if stopped == nil {
+		defer l.inside.Add(-1)
+		return f(ctx)
+	}
+	type result struct {
+		v   T
+		err error
+	}
+	got := make(chan result, 1)
+	go func() {
+		defer l.inside.Add(-1)
+		<-stopped
+		v, err := f(context.WithoutCancel(ctx))
+		got <- result{v, err}
+	}()
+	select {
+	case r := <-got:
+		return r.v, r.err
+	case <-ctx.Done():
+		return none, ctx.Err()
+	}
+}
+
+func (l *link) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
+	return through(ctx, l, func(ctx context.Context) (driver.Result, error) { return l.Store.Try(ctx, r) })
+}
+
+func (l *link) Release(ctx context.Context, r driver.Request) error {
+	_, err := through(ctx, l, func(ctx context.Context) (struct{}, error) { return struct{}{}, l.Store.Release(ctx, r) })
+	return err
+}
+
+func (l *link) Renew(ctx context.Context, rs []driver.Request, done func(int, driver.Renewal)) {
+	answers, err := through(ctx, l, func(ctx context.Context) ([]driver.Renewal, error) {
+		out := make([]driver.Renewal, len(rs))
+		l.Store.Renew(ctx, rs, func(i int, r driver.Renewal) { out[i] = r })
+		return out, nil
+	})
+	for i := range rs {
+		if err != nil {
+			done(i, driver.Renewal{Err: err})
+		} else {
+			done(i, answers[i])
+		}
+	}
+}
+
+func (l *link) Record(ctx context.Context) (driver.Record, error) {
+	return through(ctx, l, l.Store.Record)
+}
+
+func (l *link) Inspect(ctx context.Context, key string) (driver.Info, error) {
+	return through(ctx, l, func(ctx context.Context) (driver.Info, error) { return l.Store.Inspect(ctx, key) })
+}
+
+var errAway = errors.New("connection refused")
+
+func (l *link) Classify(err error) driver.Class {
+	if errors.Is(err, errAway) {
+		return driver.Unreachable
+	}
+	return l.Store.Classify(err)
+}
+
+// newStores returns stores that vote.
+func newStores(t testing.TB, n int) []*memdriver.Store {
+	t.Helper()
+	all := make([]*memdriver.Store, n)
+	for i := range all {
+		all[i] = memdriver.NewNode(memdriver.NodeOptions{MaxTTL: nodeMaxTTL})
+		admit(t, all[i])
+	}
+	return all
+}
+
+func admit(t testing.TB, s *memdriver.Store) {
+	t.Helper()
+	rec, err := s.Record(t.Context())
+	if err == nil {
+		err = s.Admit(t.Context(), rec, nodeMaxTTL)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// connect returns a driver over stores, and its links.
+func connect(t testing.TB, stores []*memdriver.Store) (*quorum.Driver, []*link) {
+	t.Helper()
+	links := make([]*link, len(stores))
+	nodes := make([]driver.Driver, len(stores))
+	for i, s := range stores {
+		links[i] = &link{Store: s}
+		nodes[i] = links[i]
+	}
+	return quorum.New(nodes, nil), links
+}
+
+// client returns a client over stores, and its links.
+func client(t testing.TB, stores []*memdriver.Store) (*hasp.Client, []*link) {
+	t.Helper()
+	d, links := connect(t, stores)
+	c, err := hasp.New(d, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() }) // what could not be released is a test's own affair
+	return c, links
+}
+
+func ask(key string) driver.Request {
+	return driver.Request{Key: key, Owner: rand.Text(), Label: "{}", TTL: nodeMaxTTL, Patience: 10 * time.Second}
+}
+
+// votes counts the stores on which an owner holds a key.
+func votes(t testing.TB, stores []*memdriver.Store, key, owner string) (n int) {
+	t.Helper()
+	for _, s := range stores {
+		info, err := s.Inspect(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Held && info.Holder.Owner == owner {
+			n++
+		}
+	}
+	return n
+}
+
+func mustTry(t testing.TB, d driver.Driver, r driver.Request) driver.Result {
+	t.Helper()
+	res, err := d.Try(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res
+}
+
+func mustLock(t testing.TB, c *hasp.Client, key string) *hasp.Lease {
+	t.Helper()
+	lease, err := c.Mutex(key, nil).Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lease
+}

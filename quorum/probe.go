@@ -1,0 +1,259 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/admission"
+)
+
+const (
+	// probeLimit bounds one probe: one that was lost on the way is sent again.
+	probeLimit = time.Second
+	// probePause is between two probes of a node that fails them.
+	minProbePause = 20 * time.Millisecond
+	maxProbePause = 400 * time.Millisecond
+	// probeKey is what a node without a record is asked about.
+	probeKey = "hasp.probe"
+	// settleLanes is how many debts are settled at once.
+	settleLanes = 16
+)
+
+var errSilent = errors.New("it does not answer")
+
+// watchOver probes a node that is out of service until it is well: it answers,
+// it votes, and what was to be released there is.
+func (n *node) watchOver() {
+	pause := minProbePause
+	for {
+		err := n.probe()
+		if n.d.life.Err() != nil {
+			return
+		}
+		if err == nil && n.settle() {
+			n.measure()
+			n.mu.Lock()
+			ok := len(n.owed) == 0 // nothing came meanwhile
+			if ok {
+				n.out = nil
+			}
+			n.mu.Unlock()
+			if ok {
+				n.poor.Store(false)
+				n.d.route()
+				return
+			}
+			continue
+		}
+		if err == nil {
+			err = errSilent
+		}
+		n.mu.Lock()
+		n.out = err
+		n.mu.Unlock()
+		if !n.d.sleep(pause) {
+			return
+		}
+		pause = min(2*pause, maxProbePause)
+	}
+}
+
+// settleSoon is settle for a node that is in service.
+func (n *node) settleSoon() {
+	for pause := minProbePause; ; pause = min(2*pause, maxProbePause) {
+		done := n.serving() && n.settle()
+		n.mu.Lock()
+		if n.out != nil || done && len(n.owed) == 0 { // out of service: watchOver settles
+			n.settling = false
+			n.mu.Unlock()
+			return
+		}
+		n.mu.Unlock()
+		if !done && !n.d.sleep(pause) {
+			return
+		}
+	}
+}
+
+// sleep waits for about d; it is false when Close came first.
+func (d *Driver) sleep(pause time.Duration) bool {
+	timer := time.NewTimer(pause/2 + rand.N(pause/2+1))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-d.life.Done():
+		return false
+	}
+}
+
+// probe asks the node once. nil: it answers, and votes.
+func (n *node) probe() error {
+	ctx, cancel := context.WithTimeout(n.d.life, probeLimit)
+	defer cancel()
+	if n.rec != nil {
+		rec, err := n.rec.Record(ctx)
+		switch {
+		case err == nil:
+			n.heard.Store(mono())
+			return n.admission(ctx, rec)
+		case !errors.Is(err, driver.ErrUnsupported):
+			return n.silence(ctx, err)
+		}
+	}
+	_, err := n.drv.Inspect(ctx, probeKey)
+	if err != nil {
+		return n.silence(ctx, err)
+	}
+	n.heard.Store(mono())
+	return nil
+}
+
+// measure samples the round trip of a node that goes on after it hung, or did not
+// vote: what the probe took says nothing.
+func (n *node) measure() {
+	ctx, cancel := context.WithTimeout(n.d.life, probeLimit)
+	defer cancel()
+	begun := mono()
+	if _, err := n.drv.Inspect(ctx, probeKey); err == nil {
+		n.trip.ns.Store(mono() - begun)
+	}
+}
+
+// silence is what an error of a probe says.
+func (n *node) silence(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return errSilent
+	}
+	return err
+}
+
+// admission lets the node vote when its wait is over. nil: it votes.
+func (n *node) admission(ctx context.Context, rec driver.Record) error {
+	n.noted(rec)
+	if rec.Voting {
+		return nil
+	}
+	longest, err := n.d.agreed(ctx, n)
+	if err != nil {
+		return err
+	}
+	err = n.d.waits.Admit(ctx, n.rec, rec, n.d.traits.MaxTTL, longest)
+	if err == nil {
+		rec, err = n.rec.Record(ctx)
+	}
+	if held := (*admission.HeldBack)(nil); errors.As(err, &held) {
+		n.mu.Lock()
+		n.left, n.leftAt = held.Left, time.Now()
+		n.mu.Unlock()
+		return err
+	}
+	if err != nil {
+		return n.silence(ctx, err)
+	}
+	n.noted(rec)
+	if !rec.Voting { // it forgot once more
+		return &admission.HeldBack{}
+	}
+	return nil
+}
+
+func (n *node) noted(rec driver.Record) {
+	n.lives(rec.Node)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.record = rec
+}
+
+// agreed returns the longest lease that a node that is about to be admitted may
+// have forgotten: the largest TTL that this client and the nodes that vote
+// allow. It is an error when a majority was admitted with another largest TTL than ours.
+func (d *Driver) agreed(ctx context.Context, but *node) (time.Duration, error) {
+	longest, other, named := d.traits.MaxTTL, 0, time.Duration(0)
+	for _, n := range d.nodes {
+		if n == but || n.rec == nil {
+			continue
+		}
+		rec := n.latest()
+		if rec.Text == "" && n.serving() {
+			_ = n.call(longest, func(ctx context.Context) (err error) {
+				rec, err = n.rec.Record(ctx)
+				return err
+			})
+			n.noted(rec)
+		}
+		if rec.Voting {
+			longest = max(longest, rec.MaxTTL)
+			if rec.MaxTTL != d.traits.MaxTTL {
+				other, named = other+1, rec.MaxTTL
+			}
+		}
+	}
+	if other >= d.need {
+		return 0, fmt.Errorf("held back: the other nodes were admitted with a largest TTL of %v, and this client has %v: make them equal", named, d.traits.MaxTTL)
+	}
+	return longest, nil
+}
+
+func (n *node) latest() driver.Record {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.record
+}
+
+// settle releases what is owed to a node that answers again. It is false when
+// the node fails once more.
+func (n *node) settle() bool {
+	n.mu.Lock()
+	debts := make([]debt, 0, len(n.owed))
+	now := time.Now()
+	for id, w := range n.owed {
+		if w.until.Before(now) { // the node forgot it by itself
+			delete(n.owed, id)
+			continue
+		}
+		debts = append(debts, w)
+	}
+	n.mu.Unlock()
+	if len(debts) == 0 {
+		return true
+	}
+	work := make(chan debt, len(debts))
+	for _, w := range debts {
+		work <- w
+	}
+	close(work)
+	var wg sync.WaitGroup
+	for range min(settleLanes, len(debts)) {
+		wg.Go(func() {
+			for w := range work {
+				ctx, cancel := context.WithTimeout(n.d.life, time.Second)
+				err := n.drv.Release(ctx, w.req)
+				cancel()
+				if err != nil && !errors.Is(err, driver.ErrNotHeld) {
+					return
+				}
+				n.mu.Lock()
+				delete(n.owed, idOf(w.req))
+				n.mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, w := range debts {
+		if _, owed := n.owed[idOf(w.req)]; owed {
+			return false
+		}
+	}
+	return true
+}

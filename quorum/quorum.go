@@ -1,0 +1,288 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/admission"
+)
+
+// maxNodes bounds what one driver is made of.
+const maxNodes = 7
+
+// Options change how the nodes are asked. The zero value, and nil, mean the
+// defaults.
+type Options struct {
+	// Names are what errors call the nodes, in their order, such as
+	// "redis-1:6379". nil: node 1, node 2 and so on.
+	Names []string
+	// NodeTimeout is how long a node may take to answer. 0 means a hundredth of
+	// the TTL, at least 25 and at most 50 milliseconds. It grows with the round
+	// trips that are measured, to a tenth of the TTL.
+	NodeTimeout time.Duration
+	// StateDir is a directory in which the waits for nodes that are held back
+	// are remembered, so that processes that live for less than such a wait
+	// finish them together. Empty: each process waits for itself.
+	StateDir string
+}
+
+// Driver is an engine made of others. Make one with New. All methods may be
+// called by any number of goroutines at once.
+type Driver struct {
+	nodes  []*node
+	need   int // a majority
+	traits driver.Traits
+	o      Options
+	bad    error // the configuration cannot work
+
+	bids  bids
+	clock proposals
+	waits *admission.Waits
+
+	life    context.Context // ends with Close
+	end     context.CancelFunc
+	running sync.WaitGroup
+
+	head atomic.Pointer[node] // where the line is; nil: no node will do
+	met  atomic.Bool          // every node in service was heard once
+
+	mu    sync.Mutex
+	moved chan struct{} // closed, and replaced, when the line moves
+	shut  bool
+}
+
+var (
+	_ driver.Driver   = (*Driver)(nil)
+	_ driver.Checker  = (*Driver)(nil)
+	_ driver.Admitter = (*Driver)(nil)
+)
+
+// New makes a Driver of an odd number of nodes, 3 to 7, each a store of its own
+// that shares nothing with the others. It takes the nodes over: Close closes
+// them. New does no I/O; a set of nodes that cannot work is reported by Check,
+// by hasp.New, and by every call.
+//
+// Every node must survive the restart of its store (see driver.Traits): a Redis
+// does with redisdriver.Options.MaxTTL set, to the same value everywhere.
+func New(nodes []driver.Driver, o *Options) *Driver {
+	d := &Driver{need: len(nodes)/2 + 1, moved: make(chan struct{})}
+	if o != nil {
+		d.o = *o
+	}
+	d.bad = refuse(nodes, &d.o)
+	d.waits = admission.New(d.o.StateDir)
+	d.life, d.end = context.WithCancel(context.Background())
+	d.bids.all = map[ownerKey]*bid{}
+	for i, n := range nodes {
+		d.nodes = append(d.nodes, newNode(d, i, n))
+	}
+	if d.bad == nil {
+		d.route()
+		d.traits = d.merge()
+	} else {
+		d.traits = driver.Traits{Engine: engine}
+	}
+	return d
+}
+
+const engine = "redlock"
+
+// refuse says why these nodes make no quorum.
+func refuse(nodes []driver.Driver, o *Options) error {
+	n := len(nodes)
+	switch {
+	case n < 3 || n > maxNodes:
+		return fmt.Errorf("redlock: there are %d nodes: it takes 3, 5 or %d", n, maxNodes)
+	case n%2 == 0:
+		return fmt.Errorf("redlock: there are %d nodes: an even number survives no more failures than %d, and one more can fail: take %d or %d",
+			n, n-1, n-1, n+1)
+	case len(o.Names) != 0 && len(o.Names) != n:
+		return fmt.Errorf("redlock: there are %d names for %d nodes", len(o.Names), n)
+	case o.NodeTimeout < 0:
+		return fmt.Errorf("redlock: the node time-out is %v: it must be positive, or 0 for the default", o.NodeTimeout)
+	}
+	for i, d := range nodes {
+		if d == nil {
+			return fmt.Errorf("redlock: %s is nil", nameOf(o, i))
+		}
+		if c, ok := d.(driver.Checker); ok {
+			if err := c.Check(); err != nil {
+				return fmt.Errorf("redlock: %s: %w", nameOf(o, i), err)
+			}
+		}
+		if j := slices.IndexFunc(nodes[:i], func(o driver.Driver) bool { return same(o, d) }); j >= 0 {
+			return fmt.Errorf("redlock: %s and %s are one driver: it would have two votes", nameOf(o, j), nameOf(o, i))
+		}
+		switch t := d.Traits(); {
+		case t.Survives&driver.StoreRestart == 0:
+			return fmt.Errorf("redlock: %s (%s) would vote again right after a restart, whatever it forgot: give it a node record (redisdriver: set Options.MaxTTL)",
+				nameOf(o, i), t.Engine)
+		case !t.Proposable:
+			return fmt.Errorf("redlock: %s (%s) takes no proposed fences", nameOf(o, i), t.Engine)
+		case t.MaxTTL != nodes[0].Traits().MaxTTL:
+			return fmt.Errorf("redlock: the largest TTL is %v on %s and %v on %s: it must be the same everywhere",
+				nodes[0].Traits().MaxTTL, nameOf(o, 0), t.MaxTTL, nameOf(o, i))
+		}
+	}
+	return nil
+}
+
+// same says whether two drivers are one value.
+func same(a, b driver.Driver) bool {
+	return reflect.TypeOf(a).Comparable() && reflect.TypeOf(b).Comparable() && a == b
+}
+
+func nameOf(o *Options, i int) string {
+	if len(o.Names) > i {
+		return driver.Printable(o.Names[i])
+	}
+	return fmt.Sprintf("node %d", i+1)
+}
+
+// merge is what the nodes promise together.
+func (d *Driver) merge() driver.Traits {
+	t := driver.Traits{
+		Engine:   engine,
+		Queue:    driver.QueueHint,
+		Fencing:  true,
+		MinTTL:   minTTL,
+		Survives: driver.StoreRestart | driver.StoreLoss | driver.ClockStep,
+	}
+	for _, n := range d.nodes {
+		nt := n.drv.Traits()
+		t.MinTTL, t.MaxTTL, t.Survives = max(t.MinTTL, nt.MinTTL), nt.MaxTTL, t.Survives&nt.Survives
+		if nt.Queue == driver.QueueNone {
+			t.Queue = driver.QueueNone
+		}
+	}
+	return t
+}
+
+// Check says why these nodes make no quorum. It does no I/O.
+func (d *Driver) Check() error { return d.bad }
+
+// Traits says what the nodes promise together.
+func (d *Driver) Traits() driver.Traits { return d.traits }
+
+// closeTime bounds what Close waits for.
+const closeTime = time.Second
+
+// Close ends what is under way and closes the nodes.
+func (d *Driver) Close() error {
+	d.mu.Lock()
+	d.shut = true
+	d.mu.Unlock()
+	d.end()
+	ended := make(chan struct{})
+	go func() {
+		d.running.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(closeTime): // a node's client that cannot be interrupted
+	}
+	var errs []error
+	for _, n := range d.nodes {
+		if n.drv != nil {
+			errs = append(errs, n.drv.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// slow is how much longer than the fastest node's the round trips of the line
+// node may be: everybody waits for its answer.
+const slow = 8
+
+// route chooses the line node, of those that are in service and answer well: the
+// one whose store's life comes first, which is the same for all clients, in
+// whatever order they list the nodes.
+func (d *Driver) route() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var head *node
+	fastest := int64(math.MaxInt64)
+	for _, n := range d.nodes {
+		if n.serving() {
+			fastest = min(fastest, n.trip.ns.Load())
+		}
+	}
+	for _, n := range d.nodes {
+		well := n.serving() && !n.poor.Load() && n.trip.ns.Load() <= slow*fastest+int64(minTimeout/2)
+		if well && (head == nil || n.lifeName() < head.lifeName()) {
+			head = n
+		}
+	}
+	if d.head.Swap(head) != head {
+		close(d.moved)
+		d.moved = make(chan struct{})
+	}
+}
+
+// spawn runs f in the background, unless Close has begun.
+func (d *Driver) spawn(f func()) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.shut {
+		return false
+	}
+	d.running.Go(f)
+	return true
+}
+
+// check refuses what needs no round trip to be refused.
+func (d *Driver) check(r driver.Request) error {
+	switch {
+	case d.bad != nil:
+		return d.bad
+	case r.Mode != driver.Exclusive || r.Limit != 0:
+		return fmt.Errorf("redlock: shared locks: %w", driver.ErrUnsupported)
+	case !driver.ValidOwner(r.Owner):
+		return fmt.Errorf("redlock: owner %q is not %d base32 characters", r.Owner, driver.OwnerLen)
+	}
+	return nil
+}
+
+// proposals are the fences that this driver proposes: microseconds of its clock,
+// always rising, and above those that it saw.
+type proposals struct{ last atomic.Uint64 }
+
+func (p *proposals) next() uint64 {
+	now := uint64(max(time.Now().UnixMicro(), 1))
+	for {
+		last := p.last.Load()
+		h := max(now, last+1)
+		if p.last.CompareAndSwap(last, h) {
+			return h
+		}
+	}
+}
+
+// saw keeps up with others whose clocks are ahead of ours. One that is far ahead
+// is no example to follow: it would be refused everywhere.
+func (p *proposals) saw(fence uint64) {
+	limit := p.limit()
+	for {
+		last := p.last.Load()
+		if fence <= last || fence > limit || p.last.CompareAndSwap(last, fence) {
+			return
+		}
+	}
+}
+
+// limit is above every fence that a client with a good clock proposes.
+func (p *proposals) limit() uint64 {
+	return uint64(max(time.Now().Add(driver.MaxLead/2).UnixMicro(), 0))
+}

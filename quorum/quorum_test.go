@@ -1,0 +1,277 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package quorum_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/memdriver"
+	"github.com/hasplock/hasp/quorum"
+)
+
+func TestCheck(t *testing.T) {
+	node := func() driver.Driver { return memdriver.NewNode(memdriver.NodeOptions{MaxTTL: nodeMaxTTL}) }
+	one := node()
+	for _, c := range []struct {
+		name  string
+		nodes []driver.Driver
+		o     *quorum.Options
+		want  string // in the error; empty: none
+	}{
+		{"three", []driver.Driver{node(), node(), node()}, nil, ""},
+		{"none", nil, nil, "0 nodes"},
+		{"one", []driver.Driver{node()}, nil, "1 nodes"},
+		{"four", []driver.Driver{node(), node(), node(), node()}, nil, "an even number survives no more failures than 3"},
+		{"nine", make([]driver.Driver, 9), nil, "9 nodes"},
+		{"nil", []driver.Driver{node(), nil, node()}, nil, "node 2 is nil"},
+		{"twice", []driver.Driver{one, node(), one}, nil, "node 1 and node 3 are one driver"},
+		{"no record", []driver.Driver{node(), node(), memdriver.New()}, nil, "node 3 (memory) would vote again right after a restart"},
+		{"another largest TTL", []driver.Driver{node(), node(), memdriver.NewNode(memdriver.NodeOptions{MaxTTL: time.Hour})}, nil, "1h0m0s on node 3"},
+		{"names", []driver.Driver{node(), node(), node()}, &quorum.Options{Names: []string{"a"}}, "1 names for 3 nodes"},
+		{"time-out", []driver.Driver{node(), node(), node()}, &quorum.Options{NodeTimeout: -1}, "node time-out"},
+	} {
+		d := quorum.New(c.nodes, c.o)
+		err := d.Check()
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		}
+		if c.want == "" {
+			continue
+		}
+		if _, err := hasp.New(d, nil); err == nil {
+			t.Errorf("%s: hasp.New takes it", c.name)
+		}
+		if _, err := d.Try(t.Context(), ask("k")); err == nil {
+			t.Errorf("%s: Try goes on", c.name)
+		}
+		if err := d.Close(); err != nil {
+			t.Errorf("%s: Close: %v", c.name, err)
+		}
+	}
+}
+
+// One store that is listed twice has one vote.
+func TestTwins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stores := newStores(t, 3)
+		stores[1] = stores[0]
+		c, _ := client(t, stores)
+		_, err := c.Mutex("k", nil).TryLock(t.Context())
+		var e *hasp.Error
+		if !errors.As(err, &e) || e.Class != hasp.Misconfigured || !strings.Contains(err.Error(), "are one server") {
+			t.Fatalf("TryLock: %v, want one that names the twins", err)
+		}
+	})
+}
+
+// A vote that comes after the time of its node goes back when there is no lease.
+func TestLateVoteGoesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stores := newStores(t, 3)
+		d, links := connect(t, stores)
+		defer d.Close()
+		for _, s := range stores[1:] {
+			s.Hold("k", nodeMaxTTL, driver.Label{Host: "other"})
+		}
+		links[0].stop()
+		r := ask("k")
+		if res := mustTry(t, d, r); res.Granted {
+			t.Fatalf("granted by one of three: %+v", res)
+		}
+		links[0].cont()
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if n := votes(t, stores, "k", r.Owner); n != 0 {
+			t.Errorf("%d votes were not given back", n)
+		}
+	})
+}
+
+// Nodes whose fences are ahead, by a clock that was wrong, are left out as long as
+// there is a majority without them.
+func TestNodeWithFencesAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stores := newStores(t, 5)
+		for i := range 2 {
+			stores[i] = memdriver.NewNode(memdriver.NodeOptions{MaxTTL: nodeMaxTTL, Now: func() time.Time { return time.Now().Add(time.Hour) }})
+			admit(t, stores[i])
+		}
+		c, _ := client(t, stores)
+		fence := uint64(0)
+		for range 10 {
+			begun := time.Now()
+			lease := mustLock(t, c, "k")
+			if took := time.Since(begun); took > 100*time.Millisecond {
+				t.Errorf("a lock took %v", took)
+			}
+			if lease.Fence() <= fence || lease.Fence() > uint64(time.Now().Add(time.Minute).UnixMicro()) {
+				t.Errorf("the fence is %d after %d", lease.Fence(), fence)
+			}
+			fence = lease.Fence()
+			if err := lease.Release(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// A renewal counts what nodes had without a gap: votes that they lost are asked
+// for again, and count from the next one on.
+func TestRenewalNeedsNoNewVotes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stores := newStores(t, 5)
+		d, _ := connect(t, stores)
+		defer d.Close()
+		r := ask("k")
+		r.Fence = mustTry(t, d, r).Fence
+		synctest.Wait()
+		renew := func() (a driver.Renewal) {
+			d.Renew(t.Context(), []driver.Request{r}, func(_ int, got driver.Renewal) { a = got })
+			synctest.Wait()
+			return a
+		}
+		ask := r
+		ask.Fence = 0
+		lose := func(some []*memdriver.Store) {
+			for _, s := range some {
+				s.Lose("k")
+			}
+		}
+		lose(stores[:2])
+		if a := renew(); a.Err != nil {
+			t.Fatalf("three of five nodes have it: %v", a.Err)
+		}
+		if n := votes(t, stores, "k", r.Owner); n != 5 {
+			t.Errorf("%d votes after the renewal, want all five again", n)
+		}
+		lose(stores[2:])
+		if a := renew(); !errors.Is(a.Err, driver.ErrNotHeld) {
+			t.Errorf("three of five nodes lost it: %v, want ErrNotHeld", a.Err)
+		}
+		if n := votes(t, stores, "k", r.Owner); n != 2 {
+			t.Errorf("%d votes after a renewal that failed, want the two that are left", n)
+		}
+	})
+}
+
+// Whoever was granted the key in between keeps a lease from coming back.
+func TestVotesDontComeBackAfterAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stores := newStores(t, 3)
+		d, _ := connect(t, stores)
+		defer d.Close()
+		a, b := ask("k"), ask("k")
+		a.Fence = mustTry(t, d, a).Fence
+		synctest.Wait()
+		stores[2].Lose("k")
+		between := driver.Request{Key: "k", Owner: b.Owner, Label: b.Label, TTL: nodeMaxTTL, Fence: a.Fence + 1000, Settled: true}
+		if res := mustTry(t, stores[2], between); !res.Granted {
+			t.Fatalf("%+v", res)
+		}
+		if err := stores[2].Release(t.Context(), between); err != nil {
+			t.Fatal(err)
+		}
+		d.Renew(t.Context(), []driver.Request{a}, func(int, driver.Renewal) {})
+		synctest.Wait()
+		if n := votes(t, stores, "k", a.Owner); n != 2 {
+			t.Errorf("%d votes, want two: the third node granted a larger fence", n)
+		}
+	})
+}
+
+// With many clients on one key somebody always gets it, everybody their share,
+// and waiting is by message.
+func TestManyWaiters(t *testing.T) {
+	for name, shuffled := range map[string]bool{"one order": false, "each its own order": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const clients, hold, span = 64, 5 * time.Millisecond, 20 * time.Second
+				stores := newStores(t, 5)
+				shares := make([]int, clients)
+				ctx, cancel := context.WithTimeout(t.Context(), span)
+				defer cancel()
+				var wg sync.WaitGroup
+				for i := range clients {
+					mine := stores
+					if shuffled {
+						mine = append([]*memdriver.Store{}, stores...)
+						rand.Shuffle(len(mine), func(i, j int) { mine[i], mine[j] = mine[j], mine[i] })
+					}
+					c, _ := client(t, mine)
+					wg.Go(func() {
+						for ctx.Err() == nil {
+							lease, err := c.Mutex("k", nil).Lock(ctx)
+							if err != nil {
+								if ctx.Err() == nil {
+									t.Errorf("client %d: %v", i, err)
+								}
+								return
+							}
+							time.Sleep(hold)
+							shares[i]++
+							if err := lease.Release(); err != nil {
+								t.Errorf("client %d: %v", i, err)
+							}
+						}
+					})
+				}
+				wg.Wait()
+				total, most, least := 0, 0, int(span)
+				for _, n := range shares {
+					total += n
+					most, least = max(most, n), min(least, n)
+				}
+				t.Logf("%d holds in %v, %d to %d for each", total, span, least, most)
+				floor := int(span/hold) * 9 / 10 // nothing else takes time here
+				if shuffled {
+					floor /= 10
+				}
+				if total < floor {
+					t.Errorf("%d holds in %v, want %d at least", total, span, floor)
+				}
+				if fair := total/clients + 1; most > 3*fair {
+					t.Errorf("one client had %d of %d holds, which is more than 3 times its share", most, total)
+				}
+			})
+		})
+	}
+}
+
+// Processes that live for less than a wait finish it together.
+func TestWaitIsRemembered(t *testing.T) {
+	dir := t.TempDir()
+	stores := []*memdriver.Store{}
+	for range 3 {
+		stores = append(stores, memdriver.NewNode(memdriver.NodeOptions{MaxTTL: nodeMaxTTL}))
+	}
+	left := func() (all []time.Duration) {
+		nodes := []driver.Driver{}
+		for _, s := range stores {
+			nodes = append(nodes, s)
+		}
+		d := quorum.New(nodes, &quorum.Options{StateDir: dir})
+		defer d.Close()
+		for _, n := range d.Nodes(t.Context()) {
+			if n.Voting || n.Left <= 0 {
+				t.Fatalf("a new node: %+v", n)
+			}
+			all = append(all, n.Left)
+		}
+		return all
+	}
+	first := left()
+	if second := left(); fmt.Sprint(second) == fmt.Sprint(first) || second[0] >= first[0] {
+		t.Errorf("%v are left, and for the next process %v", first, second)
+	}
+}

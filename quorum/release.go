@@ -1,0 +1,111 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package quorum
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// Release gives up what an owner has on every node, also on those that failed;
+// see [driver.Driver]. It returns once a majority and the line node have done it;
+// nodes that cannot be told now are told when they answer again.
+func (d *Driver) Release(ctx context.Context, r driver.Request) error {
+	if err := d.check(r); err != nil {
+		return err
+	}
+	b := d.bids.get(r)
+	head := d.head.Load()
+	var away, unsettled, later set
+	lease := false // false also of another process's owner: a place, as far as we know
+	if b != nil {
+		b.mu.Lock()
+		r.UpTo = max(d.clock.last.Load(), b.elected)
+		lease, b.over, b.counts, b.elected = b.leased, true, false, 0
+		if b.line != nil {
+			head = b.line
+		}
+		b.line, b.gate, b.has = nil, false, 0
+		for _, n := range d.nodes {
+			b.back.add(n)
+			switch {
+			case !r.Settled:
+			case !b.asked.has(n):
+				away.add(n)
+				b.back.drop(n)
+			case b.pending[n.index] > 0: // its answer may be a vote: then it goes back
+				later.add(n)
+				b.back.drop(n)
+			case b.unsure.has(n):
+				unsettled.add(n)
+			}
+		}
+		b.mu.Unlock()
+	}
+	had, not := 0, len(away.among(d.nodes))
+	var errs [maxNodes]error
+	asked := make([]*node, 0, maxNodes)
+	for _, n := range d.nodes {
+		req := r
+		req.Settled = r.Settled && !unsettled.has(n)
+		switch {
+		case away.has(n):
+		case later.has(n):
+			errs[n.index] = errSilent
+		default:
+			if errs[n.index] = n.trouble(); errs[n.index] == nil {
+				asked = append(asked, n)
+			} else {
+				n.owe(req)
+			}
+		}
+	}
+	out, waits := len(asked), slices.Contains(asked, head) // for the line node
+	w := d.newWave(max(r.TTL, minTTL))
+	w.send(asked, max(r.TTL, minTTL), func(n *node, done func(driver.Result, error)) {
+		req := r
+		req.Settled = r.Settled && !unsettled.has(n)
+		n.startRelease(w.ctx, req, func(_ driver.Result, err error) {
+			b.confirmed(n, err)
+			if err != nil && !errors.Is(err, driver.ErrNotHeld) {
+				n.owe(req)
+			}
+			done(driver.Result{}, err)
+		})
+	})
+	for ; out > 0 && (b == nil || waits || had < d.need && not < d.need); out-- {
+		select {
+		case a := <-w.got:
+			switch {
+			case a.err == nil:
+				had++
+			case errors.Is(a.err, driver.ErrNotHeld):
+				not++
+			default:
+				errs[a.n.index] = a.err
+			}
+			waits = waits && a.n != head
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if b != nil {
+		b.mu.Lock()
+		drop := b.quiet()
+		b.mu.Unlock()
+		if drop {
+			d.bids.drop(r)
+		}
+	}
+	switch {
+	case had+not < d.need:
+		return d.tooFew(errs)
+	case had == 0, lease && not > len(d.nodes)-d.need:
+		return driver.ErrNotHeld
+	}
+	return nil
+}

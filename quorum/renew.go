@@ -1,0 +1,346 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package quorum
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/admission"
+)
+
+// Renew prolongs leases on all nodes; see [driver.Driver]. A lease counts as
+// renewed once a majority of the nodes prolonged what they had, without a gap.
+// Those that lost it in a restart are asked for their vote afterwards, which
+// counts from the next renewal on: a vote that is given anew says nothing about
+// the time before.
+func (d *Driver) Renew(ctx context.Context, rs []driver.Request, done func(i int, r driver.Renewal)) {
+	var leases, places []int
+	for i, r := range rs {
+		switch err := d.check(r); {
+		case err != nil:
+			done(i, driver.Renewal{Err: err})
+		case r.Queue:
+			places = append(places, i)
+		default:
+			leases = append(leases, i)
+		}
+	}
+	var all sync.WaitGroup
+	if len(places) > 0 {
+		all.Go(func() { d.keepPlaces(ctx, rs, places, done) })
+	}
+	if len(leases) > 0 {
+		d.renewLeases(ctx, rs, leases, done)
+	}
+	all.Wait()
+}
+
+// renewal is the count for one lease.
+type renewal struct {
+	ok, not int
+	ttl     time.Duration // the least of those that count
+	wanted  bool
+	lined   bool // the line node answered: wanted is known
+	done    bool
+	gone    set // said that they don't have it
+	errs    [maxNodes]error
+}
+
+// tally is the count of one Renew.
+type tally struct {
+	d    *Driver
+	rs   []driver.Request
+	done func(i int, r driver.Renewal)
+
+	head *node // whose answer is waited for, while it is asked: it knows who waits
+
+	mu   sync.Mutex
+	all  map[int]*renewal
+	left int
+	over chan struct{} // closed when all are decided
+	shut bool          // Renew has returned: done is not called any more
+}
+
+func (d *Driver) renewLeases(ctx context.Context, rs []driver.Request, leases []int, done func(i int, r driver.Renewal)) {
+	t := &tally{d: d, rs: rs, done: done, all: make(map[int]*renewal, len(leases)), left: len(leases), over: make(chan struct{})}
+	reqs := make([]driver.Request, len(leases))
+	for k, i := range leases {
+		t.all[i] = &renewal{}
+		reqs[k] = rs[i]
+		if b := d.bids.get(rs[i]); b != nil {
+			b.mu.Lock()
+			b.stays(rs[i])
+			b.mu.Unlock()
+		}
+	}
+	var nodes sync.WaitGroup
+	var asked []*node
+	for _, n := range d.nodes {
+		if err := n.trouble(); err != nil {
+			t.fails(n, err)
+			continue
+		}
+		nodes.Add(1)
+		if n == d.head.Load() {
+			t.head = n
+		}
+		asked = append(asked, n)
+	}
+	for _, n := range asked {
+		if !d.spawn(func() { defer nodes.Done(); t.ask(ctx, n, reqs, leases) }) {
+			nodes.Done()
+		}
+	}
+	ended := make(chan struct{})
+	go func() {
+		nodes.Wait()
+		close(ended)
+		t.restoreAll(asked)
+	}()
+	select {
+	case <-t.over:
+	case <-ended:
+	case <-ctx.Done():
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i, one := range t.all {
+		if !one.done {
+			one.done = true
+			done(i, driver.Renewal{Err: d.tooFew(one.silence(d))})
+		}
+	}
+	t.shut = true
+}
+
+// silence is why the nodes that did not answer did not.
+func (one *renewal) silence(d *Driver) [maxNodes]error {
+	errs := one.errs
+	if one.ok+one.not < len(d.nodes) {
+		for _, n := range d.nodes {
+			if errs[n.index] == nil && !one.gone.has(n) {
+				errs[n.index] = errSilent
+			}
+		}
+	}
+	return errs
+}
+
+// renewLimit bounds what a node has to prolong leases, when the caller does not.
+const renewLimit = 10 * time.Second
+
+// ask renews at one node, for as long as it says anything at all.
+func (t *tally) ask(ctx context.Context, n *node, reqs []driver.Request, leases []int) {
+	most := renewLimit
+	if end, ok := ctx.Deadline(); ok {
+		most = max(time.Until(end), time.Millisecond)
+	}
+	// Not ctx: the majority's answers end the Renew, and this node's still count
+	// for its lease.
+	g := n.guard(t.d.life, reqs[0].TTL, most)
+	defer g.stop()
+	n.drv.Renew(g.ctx, reqs, func(k int, r driver.Renewal) {
+		switch {
+		case r.Err == nil, errors.Is(r.Err, driver.ErrNotHeld):
+			n.heard.Store(mono())
+		case errors.Is(r.Err, driver.ErrNotVoting):
+			n.leave(&admission.HeldBack{})
+		case g.ctx.Err() == nil:
+			n.failed(g.begun, r.Err)
+		}
+		t.counts(n, leases[k], r)
+	})
+	t.ended(n)
+}
+
+// ended notes that a node has no more to say.
+func (t *tally) ended(n *node) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if n != t.head {
+		return
+	}
+	t.head = nil
+	for i := range t.all {
+		t.judge(i)
+	}
+}
+
+// counts takes one answer.
+func (t *tally) counts(n *node, i int, r driver.Renewal) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	one := t.all[i]
+	switch {
+	case r.Err == nil:
+		if one.ok++; one.ttl == 0 || r.TTL < one.ttl {
+			one.ttl = r.TTL
+		}
+		one.wanted = one.wanted || r.Wanted
+	case errors.Is(r.Err, driver.ErrNotHeld):
+		one.not++
+		one.gone.add(n)
+	default:
+		one.errs[n.index] = r.Err
+	}
+	one.lined = one.lined || n == t.head
+	t.judge(i)
+}
+
+// judge decides one outcome, once it is known. t.mu is held.
+func (t *tally) judge(i int) {
+	one := t.all[i]
+	switch {
+	case one.done || t.shut:
+	case one.ok >= t.d.need && (t.head == nil || one.lined):
+		t.decide(i, driver.Renewal{TTL: one.ttl, Wanted: one.wanted})
+	case one.not > len(t.d.nodes)-t.d.need:
+		t.decide(i, driver.Renewal{Err: driver.ErrNotHeld})
+	}
+}
+
+// decide reports one outcome. t.mu is held.
+func (t *tally) decide(i int, r driver.Renewal) {
+	t.all[i].done = true
+	t.done(i, r)
+	if t.left--; t.left == 0 {
+		close(t.over)
+	}
+}
+
+// fails counts a node that is not asked.
+func (t *tally) fails(n *node, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, one := range t.all {
+		one.errs[n.index] = err
+	}
+}
+
+// restoreLanes is how many votes are asked for again at once, at one node.
+const restoreLanes = 16
+
+// restoreAll asks the nodes for the votes that they lost, of leases that stand: a
+// majority prolonged them in this very renewal.
+func (t *tally) restoreAll(asked []*node) {
+	for _, n := range asked {
+		var lost []driver.Request
+		t.mu.Lock()
+		for i, one := range t.all {
+			if one.gone.has(n) && one.ok >= t.d.need && t.rs[i].Fence != 0 {
+				lost = append(lost, t.rs[i])
+			}
+		}
+		t.mu.Unlock()
+		if len(lost) > 0 && n.serving() {
+			t.d.spawn(func() { n.restoreMany(lost) })
+		}
+	}
+}
+
+func (n *node) restoreMany(lost []driver.Request) {
+	work := make(chan driver.Request, len(lost))
+	for _, r := range lost {
+		work <- r
+	}
+	close(work)
+	var wg sync.WaitGroup
+	for range min(restoreLanes, len(lost)) {
+		wg.Go(func() {
+			for r := range work {
+				n.restore(r)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// restore asks for one vote. The lease's Release goes to this node, too, from
+// now on.
+func (n *node) restore(r driver.Request) {
+	b := n.d.bids.open(r)
+	b.mu.Lock()
+	if b.elected == 0 && !b.over && b.asked == 0 { // adopted from another process
+		b.elected, b.leased = r.Fence, true
+		for _, o := range n.d.nodes {
+			b.asked.add(o)
+			b.unsure.add(o)
+		}
+	}
+	stands := b.elected >= r.Fence && !b.over
+	if stands { // holders that take turns have fences up to the one that was granted
+		r.Fence = b.elected
+		b.stays(r)
+	}
+	b.mu.Unlock()
+	if !stands {
+		return
+	}
+	if !b.sends(n) {
+		return
+	}
+	r.Restore, r.Settled = true, false
+	_ = n.call(r.TTL, func(ctx context.Context) error {
+		res, err := n.drv.Try(ctx, r)
+		n.tried(b, res, err, func(driver.Result, error) {}) // the next renewal counts it
+		return err
+	})
+}
+
+// placeTime stands for the TTL where a place is kept, for how long a node may
+// take.
+const placeTime = 10 * time.Second
+
+// keepPlaces gives the places in line their sign of life.
+func (d *Driver) keepPlaces(ctx context.Context, rs []driver.Request, places []int, done func(i int, r driver.Renewal)) {
+	at := map[*node][]int{}
+	for _, i := range places {
+		b := d.bids.get(rs[i])
+		if b == nil {
+			done(i, driver.Renewal{Err: driver.ErrNotHeld})
+			continue
+		}
+		b.mu.Lock()
+		line, gate := b.line, b.gate
+		b.mu.Unlock()
+		switch {
+		case gate: // its own Try prolongs the line node's vote
+			done(i, driver.Renewal{})
+		case line == nil || line != d.head.Load():
+			done(i, driver.Renewal{Err: driver.ErrNotHeld}) // it must ask, and joins the line where that is now
+		default:
+			at[line] = append(at[line], i)
+		}
+	}
+	for n, is := range at {
+		reqs := make([]driver.Request, len(is))
+		for k, i := range is {
+			reqs[k] = rs[i]
+		}
+		g := n.guard(ctx, placeTime, 0)
+		answered := make([]bool, len(is))
+		var mu sync.Mutex
+		n.drv.Renew(g.ctx, reqs, func(k int, r driver.Renewal) {
+			if r.Err == nil || errors.Is(r.Err, driver.ErrNotHeld) {
+				n.heard.Store(mono())
+			} else if g.ctx.Err() == nil {
+				n.failed(g.begun, r.Err)
+			}
+			mu.Lock()
+			answered[k] = true
+			mu.Unlock()
+			done(is[k], r)
+		})
+		g.stop()
+		for k, ok := range answered {
+			if !ok {
+				done(is[k], driver.Renewal{Err: errSilent})
+			}
+		}
+	}
+}

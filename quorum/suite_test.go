@@ -1,0 +1,56 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package quorum_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/drivertest"
+	"github.com/hasplock/hasp/memdriver"
+	"github.com/hasplock/hasp/quorum"
+)
+
+// maxTTL is the largest of the suite's cases.
+const maxTTL = 24 * time.Hour
+
+// stores are n empty stores that vote.
+func stores(t testing.TB, n int) []*memdriver.Store {
+	t.Helper()
+	all := make([]*memdriver.Store, n)
+	for i := range all {
+		all[i] = memdriver.NewNode(memdriver.NodeOptions{MaxTTL: maxTTL})
+		rec, err := all[i].Record(t.Context())
+		if err == nil {
+			err = all[i].Admit(t.Context(), rec, maxTTL)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
+}
+
+// over is a quorum of stores.
+func over(stores []*memdriver.Store) *quorum.Driver {
+	nodes := make([]driver.Driver, len(stores))
+	for i, s := range stores {
+		nodes[i] = s
+	}
+	return quorum.New(nodes, nil)
+}
+
+// TestSuite holds quorums of memory to the specification of every engine.
+func TestSuite(t *testing.T) {
+	for _, n := range []int{3, 5, 7} {
+		t.Run(fmt.Sprintf("%d nodes", n), func(t *testing.T) {
+			drivertest.Run(t, drivertest.Harness{Fake: true, New: func(t testing.TB) drivertest.Store {
+				all := stores(t, n)
+				return drivertest.Store{Open: func() driver.Driver { return over(all) }}
+			}})
+		})
+	}
+}

@@ -1,0 +1,98 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package quorum
+
+import (
+	"context"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// watchLimit bounds how long a subscription may take to be confirmed: the first
+// opens a connection.
+const watchLimit = time.Second
+
+// Watch listens where the line is, and follows it when it moves; see
+// [driver.Driver].
+func (d *Driver) Watch(ctx context.Context, r driver.Request) (<-chan struct{}, error) {
+	if err := d.check(r); err != nil {
+		return nil, err
+	}
+	w := &watch{d: d, ctx: ctx, r: r, out: make(chan struct{}, 1)}
+	w.listen()
+	if err := ctx.Err(); err != nil {
+		w.leave()
+		return nil, err
+	}
+	if !d.spawn(w.follow) {
+		w.leave()
+		return nil, context.Canceled
+	}
+	return w.out, nil
+}
+
+// watch is one owner's.
+type watch struct {
+	d   *Driver
+	ctx context.Context
+	r   driver.Request
+	out chan struct{}
+
+	n     *node // where it listens; nil: nowhere
+	in    <-chan struct{}
+	moved <-chan struct{} // the line is somewhere else
+	leave context.CancelFunc
+}
+
+// listen subscribes where the line is now. Where that fails, the node is not
+// heard, and its waiters ask when their moment comes.
+func (w *watch) listen() {
+	w.d.mu.Lock()
+	w.moved = w.d.moved
+	w.d.mu.Unlock()
+	w.n, w.in, w.leave = w.d.head.Load(), nil, func() {}
+	if w.n == nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(w.ctx)
+	limit := time.AfterFunc(watchLimit, cancel)
+	stop := context.AfterFunc(w.d.life, cancel)
+	begun := mono()
+	in, err := w.n.drv.Watch(ctx, w.r)
+	if !limit.Stop() && err == nil {
+		err = context.DeadlineExceeded
+	}
+	w.leave = func() { stop(); cancel() }
+	if err != nil {
+		w.leave()
+		if w.ctx.Err() == nil && w.d.life.Err() == nil {
+			w.n.failed(begun, err)
+		}
+		return
+	}
+	w.in = in
+}
+
+// follow passes hints on until the watch is over.
+func (w *watch) follow() {
+	for {
+		select {
+		case <-w.in:
+		case <-w.moved:
+			w.leave()
+			w.listen()
+		case <-w.ctx.Done():
+			w.leave()
+			return
+		case <-w.d.life.Done():
+			w.leave()
+			return
+		}
+		select {
+		case w.out <- struct{}{}:
+		default: // one that was not looked at yet says the same
+		}
+	}
+}
