@@ -37,11 +37,11 @@ type Chunk struct {
 // Proxy is a link to one server. Its methods may be called by any number of
 // goroutines at once, and from a hook.
 type Proxy struct {
-	target   string
 	listener net.Listener
 	running  sync.WaitGroup
 
 	mu      sync.Mutex
+	target  string
 	now     faults
 	hook    func(Chunk) bool
 	changed chan struct{} // closed, and replaced, whenever the faults change
@@ -74,6 +74,20 @@ func New(t testing.TB, target string) *Proxy {
 	p.running.Go(p.accept)
 	t.Cleanup(p.close)
 	return p
+}
+
+// Retarget leads new connections to another server. Those that exist stay where
+// they are: Reset ends them.
+func (p *Proxy) Retarget(target string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target = target
+}
+
+func (p *Proxy) goal() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.target
 }
 
 // Addr returns the host:port that clients connect to.

@@ -276,6 +276,29 @@ func TestTargetGone(t *testing.T) {
 	(&link{Proxy: p, t: t}).expectRefused()
 }
 
+func TestRetarget(t *testing.T) {
+	l, other := newLink(t), newLink(t)
+	client, server := l.connect()
+	l.Retarget(other.Addr())
+	client.send("stays")
+	server.expect("stays")
+	l.Reset()
+	server.expectEnd(syscall.ECONNRESET)
+	c, err := net.Dial("tcp", l.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	peer{t, c}.send("moves")
+	select {
+	case got := <-other.accepted:
+		defer got.Close()
+		peer{t, got}.expect("moves")
+	case <-time.After(limit):
+		t.Fatal("the new target was not connected to")
+	}
+}
+
 func TestHookDropsOneChunk(t *testing.T) {
 	l := newLink(t)
 	l.Hook(func(c faultproxy.Chunk) bool {

@@ -22,6 +22,13 @@ import (
 // fails the test where redis-server is missing, see Require.
 func Redis(t testing.TB, args ...string) *Server {
 	t.Helper()
+	return RedisIn(t, nil, args...)
+}
+
+// RedisIn is Redis with more in the environment, each "NAME=value", over every
+// Restart.
+func RedisIn(t testing.TB, env []string, args ...string) *Server {
+	t.Helper()
 	path := require(t, "redis", binaries)
 	return launch(t, spec{
 		path: path,
@@ -32,6 +39,7 @@ func Redis(t testing.TB, args ...string) *Server {
 				"--save", "", "--appendonly", "no", "--daemonize", "no",
 			}, args...)
 		},
+		env:   env,
 		ready: pingRedis,
 		taken: "Address already in use",
 	}, freePort)

@@ -35,6 +35,7 @@ var errPortTaken = errors.New("the port is taken")
 type spec struct {
 	path  string                               // the program
 	args  func(s *Server) []string             // its arguments, once the port is chosen
+	env   []string                             // added to this process's environment
 	ready func(context.Context, *Server) error // nil once the server answers
 	taken string                               // what its log says when the port is in use
 	stale []string                             // files that keep a killed server's successor from starting
@@ -156,7 +157,7 @@ func (s *Server) start() error {
 			return err
 		}
 	}
-	p, err := startProcess(s.spec.path, s.spec.args(s), s.dir, s.logPath())
+	p, err := startProcess(s.spec.path, s.spec.args(s), s.spec.env, s.dir, s.logPath())
 	if err != nil {
 		return err
 	}
@@ -220,7 +221,7 @@ type process struct {
 }
 
 // startProcess starts the program with its output in the file log.
-func startProcess(path string, args []string, dir, log string) (*process, error) {
+func startProcess(path string, args, env []string, dir, log string) (*process, error) {
 	out, err := os.Create(log)
 	if err != nil {
 		return nil, err
@@ -228,6 +229,7 @@ func startProcess(path string, args []string, dir, log string) (*process, error)
 	defer out.Close() // the child has its own
 	cmd := exec.Command(path, args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, out, out
+	cmd.Env = append(os.Environ(), env...)
 	cmd.SysProcAttr = diesWithParent()
 
 	started := make(chan error)

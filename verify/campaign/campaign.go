@@ -1,0 +1,97 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package campaign
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+)
+
+// Options say what to run. The zero value runs nothing.
+type Options struct {
+	Seeds    []uint64
+	Parallel int    // schedules side by side; 0 means 4
+	Library  string // "hasp", which is the default, or "redsync"
+	// Broken names a safeguard that is taken out of hasp; empty: none.
+	Broken string
+	// Failures is a directory for the histories of violations; empty: the
+	// system's for temporary files.
+	Failures string
+	// Done is told of each outcome, by one goroutine at a time. nil: nobody is.
+	Done func(*Outcome, error)
+}
+
+// Run runs the schedule of each seed. Schedules that need what this machine
+// lacks are left out, and named in the report. The error says that ctx ended.
+func Run(ctx context.Context, o Options) (*Report, error) {
+	if o.Parallel == 0 {
+		o.Parallel = 4
+	}
+	if o.Library == "" {
+		o.Library = "hasp"
+	}
+	rep := &Report{Library: o.Library}
+	work := make(chan uint64)
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for range o.Parallel {
+		wg.Go(func() {
+			for seed := range work {
+				s := Generate(seed)
+				if err := CanFakeClocks(); err != nil && s.FakesClocks() {
+					mu.Lock()
+					rep.Skipped = append(rep.Skipped, fmt.Sprintf("SKIPPED WITHOUT A FAKE CLOCK: seed %d: %v", seed, err))
+					mu.Unlock()
+					continue
+				}
+				out, err := perform(ctx, o.Library, o.Broken, s)
+				mu.Lock()
+				rep.take(seed, out, err, o.Failures)
+				if o.Done != nil {
+					o.Done(out, err)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+feed:
+	for _, seed := range o.Seeds {
+		select {
+		case work <- seed:
+		case <-ctx.Done():
+			break feed
+		}
+	}
+	close(work)
+	wg.Wait()
+	slices.SortFunc(rep.Outcomes, func(a, b *Outcome) int { return int(int64(a.Schedule.Seed) - int64(b.Schedule.Seed)) })
+	return rep, context.Cause(ctx)
+}
+
+// take adds an outcome, and keeps the history of a violation.
+func (rep *Report) take(seed uint64, out *Outcome, err error, dir string) {
+	if err != nil {
+		rep.Broken = append(rep.Broken, fmt.Sprintf("seed %d could not be run: %v", seed, err))
+		return
+	}
+	rep.Outcomes = append(rep.Outcomes, out)
+	if !out.Violated() {
+		return
+	}
+	f, err := os.CreateTemp(dir, fmt.Sprintf("campaign-%s-seed-%d-*.txt", rep.Library, seed))
+	if err == nil {
+		out.Explain(f)
+		err = f.Close()
+	}
+	if err != nil {
+		rep.Broken = append(rep.Broken, fmt.Sprintf("the history of seed %d is not kept: %v", seed, err))
+		return
+	}
+	rep.Histories = append(rep.Histories, f.Name())
+}

@@ -1,0 +1,57 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package campaign
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/hasplock/hasp/internal/testserver"
+)
+
+// quickSeeds have every kind of fault among them.
+var quickSeeds = []uint64{733, 719, 738, 794, 775, 736, 726, 701}
+
+func TestQuickSeedsHaveEveryFault(t *testing.T) {
+	have := map[Kind]bool{}
+	for _, seed := range quickSeeds {
+		for _, k := range Generate(seed).Kinds() {
+			have[k] = true
+		}
+	}
+	for _, c := range catalogue {
+		if !have[c.kind] {
+			t.Errorf("no seed has the fault %q: choose others", c.kind)
+		}
+	}
+}
+
+// Rule: whatever the schedule, what its faults leave promised holds.
+func TestQuickCampaign(t *testing.T) {
+	testserver.Require(t, "redis")
+	t.Parallel()
+	rep, err := Run(t.Context(), Options{Seeds: quickSeeds})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, why := range rep.Skipped {
+		t.Log(why)
+	}
+	for _, why := range rep.Broken {
+		t.Error(why)
+	}
+	for _, o := range rep.Outcomes {
+		t.Logf("seed %d: %+v in %v, back after %v, the machine took %v", o.Schedule.Seed, o.Counts, o.Took, o.Back, o.Stood)
+	}
+	for i, o := range rep.Violations() {
+		var text strings.Builder
+		o.Summary(&text)
+		t.Errorf("the history is in %s\n%s", rep.Histories[i], text.String())
+	}
+	if n := len(rep.Outcomes) + len(rep.Skipped) + len(rep.Broken); n != len(quickSeeds) {
+		t.Errorf("%d of %d seeds are in the report", n, len(quickSeeds))
+	}
+}

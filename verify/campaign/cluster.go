@@ -1,0 +1,155 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package campaign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/hasplock/hasp/internal/faultproxy"
+	"github.com/hasplock/hasp/internal/testserver"
+	"github.com/redis/go-redis/v9"
+)
+
+// node is one of the servers, and a link to it for each client.
+type node struct {
+	t      *testserver.Program
+	server *testserver.Server
+	spare  *testserver.Server // the replica that is to be promoted
+	keep   Persistence
+	clock  string // the file that libfaketime reads; empty: the clock is true
+	links  [clients]*faultproxy.Proxy
+}
+
+// faketime is the library, where Debian puts it for its architecture.
+func faketime() (string, error) {
+	found, err := filepath.Glob("/usr/lib/*/faketime/libfaketime.so.1")
+	if err == nil && len(found) == 0 {
+		err = errors.New("libfaketime is not installed (apt-get install faketime)")
+	}
+	if err != nil {
+		return "", err
+	}
+	return found[0], nil
+}
+
+// CanFakeClocks is nil where clocks of servers can be stepped, or says what is
+// missing.
+func CanFakeClocks() error {
+	_, err := faketime()
+	return err
+}
+
+// newNode starts a server. Its clock can be stepped when fake.
+func newNode(t *testserver.Program, keep Persistence, fake bool) *node {
+	n := &node{t: t, keep: keep}
+	if fake {
+		dir, err := os.MkdirTemp("", "hasp-clock-")
+		t.Must(err)
+		t.Cleanup(func() { _ = os.RemoveAll(dir) })
+		n.clock = filepath.Join(dir, "offset")
+		n.stepTo(0)
+	}
+	n.server = n.start()
+	for c := range n.links {
+		n.links[c] = faultproxy.New(t, n.server.Addr())
+	}
+	return n
+}
+
+func (n *node) start() *testserver.Server {
+	var env []string
+	if n.clock != "" {
+		lib, err := faketime()
+		n.t.Must(err)
+		// Debian's redis-server has jemalloc, in which libfaketime would call
+		// itself: the C library's own allocator must come first.
+		libc := filepath.Join(filepath.Dir(filepath.Dir(lib)), "libc.so.6")
+		env = []string{
+			"LD_PRELOAD=" + lib + ":" + libc,
+			"FAKETIME_TIMESTAMP_FILE=" + n.clock, "FAKETIME_NO_CACHE=1", "FAKETIME_DONT_FAKE_MONOTONIC=1",
+		}
+	}
+	var args []string
+	switch n.keep {
+	case KeepEverySec:
+		args = []string{"--appendonly", "yes", "--appendfsync", "everysec"}
+	case KeepAlways:
+		args = []string{"--appendonly", "yes", "--appendfsync", "always"}
+	}
+	return testserver.RedisIn(n.t, env, args...)
+}
+
+// stepTo sets how far the node's clock is from the true one.
+func (n *node) stepTo(by time.Duration) {
+	next := n.clock + ".new"
+	n.t.Must(os.WriteFile(next, fmt.Appendf(nil, "%+f\n", by.Seconds()), 0o600))
+	n.t.Must(os.Rename(next, n.clock)) // whole for whoever reads it now
+}
+
+// commandLimit bounds a command of the campaign itself.
+const commandLimit = 10 * time.Second
+
+// do sends commands to the server, by the socket that no fault is put on.
+func (n *node) do(s *testserver.Server, commands ...[]any) error {
+	rdb := redis.NewClient(&redis.Options{Network: "unix", Addr: s.Socket()})
+	defer rdb.Close()
+	ctx, cancel := context.WithTimeout(n.t.Context(), commandLimit)
+	defer cancel()
+	for _, c := range commands {
+		if err := rdb.Do(ctx, c...).Err(); err != nil && !errors.Is(err, redis.Nil) {
+			return fmt.Errorf("%v: %w", c, err)
+		}
+	}
+	return nil
+}
+
+// forget removes what the killed server wrote to its disk.
+func (n *node) forget() {
+	n.t.Must(errors.Join(
+		os.RemoveAll(filepath.Join(n.server.Dir(), "dump.rdb")),
+		os.RemoveAll(filepath.Join(n.server.Dir(), "appendonlydir"))))
+}
+
+// snapshot keeps an RDB of now for later.
+func (n *node) snapshot() {
+	n.t.Must(n.do(n.server, []any{"save"}))
+	n.t.Must(os.Rename(n.file("dump.rdb"), n.file("old.rdb")))
+}
+
+func (n *node) file(name string) string { return filepath.Join(n.server.Dir(), name) }
+
+// tear cuts off the end of the killed server's AOF: what had not reached the
+// disk when the power went.
+func (n *node) tear() {
+	logs, err := filepath.Glob(filepath.Join(n.server.Dir(), "appendonlydir", "*.incr.aof"))
+	n.t.Must(err)
+	for _, log := range logs {
+		info, err := os.Stat(log)
+		n.t.Must(err)
+		n.t.Must(os.Truncate(log, info.Size()*3/5))
+	}
+}
+
+// replicate starts the replica that is to take this node's place.
+func (n *node) replicate() {
+	n.spare = n.start()
+	n.t.Must(n.do(n.spare, []any{"replicaof", "127.0.0.1", n.server.Port()}))
+}
+
+// promote puts the replica in the killed server's place.
+func (n *node) promote() {
+	n.t.Must(n.do(n.spare, []any{"replicaof", "no", "one"}))
+	n.server, n.spare = n.spare, nil
+	for _, l := range n.links {
+		l.Retarget(n.server.Addr())
+		l.Reset()
+	}
+}

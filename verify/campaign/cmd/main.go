@@ -1,0 +1,119 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+// Command cmd runs schedules of faults against Redlock on real servers that it
+// starts on free loopback ports and stops again.
+//
+//	go run ./verify/campaign/cmd                 200 schedules, four side by side: about 15 minutes
+//	go run ./verify/campaign/cmd -seed 17        one schedule, with its history
+//	go run ./verify/campaign/cmd -library redsync -n 20
+//
+// It ends with a table, and with exit code 1 when something was violated.
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/hasplock/hasp/verify/campaign"
+	"github.com/redis/go-redis/v9"
+)
+
+func main() {
+	campaign.ClientMain()
+	redis.SetLogger(silent{})
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	err := run(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "campaign:", err)
+		os.Exit(1)
+	}
+}
+
+// silent drops what go-redis says of every connection that breaks.
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}
+
+func run(ctx context.Context) error {
+	o := campaign.Options{}
+	n := flag.Int("n", 200, "how many schedules, of successive seeds")
+	from := flag.Uint64("from", 1, "the first seed")
+	seed := flag.Int64("seed", -1, "run this seed alone, and print its history")
+	show := flag.Bool("show", false, "print the schedules and run nothing")
+	out := flag.String("out", "", "write the tables to this file, .md, and everything to the same with .json")
+	flag.IntVar(&o.Parallel, "parallel", 4, "how many side by side")
+	flag.StringVar(&o.Library, "library", "hasp", "whose locks: hasp or redsync")
+	flag.StringVar(&o.Broken, "broken", "", "the safeguard that is taken out of hasp")
+	flag.StringVar(&o.Failures, "failures", "", "a directory for the histories of violations")
+	flag.Parse()
+	for i := range *n {
+		o.Seeds = append(o.Seeds, *from+uint64(i))
+	}
+	if *seed >= 0 {
+		o.Seeds = []uint64{uint64(*seed)}
+	}
+	if *show {
+		for _, s := range o.Seeds {
+			fmt.Print(campaign.Generate(s))
+		}
+		return nil
+	}
+	done := 0
+	o.Done = func(out *campaign.Outcome, err error) {
+		done++
+		fmt.Fprintf(os.Stderr, "%4d/%d %s\n", done, len(o.Seeds), line(out, err))
+		if err == nil && *seed >= 0 {
+			out.Explain(os.Stdout)
+		}
+	}
+	begun := time.Now()
+	rep, err := campaign.Run(ctx, o)
+	fmt.Fprintf(os.Stderr, "%d schedules in %v\n", done, time.Since(begun).Round(time.Second))
+	if err == nil && *seed < 0 && o.Library == "hasp" && o.Broken == "" {
+		rep.Singles, err = campaign.SideBySide(ctx)
+	}
+	rep.Markdown(os.Stdout)
+	if *out != "" {
+		err = errors.Join(err, save(rep, strings.TrimSuffix(*out, ".md")))
+	}
+	if v, b := len(rep.Violations()), len(rep.Broken); v+b > 0 {
+		err = errors.Join(err, fmt.Errorf("%d schedules violated what must hold, and %d could not be run", v, b))
+	}
+	return err
+}
+
+// line is an outcome in short.
+func line(out *campaign.Outcome, err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	text := fmt.Sprintf("seed %d: %d locks in %v; all clients back after %v", out.Schedule.Seed,
+		out.Counts.Locks, out.Took.Round(100*time.Millisecond), out.Back.Round(10*time.Millisecond))
+	if out.Violated() {
+		text += "; VIOLATED"
+	}
+	return text
+}
+
+func save(rep *campaign.Report, path string) error {
+	var text bytes.Buffer
+	rep.Markdown(&text)
+	b, err := json.MarshalIndent(rep, "", " ")
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.WriteFile(path+".md", text.Bytes(), 0o644), os.WriteFile(path+".json", b, 0o644))
+}

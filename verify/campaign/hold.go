@@ -1,0 +1,72 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package campaign
+
+import (
+	"cmp"
+	"slices"
+)
+
+// hold is one hold of a key, as its client recorded it.
+type hold struct {
+	Client int    `json:"client"`
+	N      int    `json:"n"`
+	Key    string `json:"key"`
+	Fence  uint64 `json:"fence"`
+	Asked  Mono   `json:"asked"`
+	From   Mono   `json:"from"` // when Lock returned
+	// To is when Release was called, or the lease was over, whichever is
+	// first: of a client that was killed, its deadline as last known.
+	To       Mono `json:"to"`
+	Released Mono `json:"released"` // when a Release that succeeded had returned; 0: none did
+}
+
+type acquisition struct{ client, n int }
+
+// holdsOf reads the holds out of what the clients reported.
+func holdsOf(records []record) (holds []hold) {
+	asks := map[acquisition]Mono{}
+	open := map[acquisition]*hold{}
+	over := map[acquisition]bool{}
+	var all []*hold
+	for _, r := range records {
+		id := acquisition{r.Client, r.N}
+		h := open[id]
+		switch r.What {
+		case asked:
+			asks[id] = r.At
+		case granted:
+			h = &hold{Client: r.Client, N: r.N, Key: r.Key, Fence: r.Fence, Asked: asks[id], From: r.At, To: r.Deadline}
+			open[id] = h
+			all = append(all, h)
+		case renewed:
+			if h != nil && !over[id] {
+				h.To = max(h.To, r.Deadline)
+			}
+		case ended:
+			h.To = min(r.At, r.Deadline)
+			over[id] = true
+		case released:
+			if r.Err == "" {
+				h.Released = r.At
+			}
+		}
+	}
+	for _, h := range all {
+		holds = append(holds, *h)
+	}
+	slices.SortStableFunc(holds, func(a, b hold) int { return cmp.Compare(a.From, b.From) })
+	return holds
+}
+
+// byKey groups holds.
+func byKey(holds []hold) map[string][]hold {
+	m := map[string][]hold{}
+	for _, h := range holds {
+		m[h.Key] = append(m[h.Key], h)
+	}
+	return m
+}

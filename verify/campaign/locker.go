@@ -1,0 +1,60 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package campaign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// locker is a library of locks, connected to all nodes.
+type locker interface {
+	lock(ctx context.Context, n int, key string, try bool) (lease, error)
+	close() error
+}
+
+// lease is what it grants.
+type lease interface {
+	fence() uint64 // 0: it has none
+	deadline() Mono
+	done() <-chan struct{} // nil: it does not tell
+	release() error
+}
+
+// open connects the library that a job names.
+func open(j *job, tell func(event) error) (locker, error) {
+	switch j.Library {
+	case "hasp":
+		return openHasp(j, tell)
+	case "redsync":
+		return openRedsync(j), nil
+	}
+	return nil, fmt.Errorf("no library is called %q", j.Library)
+}
+
+// dial makes a client for each address, with the settings of those who want
+// nothing sent twice and their contexts obeyed, or as go-redis comes.
+func dial(addrs []string, strict bool) (all []*redis.Client) {
+	for _, addr := range addrs {
+		o := &redis.Options{Addr: addr}
+		if strict {
+			o.MaxRetries, o.ContextTimeoutEnabled = -1, true
+		}
+		all = append(all, redis.NewClient(o))
+	}
+	return all
+}
+
+func closeAll(all []*redis.Client) error {
+	var errs []error
+	for _, c := range all {
+		errs = append(errs, c.Close())
+	}
+	return errors.Join(errs...)
+}

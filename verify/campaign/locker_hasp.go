@@ -1,0 +1,110 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package campaign
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/quorum"
+	"github.com/hasplock/hasp/redisdriver"
+	"github.com/redis/go-redis/v9"
+)
+
+// nodesOf makes a driver for each server, with a node record.
+func nodesOf(conns []*redis.Client, maxTTL time.Duration) (all []driver.Node) {
+	for _, c := range conns {
+		all = append(all, redisdriver.New(c, &redisdriver.Options{MaxTTL: maxTTL}))
+	}
+	return all
+}
+
+// haspLocker is hasp on a quorum of the nodes.
+type haspLocker struct {
+	conns []*redis.Client
+	locks *hasp.Client
+	ttl   time.Duration
+	skew  time.Duration
+	tell  func(event) error
+
+	mu   sync.Mutex
+	held map[string]*haspLease // by owner
+}
+
+type haspLease struct {
+	*hasp.Lease
+	of  *haspLocker
+	n   int
+	key string
+}
+
+func openHasp(j *job, tell func(event) error) (*haspLocker, error) {
+	l := &haspLocker{conns: dial(j.Addrs, j.Strict), ttl: j.MaxTTL, skew: j.Skew, tell: tell, held: map[string]*haspLease{}}
+	v, err := named(j.Broken)
+	if err != nil {
+		return nil, err
+	}
+	d := v.compose(nodesOf(l.conns, j.MaxTTL), j.Skew, &quorum.Options{Names: j.Addrs, StateDir: j.State})
+	l.locks, err = hasp.New(d, &hasp.Options{Observe: l.observe})
+	if err != nil {
+		return nil, errors.Join(err, closeAll(l.conns))
+	}
+	return l, nil
+}
+
+// observe reports each renewal, which moves a deadline.
+func (l *haspLocker) observe(e hasp.Event) {
+	if e.Kind != hasp.EventRenewed {
+		return
+	}
+	l.mu.Lock()
+	h := l.held[e.Owner]
+	l.mu.Unlock()
+	if h != nil {
+		_ = l.tell(event{What: renewed, At: now(), N: h.n, Key: h.key, Fence: h.fence(), Deadline: h.deadline()}) // a broken pipe ends the process elsewhere
+	}
+}
+
+func (l *haspLocker) lock(ctx context.Context, n int, key string, try bool) (lease, error) {
+	m := l.locks.Mutex(key, &hasp.LockOptions{TTL: l.ttl})
+	acquire := m.Lock
+	if try {
+		acquire = m.TryLock
+	}
+	got, err := acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	h := &haspLease{got, l, n, key}
+	l.mu.Lock()
+	l.held[got.Owner()] = h
+	l.mu.Unlock()
+	return h, nil
+}
+
+func (l *haspLocker) close() error { return errors.Join(l.locks.Close(), closeAll(l.conns)) }
+
+// fence is the number that the nodes know: the client with the wrong clock
+// takes it for another.
+func (h *haspLease) fence() uint64 { return shift(h.Fence(), h.of.skew) }
+
+func (h *haspLease) deadline() Mono {
+	at := now()
+	return at.add(time.Until(h.Deadline())) // never later than it is
+}
+
+func (h *haspLease) done() <-chan struct{} { return h.Done() }
+
+func (h *haspLease) release() error {
+	h.of.mu.Lock()
+	delete(h.of.held, h.Owner())
+	h.of.mu.Unlock()
+	return h.Release()
+}

@@ -1,0 +1,111 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package campaign
+
+import (
+	"slices"
+	"testing"
+)
+
+// held is a hold of k that was asked for at once before it began.
+func held(fence uint64, from, to Mono) hold {
+	return hold{Key: "k", N: int(fence), Fence: fence, Asked: from - 1, From: from, To: to, Released: to + 1}
+}
+
+func asking(at Mono, h hold) hold { h.Asked = at; return h }
+
+func on(key string, h hold) hold { h.Key = key; return h }
+
+func lost(h hold) hold { h.Released = 0; return h }
+
+// Every oracle finds what it is for in a history that was made up, and nothing
+// in a sound one.
+func TestOracles(t *testing.T) {
+	for name, c := range map[string]struct {
+		holds                                []hold
+		overlap, fall, order, linear, number bool // what must be found; order: by those who asked after a grant; number: when fences only count
+	}{
+		"nothing":                  {},
+		"in turn":                  {holds: []hold{held(1, 10, 20), held(2, 30, 40), held(3, 50, 60)}},
+		"waited for":               {holds: []hold{held(1, 10, 20), asking(11, held(2, 22, 40)), asking(12, held(3, 50, 60))}},
+		"lost, and then another's": {holds: []hold{lost(held(1, 10, 20)), asking(5, held(2, 30, 40))}},
+		"other keys":               {holds: []hold{held(2, 10, 50), on("l", held(1, 20, 30))}},
+		"known too late":           {holds: []hold{held(3, 10, 20), lost(asking(1, held(2, 15, 12)))}},
+		"two holders":              {holds: []hold{held(1, 10, 20), asking(2, held(2, 19, 40))}, overlap: true, linear: true},
+		"two holders, one long before": {
+			holds: []hold{held(1, 10, 100), held(2, 110, 120), asking(3, held(3, 115, 118)), held(4, 130, 140)}, overlap: true, linear: true},
+		"the same fence":     {holds: []hold{held(1, 10, 20), held(1, 30, 40)}, fall: true, order: true, linear: true, number: true},
+		"a fence that falls": {holds: []hold{held(5, 10, 20), held(6, 30, 40), held(4, 50, 60)}, fall: true, order: true, linear: true, number: true},
+		"it falls back over two": {
+			holds: []hold{held(5, 10, 20), held(7, 30, 40), held(6, 50, 60)}, fall: true, order: true, linear: true, number: true},
+		"one fence for two who asked at once": {
+			holds: []hold{asking(1, held(5, 10, 20)), asking(2, held(5, 12, 22))}, overlap: true, fall: true, order: true, linear: true, number: true},
+		"it falls for who asked before": { // no order was promised unless they exclude each other
+			holds: []hold{held(5, 10, 20), asking(1, held(4, 30, 40))}, fall: true, linear: true},
+	} {
+		slices.SortFunc(c.holds, func(a, b hold) int { return int(a.From - b.From) })
+		linear, u1 := notLinear(c.holds, true)
+		number, u2 := notLinear(c.holds, false)
+		if u1+u2 > 0 {
+			t.Errorf("%s: the search took too long", name)
+		}
+		for oracle, r := range map[string]struct {
+			found []string
+			want  bool
+		}{
+			"overlap": {overlapping(c.holds), c.overlap}, "fall": {falling(c.holds, true), c.fall}, "order": {falling(c.holds, false), c.order},
+			"linear": {linear, c.linear}, "number": {number, c.number},
+		} {
+			if (len(r.found) > 0) != r.want {
+				t.Errorf("%s: %s found %q, want anything: %v", name, oracle, r.found, r.want)
+			}
+		}
+	}
+}
+
+func TestHoldsOf(t *testing.T) {
+	e := func(client int, w what, at, deadline Mono) record {
+		return record{client, event{What: w, At: at, N: 1, Key: "k", Fence: uint64(client), Deadline: deadline}}
+	}
+	got := holdsOf([]record{
+		e(1, asked, 1, 0), e(2, asked, 2, 0), e(3, asked, 3, 0), e(4, asked, 4, 0),
+		e(4, failed, 5, 0),
+		e(1, granted, 10, 50), e(1, renewed, 40, 80), e(1, ended, 60, 80), e(1, renewed, 61, 90), e(1, released, 62, 0), // as it should be
+		e(2, granted, 70, 120), e(2, renewed, 100, 150), // killed
+		e(3, granted, 200, 250), e(3, ended, 300, 250), // too late
+	})
+	want := []hold{
+		{Client: 1, N: 1, Key: "k", Fence: 1, Asked: 1, From: 10, To: 60, Released: 62},
+		{Client: 2, N: 1, Key: "k", Fence: 2, Asked: 2, From: 70, To: 150},
+		{Client: 3, N: 1, Key: "k", Fence: 3, Asked: 3, From: 200, To: 250},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %+v\nwant %+v", got, want)
+	}
+}
+
+func TestRegister(t *testing.T) {
+	r := &register{}
+	req := func(w what, fence uint64, v value) answer { return r.serve(event{What: w, Fence: fence, Value: v}) }
+	a := req(read, 1, value{})
+	b := req(read, 2, value{}) // while the first still works
+	if req(write, 2, b.Value).Refused {
+		t.Error("the holder was refused")
+	}
+	if !req(write, 1, a.Value).Refused {
+		t.Error("a stale write was taken")
+	}
+	if r.now != (value{Fenced: 1, Bare: 1}) || r.bareLost != 1 || r.refused != 1 || r.written != 1 || len(r.lost) != 0 {
+		t.Errorf("the register is %+v", r)
+	}
+	// One fence for two is what the fence cannot tell apart, and the oracle can.
+	c, d := req(read, 3, value{}), req(read, 3, value{})
+	req(write, 3, c.Value)
+	req(write, 3, d.Value)
+	if len(r.lost) != 1 {
+		t.Errorf("the lost update was not found: %+v", r)
+	}
+}

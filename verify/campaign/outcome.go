@@ -1,0 +1,139 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package campaign
+
+import (
+	"slices"
+	"time"
+)
+
+// Counts says how much happened in a run.
+type Counts struct {
+	Locks     int `json:"locks"`      // granted
+	Refused   int `json:"refused"`    // TryLock of a key that somebody had, or a Lock whose time was over
+	Failed    int `json:"failed"`     // Lock and TryLock that ended with trouble
+	Renewals  int `json:"renewals"`   //
+	Releases  int `json:"releases"`   // that succeeded
+	Lost      int `json:"lost"`       // leases that ended before their Release
+	Writes    int `json:"writes"`     // that the fenced register took
+	Stale     int `json:"stale"`      // requests that it refused
+	BareLosts int `json:"bare_losts"` // updates that a register without fences lost
+}
+
+func (c *Counts) add(d Counts) {
+	c.Locks += d.Locks
+	c.Refused += d.Refused
+	c.Failed += d.Failed
+	c.Renewals += d.Renewals
+	c.Releases += d.Releases
+	c.Lost += d.Lost
+	c.Writes += d.Writes
+	c.Stale += d.Stale
+	c.BareLosts += d.BareLosts
+}
+
+// Verdict is what an oracle found, and whether that may be.
+type Verdict struct {
+	Oracle string   `json:"oracle"`
+	May    []string `json:"may,omitempty"`   // the assumptions that the schedule breaks; none: it must hold
+	Found  []string `json:"found,omitempty"` // what is wrong
+}
+
+// Violated says whether something is wrong that must hold.
+func (v Verdict) Violated() bool { return len(v.May) == 0 && len(v.Found) > 0 }
+
+// The oracles.
+const (
+	Exclusion = "one holder at a time"
+	Fences    = "fences rise"
+	Register  = "the fenced register loses nothing"
+	Linear    = "a fenced mutex has this history"
+	Progress  = "everybody gets the lock again"
+	NoHang    = "no client hangs"
+)
+
+var oracles = []string{Exclusion, Fences, Register, Linear, Progress, NoHang}
+
+// Outcome is what came of a schedule.
+type Outcome struct {
+	Schedule *Schedule     `json:"schedule"`
+	Kinds    []Kind        `json:"kinds"`
+	Verdicts []Verdict     `json:"verdicts"`
+	Counts   Counts        `json:"counts"`
+	Took     time.Duration `json:"took"`
+	Back     time.Duration `json:"back"`              // from the last fault's end to the last client's next lock
+	Stood    time.Duration `json:"stood"`             // what the machine took from the campaign itself
+	Unknown  int           `json:"unknown,omitempty"` // keys whose history was too long to search
+
+	records []record
+	holds   []hold
+}
+
+// Violated says whether something is wrong that must hold.
+func (o *Outcome) Violated() bool { return slices.ContainsFunc(o.Verdicts, Verdict.Violated) }
+
+// judge asks every oracle.
+func (r *run) judge(late, hung []string, stood time.Duration) *Outcome {
+	o := &Outcome{Schedule: r.s, Kinds: r.s.Kinds(), Stood: stood, records: r.log.from(0)}
+	o.holds = holdsOf(o.records)
+	mayOverlap, mayRepeat := r.s.MayOverlap(), r.s.MayRepeat()
+	verdict := func(oracle string, may, found []string) {
+		o.Verdicts = append(o.Verdicts, Verdict{oracle, may, few(found)})
+	}
+	verdict(Exclusion, mayOverlap, overlapping(o.holds))
+	if r.library == "hasp" {
+		verdict(Fences, mayRepeat, falling(o.holds, len(mayOverlap) == 0))
+		var lost []string
+		for _, reg := range r.registers {
+			lost = append(lost, reg.lost...)
+		}
+		verdict(Register, mayRepeat, lost)
+		var wrong []string
+		wrong, o.Unknown = notLinear(o.holds, len(mayOverlap) == 0)
+		verdict(Linear, mayRepeat, wrong)
+	}
+	verdict(Progress, nil, late)
+	verdict(NoHang, nil, hung)
+	o.count(r)
+	return o
+}
+
+// count fills in what happened.
+func (o *Outcome) count(r *run) {
+	c := &o.Counts
+	last := map[int]bool{}
+	for _, e := range o.records {
+		switch e.What {
+		case granted:
+			c.Locks++
+			if e.At > r.over && !last[e.Client] {
+				last[e.Client] = true
+				o.Back = max(o.Back, e.At.sub(r.over))
+			}
+		case failed:
+			if e.Held {
+				c.Refused++
+			} else {
+				c.Failed++
+			}
+		case renewed:
+			c.Renewals++
+		case ended:
+			if e.Lost {
+				c.Lost++
+			}
+		case released:
+			if e.Err == "" {
+				c.Releases++
+			}
+		}
+	}
+	for _, reg := range r.registers {
+		c.Writes += reg.written
+		c.Stale += reg.refused
+		c.BareLosts += reg.bareLost
+	}
+}

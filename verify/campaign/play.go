@@ -1,0 +1,171 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package campaign
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/hasplock/hasp/internal/faultproxy"
+)
+
+// play does one action.
+func (r *run) play(a Action) {
+	switch {
+	case a.Kind == ClientStop || a.Kind == ClientKill:
+		r.playClient(a)
+	case a.Client >= 0:
+		for _, n := range a.Nodes {
+			r.nodes[n].playLink(a, a.Client)
+		}
+	default:
+		for _, n := range a.Nodes {
+			r.nodes[n].play(a)
+		}
+	}
+}
+
+func (n *node) play(a Action) {
+	switch a.Part {
+	case Prepare:
+		n.prepare(a)
+	case Begin:
+		n.begin(a)
+	case End:
+		n.end(a)
+	}
+}
+
+func (n *node) prepare(a Action) {
+	switch a.Kind {
+	case RestartRDB:
+		n.snapshot()
+	case Promote:
+		n.replicate()
+	}
+}
+
+func (n *node) begin(a Action) {
+	switch a.Kind {
+	case Flush, FlushHeldBack:
+		n.t.Must(n.do(n.server, []any{"flushall"}))
+	case Delete:
+		for k := range keys {
+			n.t.Must(n.do(n.server, []any{"del", fmt.Sprintf("lock:k%d", k), fmt.Sprintf("k%d", k)})) // hasp's, redsync's
+		}
+	case Evict:
+		n.t.Must(n.do(n.server, []any{"config", "set", "maxmemory-policy", "volatile-lru"}, []any{"config", "set", "maxmemory", "1"}))
+		_ = n.do(n.server, []any{"set", "x", "y"}) // evicts first, and is refused for want of memory
+	case ClockForward, ClockBack:
+		n.stepTo(a.By)
+	case StopNode:
+		n.server.Stop()
+	default:
+		n.server.Kill()
+	}
+}
+
+func (n *node) end(a Action) {
+	switch a.Kind {
+	case FlushHeldBack:
+		n.begin(a)
+	case Evict:
+		n.t.Must(n.do(n.server, []any{"config", "set", "maxmemory", "0"}, []any{"config", "set", "maxmemory-policy", "noeviction"}))
+	case StopNode:
+		n.server.Cont()
+	case RestartEmpty, AllEmpty, ClockHeldBack:
+		n.forget()
+		n.server.Restart()
+		if a.Kind == ClockHeldBack {
+			n.stepTo(a.By)
+		}
+	case RestartRDB:
+		n.forget()
+		n.t.Must(os.Rename(n.file("old.rdb"), n.file("dump.rdb")))
+		n.server.Restart()
+	case RestartTorn:
+		n.tear()
+		n.server.Restart()
+	case RestartAOF:
+		n.server.Restart()
+	case Promote:
+		n.promote()
+	}
+}
+
+// playLink does something to the link of one client.
+func (n *node) playLink(a Action, client int) {
+	l := n.links[client]
+	if a.Part == End {
+		l.Heal()
+		l.Hook(nil)
+		return
+	}
+	switch a.Kind {
+	case Partition:
+		l.Swallow(true, true)
+	case LoseRequests:
+		l.Swallow(true, false)
+	case LoseReplies:
+		l.Swallow(false, true)
+	case Delay:
+		l.Delay(a.By)
+	case Duplicate, Late:
+		addr := n.server.Addr()
+		l.Hook(func(c faultproxy.Chunk) bool {
+			if c.Dir != faultproxy.Up {
+				return false
+			}
+			later(addr, bytes.Clone(c.Data), a.By)
+			return a.Kind == Late
+		})
+	case ResetLinks:
+		l.Reset()
+	}
+}
+
+// later delivers a request on a connection of its own, and drops the reply. A
+// server that is not there any more gets nothing.
+func later(addr string, request []byte, after time.Duration) {
+	time.AfterFunc(after, func() {
+		c, err := net.DialTimeout("tcp", addr, time.Second)
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		if err := c.SetDeadline(time.Now().Add(time.Second)); err != nil {
+			return
+		}
+		if _, err := c.Write(request); err == nil {
+			_ = c.(*net.TCPConn).CloseWrite()
+			_, _ = io.Copy(io.Discard, c) // until the server has read it all
+		}
+	})
+}
+
+func (r *run) playClient(a Action) {
+	m := r.crew[a.Client]
+	var err error
+	switch {
+	case a.Kind == ClientStop && a.Part == Begin:
+		err = m.signal(syscall.SIGSTOP)
+	case a.Kind == ClientStop:
+		err = m.signal(syscall.SIGCONT)
+	case a.Part == Begin:
+		m.kill()
+	default:
+		err = r.hire(a.Client)
+	}
+	if err != nil {
+		r.t.Must(errors.Join(fmt.Errorf("%v", a), err))
+	}
+}

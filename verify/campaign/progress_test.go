@@ -1,0 +1,79 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package campaign
+
+import (
+	"context"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/internal/testserver"
+)
+
+// crewOf runs f with a crew of processes that never say anything, nor end.
+func crewOf(t *testing.T, f func(r *run)) {
+	t.Helper()
+	_, err := testserver.Perform(t.Context(), func(p *testserver.Program) any {
+		r := &run{t: p, log: &journal{more: make(chan struct{}, 1)}, patience: 100 * time.Millisecond, over: 1000}
+		for i := range r.crew {
+			m, err := start(i, exec.Command("sleep", "1000"), r.log, nil)
+			p.Must(err)
+			p.Cleanup(m.kill)
+			r.crew[i] = m
+		}
+		f(r)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func noStall() time.Duration { return 0 }
+
+// Who never gets the lock again is found, and who gets it late.
+func TestProgressIsJudged(t *testing.T) {
+	crewOf(t, func(r *run) {
+		got := func(client int, at Mono) {
+			r.log.add(record{client, event{What: granted, At: at}})
+		}
+		got(0, r.over+1)
+		got(1, r.over-1) // before the faults had ended
+		got(2, r.over.add(comeback+time.Second))
+		late := strings.Join(r.recover(noStall), "\n")
+		for _, want := range []string{"client 1 never", "client 2 had the lock only", "client 3 never"} {
+			if !strings.Contains(late, want) {
+				t.Errorf("found %q, want %q in it", late, want)
+			}
+		}
+		if strings.Contains(late, "client 0") {
+			t.Errorf("found %q: client 0 had it in time", late)
+		}
+	})
+}
+
+// A client that does not end is found.
+func TestHangIsFound(t *testing.T) {
+	crewOf(t, func(r *run) {
+		r.crew[0].kill()
+		if hung := r.dismiss(); len(hung) != clients-1 || !strings.Contains(hung[0], "client 1 hangs") {
+			t.Errorf("found %q", hung)
+		}
+	})
+}
+
+// An interrupted campaign ends what it started, and says so.
+func TestInterrupted(t *testing.T) {
+	testserver.Require(t, "redis")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	rep, err := Run(ctx, Options{Seeds: []uint64{1}})
+	if err == nil || len(rep.Outcomes) != 0 {
+		t.Errorf("got %+v, %v", rep, err)
+	}
+}

@@ -1,0 +1,151 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package campaign
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"time"
+)
+
+// Report is what a campaign found. As JSON it has everything but the events.
+type Report struct {
+	Library   string     `json:"library"`
+	Outcomes  []*Outcome `json:"outcomes"`
+	Singles   []Single   `json:"singles,omitempty"`   // of SideBySide, where that was asked for
+	Skipped   []string   `json:"skipped,omitempty"`   // schedules that this machine cannot run
+	Broken    []string   `json:"broken,omitempty"`    // trouble of the campaign itself
+	Histories []string   `json:"histories,omitempty"` // files, one for each violation
+}
+
+// Violations returns the outcomes in which something is wrong that must hold.
+func (rep *Report) Violations() []*Outcome {
+	return slices.DeleteFunc(slices.Clone(rep.Outcomes), func(o *Outcome) bool { return !o.Violated() })
+}
+
+// row sums up the outcomes of some schedules.
+type row struct {
+	schedules int
+	counts    Counts
+	must, may map[string][2]int // by oracle: how many held, and did not
+}
+
+func (rep *Report) row(has func(*Outcome) bool) row {
+	r := row{must: map[string][2]int{}, may: map[string][2]int{}}
+	for _, o := range rep.Outcomes {
+		if !has(o) {
+			continue
+		}
+		r.schedules++
+		r.counts.add(o.Counts)
+		for _, v := range o.Verdicts {
+			to, i := r.must, 0
+			if len(v.May) > 0 {
+				to = r.may
+			}
+			if len(v.Found) > 0 {
+				i = 1
+			}
+			n := to[v.Oracle]
+			n[i]++
+			to[v.Oracle] = n
+		}
+	}
+	return r
+}
+
+// verdict is a cell: how often an oracle's rule held of how often it had to,
+// and what came of those schedules in which it may break.
+func (r row) verdict(oracle string) string {
+	must, may := r.must[oracle], r.may[oracle]
+	text := "-"
+	if n := must[0] + must[1]; n > 0 {
+		text = fmt.Sprintf("%d/%d", must[0], n)
+		if must[1] > 0 {
+			text = "**" + text + "**"
+		}
+	}
+	if n := may[0] + may[1]; n > 0 {
+		text += fmt.Sprintf(" (may break: %d of %d did)", may[1], n)
+	}
+	return text
+}
+
+// Markdown writes the table: each kind of fault, what happened in the
+// schedules that have it, and the verdicts.
+func (rep *Report) Markdown(w io.Writer) {
+	fmt.Fprintf(w, "| fault | schedules | locks | renewals | releases | leases lost | stale requests refused | updates lost without fences |")
+	for _, o := range oracles {
+		fmt.Fprintf(w, " %s |", o)
+	}
+	fmt.Fprint(w, "\n|---|")
+	for range 7 + len(oracles) {
+		fmt.Fprint(w, "--:|")
+	}
+	fmt.Fprintln(w)
+	line := func(name string, r row) {
+		c := r.counts
+		fmt.Fprintf(w, "| %s | %d | %d | %d | %d | %d | %d | %d |", name, r.schedules, c.Locks, c.Renewals, c.Releases, c.Lost, c.Stale, c.BareLosts)
+		for _, o := range oracles {
+			fmt.Fprintf(w, " %s |", r.verdict(o))
+		}
+		fmt.Fprintln(w)
+	}
+	for _, k := range catalogue {
+		line(string(k.kind), rep.row(func(o *Outcome) bool { return slices.Contains(o.Kinds, k.kind) }))
+	}
+	line("**all schedules**", rep.row(func(*Outcome) bool { return true }))
+	fmt.Fprintln(w)
+	if len(rep.Singles) > 0 {
+		singlesMarkdown(w, rep.Singles)
+	}
+	for _, list := range [][]string{rep.Skipped, rep.Broken, rep.Histories} {
+		for _, s := range list {
+			fmt.Fprintf(w, "- %s\n", s)
+		}
+	}
+}
+
+// Summary writes the schedule, and what is wrong.
+func (o *Outcome) Summary(w io.Writer) {
+	fmt.Fprint(w, o.Schedule)
+	for _, v := range o.Verdicts {
+		for _, f := range v.Found {
+			word := "may break"
+			if v.Violated() {
+				word = "VIOLATED"
+			}
+			fmt.Fprintf(w, "%s: %s: %s\n", word, v.Oracle, f)
+		}
+	}
+}
+
+// Explain writes the summary, and the history of the keys.
+func (o *Outcome) Explain(w io.Writer) {
+	o.Summary(w)
+	fmt.Fprintf(w, "\nholds, by CLOCK_MONOTONIC:\n")
+	for key, hs := range byKey(o.holds) {
+		fmt.Fprintf(w, "%s:\n", key)
+		for _, h := range hs {
+			fmt.Fprintf(w, "  asked %.6f: %v\n", time.Duration(h.Asked).Seconds(), h)
+		}
+	}
+	fmt.Fprintf(w, "\nevents:\n")
+	for _, r := range o.records {
+		fmt.Fprintf(w, "%.6f client %d #%d %s %s", time.Duration(r.At).Seconds(), r.Client, r.N, r.What, r.Key)
+		if r.Fence != 0 {
+			fmt.Fprintf(w, " fence %d", r.Fence)
+		}
+		if r.Deadline != 0 {
+			fmt.Fprintf(w, " deadline %.6f", time.Duration(r.Deadline).Seconds())
+		}
+		if r.Try || r.Lost || r.Err != "" {
+			fmt.Fprintf(w, " try=%v lost=%v %s", r.Try, r.Lost, r.Err)
+		}
+		fmt.Fprintln(w)
+	}
+}

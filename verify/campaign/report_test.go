@@ -1,0 +1,40 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package campaign
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+func TestReport(t *testing.T) {
+	outcome := func(seed uint64, k Kind, v ...Verdict) *Outcome {
+		return &Outcome{Schedule: &Schedule{Seed: seed}, Kinds: []Kind{k}, Verdicts: v, Counts: Counts{Locks: 10, BareLosts: 1}}
+	}
+	rep := &Report{Outcomes: []*Outcome{
+		outcome(1, Flush, Verdict{Oracle: Exclusion}),
+		outcome(2, Flush, Verdict{Oracle: Exclusion, Found: []string{"two holders"}}),
+		outcome(3, ClockForward, Verdict{Oracle: Exclusion, May: []string{"a clock"}, Found: []string{"two holders"}}),
+		outcome(4, ClockForward, Verdict{Oracle: Exclusion, May: []string{"a clock"}}),
+	}, Skipped: []string{"no clock"}}
+	if v := rep.Violations(); len(v) != 1 || v[0].Schedule.Seed != 2 {
+		t.Errorf("violations: %+v", v)
+	}
+	var text strings.Builder
+	rep.Markdown(&text)
+	for _, want := range []string{
+		"| FLUSHALL | 2 | 20 |", "**1/2**", "- (may break: 1 of 2 did)", "| **all schedules** | 4 | 40 |", "- no clock",
+	} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("the table lacks %q:\n%s", want, text.String())
+		}
+	}
+	b, err := json.Marshal(rep)
+	if err != nil || !strings.Contains(string(b), `"two holders"`) {
+		t.Errorf("%s, %v", b, err)
+	}
+}

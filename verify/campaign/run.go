@@ -1,0 +1,254 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package campaign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/admission"
+	"github.com/hasplock/hasp/internal/stall"
+	"github.com/hasplock/hasp/internal/testserver"
+	"github.com/hasplock/hasp/quorum"
+	"github.com/hasplock/hasp/redisdriver"
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// settle is how long the clients run before the faults begin.
+	settle = 300 * time.Millisecond
+	// comeback is how long it may take until a node votes, or a client has had
+	// the lock, once nothing stands in the way any more. Most of it is for
+	// go-redis, which by its defaults waits four times 3 s for a reply that was
+	// lost.
+	comeback = 20 * time.Second
+	// hangLimit is how long a run waits for what may never come.
+	hangLimit = 40 * time.Second
+)
+
+// run is a schedule under way.
+type run struct {
+	t         *testserver.Program
+	library   string
+	broken    string
+	s         *Schedule
+	nodes     []*node
+	crew      [clients]*member
+	hired     int
+	log       *journal
+	registers map[string]*register
+	state     string
+	patience  time.Duration // how long to wait for what may never come
+	lastLoss  Mono          // when a node last lost memory
+	over      Mono          // when the last fault had ended
+}
+
+// perform runs a schedule, and returns what came of it. The error says why it
+// could not be run.
+func perform(ctx context.Context, library, broken string, s *Schedule) (*Outcome, error) {
+	begun := now()
+	out, err := testserver.Perform(ctx, func(t *testserver.Program) *Outcome {
+		r := &run{t: t, library: library, broken: broken, s: s, log: &journal{more: make(chan struct{}, 1)}, registers: map[string]*register{}, patience: hangLimit}
+		if s.Shared {
+			var err error
+			r.state, err = os.MkdirTemp("", "hasp-waits-")
+			t.Must(err)
+			t.Cleanup(func() { _ = os.RemoveAll(r.state) })
+		}
+		return r.all()
+	})
+	if out != nil {
+		out.Took = now().sub(begun)
+	}
+	return out, err
+}
+
+func (r *run) all() *Outcome {
+	lost := stall.Watch(r.t)
+	for k := range keys {
+		r.registers[fmt.Sprintf("k%d", k)] = &register{}
+	}
+	for i := range nodes {
+		r.nodes = append(r.nodes, newNode(r.t, r.s.Keep[i], r.s.FakesClocks()))
+	}
+	r.t.Must(r.admit())
+	for slot := range clients {
+		r.t.Must(r.hire(slot))
+	}
+	r.sleep(settle)
+	r.playAll(r.s.Actions)
+	late := r.readmitted(lost)
+	r.playAll(r.s.Encore)
+	late = append(late, r.recover(lost)...)
+	hung := r.dismiss()
+	return r.judge(late, hung, lost())
+}
+
+// playAll does actions, each at its moment from now on.
+func (r *run) playAll(actions []Action) {
+	start := now()
+	for _, a := range actions {
+		r.sleep(start.add(a.At).sub(now()))
+		r.play(a)
+		if a.forgets() {
+			r.lastLoss = now()
+		}
+	}
+	r.over = now()
+}
+
+// sleep ends the run when it is interrupted.
+func (r *run) sleep(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-r.t.Context().Done():
+		r.t.Must(context.Cause(r.t.Context()))
+	}
+}
+
+// admit is the operator's word that no locks are active on new servers.
+func (r *run) admit() error {
+	if r.library != "hasp" {
+		return nil
+	}
+	var addrs []string
+	for _, n := range r.nodes {
+		addrs = append(addrs, n.server.Addr())
+	}
+	conns := dial(addrs, true)
+	var all []driver.Driver
+	for _, n := range nodesOf(conns, r.s.MaxTTL) {
+		all = append(all, n)
+	}
+	q := quorum.New(all, nil)
+	ctx, cancel := context.WithTimeout(r.t.Context(), commandLimit)
+	defer cancel()
+	return errors.Join(q.Admit(ctx), q.Close(), closeAll(conns))
+}
+
+func (r *run) job(slot int) job {
+	j := job{Library: r.library, Broken: r.broken, MaxTTL: r.s.MaxTTL, Skew: r.s.Skew[slot], State: r.state, Strict: r.s.Strict, Long: r.s.Long, Seed: r.s.Seed<<8 + uint64(r.hired)}
+	for _, n := range r.nodes {
+		j.Addrs = append(j.Addrs, n.links[slot].Addr())
+	}
+	return j
+}
+
+// hire starts a client for a slot.
+func (r *run) hire(slot int) error {
+	m, err := hire(r.hired, r.job(slot), r.log, r.registers)
+	if err != nil {
+		return err
+	}
+	r.hired++
+	r.crew[slot] = m
+	r.t.Cleanup(m.kill)
+	return nil
+}
+
+// readmitted waits until all nodes that forgot something vote again, and returns
+// those for which that takes too long.
+func (r *run) readmitted(lost func() time.Duration) (late []string) {
+	if r.lastLoss == 0 || r.library != "hasp" {
+		return nil
+	}
+	wait := admission.Wait(r.s.MaxTTL)
+	r.sleep(r.lastLoss.add(wait).sub(now()))
+	before := lost()
+	for i, n := range r.nodes {
+		for !r.votes(n) {
+			// The latest that a client can have seen the record is the end of the
+			// faults.
+			if over := now().sub(r.over.add(wait)); over > comeback+lost()-before {
+				late = append(late, fmt.Sprintf("node %d does not vote %v after it should", i, over))
+				break
+			}
+			r.sleep(50 * time.Millisecond)
+		}
+	}
+	return late
+}
+
+// votes asks a node for its record.
+func (r *run) votes(n *node) bool {
+	rdb := redis.NewClient(&redis.Options{Network: "unix", Addr: n.server.Socket()})
+	defer rdb.Close()
+	d := redisdriver.New(rdb, &redisdriver.Options{MaxTTL: r.s.MaxTTL})
+	defer d.Close()
+	ctx, cancel := context.WithTimeout(r.t.Context(), commandLimit)
+	defer cancel()
+	rec, err := d.Record(ctx)
+	return err == nil && rec.Voting
+}
+
+// recover waits until every client has been granted a lock after the faults,
+// and returns what is wrong with that.
+func (r *run) recover(lost func() time.Duration) (late []string) {
+	waiting := map[int]bool{}
+	for _, m := range r.crew {
+		waiting[m.id] = true
+	}
+	before := lost()
+	limit := time.NewTimer(r.patience)
+	defer limit.Stop()
+	for seen := 0; len(waiting) > 0; {
+		for _, e := range r.log.from(seen) {
+			seen++
+			if e.What == granted && e.At > r.over && waiting[e.Client] {
+				delete(waiting, e.Client)
+				if took := e.At.sub(r.over); took > comeback+lost()-before {
+					late = append(late, fmt.Sprintf("client %d had the lock only %v after the faults", e.Client, took))
+				}
+			}
+		}
+		select {
+		case <-r.log.more:
+		case <-limit.C:
+			for id := range waiting {
+				late = append(late, fmt.Sprintf("client %d never had the lock again, for %v", id, now().sub(r.over)))
+			}
+			return late
+		case <-r.t.Context().Done():
+			r.t.Must(context.Cause(r.t.Context()))
+		}
+	}
+	return late
+}
+
+// dismiss ends the clients, and returns those that do not end: with where they
+// hang.
+func (r *run) dismiss() (hung []string) {
+	for _, m := range r.crew {
+		go m.say(answer{Stop: true})
+	}
+	limit := time.After(r.patience)
+	for _, m := range r.crew {
+		select {
+		case <-m.ended:
+		case <-limit:
+			limit = time.After(time.Second)
+			_ = m.signal(syscall.SIGQUIT) // Go writes its stacks
+			select {
+			case <-m.ended:
+			case <-time.After(5 * time.Second):
+			}
+			m.kill()
+			hung = append(hung, fmt.Sprintf("client %d hangs:\n%s", m.id, m.errs.String()))
+			continue
+		}
+		if text := m.errs.String(); text != "" {
+			hung = append(hung, fmt.Sprintf("client %d ended by itself:\n%s", m.id, text))
+		}
+	}
+	return hung
+}

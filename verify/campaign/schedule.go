@@ -1,0 +1,168 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package campaign
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	nodes   = 5
+	keys    = 2
+	clients = 4
+)
+
+// Persistence is what a node writes to its disk.
+type Persistence string
+
+// The ways to persist.
+const (
+	KeepNothing  Persistence = "nothing"
+	KeepEverySec Persistence = "AOF everysec"
+	KeepAlways   Persistence = "AOF always"
+)
+
+// Part is a part of a fault.
+type Part string
+
+// The parts of a fault. Not each kind has all.
+const (
+	Prepare Part = "prepare" // what must be there before, and harms nobody
+	Begin   Part = "begin"
+	End     Part = "end"
+)
+
+// Action is one thing that is done to the cluster at a moment.
+type Action struct {
+	At     time.Duration `json:"at"` // since the faults began
+	Kind   Kind          `json:"kind"`
+	Part   Part          `json:"part"`
+	Nodes  []int         `json:"nodes,omitempty"` // from 0
+	Client int           `json:"client"`          // from 0; -1: none in particular
+	// By is a clock's step, a link's delay, or how late a request comes.
+	By time.Duration `json:"by,omitempty"`
+}
+
+func (a Action) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%5dms  %-7s %s", a.At.Milliseconds(), a.Part, a.Kind)
+	if len(a.Nodes) > 0 {
+		fmt.Fprintf(&b, "; nodes %v", a.Nodes)
+	}
+	if a.Client >= 0 {
+		fmt.Fprintf(&b, "; client %d", a.Client)
+	}
+	if a.By != 0 {
+		fmt.Fprintf(&b, "; by %v", a.By)
+	}
+	return b.String()
+}
+
+// Schedule is everything that is decided before a run. It follows from Seed.
+type Schedule struct {
+	Seed    uint64                 `json:"seed"`
+	MaxTTL  time.Duration          `json:"max_ttl"`
+	Keep    [nodes]Persistence     `json:"keep"`
+	Skew    [clients]time.Duration `json:"skew"`   // of the clients' clocks, as far as fences go
+	Shared  bool                   `json:"shared"` // clients share the memory of waits
+	Strict  bool                   `json:"strict"` // the clients' go-redis sends nothing twice and obeys contexts
+	Long    int                    `json:"long"`   // one hold in so many is long
+	Actions []Action               `json:"actions"`
+	// Encore is what happens once all nodes that forgot something vote again,
+	// counted from there.
+	Encore []Action `json:"encore,omitempty"`
+}
+
+// String is the schedule for people, and for comparing two of them.
+func (s *Schedule) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "seed %d: TTL %v; nodes keep %v; clients' clocks off by %v; waits shared: %v; strict connections: %v; one hold in %d is long\n",
+		s.Seed, s.MaxTTL, s.Keep, s.Skew, s.Shared, s.Strict, s.Long)
+	for _, a := range s.Actions {
+		fmt.Fprintf(&b, "  %v\n", a)
+	}
+	for _, a := range s.Encore {
+		fmt.Fprintf(&b, "  once all nodes vote again, %v\n", a)
+	}
+	for _, why := range s.MayOverlap() {
+		fmt.Fprintf(&b, "  exclusion may break: %s\n", why)
+	}
+	for _, why := range s.MayRepeat() {
+		fmt.Fprintf(&b, "  fences may fall: %s\n", why)
+	}
+	return b.String()
+}
+
+// Kinds returns the kinds of fault that occur, in the order of the catalogue.
+func (s *Schedule) Kinds() (kinds []Kind) {
+	for _, c := range catalogue {
+		if slices.ContainsFunc(s.Actions, func(a Action) bool { return a.Kind == c.kind }) {
+			kinds = append(kinds, c.kind)
+		}
+	}
+	return kinds
+}
+
+// FakesClocks says whether the run needs libfaketime.
+func (s *Schedule) FakesClocks() bool {
+	return slices.ContainsFunc(s.Actions, func(a Action) bool { return a.steps() })
+}
+
+// steps says whether the action steps a node's clock.
+func (a Action) steps() bool {
+	return a.Kind == ClockForward || a.Kind == ClockBack || a.Kind == ClockHeldBack
+}
+
+// forgets says whether the action takes memory from a node in a way that its
+// record shows.
+func (a Action) forgets() bool {
+	switch a.Kind {
+	case RestartEmpty, RestartRDB, RestartTorn, RestartAOF, AllEmpty, Promote, ClockHeldBack:
+		return a.Part == End
+	case Flush, FlushHeldBack:
+		return a.Part != Prepare
+	}
+	return false
+}
+
+// MayOverlap names the assumptions of exclusion that the schedule breaks. Where
+// there are none, two holders are a violation.
+func (s *Schedule) MayOverlap() (broken []string) {
+	for _, a := range s.Actions {
+		switch {
+		case a.Kind == ClockForward:
+			broken = append(broken, fmt.Sprintf("the clock of node %v steps forward by %v while it votes", a.Nodes, a.By))
+		case a.Kind == Delete:
+			broken = append(broken, fmt.Sprintf("somebody deletes the lock's key on nodes %v", a.Nodes))
+		case a.Kind == Evict && a.Part == Begin:
+			broken = append(broken, fmt.Sprintf("node %v evicts leases", a.Nodes))
+		}
+	}
+	return broken
+}
+
+// clockError is how wrong a node's clock may be when it has forgotten its
+// fences (internal/admission).
+const clockError = 3 * time.Second
+
+// MayRepeat names the assumptions of rising fences that the schedule breaks.
+// Where there are none, a fence that does not rise is a violation.
+func (s *Schedule) MayRepeat() (broken []string) {
+	for _, a := range s.Actions {
+		switch {
+		case a.Kind == ClockBack && -a.By > clockError && slices.ContainsFunc(s.Actions, func(b Action) bool {
+			return b.forgets() && slices.Contains(b.Nodes, a.Nodes[0])
+		}):
+			broken = append(broken, fmt.Sprintf("node %v forgets, and its clock is behind by %v", a.Nodes, -a.By))
+		case a.Kind == Evict && a.Part == Begin:
+			broken = append(broken, fmt.Sprintf("node %v evicts what it knows of fences", a.Nodes))
+		}
+	}
+	return broken
+}

@@ -1,0 +1,129 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package campaign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/hasplock/hasp/internal/testserver"
+)
+
+// singleTTL is long enough for every scene to be over within it.
+const singleTTL = 20 * time.Second
+
+// Single is what one fault of one node leads to: a client holds the lock on
+// nodes 0, 1 and 2, and reaches no others; something happens to node 2; and a
+// client that reaches 2, 3 and 4 only asks for the same lock.
+type Single struct {
+	Library string `json:"library"`
+	Fault   Kind   `json:"fault"`  // empty: none
+	Two     bool   `json:"two"`    // both hold the lock at one time
+	Caught  bool   `json:"caught"` // the register refused the first one's write, after the second one's
+	Why     string `json:"why"`    // why the second one was refused
+}
+
+// Singles are the faults of SideBySide, none among them.
+var Singles = []Kind{"", ClockForward, RestartEmpty, Flush}
+
+// SideBySide shows what single faults lead to, with redsync and with hasp.
+// Where clocks cannot be faked, that row is left out.
+func SideBySide(ctx context.Context) ([]Single, error) {
+	var rows []Single
+	for _, fault := range Singles {
+		if fault == ClockForward && CanFakeClocks() != nil {
+			continue
+		}
+		rows = append(rows, Single{Library: "redsync", Fault: fault}, Single{Library: "hasp", Fault: fault})
+	}
+	errs := make([]error, len(rows))
+	var wg sync.WaitGroup
+	for i, r := range rows {
+		wg.Go(func() {
+			rows[i], errs[i] = testserver.Perform(ctx, func(t *testserver.Program) Single { return single(t, r.Library, r.Fault) })
+		})
+	}
+	wg.Wait()
+	return rows, errors.Join(errs...)
+}
+
+func single(t *testserver.Program, library string, fault Kind) Single {
+	r := &run{t: t, library: library, s: &Schedule{MaxTTL: singleTTL}}
+	for range nodes {
+		r.nodes = append(r.nodes, newNode(t, KeepNothing, fault == ClockForward))
+	}
+	t.Must(r.admit())
+	for _, i := range []int{0, 1} {
+		r.nodes[i].links[1].Refuse()
+		r.nodes[4-i].links[0].Refuse()
+	}
+	var both [2]locker
+	for i := range both {
+		var err error
+		j := r.job(i)
+		both[i], err = open(&j, func(event) error { return nil })
+		t.Must(err)
+		defer func() { _ = both[i].close() }() // a client that lost its nodes cannot release
+	}
+	lock := func(i int, limit time.Duration) (lease, error) {
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		defer cancel()
+		return both[i].lock(ctx, 1, "k", false)
+	}
+	first, err := lock(0, hangLimit)
+	t.Must(err)
+	reg := &register{}
+	read1 := reg.serve(event{What: read, Fence: first.fence()})
+
+	switch fault {
+	case ClockForward:
+		r.nodes[2].stepTo(time.Minute)
+	case "":
+	default:
+		a := Action{Kind: fault, Part: Begin}
+		r.nodes[2].play(a)
+		a.Part = End
+		r.nodes[2].play(a)
+	}
+	got := Single{Library: library, Fault: fault}
+	second, err := lock(1, 3*time.Second)
+	if err != nil {
+		got.Why = err.Error()
+		return got
+	}
+	got.Two = now() < first.deadline()
+	read2 := reg.serve(event{What: read, Fence: second.fence()})
+	reg.serve(event{What: write, Fence: second.fence(), Value: read2.Value})
+	late := reg.serve(event{What: write, Fence: first.fence(), Value: read1.Value})
+	got.Caught = late.Refused
+	if now() >= first.deadline() {
+		t.Must(errors.New("the scene took longer than the lease"))
+	}
+	return got
+}
+
+// singlesMarkdown writes the table of SideBySide.
+func singlesMarkdown(w io.Writer, rows []Single) {
+	fmt.Fprintln(w, "| fault of the one node that both clients reach | library | two holders | the stale write |\n|---|---|---|---|")
+	for _, r := range rows {
+		fault, two, stale := string(r.Fault), "no", "-"
+		if fault == "" {
+			fault = "none"
+		}
+		if r.Two {
+			two, stale = "**yes**", "taken: there is no fence"
+		}
+		if r.Caught {
+			stale = "refused, by its fence"
+		}
+		fmt.Fprintf(w, "| %s | %s | %s | %s |\n", fault, r.Library, two, stale)
+	}
+	fmt.Fprintln(w)
+}

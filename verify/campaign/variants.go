@@ -1,0 +1,253 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package campaign
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/quorum"
+)
+
+// variant is Redlock with one safeguard taken out, by what stands around its
+// nodes or around the whole, and the scene in which that shows. In the same
+// scene, Redlock as it is must be without fault.
+type variant struct {
+	name  string
+	node  func(n driver.Node, share any) driver.Node     // around each node of an actor
+	whole func(d driver.Driver, share any) driver.Driver // around its quorum
+	share func() any                                     // what those of one actor have in common
+	lists []int                                          // the stores behind the nodes, when not each its own
+	rate  float64                                        // of the nodes' clocks; 0 means 1
+	scene func(ctx context.Context, w *world) error
+}
+
+var variants = []*variant{
+	{name: "DEL without compare", node: func(n driver.Node, _ any) driver.Node { return blindRelease{n} }, scene: lateRelease},
+	{name: "no drift", whole: func(d driver.Driver, _ any) driver.Driver { return noDrift{d} }, rate: 1.009, scene: atTheEnd},
+	{name: "the time of the acquisition not subtracted", whole: func(d driver.Driver, _ any) driver.Driver { return lateTry{d} }, scene: slowGrant},
+	{name: "deadline from receipt", whole: func(d driver.Driver, _ any) driver.Driver { return lateRenew{d} }, scene: slowRenewal},
+	{name: "no release after a failed majority", node: keepVotes, whole: noteGrants, share: func() any { return &grants{} }, scene: splitVote},
+	{name: "restarted nodes vote", node: func(n driver.Node, _ any) driver.Node { return &eager{Node: n} }, scene: restartBetween},
+	{name: "uptime instead of the record", node: func(n driver.Node, _ any) driver.Node {
+		return &eager{Node: n, uptime: worldTTL, since: map[string]time.Time{}}
+	}, scene: flushBetween},
+	{name: "fences not compared", node: func(n driver.Node, _ any) driver.Node { return anyFence{n} }, scene: clockBehind},
+	{name: "a minority counts", node: func(n driver.Node, _ any) driver.Node { return silentYes{n} }, scene: twoSides},
+	{name: "one node listed twice", node: func(n driver.Node, _ any) driver.Node { return nameless{n} }, lists: []int{0, 1, 2, 2, 2}, scene: onlyOne},
+}
+
+// named returns the variant of a name; nil for the empty one.
+func named(name string) (*variant, error) {
+	for _, v := range variants {
+		if v.name == name {
+			return v, nil
+		}
+	}
+	if name == "" {
+		return nil, nil
+	}
+	return nil, fmt.Errorf("no variant is called %q", name)
+}
+
+// compose makes a quorum of nodes, with a safeguard taken out; nil leaves
+// Redlock as it is.
+func (v *variant) compose(all []driver.Node, skew time.Duration, o *quorum.Options) driver.Driver {
+	var share any
+	if v != nil && v.share != nil {
+		share = v.share()
+	}
+	var ds []driver.Driver
+	for i, n := range all {
+		if v != nil && v.lists != nil {
+			n = all[v.lists[i]]
+		}
+		if v != nil && v.node != nil {
+			n = v.node(n, share)
+		}
+		ds = append(ds, &skewed{Node: n, by: skew})
+	}
+	q := quorum.New(ds, o)
+	if v != nil && v.whole != nil {
+		return v.whole(q, share)
+	}
+	return q
+}
+
+// blindRelease frees the key whoever has it.
+type blindRelease struct{ driver.Node }
+
+func (b blindRelease) Release(ctx context.Context, r driver.Request) error {
+	if info, err := b.Inspect(ctx, r.Key); err == nil && info.Held {
+		r.Owner, r.Label, r.UpTo = info.Holder.Owner, info.Holder.Label, 0
+	}
+	return b.Node.Release(ctx, r)
+}
+
+// noDrift gives back what is subtracted for clocks that differ.
+type noDrift struct{ driver.Driver }
+
+func (n noDrift) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
+	res, err := n.Driver.Try(ctx, r)
+	if res.Granted {
+		res.TTL = (res.TTL + 2*time.Millisecond) * 100 / 99
+	}
+	return res, err
+}
+
+// lateTry counts a lease from when its grant was known.
+type lateTry struct{ driver.Driver }
+
+func (l lateTry) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
+	start := time.Now()
+	res, err := l.Driver.Try(ctx, r)
+	if res.Granted {
+		res.TTL += time.Since(start)
+	}
+	return res, err
+}
+
+// lateRenew counts a lease from when its renewal was known.
+type lateRenew struct{ driver.Driver }
+
+func (l lateRenew) Renew(ctx context.Context, rs []driver.Request, done func(int, driver.Renewal)) {
+	start := time.Now()
+	l.Driver.Renew(ctx, rs, func(i int, r driver.Renewal) {
+		if r.Err == nil {
+			r.TTL += time.Since(start)
+		}
+		done(i, r)
+	})
+}
+
+// grants are the owners that a majority granted.
+type grants struct{ owners sync.Map }
+
+type voteKeeper struct {
+	driver.Node
+	g *grants
+}
+
+// keepVotes leaves the votes of an attempt that failed where they are.
+func keepVotes(n driver.Node, share any) driver.Node { return voteKeeper{n, share.(*grants)} }
+
+func (v voteKeeper) Release(ctx context.Context, r driver.Request) error {
+	if _, ok := v.g.owners.Load(r.Owner); !ok {
+		return nil
+	}
+	return v.Node.Release(ctx, r)
+}
+
+type grantNoter struct {
+	driver.Driver
+	g *grants
+}
+
+func noteGrants(d driver.Driver, share any) driver.Driver { return grantNoter{d, share.(*grants)} }
+
+func (n grantNoter) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
+	res, err := n.Driver.Try(ctx, r)
+	if res.Granted {
+		n.g.owners.Store(r.Owner, true)
+	}
+	return res, err
+}
+
+// eager has a node vote as soon as it was up for so long, whatever it forgot.
+type eager struct {
+	driver.Node
+	uptime time.Duration
+
+	mu    sync.Mutex
+	since map[string]time.Time // when each life of the node began
+}
+
+func (e *eager) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
+	res, err := e.Node.Try(ctx, r)
+	if err != nil {
+		return res, err
+	}
+	if res.Granted || res.Why != driver.NotVoting {
+		return res, nil
+	}
+	if rec, err := e.Record(ctx); err != nil || !rec.Voting {
+		return res, nil //nolint:nilerr // the refusal stands
+	}
+	return e.Node.Try(ctx, r)
+}
+
+func (e *eager) Record(ctx context.Context) (driver.Record, error) {
+	rec, err := e.Node.Record(ctx)
+	if err != nil || rec.Voting || e.up(rec.Node) < e.uptime {
+		return rec, err
+	}
+	if err := e.Node.Admit(ctx, rec, e.Traits().MaxTTL); err != nil {
+		return rec, nil //nolint:nilerr // it waits
+	}
+	return e.Node.Record(ctx)
+}
+
+// up is how long a life has lasted: the nodes of a world were up for an hour
+// before anybody asked.
+func (e *eager) up(life string) time.Duration {
+	if e.since == nil {
+		return 0
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if _, ok := e.since[life]; !ok {
+		e.since[life] = time.Now().Add(-time.Hour)
+		if len(e.since) > 1 {
+			e.since[life] = time.Now()
+		}
+	}
+	return time.Since(e.since[life])
+}
+
+// anyFence grants whatever fence is proposed.
+type anyFence struct{ driver.Node }
+
+func (a anyFence) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
+	res, err := a.Node.Try(ctx, r)
+	if err != nil || res.Granted || res.Why != driver.FenceTooLow {
+		return res, err
+	}
+	want := r.Fence
+	r.Fence = res.Fence + 1
+	if res, err = a.Node.Try(ctx, r); res.Granted {
+		res.Fence = want
+	}
+	return res, err
+}
+
+// silentYes takes no answer for a yes.
+type silentYes struct{ driver.Node }
+
+func (s silentYes) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
+	res, err := s.Node.Try(ctx, r)
+	if err != nil {
+		return driver.Result{Granted: true, Fence: r.Fence, TTL: r.TTL}, nil //nolint:nilerr // that is what is broken here
+	}
+	return res, err
+}
+
+// nameless hides which store a node is.
+type nameless struct{ driver.Node }
+
+func (n nameless) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
+	res, err := n.Node.Try(ctx, r)
+	res.Node = ""
+	return res, err
+}
+
+func (n nameless) Record(ctx context.Context) (driver.Record, error) {
+	r, err := n.Node.Record(ctx)
+	r.Node = ""
+	return r, err
+}

@@ -1,0 +1,65 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package campaign
+
+import "time"
+
+// job is what a client process is told at its start.
+type job struct {
+	Library string // "hasp" or "redsync"
+	Broken  string // the variant of hasp; empty: as it is
+	Addrs   []string
+	MaxTTL  time.Duration
+	Skew    time.Duration
+	State   string // the directory for waits, or empty
+	Seed    uint64
+	Strict  bool // go-redis sends nothing twice and obeys contexts; else its defaults
+	Long    int  // one hold in so many lasts for a renewal or more
+}
+
+// what says what an event is.
+type what string
+
+// The events that a client reports, in the order of one acquisition.
+const (
+	asked    what = "asked"    // before Lock or TryLock
+	failed   what = "failed"   // it returned without a lease
+	granted  what = "granted"  // it returned with one
+	renewed  what = "renewed"  // the deadline moved
+	ended    what = "ended"    // before Release: the hold is over
+	released what = "released" // Release returned
+	read     what = "read"     // the register is asked for its value
+	write    what = "write"    // the register is asked to take the next value
+	bye      what = "bye"      // the client has ended
+)
+
+// event is a line that a client writes.
+type event struct {
+	What     what   `json:"what"`
+	At       Mono   `json:"at"`
+	N        int    `json:"n"` // of the acquisition, from 1
+	Key      string `json:"key,omitempty"`
+	Try      bool   `json:"try,omitempty"`
+	Fence    uint64 `json:"fence,omitempty"`
+	Deadline Mono   `json:"deadline,omitempty"` // of the lease, as known now
+	Lost     bool   `json:"lost,omitempty"`     // the lease was over before Release
+	Err      string `json:"err,omitempty"`
+	Held     bool   `json:"held,omitempty"` // of failed: somebody else had the key
+	Value    value  `json:"value,omitzero"`
+}
+
+// value is what both faces of the register hold.
+type value struct {
+	Fenced int `json:"fenced"`
+	Bare   int `json:"bare"`
+}
+
+// answer is a line that a client reads.
+type answer struct {
+	Stop    bool  `json:"stop,omitempty"`
+	Refused bool  `json:"refused,omitempty"`
+	Value   value `json:"value,omitzero"`
+}

@@ -1,0 +1,223 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package campaign
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/memdriver"
+	"github.com/hasplock/hasp/quorum"
+)
+
+// worldTTL is the TTL of every lease in a world, and the longest that its nodes
+// grant.
+const worldTTL = 10 * time.Second
+
+// world is five nodes in memory, for scenes that are too exact for real
+// servers. It runs in a bubble of testing/synctest.
+type world struct {
+	stores []*memdriver.Store
+	rate   float64 // how fast the clocks of the nodes run
+	begun  time.Time
+	broken *variant // what every actor is made with; nil: nothing is broken
+	actors []*actor
+	holds  []*hold
+	found  []string // what no oracle of holds sees
+}
+
+// newWorld makes nodes that vote, and have been up for long.
+func newWorld(ctx context.Context, broken *variant, rate float64) (*world, error) {
+	w := &world{rate: rate, begun: time.Now(), broken: broken}
+	now := func() time.Time { return w.begun.Add(time.Duration(w.rate * float64(time.Since(w.begun)))) }
+	for range nodes {
+		s := memdriver.NewNode(memdriver.NodeOptions{MaxTTL: worldTTL, Now: now})
+		w.stores = append(w.stores, s)
+		r, err := s.Record(ctx)
+		if err := errors.Join(err, s.Admit(ctx, r, worldTTL)); err != nil {
+			return nil, err
+		}
+	}
+	time.Sleep(time.Hour)
+	// The fake clock stands still while somebody acts, and a node that was left
+	// alone may want a fence above its clock.
+	for _, s := range w.stores {
+		r := driver.Request{Key: "before", Owner: rand.Text(), TTL: worldTTL, Fence: uint64(time.Now().UnixMicro())}
+		if _, err := s.Try(ctx, r); err != nil {
+			return nil, err
+		}
+	}
+	time.Sleep(time.Second)
+	return w, nil
+}
+
+// actor is a client of a world.
+type actor struct {
+	w     *world
+	id    int
+	skew  time.Duration
+	reach []int         // the nodes that it reaches
+	slow  time.Duration // how much later than the nodes act it hears of it
+	locks *hasp.Client
+	n     int
+}
+
+// actor adds a client that reaches some nodes only.
+func (w *world) actor(skew time.Duration, reach ...int) (*actor, error) {
+	a := &actor{w: w, id: len(w.actors), skew: skew, reach: reach}
+	w.actors = append(w.actors, a)
+	var all []driver.Node
+	for i := range nodes {
+		all = append(all, &window{Node: w.stores[i], a: a, i: i})
+	}
+	d := w.broken.compose(all, skew, &quorum.Options{NodeTimeout: 2 * time.Second})
+	var err error
+	a.locks, err = hasp.New(d, nil)
+	return a, err
+}
+
+// close ends every actor.
+func (w *world) close() {
+	for _, a := range w.actors {
+		if a.locks != nil {
+			_ = a.locks.Close() // what could not be released is part of many scenes
+		}
+	}
+}
+
+func (w *world) now() Mono { return Mono(time.Since(w.begun)) }
+
+// sceneLease is a lease and its entry in the history.
+type sceneLease struct {
+	*hasp.Lease
+	a *actor
+	h *hold
+}
+
+// try asks once for the key, without renewal. It is nil when it was refused.
+func (a *actor) try(ctx context.Context) *sceneLease {
+	a.n++
+	asked := a.w.now()
+	l, err := a.locks.Mutex("k", &hasp.LockOptions{TTL: worldTTL, NoRenew: true}).TryLock(ctx)
+	if err != nil {
+		return nil
+	}
+	h := &hold{Client: a.id, N: a.n, Key: "k", Fence: shift(l.Fence(), a.skew), Asked: asked, From: a.w.now()}
+	a.w.holds = append(a.w.holds, h)
+	s := &sceneLease{l, a, h}
+	s.until()
+	a.w.counts(ctx, l.Owner())
+	return s
+}
+
+// until notes the deadline.
+func (s *sceneLease) until() { s.h.To = s.a.w.now().add(time.Until(s.Deadline())) }
+
+// release notes the end of the hold, and releases.
+func (s *sceneLease) release() {
+	s.h.To = min(s.h.To, s.a.w.now())
+	if s.Release() == nil {
+		s.h.Released = s.a.w.now()
+	}
+}
+
+// counts is an oracle: a majority of the stores granted.
+func (w *world) counts(ctx context.Context, owner string) {
+	votes := 0
+	for _, s := range w.stores {
+		if info, err := s.Inspect(ctx, "k"); err == nil && info.Held && info.Holder.Owner == owner {
+			votes++
+		}
+	}
+	if votes <= nodes/2 {
+		w.found = append(w.found, fmt.Sprintf("a grant rests on %d of %d stores", votes, nodes))
+	}
+}
+
+// findings asks the oracles.
+func (w *world) findings() []string {
+	var holds []hold
+	for _, h := range w.holds {
+		holds = append(holds, *h)
+	}
+	slices.SortStableFunc(holds, func(a, b hold) int { return cmp.Compare(a.From, b.From) })
+	return slices.Concat(w.found, overlapping(holds), falling(holds, true))
+}
+
+// window is a node as one client reaches it.
+type window struct {
+	driver.Node
+	a *actor
+	i int
+}
+
+var errCut = errors.New("the node cannot be reached")
+
+// through carries a call, and its answer late.
+func (v *window) through(ctx context.Context, call func() error) error {
+	if !slices.Contains(v.a.reach, v.i) {
+		return errCut
+	}
+	err := call()
+	if v.a.slow > 0 {
+		timer := time.NewTimer(v.a.slow)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return err
+}
+
+func (v *window) Try(ctx context.Context, r driver.Request) (res driver.Result, err error) {
+	err = v.through(ctx, func() (err error) { res, err = v.Node.Try(ctx, r); return err })
+	return res, err
+}
+
+func (v *window) Renew(ctx context.Context, rs []driver.Request, done func(int, driver.Renewal)) {
+	got := make([]driver.Renewal, len(rs))
+	err := v.through(ctx, func() error {
+		v.Node.Renew(ctx, rs, func(i int, r driver.Renewal) { got[i] = r })
+		return nil
+	})
+	for i := range rs {
+		if err != nil {
+			got[i] = driver.Renewal{Err: err}
+		}
+		done(i, got[i])
+	}
+}
+
+func (v *window) Release(ctx context.Context, r driver.Request) error {
+	return v.through(ctx, func() error { return v.Node.Release(ctx, r) })
+}
+
+func (v *window) Watch(ctx context.Context, r driver.Request) (hints <-chan struct{}, err error) {
+	err = v.through(ctx, func() (err error) { hints, err = v.Node.Watch(ctx, r); return err })
+	return hints, err
+}
+
+func (v *window) Record(ctx context.Context) (r driver.Record, err error) {
+	err = v.through(ctx, func() (err error) { r, err = v.Node.Record(ctx); return err })
+	return r, err
+}
+
+// Classify knows the error of a node that cannot be reached.
+func (v *window) Classify(err error) driver.Class {
+	if errors.Is(err, errCut) {
+		return driver.Unreachable
+	}
+	return v.Node.Classify(err)
+}

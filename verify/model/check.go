@@ -1,0 +1,143 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package model
+
+import "slices"
+
+// system is a transition system with states of type S.
+type system[S comparable] struct {
+	init []S
+	// next emits every state that may follow s, with the step that leads there.
+	// It is deterministic: the same calls in the same order each time.
+	next func(s S, emit func(Step, S))
+	// canon returns one state for all that differ by names only; nil: none do.
+	canon func(S) S
+	// wrong says what is wrong with a state, or "".
+	wrong func(S) string
+}
+
+// Report is the outcome of a search.
+type Report struct {
+	States int    // states found, those that differ by node names only counted once
+	Depth  int    // steps to the farthest of them
+	Capped bool   // the search stopped at its cap: nothing is known of what lies beyond
+	Wrong  string // what is wrong with the state that Steps lead to; "" if nothing was found
+	Steps  []Step // a shortest way there
+}
+
+// search visits what can be reached, nearest first, until something is wrong,
+// nothing is left, or limit states were found.
+func search[S comparable](sys system[S], limit int) Report {
+	v := visited[S]{sys: sys, seen: map[S]struct{}{}}
+	for i, s := range sys.init {
+		v.add(s, -1, i)
+	}
+	for depth := 0; len(v.fresh) > 0; depth++ {
+		level, first := v.fresh, len(v.from)-len(v.fresh)
+		v.fresh = nil
+		for i, s := range level {
+			if why := sys.wrong(s); why != "" {
+				return Report{States: len(v.from), Depth: depth, Wrong: why, Steps: v.steps(first + i)}
+			}
+		}
+		for i, s := range level {
+			n := 0
+			sys.next(s, func(_ Step, to S) {
+				v.add(to, first+i, n)
+				n++
+			})
+			if len(v.from) >= limit {
+				return v.capped(depth+1, first+len(level))
+			}
+		}
+		if len(v.fresh) == 0 {
+			return Report{States: len(v.from), Depth: depth}
+		}
+	}
+	return Report{}
+}
+
+// visited is the states found so far, numbered in the order of finding.
+type visited[S comparable] struct {
+	sys   system[S]
+	seen  map[S]struct{}
+	fresh []S    // the newest ones, to be looked at
+	from  []edge // by number
+}
+
+// edge says how a state was found: as the by-th that may follow state prev, or
+// as an initial one (prev is -1). Steps themselves would take too much memory.
+type edge struct {
+	prev int32
+	by   uint16
+}
+
+func (v *visited[S]) add(s S, prev, by int) {
+	s = v.canonical(s)
+	if _, ok := v.seen[s]; ok {
+		return
+	}
+	v.seen[s] = struct{}{}
+	v.fresh = append(v.fresh, s)
+	v.from = append(v.from, edge{int32(prev), uint16(by)})
+}
+
+func (v *visited[S]) canonical(s S) S {
+	if v.sys.canon == nil {
+		return s
+	}
+	return v.sys.canon(s)
+}
+
+// capped ends a search; what was found but not yet looked at is judged.
+func (v *visited[S]) capped(depth, first int) Report {
+	r := Report{States: len(v.from), Depth: depth, Capped: true}
+	for i, s := range v.fresh {
+		if why := v.sys.wrong(s); why != "" {
+			r.Wrong, r.Steps = why, v.steps(first+i)
+			break
+		}
+	}
+	return r
+}
+
+// steps returns the way to a state. A canonical state may name its nodes
+// otherwise than the one before it does, so the way is walked once more with the
+// names that the first state gave them.
+func (v *visited[S]) steps(id int) []Step {
+	var way []edge
+	for ; id >= 0; id = int(v.from[id].prev) {
+		way = append(way, v.from[id])
+	}
+	slices.Reverse(way)
+	named := v.sys.init[way[0].by]
+	at := v.canonical(named)
+	var steps []Step
+	for _, e := range way[1:] {
+		at = v.follow(at, int(e.by))
+		step, to, found := Step{}, named, false
+		v.sys.next(named, func(st Step, s S) {
+			if !found && v.canonical(s) == at {
+				step, to, found = st, s, true
+			}
+		})
+		if !found {
+			panic("model: canon maps states together that go on differently")
+		}
+		steps, named = append(steps, step), to
+	}
+	return steps
+}
+
+// follow returns the by-th canonical state that may follow s.
+func (v *visited[S]) follow(s S, by int) S {
+	n, found := 0, s
+	v.sys.next(s, func(_ Step, to S) {
+		if n == by {
+			found = v.canonical(to)
+		}
+		n++
+	})
+	return found
+}

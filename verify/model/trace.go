@@ -1,0 +1,124 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package model
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Act is what happens in a step.
+type Act string
+
+// The acts. Node and Value of a step mean what is said here; a Node that is not
+// named is -1.
+const (
+	// Of owners.
+	Propose  Act = "propose"      // begins, and proposes the fence Value to all nodes
+	Raise    Act = "raise"        // proposes the larger fence Value to all nodes in another round
+	Try      Act = "try"          // the Try of round Value (1, 2) is carried out at Node, and answered
+	TryTwin  Act = "again"        // the same message arrives at Node a second time
+	Hold     Act = "hold"         // counts a majority: it holds the key, with the fence Value or until the time Value
+	Restore  Act = "restore"      // a Try with Restore is carried out at Node
+	SendBack Act = "send-restore" // a Try with Restore is sent to Node
+	Renewing Act = "renewing"     // sends a Renew to all nodes
+	Renew    Act = "renew"        // the Renew is carried out at Node
+	Renewed  Act = "renewed"      // counts a majority: its lease stands, until the time Value
+	Release  Act = "release"      // ends its attempt or its lease, and sends Release to all nodes
+	Released Act = "released"     // the Release is carried out at Node
+	Look     Act = "look"         // sees the record of Node, and times it from here on
+	Admit    Act = "admit"        // lets Node vote again
+	Choose   Act = "choose"       // takes the largest fence Value of a majority, to write it back
+	Write    Act = "write"        // the write-back of Value is carried out at Node
+
+	// Of nobody.
+	Tick     Act = "tick"      // time goes on to Value
+	Vanish   Act = "vanish"    // what holds the key at Node ends: by expiry, release or a break
+	Forget   Act = "forget"    // Node forgets the fences of this key
+	Others   Act = "others"    // fences of other keys raise the floor of Node to Value
+	Restart  Act = "restart"   // Node restarts with nothing
+	Snapshot Act = "snapshot"  // Node saves what it has
+	Reload   Act = "reload"    // Node restarts with what it saved
+	Flush    Act = "flush"     // Node loses everything, and runs on
+	Jump     Act = "jump"      // the wall clock of Node goes forward by Value
+	TombEnds Act = "tomb-ends" // Node forgets that owner number Value (A is 0) was released
+	Access   Act = "access"    // a proposal for another key arrives
+	Grant    Act = "grant"     // the key is granted with a fence larger than all before
+	Ask      Act = "ask"       // a proposal for the key arrives
+	Back     Act = "back"      // the wall clock goes back by Value
+)
+
+// Step is one step of a Trace.
+type Step struct {
+	Actor string // an owner "A", "B", "C", or "" where nobody acts
+	Act   Act
+	Node  int
+	Value int
+}
+
+var words = map[Act]string{
+	Propose:  "WHO begins and proposes fence VALUE",
+	Raise:    "WHO proposes fence VALUE in another round, with Raise",
+	Try:      "node NODE carries out WHO's Try of round VALUE",
+	TryTwin:  "node NODE gets WHO's Try of round VALUE a second time",
+	Hold:     "WHO HOLDS (VALUE)",
+	Restore:  "node NODE carries out WHO's Restore",
+	SendBack: "WHO sends node NODE a Restore",
+	Renewing: "WHO begins to renew",
+	Renew:    "node NODE carries out WHO's Renew",
+	Renewed:  "WHO's lease is RENEWED (VALUE)",
+	Release:  "WHO is done and sends Release",
+	Released: "node NODE carries out WHO's Release",
+	Look:     "WHO sees the record of node NODE",
+	Admit:    "WHO admits node NODE",
+	Choose:   "WHO takes the largest fence of a majority, VALUE, to write it back",
+	Write:    "node NODE carries out WHO's write-back of VALUE",
+	Tick:     "time VALUE",
+	Vanish:   "node NODE: the key is free",
+	Forget:   "node NODE forgets the fences of the key",
+	Others:   "node NODE: other keys raise its floor to VALUE",
+	Restart:  "node NODE restarts with nothing",
+	Snapshot: "node NODE saves a snapshot",
+	Reload:   "node NODE restarts from its snapshot",
+	Flush:    "node NODE is flushed",
+	Jump:     "the clock of node NODE jumps forward by VALUE",
+	TombEnds: "node NODE forgets that owner VALUE was released",
+	Access:   "a proposal for another key",
+	Grant:    "the key is granted",
+	Ask:      "a proposal for the key",
+	Back:     "the clock of node NODE goes back by VALUE",
+}
+
+// String says a step in words.
+func (s Step) String() string {
+	w := words[s.Act]
+	if w == "" {
+		return string(s.Act)
+	}
+	return strings.NewReplacer("WHO", s.Actor, "NODE", strconv.Itoa(s.Node), "VALUE", strconv.Itoa(s.Value)).Replace(w)
+}
+
+// Trace is a counterexample: how a rule that was taken out is missed.
+type Trace struct {
+	Name  string // of the Case
+	Rule  string // what was taken out, or assumed and not given
+	Wrong string // what is wrong in the end
+	Model any    // Fences, Votes, Again, WriteBack or Floor: what was searched
+	Steps []Step
+}
+
+// String tells the story, a step a line.
+func (t Trace) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s\n", t.Name, t.Rule)
+	for i, s := range t.Steps {
+		fmt.Fprintf(&b, "%4d. %s\n", i+1, s)
+	}
+	fmt.Fprintf(&b, "      %s\n", t.Wrong)
+	return b.String()
+}
+
+// owner names the j-th owner.
+func owner(j int) string { return string(rune('A' + j)) }

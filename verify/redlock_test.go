@@ -1,0 +1,61 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package verify
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/drivertest"
+	"github.com/hasplock/hasp/internal/testserver"
+	"github.com/hasplock/hasp/quorum"
+	"github.com/hasplock/hasp/redisdriver"
+	"github.com/redis/go-redis/v9"
+)
+
+// redlockMaxTTL is the longest lease of the suite's cases.
+const redlockMaxTTL = 2 * time.Hour
+
+// TestRedlockSuite holds Redlock over real servers to the specification of every
+// engine.
+func TestRedlockSuite(t *testing.T) {
+	t.Parallel()
+	var servers []*testserver.Server
+	for range 5 {
+		servers = append(servers, testserver.Redis(t))
+	}
+	drivertest.Run(t, drivertest.Harness{New: func(t testing.TB) drivertest.Store {
+		var names []string
+		for _, s := range servers {
+			names = append(names, s.Addr())
+			admin := redis.NewClient(&redis.Options{Addr: s.Addr()})
+			if err := admin.FlushAll(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
+			if err := admin.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		open := func() *quorum.Driver {
+			var nodes []driver.Driver
+			for _, s := range servers {
+				rdb := redis.NewClient(&redis.Options{Addr: s.Addr()})
+				t.Cleanup(func() { _ = rdb.Close() })
+				nodes = append(nodes, redisdriver.New(rdb, &redisdriver.Options{MaxTTL: redlockMaxTTL}))
+			}
+			// On a machine that is busy with other tests, servers are silent for
+			// longer than a lock should wait.
+			return quorum.New(nodes, &quorum.Options{Names: names, NodeTimeout: 5 * time.Second})
+		}
+		first := open()
+		if err := first.Admit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := first.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return drivertest.Store{Open: func() driver.Driver { return open() }}
+	}})
+}
