@@ -19,7 +19,7 @@ func TestParse(t *testing.T) {
 		{nil, len(scenarios), len(peers), fullRounds, false},
 		{[]string{"-quick"}, len(scenarios), len(peers), 1, false},
 		{[]string{"-quick", "-rounds", "3", "-scenarios", "s1"}, 1, len(peers), 3, false},
-		{[]string{"-scenarios", "s1, s3", "-peers", "hasp,redsync"}, 2, len(haspPeers) + len(redsyncPeers), fullRounds, false},
+		{[]string{"-scenarios", "s1, s3", "-peers", "hasp,redsync"}, 2, len(haspPeers) + len(redlockPeers) + len(redsyncPeers), fullRounds, false},
 		{[]string{"-peers", "redsync 5 nodes"}, len(scenarios), 1, fullRounds, false},
 		{[]string{"-peers", "nobody"}, 0, 0, 0, true},
 		{[]string{"-scenarios", "s99"}, 0, 0, 0, true},

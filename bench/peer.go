@@ -56,7 +56,7 @@ type locker interface {
 // peers are in the order of the tables. The first one is what the others are
 // compared with.
 var peers = slices.Concat(
-	haspPeers, floorPeers, redislockPeers, redsyncPeers, rueidislockPeers, etcdPeers, localPeers,
+	haspPeers, redlockPeers, floorPeers, redislockPeers, redsyncPeers, rueidislockPeers, etcdPeers, localPeers,
 )
 
 // baseline is the peer that ratios are against.

@@ -9,7 +9,7 @@ import (
 )
 
 // scenarios are in the order in which they run and are shown.
-var scenarios = []*scenario{&s1, &s2, &s3, &s4, &s5, &s6, &s7}
+var scenarios = []*scenario{&s1, &s2, &s3, &s4, &s5, &s6, &s7, &s8}
 
 // children are what this program does when it is started by itself as another
 // process: a scenario starts os.Executable() with the arguments "child", the
@@ -95,9 +95,10 @@ type bar struct {
 	judge func(r *scenarioResult) (got string, reached, ok bool)
 }
 
-// waiting keeps the peers that wait: the field of most scenarios.
+// waiting keeps the peers that wait: the field of most scenarios. Redlock has one
+// of its own.
 func waiting(e *env, all []*peer) []*peer {
-	return slices.DeleteFunc(available(e, all), func(p *peer) bool { return !p.waits || p.turns })
+	return slices.DeleteFunc(available(e, all), func(p *peer) bool { return !p.waits || p.turns || p.name == redlock })
 }
 
 // available keeps the peers whose servers run.
