@@ -5,16 +5,24 @@
 MODULES ?= $(shell scripts/modules)
 
 .DEFAULT_GOAL := help
-.PHONY: help test show bench bench-quick bench-check lint fmt release
+.PHONY: help test show verify verify-quick simulate bench bench-quick bench-check lint fmt release
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 test: ## run every module's tests with the race detector, on real servers of its own
 	@scripts/test $(MODULES)
 
 show: ## run the long demonstrations on real servers; one alone: make show NAME=leases
 	@go run ./verify/show $(or $(NAME),all)
+
+verify: ## 200 seeded schedules of faults against Redlock on real servers, about 15 minutes; rewrites docs/campaign.md
+	@scripts/servers
+	@go run ./verify/campaign/cmd -n 200 -out docs/campaign.md
+
+verify-quick: ## the schedules and the broken variants that make test runs, too
+	@scripts/servers
+	@go test -race -count=1 ./verify/campaign
 
 bench: ## measure hasp beside other locks, about 25 minutes; rewrites docs/performance.md
 	@scripts/servers

@@ -159,7 +159,7 @@ func runRedlock(ctx context.Context, e *env, v variant, p *peer) (f figures, err
 		_ = c.warm(ctx, 1, 64)
 		time.Sleep(time.Second)
 	}
-	before, used := tally{}, tally{}
+	var before tally
 	if state == well {
 		if before, err = e.tally(ctx, p); err != nil {
 			return nil, err
@@ -179,7 +179,8 @@ func runRedlock(ctx context.Context, e *env, v variant, p *peer) (f figures, err
 	pairs := float64(times.count)
 	f = figures{"pairs": pairs / took.Seconds(), "p50": times.quantile(0.5), "p99": times.quantile(0.99)}
 	if state == well {
-		if used, err = e.tally(ctx, p); err != nil {
+		used, err := e.tally(ctx, p)
+		if err != nil {
 			return nil, err
 		}
 		used = used.minus(before)

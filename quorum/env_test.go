@@ -28,6 +28,7 @@ type link struct {
 	mu      sync.Mutex
 	stopped chan struct{} // closed when it goes on; nil: it does
 	away    error         // every request fails with this
+	takes   time.Duration // every request takes so long
 	sent    atomic.Int64  // requests that were handed to it
 	inside  atomic.Int64  // of these, how many it has
 	most    atomic.Int64  // and at most had
@@ -53,6 +54,13 @@ func (l *link) fail(err error) {
 	l.away = err
 }
 
+// delay makes every request take so long.
+func (l *link) delay(d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.takes = d
+}
+
 // through carries out f, now or when the link goes on.
 func through[T any](ctx context.Context, l *link, f func(ctx context.Context) (T, error)) (T, error) {
 	l.sent.Add(1)
@@ -60,8 +68,9 @@ func through[T any](ctx context.Context, l *link, f func(ctx context.Context) (T
 		l.most.Store(n)
 	}
 	l.mu.Lock()
-	stopped, away := l.stopped, l.away
+	stopped, away, takes := l.stopped, l.away, l.takes
 	l.mu.Unlock()
+	time.Sleep(takes)
 	var none T
 	if away != nil {
 		l.inside.Add(-1)

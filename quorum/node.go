@@ -86,16 +86,32 @@ var start = time.Now()
 // mono is the monotonic clock.
 func mono() int64 { return int64(time.Since(start)) }
 
-// roundTrip is how long answers take: the longest of late, forgotten slowly.
-type roundTrip struct{ ns atomic.Int64 }
+// roundTrip is how long answers take.
+type roundTrip struct {
+	ns    atomic.Int64 // the longest of late, forgotten slowly
+	usual atomic.Int64 // a moving average, once there are enough
+	count atomic.Int64
+}
 
-func (t *roundTrip) sample(took int64) {
+// enough round trips say what is usual: the first ones open connections.
+const enough = 32
+
+// sample notes a round trip. Now and then it says that it is time to look whether
+// another node is the better line node.
+func (t *roundTrip) sample(took int64) (look bool) {
 	for {
 		old := t.ns.Load()
 		if t.ns.CompareAndSwap(old, max(took, old-old/64)) {
-			return
+			break
 		}
 	}
+	n := t.count.Add(1)
+	if n > enough {
+		t.usual.Add((took - t.usual.Load()) / 16) // a sample that is lost to another is no loss
+	} else if n == enough {
+		t.usual.Store(took)
+	}
+	return n%(8*enough) == 0
 }
 
 // timeout is how long a node may take for a request about a lease of ttl, if its
@@ -133,7 +149,9 @@ func (n *node) trouble() error {
 func (n *node) answered(begun int64) {
 	now := mono()
 	n.heard.Store(now)
-	n.trip.sample(now - begun)
+	if n.trip.sample(now - begun) {
+		n.d.route()
+	}
 }
 
 // failed judges an error of a request that began at begun. A node that said

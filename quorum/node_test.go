@@ -49,7 +49,7 @@ func TestHungNode(t *testing.T) {
 				t.Errorf("%d requests went to the node that hangs", now-sent)
 			}
 			links[hung].cont()
-			synctest.Wait()
+			time.Sleep(time.Second) // for the next probe
 			lease := mustLock(t, c, "k")
 			synctest.Wait()
 			if n := votes(t, stores, "k", lease.Owner()); n != 5 {

@@ -124,7 +124,9 @@ func (n *node) measure() {
 	defer cancel()
 	begun := mono()
 	if _, err := n.drv.Inspect(ctx, probeKey); err == nil {
-		n.trip.ns.Store(mono() - begun)
+		took := mono() - begun
+		n.trip.ns.Store(took)
+		n.trip.usual.Store(took)
 	}
 }
 

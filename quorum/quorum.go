@@ -216,11 +216,11 @@ func (d *Driver) route() {
 	fastest := int64(math.MaxInt64)
 	for _, n := range d.nodes {
 		if n.serving() {
-			fastest = min(fastest, n.trip.ns.Load())
+			fastest = min(fastest, n.trip.usual.Load())
 		}
 	}
 	for _, n := range d.nodes {
-		well := n.serving() && !n.poor.Load() && n.trip.ns.Load() <= slow*fastest+int64(minTimeout/2)
+		well := n.serving() && !n.poor.Load() && n.trip.usual.Load() <= slow*fastest+int64(minTimeout/4)
 		if well && (head == nil || n.lifeName() < head.lifeName()) {
 			head = n
 		}

@@ -248,6 +248,32 @@ func TestManyWaiters(t *testing.T) {
 	}
 }
 
+// A node that answers late, but does, costs no lock its time, also where it would
+// be the line node.
+func TestSlowNode(t *testing.T) {
+	for slow := range 3 {
+		synctest.Test(t, func(t *testing.T) {
+			stores := newStores(t, 3)
+			c, links := client(t, stores)
+			links[slow].delay(20 * time.Millisecond)
+			for range 1000 {
+				if err := mustLock(t, c, "k").Release(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			begun := time.Now()
+			for range 100 {
+				if err := mustLock(t, c, "k").Release(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if took := time.Since(begun); took > 100*time.Millisecond {
+				t.Errorf("node %d is slow: 100 locks took %v", slow, took)
+			}
+		})
+	}
+}
+
 // Processes that live for less than a wait finish it together.
 func TestWaitIsRemembered(t *testing.T) {
 	dir := t.TempDir()

@@ -17,11 +17,12 @@ import (
 )
 
 // How many rounds one Try may take. The second is enough unless others are granted
-// the key in between. One that asks once, and then tells somebody no, is more
-// patient with others who ask at the same time.
+// the key in between. One that asks without the line, and may tell somebody no, is
+// more patient with others who ask at the same time: for some node time-outs.
 const (
-	maxRounds     = 4
-	maxRoundsOnce = 9
+	maxRounds = 4
+	splitTime = 4
+	maxPause  = 16 * time.Millisecond
 )
 
 // Try asks all nodes at once; see [driver.Driver].
@@ -46,12 +47,9 @@ func (d *Driver) Try(ctx context.Context, r driver.Request) (driver.Result, erro
 	// Until every node was heard once, it is not known which is the line node.
 	scouts := !d.met.Load()
 	c.r.Queue = r.Queue && !scouts
-	rounds := maxRoundsOnce
-	if r.Queue {
-		rounds = maxRounds
-	}
-	for i := range rounds {
-		c.last = i == rounds-1
+	begun := time.Now()
+	for i := 1; ; i++ {
+		c.last = i >= maxRounds
 		if err := c.round(ctx); err != nil {
 			return driver.Result{}, err // whoever asked releases it
 		}
@@ -62,13 +60,13 @@ func (d *Driver) Try(ctx context.Context, r driver.Request) (driver.Result, erro
 		if scouts && r.Queue {
 			scouts, c.r.Queue, again = false, true, true
 		}
-		if again {
+		if again && !c.last {
 			continue
 		}
-		if !c.split() {
+		if !c.split() || c.last && (r.Queue || time.Since(begun) > splitTime*d.timeout(r.TTL)) {
 			break
 		}
-		step := minBackoff / 16 << i
+		step := min(minBackoff/16<<min(i, 10), maxPause)
 		pause := time.NewTimer(step + rand.N(step))
 		select {
 		case <-pause.C:

@@ -358,12 +358,12 @@ func TestNodeIsFull(t *testing.T) {
 	d := w.node()
 	w.admit(d)
 	for _, settled := range []bool{true, false} {
-		a, new := ask("k"), ask("new")
+		a, more := ask("k"), ask("more")
 		a.Fence, a.Settled = w.micros(), settled
 		w.grant(d, a)
 		w.do("CONFIG", "SET", "maxmemory", "1")
-		new.Fence = w.micros()
-		if _, err := d.Try(w.ctx, new); d.Classify(err) != driver.Full {
+		more.Fence = w.micros()
+		if _, err := d.Try(w.ctx, more); d.Classify(err) != driver.Full {
 			t.Errorf("Try says %v", err)
 		}
 		w.release(d, a)

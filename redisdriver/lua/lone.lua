@@ -12,17 +12,22 @@ local call, sub, value = redis.call, string.sub, ARGV[3]
 if ARGV[2] == 'b' then
   local got = call('MGET', KEYS[4], KEYS[5])
   local grant = got[2]
-  if got[1] ~= value or not grant or sub(grant, 28, 43) > ARGV[4] or call('EXISTS', KEYS[6]) == 1 then return {false} end
+  if call('EXISTS', KEYS[6]) == 1 then return {false} end
+  if got[1] ~= value then -- neither a lease nor a place, unless one was handed over
+    if grant and sub(grant, 1, 26) == sub(value, 1, 26) then return {false} end
+    return {0, ''}
+  end
+  if not grant or sub(grant, 28, 43) > ARGV[4] then return {false} end
   call('DEL', KEYS[4])
   call('SET', KEYS[5], sub(grant, 1, 58) .. 'F', 'KEEPTTL')
   return {1, ''}
 end
 
-local got = call('MGET', KEYS[2], KEYS[5], KEYS[3], KEYS[1])
-local record, was, mark = got[1], got[2], got[3]
-if not record or sub(record, 1, 3) ~= 'ok ' or not mark or #mark ~= 67 or got[4] or was and sub(was, 59) ~= 'F' or
+local got = call('MGET', KEYS[2], KEYS[5], KEYS[3], KEYS[1], KEYS[4])
+local record, was, mark, cur = got[1], got[2], got[3], got[5]
+if not record or sub(record, 1, 3) ~= 'ok ' or not mark or #mark ~= 67 or got[4] or
   not string.find(call('INFO', 'server'), '\nrun_id:' .. sub(record, 4, 43) .. '\r', 1, true) or
-  call('EXISTS', KEYS[4], KEYS[6], KEYS[8]) > 0 then
+  call('EXISTS', KEYS[6], KEYS[8]) > 0 then
   return {false}
 end
 
@@ -30,8 +35,14 @@ local clock = call('TIME')
 local stamp = clock[1] .. sub('000000' .. clock[2], -6)
 local ttl, h, most = tonumber(ARGV[4]), ARGV[5], tonumber(sub(record, 45))
 local age, lead = stamp - sub(mark, 52), h - stamp
-if not most or ttl > most or age < 0 or age >= 20000000 or lead > 4000000 or
-  h <= sub(mark, 1, 16) or h > sub(mark, 35, 50) or was and h <= sub(was, 28, 43) then
+local least, told = sub(mark, 1, 16), was and sub(was, 28, 43)
+if told and told > least then least = told end
+if not most or ttl > most or age < 0 or age >= 20000000 then return {false} end
+if cur then
+  if cur == value then return {false} end
+  return {{0, sub(cur, 1, 600), call('PTTL', KEYS[4]), 0, was and sub(was, 1, 59) or '', 0, least}, sub(record, 4, 19)}
+end
+if lead > 4000000 or h <= least or h > sub(mark, 35, 50) or was and sub(was, 59) ~= 'F' or call('EXISTS', KEYS[4]) == 1 then
   return {false}
 end
 local px = ttl + math.max(61000, most)

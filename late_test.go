@@ -1,0 +1,38 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hasp
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/memdriver"
+)
+
+// An answer to a renewal that comes after the deadline never revives a lease,
+// also when nobody has noticed its loss yet: another may have had the key since.
+func TestLateAnswerRevivesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, err := New(memdriver.New(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		lease, err := c.Mutex("k", nil).Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.renewer.remove(lease.h) // a loop that stands still
+		time.Sleep(DefaultTTL - time.Second)
+		sent := c.now()
+		time.Sleep(2 * time.Second)
+		lease.h.renewed(sent, driver.Renewal{TTL: DefaultTTL})
+		if err := lease.Err(); !errors.Is(err, ErrLost) {
+			t.Errorf("the lease: %v, want ErrLost", err)
+		}
+	})
+}
