@@ -49,7 +49,7 @@ func (d *Driver) Try(ctx context.Context, r driver.Request) (driver.Result, erro
 	c.r.Queue = r.Queue && !scouts
 	begun := time.Now()
 	for i := 1; ; i++ {
-		c.last = i >= maxRounds
+		c.last = i >= maxRounds && (r.Queue || time.Since(begun) > splitTime*d.timeout(r.TTL))
 		if err := c.round(ctx); err != nil {
 			return driver.Result{}, err // whoever asked releases it
 		}
@@ -60,11 +60,11 @@ func (d *Driver) Try(ctx context.Context, r driver.Request) (driver.Result, erro
 		if scouts && r.Queue {
 			scouts, c.r.Queue, again = false, true, true
 		}
-		if again && !c.last {
-			continue
-		}
-		if !c.split() || c.last && (r.Queue || time.Since(begun) > splitTime*d.timeout(r.TTL)) {
+		if c.last || !again && !c.split() {
 			break
+		}
+		if again && i < maxRounds {
+			continue
 		}
 		step := min(minBackoff/16<<min(i, 10), maxPause)
 		pause := time.NewTimer(step + rand.N(step))
