@@ -144,6 +144,7 @@ func (s *Store) Admit(ctx context.Context, r driver.Record, maxTTL time.Duration
 	text := fmt.Sprintf("ok %s %d", s.life, maxTTL.Milliseconds())
 	s.record = driver.Record{Text: text, Voting: true, MaxTTL: maxTTL, Node: s.life}
 	s.fences.rise(micros(s.now()))
+	s.fences.at = micros(s.now())
 	return nil
 }
 

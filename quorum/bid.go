@@ -6,6 +6,7 @@ package quorum
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -38,18 +39,21 @@ type bid struct {
 	over    bool           // released, or refused without a place, and gone
 	counts  bool           // a round is under way: what comes in is its business
 	tries   int
-	elected uint64        // the fence of the lease; 0: none
-	leased  bool          // there was one
-	asked   set           // where a Try was sent
-	unsure  set           // where one had no answer: it may still come
-	has     set           // which said that the owner has their vote
-	back    set           // where a release was sent and not confirmed: it may come late
-	pending [maxNodes]int // Tries that have not returned
-	line    *node         // where its place in line is
-	gate    bool          // it has the vote of the line node, whose turn it is
-	lost    int           // attempts in a row without a majority
-	seen    uint64        // proposals must be above
-	until   time.Time     // nothing of it is in the nodes any more
+	elected uint64           // the fence of the lease; 0: none
+	leased  bool             // there was one
+	asked   set              // where a Try was sent
+	top     uint64           // the largest fence that it proposed
+	votes   [maxNodes]uint64 // the fence that each granted last
+	given   [maxNodes]uint64 // and up to which it was given back
+	unsure  set              // where one had no answer: it may still come
+	has     set              // which said that the owner has their vote
+	back    set              // where a release was sent and not confirmed: it may come late
+	pending [maxNodes]int    // Tries that have not returned
+	line    *node            // where its place in line is
+	gate    bool             // it has the vote of the line node, whose turn it is
+	lost    int              // attempts in a row without a majority
+	seen    uint64           // proposals must be above
+	until   time.Time        // nothing of it is in the nodes any more
 }
 
 // bids are those under way.
@@ -92,6 +96,30 @@ func (bs *bids) get(r driver.Request) *bid {
 	bs.mu.Lock()
 	defer bs.mu.Unlock()
 	return bs.all[idOf(r)]
+}
+
+// renewed notes that a lease is renewed. One of another process, which was adopted,
+// has its bid from here on.
+func (bs *bids) renewed(d *Driver, r driver.Request) {
+	b := bs.get(r)
+	if b == nil && r.Fence == 0 {
+		return
+	}
+	if b == nil {
+		b = bs.open(r)
+		b.mu.Lock()
+		if b.tries == 0 && !b.over {
+			b.elected, b.leased = r.Fence, true
+			for _, n := range d.nodes {
+				b.asked.add(n)
+				b.unsure.add(n)
+			}
+		}
+		b.mu.Unlock()
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.stays(r)
 }
 
 // drop ends a bid.
@@ -142,9 +170,20 @@ func (b *bid) sends(n *node) bool {
 	return true
 }
 
-// returned notes what became of a Try at a node.
-func (b *bid) returned(n *node, res driver.Result, err error) {
+// proposes notes the fence of a round.
+func (b *bid) proposes(fence uint64) {
 	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.top = max(b.top, fence)
+}
+
+// most is the largest fence that a node may have granted. mu is held.
+func (b *bid) most() uint64 { return max(b.top, b.elected, slices.Max(b.votes[:])) }
+
+// returned notes what became of a Try for a fence at a node.
+func (b *bid) returned(n *node, fence uint64, res driver.Result, err error) {
+	b.mu.Lock()
+	defer b.dropIfOver(n.d)
 	defer b.mu.Unlock()
 	b.pending[n.index]--
 	switch {
@@ -152,7 +191,8 @@ func (b *bid) returned(n *node, res driver.Result, err error) {
 		b.unsure.add(n)
 	case res.Granted:
 		b.has.add(n)
-	default:
+		b.votes[n.index] = max(b.votes[n.index], res.Fence)
+	case fence >= b.votes[n.index]: // not the answer to an earlier Try, which was overtaken
 		b.has.drop(n)
 	}
 	// An answer after the round belongs to the lease, if there is one, or goes
@@ -168,28 +208,67 @@ func (b *bid) returned(n *node, res driver.Result, err error) {
 func (b *bid) giveBack(n *node) (done <-chan struct{}) {
 	r := b.req
 	r.Settled = !b.over || b.settled(n)
-	r.UpTo = n.d.clock.last.Load()
-	over := b.over
+	// A request that comes late takes no vote that was given since, nor one that
+	// the lease counts on. A place has no fence.
+	if r.UpTo = b.votes[n.index]; b.over {
+		r.UpTo = b.most()
+	} else if b.elected != 0 {
+		r.UpTo = min(r.UpTo, b.elected-1)
+	}
+	r.UpTo = max(r.UpTo, 1)
+	b.given[n.index] = max(b.given[n.index], r.UpTo)
+	over, tries := b.over, b.tries
 	b.has.drop(n)
 	b.back.add(n)
 	ch := make(chan struct{})
 	if !n.d.spawn(func() {
-		defer close(ch)
-		b.confirmed(n, n.release(r, over)) // one that goes on releases it later
+		ok := b.confirmed(n, n.release(r, over))
+		close(ch)
+		for pause := minProbePause; !ok && !over && b.stands(tries) && n.d.sleep(pause); pause = min(2*pause, maxProbePause) {
+			ok = b.confirmed(n, n.release(r, false))
+		}
 	}) {
 		close(ch)
 	}
 	return ch
 }
 
-// confirmed notes the answer to a release.
-func (b *bid) confirmed(n *node, err error) {
-	if b == nil || err != nil && !errors.Is(err, driver.ErrNotHeld) {
-		return
-	}
+// stands says that the owner has neither asked again nor was released, and that a
+// node may still have something of it.
+func (b *bid) stands(tries int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.back.drop(n)
+	return !b.over && b.tries == tries && time.Now().Before(b.until)
+}
+
+// confirmed notes the answer to a release, and says whether there was one.
+func (b *bid) confirmed(n *node, err error) bool {
+	if err != nil && !errors.Is(err, driver.ErrNotHeld) {
+		return false
+	}
+	if b != nil {
+		b.mu.Lock()
+		b.back.drop(n)
+		b.mu.Unlock()
+		b.dropIfOver(n.d)
+	}
+	return true
+}
+
+// dropIfOver forgets the bid of an owner that was released, once nothing of it is
+// under way.
+func (b *bid) dropIfOver(d *Driver) {
+	b.mu.Lock()
+	over, id := b.over && b.quiet(), idOf(b.req)
+	b.mu.Unlock()
+	if !over {
+		return
+	}
+	d.bids.mu.Lock()
+	defer d.bids.mu.Unlock()
+	if d.bids.all[id] == b && len(b.turn) == 0 {
+		delete(d.bids.all, id)
+	}
 }
 
 // settled says whether every Try that was sent to a node was answered.
@@ -199,4 +278,12 @@ func (b *bid) settled(n *node) bool { return !b.unsure.has(n) && b.pending[n.ind
 // quiet says that nothing of the bid is under way anywhere. mu is held.
 func (b *bid) quiet() bool {
 	return b.unsure == 0 && b.has == 0 && b.back == 0 && b.pending == [maxNodes]int{}
+}
+
+// gaveBack says that a release is, or was, under way which takes a vote of this
+// fence.
+func (b *bid) gaveBack(n *node, fence uint64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return fence <= b.given[n.index]
 }

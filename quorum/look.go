@@ -16,7 +16,7 @@ import (
 )
 
 // lookLimit bounds how long a node may take to describe a key.
-const lookLimit = 2 * time.Second
+const lookLimit = 500 * time.Millisecond
 
 // Inspect asks all nodes; see [driver.Driver]. The holder is whom a majority
 // names, or may name, as far as the nodes answered.

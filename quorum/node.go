@@ -46,6 +46,7 @@ type node struct {
 	record   driver.Record     // the latest that was seen
 	owed     map[ownerKey]debt // what to release there when it answers
 	settling bool              // settleSoon is at work
+	sweepAt  int               // look for debts that are over when there are so many
 	left     time.Duration     // of a wait, as of leftAt
 	leftAt   time.Time
 }
@@ -123,9 +124,16 @@ func (d *Driver) timeout(ttl time.Duration) time.Duration {
 	return min(max(ttl/ttlShare, minTimeout), maxTimeout)
 }
 
+// dialing is how many times longer the first answer may take: it needs a connection.
+const dialing = 10
+
 // timeout is the same for this node.
 func (n *node) timeout(ttl time.Duration) time.Duration {
-	return max(n.d.timeout(ttl), min(4*time.Duration(n.trip.ns.Load()), ttl/growthShare))
+	base, most := n.d.timeout(ttl), ttl/growthShare
+	if n.heard.Load() == math.MinInt64 {
+		return max(base, min(dialing*base, most))
+	}
+	return max(base, min(4*time.Duration(n.trip.ns.Load()), most))
 }
 
 // serving says whether requests are sent to the node.
@@ -277,7 +285,16 @@ func (n *node) release(r driver.Request, owed bool) error {
 func (n *node) owe(r driver.Request) {
 	r.Settled = false // the request that was lost may come late
 	n.mu.Lock()
-	n.owed[idOf(r)] = debt{r, time.Now().Add(max(r.TTL, r.Patience))}
+	now := time.Now()
+	if len(n.owed) >= n.sweepAt { // what is over needs no release
+		for id, w := range n.owed {
+			if w.until.Before(now) {
+				delete(n.owed, id)
+			}
+		}
+		n.sweepAt = 2*len(n.owed) + 64
+	}
+	n.owed[idOf(r)] = debt{r, now.Add(max(r.TTL, r.Patience))}
 	idle := n.out == nil && !n.settling
 	n.settling = n.settling || idle
 	n.mu.Unlock()

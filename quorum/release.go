@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/hasplock/hasp/driver"
 )
@@ -24,11 +25,14 @@ func (d *Driver) Release(ctx context.Context, r driver.Request) error {
 	lease := false // false also of another process's owner: a place, as far as we know
 	if b != nil {
 		b.mu.Lock()
-		r.UpTo = max(d.clock.last.Load(), b.elected)
+		if b.tries > 0 { // else it was adopted
+			r.UpTo = max(b.most(), 1)
+		}
 		lease, b.over, b.counts, b.elected = b.leased, true, false, 0
 		if b.line != nil {
 			head = b.line
 		}
+		has := b.has
 		b.line, b.gate, b.has = nil, false, 0
 		for _, n := range d.nodes {
 			b.back.add(n)
@@ -37,10 +41,10 @@ func (d *Driver) Release(ctx context.Context, r driver.Request) error {
 			case !b.asked.has(n):
 				away.add(n)
 				b.back.drop(n)
-			case b.pending[n.index] > 0: // its answer may be a vote: then it goes back
+			case b.pending[n.index] > 0 && !has.has(n): // its answer may be a vote: then it goes back
 				later.add(n)
 				b.back.drop(n)
-			case b.unsure.has(n):
+			case !b.settled(n):
 				unsettled.add(n)
 			}
 		}
@@ -77,8 +81,14 @@ func (d *Driver) Release(ctx context.Context, r driver.Request) error {
 			done(driver.Result{}, err)
 		})
 	})
+	patience := time.NewTimer(d.timeout(r.TTL))
+	defer patience.Stop()
 	for ; out > 0 && (b == nil || waits || had < d.need && not < d.need); out-- {
 		select {
+		case <-patience.C: // the line node answers others, but not this
+			waits = false
+			out++
+			continue
 		case a := <-w.got:
 			switch {
 			case a.err == nil:
@@ -94,12 +104,7 @@ func (d *Driver) Release(ctx context.Context, r driver.Request) error {
 		}
 	}
 	if b != nil {
-		b.mu.Lock()
-		drop := b.quiet()
-		b.mu.Unlock()
-		if drop {
-			d.bids.drop(r)
-		}
+		b.dropIfOver(d)
 	}
 	switch {
 	case had+not < d.need:

@@ -72,11 +72,7 @@ func (d *Driver) renewLeases(ctx context.Context, rs []driver.Request, leases []
 	for k, i := range leases {
 		t.all[i] = &renewal{}
 		reqs[k] = rs[i]
-		if b := d.bids.get(rs[i]); b != nil {
-			b.mu.Lock()
-			b.stays(rs[i])
-			b.mu.Unlock()
-		}
+		d.bids.renewed(d, rs[i])
 	}
 	var nodes sync.WaitGroup
 	var asked []*node
@@ -96,6 +92,8 @@ func (d *Driver) renewLeases(ctx context.Context, rs []driver.Request, leases []
 			nodes.Done()
 		}
 	}
+	// The line node may be slow at this.
+	defer time.AfterFunc(d.timeout(rs[leases[0]].TTL), func() { t.ended(nil) }).Stop()
 	ended := make(chan struct{})
 	go func() {
 		nodes.Wait()
@@ -107,6 +105,7 @@ func (d *Driver) renewLeases(ctx context.Context, rs []driver.Request, leases []
 	case <-ended:
 	case <-ctx.Done():
 	}
+	t.ended(nil)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i, one := range t.all {
@@ -158,11 +157,12 @@ func (t *tally) ask(ctx context.Context, n *node, reqs []driver.Request, leases 
 	t.ended(n)
 }
 
-// ended notes that a node has no more to say.
+// ended notes that a node has no more to say; nil: nobody waits for the line node
+// any longer.
 func (t *tally) ended(n *node) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if n != t.head {
+	if n != nil && n != t.head {
 		return
 	}
 	t.head = nil
@@ -263,19 +263,14 @@ func (n *node) restoreMany(lost []driver.Request) {
 // restore asks for one vote. The lease's Release goes to this node, too, from
 // now on.
 func (n *node) restore(r driver.Request) {
-	b := n.d.bids.open(r)
-	b.mu.Lock()
-	if b.elected == 0 && !b.over && b.asked == 0 { // adopted from another process
-		b.elected, b.leased = r.Fence, true
-		for _, o := range n.d.nodes {
-			b.asked.add(o)
-			b.unsure.add(o)
-		}
+	b := n.d.bids.get(r)
+	if b == nil {
+		return // released meanwhile
 	}
+	b.mu.Lock()
 	stands := b.elected >= r.Fence && !b.over
 	if stands { // holders that take turns have fences up to the one that was granted
 		r.Fence = b.elected
-		b.stays(r)
 	}
 	b.mu.Unlock()
 	if !stands {
@@ -287,7 +282,7 @@ func (n *node) restore(r driver.Request) {
 	r.Restore, r.Settled = true, false
 	_ = n.call(r.TTL, func(ctx context.Context) error {
 		res, err := n.drv.Try(ctx, r)
-		n.tried(b, res, err, func(driver.Result, error) {}) // the next renewal counts it
+		n.tried(b, r.Fence, res, err, func(driver.Result, error) {}) // the next renewal counts it
 		return err
 	})
 }

@@ -87,7 +87,10 @@ func (b *bid) fence(clock *proposals) (fence uint64, raise bool) {
 		return b.elected, false
 	}
 	clock.saw(b.seen)
-	return max(clock.next(), b.seen+1), b.tries > 1
+	if fence = clock.next(); b.seen <= clock.limit() { // else only that node would grant it
+		fence = max(fence, b.seen+1)
+	}
+	return fence, b.tries > 1
 }
 
 // count is the count of the votes of one Try.
@@ -108,6 +111,7 @@ type count struct {
 // everybody answered or had their time.
 func (c *count) round(ctx context.Context) error {
 	c.answers, c.votes, c.waits = [maxNodes]*answer{}, nil, 0
+	c.b.proposes(c.r.Fence)
 	asked := make([]*node, 0, maxNodes)
 	for _, n := range c.d.nodes {
 		c.answers[n.index] = &answer{n: n, err: errSilent} // until it answers
@@ -122,7 +126,7 @@ func (c *count) round(ctx context.Context) error {
 	w.send(asked, c.r.TTL, func(n *node, done func(driver.Result, error)) {
 		r := c.r
 		r.Queue = r.Queue && n == c.head
-		n.startTry(w.ctx, r, func(res driver.Result, err error) { n.tried(c.b, res, err, done) })
+		n.startTry(w.ctx, r, func(res driver.Result, err error) { n.tried(c.b, r.Fence, res, err, done) })
 	})
 	// Nodes that are slower than most decide nothing but what errors say.
 	patience := time.NewTimer(c.d.timeout(c.r.TTL))
@@ -150,7 +154,7 @@ func (c *count) round(ctx context.Context) error {
 }
 
 // tried notes an answer to a Try, whenever it comes, and passes it on.
-func (n *node) tried(b *bid, res driver.Result, err error, pass func(driver.Result, error)) {
+func (n *node) tried(b *bid, fence uint64, res driver.Result, err error, pass func(driver.Result, error)) {
 	if poor := err != nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled); n.poor.Load() != poor {
 		n.poor.Store(poor)
 		n.d.route()
@@ -160,7 +164,7 @@ func (n *node) tried(b *bid, res driver.Result, err error, pass func(driver.Resu
 		err = &admission.HeldBack{Left: res.Left}
 		n.leave(err)
 	}
-	b.returned(n, res, err)
+	b.returned(n, fence, res, err)
 	pass(res, err)
 }
 
@@ -175,6 +179,13 @@ func (c *count) take(a *answer) {
 		if o := c.answers[n.index]; o != a && o.res.Node != "" && o.res.Node == a.res.Node {
 			c.twin = &twinError{o.n.name, a.n.name}
 		}
+	}
+	if c.head == a.n && !a.res.Granted && a.res.Why == driver.Held && c.d.traits.MaxTTL > 0 && a.res.Left > c.d.traits.MaxTTL {
+		c.head = nil // its clock was stepped back: it would be in the way for as long
+	}
+	if a.res.Granted && c.b.gaveBack(a.n, a.res.Fence) {
+		// A release is under way that takes this vote: it counts with a larger fence.
+		a.res = driver.Result{Why: driver.FenceTooLow, Fence: max(a.res.Fence, c.r.Fence), Node: a.res.Node}
 	}
 	if !a.res.Granted {
 		c.b.mu.Lock()
@@ -238,6 +249,9 @@ func (d *Driver) won(c *count) driver.Result {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.elected, b.leased, b.lost, b.counts = res.Fence, true, 0, false
+	for _, v := range c.votes { // the answer to an older Try may have come since
+		b.has.add(v.n)
+	}
 	b.moveTo(nil, false)
 	return res
 }
@@ -267,10 +281,23 @@ func (c *count) again() bool {
 	}
 	// A node whose fences are far ahead is left out when a majority is without it:
 	// the others would refuse what it wants.
+	//
+	// Nodes whose clocks are far behind refuse the proposal for being too large, and
+	// any above it; when it takes their votes, it must become smaller.
+	near := slices.Clone(atLeast)
+	for _, n := range c.d.nodes {
+		if a := c.answers[n.index]; c.tooLow(n) && a.res.Fence < c.r.Fence {
+			i, _ := slices.BinarySearch(near, a.res.Fence+1)
+			near = slices.Delete(near, i, i+1)
+		}
+	}
 	h, limit := atLeast[min(c.d.need, len(atLeast))-1], c.d.clock.limit()
-	for _, more := range atLeast {
-		if more <= limit {
-			h = max(h, more)
+	if len(near) >= c.d.need {
+		h = near[c.d.need-1]
+		for _, more := range near {
+			if more <= limit {
+				h = max(h, more)
+			}
 		}
 	}
 	c.d.clock.saw(h)
@@ -283,6 +310,15 @@ func (c *count) again() bool {
 // if the line node was handed on, is about to be released everywhere.
 func (c *count) split() bool {
 	return c.twin == nil && c.head != nil && c.grantedBy(c.head) && slices.ContainsFunc(c.d.nodes, c.refusedBy)
+}
+
+// overruled says that a node that comes before the line node has another holder:
+// somebody else sees another line node. Who keeps one vote and waits for others
+// must do so in one order, or all wait for each other.
+func (c *count) overruled() bool {
+	return slices.ContainsFunc(c.d.nodes, func(n *node) bool {
+		return n != c.head && c.refusedBy(n) && n.lifeName() < c.head.lifeName()
+	})
 }
 
 // lost gives back what a minority granted, and says why there was no majority.
@@ -299,14 +335,36 @@ func (d *Driver) lost(ctx context.Context, c *count) (driver.Result, error) {
 		}
 	}
 	few := silent > len(d.nodes)-d.need
-	d.giveBack(ctx, c, few, c.r.Queue && !few && c.twin == nil && c.head != nil && c.grantedBy(c.head))
+	d.giveBack(ctx, c, few, c.r.Queue && !few && c.twin == nil && c.head != nil && c.grantedBy(c.head) && !c.overruled())
 	switch {
 	case c.twin != nil:
 		return driver.Result{}, c.twin
 	case few:
+		d.waitsKnown(ctx, &errs)
 		return driver.Result{}, d.tooFew(errs)
 	}
 	return c.refusal(), nil
+}
+
+// waitsKnown gives the probes of nodes that just said that they are held back a
+// moment to find out for how long, which a person wants to know.
+func (d *Driver) waitsKnown(ctx context.Context, errs *[maxNodes]error) {
+	for range 10 {
+		unknown := false
+		for _, n := range d.nodes {
+			held := (*admission.HeldBack)(nil)
+			if !errors.As(errs[n.index], &held) || held.Left > 0 {
+				continue
+			}
+			if now := n.trouble(); now != nil {
+				errs[n.index] = now
+			}
+			unknown = unknown || !errors.As(errs[n.index], &held) || held.Left == 0
+		}
+		if !unknown || ctx.Err() != nil || !d.sleep(minTimeout/10) {
+			return
+		}
+	}
 }
 
 func (c *count) grantedBy(n *node) bool {
@@ -322,6 +380,9 @@ func (d *Driver) giveBack(ctx context.Context, c *count, few, gate bool) {
 	stays := c.r.Queue || b.line != nil || few // a place is kept; after an error it is asked again, or released
 	b.elected, b.counts = 0, false
 	b.lost++
+	if b.gate && !gate { // its vote goes back, too
+		b.line, b.gate = nil, false
+	}
 	switch {
 	case gate:
 		b.moveTo(c.head, true)
@@ -364,7 +425,7 @@ func (d *Driver) giveBack(ctx context.Context, c *count, few, gate bool) {
 
 // comeBack is how long an owner that was refused may take to ask again, before
 // nodes that have not answered are told that it is gone.
-const comeBack = time.Second
+const comeBack = 4 * time.Second
 
 // gone releases what may be left of an owner that did not ask again.
 func (d *Driver) gone(b *bid, tries int) {
@@ -375,7 +436,7 @@ func (d *Driver) gone(b *bid, tries int) {
 	}
 	b.over = true
 	for _, n := range d.nodes {
-		if b.asked.has(n) && !b.settled(n) {
+		if b.unsure.has(n) || b.back.has(n) { // what has not answered yet is seen to when it does
 			b.giveBack(n)
 		}
 	}

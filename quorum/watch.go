@@ -78,8 +78,15 @@ func (w *watch) listen() {
 // follow passes hints on until the watch is over.
 func (w *watch) follow() {
 	for {
+		var deaf <-chan time.Time
+		if w.n != nil && w.in == nil && w.d.traits.Queue != driver.QueueNone {
+			deaf = time.After(watchLimit)
+		}
 		select {
 		case <-w.in:
+		case <-deaf:
+			w.leave()
+			w.listen()
 		case <-w.moved:
 			w.leave()
 			w.listen()

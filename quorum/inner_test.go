@@ -1,0 +1,195 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package quorum
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unsafe"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/memdriver"
+)
+
+type lag struct {
+	*memdriver.Store
+	by   time.Duration
+	away bool
+}
+
+var errGone = errors.New("gone")
+
+func (l *lag) Classify(err error) driver.Class { return driver.Unreachable }
+func (l *lag) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
+	time.Sleep(l.by)
+	if l.away {
+		return driver.Result{}, errGone
+	}
+	return l.Store.Try(ctx, r)
+}
+func (l *lag) Record(ctx context.Context) (driver.Record, error) {
+	if l.away {
+		return driver.Record{}, errGone
+	}
+	return l.Store.Record(ctx)
+}
+func (l *lag) Release(ctx context.Context, r driver.Request) error {
+	time.Sleep(l.by)
+	if l.away {
+		return errGone
+	}
+	return l.Store.Release(ctx, r)
+}
+
+func lags(t *testing.T) (*Driver, []*lag) {
+	var nodes []driver.Driver
+	var ls []*lag
+	for range 3 {
+		s := memdriver.NewNode(memdriver.NodeOptions{MaxTTL: 30 * time.Second})
+		rec, _ := s.Record(t.Context())
+		_ = s.Admit(t.Context(), rec, 30*time.Second)
+		l := &lag{Store: s, by: time.Millisecond}
+		ls = append(ls, l)
+		nodes = append(nodes, l)
+	}
+	d := New(nodes, nil)
+	t.Cleanup(func() { d.Close() })
+	return d, ls
+}
+
+func TestBidsStay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, ls := lags(t)
+		for i := range 4000 {
+			r := driver.Request{Key: "k", Owner: rand.Text(), Label: "{}", TTL: 30 * time.Second}
+			res, err := d.Try(t.Context(), r)
+			if err != nil || !res.Granted {
+				t.Fatal(res, err)
+			}
+			if i == 0 { // a node that is not the line's is a bit slower
+				for j, n := range d.nodes {
+					if n != d.head.Load() {
+						ls[j].by = 2 * time.Millisecond
+						break
+					}
+				}
+			}
+			r.Settled = true
+			if err := d.Release(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(10 * time.Second)
+		t.Log(len(d.bids.all), "bids of", unsafe.Sizeof(bid{}), "bytes")
+		if len(d.bids.all) > 100 {
+			t.Error("they stay")
+		}
+	})
+}
+
+func TestOwedGrows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, ls := lags(t)
+		for _, l := range ls {
+			l.away = true
+		}
+		for range 2000 { // over 20 minutes, far above TTL and patience
+			r := driver.Request{Key: "k", Owner: rand.Text(), Label: "{}", TTL: 30 * time.Second}
+			if _, err := d.Try(t.Context(), r); err == nil {
+				t.Fatal()
+			}
+			_ = d.Release(t.Context(), r) // as hasp does after an error
+			time.Sleep(600 * time.Millisecond)
+		}
+		t.Log(len(d.nodes[0].owed), len(d.bids.all))
+		if len(d.nodes[0].owed) > 200 {
+			t.Error("debts that are over stay")
+		}
+	})
+}
+
+// A refusal that was given before the grant, and read after it.
+func TestAnswersOvertake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, _ := lags(t)
+		n := d.nodes[2]
+		b := d.bids.open(driver.Request{Key: "k", Owner: rand.Text(), TTL: time.Second})
+		b.begin(b.req)
+		b.sends(n)
+		b.sends(n)
+		b.returned(n, 0, driver.Result{Granted: true, Fence: 2}, nil)
+		b.returned(n, 0, driver.Result{Why: driver.Held}, nil)
+		if !b.has.has(n) {
+			t.Error("the vote is forgotten, and is not given back")
+		}
+	})
+}
+
+// After an error the gate is gone, but b.gate stays.
+func TestGateAfterError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, ls := lags(t)
+		w := driver.Request{Key: "w", Owner: rand.Text(), Label: "{}", TTL: 30 * time.Second, Patience: 10 * time.Second}
+		if res, err := d.Try(t.Context(), w); err != nil || !res.Granted {
+			t.Fatal(res, err)
+		}
+		var free []func()
+		for i, n := range d.nodes {
+			if n != d.head.Load() {
+				free = append(free, ls[i].Hold("k", 30*time.Second, driver.Label{}))
+			}
+		}
+		r := driver.Request{Key: "k", Owner: rand.Text(), Label: "{}", TTL: 30 * time.Second, Patience: 10 * time.Second, Queue: true}
+		res, err := d.Try(t.Context(), r)
+		b := d.bids.get(r)
+		t.Log(res.Granted, err, b.gate)
+		for i, n := range d.nodes {
+			if n != d.head.Load() {
+				ls[i].away = true
+			}
+		}
+		_, err = d.Try(t.Context(), r)
+		b.mu.Lock()
+		t.Log(err, "gate", b.gate, "has", b.has, "line", b.line == d.head.Load())
+		if b.gate && b.has == 0 {
+			t.Error("the gate is said to be ours, and was given back")
+		}
+		b.mu.Unlock()
+		_ = free
+	})
+}
+
+// A debt of a node that left with traffic: it never comes back into service?
+func TestOwedLivelock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, ls := lags(t)
+		r := driver.Request{Key: "w", Owner: rand.Text(), Label: "{}", TTL: 30 * time.Second}
+		if res, err := d.Try(t.Context(), r); err != nil || !res.Granted {
+			t.Fatal(res, err)
+		}
+		n := d.nodes[0]
+		ls[0].away = true
+		n.leave(errGone)
+		time.Sleep(time.Second)
+		ls[0].away = false
+		begun := time.Now()
+		for i := 0; i < 5000 && !n.serving(); i++ { // 1000 calls a second whose contexts ended
+			x := driver.Request{Key: "x", Owner: rand.Text(), Label: "{}", TTL: 30 * time.Second}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Microsecond)
+			_, _ = d.Try(ctx, x)
+			cancel()
+			go func() { _ = d.Release(context.Background(), x) }()
+			time.Sleep(time.Millisecond)
+		}
+		t.Log("out for", time.Since(begun))
+		if time.Since(begun) > 2*time.Second {
+			t.Error("it does not come back into service")
+		}
+		time.Sleep(time.Minute)
+	})
+}

@@ -1,0 +1,442 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package quorum_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/memdriver"
+	"github.com/hasplock/hasp/quorum"
+)
+
+// tap is a link with hooks.
+type tap struct {
+	*memdriver.Store
+	mu      sync.Mutex
+	try     func(ctx context.Context, r driver.Request) error // before
+	release func(ctx context.Context, r driver.Request) error // before
+	renew   func(ctx context.Context) error
+}
+
+func (l *tap) hook(f func()) { l.mu.Lock(); defer l.mu.Unlock(); f() }
+
+func (l *tap) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
+	l.mu.Lock()
+	h := l.try
+	l.mu.Unlock()
+	if h != nil {
+		if err := h(ctx, r); err != nil {
+			return driver.Result{}, err
+		}
+	}
+	return l.Store.Try(ctx, r)
+}
+
+func (l *tap) Release(ctx context.Context, r driver.Request) error {
+	l.mu.Lock()
+	h := l.release
+	l.mu.Unlock()
+	if h != nil {
+		if err := h(ctx, r); err != nil {
+			return err
+		}
+	}
+	return l.Store.Release(ctx, r)
+}
+
+func (l *tap) Renew(ctx context.Context, rs []driver.Request, done func(int, driver.Renewal)) {
+	l.mu.Lock()
+	h := l.renew
+	l.mu.Unlock()
+	if h != nil {
+		if err := h(ctx); err != nil {
+			return
+		}
+	}
+	l.Store.Renew(ctx, rs, done)
+}
+
+func (l *tap) Classify(err error) driver.Class {
+	if err == errAway {
+		return driver.Unreachable
+	}
+	return l.Store.Classify(err)
+}
+
+func taps(t testing.TB, stores []*memdriver.Store) (*quorum.Driver, []*tap) {
+	ts := make([]*tap, len(stores))
+	nodes := make([]driver.Driver, len(stores))
+	for i, s := range stores {
+		ts[i] = &tap{Store: s}
+		nodes[i] = ts[i]
+	}
+	d := quorum.New(nodes, nil)
+	t.Cleanup(func() { _ = d.Close() })
+	return d, ts
+}
+
+// sorted returns stores with the line node first.
+func lined(t testing.TB, n int, o memdriver.NodeOptions) []*memdriver.Store {
+	all := make([]*memdriver.Store, n)
+	lives := make([]string, n)
+	o.MaxTTL = nodeMaxTTL
+	for i := range all {
+		all[i] = memdriver.NewNode(o)
+		admit(t, all[i])
+		rec, _ := all[i].Record(t.Context())
+		lives[i] = rec.Node
+	}
+	for i := range all {
+		for j := i + 1; j < n; j++ {
+			if lives[j] < lives[i] {
+				lives[i], lives[j], all[i], all[j] = lives[j], lives[i], all[j], all[i]
+			}
+		}
+	}
+	return all
+}
+
+func holdsOn(t testing.TB, stores []*memdriver.Store, key string) (s []string) {
+	for _, st := range stores {
+		info, err := st.Inspect(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s = append(s, info.Holder.Owner)
+	}
+	return s
+}
+
+// A client whose clock is 10 s ahead of all nodes.
+func TestFastClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stores := lined(t, 3, memdriver.NodeOptions{Now: func() time.Time { return time.Now().Add(-10 * time.Second) }})
+		a, b, c := stores[0], stores[1], stores[2]
+		warm, _ := taps(t, stores)
+		d, ts := taps(t, stores)
+		for _, x := range []*quorum.Driver{warm, d} {
+			r := ask("warm")
+			mustTry(t, x, r)
+			if err := x.Release(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		freeB := b.Hold("k", nodeMaxTTL, driver.Label{})
+		freeC := c.Hold("k", nodeMaxTTL, driver.Label{})
+		late := make(chan struct{})
+		arrived := make(chan struct{})
+		var once sync.Once
+		ts[0].hook(func() {
+			ts[0].release = func(ctx context.Context, r driver.Request) error {
+				go func() { <-late; _ = a.Release(context.Background(), r); once.Do(func() { close(arrived) }) }()
+				<-ctx.Done()
+				return ctx.Err()
+			}
+		})
+		x := ask("k")
+		if res := mustTry(t, d, x); res.Granted {
+			t.Fatal("granted")
+		}
+		ts[0].hook(func() { ts[0].release = nil })
+		time.Sleep(100 * time.Millisecond) // the node is back in service
+		freeB()
+		res := mustTry(t, d, x)
+		if !res.Granted {
+			t.Fatalf("%+v", res)
+		}
+		close(late)
+		<-arrived
+		freeC()
+		y := ask("k")
+		resY := mustTry(t, warm, y)
+		t.Log("x", x.Owner, res.Fence, "y", y.Owner, resY.Fence, holdsOn(t, stores, "k"))
+		if resY.Granted {
+			t.Errorf("two holders")
+		}
+	})
+}
+
+// One lost give-back of a TryLock on the line node.
+func TestLostGiveBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stores := lined(t, 3, memdriver.NodeOptions{})
+		d, ts := taps(t, stores)
+		d2, _ := taps(t, stores)
+		freeB := stores[1].Hold("k", nodeMaxTTL, driver.Label{})
+		freeC := stores[2].Hold("k", nodeMaxTTL, driver.Label{})
+		once := true
+		ts[0].hook(func() {
+			ts[0].release = func(ctx context.Context, r driver.Request) error {
+				if once {
+					once = false
+					return errAway
+				}
+				return nil
+			}
+		})
+		c1, _ := hasp.New(d, nil)
+		c2, _ := hasp.New(d2, nil)
+		defer c1.Close()
+		defer c2.Close()
+		if _, err := c1.Mutex("k", nil).TryLock(t.Context()); err == nil {
+			t.Fatal("granted")
+		}
+		freeB()
+		freeC()
+		time.Sleep(3 * time.Second)
+		t.Log(holdsOn(t, stores, "k"))
+		begun := time.Now()
+		l, err := c2.Mutex("k", nil).Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Release()
+		if took := time.Since(begun); took > 2*time.Second {
+			t.Errorf("a free key took %v", took)
+		}
+	})
+}
+
+// A client 3 s behind the others.
+func TestSlowClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stores := lined(t, 3, memdriver.NodeOptions{Now: func() time.Time { return time.Now().Add(3 * time.Second) }})
+		d, _ := taps(t, stores)
+		// Somebody with a good clock held the key a moment ago.
+		time.Sleep(time.Millisecond)
+		good := uint64(time.Now().Add(3*time.Second).UnixMicro()) + 10
+		for _, s := range stores {
+			r := ask("k")
+			r.Fence = good
+			if res := mustTry(t, s, r); !res.Granted {
+				t.Fatalf("%+v", res)
+			}
+			_ = s.Release(t.Context(), r)
+		}
+		freeB := stores[1].Hold("k", nodeMaxTTL, driver.Label{})
+		freeC := stores[2].Hold("k", nodeMaxTTL, driver.Label{})
+		x := ask("k")
+		if res := mustTry(t, d, x); res.Granted {
+			t.Fatal("granted")
+		}
+		freeB()
+		freeC()
+		time.Sleep(5 * time.Second)
+		if got := holdsOn(t, stores, "k"); got[0] != "" {
+			t.Errorf("still there 5 s after a refused Try: %q", got)
+		}
+	})
+}
+
+// A restore after Release.
+func TestRestoreAfterRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stores := lined(t, 3, memdriver.NodeOptions{})
+		d, ts := taps(t, stores)
+		var rs []driver.Request
+		for i := range 17 {
+			r := ask("k" + string(rune('a'+i)))
+			res := mustTry(t, d, r)
+			r.Fence, r.Settled = res.Fence, true
+			rs = append(rs, r)
+		}
+		synctest.Wait()
+		for _, r := range rs {
+			stores[0].Lose(r.Key)
+		}
+		ts[0].hook(func() {
+			ts[0].try = func(ctx context.Context, r driver.Request) error { time.Sleep(10 * time.Millisecond); return nil }
+		})
+		d.Renew(t.Context(), rs, func(i int, r driver.Renewal) {
+			if r.Err != nil {
+				t.Error(i, r.Err)
+			}
+		})
+		for _, r := range rs {
+			if err := d.Release(t.Context(), r); err != nil {
+				t.Log(err)
+			}
+		}
+		time.Sleep(5 * time.Second)
+		for _, r := range rs {
+			if got := holdsOn(t, stores, r.Key); got[0] != "" {
+				t.Errorf("%s: votes 5 s after Release: %q", r.Key, got)
+			}
+		}
+	})
+}
+
+// The line node answers everything but Renew.
+func TestHeadRenewHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stores := lined(t, 3, memdriver.NodeOptions{})
+		d, ts := taps(t, stores)
+		c, _ := hasp.New(d, nil)
+		defer c.Close()
+		l := mustLock(t, c, "k")
+		ts[0].hook(func() { ts[0].renew = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() } })
+		for range 4000 { // other traffic, for 40 s
+			time.Sleep(10 * time.Millisecond)
+			o := mustLock(t, c, "other")
+			_ = o.Release()
+			if err := l.Err(); err != nil {
+				t.Fatalf("a majority prolongs it, and: %v; held by %q", err, holdsOn(t, stores, "k"))
+			}
+		}
+		_ = l.Release()
+	})
+}
+
+// The line node's clock was a minute ahead for a while.
+func TestFarNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stores := lined(t, 3, memdriver.NodeOptions{})
+		r := ask("k")
+		ahead := memdriver.NewNode(memdriver.NodeOptions{MaxTTL: nodeMaxTTL, Now: func() time.Time { return time.Now().Add(time.Minute) }})
+		for { // until it is the line node
+			admit(t, ahead)
+			rec, _ := ahead.Record(t.Context())
+			one, _ := stores[0].Record(t.Context())
+			if rec.Node < one.Node {
+				break
+			}
+			ahead.Restart(nil)
+		}
+		stores[0] = ahead
+		d, _ := taps(t, stores)
+		c, _ := hasp.New(d, nil)
+		defer c.Close()
+		_ = r
+		var last time.Duration
+		for range 5 {
+			begun := time.Now()
+			lease := mustLock(t, c, "k")
+			waits := make(chan struct{})
+			go func() {
+				defer close(waits)
+				next := mustLock(t, c, "k") // waits: its second Try proposes above what it saw
+				t.Log("next after", time.Since(begun), holdsOn(t, stores, "k"))
+				_ = next.Release()
+			}()
+			time.Sleep(time.Second)
+			_ = lease.Release()
+			<-waits
+			synctest.Wait()
+			last = time.Since(begun)
+			if got := holdsOn(t, stores, "k"); got[0] != "" {
+				t.Errorf("released, and %q", got)
+			}
+		}
+		if last > 5*time.Second {
+			t.Errorf("a turn took %v", last)
+		}
+	})
+}
+
+func (l *tap) Watch(ctx context.Context, r driver.Request) (<-chan struct{}, error) {
+	if watchHook != nil {
+		if err := watchHook(ctx, l); err != nil {
+			return nil, err
+		}
+	}
+	return l.Store.Watch(ctx, r)
+}
+
+var watchHook func(ctx context.Context, l *tap) error
+
+// The subscription on a busy line node fails once.
+func TestDeaf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stores := lined(t, 3, memdriver.NodeOptions{})
+		d, ts := taps(t, stores)
+		c, _ := hasp.New(d, nil)
+		defer c.Close()
+		l := mustLock(t, c, "k")
+		var mu sync.Mutex
+		failed := false
+		watchHook = func(ctx context.Context, l *tap) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if failed || l != ts[0] {
+				return nil
+			}
+			failed = true
+			return context.DeadlineExceeded // busy: it answered others
+		}
+		defer func() { watchHook = nil }()
+		// The 1 s that it takes is left out here; the node was heard just now.
+		got := make(chan time.Time, 1)
+		go func() {
+			n, err := c.Mutex("k", nil).Lock(t.Context())
+			got <- time.Now()
+			if err == nil {
+				_ = n.Release()
+			}
+		}()
+		time.Sleep(time.Second)
+		released := time.Now()
+		_ = l.Release()
+		if took := (<-got).Sub(released); took > 2*time.Second {
+			t.Errorf("the only waiter had the key %v after the release", took)
+		}
+	})
+}
+
+// The answer of the line node to the first Try is slow, and the subscription too.
+func TestGoneAndBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stores := lined(t, 3, memdriver.NodeOptions{})
+		d, ts := taps(t, stores)
+		c, _ := hasp.New(d, nil)
+		defer c.Close()
+		l := mustLock(t, c, "k")
+		stop := make(chan struct{})
+		go func() { // other traffic: the line node is only busy
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(5 * time.Millisecond):
+				}
+				o, err := c.Mutex("other", nil).TryLock(t.Context())
+				if err == nil {
+					_ = o.Release()
+				}
+			}
+		}()
+		once := true
+		ts[0].hook(func() {
+			ts[0].try = func(ctx context.Context, r driver.Request) error {
+				if r.Key == "k" && once {
+					once = false
+					time.Sleep(1500 * time.Millisecond)
+				}
+				return nil
+			}
+		})
+		watchHook = func(ctx context.Context, l *tap) error { time.Sleep(990 * time.Millisecond); return nil }
+		defer func() { watchHook = nil }()
+		got := make(chan time.Time, 1)
+		go func() {
+			n, err := c.Mutex("k", nil).Lock(t.Context())
+			got <- time.Now()
+			if err == nil {
+				_ = n.Release()
+			}
+		}()
+		time.Sleep(3 * time.Second)
+		released := time.Now()
+		_ = l.Release()
+		if took := (<-got).Sub(released); took > 2*time.Second {
+			t.Errorf("the only waiter had the key %v after the release", took)
+		}
+		close(stop)
+	})
+}
