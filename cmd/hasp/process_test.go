@@ -41,6 +41,21 @@ func onEach(t *testing.T, test func(t *testing.T, s *sandbox)) {
 		t.Parallel()
 		test(t, newSandbox(t, "redis://"+testserver.Redis(t).Addr()))
 	})
+	t.Run("redlock", func(t *testing.T) {
+		t.Parallel()
+		test(t, newSandbox(t, redlock(t, "")))
+	})
+}
+
+// redlock starts three servers, and returns the URL of a store that grants locks.
+func redlock(t testing.TB, parameters string) string {
+	var addrs []string
+	for range 3 {
+		addrs = append(addrs, testserver.Redis(t).Addr())
+	}
+	url := "redlock://" + strings.Join(addrs, ",") + parameters
+	newSandbox(t, url).exits(0, "doctor", "--admit")
+	return url
 }
 
 func (s *sandbox) env() []string {
@@ -50,7 +65,7 @@ func (s *sandbox) env() []string {
 			env = append(env, v)
 		}
 	}
-	return env
+	return append(env, "XDG_STATE_HOME="+filepath.Join(s.dir, "state"))
 }
 
 // hasp starts hasp.

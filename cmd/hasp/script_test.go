@@ -26,16 +26,22 @@ import (
 // named after an engine on that one.
 
 func TestScriptsSQLite(t *testing.T) {
-	runScripts(t, []string{"testdata/script"}, func(work string) string {
+	runScripts(t, []string{"testdata/script", "testdata/sqlite"}, func(work string) string {
 		return "sqlite:" + filepath.Join(work, "locks.db")
 	})
 }
 
 func TestScriptsRedis(t *testing.T) {
 	server := testserver.Redis(t)
-	runScripts(t, []string{"testdata/script"}, func(work string) string {
+	runScripts(t, []string{"testdata/script", "testdata/redis"}, func(work string) string {
 		return "redis://" + server.Addr() + "?prefix=" + filepath.Base(work) + ":" // a name space for each script
 	})
+}
+
+func TestScriptsRedlock(t *testing.T) {
+	url := redlock(t, "?max-ttl=2h")
+	runScripts(t, []string{"testdata/script"}, func(work string) string { return url + "&prefix=" + filepath.Base(work) + ":" })
+	runScripts(t, []string{"testdata/redlock"}, func(string) string { return "redlock:" }) // each has servers of its own
 }
 
 func runScripts(t *testing.T, dirs []string, url func(work string) string) {
@@ -44,6 +50,7 @@ func runScripts(t *testing.T, dirs []string, url func(work string) string) {
 			Dir:                 dir,
 			RequireExplicitExec: true,
 			RequireUniqueNames:  true,
+			Condition:           func(engine string) (bool, error) { return strings.HasPrefix(url("."), engine+":"), nil },
 			Setup: func(e *testscript.Env) error {
 				e.Setenv("HASP_STORE", url(e.WorkDir))
 				e.Setenv("XDG_STATE_HOME", filepath.Join(e.WorkDir, "state"))
@@ -52,11 +59,13 @@ func runScripts(t *testing.T, dirs []string, url func(work string) string) {
 				e.Setenv("LONG", strings.Repeat("x", 513))
 				p := &processes{dir: e.WorkDir, named: map[string]*exec.Cmd{}}
 				e.Values[processesKey{}] = p
+				e.Values[serversKey{}] = &servers{t: t}
 				e.Defer(p.end)
 				return nil
 			},
 			Cmds: map[string]func(*testscript.TestScript, bool, []string){
 				"exits": exits, "start": start, "signal": sendSignal, "ends": ends, "await": await, "gone": gone, "fifo": fifo,
+				"servers": startServers, "server": server,
 			},
 		})
 	}
@@ -78,6 +87,52 @@ func (p *processes) end() {
 	for _, cmd := range p.named {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
+	}
+}
+
+type serversKey struct{}
+
+// servers are a script's own. They end with the test of all scripts.
+type servers struct {
+	t   *testing.T
+	all []*testserver.Server
+}
+
+// servers N [ARGUMENT...]: starts redis-servers with these arguments; $S1, $S2 and
+// so on are their addresses, $SERVERS those of all, for a URL.
+func startServers(ts *testscript.TestScript, neg bool, args []string) {
+	n, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	s := ts.Value(serversKey{}).(*servers)
+	var addrs []string
+	for range n {
+		s.all = append(s.all, testserver.Redis(s.t, args[1:]...))
+	}
+	for i, server := range s.all {
+		addrs = append(addrs, server.Addr())
+		ts.Setenv(fmt.Sprintf("S%d", i+1), server.Addr())
+	}
+	ts.Setenv("SERVERS", strings.Join(addrs, ","))
+}
+
+// server kill|restart|stop|cont N...: of those that servers started.
+func server(ts *testscript.TestScript, neg bool, args []string) {
+	for _, arg := range args[1:] {
+		n, err := strconv.Atoi(arg)
+		ts.Check(err)
+		s := ts.Value(serversKey{}).(*servers).all[n-1]
+		switch args[0] {
+		case "kill":
+			s.Kill()
+		case "restart":
+			s.Restart()
+		case "stop":
+			s.Stop()
+		case "cont":
+			s.Cont()
+		default:
+			ts.Fatalf("usage: server kill|restart|stop|cont N...")
+		}
 	}
 }
 

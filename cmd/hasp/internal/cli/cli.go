@@ -45,7 +45,8 @@ SQLite file in your state directory, for the processes of this machine.`,
 		Example: `  hasp run nightly -- ./report.sh --full       wait for the key, hold it while the command runs
   hasp run -n -E 0 nightly -- ./report.sh      from cron: skip it when somebody else is at it
   hasp ls                                      who holds what
-  hasp show nightly                            all about one key`,
+  hasp show nightly                            all about one key
+  hasp doctor                                  does the store work, and what does it promise`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.ArbitraryArgs,
@@ -63,6 +64,6 @@ SQLite file in your state directory, for the processes of this machine.`,
 		}
 		return usage("%v; see: %s --help", err, cmd.CommandPath())
 	})
-	root.AddCommand(newRun(args), newLs(), newShow(), newBreak(), newVersion(), newMan(root))
+	root.AddCommand(newRun(args), newLs(), newShow(), newBreak(), newDoctor(), newVersion(), newMan(root))
 	return root
 }

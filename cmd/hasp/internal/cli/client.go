@@ -27,7 +27,7 @@ type storeFlag struct{ text string }
 
 func (f *storeFlag) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.text, "store", "",
-		"`URL` of the store: sqlite:PATH, redis://…, rediss://… or unix://…; without it what HASP_STORE says, or the file "+
+		"`URL` of the store: sqlite:PATH, redis://…, rediss://…, unix://… or redlock://…; without it what HASP_STORE says, or the file "+
 			"that HASP_STORE_FILE names, else a SQLite file of yours")
 }
 
@@ -35,28 +35,28 @@ func (f *storeFlag) add(cmd *cobra.Command) {
 type locks struct {
 	*hasp.Client
 	url   *store.URL
-	close func() error // of the connections; after the client's Close
+	store *store.Store
 }
 
-func (f *storeFlag) open(cmd *cobra.Command, o *hasp.Options) (*locks, error) {
+func (f *storeFlag) open(cmd *cobra.Command, observe func(hasp.Event)) (*locks, error) {
 	u, err := store.Find(f.text, cmd.Flags().Changed("store"))
 	if err != nil {
 		return nil, badConfig(err)
 	}
-	drv, closeIt, err := u.Open()
+	s, err := u.Open()
 	if err != nil {
 		return nil, badConfig(err)
 	}
-	c, err := hasp.New(drv, o)
+	c, err := hasp.New(s.Driver, &hasp.Options{Observe: observe, StateDir: store.StateDir()})
 	if err != nil {
 		return nil, badConfig(err)
 	}
-	return &locks{Client: c, url: u, close: closeIt}, nil
+	return &locks{Client: c, url: u, store: s}, nil
 }
 
 // Close ends the client, which waits until nothing of ours is left in the
 // store, within 5 seconds.
-func (l *locks) Close() error { return errors.Join(l.Client.Close(), l.close()) }
+func (l *locks) Close() error { return errors.Join(l.Client.Close(), l.store.Disconnect()) }
 
 // again returns the command line of another sub-command for the same store.
 func (f *storeFlag) again(words ...string) string {

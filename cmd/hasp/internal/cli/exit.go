@@ -10,6 +10,8 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/cmd/hasp/internal/store"
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/quorum"
 )
 
 // The exit codes that are hasp's own; docs/command.md explains them.
@@ -70,6 +72,9 @@ func trouble(u *store.URL, err error) *exit {
 		return &exit{code: exitConfig, verdict: "read-only",
 			message: fmt.Sprintf("%s cannot be written, is it a replica? %v", on, inner)}
 	case hasp.Unreachable:
+		if votes := (*quorum.VoteError)(nil); errors.As(err, &votes) || errors.Is(err, driver.ErrNotVoting) {
+			return &exit{code: exitUnreachable, verdict: "unreachable", message: fmt.Sprintf("%s grants nothing now: %v. Look: hasp doctor", on, inner)}
+		}
 		return &exit{code: exitUnreachable, verdict: "unreachable",
 			message: fmt.Sprintf("%s cannot be reached: %v. Does it run, and is its address right?", on, inner)}
 	}

@@ -38,7 +38,7 @@ a host whose clock is behind does not run the same job again. A signal in that
 time makes it leave at once; the store then keeps the key for the rest.
 
 Exit status: the command's, 128 + n for a signal. 75 busy (-E). 124 lock lost or
---max-hold reached, command ended. 64 wrong usage. 69 store not reachable. 77 not
+--max-hold reached, command ended. 64 wrong usage. 69 store not reachable, or too few of its servers vote. 77 not
 allowed. 78 wrong configuration. 126, 127 cannot execute, not found. 125 hasp
 failed. 129, 130, 131, 143 ended by a signal while waiting. The last line on
 standard error says which it was.`
@@ -47,6 +47,24 @@ const runExample = `  hasp run nightly -- ./report.sh --full
   hasp run -n -E 0 nightly -- ./report.sh               from cron: busy is no error
   hasp run -w 30 nightly -- sh -c 'psql -v fence=$HASP_FENCE -f nightly.sql'
   hasp run --hold-at-least 10m --reason cron nightly -- ./report.sh`
+
+const doctorLong = `hasp doctor examines a store: does it answer, does it grant locks, what does it
+promise, and what in its configuration endangers that. It takes and releases a
+lock of its own. What it finds is ok; or a warning: locks are granted, but less is
+promised than could be; or it fails: no locks, or none that are safe.
+
+Redis servers with max-ttl= in the URL, and those of redlock:, grant nothing after
+a restart, or when they are new, until every lease that they may have forgotten
+is over: about max-ttl and ten seconds, timed by this machine while hasp is used.
+With --admit you give your word that nobody holds a lock of the store, and they
+vote at once. A wrong word can lead to two holders.
+
+max-ttl is the same on every client. To change it: end everything that uses the
+store, DEL hasp.node on every server, change the URL everywhere, then
+hasp doctor --admit.
+
+Exit status: 0 when nothing fails. 69 when the store, or too many of its nodes, do
+not answer or vote. 77 when they do not allow it. 78 for all else that fails.`
 
 // manual are the sections that every manual page ends with.
 var manual = []struct{ title, text string }{
@@ -62,7 +80,7 @@ var manual = []struct{ title, text string }{
 
 64: the command line is wrong.
 
-69: the store cannot be reached, or does not answer.
+69: the store cannot be reached, or does not answer, or too few of its servers vote.
 
 77: the store does not allow it.
 
@@ -78,5 +96,7 @@ HASP_STORE_FILE: a file that holds the URL, for URLs with a password, which do n
 XDG_STATE_HOME: where the default store is (~/.local/state when unset).
 
 HASP_KEY, HASP_FENCE, HASP_OWNER, HASP_STORE_KIND: set for the command of hasp run.`},
-	{"FILES", `~/.local/state/hasp/locks.db: the default store.`},
+	{"FILES", `~/.local/state/hasp/locks.db: the default store.
+
+~/.local/state/hasp/waits/: since when servers that are held back are waited for.`},
 }

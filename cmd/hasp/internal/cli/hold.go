@@ -164,9 +164,13 @@ func (j *job) bequeath(lease *hasp.Lease, sig os.Signal, rest time.Duration) {
 	// What is left of a lease has to be more than its lead, and its drift of a
 	// hundredth.
 	ttl := rest + rest/50 + j.o.grace.d + j.o.grace.d/50 + 100*time.Millisecond
+	for_ := short(ttl)
+	if most := j.locks.Traits().MaxTTL; most > 0 && ttl > most {
+		ttl, for_ = most, short(most)+" only, the longest that it allows (max-ttl)"
+	}
 	err := lease.Extend(ctx, ttl)
 	j.leave = true
-	message := fmt.Sprintf("leaving (%v); the store keeps %s for another %s", sig, quote(j.key), short(ttl))
+	message := fmt.Sprintf("leaving (%v); the store keeps %s for another %s", sig, quote(j.key), for_)
 	e := event{Event: "leaving", Left: ttl.Seconds(), Message: message}
 	if err != nil {
 		e.Error = err.Error()

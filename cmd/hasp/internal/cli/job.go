@@ -89,7 +89,7 @@ func (j *job) all(cmd *cobra.Command) (status *child.Status, err error) {
 	if j.path, err = find(j.argv[0]); err != nil {
 		return nil, err
 	}
-	j.locks, err = j.o.store.open(cmd, &hasp.Options{Observe: j.observe})
+	j.locks, err = j.o.store.open(cmd, j.observe)
 	if err != nil {
 		return nil, err
 	}

@@ -76,7 +76,7 @@ func (o *options) flags(cmd *cobra.Command) {
 	f.BoolVarP(&o.now, "nonblock", "n", false, "try once; when the key is busy exit with 75, or -E")
 	f.VarP(&o.wait, "wait", "w", "wait so long at most (seconds, or 1m30s; 0 is -n), then exit with 75, or -E")
 	f.VarP(&o.busyCode, "conflict-exit-code", "E", "exit with this when the key is busy, 0 to 255")
-	f.Var(&o.ttl, "ttl", "how long the store keeps the key after hasp died without a word (default 30s)")
+	f.Var(&o.ttl, "ttl", "how long the store keeps the key after hasp died without a word (default 30s, or the most that the store allows)")
 	f.Var(&o.maxHold, "max-hold", "end the command after so long, as if the lock was lost")
 	f.Var(&o.atLeast, "hold-at-least", "keep the key so long, also when the command was quicker")
 	f.Var(&o.onLost, "on-lost", "when the lock is lost: TERM and then KILL the command, only KILL it, or let it go on")
@@ -116,6 +116,9 @@ func (o *options) lockOptions(l *locks) (*hasp.LockOptions, error) {
 	}
 	if o.ttl.d == 0 {
 		o.ttl.d = hasp.DefaultTTL
+		if most := l.Traits().MaxTTL; most > 0 {
+			o.ttl.d = min(o.ttl.d, most)
+		}
 	}
 	if err := o.checkTTL(l); err != nil {
 		return nil, err
@@ -140,7 +143,8 @@ func (o *options) checkTTL(l *locks) error {
 	case o.ttl.d < tr.MinTTL:
 		err = usage("the TTL of %v is too short: %s needs at least %v", o.ttl.d, tr.Engine, tr.MinTTL)
 	case tr.MaxTTL > 0 && o.ttl.d > tr.MaxTTL:
-		err = usage("the TTL of %v is too long: %s allows at most %v", o.ttl.d, tr.Engine, tr.MaxTTL)
+		err = usage("the TTL of %v is too long: %s allows at most %v, as its servers grant nothing for so long after a restart. "+
+			"Lower the TTL, or raise max-ttl= in the store's URL, for every client at once (see: hasp doctor --help)", o.ttl.d, tr.Engine, tr.MaxTTL)
 	default:
 		return nil
 	}

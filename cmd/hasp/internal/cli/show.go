@@ -59,7 +59,7 @@ func show(cmd *cobra.Command, store *storeFlag, asJSON bool, key string) error {
 	}
 	k := infoJSON(info)
 	for _, s := range info.ByHand {
-		k.ByHand = append(k.ByHand, l.url.ByHand(s))
+		k.ByHand = append(k.ByHand, l.url.ByHand(0, s))
 	}
 	return json.NewEncoder(os.Stdout).Encode(k)
 }
@@ -97,10 +97,12 @@ func describe(w io.Writer, l *locks, store *storeFlag, i hasp.Info) {
 		if n == 0 {
 			name = "by hand"
 		}
-		fact(name, "%s", l.url.ByHand(s))
+		fact(name, "%s", l.url.ByHand(0, s))
 	}
-	if how, needs := l.url.NeedsPassword(); needs && len(i.ByHand) > 0 {
-		fact("", "(%s)", how)
+	for _, remark := range l.url.Remarks() {
+		if len(i.ByHand) > 0 {
+			fact("", "(%s)", remark)
+		}
 	}
 	if i.Held && !i.Holder.Foreign {
 		fact("to break", "%s", store.again("break", i.Key, "--owner", i.Holder.Owner))

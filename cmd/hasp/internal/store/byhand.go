@@ -11,26 +11,28 @@ import (
 	"github.com/hasplock/hasp/cmd/hasp/internal/shell"
 )
 
-// ByHand returns the command line with which a person has the store carry out
-// a statement of its own language. It holds no password.
-func (u *URL) ByHand(statement string) string {
-	if u.redis == nil {
+// ByHand returns the command line with which a person has the store, or its
+// node of that number, carry out a statement of its own language. It holds no
+// password.
+func (u *URL) ByHand(node int, statement string) string {
+	if len(u.nodes) == 0 {
 		return shell.Join("sqlite3", "-readonly", u.path, statement)
 	}
+	o := u.nodes[node]
 	cli := []string{"redis-cli"}
-	if u.redis.Network == "unix" {
-		cli = append(cli, "-s", u.redis.Addr)
-	} else if host, port, err := net.SplitHostPort(u.redis.Addr); err == nil {
+	if o.Network == "unix" {
+		cli = append(cli, "-s", o.Addr)
+	} else if host, port, err := net.SplitHostPort(o.Addr); err == nil {
 		cli = append(cli, "-h", host, "-p", port)
 	}
-	if u.redis.TLSConfig != nil {
+	if o.TLSConfig != nil {
 		cli = append(cli, "--tls")
 	}
-	if u.redis.Username != "" {
-		cli = append(cli, "--user", u.redis.Username)
+	if o.Username != "" {
+		cli = append(cli, "--user", o.Username)
 	}
-	if u.redis.DB != 0 {
-		cli = append(cli, "-n", strconv.Itoa(u.redis.DB))
+	if o.DB != 0 {
+		cli = append(cli, "-n", strconv.Itoa(o.DB))
 	}
 	if words, ok := plainWords(statement); ok {
 		return shell.Join(append(cli, words...)...)
@@ -40,13 +42,16 @@ func (u *URL) ByHand(statement string) string {
 	return shell.Join("printf", `%s\n`, statement) + " | " + shell.Join(cli...)
 }
 
-// NeedsPassword says whether the command line of ByHand has to be given a
-// password, and how.
-func (u *URL) NeedsPassword() (how string, needs bool) {
-	if u.redis == nil || u.redis.Password == "" {
-		return "", false
+// Remarks are what else a person has to know for the command lines of ByHand.
+func (u *URL) Remarks() []string {
+	var all []string
+	if len(u.nodes) > 0 && u.nodes[0].Password != "" {
+		all = append(all, "set REDISCLI_AUTH to the password first")
 	}
-	return "set REDISCLI_AUTH to the password first", true
+	if u.redlock {
+		all = append(all, "the same on the other nodes: "+strings.Join(u.names()[1:], ", "))
+	}
+	return all
 }
 
 // plainWords splits a statement into words, and undoes quotes around text

@@ -79,7 +79,7 @@ func fromFile(name string) (*URL, error) {
 // defaultFile returns the path of the default store, and makes its directory,
 // which nobody else can look into.
 func defaultFile() (string, error) {
-	dir, err := stateDir()
+	dir, err := stateHome()
 	if err != nil {
 		return "", fmt.Errorf("there is no place for the default store (%w): name one with --store or %s; %s", err, EnvURL, Allowed)
 	}
@@ -90,9 +90,19 @@ func defaultFile() (string, error) {
 	return filepath.Join(dir, "locks.db"), nil
 }
 
-// stateDir returns the directory for state that belongs to a user and this
+// StateDir is where waits for servers that are held back are remembered; empty
+// when there is no place for that.
+func StateDir() string {
+	dir, err := stateHome()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(dir, "hasp")
+}
+
+// stateHome returns the directory for state that belongs to a user and this
 // machine.
-func stateDir() (string, error) {
+func stateHome() (string, error) {
 	if runtime.GOOS == "windows" {
 		if dir := os.Getenv("LocalAppData"); dir != "" {
 			return dir, nil

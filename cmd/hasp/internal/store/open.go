@@ -6,9 +6,11 @@ package store
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/quorum"
 	"github.com/hasplock/hasp/redisdriver"
 	"github.com/hasplock/hasp/sqldriver"
 	_ "github.com/ncruces/go-sqlite3/driver" // registers "sqlite3"
@@ -16,29 +18,72 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// Open returns the engine of a store, and what closes the connections under it
-// once the engine is closed. It does no I/O.
-func (u *URL) Open() (drv driver.Driver, closeIt func() error, err error) {
-	if u.redis == nil {
-		db, err := sql.Open("sqlite3", sqldriver.SQLiteDSN(u.path))
-		if err != nil {
-			return nil, nil, err
-		}
-		return sqldriver.NewSQLite(db), db.Close, nil
-	}
-	redis.SetLogger(silent{}) // what matters comes back as an error
-	rdb := redis.NewClient(u.options())
-	return redisdriver.New(rdb, &redisdriver.Options{Prefix: u.prefix, NoPrefix: u.noPrefix}), rdb.Close, nil
+// Store is a store, open.
+type Store struct {
+	driver.Driver
+	// Servers are those behind it; none for SQLite.
+	Servers []Server
+
+	db *sql.DB
 }
 
-// limit bounds a dial, and one answer, so that a server that is gone is known
-// to be well before a TTL is over.
-const limit = 3 * time.Second
+// Server is one Redis server, by the address that errors call it.
+type Server struct {
+	Name   string
+	Redis  *redis.Client
+	Driver driver.Driver // the engine of this server alone
+}
+
+// Open opens a store. It does no I/O.
+func (u *URL) Open() (*Store, error) {
+	if len(u.nodes) == 0 {
+		db, err := sql.Open("sqlite3", sqldriver.SQLiteDSN(u.path))
+		if err != nil {
+			return nil, err
+		}
+		return &Store{Driver: sqldriver.NewSQLite(db), db: db}, nil
+	}
+	redis.SetLogger(silent{}) // what matters comes back as an error
+	s := &Store{}
+	var nodes []driver.Driver
+	for _, o := range u.nodes {
+		rdb := redis.NewClient(options(*o))
+		drv := redisdriver.New(rdb, &redisdriver.Options{Prefix: u.prefix, NoPrefix: u.noPrefix, MaxTTL: u.maxTTL})
+		nodes = append(nodes, drv)
+		s.Servers = append(s.Servers, Server{o.Addr, rdb, drv})
+	}
+	s.Driver = nodes[0]
+	if u.redlock {
+		s.Driver = quorum.New(nodes, &quorum.Options{Names: u.names(), StateDir: StateDir(), NodeTimeout: min(nodeTimeout, u.maxTTL/10)})
+	}
+	return s, nil
+}
+
+// Disconnect closes the connections, after the driver was closed.
+func (s *Store) Disconnect() error {
+	var errs []error
+	for _, server := range s.Servers {
+		errs = append(errs, server.Redis.Close())
+	}
+	if s.db != nil {
+		errs = append(errs, s.db.Close())
+	}
+	return errors.Join(errs...)
+}
+
+const (
+	// limit bounds a dial, and one answer, so that a server that is gone is known
+	// to be well before a TTL is over.
+	limit = 3 * time.Second
+	// nodeTimeout is how long one of several may take for a request. A command
+	// that was just started has to connect first, over TLS and to far away. Only
+	// when the first of the list hangs does anybody wait for so long, once.
+	nodeTimeout = 500 * time.Millisecond
+)
 
 // options are those of a client for locks: it never asks twice by itself, since
 // hasp does and knows how, and it keeps to the context.
-func (u *URL) options() *redis.Options {
-	o := *u.redis
+func options(o redis.Options) *redis.Options {
 	o.MaxRetries = -1
 	o.DialerRetries = 1
 	o.ContextTimeoutEnabled = true

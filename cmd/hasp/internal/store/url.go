@@ -25,8 +25,12 @@ const Allowed = `allowed are
   redis://[USER:PASSWORD@]HOST[:PORT][/DB]      Redis or Valkey
   rediss://[USER:PASSWORD@]HOST[:PORT][/DB]     the same with TLS
   unix://[USER:PASSWORD@]/PATH/TO/SOCKET[?db=N] the same over a unix socket
+  redlock://[USER:PASSWORD@]HOST[:PORT],HOST[:PORT],HOST[:PORT][/DB]
+                                                3, 5 or 7 independent ones, of which a majority grants a lock;
+                                                redlocks:// with TLS
 with the parameters ?ttl=DURATION (such as 30s; the default TTL of hasp run) and, for Redis,
-prefix=TEXT (before every key; "lock:" when not given, nothing when empty) and db=N.
+prefix=TEXT (before every key; "lock:" when not given, nothing when empty), db=N, and max-ttl=DURATION:
+the longest TTL, for which a server grants nothing after a restart (30s for redlock:, else none).
 What means something in a URL is written with %: %3A for :, %2F for /, %3F for ?, %23 for #, %40 for @, %25 for %.`
 
 // URL names a store.
@@ -35,10 +39,12 @@ type URL struct {
 	// not say.
 	TTL time.Duration
 
-	path     string         // of the SQLite file
-	redis    *redis.Options // nil for SQLite
-	prefix   string         // of keys in Redis
+	path     string           // of the SQLite file
+	nodes    []*redis.Options // none for SQLite, several for redlock
+	redlock  bool
+	prefix   string // of keys in Redis
 	noPrefix bool
+	maxTTL   time.Duration // 0: no node record
 }
 
 // Parse reads a URL.
@@ -52,6 +58,8 @@ func Parse(text string) (*URL, error) {
 		return parseSQLite(rest)
 	case "redis", "rediss", "unix":
 		return parseRedis(strings.ToLower(scheme) + ":" + rest)
+	case "redlock", "redlocks":
+		return parseRedlock(strings.ToLower(scheme), rest)
 	}
 	if isWord(scheme) && !strings.Contains(rest, "@") {
 		return nil, fmt.Errorf("the store's URL begins with %q, which hasp does not know", scheme+":")
@@ -126,11 +134,12 @@ func parseRedis(text string) (*URL, error) {
 	if parsed.Scheme != "unix" {
 		parsed.Path = ""
 	}
-	u.redis, err = redis.ParseURL(parsed.String())
+	o, err := redis.ParseURL(parsed.String())
 	if err != nil {
 		return nil, errors.New("the store's URL cannot be read as a Redis address")
 	}
-	return u, nil
+	u.nodes = []*redis.Options{o}
+	return u, u.checkTTLs()
 }
 
 // parameters reads the part after the question mark. db is nil where a prefix
@@ -142,7 +151,7 @@ func (u *URL) parameters(query string, db *string) error {
 	}
 	known := []string{"ttl"}
 	if db != nil {
-		known = []string{"ttl", "prefix", "db"}
+		known = []string{"ttl", "prefix", "db", "max-ttl"}
 	}
 	for name, v := range values {
 		switch {
@@ -161,12 +170,22 @@ func (u *URL) parameters(query string, db *string) error {
 		}
 	}
 	if db != nil {
+		if values.Has("max-ttl") {
+			u.maxTTL, err = time.ParseDuration(values.Get("max-ttl"))
+			if err != nil || u.maxTTL < minMaxTTL {
+				return fmt.Errorf("max-ttl= in the store's URL is not a duration of at least %v, such as 30s", minMaxTTL)
+			}
+		}
 		*db = values.Get("db")
 		u.prefix = values.Get("prefix")
 		u.noPrefix = values.Has("prefix") && u.prefix == ""
 	}
 	return nil
 }
+
+// minMaxTTL is the least that max-ttl may be. Less wins nothing: a server that was
+// restarted is held back for ten seconds more than that.
+const minMaxTTL = time.Second
 
 // isWord: short lower-case words are repeated in errors, as they are typing
 // mistakes and not secrets.
@@ -179,20 +198,24 @@ func isWord(s string) bool {
 
 // Secret says whether the URL holds a user or a password.
 func (u *URL) Secret() bool {
-	return u.redis != nil && (u.redis.Username != "" || u.redis.Password != "")
+	return len(u.nodes) > 0 && (u.nodes[0].Username != "" || u.nodes[0].Password != "")
 }
 
 // String returns the URL without user and password.
 func (u *URL) String() string {
-	if u.redis == nil {
+	if len(u.nodes) == 0 {
 		return "sqlite:" + u.path
 	}
-	if u.redis.Network == "unix" {
-		return fmt.Sprintf("unix://%s?db=%d", u.redis.Addr, u.redis.DB)
+	first := u.nodes[0]
+	if first.Network == "unix" {
+		return fmt.Sprintf("unix://%s?db=%d", first.Addr, first.DB)
 	}
 	scheme := "redis"
-	if u.redis.TLSConfig != nil {
-		scheme = "rediss"
+	if u.redlock {
+		scheme = "redlock"
 	}
-	return fmt.Sprintf("%s://%s/%d", scheme, u.redis.Addr, u.redis.DB)
+	if first.TLSConfig != nil {
+		scheme += "s"
+	}
+	return fmt.Sprintf("%s://%s/%d", scheme, strings.Join(u.names(), ","), first.DB)
 }

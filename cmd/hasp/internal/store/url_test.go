@@ -16,6 +16,7 @@ func TestParse(t *testing.T) {
 		prefix   string
 		noPrefix bool
 		secret   bool
+		maxTTL   time.Duration
 	}{
 		"sqlite:/a/b.db":                           {shown: "sqlite:/a/b.db"},
 		"sqlite:b.db":                              {shown: "sqlite:b.db"},
@@ -34,14 +35,25 @@ func TestParse(t *testing.T) {
 		"REDISS://h":                               {shown: "rediss://h:6379/0"},
 		"unix:///run/redis.sock":                   {shown: "unix:///run/redis.sock?db=0"},
 		"unix://user:secret@/run/redis.sock?db=12": {shown: "unix:///run/redis.sock?db=12", secret: true},
+		"redis://h?max-ttl=1m":                     {shown: "redis://h:6379/0", maxTTL: time.Minute},
+		"redlock://a,b,c":                          {shown: "redlock://a:6379,b:6379,c:6379/0", maxTTL: 30 * time.Second},
+		"redlocks://a:1,b:2,[::1]:3/4?ttl=5s&max-ttl=5s&prefix=p:": {
+			shown: "redlocks://a:1,b:2,[::1]:3/4", ttl: 5 * time.Second, prefix: "p:", maxTTL: 5 * time.Second},
+		"RedLock://me:se,cr@et@a,b,c,d:9,e?prefix=": {
+			shown: "redlock://a:6379,b:6379,c:6379,d:9,e:6379/0", noPrefix: true, secret: true, maxTTL: 30 * time.Second},
 	} {
 		u, err := Parse(text)
 		if err != nil {
 			t.Errorf("%s: %v", text, err)
 			continue
 		}
-		if u.String() != want.shown || u.TTL != want.ttl || u.prefix != want.prefix || u.noPrefix != want.noPrefix || u.Secret() != want.secret {
+		if u.String() != want.shown || u.TTL != want.ttl || u.prefix != want.prefix || u.noPrefix != want.noPrefix || u.maxTTL != want.maxTTL || u.Secret() != want.secret {
 			t.Errorf("%s: %s %+v, want %+v", text, u, u, want)
+		}
+		for _, o := range u.nodes {
+			if o.Password != u.nodes[0].Password || o.Username != u.nodes[0].Username || o.DB != u.nodes[0].DB {
+				t.Errorf("%s: %s and %s differ in more than their address", text, u.nodes[0].Addr, o.Addr)
+			}
 		}
 	}
 }
@@ -77,6 +89,29 @@ func TestParseRefuses(t *testing.T) {
 		"redis://h?a=%zz":          "parameters",
 		"unix://run/redis.sock":    "whole path",
 		"unix://":                  "whole path",
+
+		"redis://h?max-ttl=5":         "at least 1s",
+		"redis://h?max-ttl=0.5s":      "at least 1s",
+		"redis://h?max-ttl=5s&ttl=6s": "ttl=6s in the store's URL is longer than max-ttl=5s",
+		"sqlite:a?max-ttl=5s":         "known here are ttl",
+		"redlock:a,b,c":               "redlock://HOST1,HOST2,HOST3",
+		"redlock://":                  "host 1 in the store's URL is empty",
+		"redlock://a,,c":              "host 2 in the store's URL is empty",
+		"redlock://a":                 "is 1: a lock that is held on a majority takes 3, 5 or 7",
+		"redlock://a,b":               "is 2: a lock that is held on a majority takes 3, 5 or 7",
+		"redlock://a,b,c,d":           "is 4: 4 survive as many failures as 3, and one more can fail; name 3 or 5",
+		"redlock://a,b,c,d,e,f,g,h,i": "is 9",
+		"redlock://a,b:6379,c,b,d":    "names b:6379 twice",
+		"redlock://a,b,c?ttl=31s":     "longer than max-ttl=30s",
+		"redlock://a,b:port,c":        "cannot be read",
+		"redlock://u:hunter2@a,b,c,d": "name 3 or 5",
+		"redlock://hunter2@a,b,c":     "without a password",
+		"redlock://u:hun#ter2@a,b,c":  "cannot be read",
+		"redlock://u:hun?ter2@a,b,c":  "cannot be read",
+		"redlock://u:hun/ter2@a,b,c":  "cannot be read",
+		"redlock://u:1?hunter2@a,b,c": "a parameter that is not known",
+		"redlock://u:1/hunter2@a,b,c": "not a number",
+		"redlock://a,u:hunter2,b/c@d": "not a number",
 	} {
 		_, err := Parse(text)
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -94,13 +129,14 @@ func TestByHand(t *testing.T) {
 		{"redis://h:1", `GET "lock:a b"`, "redis-cli -h h -p 1 GET 'lock:a b'"},
 		{"rediss://me:secret@h/3", `ZRANGE "l" 0 -1`, "redis-cli -h h -p 6379 --tls --user me -n 3 ZRANGE l 0 -1"},
 		{"unix:///s", `GET "a\nb"`, `printf '%s\n' 'GET "a\nb"' | redis-cli -s /s`},
+		{"redlocks://me:secret@a:1,b:2,c:3", `GET a`, "redis-cli -h a -p 1 --tls --user me GET a"},
 		{"redis://h", `GET "a`, `printf '%s\n' 'GET "a' | redis-cli -h h -p 6379`},
 	} {
 		u, err := Parse(c.url)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := u.ByHand(c.statement); got != c.want {
+		if got := u.ByHand(0, c.statement); got != c.want {
 			t.Errorf("%s, %s: %s, want %s", c.url, c.statement, got, c.want)
 		}
 	}
@@ -110,7 +146,8 @@ func TestByHand(t *testing.T) {
 // in it, wherever in the URL that ended up.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{"redis://u:%s@h:1/2?ttl=5s&prefix=a", "rediss://:%s@h", "redis://%s@h", "unix://u:%s@/s?db=1", "sqlite:a?ttl=%s",
-		"redis://h?%s=x", "redis://h/%s", "%s://h", "%s", "redis://h:%s", "redis://u:a?%s=b@h", "redis://u:a#%s@h", "redis://u:a/%s@h"} {
+		"redis://h?%s=x", "redis://h/%s", "%s://h", "%s", "redis://h:%s", "redis://u:a?%s=b@h", "redis://u:a#%s@h", "redis://u:a/%s@h",
+		"redlock://u:%s@a,b,c?max-ttl=5s", "redlock://%s@a,b", "redlocks://u:%s@a,b,c,d/1", "redlock://u:a?%s@a,b,c", "redlock://u:a,%s@a,a,c"} {
 		f.Add(s, "hunter22")
 		f.Add(s, "p:w?a=b#c/d@%41")
 	}
@@ -128,8 +165,8 @@ func FuzzParse(f *testing.F) {
 		if err != nil && strings.Contains(err.Error(), password) {
 			t.Errorf("%q with %q: the error has it: %v", form, password, err)
 		}
-		if err == nil && u.redis != nil && u.Secret() && u.redis.Password == password && strings.Contains(u.String(), password) &&
-			!strings.Contains(u.redis.Addr, password) {
+		if err == nil && len(u.nodes) > 0 && u.Secret() && u.nodes[0].Password == password && strings.Contains(u.String(), password) &&
+			!strings.Contains(strings.Join(u.names(), ","), password) {
 			t.Errorf("%q with %q: the text has it: %s", form, password, u)
 		}
 	})

@@ -1,0 +1,178 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/cmd/hasp/internal/doctor"
+	"github.com/hasplock/hasp/driver"
+)
+
+const (
+	// trialTTL is the TTL of the doctor's own lock.
+	trialTTL = 10 * time.Second
+	// lookLimit bounds what the servers are asked at once: one may hang.
+	lookLimit = 2 * time.Second
+)
+
+// examination is one hasp doctor at work.
+type examination struct {
+	l        *locks
+	found    []doctor.Finding
+	admitted []doctor.Finding // by server, with --admit
+}
+
+func (x *examination) say(l doctor.Level, node, check, format string, args ...any) {
+	x.found = append(x.found, doctor.Finding{Level: l, Node: node, Check: check, Text: fmt.Sprintf(format, args...)})
+}
+
+// all examines everything, and returns nil when nothing fails.
+func (x *examination) all() *exit {
+	servers := x.l.store.Servers
+	if len(servers) == 0 {
+		return x.trial()
+	}
+	votes, facts := x.ask()
+	votes = x.wake(votes)
+	need, voting, classes := len(servers)/2+1, 0, map[driver.Class]int{}
+	for i, v := range votes {
+		if err := errors.Join(facts[i].Err, v.Err); err != nil {
+			classes[servers[i].Driver.Classify(err)]++
+		} else if v.Voting {
+			voting++
+		}
+	}
+	twins := x.twins(votes, facts)
+	for i, s := range servers {
+		if x.admitted != nil {
+			x.found = append(x.found, x.admitted[i])
+		}
+		x.found = append(x.found, doctor.Judge(s.Name, facts[i], votes[i], doctor.Asked{
+			MaxTTL: x.l.Traits().MaxTTL, Enough: voting >= need,
+			Command: func(statement string) string { return x.l.url.ByHand(i, statement) },
+		})...)
+		if twins[i] != "" {
+			x.say(doctor.Fail, s.Name, "twice", "it is the same server as %s, which would have a vote for each name: name every server once", twins[i])
+		}
+	}
+	if len(servers) > 1 {
+		level := doctor.OK
+		switch {
+		case voting < need:
+			level = doctor.Fail
+		case voting < len(servers):
+			level = doctor.Warn
+		}
+		x.say(level, "", "quorum", "%d of %d nodes vote, and it takes %d", voting, len(servers), need)
+	}
+	if voting < need {
+		return x.silent(classes, len(servers)-need)
+	}
+	unfit := x.failed()
+	if len(twins) == 0 {
+		if end := x.trial(); unfit == nil {
+			return end
+		}
+	}
+	return unfit
+}
+
+// silent is the end of an examination of a store that grants nothing. classes
+// counts the troubles of its servers; what more than spare have decides.
+func (x *examination) silent(classes map[driver.Class]int, spare int) *exit {
+	e := &exit{code: exitUnreachable, verdict: "unreachable", message: fmt.Sprintf("the store %s grants no locks now", x.l.url)}
+	switch {
+	case classes[driver.Denied] > spare:
+		e.code, e.verdict = exitDenied, "denied"
+	case classes[driver.Misconfigured] > spare:
+		e.code, e.verdict = exitConfig, "misconfigured"
+	}
+	return e
+}
+
+// failed is the end of an examination that found something wrong; nil otherwise.
+func (x *examination) failed() *exit {
+	fails := 0
+	for _, f := range x.found {
+		if f.Level == doctor.Fail {
+			fails++
+		}
+	}
+	if fails == 0 {
+		return nil
+	}
+	return &exit{code: exitConfig, verdict: "misconfigured",
+		message: fmt.Sprintf("the store %s is not fit for locks: %s above", x.l.url, count(fails, "check fails", "checks fail"))}
+}
+
+// lock takes a lock that nobody else uses.
+func (x *examination) lock(ctx context.Context) (*hasp.Lease, error) {
+	o := &hasp.LockOptions{TTL: trialTTL, Reason: "hasp doctor"}
+	if most := x.l.Traits().MaxTTL; most > 0 {
+		o.TTL = min(o.TTL, most)
+	}
+	return x.l.Mutex("doctor/"+rand.Text(), o).TryLock(ctx)
+}
+
+// trial takes and releases a lock.
+func (x *examination) trial() *exit {
+	ctx, cancel := asking()
+	defer cancel()
+	begun := time.Now()
+	lease, err := x.lock(ctx)
+	if err == nil {
+		err = lease.Release()
+	}
+	if err == nil {
+		x.say(doctor.OK, "", "lock", "a lock was granted and released, in %v (fence %d)", time.Since(begun).Round(10*time.Microsecond), lease.Fence())
+		return nil
+	}
+	end := trouble(x.l.url, err)
+	if end.code == exitDenied && strings.Contains(err.Error(), "access") && strings.Contains(err.Error(), "key") {
+		x.say(doctor.Warn, "", "lock", "this user may not lock the key of a trial, doctor/…, so none was taken: %s", doctor.Said(err))
+		return nil
+	}
+	x.say(doctor.Fail, "", "lock", "no lock was granted: %s", end.message)
+	return end
+}
+
+// errAgain: between the word and the look at what it did, the server was restarted.
+var errAgain = errors.New("it is held back anew: give your word again")
+
+// admit passes the operator's word on, and says what it did.
+func (x *examination) admit() error {
+	if x.l.Traits().MaxTTL == 0 {
+		return usage("--admit is for servers that are held back after a restart, and this store has none: they are those of redlock:, and of redis: with max-ttl= in the URL")
+	}
+	fmt.Fprintf(os.Stderr, "hasp: you say that nobody holds a lock of %s. What is held back votes now; if it is not so, there can be two holders\n", x.l.url)
+	ctx, stop := listening()
+	defer stop()
+	before := x.votes(ctx)
+	limited, cancel := context.WithTimeout(ctx, lookLimit)
+	err := x.l.Admit(limited)
+	cancel()
+	after := x.votes(ctx)
+	for i, s := range x.l.store.Servers {
+		f := doctor.Finding{Level: doctor.OK, Node: s.Name, Check: "admit"}
+		switch {
+		case before[i].Voting:
+			f.Text = "it voted already, and was left as it is"
+		case after[i].Voting:
+			f.Text = "admitted by your word"
+		default:
+			f.Level, f.Text = doctor.Warn, "not admitted: "+doctor.Said(cmp.Or(after[i].Err, err, errAgain))
+		}
+		x.admitted = append(x.admitted, f)
+	}
+	return nil
+}

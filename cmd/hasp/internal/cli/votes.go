@@ -1,0 +1,91 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hasplock/hasp/cmd/hasp/internal/doctor"
+	"github.com/hasplock/hasp/cmd/hasp/internal/store"
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/admission"
+	"github.com/hasplock/hasp/quorum"
+)
+
+// ask asks all servers about their votes, and themselves.
+func (x *examination) ask() (votes []doctor.Vote, facts []doctor.Facts) {
+	ctx, cancel := asking()
+	defer cancel()
+	facts = make([]doctor.Facts, len(x.l.store.Servers))
+	var wg sync.WaitGroup
+	for i, s := range x.l.store.Servers {
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, lookLimit)
+			defer cancel()
+			facts[i] = doctor.Look(ctx, s.Redis)
+		})
+	}
+	votes = x.votes(ctx)
+	wg.Wait()
+	return votes, facts
+}
+
+// wake has servers vote that waited for long enough: it takes somebody who wants
+// a lock.
+func (x *examination) wake(votes []doctor.Vote) []doctor.Vote {
+	ctx, cancel := context.WithTimeout(context.Background(), lookLimit)
+	defer cancel()
+	for ctx.Err() == nil && slices.ContainsFunc(votes, doctor.Vote.Over) {
+		if lease, err := x.lock(ctx); err == nil {
+			_ = lease.Release() // what goes wrong shows in the trial
+		}
+		if votes = x.votes(ctx); slices.ContainsFunc(votes, doctor.Vote.Over) {
+			time.Sleep(lookLimit / 40)
+		}
+	}
+	return votes
+}
+
+// votes asks every server about its vote. It begins the wait for those that are
+// held back.
+func (x *examination) votes(ctx context.Context) []doctor.Vote {
+	ctx, cancel := context.WithTimeout(ctx, lookLimit)
+	defer cancel()
+	if q, ok := x.l.store.Driver.(*quorum.Driver); ok {
+		var votes []doctor.Vote
+		for _, s := range q.Nodes(ctx) {
+			votes = append(votes, doctor.Vote{Err: s.Err, Record: true, Voting: s.Voting, Left: s.Left, MaxTTL: s.MaxTTL, Life: s.Node})
+		}
+		return votes
+	}
+	most := x.l.Traits().MaxTTL
+	n, ok := x.l.store.Driver.(driver.Node)
+	if !ok || most == 0 {
+		return []doctor.Vote{{Voting: true}}
+	}
+	rec, err := n.Record(ctx)
+	v := doctor.Vote{Err: err, Record: true, Voting: rec.Voting, MaxTTL: rec.MaxTTL, Life: rec.Node}
+	if err == nil && !rec.Voting { // its time may be over, when it waits for somebody who wants a lock
+		v.Left = admission.New(store.StateDir()).Left(rec.Text, most)
+	}
+	return []doctor.Vote{v}
+}
+
+// twins returns, by number, the names of servers that an earlier one is, too.
+func (x *examination) twins(votes []doctor.Vote, facts []doctor.Facts) map[int]string {
+	twins, seen := map[int]string{}, map[string]string{}
+	for i, s := range x.l.store.Servers {
+		for _, id := range []string{votes[i].Life, facts[i].Info["run_id"]} {
+			if first := seen[id]; id != "" && first != "" && first != s.Name {
+				twins[i] = first
+			} else if id != "" {
+				seen[id] = s.Name
+			}
+		}
+	}
+	return twins
+}

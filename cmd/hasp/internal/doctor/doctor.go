@@ -1,0 +1,51 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package doctor examines a store: does it answer, what does it promise, and
+// what about its configuration endangers that.
+//
+// Whatever a server says is hostile text: findings have it escaped.
+package doctor
+
+import "time"
+
+// Level says how bad a finding is.
+type Level string
+
+// The levels.
+const (
+	OK   Level = "ok"
+	Warn Level = "warn" // locks are granted, but less is promised than could be
+	Fail Level = "fail" // locks are not granted, or not safe
+)
+
+// Finding is one thing that was looked at.
+type Finding struct {
+	Level Level  `json:"level"`
+	Node  string `json:"node,omitempty"` // the server's address; empty for the store as a whole
+	Check string `json:"check"`          // what was looked at, in a word
+	Text  string `json:"text"`           // what was found, and what to do about it
+
+	Left float64 `json:"left_seconds,omitempty"` // of a server that is held back
+}
+
+// Vote is what a server says of its vote.
+type Vote struct {
+	Err    error
+	Record bool          // it keeps a node record; without it, it always votes
+	Voting bool          // it grants locks
+	Left   time.Duration // of the wait, when it is held back
+	MaxTTL time.Duration // the longest lease it was admitted for
+	Life   string        // names the present run of the server; empty when not known
+}
+
+// Over says that a server is held back and has waited for long enough.
+func (v Vote) Over() bool { return v.Err == nil && v.Record && !v.Voting && v.Left < time.Millisecond }
+
+// Asked is how a server is used.
+type Asked struct {
+	MaxTTL time.Duration // of the store's URL; 0: no node record
+	Enough bool          // a majority votes without this one
+	// Command is the command line that has the server carry out a statement.
+	Command func(statement string) string
+}

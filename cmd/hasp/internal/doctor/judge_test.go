@@ -1,0 +1,125 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"errors"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// well are the facts of a server about which there is nothing to say.
+func well() Facts {
+	return Facts{
+		Trip: 200 * time.Microsecond,
+		Info: map[string]string{"redis_version": "7.0.15", "role": "master", "maxmemory": "0", "maxmemory_policy": "noeviction",
+			"aof_enabled": "1", "connected_slaves": "0", "cluster_enabled": "0"},
+		Config: map[string]string{"maxmemory-policy": "noeviction", "appendonly": "yes", "appendfsync": "always", "save": ""},
+	}
+}
+
+func TestJudge(t *testing.T) {
+	const month = 30 * 24 * time.Hour
+	votes := Vote{Record: true, Voting: true, MaxTTL: time.Minute}
+	info := func(pairs ...string) func(*Facts) {
+		return func(f *Facts) {
+			for i := 0; i < len(pairs); i += 2 {
+				f.Info[pairs[i]] = pairs[i+1]
+			}
+		}
+	}
+	for name, c := range map[string]struct {
+		change func(f *Facts)
+		vote   Vote
+		record bool
+		enough bool
+		check  string
+		level  Level
+		text   string
+	}{
+		"silent":           {change: func(f *Facts) { f.Err = errors.New("\x1b[2Jno") }, check: "answers", level: Fail, text: `\x1b[2Jno`},
+		"one is silent":    {change: func(f *Facts) { f.Err = errors.New("no") }, enough: true, check: "answers", level: Warn, text: "no"},
+		"votes":            {vote: votes, record: true, check: "votes", level: OK, text: "at most 1m0s"},
+		"votes otherwise":  {vote: Vote{Record: true, Voting: true, MaxTTL: time.Second}, record: true, check: "votes", level: Warn, text: "1s, while max-ttl is 1m0s"},
+		"held back":        {vote: Vote{Record: true, Left: 22100 * time.Millisecond}, record: true, check: "votes", level: Fail, text: "held back, 23s left"},
+		"one is held back": {vote: Vote{Record: true, Left: time.Second}, record: true, enough: true, check: "votes", level: Warn, text: "held back, 1s left"},
+		"vote unknown":     {vote: Vote{Record: true, Err: errors.New("no")}, record: true, check: "votes", level: Fail, text: "whether it votes: no"},
+		"old":              {change: info("redis_version", "6.2.1"), check: "version", level: Warn, text: "6.2.1"},
+		"hostile":          {change: info("redis_version", "9\x1b[2J"), check: "version", level: Warn, text: `9\x1b[2J`},
+		"valkey":           {change: info("valkey_version", "8.1.0"), check: "version", level: OK, text: "Valkey 8.1.0"},
+		"replica":          {change: info("role", "slave", "master_host", "h", "master_port", "1"), check: "role", level: Fail, text: "replica of h:1"},
+		"replicas":         {change: info("connected_slaves", "2"), check: "role", level: Warn, text: "2 replicas. One that is promoted may not"},
+		"replicas, record": {change: info("connected_slaves", "2"), vote: votes, record: true, check: "role", level: OK, text: "held back at first"},
+		"cluster":          {change: info("cluster_enabled", "1"), check: "cluster", level: Fail, text: "Redis Cluster"},
+		"evicts":           {change: info("maxmemory_policy", "volatile-lru"), check: "maxmemory-policy", level: Warn, text: "Run: by hand CONFIG SET maxmemory-policy noeviction"},
+		"evicts nothing":   {change: info("maxmemory_policy", "volatile-lru"), check: "maxmemory-policy", level: Warn, text: "nothing is evicted yet"},
+		"has evicted":      {change: info("maxmemory_policy", "volatile-lru", "evicted_keys", "7"), check: "maxmemory-policy", level: Warn, text: "evicted 7 keys"},
+		"bounded":          {change: info("maxmemory", "1000"), check: "maxmemory-policy", level: OK, text: "(1000 bytes) is reached, no lock"},
+		"no INFO":          {change: func(f *Facts) { clear(f.Info); f.InfoErr = errors.New("NOPERM") }, check: "server", level: Warn, text: "INFO is not allowed"},
+		"no INFO, policy":  {change: func(f *Facts) { clear(f.Info) }, check: "maxmemory-policy", level: OK, text: "maxmemory is unknown"},
+		"no INFO, CONFIG":  {change: func(f *Facts) { clear(f.Info); clear(f.Config) }, check: "maxmemory-policy", level: Warn, text: "unknown (INFO and CONFIG are not allowed)"},
+		"no CONFIG":        {change: func(f *Facts) { clear(f.Config) }, check: "persistence", level: Warn, text: "unknown (CONFIG is not allowed)"},
+		"always":           {check: "persistence", level: OK, text: "a restart forgets nothing"},
+		"everysec":         {change: func(f *Facts) { f.Config["appendfsync"] = "everysec" }, check: "persistence", level: Warn, text: "locks of the last second"},
+		"no":               {change: func(f *Facts) { f.Config["appendfsync"] = "no" }, check: "persistence", level: Warn, text: "recent locks"},
+		"memory only":      {change: func(f *Facts) { f.Config["appendonly"] = "no" }, check: "persistence", level: Warn, text: "a restart forgets locks"},
+		"memory, record":   {change: func(f *Facts) { f.Config["appendonly"] = "no" }, vote: votes, record: true, check: "persistence", level: OK, text: "held back for 1m10s then"},
+		"same time":        {change: func(f *Facts) { f.Ahead = 40 * time.Microsecond }, check: "clock", level: OK, text: "give or take 100µs"},
+		"ahead":            {change: func(f *Facts) { f.Ahead = 2 * time.Second }, vote: votes, record: true, check: "clock", level: Warn, text: "2s ahead of this"},
+		"behind":           {change: func(f *Facts) { f.Ahead = -2 * time.Second }, check: "clock", level: Warn, text: "2s behind this"},
+		"far behind":       {change: func(f *Facts) { f.Ahead = -month }, vote: votes, record: true, check: "clock", level: Fail, text: "720h0m0s behind"},
+		"far, no record":   {change: func(f *Facts) { f.Ahead = month }, check: "clock", level: Warn, text: "720h0m0s ahead"},
+		"far, but slow":    {change: func(f *Facts) { f.Ahead = 4 * time.Second; f.Trip = 3 * time.Second }, vote: votes, record: true, check: "clock", level: Warn, text: "4s ahead"},
+		"no SUBSCRIBE":     {change: func(f *Facts) { f.Denied = map[string]error{"SUBSCRIBE": errors.New("NOPERM")} }, check: "rights", level: Warn, text: "SUBSCRIBE: waiters poll"},
+	} {
+		f, a := well(), Asked{Enough: c.enough, Command: func(s string) string { return "by hand " + s }}
+		f.Info = maps.Clone(f.Info)
+		if c.record {
+			a.MaxTTL = time.Minute
+		}
+		if c.change != nil {
+			c.change(&f)
+		}
+		found := false
+		for _, got := range Judge("h:1", f, c.vote, a) {
+			switch {
+			case got.Check == c.check:
+				found = found || got.Level == c.level && strings.Contains(got.Text, c.text) && got.Node == "h:1"
+			case got.Level != OK && c.change == nil:
+				t.Errorf("%s: besides, %+v", name, got)
+			}
+			if strings.Contains(got.Text, "\x1b") {
+				t.Errorf("%s: not safe to print: %q", name, got.Text)
+			}
+		}
+		if !found {
+			t.Errorf("%s: no finding %s %s about %q in %+v", name, c.level, c.check, c.text, Judge("h:1", f, c.vote, a))
+		}
+	}
+}
+
+// What is promised follows from the traits alone.
+func TestPromise(t *testing.T) {
+	for _, c := range []struct {
+		traits driver.Traits
+		nodes  int
+		want   string
+	}{
+		{driver.Traits{Engine: "sqlite", Survives: driver.StoreRestart | driver.ClockStep}, 0, "enough for correctness"},
+		{driver.Traits{Engine: "redis"}, 1, "can lead to two holders: a restart of a server that forgets leases; a server that is emptied or exchanged; a step"},
+		{driver.Traits{Engine: "redis", Survives: driver.StoreRestart | driver.StoreLoss}, 1,
+			"does not lead to two holders: a restart of a server that forgets leases; a server that is emptied or exchanged\n" +
+				"can lead to two holders: a step of the clock that ends leases; eviction, DEL of lock keys"},
+		{driver.Traits{Engine: "redlock", Survives: driver.StoreRestart | driver.StoreLoss}, 7, "at most 3 of 7 nodes"},
+		{driver.Traits{Engine: "redlock", Fencing: true}, 3, "fences rise"},
+	} {
+		if got := strings.Join(Promise(c.traits, c.nodes), "\n"); !strings.Contains(got, c.want) {
+			t.Errorf("%+v: %s; want %q", c.traits, got, c.want)
+		}
+	}
+}

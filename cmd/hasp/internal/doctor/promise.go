@@ -1,0 +1,66 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+var faults = []struct {
+	fault driver.Fault
+	words string
+}{
+	{driver.StoreRestart, "a restart of a server that forgets leases"},
+	{driver.StoreLoss, "a server that is emptied or exchanged"},
+	{driver.ClockStep, "a step of the clock that ends leases"},
+}
+
+// dangers are what no engine notices.
+var dangers = map[string]string{
+	"sqlite":  "a file that is deleted, restored, or on a network file system",
+	"redis":   "eviction, DEL of lock keys",
+	"redlock": "eviction, DEL of lock keys, all on nodes that vote",
+}
+
+// Promise says in words what a store with these traits promises; nodes is the
+// number of its servers.
+func Promise(t driver.Traits, nodes int) []string {
+	var lines []string
+	if t.Survives&(driver.StoreRestart|driver.ClockStep) == driver.StoreRestart|driver.ClockStep {
+		lines = append(lines, "enough for correctness: two never hold a key at once while the store works as described below. "+
+			"What is written elsewhere should compare the fence")
+	} else {
+		lines = append(lines, "enough for efficiency: work is hardly ever done twice. For correctness, what the command writes to must "+
+			"compare the fence (HASP_FENCE) and refuse a smaller one")
+	}
+	var yes, no []string
+	for _, f := range faults {
+		if t.Survives&f.fault != 0 {
+			yes = append(yes, f.words)
+		} else {
+			no = append(no, f.words)
+		}
+	}
+	if t.Engine == "sqlite" {
+		yes, no = []string{"a kill of any process", "a reboot", "a step of the wall clock"}, nil
+		lines = append(lines, "for the processes of this machine only")
+	}
+	if d := dangers[t.Engine]; d != "" {
+		no = append(no, d)
+	}
+	if len(yes) > 0 {
+		lines = append(lines, "does not lead to two holders: "+strings.Join(yes, "; "))
+	}
+	lines = append(lines, "can lead to two holders: "+strings.Join(no, "; "))
+	if nodes > 1 {
+		lines = append(lines, fmt.Sprintf("grants locks while at most %d of %d nodes are down or held back", nodes-nodes/2-1, nodes))
+	}
+	if t.Fencing {
+		lines = append(lines, "fences rise from holder to holder even then, unless a clock is set back, too")
+	}
+	return lines
+}

@@ -1,0 +1,53 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// asks is the quorum, and notes when each Try that was granted began.
+type asks struct {
+	driver.Driver
+	p *process
+
+	mu    sync.Mutex
+	tries map[string]int64 // by owner
+}
+
+// Try passes the request on.
+func (a *asks) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
+	began, at := a.p.c.w.tick(), time.Now()
+	res, err := a.Driver.Try(ctx, r)
+	if err == nil && res.Granted {
+		a.mu.Lock()
+		a.tries[r.Owner] = began
+		a.mu.Unlock()
+		a.p.c.w.variant.stretch(&res.TTL, r.TTL, time.Since(at))
+	}
+	a.p.c.w.trace.tried(a.p, r, res, err)
+	return res, err
+}
+
+// Renew passes the requests on.
+func (a *asks) Renew(ctx context.Context, rs []driver.Request, done func(i int, r driver.Renewal)) {
+	at := time.Now()
+	a.Driver.Renew(ctx, rs, func(i int, r driver.Renewal) {
+		if r.Err == nil && !rs[i].Queue {
+			a.p.c.w.variant.stretch(&r.TTL, rs[i].TTL, time.Since(at))
+		}
+		done(i, r)
+	})
+}
+
+// began is when the Try began that granted an owner's lease.
+func (a *asks) began(owner string) int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.tries[owner]
+}

@@ -1,0 +1,264 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/quorum"
+)
+
+// key is what everybody wants.
+const key = "orders/42"
+
+// client is one machine that uses the lock, in one process after the other.
+type client struct {
+	w     *world
+	index int
+	ttl   time.Duration
+	skew  time.Duration // how far its wall clock is ahead
+
+	mu     sync.Mutex
+	cur    *process
+	asleep time.Time // until when it stands still
+	away   time.Duration
+}
+
+// process is a client from its start to its end. It has a hasp.Client of its
+// own.
+type process struct {
+	c     *client
+	life  int
+	rng   *rand.Rand
+	locks *hasp.Client
+	ended chan struct{} // closed by a crash
+	asks  asks
+}
+
+func newClient(w *world, i int) *client {
+	return &client{w: w, index: i, ttl: w.plan.TTLs[i], skew: w.plan.Skews[i]}
+}
+
+// start begins a process.
+func (c *client) start(life int) *process {
+	p := &process{c: c, life: life, ended: make(chan struct{})}
+	p.rng = rand.New(rand.NewPCG(c.w.plan.Seed, uint64(c.index)<<16|uint64(life)<<8|1<<63))
+	links := make([]driver.Driver, len(c.w.nodes))
+	for i, n := range c.w.nodes {
+		links[i] = newLink(p, n)
+		if c.w.plan.Eager {
+			links[i] = eager{newLink(p, n)}
+		}
+	}
+	if c.w.variant.nodes != nil {
+		links = c.w.variant.nodes(c.index, links)
+	}
+	p.asks = asks{Driver: quorum.New(links, nil), p: p, tries: map[string]int64{}}
+	locks, err := hasp.New(&p.asks, &hasp.Options{Observe: func(e hasp.Event) { c.w.log.saw(e) }})
+	if err != nil {
+		panic(err)
+	}
+	p.locks = locks
+	c.mu.Lock()
+	c.cur = p
+	c.mu.Unlock()
+	return p
+}
+
+// live is a client's life: processes that take turns on the lock until the faults
+// are over, and then one turn that must come.
+func (c *client) live() {
+	for life := 0; ; life++ {
+		p := c.start(life)
+		p.work()
+		if p.crashed() {
+			c.w.crew.Go(func() { _ = p.locks.Close() }) // nothing of it is sent
+			time.Sleep(c.rest())
+			continue
+		}
+		p.lastTurn()
+		_ = p.locks.Close()
+		return
+	}
+}
+
+// crash ends the client's process; the next begins after d.
+func (c *client) crash(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cur == nil || c.cur.crashed() {
+		return
+	}
+	c.asleep, c.away = time.Time{}, d
+	c.w.log.crashed(c.cur)
+	close(c.cur.ended)
+}
+
+func (c *client) rest() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.away
+}
+
+// pause makes the client stand still: nothing is sent or received, and its
+// goroutines go no further.
+func (c *client) pause(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if until := time.Now().Add(d); until.After(c.asleep) {
+		c.asleep = until
+	}
+}
+
+// awake returns once the process runs. It is an error when it has ended.
+func (p *process) awake() error {
+	for {
+		p.c.mu.Lock()
+		left := time.Until(p.c.asleep)
+		p.c.mu.Unlock()
+		if p.crashed() {
+			return errDead
+		}
+		if left <= 0 {
+			return nil
+		}
+		_ = p.sleep(left)
+	}
+}
+
+// sleep waits, and is an error when the process ends.
+func (p *process) sleep(d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-p.ended:
+		return errDead
+	}
+}
+
+func (p *process) crashed() bool {
+	select {
+	case <-p.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// spend is sleep for a process that may be stopped meanwhile.
+func (p *process) spend(d time.Duration) error {
+	if err := p.sleep(d); err != nil {
+		return err
+	}
+	return p.awake()
+}
+
+func (p *process) upTo(d time.Duration) time.Duration { return rand64(p.rng, d) }
+
+// work takes turns until the faults are over.
+func (p *process) work() {
+	for !p.c.w.over() {
+		if p.spend(p.upTo(200*time.Millisecond)) != nil || p.turn() != nil {
+			return
+		}
+	}
+}
+
+// turn is one acquisition, if it comes to that. It is an error when the process
+// has ended.
+func (p *process) turn() error {
+	limit := 3*time.Second + p.upTo(5*time.Second)
+	if p.rng.IntN(5) == 0 { // gives up in the middle of things
+		limit = 1 + p.upTo(200*time.Millisecond)
+	}
+	o := &hasp.LockOptions{TTL: p.c.ttl, NoRenew: p.rng.IntN(4) == 0}
+	lock := p.locks.Mutex(key, o).Lock
+	if p.rng.IntN(5) == 0 {
+		lock = p.locks.Mutex(key, o).TryLock
+	}
+	lease, err := p.acquire(lock, limit)
+	if err != nil {
+		return p.awake()
+	}
+	return p.hold(lease)
+}
+
+type locker func(ctx context.Context) (*hasp.Lease, error)
+
+func (p *process) acquire(lock locker, limit time.Duration) (*hasp.Lease, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	defer p.until(cancel)()
+	p.c.w.trace.add(entry{kind: "asks", client: p.c.index, life: p.life})
+	return lock(ctx)
+}
+
+// until calls end when the process ends.
+func (p *process) until(end func()) (stop func()) {
+	over := make(chan struct{})
+	go func() {
+		select {
+		case <-p.ended:
+			end()
+		case <-over:
+		}
+	}()
+	return func() { close(over) }
+}
+
+// hold uses a lease and gives it back.
+func (p *process) hold(lease *hasp.Lease) error {
+	w := p.c.w
+	h := w.log.acquired(p, lease)
+	length := p.upTo(300 * time.Millisecond)
+	if p.rng.IntN(3) == 0 {
+		length = p.upTo(3 * p.c.ttl)
+	}
+	careful := p.rng.IntN(4) > 0 // asks before each act whether it still holds the key
+	steps := 1 + p.rng.IntN(4)
+	for range steps {
+		if err := p.spend(length / time.Duration(steps)); err != nil {
+			return err
+		}
+		if careful && lease.Err() != nil {
+			break
+		}
+		if p.rng.IntN(4) == 0 { // and something comes between
+			if err := p.spend(p.upTo(20 * time.Millisecond)); err != nil {
+				return err
+			}
+		}
+		w.reg.send(h, p.upTo(5*time.Millisecond))
+	}
+	w.log.released(h)
+	_ = lease.Release() // what it says of a lease that was lost is no news
+	return p.awake()
+}
+
+// lastTurn must come within a bound.
+func (p *process) lastTurn() {
+	w := p.c.w
+	end := w.plan.Heal + w.plan.patience()
+	for w.now() < end && !p.crashed() {
+		lease, err := p.acquire(p.locks.Mutex(key, &hasp.LockOptions{TTL: p.c.ttl}).Lock, end-w.now())
+		if err == nil {
+			w.log.progress(w.now() - w.plan.Heal)
+			h := w.log.acquired(p, lease)
+			_ = p.sleep(10 * time.Millisecond)
+			w.log.released(h)
+			_ = lease.Release()
+			return
+		}
+		w.trace.add(entry{kind: "waits in vain", client: p.c.index, life: p.life, err: err})
+		_ = p.sleep(50 * time.Millisecond)
+	}
+	w.log.stuck(p)
+}

@@ -1,0 +1,285 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/memdriver"
+)
+
+// link is the network between one client and one node, as a driver of the node.
+type link struct {
+	driver.Driver // of the node's store: what needs no network
+	p             *process
+	n             *node
+
+	mu  sync.Mutex
+	rng *rand.Rand
+}
+
+func newLink(p *process, n *node) *link {
+	at := uint64(p.c.index)<<32 | uint64(p.life)<<16 | uint64(n.index)
+	return &link{Driver: n.store, p: p, n: n, rng: rand.New(rand.NewPCG(p.c.w.plan.Seed, at+2))}
+}
+
+var (
+	errReset = errors.New("simulated: connection reset")
+	errDead  = errors.New("simulated: this process has ended")
+)
+
+// fate is what becomes of one request and of its answer.
+type fate struct {
+	out, in    time.Duration // how long each is under way
+	lost, mute bool          // the request, or the answer, never arrives
+	reset      time.Duration // the caller is told after so long that the link broke; 0: never
+	again      time.Duration // the request arrives a second time, after so long; 0: it doesn't
+}
+
+func (l *link) fate() fate {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w := l.p.c.w.weather()
+	f := fate{out: l.delay(w), in: l.delay(w)}
+	r := l.rng
+	if r.Float64() < w.Late {
+		f.out += rand64(r, w.LateBy)
+	}
+	f.lost, f.mute = r.Float64() < w.Lost, r.Float64() < w.Lost
+	if r.Float64() < w.Reset {
+		f.reset = 1 + rand64(r, f.out+f.in)
+	}
+	if r.Float64() < w.Twice {
+		f.again = f.out + 1 + rand64(r, 10*time.Millisecond)
+		if r.IntN(4) == 0 {
+			f.again += rand64(r, w.LateBy)
+		}
+	}
+	return f
+}
+
+func (l *link) delay(w Weather) time.Duration {
+	d := 100*time.Microsecond + rand64(l.rng, 900*time.Microsecond)
+	if l.rng.Float64() < w.Slow {
+		d += rand64(l.rng, w.SlowBy)
+	}
+	return d
+}
+
+func rand64(r *rand.Rand, n time.Duration) time.Duration {
+	return time.Duration(r.Int64N(int64(n) + 1))
+}
+
+// answer is a node's.
+type answer[T any] struct {
+	v   T
+	err error
+}
+
+// exchange sends one request and waits for its answer. The request goes its way
+// also when nobody waits any more. do must be able to run twice.
+func exchange[T any](ctx context.Context, l *link, m message, do func(s *memdriver.Store, r driver.Request) (T, error)) (T, error) {
+	var none T
+	w := l.p.c.w
+	if err := l.p.awake(); err != nil {
+		return none, err
+	}
+	if err := ctx.Err(); err != nil {
+		return none, err
+	}
+	f := l.fate()
+	w.trace.sent(l, m, f)
+	got := make(chan answer[T], 2)
+	carry := func(first bool) {
+		l.n.arrive(func(err error) {
+			var a answer[T]
+			if a.err = err; err == nil {
+				a.v, a.err = do(l.n.store, m.r)
+			}
+			w.trace.message(l, m, a.v, a.err, first)
+			if first && !f.mute {
+				w.after(f.in, func() {
+					if !w.cut(CutIn, l) {
+						got <- a
+					}
+				})
+			}
+		})
+	}
+	if !f.lost && !w.cut(CutOut, l) {
+		w.after(f.out, func() { carry(true) })
+	}
+	if f.again > 0 && !w.cut(CutOut, l) {
+		w.after(f.again, func() { carry(false) })
+	}
+	if f.reset > 0 {
+		w.after(f.reset, func() { got <- answer[T]{err: errReset} })
+	}
+	var a answer[T]
+	select {
+	case a = <-got:
+	case <-ctx.Done():
+		a.err = ctx.Err()
+	case <-l.p.ended:
+		return none, errDead
+	}
+	if err := l.p.awake(); err != nil {
+		return none, err
+	}
+	return a.v, a.err
+}
+
+// message describes a request for the trace.
+type message struct {
+	op string
+	r  driver.Request
+}
+
+// Try sends the request with the fences of a client whose wall clock is wrong.
+func (l *link) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
+	res, err := exchange(ctx, l, message{"try", l.skewed(r)}, func(s *memdriver.Store, r driver.Request) (driver.Result, error) {
+		return l.p.c.w.variant.try(s, r)
+	})
+	if res.Fence != 0 {
+		res.Fence -= uint64(l.p.c.skew.Microseconds())
+	}
+	return res, err
+}
+
+// skewed is a request as a client sends it whose wall clock is wrong: the fences
+// that it proposes are.
+func (l *link) skewed(r driver.Request) driver.Request {
+	for _, fence := range []*uint64{&r.Fence, &r.UpTo} {
+		if *fence != 0 {
+			*fence = uint64(max(int64(*fence)+l.p.c.skew.Microseconds(), 1))
+		}
+	}
+	return r
+}
+
+// Renew reports when all answers are there.
+func (l *link) Renew(ctx context.Context, rs []driver.Request, done func(i int, r driver.Renewal)) {
+	sent := make([]driver.Request, len(rs))
+	for i, r := range rs {
+		sent[i] = l.skewed(r)
+	}
+	answers, err := exchange(ctx, l, message{"renew", sent[0]}, func(s *memdriver.Store, _ driver.Request) ([]driver.Renewal, error) {
+		answers := make([]driver.Renewal, len(sent))
+		s.Renew(context.Background(), sent, func(i int, a driver.Renewal) { answers[i] = a })
+		return answers, nil
+	})
+	for i := range rs {
+		if err != nil {
+			done(i, driver.Renewal{Err: err})
+		} else {
+			done(i, answers[i])
+		}
+	}
+}
+
+// Release sends the request.
+func (l *link) Release(ctx context.Context, r driver.Request) error {
+	_, err := exchange(ctx, l, message{"release", l.skewed(r)}, func(s *memdriver.Store, r driver.Request) (struct{}, error) {
+		return struct{}{}, l.p.c.w.variant.release(s, r)
+	})
+	return err
+}
+
+// Watch passes hints on, late, if at all.
+func (l *link) Watch(ctx context.Context, r driver.Request) (<-chan struct{}, error) {
+	in, err := exchange(ctx, l, message{"watch", r}, func(s *memdriver.Store, r driver.Request) (<-chan struct{}, error) {
+		return s.Watch(ctx, r)
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := make(chan struct{}, 1)
+	go func() {
+		for {
+			select {
+			case <-in:
+			case <-ctx.Done():
+				return
+			}
+			f := l.fate()
+			if f.mute || l.p.c.w.cut(CutIn, l) {
+				continue
+			}
+			l.p.c.w.after(f.in, func() {
+				select {
+				case out <- struct{}{}:
+				default:
+				}
+			})
+		}
+	}()
+	return out, nil
+}
+
+// Inspect asks the node.
+func (l *link) Inspect(ctx context.Context, key string) (driver.Info, error) {
+	return exchange(ctx, l, message{"inspect", driver.Request{}}, func(s *memdriver.Store, _ driver.Request) (driver.Info, error) {
+		return s.Inspect(context.Background(), key)
+	})
+}
+
+// Record asks the node.
+func (l *link) Record(ctx context.Context) (driver.Record, error) {
+	return exchange(ctx, l, message{"record", driver.Request{}}, func(s *memdriver.Store, _ driver.Request) (driver.Record, error) {
+		return s.Record(context.Background())
+	})
+}
+
+// Admit asks the node.
+func (l *link) Admit(ctx context.Context, r driver.Record, maxTTL time.Duration) error {
+	_, err := exchange(ctx, l, message{"admit", driver.Request{}}, func(s *memdriver.Store, _ driver.Request) (struct{}, error) {
+		return struct{}{}, s.Admit(context.Background(), r, maxTTL)
+	})
+	return err
+}
+
+// Classify says that a broken link is Unreachable.
+func (l *link) Classify(err error) driver.Class {
+	if errors.Is(err, errReset) || errors.Is(err, errRefused) || errors.Is(err, errDead) {
+		return driver.Unreachable
+	}
+	return l.n.store.Classify(err)
+}
+
+// Close does nothing: the node is not the client's.
+func (l *link) Close() error { return nil }
+
+var _ driver.Node = (*link)(nil)
+
+// eager is a link that begins requests without a goroutine of the caller's, and
+// passes on also the answers that come after they were given up.
+type eager struct{ *link }
+
+// answersBy bounds how long an answer is waited for.
+const answersBy = 2 * time.Second
+
+// StartTry begins a Try.
+func (l eager) StartTry(ctx context.Context, r driver.Request, done func(driver.Result, error)) {
+	l.start(ctx, func(ctx context.Context) { done(l.Try(ctx, r)) })
+}
+
+// StartRelease begins a Release.
+func (l eager) StartRelease(ctx context.Context, r driver.Request, done func(error)) {
+	l.start(ctx, func(ctx context.Context) { done(l.Release(ctx, r)) })
+}
+
+func (l eager) start(ctx context.Context, call func(ctx context.Context)) {
+	go func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answersBy)
+		defer cancel()
+		call(ctx)
+	}()
+}
+
+var _ driver.Async = eager{}

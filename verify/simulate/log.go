@@ -1,0 +1,153 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"sync"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/internal/admission"
+)
+
+// hold is one hold of the key in its client's own view: it may rely on the key
+// from From to To, and nobody else may.
+type hold struct {
+	client, life int
+	owner        string
+	fence        uint64
+	asked        int64 // tick before the request that was granted
+	granted      int64 // tick at which the client knew
+	From, To     time.Duration
+	over         bool // To is settled
+}
+
+// log is what the clients record.
+type log struct {
+	w *world
+
+	mu      sync.Mutex
+	holds   []*hold
+	byOwner map[string]*hold
+	waited  time.Duration // the longest that a last turn took to come
+	stuckAt []int         // clients whose last turn did not come
+	lost    int
+}
+
+// acquired records that a client just learned of its lease.
+func (l *log) acquired(p *process, lease *hasp.Lease) *hold {
+	now := l.w.now()
+	h := &hold{
+		client: p.c.index, life: p.life, owner: lease.Owner(),
+		fence:   lease.Fence() + uint64(p.c.skew.Microseconds()),
+		asked:   p.asks.began(lease.Owner()),
+		granted: l.w.tick(),
+		From:    now, To: now + time.Until(lease.Deadline()),
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.holds = append(l.holds, h)
+	if l.byOwner == nil {
+		l.byOwner = map[string]*hold{}
+	}
+	l.byOwner[h.owner] = h
+	l.w.trace.add(entry{kind: "holds", client: h.client, life: h.life, owner: h.owner, fence: h.fence, till: h.To})
+	return h
+}
+
+// saw takes what a hasp.Client tells of a lease.
+func (l *log) saw(e hasp.Event) {
+	if e.Kind != hasp.EventRenewed && e.Kind != hasp.EventLost {
+		return
+	}
+	now := l.w.now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h := l.byOwner[e.Owner]
+	switch {
+	case e.Kind == hasp.EventLost:
+		l.lost++
+		l.end(h, now, "lost", e.Err)
+	case h != nil && !h.over && now < h.To && now+e.Left > h.To:
+		h.To = now + e.Left
+		l.w.trace.add(entry{kind: "renewed", client: h.client, life: h.life, owner: h.owner, till: h.To})
+	}
+}
+
+// end settles when a hold was over. l.mu is held.
+func (l *log) end(h *hold, now time.Duration, how string, err error) {
+	if h == nil || h.over {
+		return
+	}
+	h.over = true
+	h.To = min(h.To, now)
+	l.w.trace.add(entry{kind: how, client: h.client, life: h.life, owner: h.owner, till: h.To, err: err})
+}
+
+// released records that a client is about to give its lease back.
+func (l *log) released(h *hold) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.end(h, l.w.now(), "releases", nil)
+}
+
+// crashed records that a process ended.
+func (l *log) crashed(p *process) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, h := range l.holds {
+		if h.client == p.c.index && h.life == p.life {
+			l.end(h, l.w.now(), "dies", nil)
+		}
+	}
+}
+
+func (l *log) progress(took time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.waited = max(l.waited, took)
+}
+
+func (l *log) stuck(p *process) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stuckAt = append(l.stuckAt, p.c.index)
+}
+
+// patience is how long after the faults a client may have to wait for its turn:
+// nodes are held back, and then come leases of clients that are gone, as well
+// as of requests that are still under way; and there may be a line.
+func (p *Plan) patience() time.Duration {
+	return admission.Wait(p.MaxTTL) + p.Stuck + p.Weather.LateBy + 3*p.MaxTTL + 5*time.Second
+}
+
+// register is what the lock protects: it remembers the largest fence.
+type register struct {
+	w *world
+
+	mu      sync.Mutex
+	largest uint64
+	writes  []write
+}
+
+// write is one that arrived.
+type write struct {
+	h        *hold
+	at       time.Duration
+	accepted bool
+}
+
+func newRegister(w *world) *register { return &register{w: w} }
+
+// send sends a write, which takes so long to arrive.
+func (r *register) send(h *hold, takes time.Duration) {
+	r.w.after(takes, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		ok := h.fence >= r.largest
+		r.largest = max(r.largest, h.fence)
+		r.writes = append(r.writes, write{h, r.w.now(), ok})
+		r.w.trace.add(entry{kind: "writes", client: h.client, life: h.life, owner: h.owner, fence: h.fence, ok: ok})
+	})
+}

@@ -1,0 +1,151 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/hasplock/hasp/memdriver"
+)
+
+// clock is a node's wall clock: it may be stepped, and run at a rate of its own.
+type clock struct {
+	mu   sync.Mutex
+	at   time.Time // when it showed wall
+	wall time.Time
+	rate float64 // seconds per second, less 1
+}
+
+func newClock(ahead time.Duration, rate float64) *clock {
+	now := time.Now()
+	return &clock{at: now, wall: now.Add(ahead), rate: rate}
+}
+
+func (c *clock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.read()
+}
+
+func (c *clock) read() time.Time {
+	passed := time.Since(c.at)
+	return c.wall.Add(passed + time.Duration(float64(passed)*c.rate))
+}
+
+// set steps the clock, and changes its rate.
+func (c *clock) set(by time.Duration, rate func(float64) float64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wall, c.at = c.read().Add(by), time.Now()
+	if rate != nil {
+		c.rate = rate(c.rate)
+	}
+}
+
+// node is one store, as a process on a machine of its own.
+type node struct {
+	w     *world
+	index int
+	clock *clock
+	store *memdriver.Store
+
+	mu      sync.Mutex
+	down    int      // restarts under way
+	stopped int      // reasons to stand still
+	queue   []func() // what arrived while it stood still
+	saved   *memdriver.Snapshot
+}
+
+var errRefused = errors.New("simulated: connection refused")
+
+func newNode(w *world, i int) *node {
+	n := &node{w: w, index: i, clock: newClock(w.plan.Offsets[i], w.plan.Rates[i])}
+	n.store = memdriver.NewNode(memdriver.NodeOptions{MaxTTL: w.plan.MaxTTL, Now: n.clock.now})
+	return n
+}
+
+// arrive carries a request out, now or when the node goes on. err says that the
+// node was not there.
+func (n *node) arrive(do func(err error)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case n.down > 0:
+		do(errRefused)
+	case n.stopped > 0:
+		n.queue = append(n.queue, func() { do(nil) })
+	default:
+		do(nil)
+	}
+}
+
+// stop makes the node stand still.
+func (n *node) stop(d time.Duration) {
+	n.mu.Lock()
+	n.stopped++
+	n.mu.Unlock()
+	n.w.after(d, n.goOn)
+}
+
+// goOn carries out what waited, in some order.
+func (n *node) goOn() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.stopped--; n.stopped > 0 {
+		return
+	}
+	queue := n.queue
+	n.queue = nil
+	rand.New(rand.NewPCG(n.w.plan.Seed, uint64(len(queue)))).Shuffle(len(queue), func(i, j int) {
+		queue[i], queue[j] = queue[j], queue[i]
+	})
+	for _, do := range queue {
+		do()
+	}
+}
+
+func (n *node) save() {
+	s := n.store.Snapshot()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.saved = s
+}
+
+// restart kills the node, and starts it with what its disk has.
+func (n *node) restart(f Fault) {
+	n.mu.Lock()
+	n.down++
+	n.queue = nil
+	from := n.saved
+	switch f.Kind {
+	case RestartEmpty:
+		from = nil
+	case RestartKept:
+		from = n.store.Snapshot()
+	}
+	n.mu.Unlock()
+	n.clock.set(f.By, nil)
+	n.w.after(f.For, func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.store.Restart(from)
+		n.forgot()
+		n.down--
+	})
+}
+
+func (n *node) flush() {
+	n.store.Flush()
+	n.forgot()
+}
+
+// forgot is where a broken variant votes again at once.
+func (n *node) forgot() {
+	if n.w.variant.AtOnce {
+		admit(n.store, n.w.plan.MaxTTL)
+	}
+}

@@ -1,0 +1,210 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// FaultKind is what a fault does.
+type FaultKind uint8
+
+// The faults of nodes, of the network, and of clients.
+const (
+	Save         FaultKind = iota // the node writes its data to disk; no fault
+	RestartEmpty                  // killed; comes back with nothing
+	RestartSaved                  // killed; comes back with what was saved last (RDB; AOF everysec)
+	RestartKept                   // killed; comes back with everything (AOF always)
+	Flush                         // forgets everything, without a restart
+	Stop                          // stands still; what arrives waits
+	Step                          // its wall clock is stepped
+	Rate                          // its wall clock runs at another rate
+	CutOut                        // what a client sends to the node does not arrive
+	CutIn                         // what the node sends to a client does not arrive
+	Pause                         // a client's process stands still
+	Crash                         // a client's process ends without a word; another begins later
+)
+
+var faultNames = [...]string{"save", "restart empty", "restart saved", "restart kept", "flush", "stop", "step", "rate", "cut out", "cut in", "pause", "crash"}
+
+// String names the kind in a word or two.
+func (k FaultKind) String() string { return faultNames[k] }
+
+// Fault is one thing that goes wrong at one moment.
+type Fault struct {
+	At     time.Duration
+	Kind   FaultKind
+	Node   int           // of a node or a cut
+	Client int           // of a client or a cut
+	For    time.Duration // how long it lasts
+	By     time.Duration // of Step; of a restart: a step while the node is down
+	Rate   float64       // of Rate: seconds per second, less 1
+}
+
+// String describes the fault for a trace.
+func (f Fault) String() string {
+	var b strings.Builder
+	fmt.Fprint(&b, f.Kind)
+	switch f.Kind {
+	case CutOut, CutIn:
+		fmt.Fprintf(&b, " client %d node %d", f.Client, f.Node)
+	case Pause, Crash:
+		fmt.Fprintf(&b, " client %d", f.Client)
+	default:
+		fmt.Fprintf(&b, " node %d", f.Node)
+	}
+	if f.For != 0 {
+		fmt.Fprintf(&b, " for %v", f.For)
+	}
+	if f.By != 0 {
+		fmt.Fprintf(&b, " by %v", f.By)
+	}
+	if f.Rate != 0 {
+		fmt.Fprintf(&b, " %+.2f %%", 100*f.Rate)
+	}
+	return b.String()
+}
+
+// Weather is what the network does to every message, requests and answers
+// alike, while the faults last.
+type Weather struct {
+	Slow   float64 // share of messages that take up to SlowBy
+	SlowBy time.Duration
+	Lost   float64       // share that never arrives
+	Reset  float64       // share of requests whose caller is told that the link broke
+	Twice  float64       // share of requests that arrive once more
+	Late   float64       // share of requests that arrive when their caller has long given up
+	LateBy time.Duration // how late, at most; of a second arrival, too
+}
+
+// Plan is a schedule of faults. It follows from its seed and its scene alone.
+type Plan struct {
+	Seed    uint64
+	Scene   string
+	Nodes   int
+	Word    bool            // an operator's word at the start spares everybody the first wait
+	Eager   bool            // the drivers of the nodes are driver.Async
+	MaxTTL  time.Duration   // of the nodes
+	TTLs    []time.Duration // of each client
+	Skews   []time.Duration // how far each client's wall clock is ahead
+	Offsets []time.Duration // how far each node's wall clock is ahead at first
+	Rates   []float64       // and at which rate it runs, less 1
+	Weather Weather
+	Faults  []Fault       // in order of time
+	Heal    time.Duration // when all faults are over
+
+	// Why exclusion, or the order of fences, may break, or clients may wait for
+	// ever: which assumption the schedule breaks. Empty: it must hold.
+	Exclusion, Fences, Progress string
+	// Stuck is how long clocks that were stepped back keep a majority from
+	// forgetting what is over.
+	Stuck time.Duration
+}
+
+// clockError is how wrong a node's clock may be without harm to fences; it is
+// internal/admission's.
+const clockError = 3 * time.Second
+
+// judge finds out what the plan's faults break.
+func (p *Plan) judge() {
+	slices.SortStableFunc(p.Faults, func(a, b Fault) int { return int(a.At - b.At) })
+	forgets, wrong, off := false, time.Duration(0), 0
+	back, lags := make([]time.Duration, p.Nodes), make([]time.Duration, p.Nodes)
+	for n := range p.Nodes {
+		c := course{p: p, offset: p.Offsets[n], rate: p.Rates[n], fastest: p.Rates[n]}
+		c.drift(0)
+		for _, f := range p.Faults {
+			if f.Node != n {
+				continue
+			}
+			switch f.Kind {
+			case RestartEmpty, RestartSaved, Flush:
+				forgets = true
+			}
+			c.apply(f)
+		}
+		c.drift(p.Heal)
+		wrong = max(wrong, c.worst)
+		if c.worst > clockError {
+			off++
+		}
+		back[n], lags[n] = c.back, c.lag
+		if why := c.early(); why != "" && p.Exclusion == "" {
+			p.Exclusion = fmt.Sprintf("node %d's clock %s", n, why)
+		}
+	}
+	if forgets && wrong > clockError {
+		p.Fences = fmt.Sprintf("a node forgets, and a clock is wrong by %v", wrong.Round(time.Millisecond))
+	}
+	slices.Sort(lags)
+	lead := slices.Max(p.Skews) + lags[p.Nodes/2]
+	switch {
+	case off > p.Nodes/2:
+		p.Progress = fmt.Sprintf("the clocks of %d nodes are wrong by more than %v", off, clockError)
+	case off > 0 && lead > driver.MaxLead:
+		p.Progress = fmt.Sprintf("a client's clock is ahead by %v of a node's without which there is no majority", lead)
+	}
+	slices.Sort(back)
+	p.Stuck = back[p.Nodes/2]
+}
+
+// course follows one node's clock through a plan.
+type course struct {
+	p       *Plan
+	at      time.Duration
+	offset  time.Duration
+	rate    float64
+	fastest float64       // the largest rate so far
+	ahead   time.Duration // all steps forward while it may vote
+	back    time.Duration // all steps back
+	worst   time.Duration // how wrong it was at most
+	lag     time.Duration // and how far behind
+}
+
+func (c *course) drift(to time.Duration) {
+	c.offset += time.Duration(float64(to-c.at) * c.rate)
+	c.at = to
+	c.note()
+}
+
+func (c *course) apply(f Fault) {
+	c.drift(f.At)
+	switch f.Kind {
+	case Rate:
+		c.rate = f.Rate
+		c.fastest = max(c.fastest, c.rate)
+	case Step, RestartEmpty, RestartSaved, RestartKept:
+		if f.By > 0 && f.Kind == Step { // a node that is down holds nobody's vote when it is up again
+			c.ahead += f.By
+		}
+		c.back += max(-f.By, 0)
+		c.offset += f.By
+		c.note()
+	}
+}
+
+func (c *course) note() {
+	c.worst, c.lag = max(c.worst, c.offset.Abs()), max(c.lag, -c.offset)
+}
+
+// early says why leases may end on the node before their holders think so.
+func (c *course) early() string {
+	for _, ttl := range c.p.TTLs {
+		drift := ttl/100 + 2*time.Millisecond // hasp's
+		held := ttl - drift
+		switch {
+		case time.Duration(float64(held)*(1+c.fastest)) >= ttl:
+			return fmt.Sprintf("runs %.2f %% too fast", 100*c.fastest)
+		case time.Duration(math.Ceil(float64(held)*(1+c.fastest)))+c.ahead >= ttl:
+			return fmt.Sprintf("is stepped forward by %v while it votes", c.ahead)
+		}
+	}
+	return ""
+}

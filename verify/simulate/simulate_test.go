@@ -1,0 +1,149 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"reflect"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+)
+
+var (
+	seed   = flag.Uint64("seed", 0, "play this seed only, and print its trace with -v")
+	kind   = flag.String("kind", "", "play this kind of schedule only")
+	seeds  = flag.Int("seeds", defaultSeeds, "how many seeds TestSeeds plays")
+	first  = flag.Uint64("first", 1, "the first of them")
+	table  = flag.String("table", "", "write the summary of TestSeeds to this file, in Markdown")
+	enough = flag.Int("enough", 3, "stop after so many seeds with broken promises")
+)
+
+// play runs one plan in a bubble of its own.
+func play(t *testing.T, p *Plan, v *Variant) (r *Report) {
+	defer func() {
+		if e := recover(); e != nil { // something leaked, or all is stuck for ever
+			t.Errorf("seed %d: %v", p.Seed, e)
+			panic(e)
+		}
+	}()
+	synctest.Test(t, func(*testing.T) { r = Play(p, v) })
+	return r
+}
+
+// complain tells of a broken promise, and how to look at it. A replay makes the
+// same faults, but not always the same history, so the trace is kept.
+func complain(t *testing.T, r *Report) {
+	t.Helper()
+	if len(r.Violations) == 0 {
+		return
+	}
+	trace := "of the trace: "
+	if f, err := os.CreateTemp("", fmt.Sprintf("simulate-%d-*.txt", r.Plan.Seed)); err != nil {
+		trace += err.Error()
+	} else {
+		_, err = fmt.Fprintf(f, "%v\n%v", r, r.trace)
+		trace = fmt.Sprint("the trace: ", f.Name(), " ", errors.Join(err, f.Close()))
+	}
+	t.Errorf("%v\ngo test ./verify/simulate -run TestSeed -seed=%d -kind=%q -v -count=20\n%s", r, r.Plan.Seed, r.Plan.Scene, trace)
+}
+
+// TestSeed plays one seed and prints all that happened.
+func TestSeed(t *testing.T) {
+	if *seed == 0 {
+		t.Skip("no -seed")
+	}
+	r := play(t, NewPlan(*seed, *kind), nil)
+	complain(t, r)
+	if len(r.Violations) == 0 {
+		t.Logf("%v\n%v", r, r.trace)
+	}
+}
+
+// TestSeeds plays many.
+func TestSeeds(t *testing.T) {
+	if *seed != 0 {
+		t.Skip("one -seed")
+	}
+	var next, bad atomic.Int64
+	var mu sync.Mutex
+	var all []*Report
+	t.Run("all", func(t *testing.T) {
+		for range runtime.GOMAXPROCS(0) {
+			t.Run("", func(t *testing.T) {
+				t.Parallel()
+				for {
+					n := next.Add(1) - 1
+					if n >= int64(*seeds) || bad.Load() >= int64(*enough) {
+						return
+					}
+					r := play(t, NewPlan(*first+uint64(n), *kind), nil)
+					if len(r.Violations) > 0 {
+						bad.Add(1)
+					}
+					complain(t, r)
+					r.trace = nil
+					mu.Lock()
+					all = append(all, r)
+					mu.Unlock()
+				}
+			})
+		}
+	})
+	text := Table(all)
+	t.Logf("%d seeds\n%s", len(all), text)
+	if *table != "" {
+		if err := os.WriteFile(*table, []byte(text), 0o644); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestBroken sees every broken variant caught, by a schedule that what is not
+// broken bears.
+func TestBroken(t *testing.T) {
+	for _, v := range Broken {
+		t.Run(v.Name, func(t *testing.T) {
+			t.Parallel()
+			for n := range uint64(mostSeeds) {
+				r := play(t, v.Prepare(n+1), v)
+				found, may := r.Overlaps, r.Plan.Exclusion
+				if v.Fences {
+					found, may = r.Falls, r.Plan.Fences
+				}
+				if len(found) == 0 || may != "" {
+					continue
+				}
+				t.Logf("seed %d: %s", n+1, found[0])
+				complain(t, play(t, v.Prepare(n+1), nil))
+				return
+			}
+			t.Errorf("nothing found in %d seeds", mostSeeds)
+		})
+	}
+}
+
+// mostSeeds is in how many seeds a broken variant must show.
+const mostSeeds = 300
+
+// TestSamePlan sees that a seed says which faults are made, and tells how often it
+// says what becomes of them.
+func TestSamePlan(t *testing.T) {
+	same, runs := 0, 40
+	for n := range uint64(runs) {
+		p := NewPlan(n+1, "")
+		if again := NewPlan(n+1, ""); !reflect.DeepEqual(p, again) {
+			t.Fatalf("seed %d is\n%+v and\n%+v", n+1, p, again)
+		}
+		if play(t, p, nil).Digest == play(t, p, nil).Digest {
+			same++
+		}
+	}
+	t.Logf("%d of %d seeds gave one history twice", same, runs)
+}

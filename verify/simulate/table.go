@@ -1,0 +1,87 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// String sums up a run.
+func (r *Report) String() string {
+	p := r.Plan
+	var b strings.Builder
+	fmt.Fprintf(&b, "seed %d, %s: %d nodes, %d clients, TTLs %v, client clocks %v, node clocks %v, rates %v, faults for %v, %+v\n",
+		p.Seed, p.Scene, p.Nodes, len(p.TTLs), p.TTLs, p.Skews, p.Offsets, p.Rates, p.Heal, p.Weather)
+	fmt.Fprintf(&b, "exclusion %s; fences %s; progress %s\n", must(p.Exclusion), must(p.Fences), must(p.Progress))
+	fmt.Fprintf(&b, "%d holds, %d lost, %d messages, %d writes refused; the last turn came %v after the faults\n",
+		r.Holds, r.Lost, r.Messages, r.Refused, r.Waited)
+	for _, s := range r.Violations {
+		fmt.Fprintf(&b, "VIOLATION %s\n", s)
+	}
+	return b.String()
+}
+
+func must(why string) string {
+	if why == "" {
+		return "must hold"
+	}
+	return "may break (" + why + ")"
+}
+
+// Table sums up many runs in Markdown: a line for each kind of schedule.
+func Table(all []*Report) string {
+	type row struct {
+		runs, must, broke, mustF, fell int
+		holds, lost, messages, refused int
+		waited                         time.Duration
+		violations                     int
+	}
+	rows := map[string]*row{}
+	for _, r := range all {
+		x := rows[r.Plan.Scene]
+		if x == nil {
+			x = &row{}
+			rows[r.Plan.Scene] = x
+		}
+		x.runs++
+		if r.Plan.Exclusion == "" {
+			x.must++
+		} else if len(r.Overlaps) > 0 {
+			x.broke++
+		}
+		if r.Plan.Fences == "" {
+			x.mustF++
+		} else if len(r.Falls) > 0 {
+			x.fell++
+		}
+		x.holds += r.Holds
+		x.lost += r.Lost
+		x.messages += r.Messages
+		x.refused += r.Refused
+		x.waited = max(x.waited, r.Waited)
+		if len(r.Violations) > 0 {
+			x.violations++
+		}
+	}
+	var b strings.Builder
+	b.WriteString("| faults | runs | exclusion must hold | broke where it may | fences must rise | fell where they may | holds | lost | messages | late writes refused | longest wait after the faults | violations |\n")
+	b.WriteString("|---|---|---|---|---|---|---|---|---|---|---|---|\n")
+	names := Scenes()
+	for _, name := range slices.SortedFunc(slices.Values(names), func(a, b string) int {
+		return cmp.Compare(slices.Index(names, a), slices.Index(names, b))
+	}) {
+		x := rows[name]
+		if x == nil {
+			continue
+		}
+		fmt.Fprintf(&b, "| %s | %d | %d | %d of %d | %d | %d of %d | %d | %d | %d | %d | %v | %d |\n",
+			name, x.runs, x.must, x.broke, x.runs-x.must, x.mustF, x.fell, x.runs-x.mustF,
+			x.holds, x.lost, x.messages, x.refused, x.waited.Round(10*time.Millisecond), x.violations)
+	}
+	return b.String()
+}

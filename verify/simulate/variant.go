@@ -1,0 +1,151 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"context"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/memdriver"
+)
+
+// Variant breaks a part of the algorithm, so that it is seen that the oracles
+// notice. The zero value, and nil, is hasp as it is.
+type Variant struct {
+	Name   string
+	Scene  string // the kind of schedule in which it shows
+	Fences bool   // it breaks the order of fences; otherwise exclusion
+	// AtOnce: a node that forgot is admitted at once.
+	AtOnce bool
+
+	prepare func(p *Plan) // what else the schedule needs
+	doTry   func(s *memdriver.Store, r driver.Request) (driver.Result, error)
+	doFree  func(s *memdriver.Store, r driver.Request) error
+	nodes   func(client int, links []driver.Driver) []driver.Driver
+	longer  func(ttl, took time.Duration) time.Duration
+}
+
+// Broken are the variants.
+var Broken = []*Variant{
+	{Name: "restarted nodes vote", Scene: "all at once", AtOnce: true},
+	{
+		Name: "a minority counts", Scene: "calm",
+		prepare: func(p *Plan) { p.five() },
+		nodes: func(client int, links []driver.Driver) []driver.Driver {
+			return []driver.Driver{links[client%5], links[(client+1)%5], links[(client+2)%5]}
+		},
+	},
+	{
+		Name: "a node listed twice", Scene: "calm",
+		nodes: func(client int, links []driver.Driver) []driver.Driver {
+			a, b := links[client%3], links[(client+1)%3]
+			return []driver.Driver{nameless{a.(driver.Node), 1}, nameless{a.(driver.Node), 2}, nameless{b.(driver.Node), 3}}
+		},
+	},
+	{
+		Name: "fences are not compared", Scene: "calm", Fences: true,
+		prepare: func(p *Plan) { p.Skews[0] = 2 * time.Second },
+		doTry: func(s *memdriver.Store, r driver.Request) (driver.Result, error) {
+			proposed := r.Fence
+			r.Fence, r.Raise, r.Restore = 0, false, false
+			res, err := s.Try(context.Background(), r)
+			if res.Granted {
+				res.Fence = proposed
+			}
+			return res, err
+		},
+	},
+	{
+		Name: "drift and the time that a call takes are ignored", Scene: "clocks within bounds",
+		prepare: func(p *Plan) { p.early() },
+		longer:  func(ttl, took time.Duration) time.Duration { return took + ttl/100 + 2*time.Millisecond },
+	},
+	{
+		Name: "a vote that is given back is taken whatever its fence", Scene: "messages",
+		prepare: func(p *Plan) { p.echo() },
+		doFree: func(s *memdriver.Store, r driver.Request) error {
+			r.UpTo = 0
+			return s.Release(context.Background(), r)
+		},
+	},
+	{
+		Name: "a release deletes whatever is there", Scene: "clients",
+		doFree: func(s *memdriver.Store, r driver.Request) error {
+			s.Lose(r.Key)
+			return nil
+		},
+	},
+}
+
+// Prepare makes a plan that the variant cannot stand.
+func (v *Variant) Prepare(seed uint64) *Plan {
+	p := NewPlan(seed, v.Scene)
+	if v.prepare != nil {
+		v.prepare(p)
+		p.Exclusion, p.Fences, p.Progress = "", "", ""
+		p.judge()
+	}
+	return p
+}
+
+// five gives the plan five nodes.
+func (p *Plan) five() {
+	for p.Nodes < 5 {
+		p.Nodes++
+		p.Offsets, p.Rates = append(p.Offsets, 0), append(p.Rates, 0)
+	}
+}
+
+// early makes all nodes' clocks fast, as far as leases bear it, and cuts clients
+// off, so that leases run out.
+func (p *Plan) early() {
+	for n := range p.Rates {
+		p.Rates[n] = 0.009
+	}
+	p.Faults = nil
+	for c := range p.TTLs {
+		for n := range p.Nodes {
+			p.Faults = append(p.Faults, Fault{At: time.Duration(c+1) * time.Second, Kind: CutOut, Client: c, Node: n, For: 3 * time.Second})
+		}
+	}
+}
+
+// echo makes requests arrive twice.
+func (p *Plan) echo() {
+	p.Weather = Weather{Slow: 0.1, SlowBy: 30 * time.Millisecond, Twice: 0.5, Late: 0.05, LateBy: 200 * time.Millisecond}
+}
+
+// nameless hides which store it is. n makes each another driver.
+type nameless struct {
+	driver.Node
+	n int
+}
+
+func (d nameless) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
+	res, err := d.Node.Try(ctx, r)
+	res.Node = ""
+	return res, err
+}
+
+func (v *Variant) try(s *memdriver.Store, r driver.Request) (driver.Result, error) {
+	if v.doTry != nil {
+		return v.doTry(s, r)
+	}
+	return s.Try(context.Background(), r)
+}
+
+func (v *Variant) release(s *memdriver.Store, r driver.Request) error {
+	if v.doFree != nil {
+		return v.doFree(s, r)
+	}
+	return s.Release(context.Background(), r)
+}
+
+// stretch changes what the quorum says of a lease.
+func (v *Variant) stretch(to *time.Duration, ttl, took time.Duration) {
+	if v.longer != nil {
+		*to += v.longer(ttl, took)
+	}
+}

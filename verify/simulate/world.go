@@ -1,0 +1,154 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hasplock/hasp/memdriver"
+)
+
+// world is one run of a plan.
+type world struct {
+	plan    *Plan
+	variant *Variant
+	began   time.Time
+	nodes   []*node
+	clients []*client
+	reg     *register
+	trace   *trace
+	log     *log
+	ticks   atomic.Int64 // orders what happens at one instant
+
+	healed chan struct{} // closed when the faults are over
+	crew   sync.WaitGroup
+
+	mu   sync.Mutex
+	cuts map[cutID]int
+}
+
+// cutID is one direction of a link.
+type cutID struct {
+	kind         FaultKind
+	client, node int
+}
+
+// Play runs a plan and judges what the clients saw. It must be called within a
+// testing/synctest bubble. nil is hasp as it is.
+func Play(p *Plan, v *Variant) *Report {
+	if v == nil {
+		v = &Variant{}
+	}
+	w := &world{plan: p, variant: v, began: time.Now(), healed: make(chan struct{}), cuts: map[cutID]int{}}
+	w.trace, w.log = &trace{w: w}, &log{w: w}
+	w.reg = newRegister(w)
+	for i := range p.Nodes {
+		w.nodes = append(w.nodes, newNode(w, i))
+	}
+	if p.Word {
+		for _, n := range w.nodes {
+			admit(n.store, p.MaxTTL)
+		}
+	}
+	for i := range p.TTLs {
+		w.clients = append(w.clients, newClient(w, i))
+	}
+	for _, c := range w.clients {
+		w.crew.Go(c.live)
+	}
+	w.faults()
+	w.crew.Wait()
+	time.Sleep(answersBy) // what is still there after that has leaked
+	return w.judge()
+}
+
+// admit gives the operator's word on the node itself.
+func admit(s *memdriver.Store, maxTTL time.Duration) {
+	rec, err := s.Record(context.Background())
+	if err == nil && !rec.Voting {
+		_ = s.Admit(context.Background(), rec, maxTTL) // it is of this very moment
+	}
+}
+
+// now is the time since the run began.
+func (w *world) now() time.Duration { return time.Since(w.began) }
+
+func (w *world) tick() int64 { return w.ticks.Add(1) }
+
+// after does something later. What is not done when the run ends, never is.
+func (w *world) after(d time.Duration, do func()) { time.AfterFunc(d, do) }
+
+// over says that the faults are over.
+func (w *world) over() bool {
+	select {
+	case <-w.healed:
+		return true
+	default:
+		return false
+	}
+}
+
+func (w *world) weather() Weather {
+	if w.over() {
+		return Weather{}
+	}
+	return w.plan.Weather
+}
+
+// faults makes the faults, each at its moment, and ends them.
+func (w *world) faults() {
+	for _, f := range w.plan.Faults {
+		time.Sleep(f.At - w.now())
+		f.For = min(f.For, w.plan.Heal-w.now())
+		w.trace.add(entry{kind: "fault", fault: f})
+		w.happen(f)
+	}
+	time.Sleep(w.plan.Heal - w.now())
+	for _, n := range w.nodes {
+		n.clock.set(0, func(float64) float64 { return 0 })
+	}
+	w.trace.add(entry{kind: "healed"})
+	close(w.healed)
+}
+
+func (w *world) happen(f Fault) {
+	switch f.Kind {
+	case Save:
+		w.nodes[f.Node].save()
+	case RestartEmpty, RestartSaved, RestartKept:
+		w.nodes[f.Node].restart(f)
+	case Flush:
+		w.nodes[f.Node].flush()
+	case Stop:
+		w.nodes[f.Node].stop(f.For)
+	case Step:
+		w.nodes[f.Node].clock.set(f.By, nil)
+	case Rate:
+		w.nodes[f.Node].clock.set(0, func(float64) float64 { return f.Rate })
+	case CutOut, CutIn:
+		id := cutID{f.Kind, f.Client, f.Node}
+		w.cutBy(id, 1)
+		w.after(f.For, func() { w.cutBy(id, -1) })
+	case Pause:
+		w.clients[f.Client].pause(f.For)
+	case Crash:
+		w.clients[f.Client].crash(f.For)
+	}
+}
+
+func (w *world) cutBy(id cutID, n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cuts[id] += n
+}
+
+// cut says whether a direction of a link is cut now.
+func (w *world) cut(kind FaultKind, l *link) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.cuts[cutID{kind, l.p.c.index, l.n.index}] > 0
+}
