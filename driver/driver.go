@@ -191,7 +191,9 @@ type Request struct {
 	// Fence proposes a fence (see Traits.Proposable): the node grants exactly
 	// that one, and only when it is above every fence it granted for the key.
 	// To the holder it answers with the fence held, unless Raise. 0 lets the
-	// engine mint it. In Renew it is the fence held.
+	// engine mint it. In Renew it is the fence held, if known: where a node that
+	// can be proposed to has an earlier vote of the owner only, or one that was
+	// handed over and not claimed, that is ErrNotHeld.
 	Fence uint64
 	// Raise, of a Try with a Fence: the holder's fence becomes the proposed one,
 	// which must not be below it.

@@ -44,6 +44,12 @@ func insist(which func(r driver.Request, res driver.Result) bool) func(*memdrive
 }
 
 var brokenProposals = []brokenEngine{
+	{"any vote of the owner counts as its lease", "RenewComparesTheFence RenewIsNoClaim", one(func(s *memdriver.Store, p *patched) {
+		p.renew = func(ctx context.Context, r driver.Request) driver.Renewal {
+			r.Fence = 0
+			return renewOne(ctx, s, r)
+		}
+	})},
 	{"a vote that is given back is taken whatever its fence", "ReleaseUpToAFence", one(func(s *memdriver.Store, p *patched) {
 		p.release = func(ctx context.Context, r driver.Request) error {
 			r.UpTo = 0

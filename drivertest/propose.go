@@ -52,6 +52,12 @@ var proposeCases = []Case{
 	{Name: "RestoreSparesTheHolder",
 		Rule:  "Restore of a key that another holds is refused as Held, and changes nothing.",
 		Needs: proposable, run: restoreSparesTheHolder},
+	{Name: "RenewComparesTheFence",
+		Rule:  "Renew with a fence prolongs a lease that has it or a larger one, and is ErrNotHeld for a smaller one.",
+		Needs: []Need{needPropose}, run: renewComparesFence},
+	{Name: "RenewIsNoClaim",
+		Rule:  "Renew with a fence of a key that was handed over and not claimed is ErrNotHeld.",
+		Needs: []Need{needPropose, needHandoff}, run: renewIsNoClaim},
 	{Name: "ReleaseUpToAFence",
 		Rule:  "A Release up to a fence leaves a lease with a larger one, and gives up any other.",
 		Needs: []Need{needPropose}, run: releaseUpTo},
@@ -311,4 +317,28 @@ func releaseUpTo(e *env) {
 	e.grantExactly(a, a.Fence)
 	e.releaseNothing(e.d, back) // it comes late
 	e.heldBy(a)
+}
+
+func renewComparesFence(e *env) {
+	a := propose(e.ask("k"), e.newest("k")+1000)
+	e.grantExactly(a, a.Fence)
+	for fence, held := range map[uint64]bool{0: true, a.Fence - 1: true, a.Fence: true, a.Fence + 1: false} {
+		r := propose(a, fence)
+		if held {
+			e.renewed(e.d, r)
+		} else {
+			e.renewNothing(e.d, r)
+		}
+	}
+	e.heldBy(a)
+}
+
+func renewIsNoClaim(e *env) {
+	a, b := propose(e.ask("k"), e.newest("k")+1000), propose(e.ask("k"), e.newest("k")+2000)
+	e.grantExactly(a, a.Fence)
+	e.join(e.d, b, 0)
+	e.release(e.d, a)
+	e.renewNothing(e.d, b)
+	e.renewNothing(e.d, propose(b, a.Fence))
+	e.turn(e.d, b, 0)
 }

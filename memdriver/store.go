@@ -234,7 +234,7 @@ func (s *Store) renew(r driver.Request, now time.Time) driver.Renewal {
 		e.line[i].extend(now.Add(r.Patience))
 		return driver.Renewal{RetryIn: e.retryIn(i, now)}
 	}
-	if e.holder == nil || e.holder.id != idOf(r) {
+	if e.holder == nil || e.holder.id != idOf(r) || e.holder.fence < r.Fence {
 		return driver.Renewal{Err: driver.ErrNotHeld}
 	}
 	e.holder.extend(now.Add(r.TTL))

@@ -52,7 +52,8 @@ type bid struct {
 	line    *node            // where its place in line is
 	gate    bool             // it has the vote of the line node, whose turn it is
 	lost    int              // attempts in a row without a majority
-	seen    uint64           // proposals must be above
+	seen    uint64           // proposals must be above, as far as that is no node's alone
+	far     bool             // a proposal was too far above a node's clock
 	until   time.Time        // nothing of it is in the nodes any more
 }
 
@@ -98,12 +99,13 @@ func (bs *bids) get(r driver.Request) *bid {
 	return bs.all[idOf(r)]
 }
 
-// renewed notes that a lease is renewed. One of another process, which was adopted,
-// has its bid from here on.
-func (bs *bids) renewed(d *Driver, r driver.Request) {
+// renewed notes that a lease is renewed, and returns the fence that a majority
+// granted: holders that take turns have smaller ones. A lease of another process,
+// which was adopted, has its bid from here on.
+func (bs *bids) renewed(d *Driver, r driver.Request) (fence uint64) {
 	b := bs.get(r)
 	if b == nil && r.Fence == 0 {
-		return
+		return 0
 	}
 	if b == nil {
 		b = bs.open(r)
@@ -120,6 +122,7 @@ func (bs *bids) renewed(d *Driver, r driver.Request) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.stays(r)
+	return b.elected
 }
 
 // drop ends a bid.
@@ -179,6 +182,17 @@ func (b *bid) proposes(fence uint64) {
 
 // most is the largest fence that a node may have granted. mu is held.
 func (b *bid) most() uint64 { return max(b.top, b.elected, slices.Max(b.votes[:])) }
+
+// learns notes what a refusal of a proposed fence says. What is above limit only
+// the node that says it would grant.
+func (b *bid) learns(res driver.Result, proposed, limit uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if res.Fence <= limit {
+		b.seen = max(b.seen, res.Fence)
+	}
+	b.far = b.far || res.Why == driver.FenceTooLow && res.Fence < proposed
+}
 
 // returned notes what became of a Try for a fence at a node.
 func (b *bid) returned(n *node, fence uint64, res driver.Result, err error) {

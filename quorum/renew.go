@@ -72,7 +72,7 @@ func (d *Driver) renewLeases(ctx context.Context, rs []driver.Request, leases []
 	for k, i := range leases {
 		t.all[i] = &renewal{}
 		reqs[k] = rs[i]
-		d.bids.renewed(d, rs[i])
+		reqs[k].Fence = max(reqs[k].Fence, d.bids.renewed(d, rs[i]))
 	}
 	var nodes sync.WaitGroup
 	var asked []*node

@@ -87,10 +87,10 @@ func (b *bid) fence(clock *proposals) (fence uint64, raise bool) {
 		return b.elected, false
 	}
 	clock.saw(b.seen)
-	if fence = clock.next(); b.seen <= clock.limit() { // else only that node would grant it
-		fence = max(fence, b.seen+1)
+	if fence = clock.next(); b.far && b.seen > 0 {
+		fence = b.seen + 1 // our clock is ahead of a node's: not to put the others ahead of it, too
 	}
-	return fence, b.tries > 1
+	return max(fence, b.seen+1), b.tries > 1
 }
 
 // count is the count of the votes of one Try.
@@ -188,9 +188,7 @@ func (c *count) take(a *answer) {
 		a.res = driver.Result{Why: driver.FenceTooLow, Fence: max(a.res.Fence, c.r.Fence), Node: a.res.Node}
 	}
 	if !a.res.Granted {
-		c.b.mu.Lock()
-		c.b.seen = max(c.b.seen, a.res.Fence)
-		c.b.mu.Unlock()
+		c.b.learns(a.res, c.r.Fence, c.d.clock.limit())
 		return
 	}
 	var votes []*answer

@@ -115,12 +115,17 @@ func (d *Driver) leaseJobs(rs []driver.Request, idx []int) []*job {
 		for about := range slices.Chunk(all, perScript) {
 			n := len(about)
 			keys := make([]any, 3*n, 3*n+1)
-			args := make([]any, 2, n+2)
+			args := make([]any, 2, 2*n+2)
 			args[0], args[1] = millis(g.ttl), lingering(g.ttl)
 			for k, i := range about {
 				names := d.names(rs[i].Key)
 				keys[k], keys[n+k], keys[2*n+k] = names.lock, names.grant, names.line
 				args = append(args, value(rs[i]))
+			}
+			for _, i := range about {
+				if d.maxTTL != 0 {
+					args = append(args, fenceHeld(rs[i]))
+				}
 			}
 			jobs = append(jobs, &job{
 				call: &call{script: d.scripts.extend, keys: d.withRecord(keys), args: args}, about: about, lease: true, slot: g.slot,
@@ -128,6 +133,15 @@ func (d *Driver) leaseJobs(rs []driver.Request, idx []int) []*job {
 		}
 	}
 	return jobs
+}
+
+// fenceHeld is what a lease's fence must not be below; nothing when it is not
+// known.
+func fenceHeld(r driver.Request) string {
+	if r.Fence == 0 {
+		return ""
+	}
+	return digits(r.Fence)
 }
 
 // placeJobs groups places by line, and lines by what one script can carry.

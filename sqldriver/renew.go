@@ -61,7 +61,7 @@ func (t *tx) renewOne(r driver.Request) (driver.Renewal, error) {
 	}
 	var expires int64
 	var wanted bool
-	err := t.row(qRenew, []byte(r.Key), r.Owner, r.Label, int64(t.up), int64(t.after(r.TTL))).Scan(&expires, &wanted)
+	err := t.row(qRenew, []byte(r.Key), r.Owner, r.Label, int64(t.up), int64(t.after(r.TTL)), int64(r.Fence)).Scan(&expires, &wanted)
 	if errors.Is(err, sql.ErrNoRows) {
 		return driver.Renewal{Err: driver.ErrNotHeld}, nil
 	}

@@ -119,9 +119,9 @@ var sqliteText = [queries]string{
 		ON CONFLICT (key, owner) DO UPDATE SET label = excluded.label, kind = 'line', seq = excluded.seq,
 		fence = 0, since = excluded.since, expires = excluded.expires`,
 
-	// ?1 key ?2 owner ?3 label ?4 now ?5 expires
+	// ?1 key ?2 owner ?3 label ?4 now ?5 expires ?6 the fence held, or 0
 	qRenew: `UPDATE hasp_lease SET expires = max(expires, ?5)
-		WHERE key = ?1 AND owner = ?2 AND label = ?3 AND kind = 'held' AND expires > ?4
+		WHERE key = ?1 AND owner = ?2 AND label = ?3 AND kind = 'held' AND expires > ?4 AND fence >= ?6
 		RETURNING expires,
 		EXISTS (SELECT 1 FROM hasp_lease q WHERE q.key = ?1 AND q.kind = 'line' AND +q.expires > ?4)`,
 
