@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,10 +17,11 @@ import (
 	"github.com/hasplock/hasp/memdriver"
 )
 
+// lag is a node that takes its time, or is away.
 type lag struct {
 	*memdriver.Store
 	by   time.Duration
-	away bool
+	away atomic.Bool
 }
 
 var errGone = errors.New("gone")
@@ -27,20 +29,20 @@ var errGone = errors.New("gone")
 func (l *lag) Classify(err error) driver.Class { return driver.Unreachable }
 func (l *lag) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
 	time.Sleep(l.by)
-	if l.away {
+	if l.away.Load() {
 		return driver.Result{}, errGone
 	}
 	return l.Store.Try(ctx, r)
 }
 func (l *lag) Record(ctx context.Context) (driver.Record, error) {
-	if l.away {
+	if l.away.Load() {
 		return driver.Record{}, errGone
 	}
 	return l.Store.Record(ctx)
 }
 func (l *lag) Release(ctx context.Context, r driver.Request) error {
 	time.Sleep(l.by)
-	if l.away {
+	if l.away.Load() {
 		return errGone
 	}
 	return l.Store.Release(ctx, r)
@@ -96,7 +98,7 @@ func TestOwedGrows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, ls := lags(t)
 		for _, l := range ls {
-			l.away = true
+			l.away.Store(true)
 		}
 		for range 2000 { // over 20 minutes, far above TTL and patience
 			r := driver.Request{Key: "k", Owner: rand.Text(), Label: "{}", TTL: 30 * time.Second}
@@ -150,7 +152,7 @@ func TestGateAfterError(t *testing.T) {
 		t.Log(res.Granted, err, b.gate)
 		for i, n := range d.nodes {
 			if n != d.head.Load() {
-				ls[i].away = true
+				ls[i].away.Store(true)
 			}
 		}
 		_, err = d.Try(t.Context(), r)
@@ -164,7 +166,7 @@ func TestGateAfterError(t *testing.T) {
 	})
 }
 
-// A debt of a node that left with traffic: it never comes back into service?
+// A node that comes back while calls are given up all the time is soon in service.
 func TestOwedLivelock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, ls := lags(t)
@@ -173,10 +175,10 @@ func TestOwedLivelock(t *testing.T) {
 			t.Fatal(res, err)
 		}
 		n := d.nodes[0]
-		ls[0].away = true
+		ls[0].away.Store(true)
 		n.leave(errGone)
 		time.Sleep(time.Second)
-		ls[0].away = false
+		ls[0].away.Store(false)
 		begun := time.Now()
 		for i := 0; i < 5000 && !n.serving(); i++ { // 1000 calls a second whose contexts ended
 			x := driver.Request{Key: "x", Owner: rand.Text(), Label: "{}", TTL: 30 * time.Second}

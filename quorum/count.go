@@ -1,0 +1,177 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package quorum
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// count is the count of the votes of one Try.
+type count struct {
+	d    *Driver
+	b    *bid
+	r    driver.Request // as the nodes are asked
+	head *node          // the line node; nil: none will do
+
+	answers [maxNodes]*answer
+	waits   set       // for whose answers the round waits
+	votes   []*answer // a majority for one fence
+	twin    error
+	last    bool // there is no other round
+}
+
+// take counts an answer.
+func (c *count) take(a *answer) {
+	c.answers[a.n.index] = a
+	c.waits.drop(a.n)
+	if a.err != nil {
+		return
+	}
+	for _, n := range c.d.nodes {
+		if o := c.answers[n.index]; o != a && o.res.Node != "" && o.res.Node == a.res.Node {
+			c.twin = &twinError{o.n.name, a.n.name}
+		}
+	}
+	if c.head == a.n && !a.res.Granted && a.res.Why == driver.Held && c.d.traits.MaxTTL > 0 && a.res.Left > c.d.traits.MaxTTL {
+		c.head = nil // its clock was stepped back: it would be in the way for as long
+	}
+	if a.res.Granted && c.b.gaveBack(a.n, a.res.Fence) {
+		// A release is under way that takes this vote: it counts with a larger fence.
+		a.res = driver.Result{Why: driver.FenceTooLow, Fence: max(a.res.Fence, c.r.Fence), Node: a.res.Node}
+	}
+	if !a.res.Granted {
+		c.b.learns(a.res, c.r.Fence, c.d.clock.limit())
+		return
+	}
+	var votes []*answer
+	for _, o := range c.answers {
+		if o != nil && o.err == nil && o.res.Granted && o.res.Fence == a.res.Fence {
+			votes = append(votes, o)
+		}
+	}
+	if len(votes) >= c.d.need {
+		c.votes = votes
+	}
+}
+
+// elected says that a majority granted one fence, and that the line node is not
+// against it. Its refusal is respected for the sake of those in line, and when
+// the proposal was too low for it only, it is asked with another.
+func (c *count) elected() bool {
+	if len(c.votes) < c.d.need || c.twin != nil || !c.d.met.Load() {
+		return false // the first time, everybody is heard: one server may be listed twice
+	}
+	if c.head == nil {
+		return true
+	}
+	low := c.tooLow(c.head) && !c.last && c.answers[c.head.index].res.Fence < c.d.clock.limit()
+	return !c.waits.has(c.head) && !c.refusedBy(c.head) && !low
+}
+
+// tooLow says that the proposal was too low for a node.
+func (c *count) tooLow(n *node) bool {
+	a := c.answers[n.index]
+	return a.err == nil && !a.res.Granted && a.res.Why == driver.FenceTooLow
+}
+
+// refusedBy says that a node has another holder, or others in line.
+func (c *count) refusedBy(n *node) bool {
+	a := c.answers[n.index]
+	return a.err == nil && !a.res.Granted && a.res.Why == driver.Held
+}
+
+// won is the result of a majority.
+func (d *Driver) won(c *count) driver.Result {
+	res := driver.Result{Granted: true, Fence: c.votes[0].res.Fence, Fences: max(c.r.Fences, 1)}
+	ttls := make([]time.Duration, 0, maxNodes)
+	abandoned := 0
+	for _, v := range c.votes {
+		ttls = append(ttls, v.res.TTL)
+		res.Fences = min(res.Fences, max(v.res.Fences, 1))
+		if v.res.Abandoned {
+			abandoned++
+		}
+	}
+	slices.SortFunc(ttls, func(a, b time.Duration) int { return cmp.Compare(b, a) })
+	res.TTL = ttls[d.need-1]
+	res.Abandoned = abandoned >= d.need
+	b := c.b
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.elected, b.leased, b.lost, b.counts = res.Fence, true, 0, false
+	for _, v := range c.votes { // the answer to an older Try may have come since
+		b.has.add(v.n)
+	}
+	b.moveTo(nil, false)
+	return res
+}
+
+// again prepares another round with a higher fence, where that may help: the
+// proposal was too low somewhere, or nodes have granted this owner different
+// ones.
+func (c *count) again() bool {
+	if c.twin != nil || c.r.Fence == c.b.lease() || c.head != nil && c.refusedBy(c.head) {
+		return false
+	}
+	var atLeast []uint64 // what each node would grant
+	low := false
+	for _, n := range c.d.nodes {
+		switch a := c.answers[n.index]; {
+		case c.tooLow(n):
+			low = true
+			atLeast = append(atLeast, a.res.Fence+1)
+		case c.grantedBy(n):
+			atLeast = append(atLeast, a.res.Fence)
+		}
+	}
+	slices.Sort(atLeast)
+	turn := c.head != nil && c.tooLow(c.head) // the key is ours there, for a larger fence
+	if !turn && len(atLeast) < c.d.need || !low && atLeast[0] == atLeast[len(atLeast)-1] {
+		return false
+	}
+	// A node whose fences are far ahead is left out when a majority is without it:
+	// the others would refuse what it wants.
+	//
+	// Nodes whose clocks are far behind refuse the proposal for being too large, and
+	// any above it; when it takes their votes, it must become smaller.
+	near := slices.Clone(atLeast)
+	for _, n := range c.d.nodes {
+		if a := c.answers[n.index]; c.tooLow(n) && a.res.Fence < c.r.Fence {
+			i, _ := slices.BinarySearch(near, a.res.Fence+1)
+			near = slices.Delete(near, i, i+1)
+		}
+	}
+	h, limit := atLeast[min(c.d.need, len(atLeast))-1], c.d.clock.limit()
+	if len(near) >= c.d.need {
+		h = near[c.d.need-1]
+		for _, more := range near {
+			if more <= limit {
+				h = max(h, more)
+			}
+		}
+	}
+	c.d.clock.saw(h)
+	c.r.Fence, c.r.Raise = h, true
+	return true
+}
+
+// split says that we have the line node's vote, and others have others': those
+// who asked at the same time give back what they have, and the holder before us,
+// if the line node was handed on, is about to be released everywhere.
+func (c *count) split() bool {
+	return c.twin == nil && c.head != nil && c.grantedBy(c.head) && slices.ContainsFunc(c.d.nodes, c.refusedBy)
+}
+
+// overruled says that a node that comes before the line node has another holder:
+// somebody else sees another line node. Who keeps one vote and waits for others
+// must do so in one order, or all wait for each other.
+func (c *count) overruled() bool {
+	return slices.ContainsFunc(c.d.nodes, func(n *node) bool {
+		return n != c.head && c.refusedBy(n) && n.lifeName() < c.head.lifeName()
+	})
+}
