@@ -11,7 +11,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-	"unsafe"
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/memdriver"
@@ -20,7 +19,7 @@ import (
 // lag is a node that takes its time, or is away.
 type lag struct {
 	*memdriver.Store
-	by   time.Duration
+	by   atomic.Int64 // ns
 	away atomic.Bool
 }
 
@@ -28,7 +27,7 @@ var errGone = errors.New("gone")
 
 func (l *lag) Classify(err error) driver.Class { return driver.Unreachable }
 func (l *lag) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
-	time.Sleep(l.by)
+	time.Sleep(time.Duration(l.by.Load()))
 	if l.away.Load() {
 		return driver.Result{}, errGone
 	}
@@ -41,7 +40,7 @@ func (l *lag) Record(ctx context.Context) (driver.Record, error) {
 	return l.Store.Record(ctx)
 }
 func (l *lag) Release(ctx context.Context, r driver.Request) error {
-	time.Sleep(l.by)
+	time.Sleep(time.Duration(l.by.Load()))
 	if l.away.Load() {
 		return errGone
 	}
@@ -55,7 +54,8 @@ func lags(t *testing.T) (*Driver, []*lag) {
 		s := memdriver.NewNode(memdriver.NodeOptions{MaxTTL: 30 * time.Second})
 		rec, _ := s.Record(t.Context())
 		_ = s.Admit(t.Context(), rec, 30*time.Second)
-		l := &lag{Store: s, by: time.Millisecond}
+		l := &lag{Store: s}
+		l.by.Store(int64(time.Millisecond))
 		ls = append(ls, l)
 		nodes = append(nodes, l)
 	}
@@ -76,7 +76,7 @@ func TestBidsStay(t *testing.T) {
 			if i == 0 { // a node that is not the line's is a bit slower
 				for j, n := range d.nodes {
 					if n != d.head.Load() {
-						ls[j].by = 2 * time.Millisecond
+						ls[j].by.Store(int64(2 * time.Millisecond))
 						break
 					}
 				}
@@ -87,9 +87,10 @@ func TestBidsStay(t *testing.T) {
 			}
 		}
 		time.Sleep(10 * time.Second)
-		t.Log(len(d.bids.all), "bids of", unsafe.Sizeof(bid{}), "bytes")
-		if len(d.bids.all) > 100 {
-			t.Error("they stay")
+		d.bids.mu.Lock()
+		defer d.bids.mu.Unlock()
+		if n := len(d.bids.all); n > 100 {
+			t.Errorf("%d bids stay", n)
 		}
 	})
 }
@@ -108,9 +109,10 @@ func TestOwedGrows(t *testing.T) {
 			_ = d.Release(t.Context(), r) // as hasp does after an error
 			time.Sleep(600 * time.Millisecond)
 		}
-		t.Log(len(d.nodes[0].owed), len(d.bids.all))
-		if len(d.nodes[0].owed) > 200 {
-			t.Error("debts that are over stay")
+		d.nodes[0].mu.Lock()
+		defer d.nodes[0].mu.Unlock()
+		if n := len(d.nodes[0].owed); n > 200 {
+			t.Errorf("%d debts stay that are over", n)
 		}
 	})
 }
@@ -140,29 +142,29 @@ func TestGateAfterError(t *testing.T) {
 		if res, err := d.Try(t.Context(), w); err != nil || !res.Granted {
 			t.Fatal(res, err)
 		}
-		var free []func()
 		for i, n := range d.nodes {
 			if n != d.head.Load() {
-				free = append(free, ls[i].Hold("k", 30*time.Second, driver.Label{}))
+				ls[i].Hold("k", 30*time.Second, driver.Label{})
 			}
 		}
 		r := driver.Request{Key: "k", Owner: rand.Text(), Label: "{}", TTL: 30 * time.Second, Patience: 10 * time.Second, Queue: true}
-		res, err := d.Try(t.Context(), r)
+		if res, err := d.Try(t.Context(), r); err != nil || res.Granted {
+			t.Fatalf("%+v, %v: two of three nodes are held by another", res, err)
+		}
 		b := d.bids.get(r)
-		t.Log(res.Granted, err, b.gate)
 		for i, n := range d.nodes {
 			if n != d.head.Load() {
 				ls[i].away.Store(true)
 			}
 		}
-		_, err = d.Try(t.Context(), r)
+		if _, err := d.Try(t.Context(), r); err == nil {
+			t.Fatal("no error, though two of three nodes are away")
+		}
 		b.mu.Lock()
-		t.Log(err, "gate", b.gate, "has", b.has, "line", b.line == d.head.Load())
+		defer b.mu.Unlock()
 		if b.gate && b.has == 0 {
 			t.Error("the gate is said to be ours, and was given back")
 		}
-		b.mu.Unlock()
-		_ = free
 	})
 }
 

@@ -29,7 +29,8 @@ type Options struct {
 	Names []string
 	// NodeTimeout is how long a node may take to answer. 0 means a hundredth of
 	// the TTL, at least 25 and at most 50 milliseconds. It grows with the round
-	// trips that are measured, to a tenth of the TTL.
+	// trips that are measured, to a tenth of the TTL; the first answer, for which a
+	// connection is opened, may take ten times as long within that.
 	NodeTimeout time.Duration
 	// StateDir is a directory in which the waits for nodes that are held back
 	// are remembered, so that processes that live for less than such a wait

@@ -6,6 +6,7 @@ package quorum_test
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -171,11 +172,10 @@ func TestLostGiveBack(t *testing.T) {
 		d2, _ := taps(t, stores)
 		freeB := stores[1].Hold("k", nodeMaxTTL, driver.Label{})
 		freeC := stores[2].Hold("k", nodeMaxTTL, driver.Label{})
-		once := true
+		var lost atomic.Bool
 		ts[0].hook(func() {
 			ts[0].release = func(ctx context.Context, r driver.Request) error {
-				if once {
-					once = false
+				if !lost.Swap(true) {
 					return errAway
 				}
 				return nil
@@ -411,11 +411,10 @@ func TestGoneAndBack(t *testing.T) {
 				}
 			}
 		}()
-		once := true
+		var slow atomic.Bool
 		ts[0].hook(func() {
 			ts[0].try = func(ctx context.Context, r driver.Request) error {
-				if r.Key == "k" && once {
-					once = false
+				if r.Key == "k" && !slow.Swap(true) {
 					time.Sleep(1500 * time.Millisecond)
 				}
 				return nil
