@@ -23,6 +23,10 @@ type count struct {
 	votes   []*answer // a majority for one fence
 	twin    error
 	last    bool // there is no other round
+	// scouts: not every node was heard before. Then everybody is waited for, since
+	// one server may be listed twice, and only then it is known which is the line
+	// node.
+	scouts bool
 }
 
 // take counts an answer.
@@ -63,8 +67,8 @@ func (c *count) take(a *answer) {
 // against it. Its refusal is respected for the sake of those in line, and when
 // the proposal was too low for it only, it is asked with another.
 func (c *count) elected() bool {
-	if len(c.votes) < c.d.need || c.twin != nil || !c.d.met.Load() {
-		return false // the first time, everybody is heard: one server may be listed twice
+	if len(c.votes) < c.d.need || c.twin != nil || c.scouts {
+		return false
 	}
 	if c.head == nil {
 		return true

@@ -42,9 +42,8 @@ func (d *Driver) Try(ctx context.Context, r driver.Request) (driver.Result, erro
 	b.begin(r)
 	c := &count{d: d, b: b, r: r, head: d.head.Load()}
 	c.r.Fence, c.r.Raise = b.fence(&d.clock)
-	// Until every node was heard once, it is not known which is the line node.
-	scouts := !d.met.Load()
-	c.r.Queue = r.Queue && !scouts
+	c.scouts = !d.met.Load()
+	c.r.Queue = r.Queue && !c.scouts
 	begun := time.Now()
 	for i := 1; ; i++ {
 		c.last = i >= maxRounds && (r.Queue || time.Since(begun) > splitTime*d.timeout(r.TTL))
@@ -55,8 +54,8 @@ func (d *Driver) Try(ctx context.Context, r driver.Request) (driver.Result, erro
 			return d.won(c), nil
 		}
 		again := c.again()
-		if scouts && r.Queue {
-			scouts, c.r.Queue, again = false, true, true
+		if r.Queue && !c.r.Queue {
+			c.r.Queue, again = true, true
 		}
 		if c.last || !again && !c.split() {
 			break
@@ -131,8 +130,9 @@ func (c *count) round(ctx context.Context) error {
 		}
 	}
 	c.waits = 0
-	if !c.d.met.Swap(true) {
-		c.head = c.d.head.Load()
+	if c.scouts {
+		c.d.met.Store(true)
+		c.head, c.scouts = c.d.head.Load(), false
 	}
 	return nil
 }
