@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/admission"
 )
 
 // Admit gives the operator's word that no locks are active: every node that is
@@ -64,7 +65,7 @@ type NodeState struct {
 }
 
 // Nodes asks every node about itself, at once, within ctx. It begins the wait for
-// those that are held back.
+// those that are held back, and lets in those whose wait is over.
 func (d *Driver) Nodes(ctx context.Context) []NodeState {
 	states := make([]NodeState, len(d.nodes))
 	head := d.head.Load()
@@ -88,10 +89,14 @@ func (s *NodeState) look(ctx context.Context, n *node) {
 	if n.rec != nil {
 		rec, err := n.rec.Record(ctx)
 		if !errors.Is(err, driver.ErrUnsupported) {
-			s.Err, s.Voting, s.MaxTTL, s.Node = err, rec.Voting, rec.MaxTTL, rec.Node
-			if err == nil && !rec.Voting {
-				s.Left = max(n.d.waits.Left(rec.Text, n.d.traits.MaxTTL), time.Nanosecond)
+			if err == nil {
+				err = n.admission(ctx, rec)
+				rec = n.latest()
 			}
+			if held := (*admission.HeldBack)(nil); errors.As(err, &held) {
+				s.Left, err = held.Left, nil
+			}
+			s.Err, s.Voting, s.MaxTTL, s.Node = err, rec.Voting, rec.MaxTTL, rec.Node
 			return
 		}
 	}

@@ -28,9 +28,9 @@ func (s *set) drop(n *node)    { *s &^= 1 << n.index }
 // bid is what is known of one owner, from its first Try to its Release. A bid
 // that is missing (of another process) is no harm: then every node is asked.
 //
-// Votes are given back for fences up to those proposed so far, and each Try
-// proposes a larger one: whenever such a release arrives, it takes no vote that
-// was counted since.
+// A vote is given back for the fence that its node granted, and never for that of
+// the lease; and what a node still grants with a fence that was given back is not
+// counted: whenever such a release arrives, it takes no vote that counts.
 type bid struct {
 	turn chan struct{} // held by the Try under way
 

@@ -81,13 +81,17 @@ func (d *Driver) together(key string, known []*driver.Info) driver.Info {
 		return res
 	}
 	lefts := make([]time.Duration, 0, len(most))
+	fences := make([]uint64, 0, len(most))
 	res.Held, res.Holder = true, most[0].Holder
 	for _, i := range most {
-		res.Fence = max(res.Fence, i.Fence)
+		fences = append(fences, i.Fence)
 		lefts = append(lefts, i.Left)
 	}
+	// What a majority has: one node may have another proposal's fence.
 	slices.SortFunc(lefts, func(a, b time.Duration) int { return cmp.Compare(b, a) })
-	res.Left = lefts[min(d.need, len(lefts))-1]
+	slices.SortFunc(fences, func(a, b uint64) int { return cmp.Compare(b, a) })
+	last := min(d.need, len(most)) - 1
+	res.Left, res.Fence = lefts[last], fences[last]
 	return res
 }
 

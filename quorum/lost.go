@@ -122,6 +122,7 @@ const comeBack = 4 * time.Second
 
 // gone releases what may be left of an owner that did not ask again.
 func (d *Driver) gone(b *bid, tries int) {
+	defer b.dropIfOver(d)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.over || b.tries > tries {

@@ -22,7 +22,7 @@ const (
 	minProbePause = 20 * time.Millisecond
 	maxProbePause = 400 * time.Millisecond
 	// probeKey is what a node without a record is asked about.
-	probeKey = "hasp.probe"
+	probeKey = "probe"
 	// settleLanes is how many debts are settled at once.
 	settleLanes = 16
 )
@@ -144,7 +144,7 @@ func (n *node) admission(ctx context.Context, rec driver.Record) error {
 	if rec.Voting {
 		return nil
 	}
-	longest, err := n.d.agreed(ctx, n)
+	longest, err := n.d.agreed(n)
 	if err != nil {
 		return err
 	}
@@ -178,19 +178,23 @@ func (n *node) noted(rec driver.Record) {
 // agreed returns the longest lease that a node that is about to be admitted may
 // have forgotten: the largest TTL that this client and the nodes that vote
 // allow. It is an error when a majority was admitted with another largest TTL than ours.
-func (d *Driver) agreed(ctx context.Context, but *node) (time.Duration, error) {
+func (d *Driver) agreed(but *node) (time.Duration, error) {
 	longest, other, named := d.traits.MaxTTL, 0, time.Duration(0)
 	for _, n := range d.nodes {
 		if n == but || n.rec == nil {
 			continue
 		}
 		rec := n.latest()
-		if rec.Text == "" && n.serving() {
-			_ = n.call(longest, func(ctx context.Context) (err error) {
+		if n.serving() {
+			err := n.call(longest, func(ctx context.Context) (err error) {
 				rec, err = n.rec.Record(ctx)
 				return err
 			})
-			n.noted(rec)
+			if err != nil { // what it said last stands
+				rec = n.latest()
+			} else {
+				n.noted(rec)
+			}
 		}
 		if rec.Voting {
 			longest = max(longest, rec.MaxTTL)

@@ -61,6 +61,36 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// The fence of a holder is the majority's: one node may have granted it a larger
+// one, which it asked for in vain elsewhere. Adopt goes by it.
+func TestInspectNamesTheFenceOfTheMajority(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stores := newStores(t, 5)
+		d, _ := connect(t, stores)
+		defer d.Close()
+		r := ask("k")
+		fence := mustTry(t, d, r).Fence
+		synctest.Wait()
+		one := r
+		one.Fence, one.Raise = fence+1000, true
+		if res := mustTry(t, stores[3], one); res.Fence != one.Fence {
+			t.Fatalf("%+v", res)
+		}
+		info, err := d.Inspect(t.Context(), "k")
+		if err != nil || info.Fence != fence {
+			t.Errorf("the fence is %d, %v, want the %d of four nodes", info.Fence, err, fence)
+		}
+		other, _ := client(t, stores)
+		lease, err := other.Adopt(t.Context(), "k", r.Owner, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if lease.Fence() != fence {
+			t.Errorf("adopted with the fence %d, want %d", lease.Fence(), fence)
+		}
+	})
+}
+
 // One store that is listed twice has one vote.
 func TestTwins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

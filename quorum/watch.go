@@ -43,6 +43,7 @@ type watch struct {
 	n     *node // where it listens; nil: nowhere
 	in    <-chan struct{}
 	moved <-chan struct{} // the line is somewhere else
+	deaf  bool            // the node did not let us listen
 	leave context.CancelFunc
 }
 
@@ -52,7 +53,7 @@ func (w *watch) listen() {
 	w.d.mu.Lock()
 	w.moved = w.d.moved
 	w.d.mu.Unlock()
-	w.n, w.in, w.leave = w.d.head.Load(), nil, func() {}
+	w.n, w.in, w.deaf, w.leave = w.d.head.Load(), nil, false, func() {}
 	if w.n == nil {
 		return
 	}
@@ -66,6 +67,7 @@ func (w *watch) listen() {
 	}
 	w.leave = func() { stop(); cancel() }
 	if err != nil {
+		w.deaf = true
 		w.leave()
 		if w.ctx.Err() == nil && w.d.life.Err() == nil {
 			w.n.failed(begun, err)
@@ -78,13 +80,13 @@ func (w *watch) listen() {
 // follow passes hints on until the watch is over.
 func (w *watch) follow() {
 	for {
-		var deaf <-chan time.Time
-		if w.n != nil && w.in == nil && w.d.traits.Queue != driver.QueueNone {
-			deaf = time.After(watchLimit)
+		var again <-chan time.Time
+		if w.deaf {
+			again = time.After(watchLimit)
 		}
 		select {
 		case <-w.in:
-		case <-deaf:
+		case <-again:
 			w.leave()
 			w.listen()
 		case <-w.moved:

@@ -43,7 +43,6 @@ func (x *examination) all() *exit {
 		return x.trial()
 	}
 	votes, facts := x.ask()
-	votes = x.wake(votes)
 	need, voting, classes := len(servers)/2+1, 0, map[driver.Class]int{}
 	for i, v := range votes {
 		if err := errors.Join(facts[i].Err, v.Err); err != nil {

@@ -5,9 +5,8 @@ package cli
 
 import (
 	"context"
-	"slices"
+	"errors"
 	"sync"
-	"time"
 
 	"github.com/hasplock/hasp/cmd/hasp/internal/doctor"
 	"github.com/hasplock/hasp/cmd/hasp/internal/store"
@@ -34,24 +33,8 @@ func (x *examination) ask() (votes []doctor.Vote, facts []doctor.Facts) {
 	return votes, facts
 }
 
-// wake has servers vote that waited for long enough: it takes somebody who wants
-// a lock.
-func (x *examination) wake(votes []doctor.Vote) []doctor.Vote {
-	ctx, cancel := context.WithTimeout(context.Background(), lookLimit)
-	defer cancel()
-	for ctx.Err() == nil && slices.ContainsFunc(votes, doctor.Vote.Over) {
-		if lease, err := x.lock(ctx); err == nil {
-			_ = lease.Release() // what goes wrong shows in the trial
-		}
-		if votes = x.votes(ctx); slices.ContainsFunc(votes, doctor.Vote.Over) {
-			time.Sleep(lookLimit / 40)
-		}
-	}
-	return votes
-}
-
 // votes asks every server about its vote. It begins the wait for those that are
-// held back.
+// held back, and lets in those whose wait is over.
 func (x *examination) votes(ctx context.Context) []doctor.Vote {
 	ctx, cancel := context.WithTimeout(ctx, lookLimit)
 	defer cancel()
@@ -69,8 +52,14 @@ func (x *examination) votes(ctx context.Context) []doctor.Vote {
 	}
 	rec, err := n.Record(ctx)
 	v := doctor.Vote{Err: err, Record: true, Voting: rec.Voting, MaxTTL: rec.MaxTTL, Life: rec.Node}
-	if err == nil && !rec.Voting { // its time may be over, when it waits for somebody who wants a lock
-		v.Left = admission.New(store.StateDir()).Left(rec.Text, most)
+	if err == nil && !rec.Voting {
+		err = admission.New(store.StateDir()).Admit(ctx, n, rec, most, most)
+		if held := (*admission.HeldBack)(nil); errors.As(err, &held) {
+			v.Left, err = held.Left, nil
+		} else if err == nil { // its wait was over
+			v.Voting, v.MaxTTL = true, most
+		}
+		v.Err = err
 	}
 	return []doctor.Vote{v}
 }

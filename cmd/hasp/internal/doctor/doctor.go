@@ -39,9 +39,6 @@ type Vote struct {
 	Life   string        // names the present run of the server; empty when not known
 }
 
-// Over says that a server is held back and has waited for long enough.
-func (v Vote) Over() bool { return v.Err == nil && v.Record && !v.Voting && v.Left < time.Millisecond }
-
 // Asked is how a server is used.
 type Asked struct {
 	MaxTTL time.Duration // of the store's URL; 0: no node record
