@@ -54,8 +54,6 @@ func (d *Driver) Release(ctx context.Context, r driver.Request) error {
 	var errs [maxNodes]error
 	asked := make([]*node, 0, maxNodes)
 	for _, n := range d.nodes {
-		req := r
-		req.Settled = r.Settled && !unsettled.has(n)
 		switch {
 		case away.has(n):
 		case later.has(n):
@@ -64,7 +62,7 @@ func (d *Driver) Release(ctx context.Context, r driver.Request) error {
 			if errs[n.index] = n.trouble(); errs[n.index] == nil {
 				asked = append(asked, n)
 			} else {
-				n.owe(req)
+				n.owe(r)
 			}
 		}
 	}

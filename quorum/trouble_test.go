@@ -83,7 +83,7 @@ func taps(t testing.TB, stores []*memdriver.Store) (*quorum.Driver, []*tap) {
 	return d, ts
 }
 
-// sorted returns stores with the line node first.
+// lined returns stores that vote, the line node first.
 func lined(t testing.TB, n int, o memdriver.NodeOptions) []*memdriver.Store {
 	all := make([]*memdriver.Store, n)
 	lives := make([]string, n)

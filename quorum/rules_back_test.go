@@ -1,0 +1,260 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package quorum
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// A vote whose release is under way counts only with a larger fence.
+func TestVoteOnItsWayBackDoesNotCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, _ := spies(t, 3)
+		r := asks("k")
+		c := &count{d: d, b: d.bids.open(r), r: r}
+		c.r.Fence = 10
+		for _, n := range d.nodes {
+			c.answers[n.index] = &answer{n: n, err: errSilent}
+		}
+		c.b.given[1] = 10
+		for _, n := range d.nodes[:2] {
+			c.take(&answer{n: n, res: driver.Result{Granted: true, Fence: 10}})
+		}
+		if c.votes != nil {
+			t.Error("two votes count, and one is on its way back")
+		}
+		if !c.again() || c.r.Fence <= 10 || !c.r.Raise {
+			t.Errorf("the next round asks for %d (raise %v), want more than 10", c.r.Fence, c.r.Raise)
+		}
+	})
+}
+
+// What is given back while there is a lease takes no vote of the lease.
+func TestGiveBackSparesTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, nodes := spies(t, 3)
+		r := asks("k")
+		res := granted(t, d, r)
+		synctest.Wait()
+		b := d.bids.get(r)
+		b.mu.Lock()
+		done := b.giveBack(d.nodes[1])
+		b.mu.Unlock()
+		<-done
+		if owner, _ := nodes[1].holder(t, "k"); owner != r.Owner {
+			t.Error("it took a vote that the lease counts on")
+		}
+		nodes[1].mu.Lock()
+		defer nodes[1].mu.Unlock()
+		if last := nodes[1].releases[len(nodes[1].releases)-1]; last.UpTo != res.Fence-1 {
+			t.Errorf("it takes votes up to %d, and the lease has %d", last.UpTo, res.Fence)
+		}
+	})
+}
+
+// Votes that were counted are known to be there, although an older answer that was
+// read later said otherwise: Release waits for them.
+func TestCountedVotesAreKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, _ := spies(t, 3)
+		r := asks("k")
+		b, n := d.bids.open(r), d.nodes[1]
+		b.begin(r)
+		for range 2 {
+			b.sends(n)
+		}
+		vote := driver.Result{Granted: true, Fence: 10}
+		b.returned(n, 10, vote, nil)
+		b.returned(n, 10, driver.Result{Why: driver.Held}, nil)
+		d.won(&count{d: d, b: b, votes: []*answer{{n: d.nodes[0], res: vote}, {n: n, res: vote}}})
+		if !b.has.has(n) {
+			t.Error("a vote that was counted is forgotten")
+		}
+	})
+}
+
+// Who has the vote of its line node, and meets another holder at a node that comes
+// before it, gives it back: the other sees another line node, and both would wait.
+func TestTwoLineNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, nodes := spies(t, 3)
+		nodes[0].Hold("k", ruleTTL, driver.Label{})
+		nodes[2].Hold("k", ruleTTL, driver.Label{})
+		d.head.Store(d.nodes[1]) // the first one was away just now
+		r := asks("k")
+		r.Queue = true
+		refused(t, d, r)
+		synctest.Wait()
+		if owner, _ := nodes[1].holder(t, "k"); owner != "" {
+			t.Errorf("its line node has the vote of %q", owner)
+		}
+	})
+}
+
+// A place in line is given up when the line moves.
+func TestOldPlaceIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, nodes := spies(t, 3)
+		for _, n := range nodes {
+			n.Hold("k", ruleTTL, driver.Label{})
+		}
+		r := asks("k")
+		r.Queue = true
+		refused(t, d, r)
+		d.head.Store(d.nodes[1])
+		refused(t, d, r)
+		synctest.Wait()
+		for i, want := range []int{0, 1, 0} {
+			info, err := nodes[i].Inspect(t.Context(), "k")
+			if err != nil || len(info.Line) != want {
+				t.Errorf("node %d has %d in line, %v; want %d", i, len(info.Line), err, want)
+			}
+		}
+	})
+}
+
+// A node where a Try had no answer remembers the owner that is released.
+func TestReleaseIsUnsettledWhereATryIsOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, nodes := spies(t, 3)
+		nodes[2].on(func(r driver.Request) error {
+			if r.Key == "k" {
+				return context.DeadlineExceeded // and the request goes on
+			}
+			return nil
+		})
+		r := asks("k")
+		granted(t, d, r)
+		synctest.Wait()
+		time.Sleep(time.Second) // and it is in service again
+		r.Settled = true
+		if err := d.Release(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		for i, settled := range []bool{true, true, false} {
+			nodes[i].mu.Lock()
+			last := nodes[i].releases[len(nodes[i].releases)-1]
+			nodes[i].mu.Unlock()
+			if last.Owner != r.Owner || last.Settled != settled {
+				t.Errorf("node %d: the release says settled: %v, want %v", i, last.Settled, settled)
+			}
+		}
+	})
+}
+
+// Every owner that was released while a node was away is released there when it
+// is back.
+func TestDebtsOfAllOwners(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, nodes := spies(t, 3)
+		var rs []driver.Request
+		for _, key := range []string{"a", "b", "c"} {
+			r := asks(key)
+			granted(t, d, r)
+			rs = append(rs, r)
+		}
+		synctest.Wait()
+		nodes[2].SetUnreachable(true)
+		for _, r := range rs {
+			if err := d.Release(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		nodes[2].SetUnreachable(false)
+		time.Sleep(5 * time.Second)
+		for _, r := range rs {
+			if owner, _ := nodes[2].holder(t, r.Key); owner != "" {
+				t.Errorf("%q is still held at the node that was away", r.Key)
+			}
+		}
+	})
+}
+
+// Of an owner that was refused and never asks again nothing stays, not even where
+// its Try arrived after everybody had given it up.
+func TestOwnerThatIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, nodes := spies(t, 3)
+		nodes[0].Hold("k", ruleTTL, driver.Label{})
+		nodes[1].Hold("k", ruleTTL, driver.Label{})
+		r := asks("k")
+		nodes[2].on(func(got driver.Request) error {
+			if got.Owner == r.Owner {
+				time.AfterFunc(time.Second, func() { _, _ = nodes[2].Store.Try(context.Background(), got) })
+				return context.DeadlineExceeded
+			}
+			return nil
+		})
+		refused(t, d, r)
+		time.Sleep(comeBack/2 - time.Nanosecond)
+		if owner, _ := nodes[2].holder(t, "k"); owner != r.Owner {
+			t.Fatal("the Try did not arrive")
+		}
+		time.Sleep(10 * time.Second)
+		if owner, _ := nodes[2].holder(t, "k"); owner != "" {
+			t.Error("a Try that came late keeps a node")
+		}
+	})
+}
+
+// When a look at the time comes late, it is this process that stood still: the
+// answers may be there, unread.
+func TestProcessThatStoodStill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, _ := spies(t, 3)
+		w := d.newWave(ruleTTL)
+		defer w.cancel()
+		w.send(d.nodes, ruleTTL, func(*node, func(driver.Result, error)) {})
+		time.Sleep(time.Duration(w.limit) - 1) // nobody has answered
+		w.mu.Lock()
+		w.timer.Stop()
+		w.mu.Unlock()
+		time.Sleep(time.Minute)
+		w.look()
+		for _, n := range d.nodes {
+			if !n.serving() {
+				t.Error("a node is out of service for what the process slept")
+			}
+		}
+		time.Sleep(2 * time.Duration(w.limit)) // and now nothing more was to read
+		for _, n := range d.nodes {
+			if n.trouble() == nil && len(w.got) != len(d.nodes) {
+				t.Error("a silent node is not given up")
+			}
+		}
+	})
+}
+
+// A node is admitted after the longest lease that anybody may have had there: a
+// client learns from the nodes that vote what others were allowed.
+func TestWaitIsThatOfTheLongestLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, nodes := spies(t, 5)
+		allow := func(ttl time.Duration, some ...*spy) {
+			for _, n := range some {
+				n.Restart(nil)
+				rec, err := n.Record(t.Context())
+				if err := errors.Join(err, n.Admit(t.Context(), rec, ttl)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		allow(time.Minute, nodes[0])
+		if longest, err := d.agreed(d.nodes[4]); err != nil || longest != time.Minute {
+			t.Errorf("%v, %v, want the minute of one node", longest, err)
+		}
+		allow(time.Minute, nodes[1], nodes[2])
+		if _, err := d.agreed(d.nodes[4]); err == nil {
+			t.Error("a majority allows a minute, and this client goes on with its own")
+		}
+	})
+}

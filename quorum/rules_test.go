@@ -1,0 +1,325 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package quorum
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/memdriver"
+)
+
+// Each rule of the count and of what is given back has a test of its own here:
+// many of them have a second rule behind them, which the tests of whole stories
+// would meet first.
+
+const ruleTTL = 30 * time.Second
+
+// spy is a node in memory that notes what it is asked for, and whose clock can be
+// stepped.
+type spy struct {
+	*memdriver.Store
+	mu       sync.Mutex
+	ahead    time.Duration
+	tries    []driver.Request
+	releases []driver.Request
+	before   func(r driver.Request) error // of a Try
+}
+
+func (s *spy) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
+	s.mu.Lock()
+	s.tries = append(s.tries, r)
+	before := s.before
+	s.mu.Unlock()
+	if before != nil {
+		if err := before(r); err != nil {
+			return driver.Result{}, err
+		}
+	}
+	return s.Store.Try(ctx, r)
+}
+
+func (s *spy) Release(ctx context.Context, r driver.Request) error {
+	s.mu.Lock()
+	s.releases = append(s.releases, r)
+	s.mu.Unlock()
+	return s.Store.Release(ctx, r)
+}
+
+// on sets what happens before each Try.
+func (s *spy) on(before func(r driver.Request) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.before = before
+}
+
+// step moves the clock of the node.
+func (s *spy) step(by time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ahead += by
+}
+
+func (s *spy) now() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Now().Add(s.ahead)
+}
+
+// asked returns the Tries for a key.
+func (s *spy) asked(key string) []driver.Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(s.tries), func(r driver.Request) bool { return r.Key != key })
+}
+
+// holder returns who has a key, and its fence.
+func (s *spy) holder(t *testing.T, key string) (owner string, fence uint64) {
+	t.Helper()
+	info, err := s.Inspect(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Holder.Owner, info.Fence
+}
+
+// spies returns a driver that has heard its nodes, the line node first.
+func spies(t *testing.T, n int) (*Driver, []*spy) {
+	t.Helper()
+	all := make([]*spy, n)
+	lives := map[*spy]string{}
+	for i := range all {
+		s := &spy{}
+		s.Store = memdriver.NewNode(memdriver.NodeOptions{MaxTTL: ruleTTL, Now: s.now})
+		rec, err := s.Record(t.Context())
+		if err := errors.Join(err, s.Admit(t.Context(), rec, ruleTTL)); err != nil {
+			t.Fatal(err)
+		}
+		all[i], lives[s] = s, rec.Node
+	}
+	slices.SortFunc(all, func(a, b *spy) int {
+		if lives[a] < lives[b] {
+			return -1
+		}
+		return 1
+	})
+	nodes := make([]driver.Driver, n)
+	for i, s := range all {
+		nodes[i] = s
+	}
+	d := New(nodes, nil)
+	t.Cleanup(func() { _ = d.Close() })
+	warm := asks("warm")
+	granted(t, d, warm)
+	if err := d.Release(t.Context(), warm); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Wait()
+	if d.head.Load() != d.nodes[0] {
+		t.Fatal("the line is not where it should be")
+	}
+	return d, all
+}
+
+func asks(key string) driver.Request {
+	return driver.Request{Key: key, Owner: rand.Text(), Label: "{}", TTL: ruleTTL, Patience: ruleTTL}
+}
+
+func granted(t *testing.T, d driver.Driver, r driver.Request) driver.Result {
+	t.Helper()
+	res, err := d.Try(t.Context(), r)
+	if err != nil || !res.Granted {
+		t.Fatalf("%+v, %v, want a grant", res, err)
+	}
+	return res
+}
+
+func refused(t *testing.T, d driver.Driver, r driver.Request) {
+	t.Helper()
+	if res, err := d.Try(t.Context(), r); err != nil || res.Granted {
+		t.Fatalf("%+v, %v, want a refusal", res, err)
+	}
+}
+
+// Votes count together only when they are for one fence.
+func TestFencesMustAgree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, nodes := spies(t, 3)
+		r := asks("k")
+		for i, n := range nodes[:2] { // two have granted this owner something before
+			old := r
+			old.Fence = uint64(time.Now().UnixMicro()) + uint64(10*i) + 10
+			granted(t, n, old)
+		}
+		time.Sleep(time.Millisecond)
+		res := granted(t, d, r)
+		same := 0
+		for _, n := range nodes {
+			if _, fence := n.holder(t, "k"); fence == res.Fence {
+				same++
+			}
+		}
+		if same < 2 {
+			t.Errorf("the lease has the fence %d, as %d of 3 nodes have it", res.Fence, same)
+		}
+	})
+}
+
+// The TTL of a grant is what a majority keeps it for, that of a renewal what each
+// of those keep it for who count.
+func TestTTLIsThatOfAMajority(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, _ := spies(t, 3)
+		c := &count{d: d, b: &bid{}}
+		for i, ttl := range []time.Duration{30, 10, 20} {
+			c.votes = append(c.votes, &answer{n: d.nodes[i], res: driver.Result{Granted: true, Fence: 1, TTL: ttl}})
+		}
+		if res := d.won(c); res.TTL != 20 {
+			t.Errorf("a grant for 30, 10 and 20 ns is one for %d", res.TTL)
+		}
+		for _, ttls := range [][]time.Duration{{30, 10}, {10, 30}} {
+			var got driver.Renewal
+			one := &tally{d: d, rs: make([]driver.Request, 1), all: map[int]*renewal{0: {}}, left: 1, over: make(chan struct{}),
+				done: func(_ int, r driver.Renewal) { got = r }}
+			for i, ttl := range ttls {
+				one.counts(d.nodes[i], 0, driver.Renewal{TTL: ttl})
+			}
+			if got.TTL != 10 {
+				t.Errorf("a renewal for %v ns is one for %d", ttls, got.TTL)
+			}
+		}
+	})
+}
+
+// A holder that takes turns has a smaller fence than the one that was granted:
+// it is prolonged by nodes that have the latter only, and asks for it again.
+func TestRowsAreRenewedByTheirLastFence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, nodes := spies(t, 3)
+		renew := func(r driver.Request) (got driver.Renewal) {
+			d.Renew(t.Context(), []driver.Request{r}, func(_ int, r driver.Renewal) { got = r })
+			synctest.Wait()
+			return got
+		}
+		time.Sleep(time.Millisecond)
+		r := asks("k")
+		r.Fences = 5
+		res := granted(t, d, r)
+		synctest.Wait()
+		holder := r
+		holder.Fence = res.Fence - 4
+		nodes[0].Lose("k")
+		if got := renew(holder); got.Err != nil {
+			t.Fatal(got.Err)
+		}
+		if owner, fence := nodes[0].holder(t, "k"); owner != r.Owner || fence != res.Fence {
+			t.Errorf("the vote that was asked for again is of %q with the fence %d, want %q, %d", owner, fence, r.Owner, res.Fence)
+		}
+		r2 := asks("k2")
+		r2.Fences = 5
+		time.Sleep(time.Millisecond)
+		res = granted(t, d, r2)
+		synctest.Wait()
+		for _, n := range nodes[:2] { // what they have is an older vote
+			n.Restart(nil)
+			rec, err := n.Record(t.Context())
+			if err := errors.Join(err, n.Admit(t.Context(), rec, ruleTTL)); err != nil {
+				t.Fatal(err)
+			}
+			old := r2
+			old.Fence, old.Fences, old.Restore = res.Fence-2, 0, true
+			granted(t, n, old)
+		}
+		holder = r2
+		holder.Fence = res.Fence - 4
+		if got := renew(holder); !errors.Is(got.Err, driver.ErrNotHeld) {
+			t.Errorf("one of three nodes has the vote, and the renewal says %v", got.Err)
+		}
+	})
+}
+
+// A line node whose clock was stepped back while somebody held a key would be in
+// the way for as long as the step: it is asked without regard to its line.
+func TestLineNodeWhoseClockWentBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, nodes := spies(t, 3)
+		nodes[0].Hold("k", ruleTTL, driver.Label{})
+		nodes[0].step(-time.Hour)
+		granted(t, d, asks("k"))
+	})
+}
+
+// A client whose proposals are too far above the clock of one node proposes no
+// more than the nodes want: its clock would put the others ahead of that one.
+func TestProposalsStayNearANodeBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, nodes := spies(t, 3)
+		nodes[2].step(-time.Minute)
+		nodes[2].Restart(nil) // its fences are as old as its clock
+		rec, err := nodes[2].Record(t.Context())
+		if err := errors.Join(err, nodes[2].Admit(t.Context(), rec, ruleTTL)); err != nil {
+			t.Fatal(err)
+		}
+		free := []func(){nodes[0].Hold("k", ruleTTL, driver.Label{}), nodes[1].Hold("k", ruleTTL, driver.Label{})}
+		r := asks("k")
+		r.Queue = true // it goes on asking
+		refused(t, d, r)
+		last := nodes[2].asked("k")[0].Fence
+		for _, f := range free {
+			f()
+		}
+		time.Sleep(time.Second)
+		granted(t, d, r)
+		synctest.Wait()
+		n := len(nodes[2].asked("k"))
+		if n < 2 {
+			t.Fatalf("it was asked %d times", n)
+		}
+		if next := nodes[2].asked("k")[1].Fence; next > last {
+			t.Errorf("after %d was too large it was asked for %d", last, next)
+		}
+	})
+}
+
+// Only the first Try of an owner may leave a vote as it stands: those of later ones
+// may be on their way back.
+func TestLaterTriesRaise(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, nodes := spies(t, 3)
+		free := []func(){nodes[0].Hold("k", ruleTTL, driver.Label{}), nodes[1].Hold("k", ruleTTL, driver.Label{})}
+		r := asks("k")
+		r.Queue = true // it goes on asking
+		refused(t, d, r)
+		for _, f := range free {
+			f()
+		}
+		first := len(nodes[2].asked("k"))
+		granted(t, d, r)
+		synctest.Wait()
+		asked := nodes[2].asked("k")
+		if asked[0].Raise || !asked[first].Raise {
+			t.Errorf("the first Try raises: %v, the second: %v", asked[0].Raise, asked[first].Raise)
+		}
+	})
+}
+
+// A node that fails its Tries is no place for the line.
+func TestLineLeavesAFailingNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, nodes := spies(t, 3)
+		nodes[0].on(func(driver.Request) error { return errors.New("OOM command not allowed") })
+		granted(t, d, asks("k"))
+		synctest.Wait()
+		if d.head.Load() != d.nodes[1] {
+			t.Error("the line stays at a node that fails")
+		}
+	})
+}
