@@ -24,8 +24,10 @@ verify-quick: ## the schedules and the broken variants that make test runs, too
 	@scripts/servers
 	@go test -race -count=1 ./verify/campaign
 
-simulate: ## 100,000 seeds of the deterministic simulation, half an hour on a free machine
-	@go test ./verify/simulate -run TestSeeds -seeds=100000 -timeout=2h -v
+SEEDS = 100000
+
+simulate: ## SEEDS=100000 seeds of the deterministic simulation, half an hour on a free machine
+	@go test -count=1 ./verify/simulate -run TestSeeds -seeds=$(SEEDS) -timeout=2h -v
 
 bench: ## measure hasp beside other locks, about 25 minutes; rewrites docs/performance.md
 	@scripts/servers

@@ -33,10 +33,11 @@
 //
 // # Waiting
 //
-// There is a line on one node, the first in the order of the list that answers
-// well: it hands its vote to the next in line, who then asks the others. All
-// clients should list the nodes in one order; where they don't, waiting is less
-// fair, and nothing else.
+// There is a line on one node: of those in service, the one whose store's present
+// life comes first by name, which all clients see alike, in whatever order they
+// list the nodes. It hands its vote to the next in line, who then asks the others.
+// While clients see different nodes in service, waiting is less fair, and nothing
+// else.
 //
 // # What it cannot promise
 //

@@ -44,6 +44,7 @@ var shows = []show{
 	{"stop", "a hasp that is stopped for longer than its TTL", stop},
 	{"cutoff", "holders that are cut off from Redis, or stopped, right after a renewal", cutoff},
 	{"handoff", "2, 64 and 512 clients on one key: order, speed, work for the server", handoff},
+	{"hung", "Redlock at full load beside a node that hangs: goroutines, memory, connections", hung},
 	{"leases", "many held leases in one process: renewal, memory, CPU", leases},
 }
 

@@ -54,7 +54,7 @@ func (u *URL) Open() (*Store, error) {
 	}
 	s.Driver = nodes[0]
 	if u.redlock {
-		s.Driver = quorum.New(nodes, &quorum.Options{Names: u.names(), StateDir: StateDir(), NodeTimeout: min(nodeTimeout, u.maxTTL/10)})
+		s.Driver = quorum.New(nodes, &quorum.Options{Names: u.names(), StateDir: StateDir()})
 	}
 	return s, nil
 }
@@ -71,15 +71,9 @@ func (s *Store) Disconnect() error {
 	return errors.Join(errs...)
 }
 
-const (
-	// limit bounds a dial, and one answer, so that a server that is gone is known
-	// to be well before a TTL is over.
-	limit = 3 * time.Second
-	// nodeTimeout is how long one of several may take for a request. A command
-	// that was just started has to connect first, over TLS and to far away. Only
-	// when the first of the list hangs does anybody wait for so long, once.
-	nodeTimeout = 500 * time.Millisecond
-)
+// limit bounds a dial, and one answer, so that a server that is gone is known to
+// be well before a TTL is over.
+const limit = 3 * time.Second
 
 // options are those of a client for locks: it never asks twice by itself, since
 // hasp does and knows how, and it keeps to the context.
