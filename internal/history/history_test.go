@@ -77,6 +77,31 @@ func TestCheckOrder(t *testing.T) {
 	}
 }
 
+func TestCheckFences(t *testing.T) {
+	fence := func(n uint64, asked, granted int64) history.Hold {
+		return ticks(hold("o"+string(rune('a'+n)), n, 0, 1), asked, 0, granted)
+	}
+	for name, c := range map[string]struct {
+		holds []history.Hold
+		want  string
+	}{
+		"nothing":                {},
+		"in order":               {holds: []history.Hold{fence(1, 1, 2), fence(2, 3, 4), fence(3, 3, 9)}},
+		"asked before the grant": {holds: []history.Hold{fence(2, 1, 5), fence(1, 4, 6)}},
+		"at one instant":         {holds: []history.Hold{fence(2, 1, 5), fence(1, 5, 6)}},
+		"other keys":             {holds: []history.Hold{fence(2, 1, 2), on("l", fence(1, 3, 4)), on("j", fence(2, 5, 6)), fence(3, 3, 4), on("l", fence(2, 5, 6))}},
+		"not judged":             {holds: []history.Hold{fence(2, 1, 2), fence(0, 3, 4)}},
+		"asked after the grant":  {want: "ob has 1, and asked after oc was granted 2", holds: []history.Hold{fence(1, 3, 4), fence(2, 1, 2)}},
+		"over two": {want: "ob has 1, and asked after od was granted 3",
+			holds: []history.Hold{fence(3, 1, 2), fence(2, 1, 3), fence(1, 4, 5), on("l", fence(1, 1, 9))}},
+		"learned too late": {want: "does not rise",
+			holds: []history.Hold{fence(2, 1, 2), ticks(hold("late", 1, 5, 4), 3, 0, 4)}},
+		"twice": {want: "given twice", holds: []history.Hold{fence(2, 1, 3), fence(2, 2, 4)}},
+	} {
+		t.Run(name, func(t *testing.T) { judge(t, history.CheckFences(c.holds), c.want) })
+	}
+}
+
 func judge(t *testing.T, err error, want string) {
 	t.Helper()
 	switch {

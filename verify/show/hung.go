@@ -69,7 +69,9 @@ func newLoad(t *tb, n int) *load {
 	var nodes []driver.Driver
 	for range 5 {
 		s := testserver.Redis(t)
-		rdb := redis.NewClient(&redis.Options{Addr: s.Addr()})
+		// As many as the warm-up fills: with more, a machine that is busy otherwise
+		// has the client of Redis open another one now and then.
+		rdb := redis.NewClient(&redis.Options{Addr: s.Addr(), PoolSize: 8})
 		t.Cleanup(func() { _ = rdb.Close() }) // its server goes, too
 		l.servers = append(l.servers, s)
 		nodes = append(nodes, redisdriver.New(rdb, &redisdriver.Options{MaxTTL: hasp.DefaultTTL}))

@@ -46,7 +46,8 @@ SQLite file in your state directory, for the processes of this machine.`,
   hasp run -n -E 0 nightly -- ./report.sh      from cron: skip it when somebody else is at it
   hasp ls                                      who holds what
   hasp show nightly                            all about one key
-  hasp doctor                                  does the store work, and what does it promise`,
+  hasp doctor                                  does the store work, and what does it promise
+  hasp verify                                  does it keep that, when clients are killed and stopped`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.ArbitraryArgs,
@@ -64,6 +65,6 @@ SQLite file in your state directory, for the processes of this machine.`,
 		}
 		return usage("%v; see: %s --help", err, cmd.CommandPath())
 	})
-	root.AddCommand(newRun(args), newLs(), newShow(), newBreak(), newDoctor(), newVersion(), newMan(root))
+	root.AddCommand(newRun(args), newLs(), newShow(), newBreak(), newDoctor(), newVerify(), newWorker(), newVersion(), newMan(root))
 	return root
 }

@@ -39,7 +39,12 @@ type locks struct {
 }
 
 func (f *storeFlag) open(cmd *cobra.Command, observe func(hasp.Event)) (*locks, error) {
-	u, err := store.Find(f.text, cmd.Flags().Changed("store"))
+	return open(f.text, cmd.Flags().Changed("store"), observe)
+}
+
+// open opens the store that --store names, when it was given.
+func open(text string, given bool, observe func(hasp.Event)) (*locks, error) {
+	u, err := store.Find(text, given)
 	if err != nil {
 		return nil, badConfig(err)
 	}
@@ -57,6 +62,24 @@ func (f *storeFlag) open(cmd *cobra.Command, observe func(hasp.Event)) (*locks, 
 // Close ends the client, which waits until nothing of ours is left in the
 // store, within 5 seconds.
 func (l *locks) Close() error { return errors.Join(l.Client.Close(), l.store.Disconnect()) }
+
+// leave is Close, but does not wait long for a store that answers nobody: it
+// forgets us by itself.
+func (l *locks) leave(hopeless bool) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = l.Close() // nothing of ours is left, or the store was in trouble and that was told
+	}()
+	var limit <-chan time.Time
+	if hopeless {
+		limit = time.After(hopelessLimit)
+	}
+	select {
+	case <-done:
+	case <-limit:
+	}
+}
 
 // again returns the command line of another sub-command for the same store.
 func (f *storeFlag) again(words ...string) string {

@@ -66,9 +66,35 @@ hasp doctor --admit.
 Exit status: 0 when nothing fails. 69 when the store, or too many of its nodes, do
 not answer or vote. 77 when they do not allow it. 78 for all else that fails.`
 
+const verifyLong = `hasp verify tries your store as it is: it starts processes that want a few keys,
+kills some of them with -9, stops others for longer than their lease lasts
+(not on Windows) and cancels waits. It does nothing to servers or the network.
+Then it judges what they saw:
+
+  one holder of a key at a time, until its deadline
+  fences rise from holder to holder, and none is given twice
+  a register that compares fences loses no write, not even to a client that was
+  stopped and goes on
+  a lease lasts until its deadline
+  after the last fault every key is acquired again, within two TTLs and 30s
+
+The keys are hasp-verify/RANDOM/N, which nobody else uses (a Redis user who may
+lock some keys only: put their beginning in prefix= of the store's URL). At most
+200 leases a second are asked for, over all clients. What a killed client leaves
+is over with its TTL. The same --seed gives the same faults at the same moments;
+what the clients do in between depends on the machine.
+
+Exit status: 0 when nothing was found, 1 when a rule was broken: BROKEN tells which,
+by whom, and when. 69, 77, 78 when the store cannot be used, or went away. 130, 143
+when a signal ended it early and nothing was found until then.
+
+That nothing was found proves nothing: it was one run, with no fault of a server.`
+
 // manual are the sections that every manual page ends with.
 var manual = []struct{ title, text string }{
 	{"EXIT STATUS", `hasp run exits with the status of the command; 128 + n when signal n ended it. Its own codes are these, and the same for every other hasp command, where 0 is success. New ones may be added: treat an unknown one as a failure.
+
+1: hasp verify saw a rule broken.
 
 75: busy: the key was not acquired with -n or within -w (run has -E for another code); or what was to be broken is held by another.
 
@@ -86,7 +112,7 @@ var manual = []struct{ title, text string }{
 
 78: the configuration is wrong: the store's URL; a store that is full, read-only or cannot carry locks.
 
-129, 130, 131, 143: ended by a signal (HUP, INT, QUIT, TERM) while waiting.
+129, 130, 131, 143: ended by a signal (HUP, INT, QUIT, TERM) while waiting, or before a hasp verify was over.
 
 As the command's own status may be any of these, hasp says on standard error, in its last line, what happened, unless the command succeeded or -q is given; with -o json that line is an object with the fields code and verdict.`},
 	{"ENVIRONMENT", `HASP_STORE: the URL of the store.

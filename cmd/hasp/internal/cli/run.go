@@ -137,21 +137,27 @@ func (o *options) lockOptions(l *locks) (*hasp.LockOptions, error) {
 }
 
 func (o *options) checkTTL(l *locks) error {
+	err := checkTTL(l, o.ttl.d)
+	if err != nil && o.ttlFromURL {
+		return badConfig(errors.New(err.message + " (ttl= in the store's URL)"))
+	}
+	if err != nil { // a nil *exit is no nil error
+		return err
+	}
+	return nil
+}
+
+// checkTTL refuses a TTL that the store does not grant.
+func checkTTL(l *locks, ttl time.Duration) *exit {
 	tr := l.Traits()
-	var err *exit
 	switch {
-	case o.ttl.d < tr.MinTTL:
-		err = usage("the TTL of %v is too short: %s needs at least %v", o.ttl.d, tr.Engine, tr.MinTTL)
-	case tr.MaxTTL > 0 && o.ttl.d > tr.MaxTTL:
-		err = usage("the TTL of %v is too long: %s allows at most %v, as its servers grant nothing for so long after a restart. "+
-			"Lower the TTL, or raise max-ttl= in the store's URL, for every client at once (see: hasp doctor --help)", o.ttl.d, tr.Engine, tr.MaxTTL)
-	default:
-		return nil
+	case ttl < tr.MinTTL:
+		return usage("the TTL of %v is too short: %s needs at least %v", ttl, tr.Engine, tr.MinTTL)
+	case tr.MaxTTL > 0 && ttl > tr.MaxTTL:
+		return usage("the TTL of %v is too long: %s allows at most %v, as its servers grant nothing for so long after a restart. "+
+			"Lower the TTL, or raise max-ttl= in the store's URL, for every client at once (see: hasp doctor --help)", ttl, tr.Engine, tr.MaxTTL)
 	}
-	if o.ttlFromURL {
-		err = badConfig(errors.New(err.message + " (ttl= in the store's URL)"))
-	}
-	return err
+	return nil
 }
 
 // checkGrace sets the default, and refuses a grace that leaves a lease no time

@@ -1,0 +1,79 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/hasplock/hasp/cmd/hasp/internal/verify"
+)
+
+// notTried is what hasp verify leaves alone.
+const notTried = "restarts and losses of servers, lost and late messages, clocks that are stepped: docs/guarantees.md says what holds then"
+
+// verified is what came of hasp verify, for programs. More fields may come.
+type verified struct {
+	Store   string  `json:"store"`
+	Kind    string  `json:"kind"`
+	Seed    uint64  `json:"seed"`
+	Tried   float64 `json:"tried_seconds"`
+	TTL     float64 `json:"ttl_seconds"`
+	Clients int     `json:"clients"`
+	Keys    int     `json:"keys"`
+	verify.Counts
+	Handoff   float64  `json:"handoff_seconds"`  // the longest, from the end of a hold to that of one who waited
+	Recovered bool     `json:"recovered"`        // every key was acquired again after the last fault
+	Back      float64  `json:"recovery_seconds"` // within so long
+	Bound     float64  `json:"recovery_bound_seconds"`
+	Findings  []string `json:"findings"` // the rules that were broken
+	Promise   []string `json:"promise"`
+	NotTried  string   `json:"not_tried"`
+	Verdict   string   `json:"verdict"` // ok, or the word of the exit code
+	Code      int      `json:"code"`
+}
+
+// print writes it for people.
+func (v *verified) print(w io.Writer) {
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(w, "%-9s  %s\n", name, fmt.Sprintf(format, args...))
+	}
+	seconds := func(s float64) time.Duration { return time.Duration(s * 1e9).Round(time.Millisecond) }
+	line("store", "%s", v.Store)
+	line("tried", "%s, by %d clients on %s, TTL %v, seed %d", short(seconds(v.Tried)), v.Clients, count(v.Keys, "key", "keys"), seconds(v.TTL), v.Seed)
+	line("faults", "%s, %d stopped for longer than the TTL, %s",
+		count(v.Killed, "client killed", "clients killed"), v.Stopped, count(v.Cancelled, "wait cancelled", "waits cancelled"))
+	line("locks", "%d granted, %d of them after a wait; the longest handoff took %v", v.Granted, v.Waited, seconds(v.Handoff))
+	if v.Expired > 0 {
+		line("", "%s under a holder that stood still", count(v.Expired, "lease ran out", "leases ran out"))
+	}
+	if v.Refused > 0 {
+		line("", "%s refused by the fence", count(v.Refused, "late request was", "late requests were"))
+	}
+	for _, kind := range slices.Sorted(maps.Keys(v.Troubles)) {
+		if kind == verify.NotHeld {
+			line("errors", "%s gone at the release", count(v.Troubles[kind], "key was", "keys were"))
+			continue
+		}
+		line("errors", "%s: %s", count(v.Troubles[kind], "wait or release failed", "waits or releases failed"), kind)
+	}
+	if v.Recovered {
+		line("recovery", "every key was acquired again within %v after the last fault (it may take %v)", seconds(v.Back), seconds(v.Bound))
+	}
+	for _, f := range v.Findings {
+		line("BROKEN", "%s", f)
+	}
+	if v.Verdict == "ok" {
+		line("ok", "one holder at a time, fences rose, no late write got through, every key came free")
+	}
+	name := "promise"
+	for _, p := range v.Promise {
+		line(name, "%s", p)
+		name = ""
+	}
+	line("not tried", "%s", v.NotTried)
+}

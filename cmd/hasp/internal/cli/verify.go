@@ -1,0 +1,221 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"cmp"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/cmd/hasp/internal/child"
+	"github.com/hasplock/hasp/cmd/hasp/internal/doctor"
+	"github.com/hasplock/hasp/cmd/hasp/internal/verify"
+	"github.com/spf13/cobra"
+)
+
+// exitBroken is the exit code of hasp verify when it saw a rule broken.
+const exitBroken = 1
+
+// The bounds of hasp verify.
+const (
+	verifyMost    = 10 * time.Minute
+	verifyTTL     = time.Second // unless --ttl is given
+	verifyClients = 64
+	verifyKeys    = 64
+	// verifyWorker is the sub-command of its clients.
+	verifyWorker = "verify-worker"
+)
+
+// trial are the flags of hasp verify.
+type trial struct {
+	store   storeFlag
+	for_    duration
+	ttl     duration
+	clients int
+	keys    int
+	seed    seed
+	output  choice
+}
+
+// seed is a flag's value: a number that everything random follows from.
+type seed struct {
+	n   uint64
+	set bool
+}
+
+func (v *seed) Set(s string) error {
+	n, err := strconv.ParseUint(s, 10, 64)
+	if err != nil {
+		return errors.New("a seed is a number from 0 to 18446744073709551615")
+	}
+	v.n, v.set = n, true
+	return nil
+}
+
+func (v *seed) String() string {
+	if !v.set {
+		return ""
+	}
+	return strconv.FormatUint(v.n, 10)
+}
+
+func (v *seed) Type() string { return "N" }
+
+func newVerify() *cobra.Command {
+	t := &trial{output: choice{"text", []string{"text", "json"}}, for_: duration{20 * time.Second, true}}
+	cmd := &cobra.Command{
+		Use:   "verify",
+		Short: "Try a store with clients that are killed and stopped, and judge what they saw",
+		Long:  verifyLong,
+		Example: `  hasp verify
+  hasp verify --store redlock://a,b,c --for 2m
+  hasp verify --for 60 --ttl 5s -o json | jq .findings`,
+		Args: exactly(0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error { return t.run(cmd) },
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.Var(&t.for_, "for", "how long clients are killed and stopped, at most 10m")
+	f.IntVar(&t.clients, "clients", 6, "`N` processes that want the keys, 2 to 64")
+	f.IntVar(&t.keys, "keys", 2, "`N` keys that they want, 1 to 64")
+	f.Var(&t.ttl, "ttl", "of the leases, at most a third of --for (default 1s)")
+	f.Var(&t.seed, "seed", "of an earlier run, for the same faults at the same moments")
+	f.VarP(&t.output, "output", "o", "lines, or an object")
+	complete(cmd, "output", t.output.among)
+	t.store.add(cmd)
+	return cmd
+}
+
+// newWorker is a client of hasp verify, which starts it.
+func newWorker() *cobra.Command {
+	return &cobra.Command{
+		Use:    verifyWorker,
+		Short:  "A client of hasp verify, which starts it",
+		Hidden: true,
+		Args:   exactly(0, ""),
+		RunE: func(*cobra.Command, []string) error {
+			err := verify.Work(os.Stdin, os.Stdout, func(j verify.Job, observe func(hasp.Event)) (verify.Locks, error) {
+				return open(j.Store, j.Given, observe)
+			})
+			if end := (*exit)(nil); err == nil || errors.As(err, &end) {
+				return err
+			}
+			return &exit{code: exitFailed, verdict: "failed", message: err.Error()}
+		},
+	}
+}
+
+// check sets the defaults and refuses what makes no sense.
+func (t *trial) check(l *locks) error {
+	switch {
+	case t.for_.d > verifyMost:
+		return usage("--for %v is too long: at most %v", t.for_.d, verifyMost)
+	case t.clients < 2 || t.clients > verifyClients:
+		return usage("--clients is %d: it is 2 to %d", t.clients, verifyClients)
+	case t.keys < 1 || t.keys > verifyKeys:
+		return usage("--keys is %d: it is 1 to %d", t.keys, verifyKeys)
+	}
+	if !t.ttl.set {
+		t.ttl.d = verifyTTL // no store refuses that
+	}
+	if err := checkTTL(l, t.ttl.d); err != nil {
+		return err
+	}
+	if least := 3 * t.ttl.d; t.for_.d < least {
+		return usage("--for %v is too short for a TTL of %v: at least three times that, %v, so that killed and stopped clients can be seen to lose their keys",
+			t.for_.d, t.ttl.d, least)
+	}
+	if !t.seed.set {
+		var b [4]byte
+		_, _ = rand.Read(b[:]) // never fails
+		t.seed.n = uint64(binary.LittleEndian.Uint32(b[:]))
+	}
+	return nil
+}
+
+// run is hasp verify.
+func (t *trial) run(cmd *cobra.Command) error {
+	l, err := t.store.open(cmd, nil)
+	if err != nil {
+		return err
+	}
+	hopeless := false
+	defer func() { l.leave(hopeless) }()
+	if err := t.check(l); err != nil {
+		return err
+	}
+	o := &verify.Options{For: t.for_.d, TTL: t.ttl.d, Clients: t.clients, Keys: t.keys, Seed: t.seed.n,
+		Prefix: "hasp-verify/" + rand.Text()[:12], Argv: []string{os.Args[0], verifyWorker},
+		Job: verify.Job{Store: t.store.text, Given: cmd.Flags().Changed("store"), TTL: t.ttl.d}}
+	if err := touch(l, o); err != nil {
+		hopeless = true
+		return trouble(l.url, err)
+	}
+	signals, stop := child.Notify()
+	defer stop()
+	if t.output.word == "text" {
+		fmt.Fprintf(os.Stderr, "hasp: trying %s for %s with %d clients (seed %d). Ctrl-C ends it early\n", l.url, short(o.For), o.Clients, o.Seed)
+	}
+	out, sig, err := verify.Run(o, signals)
+	if err != nil {
+		return &exit{code: exitFailed, verdict: "failed", message: err.Error()}
+	}
+	hopeless = out.Trouble != ""
+	end := verdictOn(l, o, out, sig)
+	v := &verified{Store: l.url.String(), Kind: l.Traits().Engine, Seed: o.Seed, Tried: out.Tried.Seconds(), TTL: o.TTL.Seconds(), Clients: o.Clients,
+		Keys: o.Keys, Counts: out.Counts, Handoff: out.Handoff.Seconds(), Recovered: out.Recovered, Back: out.Back.Seconds(), Bound: o.Bound().Seconds(),
+		Findings: out.Found, Promise: doctor.Promise(l.Traits(), len(l.store.Servers)), NotTried: notTried, Verdict: "ok"}
+	if end != nil {
+		v.Verdict, v.Code = end.verdict, end.code
+	}
+	if t.output.word == "json" {
+		if err := json.NewEncoder(os.Stdout).Encode(v); err != nil {
+			return err
+		}
+	} else {
+		v.print(os.Stdout)
+	}
+	if end != nil {
+		return end
+	}
+	return nil
+}
+
+// touch takes and releases a key, before any process is started.
+func touch(l *locks, o *verify.Options) error {
+	ctx, cancel := asking()
+	defer cancel()
+	lease, err := l.Mutex(o.Prefix+"/first", &hasp.LockOptions{TTL: o.TTL, Reason: "hasp verify"}).TryLock(ctx)
+	if err != nil {
+		return err
+	}
+	return lease.Release()
+}
+
+// verdictOn is the end of hasp verify; nil when nothing was found.
+func verdictOn(l *locks, o *verify.Options, out *verify.Outcome, sig os.Signal) *exit {
+	switch {
+	case len(out.Found) > 0:
+		return &exit{code: exitBroken, verdict: "broken", message: fmt.Sprintf(
+			"a rule of locks was broken on the store %s: BROKEN says which, and promise what can lead to that (seed %d)", l.url, o.Seed)}
+	case sig != nil:
+		s, _ := sig.(syscall.Signal)
+		return &exit{code: 128 + int(s), verdict: "interrupted", interrupted: s == syscall.SIGINT,
+			message: fmt.Sprintf("ended early by a signal (%v): no rule was broken until then", sig)}
+	case out.Trouble != "":
+		said := errors.New(out.Trouble)
+		end := trouble(l.url, cmp.Or(touch(l, o), error(&hasp.Error{Class: out.Class, Err: said})))
+		end.message = "ended early: " + end.message
+		return end
+	}
+	return nil
+}

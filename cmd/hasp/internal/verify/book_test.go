@@ -1,0 +1,169 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package verify
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+// said is an event, and who said it.
+type said struct {
+	by int // from 0
+	event
+}
+
+// at is an instant of the history, in milliseconds.
+func at(ms int) Mono { return Mono(time.Hour + time.Duration(ms)*time.Millisecond) }
+
+// hold are the events of one that writes what it read, and releases in time.
+func hold(by int, fence uint64, ask, from, to, value int) []said {
+	return []said{
+		{by, event{What: asked, At: at(ask)}},
+		{by, event{What: granted, At: at(from), Fence: fence, Deadline: at(from + 1000)}},
+		{by, event{What: read, Fence: fence}},
+		{by, event{What: write, Fence: fence, Value: value}},
+		{by, event{What: ended, At: at(to), Deadline: at(from + 1000), Fence: fence}},
+		{by, event{What: released, At: at(to), Deadline: at(from + 1000)}},
+	}
+}
+
+func join(parts ...[]said) (all []said) {
+	for _, p := range parts {
+		all = append(all, p...)
+	}
+	return all
+}
+
+// judged is the outcome of a history of three clients on one key, after the last
+// fault, so that a grant is a recovery.
+func judged(t *testing.T, history []said) *Outcome {
+	t.Helper()
+	r := &run{book: newBook(), o: &Options{Keys: 1, Prefix: "p", TTL: time.Second}}
+	var members []*member
+	for n := range 3 {
+		members = append(members, &member{n: n + 1, pid: 100 + n, key: r.o.key(0)})
+	}
+	r.over = at(-1)
+	for _, s := range history {
+		answer := r.add(members[s.by], &s.event)
+		if (answer != nil) != (s.What == read || s.What == write) {
+			t.Fatalf("the answer to %v is %v", s.What, answer)
+		}
+	}
+	return r.judge(time.Second, false)
+}
+
+func TestJudge(t *testing.T) {
+	dead := hold(0, 1, 0, 1, 0, 0)[:3] // killed after its grant, whose lease lasts to 1001
+	for name, c := range map[string]struct {
+		history []said
+		found   string // part of it; empty: nothing
+	}{
+		"in turn":             {history: join(hold(0, 1, 0, 1, 9, 0), hold(1, 2, 5, 10, 12, 1), hold(2, 3, 11, 20, 30, 2))},
+		"killed":              {history: join(dead, hold(1, 2, 5, 1001, 1002, 0))},
+		"not acquired":        {found: `nobody acquired "p/0" within 32s`},
+		"two holders":         {history: join(hold(0, 1, 0, 1, 9, 0), hold(1, 2, 5, 8, 12, 1)), found: `two holders of "p/0": client 1 (pid 100) from `},
+		"before a dead one's": {history: join(dead, hold(1, 2, 5, 1000, 1002, 0)), found: "two holders"},
+		"a fence falls":       {history: join(hold(0, 2, 0, 1, 9, 0), hold(1, 1, 10, 11, 12, 0)), found: "does not rise"},
+		"a fence twice":       {history: join(hold(0, 2, 0, 1, 9, 0), hold(1, 2, 5, 11, 12, 1)), found: "given twice"},
+		"a write is lost":     {history: join(hold(0, 1, 0, 1, 9, 0), hold(1, 2, 5, 10, 12, 0)), found: "client 2 (pid 101) with fence 2 made its write from value 0, and replaced 1"},
+		"a renewal is honoured": {found: "two holders", history: join(dead,
+			[]said{{0, event{What: renewed, Deadline: at(1500)}}}, hold(1, 2, 5, 1400, 1402, 0))},
+		"taken before its deadline": {found: "was taken from client 1", history: join(dead,
+			[]said{{0, event{What: ended, At: at(400), Deadline: at(1001), Fence: 1, Lost: true, Kind: NotHeld, Err: "x"}}})},
+		"lost after its deadline": {history: join(dead,
+			[]said{{0, event{What: ended, At: at(1400), Deadline: at(1001), Fence: 1, Lost: true, Kind: NotHeld, Err: "x"}}})},
+		"a fence of an hour ago": {found: "asked after", history: join(hold(1, 5, 0, 1, 9, 0),
+			// Over before its holder knew: it overlaps nobody.
+			[]said{{0, event{What: asked, At: at(10)}}, {0, event{What: granted, At: at(3000), Fence: 4, Deadline: at(2000)}}})},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := judged(t, c.history)
+			all := strings.Join(o.Found, "\n")
+			if c.found == "" && len(o.Found) > 0 || !strings.Contains(all, c.found) {
+				t.Errorf("found %q, want %q", o.Found, c.found)
+			}
+		})
+	}
+}
+
+// What a stopped client asks of the register when it goes on is refused.
+func TestRegisterRefuses(t *testing.T) {
+	late := hold(0, 1, 0, 1, 0, 0)
+	o := judged(t, join(late[:3], hold(1, 2, 5, 1001, 1003, 0), late[3:4],
+		[]said{{0, event{What: ended, At: at(1400), Deadline: at(1001), Fence: 1, Lost: true, Kind: expired, Err: "x"}}}))
+	if o.Refused != 1 || o.Expired != 1 || len(o.Found) > 0 {
+		t.Errorf("%d refused, %d expired, found %q", o.Refused, o.Expired, o.Found)
+	}
+}
+
+func TestHandoff(t *testing.T) {
+	o := judged(t, join(hold(0, 1, 0, 1, 9, 0), hold(1, 2, 5, 40, 50, 1), hold(2, 3, 600, 700, 710, 2)))
+	if o.Handoff != 31*time.Millisecond { // the third did not wait for the second
+		t.Errorf("the longest handoff is %v", o.Handoff)
+	}
+	if !o.Recovered || o.Back != 2*time.Millisecond {
+		t.Errorf("recovered %v, within %v", o.Recovered, o.Back)
+	}
+}
+
+// A store that is gone breaks no rule.
+func TestTroubleIsNoFinding(t *testing.T) {
+	o := judged(t, []said{{0, event{What: asked, At: at(0)}}, {0, event{What: failed, At: at(9), Kind: "unreachable", Err: "refused"}}})
+	if len(o.Found) > 0 || o.Trouble != "refused" || o.Class != classOf("unreachable") || o.Troubles["unreachable"] != 1 {
+		t.Errorf("%+v", o)
+	}
+}
+
+func TestHopeless(t *testing.T) {
+	r := &run{book: newBook(), o: &Options{Clients: 3}}
+	for kind, want := range map[string]bool{"denied": true, "full": true, "read-only": true, "misconfigured": true, "unreachable": false, "unknown": false} {
+		if got := r.hopeless(&event{What: failed, Kind: kind}); got != want {
+			t.Errorf("%s: %v", kind, got)
+		}
+	}
+	r.silent = 3
+	if !r.hopeless(&event{What: failed, Kind: "unreachable"}) || r.hopeless(&event{What: failed, Kind: cancelled}) {
+		t.Error("when all had no answer, it is hopeless; a cancelled wait says nothing")
+	}
+}
+
+// The faults follow from the seed, within the time for them.
+func TestPlan(t *testing.T) {
+	o := &Options{For: 20 * time.Second, TTL: time.Second, Seed: 1}
+	faults := plan(o)
+	if !reflect.DeepEqual(faults, plan(o)) {
+		t.Error("one seed, two plans")
+	}
+	kills, stops := 0, 0
+	for i, f := range faults {
+		if f.at >= o.For || i > 0 && f.at-faults[i-1].at < leastRest {
+			t.Errorf("fault %d is at %v", i, f.at)
+		}
+		if f.stop == 0 {
+			kills++
+		} else if stops++; f.stop <= o.TTL {
+			t.Errorf("a stop of %v is no longer than the TTL", f.stop)
+		}
+	}
+	if kills == 0 || stops == 0 && canStop {
+		t.Errorf("%d kills, %d stops", kills, stops)
+	}
+	o.Seed = 2
+	if reflect.DeepEqual(faults, plan(o)) {
+		t.Error("two seeds, one plan")
+	}
+}
+
+// What a worker wrote is printed escaped.
+func TestLast(t *testing.T) {
+	m := &member{}
+	m.errs.WriteString("panic\n\x1b[2Jboom\n")
+	if got := m.last(); got != `\x1b[2Jboom` {
+		t.Error(got)
+	}
+}

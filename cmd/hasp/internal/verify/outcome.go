@@ -1,0 +1,92 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package verify
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/internal/history"
+)
+
+// mostFound bounds what is listed: one broken rule shows in many places.
+const mostFound = 10
+
+// Outcome is what came of a run.
+type Outcome struct {
+	Counts
+	// Tried is how long it took, until the clients were told to end.
+	Tried time.Duration
+	// Handoff is the longest time from the end of a hold to the next hold of one
+	// who waited already.
+	Handoff time.Duration
+	// Recovered: every key was acquired again after the last fault, within Back.
+	Recovered bool
+	Back      time.Duration
+	// Found are the rules that were broken; none when all is well.
+	Found []string
+	// Class and Trouble are those of the store's latest error, when it was gone
+	// at the end; Trouble is empty otherwise.
+	Class   hasp.Class
+	Trouble string
+}
+
+// judge asks the oracles. A run that a signal ended did not get to the end of
+// the faults.
+func (r *run) judge(tried time.Duration, interrupted bool) *Outcome {
+	holds := make([]history.Hold, len(r.holds))
+	for i, h := range r.holds {
+		holds[i] = *h
+	}
+	o := &Outcome{Counts: r.Counts, Tried: tried, Found: []string{}, Recovered: r.over != 0 && len(r.again) == r.o.Keys}
+	o.Handoff = handoff(holds)
+	if o.Recovered {
+		o.Back = r.back.sub(r.over)
+	}
+	for _, err := range []error{history.Check(holds), history.CheckFences(holds)} {
+		if err != nil {
+			o.Found = append(o.Found, strings.Split(err.Error(), "\n")...)
+		}
+	}
+	o.Found = append(o.Found, r.found...)
+	switch {
+	case r.silent > 0 && !o.Recovered && !interrupted:
+		o.Class, o.Trouble = classOf(r.trouble.Kind), r.trouble.Err
+	case !o.Recovered && !interrupted:
+		for i := range r.o.Keys {
+			if key := r.o.key(i); !r.again[key] {
+				o.Found = append(o.Found, fmt.Sprintf("nobody acquired %q within %v after the last fault, although clients asked for it", key, r.o.Bound()))
+			}
+		}
+	}
+	if more := len(o.Found) - mostFound; more > 0 {
+		o.Found = append(o.Found[:mostFound], fmt.Sprintf("and %d more", more))
+	}
+	return o
+}
+
+// handoff is the longest time from the end of a hold to the next hold of one who
+// waited already.
+func handoff(holds []history.Hold) (longest time.Duration) {
+	slices.SortStableFunc(holds, func(a, b history.Hold) int {
+		if a.Key != b.Key {
+			return strings.Compare(a.Key, b.Key)
+		}
+		return a.From.Compare(b.From)
+	})
+	for i := 1; i < len(holds); i++ {
+		before, h := &holds[i-1], &holds[i]
+		if h.Key != before.Key {
+			continue
+		}
+		asked := h.From.Add(-time.Duration(h.Granted - h.Asked))
+		if asked.Before(before.To) {
+			longest = max(longest, h.From.Sub(before.To))
+		}
+	}
+	return longest
+}
