@@ -39,7 +39,7 @@ type node struct {
 	heard atomic.Int64 // when it last answered, on the monotonic clock
 	trip  roundTrip
 	life  atomic.Pointer[string] // names the present life of its store, when that is known
-	poor  atomic.Bool            // its latest Try had an error for an answer: no place for the line
+	poor  atomic.Bool            // it failed a Try, and has not written since: no place for the line
 
 	mu       sync.Mutex
 	out      error             // why it is out of service; nil: it is in service

@@ -47,7 +47,6 @@ func (n *node) watchOver() {
 			}
 			n.mu.Unlock()
 			if ok {
-				n.poor.Store(false)
 				n.d.route()
 				return
 			}

@@ -282,7 +282,7 @@ func (n *node) restore(r driver.Request) {
 	r.Restore, r.Settled = true, false
 	_ = n.call(r.TTL, func(ctx context.Context) error {
 		res, err := n.drv.Try(ctx, r)
-		n.tried(b, r.Fence, res, err, func(driver.Result, error) {}) // the next renewal counts it
+		n.tried(b, r, res, err, func(driver.Result, error) {}) // the next renewal counts it
 		return err
 	})
 }

@@ -315,11 +315,32 @@ func TestLaterTriesRaise(t *testing.T) {
 func TestLineLeavesAFailingNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, nodes := spies(t, 3)
-		nodes[0].on(func(driver.Request) error { return errors.New("OOM command not allowed") })
-		granted(t, d, asks("k"))
-		synctest.Wait()
-		if d.head.Load() != d.nodes[1] {
-			t.Error("the line stays at a node that fails")
+		line := func(at int, why string) {
+			t.Helper()
+			synctest.Wait()
+			if d.head.Load() != d.nodes[at] {
+				t.Errorf("the line is not on node %d: %s", at, why)
+			}
 		}
+		old := asks("old")
+		granted(t, d, old)
+		line(0, "all is well")
+		full := func(r driver.Request) error { // it answers what it need not write for
+			if r.Key != old.Key || r.Queue {
+				return errors.New("OOM command not allowed")
+			}
+			return nil
+		}
+		nodes[0].on(full)
+		granted(t, d, asks("k"))
+		line(1, "the first one fails")
+		refused(t, d, asks("old"))
+		line(1, "that the first one refused is no sign of health")
+		d.nodes[0].leave(errSilent) // and comes back at once: it answers
+		time.Sleep(time.Second)
+		line(1, "the first one was away, and fails as before")
+		nodes[0].on(nil)
+		granted(t, d, asks("k2"))
+		line(0, "the first one granted")
 	})
 }

@@ -109,7 +109,7 @@ func (c *count) round(ctx context.Context) error {
 	w.send(asked, c.r.TTL, func(n *node, done func(driver.Result, error)) {
 		r := c.r
 		r.Queue = r.Queue && n == c.head
-		n.startTry(w.ctx, r, func(res driver.Result, err error) { n.tried(c.b, r.Fence, res, err, done) })
+		n.startTry(w.ctx, r, func(res driver.Result, err error) { n.tried(c.b, r, res, err, done) })
 	})
 	// Nodes that are slower than most decide nothing but what errors say.
 	patience := time.NewTimer(c.d.timeout(c.r.TTL))
@@ -138,8 +138,10 @@ func (c *count) round(ctx context.Context) error {
 }
 
 // tried notes an answer to a Try, whenever it comes, and passes it on.
-func (n *node) tried(b *bid, fence uint64, res driver.Result, err error, pass func(driver.Result, error)) {
-	if poor := err != nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled); n.poor.Load() != poor {
+func (n *node) tried(b *bid, r driver.Request, res driver.Result, err error, pass func(driver.Result, error)) {
+	// A node that refuses to write still answers what it can without.
+	wrote := err == nil && (res.Granted || r.Queue && res.Why == driver.Held)
+	if poor := !wrote && (n.poor.Load() || n.refuses(err)); n.poor.Load() != poor {
 		n.poor.Store(poor)
 		n.d.route()
 	}
@@ -148,6 +150,11 @@ func (n *node) tried(b *bid, fence uint64, res driver.Result, err error, pass fu
 		err = &admission.HeldBack{Left: res.Left}
 		n.leave(err)
 	}
-	b.returned(n, fence, res, err)
+	b.returned(n, r.Fence, res, err)
 	pass(res, err)
+}
+
+// refuses says whether an error is a node's answer, and not that there was none.
+func (n *node) refuses(err error) bool {
+	return err != nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) && n.drv.Classify(err) != driver.Unreachable
 }

@@ -29,9 +29,18 @@ func Redis(t testing.TB, args ...string) *Server {
 // Restart.
 func RedisIn(t testing.TB, env []string, args ...string) *Server {
 	t.Helper()
+	return RedisUnder(t, nil, env, args...)
+}
+
+// RedisUnder is RedisIn with the server started, over every Restart, by another
+// program, which must turn into it by exec(3): "nsenter", "--net=…", "--". No
+// program means that the server is started itself.
+func RedisUnder(t testing.TB, by, env []string, args ...string) *Server {
+	t.Helper()
 	path := require(t, "redis", binaries)
 	return launch(t, spec{
 		path: path,
+		by:   by,
 		args: func(s *Server) []string {
 			return append([]string{
 				"--bind", "127.0.0.1", "--port", strconv.Itoa(s.port),

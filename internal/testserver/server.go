@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -34,6 +35,7 @@ var errPortTaken = errors.New("the port is taken")
 // spec is what differs between the kinds of server.
 type spec struct {
 	path  string                               // the program
+	by    []string                             // what turns into it, with its arguments; empty: it is started itself
 	args  func(s *Server) []string             // its arguments, once the port is chosen
 	env   []string                             // added to this process's environment
 	ready func(context.Context, *Server) error // nil once the server answers
@@ -157,7 +159,8 @@ func (s *Server) start() error {
 			return err
 		}
 	}
-	p, err := startProcess(s.spec.path, s.spec.args(s), s.spec.env, s.dir, s.logPath())
+	line := slices.Concat(s.spec.by, []string{s.spec.path}, s.spec.args(s))
+	p, err := startProcess(line[0], line[1:], s.spec.env, s.dir, s.logPath())
 	if err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ function release(value, GONE, wary, unclaimed, upto)
     redis.call('HDEL', K[4], owner)
   end
   if lapsed then remember(grant) end -- or its place would come back
-  if GONE then redis.pcall('SET', GONE, '', 'PX', wary) end -- may fail: a full server grants nothing
+  if GONE then redis.pcall('SET', GONE, '', 'PX', wary) end -- may fail where the server is full: a Try that comes late then keeps the key for its TTL
   local leads = rank == 0 or lapsed
 --+   leads = leads and votes(KEYS[2])
   if leads then -- whoever is first now looks after the holder, or takes the key

@@ -20,6 +20,9 @@ type Options struct {
 	Library  string // "hasp", which is the default, or "redsync"
 	// Broken names a safeguard that is taken out of hasp; empty: none.
 	Broken string
+	// Wired gives the schedules links of the kernel's, in network namespaces,
+	// where their faults allow it. See CanCutWires.
+	Wired bool
 	// Failures is a directory for the histories of violations; empty: the
 	// system's for temporary files.
 	Failures string
@@ -44,6 +47,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		wg.Go(func() {
 			for seed := range work {
 				s := Generate(seed)
+				s.Wired = o.Wired && s.canBeWired()
 				if err := CanFakeClocks(); err != nil && s.FakesClocks() {
 					mu.Lock()
 					rep.Skipped = append(rep.Skipped, fmt.Sprintf("SKIPPED WITHOUT A FAKE CLOCK: seed %d: %v", seed, err))

@@ -13,7 +13,7 @@ import (
 )
 
 // quickSeeds have every kind of fault among them.
-var quickSeeds = []uint64{733, 719, 738, 794, 775, 736, 726, 701}
+var quickSeeds = []uint64{11957, 19798, 12554, 12785, 2717, 4703, 6792, 4190}
 
 func TestQuickSeedsHaveEveryFault(t *testing.T) {
 	have := map[Kind]bool{}

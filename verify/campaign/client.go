@@ -150,7 +150,7 @@ func (p *process) use(ctx context.Context, l lease, n int, key string) error {
 	}
 	work := p.between(2*time.Millisecond, 40*time.Millisecond)
 	if p.rand.IntN(p.job.Long) == 0 { // through a renewal or two
-		work = p.between(p.job.MaxTTL/3, p.job.MaxTTL*3/2)
+		work = p.between(p.job.MaxTTL/3, p.job.Longest)
 	}
 	timer := time.NewTimer(work)
 	defer timer.Stop()

@@ -9,8 +9,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/hasplock/hasp/internal/faultproxy"
@@ -25,6 +27,7 @@ type node struct {
 	spare  *testserver.Server // the replica that is to be promoted
 	keep   Persistence
 	clock  string // the file that libfaketime reads; empty: the clock is true
+	wired  *berth // where it stands in a network of the kernel's; nil: behind proxies
 	links  [clients]*faultproxy.Proxy
 }
 
@@ -48,8 +51,8 @@ func CanFakeClocks() error {
 }
 
 // newNode starts a server. Its clock can be stepped when fake.
-func newNode(t *testserver.Program, keep Persistence, fake bool) *node {
-	n := &node{t: t, keep: keep}
+func newNode(t *testserver.Program, keep Persistence, fake bool, wired *berth) *node {
+	n := &node{t: t, keep: keep, wired: wired}
 	if fake {
 		dir, err := os.MkdirTemp("", "hasp-clock-")
 		t.Must(err)
@@ -59,9 +62,19 @@ func newNode(t *testserver.Program, keep Persistence, fake bool) *node {
 	}
 	n.server = n.start()
 	for c := range n.links {
-		n.links[c] = faultproxy.New(t, n.server.Addr())
+		if wired == nil {
+			n.links[c] = faultproxy.New(t, n.server.Addr())
+		}
 	}
 	return n
+}
+
+// addr is where a client finds the node.
+func (n *node) addr(client int) string {
+	if n.wired != nil {
+		return net.JoinHostPort(n.wired.addr, strconv.Itoa(n.server.Port()))
+	}
+	return n.links[client].Addr()
 }
 
 func (n *node) start() *testserver.Server {
@@ -84,7 +97,12 @@ func (n *node) start() *testserver.Server {
 	case KeepAlways:
 		args = []string{"--appendonly", "yes", "--appendfsync", "always"}
 	}
-	return testserver.RedisIn(n.t, env, args...)
+	var by []string
+	if n.wired != nil {
+		by = n.wired.enter
+		args = append(args, "--bind", "127.0.0.1", n.wired.addr, "--protected-mode", "no")
+	}
+	return testserver.RedisUnder(n.t, by, env, args...)
 }
 
 // stepTo sets how far the node's clock is from the true one.
@@ -97,9 +115,14 @@ func (n *node) stepTo(by time.Duration) {
 // commandLimit bounds a command of the campaign itself.
 const commandLimit = 10 * time.Second
 
-// do sends commands to the server, by the socket that no fault is put on.
+// direct makes a client of the server, by the socket that no fault is put on.
+func direct(s *testserver.Server) *redis.Client {
+	return redis.NewClient(&redis.Options{Network: "unix", Addr: s.Socket()})
+}
+
+// do sends commands to the server.
 func (n *node) do(s *testserver.Server, commands ...[]any) error {
-	rdb := redis.NewClient(&redis.Options{Network: "unix", Addr: s.Socket()})
+	rdb := direct(s)
 	defer rdb.Close()
 	ctx, cancel := context.WithTimeout(n.t.Context(), commandLimit)
 	defer cancel()

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"sync"
 	"syscall"
 )
@@ -57,8 +58,9 @@ type member struct {
 	ended chan struct{} // closed once it was reaped and all it said is recorded
 }
 
-// hire starts this program once more as a client.
-func hire(id int, j job, log *journal, registers map[string]*register) (*member, error) {
+// hire starts this program once more as a client; enter, which may be empty, is
+// the command that does so somewhere else.
+func hire(id int, enter []string, j job, log *journal, registers map[string]*register) (*member, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -67,7 +69,8 @@ func hire(id int, j job, log *journal, registers map[string]*register) (*member,
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(exe)
+	line := append(slices.Clone(enter), exe)
+	cmd := exec.Command(line[0], line[1:]...)
 	cmd.Env = append(os.Environ(), clientEnv+"="+string(text))
 	return start(id, cmd, log, registers)
 }

@@ -9,4 +9,7 @@
 // Redlock it breaks, so that each verdict is "must hold" or "may break". It
 // needs Linux: processes are stopped, and compare instants by one monotonic
 // clock.
+//
+// The links between clients and servers are proxies, or, as root, real ones:
+// each client in a network namespace, and a bridge that drops packets.
 package campaign

@@ -24,6 +24,7 @@ const (
 	ClockBack     Kind = "clock of a voting node steps back"
 	ClockHeldBack Kind = "restart, empty, then its clock steps forward"
 	StopNode      Kind = "node stopped (SIGSTOP), then continued"
+	RefuseWrites  Kind = "node refuses writes (OOM, NOREPLICAS, MISCONF, READONLY)"
 	Partition     Kind = "partition of a client from nodes"
 	LoseRequests  Kind = "requests lost, replies not"
 	LoseReplies   Kind = "replies lost, requests not"
@@ -57,6 +58,7 @@ var catalogue = []incident{
 	{ClockBack, func(g *generator, at ms) bool { return g.step(at, ClockBack) }},
 	{ClockHeldBack, (*generator).stepHeldBack},
 	{StopNode, (*generator).stopNode},
+	{RefuseWrites, (*generator).refuseWrites},
 	{Partition, func(g *generator, at ms) bool { return g.link(at, Partition, 0) }},
 	{LoseRequests, func(g *generator, at ms) bool { return g.link(at, LoseRequests, 0) }},
 	{LoseReplies, func(g *generator, at ms) bool { return g.link(at, LoseReplies, 0) }},

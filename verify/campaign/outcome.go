@@ -66,6 +66,8 @@ type Outcome struct {
 	Took     time.Duration `json:"took"`
 	Back     time.Duration `json:"back"`              // from the last fault's end to the last client's next lock
 	Stood    time.Duration `json:"stood"`             // what the machine took from the campaign itself
+	Dropped  int           `json:"dropped,omitempty"` // packets, where links are the kernel's
+	Resent   int           `json:"resent,omitempty"`  // segments, by TCP
 	Unknown  int           `json:"unknown,omitempty"` // keys whose history was too long to search
 
 	records []record

@@ -23,6 +23,8 @@ func (r *run) play(a Action) {
 	switch {
 	case a.Kind == ClientStop || a.Kind == ClientKill:
 		r.playClient(a)
+	case a.Client >= 0 && r.wires != nil:
+		r.wires.play(a)
 	case a.Client >= 0:
 		for _, n := range a.Nodes {
 			r.nodes[n].playLink(a, a.Client)
@@ -69,6 +71,8 @@ func (n *node) begin(a Action) {
 		n.stepTo(a.By)
 	case StopNode:
 		n.server.Stop()
+	case RefuseWrites:
+		n.refuse(a.How)
 	default:
 		n.server.Kill()
 	}
@@ -82,6 +86,8 @@ func (n *node) end(a Action) {
 		n.t.Must(n.do(n.server, []any{"config", "set", "maxmemory", "0"}, []any{"config", "set", "maxmemory-policy", "noeviction"}))
 	case StopNode:
 		n.server.Cont()
+	case RefuseWrites:
+		n.accept(a.How)
 	case RestartEmpty, AllEmpty, ClockHeldBack:
 		n.forget()
 		n.server.Restart()

@@ -100,6 +100,9 @@ func (rep *Report) Markdown(w io.Writer) {
 	}
 	line("**all schedules**", rep.row(func(*Outcome) bool { return true }))
 	fmt.Fprintln(w)
+	if n := rep.row(func(o *Outcome) bool { return o.Schedule.Wired }).schedules; n > 0 {
+		fmt.Fprintf(w, "In %d of them the links were the kernel's: network namespaces, and a bridge that dropped packets.\n\n", n)
+	}
 	if len(rep.Singles) > 0 {
 		singlesMarkdown(w, rep.Singles)
 	}

@@ -21,13 +21,14 @@ func TestReport(t *testing.T) {
 		outcome(3, ClockForward, Verdict{Oracle: Exclusion, May: []string{"a clock"}, Found: []string{"two holders"}}),
 		outcome(4, ClockForward, Verdict{Oracle: Exclusion, May: []string{"a clock"}}),
 	}, Skipped: []string{"no clock"}}
+	rep.Outcomes[1].Schedule.Wired = true
 	if v := rep.Violations(); len(v) != 1 || v[0].Schedule.Seed != 2 {
 		t.Errorf("violations: %+v", v)
 	}
 	var text strings.Builder
 	rep.Markdown(&text)
 	for _, want := range []string{
-		"| FLUSHALL | 2 | 20 |", "**1/2**", "- (may break: 1 of 2 did)", "| **all schedules** | 4 | 40 |", "- no clock",
+		"| FLUSHALL | 2 | 20 |", "**1/2**", "- (may break: 1 of 2 did)", "| **all schedules** | 4 | 40 |", "- no clock", "In 1 of them the links",
 	} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("the table lacks %q:\n%s", want, text.String())

@@ -6,6 +6,7 @@
 package campaign
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,6 +41,7 @@ type run struct {
 	library   string
 	broken    string
 	s         *Schedule
+	wires     *wires // nil: the links are proxies
 	nodes     []*node
 	crew      [clients]*member
 	hired     int
@@ -76,8 +78,11 @@ func (r *run) all() *Outcome {
 	for k := range keys {
 		r.registers[fmt.Sprintf("k%d", k)] = &register{}
 	}
+	if r.s.Wired {
+		r.wires = newWires(r.t)
+	}
 	for i := range nodes {
-		r.nodes = append(r.nodes, newNode(r.t, r.s.Keep[i], r.s.FakesClocks()))
+		r.nodes = append(r.nodes, newNode(r.t, r.s.Keep[i], r.s.FakesClocks(), r.wires.node(i)))
 	}
 	r.t.Must(r.admit())
 	for slot := range clients {
@@ -89,7 +94,11 @@ func (r *run) all() *Outcome {
 	r.playAll(r.s.Encore)
 	late = append(late, r.recover(lost)...)
 	hung := r.dismiss()
-	return r.judge(late, hung, lost())
+	o := r.judge(late, hung, lost())
+	if r.wires != nil {
+		o.Dropped, o.Resent = r.wires.traffic()
+	}
+	return o
 }
 
 // playAll does actions, each at its moment from now on.
@@ -121,11 +130,10 @@ func (r *run) admit() error {
 	if r.library != "hasp" {
 		return nil
 	}
-	var addrs []string
+	var conns []*redis.Client
 	for _, n := range r.nodes {
-		addrs = append(addrs, n.server.Addr())
+		conns = append(conns, direct(n.server))
 	}
-	conns := dial(addrs, true)
 	var all []driver.Driver
 	for _, n := range nodesOf(conns, r.s.MaxTTL) {
 		all = append(all, n)
@@ -137,16 +145,16 @@ func (r *run) admit() error {
 }
 
 func (r *run) job(slot int) job {
-	j := job{Library: r.library, Broken: r.broken, MaxTTL: r.s.MaxTTL, Skew: r.s.Skew[slot], State: r.state, Strict: r.s.Strict, Long: r.s.Long, Seed: r.s.Seed<<8 + uint64(r.hired)}
+	j := job{Library: r.library, Broken: r.broken, MaxTTL: r.s.MaxTTL, Skew: r.s.Skew[slot], State: r.state, Strict: r.s.Strict, Long: r.s.Long, Longest: cmp.Or(r.s.Longest, r.s.MaxTTL*3/2), Seed: r.s.Seed<<8 + uint64(r.hired)}
 	for _, n := range r.nodes {
-		j.Addrs = append(j.Addrs, n.links[slot].Addr())
+		j.Addrs = append(j.Addrs, n.addr(slot))
 	}
 	return j
 }
 
 // hire starts a client for a slot.
 func (r *run) hire(slot int) error {
-	m, err := hire(r.hired, r.job(slot), r.log, r.registers)
+	m, err := hire(r.hired, r.wires.client(slot), r.job(slot), r.log, r.registers)
 	if err != nil {
 		return err
 	}
@@ -156,10 +164,10 @@ func (r *run) hire(slot int) error {
 	return nil
 }
 
-// readmitted waits until all nodes that forgot something vote again, and returns
-// those for which that takes too long.
+// readmitted waits until all nodes vote again, also those that forgot something,
+// and returns those for which that takes too long.
 func (r *run) readmitted(lost func() time.Duration) (late []string) {
-	if r.lastLoss == 0 || r.library != "hasp" {
+	if r.library != "hasp" {
 		return nil
 	}
 	wait := admission.Wait(r.s.MaxTTL)
@@ -181,7 +189,7 @@ func (r *run) readmitted(lost func() time.Duration) (late []string) {
 
 // votes asks a node for its record.
 func (r *run) votes(n *node) bool {
-	rdb := redis.NewClient(&redis.Options{Network: "unix", Addr: n.server.Socket()})
+	rdb := direct(n.server)
 	defer rdb.Close()
 	d := redisdriver.New(rdb, &redisdriver.Options{MaxTTL: r.s.MaxTTL})
 	defer d.Close()

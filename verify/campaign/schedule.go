@@ -46,7 +46,8 @@ type Action struct {
 	Nodes  []int         `json:"nodes,omitempty"` // from 0
 	Client int           `json:"client"`          // from 0; -1: none in particular
 	// By is a clock's step, a link's delay, or how late a request comes.
-	By time.Duration `json:"by,omitempty"`
+	By  time.Duration `json:"by,omitempty"`
+	How string        `json:"how,omitempty"` // of RefuseWrites: how the errors begin
 }
 
 func (a Action) String() string {
@@ -61,6 +62,9 @@ func (a Action) String() string {
 	if a.By != 0 {
 		fmt.Fprintf(&b, "; by %v", a.By)
 	}
+	if a.How != "" {
+		fmt.Fprintf(&b, "; %s", a.How)
+	}
 	return b.String()
 }
 
@@ -69,10 +73,12 @@ type Schedule struct {
 	Seed    uint64                 `json:"seed"`
 	MaxTTL  time.Duration          `json:"max_ttl"`
 	Keep    [nodes]Persistence     `json:"keep"`
-	Skew    [clients]time.Duration `json:"skew"`   // of the clients' clocks, as far as fences go
-	Shared  bool                   `json:"shared"` // clients share the memory of waits
-	Strict  bool                   `json:"strict"` // the clients' go-redis sends nothing twice and obeys contexts
-	Long    int                    `json:"long"`   // one hold in so many is long
+	Skew    [clients]time.Duration `json:"skew"`    // of the clients' clocks, as far as fences go
+	Shared  bool                   `json:"shared"`  // clients share the memory of waits
+	Strict  bool                   `json:"strict"`  // the clients' go-redis sends nothing twice and obeys contexts
+	Long    int                    `json:"long"`    // one hold in so many is long
+	Longest time.Duration          `json:"longest"` // of those; 0: one and a half TTLs
+	Wired   bool                   `json:"wired"`   // the links are the kernel's, in namespaces; else proxies
 	Actions []Action               `json:"actions"`
 	// Encore is what happens once all nodes that forgot something vote again,
 	// counted from there.
@@ -82,8 +88,8 @@ type Schedule struct {
 // String is the schedule for people, and for comparing two of them.
 func (s *Schedule) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d: TTL %v; nodes keep %v; clients' clocks off by %v; waits shared: %v; strict connections: %v; one hold in %d is long\n",
-		s.Seed, s.MaxTTL, s.Keep, s.Skew, s.Shared, s.Strict, s.Long)
+	fmt.Fprintf(&b, "seed %d: TTL %v; nodes keep %v; clients' clocks off by %v; waits shared: %v; strict connections: %v; one hold in %d is long; links in namespaces: %v\n",
+		s.Seed, s.MaxTTL, s.Keep, s.Skew, s.Shared, s.Strict, s.Long, s.Wired)
 	for _, a := range s.Actions {
 		fmt.Fprintf(&b, "  %v\n", a)
 	}
@@ -112,6 +118,17 @@ func (s *Schedule) Kinds() (kinds []Kind) {
 // FakesClocks says whether the run needs libfaketime.
 func (s *Schedule) FakesClocks() bool {
 	return slices.ContainsFunc(s.Actions, func(a Action) bool { return a.steps() })
+}
+
+// canBeWired says whether network namespaces can make all faults of the links.
+func (s *Schedule) canBeWired() bool {
+	return !slices.ContainsFunc(s.Actions, func(a Action) bool {
+		switch a.Kind {
+		case Delay, Duplicate, Late, ResetLinks, Promote: // the last for its proxies, which lead elsewhere
+			return true
+		}
+		return false
+	})
 }
 
 // steps says whether the action steps a node's clock.

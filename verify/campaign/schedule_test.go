@@ -78,6 +78,7 @@ func TestWhatASchedulesBreaks(t *testing.T) {
 	}{
 		"nothing":                        {},
 		"restarts":                       {actions: []Action{act(RestartEmpty, End, 0, 1), act(AllEmpty, End, 0, 2), act(Flush, Begin, 0, 3)}},
+		"writes refused":                 {actions: []Action{act(RefuseWrites, Begin, 0, 1)}},
 		"forward":                        {actions: []Action{act(ClockForward, Begin, time.Minute, 1)}, overlap: true},
 		"forward while held back":        {actions: []Action{act(ClockHeldBack, End, time.Minute, 1)}},
 		"back":                           {actions: []Action{act(ClockBack, Begin, -time.Minute, 1), act(Flush, Begin, 0, 2)}},

@@ -57,7 +57,7 @@ func SideBySide(ctx context.Context) ([]Single, error) {
 func single(t *testserver.Program, library string, fault Kind) Single {
 	r := &run{t: t, library: library, s: &Schedule{MaxTTL: singleTTL}}
 	for range nodes {
-		r.nodes = append(r.nodes, newNode(t, KeepNothing, fault == ClockForward))
+		r.nodes = append(r.nodes, newNode(t, KeepNothing, fault == ClockForward, nil))
 	}
 	t.Must(r.admit())
 	for _, i := range []int{0, 1} {

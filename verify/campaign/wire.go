@@ -16,8 +16,9 @@ type job struct {
 	Skew    time.Duration
 	State   string // the directory for waits, or empty
 	Seed    uint64
-	Strict  bool // go-redis sends nothing twice and obeys contexts; else its defaults
-	Long    int  // one hold in so many lasts for a renewal or more
+	Strict  bool          // go-redis sends nothing twice and obeys contexts; else its defaults
+	Long    int           // one hold in so many lasts for a renewal or more
+	Longest time.Duration // of those
 }
 
 // what says what an event is.

@@ -38,7 +38,7 @@ func TestCases(t *testing.T) {
 				t.Log(c.trace(r))
 			}
 			if c.Kind == Refuted || c.Kind == Limit {
-				if got := walked(c.trace(r)); got != r.Wrong {
+				if got := c.trace(r).Walk(); got != r.Wrong {
 					t.Errorf("walked again, the steps lead to %q", got)
 				}
 			}

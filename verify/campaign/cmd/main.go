@@ -9,6 +9,7 @@
 //	go run ./verify/campaign/cmd                 200 schedules, four side by side: about 15 minutes
 //	go run ./verify/campaign/cmd -seed 17        one schedule, with its history
 //	go run ./verify/campaign/cmd -library redsync -n 20
+//	go run ./verify/campaign/cmd -wired          partitions by network namespaces and nftables; as root
 //
 // It ends with a table, and with exit code 1 when something was violated.
 package main
@@ -57,6 +58,7 @@ func run(ctx context.Context) error {
 	flag.IntVar(&o.Parallel, "parallel", 4, "how many side by side")
 	flag.StringVar(&o.Library, "library", "hasp", "whose locks: hasp or redsync")
 	flag.StringVar(&o.Broken, "broken", "", "the safeguard that is taken out of hasp")
+	flag.BoolVar(&o.Wired, "wired", false, "links of the kernel's, in network namespaces, where the faults of a schedule allow it; needs root")
 	flag.StringVar(&o.Failures, "failures", "", "a directory for the histories of violations")
 	flag.Parse()
 	for i := range *n {
@@ -70,6 +72,11 @@ func run(ctx context.Context) error {
 			fmt.Print(campaign.Generate(s))
 		}
 		return nil
+	}
+	if o.Wired {
+		if err := campaign.CanCutWires(); err != nil {
+			return err
+		}
 	}
 	done := 0
 	o.Done = func(out *campaign.Outcome, err error) {

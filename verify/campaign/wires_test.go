@@ -1,0 +1,204 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package campaign
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/internal/testserver"
+)
+
+// needWires skips the test where the kernel's links cannot be had.
+func needWires(t *testing.T) {
+	t.Helper()
+	testserver.Require(t, "redis")
+	if err := CanCutWires(); err != nil {
+		t.Skipf("SKIPPED WITHOUT NETWORK NAMESPACES: %v", err)
+	}
+}
+
+// cut is a fault of a client's links, from one moment to another.
+type cut struct {
+	from, to ms
+	kind     Kind
+	client   int
+	nodes    []int
+}
+
+// everybody is a cut for each client.
+func everybody(from, to ms, k Kind, on ...int) (all []cut) {
+	for c := range clients {
+		all = append(all, cut{from, to, k, c, on})
+	}
+	return all
+}
+
+// wired makes a schedule of cuts. With sides, two clients reach the nodes of the
+// left side only and two those of the right, so that node 2 decides.
+func wired(seed uint64, sides, strict bool, cuts ...[]cut) *Schedule {
+	s := &Schedule{Seed: seed, MaxTTL: time.Second, Long: 2, Longest: 4 * time.Second, Strict: strict, Wired: true}
+	g := &generator{s: s}
+	if sides {
+		for c := range clients {
+			away := [][]int{{3, 4}, {0, 1}}[c%2]
+			g.act(0, Partition, Begin, away, c, 0)
+			g.act(faultsLast, Partition, End, away, c, 0)
+		}
+	}
+	for _, c := range slices.Concat(cuts...) {
+		g.act(c.from, c.kind, Begin, c.nodes, c.client, 0)
+		g.act(c.to, c.kind, End, c.nodes, c.client, 0)
+	}
+	slices.SortStableFunc(s.Actions, func(a, b Action) int { return cmp.Compare(a.At, b.At) })
+	return s
+}
+
+var realPartitions = map[string]*Schedule{
+	"a client from a majority, for longer than a lease and shorter": wired(1, false, false, []cut{
+		{400, 2100, Partition, 0, left},
+		{700, 2400, Partition, 1, everywhere},
+		{2200, 2800, Partition, 0, left},
+		{2300, 4000, Partition, 2, right},
+		{2700, 4400, Partition, 3, left},
+	}),
+	"requests alone": wired(2, true, true, []cut{
+		{300, 600, LoseRequests, 0, left},
+		{500, 2100, LoseRequests, 1, []int{2}},
+		{900, 2500, LoseRequests, 0, []int{1, 2}},
+		{2200, 2500, LoseRequests, 2, []int{2}},
+		{2600, 4200, LoseRequests, 3, right},
+		{2900, 4400, LoseRequests, 2, []int{0, 2}},
+	}),
+	"replies alone": wired(3, true, false, []cut{
+		{300, 600, LoseReplies, 0, left},
+		{500, 2100, LoseReplies, 1, []int{2}},
+		{900, 2500, LoseReplies, 0, []int{1, 2}},
+		{2200, 2500, LoseReplies, 2, []int{2}},
+		{2600, 4200, LoseReplies, 3, right},
+		{2900, 4400, LoseReplies, 2, []int{0, 2}},
+	}),
+	"a node from everybody": wired(4, true, true,
+		everybody(500, 2000, Partition, 2),
+		everybody(2600, 2900, Partition, 2),
+		[]cut{{3000, 4300, Partition, 1, []int{2}}}),
+}
+
+// Rule: what a partition of the kernel's does to TCP breaks nothing: requests
+// that arrive when it is over, and whoever asked has gone, give nobody another's
+// lease and take none away.
+func TestRealPartitions(t *testing.T) {
+	needWires(t)
+	t.Parallel()
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for name, s := range realPartitions {
+		wg.Go(func() {
+			o, err := perform(t.Context(), "hasp", "", s)
+			mu.Lock()
+			defer mu.Unlock()
+			t.Run(name, func(t *testing.T) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Logf("%+v in %v, back after %v, the machine took %v; %d packets were dropped, and %d segments sent again",
+					o.Counts, o.Took, o.Back, o.Stood, o.Dropped, o.Resent)
+				if o.Dropped == 0 || o.Resent == 0 {
+					t.Error("nothing was cut")
+				}
+				if o.Violated() {
+					var text strings.Builder
+					o.Explain(&text)
+					t.Error(text.String())
+				}
+			})
+		})
+	}
+	wg.Wait()
+}
+
+// Rule: a request that was lost in a partition is carried out when it is over,
+// though whoever sent it has gone; one whose reply is lost, at once.
+func TestWires(t *testing.T) {
+	needWires(t)
+	t.Parallel()
+	_, err := testserver.Perform(t.Context(), func(p *testserver.Program) any {
+		w := newWires(p)
+		n := newNode(p, KeepNothing, false, w.node(0))
+		for _, kind := range []Kind{Partition, LoseRequests, LoseReplies} {
+			a := Action{Kind: kind, Part: Begin, Nodes: []int{0}}
+			send := speaker(p, w, n)
+			w.play(a)
+			send("SET late " + string(kind[0]) + "\n")
+			if kind != LoseReplies {
+				if got := late(p, n); got != "" {
+					t.Errorf("%s: the request came through", kind)
+				}
+				a.Part = End
+				w.play(a)
+			}
+			for begun := now(); late(p, n) != string(kind[0]); time.Sleep(10 * time.Millisecond) {
+				if now().sub(begun) > hangLimit {
+					p.Fatalf("%s: the request never came", kind)
+				}
+			}
+			a.Part = End
+			w.play(a)
+			p.Must(n.do(n.server, []any{"del", "late"}))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// late reads what the late request sets.
+func late(p *testserver.Program, n *node) string {
+	rdb := direct(n.server)
+	defer rdb.Close()
+	got, err := rdb.Do(p.Context(), "eval", "return redis.call('GET', 'late') or ''", 0).Text()
+	p.Must(err)
+	return got
+}
+
+// speaker connects to a node from the place of client 0. What it returns sends
+// one request, and returns once nobody waits for its reply.
+func speaker(p *testserver.Program, w *wires, n *node) func(string) {
+	line := append(w.client(0), "bash", "-c", fmt.Sprintf(
+		`exec 3<>/dev/tcp/%s/%d && echo connected && read -r ask && printf '%%s\r\n' "$ask" >&3`, nodeAddr(0), n.server.Port()))
+	cmd := exec.Command(line[0], line[1:]...)
+	in, err := cmd.StdinPipe()
+	p.Must(err)
+	out, err := cmd.StdoutPipe()
+	p.Must(err)
+	p.Must(cmd.Start())
+	_, err = bufio.NewReader(out).ReadString('\n')
+	p.Must(err)
+	return func(request string) {
+		_, err := io.WriteString(in, request)
+		p.Must(err)
+		p.Must(cmd.Wait())
+	}
+}
+
+// A schedule that has no links of the kernel's says so.
+func TestWhatWiresCannot(t *testing.T) {
+	for k, want := range map[Kind]bool{Partition: true, LoseReplies: true, RestartRDB: true, ClockBack: true, Delay: false, Late: false, Promote: false} {
+		s := Schedule{Actions: []Action{act(Flush, Begin, 0, 1), act(k, Begin, 0, 1)}}
+		if got := s.canBeWired(); got != want {
+			t.Errorf("%s: %v", k, got)
+		}
+	}
+}

@@ -1,0 +1,48 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package model
+
+// Walk follows the steps through the model once more, and says what is wrong in
+// the end; "" when nothing is, or when the model does not take such a step. It
+// takes no time, so that a story that was found earlier can be confirmed.
+func (t Trace) Walk() string {
+	switch m := t.Model.(type) {
+	case Fences:
+		return walk(m.system(), t.Steps)
+	case Votes:
+		return walk(m.system(), t.Steps)
+	case Again:
+		return walk(m.system(), t.Steps)
+	case WriteBack:
+		return walk(m.system(), t.Steps)
+	case Floor:
+		return walk(m.system(), t.Steps)
+	}
+	return ""
+}
+
+// walk follows steps from the initial states, and says what is wrong then.
+func walk[S comparable](sys system[S], steps []Step) string {
+	at := map[S]bool{}
+	for _, s := range sys.init {
+		at[s] = true
+	}
+	for _, st := range steps {
+		to := map[S]bool{}
+		for s := range at {
+			sys.next(s, func(by Step, n S) {
+				if by == st {
+					to[n] = true
+				}
+			})
+		}
+		at = to
+	}
+	for s := range at {
+		if why := sys.wrong(s); why != "" {
+			return why
+		}
+	}
+	return ""
+}
