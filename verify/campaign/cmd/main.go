@@ -23,6 +23,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -54,7 +55,8 @@ func run(ctx context.Context) error {
 	from := flag.Uint64("from", 1, "the first seed")
 	seed := flag.Int64("seed", -1, "run this seed alone, and print its history")
 	show := flag.Bool("show", false, "print the schedules and run nothing")
-	out := flag.String("out", "", "write the tables to this file, .md, and everything to the same with .json")
+	into := flag.String("into", "", "write the tables into this `file`, between the marks that are there")
+	out := flag.String("out", "", "write everything to this `file`, as JSON")
 	flag.IntVar(&o.Parallel, "parallel", 4, "how many side by side")
 	flag.StringVar(&o.Library, "library", "hasp", "whose locks: hasp or redsync")
 	flag.StringVar(&o.Broken, "broken", "", "the safeguard that is taken out of hasp")
@@ -93,8 +95,13 @@ func run(ctx context.Context) error {
 		rep.Singles, err = campaign.SideBySide(ctx)
 	}
 	rep.Markdown(os.Stdout)
+	if *into != "" {
+		err = errors.Join(err, write(rep, *into, fmt.Sprintf("%d schedules from seed %d on, %d side by side, in %v (%s):",
+			done, *from, o.Parallel, time.Since(begun).Round(time.Second), runtime.Version())))
+	}
 	if *out != "" {
-		err = errors.Join(err, save(rep, strings.TrimSuffix(*out, ".md")))
+		b, jsonErr := json.MarshalIndent(rep, "", " ")
+		err = errors.Join(err, jsonErr, os.WriteFile(*out, b, 0o644))
 	}
 	if v, b := len(rep.Violations()), len(rep.Broken); v+b > 0 {
 		err = errors.Join(err, fmt.Errorf("%d schedules violated what must hold, and %d could not be run", v, b))
@@ -115,12 +122,21 @@ func line(out *campaign.Outcome, err error) string {
 	return text
 }
 
-func save(rep *campaign.Report, path string) error {
-	var text bytes.Buffer
-	rep.Markdown(&text)
-	b, err := json.MarshalIndent(rep, "", " ")
+// write puts the tables between two marks of a document, under a heading.
+func write(rep *campaign.Report, path, head string) error {
+	const begin, end = "<!-- campaign -->\n", "<!-- /campaign -->\n"
+	b, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	return errors.Join(os.WriteFile(path+".md", text.Bytes(), 0o644), os.WriteFile(path+".json", b, 0o644))
+	before, rest, ok := strings.Cut(string(b), begin)
+	_, after, closed := strings.Cut(rest, end)
+	if !ok || !closed {
+		return fmt.Errorf("%s has no place for the tables: the lines %q and %q", path, begin, end)
+	}
+	var text bytes.Buffer
+	fmt.Fprintf(&text, "%s%s%s\n\n", before, begin, head)
+	rep.Markdown(&text)
+	fmt.Fprintf(&text, "%s%s", end, after)
+	return os.WriteFile(path, text.Bytes(), 0o644)
 }
