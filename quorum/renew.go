@@ -47,6 +47,7 @@ type renewal struct {
 	wanted  bool
 	lined   bool // the line node answered: wanted is known
 	done    bool
+	held    set // prolonged it
 	gone    set // said that they don't have it
 	errs    [maxNodes]error
 }
@@ -120,11 +121,9 @@ func (d *Driver) renewLeases(ctx context.Context, rs []driver.Request, leases []
 // silence is why the nodes that did not answer did not.
 func (one *renewal) silence(d *Driver) [maxNodes]error {
 	errs := one.errs
-	if one.ok+one.not < len(d.nodes) {
-		for _, n := range d.nodes {
-			if errs[n.index] == nil && !one.gone.has(n) {
-				errs[n.index] = errSilent
-			}
+	for _, n := range d.nodes {
+		if errs[n.index] == nil && !one.held.has(n) && !one.gone.has(n) {
+			errs[n.index] = errSilent
 		}
 	}
 	return errs
@@ -181,6 +180,7 @@ func (t *tally) counts(n *node, i int, r driver.Renewal) {
 		if one.ok++; one.ttl == 0 || r.TTL < one.ttl {
 			one.ttl = r.TTL
 		}
+		one.held.add(n)
 		one.wanted = one.wanted || r.Wanted
 	case errors.Is(r.Err, driver.ErrNotHeld):
 		one.not++

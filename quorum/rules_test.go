@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -342,5 +343,23 @@ func TestLineLeavesAFailingNode(t *testing.T) {
 		nodes[0].on(nil)
 		granted(t, d, asks("k2"))
 		line(0, "the first one granted")
+	})
+}
+
+// The error of a renewal without a majority names those that did not answer, and
+// no others.
+func TestRenewalNamesTheSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, nodes := spies(t, 3)
+		r := asks("k")
+		granted(t, d, r)
+		synctest.Wait()
+		nodes[1].SetUnreachable(true)
+		nodes[2].SetUnreachable(true)
+		var got driver.Renewal
+		d.Renew(t.Context(), []driver.Request{r}, func(_ int, r driver.Renewal) { got = r })
+		if got.Err == nil || !strings.Contains(got.Err.Error(), "1 of 3") || strings.Contains(got.Err.Error(), d.nodes[0].name+":") {
+			t.Errorf("one node prolonged the lease, two cannot be reached: %v", got.Err)
+		}
 	})
 }
