@@ -263,6 +263,9 @@ func (b *bid) confirmed(n *node, err error) bool {
 	if b != nil {
 		b.mu.Lock()
 		b.back.drop(n)
+		if b.over { // a Try that comes late is refused there
+			b.unsure.drop(n)
+		}
 		b.mu.Unlock()
 		b.dropIfOver(n.d)
 	}

@@ -46,6 +46,7 @@ type node struct {
 	record   driver.Record     // the latest that was seen
 	owed     map[ownerKey]debt // what to release there when it answers
 	settling bool              // settleSoon is at work
+	healing  bool              // heal is at work
 	sweepAt  int               // look for debts that are over when there are so many
 	left     time.Duration     // of a wait, as of leftAt
 	leftAt   time.Time
@@ -78,6 +79,7 @@ func (n *node) lifeName() string {
 func (n *node) lives(life string) {
 	if old := n.life.Load(); life != "" && (old == nil || *old != life) {
 		n.life.Store(&life)
+		n.poor.Store(false)
 		n.d.route()
 	}
 }

@@ -5,6 +5,7 @@ package quorum
 
 import (
 	"context"
+	crand "crypto/rand"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -114,6 +115,67 @@ func (n *node) probe() error {
 	}
 	n.heard.Store(mono())
 	return nil
+}
+
+// The pauses between two attempts to write at a node that failed Tries.
+const (
+	minHealPause = time.Second
+	maxHealPause = 8 * time.Second
+)
+
+// suffers notes that the node failed a Try, and recovers that it wrote. Until it
+// does, it is asked to now and then: those who only wait for a key that is held
+// would never find out.
+func (n *node) suffers() {
+	if n.poor.Swap(true) {
+		return
+	}
+	n.d.route()
+	n.mu.Lock()
+	idle := !n.healing
+	n.healing = true
+	n.mu.Unlock()
+	if idle {
+		n.d.spawn(n.heal)
+	}
+}
+
+func (n *node) recovers() {
+	if n.poor.Swap(false) {
+		n.d.route()
+	}
+}
+
+func (n *node) heal() {
+	for pause := minHealPause; n.d.sleep(pause); pause = min(2*pause, maxHealPause) {
+		if n.poor.Load() && n.serving() && n.writes() {
+			n.recovers()
+		}
+		n.mu.Lock()
+		n.healing = n.poor.Load()
+		over := !n.healing
+		n.mu.Unlock()
+		if over {
+			return
+		}
+	}
+}
+
+// writes has the node grant a key of ours.
+func (n *node) writes() bool {
+	ctx, cancel := context.WithTimeout(n.d.life, probeLimit)
+	defer cancel()
+	r := driver.Request{Key: probeKey + "/" + crand.Text(), Owner: crand.Text(), Label: "{}", TTL: n.d.traits.MinTTL, Fence: n.d.clock.next(), Settled: true}
+	res, err := n.drv.Try(ctx, r)
+	if err == nil && res.Why == driver.FenceTooLow && !res.Granted {
+		r.Fence = res.Fence + 1
+		res, err = n.drv.Try(ctx, r)
+	}
+	if err != nil || !res.Granted {
+		return false
+	}
+	_ = n.drv.Release(ctx, r) // else its TTL ends it
+	return true
 }
 
 // measure samples the round trip of a node that goes on after it hung, or did not

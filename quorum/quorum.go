@@ -209,11 +209,12 @@ const slow = 8
 
 // route chooses the line node, of those that are in service and answer well: the
 // one whose store's life comes first, which is the same for all clients, in
-// whatever order they list the nodes.
+// whatever order they list the nodes. Those that fail Tries come last.
 func (d *Driver) route() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var head *node
+	poor := false
 	fastest := int64(math.MaxInt64)
 	for _, n := range d.nodes {
 		if n.serving() {
@@ -221,9 +222,11 @@ func (d *Driver) route() {
 		}
 	}
 	for _, n := range d.nodes {
-		well := n.serving() && !n.poor.Load() && n.trip.usual.Load() <= slow*fastest+int64(minTimeout/4)
-		if well && (head == nil || n.lifeName() < head.lifeName()) {
-			head = n
+		if !n.serving() || n.trip.usual.Load() > slow*fastest+int64(minTimeout/4) {
+			continue
+		}
+		if isPoor := n.poor.Load(); head == nil || poor && !isPoor || poor == isPoor && n.lifeName() < head.lifeName() {
+			head, poor = n, isPoor
 		}
 	}
 	if d.head.Swap(head) != head {

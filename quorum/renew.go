@@ -122,12 +122,19 @@ func (d *Driver) renewLeases(ctx context.Context, rs []driver.Request, leases []
 func (one *renewal) silence(d *Driver) [maxNodes]error {
 	errs := one.errs
 	for _, n := range d.nodes {
-		if errs[n.index] == nil && !one.held.has(n) && !one.gone.has(n) {
+		switch {
+		case errs[n.index] != nil, one.held.has(n):
+		case one.gone.has(n):
+			errs[n.index] = errVoteGone
+		default:
 			errs[n.index] = errSilent
 		}
 	}
 	return errs
 }
+
+// errVoteGone is not ErrNotHeld: it says nothing of the lease.
+var errVoteGone = errors.New("it has the vote no more")
 
 // renewLimit bounds what a node has to prolong leases, when the caller does not.
 const renewLimit = 10 * time.Second

@@ -75,6 +75,13 @@ func (s *spy) now() time.Time {
 	return time.Now().Add(s.ahead)
 }
 
+// all returns all Tries.
+func (s *spy) all() []driver.Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.tries)
+}
+
 // asked returns the Tries for a key.
 func (s *spy) asked(key string) []driver.Request {
 	s.mu.Lock()
@@ -128,6 +135,18 @@ func spies(t *testing.T, n int) (*Driver, []*spy) {
 		t.Fatal("the line is not where it should be")
 	}
 	return d, all
+}
+
+// another returns one more driver of the same nodes.
+func another(t *testing.T, all []*spy) *Driver {
+	t.Helper()
+	var nodes []driver.Driver
+	for _, s := range all {
+		nodes = append(nodes, s)
+	}
+	d := New(nodes, nil)
+	t.Cleanup(func() { _ = d.Close() })
+	return d
 }
 
 func asks(key string) driver.Request {
@@ -360,6 +379,78 @@ func TestRenewalNamesTheSilent(t *testing.T) {
 		d.Renew(t.Context(), []driver.Request{r}, func(_ int, r driver.Renewal) { got = r })
 		if got.Err == nil || !strings.Contains(got.Err.Error(), "1 of 3") || strings.Contains(got.Err.Error(), d.nodes[0].name+":") {
 			t.Errorf("one node prolonged the lease, two cannot be reached: %v", got.Err)
+		}
+	})
+}
+
+// A client whose nodes all failed a Try still has a line, and one that only waits
+// finds out by itself that a node is well again.
+func TestLineOfFailingNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, nodes := spies(t, 3)
+		other := another(t, nodes)
+		held := asks("k")
+		granted(t, other, held)
+		full := func(r driver.Request) error {
+			if r.Key == "k" && !r.Queue {
+				return nil
+			}
+			return errors.New("OOM command not allowed")
+		}
+		for _, n := range nodes {
+			n.on(full)
+		}
+		if res, err := d.Try(t.Context(), asks("x")); err == nil {
+			t.Fatalf("%+v of nodes that are full", res)
+		}
+		synctest.Wait()
+		if d.head.Load() != d.nodes[0] {
+			t.Error("the line is nowhere, where all nodes fail")
+		}
+		nodes[1].on(nil)
+		nodes[2].on(nil)
+		time.Sleep(2 * maxHealPause)
+		if d.head.Load() != d.nodes[1] {
+			t.Error("the line is at a node that fails, and others are well")
+		}
+		other.Renew(t.Context(), []driver.Request{held}, func(_ int, r driver.Renewal) {
+			if r.Err != nil {
+				t.Error(r.Err)
+			}
+		})
+		nodes[0].on(nil)
+		time.Sleep(2 * maxHealPause)
+		r := asks("k")
+		r.Queue = true
+		refused(t, d, r)
+		synctest.Wait()
+		if d.head.Load() != d.nodes[0] {
+			t.Error("the line is not where all others see it")
+		}
+		for _, n := range nodes {
+			for _, r := range n.all() {
+				if owner, _ := n.holder(t, r.Key); owner != "" && r.Key != "k" {
+					t.Errorf("%q is held", r.Key)
+				}
+			}
+		}
+	})
+}
+
+// A key that holds something else on one node says nothing of the node.
+func TestKeyOfAnotherTypeLeavesTheLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, nodes := spies(t, 3)
+		nodes[0].on(func(r driver.Request) error {
+			if r.Key == "k" {
+				return driver.ErrUnsupported // of class Misconfigured
+			}
+			return nil
+		})
+		granted(t, d, asks("k"))
+		synctest.Wait()
+		if d.head.Load() != d.nodes[0] {
+			t.Error("the line left the node")
 		}
 	})
 }

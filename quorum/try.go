@@ -140,10 +140,11 @@ func (c *count) round(ctx context.Context) error {
 // tried notes an answer to a Try, whenever it comes, and passes it on.
 func (n *node) tried(b *bid, r driver.Request, res driver.Result, err error, pass func(driver.Result, error)) {
 	// A node that refuses to write still answers what it can without.
-	wrote := err == nil && (res.Granted || r.Queue && res.Why == driver.Held)
-	if poor := !wrote && (n.poor.Load() || n.refuses(err)); n.poor.Load() != poor {
-		n.poor.Store(poor)
-		n.d.route()
+	switch {
+	case err == nil && (res.Granted || r.Queue && res.Why == driver.Held):
+		n.recovers()
+	case n.refuses(err):
+		n.suffers()
 	}
 	n.lives(res.Node)
 	if err == nil && !res.Granted && res.Why == driver.NotVoting {
@@ -154,7 +155,9 @@ func (n *node) tried(b *bid, r driver.Request, res driver.Result, err error, pas
 	pass(res, err)
 }
 
-// refuses says whether an error is a node's answer, and not that there was none.
+// refuses says whether an error is about the node: not about a key that holds
+// something else, and not that we did not wait for an answer.
 func (n *node) refuses(err error) bool {
-	return err != nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) && n.drv.Classify(err) != driver.Unreachable
+	return err != nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) &&
+		!errors.Is(err, driver.ErrNotVoting) && n.drv.Classify(err) != driver.Misconfigured
 }

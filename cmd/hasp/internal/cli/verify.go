@@ -194,7 +194,7 @@ func (t *trial) run(cmd *cobra.Command) error {
 func touch(l *locks, o *verify.Options) error {
 	ctx, cancel := asking()
 	defer cancel()
-	lease, err := l.Mutex(o.Prefix+"/first", &hasp.LockOptions{TTL: o.TTL, Reason: "hasp verify"}).TryLock(ctx)
+	lease, err := l.Mutex(o.Prefix+"/first", &hasp.LockOptions{TTL: o.TTL, Reason: "hasp verify"}).Lock(ctx) // which asks again
 	if err != nil {
 		return err
 	}

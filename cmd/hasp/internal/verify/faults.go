@@ -39,10 +39,13 @@ func plan(o *Options) (faults []fault) {
 	}
 }
 
+// shortHold is the longest of most holds, and of all after the faults.
+const shortHold = 20 * time.Millisecond
+
 // next draws the next order of a run. They follow from the seed, too; who is
 // given which depends on timing.
 func next(r *rand.Rand, o *Options) order {
-	next := order{Key: o.key(r.IntN(o.Keys)), Hold: between(r, time.Millisecond, 20*time.Millisecond)}
+	next := order{Key: o.key(r.IntN(o.Keys)), Hold: between(r, time.Millisecond, shortHold)}
 	if r.IntN(30) == 0 { // through a renewal or two
 		next.Hold = between(r, o.TTL*2/5, o.TTL)
 	}

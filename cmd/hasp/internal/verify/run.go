@@ -216,7 +216,7 @@ func (r *run) order() {
 	r.idle = r.idle[1:]
 	o := next(r.rand, r.o)
 	if r.over != 0 {
-		o.Limit = 0
+		o.Limit, o.Hold = 0, min(o.Hold, shortHold)
 		for i := range r.o.Keys {
 			if key := r.o.key((m.n + i) % r.o.Keys); !r.again[key] {
 				o.Key = key
