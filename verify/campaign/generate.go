@@ -101,9 +101,10 @@ func (g *generator) act(at ms, k Kind, p Part, on []int, client int, by time.Dur
 	g.s.Actions = append(g.s.Actions, Action{At: time.Duration(at) * time.Millisecond, Kind: k, Part: p, Nodes: on, Client: client, By: by})
 }
 
-// overlaps says whether a span is not free.
+// overlaps says whether a span is not free. Two that touch are in each other's way:
+// what begins and what ends at one moment has no order.
 func overlaps(busy [][2]ms, from, to ms) bool {
-	return slices.ContainsFunc(busy, func(b [2]ms) bool { return from < b[1] && b[0] < to })
+	return slices.ContainsFunc(busy, func(b [2]ms) bool { return from <= b[1] && b[0] <= to })
 }
 
 // node takes a node to which nothing else happens in a span, or returns -1.
