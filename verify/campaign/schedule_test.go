@@ -37,7 +37,21 @@ func TestSchedules(t *testing.T) {
 			t.Fatalf("the faults are none, or last too long:\n%v", s)
 		}
 		open := map[string]int{}
+		var busy [nodes]Kind // by what is under way there
 		for i, a := range s.Actions {
+			for _, n := range a.Nodes {
+				switch {
+				case a.Client >= 0: // its links
+				case a.Part == End:
+					busy[n] = ""
+				case busy[n] != "" && busy[n] != a.Kind: // some begin twice
+					t.Fatalf("%v during %q:\n%v", a, busy[n], s)
+				case slices.ContainsFunc(s.Actions[i:], func(b Action) bool {
+					return b.Kind == a.Kind && b.Part == End && slices.Equal(b.Nodes, a.Nodes)
+				}):
+					busy[n] = a.Kind
+				}
+			}
 			if i > 0 && a.At < s.Actions[i-1].At {
 				t.Fatalf("out of order:\n%v", s)
 			}
