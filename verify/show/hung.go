@@ -69,9 +69,9 @@ func newLoad(t *tb, n int) *load {
 	var nodes []driver.Driver
 	for range 5 {
 		s := testserver.Redis(t)
-		// As many as the warm-up fills: with more, a machine that is busy otherwise
-		// has the client of Redis open another one now and then.
-		rdb := redis.NewClient(&redis.Options{Addr: s.Addr(), PoolSize: 8})
+		// All of the pool from the start: a connection has 64 KiB of buffers, and some
+		// are opened late, whether a node hangs or not.
+		rdb := redis.NewClient(&redis.Options{Addr: s.Addr(), PoolSize: 8, MinIdleConns: 8})
 		t.Cleanup(func() { _ = rdb.Close() }) // its server goes, too
 		l.servers = append(l.servers, s)
 		nodes = append(nodes, redisdriver.New(rdb, &redisdriver.Options{MaxTTL: hasp.DefaultTTL}))
