@@ -46,7 +46,8 @@ type bid struct {
 	votes   [maxNodes]uint64 // the fence that each granted last
 	given   [maxNodes]uint64 // and up to which it was given back
 	unsure  set              // where one had no answer: it may still come
-	has     set              // which said that the owner has their vote
+	open    [maxNodes]uint64 // the largest fence of those without an answer
+	has     set              // where the owner has the vote, as far as is known
 	back    set              // where a release was sent and not confirmed: it may come late
 	pending [maxNodes]int    // Tries that have not returned
 	line    *node            // where its place in line is
@@ -194,7 +195,9 @@ func (b *bid) learns(res driver.Result, proposed, limit uint64) {
 	b.far = b.far || res.Why == driver.FenceTooLow && res.Fence < proposed
 }
 
-// returned notes what became of a Try for a fence at a node.
+// returned notes what became of a Try for a fence at a node. That another holds the
+// key there says that the owner does not; every other refusal is of what was asked
+// for now, and says nothing of a vote that an earlier Try was given.
 func (b *bid) returned(n *node, fence uint64, res driver.Result, err error) {
 	b.mu.Lock()
 	defer b.dropIfOver(n.d)
@@ -203,11 +206,17 @@ func (b *bid) returned(n *node, fence uint64, res driver.Result, err error) {
 	switch {
 	case err != nil && !errors.Is(err, driver.ErrNotVoting):
 		b.unsure.add(n)
+		b.open[n.index] = max(b.open[n.index], fence)
 	case res.Granted:
 		b.has.add(n)
 		b.votes[n.index] = max(b.votes[n.index], res.Fence)
-	case fence >= b.votes[n.index]: // not the answer to an earlier Try, which was overtaken
-		b.has.drop(n)
+	case err == nil && res.Why == driver.Held:
+		if fence >= b.votes[n.index] { // not the answer to an earlier Try, which was overtaken
+			b.has.drop(n)
+		}
+	case b.open[n.index] > b.given[n.index]: // a Try without an answer may have been granted
+		b.has.add(n)
+		b.votes[n.index] = max(b.votes[n.index], b.open[n.index])
 	}
 	// An answer after the round belongs to the lease, if there is one, or goes
 	// back.
