@@ -245,10 +245,10 @@ func (b *bid) giveBack(n *node) (done <-chan struct{}) {
 	b.back.add(n)
 	ch := make(chan struct{})
 	if !n.d.spawn(func() {
-		ok := b.confirmed(n, n.release(r, over))
+		ok := b.confirmed(n, n.release(b, r, over))
 		close(ch)
 		for pause := minProbePause; !ok && !over && b.stands(tries) && n.d.sleep(pause); pause = min(2*pause, maxProbePause) {
-			ok = b.confirmed(n, n.release(r, false))
+			ok = b.confirmed(n, n.release(b, r, false))
 		}
 	}) {
 		close(ch)

@@ -52,12 +52,6 @@ type node struct {
 	leftAt   time.Time
 }
 
-// debt is a release that could not be delivered.
-type debt struct {
-	req   driver.Request
-	until time.Time // the node forgets the owner by itself
-}
-
 func newNode(d *Driver, i int, drv driver.Driver) *node {
 	n := &node{d: d, index: i, name: nameOf(&d.o, i), drv: drv, owed: map[ownerKey]debt{}}
 	n.rec, _ = drv.(driver.Node)
@@ -268,39 +262,4 @@ func (g *guard) stop() {
 	g.timer.Stop()
 	g.mu.Unlock()
 	g.cancel()
-}
-
-// release tells the node that an owner is released; when it cannot be told now
-// and owed, as soon as it answers again.
-func (n *node) release(r driver.Request, owed bool) error {
-	err := n.trouble()
-	if err == nil {
-		err = n.call(max(r.TTL, minTTL), func(ctx context.Context) error { return n.drv.Release(ctx, r) })
-	}
-	if owed && err != nil && !errors.Is(err, driver.ErrNotHeld) {
-		n.owe(r)
-	}
-	return err
-}
-
-// owe notes a release for when the node answers again.
-func (n *node) owe(r driver.Request) {
-	r.Settled = false // the request that was lost may come late
-	n.mu.Lock()
-	now := time.Now()
-	if len(n.owed) >= n.sweepAt { // what is over needs no release
-		for id, w := range n.owed {
-			if w.until.Before(now) {
-				delete(n.owed, id)
-			}
-		}
-		n.sweepAt = 2*len(n.owed) + 64
-	}
-	n.owed[idOf(r)] = debt{r, now.Add(max(r.TTL, r.Patience))}
-	idle := n.out == nil && !n.settling
-	n.settling = n.settling || idle
-	n.mu.Unlock()
-	if idle { // it answers others
-		n.d.spawn(n.settleSoon)
-	}
 }

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
@@ -24,8 +23,6 @@ const (
 	maxProbePause = 400 * time.Millisecond
 	// probeKey is what a node without a record is asked about.
 	probeKey = "probe"
-	// settleLanes is how many debts are settled at once.
-	settleLanes = 16
 )
 
 var errSilent = errors.New("it does not answer")
@@ -63,23 +60,6 @@ func (n *node) watchOver() {
 			return
 		}
 		pause = min(2*pause, maxProbePause)
-	}
-}
-
-// settleSoon is settle for a node that is in service.
-func (n *node) settleSoon() {
-	for pause := minProbePause; ; pause = min(2*pause, maxProbePause) {
-		done := n.serving() && n.settle()
-		n.mu.Lock()
-		if n.out != nil || done && len(n.owed) == 0 { // out of service: watchOver settles
-			n.settling = false
-			n.mu.Unlock()
-			return
-		}
-		n.mu.Unlock()
-		if !done && !n.d.sleep(pause) {
-			return
-		}
 	}
 }
 
@@ -274,53 +254,4 @@ func (n *node) latest() driver.Record {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.record
-}
-
-// settle releases what is owed to a node that answers again. It is false when
-// the node fails once more.
-func (n *node) settle() bool {
-	n.mu.Lock()
-	debts := make([]debt, 0, len(n.owed))
-	now := time.Now()
-	for id, w := range n.owed {
-		if w.until.Before(now) { // the node forgot it by itself
-			delete(n.owed, id)
-			continue
-		}
-		debts = append(debts, w)
-	}
-	n.mu.Unlock()
-	if len(debts) == 0 {
-		return true
-	}
-	work := make(chan debt, len(debts))
-	for _, w := range debts {
-		work <- w
-	}
-	close(work)
-	var wg sync.WaitGroup
-	for range min(settleLanes, len(debts)) {
-		wg.Go(func() {
-			for w := range work {
-				ctx, cancel := context.WithTimeout(n.d.life, time.Second)
-				err := n.drv.Release(ctx, w.req)
-				cancel()
-				if err != nil && !errors.Is(err, driver.ErrNotHeld) {
-					return
-				}
-				n.mu.Lock()
-				delete(n.owed, idOf(w.req))
-				n.mu.Unlock()
-			}
-		})
-	}
-	wg.Wait()
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, w := range debts {
-		if _, owed := n.owed[idOf(w.req)]; owed {
-			return false
-		}
-	}
-	return true
 }

@@ -62,7 +62,7 @@ func (d *Driver) Release(ctx context.Context, r driver.Request) error {
 			if errs[n.index] = n.trouble(); errs[n.index] == nil {
 				asked = append(asked, n)
 			} else {
-				n.owe(r)
+				n.owe(b, r)
 			}
 		}
 	}
@@ -74,7 +74,7 @@ func (d *Driver) Release(ctx context.Context, r driver.Request) error {
 		n.startRelease(w.ctx, req, func(_ driver.Result, err error) {
 			b.confirmed(n, err)
 			if err != nil && !errors.Is(err, driver.ErrNotHeld) {
-				n.owe(req)
+				n.owe(b, req)
 			}
 			done(driver.Result{}, err)
 		})

@@ -33,6 +33,7 @@ type spy struct {
 	tries    []driver.Request
 	releases []driver.Request
 	before   func(r driver.Request) error // of a Try
+	after    func(r driver.Request) error // of a Release
 }
 
 func (s *spy) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
@@ -51,8 +52,15 @@ func (s *spy) Try(ctx context.Context, r driver.Request) (driver.Result, error) 
 func (s *spy) Release(ctx context.Context, r driver.Request) error {
 	s.mu.Lock()
 	s.releases = append(s.releases, r)
+	after := s.after
 	s.mu.Unlock()
-	return s.Store.Release(ctx, r)
+	err := s.Store.Release(ctx, r)
+	if after != nil {
+		if err := after(r); err != nil {
+			return err
+		}
+	}
+	return err
 }
 
 // on sets what happens before each Try.
@@ -60,6 +68,19 @@ func (s *spy) on(before func(r driver.Request) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.before = before
+}
+
+// onRelease sets what happens after each Release, one at a time; its error is an
+// answer that is lost.
+func (s *spy) onRelease(after func(r driver.Request) error) {
+	var one sync.Mutex
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.after = func(r driver.Request) error {
+		one.Lock()
+		defer one.Unlock()
+		return after(r)
+	}
 }
 
 // step moves the clock of the node.

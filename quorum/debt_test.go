@@ -1,0 +1,106 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package quorum
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// live counts the bids of a driver.
+func (d *Driver) live() int {
+	d.bids.mu.Lock()
+	defer d.bids.mu.Unlock()
+	return len(d.bids.all)
+}
+
+// A bid ends when the last node that was owed a release has it, or needs it no
+// more: a client whose node hangs would keep one for each lock, for two TTLs.
+func TestBidsEndWithTheirDebts(t *testing.T) {
+	for name, c := range map[string]struct {
+		away func(s *spy) (back func())
+		owed int
+	}{
+		"the node was away": {func(s *spy) func() {
+			s.SetUnreachable(true)
+			return func() { s.SetUnreachable(false) }
+		}, 3},
+		"the node was away for longer than leases last": {func(s *spy) func() {
+			s.SetUnreachable(true)
+			return func() { time.Sleep(ruleTTL + time.Second); s.SetUnreachable(false) }
+		}, 3},
+		"one answer was lost": {func(s *spy) func() {
+			lost := map[string]bool{}
+			s.onRelease(func(r driver.Request) error {
+				if lost[r.Key] {
+					return nil
+				}
+				lost[r.Key] = true
+				return context.DeadlineExceeded
+			})
+			return func() {}
+		}, 0}, // it is told again at once
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, nodes := spies(t, 3)
+				var rs []driver.Request
+				for _, key := range []string{"a", "b", "c"} {
+					r := asks(key)
+					granted(t, d, r)
+					rs = append(rs, r)
+				}
+				synctest.Wait()
+				back := c.away(nodes[2])
+				for _, r := range rs {
+					r.Settled = true
+					if err := d.Release(t.Context(), r); err != nil {
+						t.Fatal(err)
+					}
+				}
+				synctest.Wait()
+				if n := d.live(); n != c.owed {
+					t.Fatalf("%d bids while a node is owed %d releases", n, c.owed)
+				}
+				back()
+				time.Sleep(time.Second)
+				synctest.Wait()
+				if n := d.live(); n != 0 {
+					t.Errorf("%d bids stay, and nothing of them is in the nodes", n)
+				}
+			})
+		})
+	}
+}
+
+// A release that is owed while an older one of the same owner is being delivered is
+// delivered, too.
+func TestDebtOnTopOfADebt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, nodes := spies(t, 3)
+		n, r := d.nodes[2], asks("k")
+		old, later := r, r
+		old.UpTo, later.UpTo = 10, 20
+		first := true
+		nodes[2].onRelease(func(driver.Request) error {
+			if first {
+				first = false
+				n.owe(nil, later)
+			}
+			return nil
+		})
+		n.owe(nil, old)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		nodes[2].mu.Lock()
+		defer nodes[2].mu.Unlock()
+		if last := nodes[2].releases[len(nodes[2].releases)-1]; last.UpTo != later.UpTo {
+			t.Errorf("the last release takes votes up to %d, want %d", last.UpTo, later.UpTo)
+		}
+	})
+}
