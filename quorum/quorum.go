@@ -247,7 +247,7 @@ func (d *Driver) spawn(f func()) bool {
 }
 
 // check refuses what needs no round trip to be refused.
-func (d *Driver) check(r driver.Request) error {
+func (d *Driver) check(ctx context.Context, r driver.Request) error {
 	switch {
 	case d.bad != nil:
 		return d.bad
@@ -256,7 +256,7 @@ func (d *Driver) check(r driver.Request) error {
 	case !driver.ValidOwner(r.Owner):
 		return fmt.Errorf("redlock: owner %q is not %d base32 characters", r.Owner, driver.OwnerLen)
 	}
-	return nil
+	return ctx.Err()
 }
 
 // proposals are the fences that this driver proposes: microseconds of its clock,

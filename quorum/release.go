@@ -16,7 +16,7 @@ import (
 // see [driver.Driver]. It returns once a majority and the line node have done it;
 // nodes that cannot be told now are told when they answer again.
 func (d *Driver) Release(ctx context.Context, r driver.Request) error {
-	if err := d.check(r); err != nil {
+	if err := d.check(ctx, r); err != nil {
 		return err
 	}
 	b := d.bids.get(r)

@@ -17,11 +17,11 @@ import (
 // renewed once a majority of the nodes prolonged what they had, without a gap.
 // Those that lost it in a restart are asked for their vote afterwards, which
 // counts from the next renewal on: a vote that is given anew says nothing about
-// the time before.
+// the time before. Once ctx has ended, what was not reported is not known.
 func (d *Driver) Renew(ctx context.Context, rs []driver.Request, done func(i int, r driver.Renewal)) {
 	var leases, places []int
 	for i, r := range rs {
-		switch err := d.check(r); {
+		switch err := d.check(ctx, r); {
 		case err != nil:
 			done(i, driver.Renewal{Err: err})
 		case r.Queue:
@@ -55,6 +55,7 @@ type renewal struct {
 // tally is the count of one Renew.
 type tally struct {
 	d    *Driver
+	ctx  context.Context // once it has ended nothing is decided
 	rs   []driver.Request
 	done func(i int, r driver.Renewal)
 
@@ -68,7 +69,7 @@ type tally struct {
 }
 
 func (d *Driver) renewLeases(ctx context.Context, rs []driver.Request, leases []int, done func(i int, r driver.Renewal)) {
-	t := &tally{d: d, rs: rs, done: done, all: make(map[int]*renewal, len(leases)), left: len(leases), over: make(chan struct{})}
+	t := &tally{d: d, ctx: ctx, rs: rs, done: done, all: make(map[int]*renewal, len(leases)), left: len(leases), over: make(chan struct{})}
 	reqs := make([]driver.Request, len(leases))
 	for k, i := range leases {
 		t.all[i] = &renewal{}
@@ -112,10 +113,18 @@ func (d *Driver) renewLeases(ctx context.Context, rs []driver.Request, leases []
 	for i, one := range t.all {
 		if !one.done {
 			one.done = true
-			done(i, driver.Renewal{Err: d.tooFew(one.silence(d))})
+			done(i, driver.Renewal{Err: one.unknown(d, ctx)})
 		}
 	}
 	t.shut = true
+}
+
+// unknown is why there is no outcome.
+func (one *renewal) unknown(d *Driver, ctx context.Context) error {
+	if err := ctx.Err(); err != nil && (one.ok >= d.need || one.not > len(d.nodes)-d.need) {
+		return err // and answers enough, which nobody waited for
+	}
+	return d.tooFew(one.silence(d))
 }
 
 // silence is why the nodes that did not answer did not.
@@ -203,7 +212,7 @@ func (t *tally) counts(n *node, i int, r driver.Renewal) {
 func (t *tally) judge(i int) {
 	one := t.all[i]
 	switch {
-	case one.done || t.shut:
+	case one.done || t.shut || t.ctx.Err() != nil:
 	case one.ok >= t.d.need && (t.head == nil || one.lined):
 		t.decide(i, driver.Renewal{TTL: one.ttl, Wanted: one.wanted})
 	case one.not > len(t.d.nodes)-t.d.need:

@@ -228,7 +228,7 @@ func TestTTLIsThatOfAMajority(t *testing.T) {
 		}
 		for _, ttls := range [][]time.Duration{{30, 10}, {10, 30}} {
 			var got driver.Renewal
-			one := &tally{d: d, rs: make([]driver.Request, 1), all: map[int]*renewal{0: {}}, left: 1, over: make(chan struct{}),
+			one := &tally{d: d, ctx: t.Context(), rs: make([]driver.Request, 1), all: map[int]*renewal{0: {}}, left: 1, over: make(chan struct{}),
 				done: func(_ int, r driver.Renewal) { got = r }}
 			for i, ttl := range ttls {
 				one.counts(d.nodes[i], 0, driver.Renewal{TTL: ttl})

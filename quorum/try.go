@@ -25,7 +25,7 @@ const (
 
 // Try asks all nodes at once; see [driver.Driver].
 func (d *Driver) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
-	if err := d.check(r); err != nil {
+	if err := d.check(ctx, r); err != nil {
 		return driver.Result{}, err
 	}
 	if r.Fence != 0 {

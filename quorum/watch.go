@@ -17,7 +17,7 @@ const watchLimit = time.Second
 // Watch listens where the line is, and follows it when it moves; see
 // [driver.Driver].
 func (d *Driver) Watch(ctx context.Context, r driver.Request) (<-chan struct{}, error) {
-	if err := d.check(r); err != nil {
+	if err := d.check(ctx, r); err != nil {
 		return nil, err
 	}
 	w := &watch{d: d, ctx: ctx, r: r, out: make(chan struct{}, 1)}
