@@ -69,7 +69,6 @@ func TestNodeClockIsStepped(t *testing.T) {
 		t.Errorf("after 200 s the floor is %d, the fence was %d", floor, a.Fence)
 	}
 	b := proposing("k", w.micros())
-	b.TTL = time.Second
 	w.grant(d, b)
 	cur := w.admin.Get(w.ctx, proposedKey).Val()[34:50]
 

@@ -33,7 +33,7 @@ func newWorld(t testing.TB, args ...string) *world {
 // newWorldIn has more in the environment of the server.
 func newWorldIn(t testing.TB, env []string, args ...string) *world {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // for a machine under load
 	t.Cleanup(cancel)
 	w := &world{TB: t, ctx: ctx, server: testserver.RedisIn(t, env, args...)}
 	w.admin = w.client(nil)
@@ -55,8 +55,22 @@ func (w *world) client(change func(*redis.Options)) *redis.Client {
 func (w *world) driver(o *Options) *Driver { return w.over(w.client(nil), o) }
 
 func (w *world) over(rdb redis.UniversalClient, o *Options) *Driver {
-	d := New(rdb, o)
+	d := patient(New(rdb, o))
 	w.Cleanup(func() { _ = d.Close() })
+	return d
+}
+
+// patient gives waiters the longest time to claim that there is, as if round trips
+// were slow: a test may stand still for half a second between a handoff and its
+// claim.
+func patient(d *Driver) *Driver {
+	d.delay.ns.Store(1 << 60)
+	return d
+}
+
+// hasty lets claims lapse as soon as the TTL allows.
+func hasty(d *Driver) *Driver {
+	d.delay.ns.Store(0)
 	return d
 }
 
@@ -147,6 +161,12 @@ func (w *world) until(what string, so func() bool) {
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
+}
+
+// lasts says whether what has left just now was set, after begun, to last for want.
+func lasts(left, want time.Duration, begun time.Time) bool {
+	const rounding = 10 * time.Millisecond
+	return left <= want+rounding && left >= want-time.Since(begun)-rounding
 }
 
 // holder says which owner holds a key.

@@ -145,7 +145,7 @@ func TestByHand(t *testing.T) {
 			cmd := exec.Command(cli, "-s", w.server.Socket())
 			cmd.Stdin = strings.NewReader(statements[i] + "\n")
 			out, err := cmd.CombinedOutput()
-			if err != nil || !strings.Contains(string(out), want) || strings.HasPrefix(string(out), "(nil)") || strings.Contains(string(out), "ERR") {
+			if err != nil || !strings.Contains(string(out), want) || strings.HasPrefix(string(out), "(nil)") || strings.HasPrefix(string(out), "ERR") {
 				t.Errorf("%s says %q, %v", statements[i], out, err)
 			}
 		}

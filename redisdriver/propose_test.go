@@ -47,7 +47,7 @@ func TestProposedFenceIsRemembered(t *testing.T) {
 		for i := range 200 {
 			settled := i%2 == 0
 			a := proposing(fmt.Sprint("k", i), w.micros()+uint64(lead.Microseconds()))
-			a.Settled, a.TTL = settled, time.Second
+			a.Settled = settled
 			if i%5 == 0 {
 				a.Fence = 0 // what was minted is remembered as well
 			}
@@ -241,7 +241,7 @@ func TestMintedAndProposed(t *testing.T) {
 // the claim lapses, and gives the place back as it was.
 func TestClaimOfAProposalLapses(t *testing.T) {
 	w := newWorld(t)
-	d := w.node()
+	d := hasty(w.node())
 	w.admit(d)
 	a, b := proposing("k", w.micros()+1_000_000), proposing("k", 1)
 	b.TTL = 20 * time.Millisecond // and so is the claim time

@@ -166,6 +166,8 @@ func TestNodeComesBackWithItsData(t *testing.T) {
 			w.admit(d)
 			a, b, released := ask("k"), ask("k"), ask("r")
 			next := ask("r")
+			a.TTL, b.Patience, next.Patience = nodeMaxTTL, nodeMaxTTL, nodeMaxTTL // a restart may take its time
+			released.TTL = nodeMaxTTL
 			a.Fence = w.micros()
 			released.Fence = w.micros()
 			w.grant(d, a)
