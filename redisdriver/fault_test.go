@@ -171,14 +171,12 @@ func TestHungServer(t *testing.T) {
 // given up would be carried out after the caller's Release.
 func TestClientDoesNotSendAgain(t *testing.T) {
 	w := newWorld(t)
-	var stuck dialer
-	rdb := w.client(func(o *redis.Options) {
-		o.Dialer, o.ReadTimeout, o.MaxRetries = stuck.dial, 100*time.Millisecond, 5
-	})
+	stuck := dialer{late: true}
+	rdb := w.client(func(o *redis.Options) { o.Dialer, o.MaxRetries = stuck.dial, 5 })
 	d := w.over(rdb, nil)
 	w.grant(d, ask("warm"))
 	w.do("CONFIG", "RESETSTAT")
-	stuck.hang() // the reply is lost; another connection would do
+	stuck.hangNext() // the reply is lost; another connection would do
 	if _, err := d.Try(w.ctx, ask("k")); d.Classify(err) != driver.Unreachable {
 		t.Errorf("Try without a reply says %v", err)
 	}
@@ -188,7 +186,7 @@ func TestClientDoesNotSendAgain(t *testing.T) {
 	both := []driver.Request{ask("k"), queued(ask("k"))}
 	d.Renew(w.ctx, both, func(int, driver.Renewal) {}) // go-redis has other connections for pipelines
 	w.do("CONFIG", "RESETSTAT")
-	stuck.hang()
+	stuck.hangNext()
 	d.Renew(w.ctx, both, func(_ int, r driver.Renewal) {
 		if d.Classify(r.Err) != driver.Unreachable {
 			t.Errorf("Renew without a reply says %v", r.Err)

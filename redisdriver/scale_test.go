@@ -4,10 +4,12 @@
 package redisdriver
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -124,8 +126,7 @@ func TestRenewReportsWhatIsKnown(t *testing.T) {
 	for i := range rs {
 		rs[i] = ask(fmt.Sprint("n", i))
 	}
-	d.Renew(w.ctx, rs[:1], func(int, driver.Renewal) {}) // one connection, which then hangs
-	stuck.hang()
+	stuck.hangNext()
 	ctx, cancel := context.WithCancel(w.ctx)
 	defer cancel()
 	known, late := 0, 0
@@ -179,11 +180,15 @@ func TestStuckConnections(t *testing.T) {
 type dialer struct {
 	mu    sync.Mutex
 	conns []*deafConn
+	next  atomic.Bool // whichever carries the next script becomes deaf
+	late  bool        // who is deaf does not hang: its time-out is over
 }
 
 type deafConn struct {
 	net.Conn
+	d    *dialer
 	deaf atomic.Bool
+	over atomic.Bool // its time
 }
 
 func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -191,7 +196,7 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	if err != nil {
 		return nil, err
 	}
-	s := &deafConn{Conn: c}
+	s := &deafConn{Conn: c, d: d}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.conns = append(d.conns, s)
@@ -206,10 +211,23 @@ func (d *dialer) hang() {
 	}
 }
 
+// hangNext makes the connection deaf that carries the next script.
+func (d *dialer) hangNext() { d.next.Store(true) }
+
+func (c *deafConn) Write(b []byte) (int, error) {
+	if bytes.Contains(b, []byte("evalsha")) && c.d.next.CompareAndSwap(true, false) {
+		c.deaf.Store(true)
+	}
+	return c.Conn.Write(b)
+}
+
 func (c *deafConn) Read(b []byte) (int, error) {
-	for {
-		if n, err := c.Conn.Read(b); err != nil || !c.deaf.Load() {
+	for !c.over.Load() {
+		n, err := c.Conn.Read(b)
+		if err != nil || !c.deaf.Load() {
 			return n, err
 		}
+		c.over.Store(c.d.late) // the server has answered
 	}
+	return 0, os.ErrDeadlineExceeded
 }
