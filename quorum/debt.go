@@ -122,7 +122,7 @@ func (n *node) settle() bool {
 
 // pay delivers one release that is owed.
 func (n *node) pay(w debt) bool {
-	ctx, cancel := context.WithTimeout(n.d.life, time.Second)
+	ctx, cancel := context.WithTimeout(n.d.life, n.d.probeLimit())
 	defer cancel()
 	if err := n.drv.Release(ctx, w.req); !w.b.confirmed(n, err) {
 		return false

@@ -32,7 +32,7 @@ func (d *Driver) Inspect(ctx context.Context, key string) (driver.Info, error) {
 			continue
 		}
 		wg.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, lookLimit)
+			ctx, cancel := context.WithTimeout(ctx, max(lookLimit, d.o.NodeTimeout))
 			defer cancel()
 			begun := mono()
 			info, err := n.drv.Inspect(ctx, key)

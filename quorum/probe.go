@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// probeLimit bounds one probe: one that was lost on the way is sent again.
+	// probeLimit is how long a probe may take, unless nodes may take longer.
 	probeLimit = time.Second
 	// probePause is between two probes of a node that fails them.
 	minProbePause = 20 * time.Millisecond
@@ -26,6 +26,9 @@ const (
 )
 
 var errSilent = errors.New("it does not answer")
+
+// probeLimit bounds one probe: one that was lost on the way is sent again.
+func (d *Driver) probeLimit() time.Duration { return max(probeLimit, d.o.NodeTimeout) }
 
 // watchOver probes a node that is out of service until it is well: it answers,
 // it votes, and what was to be released there is.
@@ -77,7 +80,7 @@ func (d *Driver) sleep(pause time.Duration) bool {
 
 // probe asks the node once. nil: it answers, and votes.
 func (n *node) probe() error {
-	ctx, cancel := context.WithTimeout(n.d.life, probeLimit)
+	ctx, cancel := context.WithTimeout(n.d.life, n.d.probeLimit())
 	defer cancel()
 	if n.rec != nil {
 		rec, err := n.rec.Record(ctx)
@@ -143,7 +146,7 @@ func (n *node) heal() {
 
 // writes has the node grant a key of ours.
 func (n *node) writes() bool {
-	ctx, cancel := context.WithTimeout(n.d.life, probeLimit)
+	ctx, cancel := context.WithTimeout(n.d.life, n.d.probeLimit())
 	defer cancel()
 	r := driver.Request{Key: probeKey + "/" + crand.Text(), Owner: crand.Text(), Label: "{}", TTL: n.d.traits.MinTTL, Fence: n.d.clock.next(), Settled: true}
 	res, err := n.drv.Try(ctx, r)
@@ -161,7 +164,7 @@ func (n *node) writes() bool {
 // measure samples the round trip of a node that goes on after it hung, or did not
 // vote: what the probe took says nothing.
 func (n *node) measure() {
-	ctx, cancel := context.WithTimeout(n.d.life, probeLimit)
+	ctx, cancel := context.WithTimeout(n.d.life, n.d.probeLimit())
 	defer cancel()
 	begun := mono()
 	if _, err := n.drv.Inspect(ctx, probeKey); err == nil {
