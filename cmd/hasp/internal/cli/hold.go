@@ -168,7 +168,7 @@ func (j *job) bequeath(lease *hasp.Lease, sig os.Signal, rest time.Duration) {
 	if most := j.locks.Traits().MaxTTL; most > 0 && ttl > most {
 		ttl, for_ = most, short(most)+" only, the longest that it allows (max-ttl)"
 	}
-	err := lease.Extend(ctx, ttl)
+	err := insist(ctx, func(ctx context.Context) error { return lease.Extend(ctx, ttl) })
 	j.leave = true
 	message := fmt.Sprintf("leaving (%v); the store keeps %s for another %s", sig, quote(j.key), for_)
 	e := event{Event: "leaving", Left: ttl.Seconds(), Message: message}
@@ -177,6 +177,26 @@ func (j *job) bequeath(lease *hasp.Lease, sig os.Signal, rest time.Duration) {
 		e.Message = fmt.Sprintf("leaving (%v), but the store could not be told to keep %s: %s", sig, quote(j.key), reason(err))
 	}
 	j.rep.say(problem, e)
+}
+
+// insist asks until the store has answered, or ctx ends: for what is asked once,
+// and by nobody later.
+func insist(ctx context.Context, ask func(context.Context) error) error {
+	for pause := 20 * time.Millisecond; ; pause *= 2 {
+		err := ask(ctx)
+		var e *hasp.Error
+		again := errors.As(err, &e) && (e.Class == hasp.Unreachable || e.Class == hasp.Unknown)
+		if !again || errors.Is(err, hasp.ErrLost) {
+			return err
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return err
+		}
+	}
 }
 
 func (j *job) renewed(e hasp.Event) {

@@ -34,6 +34,11 @@ type Server struct {
 	Driver driver.Driver // the engine of this server alone
 }
 
+// NodeTimeout is how long each server of redlock: may take to answer; 0: as package
+// quorum has it. Tests set it, since a machine that is busy with other tests is
+// silent for longer than a lock should wait.
+var NodeTimeout time.Duration
+
 // Open opens a store. It does no I/O.
 func (u *URL) Open() (*Store, error) {
 	if len(u.nodes) == 0 {
@@ -54,7 +59,7 @@ func (u *URL) Open() (*Store, error) {
 	}
 	s.Driver = nodes[0]
 	if u.redlock {
-		s.Driver = quorum.New(nodes, &quorum.Options{Names: u.names(), StateDir: StateDir()})
+		s.Driver = quorum.New(nodes, &quorum.Options{Names: u.names(), NodeTimeout: NodeTimeout, StateDir: StateDir()})
 	}
 	return s, nil
 }
