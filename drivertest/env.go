@@ -275,6 +275,18 @@ func (e *env) pause() {
 // up for clocks that differ, a store may use up.
 func sure(ttl time.Duration) time.Duration { return ttl - ttl/100 - 2*time.Millisecond }
 
+// inherit asks until r is granted, as soon as the brief lease before it is over. For
+// an engine made of others that may be later than when it is over for most of them.
+func (e *env) inherit(d driver.Driver, r driver.Request) driver.Result {
+	e.Helper()
+	var res driver.Result
+	e.eventually(e.ttl, "the key is granted when the lease before is over", func() bool {
+		res = e.try(d, r)
+		return res.Granted
+	})
+	return res
+}
+
 // turn asks with the line until r is granted, as hasp does, for limit at most.
 func (e *env) turn(d driver.Driver, r driver.Request, limit time.Duration) driver.Result {
 	e.Helper()

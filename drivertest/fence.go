@@ -73,12 +73,7 @@ func fencesRiseOverHandoffs(e *env) {
 func fencesRiseOverExpiry(e *env) {
 	var fence uint64
 	for range 4 {
-		r, res := e.brief(e.ask("k")), driver.Result{}
-		e.eventually(e.ttl, "the lease before ends", func() bool { // an engine made of others has parts that end later
-			res = e.try(e.d, r)
-			return res.Granted
-		})
-		fence = e.rises(fence, res)
+		fence = e.rises(fence, e.inherit(e.d, e.brief(e.ask("k"))))
 	}
 	next := e.ask("k")
 	if e.traits.Queue != driver.QueueNone {

@@ -86,7 +86,7 @@ func renewNeverRevives(e *env) {
 	e.renewNothing(e.d, a)
 	e.free("k")
 	b.TTL = e.long / 2
-	e.grant(e.d, b)
+	e.inherit(e.d, b)
 	a.TTL = e.long
 	e.renewNothing(e.d, a)
 	if info := e.heldBy(b); info.Left > b.TTL+e.ttl {
