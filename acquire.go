@@ -101,9 +101,13 @@ func (a *attempt) try() (*Lease, time.Duration, error) {
 		a.silent = start
 	}
 	// Half of the silence that a wait bears, so that one dead connection does
-	// not end it; and not more than is left of it.
+	// not end it; and not more than is left of it. Nothing is left when this
+	// process stood still meanwhile, which was not the store's silence.
 	bears := a.bears()
-	limit := min(a.req.TTL, tryLimit, bears/2, bears-start.Sub(a.silent))
+	limit := min(a.req.TTL, tryLimit, bears/2)
+	if left := bears - start.Sub(a.silent); left > 0 {
+		limit = min(limit, left)
+	}
 	ctx, cancel := context.WithTimeout(a.ctx, limit)
 	defer cancel()
 	defer context.AfterFunc(a.c.open, cancel)()

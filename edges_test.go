@@ -286,6 +286,32 @@ func TestSuspendThatLeavesTime(t *testing.T) {
 	})
 }
 
+// A suspend between two questions of a wait: the silence of that time was not the
+// store's, and it is asked once more before the wait is given up.
+func TestSuspendBetweenTwoTries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var jump atomic.Int64
+		d := &hooked{Driver: newStore()}
+		d.try = func(ctx context.Context, r driver.Request, next tryFunc) (driver.Result, error) {
+			if d.tries.Load() == 1 {
+				time.AfterFunc(time.Millisecond, func() { jump.Store(int64(10 * time.Second)) }) // within the pause
+				return driver.Result{}, errors.New("connection reset")
+			}
+			return next(ctx, r)
+		}
+		c := newClient(t, d, nil)
+		hasp.SetClock(c, func() clock.Instant {
+			now := clock.System()
+			now.Boot += time.Duration(jump.Load())
+			now.Wall += time.Duration(jump.Load())
+			return now
+		})
+		if _, err := c.Mutex("k", nil).Lock(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // Extend reports success on a lost lease.
 func TestExtendOfALostLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

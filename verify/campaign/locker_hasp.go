@@ -51,7 +51,7 @@ func openHasp(j *job, tell func(event) error) (*haspLocker, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := v.compose(nodesOf(l.conns, j.MaxTTL), j.Skew, &quorum.Options{Names: j.Addrs, StateDir: j.State})
+	d := v.compose(nodesOf(l.conns, j.MaxTTL), j.Skew, &quorum.Options{Names: j.Addrs, NodeTimeout: j.Timeout, StateDir: j.State})
 	l.locks, err = hasp.New(d, &hasp.Options{Observe: l.observe})
 	if err != nil {
 		return nil, errors.Join(err, closeAll(l.conns))

@@ -16,8 +16,14 @@ import (
 	"github.com/hasplock/hasp/internal/testserver"
 )
 
-// singleTTL is long enough for every scene to be over within it.
-const singleTTL = 20 * time.Second
+// singleTTL is long enough for every scene to be over within it, also on a machine
+// that is busy, and the other limits follow from that: a node may take its time, and
+// so may the second client, which in some scenes asks in vain.
+const (
+	singleTTL     = 40 * time.Second
+	singleTimeout = time.Second
+	singleLimit   = 8 * time.Second
+)
 
 // Single is what one fault of one node leads to: a client holds the lock on
 // nodes 0, 1 and 2, and reaches no others; something happens to node 2; and a
@@ -68,6 +74,7 @@ func single(t *testserver.Program, library string, fault Kind) Single {
 	for i := range both {
 		var err error
 		j := r.job(i)
+		j.Timeout = singleTimeout
 		both[i], err = open(&j, func(event) error { return nil })
 		t.Must(err)
 		defer func() { _ = both[i].close() }() // a client that lost its nodes cannot release
@@ -93,7 +100,7 @@ func single(t *testserver.Program, library string, fault Kind) Single {
 		r.nodes[2].play(a)
 	}
 	got := Single{Library: library, Fault: fault}
-	second, err := lock(1, 3*time.Second)
+	second, err := lock(1, singleLimit)
 	if err != nil {
 		got.Why = err.Error()
 		return got

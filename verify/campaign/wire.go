@@ -14,7 +14,8 @@ type job struct {
 	Addrs   []string
 	MaxTTL  time.Duration
 	Skew    time.Duration
-	State   string // the directory for waits, or empty
+	State   string        // the directory for waits, or empty
+	Timeout time.Duration // of a node; 0: as package quorum has it
 	Seed    uint64
 	Strict  bool          // go-redis sends nothing twice and obeys contexts; else its defaults
 	Long    int           // one hold in so many lasts for a renewal or more
