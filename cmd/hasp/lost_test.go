@@ -181,8 +181,9 @@ func TestCommandOutlivesThreads(t *testing.T) {
 	}
 	onEach(t, func(t *testing.T, s *sandbox) {
 		// Renewals, timers and signals make Go start and park threads. On a busy
-		// machine so short a lease may be lost, which is not what this is about.
-		p := s.hasp("run", "--ttl", "200ms", "--on-lost", "ignore", "-v", "k", "--", "sh", "-c", "sleep 2; exit 9")
+		// machine so short a lease may be lost, which is not what this is about; a
+		// shorter one is not even granted there.
+		p := s.hasp("run", "--ttl", "2s", "--on-lost", "ignore", "-v", "k", "--", "sh", "-c", "sleep 4; exit 9")
 		p.ends(9)
 	})
 }
