@@ -17,10 +17,11 @@ import (
 // attempt is one acquisition, from the first Try to a lease or to the last
 // trace of it in the store.
 type attempt struct {
-	m     *Mutex
+	l     *lock
 	c     *Client
 	ctx   context.Context // bounds the wait: the caller's, ended also by Close
 	op    string
+	part  bool // its lease is nobody's until others are held, too
 	req   driver.Request
 	began clock.Instant
 
@@ -31,6 +32,7 @@ type attempt struct {
 	maybe   bool          // the store may have something of this owner
 	unsure  bool          // a Try had no answer: it may still come to the store
 	slow    bool          // a grant came so late that it was asked for again
+	marked  bool          // a grant said Abandoned
 
 	cohort *cohort // which we lead, or nil
 	place  *place  // our place in line, once joined
@@ -134,7 +136,8 @@ func (a *attempt) try() (*Lease, time.Duration, error) {
 	}
 	a.maybe = true
 	now := a.c.now()
-	h := &hold{c: a.c, req: a.req, opts: a.m.opts, born: start}
+	a.marked = a.marked || res.Abandoned
+	h := &hold{c: a.c, req: a.req, opts: a.l.opts, born: start, number: res.Slot, abandoned: a.marked, used: !a.part}
 	h.req.Queue, h.req.Fences, h.req.Fence, h.req.Settled = false, 0, res.Fence, !a.unsure
 	h.granted(start, now, res.TTL)
 	if a.cohort != nil {
@@ -147,10 +150,11 @@ func (a *attempt) try() (*Lease, time.Duration, error) {
 		a.slow = true // too little to renew in: ask once more, which prolongs it
 		return a.try()
 	}
-	if lease := h.first(now, now.Sub(a.began)); lease != nil {
-		return lease, 0, nil
+	lease := h.handle(h.req.Mode)
+	if !h.first(now, now.Sub(a.began)) {
+		return nil, 0, ErrClosed
 	}
-	return nil, 0, ErrClosed
+	return lease, 0, nil
 }
 
 // bears is how long a wait goes on without a good answer.
@@ -173,7 +177,7 @@ func (a *attempt) refused(res driver.Result) {
 	}
 	a.backoff = 0
 	a.c.emit(Event{Kind: EventWaiting, Key: a.req.Key, Owner: a.req.Owner, Holder: res.Holder,
-		Ahead: res.Ahead, Left: res.Left, Waited: a.c.now().Sub(a.began)})
+		Mode: a.req.Mode, Ahead: res.Ahead, Left: res.Left, Waited: a.c.now().Sub(a.began)})
 }
 
 // watch subscribes to the hints for this owner.
@@ -243,7 +247,7 @@ func (a *attempt) troubled(err error) (time.Duration, error) {
 	if err := a.tired(pause); err != nil {
 		return 0, err
 	}
-	a.c.emit(Event{Kind: EventTrouble, Key: a.req.Key, Owner: a.req.Owner, Err: err, Waited: a.c.now().Sub(a.began)})
+	a.c.emit(Event{Kind: EventTrouble, Key: a.req.Key, Owner: a.req.Owner, Mode: a.req.Mode, Err: err, Waited: a.c.now().Sub(a.began)})
 	return pause, nil
 }
 
@@ -312,7 +316,7 @@ func (a *attempt) cleanUp() {
 	a.leaveLine()
 	if a.maybe {
 		req := a.req
-		req.Settled = !a.unsure
+		req.Settled, req.End = !a.unsure, driver.Unused
 		a.c.giveBack(req)
 	}
 }

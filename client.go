@@ -5,7 +5,6 @@ package hasp
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"iter"
 	"os"
@@ -113,89 +112,6 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Info, error]
 	}
 }
 
-// Break takes a key away from the owner, whichever process it is in: its lease
-// is lost, which it hears of with its next renewal (one that is not renewed, at
-// its deadline), and the key goes to the next in line. An owner that waits
-// loses its place, and joins the end of the line again. owner is the 26
-// characters that Inspect shows, so that a successor is never broken by
-// mistake; ErrNotHeld says that this owner has nothing any more. A foreign
-// holder is never broken.
-func (c *Client) Break(ctx context.Context, key, owner string) error {
-	if err := checkKey(key); err != nil {
-		return c.fail("break", key, err)
-	}
-	info, err := c.inspect(ctx, key)
-	if err != nil {
-		return c.fail("break", key, err)
-	}
-	ctx, done, err := c.during(ctx)
-	if err != nil {
-		return c.fail("break", key, err)
-	}
-	defer done()
-	h, ok := info.Holder, info.Held && info.Holder.Owner == owner
-	for _, w := range info.Line {
-		if !ok && w.Owner == owner {
-			h, ok = w, true
-		}
-	}
-	if !ok || owner == "" {
-		return c.fail("break", key, notThatOwner(info))
-	}
-	return c.fail("break", key, c.drv.Release(ctx,
-		driver.Request{Key: key, Owner: h.Owner, Label: h.Label, TTL: DefaultTTL}))
-}
-
-// Adopt takes over a lease that another process of the same job acquired and
-// still holds, with its fence; it is renewed from here on. The other process
-// must end without releasing it. ErrNotHeld: that owner does not hold the key.
-func (c *Client) Adopt(ctx context.Context, key, owner string, o *LockOptions) (*Lease, error) {
-	m := c.Mutex(key, o)
-	if m.err != nil {
-		return nil, c.fail("adopt", key, m.err)
-	}
-	info, err := c.inspect(ctx, key)
-	if err != nil {
-		return nil, c.fail("adopt", key, err)
-	}
-	ctx, done, err := c.during(ctx)
-	if err != nil {
-		return nil, c.fail("adopt", key, err)
-	}
-	defer done()
-	if !info.Held || info.Holder.Owner != owner || owner == "" {
-		return nil, c.fail("adopt", key, notThatOwner(info))
-	}
-	r := m.request()
-	r.Owner, r.Label, r.Fence = owner, info.Holder.Label, info.Fence
-	h := &hold{c: c, req: r, opts: m.opts, born: c.now(), handles: 1}
-	if err := h.renewNow(ctx, r.TTL); err != nil {
-		return nil, c.fail("adopt", key, err)
-	}
-	if lease := h.first(c.now(), 0); lease != nil {
-		return lease, nil
-	}
-	return nil, c.fail("adopt", key, ErrClosed)
-}
-
-func notThatOwner(info Info) error {
-	if !info.Held {
-		return ErrNotHeld
-	}
-	return &notHolder{info.Holder}
-}
-
-// notHolder is ErrNotHeld with who holds the key instead.
-type notHolder struct{ holder Holder }
-
-func (e *notHolder) Error() string {
-	if e.holder.Foreign {
-		return "not held by that owner, but by " + e.holder.String()
-	}
-	return "not held by that owner, but by " + e.holder.String() + ", owner " + driver.Printable(e.holder.Owner)
-}
-func (e *notHolder) Is(target error) bool { return target == ErrNotHeld }
-
 // Close ends every wait (ErrClosed), stops renewal, ends the contexts of all
 // leases (cause ErrClosed) and releases them, within about 5 seconds in all; a
 // key that Do holds only after its function returned. The error names what
@@ -254,7 +170,7 @@ func (c *Client) releaseAll(ctx context.Context, holds []*hold) error {
 	for range min(workers, len(holds)) {
 		wg.Go(func() {
 			for h := range next {
-				if err := h.release(ctx, nil); err != nil {
+				if err := h.release(ctx, nil, driver.Unfinished); err != nil {
 					mu.Lock()
 					errs = append(errs, err)
 					mu.Unlock()
@@ -328,8 +244,6 @@ func (c *Client) classify(err error) Class {
 	}
 	return c.drv.Classify(err)
 }
-
-func newOwner() string { return rand.Text() }
 
 // self is what labels say about this process.
 var self = sync.OnceValue(func() driver.Label {

@@ -130,7 +130,7 @@ func (co *cohort) waits(t *turn) error {
 
 // inCohort is lock for one of many: it leads, or takes its turn.
 func (a *attempt) inCohort() (*Lease, error) {
-	co, t := a.c.cohorts.join(cohortID{a.req.Key, a.m.opts})
+	co, t := a.c.cohorts.join(cohortID{a.req.Key, a.l.opts})
 	if t != nil {
 		g, err := a.await(co, t)
 		if g.lease != nil || err != nil {
@@ -155,7 +155,7 @@ func (a *attempt) inherit(from *attempt) error {
 		return nil
 	}
 	a.req, a.silent, a.backoff, a.kept = from.req, from.silent, from.backoff, from.kept
-	a.maybe, a.unsure, a.slow = from.maybe, from.unsure, from.slow
+	a.maybe, a.unsure, a.slow, a.marked = from.maybe, from.unsure, from.slow, from.marked
 	a.place, a.hints, a.unplug = from.place, from.hints, from.unplug
 	if a.backoff == 0 {
 		return nil
@@ -178,7 +178,10 @@ func (a *attempt) await(co *cohort, t *turn) (gift, error) {
 	select {
 	case g := <-t.given:
 		if g.lease != nil {
-			a.c.emit(g.lease.h.acquired(a.c.now().Sub(a.began)))
+			if !a.part {
+				g.lease.h.use()
+			}
+			g.lease.h.acquired(a.c.now().Sub(a.began))
 		}
 		return g, nil
 	case <-a.ctx.Done():
@@ -190,7 +193,7 @@ func (a *attempt) await(co *cohort, t *turn) (gift, error) {
 		go func() {
 			defer a.c.leave()
 			if g := <-t.given; g.lease != nil {
-				_ = g.lease.release(false) // it was nobody's
+				_ = g.lease.release(false, driver.Finished) // it was nobody's
 			} else if !co.lead(g.from) && g.from != nil {
 				g.from.cleanUp()
 			}
@@ -208,8 +211,10 @@ func (co *cohort) pass(h *hold) bool {
 	heir := &hold{
 		c: h.c, req: h.req, opts: h.opts, born: now,
 		start: h.start, valid: h.valid, renewAt: h.renewAt,
-		cohort: co, spare: h.spare - 1, asked: h.asked, handles: 1,
+		cohort: co, spare: h.spare - 1, asked: h.asked,
+		clean: h.used || h.clean, abandoned: h.abandoned && !h.used && !h.clean, // whoever used it came to its end
 	}
+	lease := heir.handle(Exclusive)
 	heir.req.Fence++
 	fit := h.spare > 0 && now.Sub(h.asked) < h.opts.Cohort &&
 		h.lastErr == nil && !h.renewing && h.valid-now.Sub(h.start)-h.opts.Lead > h.span()/2 &&
@@ -227,7 +232,7 @@ func (co *cohort) pass(h *hold) bool {
 	if !h.c.renewer.add(heir, now) {
 		return false // Close has begun
 	}
-	co.give(gift{lease: &Lease{h: heir}})
+	co.give(gift{lease: lease})
 	return true
 }
 

@@ -457,3 +457,33 @@ func TestCohortNeedsRenewal(t *testing.T) {
 		t.Error("a negative time is taken")
 	}
 }
+
+// A turn that is part of a LockAll is used only once the other keys are held, too.
+func TestMaxHoldOfATurnWithinLockAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		c := newClient(t, store, nil)
+		o := &hasp.LockOptions{Cohort: time.Minute, MaxHold: 40 * time.Second}
+		b := must(newClient(t, store, nil).Mutex("kb", nil).Lock(t.Context()))
+		first := lock(t, c, "k", o)
+		second := begin(t.Context(), c.Mutex("k", o).Lock)
+		synctest.Wait()
+		all := begin(t.Context(), func(ctx context.Context) (*hasp.Leases, error) {
+			return hasp.LockAll(ctx, c.Mutex("k", o), c.Mutex("kb", nil))
+		})
+		synctest.Wait()
+		release(t, first)
+		synctest.Wait()
+		release(t, granted(t, "second", second)) // passes
+		synctest.Wait()
+		time.Sleep(45 * time.Second)
+		release(t, b)
+		synctest.Wait()
+		s := <-all
+		if s.err != nil {
+			t.Error(s.err)
+		} else {
+			_ = s.v.Release()
+		}
+	})
+}

@@ -1,9 +1,9 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hasp gives a program distributed locks: one holder at a time, first
-// come first served where the store has a line, released by a crash, and
-// fenced by a number that a storage system can check.
+// Package hasp gives a program distributed locks: one holder at a time, or as
+// many as may share a key, first come first served where the store has a line,
+// released by a crash, and fenced by a number that a storage system can check.
 //
 //	locks, err := hasp.New(redisdriver.New(rdb, nil), nil)
 //	lease, err := locks.Mutex("orders/42", nil).Lock(ctx)
@@ -24,6 +24,13 @@
 // whatever stores the data, and let it refuse a smaller fence than the largest
 // it saw. docs/guarantees.md says what each engine promises, and has a guard
 // for SQL to copy.
+//
+// # Faces
+//
+// A Mutex has one holder, an RWMutex one writer or many readers, a Semaphore n
+// holders with a slot each, an Election a leader. LockAll holds several of them,
+// or none. A write lease can be downgraded; each lease tells whether the holder
+// before it came to its end (Abandoned), and whether somebody waits (Wanted).
 //
 // # Three contexts
 //

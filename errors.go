@@ -50,7 +50,10 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	if e.Key == "" {
+	switch {
+	case e.Key == "" && e.Engine == "":
+		return fmt.Sprintf("hasp: %s: %v", e.Op, e.Err)
+	case e.Key == "":
 		return fmt.Sprintf("hasp: %s (%s): %v", e.Op, e.Engine, e.Err)
 	}
 	return fmt.Sprintf("hasp: %s %s: %v", e.Op, quoteKey(e.Key), e.Err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/clock"
 	"github.com/hasplock/hasp/memdriver"
 )
 
@@ -110,8 +111,17 @@ func newClient(t *testing.T, d driver.Driver, o *hasp.Options) *hasp.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
+	hasp.SetClock(c, bubble)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
+}
+
+// bubble is the clock without what no bubble stops: a machine that stands still
+// for seconds while a test runs ends no lease.
+func bubble() clock.Instant {
+	now := clock.System()
+	now.Boot = 0
+	return now
 }
 
 func lock(t *testing.T, c *hasp.Client, key string, o *hasp.LockOptions) *hasp.Lease {

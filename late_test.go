@@ -4,6 +4,7 @@
 package hasp
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -31,6 +32,44 @@ func TestLateAnswerRevivesNothing(t *testing.T) {
 		sent := c.now()
 		time.Sleep(2 * time.Second)
 		lease.h.renewed(sent, driver.Renewal{TTL: DefaultTTL})
+		if err := lease.Err(); !errors.Is(err, ErrLost) {
+			t.Errorf("the lease: %v, want ErrLost", err)
+		}
+	})
+}
+
+// slow is a driver whose answers to Try take a while, whatever its context says.
+type slow struct {
+	driver.Driver
+	wait time.Duration
+}
+
+func (d *slow) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
+	res, err := d.Driver.Try(ctx, r)
+	time.Sleep(d.wait)
+	return res, err
+}
+
+// The same of the answer to a Downgrade.
+func TestLateDowngradeRevivesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &slow{Driver: memdriver.New()}
+		c, err := New(d, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		lease, err := c.RWMutex("k", nil).Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.renewer.remove(lease.h) // a loop that stands still
+		time.Sleep(DefaultTTL - time.Second)
+		d.wait = 2 * time.Second
+		if err := lease.Downgrade(t.Context()); !errors.Is(err, ErrLost) {
+			t.Errorf("the downgrade: %v, want ErrLost", err)
+		}
+		d.wait = 0
 		if err := lease.Err(); !errors.Is(err, ErrLost) {
 			t.Errorf("the lease: %v, want ErrLost", err)
 		}

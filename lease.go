@@ -8,11 +8,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
-	"github.com/hasplock/hasp/internal/clock"
 )
 
 // Lease is the right to a key until it ends: by Release, or by loss. It is
@@ -24,63 +22,8 @@ import (
 // What a lease protects should compare Fence.
 type Lease struct {
 	h        *hold
-	released bool // guarded by h.mu
-}
-
-// hold is what a lease, and the re-entrant leases within it, stand for.
-type hold struct {
-	slot
-	c    *Client
-	req  driver.Request // Key, Owner, Label and Fence never change; TTL is guarded by mu
-	opts LockOptions
-	born clock.Instant // when the call began that was granted
-
-	mu       sync.Mutex
-	start    clock.Instant // before the call that the lease counts from
-	valid    time.Duration // how long from start it may be relied on
-	renewAt  time.Duration // when to renew, on the monotonic clock
-	handles  int           // leases not released; 0 after the last Release
-	end      error         // why it is over: *Error with ErrLost or ErrClosed
-	done     chan struct{} // made on demand
-	ctxs     map[*leaseCtx]struct{}
-	lastErr  error         // of the latest renewal
-	cohort   *cohort       // to be told once this hold is over, then nil
-	renewing bool          // a renewal is under way
-	spare    int           // fences left for the cohort
-	asked    clock.Instant // when the store was asked for what the cohort shares
-	running  int           // functions of Do that have not returned: Close leaves the key to them
-}
-
-// first returns the lease of a fresh hold and puts it under renewal; nil when
-// the client was closed meanwhile.
-func (h *hold) first(now clock.Instant, waited time.Duration) *Lease {
-	h.handles = 1
-	if !h.c.renewer.add(h, now) {
-		return nil
-	}
-	h.c.emit(h.acquired(waited))
-	return &Lease{h: h}
-}
-
-func (h *hold) acquired(waited time.Duration) Event {
-	return Event{Kind: EventAcquired, Key: h.req.Key, Owner: h.req.Owner, Fence: h.req.Fence, Waited: waited}
-}
-
-// again returns one more lease of a standing hold, or why there is none.
-func (h *hold) again(reentrant bool) (*Lease, error) {
-	if err := h.err(); err != nil {
-		return nil, err
-	}
-	if !reentrant {
-		return nil, fmt.Errorf("%w: already held by this context; use its lease, or set Reentrant", ErrHeld)
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.end != nil || h.handles == 0 {
-		return nil, cmp.Or(h.end, ErrNotHeld)
-	}
-	h.handles++
-	return &Lease{h: h}, nil
+	mode     Mode // guarded by h.mu, as released
+	released bool
 }
 
 // Key returns the key.
@@ -92,8 +35,37 @@ func (l *Lease) Owner() string { return l.h.req.Owner }
 
 // Fence returns the fencing token: larger for each later holder of the key. A
 // store that remembers the largest it saw, and refuses smaller ones, is safe
-// from holders that lost the key without knowing.
+// from holders that lost the key without knowing. Leases that share the key have
+// fences above those of all that held it Exclusive before; over a quorum they have
+// no order among themselves, and may be equal.
 func (l *Lease) Fence() uint64 { return l.h.req.Fence }
+
+// Mode says what the lease is for: Exclusive to write, Shared to read or to have
+// a slot. A read within a write of the same context is Shared, though nobody
+// else can have the key meanwhile.
+func (l *Lease) Mode() Mode {
+	l.h.mu.Lock()
+	defer l.h.mu.Unlock()
+	return l.mode
+}
+
+// Slot returns which of a Semaphore's n slots this is: 0 to n-1, the smallest
+// that nobody else had. At any instant no two holders have the same, so that it
+// can name a shard or a port. 0 for a lease of another kind.
+func (l *Lease) Slot() int { return l.h.number }
+
+// Abandoned says that a holder before this one did not come to its end: it
+// died, lost the lease, or its client was closed under it. What the key
+// protects may need repair. Readers are told, too, and leave it so; it is over
+// once a holder of another kind, told so, has released or downgraded its lease.
+// It is never true of an adopted lease.
+func (l *Lease) Abandoned() bool { return l.h.abandoned }
+
+// Wanted is closed once somebody waits in line for the key, so that a long
+// holder can finish early. It is learnt with a renewal, so up to a third of the
+// TTL later, with NoRenew only from Extend, and stays closed. Those who wait
+// for a turn in this lease's own cohort do not count.
+func (l *Lease) Wanted() <-chan struct{} { return l.h.wish().Done() }
 
 // Deadline returns the instant after which the lease may not be relied on, as
 // of now: renewal moves it. It is always before the store gives the key to
@@ -120,33 +92,10 @@ func (l *Lease) Err() error {
 	return l.h.err()
 }
 
-// err is nil while the hold stands; it declares the loss that it finds.
-func (h *hold) err() error {
-	h.mu.Lock()
-	if h.end == nil && h.handles > 0 && h.left(h.c.now()) <= h.opts.Lead {
-		h.mu.Unlock()
-		h.lose(nil)
-		h.mu.Lock()
-	}
-	defer h.mu.Unlock()
-	return h.end
-}
-
 // Done is closed when the hold is over: lost (Lead before the deadline),
 // released (re-entrant leases share it: by the last Release), or its client
 // closed.
-func (l *Lease) Done() <-chan struct{} {
-	h := l.h
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.done == nil {
-		h.done = make(chan struct{})
-		if h.end != nil || h.handles == 0 {
-			close(h.done)
-		}
-	}
-	return h.done
-}
+func (l *Lease) Done() <-chan struct{} { return l.h.over() }
 
 // Extend sets the lease to last at least ttl from now, and asks once. A larger
 // ttl than the lease's becomes its TTL for renewals. ErrNotHeld and ErrLost
@@ -171,39 +120,6 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	return h.c.fail("extend", h.req.Key, h.renewNow(ctx, ttl))
 }
 
-// renewNow renews once, at the caller's wish.
-func (h *hold) renewNow(ctx context.Context, ttl time.Duration) error {
-	h.mu.Lock()
-	req := h.req
-	h.mu.Unlock()
-	req.TTL = ttl
-	ctx, cancel := context.WithTimeout(ctx, tryLimit)
-	defer cancel()
-	start := h.c.now()
-	got := make(chan driver.Renewal, 1)
-	h.c.drv.Renew(ctx, []driver.Request{req}, func(_ int, r driver.Renewal) { got <- r })
-	select { // drivers report before they return
-	case r := <-got:
-		h.renewed(start, r)
-		if r.Err == nil {
-			h.mu.Lock()
-			h.req.TTL = max(h.req.TTL, ttl)
-			h.mu.Unlock()
-			return h.err() // the answer may have come too late
-		}
-		return r.Err
-	default:
-		return unanswered(ctx)
-	}
-}
-
-func unanswered(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("the store did not answer: %w", err)
-	}
-	return errors.New("the store did not answer")
-}
-
 // Release gives the key back. It does so even when every context has ended,
 // takes at most 5 seconds, and tells the store that the lease is over even
 // when it was lost; then the error is ErrLost. When the store could not be
@@ -214,12 +130,12 @@ func (l *Lease) Release() error {
 		return cmp.Or(l.Err(), l.h.c.fail("release", l.h.req.Key, ErrClosed))
 	}
 	defer l.h.c.leave()
-	return l.release(false)
+	return l.release(false, driver.Finished)
 }
 
 // release is Release within a call that was let in; ran says that a function
-// of Do has returned.
-func (l *Lease) release(ran bool) error {
+// of Do has returned, end how what was done under the lease ended.
+func (l *Lease) release(ran bool, end driver.End) error {
 	h := l.h
 	_ = h.err() // declares a loss that nobody saw yet
 	h.mu.Lock()
@@ -231,8 +147,15 @@ func (l *Lease) release(ran bool) error {
 		h.mu.Unlock()
 		return nil
 	}
+	h.broken = h.broken || end == driver.Unfinished
+	if h.broken {
+		end = driver.Unfinished
+	}
 	l.released = true
 	h.handles--
+	if l.mode == Exclusive {
+		h.writers--
+	}
 	last := h.handles == 0
 	if errors.Is(lost, ErrClosed) { // Close releases, unless it left that to us
 		last = ran && h.running == 0
@@ -250,135 +173,14 @@ func (l *Lease) release(ran bool) error {
 	if !last {
 		return lost
 	}
-	if co != nil && lost == nil && co.pass(h) {
+	if co != nil && lost == nil && end == driver.Finished && co.pass(h) {
 		h.released(nil)
 		return nil
 	}
 	h.c.renewer.remove(h)
-	err := h.release(h.c.base, lost)
+	err := h.release(h.c.base, lost, end)
 	if co != nil {
 		co.lead(nil)
 	}
 	return err
-}
-
-// leaveCohort returns the cohort that must be told that this hold is over; nil
-// when there is none, or it was told. h.mu is held.
-func (h *hold) leaveCohort() *cohort {
-	co := h.cohort
-	h.cohort = nil
-	return co
-}
-
-// release tells the store, within ctx and releaseLimit, and the observer.
-func (h *hold) release(ctx context.Context, lost error) error {
-	req := h.request()
-	err := h.c.release(ctx, releaseLimit, req)
-	if errors.Is(err, errUntold) && h.c.open.Err() == nil {
-		h.c.giveBack(req) // the caller waits no longer, but others do
-	}
-	switch {
-	case lost != nil:
-		err = lost // what the store says of it now is no news
-	case errors.Is(err, ErrNotHeld):
-		err = fmt.Errorf("%w: the store says that this owner does not hold the key any more (%w)", ErrLost, err)
-	}
-	err = h.c.fail("release", h.req.Key, err)
-	h.released(err)
-	return err
-}
-
-// released tells the observer of a release.
-func (h *hold) released(err error) {
-	if h.c.observe != nil {
-		h.c.emit(Event{Kind: EventReleased, Key: h.req.Key, Owner: h.req.Owner, Fence: h.req.Fence,
-			Held: h.c.now().Sub(h.born), Err: err})
-	}
-}
-
-// run begins a function of Do.
-func (h *hold) run() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.end == nil {
-		h.running++
-	}
-	return h.end
-}
-
-// stillRuns is the error of a key that Close could not release, since Do's
-// function has not returned; nil when it was released.
-func (h *hold) stillRuns() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.running == 0 {
-		return nil
-	}
-	return h.c.fail("close", h.req.Key, fmt.Errorf("the function that holds it has not returned; the store keeps the key for its TTL of %v", h.req.TTL))
-}
-
-// left is what remains of the hold at now. h.mu is held.
-func (h *hold) left(now clock.Instant) time.Duration {
-	left := h.valid - now.Sub(h.start)
-	if h.opts.MaxHold > 0 {
-		left = min(left, h.opts.MaxHold-now.Sub(h.born))
-	}
-	return left
-}
-
-// lose declares the hold lost: by the clock, or by the store's word.
-func (h *hold) lose(word error) {
-	if tell := h.lost(word); tell != nil {
-		tell()
-	}
-}
-
-// lost is lose without the observer, whom tell tells; nil when it was over.
-func (h *hold) lost(word error) (tell func()) {
-	h.mu.Lock()
-	var why error
-	switch {
-	case word != nil:
-		why = fmt.Errorf("%w: the store says that this owner does not hold the key any more (%w)", ErrLost, word)
-	case h.opts.MaxHold > 0 && h.c.now().Sub(h.born)+h.opts.Lead >= h.opts.MaxHold:
-		why = fmt.Errorf("%w: held for its MaxHold of %v", ErrLost, h.opts.MaxHold)
-	case h.opts.NoRenew:
-		why = fmt.Errorf("%w: its TTL of %v is over", ErrLost, h.req.TTL)
-	case h.lastErr != nil:
-		why = fmt.Errorf("%w: not renewed in time, last error: %w", ErrLost, h.lastErr)
-	default:
-		why = fmt.Errorf("%w: not renewed in time, by the clock of this machine (was the process stopped?)", ErrLost)
-	}
-	h.mu.Unlock()
-	why = h.c.fail("hold", h.req.Key, why)
-	if ended, _ := h.finish(why); !ended {
-		return nil
-	}
-	h.c.renewer.remove(h)
-	e := Event{Kind: EventLost, Key: h.req.Key, Owner: h.req.Owner, Fence: h.req.Fence,
-		Held: h.c.now().Sub(h.born), Err: why}
-	return func() { h.c.emit(e) }
-}
-
-// finish ends a hold that was not released, once. running: a function of Do
-// has not returned.
-func (h *hold) finish(why error) (ended, running bool) {
-	h.mu.Lock()
-	if h.end != nil || h.handles == 0 {
-		h.mu.Unlock()
-		return false, false
-	}
-	running = h.running > 0
-	h.end = why
-	ctxs := h.takeCtxs(func(*leaseCtx) bool { return true })
-	if h.done != nil {
-		close(h.done)
-	}
-	co := h.leaveCohort()
-	h.mu.Unlock()
-	endAll(ctxs, why)
-	if co != nil {
-		co.lead(nil)
-	}
-	return true, running
 }

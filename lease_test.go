@@ -283,6 +283,28 @@ func TestMaxHoldBoundsARenewedLease(t *testing.T) {
 	})
 }
 
+// MaxHold is about work, which begins when LockAll has all keys.
+func TestMaxHoldDoesNotCountTheWaitForOtherKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClient(t, newStore(), nil)
+		other := lock(t, c, "b", nil)
+		time.AfterFunc(time.Hour, func() { _ = other.Release() })
+		o := &hasp.LockOptions{MaxHold: 10 * time.Minute}
+		leases, err := hasp.LockAll(t.Context(), c.Mutex("a", o), c.Mutex("b", o))
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		<-leases.Done()
+		if took := time.Since(start); took != 10*time.Minute {
+			t.Fatalf("over after %v", took)
+		}
+		if err := leases.Err(); !errors.Is(err, hasp.ErrLost) || !strings.Contains(err.Error(), "MaxHold") {
+			t.Errorf("the error does not say why: %v", err)
+		}
+	})
+}
+
 func TestExtend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()

@@ -3,31 +3,17 @@
 
 package hasp
 
-import (
-	"context"
-	"errors"
-
-	"github.com/hasplock/hasp/driver"
-)
+import "context"
 
 // Mutex is a key that one holder has at a time. It is a handle without state:
 // any number of goroutines may use one, or many for the same key, and each
 // Lock is an acquisition of its own.
-type Mutex struct {
-	c    *Client
-	key  string
-	opts LockOptions
-	err  error // what is wrong with the key or the options
-}
+type Mutex struct{ l lock }
 
 // Mutex returns the lock of a key of 1 to 512 bytes. nil options mean the
 // defaults. What is wrong with either is the error of the first use.
 func (c *Client) Mutex(key string, o *LockOptions) *Mutex {
-	opts, err := o.normal(c.traits)
-	if kerr := checkKey(key); kerr != nil {
-		err = kerr
-	}
-	return &Mutex{c: c, key: key, opts: opts, err: err}
+	return &Mutex{c.lock(key, o, Exclusive, 0)}
 }
 
 // Lock waits for its turn and returns a lease.
@@ -40,70 +26,21 @@ func (c *Client) Mutex(key string, o *LockOptions) *Mutex {
 // refuses for good (Error.Class Denied, Misconfigured, Full, ReadOnly) ends
 // Lock at once.
 func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {
-	return m.acquire(ctx, "lock", true)
+	return m.l.acquire(ctx, "lock", true)
 }
 
 // TryLock asks once. It returns ErrHeld (as *HeldError) when somebody holds
 // the key, or stands in line for it.
 func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
-	return m.acquire(ctx, "try lock", false)
+	return m.l.acquire(ctx, "try lock", false)
 }
 
 // Do holds the key while f runs. f's context ends when ctx does, when the
 // lease may be lost, and when the client is closed; the key is released only
 // after f returned. The error joins f's, the loss of the lease, and the
-// release's.
-func (m *Mutex) Do(ctx context.Context, f func(ctx context.Context, lease *Lease) error) (err error) {
-	if !m.c.enter() { // Close waits for f
-		return m.c.fail("lock", m.key, ErrClosed)
-	}
-	defer m.c.leave()
-	lease, err := m.Lock(ctx)
-	if err != nil {
-		return err
-	}
-	if err := lease.h.run(); err != nil {
-		return errors.Join(err, lease.release(false))
-	}
-	defer func() { err = errors.Join(err, lease.release(true)) }()
-	return f(lease.Context(ctx), lease)
+// release's. If f panics, the next holder is told (Lease.Abandoned).
+func (m *Mutex) Do(ctx context.Context, f func(ctx context.Context, lease *Lease) error) error {
+	return m.l.do(ctx, "lock", f)
 }
 
-func (m *Mutex) acquire(ctx context.Context, op string, wait bool) (*Lease, error) {
-	if m.err != nil {
-		return nil, m.c.fail(op, m.key, m.err)
-	}
-	if ctx.Err() != nil {
-		return nil, m.c.fail(op, m.key, endOf(ctx))
-	}
-	if h, ok := ctx.Value(holdKey{m.c, m.key}).(*hold); ok {
-		lease, err := h.again(m.opts.Reentrant)
-		if err != nil {
-			return nil, m.c.fail(op, m.key, err)
-		}
-		return lease, nil
-	}
-	if !m.c.enter() {
-		return nil, m.c.fail(op, m.key, ErrClosed)
-	}
-	defer m.c.leave()
-	a := &attempt{m: m, c: m.c, ctx: ctx, op: op, req: m.request(), began: m.c.now()}
-	switch {
-	case wait && m.opts.Cohort > 0:
-		return a.inCohort()
-	case wait:
-		return a.lock()
-	}
-	return a.tryLock()
-}
-
-// request returns what a new acquisition asks for.
-func (m *Mutex) request() driver.Request {
-	return driver.Request{
-		Key:      m.key,
-		Owner:    newOwner(),
-		Label:    m.c.newLabel(m.opts.Reason),
-		TTL:      m.opts.TTL,
-		Patience: min(m.opts.TTL, maxPatience),
-	}
-}
+func (m *Mutex) asked() *lock { return &m.l }

@@ -28,11 +28,14 @@ const (
 	EventReleased
 	// EventTrouble: a Lock that goes on waiting met an error: Err.
 	EventTrouble
+	// EventDowngraded: a writer became a reader; Err is nil, or why the store
+	// may not know.
+	EventDowngraded
 )
 
 // String returns the kind as one word.
 func (k EventKind) String() string {
-	names := [...]string{"", "waiting", "acquired", "renewed", "renew-failed", "lost", "released", "trouble"}
+	names := [...]string{"", "waiting", "acquired", "renewed", "renew-failed", "lost", "released", "trouble", "downgraded"}
 	if int(k) < len(names) {
 		return names[k]
 	}
@@ -46,6 +49,8 @@ type Event struct {
 	Key    string
 	Owner  string
 	Fence  uint64
+	Mode   Mode // as it holds the key, or asks for it
+	Slot   int  // of a Semaphore, once acquired
 	Holder Holder
 	Ahead  int
 	Left   time.Duration

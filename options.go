@@ -52,11 +52,13 @@ type LockOptions struct {
 	// is called.
 	NoRenew bool
 	// Reentrant lets a Lock whose context comes from a lease of the same
-	// client and key count up instead of failing. Goroutines that share such
-	// a context are not excluded from each other.
+	// client and key count up instead of failing; RWMutex and Semaphore say
+	// which may within which. The hold keeps the options that it was acquired
+	// with. Goroutines that share such a context are not excluded from each
+	// other.
 	Reentrant bool
-	// Cohort lets the calls of Lock of this client that wait for one key with
-	// equal options take turns on one grant of the store: the lease goes from
+	// Cohort lets the calls of Mutex.Lock of this client that wait for one key
+	// with equal options take turns on one grant of the store: the lease goes from
 	// one to the next without a round trip, each time with a larger fence,
 	// until so long after the grant or until those who waited when the store
 	// granted have had their turn, 64 at most. Waiters elsewhere come after

@@ -339,8 +339,12 @@ func (h *hold) renewed(start clock.Instant, r driver.Renewal) {
 		h.lose(nil)
 		return
 	}
+	var wished context.CancelFunc
 	if r.Err == nil {
 		h.granted(start, now, r.TTL)
+		if h.wanted = h.wanted || r.Wanted; h.wanted {
+			wished = h.wishEnd
+		}
 	} else {
 		h.lastErr = r.Err
 		h.renewAt = min(h.renewAt, now.Mono+jitter(h.span()/12))
@@ -348,11 +352,14 @@ func (h *hold) renewed(start clock.Instant, r driver.Renewal) {
 	left := h.left(now) - h.opts.Lead
 	h.mu.Unlock()
 	h.c.renewer.again(h, now)
-	e := Event{Kind: EventRenewed, Key: h.req.Key, Owner: h.req.Owner, Fence: h.req.Fence, Left: left}
-	if r.Err != nil {
-		e.Kind, e.Err = EventRenewFailed, r.Err
+	if wished != nil {
+		wished()
 	}
-	h.c.emit(e)
+	kind := EventRenewed
+	if r.Err != nil {
+		kind = EventRenewFailed
+	}
+	h.tell(kind, func(e *Event) { e.Left, e.Err = left, r.Err })
 }
 
 // jitter returns a random duration of at least d/2 and less than 3d/2.

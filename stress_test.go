@@ -32,13 +32,13 @@ var forever = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 var errCut = errors.New("connection reset")
 
 // weather is a driver on a bad network: requests are delayed, lost or
-// duplicated, the copy arriving later; replies are lost; calls hang until
+// doubled, or arrive after the caller gave them up; replies are lost; calls hang until
 // their context ends, or everything does for some seconds. calm ends it.
 type weather struct {
 	driver.Driver
 	calm *atomic.Bool
 	dark atomic.Bool
-	late sync.WaitGroup // copies under way
+	late sync.WaitGroup // requests that come late
 
 	mu  sync.Mutex
 	rnd *rand.Rand
@@ -50,8 +50,9 @@ func (w *weather) n(n int) int {
 	return w.rnd.IntN(n)
 }
 
-// through sends one request. A copy comes at most 3 s later: within the time
-// for which a store remembers who was released.
+// through sends one request. One that is late comes at most 3 s later: within
+// the time for which a store remembers who was released. It has no answer: a Try
+// that was answered does not come again (driver.Request.Settled).
 func (w *weather) through(ctx context.Context, send func(context.Context) error) error {
 	if w.calm.Load() {
 		return send(ctx)
@@ -66,6 +67,7 @@ func (w *weather) through(ctx context.Context, send func(context.Context) error)
 			time.Sleep(nap + time.Duration(w.n(2000))*time.Millisecond)
 			_ = send(context.WithoutCancel(ctx))
 		})
+		return errCut
 	}
 	if sleep(ctx, nap) != nil {
 		return ctx.Err()
@@ -86,6 +88,9 @@ func (w *weather) through(ctx context.Context, send func(context.Context) error)
 		_ = send(ctx)
 		<-ctx.Done()
 		return ctx.Err()
+	}
+	if fate == 5 {
+		_ = send(ctx) // twice
 	}
 	err := send(ctx)
 	_ = sleep(ctx, time.Duration(w.n(2))*nap)
@@ -197,6 +202,26 @@ type stressed struct {
 
 func (s *stressed) ms(n int) time.Duration { return time.Duration(1+s.rnd.IntN(n)) * time.Millisecond }
 
+// face returns a lock of a key, of any kind, and its limit.
+func (s *stressed) face(key string, o *hasp.LockOptions) (hasp.Locker, int) {
+	if o.Cohort > 0 {
+		return s.c.Mutex(key, o), 0
+	}
+	switch s.rnd.IntN(8) {
+	case 0:
+		return s.c.Mutex(key, o), 0
+	case 1, 2:
+		return s.c.RWMutex(key, o), 0
+	case 3:
+		return s.c.Election(key, o), 0
+	case 4:
+		limit := 2 + s.rnd.IntN(2)
+		return s.c.Semaphore(key, limit, o), limit
+	default:
+		return s.c.RWMutex(key, o).RLocker(), 0
+	}
+}
+
 func (s *stressed) once(key string) {
 	o := &hasp.LockOptions{TTL: 5*time.Second + s.ms(15000), NoRenew: s.rnd.IntN(4) == 0, Reentrant: s.rnd.IntN(2) == 0}
 	if s.rnd.IntN(4) == 0 {
@@ -205,32 +230,73 @@ func (s *stressed) once(key string) {
 	if s.rnd.IntN(4) == 0 {
 		o.MaxHold = o.Lead + s.ms(25000)
 	}
-	if s.rnd.IntN(2) == 0 { // equal options, or they would not be one cohort
+	if s.rnd.IntN(3) == 0 { // equal options, or they would not be one cohort
 		o = &hasp.LockOptions{TTL: 10 * time.Second, Reentrant: true, Cohort: 40 * time.Second}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.ms(60000))
 	defer cancel()
-	ask := s.c.Mutex(key, o).Lock
+	lock, limit := s.face(key, o)
+	if s.rnd.IntN(6) == 0 {
+		s.both(ctx, key, o, lock, limit)
+		return
+	}
+	ask := lock.Lock
 	if s.rnd.IntN(4) == 0 {
-		ask = s.c.Mutex(key, o).TryLock
+		ask = lock.TryLock
 	}
 	lease, err := ask(ctx)
 	if err != nil {
 		time.Sleep(s.ms(100))
 		return
 	}
-	s.hold(lease, o)
+	s.hold(lease, o, limit)
+}
+
+// both holds both keys.
+func (s *stressed) both(ctx context.Context, key string, o *hasp.LockOptions, lock hasp.Locker, limit int) {
+	other, otherLimit := s.face(string('a'+'b'-rune(key[0])), o)
+	ask := hasp.LockAll
+	if s.rnd.IntN(4) == 0 {
+		ask = hasp.TryLockAll
+	}
+	all, err := ask(ctx, lock, other)
+	if err != nil {
+		time.Sleep(s.ms(100))
+		return
+	}
+	var held []*history.Hold
+	for i, l := range all.All() {
+		held = append(held, s.believes(l, []int{limit, otherLimit}[i]))
+	}
+	_ = sleep(all.Context(context.Background()), s.ms(10000))
+	for _, h := range held {
+		s.hist.Released(h)
+	}
+	_ = all.Release()
+}
+
+func (s *stressed) believes(l *hasp.Lease, limit int) *history.Hold {
+	return s.hist.Acquired(history.Hold{Key: l.Key(), Owner: l.Owner(), Fence: l.Fence(),
+		Shared: l.Mode() == hasp.Shared, Limit: limit, Slot: l.Slot()}, forever)
 }
 
 // hold believes in a lease until its context ends or it is released.
-func (s *stressed) hold(lease *hasp.Lease, o *hasp.LockOptions) {
+func (s *stressed) hold(lease *hasp.Lease, o *hasp.LockOptions, limit int) {
 	mine := lease.Context(context.Background())
-	held := s.hist.Acquired(history.Hold{Key: lease.Key(), Owner: lease.Owner(), Fence: lease.Fence()}, forever)
-	inner, err := s.c.Mutex(lease.Key(), o).Lock(mine)
+	held := s.believes(lease, limit)
+	nested, _ := s.face(lease.Key(), o)
+	inner, err := nested.Lock(mine)
 	if s.rnd.IntN(3) == 0 {
 		_ = lease.Extend(mine, o.TTL+s.ms(9000))
 	}
-	_ = sleep(mine, s.ms(30000))
+	_ = sleep(mine, s.ms(15000))
+	if lease.Mode() == hasp.Exclusive && (err != nil || inner.Mode() == hasp.Shared) && s.rnd.IntN(2) == 0 {
+		s.hist.Downgraded(held)
+		down, cancel := context.WithTimeout(mine, s.ms(10000))
+		_ = lease.Downgrade(down)
+		cancel()
+	}
+	_ = sleep(mine, s.ms(15000))
 	if lease.Err() == nil && err == nil {
 		_ = inner.Release() // the outer one holds on
 	}
@@ -245,9 +311,9 @@ func (s *stressed) hold(lease *hasp.Lease, o *hasp.LockOptions) {
 	}
 }
 
-// Random mixes of clients, options, cancelled waits, lost, late and doubled
-// messages, hung calls and clock jumps: nobody believes to hold a key while
-// another does, fences rise, all goes on once the network is well again, and
+// Random mixes of clients, modes, options, cancelled waits, lost, late and doubled
+// messages, hung calls and clock jumps: nobody believes to hold a key beside
+// another who excludes that, fences rise, all goes on once the network is well again, and
 // nothing is left behind.
 func TestStress(t *testing.T) {
 	for seed := range uint64(*stressSeeds) {
@@ -273,7 +339,7 @@ func stress(t *testing.T, seed uint64) {
 		}
 		var ahead atomic.Int64 // of the clock that counts suspended time
 		hasp.SetClock(c, func() clock.Instant {
-			now := clock.System()
+			now := bubble()
 			now.Wall += time.Duration(ahead.Load())
 			return now
 		})

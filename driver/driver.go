@@ -37,11 +37,16 @@ type Driver interface {
 
 	// Try asks once for r.Key on behalf of r.Owner, and never waits.
 	//
-	// The key is granted when nobody holds it and no live place of another
-	// owner is before r's in its line. Asking again with the same owner
+	// The key is granted when no live place of another owner is before r's in its
+	// line, and r can hold it beside whoever does: nobody; or, when r is Shared,
+	// holders that are all Shared and fewer than the smallest Limit among theirs
+	// and r's. So readers that stand next to each other enter together, and a
+	// writer in line stops those after it. Asking again with the same owner
 	// returns the standing grant with its fence, or keeps the place in line:
 	// a lost reply repairs itself. Try by the holder sets the expiry to the
-	// later of what it is and now + r.TTL, never earlier.
+	// later of what it is and now + r.TTL, never earlier. A lease changes its
+	// Mode only with Request.Convert: the holder's Try in another Mode is refused
+	// and changes nothing, since it may be one that was overtaken.
 	//
 	// With r.Queue a refused request joins the end of the line, or keeps the
 	// place it has, with a sign of life that lasts r.Patience. Without it, a
@@ -53,18 +58,19 @@ type Driver interface {
 	Try(ctx context.Context, r Request) (Result, error)
 
 	// Renew prolongs leases, and keeps places in line, many at a time. For a
-	// request without Queue it sets the expiry of the lease that r.Owner holds
-	// to the later of what it is and now + r.TTL; it never grants. For one
-	// with Queue it is the sign of life of a place.
+	// request without Queue it sets the expiry of the lease that r.Owner holds,
+	// in whichever Mode, to the later of what it is and now + r.TTL; it never
+	// grants. For one with Queue it is the sign of life of a place.
 	//
 	// done is called at most once for each index, as soon as that outcome is
 	// known, possibly by several goroutines at once, and never after Renew
 	// returned. What was not reported is unknown.
 	Renew(ctx context.Context, rs []Request, done func(i int, r Renewal))
 
-	// Release gives up what r.Owner has: the lease, which goes to the next
-	// live place in line, or the place. It compares Owner and Label as a
-	// whole and never touches what is another's.
+	// Release gives up what r.Owner has: the lease, in whichever Mode, or the
+	// place. The key goes to the next live place in line, or to as many as can
+	// hold it together. It compares Owner and Label as a whole and never touches
+	// what is another's.
 	// It returns ErrNotHeld when the owner had neither; even then a late Try
 	// of that owner must be refused afterwards.
 	Release(ctx context.Context, r Request) error
@@ -178,9 +184,18 @@ type Request struct {
 	// Patience is how long a place in line stays without a sign of life.
 	// Positive when Queue is set.
 	Patience time.Duration
-	// Mode and Limit: Shared admits Limit holders at most, 0 for any number.
+	// Mode and Limit: Shared admits Limit holders at most, 0 for any number. An
+	// owner names the same ones in all its requests, but for a Try with Convert
+	// and what comes after it. Where peers name different limits for a key, the
+	// smallest of those that hold it and of the one that asks counts.
 	Mode  Mode
 	Limit int
+	// Convert, of a Try: the owner holds the key, Exclusive, and has it Shared
+	// from now on, with the fence it has and without a moment in which nobody
+	// holds it; those in line who can hold it too are let in. Asked again it is
+	// the standing grant. An owner that holds nothing is granted nothing and joins
+	// no line: it is refused. Fence is the fence held, if known, as in Renew.
+	Convert bool
 	// Queue: join the line when refused.
 	Queue bool
 	// Settled, of a Release: every Try of this owner was answered, so that none
@@ -189,7 +204,9 @@ type Request struct {
 	// those that answered each Try.
 	Settled bool
 	// Fence proposes a fence (see Traits.Proposable): the node grants exactly
-	// that one, and only when it is above every fence it granted for the key.
+	// that one, and only when it is above every fence it granted for the key; of
+	// one who is let in beside others that share it: every fence that it granted
+	// Exclusive.
 	// To the holder it answers with the fence held, unless Raise. 0 lets the
 	// engine mint it. In Renew it is the fence held, if known: where a node that
 	// can be proposed to has an earlier vote of the owner only, or one that was
@@ -199,10 +216,14 @@ type Request struct {
 	// which must not be below it.
 	Raise bool
 	// Restore, of a Try with a Fence: the owner's lease stands on other nodes
-	// with that fence, and this one lost it. The key is granted when it is free
-	// and had no larger fence as far as the node remembers the key; what the
-	// node knows of others' fences only is not compared.
+	// with that fence, and this one lost it. The key is granted when it is free,
+	// or when it can be shared, and had no larger fence as far as the node
+	// remembers the key; of a Shared lease: none that was granted Exclusive,
+	// since those who only read beside it may have come later. What the node knows
+	// of others' fences only is not compared.
 	Restore bool
+	// End, of a Release: how the lease ended. See Result.Abandoned.
+	End End
 	// UpTo, of a Release: leave a lease whose fence is above. An engine made of
 	// others gives votes back with it, so that a request that comes late takes
 	// none that the owner was given since. 0: whatever the fence. Engines that
@@ -212,6 +233,16 @@ type Request struct {
 	// on one grant; 0 means 1. The last is the proposed one, if any.
 	Fences int
 }
+
+// End is how a lease ended, as far as its holder can say.
+type End uint8
+
+// The ends.
+const (
+	Finished   End = iota // its holder was done with what the key protects
+	Unused                // nobody began to work under it
+	Unfinished            // its holder was stopped, or lost it: what the key protects may need repair
+)
 
 // Result is the answer to a Try.
 type Result struct {
@@ -227,9 +258,15 @@ type Result struct {
 	// TTL is the engine's word, counted from the start of this call: at least
 	// this long the store keeps the lease. Not what was asked for.
 	TTL time.Duration
-	// Slot is the number of the place among Limit holders.
+	// Slot is the number of the place among Limit holders: 0 to Limit-1, the
+	// smallest that no other holder has. 0 without a Limit.
 	Slot int
-	// Abandoned: the holder before this one did not release.
+	// Abandoned: a holder before this one did not finish, so that what the key
+	// protects may need repair. A lease that expires, or is released Unfinished,
+	// leaves that mark on the key; one that only read (Shared without Limit) does
+	// not. Readers are told of the mark and leave it. Any other holder takes it:
+	// when it finishes, or converts to Shared, the mark is gone; released
+	// Unused it is back on the key, as is that of a handoff nobody claimed.
 	Abandoned bool
 
 	// Why a request was refused.
@@ -270,7 +307,7 @@ type Renewal struct {
 	Err error
 	// TTL as in Result.TTL, of a lease.
 	TTL time.Duration
-	// Wanted: somebody waits for this lease.
+	// Wanted: somebody waits in line for this lease.
 	Wanted bool
 	// RetryIn as in Result.RetryIn, of a place.
 	RetryIn time.Duration
@@ -278,14 +315,20 @@ type Renewal struct {
 
 // Info describes a key.
 type Info struct {
-	Key    string
-	Held   bool
+	Key  string
+	Held bool
+	// Holder has the key; of several, the one of them that came first. Mode,
+	// Limit and Slot in it say how it is held.
 	Holder Holder
 	// Fence is the holder's, 0 when not known.
 	Fence uint64
 	// Left is what is left of the holder's lease without renewal; negative
 	// when it never expires.
 	Left time.Duration
+	// Holds counts the leases on the key; Holders lists them in the order of
+	// their grants (Inspect only), the first that of Holder.
+	Holds   int
+	Holders []Lease
 	// Waiters counts the live places in line; Line lists them in order
 	// (Inspect only).
 	Waiters int
@@ -293,6 +336,13 @@ type Info struct {
 	// ByHand are statements, in the store's own language, with which a person
 	// can look at the key (Inspect only).
 	ByHand []string
+}
+
+// Lease is one lease of a key that Info describes.
+type Lease struct {
+	Holder Holder
+	Fence  uint64        // as Info.Fence
+	Left   time.Duration // as Info.Left
 }
 
 // QueueKind says how waiting works.

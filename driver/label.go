@@ -96,6 +96,11 @@ type Holder struct {
 	// Since is when the key was granted by the store's clock; zero when the
 	// engine does not know.
 	Since time.Time
+	// Mode and Limit are those it holds the key with, or waits for it with.
+	Mode  Mode
+	Limit int
+	// Slot is its number among Limit holders; of one that waits, 0.
+	Slot int
 }
 
 // Describe returns the label in parts, as far as it can be read. Since is the

@@ -24,7 +24,7 @@ var brokenHolds = []brokenEngine{
 			}}
 		}
 	}},
-	{"each client has locks of its own", "OneHolder OneHolderOfManyAtOnce LockWaitsItsTurn RandomMix",
+	{"each client has locks of its own", "OneHolder OneHolderOfManyAtOnce LockWaitsItsTurn RandomMix LockAllInAnyOrder",
 		func(*memdriver.Store) func() driver.Driver {
 			return func() driver.Driver { return memdriver.New() }
 		}},
@@ -104,7 +104,7 @@ var brokenHolds = []brokenEngine{
 			return s.Try(ctx, r)
 		}
 	})},
-	{"seconds taken for milliseconds", "LeaseEnds MinTTL VanishedHolderDelaysForItsTTL", one(func(s *memdriver.Store, p *patched) {
+	{"seconds taken for milliseconds", "LeaseEnds MinTTL VanishedHolderDelaysForItsTTL DeadReaderDelaysForItsTTL", one(func(s *memdriver.Store, p *patched) {
 		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
 			r.TTL *= 1000
 			res, err := s.Try(ctx, r)
@@ -112,7 +112,7 @@ var brokenHolds = []brokenEngine{
 			return res, err
 		}
 	})},
-	{"leases end before the TTL that was named", "LeaseEnds RandomMix LossIsToldBeforeTheNextGrant LockOutlivesAShortOutage",
+	{"leases end before the TTL that was named", "LeaseEnds RandomMix LossIsToldBeforeTheNextGrant LockOutlivesAShortOutage LossOfAReaderIsToldBeforeTheWriter",
 		one(func(s *memdriver.Store, p *patched) {
 			p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
 				r.TTL = max(r.TTL/2, 1)
@@ -136,6 +136,10 @@ var brokenHolds = []brokenEngine{
 		}
 	})},
 	{"shared means exclusive", "SharedIsRefused", one(func(s *memdriver.Store, p *patched) {
+		p.traits = func(t driver.Traits) driver.Traits {
+			t.Shared, t.Slots = false, false
+			return t
+		}
 		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
 			r.Mode = driver.Exclusive
 			return s.Try(ctx, r)

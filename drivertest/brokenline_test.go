@@ -17,11 +17,11 @@ var brokenLines = []brokenEngine{
 		o := newOwnLine(s, func(n int) int { return n - 1 })
 		return func() driver.Driver { return o }
 	}},
-	{"a line that nobody keeps to", "LineIsInOrder NobodyOvertakesALiveLine DeadHolderHandsOn", func(s *memdriver.Store) func() driver.Driver {
+	{"a line that nobody keeps to", "LineIsInOrder NobodyOvertakesALiveLine DeadHolderHandsOn LimitedLineIsInOrder", func(s *memdriver.Store) func() driver.Driver {
 		o := newOwnLine(s, func(int) int { return -1 })
 		return func() driver.Driver { return o }
 	}},
-	{"the first must come and get it", "HandoffIsAtOnce", func(s *memdriver.Store) func() driver.Driver {
+	{"the first must come and get it", "HandoffIsAtOnce SharedHandoffIsAtOnce", func(s *memdriver.Store) func() driver.Driver {
 		o := newOwnLine(s, func(int) int { return 0 })
 		return func() driver.Driver { return o }
 	}},
@@ -42,7 +42,7 @@ var brokenLines = []brokenEngine{
 			return s.Try(ctx, r)
 		}
 	})},
-	{"places without patience", "DeadPlaceIsSkipped ManyDeadPlacesAreSkipped PatienceIsEachPlacesOwn", one(func(s *memdriver.Store, p *patched) {
+	{"places without patience", "DeadPlaceIsSkipped ManyDeadPlacesAreSkipped PatienceIsEachPlacesOwn DeadWriterInLineLetsReadersIn", one(func(s *memdriver.Store, p *patched) {
 		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
 			r.Patience *= 1000
 			return s.Try(ctx, r)
@@ -88,19 +88,19 @@ var brokenLines = []brokenEngine{
 			return res, err
 		}
 	})},
-	{"a handed-over key waits for ever", "UnclaimedKeyGoesOn UnclaimedKeyGoesFree WatcherThatIsGone VanishedWaiterDelaysForItsPatience",
+	{"a handed-over key waits for ever", "UnclaimedKeyGoesOn UnclaimedKeyGoesFree WatcherThatIsGone VanishedWaiterDelaysForItsPatience UnclaimedSharesGoOn",
 		one(func(s *memdriver.Store, p *patched) {
 			p.release = func(ctx context.Context, r driver.Request) error {
 				err := s.Release(ctx, r)
 				if info := looked(s, r.Key); handedOver(info) {
 					r = as(r, info.Holder)
-					r.TTL, r.Fence = 1000*time.Hour, 0
+					r.TTL, r.Fence, r.Mode = 1000*time.Hour, 0, info.Holder.Mode
 					_, _ = s.Try(ctx, r)
 				}
 				return err
 			}
 		})},
-	{"a lapsed claim costs the place", "LapsedClaimKeepsThePlaceOnce OutageAtTheTurn", one(func(s *memdriver.Store, p *patched) {
+	{"a lapsed claim costs the place", "LapsedClaimKeepsThePlaceOnce OutageAtTheTurn LapsedSharesKeepTheirPlacesOnce", one(func(s *memdriver.Store, p *patched) {
 		var handed memo[string, driver.Holder]
 		p.release = func(ctx context.Context, r driver.Request) error {
 			err := s.Release(ctx, r)
@@ -118,7 +118,7 @@ var brokenLines = []brokenEngine{
 			return s.Try(ctx, r)
 		}
 	})},
-	{"hints get lost", "HintReachesTheNextInLine JoinRacesWithRelease HintAfterAPlaceWasGivenUp WatchersAreIndependent", one(func(s *memdriver.Store, p *patched) {
+	{"hints get lost", "HintReachesTheNextInLine JoinRacesWithRelease HintAfterAPlaceWasGivenUp WatchersAreIndependent WriterJoinsWhileReadersRelease ConvertRacesWithJoin WriterGivesUpWhileReadersRelease", one(func(s *memdriver.Store, p *patched) {
 		p.watch = func(context.Context, driver.Request) (<-chan struct{}, error) {
 			return make(chan struct{}), nil
 		}

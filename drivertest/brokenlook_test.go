@@ -28,14 +28,14 @@ func refence(f func(r driver.Request, fence uint64) uint64) func(*memdriver.Stor
 		}
 		p.inspect = func(ctx context.Context, key string) (driver.Info, error) {
 			info, err := s.Inspect(ctx, key)
-			info.Fence = 0
+			noFences(&info)
 			return info, err
 		}
 	})
 }
 
 var brokenFences = []brokenEngine{
-	{"one fence for all", "FencesRise FencesRiseOverHandoffs FencesRiseOverExpiry RandomMix",
+	{"one fence for all", "FencesRise FencesRiseOverHandoffs FencesRiseOverExpiry RandomMix FencesRiseOverSharers FencesRiseAmongSharers",
 		refence(func(driver.Request, uint64) uint64 { return 1 })},
 	{"fences by chance", "FencesRise RandomMix", refence(func(r driver.Request, _ uint64) uint64 {
 		return uint64(r.Owner[0]) + uint64(r.Owner[1])
@@ -86,10 +86,13 @@ var brokenLooks = []brokenEngine{
 			return info, err
 		}
 	})},
-	{"labels are not shown", "InspectSaysWhoAndHowLong BreakEndsExactlyOneOwner", one(func(s *memdriver.Store, p *patched) {
+	{"labels are not shown", "InspectSaysWhoAndHowLong BreakEndsExactlyOneOwner LostPartEndsAll", one(func(s *memdriver.Store, p *patched) {
 		p.inspect = func(ctx context.Context, key string) (driver.Info, error) {
 			info, err := s.Inspect(ctx, key)
 			info.Holder.Label = ""
+			for i := range info.Holders {
+				info.Holders[i].Holder.Label = ""
+			}
 			return info, err
 		}
 	})},

@@ -37,7 +37,7 @@ func rerecord(f func(driver.Record) driver.Record) func(*memdriver.Store) func()
 }
 
 var brokenNodes = []brokenEngine{
-	{"a node that votes at once", "NewNodeIsHeldBack RestartedNodeIsHeldBack FlushedNodeIsHeldBack HeldBackNodeHandsNothingOn",
+	{"a node that votes at once", "NewNodeIsHeldBack RestartedNodeIsHeldBack FlushedNodeIsHeldBack HeldBackNodeHandsNothingOn HeldBackNodeSharesNothing",
 		one(func(s *memdriver.Store, p *patched) {
 			p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
 				res, err := s.Try(ctx, r)

@@ -26,7 +26,7 @@ func insist(which func(r driver.Request, res driver.Result) bool) func(*memdrive
 	return one(func(s *memdriver.Store, p *patched) {
 		p.inspect = func(ctx context.Context, key string) (driver.Info, error) {
 			info, err := s.Inspect(ctx, key)
-			info.Fence = 0
+			noFences(&info)
 			return info, err
 		}
 		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
@@ -44,13 +44,13 @@ func insist(which func(r driver.Request, res driver.Result) bool) func(*memdrive
 }
 
 var brokenProposals = []brokenEngine{
-	{"any vote of the owner counts as its lease", "RenewComparesTheFence RenewIsNoClaim", one(func(s *memdriver.Store, p *patched) {
+	{"any vote of the owner counts as its lease", "RenewComparesTheFence RenewIsNoClaim RenewComparesASharersFence", one(func(s *memdriver.Store, p *patched) {
 		p.renew = func(ctx context.Context, r driver.Request) driver.Renewal {
 			r.Fence = 0
 			return renewOne(ctx, s, r)
 		}
 	})},
-	{"a vote that is given back is taken whatever its fence", "ReleaseUpToAFence", one(func(s *memdriver.Store, p *patched) {
+	{"a vote that is given back is taken whatever its fence", "ReleaseUpToAFence SharedReleaseUpToAFence", one(func(s *memdriver.Store, p *patched) {
 		p.release = func(ctx context.Context, r driver.Request) error {
 			r.UpTo = 0
 			return s.Release(ctx, r)
@@ -61,7 +61,7 @@ var brokenProposals = []brokenEngine{
 			r.Fence = 0
 			return r
 		})},
-	{"any proposal is granted", "LowProposalIsRefused ProposalFarAheadIsRefused MintedAndProposedFencesRise RestoreAfterALaterFence",
+	{"any proposal is granted", "LowProposalIsRefused ProposalFarAheadIsRefused MintedAndProposedFencesRise RestoreAfterALaterFence ReadersDoNotOvertakeWriters WritersDoNotOvertakeReaders SharedClaimTakesTheProposal",
 		insist(func(driver.Request, driver.Result) bool { return true })},
 	{"a client with a wrong clock may use up the fences", "ProposalFarAheadIsRefused",
 		insist(func(r driver.Request, res driver.Result) bool { return r.Fence > res.Fence })},
@@ -88,6 +88,19 @@ var brokenProposals = []brokenEngine{
 				return res, err
 			}
 		})},
+	{"one mark for all proposals of a key", "ReadersMayOvertakeEachOther RestoreOfASharedLease", one(func(s *memdriver.Store, p *patched) {
+		var mark memo[string, uint64]
+		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+			if _, held := leaseOf(looked(s, r.Key), r); r.Fence != 0 && r.Fence < mark.get(r.Key) && !held {
+				return driver.Result{Why: driver.FenceTooLow, Fence: mark.get(r.Key)}, nil
+			}
+			res, err := s.Try(ctx, r)
+			if res.Granted {
+				mark.set(r.Key, max(mark.get(r.Key), res.Fence))
+			}
+			return res, err
+		}
+	})},
 	{"minted fences have a counter of their own", "MintedAndProposedFencesRise", one(func(s *memdriver.Store, p *patched) {
 		var fences memo[string, uint64]
 		var n atomic.Uint64
@@ -124,13 +137,13 @@ var brokenProposals = []brokenEngine{
 			return res, err
 		}
 	})},
-	{"the holder's fence is raised unasked", "HolderKeepsItsFence RestoreGivesALeaseBack",
+	{"the holder's fence is raised unasked", "HolderKeepsItsFence RestoreGivesALeaseBack SharerKeepsItsFence",
 		reask(func(s *memdriver.Store, r driver.Request) driver.Request {
 			r.Restore = r.Restore && !looked(s, r.Key).Held
 			r.Raise = r.Fence > looked(s, r.Key).Fence
 			return r
 		})},
-	{"the holder's fence is never raised", "HolderMayRaiseItsFence", reask(func(_ *memdriver.Store, r driver.Request) driver.Request {
+	{"the holder's fence is never raised", "HolderMayRaiseItsFence SharerKeepsItsFence", reask(func(_ *memdriver.Store, r driver.Request) driver.Request {
 		r.Raise = false
 		return r
 	})},
@@ -138,7 +151,7 @@ var brokenProposals = []brokenEngine{
 		r.Raise = r.Raise && r.Fence >= looked(s, r.Key).Fence
 		return r
 	})},
-	{"a claim keeps the fence that was handed over", "ClaimTakesTheProposal", reask(func(s *memdriver.Store, r driver.Request) driver.Request {
+	{"a claim keeps the fence that was handed over", "ClaimTakesTheProposal SharedClaimTakesTheProposal", reask(func(s *memdriver.Store, r driver.Request) driver.Request {
 		if handedOver(looked(s, r.Key)) {
 			r.Fence = 0
 		}
@@ -157,7 +170,7 @@ var brokenProposals = []brokenEngine{
 		r.Restore = false
 		return r
 	})},
-	{"Restore is always granted", "RestoreAfterALaterFence",
+	{"Restore is always granted", "RestoreAfterALaterFence RestoreOfASharedLease RestoreAfterAReader",
 		insist(func(r driver.Request, _ driver.Result) bool { return r.Restore })},
 	{"Restore takes the key from its holder", "RestoreSparesTheHolder", reask(func(s *memdriver.Store, r driver.Request) driver.Request {
 		if r.Restore && looked(s, r.Key).Holder.Owner != r.Owner {

@@ -63,7 +63,7 @@ var brokenReleases = []brokenEngine{
 			return res, err
 		}
 	})},
-	{"release leaves a place in line", "ReleaseLeavesTheLine CancelledLockLeavesNothing", one(func(s *memdriver.Store, p *patched) {
+	{"release leaves a place in line", "ReleaseLeavesTheLine CancelledLockLeavesNothing WriterThatLeavesLetsReadersIn", one(func(s *memdriver.Store, p *patched) {
 		p.release = func(ctx context.Context, r driver.Request) error {
 			if info := looked(s, r.Key); info.Held && info.Holder.Owner != r.Owner && info.Waiters > 0 {
 				return nil
@@ -71,7 +71,7 @@ var brokenReleases = []brokenEngine{
 			return s.Release(ctx, r)
 		}
 	})},
-	{"a key that was handed over cannot be released", "ReleaseOfAHandedOverKeyPassesOn GivingUpRacesWithRelease HintAfterAPlaceWasGivenUp",
+	{"a key that was handed over cannot be released", "ReleaseOfAHandedOverKeyPassesOn GivingUpRacesWithRelease HintAfterAPlaceWasGivenUp ReleaseOfHandedOverSharesPassesOn",
 		one(func(s *memdriver.Store, p *patched) {
 			p.release = func(ctx context.Context, r driver.Request) error {
 				if info := looked(s, r.Key); info.Holder.Owner == r.Owner && handedOver(info) {
@@ -109,7 +109,7 @@ var brokenReleases = []brokenEngine{
 }
 
 var brokenRenewals = []brokenEngine{
-	{"renewals that do nothing", "RenewProlongs LockOutlivesManyTTLs ReleaseNeedsNoContext AdoptedLeaseGoesOn",
+	{"renewals that do nothing", "RenewProlongs LockOutlivesManyTTLs ReleaseNeedsNoContext AdoptedLeaseGoesOn ReadersOutliveManyTTLs",
 		one(func(s *memdriver.Store, p *patched) {
 			p.renew = func(ctx context.Context, r driver.Request) driver.Renewal {
 				ttl := r.TTL
@@ -159,14 +159,14 @@ var brokenRenewals = []brokenEngine{
 	{"only the first 500 are renewed", "RenewOfMany", one(func(s *memdriver.Store, p *patched) {
 		p.batch = func(rs []driver.Request, _ []driver.Renewal) (int, int) { return 0, min(len(rs), 500) }
 	})},
-	{"renewals do not tell that somebody waits", "RenewSaysThatSomebodyWaits", one(func(s *memdriver.Store, p *patched) {
+	{"renewals do not tell that somebody waits", "RenewSaysThatSomebodyWaits WantedComesWithARenewal", one(func(s *memdriver.Store, p *patched) {
 		p.renew = func(ctx context.Context, r driver.Request) driver.Renewal {
 			a := renewOne(ctx, s, r)
 			a.Wanted = false
 			return a
 		}
 	})},
-	{"a handed-over place still stands", "HandedOverPlaceIsNoPlace", one(func(s *memdriver.Store, p *patched) {
+	{"a handed-over place still stands", "HandedOverPlaceIsNoPlace HandedOverReaderIsNoPlace", one(func(s *memdriver.Store, p *patched) {
 		p.renew = func(ctx context.Context, r driver.Request) driver.Renewal {
 			a := renewOne(ctx, s, r)
 			if r.Queue {

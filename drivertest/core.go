@@ -45,7 +45,9 @@ var coreCases = []Case{
 		Needs: line, timely: true, run: vanishedWaiter},
 	{Name: "LossIsToldBeforeTheNextGrant", // promises 1 and 2, failure case 1
 		Rule:   "A holder that is cut off right after a renewal is told of its loss before a waiter elsewhere has the key.",
-		timely: true, run: lossBeforeGrant},
+		timely: true, run: func(e *env) {
+			lossBeforeGrant(e, func(c *hasp.Client) *hasp.Lease { return e.lock(c, e.short()) })
+		}},
 	{Name: "LockOutlivesAShortOutage", // promise 7, failure case 16
 		Rule:   "A store that is away for less than the TTL fails neither a Lock that waits nor a lease that is held.",
 		timely: true, run: shortOutage},
@@ -132,19 +134,31 @@ type waiting struct {
 // begin starts a Lock, and returns when it waits: in line where there is one.
 func (e *env) begin(c *hasp.Client, o *hasp.LockOptions) *waiting {
 	e.Helper()
+	return e.beginLock(c.Mutex("k", o).Lock)
+}
+
+// beginLock is begin for any lock of "k".
+func (e *env) beginLock(lock func(context.Context) (*hasp.Lease, error)) *waiting {
+	e.Helper()
 	places, refused := e.inspect("k").Waiters, e.refused()
+	w := e.startLock(lock)
+	e.eventually(0, "the Lock was refused", func() bool { return e.refused() > refused })
+	if e.traits.Queue != driver.QueueNone {
+		e.eventually(0, "the Lock stands in line", func() bool { return e.inspect("k").Waiters > places })
+	}
+	return w
+}
+
+// startLock starts a Lock, which ends with the case.
+func (e *env) startLock(lock func(context.Context) (*hasp.Lease, error)) *waiting {
 	ctx, cancel := context.WithCancelCause(e.ctx)
 	w := &waiting{env: e, cancel: cancel, done: make(chan struct{})}
 	e.Cleanup(func() { cancel(nil); <-w.done })
 	go func() {
 		defer close(w.done)
-		w.lease, w.err = c.Mutex("k", o).Lock(ctx)
+		w.lease, w.err = lock(ctx)
 		w.at = time.Now()
 	}()
-	e.eventually(0, "the Lock was refused", func() bool { return e.refused() > refused })
-	if e.traits.Queue != driver.QueueNone {
-		e.eventually(0, "the Lock stands in line", func() bool { return e.inspect("k").Waiters > places })
-	}
 	return w
 }
 

@@ -40,7 +40,7 @@ type link struct{ cut atomic.Bool }
 
 func (l *link) script(fault.Call) fault.Fault { return fault.Fault{Hang: l.cut.Load()} }
 
-func lossBeforeGrant(e *env) {
+func lossBeforeGrant(e *env, lock func(*hasp.Client) *hasp.Lease) {
 	var l link
 	renewed := make(chan struct{}, 1)
 	c := e.observed(l.script, func(ev hasp.Event) {
@@ -48,7 +48,7 @@ func lossBeforeGrant(e *env) {
 			renewed <- struct{}{}
 		}
 	})
-	lease := e.lock(c, e.short())
+	lease := lock(c)
 	w := e.begin(e.client(nil), e.lasting())
 	e.comes(renewed, e.ttl+e.slack, "the lease was not renewed")
 	deadline := lease.Deadline()

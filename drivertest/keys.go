@@ -83,19 +83,31 @@ func anyLabel(e *env) {
 	}
 }
 
-// namedLikeSidecars takes as keys every end of every name that the store shows
-// while "k" is held and waited for: whatever prefix the engine adds, one of
-// them meets what is kept for "k".
 func namedLikeSidecars(e *env) {
-	if e.store.Names == nil {
-		e.Skip("the harness cannot show the names in this store (Store.Names is nil)")
-	}
 	a := e.ask("k")
 	e.grant(e.d, a)
 	waits := e.traits.Queue != driver.QueueNone
 	b := e.ask("k")
 	if waits {
 		e.join(e.d, b, 0)
+	}
+	e.askForNames()
+	if info := e.heldBy(a); waits && (info.Waiters != 1 || info.Line[0].Owner != b.Owner) {
+		e.Fatalf("the line of %q is %+v", "k", info)
+	}
+	e.release(e.d, a)
+	if waits {
+		e.turn(e.d, b, 0)
+	}
+}
+
+// askForNames takes as keys every end of every name that the store shows while
+// "k" is held: whatever prefix the engine adds, one of them meets what is kept
+// for "k".
+func (e *env) askForNames() {
+	e.Helper()
+	if e.store.Names == nil {
+		e.Skip("the harness cannot show the names in this store (Store.Names is nil)")
 	}
 	tried := map[string]bool{"k": true}
 	for _, name := range e.store.Names() {
@@ -105,17 +117,15 @@ func namedLikeSidecars(e *env) {
 				continue
 			}
 			tried[key] = true
-			r := e.ask(key)
-			if res, err := e.d.Try(e.ctx, r); err == nil && res.Granted {
-				e.release(e.d, r)
-			} // an error is a fair answer: the name is taken
+			rs := []driver.Request{e.ask(key)}
+			if needShared.Met(e.traits) {
+				rs = append(rs, e.reader(key))
+			}
+			for _, r := range rs {
+				if res, err := e.d.Try(e.ctx, r); err == nil && res.Granted {
+					e.release(e.d, r)
+				} // an error is a fair answer: the name is taken
+			}
 		}
-	}
-	if info := e.heldBy(a); waits && (info.Waiters != 1 || info.Line[0].Owner != b.Owner) {
-		e.Fatalf("the line of %q is %+v", "k", info)
-	}
-	e.release(e.d, a)
-	if waits {
-		e.turn(e.d, b, 0)
 	}
 }

@@ -201,6 +201,13 @@ func nothingStays(e *env) {
 		e.releaseNothing(e.d, e.ask("never"+strconv.Itoa(i)))
 		e.grant(e.d, e.brief(e.ask("gone"+strconv.Itoa(i))))
 	}
+	e.goesAway()
+}
+
+// goesAway fails unless the store soon has nothing, and nothing that would stay
+// for good.
+func (e *env) goesAway() {
+	e.Helper()
 	e.eventually(4*e.ttl, "List is empty", func() bool { return len(e.list("")) == 0 })
 	if e.store.Leftovers == nil {
 		return

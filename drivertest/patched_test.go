@@ -126,6 +126,14 @@ func looked(s *memdriver.Store, key string) driver.Info {
 	return info
 }
 
+// noFences takes all fences from what Inspect says.
+func noFences(info *driver.Info) {
+	info.Fence = 0
+	for i := range info.Holders {
+		info.Holders[i].Fence = 0
+	}
+}
+
 // as returns r in the name of another.
 func as(r driver.Request, h driver.Holder) driver.Request {
 	r.Owner, r.Label = h.Owner, h.Label

@@ -53,25 +53,31 @@ func oneOwnerAtOnce(e *env) {
 	ds := []driver.Driver{e.d, e.open(), e.open()}
 	for range raceRounds / 5 {
 		r := e.ask("k")
-		var mu sync.Mutex
-		fences := make(map[uint64]int)
-		ask := func(d driver.Driver, r driver.Request) func() {
-			return func() {
-				res, err := d.Try(e.ctx, r)
-				if err != nil || !res.Granted {
-					e.Errorf("a copy of a request: %+v, %v, want a grant", res, err)
-				}
-				mu.Lock()
-				defer mu.Unlock()
-				fences[res.Fence]++
-			}
-		}
-		atOnce(ask(ds[0], r), ask(ds[1], r), ask(ds[2], queued(r)), ask(ds[0], queued(r)))
-		if len(fences) != 1 {
-			e.Errorf("copies of one request were granted with the fences %v", fences)
-		}
+		e.copiesAtOnce(ds, r)
 		e.release(e.d, r)
 		e.free("k")
+	}
+}
+
+// copiesAtOnce sends copies of one request at once, which must be one grant.
+func (e *env) copiesAtOnce(ds []driver.Driver, r driver.Request) {
+	e.Helper()
+	var mu sync.Mutex
+	fences := make(map[uint64]int)
+	ask := func(d driver.Driver, r driver.Request) func() {
+		return func() {
+			res, err := d.Try(e.ctx, r)
+			if err != nil || !res.Granted {
+				e.Errorf("a copy of a request: %+v, %v, want a grant", res, err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			fences[res.Fence]++
+		}
+	}
+	atOnce(ask(ds[0], r), ask(ds[1], r), ask(ds[2], queued(r)), ask(ds[0], queued(r)))
+	if len(fences) != 1 {
+		e.Errorf("copies of one request were granted with the fences %v", fences)
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 
 var randomCases = []Case{
 	{Name: "RandomMix", // failure cases 28 and 34
-		Rule: "Whatever many clients do at once, with waits that are cancelled and holders that vanish: no two hold one key, fences rise, and everybody who goes on waiting is granted.",
+		Rule: "Whatever many clients do at once, with waits that are cancelled and holders that convert or vanish: only those hold a key together that share it, up to their limits and with different slots, fences rise, and everybody who goes on waiting is granted.",
 		run:  randomMix},
 }
 
@@ -70,7 +70,7 @@ func randomMix(e *env) {
 
 // round is one acquisition: it may give up, and a holder may vanish.
 func (m *mix) round(d driver.Driver, rnd *rand.Rand, key string) (ok bool) {
-	r := m.brief(m.ask(key))
+	r := m.mode(rnd, m.brief(m.ask(key)))
 	r.TTL = max(m.ttl/2+rand.N(m.ttl), m.traits.MinTTL)
 	gives := time.Duration(1 << 62)
 	if rnd.IntN(4) == 0 {
@@ -84,7 +84,14 @@ func (m *mix) round(d driver.Driver, rnd *rand.Rand, key string) (ok bool) {
 	if h == nil {
 		return m.giveBack(d, r)
 	}
-	time.Sleep(time.Duration(rnd.Int64N(int64(m.ttl / 20))))
+	m.work(rnd)
+	if r.Mode == driver.Exclusive && m.traits.Shared && rnd.IntN(3) == 0 {
+		if r, ok = m.convert(d, m.sharing(rnd, converting(r)), h); !ok {
+			return false
+		}
+		m.work(rnd)
+	}
+	r.End = driver.End(rnd.IntN(3))
 	if rnd.IntN(16) == 0 { // gone without a word
 		m.vanished.Add(1)
 		return true
@@ -99,6 +106,41 @@ func (m *mix) round(d driver.Driver, rnd *rand.Rand, key string) (ok bool) {
 	}
 	m.log.Released(h)
 	return m.giveBack(d, r)
+}
+
+// mode makes some requests share the key.
+func (m *mix) mode(rnd *rand.Rand, r driver.Request) driver.Request {
+	if !m.traits.Shared || rnd.IntN(2) == 0 {
+		return r
+	}
+	return m.sharing(rnd, r)
+}
+
+// sharing is sharing with a limit, or none.
+func (m *mix) sharing(rnd *rand.Rand, r driver.Request) driver.Request {
+	if !m.traits.Slots {
+		return sharing(r, 0)
+	}
+	return sharing(r, rnd.IntN(4))
+}
+
+func (m *mix) work(rnd *rand.Rand) { time.Sleep(time.Duration(rnd.Int64N(int64(m.ttl / 20)))) }
+
+// convert returns r as the one that shares the key, unless its lease ended.
+func (m *mix) convert(d driver.Driver, r driver.Request, h *history.Hold) (_ driver.Request, ok bool) {
+	h.Limit = r.Limit
+	m.log.Downgraded(h)
+	start := time.Now()
+	res, err := d.Try(m.ctx, r)
+	if err != nil || res.Granted && (res.Fence != h.Fence || res.Slot != 0) {
+		m.Errorf("Convert by %s with the fence %d: %+v, %v", r.Owner, h.Fence, res, err)
+		return r, false
+	}
+	if res.Granted {
+		m.log.Extended(h, start.Add(sure(res.TTL)))
+	}
+	r.Convert = false
+	return r, true
 }
 
 func (m *mix) giveBack(d driver.Driver, r driver.Request) bool {
@@ -120,7 +162,7 @@ func (m *mix) acquire(d driver.Driver, r driver.Request, gives time.Duration) (*
 	}
 	r.Queue = m.traits.Queue != driver.QueueNone
 	began := time.Now()
-	h := history.Hold{Key: r.Key, Owner: r.Owner}
+	h := history.Hold{Key: r.Key, Owner: r.Owner, Shared: r.Mode == driver.Shared, Limit: r.Limit}
 	// Everybody before may vanish, one after the other.
 	limit := 24*m.ttl + m.slack
 	for {
@@ -130,7 +172,7 @@ func (m *mix) acquire(d driver.Driver, r driver.Request, gives time.Duration) (*
 			return nil, err
 		}
 		if res.Granted {
-			h.Fence = res.Fence
+			h.Fence, h.Slot = res.Fence, res.Slot
 			return m.log.Acquired(h, start.Add(sure(res.TTL))), nil
 		}
 		if h.Asked == 0 && r.Queue {

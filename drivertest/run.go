@@ -88,6 +88,9 @@ var (
 	needHandoff = Need{"Queue: QueueHandoff", func(t driver.Traits) bool { return t.Queue == driver.QueueHandoff }}
 	needFencing = Need{"Fencing", func(t driver.Traits) bool { return t.Fencing }}
 	needPropose = Need{"Proposable", func(t driver.Traits) bool { return t.Proposable }}
+	needShared  = Need{"Shared", func(t driver.Traits) bool { return t.Shared }}
+	needSlots   = Need{"Slots", func(t driver.Traits) bool { return t.Slots }}
+	needNoSlots = Need{"Slots: false", func(t driver.Traits) bool { return !t.Slots }}
 	needNoShare = Need{"Shared: false", func(t driver.Traits) bool { return !t.Shared }}
 )
 
@@ -96,7 +99,8 @@ func Cases() []Case {
 	var all []Case
 	for _, part := range [][]Case{
 		tryCases, releaseCases, renewCases, lineCases, handoffCases, raceCases, fenceCases, proposeCases, watchCases,
-		lookCases, keyCases, randomCases, nodeCases, recordCases, coreCases,
+		sharedCases, sharedKeepCases, sharedLookCases, sharedLineCases, sharedHandoffCases, convertCases, slotCases, abandonedCases, sharedFenceCases,
+		lookCases, keyCases, randomCases, nodeCases, recordCases, coreCases, coreModeCases,
 	} {
 		all = append(all, part...)
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // plain is an engine that promises as little as it may: no line, no hints, no
-// fences.
+// fences, no sharing.
 func plain(s *memdriver.Store) *patched {
 	const poll = 20 * time.Millisecond
 	return &patched{Store: s,
@@ -23,6 +23,9 @@ func plain(s *memdriver.Store) *patched {
 			return driver.Traits{Engine: "plain", MinTTL: t.MinTTL}
 		},
 		try: func(ctx context.Context, r driver.Request) (driver.Result, error) {
+			if r.Mode != driver.Exclusive {
+				return driver.Result{}, driver.ErrUnsupported
+			}
 			r.Queue, r.Fence = false, 0
 			res, err := s.Try(ctx, r)
 			res.Fence = 0
@@ -36,7 +39,7 @@ func plain(s *memdriver.Store) *patched {
 		},
 		inspect: func(ctx context.Context, key string) (driver.Info, error) {
 			info, err := s.Inspect(ctx, key)
-			info.Fence = 0
+			noFences(&info)
 			return info, err
 		},
 	}

@@ -58,18 +58,28 @@ func (f *floors) rise(to uint64) {
 	f.old, f.mid = f.cur, f.cur
 }
 
-// floor is what a new fence of the key must be above.
-func (s *Store) floor(e *entry) uint64 {
-	return max(e.newest, s.fences.old, s.fences.minted)
+// above is the fence that others have and a new holder's must be above: those
+// that share a key need no order among themselves.
+func (e *entry) above(mode driver.Mode) uint64 {
+	if mode == driver.Shared {
+		return e.wrote
+	}
+	return e.newest
 }
 
-// mint returns the last of the next n fences for a key.
-func (s *Store) mint(e *entry, now time.Time, n int) uint64 {
+// floor is what a proposed fence of the key must be above.
+func (s *Store) floor(e *entry, mode driver.Mode) uint64 {
+	return max(e.above(mode), s.fences.old, s.fences.minted)
+}
+
+// mint returns the last of the next n fences for a key, which are above all.
+func (s *Store) mint(e *entry, mode driver.Mode, now time.Time, n int) uint64 {
 	clock := micros(now)
 	s.fences.turn(clock)
-	e.newest = max(s.floor(e)+1, clock) + uint64(n-1)
-	s.fences.minted = e.newest
-	return e.newest
+	fence := max(s.floor(e, driver.Exclusive)+1, clock) + uint64(n-1)
+	e.granted(fence, mode)
+	s.fences.minted = fence
+	return fence
 }
 
 // propose takes the fence that r proposes for a grant that is new, and as many
@@ -77,30 +87,37 @@ func (s *Store) mint(e *entry, now time.Time, n int) uint64 {
 // the proposal cannot be granted.
 func (s *Store) propose(e *entry, r driver.Request, now time.Time) (fences int) {
 	s.fences.turn(micros(now))
-	floor := s.floor(e)
+	floor := s.floor(e, r.Mode)
 	switch {
-	case s.tooFar(e, r.Fence, now) || r.Fence <= floor:
+	case s.tooFar(e, r, now) || r.Fence <= floor:
 		return 0
 	case r.Fences > 1:
-		fences = int(min(uint64(r.Fences), r.Fence-floor))
+		fences = max(1, int(min(int64(r.Fences), int64(r.Fence-max(floor, e.newest)))))
 	default:
 		fences = 1
 	}
-	s.take(e, r.Fence)
+	s.take(e, r)
 	return fences
 }
 
 // tooFar says whether a proposal uses up more numbers than a client with a good
 // clock would.
-func (s *Store) tooFar(e *entry, fence uint64, now time.Time) bool {
+func (s *Store) tooFar(e *entry, r driver.Request, now time.Time) bool {
 	lead := uint64(driver.MaxLead / time.Microsecond)
-	return fence > max(micros(now)+lead, s.floor(e)+leap)
+	return r.Fence > max(micros(now)+lead, s.floor(e, r.Mode)+leap)
 }
 
 // take remembers a proposed fence that is granted.
-func (s *Store) take(e *entry, fence uint64) {
+func (s *Store) take(e *entry, r driver.Request) {
+	e.granted(r.Fence, r.Mode)
+	s.fences.cur = max(s.fences.cur, r.Fence)
+}
+
+func (e *entry) granted(fence uint64, mode driver.Mode) {
 	e.newest = max(e.newest, fence)
-	s.fences.cur = max(s.fences.cur, fence)
+	if mode == driver.Exclusive {
+		e.wrote = max(e.wrote, fence)
+	}
 }
 
 // remembered says whether the newest fence of a free key is kept: for a while

@@ -5,14 +5,15 @@ package memdriver
 
 import (
 	"crypto/rand"
+	"slices"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
 )
 
 // Hold makes somebody else the holder of a key for ttl, whoever has it: a
-// test's way to contention, and to a lease that is taken by another. A holder
-// before it has lost the key, and is told at its next renewal or Release;
+// test's way to contention, and to a lease that is taken by another. All holders
+// before it have lost the key, and are told at their next renewal or Release;
 // those in line go on waiting. label is shown to them; see driver.Label.
 // release gives the key back, to the next in line; calling it late, or twice,
 // is harmless. Hold works on a store that is unreachable to its clients.
@@ -22,30 +23,32 @@ func (s *Store) Hold(key string, ttl time.Duration, label driver.Label) (release
 	r := driver.Request{Key: key, Owner: rand.Text(), Label: label.Encode(), TTL: ttl}
 	now := s.now()
 	e := s.settled(key, now)
-	e.holder = nil
+	e.holders = nil
 	s.grant(e, r, now)
 	return func() { s.end(key, func(h *place) bool { return h.id == idOf(r) }) }
 }
 
 // Lose makes the store forget who holds a key, as a store that was restarted
-// without its data does: the holder's lease is lost, which it is told at its
-// next renewal or Release, and the key goes to the next in line. Nothing
+// without its data does: the lease of each holder is lost, which it is told at
+// its next renewal or Release, and the key goes to the next in line. Nothing
 // happens when nobody holds the key.
 func (s *Store) Lose(key string) {
 	s.end(key, func(*place) bool { return true })
 }
 
-// end takes the key away from a holder.
+// end takes the key away from those holders.
 func (s *Store) end(key string, of func(*place) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
 	e := s.settled(key, now)
 	defer s.forget(e, now)
-	if e.holder != nil && of(e.holder) {
-		e.vacate(now)
-		s.handOn(e, now)
+	for _, h := range slices.Clone(e.holders) {
+		if of(h) {
+			e.vacate(h, now, driver.Finished)
+		}
 	}
+	s.handOn(e, now)
 }
 
 // SetUnreachable cuts the store off from its clients, or connects it again:

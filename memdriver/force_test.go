@@ -92,6 +92,44 @@ func TestLose(t *testing.T) {
 	}
 }
 
+// Hold and Lose take a key from all that share it, and a snapshot has them all.
+func TestForceOnSharers(t *testing.T) {
+	s := memdriver.New()
+	a, b, c := ask(), ask(), ask()
+	a.Mode, a.Limit, b.Mode, b.Limit = driver.Shared, 2, driver.Shared, 2
+	share := func() {
+		t.Helper()
+		for slot, r := range []driver.Request{a, b} {
+			if res := try(t, s, r); !res.Granted || res.Slot != slot {
+				t.Fatalf("holder %d of 2: %+v", slot, res)
+			}
+		}
+	}
+	lost := func() {
+		t.Helper()
+		for _, r := range []driver.Request{a, b} {
+			if err := renew(t, s, r); !errors.Is(err, driver.ErrNotHeld) {
+				t.Errorf("a holder that was lost: %v", err)
+			}
+		}
+	}
+	share()
+	saved := s.Snapshot()
+	release := s.Hold("k", time.Hour, driver.Label{})
+	lost()
+	if release(); !try(t, s, c).Granted {
+		t.Error("not free after a Hold")
+	}
+	s.Restart(saved)
+	share()
+	if s.Lose("k"); !try(t, s, c).Granted {
+		t.Error("not free after Lose")
+	}
+	lost()
+	s.Restart(saved)
+	share() // as they were
+}
+
 func TestSetUnreachable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memdriver.New()

@@ -13,35 +13,49 @@ import (
 // entry is all there is about a key that is held or waited for, or was a short
 // while ago.
 type entry struct {
-	key    string
-	holder *place    // nil: free, and then nobody waits, unless the store is held back
-	line   []*place  // live places in order of arrival
-	free   time.Time // of a free key: since when
-	// abandoned: the last holder let its lease expire.
+	key     string
+	holders []*place  // in the order of their grants: one, or any number that share the key
+	line    []*place  // live places in order of arrival, the first of which cannot have the key now
+	free    time.Time // of a free key: since when
+	// abandoned: a holder did not finish, and none that could repair came since.
 	abandoned bool
 	newest    uint64 // the largest fence granted, 0: none
+	wrote     uint64 // the largest that was granted Exclusive
 }
 
-// place is one owner's: a place in line, and then the holder's.
+// place is one owner's: a place in line, and then a holder's.
 type place struct {
 	id    ownerKey
+	mode  driver.Mode
+	limit int       // 0: none
 	since time.Time // of arrival, then of the grant
 	until time.Time // when the place, or the lease, is over
 	claim time.Duration
 
 	fence     uint64
+	slot      int
 	claimed   bool // false: handed over, and the owner has not been seen since
-	abandoned bool // of the holder: the one before it did not release
+	abandoned bool // of a holder: one before it did not finish
 	lapsed    bool // let one handoff go by
 	patience  time.Time
 }
 
-func (p *place) clone() *place {
-	if p == nil {
-		return nil
+func newPlace(r driver.Request, now time.Time) *place {
+	p := &place{id: idOf(r), mode: r.Mode, since: now}
+	if r.Mode == driver.Shared {
+		p.limit = r.Limit
 	}
-	c := *p
-	return &c
+	return p
+}
+
+// clones returns places that change by themselves.
+func clones(places []*place) []*place {
+	places = slices.Clone(places)
+	for i, p := range places {
+		c := *p
+		places[i] = &c
+	}
+	return places
 }
 
 // extend moves the end of a lease or a place, never to an earlier moment.
@@ -52,11 +66,11 @@ func (p *place) extend(until time.Time) {
 }
 
 func (p *place) holderInfo() driver.Holder {
-	return driver.Holder{Owner: p.id.owner, Label: p.id.label, Since: p.since}
+	return driver.Holder{Owner: p.id.owner, Label: p.id.label, Since: p.since, Mode: p.mode, Limit: p.limit, Slot: p.slot}
 }
 
 func (p *place) granted(now time.Time, fences int) driver.Result {
-	return driver.Result{Granted: true, Fence: p.fence, Fences: fences, TTL: p.until.Sub(now), Abandoned: p.abandoned}
+	return driver.Result{Granted: true, Fence: p.fence, Fences: fences, TTL: p.until.Sub(now), Slot: p.slot, Abandoned: p.abandoned}
 }
 
 // settled returns the entry of a key after everything that is over by now has
@@ -68,50 +82,73 @@ func (s *Store) settled(key string, now time.Time) *entry {
 		s.keys[key] = e
 	}
 	e.line = slices.DeleteFunc(e.line, func(p *place) bool { return !p.until.After(now) })
-	var lapsed *place
-	if h := e.holder; h != nil && !h.until.After(now) {
-		e.vacate(h.until)
-		e.abandoned = h.claimed || h.abandoned
-		if !h.claimed && !h.lapsed && h.patience.After(now) {
-			lapsed = h
-		}
-	}
+	lapsed := e.expire(now)
 	s.handOn(e, now)
-	if lapsed != nil {
+	if len(lapsed) > 0 {
 		// A claim that lapsed keeps its place once: the next in line has the
 		// key instead, and this one is the first after it.
-		lapsed.lapsed, lapsed.until = true, lapsed.patience
-		e.line = slices.Insert(e.line, 0, lapsed)
+		e.line = slices.Insert(e.line, 0, lapsed...)
 		s.handOn(e, now)
 	}
 	return e
 }
 
-// handOn makes the first in line the holder of a key that is free, for as long
-// as a claim may take, and tells it.
-func (s *Store) handOn(e *entry, now time.Time) {
-	if e.holder != nil || len(e.line) == 0 || !s.voting() {
-		return
+// expire takes the key from those whose time is over. It returns those that
+// may wait again.
+func (e *entry) expire(now time.Time) (lapsed []*place) {
+	var last time.Time
+	e.holders = slices.DeleteFunc(e.holders, func(h *place) bool {
+		if h.until.After(now) {
+			return false
+		}
+		if h.until.After(last) {
+			last = h.until
+		}
+		e.abandoned = e.abandoned || h.leaves(driver.Unfinished)
+		if !h.claimed && !h.lapsed && h.patience.After(now) {
+			lapsed = append(lapsed, &place{id: h.id, mode: h.mode, limit: h.limit, since: h.since, until: h.patience, claim: h.claim, lapsed: true})
+		}
+		return true
+	})
+	if len(e.holders) == 0 && !last.IsZero() {
+		e.free = last
 	}
-	p := e.line[0]
-	e.leave(0)
-	p.patience = p.until
-	p.since, p.until = now, now.Add(p.claim) // its fence comes with the claim
-	e.install(p)
-	s.hint(p.id)
+	return lapsed
 }
 
-// vacate takes the key from its holder.
-func (e *entry) vacate(at time.Time) { e.holder, e.free = nil, at }
+// handOn makes the first in line a holder, and those after it that can have
+// the key too, for as long as a claim may take, and tells them.
+func (s *Store) handOn(e *entry, now time.Time) {
+	for len(e.line) > 0 && s.voting() && admits(e.holders, e.line[0].mode, e.line[0].limit) {
+		p := e.line[0]
+		e.leave(0)
+		p.patience = p.until
+		p.since, p.until = now, now.Add(p.claim) // its fence comes with the claim
+		e.install(p)
+		s.hint(p.id)
+	}
+}
+
+// vacate takes the key from one holder.
+func (e *entry) vacate(h *place, at time.Time, end driver.End) {
+	e.abandoned = e.abandoned || h.leaves(end)
+	e.holders = slices.DeleteFunc(e.holders, func(p *place) bool { return p == h })
+	if len(e.holders) == 0 {
+		e.free = at
+	}
+}
 
 func (e *entry) install(p *place) {
-	p.abandoned, e.abandoned = e.abandoned, false
-	e.holder = p
+	p.slot = slot(e.holders, p.limit)
+	if p.abandoned = e.abandoned; !p.reads() {
+		e.abandoned = false
+	}
+	e.holders = append(e.holders, p)
 }
 
 // forget drops an entry that says nothing any more.
 func (s *Store) forget(e *entry, now time.Time) {
-	if e.holder == nil && len(e.line) == 0 && !s.remembered(e, now) {
+	if len(e.holders) == 0 && len(e.line) == 0 && !s.remembered(e, now) {
 		s.fences.turn(micros(now))
 		delete(s.keys, e.key)
 	}
@@ -146,39 +183,52 @@ func (e *entry) join(r driver.Request, now time.Time) {
 	i := e.index(idOf(r))
 	if i < 0 {
 		i = len(e.line)
-		e.line = append(e.line, &place{id: idOf(r), since: now, claim: min(r.Patience/2, claimLimit)})
+		p := newPlace(r, now)
+		p.claim = min(r.Patience/2, claimLimit)
+		e.line = append(e.line, p)
 	}
 	e.line[i].extend(now.Add(r.Patience))
 }
 
 func (e *entry) leave(i int) { e.line = slices.Delete(e.line, i, i+1) }
 
-func (e *entry) index(id ownerKey) int {
-	return slices.IndexFunc(e.line, func(p *place) bool { return p.id == id })
+func (e *entry) index(id ownerKey) int { return indexOf(e.line, id) }
+
+// holding returns what an owner holds the key with, or nil.
+func (e *entry) holding(id ownerKey) *place {
+	if i := indexOf(e.holders, id); i >= 0 {
+		return e.holders[i]
+	}
+	return nil
+}
+
+func indexOf(places []*place, id ownerKey) int {
+	return slices.IndexFunc(places, func(p *place) bool { return p.id == id })
 }
 
 // refuse describes what is in the way of r.
 func (s *Store) refuse(e *entry, r driver.Request, now time.Time) driver.Result {
 	res := driver.Result{Why: driver.Held}
 	if r.Fence != 0 {
-		res.Fence = s.floor(e)
+		res.Fence = s.floor(e, r.Mode)
 	}
 	if res.Ahead = e.index(idOf(r)); res.Ahead < 0 {
 		res.Ahead = len(e.line)
 	}
-	if e.holder != nil {
-		res.Holder = e.holder.holderInfo()
-		res.Left = e.holder.until.Sub(now)
-		res.RetryIn = e.retryIn(res.Ahead, now)
+	if len(e.holders) > 0 {
+		res.Holder = e.holders[0].holderInfo()
+		res.Left = opens(e.holders, r.Mode, r.Limit).Sub(now)
+		if res.Ahead == 0 {
+			res.RetryIn = res.Left
+		}
 	}
 	return res
 }
 
-// retryIn is when the place with so many before it may have the key without
-// a hint.
-func (e *entry) retryIn(ahead int, now time.Time) time.Duration {
-	if ahead > 0 || e.holder == nil {
+// retryIn is when the place i may have the key without a hint.
+func (e *entry) retryIn(i int, now time.Time) time.Duration {
+	if i > 0 || len(e.holders) == 0 {
 		return 0
 	}
-	return e.holder.until.Sub(now)
+	return opens(e.holders, e.line[i].mode, e.line[i].limit).Sub(now)
 }

@@ -54,6 +54,9 @@ func (s *Store) Inspect(ctx context.Context, key string) (driver.Info, error) {
 	e := s.settled(key, now)
 	defer s.forget(e, now)
 	info := e.info(now)
+	for _, h := range e.holders {
+		info.Holders = append(info.Holders, h.lease(now))
+	}
 	for _, p := range e.line {
 		info.Line = append(info.Line, p.holderInfo())
 	}
@@ -61,12 +64,16 @@ func (s *Store) Inspect(ctx context.Context, key string) (driver.Info, error) {
 }
 
 func (e *entry) info(now time.Time) driver.Info {
-	info := driver.Info{Key: e.key, Waiters: len(e.line)}
-	if h := e.holder; h != nil {
-		info.Held, info.Holder, info.Fence = true, h.holderInfo(), h.fence
-		info.Left = h.until.Sub(now)
+	info := driver.Info{Key: e.key, Holds: len(e.holders), Waiters: len(e.line)}
+	if len(e.holders) > 0 {
+		first := e.holders[0].lease(now)
+		info.Held, info.Holder, info.Fence, info.Left = true, first.Holder, first.Fence, first.Left
 	}
 	return info
+}
+
+func (p *place) lease(now time.Time) driver.Lease {
+	return driver.Lease{Holder: p.holderInfo(), Fence: p.fence, Left: p.until.Sub(now)}
 }
 
 // List implements [driver.Driver].
@@ -82,7 +89,7 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, 
 			if err == nil && !info.Held && info.Waiters == 0 {
 				continue // over by now
 			}
-			info.Line = nil
+			info.Holders, info.Line = nil, nil
 			if !yield(info, err) || err != nil {
 				return
 			}

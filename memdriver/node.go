@@ -8,7 +8,6 @@ import (
 	"crypto/rand"
 	"fmt"
 	"maps"
-	"slices"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
@@ -92,11 +91,7 @@ func (d data) clone() data {
 	keys := make(map[string]*entry, len(d.keys))
 	for key, e := range d.keys {
 		c := *e
-		c.holder = e.holder.clone()
-		c.line = slices.Clone(e.line)
-		for i, p := range c.line {
-			c.line[i] = p.clone()
-		}
+		c.holders, c.line = clones(e.holders), clones(e.line)
 		keys[key] = &c
 	}
 	d.keys = keys

@@ -69,6 +69,8 @@ func (s *Store) Traits() driver.Traits {
 		Queue:      driver.QueueHandoff,
 		Fencing:    true,
 		Proposable: true,
+		Shared:     true,
+		Slots:      true,
 		MinTTL:     minTTL,
 		MaxTTL:     s.options.MaxTTL,
 	}
@@ -126,9 +128,11 @@ func (s *Store) try(r driver.Request, now time.Time) driver.Result {
 	switch {
 	case s.buried(idOf(r), now):
 		return s.refuse(e, r, now)
-	case e.holder != nil && e.holder.id == idOf(r):
-		return s.again(e, r, now)
-	case e.holder == nil: // and so nobody waits
+	case e.holding(idOf(r)) != nil:
+		return s.again(e, e.holding(idOf(r)), r, now)
+	case r.Convert:
+		return s.refuse(e, r, now)
+	case len(e.line) == 0 && admits(e.holders, r.Mode, r.Limit):
 		return s.grant(e, r, now)
 	}
 	if r.Queue {
@@ -139,8 +143,12 @@ func (s *Store) try(r driver.Request, now time.Time) driver.Result {
 
 func check(r driver.Request) error {
 	switch {
-	case r.Mode != driver.Exclusive || r.Limit != 0:
-		return fmt.Errorf("shared locks: %w", driver.ErrUnsupported)
+	case r.Mode > driver.Shared:
+		return fmt.Errorf("mode %d: %w", r.Mode, driver.ErrUnsupported)
+	case r.Convert && r.Mode != driver.Shared:
+		return errors.New("a lease can be converted to Shared only")
+	case r.Limit < 0:
+		return fmt.Errorf("the limit is %d: it must be positive, or 0 for none", r.Limit)
 	case r.Key == "" || len(r.Key) > driver.MaxKey:
 		return fmt.Errorf("the key has %d bytes: it must have 1 to %d", len(r.Key), driver.MaxKey)
 	case r.TTL <= 0:
@@ -152,45 +160,56 @@ func check(r driver.Request) error {
 }
 
 // again answers a holder: a repeated request, or the claim of a handoff.
-func (s *Store) again(e *entry, r driver.Request, now time.Time) driver.Result {
-	h, fences := e.holder, 1
+func (s *Store) again(e *entry, h *place, r driver.Request, now time.Time) driver.Result {
+	fences := 1
 	switch {
+	case r.Convert:
+		return s.convert(e, h, r, now)
+	case r.Mode != h.mode: // overtaken by the request that converted the lease
+		return s.refuse(e, r, now)
 	case !h.claimed && r.Fence != 0:
 		if fences = s.propose(e, r, now); fences == 0 {
-			return s.tooLow(e)
+			return s.tooLow(e, r.Mode)
 		}
 		h.fence = r.Fence
 	case !h.claimed:
 		fences = max(r.Fences, 1)
-		h.fence = s.mint(e, now, fences)
+		h.fence = s.mint(e, r.Mode, now, fences)
 	case r.Raise && !r.Restore && r.Fence != 0 && r.Fence != h.fence:
-		if r.Fence < h.fence || s.tooFar(e, r.Fence, now) {
-			return s.tooLow(e)
+		switch {
+		case r.Fence < h.fence:
+			return driver.Result{Why: driver.FenceTooLow, Fence: h.fence - 1} // the one it has would do
+		case s.tooFar(e, r, now):
+			return s.tooLow(e, r.Mode)
 		}
-		s.take(e, r.Fence)
+		s.take(e, r)
 		h.fence = r.Fence
+	}
+	if !h.claimed && h.reads() {
+		h.abandoned = e.abandoned // those that came in beside it may have left it so
 	}
 	h.claimed = true
 	h.extend(now.Add(r.TTL))
 	return h.granted(now, fences)
 }
 
-// grant gives a free key to r, unless its proposal is no good.
+// grant gives a key that r can have to it, unless its proposal is no good.
 func (s *Store) grant(e *entry, r driver.Request, now time.Time) driver.Result {
-	h := &place{id: idOf(r), since: now, claimed: true, fence: r.Fence}
+	h := newPlace(r, now)
+	h.claimed, h.fence = true, r.Fence
 	fences := 1
 	switch {
 	case r.Fence == 0:
 		fences = max(r.Fences, 1)
-		h.fence = s.mint(e, now, fences)
+		h.fence = s.mint(e, r.Mode, now, fences)
 	case r.Restore:
-		if r.Fence < e.newest || s.tooFar(e, r.Fence, now) {
-			return s.tooLow(e)
+		if r.Fence < e.above(r.Mode) || s.tooFar(e, r, now) {
+			return s.tooLow(e, r.Mode)
 		}
-		s.take(e, r.Fence)
+		s.take(e, r)
 	default:
 		if fences = s.propose(e, r, now); fences == 0 {
-			return s.tooLow(e)
+			return s.tooLow(e, r.Mode)
 		}
 	}
 	h.extend(now.Add(r.TTL))
@@ -198,8 +217,8 @@ func (s *Store) grant(e *entry, r driver.Request, now time.Time) driver.Result {
 	return h.granted(now, fences)
 }
 
-func (s *Store) tooLow(e *entry) driver.Result {
-	return driver.Result{Why: driver.FenceTooLow, Fence: s.floor(e)}
+func (s *Store) tooLow(e *entry, mode driver.Mode) driver.Result {
+	return driver.Result{Why: driver.FenceTooLow, Fence: s.floor(e, mode)}
 }
 
 // Renew implements [driver.Driver].
@@ -234,11 +253,12 @@ func (s *Store) renew(r driver.Request, now time.Time) driver.Renewal {
 		e.line[i].extend(now.Add(r.Patience))
 		return driver.Renewal{RetryIn: e.retryIn(i, now)}
 	}
-	if e.holder == nil || e.holder.id != idOf(r) || e.holder.fence < r.Fence {
+	h := e.holding(idOf(r))
+	if h == nil || h.fence < r.Fence {
 		return driver.Renewal{Err: driver.ErrNotHeld}
 	}
-	e.holder.extend(now.Add(r.TTL))
-	return driver.Renewal{TTL: e.holder.until.Sub(now), Wanted: len(e.line) > 0}
+	h.extend(now.Add(r.TTL))
+	return driver.Renewal{TTL: h.until.Sub(now), Wanted: len(e.line) > 0}
 }
 
 // Release implements [driver.Driver].
@@ -253,11 +273,11 @@ func (s *Store) Release(ctx context.Context, r driver.Request) error {
 	if !r.Settled {
 		s.tombs[idOf(r)] = now.Add(min(max(r.TTL, minTTL), tombLimit))
 	}
-	if h := e.holder; h != nil && h.id == idOf(r) {
+	if h := e.holding(idOf(r)); h != nil {
 		if r.UpTo != 0 && h.claimed && h.fence > r.UpTo {
 			return driver.ErrNotHeld
 		}
-		e.vacate(now)
+		e.vacate(h, now, r.End)
 		s.handOn(e, now)
 		return nil
 	}
@@ -266,8 +286,9 @@ func (s *Store) Release(ctx context.Context, r driver.Request) error {
 		return driver.ErrNotHeld
 	}
 	e.leave(i)
+	s.handOn(e, now) // those behind a writer, to the readers before it
 	if i == 0 && len(e.line) > 0 && s.voting() {
-		s.hint(e.line[0].id) // now first: it must look at the holder's expiry
+		s.hint(e.line[0].id) // now first: it must look at the holders' expiry
 	}
 	return nil
 }

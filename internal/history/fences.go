@@ -10,42 +10,94 @@ import (
 	"slices"
 )
 
+// CheckRise says which fences do not rise from one hold to the next: that of one
+// who holds the key alone is above every earlier one; that of one who shares it,
+// above those of all who held it alone. Holds that were over before their holder
+// learned of them say nothing.
+func CheckRise(holds []Hold) error { return rise(inOrder(holds)) }
+
+func rise(sorted []*Hold) error {
+	var errs []error
+	var top tops
+	for i, h := range sorted {
+		if i == 0 || h.Key != sorted[i-1].Key {
+			top = newTops()
+		}
+		if h.To.Before(h.From) {
+			continue
+		}
+		if before := top.against(h); h.Fence != 0 && h.Fence <= before.Fence {
+			errs = note(errs, fmt.Errorf("the fence of %q does not rise: %s has %d, after %s with %d",
+				h.Key, h.Owner, h.Fence, before.Owner, before.Fence))
+		}
+		top.add(h)
+	}
+	return errors.Join(errs...)
+}
+
 // CheckFences says which fences do not rise in real time: of a hold whose owner
-// asked after another was granted the key, and whose fence is not larger; and
-// which fence two holds have. It judges also the holds that were over before
-// their holder learned of them. It needs Asked and Granted of every hold; those
-// without a fence are not judged.
+// asked after another was granted the key, and whose fence must be above that
+// one's (see CheckRise) and is not; and which fence two holds have that did not
+// both share the key. It judges also the holds that were over before their
+// holder learned of them. It needs Asked and Granted of every hold; those without
+// a fence are not judged.
 func CheckFences(holds []Hold) error {
-	granted := slices.DeleteFunc(slices.Clone(holds), func(h Hold) bool { return h.Fence == 0 })
-	slices.SortStableFunc(granted, func(a, b Hold) int {
+	granted := slices.DeleteFunc(inOrder(holds), func(h *Hold) bool { return h.Fence == 0 })
+	slices.SortStableFunc(granted, func(a, b *Hold) int {
 		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Granted, b.Granted))
 	})
 	later := slices.Clone(granted)
-	slices.SortStableFunc(later, func(a, b Hold) int {
+	slices.SortStableFunc(later, func(a, b *Hold) int {
 		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Asked, b.Asked))
 	})
 	var errs []error
-	var highest Hold // of those granted before h asked, the one with the largest fence
-	seen := map[uint64]Hold{}
+	var top tops // of those granted before h asked
+	seen := map[uint64]*Hold{}
 	i := 0
 	for j, h := range later {
 		if j == 0 || h.Key != later[j-1].Key { // the holds of a key stand at the same places in both
-			highest, i = Hold{}, j
+			top, i = newTops(), j
 			clear(seen)
 		}
 		for ; i < len(granted) && granted[i].Key == h.Key && granted[i].Granted < h.Asked; i++ {
-			if granted[i].Fence > highest.Fence {
-				highest = granted[i]
-			}
+			top.add(granted[i])
 		}
-		if h.Fence <= highest.Fence {
+		if before := top.against(h); h.Fence <= before.Fence {
 			errs = note(errs, fmt.Errorf("the fence of %q does not rise: %s has %d, and asked after %s was granted %d",
-				h.Key, h.Owner, h.Fence, highest.Owner, highest.Fence))
+				h.Key, h.Owner, h.Fence, before.Owner, before.Fence))
 		}
-		if other, ok := seen[h.Fence]; ok {
+		other, ok := seen[h.Fence]
+		if ok && !(h.Shared && other.Shared) {
 			errs = note(errs, fmt.Errorf("a fence of %q was given twice: %s and %s have %d", h.Key, other.Owner, h.Owner, h.Fence))
 		}
-		seen[h.Fence] = h
+		if !ok || other.Shared {
+			seen[h.Fence] = h
+		}
 	}
 	return errors.Join(errs...)
+}
+
+// tops are the holds with the largest fences so far.
+type tops struct {
+	all   *Hold
+	alone *Hold // of those that began alone
+}
+
+func newTops() tops { return tops{&Hold{}, &Hold{}} }
+
+func (t *tops) add(h *Hold) {
+	if h.Fence > t.all.Fence {
+		t.all = h
+	}
+	if !h.Shared && h.Fence > t.alone.Fence {
+		t.alone = h
+	}
+}
+
+// against is the hold whose fence h's must be above.
+func (t *tops) against(h *Hold) *Hold {
+	if h.Shared {
+		return t.alone
+	}
+	return t.all
 }

@@ -26,12 +26,44 @@ type Hold struct {
 	From  time.Time
 	To    time.Time
 
+	// Shared: others that share the key may hold it at the same time, Limit of
+	// them at most; 0: any number. Slot is the hold's number among Limit.
+	Shared bool
+	Limit  int
+	Slot   int
+	// Down is when a holder that is not Shared began to downgrade: from then on it
+	// shares the key, with the fence that it has. Zero: never.
+	Down time.Time
+
 	// Granted is the tick at which the holder learned of the grant: the order
 	// of holds that begin at one instant.
 	Granted int64
 	// Asked and Queued are the ticks before and after the request that put
 	// its owner in line. 0: the order of arrival is not judged.
 	Asked, Queued int64
+}
+
+// alone is until when nobody else may hold the key at all.
+func (h *Hold) alone() time.Time {
+	switch {
+	case h.Shared:
+		return time.Time{}
+	case !h.Down.IsZero() && h.Down.Before(h.To):
+		return h.Down
+	}
+	return h.To
+}
+
+// inOrder returns holds by key, in the order in which they began.
+func inOrder(holds []Hold) []*Hold {
+	sorted := make([]*Hold, len(holds))
+	for i := range holds {
+		sorted[i] = &holds[i]
+	}
+	slices.SortStableFunc(sorted, func(a, b *Hold) int {
+		return cmp.Or(cmp.Compare(a.Key, b.Key), a.From.Compare(b.From), cmp.Compare(a.Granted, b.Granted))
+	})
+	return sorted
 }
 
 // Log is a history under way. The zero value is empty. Its methods may be
@@ -71,6 +103,13 @@ func (l *Log) Extended(h *Hold, deadline time.Time) {
 	}
 }
 
+// Downgraded records that the holder is about to ask to share the key.
+func (l *Log) Downgraded(h *Hold) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h.Down = time.Now()
+}
+
 // Released records that the holder is about to send its Release.
 func (l *Log) Released(h *Hold) {
 	l.mu.Lock()
@@ -91,62 +130,40 @@ func (l *Log) Holds() []Hold {
 	return holds
 }
 
-// Check says what is wrong with a history: holds of one key that overlap, and
-// fences that do not rise from one hold to the next. Holds that were over
-// before their holder learned of them say nothing.
+// Check says what is wrong with a history: what CheckExclusion and CheckRise
+// find.
 func Check(holds []Hold) error {
-	holds = slices.Clone(holds)
-	slices.SortStableFunc(holds, func(a, b Hold) int {
-		return cmp.Or(cmp.Compare(a.Key, b.Key), a.From.Compare(b.From), cmp.Compare(a.Granted, b.Granted))
-	})
-	var errs []error
-	var longest, highest Hold // of the key's holds so far, the last to end and the one with the largest fence
-	for _, h := range holds {
-		if h.To.Before(h.From) {
-			continue
-		}
-		if h.Key != longest.Key {
-			longest, highest = h, h
-			continue
-		}
-		if h.From.Before(longest.To) {
-			errs = note(errs, fmt.Errorf("two holders of %q: %s from %s to %s, and %s from %s",
-				h.Key, longest.Owner, clock(longest.From), clock(longest.To), h.Owner, clock(h.From)))
-		}
-		if h.Fence != 0 && h.Fence <= highest.Fence {
-			errs = note(errs, fmt.Errorf("the fence of %q does not rise: %s has %d, after %s with %d",
-				h.Key, h.Owner, h.Fence, highest.Owner, highest.Fence))
-		}
-		if h.To.After(longest.To) {
-			longest = h
-		}
-		if h.Fence > highest.Fence {
-			highest = h
-		}
-	}
-	return errors.Join(errs...)
+	sorted := inOrder(holds)
+	return errors.Join(exclusion(sorted), rise(sorted))
 }
 
 // CheckOrder says who was granted a key before somebody who had a place in
-// line before it even asked.
+// line before it even asked. The order of those who share the key is not judged:
+// they may enter together, and hear of it in any order.
 func CheckOrder(holds []Hold) error {
 	holds = slices.DeleteFunc(slices.Clone(holds), func(h Hold) bool { return h.Queued == 0 })
 	slices.SortStableFunc(holds, func(a, b Hold) int {
 		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Granted, b.Granted))
 	})
 	var errs []error
-	var last Hold // of those granted so far, the one that asked last
-	for _, h := range holds {
-		if h.Key != last.Key {
-			last = h
-			continue
+	var last, alone Hold // of those granted so far, the one that asked last, and the one of those that do not share
+	for i, h := range holds {
+		if i == 0 || h.Key != holds[i-1].Key {
+			last, alone = Hold{}, Hold{}
 		}
-		if last.Asked > h.Queued {
+		before := last
+		if h.Shared {
+			before = alone
+		}
+		if before.Asked > h.Queued {
 			errs = note(errs, fmt.Errorf("overtaken on %q: %s asked at tick %d and was granted before %s, in line since tick %d",
-				h.Key, last.Owner, last.Asked, h.Owner, h.Queued))
+				h.Key, before.Owner, before.Asked, h.Owner, h.Queued))
 		}
 		if h.Asked > last.Asked {
 			last = h
+		}
+		if !h.Shared && h.Asked > alone.Asked {
+			alone = h
 		}
 	}
 	return errors.Join(errs...)
@@ -159,5 +176,3 @@ func note(errs []error, err error) []error {
 	}
 	return append(errs, err)
 }
-
-func clock(t time.Time) string { return t.Format("15:04:05.000000") }

@@ -26,6 +26,21 @@ func ticks(h history.Hold, asked, queued, granted int64) history.Hold {
 	return h
 }
 
+func shared(h history.Hold) history.Hold { h.Shared = true; return h }
+
+// slot is one of limit shared holds.
+func slot(n, limit int, h history.Hold) history.Hold {
+	h = shared(h)
+	h.Slot, h.Limit = n, limit
+	return h
+}
+
+// down is a hold that is shared from so many seconds on.
+func down(at int, h history.Hold) history.Hold {
+	h.Down = hold("", 0, at, 0).From
+	return h
+}
+
 func TestCheck(t *testing.T) {
 	for name, c := range map[string]struct {
 		holds []history.Hold
@@ -55,6 +70,43 @@ func TestCheck(t *testing.T) {
 			ticks(hold("b", 2, 5, 5), 0, 0, 2), ticks(hold("a", 1, 5, 5), 0, 0, 1)}},
 		"at one instant, against it": {want: "does not rise", holds: []history.Hold{
 			ticks(hold("b", 2, 5, 5), 0, 0, 1), ticks(hold("a", 1, 5, 5), 0, 0, 2)}},
+
+		"readers together, in no order": {holds: []history.Hold{
+			hold("w", 3, 0, 2), shared(hold("a", 9, 2, 20)), shared(hold("b", 5, 3, 9)), shared(hold("c", 5, 4, 8)), hold("v", 10, 20, 21)}},
+		"a reader beside a writer": {want: "two holders of \"k\": w",
+			holds: []history.Hold{hold("w", 1, 0, 9), shared(hold("a", 2, 8, 20))}},
+		"a writer beside a reader": {want: "two holders of \"k\": a",
+			holds: []history.Hold{shared(hold("a", 1, 0, 20)), shared(hold("b", 2, 1, 3)), hold("w", 3, 19, 21)}},
+		"a writer beside a reader, behind another key's": {want: "two holders",
+			holds: []history.Hold{on("j", hold("x", 1, 0, 50)), shared(hold("a", 1, 0, 20)), hold("w", 3, 19, 21)}},
+		"a writer whose fence is below a reader's": {want: "w has 6, after a with 7",
+			holds: []history.Hold{shared(hold("a", 7, 0, 2)), shared(hold("b", 5, 0, 3)), hold("w", 6, 3, 4)}},
+		"a reader whose fence is below a writer's": {want: "b has 5, after w with 6",
+			holds: []history.Hold{shared(hold("a", 3, 0, 2)), hold("w", 6, 3, 4), shared(hold("b", 5, 5, 9))}},
+		"a reader that has a writer's fence": {want: "b has 6, after w with 6",
+			holds: []history.Hold{hold("w", 6, 3, 4), shared(hold("b", 6, 5, 9))}},
+		"a downgrade lets readers in": {holds: []history.Hold{
+			down(5, hold("w", 6, 0, 9)), shared(hold("a", 7, 5, 12)), shared(hold("b", 8, 6, 7)), hold("v", 9, 12, 13)}},
+		"a reader before the downgrade": {want: "two holders of \"k\": w",
+			holds: []history.Hold{down(5, hold("w", 6, 0, 9)), shared(hold("a", 7, 4, 12))}},
+		"a writer after the downgrade": {want: "two holders of \"k\": w",
+			holds: []history.Hold{down(5, hold("w", 6, 0, 9)), hold("v", 7, 8, 12)}},
+		"a downgrade of one that was over": {want: "two holders of \"k\": w",
+			holds: []history.Hold{down(15, hold("w", 6, 0, 9)), shared(hold("a", 7, 8, 12))}},
+		"slots": {holds: []history.Hold{
+			slot(0, 2, hold("a", 1, 0, 5)), slot(1, 2, hold("b", 2, 1, 9)), slot(0, 2, hold("c", 3, 5, 9)), slot(1, 2, hold("d", 4, 9, 12))}},
+		"one too many": {want: "3 holders of \"k\"",
+			holds: []history.Hold{slot(0, 2, hold("a", 1, 0, 5)), slot(1, 2, hold("b", 2, 1, 9)), slot(0, 2, hold("c", 3, 4, 9))}},
+		"the smallest limit counts": {want: "3 holders of \"k\" at",
+			holds: []history.Hold{slot(0, 2, hold("a", 1, 0, 5)), slot(1, 9, hold("b", 2, 1, 9)), slot(2, 9, hold("c", 3, 4, 9))}},
+		"it counts while its holder is there": {
+			holds: []history.Hold{slot(0, 2, hold("a", 1, 0, 5)), slot(1, 9, hold("b", 2, 1, 9)), slot(2, 9, hold("c", 3, 5, 9)), slot(3, 9, hold("d", 4, 5, 9))}},
+		"readers count beside slots": {want: "3 holders of \"k\"",
+			holds: []history.Hold{slot(0, 2, hold("a", 1, 0, 5)), shared(hold("b", 2, 1, 9)), shared(hold("c", 3, 4, 9))}},
+		"one slot for two": {want: "two have slot 1",
+			holds: []history.Hold{slot(1, 3, hold("a", 1, 0, 5)), slot(0, 3, hold("b", 2, 1, 9)), slot(1, 3, hold("c", 3, 4, 9))}},
+		"a slot that is not there": {want: "has slot 3",
+			holds: []history.Hold{slot(3, 3, hold("a", 1, 0, 5))}},
 	} {
 		t.Run(name, func(t *testing.T) { judge(t, history.Check(c.holds), c.want) })
 	}
@@ -72,6 +124,11 @@ func TestCheckOrder(t *testing.T) {
 		"other keys":      {holds: []history.Hold{ticks(hold("b", 0, 0, 1), 3, 4, 5), on("l", ticks(hold("a", 0, 1, 2), 1, 2, 6))}},
 		"overtaken":       {want: "overtaken", holds: []history.Hold{ticks(hold("b", 0, 0, 1), 3, 4, 5), ticks(hold("a", 0, 1, 2), 1, 2, 6)}},
 		"overtaken twice": {want: "c asked at tick 9", holds: []history.Hold{ticks(hold("c", 0, 0, 1), 9, 10, 11), ticks(hold("b", 0, 1, 2), 3, 4, 12), ticks(hold("a", 0, 2, 3), 1, 2, 13)}},
+
+		"readers hear in any order": {holds: []history.Hold{shared(ticks(hold("b", 0, 0, 1), 3, 4, 5)), shared(ticks(hold("a", 0, 0, 2), 1, 2, 6))}},
+		"a reader past a writer":    {want: "b asked at tick 3", holds: []history.Hold{shared(ticks(hold("b", 0, 0, 1), 3, 4, 5)), ticks(hold("w", 0, 1, 2), 1, 2, 6)}},
+		"a writer past a reader": {want: "w asked at tick 3", holds: []history.Hold{
+			ticks(hold("w", 0, 0, 1), 3, 4, 5), shared(ticks(hold("b", 0, 2, 3), 9, 10, 11)), shared(ticks(hold("a", 0, 1, 2), 1, 2, 12))}},
 	} {
 		t.Run(name, func(t *testing.T) { judge(t, history.CheckOrder(c.holds), c.want) })
 	}
@@ -97,6 +154,14 @@ func TestCheckFences(t *testing.T) {
 		"learned too late": {want: "does not rise",
 			holds: []history.Hold{fence(2, 1, 2), ticks(hold("late", 1, 5, 4), 3, 0, 4)}},
 		"twice": {want: "given twice", holds: []history.Hold{fence(2, 1, 3), fence(2, 2, 4)}},
+
+		"readers in no order": {holds: []history.Hold{fence(1, 1, 2), shared(fence(5, 3, 4)), shared(fence(3, 5, 6)), shared(fence(3, 7, 8)), fence(6, 7, 9)}},
+		"a writer after a reader": {want: "od has 3, and asked after oe was granted 4",
+			holds: []history.Hold{shared(fence(4, 1, 2)), fence(3, 3, 4)}},
+		"a reader after a writer": {want: "od has 3, and asked after oe was granted 4",
+			holds: []history.Hold{fence(4, 1, 2), shared(fence(3, 3, 4))}},
+		"a reader has a writer's": {want: "given twice", holds: []history.Hold{shared(fence(4, 1, 5)), shared(fence(4, 1, 6)), fence(4, 1, 7)}},
+		"a writer has a reader's": {want: "given twice", holds: []history.Hold{fence(4, 1, 5), shared(fence(4, 2, 6)), shared(fence(5, 2, 7))}},
 	} {
 		t.Run(name, func(t *testing.T) { judge(t, history.CheckFences(c.holds), c.want) })
 	}
@@ -122,6 +187,7 @@ func TestLog(t *testing.T) {
 		released := l.Acquired(history.Hold{Key: "k", Owner: "a"}, at(10))
 		expired := l.Acquired(history.Hold{Key: "l", Owner: "b"}, at(10))
 		renewed := l.Acquired(history.Hold{Key: "m", Owner: "c"}, at(10))
+		l.Downgraded(renewed)
 		time.Sleep(5 * time.Second)
 		l.Released(released)
 		l.Extended(renewed, at(30))
@@ -137,6 +203,9 @@ func TestLog(t *testing.T) {
 			if holds[i].Granted != int64(i+1) {
 				t.Errorf("hold %d was granted at tick %d", i, holds[i].Granted)
 			}
+		}
+		if !holds[2].Down.Equal(start) || !holds[0].Down.IsZero() {
+			t.Errorf("one was downgraded at %v, none at %v", holds[2].Down, holds[0].Down)
 		}
 		if n := l.Tick(); n != 4 {
 			t.Errorf("the next tick is %d", n)

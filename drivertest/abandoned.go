@@ -1,0 +1,284 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package drivertest
+
+import (
+	"errors"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+var abandonedCases = []Case{
+	{Name: "ExpiryAbandons", // promise: Lease.Abandoned
+		Rule: "A lease that expires leaves the key abandoned: its next holder is told, and the one after that is not.",
+		run:  expiryAbandons},
+	{Name: "UnfinishedAbandons",
+		Rule: "A Release of a lease as Unfinished leaves the key abandoned; one as Finished or Unused does not.",
+		run:  unfinishedAbandons},
+	{Name: "AbandonedOverTheLine",
+		Rule:  "The first in line that is granted the key of a holder that is gone is told that it was abandoned, and only it.",
+		Needs: line, run: abandonedOverTheLine},
+	{Name: "AbandonedIsToldAgain",
+		Rule: "A holder that asks again is told as the first time whether the key was abandoned.",
+		run:  abandonedToldAgain},
+	{Name: "UnusedPutsTheMarkBack",
+		Rule: "A holder of an abandoned key that releases it Unused leaves it abandoned; so does one that is gone or Unfinished, and one that finished does not.",
+		run:  unusedPutsBack},
+	{Name: "UnclaimedKeyStaysAbandoned",
+		Rule:  "An abandoned key that went to a waiter which never claimed it, or gave it up, is abandoned to the next; one that was not abandoned is not.",
+		Needs: line, timely: true, run: unclaimedStaysAbandoned},
+	{Name: "ReadersLeaveTheMark",
+		Rule:  "Each reader of an abandoned key is told, whatever its own end, and the writer after them too; after that one nobody is.",
+		Needs: shared, run: readersLeaveTheMark},
+	{Name: "ReadersInLineAreTold",
+		Rule:  "The readers that enter together after a writer that is gone are all told that the key was abandoned.",
+		Needs: sharedLine, run: readersInLineAreTold},
+	{Name: "ReadersAbandonNothing",
+		Rule:  "A reader whose lease expires, or that releases Unfinished, leaves no mark on the key.",
+		Needs: shared, run: readersAbandonNothing},
+	{Name: "ConvertFinishes",
+		Rule:  "A holder of an abandoned key that converts has finished: nobody after it is told, and its own end, as a reader, leaves no mark.",
+		Needs: shared, run: convertFinishes},
+	{Name: "LimitedHoldersAbandon",
+		Rule:  "A holder with a Limit that is gone leaves the key abandoned, though others still hold it: the next one is told, and only it.",
+		Needs: slots, run: limitedHoldersAbandon},
+}
+
+func isUnsupported(err error) bool { return errors.Is(err, driver.ErrUnsupported) }
+
+func ending(r driver.Request, end driver.End) driver.Request {
+	r.End = end
+	return r
+}
+
+// toldRight says whether a holder was told rightly that the key was abandoned. An
+// engine made of several stores, which cannot count holders, may say so once more:
+// leases end on one of them later than on the others.
+func (e *env) toldRight(got, want bool) bool {
+	several := e.traits.Shared && !e.traits.Slots
+	return got == want || got && several && !e.fake
+}
+
+// tells is granted the key, and must be told whether it was abandoned.
+func (e *env) tells(abandoned bool, r driver.Request) {
+	e.Helper()
+	if res := e.grant(e.d, r); !e.toldRight(res.Abandoned, abandoned) {
+		e.Fatalf("Abandoned is %v, want %v: %+v", res.Abandoned, abandoned, res)
+	}
+}
+
+// tellsOnce is tells for a holder that finishes.
+func (e *env) tellsOnce(abandoned bool, key string) {
+	e.Helper()
+	r := e.ask(key)
+	e.tells(abandoned, r)
+	e.release(e.d, r)
+}
+
+// abandon leaves a key that is free abandoned.
+func (e *env) abandon(key string) {
+	e.Helper()
+	gone := e.ask(key)
+	e.grant(e.d, gone)
+	e.release(e.d, ending(gone, driver.Unfinished))
+}
+
+// expires waits until nobody holds a key.
+func (e *env) expires(key string) {
+	e.Helper()
+	e.eventually(e.ttl, "the lease ends", func() bool { return !e.inspect(key).Held })
+}
+
+func expiryAbandons(e *env) {
+	for range 2 {
+		e.grant(e.d, e.brief(e.ask("k")))
+		e.expires("k")
+		e.tellsOnce(true, "k")
+		e.tellsOnce(false, "k")
+	}
+	e.tellsOnce(false, "other")
+}
+
+func unfinishedAbandons(e *env) {
+	for _, end := range []driver.End{driver.Unused, driver.Finished, driver.Unfinished, driver.Unused, driver.Finished} {
+		r := e.ask("k")
+		e.tells(false, r)
+		e.release(e.d, ending(r, end))
+		if end == driver.Unfinished {
+			e.tellsOnce(true, "k")
+		}
+	}
+	settled := e.ask("k")
+	settled.Settled = true
+	e.tells(false, settled)
+	e.release(e.d, ending(settled, driver.Unfinished))
+	e.tellsOnce(true, "k")
+	e.tellsOnce(false, "k")
+}
+
+func abandonedOverTheLine(e *env) {
+	gone, b, c, d := e.brief(e.ask("k")), e.ask("k"), e.ask("k"), e.ask("k")
+	e.grant(e.d, gone)
+	for i, r := range []driver.Request{b, c, d} {
+		if res := e.try(e.d, queued(r)); i > 0 && res.Granted {
+			e.Fatalf("granted beside %s", b.Owner)
+		}
+	}
+	if res := e.turn(e.d, b, e.ttl); !res.Abandoned {
+		e.Errorf("after a holder that is gone: %+v, want Abandoned", res)
+	}
+	e.release(e.d, ending(b, driver.Unfinished))
+	if res := e.turn(e.d, c, 0); !res.Abandoned {
+		e.Errorf("after a holder that did not finish: %+v, want Abandoned", res)
+	}
+	e.release(e.d, c)
+	if res := e.turn(e.d, d, 0); !e.toldRight(res.Abandoned, false) {
+		e.Errorf("after a holder that finished: %+v", res)
+	}
+}
+
+func abandonedToldAgain(e *env) {
+	e.abandon("k")
+	a := e.ask("k")
+	for range 2 {
+		e.tells(true, a)
+		e.tells(true, queued(a))
+		e.renewed(e.d, a)
+	}
+	e.release(e.d, a)
+	b := e.ask("k")
+	for range 2 {
+		e.tells(false, b)
+	}
+}
+
+func unusedPutsBack(e *env) {
+	e.abandon("k")
+	for _, end := range []driver.End{driver.Unused, driver.Unused, driver.Unfinished} {
+		r := e.ask("k")
+		e.tells(true, r)
+		e.release(e.d, ending(r, end))
+	}
+	e.tells(true, e.brief(e.ask("k")))
+	e.expires("k")
+	e.tellsOnce(true, "k")
+	e.tellsOnce(false, "k")
+}
+
+func unclaimedStaysAbandoned(e *env) {
+	for _, end := range []driver.End{driver.Unfinished, driver.Finished} {
+		gone, unused, dead, b := e.ask("k"), e.ask("k"), e.brief(e.ask("k")), e.ask("k")
+		e.grant(e.d, gone)
+		e.join(e.d, unused, 0)
+		e.join(e.d, dead, 1)
+		e.join(e.d, b, 2)
+		e.release(e.d, ending(gone, end))
+		e.release(e.d, ending(unused, driver.Unused))
+		if res := e.turn(e.d, b, 3*e.ttl); res.Abandoned != (end == driver.Unfinished) {
+			e.Errorf("after the end %d of the last that had the key, Abandoned is %v", end, res.Abandoned)
+		}
+		_ = e.d.Release(e.ctx, ending(dead, driver.Unused)) // it may have kept its place
+		e.release(e.d, b)
+		e.tellsOnce(false, "k")
+	}
+}
+
+func readersLeaveTheMark(e *env) {
+	e.abandon("k")
+	for _, end := range []driver.End{driver.Finished, driver.Unused, driver.Unfinished} {
+		a, b := e.reader("k"), e.reader("k")
+		e.tells(true, a)
+		e.tells(true, b)
+		e.tells(true, a) // asked again
+		e.release(e.d, ending(a, end))
+		e.tells(true, b)
+		e.release(e.d, ending(b, end))
+	}
+	e.tellsOnce(true, "k")
+	e.tellsOnce(false, "k")
+	r := e.reader("k")
+	e.tells(false, r)
+}
+
+func readersInLineAreTold(e *env) {
+	gone, r1, r2, w := e.ask("k"), e.reader("k"), e.reader("k"), e.ask("k")
+	e.grant(e.d, gone)
+	e.join(e.d, r1, 0)
+	e.join(e.d, r2, 1)
+	e.join(e.d, w, 2)
+	e.release(e.d, ending(gone, driver.Unfinished))
+	for _, r := range []driver.Request{r1, r2} {
+		if res := e.turn(e.d, r, 0); !res.Abandoned {
+			e.Errorf("a reader after a writer that did not finish: %+v, want Abandoned", res)
+		}
+	}
+	e.releaseAll(r1, r2)
+	if res := e.turn(e.d, w, 0); !res.Abandoned {
+		e.Errorf("the writer after those readers: %+v, want Abandoned", res)
+	}
+	e.release(e.d, w)
+	e.tellsOnce(false, "k")
+}
+
+func readersAbandonNothing(e *env) {
+	r := e.reader("k")
+	e.grant(e.d, r)
+	e.release(e.d, ending(r, driver.Unfinished))
+	e.tellsOnce(false, "k")
+	a := e.reader("k")
+	e.grant(e.d, a)
+	e.grant(e.d, e.brief(e.reader("k")))
+	e.eventually(e.ttl, "one of two readers is gone", func() bool { return e.inspect("k").Holds == 1 })
+	e.tells(false, e.brief(e.reader("k")))
+	e.release(e.d, a)
+	e.expires("k")
+	e.tellsOnce(false, "k")
+}
+
+func convertFinishes(e *env) {
+	e.abandon("k")
+	a := e.ask("k")
+	e.tells(true, a)
+	e.grant(e.d, converting(a))
+	r := e.reader("k")
+	e.tells(false, r)
+	e.release(e.d, ending(a, driver.Unfinished))
+	e.release(e.d, r)
+	e.tellsOnce(false, "k")
+
+	b := e.ask("k")
+	e.grant(e.d, b)
+	e.grant(e.d, converting(b))
+	e.release(e.d, ending(b, driver.Unused))
+	e.tellsOnce(false, "k")
+	if !needSlots.Met(e.traits) {
+		return
+	}
+	e.abandon("k")
+	c := e.ask("k")
+	e.tells(true, c)
+	limited := converting(c)
+	limited.Limit = 2
+	e.grant(e.d, limited)
+	e.release(e.d, ending(c, driver.Unused)) // it has no mark that could go back
+	e.tellsOnce(false, "k")
+}
+
+func limitedHoldersAbandon(e *env) {
+	a, gone := e.slotted("k", 3), e.brief(e.slotted("k", 3))
+	e.tells(false, a)
+	e.tells(false, gone)
+	e.eventually(e.ttl, "one of two holders is gone", func() bool { return e.inspect("k").Holds == 1 })
+	b, c := e.slotted("k", 3), e.slotted("k", 3)
+	e.tells(true, b)
+	e.tells(false, c)
+	e.tells(true, b)
+	e.release(e.d, ending(c, driver.Unfinished))
+	r := e.reader("k")
+	e.tells(true, r)
+	e.release(e.d, r)
+	e.releaseAll(a, b)
+	e.tellsOnce(true, "k")
+	e.tellsOnce(false, "k")
+}

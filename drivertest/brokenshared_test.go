@@ -1,0 +1,277 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package drivertest_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/memdriver"
+)
+
+// reply is an engine that answers otherwise than the store did.
+func reply(f func(s *memdriver.Store, r driver.Request, res driver.Result) driver.Result) func(*memdriver.Store) func() driver.Driver {
+	return one(func(s *memdriver.Store, p *patched) {
+		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+			res, err := s.Try(ctx, r)
+			if err != nil {
+				return res, err
+			}
+			return f(s, r, res), nil
+		}
+	})
+}
+
+// instead is an engine that releases in its own way.
+func instead(f func(s *memdriver.Store, r driver.Request) error) func(*memdriver.Store) func() driver.Driver {
+	return one(func(s *memdriver.Store, p *patched) {
+		p.release = func(_ context.Context, r driver.Request) error { return f(s, r) }
+	})
+}
+
+// letIn is a grant that the store did not give.
+func letIn(r driver.Request) driver.Result {
+	return driver.Result{Granted: true, Fence: uint64(time.Now().UnixMicro()), TTL: r.TTL}
+}
+
+// leaseOf is what an owner holds, by what Inspect says.
+func leaseOf(info driver.Info, r driver.Request) (driver.Lease, bool) {
+	i := slices.IndexFunc(info.Holders, func(l driver.Lease) bool { return l.Holder.Owner == r.Owner })
+	if i < 0 {
+		return driver.Lease{}, false
+	}
+	return info.Holders[i], true
+}
+
+// oneAtATime is an engine that makes those that were let in together wait for
+// each other.
+var oneAtATime = one(func(s *memdriver.Store, p *patched) {
+	p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+		info := looked(s, r.Key)
+		mine, ok := leaseOf(info, r)
+		claimed := func(l driver.Lease) bool { return l.Left > time.Second }
+		if ok && !claimed(mine) && slices.ContainsFunc(info.Holders, claimed) {
+			return driver.Result{Holder: info.Holder, Left: info.Left}, nil
+		}
+		return s.Try(ctx, r)
+	}
+})
+
+// timed is an engine whose refusals name another moment.
+func timed(choose func(lefts []time.Duration) time.Duration) func(*memdriver.Store) func() driver.Driver {
+	return reply(func(s *memdriver.Store, r driver.Request, res driver.Result) driver.Result {
+		var lefts []time.Duration
+		for _, l := range looked(s, r.Key).Holders {
+			lefts = append(lefts, l.Left)
+		}
+		if !res.Granted && len(lefts) > 0 {
+			res.RetryIn = choose(lefts)
+		}
+		return res
+	})
+}
+
+var brokenShares = []brokenEngine{
+	{"shared keys have one holder", "SharersHoldTogether RLocksHoldTogether", reask(func(_ *memdriver.Store, r driver.Request) driver.Request {
+		r.Mode, r.Convert = driver.Exclusive, false
+		return r
+	})},
+	{"modes are not compared", "SharersHoldTogether WriterKeepsSharersOut OneWriterOrSharersAtOnce WaitingWriterStopsLaterReaders RandomMix WriterIsNotStarved",
+		reply(func(_ *memdriver.Store, r driver.Request, res driver.Result) driver.Result {
+			if res.Granted || res.Why != driver.Held || res.Holder.Mode == r.Mode && r.Mode == driver.Exclusive {
+				return res
+			}
+			return letIn(r)
+		})},
+	{"one that shares and asks again holds twice", "SharedTryAgainIsTheSameGrant CopiesOfASharedRequestAtOnce",
+		reask(func(s *memdriver.Store, r driver.Request) driver.Request {
+			if _, ok := leaseOf(looked(s, r.Key), r); ok {
+				again := r
+				again.Owner = "again"
+				_, _ = s.Try(context.Background(), again)
+			}
+			return r
+		})},
+	{"one that shares and asks again goes behind the line", "SharedTryEntersNoLine",
+		reply(func(s *memdriver.Store, r driver.Request, res driver.Result) driver.Result {
+			if n := looked(s, r.Key).Waiters; res.Granted && n > 0 {
+				return driver.Result{Ahead: n}
+			}
+			return res
+		})},
+	{"one expiry for all that share a key", "EachSharerHasItsOwnExpiry", one(func(s *memdriver.Store, p *patched) {
+		p.renew = func(ctx context.Context, r driver.Request) driver.Renewal {
+			for _, l := range looked(s, r.Key).Holders {
+				other := as(r, l.Holder)
+				other.Fence = 0
+				renewOne(ctx, s, other)
+			}
+			return renewOne(ctx, s, r)
+		}
+	})},
+	{"a share lasts as long as the one before", "SharedLeaseEnds", reask(func(s *memdriver.Store, r driver.Request) driver.Request {
+		r.TTL = max(r.TTL, looked(s, r.Key).Left)
+		return r
+	})},
+	{"the holder's Try changes the mode", "ModeIsKept", reask(func(s *memdriver.Store, r driver.Request) driver.Request {
+		if l, ok := leaseOf(looked(s, r.Key), r); ok && l.Holder.Mode != r.Mode {
+			r.Mode, r.Convert = driver.Shared, true
+		}
+		return r
+	})},
+	{"a late Try is answered with what its owner has", "ModeIsKept LateTryAfterConvert",
+		reask(func(s *memdriver.Store, r driver.Request) driver.Request {
+			if l, ok := leaseOf(looked(s, r.Key), r); ok && !r.Convert {
+				r.Mode, r.Limit = l.Holder.Mode, l.Holder.Limit
+			}
+			return r
+		})},
+	{"renewals compare the mode", "RenewInWhicheverMode LateRenewAfterConvert", one(func(s *memdriver.Store, p *patched) {
+		p.renew = func(ctx context.Context, r driver.Request) driver.Renewal {
+			if l, ok := leaseOf(looked(s, r.Key), r); ok && l.Holder.Mode != r.Mode {
+				return driver.Renewal{Err: driver.ErrNotHeld}
+			}
+			return renewOne(ctx, s, r)
+		}
+	})},
+	{"a release ends all shares", "SharedReleaseIsTheOwnersAlone WriterWaitsForAllSharers WriterAfterConvert",
+		instead(func(s *memdriver.Store, r driver.Request) error {
+			err := s.Release(context.Background(), r)
+			if info := looked(s, r.Key); err == nil && info.Holds > 0 && info.Holder.Mode == driver.Shared {
+				s.Lose(r.Key)
+			}
+			return err
+		})},
+	{"settled releases of shares are remembered", "SettledSharerMayAskAgain",
+		instead(func(s *memdriver.Store, r driver.Request) error {
+			r.Settled = r.Settled && r.Mode != driver.Shared
+			return s.Release(context.Background(), r)
+		})},
+	{"readers that are refused join the line", "SharedRefusalLeavesNoTrace",
+		reask(func(_ *memdriver.Store, r driver.Request) driver.Request {
+			r.Queue = r.Queue || r.Mode == driver.Shared && !r.Convert
+			return r
+		})},
+	{"labels of shares are made valid text", "HostileLabelsOfSharers", reask(func(_ *memdriver.Store, r driver.Request) driver.Request {
+		if r.Mode == driver.Shared {
+			r.Label = strings.ToValidUTF8(r.Label, "?")
+		}
+		return r
+	})},
+	{"shared keys end at a NUL", "HostileKeysAreShared", reask(func(_ *memdriver.Store, r driver.Request) driver.Request {
+		if r.Mode == driver.Shared {
+			r.Key, _, _ = strings.Cut(r.Key, "\x00")
+		}
+		return r
+	})},
+	{"shares are kept under a name that may be a key's", "SharedKeysNamedLikeTheStoresOwn",
+		reask(func(s *memdriver.Store, r driver.Request) driver.Request {
+			if base, ok := strings.CutSuffix(r.Key, ":line"); ok {
+				for _, l := range looked(s, base).Holders {
+					_ = s.Release(context.Background(), as(driver.Request{Key: base}, l.Holder))
+				}
+			}
+			return r
+		})},
+	{"shares are listed in the order of their expiry", "SharersAreListed", one(func(s *memdriver.Store, p *patched) {
+		p.inspect = func(ctx context.Context, key string) (driver.Info, error) {
+			info, err := s.Inspect(ctx, key)
+			slices.SortStableFunc(info.Holders, func(a, b driver.Lease) int { return int(a.Left - b.Left) })
+			return info, err
+		}
+	})},
+	{"only shares are listed", "OneHolderIsListed", one(func(s *memdriver.Store, p *patched) {
+		p.inspect = func(ctx context.Context, key string) (driver.Info, error) {
+			info, err := s.Inspect(ctx, key)
+			if info.Holder.Mode == driver.Exclusive {
+				info.Holds, info.Holders = 0, nil
+			}
+			return info, err
+		}
+	})},
+	{"a key that was shared leaves a set", "NothingStaysOfSharers", instead(func(s *memdriver.Store, r driver.Request) error {
+		if r.Mode == driver.Shared {
+			s.Hold("shares:"+r.Key, 1000*time.Hour, driver.Label{})
+		}
+		return s.Release(context.Background(), r)
+	})},
+	{"readers that were let in together wait for each other",
+		"NeighboursEnterTogether DeadWriterHandsOnToReaders SharedHandoffIsAtOnce LargerLimitLetsSeveralIn", oneAtATime},
+	{"only the first reader is told", "NeighboursAreAllTold", one(func(s *memdriver.Store, p *patched) {
+		var n atomic.Int64
+		p.watch = func(ctx context.Context, r driver.Request) (<-chan struct{}, error) {
+			if r.Mode == driver.Shared && n.Add(1) > 1 {
+				return make(chan struct{}), nil
+			}
+			return s.Watch(ctx, r)
+		}
+	})},
+	{"readers before writers", "MixedLineIsInOrder", reply(func(s *memdriver.Store, r driver.Request, res driver.Result) driver.Result {
+		reads := func(h driver.Holder) bool { return h.Mode == driver.Shared }
+		if r.Mode == driver.Exclusive && r.Queue && slices.ContainsFunc(looked(s, r.Key).Line, reads) {
+			return driver.Result{Ahead: 1}
+		}
+		return res
+	})},
+	{"a writer is told of the first expiry", "WriterIsToldOfTheLastExpiry", timed(slices.Min)},
+	{"who waits for room is told of the last expiry", "FirstInLineIsToldWhenThereIsRoom", timed(slices.Max)},
+	{"one of those that share is told that somebody waits", "EachSharerIsToldThatSomebodyWaits", one(func(s *memdriver.Store, p *patched) {
+		p.renew = func(ctx context.Context, r driver.Request) driver.Renewal {
+			a := renewOne(ctx, s, r)
+			a.Wanted = a.Wanted && looked(s, r.Key).Holder.Owner == r.Owner
+			return a
+		}
+	})},
+}
+
+var brokenConverts = []brokenEngine{
+	{"a Convert is a Try", "ConvertShares ConvertLetsReadersIn DowngradeLetsReadersEnter", reask(func(_ *memdriver.Store, r driver.Request) driver.Request {
+		if r.Convert {
+			r.Mode, r.Convert = driver.Exclusive, false
+		}
+		return r
+	})},
+	{"what is shared cannot be converted", "ConvertTwice LostReplyOfADowngrade", one(func(s *memdriver.Store, p *patched) {
+		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+			info := looked(s, r.Key)
+			if r.Convert && info.Holder.Mode == driver.Shared {
+				return driver.Result{Holder: info.Holder, Left: info.Left}, nil
+			}
+			return s.Try(ctx, r)
+		}
+	})},
+	{"a Convert of nothing is a Try", "ConvertOfNothing ConvertAfterTheEnd", reask(func(s *memdriver.Store, r driver.Request) driver.Request {
+		_, held := leaseOf(looked(s, r.Key), r)
+		r.Convert = r.Convert && held
+		return r
+	})},
+	{"a Convert that is refused is a Release", "ConvertOfNothing", reply(func(s *memdriver.Store, r driver.Request, res driver.Result) driver.Result {
+		if r.Convert && !res.Granted {
+			_ = s.Release(context.Background(), r)
+		}
+		return res
+	})},
+	{"a Convert does not prolong", "ConvertProlongs", reask(func(_ *memdriver.Store, r driver.Request) driver.Request {
+		if r.Convert {
+			r.TTL = 1
+		}
+		return r
+	})},
+	{"a Convert of any vote", "ConvertComparesTheFence", reask(func(_ *memdriver.Store, r driver.Request) driver.Request {
+		if r.Convert {
+			r.Fence = 0
+		}
+		return r
+	})},
+	{"a Convert drops the limit", "ConvertTakesASlot", reask(func(_ *memdriver.Store, r driver.Request) driver.Request {
+		if r.Convert {
+			r.Limit = 0
+		}
+		return r
+	})},
+}

@@ -1,0 +1,129 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package drivertest_test
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/memdriver"
+)
+
+var brokenSlots = []brokenEngine{
+	{"limits are not counted, and not refused", "NoLimitWithoutSlots", one(func(s *memdriver.Store, p *patched) {
+		p.traits = func(t driver.Traits) driver.Traits {
+			t.Slots = false
+			return t
+		}
+	})},
+	{"one more than the limit", "LimitIsKept LimitIsKeptAtOnce SmallestLimitCounts LimitOfOne",
+		reask(func(_ *memdriver.Store, r driver.Request) driver.Request {
+			if r.Limit > 0 {
+				r.Limit++
+			}
+			return r
+		})},
+	{"the limit of the one that asks counts", "SmallestLimitCounts", reply(func(s *memdriver.Store, r driver.Request, res driver.Result) driver.Result {
+		info := looked(s, r.Key)
+		if !res.Granted && r.Mode == driver.Shared && info.Holder.Mode == driver.Shared && (r.Limit == 0 || info.Holds < r.Limit) {
+			return letIn(r)
+		}
+		return res
+	})},
+	{"slots are counted up", "SlotIsTheSmallestThatIsFree SlotOfADeadHolderComesBack SemaphoreNumbersItsSlots", one(func(s *memdriver.Store, p *patched) {
+		var slots memo[string, int]
+		var next memo[string, int]
+		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+			res, err := s.Try(ctx, r)
+			if res.Granted && r.Limit > 0 {
+				if slots.get(r.Owner) == 0 {
+					next.set(r.Key, next.get(r.Key)+1)
+					slots.set(r.Owner, next.get(r.Key))
+				}
+				res.Slot = slots.get(r.Owner) - 1
+			}
+			return res, err
+		}
+	})},
+	{"a slot is a rank", "SlotIsKept", reply(func(s *memdriver.Store, r driver.Request, res driver.Result) driver.Result {
+		res.Slot = max(0, slices.IndexFunc(looked(s, r.Key).Holders, func(l driver.Lease) bool { return l.Holder.Owner == r.Owner }))
+		return res
+	})},
+	{"no limit is a large one", "ReaderHasNoSlot ReadersAbandonNothing ConvertFinishes",
+		reask(func(_ *memdriver.Store, r driver.Request) driver.Request {
+			if r.Mode == driver.Shared && r.Limit == 0 {
+				r.Limit = 1 << 20
+			}
+			return r
+		})},
+}
+
+var brokenMarks = []brokenEngine{
+	{"no key is ever abandoned", "ExpiryAbandons UnfinishedAbandons AbandonedOverTheLine AbandonedIsToldAgain ReadersLeaveTheMark VanishedHolderAbandons",
+		reply(func(_ *memdriver.Store, _ driver.Request, res driver.Result) driver.Result {
+			res.Abandoned = false
+			return res
+		})},
+	{"an abandoned key stays abandoned", "ExpiryAbandons UnfinishedAbandons", one(func(s *memdriver.Store, p *patched) {
+		var marked memo[string, bool]
+		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+			res, err := s.Try(ctx, r)
+			marked.set(r.Key, marked.get(r.Key) || res.Abandoned)
+			res.Abandoned = marked.get(r.Key)
+			return res, err
+		}
+	})},
+	{"how a lease ended is not looked at", "UnfinishedAbandons", instead(func(s *memdriver.Store, r driver.Request) error {
+		r.End = driver.Finished
+		return s.Release(context.Background(), r)
+	})},
+	{"the line is not told", "AbandonedOverTheLine ReadersInLineAreTold",
+		reply(func(_ *memdriver.Store, r driver.Request, res driver.Result) driver.Result {
+			res.Abandoned = res.Abandoned && !r.Queue
+			return res
+		})},
+	{"the mark is told once", "AbandonedIsToldAgain", one(func(s *memdriver.Store, p *patched) {
+		var told memo[string, bool]
+		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+			res, err := s.Try(ctx, r)
+			res.Abandoned = res.Abandoned && !told.get(r.Owner)
+			told.set(r.Owner, res.Granted)
+			return res, err
+		}
+	})},
+	{"whoever had the key has repaired it", "UnusedPutsTheMarkBack", instead(func(s *memdriver.Store, r driver.Request) error {
+		if r.End == driver.Unused {
+			r.End = driver.Finished
+		}
+		return s.Release(context.Background(), r)
+	})},
+	{"a claim that lapses abandons the key", "UnclaimedKeyStaysAbandoned", instead(func(s *memdriver.Store, r driver.Request) error {
+		err := s.Release(context.Background(), r)
+		if info := looked(s, r.Key); handedOver(info) {
+			r = as(r, info.Holder)
+			r.TTL, r.Fence = time.Second, 0
+			_, _ = s.Try(context.Background(), r)
+		}
+		return err
+	})},
+	{"a reader takes the mark", "ReadersLeaveTheMark ReadersInLineAreTold", one(func(s *memdriver.Store, p *patched) {
+		var taken memo[string, string]
+		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+			res, err := s.Try(ctx, r)
+			if by := taken.get(r.Key); by != "" && by != r.Owner {
+				res.Abandoned = false
+			}
+			if res.Abandoned && r.Mode == driver.Shared && r.Limit == 0 {
+				taken.set(r.Key, r.Owner)
+			}
+			return res, err
+		}
+	})},
+	{"those with a limit abandon nothing", "LimitedHoldersAbandon", reply(func(_ *memdriver.Store, r driver.Request, res driver.Result) driver.Result {
+		res.Abandoned = res.Abandoned && r.Limit == 0
+		return res
+	})},
+}

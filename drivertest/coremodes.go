@@ -1,0 +1,357 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/fault"
+)
+
+// The cases of this file go through package hasp, with locks of other kinds
+// than a Mutex.
+var coreModeCases = []Case{
+	{Name: "RLocksHoldTogether",
+		Rule:  "Read leases of several clients stand together, a Lock waits for all of them, and an RLock that comes after it for the Lock.",
+		Needs: sharedLine, run: rlocksTogether},
+	{Name: "WriterIsNotStarved",
+		Rule:  "Under a stream of readers, of whom some hold the key at any time, a Lock is granted before every reader that began to wait after it: after one reader's hold.",
+		Needs: sharedLine, run: writerIsNotStarved},
+	{Name: "ReadersOutliveManyTTLs",
+		Rule:  "Each read lease is renewed for as long as it is held, and a writer keeps its place for as long as it waits.",
+		Needs: sharedLine, timely: true, run: readersOutliveTTLs},
+	{Name: "LossOfAReaderIsToldBeforeTheWriter",
+		Rule:  "A reader that is cut off right after a renewal is told of its loss before a writer elsewhere has the key.",
+		Needs: shared, timely: true, run: func(e *env) {
+			lossBeforeGrant(e, func(c *hasp.Client) *hasp.Lease { return e.must(c.RWMutex("k", e.short()).TryRLock(e.ctx)) })
+		}},
+	{Name: "DowngradeLetsReadersEnter",
+		Rule:  "Downgrade keeps the lease and its fence, and readers that wait enter at once, while a writer behind them goes on waiting until all are gone.",
+		Needs: sharedLine, run: downgradeLetsReadersIn},
+	{Name: "LostReplyOfADowngrade", // failure case 13
+		Rule:  "When the reply to a Downgrade is lost, or the request reaches the store twice, asking again has the outcome of the first.",
+		Needs: shared, run: lostDowngrade},
+	{Name: "SemaphoreNumbersItsSlots",
+		Rule:  "The leases of a semaphore have different slots below n, and who waits is granted the one that was given back.",
+		Needs: slotsLine, run: semaphoreSlots},
+	{Name: "LockAllInAnyOrder",
+		Rule: "Those who lock several keys at once, whatever order they name them in, have them all in turn, each alone; TryLockAll has all or none.",
+		run:  lockAllInAnyOrder},
+	{Name: "LostPartEndsAll",
+		Rule:   "When one of the keys of a LockAll is lost all its contexts end, and Release gives back the rest.",
+		timely: true, run: lostPartEndsAll},
+	{Name: "VanishedHolderAbandons", // VMS's invalid value block
+		Rule: "The lease after a holder that vanished is told that the key was abandoned, and the one after that is not.",
+		run:  vanishedHolderAbandons},
+	{Name: "WantedComesWithARenewal",
+		Rule:  "A lease's Wanted is closed soon after somebody began to wait for its key, and not before.",
+		Needs: line, timely: true, run: wantedComes},
+}
+
+// must returns a lease that was granted.
+func (e *env) must(lease *hasp.Lease, err error) *hasp.Lease {
+	e.Helper()
+	if err != nil {
+		e.Fatalf("not granted: %v", err)
+	}
+	return lease
+}
+
+// stillWaits fails when a Lock has returned.
+func (w *waiting) stillWaits(why string) {
+	w.Helper()
+	select {
+	case <-w.done:
+		w.Fatalf("the lock returned (%v) %s", w.err, why)
+	default:
+	}
+}
+
+func rlocksTogether(e *env) {
+	clients := []*hasp.Client{e.client(nil), e.client(nil), e.client(nil)}
+	r1, r2 := e.must(clients[0].RWMutex("k", e.lasting()).TryRLock(e.ctx)), e.must(clients[1].RWMutex("k", e.lasting()).TryRLock(e.ctx))
+	w := e.beginLock(clients[2].RWMutex("k", e.lasting()).Lock)
+	r3 := e.beginLock(clients[0].RWMutex("k", e.lasting()).RLock)
+	r4 := e.beginLock(clients[1].RWMutex("k", e.lasting()).RLock)
+	e.unlock(r1)
+	w.stillWaits("while another reads")
+	e.unlock(r2)
+	writes := w.granted(0)
+	r3.stillWaits("while another writes")
+	e.unlock(writes)
+	for _, r := range []*waiting{r3, r4} {
+		if lease := r.granted(0); lease.Mode() != hasp.Shared || e.traits.Fencing && lease.Fence() <= writes.Fence() {
+			e.Errorf("a reader after a writer has the mode %v and the fence %d after %d", lease.Mode(), lease.Fence(), writes.Fence())
+		}
+	}
+	e.unlock(r3.lease)
+	e.unlock(r4.lease)
+	e.free("k")
+}
+
+// writerIsNotStarved has a reader begin every 10 ms and hold the key for 20 times
+// as long, so that it is never free.
+func writerIsNotStarved(e *env) {
+	const readers, every, holds = 100, 10 * time.Millisecond, 200 * time.Millisecond
+	clients := []*hasp.Client{e.client(nil), e.client(nil), e.client(nil)}
+	var inLine atomic.Bool  // the writer is
+	var early atomic.Int64  // readers that began after that and were granted before it
+	var written atomic.Bool // the writer has the key, or had it
+	ctx, cancel := context.WithCancel(e.ctx)
+	var wg sync.WaitGroup
+	defer func() { cancel(); wg.Wait() }()
+	begin := make(chan struct{})
+	wg.Go(func() {
+		for i := range readers {
+			if i == readers/2 {
+				close(begin)
+			}
+			wg.Go(func() {
+				late := inLine.Load()
+				lease, err := clients[i%2].RWMutex("k", e.lasting()).RLock(ctx)
+				if err != nil {
+					e.Errorf("RLock: %v", err)
+					return
+				}
+				if late && !written.Load() {
+					early.Add(1)
+				}
+				time.Sleep(holds)
+				if err := lease.Release(); err != nil {
+					e.Errorf("Release: %v", err)
+				}
+			})
+			time.Sleep(every)
+		}
+	})
+	<-begin
+	w := e.startLock(clients[2].RWMutex("k", e.lasting()).Lock)
+	start := time.Now()
+	e.eventually(0, "the writer stands in line", func() bool {
+		for _, h := range e.inspect("k").Line {
+			inLine.Store(inLine.Load() || h.Mode == driver.Exclusive)
+		}
+		select {
+		case <-w.done:
+			return true
+		default:
+			return inLine.Load()
+		}
+	})
+	lease := w.granted(holds)
+	waited := time.Since(start)
+	if n := early.Load(); n > 0 {
+		e.Errorf("%d readers that began after the writer were granted before it", n)
+	}
+	written.Store(true)
+	e.Logf("the writer waited %v under readers that hold for %v", waited, holds)
+	if e.fake && waited > holds+e.slack {
+		e.Errorf("the writer waited %v, want one reader's hold of %v and a handoff", waited, holds)
+	}
+	e.unlock(lease)
+	e.over(&wg, "not all readers had their turns")
+}
+
+// over waits for goroutines that all have their turns.
+func (e *env) over(wg *sync.WaitGroup, not string) {
+	e.Helper()
+	done := make(chan struct{})
+	go func() { wg.Wait(); close(done) }()
+	e.comes(done, time.Minute, not)
+}
+
+func readersOutliveTTLs(e *env) {
+	r1 := e.must(e.client(nil).RWMutex("k", e.short()).TryRLock(e.ctx))
+	r2 := e.must(e.client(nil).RWMutex("k", e.short()).TryRLock(e.ctx))
+	w := e.beginLock(e.client(nil).RWMutex("k", e.short()).Lock)
+	for _, r := range []*hasp.Lease{r1, r2} {
+		select {
+		case <-r1.Done():
+			if r == r1 {
+				e.Fatalf("lost: %v", r1.Err())
+			}
+		case <-r2.Done():
+			e.Fatalf("lost: %v", r2.Err())
+		case <-w.done:
+			e.Fatalf("Lock returned while another reads: %v", w.err)
+		case <-time.After(2 * e.ttl): // time itself must pass
+		}
+		if r == r1 {
+			e.unlock(r1)
+		}
+	}
+	e.unlock(r2)
+	e.unlock(w.granted(e.ttl))
+	e.goneFrom(0)
+}
+
+func downgradeLetsReadersIn(e *env) {
+	c := e.client(nil)
+	lease := e.must(c.RWMutex("k", e.lasting()).TryLock(e.ctx))
+	fence := lease.Fence()
+	r := e.beginLock(e.client(nil).RWMutex("k", e.lasting()).RLock)
+	w := e.beginLock(e.client(nil).RWMutex("k", e.lasting()).Lock)
+	if err := lease.Downgrade(e.ctx); err != nil {
+		e.Fatalf("Downgrade: %v", err)
+	}
+	reads := r.granted(0)
+	if lease.Mode() != hasp.Shared || lease.Fence() != fence || lease.Err() != nil {
+		e.Errorf("downgraded: mode %v, fence %d after %d, %v", lease.Mode(), lease.Fence(), fence, lease.Err())
+	}
+	e.unlock(lease)
+	w.stillWaits("while another reads")
+	e.unlock(reads)
+	e.unlock(w.granted(0))
+	e.free("k")
+}
+
+func lostDowngrade(e *env) {
+	for _, f := range []fault.Fault{{Lost: fault.ErrLink}, {Twice: true}} {
+		var once atomic.Bool
+		c := e.client(func(call fault.Call) fault.Fault {
+			if call.Op == fault.Try && call.Request.Convert && once.CompareAndSwap(false, true) {
+				return f
+			}
+			return fault.Fault{}
+		})
+		lease := e.must(c.RWMutex("k", e.lasting()).TryLock(e.ctx))
+		fence := lease.Fence()
+		if err := lease.Downgrade(e.ctx); err != nil {
+			e.Fatalf("Downgrade: %v", err)
+		}
+		reads := e.must(e.client(nil).RWMutex("k", e.lasting()).TryRLock(e.ctx))
+		if err := lease.Err(); err != nil || lease.Fence() != fence {
+			e.Errorf("downgraded: fence %d after %d, %v", lease.Fence(), fence, err)
+		}
+		e.unlock(lease)
+		e.unlock(reads)
+		e.free("k")
+	}
+}
+
+func semaphoreSlots(e *env) {
+	const n = 3
+	clients := []*hasp.Client{e.client(nil), e.client(nil)}
+	leases := make(map[int]*hasp.Lease)
+	for i := range n {
+		l := e.must(clients[i%2].Semaphore("k", n, e.lasting()).TryLock(e.ctx))
+		leases[l.Slot()] = l
+	}
+	for slot := range n {
+		if leases[slot] == nil {
+			e.Fatalf("%d leases of %d have no slot %d", len(leases), n, slot)
+		}
+	}
+	if _, err := clients[0].Semaphore("k", n, e.lasting()).TryLock(e.ctx); !errors.Is(err, hasp.ErrHeld) {
+		e.Errorf("TryLock of lease %d of %d: %v, want ErrHeld", n+1, n, err)
+	}
+	for _, slot := range []int{1, 0, 2, 1} {
+		w := e.beginLock(clients[slot%2].Semaphore("k", n, e.lasting()).Lock)
+		e.unlock(leases[slot])
+		if leases[slot] = w.granted(0); leases[slot].Slot() != slot {
+			e.Fatalf("granted slot %d, want %d, which was given back", leases[slot].Slot(), slot)
+		}
+	}
+	for _, l := range leases {
+		e.unlock(l)
+	}
+	e.free("k")
+}
+
+func lockAllInAnyOrder(e *env) {
+	const rounds = 5
+	orders := [][]string{{"a", "b", "c"}, {"c", "b", "a"}, {"b", "c", "a", "b"}, {"c", "a"}}
+	var holders atomic.Int64 // of "a", which all have
+	ctx, cancel := context.WithCancel(e.ctx)
+	var wg sync.WaitGroup
+	defer func() { cancel(); wg.Wait() }()
+	for _, keys := range orders {
+		c := e.client(nil)
+		var items []hasp.Locker
+		for _, key := range keys {
+			items = append(items, c.Mutex(key, e.lasting()))
+		}
+		wg.Go(func() {
+			for range rounds {
+				all, err := hasp.LockAll(ctx, items...)
+				if err != nil {
+					e.Errorf("LockAll of %q: %v", keys, err)
+					return
+				}
+				if n := holders.Add(1); n != 1 || len(all.All()) != len(keys) {
+					e.Errorf("%d hold one key; %d leases of %q", n, len(all.All()), keys)
+				}
+				time.Sleep(time.Millisecond)
+				holders.Add(-1)
+				if err := all.Release(); err != nil {
+					e.Errorf("Release of %q: %v", keys, err)
+				}
+			}
+		})
+	}
+	e.over(&wg, "they wait for each other: not all had their turns")
+	b := e.ask("b")
+	e.grant(e.d, b)
+	if all, err := e.client(nil).TryLockAll(e.ctx, "c", "b", "a"); !errors.Is(err, hasp.ErrHeld) {
+		e.Errorf("TryLockAll while one key is held: %v, %v, want ErrHeld", all, err)
+	}
+	e.eventually(0, "a TryLockAll that was refused left nothing", func() bool {
+		return !e.inspect("a").Held && !e.inspect("c").Held && e.inspect("b").Waiters == 0
+	})
+	e.release(e.d, b)
+}
+
+func lostPartEndsAll(e *env) {
+	c := e.client(nil)
+	all, err := hasp.LockAll(e.ctx, c.Mutex("b", e.short()), c.Mutex("a", e.short()))
+	if err != nil {
+		e.Fatalf("LockAll: %v", err)
+	}
+	ctx := all.Context(e.ctx)
+	lost := all.All()[0] // of "b"
+	if err := e.client(nil).Break(e.ctx, "b", lost.Owner()); err != nil {
+		e.Fatalf("Break: %v", err)
+	}
+	e.comes(ctx.Done(), 2*e.ttl+e.slack, "the context has not ended")
+	if err := context.Cause(ctx); !errors.Is(err, hasp.ErrLost) || !errors.Is(all.Err(), hasp.ErrLost) {
+		e.Errorf("the context ended with %v, the leases say %v, want ErrLost", err, all.Err())
+	}
+	if err := all.Release(); !errors.Is(err, hasp.ErrLost) {
+		e.Errorf("Release: %v, want ErrLost", err)
+	}
+	e.eventually(0, "the other key is free", func() bool { return !e.inspect("a").Held })
+}
+
+func vanishedHolderAbandons(e *env) {
+	e.grant(e.d, e.brief(e.ask("k")))
+	c := e.client(nil)
+	for _, want := range []bool{true, false} {
+		lease := e.lock(c, e.lasting())
+		if !e.toldRight(lease.Abandoned(), want) {
+			e.Errorf("Abandoned is %v, want %v", lease.Abandoned(), want)
+		}
+		e.unlock(lease)
+	}
+}
+
+func wantedComes(e *env) {
+	lease := e.lock(e.client(nil), e.short())
+	select {
+	case <-lease.Wanted():
+		e.Error("Wanted, but nobody waits")
+	case <-lease.Done():
+		e.Fatalf("lost: %v", lease.Err())
+	case <-time.After(e.ttl): // time for renewals
+	}
+	w := e.begin(e.client(nil), e.lasting())
+	e.comes(lease.Wanted(), e.ttl+e.slack, "not Wanted, but somebody waits:")
+	e.unlock(lease)
+	e.unlock(w.granted(0))
+}

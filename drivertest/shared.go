@@ -1,0 +1,220 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package drivertest
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+var shared = []Need{needShared}
+
+var sharedCases = []Case{
+	{Name: "SharersHoldTogether",
+		Rule:  "Any number of owners that ask Shared hold a key together, and one that asks Exclusive is refused until the last of them is gone.",
+		Needs: shared, run: sharersTogether},
+	{Name: "WriterKeepsSharersOut",
+		Rule:  "While one holds a key Exclusive, one that asks Shared is refused, and told who holds it and for how long.",
+		Needs: shared, run: writerKeepsSharersOut},
+	{Name: "OneWriterOrSharersAtOnce",
+		Rule:  "Of many who ask for a free key at once, either one is granted Exclusive and nobody else, or some Shared and nobody else.",
+		Needs: shared, run: oneWriterOrSharers},
+	{Name: "SharedTryAgainIsTheSameGrant",
+		Rule:  "Asking Shared again with the same owner returns the standing grant with its fence, and is no second hold.",
+		Needs: shared, run: sharedTryAgain},
+	{Name: "SharedTryEntersNoLine",
+		Rule:  "A holder that shares and asks again is answered with its grant, though a writer waits.",
+		Needs: []Need{needShared, needLine}, run: sharedTryBesideAWriter},
+	{Name: "SharedRefusalLeavesNoTrace",
+		Rule:  "A request Shared without Queue that is refused leaves nothing in the store.",
+		Needs: shared, run: sharedRefusal},
+	{Name: "CopiesOfASharedRequestAtOnce",
+		Rule:  "Copies of one Shared request that arrive at once, on several connections, are one hold.",
+		Needs: shared, run: sharedCopiesAtOnce},
+}
+
+// sharing returns r as one that holds the key with others: limit in all, 0 for
+// any number.
+func sharing(r driver.Request, limit int) driver.Request {
+	r.Mode, r.Limit = driver.Shared, limit
+	return r
+}
+
+// reader returns the request of a fresh owner that shares the key with any number.
+func (e *env) reader(key string) driver.Request { return sharing(e.ask(key), 0) }
+
+func sameOwner(r driver.Request) func(driver.Lease) bool {
+	return func(l driver.Lease) bool { return l.Holder.Owner == r.Owner && l.Holder.Label == r.Label }
+}
+
+// sharedBy fails unless exactly those hold their key, in no order, all Shared.
+func (e *env) sharedBy(rs ...driver.Request) driver.Info {
+	e.Helper()
+	info := e.inspect(rs[0].Key)
+	if !info.Held || info.Holds != len(rs) || len(info.Holders) != len(rs) {
+		e.Fatalf("%q has %d holders, %d in the list, want %d: %+v", info.Key, info.Holds, len(info.Holders), len(rs), info)
+	}
+	for _, r := range rs {
+		if !slices.ContainsFunc(info.Holders, sameOwner(r)) {
+			e.Fatalf("%s does not hold %q: %+v", r.Owner, r.Key, info.Holders)
+		}
+	}
+	for _, l := range info.Holders {
+		if l.Holder.Mode != driver.Shared {
+			e.Fatalf("a holder beside others is not Shared: %+v", l)
+		}
+	}
+	return info
+}
+
+// left is what is left of a lease, by what the store says of all holders.
+func (e *env) left(r driver.Request) time.Duration {
+	e.Helper()
+	holders := e.inspect(r.Key).Holders
+	i := slices.IndexFunc(holders, sameOwner(r))
+	if i < 0 {
+		e.Fatalf("%s does not hold %q: %+v", r.Owner, r.Key, holders)
+	}
+	return holders[i].Left
+}
+
+// share grants a key to so many readers on several connections.
+func (e *env) share(key string, n int) []driver.Request {
+	e.Helper()
+	ds := []driver.Driver{e.d, e.open(), e.open()}
+	var rs []driver.Request
+	for i := range n {
+		rs = append(rs, e.reader(key))
+		e.grant(ds[i%len(ds)], rs[i])
+	}
+	return rs
+}
+
+func sharersTogether(e *env) {
+	rs := e.share("k", 5)
+	for _, i := range []int{2, 0, 2, 1, 0} { // from the middle, the front, the end
+		e.sharedBy(rs...)
+		res := e.refuse(e.d, e.ask("k"))
+		if res.Why != driver.Held || res.Left <= 0 || !slices.ContainsFunc(rs, func(r driver.Request) bool { return r.Owner == res.Holder.Owner }) {
+			e.Fatalf("asked Exclusive beside %d that share the key: %+v, want Held, one of them and what it has left", len(rs), res)
+		}
+		e.release(e.open(), rs[i])
+		rs = slices.Delete(rs, i, i+1)
+	}
+	e.free("k")
+	e.grant(e.d, e.ask("k"))
+}
+
+func writerKeepsSharersOut(e *env) {
+	a, b := e.ask("k"), e.reader("k")
+	e.grant(e.d, a)
+	for _, d := range []driver.Driver{e.d, e.open()} {
+		res := e.refuse(d, b)
+		if res.Why != driver.Held || res.Holder.Owner != a.Owner || res.Holder.Label != a.Label || res.Left <= 0 {
+			e.Errorf("asked Shared while another holds the key: %+v, want Held, the holder and what it has left", res)
+		}
+	}
+	e.heldBy(a)
+	e.release(e.d, a)
+	e.grant(e.d, b)
+	e.sharedBy(b)
+}
+
+func oneWriterOrSharers(e *env) {
+	const clients, rounds = 4, 5
+	ds := make([]driver.Driver, clients)
+	for i := range ds {
+		ds[i] = e.open()
+	}
+	for range rounds {
+		var mu sync.Mutex
+		won := make(map[driver.Mode][]driver.Request)
+		var fs []func()
+		for i := range 4 * clients {
+			r := e.ask("k")
+			if i%2 == 0 {
+				r = e.reader("k")
+			}
+			fs = append(fs, func() {
+				res, err := ds[i/4].Try(e.ctx, r)
+				if err != nil {
+					e.Errorf("Try: %v", err)
+				}
+				if res.Granted {
+					mu.Lock()
+					defer mu.Unlock()
+					won[r.Mode] = append(won[r.Mode], r)
+				}
+			})
+		}
+		atOnce(fs...)
+		writers, readers := won[driver.Exclusive], won[driver.Shared]
+		if len(writers) > 1 || len(writers) == 1 && len(readers) > 0 || len(writers)+len(readers) == 0 {
+			e.Fatalf("at once %d were granted Exclusive and %d Shared", len(writers), len(readers))
+		}
+		for _, r := range slices.Concat(writers, readers) {
+			e.release(e.d, r)
+		}
+		e.free("k")
+	}
+}
+
+func sharedTryAgain(e *env) {
+	a, b := e.reader("k"), e.reader("k")
+	first := e.grant(e.d, a)
+	e.grant(e.d, b)
+	for _, r := range []driver.Request{a, queued(a)} {
+		if again := e.grant(e.open(), r); again.Fence != first.Fence {
+			e.Errorf("the fence is %d, and %d when asked again", first.Fence, again.Fence)
+		}
+	}
+	if info := e.sharedBy(a, b); info.Waiters != 0 {
+		e.Errorf("a holder stands in line as well: %+v", info)
+	}
+	e.release(e.d, a)
+	e.sharedBy(b)
+}
+
+func sharedTryBesideAWriter(e *env) {
+	a, w := e.reader("k"), e.ask("k")
+	first := e.grant(e.d, a)
+	e.join(e.open(), w, 0)
+	for _, r := range []driver.Request{a, queued(a)} {
+		if again := e.grant(e.open(), r); again.Fence != first.Fence {
+			e.Errorf("the fence is %d, and %d when asked again", first.Fence, again.Fence)
+		}
+	}
+	if info := e.sharedBy(a); info.Waiters != 1 || info.Line[0].Owner != w.Owner {
+		e.Errorf("the line is %+v", info.Line)
+	}
+}
+
+func sharedRefusal(e *env) {
+	a, b := e.ask("k"), e.reader("k")
+	e.grant(e.d, a)
+	for range 3 {
+		e.refuse(e.d, b)
+	}
+	if info := e.heldBy(a); info.Waiters != 0 || info.Holds != 1 {
+		e.Errorf("a refusal left something: %+v", info)
+	}
+	e.release(e.d, a)
+	e.free("k")
+}
+
+func sharedCopiesAtOnce(e *env) {
+	ds := []driver.Driver{e.d, e.open(), e.open()}
+	b := e.reader("k")
+	e.grant(e.d, b)
+	for range raceRounds / 5 {
+		r := e.reader("k")
+		e.copiesAtOnce(ds, r)
+		e.sharedBy(b, r)
+		e.release(e.d, r)
+		e.sharedBy(b)
+	}
+}

@@ -1,0 +1,327 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package drivertest
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+var sharedLine = []Need{needShared, needLine}
+
+var sharedLineCases = []Case{
+	{Name: "WriterWaitsForAllSharers",
+		Rule:  "A writer in line is granted the key when the last of those that share it released, and is told so then.",
+		Needs: sharedLine, run: writerWaitsForAll},
+	{Name: "WaitingWriterStopsLaterReaders",
+		Rule:  "While a writer waits for those that share a key, nobody that comes later is let in beside them, with or without Queue, and each is told how many are ahead.",
+		Needs: sharedLine, run: writerStopsReaders},
+	{Name: "NeighboursEnterTogether",
+		Rule:  "Readers that stand next to each other at the front of the line hold the key together once it is released, and nobody behind the next writer does.",
+		Needs: sharedLine, run: neighboursEnterTogether},
+	{Name: "NeighboursAreAllTold",
+		Rule:  "Each of many readers at the front of the line is told when it can enter, so that asking only then is enough for all.",
+		Needs: sharedLine, run: neighboursAreTold},
+	{Name: "MixedLineIsInOrder",
+		Rule:  "Writers and groups of readers are served in the order of the line.",
+		Needs: sharedLine, run: mixedLine},
+	{Name: "WriterThatLeavesLetsReadersIn",
+		Rule:  "When a writer that waits for those that share a key gives up, the readers behind it are let in beside them and told.",
+		Needs: sharedLine, run: writerThatLeaves},
+	{Name: "DeadWriterInLineLetsReadersIn",
+		Rule:  "A writer in line without a sign of life for its patience keeps no reader out any longer.",
+		Needs: sharedLine, run: deadWriterInLine},
+	{Name: "DeadReaderDelaysForItsTTL",
+		Rule:  "A reader that is gone keeps a writer waiting until its lease ends, and no longer.",
+		Needs: sharedLine, timely: true, run: deadReader},
+	{Name: "DeadWriterHandsOnToReaders",
+		Rule:  "When a writer's lease expires all the readers at the front of the line are granted the key, and nobody behind them.",
+		Needs: sharedLine, timely: true, run: deadWriterHandsOn},
+	{Name: "WriterIsToldOfTheLastExpiry",
+		Rule:  "A writer that is first in line is told to look when the last lease of those that share the key ends.",
+		Needs: sharedLine, run: writerIsToldOfTheLast},
+	{Name: "EachSharerIsToldThatSomebodyWaits",
+		Rule:  "The answer to the renewal of each one that shares a key says whether somebody waits.",
+		Needs: sharedLine, run: sharersAreWanted},
+	{Name: "WriterJoinsWhileReadersRelease",
+		Rule:  "Whoever joins the line while the last that share the key release it, or readers while a writer does, is granted or told to ask again.",
+		Needs: sharedLine, run: sharedJoinRaces},
+	{Name: "WriterGivesUpWhileReadersRelease",
+		Rule:  "When a writer in line gives up while those that share the key release it, all the readers behind it are granted, or told to ask.",
+		Needs: sharedLine, run: sharedGivingUpRaces},
+}
+
+func writerWaitsForAll(e *env) {
+	rs := e.share("k", 3)
+	w := e.await(e.open(), e.ask("k"), 0)
+	for len(rs) > 1 {
+		e.release(e.d, rs[1])
+		rs = slices.Delete(rs, 1, 2)
+		e.refuse(w.d, queued(w.r))
+		e.sharedBy(rs...)
+	}
+	e.release(e.d, rs[0])
+	e.enter(w)
+	e.heldBy(w.r)
+	e.release(e.d, w.r)
+	e.free("k")
+}
+
+func writerStopsReaders(e *env) {
+	a, w, late := e.reader("k"), e.ask("k"), e.reader("k")
+	other := e.open()
+	e.grant(e.d, a)
+	e.join(e.d, w, 0)
+	if res := e.refuse(other, late); res.Ahead != 1 {
+		e.Errorf("Ahead is %d, want 1: %+v", res.Ahead, res)
+	}
+	if info := e.sharedBy(a); info.Waiters != 1 {
+		e.Errorf("a refusal left a place: %+v", info)
+	}
+	e.join(other, late, 1)
+	e.refuse(other, e.reader("k"))
+	e.sharedBy(a)
+	e.release(e.d, a)
+	e.turn(e.d, w, 0)
+	e.refuse(other, queued(late))
+	e.release(e.d, w)
+	e.turn(other, late, 0)
+}
+
+func neighboursEnterTogether(e *env) {
+	a, other := e.ask("k"), e.open()
+	e.grant(e.d, a)
+	r1, r2 := e.await(e.d, e.reader("k"), 0), e.await(other, e.reader("k"), 1)
+	w := e.await(other, e.ask("k"), 2)
+	r3 := e.await(e.d, e.reader("k"), 3)
+	e.refuse(other, queued(r2.r))
+	e.release(e.d, a)
+	e.enter(r2, r1)
+	e.quiet(r3)
+	e.refuse(w.d, queued(w.r)) // who became first may be told so
+	if info := e.sharedBy(r1.r, r2.r); info.Waiters != 2 {
+		e.Errorf("the line is %+v", info.Line)
+	}
+	e.release(other, r1.r)
+	e.refuse(w.d, queued(w.r))
+	e.release(other, r2.r)
+	e.enter(w)
+	e.heldBy(w.r)
+	e.release(e.d, w.r)
+	e.enter(r3)
+	e.sharedBy(r3.r)
+}
+
+// neighboursAreTold has more of them than an engine lets in in one step.
+func neighboursAreTold(e *env) {
+	const n = 150
+	ds := []driver.Driver{e.d, e.open(), e.open()}
+	a := e.ask("k")
+	e.grant(e.d, a)
+	var ws []*told
+	for i := range n {
+		ws = append(ws, e.await(ds[i%len(ds)], e.reader("k"), i))
+	}
+	slices.Reverse(ws) // the first to ask came last
+	e.release(e.d, a)
+	e.enter(ws...)
+	e.sharedBy(requests(ws...)...)
+	w := e.await(e.d, e.ask("k"), 0)
+	e.releaseAll(requests(ws...)...)
+	e.enter(w)
+	e.heldBy(w.r)
+}
+
+func mixedLine(e *env) {
+	a := e.ask("k")
+	e.grant(e.d, a)
+	groups := [][]*told{nil, nil, nil, nil, nil}
+	ahead := 0
+	for i, n := range []int{2, 0, 1, 0, 3} { // so many readers, or a writer
+		for range max(n, 1) {
+			r := e.ask("k")
+			if n > 0 {
+				r = e.reader("k")
+			}
+			groups[i] = append(groups[i], e.await(e.d, r, ahead))
+			ahead++
+		}
+	}
+	holders := []driver.Request{a}
+	for i, group := range groups {
+		e.releaseAll(holders...)
+		e.enter(group...)
+		for _, later := range groups[i+1:] {
+			for _, w := range later {
+				e.refuse(w.d, queued(w.r))
+			}
+		}
+		if holders = requests(group...); holders[0].Mode == driver.Shared {
+			e.sharedBy(holders...)
+		} else {
+			e.heldBy(holders[0])
+		}
+	}
+	e.releaseAll(holders...)
+	e.free("k")
+}
+
+func writerThatLeaves(e *env) {
+	a, w := e.reader("k"), e.ask("k")
+	e.grant(e.d, a)
+	e.join(e.d, w, 0)
+	r1, r2 := e.await(e.d, e.reader("k"), 1), e.await(e.open(), e.reader("k"), 2)
+	last := e.await(e.d, e.ask("k"), 3)
+	e.quiet(r1, r2)
+	e.release(e.d, w)
+	e.enter(r2, r1)
+	e.refuse(e.d, queued(last.r))
+	e.sharedBy(a, r1.r, r2.r)
+	e.releaseAll(a, r1.r, r2.r)
+	e.enter(last)
+}
+
+func deadWriterInLine(e *env) {
+	a, w, r1, r2 := e.reader("k"), e.brief(e.ask("k")), e.reader("k"), e.reader("k")
+	e.grant(e.d, a)
+	e.refuse(e.d, queued(w))
+	e.try(e.d, queued(r1))
+	e.turn(e.d, r1, e.ttl)
+	e.turn(e.d, r2, 0)
+	e.sharedBy(a, r1, r2)
+}
+
+func deadReader(e *env) {
+	gone, a, w, late := e.brief(e.reader("k")), e.reader("k"), e.ask("k"), e.reader("k")
+	e.grant(e.d, a)
+	e.grant(e.d, gone)
+	e.join(e.d, w, 0)
+	e.join(e.d, late, 1)
+	e.release(e.d, a)
+	e.eventually(e.ttl, "the writer has the key of a reader that is gone", func() bool {
+		e.refuse(e.d, queued(late))
+		e.refuse(e.d, e.reader("k"))
+		return e.try(e.d, queued(w)).Granted
+	})
+	e.heldBy(w)
+}
+
+func deadWriterHandsOn(e *env) {
+	gone, r1, r2, w := e.brief(e.ask("k")), e.reader("k"), e.reader("k"), e.ask("k")
+	other := e.open()
+	e.grant(e.d, gone)
+	e.join(e.d, r1, 0)
+	e.join(other, r2, 1)
+	e.join(e.d, w, 2)
+	e.eventually(e.ttl, "the first reader in line is granted the key of a writer that is gone", func() bool {
+		return e.try(e.d, queued(r1)).Granted
+	})
+	e.turn(other, r2, 0)
+	e.refuse(e.d, queued(w))
+	e.sharedBy(r1, r2)
+}
+
+func writerIsToldOfTheLast(e *env) {
+	rs := []driver.Request{e.brief(e.reader("k")), e.reader("k"), e.brief(e.reader("k"))}
+	for _, r := range rs {
+		e.grant(e.d, r)
+	}
+	last := e.left(rs[1])
+	w, d, soonest := e.ask("k"), e.open(), e.long/2
+	if e.watch(d, w) == nil {
+		soonest = 0 // it polls
+	}
+	res := e.join(d, w, 0)
+	if res.RetryIn <= soonest || res.RetryIn > last || res.Left <= e.long/2 {
+		e.Errorf("RetryIn is %v and Left %v, want those of the last that shares the key, which has %v", res.RetryIn, res.Left, last)
+	}
+	if a := e.renewed(d, queued(w)); a.RetryIn <= soonest || a.RetryIn > last {
+		e.Errorf("RetryIn of a sign of life is %v, want that of the last, which has %v", a.RetryIn, last)
+	}
+}
+
+func sharersAreWanted(e *env) {
+	rs := e.share("k", 3)
+	wanted := func(want bool) {
+		e.Helper()
+		for i, a := range e.renew(e.d, rs...) {
+			if a.Err != nil || a.Wanted != want {
+				e.Errorf("the renewal of holder %d: %+v, want Wanted: %v", i, a, want)
+			}
+		}
+	}
+	wanted(false)
+	w := e.ask("k")
+	e.join(e.d, w, 0)
+	wanted(true)
+	e.release(e.d, w)
+	wanted(false)
+}
+
+func sharedJoinRaces(e *env) {
+	other := e.open()
+	for range raceRounds {
+		a, b, w := e.reader("k"), e.reader("k"), &told{d: other, r: e.ask("k")}
+		e.grant(e.d, a)
+		e.grant(other, b)
+		e.joinsAtOnce([]driver.Request{a, b}, w)
+		r1, r2 := &told{d: e.d, r: e.reader("k")}, &told{d: other, r: e.reader("k")}
+		e.joinsAtOnce([]driver.Request{w.r}, r1, r2)
+		e.sharedBy(r1.r, r2.r)
+		e.releaseAll(r1.r, r2.r)
+		e.free("k")
+	}
+}
+
+func sharedGivingUpRaces(e *env) {
+	other := e.open()
+	for range raceRounds {
+		a, w := e.reader("k"), e.ask("k")
+		e.grant(e.d, a)
+		e.join(other, w, 0)
+		r1, r2 := e.await(e.d, e.reader("k"), 1), e.await(other, e.reader("k"), 2)
+		var errA, errW error
+		atOnce(
+			func() { errA = other.Release(e.ctx, a) },
+			func() { errW = e.d.Release(e.ctx, w) })
+		if err := errors.Join(errA, errW); err != nil {
+			e.Fatalf("Release: %v", err)
+		}
+		e.enter(r2, r1)
+		e.refuse(e.d, queued(w))
+		e.sharedBy(r1.r, r2.r)
+		e.releaseAll(r1.r, r2.r)
+		e.free("k")
+	}
+}
+
+// joinsAtOnce has some join the line while the holders release, and all of them
+// must enter.
+func (e *env) joinsAtOnce(holders []driver.Request, ws ...*told) {
+	e.Helper()
+	errs := make([]error, len(ws)+len(holders))
+	results := make([]driver.Result, len(ws))
+	var fs []func()
+	for i, w := range ws {
+		w.ch = e.watch(w.d, w.r)
+		fs = append(fs, func() { results[i], errs[i] = w.d.Try(e.ctx, queued(w.r)) })
+	}
+	for i, r := range holders {
+		fs = append(fs, func() { errs[len(ws)+i] = e.d.Release(e.ctx, r) })
+	}
+	atOnce(fs...)
+	if err := errors.Join(errs...); err != nil {
+		e.Fatalf("Try or Release: %v", err)
+	}
+	var refused []*told
+	for i, w := range ws {
+		if !results[i].Granted {
+			e.see(w, results[i])
+			refused = append(refused, w)
+		}
+	}
+	e.enter(refused...)
+}

@@ -1,0 +1,161 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package drivertest
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+var sharedLookCases = []Case{
+	{Name: "HostileLabelsOfSharers",
+		Rule:  "Any label of up to 512 bytes comes back as it was given, of each one that shares a key.",
+		Needs: shared, run: sharersLabels},
+	{Name: "HostileKeysAreShared",
+		Rule:  "Any key of 1 to 512 bytes can be shared, from the first grant to the last release, and is no other key's.",
+		Needs: shared, run: sharersKeys},
+	{Name: "SharedKeysNamedLikeTheStoresOwn",
+		Rule:  "A key that is named like something the engine keeps beside another key never harms those that share that one.",
+		Needs: shared, run: sharedNamedLikeSidecars},
+	{Name: "SharersAreListed",
+		Rule:  "Inspect lists all that share a key in the order of their grants, each with its Mode, and who waits in which; List counts them.",
+		Needs: shared, run: sharersAreListed},
+	{Name: "NothingStaysOfSharers",
+		Rule:  "After every release, given-up place and expiry of those that shared a key the store holds nothing that does not end by itself.",
+		Needs: shared, run: nothingStaysOfSharers},
+	{Name: "OneHolderIsListed",
+		Rule: "Inspect lists the one that holds a key Exclusive as its only holder.",
+		run:  oneHolderIsListed},
+}
+
+func sharersLabels(e *env) {
+	var rs []driver.Request
+	for _, label := range hostileLabels() {
+		r := e.reader("k")
+		r.Label = label
+		e.grant(e.d, r)
+		rs = append(rs, r)
+		e.sharedBy(rs...)
+	}
+	for len(rs) > 0 {
+		e.renewed(e.d, rs[0])
+		e.release(e.d, rs[0])
+		if rs = rs[1:]; len(rs) > 0 {
+			e.sharedBy(rs...)
+		}
+	}
+	e.free("k")
+}
+
+// sharersKeys shares all the keys at once: one that the engine takes for
+// another would have three holders.
+func sharersKeys(e *env) {
+	var as []driver.Request
+	for _, key := range hostileKeys() {
+		as = append(as, e.reader(key))
+		e.grant(e.d, as[len(as)-1])
+	}
+	other := e.open()
+	for _, a := range as {
+		b := e.reader(a.Key)
+		e.grant(other, b)
+		e.sharedBy(a, b)
+		e.refuse(other, e.ask(a.Key))
+		e.renewed(other, a)
+		e.release(other, a)
+		e.sharedBy(b)
+		e.release(e.d, b)
+		e.free(a.Key)
+	}
+}
+
+func sharedNamedLikeSidecars(e *env) {
+	rs := []driver.Request{e.reader("k"), e.reader("k")}
+	for _, r := range rs {
+		e.grant(e.d, r)
+	}
+	e.askForNames()
+	e.sharedBy(rs...)
+	for _, r := range rs {
+		e.renewed(e.d, r)
+		e.release(e.d, r)
+	}
+}
+
+func sharersAreListed(e *env) {
+	var rs []driver.Request
+	var fences []uint64
+	for i := range 3 {
+		r := e.reader("k")
+		r.TTL -= time.Duration(i) * e.ttl // whoever came first has the most left
+		fences = append(fences, e.grant(e.d, r).Fence)
+		rs = append(rs, r)
+	}
+	w, last := e.ask("k"), e.reader("k")
+	waits := needLine.Met(e.traits)
+	if waits {
+		e.join(e.d, w, 0)
+		e.join(e.d, last, 1)
+	}
+	info := e.sharedBy(rs...)
+	for i, l := range info.Holders {
+		if !sameOwner(rs[i])(l) || l.Left <= 0 || l.Fence != 0 && l.Fence != fences[i] {
+			e.Errorf("holder %d is %+v, want the owner %s with the fence %d", i, l, rs[i].Owner, fences[i])
+		}
+	}
+	if first := info.Holders[0]; info.Holder != first.Holder || info.Fence != first.Fence {
+		e.Errorf("the holder is %+v with the fence %d, the first in the list %+v", info.Holder, info.Fence, first)
+	}
+	if waits && (len(info.Line) != 2 || info.Line[0].Owner != w.Owner || info.Line[0].Mode != driver.Exclusive ||
+		info.Line[1].Owner != last.Owner || info.Line[1].Mode != driver.Shared) {
+		e.Errorf("the line is %+v", info.Line)
+	}
+	listed := e.list("k")["k"]
+	if !listed.Held || listed.Holds != len(rs) || listed.Holder.Mode != driver.Shared || listed.Waiters != info.Waiters {
+		e.Errorf("List says %+v", listed)
+	}
+}
+
+func oneHolderIsListed(e *env) {
+	a := e.ask("k")
+	res := e.grant(e.d, a)
+	info := e.heldBy(a)
+	if info.Holds != 1 || len(info.Holders) != 1 || !sameOwner(a)(info.Holders[0]) || info.Holders[0].Left <= 0 ||
+		info.Holder.Mode != driver.Exclusive {
+		e.Errorf("the holders are %d: %+v", info.Holds, info.Holders)
+	} else if f := info.Holders[0].Fence; f != info.Fence || f != 0 && f != res.Fence {
+		e.Errorf("the fence is %d, to Inspect %d and %d", res.Fence, info.Fence, f)
+	}
+	if listed := e.list("k")["k"]; listed.Holds != 1 {
+		e.Errorf("List says %+v", listed)
+	}
+	e.release(e.d, a)
+	if info := e.inspect("k"); info.Holds != 0 || len(info.Holders) != 0 {
+		e.Errorf("a free key: %+v", info)
+	}
+}
+
+func nothingStaysOfSharers(e *env) {
+	waits := needLine.Met(e.traits)
+	for i := range 10 {
+		key := "k" + strconv.Itoa(i)
+		a, b, gone, w, late := e.reader(key), e.reader(key), e.brief(e.reader(key)), e.ask(key), e.brief(e.reader(key))
+		e.grant(e.d, a)
+		e.grant(e.d, b)
+		e.grant(e.d, gone)
+		e.refuse(e.d, w)
+		if waits {
+			e.join(e.d, w, 0)
+			e.refuse(e.d, queued(late)) // stays until its patience or its claim is over
+			e.release(e.d, w)
+		}
+		e.release(e.d, a)
+		e.release(e.d, b)
+		e.releaseNothing(e.d, e.reader("never"+strconv.Itoa(i)))
+		e.grant(e.d, e.brief(e.reader("gone"+strconv.Itoa(i))))
+	}
+	e.goesAway()
+}

@@ -1,0 +1,82 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package drivertest
+
+import (
+	"slices"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// told is one that waits and asks only when it was told to.
+type told struct {
+	d   driver.Driver
+	r   driver.Request
+	ch  <-chan struct{}
+	ask bool // it polls, or was told a moment that is near
+}
+
+// await watches for r and puts it in line behind so many.
+func (e *env) await(d driver.Driver, r driver.Request, ahead int) *told {
+	e.Helper()
+	w := &told{d: d, r: r, ch: e.watch(d, r)}
+	e.see(w, e.join(d, r, ahead))
+	return w
+}
+
+func (e *env) see(w *told, refused driver.Result) {
+	w.ask = w.ch == nil || refused.RetryIn > 0 && refused.RetryIn <= e.slack
+}
+
+// enter lets each ask when it is told to, until all are granted.
+func (e *env) enter(ws ...*told) {
+	e.Helper()
+	ws = slices.Clone(ws)
+	e.eventually(0, "all that wait were told and are granted the key", func() bool {
+		ws = slices.DeleteFunc(ws, func(w *told) bool {
+			select {
+			case <-w.ch:
+			default:
+				if !w.ask {
+					return false
+				}
+			}
+			res := e.try(w.d, queued(w.r))
+			e.see(w, res)
+			return res.Granted
+		})
+		return len(ws) == 0
+	})
+}
+
+// quiet fails when one that must still wait was told to ask by the store that hands
+// the key on. Where a line is on one of several stores it may move, which all are told.
+func (e *env) quiet(ws ...*told) {
+	e.Helper()
+	for _, w := range ws {
+		select {
+		case <-w.ch:
+			if e.traits.Queue != driver.QueueHandoff {
+				break
+			}
+			e.Errorf("%s was told to ask, but has to wait", w.r.Owner)
+		default:
+		}
+		e.refuse(w.d, queued(w.r))
+	}
+}
+
+func requests(ws ...*told) (rs []driver.Request) {
+	for _, w := range ws {
+		rs = append(rs, w.r)
+	}
+	return rs
+}
+
+func (e *env) releaseAll(rs ...driver.Request) {
+	e.Helper()
+	for _, r := range rs {
+		e.release(e.d, r)
+	}
+}

@@ -1,0 +1,137 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hasp
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"time"
+)
+
+// observeEvery is how often Observe asks the store.
+const observeEvery = time.Second
+
+// Election is a key whose holder leads. Who campaigns stands in line; the
+// leader resigns by releasing its lease. Like a Mutex it is a handle without
+// state, and it is one more name for the same: a Mutex of the key excludes the
+// leader.
+type Election struct{ l lock }
+
+// Election returns the election of a key of 1 to 512 bytes. nil options mean
+// the defaults; Cohort must be 0. What is wrong with either is the error of the
+// first use.
+//
+// With LockOptions.Lead the leader's contexts end so long before another can
+// lead, with MaxHold a leader's time is bounded.
+func (c *Client) Election(key string, o *LockOptions) *Election {
+	return &Election{c.lock(key, o, Exclusive, 0).noCohort()}
+}
+
+// Campaign waits until it leads, as Mutex.Lock does. The lease's contexts end
+// before another can lead, and its fence is larger than that of each leader
+// before. Release resigns.
+func (e *Election) Campaign(ctx context.Context) (*Lease, error) {
+	return e.l.acquire(ctx, "campaign", true)
+}
+
+// Lock is Campaign: it makes an Election a Locker.
+func (e *Election) Lock(ctx context.Context) (*Lease, error) { return e.Campaign(ctx) }
+
+// TryLock leads if nobody does and nobody stands in line, as Mutex.TryLock
+// does.
+func (e *Election) TryLock(ctx context.Context) (*Lease, error) {
+	return e.l.acquire(ctx, "try campaign", false)
+}
+
+// Lead campaigns, and runs f while it leads. f's context ends when ctx does,
+// before another can lead, and when the client is closed; Lead resigns only
+// after f returned.
+//
+// When the lease was lost before f returned, whatever f returned is dropped
+// (EventLost says why), and Lead campaigns again. It returns f's error, joined
+// with that of the release, once f returned while it led, or ctx has ended; and
+// the error of a Campaign, which a store that is away for too long ends.
+func (e *Election) Lead(ctx context.Context, f func(ctx context.Context, lease *Lease) error) error {
+	for {
+		var lost error
+		err := e.l.do(ctx, "campaign", func(ctx context.Context, lease *Lease) error {
+			err := f(ctx, lease)
+			lost = lease.h.err()
+			return err
+		})
+		if !errors.Is(lost, ErrLost) || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// Leader is who leads, as the store sees it.
+type Leader struct {
+	Key    string
+	Holder Holder // zero: nobody leads
+	Fence  uint64 // of its lease; 0 when not known
+}
+
+// Leader returns who leads; ErrNotHeld when nobody does. Those who only read
+// the key, or have a slot of it, do not lead. The answer may be out of date
+// when it comes: to act on it is safe only for who compares its fence.
+func (e *Election) Leader(ctx context.Context) (Leader, error) {
+	leader, err := e.leader(ctx)
+	if err == nil && leader.Holder == (Holder{}) {
+		err = ErrNotHeld
+	}
+	return leader, e.l.c.fail("leader", e.l.key, err)
+}
+
+func (e *Election) leader(ctx context.Context) (Leader, error) {
+	leader := Leader{Key: e.l.key}
+	if e.l.err != nil {
+		return leader, e.l.err
+	}
+	ctx, cancel := context.WithTimeout(ctx, tryLimit)
+	defer cancel()
+	info, err := e.l.c.inspect(ctx, e.l.key)
+	if err == nil && info.Held && info.Holder.Mode == Exclusive {
+		leader.Holder, leader.Fence = info.Holder, info.Fence
+	}
+	return leader, err
+}
+
+// Observe yields who leads, at once and after each change, with the zero Holder
+// when nobody does. It asks the store every second: a leader between two
+// questions may be missed. An error that may go away by itself (Error.Class
+// Unknown, Unreachable) is yielded and the sequence goes on, any other is its
+// last. It ends with ctx.
+func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
+	return func(yield func(Leader, error) bool) {
+		every := time.NewTicker(observeEvery)
+		defer every.Stop()
+		var last Leader // of no key: different from any
+		for ctx.Err() == nil {
+			leader, err := e.leader(ctx)
+			switch {
+			case err != nil && ctx.Err() != nil:
+				return
+			case err != nil:
+				again := e.l.err == nil && !errors.Is(err, ErrClosed) && e.l.c.worthAsking(err)
+				if !yield(Leader{Key: e.l.key}, e.l.c.fail("observe", e.l.key, err)) || !again {
+					return
+				}
+			case leader.Key != last.Key || leader.Holder.Owner != last.Holder.Owner ||
+				leader.Holder.Label != last.Holder.Label || leader.Fence != last.Fence:
+				if last = leader; !yield(leader, nil) {
+					return
+				}
+			}
+			select {
+			case <-every.C:
+			case <-ctx.Done():
+			case <-e.l.c.open.Done():
+			}
+		}
+	}
+}
+
+func (e *Election) asked() *lock { return &e.l }

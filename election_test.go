@@ -1,0 +1,265 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hasp_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/history"
+)
+
+// Who campaigns waits for the leader to resign; Leader says who leads.
+func TestElection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		one, two := newClient(t, store, nil).Election("k", nil), newClient(t, store, nil).Election("k", nil)
+		_, err := one.Leader(t.Context())
+		wantIs(t, err, hasp.ErrNotHeld)
+		lease := must(one.Campaign(t.Context()))
+		_, err = two.TryLock(t.Context())
+		wantIs(t, err, hasp.ErrHeld)
+		next := begin(t.Context(), two.Campaign)
+		synctest.Wait()
+		if l := must(two.Leader(t.Context())); l.Key != "k" || l.Holder.Owner != lease.Owner() || l.Fence != lease.Fence() {
+			t.Errorf("the leader is %+v", l)
+		}
+		release(t, lease)
+		lease2 := (<-next).v
+		if l := must(one.Leader(t.Context())); l.Holder.Owner != lease2.Owner() || l.Fence <= lease.Fence() {
+			t.Errorf("the leader is %+v", l)
+		}
+		release(t, lease2)
+
+		c := newClient(t, store, nil)
+		reader := must(c.RWMutex("k", nil).RLock(t.Context()))
+		slot := must(c.Semaphore("k", 2, nil).Lock(t.Context()))
+		_, err = one.Leader(t.Context())
+		wantIs(t, err, hasp.ErrNotHeld) // they do not lead
+		release(t, reader)
+		release(t, slot)
+		_, err = c.Election("", nil).Leader(t.Context())
+		if err == nil {
+			t.Error("an empty key has a leader")
+		}
+	})
+}
+
+// Lead resigns once f returned, and returns f's error.
+func TestLead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		e := newClient(t, store, nil).Election("k", nil)
+		mine := errors.New("mine")
+		for _, want := range []error{nil, mine} {
+			n := 0
+			err := e.Lead(t.Context(), func(ctx context.Context, lease *hasp.Lease) error {
+				if n++; ctx.Err() != nil || lease.Err() != nil {
+					t.Error(ctx.Err(), lease.Err())
+				}
+				return want
+			})
+			if !errors.Is(err, want) || n != 1 {
+				t.Errorf("%v after %d times", err, n)
+			}
+			mustBeFree(t, store, "k")
+		}
+		// f resigns by itself.
+		err := e.Lead(t.Context(), func(_ context.Context, lease *hasp.Lease) error {
+			release(t, lease)
+			return mine
+		})
+		wantIs(t, err, mine)
+
+		in := must(e.Campaign(t.Context()))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err = e.Lead(ctx, func(context.Context, *hasp.Lease) error { t.Error("it leads"); return nil })
+		wantIs(t, err, context.DeadlineExceeded, hasp.ErrHeld)
+		release(t, in)
+	})
+}
+
+// Lead campaigns again when the lease was lost while f ran, whatever f returned,
+// until its context ends or the client is closed.
+func TestLeadCampaignsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		c := newClient(t, store, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		n := 0
+		var fence uint64
+		err := c.Election("k", nil).Lead(ctx, func(ctx context.Context, lease *hasp.Lease) error {
+			if n++; lease.Fence() <= fence {
+				t.Errorf("fence %d after %d", lease.Fence(), fence)
+			}
+			fence = lease.Fence()
+			if n == 5 {
+				cancel()
+				return nil
+			}
+			store.Lose("k")
+			<-ctx.Done()
+			wantIs(t, context.Cause(ctx), hasp.ErrLost)
+			if n%2 == 0 {
+				_ = lease.Release()
+				return nil
+			}
+			return context.Cause(ctx)
+		})
+		if err != nil || n != 5 {
+			t.Errorf("%v after %d times", err, n)
+		}
+		err = c.Election("k", nil).Lead(t.Context(), func(ctx context.Context, _ *hasp.Lease) error {
+			go c.Close()
+			<-ctx.Done()
+			return nil
+		})
+		wantIs(t, err, hasp.ErrClosed)
+		if n := must(store.Inspect(context.Background(), "k")); n.Held {
+			t.Error("held after Close")
+		}
+	})
+}
+
+// By the recorded history there is one leader at most, whatever the network and
+// the clocks do: a leader's context ends before another leads.
+func TestOneLeaderAtMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		hist := &history.Log{}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
+		defer cancel()
+		var wg sync.WaitGroup
+		for i := range uint64(5) {
+			rnd := rand.New(rand.NewPCG(3, i))
+			d := &mortal{Driver: store}
+			c := newClient(t, d, nil)
+			wg.Go(func() { // the network comes and goes
+				for sleep(ctx, time.Duration(rnd.IntN(90))*time.Second) == nil {
+					d.dead.Store(!d.dead.Load())
+				}
+				d.dead.Store(false)
+			})
+			o := &hasp.LockOptions{TTL: 10 * time.Second, Lead: time.Second}
+			wg.Go(func() {
+				for ctx.Err() == nil {
+					_ = c.Election("k", o).Lead(ctx, func(ctx context.Context, lease *hasp.Lease) error {
+						held := hist.Acquired(history.Hold{Key: "k", Owner: lease.Owner(), Fence: lease.Fence()}, forever)
+						<-ctx.Done()
+						hist.Released(held)
+						return nil
+					})
+					_ = sleep(ctx, time.Second) // the store was away for too long
+				}
+			})
+		}
+		wg.Wait()
+		if err := history.Check(hist.Holds()); err != nil {
+			t.Error(err)
+		}
+		if n := len(hist.Holds()); n < 10 {
+			t.Errorf("only %d leaders", n)
+		}
+	})
+}
+
+// Observe yields the leader at once, and each change; trouble that may pass by
+// itself does not end it.
+func TestObserve(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		d := &hooked{Driver: store}
+		c := newClient(t, d, nil)
+		e := c.Election("k", nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		seen := make(chan string, 100)
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			for l, err := range e.Observe(ctx) {
+				switch {
+				case err != nil:
+					seen <- "error"
+				case l.Holder == (hasp.Holder{}):
+					seen <- "nobody"
+				default:
+					seen <- fmt.Sprint(l.Holder.Owner, l.Fence)
+				}
+			}
+		}()
+		expect := func(want string) {
+			t.Helper()
+			start := time.Now()
+			if got := <-seen; got != want {
+				t.Errorf("observed %q, want %q", got, want)
+			}
+			if took := time.Since(start); took > time.Second {
+				t.Errorf("observed after %v", took)
+			}
+		}
+		expect("nobody")
+		for range 2 {
+			l := must(e.Campaign(t.Context()))
+			expect(fmt.Sprint(l.Owner(), l.Fence()))
+			time.Sleep(10 * time.Second) // no change
+			release(t, l)
+			expect("nobody")
+		}
+		reader := must(c.RWMutex("k", nil).RLock(t.Context()))
+		time.Sleep(5 * time.Second) // does not lead
+		release(t, reader)
+		store.SetUnreachable(true)
+		expect("error")
+		expect("error")
+		store.SetUnreachable(false)
+		l := must(e.Campaign(t.Context()))
+		expect(fmt.Sprint(l.Owner(), l.Fence()))
+		cancel()
+		<-ended
+		if len(seen) > 0 {
+			t.Errorf("and %q", <-seen)
+		}
+
+		// It ends with the client, with trouble that stays, and when it is told to.
+		for _, err := range e.Observe(t.Context()) {
+			if err != nil {
+				t.Error(err)
+			}
+			break
+		}
+		d.classify = func(error) driver.Class { return driver.Denied }
+		store.SetUnreachable(true)
+		n := 0
+		for _, err := range e.Observe(t.Context()) {
+			if n++; err == nil {
+				t.Error("no error")
+			}
+		}
+		store.SetUnreachable(false)
+		var last error
+		for _, err := range e.Observe(t.Context()) {
+			if last = err; err == nil {
+				go c.Close()
+			}
+		}
+		if wantIs(t, last, hasp.ErrClosed); n != 1 {
+			t.Errorf("%d errors where one is for good", n)
+		}
+		for _, err := range c.Election("", nil).Observe(t.Context()) {
+			last = err
+		}
+		if last == nil {
+			t.Error("an empty key can be observed")
+		}
+	})
+}

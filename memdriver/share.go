@@ -1,0 +1,83 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package memdriver
+
+import (
+	"slices"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// admits says whether one more can have the key beside its holders.
+func admits(holders []*place, mode driver.Mode, limit int) bool {
+	if len(holders) == 0 {
+		return true
+	}
+	if mode != driver.Shared || holders[0].mode != driver.Shared {
+		return false
+	}
+	for _, h := range holders {
+		if h.limit > 0 && (limit == 0 || h.limit < limit) {
+			limit = h.limit
+		}
+	}
+	return limit == 0 || len(holders) < limit
+}
+
+// opens is when one more can have the key if none of its holders renews; of one
+// that only has to wait for others in line, when the last lease ends.
+func opens(holders []*place, mode driver.Mode, limit int) time.Time {
+	holders = slices.SortedFunc(slices.Values(holders), func(a, b *place) int { return a.until.Compare(b.until) })
+	last := len(holders) - 1
+	for i := range last {
+		if !admits(holders[i:], mode, limit) && admits(holders[i+1:], mode, limit) {
+			return holders[i].until
+		}
+	}
+	return holders[last].until
+}
+
+// slot is the smallest number that no holder has. It is below limit where one
+// more is admitted.
+func slot(holders []*place, limit int) int {
+	if limit == 0 {
+		return 0
+	}
+	taken := make([]bool, len(holders)+1)
+	for _, h := range holders {
+		if h.limit > 0 && h.slot < len(taken) {
+			taken[h.slot] = true
+		}
+	}
+	return slices.Index(taken, false)
+}
+
+// reads: its holder changes nothing that the key protects.
+func (p *place) reads() bool { return p.mode == driver.Shared && p.limit == 0 }
+
+// leaves says whether a holder's end leaves the key abandoned. One that never
+// claimed the key leaves it as it was.
+func (p *place) leaves(end driver.End) bool {
+	switch {
+	case p.reads():
+		return false
+	case !p.claimed || end == driver.Unused:
+		return p.abandoned
+	}
+	return end == driver.Unfinished
+}
+
+// convert lets others in beside a holder, which keeps its fence.
+func (s *Store) convert(e *entry, h *place, r driver.Request, now time.Time) driver.Result {
+	if !h.claimed || h.fence < r.Fence {
+		return s.refuse(e, r, now)
+	}
+	h.extend(now.Add(r.TTL))
+	if h.mode == driver.Exclusive {
+		h.mode, h.limit, h.abandoned = driver.Shared, r.Limit, false
+		s.handOn(e, now)
+	}
+	return h.granted(now, 1)
+}

@@ -1,0 +1,294 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hasp
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// Leases are the leases of several keys, which stand and fall together. All
+// methods may be called by many goroutines at once.
+type Leases struct {
+	parts []*Lease // each once
+	all   []*Lease // in the order of the arguments
+
+	mu     sync.Mutex
+	done   context.Context // made on demand, as wanted
+	wanted context.Context
+	want   context.CancelFunc
+	unwish []func() bool // forgets who asked Wanted, since a hold may outlive its parts
+}
+
+// LockAll is the LockAll of this package, of one Mutex for each key with
+// default options.
+func (c *Client) LockAll(ctx context.Context, keys ...string) (*Leases, error) {
+	return lockAll(ctx, "lock all", true, c.mutexes(keys))
+}
+
+// TryLockAll is the TryLockAll of this package, of one Mutex for each key with
+// default options.
+func (c *Client) TryLockAll(ctx context.Context, keys ...string) (*Leases, error) {
+	return lockAll(ctx, "try lock all", false, c.mutexes(keys))
+}
+
+func (c *Client) mutexes(keys []string) []Locker {
+	items := make([]Locker, len(keys))
+	for i, key := range keys {
+		items[i] = c.Mutex(key, nil)
+	}
+	return items
+}
+
+// LockAll waits until it holds all items, of whatever kinds and clients, or
+// holds none of them. ctx bounds the wait as in Mutex.Lock.
+//
+// It takes one after the other, in the order of their keys, so that callers
+// who name the same keys in different orders do not wait for each other for
+// ever. Keys of one name in different stores are taken in the order of the
+// engines' names, then as they are given: give them in one order everywhere. Two
+// clients of one store are two that exclude each other, also here. The order
+// does not hold for keys that the caller has already.
+//
+// An item that is given twice is held once, with the options of the first; to
+// ask for one key of a client in two modes is an error, as is an item that is
+// wrong in itself, before any key is taken. A key that ctx holds already
+// follows the rules of Reentrant.
+//
+// Each lease lives by its item's options: while LockAll waits for the rest,
+// those it has are renewed, unless NoRenew; MaxHold counts once it has all. When
+// one of them is lost, the wait ends with ErrLost.
+func LockAll(ctx context.Context, items ...Locker) (*Leases, error) {
+	return lockAll(ctx, "lock all", true, items)
+}
+
+// TryLockAll asks once for each item, in the order of LockAll, and holds all or
+// none of them. The error is that of the first one it could not have: ErrHeld
+// (as *HeldError) when somebody holds the key, or stands in line for it.
+func TryLockAll(ctx context.Context, items ...Locker) (*Leases, error) {
+	return lockAll(ctx, "try lock all", false, items)
+}
+
+// part is one of the keys of a LockAll.
+type part struct {
+	*lock
+	lease *Lease
+}
+
+func lockAll(ctx context.Context, op string, wait bool, items []Locker) (*Leases, error) {
+	given, parts, err := plan(op, items)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range parts { // Close waits until what we have is given back
+		if !p.c.enter() {
+			return nil, p.c.fail(op, p.key, ErrClosed)
+		}
+		defer p.c.leave()
+	}
+	if err := takeAll(ctx, op, wait, parts); err != nil {
+		giveUpAll(ctx, parts)
+		return nil, err
+	}
+	s := &Leases{}
+	for _, p := range parts {
+		p.lease.h.begin()
+		s.parts = append(s.parts, p.lease)
+	}
+	for _, p := range given {
+		s.all = append(s.all, p.lease)
+	}
+	return s, nil
+}
+
+// plan returns the part of each item, and the parts in the order in which to
+// take them.
+func plan(op string, items []Locker) (given, parts []*part, err error) {
+	if len(items) == 0 {
+		return nil, nil, &Error{Op: op, Err: errors.New("no keys were named")}
+	}
+	byKey := map[holdKey]*part{}
+	for i, item := range items {
+		if item == nil {
+			return nil, nil, &Error{Op: op, Err: fmt.Errorf("item %d is nil", i)}
+		}
+		l := item.asked()
+		if l.err != nil {
+			return nil, nil, l.c.fail(op, l.key, l.err)
+		}
+		p := byKey[holdKey{l.c, l.key}]
+		if p == nil {
+			p = &part{lock: l}
+			byKey[holdKey{l.c, l.key}] = p
+			parts = append(parts, p)
+		}
+		if p.mode != l.mode || p.limit != l.limit {
+			return nil, nil, l.c.fail(op, l.key, errors.New("the key is named twice, in different modes: name it once, in the one that excludes more"))
+		}
+		given = append(given, p)
+	}
+	slices.SortStableFunc(parts, func(a, b *part) int {
+		return cmp.Or(strings.Compare(a.key, b.key), strings.Compare(a.c.traits.Engine, b.c.traits.Engine))
+	})
+	return given, parts, nil
+}
+
+// takeAll takes the parts: those that count up first, since that needs no
+// store. After an error some of them have leases.
+func takeAll(ctx context.Context, op string, wait bool, parts []*part) (err error) {
+	closed, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	watch := closed // ends also when one that we have is lost
+	for _, p := range parts {
+		defer context.AfterFunc(p.c.open, func() { cancel(ErrClosed) })()
+		if p.lease, err = p.ready(ctx); err != nil {
+			return p.c.fail(op, p.key, err)
+		}
+		if p.lease != nil {
+			watch = p.lease.Context(watch) //nolint:fatcontext // one for each lease
+		}
+	}
+	for _, p := range parts {
+		if p.lease != nil {
+			continue
+		}
+		if p.lease, err = p.ask(watch, op, wait, true); err != nil {
+			if lost := lostOf(op, parts, p); lost != nil && ctx.Err() == nil {
+				return lost
+			}
+			return err
+		}
+		watch = p.lease.Context(watch) //nolint:fatcontext // one for each lease
+	}
+	return lostOf(op, parts, nil)
+}
+
+// lostOf returns the loss of one of the parts that we have, while we waited for
+// another.
+func lostOf(op string, parts []*part, waited *part) error {
+	for _, p := range parts {
+		if p.lease == nil {
+			continue
+		}
+		if err := p.lease.h.err(); err != nil {
+			err = errors.Unwrap(err) // what an Error says of key and engine stays the same
+			if waited != nil {
+				err = fmt.Errorf("while waiting for %s: %w", quoteKey(waited.key), err)
+			}
+			return p.c.fail(op, p.key, err)
+		}
+	}
+	return nil
+}
+
+// giveUpAll gives back what a LockAll has, without waiting once ctx has ended.
+func giveUpAll(ctx context.Context, parts []*part) {
+	var given sync.WaitGroup
+	for _, p := range parts {
+		if p.lease == nil {
+			continue
+		}
+		p.c.enterLate()
+		given.Go(func() {
+			defer p.c.leave()
+			_ = p.lease.release(false, driver.Finished) // nobody is left to be told; the TTL ends what stays
+		})
+	}
+	all := make(chan struct{})
+	go func() { given.Wait(); close(all) }()
+	select {
+	case <-all:
+	case <-ctx.Done():
+	}
+}
+
+// All returns the leases in the order of the arguments; one for each, so that
+// an item that was given twice has the same lease twice.
+func (s *Leases) All() []*Lease { return slices.Clone(s.all) }
+
+// Err returns nil while all leases can be relied on, or the error of one that
+// cannot; see Lease.Err.
+func (s *Leases) Err() error {
+	for _, l := range s.parts {
+		if err := l.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Deadline returns the earliest deadline of the leases; see Lease.Deadline.
+func (s *Leases) Deadline() time.Time {
+	first := s.parts[0].Deadline()
+	for _, l := range s.parts[1:] {
+		if d := l.Deadline(); d.Before(first) {
+			first = d
+		}
+	}
+	return first
+}
+
+// Context returns a context that ends with parent, and as soon as one of the
+// leases ends; see Lease.Context.
+func (s *Leases) Context(parent context.Context) context.Context {
+	for _, l := range s.parts {
+		parent = l.Context(parent) //nolint:fatcontext // one for each lease
+	}
+	return parent
+}
+
+// Done is closed as soon as one of the leases is lost, released, or its client
+// closed.
+func (s *Leases) Done() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.done == nil {
+		s.done = s.Context(context.Background())
+	}
+	return s.done.Done()
+}
+
+// Abandoned says that Lease.Abandoned is true of one of the leases.
+func (s *Leases) Abandoned() bool {
+	return slices.ContainsFunc(s.parts, (*Lease).Abandoned)
+}
+
+// Wanted is closed once somebody waits for one of the keys; see Lease.Wanted.
+func (s *Leases) Wanted() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.wanted == nil {
+		s.wanted, s.want = context.WithCancel(context.Background())
+		for _, l := range s.parts {
+			s.unwish = append(s.unwish, context.AfterFunc(l.h.wish(), s.want))
+		}
+	}
+	return s.wanted.Done()
+}
+
+// Release gives all keys back at once, each as Lease.Release does, and joins
+// the errors. Releasing twice is harmless.
+func (s *Leases) Release() error {
+	s.mu.Lock()
+	for _, stop := range s.unwish {
+		stop()
+	}
+	s.unwish = nil
+	s.mu.Unlock()
+	errs := make([]error, len(s.parts))
+	var given sync.WaitGroup
+	for i, l := range s.parts {
+		given.Go(func() { errs[i] = l.Release() })
+	}
+	given.Wait()
+	return errors.Join(errs...)
+}

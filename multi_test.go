@@ -1,0 +1,346 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hasp_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
+)
+
+// All or none, across modes and stores, in the order of the arguments; what is
+// named twice is held once.
+func TestLockAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one, two := newStore(), newStore()
+		c, far := newClient(t, one, nil), newClient(t, two, nil)
+		s := must(hasp.LockAll(t.Context(),
+			c.Mutex("m", nil), far.RWMutex("b", nil).RLocker(), c.Semaphore("s", 4, nil),
+			c.Mutex("a", &hasp.LockOptions{TTL: 10 * time.Second}), c.RWMutex("m", nil), far.Election("a", nil)))
+		all := s.All()
+		var got []string
+		for _, l := range all {
+			got = append(got, fmt.Sprint(l.Key(), l.Mode()))
+		}
+		if want := []string{"m0", "b1", "s1", "a0", "m0", "a0"}; fmt.Sprint(got) != fmt.Sprint(want) || all[0] != all[4] || all[3] == all[5] {
+			t.Errorf("the leases are %v", got)
+		}
+		if left := time.Until(s.Deadline()); left > 10*time.Second || left < 9*time.Second {
+			t.Errorf("the deadline is in %v", left)
+		}
+		ctx, done := s.Context(t.Context()), s.Done()
+		time.Sleep(10 * ttl)
+		if s.Err() != nil || ctx.Err() != nil || s.Abandoned() {
+			t.Errorf("%v, %v, %v", s.Err(), ctx.Err(), s.Abandoned())
+		}
+		_, err := c.TryLockAll(t.Context(), "free", "m")
+		wantIs(t, err, hasp.ErrHeld)
+		mustBeFree(t, one, "free")
+		waiter := begin(t.Context(), c.Mutex("s", nil).Lock)
+		<-s.Wanted()
+		for range 2 {
+			if err := s.Release(); err != nil {
+				t.Error(err)
+			}
+		}
+		<-done
+		wantIs(t, context.Cause(ctx), context.Canceled)
+		wantIs(t, s.Err(), hasp.ErrNotHeld)
+		release(t, (<-waiter).v)
+		for _, key := range []string{"m", "s", "a"} {
+			mustBeFree(t, one, key)
+		}
+		mustBeFree(t, two, "a")
+		mustBeFree(t, two, "b")
+	})
+}
+
+// What is wrong is told before anything is asked.
+func TestLockAllRefusesBeforeItAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &hooked{Driver: newStore()}
+		c := newClient(t, d, nil)
+		ok := c.Mutex("a", nil)
+		for want, items := range map[string][]hasp.Locker{
+			"no keys":        {},
+			"item 1 is nil":  {ok, nil},
+			"different mode": {ok, c.RWMutex("k", nil), c.RWMutex("k", nil).RLocker()},
+			"modes":          {ok, c.Semaphore("k", 2, nil), c.Semaphore("k", 3, nil)},
+			"empty":          {ok, c.Mutex("", nil)},
+			"0 slots":        {ok, c.Semaphore("k", 0, nil)},
+		} {
+			for _, all := range []func(context.Context, ...hasp.Locker) (*hasp.Leases, error){hasp.LockAll, hasp.TryLockAll} {
+				_, err := all(t.Context(), items...)
+				if err == nil || !strings.Contains(err.Error(), want) || !errors.As(err, new(*hasp.Error)) {
+					t.Errorf("the error is %v, want %q", err, want)
+				}
+			}
+		}
+		dead, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err := c.LockAll(dead, "a", "b")
+		wantIs(t, err, context.Canceled)
+		closed := newClient(t, newStore(), nil)
+		_ = closed.Close()
+		_, err = hasp.LockAll(t.Context(), ok, closed.Mutex("z", nil))
+		wantIs(t, err, hasp.ErrClosed)
+		if n := d.tries.Load(); n != 0 {
+			t.Errorf("the store was asked %d times", n)
+		}
+	})
+}
+
+// The loss of one key ends the context of all, and Done.
+func TestLossOfOneKeyEndsAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		c := newClient(t, store, nil)
+		s := must(c.LockAll(t.Context(), "a", "b", "c"))
+		ctx, done := s.Context(t.Context()), s.Done()
+		store.Lose("b")
+		<-ctx.Done()
+		<-done
+		wantIs(t, context.Cause(ctx), hasp.ErrLost)
+		wantIs(t, s.Err(), hasp.ErrLost)
+		if ctx := s.Context(t.Context()); ctx.Err() == nil {
+			t.Error("a context after the loss is alive")
+		}
+		err := s.Release()
+		if wantIs(t, err, hasp.ErrLost); !strings.Contains(err.Error(), `"b"`) || strings.Contains(err.Error(), `"a"`) {
+			t.Error(err)
+		}
+		for _, key := range []string{"a", "b", "c"} {
+			mustBeFree(t, store, key)
+		}
+
+		near, far := newClient(t, store, nil), newClient(t, newStore(), nil)
+		s = must(hasp.LockAll(t.Context(), near.Mutex("a", nil), far.Mutex("b", nil)))
+		ctx = s.Context(t.Context())
+		if err := far.Close(); err != nil {
+			t.Error(err)
+		}
+		<-ctx.Done()
+		wantIs(t, context.Cause(ctx), hasp.ErrClosed)
+		wantIs(t, s.Release(), hasp.ErrClosed)
+		mustBeFree(t, store, "a")
+	})
+}
+
+// While LockAll waits for a key, it keeps those it has, and its wait ends when
+// one of them is lost.
+func TestLockAllWatchesWhatItHas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		c, other := newClient(t, store, nil), newClient(t, store, nil)
+		in := lock(t, other, "b", nil)
+		all := func(ctx context.Context) (*hasp.Leases, error) { return c.LockAll(ctx, "b", "a") }
+		waiting := begin(t.Context(), all)
+		time.Sleep(10 * ttl) // "a" is renewed
+		waits(t, "LockAll", waiting)
+		store.Lose("a")
+		err := (<-waiting).err
+		wantIs(t, err, hasp.ErrLost)
+		if !strings.Contains(err.Error(), `lock all "a": while waiting for "b"`) || errors.Is(err, context.Canceled) {
+			t.Errorf("the error is %v", err)
+		}
+		synctest.Wait()
+		mustBeFree(t, store, "a")
+		if info := must(store.Inspect(t.Context(), "b")); info.Waiters != 0 {
+			t.Error("a place stays in line")
+		}
+		waiting = begin(t.Context(), all)
+		time.Sleep(time.Second)
+		release(t, in)
+		s := (<-waiting).v
+		synctest.Wait()
+		for _, l := range s.All() {
+			if n := hasp.Contexts(l); n != 0 {
+				t.Errorf("%q keeps %d contexts of the wait", l.Key(), n)
+			}
+		}
+		if err := s.Release(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A key that is lost while the answer for the last one is under way is not
+// overlooked.
+func TestLockAllIsNotHalfLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		d := &hooked{Driver: store}
+		d.try = func(ctx context.Context, r driver.Request, next tryFunc) (driver.Result, error) {
+			res, err := next(ctx, r)
+			if r.Key == "b" {
+				store.Lose("a")
+				time.Sleep(ttl / 2) // deaf to its context
+			}
+			return res, err
+		}
+		_, err := newClient(t, d, nil).LockAll(t.Context(), "a", "b")
+		wantIs(t, err, hasp.ErrLost)
+		synctest.Wait()
+		mustBeFree(t, store, "a")
+		mustBeFree(t, store, "b")
+	})
+}
+
+// What stands costs no goroutine: the bubbles of the other tests would not end
+// if one stayed.
+func TestLeasesCostNoGoroutines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClient(t, newStore(), nil)
+		lock(t, c, "k", nil)
+		before := runtime.NumGoroutine() // with the renewer
+		var all []*hasp.Leases
+		for i := range 100 {
+			s := must(c.LockAll(t.Context(), fmt.Sprint("a", i), fmt.Sprint("b", i)))
+			_, _, _ = s.Done(), s.Wanted(), s.Context(t.Context())
+			all = append(all, s)
+		}
+		synctest.Wait()
+		if n := runtime.NumGoroutine() - before; n > 10 {
+			t.Errorf("%d goroutines more", n)
+		}
+		for _, s := range all {
+			if err := s.Release(); err != nil {
+				t.Error(err)
+			}
+		}
+		for _, l := range all[0].All() {
+			if n := hasp.Contexts(l); n != 0 {
+				t.Errorf("%d contexts stay", n)
+			}
+		}
+	})
+}
+
+// A LockAll that ends early, at each of its steps and in each way, leaves
+// nothing, at once where the store answers.
+func TestLockAllLeavesNothing(t *testing.T) {
+	keys := []string{"a", "b", "c"}
+	for name, broken := range map[string]func(context.Context, driver.Request, tryFunc) (driver.Result, error){
+		"no answer": hangTry,
+		"the answer was lost": func(ctx context.Context, r driver.Request, next tryFunc) (driver.Result, error) {
+			_, _ = next(ctx, r)
+			<-ctx.Done()
+			return driver.Result{}, ctx.Err()
+		},
+		"errors": func(context.Context, driver.Request, tryFunc) (driver.Result, error) {
+			return driver.Result{}, errDown
+		},
+		"errors, and granted": func(ctx context.Context, r driver.Request, next tryFunc) (driver.Result, error) {
+			_, _ = next(ctx, r)
+			return driver.Result{}, errDown
+		},
+		"the grant comes too late": func(ctx context.Context, r driver.Request, next tryFunc) (driver.Result, error) {
+			res, err := next(ctx, r)
+			time.Sleep(ttl)
+			return res, err
+		},
+		"held": nil,
+	} {
+		for _, at := range keys {
+			t.Run(name+" at "+at, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					store := newStore()
+					d := &hooked{Driver: store}
+					c := newClient(t, d, nil)
+					d.try = func(ctx context.Context, r driver.Request, next tryFunc) (driver.Result, error) {
+						if broken != nil && r.Key == at {
+							return broken(ctx, r, next)
+						}
+						return next(ctx, r)
+					}
+					if broken == nil {
+						in := lock(t, newClient(t, store, nil), at, nil)
+						defer release(t, in)
+					}
+					for _, all := range []func(context.Context, ...string) (*hasp.Leases, error){c.LockAll, c.TryLockAll} {
+						ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+						start := time.Now()
+						if _, err := all(ctx, keys...); err == nil {
+							t.Fatal("it has all")
+						}
+						if took := time.Since(start); took > ttl {
+							t.Errorf("it took %v", took)
+						}
+						cancel()
+						synctest.Wait()
+						for _, key := range keys {
+							if key == at && broken == nil {
+								continue
+							}
+							mustBeFree(t, store, key)
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+// A client that is closed ends the wait, also when its key is still to come.
+func TestLockAllEndsWithEachClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		near, far := newClient(t, store, nil), newClient(t, newStore(), nil)
+		in := lock(t, newClient(t, store, nil), "b", nil)
+		all := begin(t.Context(), func(ctx context.Context) (*hasp.Leases, error) {
+			return hasp.LockAll(ctx, near.Mutex("a", nil), near.Mutex("b", nil), far.Mutex("c", nil))
+		})
+		synctest.Wait()
+		start := time.Now()
+		if err := far.Close(); err != nil || time.Since(start) != 0 {
+			t.Errorf("Close: %v after %v", err, time.Since(start))
+		}
+		wantIs(t, (<-all).err, hasp.ErrClosed)
+		synctest.Wait()
+		mustBeFree(t, store, "a")
+		release(t, in)
+		mustBeFree(t, store, "b")
+	})
+}
+
+// When the store cannot be told, a LockAll whose context has ended returns at
+// once and gives back in the background.
+func TestLockAllGivesBackInTheBackground(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		d := &hooked{Driver: store}
+		c := newClient(t, d, nil)
+		in := lock(t, newClient(t, store, nil), "c", nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		waiting := begin(ctx, func(ctx context.Context) (*hasp.Leases, error) { return c.LockAll(ctx, "a", "b", "c") })
+		synctest.Wait()
+		back := time.Now().Add(12 * time.Second)
+		d.change(func() {
+			d.release = func(ctx context.Context, r driver.Request, next releaseFunc) error {
+				if time.Now().Before(back) {
+					return errDown
+				}
+				return next(ctx, r)
+			}
+		})
+		cancel()
+		start := time.Now()
+		wantIs(t, (<-waiting).err, context.Canceled)
+		if took := time.Since(start); took > 0 {
+			t.Errorf("it returned after %v", took)
+		}
+		time.Sleep(time.Until(back) + 3*time.Second)
+		mustBeFree(t, store, "a")
+		mustBeFree(t, store, "b")
+		release(t, in)
+	})
+}

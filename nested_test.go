@@ -1,0 +1,255 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hasp_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hasplock/hasp"
+)
+
+// Nested locks, by context. Redisson loses a lock in some of these cases: its
+// holds of one thread share a TTL that the latest of them sets, and a renewal
+// that the first release stops.
+
+// A short read within a write does not shorten the write's lease, and its
+// release does not stop the write's renewal.
+func TestNestedReadLeavesTheWriteAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		c, other := newClient(t, store, nil), newClient(t, store, nil)
+		w := must(c.RWMutex("k", nil).Lock(t.Context()))
+		until := time.Now().Add(usable)
+		short := c.RWMutex("k", &hasp.LockOptions{TTL: time.Second, NoRenew: true, Reentrant: true})
+		r := must(short.RLock(w.Context(t.Context())))
+		if w.Deadline().Before(until) || r.Deadline().Before(until) {
+			t.Errorf("after a nested read the deadlines are in %v and %v", time.Until(w.Deadline()), time.Until(r.Deadline()))
+		}
+		if r.Fence() != w.Fence() || r.Mode() != hasp.Shared || w.Mode() != hasp.Exclusive {
+			t.Errorf("the read has fence %d and mode %v, the write %d and %v", r.Fence(), r.Mode(), w.Fence(), w.Mode())
+		}
+		refused := func(when string) {
+			t.Helper()
+			for _, try := range []func(context.Context) (*hasp.Lease, error){other.RWMutex("k", nil).TryLock, other.RWMutex("k", nil).TryRLock} {
+				if _, err := try(t.Context()); err == nil {
+					t.Fatalf("%s another was let in", when)
+				}
+			}
+			if w.Err() != nil {
+				t.Fatalf("%s the write's lease is over: %v", when, w.Err())
+			}
+		}
+		time.Sleep(10 * time.Second)
+		refused("after the TTL of the nested read")
+		release(t, r)
+		refused("after the release of the nested read")
+		time.Sleep(10 * ttl)
+		refused("long after the release of the nested read")
+		release(t, w)
+		mustBeFree(t, store, "k")
+	})
+}
+
+// The hold stays a writer's, and renewed, until the last of its leases is
+// released, in whatever order.
+func TestNestedReadOutlivesTheWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		c := newClient(t, store, nil)
+		m := c.RWMutex("k", reentrant)
+		w := must(m.Lock(t.Context()))
+		r := must(m.RLock(w.Context(t.Context())))
+		release(t, w)
+		time.Sleep(3 * ttl)
+		if _, err := newClient(t, store, nil).RWMutex("k", nil).TryRLock(t.Context()); err == nil || r.Err() != nil {
+			t.Errorf("another was let in: %v; the read: %v", err, r.Err())
+		}
+		release(t, r)
+		mustBeFree(t, store, "k")
+	})
+}
+
+// The TTLs of nested acquisitions do not add up: who dies frees the key after
+// one of them.
+func TestNestedTTLsDoNotAddUp(t *testing.T) {
+	for name, take := range map[string]func(*hasp.Client) func(context.Context) (*hasp.Lease, error){
+		"write in write": func(c *hasp.Client) func(context.Context) (*hasp.Lease, error) {
+			return c.RWMutex("k", &hasp.LockOptions{Reentrant: true, NoRenew: true}).Lock
+		},
+		"read in read": func(c *hasp.Client) func(context.Context) (*hasp.Lease, error) {
+			return c.RWMutex("k", &hasp.LockOptions{Reentrant: true, NoRenew: true}).RLock
+		},
+		"slot in slot": func(c *hasp.Client) func(context.Context) (*hasp.Lease, error) {
+			return c.Semaphore("k", 1, &hasp.LockOptions{Reentrant: true, NoRenew: true}).Lock
+		},
+		"all in all": func(c *hasp.Client) func(context.Context) (*hasp.Lease, error) {
+			return func(ctx context.Context) (*hasp.Lease, error) {
+				s, err := hasp.LockAll(ctx, c.Mutex("k", &hasp.LockOptions{Reentrant: true, NoRenew: true}))
+				if err != nil {
+					return nil, err
+				}
+				return s.All()[0], nil
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := newStore()
+				d := &mortal{Driver: store}
+				lock := take(newClient(t, d, nil))
+				start := time.Now()
+				first := must(lock(t.Context()))
+				ctx := first.Context(t.Context())
+				for range 5 {
+					nested := must(lock(ctx))
+					if got := nested.Deadline().Sub(start); got != usable {
+						t.Fatalf("the deadline is after %v", got)
+					}
+					ctx = nested.Context(ctx) //nolint:fatcontext // nested is the case
+				}
+				d.dead.Store(true)
+				release(t, must(newClient(t, store, nil).Mutex("k", nil).Lock(t.Context())))
+				if took := time.Since(start); took != ttl {
+					t.Errorf("the next had the key after %v", took)
+				}
+			})
+		})
+	}
+}
+
+// Which may within which, and what the refusals say. None of them asks the
+// store, or waits.
+func TestNestedRules(t *testing.T) {
+	kinds := map[string]func(*hasp.Client, *hasp.LockOptions) hasp.Locker{
+		"mutex":    func(c *hasp.Client, o *hasp.LockOptions) hasp.Locker { return c.Mutex("k", o) },
+		"write":    func(c *hasp.Client, o *hasp.LockOptions) hasp.Locker { return c.RWMutex("k", o) },
+		"read":     func(c *hasp.Client, o *hasp.LockOptions) hasp.Locker { return c.RWMutex("k", o).RLocker() },
+		"one of 3": func(c *hasp.Client, o *hasp.LockOptions) hasp.Locker { return c.Semaphore("k", 3, o) },
+		"one of 5": func(c *hasp.Client, o *hasp.LockOptions) hasp.Locker { return c.Semaphore("k", 5, o) },
+		"election": func(c *hasp.Client, o *hasp.LockOptions) hasp.Locker { return c.Election("k", o) },
+	}
+	const upgrade, noSlot = "Downgrade", "no such slot"
+	for _, rule := range []struct{ outer, inner, refusal string }{
+		{"mutex", "mutex", ""}, {"mutex", "write", ""}, {"mutex", "read", ""}, {"mutex", "election", ""}, {"mutex", "one of 3", noSlot},
+		{"write", "mutex", ""}, {"write", "write", ""}, {"write", "read", ""}, {"write", "election", ""}, {"write", "one of 3", noSlot},
+		{"election", "election", ""}, {"election", "read", ""},
+		{"read", "read", ""}, {"read", "write", upgrade}, {"read", "mutex", upgrade}, {"read", "election", upgrade}, {"read", "one of 3", noSlot},
+		{"one of 3", "one of 3", ""}, {"one of 3", "one of 5", noSlot}, {"one of 5", "one of 3", noSlot},
+		{"one of 3", "read", ""}, {"one of 3", "write", upgrade}, {"one of 3", "mutex", upgrade},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			d := &hooked{Driver: newStore()}
+			c := newClient(t, d, nil)
+			outer := must(kinds[rule.outer](c, nil).Lock(t.Context()))
+			ctx := outer.Context(t.Context())
+			for name, o := range map[string]*hasp.LockOptions{"": nil, " with Reentrant": reentrant} {
+				inner := kinds[rule.inner](c, o)
+				want := rule.refusal
+				if want == "" && o == nil {
+					want = "set Reentrant"
+				}
+				all := func(ctx context.Context) (*hasp.Lease, error) {
+					s, err := hasp.LockAll(ctx, inner, c.Mutex("another", nil))
+					if err != nil {
+						return nil, err
+					}
+					return s.All()[0], s.All()[1].Release()
+				}
+				for _, call := range []func(context.Context) (*hasp.Lease, error){inner.Lock, inner.TryLock, all} {
+					lease, err := call(ctx)
+					switch {
+					case want == "" && err != nil:
+						t.Errorf("%s in %s%s: %v", rule.inner, rule.outer, name, err)
+					case want == "":
+						if lease.Owner() != outer.Owner() || lease.Slot() != outer.Slot() {
+							t.Errorf("%s in %s%s: another hold", rule.inner, rule.outer, name)
+						}
+						release(t, lease)
+					case err == nil || !strings.Contains(err.Error(), want):
+						t.Errorf("%s in %s%s: %v, want %q", rule.inner, rule.outer, name, err, want)
+					default:
+						wantIs(t, err, hasp.ErrHeld)
+					}
+				}
+			}
+			want := int64(1)
+			if rule.refusal == "" {
+				want = 2 // the other key of the LockAll that was not refused
+			}
+			if got := d.tries.Load(); got != want {
+				t.Errorf("%s in %s: the store was asked %d times, want %d", rule.inner, rule.outer, got, want)
+			}
+			if outer.Err() != nil {
+				t.Error(outer.Err())
+			}
+			release(t, outer)
+			mustBeFree(t, d, "k")
+			mustBeFree(t, d, "another")
+		})
+	}
+}
+
+// A write within a read is refused also behind a Downgrade, and within that a
+// read counts up.
+func TestNestedInADowngraded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		m := newClient(t, store, nil).RWMutex("k", reentrant)
+		w := must(m.Lock(t.Context()))
+		ctx := w.Context(t.Context())
+		before := must(m.RLock(ctx))
+		if err := w.Downgrade(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		after := must(m.RLock(ctx))
+		_, err := m.TryLock(ctx)
+		wantIs(t, err, hasp.ErrHeld)
+		release(t, w)
+		time.Sleep(3 * ttl)
+		for _, r := range []*hasp.Lease{before, after} {
+			if r.Err() != nil || r.Mode() != hasp.Shared {
+				t.Errorf("a nested read is %v, %v", r.Mode(), r.Err())
+			}
+			release(t, r)
+		}
+		mustBeFree(t, store, "k")
+	})
+}
+
+// What a function of Do left half done is told to the next holder, whichever
+// lease of the hold is released last.
+func TestPanicUnderNestedLeases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		c := newClient(t, store, nil)
+		m := c.RWMutex("k", reentrant)
+		var inner *hasp.Lease
+		func() {
+			defer func() { _ = recover() }()
+			_ = m.Do(t.Context(), func(ctx context.Context, _ *hasp.Lease) error {
+				inner = must(m.RLock(ctx)) // a reader goroutine's
+				panic("half written")
+			})
+		}()
+		release(t, inner)
+		next := must(c.RWMutex("k", nil).TryLock(t.Context()))
+		if !next.Abandoned() {
+			t.Error("a nested lease was released later: the next holder is not told")
+		}
+		release(t, next)
+		_ = m.Do(t.Context(), func(ctx context.Context, _ *hasp.Lease) error {
+			defer func() { _ = recover() }()
+			return m.Do(ctx, func(context.Context, *hasp.Lease) error { panic("half written") })
+		})
+		next = must(c.RWMutex("k", nil).TryLock(t.Context()))
+		if !next.Abandoned() {
+			t.Error("a nested Do panicked: the next holder is not told")
+		}
+		release(t, next)
+	})
+}

@@ -1,0 +1,124 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hasp
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+func newOwner() string { return rand.Text() }
+
+// Break takes a key away from the owner, whichever process it is in: its lease
+// is lost, which it hears of with its next renewal (one that is not renewed, at
+// its deadline), and the key goes to the next in line, who is told of it
+// (Lease.Abandoned). Others who share the key keep it. An owner that waits
+// loses its place, and joins the end of the line again. owner is the 26
+// characters that Inspect shows, so that a successor is never broken by
+// mistake; ErrNotHeld says that this owner has nothing any more. A foreign
+// holder is never broken.
+func (c *Client) Break(ctx context.Context, key, owner string) error {
+	if err := checkKey(key); err != nil {
+		return c.fail("break", key, err)
+	}
+	info, err := c.inspect(ctx, key)
+	if err != nil {
+		return c.fail("break", key, err)
+	}
+	ctx, done, err := c.during(ctx)
+	if err != nil {
+		return c.fail("break", key, err)
+	}
+	defer done()
+	l, ok := leaseOf(info, owner)
+	h := l.Holder
+	for _, w := range info.Line {
+		if !ok && w.Owner == owner && owner != "" {
+			h, ok = w, true
+		}
+	}
+	if !ok {
+		return c.fail("break", key, notThatOwner(info))
+	}
+	return c.fail("break", key, c.drv.Release(ctx, driver.Request{
+		Key: key, Owner: h.Owner, Label: h.Label, TTL: DefaultTTL,
+		Mode: h.Mode, Limit: h.Limit, End: driver.Unfinished}))
+}
+
+// Adopt takes over a lease that another process of the same job acquired and
+// still holds, in its mode and with its fence and slot; it is renewed from here on. The other process
+// must end without releasing it. A Downgrade
+// that it began may still reach the store: adopt such a lease to read only. ErrNotHeld: that owner does not hold the key.
+func (c *Client) Adopt(ctx context.Context, key, owner string, o *LockOptions) (*Lease, error) {
+	l := c.lock(key, o, Exclusive, 0)
+	if l.err != nil {
+		return nil, c.fail("adopt", key, l.err)
+	}
+	info, err := c.inspect(ctx, key)
+	if err != nil {
+		return nil, c.fail("adopt", key, err)
+	}
+	ctx, done, err := c.during(ctx)
+	if err != nil {
+		return nil, c.fail("adopt", key, err)
+	}
+	defer done()
+	held, ok := leaseOf(info, owner)
+	if !ok {
+		return nil, c.fail("adopt", key, notThatOwner(info))
+	}
+	r := l.request()
+	r.Owner, r.Label, r.Fence = owner, held.Holder.Label, held.Fence
+	r.Mode, r.Limit = held.Holder.Mode, held.Holder.Limit
+	h := &hold{c: c, req: r, opts: l.opts, born: c.now(), number: held.Holder.Slot, used: true}
+	lease := h.handle(r.Mode)
+	if err := h.renewNow(ctx, r.TTL); err != nil {
+		return nil, c.fail("adopt", key, err)
+	}
+	if !h.first(c.now(), 0) {
+		return nil, c.fail("adopt", key, ErrClosed)
+	}
+	return lease, nil
+}
+
+// leaseOf returns an owner's lease of the key that info describes.
+func leaseOf(info Info, owner string) (l driver.Lease, ok bool) {
+	if owner == "" || !info.Held {
+		return l, false
+	}
+	for _, l := range info.Holders {
+		if l.Holder.Owner == owner {
+			return l, true
+		}
+	}
+	return driver.Lease{Holder: info.Holder, Fence: info.Fence, Left: info.Left}, info.Holder.Owner == owner
+}
+
+func notThatOwner(info Info) error {
+	if !info.Held {
+		return ErrNotHeld
+	}
+	return &notHolder{info.Holder, max(info.Holds-1, 0)}
+}
+
+// notHolder is ErrNotHeld with who holds the key instead, and how many others.
+type notHolder struct {
+	holder Holder
+	others int
+}
+
+func (e *notHolder) Error() string {
+	s := "not held by that owner, but by " + e.holder.String()
+	if !e.holder.Foreign {
+		s += ", owner " + driver.Printable(e.holder.Owner)
+	}
+	if e.others > 0 {
+		s += fmt.Sprintf(", and %d more", e.others)
+	}
+	return s
+}
+func (e *notHolder) Is(target error) bool { return target == ErrNotHeld }

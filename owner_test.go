@@ -1,0 +1,76 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hasp_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hasplock/hasp"
+)
+
+// Break takes the key from one of those who share it, and from no other.
+func TestBreakOneOfMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		c := newClient(t, store, nil)
+		s := newClient(t, store, nil).Semaphore("k", 3, nil)
+		a, b, d := must(s.Lock(t.Context())), must(s.Lock(t.Context())), must(s.Lock(t.Context()))
+		if err := c.Break(t.Context(), "k", b.Owner()); err != nil {
+			t.Fatal(err)
+		}
+		err := c.Break(t.Context(), "k", b.Owner())
+		wantIs(t, err, hasp.ErrNotHeld)
+		if !strings.Contains(err.Error(), "and 1 more") {
+			t.Errorf("the error does not count the holders: %v", err)
+		}
+		time.Sleep(ttl)
+		wantIs(t, b.Err(), hasp.ErrLost)
+		if a.Err() != nil || d.Err() != nil {
+			t.Errorf("the others: %v, %v", a.Err(), d.Err())
+		}
+		next := must(s.TryLock(t.Context()))
+		if next.Slot() != b.Slot() || !next.Abandoned() {
+			t.Errorf("slot %d, was %d; Abandoned %v", next.Slot(), b.Slot(), next.Abandoned())
+		}
+		for _, l := range []*hasp.Lease{a, d, next} {
+			release(t, l)
+		}
+		mustBeFree(t, store, "k")
+	})
+}
+
+// An adopted lease keeps its mode, slot and fence, of whichever holder.
+func TestAdoptOneOfMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		old := newClient(t, store, nil)
+		noRenew := &hasp.LockOptions{NoRenew: true}
+		must(old.Semaphore("k", 3, noRenew).Lock(t.Context()))
+		was := must(old.Semaphore("k", 3, noRenew).Lock(t.Context()))
+		c := newClient(t, store, nil)
+		l := must(c.Adopt(t.Context(), "k", was.Owner(), reentrant))
+		if l.Mode() != hasp.Shared || l.Slot() != 1 || l.Fence() != was.Fence() || l.Owner() != was.Owner() {
+			t.Errorf("%v, slot %d, fence %d", l.Mode(), l.Slot(), l.Fence())
+		}
+		if err := l.Downgrade(t.Context()); err != nil {
+			t.Error(err)
+		}
+		_, err := c.Mutex("k", nil).TryLock(l.Context(t.Context()))
+		if wantIs(t, err, hasp.ErrHeld); !strings.Contains(err.Error(), "Downgrade") {
+			t.Error(err)
+		}
+		release(t, must(c.Semaphore("k", 3, reentrant).Lock(l.Context(t.Context()))))
+		time.Sleep(3 * ttl)
+		if l.Err() != nil {
+			t.Error(l.Err())
+		}
+		_, err = c.Adopt(t.Context(), "k", "", nil)
+		wantIs(t, err, hasp.ErrNotHeld)
+		release(t, l)
+		mustBeFree(t, store, "k")
+	})
+}
