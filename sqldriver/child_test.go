@@ -32,6 +32,7 @@ var parts = map[string]func(db *sql.DB, args []string) error{
 	"write": writePart,
 	"work":  workPart,
 	"bid":   bidPart,
+	"mix":   mixPart,
 }
 
 func child(part string, args []string) int {

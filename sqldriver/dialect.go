@@ -56,26 +56,35 @@ type query int
 
 // The arguments of each are in the dialect's text, by number.
 const (
-	qSettings query = iota // what a connection runs with
-	qLock                  // take the right to write
-	qHead                  // the row of hasp_meta
-	qBoot                  // what has been in it since version 1: the version and the clock
-	qLook                  // what a Try decides upon
-	qView                  // the same without the row of hasp_meta
-	qGrant                 // make an owner the holder
-	qExtend                // prolong the holder's lease and raise its fence, or prolong the life of a place
-	qUsurp                 // take away the row of a holder whose lease is over
-	qJoin                  // put an owner at the end of the line
-	qRenew                 // prolong a lease by its owner and label
-	qGiveUp                // turn a lease or a place, over or not, into a tombstone
-	qBar                   // leave a tombstone where there was neither
-	qRetire                // turn a lease, over or not, into the key's mark
-	qLeave                 // take away a place
-	qRemember              // copy the holder's fence to the key's mark
-	qSweep                 // delete a few rows that are over
-	qMark                  // write the row of hasp_meta
-	qKey                   // everybody who has or wants a key
-	qKeys                  // a page of keys
+	qSettings   query = iota // what a connection runs with
+	qLock                    // take the right to write
+	qHead                    // the row of hasp_meta
+	qBoot                    // what has been in it since version 1: the version and the clock
+	qLook                    // what a Try decides upon
+	qLookBeside              // what a Try decides upon that would share the key
+	qView                    // qLook without the row of hasp_meta
+	qViewBeside              // qLookBeside without the row of hasp_meta
+	qBeside                  // those who share a key, in the order of their grants
+	qGrant                   // make an owner the holder
+	qShare                   // make an owner one of those who share the key
+	qKeyRow                  // write the key's own row
+	qExtend                  // prolong the holder's lease and raise its fence, or prolong the life of a place
+	qUsurp                   // take away the rows of holders whose leases are over
+	qLapse                   // the same, of those who share the key and whose end leaves a mark
+	qJoin                    // put an owner at the end of the line
+	qRenew                   // prolong a lease by its owner and label
+	qGiveUp                  // turn a lease or a place, over or not, into a tombstone
+	qBar                     // leave a tombstone where there was neither
+	qRetire                  // turn an exclusive lease, over or not, into the key's own row
+	qLeave                   // take away a place, or the lease of one who shares the key
+	qDepart                  // bring the key's own row up to date when one who shared it has gone
+	qRemember                // turn a lease that is over into the key's own row, with a mark
+	qSweep                   // delete a few rows that are over
+	qMark                    // write the row of hasp_meta
+	qKey                     // everybody who has or wants a key
+	qOldKey                  // the same before version 3
+	qKeys                    // a page of keys
+	qOldKeys                 // the same before version 3
 
 	queries
 )

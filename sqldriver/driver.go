@@ -201,12 +201,24 @@ func (d *Driver) explain(err error) error {
 // supported says no to what this engine cannot do, before any I/O.
 func supported(r driver.Request) error {
 	switch {
-	case r.Mode != driver.Exclusive:
-		return fmt.Errorf("sqldriver: shared locks: %w", driver.ErrUnsupported)
+	case r.Mode > driver.Shared:
+		return fmt.Errorf("sqldriver: mode %d: %w", r.Mode, driver.ErrUnsupported)
+	case r.Convert && r.Mode != driver.Shared:
+		return errors.New("sqldriver: a lease can be converted to Shared only")
+	case r.Limit < 0:
+		return fmt.Errorf("sqldriver: a limit of %d: must be positive, or 0 for none", r.Limit)
 	case r.Key == "" || len(r.Key) > driver.MaxKey:
 		return fmt.Errorf("sqldriver: a key of %d bytes: must be 1 to %d", len(r.Key), driver.MaxKey)
 	}
 	return nil
+}
+
+// limit is how many may hold the key with r, 0 for any number, or for r alone.
+func limit(r driver.Request) int {
+	if r.Mode == driver.Shared {
+		return r.Limit
+	}
+	return 0
 }
 
 // lasting is supported for a request that sets an expiry.

@@ -59,15 +59,24 @@ func (f floors) alone(now time.Duration) floors {
 // newest is the largest fence of the key that is remembered.
 func (v view) newest() uint64 { return uint64(max(v.gone, v.holder.fence)) }
 
-// floor is what a proposed fence must be above.
-func (v view) floor(now reading) uint64 {
-	return max(v.newest(), uint64(v.head.turned(now.up).old))
+// before is the fence of others that one of r must be above: those who share a
+// key need no order among themselves.
+func (v view) before(r driver.Request) uint64 {
+	if r.Mode == driver.Shared {
+		return uint64(v.wrote)
+	}
+	return v.newest()
 }
 
-// tooFar says whether a fence uses up more numbers than a client with a good
-// clock would.
-func (v view) tooFar(fence uint64, now reading) bool {
-	return fence > max(uint64(now.wall+driver.MaxLead.Microseconds()), v.floor(now)+leap)
+// floor is what a proposed fence must be above.
+func (v view) floor(r driver.Request, now reading) uint64 {
+	return max(v.before(r), uint64(v.head.turned(now.up).old))
+}
+
+// tooFar says whether r proposes a fence that uses up more numbers than a client
+// with a good clock would.
+func (v view) tooFar(r driver.Request, now reading) bool {
+	return r.Fence > max(uint64(now.wall+driver.MaxLead.Microseconds()), v.floor(r, now)+leap)
 }
 
 // acceptable says whether the fence that r proposes may be granted with a key
@@ -76,35 +85,35 @@ func (v view) acceptable(r driver.Request, now reading) bool {
 	switch {
 	case r.Fence == 0:
 		return true
-	case v.tooFar(r.Fence, now):
+	case v.tooFar(r, now):
 		return false
 	case r.Restore:
-		return r.Fence >= v.newest()
+		return r.Fence >= v.before(r)
 	}
-	return r.Fence > v.floor(now)
+	return r.Fence > v.floor(r, now)
 }
 
 // raises says whether the holder asks for another fence than it has.
 func (v view) raises(r driver.Request) bool {
-	return r.Fence != 0 && r.Raise && !r.Restore && r.Fence != uint64(v.own.fence)
+	return r.Fence != 0 && r.Raise && !r.Restore && !r.Convert && r.Fence != uint64(v.own.fence)
 }
 
 // raisable says whether the holder may have the fence that it asks for.
 func (v view) raisable(r driver.Request, now reading) bool {
-	return !v.raises(r) || r.Fence > uint64(v.own.fence) && !v.tooFar(r.Fence, now)
+	return !v.raises(r) || r.Fence > uint64(v.own.fence) && !v.tooFar(r, now)
 }
 
 // choose returns the fence of a grant, and how many the grant has with those
-// just below it.
+// just below it, which nobody else had.
 func (t *tx) choose(v *view, r driver.Request) (fence int64, fences int) {
 	fences = max(r.Fences, 1)
-	switch {
+	switch newest := max(v.newest(), v.floor(r, t.reading)); {
 	case r.Fence == 0:
 		return t.mint(fences), fences
-	case r.Restore:
+	case r.Restore || r.Fence <= newest:
 		fences = 1
 	default:
-		fences = int(min(uint64(fences), r.Fence-v.floor(t.reading)))
+		fences = int(min(uint64(fences), r.Fence-newest))
 	}
 	return t.take(int64(r.Fence)), fences
 }

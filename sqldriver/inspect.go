@@ -20,13 +20,14 @@ func (d *Driver) Inspect(ctx context.Context, key string) (driver.Info, error) {
 		return driver.Info{}, err
 	}
 	info := driver.Info{Key: key, ByHand: d.dia.byHand(key)}
-	err := d.survey(ctx, qKey, func(now time.Duration) []any {
+	err := d.survey(ctx, qKey, qOldKey, func(now time.Duration) []any {
 		return []any{[]byte(key), int64(now)}
 	}, func(rows *sql.Rows, now time.Duration) error {
 		var r row
-		err := rows.Scan(&r.kind, &r.owner, &r.label, &r.fence, (*int64)(&r.since), (*int64)(&r.expires))
+		err := rows.Scan(&r.kind, &r.owner, &r.label, &r.fence, (*int64)(&r.since), (*int64)(&r.expires), &r.mode, &r.most, &r.slot)
 		if r.kind == kindHeld {
-			describe(&info, r, now)
+			info.Holds++
+			info.Holders = append(info.Holders, r.lease(now))
 		} else {
 			info.Line = append(info.Line, r.holder(now))
 			info.Waiters++
@@ -35,6 +36,9 @@ func (d *Driver) Inspect(ctx context.Context, key string) (driver.Info, error) {
 	})
 	if err != nil {
 		return driver.Info{}, err
+	}
+	if info.Holds > 0 {
+		describe(&info, info.Holders[0])
 	}
 	return info, nil
 }
@@ -74,16 +78,16 @@ func (d *Driver) List(ctx context.Context, prefix string) iter.Seq2[driver.Info,
 // first is left out when after is 1.
 func (d *Driver) page(ctx context.Context, from, last string, after int) ([]driver.Info, error) {
 	var page []driver.Info
-	err := d.survey(ctx, qKeys, func(now time.Duration) []any {
+	err := d.survey(ctx, qKeys, qOldKeys, func(now time.Duration) []any {
 		return []any{[]byte(from), []byte(last), int64(now), pageKeys, after}
 	}, func(rows *sql.Rows, now time.Duration) error {
 		var key []byte
 		var info driver.Info
 		var h nullRow
-		err := rows.Scan(&key, &info.Waiters, &h.owner, &h.label, &h.fence, &h.since, &h.expires)
+		err := rows.Scan(&key, &info.Waiters, &info.Holds, &h.owner, &h.label, &h.fence, &h.since, &h.expires, &h.mode, &h.most, &h.slot)
 		info.Key = string(key)
 		if h.owner.Valid {
-			describe(&info, h.row(kindHeld), now)
+			describe(&info, h.row(kindHeld).lease(now))
 		}
 		page = append(page, info)
 		return err
@@ -94,19 +98,27 @@ func (d *Driver) page(ctx context.Context, from, last string, after int) ([]driv
 	return page, nil
 }
 
-func describe(info *driver.Info, r row, now time.Duration) {
-	info.Held, info.Holder = true, r.holder(now)
-	info.Fence, info.Left = uint64(r.fence), r.expires-now
+func (r row) lease(now time.Duration) driver.Lease {
+	return driver.Lease{Holder: r.holder(now), Fence: uint64(r.fence), Left: r.expires - now}
 }
 
-// survey reads rows that are not over. There are none when the tables are
-// missing, or the clock that ends leases began anew.
-func (d *Driver) survey(ctx context.Context, q query, args func(now time.Duration) []any,
+// describe is for the holder who came first.
+func describe(info *driver.Info, first driver.Lease) {
+	info.Held, info.Holder, info.Fence, info.Left = true, first.Holder, first.Fence, first.Left
+}
+
+// survey reads rows that are not over, with old where the tables are of an earlier
+// version. There are none when the tables are missing, or the clock that ends
+// leases began anew.
+func (d *Driver) survey(ctx context.Context, q, old query, args func(now time.Duration) []any,
 	each func(rows *sql.Rows, now time.Duration) error) error {
 	return d.read(ctx, func(ctx context.Context) error {
-		now, present, err := d.present(ctx)
-		if !present || err != nil {
+		now, version, err := d.present(ctx)
+		if version == 0 || err != nil {
 			return err
+		}
+		if version < schemaVersion {
+			q = old
 		}
 		stmt, err := d.stmt(ctx, q)
 		if err != nil {
@@ -126,28 +138,30 @@ func (d *Driver) survey(ctx context.Context, q query, args func(now time.Duratio
 	})
 }
 
-// present reads the clock, and says whether the rows of the store are of this
-// life of it. The store's mark is read first: one from after the clock would
+// present reads the clock, and says of which version the tables are, 0 when there
+// are none or their rows are not of this life of the clock. The store's mark is read first: one from after the clock would
 // look like a clock that went back.
-func (d *Driver) present(ctx context.Context) (now time.Duration, ok bool, err error) {
+func (d *Driver) present(ctx context.Context) (now time.Duration, version int, err error) {
 	stmt, err := d.stmt(ctx, qBoot)
 	if isNoTable(err) {
-		return 0, false, nil
+		return 0, 0, nil
 	}
 	if err != nil {
-		return 0, false, err
+		return 0, 0, err
 	}
 	var h head
 	switch err := stmt.QueryRowContext(ctx).Scan(&h.version, &h.boot, &h.before, &h.clock); {
 	case errors.Is(err, sql.ErrNoRows):
-		return 0, false, errNoHead
+		return 0, 0, errNoHead
 	case err != nil:
-		return 0, false, err
+		return 0, 0, err
 	}
 	at, err := d.dia.see()
 	if err != nil {
-		return 0, false, err
+		return 0, 0, err
 	}
-	gone, err := d.dia.gone(h, at)
-	return at.up, !gone, err
+	if gone, err := d.dia.gone(h, at); gone || err != nil {
+		return 0, 0, err
+	}
+	return at.up, h.version, nil
 }

@@ -40,22 +40,62 @@ func (t *tx) release(r driver.Request) (had bool, err error) {
 	if r.UpTo != 0 {
 		upTo = int64(min(r.UpTo, math.MaxInt64))
 	}
-	who := []any{[]byte(r.Key), r.Owner, r.Label, int64(t.up)}
-	lease := append(who, upTo, int64(t.after(keepFence)))
-	late := int64(t.after(goneFor))
-	if !r.Settled {
-		err = t.row(qGiveUp, append(lease, late)...).Scan(&had)
+	was := departed{key: r.Key}
+	lease := []any{[]byte(r.Key), r.Owner, r.Label, upTo, int64(t.after(keepFence))}
+	if r.Settled {
+		err = was.scan(t.row(qRetire, lease...))
 		if errors.Is(err, sql.ErrNoRows) {
-			_, err = t.exec(qBar, append(who, late)...)
+			err = was.scan(t.row(qLeave, lease[:4]...))
 		}
-		return had, err
+		if errors.Is(err, sql.ErrNoRows) {
+			return false, nil
+		}
+	} else {
+		late := int64(t.after(goneFor))
+		err = was.scan(t.row(qGiveUp, append(lease, late)...))
+		if errors.Is(err, sql.ErrNoRows) {
+			_, err = t.exec(qBar, []byte(r.Key), r.Owner, r.Label, int64(t.up), late)
+			return false, err
+		}
 	}
-	err = t.row(qRetire, lease...).Scan(&had)
-	if errors.Is(err, sql.ErrNoRows) {
-		err = t.row(qLeave, who...).Scan(&had)
+	if err == nil && was.fence != 0 {
+		err = t.depart(was, r.End)
 	}
-	if errors.Is(err, sql.ErrNoRows) {
-		return false, nil
+	return was.expires > t.up, err
+}
+
+// departed is what a lease was, or a place, which has no fence.
+type departed struct {
+	key string
+	row
+}
+
+func (l *departed) scan(from *sql.Row) error {
+	return from.Scan((*int64)(&l.expires), &l.fence, &l.mode, &l.most, &l.mark)
+}
+
+// leaves says whether the end of a lease leaves the mark of Result.Abandoned.
+func (l departed) leaves(end driver.End) bool {
+	switch {
+	case l.mode == driver.Shared && l.most == 0: // it only read
+		return false
+	case end == driver.Unused:
+		return l.mark
 	}
-	return had, err
+	return end == driver.Unfinished
+}
+
+// depart leaves in the key's own row what is to be known of a lease that was
+// given up.
+func (t *tx) depart(l departed, end driver.End) error {
+	marks := l.leaves(end)
+	if l.mode == driver.Shared {
+		_, err := t.exec(qDepart, []byte(l.key), int64(l.expires), int64(t.up), flag(marks))
+		return err
+	}
+	if !marks {
+		return nil
+	}
+	t.litter++
+	return t.keyRow(l.key, row{fence: l.fence, since: t.up, expires: t.up, mark: true}, l.fence)
 }

@@ -61,9 +61,13 @@ func (t *tx) renewOne(r driver.Request) (driver.Renewal, error) {
 	}
 	var expires int64
 	var wanted bool
-	err := t.row(qRenew, []byte(r.Key), r.Owner, r.Label, int64(t.up), int64(t.after(r.TTL)), int64(r.Fence)).Scan(&expires, &wanted)
+	var mode driver.Mode
+	err := t.row(qRenew, []byte(r.Key), r.Owner, r.Label, int64(t.up), int64(t.after(r.TTL)), int64(r.Fence)).Scan(&expires, &wanted, &mode)
 	if errors.Is(err, sql.ErrNoRows) {
 		return driver.Renewal{Err: driver.ErrNotHeld}, nil
+	}
+	if err == nil && mode == driver.Shared { // the key's own row lasts as long
+		_, err = t.exec(qExtend, []byte(r.Key), "", expires, 0)
 	}
 	return driver.Renewal{TTL: time.Duration(expires) - t.up, Wanted: wanted}, err
 }

@@ -67,6 +67,8 @@ func (s *sqlite) traits() driver.Traits {
 		Queue:      driver.QueueHint,
 		Fencing:    true,
 		Proposable: true,
+		Shared:     true,
+		Slots:      true,
 		// A commit may take this long on a slow disk, and some systems' clock
 		// advances in steps of 16 ms.
 		MinTTL: 50 * time.Millisecond,
@@ -240,7 +242,7 @@ func (s *sqlite) gone(h head, now reading) (bool, error) {
 // column compares with /proc/uptime; a row that is past it is over.
 func (s *sqlite) byHand(key string) []string {
 	const query = "SELECT kind, seq, owner, label, fence, expires/1000000000 AS expires_at_uptime_s FROM hasp_lease WHERE key = "
-	const order = " AND kind <> 'gone' ORDER BY kind, seq;"
+	const order = " AND kind <> 'gone' AND owner <> '' ORDER BY kind, seq;"
 	out := []string{fmt.Sprintf("%sx'%x'%s", query, key, order)}
 	plain := !strings.ContainsFunc(key, func(c rune) bool { return c < ' ' || c > '~' })
 	if plain {

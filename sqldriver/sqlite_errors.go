@@ -84,7 +84,7 @@ func isLocked(err error) bool {
 
 // isOldTable: no program of this version has written to the database yet.
 func isOldTable(err error) bool {
-	return err != nil && strings.Contains(err.Error(), "no such column: m.")
+	return err != nil && strings.Contains(err.Error(), "no such column: h.mark")
 }
 
 // isNoTable: hasp has not used this database yet.

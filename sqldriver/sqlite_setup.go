@@ -53,7 +53,7 @@ func tablesVersion(ctx context.Context, c *sql.Conn) (version int, err error) {
 }
 
 // makeTables brings the tables from whatever version they are of to this one, in
-// one transaction. Leases of version 1 stand.
+// one transaction. Leases of an earlier version stand.
 func (s *sqlite) makeTables(ctx context.Context, c *sql.Conn) error {
 	if _, err := c.ExecContext(ctx, `BEGIN IMMEDIATE; `+sqliteTables); err != nil {
 		return err
@@ -67,6 +67,12 @@ func (s *sqlite) makeTables(ctx context.Context, c *sql.Conn) error {
 			return err
 		}
 		if _, err := c.ExecContext(ctx, sqliteFirst, max(s.wall().UnixMicro(), 1), rand.Text()); err != nil {
+			return err
+		}
+		version = 2
+	}
+	if version == 2 {
+		if _, err := c.ExecContext(ctx, sqliteModes); err != nil {
 			return err
 		}
 	}

@@ -5,7 +5,7 @@ package sqldriver
 
 // schemaVersion is written to hasp_meta. A process meets a newer one with an
 // error, as it cannot know what the rows mean.
-const schemaVersion = 2
+const schemaVersion = 3
 
 // sqliteTables makes the tables of version 1. An acquisition is one row for all
 // of its life: it waits ('line'), holds ('held'), was released ('gone'), and is
@@ -62,18 +62,50 @@ ALTER TABLE hasp_meta ADD COLUMN node TEXT NOT NULL DEFAULT '';
 const sqliteFirst = `UPDATE hasp_meta SET version = 2,
 	fence = max(fence, ?1), old = max(fence, ?1), mid = max(fence, ?1), node = ?2 WHERE id = 1`
 
+// sqliteModes makes version 3 of version 2. Of a key that is shared the 'held' row
+// with seq 0 has no owner: it is the key's own row, which keeps others out until
+// the last of those who share it is gone, and says by itself that they exist. It
+// is the same row that is 'gone' where it only remembers a fence. Those who share
+// the key are 'held' with a seq of 1 and more, in the order of their grants.
+//
+// mode and most are those of Request. slot is Result.Slot. mark is that of
+// Result.Abandoned: of the key's row that it is on the key, of a lease that it was
+// told of it. wrote, of the key's row, is the largest fence granted Exclusive.
+//
+// Of the key's row most is the smallest of those whose rows are there, also when
+// they are over: where it is not 0 and the row is over, one of them was not
+// released.
+const sqliteModes = `
+ALTER TABLE hasp_lease ADD COLUMN mode INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE hasp_lease ADD COLUMN most INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE hasp_lease ADD COLUMN slot INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE hasp_lease ADD COLUMN mark INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE hasp_lease ADD COLUMN wrote INTEGER NOT NULL DEFAULT 0;
+UPDATE hasp_lease SET wrote = seq WHERE owner = '' AND seq IS NOT NULL;
+UPDATE hasp_meta SET version = 3 WHERE id = 1;
+`
+
 const sqliteWipe = `DELETE FROM hasp_lease`
 
-// sqliteView and sqliteRows are what a Try reads of a key.
+// sqliteView and sqliteRows are what a Try reads of a key; sqliteBeside is what
+// one that would share it reads, too.
 //
 // ?1 key ?2 owner ?3 now
 const (
-	sqliteView = `h.owner, h.label, h.fence, h.since, h.expires,
+	sqliteAhead = ` FROM hasp_lease q WHERE q.key = ?1 AND q.kind = 'line' AND +q.expires > ?3
+			AND q.seq < coalesce(iif(p.expires > ?3, p.seq, NULL), 9223372036854775807)`
+	sqliteView = `h.owner, h.label, h.fence, h.since, h.expires, h.mark, h.most,
 		p.kind, p.label, p.fence, p.since, p.expires,
 		(SELECT coalesce(max(g.seq), 0) FROM hasp_lease g WHERE g.key = ?1 AND g.kind = 'gone'),
-		(SELECT count(*) FROM hasp_lease q
-			WHERE q.key = ?1 AND q.kind = 'line' AND +q.expires > ?3
-			AND q.seq < coalesce(iif(p.expires > ?3, p.seq, NULL), 9223372036854775807))`
+		(SELECT count(*)` + sqliteAhead + `)`
+	sqliteBeside = `,
+		(SELECT coalesce(max(q.mode = 0), 0)` + sqliteAhead + `),
+		(SELECT coalesce(min(nullif(q.most, 0)), 0)` + sqliteAhead + `),
+		coalesce(p.mark, 0), coalesce(p.slot, 0),
+		coalesce((SELECT k.wrote FROM hasp_lease k WHERE k.key = ?1 AND k.owner = ''), 0),
+		(SELECT coalesce(max(g.seq), 0) FROM hasp_lease g WHERE g.key = ?1 AND g.kind = 'gone' AND g.owner <> '')`
+	sqliteHead = `, m.version, m.boot, m.before, m.clock, m.fence, m.old, m.mid, m.at, m.node
+		FROM hasp_meta m`
 	sqliteRows = `
 		LEFT JOIN hasp_lease h ON h.key = ?1 AND h.kind = 'held' AND h.seq = 0
 		LEFT JOIN hasp_lease p ON p.key = ?1 AND p.owner = ?2`
@@ -96,61 +128,98 @@ var sqliteText = [queries]string{
 	qBoot: `SELECT version, boot, before, clock FROM hasp_meta WHERE id = 1`,
 
 	// ?1 key ?2 owner ?3 now
-	qLook: `SELECT ` + sqliteView + `, m.version, m.boot, m.before, m.clock, m.fence, m.old, m.mid, m.at, m.node
-		FROM hasp_meta m ` + sqliteRows + ` WHERE m.id = 1`,
+	qLook:       `SELECT ` + sqliteView + sqliteHead + sqliteRows + ` WHERE m.id = 1`,
+	qLookBeside: `SELECT ` + sqliteView + sqliteBeside + sqliteHead + sqliteRows + ` WHERE m.id = 1`,
 
 	// The same.
-	qView: `SELECT ` + sqliteView + ` FROM (SELECT 1) ` + sqliteRows,
+	qView:       `SELECT ` + sqliteView + ` FROM (SELECT 1) ` + sqliteRows,
+	qViewBeside: `SELECT ` + sqliteView + sqliteBeside + ` FROM (SELECT 1) ` + sqliteRows,
 
-	// ?1 key ?2 owner ?3 label ?4 fence ?5 now ?6 expires
-	qGrant: `INSERT INTO hasp_lease VALUES (?1, ?2, ?3, 'held', 0, ?4, ?5, ?6)
+	// ?1 key ?2 now ?3 how many, -1 for all
+	qBeside: `SELECT owner, label, fence, since, expires, mode, most, slot FROM hasp_lease
+		WHERE key = ?1 AND kind = 'held' AND seq > 0 AND +expires > ?2 ORDER BY seq LIMIT ?3`,
+
+	// ?1 key ?2 owner ?3 label ?4 fence ?5 now ?6 expires ?7 mark
+	qGrant: `INSERT INTO hasp_lease (key, owner, label, kind, seq, fence, since, expires, mark)
+		VALUES (?1, ?2, ?3, 'held', 0, ?4, ?5, ?6, ?7)
 		ON CONFLICT (key, owner) DO UPDATE SET label = excluded.label, kind = 'held', seq = 0,
-		fence = excluded.fence, since = excluded.since, expires = excluded.expires`,
+		fence = excluded.fence, since = excluded.since, expires = excluded.expires,
+		mode = 0, most = 0, mark = excluded.mark`,
+
+	// ?1 key ?2 owner ?3 label ?4 fence ?5 since ?6 expires ?7 most ?8 slot ?9 mark
+	qShare: `INSERT INTO hasp_lease VALUES (?1, ?2, ?3, 'held',
+		(SELECT coalesce(max(seq), 0) + 1 FROM hasp_lease WHERE key = ?1 AND kind = 'held'),
+		?4, ?5, ?6, 1, ?7, ?8, ?9, 0)
+		ON CONFLICT (key, owner) DO UPDATE SET label = excluded.label, kind = 'held', seq = excluded.seq,
+		fence = excluded.fence, since = excluded.since, expires = excluded.expires,
+		mode = 1, most = excluded.most, slot = excluded.slot, mark = excluded.mark`,
+
+	// ?1 key ?2 fence ?3 since ?4 expires ?5 most ?6 mark ?7 wrote
+	qKeyRow: `INSERT INTO hasp_lease VALUES (?1, '', '', 'held', 0, ?2, ?3, ?4, 1, ?5, 0, ?6, ?7)
+		ON CONFLICT (key, owner) DO UPDATE SET kind = 'held', seq = 0,
+		fence = excluded.fence, since = excluded.since, expires = excluded.expires,
+		mode = 1, most = excluded.most, mark = excluded.mark, wrote = excluded.wrote`,
 
 	// ?1 key ?2 owner ?3 expires ?4 fence
 	qExtend: `UPDATE hasp_lease SET expires = max(expires, ?3), fence = max(fence, ?4) WHERE key = ?1 AND owner = ?2`,
 
 	// ?1 key ?2 now
-	qUsurp: `DELETE FROM hasp_lease WHERE key = ?1 AND kind = 'held' AND seq = 0 AND +expires <= ?2`,
+	qUsurp: `DELETE FROM hasp_lease WHERE key = ?1 AND kind = 'held' AND +expires <= ?2`,
 
-	// ?1 key ?2 owner ?3 label ?4 now ?5 expires
+	// ?1 key ?2 now. Those that only read leave no mark.
+	qLapse: `DELETE FROM hasp_lease WHERE key = ?1 AND kind = 'held' AND seq > 0 AND most > 0 AND +expires <= ?2`,
+
+	// ?1 key ?2 owner ?3 label ?4 now ?5 expires ?6 mode ?7 most
 	qJoin: `INSERT INTO hasp_lease VALUES (?1, ?2, ?3, 'line',
-		(SELECT coalesce(max(seq), 0) + 1 FROM hasp_lease WHERE key = ?1 AND kind = 'line'), 0, ?4, ?5)
+		(SELECT coalesce(max(seq), 0) + 1 FROM hasp_lease WHERE key = ?1 AND kind = 'line'), 0, ?4, ?5,
+		?6, ?7, 0, 0, 0)
 		ON CONFLICT (key, owner) DO UPDATE SET label = excluded.label, kind = 'line', seq = excluded.seq,
-		fence = 0, since = excluded.since, expires = excluded.expires`,
+		fence = 0, since = excluded.since, expires = excluded.expires,
+		mode = excluded.mode, most = excluded.most, slot = 0, mark = 0`,
 
 	// ?1 key ?2 owner ?3 label ?4 now ?5 expires ?6 the fence held, or 0
 	qRenew: `UPDATE hasp_lease SET expires = max(expires, ?5)
 		WHERE key = ?1 AND owner = ?2 AND label = ?3 AND kind = 'held' AND expires > ?4 AND fence >= ?6
 		RETURNING expires,
-		EXISTS (SELECT 1 FROM hasp_lease q WHERE q.key = ?1 AND q.kind = 'line' AND +q.expires > ?4)`,
+		EXISTS (SELECT 1 FROM hasp_lease q WHERE q.key = ?1 AND q.kind = 'line' AND +q.expires > ?4), mode`,
 
-	// ?1 key ?2 owner ?3 label ?4 now ?5 up to which fence ?6 expires, with a fence
-	// ?7 without. Only a lease that was restored can have the fence of another
-	// row, whose owner is never restored.
-	qGiveUp: `UPDATE OR REPLACE hasp_lease SET kind = 'gone', seq = iif(kind = 'held', fence, NULL),
-		since = expires > ?4, expires = iif(kind = 'held', ?6, ?7)
-		WHERE key = ?1 AND owner = ?2 AND label = ?3 AND kind <> 'gone' AND fence <= ?5
-		RETURNING since`,
+	// ?1 key ?2 owner ?3 label ?4 up to which fence ?5 expires, with a fence that
+	// the key's row doesn't know ?6 without. Only a lease that was restored can have
+	// the fence of another row, whose owner is never restored.
+	qGiveUp: `UPDATE OR REPLACE hasp_lease SET kind = 'gone', seq = iif(kind = 'held' AND mode = 0, fence, NULL),
+		since = expires, expires = iif(kind = 'held' AND mode = 0, ?5, ?6)
+		WHERE key = ?1 AND owner = ?2 AND label = ?3 AND kind <> 'gone' AND fence <= ?4
+		RETURNING since, fence, mode, most, mark`,
 
 	// ?1 key ?2 owner ?3 label ?4 now ?5 expires
-	qBar: `INSERT INTO hasp_lease VALUES (?1, ?2, ?3, 'gone', NULL, 0, ?4, ?5)
+	qBar: `INSERT INTO hasp_lease (key, owner, label, kind, fence, since, expires)
+		VALUES (?1, ?2, ?3, 'gone', 0, ?4, ?5)
 		ON CONFLICT (key, owner) DO UPDATE SET expires = max(expires, excluded.expires)
 		WHERE label = excluded.label AND kind = 'gone'`,
 
-	// ?1 key ?2 owner ?3 label ?4 now ?5 up to which fence ?6 expires. A holder's
-	// fence is never below the mark that this replaces.
+	// ?1 key ?2 owner ?3 label ?4 up to which fence ?5 expires. A holder's fence is
+	// never below that of the key's row that this replaces.
 	qRetire: `UPDATE OR REPLACE hasp_lease
-		SET owner = '', label = '', kind = 'gone', seq = fence, since = expires > ?4, expires = ?6
-		WHERE key = ?1 AND owner = ?2 AND label = ?3 AND kind = 'held' AND fence <= ?5
-		RETURNING since`,
+		SET owner = '', label = '', kind = 'gone', seq = fence, wrote = fence, since = expires, expires = ?5
+		WHERE key = ?1 AND owner = ?2 AND label = ?3 AND kind = 'held' AND mode = 0 AND fence <= ?4
+		RETURNING since, fence, mode, most, mark`,
 
-	// ?1 key ?2 owner ?3 label ?4 now
-	qLeave: `DELETE FROM hasp_lease WHERE key = ?1 AND owner = ?2 AND label = ?3 AND kind = 'line'
-		RETURNING expires > ?4`,
+	// ?1 key ?2 owner ?3 label ?4 up to which fence
+	qLeave: `DELETE FROM hasp_lease WHERE key = ?1 AND owner = ?2 AND label = ?3 AND kind <> 'gone' AND fence <= ?4
+		RETURNING expires, fence, mode, most, mark`,
 
-	// ?1 key ?2 expires
-	qRemember: `INSERT OR REPLACE INTO hasp_lease SELECT key, '', '', 'gone', fence, fence, 0, ?2 FROM hasp_lease
+	// ?1 key ?2 when its lease would have ended ?3 now ?4 mark. The key's row ends
+	// with the last lease that ends.
+	qDepart: `UPDATE hasp_lease SET
+		expires = iif(expires > ?2, expires, max(min(?2, ?3), coalesce((SELECT max(s.expires) FROM hasp_lease s
+			WHERE s.key = ?1 AND s.kind = 'held' AND s.seq > 0), 0))),
+		most = iif(most = 0, 0, coalesce((SELECT min(s.most) FROM hasp_lease s
+			WHERE s.key = ?1 AND s.kind = 'held' AND s.seq > 0 AND s.most > 0), 0)),
+		mark = max(mark, ?4)
+		WHERE key = ?1 AND owner = '' AND kind = 'held'`,
+
+	// ?1 key. The row stays one of a lease that was not released.
+	qRemember: `UPDATE OR REPLACE hasp_lease SET owner = '', label = '', mark = 1, wrote = fence
 		WHERE key = ?1 AND kind = 'held' AND seq = 0`,
 
 	// ?1 kind ?2 over since ?3 how many
@@ -161,15 +230,26 @@ var sqliteText = [queries]string{
 		old = ?5, mid = ?6, at = ?7 WHERE id = 1`,
 
 	// ?1 key ?2 now. 'held' sorts before 'line'.
-	qKey: `SELECT kind, owner, label, fence, since, expires FROM hasp_lease
-		WHERE key = ?1 AND kind <> 'gone' AND expires > ?2 ORDER BY kind, seq`,
+	qKey:    sqliteKey(`mode, most, slot`),
+	qOldKey: sqliteKey(`0, 0, 0`),
 
 	// ?1 first key ?2 last key ?3 now ?4 how many. The first is left out when
 	// ?5 is 1.
-	qKeys: `SELECT k.key, k.waiters, h.owner, h.label, h.fence, h.since, h.expires
-		FROM (SELECT key, sum(kind = 'line') AS waiters FROM hasp_lease
-			WHERE key >= ?1 AND key <= ?2 AND kind <> 'gone' AND expires > ?3 AND (?5 = 0 OR key > ?1)
+	qKeys:    sqliteKeys(`h.mode, h.most, h.slot`),
+	qOldKeys: sqliteKeys(`0, 0, 0`),
+}
+
+func sqliteKey(modes string) string {
+	return `SELECT kind, owner, label, fence, since, expires, ` + modes + ` FROM hasp_lease
+		WHERE key = ?1 AND kind <> 'gone' AND owner <> '' AND expires > ?2 ORDER BY kind, seq`
+}
+
+func sqliteKeys(modes string) string {
+	return `SELECT k.key, k.waiters, k.holds, h.owner, h.label, h.fence, h.since, h.expires, ` + modes + `
+		FROM (SELECT key, sum(kind = 'line') AS waiters, sum(kind = 'held') AS holds,
+			min(iif(kind = 'held', seq, NULL)) AS first FROM hasp_lease
+			WHERE key >= ?1 AND key <= ?2 AND kind <> 'gone' AND owner <> '' AND expires > ?3 AND (?5 = 0 OR key > ?1)
 			GROUP BY key ORDER BY key LIMIT ?4) k
-		LEFT JOIN hasp_lease h ON h.key = k.key AND h.kind = 'held' AND h.seq = 0 AND +h.expires > ?3
-		ORDER BY k.key`,
+		LEFT JOIN hasp_lease h ON h.key = k.key AND h.kind = 'held' AND h.seq = k.first
+		ORDER BY k.key`
 }

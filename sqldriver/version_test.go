@@ -43,21 +43,37 @@ INSERT INTO hasp_lease VALUES
 	(CAST('k' AS BLOB), 'released', '%[4]s', 'gone', NULL, 7, 7, %[5]d + 3600000000000);
 `
 
-// older is a file of version 1.
+// secondVersion is what a program of version 2 makes of that, and the row of a key
+// that remembers a fence.
+const secondVersion = `
+ALTER TABLE hasp_meta ADD COLUMN old INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE hasp_meta ADD COLUMN mid INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE hasp_meta ADD COLUMN at INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE hasp_meta ADD COLUMN node TEXT NOT NULL DEFAULT '';
+UPDATE hasp_meta SET version = 2, old = fence, mid = fence, node = 'two';
+INSERT INTO hasp_lease VALUES (CAST('remembers' AS BLOB), '', '', 'gone', %[1]d, %[1]d, 0, %[2]d + 3600000000000);
+`
+
+// older is a file of an earlier version.
 type older struct {
+	made          int
 	path          string
 	fence         uint64 // ahead of the wall clock
 	holder, waits driver.Request
 }
 
-func newOlder(t *testing.T, now reading) older {
+func newOlder(t *testing.T, version int, now reading) older {
 	t.Helper()
-	o := older{path: newFile(t), fence: uint64(time.Now().Add(time.Hour).UnixMicro()),
+	o := older{made: version, path: newFile(t), fence: uint64(time.Now().Add(time.Hour).UnixMicro()),
 		holder: request("k"), waits: queued(request("k"))}
 	db, err := sql.Open("sqlite3", SQLiteDSN(o.path))
 	must(t, err)
 	_, err = db.Exec(fmt.Sprintf(firstVersion, now.boot, o.fence, o.holder.Owner, o.holder.Label, int64(now.up), o.waits.Owner))
 	must(t, err)
+	if version == 2 {
+		_, err = db.Exec(fmt.Sprintf(secondVersion, o.fence, int64(now.up)))
+		must(t, err)
+	}
 	must(t, db.Close())
 	return o
 }
@@ -84,65 +100,84 @@ func (o older) check(t *testing.T, d *Driver) {
 	if next := granted(t, d, o.waits); next.Fence <= o.fence {
 		t.Errorf("the fence %d after %d", next.Fence, o.fence)
 	}
+	granted(t, d, converting(o.waits, 0))
+	if o.made == 2 {
+		reader := restored(proposal("remembers", o.fence-1))
+		reader.Mode = driver.Shared
+		refusedFence(t, d, reader, o.fence)
+	}
+	if info := inspect(t, d, "k"); info.Holder.Owner != o.waits.Owner || info.Holder.Mode != driver.Shared {
+		t.Errorf("%+v", info)
+	}
 	if v := o.version(t); v != schemaVersion {
 		t.Errorf("the file is of version %d", v)
 	}
 }
 
-// Rule: a file of version 1 can be looked at as it is, and becomes one of this
-// version with the first write. What is in it stands, and every key's fences
+// eachOlder runs a test with a file of each earlier version.
+func eachOlder(t *testing.T, now reading, test func(t *testing.T, o older)) {
+	for version := 1; version < schemaVersion; version++ {
+		t.Run(fmt.Sprint(version), func(t *testing.T) { test(t, newOlder(t, version, now)) })
+	}
+}
+
+// Rule: a file of an earlier version can be looked at as it is, and becomes one of
+// this version with the first write. What is in it stands, and every key's fences
 // rise.
 func TestUpgrade(t *testing.T) {
 	now, err := system()
 	must(t, err)
-	o := newOlder(t, now)
-	d := openDriver(t, o.path)
-	info, err := d.Inspect(t.Context(), "k")
-	if err != nil || info.Holder.Owner != o.holder.Owner || info.Waiters != 1 {
-		t.Errorf("Inspect: %+v, %v", info, err)
-	}
-	for info, err := range d.List(t.Context(), "") {
-		if err != nil || !info.Held {
-			t.Errorf("List: %+v, %v", info, err)
+	eachOlder(t, now, func(t *testing.T, o older) {
+		d := openDriver(t, o.path)
+		info := inspect(t, d, "k")
+		if info.Holder.Owner != o.holder.Owner || info.Holds != 1 || info.Waiters != 1 {
+			t.Errorf("Inspect: %+v", info)
 		}
-	}
-	if v := o.version(t); v != 1 {
-		t.Fatalf("the file is of version %d after a look at it", v)
-	}
-	refusedFence(t, d, proposal("forgotten", o.fence), o.fence)
-	grantAndRelease(t, d, proposal("forgotten", o.fence+1))
-	o.check(t, openDriver(t, o.path))
+		for info, err := range d.List(t.Context(), "") {
+			if err != nil || !info.Held || info.Holds != 1 || info.Waiters != 1 {
+				t.Errorf("List: %+v, %v", info, err)
+			}
+		}
+		if v := o.version(t); v != o.made {
+			t.Fatalf("the file is of version %d after a look at it", v)
+		}
+		refusedFence(t, d, proposal("forgotten", o.fence), o.fence)
+		grantAndRelease(t, d, proposal("forgotten", o.fence+1))
+		o.check(t, openDriver(t, o.path))
+	})
 }
 
-// Rule: the fences of keys that version 1 has forgotten count.
+// Rule: the fences of keys that an earlier version has forgotten count.
 func TestUpgradeSoonAfterBoot(t *testing.T) {
 	m := newMachine("one")
 	m.up = time.Second
-	o := newOlder(t, reading{boot: m.boot, up: m.up})
-	d := m.open(t, o.path)
-	refusedFence(t, d, proposal("forgotten", o.fence), o.fence)
-	grantAndRelease(t, d, proposal("forgotten", o.fence+1))
+	eachOlder(t, reading{boot: m.boot, up: m.up}, func(t *testing.T, o older) {
+		d := m.open(t, o.path)
+		refusedFence(t, d, proposal("forgotten", o.fence), o.fence)
+		grantAndRelease(t, d, proposal("forgotten", o.fence+1))
+	})
 }
 
-// Rule: any number of processes may meet a file of version 1.
+// Rule: any number of processes may meet a file of an earlier version.
 func TestProcessesUpgradeAtOnce(t *testing.T) {
 	now, err := system()
 	must(t, err)
-	o := newOlder(t, now)
-	var all []*process
-	for i := range 6 {
-		all = append(all, start(t, "first", o.path, fmt.Sprintf("key %d", i)))
-	}
-	for _, p := range all {
-		p.says("ready")
-	}
-	for _, p := range all {
-		p.begin()
-	}
-	for _, p := range all {
-		p.says("granted true")
-	}
-	o.check(t, openDriver(t, o.path))
+	eachOlder(t, now, func(t *testing.T, o older) {
+		var all []*process
+		for i := range 6 {
+			all = append(all, start(t, "first", o.path, fmt.Sprintf("key %d", i)))
+		}
+		for _, p := range all {
+			p.says("ready")
+		}
+		for _, p := range all {
+			p.begin()
+		}
+		for _, p := range all {
+			p.says("granted true")
+		}
+		o.check(t, openDriver(t, o.path))
+	})
 }
 
 // Rule: a process that is killed while it changes the tables leaves them as
@@ -150,13 +185,14 @@ func TestProcessesUpgradeAtOnce(t *testing.T) {
 func TestKilledUpgrade(t *testing.T) {
 	now, err := system()
 	must(t, err)
-	o := newOlder(t, now)
-	p := start(t, "write", o.path, sqliteProposals+`UPDATE hasp_meta SET version = 2`)
-	p.says("writing")
-	must(t, p.Process.Kill())
-	_ = p.Wait()
-	if v := o.version(t); v != 1 {
-		t.Fatalf("the file is of version %d", v)
-	}
-	o.check(t, openDriver(t, o.path))
+	eachOlder(t, now, func(t *testing.T, o older) {
+		p := start(t, "write", o.path, map[int]string{1: sqliteProposals}[o.made]+sqliteModes)
+		p.says("writing")
+		must(t, p.Process.Kill())
+		_ = p.Wait()
+		if v := o.version(t); v != o.made {
+			t.Fatalf("the file is of version %d", v)
+		}
+		o.check(t, openDriver(t, o.path))
+	})
 }

@@ -1,0 +1,187 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sqldriver
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// A key that is shared has a row of its own where an exclusive holder has its
+// lease: so the two cannot be there at once, and whoever wants the key alone
+// needs to look at one row. It ends when the last lease of those who share the
+// key ends, whose rows stand beside it.
+
+// shared says whether the holder's row is the key's own.
+func (v view) shared() bool { return v.holder.kind != "" && v.holder.owner == "" }
+
+// mode is how the asking owner holds the key.
+func (v view) mode(r driver.Request) driver.Mode {
+	if v.holder.owner == r.Owner {
+		return driver.Exclusive
+	}
+	return driver.Shared
+}
+
+// abandoned says whether the key has the mark of Result.Abandoned. Of leases that
+// are over the key's own row says only that some of them leave one.
+func (v view) abandoned(now time.Duration) bool {
+	h := v.holder
+	return h.mark && v.shared() || h.kind != "" && !h.live(now) && (h.owner != "" || h.most > 0)
+}
+
+// needs is how many of those who share the key r must know, -1 for all.
+func (v view) needs(r driver.Request, now time.Duration) int {
+	switch {
+	case !v.shared() || !v.holder.live(now):
+		return 0
+	case r.Mode == driver.Shared && (v.least > 0 || v.holder.most > 0):
+		return -1
+	case r.Mode == driver.Shared && !v.barred: // it is let in
+		return 0
+	}
+	return 1
+}
+
+// admits says whether r can have the key beside those who hold it. Those before it
+// in line who can have it too, and have not looked yet, don't hold it up: they
+// count as if they had.
+func (v view) admits(r driver.Request, now time.Duration) bool {
+	if r.Mode != driver.Shared {
+		return v.ahead == 0 && !v.holder.live(now)
+	}
+	return !v.barred && (v.shared() || !v.holder.live(now)) && room(v.beside, v.ahead, v.least)
+}
+
+// room says whether one more can share a key, with so many others who are about
+// to. Where nobody has a limit, those who share it need not be known.
+func room(beside []row, others, limit int) bool {
+	limit = least(beside, limit)
+	return limit == 0 || len(beside)+others < limit
+}
+
+// least returns the smallest limit.
+func least(beside []row, limit int) int {
+	for _, h := range beside {
+		limit = smaller(limit, h.most)
+	}
+	return limit
+}
+
+// smaller returns the smaller limit, where 0 is none.
+func smaller(a, b int) int {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
+}
+
+// opens is when r can have the key if none of its holders renews; of one that
+// only has to wait for others in line, when the last lease ends.
+func (v view) opens(r driver.Request) time.Duration {
+	if r.Mode == driver.Shared && !room(v.beside, 0, r.Limit) {
+		beside := slices.SortedFunc(slices.Values(v.beside), func(a, b row) int { return cmp.Compare(a.expires, b.expires) })
+		for i, h := range beside {
+			if room(beside[i+1:], 0, r.Limit) {
+				return h.expires
+			}
+		}
+	}
+	return v.holder.expires
+}
+
+// freeSlot is the smallest number that no holder has. It is below the limit
+// where there is room.
+func freeSlot(beside []row, limit int) int {
+	if limit == 0 {
+		return 0
+	}
+	taken := make([]bool, len(beside)+1)
+	for _, h := range beside {
+		if h.most > 0 && h.slot < len(taken) {
+			taken[h.slot] = true
+		}
+	}
+	return slices.Index(taken, false)
+}
+
+// share grants a key that is free, or shared with room for one more.
+func (t *tx) share(v *view, r driver.Request) (driver.Result, error) {
+	key := row{since: t.up, mark: v.abandoned(t.up)}
+	if v.holder.live(t.up) {
+		key = v.holder
+		if key.most > 0 {
+			lapsed, err := t.lapse(r.Key)
+			if err != nil {
+				return driver.Result{}, err
+			}
+			key.mark = key.mark || lapsed
+		}
+	}
+	t.litter += 2
+	fence, fences := t.choose(v, r)
+	until, slot, abandoned := t.after(r.TTL), freeSlot(v.beside, r.Limit), key.mark
+	key.fence, key.expires = max(int64(v.newest()), fence), max(key.expires, until)
+	key.most, key.mark = least(v.beside, r.Limit), key.mark && r.Limit == 0
+	if err := t.keyRow(r.Key, key, v.wrote); err != nil {
+		return driver.Result{}, err
+	}
+	_, err := t.exec(qShare, []byte(r.Key), r.Owner, r.Label, fence, int64(t.up), int64(until), r.Limit, slot, flag(abandoned))
+	return driver.Result{Granted: true, Fence: uint64(fence), Fences: fences, TTL: until - t.up,
+		Slot: slot, Abandoned: abandoned, Node: t.head.node}, err
+}
+
+// convert lets others in beside the holder. It keeps its fence, and the mark
+// that it took is gone.
+func (t *tx) convert(v *view, r driver.Request) (driver.Result, error) {
+	t.litter++
+	key := row{fence: max(int64(v.newest()), v.own.fence), since: v.own.since, expires: max(v.own.expires, t.after(r.TTL)), most: r.Limit}
+	_, err := t.exec(qShare, []byte(r.Key), r.Owner, r.Label, v.own.fence, int64(key.since), int64(key.expires), r.Limit, 0, 0)
+	if err != nil {
+		return driver.Result{}, err
+	}
+	return driver.Result{Granted: true, Fence: uint64(v.own.fence), TTL: key.expires - t.up, Node: t.head.node},
+		t.keyRow(r.Key, key, v.wrote)
+}
+
+func (t *tx) keyRow(key string, r row, wrote int64) error {
+	_, err := t.exec(qKeyRow, []byte(key), r.fence, int64(r.since), int64(r.expires), r.most, flag(r.mark), wrote)
+	return err
+}
+
+// lapse takes away the rows of those who shared the key, whose leases are over
+// and leave a mark. The caller sets it.
+func (t *tx) lapse(key string) (marked bool, err error) {
+	res, err := t.exec(qLapse, []byte(key), int64(t.up))
+	if err != nil {
+		return false, err
+	}
+	n, err := res.RowsAffected()
+	return n > 0, err
+}
+
+// back is for an owner whose lease is over and who joins the line again: its row
+// becomes its place, so the key's own has to keep what it says.
+func (t *tx) back(v *view, r driver.Request) error {
+	if v.mode(r) == driver.Exclusive {
+		_, err := t.exec(qRemember, []byte(r.Key))
+		return err
+	}
+	marked, err := t.lapse(r.Key)
+	if marked && err == nil {
+		_, err = t.exec(qDepart, []byte(r.Key), 0, int64(t.up), 1)
+	}
+	return err
+}
+
+// flag is a column's value for b.
+func flag(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
