@@ -100,6 +100,70 @@ func TestTheyRespectUs(t *testing.T) {
 	})
 }
 
+// Rule: a key that is shared refuses a foreign client from the first grant to
+// the last release, also when a writer lets readers in beside it, and what a
+// foreign client holds is not shared.
+func TestTheyRespectSharers(t *testing.T) {
+	each(t, func(t *testing.T, b *bench) {
+		ours, theirs := b.key("k")
+		seen := make(chan hasp.Event, 64)
+		locks, others := b.locks(nil), b.locks(seen)
+		m, slots := locks.RWMutex(ours, nil), locks.Semaphore(ours, 5, nil)
+		unlock := b.obtain(theirs, time.Minute)
+		value := b.value(theirs)
+		for _, try := range []func(context.Context) (*hasp.Lease, error){m.TryRLock, slots.TryLock} {
+			if _, err := try(t.Context()); !errors.Is(err, hasp.ErrHeld) {
+				t.Errorf("beside a foreign client: %v, want that it holds the key", err)
+			}
+		}
+		if got := b.value(theirs); got != value {
+			t.Errorf("the peer's value %q became %q", value, got)
+		}
+		b.frees(unlock, true)
+
+		var held []*hasp.Lease
+		hold := func(l *hasp.Lease, err error) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			held = append(held, l)
+		}
+		hold(m.Lock(t.Context()))
+		stop, ended := make(chan struct{}), make(chan int)
+		go func() { ended <- b.intrude(theirs, stop) }()
+		for range 5 {
+			if err := held[len(held)-1].Downgrade(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			hold(m.RLock(t.Context()))
+			hold(slots.Lock(t.Context()))
+			for _, l := range held {
+				if err := l.Err(); err != nil {
+					t.Error(err)
+				}
+			}
+			next := make(chan waited, 1)
+			go func() {
+				l, err := others.RWMutex(ours, nil).Lock(t.Context())
+				next <- waited{l, err}
+			}()
+			await(t, "refusal in the line", seen)
+			for _, l := range held {
+				if err := l.Release(); err != nil {
+					t.Error(err)
+				}
+			}
+			held = []*hasp.Lease{lease(t, next)}
+		}
+		close(stop)
+		await(t, "end of the peer", ended)
+		if err := held[0].Release(); err != nil {
+			t.Error(err)
+		}
+		b.frees(b.obtain(theirs, time.Minute), true)
+	})
+}
+
 // intrude has the peer ask for the key until stop, and counts.
 func (b *bench) intrude(key string, stop <-chan struct{}) (tries int) {
 	for {

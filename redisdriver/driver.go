@@ -142,6 +142,8 @@ func (d *Driver) Traits() driver.Traits {
 		Engine:  "redis",
 		Queue:   driver.QueueHandoff,
 		Fencing: true,
+		Shared:  true,
+		Slots:   true,
 		MinTTL:  minTTL,
 		MaxTTL:  d.maxTTL,
 	}
@@ -179,8 +181,12 @@ func (d *Driver) check(r driver.Request) error {
 	switch {
 	case d.bad != nil:
 		return d.bad
-	case r.Mode != driver.Exclusive || r.Limit != 0:
-		return fmt.Errorf("redis: shared locks: %w", driver.ErrUnsupported)
+	case r.Mode > driver.Shared:
+		return fmt.Errorf("redis: mode %d: %w", r.Mode, driver.ErrUnsupported)
+	case r.Convert && r.Mode != driver.Shared:
+		return errors.New("redis: a lease can be converted to Shared only")
+	case r.Limit < 0:
+		return fmt.Errorf("redis: the limit is %d: it must be positive, or 0 for none", r.Limit)
 	case !driver.ValidOwner(r.Owner):
 		return fmt.Errorf("redis: owner %q is not %d base32 characters", r.Owner, driver.OwnerLen)
 	case len(r.Label) > driver.MaxLabel:

@@ -4,35 +4,43 @@
 package redisdriver
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
 )
 
-// maxLine is how many waiters Inspect names.
+// maxLine is how many waiters Inspect names, and how many that share a key.
 const maxLine = 1000
 
 // Inspect says who holds a key and who waits for it. Of a line of more than
-// 10,000 places it counts those.
+// 10,000 places it counts those, and as many of those that share a key.
 func (d *Driver) Inspect(ctx context.Context, key string) (driver.Info, error) {
 	if err := d.checkKey(key); err != nil {
 		return driver.Info{}, err
 	}
 	info, err := d.look(ctx, key, maxLine)
-	if err == nil {
-		info.ByHand = byHand(d.names(key))
+	if err != nil {
+		return driver.Info{}, err
 	}
-	return info, err
+	info.ByHand = byHand(d.names(key), info.Holder.Mode == driver.Shared)
+	if info.Held && info.Holders == nil {
+		info.Holders = []driver.Lease{{Holder: info.Holder, Fence: info.Fence, Left: info.Left}}
+	}
+	return info, nil
 }
 
 // look asks for a key and the first n of its line.
 func (d *Driver) look(ctx context.Context, key string, n int) (driver.Info, error) {
 	names := d.names(key)
 	v, err := d.send.do(ctx, &call{
-		script: inspectScript, keys: []any{names.lock, names.grant, names.line, names.places}, args: []any{n},
+		script: inspectScript, args: []any{n, maxLine},
+		keys: []any{names.lock, names.grant, names.line, names.places, names.shares(), names.held()},
 	})
 	if err != nil {
 		return driver.Info{}, err
@@ -42,14 +50,19 @@ func (d *Driver) look(ctx context.Context, key string, n int) (driver.Info, erro
 	kind, text, left := next[string](r), next[string](r), next[int64](r)
 	g := parseGrant(next[string](r))
 	info.Waiters = int(next[int64](r))
-	for !r.bad && len(r.fields) > 0 {
-		info.Line = append(info.Line, holderOf(next[string](r)))
-	}
+	info.Line = waiters(newReply(next[[]any](r)))
+	info.Holds = int(next[int64](r))
+	shares := newReply(next[[]any](r))
 	switch {
 	case r.bad:
 		return driver.Info{}, errReply
+	case kind == "string" && info.Holds == 0 && strings.HasPrefix(text, sharedValue): // they are over
 	case kind == "string":
 		describe(&info, text, span(left), g)
+		if info.Holders = holders(shares); len(info.Holders) > 0 {
+			first := info.Holders[0]
+			info.Holder, info.Fence, info.Left = first.Holder, first.Fence, first.Left
+		}
 	case kind != "none":
 		return driver.Info{}, &TypeError{Key: names.lock, Type: kind}
 	}
@@ -58,14 +71,47 @@ func (d *Driver) look(ctx context.Context, key string, n int) (driver.Info, erro
 
 // byHand are redis-cli statements about a key, in the order in which a person
 // would ask.
-func byHand(n names) []string {
-	return []string{
+func byHand(n names, shared bool) []string {
+	statements := []string{
 		"GET " + quote(n.lock),
 		"PTTL " + quote(n.lock),
 		"GET " + quote(n.grant),
 		"ZRANGE " + quote(n.line) + " 0 -1",
 		"HGETALL " + quote(n.places),
 	}
+	if shared {
+		statements = append(statements, "ZRANGE "+quote(n.shares())+" 0 -1 WITHSCORES", "HGETALL "+quote(n.held()))
+	}
+	return statements
+}
+
+// waiters reads places as inspect.lua lists them: the value and the place.
+func waiters(r *reply) (line []driver.Holder) {
+	for !r.bad && len(r.fields) > 0 {
+		h := holderOf(next[string](r))
+		if f := strings.Fields(next[string](r)); len(f) > 3 {
+			if _, limit, ok := strings.Cut(f[3], "S"); ok {
+				h.Mode = driver.Shared
+				h.Limit, _ = strconv.Atoi(limit)
+			}
+		}
+		line = append(line, h)
+	}
+	return line
+}
+
+// holders reads the leases of a key that is shared as inspect.lua lists them,
+// and returns them in the order of their grants.
+func holders(r *reply) (all []driver.Lease) {
+	for !r.bad && len(r.fields) > 0 {
+		value, left := next[string](r), next[int64](r)
+		g := parseGrant(value[:min(len(value), driver.OwnerLen+1)] + next[string](r))
+		all = append(all, driver.Lease{Holder: g.holder(value), Fence: g.fence, Left: span(left)})
+	}
+	slices.SortStableFunc(all, func(a, b driver.Lease) int {
+		return cmp.Or(a.Holder.Since.Compare(b.Holder.Since), cmp.Compare(a.Fence, b.Fence))
+	})
+	return all
 }
 
 // quote writes s as redis-cli reads it, in one printable line.
@@ -105,7 +151,7 @@ func span(pttl int64) time.Duration {
 // describe fills in who holds a key, from its value, what PTTL says of it and
 // its grant record.
 func describe(info *driver.Info, text string, left time.Duration, g grant) {
-	info.Held = true
+	info.Held, info.Holds = true, max(info.Holds, 1)
 	info.Holder = g.holder(text)
 	if !info.Holder.Since.IsZero() {
 		info.Fence = g.fence

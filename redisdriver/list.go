@@ -149,10 +149,11 @@ func (d *Driver) describeAll(ctx context.Context, keys []string) ([]driver.Info,
 			return infos, err
 		}
 		info := driver.Info{Key: keys[i]}
-		if f.line.Val() > 0 {
+		if f.line.Val() > 0 || strings.HasPrefix(f.value.Val(), sharedValue) {
 			if info, err = d.look(ctx, keys[i], 0); err != nil {
 				return infos, err
 			}
+			info.Holders, info.Line = nil, nil
 		} else if left := f.left.Val(); left != free {
 			describe(&info, f.value.Val(), left, parseGrant(f.grant.Val()))
 		}

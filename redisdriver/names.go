@@ -21,6 +21,10 @@ const (
 	proposedKey = sidecars + "proposed"
 )
 
+// sharedValue begins the value of a lock key that is shared: SHARED in
+// marker.lua.
+const sharedValue = "SHAREDLEASESAREINHASPSHARE "
+
 // names are the Redis keys that belong to one lock key.
 type names struct{ lock, grant, line, places, mark, side string }
 
@@ -40,6 +44,10 @@ func (d *Driver) names(key string) names {
 
 // gone is the key that says an owner was released.
 func (n names) gone(owner string) string { return sidecars + "gone:" + owner + ":" + n.side }
+
+// shares and held are the keys that say who shares a lock; see held.lua.
+func (n names) shares() string { return sidecars + "shares:" + n.side }
+func (n names) held() string   { return sidecars + "held:" + n.side }
 
 // beside returns the end of a sidecar's name. It lies in the lock key's slot
 // and tells the three forms apart, so that no two locks share a sidecar:
@@ -72,9 +80,12 @@ func lockOf(side string) (lock string, ok bool) {
 func value(r driver.Request) string { return r.Owner + " " + r.Label }
 
 // holderOf reads a lock key's value. What is not of our form is somebody
-// else's.
+// else's. Of a key that is shared it names nobody.
 func holderOf(v string) driver.Holder {
 	const label = driver.OwnerLen + 1
+	if strings.HasPrefix(v, sharedValue) {
+		return driver.Holder{Mode: driver.Shared}
+	}
 	if len(v) >= label && len(v) <= label+driver.MaxLabel && v[driver.OwnerLen] == ' ' &&
 		driver.ValidOwner(v[:driver.OwnerLen]) {
 		return driver.Holder{Owner: v[:driver.OwnerLen], Label: v[label:]}

@@ -58,6 +58,18 @@ func (d *Driver) releaseCall(r driver.Request, unclaimed bool) *call {
 		kind = "u"
 	}
 	switch {
+	case r.End != driver.Finished && !unclaimed:
+		c.keys = append(c.keys, n.gone(r.Owner))
+		c.args = []any{"x", value(r), "", "", "unused"}
+		if r.End == driver.Unfinished {
+			c.args[4] = "unfinished"
+		}
+		if !r.Settled {
+			c.args[2] = max(millis(min(r.TTL, wary)), 1)
+		}
+		if r.Settled && r.UpTo != 0 && d.maxTTL != 0 {
+			c.args[3] = digits(r.UpTo)
+		}
 	case r.Settled && r.UpTo != 0 && d.maxTTL != 0 && !unclaimed:
 		c.args = []any{"b", value(r), digits(r.UpTo)}
 	case r.Settled && !unclaimed:

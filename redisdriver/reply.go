@@ -5,6 +5,7 @@ package redisdriver
 
 import (
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
@@ -35,9 +36,10 @@ func next[T any](r *reply) (v T) {
 // answer is what try.lua says.
 type answer struct {
 	granted   bool
-	fence     uint64        // of a refusal: what a proposal must be above, or 0
-	fences    int           // how many were granted
-	abandoned bool          // the holder before did not release
+	fence     uint64 // of a refusal: what a proposal must be above, or 0
+	fences    int    // how many were granted
+	abandoned bool   // a holder before did not finish
+	slot      int
 	lasts     time.Duration // 0: as long as was asked
 
 	why      driver.Why
@@ -65,6 +67,9 @@ func parseTry(v any) (answer, error) {
 		a.abandoned = next[int64](r) == 1
 		a.lasts = span(next[int64](r))
 		a.fences = int(next[int64](r))
+		if len(r.fields) > 0 {
+			a.slot = int(next[int64](r))
+		}
 		r.bad = r.bad || a.fences < 1
 	case -1:
 		a.kind = next[string](r)
@@ -106,17 +111,35 @@ func parseFence(s string, r *reply) uint64 {
 	return n
 }
 
-// grant is the head of a grant record, see line.lua.
+// grant is the head of a grant record, see line.lua, or of one of the leases of
+// a key that is shared, see held.lua.
 type grant struct {
 	owner string
 	fence uint64
 	since time.Time
 	state byte // 'h', 'm', 'c', 'H', 'M', 'C'; 0 when there is no record of a holder
+
+	mode  driver.Mode
+	limit int
+	slot  int
 }
 
-// parseGrant reads the first 59 bytes of a grant record; anything else is no
-// record.
+// parseGrant reads the first 59 bytes of a grant record, and behind them limit
+// and slot of a lease that is shared; anything else is no record.
 func parseGrant(s string) grant {
+	if len(s) > 59 {
+		g := parseGrant(s[:59])
+		limit, slot, ok := strings.Cut(s[60:], " ")
+		slot, _, _ = strings.Cut(slot, " ") // what else the lease says
+		var err, err2 error
+		g.mode = driver.Shared
+		g.limit, err = strconv.Atoi(limit)
+		g.slot, err2 = strconv.Atoi(slot)
+		if s[59] != ' ' || !ok || err != nil || err2 != nil || g.state == 0 {
+			return grant{}
+		}
+		return g
+	}
 	if len(s) != 59 || s[26] != ' ' || s[43] != ' ' || s[57] != ' ' || !driver.ValidOwner(s[:26]) {
 		return grant{}
 	}
@@ -138,8 +161,8 @@ func parseGrant(s string) grant {
 // holder adds what the grant record knows, if it is about this holder.
 func (g grant) holder(value string) driver.Holder {
 	h := holderOf(value)
-	if !h.Foreign && h.Owner == g.owner {
-		h.Since = g.since
+	if !h.Foreign && h.Owner == g.owner && h.Owner != "" {
+		h.Since, h.Mode, h.Limit, h.Slot = g.since, g.mode, g.limit, g.slot
 	}
 	return h
 }

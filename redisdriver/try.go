@@ -6,6 +6,7 @@ package redisdriver
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -38,7 +39,7 @@ func (d *Driver) prepare(r driver.Request) (c *call, told bool, refused driver.R
 	switch err = d.check(r); {
 	case err != nil:
 		return nil, false, refused, err
-	case r.Fence != 0 && d.maxTTL == 0:
+	case r.Fence != 0 && d.maxTTL == 0 && !r.Convert:
 		return nil, false, refused, fmt.Errorf("redis: a proposed fence, without Options.MaxTTL: %w", driver.ErrUnsupported)
 	case d.maxTTL != 0 && r.TTL > d.maxTTL:
 		return nil, false, driver.Result{Why: driver.TTLTooLong, TTL: d.maxTTL}, nil
@@ -59,7 +60,8 @@ func (d *Driver) tried(r driver.Request, c *call, told bool, begun time.Time) (d
 		return driver.Result{}, &TypeError{Key: d.prefix + r.Key, Type: a.kind}
 	case a.granted:
 		return driver.Result{
-			Granted: true, Fence: a.fence, Fences: a.fences, TTL: max(r.TTL, a.lasts), Abandoned: a.abandoned, Node: c.life,
+			Granted: true, Fence: a.fence, Fences: a.fences, TTL: max(r.TTL, a.lasts), Slot: a.slot, Abandoned: a.abandoned,
+			Node: c.life,
 		}, nil
 	}
 	res := a.refusal(told)
@@ -80,15 +82,10 @@ func (d *Driver) tryCall(r driver.Request) (c *call, told bool) {
 		place, told = d.place(r)
 	}
 	switch state := strings.ToUpper(kind); {
+	case r.Mode == driver.Shared:
+		c.args = shareArgs(r, kind, place)
 	case r.Fence != 0 && (r.Queue || r.Fences > 1 || r.Raise || r.Restore):
-		how := ""
-		switch {
-		case r.Restore: // also where the lease is still here
-			how = "restore"
-		case r.Raise:
-			how = "raise"
-		}
-		c.args = []any{"P", value(r), millis(r.TTL), digits(r.Fence), state, max(r.Fences, 1), place, millis(r.Patience), how}
+		c.args = []any{"P", value(r), millis(r.TTL), digits(r.Fence), state, max(r.Fences, 1), place, millis(r.Patience), how(r)}
 	case r.Fence != 0:
 		c.args = []any{"p", value(r), millis(r.TTL), digits(r.Fence), state}
 	case r.Queue || r.Fences > 1:
@@ -98,6 +95,38 @@ func (d *Driver) tryCall(r driver.Request) (c *call, told bool) {
 	}
 	return c, told
 }
+
+// shareArgs are those of a Try that shares the key, in state h or m.
+func shareArgs(r driver.Request, state, place string) []any {
+	fence := ""
+	if r.Fence != 0 {
+		fence = digits(r.Fence)
+		if !r.Convert {
+			state = strings.ToUpper(state)
+		}
+	}
+	return []any{"s", value(r), millis(r.TTL), state, limitOf(r), max(r.Fences, 1), place, millis(r.Patience), fence, how(r)}
+}
+
+// how says what a Try is more than an attempt.
+func how(r driver.Request) string {
+	switch {
+	case r.Convert:
+		return "convert"
+	case r.Fence == 0:
+		return ""
+	case r.Restore: // also where the lease is still here
+		return "restore"
+	case r.Raise:
+		return "raise"
+	}
+	return ""
+}
+
+// maxLimit is the largest limit that the scripts tell from none, see room.lua.
+const maxLimit = 1 << 40
+
+func limitOf(r driver.Request) int64 { return min(int64(r.Limit), maxLimit) }
 
 // maxFence is the largest that 16 digits hold. The scripts compare fences as
 // texts; this one is centuries ahead of every clock, and so refused.
@@ -117,6 +146,9 @@ func (d *Driver) place(r driver.Request) (text string, told bool) {
 	proposes := ""
 	if r.Fence != 0 {
 		proposes = "P"
+	}
+	if r.Mode == driver.Shared {
+		proposes += "S" + strconv.FormatInt(limitOf(r), 10)
 	}
 	return fmt.Sprintf("%d %d %c%s %s", millis(r.Patience), millis(claim), mode, proposes, inbox), mode != modePoll
 }

@@ -12,10 +12,15 @@
 --            state, H or M
 --       P    as p and: fences; "" or, to join, as H; its patience, ms; "",
 --            "raise" or "restore"
+--       s    Try of one that shares the key: TTL, ms; the state, h, m, H or M;
+--            its limit, or 0; fences; "" or, to join, as H; its patience, ms;
+--            "" or the fence, 16 digits; "", "raise", "restore" or "convert"
 --       r    Release: ms for which this owner is granted nothing more
 --       u    as r, but a lease only when it was handed over and never claimed
 --       d    Release of an owner that nothing is asked for any more
 --       b    as d, but leaves a lease with a larger fence: the fence, 16 digits
+--       x    Release of one that did not finish: as r, or "" as d; as b, or "";
+--            "unused" or "unfinished"
 -- Answers a list, see try.lua and release.lua; nil for a request that failed in
 -- company. What is wrong with it says the failure of the script that it is alone in.
 -- A node adds which run of the server this is, when it had to know.
@@ -64,17 +69,27 @@ local try, release
 -- slow creates what a request needs when others are in its way.
 local function slow()
   if not stamp then look() end
+  local sharing, ours, share, leave, usher, holder -- see held.lua and share.lua
 --- --@ lasting.lua
+--@ marker.lua
 --@ line.lua
 --@ grant.lua
 --@ try.lua
 --@ release.lua
+
+-- sharing creates what it needs when the key is shared, or may become so.
+function sharing()
+--@ room.lua
+--@ held.lua
+--@ share.lua
+end
 end
 
 local function run()
   local kind, value, a = ARGV[arg], ARGV[arg + 1], arg + 2
   local lock, grant, line = KEYS[key], KEYS[key + 1], KEYS[key + 2]
 --- --@ fast.lua
+--- --@ fastshare.lua
 --+ --@ fastnode.lua
   if not try then slow() end
   K = {lock, grant, line, KEYS[key + 3]}
@@ -87,6 +102,14 @@ local function run()
 --+     return try(value, gone, ARGV[a + 2], ARGV[a], ARGV[a] + KEEP, tonumber(ARGV[a + 3]), ARGV[a + 4], ARGV[a + 5],
 --+       ARGV[a + 1], ARGV[a + 6])
 --+   end
+  if kind == 'x' then
+    local wary, upto = ARGV[a], ARGV[a + 1]
+    return release(value, wary ~= '' and gone, wary, false, upto ~= '' and upto, ARGV[a + 2])
+  elseif kind == 's' then
+    local h, how = ARGV[a + 6], ARGV[a + 7]
+    return try(value, gone, ARGV[a + 1], ARGV[a], ARGV[a] + KEEP, tonumber(ARGV[a + 3]), ARGV[a + 4], ARGV[a + 5],
+      h ~= '' and h, how, tonumber(ARGV[a + 2]))
+  end
   local linger = ARGV[a + 1]
 --+   linger = ARGV[a] + KEEP
   if kind == 'h' or kind == 'm' then return try(value, gone, kind, ARGV[a], linger, 1, '', 0) end
@@ -96,7 +119,7 @@ end
 --- if ARGV[1] == '1' then return {run()} end
 --+ if ARGV[1] == '1' then return {run(), life} end
 
-local args = {h = 2, m = 2, H = 5, M = 5, p = 3, P = 7, r = 1, u = 1, d = 0, b = 1}
+local args = {h = 2, m = 2, H = 5, M = 5, p = 3, P = 7, s = 8, r = 1, u = 1, d = 0, b = 1, x = 3}
 local out = {}
 for i = 1, tonumber(ARGV[1]) do
   local ok, answer = pcall(run)

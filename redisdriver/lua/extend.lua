@@ -8,6 +8,7 @@
 --       then n times the fence held, 16 digits, or ""
 -- Answers a list of n: 0 not held, 1 held, 2 held and others wait. Or 0: the
 -- node does not vote; or the longest TTL that it allows, ms.
+--@ marker.lua
 local n = math.floor(#KEYS / 3)
 local linger = ARGV[2]
 --+ local KEEP = 61000
@@ -32,14 +33,41 @@ local held = redis.call('MGET', unpack(KEYS, 1, n))
 --+     held[i] = false
 --+   end
 --+ end
+
+-- prolong does it for one of those who share a key, see held.lua, and says
+-- whether the lease stands.
+local now
+local function prolong(i)
+  if not now then
+    local clock = redis.call('TIME')
+    now = tonumber(clock[1] .. string.sub('000000' .. clock[2], -6, -4))
+  end
+  local lock, side, value = KEYS[i], string.sub(KEYS[2 * n + i], 11), ARGV[i + 2]
+  local shares, leases = 'hasp.shares:' .. side, 'hasp.held:' .. side
+  local got = redis.call('HMGET', leases, '!', value)
+  local ends = got[2] and got[1] == string.sub(held[i], 28) and redis.call('ZSCORE', shares, value)
+  if not ends or tonumber(ends) <= now and redis.call('PTTL', lock) ~= -1 then return false end
+--+   local fence = ARGV[2 + n + i]
+--+   if fence ~= '' and (string.sub(got[2], 1, 16) < fence or string.find(string.sub(got[2], 32, 32), '[cC]')) then
+--+     return false
+--+   end
+  later(lock, ARGV[1])
+  if tonumber(ends) < now + ARGV[1] then redis.call('ZADD', shares, string.format('%.0f', now + ARGV[1]), value) end
+  for _, key in ipairs({KEYS[n + i], shares, leases, 'hasp.room:' .. side}) do later(key, linger) end
+  return true
+end
+
 local wanted = redis.call('EXISTS', unpack(KEYS, 2 * n + 1, 3 * n)) > 0
 local out = {}
 for i = 1, n do
   out[i] = 0
-  if held[i] == ARGV[i + 2] then
+  local stands = held[i] == ARGV[i + 2]
+  if stands then
     later(KEYS[i], ARGV[1])
     later(KEYS[n + i], linger)
-    out[i] = wanted and redis.call('EXISTS', KEYS[2 * n + i]) == 1 and 2 or 1
+  elseif held[i] and string.sub(held[i], 1, 27) == SHARED then
+    stands = prolong(i)
   end
+  if stands then out[i] = wanted and redis.call('EXISTS', KEYS[2 * n + i]) == 1 and 2 or 1 end
 end
 return out

@@ -1,6 +1,7 @@
 -- Copyright 2026 The hasp Authors
 -- SPDX-License-Identifier: Apache-2.0
 
+  local cur
   if kind == 'h' or kind == 'm' then
     if call('EXISTS', lock, grant, line, KEYS[key + 4]) == 0 then
       local new = mint(1)
@@ -9,7 +10,10 @@
         'PX', ARGV[a + 1])
       return new
     end
-  elseif kind == 'd' and redis.pcall('GET', lock) == value and call('EXISTS', line) == 0 then
-    call('DEL', lock, grant)
-    return 1
+  elseif kind == 'd' then
+    cur = redis.pcall('GET', lock)
+    if cur == value and call('EXISTS', line) == 0 then
+      call('DEL', lock, grant)
+      return 1
+    end
   end

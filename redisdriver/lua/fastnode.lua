@@ -9,7 +9,7 @@
       if got[2] then call('SET', grant, string.sub(got[2], 1, 58) .. 'F', 'KEEPTTL') end
       return 1
     end
-  elseif kind ~= 'r' and kind ~= 'u' then
+  elseif kind ~= 'r' and kind ~= 'u' and kind ~= 'x' then
     if not votes(KEYS[2]) then return {4} end
     if tonumber(ARGV[a]) > most then return {5, most} end
     if (kind == 'p' or kind == 'h' or kind == 'm') and call('EXISTS', lock, line, KEYS[key + 4]) == 0 then

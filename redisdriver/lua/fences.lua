@@ -57,13 +57,15 @@ local function near(h, least)
 end
 
 -- allow says how many fences, of n up to h, may be granted now; or nil, and
--- the floor.
-local function allow(h, told, n, how)
+-- the floor. For one that shares the key told is the largest that was granted
+-- Exclusive, and newest the largest of all.
+local function allow(h, told, n, how, newest)
   local least = floor(told)
   local low = h <= least
   if how == 'restore' then low, n = told and h < told, 1 end
   if low or not near(h, least) then return nil, least end
-  return n == 1 and 1 or math.min(n, h - least)
+  if newest and newest > least then least = newest end
+  return n == 1 and 1 or math.max(1, math.min(n, h - least))
 end
 
 -- cover moves the mark for a fence before it is granted. It may fail: then

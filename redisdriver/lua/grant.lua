@@ -8,34 +8,54 @@ local function record(owner, fence, state, px)
   redis.call('SET', K[2], owner .. ' ' .. fence .. ' ' .. string.sub(stamp, 1, 13) .. ' ' .. state, 'PX', lasting(px, fence))
 end
 
--- remember leaves of a grant only its fence.
-local function remember(grant)
-  redis.call('SET', K[2], string.sub(grant, 1, 58) .. 'F', 'KEEPTTL')
+-- wrote is the largest fence that was granted Exclusive, as far as a grant knows.
+local function wrote(grant)
+  return string.sub(grant, 61, 76) ~= '' and string.sub(grant, 61, 76) or string.sub(grant, 28, 43)
+end
+
+-- unfinished says of the grant of a free key whether a holder before did not
+-- finish.
+local function unfinished(grant)
+  return grant ~= nil and grant ~= false and string.find(string.sub(grant, 59, 60), '^[hmHM]') ~= nil
+    or string.sub(grant or '', 60, 60) == '!'
+end
+
+-- remember leaves of a grant only its fences, and whether somebody did not finish.
+local function remember(grant, gap)
+  local kept, most = 'F', wrote(grant)
+  if gap or most ~= string.sub(grant, 28, 43) then kept = 'f' .. (gap and '!' or ' ') .. most end
+  redis.call('SET', K[2], string.sub(grant, 1, 58) .. kept, 'KEEPTTL')
 end
 
 -- handover makes a place that left the line the holder, for its claim time.
 -- One that proposes brings its fence when it claims the key: until then the
--- largest fence that the key had, told, stays where it was.
-local function handover(e, told)
+-- largest fence that the key had, told, stays where it was, and that of those
+-- who had it Exclusive, most.
+local function handover(e, told, most, gap)
   local owner = string.sub(e[1], 1, 26)
-  local fence, state = told or string.rep('0', 16), 'C '
-  if e[9] == '' then fence, state = mint(1, told), 'c ' end
+  local none = string.rep('0', 16)
+  local fence, state = told or none, 'C'
+  if e[9] == '' then
+    fence, state = mint(1, told), 'c'
+    most = fence
+  end
   redis.call('ZREM', K[3], e[1])
   redis.call('HDEL', K[4], owner)
   redis.call('SET', K[1], e[1], 'PX', e[5])
-  record(owner, fence, state .. e[2] .. ' ' .. e[8] .. ' ' .. string.sub(e[1], 28), e[5] + KEEP)
+  record(owner, fence, state .. (gap and '!' or ' ') .. (most or none) .. ' ' .. e[2] .. ' ' .. e[8] .. ' '
+    .. string.sub(e[1], 28), e[5] + KEEP)
 end
 
 -- restore gives a place whose claim lapsed its old number back.
-local function restore(grant)
-  local number, place, label = string.match(grant, '^(%S+) (%d+ %d+ %d+ %aP? %S+) (.*)$', 61)
+local function restore(grant, gap)
+  local number, place, label = string.match(grant, '^(%S+) (%d+ %d+ %d+ %aP?S?%d* %S+) (.*)$', 78)
   local value = string.sub(grant, 1, 26) .. ' ' .. label
   local e = entry(value, number, place)
   later(K[2], lasting(KEEP, string.sub(grant, 28, 43))) -- takes no memory, and after it nothing is refused for that
-  remember(grant)
+  remember(grant, gap)
   redis.call('ZADD', K[3], number, value)
-  redis.call('HSET', K[4], string.sub(grant, 1, 26), place)
-  strike(redis.call('HGET', K[4], '!') or '', e[7], string.sub(grant, 45, 57))
+  redis.call('HSET', K[4], string.sub(grant, 1, 26), place,
+    '!', strike(redis.call('HGET', K[4], '!') or '', e[7], string.sub(grant, 45, 57)))
   outlast(K[3], e[4] + LINGER)
   outlast(K[4], e[4] + LINGER)
 end

@@ -10,20 +10,38 @@
 -- because nobody will tell it when the holder goes. Or 0: the node does not vote.
 
 --@ clock.lua
+--@ marker.lua
 --@ line.lua
+--@ room.lua
 
 --+ --@ node.lua
 --+ if not votes(KEYS[#KEYS]) then return 0 end
 look()
 
+-- beside says when the first in line may have a key that is shared: ms, or 1
+-- where it may now; nil when nobody knows who shares it. See held.lua.
+local function beside(limit)
+  local side, at = string.sub(K[3], 11), -1
+  local shares = 'hasp.shares:' .. side
+  if limit then
+    K[7] = 'hasp.room:' .. side
+    local n, room = redis.call('ZCARD', shares), math.min(smallest(), limit > 0 and limit or math.huge)
+    if n < room then return 1 end
+    at = n - room
+  end
+  local last = redis.call('ZRANGE', shares, at, at, 'WITHSCORES')[2]
+  return last and math.max(1, last - ms)
+end
+
 -- watch says after how many ms the first in line should look again.
-local function watch()
+local function watch(limit)
   local cur = redis.call('MGET', K[1])[1]
   local left = redis.call('PTTL', K[1])
   if left == -2 then return 1 end -- free
   local grant = cur and redis.call('GET', K[2])
   local tells = grant and string.sub(grant, 1, 26) == string.sub(cur, 1, 26)
-    and string.find(string.sub(grant, 59, 59), '[hcHC]')
+    and string.find(string.sub(grant, 59, 59), '[hcHCs]')
+  if left > 0 and cur and string.sub(cur, 1, 27) == SHARED then left = beside(limit) or left end
   if tells and left >= 0 then return left + 1 end
   return (left < 0 or left > 100) and 100 or left + 1
 end
@@ -36,9 +54,7 @@ for key = 1, #KEYS - 3, 4 do
     local value, patience, owner = ARGV[i], ARGV[i + 1], string.sub(ARGV[i], 1, 26)
     local place = redis.call('ZSCORE', K[3], value) and redis.call('HGET', K[4], owner)
     if place then
-      local e = entry(value, '', place)
-      redis.call('HSET', K[4], owner, string.sub(stamp, 1, 13) .. ' ' .. patience .. ' '
-        .. e[5] .. ' ' .. e[6] .. e[9] .. ' ' .. e[7])
+      redis.call('HSET', K[4], owner, string.sub(stamp, 1, 13) .. ' ' .. patience .. string.match(place, '^%d+ %d+( .*)$'))
       at[value] = #out + 1
       longest = math.max(longest, tonumber(patience))
     end
@@ -48,7 +64,7 @@ for key = 1, #KEYS - 3, 4 do
     outlast(K[3], longest + LINGER)
     outlast(K[4], longest + LINGER)
     local e = first(false, false)
-    if e and at[e[1]] then out[at[e[1]]] = watch() end
+    if e and at[e[1]] then out[at[e[1]]] = watch(e[10]) end
   end
   arg = arg + 2 * n + 1
 end

@@ -5,29 +5,34 @@
 -- after their fast paths, because a function costs its creation in every run.
 --
 -- K, the keys of one lock, all in one slot:
---   1 lock    string  "<owner> <label>", the canonical lock
+--   1 lock    string  "<owner> <label>", the canonical lock; SHARED and a
+--                     stamp while it is shared, see share.lua
 --   2 grant   string  who was granted what, see below
 --   3 line    zset    "<owner> <label>" -> number of the place
 --   4 places  hash    owner -> place; "!" -> strikes
--- and beside them:
+-- and, of one that is shared, those that share.lua describes. Beside them:
 --   mark      string  no smaller than any fence ever minted
 --   gone      string  this owner was released
 --
 -- grant:  owner(26) fence(16 digits) ms(13 digits) state
 --         fence is the key's largest; H, M and C are h, m and c of a proposal
---         state h: held; m: held by one that may not PUBLISH;
---         c: handed over, not claimed yet, and then: <number> <place> <label>
---         (C: the fence is of a holder before, or 0); F: free, kept for the fence
+--         state h: held; m: held by one that may not PUBLISH; F: free, kept for the fence;
+--         c: handed over, not claimed yet (C: the fence is of a holder before, or 0)
+--         f: free; s: shared, see share.lua; S: s, by one that may not PUBLISH
+--         Behind the state a !: a holder before did not finish; and, of c, C, f,
+--         s and S, in the 16 digits after that, the largest fence that was granted
+--         Exclusive; and, of c and C: <number> <place> <label>
+--         A grant that is left behind by a holder means that this one did not finish.
 -- place:  contact(13 digits) patience claim mode inbox
 --         contact is the server's ms of the last sign of life; patience and
 --         claim are ms; mode p: polls; n: told by PUBLISH; c: by PUBLISH, and
 --         a count of 0 receivers means that nobody listens; N, C: by SPUBLISH;
---         and a P behind it: proposes fences.
+--         and a P behind it: proposes fences; and S<limit>: will share the key.
 -- strikes: "<inbox> <ms>;" for each inbox that was handed a key, or called,
 --         and did not answer. Its places that gave no sign of life since are
 --         passed over, and keep their place until their patience is over.
 --
--- An entry is {value, number, contact, patience, claim, mode, inbox, place, P or ''}.
+-- An entry is {value, number, contact, patience, claim, mode, inbox, place, P or '', limit or nil}.
 
 -- later moves an expiry, but never to an earlier moment. What never expires
 -- stays so: only a person can have made it so.
@@ -45,8 +50,9 @@ local function outlast(key, px)
 end
 
 local function entry(value, number, place)
-  local contact, patience, claim, mode, proposes, inbox = string.match(place, '^(%d+) (%d+) (%d+) (%a)(P?) (%S+)$')
-  return {value, number, tonumber(contact), tonumber(patience), claim, mode, inbox, place, proposes}
+  local contact, patience, claim, mode, proposes, limit, inbox =
+    string.match(place, '^(%d+) (%d+) (%d+) (%a)(P?)S?(%d*) (%S+)$')
+  return {value, number, tonumber(contact), tonumber(patience), claim, mode, inbox, place, proposes, tonumber(limit)}
 end
 
 -- call tells an inbox about a place in line: the number of receivers, or nil
@@ -59,15 +65,13 @@ local function call(e)
   return n
 end
 
--- strike notes in the line that an inbox did not answer at that time.
+-- strike adds to the strikes that an inbox did not answer at that time.
 local function strike(strikes, inbox, at)
   local kept = {}
   for name, when in string.gmatch(strikes, '(%S+) (%d+);') do
     if name ~= inbox and #kept < 50 then kept[#kept + 1] = name .. ' ' .. when .. ';' end
   end
-  strikes = inbox .. ' ' .. at .. ';' .. table.concat(kept)
-  redis.call('HSET', K[4], '!', strikes)
-  return strikes
+  return inbox .. ' ' .. at .. ';' .. table.concat(kept)
 end
 
 local function struck(strikes, e)
@@ -79,11 +83,13 @@ end
 
 -- first finds the first live place that may be given the key; me is always
 -- one. Places without a sign of life are taken out on the way. With tell, a
--- place is asked for: first goes on to the next when nobody listens there.
+-- place is asked for: first goes on to the next when nobody listens there. One
+-- that does not fit is found without being told.
 -- Second result: 'mute', the place cannot be told; 'more', the search was cut
--- short at its bound and the next call goes on.
-local function first(me, tell)
-  local at, size = 0, 1
+-- short at its bound and the next call goes on. Third: where in line the search
+-- ended, from which a next one may go on when what was found has left.
+local function first(me, tell, fits, from)
+  local at, size = from or 0, 1
   for _ = 1, 11 do
     local ids = redis.call('ZRANGE', K[3], at, at + size - 1, 'WITHSCORES')
     if #ids == 0 then return nil end
@@ -100,12 +106,13 @@ local function first(me, tell)
         lost[#lost + 1] = owners[i]
       elseif struck(strikes, e) then
         at = at + 1
-      elseif not tell or e[6] == 'p' then
+      elseif not tell or e[6] == 'p' or fits and not fits(e[10]) then
         found = e
       else
         local n = call(e)
         if n == 0 and (e[6] == 'c' or e[6] == 'C') then
           strikes = strike(strikes, e[7], ms)
+          redis.call('HSET', K[4], '!', strikes)
           at = at + 1
         else
           found, why = e, not n and 'mute' or nil
@@ -117,7 +124,7 @@ local function first(me, tell)
       redis.call('ZREM', K[3], unpack(dead))
       redis.call('HDEL', K[4], unpack(lost))
     end
-    if found then return found, why end
+    if found then return found, why, at end
     size = 100
   end
   return nil, 'more'

@@ -7,14 +7,17 @@
 -- done, and that batch.lua is to be asked. See node.lua and fences.lua for the
 -- rules, lasting.lua for the expiry.
 
+--@ marker.lua
+
 local call, sub, value = redis.call, string.sub, ARGV[3]
 
 if ARGV[2] == 'b' then
   local got = call('MGET', KEYS[4], KEYS[5])
   local grant = got[2]
   if call('EXISTS', KEYS[6]) == 1 then return {false} end
+  if got[1] and sub(got[1], 1, 27) == SHARED then return {false} end
   if got[1] ~= value then -- neither a lease nor a place, unless one was handed over
-    if grant and sub(grant, 1, 26) == sub(value, 1, 26) then return {false} end
+    if grant and (sub(grant, 1, 26) == sub(value, 1, 26) or sub(grant, 1, 27) == SHARED) then return {false} end
     return {0, ''}
   end
   if not grant or sub(grant, 28, 43) > ARGV[4] then return {false} end
@@ -39,7 +42,7 @@ local least, told = sub(mark, 1, 16), was and sub(was, 28, 43)
 if told and told > least then least = told end
 if not most or ttl > most or age < 0 or age >= 20000000 then return {false} end
 if cur then
-  if cur == value then return {false} end
+  if cur == value or sub(cur, 1, 27) == SHARED then return {false} end
   return {{0, sub(cur, 1, 600), call('PTTL', KEYS[4]), 0, was and sub(was, 1, 59) or '', 0, least}, sub(record, 4, 19)}
 end
 if lead > 4000000 or h <= least or h > sub(mark, 35, 50) or was and sub(was, 59) ~= 'F' or call('EXISTS', KEYS[4]) == 1 then

@@ -3,32 +3,48 @@
 
 -- release gives up a lease, which goes to the next live place in line, or a
 -- place. With GONE this owner is granted nothing more for a while; with upto a
--- lease with a larger fence stays. Answers
+-- lease with a larger fence stays. ending is "unused", "unfinished", or nil: it
+-- finished, see driver.End. Answers
 -- 1 lease, 2 place, 0 neither, 3 lease, but the next could not be told.
 --
 -- The first write takes no memory, and Redis then lets a script finish: a
 -- server that is full still frees a key and hands it over.
-function release(value, GONE, wary, unclaimed, upto)
+function release(value, GONE, wary, unclaimed, upto, ending)
   local owner = string.sub(value, 1, 26)
+  ours = nil
 
   local got = redis.call('MGET', K[1], K[2]) -- nothing where it is no string: not ours
   local grant = got[2]
   local state = grant and string.sub(grant, 59, 59) or ''
   local pending = grant and string.sub(grant, 1, 26) == owner and string.find(state, '[cC]') -- never came for it
 
+  if state == 's' or state == 'S' or got[1] and string.sub(got[1], 1, 27) == SHARED then
+    if not share then sharing() end
+    return leave(value, GONE, wary, unclaimed, upto, ending, got[1], grant)
+  end
+
   if got[1] == value then
     if unclaimed and not pending then return 0 end
     local told = grant and string.sub(grant, 28, 43)
     if upto and told and told > upto and not pending then return 0 end
-    local keep = grant and string.find(state, '[HMC]')
+    local gap = grant and string.sub(grant, 60, 60) == '!'
+    if not pending then gap = ending == 'unfinished' and grant or gap and ending == 'unused' end
+    local keep = grant and (gap or string.find(state, '[HMC]'))
 --+     keep = grant
     redis.call('DEL', K[1], keep and K[1] or K[2])
-    if keep then remember(grant) end
+    if keep then remember(grant, gap) end
     if GONE then redis.call('SET', GONE, '', 'PX', wary) end
     if redis.call('EXISTS', K[3]) == 0 then return 1 end
 --+     if not votes(KEYS[2]) then return 1 end
     local e, why = first(false, true)
-    if e and not why then handover(e, told) end
+    if e and not why then
+      if e[10] then
+        if not share then sharing() end
+        why = usher(e, grant, gap, false)
+      else
+        handover(e, told, grant and wrote(grant), gap)
+      end
+    end
     return why == 'mute' and 3 or 1
   end
 
@@ -37,7 +53,7 @@ function release(value, GONE, wary, unclaimed, upto)
     redis.call('ZREM', K[3], value)
     redis.call('HDEL', K[4], owner)
   end
-  if lapsed then remember(grant) end -- or its place would come back
+  if lapsed then remember(grant, string.sub(grant, 60, 60) == '!') end -- or its place would come back
   if GONE then redis.pcall('SET', GONE, '', 'PX', wary) end -- may fail where the server is full: a Try that comes late then keeps the key for its TTL
   local leads = rank == 0 or lapsed
 --+   leads = leads and votes(KEYS[2])

@@ -3,19 +3,22 @@
 
 -- try is one attempt to hold a key for ttl ms; refused, it takes a place in
 -- line when there is one to note. h is the fence that it proposes, nil to have
--- it minted; how "raise" or "restore", see driver.Request. Answers
+-- it minted; how "raise", "restore" or "convert", see driver.Request; limit that
+-- of one who shares the key, 0 for none, nil: Exclusive. Answers
 --   fence: granted, and nobody was in doubt about it
---   {1, fence, 1 when the holder before did not release, ms the lease lasts
---       or 0: as long as was asked, number of fences}
---   {0, value of the holder or "", ms left as PTTL says, places before,
---       first 59 bytes of grant, 1 when the search for the next was cut short,
---       what a proposal must be above, or ""}
+--   {1, fence, 1 when a holder before did not finish, ms the lease lasts
+--       or 0: as long as was asked, number of fences, slot if it is shared}
+--   {0, value of a holder or "", ms left as PTTL says, places before,
+--       first 59 bytes of grant, and " <limit> <slot>" of one that is shared,
+--       1 when the search for the next was cut short, what a proposal must be
+--       above, or ""}
 --   {2, …} as 0: refused because this owner was released
 --   {3, …} as 0: refused because the proposal is not above that, or too far
 --   {4} the node does not vote  {5, ms} the longest TTL that it allows
 --   {-1, type} the lock key holds something that is not a lock
-function try(value, GONE, as, ttl, linger, fences, place, patience, h, how)
+function try(value, GONE, as, ttl, linger, fences, place, patience, h, how, limit)
   local owner = string.sub(value, 1, 26)
+  ours = nil
   local got = redis.call('MGET', K[1], K[2], GONE)
   local cur, grant, gone = got[1], got[2], got[3]
   local state = grant and string.sub(grant, 59, 59)
@@ -35,36 +38,47 @@ function try(value, GONE, as, ttl, linger, fences, place, patience, h, how)
 
   local function refuse(why, cut, least)
     local ahead = redis.call('ZRANK', K[3], value) or redis.call('ZCARD', K[3])
---+     least = least or h and floor(told)
-    return {gone and 2 or why, cur and string.sub(cur, 1, 600) or '', redis.call('PTTL', K[1]),
-      ahead, grant and string.sub(grant, 1, 59) or '', cut and 1 or 0, least or ''}
+    local left = redis.call('PTTL', K[1])
+    local head = grant and string.sub(grant, 1, 59)
+    if ours then cur, left, head = holder(limit, left) end
+--+     least = least or h and floor(limit and (ours and ours.wrote or grant and wrote(grant)) or told)
+    return {gone and 2 or why, cur and string.sub(cur, 1, 600) or '', left,
+      ahead, head or '', cut and 1 or 0, least or ''}
   end
 
   local function hold(fence, gap, n)
-    record(owner, fence, as, linger)
-    return {1, fence, gap, 0, n}
+    record(owner, fence, gap and as .. '!' or as, linger)
+    return {1, fence, gap and 1 or 0, 0, n}
+  end
+
+  if limit or state == 's' or state == 'S' or cur and string.sub(cur, 1, 27) == SHARED then
+    if not share then sharing() end
+    local answer = share(value, as, ttl, fences, h, how, limit, cur, grant, gone, join, refuse)
+    if answer then return answer end
+    return try(value, GONE, as, ttl, linger, fences, place, patience, h, how) -- it is free now
   end
 
   if cur == value and not gone then
-    local mine = grant and string.sub(grant, 1, 26) == owner and state ~= 'F'
+    local mine = grant and string.sub(grant, 1, 26) == owner and state ~= 'F' and state ~= 'f'
+    local gap = mine and string.sub(grant, 60, 60) == '!'
     if not mine or state == 'c' or state == 'C' then -- not claimed yet, or nobody knows
 --+       if h then
 --+         local n, least = allow(h, told, fences, '')
 --+         if not n then return refuse(3, nil, least) end
 --+         later(K[1], ttl)
 --+         cover(h)
---+         return hold(h, 0, n)
+--+         return hold(h, gap, n)
 --+       end
       later(K[1], ttl)
-      if state == 'c' and mine and fences == 1 then return hold(told, 0, 1) end
-      return hold(mint(fences, told), 0, fences)
+      if state == 'c' and mine and fences == 1 then return hold(told, gap, 1) end
+      return hold(mint(fences, told), gap, fences)
     end
 --+     if how == 'raise' and h ~= told then
 --+       local least = floor(told)
 --+       if h < told or not near(h, least) then return refuse(3, nil, least) end
 --+       later(K[1], ttl)
 --+       cover(h)
---+       grant, told = string.sub(grant, 1, 27) .. h .. string.sub(grant, 44, 58) .. as, h
+--+       grant, told = string.sub(grant, 1, 27) .. h .. string.sub(grant, 44, 58) .. as .. (gap and '!' or ''), h
 --+       redis.call('SET', K[2], grant, 'KEEPTTL')
 --+       linger = lasting(linger, h)
 --+     end
@@ -72,7 +86,7 @@ function try(value, GONE, as, ttl, linger, fences, place, patience, h, how)
     later(K[2], linger)
     local left = redis.call('PTTL', K[1])
 --+     if left > most then left = most end
-    return {1, told, 0, left, 1}
+    return {1, told, gap and 1 or 0, left, 1}
   end
 
   if cur or gone then
@@ -83,9 +97,8 @@ function try(value, GONE, as, ttl, linger, fences, place, patience, h, how)
   -- Nobody holds the key, but somebody waits, or the last holder left no word.
   local kind = redis.call('TYPE', K[1]).ok
   if kind ~= 'none' then return {-1, kind} end
-  local gap = state and string.find(state, '[hmHM]') or 0
-  if state == 'c' or state == 'C' then restore(grant) end
-  grant = nil
+  local gap = unfinished(grant)
+  if state == 'c' or state == 'C' then restore(grant, gap) end
   local mine = redis.call('ZSCORE', K[3], value)
   local e, why = first(mine and value, true)
   if e and e[1] ~= value then
@@ -93,8 +106,13 @@ function try(value, GONE, as, ttl, linger, fences, place, patience, h, how)
       join()
       return refuse(0, true)
     end
-    handover(e, told)
-    cur, grant = e[1], redis.call('GET', K[2])
+    if e[10] then
+      if not share then sharing() end
+      usher(e, grant, gap, mine and value)
+    else
+      handover(e, told, grant and wrote(grant), gap)
+      cur, grant = e[1], redis.call('GET', K[2])
+    end
     join()
     return refuse(0)
   elseif not e and why then
@@ -113,8 +131,10 @@ function try(value, GONE, as, ttl, linger, fences, place, patience, h, how)
 --+     fence = h
 --+   end
   if not fence then fence, n = mint(fences, told), fences end
-  redis.call('ZREM', K[3], value)
-  redis.call('HDEL', K[4], owner)
+  if mine then
+    redis.call('ZREM', K[3], value)
+    redis.call('HDEL', K[4], owner)
+  end
   redis.call('SET', K[1], value, 'PX', ttl)
   return hold(fence, gap, n)
 end

@@ -1,0 +1,244 @@
+-- Copyright 2026 The hasp Authors
+-- SPDX-License-Identifier: Apache-2.0
+--
+-- Keys that are shared: what is known of them, and how a lease comes and goes.
+-- Made only in a script that meets one.
+--
+-- A lock that is shared is a string still, SHARED and the stamp of the moment
+-- at which the sharing began, so that whoever asks with NX is refused. It expires
+-- with the last of its leases; where it is gone, so are they all. Beside it
+--   5 shares  zset  "<owner> <label>" -> ms, its expiry
+--   6 held    hash  "<owner> <label>" -> lease; "!" -> the stamp in the lock
+--   7 room    zset  number of a place -> the limit of who has it, or FREE less the number
+-- lease: fence(16 digits) ms(13 digits) state limit number mark, and of c and C: <number in line> <place>
+--        as in a grant; mark is 1 when the holder was told of one that did not finish
+-- In the grant stands SHARED for the owner, and the ! for as long as the key
+-- has the mark. A lock that a person made permanent keeps all of its leases.
+--
+-- ours, the key at hand:
+--   lock   what the lock key holds while the key is shared; nil: nobody does
+--   alone  a place that was handed the key and shares it with nobody
+--   n      leases; math.huge: nobody knows which
+--   least  the smallest limit among them
+--   newest, wrote  the largest fence, and the largest that was Exclusive
+--   mark, mute     as in the grant
+--   px     ms for which the lock must last;  room: there are numbers
+--   grant  there is one;  stale: it must be written
+
+-- fits says whether one more can have the key, of that limit; nil: Exclusive.
+local function fits(limit)
+  if ours.n == 0 then return true end
+  return limit ~= nil and ours.n < ours.least and (limit == 0 or ours.n < limit)
+end
+
+local function lease(text)
+  local fence, since, state, limit, slot, mark, place =
+    string.match(text, '^(%d+) (%d+) (%a) (%d+) (%d+) (%d) ?(.*)$')
+  return {fence = fence, since = since, state = state, limit = tonumber(limit), slot = tonumber(slot),
+    mark = mark == '1', place = place, pending = state == 'c' or state == 'C'}
+end
+
+local function write(value, l)
+  redis.call('HSET', K[6], value, l.fence .. ' ' .. l.since .. ' ' .. l.state .. ' ' .. string.format('%.0f', l.limit)
+    .. ' ' .. l.slot .. ' ' .. (l.mark and 1 or 0) .. (l.place ~= '' and ' ' .. l.place or ''))
+end
+
+-- reap ends the leases that are over, or all of them, and gives those that were
+-- handed over and never claimed their old places back. It is false when there
+-- are more than one script should end.
+local function reap(all)
+  local size = 1
+  for _ = 1, 11 do
+    local ids, over = redis.call('ZRANGE', K[5], 0, size - 1, 'WITHSCORES'), {}
+    for i = 1, #ids, 2 do
+      if not all and tonumber(ids[i + 1]) > ms then break end
+      over[#over + 1] = ids[i]
+    end
+    if #over == 0 or not all and redis.call('PTTL', K[1]) == -1 then return true end
+    local leases, strikes = redis.call('HMGET', K[6], unpack(over)), nil
+    local free, line, places, patience = {}, {}, {}, 0
+    redis.call('ZREM', K[5], unpack(over)) -- takes no memory, and after it nothing is refused for that
+    redis.call('HDEL', K[6], unpack(over))
+    for i = 1, #over do
+      local l = leases[i] and lease(leases[i])
+      if l and l.limit > 0 then
+        free[#free + 1], free[#free + 2] = FREE - l.slot, l.slot
+        if l.mark or not l.pending then ours.mark = true end
+      end
+      if l and l.pending then
+        local number, place = string.match(l.place, '^(%S+) (.*)$')
+        local e = entry(over[i], number, place)
+        line[#line + 1], line[#line + 2] = number, over[i]
+        places[#places + 1], places[#places + 2] = string.sub(over[i], 1, 26), place
+        strikes = strike(strikes or redis.call('HGET', K[4], '!') or '', e[7], l.since)
+        patience = math.max(patience, e[4])
+      end
+    end
+    if #free > 0 then redis.call('ZADD', K[7], unpack(free)) end
+    if #line > 0 then
+      redis.call('ZADD', K[3], unpack(line))
+      redis.call('HSET', K[4], '!', strikes, unpack(places))
+      outlast(K[3], patience + LINGER)
+      outlast(K[4], patience + LINGER)
+    end
+    ours.stale = true
+    if #over < size then return true end
+    size = 100
+  end
+  return false
+end
+
+local function vacate()
+  redis.call('DEL', K[1], K[5], K[6], K[7])
+  ours.lock, ours.n, ours.least, ours.stale = nil, 0, math.huge, true
+end
+
+-- survey finds out what is known of the key. It is false when reap was.
+local function survey(cur, grant, gap)
+  local side = string.sub(K[3], 11)
+  K[5], K[6], K[7] = 'hasp.shares:' .. side, 'hasp.held:' .. side, 'hasp.room:' .. side
+  local state = grant and string.sub(grant, 59, 59)
+  local was = state == 's' or state == 'S'
+  ours = {n = 0, least = math.huge, newest = grant and string.sub(grant, 28, 43), wrote = grant and wrote(grant), mark = gap,
+    mute = state == 'S', px = 0, grant = grant, stale = false}
+  local done = true
+  if cur and string.sub(cur, 1, 27) == SHARED then
+    ours.lock = cur
+    if redis.call('HGET', K[6], '!') ~= string.sub(cur, 28) then
+      ours.n = math.huge
+      return true
+    end
+    done = reap(false)
+  elseif not cur and was then
+    done = reap(true)
+  else
+    return true
+  end
+  ours.n = redis.call('ZCARD', K[5])
+  if ours.n == 0 and cur and not ours.stale then
+    ours.n = math.huge -- it was never empty
+  elseif ours.n == 0 then
+    vacate()
+  elseif ours.lock then
+    ours.least, ours.room = smallest()
+  end
+  return done
+end
+
+-- settle writes down what became of the key.
+local function settle()
+  if ours.alone or not ours.stale and ours.px == 0 then return end
+  local zero = string.rep('0', 16)
+  local newest, most = ours.newest or zero, ours.wrote or zero
+  local head = SHARED .. newest .. ' ' .. string.sub(stamp, 1, 13) .. ' '
+  if ours.lock then
+    local px = ours.px
+    if px > 0 then later(K[1], px) end
+    if not ours.grant then px = math.max(px, redis.call('PTTL', K[1])) end
+    if ours.stale then
+      local text = head .. (ours.mute and 'S' or 's') .. (ours.mark and '!' or ' ') .. most
+      if ours.grant then
+        redis.call('SET', K[2], text, 'KEEPTTL')
+      else
+        redis.call('SET', K[2], text, 'PX', lasting(px + KEEP, newest))
+      end
+    end
+    if px > 0 then
+      later(K[2], lasting(px + KEEP, newest))
+      outlast(K[5], px + KEEP)
+      outlast(K[6], px + KEEP)
+      if ours.room then outlast(K[7], px + KEEP) end
+    end
+  elseif ours.grant and ours.n > 0 then -- more to reap than one script should
+    redis.call('SET', K[2], head .. (ours.mute and 'S' or 's') .. (ours.mark and '!' or ' ') .. most, 'KEEPTTL')
+  elseif ours.grant then
+    local keep = ours.mark
+--+     keep = true
+    if keep then
+      local as = 'F'
+      if ours.mark or most ~= newest then as = 'f' .. (ours.mark and '!' or ' ') .. most end
+      redis.call('SET', K[2], head .. as, 'KEEPTTL')
+    else
+      redis.call('DEL', K[2])
+    end
+  end
+end
+
+-- add gives an owner a lease, for px ms; since and place may be nil.
+local function add(value, fence, state, limit, px, since, place)
+  if not ours.lock then
+    ours.lock = SHARED .. stamp
+    redis.call('SET', K[1], ours.lock, 'PX', px)
+    redis.call('DEL', K[5], K[6], K[7])
+  end
+  if ours.n == 0 then redis.call('HSET', K[6], '!', string.sub(ours.lock, 28)) end
+  local l = {fence = fence, since = since or string.sub(stamp, 1, 13), state = state, limit = limit, slot = 0,
+    mark = ours.mark, place = place or ''}
+  if limit > 0 then
+    l.slot = take(limit)
+    ours.mark, ours.room = false, true
+  end
+  redis.call('ZADD', K[5], string.format('%.0f', ms + px), value)
+  write(value, l)
+  ours.n, ours.least, ours.px = ours.n + 1, math.min(ours.least, limit > 0 and limit or math.huge), math.max(ours.px, px)
+  if not ours.newest or fence > ours.newest then ours.newest = fence end
+  ours.mute, ours.stale = ours.mute or state == 'm' or state == 'M', true
+  return l
+end
+
+-- hand gives a place that left the line the key, alone or beside others.
+local function hand(e)
+  if not e[10] then
+    handover(e, ours.newest, ours.wrote, ours.mark)
+    ours.alone = e[1]
+    return
+  end
+  local fence, state = string.rep('0', 16), 'C'
+  if e[9] == '' then fence, state = mint(1, ours.newest), 'c' end
+  redis.call('ZREM', K[3], e[1])
+  redis.call('HDEL', K[4], string.sub(e[1], 1, 26))
+  add(e[1], fence, state, e[10], tonumber(e[5]), nil, e[2] .. ' ' .. e[8])
+end
+
+-- admit lets in from the front of the line whoever can have the key, up to me.
+-- Answers what it stopped at and why: nil, nobody is left; me; a place and
+-- 'shut', it does not fit; 'mute' and 'more' as of first.
+local function admit(me)
+  local at
+  for _ = 1, 32 do
+    local e, why
+    e, why, at = first(me, true, fits, at)
+    if not e or why or e[1] == me then return e, why end
+    if ours.alone or not fits(e[10]) then return e, 'shut' end
+    hand(e)
+    if ours.alone then return e, 'shut' end
+  end
+  return nil, 'more'
+end
+
+-- usher hands a free key to a place that was told, and to those behind it that
+-- can have it too.
+function usher(e, grant, gap, me)
+  survey(nil, nil, gap)
+  ours.newest, ours.wrote, ours.grant = grant and string.sub(grant, 28, 43), grant and wrote(grant), redis.call('EXISTS', K[2]) == 1
+  hand(e)
+  local _, why = admit(me)
+  settle()
+  return why
+end
+
+-- holder names who is in the way of one of that limit, as refuse answers it.
+function holder(limit, left)
+  if ours.alone then return ours.alone, left, string.sub(redis.call('GET', K[2]), 1, 59) end
+  if not ours.lock then return nil, left, '' end
+  local at = -1 -- all have to go
+  if limit and ours.n < math.huge then
+    local room = math.min(ours.least, limit > 0 and limit or math.huge)
+    if ours.n >= room then at = ours.n - room end
+  end
+  local last = redis.call('ZRANGE', K[5], at, at, 'WITHSCORES')
+  local text = ours.n < math.huge and last[1] and redis.call('HGET', K[6], last[1])
+  if not text then return ours.lock, left, '' end
+  if left >= 0 then left = math.max(1, last[2] - ms) end
+  return last[1], left, string.sub(last[1], 1, 27) .. string.match(text, '^%d+ %d+ %a %d+ %d+')
+end

@@ -1,0 +1,175 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package redisdriver
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/memdriver"
+)
+
+// Whatever is asked for, in whatever order, this engine and the reference
+// engine answer the same: who is granted what, in which line, who is told of a
+// holder that did not finish. Nothing expires here.
+func TestAgreesWithTheReference(t *testing.T) {
+	t.Parallel()
+	for _, node := range []bool{false, true} {
+		t.Run(fmt.Sprintf("node=%v", node), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			var o *Options
+			if node {
+				o = &Options{MaxTTL: nodeMaxTTL}
+			}
+			d := w.driver(o)
+			for range 60 {
+				seed := rand.Uint64()
+				w.do("FLUSHALL")
+				if node {
+					w.admit(d)
+				}
+				if !t.Run(fmt.Sprint(seed), func(t *testing.T) { w.compare(t, d, node, seed) }) {
+					return
+				}
+			}
+		})
+	}
+}
+
+// compare does the same on both engines, and compares after each step.
+func (w *world) compare(t *testing.T, d *Driver, node bool, seed uint64) {
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	mem := memdriver.New()
+	owners := make([]driver.Request, 7)
+	for i := range owners {
+		owners[i] = one(rnd)
+	}
+	base := w.micros() + 1_000_000
+	before := ask("before") // a store that was never asked takes the first fence for the clock
+	before.Fence, before.Settled = base-500_000, true
+	_, _ = tried(mem.Try(w.ctx, before)), mem.Release(w.ctx, before)
+	granted := map[string]bool{}
+	var trace []string
+	for range 60 {
+		i := rnd.IntN(len(owners))
+		r := owners[i]
+		var ours, reference string
+		what := ""
+		switch rnd.IntN(10) {
+		case 0, 1, 2, 3, 4:
+			r.Queue = rnd.IntN(3) > 0
+			if node { // about a second ahead, so that no clock decides
+				r.Fence = base + uint64(rnd.IntN(1000))
+				r.Raise, r.Restore = rnd.IntN(4) == 0, rnd.IntN(6) == 0
+			}
+			what = "try"
+			ours, reference = tried(d.Try(w.ctx, r)), tried(mem.Try(w.ctx, r))
+			granted[r.Owner] = granted[r.Owner] || strings.HasPrefix(ours, "granted")
+			if ours == tooLow { // whether it waits then is the engine's own affair
+				r.Settled, r.End = true, driver.Unused
+				_, _ = d.Release(w.ctx, r), mem.Release(w.ctx, r)
+				owners[i] = one(rnd)
+			}
+		case 5:
+			r.Convert, r.Mode = true, driver.Shared
+			r.Limit = rnd.IntN(2) * rnd.IntN(4)
+			what = "convert"
+			ours, reference = tried(d.Try(w.ctx, r)), tried(mem.Try(w.ctx, r))
+			if strings.HasPrefix(ours, "granted") {
+				owners[i].Mode, owners[i].Limit = r.Mode, r.Limit
+			}
+		case 6:
+			r.Queue = rnd.IntN(2) == 0
+			what = "renew"
+			ours, reference = w.renewal(d, r), w.renewal(mem, r)
+		default:
+			r.Settled = rnd.IntN(3) > 0
+			r.End = driver.Unused // the fast path takes Finished at its word
+			if granted[r.Owner] {
+				r.End = driver.End(rnd.IntN(3))
+			}
+			what = "release"
+			ours, reference = fmt.Sprint(d.Release(w.ctx, r) == nil), fmt.Sprint(mem.Release(w.ctx, r) == nil)
+			owners[i] = one(rnd)
+		}
+		trace = append(trace, fmt.Sprintf("%s %s %v/%d queue=%v end=%d fence=%d: %s", what, r.Owner[:4], r.Mode, r.Limit, r.Queue, r.End, r.Fence, ours))
+		if ours != reference {
+			t.Fatalf("here %s\nreference %s\nafter\n%s", ours, reference, strings.Join(trace, "\n"))
+		}
+		if a, b := w.shown(d), w.shown(mem); a != b {
+			t.Fatalf("here %s\nreference %s\nafter\n%s", a, b, strings.Join(trace, "\n"))
+		}
+	}
+}
+
+func one(rnd *rand.Rand) driver.Request {
+	r := ask("k")
+	r.Patience = r.TTL
+	switch rnd.IntN(3) {
+	case 0:
+		r.Mode = driver.Shared
+	case 1:
+		r.Mode, r.Limit = driver.Shared, 1+rnd.IntN(4)
+	}
+	return r
+}
+
+func tried(res driver.Result, err error) string {
+	switch {
+	case err != nil:
+		return err.Error()
+	case res.Granted:
+		return fmt.Sprintf("granted slot %d abandoned %v", res.Slot, res.Abandoned)
+	}
+	if res.Why == driver.FenceTooLow {
+		return tooLow
+	}
+	return fmt.Sprintf("refused %d ahead %d", res.Why, res.Ahead)
+}
+
+const tooLow = "fence too low"
+
+func (w *world) renewal(d driver.Driver, r driver.Request) (s string) {
+	d.Renew(w.ctx, []driver.Request{r}, func(_ int, a driver.Renewal) {
+		s = fmt.Sprintf("%v, wanted %v", a.Err, a.Wanted)
+		if errors.Is(a.Err, driver.ErrNotHeld) {
+			s = "not held"
+		}
+	})
+	return s
+}
+
+// shown is what Inspect and List say of the key.
+func (w *world) shown(d driver.Driver) string {
+	w.Helper()
+	info, err := d.Inspect(w.ctx, "k")
+	if err != nil {
+		w.Fatal(err)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d hold", info.Holds)
+	holds := make([]string, len(info.Holders))
+	for i, h := range info.Holders {
+		if h.Left < 20*time.Second {
+			h.Left = 0 // not claimed: each engine has its own time for that
+		}
+		holds[i] = fmt.Sprintf(" %s(%d/%d slot %d)", h.Holder.Owner[:4], h.Holder.Mode, h.Holder.Limit, h.Holder.Slot)
+	}
+	slices.Sort(holds) // of one moment, in no order
+	fmt.Fprint(&b, holds, " wait")
+	for _, h := range info.Line {
+		fmt.Fprintf(&b, " %s(%d/%d)", h.Owner[:4], h.Mode, h.Limit)
+	}
+	for info, err := range d.List(w.ctx, "") {
+		fmt.Fprintf(&b, " listed %s %d %d %v", info.Key, info.Holds, info.Waiters, err)
+	}
+	return b.String()
+}

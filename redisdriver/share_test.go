@@ -1,0 +1,376 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package redisdriver
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+func reader(key string) driver.Request {
+	r := ask(key)
+	r.Mode = driver.Shared
+	return r
+}
+
+func sharer(key string, limit int) driver.Request {
+	r := reader(key)
+	r.Limit = limit
+	return r
+}
+
+// convert has the lease of a writer shared from now on.
+func (w *world) convert(d *Driver, r driver.Request) driver.Request {
+	w.Helper()
+	r.Mode, r.Convert = driver.Shared, true
+	w.grant(d, r)
+	r.Convert = false
+	return r
+}
+
+// sharers are the owners that share a key.
+func (w *world) sharers(d *Driver, key string) (owners []string) {
+	w.Helper()
+	for _, h := range w.inspect(d, key).Holders {
+		owners = append(owners, h.Holder.Owner)
+	}
+	return owners
+}
+
+// ofKey are the names of what the server has for lock:k and its line.
+func (w *world) ofKey() []string {
+	w.Helper()
+	return slices.DeleteFunc(w.keys(), func(k string) bool {
+		return k == markKey || k == recordKey || k == proposedKey || strings.HasPrefix(k, sidecars+"gone:")
+	})
+}
+
+// A shared lock is one string that expires: whoever asks with NX is refused
+// until the last of those who share it is gone, and nothing else stays.
+func TestSharedLockIsAString(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	a, b := reader("k"), reader("k")
+	a.Settled, b.Settled = true, true
+	b.TTL = 50 * time.Second
+	w.grant(d, a)
+	text := w.admin.Get(w.ctx, "lock:k").Val()
+	w.grant(d, b)
+	if got := w.admin.Get(w.ctx, "lock:k").Val(); got != text || !strings.HasPrefix(got, sharedValue) || holderOf(got).Foreign {
+		t.Errorf("the key held %q, holds %q", text, got)
+	}
+	if left := w.admin.PTTL(w.ctx, "lock:k").Val(); left <= 49*time.Second || left > 50*time.Second {
+		t.Errorf("the key expires in %v", left)
+	}
+	for range 2 {
+		if w.admin.SetNX(w.ctx, "lock:k", "peer", time.Minute).Val() {
+			t.Error("SET NX of a peer took a shared key")
+		}
+		if n := w.do("EVAL", compareAndDelete, 1, "lock:k", "peer"); n != int64(0) {
+			t.Error("a peer's release took a shared key")
+		}
+		w.release(d, b)
+		b = a
+	}
+	if keys := w.ofKey(); len(keys) != 0 {
+		t.Errorf("after the last release there is %q", keys)
+	}
+	w.do("SET", "lock:k", "peer")
+	if res := w.refuse(d, reader("k")); !res.Holder.Foreign || res.Holder.Label != "peer" {
+		t.Errorf("the holder is %+v", res.Holder)
+	}
+	if got := w.admin.Get(w.ctx, "lock:k").Val(); got != "peer" {
+		t.Errorf("the peer's value became %q", got)
+	}
+}
+
+func TestOtherTypeIsNotShared(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	w.do("HSET", "lock:k", "f", "v")
+	for _, r := range []driver.Request{reader("k"), queued(sharer("k", 2))} {
+		if _, err := d.Try(w.ctx, r); d.Classify(err) != driver.Misconfigured {
+			t.Errorf("Try says: %v", err)
+		}
+		if err := d.Release(w.ctx, r); !errors.Is(err, driver.ErrNotHeld) {
+			t.Errorf("Release says: %v", err)
+		}
+	}
+}
+
+// Every key of ours expires, at every step of what shares a lock.
+func TestSidecarsOfSharersExpire(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	check := func(step string) {
+		t.Helper()
+		for _, k := range w.keys() {
+			if left := w.admin.PTTL(w.ctx, k).Val(); left == forever || left > 24*time.Hour {
+				t.Errorf("%s: %q expires in %v", step, k, left)
+			}
+		}
+	}
+	a, b, c, writer, lapses := ask("k"), sharer("k", 3), sharer("k", 3), ask("k"), sharer("k", 3)
+	lapses.TTL, lapses.Patience, writer.Patience = 20*time.Millisecond, time.Hour, time.Hour
+	w.grant(d, a)
+	w.refuse(d, queued(b))
+	w.refuse(d, queued(lapses))
+	a = w.convert(d, a)
+	check("a conversion that lets in")
+	w.grant(d, b)
+	check("a claim")
+	w.until("a claim lapses", func() bool { return w.inspect(d, "k").Holds == 2 })
+	w.refuse(d, queued(writer))
+	check("a claim that lapsed")
+	for _, r := range w.renew(d, a, b) {
+		if r != nil {
+			t.Error(r)
+		}
+	}
+	check("a renewal")
+	w.release(d, writer)
+	w.release(d, lapses)
+	w.grant(d, c)
+	check("a grant beside others")
+	w.release(d, b)
+	check("a number that came free")
+	c.End = driver.Unfinished
+	w.release(d, c)
+	w.release(d, a)
+	check("a mark on a free key")
+	a = ask("k")
+	if !w.grant(d, a).Abandoned {
+		t.Error("the mark is gone")
+	}
+	w.release(d, a)
+	if keys := w.ofKey(); len(keys) != 1 || !strings.HasPrefix(keys[0], "hasp.places:") { // the strike
+		t.Errorf("after the last release there is %q", keys)
+	}
+}
+
+// What one sharing left beside the lock says nothing in the next: a lease of
+// the first does not come back to life.
+func TestSharesOfAnotherTime(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	for name, between := range map[string]func(){
+		"a peer":   func() { w.do("SET", "lock:k", "peer"); w.do("DEL", "lock:k") },
+		"a writer": func() { a := ask("k"); w.grant(d, a); w.release(d, a) },
+		"a writer that shares": func() {
+			a := ask("k")
+			w.grant(d, a)
+			w.release(d, w.convert(d, a))
+		},
+		"its grant forgotten": func() { w.do("DEL", "hasp.grant:{lock:k}") },
+	} {
+		w.do("FLUSHALL")
+		old, fresh := sharer("k", 3), reader("k")
+		w.grant(d, old)
+		w.do("DEL", "lock:k")
+		between()
+		w.grant(d, fresh)
+		if err := w.renew(d, old)[0]; !errors.Is(err, driver.ErrNotHeld) {
+			t.Errorf("%s: Renew of a lease before says %v", name, err)
+		}
+		if got := w.sharers(d, "k"); len(got) != 1 || got[0] != fresh.Owner {
+			t.Errorf("%s: the key is shared by %q", name, got)
+		}
+		if err := d.Release(w.ctx, old); !errors.Is(err, driver.ErrNotHeld) {
+			t.Errorf("%s: Release of a lease before says %v", name, err)
+		}
+		if err := w.renew(d, fresh)[0]; err != nil {
+			t.Errorf("%s: then Renew says %v", name, err)
+		}
+	}
+}
+
+// Where nobody knows any more who shares a lock, it is held until it expires.
+func TestSharersAreForgotten(t *testing.T) {
+	for _, lost := range []string{"hasp.held:{lock:k}", "hasp.shares:{lock:k}", "hasp.grant:{lock:k}", "hasp.room:{lock:k}"} {
+		w := newWorld(t)
+		d := w.driver(nil)
+		a := sharer("k", 2)
+		w.grant(d, a)
+		w.do("DEL", lost)
+		err := w.renew(d, a)[0]
+		switch lost {
+		case "hasp.held:{lock:k}", "hasp.shares:{lock:k}":
+			for _, r := range []driver.Request{ask("k"), reader("k"), a} {
+				if res := w.refuse(d, r); res.Left <= 20*time.Second || res.Holder.Foreign {
+					t.Errorf("without %q: %+v", lost, res)
+				}
+			}
+			if info := w.inspect(d, "k"); !info.Held || info.Left <= 20*time.Second {
+				t.Errorf("without %q: %+v", lost, info)
+			}
+			for info, err := range d.List(w.ctx, "") {
+				if err != nil || !info.Held {
+					t.Errorf("without %q: %+v, %v", lost, info, err)
+				}
+			}
+			w.until("it is over", func() bool { w.do("PEXPIRE", "lock:k", 1); return w.try(d, ask("k")).Granted })
+			if !errors.Is(err, driver.ErrNotHeld) {
+				t.Errorf("without %q Renew says %v", lost, err)
+			}
+		default:
+			if err != nil {
+				t.Errorf("without %q Renew says %v", lost, err)
+			}
+			w.refuse(d, ask("k"))
+			w.grant(d, reader("k"))
+			w.release(d, a)
+		}
+	}
+}
+
+// A release lets in a bounded number from the front of the line, and each that
+// comes for its lease lets in more: all are told, in order, none is left out.
+func TestManyReadersAreLetIn(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	const n = 100
+	a, last := ask("k"), ask("k")
+	w.grant(d, a)
+	rs, hints := make([]driver.Request, n), make([]<-chan struct{}, n)
+	for i := range rs {
+		rs[i] = reader("k")
+		hints[i] = w.wait(d, rs[i])
+	}
+	w.wait(d, last)
+	w.release(d, a)
+	if info := w.inspect(d, "k"); info.Holds > 33 || info.Holds < 10 || info.Waiters != n+1-info.Holds {
+		t.Errorf("one release let in %d, and %d wait", info.Holds, info.Waiters)
+	}
+	for i := range rs {
+		w.hear(hints[i])
+		w.grant(d, queued(rs[i]))
+	}
+	if info := w.inspect(d, "k"); info.Holds != n || info.Waiters != 1 {
+		t.Errorf("%d hold, %d wait", info.Holds, info.Waiters)
+	}
+	if owners := w.sharers(d, "k"); len(owners) != n {
+		t.Errorf("%d are named", len(owners))
+	}
+	for _, r := range rs {
+		w.release(d, r)
+	}
+	w.grant(d, queued(last))
+}
+
+// Leases that were handed over, and not claimed when the lock was gone, go back
+// to their places, however many there are.
+func TestManyUnclaimedLeasesKeepTheirPlaces(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	const n = 350
+	a := ask("k")
+	w.grant(d, a)
+	calls := []*call{}
+	var owners []string
+	for range n {
+		r := sharer("k", n+1)
+		owners = append(owners, r.Owner)
+		calls = append(calls, tries(d, queued(r))...)
+	}
+	for _, c := range calls {
+		c.ctx = w.ctx
+	}
+	w.together(d, calls...)
+	w.release(d, a)
+	w.until("all were let in", func() bool {
+		w.refuse(d, ask("k"))
+		return w.inspect(d, "k").Holds == n
+	})
+	w.do("DEL", "lock:k")
+	w.do("CONFIG", "RESETSTAT")
+	w.until("a writer has it", func() bool {
+		res := w.try(d, ask("k"))
+		if !res.Granted && res.RetryIn <= 0 {
+			t.Fatalf("refused with %+v", res)
+		}
+		return res.Granted // the others gave no sign of life
+	})
+	if n := w.calls()["zrange"]; n > 100 {
+		t.Errorf("%d times ZRANGE", n)
+	}
+	var got []string
+	for _, h := range w.inspect(d, "k").Line {
+		got = append(got, h.Owner)
+	}
+	if !slices.Equal(got, owners) {
+		t.Errorf("%d of %d are in line, or in another order", len(got), n)
+	}
+}
+
+// A writer that gives up lets in the readers behind it, also where it is not
+// the first in line because the first is passed over.
+func TestWriterLeavesBehindAStruckPlace(t *testing.T) {
+	w := newWorld(t)
+	d, hung := w.driver(nil), w.driver(nil)
+	a, dead, writer, b := reader("k"), ask("k"), ask("k"), reader("k")
+	w.grant(d, a)
+	w.wait(hung, dead)
+	w.wait(d, writer)
+	hints := w.wait(d, b)
+	w.do("HSET", "hasp.places:{lock:k}", "!", fmt.Sprintf("%s %013d;", hung.inboxName(), time.Now().Add(time.Hour).UnixMilli()))
+	w.release(d, writer)
+	w.hear(hints)
+	if got := w.sharers(d, "k"); !slices.Contains(got, b.Owner) {
+		t.Errorf("the key is shared by %q", got)
+	}
+}
+
+// The server's work does not grow with those who share a key, nor with those
+// who wait for it.
+func TestCommandsOfSharersAreFlat(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	cost := map[string]map[int]int{}
+	count := func(what string, n int, f func()) {
+		w.do("CONFIG", "RESETSTAT")
+		f()
+		if cost[what] == nil {
+			cost[what] = map[int]int{}
+		}
+		total := -1 // CONFIG RESETSTAT
+		for _, calls := range w.calls() {
+			total += calls
+		}
+		cost[what][n] = total
+		t.Logf("%s beside %d: %d commands", what, n, total)
+	}
+	for _, n := range []int{2, 500} {
+		for limit, name := range map[int]string{0: "reader", 1000: "semaphore"} {
+			w.do("FLUSHALL")
+			var held []driver.Request
+			for range n {
+				r := sharer("k", limit)
+				r.Settled = true
+				held = append(held, r)
+				w.grant(d, r)
+			}
+			r := sharer("k", limit)
+			r.Settled = true
+			count(name+"'s grant", n, func() { w.grant(d, r) })
+			count(name+"'s renewal", n, func() { w.renew(d, r) })
+			count(name+"'s release", n, func() { w.release(d, r) })
+			for range n {
+				w.refuse(d, queued(ask("k")))
+			}
+			count(name+"'s release before writers", n, func() { w.release(d, held[0]) })
+			count("refusal by "+name+"s", n, func() { w.refuse(d, r) })
+		}
+	}
+	for what, by := range cost {
+		if by[500] > by[2]+3 { // a search in line looks at one place, and then at a hundred
+			t.Errorf("%s costs %d commands beside 2, and %d beside 500", what, by[2], by[500])
+		}
+	}
+}

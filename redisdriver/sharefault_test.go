@@ -1,0 +1,315 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package redisdriver
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/redis/go-redis/v9"
+)
+
+// full has the server take no more data, and off ends that.
+func (w *world) full() (off func()) {
+	w.Helper()
+	w.do("CONFIG", "SET", "maxmemory", "1")
+	return func() { w.do("CONFIG", "SET", "maxmemory", "0") }
+}
+
+// A full server still renews, claims, converts and releases what is shared, and
+// hands it over; it takes no new holder.
+func TestFullServerAndSharers(t *testing.T) {
+	for _, node := range []bool{false, true} {
+		for _, limit := range []int{0, 5} {
+			t.Run(fmt.Sprintf("node=%v limit=%d", node, limit), func(t *testing.T) {
+				w := newWorld(t)
+				d := w.driver(nil)
+				if node {
+					d = w.node()
+					w.admit(d)
+				}
+				writing := ask
+				ask := func(r driver.Request) driver.Request {
+					if node {
+						r.Fence = w.micros() + 2_000_000
+					}
+					return r
+				}
+				a, b, claims, waits := ask(sharer("k", limit)), ask(sharer("k", limit)), ask(sharer("k", limit)), ask(sharer("k", limit))
+				writer, alone, other := ask(writing("k")), ask(writing("alone")), ask(sharer("alone", limit))
+				w.grant(d, a)
+				w.refuse(d, queued(writer))
+				w.refuse(d, queued(claims))
+				w.release(d, writer) // lets claims in
+				w.grant(d, b)
+				writer = ask(writing("k"))
+				w.refuse(d, queued(writer))
+				hints := w.wait(d, waits)
+				w.grant(d, alone)
+				w.wait(d, other)
+
+				off := w.full()
+				for _, r := range []driver.Request{sharer("new", limit), sharer("alone", limit), ask(sharer("new", limit))} {
+					if _, err := d.Try(w.ctx, queued(r)); d.Classify(err) != driver.Full {
+						t.Errorf("Try of %q says %v", r.Key, err)
+					}
+				}
+				if keys := w.keys(); slices.Contains(keys, "lock:new") {
+					t.Errorf("there is %q", keys)
+				}
+				w.grant(d, queued(claims))
+				w.grant(d, a)
+				for i, err := range w.renew(d, a, b, claims) {
+					if err != nil {
+						t.Errorf("Renew %d: %v", i, err)
+					}
+				}
+				w.convert(d, alone)
+				w.grant(d, other) // let in, and claimed
+				w.release(d, writer)
+				w.hear(hints)
+				w.grant(d, waits)
+				for _, r := range []driver.Request{a, claims, waits} {
+					w.release(d, r)
+				}
+				b.End = driver.Unfinished
+				w.release(d, b)
+				off()
+				if w.inspect(d, "k").Held {
+					t.Error("it is still held")
+				}
+				again := ask(writing("k"))
+				again.Fence += 1_000_000
+				if !node {
+					again.Fence = 0
+				}
+				if res := w.grant(d, again); res.Abandoned != (limit > 0) {
+					t.Errorf("then %+v", res)
+				}
+			})
+		}
+	}
+}
+
+// A lock that a person made permanent is given to nobody, and shared with
+// nobody who waits for its holder; its holders keep it until they release it.
+func TestPermanentLocks(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	permanent := func(step string) {
+		t.Helper()
+		if left := w.admin.PTTL(w.ctx, "lock:k").Val(); left != forever {
+			t.Errorf("%s: the lock expires in %v", step, left)
+		}
+	}
+	a, b, writer := ask("k"), reader("k"), ask("k")
+	w.grant(d, a)
+	w.do("PERSIST", "lock:k")
+	w.refuse(d, queued(b))
+	a = w.convert(d, a)
+	permanent("converted")
+	w.grant(d, queued(b)) // its holder let it in
+	permanent("shared")
+
+	// What the leases say is over is not over.
+	past := float64(time.Now().Add(-time.Hour).UnixMilli())
+	for _, r := range []driver.Request{a, b} {
+		w.admin.ZAdd(w.ctx, "hasp.shares:{lock:k}", redis.Z{Score: past, Member: value(r)})
+	}
+	if res := w.refuse(d, queued(writer)); res.Left != 0 || res.RetryIn <= 0 {
+		t.Errorf("a writer was told %+v", res)
+	}
+	if info := w.inspect(d, "k"); info.Holds != 2 || info.Left != forever || info.Holders[1].Left != forever {
+		t.Errorf("Inspect says %+v", info)
+	}
+	for i, err := range w.renew(d, a, b) {
+		if err != nil {
+			t.Errorf("Renew %d: %v", i, err)
+		}
+	}
+	w.grant(d, a)
+	permanent("renewed")
+	w.release(d, b)
+	permanent("one released")
+	w.release(d, a)
+	w.grant(d, queued(writer))
+
+	// Even when nobody knows its holders any more.
+	c := reader("k")
+	w.release(d, writer)
+	w.grant(d, c)
+	w.do("PERSIST", "lock:k")
+	w.do("DEL", "hasp.shares:{lock:k}", "hasp.held:{lock:k}", "hasp.grant:{lock:k}")
+	for _, r := range []driver.Request{ask("k"), reader("k"), c} {
+		w.refuse(d, r)
+		if err := d.Release(w.ctx, r); !errors.Is(err, driver.ErrNotHeld) {
+			t.Errorf("Release says %v", err)
+		}
+	}
+	permanent("nobody's")
+}
+
+// An unclaimed lease of a permanent lock does not lapse, and is claimed late.
+func TestPermanentAndUnclaimed(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	a, b := ask("k"), reader("k")
+	b.TTL = 20 * time.Millisecond
+	w.grant(d, a)
+	w.wait(d, b)
+	w.release(d, a)
+	w.do("PERSIST", "lock:k")
+	w.admin.ZAdd(w.ctx, "hasp.shares:{lock:k}", redis.Z{Score: 1, Member: value(b)})
+	w.refuse(d, ask("k"))
+	w.grant(d, b)
+	w.release(d, b)
+	w.grant(d, ask("k"))
+}
+
+// The documented rights are enough for all that sharers do.
+func TestDocumentedRightsAreEnoughToShare(t *testing.T) {
+	w := newWorld(t)
+	d := w.as("bob")
+	a, b, c, writer := ask("k"), sharer("k", 3), sharer("k", 3), ask("k")
+	w.grant(d, a)
+	hints, late := w.wait(d, b), w.wait(d, c)
+	a = w.convert(d, a)
+	w.hear(hints)
+	w.hear(late)
+	w.grant(d, queued(b))
+	w.refuse(d, queued(writer))
+	for i, err := range w.renew(d, a, b, queued(writer)) {
+		if err != nil {
+			t.Errorf("Renew %d: %v", i, err)
+		}
+	}
+	w.inspect(d, "k")
+	for _, err := range d.List(w.ctx, "") {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	b.End = driver.Unfinished
+	for _, r := range []driver.Request{a, b, c} {
+		w.release(d, r)
+	}
+	w.do("DEL", "lock:k")
+	w.grant(d, queued(writer))
+	if denied := w.do("ACL", "LOG"); len(denied.([]any)) != 0 {
+		t.Errorf("the server refused: %v", denied)
+	}
+}
+
+// Without the right to PUBLISH whoever lets others in finds out before anything
+// is written, and says so from then on.
+func TestNoRightToPublishToSharers(t *testing.T) {
+	for name, change := range map[string]string{"command": "-publish", "channel": "resetchannels"} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			mute, d := w.as("bob", change), w.driver(nil)
+			a, b, c := ask("k"), reader("k"), reader("k")
+			w.grant(mute, a)
+			w.wait(d, b)
+			w.wait(d, c)
+			w.release(mute, a)
+			if info := w.inspect(d, "k"); info.Held || info.Waiters != 2 {
+				t.Fatalf("after Release there is %+v", info)
+			}
+			w.grant(d, queued(b)) // and lets in c
+			if info := w.inspect(d, "k"); info.Holds == 2 {
+				w.grant(d, queued(c))
+			} else if res := w.try(d, queued(c)); !res.Granted {
+				t.Errorf("the next reader was told %+v, beside %+v", res, info)
+			}
+			w.release(d, c)
+			w.release(d, b)
+
+			again, writer := reader("k"), ask("k")
+			w.grant(mute, again)
+			if hints, err := d.Watch(w.ctx, writer); err != nil || hints == nil {
+				t.Fatal(hints, err)
+			}
+			if res := w.refuse(d, queued(writer)); res.RetryIn != lookAfter {
+				t.Errorf("behind a holder that cannot tell: %+v", res)
+			}
+			d.Renew(w.ctx, []driver.Request{queued(writer)}, func(_ int, r driver.Renewal) {
+				if r.RetryIn != lookAfter {
+					t.Errorf("and its sign of life: %+v", r)
+				}
+			})
+			convert := ask("other")
+			w.grant(mute, convert)
+			w.wait(d, reader("other"))
+			w.convert(mute, convert)
+			if info := w.inspect(d, "other"); info.Holds != 1 || info.Waiters != 1 {
+				t.Errorf("after a conversion there is %+v", info)
+			}
+		})
+	}
+}
+
+// Servers before 7.0 know no PEXPIRE with GT.
+func TestSharersWithoutExpireGreaterThan(t *testing.T) {
+	w := newWorld(t)
+	old := w.client(nil)
+	old.AddHook(oldServer{})
+	d := w.over(old, nil)
+	a, b, writer := reader("k"), sharer("k", 2), ask("k")
+	w.grant(d, a)
+	w.grant(d, b)
+	w.wait(d, writer)
+	short := a
+	short.TTL = time.Second
+	w.grant(d, short)
+	if errs := w.renew(d, short, b); errs[0] != nil || errs[1] != nil {
+		t.Errorf("Renew says %v", errs)
+	}
+	if left := w.inspect(d, "k").Left; left < 20*time.Second {
+		t.Errorf("a shorter Try left %v", left)
+	}
+	a.TTL = time.Hour
+	if errs := w.renew(d, a); errs[0] != nil {
+		t.Errorf("Renew says %v", errs)
+	}
+	for _, k := range []string{"lock:k", "hasp.grant:{lock:k}", "hasp.shares:{lock:k}", "hasp.held:{lock:k}"} {
+		if left := w.admin.PTTL(w.ctx, k).Val(); left < 50*time.Minute {
+			t.Errorf("%q expires in %v", k, left)
+		}
+	}
+	w.release(d, a)
+	w.release(d, b)
+	w.grant(d, queued(writer))
+}
+
+// A node that does not vote lets nobody in beside others, prolongs nothing, and
+// a release there hands nothing on.
+func TestNodeHoldsSharersBack(t *testing.T) {
+	w := newWorld(t)
+	d := w.node()
+	w.admit(d)
+	a, b, writer, next := reader("k"), reader("k"), ask("k"), reader("k")
+	a.Fence = w.micros()
+	w.grant(d, a)
+	w.grant(d, b)
+	w.wait(d, writer)
+	w.wait(d, next)
+	record := w.admin.Get(w.ctx, recordKey).Val()
+	w.do("SET", recordKey, "ok 0000000000000000000000000000000000000000 60000")
+	w.heldBack(d, a, b, next, sharer("new", 2))
+	if res := w.refuse(d, func() driver.Request { r := a; r.Convert = true; return r }()); res.Why != driver.NotVoting {
+		t.Errorf("a conversion says %+v", res)
+	}
+	w.release(d, writer)
+	w.release(d, a)
+	w.release(d, b)
+	if info := w.inspect(d, "k"); info.Held || info.Waiters != 1 {
+		t.Errorf("a Release handed on: %+v", info)
+	}
+	w.do("SET", recordKey, record)
+	w.grant(d, queued(next))
+}
