@@ -41,6 +41,7 @@ type bid struct {
 	tries   int
 	elected uint64           // the fence of the lease; 0: none
 	leased  bool             // there was one
+	marked  bool             // its holder was told that the key was abandoned
 	asked   set              // where a Try was sent
 	top     uint64           // the largest fence that it proposed
 	votes   [maxNodes]uint64 // the fence that each granted last
@@ -55,6 +56,8 @@ type bid struct {
 	lost    int              // attempts in a row without a majority
 	seen    uint64           // proposals must be above, as far as that is no node's alone
 	far     bool             // a proposal was too far above a node's clock
+	told    set              // which said that they have it Shared
+	shares  bool             // it was Exclusive, and is Shared now as far as its holder goes: all are to be told
 	until   time.Time        // nothing of it is in the nodes any more
 }
 
@@ -100,30 +103,33 @@ func (bs *bids) get(r driver.Request) *bid {
 	return bs.all[idOf(r)]
 }
 
-// renewed notes that a lease is renewed, and returns the fence that a majority
-// granted: holders that take turns have smaller ones. A lease of another process,
-// which was adopted, has its bid from here on.
-func (bs *bids) renewed(d *Driver, r driver.Request) (fence uint64) {
+// renewed notes that a lease is renewed. A lease of another process, which was
+// adopted, has its bid from here on; nil when its fence is not known.
+func (bs *bids) renewed(d *Driver, r driver.Request) *bid {
 	b := bs.get(r)
 	if b == nil && r.Fence == 0 {
-		return 0
+		return nil
 	}
 	if b == nil {
 		b = bs.open(r)
-		b.mu.Lock()
-		if b.tries == 0 && !b.over {
-			b.elected, b.leased = r.Fence, true
-			for _, n := range d.nodes {
-				b.asked.add(n)
-				b.unsure.add(n)
-			}
-		}
-		b.mu.Unlock()
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.tries == 0 && !b.over && b.elected == 0 && r.Fence != 0 {
+		b.adopt(d, r.Fence)
+	}
+	b.shares = b.shares || r.Mode == driver.Shared && b.tries == 0 // who knows what its nodes were told
 	b.stays(r)
-	return b.elected
+	return b
+}
+
+// adopt takes over a lease of another process. mu is held.
+func (b *bid) adopt(d *Driver, fence uint64) {
+	b.elected, b.leased = fence, true
+	for _, n := range d.nodes {
+		b.asked.add(n)
+		b.unsure.add(n)
+	}
 }
 
 // drop ends a bid.
@@ -149,6 +155,9 @@ func (b *bid) leave() { <-b.turn }
 func (b *bid) begin(r driver.Request) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.elected == 0 { // a new acquisition: what was converted before is over
+		b.shares, b.told = false, 0
+	}
 	b.req, b.over, b.counts = r, false, true
 	b.tries++
 	b.stays(r)
@@ -221,7 +230,7 @@ func (b *bid) returned(n *node, fence uint64, res driver.Result, err error) {
 	// An answer after the round belongs to the lease, if there is one, or goes
 	// back.
 	late := b.has.has(n) && !(b.gate && b.line == n) || b.over && b.unsure.has(n)
-	if !b.counts && b.elected == 0 && late {
+	if !b.counts && b.elected == 0 && late && (b.over || b.tries > 0) { // a lease that was taken over has no known fence
 		b.giveBack(n)
 	}
 }
@@ -231,6 +240,9 @@ func (b *bid) returned(n *node, fence uint64, res driver.Result, err error) {
 func (b *bid) giveBack(n *node) (done <-chan struct{}) {
 	r := b.req
 	r.Settled = !b.over || b.settled(n)
+	if !b.over {
+		r.End = driver.Unused
+	}
 	// A request that comes late takes no vote that was given since, nor one that
 	// the lease counts on. A place has no fence.
 	if r.UpTo = b.votes[n.index]; b.over {

@@ -22,7 +22,9 @@ type count struct {
 	waits   set       // for whose answers the round waits
 	votes   []*answer // a majority for one fence
 	twin    error
-	last    bool // there is no other round
+	last    bool  // there is no other round
+	stands  bool  // it is about a lease that a majority granted before
+	wakes   *node // whose answer to a Convert is waited for: those in line are woken there
 	// scouts: not every node was heard before. Then everybody is waited for, since
 	// one server may be listed twice, and only then it is known which is the line
 	// node.
@@ -93,26 +95,42 @@ func (c *count) refusedBy(n *node) bool {
 func (d *Driver) won(c *count) driver.Result {
 	res := driver.Result{Granted: true, Fence: c.votes[0].res.Fence, Fences: max(c.r.Fences, 1)}
 	ttls := make([]time.Duration, 0, maxNodes)
-	abandoned := 0
 	for _, v := range c.votes {
 		ttls = append(ttls, v.res.TTL)
 		res.Fences = min(res.Fences, max(v.res.Fences, 1))
-		if v.res.Abandoned {
-			abandoned++
-		}
 	}
+	res.Abandoned = c.abandoned()
 	slices.SortFunc(ttls, func(a, b time.Duration) int { return cmp.Compare(b, a) })
 	res.TTL = ttls[d.need-1]
-	res.Abandoned = abandoned >= d.need
 	b := c.b
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if c.stands && !c.r.Convert { // asked again: those that knew may be silent now
+		res.Abandoned = res.Abandoned || b.marked
+	}
+	b.marked = res.Abandoned
 	b.elected, b.leased, b.lost, b.counts = res.Fence, true, 0, false
 	for _, v := range c.votes { // the answer to an older Try may have come since
 		b.has.add(v.n)
 	}
 	b.moveTo(nil, false)
 	return res
+}
+
+// abandoned says that a holder before did not finish. One node that voted knows it:
+// of the majority that did, the others may have forgotten, or be away.
+func (c *count) abandoned() bool {
+	return slices.ContainsFunc(c.answers[:], func(a *answer) bool {
+		return a != nil && a.err == nil && a.res.Granted && a.res.Abandoned
+	})
+}
+
+// waitsOn says that an owner that is elected should have the answer of more nodes:
+// what they know of a holder that did not finish is over when this one does, and would
+// be told to one after it.
+func (c *count) waitsOn() bool {
+	return c.wakes != nil && c.waits.has(c.wakes) ||
+		c.waits != 0 && c.r.Mode == driver.Exclusive && c.abandoned()
 }
 
 // again prepares another round with a higher fence, where that may help: the

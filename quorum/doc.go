@@ -39,6 +39,17 @@
 // While clients see different nodes in service, waiting is less fair, and nothing
 // else.
 //
+// # Sharing
+//
+// Readers (driver.Shared) need a majority each, and their majorities may overlap in
+// any way; a writer needs one of nodes on which nobody reads. A writer that converts
+// does so on all nodes; those that missed it are told with the renewals. How many
+// share a key cannot be bounded: each node would count for itself, and with n votes
+// on each there could be n*nodes/majority holders. Take n locks, or one store.
+//
+// That a holder did not finish is told by any node that voted. One that was away
+// while the next holder came and went tells it once more.
+//
 // # What it cannot promise
 //
 // A node that votes and whose wall clock steps forward ends leases early, and

@@ -60,37 +60,67 @@ func (d *Driver) Inspect(ctx context.Context, key string) (driver.Info, error) {
 // together makes one description of those of at least a majority.
 func (d *Driver) together(key string, known []*driver.Info) driver.Info {
 	res := driver.Info{Key: key}
-	votes := map[string][]*driver.Info{}
-	var most []*driver.Info
+	votes := map[string][]driver.Lease{} // of each owner
+	var owners []string
 	for _, i := range known {
 		if i.Waiters > res.Waiters { // the line is on one node
 			res.Waiters, res.Line = i.Waiters, i.Line
 		}
 		res.ByHand = append(res.ByHand, i.ByHand...)
-		if i.Held {
-			id := i.Holder.Owner + "\x00" + i.Holder.Label
-			votes[id] = append(votes[id], i)
-			if len(votes[id]) > len(most) {
-				most = votes[id]
+		for _, l := range leases(i) {
+			id := l.Holder.Owner + "\x00" + l.Holder.Label
+			if votes[id] == nil {
+				owners = append(owners, id)
 			}
+			votes[id] = append(votes[id], l)
 		}
 	}
 	slices.Sort(res.ByHand)
 	res.ByHand = slices.Compact(res.ByHand)
-	if len(most) == 0 || len(most)+len(d.nodes)-len(known) < d.need {
-		return res
+	// The one with the most votes comes first, and is alone unless it shares.
+	slices.SortStableFunc(owners, func(a, b string) int { return cmp.Compare(len(votes[b]), len(votes[a])) })
+	for _, id := range owners {
+		l := d.merged(votes[id])
+		if len(votes[id])+len(d.nodes)-len(known) < d.need || res.Holds > 0 && (l.Holder.Mode != driver.Shared || res.Holders[0].Holder.Mode != driver.Shared) {
+			break
+		}
+		res.Holders = append(res.Holders, l)
+		res.Holds++
 	}
-	lefts := make([]time.Duration, 0, len(most))
-	fences := make([]uint64, 0, len(most))
-	res.Held, res.Holder = true, most[0].Holder
-	for _, i := range most {
-		fences = append(fences, i.Fence)
-		lefts = append(lefts, i.Left)
+	if res.Held = res.Holds > 0; res.Held {
+		slices.SortStableFunc(res.Holders, func(a, b driver.Lease) int { return a.Holder.Since.Compare(b.Holder.Since) })
+		first := res.Holders[0]
+		res.Holder, res.Fence, res.Left = first.Holder, first.Fence, first.Left
+	}
+	return res
+}
+
+// leases are those on a key as one node lists them, or the first of them.
+func leases(i *driver.Info) []driver.Lease {
+	if i.Held && len(i.Holders) == 0 {
+		return []driver.Lease{{Holder: i.Holder, Fence: i.Fence, Left: i.Left}}
+	}
+	return i.Holders
+}
+
+// merged makes one lease of the votes of its owner. A node that has it Exclusive
+// where others have it Shared has not been told yet.
+func (d *Driver) merged(votes []driver.Lease) driver.Lease {
+	res := votes[0]
+	lefts := make([]time.Duration, 0, len(votes))
+	fences := make([]uint64, 0, len(votes))
+	for _, v := range votes {
+		fences = append(fences, v.Fence)
+		lefts = append(lefts, v.Left)
+		res.Holder.Mode = max(res.Holder.Mode, v.Holder.Mode)
+		if v.Holder.Since.Before(res.Holder.Since) { // others may have been given the vote anew
+			res.Holder.Since = v.Holder.Since
+		}
 	}
 	// What a majority has: one node may have another proposal's fence.
 	slices.SortFunc(lefts, func(a, b time.Duration) int { return cmp.Compare(b, a) })
 	slices.SortFunc(fences, func(a, b uint64) int { return cmp.Compare(b, a) })
-	last := min(d.need, len(most)) - 1
+	last := min(d.need, len(votes)) - 1
 	res.Left, res.Fence = lefts[last], fences[last]
 	return res
 }
@@ -105,6 +135,12 @@ func (d *Driver) List(ctx context.Context, prefix string) iter.Seq2[driver.Info,
 		found, err := d.collect(ctx, prefix)
 		for key, known := range found {
 			info := d.together(key, known)
+			if shared(known) { // nodes list one of its holders each
+				if info, err = d.Inspect(ctx, key); err != nil {
+					break
+				}
+			}
+			info.Holders, info.Line, info.ByHand = nil, nil, nil
 			if (info.Held || info.Waiters > 0) && !yield(info, nil) {
 				return
 			}
@@ -113,6 +149,11 @@ func (d *Driver) List(ctx context.Context, prefix string) iter.Seq2[driver.Info,
 			yield(driver.Info{}, err)
 		}
 	}
+}
+
+// shared says whether a key may have holders that not all nodes list.
+func shared(known []*driver.Info) bool {
+	return slices.ContainsFunc(known, func(i *driver.Info) bool { return i.Holder.Mode == driver.Shared })
 }
 
 // collect gathers what each node lists.

@@ -16,17 +16,7 @@ import (
 
 // lost gives back what a minority granted, and says why there was no majority.
 func (d *Driver) lost(ctx context.Context, c *count) (driver.Result, error) {
-	var errs [maxNodes]error
-	silent := 0
-	for _, n := range d.nodes {
-		a := c.answers[n.index]
-		if errs[n.index] = a.err; a.err == nil && !a.res.Granted && a.res.Why == driver.TTLTooLong {
-			errs[n.index] = &tooLong{a.res.TTL, c.r.TTL}
-		}
-		if errs[n.index] != nil {
-			silent++
-		}
-	}
+	errs, silent := c.errors()
 	few := silent > len(d.nodes)-d.need
 	d.giveBack(ctx, c, few, c.r.Queue && !few && c.twin == nil && c.head != nil && c.grantedBy(c.head) && !c.overruled())
 	switch {
@@ -37,6 +27,20 @@ func (d *Driver) lost(ctx context.Context, c *count) (driver.Result, error) {
 		return driver.Result{}, d.tooFew(errs)
 	}
 	return c.refusal(), nil
+}
+
+// errors are why nodes said nothing about the key, and how many those are.
+func (c *count) errors() (errs [maxNodes]error, silent int) {
+	for _, n := range c.d.nodes {
+		a := c.answers[n.index]
+		if errs[n.index] = a.err; a.err == nil && !a.res.Granted && a.res.Why == driver.TTLTooLong {
+			errs[n.index] = &tooLong{a.res.TTL, c.r.TTL}
+		}
+		if errs[n.index] != nil {
+			silent++
+		}
+	}
+	return errs, silent
 }
 
 // waitsKnown gives the probes of nodes that just said that they are held back a
@@ -128,7 +132,7 @@ func (d *Driver) gone(b *bid, tries int) {
 	if b.over || b.tries > tries {
 		return
 	}
-	b.over = true
+	b.over, b.req.End = true, driver.Unused
 	for _, n := range d.nodes {
 		if b.unsure.has(n) || b.back.has(n) { // what has not answered yet is seen to when it does
 			b.giveBack(n)

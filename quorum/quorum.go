@@ -157,12 +157,14 @@ func (d *Driver) merge() driver.Traits {
 		Engine:   engine,
 		Queue:    driver.QueueHint,
 		Fencing:  true,
+		Shared:   true,
 		MinTTL:   minTTL,
 		Survives: driver.StoreRestart | driver.StoreLoss | driver.ClockStep,
 	}
 	for _, n := range d.nodes {
 		nt := n.drv.Traits()
 		t.MinTTL, t.MaxTTL, t.Survives = max(t.MinTTL, nt.MinTTL), nt.MaxTTL, t.Survives&nt.Survives
+		t.Shared = t.Shared && nt.Shared
 		if nt.Queue == driver.QueueNone {
 			t.Queue = driver.QueueNone
 		}
@@ -251,8 +253,12 @@ func (d *Driver) check(ctx context.Context, r driver.Request) error {
 	switch {
 	case d.bad != nil:
 		return d.bad
-	case r.Mode != driver.Exclusive || r.Limit != 0:
-		return fmt.Errorf("redlock: shared locks: %w", driver.ErrUnsupported)
+	case r.Limit > 0:
+		n := len(d.nodes)
+		return fmt.Errorf("redlock: at most %d holders: %w: each node would count its own, and with %d votes of %d for each holder there could be %d; take one store, or %d locks",
+			r.Limit, driver.ErrUnsupported, d.need, n, r.Limit*n/d.need, r.Limit)
+	case r.Mode != driver.Exclusive && !d.traits.Shared:
+		return fmt.Errorf("redlock: a node has no shared locks: %w", driver.ErrUnsupported)
 	case !driver.ValidOwner(r.Owner):
 		return fmt.Errorf("redlock: owner %q is not %d base32 characters", r.Owner, driver.OwnerLen)
 	}

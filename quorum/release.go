@@ -28,6 +28,13 @@ func (d *Driver) Release(ctx context.Context, r driver.Request) error {
 		if b.tries > 0 { // else it was adopted
 			r.UpTo = max(b.most(), 1)
 		}
+		switch {
+		case b.shares: // its work was done then, also where a node missed that it converted
+			r.End = driver.Finished
+		case !b.leased: // nobody worked under what some nodes may have granted
+			r.End = driver.Unused
+		}
+		b.req.End = r.End
 		lease, b.over, b.counts, b.elected = b.leased, true, false, 0
 		if b.line != nil {
 			head = b.line
@@ -67,6 +74,7 @@ func (d *Driver) Release(ctx context.Context, r driver.Request) error {
 		}
 	}
 	out, waits := len(asked), slices.Contains(asked, head) // for the line node
+	all := lease && r.End != driver.Finished               // what one node hears late it would tell twice
 	w := d.newWave(max(r.TTL, minTTL))
 	w.send(asked, max(r.TTL, minTTL), func(n *node, done func(driver.Result, error)) {
 		req := r
@@ -81,10 +89,10 @@ func (d *Driver) Release(ctx context.Context, r driver.Request) error {
 	})
 	patience := time.NewTimer(d.timeout(r.TTL))
 	defer patience.Stop()
-	for ; out > 0 && (b == nil || waits || had < d.need && not < d.need); out-- {
+	for ; out > 0 && (b == nil || waits || all || had < d.need && not < d.need); out-- {
 		select {
 		case <-patience.C: // the line node answers others, but not this
-			waits = false
+			waits, all = false, false
 			out++
 			continue
 		case a := <-w.got:

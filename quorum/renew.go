@@ -42,6 +42,7 @@ func (d *Driver) Renew(ctx context.Context, rs []driver.Request, done func(i int
 
 // renewal is the count for one lease.
 type renewal struct {
+	bid     *bid // nil: it is not known
 	ok, not int
 	ttl     time.Duration // the least of those that count
 	wanted  bool
@@ -72,9 +73,12 @@ func (d *Driver) renewLeases(ctx context.Context, rs []driver.Request, leases []
 	t := &tally{d: d, ctx: ctx, rs: rs, done: done, all: make(map[int]*renewal, len(leases)), left: len(leases), over: make(chan struct{})}
 	reqs := make([]driver.Request, len(leases))
 	for k, i := range leases {
-		t.all[i] = &renewal{}
+		b := d.bids.renewed(d, rs[i])
+		t.all[i] = &renewal{bid: b}
 		reqs[k] = rs[i]
-		reqs[k].Fence = max(reqs[k].Fence, d.bids.renewed(d, rs[i]))
+		if b != nil { // holders that take turns have fences up to the one that was granted
+			reqs[k].Fence = max(reqs[k].Fence, b.lease())
+		}
 	}
 	var nodes sync.WaitGroup
 	var asked []*node
@@ -242,14 +246,22 @@ func (t *tally) fails(n *node, err error) {
 const restoreLanes = 16
 
 // restoreAll asks the nodes for the votes that they lost, of leases that stand: a
-// majority prolonged them in this very renewal.
+// majority prolonged them in this very renewal. Nodes that missed that a lease is
+// Shared now are told: they keep others out, and the line node does not wake those
+// who could come in.
 func (t *tally) restoreAll(asked []*node) {
 	for _, n := range asked {
 		var lost []driver.Request
 		t.mu.Lock()
 		for i, one := range t.all {
-			if one.gone.has(n) && one.ok >= t.d.need && t.rs[i].Fence != 0 {
-				lost = append(lost, t.rs[i])
+			switch r := t.rs[i]; {
+			case one.bid == nil || one.ok < t.d.need:
+			case one.gone.has(n) && r.Fence != 0:
+				r.Restore = true
+				lost = append(lost, r)
+			case one.held.has(n) && one.bid.untold(n, one.held):
+				r.Convert = true
+				lost = append(lost, r)
 			}
 		}
 		t.mu.Unlock()
@@ -276,8 +288,8 @@ func (n *node) restoreMany(lost []driver.Request) {
 	wg.Wait()
 }
 
-// restore asks for one vote. The lease's Release goes to this node, too, from
-// now on.
+// restore asks for one vote, or tells that it is Shared now. The lease's Release
+// goes to this node, too, from now on.
 func (n *node) restore(r driver.Request) {
 	b := n.d.bids.get(r)
 	if b == nil {
@@ -288,6 +300,9 @@ func (n *node) restore(r driver.Request) {
 	if stands { // holders that take turns have fences up to the one that was granted
 		r.Fence = b.elected
 	}
+	if b.shares { // also when the renewal that found the vote gone was of before
+		r.Mode = driver.Shared
+	}
 	b.mu.Unlock()
 	if !stands {
 		return
@@ -295,7 +310,7 @@ func (n *node) restore(r driver.Request) {
 	if !b.sends(n) {
 		return
 	}
-	r.Restore, r.Settled = true, false
+	r.Settled = false
 	_ = n.call(r.TTL, func(ctx context.Context) error {
 		res, err := n.drv.Try(ctx, r)
 		n.tried(b, r, res, err, func(driver.Result, error) {}) // the next renewal counts it

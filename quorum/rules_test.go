@@ -33,20 +33,25 @@ type spy struct {
 	tries    []driver.Request
 	releases []driver.Request
 	before   func(r driver.Request) error // of a Try
+	answer   func(r driver.Request) error // after a Try
 	after    func(r driver.Request) error // of a Release
 }
 
 func (s *spy) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
 	s.mu.Lock()
 	s.tries = append(s.tries, r)
-	before := s.before
+	before, answer := s.before, s.answer
 	s.mu.Unlock()
 	if before != nil {
 		if err := before(r); err != nil {
 			return driver.Result{}, err
 		}
 	}
-	return s.Store.Try(ctx, r)
+	res, err := s.Store.Try(ctx, r)
+	if answer != nil && err == nil {
+		err = answer(r)
+	}
+	return res, err
 }
 
 func (s *spy) Release(ctx context.Context, r driver.Request) error {
@@ -68,6 +73,13 @@ func (s *spy) on(before func(r driver.Request) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.before = before
+}
+
+// loses sets what happens after each Try; its error is an answer that is lost.
+func (s *spy) loses(answer func(r driver.Request) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answer = answer
 }
 
 // onRelease sets what happens after each Release, one at a time; its error is an

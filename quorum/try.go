@@ -25,10 +25,11 @@ const (
 
 // Try asks all nodes at once; see [driver.Driver].
 func (d *Driver) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
+	d.bids.converting(r)
 	if err := d.check(ctx, r); err != nil {
 		return driver.Result{}, err
 	}
-	if r.Fence != 0 {
+	if r.Fence != 0 && !r.Convert {
 		return driver.Result{}, fmt.Errorf("redlock: a proposed fence: %w", driver.ErrUnsupported)
 	}
 	if r.TTL < d.traits.MinTTL || d.traits.MaxTTL > 0 && r.TTL > d.traits.MaxTTL {
@@ -39,10 +40,19 @@ func (d *Driver) Try(ctx context.Context, r driver.Request) (driver.Result, erro
 		return driver.Result{}, err
 	}
 	defer b.leave()
-	b.begin(r)
 	c := &count{d: d, b: b, r: r, head: d.head.Load()}
+	switch mode, leased, converted := b.held(); {
+	case r.Convert, leased && converted && r.Mode == mode:
+		return d.convert(ctx, c)
+	case leased && r.Mode != mode: // it was overtaken by a Convert
+		return driver.Result{Why: driver.Held, Holder: driver.Holder{Owner: r.Owner, Label: r.Label, Mode: mode}}, nil
+	}
+	b.begin(r)
 	c.r.Fence, c.r.Raise = b.fence(&d.clock)
 	c.scouts = !d.met.Load()
+	if c.stands = b.lease() != 0; c.stands { // nobody in line is overtaken
+		c.head, c.scouts, c.last = nil, false, true
+	}
 	c.r.Queue = r.Queue && !c.scouts
 	begun := time.Now()
 	for i := 1; ; i++ {
@@ -71,6 +81,9 @@ func (d *Driver) Try(ctx context.Context, r driver.Request) (driver.Result, erro
 			pause.Stop()
 			return driver.Result{}, ctx.Err()
 		}
+	}
+	if c.stands && !c.overturned() {
+		return driver.Result{}, d.inDoubt(c)
 	}
 	return d.lost(ctx, c)
 }
@@ -120,7 +133,7 @@ func (c *count) round(ctx context.Context) error {
 		case a := <-w.got:
 			in++
 			c.take(a)
-			if c.elected() {
+			if c.elected() && !c.waitsOn() {
 				return nil
 			}
 		case <-patience.C:
@@ -145,6 +158,9 @@ func (n *node) tried(b *bid, r driver.Request, res driver.Result, err error, pas
 		n.recovers()
 	case n.refuses(err):
 		n.suffers()
+	}
+	if err == nil && res.Granted && r.Mode == driver.Shared {
+		b.tells(n)
 	}
 	n.lives(res.Node)
 	if err == nil && !res.Granted && res.Why == driver.NotVoting {

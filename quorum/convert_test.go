@@ -1,0 +1,361 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package quorum
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// converting makes what converts a writer's lease, and what it does from then on.
+func converting(w driver.Request, fence uint64) (convert, reader driver.Request) {
+	w.Mode, w.Fence = driver.Shared, fence
+	convert = w
+	convert.Convert = true
+	return convert, w
+}
+
+// modes are how an owner has the key on each node: -1 where it has not.
+func modes(t *testing.T, nodes []*spy, r driver.Request) (all []int) {
+	t.Helper()
+	for _, n := range nodes {
+		mode := -1
+		if l := n.lease(t, r); l != nil {
+			mode = int(l.Holder.Mode)
+		}
+		all = append(all, mode)
+	}
+	return all
+}
+
+var errOnTheWay = errors.New("lost on the way")
+
+// A converted lease keeps its fence, readers in line are let in on every node, and
+// a writer is not.
+func TestConvertLetsReadersIn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, nodes := spies(t, 3)
+		w := asks("k")
+		fence := granted(t, d, w).Fence
+		waiting := []driver.Request{reads("k"), reads("k")}
+		for i := range waiting {
+			waiting[i].Queue = true
+			refused(t, d, waiting[i])
+		}
+		hints, err := d.Watch(t.Context(), waiting[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		convert, reader := converting(w, fence)
+		for range 2 {
+			if res := granted(t, d, convert); res.Fence != fence {
+				t.Errorf("the fence is %d, want %d", res.Fence, fence)
+			}
+		}
+		synctest.Wait()
+		<-hints
+		for _, r := range waiting {
+			if res := granted(t, d, r); res.Fence <= fence {
+				t.Errorf("a reader's fence is %d after %d", res.Fence, fence)
+			}
+		}
+		refused(t, d, w) // an older request, which comes late
+		if res := granted(t, d, withFence(reader, 0)); res.Fence != fence {
+			t.Errorf("asked again: %+v", res)
+		}
+		late := w
+		late.Fence = fence
+		for _, r := range []driver.Request{late, reader} { // renewals of before and after
+			if got := renewed(t, d, r); got.Err != nil {
+				t.Error(got.Err)
+			}
+		}
+		if got := modes(t, nodes, w); got[0]+got[1]+got[2] != 3 {
+			t.Errorf("the modes on the nodes: %v", got)
+		}
+		refused(t, d, asks("k"))
+		release(t, d, reader)
+		for _, r := range waiting {
+			release(t, d, r)
+		}
+		granted(t, d, asks("k"))
+	})
+}
+
+func withFence(r driver.Request, fence uint64) driver.Request {
+	r.Fence = fence
+	return r
+}
+
+// A Convert of unknown outcome changes nothing but that the lease is Shared from then
+// on, wherever its nodes are told.
+func TestConvertWithoutAnswer(t *testing.T) {
+	for name, lost := range map[string]func(s *spy, f func(driver.Request) error){
+		"request lost": (*spy).on, "answer lost": (*spy).loses,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, nodes := spies(t, 3)
+				w := asks("k")
+				fence := granted(t, d, w).Fence
+				synctest.Wait()
+				for _, n := range nodes[:2] {
+					lost(n, func(r driver.Request) error {
+						if r.Convert {
+							return errOnTheWay
+						}
+						return nil
+					})
+				}
+				convert, reader := converting(w, fence)
+				if res, err := d.Try(t.Context(), convert); err == nil {
+					t.Fatalf("%+v with the answer of one node of three", res)
+				}
+				for _, n := range nodes[:2] {
+					lost(n, nil)
+				}
+				refused(t, d, w) // it may be Shared: nobody takes it for Exclusive any more
+				if got := modes(t, nodes, w); got[0] < 0 || got[1] < 0 || got[2] != 1 {
+					t.Fatalf("the modes on the nodes: %v", got)
+				}
+				if got := renewed(t, d, reader); got.Err != nil {
+					t.Error(got.Err)
+				}
+				other := reads("k")
+				granted(t, d, other)
+				if got := modes(t, nodes, w); got[0]+got[1]+got[2] != 3 {
+					t.Errorf("the modes on the nodes: %v", got)
+				}
+				if res := granted(t, d, convert); res.Fence != fence {
+					t.Errorf("%+v", res)
+				}
+				release(t, d, reader)
+			})
+		})
+	}
+}
+
+// A Convert returns once the line node, which is slower than most, lets others in.
+func TestConvertWaitsForTheLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, nodes := spies(t, 3)
+		w := asks("k")
+		convert, _ := converting(w, granted(t, d, w).Fence)
+		synctest.Wait()
+		nodes[0].on(func(r driver.Request) error {
+			if r.Convert {
+				time.Sleep(d.timeout(ruleTTL) / 2)
+			}
+			return nil
+		})
+		granted(t, d, convert)
+		granted(t, d, reads("k"))
+	})
+}
+
+// A holder that asks again, while few nodes know that its lease is Shared, tells them.
+func TestConvertedLeaseAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, nodes := spies(t, 3)
+		w := asks("k")
+		convert, reader := converting(w, granted(t, d, w).Fence)
+		synctest.Wait()
+		for _, n := range nodes[:2] {
+			n.on(func(driver.Request) error { return errOnTheWay })
+		}
+		if _, err := d.Try(t.Context(), convert); err == nil {
+			t.Fatal("one node of three answered")
+		}
+		only(nodes, nil)
+		if res := granted(t, d, withFence(reader, 0)); res.Fence != reader.Fence {
+			t.Errorf("%+v, want the fence %d", res, reader.Fence)
+		}
+		synctest.Wait()
+		if got := modes(t, nodes, w); got[0]+got[1]+got[2] != 3 {
+			t.Errorf("the modes on the nodes: %v", got)
+		}
+	})
+}
+
+// The holder of a lease takes it for Shared from the call on, also when that sends
+// nothing.
+func TestConvertThatWasNotSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, nodes := spies(t, 3)
+		w := asks("k")
+		convert, reader := converting(w, granted(t, d, w).Fence)
+		synctest.Wait()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := d.Try(ctx, convert); err == nil {
+			t.Fatal("no error")
+		}
+		if got := renewed(t, d, reader); got.Err != nil {
+			t.Error(got.Err)
+		}
+		if got := modes(t, nodes, w); got[0]+got[1]+got[2] != 3 {
+			t.Errorf("the modes on the nodes: %v", got)
+		}
+	})
+}
+
+// What a lease protects was done with when it converted: it leaves no mark, also on
+// a node that missed it.
+func TestConvertedLeaseLeavesNoMark(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, nodes := spies(t, 3)
+		w := asks("k")
+		convert, reader := converting(w, granted(t, d, w).Fence)
+		synctest.Wait()
+		nodes[2].on(func(driver.Request) error { return errOnTheWay })
+		granted(t, d, convert)
+		synctest.Wait()
+		nodes[2].on(nil)
+		reader.End = driver.Unfinished
+		release(t, d, reader)
+		synctest.Wait()
+		if res := granted(t, d, asks("k")); res.Abandoned {
+			t.Errorf("%+v", res)
+		}
+	})
+}
+
+// A lease that stands converts on the nodes that have it; its line node may have
+// another's by now. An earlier vote of the same owner is not the lease.
+func TestConvertCountsTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, nodes := spies(t, 3)
+		w := asks("k")
+		fence := granted(t, d, w).Fence
+		synctest.Wait()
+		convert, _ := converting(w, fence)
+		nodes[0].Lose("k")
+		nodes[0].Hold("k", ruleTTL, driver.Label{})
+		granted(t, d, convert)
+		for _, n := range nodes {
+			n.restarted(t)
+			old := withFence(w, fence-1)
+			old.Restore = true
+			granted(t, n, old)
+		}
+		refused(t, d, convert)
+		refused(t, d, withFence(convert, 0))
+	})
+}
+
+// A Convert that a majority refuses comes too late: the lease is lost, as a renewal
+// would say. Whoever has none is granted nothing.
+func TestConvertOfALostLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, nodes := spies(t, 3)
+		w := asks("k")
+		fence := granted(t, d, w).Fence
+		synctest.Wait()
+		for _, n := range nodes[:2] {
+			n.Lose("k")
+		}
+		convert, reader := converting(w, fence)
+		refused(t, d, convert)
+		if got := renewed(t, d, reader); !errors.Is(got.Err, driver.ErrNotHeld) {
+			t.Errorf("%+v", got)
+		}
+		stranger, _ := converting(asks("k2"), 0)
+		stranger.Queue = true
+		refused(t, d, stranger)
+		refused(t, d, withFence(stranger, fence))
+		if d.bids.get(stranger) != nil {
+			t.Error("a lease of nobody is kept")
+		}
+		waiter, gate := asks("k"), asks("k3")
+		if err := d.Release(t.Context(), reader); !errors.Is(err, driver.ErrNotHeld) {
+			t.Error(err)
+		}
+		holder := asks("k")
+		granted(t, d, holder)
+		waiter.Queue = true
+		refused(t, d, waiter)
+		convert, _ = converting(waiter, 0)
+		refused(t, d, convert)
+		for _, n := range nodes[1:] { // the line node's vote is not the lease
+			n.Hold("k3", ruleTTL, driver.Label{})
+		}
+		gate.Queue = true
+		refused(t, d, gate)
+		convert, _ = converting(gate, 0)
+		refused(t, d, convert)
+		synctest.Wait()
+		if got := modes(t, nodes, gate); got[0] != 0 {
+			t.Errorf("the modes on the nodes: %v", got)
+		}
+		for _, key := range []string{"k2", "k3"} {
+			info, err := nodes[0].Inspect(t.Context(), key)
+			if err != nil || info.Held && info.Holder.Owner != gate.Owner || info.Waiters != 0 {
+				t.Errorf("%s: %+v, %v", key, info, err)
+			}
+		}
+	})
+}
+
+// An owner may ask again after a release that is settled: what it converted before
+// says nothing of its new lease.
+func TestOwnerAsksAnewAfterAConvert(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, nodes := spies(t, 3)
+		other := another(t, nodes)
+		w := asks("k")
+		convert, _ := converting(w, granted(t, d, w).Fence)
+		synctest.Wait()
+		granted(t, d, convert)
+		synctest.Wait()
+		rel := w
+		rel.Settled = true
+		b := d.bids.get(w)
+		x := 0
+		for i, n := range d.nodes {
+			if n != d.head.Load() {
+				x = i
+			}
+		}
+		b.mu.Lock()
+		b.pending[x]++
+		b.mu.Unlock() // an answer is still under way
+		if err := d.Release(t.Context(), rel); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		again := w
+		f := granted(t, d, again).Fence
+		b.mu.Lock()
+		b.pending[x]--
+		b.mu.Unlock()
+		synctest.Wait()
+		for range 3 {
+			time.Sleep(6 * time.Second)
+			_ = renewed(t, d, withFence(w, f))
+			synctest.Wait()
+		}
+		for i := range nodes { // each is away once
+			nodes[i].SetUnreachable(true)
+			_ = renewed(t, d, withFence(w, f))
+			nodes[i].SetUnreachable(false)
+			time.Sleep(2 * time.Second)
+			if r := renewed(t, d, withFence(w, f)); r.Err != nil {
+				t.Fatal(r.Err)
+			}
+			synctest.Wait()
+		}
+		res, err := other.Try(t.Context(), reads("k"))
+		if err == nil && res.Granted {
+			t.Errorf("a reader beside the writer: %+v", res)
+		}
+		end := withFence(w, f)
+		end.End = driver.Unfinished
+		_ = d.Release(t.Context(), end)
+	})
+}
