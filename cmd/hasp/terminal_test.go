@@ -333,6 +333,72 @@ func TestStoppedAtTheTerminal(t *testing.T) {
 	})
 }
 
+// A candidate runs commands one after another.
+func TestElectAtTheTerminal(t *testing.T) {
+	onTerminal(t, "Ctrl-C ends the candidacy", func(t *testing.T, s *sandbox) {
+		sc := s.shell(t)
+		sc.run(`for i in 1 2 3; do hasp elect k -- sh -c 'echo "ready"$((40+2)); exec sleep 1000'; done`)
+		sc.expect("ready42")
+		sc.send(ctrlC)
+		sc.expect("PROMPT>")
+		sc.run(`echo "rc=$? i=$i"`)
+		sc.expect("rc=130 i=1")
+	})
+	onTerminal(t, "Ctrl-C, and a command that ends well", func(t *testing.T, s *sandbox) {
+		sc := s.shell(t)
+		sc.run(`hasp elect k -- sh -c 'trap "exit 5" INT; echo "ready"$((40+2)); while :; do sleep 0.05; done'; echo rc=$?`)
+		sc.expect("ready42")
+		sc.send(ctrlC)
+		sc.expect("rc=5")
+	})
+	onTerminal(t, "each command can read it", func(t *testing.T, s *sandbox) {
+		sc := s.shell(t)
+		sc.run(`hasp elect k -- sh -c '{ grep SigIgn /proc/self/status || echo; } >>ignored; echo "ask"$((40+2)); read x; echo "got <$x>"'`)
+		for _, word := range []string{"one", "two"} {
+			sc.expect("ask42")
+			sc.run(word)
+			sc.expect("got <" + word + ">")
+			sc.expect("a candidate again in")
+		}
+		sc.expect("ask42")
+		sc.send(ctrlC)
+		sc.expect("PROMPT>")
+		sc.run("echo rc=$?")
+		sc.expect("rc=130")
+		if masks := strings.Fields(s.read("ignored")); len(masks) > 3 && masks[1] != masks[3] {
+			t.Errorf("the second command ignores other signals than the first: %v", masks)
+		}
+	})
+	onTerminal(t, "Ctrl-Z while it runs nothing", func(t *testing.T, s *sandbox) {
+		s.fifo("gate")
+		sc := s.shell(t)
+		sc.run(`hasp elect k -- sh -c 'echo "ready"$((40+2)); read x <gate'`)
+		sc.expect("ready42")
+		holder := s.hasp("run", "k", "--", "sh", "-c", "echo >ready; exec sleep 1000")
+		holder.says("waiting for")
+		s.open("gate") // the other one is next
+		s.read("ready")
+		sc.expect("waiting for")
+		sc.send(ctrlZ)
+		sc.expect("Stopped")
+		sc.expect("PROMPT>")
+		sc.run("fg")
+		sc.expect("hasp elect")
+		sc.send(ctrlC)
+		sc.expect("gave up waiting")
+		sc.expect("PROMPT>")
+	})
+	onTerminal(t, "HUP while it runs nothing", func(t *testing.T, s *sandbox) {
+		s.hasp("run", "k", "--", "sh", "-c", "echo >ready; exec sleep 1000")
+		s.read("ready")
+		sc := s.shell(t)
+		sc.run(`hasp elect k -- true & sleep 0; echo`)
+		sc.expect("waiting for")
+		sc.run(`kill -HUP %1; wait %1; echo "rc=$?"`)
+		sc.expect("rc=129")
+	})
+}
+
 // A shell within hasp, with jobs of its own, and a hasp within that.
 func TestShellWithin(t *testing.T) {
 	onTerminal(t, "has job control", func(t *testing.T, s *sandbox) {

@@ -27,6 +27,9 @@ var everyCommand = [][]string{
 	{"ls"},
 	{"show", "k"},
 	{"break", "k", "--owner", "AAAAAAAAAAAAAAAAAAAAAAAAAA", "--yes"},
+	{"run", "-s", "k", "other", "--", "touch", "ran"},
+	{"elect", "k", "--", "touch", "ran"},
+	{"elect", "--observe", "k"},
 }
 
 // refuses wants every command to end with the code and the message, and none to

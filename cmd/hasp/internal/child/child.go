@@ -11,8 +11,8 @@
 // ends the command when this process is killed with -9. Other systems can
 // neither; Windows has no signals, so there a command can only be killed.
 //
-// A process runs one command at a time: signals, the terminal and orphans
-// belong to the process as a whole.
+// A process runs one command at a time, perhaps one after another: signals, the
+// terminal and orphans belong to the process as a whole.
 package child
 
 import (
@@ -39,6 +39,9 @@ type Spec struct {
 	// Resumed, if set, is called when this process goes on after it was
 	// stopped, before a stopped command goes on. It may close End.
 	Resumed func()
+	// Lazy: the command gets the terminal only when it asks for it, so that Ctrl-C
+	// reaches this process, which passes it on and knows of it.
+	Lazy bool
 }
 
 // Order says how a command is ended.
@@ -63,6 +66,9 @@ type Status struct {
 	// Keyboard: the terminal sent Signal to the command's group, and to nobody
 	// else, since the command had the terminal.
 	Keyboard bool
+	// Passed are the signals that this process got while the command ran, and
+	// passed on, each once.
+	Passed []syscall.Signal
 	// Remaining are processes that could not be ended: not ours to kill, or
 	// stuck in the kernel.
 	Remaining []int

@@ -7,6 +7,8 @@ package child
 
 import (
 	"os"
+	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -51,6 +53,20 @@ func (r *runner) stopped(sig syscall.Signal) {
 	// Otherwise somebody paused the command from elsewhere: it still holds the
 	// key, so we go on renewing.
 }
+
+// stopBetween lets Ctrl-Z stop this process also when no command runs, now that
+// SIGTSTP is caught, which Go cannot undo.
+var stopBetween = sync.OnceFunc(func() {
+	stops := make(chan os.Signal, 1)
+	signal.Notify(stops, syscall.SIGTSTP)
+	go func() {
+		for range stops {
+			if idle() {
+				_ = syscall.Kill(os.Getpid(), syscall.SIGTTIN)
+			}
+		}
+	}()
+})
 
 // stop stops this process, and returns when it goes on or shortly before.
 func (r *runner) stop() {

@@ -8,6 +8,7 @@ package child
 import (
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -20,7 +21,7 @@ func Run(s Spec) (Status, error) {
 	tty := openTerminal()
 	defer tty.close()
 	fd := -1
-	if tty.eager() {
+	if !s.Lazy && tty.eager() {
 		fd = tty.fd
 	}
 	r := &runner{Spec: s, tty: tty, jobs: make(chan os.Signal, 4), stopSignal: syscall.SIGTSTP}
@@ -29,8 +30,10 @@ func Run(s Spec) (Status, error) {
 	if fd < 0 { // Ctrl-Z reaches us and not the command
 		signal.Notify(r.jobs, syscall.SIGTSTP)
 		r.stopSignal = syscall.SIGTTIN
+		stopBetween()
 	}
 	defer signal.Stop(r.jobs)
+	tty.starting()
 	p, err := start(s, fd)
 	tty.started(fd >= 0)
 	defer tty.takeBack()
@@ -58,11 +61,10 @@ type runner struct {
 	// that no shell looks after; Go cannot undo that it once caught SIGTSTP.
 	stopSignal syscall.Signal
 
-	interrupted bool // we had SIGINT ourselves, and passed it on
-	ended       bool // the command, not yet what it started
-	order       *Order
-	tick        *time.Ticker
-	killed      time.Time
+	ended  bool // the command, not yet what it started
+	order  *Order
+	tick   *time.Ticker
+	killed time.Time
 
 	stopping <-chan time.Time // when to stop, although the command did not
 	resuming <-chan time.Time // when to go on, as we were not stopped after all
@@ -109,7 +111,9 @@ func (r *runner) over() bool {
 }
 
 func (r *runner) pass(sig syscall.Signal) {
-	r.interrupted = r.interrupted || sig == syscall.SIGINT
+	if !slices.Contains(r.status.Passed, sig) {
+		r.status.Passed = append(r.status.Passed, sig)
+	}
 	r.p.signal(sig)
 }
 
@@ -121,7 +125,8 @@ func (r *runner) changed(ws syscall.WaitStatus) {
 	s := statusOf(ws)
 	r.ended = true
 	r.status.Code, r.status.Signal = s.Code, s.Signal
-	r.status.Keyboard = s.Signal == syscall.SIGINT && !r.interrupted && r.tty != nil && r.tty.lent
+	r.status.Keyboard = (s.Signal == syscall.SIGINT || s.Signal == syscall.SIGQUIT) &&
+		!slices.Contains(r.status.Passed, s.Signal) && r.tty != nil && r.tty.lent
 }
 
 // end begins an ordered end, unless the command was faster.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/windows"
@@ -35,9 +36,12 @@ func Run(s Spec) (Status, error) {
 	for {
 		select {
 		case st := <-ended:
-			st.Ordered, st.Killed = ordered.Ordered, ordered.Killed
+			st.Ordered, st.Killed, st.Passed = ordered.Ordered, ordered.Killed, ordered.Passed
 			return st, nil
-		case <-s.Signals: // the command has it from the console
+		case sig := <-s.Signals: // the command has it from the console
+			if sig := sig.(syscall.Signal); !slices.Contains(ordered.Passed, sig) {
+				ordered.Passed = append(ordered.Passed, sig)
+			}
 		case <-s.End:
 			s.End = nil
 			s.Ending(p.Pid)
@@ -62,6 +66,9 @@ func IsTerminal(f *os.File) bool {
 	var mode uint32
 	return windows.GetConsoleMode(windows.Handle(f.Fd()), &mode) == nil
 }
+
+// HasTerminal says no: Windows hangs up nothing.
+func HasTerminal() bool { return false }
 
 // Interactive says whether somebody sits at a terminal and waits for this very
 // process. Windows has no ends by signal to tell them of.

@@ -82,6 +82,13 @@ func (p *process) fork(s Spec, attr *syscall.ProcAttr) (err error) {
 	return err
 }
 
+// idle says whether no command runs.
+func idle() bool {
+	running.Lock()
+	defer running.Unlock()
+	return len(running.byPID) == 0
+}
+
 func deliver(pid int, ws syscall.WaitStatus) {
 	running.Lock()
 	p := running.byPID[pid]

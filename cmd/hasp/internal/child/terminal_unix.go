@@ -62,6 +62,16 @@ func (t *terminal) eager() bool {
 	return t.ours() && IsTerminal(os.Stdin) && err == nil && out.Mode()&os.ModeNamedPipe == 0
 }
 
+// starting undoes what started did for a command before, which would be
+// inherited. Only a signal that is caught is not: Reset leaves it ignored.
+func (t *terminal) starting() {
+	if t != nil && signal.Ignored(syscall.SIGTTOU) {
+		caught := make(chan os.Signal, 1)
+		signal.Notify(caught, syscall.SIGTTOU)
+		signal.Stop(caught)
+	}
+}
+
 // started notes that the command runs, with the terminal or without. From now
 // on we may move the terminal from outside of its foreground: a process that
 // does not ignore SIGTTOU is stopped when it tries. (Not earlier: the command
@@ -100,6 +110,14 @@ func (t *terminal) reset() {
 func IsTerminal(f *os.File) bool {
 	_, err := unix.IoctlGetTermios(int(f.Fd()), getTermios)
 	return err == nil
+}
+
+// HasTerminal says whether this process has a controlling terminal, which may be
+// hung up.
+func HasTerminal() bool {
+	t := openTerminal()
+	defer t.close()
+	return t != nil
 }
 
 // Interactive says whether somebody sits at a terminal and waits for this very

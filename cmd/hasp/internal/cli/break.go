@@ -27,7 +27,8 @@ func newBreak() *cobra.Command {
 		Long: `hasp break takes a key away from exactly the OWNER that hasp show names, or removes
 it from the line: never from whoever got the key since. The owner's lease is
 lost; a hasp run that holds it ends its command within a third of its TTL. The
-key goes to the next in line.
+key goes to the next in line, who is told that it was not released
+(HASP_ABANDONED). Others who share the key keep it.
 
 It shows what it is about to do and asks for the key to be typed. In scripts,
 --yes stands for that. Foreign holders, which do not use hasp, are never broken.`,
@@ -60,15 +61,15 @@ func breakKey(cmd *cobra.Command, store *storeFlag, key, owner string, yes bool)
 	defer l.Close()
 	ctx, cancel := asking()
 	defer cancel()
-	info, err := l.Inspect(ctx, key)
+	info, err := l.inspect(ctx, key)
 	if err != nil {
-		return trouble(l.url, err)
+		return err
 	}
-	victim, ok := withOwner(info, owner)
-	if !ok {
+	victim, waits := withOwner(info, owner)
+	if victim == nil {
 		return notThatOwner(info, key, owner)
 	}
-	fmt.Fprintf(os.Stderr, "hasp: %s\n", plan(info, key, victim))
+	fmt.Fprintf(os.Stderr, "hasp: %s\n", plan(info, key, *victim, waits))
 	if !yes {
 		if err := confirm(key); err != nil {
 			return err
@@ -78,34 +79,36 @@ func breakKey(cmd *cobra.Command, store *storeFlag, key, owner string, yes bool)
 	defer cancelBreak()
 	switch err := l.Break(ctx, key, owner); {
 	case errors.Is(err, hasp.ErrNotHeld):
-		info, lookErr := l.Inspect(ctx, key)
-		if lookErr != nil {
-			return trouble(l.url, lookErr)
+		info, err := l.inspect(ctx, key)
+		if err != nil {
+			return err
 		}
 		return notThatOwner(info, key, owner)
 	case err != nil:
 		return trouble(l.url, err)
 	}
-	fmt.Fprintf(os.Stderr, "hasp: broke %s: taken from %s\n", quote(key), who(victim))
+	fmt.Fprintf(os.Stderr, "hasp: broke %s: taken from %s\n", quote(key), who(*victim))
 	return nil
 }
 
-// withOwner returns the holder or waiter with this owner.
-func withOwner(i hasp.Info, owner string) (hasp.Holder, bool) {
-	if i.Held && i.Holder.Owner == owner {
-		return i.Holder, true
+// withOwner returns the holder or waiter with this owner; nil when there is none.
+func withOwner(i hasp.Info, owner string) (victim *hasp.Holder, waits bool) {
+	for _, l := range i.Holders {
+		if l.Holder.Owner == owner {
+			return &l.Holder, false
+		}
 	}
 	for _, h := range i.Line {
 		if h.Owner == owner {
-			return h, true
+			return &h, true
 		}
 	}
-	return hasp.Holder{}, false
+	return nil, false
 }
 
 // plan says what a break does.
-func plan(i hasp.Info, key string, victim hasp.Holder) string {
-	if victim.Owner != i.Holder.Owner {
+func plan(i hasp.Info, key string, victim hasp.Holder, waits bool) string {
+	if waits {
 		return fmt.Sprintf("this takes %s out of the line for %s; it may come back", who(victim), quote(key))
 	}
 	s := fmt.Sprintf("this takes %s from %s", quote(key), who(victim))
@@ -117,7 +120,10 @@ func plan(i hasp.Info, key string, victim hasp.Holder) string {
 		s += fmt.Sprintf(", reason %q", l.Reason)
 	}
 	s += ". Its lease is lost, but it may work on until it notices"
-	if len(i.Line) > 0 {
+	switch others := len(i.Holders) - 1; {
+	case others > 0:
+		s += fmt.Sprintf("; %s it", count(others, "other keeps", "others keep"))
+	case len(i.Line) > 0:
 		s += fmt.Sprintf("; the key goes to %s", who(i.Line[0]))
 	}
 	return s

@@ -37,13 +37,15 @@ func newRoot(args []string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "hasp",
 		Short: "Run a command under a distributed lock; show and break locks",
-		Long: `hasp holds a lock while a command runs: one holder at a time, first come first
-served, released by a crash, and fenced by a number that storage can check.
+		Long: `hasp holds a lock while a command runs: one holder at a time, or several who
+share it, first come first served, released by a crash, and fenced by a number
+that storage can check.
 
 The store of the locks is named by --store or ` + "`HASP_STORE`" + `. Without it, it is a
 SQLite file in your state directory, for the processes of this machine.`,
 		Example: `  hasp run nightly -- ./report.sh --full       wait for the key, hold it while the command runs
   hasp run -n -E 0 nightly -- ./report.sh      from cron: skip it when somebody else is at it
+  hasp elect worker -- ./worker                run it on one of several hosts, again and again
   hasp ls                                      who holds what
   hasp show nightly                            all about one key
   hasp doctor                                  does the store work, and what does it promise
@@ -65,6 +67,6 @@ SQLite file in your state directory, for the processes of this machine.`,
 		}
 		return usage("%v; see: %s --help", err, cmd.CommandPath())
 	})
-	root.AddCommand(newRun(args), newLs(), newShow(), newBreak(), newDoctor(), newVerify(), newWorker(), newVersion(), newMan(root))
+	root.AddCommand(newRun(args), newElect(args), newLs(), newShow(), newBreak(), newDoctor(), newVerify(), newWorker(), newVersion(), newMan(root))
 	return root
 }

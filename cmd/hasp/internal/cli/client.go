@@ -98,6 +98,19 @@ func public(text string) string {
 	return "URL"
 }
 
+// inspect asks for all about a key.
+func (l *locks) inspect(ctx context.Context, key string) (hasp.Info, error) {
+	info, err := l.Inspect(ctx, key)
+	if err != nil {
+		return info, trouble(l.url, err)
+	}
+	info.Key = key
+	if info.Held && len(info.Holders) == 0 { // an engine that has one holder at a time
+		info.Holds, info.Holders = 1, []driver.Lease{{Holder: info.Holder, Fence: info.Fence, Left: info.Left}}
+	}
+	return info, nil
+}
+
 // asking returns the context of one question to the store, which Ctrl-C ends.
 func asking() (context.Context, context.CancelFunc) {
 	ctx, stop := listening()

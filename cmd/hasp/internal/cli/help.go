@@ -9,6 +9,17 @@ command's own status. No shell is involved: for one, write sh -c '…'.
 Waiting is first come, first served. After 400 ms hasp says who holds the key.
 Ctrl-C and TERM end the wait at once and leave no place in line.
 
+With --shared any number of commands read together; without it a command writes,
+alone. Readers that stand next to each other in line enter together, and those
+who come after a waiting writer wait for it. With --slots N at most N commands
+run at once, each with a number of its own, HASP_SLOT, the smallest that is free.
+Where commands name different N for one key, the smallest of those who hold it
+and of the one who asks counts.
+
+Several KEYs are held all together or not at all, in whatever order they are
+named, without deadlocks; one that is lost ends the command. One key named twice
+counts once.
+
 The key is renewed while the command runs. If that fails for too long (the store
 is gone, this machine slept, somebody broke the lock) the lock is lost: the
 command, its process group, and on Linux everything it started get TERM, then
@@ -29,8 +40,11 @@ but the key is released. On macOS processes that left the command's group are no
 found; on Windows there are no signals, and only the command itself is killed.
 
 The command sees HASP_KEY, HASP_FENCE (larger for each later holder; give it to
-the storage that you write to, to refuse a late writer), HASP_OWNER and
-HASP_STORE_KIND. HASP_STORE is passed on as it was, so that a hasp within the
+the storage that you write to, to refuse a late writer), HASP_OWNER, HASP_SLOT
+(with --slots) and HASP_STORE_KIND. Those are of the first key; HASP_KEY_1,
+HASP_FENCE_1, HASP_KEY_2 and so on are of each. HASP_ABANDONED=1 says that a
+holder before did not release a key, since it died or lost it: what it worked on
+may need repair. HASP_STORE is passed on as it was, so that a hasp within the
 command means the same store; hasp adds no secret to the environment.
 
 With --hold-at-least hasp stays after a quick command and keeps the key, so that
@@ -46,7 +60,41 @@ standard error says which it was.`
 const runExample = `  hasp run nightly -- ./report.sh --full
   hasp run -n -E 0 nightly -- ./report.sh               from cron: busy is no error
   hasp run -w 30 nightly -- sh -c 'psql -v fence=$HASP_FENCE -f nightly.sql'
+  hasp run --shared data -- ./backup.sh                 beside others who read
+  hasp run --slots 3 gpu -- sh -c 'train --gpu $HASP_SLOT'
+  hasp run from to -- ./move.sh                         two keys, without a deadlock
   hasp run --hold-at-least 10m --reason cron nightly -- ./report.sh`
+
+const electLong = `hasp elect stands for election: it waits until it leads KEY, runs COMMAND while it
+does, and stands again when the command has ended, or the lead was lost. At most
+one candidate leads at any instant; it is the same lock as that of hasp run KEY.
+
+When the command ends by itself, whatever its status, the lead is given up, and
+hasp is a candidate again after a pause: 1 s, and twice as long each time up to a
+minute, so that a command that fails at once does not spin. After one that ran
+for a minute it is 1 s again. When the lead is lost the command is ended as in
+hasp run, before another leads. A store that fails is asked again after the same
+pause, if it has ever answered.
+
+INT, TERM and QUIT end the candidacy: the command gets the signal, hasp waits for
+it, gives up the lead, and exits as hasp run does. HUP, USR1 and USR2 are for the
+command and end the candidacy only when the command ends by them; while none runs
+they are ignored. At a terminal HUP ends it, as the terminal is gone.
+
+The command sees HASP_KEY, HASP_FENCE (larger for each later leader), HASP_OWNER,
+HASP_ABANDONED=1 (a leader before did not give up the lead, since it died or lost
+it) and HASP_STORE_KIND.
+
+With --observe it runs nothing and prints on standard output who leads, now and
+at each change, until a signal ends it. It asks every second: a leader between
+two questions may be missed.
+
+Exit status: as of hasp run, of the command that a signal ended the candidacy
+with. 129, 130, 131, 143 ended by a signal while no command ran.`
+
+const electExample = `  hasp elect scheduler -- ./scheduler          on each of several hosts
+  hasp elect --observe scheduler
+  hasp elect --observe -o json scheduler | jq .leader.host`
 
 const doctorLong = `hasp doctor examines a store: does it answer, does it grant locks, what does it
 promise, and what in its configuration endangers that. It takes and releases a
@@ -92,7 +140,7 @@ That nothing was found proves nothing: it was one run, with no fault of a server
 
 // manual are the sections that every manual page ends with.
 var manual = []struct{ title, text string }{
-	{"EXIT STATUS", `hasp run exits with the status of the command; 128 + n when signal n ended it. Its own codes are these, and the same for every other hasp command, where 0 is success. New ones may be added: treat an unknown one as a failure.
+	{"EXIT STATUS", `hasp run and hasp elect exit with the status of the command; 128 + n when signal n ended it. Its own codes are these, and the same for every other hasp command, where 0 is success. New ones may be added: treat an unknown one as a failure.
 
 1: hasp verify saw a rule broken.
 
@@ -121,7 +169,7 @@ HASP_STORE_FILE: a file that holds the URL, for URLs with a password, which do n
 
 XDG_STATE_HOME: where the default store is (~/.local/state when unset).
 
-HASP_KEY, HASP_FENCE, HASP_OWNER, HASP_STORE_KIND: set for the command of hasp run.`},
+HASP_KEY, HASP_FENCE, HASP_OWNER, HASP_SLOT, HASP_STORE_KIND, HASP_ABANDONED: set for the command of hasp run and of hasp elect; with _1, _2 and so on at the end, for each key.`},
 	{"FILES", `~/.local/state/hasp/locks.db: the default store.
 
 ~/.local/state/hasp/waits/: since when servers that are held back are waited for.`},

@@ -10,6 +10,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -21,41 +22,42 @@ import (
 // hasp could tell it (hasp was stopped, or the machine slept).
 const late = 500 * time.Millisecond
 
-// hold runs the command while the lease lasts.
-func (j *job) hold(lease *hasp.Lease) (*child.Status, error) {
+// hold runs the command while all the leases last.
+func (j *job) hold(leases *hasp.Leases) (*child.Status, error) {
 	spec := child.Spec{
-		Path: j.path, Argv: j.argv, Env: j.environment(lease), Signals: j.signals,
-		Ending:  func(pid int) child.Order { return j.ending(lease, pid) },
-		Resumed: func() { _ = lease.Err() }, // asks the clock, and closes Done when it is too late
+		Path: j.path, Argv: j.argv, Env: j.environment(leases.All()), Signals: j.signals,
+		Ending:  func(pid int) child.Order { return j.ending(leases, pid) },
+		Lazy:    j.candidate != nil,
+		Resumed: func() { _ = leases.Err() }, // asks the clock, and closes Done when it is too late
 	}
 	if j.o.onLost.word != lostIgnore {
-		spec.End = lease.Done()
+		spec.End = leases.Done()
 	}
 	st, err := child.Run(spec)
 	if err != nil {
-		j.release(lease)
+		_ = j.finish(func() error { return j.unused(leases) }) // the store ends them by itself when this fails
 		return nil, startError(j.argv[0], err)
 	}
-	over := lease.Err()
+	over := leases.Err()
 	j.hopeless = over != nil // most often because the store is gone
 	if st.Ordered {
-		j.release(lease)
-		return &st, j.ended(st)
+		j.release(leases)
+		return &st, j.ended(st, over)
 	}
 	j.rep.say(detail, event{Event: "ended", Held: time.Since(j.acquired).Seconds(),
 		Message: fmt.Sprintf("the command %s", outcome(st))})
-	end := verdictOf(j.key, st)
+	end := verdictOf(j.keys, st)
 	switch {
 	case over != nil && j.o.onLost.word == lostIgnore:
-		j.release(lease)
+		j.release(leases)
 		end = &exit{code: st.Exit(), verdict: "lost-ignored", message: fmt.Sprintf(
-			"the lock on %s was lost while the command ran (%s); the command %s", quote(j.key), reason(over), outcome(st))}
-	case over != nil && (errors.Is(over, hasp.ErrNotHeld) || !time.Now().Before(lease.Deadline())):
-		j.release(lease)
+			"the lock on %s was lost while the command ran (%s); the command %s", quote(j.lost(over)), reason(over), outcome(st))}
+	case over != nil && (errors.Is(over, hasp.ErrNotHeld) || !time.Now().Before(leases.Deadline())):
+		j.release(leases)
 		end = &exit{code: exitLost, verdict: "lost", message: fmt.Sprintf(
-			"LOST %s: %s. The command %s, but another may have worked at the same time", quote(j.key), reason(over), outcome(st))}
+			"LOST %s: %s. The command %s, but another may have worked at the same time", quote(j.lost(over)), reason(over), outcome(st))}
 	default:
-		j.keep(lease, st)
+		j.keep(leases, st)
 	}
 	if end == nil {
 		return &st, nil
@@ -66,7 +68,7 @@ func (j *job) hold(lease *hasp.Lease) (*child.Status, error) {
 }
 
 // verdictOf is the end that the command itself chose; nil for success.
-func verdictOf(key string, st child.Status) *exit {
+func verdictOf(keys []string, st child.Status) *exit {
 	if st.Exit() == 0 {
 		return nil
 	}
@@ -74,7 +76,7 @@ func verdictOf(key string, st child.Status) *exit {
 	if st.Signal != 0 {
 		verdict = "signaled"
 	}
-	return &exit{code: st.Exit(), verdict: verdict, message: fmt.Sprintf("%s: the command %s", quote(key), outcome(st))}
+	return &exit{code: st.Exit(), verdict: verdict, message: fmt.Sprintf("%s: the command %s", quoteAll(keys), outcome(st))}
 }
 
 // outcome says how the command ended.
@@ -86,9 +88,9 @@ func outcome(st child.Status) string {
 }
 
 // ending says why the command is ended, and how.
-func (j *job) ending(lease *hasp.Lease, pid int) child.Order {
-	why := lease.Err()
-	left := func() time.Duration { return time.Until(lease.Deadline()) }
+func (j *job) ending(leases *hasp.Leases, pid int) child.Order {
+	why := leases.Err()
+	left := func() time.Duration { return time.Until(leases.Deadline()) }
 	now := time.Now()
 	switch {
 	case errors.Is(why, hasp.ErrNotHeld): // it is another's already: only the command's own good counts
@@ -101,14 +103,14 @@ func (j *job) ending(lease *hasp.Lease, pid int) child.Order {
 	if order.Term {
 		how = "TERM now, KILL in " + short(left())
 	}
-	j.rep.say(problem, event{Event: "lost", PID: pid, Error: why.Error(), Held: time.Since(j.acquired).Seconds(),
-		Message: fmt.Sprintf("LOST %s: %s. Ending the command (pid %d): %s", quote(j.key), reason(why), pid, how)})
+	j.rep.say(problem, event{Event: "lost", Key: j.lost(why), PID: pid, Error: why.Error(), Held: time.Since(j.acquired).Seconds(),
+		Message: fmt.Sprintf("LOST %s: %s. Ending the command (pid %d): %s", quote(j.lost(why)), reason(why), pid, how)})
 	return order
 }
 
 // ended is the end of a command that was ended.
-func (j *job) ended(st child.Status) *exit {
-	message := fmt.Sprintf("the lock on %s was lost, and the command was ended: it %s", quote(j.key), outcome(st))
+func (j *job) ended(st child.Status, over error) *exit {
+	message := fmt.Sprintf("the lock on %s was lost, and the command was ended: it %s", quote(j.lost(over)), outcome(st))
 	if len(st.Remaining) > 0 {
 		pids := make([]string, len(st.Remaining))
 		for i, pid := range st.Remaining {
@@ -119,46 +121,55 @@ func (j *job) ended(st child.Status) *exit {
 	return &exit{code: exitLost, verdict: "lost", message: message}
 }
 
-// release gives the key back. What goes wrong with it is said, and no more: the
+// lost is the key whose lease is over.
+func (j *job) lost(why error) string { return keyOf(why, j.keys[0]) }
+
+// release gives the keys back. What goes wrong with it is said, and no more: the
 // command is what counts.
-func (j *job) release(lease *hasp.Lease) {
-	switch err := j.finish(lease.Release); {
+func (j *job) release(leases *hasp.Leases) {
+	switch err := j.finish(leases.Release); {
 	case err == nil:
 		j.rep.say(detail, event{Event: "released", Held: time.Since(j.acquired).Seconds(),
-			Message: fmt.Sprintf("released %s after %s", quote(j.key), short(time.Since(j.acquired)))})
-	case j.hopeless || errors.Is(err, hasp.ErrLost): // the loss was told
+			Message: fmt.Sprintf("released %s after %s", quoteAll(j.keys), short(time.Since(j.acquired)))})
+	case j.hopeless: // the loss was told
 	default:
-		j.rep.say(problem, event{Event: "release-failed", Error: err.Error(), Message: fmt.Sprintf(
-			"%s could not be released: %s", quote(j.key), reason(err))})
+		for _, err := range each(err) {
+			if !errors.Is(err, hasp.ErrLost) { // that was told, or nobody's work was at risk
+				key := keyOf(err, j.keys[0])
+				j.rep.say(problem, event{Event: "release-failed", Key: key, Error: err.Error(), Message: fmt.Sprintf(
+					"%s could not be released: %s", quote(key), reason(err))})
+			}
+		}
 	}
 }
 
-// keep releases the key, not before the time of --hold-at-least is over.
-func (j *job) keep(lease *hasp.Lease, st child.Status) {
+// keep releases the keys, not before the time of --hold-at-least is over.
+func (j *job) keep(leases *hasp.Leases, st child.Status) {
 	rest := j.o.atLeast.d - time.Since(j.acquired)
 	if rest <= 0 {
-		j.release(lease)
+		j.release(leases)
 		return
 	}
 	j.rep.say(normal, event{Event: "keeping", Left: rest.Seconds(), Message: fmt.Sprintf(
-		"the command %s; keeping %s for another %s (--hold-at-least)", outcome(st), quote(j.key), short(rest))})
+		"the command %s; keeping %s for another %s (--hold-at-least)", outcome(st), quoteAll(j.keys), short(rest))})
 	timer := time.NewTimer(rest)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		j.release(lease)
-	case <-lease.Done():
-		j.rep.say(problem, event{Event: "lost", Error: lease.Err().Error(), Message: fmt.Sprintf(
-			"LOST %s: %s. The command had ended before", quote(j.key), reason(lease.Err()))})
-		j.release(lease)
+		j.release(leases)
+	case <-leases.Done():
+		why := leases.Err()
+		j.rep.say(problem, event{Event: "lost", Key: j.lost(why), Error: why.Error(), Message: fmt.Sprintf(
+			"LOST %s: %s. The command had ended before", quote(j.lost(why)), reason(why))})
+		j.release(leases)
 	case sig := <-j.signals:
-		j.bequeath(lease, sig, j.o.atLeast.d-time.Since(j.acquired))
+		j.bequeath(leases, sig, j.o.atLeast.d-time.Since(j.acquired))
 	}
 }
 
-// bequeath leaves the key to the store for the rest of its time, so that hasp
+// bequeath leaves the keys to the store for the rest of their time, so that hasp
 // can go at once and still keep its word. The store counts from now.
-func (j *job) bequeath(lease *hasp.Lease, sig os.Signal, rest time.Duration) {
+func (j *job) bequeath(leases *hasp.Leases, sig os.Signal, rest time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), askLimit)
 	defer cancel()
 	// What is left of a lease has to be more than its lead, and its drift of a
@@ -168,15 +179,22 @@ func (j *job) bequeath(lease *hasp.Lease, sig os.Signal, rest time.Duration) {
 	if most := j.locks.Traits().MaxTTL; most > 0 && ttl > most {
 		ttl, for_ = most, short(most)+" only, the longest that it allows (max-ttl)"
 	}
-	err := insist(ctx, func(ctx context.Context) error { return lease.Extend(ctx, ttl) })
 	j.leave = true
-	message := fmt.Sprintf("leaving (%v); the store keeps %s for another %s", sig, quote(j.key), for_)
-	e := event{Event: "leaving", Left: ttl.Seconds(), Message: message}
-	if err != nil {
-		e.Error = err.Error()
-		e.Message = fmt.Sprintf("leaving (%v), but the store could not be told to keep %s: %s", sig, quote(j.key), reason(err))
+	var wg sync.WaitGroup
+	for _, lease := range leases.All() {
+		wg.Go(func() {
+			key := lease.Key()
+			e := event{Event: "leaving", Key: key, Left: ttl.Seconds(),
+				Message: fmt.Sprintf("leaving (%v); the store keeps %s for another %s", sig, quote(key), for_)}
+			err := insist(ctx, func(ctx context.Context) error { return lease.Extend(ctx, ttl) })
+			if err != nil {
+				e.Error = err.Error()
+				e.Message = fmt.Sprintf("leaving (%v), but the store could not be told to keep %s: %s", sig, quote(key), reason(err))
+			}
+			j.rep.say(problem, e)
+		})
 	}
-	j.rep.say(problem, e)
+	wg.Wait()
 }
 
 // insist asks until the store has answered, or ctx ends: for what is asked once,
@@ -202,24 +220,32 @@ func insist(ctx context.Context, ask func(context.Context) error) error {
 func (j *job) renewed(e hasp.Event) {
 	l := detail
 	j.mu.Lock()
-	if j.failing {
-		l, j.failing = normal, false
+	if j.failing[e.Key] {
+		l, j.failing[e.Key] = normal, false
 	}
 	j.mu.Unlock()
-	j.rep.say(l, event{Event: "renewed", Left: e.Left.Seconds(),
-		Message: fmt.Sprintf("renewed %s, good for %s", quote(j.key), short(e.Left))})
+	j.rep.say(l, event{Event: "renewed", Key: e.Key, Left: e.Left.Seconds(),
+		Message: fmt.Sprintf("renewed %s, good for %s", quote(e.Key), short(e.Left))})
 }
 
 // renewFailed says, once for an outage, that the lease is at risk.
 func (j *job) renewFailed(e hasp.Event) {
 	l := detail
 	j.mu.Lock()
-	if !j.failing && e.Left < j.o.ttl.d/2 {
-		l, j.failing = normal, true
+	if !j.failing[e.Key] && e.Left < j.o.ttl.d/2 {
+		l, j.failing[e.Key] = normal, true
 	}
 	j.mu.Unlock()
-	j.rep.say(l, event{Event: "renew-failed", Left: e.Left.Seconds(), Error: e.Err.Error(), Message: fmt.Sprintf(
-		"cannot renew %s, asking again: %v. Without an answer the command is ended in %s", quote(j.key), e.Err, short(e.Left))})
+	j.rep.say(l, event{Event: "renew-failed", Key: e.Key, Left: e.Left.Seconds(), Error: e.Err.Error(), Message: fmt.Sprintf(
+		"cannot renew %s, asking again: %v. Without an answer the command is ended in %s", quote(e.Key), e.Err, short(e.Left))})
+}
+
+// each returns the errors that errors.Join put together.
+func each(err error) []error {
+	if all, ok := err.(interface{ Unwrap() []error }); ok { // only the outermost is a list of equals
+		return all.Unwrap()
+	}
+	return []error{err}
 }
 
 // reason is an error of the library without what its reader knows.
@@ -229,25 +255,4 @@ func reason(err error) string {
 		err = e.Err
 	}
 	return strings.TrimPrefix(err.Error(), hasp.ErrLost.Error()+": ")
-}
-
-// environment is the command's: ours, with what it may want to know of the
-// lock. Values of an outer hasp run never show through. HASP_STORE stays as it
-// is, so that a hasp within the command means the same store.
-func (j *job) environment(lease *hasp.Lease) []string {
-	own := []string{
-		"HASP_KEY=" + j.key,
-		"HASP_FENCE=" + strconv.FormatUint(lease.Fence(), 10),
-		"HASP_OWNER=" + lease.Owner(),
-		"HASP_STORE_KIND=" + j.locks.Traits().Engine,
-	}
-	var env []string
-	for _, v := range os.Environ() {
-		switch name, _, _ := strings.Cut(v, "="); name {
-		case "HASP_KEY", "HASP_FENCE", "HASP_OWNER", "HASP_SLOT", "HASP_STORE_KIND":
-		default:
-			env = append(env, v)
-		}
-	}
-	return append(env, own...)
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -21,71 +22,46 @@ import (
 // it is gone.
 const hopelessLimit = 500 * time.Millisecond
 
-// job is one hasp run.
+// job is one hasp run; or one hasp elect, which holds the key again and again.
 type job struct {
 	o       *options
 	rep     *report
-	key     string
+	keys    []string // each once
 	path    string   // of the command
 	argv    []string // of the command
 	locks   *locks
-	mutex   *hasp.Mutex
+	lockers []hasp.Locker // of the keys
 	wait    *watcher
 	signals <-chan os.Signal
 
-	acquired time.Time
-	leave    bool // go without releasing
-	hopeless bool // the store did not answer: don't wait long to tell it anything
+	candidate *candidate // of hasp elect, else nil
+	acquired  time.Time
+	leave     bool      // go without releasing
+	hopeless  bool      // the store did not answer: don't wait long to tell it anything
+	heard     os.Signal // the latest that came while nothing of the command ran
 
 	mu      sync.Mutex
-	failing bool // renewals fail, and that was said
+	failing map[string]bool // keys that cannot be renewed, of which that was said
 }
 
-// run is hasp run: it waits for the key, holds it while the command runs, and
-// says with the last line and the exit code how it ended.
-func run(cmd *cobra.Command, o *options, key string, argv []string) error {
-	rep := &report{key: key, json: o.output.word == "json", quiet: o.quiet, verbose: o.verbose, w: os.Stderr}
+// newJob returns a job, which hears signals until stop is called.
+func newJob(o *options, keys, argv []string) (j *job, stop func()) {
+	rep := &report{keys: keys, json: o.output.word == "json", quiet: o.quiet, verbose: o.verbose, w: os.Stderr}
 	signals, stop := child.Notify()
-	defer stop()
-	j := &job{o: o, rep: rep, key: key, argv: argv, signals: signals, wait: newWatcher(rep)}
-	status, err := j.all(cmd)
-	return rep.verdict(status, err)
+	return &job{o: o, rep: rep, keys: keys, argv: argv, signals: signals, wait: newWatcher(rep), failing: map[string]bool{}}, stop
 }
 
-// verdict says how it ended, as the last line, and returns what is left for
-// Main to do.
-func (r *report) verdict(status *child.Status, err error) error {
-	var end *exit
-	if !errors.As(err, &end) {
-		end = &exit{verdict: "failed", code: exitFailed}
-		if err == nil {
-			end = &exit{verdict: "exited"}
-		} else {
-			end.message = err.Error()
-		}
-	}
-	l := problem
-	switch end.verdict {
-	case "exited", "signaled", "busy", "interrupted":
-		l = normal
-	}
-	if r.json { // programs wait for this line
-		l = problem
-	}
-	e := event{Event: "exit", Message: end.message, Code: &end.code, Verdict: end.verdict}
-	if status != nil {
-		code := status.Exit()
-		e.Status = &code
-	}
-	r.say(l, e)
-	if end.code == 0 && end.message == "" {
-		return nil
-	}
-	return &exit{code: end.code, interrupted: end.interrupted, group: end.group}
+// run is hasp run: it waits for the keys, holds them while the command runs, and
+// says with the last line and the exit code how it ended.
+func run(cmd *cobra.Command, o *options, keys, argv []string) error {
+	j, stop := newJob(o, keys, argv)
+	defer stop()
+	status, err := j.all(cmd, j.once)
+	return j.rep.verdict(status, err)
 }
 
 // all does everything. The status is nil when the command did not run.
-func (j *job) all(cmd *cobra.Command) (status *child.Status, err error) {
+func (j *job) all(cmd *cobra.Command, work func() (*child.Status, error)) (status *child.Status, err error) {
 	if j.path, err = find(j.argv[0]); err != nil {
 		return nil, err
 	}
@@ -102,12 +78,18 @@ func (j *job) all(cmd *cobra.Command) (status *child.Status, err error) {
 	if err != nil {
 		return nil, err
 	}
-	j.mutex = j.locks.Mutex(j.key, lo)
-	lease, err := j.acquire()
+	j.lockers = j.o.lockers(j.locks, j.keys, lo)
+	return work()
+}
+
+// once waits for the keys and holds them while the command runs.
+func (j *job) once() (*child.Status, error) {
+	j.wait.begin()
+	leases, err := j.acquire()
 	if err != nil {
 		return nil, err
 	}
-	return j.hold(lease)
+	return j.hold(leases)
 }
 
 // closeLocks waits until nothing of ours is left in the store.
@@ -133,8 +115,11 @@ func (j *job) finish(tell func() error) error {
 			return err
 		case <-limit:
 			return errUntold
-		case <-j.signals:
-			limit = time.After(hopelessLimit)
+		case sig := <-j.signals:
+			if j.ends(sig) {
+				j.heard = sig
+				limit = time.After(hopelessLimit)
+			}
 		}
 	}
 }
@@ -144,57 +129,124 @@ type signaled struct{ sig syscall.Signal }
 
 func (s signaled) Error() string { return fmt.Sprintf("signal %d (%v)", int(s.sig), s.sig) }
 
-// acquire waits for the key, for as long as the flags allow and no signal
+// interrupted is the end by a signal while no command runs.
+func (j *job) interrupted(s signaled) *exit {
+	return &exit{code: 128 + int(s.sig), verdict: "interrupted", interrupted: s.sig == syscall.SIGINT,
+		message: fmt.Sprintf("gave up waiting for %s: %v", quoteAll(j.keys), s)}
+}
+
+// acquire waits for the keys, for as long as the flags allow and no signal
 // comes.
-func (j *job) acquire() (*hasp.Lease, error) {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	defer cancel(nil)
-	waited, listened := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(listened)
-		select {
-		case sig := <-j.signals:
-			cancel(signaled{sig.(syscall.Signal)})
-		case <-waited:
-		}
-	}()
-	lease, err := j.ask(ctx)
-	close(waited)
-	<-listened // from here on, signals are the command's
-	said := j.wait.end()
-	var sig signaled
-	if errors.As(context.Cause(ctx), &sig) {
-		if lease != nil {
-			_ = lease.Release() // the store ends it by itself when this fails
-		}
-		return nil, &exit{code: 128 + int(sig.sig), verdict: "interrupted", interrupted: sig.sig == syscall.SIGINT,
-			message: fmt.Sprintf("gave up waiting for %s: %v", quote(j.key), sig)}
+func (j *job) acquire() (*hasp.Leases, error) {
+	defer j.wait.end()
+	leases, err := j.asking()
+	if end := (*exit)(nil); errors.As(err, &end) {
+		return nil, end
 	}
 	if err != nil {
 		return nil, j.refused(err)
 	}
 	j.acquired = time.Now()
-	l := detail
-	if said {
-		l = normal // whoever read that we wait wants to read that it is over
-	}
-	waitedFor := j.acquired.Sub(j.wait.began)
-	j.rep.say(l, event{Event: "acquired", Fence: lease.Fence(), Owner: lease.Owner(), Waited: waitedFor.Seconds(),
-		Message: fmt.Sprintf("acquired %s after %s (fence %d, TTL %v)", quote(j.key), short(waitedFor), lease.Fence(), j.o.ttl.d)})
-	return lease, nil
+	j.won(leases.All(), j.wait.end())
+	return leases, nil
 }
 
-// ask asks for the key as the flags say.
-func (j *job) ask(ctx context.Context) (*hasp.Lease, error) {
+// asking asks for the keys, and gives back what it has when a signal comes. It
+// takes no longer for that than another signal.
+func (j *job) asking() (*hasp.Leases, error) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	var leases *hasp.Leases
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		leases, err = j.ask(ctx)
+		done <- err
+	}()
+	var sig *signaled
+	for { // from the answer on, signals are the command's
+		select {
+		case err := <-done:
+			if sig == nil {
+				return leases, err
+			}
+			if err == nil {
+				_ = j.finish(func() error { return j.unused(leases) }) // the store ends them by itself when this fails
+			}
+			return nil, j.interrupted(*sig)
+		case s := <-j.signals:
+			switch {
+			case !j.ends(s):
+			case sig == nil:
+				sig = &signaled{s.(syscall.Signal)}
+				cancel(*sig)
+			default:
+				j.hopeless = true
+				return nil, j.interrupted(*sig)
+			}
+		}
+	}
+}
+
+// ask asks for the keys as the flags say.
+func (j *job) ask(ctx context.Context) (*hasp.Leases, error) {
 	if j.o.now || j.o.wait.set && j.o.wait.d == 0 {
-		return j.mutex.TryLock(ctx)
+		return hasp.TryLockAll(ctx, j.lockers...)
 	}
 	if j.o.wait.set {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, j.o.wait.d)
 		defer cancel()
 	}
-	return j.mutex.Lock(ctx)
+	return hasp.LockAll(ctx, j.lockers...)
+}
+
+// unused gives back keys under which no command ran. Who comes after is told of
+// what a holder before left, as we were.
+func (j *job) unused(leases *hasp.Leases) error {
+	ctx, cancel := context.WithTimeout(context.Background(), askLimit)
+	defer cancel()
+	for _, lease := range leases.All() {
+		if lease.Abandoned() { // Release would say that we repaired it
+			_ = j.locks.Break(ctx, lease.Key(), lease.Owner()) // or it is lost by itself, which says the same
+		}
+	}
+	return leases.Release()
+}
+
+// won tells that the keys are ours. said: somebody read that we wait for them.
+func (j *job) won(leases []*hasp.Lease, said bool) {
+	l, what := detail, "acquired"
+	if said {
+		l = normal // whoever read that we wait wants to read that it is over
+	}
+	if j.candidate != nil {
+		l, what = normal, "leading"
+	}
+	waited := j.acquired.Sub(j.wait.began)
+	e := event{Event: "acquired", Fence: leases[0].Fence(), Owner: leases[0].Owner(), Waited: waited.Seconds()}
+	fences, slots, left := make([]string, len(leases)), make([]string, len(leases)), []string(nil)
+	for i, lease := range leases {
+		one := leaseJSON{Key: lease.Key(), Fence: lease.Fence(), Owner: lease.Owner(), Abandoned: lease.Abandoned()}
+		if n := lease.Slot(); j.o.slots.n > 0 {
+			one.Slot = &n
+		}
+		e.Leases = append(e.Leases, one)
+		fences[i], slots[i] = fmt.Sprint(lease.Fence()), fmt.Sprint(lease.Slot())
+		if lease.Abandoned() {
+			left = append(left, lease.Key())
+		}
+	}
+	words := "fence " + strings.Join(fences, " and ")
+	if j.o.slots.n > 0 {
+		words += ", slot " + strings.Join(slots, " and ")
+	}
+	e.Message = fmt.Sprintf("%s %s after %s (%s, TTL %v)", what, quoteAll(j.keys), short(waited), words, j.o.ttl.d)
+	j.rep.say(l, e)
+	if len(left) > 0 {
+		j.rep.say(normal, event{Event: "abandoned", Key: left[0], Message: fmt.Sprintf(
+			"a holder of %s before did not release it: what it worked on may need repair (HASP_ABANDONED=1)", quoteAll(left))})
+	}
 }
 
 // refused turns the error of an acquisition into an end.
@@ -212,8 +264,9 @@ func (j *job) refused(err error) error {
 	if !j.o.now && j.o.wait.d > 0 {
 		for_ = fmt.Sprintf(" after %s", short(time.Since(j.wait.began)))
 	}
+	key := keyOf(err, j.keys[0])
 	return &exit{code: j.o.busyCode.code, verdict: "busy", message: fmt.Sprintf("busy%s: %s is %s. Look: %s", for_,
-		quote(j.key), obstacle(held.Holder, held.Left, held.Ahead), j.o.store.again("show", j.key))}
+		quote(key), obstacle(held.Holder, held.Left, held.Ahead), j.o.store.again("show", key))}
 }
 
 // observe turns what the library tells into lines.
@@ -229,8 +282,8 @@ func (j *job) observe(e hasp.Event) {
 		j.renewFailed(e)
 	case hasp.EventLost:
 		if j.o.onLost.word == lostIgnore {
-			j.rep.say(problem, event{Event: "lost", Error: e.Err.Error(), Held: e.Held.Seconds(),
-				Message: fmt.Sprintf("LOST %s: %s. The command goes on without the lock (--on-lost=ignore)", quote(j.key), reason(e.Err))})
+			j.rep.say(problem, event{Event: "lost", Key: e.Key, Error: e.Err.Error(), Held: e.Held.Seconds(),
+				Message: fmt.Sprintf("LOST %s: %s. The command goes on without the lock (--on-lost=ignore)", quote(e.Key), reason(e.Err))})
 		}
 	}
 }

@@ -26,8 +26,8 @@ func newLs() *cobra.Command {
 		Use:   "ls [PREFIX]",
 		Short: "List the keys that are held or waited for",
 		Long: `hasp ls lists the keys that are held or waited for, all of them or those that start with
-PREFIX: the holder, since when, what is left of its TTL if it is not renewed,
-the fence, how many wait, and the holder's reason.`,
+PREFIX: how they are held, by whom and how many others, since when, what is left
+of its TTL if it is not renewed, its fence, how many wait, and its reason.`,
 		Example: `  hasp ls
   hasp ls orders/ -o json | jq .holder.host`,
 		Args: atMost(1, "PREFIX"),
@@ -88,12 +88,18 @@ const maxReason = 60
 
 func table(w io.Writer, infos []hasp.Info) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "KEY\tHOLDER\tSINCE\tTTL\tFENCE\tWAITERS\tREASON")
+	fmt.Fprintln(t, "KEY\tMODE\tHOLDER\tSINCE\tTTL\tFENCE\tWAITERS\tREASON")
 	for _, i := range infos {
-		holder, since, fence, reason := "-", "-", "-", ""
+		mode, holder, since, fence, reason := "-", "-", "-", "-", ""
 		if i.Held {
 			l := i.Holder.Describe()
-			holder, reason = i.Holder.String(), l.Reason
+			mode, holder, reason = modeName(i.Holder.Mode), i.Holder.String(), l.Reason
+			if i.Holder.Limit > 0 {
+				mode = fmt.Sprintf("%d of %d", i.Holds, i.Holder.Limit)
+			}
+			if i.Holds > 1 {
+				holder += fmt.Sprintf(" and %d more", i.Holds-1)
+			}
 			if !l.Since.IsZero() {
 				since = short(time.Since(l.Since)) + " ago"
 			}
@@ -104,7 +110,7 @@ func table(w io.Writer, infos []hasp.Info) error {
 		if r := []rune(reason); len(r) > maxReason {
 			reason = string(r[:maxReason]) + "…"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", driver.Printable(i.Key), holder, since, leftOf(i), fence, i.Waiters, driver.Printable(reason))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", driver.Printable(i.Key), mode, holder, since, leftOf(i), fence, i.Waiters, driver.Printable(reason))
 	}
 	return t.Flush()
 }
@@ -125,28 +131,45 @@ type keyJSON struct {
 	Key     string        `json:"key"`
 	Bytes   []byte        `json:"key_base64,omitempty"` // when JSON cannot carry the key as it is
 	Held    bool          `json:"held"`
-	Holder  *holderJSON   `json:"holder,omitempty"`
+	Holder  *holderJSON   `json:"holder,omitempty"` // of several, the first
 	Fence   uint64        `json:"fence,omitempty"`
 	Left    *float64      `json:"left_seconds,omitempty"` // missing: it never ends
+	Holds   int           `json:"holds"`
+	Holders []heldJSON    `json:"holders,omitempty"` // of hasp show
 	Waiters int           `json:"waiters"`
 	Line    []*holderJSON `json:"line,omitempty"`
 	ByHand  []string      `json:"by_hand,omitempty"`
 }
 
+// heldJSON is one of those who hold a key, for programs.
+type heldJSON struct {
+	*holderJSON
+	Fence uint64   `json:"fence,omitempty"`
+	Left  *float64 `json:"left_seconds,omitempty"` // missing: it never ends
+}
+
 func infoJSON(i hasp.Info) keyJSON {
-	k := keyJSON{Key: i.Key, Held: i.Held, Fence: i.Fence, Waiters: i.Waiters}
+	k := keyJSON{Key: i.Key, Held: i.Held, Fence: i.Fence, Holds: i.Holds, Waiters: i.Waiters}
 	if !isText(i.Key) {
 		k.Bytes = []byte(i.Key)
 	}
 	if i.Held {
-		k.Holder = toJSON(i.Holder)
-		if i.Left >= 0 {
-			left := i.Left.Seconds()
-			k.Left = &left
-		}
+		k.Holder, k.Left = holding(i.Holder), seconds(i.Left)
+	}
+	for _, l := range i.Holders {
+		k.Holders = append(k.Holders, heldJSON{holding(l.Holder), l.Fence, seconds(l.Left)})
 	}
 	for _, h := range i.Line {
 		k.Line = append(k.Line, toJSON(h))
 	}
 	return k
+}
+
+// seconds is what is left of a lease; nil when it never ends.
+func seconds(left time.Duration) *float64 {
+	if left < 0 {
+		return nil
+	}
+	s := left.Seconds()
+	return &s
 }

@@ -5,12 +5,14 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
 	"time"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/cmd/hasp/internal/child"
 )
 
 // level says who wants to hear something.
@@ -26,7 +28,7 @@ const (
 // one line on standard error for each event. It may be called by many
 // goroutines.
 type report struct {
-	key     string
+	keys    []string // what the command asked for
 	json    bool
 	quiet   bool
 	verbose bool
@@ -38,8 +40,9 @@ type report struct {
 // event is a line of -o json. More fields may come.
 type event struct {
 	Time    time.Time   `json:"time"`
-	Event   string      `json:"event"` // waiting, trouble, acquired, renewed, renew-failed, lost, ended, keeping, released, exit
-	Key     string      `json:"key"`
+	Event   string      `json:"event"`          // waiting, trouble, acquired, renewed, renew-failed, lost, ended, keeping, released, again, exit
+	Key     string      `json:"key"`            // what it is about; the first, when about all
+	Keys    []string    `json:"keys,omitempty"` // of a command with several
 	Message string      `json:"message,omitempty"`
 	Holder  *holderJSON `json:"holder,omitempty"`
 	Ahead   int         `json:"ahead,omitempty"`
@@ -48,6 +51,7 @@ type event struct {
 	Held    float64     `json:"held_seconds,omitempty"`
 	Fence   uint64      `json:"fence,omitempty"`
 	Owner   string      `json:"owner,omitempty"`
+	Leases  []leaseJSON `json:"leases,omitempty"` // of acquired
 	PID     int         `json:"pid,omitempty"`
 	Error   string      `json:"error,omitempty"`
 
@@ -70,12 +74,59 @@ func (r *report) say(l level, e event) {
 		}
 		return
 	}
-	e.Time, e.Key = time.Now(), r.key
+	e.Time = time.Now()
+	if e.Key == "" {
+		e.Key = r.keys[0]
+	}
+	if len(r.keys) > 1 {
+		e.Keys = r.keys
+	}
 	line, err := json.Marshal(e)
 	if err != nil { // nothing in an event can be refused
 		panic(err)
 	}
 	fmt.Fprintf(r.w, "%s\n", line)
+}
+
+// verdict says how it ended, as the last line, and returns what is left for
+// Main to do.
+func (r *report) verdict(status *child.Status, err error) error {
+	var end *exit
+	if !errors.As(err, &end) {
+		end = &exit{verdict: "failed", code: exitFailed}
+		if err == nil {
+			end = &exit{verdict: "exited"}
+		} else {
+			end.message = err.Error()
+		}
+	}
+	l := problem
+	switch end.verdict {
+	case "exited", "signaled", "busy", "interrupted":
+		l = normal
+	}
+	if r.json { // programs wait for this line
+		l = problem
+	}
+	e := event{Event: "exit", Message: end.message, Code: &end.code, Verdict: end.verdict}
+	if status != nil {
+		code := status.Exit()
+		e.Status = &code
+	}
+	r.say(l, e)
+	if end.code == 0 && end.message == "" {
+		return nil
+	}
+	return &exit{code: end.code, interrupted: end.interrupted, group: end.group}
+}
+
+// leaseJSON is one of our leases for programs.
+type leaseJSON struct {
+	Key       string `json:"key"`
+	Fence     uint64 `json:"fence,omitempty"`
+	Owner     string `json:"owner"`
+	Slot      *int   `json:"slot,omitempty"`
+	Abandoned bool   `json:"abandoned,omitempty"`
 }
 
 // holderJSON is a holder, or a waiter, for programs.
@@ -88,14 +139,27 @@ type holderJSON struct {
 	Since   *time.Time `json:"since,omitempty"`
 	Foreign bool       `json:"foreign,omitempty"`
 	Value   string     `json:"value,omitempty"` // of a foreign holder
+	Mode    string     `json:"mode"`            // exclusive, shared
+	Slots   int        `json:"slots,omitempty"` // of a semaphore
+	Slot    *int       `json:"slot,omitempty"`  // of one who holds one
 }
 
+// holding returns one who holds a key, for programs.
+func holding(h hasp.Holder) *holderJSON {
+	j := toJSON(h)
+	if j != nil && h.Limit > 0 {
+		j.Slot = &h.Slot
+	}
+	return j
+}
+
+// toJSON returns one who waits for a key, or holds it; nil for nobody.
 func toJSON(h hasp.Holder) *holderJSON {
 	if nobody(h) {
 		return nil
 	}
 	l := h.Describe()
-	j := &holderJSON{Owner: h.Owner, Host: l.Host, PID: l.PID, User: l.User, Reason: l.Reason, Foreign: h.Foreign}
+	j := &holderJSON{Owner: h.Owner, Mode: modeName(h.Mode), Slots: h.Limit, Host: l.Host, PID: l.PID, User: l.User, Reason: l.Reason, Foreign: h.Foreign}
 	if !l.Since.IsZero() {
 		j.Since = &l.Since
 	}

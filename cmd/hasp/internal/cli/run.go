@@ -5,19 +5,18 @@ package cli
 
 import (
 	"errors"
-	"io/fs"
-	"os"
-	"os/exec"
-	"syscall"
 	"time"
 
 	"github.com/hasplock/hasp"
 	"github.com/spf13/cobra"
 )
 
-// options are the flags of hasp run.
+// options are the flags of hasp run, and of hasp elect, which has some of them.
 type options struct {
 	store      storeFlag
+	shared     bool
+	slots      slots
+	election   bool // it is hasp elect
 	now        bool
 	wait       duration
 	busyCode   exitCode
@@ -46,45 +45,58 @@ func newRun(args []string) *cobra.Command {
 		output:   choice{"text", []string{"text", "json"}},
 	}
 	cmd := &cobra.Command{
-		Use:     "run [flags] KEY -- COMMAND [ARGUMENT...]",
-		Short:   "Hold a key while a command runs",
+		Use:     "run [flags] KEY [KEY...] -- COMMAND [ARGUMENT...]",
+		Short:   "Hold a key, or several, while a command runs",
 		Long:    runLong,
 		Example: runExample,
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, words []string) error {
-			key, command, err := split(cmd, args, words)
+			keys, command, err := split(cmd, args, words)
 			if err != nil {
 				return err
 			}
-			return run(cmd, o, key, command)
+			if o.shared && o.slots.n > 0 {
+				return usage("--shared is for any number of readers, and --slots for so many holders: use one of them:\n  %s\n  %s",
+					without(cmd.Flags(), args, "slots"), without(cmd.Flags(), args, "shared"))
+			}
+			return run(cmd, o, keys, command)
 		},
 		DisableFlagsInUseLine: true,
 	}
-	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		if line, ok := corrected(cmd.Flags(), args); ok {
-			return usage("%v. The command goes after --. Did you mean:\n  %s", err, line)
-		}
-		return usage("%v; see: hasp run --help", err)
-	})
-	o.flags(cmd)
-	return cmd
-}
-
-func (o *options) flags(cmd *cobra.Command) {
+	cmd.SetFlagErrorFunc(commandFlagError(args))
 	f := cmd.Flags()
 	f.SortFlags = false
+	f.BoolVarP(&o.shared, "shared", "s", false, "read: share the key with others who do, and keep those out who do not")
+	f.Var(&o.slots, "slots", "share the key with at most N-1 others; the command sees its number, 0 to N-1, as HASP_SLOT")
 	f.BoolVarP(&o.now, "nonblock", "n", false, "try once; when the key is busy exit with 75, or -E")
 	f.VarP(&o.wait, "wait", "w", "wait so long at most (seconds, or 1m30s; 0 is -n), then exit with 75, or -E")
 	f.VarP(&o.busyCode, "conflict-exit-code", "E", "exit with this when the key is busy, 0 to 255")
-	f.Var(&o.ttl, "ttl", "how long the store keeps the key after hasp died without a word (default 30s, or the most that the store allows)")
 	f.Var(&o.maxHold, "max-hold", "end the command after so long, as if the lock was lost")
 	f.Var(&o.atLeast, "hold-at-least", "keep the key so long, also when the command was quicker")
-	f.Var(&o.onLost, "on-lost", "when the lock is lost: TERM and then KILL the command, only KILL it, or let it go on")
+	o.holdFlags(cmd, "when the lock is lost: TERM and then KILL the command, only KILL it, or let it go on")
+	return cmd
+}
+
+// commandFlagError says what is wrong with a flag, which may be the command's.
+func commandFlagError(args []string) func(cmd *cobra.Command, err error) error {
+	return func(cmd *cobra.Command, err error) error {
+		if line, ok := corrected(cmd.Flags(), args); ok {
+			return usage("%v. The command goes after --. Did you mean:\n  %s", err, line)
+		}
+		return usage("%v; see: %s --help", err, cmd.CommandPath())
+	}
+}
+
+// holdFlags are those of whatever holds a key while a command runs.
+func (o *options) holdFlags(cmd *cobra.Command, onLost string) {
+	f := cmd.Flags()
+	f.Var(&o.ttl, "ttl", "how long the store keeps the key after hasp died without a word (default 30s, or the most that the store allows)")
+	f.Var(&o.onLost, "on-lost", onLost)
 	f.Var(&o.grace, "grace", "from TERM to KILL, which comes when the lease ends (default 5s, or TTL/6 when that is less)")
 	f.StringVar(&o.reason, "reason", "", "`TEXT` for those who wait for the key")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "only say what went wrong: not who is waited for, not what is busy, not how the command ended")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "also say when the key is acquired, renewed, released")
-	f.VarP(&o.output, "output", "o", "messages on standard error as lines, or as objects, one a line")
+	f.VarP(&o.output, "output", "o", "messages as lines, or as objects, one a line")
 	o.store.add(cmd)
 	complete(cmd, "on-lost", o.onLost.among)
 	complete(cmd, "output", o.output.among)
@@ -95,6 +107,24 @@ func complete(cmd *cobra.Command, flag string, words []string) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err) // no such flag
 	}
+}
+
+// lockers are the locks of the keys, as the flags say.
+func (o *options) lockers(l *locks, keys []string, lo *hasp.LockOptions) []hasp.Locker {
+	lockers := make([]hasp.Locker, len(keys))
+	for i, key := range keys {
+		switch {
+		case o.shared:
+			lockers[i] = l.RWMutex(key, lo).RLocker()
+		case o.election:
+			lockers[i] = l.Election(key, lo)
+		case o.slots.n > 0:
+			lockers[i] = l.Semaphore(key, o.slots.n, lo)
+		default:
+			lockers[i] = l.Mutex(key, lo)
+		}
+	}
+	return lockers
 }
 
 // lockOptions checks the flags against each other and against the store, and
@@ -179,49 +209,4 @@ func (o *options) checkGrace() error {
 		return usage("--grace %v must be less than --max-hold %v", o.grace.d, o.maxHold.d)
 	}
 	return nil
-}
-
-// find returns the path of the program. That is done before the wait for the
-// key: nobody wants to wait an hour for a typing mistake.
-func find(name string) (string, error) {
-	path, err := exec.LookPath(name)
-	if err == nil {
-		return path, nil
-	}
-	return "", startError(name, err)
-}
-
-// startError says why a command cannot be executed, with the codes of a shell.
-func startError(name string, err error) *exit {
-	code, what := exitCannotExecute, err.Error()
-	switch {
-	case name == "":
-		return usage("the command is empty")
-	case errors.Is(err, exec.ErrDot):
-		what = "it is in the current directory only: write ./" + name
-	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):
-		code, what = exitNotFound, "not found"
-	case errors.Is(err, fs.ErrPermission):
-		what = "permission denied"
-		if info, statErr := os.Stat(name); statErr == nil && !info.IsDir() {
-			what += "; make it executable with chmod +x"
-		}
-	case errors.Is(err, syscall.ENOEXEC):
-		what = "it is not a program; a script needs a first line such as #!/bin/sh"
-	case errors.Is(err, syscall.E2BIG):
-		what = "arguments and environment are too long together"
-	default:
-		var e *exec.Error
-		var p *fs.PathError
-		if errors.As(err, &e) {
-			what = e.Err.Error()
-		} else if errors.As(err, &p) {
-			what = p.Err.Error()
-		}
-	}
-	verdict := "cannot-execute"
-	if code == exitNotFound {
-		verdict = "not-found"
-	}
-	return &exit{code: code, verdict: verdict, message: "cannot execute " + quote(name) + ": " + what}
 }

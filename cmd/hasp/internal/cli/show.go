@@ -23,8 +23,8 @@ func newShow() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show KEY",
 		Short: "Show all about one key",
-		Long: `hasp show says who holds a key, since when and why, who waits for it in which
-order, how to look at it in its store without hasp, and how to break it.`,
+		Long: `hasp show says who holds a key, how, since when and why, who waits for it in
+which order, how to look at it in its store without hasp, and how to break it.`,
 		Args: exactly(1, "KEY"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return show(cmd, store, output.word == "json", args[0])
@@ -48,11 +48,10 @@ func show(cmd *cobra.Command, store *storeFlag, asJSON bool, key string) error {
 	defer l.Close()
 	ctx, cancel := asking()
 	defer cancel()
-	info, err := l.Inspect(ctx, key)
+	info, err := l.inspect(ctx, key)
 	if err != nil {
-		return trouble(l.url, err)
+		return err
 	}
-	info.Key = key
 	if !asJSON {
 		describe(os.Stdout, l, store, info)
 		return nil
@@ -72,17 +71,16 @@ func describe(w io.Writer, l *locks, store *storeFlag, i hasp.Info) {
 	fact("key", "%s", quote(i.Key))
 	fact("store", "%s", l.url)
 	switch {
+	case len(i.Holders) > 1 || i.Holder.Mode == hasp.Shared:
+		fact("state", "shared by %d", i.Holds)
+		for n, l := range i.Holders {
+			person(fact, fmt.Sprintf("  %d.", n+1), l.Holder)
+			describeLease(func(name, format string, args ...any) { fact("", name+" "+format, args...) }, l)
+		}
 	case i.Held:
 		fact("state", "held")
 		person(fact, "holder", i.Holder)
-		if i.Fence > 0 {
-			fact("fence", "%d", i.Fence)
-		}
-		if i.Left < 0 {
-			fact("left", "it never ends by itself")
-		} else {
-			fact("left", "%s unless it is renewed", short(i.Left))
-		}
+		describeLease(fact, i.Holders[0])
 	default:
 		fact("state", "free")
 	}
@@ -91,6 +89,9 @@ func describe(w io.Writer, l *locks, store *storeFlag, i hasp.Info) {
 	}
 	for n, h := range i.Line {
 		person(fact, fmt.Sprintf("  %d.", n+1), h)
+		if s := share(h, false); s != "" {
+			fact("", "wants it %s", s)
+		}
 	}
 	for n, s := range i.ByHand {
 		name := ""
@@ -107,6 +108,24 @@ func describe(w io.Writer, l *locks, store *storeFlag, i hasp.Info) {
 	if i.Held && !i.Holder.Foreign {
 		fact("to break", "%s", store.again("break", i.Key, "--owner", i.Holder.Owner))
 	}
+	if i.Holds+len(i.Line) > 1 {
+		fact("", "(or another owner, to take it from that one)")
+	}
+}
+
+// describeLease writes what the store says of a lease.
+func describeLease(fact func(name, format string, args ...any), l driver.Lease) {
+	if l.Holder.Limit > 0 {
+		fact("slot", "%d of %d", l.Holder.Slot, l.Holder.Limit)
+	}
+	if l.Fence > 0 {
+		fact("fence", "%d", l.Fence)
+	}
+	if l.Left < 0 {
+		fact("left", "it never ends by itself")
+		return
+	}
+	fact("left", "%s unless it is renewed", short(l.Left))
 }
 
 // person writes who has or wants a key.

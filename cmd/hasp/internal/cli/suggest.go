@@ -12,65 +12,131 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// split returns the key and the command of hasp run. args are the words after
-// "hasp", words what is left of them without flags.
+// split returns the keys and the command of hasp run, or of hasp elect: each key
+// once, in the order given. args are the words after "hasp", words what is left
+// of them without flags.
 //
 // "--" must stand between the two: without it, flags of the command would be
 // taken for hasp's, today or with the next flag that hasp gets.
-func split(cmd *cobra.Command, args, words []string) (key string, command []string, err error) {
+func split(cmd *cobra.Command, args, words []string) (keys, command []string, err error) {
+	like := "hasp " + cmd.Name() + " KEY -- COMMAND"
 	dash := cmd.ArgsLenAtDash()
-	if dash == 0 && len(words) > 1 && words[1] == "--" { // -- -KEY -- COMMAND: a key that looks like a flag
-		words = slices.Delete(slices.Clone(words), 1, 2)
-		dash = 1
+	if dash == 0 { // -- -KEY [KEY...] -- COMMAND: a key that looks like a flag
+		if at := slices.Index(words, "--"); at == 1 || at > 1 && strings.HasPrefix(words[0], "-") {
+			words = slices.Delete(slices.Clone(words), at, at+1)
+			dash = at
+		}
 	}
 	switch {
 	case len(words) == 0:
-		return "", nil, usage("the key and the command are missing: hasp run KEY -- COMMAND")
+		return nil, nil, usage("the key and the command are missing: %s", like)
 	case dash == 0:
-		return "", nil, usage("the key is missing: hasp run KEY -- COMMAND")
-	case dash != 1:
+		return nil, nil, usage("the key is missing: %s", like)
+	case dash < 0:
 		line, ok := corrected(cmd.Flags(), args)
 		if !ok {
-			return "", nil, usage("the command is missing: hasp run KEY -- COMMAND")
+			return nil, nil, usage("the command is missing: %s", like)
 		}
-		return "", nil, usage("between KEY and COMMAND there must be a --. Did you mean:\n  %s", line)
-	case len(words) == 1:
-		return "", nil, usage("the command is missing after --: hasp run KEY -- COMMAND")
+		return nil, nil, usage("between KEY and COMMAND there must be a --. Did you mean:\n  %s", line)
+	case len(words) == dash:
+		return nil, nil, usage("the command is missing after --: %s", like)
 	}
-	return words[0], words[1:], checkKey(words[0])
+	for _, key := range words[:dash] {
+		if err := checkKey(key); err != nil {
+			return nil, nil, err
+		}
+		if !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
+	return keys, words[dash:], nil
 }
 
 // corrected returns the command line with -- before the command, where it can
-// be told which word that is. A URL that may hold a password is left out.
+// be told which word that is.
 func corrected(flags *pflag.FlagSet, args []string) (string, bool) {
-	line := slices.Clone(args)
 	run, key := false, false
-	for i := 0; i < len(line); i++ {
-		word := line[i]
-		takes, flag := value(flags, word)
+	for i := 0; i < len(args); i++ {
+		takes, flag := value(flags, args[i])
 		switch {
-		case word == "--":
+		case args[i] == "--", flag && takes == nil:
 			return "", false
-		case flag && takes == nil:
-			return "", false
+		case flag && *takes:
+			i++
 		case flag:
-			if name, text, ok := strings.Cut(word, "="); ok && name == "--store" {
-				line[i] = name + "=" + public(text)
-			}
-			if *takes {
-				if i++; i < len(line) && word == "--store" {
-					line[i] = public(line[i])
-				}
-			}
 		case !run: // the word "run" itself
 			run = true
 		case !key:
 			key = true
 		default:
-			return shell.Join(append([]string{"hasp"}, slices.Insert(line, i, "--")...)...), true
+			return shell.Join(append([]string{"hasp"}, slices.Insert(unsecret(flags, args), i, "--")...)...), true
 		}
 	}
 	return "", false
+}
+
+// without returns the command line without a flag. All its words are known.
+func without(flags *pflag.FlagSet, args []string, name string) string {
+	args = unsecret(flags, args)
+	short := flags.Lookup(name).Shorthand
+	line := []string{"hasp"}
+	for i := 0; i < len(args); i++ {
+		word := args[i]
+		takes, flag := value(flags, word)
+		next := flag && *takes
+		long, _, _ := strings.Cut(word, "=")
+		switch {
+		case word == "--":
+			return shell.Join(append(line, args[i:]...)...)
+		case long == "--"+name:
+			if next {
+				i++
+			}
+			continue
+		case flag && short != "" && !strings.HasPrefix(word, "--"):
+			if word = withoutLetter(flags, word, short[0]); word == "-" {
+				continue
+			}
+		}
+		line = append(line, word)
+		if next {
+			i++
+			line = append(line, args[i])
+		}
+	}
+	return shell.Join(line...)
+}
+
+// withoutLetter takes a flag that has no value out of -abc.
+func withoutLetter(flags *pflag.FlagSet, word string, letter byte) string {
+	for i := 1; i < len(word); i++ {
+		if word[i] == letter {
+			return withoutLetter(flags, word[:i]+word[i+1:], letter)
+		}
+		if flags.ShorthandLookup(word[i:i+1]).NoOptDefVal == "" {
+			break // the rest is its value
+		}
+	}
+	return word
+}
+
+// unsecret returns the command line without a URL that may hold a password.
+func unsecret(flags *pflag.FlagSet, args []string) []string {
+	line := slices.Clone(args)
+	for i := 0; i < len(line); i++ {
+		takes, flag := value(flags, line[i])
+		switch name, text, inside := strings.Cut(line[i], "="); {
+		case line[i] == "--":
+			return line
+		case inside && name == "--store":
+			line[i] = name + "=" + public(text)
+		case flag && takes != nil && *takes:
+			if i++; i < len(line) && name == "--store" {
+				line[i] = public(line[i])
+			}
+		}
+	}
+	return line
 }
 
 // value says whether a word is a flag, and whether its value is the next word;

@@ -4,7 +4,9 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/hasplock/hasp"
@@ -16,6 +18,44 @@ import (
 
 // quote returns a key as it is safe to print.
 func quote(key string) string { return fmt.Sprintf("%q", key) }
+
+// quoteAll returns keys as they are safe to print.
+func quoteAll(keys []string) string {
+	quoted := make([]string, len(keys))
+	for i, key := range keys {
+		quoted[i] = quote(key)
+	}
+	return strings.Join(quoted, ", ")
+}
+
+// keyOf returns the key that an error of the library is about, else the other.
+func keyOf(err error, other string) string {
+	if e := (*hasp.Error)(nil); errors.As(err, &e) && e.Key != "" {
+		return e.Key
+	}
+	return other
+}
+
+// modeName names a mode for people and for programs.
+func modeName(m hasp.Mode) string {
+	if m == hasp.Shared {
+		return "shared"
+	}
+	return "exclusive"
+}
+
+// share says how one holds a key, or wants to; nothing where it is alone with it.
+func share(h hasp.Holder, held bool) string {
+	switch {
+	case h.Mode == hasp.Exclusive:
+		return ""
+	case h.Limit == 0:
+		return "shared"
+	case held:
+		return fmt.Sprintf("slot %d of %d", h.Slot, h.Limit)
+	}
+	return fmt.Sprintf("one of %d slots", h.Limit)
+}
 
 // who names a holder: web-3 (pid 4211, user app).
 func who(h hasp.Holder) string {
@@ -39,10 +79,16 @@ func obstacle(h hasp.Holder, left time.Duration, ahead int) string {
 	}
 	l := h.Describe()
 	s := "held"
+	if h.Mode == hasp.Shared {
+		s = "shared" // perhaps by more than the one we know of
+	}
 	if !l.Since.IsZero() {
 		s += " for " + short(time.Since(l.Since))
 	}
 	s += " by " + who(h)
+	if h.Limit > 0 {
+		s += " with " + share(h, true)
+	}
 	if l.Reason != "" {
 		s += fmt.Sprintf(", reason %q", l.Reason)
 	}

@@ -63,6 +63,27 @@ func (v *exitCode) String() string { return strconv.Itoa(v.code) }
 
 func (v *exitCode) Type() string { return "CODE" }
 
+// slots is a flag's value: how many may hold a key at once. 0: not given.
+type slots struct{ n int }
+
+func (v *slots) Set(s string) error {
+	n, err := strconv.ParseInt(s, 10, 32)
+	if err != nil || n < 1 {
+		return errors.New("a number of slots is at least 1")
+	}
+	v.n = int(n)
+	return nil
+}
+
+func (v *slots) String() string {
+	if v.n == 0 {
+		return ""
+	}
+	return strconv.Itoa(v.n)
+}
+
+func (v *slots) Type() string { return "N" }
+
 // choice is a flag's value out of a few words.
 type choice struct {
 	word  string

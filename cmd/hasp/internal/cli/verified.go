@@ -47,7 +47,11 @@ func (v *verified) print(w io.Writer) {
 	line("tried", "%s, by %d clients on %s, TTL %v, seed %d", short(seconds(v.Tried)), v.Clients, count(v.Keys, "key", "keys"), seconds(v.TTL), v.Seed)
 	line("faults", "%s, %d stopped for longer than the TTL, %s",
 		count(v.Killed, "client killed", "clients killed"), v.Stopped, count(v.Cancelled, "wait cancelled", "waits cancelled"))
-	line("locks", "%d granted, %d of them after a wait; the longest handoff took %v", v.Granted, v.Waited, seconds(v.Handoff))
+	shared := ""
+	if v.Shared > 0 {
+		shared = fmt.Sprintf(" (%d to read)", v.Shared)
+	}
+	line("locks", "%d granted%s, %d of them after a wait; the longest handoff took %v", v.Granted, shared, v.Waited, seconds(v.Handoff))
 	if v.Expired > 0 {
 		line("", "%s under a holder that stood still", count(v.Expired, "lease ran out", "leases ran out"))
 	}

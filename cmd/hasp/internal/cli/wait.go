@@ -18,7 +18,7 @@ const (
 	rest = 2 * time.Second
 )
 
-// watcher tells of a wait: who holds the key, and each change of that.
+// watcher tells of a wait: who is in the way, of which key, and each change of that.
 type watcher struct {
 	rep   *report
 	began time.Time
@@ -32,25 +32,36 @@ type watcher struct {
 	timer *time.Timer
 }
 
-func newWatcher(rep *report) *watcher { return &watcher{rep: rep, began: time.Now()} }
+func newWatcher(rep *report) *watcher {
+	w := &watcher{rep: rep}
+	w.begin()
+	return w
+}
+
+// begin begins a wait, after the end of the one before.
+func (w *watcher) begin() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.began, w.over, w.said, w.last, w.next, w.timer = time.Now(), false, false, "", nil, nil
+}
 
 // refused: somebody is in the way.
 func (w *watcher) refused(e hasp.Event) {
-	about := e.Holder.Owner
+	about := e.Key + " " + e.Holder.Owner
 	if e.Holder.Foreign {
-		about = "foreign " + e.Holder.Label
+		about = e.Key + " foreign " + e.Holder.Label
 	}
 	w.tell(about, event{
-		Event: "waiting", Holder: toJSON(e.Holder), Ahead: e.Ahead, Left: e.Left.Seconds(), Waited: e.Waited.Seconds(),
-		Message: fmt.Sprintf("waiting for %s: %s", quote(w.rep.key), obstacle(e.Holder, e.Left, e.Ahead)),
+		Event: "waiting", Key: e.Key, Holder: holding(e.Holder), Ahead: e.Ahead, Left: e.Left.Seconds(), Waited: e.Waited.Seconds(),
+		Message: fmt.Sprintf("waiting for %s: %s", quote(e.Key), obstacle(e.Holder, e.Left, e.Ahead)),
 	})
 }
 
 // troubled: the store does not answer as it should.
 func (w *watcher) troubled(e hasp.Event) {
 	w.tell("trouble", event{
-		Event: "trouble", Error: e.Err.Error(), Waited: e.Waited.Seconds(),
-		Message: fmt.Sprintf("waiting for %s: the store fails, asking again: %v", quote(w.rep.key), e.Err),
+		Event: "trouble", Key: e.Key, Error: e.Err.Error(), Waited: e.Waited.Seconds(),
+		Message: fmt.Sprintf("waiting for %s: the store fails, asking again: %v", quote(e.Key), e.Err),
 	})
 }
 
@@ -69,7 +80,7 @@ func (w *watcher) tell(about string, e event) {
 func (w *watcher) flush() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.over || w.said && w.about == w.last {
+	if w.over || w.next == nil || w.said && w.about == w.last {
 		w.timer = nil
 		return
 	}

@@ -28,6 +28,7 @@ type book struct {
 // Counts says how much happened in a run.
 type Counts struct {
 	Granted   int `json:"granted"`
+	Shared    int `json:"shared"`    // of the granted: to read, beside others
 	Waited    int `json:"waited"`    // of the granted: the key was not free at once
 	Cancelled int `json:"cancelled"` // waits
 	Failed    int `json:"failed"`    // waits that ended with trouble of the store
@@ -69,7 +70,7 @@ func (b *book) add(m *member, e *event) (answer *order) {
 		if m.hold != nil {
 			m.hold.To = later(m.hold.To, b.wall(e.Deadline))
 		}
-	case read, write:
+	case read, write, look:
 		return b.register(m.key).serve(b, m, e)
 	case ended:
 		b.end(m, e)
@@ -88,10 +89,13 @@ func (b *book) add(m *member, e *event) (answer *order) {
 func (b *book) grant(m *member, e *event) {
 	b.Granted++
 	b.silent = 0
+	if m.shared {
+		b.Shared++
+	}
 	if e.Waited {
 		b.Waited++
 	}
-	m.hold = &history.Hold{Key: m.key, Owner: m.String(), Fence: e.Fence,
+	m.hold = &history.Hold{Key: m.key, Owner: m.String(), Fence: e.Fence, Shared: m.shared,
 		From: b.wall(e.At), To: b.wall(e.Deadline), Asked: int64(m.asked), Granted: int64(e.At)}
 	b.holds = append(b.holds, m.hold)
 	if b.over != 0 && e.At > b.over && !b.again[m.key] {
@@ -128,18 +132,32 @@ func (b *book) register(key string) *register {
 }
 
 // register is what a lock protects: a number that each holder reads, and sets to
-// one more. It remembers the largest fence that it saw, and refuses smaller ones.
+// one more, or reads twice. It remembers the largest fence that it saw, and refuses
+// smaller ones; one that reads, only those that are smaller than a writer's: the
+// fences of readers have no order.
 type register struct {
 	largest uint64
+	wrote   uint64 // the largest of those that write
 	value   int
 }
 
 func (r *register) serve(b *book, m *member, e *event) *order {
-	if e.Fence < r.largest {
+	least := r.largest
+	if m.shared {
+		least = r.wrote
+	}
+	if e.Fence < least {
 		b.Refused++
 		return &order{Refused: true}
 	}
-	r.largest = e.Fence
+	r.largest = max(r.largest, e.Fence)
+	if !m.shared {
+		r.wrote = e.Fence
+	}
+	if e.What == look && e.Value != r.value {
+		b.broken("what %q protects changed under a reader: %v with fence %d read value %d, and found %d",
+			m.key, m, e.Fence, e.Value, r.value)
+	}
 	if e.What == write {
 		if e.Value != r.value {
 			b.broken("a write to what %q protects was lost: %v with fence %d made its write from value %d, and replaced %d",

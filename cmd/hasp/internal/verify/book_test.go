@@ -14,6 +14,19 @@ import (
 type said struct {
 	by int // from 0
 	event
+	shared bool // its order was to read
+}
+
+func says(by int, e event) said { return said{by: by, event: e} }
+
+// reads are the events of hold of one that only reads.
+func reads(by int, fence uint64, ask, from, to, value int) []said {
+	all := hold(by, fence, ask, from, to, value)
+	all[3].What = look
+	for i := range all {
+		all[i].shared = true
+	}
+	return all
 }
 
 // at is an instant of the history, in milliseconds.
@@ -22,18 +35,26 @@ func at(ms int) Mono { return Mono(time.Hour + time.Duration(ms)*time.Millisecon
 // hold are the events of one that writes what it read, and releases in time.
 func hold(by int, fence uint64, ask, from, to, value int) []said {
 	return []said{
-		{by, event{What: asked, At: at(ask)}},
-		{by, event{What: granted, At: at(from), Fence: fence, Deadline: at(from + 1000)}},
-		{by, event{What: read, Fence: fence}},
-		{by, event{What: write, Fence: fence, Value: value}},
-		{by, event{What: ended, At: at(to), Deadline: at(from + 1000), Fence: fence}},
-		{by, event{What: released, At: at(to), Deadline: at(from + 1000)}},
+		says(by, event{What: asked, At: at(ask)}),
+		says(by, event{What: granted, At: at(from), Fence: fence, Deadline: at(from + 1000)}),
+		says(by, event{What: read, Fence: fence}),
+		says(by, event{What: write, Fence: fence, Value: value}),
+		says(by, event{What: ended, At: at(to), Deadline: at(from + 1000), Fence: fence}),
+		says(by, event{What: released, At: at(to), Deadline: at(from + 1000)}),
 	}
 }
 
 func join(parts ...[]said) (all []said) {
 	for _, p := range parts {
 		all = append(all, p...)
+	}
+	return all
+}
+
+// interleave has the events of two in turn.
+func interleave(a, b []said) (all []said) {
+	for i := range a {
+		all = append(all, a[i], b[i])
 	}
 	return all
 }
@@ -49,8 +70,9 @@ func judged(t *testing.T, history []said) *Outcome {
 	}
 	r.over = at(-1)
 	for _, s := range history {
+		members[s.by].shared = s.shared
 		answer := r.add(members[s.by], &s.event)
-		if (answer != nil) != (s.What == read || s.What == write) {
+		if (answer != nil) != (s.What == read || s.What == write || s.What == look) {
 			t.Fatalf("the answer to %v is %v", s.What, answer)
 		}
 	}
@@ -72,14 +94,19 @@ func TestJudge(t *testing.T) {
 		"a fence twice":       {history: join(hold(0, 2, 0, 1, 9, 0), hold(1, 2, 5, 11, 12, 1)), found: "given twice"},
 		"a write is lost":     {history: join(hold(0, 1, 0, 1, 9, 0), hold(1, 2, 5, 10, 12, 0)), found: "client 2 (pid 101) with fence 2 made its write from value 0, and replaced 1"},
 		"a renewal is honoured": {found: "two holders", history: join(dead,
-			[]said{{0, event{What: renewed, Deadline: at(1500)}}}, hold(1, 2, 5, 1400, 1402, 0))},
+			[]said{says(0, event{What: renewed, Deadline: at(1500)})}, hold(1, 2, 5, 1400, 1402, 0))},
+		"readers together": {history: join(
+			interleave(reads(0, 5, 0, 1, 9, 0), reads(1, 3, 0, 2, 8, 0)), hold(2, 6, 3, 10, 12, 0))},
+		"a reader beside a writer": {found: "two holders", history: join(hold(0, 1, 0, 1, 9, 0), reads(1, 2, 5, 8, 12, 1))},
+		"a change under a reader": {found: `changed under a reader: client 1 (pid 100) with fence 2 read value 0, and found 1`,
+			history: interleave(hold(1, 2, 10, 11, 12, 0), reads(0, 2, 0, 1, 9, 0))},
 		"taken before its deadline": {found: "was taken from client 1", history: join(dead,
-			[]said{{0, event{What: ended, At: at(400), Deadline: at(1001), Fence: 1, Lost: true, Kind: NotHeld, Err: "x"}}})},
+			[]said{says(0, event{What: ended, At: at(400), Deadline: at(1001), Fence: 1, Lost: true, Kind: NotHeld, Err: "x"})})},
 		"lost after its deadline": {history: join(dead,
-			[]said{{0, event{What: ended, At: at(1400), Deadline: at(1001), Fence: 1, Lost: true, Kind: NotHeld, Err: "x"}}})},
+			[]said{says(0, event{What: ended, At: at(1400), Deadline: at(1001), Fence: 1, Lost: true, Kind: NotHeld, Err: "x"})})},
 		"a fence of an hour ago": {found: "asked after", history: join(hold(1, 5, 0, 1, 9, 0),
 			// Over before its holder knew: it overlaps nobody.
-			[]said{{0, event{What: asked, At: at(10)}}, {0, event{What: granted, At: at(3000), Fence: 4, Deadline: at(2000)}}})},
+			[]said{says(0, event{What: asked, At: at(10)}), says(0, event{What: granted, At: at(3000), Fence: 4, Deadline: at(2000)})})},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := judged(t, c.history)
@@ -95,7 +122,7 @@ func TestJudge(t *testing.T) {
 func TestRegisterRefuses(t *testing.T) {
 	late := hold(0, 1, 0, 1, 0, 0)
 	o := judged(t, join(late[:3], hold(1, 2, 5, 1001, 1003, 0), late[3:4],
-		[]said{{0, event{What: ended, At: at(1400), Deadline: at(1001), Fence: 1, Lost: true, Kind: expired, Err: "x"}}}))
+		[]said{says(0, event{What: ended, At: at(1400), Deadline: at(1001), Fence: 1, Lost: true, Kind: expired, Err: "x"})}))
 	if o.Refused != 1 || o.Expired != 1 || len(o.Found) > 0 {
 		t.Errorf("%d refused, %d expired, found %q", o.Refused, o.Expired, o.Found)
 	}
@@ -113,7 +140,7 @@ func TestHandoff(t *testing.T) {
 
 // A store that is gone breaks no rule.
 func TestTroubleIsNoFinding(t *testing.T) {
-	o := judged(t, []said{{0, event{What: asked, At: at(0)}}, {0, event{What: failed, At: at(9), Kind: "unreachable", Err: "refused"}}})
+	o := judged(t, []said{says(0, event{What: asked, At: at(0)}), says(0, event{What: failed, At: at(9), Kind: "unreachable", Err: "refused"})})
 	if len(o.Found) > 0 || o.Trouble != "refused" || o.Class != classOf("unreachable") || o.Troubles["unreachable"] != 1 {
 		t.Errorf("%+v", o)
 	}

@@ -49,6 +49,7 @@ func next(r *rand.Rand, o *Options) order {
 	if r.IntN(30) == 0 { // through a renewal or two
 		next.Hold = between(r, o.TTL*2/5, o.TTL)
 	}
+	next.Shared = o.Shares && r.IntN(3) == 0
 	if r.IntN(8) == 0 {
 		next.Limit = between(r, 5*time.Millisecond, 50*time.Millisecond)
 	}

@@ -30,6 +30,7 @@ type member struct {
 	stopped bool
 	killed  bool
 	key     string        // of its latest order
+	shared  bool          // which was to read
 	asked   Mono          // when it asked for that key
 	hold    *history.Hold // under way
 }

@@ -39,6 +39,7 @@ type Options struct {
 	TTL     time.Duration
 	Clients int
 	Keys    int
+	Shares  bool // the store shares keys: some clients read, beside others
 	Seed    uint64
 	Prefix  string   // of the keys, which nobody else may use
 	Argv    []string // starts this program as a worker
@@ -224,6 +225,6 @@ func (r *run) order() {
 			}
 		}
 	}
-	m.key = o.Key
+	m.key, m.shared = o.Key, o.Shared
 	m.say(o)
 }

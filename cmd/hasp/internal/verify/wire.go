@@ -27,10 +27,12 @@ type Job struct {
 // order is what a worker is to do next.
 type order struct {
 	Stop bool `json:"stop,omitempty"`
-	// Key is acquired and held for Hold. A Limit above 0 cancels the wait.
-	Key   string        `json:"key,omitempty"`
-	Hold  time.Duration `json:"hold,omitempty"`
-	Limit time.Duration `json:"limit,omitempty"`
+	// Key is acquired, if Shared to read only, and held for Hold. A Limit above 0
+	// cancels the wait.
+	Key    string        `json:"key,omitempty"`
+	Shared bool          `json:"shared,omitempty"`
+	Hold   time.Duration `json:"hold,omitempty"`
+	Limit  time.Duration `json:"limit,omitempty"`
 
 	// The answer to a request for the register.
 	Refused bool `json:"refused,omitempty"`
@@ -49,6 +51,7 @@ const (
 	renewed  what = "renewed"  // the deadline moved
 	read     what = "read"     // the register is asked for its value
 	write    what = "write"    // the register is asked to take another
+	look     what = "look"     // the register is asked whether it has the value still
 	ended    what = "ended"    // before Release: the hold is over
 	released what = "released" // Release returned
 	bye      what = "bye"      // the worker has closed its client

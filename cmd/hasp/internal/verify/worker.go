@@ -19,7 +19,7 @@ import (
 
 // Locks are the client of a store, as a worker needs it.
 type Locks interface {
-	Mutex(key string, o *hasp.LockOptions) *hasp.Mutex
+	RWMutex(key string, o *hasp.LockOptions) *hasp.RWMutex
 	Close() error
 }
 
@@ -135,7 +135,12 @@ func (w *worker) once(ctx context.Context, o order) error {
 	if err := w.tell(event{What: asked, At: now()}); err != nil {
 		return err
 	}
-	lease, err := w.locks.Mutex(o.Key, &hasp.LockOptions{TTL: w.job.TTL, Reason: "hasp verify"}).Lock(wait)
+	m := w.locks.RWMutex(o.Key, &hasp.LockOptions{TTL: w.job.TTL, Reason: "hasp verify"})
+	acquire := m.Lock
+	if o.Shared {
+		acquire = m.RLock
+	}
+	lease, err := acquire(wait)
 	if err != nil {
 		kind := kindOf(err)
 		if wait.Err() != nil {
@@ -148,7 +153,7 @@ func (w *worker) once(ctx context.Context, o order) error {
 		return err
 	}
 	w.follow(lease)
-	over, err := w.use(ctx, lease, o.Hold)
+	over, err := w.use(ctx, lease, o)
 	w.follow(nil)
 	if err != nil {
 		return err
@@ -171,15 +176,15 @@ func (w *worker) follow(l *hasp.Lease) {
 	w.mu.Unlock()
 }
 
-// use changes the register under a lease and returns how the hold ended. It does
-// not ask the lease whether it still stands before it writes: so does whoever was
-// stopped between the question and the write.
-func (w *worker) use(ctx context.Context, lease *hasp.Lease, hold time.Duration) (over event, err error) {
+// use changes the register under a lease, or reads it twice, and returns how the
+// hold ended. It does not ask the lease whether it still stands before it writes:
+// so does whoever was stopped between the question and the write.
+func (w *worker) use(ctx context.Context, lease *hasp.Lease, o order) (over event, err error) {
 	got, err := w.ask(ctx, event{What: read, Fence: lease.Fence()})
 	if err != nil {
 		return event{}, err
 	}
-	timer := time.NewTimer(hold)
+	timer := time.NewTimer(o.Hold)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -188,7 +193,11 @@ func (w *worker) use(ctx context.Context, lease *hasp.Lease, hold time.Duration)
 	}
 	at := now()
 	if !got.Refused && !got.Stop {
-		if _, err := w.ask(ctx, event{What: write, Fence: lease.Fence(), Value: got.Value}); err != nil {
+		last := write
+		if o.Shared {
+			last = look
+		}
+		if _, err := w.ask(ctx, event{What: last, Fence: lease.Fence(), Value: got.Value}); err != nil {
 			return event{}, err
 		}
 	}

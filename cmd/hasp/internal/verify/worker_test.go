@@ -99,6 +99,30 @@ func TestWorkerHolds(t *testing.T) {
 	})
 }
 
+// A worker that reads shares the key, and looks at the end whether what it read
+// is there still.
+func TestWorkerReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newParent(t)
+		other, err := p.locks.RWMutex("k", nil).RLock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.say(order{Key: "k", Shared: true, Hold: time.Millisecond})
+		p.hears(asked, granted, read)
+		p.say(order{Value: 4})
+		if l := p.hears(look); l.Value != 4 || l.Fence == 0 {
+			t.Errorf("look: %+v", l)
+		}
+		p.say(order{Value: 4})
+		p.hears(ended, released, ready)
+		if err := other.Release(); err != nil {
+			t.Error(err)
+		}
+		p.stops()
+	})
+}
+
 // What the register refused to read is not written.
 func TestWorkerIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

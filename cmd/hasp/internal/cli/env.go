@@ -1,0 +1,70 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/hasplock/hasp"
+)
+
+// environment is the command's: ours, with what it may want to know of the
+// locks. Values of an outer hasp never show through. HASP_STORE stays as it is,
+// so that a hasp within the command means the same store.
+func (j *job) environment(leases []*hasp.Lease) []string {
+	var env []string
+	for _, v := range os.Environ() {
+		if name, _, _ := strings.Cut(v, "="); !ours(name) {
+			env = append(env, v)
+		}
+	}
+	abandoned := false
+	for i, lease := range leases {
+		for _, f := range j.facts(lease) {
+			if i == 0 {
+				env = append(env, f.name+"="+f.value)
+			}
+			env = append(env, f.name+"_"+strconv.Itoa(i+1)+"="+f.value)
+		}
+		if lease.Abandoned() {
+			env = append(env, "HASP_ABANDONED_"+strconv.Itoa(i+1)+"=1")
+			abandoned = true
+		}
+	}
+	if abandoned {
+		env = append(env, "HASP_ABANDONED=1")
+	}
+	return append(env, "HASP_STORE_KIND="+j.locks.Traits().Engine)
+}
+
+type variable struct{ name, value string }
+
+// facts are what a command is told of each lease.
+func (j *job) facts(lease *hasp.Lease) []variable {
+	facts := []variable{
+		{"HASP_KEY", lease.Key()},
+		{"HASP_FENCE", strconv.FormatUint(lease.Fence(), 10)},
+		{"HASP_OWNER", lease.Owner()},
+	}
+	if j.o.slots.n > 0 {
+		facts = append(facts, variable{"HASP_SLOT", strconv.Itoa(lease.Slot())})
+	}
+	return facts
+}
+
+// ours says whether a variable is one that hasp sets for its command.
+func ours(name string) bool {
+	if at := strings.LastIndexByte(name, '_'); at > 0 {
+		if _, err := strconv.ParseUint(name[at+1:], 10, 64); err == nil {
+			name = name[:at] // HASP_KEY_1
+		}
+	}
+	switch name {
+	case "HASP_KEY", "HASP_FENCE", "HASP_OWNER", "HASP_SLOT", "HASP_ABANDONED", "HASP_STORE_KIND":
+		return true
+	}
+	return false
+}

@@ -1,0 +1,97 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/spf13/cobra"
+)
+
+// observeLeader is hasp elect --observe.
+func observeLeader(cmd *cobra.Command, o *options, words []string) error {
+	if len(words) != 1 || cmd.ArgsLenAtDash() == 1 {
+		return usage("--observe runs nothing: hasp elect --observe KEY")
+	}
+	key := words[0]
+	if err := checkKey(key); err != nil {
+		return err
+	}
+	l, err := o.store.open(cmd, nil)
+	if err != nil {
+		return err
+	}
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	go func() { cancel(signaled{(<-signals).(syscall.Signal)}) }()
+	err = follow(ctx, l, key, o.output.word == "json", os.Stdout)
+	l.leave(err != nil)
+	if sig, ok := context.Cause(ctx).(signaled); ok && err == nil { //nolint:errorlint // the very cause
+		return &exit{code: 128 + int(sig.sig), verdict: "interrupted", interrupted: sig.sig == syscall.SIGINT}
+	}
+	return err
+}
+
+// follow writes who leads, now and at each change, until ctx ends. A store that
+// answered once is asked again when it fails.
+func follow(ctx context.Context, l *locks, key string, asJSON bool, w io.Writer) error {
+	answered, failing := false, false
+	for leader, err := range l.Election(key, nil).Observe(ctx) {
+		if err != nil {
+			end := trouble(l.url, err)
+			if !answered || end.code != exitUnreachable {
+				return end
+			}
+			if !failing {
+				fmt.Fprintf(os.Stderr, "hasp: %s; asking again\n", end.message)
+			}
+			failing = true
+			continue
+		}
+		answered, failing = true, false
+		if err := writeLeader(w, leader, asJSON); err != nil {
+			return &exit{code: exitFailed, verdict: "failed", message: err.Error()}
+		}
+	}
+	return nil
+}
+
+// leaderJSON is who leads, for programs. More fields may come.
+type leaderJSON struct {
+	Time   time.Time   `json:"time"` // when it was seen
+	Key    string      `json:"key"`
+	Bytes  []byte      `json:"key_base64,omitempty"` // when JSON cannot carry the key as it is
+	Leader *holderJSON `json:"leader"`               // null: nobody
+	Fence  uint64      `json:"fence,omitempty"`
+}
+
+func writeLeader(w io.Writer, leader hasp.Leader, asJSON bool) error {
+	now := time.Now()
+	if asJSON {
+		j := leaderJSON{Time: now, Key: leader.Key, Leader: holding(leader.Holder), Fence: leader.Fence}
+		if !isText(leader.Key) {
+			j.Bytes = []byte(leader.Key)
+		}
+		return json.NewEncoder(w).Encode(j)
+	}
+	text := "nobody leads " + quote(leader.Key)
+	if !nobody(leader.Holder) {
+		text = fmt.Sprintf("%s leads %s", who(leader.Holder), quote(leader.Key))
+		if leader.Fence > 0 {
+			text += fmt.Sprintf(", fence %d", leader.Fence)
+		}
+	}
+	_, err := fmt.Fprintf(w, "%s  %s\n", now.Format("2006-01-02 15:04:05 MST"), text)
+	return err
+}
