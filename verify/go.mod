@@ -7,6 +7,8 @@ require (
 	github.com/go-redsync/redsync/v4 v4.17.0
 	github.com/hasplock/hasp v0.0.0
 	github.com/hasplock/hasp/redisdriver v0.0.0
+	github.com/hasplock/hasp/sqldriver v0.0.0
+	github.com/ncruces/go-sqlite3 v0.35.4
 	github.com/redis/go-redis/v9 v9.23.0
 	go.uber.org/goleak v1.3.0
 	golang.org/x/sys v0.49.0
@@ -14,10 +16,13 @@ require (
 
 require (
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/ncruces/go-sqlite3-wasm/v5 v5.0.35304 // indirect
+	github.com/ncruces/julianday v1.0.0 // indirect
 	go.uber.org/atomic v1.12.0 // indirect
 )
 
 replace (
 	github.com/hasplock/hasp => ../
 	github.com/hasplock/hasp/redisdriver => ../redisdriver
+	github.com/hasplock/hasp/sqldriver => ../sqldriver
 )

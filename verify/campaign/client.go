@@ -118,64 +118,94 @@ func (p *process) between(from, to time.Duration) time.Duration {
 	return from + time.Duration(p.rand.Int64N(int64(to-from)))
 }
 
+// turn is one acquisition.
+type turn struct {
+	n    int // from 1
+	key  string
+	try  bool // do not wait
+	read bool // share the key with others who only read
+}
+
+// event is one of the turn.
+func (t *turn) event(w what) event {
+	return event{What: w, At: now(), N: t.n, Key: t.key, Try: t.try, Shared: t.read}
+}
+
 // once acquires one key, uses it, and gives it back. An error is one of the
 // pipes.
 func (p *process) once(ctx context.Context) error {
 	p.n++
-	key, n, try := fmt.Sprintf("k%d", p.rand.IntN(keys)), p.n, p.rand.IntN(5) == 0
+	t := &turn{n: p.n, key: fmt.Sprintf("k%d", p.rand.IntN(keys)), try: p.rand.IntN(5) == 0}
+	t.read = p.locks.shares() && p.rand.IntN(5) < 2
 	limit, cancel := context.WithTimeout(ctx, p.between(time.Second, 9*time.Second))
 	defer cancel()
-	before := now()
-	if err := p.tell(event{What: asked, At: before, N: n, Key: key, Try: try}); err != nil {
+	if err := p.tell(t.event(asked)); err != nil {
 		return err
 	}
-	l, err := p.locks.lock(limit, n, key, try)
+	l, err := p.locks.lock(limit, t)
 	if err != nil {
 		pause(ctx, p.between(5*time.Millisecond, 60*time.Millisecond))
-		return p.tell(event{What: failed, At: now(), N: n, Key: key, Try: try, Err: err.Error(), Held: errors.Is(err, driver.ErrHeld)})
+		e := t.event(failed)
+		e.Err, e.Held = err.Error(), errors.Is(err, driver.ErrHeld)
+		return p.tell(e)
 	}
-	at := now()
-	if err := p.tell(event{What: granted, At: at, N: n, Key: key, Try: try, Fence: l.fence(), Deadline: l.deadline()}); err != nil {
+	e := t.event(granted)
+	e.Fence, e.Deadline = l.fence(), l.deadline()
+	if err := p.tell(e); err != nil {
 		return err
 	}
-	return p.use(ctx, l, n, key)
+	return p.use(ctx, t, l)
 }
 
-// use changes the register under a lease, without asking the lease whether it
-// still stands: so does whoever was stopped between the question and the write.
-func (p *process) use(ctx context.Context, l lease, n int, key string) error {
-	got, err := p.ask(event{What: read, At: now(), N: n, Key: key, Fence: l.fence()})
+// use changes the register under a lease, or reads it twice, without asking the
+// lease whether it still stands: so does whoever was stopped between the question
+// and the write.
+func (p *process) use(ctx context.Context, t *turn, l lease) error {
+	says := func(w what) event {
+		e := t.event(w)
+		e.Fence = l.fence()
+		return e
+	}
+	got, err := p.ask(says(read))
 	if err != nil {
 		return err
 	}
-	work := p.between(2*time.Millisecond, 40*time.Millisecond)
+	length := p.between(2*time.Millisecond, 40*time.Millisecond)
 	if p.rand.IntN(p.job.Long) == 0 { // through a renewal or two
-		work = p.between(p.job.MaxTTL/3, p.job.Longest)
+		length = p.between(p.job.MaxTTL/3, p.job.Longest)
 	}
-	timer := time.NewTimer(work)
-	defer timer.Stop()
-	over := event{What: ended, N: n, Key: key, Fence: l.fence()}
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	case <-l.done():
-		over.Lost = true
-		over.At = now()
-	}
-	if !got.Refused {
-		if _, err := p.ask(event{What: write, At: now(), N: n, Key: key, Fence: l.fence(), Value: got.Value}); err != nil {
+	lost := work(ctx, l, length)
+	if !t.read && !got.Refused {
+		e := says(write)
+		e.Value = got.Value
+		if got, err = p.ask(e); err != nil {
 			return err
 		}
 	}
+	if !t.read && lost == 0 && p.locks.shares() && p.rand.IntN(3) == 0 {
+		t.read = true
+		if err := p.lower(ctx, says, l); err != nil {
+			return err
+		}
+		lost = work(ctx, l, length/2)
+	}
+	if t.read && !got.Refused {
+		e := says(look)
+		e.Value = got.Value
+		if _, err := p.ask(e); err != nil {
+			return err
+		}
+	}
+	over := says(ended)
 	over.Deadline = l.deadline()
-	if !over.Lost {
-		over.At = now()
+	if lost != 0 {
+		over.Lost, over.At = true, lost
 	}
 	if err := p.tell(over); err != nil {
 		return err
 	}
 	err = l.release()
-	e := event{What: released, At: now(), N: n, Key: key, Fence: l.fence()}
+	e := says(released)
 	if err != nil {
 		e.Err, e.Lost = err.Error(), errors.Is(err, driver.ErrLost)
 	}
@@ -184,6 +214,35 @@ func (p *process) use(ctx context.Context, l lease, n int, key string) error {
 	}
 	pause(ctx, p.between(0, 30*time.Millisecond))
 	return nil
+}
+
+// work takes its time, and says when the lease was lost meanwhile; 0: it was not.
+func work(ctx context.Context, l lease, lasts time.Duration) (lost Mono) {
+	timer := time.NewTimer(lasts)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	case <-l.done():
+		return now()
+	}
+	return 0
+}
+
+// lower has the client only read from now on. What came of it does not matter:
+// it writes no more.
+func (p *process) lower(ctx context.Context, says func(what) event, l lease) error {
+	if err := p.tell(says(lowered)); err != nil {
+		return err
+	}
+	limit, cancel := context.WithTimeout(ctx, p.job.MaxTTL)
+	defer cancel()
+	err := l.downgrade(limit)
+	e := says(shares)
+	if err != nil {
+		e.Err = err.Error()
+	}
+	return p.tell(e)
 }
 
 func pause(ctx context.Context, d time.Duration) {

@@ -16,12 +16,17 @@ type hold struct {
 	N      int    `json:"n"`
 	Key    string `json:"key"`
 	Fence  uint64 `json:"fence"`
+	Shared bool   `json:"shared,omitempty"` // its client only reads
 	Asked  Mono   `json:"asked"`
 	From   Mono   `json:"from"` // when Lock returned
 	// To is when Release was called, or the lease was over, whichever is
 	// first: of a client that was killed, its deadline as last known.
 	To       Mono `json:"to"`
 	Released Mono `json:"released"` // when a Release that succeeded had returned; 0: none did
+	// Down is when Downgrade was called: from then on the client only reads;
+	// Lowered when it had returned without an error. 0: never.
+	Down    Mono `json:"down,omitempty"`
+	Lowered Mono `json:"lowered,omitempty"`
 }
 
 type acquisition struct{ client, n int }
@@ -39,12 +44,18 @@ func holdsOf(records []record) (holds []hold) {
 		case asked:
 			asks[id] = r.At
 		case granted:
-			h = &hold{Client: r.Client, N: r.N, Key: r.Key, Fence: r.Fence, Asked: asks[id], From: r.At, To: r.Deadline}
+			h = &hold{Client: r.Client, N: r.N, Key: r.Key, Fence: r.Fence, Shared: r.Shared, Asked: asks[id], From: r.At, To: r.Deadline}
 			open[id] = h
 			all = append(all, h)
 		case renewed:
 			if h != nil && !over[id] {
 				h.To = max(h.To, r.Deadline)
+			}
+		case lowered:
+			h.Down = r.At
+		case shares:
+			if r.Err == "" {
+				h.Lowered = r.At
 			}
 		case ended:
 			h.To = min(r.At, r.Deadline)

@@ -6,6 +6,7 @@
 package campaign
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -13,45 +14,96 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// mutexState is the state of a fenced mutex.
-type mutexState struct {
-	held bool
-	last uint64 // the largest fence given
+// lockState is the state of a fenced lock that can be shared.
+type lockState struct {
+	writer  uint64 // the fence of the one who writes; 0: nobody does
+	readers int
+	last    uint64 // the largest fence given
+	wrote   uint64 // the largest given to one who writes
 }
 
-// mutexOp is an operation on it: a grant with its fence, or its end.
-type mutexOp struct {
-	end   bool
-	fence uint64
+// lockOp is an operation on it.
+type lockOp struct {
+	kind   lockKind
+	fence  uint64
+	shared bool // of a grant
 }
 
-// fencedMutex grants a free key with a fence above all before. Without exclusive
-// it only hands out fences: what is left of a lock when an assumption broke.
-func fencedMutex(exclusive bool) porcupine.Model {
+type lockKind uint8
+
+const (
+	grant     lockKind = iota
+	downgrade          // of the one who writes
+	maybe              // a downgrade of which nobody knows whether it was done
+	end                // of a hold
+)
+
+// fencedLock grants a free key, to one who reads also beside those who read,
+// with a fence above all before; one who reads, above those of all who wrote.
+// Without exclusive it only hands out fences: what is left of a lock when an
+// assumption broke.
+func fencedLock(exclusive bool) porcupine.Model {
 	return porcupine.Model{
-		Init: func() any { return mutexState{} },
+		Init: func() any { return lockState{} },
 		Step: func(state, input, _ any) (bool, any) {
-			s, op := state.(mutexState), input.(mutexOp)
-			if op.end {
-				return s.held && s.last == op.fence, mutexState{last: s.last}
+			s, op := state.(lockState), input.(lockOp)
+			if op.kind == grant {
+				return s.grant(op, exclusive)
 			}
-			return !s.held && op.fence > s.last, mutexState{held: exclusive, last: op.fence}
+			return s.leave(op)
 		},
 		Equal: func(a, b any) bool { return a == b },
 		DescribeOperation: func(input, _ any) string {
-			op := input.(mutexOp)
-			if op.end {
-				return fmt.Sprintf("end of %d", op.fence)
-			}
-			return fmt.Sprintf("lock: %d", op.fence)
+			op := input.(lockOp)
+			return fmt.Sprintf("%s %d", [...]string{"grant", "downgrade", "maybe downgrade", "end"}[op.kind], op.fence)
 		},
 	}
 }
 
+func (s lockState) grant(op lockOp, exclusive bool) (bool, lockState) {
+	free, above := s.writer == 0, s.wrote
+	if !op.shared {
+		free, above = free && s.readers == 0, s.last
+	}
+	if !free || op.fence <= above {
+		return false, s
+	}
+	s.last = max(s.last, op.fence)
+	switch {
+	case !op.shared:
+		s.wrote = op.fence
+		if exclusive {
+			s.writer = op.fence
+		}
+	case exclusive:
+		s.readers++
+	}
+	return true, s
+}
+
+func (s lockState) leave(op lockOp) (bool, lockState) {
+	writes := s.writer == op.fence
+	switch {
+	case writes && op.kind == end:
+		s.writer = 0
+	case writes:
+		s.writer = 0
+		s.readers++
+	case op.kind == downgrade:
+		return false, s
+	case op.kind == end:
+		s.readers--
+	}
+	return s.readers >= 0, s
+}
+
+// never is when an operation returns that may be done at any time.
+const never Mono = math.MaxInt64
+
 // linearLimit bounds one check.
 const linearLimit = 10 * time.Second
 
-// notLinear finds keys whose history no fenced mutex can have. unknown counts
+// notLinear finds keys whose history no fenced lock can have. unknown counts
 // the keys for which the search took too long.
 //
 // The end of a hold lies between the call of Release, or the deadline, and the
@@ -63,19 +115,24 @@ func notLinear(holds []hold, exclusive bool) (found []string, unknown int) {
 			if h.To < h.From {
 				continue
 			}
-			ops = append(ops, porcupine.Operation{ClientId: h.Client, Input: mutexOp{fence: h.Fence}, Call: int64(h.Asked), Return: int64(h.From)})
+			add := func(op lockOp, call, back Mono) {
+				ops = append(ops, porcupine.Operation{ClientId: h.Client, Input: op, Call: int64(call), Return: int64(back)})
+			}
+			add(lockOp{kind: grant, fence: h.Fence, shared: h.Shared}, h.Asked, h.From)
 			if !exclusive {
 				continue
 			}
-			gone := int64(math.MaxInt64)
-			if h.Released != 0 {
-				gone = int64(h.Released)
+			switch {
+			case h.Lowered != 0:
+				add(lockOp{kind: downgrade, fence: h.Fence}, h.Down, h.Lowered)
+			case h.Down != 0:
+				add(lockOp{kind: maybe, fence: h.Fence}, h.Down, never)
 			}
-			ops = append(ops, porcupine.Operation{ClientId: h.Client, Input: mutexOp{end: true, fence: h.Fence}, Call: int64(h.To), Return: gone})
+			add(lockOp{kind: end, fence: h.Fence}, h.To, cmp.Or(h.Released, never))
 		}
-		switch porcupine.CheckOperationsTimeout(fencedMutex(exclusive), ops, linearLimit) {
+		switch porcupine.CheckOperationsTimeout(fencedLock(exclusive), ops, linearLimit) {
 		case porcupine.Illegal:
-			found = append(found, fmt.Sprintf("no fenced mutex has the history of %s (%d operations)", key, len(ops)))
+			found = append(found, fmt.Sprintf("no fenced lock has the history of %s (%d operations)", key, len(ops)))
 		case porcupine.Unknown:
 			unknown++
 		}

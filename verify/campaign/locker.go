@@ -15,7 +15,8 @@ import (
 
 // locker is a library of locks, connected to all nodes.
 type locker interface {
-	lock(ctx context.Context, n int, key string, try bool) (lease, error)
+	lock(ctx context.Context, t *turn) (lease, error)
+	shares() bool // it knows holders who only read
 	close() error
 }
 
@@ -24,6 +25,7 @@ type lease interface {
 	fence() uint64 // 0: it has none
 	deadline() Mono
 	done() <-chan struct{} // nil: it does not tell
+	downgrade(ctx context.Context) error
 	release() error
 }
 

@@ -72,22 +72,29 @@ func (l *haspLocker) observe(e hasp.Event) {
 	}
 }
 
-func (l *haspLocker) lock(ctx context.Context, n int, key string, try bool) (lease, error) {
-	m := l.locks.Mutex(key, &hasp.LockOptions{TTL: l.ttl})
+func (l *haspLocker) lock(ctx context.Context, t *turn) (lease, error) {
+	m := l.locks.RWMutex(t.key, &hasp.LockOptions{TTL: l.ttl})
 	acquire := m.Lock
-	if try {
+	switch {
+	case t.try && t.read:
+		acquire = m.TryRLock
+	case t.try:
 		acquire = m.TryLock
+	case t.read:
+		acquire = m.RLock
 	}
 	got, err := acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
-	h := &haspLease{got, l, n, key}
+	h := &haspLease{got, l, t.n, t.key}
 	l.mu.Lock()
 	l.held[got.Owner()] = h
 	l.mu.Unlock()
 	return h, nil
 }
+
+func (*haspLocker) shares() bool { return true }
 
 func (l *haspLocker) close() error { return errors.Join(l.locks.Close(), closeAll(l.conns)) }
 
@@ -97,10 +104,12 @@ func (h *haspLease) fence() uint64 { return shift(h.Fence(), h.of.skew) }
 
 func (h *haspLease) deadline() Mono {
 	at := now()
-	return at.add(time.Until(h.Deadline())) // never later than it is
+	return at.Add(time.Until(h.Deadline())) // never later than it is
 }
 
 func (h *haspLease) done() <-chan struct{} { return h.Done() }
+
+func (h *haspLease) downgrade(ctx context.Context) error { return h.Downgrade(ctx) }
 
 func (h *haspLease) release() error {
 	h.of.mu.Lock()

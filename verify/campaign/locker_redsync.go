@@ -35,10 +35,10 @@ func openRedsync(j *job) *redsyncLocker {
 	return l
 }
 
-func (l *redsyncLocker) lock(ctx context.Context, _ int, key string, try bool) (lease, error) {
-	m := l.locks.NewMutex(key, redsync.WithExpiry(l.ttl))
+func (l *redsyncLocker) lock(ctx context.Context, t *turn) (lease, error) {
+	m := l.locks.NewMutex(t.key, redsync.WithExpiry(l.ttl))
 	acquire := m.LockContext
-	if try {
+	if t.try {
 		acquire = m.TryLockContext
 	}
 	if err := acquire(ctx); err != nil {
@@ -47,16 +47,20 @@ func (l *redsyncLocker) lock(ctx context.Context, _ int, key string, try bool) (
 	return redsyncLease{m}, nil
 }
 
+func (*redsyncLocker) shares() bool { return false }
+
 func (l *redsyncLocker) close() error { return closeAll(l.conns) }
 
 func (redsyncLease) fence() uint64 { return 0 }
 
 func (l redsyncLease) deadline() Mono {
 	at := now()
-	return at.add(time.Until(l.Until()))
+	return at.Add(time.Until(l.Until()))
 }
 
 func (redsyncLease) done() <-chan struct{} { return nil }
+
+func (redsyncLease) downgrade(context.Context) error { return errors.ErrUnsupported }
 
 func (l redsyncLease) release() error {
 	ok, err := l.UnlockContext(context.Background())

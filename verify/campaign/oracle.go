@@ -6,10 +6,11 @@
 package campaign
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
+	"strings"
 	"time"
+
+	"github.com/hasplock/hasp/internal/history"
 )
 
 // mostFindings bounds what an oracle lists: one broken rule shows in many
@@ -17,68 +18,54 @@ import (
 const mostFindings = 5
 
 func (h hold) String() string {
-	return fmt.Sprintf("client %d, acquisition %d, fence %d, [%.6f, %.6f]", h.Client, h.N, h.Fence, time.Duration(h.From).Seconds(), time.Duration(h.To).Seconds())
+	how := ""
+	switch {
+	case h.Shared:
+		how = " to read"
+	case h.Down != 0:
+		how = fmt.Sprintf(" to write, from %.6f on to read", time.Duration(h.Down).Seconds())
+	}
+	return fmt.Sprintf("client %d, acquisition %d%s, fence %d, [%.6f, %.6f]", h.Client, h.N, how, h.Fence, time.Duration(h.From).Seconds(), time.Duration(h.To).Seconds())
 }
 
-// overlapping finds two holders of one key at one instant.
-func overlapping(holds []hold) (found []string) {
-	for key, hs := range byKey(holds) {
-		var longest *hold
-		for i := range hs { // in the order of their begin
-			h := &hs[i]
-			if h.To < h.From { // it was over before its client knew
-				continue
-			}
-			if longest != nil && h.From < longest.To {
-				found = append(found, fmt.Sprintf("%s has two holders for %v: %v and %v", key, min(longest.To, h.To).sub(h.From), longest, h))
-			}
-			if longest == nil || h.To > longest.To {
-				longest = h
-			}
-		}
+// entry is the hold as internal/history judges it.
+func (h *hold) entry() history.Hold {
+	e := history.Hold{Key: h.Key, Owner: h.String(), Fence: h.Fence, Shared: h.Shared, From: h.From.Time(), To: h.To.Time(),
+		Asked: int64(h.Asked), Granted: int64(h.From)}
+	if h.Down != 0 {
+		e.Down = h.Down.Time()
 	}
-	return found
+	return e
 }
+
+func entries(holds []hold) (all []history.Hold) {
+	for i := range holds {
+		all = append(all, holds[i].entry())
+	}
+	return all
+}
+
+// overlapping finds holders of one key at one instant of whom not all only read.
+func overlapping(holds []hold) []string { return lines(history.CheckExclusion(entries(holds))) }
 
 // falling finds fences that do not rise in real time: of a hold that was asked
 // for after another was granted, and, when holds exclude each other, of a hold
 // that was granted after another.
-func falling(holds []hold, exclusive bool) (found []string) {
-	for key, hs := range byKey(holds) {
-		begin := func(h hold) Mono { return h.Asked }
-		if exclusive {
-			begin = func(h hold) Mono { return h.From }
-			hs = slices.DeleteFunc(slices.Clone(hs), func(h hold) bool { return h.To < h.From })
-		}
-		later := slices.Clone(hs)
-		slices.SortStableFunc(later, func(a, b hold) int { return cmp.Compare(begin(a), begin(b)) })
-		var largest *hold
-		i := 0
-		for _, h := range later {
-			for ; i < len(hs) && hs[i].From < begin(h); i++ {
-				if largest == nil || hs[i].Fence > largest.Fence {
-					largest = &hs[i]
-				}
-			}
-			if largest != nil && h.Fence <= largest.Fence {
-				found = append(found, fmt.Sprintf("the fence of %s does not rise: %v comes after %v", key, h, largest))
-			}
-		}
-		found = append(found, twice(key, hs)...)
+func falling(holds []hold, exclusive bool) []string {
+	all := entries(holds)
+	found := lines(history.CheckFences(all))
+	if exclusive {
+		found = append(lines(history.CheckRise(all)), found...)
 	}
 	return found
 }
 
-// twice finds a fence that two holds have.
-func twice(key string, hs []hold) (found []string) {
-	seen := map[uint64]hold{}
-	for _, h := range hs {
-		if other, ok := seen[h.Fence]; ok {
-			found = append(found, fmt.Sprintf("a fence of %s was given twice: %v and %v", key, other, h))
-		}
-		seen[h.Fence] = h
+// lines are the findings that an error lists.
+func lines(err error) []string {
+	if err == nil {
+		return nil
 	}
-	return found
+	return strings.Split(err.Error(), "\n")
 }
 
 // few keeps the first few findings.

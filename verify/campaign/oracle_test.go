@@ -19,6 +19,13 @@ func asking(at Mono, h hold) hold { h.Asked = at; return h }
 
 func on(key string, h hold) hold { h.Key = key; return h }
 
+func reading(h hold) hold { h.Shared = true; return h }
+
+// lowered is a hold whose client only reads from then on.
+func loweredAt(at Mono, h hold) hold { h.Down, h.Lowered = at, at+1; return h }
+
+func unknown(h hold) hold { h.Lowered = 0; return h }
+
 func lost(h hold) hold { h.Released = 0; return h }
 
 // Every oracle finds what it is for in a history that was made up, and nothing
@@ -43,6 +50,22 @@ func TestOracles(t *testing.T) {
 			holds: []hold{held(5, 10, 20), held(7, 30, 40), held(6, 50, 60)}, fall: true, order: true, linear: true, number: true},
 		"one fence for two who asked at once": {
 			holds: []hold{asking(1, held(5, 10, 20)), asking(2, held(5, 12, 22))}, overlap: true, fall: true, order: true, linear: true, number: true},
+		"readers together, in no order": {holds: []hold{
+			held(1, 1, 5), reading(held(7, 10, 30)), reading(asking(9, held(5, 12, 22))), reading(held(6, 14, 20)), held(9, 40, 50)}},
+		"a reader beside a writer": {
+			holds: []hold{held(1, 10, 20), reading(asking(2, held(2, 19, 40)))}, overlap: true, linear: true},
+		"a writer beside a reader": {
+			holds: []hold{reading(held(1, 10, 20)), asking(2, held(2, 19, 40))}, overlap: true, linear: true},
+		"a writer's fence below a reader's": {
+			holds: []hold{reading(held(5, 10, 20)), held(4, 30, 40)}, fall: true, order: true, linear: true, number: true},
+		"a reader's fence below a writer's": {
+			holds: []hold{held(5, 10, 20), reading(held(4, 30, 40))}, fall: true, order: true, linear: true, number: true},
+		"a downgrade":                    {holds: []hold{loweredAt(20, held(1, 10, 50)), reading(asking(5, held(2, 22, 60))), held(3, 70, 80)}},
+		"a downgrade nobody knows about": {holds: []hold{unknown(loweredAt(20, held(1, 10, 50))), reading(asking(5, held(2, 22, 60))), held(3, 70, 80)}},
+		"a reader before the downgrade": {
+			holds: []hold{loweredAt(20, held(1, 10, 50)), reading(asking(5, held(2, 15, 60)))}, overlap: true, linear: true},
+		"a writer after the downgrade": {
+			holds: []hold{loweredAt(20, held(1, 10, 50)), asking(5, held(2, 25, 60))}, overlap: true, linear: true},
 		"it falls for who asked before": { // no order was promised unless they exclude each other
 			holds: []hold{held(5, 10, 20), asking(1, held(4, 30, 40))}, fall: true, linear: true},
 	} {
@@ -70,17 +93,22 @@ func TestHoldsOf(t *testing.T) {
 	e := func(client int, w what, at, deadline Mono) record {
 		return record{client, event{What: w, At: at, N: 1, Key: "k", Fence: uint64(client), Deadline: deadline}}
 	}
+	toRead := func(r record) record { r.Shared = true; return r }
 	got := holdsOf([]record{
 		e(1, asked, 1, 0), e(2, asked, 2, 0), e(3, asked, 3, 0), e(4, asked, 4, 0),
 		e(4, failed, 5, 0),
 		e(1, granted, 10, 50), e(1, renewed, 40, 80), e(1, ended, 60, 80), e(1, renewed, 61, 90), e(1, released, 62, 0), // as it should be
 		e(2, granted, 70, 120), e(2, renewed, 100, 150), // killed
 		e(3, granted, 200, 250), e(3, ended, 300, 250), // too late
+		toRead(e(5, asked, 310, 0)), toRead(e(5, granted, 320, 400)),
+		e(6, asked, 500, 0), e(6, granted, 510, 590), e(6, lowered, 520, 0), e(6, shares, 525, 0), toRead(e(6, ended, 530, 590)),
 	})
 	want := []hold{
 		{Client: 1, N: 1, Key: "k", Fence: 1, Asked: 1, From: 10, To: 60, Released: 62},
 		{Client: 2, N: 1, Key: "k", Fence: 2, Asked: 2, From: 70, To: 150},
 		{Client: 3, N: 1, Key: "k", Fence: 3, Asked: 3, From: 200, To: 250},
+		{Client: 5, N: 1, Key: "k", Fence: 5, Shared: true, Asked: 310, From: 320, To: 400},
+		{Client: 6, N: 1, Key: "k", Fence: 6, Asked: 500, From: 510, To: 530, Down: 520, Lowered: 525},
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %+v\nwant %+v", got, want)
@@ -107,5 +135,30 @@ func TestRegister(t *testing.T) {
 	req(write, 3, d.Value)
 	if len(r.lost) != 1 {
 		t.Errorf("the lost update was not found: %+v", r)
+	}
+}
+
+func TestRegisterUnderReaders(t *testing.T) {
+	r := &register{}
+	req := func(w what, fence uint64, v value, shared bool) answer {
+		return r.serve(event{What: w, Fence: fence, Value: v, Shared: shared})
+	}
+	first, second := req(read, 5, value{}, true), req(read, 3, value{}, true)
+	if first.Refused || second.Refused || req(look, 5, first.Value, true).Refused {
+		t.Error("readers were refused for their order")
+	}
+	if !req(read, 4, value{}, false).Refused {
+		t.Error("a writer was let in below a reader's fence")
+	}
+	w := req(read, 6, value{}, false)
+	req(write, 6, w.Value, false)
+	if !req(look, 5, first.Value, true).Refused || len(r.lost) != 0 {
+		t.Errorf("a reader was let in below a writer's fence: %+v", r)
+	}
+	late := req(read, 6, value{}, true) // as one whose fence is not above the writer's
+	w = req(read, 6, value{}, false)
+	req(write, 6, w.Value, false)
+	if req(look, 6, late.Value, true); len(r.lost) != 1 {
+		t.Errorf("the change under a reader was not found: %+v", r)
 	}
 }

@@ -13,6 +13,8 @@ import (
 // Counts says how much happened in a run.
 type Counts struct {
 	Locks     int `json:"locks"`      // granted
+	Shared    int `json:"shared"`     // of them: to read, beside others
+	Lowered   int `json:"lowered"`    // downgrades that succeeded
 	Refused   int `json:"refused"`    // TryLock of a key that somebody had, or a Lock whose time was over
 	Failed    int `json:"failed"`     // Lock and TryLock that ended with trouble
 	Renewals  int `json:"renewals"`   //
@@ -25,6 +27,8 @@ type Counts struct {
 
 func (c *Counts) add(d Counts) {
 	c.Locks += d.Locks
+	c.Shared += d.Shared
+	c.Lowered += d.Lowered
 	c.Refused += d.Refused
 	c.Failed += d.Failed
 	c.Renewals += d.Renewals
@@ -47,10 +51,10 @@ func (v Verdict) Violated() bool { return len(v.May) == 0 && len(v.Found) > 0 }
 
 // The oracles.
 const (
-	Exclusion = "one holder at a time"
+	Exclusion = "one holder at a time, or readers only"
 	Fences    = "fences rise"
-	Register  = "the fenced register loses nothing"
-	Linear    = "a fenced mutex has this history"
+	Register  = "the fenced register loses nothing, and stands still for readers"
+	Linear    = "a fenced read-write lock has this history"
 	Progress  = "everybody gets the lock again"
 	NoHang    = "no client hangs"
 )
@@ -89,7 +93,7 @@ func (r *run) judge(late, hung []string, stood time.Duration) *Outcome {
 	if r.library == "hasp" {
 		verdict(Fences, mayRepeat, falling(o.holds, len(mayOverlap) == 0))
 		var lost []string
-		for _, reg := range r.registers {
+		for _, reg := range r.log.registers {
 			lost = append(lost, reg.lost...)
 		}
 		verdict(Register, mayRepeat, lost)
@@ -111,9 +115,12 @@ func (o *Outcome) count(r *run) {
 		switch e.What {
 		case granted:
 			c.Locks++
+			if e.Shared {
+				c.Shared++
+			}
 			if e.At > r.over && !last[e.Client] {
 				last[e.Client] = true
-				o.Back = max(o.Back, e.At.sub(r.over))
+				o.Back = max(o.Back, e.At.Sub(r.over))
 			}
 		case failed:
 			if e.Held {
@@ -123,6 +130,10 @@ func (o *Outcome) count(r *run) {
 			}
 		case renewed:
 			c.Renewals++
+		case shares:
+			if e.Err == "" {
+				c.Lowered++
+			}
 		case ended:
 			if e.Lost {
 				c.Lost++
@@ -133,7 +144,7 @@ func (o *Outcome) count(r *run) {
 			}
 		}
 	}
-	for _, reg := range r.registers {
+	for _, reg := range r.log.registers {
 		c.Writes += reg.written
 		c.Stale += reg.refused
 		c.BareLosts += reg.bareLost

@@ -163,11 +163,11 @@ func (r *run) playClient(a Action) {
 	var err error
 	switch {
 	case a.Kind == ClientStop && a.Part == Begin:
-		err = m.signal(syscall.SIGSTOP)
+		err = m.Signal(syscall.SIGSTOP)
 	case a.Kind == ClientStop:
-		err = m.signal(syscall.SIGCONT)
+		err = m.Signal(syscall.SIGCONT)
 	case a.Part == Begin:
-		m.kill()
+		m.Kill()
 	default:
 		err = r.hire(a.Client)
 	}

@@ -53,7 +53,7 @@ func (n *node) refuse(how string) {
 		if err != nil && strings.Contains(err.Error(), ": "+how+" ") {
 			return
 		}
-		if now().sub(begun) > commandLimit {
+		if now().Sub(begun) > commandLimit {
 			n.t.Fatalf("the node does not refuse writes with %s: %v", how, err)
 		}
 	}

@@ -78,18 +78,18 @@ func (r row) verdict(oracle string) string {
 // Markdown writes the table: each kind of fault, what happened in the
 // schedules that have it, and the verdicts.
 func (rep *Report) Markdown(w io.Writer) {
-	fmt.Fprintf(w, "| fault | schedules | locks | renewals | releases | leases lost | stale requests refused | updates lost without fences |")
+	fmt.Fprintf(w, "| fault | schedules | locks | to read | downgrades | renewals | releases | leases lost | stale requests refused | updates lost without fences |")
 	for _, o := range oracles {
 		fmt.Fprintf(w, " %s |", o)
 	}
 	fmt.Fprint(w, "\n|---|")
-	for range 7 + len(oracles) {
+	for range 9 + len(oracles) {
 		fmt.Fprint(w, "--:|")
 	}
 	fmt.Fprintln(w)
 	line := func(name string, r row) {
 		c := r.counts
-		fmt.Fprintf(w, "| %s | %d | %d | %d | %d | %d | %d | %d |", name, r.schedules, c.Locks, c.Renewals, c.Releases, c.Lost, c.Stale, c.BareLosts)
+		fmt.Fprintf(w, "| %s | %d | %d | %d | %d | %d | %d | %d | %d | %d |", name, r.schedules, c.Locks, c.Shared, c.Lowered, c.Renewals, c.Releases, c.Lost, c.Stale, c.BareLosts)
 		for _, o := range oracles {
 			fmt.Fprintf(w, " %s |", r.verdict(o))
 		}
@@ -147,7 +147,7 @@ func (o *Outcome) Explain(w io.Writer) {
 			fmt.Fprintf(w, " deadline %.6f", time.Duration(r.Deadline).Seconds())
 		}
 		if r.Try || r.Lost || r.Err != "" {
-			fmt.Fprintf(w, " try=%v lost=%v %s", r.Try, r.Lost, r.Err)
+			fmt.Fprintf(w, " try=%v shared=%v lost=%v %s", r.Try, r.Shared, r.Lost, r.Err)
 		}
 		fmt.Fprintln(w)
 	}

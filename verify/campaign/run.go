@@ -20,6 +20,7 @@ import (
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/hasplock/hasp/quorum"
 	"github.com/hasplock/hasp/redisdriver"
+	"github.com/hasplock/hasp/verify/internal/crew"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -37,20 +38,19 @@ const (
 
 // run is a schedule under way.
 type run struct {
-	t         *testserver.Program
-	library   string
-	broken    string
-	s         *Schedule
-	wires     *wires // nil: the links are proxies
-	nodes     []*node
-	crew      [clients]*member
-	hired     int
-	log       *journal
-	registers map[string]*register
-	state     string
-	patience  time.Duration // how long to wait for what may never come
-	lastLoss  Mono          // when a node last lost memory
-	over      Mono          // when the last fault had ended
+	t        *testserver.Program
+	library  string
+	broken   string
+	s        *Schedule
+	wires    *wires // nil: the links are proxies
+	nodes    []*node
+	crew     [clients]*crew.Member
+	hired    int
+	log      *journal
+	state    string
+	patience time.Duration // how long to wait for what may never come
+	lastLoss Mono          // when a node last lost memory
+	over     Mono          // when the last fault had ended
 }
 
 // perform runs a schedule, and returns what came of it. The error says why it
@@ -58,7 +58,7 @@ type run struct {
 func perform(ctx context.Context, library, broken string, s *Schedule) (*Outcome, error) {
 	begun := now()
 	out, err := testserver.Perform(ctx, func(t *testserver.Program) *Outcome {
-		r := &run{t: t, library: library, broken: broken, s: s, log: &journal{more: make(chan struct{}, 1)}, registers: map[string]*register{}, patience: hangLimit}
+		r := &run{t: t, library: library, broken: broken, s: s, log: &journal{more: make(chan struct{}, 1), registers: map[string]*register{}}, patience: hangLimit}
 		if s.Shared {
 			var err error
 			r.state, err = os.MkdirTemp("", "hasp-waits-")
@@ -68,7 +68,7 @@ func perform(ctx context.Context, library, broken string, s *Schedule) (*Outcome
 		return r.all()
 	})
 	if out != nil {
-		out.Took = now().sub(begun)
+		out.Took = now().Sub(begun)
 	}
 	return out, err
 }
@@ -76,7 +76,7 @@ func perform(ctx context.Context, library, broken string, s *Schedule) (*Outcome
 func (r *run) all() *Outcome {
 	lost := stall.Watch(r.t)
 	for k := range keys {
-		r.registers[fmt.Sprintf("k%d", k)] = &register{}
+		r.log.registers[fmt.Sprintf("k%d", k)] = &register{}
 	}
 	if r.s.Wired {
 		r.wires = newWires(r.t)
@@ -105,7 +105,7 @@ func (r *run) all() *Outcome {
 func (r *run) playAll(actions []Action) {
 	start := now()
 	for _, a := range actions {
-		r.sleep(start.add(a.At).sub(now()))
+		r.sleep(start.Add(a.At).Sub(now()))
 		r.play(a)
 		if a.forgets() {
 			r.lastLoss = now()
@@ -154,13 +154,13 @@ func (r *run) job(slot int) job {
 
 // hire starts a client for a slot.
 func (r *run) hire(slot int) error {
-	m, err := hire(r.hired, r.wires.client(slot), r.job(slot), r.log, r.registers)
+	m, err := crew.Hire(r.hired, r.wires.client(slot), clientEnv, r.job(slot), r.log.hear)
 	if err != nil {
 		return err
 	}
 	r.hired++
 	r.crew[slot] = m
-	r.t.Cleanup(m.kill)
+	r.t.Cleanup(m.Kill)
 	return nil
 }
 
@@ -171,13 +171,13 @@ func (r *run) readmitted(lost func() time.Duration) (late []string) {
 		return nil
 	}
 	wait := admission.Wait(r.s.MaxTTL)
-	r.sleep(r.lastLoss.add(wait).sub(now()))
+	r.sleep(r.lastLoss.Add(wait).Sub(now()))
 	before := lost()
 	for i, n := range r.nodes {
 		for !r.votes(n) {
 			// The latest that a client can have seen the record is the end of the
 			// faults.
-			if over := now().sub(r.over.add(wait)); over > comeback+lost()-before {
+			if over := now().Sub(r.over.Add(wait)); over > comeback+lost()-before {
 				late = append(late, fmt.Sprintf("node %d does not vote %v after it should", i, over))
 				break
 			}
@@ -204,7 +204,7 @@ func (r *run) votes(n *node) bool {
 func (r *run) recover(lost func() time.Duration) (late []string) {
 	waiting := map[int]bool{}
 	for _, m := range r.crew {
-		waiting[m.id] = true
+		waiting[m.ID] = true
 	}
 	before := lost()
 	limit := time.NewTimer(r.patience)
@@ -214,7 +214,7 @@ func (r *run) recover(lost func() time.Duration) (late []string) {
 			seen++
 			if e.What == granted && e.At > r.over && waiting[e.Client] {
 				delete(waiting, e.Client)
-				if took := e.At.sub(r.over); took > comeback+lost()-before {
+				if took := e.At.Sub(r.over); took > comeback+lost()-before {
 					late = append(late, fmt.Sprintf("client %d had the lock only %v after the faults", e.Client, took))
 				}
 			}
@@ -223,7 +223,7 @@ func (r *run) recover(lost func() time.Duration) (late []string) {
 		case <-r.log.more:
 		case <-limit.C:
 			for id := range waiting {
-				late = append(late, fmt.Sprintf("client %d never had the lock again, for %v", id, now().sub(r.over)))
+				late = append(late, fmt.Sprintf("client %d never had the lock again, for %v", id, now().Sub(r.over)))
 			}
 			return late
 		case <-r.t.Context().Done():
@@ -237,25 +237,25 @@ func (r *run) recover(lost func() time.Duration) (late []string) {
 // hang.
 func (r *run) dismiss() (hung []string) {
 	for _, m := range r.crew {
-		go m.say(answer{Stop: true})
+		go m.Say(answer{Stop: true})
 	}
 	limit := time.After(r.patience)
 	for _, m := range r.crew {
 		select {
-		case <-m.ended:
+		case <-m.Ended:
 		case <-limit:
 			limit = time.After(time.Second)
-			_ = m.signal(syscall.SIGQUIT) // Go writes its stacks
+			_ = m.Signal(syscall.SIGQUIT) // Go writes its stacks
 			select {
-			case <-m.ended:
+			case <-m.Ended:
 			case <-time.After(5 * time.Second):
 			}
-			m.kill()
-			hung = append(hung, fmt.Sprintf("client %d hangs:\n%s", m.id, m.errs.String()))
+			m.Kill()
+			hung = append(hung, fmt.Sprintf("client %d hangs:\n%s", m.ID, m.Errors()))
 			continue
 		}
-		if text := m.errs.String(); text != "" {
-			hung = append(hung, fmt.Sprintf("client %d ended by itself:\n%s", m.id, text))
+		if text := m.Errors(); text != "" {
+			hung = append(hung, fmt.Sprintf("client %d ended by itself:\n%s", m.ID, text))
 		}
 	}
 	return hung

@@ -129,15 +129,20 @@ func splitVote(ctx context.Context, w *world) error {
 
 // restartBetween: the one node that two sides share is killed and starts empty.
 func restartBetween(ctx context.Context, w *world) error {
-	return w.bothSides(ctx, func() { w.stores[2].Restart(nil) })
+	return w.bothSides(ctx, (*actor).try, func() { w.stores[2].Restart(nil) })
+}
+
+// restartBesideReader is restartBetween with one who only reads.
+func restartBesideReader(ctx context.Context, w *world) error {
+	return w.bothSides(ctx, (*actor).read, func() { w.stores[2].Restart(nil) })
 }
 
 // flushBetween is restartBetween with FLUSHALL.
 func flushBetween(ctx context.Context, w *world) error {
-	return w.bothSides(ctx, func() { w.stores[2].Flush() })
+	return w.bothSides(ctx, (*actor).try, func() { w.stores[2].Flush() })
 }
 
-func (w *world) bothSides(ctx context.Context, forget func()) error {
+func (w *world) bothSides(ctx context.Context, first acquire, forget func()) error {
 	as, err := w.cast(left, right)
 	if err != nil {
 		return err
@@ -146,7 +151,7 @@ func (w *world) bothSides(ctx context.Context, forget func()) error {
 		l.release()
 	}
 	time.Sleep(time.Second)
-	if as[0].try(ctx) == nil {
+	if first(as[0], ctx) == nil {
 		return errScene
 	}
 	forget()
@@ -155,20 +160,67 @@ func (w *world) bothSides(ctx context.Context, forget func()) error {
 }
 
 // clockBehind: the second holder's clock is behind that of the first.
-func clockBehind(ctx context.Context, w *world) error {
+func clockBehind(ctx context.Context, w *world) error { return w.clocksApart(ctx, (*actor).try) }
+
+// writerBehindReader is clockBehind after one who only read.
+func writerBehindReader(ctx context.Context, w *world) error {
+	return w.clocksApart(ctx, (*actor).read)
+}
+
+// acquire is how an actor asks.
+type acquire func(*actor, context.Context) *sceneLease
+
+func (w *world) clocksApart(ctx context.Context, first acquire) error {
 	a, err := w.actor(0, everywhere...)
 	b, err2 := w.actor(-10*time.Second, everywhere...)
 	if err := errors.Join(err, err2); err != nil {
 		return err
 	}
-	for _, who := range []*actor{a, b} {
-		l := who.try(ctx)
+	for _, ask := range []func() *sceneLease{func() *sceneLease { return first(a, ctx) }, func() *sceneLease { return b.try(ctx) }} {
+		l := ask()
 		if l == nil {
 			return errScene
 		}
 		l.release()
 		time.Sleep(time.Second)
 	}
+	return nil
+}
+
+// readerBesideWriter: both have a majority but for the one node that they share.
+func readerBesideWriter(ctx context.Context, w *world) error {
+	return w.beside(ctx, (*actor).try, (*actor).read)
+}
+
+func writerBesideReader(ctx context.Context, w *world) error {
+	return w.beside(ctx, (*actor).read, (*actor).try)
+}
+
+func (w *world) beside(ctx context.Context, first, second acquire) error {
+	as, err := w.cast(left, right)
+	if err != nil {
+		return err
+	}
+	if first(as[0], ctx) == nil {
+		return errScene
+	}
+	second(as[1], ctx)
+	return nil
+}
+
+// readersLeave: of two who read one releases, and then somebody wants to write.
+func readersLeave(ctx context.Context, w *world) error {
+	as, err := w.cast(everywhere, everywhere, everywhere)
+	if err != nil {
+		return err
+	}
+	first, second := as[0].read(ctx), as[1].read(ctx)
+	if first == nil || second == nil {
+		return errScene
+	}
+	time.Sleep(time.Second)
+	first.release()
+	as[2].try(ctx)
 	return nil
 }
 

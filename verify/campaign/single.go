@@ -82,7 +82,7 @@ func single(t *testserver.Program, library string, fault Kind) Single {
 	lock := func(i int, limit time.Duration) (lease, error) {
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		defer cancel()
-		return both[i].lock(ctx, 1, "k", false)
+		return both[i].lock(ctx, &turn{n: 1, key: "k"})
 	}
 	first, err := lock(0, hangLimit)
 	t.Must(err)

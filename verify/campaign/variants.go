@@ -40,6 +40,11 @@ var variants = []*variant{
 	}, scene: flushBetween},
 	{name: "fences not compared", node: func(n driver.Node, _ any) driver.Node { return anyFence{n} }, scene: clockBehind},
 	{name: "a minority counts", node: func(n driver.Node, _ any) driver.Node { return silentYes{n} }, scene: twoSides},
+	{name: "a reader's vote beside a writer's", node: func(n driver.Node, _ any) driver.Node { return besides{n, driver.Shared} }, scene: readerBesideWriter},
+	{name: "a writer's vote beside readers'", node: func(n driver.Node, _ any) driver.Node { return besides{n, driver.Exclusive} }, scene: writerBesideReader},
+	{name: "a reader's release takes the others' votes", node: func(n driver.Node, _ any) driver.Node { return releaseAll{n} }, scene: readersLeave},
+	{name: "readers' fences not compared", node: func(n driver.Node, _ any) driver.Node { return anyFence{n} }, scene: writerBehindReader},
+	{name: "restarted nodes vote, and readers are forgotten", node: func(n driver.Node, _ any) driver.Node { return &eager{Node: n} }, scene: restartBesideReader},
 	{name: "one node listed twice", node: func(n driver.Node, _ any) driver.Node { return nameless{n} }, lists: []int{0, 1, 2, 2, 2}, scene: onlyOne},
 }
 
@@ -235,6 +240,32 @@ func (s silentYes) Try(ctx context.Context, r driver.Request) (driver.Result, er
 		return driver.Result{Granted: true, Fence: r.Fence, TTL: r.TTL}, nil //nolint:nilerr // that is what is broken here
 	}
 	return res, err
+}
+
+// besides votes for requests in one mode, whoever holds the key in the other.
+type besides struct {
+	driver.Node
+	of driver.Mode
+}
+
+func (b besides) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
+	res, err := b.Node.Try(ctx, r)
+	if err == nil && !res.Granted && res.Why == driver.Held && r.Mode == b.of && res.Holder.Mode != b.of {
+		return driver.Result{Granted: true, Fence: r.Fence, TTL: r.TTL, Node: res.Node}, nil
+	}
+	return res, err
+}
+
+// releaseAll frees the key whoever shares it.
+type releaseAll struct{ driver.Node }
+
+func (a releaseAll) Release(ctx context.Context, r driver.Request) error {
+	if info, err := a.Inspect(ctx, r.Key); err == nil && info.Holds > 1 {
+		for _, l := range info.Holders {
+			_ = a.Node.Release(ctx, driver.Request{Key: r.Key, Owner: l.Holder.Owner, Label: l.Holder.Label, TTL: r.TTL})
+		}
+	}
+	return a.Node.Release(ctx, r)
 }
 
 // nameless hides which store a node is.

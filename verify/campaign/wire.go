@@ -5,7 +5,16 @@
 
 package campaign
 
-import "time"
+import (
+	"time"
+
+	"github.com/hasplock/hasp/verify/internal/crew"
+)
+
+// Mono is an instant of a clock that all processes share.
+type Mono = crew.Mono
+
+func now() Mono { return crew.Now() }
 
 // job is what a client process is told at its start.
 type job struct {
@@ -31,10 +40,13 @@ const (
 	failed   what = "failed"   // it returned without a lease
 	granted  what = "granted"  // it returned with one
 	renewed  what = "renewed"  // the deadline moved
+	lowered  what = "lowered"  // before Downgrade: from now on the client only reads
+	shares   what = "shares"   // Downgrade returned
 	ended    what = "ended"    // before Release: the hold is over
 	released what = "released" // Release returned
 	read     what = "read"     // the register is asked for its value
 	write    what = "write"    // the register is asked to take the next value
+	look     what = "look"     // the register is asked whether it has the value still
 	bye      what = "bye"      // the client has ended
 )
 
@@ -45,6 +57,7 @@ type event struct {
 	N        int    `json:"n"` // of the acquisition, from 1
 	Key      string `json:"key,omitempty"`
 	Try      bool   `json:"try,omitempty"`
+	Shared   bool   `json:"shared,omitempty"` // of asked to granted: for reading; of read and write: the client may only read
 	Fence    uint64 `json:"fence,omitempty"`
 	Deadline Mono   `json:"deadline,omitempty"` // of the lease, as known now
 	Lost     bool   `json:"lost,omitempty"`     // the lease was over before Release

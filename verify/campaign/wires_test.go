@@ -149,7 +149,7 @@ func TestWires(t *testing.T) {
 				w.play(a)
 			}
 			for begun := now(); late(p, n) != string(kind[0]); time.Sleep(10 * time.Millisecond) {
-				if now().sub(begun) > hangLimit {
+				if now().Sub(begun) > hangLimit {
 					p.Fatalf("%s: the request never came", kind)
 				}
 			}

@@ -105,14 +105,24 @@ type sceneLease struct {
 }
 
 // try asks once for the key, without renewal. It is nil when it was refused.
-func (a *actor) try(ctx context.Context) *sceneLease {
+func (a *actor) try(ctx context.Context) *sceneLease { return a.take(ctx, false) }
+
+// read is try for one who shares the key with others who read.
+func (a *actor) read(ctx context.Context) *sceneLease { return a.take(ctx, true) }
+
+func (a *actor) take(ctx context.Context, shared bool) *sceneLease {
 	a.n++
 	asked := a.w.now()
-	l, err := a.locks.Mutex("k", &hasp.LockOptions{TTL: worldTTL, NoRenew: true}).TryLock(ctx)
+	m := a.locks.RWMutex("k", &hasp.LockOptions{TTL: worldTTL, NoRenew: true})
+	acquire := m.TryLock
+	if shared {
+		acquire = m.TryRLock
+	}
+	l, err := acquire(ctx)
 	if err != nil {
 		return nil
 	}
-	h := &hold{Client: a.id, N: a.n, Key: "k", Fence: shift(l.Fence(), a.skew), Asked: asked, From: a.w.now()}
+	h := &hold{Client: a.id, N: a.n, Key: "k", Fence: shift(l.Fence(), a.skew), Shared: shared, Asked: asked, From: a.w.now()}
 	a.w.holds = append(a.w.holds, h)
 	s := &sceneLease{l, a, h}
 	s.until()
@@ -121,7 +131,7 @@ func (a *actor) try(ctx context.Context) *sceneLease {
 }
 
 // until notes the deadline.
-func (s *sceneLease) until() { s.h.To = s.a.w.now().add(time.Until(s.Deadline())) }
+func (s *sceneLease) until() { s.h.To = s.a.w.now().Add(time.Until(s.Deadline())) }
 
 // release notes the end of the hold, and releases.
 func (s *sceneLease) release() {
@@ -135,7 +145,8 @@ func (s *sceneLease) release() {
 func (w *world) counts(ctx context.Context, owner string) {
 	votes := 0
 	for _, s := range w.stores {
-		if info, err := s.Inspect(ctx, "k"); err == nil && info.Held && info.Holder.Owner == owner {
+		info, err := s.Inspect(ctx, "k")
+		if err == nil && slices.ContainsFunc(info.Holders, func(l driver.Lease) bool { return l.Holder.Owner == owner }) {
 			votes++
 		}
 	}

@@ -180,9 +180,16 @@ func (p *process) turn() error {
 		limit = 1 + p.upTo(200*time.Millisecond)
 	}
 	o := &hasp.LockOptions{TTL: p.c.ttl, NoRenew: p.rng.IntN(4) == 0}
-	lock := p.locks.Mutex(key, o).Lock
-	if p.rng.IntN(5) == 0 {
-		lock = p.locks.Mutex(key, o).TryLock
+	m := p.locks.RWMutex(key, o)
+	try, read := p.rng.IntN(5) == 0, p.rng.IntN(5) < 2
+	lock := m.Lock
+	switch {
+	case try && read:
+		lock = m.TryRLock
+	case try:
+		lock = m.TryLock
+	case read:
+		lock = m.RLock
 	}
 	lease, err := p.acquire(lock, limit)
 	if err != nil {
@@ -224,7 +231,15 @@ func (p *process) hold(lease *hasp.Lease) error {
 	}
 	careful := p.rng.IntN(4) > 0 // asks before each act whether it still holds the key
 	steps := 1 + p.rng.IntN(4)
-	for range steps {
+	reads, lower := h.shared, steps
+	if !reads && p.rng.IntN(3) == 0 {
+		lower = p.rng.IntN(steps)
+	}
+	for i := range steps {
+		if i == lower {
+			reads = true
+			p.lower(h, lease)
+		}
 		if err := p.spend(length / time.Duration(steps)); err != nil {
 			return err
 		}
@@ -236,19 +251,31 @@ func (p *process) hold(lease *hasp.Lease) error {
 				return err
 			}
 		}
-		w.reg.send(h, p.upTo(5*time.Millisecond))
+		w.reg.send(h, reads, p.upTo(5*time.Millisecond))
 	}
 	w.log.released(h)
 	_ = lease.Release() // what it says of a lease that was lost is no news
 	return p.awake()
 }
 
+// lower has the client only read from now on, whatever comes of it.
+func (p *process) lower(h *hold, lease *hasp.Lease) {
+	p.c.w.log.lowered(h)
+	_, err := p.acquire(func(ctx context.Context) (*hasp.Lease, error) { return lease, lease.Downgrade(ctx) }, p.c.ttl)
+	p.c.w.trace.add(entry{kind: "shares", client: h.client, life: h.life, owner: h.owner, err: err})
+}
+
 // lastTurn must come within a bound.
 func (p *process) lastTurn() {
 	w := p.c.w
 	end := w.plan.Heal + w.plan.patience()
+	m := p.locks.RWMutex(key, &hasp.LockOptions{TTL: p.c.ttl})
+	lock := m.Lock
+	if p.rng.IntN(3) == 0 {
+		lock = m.RLock
+	}
 	for w.now() < end && !p.crashed() {
-		lease, err := p.acquire(p.locks.Mutex(key, &hasp.LockOptions{TTL: p.c.ttl}).Lock, end-w.now())
+		lease, err := p.acquire(lock, end-w.now())
 		if err == nil {
 			w.log.progress(w.now() - w.plan.Heal)
 			h := w.log.acquired(p, lease)

@@ -31,10 +31,15 @@
 //     After the faults every client gets its turn within the wait of a node that
 //     is held back and what leases, and messages that are under way, may take beside it.
 //
+// The clients of every schedule write, read, and downgrade: two in five of their
+// turns share the key to read, and one in three writers only reads from some
+// moment on.
+//
 // What is checked: two clients that may rely on the key by their own clocks at
-// one instant; a fence that is not above the fence of a hold that was granted
-// before the request was sent; one fence for two; a register that compares fences
-// and refuses a holder whose lease is valid; a turn that does not come; and what
+// one instant, unless both only read; a fence that is not above the fence of a
+// hold that was granted before the request was sent (of two that only read, any
+// order will do); one fence for two; a register that compares fences and refuses a
+// holder whose lease is valid; a turn that does not come; and what
 // is left when every client was closed, since a bubble does not end before its
 // last goroutine.
 //

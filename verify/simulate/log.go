@@ -20,7 +20,9 @@ type hold struct {
 	asked        int64 // tick before the request that was granted
 	granted      int64 // tick at which the client knew
 	From, To     time.Duration
-	over         bool // To is settled
+	shared       bool          // its client only reads
+	down         time.Duration // when it began to downgrade, and from then on only reads; 0: never
+	over         bool          // To is settled
 }
 
 // log is what the clients record.
@@ -44,6 +46,7 @@ func (l *log) acquired(p *process, lease *hasp.Lease) *hold {
 		asked:   p.asks.began(lease.Owner()),
 		granted: l.w.tick(),
 		From:    now, To: now + time.Until(lease.Deadline()),
+		shared: lease.Mode() == hasp.Shared,
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -52,8 +55,16 @@ func (l *log) acquired(p *process, lease *hasp.Lease) *hold {
 		l.byOwner = map[string]*hold{}
 	}
 	l.byOwner[h.owner] = h
-	l.w.trace.add(entry{kind: "holds", client: h.client, life: h.life, owner: h.owner, fence: h.fence, till: h.To})
+	l.w.trace.add(entry{kind: "holds", client: h.client, life: h.life, owner: h.owner, fence: h.fence, till: h.To, shared: h.shared})
 	return h
+}
+
+// lowered records that a client is about to downgrade.
+func (l *log) lowered(h *hold) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h.down = l.w.now()
+	l.w.trace.add(entry{kind: "downgrades", client: h.client, life: h.life, owner: h.owner, fence: h.fence, till: h.To})
 }
 
 // saw takes what a hasp.Client tells of a lease.
@@ -122,32 +133,48 @@ func (p *Plan) patience() time.Duration {
 	return admission.Wait(p.MaxTTL) + p.Stuck + p.Weather.LateBy + 3*p.MaxTTL + 5*time.Second
 }
 
-// register is what the lock protects: it remembers the largest fence.
+// register is what the lock protects: it remembers the largest fence, and the
+// largest of those who write. The fences of those who only read have no order.
 type register struct {
 	w *world
 
-	mu      sync.Mutex
-	largest uint64
-	writes  []write
+	mu             sync.Mutex
+	largest, wrote uint64
+	uses           []use
 }
 
-// write is one that arrived.
-type write struct {
+// use is a write or a read that arrived.
+type use struct {
 	h        *hold
 	at       time.Duration
+	reads    bool
 	accepted bool
+}
+
+// valid says whether the holder might do so at that time.
+func (u *use) valid() bool {
+	to := u.h.To
+	if !u.reads && u.h.down != 0 {
+		to = min(to, u.h.down)
+	}
+	return u.at >= u.h.From && u.at < to
 }
 
 func newRegister(w *world) *register { return &register{w: w} }
 
-// send sends a write, which takes so long to arrive.
-func (r *register) send(h *hold, takes time.Duration) {
+// send sends a write, or a read, which takes so long to arrive.
+func (r *register) send(h *hold, reads bool, takes time.Duration) {
 	r.w.after(takes, func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		ok := h.fence >= r.largest
+		ok, kind := h.fence >= r.largest, "writes"
+		if reads {
+			ok, kind = h.fence >= r.wrote, "reads"
+		} else {
+			r.wrote = max(r.wrote, h.fence)
+		}
 		r.largest = max(r.largest, h.fence)
-		r.writes = append(r.writes, write{h, r.w.now(), ok})
-		r.w.trace.add(entry{kind: "writes", client: h.client, life: h.life, owner: h.owner, fence: h.fence, ok: ok})
+		r.uses = append(r.uses, use{h, r.w.now(), reads, ok})
+		r.w.trace.add(entry{kind: kind, client: h.client, life: h.life, owner: h.owner, fence: h.fence, ok: ok})
 	})
 }

@@ -4,10 +4,12 @@
 package simulate
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
+
+	"github.com/hasplock/hasp/internal/history"
 )
 
 // Report is what a run came to.
@@ -45,13 +47,13 @@ func (w *world) judge() *Report {
 	for _, c := range l.stuckAt {
 		r.Stuck = append(r.Stuck, fmt.Sprintf("client %d has waited for its turn for %v since the faults ended", c, w.plan.patience()))
 	}
-	for _, x := range w.reg.writes {
+	for _, x := range w.reg.uses {
 		if x.accepted {
 			continue
 		}
 		r.Refused++
-		if x.at >= x.h.From && x.at < x.h.To {
-			r.Vain = append(r.Vain, fmt.Sprintf("a write of a valid holder was refused: %v", x.h))
+		if x.valid() {
+			r.Vain = append(r.Vain, fmt.Sprintf("a write or a read of a valid holder was refused: %v", x.h))
 		}
 	}
 	if exclusive {
@@ -71,46 +73,50 @@ func (w *world) judge() *Report {
 }
 
 func (h hold) String() string {
-	return fmt.Sprintf("client %d, owner %s, fence %d, %.6f to %.6f", h.client, short(h.owner), h.fence, h.From.Seconds(), h.To.Seconds())
-}
-
-// overlapping finds two holders at one instant.
-func overlapping(holds []hold) (found []string) {
-	holds = slices.DeleteFunc(slices.Clone(holds), func(h hold) bool { return h.To <= h.From })
-	slices.SortStableFunc(holds, func(a, b hold) int {
-		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.granted, b.granted))
-	})
-	for i := range holds {
-		if i == 0 {
-			continue
-		}
-		longest := slices.MaxFunc(holds[:i], func(a, b hold) int { return cmp.Compare(a.To, b.To) })
-		if h := holds[i]; h.From < longest.To {
-			found = append(found, fmt.Sprintf("two holders for %v: %v, and %v", min(longest.To, h.To)-h.From, longest, h))
-		}
+	how := ""
+	switch {
+	case h.shared:
+		how = " to read"
+	case h.down != 0:
+		how = fmt.Sprintf(" to write until %.6f", h.down.Seconds())
 	}
-	return found
+	return fmt.Sprintf("client %d%s, owner %s, fence %d, %.6f to %.6f", h.client, how, short(h.owner), h.fence, h.From.Seconds(), h.To.Seconds())
 }
 
-// falling finds a fence that is not above that of every hold which was granted
+// entries are holds as internal/history judges them.
+func entries(holds []hold) (all []history.Hold) {
+	at := func(d time.Duration) time.Time { return time.Unix(0, int64(d)).UTC() }
+	for _, h := range holds {
+		e := history.Hold{Key: key, Owner: h.String(), Fence: h.fence, Shared: h.shared, From: at(h.From), To: at(h.To), Asked: h.asked, Granted: h.granted}
+		if h.down != 0 {
+			e.Down = at(h.down)
+		}
+		all = append(all, e)
+	}
+	return all
+}
+
+// overlapping finds two holders at one instant of whom not both only read.
+func overlapping(holds []hold) []string { return lines(history.CheckExclusion(entries(holds))) }
+
+// falling finds a fence that is not above that of a hold which was granted
 // before this one was asked for; or, when holds exclude each other, before this
 // one was granted.
-func falling(holds []hold, exclusive bool) (found []string) {
-	seen := map[uint64]hold{}
-	for i, b := range holds { // in the order of the grants
-		if a, ok := seen[b.fence]; ok {
-			found = append(found, fmt.Sprintf("one fence for two: %v, and %v", a, b))
-		}
-		seen[b.fence] = b
-		for _, a := range holds[:i] {
-			later := a.granted < b.asked || exclusive && a.From < a.To && b.From < b.To
-			if later && b.fence < a.fence {
-				found = append(found, fmt.Sprintf("the fence falls: %v, and after it %v", a, b))
-				break
-			}
-		}
+func falling(holds []hold, exclusive bool) []string {
+	found := lines(history.CheckFences(entries(holds)))
+	if exclusive {
+		valid := slices.DeleteFunc(slices.Clone(holds), func(h hold) bool { return h.To <= h.From })
+		found = append(found, lines(history.CheckRise(entries(valid)))...)
 	}
 	return found
+}
+
+// lines are the findings that an error lists.
+func lines(err error) []string {
+	if err == nil {
+		return nil
+	}
+	return strings.Split(err.Error(), "\n")
 }
 
 // digest is the same for histories in which the same clients held the key at the

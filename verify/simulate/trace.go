@@ -30,6 +30,7 @@ type entry struct {
 	fence        uint64
 	till         time.Duration
 	ok           bool
+	shared       bool
 	err          error
 	fault        Fault
 	msg          *exchanged
@@ -106,8 +107,11 @@ func (e entry) text() string {
 		return fmt.Sprintf("      %s sends to node %d %s%s", who, e.node, e.msg.m.op, e.fate)
 	case "outcome":
 		return fmt.Sprintf("  %s: the quorum says: %s", who, e.msg.text(e.err))
-	case "holds", "renewed", "releases", "lost", "dies":
+	case "holds", "downgrades", "renewed", "releases", "lost", "dies":
 		text := fmt.Sprintf("%s %s: until %.6f", who, strings.ToUpper(e.kind), e.till.Seconds())
+		if e.shared {
+			text += ", to read"
+		}
 		if e.fence != 0 {
 			text += fmt.Sprintf(", fence %d", e.fence)
 		}
@@ -115,8 +119,8 @@ func (e entry) text() string {
 			text += ": " + e.err.Error()
 		}
 		return text
-	case "writes":
-		return fmt.Sprintf("  %s writes with fence %d: accepted %v", who, e.fence, e.ok)
+	case "writes", "reads":
+		return fmt.Sprintf("  %s %s with fence %d: accepted %v", who, e.kind, e.fence, e.ok)
 	}
 	if e.err != nil {
 		return fmt.Sprintf("  %s %s: %v", who, e.kind, e.err)
@@ -134,7 +138,7 @@ func (x *exchanged) text(err error) string {
 	for _, flag := range []struct {
 		name string
 		on   bool
-	}{{"raise", r.Raise}, {"restore", r.Restore}, {"queue", r.Queue}, {"settled", r.Settled}} {
+	}{{"shared", r.Mode == driver.Shared}, {"convert", r.Convert}, {"raise", r.Raise}, {"restore", r.Restore}, {"queue", r.Queue}, {"settled", r.Settled}} {
 		if flag.on {
 			b.WriteString(" " + flag.name)
 		}

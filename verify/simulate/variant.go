@@ -57,6 +57,8 @@ var Broken = []*Variant{
 			return res, err
 		},
 	},
+	{Name: "a reader's vote beside a writer's", Scene: "calm", doTry: besides(driver.Shared)},
+	{Name: "a writer's vote beside readers'", Scene: "calm", doTry: besides(driver.Exclusive)},
 	{
 		Name: "drift and the time that a call takes are ignored", Scene: "clocks within bounds",
 		prepare: func(p *Plan) { p.early() },
@@ -77,6 +79,17 @@ var Broken = []*Variant{
 			return nil
 		},
 	},
+}
+
+// besides votes for requests in one mode, whoever holds the key in the other.
+func besides(of driver.Mode) func(s *memdriver.Store, r driver.Request) (driver.Result, error) {
+	return func(s *memdriver.Store, r driver.Request) (driver.Result, error) {
+		res, err := s.Try(context.Background(), r)
+		if err == nil && !res.Granted && res.Why == driver.Held && r.Mode == of && !r.Convert && res.Holder.Mode != of {
+			return driver.Result{Granted: true, Fence: r.Fence, TTL: r.TTL, Node: res.Node}, nil
+		}
+		return res, err
+	}
 }
 
 // Prepare makes a plan that the variant cannot stand.

@@ -1,0 +1,104 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package modes
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// fault changes what a client asks of its store, and what it hears: so it is seen
+// that each oracle notices.
+type fault struct {
+	ask  func(r *driver.Request)
+	hear func(res *driver.Result)
+	ttl  func(d *time.Duration) // of what is granted and renewed
+	free bool                   // releases are forgotten
+}
+
+// faults are by name.
+var faults = map[string]fault{
+	"one more than the limit": {ask: func(r *driver.Request) {
+		if r.Limit > 0 {
+			r.Limit++
+		}
+	}},
+	"one slot for all": {hear: func(res *driver.Result) { res.Slot = 0 }},
+	"writers share":    {ask: func(r *driver.Request) { r.Mode, r.Convert = driver.Shared, false }},
+	"fences fall":      {ask: func(r *driver.Request) { r.Fence = mirror(r.Fence) }, hear: func(res *driver.Result) { res.Fence = mirror(res.Fence) }},
+	"leases too long":  {ttl: func(d *time.Duration) { *d *= 4 }},
+	"deaths untold":    {hear: func(res *driver.Result) { res.Abandoned = false }},
+	"deaths made up":   {hear: func(res *driver.Result) { res.Abandoned = true }},
+	"nothing released": {ask: func(r *driver.Request) { r.TTL = time.Hour }, free: true},
+	"the dead hold on": {ask: func(r *driver.Request) { r.TTL = time.Hour }},
+}
+
+// mirror makes a rising fence fall; mirrored again it is what it was.
+func mirror(fence uint64) uint64 {
+	if fence == 0 {
+		return 0
+	}
+	return 1<<62 - fence
+}
+
+// faulty puts the fault of a name before a driver; the empty one is none.
+func faulty(d driver.Driver, name string) (driver.Driver, error) {
+	f, ok := faults[name]
+	switch {
+	case name == "":
+		return d, nil
+	case !ok:
+		return nil, fmt.Errorf("no fault is called %q", name)
+	}
+	return &broken{d, f}, nil
+}
+
+// broken is a driver with a fault.
+type broken struct {
+	driver.Driver
+	f fault
+}
+
+func (b *broken) request(r driver.Request) driver.Request {
+	if b.f.ask != nil {
+		b.f.ask(&r)
+	}
+	return r
+}
+
+func (b *broken) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
+	res, err := b.Driver.Try(ctx, b.request(r))
+	if res.Granted && b.f.hear != nil {
+		b.f.hear(&res)
+	}
+	if b.f.ttl != nil {
+		b.f.ttl(&res.TTL)
+	}
+	return res, err
+}
+
+func (b *broken) Renew(ctx context.Context, rs []driver.Request, done func(int, driver.Renewal)) {
+	asked := make([]driver.Request, len(rs))
+	for i, r := range rs {
+		asked[i] = b.request(r)
+	}
+	b.Driver.Renew(ctx, asked, func(i int, r driver.Renewal) {
+		if b.f.ttl != nil {
+			b.f.ttl(&r.TTL)
+		}
+		done(i, r)
+	})
+}
+
+func (b *broken) Release(ctx context.Context, r driver.Request) error {
+	if b.f.free {
+		return nil
+	}
+	return b.Driver.Release(ctx, b.request(r))
+}

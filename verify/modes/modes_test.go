@@ -1,0 +1,113 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package modes
+
+import (
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/internal/testserver"
+)
+
+func TestMain(m *testing.M) {
+	WorkerMain()
+	os.Exit(m.Run())
+}
+
+// stores are the kinds of store, each a new one.
+var stores = map[string]func(t *testing.T) string{
+	"sqlite": func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "locks.db") },
+	"redis":  func(t *testing.T) string { return "redis://" + testserver.Redis(t).Addr() },
+}
+
+// try runs the options on each kind of store. Many processes on one SQLite file
+// keep each other from it on a machine that is busy with other tests: there are
+// fewer of them.
+func try(t *testing.T, o Options) {
+	t.Helper()
+	for kind, store := range stores {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel() // they wait more than they work
+			o := o
+			o.Store, o.Seed = store(t), rand.Uint64()
+			if kind == "sqlite" {
+				o.Processes = min(o.Processes, 12)
+			}
+			out, err := Run(t.Context(), o)
+			if err != nil {
+				t.Fatalf("seed %d: %v", o.Seed, err)
+			}
+			t.Logf("seed %d: %v", o.Seed, out)
+			for _, f := range out.Found {
+				t.Errorf("seed %d: %s", o.Seed, f)
+			}
+		})
+	}
+}
+
+// Rule: n slots have n holders at most, each slot one at a time, whoever is
+// killed; and what a killed one had comes back after its TTL.
+func TestSemaphoreOf64Processes(t *testing.T) {
+	try(t, Options{Kind: Semaphore, Processes: 64, TTL: time.Second, Kills: 3})
+}
+
+// Rule: LockAll of keys in any order does not deadlock, and what a killed process
+// had, of all or some of its keys, is free after its TTL.
+func TestLockAllOf32Processes(t *testing.T) {
+	try(t, Options{Kind: LockAll, Processes: 32, TTL: time.Second, Kills: 3})
+}
+
+// Rule: there is one leader at most at any instant, and the fences of leaders
+// rise, whoever is killed, or stopped for longer than its TTL.
+func TestElection(t *testing.T) {
+	try(t, Options{Kind: Election, Processes: 8, TTL: time.Second, Kills: 2, Stops: 2})
+}
+
+// Rule: who writes is alone, whoever is killed or stopped; a writer's death is
+// told to those after it.
+func TestReadersAndWriters(t *testing.T) {
+	try(t, Options{Kind: ReadWrite, Processes: 16, TTL: time.Second, Kills: 2, Stops: 1})
+}
+
+// Each oracle notices the fault that it is for, in one of a few runs.
+func TestFaultsAreFound(t *testing.T) {
+	const few = 5
+	for name, c := range map[string]struct {
+		o    Options
+		want string
+	}{
+		"one more than the limit": {Options{Kind: Semaphore, Turns: 60}, "where the limit is"},
+		"one slot for all":        {Options{Kind: Semaphore, Turns: 60}, "two have slot 0"},
+		"writers share":           {Options{Kind: ReadWrite, Turns: 60}, "two holders of"},
+		"fences fall":             {Options{Kind: LockAll}, "does not rise"},
+		"leases too long":         {Options{Kind: Election, Stops: 2}, "two holders of"},
+		"deaths untold":           {Options{Kind: Election, Kills: 3}, "nobody after it was told"},
+		"deaths made up":          {Options{Kind: Election}, "and all had"},
+		"nothing released":        {Options{Kind: LockAll, Patience: 5 * time.Second}, "no turn in"},
+		"the dead hold on":        {Options{Kind: Election, Kills: 3, Patience: 5 * time.Second}, "no turn in"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var out *Outcome
+			for seed := range uint64(few) {
+				o := c.o
+				o.Processes, o.Slots, o.TTL, o.Seed, o.Store, o.broken = 5, 2, time.Second, seed, stores["sqlite"](t), name
+				var err error
+				if out, err = Run(t.Context(), o); err != nil {
+					t.Fatal(err)
+				}
+				if strings.Contains(strings.Join(out.Found, "\n"), c.want) {
+					return
+				}
+			}
+			t.Errorf("%v\nfound %q, want one with %q", out, out.Found, c.want)
+		})
+	}
+}
