@@ -16,32 +16,49 @@ import (
 // patience bounds what must come to an end by itself.
 const patience = time.Minute
 
-// guard is what a lock protects: it sees a second holder, and whether it is
+// guard is what a lock protects: it sees a holder too many, and whether it is
 // another one than the last.
 type guard struct {
-	inside atomic.Int32
+	limit  int32        // of those who share it; 0: none
+	inside atomic.Int32 // those who share it, and alone for one who does not
 	last   atomic.Pointer[hand]
 }
+
+// alone is more than all who can share a lock.
+const alone = 1 << 16
 
 // errTwoHolders: the lock did not exclude.
 var errTwoHolders = errors.New("TWO HOLDERS AT ONCE: the lock does not exclude")
 
-func (g *guard) enter() error {
-	if g.inside.Add(1) != 1 {
+func weight(shared bool) int32 {
+	if shared {
+		return 1
+	}
+	return alone
+}
+
+func (g *guard) enter(shared bool) error {
+	n := g.inside.Add(weight(shared))
+	if !shared && n != alone || shared && (n >= alone || g.limit > 0 && n > g.limit) {
 		return errTwoHolders
 	}
 	return nil
 }
 
-func (g *guard) leave() { g.inside.Add(-1) }
+func (g *guard) leave(shared bool) { g.inside.Add(-weight(shared)) }
 
 // hand is a goroutine that locks and releases one key.
 type hand struct {
 	locker locker
 	key    string
 	guard  *guard
+	shares bool // its Lock admits more than one
+	// reads says of each turn, from 0, whether it only reads; nil: none does.
+	reads func(turn int) bool
+	turns int
 
 	waits    hist // of Lock, granted or not
+	writes   hist // of those of waits that were not to read, where some are
 	pairs    hist // of Lock and unlock
 	grants   int
 	handoffs int // grants after another hand's
@@ -176,9 +193,18 @@ func (h *hand) work(ctx, waits context.Context, hold time.Duration, tell func())
 // turn locks and releases once. What is granted after the end counts as a wait
 // only.
 func (h *hand) turn(ctx, waits context.Context, hold time.Duration) error {
+	shared, lock := h.shares, h.locker.Lock
+	write := h.reads != nil && !h.reads(h.turns)
+	if s, ok := h.locker.(sharer); ok && h.reads != nil && !write {
+		shared, lock = true, s.RLock
+	}
+	h.turns++
 	begin := time.Now()
-	unlock, err := h.locker.Lock(waits, h.key)
+	unlock, err := lock(waits, h.key)
 	h.waits.add(time.Since(begin))
+	if write {
+		h.writes.add(time.Since(begin))
+	}
 	over := ended(waits)
 	if err != nil && over { // its wait was ended
 		return nil
@@ -186,14 +212,14 @@ func (h *hand) turn(ctx, waits context.Context, hold time.Duration) error {
 	if err != nil {
 		return fmt.Errorf("lock: %w", err)
 	}
-	if err := h.guard.enter(); err != nil {
+	if err := h.guard.enter(shared); err != nil {
 		return err
 	}
 	passed := h.guard.last.Swap(h) != h
 	if hold > 0 && !over {
 		time.Sleep(hold)
 	}
-	h.guard.leave()
+	h.guard.leave(shared)
 	if err := unlock(ctx); err != nil {
 		return fmt.Errorf("unlock: %w", err)
 	}

@@ -86,6 +86,65 @@ func TestWorkFindsTheFaults(t *testing.T) {
 	}
 }
 
+// Those who share may be many, up to a limit, and one who does not is alone.
+func TestGuard(t *testing.T) {
+	const read, write = true, false
+	for what, c := range map[string]struct {
+		limit  int32
+		inside []bool
+		enters bool
+		want   error
+	}{
+		"the first":                  {enters: write},
+		"a second writer":            {inside: []bool{write}, enters: write, want: errTwoHolders},
+		"a reader beside a writer":   {inside: []bool{write}, enters: read, want: errTwoHolders},
+		"a writer beside a reader":   {inside: []bool{read}, enters: write, want: errTwoHolders},
+		"a reader beside readers":    {inside: []bool{read, read}, enters: read},
+		"the last within a limit":    {limit: 3, inside: []bool{read, read}, enters: read},
+		"one more than the limit is": {limit: 2, inside: []bool{read, read}, enters: read, want: errTwoHolders},
+	} {
+		g := &guard{limit: c.limit}
+		for _, shared := range c.inside {
+			if err := g.enter(shared); err != nil {
+				t.Errorf("%s: %v before", what, err)
+			}
+		}
+		if err := g.enter(c.enters); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", what, err, c.want)
+		}
+		g.leave(c.enters)
+		for _, shared := range c.inside {
+			g.leave(shared)
+		}
+		if err := g.enter(write); err != nil {
+			t.Errorf("%s: when all had left: %v", what, err)
+		}
+	}
+}
+
+// rw is a locker that everybody shares.
+type rw struct{ sham }
+
+func (rw) RLock(context.Context, string) (func(context.Context) error, error) {
+	return func(context.Context) error { return nil }, nil
+}
+
+// Reads share, and a locker that lets everybody in is found by its writes.
+func TestWorkReads(t *testing.T) {
+	for what, want := range map[string]error{"reads only": nil, "some write": errTwoHolders} {
+		c := hire(3, rw{})
+		for _, h := range c.hands {
+			h.reads = func(turn int) bool { return want == nil || turn%2 == 0 }
+		}
+		if _, err := c.work(t.Context(), 50*time.Millisecond, nil); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", what, err, want)
+		}
+		if n := c.hands[0].writes.count; (n > 0) != (want != nil) {
+			t.Errorf("%s: %d waits to write", what, n)
+		}
+	}
+}
+
 // Who takes the key again and again hands nothing over, and the wait of who
 // never has it counts.
 func TestWorkCounts(t *testing.T) {

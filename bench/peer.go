@@ -53,6 +53,12 @@ type locker interface {
 	Close() error
 }
 
+// sharer is a locker that admits any number of readers at once.
+type sharer interface {
+	// RLock is Lock for one that only reads.
+	RLock(ctx context.Context, key string) (unlock func(context.Context) error, err error)
+}
+
 // peers are in the order of the tables. The first one is what the others are
 // compared with.
 var peers = slices.Concat(

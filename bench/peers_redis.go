@@ -60,6 +60,14 @@ func (l *haspLocker) Lock(ctx context.Context, key string) (func(context.Context
 	return func(context.Context) error { return lease.Release() }, nil
 }
 
+func (l *haspLocker) RLock(ctx context.Context, key string) (func(context.Context) error, error) {
+	lease, err := l.locks.RWMutex(key, &l.options).RLock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return func(context.Context) error { return lease.Release() }, nil
+}
+
 func (l *haspLocker) Close() error { return errors.Join(l.locks.Close(), l.rdb.Close()) }
 
 // The floor is what any lock of Redis has to send at least, through the client

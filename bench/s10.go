@@ -1,0 +1,200 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	mathrand "math/rand/v2"
+	"time"
+
+	"github.com/go-redsync/redsync/v4"
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/redisdriver"
+	"github.com/redis/go-redis/v9"
+)
+
+// slots is how many of S10's clients may work at once.
+const slots = 10
+
+// s10 is a semaphore that many processes want; the clients stand for processes.
+var s10 = scenario{
+	name:  "s10",
+	title: "a semaphore of 10, clients with connections of their own, held for 10 ms",
+	about: "Each client, a goroutine with a client object and connections of its own, takes one of 10 slots, holds it for 10 ms and gives it back, " +
+		"over and over; all is counted as in S2. Go's lock libraries for Redis have no semaphore: the peers are what people write by hand. " +
+		"The counting script keeps the holders in a sorted set by their expiry and asks again every 10 ms; ten names are ten redsync mutexes, of which one is tried " +
+		"at random, and after 10 ms another. Neither has numbered slots but the latter, an order, renewal or fences. " +
+		"Every holder checks that there are 10 at most.",
+	metrics: contended,
+	variants: func(quick bool) []variant {
+		n := 128
+		if quick {
+			n = 32
+		}
+		return []variant{{fmt.Sprintf("%d clients", n), n}}
+	},
+	field: func(*env, []*peer) []*peer { return semaphorePeers },
+	run:   runS10,
+	bars: []bar{
+		atLeast(0.9, "128 clients: grants/s at least 0.9 of the counting script's", 128, "grants", script),
+		atMost(0.5, "128 clients: p99 wait at most half of the best peer's", 128, "p99", script, tenNames),
+		under(1.3, "128 clients: no client more than 1.3 times its fair share", 128, "fairness"),
+	},
+}
+
+// The semaphores that are found in many places.
+const (
+	script   = "counting script"
+	tenNames = "redsync, ten names"
+)
+
+// every is how long those wait who ask again.
+const every = 10 * time.Millisecond
+
+var semaphorePeers = []*peer{
+	{
+		name:    baseline,
+		modules: []string{"github.com/hasplock/hasp", goRedis},
+		config:  "a Semaphore for each acquisition, else as everywhere",
+		waits:   true,
+		open: func(ctx context.Context, to target) (locker, error) {
+			rdb := redis.NewClient(&redis.Options{Addr: to.Redis[0]})
+			locks, err := hasp.New(redisdriver.New(rdb, nil), nil)
+			if err != nil {
+				return nil, errors.Join(err, rdb.Close())
+			}
+			return &haspSlots{haspLocker{rdb: rdb, locks: locks, options: hasp.LockOptions{TTL: to.TTL}}}, nil
+		},
+	},
+	{
+		name:    script,
+		modules: []string{goRedis},
+		config: "by hand: a script that removes what has expired from a sorted set, counts, and adds (TTL 30 s); asked again every 10 ms; " +
+			"a go-redis client with its default options",
+		waits: true,
+		open: func(_ context.Context, to target) (locker, error) {
+			return &counting{rdb: redis.NewClient(&redis.Options{Addr: to.Redis[0]}), ttl: to.TTL}, nil
+		},
+	},
+	{
+		name:    tenNames,
+		modules: []string{"github.com/go-redsync/redsync/v4", goRedis},
+		config:  "by hand: TryLock of one of ten mutexes at random (WithExpiry(30 s)), asked again with another every 10 ms; a go-redis client with its default options",
+		waits:   true,
+		open: func(ctx context.Context, to target) (locker, error) {
+			l, err := redsyncPeers[0].open(ctx, to)
+			if err != nil {
+				return nil, err
+			}
+			return &names{redsyncLocker: l.(*redsyncLocker), ttl: to.TTL}, nil
+		},
+	},
+}
+
+func runS10(ctx context.Context, e *env, v variant, p *peer) (figures, error) {
+	g := &guard{limit: slots}
+	c := &crew{hold: 10 * time.Millisecond}
+	defer c.close()
+	if err := c.open(ctx, p, e.target, v.n); err != nil {
+		return nil, err
+	}
+	for _, l := range c.opened {
+		c.hands = append(c.hands, &hand{locker: l, key: hotKey, guard: g, shares: true})
+	}
+	return c.contend(ctx, e, p, e.lasts(3*time.Second))
+}
+
+// haspSlots is a client of ours that takes slots.
+type haspSlots struct{ haspLocker }
+
+func (l *haspSlots) Lock(ctx context.Context, key string) (func(context.Context) error, error) {
+	lease, err := l.locks.Semaphore(key, slots, &l.options).Lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return func(context.Context) error { return lease.Release() }, nil
+}
+
+var countAndAdd = redis.NewScript(`
+local now = redis.call("TIME")
+now = now[1] * 1000 + math.floor(now[2] / 1000)
+redis.call("ZREMRANGEBYSCORE", KEYS[1], "-inf", now)
+if redis.call("ZCARD", KEYS[1]) >= tonumber(ARGV[2]) then return 0 end
+redis.call("ZADD", KEYS[1], now + ARGV[3], ARGV[1])
+redis.call("PEXPIRE", KEYS[1], ARGV[3])
+return 1`)
+
+// counting is a semaphore that counts.
+type counting struct {
+	rdb *redis.Client
+	ttl time.Duration
+}
+
+func (l *counting) Lock(ctx context.Context, key string) (func(context.Context) error, error) {
+	owner := rand.Text()
+	err := again(ctx, func() (bool, error) {
+		n, err := countAndAdd.Run(ctx, l.rdb, []string{key}, owner, slots, l.ttl.Milliseconds()).Int()
+		return n == 1, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) error {
+		n, err := l.rdb.ZRem(ctx, key, owner).Result()
+		if err == nil && n != 1 {
+			err = errLost
+		}
+		return err
+	}, nil
+}
+
+func (l *counting) Close() error { return l.rdb.Close() }
+
+// names is a semaphore made of as many mutexes.
+type names struct {
+	*redsyncLocker
+	ttl time.Duration
+}
+
+func (l *names) Lock(ctx context.Context, key string) (func(context.Context) error, error) {
+	var m *redsync.Mutex
+	err := again(ctx, func() (bool, error) {
+		m = l.rs.NewMutex(fmt.Sprintf("%s/%d", key, mathrand.N(slots)), redsync.WithExpiry(l.ttl))
+		err := m.TryLockContext(ctx)
+		if taken := (*redsync.ErrTaken)(nil); errors.As(err, &taken) {
+			return false, nil
+		}
+		return err == nil, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) error {
+		ok, err := m.UnlockContext(ctx)
+		if err == nil && !ok {
+			err = errLost
+		}
+		return err
+	}, nil
+}
+
+// again asks until it is granted.
+func again(ctx context.Context, ask func() (bool, error)) error {
+	for {
+		ok, err := ask()
+		if ok || err != nil {
+			return err
+		}
+		timer := time.NewTimer(every)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		}
+	}
+}
