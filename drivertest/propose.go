@@ -226,7 +226,7 @@ func raisedProposal(e *env) {
 		a.Fence = fence
 		e.grantExactly(a, fence)
 	}
-	e.refuseFence(propose(a, newest), a.Fence)
+	e.refuseFence(propose(a, newest), a.Fence-1) // the one it has would do
 	e.grantExactly(a, a.Fence)
 	e.release(e.d, a)
 	e.refuseFence(propose(e.ask("k"), a.Fence), a.Fence)
