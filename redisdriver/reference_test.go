@@ -61,8 +61,7 @@ func (w *world) compare(t *testing.T, d *Driver, node bool, seed uint64) {
 	for range 60 {
 		i := rnd.IntN(len(owners))
 		r := owners[i]
-		var ours, reference string
-		what := ""
+		var what, ours, reference string
 		switch rnd.IntN(10) {
 		case 0, 1, 2, 3, 4:
 			r.Queue = rnd.IntN(3) > 0

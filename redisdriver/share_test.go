@@ -279,9 +279,6 @@ func TestManyUnclaimedLeasesKeepTheirPlaces(t *testing.T) {
 		owners = append(owners, r.Owner)
 		calls = append(calls, tries(d, queued(r))...)
 	}
-	for _, c := range calls {
-		c.ctx = w.ctx
-	}
 	w.together(d, calls...)
 	w.release(d, a)
 	w.until("all were let in", func() bool {
