@@ -16,6 +16,14 @@
 // is a foreign holder. It is shown and respected, and never changed. A key of
 // another type is a [TypeError].
 //
+// A lock that is shared (driver.Shared) is one such string, too, which begins
+// with SHAREDLEASESAREINHASPSHARE: other clients are refused until the last of
+// those who share it is gone. Who that is stands beside it, in hasp.shares and
+// hasp.held, and in hasp.room the numbers of those that have a limit. Where a
+// person or an eviction policy deletes one of these, nobody knows who shares the
+// lock, and it is held until it expires. PERSIST on a lock keeps it for all that
+// hold it, until they release it.
+//
 // Everything else begins with "hasp.", lies in the lock key's cluster slot and
 // expires: the line of waiters, who was granted what, owners that were
 // released a moment ago, and the largest fence (one for the server, in a
