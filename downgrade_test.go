@@ -287,11 +287,13 @@ func TestDowngradeLeavesTheCohort(t *testing.T) {
 		got := queueUp(t, c, 3, inCohort)
 		release(t, first)
 		second := <-got // on a grant for three
+		reader := begin(t.Context(), newClient(t, d.Driver, nil).RWMutex("k", nil).RLock)
+		synctest.Wait() // in line before those who leave the cohort
 		if err := second.Downgrade(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		r := must(newClient(t, d.Driver, nil).RWMutex("k", nil).RLock(t.Context()))
 		synctest.Wait()
+		r := granted(t, "the reader", reader)
 		release(t, second)
 		select {
 		case <-got:
