@@ -33,19 +33,10 @@ func TestNoDatabase(t *testing.T) {
 	}
 }
 
-// Rule: what this engine cannot do is refused before any I/O.
-func TestUnsupported(t *testing.T) {
+// Rule: a key that cannot be one is refused before any I/O.
+func TestKeysOfNoLength(t *testing.T) {
 	d := NewSQLite(openFile(t, "/nowhere/locks.db"))
 	defer d.Close()
-	shared := request("k")
-	shared.Mode = driver.Shared
-	_, err := d.Try(t.Context(), shared)
-	_, err2 := d.Watch(t.Context(), shared)
-	for _, err := range []error{err, err2, d.Release(t.Context(), shared)} {
-		if !errors.Is(err, driver.ErrUnsupported) {
-			t.Errorf("%v", err)
-		}
-	}
 	for _, key := range []string{"", strings.Repeat("k", driver.MaxKey+1)} {
 		_, err := d.Inspect(t.Context(), key)
 		if err == nil || !strings.Contains(err.Error(), "must be 1 to 512") {

@@ -118,6 +118,7 @@ func (g *gate) try(r driver.Request) (driver.Result, error) {
 	res, err := g.Node.Try(context.Background(), g.at(r))
 	g.owner.saw(res.Fences)
 	res.Fence, res.Node = g.owner.fromNode(res.Fence), g.named(res.Node)
+	res.Abandoned = false // the models know of no abandoned keys, whose next holder waits for more nodes than it needs
 	return res, err
 }
 
