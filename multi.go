@@ -24,6 +24,7 @@ type Leases struct {
 
 	mu     sync.Mutex
 	done   context.Context // made on demand, as wanted
+	over   context.CancelFunc
 	wanted context.Context
 	want   context.CancelFunc
 	unwish []func() bool // forgets who asked Wanted, since a hold may outlive its parts
@@ -216,10 +217,15 @@ func giveUpAll(ctx context.Context, parts []*part) {
 func (s *Leases) All() []*Lease { return slices.Clone(s.all) }
 
 // Err returns nil while all leases can be relied on, or the error of one that
-// cannot; see Lease.Err.
+// cannot; see Lease.Err. After an error Done is closed.
 func (s *Leases) Err() error {
 	for _, l := range s.parts {
 		if err := l.Err(); err != nil {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if s.over != nil {
+				s.over() // whoever found the loss may not have come to it yet
+			}
 			return err
 		}
 	}
@@ -252,7 +258,8 @@ func (s *Leases) Done() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.done == nil {
-		s.done = s.Context(context.Background())
+		s.done, s.over = context.WithCancel(context.Background())
+		s.done = s.Context(s.done)
 	}
 	return s.done.Done()
 }

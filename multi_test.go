@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -342,5 +343,50 @@ func TestLockAllGivesBackInTheBackground(t *testing.T) {
 		mustBeFree(t, store, "a")
 		mustBeFree(t, store, "b")
 		release(t, in)
+	})
+}
+
+// nosy is a context that looks at something when somebody asks it.
+type nosy struct {
+	context.Context
+	look func()
+}
+
+func (n nosy) Value(key any) any {
+	n.look()
+	return n.Context.Value(key)
+}
+
+// Whoever finds Err not nil finds Done closed, also while the loss is being told
+// to others.
+func TestDoneIsClosedAfterErr(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClient(t, newStore(), nil)
+		s := must(hasp.LockAll(t.Context(),
+			c.Mutex("a", nil), c.Mutex("b", &hasp.LockOptions{TTL: ttl, NoRenew: true})))
+		done := s.Done()
+		var made, looked atomic.Bool
+		parent, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		for range 30 { // contexts end in no order
+			s.All()[1].Context(nosy{parent, func() {
+				if !made.Load() || s.Err() == nil {
+					return
+				}
+				looked.Store(true)
+				select {
+				case <-done:
+				default:
+					t.Error("Err knows of the loss, and Done is open")
+				}
+			}})
+		}
+		made.Store(true)
+		<-done
+		synctest.Wait()
+		if !looked.Load() {
+			t.Error("nobody looked while the loss was told")
+		}
+		_ = s.Release()
 	})
 }
