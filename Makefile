@@ -29,7 +29,7 @@ SEEDS = 100000
 simulate: ## SEEDS=100000 seeds of the deterministic simulation, half an hour on a free machine
 	@go test -count=1 ./verify/simulate -run TestSeeds -seeds=$(SEEDS) -timeout=2h -v
 
-bench: ## measure hasp beside other locks, about 25 minutes; rewrites docs/performance.md
+bench: ## measure hasp beside other locks, about 40 minutes; rewrites docs/performance.md
 	@scripts/servers
 	@go run ./bench -out docs
 
