@@ -318,10 +318,10 @@ func (b *bid) quiet() bool {
 	return b.unsure == 0 && b.has == 0 && b.back == 0 && b.pending == [maxNodes]int{}
 }
 
-// gaveBack says that a release is, or was, under way which takes a vote of this
-// fence.
-func (b *bid) gaveBack(n *node, fence uint64) bool {
+// gaveBack returns the fence up to which votes of a node are not counted: a
+// release is, or was, under way which takes them.
+func (b *bid) gaveBack(n *node) uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return fence <= b.given[n.index]
+	return b.given[n.index]
 }

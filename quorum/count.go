@@ -46,9 +46,9 @@ func (c *count) take(a *answer) {
 	if c.head == a.n && !a.res.Granted && a.res.Why == driver.Held && c.d.traits.MaxTTL > 0 && a.res.Left > c.d.traits.MaxTTL {
 		c.head = nil // its clock was stepped back: it would be in the way for as long
 	}
-	if a.res.Granted && c.b.gaveBack(a.n, a.res.Fence) {
+	if given := c.b.gaveBack(a.n); a.res.Granted && a.res.Fence <= given {
 		// A release is under way that takes this vote: it counts with a larger fence.
-		a.res = driver.Result{Why: driver.FenceTooLow, Fence: max(a.res.Fence, c.r.Fence), Node: a.res.Node}
+		a.res = driver.Result{Why: driver.FenceTooLow, Fence: max(given, c.r.Fence), Node: a.res.Node}
 	}
 	if !a.res.Granted {
 		c.b.learns(a.res, c.r.Fence, c.d.clock.limit())
