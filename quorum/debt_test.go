@@ -34,6 +34,11 @@ func TestBidsEndWithTheirDebts(t *testing.T) {
 			s.SetUnreachable(true)
 			return func() { time.Sleep(ruleTTL + time.Second); s.SetUnreachable(false) }
 		}, 3},
+		"the node stays away for longer than leases last": {func(s *spy) func() {
+			time.Sleep(time.Second) // it is not busy
+			s.SetUnreachable(true)
+			return func() { time.Sleep(ruleTTL + time.Second) }
+		}, 3},
 		"one answer was lost": {func(s *spy) func() {
 			lost := map[string]bool{}
 			s.onRelease(func(r driver.Request) error {

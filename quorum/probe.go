@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// probeLimit is how long a probe may take, unless nodes may take longer.
+	// probeLimit is how long a probe or a subscription may take, unless nodes may
+	// take longer.
 	probeLimit = time.Second
 	// probePause is between two probes of a node that fails them.
 	minProbePause = 20 * time.Millisecond
@@ -27,7 +28,8 @@ const (
 
 var errSilent = errors.New("it does not answer")
 
-// probeLimit bounds one probe: one that was lost on the way is sent again.
+// probeLimit bounds what no caller's lease or patience does: a probe that was lost
+// on the way is sent again, and a node that does not let us listen is asked.
 func (d *Driver) probeLimit() time.Duration { return max(probeLimit, d.o.NodeTimeout) }
 
 // watchOver probes a node that is out of service until it is well: it answers,
@@ -58,7 +60,9 @@ func (n *node) watchOver() {
 		}
 		n.mu.Lock()
 		n.out = err
+		over := n.forgive(time.Now()) // however long it stays away
 		n.mu.Unlock()
+		n.settled(over)
 		if !n.d.sleep(pause) {
 			return
 		}
@@ -230,14 +234,8 @@ func (d *Driver) agreed(but *node) (time.Duration, error) {
 		}
 		rec := n.latest()
 		if n.serving() {
-			err := n.call(longest, func(ctx context.Context) (err error) {
-				rec, err = n.rec.Record(ctx)
-				return err
-			})
-			if err != nil { // what it said last stands
-				rec = n.latest()
-			} else {
-				n.noted(rec)
+			if now, err := n.introduce(longest); err == nil { // else what it said last stands
+				rec = now
 			}
 		}
 		if rec.Voting {
@@ -251,6 +249,18 @@ func (d *Driver) agreed(but *node) (time.Duration, error) {
 		return 0, fmt.Errorf("held back: the other nodes were admitted with a largest TTL of %v, and this client has %v: make them equal", named, d.traits.MaxTTL)
 	}
 	return longest, nil
+}
+
+// introduce asks the node who it is; ttl bounds how long it may take.
+func (n *node) introduce(ttl time.Duration) (rec driver.Record, err error) {
+	err = n.call(ttl, func(ctx context.Context) error {
+		rec, err = n.rec.Record(ctx)
+		return err
+	})
+	if err == nil {
+		n.noted(rec)
+	}
+	return rec, err
 }
 
 func (n *node) latest() driver.Record {

@@ -38,6 +38,23 @@ func TestVoteOnItsWayBackDoesNotCount(t *testing.T) {
 	})
 }
 
+// An owner whose larger proposal was given back, and who asks for less since, has
+// the key in one Try, also where a majority needs the node that gave it back.
+func TestLessThanWasGivenBackIsGranted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, nodes := spies(t, 3)
+		nodes[2].on(func(driver.Request) error { return driver.ErrUnsupported })
+		time.Sleep(10 * time.Second) // nodes grant no fence below the clock's when they began
+		r := asks("k")
+		given := uint64(time.Now().UnixMicro())
+		b := d.bids.open(r)
+		b.tries, b.far, b.seen, b.given[1] = 1, true, given-3e6, given
+		if res := granted(t, d, r); res.Fence <= given {
+			t.Errorf("the fence is %d, and a release takes what is up to %d", res.Fence, given)
+		}
+	})
+}
+
 // What is given back while there is a lease takes no vote of the lease.
 func TestGiveBackSparesTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

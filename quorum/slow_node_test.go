@@ -4,11 +4,13 @@
 package quorum_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/memdriver"
 	"github.com/hasplock/hasp/quorum"
 )
 
@@ -43,6 +45,47 @@ func TestNodeTimeoutIsForAllCalls(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		if n := votes(t, stores, "last", last.Owner); n != 3 {
 			t.Errorf("%d of 3 nodes vote, and all answer in time", n)
+		}
+	})
+}
+
+// A subscription is such a call, too.
+func TestNodeTimeoutIsForSubscriptions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stores := lined(t, 3, memdriver.NodeOptions{})
+		var nodes []driver.Driver
+		for _, s := range stores {
+			nodes = append(nodes, &tap{Store: s})
+		}
+		d := quorum.New(nodes, &quorum.Options{NodeTimeout: 3 * time.Second})
+		defer d.Close()
+		watchHook = func(ctx context.Context, _ *tap) error {
+			select {
+			case <-time.After(2 * time.Second):
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		defer func() { watchHook = nil }()
+		held, waits := ask("k"), ask("k")
+		mustTry(t, d, held)
+		hints, err := d.Watch(t.Context(), waits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		waits.Queue = true
+		if res, err := d.Try(t.Context(), waits); err != nil || res.Granted {
+			t.Fatalf("Try: %+v, %v", res, err)
+		}
+		if err := d.Release(t.Context(), held); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		select {
+		case <-hints:
+		default:
+			t.Error("the waiter is not told, though its node confirmed in time that it listens")
 		}
 	})
 }

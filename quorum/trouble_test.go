@@ -5,6 +5,7 @@ package quorum_test
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -350,6 +351,37 @@ func (l *tap) Watch(ctx context.Context, r driver.Request) (<-chan struct{}, err
 }
 
 var watchHook func(ctx context.Context, l *tap) error
+
+// Who watches before anything was asked listens where the line is, and is not sent
+// there later, when its place is already taken.
+func TestFirstWatchKnowsTheLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stores := lined(t, 3, memdriver.NodeOptions{})
+		slices.Reverse(stores)
+		d, ts := taps(t, stores)
+		var mu sync.Mutex
+		var heard []int
+		watchHook = func(_ context.Context, l *tap) error {
+			mu.Lock()
+			defer mu.Unlock()
+			heard = append(heard, slices.Index(ts, l))
+			return nil
+		}
+		defer func() { watchHook = nil }()
+		r := ask("k")
+		if _, err := d.Watch(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		r.Queue = true
+		mustTry(t, d, r)
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		if !slices.Equal(heard, []int{2}) {
+			t.Errorf("it listened at %v, and the line is at 2", heard)
+		}
+	})
+}
 
 // The subscription on a busy line node fails once.
 func TestDeaf(t *testing.T) {

@@ -5,14 +5,14 @@ package quorum
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
 )
 
-// watchLimit bounds how long a subscription may take to be confirmed: the first
-// opens a connection.
-const watchLimit = time.Second
+// deafPause is how long after a subscription that failed the next is tried.
+const deafPause = time.Second
 
 // Watch listens where the line is, and follows it when it moves; see
 // [driver.Driver].
@@ -20,6 +20,7 @@ func (d *Driver) Watch(ctx context.Context, r driver.Request) (<-chan struct{}, 
 	if err := d.check(ctx, r); err != nil {
 		return nil, err
 	}
+	d.meet(r.TTL)
 	w := &watch{d: d, ctx: ctx, r: r, out: make(chan struct{}, 1)}
 	w.listen()
 	if err := ctx.Err(); err != nil {
@@ -31,6 +32,20 @@ func (d *Driver) Watch(ctx context.Context, r driver.Request) (<-chan struct{}, 
 		return nil, context.Canceled
 	}
 	return w.out, nil
+}
+
+// meet asks the nodes who they are where no Try has: the line is on one of them.
+func (d *Driver) meet(ttl time.Duration) {
+	if d.met.Load() {
+		return
+	}
+	var wg sync.WaitGroup
+	for _, n := range d.nodes {
+		if n.rec != nil && n.serving() {
+			wg.Go(func() { _, _ = n.introduce(max(ttl, minTTL)) })
+		}
+	}
+	wg.Wait()
 }
 
 // watch is one owner's.
@@ -58,7 +73,7 @@ func (w *watch) listen() {
 		return
 	}
 	ctx, cancel := context.WithCancel(w.ctx)
-	limit := time.AfterFunc(watchLimit, cancel)
+	limit := time.AfterFunc(w.d.probeLimit(), cancel) // the first opens a connection
 	stop := context.AfterFunc(w.d.life, cancel)
 	begun := mono()
 	in, err := w.n.drv.Watch(ctx, w.r)
@@ -82,7 +97,7 @@ func (w *watch) follow() {
 	for {
 		var again <-chan time.Time
 		if w.deaf {
-			again = time.After(watchLimit)
+			again = time.After(deafPause)
 		}
 		select {
 		case <-w.in:
