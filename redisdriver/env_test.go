@@ -194,6 +194,21 @@ func (w *world) keys() []string {
 	return keys
 }
 
+// tick waits until the server's clock has moved on by a millisecond.
+func (w *world) tick() {
+	w.Helper()
+	begun := w.admin.Time(w.ctx).Val()
+	for {
+		now, err := w.admin.Time(w.ctx).Result()
+		if err != nil {
+			w.Fatal(err)
+		}
+		if now.UnixMilli() > begun.UnixMilli() {
+			return
+		}
+	}
+}
+
 // calls counts the commands that the server carried out since CONFIG
 // RESETSTAT, those of scripts included.
 func (w *world) calls() map[string]int {

@@ -331,6 +331,7 @@ func TestCommandsOfSharersAreFlat(t *testing.T) {
 	d := w.driver(nil)
 	cost := map[string]map[int]int{}
 	count := func(what string, n int, f func()) {
+		w.tick() // who comes in the same millisecond as the one before has less to write
 		w.do("CONFIG", "RESETSTAT")
 		f()
 		if cost[what] == nil {
@@ -343,6 +344,9 @@ func TestCommandsOfSharersAreFlat(t *testing.T) {
 		cost[what][n] = total
 		t.Logf("%s beside %d: %d commands", what, n, total)
 	}
+	warm := reader("warm")
+	w.grant(d, warm)
+	w.renew(d, warm) // both scripts are loaded
 	for _, n := range []int{2, 500} {
 		for limit, name := range map[int]string{0: "reader", 1000: "semaphore"} {
 			w.do("FLUSHALL")
@@ -366,7 +370,7 @@ func TestCommandsOfSharersAreFlat(t *testing.T) {
 		}
 	}
 	for what, by := range cost {
-		if by[500] > by[2]+10 { // not the same ones: a search in line looks at one place, then at a hundred
+		if by[500] > by[2] {
 			t.Errorf("%s costs %d commands beside 2, and %d beside 500", what, by[2], by[500])
 		}
 	}
