@@ -258,8 +258,8 @@ func (s *Leases) Done() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.done == nil {
-		s.done, s.over = context.WithCancel(context.Background())
-		s.done = s.Context(s.done)
+		base, over := context.WithCancel(context.Background()) // no caller's: it ends with the leases
+		s.done, s.over = s.Context(base), over
 	}
 	return s.done.Done()
 }
