@@ -44,14 +44,12 @@ func hung(flags *flag.FlagSet) func(*tb) []row {
 		after := l.look()
 		t.Logf("before: %v; while it hung: %v; 10 s after it went on: %v", before, during, after)
 		rows := []row{figure("pairs/s, all well, then one hangs", "%.0f, %.0f", before.rate, during.rate)}
-		for i, what := range [...]string{"goroutines", "memory that is in use, bytes", "connections"} {
+		for i, what := range [...]string{"goroutines", "heap in use after GC, bytes", "the same while the load is held up",
+			"memory of the process, bytes", "connections"} {
 			b, d := before.uses[i], during.uses[i]
 			rows = append(rows, judged(d <= b*hungBar, fmt.Sprintf("%s after %v with a hung node", what, *lasting),
 				fmt.Sprintf("at most %.1f of those before", hungBar), "%.0f, then %.0f: %.2f", b, d, d/b))
 		}
-		// With the garbage, and what the runtime has not given back yet.
-		b, d := before.uses[3], during.uses[3]
-		rows = append(rows, figure("all memory of the process, bytes", "%.0f, then %.0f: %.2f", b, d, d/b))
 		failed := l.failed.Load()
 		return append(rows, judged(failed == 0, "locks that failed in all that time", "none", "%d of %d", failed, l.pairs.Load()))
 	}
@@ -126,30 +124,31 @@ func (l *load) wait(d time.Duration) {
 // needs are what the process takes under its load.
 type needs struct {
 	rate float64 // pairs a second
-	uses [4]float64
+	uses [5]float64
 }
 
 func (u needs) String() string {
-	return fmt.Sprintf("%.0f pairs/s, %.0f goroutines, %.2f MiB in use of %.1f, %.0f connections",
-		u.rate, u.uses[0], u.uses[1]/(1<<20), u.uses[3]/(1<<20), u.uses[2])
+	return fmt.Sprintf("%.0f pairs/s, %.0f goroutines, heap %.2f MiB, %.2f MiB with the load held up, memory %.1f MiB, %.0f connections",
+		u.rate, u.uses[0], u.uses[1]/(1<<20), u.uses[2]/(1<<20), u.uses[3]/(1<<20), u.uses[4])
 }
 
 // look takes medians over some seconds: all of it comes and goes under load.
-// Memory in use is counted while the load is held up for the moment, since what
+// The heap is counted once more while the load is held up for the moment: what
 // 160 MB/s of garbage add to a collection that runs beside them is a megabyte of
-// chance; the node hangs on, and what is kept for it stays.
+// chance, and what is kept for the node that hangs stays.
 func (l *load) look() needs {
-	var seen [4][]float64
+	var seen [5][]float64
 	begun, pairs := time.Now(), l.pairs.Load()
 	for range 21 {
 		l.wait(200 * time.Millisecond)
 		var m runtime.MemStats
-		goroutines := runtime.NumGoroutine()
+		live := heap()
 		runtime.ReadMemStats(&m)
+		goroutines := runtime.NumGoroutine()
 		l.gate.Lock()
 		kept := heap()
 		l.gate.Unlock()
-		for i, v := range [...]float64{float64(goroutines), float64(kept), float64(sockets(l.t)), float64(m.Sys - m.HeapReleased)} {
+		for i, v := range [...]float64{float64(goroutines), float64(live), float64(kept), float64(m.Sys - m.HeapReleased), float64(sockets(l.t))} {
 			seen[i] = append(seen[i], v)
 		}
 	}
