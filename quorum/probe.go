@@ -16,26 +16,26 @@ import (
 )
 
 const (
-	// probeLimit is how long a probe or a subscription may take, unless nodes may
-	// take longer.
+	// probeLimit is how long a probe may take, unless nodes may take longer.
 	probeLimit = time.Second
 	// probePause is between two probes of a node that fails them.
 	minProbePause = 20 * time.Millisecond
 	maxProbePause = 400 * time.Millisecond
+	// sweepPause is between two looks for debts that are over.
+	sweepPause = 10 * time.Second
 	// probeKey is what a node without a record is asked about.
 	probeKey = "probe"
 )
 
 var errSilent = errors.New("it does not answer")
 
-// probeLimit bounds what no caller's lease or patience does: a probe that was lost
-// on the way is sent again, and a node that does not let us listen is asked.
+// probeLimit bounds one probe: one that was lost on the way is sent again.
 func (d *Driver) probeLimit() time.Duration { return max(probeLimit, d.o.NodeTimeout) }
 
 // watchOver probes a node that is out of service until it is well: it answers,
 // it votes, and what was to be released there is.
 func (n *node) watchOver() {
-	pause := minProbePause
+	pause, swept := minProbePause, time.Now()
 	for {
 		err := n.probe()
 		if n.d.life.Err() != nil {
@@ -60,7 +60,10 @@ func (n *node) watchOver() {
 		}
 		n.mu.Lock()
 		n.out = err
-		over := n.forgive(time.Now()) // however long it stays away
+		var over []debt
+		if now := time.Now(); now.Sub(swept) > sweepPause { // however long it stays away
+			over, swept = n.forgive(now), now
+		}
 		n.mu.Unlock()
 		n.settled(over)
 		if !n.d.sleep(pause) {

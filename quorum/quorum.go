@@ -27,10 +27,12 @@ type Options struct {
 	// Names are what errors call the nodes, in their order, such as
 	// "redis-1:6379". nil: node 1, node 2 and so on.
 	Names []string
-	// NodeTimeout is how long a node may take to answer, whatever it is asked. 0 means a hundredth of
-	// the TTL, at least 25 and at most 50 milliseconds. It grows with the round
-	// trips that are measured, to a tenth of the TTL; the first answer, for which a
-	// connection is opened, may take ten times as long within that.
+	// NodeTimeout is how long a node may take to answer, whatever it is asked; to
+	// confirm a subscription, for which a waiter waits before it is in line, no
+	// longer than 3 seconds. 0 means a hundredth of the TTL, at least 25 and at
+	// most 50 milliseconds. It grows with the round trips that are measured, to a
+	// tenth of the TTL; the first answer, for which a connection is opened, may
+	// take ten times as long within that.
 	NodeTimeout time.Duration
 	// StateDir is a directory in which the waits for nodes that are held back
 	// are remembered, so that processes that live for less than such a wait

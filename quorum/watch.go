@@ -11,8 +11,13 @@ import (
 	"github.com/hasplock/hasp/driver"
 )
 
-// deafPause is how long after a subscription that failed the next is tried.
-const deafPause = time.Second
+const (
+	// maxListen is how long a subscription may take, however long nodes may:
+	// whoever waits for it is not in line yet.
+	maxListen = 3 * time.Second
+	// deafPause is how long after a subscription that failed the next is tried.
+	deafPause = time.Second
+)
 
 // Watch listens where the line is, and follows it when it moves; see
 // [driver.Driver].
@@ -20,7 +25,7 @@ func (d *Driver) Watch(ctx context.Context, r driver.Request) (<-chan struct{}, 
 	if err := d.check(ctx, r); err != nil {
 		return nil, err
 	}
-	d.meet(r.TTL)
+	d.meet(ctx, r.TTL)
 	w := &watch{d: d, ctx: ctx, r: r, out: make(chan struct{}, 1)}
 	w.listen()
 	if err := ctx.Err(); err != nil {
@@ -35,7 +40,7 @@ func (d *Driver) Watch(ctx context.Context, r driver.Request) (<-chan struct{}, 
 }
 
 // meet asks the nodes who they are where no Try has: the line is on one of them.
-func (d *Driver) meet(ttl time.Duration) {
+func (d *Driver) meet(ctx context.Context, ttl time.Duration) {
 	if d.met.Load() {
 		return
 	}
@@ -45,7 +50,14 @@ func (d *Driver) meet(ttl time.Duration) {
 			wg.Go(func() { _, _ = n.introduce(max(ttl, minTTL)) })
 		}
 	}
-	wg.Wait()
+	known := make(chan struct{})
+	if !d.spawn(func() { wg.Wait(); close(known) }) {
+		return
+	}
+	select {
+	case <-known:
+	case <-ctx.Done():
+	}
 }
 
 // watch is one owner's.
@@ -73,7 +85,7 @@ func (w *watch) listen() {
 		return
 	}
 	ctx, cancel := context.WithCancel(w.ctx)
-	limit := time.AfterFunc(w.d.probeLimit(), cancel) // the first opens a connection
+	limit := time.AfterFunc(min(w.d.probeLimit(), maxListen), cancel) // the first opens a connection
 	stop := context.AfterFunc(w.d.life, cancel)
 	begun := mono()
 	in, err := w.n.drv.Watch(ctx, w.r)
