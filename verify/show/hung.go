@@ -18,11 +18,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
-	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/testserver"
-	"github.com/hasplock/hasp/quorum"
-	"github.com/hasplock/hasp/redisdriver"
-	"github.com/redis/go-redis/v9"
 )
 
 // hungBar is how much more a process may need while a node hangs.
@@ -67,20 +63,10 @@ type load struct {
 }
 
 func newLoad(t *tb, n int) *load {
-	l := &load{t: t}
-	var nodes []driver.Driver
-	for range 5 {
-		s := testserver.Redis(t)
-		// All of the pool from the start: a connection has 64 KiB of buffers, and some
-		// are opened late, whether a node hangs or not.
-		rdb := redis.NewClient(&redis.Options{Addr: s.Addr(), PoolSize: 8, MinIdleConns: 8})
-		t.Cleanup(func() { _ = rdb.Close() }) // its server goes, too
-		l.servers = append(l.servers, s)
-		nodes = append(nodes, redisdriver.New(rdb, &redisdriver.Options{MaxTTL: hasp.DefaultTTL}))
-	}
-	var err error
-	l.locks, err = hasp.New(quorum.New(nodes, nil), nil)
-	t.must(err)
+	l := &load{t: t, servers: fiveServers(t)}
+	// All of the pool from the start: a connection has 64 KiB of buffers, and some
+	// are opened late, whether a node hangs or not.
+	l.locks = redlock(t, l.servers, 8)
 	t.must(l.locks.Admit(t.ctx))
 	var ctx context.Context
 	ctx, l.stop = context.WithCancel(t.ctx)

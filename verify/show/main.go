@@ -45,6 +45,7 @@ var shows = []show{
 	{"cutoff", "holders that are cut off from Redis, or stopped, right after a renewal", cutoff},
 	{"handoff", "2, 64 and 512 clients on one key: order, speed, work for the server", handoff},
 	{"hung", "Redlock at full load beside a node that hangs: goroutines, memory, connections", hung},
+	{"redlock", "64 clients on one key of five servers; three of these hang, and go on", redlocks},
 	{"leases", "many held leases in one process: renewal, memory, CPU", leases},
 }
 

@@ -51,9 +51,9 @@
 // holds to the nanosecond; a failure shows again in some of twenty replays, or in
 // few. Therefore the trace of a run that failed is kept, always.
 //
-// The first of these takes a third of an hour on two cores, and its table is
-// written to this folder:
+// The first of these takes half an hour on two cores, and writes its table into
+// docs/guarantees.md:
 //
-//	go test ./verify/simulate -run TestSeeds -seeds=100000 -timeout=2h -table=table.md -v
+//	make simulate
 //	go test ./verify/simulate -run TestSeed -seed=N -kind=mixed -v -count=20
 package simulate

@@ -14,6 +14,9 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
+
+	"github.com/hasplock/hasp/verify/internal/page"
 )
 
 var (
@@ -21,7 +24,7 @@ var (
 	kind   = flag.String("kind", "", "play this kind of schedule only")
 	seeds  = flag.Int("seeds", defaultSeeds, "how many seeds TestSeeds plays")
 	first  = flag.Uint64("first", 1, "the first of them")
-	table  = flag.String("table", "", "write the summary of TestSeeds to this file, in Markdown")
+	into   = flag.String("into", "", "write the summary of TestSeeds into this document")
 	enough = flag.Int("enough", 3, "stop after so many seeds with broken promises")
 )
 
@@ -71,6 +74,7 @@ func TestSeeds(t *testing.T) {
 	if *seed != 0 {
 		t.Skip("one -seed")
 	}
+	begun := time.Now()
 	var next, bad atomic.Int64
 	var mu sync.Mutex
 	var all []*Report
@@ -98,8 +102,9 @@ func TestSeeds(t *testing.T) {
 	})
 	text := Table(all)
 	t.Logf("%d seeds\n%s", len(all), text)
-	if *table != "" {
-		if err := os.WriteFile(*table, []byte(text), 0o644); err != nil {
+	if *into != "" {
+		head := fmt.Sprintf("%d seeds from %d on, in %v (%s):", len(all), *first, time.Since(begun).Round(time.Second), runtime.Version())
+		if err := page.Write(*into, "simulate", head+"\n\n"+text); err != nil {
 			t.Error(err)
 		}
 	}

@@ -24,11 +24,11 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
-	"strings"
 	"syscall"
 	"time"
 
 	"github.com/hasplock/hasp/verify/campaign"
+	"github.com/hasplock/hasp/verify/internal/page"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -122,21 +122,10 @@ func line(out *campaign.Outcome, err error) string {
 	return text
 }
 
-// write puts the tables between two marks of a document, under a heading.
+// write puts the tables into a document, under a heading.
 func write(rep *campaign.Report, path, head string) error {
-	const begin, end = "<!-- campaign -->\n", "<!-- /campaign -->\n"
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	before, rest, ok := strings.Cut(string(b), begin)
-	_, after, closed := strings.Cut(rest, end)
-	if !ok || !closed {
-		return fmt.Errorf("%s has no place for the tables: the lines %q and %q", path, begin, end)
-	}
 	var text bytes.Buffer
-	fmt.Fprintf(&text, "%s%s%s\n\n", before, begin, head)
+	fmt.Fprintf(&text, "%s\n\n", head)
 	rep.Markdown(&text)
-	fmt.Fprintf(&text, "%s%s", end, after)
-	return os.WriteFile(path, text.Bytes(), 0o644)
+	return page.Write(path, "campaign", text.String())
 }

@@ -1,0 +1,26 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package page keeps what was found in the documents.
+package page
+
+import (
+	"fmt"
+	"os"
+	"strings"
+)
+
+// Write puts text between the lines <!-- name --> and <!-- /name --> of a document.
+func Write(path, name, text string) error {
+	begin, end := "<!-- "+name+" -->\n", "<!-- /"+name+" -->\n"
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	before, rest, ok := strings.Cut(string(b), begin)
+	_, after, closed := strings.Cut(rest, end)
+	if !ok || !closed {
+		return fmt.Errorf("%s has no place for it: the lines %q and %q", path, begin, end)
+	}
+	return os.WriteFile(path, []byte(before+begin+text+end+after), 0o644)
+}
