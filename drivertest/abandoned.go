@@ -84,10 +84,13 @@ func (e *env) abandon(key string) {
 	e.release(e.d, ending(gone, driver.Unfinished))
 }
 
-// expires waits until nobody holds a key.
+// expires waits until nobody holds a key: of several nodes, which granted it one
+// after the other, the last may do so a moment longer than a majority.
 func (e *env) expires(key string) {
 	e.Helper()
-	e.eventually(e.ttl, "the lease ends", func() bool { return !e.inspect(key).Held })
+	e.eventually(e.ttl, "the lease ends", func() bool {
+		return !e.inspect(key).Held && (e.store.Ended == nil || e.store.Ended(key))
+	})
 }
 
 func expiryAbandons(e *env) {

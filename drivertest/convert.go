@@ -142,7 +142,7 @@ func convertNothing(e *env) {
 func convertAfterTheEnd(e *env) {
 	gone, next := e.brief(e.ask("k")), e.ask("k")
 	e.grant(e.d, gone)
-	e.eventually(e.ttl, "the lease ends", func() bool { return !e.inspect("k").Held })
+	e.expires("k")
 	gone.TTL = e.long
 	e.refuse(e.d, converting(gone))
 	e.free("k")

@@ -138,7 +138,7 @@ func heldBackHandsNothingOn(e *env) {
 
 	a, b = e.brief(e.ask("ended")), e.ask("ended")
 	e.lineOverReload(a, b)
-	e.eventually(e.ttl, "the lease ends", func() bool { return !e.inspect(a.Key).Held })
+	e.expires(a.Key)
 	e.heldBack(e.d, b)
 	e.admitted(n, e.traits.MaxTTL)
 	e.turn(e.d, b, 0)
@@ -157,7 +157,7 @@ func heldBackProlongsNothing(e *env) {
 		}
 		e.waits(n)
 	}
-	e.eventually(e.ttl, "the lease ends", func() bool { return !e.inspect("k").Held })
+	e.expires("k")
 	e.renewUnknown(e.d, a)
 	e.admitted(n, e.traits.MaxTTL)
 	e.renewNothing(e.d, a)

@@ -249,7 +249,7 @@ func proposedClaim(e *env) {
 func restoreGivesBack(e *env) {
 	a := propose(e.brief(e.ask("k")), e.newest("k")+1000)
 	e.grantExactly(a, a.Fence)
-	e.eventually(e.ttl, "the lease ends", func() bool { return !e.inspect("k").Held })
+	e.expires("k")
 	other := propose(e.ask("other"), a.Fence+1000)
 	e.grantExactly(other, other.Fence)
 	e.release(e.d, other)

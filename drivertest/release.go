@@ -140,7 +140,7 @@ func releaseTwice(e *env) {
 func lateRelease(e *env) {
 	a, b := e.brief(e.ask("k")), e.ask("k")
 	e.grant(e.d, a)
-	e.eventually(e.ttl, "the lease ends", func() bool { return !e.inspect("k").Held })
+	e.expires("k")
 	e.inherit(e.d, b)
 	e.releaseNothing(e.d, a)
 	e.heldBy(b)

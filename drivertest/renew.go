@@ -82,7 +82,7 @@ func renewNeverGrants(e *env) {
 func renewNeverRevives(e *env) {
 	a, b := e.brief(e.ask("k")), e.ask("k")
 	e.grant(e.d, a)
-	e.eventually(e.ttl, "the lease ends", func() bool { return !e.inspect("k").Held })
+	e.expires("k")
 	e.renewNothing(e.d, a)
 	e.free("k")
 	b.TTL = e.long / 2

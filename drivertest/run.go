@@ -54,6 +54,9 @@ type Store struct {
 	// Names returns the name of everything that is in the store now, as the
 	// store calls it. nil: it has no names that a key could meet.
 	Names func() []string
+	// Ended says whether nothing of a lease on key is left in any node of the
+	// store. nil: the store is one, and Inspect knows.
+	Ended func(key string) bool
 
 	// The ways for a store with a node record to forget, or to seem to. Each
 	// returns when the store can be reached again. nil: the cases that need it

@@ -4,6 +4,7 @@
 package verify
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -28,13 +29,15 @@ func TestRedlockSuite(t *testing.T) {
 	}
 	drivertest.Run(t, drivertest.Harness{New: func(t testing.TB) drivertest.Store {
 		var names []string
+		var each []driver.Driver
 		for _, s := range servers {
 			names = append(names, s.Addr())
 			admin := redis.NewClient(&redis.Options{Addr: s.Addr()})
+			t.Cleanup(func() { _ = admin.Close() })
+			d := redisdriver.New(admin, &redisdriver.Options{MaxTTL: redlockMaxTTL})
+			t.Cleanup(func() { _ = d.Close() })
+			each = append(each, d)
 			if err := admin.FlushAll(t.Context()).Err(); err != nil {
-				t.Fatal(err)
-			}
-			if err := admin.Close(); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -56,6 +59,17 @@ func TestRedlockSuite(t *testing.T) {
 		if err := first.Close(); err != nil {
 			t.Fatal(err)
 		}
-		return drivertest.Store{Open: func() driver.Driver { return open() }}
+		return drivertest.Store{
+			Open: func() driver.Driver { return open() },
+			Ended: func(key string) bool {
+				return !slices.ContainsFunc(each, func(n driver.Driver) bool {
+					info, err := n.Inspect(t.Context(), key)
+					if err != nil {
+						t.Fatal(err)
+					}
+					return info.Held
+				})
+			},
+		}
 	}})
 }
