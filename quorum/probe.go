@@ -235,13 +235,10 @@ func (d *Driver) agreed(but *node) (time.Duration, error) {
 		if n == but || n.rec == nil {
 			continue
 		}
-		rec := n.latest()
 		if n.serving() {
-			if now, err := n.introduce(longest); err == nil { // else what it said last stands
-				rec = now
-			}
+			n.introduce(longest)
 		}
-		if rec.Voting {
+		if rec := n.latest(); rec.Voting {
 			longest = max(longest, rec.MaxTTL)
 			if rec.MaxTTL != d.traits.MaxTTL {
 				other, named = other+1, rec.MaxTTL
@@ -254,16 +251,16 @@ func (d *Driver) agreed(but *node) (time.Duration, error) {
 	return longest, nil
 }
 
-// introduce asks the node who it is; ttl bounds how long it may take.
-func (n *node) introduce(ttl time.Duration) (rec driver.Record, err error) {
-	err = n.call(ttl, func(ctx context.Context) error {
-		rec, err = n.rec.Record(ctx)
+// introduce asks the node who it is; ttl bounds how long it may take. Where it
+// does not say, what it said last stands, and call has judged it.
+func (n *node) introduce(ttl time.Duration) {
+	_ = n.call(ttl, func(ctx context.Context) error {
+		rec, err := n.rec.Record(ctx)
+		if err == nil {
+			n.noted(rec)
+		}
 		return err
 	})
-	if err == nil {
-		n.noted(rec)
-	}
-	return rec, err
 }
 
 func (n *node) latest() driver.Record {

@@ -89,3 +89,53 @@ func TestNodeTimeoutIsForSubscriptions(t *testing.T) {
 		}
 	})
 }
+
+// Whoever waits for a subscription is not in line yet: a node that confirms none is
+// deaf after three seconds, however long nodes may take, and its waiters poll.
+func TestSubscriptionThatIsNeverConfirmed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var nodes []driver.Driver
+		for _, s := range lined(t, 3, memdriver.NodeOptions{}) {
+			nodes = append(nodes, &tap{Store: s})
+		}
+		d := quorum.New(nodes, &quorum.Options{NodeTimeout: time.Minute})
+		defer d.Close()
+		watchHook = func(ctx context.Context, _ *tap) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		defer func() { watchHook = nil }()
+		begun := time.Now()
+		if _, err := d.Watch(t.Context(), ask("k")); err != nil {
+			t.Errorf("Watch: %v, want a channel", err)
+		}
+		if took := time.Since(begun); took != 3*time.Second {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+// The first Watch asks the nodes who they are, for as long as its caller waits.
+func TestFirstWatchEndsWithItsCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var links []*link
+		var nodes []driver.Driver
+		for _, s := range newStores(t, 3) {
+			l := &link{Store: s}
+			links, nodes = append(links, l), append(nodes, l)
+		}
+		d := quorum.New(nodes, &quorum.Options{NodeTimeout: time.Minute})
+		defer d.Close()
+		links[1].stop()
+		defer links[1].cont()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		begun := time.Now()
+		if _, err := d.Watch(ctx, ask("k")); err == nil {
+			t.Error("no error, and its caller left")
+		}
+		if took := time.Since(begun); took != time.Second {
+			t.Errorf("it took %v", took)
+		}
+	})
+}

@@ -47,7 +47,7 @@ func (d *Driver) meet(ctx context.Context, ttl time.Duration) {
 	var wg sync.WaitGroup
 	for _, n := range d.nodes {
 		if n.rec != nil && n.serving() {
-			wg.Go(func() { _, _ = n.introduce(max(ttl, minTTL)) })
+			wg.Go(func() { n.introduce(max(ttl, minTTL)) })
 		}
 	}
 	known := make(chan struct{})
