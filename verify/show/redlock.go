@@ -109,6 +109,7 @@ func contend(t *tb, servers []*testserver.Server, n int, lasting time.Duration) 
 	wg.Wait()
 	t.must(t.err())
 	took := time.Since(begun)
+	still = max(still, time.Since(last)) // and to the end
 	for _, c := range clients {
 		t.must(c.Close())
 	}
