@@ -336,7 +336,8 @@ func renewComparesFence(e *env) {
 }
 
 func renewIsNoClaim(e *env) {
-	a, b := propose(e.ask("k"), e.newest("k")+1000), propose(e.ask("k"), e.newest("k")+2000)
+	from := e.newest("k")
+	a, b := propose(e.ask("k"), from+1000), propose(e.ask("k"), from+2000)
 	e.grantExactly(a, a.Fence)
 	e.join(e.d, b, 0)
 	e.release(e.d, a)

@@ -36,6 +36,9 @@ type Harness struct {
 	// requests. 0 means 30 seconds with Fake, else 500 milliseconds. An
 	// engine's MinTTL counts when it is longer.
 	TTL time.Duration
+	// Parallel runs the cases side by side, as t.Parallel does: most of them wait
+	// for leases to end. New must make a store that no other case has.
+	Parallel bool
 	// Fake runs each case in a testing/synctest bubble, where waiting takes no
 	// time. It needs a store without I/O.
 	Fake bool
@@ -114,6 +117,9 @@ func Cases() []Case {
 func Run(t *testing.T, h Harness) {
 	for _, c := range Cases() {
 		t.Run(c.Name, func(t *testing.T) {
+			if h.Parallel {
+				t.Parallel()
+			}
 			if !h.Fake {
 				c.Run(t, h)
 				return

@@ -21,9 +21,9 @@ import (
 // TestNodeSuite holds a node to the specification.
 func TestNodeSuite(t *testing.T) {
 	t.Parallel()
-	server := testserver.Redis(t)
-	dump := filepath.Join(server.Dir(), "dump.rdb")
 	h := drivertest.Harness{New: func(t testing.TB) drivertest.Store {
+		server := testserver.Redis(t)
+		dump := filepath.Join(server.Dir(), "dump.rdb")
 		admin := redis.NewClient(&redis.Options{Addr: server.Addr()})
 		t.Cleanup(func() { _ = admin.Close() })
 		flush := func() {
@@ -31,7 +31,6 @@ func TestNodeSuite(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		flush()
 		return drivertest.Store{
 			Open: func() driver.Driver {
 				rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
@@ -59,6 +58,7 @@ func TestNodeSuite(t *testing.T) {
 	}}
 	for _, c := range drivertest.Cases() {
 		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
 			h := h
 			if strings.HasPrefix(c.Name, "HeldBack") {
 				h.TTL = 5 * time.Second // a lease must outlast a restart

@@ -73,10 +73,9 @@ func TestTagOfEverySlot(t *testing.T) {
 // refuses keys of two slots in one command and delivers sharded messages.
 func TestSuiteOnAClusterOfOne(t *testing.T) {
 	t.Parallel()
-	w := newCluster(t)
-	w.ctx = context.Background()
-	drivertest.Run(t, drivertest.Harness{New: func(t testing.TB) drivertest.Store {
-		w.do("FLUSHALL")
+	drivertest.Run(t, drivertest.Harness{Parallel: true, New: func(t testing.TB) drivertest.Store {
+		w := newCluster(t)
+		w.ctx = context.Background()
 		return drivertest.Store{
 			Open:      func() driver.Driver { return New(w.clusterClient(nil), nil) },
 			Leftovers: func() []string { return permanent(t, w.admin) },

@@ -19,13 +19,10 @@ func TestSuite(t *testing.T) {
 	for name, protocol := range map[string]int{"RESP3": 3, "RESP2": 2} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := testserver.Redis(t)
-			drivertest.Run(t, drivertest.Harness{New: func(t testing.TB) drivertest.Store {
+			drivertest.Run(t, drivertest.Harness{Parallel: true, New: func(t testing.TB) drivertest.Store {
+				server := testserver.Redis(t)
 				admin := redis.NewClient(&redis.Options{Addr: server.Addr()})
 				t.Cleanup(func() { _ = admin.Close() })
-				if err := admin.FlushAll(t.Context()).Err(); err != nil {
-					t.Fatal(err)
-				}
 				return drivertest.Store{
 					Open: func() driver.Driver {
 						rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), Protocol: protocol})

@@ -23,11 +23,11 @@ const redlockMaxTTL = 2 * time.Hour
 // engine.
 func TestRedlockSuite(t *testing.T) {
 	t.Parallel()
-	var servers []*testserver.Server
-	for range 5 {
-		servers = append(servers, testserver.Redis(t))
-	}
-	drivertest.Run(t, drivertest.Harness{New: func(t testing.TB) drivertest.Store {
+	drivertest.Run(t, drivertest.Harness{Parallel: true, New: func(t testing.TB) drivertest.Store {
+		var servers []*testserver.Server
+		for range 5 {
+			servers = append(servers, testserver.Redis(t))
+		}
 		var names []string
 		var each []driver.Driver
 		for _, s := range servers {
@@ -37,9 +37,6 @@ func TestRedlockSuite(t *testing.T) {
 			d := redisdriver.New(admin, &redisdriver.Options{MaxTTL: redlockMaxTTL})
 			t.Cleanup(func() { _ = d.Close() })
 			each = append(each, d)
-			if err := admin.FlushAll(t.Context()).Err(); err != nil {
-				t.Fatal(err)
-			}
 		}
 		open := func() *quorum.Driver {
 			var nodes []driver.Driver
