@@ -71,6 +71,12 @@ func (s *sandbox) env() []string {
 // hasp starts hasp.
 func (s *sandbox) hasp(args ...string) *proc {
 	s.t.Helper()
+	return s.haspWith(func(*exec.Cmd) {}, args...)
+}
+
+// haspWith starts hasp after a change of how it is started.
+func (s *sandbox) haspWith(change func(*exec.Cmd), args ...string) *proc {
+	s.t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		s.t.Fatal(err)
@@ -78,6 +84,7 @@ func (s *sandbox) hasp(args ...string) *proc {
 	p := &proc{t: s.t, cmd: &exec.Cmd{Path: self, Args: append([]string{"hasp"}, args...), Dir: s.dir, Env: s.env()}}
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.err
 	p.cmd.WaitDelay = limit // a grandchild may keep the pipes open
+	change(p.cmd)
 	if err := p.cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}

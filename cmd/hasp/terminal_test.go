@@ -122,6 +122,8 @@ func (sc *screen) expect(pattern string) {
 
 const (
 	ctrlC = "\x03"
+	ctrlQ = "\x11"
+	ctrlS = "\x13"
 	ctrlZ = "\x1a"
 )
 

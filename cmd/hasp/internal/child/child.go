@@ -34,7 +34,7 @@ type Spec struct {
 	// End is closed when the command has to end. nil: never.
 	End <-chan struct{}
 	// Ending is called once, when End was closed while the command ran. It says
-	// how to end it.
+	// how to end it. The first signal is sent when it has returned.
 	Ending func(pid int) Order
 	// Resumed, if set, is called when this process goes on after it was
 	// stopped, before a stopped command goes on. It may close End.
@@ -51,6 +51,8 @@ type Order struct {
 	// Left is the time until SIGKILL. It is asked again and again, so that a
 	// clock that jumps (a machine that slept) counts.
 	Left func() time.Duration
+	// Begun, if set, is called after the first signal was sent.
+	Begun func()
 }
 
 // Status is how a command ended.

@@ -146,6 +146,9 @@ func (r *runner) end() {
 		r.p.signalAll(syscall.SIGCONT) // what is stopped cannot hear
 	}
 	r.press()
+	if order.Begun != nil {
+		order.Begun()
+	}
 }
 
 // press kills, again and again, once the time is over: processes that are

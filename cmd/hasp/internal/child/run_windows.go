@@ -44,9 +44,12 @@ func Run(s Spec) (Status, error) {
 			}
 		case <-s.End:
 			s.End = nil
-			s.Ending(p.Pid)
+			order := s.Ending(p.Pid)
 			ordered.Ordered = true
 			ordered.Killed = !errors.Is(p.Kill(), os.ErrProcessDone)
+			if order.Begun != nil {
+				order.Begun()
+			}
 		}
 	}
 }

@@ -99,12 +99,14 @@ func (j *job) ending(leases *hasp.Leases, pid int) child.Order {
 		left = func() time.Duration { return time.Until(now.Add(min(late, j.o.grace.d))) }
 	}
 	order := child.Order{Term: j.o.onLost.word == lostTerm, Left: left}
-	how := "KILL now"
-	if order.Term {
-		how = "TERM now, KILL in " + short(left())
+	order.Begun = func() {
+		how := "KILL now"
+		if order.Term {
+			how = "TERM now, KILL in " + short(left())
+		}
+		j.rep.say(problem, event{Event: "lost", Key: j.lost(why), PID: pid, Error: why.Error(), Held: time.Since(j.acquired).Seconds(),
+			Message: fmt.Sprintf("LOST %s: %s. Ending the command (pid %d): %s", quote(j.lost(why)), reason(why), pid, how)})
 	}
-	j.rep.say(problem, event{Event: "lost", Key: j.lost(why), PID: pid, Error: why.Error(), Held: time.Since(j.acquired).Seconds(),
-		Message: fmt.Sprintf("LOST %s: %s. Ending the command (pid %d): %s", quote(j.lost(why)), reason(why), pid, how)})
 	return order
 }
 

@@ -46,7 +46,7 @@ type job struct {
 
 // newJob returns a job, which hears signals until stop is called.
 func newJob(o *options, keys, argv []string) (j *job, stop func()) {
-	rep := &report{keys: keys, json: o.output.word == "json", quiet: o.quiet, verbose: o.verbose, w: os.Stderr}
+	rep := newReport(o, keys, os.Stderr)
 	signals, stop := child.Notify()
 	return &job{o: o, rep: rep, keys: keys, argv: argv, signals: signals, wait: newWatcher(rep), failing: map[string]bool{}}, stop
 }

@@ -21,8 +21,9 @@ import (
 )
 
 func quietJob(signals <-chan os.Signal) *job {
-	rep := &report{keys: []string{"a", "b"}, w: io.Discard}
-	return &job{o: &options{}, rep: rep, keys: rep.keys, wait: newWatcher(rep), signals: signals, failing: map[string]bool{}}
+	o := &options{}
+	rep := newReport(o, []string{"a", "b"}, io.Discard)
+	return &job{o: o, rep: rep, keys: rep.keys, wait: newWatcher(rep), signals: signals, failing: map[string]bool{}}
 }
 
 // A store that does not answer keeps nobody who sends a signal waiting.

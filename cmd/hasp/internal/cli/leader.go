@@ -35,8 +35,19 @@ func observeLeader(cmd *cobra.Command, o *options, words []string) error {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	go func() { cancel(signaled{(<-signals).(syscall.Signal)}) }()
-	err = follow(ctx, l, key, o.output.word == "json", os.Stdout)
-	l.leave(err != nil)
+	done := make(chan error, 1)
+	go func() { done <- follow(ctx, l, key, o.output.word == "json", os.Stdout) }()
+	unread := false
+	select {
+	case err = <-done:
+	case <-ctx.Done():
+		select {
+		case err = <-done:
+		case <-time.After(flushLimit): // a reader that takes nothing keeps nobody from ending us
+			unread = true
+		}
+	}
+	l.leave(err != nil || unread)
 	if sig, ok := context.Cause(ctx).(signaled); ok && err == nil { //nolint:errorlint // the very cause
 		return &exit{code: 128 + int(sig.sig), verdict: "interrupted", interrupted: sig.sig == syscall.SIGINT}
 	}

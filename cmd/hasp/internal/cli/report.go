@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
 	"time"
 
 	"github.com/hasplock/hasp"
@@ -24,23 +23,31 @@ const (
 	problem              // always
 )
 
+// flushLimit is how long hasp waits at its end for somebody to read what it said.
+const flushLimit = 500 * time.Millisecond
+
 // report tells a person, or with -o json a program, what happens in hasp run:
-// one line on standard error for each event. It may be called by many
-// goroutines.
+// one line on standard error for each event. It never waits for a reader, and
+// may be called by many goroutines.
 type report struct {
 	keys    []string // what the command asked for
 	json    bool
 	quiet   bool
 	verbose bool
+	out     outbox
+}
 
-	mu sync.Mutex
-	w  io.Writer
+// newReport returns the report of what was asked for.
+func newReport(o *options, keys []string, w io.Writer) *report {
+	r := &report{keys: keys, json: o.output.word == "json", quiet: o.quiet, verbose: o.verbose}
+	r.out.w, r.out.missed = w, r.missed
+	return r
 }
 
 // event is a line of -o json. More fields may come.
 type event struct {
 	Time    time.Time   `json:"time"`
-	Event   string      `json:"event"`          // waiting, trouble, acquired, renewed, renew-failed, lost, ended, keeping, released, again, exit
+	Event   string      `json:"event"`          // waiting, trouble, acquired, renewed, renew-failed, lost, ended, keeping, released, again, dropped, exit
 	Key     string      `json:"key"`            // what it is about; the first, when about all
 	Keys    []string    `json:"keys,omitempty"` // of a command with several
 	Message string      `json:"message,omitempty"`
@@ -53,6 +60,7 @@ type event struct {
 	Owner   string      `json:"owner,omitempty"`
 	Leases  []leaseJSON `json:"leases,omitempty"` // of acquired
 	PID     int         `json:"pid,omitempty"`
+	Dropped int         `json:"dropped,omitempty"` // lines that nobody read in time
 	Error   string      `json:"error,omitempty"`
 
 	// Of exit, the last line.
@@ -61,18 +69,22 @@ type event struct {
 	Status  *int   `json:"status,omitempty"` // of the command, when it ran
 }
 
-// say writes one line: its message for people, or all of it for programs.
+// say has one line written: its message for people, or all of it for programs.
 func (r *report) say(l level, e event) {
-	if l == detail && !r.verbose || l == normal && r.quiet {
+	if l == detail && !r.verbose || l == normal && r.quiet || !r.json && e.Message == "" {
 		return
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.out.put(r.line(e))
+}
+
+// missed is the line in the place of n that nobody read in time.
+func (r *report) missed(n int) []byte {
+	return r.line(event{Event: "dropped", Dropped: n, Message: count(n, "message was", "messages were") + " dropped here, as nobody read them"})
+}
+
+func (r *report) line(e event) []byte {
 	if !r.json {
-		if e.Message != "" {
-			fmt.Fprintf(r.w, "hasp: %s\n", e.Message)
-		}
-		return
+		return fmt.Appendf(nil, "hasp: %s\n", e.Message)
 	}
 	e.Time = time.Now()
 	if e.Key == "" {
@@ -85,11 +97,11 @@ func (r *report) say(l level, e event) {
 	if err != nil { // nothing in an event can be refused
 		panic(err)
 	}
-	fmt.Fprintf(r.w, "%s\n", line)
+	return append(line, '\n')
 }
 
 // verdict says how it ended, as the last line, and returns what is left for
-// Main to do.
+// Main to do. A reader that takes nothing for flushLimit misses it.
 func (r *report) verdict(status *child.Status, err error) error {
 	var end *exit
 	if !errors.As(err, &end) {
@@ -114,6 +126,7 @@ func (r *report) verdict(status *child.Status, err error) error {
 		e.Status = &code
 	}
 	r.say(l, e)
+	r.out.flush(flushLimit)
 	if end.code == 0 && end.message == "" {
 		return nil
 	}

@@ -15,7 +15,7 @@ import (
 // waitFor is a wait of so long behind one holder, and what was said of it.
 func waitFor(d time.Duration) (text string) {
 	var out strings.Builder
-	w := newWatcher(&report{keys: []string{"k"}, w: &out})
+	w := newWatcher(newReport(&options{}, []string{"k"}, &out))
 	w.refused(hasp.Event{Kind: hasp.EventWaiting, Key: "k", Holder: hasp.Holder{Owner: "AAAAAAAAAAAAAAAAAAAAAAAAAA"}})
 	time.Sleep(d)
 	w.end()

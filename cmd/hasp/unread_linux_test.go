@@ -1,0 +1,206 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/hasplock/hasp/internal/testserver"
+	"golang.org/x/sys/unix"
+)
+
+// Nobody reads what hasp says: every write to it stands still. All that counts
+// goes on.
+
+// fullPipe returns the end to write to of a pipe that is full.
+func fullPipe(t testing.TB) *os.File {
+	t.Helper()
+	var ends [2]int
+	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
+		t.Fatal(err)
+	}
+	r, w := os.NewFile(uintptr(ends[0]), "unread"), os.NewFile(uintptr(ends[1]), "full")
+	t.Cleanup(func() { r.Close(); w.Close() })
+	if err := unix.SetNonblock(ends[1], true); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []int{4096, 1} {
+		for err := error(nil); err == nil; {
+			_, err = unix.Write(ends[1], make([]byte, n))
+			if err != nil && !errors.Is(err, unix.EAGAIN) {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := unix.SetNonblock(ends[1], false); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// standsStill waits until a thread of a process is held up in a write to fd.
+func standsStill(t testing.TB, pid, fd int) {
+	t.Helper()
+	err := eventually(func() bool {
+		threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/syscall", pid))
+		for _, name := range threads {
+			text, _ := os.ReadFile(name)
+			if strings.HasPrefix(string(text), fmt.Sprintf("%d 0x%x ", unix.SYS_WRITE, fd)) {
+				return true
+			}
+		}
+		return false
+	})
+	if err != nil {
+		t.Fatalf("waiting until pid %d is held up in a write: %v", pid, err)
+	}
+}
+
+// unread starts hasp with a standard error that is full.
+func (s *sandbox) unread(args ...string) *proc {
+	s.t.Helper()
+	full := fullPipe(s.t)
+	return s.haspWith(func(cmd *exec.Cmd) { cmd.Stderr = full }, args...)
+}
+
+func TestUnreadLoss(t *testing.T) {
+	onEach(t, func(t *testing.T, s *sandbox) {
+		for _, output := range []string{"text", "json"} {
+			key := "k-" + output
+			p := s.unread("run", "-v", "-o", output, "--ttl", ttl, key, "--", "sh", "-c",
+				`trap "" TERM; echo $$ >pid-$0; echo $HASP_OWNER >owner-$0; while :; do sleep 0.01; done`, output)
+			pid, owner := number(t, s.read("pid-"+output)), s.read("owner-"+output)
+			standsStill(t, p.cmd.Process.Pid, 2)
+			s.exits(0, "break", key, "--owner", owner, "--yes")
+			p.ends(124)
+			if alive(pid) {
+				t.Error("the command lives on")
+			}
+		}
+	})
+}
+
+// The server stands still until the command was ended: nothing but hasp's own
+// clock can have told it.
+func TestUnreadLossOfAStoppedServer(t *testing.T) {
+	t.Parallel()
+	server := testserver.Redis(t)
+	s := newSandbox(t, "redis://"+server.Addr())
+	p := s.unread("run", "--ttl", "3s", "k", "--", "sh", "-c", `trap "" TERM; echo $$ >pid; while :; do sleep 0.01; done`)
+	pid := number(t, s.read("pid"))
+	server.Stop()
+	p.ends(124)
+	if alive(pid) {
+		t.Error("the command lives on")
+	}
+	server.Cont()
+	s.exits(0, "run", "-w", "30", "k", "--", "true")
+}
+
+func TestUnreadSignals(t *testing.T) {
+	onEach(t, func(t *testing.T, s *sandbox) {
+		p := s.unread("run", "-v", "k", "--", "sh", "-c", `exec 2>&-; trap "exit 7" TERM; echo >ready; while :; do sleep 0.01; done`)
+		s.read("ready")
+		standsStill(t, p.cmd.Process.Pid, 2)
+		p.signal(syscall.SIGTERM)
+		p.ends(7)
+	})
+}
+
+// A line about the wait that nobody reads does not keep the command from the key.
+func TestUnreadWait(t *testing.T) {
+	onEach(t, func(t *testing.T, s *sandbox) {
+		s.fifo("gate")
+		holder := s.hasp("run", "k", "--", "sh", "-c", "echo >ready; read x <gate")
+		s.read("ready")
+		p := s.unread("run", "k", "--", "sh", "-c", "echo >mine; exit 3")
+		standsStill(t, p.cmd.Process.Pid, 2)
+		s.open("gate")
+		holder.ends(0)
+		s.read("mine")
+		p.ends(3)
+	})
+}
+
+// A candidate goes through its terms, each with a line that nobody reads.
+func TestUnreadElection(t *testing.T) {
+	onEach(t, func(t *testing.T, s *sandbox) {
+		p := s.unread("elect", "k", "--", "sh", "-c", `test -e term && echo >second && exec sleep 1000; echo >>term; exit 1`)
+		s.read("second")
+		p.signal(syscall.SIGTERM)
+		p.ends(143)
+	})
+}
+
+// Who leads is written for somebody who does not read; a signal ends it.
+func TestUnreadLeader(t *testing.T) {
+	t.Parallel()
+	s := newSandbox(t, "sqlite:"+filepath.Join(t.TempDir(), "locks.db"))
+	full := fullPipe(t)
+	p := s.haspWith(func(cmd *exec.Cmd) { cmd.Stdout = full }, "elect", "--observe", "k")
+	standsStill(t, p.cmd.Process.Pid, 1)
+	p.signal(syscall.SIGTERM)
+	p.ends(143)
+}
+
+// Ctrl-S at the terminal holds up every write to it.
+func TestUnreadAtTheTerminal(t *testing.T) {
+	onTerminal(t, "Ctrl-S", func(t *testing.T, s *sandbox) {
+		sc := s.shell(t)
+		sc.run(`hasp run -v --ttl ` + ttl + ` k -- sh -c 'trap "" TERM; echo $PPID >hasp; echo $HASP_OWNER >owner; echo $$ >pid; while :; do sleep 0.01; done'; echo $? >code`)
+		pid := number(t, s.read("pid"))
+		sc.expect("acquired")
+		sc.send(ctrlS)
+		sc.standsStill()
+		s.exits(0, "break", "k", "--owner", s.read("owner"), "--yes")
+		if code := s.read("code"); code != "124" {
+			t.Errorf("it ended with %s", code)
+		}
+		if alive(pid) {
+			t.Error("the command lives on")
+		}
+		sc.send(ctrlQ)
+		sc.expect("PROMPT>")
+	})
+	onTerminal(t, "Ctrl-S, and a signal", func(t *testing.T, s *sandbox) {
+		sc := s.shell(t)
+		sc.run(`hasp run -v k -- sh -c 'exec 2>&-; trap "exit 7" TERM; echo $PPID >hasp; while :; do sleep 0.01; done'; echo $? >code`)
+		hasp := number(t, s.read("hasp"))
+		sc.send(ctrlS)
+		sc.standsStill()
+		if err := syscall.Kill(hasp, syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if code := s.read("code"); code != "7" {
+			t.Errorf("it ended with %s", code)
+		}
+	})
+}
+
+// standsStill waits until nothing more can be written to the terminal.
+func (sc *screen) standsStill() {
+	sc.t.Helper()
+	n, err := unix.IoctlGetInt(int(sc.tty.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		sc.t.Fatal(err)
+	}
+	tty, err := unix.Open(fmt.Sprintf("/dev/pts/%d", n), unix.O_WRONLY|unix.O_NOCTTY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		sc.t.Fatal(err)
+	}
+	defer unix.Close(tty)
+	if err := eventually(func() bool {
+		_, err := unix.Write(tty, []byte("."))
+		return errors.Is(err, unix.EAGAIN)
+	}); err != nil {
+		sc.t.Fatalf("waiting for Ctrl-S to be heard: %v", err)
+	}
+}
