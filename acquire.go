@@ -36,8 +36,7 @@ type attempt struct {
 
 	cohort *cohort // which we lead, or nil
 	place  *place  // our place in line, once joined
-	hints  <-chan struct{}
-	unplug context.CancelFunc // ends the hints
+	ears   *ears   // once it was to join
 }
 
 // tryLock asks once.
@@ -66,7 +65,7 @@ func (a *attempt) lock() (*Lease, error) {
 			return lease, nil
 		}
 		if err == nil && !a.req.Queue {
-			if err = a.watch(); err == nil {
+			if err = a.hear(); err == nil {
 				a.req.Queue = true
 				continue
 			}
@@ -172,36 +171,12 @@ func (a *attempt) refused(res driver.Result) {
 	if a.cohort != nil {
 		a.cohort.keeps(held)
 	}
+	a.backoff = 0
 	if !a.req.Queue {
 		return // TryLock; or Watch is still to come
 	}
-	a.backoff = 0
 	a.c.emit(Event{Kind: EventWaiting, Key: a.req.Key, Owner: a.req.Owner, Holder: res.Holder,
 		Mode: a.req.Mode, Ahead: res.Ahead, Left: res.Left, Waited: a.c.now().Sub(a.began)})
-}
-
-// watch subscribes to the hints for this owner.
-func (a *attempt) watch() error {
-	parent := a.ctx
-	if a.cohort != nil { // the hints are for whoever leads
-		parent = context.WithoutCancel(parent)
-	}
-	ctx, cancel := context.WithCancel(parent)
-	unplug := context.AfterFunc(a.c.open, cancel)
-	limit := time.AfterFunc(tryLimit, cancel)
-	stop := context.AfterFunc(a.ctx, cancel)
-	hints, err := a.c.drv.Watch(ctx, a.req)
-	stop()
-	if !limit.Stop() && err == nil && a.ended() == nil {
-		err = errors.New("the store did not confirm the subscription")
-	}
-	a.unplug = func() { unplug(); cancel() }
-	if err != nil {
-		a.unplug()
-		return err
-	}
-	a.hints = hints
-	return nil
 }
 
 // joined puts our place in line under the renewer's care.
@@ -221,8 +196,8 @@ func (a *attempt) leaveLine() {
 	if a.place != nil {
 		a.c.renewer.remove(a.place)
 	}
-	if a.unplug != nil {
-		a.unplug()
+	if a.ears != nil {
+		a.ears.end()
 	}
 }
 
@@ -264,11 +239,16 @@ func (a *attempt) tired(pause time.Duration) error {
 // sleep waits for a hint, or for pause, or for what the renewer learns of our
 // place. An error ends the wait for good.
 func (a *attempt) sleep(pause time.Duration) error {
-	if pause <= 0 {
-		pause = a.req.Patience
-		if a.hints == nil {
-			pause /= 3
-		}
+	var e ears
+	if a.ears != nil {
+		e = *a.ears
+	}
+	polls := e.hints == nil && a.backoff == 0
+	switch most := a.req.Patience; {
+	case polls: // the moment that the store named may come earlier than it thought
+		pause = min(cmp.Or(pause, most), most/3)
+	case pause <= 0:
+		pause = most
 	}
 	var news <-chan time.Duration
 	if a.place != nil {
@@ -278,12 +258,16 @@ func (a *attempt) sleep(pause time.Duration) error {
 	defer timer.Stop()
 	for {
 		select {
-		case <-a.hints:
+		case <-e.hints:
 			return nil
+		case h := <-e.news:
+			if a.heard(h); h.hints != nil {
+				return nil // the store is to know that this place can be told
+			}
 		case <-timer.C:
 			return nil
 		case in := <-news:
-			if in <= 0 {
+			if in <= 0 || polls {
 				return nil
 			}
 			if a.backoff == 0 { // after an error: ask soon, whatever was told before

@@ -156,7 +156,7 @@ func (a *attempt) inherit(from *attempt) error {
 	}
 	a.req, a.silent, a.backoff, a.kept = from.req, from.silent, from.backoff, from.kept
 	a.maybe, a.unsure, a.slow, a.marked = from.maybe, from.unsure, from.slow, from.marked
-	a.place, a.hints, a.unplug = from.place, from.hints, from.unplug
+	a.place, a.ears = from.place, from.ears
 	if a.backoff == 0 {
 		return nil
 	}

@@ -184,28 +184,6 @@ func TestOneErrorAfterALongWait(t *testing.T) {
 	})
 }
 
-// A Watch that never works: polls forever, at 20 ms, without a place.
-func TestWatchNeverWorks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := newStore()
-		d := &hooked{Driver: store}
-		d.watch = func(context.Context, driver.Request, watchFunc) (<-chan struct{}, error) { return nil, errDown }
-		lock(t, newClient(t, store, nil), "k", nil)
-		c := newClient(t, d, nil)
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-		defer cancel()
-		start := time.Now()
-		_, err := c.Mutex("k", nil).Lock(ctx)
-		t.Logf("after %v and %d tries: %v", time.Since(start), d.tries.Load(), err)
-		if d.tries.Load() > 2000 {
-			t.Error("busy polling")
-		}
-		if time.Since(start) > time.Minute {
-			t.Error("waited without a place and without an end")
-		}
-	})
-}
-
 // A large Lead: lost before the first renewal.
 func TestLargeLead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -80,7 +80,8 @@ type Driver interface {
 	// that nothing will be missed from now on. Hints may be lost or spurious;
 	// after a connection that carried them was lost, every watcher gets one.
 	// The channel has room for one hint, and is never closed; hints end with
-	// ctx. A nil channel means that the engine has no hints: poll.
+	// ctx. A nil channel means that the engine has no hints: poll. An error ends
+	// no wait: hasp polls, and asks again for hints after a while.
 	Watch(ctx context.Context, r Request) (<-chan struct{}, error)
 
 	// Inspect says who holds a key and who waits for it. A key that nobody

@@ -1,0 +1,152 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hasp_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
+)
+
+// deaf is a driver whose Watch fails while it is set, at once or when it is told
+// to end; it counts the Watches.
+type deaf struct {
+	*hooked
+	set, hangs atomic.Bool
+	watches    atomic.Int64
+}
+
+func newDeaf(d driver.Driver) *deaf {
+	x := &deaf{hooked: &hooked{Driver: d}}
+	x.set.Store(true)
+	x.watch = func(ctx context.Context, r driver.Request, next watchFunc) (<-chan struct{}, error) {
+		x.watches.Add(1)
+		switch {
+		case !x.set.Load():
+			return next(ctx, r)
+		case x.hangs.Load():
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		return nil, errDown
+	}
+	return x
+}
+
+// handedOver releases a lease, and returns how long the next one takes to come.
+func handedOver(t *testing.T, lease *hasp.Lease, got <-chan *hasp.Lease) (*hasp.Lease, time.Duration) {
+	t.Helper()
+	release(t, lease)
+	start := time.Now()
+	select {
+	case next := <-got:
+		return next, time.Since(start)
+	case <-time.After(time.Hour):
+		t.Fatal("nobody had the key within an hour")
+		return nil, 0
+	}
+}
+
+// Where a store answers every Try and carries no subscription, waiters stand in
+// line and poll, for as long as they like; each failure is told.
+func TestLockWithoutASubscription(t *testing.T) {
+	for _, hangs := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			d := newDeaf(newStore())
+			d.hangs.Store(hangs)
+			var troubles atomic.Int64
+			c := newClient(t, d, &hasp.Options{Observe: func(e hasp.Event) {
+				if e.Kind == hasp.EventTrouble {
+					troubles.Add(1)
+				}
+			}})
+			blocker := lock(t, newClient(t, d.Driver, nil), "k", nil)
+			got := queueUp(t, c, 1, nil)
+			time.Sleep(2 * time.Second)
+			if info, err := c.Inspect(t.Context(), "k"); err != nil || info.Waiters != 1 {
+				t.Errorf("the hang is %v: after 2s %d wait in line, %v", hangs, info.Waiters, err)
+			}
+			time.Sleep(10 * time.Minute)
+			if tries, watches := d.tries.Load(), d.watches.Load(); tries > 600 || watches < 30 || watches > 150 || troubles.Load() < watches-1 {
+				t.Errorf("the hang is %v: in 10m it tried %d times, watched %d times, and told %d times", hangs, tries, watches, troubles.Load())
+			}
+			lease, took := handedOver(t, blocker, got)
+			if took > 10*time.Second/3+time.Second { // a third of the patience, after the claim time
+				t.Errorf("the hang is %v: the key was free for %v", hangs, took)
+			}
+			release(t, lease)
+			mustBeFree(t, d.Driver, "k")
+		})
+	}
+}
+
+// A subscription that works again is used again: the hint comes at once.
+func TestSubscriptionComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDeaf(newStore())
+		blocker := lock(t, newClient(t, d.Driver, nil), "k", nil)
+		got := queueUp(t, newClient(t, d, nil), 1, nil)
+		time.Sleep(time.Minute)
+		d.set.Store(false)
+		time.Sleep(20 * time.Second)
+		if _, took := handedOver(t, blocker, got); took > 0 {
+			t.Errorf("the key was free for %v", took)
+		}
+	})
+}
+
+// The time of a cohort's leader ends while the store confirms the subscription,
+// in each way in which that can be: the next one hears the hints all the same.
+func TestCohortLosesItsLeaderInWatch(t *testing.T) {
+	for _, after := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			d := &hooked{Driver: newStore()}
+			c := newClient(t, d, nil)
+			blocker := lock(t, newClient(t, d.Driver, nil), "k", &hasp.LockOptions{TTL: time.Hour})
+			ctx, cancel := context.WithCancel(t.Context())
+			watching, confirm := make(chan struct{}, 2), make(chan struct{})
+			d.watch = func(ctx context.Context, r driver.Request, next watchFunc) (<-chan struct{}, error) {
+				var hints <-chan struct{}
+				var err error
+				if !after {
+					hints, err = next(ctx, r)
+				}
+				watching <- struct{}{}
+				<-confirm
+				if after {
+					hints, err = next(ctx, r)
+				}
+				return hints, err
+			}
+			failed := make(chan error, 1)
+			go func() {
+				_, err := c.Mutex("k", inCohort).Lock(ctx)
+				failed <- err
+			}()
+			<-watching
+			got := queueUp(t, c, 1, inCohort)
+			cancel()
+			synctest.Wait()
+			close(confirm)
+			wantIs(t, <-failed, context.Canceled, hasp.ErrHeld)
+			synctest.Wait()
+			tries := d.tries.Load()
+			time.Sleep(time.Minute)
+			if more := d.tries.Load() - tries; more > 0 {
+				t.Errorf("it tried %d times in a minute, though nothing happened", more)
+			}
+			lease, took := handedOver(t, blocker, got)
+			if took > 0 {
+				t.Errorf("the key was free for %v", took)
+			}
+			release(t, lease)
+			mustBeFree(t, d.Driver, "k")
+		})
+	}
+}
