@@ -69,7 +69,7 @@
 // With Options.MaxTTL the server is a node ([driver.Node]), alone or one of
 // several for a quorum, and survives StoreRestart and StoreLoss: the "delayed
 // restarts" of "Distributed locks with Redis" (the Redlock algorithm). The key
-// hasp.node says in which run of the server (its run_id), and for leases of
+// hasp.node says in which run of the server (its run_id, which INFO must have), and for leases of
 // which length, it may grant. Each script that grants or prolongs compares that
 // with the server that runs it. After a restart, empty or from a file, a flush,
 // or when a replica was promoted, they differ: the server then refuses with

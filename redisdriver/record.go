@@ -30,11 +30,19 @@ func (d *Driver) Record(ctx context.Context) (driver.Record, error) {
 		ms, err := strconv.ParseInt(f[2], 10, 64)
 		rec.Voting, rec.MaxTTL, r.bad = true, span(ms), r.bad || err != nil || ms <= 0
 	}
-	if r.bad || rec.Node == "" {
+	switch {
+	case r.bad:
 		return driver.Record{}, errReply
+	case rec.Node == "":
+		return driver.Record{}, errNameless
 	}
 	return rec, nil
 }
+
+// errNameless is of a server that cannot be told from another, or from itself
+// before a restart.
+var errNameless = &configError{"INFO of this server has no run_id of 40 hexadecimal digits, by which a restart is noticed: " +
+	"take a server that has it, or do without Options.MaxTTL (max-ttl= in a store's URL)"}
 
 // Admit lets the server vote; see [driver.Node]. maxTTL is at least 10 ms, and
 // is rounded up to milliseconds.

@@ -10,8 +10,8 @@
 --@ clock.lua
 --@ fences.lua
 
-local life = string.match(redis.call('INFO', 'server'), '\nrun_id:(%x+)')
-if redis.call('GET', KEYS[2]) ~= ARGV[1] or not string.find(ARGV[1], '^wait ' .. life .. ' %S+$') then return 0 end
+--@ life.lua
+if not life or redis.call('GET', KEYS[2]) ~= ARGV[1] or not string.find(ARGV[1], '^wait ' .. life .. ' %S+$') then return 0 end
 recall()
 if stamp > cur then cur = stamp end
 old, mid, at, turned = cur, cur, stamp, true

@@ -5,8 +5,10 @@
 -- run of the server.
 -- KEYS  1 record, see node.lua
 -- ARGV  1 a nonce that was never used
--- Answers the record and which run of the server this is.
-local life = string.match(redis.call('INFO', 'server'), '\nrun_id:(%x+)')
+-- Answers the record and which run of the server this is; empty texts of a server
+-- that does not say which.
+--@ life.lua
+if not life then return {'', ''} end
 local record = redis.call('GET', KEYS[1]) or ''
 if not string.find(record, '^ok ' .. life .. ' %d+$') and not string.find(record, '^wait ' .. life .. ' %S+$') then
   record = 'wait ' .. life .. ' ' .. ARGV[1]

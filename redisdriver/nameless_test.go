@@ -1,0 +1,93 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package redisdriver
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
+	"github.com/redis/go-redis/v9"
+)
+
+// otherInfo has scripts see another answer to INFO, as from a server that is
+// only compatible. The server never learns the scripts' own names, so each is
+// sent as text.
+type otherInfo string
+
+func (h otherInfo) edit(cmd redis.Cmder) {
+	if args := cmd.Args(); args[0] == "eval" {
+		text := args[1].(string)
+		for _, call := range []string{"redis.call('INFO', 'server')", "call('INFO', 'server')"} {
+			text = strings.ReplaceAll(text, call, string(h))
+		}
+		args[1] = text
+	}
+}
+
+func (h otherInfo) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h otherInfo) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		h.edit(cmd)
+		return next(ctx, cmd)
+	}
+}
+
+func (h otherInfo) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			h.edit(cmd)
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// A server whose run has no name, or none that a record can carry, cannot be a
+// node: a restart would not be noticed. Every caller is told so, at once, and
+// nothing is written.
+func TestServerWithoutRunID(t *testing.T) {
+	for name, info := range map[string]string{
+		"none":  `'# Server\r\nredis_version:7.2.4\r\n'`,
+		"short": `'# Server\r\nrun_id:0123456789abcdef\r\ntcp_port:1\r\n'`,
+		"long":  `'# Server\r\nrun_id:' .. string.rep('0', 41) .. '\r\n'`,
+		"text":  `'# Server\r\nrun_id:' .. string.rep('.', 40) .. '\r\n'`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			rdb := w.client(nil)
+			rdb.AddHook(otherInfo(info))
+			d := w.over(rdb, &Options{MaxTTL: nodeMaxTTL})
+			if _, err := d.Record(w.ctx); d.Classify(err) != driver.Misconfigured || !strings.Contains(err.Error(), "run_id") {
+				t.Errorf("Record says %v (%v)", err, d.Classify(err))
+			}
+			if err := d.Admit(w.ctx, driver.Record{Text: "wait 0 x"}, nodeMaxTTL); !errors.Is(err, driver.ErrNotHeld) {
+				t.Errorf("Admit says %v", err)
+			}
+			if res := w.refuse(d, ask("k")); res.Why != driver.NotVoting {
+				t.Errorf("Try says %+v", res)
+			}
+			if errs := w.renew(d, ask("k")); !errors.Is(errs[0], driver.ErrNotVoting) {
+				t.Errorf("Renew says %v", errs)
+			}
+			locks, err := hasp.New(d, &hasp.Options{StateDir: t.TempDir()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer locks.Close()
+			_, err = locks.Mutex("k", &hasp.LockOptions{TTL: time.Second}).Lock(w.ctx)
+			var e *hasp.Error
+			if !errors.As(err, &e) || e.Class != hasp.Misconfigured {
+				t.Errorf("Lock says %v", err)
+			}
+			if keys := w.keys(); len(keys) != 0 {
+				t.Errorf("it left %q", keys)
+			}
+		})
+	}
+}
