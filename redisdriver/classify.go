@@ -26,11 +26,12 @@ func (d *Driver) Classify(err error) driver.Class {
 	switch {
 	case err == nil:
 		return driver.Unknown
-	case errors.As(err, &bad), errors.As(err, &kind), errors.Is(err, driver.ErrUnsupported), isTLS(err):
+	case errors.As(err, &bad), errors.As(err, &kind), errors.Is(err, driver.ErrUnsupported), isTLS(err),
+		errors.Is(err, redis.ErrClosed): // the program closed its client: no later attempt differs
 		return driver.Misconfigured
 	case errors.As(err, &server):
 		return classOf(server.Error())
-	case errors.Is(err, driver.ErrNotVoting), errors.Is(err, redis.ErrClosed), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted),
+	case errors.Is(err, driver.ErrNotVoting), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted),
 		errors.Is(err, context.DeadlineExceeded), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return driver.Unreachable
 	}

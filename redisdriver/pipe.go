@@ -110,6 +110,8 @@ func explain(err error) error {
 		return fmt.Errorf("%w (this server is a cluster: use a redis.ClusterClient)", err)
 	case unauthenticated(err):
 		return fmt.Errorf("%w (the server wants a password)", err)
+	case errors.Is(err, redis.ErrClosed):
+		return fmt.Errorf("%w (the program closed its Redis client: close hasp's client first)", err)
 	}
 	return err
 }

@@ -1,0 +1,58 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package redisdriver
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/redis/go-redis/v9"
+)
+
+// A program that closes its Redis client before hasp's: whoever waits is told at
+// once, in whatever way it waits, and so is whoever comes later.
+func TestApplicationClosedItsClient(t *testing.T) {
+	for name, change := range map[string][]string{"told": nil, "polls": {"-subscribe"}} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			holder := w.driver(nil)
+			w.grant(holder, ask("k"))
+			d := w.as("bob", change...)
+			locks, err := hasp.New(d, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer locks.Close()
+			m := locks.Mutex("k", &hasp.LockOptions{TTL: time.Hour})
+			ended := make(chan error, 1)
+			go func() {
+				_, err := m.Lock(w.ctx)
+				ended <- err
+			}()
+			w.until("it waits", func() bool { return w.inspect(holder, "k").Waiters == 1 })
+			if err := d.rdb.Close(); err != nil {
+				t.Fatal(err)
+			}
+			told := func(err error) {
+				t.Helper()
+				var e *hasp.Error
+				if !errors.As(err, &e) || e.Class != hasp.Misconfigured || !errors.Is(err, redis.ErrClosed) || errors.Is(err, hasp.ErrClosed) ||
+					!strings.Contains(err.Error(), "closed") || strings.Contains(err.Error(), "no good answer") {
+					t.Errorf("it says %v", err)
+				}
+			}
+			select {
+			case err := <-ended:
+				told(err)
+			case <-w.ctx.Done():
+				t.Fatal("it still waits")
+			}
+			_, err = m.TryLock(w.ctx)
+			told(err)
+		})
+	}
+}
