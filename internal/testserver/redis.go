@@ -7,6 +7,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"path/filepath"
 	"slices"
@@ -52,6 +53,56 @@ func RedisUnder(t testing.TB, by, env []string, args ...string) *Server {
 		ready: pingRedis,
 		taken: "Address already in use",
 	}, freePort)
+}
+
+// Promote makes a replica a master, as Sentinel does it: the server that it
+// followed is not asked.
+func (s *Server) Promote() {
+	s.t.Helper()
+	s.order("REPLICAOF NO ONE", "+OK")
+}
+
+// Follow makes the server a replica of another, and returns once it has all of its
+// data and the other counts it.
+func (s *Server) Follow(master *Server) {
+	s.t.Helper()
+	s.order(fmt.Sprintf("REPLICAOF 127.0.0.1 %d", master.port), "+OK")
+	limit := time.Now().Add(startLimit)
+	for !strings.Contains(s.info(), "master_link_status:up") || !strings.Contains(master.info(), fmt.Sprintf("port=%d,state=online", s.port)) {
+		if time.Now().After(limit) {
+			s.t.Fatalf("testserver: it follows nobody:\n%s", s.info())
+		}
+		time.Sleep(5 * time.Millisecond) // no event says so
+	}
+}
+
+// info is what INFO says of replication.
+func (s *Server) info() string {
+	s.t.Helper()
+	return s.order("INFO replication", "$")
+}
+
+// order has the server carry out one command, over the unix socket, and returns
+// the answer, which must begin with want.
+func (s *Server) order(command, want string) string {
+	s.t.Helper()
+	c, err := net.DialTimeout("unix", s.Socket(), time.Second)
+	if err != nil {
+		s.t.Fatalf("testserver: %v", err)
+	}
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(startLimit)); err != nil {
+		s.t.Fatalf("testserver: %v", err)
+	}
+	// QUIT ends the connection after the answer.
+	if _, err := c.Write([]byte(command + "\r\nQUIT\r\n")); err != nil {
+		s.t.Fatalf("testserver: %v", err)
+	}
+	answer, err := io.ReadAll(c)
+	if err != nil || !strings.HasPrefix(string(answer), want) {
+		s.t.Fatalf("testserver: %s says %q (%v)", command, answer, err)
+	}
+	return string(answer)
 }
 
 // Socket returns the path of the server's unix socket.
