@@ -4,56 +4,86 @@
 package redisdriver
 
 import (
+	"os"
+	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/drivertest"
+	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/redis/go-redis/v9"
 )
 
-// rights are those that the package documentation asks for.
-var rights = strings.Fields(`~lock:* ~hasp.* &hasp.* +evalsha +eval +publish +subscribe +ping +scan
-	+time +type +exists +get +mget +getrange +set +del +pttl +pexpire
-	+zadd +zrem +zscore +zrank +zrange +zcard +hset +hget +hmget +hdel`)
+// rights are those that the package documentation asks for, outside a cluster.
+var rights = sync.OnceValue(func() (all []string) {
+	text, err := os.ReadFile("doc.go")
+	if err != nil {
+		panic(err)
+	}
+	_, after, _ := strings.Cut(string(text), "# Permissions")
+	for _, line := range regexp.MustCompile(`(?m)^//\t(.*)$`).FindAllStringSubmatch(after, -1) {
+		all = append(all, strings.Fields(line[1])...)
+	}
+	return all
+})
+
+// allow makes a user with the documented rights and then some change.
+func allow(t testing.TB, admin *redis.Client, user string, change ...string) {
+	t.Helper()
+	args := []any{"ACL", "SETUSER", user, "reset", "on", ">secret"}
+	for _, r := range append(rights(), change...) {
+		args = append(args, r)
+	}
+	if err := admin.Do(t.Context(), args...).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
 
 // as opens a driver as a user with the documented rights and then some change.
 func (w *world) as(user string, change ...string) *Driver {
 	w.Helper()
-	args := []any{"ACL", "SETUSER", user, "reset", "on", ">secret"}
-	for _, r := range append(rights, change...) {
-		args = append(args, r)
-	}
-	w.do(args...)
+	allow(w, w.admin, user, change...)
 	return w.over(w.client(func(o *redis.Options) { o.Username, o.Password = user, "secret" }), nil)
 }
 
-func TestDocumentedRightsAreEnough(t *testing.T) {
-	w := newWorld(t)
-	d := w.as("bob")
-	a, b := ask("k"), ask("k")
-	w.grant(d, a)
-	hints := w.wait(d, b)
-	if mode, _ := d.boxes.mode(b); mode != modeCounted {
-		t.Errorf("the place has mode %c", mode)
+// The documented rights are enough for all that an engine must do, as a server of
+// its own and as a node, in another database than 0; and each of them is used.
+func TestDocumentedRights(t *testing.T) {
+	t.Parallel()
+	if len(rights()) < 25 {
+		t.Fatalf("the documentation names %q", rights())
 	}
-	d.Renew(w.ctx, []driver.Request{a, queued(b)}, func(i int, r driver.Renewal) {
-		if r.Err != nil {
-			t.Errorf("Renew %d: %v", i, r.Err)
-		}
-	})
-	w.inspect(d, "k")
-	for _, err := range d.List(w.ctx, "") {
-		if err != nil {
-			t.Error(err)
-		}
-	}
-	w.release(d, a)
-	w.hear(hints)
-	w.grant(d, queued(b))
-	w.release(d, b)
-	if denied := w.do("ACL", "LOG"); len(denied.([]any)) != 0 {
-		t.Errorf("the server refused: %v", denied)
+	for name, o := range map[string]*Options{"plain": nil, "node": {MaxTTL: 2 * time.Hour}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := testserver.Redis(t)
+			admin := redis.NewClient(&redis.Options{Addr: server.Addr(), DB: 3})
+			t.Cleanup(func() { _ = admin.Close() })
+			allow(t, admin, "bob")
+			drivertest.Run(t, drivertest.Harness{New: func(t testing.TB) drivertest.Store {
+				if err := admin.FlushAll(t.Context()).Err(); err != nil {
+					t.Fatal(err)
+				}
+				return drivertest.Store{Open: func() driver.Driver {
+					rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), DB: 3, Username: "bob", Password: "secret"})
+					t.Cleanup(func() { _ = rdb.Close() })
+					return New(rdb, o)
+				}}
+			}})
+			if denied, err := admin.Do(t.Context(), "ACL", "LOG").Slice(); err != nil || len(denied) != 0 {
+				t.Errorf("the server refused: %v %v", denied, err)
+			}
+			used := (&world{TB: t, ctx: t.Context(), admin: admin}).calls()
+			for _, right := range rights() {
+				command, isCommand := strings.CutPrefix(right, "+")
+				if isCommand && used[command] == 0 && (command != "info" || o != nil) {
+					t.Errorf("%s is used by nothing", right)
+				}
+			}
+		})
 	}
 }
 

@@ -45,15 +45,18 @@
 //
 // # Permissions
 //
-// With ACLs a user needs these, where lock:* stands for the prefix:
+// With ACLs a user needs these, and no more, where lock:* stands for the prefix:
 //
 //	~lock:* ~hasp.* &hasp.* +evalsha +eval +publish +subscribe +ping +scan
 //	+time +type +exists +get +mget +getrange +set +del +pttl +pexpire
 //	+zadd +zrem +zscore +zrank +zrange +zcard +hset +hget +hmget +hdel
+//	+info +select
 //
-// With Options.MaxTTL also +info. In a cluster also +ssubscribe +spublish +cluster|slots +command. Without the
-// right to subscribe, waiters poll. Without the right to publish, a release
-// frees the key and the first in line, who looks every 100 ms, takes it.
+// +info is for Options.MaxTTL, and +select for a database other than 0. In a cluster
+// also +ssubscribe +spublish +cluster|slots +command. Without the right to subscribe,
+// waiters poll. Without the right to publish, a release frees the key and the first in
+// line, who looks every 100 ms, takes it. +scan is for lists. The command "hasp doctor"
+// says which right is missing.
 //
 // # What Redis cannot promise
 //
@@ -69,12 +72,17 @@
 // With Options.MaxTTL the server is a node ([driver.Node]), alone or one of
 // several for a quorum, and survives StoreRestart and StoreLoss: the "delayed
 // restarts" of "Distributed locks with Redis" (the Redlock algorithm). The key
-// hasp.node says in which run of the server (its run_id, which INFO must have), and for leases of
-// which length, it may grant. Each script that grants or prolongs compares that
+// hasp.node says in which run of the server (its run_id, which INFO must have),
+// and for leases of which length, it may grant. Each script that grants or prolongs compares that
 // with the server that runs it. After a restart, empty or from a file, a flush,
 // or when a replica was promoted, they differ: the server then refuses with
 // NotVoting, hands nothing on and prolongs nothing, until a client that has held
 // it back for long enough admits it.
+//
+// A promoted replica is held back, but a client that still reaches the master
+// before it goes on renewing there, unless that one stops: set
+// min-replicas-to-write to the number of all replicas, and min-replicas-max-lag
+// to 7 at most.
 //
 // What that does not see: a lock, or this record, that a person or an eviction
 // policy deletes or writes; SWAPDB between two databases that both are nodes;
