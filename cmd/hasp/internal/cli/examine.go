@@ -47,6 +47,8 @@ func (x *examination) all() *exit {
 	for i, v := range votes {
 		if err := errors.Join(facts[i].Err, v.Err); err != nil {
 			classes[servers[i].Driver.Classify(err)]++
+		} else if len(facts[i].Missing) > 0 { // it would vote, but not for this user
+			classes[driver.Denied]++
 		} else if v.Voting {
 			voting++
 		}
@@ -138,8 +140,8 @@ func (x *examination) trial() *exit {
 	}
 	end := trouble(x.l.url, err)
 	if end.code == exitDenied && strings.Contains(err.Error(), "access") && strings.Contains(err.Error(), "key") {
-		x.say(doctor.Warn, "", "lock", "this user may not lock the key of a trial, doctor/…, so none was taken: %s", doctor.Said(err))
-		return nil
+		end.message = fmt.Sprintf("%s does not allow this user to lock the key of a trial, doctor/… (%s). If it may lock some keys only, put "+
+			"their beginning into prefix= of the URL for hasp doctor", x.l.url, doctor.Said(err))
 	}
 	x.say(doctor.Fail, "", "lock", "no lock was granted: %s", end.message)
 	return end

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
-	"github.com/hasplock/hasp/internal/admission"
 )
 
 // How far a server's clock may be from ours. The order of fences counts on the
@@ -44,6 +43,10 @@ func Judge(name string, f Facts, v Vote, a Asked) []Finding {
 		missing = Warn // the others do without it
 	}
 	if f.Err != nil {
+		if denied(f.Err) { // of what every connection begins with
+			j.say(missing, "rights", "it does not let this user do anything: %s. Give it that right, and keep it (ACL SAVE, or CONFIG REWRITE)", Said(f.Err))
+			return j.all
+		}
 		j.say(missing, "answers", "it does not answer as it should: %s. Does it run, are its address, user and password right?", Said(f.Err))
 		return j.all
 	}
@@ -53,17 +56,29 @@ func Judge(name string, f Facts, v Vote, a Asked) []Finding {
 	j.memory()
 	j.persistence()
 	j.clock()
+	j.rights(missing)
+	return j.all
+}
+
+// rights are what the user lacks.
+func (j *judge) rights(missing Level) {
+	lacks := j.f.Missing
+	if j.f.Denied["INFO"] != nil && j.a.MaxTTL > 0 {
+		lacks = append(lacks, "+info")
+	}
+	if len(lacks) > 0 {
+		j.say(missing, "rights", "this user may not do what every lock needs. As an administrator, run: ACL SETUSER %s %s, and keep it (ACL SAVE, or CONFIG REWRITE)",
+			driver.Printable(j.f.User), strings.Join(lacks, " "))
+	}
 	for _, right := range []struct{ name, without string }{
-		{"TIME", "nothing is known of its clock"},
 		{"SUBSCRIBE", "waiters poll instead of being told that a key is free"},
 		{"PUBLISH", "waiters are not told that a key is free, and poll"},
 		{"SCAN", "hasp ls does not work"},
 	} {
-		if f.Denied[right.name] != nil {
-			j.say(Warn, "rights", "this user may not use %s: %s", right.name, right.without)
+		if err := j.f.Denied[right.name]; err != nil {
+			j.say(Warn, "rights", "this user may not use %s: %s (it lacks %s)", right.name, right.without, grants(right.name, err))
 		}
 	}
-	return j.all
 }
 
 func (j *judge) vote(v Vote, missing Level) {
@@ -112,7 +127,7 @@ func (j *judge) server() {
 		j.say(Warn, "role", "it is a master with %d replicas. One that is promoted may not have received every lock, and there can be "+
 			"two holders: set max-ttl=30s in the store's URL, for every client", replicas)
 	case replicas > 0:
-		j.say(OK, "role", "it is a master with %d replicas; one that is promoted is held back at first", replicas)
+		j.replicas(replicas)
 	default:
 		j.say(OK, "role", "it is a master")
 	}
@@ -128,8 +143,8 @@ func (j *judge) memory() {
 		return
 	}
 	if policy != "noeviction" {
-		text := fmt.Sprintf("maxmemory-policy is %s: locks may be evicted, and then there are two holders. Run: %s, and set it in the "+
-			"server's configuration, too", driver.Printable(policy), j.a.Command("CONFIG SET maxmemory-policy noeviction"))
+		text := fmt.Sprintf("maxmemory-policy is %s: locks may be evicted, and then there are two holders. Run: %s, %s",
+			driver.Printable(policy), j.a.Command("CONFIG SET maxmemory-policy noeviction"), j.keep())
 		if most == "0" {
 			text += " (maxmemory is 0, so nothing is evicted yet)"
 		}
@@ -139,47 +154,16 @@ func (j *judge) memory() {
 		j.say(Warn, "maxmemory-policy", "%s", text)
 		return
 	}
+	if other := j.differs(map[string]string{"maxmemory-policy": "noeviction"}); other != "" {
+		j.say(Warn, "maxmemory-policy", "nothing is evicted now, but %s", other)
+		return
+	}
 	switch most {
 	case "", "0":
 		j.say(OK, "maxmemory-policy", "nothing is evicted; maxmemory is %s", cmp.Or(most, "unknown"))
 	default:
 		j.say(OK, "maxmemory-policy", "nothing is evicted; when maxmemory (%s bytes) is reached, no lock is granted", driver.Printable(most))
 	}
-}
-
-func (j *judge) persistence() {
-	aof, fsync, save := j.f.Config["appendonly"], j.f.Config["appendfsync"], j.f.Config["save"]
-	if aof == "" {
-		aof = map[string]string{"1": "yes", "0": "no"}[j.f.Info["aof_enabled"]]
-	}
-	_, known := j.f.Config["save"]
-	settings := fmt.Sprintf("appendonly %s, appendfsync %s, save %q", cmp.Or(driver.Printable(aof), "unknown"),
-		cmp.Or(driver.Printable(fsync), "unknown"), save)
-	switch {
-	case aof == "":
-		settings = "persistence is unknown (INFO and CONFIG are not allowed)"
-	case !known:
-		settings = fmt.Sprintf("appendonly %s, the rest of persistence is unknown (CONFIG is not allowed)", driver.Printable(aof))
-	}
-	switch {
-	case j.a.MaxTTL > 0:
-		j.say(OK, "persistence", "%s: whatever it forgets in a restart, it is held back for %v then", settings,
-			admission.Wait(j.a.MaxTTL).Round(time.Second))
-	case aof == "yes" && fsync == "always":
-		j.say(OK, "persistence", "%s: a restart forgets nothing", settings)
-	case aof == "yes" && fsync == "everysec":
-		j.say(Warn, "persistence", "%s: when the machine dies, locks of the last second are forgotten, and there can be two holders. %s", settings, j.remedy())
-	case aof == "yes":
-		j.say(Warn, "persistence", "%s: when the machine dies, recent locks may be forgotten, and there can be two holders. %s", settings, j.remedy())
-	default:
-		j.say(Warn, "persistence", "%s: a restart forgets locks, and there can be two holders, until the first one's next renewal. %s",
-			settings, j.remedy())
-	}
-}
-
-func (j *judge) remedy() string {
-	return "Set max-ttl=30s in the store's URL, for every client; or run: " + j.a.Command("CONFIG SET appendonly yes") + " and: " +
-		j.a.Command("CONFIG SET appendfsync always")
 }
 
 func (j *judge) clock() {

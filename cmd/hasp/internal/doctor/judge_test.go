@@ -18,7 +18,7 @@ func well() Facts {
 	return Facts{
 		Trip: 200 * time.Microsecond,
 		Info: map[string]string{"redis_version": "7.0.15", "role": "master", "maxmemory": "0", "maxmemory_policy": "noeviction",
-			"aof_enabled": "1", "connected_slaves": "0", "cluster_enabled": "0"},
+			"aof_enabled": "1", "connected_slaves": "0", "cluster_enabled": "0", "config_file": ""},
 		Config: map[string]string{"maxmemory-policy": "noeviction", "appendonly": "yes", "appendfsync": "always", "save": ""},
 	}
 }
@@ -30,6 +30,20 @@ func TestJudge(t *testing.T) {
 		return func(f *Facts) {
 			for i := 0; i < len(pairs); i += 2 {
 				f.Info[pairs[i]] = pairs[i+1]
+			}
+		}
+	}
+	replicas := func(needs, lag string) func(*Facts) {
+		return func(f *Facts) {
+			f.Info["connected_slaves"] = "2"
+			f.Config["min-replicas-to-write"], f.Config["min-replicas-max-lag"] = needs, lag
+		}
+	}
+	file := func(pairs ...string) func(*Facts) {
+		return func(f *Facts) {
+			f.Info["config_file"], f.File = "/f", maps.Clone(defaults)
+			for i := 0; i < len(pairs); i += 2 {
+				f.File[pairs[i]] = pairs[i+1]
 			}
 		}
 	}
@@ -54,28 +68,46 @@ func TestJudge(t *testing.T) {
 		"valkey":           {change: info("valkey_version", "8.1.0"), check: "version", level: OK, text: "Valkey 8.1.0"},
 		"replica":          {change: info("role", "slave", "master_host", "h", "master_port", "1"), check: "role", level: Fail, text: "replica of h:1"},
 		"replicas":         {change: info("connected_slaves", "2"), check: "role", level: Warn, text: "2 replicas. One that is promoted may not"},
-		"replicas, record": {change: info("connected_slaves", "2"), vote: votes, record: true, check: "role", level: OK, text: "held back at first"},
-		"cluster":          {change: info("cluster_enabled", "1"), check: "cluster", level: Fail, text: "Redis Cluster"},
-		"evicts":           {change: info("maxmemory_policy", "volatile-lru"), check: "maxmemory-policy", level: Warn, text: "Run: by hand CONFIG SET maxmemory-policy noeviction"},
-		"evicts nothing":   {change: info("maxmemory_policy", "volatile-lru"), check: "maxmemory-policy", level: Warn, text: "nothing is evicted yet"},
-		"has evicted":      {change: info("maxmemory_policy", "volatile-lru", "evicted_keys", "7"), check: "maxmemory-policy", level: Warn, text: "evicted 7 keys"},
-		"bounded":          {change: info("maxmemory", "1000"), check: "maxmemory-policy", level: OK, text: "(1000 bytes) is reached, no lock"},
-		"no INFO":          {change: func(f *Facts) { clear(f.Info); f.InfoErr = errors.New("NOPERM") }, check: "server", level: Warn, text: "INFO is not allowed"},
-		"no INFO, policy":  {change: func(f *Facts) { clear(f.Info) }, check: "maxmemory-policy", level: OK, text: "maxmemory is unknown"},
-		"no INFO, CONFIG":  {change: func(f *Facts) { clear(f.Info); clear(f.Config) }, check: "maxmemory-policy", level: Warn, text: "unknown (INFO and CONFIG are not allowed)"},
-		"no CONFIG":        {change: func(f *Facts) { clear(f.Config) }, check: "persistence", level: Warn, text: "unknown (CONFIG is not allowed)"},
-		"always":           {check: "persistence", level: OK, text: "a restart forgets nothing"},
-		"everysec":         {change: func(f *Facts) { f.Config["appendfsync"] = "everysec" }, check: "persistence", level: Warn, text: "locks of the last second"},
-		"no":               {change: func(f *Facts) { f.Config["appendfsync"] = "no" }, check: "persistence", level: Warn, text: "recent locks"},
-		"memory only":      {change: func(f *Facts) { f.Config["appendonly"] = "no" }, check: "persistence", level: Warn, text: "a restart forgets locks"},
-		"memory, record":   {change: func(f *Facts) { f.Config["appendonly"] = "no" }, vote: votes, record: true, check: "persistence", level: OK, text: "held back for 1m10s then"},
-		"same time":        {change: func(f *Facts) { f.Ahead = 40 * time.Microsecond }, check: "clock", level: OK, text: "give or take 100µs"},
-		"ahead":            {change: func(f *Facts) { f.Ahead = 2 * time.Second }, vote: votes, record: true, check: "clock", level: Warn, text: "2s ahead of this"},
-		"behind":           {change: func(f *Facts) { f.Ahead = -2 * time.Second }, check: "clock", level: Warn, text: "2s behind this"},
-		"far behind":       {change: func(f *Facts) { f.Ahead = -month }, vote: votes, record: true, check: "clock", level: Fail, text: "720h0m0s behind"},
-		"far, no record":   {change: func(f *Facts) { f.Ahead = month }, check: "clock", level: Warn, text: "720h0m0s ahead"},
-		"far, but slow":    {change: func(f *Facts) { f.Ahead = 4 * time.Second; f.Trip = 3 * time.Second }, vote: votes, record: true, check: "clock", level: Warn, text: "4s ahead"},
-		"no SUBSCRIBE":     {change: func(f *Facts) { f.Denied = map[string]error{"SUBSCRIBE": errors.New("NOPERM")} }, check: "rights", level: Warn, text: "SUBSCRIBE: waiters poll"},
+		"replicas, record": {change: info("connected_slaves", "2"), vote: votes, record: true, check: "role", level: Warn,
+			text: "unknown (CONFIG is not allowed); if not, there can be two holders. Run: by hand CONFIG SET min-replicas-to-write 2 and: by hand CONFIG SET min-replicas-max-lag 5"},
+		"replicas, not all": {change: replicas("1", "5"), vote: votes, record: true, check: "role", level: Warn, text: "goes on renewing here"},
+		"replicas, late":    {change: replicas("2", "8"), vote: votes, record: true, check: "role", level: Warn, text: "goes on renewing here"},
+		"replicas, not set": {change: replicas("2", "0"), vote: votes, record: true, check: "role", level: Warn, text: "goes on renewing here"},
+		"replicas, needed":  {change: replicas("2", "7"), vote: votes, record: true, check: "role", level: OK, text: "stops granting and renewing"},
+		"cluster":           {change: info("cluster_enabled", "1"), check: "cluster", level: Fail, text: "Redis Cluster"},
+		"evicts":            {change: info("maxmemory_policy", "volatile-lru"), check: "maxmemory-policy", level: Warn, text: "Run: by hand CONFIG SET maxmemory-policy noeviction"},
+		"evicts nothing":    {change: info("maxmemory_policy", "volatile-lru"), check: "maxmemory-policy", level: Warn, text: "nothing is evicted yet"},
+		"has evicted":       {change: info("maxmemory_policy", "volatile-lru", "evicted_keys", "7"), check: "maxmemory-policy", level: Warn, text: "evicted 7 keys"},
+		"bounded":           {change: info("maxmemory", "1000"), check: "maxmemory-policy", level: OK, text: "(1000 bytes) is reached, no lock"},
+		"no INFO":           {change: func(f *Facts) { clear(f.Info); f.InfoErr = errors.New("NOPERM") }, check: "server", level: Warn, text: "INFO is not allowed"},
+		"no INFO, policy":   {change: func(f *Facts) { clear(f.Info) }, check: "maxmemory-policy", level: OK, text: "maxmemory is unknown"},
+		"no INFO, CONFIG":   {change: func(f *Facts) { clear(f.Info); clear(f.Config) }, check: "maxmemory-policy", level: Warn, text: "unknown (INFO and CONFIG are not allowed)"},
+		"no CONFIG":         {change: func(f *Facts) { clear(f.Config) }, check: "persistence", level: Warn, text: "unknown (CONFIG is not allowed)"},
+		"always":            {check: "persistence", level: OK, text: "as now configured, a restart forgets nothing. It has no configuration file"},
+		"always, no INFO":   {change: func(f *Facts) { clear(f.Info) }, check: "persistence", level: OK, text: "as now configured, a restart forgets nothing (what it reads then is unknown"},
+		"always, far":       {change: info("config_file", "/a\x1b"), check: "persistence", level: OK, text: `as now configured, a restart forgets nothing. It reads /a\x1b then`},
+		"always, and kept":  {change: file("appendonly", "yes", "appendfsync", "always"), check: "persistence", level: OK, text: "and so it stands in /f: a restart forgets nothing"},
+		"always, not kept":  {change: file("appendfsync", "always"), check: "persistence", level: Warn, text: "as now configured, but /f, which a restart reads, says appendonly no. Run: by hand CONFIG REWRITE"},
+		"always, but":       {change: func(f *Facts) { f.Config["no-appendfsync-on-rewrite"] = "yes" }, check: "persistence", level: Warn, text: "while the log is rewritten"},
+		"always, soon":      {change: info("aof_rewrite_in_progress", "1"), check: "persistence", level: Warn, text: "Look again then"},
+		"evicts later":      {change: file("maxmemory-policy", "allkeys-lru"), check: "maxmemory-policy", level: Warn, text: "now, but /f, which a restart reads, says maxmemory-policy allkeys-lru. Run: by hand CONFIG REWRITE"},
+		"evicts, rewrite":   {change: func(f *Facts) { info("maxmemory_policy", "volatile-lru", "config_file", "/f")(f) }, check: "maxmemory-policy", level: Warn, text: "noeviction, and: by hand CONFIG REWRITE, as a restart reads /f"},
+		"rights":            {change: func(f *Facts) { f.Missing, f.User = []string{"+set", "~hasp.*"}, "bob" }, check: "rights", level: Fail, text: "run: ACL SETUSER bob +set ~hasp.*, and keep it"},
+		"rights, one":       {change: func(f *Facts) { f.Missing = []string{"+set"} }, enough: true, check: "rights", level: Warn, text: "+set"},
+		"no INFO, record":   {change: func(f *Facts) { f.Denied = map[string]error{"INFO": errors.New("NOPERM")} }, record: true, vote: votes, check: "rights", level: Fail, text: " +info,"},
+		"no channel":        {change: func(f *Facts) { f.Denied = map[string]error{"PUBLISH": errors.New("NOPERM to access a channel")} }, check: "rights", level: Warn, text: "(it lacks &hasp.*)"},
+		"cannot enter":      {change: func(f *Facts) { f.Err = errors.New("NOPERM no permissions to run the 'select' command") }, check: "rights", level: Fail, text: "'select'"},
+		"everysec":          {change: func(f *Facts) { f.Config["appendfsync"] = "everysec" }, check: "persistence", level: Warn, text: "locks of the last second"},
+		"no":                {change: func(f *Facts) { f.Config["appendfsync"] = "no" }, check: "persistence", level: Warn, text: "recent locks"},
+		"memory only":       {change: func(f *Facts) { f.Config["appendonly"] = "no" }, check: "persistence", level: Warn, text: "a restart forgets locks"},
+		"memory, record":    {change: func(f *Facts) { f.Config["appendonly"] = "no" }, vote: votes, record: true, check: "persistence", level: OK, text: "held back for 1m10s then"},
+		"same time":         {change: func(f *Facts) { f.Ahead = 40 * time.Microsecond }, check: "clock", level: OK, text: "give or take 100µs"},
+		"ahead":             {change: func(f *Facts) { f.Ahead = 2 * time.Second }, vote: votes, record: true, check: "clock", level: Warn, text: "2s ahead of this"},
+		"behind":            {change: func(f *Facts) { f.Ahead = -2 * time.Second }, check: "clock", level: Warn, text: "2s behind this"},
+		"far behind":        {change: func(f *Facts) { f.Ahead = -month }, vote: votes, record: true, check: "clock", level: Fail, text: "720h0m0s behind"},
+		"far, no record":    {change: func(f *Facts) { f.Ahead = month }, check: "clock", level: Warn, text: "720h0m0s ahead"},
+		"far, but slow":     {change: func(f *Facts) { f.Ahead = 4 * time.Second; f.Trip = 3 * time.Second }, vote: votes, record: true, check: "clock", level: Warn, text: "4s ahead"},
+		"no SUBSCRIBE":      {change: func(f *Facts) { f.Denied = map[string]error{"SUBSCRIBE": errors.New("NOPERM")} }, check: "rights", level: Warn, text: "SUBSCRIBE: waiters poll"},
 	} {
 		f, a := well(), Asked{Enough: c.enough, Command: func(s string) string { return "by hand " + s }}
 		f.Info = maps.Clone(f.Info)

@@ -4,6 +4,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"time"
@@ -22,11 +23,15 @@ type Facts struct {
 	InfoErr error
 
 	Config map[string]string // the settings that could be read
-	Denied map[string]error  // rights that locks need, or are better with, and are missing
+	File   map[string]string // those of the file that a restart reads; nil when it cannot be read from here
+
+	User    string           // who asks
+	Missing []string         // rights that no lock can do without, as ACL SETUSER has them
+	Denied  map[string]error // commands that locks are better with, and that are not allowed
 }
 
 // settings are those that matter here. CONFIG GET * would bring the password.
-var settings = []string{"maxmemory-policy", "appendonly", "appendfsync", "save"}
+var settings = []string{"maxmemory-policy", "appendonly", "appendfsync", "no-appendfsync-on-rewrite", "save", "min-replicas-to-write", "min-replicas-max-lag"}
 
 // trips is how often the round trip is measured, after the connection stands.
 const trips = 3
@@ -36,8 +41,9 @@ const channel = "hasp.inbox:doctor"
 
 // Look asks a server about itself. It changes nothing.
 func Look(ctx context.Context, rdb *redis.Client) Facts {
-	f := Facts{Denied: map[string]error{}, Config: map[string]string{}}
-	if f.Err = rdb.Ping(ctx).Err(); f.Err != nil {
+	f := Facts{Denied: map[string]error{}, Config: map[string]string{}, User: cmp.Or(rdb.Options().Username, "default")}
+	if err := rdb.Ping(ctx).Err(); err != nil && !strings.Contains(err.Error(), "run the 'ping'") {
+		f.Err = err
 		return f
 	}
 	for range trips {
@@ -45,7 +51,6 @@ func Look(ctx context.Context, rdb *redis.Client) Facts {
 		at, err := rdb.Time(ctx).Result()
 		took := time.Since(begun)
 		if err != nil {
-			f.Denied["TIME"] = err
 			break
 		}
 		if f.Trip == 0 || took < f.Trip {
@@ -59,26 +64,11 @@ func Look(ctx context.Context, rdb *redis.Client) Facts {
 			f.Config[name] = got[name]
 		}
 	}
+	if o := rdb.Options(); local(o.Network, o.Addr) {
+		f.File = readFile(f.Info["config_file"])
+	}
 	f.rights(ctx, rdb)
 	return f
-}
-
-// rights finds out which rights are missing that locks are poorer without.
-func (f *Facts) rights(ctx context.Context, rdb *redis.Client) {
-	for name, ask := range map[string]func() error{
-		"PUBLISH": func() error { return rdb.Publish(ctx, channel, "").Err() },
-		"SCAN":    func() error { return rdb.Scan(ctx, 0, channel, 1).Err() },
-		"SUBSCRIBE": func() error {
-			sub := rdb.Subscribe(ctx, channel)
-			defer sub.Close()
-			_, err := sub.Receive(ctx)
-			return err
-		},
-	} {
-		if err := ask(); err != nil && strings.HasPrefix(err.Error(), "NOPERM") {
-			f.Denied[name] = err
-		}
-	}
 }
 
 // parseInfo reads the answer to INFO.

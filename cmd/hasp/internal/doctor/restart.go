@@ -1,0 +1,186 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/admission"
+)
+
+// defaults are what a server takes for settings that its file does not have.
+var defaults = map[string]string{"maxmemory-policy": "noeviction", "appendonly": "no", "appendfsync": "everysec", "no-appendfsync-on-rewrite": "no"}
+
+// maxFile bounds a configuration file.
+const maxFile = 1 << 20
+
+// local says whether a server is on this machine, so that the path of its file
+// may mean the same here.
+func local(network, addr string) bool {
+	if network == "unix" {
+		return true
+	}
+	host, _, err := net.SplitHostPort(addr)
+	ip := net.ParseIP(host)
+	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
+}
+
+// readFile reads the settings of a server's configuration file; nil when that is
+// not possible, or other files belong to it.
+func readFile(path string) map[string]string {
+	if path == "" {
+		return nil
+	}
+	info, err := os.Stat(path)
+	if err != nil || !info.Mode().IsRegular() || info.Size() > maxFile {
+		return nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil
+	}
+	file := maps.Clone(defaults)
+	for line := range strings.Lines(string(text)) {
+		words := strings.Fields(line)
+		if len(words) < 2 {
+			continue
+		}
+		switch name := strings.ToLower(words[0]); {
+		case name == "include":
+			return nil
+		case defaults[name] != "":
+			file[name] = strings.ToLower(strings.Trim(words[1], `"'`))
+		}
+	}
+	return file
+}
+
+// differs says what the file that a restart reads has otherwise than it has to,
+// and what to do; empty when it agrees, or nobody knows.
+func (j *judge) differs(must map[string]string) string {
+	var other []string
+	for _, name := range slices.Sorted(maps.Keys(must)) {
+		if j.f.File != nil && j.f.File[name] != must[name] {
+			other = append(other, name+" "+driver.Printable(j.f.File[name]))
+		}
+	}
+	if len(other) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s, which a restart reads, says %s. Run: %s", driver.Printable(j.f.Info["config_file"]), strings.Join(other, ", "),
+		j.a.Command("CONFIG REWRITE"))
+}
+
+// keep says how what was set with CONFIG SET outlasts a restart.
+func (j *judge) keep() string {
+	switch file, known := j.f.Info["config_file"]; {
+	case !known:
+		return "and put it into the server's configuration, or a restart forgets it"
+	case file == "":
+		return "and put it on the server's command line: it has no configuration file, and a restart forgets what CONFIG SET set"
+	default:
+		return fmt.Sprintf("and: %s, as a restart reads %s", j.a.Command("CONFIG REWRITE"), driver.Printable(file))
+	}
+}
+
+// lasting are the settings with which a restart forgets nothing.
+var lasting = map[string]string{"appendonly": "yes", "appendfsync": "always", "no-appendfsync-on-rewrite": "no"}
+
+func (j *judge) persistence() {
+	aof, fsync, save := j.f.Config["appendonly"], j.f.Config["appendfsync"], j.f.Config["save"]
+	if aof == "" {
+		aof = map[string]string{"1": "yes", "0": "no"}[j.f.Info["aof_enabled"]]
+	}
+	_, known := j.f.Config["save"]
+	settings := fmt.Sprintf("appendonly %s, appendfsync %s, save %q", cmp.Or(driver.Printable(aof), "unknown"),
+		cmp.Or(driver.Printable(fsync), "unknown"), save)
+	switch {
+	case aof == "":
+		settings = "persistence is unknown (INFO and CONFIG are not allowed)"
+	case !known:
+		settings = fmt.Sprintf("appendonly %s, the rest of persistence is unknown (CONFIG is not allowed)", driver.Printable(aof))
+	}
+	switch {
+	case j.a.MaxTTL > 0:
+		j.say(OK, "persistence", "%s: whatever it forgets in a restart, it is held back for %v then", settings,
+			admission.Wait(j.a.MaxTTL).Round(time.Second))
+	case aof == "yes" && fsync == "always" && j.f.Config["no-appendfsync-on-rewrite"] == "yes":
+		j.say(Warn, "persistence", "%s, no-appendfsync-on-rewrite yes: when the machine dies while the log is rewritten, recent locks may be forgotten, and "+
+			"there can be two holders. Run: %s, %s", settings, j.a.Command("CONFIG SET no-appendfsync-on-rewrite no"), j.keep())
+	case aof == "yes" && fsync == "always":
+		j.lasts(settings)
+	case aof == "yes" && fsync == "everysec":
+		j.say(Warn, "persistence", "%s: when the machine dies, locks of the last second are forgotten, and there can be two holders. %s", settings, j.remedy())
+	case aof == "yes":
+		j.say(Warn, "persistence", "%s: when the machine dies, recent locks may be forgotten, and there can be two holders. %s", settings, j.remedy())
+	default:
+		j.say(Warn, "persistence", "%s: a restart forgets locks, and there can be two holders, until the first one's next renewal. %s",
+			settings, j.remedy())
+	}
+}
+
+// lasts is about a server that forgets nothing as it is configured now. What it
+// will read at its next start may be something else.
+func (j *judge) lasts(settings string) {
+	if j.f.Info["aof_rewrite_in_progress"] == "1" || j.f.Info["aof_rewrite_scheduled"] == "1" {
+		j.say(Warn, "persistence", "%s, and the log is being rewritten: where appendonly was switched on just now, a restart forgets locks until that is "+
+			"done. Look again then", settings)
+		return
+	}
+	if other := j.differs(lasting); other != "" {
+		j.say(Warn, "persistence", "%s as now configured, but %s", settings, other)
+		return
+	}
+	switch file, known := j.f.Info["config_file"]; {
+	case !known:
+		j.say(OK, "persistence", "%s: as now configured, a restart forgets nothing (what it reads then is unknown: INFO is not allowed)", settings)
+	case file == "":
+		j.say(OK, "persistence", "%s: as now configured, a restart forgets nothing. It has no configuration file: its command line must say the same, "+
+			"as a restart forgets what CONFIG SET set", settings)
+	case j.f.File == nil:
+		j.say(OK, "persistence", "%s: as now configured, a restart forgets nothing. It reads %s then, which cannot be read from here: after CONFIG SET, run: %s",
+			settings, driver.Printable(file), j.a.Command("CONFIG REWRITE"))
+	default:
+		j.say(OK, "persistence", "%s, and so it stands in %s: a restart forgets nothing", settings, driver.Printable(file))
+	}
+}
+
+func (j *judge) remedy() string {
+	return "Set max-ttl=30s in the store's URL, for every client; or run: " + j.a.Command("CONFIG SET appendonly yes") + " and: " +
+		j.a.Command("CONFIG SET appendfsync always") + ", " + j.keep()
+}
+
+// A promoted replica is held back for the longest TTL and ten seconds. The master
+// that it replaces must have stopped renewing by then less that TTL. It does so
+// when too few replicas confirm, up to two seconds after min-replicas-max-lag.
+const (
+	maxLag    = 7 // seconds
+	adviseLag = 5
+)
+
+// replicas is about a master with a node record, one of whose replicas may be promoted
+// while clients still reach it.
+func (j *judge) replicas(n int) {
+	needs, ok := j.f.Config["min-replicas-to-write"]
+	lag := atoi(j.f.Config["min-replicas-max-lag"])
+	if ok && atoi(needs) >= n && lag > 0 && lag <= maxLag {
+		j.say(OK, "role", "it is a master with %d replicas. One that is promoted is held back at first, and without it this one stops "+
+			"granting and renewing (min-replicas-to-write %d, min-replicas-max-lag %d)", n, atoi(needs), lag)
+		return
+	}
+	why := "whoever still reaches this one goes on renewing here, and there can be two holders"
+	if !ok {
+		why = "whether this one then stops renewing is unknown (CONFIG is not allowed); if not, there can be two holders"
+	}
+	j.say(Warn, "role", "it is a master with %d replicas. One that is promoted is held back at first, but %s. Run: %s and: %s, %s", n, why,
+		j.a.Command(fmt.Sprintf("CONFIG SET min-replicas-to-write %d", n)), j.a.Command(fmt.Sprintf("CONFIG SET min-replicas-max-lag %d", adviseLag)), j.keep())
+}
