@@ -4,6 +4,7 @@
 package redisdriver
 
 import (
+	"context"
 	"os"
 	"regexp"
 	"strings"
@@ -13,7 +14,6 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/drivertest"
-	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -59,24 +59,28 @@ func TestDocumentedRights(t *testing.T) {
 	for name, o := range map[string]*Options{"plain": nil, "node": {MaxTTL: 2 * time.Hour}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := testserver.Redis(t)
-			admin := redis.NewClient(&redis.Options{Addr: server.Addr(), DB: 3})
-			t.Cleanup(func() { _ = admin.Close() })
-			allow(t, admin, "bob")
-			drivertest.Run(t, drivertest.Harness{New: func(t testing.TB) drivertest.Store {
-				if err := admin.FlushAll(t.Context()).Err(); err != nil {
-					t.Fatal(err)
-				}
-				return drivertest.Store{Open: func() driver.Driver {
-					rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), DB: 3, Username: "bob", Password: "secret"})
-					t.Cleanup(func() { _ = rdb.Close() })
-					return New(rdb, o)
-				}}
-			}})
-			if denied, err := admin.Do(t.Context(), "ACL", "LOG").Slice(); err != nil || len(denied) != 0 {
-				t.Errorf("the server refused: %v %v", denied, err)
-			}
-			used := (&world{TB: t, ctx: t.Context(), admin: admin}).calls()
+			var mu sync.Mutex
+			used := map[string]int{}
+			t.Run("suite", func(t *testing.T) {
+				drivertest.Run(t, drivertest.Harness{Parallel: true, New: func(t testing.TB) drivertest.Store {
+					w := newWorld(t)
+					allow(t, w.admin, "bob")
+					t.Cleanup(func() {
+						w.ctx = context.WithoutCancel(w.ctx)
+						mu.Lock()
+						defer mu.Unlock()
+						for command, n := range w.calls() {
+							used[command] += n
+						}
+						if denied := w.do("ACL", "LOG"); len(denied.([]any)) != 0 {
+							t.Errorf("the server refused: %v", denied)
+						}
+					})
+					return drivertest.Store{Open: func() driver.Driver {
+						return New(w.client(func(c *redis.Options) { c.DB, c.Username, c.Password = 3, "bob", "secret" }), o)
+					}}
+				}})
+			})
 			for _, right := range rights() {
 				command, isCommand := strings.CutPrefix(right, "+")
 				if isCommand && used[command] == 0 && (command != "info" || o != nil) {

@@ -359,11 +359,11 @@ func TestNodeRights(t *testing.T) {
 		plain := w.as("bob", change...)
 		return w.over(plain.rdb, &Options{MaxTTL: nodeMaxTTL})
 	}
-	d := user()
+	d := user("-info")
 	if _, err := d.Try(w.ctx, ask("k")); d.Classify(err) != driver.Denied {
 		t.Errorf("without +info Try says %v", err)
 	}
-	d = user("+info")
+	d = user()
 	a, b := proposing("k", w.micros()), proposing("k", 1)
 	w.grant(d, a)
 	hints := w.wait(d, b)
@@ -378,7 +378,7 @@ func TestNodeRights(t *testing.T) {
 	w.record(d)
 	w.do("DEL", recordKey, proposedKey)
 	w.admit(d)
-	mute := user("+info", "-publish")
+	mute := user("-publish")
 	c, e := proposing("k", w.micros()), proposing("k", 1)
 	w.grant(mute, c)
 	w.wait(w.node(), e)
