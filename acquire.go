@@ -142,7 +142,8 @@ func (a *attempt) try() (*Lease, time.Duration, error) {
 	if a.cohort != nil {
 		h.share(a.cohort, start, res)
 	}
-	switch left := h.left(now) - h.opts.Lead; {
+	h.idle = now.Sub(h.born) // MaxHold counts from when the caller has it
+	switch left := h.valid - now.Sub(h.start) - h.opts.Lead; {
 	case left <= 0:
 		return nil, 0, fmt.Errorf("%w (%v of a TTL of %v)", errLate, shortDuration(now.Sub(start)), res.TTL)
 	case left < h.span()/3 && a.req.Queue && !a.slow:

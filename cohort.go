@@ -218,7 +218,7 @@ func (co *cohort) pass(h *hold) bool {
 	heir.req.Fence++
 	fit := h.spare > 0 && now.Sub(h.asked) < h.opts.Cohort &&
 		h.lastErr == nil && !h.renewing && h.valid-now.Sub(h.start)-h.opts.Lead > h.span()/2 &&
-		h.req.TTL == h.opts.TTL // Extend was for one turn
+		!h.extended // Extend was for one turn
 	h.mu.Unlock()
 	if !fit {
 		return false

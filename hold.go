@@ -33,8 +33,9 @@ type hold struct {
 	handles  int           // leases not released; 0 after the last Release
 	writers  int           // those of them that are Exclusive
 	used     bool          // somebody was given it, who may have begun to work
-	idle     time.Duration // since born, before that: MaxHold does not count it
+	idle     time.Duration // since born, before somebody had it: MaxHold does not count it
 	clean    bool          // a turn before this one came to its end
+	extended bool          // the store was asked for a longer TTL than that of the options
 	broken   bool          // a function of Do panicked: its end is Unfinished, whoever releases last
 	unsure   bool          // a Downgrade has had no answer
 	end      error         // why it is over: *Error with ErrLost or ErrClosed
@@ -150,6 +151,11 @@ func (h *hold) err() error {
 // renewNow renews once, at the caller's wish.
 func (h *hold) renewNow(ctx context.Context, ttl time.Duration) error {
 	h.mu.Lock()
+	if h.end != nil || h.handles == 0 { // it must not lengthen what the next turn has
+		h.mu.Unlock()
+		return h.stands()
+	}
+	h.extended = h.extended || ttl > h.opts.TTL // whatever the answer
 	req := h.req
 	h.mu.Unlock()
 	req.TTL = ttl

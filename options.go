@@ -43,7 +43,8 @@ type LockOptions struct {
 	// long others wait after this process died. 0 means DefaultTTL. Negative,
 	// or less than the engine's minimum, is an error.
 	TTL time.Duration
-	// MaxHold ends the lease as lost after so long, renewed or not. 0: no bound.
+	// MaxHold ends the lease as lost after so long, renewed or not. It counts from
+	// when the caller is given the lease. 0: no bound.
 	MaxHold time.Duration
 	// Lead is how long before the deadline the lease's contexts end, so that
 	// work can stop in time. 0: at the deadline. It must be less than the TTL.
