@@ -76,6 +76,13 @@ var brokenLooks = []brokenEngine{
 			return info, err
 		}
 	})},
+	{"what is left is counted in 32 bits", "LongestTTL", one(func(s *memdriver.Store, p *patched) {
+		p.inspect = func(ctx context.Context, key string) (driver.Info, error) {
+			info, err := s.Inspect(ctx, key)
+			info.Left = time.Duration(int32(info.Left/time.Millisecond)) * time.Millisecond
+			return info, err
+		}
+	})},
 	{"looking is a sign of life", "InspectChangesNothing", one(func(s *memdriver.Store, p *patched) {
 		p.inspect = func(ctx context.Context, key string) (driver.Info, error) {
 			info, err := s.Inspect(ctx, key)

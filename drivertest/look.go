@@ -4,8 +4,10 @@
 package drivertest
 
 import (
+	"cmp"
 	"context"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,6 +27,9 @@ var lookCases = []Case{
 	{Name: "InspectChangesNothing",
 		Rule:  "Looking at a key is no sign of life and takes nobody's turn.",
 		Needs: line, timely: true, run: inspectChangesNothing},
+	{Name: "LongestTTL",
+		Rule: "A lease of the longest TTL that there is has nearly all of it left, to whoever asks.",
+		run:  longestTTL},
 	{Name: "ListFindsByPrefix",
 		Rule: "List yields the keys that start with the prefix, byte by byte, and no others, whatever bytes they hold.",
 		run:  listFindsByPrefix},
@@ -64,6 +69,40 @@ func inspectSaysWho(e *env) {
 	after := e.heldBy(a)
 	if d := after.Holder.Since.Sub(before.Holder.Since).Abs(); d > e.ttl/2 { // an engine may reckon it from what is left
 		e.Errorf("Since was %v, is %v after a renewal", before.Holder.Since, after.Holder.Since)
+	}
+}
+
+func longestTTL(e *env) {
+	lasts := func(what string, left time.Duration) {
+		e.Helper()
+		if most := cmp.Or(e.traits.MaxTTL, math.MaxInt64); left < most-most/10 {
+			e.Errorf("%s says %v", what, left)
+		}
+	}
+	for _, mode := range []driver.Mode{driver.Exclusive, driver.Shared} {
+		if mode == driver.Shared && !e.traits.Shared {
+			continue
+		}
+		r := e.ask("k")
+		r.TTL, r.Mode = cmp.Or(e.traits.MaxTTL, math.MaxInt64), mode
+		lasts("the grant", e.grant(e.d, r).TTL)
+		lasts("a second Try", e.grant(e.d, r).TTL)
+		lasts("the renewal", e.renewed(e.d, r).TTL)
+		info := e.heldBy(r)
+		lasts("Inspect", info.Left)
+		lasts("Inspect, of the one lease,", info.Holders[0].Left)
+		lasts("List", e.list("k")["k"].Left)
+		b := e.ask("k")
+		res := e.join(e.d, b, 0)
+		lasts("the refusal", res.Left)
+		if again := e.join(e.d, b, 0); res.RetryIn < 0 || again.RetryIn < 0 {
+			e.Errorf("it may try again in %v, then %v", res.RetryIn, again.RetryIn)
+		}
+		if in := e.renewed(e.d, queued(b)).RetryIn; in < 0 {
+			e.Errorf("the renewal of its place says %v", in)
+		}
+		e.release(e.d, b)
+		e.release(e.d, r)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -140,12 +141,15 @@ const (
 	free    time.Duration = -2
 )
 
+// maxMillis is the longest time.Duration: a TTL rounded up may be longer.
+const maxMillis = int64(math.MaxInt64 / time.Millisecond)
+
 // span reads PTTL's number.
 func span(pttl int64) time.Duration {
 	if pttl < 0 {
 		return time.Duration(pttl)
 	}
-	return time.Duration(pttl) * time.Millisecond
+	return time.Duration(min(pttl, maxMillis)) * time.Millisecond
 }
 
 // describe fills in who holds a key, from its value, what PTTL says of it and

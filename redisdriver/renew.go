@@ -233,7 +233,7 @@ func (d *Driver) report(rs []driver.Request, j *job, done func(int, driver.Renew
 
 // lookIn says when a place should try again without a hint.
 func (d *Driver) lookIn(r driver.Request, ms int64) time.Duration {
-	in := time.Duration(ms) * time.Millisecond
+	in := span(ms)
 	if mode, _ := d.boxes.mode(r); mode != modePoll {
 		return in
 	}

@@ -4,6 +4,7 @@
 package redisdriver
 
 import (
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -195,7 +196,7 @@ func (a answer) refusal(told bool) driver.Result {
 // retryIn says when to try again without a hint. Only the first in line looks
 // after the holder; a waiter that gets no hints has to poll.
 func (a answer) retryIn(r driver.Result, told bool) time.Duration {
-	expiry := r.Left + time.Millisecond
+	expiry := min(r.Left, math.MaxInt64-time.Millisecond) + time.Millisecond
 	if r.Left == 0 {
 		expiry = lookAfter // no expiry, or gone meanwhile
 	}
