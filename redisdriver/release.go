@@ -22,8 +22,10 @@ const (
 	releasedMute // the lease, but we may not PUBLISH to the next in line
 )
 
-// giveUp is Release. With unclaimed a lease goes only when it was handed over
-// and nobody claimed it: the answer to a hint for nobody, which may be late.
+// giveUp is Release. With unclaimed, the answer to a hint for nobody, a lease goes
+// only when it was handed over and nobody claimed it: the hint may be late. And the
+// owner is not remembered: it may have been away from its subscription for a moment
+// only, and ask again. One that gave up was released by whoever gave it up.
 func (d *Driver) giveUp(ctx context.Context, r driver.Request, unclaimed bool) error {
 	if err := d.check(r); err != nil {
 		return err
@@ -53,12 +55,10 @@ func (d *Driver) released(reply any) error {
 func (d *Driver) releaseCall(r driver.Request, unclaimed bool) *call {
 	n := d.names(r.Key)
 	c := &call{script: d.scripts.batch, mark: n.mark, keys: []any{n.lock, n.grant, n.line, n.places}}
-	kind := "r"
-	if unclaimed {
-		kind = "u"
-	}
 	switch {
-	case r.End != driver.Finished && !unclaimed:
+	case unclaimed:
+		c.args = []any{"u", value(r)}
+	case r.End != driver.Finished:
 		c.keys = append(c.keys, n.gone(r.Owner))
 		c.args = []any{"x", value(r), "", "", "unused"}
 		if r.End == driver.Unfinished {
@@ -70,13 +70,13 @@ func (d *Driver) releaseCall(r driver.Request, unclaimed bool) *call {
 		if r.Settled && r.UpTo != 0 && d.maxTTL != 0 {
 			c.args[3] = digits(r.UpTo)
 		}
-	case r.Settled && r.UpTo != 0 && d.maxTTL != 0 && !unclaimed:
+	case r.Settled && r.UpTo != 0 && d.maxTTL != 0:
 		c.args = []any{"b", value(r), digits(r.UpTo)}
-	case r.Settled && !unclaimed:
+	case r.Settled:
 		c.args = []any{"d", value(r)}
 	default:
 		c.keys = append(c.keys, n.gone(r.Owner))
-		c.args = []any{kind, value(r), max(millis(min(r.TTL, wary)), 1)}
+		c.args = []any{"r", value(r), max(millis(min(r.TTL, wary)), 1)}
 	}
 	return c
 }

@@ -149,6 +149,5 @@ func (d *Driver) parseHint(s string) (r driver.Request, ok bool) {
 	if h.Foreign || len(key) <= len(d.prefix) || key[:len(d.prefix)] != d.prefix {
 		return r, false
 	}
-	// The TTL only bounds how long a late Try of this owner is refused.
-	return driver.Request{Key: key[len(d.prefix):], Owner: h.Owner, Label: h.Label, TTL: wary}, true
+	return driver.Request{Key: key[len(d.prefix):], Owner: h.Owner, Label: h.Label}, true
 }

@@ -3,7 +3,7 @@
 --
 -- Carries out requests, one after the other, each as if it were alone.
 -- KEYS  1 mark, in a node 2 its record, 3 the proposals' mark; then for each
---       request lock, grant, line, places and, but for d and b, gone: see line.lua
+--       request lock, grant, line, places and, but for d, u and b, gone: see line.lua
 -- ARGV  1 the number of requests, then for each its kind, "<owner> <label>" and
 --       h m  Try, for a grant of that state: TTL, ms; TTL + LINGER
 --       H M  Try that may join the line, as h m and: fences; "" or, to join,
@@ -16,8 +16,8 @@
 --            its limit, or 0; fences; "" or, to join, as H; its patience, ms;
 --            "" or the fence, 16 digits; "", "raise", "restore" or "convert"
 --       r    Release: ms for which this owner is granted nothing more
---       u    as r, but a lease only when it was handed over and never claimed
 --       d    Release of an owner that nothing is asked for any more
+--       u    as d, but a lease only when it was handed over and never claimed
 --       b    as d, but leaves a lease with a larger fence: the fence, 16 digits
 --       x    Release of one that did not finish: as r, or "" as d; as b, or "";
 --            "unused" or "unfinished"
@@ -94,9 +94,9 @@ local function run()
   if not try then slow() end
   K = {lock, grant, line, KEYS[key + 3]}
   local gone = KEYS[key + 4]
-  if kind == 'd' then return release(value, nil, nil, false) end
+  if kind == 'd' or kind == 'u' then return release(value, nil, nil, kind == 'u') end
 --+   if kind == 'b' then return release(value, nil, nil, false, ARGV[a]) end
-  if kind == 'r' or kind == 'u' then return release(value, gone, ARGV[a], kind == 'u') end
+  if kind == 'r' then return release(value, gone, ARGV[a], false) end
 --+   if kind == 'p' then return try(value, gone, ARGV[a + 2], ARGV[a], ARGV[a] + KEEP, 1, '', 0, ARGV[a + 1], '') end
 --+   if kind == 'P' then
 --+     return try(value, gone, ARGV[a + 2], ARGV[a], ARGV[a] + KEEP, tonumber(ARGV[a + 3]), ARGV[a + 4], ARGV[a + 5],
@@ -119,13 +119,13 @@ end
 --- if ARGV[1] == '1' then return {run()} end
 --+ if ARGV[1] == '1' then return {run(), life} end
 
-local args = {h = 2, m = 2, H = 5, M = 5, p = 3, P = 7, s = 8, r = 1, u = 1, d = 0, b = 1, x = 3}
+local args = {h = 2, m = 2, H = 5, M = 5, p = 3, P = 7, s = 8, r = 1, d = 0, u = 0, b = 1, x = 3}
 local out = {}
 for i = 1, tonumber(ARGV[1]) do
   local ok, answer = pcall(run)
   out[i] = ok and answer
   local kind = ARGV[arg]
-  key = key + ((kind == 'd' or kind == 'b') and 4 or 5)
+  key = key + ((kind == 'd' or kind == 'u' or kind == 'b') and 4 or 5)
   arg = arg + 2 + args[kind]
 end
 --+ out[#out + 1] = life
