@@ -298,6 +298,7 @@ const (
 	FenceTooLow            // the proposed fence is not above what was granted, or too far above
 	NotVoting              // the node may have forgotten leases and waits; see Node
 	TTLTooLong             // above the largest TTL the node was admitted with: Result.TTL
+	Released               // this owner was released; it says nothing of who has the key
 )
 
 // Renewal is the outcome of one request of a Renew.

@@ -33,7 +33,7 @@ var releaseCases = []Case{
 		Rule: "The engine does not remember a Release of an owner that nothing is under way of: the same owner may ask again, for the key or for a place.",
 		run:  settledAgain},
 	{Name: "TryAfterReleaseIsRefused", // failure cases 11 and 13
-		Rule: "A Try that arrives after the Release of its owner is refused, whether the owner held the key, stood in line or had nothing, and leaves no place.",
+		Rule: "A Try that arrives after the Release of its owner is refused as such, whether the owner held the key, stood in line or had nothing, and leaves no place.",
 		run:  tryAfterRelease},
 }
 
@@ -150,7 +150,9 @@ func tryAfterRelease(e *env) {
 	refused := func(r driver.Request) {
 		e.Helper()
 		for _, r := range []driver.Request{r, queued(r)} {
-			e.refuse(e.open(), r)
+			if res := e.refuse(e.open(), r); res.Why != driver.Released {
+				e.Errorf("an owner that was released: %+v, want Released", res)
+			}
 			if info := e.inspect("k"); info.Holder.Owner == r.Owner || info.Waiters != 0 {
 				e.Fatalf("an owner that was released is back: %+v", info)
 			}

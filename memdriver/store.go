@@ -127,7 +127,9 @@ func (s *Store) try(r driver.Request, now time.Time) driver.Result {
 	defer s.forget(e, now)
 	switch {
 	case s.buried(idOf(r), now):
-		return s.refuse(e, r, now)
+		res := s.refuse(e, r, now)
+		res.Why = driver.Released
+		return res
 	case e.holding(idOf(r)) != nil:
 		return s.again(e, e.holding(idOf(r)), r, now)
 	case r.Convert:

@@ -101,7 +101,7 @@ func (b *bid) untold(n *node, held set) bool {
 func (c *count) overturned() bool {
 	lost := 0
 	for _, n := range c.d.nodes {
-		if c.refusedBy(n) || c.tooLow(n) {
+		if c.refusedBy(n) || c.says(n, driver.Released) || c.tooLow(n) {
 			lost++
 		}
 	}

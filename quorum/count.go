@@ -80,15 +80,15 @@ func (c *count) elected() bool {
 }
 
 // tooLow says that the proposal was too low for a node.
-func (c *count) tooLow(n *node) bool {
-	a := c.answers[n.index]
-	return a.err == nil && !a.res.Granted && a.res.Why == driver.FenceTooLow
-}
+func (c *count) tooLow(n *node) bool { return c.says(n, driver.FenceTooLow) }
 
 // refusedBy says that a node has another holder, or others in line.
-func (c *count) refusedBy(n *node) bool {
+func (c *count) refusedBy(n *node) bool { return c.says(n, driver.Held) }
+
+// says says that a node refused for that reason.
+func (c *count) says(n *node, why driver.Why) bool {
 	a := c.answers[n.index]
-	return a.err == nil && !a.res.Granted && a.res.Why == driver.Held
+	return a.err == nil && !a.res.Granted && a.res.Why == why
 }
 
 // won is the result of a majority.

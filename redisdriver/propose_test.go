@@ -315,14 +315,14 @@ func TestNodeBatch(t *testing.T) {
 		case a.granted:
 			got = append(got, fmt.Sprintf("%dx%d", int64(a.fence-now), a.fences))
 		default:
-			got = append(got, []string{"held", "low"}[a.why])
+			got = append(got, map[driver.Why]string{driver.Held: "held", driver.FenceTooLow: "low", driver.Released: "gone"}[a.why])
 		}
 		if c.life == "" {
 			t.Errorf("request %d does not name the server", i)
 		}
 	}
 	got[15], got[25] = "minted", "minted"
-	want := "0x1 1x1 2x1 3x1 4x1 5x1 6x1 7x1 0x1 50x1 -10x1 100x5 held held low minted held low 1 1 0 1 low low held minted held low"
+	want := "0x1 1x1 2x1 3x1 4x1 5x1 6x1 7x1 0x1 50x1 -10x1 100x5 held held low minted held low 1 1 0 1 low low gone minted held low"
 	if text := strings.Join(got, " "); !strings.HasPrefix(text, want) {
 		t.Errorf("answered %s\nwant     %s", text, want)
 	}

@@ -43,14 +43,13 @@ type answer struct {
 	slot      int
 	lasts     time.Duration // 0: as long as was asked
 
-	why      driver.Why
-	most     time.Duration // with TTLTooLong
-	released bool          // refused because this owner was released
-	value    string        // of the holder
-	left     time.Duration // or free, or forever
-	ahead    int
-	grant    grant
-	cut      bool // the search for the next in line goes on with the next call
+	why   driver.Why
+	most  time.Duration // with TTLTooLong
+	value string        // of the holder
+	left  time.Duration // or free, or forever
+	ahead int
+	grant grant
+	cut   bool // the search for the next in line goes on with the next call
 
 	kind string // the lock key holds something of this type
 }
@@ -83,7 +82,7 @@ func parseTry(v any) (answer, error) {
 	case 2, 3, 0:
 		switch code {
 		case 2:
-			a.released = true
+			a.why = driver.Released
 		case 3:
 			a.why = driver.FenceTooLow
 		}
@@ -181,13 +180,13 @@ func (a answer) refusal(told bool) driver.Result {
 	case driver.FenceTooLow:
 		r.RetryIn = lookAfter
 		return r
-	case driver.Held:
+	case driver.Held, driver.Released:
 	}
 	if a.left != free {
 		r.Holder = a.grant.holder(a.value)
 		r.Left = max(a.left, 0)
 	}
-	if !a.released {
+	if a.why == driver.Held {
 		r.RetryIn = a.retryIn(r, told)
 	}
 	return r

@@ -183,8 +183,12 @@ func (v view) refusal(r driver.Request, now reading) driver.Result {
 	if r.Fence != 0 {
 		res.Fence = v.floor(r, now)
 	}
-	if v.own.live(now.up) && v.own.kind == kindHeld {
+	switch {
+	case !v.own.live(now.up):
+	case v.own.kind == kindHeld:
 		res.Ahead = 0
+	case v.own.kind == kindGone:
+		res.Why = driver.Released
 	}
 	var held time.Duration
 	if v.holder.live(now.up) {

@@ -220,6 +220,7 @@ func answer(res driver.Result, err error) (leaves string) {
 	}
 	return map[driver.Why]string{
 		driver.Held:        "the key is held, or the owner is gone",
+		driver.Released:    "the key is held, or the owner is gone",
 		driver.FenceTooLow: "the fence is too low",
 		driver.NotVoting:   "the node does not vote",
 		driver.TTLTooLong:  "the TTL is too long",
