@@ -37,6 +37,7 @@ type bid struct {
 	mu      sync.Mutex
 	req     driver.Request // as it was asked for last
 	over    bool           // released, or refused without a place, and gone
+	late    set            // which have not answered when it was released: what they granted since is nobody's
 	counts  bool           // a round is under way: what comes in is its business
 	tries   int
 	elected uint64           // the fence of the lease; 0: none
@@ -205,7 +206,7 @@ func (b *bid) learns(res driver.Result, proposed, limit uint64) {
 }
 
 // returned notes what became of a Try for a fence at a node. That another holds the
-// key there says that the owner does not; every other refusal is of what was asked
+// key there, or that the owner was released, says that it does not; every other refusal is of what was asked
 // for now, and says nothing of a vote that an earlier Try was given.
 func (b *bid) returned(n *node, fence uint64, res driver.Result, err error) {
 	b.mu.Lock()
@@ -219,7 +220,7 @@ func (b *bid) returned(n *node, fence uint64, res driver.Result, err error) {
 	case res.Granted:
 		b.has.add(n)
 		b.votes[n.index] = max(b.votes[n.index], res.Fence)
-	case err == nil && res.Why == driver.Held:
+	case err == nil && (res.Why == driver.Held || res.Why == driver.Released):
 		if fence >= b.votes[n.index] { // not the answer to an earlier Try, which was overtaken
 			b.has.drop(n)
 		}
@@ -240,7 +241,7 @@ func (b *bid) returned(n *node, fence uint64, res driver.Result, err error) {
 func (b *bid) giveBack(n *node) (done <-chan struct{}) {
 	r := b.req
 	r.Settled = !b.over || b.settled(n)
-	if !b.over {
+	if !b.over || b.late.has(n) && r.End == driver.Unfinished {
 		r.End = driver.Unused
 	}
 	// A request that comes late takes no vote that was given since, nor one that

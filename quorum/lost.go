@@ -113,8 +113,11 @@ func (d *Driver) giveBack(ctx context.Context, c *count, few, gate bool) {
 		d.bids.drop(c.r)
 	default: // whoever waits asks again at once
 		d.spawn(func() {
-			if d.sleep(comeBack) {
-				d.gone(b, tries)
+			for d.sleep(comeBack) {
+				if !d.listens(b) {
+					d.gone(b, tries)
+					return
+				}
 			}
 		})
 	}
@@ -166,10 +169,13 @@ const (
 func (c *count) refusal() driver.Result {
 	res := driver.Result{Why: driver.Held}
 	owners := map[string]int{}
+	released := 0
 	var lefts []time.Duration // until each node may vote for us
 	for _, n := range c.d.nodes {
 		switch a := c.answers[n.index]; {
 		case a.err != nil:
+		case c.says(n, driver.Released):
+			released++
 		case a.res.Granted || a.res.Why != driver.Held:
 			lefts = append(lefts, 0)
 		default:
@@ -179,6 +185,9 @@ func (c *count) refusal() driver.Result {
 				res.Holder = h
 			}
 		}
+	}
+	if released > len(c.d.nodes)-c.d.need {
+		res.Why = driver.Released
 	}
 	slices.Sort(lefts)
 	if len(lefts) >= c.d.need {

@@ -60,9 +60,10 @@ type Driver struct {
 	head atomic.Pointer[node] // where the line is; nil: no node will do
 	met  atomic.Bool          // every node in service was heard once
 
-	mu    sync.Mutex
-	moved chan struct{} // closed, and replaced, when the line moves
-	shut  bool
+	mu      sync.Mutex
+	moved   chan struct{}       // closed, and replaced, when the line moves
+	waiters map[string][]*watch // by key, those who wait longest first
+	shut    bool
 }
 
 var (
@@ -79,7 +80,7 @@ var (
 // Every node must survive the restart of its store (see driver.Traits): a Redis
 // does with redisdriver.Options.MaxTTL set, to the same value everywhere.
 func New(nodes []driver.Driver, o *Options) *Driver {
-	d := &Driver{need: len(nodes)/2 + 1, moved: make(chan struct{})}
+	d := &Driver{need: len(nodes)/2 + 1, moved: make(chan struct{}), waiters: map[string][]*watch{}}
 	if o != nil {
 		d.o = *o
 	}

@@ -50,6 +50,7 @@ func (d *Driver) Release(ctx context.Context, r driver.Request) error {
 				b.back.drop(n)
 			case b.pending[n.index] > 0 && !has.has(n): // its answer may be a vote: then it goes back
 				later.add(n)
+				b.late.add(n)
 				b.back.drop(n)
 			case !b.settled(n):
 				unsettled.add(n)

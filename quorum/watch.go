@@ -25,16 +25,20 @@ func (d *Driver) Watch(ctx context.Context, r driver.Request) (<-chan struct{}, 
 	if err := d.check(ctx, r); err != nil {
 		return nil, err
 	}
-	d.meet(ctx, r.TTL)
 	w := &watch{d: d, ctx: ctx, r: r, out: make(chan struct{}, 1)}
-	w.listen()
-	if err := ctx.Err(); err != nil {
-		w.leave()
-		return nil, err
+	d.arrives(w)
+	d.meet(ctx, r.TTL)
+	n, moved := d.line()
+	e := w.listen(n)
+	<-e.ready
+	err := ctx.Err()
+	if err == nil && !d.spawn(func() { w.follow(e, moved) }) {
+		err = context.Canceled
 	}
-	if !d.spawn(w.follow) {
-		w.leave()
-		return nil, context.Canceled
+	if err != nil {
+		e.leave()
+		d.departs(w)
+		return nil, err
 	}
 	return w.out, nil
 }
@@ -60,75 +64,114 @@ func (d *Driver) meet(ctx context.Context, ttl time.Duration) {
 	}
 }
 
+// line says where the line is, and when it moves.
+func (d *Driver) line() (head *node, moved <-chan struct{}) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.head.Load(), d.moved
+}
+
 // watch is one owner's.
 type watch struct {
 	d   *Driver
 	ctx context.Context
 	r   driver.Request
 	out chan struct{}
+}
 
-	n     *node // where it listens; nil: nowhere
-	in    <-chan struct{}
-	moved <-chan struct{} // the line is somewhere else
-	deaf  bool            // the node did not let us listen
+// ear is a subscription at one node.
+type ear struct {
+	n     *node
 	leave context.CancelFunc
+
+	ready chan struct{} // closed when it is known how it went
+	in    <-chan struct{}
+	deaf  bool // the node did not let us listen
 }
 
-// listen subscribes where the line is now. Where that fails, the node is not
+// listen subscribes at a node; nil: at none. Where that fails, the node is not
 // heard, and its waiters ask when their moment comes.
-func (w *watch) listen() {
-	w.d.mu.Lock()
-	w.moved = w.d.moved
-	w.d.mu.Unlock()
-	w.n, w.in, w.deaf, w.leave = w.d.head.Load(), nil, false, func() {}
-	if w.n == nil {
-		return
-	}
+func (w *watch) listen(n *node) *ear {
 	ctx, cancel := context.WithCancel(w.ctx)
-	limit := time.AfterFunc(min(w.d.probeLimit(), maxListen), cancel) // the first opens a connection
 	stop := context.AfterFunc(w.d.life, cancel)
-	begun := mono()
-	in, err := w.n.drv.Watch(ctx, w.r)
-	if !limit.Stop() && err == nil {
-		err = context.DeadlineExceeded
+	e := &ear{n: n, leave: func() { stop(); cancel() }, ready: make(chan struct{})}
+	if n == nil || !w.d.spawn(func() { defer close(e.ready); w.subscribe(ctx, cancel, e) }) {
+		close(e.ready)
 	}
-	w.leave = func() { stop(); cancel() }
-	if err != nil {
-		w.deaf = true
-		w.leave()
-		if w.ctx.Err() == nil && w.d.life.Err() == nil {
-			w.n.failed(begun, err)
-		}
-		return
-	}
-	w.in = in
+	return e
 }
 
-// follow passes hints on until the watch is over.
-func (w *watch) follow() {
+func (w *watch) subscribe(ctx context.Context, cancel context.CancelFunc, e *ear) {
+	limit := time.AfterFunc(min(w.d.probeLimit(), maxListen), cancel) // the first opens a connection
+	begun := mono()
+	in, err := e.n.drv.Watch(ctx, w.r)
+	late := !limit.Stop()
+	switch {
+	case err == nil && !late:
+		e.in = in
+		return
+	case late:
+		err = context.DeadlineExceeded
+	case ctx.Err() != nil:
+		return // nobody wants it any more
+	}
+	e.deaf = true
+	e.leave()
+	e.n.failed(begun, err)
+}
+
+// follow passes hints on until the watch is over. It stays at the old node until it
+// is heard at the new one: a node takes the place of an owner that is not heard.
+func (w *watch) follow(now *ear, moved <-chan struct{}) {
+	next := now // the latest
+	defer func() { now.leave(); next.leave(); w.d.departs(w) }()
 	for {
 		var again <-chan time.Time
-		if w.deaf {
+		var ready <-chan struct{}
+		switch {
+		case next != now:
+			ready = next.ready
+		case now.deaf:
 			again = time.After(deafPause)
 		}
 		select {
-		case <-w.in:
+		case <-now.in:
+		case <-ready:
+			now.leave()
+			now = next
 		case <-again:
-			w.leave()
-			w.listen()
-		case <-w.moved:
-			w.leave()
-			w.listen()
+			next = w.listen(now.n)
+			continue
+		case <-moved:
+			var n *node
+			n, moved = w.d.line()
+			switch {
+			case n == now.n && !now.deaf: // back again
+				if next != now {
+					next.leave()
+					next = now
+				}
+			case n == next.n && next != now: // on its way there
+				continue
+			default:
+				if next != now {
+					next.leave()
+				}
+				next = w.listen(n)
+				continue
+			}
 		case <-w.ctx.Done():
-			w.leave()
 			return
 		case <-w.d.life.Done():
-			w.leave()
 			return
 		}
-		select {
-		case w.out <- struct{}{}:
-		default: // one that was not looked at yet says the same
-		}
+		w.tell()
+	}
+}
+
+func (w *watch) tell() {
+	select {
+	case w.out <- struct{}{}:
+	default: // one that was not looked at yet says the same
 	}
 }

@@ -1,0 +1,94 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package quorum
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// lookPause is between two looks at the line of a key that somebody here waits for.
+// Whoever only waits to be told would not find out that the line node hangs, or has
+// lost the place, or that a hint was lost; with a node time-out, and a moment to ask
+// at the others, the key is not free for a second.
+const lookPause = 300 * time.Millisecond
+
+// arrives has somebody look at the line of w's key for as long as w waits. For each
+// key one place is enough, that of who waits longest: who is behind it comes after it.
+func (d *Driver) arrives(w *watch) {
+	key := w.r.Key
+	d.mu.Lock()
+	_, watched := d.waiters[key]
+	d.waiters[key] = append(d.waiters[key], w)
+	d.mu.Unlock()
+	if !watched {
+		d.spawn(func() { d.lookout(key) })
+	}
+}
+
+func (d *Driver) departs(w *watch) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if all, ok := d.waiters[w.r.Key]; ok {
+		d.waiters[w.r.Key] = slices.DeleteFunc(all, func(o *watch) bool { return o == w })
+	}
+}
+
+// lookout looks at the line of a key until nobody here waits for it.
+func (d *Driver) lookout(key string) {
+	for d.sleep(lookPause) {
+		d.mu.Lock()
+		all := d.waiters[key]
+		if len(all) == 0 {
+			delete(d.waiters, key)
+			d.mu.Unlock()
+			return
+		}
+		w := all[0]
+		d.mu.Unlock()
+		w.look()
+	}
+}
+
+// look asks the line node for the owner's place: one that is gone, or has nobody who
+// will tell it when to ask, is told.
+func (w *watch) look() {
+	b := w.d.bids.get(w.r)
+	if b == nil || !b.inLine() {
+		return // it has not asked, or knows itself when to
+	}
+	r := w.r
+	r.Queue = true
+	ctx, cancel := context.WithTimeout(w.ctx, 2*lookPause) // a node that only answers others
+	defer cancel()
+	w.d.keepPlaces(ctx, []driver.Request{r}, []int{0}, func(_ int, res driver.Renewal) {
+		switch {
+		case errors.Is(res.Err, driver.ErrNotHeld):
+			w.tell()
+		case res.RetryIn > 0 && res.RetryIn <= lookPause:
+			time.AfterFunc(res.RetryIn, w.tell)
+		}
+	})
+}
+
+// inLine says that the owner has a place, as far as is known.
+func (b *bid) inLine() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.line != nil && !b.gate
+}
+
+// listens says that a watch of the owner is open.
+func (d *Driver) listens(b *bid) bool {
+	b.mu.Lock()
+	id := idOf(b.req)
+	b.mu.Unlock()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.ContainsFunc(d.waiters[id.key], func(w *watch) bool { return idOf(w.r) == id })
+}

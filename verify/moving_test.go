@@ -1,0 +1,153 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package verify
+
+import (
+	"bytes"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/faultproxy"
+	"github.com/hasplock/hasp/internal/stall"
+	"github.com/hasplock/hasp/internal/testserver"
+	"github.com/hasplock/hasp/quorum"
+	"github.com/hasplock/hasp/redisdriver"
+	"github.com/redis/go-redis/v9"
+)
+
+// five are real servers that vote, and a client's links to them.
+type five struct {
+	servers []*testserver.Server
+	nodes   []driver.Driver // each by itself, past the links
+}
+
+func newFive(t testing.TB) *five {
+	t.Helper()
+	f := &five{}
+	for range 5 {
+		f.servers = append(f.servers, testserver.Redis(t))
+	}
+	for _, s := range f.servers {
+		f.nodes = append(f.nodes, f.node(t, s.Addr()))
+	}
+	if err := quorum.New(f.nodes, nil).Admit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func (f *five) node(t testing.TB, addr string) driver.Driver {
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	d := redisdriver.New(rdb, &redisdriver.Options{MaxTTL: redlockMaxTTL})
+	t.Cleanup(func() { _, _ = d.Close(), rdb.Close() })
+	return d
+}
+
+// locks returns a client with links of its own.
+func (f *five) locks(t testing.TB, observe func(hasp.Event)) (*hasp.Client, []*faultproxy.Proxy) {
+	t.Helper()
+	var links []*faultproxy.Proxy
+	var nodes []driver.Driver
+	for _, s := range f.servers {
+		link := faultproxy.New(t, s.Addr())
+		links, nodes = append(links, link), append(nodes, f.node(t, link.Addr()))
+	}
+	locks, err := hasp.New(quorum.New(nodes, nil), &hasp.Options{Observe: observe})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := locks.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return locks, links
+}
+
+// line is the node on which somebody waits for key.
+func (f *five) line(t testing.TB, key string) int {
+	t.Helper()
+	i := slices.IndexFunc(f.nodes, func(n driver.Driver) bool {
+		info, err := n.Inspect(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Waiters == 1
+	})
+	if i < 0 {
+		t.Fatalf("nobody waits for %q", key)
+	}
+	return i
+}
+
+// freeFor is how long a key may be free beside a live waiter, whatever one node
+// does; see docs/guarantees.md.
+const freeFor = time.Second
+
+// A waiter hears of its turn also while its subscription moves to another node.
+// One link is slow for a moment, so that the line is somewhere else, and back
+// before the waiter is subscribed there.
+func TestHandoffWhileTheSubscriptionMoves(t *testing.T) {
+	t.Parallel()
+	f := newFive(t)
+	events := newFeed()
+	holder, _ := f.locks(t, nil)
+	waiter, links := f.locks(t, events.observe)
+	held := mustLock(t, holder.Mutex("k", nil))
+	got := lockAsync(t.Context(), waiter.Mutex("k", nil))
+	events.waits(t)
+	line := f.line(t, "k")
+
+	var once sync.Once
+	moving, arrive, back := make(chan struct{}), make(chan struct{}), make(chan struct{}, 1<<10)
+	for i, link := range links {
+		if i == line {
+			continue
+		}
+		link.Hook(func(c faultproxy.Chunk) bool {
+			if c.Dir == faultproxy.Up && bytes.Contains(c.Data, []byte("subscribe")) {
+				once.Do(func() { close(moving) })
+				<-arrive
+			}
+			return false
+		})
+	}
+	defer sync.OnceFunc(func() { close(arrive) })()
+	links[line].Delay(200 * time.Millisecond)
+	release(t, mustLock(t, waiter.Mutex("other", nil))) // finds that node slow
+	select {
+	case <-moving:
+	case <-time.After(soon):
+		t.Fatal("the subscription does not move")
+	}
+	links[line].Heal()
+	links[line].Hook(func(c faultproxy.Chunk) bool {
+		if c.Dir == faultproxy.Up && bytes.Contains(c.Data, []byte("lock:other")) {
+			back <- struct{}{}
+		}
+		return false
+	})
+	for in := false; !in; { // service
+		release(t, mustLock(t, waiter.Mutex("other", nil)))
+		select {
+		case <-back:
+			in = true
+		default:
+		}
+	}
+
+	lost := stall.Watch(t)
+	begun := time.Now()
+	release(t, held)
+	lease, at := awaitLease(t, got)
+	t.Logf("the key was free for %v", at.Sub(begun))
+	if free := at.Sub(begun); free > freeFor+lost() {
+		t.Errorf("the key was free for %v beside a waiter", free)
+	}
+	release(t, lease)
+}
