@@ -98,10 +98,12 @@ func longestTTL(e *env) {
 		if again := e.join(e.d, b, 0); res.RetryIn < 0 || again.RetryIn < 0 {
 			e.Errorf("it may try again in %v, then %v", res.RetryIn, again.RetryIn)
 		}
-		if in := e.renewed(e.d, queued(b)).RetryIn; in < 0 {
-			e.Errorf("the renewal of its place says %v", in)
+		if e.traits.Queue != driver.QueueNone {
+			if in := e.renewed(e.d, queued(b)).RetryIn; in < 0 {
+				e.Errorf("the renewal of its place says %v", in)
+			}
+			e.release(e.d, b)
 		}
-		e.release(e.d, b)
 		e.release(e.d, r)
 	}
 }
