@@ -180,6 +180,16 @@ func TestConfigurationsThatCannotWork(t *testing.T) {
 	}
 }
 
+// A server that wants a certificate of the client refuses it with an alert, which
+// is no trouble of the network.
+func TestClassOfAnAlert(t *testing.T) {
+	for op, want := range map[string]driver.Class{"remote error": driver.Misconfigured, "local error": driver.Misconfigured, "read": driver.Unreachable} {
+		if got := (&Driver{}).Classify(fmt.Errorf("TLS: %w", &net.OpError{Op: op, Err: errors.New("tls: certificate required")})); got != want {
+			t.Errorf("%s is %v, want %v", op, got, want)
+		}
+	}
+}
+
 // Errors as servers write them, now and before 7.0.
 func TestClassOf(t *testing.T) {
 	for text, want := range map[string]driver.Class{

@@ -49,7 +49,9 @@ func isTLS(err error) bool {
 	var record tls.RecordHeaderError
 	var alert tls.AlertError
 	var unknown x509.UnknownAuthorityError
-	return errors.As(err, &cert) || errors.As(err, &record) || errors.As(err, &alert) || errors.As(err, &unknown)
+	var op *net.OpError // how an alert of either side comes, without QUIC
+	return errors.As(err, &cert) || errors.As(err, &record) || errors.As(err, &alert) || errors.As(err, &unknown) ||
+		errors.As(err, &op) && (op.Op == "remote error" || op.Op == "local error")
 }
 
 // wrapped is how servers before 7.0 report an error inside a script.
