@@ -58,6 +58,14 @@
 // line, who looks every 100 ms, takes it. +scan is for lists. The command "hasp doctor"
 // says which right is missing.
 //
+// # Servers that are not trusted
+//
+// Replies are checked for their form, but the client has read them by then, and
+// go-redis makes room for as many elements as a reply's first line announces
+// ("*1000000000" takes gigabytes): there is no limit to set. Where the server, or the
+// way to it, is not trusted, use TLS, and give redis.Options a Dialer whose
+// connections look at these lines, as the command hasp does.
+//
 // # What Redis cannot promise
 //
 // A server that forgets (killed without persistence, flushed, replaced by a

@@ -6,6 +6,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -39,7 +40,17 @@ type locks struct {
 }
 
 func (f *storeFlag) open(cmd *cobra.Command, observe func(hasp.Event)) (*locks, error) {
-	return open(f.text, cmd.Flags().Changed("store"), observe)
+	l, err := open(f.text, cmd.Flags().Changed("store"), observe)
+	if err == nil && l.url.Warning != "" && !given(cmd, "quiet", "true") && !given(cmd, "output", "json") {
+		fmt.Fprintf(os.Stderr, "hasp: warning: %s\n", l.url.Warning)
+	}
+	return l, err
+}
+
+// given says whether a command has a flag with this value.
+func given(cmd *cobra.Command, flag, value string) bool {
+	f := cmd.Flags().Lookup(flag)
+	return f != nil && f.Value.String() == value
 }
 
 // open opens the store that --store names, when it was given.

@@ -27,6 +27,11 @@ func (u *URL) ByHand(node int, statement string) string {
 	}
 	if o.TLSConfig != nil {
 		cli = append(cli, "--tls")
+		for _, flag := range [][2]string{{"--cacert", "tls-ca"}, {"--cert", "tls-cert"}, {"--key", "tls-key"}, {"--sni", "tls-server-name"}} {
+			if value := u.tlsFiles()[flag[1]]; value != "" {
+				cli = append(cli, flag[0], value)
+			}
+		}
 	}
 	if o.Username != "" {
 		cli = append(cli, "--user", o.Username)

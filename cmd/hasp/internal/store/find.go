@@ -30,7 +30,11 @@ func Find(flag string, given bool) (*URL, error) {
 	file, setFile := os.LookupEnv(EnvFile)
 	switch {
 	case given:
-		return parseFrom("--store", flag)
+		u, err := parseFrom("--store", flag)
+		if err == nil && u.Password() {
+			u.Warning = fmt.Sprintf("the password in --store can be read by every user of this machine (ps): put the URL into a file, and its name into %s", EnvFile)
+		}
+		return u, err
 	case set && setFile:
 		return nil, fmt.Errorf("both %s and %s are set: unset one", EnvURL, EnvFile)
 	case set:
@@ -73,7 +77,11 @@ func fromFile(name string) (*URL, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", EnvFile, err)
 	}
-	return parseFrom(fmt.Sprintf("%s (the file %s)", EnvFile, name), strings.TrimSpace(string(text)))
+	u, err := parseFrom(fmt.Sprintf("%s (the file %s)", EnvFile, name), strings.TrimSpace(string(text)))
+	if err == nil && u.Password() && runtime.GOOS != "windows" && info.Mode().Perm()&0o044 != 0 {
+		u.Warning = fmt.Sprintf("the file %q that %s names holds a password, and others can read it: chmod 600", name, EnvFile)
+	}
+	return u, err
 }
 
 // defaultFile returns the path of the default store, and makes its directory,

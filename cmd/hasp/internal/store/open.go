@@ -39,7 +39,7 @@ type Server struct {
 // silent for longer than a lock should wait.
 var NodeTimeout time.Duration
 
-// Open opens a store. It does no I/O.
+// Open opens a store. It reads the files of TLS, and does no other I/O.
 func (u *URL) Open() (*Store, error) {
 	if len(u.nodes) == 0 {
 		db, err := sql.Open("sqlite3", sqldriver.SQLiteDSN(u.path))
@@ -50,9 +50,22 @@ func (u *URL) Open() (*Store, error) {
 	}
 	redis.SetLogger(silent{}) // what matters comes back as an error
 	s := &Store{}
+	files := u.tlsFiles()
+	if err := files.check(); err != nil {
+		return nil, err
+	}
 	var nodes []driver.Driver
 	for _, o := range u.nodes {
-		rdb := redis.NewClient(options(*o))
+		node := options(*o)
+		if o.TLSConfig != nil {
+			config, err := files.configure(o.TLSConfig)
+			if err != nil {
+				return nil, err
+			}
+			node.TLSConfig = config
+		}
+		node.Dialer = dialer(node.TLSConfig)
+		rdb := redis.NewClient(node)
 		drv := redisdriver.New(rdb, &redisdriver.Options{Prefix: u.prefix, NoPrefix: u.noPrefix, MaxTTL: u.maxTTL})
 		nodes = append(nodes, drv)
 		s.Servers = append(s.Servers, Server{o.Addr, rdb, drv})

@@ -10,6 +10,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
@@ -30,7 +31,9 @@ const Allowed = `allowed are
                                                 redlocks:// with TLS
 with the parameters ?ttl=DURATION (such as 30s; the default TTL of hasp run) and, for Redis,
 prefix=TEXT (before every key; "lock:" when not given, nothing when empty), db=N, and max-ttl=DURATION:
-the longest TTL, for which a server grants nothing after a restart (30s for redlock:, else none).
+the longest TTL, for which a server grants nothing after a restart (30s for redlock:, else none);
+with TLS, tls-ca=FILE (else the system's authorities), tls-cert=FILE and tls-key=FILE (a certificate of
+yours) and tls-server-name=NAME, or HASP_TLS_CA, HASP_TLS_CERT, HASP_TLS_KEY and HASP_TLS_SERVER_NAME.
 What means something in a URL is written with %: %3A for :, %2F for /, %3F for ?, %23 for #, %40 for @, %25 for %.`
 
 // URL names a store.
@@ -38,6 +41,8 @@ type URL struct {
 	// TTL is the default TTL of hasp run on this store, 0 when the URL does
 	// not say.
 	TTL time.Duration
+	// Warning is what a person should know of where the URL was found.
+	Warning string
 
 	path     string           // of the SQLite file
 	nodes    []*redis.Options // none for SQLite, several for redlock
@@ -45,6 +50,7 @@ type URL struct {
 	prefix   string // of keys in Redis
 	noPrefix bool
 	maxTTL   time.Duration // 0: no node record
+	tls      tlsFiles      // of the URL alone
 }
 
 // Parse reads a URL.
@@ -138,6 +144,9 @@ func parseRedis(text string) (*URL, error) {
 	if err != nil {
 		return nil, errors.New("the store's URL cannot be read as a Redis address")
 	}
+	if len(u.tls) > 0 && o.TLSConfig == nil {
+		return nil, errors.New("the store's URL has parameters of TLS (tls-…=), and does not ask for TLS: write rediss: (redlocks:)")
+	}
 	u.nodes = []*redis.Options{o}
 	return u, u.checkTTLs()
 }
@@ -151,7 +160,7 @@ func (u *URL) parameters(query string, db *string) error {
 	}
 	known := []string{"ttl"}
 	if db != nil {
-		known = []string{"ttl", "prefix", "db", "max-ttl"}
+		known = append([]string{"ttl", "prefix", "db", "max-ttl"}, slices.Sorted(maps.Keys(envTLS))...)
 	}
 	for name, v := range values {
 		switch {
@@ -174,6 +183,12 @@ func (u *URL) parameters(query string, db *string) error {
 			u.maxTTL, err = time.ParseDuration(values.Get("max-ttl"))
 			if err != nil || u.maxTTL < minMaxTTL {
 				return fmt.Errorf("max-ttl= in the store's URL is not a duration of at least %v, such as 30s", minMaxTTL)
+			}
+		}
+		u.tls = tlsFiles{}
+		for name := range envTLS {
+			if values.Has(name) {
+				u.tls[name] = values.Get(name)
 			}
 		}
 		*db = values.Get("db")
@@ -200,6 +215,9 @@ func isWord(s string) bool {
 func (u *URL) Secret() bool {
 	return len(u.nodes) > 0 && (u.nodes[0].Username != "" || u.nodes[0].Password != "")
 }
+
+// Password says whether the URL holds a password.
+func (u *URL) Password() bool { return len(u.nodes) > 0 && u.nodes[0].Password != "" }
 
 // String returns the URL without user and password.
 func (u *URL) String() string {

@@ -1,0 +1,218 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// tlsLimit bounds the handshake: below the time that a first question may take, so
+// that an error says that it was TLS.
+const tlsLimit = 2 * time.Second
+
+// dialer returns what connects to a server, over TLS when config is not nil.
+func dialer(config *tls.Config) func(context.Context, string, string) (net.Conn, error) {
+	plain := &net.Dialer{Timeout: limit, KeepAlive: 15 * time.Second}
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := plain.DialContext(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		if config == nil {
+			return &plainConn{conn{Conn: c}}, nil
+		}
+		t := tls.Client(c, config)
+		ctx, cancel := context.WithTimeout(ctx, tlsLimit)
+		defer cancel()
+		if err := t.HandshakeContext(ctx); err != nil {
+			_ = c.Close()
+			return nil, explain(err)
+		}
+		return &conn{Conn: t, secure: true}, nil
+	}
+}
+
+// conn is a connection to a server that is not trusted to send what was asked for.
+// Once it failed, it says why to whoever asks: a client may drop the first error.
+type conn struct {
+	net.Conn
+	secure  bool
+	heard   atomic.Bool // the server said something
+	failed  atomic.Pointer[error]
+	replies replies // of Read
+}
+
+func (c *conn) Read(p []byte) (int, error) {
+	if err := c.failed.Load(); err != nil {
+		return 0, *err
+	}
+	n, err := c.Conn.Read(p)
+	if bad := c.replies.scan(p[:n]); bad != nil {
+		return 0, c.fail(bad)
+	}
+	if n > 0 {
+		c.heard.Store(true)
+	}
+	return n, c.early(err)
+}
+
+func (c *conn) Write(p []byte) (int, error) {
+	if err := c.failed.Load(); err != nil {
+		return 0, *err
+	}
+	n, err := c.Conn.Write(p)
+	return n, c.early(err)
+}
+
+func (c *conn) fail(err error) error {
+	c.failed.CompareAndSwap(nil, &err)
+	return *c.failed.Load()
+}
+
+// early explains the end of a connection on which the server said nothing: one
+// side may speak TLS and the other not, and with TLS 1.3 a server looks at the
+// client's certificate after the handshake.
+func (c *conn) early(err error) error {
+	var alert *net.OpError
+	ended := errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+	switch {
+	case err == nil || c.heard.Load():
+		return err
+	case c.secure && (ended || errors.As(err, &alert) && alert.Op == "remote error"):
+		return c.fail(explained("TLS: %w, after the handshake: does it want a certificate of yours? Name one with tls-cert= and tls-key= in the store's URL, or in %s and %s",
+			err, envTLS["tls-cert"], envTLS["tls-key"]))
+	case ended && !c.secure:
+		return c.fail(explained("%w before the first answer: does the server speak only TLS? Then write rediss: (or redlocks:) in the store's URL", err))
+	}
+	return err
+}
+
+// plainConn can be looked at without reading from it, where nothing lies between.
+type plainConn struct{ conn }
+
+func (c *plainConn) SyscallConn() (syscall.RawConn, error) {
+	s, ok := c.Conn.(syscall.Conn)
+	if err := c.failed.Load(); err != nil {
+		return nil, *err
+	}
+	if !ok {
+		return nil, errors.ErrUnsupported
+	}
+	return s.SyscallConn()
+}
+
+// explanation is an error with what it means. It unwraps to a list, since go-redis
+// takes one layer off what fails while a connection is set up.
+type explanation struct {
+	text string
+	err  error
+}
+
+func explained(format string, err error, more ...any) error {
+	return &explanation{fmt.Errorf(format, append([]any{err}, more...)...).Error(), err}
+}
+
+func (e *explanation) Error() string   { return e.text }
+func (e *explanation) Unwrap() []error { return []error{e.err} }
+
+// explain says what to do about a failure of TLS.
+func explain(err error) error {
+	var unknown x509.UnknownAuthorityError
+	var name x509.HostnameError
+	var record tls.RecordHeaderError
+	var alert *net.OpError
+	hint := ""
+	switch {
+	case errors.As(err, &unknown):
+		hint = ": name the file of its authority with tls-ca= in the store's URL, or in " + envTLS["tls-ca"]
+	case errors.As(err, &name):
+		hint = ": name what its certificate says with tls-server-name= in the store's URL, or in " + envTLS["tls-server-name"]
+	case errors.As(err, &record):
+		hint = ": it does not speak TLS here: is it the right port, or is it redis: (redlock:) in the store's URL?"
+	case errors.Is(err, context.DeadlineExceeded):
+		err, hint = os.ErrDeadlineExceeded, ": it accepts connections, and does not answer the handshake: does it speak TLS, or is it redis: (redlock:) in the store's URL?"
+	case errors.As(err, &alert) && alert.Op == "remote error":
+		hint = ": if it wants a certificate of yours, name one with tls-cert= and tls-key= in the store's URL, or in " + envTLS["tls-cert"] + " and " + envTLS["tls-key"]
+	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
+		hint = ": it closed the connection: does it speak TLS, or is it redis: (redlock:) in the store's URL?"
+	}
+	return explained("TLS: %w%s", err, hint)
+}
+
+// envTLS are the variables for the parameters that are not in the URL.
+var envTLS = map[string]string{
+	"tls-ca": "HASP_TLS_CA", "tls-cert": "HASP_TLS_CERT", "tls-key": "HASP_TLS_KEY", "tls-server-name": "HASP_TLS_SERVER_NAME",
+}
+
+// tlsFiles are the parameters of TLS, by name: those of the URL, else of the
+// environment.
+type tlsFiles map[string]string
+
+// tlsFiles are the parameters that are in force; none without TLS.
+func (u *URL) tlsFiles() tlsFiles {
+	all := tlsFiles{}
+	if len(u.nodes) == 0 || u.nodes[0].TLSConfig == nil {
+		return all
+	}
+	for name, variable := range envTLS {
+		value, has := u.tls[name]
+		if !has {
+			value = os.Getenv(variable)
+		}
+		if value != "" {
+			all[name] = value
+		}
+	}
+	return all
+}
+
+// check looks at parameters without any I/O.
+func (t tlsFiles) check() error {
+	for _, name := range []string{"tls-ca", "tls-cert", "tls-key"} {
+		if t[name] != "" && !filepath.IsAbs(t[name]) {
+			return fmt.Errorf("%s= (or %s) is not the whole path of a file", name, envTLS[name])
+		}
+	}
+	if (t["tls-cert"] == "") != (t["tls-key"] == "") {
+		return errors.New("tls-cert= and tls-key= (or HASP_TLS_CERT and HASP_TLS_KEY) belong together: a certificate and its key")
+	}
+	return nil
+}
+
+// configure reads the files.
+func (t tlsFiles) configure(base *tls.Config) (*tls.Config, error) {
+	config := base.Clone()
+	if file := t["tls-ca"]; file != "" {
+		pem, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("TLS: tls-ca= (or %s): %w", envTLS["tls-ca"], err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("TLS: tls-ca= (or %s): %s has no certificate in PEM form", envTLS["tls-ca"], file)
+		}
+	}
+	if t["tls-cert"] != "" {
+		pair, err := tls.LoadX509KeyPair(t["tls-cert"], t["tls-key"])
+		if err != nil {
+			return nil, fmt.Errorf("TLS: tls-cert= and tls-key= (or %s and %s): %w", envTLS["tls-cert"], envTLS["tls-key"], err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	if t["tls-server-name"] != "" {
+		config.ServerName = t["tls-server-name"]
+	}
+	return config, nil
+}
