@@ -29,15 +29,16 @@ type Holder = driver.Holder
 // goroutines; a program needs one for each store. It has one goroutine while
 // it holds leases or waits, and none otherwise.
 type Client struct {
-	drv       driver.Driver
-	traits    driver.Traits
-	observe   func(Event)
-	now       clock.Clock
-	renewer   *renewer
-	cohorts   cohorts
-	waits     *admission.Waits
-	contacted atomic.Bool // the store answered once
-	label     atomic.Pointer[label]
+	drv         driver.Driver
+	traits      driver.Traits
+	observe     func(Event)
+	recordTaken bool
+	now         clock.Clock
+	renewer     *renewer
+	cohorts     cohorts
+	waits       *admission.Waits
+	contacted   atomic.Bool // the store answered once
+	label       atomic.Pointer[label]
 
 	open context.Context // ends when Close begins: so do all waits
 	shut context.CancelFunc
@@ -61,6 +62,7 @@ func New(d driver.Driver, o *Options) (*Client, error) {
 	if o == nil {
 		o = &Options{}
 	}
+	c.recordTaken = o.RecordTaken
 	c.observe, c.waits = o.Observe, admission.New(o.StateDir)
 	if ch, ok := d.(driver.Checker); ok {
 		if err := ch.Check(); err != nil {

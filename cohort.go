@@ -181,6 +181,7 @@ func (a *attempt) await(co *cohort, t *turn) (gift, error) {
 			if !a.part {
 				g.lease.h.use()
 			}
+			g.lease.takenHere()
 			g.lease.h.acquired(a.c.now().Sub(a.began))
 		}
 		return g, nil

@@ -104,7 +104,9 @@ func (h *hold) convert(ctx context.Context) error {
 }
 
 func (h *hold) convertOnce(ctx context.Context) error {
-	req := h.request()
+	h.mu.Lock()
+	req := h.req
+	h.mu.Unlock()
 	req.Convert = true
 	limit := min(req.TTL/3, tryLimit)
 	own, cancel := context.WithTimeout(ctx, limit)

@@ -48,6 +48,11 @@ type hold struct {
 	asked    clock.Instant // when the store was asked for what the cohort shares
 	running  int           // functions of Do that have not returned: Close leaves the key to them
 
+	fresh     *Lease      // leases that were not released, until the next renewal; linked
+	known     []weakLease // those of before
+	pinned    bool        // somebody may wait for a channel of it
+	forgotten bool        // nobody can reach it: no renewal
+
 	wanted  bool            // somebody waits in line
 	wishCtx context.Context // ends then; made on demand
 	wishEnd context.CancelFunc
@@ -69,7 +74,8 @@ func (h *hold) handle(mode Mode) *Lease {
 	if mode == Exclusive {
 		h.writers++
 	}
-	return &Lease{h: h, mode: mode}
+	h.fresh = &Lease{h: h, mode: mode, next: h.fresh, taken: h.c.origin()}
+	return h.fresh
 }
 
 // again returns one more lease of a standing hold, or why there is none.
@@ -97,6 +103,7 @@ func (h *hold) again(l *lock) (*Lease, error) {
 func (h *hold) wish() context.Context {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.pinned = true
 	if h.wishCtx == nil {
 		h.wishCtx, h.wishEnd = context.WithCancel(context.Background())
 		if h.wanted {
@@ -278,6 +285,8 @@ func (h *hold) lost(word error) (tell func()) {
 		why = fmt.Errorf("%w: the store says that this owner does not hold the key any more (%w)", ErrLost, word)
 	case h.opts.MaxHold > 0 && h.used && h.worked(h.c.now())+h.opts.Lead >= h.opts.MaxHold:
 		why = fmt.Errorf("%w: held for its MaxHold of %v", ErrLost, h.opts.MaxHold)
+	case h.forgotten:
+		why = fmt.Errorf("%w: dropped without Release, and not renewed after that", ErrLost)
 	case h.opts.NoRenew:
 		why = fmt.Errorf("%w: its TTL of %v is over", ErrLost, h.req.TTL)
 	case h.lastErr != nil:

@@ -17,13 +17,20 @@ import (
 // renewed in the background unless NoRenew was asked for. All methods may be
 // called by many goroutines at once.
 //
+// A lease that is dropped without Release is no longer renewed once the garbage
+// collector took it, and ends with its TTL: EventForgotten tells of it. It is in
+// use, and kept, while one of its contexts has not ended, and after Done or
+// Wanted was called.
+//
 // A lease has a time limit, so it cannot protect data by itself: a process
 // that was stopped does not know that it lost the lease until it runs again.
 // What a lease protects should compare Fence.
 type Lease struct {
 	h        *hold
-	mode     Mode // guarded by h.mu, as released
-	released bool
+	mode     Mode   // guarded by h.mu, as released
+	released bool   // as mode
+	next     *Lease // of hold.fresh
+	taken    *origin
 }
 
 // Key returns the key.
@@ -95,7 +102,10 @@ func (l *Lease) Err() error {
 // Done is closed when the hold is over: lost (Lead before the deadline),
 // released (re-entrant leases share it: by the last Release), or its client
 // closed.
-func (l *Lease) Done() <-chan struct{} { return l.h.over() }
+func (l *Lease) Done() <-chan struct{} {
+	l.h.pin()
+	return l.h.over()
+}
 
 // Extend sets the lease to last at least ttl from now, and asks once. A larger
 // ttl than the lease's becomes its TTL for renewals. ErrNotHeld and ErrLost
@@ -152,6 +162,7 @@ func (l *Lease) release(ran bool, end driver.End) error {
 		end = driver.Unfinished
 	}
 	l.released = true
+	h.unlist(l)
 	h.handles--
 	if l.mode == Exclusive {
 		h.writers--

@@ -31,11 +31,15 @@ const (
 	// EventDowngraded: a writer became a reader; Err is nil, or why the store
 	// may not know.
 	EventDowngraded
+	// EventForgotten: a lease was dropped without Release, and the garbage
+	// collector took it. It is not renewed any more: EventLost comes in Left. Held
+	// is how long it was held, Taken by which calls, with Options.RecordTaken.
+	EventForgotten
 )
 
 // String returns the kind as one word.
 func (k EventKind) String() string {
-	names := [...]string{"", "waiting", "acquired", "renewed", "renew-failed", "lost", "released", "trouble", "downgraded"}
+	names := [...]string{"", "waiting", "acquired", "renewed", "renew-failed", "lost", "released", "trouble", "downgraded", "forgotten"}
 	if int(k) < len(names) {
 		return names[k]
 	}
@@ -56,6 +60,7 @@ type Event struct {
 	Left   time.Duration
 	Waited time.Duration
 	Held   time.Duration
+	Taken  string // one call a line, the innermost first
 	Err    error
 }
 

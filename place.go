@@ -48,7 +48,7 @@ func (p *place) due(now clock.Instant, hurry bool) (renew, over bool) {
 
 func (p *place) expire() func() { return nil }
 
-func (p *place) request() driver.Request { return p.req }
+func (p *place) request() (driver.Request, bool) { return p.req, true }
 
 // renewed passes on what the store said. An error makes the waiter ask for
 // itself, which finds out whether to go on waiting.

@@ -43,8 +43,8 @@ type kept interface {
 	due(now clock.Instant, hurry bool) (renew, over bool)
 	// nextLook is when due must be asked again.
 	nextLook(now clock.Instant) time.Duration
-	// request is what to send.
-	request() driver.Request
+	// request is what to send, if anything.
+	request() (r driver.Request, ok bool)
 	// renewed takes the answer to a renewal that began at start.
 	renewed(start clock.Instant, r driver.Renewal)
 	// expire is called, without locks, when due said over. What it returns
@@ -243,9 +243,14 @@ func (r *renewer) renew(due []kept) {
 		kept
 		req driver.Request
 	}
-	items := make([]item, len(due))
-	for i, k := range due {
-		items[i] = item{k, k.request()}
+	items := make([]item, 0, len(due))
+	for _, k := range due {
+		if req, ok := k.request(); ok {
+			items = append(items, item{k, req})
+		}
+	}
+	if len(items) == 0 {
+		return
 	}
 	// Engines put what has one TTL into one command.
 	slices.SortStableFunc(items, func(a, b item) int { return cmp.Compare(a.req.TTL, b.req.TTL) })
@@ -259,7 +264,7 @@ func (r *renewer) renew(due []kept) {
 	ctx, cancel := context.WithTimeout(r.c.open, min(max(longest/3, min(longest, 2*time.Second)), renewLimit))
 	defer cancel()
 	var mu sync.Mutex
-	answered := make([]bool, len(due))
+	answered := make([]bool, len(items))
 	start := r.c.now()
 	r.c.drv.Renew(ctx, reqs, func(i int, a driver.Renewal) {
 		mu.Lock()
@@ -282,7 +287,7 @@ func (h *hold) due(now clock.Instant, hurry bool) (renew, over bool) {
 	if h.left(now) <= h.opts.Lead {
 		return false, true
 	}
-	if !h.opts.NoRenew && (hurry || now.Mono+min(tick, h.span()/12) >= h.renewAt) {
+	if h.renews() && (hurry || now.Mono+min(tick, h.span()/12) >= h.renewAt) {
 		renew, h.renewing, h.renewAt = true, true, now.Mono+h.span()/6
 	}
 	return renew, false
@@ -297,7 +302,7 @@ func (h *hold) nextLook(now clock.Instant) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	over := now.Mono + h.left(now) - h.opts.Lead
-	if h.opts.NoRenew {
+	if !h.renews() {
 		return over
 	}
 	return min(over, h.renewAt)
@@ -305,11 +310,8 @@ func (h *hold) nextLook(now clock.Instant) time.Duration {
 
 func (h *hold) expire() func() { return h.lost(nil) }
 
-func (h *hold) request() driver.Request {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.req
-}
+// renews says whether the hold is to be renewed. h.mu is held.
+func (h *hold) renews() bool { return !h.opts.NoRenew && !h.forgotten }
 
 // granted sets the deadline from a call that began at start.
 func (h *hold) granted(start, now clock.Instant, ttl time.Duration) {

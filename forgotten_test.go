@@ -1,0 +1,174 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hasp_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hasplock/hasp"
+)
+
+// collected lets leases be renewed, with a garbage collection before each.
+func collected(renewals int) {
+	for range renewals {
+		time.Sleep(ttl / 3)
+		runtime.GC()
+	}
+}
+
+// forgets says of each way to hold a key whether that is forgotten once what use
+// returns is all that is left of it.
+var forgets = []struct {
+	name      string
+	forgotten bool
+	use       func(t *testing.T, c *hasp.Client) (kept any)
+}{
+	{"nothing", true, func(t *testing.T, c *hasp.Client) any {
+		lock(t, c, "k", nil)
+		return nil
+	}},
+	{"the lease", false, func(t *testing.T, c *hasp.Client) any { return lock(t, c, "k", nil) }},
+	{"a context of it", false, func(t *testing.T, c *hasp.Client) any {
+		return lock(t, c, "k", nil).Context(t.Context())
+	}},
+	{"the end of a context of it", false, func(t *testing.T, c *hasp.Client) any {
+		return lock(t, c, "k", nil).Context(context.Background()).Done()
+	}},
+	{"a context within one of it", false, func(t *testing.T, c *hasp.Client) any {
+		ctx, cancel := context.WithCancel(lock(t, c, "k", nil).Context(t.Context()))
+		t.Cleanup(cancel)
+		return ctx
+	}},
+	{"a context that has ended", true, func(t *testing.T, c *hasp.Client) any {
+		parent, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		ctx := lock(t, c, "k", nil).Context(parent)
+		return ctx.Done()
+	}},
+	{"Done", false, func(t *testing.T, c *hasp.Client) any { return lock(t, c, "k", nil).Done() }},
+	{"Wanted", false, func(t *testing.T, c *hasp.Client) any { return lock(t, c, "k", nil).Wanted() }},
+	{"the lease of a read", false, func(t *testing.T, c *hasp.Client) any {
+		return must(c.RWMutex("k", nil).RLock(t.Context()))
+	}},
+	{"nothing of a slot", true, func(t *testing.T, c *hasp.Client) any {
+		must(c.Semaphore("k", 2, nil).Lock(t.Context()))
+		return nil
+	}},
+	{"nothing of an election", true, func(t *testing.T, c *hasp.Client) any {
+		must(c.Election("k", nil).Campaign(t.Context()))
+		return nil
+	}},
+	{"the leases of LockAll", false, func(t *testing.T, c *hasp.Client) any {
+		return must(c.LockAll(t.Context(), "k", "other"))
+	}},
+	{"their end", false, func(t *testing.T, c *hasp.Client) any {
+		return must(c.LockAll(t.Context(), "k", "other")).Done()
+	}},
+	{"nothing of LockAll", true, func(t *testing.T, c *hasp.Client) any {
+		must(c.LockAll(t.Context(), "k"))
+		return nil
+	}},
+	{"the inner one of two", false, func(t *testing.T, c *hasp.Client) any {
+		return within(t, c).inner
+	}},
+	{"the outer one of two, whose inner one is released", false, func(t *testing.T, c *hasp.Client) any {
+		two := within(t, c)
+		release(t, two.inner)
+		return two.outer
+	}},
+	{"the released one of two", true, func(t *testing.T, c *hasp.Client) any {
+		inner := within(t, c).inner
+		collected(2) // it keeps both until then
+		release(t, inner)
+		return inner
+	}},
+	{"a function of Do", false, func(t *testing.T, c *hasp.Client) any {
+		runs := make(chan struct{})
+		go func() {
+			_ = c.Mutex("k", nil).Do(t.Context(), func(ctx context.Context, _ *hasp.Lease) error {
+				close(runs)
+				<-ctx.Done()
+				return nil
+			})
+		}()
+		<-runs
+		return nil
+	}},
+	{"a turn in a cohort", false, func(t *testing.T, c *hasp.Client) any { return secondTurn(t, c) }},
+	{"nothing of a turn in a cohort", true, func(t *testing.T, c *hasp.Client) any {
+		secondTurn(t, c)
+		return nil
+	}},
+}
+
+type two struct{ outer, inner *hasp.Lease }
+
+// within locks a key within a lease of it.
+func within(t *testing.T, c *hasp.Client) two {
+	o := &hasp.LockOptions{Reentrant: true}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	outer := lock(t, c, "k", o)
+	return two{outer, must(c.Mutex("k", o).Lock(outer.Context(ctx)))}
+}
+
+func secondTurn(t *testing.T, c *hasp.Client) *hasp.Lease {
+	first := lock(t, c, "k", inCohort)
+	got := queueUp(t, c, 2, inCohort)
+	release(t, first)
+	release(t, <-got)
+	return <-got
+}
+
+// A lease that nobody can reach any more is told of, and its TTL ends it; as long
+// as somebody may use it, it is renewed.
+func TestForgottenLease(t *testing.T) {
+	for _, f := range forgets {
+		t.Run(f.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := newStore()
+				told, lost := make(chan hasp.Event, 10), make(chan hasp.Event, 10)
+				c := newClient(t, store, &hasp.Options{RecordTaken: true, Observe: func(e hasp.Event) {
+					switch e.Kind {
+					case hasp.EventForgotten:
+						told <- e
+					case hasp.EventLost:
+						lost <- e
+					}
+				}})
+				kept := f.use(t, c)
+				collected(4)
+				synctest.Wait()
+				if len(told) != 0 != f.forgotten {
+					t.Fatalf("with %s left it is forgotten: %v", f.name, len(told) != 0)
+				}
+				collected(4)
+				synctest.Wait()
+				if info, err := store.Inspect(t.Context(), "k"); err != nil || info.Held == f.forgotten {
+					t.Errorf("later it is held: %v, %v", info.Held, err)
+				}
+				runtime.KeepAlive(kept)
+				if !f.forgotten {
+					return
+				}
+				e, end := <-told, <-lost
+				if !strings.Contains(e.Taken, "hasp_test.") || strings.Contains(e.Taken, "hasp.(*Mutex)") {
+					t.Errorf("it was taken by\n%s", e.Taken)
+				}
+				if e.Key != "k" || e.Left <= 0 || e.Left > ttl || e.Held <= 0 || len(told) > 0 {
+					t.Errorf("told: %+v, and %d more", e, len(told))
+				}
+				if !errors.Is(end.Err, hasp.ErrLost) || !strings.Contains(end.Err.Error(), "without Release") {
+					t.Errorf("it was lost with %v", end.Err)
+				}
+			})
+		})
+	}
+}
