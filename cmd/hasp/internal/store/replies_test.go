@@ -79,7 +79,7 @@ func TestHostileServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Disconnect()
+	defer func() { _ = s.Disconnect() }()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	_, err = s.Try(t.Context(), driver.Request{Key: "k", Owner: strings.Repeat("A", driver.OwnerLen), TTL: time.Second})

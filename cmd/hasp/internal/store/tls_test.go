@@ -115,7 +115,7 @@ func lock(t *testing.T, url string) error {
 	if err != nil {
 		return err
 	}
-	defer s.Disconnect()
+	defer func() { _ = s.Disconnect() }()
 	locks, err := hasp.New(s.Driver, nil)
 	if err != nil {
 		return err
