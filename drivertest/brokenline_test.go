@@ -118,9 +118,21 @@ var brokenLines = []brokenEngine{
 			return s.Try(ctx, r)
 		}
 	})},
-	{"hints get lost", "HintReachesTheNextInLine JoinRacesWithRelease HintAfterAPlaceWasGivenUp WatchersAreIndependent WriterJoinsWhileReadersRelease ConvertRacesWithJoin WriterGivesUpWhileReadersRelease", one(func(s *memdriver.Store, p *patched) {
+	{"hints get lost", "HintReachesTheNextInLine JoinRacesWithRelease HintAfterAPlaceWasGivenUp WatchersAreIndependent WriterJoinsWhileReadersRelease ConvertRacesWithJoin WriterGivesUpWhileReadersRelease UnclaimedKeyIsLookedAfter HolderAfterAHandoffIsLookedAfter HolderAfterAnExpiryIsLookedAfter", one(func(s *memdriver.Store, p *patched) {
 		p.watch = func(context.Context, driver.Request) (<-chan struct{}, error) {
 			return make(chan struct{}), nil
+		}
+	})},
+	{"a sign of life tells its giver nothing", "StoppedWaitersDelayForTheirClaims", one(func(s *memdriver.Store, p *patched) {
+		p.watch = func(context.Context, driver.Request) (<-chan struct{}, error) {
+			return make(chan struct{}), nil
+		}
+		p.renew = func(ctx context.Context, r driver.Request) driver.Renewal {
+			a := renewOne(ctx, s, r)
+			if r.Queue {
+				a = driver.Renewal{}
+			}
+			return a
 		}
 	})},
 	{"hints wake everybody", "HintWakesNobodyElse", one(func(s *memdriver.Store, p *patched) {

@@ -202,7 +202,7 @@ var brokenShares = []brokenEngine{
 	})},
 	{"readers that were let in together wait for each other",
 		"NeighboursEnterTogether DeadWriterHandsOnToReaders SharedHandoffIsAtOnce LargerLimitLetsSeveralIn", oneAtATime},
-	{"only the first reader is told", "NeighboursAreAllTold", one(func(s *memdriver.Store, p *patched) {
+	{"only the first reader is told", "NeighboursAreAllTold DeadWriterLetsAllReadersIn DeadHoldersLetAsManyIn", one(func(s *memdriver.Store, p *patched) {
 		var n atomic.Int64
 		p.watch = func(ctx context.Context, r driver.Request) (<-chan struct{}, error) {
 			if r.Mode == driver.Shared && n.Add(1) > 1 {

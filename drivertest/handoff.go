@@ -30,6 +30,18 @@ var handoffCases = []Case{
 	{Name: "LapsedClaimKeepsThePlaceOnce",
 		Rule:  "A waiter that let its claim lapse once is still before those who came after it.",
 		Needs: handoff, run: lapsedClaim},
+	{Name: "UnclaimedKeyIsLookedAfter",
+		Rule:  "When a waiter that was handed the key does not claim it, the next in line is told when that is over, so that asking only when told is enough.",
+		Needs: handoff, timely: true, run: unclaimedIsLookedAfter},
+	{Name: "HolderAfterAHandoffIsLookedAfter",
+		Rule:  "Who became the first in line by a handoff is told when the lease of the one that claimed the key expires, so that asking only when told is enough.",
+		Needs: line, timely: true, run: heirIsLookedAfter},
+	{Name: "HolderAfterAnExpiryIsLookedAfter",
+		Rule:  "Who became the first in line because the one before it has a key that expired is told when that lease expires, so that asking only when told is enough.",
+		Needs: line, timely: true, run: successorIsLookedAfter},
+	{Name: "StoppedWaitersDelayForTheirClaims",
+		Rule:  "However many of those before it let their claims lapse, a waiter whose sign of life finds the key free is told to ask, and again when each claim is over.",
+		Needs: handoff, timely: true, run: stoppedWaiters},
 	{Name: "DeadHolderHandsOn",
 		Rule:  "A lease that expires goes to the first in line, and to nobody else, as if it had been released.",
 		Needs: line, timely: true, run: deadHolderHandsOn},
@@ -117,6 +129,63 @@ func lapsedClaim(e *env) {
 	e.turn(e.d, slow, 0)
 	e.release(e.d, slow)
 	e.turn(e.d, c, 0)
+}
+
+func unclaimedIsLookedAfter(e *env) {
+	a, stopped := e.ask("k"), e.ask("k")
+	stopped.TTL = e.ttl // which bounds the time for its claim
+	e.grant(e.d, a)
+	e.join(e.d, stopped, 0)
+	w := e.await(e.open(), e.ask("k"), 1)
+	e.release(e.d, a)
+	e.heldBy(stopped)
+	e.enterIn(e.ttl, w)
+	e.heldBy(w.r)
+}
+
+func heirIsLookedAfter(e *env) {
+	a, dies := e.ask("k"), e.ask("k")
+	dies.TTL = e.ttl
+	e.grant(e.d, a)
+	e.join(e.d, dies, 0)
+	w := e.await(e.open(), e.ask("k"), 1)
+	e.release(e.d, a)
+	e.turn(e.d, dies, 0)
+	e.enterIn(e.ttl, w)
+	e.heldBy(w.r)
+}
+
+func successorIsLookedAfter(e *env) {
+	gone, dies := e.brief(e.ask("k")), e.ask("k")
+	dies.TTL = e.ttl
+	e.grant(e.d, gone)
+	e.join(e.d, dies, 0)
+	w := e.await(e.open(), e.ask("k"), 1)
+	e.turn(e.d, dies, e.ttl)
+	e.enterIn(e.ttl, w)
+	e.heldBy(w.r)
+}
+
+func stoppedWaiters(e *env) {
+	const n = 3
+	a := e.ask("k")
+	e.grant(e.d, a)
+	for i := range n {
+		stopped := e.ask("k")
+		stopped.TTL = e.ttl
+		e.join(e.open(), stopped, i) // each in a process of its own
+	}
+	w := e.await(e.open(), e.ask("k"), n)
+	e.release(e.d, a)
+	e.eventually(e.ttl, "a sign of life finds the key free", func() bool {
+		got := e.renew(w.d, queued(w.r))[0]
+		return w.now() || got.Err != nil || got.RetryIn > 0
+	})
+	if res := e.try(w.d, queued(w.r)); !res.Granted {
+		e.see(w, res)
+		e.enterIn(n*e.ttl, w)
+	}
+	e.heldBy(w.r)
 }
 
 func deadHolderHandsOn(e *env) {

@@ -40,6 +40,9 @@ var sharedLineCases = []Case{
 	{Name: "DeadWriterHandsOnToReaders",
 		Rule:  "When a writer's lease expires all the readers at the front of the line are granted the key, and nobody behind them.",
 		Needs: sharedLine, timely: true, run: deadWriterHandsOn},
+	{Name: "DeadWriterLetsAllReadersIn",
+		Rule:  "When a writer's lease expires all the readers at the front of the line are let in once the first of them asks, and told, so that asking only then is enough for all.",
+		Needs: sharedLine, timely: true, run: deadWriterLetsAllIn},
 	{Name: "WriterIsToldOfTheLastExpiry",
 		Rule:  "A writer that is first in line is told to look when the last lease of those that share the key ends.",
 		Needs: sharedLine, run: writerIsToldOfTheLast},
@@ -222,6 +225,19 @@ func deadWriterHandsOn(e *env) {
 	e.turn(other, r2, 0)
 	e.refuse(e.d, queued(w))
 	e.sharedBy(r1, r2)
+}
+
+// deadWriterLetsAllIn has more of them than an engine lets in in one step.
+func deadWriterLetsAllIn(e *env) {
+	const n = 40
+	gone := e.brief(e.ask("k"))
+	e.grant(e.d, gone)
+	ws := e.awaitAll(n, func() driver.Request { return e.reader("k") })
+	w := e.await(e.d, e.ask("k"), n)
+	e.turn(ws[0].d, ws[0].r, e.ttl)
+	e.enter(ws[1:]...)
+	e.refuse(w.d, queued(w.r))
+	e.sharedBy(requests(ws...)...)
 }
 
 func writerIsToldOfTheLast(e *env) {

@@ -46,6 +46,9 @@ var slotCases = []Case{
 	{Name: "LargerLimitLetsSeveralIn",
 		Rule:  "When the holder with the smallest Limit goes, as many from the front of the line are let in as the limits then allow, and told.",
 		Needs: slotsLine, run: largerLimit},
+	{Name: "DeadHoldersLetAsManyIn",
+		Rule:  "When the leases of all holders of a key with a Limit expire, as many from the front of the line are let in once the first of them asks, and told.",
+		Needs: slotsLine, timely: true, run: deadHoldersLetIn},
 	{Name: "FirstInLineIsToldWhenThereIsRoom",
 		Rule:  "The first in line for a key with a Limit is told to look when the first of the leases ends that makes room.",
 		Needs: slotsLine, timely: true, run: toldWhenThereIsRoom},
@@ -284,6 +287,19 @@ func largerLimit(e *env) {
 	e.refuse(e.d, queued(ws[4].r))
 	e.release(e.d, rs[0])
 	e.enter(ws[4])
+}
+
+func deadHoldersLetIn(e *env) {
+	const n = 5
+	for range n {
+		e.grant(e.d, e.brief(e.slotted("k", n)))
+	}
+	ws := e.awaitAll(n+1, func() driver.Request { return e.slotted("k", n) })
+	e.turn(ws[0].d, ws[0].r, e.ttl)
+	e.eventually(e.ttl, "the leases of all that are gone end", func() bool { return e.inspect("k").Holds <= n })
+	e.enter(ws[1:n]...)
+	e.refuse(ws[n].d, queued(ws[n].r))
+	e.sharedBy(requests(ws[:n]...)...)
 }
 
 func toldWhenThereIsRoom(e *env) {

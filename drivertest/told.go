@@ -5,16 +5,17 @@ package drivertest
 
 import (
 	"slices"
+	"time"
 
 	"github.com/hasplock/hasp/driver"
 )
 
 // told is one that waits and asks only when it was told to.
 type told struct {
-	d   driver.Driver
-	r   driver.Request
-	ch  <-chan struct{}
-	ask bool // it polls, or was told a moment that is near
+	d  driver.Driver
+	r  driver.Request
+	ch <-chan struct{} // nil: it polls
+	at time.Time       // when it was told to look; zero: it was not
 }
 
 // await watches for r and puts it in line behind so many.
@@ -25,22 +26,47 @@ func (e *env) await(d driver.Driver, r driver.Request, ahead int) *told {
 	return w
 }
 
+// awaitAll puts n in line, one after the other, on several connections.
+func (e *env) awaitAll(n int, ask func() driver.Request) (ws []*told) {
+	e.Helper()
+	ds := []driver.Driver{e.d, e.open(), e.open()}
+	for i := range n {
+		ws = append(ws, e.await(ds[i%len(ds)], ask(), i))
+	}
+	return ws
+}
+
 func (e *env) see(w *told, refused driver.Result) {
-	w.ask = w.ch == nil || refused.RetryIn > 0 && refused.RetryIn <= e.slack
+	w.at = time.Time{}
+	if refused.RetryIn > 0 {
+		w.at = time.Now().Add(refused.RetryIn)
+	}
+}
+
+// now says whether it was told to ask.
+func (w *told) now() bool {
+	select {
+	case <-w.ch:
+		return true
+	default:
+		return w.ch == nil || !w.at.IsZero() && !time.Now().Before(w.at)
+	}
 }
 
 // enter lets each ask when it is told to, until all are granted.
 func (e *env) enter(ws ...*told) {
 	e.Helper()
+	e.enterIn(0, ws...)
+}
+
+// enterIn is enter for those that may have to wait so long.
+func (e *env) enterIn(limit time.Duration, ws ...*told) {
+	e.Helper()
 	ws = slices.Clone(ws)
-	e.eventually(0, "all that wait were told and are granted the key", func() bool {
+	e.eventually(limit, "all that wait were told and are granted the key", func() bool {
 		ws = slices.DeleteFunc(ws, func(w *told) bool {
-			select {
-			case <-w.ch:
-			default:
-				if !w.ask {
-					return false
-				}
+			if !w.now() {
+				return false
 			}
 			res := e.try(w.d, queued(w.r))
 			e.see(w, res)

@@ -126,6 +126,45 @@ func (s *Store) handOn(e *entry, now time.Time) {
 		p.since, p.until = now, now.Add(p.claim) // its fence comes with the claim
 		e.install(p)
 		s.hint(p.id)
+		s.look(e.key, p.until, now)
+	}
+}
+
+// look has somebody look at a key when a claim is over: the store, which hands it
+// on, and who is first in line then, which nobody told when the lease of one that
+// claimed the key expires.
+func (s *Store) look(key string, at, now time.Time) {
+	a := s.alarms[key]
+	switch {
+	case a == nil:
+		s.alarms[key] = &alarm{at, time.AfterFunc(at.Sub(now), func() { s.looked(key) })}
+	case at.Before(a.at):
+		a.at = at
+		a.timer.Reset(at.Sub(now))
+	}
+}
+
+// alarm is when somebody will look at a key.
+type alarm struct {
+	at    time.Time
+	timer *time.Timer
+}
+
+func (s *Store) looked(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.alarms, key)
+	now := s.now()
+	e := s.settled(key, now)
+	defer s.forget(e, now)
+	if len(e.line) == 0 {
+		return
+	}
+	s.hint(e.line[0].id)
+	for _, h := range e.holders {
+		if !h.claimed {
+			s.look(key, h.until, now)
+		}
 	}
 }
 

@@ -27,7 +27,7 @@ type NodeOptions struct {
 
 // NewNode returns an empty store.
 func NewNode(o NodeOptions) *Store {
-	s := &Store{options: o, watchers: make(map[ownerKey]map[chan struct{}]struct{})}
+	s := &Store{options: o, watchers: make(map[ownerKey]map[chan struct{}]struct{}), alarms: make(map[string]*alarm)}
 	s.Restart(nil)
 	return s
 }

@@ -41,8 +41,8 @@ const (
 )
 
 // Store is a store of locks in this process, and the driver for it. It has no
-// goroutine and no timer of its own: what is over is found out when somebody
-// looks. All methods may be called by many goroutines at once.
+// goroutine of its own: what is over is found out when somebody looks, which a
+// timer sees to after a handoff. All methods may be called by many goroutines at once.
 type Store struct {
 	options NodeOptions
 
@@ -50,6 +50,7 @@ type Store struct {
 	data
 	life        string // another one after a restart
 	watchers    map[ownerKey]map[chan struct{}]struct{}
+	alarms      map[string]*alarm
 	unreachable bool
 }
 
