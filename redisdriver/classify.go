@@ -22,11 +22,12 @@ import (
 func (d *Driver) Classify(err error) driver.Class {
 	var bad *configError
 	var kind *TypeError
+	var data *DataError
 	var server redis.Error
 	switch {
 	case err == nil:
 		return driver.Unknown
-	case errors.As(err, &bad), errors.As(err, &kind), errors.Is(err, driver.ErrUnsupported), isTLS(err),
+	case errors.As(err, &bad), errors.As(err, &kind), errors.As(err, &data), errors.Is(err, driver.ErrUnsupported), isTLS(err),
 		errors.Is(err, redis.ErrClosed): // the program closed its client: no later attempt differs
 		return driver.Misconfigured
 	case errors.As(err, &server):
@@ -102,6 +103,9 @@ func classOf(text string) driver.Class {
 	}
 	if c, ok := codes[strings.SplitN(rest, " ", 2)[0]]; ok && code == "ERR" { // Kvrocks
 		return c
+	}
+	if faultyScript().MatchString(text) { // it met what hasp did not write
+		return driver.Misconfigured
 	}
 	for _, t := range texts {
 		if strings.Contains(text, t.part) {

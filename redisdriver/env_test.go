@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"regexp"
 	"strconv"
 	"testing"
@@ -207,6 +208,12 @@ func (w *world) tick() {
 			return
 		}
 	}
+}
+
+// strike has the places that d has in a line passed over, as of now.
+func (w *world) strike(key string, d *Driver) {
+	w.Helper()
+	w.do("HSET", d.names(key).places, "!", fmt.Sprintf("%sinbox:%s %013d;", sidecars, d.id, w.micros()/1000))
 }
 
 // calls counts the commands that the server carried out since CONFIG

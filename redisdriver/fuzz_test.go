@@ -65,7 +65,7 @@ func FuzzHint(f *testing.F) {
 	f.Add("-01x")
 	d := New(nil, nil)
 	f.Fuzz(func(t *testing.T, s string) {
-		r, ok := d.parseHint(s)
+		r, _, ok := d.parseHint(s)
 		if !ok {
 			return
 		}

@@ -48,12 +48,22 @@ type inbox struct {
 type watcher struct {
 	key  string
 	hint chan struct{}
+	late *time.Timer // tells it later; guarded by inbox.mu
 }
 
 func (w *watcher) tell() {
 	select {
 	case w.hint <- struct{}{}:
 	default: // one hint is enough
+	}
+}
+
+// tellLater takes the place of what it was to be told later before. inbox.mu is held.
+func (w *watcher) tellLater(after time.Duration) {
+	if w.late == nil {
+		w.late = time.AfterFunc(after, w.tell)
+	} else {
+		w.late.Reset(after)
 	}
 }
 
@@ -112,6 +122,9 @@ func (in *inbox) watch(ctx context.Context, r driver.Request) <-chan struct{} {
 func (in *inbox) forget(owner string, w *watcher) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
+	if w.late != nil {
+		w.late.Stop()
+	}
 	rest := slices.DeleteFunc(in.watchers[owner], func(other *watcher) bool { return other == w })
 	if in.watchers[owner] = rest; len(rest) == 0 {
 		delete(in.watchers, owner)
@@ -321,12 +334,19 @@ func (in *inbox) news() {
 
 // deliver hands a message to the owner it names.
 func (in *inbox) deliver(payload string) {
-	r, ok := in.d.parseHint(payload)
+	r, after, ok := in.d.parseHint(payload)
 	if !ok {
 		return // a probe, or none of ours
 	}
 	in.mu.Lock()
 	watchers := in.waiting(r)
+	if after > 0 {
+		for _, w := range watchers {
+			w.tellLater(after)
+		}
+		in.mu.Unlock()
+		return
+	}
 	in.mu.Unlock()
 	for _, w := range watchers {
 		w.tell()

@@ -183,6 +183,9 @@ func (c command) answer(reply any, err error) {
 	if err != nil || !c.calls[0].script.batch {
 		for _, call := range c.calls {
 			call.reply, call.err = reply, err
+			if err != nil && call.script.batch {
+				call.err = call.foreign(err)
+			}
 		}
 		return
 	}

@@ -49,10 +49,18 @@ type answer struct {
 	left  time.Duration // or free, or forever
 	ahead int
 	grant grant
-	cut   bool // the search for the next in line goes on with the next call
+	next  int64 // what became of the search for the next in line: nextFound…
 
 	kind string // the lock key holds something of this type
 }
+
+// What try.lua says of the next in line.
+const (
+	nextFound  = iota // or was not looked for
+	nextMute          // it could not be told
+	nextMore          // the search goes on with the next call
+	nextHanded        // it has the key now
+)
 
 func parseTry(v any) (answer, error) {
 	var a answer
@@ -90,7 +98,7 @@ func parseTry(v any) (answer, error) {
 		a.left = span(next[int64](r))
 		a.ahead = int(next[int64](r))
 		a.grant = parseGrant(next[string](r))
-		a.cut = next[int64](r) == 1
+		a.next = next[int64](r)
 		if least := next[string](r); least != "" {
 			a.fence = parseFence(least, r)
 		}
@@ -201,11 +209,13 @@ func (a answer) retryIn(r driver.Result, told bool) time.Duration {
 	}
 	silent := r.Holder.Foreign || a.grant.state == 'm' || a.grant.state == 'M' || a.grant.owner != r.Holder.Owner
 	switch {
-	case a.left == free || a.cut: // free, but not for us: the next in line could not be told
+	case a.next == nextMore:
+		return moreAfter
+	case a.left == free || a.next == nextMute: // free, but not for us: the next in line could not be told
 		return lookAfter
 	case !told:
 		return min(expiry, pollStep*time.Duration(a.ahead+1), pollMax)
-	case a.ahead > 0:
+	case a.ahead > 0 && a.next != nextHanded: // whoever handed it over sees whether it is claimed
 		return 0
 	case silent:
 		return min(expiry, lookAfter)

@@ -5,7 +5,6 @@ package redisdriver
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -316,7 +315,7 @@ func TestWriterLeavesBehindAStruckPlace(t *testing.T) {
 	w.wait(hung, dead)
 	w.wait(d, writer)
 	hints := w.wait(d, b)
-	w.do("HSET", "hasp.places:{lock:k}", "!", fmt.Sprintf("%s %013d;", hung.inboxName(), time.Now().Add(time.Hour).UnixMilli()))
+	w.strike("k", hung)
 	w.release(d, writer)
 	w.hear(hints)
 	if got := w.sharers(d, "k"); !slices.Contains(got, b.Owner) {

@@ -17,6 +17,7 @@ const (
 	wary = 10 * time.Second // how long at most a late request may be under way
 
 	lookAfter = 100 * time.Millisecond // the first in line, when nobody will tell it
+	moreAfter = 2 * time.Millisecond   // where the search for the next in line goes on with the next call
 	pollStep  = 50 * time.Millisecond  // without hints: this much longer for each place before
 	pollMax   = time.Second            // but no longer than this
 )

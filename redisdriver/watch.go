@@ -6,6 +6,7 @@ package redisdriver
 import (
 	"context"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -135,19 +136,28 @@ func (d *Driver) giveBack(r driver.Request) {
 }
 
 // parseHint reads what call in line.lua publishes: the length of the value in
-// three digits, the value, the lock key.
-func (d *Driver) parseHint(s string) (r driver.Request, ok bool) {
+// three digits, the value, the lock key. Before it may stand when to try, in ms:
+// such a hint says only that somebody should look then.
+func (d *Driver) parseHint(s string) (r driver.Request, after time.Duration, ok bool) {
+	if rest, late := strings.CutPrefix(s, "+"); late {
+		ms, rest, _ := strings.Cut(rest, " ")
+		n, err := strconv.ParseUint(ms, 10, 32)
+		if err != nil {
+			return r, 0, false
+		}
+		s, after = rest, time.Duration(n)*time.Millisecond+time.Millisecond
+	}
 	if len(s) < 3 {
-		return r, false
+		return r, 0, false
 	}
 	n, err := strconv.ParseUint(s[:3], 10, 16)
 	if s = s[3:]; err != nil || int(n) > len(s) {
-		return r, false
+		return r, 0, false
 	}
 	h := holderOf(s[:n])
 	key := s[n:]
 	if h.Foreign || len(key) <= len(d.prefix) || key[:len(d.prefix)] != d.prefix {
-		return r, false
+		return r, 0, false
 	}
-	return driver.Request{Key: key[len(d.prefix):], Owner: h.Owner, Label: h.Label}, true
+	return driver.Request{Key: key[len(d.prefix):], Owner: h.Owner, Label: h.Label}, after, true
 }

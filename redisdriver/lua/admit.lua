@@ -8,6 +8,7 @@
 -- Answers 1, or 0: the record is another, or of another run of the server.
 
 --@ clock.lua
+--@ number.lua
 --@ fences.lua
 
 --@ life.lua

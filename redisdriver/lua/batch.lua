@@ -38,6 +38,7 @@ local key, arg = 2, 2
 --+ key = 4
 local fence, limit
 
+--@ number.lua
 --+ --@ node.lua
 --+ --@ fences.lua
 
@@ -46,14 +47,18 @@ local fence, limit
 -- all requests at once, and outlives the fences that it covers by a day.
 local function mint(n, told)
 --+   told = forgotten(told)
-  if not fence or fence + n > limit or told and tonumber(told) > fence then
+  local above = told and number('grant', told) or 0
+  if not fence or fence + n > limit or above > fence then
     if not stamp then look() end
     local last, keep, now = call('GET', KEYS[1]), '86400000', tonumber(stamp)
-    local from = now
-    if last and (#last ~= 16 or last >= stamp) then from = last + 1 end -- the clock stands, or was set back
-    if told and tonumber(told) >= from then from = told + 1 end -- a proposal was ahead of it
+    local from, where, text = now, 'clock', stamp
+    if last and (#last ~= 16 or last >= stamp or string.find(last, '%D')) then -- the clock stands, or was set back
+      from, where, text = number('mark', last) + 1, 'mark', last
+    end
+    if above >= from then from, where, text = above + 1, 'grant', told end -- a proposal was ahead of it
     if from > now then keep = string.format('%d', (from - now) / 1000 + 86400000) end
-    local to = from + n + ARGV[1] - 2
+    local to = from + (n + ARGV[1] - 2)
+    if to > MOST then number(where, text, true) end
     call('SET', KEYS[1], string.format('%d', to), 'PX', keep) -- may fail: then nothing is reserved
     fence, limit = from - 1, to
 --+     minted = string.format('%016.0f', to)
@@ -65,6 +70,8 @@ end
 --+ --@ lasting.lua
 
 local try, release
+local caller -- the inbox of the one that asks, if it is known
+local handed, post -- ms after which the next in line is to look, see line.lua; nil: it knows by itself
 
 -- slow creates what a request needs when others are in its way.
 local function slow()
@@ -85,7 +92,7 @@ function sharing()
 end
 end
 
-local function run()
+local function request()
   local kind, value, a = ARGV[arg], ARGV[arg + 1], arg + 2
   local lock, grant, line = KEYS[key], KEYS[key + 1], KEYS[key + 2]
 --- --@ fast.lua
@@ -114,6 +121,15 @@ local function run()
 --+   linger = ARGV[a] + KEEP
   if kind == 'h' or kind == 'm' then return try(value, gone, kind, ARGV[a], linger, 1, '', 0) end
   return try(value, gone, string.lower(kind), ARGV[a], linger, tonumber(ARGV[a + 2]), ARGV[a + 3], ARGV[a + 4])
+end
+
+-- run carries out one request, and has the next in line look after what became
+-- of it.
+local function run()
+  caller, handed = nil, nil
+  local answer = request()
+  if handed then post(handed) end
+  return answer
 end
 
 --- if ARGV[1] == '1' then return {run()} end

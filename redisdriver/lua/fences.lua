@@ -26,8 +26,9 @@ local function recall()
   local got = redis.call('MGET', KEYS[3], KEYS[1])
   local mark, now = got[1], tonumber(stamp)
   minted = got[2] or ''
-  if minted ~= '' and #minted ~= 16 then minted = string.format('%016.0f', minted) end
-  if not mark or #mark ~= 67 then
+  if minted ~= '' then minted = string.format('%016.0f', number('mark', minted)) end
+  if mark and (#mark ~= 67 or string.find(mark, '[^%d ]')) then number('proposed', mark, true) end
+  if not mark then
     old, mid, cur, at, turned = stamp, stamp, stamp, stamp, true
     return
   end
@@ -51,9 +52,9 @@ local function floor(told)
   return minted > least and minted or least
 end
 
--- near says that a fence is not too far ahead.
+-- near says that a fence is not too far ahead, and one that Lua can count with.
 local function near(h, least)
-  return h <= stamp or tonumber(h) <= math.max(stamp + LEAD, least + REACH)
+  return h <= stamp or tonumber(h) <= math.min(MOST - REACH, math.max(stamp + LEAD, least + REACH))
 end
 
 -- allow says how many fences, of n up to h, may be granted now; or nil, and

@@ -27,6 +27,15 @@ local function remember(grant, gap)
   redis.call('SET', K[2], string.sub(grant, 1, 58) .. kept, 'KEEPTTL')
 end
 
+-- heirs mints a fence for one that was told, and does not ask for it: nil when
+-- that fails because of what stands in the store, which it will be told when it asks.
+local function heirs(told)
+  local ok, fence = pcall(mint, 1, told)
+  if ok then return fence end
+  local text = type(fence) == 'table' and fence.err or fence
+  if not string.find(text, 'HASPDATA', 1, true) then error(fence, 0) end
+end
+
 -- handover makes a place that left the line the holder, for its claim time.
 -- One that proposes brings its fence when it claims the key: until then the
 -- largest fence that the key had, told, stays where it was, and that of those
@@ -36,15 +45,21 @@ local function handover(e, told, most, gap)
   local none = string.rep('0', 16)
   local fence, state = told or none, 'C'
   if e[9] == '' then
-    fence, state = mint(1, told), 'c'
+    fence, state = heirs(told), 'c'
+    if not fence then return false end
     most = fence
   end
   redis.call('ZREM', K[3], e[1])
   redis.call('HDEL', K[4], owner)
   redis.call('SET', K[1], e[1], 'PX', e[5])
+  handed = tonumber(e[5])
   record(owner, fence, state .. (gap and '!' or ' ') .. (most or none) .. ' ' .. e[2] .. ' ' .. e[8] .. ' '
     .. string.sub(e[1], 28), e[5] + KEEP)
+  return true
 end
+
+-- lapsed marks a place whose claim lapsed.
+local function lapsed(place) return (string.gsub(place, '^(%d+ %d+ %d+ %aP?S?%d*) ', '%1! ')) end
 
 -- restore gives a place whose claim lapsed its old number back.
 local function restore(grant, gap)
@@ -54,8 +69,17 @@ local function restore(grant, gap)
   later(K[2], lasting(KEEP, string.sub(grant, 28, 43))) -- takes no memory, and after it nothing is refused for that
   remember(grant, gap)
   redis.call('ZADD', K[3], number, value)
-  redis.call('HSET', K[4], string.sub(grant, 1, 26), place,
+  redis.call('HSET', K[4], string.sub(grant, 1, 26), lapsed(place),
     '!', strike(redis.call('HGET', K[4], '!') or '', e[7], string.sub(grant, 45, 57)))
   outlast(K[3], e[4] + LINGER)
   outlast(K[4], e[4] + LINGER)
+end
+
+-- sound answers a grant, or nothing where it is not one.
+local function sound(grant)
+  if grant and string.find(grant, '^%w+ %d+ %d+ [hmcsfHMCSF]') == 1 and string.sub(grant, 27, 27) == ' '
+    and string.sub(grant, 44, 44) == ' ' and string.sub(grant, 58, 58) == ' ' then
+    return grant
+  end
+  return false
 end

@@ -34,6 +34,7 @@ end
 local function lease(text)
   local fence, since, state, limit, slot, mark, place =
     string.match(text, '^(%d+) (%d+) (%a) (%d+) (%d+) (%d) ?(.*)$')
+  if not fence then number('held', text, true) end
   return {fence = fence, since = since, state = state, limit = tonumber(limit), slot = tonumber(slot),
     mark = mark == '1', place = place, pending = state == 'c' or state == 'C'}
 end
@@ -69,7 +70,7 @@ local function reap(all)
         local number, place = string.match(l.place, '^(%S+) (.*)$')
         local e = entry(over[i], number, place)
         line[#line + 1], line[#line + 2] = number, over[i]
-        places[#places + 1], places[#places + 2] = string.sub(over[i], 1, 26), place
+        places[#places + 1], places[#places + 2] = string.sub(over[i], 1, 26), lapsed(place)
         strikes = strike(strikes or redis.call('HGET', K[4], '!') or '', e[7], l.since)
         patience = math.max(patience, e[4])
       end
@@ -186,18 +187,22 @@ local function add(value, fence, state, limit, px, since, place)
   return l
 end
 
--- hand gives a place that left the line the key, alone or beside others.
+-- hand gives a place that was told the key, alone or beside others. It is false
+-- when there is no fence to be had.
 local function hand(e)
   if not e[10] then
-    handover(e, ours.newest, ours.wrote, ours.mark)
+    if not handover(e, ours.newest, ours.wrote, ours.mark) then return false end
     ours.alone = e[1]
-    return
+    return true
   end
   local fence, state = string.rep('0', 16), 'C'
-  if e[9] == '' then fence, state = mint(1, ours.newest), 'c' end
+  if e[9] == '' then fence, state = heirs(ours.newest), 'c' end
+  if not fence then return false end
   redis.call('ZREM', K[3], e[1])
   redis.call('HDEL', K[4], string.sub(e[1], 1, 26))
   add(e[1], fence, state, e[10], tonumber(e[5]), nil, e[2] .. ' ' .. e[8])
+  handed = math.max(handed or 0, tonumber(e[5]))
+  return true
 end
 
 -- admit lets in from the front of the line whoever can have the key, up to me.
@@ -210,10 +215,17 @@ local function admit(me)
     e, why, at = first(me, true, fits, at)
     if not e or why or e[1] == me then return e, why end
     if ours.alone or not fits(e[10]) then return e, 'shut' end
-    hand(e)
+    if not hand(e) then return e, 'mute' end
     if ours.alone then return e, 'shut' end
   end
   return nil, 'more'
+end
+
+-- letIn is admit for those behind one that is served.
+local function letIn()
+  local e, why = admit(false)
+  if why == 'more' and not handed then hail() end
+  return e, why
 end
 
 -- usher hands a free key to a place that was told, and to those behind it that
@@ -221,8 +233,8 @@ end
 function usher(e, grant, gap, me)
   survey(nil, nil, gap)
   ours.newest, ours.wrote, ours.grant = grant and string.sub(grant, 28, 43), grant and wrote(grant), redis.call('EXISTS', K[2]) == 1
-  hand(e)
-  local _, why = admit(me)
+  local _, why = nil, 'mute'
+  if hand(e) then _, why = admit(me) end
   settle()
   return why
 end

@@ -5,11 +5,14 @@
 -- KEYS  for each line: lock, grant, line, places, see line.lua; in a node at
 --       the end its record
 -- ARGV  for each line: n, then n times "<owner> <label>" and its patience, ms
--- Answers one number for each place: -1 it is gone; 0 it stands; more: it is
--- the first that may get the key, and should try again after so many ms,
--- because nobody will tell it when the holder goes. Or 0: the node does not vote.
+-- Answers one number for each place: -1 it is gone; 0 it stands; more: it
+-- should try again after so many ms, because it is the first that may get the key,
+-- and nobody will tell it when the holder goes; or because the key is free, and
+-- the first does not come for it. Or 0: the node does not vote.
 
 --@ clock.lua
+
+local caller, handed, post -- see batch.lua
 --@ marker.lua
 --@ line.lua
 --@ room.lua
@@ -49,22 +52,30 @@ end
 local out, arg = {}, 1
 for key = 1, #KEYS - 3, 4 do
   K = {KEYS[key], KEYS[key + 1], KEYS[key + 2], KEYS[key + 3]}
-  local n, at, longest = tonumber(ARGV[arg]), {}, 0
+  local n, at, longest, any = tonumber(ARGV[arg]), {}, 0, nil
   for i = arg + 1, arg + 2 * n, 2 do
     local value, patience, owner = ARGV[i], ARGV[i + 1], string.sub(ARGV[i], 1, 26)
-    local place = redis.call('ZSCORE', K[3], value) and redis.call('HGET', K[4], owner)
-    if place then
-      redis.call('HSET', K[4], owner, string.sub(stamp, 1, 13) .. ' ' .. patience .. string.match(place, '^%d+ %d+( .*)$'))
-      at[value] = #out + 1
-      longest = math.max(longest, tonumber(patience))
+    local number, place = redis.call('ZSCORE', K[3], value), nil
+    if number then
+      local got = redis.call('HMGET', K[4], owner, '?')
+      local head, tail = string.match(got[1] or '', '^%d+ %d+( %d+ %aP?S?%d*)!?( %S+)$')
+      place = head
+      if place then
+        redis.call('HSET', K[4], owner, string.sub(stamp, 1, 13) .. ' ' .. patience .. head .. tail)
+        if got[2] then alive(number, got[2]) end
+        at[value] = #out + 1
+        any = any or at[value]
+        longest = math.max(longest, tonumber(patience))
+      end
     end
     out[#out + 1] = place and 0 or -1
   end
   if longest > 0 then
     outlast(K[3], longest + LINGER)
     outlast(K[4], longest + LINGER)
-    local e = first(false, false)
-    if e and at[e[1]] then out[at[e[1]]] = watch(e[10]) end
+    local e, why = first(false, false)
+    local mine, after = e and at[e[1]], e and watch(e[10]) or 1
+    if mine or after == 1 and (e or why) then out[mine or any] = after end
   end
   arg = arg + 2 * n + 1
 end

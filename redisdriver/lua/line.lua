@@ -27,12 +27,14 @@
 --         contact is the server's ms of the last sign of life; patience and
 --         claim are ms; mode p: polls; n: told by PUBLISH; c: by PUBLISH, and
 --         a count of 0 receivers means that nobody listens; N, C: by SPUBLISH;
---         and a P behind it: proposes fences; and S<limit>: will share the key.
+--         and a P behind it: proposes fences; and S<limit>: will share the key;
+--         and a !: it let its claim lapse, and gave no sign of life since.
 -- strikes: "<inbox> <ms>;" for each inbox that was handed a key, or called,
 --         and did not answer. Its places that gave no sign of life since are
 --         passed over, and keep their place until their patience is over.
+-- "?" in places: "<number> <ms>": up to that place all are passed over, at that time.
 --
--- An entry is {value, number, contact, patience, claim, mode, inbox, place, P or '', limit or nil}.
+-- An entry is {value, number, contact, patience, claim, mode, inbox, place, P or '', limit or nil, ! or ''}.
 
 -- later moves an expiry, but never to an earlier moment. What never expires
 -- stays so: only a person can have made it so.
@@ -50,15 +52,16 @@ local function outlast(key, px)
 end
 
 local function entry(value, number, place)
-  local contact, patience, claim, mode, proposes, limit, inbox =
-    string.match(place, '^(%d+) (%d+) (%d+) (%a)(P?)S?(%d*) (%S+)$')
-  return {value, number, tonumber(contact), tonumber(patience), claim, mode, inbox, place, proposes, tonumber(limit)}
+  local contact, patience, claim, mode, proposes, limit, lapsed, inbox =
+    string.match(place, '^(%d+) (%d+) (%d+) (%a)(P?)S?(%d*)(!?) (%S+)$')
+  return {value, number, tonumber(contact), tonumber(patience), claim, mode, inbox, place, proposes, tonumber(limit), lapsed}
 end
 
--- call tells an inbox about a place in line: the number of receivers, or nil
--- when this user may not publish there.
-local function call(e)
+-- call tells an inbox about a place in line, at once or after px ms: the number
+-- of receivers, or nil when this user may not publish there.
+local function call(e, px)
   local text = string.format('%03d', #e[1]) .. e[1] .. K[1]
+  if px then text = '+' .. px .. ' ' .. text end
   local command = (e[6] == 'N' or e[6] == 'C') and 'SPUBLISH' or 'PUBLISH'
   local n = redis.pcall(command, e[7], text)
   if type(n) == 'table' then return nil end
@@ -74,11 +77,38 @@ local function strike(strikes, inbox, at)
   return inbox .. ' ' .. at .. ';' .. table.concat(kept)
 end
 
+-- struck: a contact or a strike that is ahead of the clock is of a time before
+-- the clock was set back. Such a contact is no sign of life, and such a strike
+-- says nothing about those that came since.
 local function struck(strikes, e)
+  if e[11] ~= '' then return true end
   if strikes == '' then return false end
   local _, last = string.find(strikes, e[7] .. ' ', 1, true)
-  local at = last and string.match(strikes, '^%d+', last + 1)
-  return at ~= nil and e[3] <= tonumber(at)
+  local at = last and tonumber(string.match(strikes, '^%d+', last + 1))
+  return at ~= nil and at <= ms and (e[3] <= at or e[3] > ms)
+end
+
+-- spare takes the strike from the inbox of the one that asks: its process lives,
+-- and may only have been slow.
+local function spare(strikes)
+  if not caller or strikes == '' then return strikes end
+  local from, to = string.find(strikes, caller .. ' ', 1, true)
+  if not from then return strikes end
+  strikes = string.sub(strikes, 1, from - 1) .. string.gsub(string.sub(strikes, to + 1), '^%d+;', '')
+  redis.call('HSET', K[4], '!', strikes)
+  redis.call('HDEL', K[4], '?')
+  return strikes
+end
+
+-- beyond answers the rank behind those that are known to be passed over, nil
+-- when nobody knows, or when me is one of them.
+local function beyond(known, at, me)
+  local number, time = string.match(known or '', '^(%S+) (%d+)$')
+  if not number or tonumber(time) > ms or tonumber(time) + 1000 < ms then return nil end
+  local mine = me and redis.call('ZSCORE', K[3], me)
+  if mine and tonumber(mine) <= tonumber(number) then return nil end
+  local rank = redis.call('ZCOUNT', K[3], '-inf', number)
+  return rank > at and rank or nil
 end
 
 -- first finds the first live place that may be given the key; me is always
@@ -89,23 +119,25 @@ end
 -- short at its bound and the next call goes on. Third: where in line the search
 -- ended, from which a next one may go on when what was found has left.
 local function first(me, tell, fits, from)
-  local at, size = from or 0, 1
+  local at, size, passed = from or 0, 1, nil
   for _ = 1, 11 do
     local ids = redis.call('ZRANGE', K[3], at, at + size - 1, 'WITHSCORES')
     if #ids == 0 then return nil end
     local owners = {}
     for i = 1, #ids, 2 do owners[#owners + 1] = string.sub(ids[i], 1, 26) end
-    local places = redis.call('HMGET', K[4], '!', unpack(owners))
-    local strikes, dead, lost, found, why = places[1] or '', {}, {}, nil, nil
+    local places = redis.call('HMGET', K[4], '!', '?', unpack(owners))
+    local strikes, dead, lost, found, why = spare(places[1] or ''), {}, {}, nil, nil
     for i = 1, #owners do
-      local e = places[i + 1] and entry(ids[2 * i - 1], ids[2 * i], places[i + 1])
+      local e = places[i + 2] and entry(ids[2 * i - 1], ids[2 * i], places[i + 2])
       if ids[2 * i - 1] == me then
-        found = e
-      elseif not e or e[3] + e[4] <= ms then
+        found = e or {me}
+      elseif not e or not e[3] or e[3] + e[4] <= ms then
         dead[#dead + 1] = ids[2 * i - 1]
         lost[#lost + 1] = owners[i]
       elseif struck(strikes, e) then
-        at = at + 1
+        local next = not passed and beyond(places[2], at, me)
+        at, passed = next or at + 1, ids[2 * i]
+        if next then break end
       elseif not tell or e[6] == 'p' or fits and not fits(e[10]) then
         found = e
       else
@@ -113,7 +145,7 @@ local function first(me, tell, fits, from)
         if n == 0 and (e[6] == 'c' or e[6] == 'C') then
           strikes = strike(strikes, e[7], ms)
           redis.call('HSET', K[4], '!', strikes)
-          at = at + 1
+          at, passed = at + 1, ids[2 * i]
         else
           found, why = e, not n and 'mute' or nil
         end
@@ -127,5 +159,59 @@ local function first(me, tell, fits, from)
     if found then return found, why, at end
     size = 100
   end
+  if passed then redis.call('HSET', K[4], '?', passed .. ' ' .. string.format('%.0f', ms)) end
   return nil, 'more'
+end
+
+-- some reads places, by rank.
+local function some(from, to)
+  local ids, owners = redis.call('ZRANGE', K[3], from, to), {}
+  if #ids == 0 then return ids, ids end
+  for i = 1, #ids do owners[i] = string.sub(ids[i], 1, 26) end
+  return ids, redis.call('HMGET', K[4], unpack(owners))
+end
+
+-- hail asks for the next in line where a search was cut short: it tells the one
+-- with the latest sign of life among the last in line, which goes on with it.
+local function hail()
+  local ids, places = some(-100, -1)
+  local last
+  for i = 1, #ids do
+    if places[i] and (not last or places[i] > places[last]) then last = i end
+  end
+  local e = last and entry(ids[last], nil, places[last])
+  if e and e[6] and e[6] ~= 'p' then call(e) end
+end
+
+-- post has whoever is first in line now look after px ms: nobody else would see
+-- that a key which was handed over is not claimed, or when the lease of one who
+-- has it now expires. Of the first few it is the first with a sign of life of late.
+-- A place that polls looks anyway.
+function post(px)
+  local ids, places = some(0, 3)
+  local told
+  for i = 1, #ids do
+    local e = places[i] and entry(ids[i], nil, places[i])
+    if e and e[3] then
+      told = told or e
+      if e[3] + e[4] / 2 > ms and e[11] == '' then
+        told = e
+        break
+      end
+    end
+  end
+  if told and told[6] ~= 'p' then call(told, string.format('%d', math.min(px, 86400000))) end
+end
+
+-- lead tells whoever is first in line now to look after the holder, or to take the key.
+local function lead()
+  local e, why = first(false, false)
+  if e and e[6] ~= 'p' then call(e) end
+  if why == 'more' then hail() end
+end
+
+-- alive forgets up to where all are passed over, when one of them shows a sign of life.
+local function alive(number, known)
+  known = known or redis.call('HGET', K[4], '?')
+  if known and tonumber(number) <= tonumber(string.match(known, '^%S+')) then redis.call('HDEL', K[4], '?') end
 end

@@ -14,7 +14,7 @@ function release(value, GONE, wary, unclaimed, upto, ending)
   ours = nil
 
   local got = redis.call('MGET', K[1], K[2]) -- nothing where it is no string: not ours
-  local grant = got[2]
+  local grant = sound(got[2])
   local state = grant and string.sub(grant, 59, 59) or ''
   local pending = grant and string.sub(grant, 1, 26) == owner and string.find(state, '[cC]') -- never came for it
 
@@ -41,10 +41,11 @@ function release(value, GONE, wary, unclaimed, upto, ending)
       if e[10] then
         if not share then sharing() end
         why = usher(e, grant, gap, false)
-      else
-        handover(e, told, grant and wrote(grant), gap)
+      elseif not handover(e, told, grant and wrote(grant), gap) then
+        why = 'mute'
       end
     end
+    if why == 'more' and not handed then hail() end
     return why == 'mute' and 3 or 1
   end
 
@@ -57,9 +58,6 @@ function release(value, GONE, wary, unclaimed, upto, ending)
   if GONE then redis.pcall('SET', GONE, '', 'PX', wary) end -- may fail where the server is full: a Try that comes late then keeps the key for its TTL
   local leads = rank == 0 or lapsed
 --+   leads = leads and votes(KEYS[2])
-  if leads then -- whoever is first now looks after the holder, or takes the key
-    local e = first(false, false)
-    if e and e[6] ~= 'p' then call(e) end
-  end
+  if leads then lead() end
   return (rank or lapsed) and 2 or 0
 end

@@ -44,7 +44,7 @@ local function stand(value, l, as, ttl, fences, h, how, refuse)
     ours.stale = true
   end
   ours.px = math.max(ours.px, ttl)
-  if redis.call('EXISTS', K[3]) == 1 then admit(false) end
+  if redis.call('EXISTS', K[3]) == 1 then letIn() end
   settle()
   local left = ends - ms
 --+   if left > most then left = most end
@@ -66,7 +66,7 @@ local function convert(value, ttl, h, limit, grant, refuse)
   redis.call('SET', K[1], ours.lock, 'KEEPTTL')
   redis.call('DEL', K[5], K[6], K[7])
   local l = add(value, fence, state, limit, left, string.sub(grant, 45, 57))
-  admit(false)
+  letIn()
   settle()
 --+   if left > most then left = most end
   return {1, fence, 0, left, 1, tonumber(l.slot)}
@@ -113,7 +113,7 @@ function share(value, as, ttl, fences, h, how, limit, cur, grant, gone, join, re
   local mine = redis.call('ZSCORE', K[3], value)
   local _, why = nil, 'more'
   if done then _, why = admit(mine and value) end
-  local cut, low = why == 'more' or why == 'mute', nil
+  local cut, low = why == 'more' and 2 or why == 'mute' and 1 or nil, nil
   if not why and not limit and ours.n == 0 then
     settle()
     return nil
@@ -133,6 +133,10 @@ function share(value, as, ttl, fences, h, how, limit, cur, grant, gone, join, re
         redis.call('HDEL', K[4], string.sub(value, 1, 26))
       end
       local l = add(value, fence, as, limit, ttl)
+      if redis.call('EXISTS', K[3]) == 1 then
+        letIn()
+        handed = handed or 0 -- whoever is first now does not know when there will be room for it
+      end
       settle()
       return {1, fence, l.mark and 1 or 0, 0, n, tonumber(l.slot)}
     end
@@ -187,15 +191,15 @@ function leave(value, GONE, wary, unclaimed, upto, ending, cur, grant)
       redis.call('SET', K[2], string.sub(grant, 1, 59) .. '!' .. string.sub(grant, 61), 'KEEPTTL')
     end
     ours = nil
-    local e = rank == 0 and first(false, false)
-    if e and e[6] ~= 'p' then call(e) end
+    if rank == 0 then lead() end
     return result
   end
   if ours.n == 0 and ours.lock then vacate() end
   local e, why
   local may = done and redis.call('EXISTS', K[3]) == 1
 --+   may = may and votes(KEYS[2])
-  if may then e, why = admit(false) end
+  if may then e, why = letIn() end
+  if not done then hail() end -- what is over is too much for one script
   settle()
   if rank == 0 and why == 'shut' and e[6] ~= 'p' and not ours.alone then call(e) end -- it looks after the holders now
   return why == 'mute' and result == 1 and 3 or result

@@ -10,8 +10,9 @@
 --       or 0: as long as was asked, number of fences, slot if it is shared}
 --   {0, value of a holder or "", ms left as PTTL says, places before,
 --       first 59 bytes of grant, and " <limit> <slot>" of one that is shared,
---       1 when the search for the next was cut short, what a proposal must be
---       above, or ""}
+--       1 when the next could not be told, 2 when the search for it was cut short,
+--       3 when this request handed the key over, what a proposal must be above,
+--       or ""}
 --   {2, …} as 0: refused because this owner was released
 --   {3, …} as 0: refused because the proposal is not above that, or too far
 --   {4} the node does not vote  {5, ms} the longest TTL that it allows
@@ -19,17 +20,22 @@
 function try(value, GONE, as, ttl, linger, fences, place, patience, h, how, limit)
   local owner = string.sub(value, 1, 26)
   ours = nil
+  caller = string.match(place, '%S+$')
   local got = redis.call('MGET', K[1], K[2], GONE)
   local cur, grant, gone = got[1], got[2], got[3]
+  if grant and not sound(grant) then number('grant', grant, true) end
   local state = grant and string.sub(grant, 59, 59)
   local told = grant and string.sub(grant, 28, 43)
 
   -- join takes the last place, or gives the one there is a sign of life.
   local function join()
     if place == '' or gone then return end
-    if not redis.call('ZSCORE', K[3], value) then
+    local mine = redis.call('ZSCORE', K[3], value)
+    if mine then
+      alive(mine)
+    else
       local last = redis.call('ZRANGE', K[3], -1, -1, 'WITHSCORES')[2] or '0'
-      redis.call('ZADD', K[3], string.format('%.0f', last + 1), value)
+      redis.call('ZADD', K[3], string.format('%.0f', number('line', last) + 1), value)
     end
     redis.call('HSET', K[4], owner, string.sub(stamp, 1, 13) .. ' ' .. place)
     outlast(K[3], patience + LINGER)
@@ -43,7 +49,7 @@ function try(value, GONE, as, ttl, linger, fences, place, patience, h, how, limi
     if ours then cur, left, head = holder(limit, left) end
 --+     least = least or h and floor(limit and (ours and ours.wrote or grant and wrote(grant)) or told)
     return {gone and 2 or why, cur and string.sub(cur, 1, 600) or '', left,
-      ahead, head or '', cut and 1 or 0, least or ''}
+      ahead, head or '', cut or handed and 3 or 0, least or ''}
   end
 
   local function hold(fence, gap, n)
@@ -104,20 +110,20 @@ function try(value, GONE, as, ttl, linger, fences, place, patience, h, how, limi
   if e and e[1] ~= value then
     if why then
       join()
-      return refuse(0, true)
+      return refuse(0, 1)
     end
     if e[10] then
       if not share then sharing() end
       usher(e, grant, gap, mine and value)
     else
-      handover(e, told, grant and wrote(grant), gap)
+      if not handover(e, told, grant and wrote(grant), gap) then mint(1, told) end
       cur, grant = e[1], redis.call('GET', K[2])
     end
     join()
     return refuse(0)
   elseif not e and why then
     join()
-    return refuse(0, true)
+    return refuse(0, 2)
   end
   local fence, n
 --+   if h then
@@ -134,6 +140,7 @@ function try(value, GONE, as, ttl, linger, fences, place, patience, h, how, limi
   if mine then
     redis.call('ZREM', K[3], value)
     redis.call('HDEL', K[4], owner)
+    handed = ttl -- the next in line did not see that
   end
   redis.call('SET', K[1], value, 'PX', ttl)
   return hold(fence, gap, n)

@@ -1,0 +1,177 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package redisdriver
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/redis/go-redis/v9"
+)
+
+// alien are texts that stand where hasp counts, and are none of its numbers.
+var alien = []string{"abc", "-5", "0x10", " 12", "12 ", "1e15", "1.5", "+7", "", "inf", "nan",
+	"9007199254740991", "9007199254740992", "9223372036854775806", "18446744073709551615", "99999999999999999999",
+	"0x10000000000000", "1763719200.12345", "\x1b]0;x\a", "a\nb"}
+
+// refuses fails unless Try says that the store holds what is not hasp's, in that key.
+func (w *world) refuses(d *Driver, r driver.Request, key string) {
+	w.Helper()
+	res, err := d.Try(w.ctx, r)
+	var data *DataError
+	if !errors.As(err, &data) || data.Key != key || d.Classify(err) != driver.Misconfigured {
+		w.Errorf("Try answers %+v, %v; want an error about %q", res, err, key)
+	}
+}
+
+// A mark that is no number of ours grants nothing, names itself, and takes no
+// lease from anybody.
+func TestAlienMark(t *testing.T) {
+	for _, node := range []bool{false, true} {
+		w := newWorld(t)
+		var o *Options
+		if node {
+			o = &Options{MaxTTL: nodeMaxTTL}
+		}
+		d := w.driver(o)
+		if node {
+			w.admit(d)
+		}
+		held, waits, reads := ask("held"), ask("held"), ask("shared")
+		reads.Mode = driver.Shared
+		fence := w.grant(d, held).Fence
+		w.grant(d, reads)
+		hints := w.wait(d, waits)
+		for _, text := range alien {
+			w.do("SET", markKey, text)
+			for _, key := range []string{"free", "shared"} {
+				for _, mode := range []driver.Mode{driver.Exclusive, driver.Shared} {
+					r := ask(key)
+					if r.Mode = mode; key == "shared" && mode == driver.Exclusive {
+						continue
+					}
+					w.refuses(d, r, markKey)
+					w.refuses(d, queued(r), markKey)
+				}
+			}
+		}
+		w.release(d, held)
+		w.hear(hints)
+		w.refuses(d, queued(waits), markKey)
+		w.do("DEL", markKey)
+		if next := w.grant(d, queued(waits)).Fence; next <= fence {
+			t.Errorf("the fence %d after %d", next, fence)
+		}
+	}
+}
+
+// The last numbers that can be told apart are granted once each, and then none.
+func TestFencesEnd(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	const last = 1<<53 - 1
+	w.do("SET", markKey, "9007199254740987")
+	for fence := uint64(last - 3); fence <= last; fence++ {
+		if got := w.grant(d, ask("k"+string(rune('a'+last-fence)))).Fence; got != fence {
+			t.Fatalf("the fence is %d, want %d", got, fence)
+		}
+	}
+	w.refuses(d, ask("z"), markKey)
+	w.do("SET", markKey, "9007199254740985")
+	many := ask("many")
+	many.Fences = 64
+	w.refuses(d, many, markKey)
+	calls := tries(d, ask("m"), ask("n"), ask("o"))
+	w.together(d, calls...)
+	for i, c := range calls {
+		if f, ok := granted(c); !ok || f != uint64(last-5+i) {
+			t.Errorf("request %d of one script: fence %d, %v", i, f, c.err)
+		}
+	}
+}
+
+// A server whose clock is two centuries ahead, and right again.
+func TestFencesAfterAClockFarAhead(t *testing.T) {
+	w, step := clocked(t)
+	d := w.driver(nil)
+	step("+7253280000")
+	_, err := d.Try(w.ctx, ask("k"))
+	var data *DataError
+	if !errors.As(err, &data) || data.Key != "" || !strings.Contains(err.Error(), "clock") {
+		t.Errorf("in the year 2256: %v", err)
+	}
+	step("+0")
+	before := w.grant(d, ask("a")).Fence
+	step("+6307200000")
+	fence := w.grant(d, ask("b")).Fence
+	step("+0")
+	for _, key := range []string{"c", "d", "e"} {
+		next := w.grant(d, ask(key)).Fence
+		if next <= fence || fence <= before {
+			t.Errorf("the fence %d after %d after %d", next, fence, before)
+		}
+		fence = next
+	}
+}
+
+// A grant record that is none of ours grants nothing, and a release frees the key.
+func TestAlienGrant(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	for _, text := range []string{"", "abc", strings.Repeat("A", 26) + " 0x10000000000000 1763719200123 h",
+		strings.Repeat("A", 26) + " 1763719200123456 1763719200123 q", strings.Repeat("A", 26) + " 9999999999999999 1763719200123 F"} {
+		held, waits := ask("k"), ask("k")
+		w.grant(d, held)
+		w.do("SET", d.names("k").grant, text)
+		if !strings.HasPrefix(text, "A") || !strings.HasSuffix(text, "F") {
+			w.refuses(d, queued(waits), d.names("k").grant)
+		}
+		w.release(d, held)
+		w.do("SET", d.names("free").grant, text)
+		w.refuses(d, queued(ask("free")), d.names("free").grant)
+		w.do("FLUSHALL")
+	}
+}
+
+// A line in which numbers have no order any more takes nobody.
+func TestAlienLine(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	names := d.names("k")
+	a, b := ask("k"), ask("k")
+	w.grant(d, a)
+	w.wait(d, b)
+	for _, number := range []float64{1e300, 1 << 53, -5, 0.5} {
+		w.admin.ZAdd(w.ctx, names.line, redis.Z{Score: number, Member: "someone"})
+		if number > 1 {
+			w.refuses(d, queued(ask("k")), names.line)
+		}
+		w.admin.ZRem(w.ctx, names.line, "someone")
+	}
+	w.admin.HSet(w.ctx, names.places, b.Owner, "abc def") // a place that says nothing is nobody's
+	d.Renew(w.ctx, []driver.Request{queued(b)}, func(_ int, r driver.Renewal) {
+		if !errors.Is(r.Err, driver.ErrNotHeld) {
+			t.Errorf("a sign of life from a place that is gone: %v", r.Err)
+		}
+	})
+	w.refuse(d, queued(b))
+	w.release(d, a)
+	w.grant(d, queued(b))
+}
+
+// What a script did not expect is an error of the store's data, not one to ask again for.
+func TestAlienLease(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	a := ask("k")
+	a.Mode = driver.Shared
+	w.grant(d, a)
+	w.admin.HSet(w.ctx, d.names("k").held(), value(a), "abc")
+	w.refuses(d, queued(a), d.names("k").held())
+	b := ask("bad") // the name of a person, where a score of ours was
+	w.do("SET", d.names("bad").grant, d.names("bad").grant+" x")
+	w.refuses(d, queued(b), d.names("bad").grant)
+}

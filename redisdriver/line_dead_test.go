@@ -1,0 +1,194 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package redisdriver
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/redis/go-redis/v9"
+)
+
+// sleeps waits as hasp does: for a hint, for the moment that it was told, or for
+// what a sign of life says. It
+// returns how long it took until it was granted.
+func (w *world) sleeps(d *Driver, r driver.Request, hints <-chan struct{}, retry time.Duration) time.Duration {
+	w.Helper()
+	begun := time.Now()
+	for {
+		var at <-chan time.Time
+		if retry > 0 {
+			at = time.After(retry)
+		}
+		sign := time.NewTimer(200 * time.Millisecond)
+		select {
+		case <-hints:
+		case <-at:
+		case <-sign.C:
+			news := false
+			d.Renew(w.ctx, []driver.Request{queued(r)}, func(_ int, a driver.Renewal) { news = a.Err != nil || a.RetryIn > 0 })
+			if !news {
+				continue
+			}
+		case <-w.ctx.Done():
+			w.Fatal("nobody told the waiter")
+		}
+		res := w.try(d, queued(r))
+		if res.Granted {
+			return time.Since(begun)
+		}
+		retry = res.RetryIn
+	}
+}
+
+// many puts so many places of one inbox in line, all with the same sign of life.
+func (w *world) many(d *Driver, key string, n int, mode string, contact uint64) {
+	w.Helper()
+	names := d.names(key)
+	pipe := w.admin.Pipeline()
+	for i := range n {
+		r := ask(key)
+		pipe.ZAdd(w.ctx, names.line, redis.Z{Score: float64(i + 1), Member: value(r)})
+		pipe.HSet(w.ctx, names.places, r.Owner, fmt.Sprintf("%013d 10000 100 %s %s", contact, mode, d.inboxName()))
+	}
+	pipe.PExpire(w.ctx, names.line, time.Minute)
+	pipe.PExpire(w.ctx, names.places, time.Minute)
+	if _, err := pipe.Exec(w.ctx); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// However many places of processes that died stand before a waiter, it is told,
+// and has the key after a few Tries, again and again.
+func TestManyDeadPlacesAhead(t *testing.T) {
+	for name, contact := range map[string]func(w *world) uint64{
+		"their patience is over": func(*world) uint64 { return 1 },
+		"killed just now":        func(w *world) uint64 { return w.micros() / 1000 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			d, dead := w.driver(nil), w.driver(nil)
+			a, b, c := ask("k"), ask("k"), ask("k")
+			w.grant(d, a)
+			w.many(dead, "k", 5500, "c", contact(w))
+			hints, later := w.wait(d, b), w.wait(d, c)
+			w.release(d, a)
+			w.do("CONFIG", "RESETSTAT")
+			t.Logf("told after %v", w.sleeps(d, b, hints, 0))
+			if n := w.calls()["evalsha"]; n > 8 {
+				t.Errorf("%d scripts", n)
+			}
+			w.do("CONFIG", "RESETSTAT")
+			w.release(d, b)
+			t.Logf("the next after %v", w.sleeps(d, c, later, 0))
+			if n := w.calls()["evalsha"]; n > 8 { // 2 within a second, else the search begins anew
+				t.Errorf("%d scripts for the next", n)
+			}
+		})
+	}
+}
+
+// A place among those that were passed over is found once it shows a sign of
+// life, whether by a Try or by a renewal, wherever the search had come to.
+func TestPassedOverPlaceIsFoundAgain(t *testing.T) {
+	for _, renews := range []bool{false, true} {
+		w := newWorld(t)
+		d, dead := w.driver(nil), w.driver(nil)
+		a, b, c, late := ask("k"), ask("k"), ask("k"), ask("k")
+		w.grant(d, a)
+		w.wait(dead, late)
+		w.many(dead, "k", 1500, "c", w.micros()/1000)
+		w.do("ZADD", d.names("k").line, 700.5, value(late))
+		hints := w.wait(d, b)
+		w.wait(d, c)
+		w.strike("k", dead)
+		w.release(d, a)
+		w.sleeps(d, b, hints, 0)
+		w.tick()
+		if renews {
+			d.Renew(w.ctx, []driver.Request{queued(late)}, func(int, driver.Renewal) {})
+		} else {
+			w.refuse(dead, queued(late))
+		}
+		w.release(d, b)
+		if !renews { // its process lives: those before it come first
+			w.until("those before it were handed the key", func() bool { return w.holder(d, "k") != "" })
+			continue
+		}
+		w.until("it is handed the key", func() bool {
+			w.try(d, queued(c))
+			return w.holder(d, "k") == late.Owner
+		})
+	}
+}
+
+// After the server's clock was set back a dead place is handed the key once more,
+// not again and again until the clock has caught up, and a live one is not
+// passed over.
+func TestDeadPlaceAfterTheClockWasSetBack(t *testing.T) {
+	w, step := clocked(t)
+	d, dead := w.driver(nil), hasty(w.driver(nil))
+	r := func() driver.Request {
+		r := ask("k")
+		r.TTL = 50 * time.Millisecond // and so is its claim time
+		return r
+	}
+	a, lost, other, b, c := ask("k"), r(), r(), ask("k"), ask("k")
+	w.grant(d, a)
+	w.wait(dead, lost)
+	w.wait(dead, other)
+	hints, later := w.wait(d, b), w.wait(d, c)
+	step("-3600")
+	w.release(d, a)
+	res := w.sleeps(d, b, hints, 0)
+	t.Logf("the first has it after %v", res)
+	handed := w.admin.HGet(w.ctx, d.names("k").places, lost.Owner).Val()
+	for range 3 {
+		w.release(d, b)
+		if got := w.holder(d, "k"); got != c.Owner {
+			t.Fatalf("with the clock set back, the key went to %q; the place that lapsed is %q", got, handed)
+		}
+		w.hear(later)
+		w.grant(d, queued(c))
+		b, c = c, ask("k")
+		later = w.wait(d, c)
+	}
+}
+
+// Readers that enter at once, ten thousand of one process which is too slow to
+// claim in time, are all in soon after it is at work again.
+func TestManyReadersOfASlowProcess(t *testing.T) {
+	const n = 3000
+	w := newWorld(t)
+	d := hasty(w.driver(nil))
+	a := ask("k")
+	w.grant(d, a)
+	rs, hints := make([]driver.Request, n), make([]<-chan struct{}, n)
+	for i := range rs {
+		rs[i] = reader("k")
+		rs[i].TTL, rs[i].Patience = 300*time.Millisecond, time.Hour // the TTL bounds the claim time
+		if i%2 == 0 {
+			rs[i].TTL = 20 * time.Millisecond
+		}
+		hints[i] = w.wait(d, rs[i])
+	}
+	w.release(d, a)
+	w.until("claims lapse", func() bool { return w.admin.Exists(w.ctx, "lock:k").Val() == 0 })
+	var wg sync.WaitGroup
+	begun := time.Now()
+	for i, r := range rs {
+		wg.Go(func() {
+			r.TTL = time.Hour
+			w.sleeps(d, r, hints[i], 0)
+		})
+	}
+	wg.Wait()
+	t.Logf("%d readers are in after %v", n, time.Since(begun))
+	if got := w.inspect(d, "k").Holds; got != n {
+		t.Errorf("%d hold the key", got)
+	}
+}
