@@ -139,7 +139,7 @@ func unclaimedIsLookedAfter(e *env) {
 	w := e.await(e.open(), e.ask("k"), 1)
 	e.release(e.d, a)
 	e.heldBy(stopped)
-	e.enterIn(e.ttl, w)
+	e.enterIn(e.long, w) // however long this engine waits for a claim
 	e.heldBy(w.r)
 }
 
@@ -177,13 +177,13 @@ func stoppedWaiters(e *env) {
 	}
 	w := e.await(e.open(), e.ask("k"), n)
 	e.release(e.d, a)
-	e.eventually(e.ttl, "a sign of life finds the key free", func() bool {
+	e.eventually(e.long, "a sign of life finds the key free", func() bool {
 		got := e.renew(w.d, queued(w.r))[0]
 		return w.now() || got.Err != nil || got.RetryIn > 0
 	})
 	if res := e.try(w.d, queued(w.r)); !res.Granted {
 		e.see(w, res)
-		e.enterIn(n*e.ttl, w)
+		e.enterIn(e.long, w)
 	}
 	e.heldBy(w.r)
 }

@@ -101,12 +101,12 @@ local function spare(strikes)
 end
 
 -- beyond answers the rank behind those that are known to be passed over, nil
--- when nobody knows, or when me is one of them.
+-- when nobody knows; and whether me is one of them.
 local function beyond(known, at, me)
   local number, time = string.match(known or '', '^(%S+) (%d+)$')
   if not number or tonumber(time) > ms or tonumber(time) + 1000 < ms then return nil end
   local mine = me and redis.call('ZSCORE', K[3], me)
-  if mine and tonumber(mine) <= tonumber(number) then return nil end
+  if mine and tonumber(mine) <= tonumber(number) then return nil, true end
   local rank = redis.call('ZCOUNT', K[3], '-inf', number)
   return rank > at and rank or nil
 end
@@ -120,9 +120,12 @@ end
 -- ended, from which a next one may go on when what was found has left.
 local function first(me, tell, fits, from)
   local at, size, passed = from or 0, 1, nil
-  for _ = 1, 11 do
+  for round = 1, 11 do
     local ids = redis.call('ZRANGE', K[3], at, at + size - 1, 'WITHSCORES')
-    if #ids == 0 then return nil end
+    if #ids == 0 then
+      if passed and round > 2 then redis.call('HSET', K[4], '?', passed .. ' ' .. string.format('%.0f', ms)) end
+      return nil
+    end
     local owners = {}
     for i = 1, #ids, 2 do owners[#owners + 1] = string.sub(ids[i], 1, 26) end
     local places = redis.call('HMGET', K[4], '!', '?', unpack(owners))
@@ -135,7 +138,9 @@ local function first(me, tell, fits, from)
         dead[#dead + 1] = ids[2 * i - 1]
         lost[#lost + 1] = owners[i]
       elseif struck(strikes, e) then
-        local next = not passed and beyond(places[2], at, me)
+        local next, mine
+        if not passed then next, mine = beyond(places[2], at, me) end
+        if mine then return {me}, nil, at end
         at, passed = next or at + 1, ids[2 * i]
         if next then break end
       elseif not tell or e[6] == 'p' or fits and not fits(e[10]) then
@@ -156,10 +161,11 @@ local function first(me, tell, fits, from)
       redis.call('ZREM', K[3], unpack(dead))
       redis.call('HDEL', K[4], unpack(lost))
     end
+    if found and size == 1 then return found, why, at end
+    if passed and (found or round == 11) then redis.call('HSET', K[4], '?', passed .. ' ' .. string.format('%.0f', ms)) end
     if found then return found, why, at end
     size = 100
   end
-  if passed then redis.call('HSET', K[4], '?', passed .. ' ' .. string.format('%.0f', ms)) end
   return nil, 'more'
 end
 
@@ -185,16 +191,15 @@ end
 
 -- post has whoever is first in line now look after px ms: nobody else would see
 -- that a key which was handed over is not claimed, or when the lease of one who
--- has it now expires. Of the first few it is the first with a sign of life of late.
--- A place that polls looks anyway.
+-- has it now expires. Where it gave no sign of life of late, it is one of those
+-- behind it that did. A place that polls looks anyway.
 function post(px)
-  local ids, places = some(0, 3)
-  local told
-  for i = 1, #ids do
-    local e = places[i] and entry(ids[i], nil, places[i])
-    if e and e[3] then
-      told = told or e
-      if e[3] + e[4] / 2 > ms and e[11] == '' then
+  local told, _, at = first(false, false)
+  if told and told[3] + told[4] / 2 <= ms then
+    local ids, places = some(at + 1, at + 3)
+    for i = 1, #ids do
+      local e = places[i] and entry(ids[i], nil, places[i])
+      if e and e[3] and e[3] + e[4] / 2 > ms then
         told = e
         break
       end

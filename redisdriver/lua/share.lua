@@ -113,7 +113,7 @@ function share(value, as, ttl, fences, h, how, limit, cur, grant, gone, join, re
   local mine = redis.call('ZSCORE', K[3], value)
   local _, why = nil, 'more'
   if done then _, why = admit(mine and value) end
-  local cut, low = why == 'more' and 2 or why == 'mute' and 1 or nil, nil
+  local cut, low = why == 'more' and (handed and 3 or 2) or why == 'mute' and 1 or nil, nil
   if not why and not limit and ours.n == 0 then
     settle()
     return nil
