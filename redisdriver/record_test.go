@@ -380,3 +380,27 @@ func TestNodeIsFull(t *testing.T) {
 		}
 	}
 }
+
+// A node that comes back with a snapshot of ten minutes ago forgot what it granted
+// since. Once it is admitted, a proposal by a client that is a minute behind is not above
+// that, though it is above all that the snapshot knows.
+func TestAdmissionRaisesTheFloor(t *testing.T) {
+	w := newWorld(t)
+	d := w.node()
+	w.admit(d)
+	now := w.micros()
+	then := now - uint64((10 * time.Minute).Microseconds())
+	w.grant(d, proposing("k", now))
+	w.do("FLUSHALL")
+	w.mark(then, then, then, then)
+	w.admit(d)
+	behind := proposing("k", now-uint64(time.Minute.Microseconds()))
+	reads := behind
+	reads.Mode = driver.Shared
+	for _, r := range []driver.Request{behind, reads} {
+		if least := w.tooLow(d, r); least < now {
+			t.Errorf("a node was admitted at %d, and fences go on above %d", now, least)
+		}
+	}
+	w.grant(d, proposing("k", w.micros()))
+}
