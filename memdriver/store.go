@@ -31,7 +31,7 @@ const (
 	// claimLimit bounds how long a key that was handed to a waiter waits to be
 	// claimed. In memory a claim takes microseconds; what may hold it up is
 	// the waiter's own process.
-	claimLimit = time.Second
+	claimLimit = 500 * time.Millisecond
 	// tombLimit bounds how long a released owner is remembered: no request is
 	// under way for longer.
 	tombLimit = 10 * time.Second

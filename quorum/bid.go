@@ -55,6 +55,8 @@ type bid struct {
 	line    *node            // where its place in line is
 	gate    bool             // it has the vote of the line node, whose turn it is
 	lost    int              // attempts in a row without a majority
+	keeps   string           // who has the key at the line node only, as the latest Try saw it
+	since   time.Time        // from when on
 	seen    uint64           // proposals must be above, as far as that is no node's alone
 	far     bool             // a proposal was too far above a node's clock
 	told    set              // which said that they have it Shared
@@ -325,4 +327,28 @@ func (b *bid) gaveBack(n *node) uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.given[n.index]
+}
+
+// sees notes who has the key at the line node only; "": nobody.
+func (b *bid) sees(owner string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.keeps != owner {
+		b.keeps, b.since = owner, time.Now()
+	}
+}
+
+// keptFrom says that the latest Try saw a holder at the line node only.
+func (b *bid) keptFrom(owner string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.keeps == owner && owner != ""
+}
+
+// waitedFor says that a holder which only the line node knows was heeded for long
+// enough.
+func (b *bid) waitedFor(owner string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return owner != "" && b.keeps == owner && time.Since(b.since) >= heedTime
 }

@@ -76,7 +76,40 @@ func (c *count) elected() bool {
 		return true
 	}
 	low := c.tooLow(c.head) && !c.last && c.answers[c.head.index].res.Fence < c.d.clock.limit()
-	return !c.waits.has(c.head) && !c.refusedBy(c.head) && !low
+	return !c.waits.has(c.head) && !c.keptBy(c.head) && !low
+}
+
+// keptBy says that the line node refuses, and is heeded.
+func (c *count) keptBy(head *node) bool { return c.refusedBy(head) && !c.b.waitedFor(c.alone()) }
+
+const (
+	// heedTime is how long the line node alone can keep a key from those whom a majority
+	// would grant it. A node whose clock was set back, or that a release did not reach,
+	// would do so for as long as a lease lasts that is over elsewhere.
+	heedTime = 500 * time.Millisecond
+	// turnTime is longer than the key is kept for whoever is first in line: what lasts
+	// for less may be that, and ends by itself.
+	turnTime = 600 * time.Millisecond
+)
+
+// alone names the holder that only the line node knows, of a key that a majority would
+// grant, for this fence or a larger one; "" when there is none. Those who read wait also
+// for one in line.
+func (c *count) alone() (owner string) {
+	would := 0
+	for _, n := range c.d.nodes {
+		if c.grantedBy(n) || c.tooLow(n) {
+			would++
+		}
+	}
+	if c.head == nil || would < c.d.need || !c.refusedBy(c.head) {
+		return ""
+	}
+	res := c.answers[c.head.index].res
+	if c.r.Mode == driver.Shared && res.Holder.Mode == driver.Shared || res.Left < turnTime && !c.b.keptFrom(res.Holder.Owner) {
+		return ""
+	}
+	return res.Holder.Owner
 }
 
 // tooLow says that the proposal was too low for a node.
@@ -137,7 +170,7 @@ func (c *count) waitsOn() bool {
 // proposal was too low somewhere, or nodes have granted this owner different
 // ones.
 func (c *count) again() bool {
-	if c.twin != nil || c.r.Fence == c.b.lease() || c.head != nil && c.refusedBy(c.head) {
+	if c.twin != nil || c.r.Fence == c.b.lease() || c.head != nil && c.keptBy(c.head) {
 		return false
 	}
 	var atLeast []uint64 // what each node would grant

@@ -6,6 +6,7 @@ package quorum
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -41,7 +42,7 @@ func (d *Driver) departs(w *watch) {
 
 // lookout looks at the line of a key until nobody here waits for it.
 func (d *Driver) lookout(key string) {
-	for d.sleep(lookPause) {
+	for i := rand.N(len(d.nodes)); d.sleep(lookPause); i++ {
 		d.mu.Lock()
 		all := d.waiters[key]
 		if len(all) == 0 {
@@ -52,6 +53,7 @@ func (d *Driver) lookout(key string) {
 		w := all[0]
 		d.mu.Unlock()
 		w.look()
+		w.glance(i)
 	}
 }
 
@@ -73,6 +75,29 @@ func (w *watch) look() {
 		case res.RetryIn > 0 && res.RetryIn <= lookPause:
 			time.AfterFunc(res.RetryIn, w.tell)
 		}
+	})
+}
+
+// glance asks one of the other nodes whether the key is held. The line node may be the only one
+// that does not know of a release.
+func (w *watch) glance(turn int) {
+	others := make([]*node, 0, maxNodes)
+	for _, n := range w.d.nodes {
+		if n != w.d.head.Load() && n.serving() {
+			others = append(others, n)
+		}
+	}
+	b := w.d.bids.get(w.r)
+	if b == nil || !b.inLine() || len(others) == 0 {
+		return
+	}
+	n := others[turn%len(others)]
+	_ = n.call(placeTime, func(ctx context.Context) error {
+		info, err := n.drv.Inspect(ctx, w.r.Key)
+		if err == nil && !info.Held {
+			w.tell()
+		}
+		return err
 	})
 }
 

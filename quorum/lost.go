@@ -16,6 +16,7 @@ import (
 
 // lost gives back what a minority granted, and says why there was no majority.
 func (d *Driver) lost(ctx context.Context, c *count) (driver.Result, error) {
+	c.b.sees(c.alone())
 	errs, silent := c.errors()
 	few := silent > len(d.nodes)-d.need
 	d.giveBack(ctx, c, few, c.r.Queue && !few && c.twin == nil && c.head != nil && c.grantedBy(c.head) && !c.overruled())
@@ -198,6 +199,9 @@ func (c *count) refusal() driver.Result {
 		res.Ahead = a.res.Ahead
 		if res.RetryIn = a.res.RetryIn; res.RetryIn > 0 {
 			res.RetryIn = max(res.RetryIn, res.Left)
+		}
+		if c.alone() != "" && (res.RetryIn == 0 || res.RetryIn > heedTime/2) {
+			res.RetryIn = heedTime / 2
 		}
 		return res
 	}

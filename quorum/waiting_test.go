@@ -137,6 +137,10 @@ func TestWaiterLooksAfterTheLine(t *testing.T) {
 				time.AfterFunc(10*time.Second, l.cont)
 			}
 		},
+		"the release does not reach the line node": func(_ *testing.T, _ *memdriver.Store, links ...*link) {
+			links[1].stop()
+			time.AfterFunc(10*time.Second, links[1].cont)
+		},
 		"the place is lost": func(t *testing.T, node *memdriver.Store, _ ...*link) {
 			info, err := node.Inspect(t.Context(), "k")
 			if err != nil || len(info.Line) != 1 {
