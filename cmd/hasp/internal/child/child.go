@@ -16,6 +16,7 @@
 package child
 
 import (
+	"errors"
 	"os"
 	"syscall"
 	"time"
@@ -28,6 +29,10 @@ type Spec struct {
 	Path string
 	Argv []string
 	Env  []string
+	// Left says for how long from now the command may still begin. It is asked
+	// before the command is made, and on Linux the time is looked at again right
+	// before it begins. nil: at any time.
+	Left func() time.Duration
 	// Signals delivers what this process gets, from Notify: it is passed on to
 	// the command's group.
 	Signals <-chan os.Signal
@@ -83,6 +88,10 @@ func (s Status) Exit() int {
 	}
 	return s.Code
 }
+
+// ErrLate is the error of Run when the time to begin was over: nothing of the
+// command ran.
+var ErrLate = errors.New("the command could not begin in time")
 
 const (
 	// endTick is how often an ordered end is looked after.

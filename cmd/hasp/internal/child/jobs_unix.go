@@ -18,24 +18,20 @@ import (
 // stop, so that the shell prompts; when the shell lets us go on, the command
 // goes on.
 
-const (
-	// stopPatience is how long a command that was asked to stop may take. One
-	// that ignores it runs on, and we stop nevertheless, as it is us that the
-	// shell waits for.
-	stopPatience = 500 * time.Millisecond
-	// resumePatience is after what time we find that we were not stopped: the
-	// kernel stops nobody at a terminal that no shell looks after.
-	resumePatience = 250 * time.Millisecond
-)
+// resumePatience is after what time we find that we were not stopped: the
+// kernel stops nobody at a terminal that no shell looks after.
+const resumePatience = 250 * time.Millisecond
 
-// job acts on SIGTSTP and SIGCONT to our own group.
+// job acts on SIGTSTP and SIGCONT to our own group. We stop once the command has
+// stopped: one that ignores SIGTSTP runs on, and needs its lease.
 func (r *runner) job(sig os.Signal) {
-	if sig == syscall.SIGCONT {
+	switch {
+	case sig == syscall.SIGCONT:
 		r.resume()
-		return
+	case r.order == nil:
+		r.asked = true
+		r.p.signal(syscall.SIGTSTP)
 	}
-	r.p.signal(syscall.SIGTSTP)
-	r.stopping = time.After(stopPatience)
 }
 
 // stopped acts on a stop of the command.
@@ -45,9 +41,11 @@ func (r *runner) stopped(sig syscall.Signal) {
 	case r.order != nil: // SIGKILL ends what is stopped, too
 	case uses && r.tty.ours():
 		r.tty.lend(r.p.pid)
-		r.p.signal(syscall.SIGCONT)
-	case r.tty != nil && (uses || r.tty.lent || sig == syscall.SIGTSTP):
-		r.tty.wants = r.tty.wants || uses
+		r.p.goOn()
+	case r.asked && sig == syscall.SIGTSTP, r.tty != nil && (uses || r.tty.lent || sig == syscall.SIGTSTP):
+		if r.tty != nil {
+			r.tty.wants = r.tty.wants || uses
+		}
 		r.stop()
 	}
 	// Otherwise somebody paused the command from elsewhere: it still holds the
@@ -68,9 +66,19 @@ var stopBetween = sync.OnceFunc(func() {
 	}()
 })
 
-// stop stops this process, and returns when it goes on or shortly before.
+// stop stops this process, and returns when it goes on or shortly before. Who
+// wants us to go on already does not want us to stop.
 func (r *runner) stop() {
-	r.stopping = nil
+	r.asked = false
+	flush := make(chan os.Signal, 1)
+	signal.Notify(flush, syscall.SIGCONT)
+	signal.Stop(flush) // returns when what this process got has been delivered
+	select {
+	case <-r.jobs: // SIGCONT, or one more SIGTSTP, which the command has heard
+		r.resume()
+		return
+	default:
+	}
 	to := os.Getpid()
 	if r.tty != nil && r.tty.lent {
 		to = 0 // the rest of our group would have been stopped by the terminal
@@ -82,7 +90,7 @@ func (r *runner) stop() {
 
 // resume lets the command go on, after it was told what it has to know.
 func (r *runner) resume() {
-	r.resuming = nil
+	r.resuming, r.asked = nil, false
 	if r.order != nil {
 		return
 	}
@@ -98,5 +106,5 @@ func (r *runner) resume() {
 	if r.tty != nil && r.tty.wants {
 		r.tty.lend(r.p.pid)
 	}
-	r.p.signal(syscall.SIGCONT)
+	r.p.goOn()
 }

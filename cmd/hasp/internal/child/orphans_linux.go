@@ -47,11 +47,48 @@ func findStrangers() strangers {
 	return found
 }
 
-// members returns the live processes that come from the command: all
-// descendants of this process but the strangers. Those that only wait to be
-// reaped do not count.
-func (p *process) members() []member {
+// Limits says what cannot be done here for a command that is ended; empty when
+// all can.
+func Limits() string {
+	if _, err := os.Stat("/proc/self/stat"); err != nil {
+		return "/proc cannot be read: when the lock is lost, of the command only its process group is ended, and not what left that"
+	}
+	return ""
+}
+
+// reap waits until a child has changed, and returns which command that is; nil
+// when it is none. A child is reaped under the lock, so that its number is
+// nobody else's while it is looked up there.
+func reap() (*process, change, error) {
+	if err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WSTOPPED|unix.WNOWAIT, nil); err != nil {
+		return nil, change{}, err
+	}
+	running.Lock()
+	defer running.Unlock()
+	var ws syscall.WaitStatus
+	pid, err := syscall.Wait4(-1, &ws, syscall.WUNTRACED|syscall.WNOHANG, nil)
+	if err != nil || pid == 0 { // another thread was faster, or what was stopped goes on
+		return nil, change{}, nil
+	}
+	p, c := reaped(pid, ws)
+	return p, c, nil
+}
+
+// exited says whether a child has ended and was not reaped.
+func exited(pid int) bool {
+	var info unix.Siginfo
+	err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+	return err == nil && info.Signo != 0
+}
+
+// visible returns the live processes that come from the command as far as they
+// can be seen: all descendants of this process but the strangers. Those that
+// only wait to be reaped do not count.
+func (p *process) visible() []member {
 	procs := readProcs()
+	if _, ok := procs[os.Getpid()]; !ok { // there is no /proc to read
+		return p.group()
+	}
 	for pid, start := range p.others {
 		if procs[pid].start == start {
 			delete(procs, pid)
@@ -113,7 +150,8 @@ func parseStat(text []byte) (s procStat, ok bool) {
 		return s, false
 	}
 	var err1, err2, err3 error
-	s.dead = f[0][0] == 'Z' || f[0][0] == 'X'
+	// A process whose first thread has ended is a zombie with threads.
+	s.dead = f[0][0] == 'X' || f[0][0] == 'Z' && (string(f[17]) == "0" || string(f[17]) == "1")
 	s.parent, err1 = strconv.Atoi(string(f[1]))
 	s.group, err2 = strconv.Atoi(string(f[2]))
 	s.start, err3 = strconv.ParseUint(string(f[19]), 10, 64)

@@ -17,11 +17,29 @@ type strangers struct{}
 
 func findStrangers() strangers { return strangers{} }
 
-// members returns the group's leader for the whole group while that has a
-// live process. What left the group cannot be found.
-func (p *process) members() []member {
-	if err := syscall.Kill(-p.pid, 0); err == syscall.ESRCH {
-		return nil
+// Limits says nothing: what this system cannot do is documented.
+func Limits() string { return "" }
+
+// reap waits until a child has changed, and returns which command that is; nil
+// when it is none.
+func reap() (*process, change, error) {
+	var ws syscall.WaitStatus
+	pid, err := syscall.Wait4(-1, &ws, syscall.WUNTRACED, nil)
+	if err != nil {
+		return nil, change{}, err
 	}
-	return []member{{p.pid, true}}
+	running.Lock()
+	defer running.Unlock()
+	p, c := reaped(pid, ws)
+	return p, c, nil
+}
+
+// exited: only Linux tells it of a child that was not reaped.
+func exited(int) bool { return false }
+
+// visible: what left the group cannot be found.
+func (p *process) visible() []member { return p.group() }
+
+func (p *process) launch(s Spec, attr *syscall.ProcAttr) (pid int, err error) {
+	return p.forkExec(s, attr)
 }

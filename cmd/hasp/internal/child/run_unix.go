@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// Run runs the command to its end. An error means that it could not be started.
+// Run runs the command to its end. An error means that it could not be started;
+// ErrLate that it was not, as its time was over.
 //
 // What the command leaves running behind itself when it ends by itself is left
 // alone; an ordered end takes it along.
@@ -42,6 +43,9 @@ func Run(s Spec) (Status, error) {
 	}
 	r.p = p
 	r.loop()
+	if err := r.failure(); err != nil {
+		return Status{}, err
+	}
 	if r.status.Ordered {
 		tty.takeBack()
 		tty.reset()
@@ -61,12 +65,14 @@ type runner struct {
 	// that no shell looks after; Go cannot undo that it once caught SIGTSTP.
 	stopSignal syscall.Signal
 
-	ended  bool // the command, not yet what it started
+	begun  bool  // the command did, or failed to
+	failed error // why it did not
+	ended  bool  // the command, not yet what it started
 	order  *Order
 	tick   *time.Ticker
 	killed time.Time
 
-	stopping <-chan time.Time // when to stop, although the command did not
+	asked    bool             // the command was asked to stop, as we were
 	resuming <-chan time.Time // when to go on, as we were not stopped after all
 }
 
@@ -74,15 +80,19 @@ func (r *runner) loop() {
 	r.tick = time.NewTicker(time.Hour)
 	defer r.tick.Stop()
 	for !r.over() {
+		signals := r.Signals
+		if !r.begun { // what a signal does is the command's choice
+			signals = nil
+		}
 		select {
-		case ws := <-r.p.changes:
-			r.changed(ws)
-		case sig := <-r.Signals:
+		case r.failed = <-r.p.began:
+			r.begun = true
+		case c := <-r.p.changes:
+			r.changed(c)
+		case sig := <-signals:
 			r.pass(sig.(syscall.Signal))
 		case sig := <-r.jobs:
 			r.job(sig)
-		case <-r.stopping:
-			r.stop()
 		case <-r.resuming:
 			r.resume()
 		case <-r.End:
@@ -91,6 +101,15 @@ func (r *runner) loop() {
 			r.press()
 		}
 	}
+}
+
+// failure says why the command did not begin. It comes after the end of the
+// process that was to become it.
+func (r *runner) failure() error {
+	if !r.begun && r.ended {
+		r.failed = <-r.p.began
+	}
+	return r.failed
 }
 
 // over: an ordered end is over when nothing is left of the command.
@@ -117,12 +136,14 @@ func (r *runner) pass(sig syscall.Signal) {
 	r.p.signal(sig)
 }
 
-func (r *runner) changed(ws syscall.WaitStatus) {
-	if ws.Stopped() {
-		r.stopped(ws.StopSignal())
+func (r *runner) changed(c change) {
+	if c.Stopped() {
+		if !r.p.since(c) {
+			r.stopped(c.StopSignal())
+		}
 		return
 	}
-	s := statusOf(ws)
+	s := statusOf(c.WaitStatus)
 	r.ended = true
 	r.status.Code, r.status.Signal = s.Code, s.Signal
 	r.status.Keyboard = (s.Signal == syscall.SIGINT || s.Signal == syscall.SIGQUIT) &&
@@ -132,7 +153,7 @@ func (r *runner) changed(ws syscall.WaitStatus) {
 // end begins an ordered end, unless the command was faster.
 func (r *runner) end() {
 	r.End = nil
-	if !r.p.leads() {
+	if r.p.dead() {
 		for !r.ended { // its status is on the way
 			r.changed(<-r.p.changes)
 		}

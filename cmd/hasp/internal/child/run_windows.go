@@ -19,6 +19,9 @@ import (
 // end kills the command itself, at once, and not what it started. Ctrl-C
 // reaches every process of the console by itself.
 func Run(s Spec) (Status, error) {
+	if s.Left != nil && s.Left() <= 0 {
+		return Status{}, ErrLate
+	}
 	p, err := os.StartProcess(s.Path, s.Argv, &os.ProcAttr{Env: s.Env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}})
 	if err != nil {
 		return Status{}, err
@@ -69,6 +72,9 @@ func IsTerminal(f *os.File) bool {
 	var mode uint32
 	return windows.GetConsoleMode(windows.Handle(f.Fd()), &mode) == nil
 }
+
+// Limits says nothing: what Windows cannot do is documented.
+func Limits() string { return "" }
 
 // HasTerminal says no: Windows hangs up nothing.
 func HasTerminal() bool { return false }

@@ -16,7 +16,15 @@ import (
 type process struct {
 	pid     int
 	others  strangers
-	changes chan syscall.WaitStatus // one for each stop, one for the end
+	changes chan change // one for each stop, one for the end
+	began   chan error  // one: nil once the command itself runs, or has ended
+	goneOn  int         // how often it was told to go on; guarded by running
+}
+
+// change is what became of the command.
+type change struct {
+	syscall.WaitStatus
+	goneOn int // of the process, at that time
 }
 
 // member is a live process of the command.
@@ -36,7 +44,7 @@ func start(s Spec, tty int) (*process, error) {
 		attr.Sys.Foreground, attr.Sys.Ctty = true, tty
 	}
 	endWithParent(attr.Sys)
-	p := &process{others: findStrangers(), changes: make(chan syscall.WaitStatus, 4)}
+	p := &process{others: findStrangers(), changes: make(chan change, 4), began: make(chan error, 1)}
 	started := make(chan error)
 	go p.run(s, attr, started)
 	return p, <-started
@@ -52,20 +60,18 @@ func (p *process) run(s Spec, attr *syscall.ProcAttr, started chan<- error) {
 		return
 	}
 	for {
-		var ws syscall.WaitStatus
-		pid, err := syscall.Wait4(-1, &ws, syscall.WUNTRACED, nil)
-		switch {
-		case err == syscall.EINTR:
-		case err != nil: // ECHILD: nothing is left
+		whose, c, err := reap()
+		if err != nil && err != syscall.EINTR { // ECHILD: nothing is left
 			return
-		default:
-			deliver(pid, ws)
+		}
+		if whose != nil { // not an orphan that was adopted
+			whose.changes <- c
 		}
 	}
 }
 
-// running are the commands whose end was not seen yet. Whoever reaps passes on
-// what belongs to another.
+// running are the commands that were not reaped yet, whose numbers are nobody
+// else's therefore. Whoever reaps passes on what belongs to another.
 var running = struct {
 	sync.Mutex
 	byPID map[int]*process
@@ -74,7 +80,7 @@ var running = struct {
 func (p *process) fork(s Spec, attr *syscall.ProcAttr) (err error) {
 	running.Lock() // nobody looks for the command before it stands there
 	defer running.Unlock()
-	pid, err := syscall.ForkExec(s.Path, s.Argv, attr)
+	pid, err := p.launch(s, attr)
 	if err == nil {
 		p.pid = pid
 		running.byPID[pid] = p
@@ -89,21 +95,51 @@ func idle() bool {
 	return len(running.byPID) == 0
 }
 
-func deliver(pid int, ws syscall.WaitStatus) {
-	running.Lock()
+// reaped notes a change of a child, and returns whose it is. running is locked.
+func reaped(pid int, ws syscall.WaitStatus) (*process, change) {
 	p := running.byPID[pid]
+	if p == nil {
+		return nil, change{}
+	}
 	if !ws.Stopped() {
 		delete(running.byPID, pid)
 	}
-	running.Unlock()
-	if p != nil { // not an orphan that was adopted
-		p.changes <- ws
+	return p, change{ws, p.goneOn}
+}
+
+// dead says whether the command itself has ended, whatever else of it has not.
+// Then its status is on the way. Until it is reaped it counts as alive where
+// nobody can tell.
+func (p *process) dead() bool {
+	running.Lock()
+	defer running.Unlock()
+	return running.byPID[p.pid] != p || exited(p.pid)
+}
+
+// signal sends a signal to the command's group, until the command was reaped.
+// After that it is no error: whoever sends signals races with the end.
+func (p *process) signal(sig syscall.Signal) {
+	running.Lock()
+	defer running.Unlock()
+	if running.byPID[p.pid] == p {
+		_ = syscall.Kill(-p.pid, sig)
 	}
 }
 
-// signal sends a signal to the command's group. A group that is gone is no
-// error: whoever sends signals races with the end.
-func (p *process) signal(sig syscall.Signal) { _ = syscall.Kill(-p.pid, sig) }
+// goOn lets a stopped command go on.
+func (p *process) goOn() {
+	running.Lock()
+	p.goneOn++
+	running.Unlock()
+	p.signal(syscall.SIGCONT)
+}
+
+// since says whether the command was told to go on after that stop.
+func (p *process) since(c change) bool {
+	running.Lock()
+	defer running.Unlock()
+	return c.goneOn != p.goneOn
+}
 
 // signalAll sends a signal to the group at once, and one by one to what left
 // it. It says whether anybody was there.
@@ -117,14 +153,38 @@ func (p *process) signalAll(sig syscall.Signal) (found bool) {
 		_ = syscall.Kill(m.pid, sig)
 	}
 	if inGroup { // the number of an empty group may be another's by now
-		p.signal(sig)
+		_ = syscall.Kill(-p.pid, sig)
 	}
 	return len(members) > 0
 }
 
-// leads says whether the command itself is still alive, whatever else of it is.
-func (p *process) leads() bool {
-	return slices.ContainsFunc(p.members(), func(m member) bool { return m.pid == p.pid })
+// members returns the live processes that come from the command. The command
+// itself is one until it has ended, also when it cannot be seen.
+func (p *process) members() []member {
+	alive := p.visible()
+	leads := slices.ContainsFunc(alive, func(m member) bool { return m.pid == p.pid })
+	if !leads && !p.dead() {
+		alive = append(alive, member{p.pid, true})
+	}
+	return alive
+}
+
+// group returns the group's leader for the whole group, while that has a live
+// process. What left the group is not found so.
+func (p *process) group() []member {
+	if err := syscall.Kill(-p.pid, 0); err == syscall.ESRCH {
+		return nil
+	}
+	return []member{{p.pid, true}}
+}
+
+// forkExec makes the command at once, unless it is too late.
+func (p *process) forkExec(s Spec, attr *syscall.ProcAttr) (pid int, err error) {
+	if s.Left != nil && s.Left() <= 0 {
+		return 0, ErrLate
+	}
+	p.began <- nil
+	return syscall.ForkExec(s.Path, s.Argv, attr)
 }
 
 func statusOf(ws syscall.WaitStatus) Status {

@@ -114,7 +114,10 @@ func (j *job) ends(sig os.Signal) bool {
 func (j *job) over(status *child.Status, err error) bool {
 	if status == nil {
 		end := (*exit)(nil)
-		return !errors.As(err, &end) || end.code != exitUnreachable || !j.candidate.answered
+		if errors.As(err, &end) && end.code == exitLost { // before the command began
+			return false
+		}
+		return end == nil || end.code != exitUnreachable || !j.candidate.answered
 	}
 	told := slices.ContainsFunc(status.Passed, func(sig syscall.Signal) bool { return j.ends(sig) || sig == status.Signal })
 	return told || status.Keyboard

@@ -26,6 +26,7 @@ const late = 500 * time.Millisecond
 func (j *job) hold(leases *hasp.Leases) (*child.Status, error) {
 	spec := child.Spec{
 		Path: j.path, Argv: j.argv, Env: j.environment(leases.All()), Signals: j.signals,
+		Left:    func() time.Duration { return j.left(leases) },
 		Ending:  func(pid int) child.Order { return j.ending(leases, pid) },
 		Lazy:    j.candidate != nil,
 		Resumed: func() { _ = leases.Err() }, // asks the clock, and closes Done when it is too late
@@ -34,6 +35,12 @@ func (j *job) hold(leases *hasp.Leases) (*child.Status, error) {
 		spec.End = leases.Done()
 	}
 	st, err := child.Run(spec)
+	for errors.Is(err, child.ErrLate) && leases.Err() == nil { // renewed meanwhile
+		st, err = child.Run(spec)
+	}
+	if errors.Is(err, child.ErrLate) {
+		return nil, j.late(leases)
+	}
 	if err != nil {
 		_ = j.finish(func() error { return j.unused(leases) }) // the store ends them by itself when this fails
 		return nil, startError(j.argv[0], err)
@@ -65,6 +72,25 @@ func (j *job) hold(leases *hasp.Leases) (*child.Status, error) {
 	end.interrupted = end.code == st.Exit() && st.Signal == syscall.SIGINT
 	end.group = st.Keyboard
 	return &st, end
+}
+
+// left is for how long the command may still begin: not once it would be told
+// to end.
+func (j *job) left(leases *hasp.Leases) time.Duration {
+	if leases.Err() != nil {
+		return 0
+	}
+	return time.Until(leases.Deadline()) - j.o.lead()
+}
+
+// late is the end of leases that were over before the command began: hasp was
+// stopped, or the key taken away.
+func (j *job) late(leases *hasp.Leases) *exit {
+	over := leases.Err()
+	j.hopeless = true
+	_ = j.finish(func() error { return j.unused(leases) }) // the store ends them by itself when this fails
+	return &exit{code: exitLost, verdict: "lost", message: fmt.Sprintf(
+		"LOST %s: %s. The command was not started", quote(j.lost(over)), reason(over))}
 }
 
 // verdictOf is the end that the command itself chose; nil for success.

@@ -79,6 +79,9 @@ func (j *job) all(cmd *cobra.Command, work func() (*child.Status, error)) (statu
 		return nil, err
 	}
 	j.lockers = j.o.lockers(j.locks, j.keys, lo)
+	if limits := child.Limits(); limits != "" {
+		j.rep.say(normal, event{Event: "limits", Message: limits})
+	}
 	return work()
 }
 

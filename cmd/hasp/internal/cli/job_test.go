@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -133,4 +134,36 @@ func TestPauseOfACandidate(t *testing.T) {
 			t.Errorf("after a long term: %v, %v", time.Since(start), err)
 		}
 	})
+}
+
+// Leases that are over when the command would begin: it does not, and that is
+// said with the code of a lost lock.
+func TestLeaseIsOverBeforeTheCommandBegins(t *testing.T) {
+	c, err := hasp.New(memdriver.New(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for _, onLost := range []string{lostTerm, lostIgnore} {
+		leases, err := hasp.LockAll(t.Context(), c.Mutex("a", &hasp.LockOptions{TTL: 50 * time.Millisecond, NoRenew: true}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-leases.Done()
+		ran := filepath.Join(t.TempDir(), "ran")
+		j := quietJob(nil)
+		j.o.onLost.word, j.locks = onLost, &locks{Client: c}
+		j.path, j.argv = "/bin/sh", []string{"sh", "-c", `echo >"$0"`, ran}
+		var end *exit
+		if st, err := j.hold(leases); st != nil || !errors.As(err, &end) || end.code != exitLost || !strings.Contains(end.message, "was not started") {
+			t.Errorf("on-lost=%s: %+v, %v", onLost, st, err)
+		}
+		if _, err := os.Stat(ran); err == nil {
+			t.Errorf("on-lost=%s: the command ran", onLost)
+		}
+		j.candidate = &candidate{}
+		if j.over(nil, end) {
+			t.Errorf("on-lost=%s: it is the end of a candidacy", onLost)
+		}
+	}
 }

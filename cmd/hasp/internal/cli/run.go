@@ -159,11 +159,15 @@ func (o *options) lockOptions(l *locks) (*hasp.LockOptions, error) {
 	if o.maxHold.set && o.atLeast.d > o.maxHold.d {
 		return nil, usage("--hold-at-least %v is longer than --max-hold %v", o.atLeast.d, o.maxHold.d)
 	}
-	lo := &hasp.LockOptions{TTL: o.ttl.d, MaxHold: o.maxHold.d, Lead: o.grace.d, Reason: o.reason}
-	if o.onLost.word == lostIgnore {
-		lo.Lead = 0 // nothing has to end in time
+	return &hasp.LockOptions{TTL: o.ttl.d, MaxHold: o.maxHold.d, Lead: o.lead(), Reason: o.reason}, nil
+}
+
+// lead is how long before its deadline a lease counts as lost.
+func (o *options) lead() time.Duration {
+	if o.onLost.word == lostIgnore { // nothing has to end in time
+		return 0
 	}
-	return lo, nil
+	return o.grace.d
 }
 
 func (o *options) checkTTL(l *locks) error {
