@@ -20,32 +20,6 @@ import (
 // Nobody reads what hasp says: every write to it stands still. All that counts
 // goes on.
 
-// fullPipe returns the end to write to of a pipe that is full.
-func fullPipe(t testing.TB) *os.File {
-	t.Helper()
-	var ends [2]int
-	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
-		t.Fatal(err)
-	}
-	r, w := os.NewFile(uintptr(ends[0]), "unread"), os.NewFile(uintptr(ends[1]), "full")
-	t.Cleanup(func() { r.Close(); w.Close() })
-	if err := unix.SetNonblock(ends[1], true); err != nil {
-		t.Fatal(err)
-	}
-	for _, n := range []int{4096, 1} {
-		for err := error(nil); err == nil; {
-			_, err = unix.Write(ends[1], make([]byte, n))
-			if err != nil && !errors.Is(err, unix.EAGAIN) {
-				t.Fatal(err)
-			}
-		}
-	}
-	if err := unix.SetNonblock(ends[1], false); err != nil {
-		t.Fatal(err)
-	}
-	return w
-}
-
 // standsStill waits until a thread of a process is held up in a write to fd.
 func standsStill(t testing.TB, pid, fd int) {
 	t.Helper()
@@ -67,7 +41,7 @@ func standsStill(t testing.TB, pid, fd int) {
 // unread starts hasp with a standard error that is full.
 func (s *sandbox) unread(args ...string) *proc {
 	s.t.Helper()
-	full := fullPipe(s.t)
+	full := testserver.FullPipe(s.t)
 	return s.haspWith(func(cmd *exec.Cmd) { cmd.Stderr = full }, args...)
 }
 
@@ -144,7 +118,7 @@ func TestUnreadElection(t *testing.T) {
 func TestUnreadLeader(t *testing.T) {
 	t.Parallel()
 	s := newSandbox(t, "sqlite:"+filepath.Join(t.TempDir(), "locks.db"))
-	full := fullPipe(t)
+	full := testserver.FullPipe(t)
 	p := s.haspWith(func(cmd *exec.Cmd) { cmd.Stdout = full }, "elect", "--observe", "k")
 	standsStill(t, p.cmd.Process.Pid, 1)
 	p.signal(syscall.SIGTERM)

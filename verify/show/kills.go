@@ -74,7 +74,7 @@ func (w *work) round(r int, k kill) (map[string]entry, time.Duration, error) {
 	var wg sync.WaitGroup
 	errs, start := make([]error, perRound), time.Now()
 	for i := range perRound {
-		cmd := w.command(killTTL, file, strconv.Itoa(i))
+		cmd := w.command(killTTL, file, strconv.Itoa(i), true)
 		began := func() {}
 		if i == k.victim && k.holding {
 			out, err := cmd.StdoutPipe()
@@ -92,15 +92,13 @@ func (w *work) round(r int, k kill) (map[string]entry, time.Duration, error) {
 				time.Sleep(k.after)
 				_ = cmd.Process.Kill() // fails when it has ended
 			}
-			if errs[i] = cmd.Wait(); errs[i] != nil {
-				errs[i] = fmt.Errorf("%w\n%s", errs[i], cmd.Stderr)
-			}
+			errs[i] = cmd.Wait()
 		})
 	}
 	wg.Wait()
-	last := w.command(killTTL, file, "last") // waits for the killed one, if all others came before it
+	last := w.command(killTTL, file, "last", true) // waits for the killed one, if all others came before it
 	if err := last.Run(); err != nil {
-		return nil, 0, fmt.Errorf("the line after all others: %w\n%s", err, last.Stderr)
+		return nil, 0, fmt.Errorf("the line after all others: %w", err)
 	}
 	lines, err := read(file)
 	if err != nil {
