@@ -291,6 +291,8 @@ func (h *hold) lost(word error) (tell func()) {
 		why = fmt.Errorf("%w: its TTL of %v is over", ErrLost, h.req.TTL)
 	case h.lastErr != nil:
 		why = fmt.Errorf("%w: not renewed in time, last error: %w", ErrLost, h.lastErr)
+	case h.renewing:
+		why = fmt.Errorf("%w: not renewed in time: the store has not answered (does it hang?)", ErrLost)
 	default:
 		why = fmt.Errorf("%w: not renewed in time, by the clock of this machine (was the process stopped?)", ErrLost)
 	}

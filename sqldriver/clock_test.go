@@ -83,18 +83,23 @@ func TestWallClockSteps(t *testing.T) {
 }
 
 // Rule: after a reboot every key is free at once, and nobody waits; fences
-// rise although the clock that ends leases began anew.
+// rise although the clock that ends leases began anew. What may be no reboot
+// leaves each lease the time that it had left.
 func TestReboot(t *testing.T) {
+	const off, day = time.Minute, 24 * time.Hour
 	for _, c := range []struct {
 		name       string
 		from, to   string
 		up         time.Duration // when the machine is used again
+		later      time.Duration // the same by the wall clock
 		freedLater time.Duration
 	}{
-		{"boots have names", "one", "two", time.Second, 0},
-		{"boots have names, and this one is older already", "one", "two", 100 * time.Hour, 0},
-		{"boots have no names", "", "", time.Second, 0},
-		{"boots have no names, and this one is older already", "", "", time.Hour + time.Second, 29 * time.Second},
+		{"boots have names", "one", "two", time.Second, off + time.Second, 0},
+		{"boots have names, and the wall clock went back", "one", "two", time.Second, -time.Minute, 30 * time.Second},
+		{"boots have names, and this one is older already", "one", "two", 100 * time.Hour, off + 100*time.Hour, 30 * time.Second},
+		{"boots have no names", "", "", time.Second, off + time.Second, 0},
+		{"boots have no names, and the wall clock went back", "", "", time.Second, -day, 30 * time.Second},
+		{"boots have no names, and this one is older already", "", "", time.Hour + time.Second, off + time.Hour, 29 * time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			path := newFile(t)
@@ -103,11 +108,16 @@ func TestReboot(t *testing.T) {
 			a, waiter := request("k"), queued(request("k"))
 			first := granted(t, d, a)
 			refused(t, d, waiter)
-			m.set(func(m *machine) { m.boot, m.up, m.now = c.to, c.up, m.now.Add(-time.Minute) })
+			m.set(func(m *machine) { m.boot, m.up, m.now = c.to, c.up, m.now.Add(c.later) })
 			d = m.open(t, path)
 			if c.freedLater > 0 {
+				if info, err := d.Inspect(t.Context(), "k"); err != nil || !info.Held || info.Left != c.freedLater {
+					t.Errorf("Inspect: held %v, %v left, %v", info.Held, info.Left, err)
+				}
 				refused(t, d, request("k"))
-				m.set(func(m *machine) { m.up += c.freedLater })
+				m.set(func(m *machine) { m.up += c.freedLater - 1 })
+				refused(t, d, request("k"))
+				m.set(func(m *machine) { m.up++ })
 			}
 			if info, err := d.Inspect(t.Context(), "k"); err != nil || info.Held || info.Waiters != 0 {
 				t.Errorf("Inspect: %+v, %v", info, err)
@@ -149,25 +159,64 @@ func TestTimeIsTakenInTheTransaction(t *testing.T) {
 	refused(t, d, request("held"))
 }
 
-// Rule: two machines that share a file are found out as soon as the first
-// comes back to it, and told so by every call.
+// Rule: a container whose boot id is its own has the machine's clock: what is held
+// stays held, by whomever and in whatever order they come, also over a step of the
+// wall clock, and ends when its TTL is over.
+func TestOwnBootID(t *testing.T) {
+	path := newFile(t)
+	host, container := newMachine("host"), newMachine("container")
+	both := func(f func(m *machine)) { host.set(f); container.set(f) }
+	one, two := host.open(t, path), container.open(t, path)
+	for _, step := range []time.Duration{0, time.Second, time.Hour, -100 * time.Hour} {
+		a, b := request("k"), request("k")
+		granted(t, one, a)
+		both(func(m *machine) { m.now = m.now.Add(step); m.up += time.Second; m.now = m.now.Add(time.Second) })
+		refused(t, two, b)
+		granted(t, two, request(fmt.Sprint("other ", step)))
+		renewed(t, one, a)
+		refused(t, two, b)
+		both(func(m *machine) { m.up += a.TTL - 1; m.now = m.now.Add(a.TTL - 1) })
+		refused(t, two, b)
+		both(func(m *machine) { m.up++ })
+		granted(t, two, b)
+		refused(t, one, a)
+		must(t, two.Release(t.Context(), b))
+	}
+}
+
+// Rule: where clocks have nothing to do with each other nobody's lease ends early:
+// it has what was left of it at the last write. Two machines that share a file are
+// found out as soon as the one that is behind comes back, and that is told by every call.
 func TestTwoMachines(t *testing.T) {
 	path := newFile(t)
-	one, two := newMachine("one").open(t, path), newMachine("two").open(t, path)
-	granted(t, one, request("k"))
-	granted(t, two, request("other"))
+	ahead, behind := newMachine("ahead"), newMachine("behind")
+	behind.up = time.Minute
+	one, two := ahead.open(t, path), behind.open(t, path)
+	a := request("k")
+	granted(t, one, a)
+	refused(t, two, request("k"))
+	behind.set(func(m *machine) { m.up += a.TTL - 1 })
+	refused(t, two, request("k"))
+	b := request("other")
+	granted(t, two, b)
+	renewed(t, one, a)
+	refused(t, one, request("other"))
+	ahead.set(func(m *machine) { m.up += b.TTL - 1 })
+	refused(t, one, request("other"))
 	check := func(what string, err error) {
 		t.Helper()
-		if err == nil || one.Classify(err) != driver.Misconfigured || !strings.Contains(err.Error(), "two machines") {
+		if err == nil || two.Classify(err) != driver.Misconfigured || !strings.Contains(err.Error(), "two machines") || !strings.Contains(err.Error(), "delete it") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	_, err := one.Try(t.Context(), request("k"))
+	_, err := two.Try(t.Context(), request("k"))
 	check("Try", err)
-	check("Release", one.Release(t.Context(), request("k")))
-	_, err = one.Inspect(t.Context(), "k")
+	check("Release", two.Release(t.Context(), request("k")))
+	check("Renew", renewal(t, two, b).Err)
+	_, err = two.Inspect(t.Context(), "k")
 	check("Inspect", err)
-	granted(t, two, request("k"))
+	ahead.set(func(m *machine) { m.up += a.TTL })
+	granted(t, one, request("k"))
 }
 
 // Rule: nothing is permanent: what is over is swept by whoever writes next.

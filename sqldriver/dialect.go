@@ -20,8 +20,8 @@ type dialect interface {
 	// text is a statement of the rules in the database's own SQL.
 	text(q query) string
 
-	// connect makes sure that the database can be reached, before anything is
-	// asked of it. Any number of goroutines call it.
+	// connect makes sure that the database can be reached, and is the one that it
+	// was, before anything is asked of it. Any number of goroutines call it.
 	connect(ctx context.Context, db *sql.DB) error
 
 	// setup checks the settings of the database, and makes the tables where
@@ -39,13 +39,17 @@ type dialect interface {
 	// see reads the clock, for a read outside of transactions.
 	see() (reading, error)
 
-	// gone says whether all rows are of an earlier life of the clock, and are
-	// over therefore.
-	gone(h head, now reading) (bool, error)
+	// kept says what is left of the rows where the clock may be another than that
+	// of the last write.
+	kept(h head, now reading) (kept, error)
 
 	// explain adds to an error of the database what kind of trouble it is, and
 	// what to do.
 	explain(err error) error
+
+	// fault is the error of a call that met memory which is gone. None is to meet
+	// it again.
+	fault() error
 
 	// byHand are statements with which a person can look at a key.
 	byHand(key string) []string

@@ -57,6 +57,36 @@ func TestFullDisk(t *testing.T) {
 	granted(t, other, request("k"))
 }
 
+// Rule: the same of a file that nobody has open, for which SQLite has to make its
+// -wal and -shm, however little room there is.
+func TestFullDiskAtTheFirstCall(t *testing.T) {
+	dir := mount(t, "size=512k")
+	path := filepath.Join(dir, "locks.db")
+	used(t, path)
+	fill := filepath.Join(dir, "fill")
+	must(t, os.WriteFile(fill, make([]byte, 512<<10-32<<10), 0o600))
+	for {
+		f, err := os.OpenFile(fill, os.O_APPEND|os.O_WRONLY, 0)
+		must(t, err)
+		_, err = f.Write(make([]byte, 4096))
+		must(t, f.Close())
+		d := openDriver(t, path)
+		_, tried := d.Try(t.Context(), request("k"))
+		must(t, d.Close())
+		if tried != nil && (d.Classify(tried) != driver.Full || !strings.Contains(tried.Error(), "make room") || strings.Contains(tried.Error(), "_pragma")) {
+			t.Errorf("class %d: %v", d.Classify(tried), tried)
+		}
+		if err != nil {
+			if tried == nil {
+				t.Error("granted on a full disk")
+			}
+			break
+		}
+	}
+	must(t, os.Remove(fill))
+	granted(t, openDriver(t, path), request("other"))
+}
+
 // Rule: a file system that may only be read is an error of its own.
 func TestReadOnlyDisk(t *testing.T) {
 	dir := mount(t, "size=2m")
@@ -69,6 +99,21 @@ func TestReadOnlyDisk(t *testing.T) {
 	if d.Classify(err) != driver.ReadOnly || !strings.Contains(err.Error(), "locks must be written") {
 		t.Errorf("class %d: %v", d.Classify(err), err)
 	}
+}
+
+// Rule: a file that is mounted by itself, as into a container, is refused there: its
+// -wal and -shm are not those of the other path.
+func TestMountedFile(t *testing.T) {
+	path, second := newFile(t), filepath.Join(t.TempDir(), "a b.db")
+	d, held := openDriver(t, path), request("k")
+	granted(t, d, held)
+	must(t, os.WriteFile(second, nil, 0o600))
+	if err := syscall.Mount(path, second, "", syscall.MS_BIND, ""); err != nil {
+		t.Skipf("only root can mount a file, and not in every container: %v", err)
+	}
+	t.Cleanup(func() { must(t, syscall.Unmount(second, syscall.MNT_DETACH)) })
+	fails(t, openDriver(t, second), held, second+" is mounted by itself", "share its folder")
+	renewed(t, d, held)
 }
 
 // Rule: processes in time namespaces of their own agree about the clock.

@@ -8,6 +8,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -164,11 +165,12 @@ func (d *Driver) read(ctx context.Context, f func(ctx context.Context) error) er
 	done := make(chan error, 1)
 	d.under.Go(func() {
 		defer func() { <-d.reads }()
-		err := d.dia.connect(ctx, d.db)
-		if err == nil {
-			err = f(ctx)
-		}
-		done <- err
+		done <- d.guard(func() error {
+			if err := d.dia.connect(ctx, d.db); err != nil {
+				return err
+			}
+			return f(ctx)
+		})
 	})
 	var err error
 	began := time.Now()
@@ -185,9 +187,25 @@ func (d *Driver) read(ctx context.Context, f func(ctx context.Context) error) er
 	case err != nil && ctx.Err() != nil && isLocked(err):
 		err = &lockedError{waited: time.Since(began), err: ctx.Err()}
 	case err != nil && ctx.Err() != nil: // interrupted, in SQLite's words
-		return ctx.Err()
+		err = &slowError{waited: time.Since(began), err: ctx.Err()}
 	}
 	return d.explain(err)
+}
+
+// guard runs f, which uses the database. Where that is a file that somebody cuts
+// off while it is mapped, touching it would end the program.
+func (d *Driver) guard(f func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		switch p := recover().(type) {
+		case nil:
+		case interface{ Addr() uintptr }: // what the runtime panics with, after a fault
+			err = d.dia.fault()
+		default:
+			panic(p)
+		}
+	}()
+	return f()
 }
 
 func (d *Driver) explain(err error) error {

@@ -6,6 +6,7 @@ package sqldriver
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
@@ -18,7 +19,10 @@ type storeError struct {
 	advice string
 }
 
-func (e *storeError) Error() string { return e.err.Error() + "; " + e.advice }
+func (e *storeError) Error() string {
+	// One driver opens a file by running its settings, which are not what failed.
+	return strings.Replace(e.err.Error(), "invalid _pragma: sqlite3: ", "", 1) + "; " + e.advice
+}
 func (e *storeError) Unwrap() error { return e.err }
 
 // lockedError: the file was somebody else's for as long as we waited.
@@ -28,9 +32,20 @@ type lockedError struct {
 }
 
 func (e *lockedError) Error() string {
-	return fmt.Sprintf("the database stayed locked for %v (%v)", e.waited.Round(time.Millisecond), e.err)
+	return fmt.Sprintf("the database stayed locked for %v", e.waited.Round(time.Millisecond))
 }
 func (e *lockedError) Unwrap() error { return e.err }
+
+// slowError: the disk did not answer in time.
+type slowError struct {
+	waited time.Duration
+	err    error // the context's
+}
+
+func (e *slowError) Error() string {
+	return fmt.Sprintf("the disk has not finished a read or write for %v", e.waited.Round(time.Millisecond))
+}
+func (e *slowError) Unwrap() error { return e.err }
 
 // errNoHead: somebody emptied the table.
 var errNoHead = errors.New("the one row of hasp_meta is missing")

@@ -79,9 +79,9 @@ var troubles = []trouble{
 	}, driver.Misconfigured, []string{"journal_mode is memory", "sqldriver.SQLiteDSN"}},
 
 	{"a newer program made it", func(t *testing.T, path string) string {
-		change(t, path, "UPDATE hasp_meta SET version = 4")
+		change(t, path, "UPDATE hasp_meta SET version = 5")
 		return SQLiteDSN(path)
-	}, driver.Misconfigured, []string{"version 4", "update it"}},
+	}, driver.Misconfigured, []string{"version 5", "update it"}},
 
 	{"the tables were emptied", func(t *testing.T, path string) string {
 		change(t, path, "DELETE FROM hasp_meta")

@@ -4,6 +4,8 @@
 package sqldriver
 
 import (
+	"fmt"
+	"math"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
@@ -76,7 +78,7 @@ func (v view) floor(r driver.Request, now reading) uint64 {
 // tooFar says whether r proposes a fence that uses up more numbers than a client
 // with a good clock would.
 func (v view) tooFar(r driver.Request, now reading) bool {
-	return r.Fence > max(uint64(now.wall+driver.MaxLead.Microseconds()), v.floor(r, now)+leap)
+	return r.Fence > math.MaxInt64 || r.Fence > max(uint64(now.wall+driver.MaxLead.Microseconds()), v.floor(r, now)+leap)
 }
 
 // acceptable says whether the fence that r proposes may be granted with a key
@@ -105,24 +107,35 @@ func (v view) raisable(r driver.Request, now reading) bool {
 
 // choose returns the fence of a grant, and how many the grant has with those
 // just below it, which nobody else had.
-func (t *tx) choose(v *view, r driver.Request) (fence int64, fences int) {
+func (t *tx) choose(v *view, r driver.Request) (fence int64, fences int, err error) {
 	fences = max(r.Fences, 1)
 	switch newest := max(v.newest(), v.floor(r, t.reading)); {
 	case r.Fence == 0:
-		return t.mint(fences), fences
+		fence, err = t.mint(v, r.Key, fences)
+		return fence, fences, err
 	case r.Restore || r.Fence <= newest:
 		fences = 1
 	default:
 		fences = int(min(uint64(fences), r.Fence-newest))
 	}
-	return t.take(int64(r.Fence)), fences
+	return t.take(int64(r.Fence)), fences, nil
 }
 
 // mint returns the last of the next n fences: larger than every earlier one in
 // this database whatever the clock shows, and than those of a file that was
 // deleted as long as the wall clock is not behind.
-func (t *tx) mint(n int) int64 {
-	return t.take(max(t.head.newest+1, t.wall) + int64(n-1))
+//
+// Microseconds reach the end of the numbers in 290,000 years: who stands there, or
+// below zero, was put there by hand.
+func (t *tx) mint(v *view, key string, n int) (int64, error) {
+	newest := max(t.head.newest, int64(v.newest()))
+	if t.head.newest < 0 || newest > math.MaxInt64-int64(n) {
+		return 0, &storeError{class: driver.Misconfigured,
+			err: fmt.Errorf("no fence for the key %q: the file's largest is %d, and none that is larger can be given", key, newest),
+			advice: "hasp_meta.fence, or that of the key, was changed by hand, or is damaged: end the programs that use the file, " +
+				"delete it with its -wal and -shm, and it is made anew"}
+	}
+	return t.take(max(newest+1, t.wall) + int64(n-1)), nil
 }
 
 // take notes a fence that is granted.

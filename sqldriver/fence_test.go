@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -52,6 +53,41 @@ func refusedFence(t testing.TB, d *Driver, r driver.Request, least uint64) drive
 	return res
 }
 
+// Rule: at the end of the numbers a fence neither repeats nor falls: it is refused,
+// with the key and what to do.
+func TestLastFences(t *testing.T) {
+	for _, c := range []struct {
+		change string
+		grants int // before the end
+	}{
+		{"UPDATE hasp_meta SET fence = 9223372036854775804", 3},
+		{"UPDATE hasp_meta SET fence = 9223372036854775807", 0},
+		{"UPDATE hasp_meta SET fence = -5", 0},
+		{"UPDATE hasp_lease SET fence = 9223372036854775807", 0},
+	} {
+		path := newFile(t)
+		change(t, path, "UPDATE hasp_lease SET expires = 0; "+c.change)
+		d := openDriver(t, path)
+		var last uint64
+		for range c.grants {
+			r := request("held")
+			res := granted(t, d, r)
+			if res.Fence <= last {
+				t.Errorf("%s: the fence is %d after %d", c.change, res.Fence, last)
+			}
+			last = res.Fence
+			must(t, d.Release(t.Context(), r))
+		}
+		_, err := d.Try(t.Context(), request("held"))
+		if err == nil || d.Classify(err) != driver.Misconfigured || !strings.Contains(err.Error(), `no fence for the key "held"`) {
+			t.Errorf("%s: class %d: %v", c.change, d.Classify(err), err)
+		}
+		if res, err := d.Try(t.Context(), proposal("held", 1<<63)); err == nil && res.Granted {
+			t.Errorf("%s: a proposal beyond the end: %+v", c.change, res)
+		}
+	}
+}
+
 // Rule: proposals for different keys may overtake each other by 20 seconds, at
 // any time and with any number of keys.
 func TestProposalsOvertake(t *testing.T) {
@@ -73,7 +109,7 @@ func TestForgottenFences(t *testing.T) {
 		"it was swept":            func(m *machine) { m.up += keepFence },
 		"and much later":          func(m *machine) { m.up += 1000 * time.Hour },
 		"and the wall clock back": func(m *machine) { m.up, m.now = m.up+keepFence, m.now.Add(-time.Hour) },
-		"a reboot":                func(m *machine) { m.boot, m.up = "two", time.Second },
+		"a reboot":                func(m *machine) { m.boot, m.up, m.now = "two", time.Second, m.now.Add(time.Minute) },
 	} {
 		m := newMachine("one")
 		path := newFile(t)
@@ -231,9 +267,16 @@ func TestFencesRiseWhateverTheClocksDo(t *testing.T) {
 		for i := range 150 {
 			switch rnd.IntN(8) {
 			case 0:
-				m.set(func(m *machine) { m.now = m.now.Add(time.Duration(rnd.Int64N(int64(48*time.Hour))) - 24*time.Hour) })
+				m.set(func(m *machine) {
+					m.now, m.up = m.now.Add(time.Duration(rnd.Int64N(int64(48*time.Hour)))-24*time.Hour), m.up+clockEvery
+				})
 			case 1:
-				m.set(func(m *machine) { m.boot, m.up = strconv.Itoa(i+1), time.Duration(rnd.Int64N(int64(time.Hour))) })
+				m.pass(10 * time.Second)
+				_ = d.Release(t.Context(), request("writes")) // of an owner that has nothing
+				m.set(func(m *machine) {                      // it was off for a while
+					m.now = m.now.Add(m.up + time.Minute)
+					m.boot, m.up = strconv.Itoa(i+1), time.Duration(rnd.Int64N(int64(m.up/2)+1))
+				})
 			default:
 				m.pass(time.Duration(rnd.Int64N(int64(30 * time.Second))))
 			}

@@ -117,7 +117,7 @@ func (d *Driver) survey(ctx context.Context, q, old query, args func(now time.Du
 		if version == 0 || err != nil {
 			return err
 		}
-		if version < schemaVersion {
+		if version < modesVersion {
 			q = old
 		}
 		stmt, err := d.stmt(ctx, q)
@@ -139,18 +139,24 @@ func (d *Driver) survey(ctx context.Context, q, old query, args func(now time.Du
 }
 
 // present reads the clock, and says of which version the tables are, 0 when there
-// are none or their rows are not of this life of the clock. The store's mark is read first: one from after the clock would
+// are none or their rows are over. now is the moment that the rows' times are to be
+// compared with. The store's mark is read first: one from after the clock would
 // look like a clock that went back.
 func (d *Driver) present(ctx context.Context) (now time.Duration, version int, err error) {
-	stmt, err := d.stmt(ctx, qBoot)
+	var h head
+	fields := h.fields()
+	stmt, err := d.stmt(ctx, qHead)
+	if isOldTable(err) {
+		fields = fields[:4]
+		stmt, err = d.stmt(ctx, qBoot)
+	}
 	if isNoTable(err) {
 		return 0, 0, nil
 	}
 	if err != nil {
 		return 0, 0, err
 	}
-	var h head
-	switch err := stmt.QueryRowContext(ctx).Scan(&h.version, &h.boot, &h.before, &h.clock); {
+	switch err := stmt.QueryRowContext(ctx).Scan(fields...); {
 	case errors.Is(err, sql.ErrNoRows):
 		return 0, 0, errNoHead
 	case err != nil:
@@ -160,8 +166,11 @@ func (d *Driver) present(ctx context.Context) (now time.Duration, version int, e
 	if err != nil {
 		return 0, 0, err
 	}
-	if gone, err := d.dia.gone(h, at); gone || err != nil {
+	switch kept, err := d.dia.kept(h, at); {
+	case kept == keptNone || err != nil:
 		return 0, 0, err
+	case kept == keptLeft:
+		return time.Duration(h.clock), h.version, nil
 	}
 	return at.up, h.version, nil
 }

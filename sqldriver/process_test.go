@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/stall"
 	sqlite3 "github.com/ncruces/go-sqlite3/driver"
@@ -244,6 +245,31 @@ func TestLockedFile(t *testing.T) {
 	_ = p.Wait()
 	if err := d.Release(t.Context(), gone); !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("a Try that was given up left something: Release: %v", err)
+	}
+}
+
+// Rule: a lease that is lost since the file was locked says so, and is not taken
+// for that of a process that was stopped.
+func TestLostToALockedFile(t *testing.T) {
+	for _, ttl := range []time.Duration{2 * time.Second, 12 * time.Second} {
+		t.Run(ttl.String(), func(t *testing.T) {
+			t.Parallel()
+			path := newFile(t)
+			locks, err := hasp.New(openDriver(t, path), nil)
+			must(t, err)
+			defer locks.Close()
+			lease, err := locks.Mutex("k", &hasp.LockOptions{TTL: ttl}).Lock(t.Context())
+			must(t, err)
+			unlock := lockFile(t, path)
+			<-lease.Done()
+			unlock("SELECT 1")
+			err = lease.Err()
+			t.Logf("%v", err)
+			if !errors.Is(err, hasp.ErrLost) || strings.Contains(err.Error(), "process stopped") ||
+				!strings.Contains(err.Error(), "stayed locked for") && !strings.Contains(err.Error(), "the store has not answered") {
+				t.Error("it does not say why")
+			}
+		})
 	}
 }
 

@@ -123,14 +123,17 @@ func (t *tx) share(v *view, r driver.Request) (driver.Result, error) {
 		}
 	}
 	t.litter += 2
-	fence, fences := t.choose(v, r)
+	fence, fences, err := t.choose(v, r)
+	if err != nil {
+		return driver.Result{}, err
+	}
 	until, slot, abandoned := t.after(r.TTL), freeSlot(v.beside, r.Limit), key.mark
 	key.fence, key.expires = max(int64(v.newest()), fence), max(key.expires, until)
 	key.most, key.mark = least(v.beside, r.Limit), key.mark && r.Limit == 0
 	if err := t.keyRow(r.Key, key, v.wrote); err != nil {
 		return driver.Result{}, err
 	}
-	_, err := t.exec(qShare, []byte(r.Key), r.Owner, r.Label, fence, int64(t.up), int64(until), r.Limit, slot, flag(abandoned))
+	_, err = t.exec(qShare, []byte(r.Key), r.Owner, r.Label, fence, int64(t.up), int64(until), r.Limit, slot, flag(abandoned))
 	return driver.Result{Granted: true, Fence: uint64(fence), Fences: fences, TTL: until - t.up,
 		Slot: slot, Abandoned: abandoned, Node: t.head.node}, err
 }

@@ -29,9 +29,14 @@ func ended(r driver.Request, end driver.End) driver.Request {
 	return r
 }
 
+func renewal(t testing.TB, d *Driver, r driver.Request) (a driver.Renewal) {
+	d.Renew(t.Context(), []driver.Request{r}, func(_ int, got driver.Renewal) { a = got })
+	return a
+}
+
 func renewed(t testing.TB, d *Driver, r driver.Request) (a driver.Renewal) {
 	t.Helper()
-	d.Renew(t.Context(), []driver.Request{r}, func(_ int, got driver.Renewal) { a = got })
+	a = renewal(t, d, r)
 	must(t, a.Err)
 	return a
 }
@@ -62,7 +67,7 @@ func TestRebootFreesSharedKeys(t *testing.T) {
 	first := granted(t, d, a)
 	granted(t, d, b)
 	refused(t, d, w)
-	m.set(func(m *machine) { m.boot, m.up = "two", time.Second })
+	m.set(func(m *machine) { m.boot, m.up, m.now = "two", time.Second, m.now.Add(time.Minute) })
 	d = m.open(t, path)
 	if info := inspect(t, d, "k"); info.Held || info.Holds != 0 || info.Waiters != 0 {
 		t.Errorf("%+v", info)

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -50,12 +49,6 @@ type sqlite struct {
 	file  atomic.Pointer[sqliteFile] // set when a connection is open
 }
 
-// sqliteFile is the file that the connections opened.
-type sqliteFile struct {
-	path string
-	info os.FileInfo
-}
-
 func (s *sqlite) traits() driver.Traits {
 	return driver.Traits{
 		Engine: "sqlite",
@@ -80,64 +73,7 @@ func (s *sqlite) traits() driver.Traits {
 
 func (s *sqlite) text(q query) string { return sqliteText[q] }
 
-// connect opens a connection, once. SQLite waits for a busy file by itself but
-// for one moment: when several processes switch a new file to WAL at once, all
-// but the first fail, without a wait. The file stays switched, so the moment
-// is over when any connection of ours is open.
-func (s *sqlite) connect(ctx context.Context, db *sql.DB) error {
-	var locked error
-	for start := time.Now(); s.file.Load() == nil; {
-		c, err := db.Conn(ctx)
-		switch {
-		case err == nil:
-			return errors.Join(s.meet(ctx, c), c.Close())
-		case isLocked(err):
-			locked = err
-		case locked == nil || ctx.Err() == nil:
-			return err
-		}
-		if ctx.Err() != nil || time.Since(start) > fileWait {
-			return locked
-		}
-		time.Sleep(time.Millisecond)
-	}
-	return nil
-}
-
-// meet notes which file this is.
-func (s *sqlite) meet(ctx context.Context, c *sql.Conn) error {
-	var path string
-	if err := c.QueryRowContext(ctx, `SELECT file FROM pragma_database_list WHERE name = 'main'`).Scan(&path); err != nil {
-		return err
-	}
-	if path == "" {
-		return &storeError{class: driver.Misconfigured, err: errors.New("the database is in memory or temporary, where no other process sees it"),
-			advice: "name a file; in tests use package memdriver"}
-	}
-	info, err := os.Stat(path)
-	if err != nil {
-		return err
-	}
-	s.file.CompareAndSwap(nil, &sqliteFile{path: path, info: info})
-	return nil
-}
-
-// unmoved fails when the file that connections have open is not the one that
-// new processes find: the two would grant the same keys.
-func (s *sqlite) unmoved() error {
-	f := s.file.Load()
-	info, err := os.Stat(f.path)
-	if err == nil && os.SameFile(info, f.info) {
-		return nil
-	}
-	return &storeError{class: driver.Misconfigured, err: fmt.Errorf("%s was deleted or replaced while in use", f.path),
-		advice: "locks held in the old file protect nothing any more: end the programs that use it, and start them again"}
-}
-
 func (s *sqlite) begin(ctx context.Context, d *Driver) (*tx, error) {
-	if err := s.unmoved(); err != nil {
-		return nil, err
-	}
 	if err := d.prepare(ctx); err != nil {
 		return nil, err
 	}
@@ -168,74 +104,31 @@ func (s *sqlite) open(t *tx) error {
 	case err != nil:
 		return err
 	}
-	now, err := s.time()
+	now, err := s.see()
 	if err != nil {
 		return err
 	}
 	t.reading, t.head = now, t.was
-	over, err := s.gone(t.was, now)
-	if over && err == nil {
-		t.head.floors = t.head.alone(now.up)
-		_, err = t.sql.ExecContext(t.ctx, sqliteWipe)
+	kept, err := s.kept(t.was, now)
+	if err != nil {
+		return err
 	}
-	if now.boot != t.was.boot {
-		t.head.boot, t.head.before = now.boot, t.was.boot
-	}
-	if now.boot == "" {
-		t.head.clock = int64(now.up)
-	}
-	return err
+	return t.adopt(kept)
 }
 
 func (s *sqlite) commit(t *tx) error {
-	err := t.sweep()
+	err := s.file.Load().unmoved()
+	if err == nil {
+		err = t.sweep()
+	}
 	if err == nil && t.head != t.was {
 		_, err = t.exec(qMark, t.head.boot, t.head.before, t.head.clock, t.head.newest,
-			t.head.old, t.head.mid, t.head.at)
+			t.head.old, t.head.mid, t.head.at, t.head.wall)
 	}
 	if err != nil {
-		t.rollback()
 		return err
 	}
 	return t.sql.Commit()
-}
-
-func (s *sqlite) see() (reading, error) {
-	if err := s.unmoved(); err != nil {
-		return reading{}, err
-	}
-	return s.time()
-}
-
-func (s *sqlite) time() (reading, error) {
-	now, err := s.clock()
-	if err != nil {
-		return reading{}, &storeError{class: driver.Misconfigured, err: err,
-			advice: "leases in SQLite are measured by that clock"}
-	}
-	now.wall = max(s.wall().UnixMicro(), 1)
-	return now, nil
-}
-
-// gone: the machine was booted since. Where boots have no names, the clock
-// has gone back; where it had already passed what it was, leases end when
-// their TTL is over, as the clock goes on counting from below.
-//
-// A boot that comes back after another is no boot: two machines share the
-// file, and each would take the other's leases for over.
-func (s *sqlite) gone(h head, now reading) (bool, error) {
-	if h.version > schemaVersion {
-		return false, tooNew(h.version)
-	}
-	if now.boot == "" && h.boot == "" {
-		return int64(now.up) < h.clock, nil
-	}
-	if now.boot != h.boot && now.boot == h.before {
-		return false, &storeError{class: driver.Misconfigured,
-			err:    errors.New("the file is used from two machines at once (or from a virtual machine and its host)"),
-			advice: "SQLite's clock is the machine's, so each takes the other's leases for over: give each a file of its own, or use a server"}
-	}
-	return now.boot != h.boot, nil
 }
 
 // byHand: keys are any bytes, so they are written in hexadecimal. The last

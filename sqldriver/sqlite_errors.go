@@ -6,6 +6,7 @@ package sqldriver
 import (
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/hasplock/hasp/driver"
@@ -23,17 +24,22 @@ var sqliteTrouble = []struct {
 	{[]string{"no space left on device", "quota exceeded", "database or disk is full"}, driver.Full,
 		"make room on the disk of FILE (df shows what is left; or lift the database's max_page_count)"},
 	{[]string{"read-only file system", "readonly database"}, driver.ReadOnly,
-		"locks must be written: make FILE and its directory writable for this user (ls -l), and open it without mode=ro"},
+		"locks must be written: make FILE, the -wal and -shm beside it, and its directory writable for this user (ls -l; " +
+			"for several users with one group: chgrp, chmod g+rw, and g+rwxs for the directory), and open it without mode=ro"},
 	{[]string{"permission denied", "access permission denied", "operation not permitted"}, driver.Denied,
-		"this user may not read and write FILE and its directory: check with ls -l"},
+		"this user may not read and write FILE, the -wal and -shm beside it, and its directory (ls -l); " +
+			"for several users the three belong to one group that may write them (chgrp, chmod g+rw, and g+rwxs for the directory)"},
 	{[]string{"file is not a database", "file is encrypted"}, driver.Misconfigured,
 		"FILE holds something else: name another file, or move this one away"},
 	{[]string{"malformed", "database corruption"}, driver.Misconfigured,
 		"FILE is damaged: end the programs that use it, move it away together with its -wal and -shm, and a new one is made"},
 	{[]string{"unable to open database file", "no such file or directory"}, driver.Misconfigured,
-		"FILE, or the -wal and -shm beside it, cannot be opened: it must be a file, in a directory that exists and is writable for this user (ls -l)"},
+		"FILE, or the -wal and -shm beside it, cannot be opened: it must be a file, in a directory that exists and is writable for this user " +
+			"(ls -l; for several users with one group: chgrp, chmod g+rw, and g+rwxs for the directory)"},
 	{[]string{"database is locked", "database table is locked", "database schema is locked", "stayed locked", "locking protocol"}, driver.Unreachable,
 		"another process is in a transaction, or was stopped within one; find it with: fuser -v FILE"},
+	{[]string{"the disk has not finished"}, driver.Unreachable,
+		"the disk of FILE hangs or is very slow, or this machine is overloaded (dmesg and top say more)"},
 	{[]string{"disk i/o error"}, driver.Unreachable,
 		"the disk of FILE fails, or is a network file system, which is not supported"},
 	{[]string{"hasp_meta", "hasp_lease", "no such column", "constraint failed", "datatype mismatch"}, driver.Misconfigured,
@@ -44,14 +50,14 @@ var sqliteTrouble = []struct {
 		"the program ran out of memory for SQLite"},
 }
 
-// sqliteWriteFailed is SQLITE_IOERR_WRITE. The driver that the command uses
-// loses the system's word for a full disk, and leaves only this number, as the
-// value of an error; a disk that fails is rarer, and ends a wait as well.
-const sqliteWriteFailed = 778
+// fullCodes are SQLITE_IOERR_WRITE and SQLITE_IOERR_SHMSIZE. The driver that the
+// command uses loses the system's word for a full disk, and leaves only the number,
+// as the value of an error; a disk that fails is rarer, and ends a wait as well.
+var fullCodes = []uint64{778, 4874}
 
-func writeFailed(err error) bool {
+func noRoom(err error) bool {
 	for ; err != nil; err = errors.Unwrap(err) {
-		if v := reflect.ValueOf(err); v.CanUint() && v.Uint() == sqliteWriteFailed {
+		if v := reflect.ValueOf(err); v.CanUint() && slices.Contains(fullCodes, v.Uint()) {
 			return true
 		}
 	}
@@ -60,7 +66,7 @@ func writeFailed(err error) bool {
 
 func (s *sqlite) explain(err error) error {
 	text := strings.ToLower(err.Error())
-	if writeFailed(err) {
+	if noRoom(err) {
 		text = "database or disk is full"
 	}
 	file := "the database file"
@@ -84,7 +90,16 @@ func isLocked(err error) bool {
 
 // isOldTable: no program of this version has written to the database yet.
 func isOldTable(err error) bool {
-	return err != nil && strings.Contains(err.Error(), "no such column: h.mark")
+	if err == nil {
+		return false
+	}
+	_, column, missing := strings.Cut(err.Error(), "no such column: ")
+	for _, later := range []string{"old", "h.mark", "wall", "m.wall"} {
+		if missing && strings.HasPrefix(column, later) {
+			return true
+		}
+	}
+	return false
 }
 
 // isNoTable: hasp has not used this database yet.

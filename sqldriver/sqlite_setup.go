@@ -75,6 +75,12 @@ func (s *sqlite) makeTables(ctx context.Context, c *sql.Conn) error {
 		if _, err := c.ExecContext(ctx, sqliteModes); err != nil {
 			return err
 		}
+		version = 3
+	}
+	if version == 3 {
+		if _, err := c.ExecContext(ctx, sqliteClock); err != nil {
+			return err
+		}
 	}
 	_, err = c.ExecContext(ctx, `COMMIT`)
 	return err

@@ -5,7 +5,10 @@ package sqldriver
 
 // schemaVersion is written to hasp_meta. A process meets a newer one with an
 // error, as it cannot know what the rows mean.
-const schemaVersion = 3
+const schemaVersion = 4
+
+// modesVersion is the first whose rows say how a key is held.
+const modesVersion = 3
 
 // sqliteTables makes the tables of version 1. An acquisition is one row for all
 // of its life: it waits ('line'), holds ('held'), was released ('gone'), and is
@@ -16,8 +19,9 @@ const schemaVersion = 3
 // tombstone's is NULL, which is never equal to another, or a fence.
 //
 // since and expires are nanoseconds of the boot that hasp_meta names. before
-// is the boot that came before it. clock is the latest reading of the clock,
-// kept on systems that don't name their boots.
+// is the boot that came before it. clock is a reading of the clock, about a second
+// older than the last write at most; before version 4 it was kept only on systems
+// that don't name their boots.
 const sqliteTables = `
 CREATE TABLE IF NOT EXISTS hasp_meta (
 	id      INTEGER PRIMARY KEY CHECK (id = 1),
@@ -85,7 +89,20 @@ UPDATE hasp_lease SET wrote = seq WHERE owner = '' AND seq IS NOT NULL;
 UPDATE hasp_meta SET version = 3 WHERE id = 1;
 `
 
+// sqliteClock makes version 4 of version 3. wall is the wall clock at the moment of
+// clock, in microseconds; 0: not known yet.
+const sqliteClock = `
+ALTER TABLE hasp_meta ADD COLUMN wall INTEGER NOT NULL DEFAULT 0;
+UPDATE hasp_meta SET version = 4 WHERE id = 1;
+`
+
 const sqliteWipe = `DELETE FROM hasp_lease`
+
+// sqliteShift moves all times to another clock. Some are as long as can be.
+//
+// ?1 by how much
+const sqliteShift = `UPDATE hasp_lease SET since = since + ?1,
+	expires = iif(?1 > 0 AND expires > 9223372036854775807 - ?1, 9223372036854775807, expires + ?1)`
 
 // sqliteView and sqliteRows are what a Try reads of a key; sqliteBeside is what
 // one that would share it reads, too.
@@ -104,7 +121,7 @@ const (
 		coalesce(p.mark, 0), coalesce(p.slot, 0),
 		coalesce((SELECT k.wrote FROM hasp_lease k WHERE k.key = ?1 AND k.owner = ''), 0),
 		(SELECT coalesce(max(g.seq), 0) FROM hasp_lease g WHERE g.key = ?1 AND g.kind = 'gone' AND g.owner <> '')`
-	sqliteHead = `, m.version, m.boot, m.before, m.clock, m.fence, m.old, m.mid, m.at, m.node
+	sqliteHead = `, m.version, m.boot, m.before, m.clock, m.fence, m.old, m.mid, m.at, m.node, m.wall
 		FROM hasp_meta m`
 	sqliteRows = `
 		LEFT JOIN hasp_lease h ON h.key = ?1 AND h.kind = 'held' AND h.seq = 0
@@ -123,7 +140,7 @@ var sqliteText = [queries]string{
 	// most don't lock.
 	qLock: `DELETE FROM hasp_meta WHERE id = 0`,
 
-	qHead: `SELECT version, boot, before, clock, fence, old, mid, at, node FROM hasp_meta WHERE id = 1`,
+	qHead: `SELECT version, boot, before, clock, fence, old, mid, at, node, wall FROM hasp_meta WHERE id = 1`,
 
 	qBoot: `SELECT version, boot, before, clock FROM hasp_meta WHERE id = 1`,
 
@@ -227,7 +244,7 @@ var sqliteText = [queries]string{
 		(SELECT key, owner FROM hasp_lease WHERE kind = ?1 AND expires <= ?2 LIMIT ?3)`,
 
 	qMark: `UPDATE hasp_meta SET boot = ?1, before = ?2, clock = ?3, fence = ?4,
-		old = ?5, mid = ?6, at = ?7 WHERE id = 1`,
+		old = ?5, mid = ?6, at = ?7, wall = ?8 WHERE id = 1`,
 
 	// ?1 key ?2 now. 'held' sorts before 'line'.
 	qKey:    sqliteKey(`mode, most, slot`),

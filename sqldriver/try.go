@@ -171,9 +171,12 @@ func (t *tx) grant(v *view, r driver.Request) (driver.Result, error) {
 	}
 	t.litter++
 	abandoned := v.abandoned(t.up)
-	fence, fences := t.choose(v, r)
+	fence, fences, err := t.choose(v, r)
+	if err != nil {
+		return driver.Result{}, err
+	}
 	until := t.after(r.TTL)
-	_, err := t.exec(qGrant, []byte(r.Key), r.Owner, r.Label, fence, int64(t.up), int64(until), flag(abandoned))
+	_, err = t.exec(qGrant, []byte(r.Key), r.Owner, r.Label, fence, int64(t.up), int64(until), flag(abandoned))
 	return driver.Result{Granted: true, Fence: uint64(fence), Fences: fences, TTL: until - t.up,
 		Abandoned: abandoned, Node: t.head.node}, err
 }

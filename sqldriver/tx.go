@@ -20,10 +20,11 @@ type head struct {
 	clock   int64
 	floors
 	node string // a random name of the file
+	wall int64  // the wall clock at clock, in microseconds; 0: not known
 }
 
 func (h *head) fields() []any {
-	return []any{&h.version, &h.boot, &h.before, &h.clock, &h.newest, &h.old, &h.mid, &h.at, &h.node}
+	return []any{&h.version, &h.boot, &h.before, &h.clock, &h.newest, &h.old, &h.mid, &h.at, &h.node, &h.wall}
 }
 
 // A tx is a transaction beside which nobody writes.

@@ -70,8 +70,12 @@ func newOlder(t *testing.T, version int, now reading) older {
 	must(t, err)
 	_, err = db.Exec(fmt.Sprintf(firstVersion, now.boot, o.fence, o.holder.Owner, o.holder.Label, int64(now.up), o.waits.Owner))
 	must(t, err)
-	if version == 2 {
+	if version >= 2 {
 		_, err = db.Exec(fmt.Sprintf(secondVersion, o.fence, int64(now.up)))
+		must(t, err)
+	}
+	if version == 3 {
+		_, err = db.Exec(sqliteModes)
 		must(t, err)
 	}
 	must(t, db.Close())
@@ -101,7 +105,7 @@ func (o older) check(t *testing.T, d *Driver) {
 		t.Errorf("the fence %d after %d", next.Fence, o.fence)
 	}
 	granted(t, d, converting(o.waits, 0))
-	if o.made == 2 {
+	if o.made >= 2 {
 		reader := restored(proposal("remembers", o.fence-1))
 		reader.Mode = driver.Shared
 		refusedFence(t, d, reader, o.fence)
@@ -186,7 +190,7 @@ func TestKilledUpgrade(t *testing.T) {
 	now, err := system()
 	must(t, err)
 	eachOlder(t, now, func(t *testing.T, o older) {
-		p := start(t, "write", o.path, map[int]string{1: sqliteProposals}[o.made]+sqliteModes)
+		p := start(t, "write", o.path, map[int]string{1: sqliteProposals + sqliteModes, 2: sqliteModes}[o.made]+sqliteClock)
 		p.says("writing")
 		must(t, p.Process.Kill())
 		_ = p.Wait()

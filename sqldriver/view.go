@@ -72,7 +72,7 @@ func (d *Driver) look(ctx context.Context, r driver.Request) (reading, *view, er
 	if err := v.scan(r, stmt.QueryRowContext(ctx, []byte(r.Key), r.Owner, int64(now.up)), v.head.fields()...); err != nil {
 		return now, nil, err
 	}
-	if gone, err := d.dia.gone(v.head, now); gone || err != nil {
+	if kept, err := d.dia.kept(v.head, now); kept != keptAll || err != nil {
 		return now, nil, err
 	}
 	n := v.needs(r, now.up)

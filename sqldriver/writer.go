@@ -6,7 +6,6 @@ package sqldriver
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -37,9 +36,10 @@ type writer struct {
 type job struct {
 	weight int               // rows it touches
 	run    func(t *tx) error // may run again from its start, in another transaction
-	batch  *batch            // nil until it begins
-	left   bool              // its caller has gone
-	err    error             // set before done is closed
+	asked  time.Time
+	batch  *batch // nil until it begins
+	left   bool   // its caller has gone
+	err    error  // set before done is closed
 	done   chan struct{}
 }
 
@@ -73,7 +73,7 @@ func (w *writer) do(ctx context.Context, weight int, f func(t *tx) error) error 
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	j := &job{weight: weight, run: f, done: make(chan struct{})}
+	j := &job{weight: weight, run: f, asked: time.Now(), done: make(chan struct{})}
 	w.mu.Lock()
 	if w.closed {
 		w.mu.Unlock()
@@ -110,7 +110,7 @@ func (w *writer) leave(ctx context.Context, j *job) error {
 	if !w.stuck.IsZero() {
 		return w.d.explain(&lockedError{waited: time.Since(w.stuck), err: ctx.Err()})
 	}
-	return fmt.Errorf("the transaction was not over: %w", ctx.Err())
+	return w.d.explain(&slowError{waited: time.Since(j.asked), err: ctx.Err()})
 }
 
 // loop runs batches until there is nothing to do.
@@ -150,19 +150,28 @@ func (w *writer) take() []*job {
 // was rolled back left nothing. A full disk refuses a Try, and must not keep
 // the Release beside it from making room.
 func (w *writer) transact(b *batch, jobs []*job) []*job {
-	t, err := w.begin(b)
-	if err != nil {
-		w.answer(b, jobs, err)
-		return nil
-	}
-	for i, j := range jobs {
-		if err := j.run(t); err != nil {
-			t.rollback()
-			w.answer(b, jobs[i:i+1], err)
-			return slices.Delete(jobs, i, i+1)
+	var t *tx
+	failed := -1
+	err := w.d.guard(func() (err error) {
+		if t, err = w.begin(b); err != nil {
+			return err
 		}
+		for i, j := range jobs {
+			if err := j.run(t); err != nil {
+				failed = i
+				return err
+			}
+		}
+		return w.d.dia.commit(t)
+	})
+	if err != nil && t != nil {
+		_ = w.d.guard(func() error { t.rollback(); return nil }) // the first error tells it
 	}
-	w.answer(b, jobs, w.d.dia.commit(t))
+	if failed >= 0 {
+		w.answer(b, jobs[failed:failed+1], err)
+		return slices.Delete(jobs, failed, failed+1)
+	}
+	w.answer(b, jobs, err)
 	return nil
 }
 

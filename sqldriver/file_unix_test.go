@@ -1,0 +1,169 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+package sqldriver
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// fails wants every call to fail with words that say what is wrong with the file.
+func fails(t *testing.T, d *Driver, held driver.Request, words ...string) {
+	t.Helper()
+	check := func(what string, err error) {
+		t.Helper()
+		if err == nil || d.Classify(err) != driver.Misconfigured {
+			t.Errorf("%s: class %d: %v", what, d.Classify(err), err)
+			return
+		}
+		for _, w := range words {
+			if !strings.Contains(err.Error(), w) {
+				t.Errorf("%s: the error lacks %q: %v", what, w, err)
+			}
+		}
+	}
+	_, err := d.Try(t.Context(), request("free"))
+	check("Try", err)
+	_, err = d.Try(t.Context(), request(held.Key))
+	check("Try of a key that is held", err)
+	check("Renew", renewal(t, d, held).Err)
+	check("Release", d.Release(t.Context(), held))
+	_, err = d.Inspect(t.Context(), held.Key)
+	check("Inspect", err)
+}
+
+// Rule: a file with a second name is refused, by either and also when it gets it
+// while a key is held: each name would have a -wal of its own.
+func TestHardLink(t *testing.T) {
+	path, second := newFile(t), newFile(t)
+	d, held := openDriver(t, path), request("k")
+	granted(t, d, held)
+	must(t, os.Link(path, second))
+	fails(t, d, held, path+" has 2 hard links", "share its folder")
+	fails(t, openDriver(t, second), held, second+" has 2 hard links", "share its folder")
+	must(t, os.Remove(second))
+	renewed(t, d, held)
+	refused(t, openDriver(t, path), request("k"))
+}
+
+// Rule: who holds a key is told when what SQLite keeps beside the file is deleted,
+// one of them or both: who comes next would make them anew, and be granted it.
+func TestDeletedBeside(t *testing.T) {
+	for _, names := range [][]string{{"-wal"}, {"-shm"}, {"-wal", "-shm"}} {
+		for _, next := range []bool{false, true} {
+			path := newFile(t)
+			d, held := openDriver(t, path), request("k")
+			granted(t, d, held)
+			for _, name := range names {
+				must(t, os.Remove(path+name))
+			}
+			if next {
+				_, err := openDriver(t, path).Try(t.Context(), request("k"))
+				t.Logf("without %v another says: %v", names, err)
+			}
+			fails(t, d, held, path+names[0]+" was deleted or replaced while in use", "end the programs")
+		}
+	}
+}
+
+// Rule: that SQLite deletes both itself, after the last connection of all, is no
+// trouble.
+func TestNobodyHasItOpen(t *testing.T) {
+	path := newFile(t)
+	db := openFile(t, path)
+	db.SetMaxIdleConns(0)
+	d := NewSQLite(db)
+	defer d.Close()
+	for i := range 5 {
+		r := request("k")
+		granted(t, d, r)
+		waitFor(t, "the -wal is deleted", func() bool { _, err := os.Stat(path + "-wal"); return err != nil })
+		if i%2 == 0 { // others may have their own time with it, and the inodes again
+			other := request("k")
+			db := openFile(t, path)
+			refused(t, NewSQLite(db), other)
+			must(t, db.Close())
+		}
+		renewed(t, d, r)
+		must(t, d.Release(t.Context(), r))
+	}
+}
+
+// Rule: an -shm that is cut off is an error, also in the middle of a transaction
+// or a read, and ends no program, not even when that closes its database. Whoever
+// starts after it has ended finds what was held.
+func TestShmIsCutOff(t *testing.T) {
+	for when := range cuts {
+		t.Run(when, func(t *testing.T) {
+			path := newFile(t)
+			p := start(t, "cut", path, when, path)
+			if said := p.says("cut"); !strings.Contains(said, path+"-shm was cut off while in use; ") {
+				t.Errorf("at the moment itself: %s", said)
+			}
+			for _, what := range []string{"try", "renew", "inspect"} {
+				if said := p.says(what); !strings.HasPrefix(said, fmt.Sprint(driver.Misconfigured)) || !strings.Contains(said, path+"-shm was cut off while in use; ") {
+					t.Errorf("%s: %s", what, said)
+				}
+			}
+			p.says("alive")
+			must(t, p.stdin.Close())
+			must(t, p.Wait())
+			refused(t, openDriver(t, path), request("k"))
+		})
+	}
+}
+
+// cuts cut an -shm off at one moment or another, and return what a call says then.
+var cuts = map[string]func(d *Driver, held driver.Request, cut func() error) error{
+	"between two calls": func(d *Driver, held driver.Request, cut func() error) error {
+		_, err := d.Inspect(context.Background(), held.Key)
+		return errors.Join(err, cut(), d.Release(context.Background(), held))
+	},
+	"in a transaction": func(d *Driver, _ driver.Request, cut func() error) error {
+		return d.writes.do(context.Background(), 1, func(t *tx) error {
+			_, err := t.exec(qMark, t.head.boot, t.head.before, t.head.clock, t.head.newest, 0, 0, 0, t.head.wall)
+			return errors.Join(err, cut(), t.sql.Commit())
+		})
+	},
+	"in a read": func(d *Driver, held driver.Request, cut func() error) error {
+		return d.read(context.Background(), func(ctx context.Context) error {
+			err := cut()
+			_, _, err2 := d.look(ctx, held)
+			return errors.Join(err, err2)
+		})
+	},
+}
+
+func init() { parts["cut"] = cutPart }
+
+// cutPart holds a key when the -shm is cut off, and says what comes of it.
+func cutPart(db *sql.DB, args []string) error {
+	d, held := NewSQLite(db), request("k")
+	if _, err := d.Try(context.Background(), held); err != nil {
+		return err
+	}
+	fmt.Println("cut", cuts[args[0]](d, held, func() error { return os.Truncate(args[1]+"-shm", 0) }))
+	_, err := d.Try(context.Background(), request("free"))
+	fmt.Println("try", d.Classify(err), err)
+	d.Renew(context.Background(), []driver.Request{held}, func(_ int, r driver.Renewal) { err = r.Err })
+	fmt.Println("renew", d.Classify(err), err)
+	_, err = d.Inspect(context.Background(), "k")
+	fmt.Println("inspect", d.Classify(err), err)
+	if err := errors.Join(d.Close(), db.Close()); err != nil {
+		return err
+	}
+	fmt.Println("alive")
+	_, err = io.Copy(io.Discard, os.Stdin)
+	return err
+}

@@ -1,0 +1,180 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sqldriver
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// sqliteFile is the file that the connections opened. Whoever comes to it by its
+// path must find the same one, and the same two beside it: with a -wal or an -shm
+// of its own a process neither sees what others hold nor waits for them.
+type sqliteFile struct {
+	path string
+	main os.FileInfo
+
+	mu     sync.Mutex
+	beside [2]os.FileInfo // as last seen; nil: not there
+	cut    *os.File       // the -shm that was cut off, see patch
+}
+
+// What SQLite keeps beside a file; a rollback journal needs neither.
+const (
+	wal = iota
+	shm
+)
+
+var besideNames = [2]string{wal: "-wal", shm: "-shm"}
+
+// connect opens a connection, once, and looks at the file from then on. SQLite waits for a busy file by itself but
+// for one moment: when several processes switch a new file to WAL at once, all
+// but the first fail, without a wait. The file stays switched, so the moment
+// is over when any connection of ours is open.
+func (s *sqlite) connect(ctx context.Context, db *sql.DB) error {
+	var locked error
+	for start := time.Now(); ; {
+		if f := s.file.Load(); f != nil {
+			return f.unmoved()
+		}
+		c, err := db.Conn(ctx)
+		switch {
+		case err == nil:
+			return errors.Join(s.meet(ctx, c), c.Close())
+		case isLocked(err):
+			locked = err
+		case locked == nil || ctx.Err() == nil:
+			return err
+		}
+		if ctx.Err() != nil || time.Since(start) > fileWait {
+			return locked
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// meet notes which file this is.
+func (s *sqlite) meet(ctx context.Context, c *sql.Conn) error {
+	var path string
+	if err := c.QueryRowContext(ctx, `SELECT file FROM pragma_database_list WHERE name = 'main'`).Scan(&path); err != nil {
+		return err
+	}
+	if path == "" {
+		return &storeError{class: driver.Misconfigured, err: errors.New("the database is in memory or temporary, where no other process sees it"),
+			advice: "name a file; in tests use package memdriver"}
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	f := &sqliteFile{path: path, main: info}
+	switch mounted, err := isMountPoint(path); {
+	case err != nil:
+		return &storeError{class: driver.Misconfigured, err: fmt.Errorf("cannot tell whether %s is mounted by itself: %w", path, err),
+			advice: "is /proc mounted?"}
+	case mounted:
+		return f.secondPath("is mounted by itself (as with docker run -v FILE:FILE)")
+	}
+	if err := f.unmoved(); err != nil {
+		return err
+	}
+	s.file.CompareAndSwap(nil, f)
+	return nil
+}
+
+func (f *sqliteFile) secondPath(how string) error {
+	return &storeError{class: driver.Misconfigured, err: fmt.Errorf("%s %s, so it has a second path", f.path, how),
+		advice: "SQLite keeps a -wal and an -shm beside each path, and users of one don't see what is held by users of the other: " +
+			"leave it one name, and share its folder with containers, not the file"}
+}
+
+func (f *sqliteFile) misused(path, what string) error {
+	return &storeError{class: driver.Misconfigured, err: fmt.Errorf("%s was %s while in use", path, what),
+		advice: "locks held in " + f.path + " protect nothing any more: end the programs that use it, and start them again"}
+}
+
+// unmoved fails when what connections have open is not what new processes find:
+// the two would grant the same keys.
+func (f *sqliteFile) unmoved() error {
+	info, err := os.Stat(f.path)
+	if err != nil || !os.SameFile(info, f.main) {
+		return f.misused(f.path, "deleted or replaced")
+	}
+	if n := links(info); n > 1 {
+		return f.secondPath(fmt.Sprintf("has %d hard links", n))
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.cut != nil {
+		return f.misused(f.path+besideNames[shm], "cut off")
+	}
+	for i, name := range besideNames {
+		if err := f.compare(i, f.path+name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compare looks at a file beside the database. SQLite deletes both when no
+// process has a connection open, and makes them anew: so another file than the
+// last time is wrong only while something of this process has that one open.
+func (f *sqliteFile) compare(i int, path string) error {
+	was := f.beside[i]
+	is, err := os.Lstat(path)
+	if err != nil {
+		is = nil
+	}
+	switch {
+	case was == nil || is != nil && os.SameFile(was, is):
+		if was != nil && i == shm && is.Size() < was.Size() {
+			f.patch(path, was)
+			return f.misused(path, "cut off")
+		}
+	case isOpen(was):
+		return f.misused(path, "deleted or replaced")
+	}
+	f.beside[i] = is
+	return nil
+}
+
+// patch gives an -shm that was cut off its length back. Connections have it
+// mapped, and the system kills whoever touches a page that is not in the file:
+// that would be the program, when it closes its database. SQLite makes the
+// content anew out of the -wal. The file stays open: closing it would give up
+// the locks that some of Go's SQLite drivers hold on it.
+func (f *sqliteFile) patch(path string, was os.FileInfo) {
+	file, err := openPlain(path)
+	if err != nil {
+		return
+	}
+	if info, err := file.Stat(); err == nil && os.SameFile(info, was) && info.Size() < was.Size() {
+		_ = file.Truncate(was.Size()) // what cannot be mended is told all the same
+	}
+	f.cut = file
+}
+
+// fault: the one memory that SQLite has mapped is the -shm. Whatever else the program
+// does with the database must not meet the same.
+func (s *sqlite) fault() error {
+	f := s.file.Load()
+	if f == nil { // at the first connection
+		return &storeError{class: driver.Misconfigured, err: errors.New("the -shm beside the database file was cut off while it was opened"),
+			advice: "end the programs that use the file, and start them again"}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	path := f.path + besideNames[shm]
+	if was := f.beside[shm]; was != nil && f.cut == nil {
+		f.patch(path, was)
+	}
+	return f.misused(path, "cut off")
+}
