@@ -52,17 +52,19 @@
 // Time is the machine's own: how long it has been up, sleep included, and
 // which boot this is. So a step of the wall clock neither ends a lease nor
 // prolongs one, and after a reboot every key is free at once, as no holder can
-// have survived it. Linux names each boot (CLOCK_BOOTTIME and the boot id;
-// /proc must be readable), and so does macOS. Elsewhere a reboot is known by a
-// clock that went back; a machine that is up for longer than it was when the
-// lease was last renewed frees it after its TTL instead.
+// have survived it (on Linux /proc must be readable). Where it cannot be told
+// from something else, since the wall clock went back or the machine is up for
+// longer than it was at the last write, each lease first has what was left of it.
 //
-// Containers of one machine share its kernel and so its clock and its boot,
-// and may share the file; an offset of a Linux time namespace is taken out.
-// Two machines, or a virtual machine and its host, must not: their clocks have
-// nothing to do with each other. When the engine sees that (a boot that
-// another one had followed is back), it refuses to go on. Network file systems
-// are not supported, since their file locks cannot be relied on.
+// Containers of one machine share its clock, and may share the file's folder, also
+// when their boot id is their own; an offset of a Linux time namespace is taken
+// out. The file alone must not be mounted, nor have a second name: SQLite's -wal
+// and -shm belong to a path. Both are refused. Two machines, or a virtual machine
+// and its host, must not share it either: their clocks have nothing to do with each
+// other. No lease ends early then, and the one whose clock is behind is refused; to
+// reset that, end every program that uses the file, and delete it with its -wal and
+// -shm. Network file systems are not supported, since their file locks cannot be
+// relied on.
 //
 // Fences are strictly rising, whatever any clock does: each that the engine
 // chooses is above all others in the file, one that was proposed to it (see
@@ -70,7 +72,8 @@
 // again at the wall clock in microseconds, above the earlier ones unless that
 // clock is behind. Deleting the file while locks are held gives the next
 // process a fresh file, with every key free: the fence then is all that
-// protects. A process that had the old file open is told so by an error.
+// protects. A process that had the old file open is told so by an error, as it is
+// when the -wal or the -shm is deleted, replaced or cut off.
 //
 // The tables have a version. A program that knows a newer one changes them when
 // it first writes, and what is held stays so; the older programs that use the
