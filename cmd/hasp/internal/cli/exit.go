@@ -60,6 +60,16 @@ func trouble(u *store.URL, err error) *exit {
 		class = hasp.Misconfigured
 	}
 	on := fmt.Sprintf("the store %s", u)
+	if u.IsFile() { // the engine's own words say what to do
+		switch class {
+		case hasp.Denied:
+			return &exit{code: exitDenied, verdict: "denied", message: fmt.Sprintf("%s does not allow this: %v", on, inner)}
+		case hasp.ReadOnly:
+			return &exit{code: exitConfig, verdict: "read-only", message: fmt.Sprintf("%s cannot be written: %v", on, inner)}
+		case hasp.Unreachable:
+			return &exit{code: exitUnreachable, verdict: "unreachable", message: fmt.Sprintf("%s cannot be used now: %v", on, inner)}
+		}
+	}
 	switch class {
 	case hasp.Denied:
 		return &exit{code: exitDenied, verdict: "denied",

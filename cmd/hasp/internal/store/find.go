@@ -95,17 +95,31 @@ func defaultFile() (string, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", fmt.Errorf("the directory of the default store cannot be made: %w; name another store with --store or %s", err, EnvURL)
 	}
-	return filepath.Join(dir, "locks.db"), nil
+	const file = "locks.db"
+	path := filepath.Join(dir, file)
+	if err := checkFolder(dir, file, file+"-wal", file+"-shm"); err != nil {
+		return "", fmt.Errorf("the default store is not safe to use: %w; or name another store with --store or %s", err, EnvURL)
+	}
+	if err := checkDisk(dir); err != nil {
+		return "", fmt.Errorf("the default store is for one machine: %w; name a file on a local disk with --store or %s; "+
+			"or the same one, when this machine alone uses it: %s", err, EnvURL, &URL{path: path})
+	}
+	return path, nil
 }
 
 // StateDir is where waits for servers that are held back are remembered; empty
-// when there is no place for that.
+// when there is no place for that which others cannot write: what stands there is
+// believed.
 func StateDir() string {
 	dir, err := stateHome()
 	if err != nil {
 		return ""
 	}
-	return filepath.Join(dir, "hasp")
+	dir = filepath.Join(dir, "hasp")
+	if errors.Join(checkFolder(dir), checkFolder(filepath.Join(dir, "waits"))) != nil {
+		return ""
+	}
+	return dir
 }
 
 // stateHome returns the directory for state that belongs to a user and this

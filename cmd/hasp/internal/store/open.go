@@ -13,7 +13,6 @@ import (
 	"github.com/hasplock/hasp/quorum"
 	"github.com/hasplock/hasp/redisdriver"
 	"github.com/hasplock/hasp/sqldriver"
-	_ "github.com/ncruces/go-sqlite3/driver" // registers "sqlite3"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
@@ -42,7 +41,7 @@ var NodeTimeout time.Duration
 // Open opens a store. It reads the files of TLS, and does no other I/O.
 func (u *URL) Open() (*Store, error) {
 	if len(u.nodes) == 0 {
-		db, err := sql.Open("sqlite3", sqldriver.SQLiteDSN(u.path))
+		db, err := openSQLite(u.path)
 		if err != nil {
 			return nil, err
 		}

@@ -219,6 +219,9 @@ func (u *URL) Secret() bool {
 // Password says whether the URL holds a password.
 func (u *URL) Password() bool { return len(u.nodes) > 0 && u.nodes[0].Password != "" }
 
+// IsFile says whether the store is a file of this machine, and not a server.
+func (u *URL) IsFile() bool { return len(u.nodes) == 0 }
+
 // String returns the URL without user and password.
 func (u *URL) String() string {
 	if len(u.nodes) == 0 {

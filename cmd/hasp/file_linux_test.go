@@ -1,0 +1,200 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// onFile is a sandbox whose store is a file, and a copy of hasp that every user
+// may execute.
+func onFile(t *testing.T) (s *sandbox, exe, path string) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("only root can become another user, and mount")
+	}
+	self, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) {
+		must(t, os.Chmod(d, 0o755))
+	}
+	exe = filepath.Join(dir, "hasp")
+	must(t, os.WriteFile(exe, self, 0o755))
+	must(t, os.Mkdir(filepath.Join(dir, "locks"), 0o755))
+	path = filepath.Join(dir, "locks", "locks.db")
+	return newSandbox(t, "sqlite:"+path), exe, path
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// as runs a program as another user, in a group that all of them are in.
+func (s *sandbox) as(uid uint32, words ...string) *proc {
+	p := &proc{t: s.t, cmd: exec.Command(words[0], words[1:]...)}
+	p.cmd.Dir, p.cmd.Env = "/", s.env()
+	p.cmd.Stdout, p.cmd.Stderr, p.cmd.WaitDelay = &p.out, &p.err, limit
+	if uid != 0 {
+		p.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid, Groups: []uint32{someGroup}}}
+	}
+	must(s.t, p.cmd.Start())
+	s.t.Cleanup(func() {
+		_ = p.cmd.Process.Kill()
+		if p.cmd.ProcessState == nil {
+			_ = p.cmd.Wait()
+		}
+	})
+	return p
+}
+
+const someGroup, oneUser, anotherUser, stranger = 54000, 54001, 54002, 54003
+
+// Several users of one group share a file, as docs/command.md says. What one leaves
+// behind that was killed, root as well, is no trouble for the others.
+func TestSeveralUsers(t *testing.T) {
+	s, exe, path := onFile(t)
+	dir := filepath.Dir(path)
+	must(t, os.Chown(dir, 0, someGroup))
+	must(t, os.Chmod(dir, 0o770|os.ModeSetgid))
+	must(t, os.WriteFile(path, nil, 0))
+	must(t, os.Chown(path, 0, someGroup))
+	must(t, os.Chmod(path, 0o660))
+	for _, holder := range []uint32{oneUser, 0, anotherUser} {
+		key := fmt.Sprint("k", holder)
+		p := s.as(holder, exe, "run", "-v", "--ttl", "2s", key, "--", "sleep", "1000")
+		p.says("acquired")
+		for _, name := range []string{"-wal", "-shm"} {
+			info, err := os.Stat(path + name)
+			must(t, err)
+			if info.Mode().Perm() != 0o660 {
+				t.Errorf("%s has the mode %v", name, info.Mode())
+			}
+		}
+		for _, other := range []uint32{oneUser, anotherUser, 0} {
+			s.as(other, exe, "run", "-n", key, "--", "true").ends(75)
+			s.as(other, exe, "run", fmt.Sprint("of ", other), "--", "true").ends(0)
+		}
+		must(t, p.cmd.Process.Kill())
+		_ = p.cmd.Wait()
+		s.as(anotherUser, exe, "run", "-w", "60", key, "--", "true").ends(0)
+	}
+	out := exec.Command(exe, "run", "-q", "k", "--", "sh", "-c", "umask")
+	out.Env = s.env()
+	inside, err := out.Output()
+	must(t, err)
+	if outside, err := exec.Command("sh", "-c", "umask").Output(); err != nil || string(inside) != string(outside) {
+		t.Errorf("the command has the umask %s, not %s: %v", inside, outside, err)
+	}
+	p := &proc{t: t, cmd: exec.Command(exe, "run", "k", "--", "true")} // of no group
+	p.cmd.Dir, p.cmd.Env, p.cmd.Stderr = "/", s.env(), &p.err
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: stranger, Gid: stranger}}
+	must(t, p.cmd.Start())
+	p.ends(77)
+	matches(t, p.err.String(), `does not allow this: .*for several users .*chgrp`)
+}
+
+// A file system that may only be read, and a file of somebody else: who looks is
+// answered, who locks is told.
+func TestReadOnlyFile(t *testing.T) {
+	s, exe, path := onFile(t)
+	dir := filepath.Dir(path)
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=4m,mode=755"); err != nil {
+		t.Skipf("not in every container: %v", err)
+	}
+	t.Cleanup(func() { must(t, syscall.Unmount(dir, syscall.MNT_DETACH)) })
+	s.as(0, exe, "run", "k", "--", "true").ends(0)
+	look := func(uid uint32) {
+		t.Helper()
+		for _, words := range [][]string{{exe, "ls"}, {exe, "show", "k"}} {
+			s.as(uid, words...).ends(0)
+		}
+		p := s.as(uid, exe, "run", "k", "--", "true")
+		p.ends(78)
+		matches(t, p.err.String(), `cannot be written: .*locks must be written: make `)
+		if strings.Contains(p.err.String(), "replica") {
+			t.Errorf("a file is no replica: %s", p.err.String())
+		}
+	}
+	look(stranger)
+	must(t, syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_REMOUNT|syscall.MS_RDONLY, "size=4m,mode=755"))
+	look(0)
+}
+
+// A container with a boot id of its own shares a file with the host: what one holds
+// the other does not get, and no command fails afterwards.
+func TestTwoBootIDs(t *testing.T) {
+	s, exe, _ := onFile(t)
+	id := filepath.Join(filepath.Dir(exe), "id")
+	must(t, os.WriteFile(id, []byte("00000000-1111-2222-3333-444444444444\n"), 0o644))
+	inside := func(words ...string) []string {
+		const script = `mount --bind "$1" /proc/sys/kernel/random/boot_id && shift && exec "$@"`
+		return append([]string{"unshare", "--mount", "sh", "-c", script, "sh", id, exe}, words...)
+	}
+	outside := func(words ...string) []string { return append([]string{exe}, words...) }
+	if out, err := exec.Command("unshare", "--mount", "sh", "-c", `mount --bind "$1" /proc/sys/kernel/random/boot_id`, "sh", id).CombinedOutput(); err != nil {
+		t.Skipf("no mount namespaces here: %v: %s", err, out)
+	}
+	for range 2 {
+		for _, pair := range [][2]func(...string) []string{{inside, outside}, {outside, inside}} {
+			holder, other := pair[0], pair[1]
+			p := s.as(0, holder("run", "--ttl", "2s", "k", "--", "sh", "-c", "echo held >&2; sleep 3; echo kept >&2")...)
+			p.says("held")
+			s.as(0, other("run", "-n", "k", "--", "true")...).ends(75)
+			s.as(0, other("run", "another", "--", "true")...).ends(0)
+			s.as(0, other("run", "-n", "k", "--", "true")...).ends(75)
+			p.says("kept")
+			p.ends(0)
+			s.as(0, other("run", "-n", "k", "--", "true")...).ends(0)
+		}
+	}
+}
+
+// The default store is in a folder that others can have prepared: it is refused.
+func TestStateFolder(t *testing.T) {
+	s, exe, _ := onFile(t)
+	state := filepath.Join(s.dir, "state")
+	dir := filepath.Join(state, "hasp")
+	must(t, os.MkdirAll(dir, 0o700))
+	ls := func(code int, pattern string) {
+		t.Helper()
+		p := &proc{t: t, cmd: exec.Command(exe, "ls")}
+		p.cmd.Env = []string{"XDG_STATE_HOME=" + state}
+		p.cmd.Stderr = &p.err
+		must(t, p.cmd.Start())
+		p.ends(code)
+		matches(t, p.err.String(), pattern)
+	}
+	ls(0, `no key is held`)
+	must(t, os.Chmod(dir, 0o770))
+	ls(78, `not safe to use: .* can be written by others .*chmod go-w`)
+	must(t, os.Chmod(dir, 0o700))
+	must(t, os.Chown(dir, stranger, 0))
+	ls(78, `belongs to the user 54003`)
+	must(t, os.Chown(dir, 0, 0))
+	elsewhere := filepath.Join(s.dir, "elsewhere")
+	must(t, os.WriteFile(elsewhere, nil, 0o600))
+	for _, name := range []string{"locks.db", "locks.db-wal", "locks.db-shm"} {
+		_ = os.Remove(filepath.Join(dir, name))
+		must(t, os.Symlink(elsewhere, filepath.Join(dir, name)))
+		ls(78, name+` is not a plain file`)
+		must(t, os.Remove(filepath.Join(dir, name)))
+	}
+	must(t, os.WriteFile(filepath.Join(dir, "locks.db"), nil, 0o600))
+	must(t, os.Chown(filepath.Join(dir, "locks.db"), stranger, 0))
+	ls(78, `locks\.db belongs to the user 54003`)
+	must(t, os.Remove(filepath.Join(dir, "locks.db")))
+	ls(0, `no key is held`)
+}
