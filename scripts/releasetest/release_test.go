@@ -1,0 +1,122 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package releasetest makes a release of this tree, and installs it as a user does.
+package releasetest
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const (
+	version = "v0.1.0"
+	home    = "https://github.com/hasplock/hasp"
+)
+
+// run runs a program, which has to succeed, and returns what it printed.
+func run(t *testing.T, dir string, env []string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s%s", strings.Join(args, " "), err, out, said.String())
+	}
+	return string(out)
+}
+
+// tree is a repository of its own with the files as they are here, and a section
+// for the release in its changelog.
+func tree(t *testing.T) string {
+	t.Helper()
+	top := strings.TrimSpace(run(t, ".", nil, "git", "rev-parse", "--show-toplevel"))
+	dir := t.TempDir()
+	for name := range strings.SplitSeq(run(t, top, nil, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"), "\x00") {
+		info, err := os.Lstat(filepath.Join(top, name))
+		if name == "" || os.IsNotExist(err) { // deleted, and not yet committed
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(filepath.Join(top, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name == "CHANGELOG.md" {
+			text = append(text, fmt.Sprintf("\n## [%s]\n", version[1:])...)
+		}
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), text, info.Mode().Perm()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(t, dir, nil, "git", "init", "-q")
+	run(t, dir, nil, "git", "config", "user.name", "test")
+	run(t, dir, nil, "git", "config", "user.email", "test@example.com")
+	run(t, dir, nil, "git", "add", "-A")
+	run(t, dir, nil, "git", "commit", "-q", "-m", "a tree")
+	return dir
+}
+
+// A release can be made, its tags are those of what users get, and the command can
+// be installed from a proxy that has it.
+func TestReleaseCanBeInstalled(t *testing.T) {
+	dir := tree(t)
+	head := run(t, dir, nil, "git", "rev-parse", "HEAD")
+	run(t, dir, nil, "make", "release", "VERSION="+version)
+	if tags := run(t, dir, nil, "git", "tag"); tags != "" {
+		t.Fatalf("without TAG=yes there are tags:\n%s", tags)
+	}
+	run(t, dir, nil, "make", "release", "VERSION="+version, "TAG=yes")
+	tags := strings.Fields(run(t, dir, nil, "git", "tag"))
+	if got, want := strings.Join(tags, " "), "cmd/hasp/v0.1.0 redisdriver/v0.1.0 sqldriver/v0.1.0 v0.1.0"; got != want {
+		t.Errorf("the tags are %s, want %s", got, want)
+	}
+	if run(t, dir, nil, "git", "rev-parse", "HEAD") != head || run(t, dir, nil, "git", "status", "--porcelain") != "" {
+		t.Error("the tree is not as it was")
+	}
+
+	// What others need, from where this machine got it.
+	run(t, filepath.Join(dir, "cmd", "hasp"), []string{"GOWORK=off"}, "go", "list", "-deps", ".")
+	others := "file://" + filepath.Join(strings.TrimSpace(run(t, dir, nil, "go", "env", "GOMODCACHE")), "cache", "download")
+	outside := t.TempDir() // no go.work is in force here
+
+	// The proxy: Go's own packing of the tags.
+	proxy := filepath.Join(outside, "proxy")
+	config := filepath.Join(outside, "gitconfig")
+	if err := os.WriteFile(config, fmt.Appendf(nil, "[url %q]\n\tinsteadOf = %s\n", "file://"+dir, home), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	env := []string{"GOWORK=off", "GOFLAGS=-modcacherw", "GOSUMDB=off", "GONOPROXY=github.com/hasplock", "GOPROXY=" + others, "GOMODCACHE=" + proxy,
+		"GIT_CONFIG_GLOBAL=" + config}
+	for _, tag := range tags {
+		path := "github.com/hasplock/hasp"
+		if in := strings.TrimSuffix(strings.TrimSuffix(tag, version), "/"); in != "" {
+			path += "/" + in
+		}
+		run(t, outside, env, "go", "mod", "download", path+"@"+version)
+	}
+
+	bin := filepath.Join(outside, "bin")
+	env = []string{"GOWORK=off", "GOFLAGS=-modcacherw", "GOSUMDB=off", "GOPROXY=file://" + filepath.Join(proxy, "cache", "download") + "," + others,
+		"GOMODCACHE=" + filepath.Join(outside, "modules"), "GOBIN=" + bin}
+	run(t, outside, env, "go", "install", "-trimpath", "github.com/hasplock/hasp/cmd/hasp@"+version)
+	if said := run(t, outside, nil, filepath.Join(bin, "hasp"), "version"); !strings.HasPrefix(said, "hasp "+version) {
+		t.Errorf("it says %q", said)
+	}
+	store := []string{"HASP_STORE=sqlite:" + filepath.Join(outside, "locks.db")}
+	if said := run(t, outside, store, filepath.Join(bin, "hasp"), "run", "k", "--", "echo", "held"); said != "held\n" {
+		t.Errorf("hasp run says %q", said)
+	}
+}
