@@ -53,11 +53,11 @@ func Find(flag string, given bool) (*URL, error) {
 // meant to name a store would silently get another.
 func parseFrom(where, text string) (*URL, error) {
 	if text == "" {
-		return nil, fmt.Errorf("%s is empty: name a store, or leave it out for a file in your state directory; %s", where, Allowed)
+		return nil, fmt.Errorf("%s is empty: name a store, or leave it out for a file in your state directory; see: hasp help store", where)
 	}
 	u, err := Parse(text)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w; %s", where, err, Allowed)
+		return nil, fmt.Errorf("%s: %w; see: hasp help store", where, err)
 	}
 	return u, nil
 }
@@ -89,7 +89,7 @@ func fromFile(name string) (*URL, error) {
 func defaultFile() (string, error) {
 	dir, err := stateHome()
 	if err != nil {
-		return "", fmt.Errorf("there is no place for the default store (%w): name one with --store or %s; %s", err, EnvURL, Allowed)
+		return "", fmt.Errorf("there is no place for the default store (%w): name one with --store or %s; see: hasp help store", err, EnvURL)
 	}
 	dir = filepath.Join(dir, "hasp")
 	if err := os.MkdirAll(dir, 0o700); err != nil {

@@ -20,8 +20,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Allowed says what a URL may look like, for people.
-const Allowed = `allowed are
+// Help says what a URL may look like, for people.
+const Help = `The store of the locks is named by --store URL, or by the environment variable
+HASP_STORE, or by a file that HASP_STORE_FILE names (for URLs with a password).
+Without any of them it is a SQLite file in your state directory.
+
   sqlite:PATH                                   a file on this machine
   redis://[USER:PASSWORD@]HOST[:PORT][/DB]      Redis or Valkey
   rediss://[USER:PASSWORD@]HOST[:PORT][/DB]     the same with TLS
@@ -57,7 +60,7 @@ type URL struct {
 func Parse(text string) (*URL, error) {
 	scheme, rest, ok := strings.Cut(text, ":")
 	if !ok {
-		return nil, errors.New("the store's URL has no scheme (redis:, sqlite: or another)")
+		return nil, errors.New("the store's URL has no scheme (redis:, sqlite: or another)" + meant(text))
 	}
 	switch strings.ToLower(scheme) {
 	case "sqlite":
@@ -66,6 +69,9 @@ func Parse(text string) (*URL, error) {
 		return parseRedis(strings.ToLower(scheme) + ":" + rest)
 	case "redlock", "redlocks":
 		return parseRedlock(strings.ToLower(scheme), rest)
+	}
+	if question := meant(text); question != "" {
+		return nil, errors.New("the store's URL has no scheme (redis:, sqlite: or another)" + question)
 	}
 	if isWord(scheme) && !strings.Contains(rest, "@") {
 		return nil, fmt.Errorf("the store's URL begins with %q, which hasp does not know", scheme+":")
@@ -105,8 +111,14 @@ func parseSQLite(rest string) (*URL, error) {
 // parseRedis reads a whole URL of Redis. What url.Parse and redis.ParseURL
 // complain of is not repeated: they quote the URL.
 func parseRedis(text string) (*URL, error) {
+	if _, whole, ok := strings.Cut(text, "://"); ok && !strings.HasPrefix(text, "unix:") && !checkPort(whole) {
+		return nil, errors.New("the port in the store's URL is not a number from 1 to 65535 (a password stands before the host: redis://:PASSWORD@HOST)")
+	}
 	parsed, err := url.Parse(text)
 	if err != nil || parsed.Opaque != "" || !strings.HasPrefix(text, parsed.Scheme+"://") {
+		if question := meant(text); question != "" {
+			return nil, errors.New("the store's URL cannot be read" + question)
+		}
 		return nil, errors.New("the store's URL cannot be read; in a password, write what means something in a URL with %")
 	}
 	if parsed.Fragment != "" || strings.HasSuffix(text, "#") {

@@ -61,7 +61,8 @@ func TestParse(t *testing.T) {
 func TestParseRefuses(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                         "no scheme",
-		"locks.db":                 "no scheme",
+		"locks.db":                 "did you mean sqlite:locks.db?",
+		"hunter2":                  "no scheme",
 		"etcd://h":                 `"etcd:"`,
 		"hunter2@h:1":              "a scheme that hasp does not know",
 		"user:hunter2@h:1":         "a scheme that hasp does not know",
@@ -76,7 +77,23 @@ func TestParseRefuses(t *testing.T) {
 		"sqlite:a?prefix=b":        `"prefix": known here are ttl`,
 		"redis:h":                  "cannot be read",
 		"redis:/h":                 "cannot be read",
-		"redis://h:port":           "cannot be read",
+		"localhost:6379":           "has no scheme (redis:, sqlite: or another): did you mean redis://localhost:6379?",
+		"localhost":                "did you mean redis://localhost:6379?",
+		"10.0.0.7":                 "did you mean redis://10.0.0.7:6379?",
+		"cache.internal:6380":      "did you mean redis://cache.internal:6380?",
+		"redis:6379":               "did you mean redis://redis:6379?",
+		"redis:localhost:6379":     "did you mean redis://localhost:6379?",
+		"rediss:/10.0.0.7":         "did you mean rediss://10.0.0.7:6379?",
+		"/var/lib/locks.db":        "did you mean sqlite:/var/lib/locks.db?",
+		"./locks":                  "did you mean sqlite:./locks?",
+		"user:hunter2":             `"user:", which hasp does not know`,
+		"http://h:6379":            `"http:"`,
+		"redis://h:port":           "the port in the store's URL is not a number from 1 to 65535",
+		"redis://h:0":              "the port in",
+		"redis://h:65536/1":        "the port in",
+		"redis://[::1]:x":          "the port in",
+		"redis://user:hunter2":     "the port in",
+		"redis://:hunter2@h:x":     "the port in",
 		"redis://hunter2@h":        "without a password",
 		"redis://:hun#ter2@h":      "cannot be read",
 		"redis://u:hunter2@h#":     "%23",
@@ -103,7 +120,7 @@ func TestParseRefuses(t *testing.T) {
 		"redlock://a,b,c,d,e,f,g,h,i": "is 9",
 		"redlock://a,b:6379,c,b,d":    "names b:6379 twice",
 		"redlock://a,b,c?ttl=31s":     "longer than max-ttl=30s",
-		"redlock://a,b:port,c":        "cannot be read",
+		"redlock://a,b:port,c":        "the port in",
 		"redlock://u:hunter2@a,b,c,d": "name 3 or 5",
 		"redlock://hunter2@a,b,c":     "without a password",
 		"redlock://u:hun#ter2@a,b,c":  "cannot be read",
@@ -154,7 +171,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, form, password string) {
 		u, err := Parse(strings.Replace(form, "%s", password, 1))
 		// A password that is short, or stands in our own words, proves nothing.
-		if len(password) < 6 || strings.Contains(Allowed, password) {
+		if len(password) < 6 || strings.Contains(Help, password) {
 			return
 		}
 		at := strings.Index(form, "%s")
