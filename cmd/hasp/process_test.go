@@ -216,12 +216,17 @@ func (p *proc) says(pattern string) {
 // ends waits for the end, which has to have one of these codes.
 func (p *proc) ends(codes ...int) {
 	p.t.Helper()
+	if got, err := p.wait(); !slices.Contains(codes, got) {
+		p.t.Fatalf("it ended with %d (%v), want %d; it said:\n%s", got, err, codes, p.err.String())
+	}
+}
+
+// wait waits for the end, and returns the code.
+func (p *proc) wait() (int, error) {
 	timer := time.AfterFunc(limit, func() { _ = p.cmd.Process.Kill() })
 	defer timer.Stop()
 	err := p.cmd.Wait()
-	if got := exitOf(err); !slices.Contains(codes, got) {
-		p.t.Fatalf("it ended with %d (%v), want %d; it said:\n%s", got, err, codes, p.err.String())
-	}
+	return exitOf(err), err
 }
 
 // buffer is a bytes.Buffer for many goroutines.

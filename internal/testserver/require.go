@@ -12,15 +12,19 @@ import (
 	"testing"
 )
 
-// binaries are the programs that an engine's tests need. SQLite needs none: it
-// is compiled in.
+// binaries are the programs that an engine's tests, or those of a shell, need.
+// SQLite needs none: it is compiled in.
 var binaries = map[string]string{
+	"bash":   "bash",
 	"etcd":   "etcd",
+	"fish":   "fish",
 	"redis":  "redis-server",
 	"sqlite": "",
+	"zsh":    "zsh",
 }
 
-// Require says that the test needs the server of engine ("redis", "etcd", "sqlite").
+// Require says that the test needs the server of engine ("redis", "etcd", "sqlite"),
+// or a shell ("bash", "fish", "zsh").
 // Where it is missing the test is skipped, with a message; it fails where the
 // comma-separated HASP_TEST_REQUIRE names the engine, so that a machine that
 // should have every server cannot pass by skipping. An engine that this package
@@ -28,6 +32,14 @@ var binaries = map[string]string{
 func Require(t testing.TB, engine string) {
 	t.Helper()
 	require(t, engine, binaries)
+}
+
+// RequireFile is Require for a file that the engine's tests need beside its program.
+func RequireFile(t testing.TB, engine, path string) {
+	t.Helper()
+	if _, err := os.Stat(path); err != nil {
+		missing(t, engine, path, err)
+	}
 }
 
 // require returns the path of the engine's program, empty when it needs none.
@@ -44,11 +56,17 @@ func require(t testing.TB, engine string, known map[string]string) string {
 	if err == nil {
 		return path
 	}
-	if required(engine) {
-		t.Fatalf("testserver: HASP_TEST_REQUIRE names %s, but %s is not installed: %v", engine, name, err)
-	}
-	t.Skipf("SKIPPED WITHOUT A SERVER: %s is not installed; this test of %s did not run", name, engine)
+	missing(t, engine, name, err)
 	return ""
+}
+
+// missing ends a test that cannot run without something.
+func missing(t testing.TB, engine, what string, err error) {
+	t.Helper()
+	if required(engine) {
+		t.Fatalf("testserver: HASP_TEST_REQUIRE names %s, but %s is not installed: %v", engine, what, err)
+	}
+	t.Skipf("SKIPPED WITHOUT A SERVER: %s is not installed; this test of %s did not run", what, engine)
 }
 
 func required(engine string) bool {

@@ -69,7 +69,7 @@ func breakKey(cmd *cobra.Command, store *storeFlag, key, owner string, yes bool)
 	if victim == nil {
 		return notThatOwner(info, key, owner)
 	}
-	fmt.Fprintf(os.Stderr, "hasp: %s\n", plan(info, key, *victim, waits))
+	note("%s", plan(info, key, *victim, waits))
 	if !yes {
 		if err := confirm(key); err != nil {
 			return err
@@ -87,7 +87,7 @@ func breakKey(cmd *cobra.Command, store *storeFlag, key, owner string, yes bool)
 	case err != nil:
 		return trouble(l.url, err)
 	}
-	fmt.Fprintf(os.Stderr, "hasp: broke %s: taken from %s\n", quote(key), who(*victim))
+	note("broke %s: taken from %s", quote(key), who(*victim))
 	return nil
 }
 

@@ -16,15 +16,16 @@ import (
 // Main runs the command line of this process and returns its exit code.
 func Main() int {
 	err := newRoot(os.Args[1:]).Execute()
-	if err == nil {
+	end := stdout.failed()
+	switch {
+	case end != nil:
+	case err == nil:
 		return 0
-	}
-	var end *exit
-	if !errors.As(err, &end) { // from cobra: an unknown command, a wrong count of arguments
+	case !errors.As(err, &end): // from cobra: an unknown command, a wrong count of arguments
 		end = usage("%v", err)
 	}
 	if end.message != "" {
-		fmt.Fprintf(os.Stderr, "hasp: %s\n", end.message)
+		note("%s", end.message)
 	}
 	if end.interrupted && child.Interactive() {
 		child.Die(end.group)
@@ -50,23 +51,27 @@ SQLite file in your state directory, for the processes of this machine.`,
   hasp show nightly                            all about one key
   hasp doctor                                  does the store work, and what does it promise
   hasp verify                                  does it keep that, when clients are killed and stopped`,
-		SilenceErrors: true,
-		SilenceUsage:  true,
-		Args:          cobra.ArbitraryArgs,
+		Version:                    readBuild().String(),
+		SuggestionsMinimumDistance: 2,
+		SilenceErrors:              true,
+		SilenceUsage:               true,
+		Args:                       cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, rest []string) error {
 			if len(rest) > 0 {
-				return usage("there is no command %q; see: hasp --help", rest[0])
+				return usage("there is no command %q%s; see: hasp --help", rest[0], meant(cmd, rest[0]))
 			}
 			fmt.Fprint(os.Stderr, cmd.UsageString())
 			return &exit{code: exitUsage}
 		},
 	}
+	root.SetOut(stdout)
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if cmd == root {
 			return usage("%v; flags go after the command: hasp run --store URL KEY -- COMMAND", err)
 		}
-		return usage("%v; see: %s --help", err, cmd.CommandPath())
+		return usage("%v%s; see: %s --help", err, meantFlag(cmd, err), cmd.CommandPath())
 	})
-	root.AddCommand(newRun(args), newElect(args), newLs(), newShow(), newBreak(), newDoctor(), newVerify(), newWorker(), newVersion(), newMan(root))
+	root.AddCommand(newRun(args), newElect(args), newLs(), newShow(), newBreak(), newDoctor(), newVerify(), newWorker(), newVersion(), newStores(), newMan(root))
 	return root
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -92,13 +93,19 @@ func (l *locks) leave(hopeless bool) {
 	}
 }
 
-// again returns the command line of another sub-command for the same store.
-func (f *storeFlag) again(words ...string) string {
-	line := []string{"hasp", words[0]}
+// again returns the command line of another sub-command for the same store and a
+// key, which may look like a flag.
+func (f *storeFlag) again(name, key string, flags ...string) string {
+	line := []string{"hasp", name}
 	if f.text != "" {
 		line = append(line, "--store", public(f.text))
 	}
-	return shell.Join(append(line, words[1:]...)...)
+	if strings.HasPrefix(key, "-") {
+		line = append(append(line, flags...), "--", key)
+	} else {
+		line = append(append(line, key), flags...)
+	}
+	return shell.Join(line...)
 }
 
 // public returns a URL when it cannot hold a password.

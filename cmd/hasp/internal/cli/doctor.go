@@ -4,12 +4,11 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/hasplock/hasp/cmd/hasp/internal/doctor"
+	"github.com/hasplock/hasp/cmd/hasp/internal/plain"
 	"github.com/spf13/cobra"
 )
 
@@ -65,11 +64,11 @@ func examine(cmd *cobra.Command, store *storeFlag, admit, asJSON bool) error {
 		d.Verdict, d.Code = end.verdict, end.code
 	}
 	if asJSON {
-		if err := json.NewEncoder(os.Stdout).Encode(d); err != nil {
+		if err := plain.WriteJSON(stdout, d); err != nil {
 			return err
 		}
 	} else {
-		d.print(os.Stdout)
+		d.print(stdout)
 	}
 	if end != nil {
 		return end
@@ -79,7 +78,7 @@ func examine(cmd *cobra.Command, store *storeFlag, admit, asJSON bool) error {
 
 // print writes a diagnosis for people.
 func (d *diagnosis) print(w io.Writer) {
-	fmt.Fprintf(w, "store     %s\n", d.Store)
+	fmt.Fprintf(w, "store     %s\n", plain.Line(d.Store))
 	for i, line := range d.Promise {
 		name := ""
 		if i == 0 {
@@ -97,6 +96,6 @@ func (d *diagnosis) print(w io.Writer) {
 		if node != "" {
 			indent = "  "
 		}
-		fmt.Fprintf(w, "%s%-*s  %s\n", indent, 8-len(indent), f.Level, f.Text)
+		fmt.Fprintf(w, "%s%-*s  %s\n", indent, 8-len(indent), f.Level, plain.Line(f.Text))
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -155,7 +154,7 @@ func (x *examination) admit() error {
 	if x.l.Traits().MaxTTL == 0 {
 		return usage("--admit is for servers that are held back after a restart, and this store has none: they are those of redlock:, and of redis: with max-ttl= in the URL")
 	}
-	fmt.Fprintf(os.Stderr, "hasp: you say that nobody holds a lock of %s. What is held back votes now; if it is not so, there can be two holders\n", x.l.url)
+	note("you say that nobody holds a lock of %s. What is held back votes now; if it is not so, there can be two holders", x.l.url)
 	ctx, stop := listening()
 	defer stop()
 	before := x.votes(ctx)

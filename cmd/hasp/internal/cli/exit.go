@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/cmd/hasp/internal/plain"
 	"github.com/hasplock/hasp/cmd/hasp/internal/store"
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/quorum"
@@ -59,39 +60,39 @@ func trouble(u *store.URL, err error) *exit {
 	if errors.Is(err, hasp.ErrUnsupported) {
 		class = hasp.Misconfigured
 	}
-	on := fmt.Sprintf("the store %s", u)
+	on, said := fmt.Sprintf("the store %s", u), plain.Error(inner)
 	if u.IsFile() { // the engine's own words say what to do
 		switch class {
 		case hasp.Denied:
-			return &exit{code: exitDenied, verdict: "denied", message: fmt.Sprintf("%s does not allow this: %v", on, inner)}
+			return &exit{code: exitDenied, verdict: "denied", message: fmt.Sprintf("%s does not allow this: %s", on, said)}
 		case hasp.ReadOnly:
-			return &exit{code: exitConfig, verdict: "read-only", message: fmt.Sprintf("%s cannot be written: %v", on, inner)}
+			return &exit{code: exitConfig, verdict: "read-only", message: fmt.Sprintf("%s cannot be written: %s", on, said)}
 		case hasp.Unreachable:
-			return &exit{code: exitUnreachable, verdict: "unreachable", message: fmt.Sprintf("%s cannot be used now: %v", on, inner)}
+			return &exit{code: exitUnreachable, verdict: "unreachable", message: fmt.Sprintf("%s cannot be used now: %s", on, said)}
 		}
 	}
 	switch class {
 	case hasp.Denied:
 		return &exit{code: exitDenied, verdict: "denied",
-			message: fmt.Sprintf("%s does not allow this: %v. Check user, password and permissions.", on, inner)}
+			message: fmt.Sprintf("%s does not allow this: %s. Check user, password and permissions.", on, said)}
 	case hasp.Misconfigured:
-		return &exit{code: exitConfig, verdict: "misconfigured", message: fmt.Sprintf("%s cannot do this: %v", on, inner)}
+		return &exit{code: exitConfig, verdict: "misconfigured", message: fmt.Sprintf("%s cannot do this: %s", on, said)}
 	case hasp.Full:
-		return &exit{code: exitConfig, verdict: "full", message: fmt.Sprintf("%s is full: %v", on, inner)}
+		return &exit{code: exitConfig, verdict: "full", message: fmt.Sprintf("%s is full: %s", on, said)}
 	case hasp.ReadOnly:
 		return &exit{code: exitConfig, verdict: "read-only",
-			message: fmt.Sprintf("%s cannot be written, is it a replica? %v", on, inner)}
+			message: fmt.Sprintf("%s cannot be written, is it a replica? %s", on, said)}
 	case hasp.Unreachable:
 		if votes := (*quorum.VoteError)(nil); errors.As(err, &votes) || errors.Is(err, driver.ErrNotVoting) {
-			return &exit{code: exitUnreachable, verdict: "unreachable", message: fmt.Sprintf("%s grants nothing now: %v. Look: hasp doctor", on, inner)}
+			return &exit{code: exitUnreachable, verdict: "unreachable", message: fmt.Sprintf("%s grants nothing now: %s. Look: hasp doctor", on, said)}
 		}
 		return &exit{code: exitUnreachable, verdict: "unreachable",
-			message: fmt.Sprintf("%s cannot be reached: %v. Does it run, and is its address right?", on, inner)}
+			message: fmt.Sprintf("%s cannot be reached: %s. Does it run, and is its address right?", on, said)}
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return &exit{code: exitUnreachable, verdict: "unreachable", message: fmt.Sprintf("%s does not answer: %v", on, inner)}
+		return &exit{code: exitUnreachable, verdict: "unreachable", message: fmt.Sprintf("%s does not answer: %s", on, said)}
 	}
 	// An error that the engine does not know: the store did not do its work,
 	// and may do it the next time.
-	return &exit{code: exitUnreachable, verdict: "unreachable", message: fmt.Sprintf("%s failed: %v", on, inner)}
+	return &exit{code: exitUnreachable, verdict: "unreachable", message: fmt.Sprintf("%s failed: %s", on, said)}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/cmd/hasp/internal/child"
+	"github.com/hasplock/hasp/cmd/hasp/internal/plain"
 )
 
 // late is how long a command has to hear SIGTERM when the lease was over before
@@ -265,7 +266,7 @@ func (j *job) renewFailed(e hasp.Event) {
 	}
 	j.mu.Unlock()
 	j.rep.say(l, event{Event: "renew-failed", Key: e.Key, Left: e.Left.Seconds(), Error: e.Err.Error(), Message: fmt.Sprintf(
-		"cannot renew %s, asking again: %v. Without an answer the command is ended in %s", quote(e.Key), e.Err, short(e.Left))})
+		"cannot renew %s, asking again: %s. Without an answer the command is ended in %s", quote(e.Key), plain.Error(e.Err), short(e.Left))})
 }
 
 // each returns the errors that errors.Join put together.
@@ -282,5 +283,5 @@ func reason(err error) string {
 	if errors.As(err, &e) {
 		err = e.Err
 	}
-	return strings.TrimPrefix(err.Error(), hasp.ErrLost.Error()+": ")
+	return strings.TrimPrefix(plain.Error(err), hasp.ErrLost.Error()+": ")
 }

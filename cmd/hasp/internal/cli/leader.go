@@ -5,7 +5,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/cmd/hasp/internal/plain"
 	"github.com/spf13/cobra"
 )
 
@@ -36,7 +36,7 @@ func observeLeader(cmd *cobra.Command, o *options, words []string) error {
 	defer cancel(nil)
 	go func() { cancel(signaled{(<-signals).(syscall.Signal)}) }()
 	done := make(chan error, 1)
-	go func() { done <- follow(ctx, l, key, o.output.word == "json", os.Stdout) }()
+	go func() { done <- follow(ctx, l, key, o.output.word == "json", stdout) }()
 	unread := false
 	select {
 	case err = <-done:
@@ -65,7 +65,7 @@ func follow(ctx context.Context, l *locks, key string, asJSON bool, w io.Writer)
 				return end
 			}
 			if !failing {
-				fmt.Fprintf(os.Stderr, "hasp: %s; asking again\n", end.message)
+				note("%s; asking again", end.message)
 			}
 			failing = true
 			continue
@@ -94,7 +94,7 @@ func writeLeader(w io.Writer, leader hasp.Leader, asJSON bool) error {
 		if !isText(leader.Key) {
 			j.Bytes = []byte(leader.Key)
 		}
-		return json.NewEncoder(w).Encode(j)
+		return plain.WriteJSON(w, j)
 	}
 	text := "nobody leads " + quote(leader.Key)
 	if !nobody(leader.Holder) {

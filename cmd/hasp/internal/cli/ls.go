@@ -5,16 +5,15 @@ package cli
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strconv"
 	"text/tabwriter"
 	"time"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/cmd/hasp/internal/plain"
 	"github.com/hasplock/hasp/driver"
 	"github.com/spf13/cobra"
 )
@@ -23,8 +22,9 @@ func newLs() *cobra.Command {
 	store := &storeFlag{}
 	output := &choice{"text", []string{"text", "json"}}
 	cmd := &cobra.Command{
-		Use:   "ls [PREFIX]",
-		Short: "List the keys that are held or waited for",
+		Use:     "ls [PREFIX]",
+		Aliases: []string{"list"},
+		Short:   "List the keys that are held or waited for",
 		Long: `hasp ls lists the keys that are held or waited for, all of them or those that start with
 PREFIX: how they are held, by whom and how many others, since when, what is left
 of its TTL if it is not renewed, its fence, how many wait, and its reason.`,
@@ -67,18 +67,17 @@ func list(cmd *cobra.Command, store *storeFlag, asJSON bool, prefix string) erro
 	slices.SortFunc(infos, func(a, b hasp.Info) int { return cmp.Compare(a.Key, b.Key) })
 	switch {
 	case asJSON:
-		out := json.NewEncoder(os.Stdout)
 		for _, info := range infos {
-			if err := out.Encode(infoJSON(info)); err != nil {
+			if err := plain.WriteJSON(stdout, infoJSON(info)); err != nil {
 				return err
 			}
 		}
 	case len(infos) == 0 && prefix != "":
-		fmt.Fprintf(os.Stderr, "hasp: no key that starts with %s is held or waited for in %s\n", quote(prefix), l.url)
+		note("no key that starts with %s is held or waited for in %s", quote(prefix), l.url)
 	case len(infos) == 0:
-		fmt.Fprintf(os.Stderr, "hasp: no key is held or waited for in %s\n", l.url)
+		note("no key is held or waited for in %s", l.url)
 	default:
-		return table(os.Stdout, infos)
+		return table(stdout, infos)
 	}
 	return nil
 }

@@ -4,7 +4,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/cmd/hasp/internal/child"
+	"github.com/hasplock/hasp/cmd/hasp/internal/plain"
 )
 
 // level says who wants to hear something.
@@ -84,7 +84,7 @@ func (r *report) missed(n int) []byte {
 
 func (r *report) line(e event) []byte {
 	if !r.json {
-		return fmt.Appendf(nil, "hasp: %s\n", e.Message)
+		return fmt.Appendf(nil, "hasp: %s\n", plain.Lines(e.Message))
 	}
 	e.Time = time.Now()
 	if e.Key == "" {
@@ -93,11 +93,11 @@ func (r *report) line(e event) []byte {
 	if len(r.keys) > 1 {
 		e.Keys = r.keys
 	}
-	line, err := json.Marshal(e)
+	line, err := plain.JSON(e)
 	if err != nil { // nothing in an event can be refused
 		panic(err)
 	}
-	return append(line, '\n')
+	return line
 }
 
 // verdict says how it ended, as the last line, and returns what is left for

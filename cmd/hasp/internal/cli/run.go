@@ -83,7 +83,7 @@ func commandFlagError(args []string) func(cmd *cobra.Command, err error) error {
 		if line, ok := corrected(cmd.Flags(), args); ok {
 			return usage("%v. The command goes after --. Did you mean:\n  %s", err, line)
 		}
-		return usage("%v; see: %s --help", err, cmd.CommandPath())
+		return usage("%v%s; see: %s --help", err, meantFlag(cmd, err), cmd.CommandPath())
 	}
 }
 

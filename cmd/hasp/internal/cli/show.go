@@ -4,15 +4,14 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
-	"os"
-	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/cmd/hasp/internal/plain"
+	"github.com/hasplock/hasp/cmd/hasp/internal/shell"
 	"github.com/hasplock/hasp/driver"
 	"github.com/spf13/cobra"
 )
@@ -53,20 +52,20 @@ func show(cmd *cobra.Command, store *storeFlag, asJSON bool, key string) error {
 		return err
 	}
 	if !asJSON {
-		describe(os.Stdout, l, store, info)
+		describe(stdout, l, store, info)
 		return nil
 	}
 	k := infoJSON(info)
 	for _, s := range info.ByHand {
 		k.ByHand = append(k.ByHand, l.url.ByHand(0, s))
 	}
-	return json.NewEncoder(os.Stdout).Encode(k)
+	return plain.WriteJSON(stdout, k)
 }
 
 // describe writes all about a key, a line for each fact.
 func describe(w io.Writer, l *locks, store *storeFlag, i hasp.Info) {
 	fact := func(name, format string, args ...any) {
-		fmt.Fprintf(w, "%-8s  "+format+"\n", append([]any{name}, args...)...)
+		fmt.Fprintln(w, plain.Line(fmt.Sprintf("%-8s  "+format, append([]any{name}, args...)...)))
 	}
 	fact("key", "%s", quote(i.Key))
 	fact("store", "%s", l.url)
@@ -146,7 +145,10 @@ func person(fact func(name, format string, args ...any), name string, h hasp.Hol
 // isText says whether JSON carries a text as it is.
 func isText(s string) bool { return utf8.ValidString(s) }
 
-// completeKeys completes a key out of those that are held or waited for.
+// completeKeys completes a key out of those that are held or waited for. Others
+// wrote them, and the shells' completion puts them into the command line as they
+// are, and evaluates that at the next TAB: only what is plain text to any shell is
+// offered.
 func (f *storeFlag) completeKeys(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -163,7 +165,7 @@ func (f *storeFlag) completeKeys(cmd *cobra.Command, args []string, begun string
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
-		if driver.Printable(info.Key) == info.Key && !strings.ContainsAny(info.Key, "\t\n") {
+		if shell.Bare(info.Key) {
 			keys = append(keys, info.Key)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hasplock/hasp/cmd/hasp/internal/plain"
 	"github.com/hasplock/hasp/cmd/hasp/internal/verify"
 )
 
@@ -40,7 +41,7 @@ type verified struct {
 // print writes it for people.
 func (v *verified) print(w io.Writer) {
 	line := func(name, format string, args ...any) {
-		fmt.Fprintf(w, "%-9s  %s\n", name, fmt.Sprintf(format, args...))
+		fmt.Fprintf(w, "%-9s  %s\n", name, plain.Line(fmt.Sprintf(format, args...)))
 	}
 	seconds := func(s float64) time.Duration { return time.Duration(s * 1e9).Round(time.Millisecond) }
 	line("store", "%s", v.Store)

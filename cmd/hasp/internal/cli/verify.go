@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"crypto/rand"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -18,6 +17,7 @@ import (
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/cmd/hasp/internal/child"
 	"github.com/hasplock/hasp/cmd/hasp/internal/doctor"
+	"github.com/hasplock/hasp/cmd/hasp/internal/plain"
 	"github.com/hasplock/hasp/cmd/hasp/internal/verify"
 	"github.com/spf13/cobra"
 )
@@ -163,7 +163,7 @@ func (t *trial) run(cmd *cobra.Command) error {
 	signals, stop := child.Notify()
 	defer stop()
 	if t.output.word == "text" {
-		fmt.Fprintf(os.Stderr, "hasp: trying %s for %s with %d clients (seed %d). Ctrl-C ends it early\n", l.url, short(o.For), o.Clients, o.Seed)
+		note("trying %s for %s with %d clients (seed %d). Ctrl-C ends it early", l.url, short(o.For), o.Clients, o.Seed)
 	}
 	out, sig, err := verify.Run(o, signals)
 	if err != nil {
@@ -178,11 +178,11 @@ func (t *trial) run(cmd *cobra.Command) error {
 		v.Verdict, v.Code = end.verdict, end.code
 	}
 	if t.output.word == "json" {
-		if err := json.NewEncoder(os.Stdout).Encode(v); err != nil {
+		if err := plain.WriteJSON(stdout, v); err != nil {
 			return err
 		}
 	} else {
-		v.print(os.Stdout)
+		v.print(stdout)
 	}
 	if end != nil {
 		return end

@@ -4,12 +4,11 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
 	"runtime"
 	"runtime/debug"
 
+	"github.com/hasplock/hasp/cmd/hasp/internal/plain"
 	"github.com/spf13/cobra"
 )
 
@@ -32,22 +31,26 @@ func newVersion() *cobra.Command {
 		RunE: func(*cobra.Command, []string) error {
 			b := readBuild()
 			if output.word == "json" {
-				return json.NewEncoder(os.Stdout).Encode(b)
+				return plain.WriteJSON(stdout, b)
 			}
-			revision := ""
-			if b.Revision != "" {
-				revision = " " + b.Revision
-			}
-			if b.Modified {
-				revision += " (modified)"
-			}
-			fmt.Fprintf(os.Stdout, "hasp %s%s, %s, %s/%s\n", b.Version, revision, b.Go, b.OS, b.Arch)
-			return nil
+			_, err := fmt.Fprintln(stdout, b)
+			return err
 		},
 	}
 	cmd.Flags().VarP(output, "output", "o", "lines, or an object")
 	complete(cmd, "output", output.among)
 	return cmd
+}
+
+func (b build) String() string {
+	revision := ""
+	if b.Revision != "" {
+		revision = " " + b.Revision
+	}
+	if b.Modified {
+		revision += " (modified)"
+	}
+	return fmt.Sprintf("hasp %s%s, %s, %s/%s", b.Version, revision, b.Go, b.OS, b.Arch)
 }
 
 func readBuild() build {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/cmd/hasp/internal/plain"
 )
 
 const (
@@ -61,7 +62,7 @@ func (w *watcher) refused(e hasp.Event) {
 func (w *watcher) troubled(e hasp.Event) {
 	w.tell("trouble", event{
 		Event: "trouble", Key: e.Key, Error: e.Err.Error(), Waited: e.Waited.Seconds(),
-		Message: fmt.Sprintf("waiting for %s: the store fails, asking again: %v", quote(e.Key), e.Err),
+		Message: fmt.Sprintf("waiting for %s: the store fails, asking again: %s", quote(e.Key), plain.Error(e.Err)),
 	})
 }
 

@@ -19,17 +19,28 @@ func Join(words ...string) string {
 	return strings.Join(quoted, " ")
 }
 
+// Bare says whether a word is plain text to every shell, bash, zsh, fish and
+// PowerShell: quotes change nothing about it, and it cannot be taken for a flag.
+// It says no to some words of which that is true.
+func Bare(word string) bool {
+	return word != "" && !strings.ContainsRune("-+@:", rune(word[0])) && !strings.ContainsFunc(word, func(c rune) bool {
+		return !alphanumeric(c) && !strings.ContainsRune("_-+./:@", c)
+	})
+}
+
+func alphanumeric(c rune) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+}
+
 // Quote returns a word as a POSIX shell reads it back, and as it is safe to
 // print: what a terminal might act on is escaped within $'…', which bash, zsh,
 // ksh and busybox know.
 func Quote(word string) string {
-	plain := func(c rune) bool {
-		return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("_-+./:=,@%", c)
-	}
+	plain := func(c rune) bool { return alphanumeric(c) || strings.ContainsRune("_-+./:=,@%", c) }
 	switch {
 	case word == "":
 		return "''"
-	case !strings.ContainsFunc(word, func(c rune) bool { return !plain(c) }):
+	case word[0] != '=' && !strings.ContainsFunc(word, func(c rune) bool { return !plain(c) }): // zsh takes =ls for a path
 		return word
 	case utf8.ValidString(word) && !strings.ContainsFunc(word, func(c rune) bool { return !strconv.IsPrint(c) }):
 		return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"

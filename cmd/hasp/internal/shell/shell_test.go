@@ -18,11 +18,27 @@ func TestQuote(t *testing.T) {
 		"it's":      `'it'\''s'`,
 		"$x":        "'$x'",
 		"ключ":      "'ключ'",
+		"=ls":       "'=ls'",
+		"a=b":       "a=b",
 		"a\nb'\\":   `$'a\x0ab\'\\'`,
 		"\xff":      `$'\xff'`,
 	} {
 		if got := Quote(word); got != want {
 			t.Errorf("%q: %s, want %s", word, got, want)
+		}
+	}
+}
+
+func TestBare(t *testing.T) {
+	for _, word := range []string{"a", "orders/42", "a.b_c-d+e", "host:6379", "user@host", "/etc/x", ".x", "7"} {
+		if !Bare(word) {
+			t.Errorf("%q needs no quoting", word)
+		}
+	}
+	for _, word := range []string{"", "-a", "--store=x", "+x", "@x", ":x", "~", "~root", "=ls", "a=b", "$x", "`x`", "a b", "a;b", "a&b", "a|b", "a\\b", "a'b",
+		`a"b`, "a(b)", "{a,b}", "a,b", "[a]", "*", "?", "!x", "^x", "#x", "%x", "<x", ">x", "a\tb", "a\nb", "a\x00", "\x1b", "\x7f", "é", "\u202e", "\xff"} {
+		if Bare(word) {
+			t.Errorf("%q is not plain text to every shell", word)
 		}
 	}
 }

@@ -1,0 +1,48 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"strings"
+
+	"github.com/hasplock/hasp/cmd/hasp/internal/store"
+	"github.com/spf13/cobra"
+)
+
+// others are commands that hasp has by another name, or does not need.
+var others = map[string]string{
+	"status":  "hasp show KEY says all about one key, hasp ls lists them",
+	"ps":      "hasp ls lists keys and who holds them",
+	"lock":    "hasp run KEY -- COMMAND holds a key while a command runs",
+	"exec":    "hasp run KEY -- COMMAND holds a key while a command runs",
+	"acquire": "hasp run KEY -- COMMAND holds a key while a command runs",
+	"unlock":  "hasp run releases a key when its command ends; hasp break KEY --owner OWNER takes it from another",
+	"release": "hasp run releases a key when its command ends; hasp break KEY --owner OWNER takes it from another",
+	"watch":   "hasp ls --watch",
+	"top":     "hasp ls --watch",
+}
+
+// meant says which command somebody may have meant, after a colon; or nothing.
+func meant(root *cobra.Command, word string) string {
+	if text := others[strings.ToLower(word)]; text != "" {
+		return ": " + text
+	}
+	if names := root.SuggestionsFor(word); len(names) > 0 {
+		return ": did you mean hasp " + strings.Join(names, ", hasp ") + "?"
+	}
+	return ""
+}
+
+// meantFlag is meant for a flag that a command does not have.
+func meantFlag(cmd *cobra.Command, err error) string {
+	if strings.HasSuffix(err.Error(), ": --json") && cmd.Flags().Lookup("output") != nil {
+		return ": did you mean -o json?"
+	}
+	return ""
+}
+
+// newStores is a topic of hasp help.
+func newStores() *cobra.Command {
+	return &cobra.Command{Use: "store", Short: "How a store is named", Long: store.Help}
+}

@@ -1,0 +1,88 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package plain makes text that others wrote safe to print: keys, reasons, and
+// what a server says. A terminal acts on nothing in it, and no line can pass for
+// another.
+package plain
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// Line returns s in one line. Whatever is no graphic character is written as in a
+// Go string: \n, \x1b, \u202e. Backslashes stay as they are.
+func Line(s string) string {
+	var b strings.Builder
+	for len(s) > 0 {
+		r, size := utf8.DecodeRuneInString(s)
+		switch {
+		case r == utf8.RuneError && size == 1:
+			fmt.Fprintf(&b, `\x%02x`, s[0])
+		case unicode.IsPrint(r):
+			b.WriteString(s[:size])
+		case r == '\n':
+			b.WriteString(`\n`)
+		case r < 0x80:
+			fmt.Fprintf(&b, `\x%02x`, r)
+		case r < 0x10000:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		default:
+			fmt.Fprintf(&b, `\U%08x`, r)
+		}
+		s = s[size:]
+	}
+	return b.String()
+}
+
+// Lines is Line for each line of a text of our own.
+func Lines(text string) string {
+	lines := strings.Split(text, "\n")
+	for i, l := range lines {
+		lines[i] = Line(l)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Error returns what an error says, in one line.
+func Error(err error) string { return Line(strings.ReplaceAll(err.Error(), "\n", "; ")) }
+
+// JSON returns v in one line. encoding/json leaves DEL, C1, bidi and other format
+// characters as they are: here they are \u escapes.
+func JSON(v any) ([]byte, error) {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	var b []byte
+	for len(raw) > 0 {
+		r, size := utf8.DecodeRune(raw)
+		switch { // nothing but ASCII that can be printed stands outside of strings
+		case unicode.IsPrint(r):
+			b = append(b, raw[:size]...)
+		case r < 0x10000:
+			b = fmt.Appendf(b, `\u%04x`, r)
+		default:
+			high, low := utf16.EncodeRune(r)
+			b = fmt.Appendf(b, `\u%04x\u%04x`, high, low)
+		}
+		raw = raw[size:]
+	}
+	return append(b, '\n'), nil
+}
+
+// WriteJSON writes v in one line.
+func WriteJSON(w io.Writer, v any) error {
+	line, err := JSON(v)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(line)
+	return err
+}
