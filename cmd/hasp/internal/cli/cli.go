@@ -45,7 +45,7 @@ that storage can check.
 The store of the locks is named by --store or ` + "`HASP_STORE`" + `. Without it, it is a
 SQLite file in your state directory, for the processes of this machine.`,
 		Example: `  hasp run nightly -- ./report.sh --full       wait for the key, hold it while the command runs
-  hasp run -n -E 0 nightly -- ./report.sh      from cron: skip it when somebody else is at it
+  hasp run -nq -E 0 nightly -- ./report.sh     from cron: skip it when somebody else is at it
   hasp elect worker -- ./worker                run it on one of several hosts, again and again
   hasp ls                                      who holds what
   hasp show nightly                            all about one key

@@ -48,6 +48,7 @@ func newElect(args []string) *cobra.Command {
 			if len(keys) > 1 {
 				return usage("an election has one key, and these are %d: hasp elect KEY -- COMMAND", len(keys))
 			}
+			o.reasoned = cmd.Flags().Changed("reason")
 			return elect(cmd, o, keys, command)
 		},
 		DisableFlagsInUseLine: true,

@@ -5,15 +5,17 @@ package cli
 
 import (
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/cmd/hasp/internal/store"
 )
 
 // environment is the command's: ours, with what it may want to know of the
-// locks. Values of an outer hasp never show through. HASP_STORE stays as it is,
-// so that a hasp within the command means the same store.
+// locks and of the store. Values of an outer hasp never show through, but for the
+// owners of the leases around us.
 func (j *job) environment(leases []*hasp.Lease) []string {
 	var env []string
 	for _, v := range os.Environ() {
@@ -37,7 +39,11 @@ func (j *job) environment(leases []*hasp.Lease) []string {
 	if abandoned {
 		env = append(env, "HASP_ABANDONED=1")
 	}
-	return append(env, "HASP_STORE_KIND="+j.locks.Traits().Engine)
+	held := slices.Clone(j.around)
+	for _, lease := range leases {
+		held = append(held, lease.Owner())
+	}
+	return append(env, envHeld+"="+strings.Join(held, " "), "HASP_STORE_KIND="+j.locks.Traits().Engine, j.inherited)
 }
 
 type variable struct{ name, value string }
@@ -63,7 +69,7 @@ func ours(name string) bool {
 		}
 	}
 	switch name {
-	case "HASP_KEY", "HASP_FENCE", "HASP_OWNER", "HASP_SLOT", "HASP_ABANDONED", "HASP_STORE_KIND":
+	case "HASP_KEY", "HASP_FENCE", "HASP_OWNER", "HASP_SLOT", "HASP_ABANDONED", "HASP_STORE_KIND", envHeld, store.EnvURL, store.EnvFile:
 		return true
 	}
 	return false

@@ -44,8 +44,11 @@ the storage that you write to, to refuse a late writer), HASP_OWNER, HASP_SLOT
 (with --slots) and HASP_STORE_KIND. Those are of the first key; HASP_KEY_1,
 HASP_FENCE_1, HASP_KEY_2 and so on are of each. HASP_ABANDONED=1 says that a
 holder before did not release a key, since it died or lost it: what it worked on
-may need repair. HASP_STORE is passed on as it was, so that a hasp within the
-command means the same store; hasp adds no secret to the environment.
+may need repair. HASP_STORE, or HASP_STORE_FILE, names the store, so that a hasp
+within the command means the same one; a URL with a password from --store is put
+into a file that only you can read, until hasp ends. A hasp within the command
+that asks for a key which the command runs under ends at once, as busy: it would
+wait for ever.
 
 With --hold-at-least hasp stays after a quick command and keeps the key, so that
 a host whose clock is behind does not run the same job again. A signal in that
@@ -58,7 +61,7 @@ failed. 129, 130, 131, 143 ended by a signal while waiting. The last line on
 standard error says which it was.`
 
 const runExample = `  hasp run nightly -- ./report.sh --full
-  hasp run -n -E 0 nightly -- ./report.sh               from cron: busy is no error
+  hasp run -nq -E 0 nightly -- ./report.sh              from cron: busy is no error, and no mail
   hasp run -w 30 nightly -- sh -c 'psql -v fence=$HASP_FENCE -f nightly.sql'
   hasp run --shared data -- ./backup.sh                 beside others who read
   hasp run --slots 3 gpu -- sh -c 'train --gpu $HASP_SLOT'
@@ -169,7 +172,9 @@ HASP_STORE_FILE: a file that holds the URL, for URLs with a password, which do n
 
 XDG_STATE_HOME: where the default store is (~/.local/state when unset).
 
-HASP_KEY, HASP_FENCE, HASP_OWNER, HASP_SLOT, HASP_STORE_KIND, HASP_ABANDONED: set for the command of hasp run and of hasp elect; with _1, _2 and so on at the end, for each key.`},
+HASP_KEY, HASP_FENCE, HASP_OWNER, HASP_SLOT, HASP_STORE_KIND, HASP_ABANDONED: set for the command of hasp run and of hasp elect; with _1, _2 and so on at the end, for each key.
+
+HASP_HELD: set for the command, too: the owners of the leases under which it runs, its own and those of each hasp around it.`},
 	{"FILES", `~/.local/state/hasp/locks.db: the default store.
 
 ~/.local/state/hasp/waits/: since when servers that are held back are waited for.`},

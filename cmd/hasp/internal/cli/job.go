@@ -8,8 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -32,6 +35,12 @@ type job struct {
 	locks   *locks
 	lockers []hasp.Locker // of the keys
 	wait    *watcher
+
+	inherited string      // the variable that names the store to the command
+	around    []string    // owners of the leases under which we run
+	blocked   chan *exit  // nobody but those can let us in
+	looking   atomic.Bool // whether it is so
+
 	signals <-chan os.Signal
 
 	candidate *candidate // of hasp elect, else nil
@@ -47,8 +56,11 @@ type job struct {
 // newJob returns a job, which hears signals until stop is called.
 func newJob(o *options, keys, argv []string) (j *job, stop func()) {
 	rep := newReport(o, keys, os.Stderr)
+	if !o.reasoned {
+		o.reason = filepath.Base(argv[0])
+	}
 	signals, stop := child.Notify()
-	return &job{o: o, rep: rep, keys: keys, argv: argv, signals: signals, wait: newWatcher(rep), failing: map[string]bool{}}, stop
+	return &job{o: o, rep: rep, keys: keys, argv: argv, signals: signals, wait: newWatcher(rep), around: surrounding(), blocked: make(chan *exit, 1), failing: map[string]bool{}}, stop
 }
 
 // run is hasp run: it waits for the keys, holds them while the command runs, and
@@ -74,6 +86,13 @@ func (j *job) all(cmd *cobra.Command, work func() (*child.Status, error)) (statu
 			j.closeLocks()
 		}
 	}()
+	j.rep.say(detail, event{Event: "store", Message: fmt.Sprintf("the store is %s", j.locks.url)})
+	variable, remove, err := j.locks.url.Inherit()
+	if err != nil {
+		return nil, &exit{code: exitFailed, verdict: "failed", message: err.Error()}
+	}
+	defer remove()
+	j.inherited = variable
 	lo, err := j.o.lockOptions(j.locks)
 	if err != nil {
 		return nil, err
@@ -167,16 +186,23 @@ func (j *job) asking() (*hasp.Leases, error) {
 		done <- err
 	}()
 	var sig *signaled
+	var own *exit
 	for { // from the answer on, signals are the command's
 		select {
 		case err := <-done:
-			if sig == nil {
+			switch {
+			case sig != nil:
+			case own != nil && err != nil:
+				return nil, own
+			default:
 				return leases, err
 			}
 			if err == nil {
 				_ = j.finish(func() error { return j.unused(leases) }) // the store ends them by itself when this fails
 			}
 			return nil, j.interrupted(*sig)
+		case own = <-j.blocked:
+			cancel(own)
 		case s := <-j.signals:
 			switch {
 			case !j.ends(s):
@@ -268,6 +294,9 @@ func (j *job) refused(err error) error {
 		for_ = fmt.Sprintf(" after %s", short(time.Since(j.wait.began)))
 	}
 	key := keyOf(err, j.keys[0])
+	if slices.Contains(j.around, held.Holder.Owner) {
+		return j.own(key, held.Holder)
+	}
 	return &exit{code: j.o.busyCode.code, verdict: "busy", message: fmt.Sprintf("busy%s: %s is %s. Look: %s", for_,
 		quote(key), obstacle(held.Holder, held.Left, held.Ahead), j.o.store.again("show", key))}
 }
@@ -277,6 +306,7 @@ func (j *job) observe(e hasp.Event) {
 	switch e.Kind {
 	case hasp.EventWaiting:
 		j.wait.refused(e)
+		j.look(e.Key)
 	case hasp.EventTrouble:
 		j.wait.troubled(e)
 	case hasp.EventRenewed:

@@ -26,6 +26,7 @@ type options struct {
 	grace      duration
 	onLost     choice
 	reason     string
+	reasoned   bool // --reason was given
 	quiet      bool
 	verbose    bool
 	output     choice
@@ -59,6 +60,7 @@ func newRun(args []string) *cobra.Command {
 				return usage("--shared is for any number of readers, and --slots for so many holders: use one of them:\n  %s\n  %s",
 					without(cmd.Flags(), args, "slots"), without(cmd.Flags(), args, "shared"))
 			}
+			o.reasoned = cmd.Flags().Changed("reason")
 			return run(cmd, o, keys, command)
 		},
 		DisableFlagsInUseLine: true,
@@ -93,7 +95,7 @@ func (o *options) holdFlags(cmd *cobra.Command, onLost string) {
 	f.Var(&o.ttl, "ttl", "how long the store keeps the key after hasp died without a word (default 30s, or the most that the store allows)")
 	f.Var(&o.onLost, "on-lost", onLost)
 	f.Var(&o.grace, "grace", "from TERM to KILL, which comes when the lease ends (default 5s, or TTL/6 when that is less)")
-	f.StringVar(&o.reason, "reason", "", "`TEXT` for those who wait for the key")
+	f.StringVar(&o.reason, "reason", "", "`TEXT` for those who wait for the key (default: the name of COMMAND)")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "only say what went wrong: not who is waited for, not what is busy, not how the command ended")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "also say when the key is acquired, renewed, released")
 	f.VarP(&o.output, "output", "o", "messages as lines, or as objects, one a line")

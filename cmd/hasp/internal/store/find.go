@@ -31,6 +31,9 @@ func Find(flag string, given bool) (*URL, error) {
 	switch {
 	case given:
 		u, err := parseFrom("--store", flag)
+		if err == nil {
+			u.given = true
+		}
 		if err == nil && u.Password() {
 			u.Warning = fmt.Sprintf("the password in --store can be read by every user of this machine (ps): put the URL into a file, and its name into %s", EnvFile)
 		}
@@ -59,6 +62,7 @@ func parseFrom(where, text string) (*URL, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w; see: hasp help store", where, err)
 	}
+	u.text = text
 	return u, nil
 }
 
@@ -78,6 +82,9 @@ func fromFile(name string) (*URL, error) {
 		return nil, fmt.Errorf("%s: %w", EnvFile, err)
 	}
 	u, err := parseFrom(fmt.Sprintf("%s (the file %s)", EnvFile, name), strings.TrimSpace(string(text)))
+	if err == nil {
+		u.file = name
+	}
 	if err == nil && u.Password() && runtime.GOOS != "windows" && info.Mode().Perm()&0o044 != 0 {
 		u.Warning = fmt.Sprintf("the file %q that %s names holds a password, and others can read it: chmod 600", name, EnvFile)
 	}

@@ -47,6 +47,10 @@ type URL struct {
 	// Warning is what a person should know of where the URL was found.
 	Warning string
 
+	text  string // as it was found; empty for the default
+	given bool   // by a flag
+	file  string // that HASP_STORE_FILE names, when it was there
+
 	path     string           // of the SQLite file
 	nodes    []*redis.Options // none for SQLite, several for redlock
 	redlock  bool

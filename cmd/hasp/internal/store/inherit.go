@@ -1,0 +1,52 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Inherit returns the variable that names this store to a hasp within a command,
+// wherever that command goes: paths are absolute. A URL with a password that came
+// from a command line is in no environment: it is put into a file that only this
+// user can read, and that remove deletes.
+func (u *URL) Inherit() (variable string, remove func(), err error) {
+	nothing := func() {}
+	switch {
+	case len(u.nodes) == 0:
+		return EnvURL + "=" + u.absolute(), nothing, nil
+	case u.file != "":
+		name, err := filepath.Abs(u.file)
+		return EnvFile + "=" + name, nothing, err
+	case !u.given || !u.Secret():
+		return EnvURL + "=" + u.text, nothing, nil
+	}
+	dir, err := os.MkdirTemp("", "hasp-")
+	if err != nil {
+		return "", nil, err
+	}
+	remove = func() { _ = os.RemoveAll(dir) } // of no use to others meanwhile
+	name := filepath.Join(dir, "store")
+	if err := os.WriteFile(name, []byte(u.text+"\n"), 0o600); err != nil {
+		remove()
+		return "", nil, fmt.Errorf("the store's URL could not be handed on: %w", err)
+	}
+	return EnvFile + "=" + name, remove, nil
+}
+
+// absolute returns the URL of a SQLite file with its whole path.
+func (u *URL) absolute() string {
+	path, err := filepath.Abs(u.path)
+	if err != nil { // the current directory is gone, and so is the file
+		path = u.path
+	}
+	text := "sqlite:" + strings.NewReplacer("%", "%25", "?", "%3F").Replace(path)
+	if _, query, ok := strings.Cut(u.text, "?"); ok {
+		text += "?" + query
+	}
+	return text
+}
