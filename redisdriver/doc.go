@@ -49,7 +49,7 @@
 //
 //	~lock:* ~hasp.* &hasp.* +evalsha +eval +publish +subscribe +ping +scan
 //	+time +type +exists +get +mget +getrange +set +del +pttl +pexpire
-//	+zadd +zrem +zscore +zrank +zrange +zcard +hset +hget +hmget +hdel
+//	+zadd +zrem +zscore +zrank +zrange +zcount +zcard +hset +hget +hmget +hdel
 //	+info +select
 //
 // +info is for Options.MaxTTL, and +select for a database other than 0. In a cluster

@@ -46,6 +46,7 @@ var needed = []right{
 	{"+zscore", asks("ZSCORE", "m")},
 	{"+zrank", asks("ZRANK", "m")},
 	{"+zrange", asks("ZRANGE", 0, 0)},
+	{"+zcount", asks("ZCOUNT", 0, 0)},
 	{"+zcard", asks("ZCARD")},
 	{"+hset", asks("HSET", "f", "v", "a field without a value")}, // refused for that, if not before
 	{"+hget", asks("HGET", "f")},
