@@ -51,6 +51,9 @@ type dialect interface {
 	// it again.
 	fault() error
 
+	// close gives back what connect took, after the last call.
+	close()
+
 	// byHand are statements with which a person can look at a key.
 	byHand(key string) []string
 }

@@ -97,6 +97,7 @@ func (d *Driver) Close() error {
 	case <-time.After(fileWait):
 		return errors.New("sqldriver: the database still works on something that nobody waits for any more")
 	}
+	d.dia.close()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var errs []error

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -78,7 +79,7 @@ func TestDeletedBeside(t *testing.T) {
 }
 
 // Rule: that SQLite deletes both itself, after the last connection of all, is no
-// trouble.
+// trouble, whatever other files of the program have their inodes then.
 func TestNobodyHasItOpen(t *testing.T) {
 	path := newFile(t)
 	db := openFile(t, path)
@@ -89,6 +90,12 @@ func TestNobodyHasItOpen(t *testing.T) {
 		r := request("k")
 		granted(t, d, r)
 		waitFor(t, "the -wal is deleted", func() bool { _, err := os.Stat(path + "-wal"); return err != nil })
+		var others []*os.File
+		for range 20 {
+			f, err := os.CreateTemp(filepath.Dir(path), "other")
+			must(t, err)
+			others = append(others, f)
+		}
 		if i%2 == 0 { // others may have their own time with it, and the inodes again
 			other := request("k")
 			db := openFile(t, path)
@@ -97,6 +104,9 @@ func TestNobodyHasItOpen(t *testing.T) {
 		}
 		renewed(t, d, r)
 		must(t, d.Release(t.Context(), r))
+		for _, f := range others {
+			must(t, f.Close())
+		}
 	}
 }
 

@@ -117,7 +117,8 @@ func (s *sqlite) open(t *tx) error {
 }
 
 func (s *sqlite) commit(t *tx) error {
-	err := s.file.Load().unmoved()
+	f := s.file.Load()
+	err := f.told(f.unmoved())
 	if err == nil {
 		err = t.sweep()
 	}

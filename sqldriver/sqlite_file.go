@@ -23,8 +23,15 @@ type sqliteFile struct {
 	main os.FileInfo
 
 	mu     sync.Mutex
-	beside [2]os.FileInfo // as last seen; nil: not there
-	cut    *os.File       // the -shm that was cut off, see patch
+	beside [2]seen
+	broken bool     // the -shm was cut off, once
+	patch  *os.File // see mend
+}
+
+// seen is a file as it was when it was last looked at.
+type seen struct {
+	info os.FileInfo // nil: it was not there
+	keep *os.File    // where the system can keep an inode, that of info
 }
 
 // What SQLite keeps beside a file; a rollback journal needs neither.
@@ -35,15 +42,23 @@ const (
 
 var besideNames = [2]string{wal: "-wal", shm: "-shm"}
 
-// connect opens a connection, once, and looks at the file from then on. SQLite waits for a busy file by itself but
-// for one moment: when several processes switch a new file to WAL at once, all
+// shmRegion is what a connection in use has of the -shm at least.
+const shmRegion = 32 << 10
+
+var (
+	errCutOff   = errors.New("cut off")
+	errReplaced = errors.New("deleted or replaced")
+)
+
+// connect opens a connection, once, and looks at the file from then on. SQLite
+// waits for a busy file by itself but for one moment: when several processes switch a new file to WAL at once, all
 // but the first fail, without a wait. The file stays switched, so the moment
 // is over when any connection of ours is open.
 func (s *sqlite) connect(ctx context.Context, db *sql.DB) error {
 	var locked error
 	for start := time.Now(); ; {
 		if f := s.file.Load(); f != nil {
-			return f.unmoved()
+			return f.settled(ctx)
 		}
 		c, err := db.Conn(ctx)
 		switch {
@@ -96,8 +111,8 @@ func (f *sqliteFile) secondPath(how string) error {
 			"leave it one name, and share its folder with containers, not the file"}
 }
 
-func (f *sqliteFile) misused(path, what string) error {
-	return &storeError{class: driver.Misconfigured, err: fmt.Errorf("%s was %s while in use", path, what),
+func (f *sqliteFile) misused(path string, what error) error {
+	return &storeError{class: driver.Misconfigured, err: fmt.Errorf("%s was %w while in use", path, what),
 		advice: "locks held in " + f.path + " protect nothing any more: end the programs that use it, and start them again"}
 }
 
@@ -106,15 +121,15 @@ func (f *sqliteFile) misused(path, what string) error {
 func (f *sqliteFile) unmoved() error {
 	info, err := os.Stat(f.path)
 	if err != nil || !os.SameFile(info, f.main) {
-		return f.misused(f.path, "deleted or replaced")
+		return f.misused(f.path, errReplaced)
 	}
 	if n := links(info); n > 1 {
 		return f.secondPath(fmt.Sprintf("has %d hard links", n))
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.cut != nil {
-		return f.misused(f.path+besideNames[shm], "cut off")
+	if f.broken {
+		return f.misused(f.path+besideNames[shm], errCutOff)
 	}
 	for i, name := range besideNames {
 		if err := f.compare(i, f.path+name); err != nil {
@@ -124,42 +139,103 @@ func (f *sqliteFile) unmoved() error {
 	return nil
 }
 
+// settled is unmoved without a transaction, whose connection keeps SQLite from
+// deleting the files. What looks wrong may be a connection that is just being
+// closed or opened, so it must be so for a while.
+func (f *sqliteFile) settled(ctx context.Context) error {
+	err := f.unmoved()
+	for range 100 {
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		time.Sleep(time.Millisecond)
+		err = f.unmoved()
+	}
+	return f.told(err)
+}
+
+// told remembers an -shm that was cut off: from then on nothing is right.
+func (f *sqliteFile) told(err error) error {
+	if errors.Is(err, errCutOff) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.mend()
+	}
+	return err
+}
+
 // compare looks at a file beside the database. SQLite deletes both when no
 // process has a connection open, and makes them anew: so another file than the
 // last time is wrong only while something of this process has that one open.
 func (f *sqliteFile) compare(i int, path string) error {
-	was := f.beside[i]
+	was := &f.beside[i]
 	is, err := os.Lstat(path)
-	if err != nil {
-		is = nil
-	}
 	switch {
-	case was == nil || is != nil && os.SameFile(was, is):
-		if was != nil && i == shm && is.Size() < was.Size() {
-			f.patch(path, was)
-			return f.misused(path, "cut off")
+	case was.info != nil && err == nil && os.SameFile(was.info, is):
+		if i == shm && is.Size() < shmRegion && was.info.Size() >= shmRegion {
+			return f.misused(path, errCutOff)
 		}
-	case isOpen(was):
-		return f.misused(path, "deleted or replaced")
+		was.info = is
+		return nil
+	case was.info != nil && isOpen(was.info):
+		return f.misused(path, errReplaced)
 	}
-	f.beside[i] = is
+	was.forget()
+	if err == nil {
+		was.note(path)
+	}
 	return nil
 }
 
-// patch gives an -shm that was cut off its length back. Connections have it
+func (s *seen) note(path string) {
+	file, err := keep(path)
+	if err == nil && file != nil {
+		s.info, err = file.Stat()
+		s.keep = file
+	} else if err == nil {
+		s.info, err = os.Lstat(path)
+	}
+	if err != nil { // it was deleted meanwhile
+		s.forget()
+	}
+}
+
+func (s *seen) forget() {
+	if s.keep != nil {
+		_ = s.keep.Close() // nothing was written
+	}
+	*s = seen{}
+}
+
+// mend gives an -shm that was cut off its length back. Connections have it
 // mapped, and the system kills whoever touches a page that is not in the file:
 // that would be the program, when it closes its database. SQLite makes the
 // content anew out of the -wal. The file stays open: closing it would give up
-// the locks that some of Go's SQLite drivers hold on it.
-func (f *sqliteFile) patch(path string, was os.FileInfo) {
-	file, err := openPlain(path)
+// the locks that some of Go's SQLite drivers hold on it. f.mu is held.
+func (f *sqliteFile) mend() {
+	f.broken = true
+	was := f.beside[shm].info
+	if was == nil || f.patch != nil {
+		return
+	}
+	file, err := openPlain(f.path + besideNames[shm])
 	if err != nil {
 		return
 	}
+	f.patch = file
 	if info, err := file.Stat(); err == nil && os.SameFile(info, was) && info.Size() < was.Size() {
 		_ = file.Truncate(was.Size()) // what cannot be mended is told all the same
 	}
-	f.cut = file
+}
+
+func (s *sqlite) close() {
+	if f := s.file.Load(); f != nil {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		for i := range f.beside {
+			f.beside[i].forget()
+		}
+	}
 }
 
 // fault: the one memory that SQLite has mapped is the -shm. Whatever else the program
@@ -172,9 +248,6 @@ func (s *sqlite) fault() error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	path := f.path + besideNames[shm]
-	if was := f.beside[shm]; was != nil && f.cut == nil {
-		f.patch(path, was)
-	}
-	return f.misused(path, "cut off")
+	f.mend()
+	return f.misused(f.path+besideNames[shm], errCutOff)
 }

@@ -12,6 +12,8 @@ import "os"
 
 func links(os.FileInfo) uint64 { return 1 }
 
+func keep(string) (*os.File, error) { return nil, nil }
+
 func isOpen(os.FileInfo) bool { return false }
 
 func openPlain(path string) (*os.File, error) { return os.OpenFile(path, os.O_WRONLY, 0) }

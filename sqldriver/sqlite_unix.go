@@ -31,7 +31,7 @@ func isOpen(info os.FileInfo) bool {
 	for _, name := range names {
 		var is syscall.Stat_t
 		fd, err := strconv.Atoi(filepath.Base(name))
-		if err == nil && syscall.Fstat(fd, &is) == nil && is.Dev == want.Dev && is.Ino == want.Ino {
+		if err == nil && syscall.Fstat(fd, &is) == nil && is.Dev == want.Dev && is.Ino == want.Ino && uses(fd, &is) {
 			return true
 		}
 	}
