@@ -15,7 +15,7 @@ import (
 // links is how many names a file has.
 func links(info os.FileInfo) uint64 {
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
-		return uint64(stat.Nlink)
+		return uint64(stat.Nlink) //nolint:unconvert // another type on other systems
 	}
 	return 1
 }
