@@ -202,6 +202,9 @@ var brokenHolds = []brokenEngine{
 	})},
 }
 
+// memClaim is how long memdriver keeps a key for a waiter that it was handed to.
+const memClaim = 500 * time.Millisecond
+
 // handedOver says whether a key waits for its claim: in memory for no longer
-// than a second.
-func handedOver(info driver.Info) bool { return info.Held && info.Left <= time.Second }
+// than memClaim.
+func handedOver(info driver.Info) bool { return info.Held && info.Left <= memClaim }

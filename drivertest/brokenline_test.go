@@ -112,7 +112,7 @@ var brokenLines = []brokenEngine{
 		}
 		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
 			h := handed.get(r.Key)
-			if !h.Since.IsZero() && time.Since(h.Since) > time.Second {
+			if !h.Since.IsZero() && time.Since(h.Since) >= memClaim {
 				_ = s.Release(ctx, as(r, h))
 			}
 			return s.Try(ctx, r)

@@ -54,7 +54,7 @@ var oneAtATime = one(func(s *memdriver.Store, p *patched) {
 	p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
 		info := looked(s, r.Key)
 		mine, ok := leaseOf(info, r)
-		claimed := func(l driver.Lease) bool { return l.Left > time.Second }
+		claimed := func(l driver.Lease) bool { return l.Left > memClaim }
 		if ok && !claimed(mine) && slices.ContainsFunc(info.Holders, claimed) {
 			return driver.Result{Holder: info.Holder, Left: info.Left}, nil
 		}

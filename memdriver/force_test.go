@@ -175,8 +175,8 @@ func TestAbandoned(t *testing.T) {
 		renewPlace(t, s, dead)
 		renewPlace(t, s, b)
 		time.Sleep(time.Second)
-		try(t, s, b)            // finds that the key is dead's to claim
-		time.Sleep(time.Second) // which it does not
+		try(t, s, b)                       // finds that the key is dead's to claim
+		time.Sleep(500 * time.Millisecond) // which it does not
 		if res := try(t, s, b); !res.Granted || !res.Abandoned {
 			t.Errorf("%+v, want a grant of an abandoned key", res)
 		}
