@@ -20,7 +20,7 @@ func FullPipe(t testing.TB) *os.File {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { r.Close(); w.Close() })
+	t.Cleanup(func() { _, _ = r.Close(), w.Close() })
 	fd := int(w.Fd())
 	if err := syscall.SetNonblock(fd, true); err != nil {
 		t.Fatal(err)

@@ -4,6 +4,7 @@
 package child
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -104,7 +105,8 @@ func become(args []string) {
 	answer := "late"
 	if now.Sub(asked) < time.Duration(numbers[2]) {
 		err := syscall.Exec(args[fixed-1], args[fixed:], os.Environ())
-		errno, _ := err.(syscall.Errno)
+		var errno syscall.Errno
+		_ = errors.As(err, &errno) // Exec returns no other
 		answer = strconv.Itoa(int(errno))
 	}
 	_, _ = unix.Write(pipe, []byte(answer)) // whoever asked is gone, and so are we

@@ -6,6 +6,7 @@
 package child
 
 import (
+	"errors"
 	"runtime"
 	"slices"
 	"sync"
@@ -61,7 +62,7 @@ func (p *process) run(s Spec, attr *syscall.ProcAttr, started chan<- error) {
 	}
 	for {
 		whose, c, err := reap()
-		if err != nil && err != syscall.EINTR { // ECHILD: nothing is left
+		if err != nil && !errors.Is(err, syscall.EINTR) { // ECHILD: nothing is left
 			return
 		}
 		if whose != nil { // not an orphan that was adopted

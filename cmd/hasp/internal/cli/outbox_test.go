@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"syscall"
@@ -38,7 +39,9 @@ func TestUnreadLinesAreDropped(t *testing.T) {
 				rep.say(normal, event{Event: "waiting", Message: fmt.Sprint("line ", i, ";")})
 				synctest.Wait()
 			}
-			if err := rep.verdict(&child.Status{}, &exit{code: 9, verdict: "lost", message: "the end"}); err.(*exit).code != 9 {
+			var end *exit
+			err := rep.verdict(&child.Status{}, &exit{code: 9, verdict: "lost", message: "the end"})
+			if !errors.As(err, &end) || end.code != 9 {
 				t.Errorf("%s: it ends with %v", output, err)
 			}
 			if took := time.Since(start); took != flushLimit {
