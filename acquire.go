@@ -27,6 +27,7 @@ type attempt struct {
 
 	asked   bool          // a Try was sent
 	silent  clock.Instant // when the first call began that had no good answer
+	puzzled clock.Instant // since when no error was one that the engine knows
 	backoff time.Duration // after the latest error, 0 when all is well
 	kept    error         // what keeps us waiting: the latest refusal or error
 	maybe   bool          // the store may have something of this owner
@@ -101,14 +102,7 @@ func (a *attempt) try() (*Lease, time.Duration, error) {
 	if a.backoff == 0 {
 		a.silent = start
 	}
-	// Half of the silence that a wait bears, so that one dead connection does
-	// not end it; and not more than is left of it. Nothing is left when this
-	// process stood still meanwhile, which was not the store's silence.
-	bears := a.bears()
-	limit := min(a.req.TTL, tryLimit, bears/2)
-	if left := bears - start.Sub(a.silent); left > 0 {
-		limit = min(limit, left)
-	}
+	limit := a.limit(start)
 	ctx, cancel := context.WithTimeout(a.ctx, limit)
 	defer cancel()
 	defer context.AfterFunc(a.c.open, cancel)()
@@ -118,8 +112,13 @@ func (a *attempt) try() (*Lease, time.Duration, error) {
 	res, err := a.c.drv.Try(ctx, a.req)
 	if err != nil {
 		a.maybe, a.unsure = true, true
-		if ctx.Err() != nil && a.ended() == nil {
+		silent := a.c.now().Sub(start)
+		switch {
+		case ctx.Err() == nil:
+		case a.ended() == nil:
 			err = &silentError{limit} // nobody takes it for the end of the caller's context
+		case a.kept == nil || silent >= moment:
+			a.kept = &silentError{silent}
 		}
 		return nil, 0, err
 	}
@@ -128,7 +127,6 @@ func (a *attempt) try() (*Lease, time.Duration, error) {
 			return nil, 0, err
 		}
 	}
-	a.c.contacted.Store(true)
 	if !res.Granted {
 		a.refused(res)
 		return nil, res.RetryIn, nil
@@ -157,12 +155,20 @@ func (a *attempt) try() (*Lease, time.Duration, error) {
 	return lease, 0, nil
 }
 
-// bears is how long a wait goes on without a good answer.
-func (a *attempt) bears() time.Duration {
-	if a.c.contacted.Load() {
-		return max(a.req.TTL, tryLimit)
+// limit is how long the call that begins at start may take.
+func (a *attempt) limit(start clock.Instant) time.Duration {
+	limit, most := min(a.req.TTL, tryLimit), a.c.maxSilence
+	if most == 0 {
+		return limit
 	}
-	return tryLimit
+	// Half of the silence that a wait bears, so that one dead connection does
+	// not end it; and not more than is left of it. Nothing is left when this
+	// process stood still meanwhile, which was not the store's silence.
+	limit = min(limit, most/2)
+	if left := most - start.Sub(a.silent); left > 0 {
+		limit = min(limit, left)
+	}
+	return limit
 }
 
 func (a *attempt) refused(res driver.Result) {
@@ -218,23 +224,32 @@ func (a *attempt) troubled(err error) (time.Duration, error) {
 	if !a.c.worthAsking(err) {
 		return 0, err
 	}
+	if a.backoff == 0 || a.c.classify(err) != Unknown {
+		a.puzzled = a.c.now()
+	}
 	a.backoff = min(max(2*a.backoff, 20*time.Millisecond), time.Second)
 	pause := jitter(a.backoff)
 	if err := a.tired(pause); err != nil {
 		return 0, err
 	}
-	a.c.emit(Event{Kind: EventTrouble, Key: a.req.Key, Owner: a.req.Owner, Mode: a.req.Mode, Err: err, Waited: a.c.now().Sub(a.began)})
+	a.c.emit(Event{Kind: EventTrouble, Key: a.req.Key, Owner: a.req.Owner, Mode: a.req.Mode, Left: heldBack(err),
+		Err: err, Waited: a.c.now().Sub(a.began)})
 	return pause, nil
 }
 
-// tired returns what ends a wait without a good answer for too long, once
-// pause has passed.
+// tired returns what ends a wait without a good answer, once pause has passed: a
+// silence that the client bears no longer; or errors that the engine does not
+// know, and that may stay for ever.
 func (a *attempt) tired(pause time.Duration) error {
-	silent := a.c.now().Sub(a.silent)
-	if silent+pause < a.bears() {
-		return nil
+	now, most := a.c.now(), a.c.maxSilence
+	silent, puzzled := now.Sub(a.silent), now.Sub(a.puzzled)
+	switch {
+	case most > 0 && silent+pause >= most:
+		return fmt.Errorf("no good answer from the store for %v: %w", shortDuration(silent), a.kept)
+	case puzzled+pause >= max(a.req.TTL, tryLimit):
+		return fmt.Errorf("the store has failed for %v, and not for being away: %w", shortDuration(puzzled), a.kept)
 	}
-	return fmt.Errorf("no good answer from the store for %v: %w", shortDuration(silent), a.kept)
+	return nil
 }
 
 // sleep waits for a hint, or for pause, or for what the renewer learns of our
@@ -283,8 +298,8 @@ func (a *attempt) sleep(pause time.Duration) error {
 }
 
 // giveUp ends an attempt without a lease: it leaves nothing in the store, in
-// the background when the store is slow, and says why. What a cohort has in the
-// store is the next leader's.
+// the background when the store is slow or away, and says why. What a cohort has
+// in the store is the next leader's.
 func (a *attempt) giveUp(err error) error {
 	if a.cohort == nil || !a.cohort.lead(a) {
 		a.cleanUp()
@@ -292,7 +307,7 @@ func (a *attempt) giveUp(err error) error {
 	if a.kept != nil && !errors.Is(a.kept, err) && a.ended() != nil {
 		class := a.c.classify(a.kept)
 		return &Error{Op: a.op, Key: a.req.Key, Engine: a.c.traits.Engine, Class: class,
-			Err: &waitError{end: err, kept: a.kept}}
+			Err: &WaitError{End: err, Kept: a.kept}}
 	}
 	return a.c.fail(a.op, a.req.Key, err)
 }
@@ -333,50 +348,4 @@ func endOf(ctx context.Context) error {
 func (c *Client) worthAsking(err error) bool {
 	class := c.classify(err)
 	return class == Unknown || class == Unreachable
-}
-
-// giveBack releases, in the background, what an owner may have in the store.
-// It asks until the store answered, or has forgotten the owner by itself.
-func (c *Client) giveBack(req driver.Request) {
-	c.enterLate()
-	go func() {
-		defer c.leave()
-		limit := min(max(req.TTL, req.Patience), giveBackLimit) + tryLimit
-		_ = c.release(c.base, limit, req) // nobody is left to be told; the TTL ends what stays
-	}()
-}
-
-var errUntold = errors.New("the store could not be told")
-
-// release asks until ctx ends or limit is over: errUntold. It needs no live
-// context of a caller: c.base ends only when Close is over.
-func (c *Client) release(ctx context.Context, limit time.Duration, req driver.Request) error {
-	began := time.Now()
-	err := c.releaseOnce(ctx, limit, req)
-	if err == nil || errors.Is(err, ErrNotHeld) || !c.worthAsking(err) {
-		return err
-	}
-	ctx, cancel := context.WithDeadline(ctx, began.Add(limit))
-	defer cancel()
-	for pause := 20 * time.Millisecond; ; pause = min(2*pause, max(time.Second, time.Since(began)/10)) {
-		timer := time.NewTimer(jitter(pause))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return fmt.Errorf("%w, and keeps the key for its TTL of %v: %w", errUntold, req.TTL, err)
-		}
-		switch err = c.releaseOnce(ctx, limit, req); {
-		case err == nil || errors.Is(err, ErrNotHeld):
-			return nil // perhaps by an earlier request whose reply was lost
-		case !c.worthAsking(err):
-			return err
-		}
-	}
-}
-
-func (c *Client) releaseOnce(ctx context.Context, limit time.Duration, req driver.Request) error {
-	ctx, cancel := context.WithTimeout(ctx, min(limit, releaseLimit/3))
-	defer cancel()
-	return c.drv.Release(ctx, req)
 }

@@ -266,46 +266,6 @@ func TestTroubleThatEndsLock(t *testing.T) {
 	}
 }
 
-// Promise 7, failure case 16: never an endless silent wait.
-func TestUnreachableStore(t *testing.T) {
-	down := func(context.Context, driver.Request, tryFunc) (driver.Result, error) {
-		return driver.Result{}, errDown
-	}
-	for name, try := range map[string]func(context.Context, driver.Request, tryFunc) (driver.Result, error){
-		"refused": down, "silent": hangTry,
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := &hooked{Driver: newStore(), classify: func(error) driver.Class { return driver.Unreachable }}
-				c := newClient(t, d, nil)
-				d.try = try
-				start := time.Now()
-				_, err := c.Mutex("k", nil).Lock(t.Context())
-				if took := time.Since(start); err == nil || took < 3*time.Second || took > 6*time.Second {
-					t.Fatalf("first contact: %v after %v, want an error after about 5s", err, took)
-				}
-				var e *hasp.Error
-				if !errors.As(err, &e) || e.Class != hasp.Unreachable {
-					t.Fatalf("the class is %v", e.Class)
-				}
-
-				d.change(func() { d.try = nil })
-				holder := lock(t, c, "k", nil)
-				go func() {
-					time.Sleep(time.Second)
-					d.change(func() { d.try, d.renew = try, hangRenew })
-				}()
-				start = time.Now()
-				_, err = c.Mutex("k", nil).Lock(t.Context())
-				if took := time.Since(start); err == nil || took < 20*time.Second || took > 50*time.Second {
-					t.Fatalf("%v after %v, want an error about a TTL after the last answer", err, took)
-				}
-				_ = holder.Release()
-			})
-		})
-	}
-}
-
 // Lock outlives a store that is away for a moment, and says so.
 func TestShortOutageWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

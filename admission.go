@@ -5,6 +5,7 @@ package hasp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -60,6 +61,14 @@ func (c *Client) refusedToVote(ctx context.Context, res driver.Result, ttl time.
 		return &tooLongError{ttl, res.TTL}
 	}
 	return nil
+}
+
+// heldBack returns how long a store is still held back, as far as an error says.
+func heldBack(err error) time.Duration {
+	if held := (*admission.HeldBack)(nil); errors.As(err, &held) {
+		return max(held.Left, 0)
+	}
+	return 0
 }
 
 // tooLongError is a TTL above what a store was admitted for.

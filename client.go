@@ -6,6 +6,7 @@ package hasp
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"os"
 	"os/user"
@@ -33,11 +34,11 @@ type Client struct {
 	traits      driver.Traits
 	observe     func(Event)
 	recordTaken bool
+	maxSilence  time.Duration
 	now         clock.Clock
 	renewer     *renewer
 	cohorts     cohorts
 	waits       *admission.Waits
-	contacted   atomic.Bool // the store answered once
 	label       atomic.Pointer[label]
 
 	open context.Context // ends when Close begins: so do all waits
@@ -62,7 +63,10 @@ func New(d driver.Driver, o *Options) (*Client, error) {
 	if o == nil {
 		o = &Options{}
 	}
-	c.recordTaken = o.RecordTaken
+	if o.MaxSilence < 0 {
+		return nil, fmt.Errorf("hasp: new: MaxSilence is %v: it must be positive, or 0 for no bound", o.MaxSilence)
+	}
+	c.recordTaken, c.maxSilence = o.RecordTaken, o.MaxSilence
 	c.observe, c.waits = o.Observe, admission.New(o.StateDir)
 	if ch, ok := d.(driver.Checker); ok {
 		if err := ch.Check(); err != nil {

@@ -154,7 +154,7 @@ func (a *attempt) inherit(from *attempt) error {
 	if from == nil {
 		return nil
 	}
-	a.req, a.silent, a.backoff, a.kept = from.req, from.silent, from.backoff, from.kept
+	a.req, a.silent, a.puzzled, a.backoff, a.kept = from.req, from.silent, from.puzzled, from.backoff, from.kept
 	a.maybe, a.unsure, a.slow, a.marked = from.maybe, from.unsure, from.slow, from.marked
 	a.place, a.ears = from.place, from.ears
 	if a.backoff == 0 {
@@ -162,6 +162,9 @@ func (a *attempt) inherit(from *attempt) error {
 	}
 	if a.began.Sub(a.silent) > 0 { // we have not waited for all of it
 		a.silent = a.began
+	}
+	if a.began.Sub(a.puzzled) > 0 {
+		a.puzzled = a.began
 	}
 	return a.tired(0)
 }

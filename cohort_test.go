@@ -375,7 +375,7 @@ func TestCohortOfImpatientLeaders(t *testing.T) {
 // not to one after the other; and to the others as what it is.
 func TestCohortOnASilentStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newClient(t, &hooked{Driver: newStore(), try: hangTry}, nil)
+		c := newClient(t, &hooked{Driver: newStore(), try: hangTry}, &hasp.Options{MaxSilence: 5 * time.Second})
 		start := time.Now()
 		errs := make(chan error, 7)
 		for i := range 7 {

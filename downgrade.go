@@ -97,7 +97,7 @@ func (h *hold) convert(ctx context.Context) error {
 			return end
 		}
 		if ctx.Err() != nil {
-			err = &waitError{end: endOf(ctx), kept: err}
+			err = &WaitError{End: endOf(ctx), Kept: err}
 		}
 		return fmt.Errorf("the lease counts as shared from now on, but the store may not know; Downgrade again to tell it: %w", err)
 	}

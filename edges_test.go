@@ -413,7 +413,7 @@ func TestErrorOfALockInALostContext(t *testing.T) {
 func TestHungStoreIsNotTheCallersDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &hooked{Driver: newStore(), try: hangTry}
-		_, err := newClient(t, d, nil).Mutex("k", nil).Lock(context.Background())
+		_, err := newClient(t, d, &hasp.Options{MaxSilence: time.Minute}).Mutex("k", nil).Lock(context.Background())
 		if errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("no deadline was given, yet: %v", err)
 		}

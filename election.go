@@ -52,7 +52,7 @@ func (e *Election) TryLock(ctx context.Context) (*Lease, error) {
 // When the lease was lost before f returned, whatever f returned is dropped
 // (EventLost says why), and Lead campaigns again. It returns f's error, joined
 // with that of the release, once f returned while it led, or ctx has ended; and
-// the error of a Campaign, which a store that is away for too long ends.
+// the error of a Campaign.
 func (e *Election) Lead(ctx context.Context, f func(ctx context.Context, lease *Lease) error) error {
 	for {
 		var lost error

@@ -65,7 +65,9 @@ func (e *Error) Unwrap() error { return e.Err }
 // silentError is a call that had no answer in time.
 type silentError struct{ limit time.Duration }
 
-func (e *silentError) Error() string { return "the store did not answer within " + e.limit.String() }
+func (e *silentError) Error() string {
+	return "the store did not answer within " + shortDuration(e.limit)
+}
 
 // quoteKey returns a key as it is safe to print, shortened when it is long.
 func quoteKey(key string) string {
@@ -102,13 +104,21 @@ func (e *HeldError) Error() string {
 // Is makes errors.Is(err, ErrHeld) true.
 func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 
-// waitError is a wait that ended without the key: by what, and what had kept
-// it waiting.
-type waitError struct{ end, kept error }
+// WaitError is a wait that ended without the key. errors.Is and errors.As find
+// both.
+type WaitError struct {
+	// End is what ended it: the error of its context, with its cause, or
+	// ErrClosed.
+	End error
+	// Kept is what had kept it waiting: *HeldError, or what was wrong with the
+	// store.
+	Kept error
+}
 
-func (e *waitError) Error() string { return fmt.Sprintf("gave up (%v): %v", e.end, e.kept) }
+func (e *WaitError) Error() string { return fmt.Sprintf("gave up (%v): %v", e.End, e.Kept) }
 
-func (e *waitError) Unwrap() []error { return []error{e.end, e.kept} }
+// Unwrap returns End and Kept.
+func (e *WaitError) Unwrap() []error { return []error{e.End, e.Kept} }
 
 // shortDuration rounds a duration to what a person wants to know.
 func shortDuration(d time.Duration) string {

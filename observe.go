@@ -26,7 +26,9 @@ const (
 	// EventReleased: Err is nil, or why the store could not be told. Held is
 	// how long the lease was held.
 	EventReleased
-	// EventTrouble: a Lock that goes on waiting met an error: Err.
+	// EventTrouble: a Lock that goes on waiting met an error: Err. Sent after
+	// each. Left is what is left of the wait of a store that is held back after a
+	// restart, as far as that is known.
 	EventTrouble
 	// EventDowngraded: a writer became a reader; Err is nil, or why the store
 	// may not know.

@@ -19,7 +19,11 @@ const (
 	releaseLimit  = 5 * time.Second  // what Release and Close may take
 	renewLimit    = 10 * time.Second // one Renew
 	giveBackLimit = time.Hour        // cleaning up after a call of unknown outcome
-	tryLimit      = 5 * time.Second  // one Try, and the first contact with a store
+
+	// moment is what an answer of a store that is well may take: a round trip
+	// between any two places.
+	moment   = 300 * time.Millisecond
+	tryLimit = 5 * time.Second // one Try
 )
 
 // Options are a Client's. The zero value, and nil, mean the defaults.
@@ -33,6 +37,11 @@ type Options struct {
 	// EventForgotten can say where. It costs about a microsecond and 200 bytes
 	// for each lease.
 	RecordTaken bool
+	// MaxSilence ends a Lock that has had no good answer for so long, since the
+	// store is away, fails, has too few nodes that vote, or is held back after a
+	// restart (for its largest TTL and about ten seconds). 0: no bound: the Lock
+	// waits as long as its context says. Negative is an error.
+	MaxSilence time.Duration
 	// StateDir is a directory in which the wait for a store that is held back
 	// after a restart is remembered, so that processes that live for less than
 	// such a wait finish it together. Only one store with a node record needs
