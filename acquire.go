@@ -317,7 +317,7 @@ func (a *attempt) cleanUp() {
 	if a.maybe {
 		req := a.req
 		req.Settled, req.End = !a.unsure, driver.Unused
-		a.c.giveBack(req)
+		a.c.giveBack(req, a.backoff > 0)
 	}
 }
 

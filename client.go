@@ -38,6 +38,7 @@ type Client struct {
 	now         clock.Clock
 	renewer     *renewer
 	cohorts     cohorts
+	debts       debts
 	waits       *admission.Waits
 	label       atomic.Pointer[label]
 
@@ -75,6 +76,7 @@ func New(d driver.Driver, o *Options) (*Client, error) {
 	}
 	c.open, c.shut = context.WithCancel(context.Background())
 	c.base, c.stop = context.WithCancel(context.Background())
+	c.debts.c = c
 	c.renewer = &renewer{c: c, wake: make(chan struct{}, 1)}
 	return c, nil
 }
@@ -168,12 +170,11 @@ func (c *Client) Close() error {
 
 // releaseAll ends and releases what is held, many at a time.
 func (c *Client) releaseAll(ctx context.Context, holds []*hold) error {
-	const workers = 32
 	var mu sync.Mutex
 	var errs []error
 	var wg sync.WaitGroup
 	next := make(chan *hold)
-	for range min(workers, len(holds)) {
+	for range min(releaseLanes, len(holds)) {
 		wg.Go(func() {
 			for h := range next {
 				if err := h.release(ctx, nil, driver.Unfinished); err != nil {

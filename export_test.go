@@ -5,6 +5,9 @@ package hasp
 
 import "github.com/hasplock/hasp/internal/clock"
 
+// Moment is how long a Lock that gave up waits for the store.
+const Moment = moment
+
 // SetClock gives a client another clock, before its first use.
 func SetClock(c *Client, now clock.Clock) { c.now = now }
 
@@ -20,4 +23,14 @@ func RenewerRuns(c *Client) bool {
 	c.renewer.mu.Lock()
 	defer c.renewer.mu.Unlock()
 	return c.renewer.running
+}
+
+// MaxDebts bounds what Debts counts.
+const MaxDebts = maxDebts
+
+// Debts returns how many releases a client owes.
+func Debts(c *Client) int {
+	c.debts.mu.Lock()
+	defer c.debts.mu.Unlock()
+	return len(c.debts.owed)
 }

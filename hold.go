@@ -218,7 +218,7 @@ func (h *hold) release(ctx context.Context, lost error, end driver.End) error {
 	req.End = end
 	err := h.c.release(ctx, releaseLimit, req)
 	if errors.Is(err, errUntold) && h.c.open.Err() == nil {
-		h.c.giveBack(req) // the caller waits no longer, but others do
+		h.c.debts.owe(req) // the caller waits no longer, but others do
 	}
 	switch {
 	case lost != nil:

@@ -191,7 +191,8 @@ func lostOf(op string, parts []*part, waited *part) error {
 	return nil
 }
 
-// giveUpAll gives back what a LockAll has, without waiting once ctx has ended.
+// giveUpAll gives back what a LockAll has. Once ctx has ended it waits for no
+// more than a moment.
 func giveUpAll(ctx context.Context, parts []*part) {
 	var given sync.WaitGroup
 	for _, p := range parts {
@@ -208,7 +209,14 @@ func giveUpAll(ctx context.Context, parts []*part) {
 	go func() { given.Wait(); close(all) }()
 	select {
 	case <-all:
+		return
 	case <-ctx.Done():
+	}
+	limit := time.NewTimer(moment)
+	defer limit.Stop()
+	select {
+	case <-all:
+	case <-limit.C:
 	}
 }
 

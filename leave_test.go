@@ -1,0 +1,233 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hasp_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
+)
+
+// giveUps are the ways to give up.
+var giveUps = map[string]func(ctx context.Context, c *hasp.Client) error{
+	"Lock":  func(ctx context.Context, c *hasp.Client) error { _, err := c.Mutex("k", nil).Lock(ctx); return err },
+	"RLock": func(ctx context.Context, c *hasp.Client) error { _, err := c.RWMutex("k", nil).RLock(ctx); return err },
+	"cohort": func(ctx context.Context, c *hasp.Client) error {
+		_, err := c.Mutex("k", inCohort).Lock(ctx)
+		return err
+	},
+	"LockAll": func(ctx context.Context, c *hasp.Client) error { _, err := c.LockAll(ctx, "a", "k"); return err },
+}
+
+// Promise 5: a Lock that gave up has left the line, and has nothing else in the
+// store, when it returns; the answer of a store that is well takes a while.
+func TestGaveUpHasLeft(t *testing.T) {
+	for name, giveUp := range giveUps {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := newStore()
+				d := &hooked{Driver: store}
+				const trip = 200 * time.Millisecond
+				d.release = func(ctx context.Context, r driver.Request, next releaseFunc) error {
+					time.Sleep(trip)
+					return next(ctx, r)
+				}
+				in := lock(t, newClient(t, store, nil), "k", nil)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				start := time.Now()
+				wantIs(t, giveUp(ctx, newClient(t, d, nil)), context.DeadlineExceeded, hasp.ErrHeld)
+				took := time.Since(start)
+				if info, err := store.Inspect(t.Context(), "k"); err != nil || info.Waiters > 0 {
+					t.Errorf("%d stand in line for k, %v", info.Waiters, err)
+				}
+				mustBeFree(t, store, "a")
+				if took > time.Second+2*trip {
+					t.Errorf("it returned after %v", took)
+				}
+				release(t, in)
+				mustBeFree(t, store, "k")
+			})
+		})
+	}
+}
+
+// A store that does not answer keeps nobody who gave up for longer than a moment,
+// and no more once that is known.
+func TestGivingUpOnASilentStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		d := &hooked{Driver: store}
+		var silent atomic.Bool
+		silent.Store(true)
+		d.release = func(ctx context.Context, r driver.Request, next releaseFunc) error {
+			if silent.Load() {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return next(ctx, r)
+		}
+		in := lock(t, newClient(t, store, nil), "k", nil)
+		c := newClient(t, d, nil)
+		for i := range 3 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			start := time.Now()
+			_, err := c.Mutex("k", nil).Lock(ctx)
+			cancel()
+			wantIs(t, err, context.DeadlineExceeded)
+			want := time.Second
+			if i == 0 {
+				want += hasp.Moment
+			}
+			if took := time.Since(start); took != want {
+				t.Errorf("Lock %d for a second took %v, want %v", i, took, want)
+			}
+		}
+		silent.Store(false)
+		time.Sleep(4 * time.Second) // a release without an answer, and a pause
+		if info, err := store.Inspect(t.Context(), "k"); err != nil || info.Waiters > 0 {
+			t.Errorf("%d stand in line, %v", info.Waiters, err)
+		}
+		release(t, in)
+		mustBeFree(t, store, "k")
+	})
+}
+
+// What many calls may have left in a store that went away is one set: one request
+// is under way at a time, no goroutine waits for each, and all is released once
+// the store answers.
+func TestDebtsAreProbedOneAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		d := &hooked{Driver: store}
+		var away atomic.Bool
+		away.Store(true)
+		d.try = func(ctx context.Context, r driver.Request, next tryFunc) (driver.Result, error) {
+			res, err := next(ctx, r)
+			if away.Load() {
+				return driver.Result{}, errDown // granted, and nobody hears of it
+			}
+			return res, err
+		}
+		var under, most atomic.Int64
+		d.release = func(ctx context.Context, r driver.Request, next releaseFunc) error {
+			n := under.Add(1)
+			defer under.Add(-1)
+			if away.Load() {
+				most.Store(max(most.Load(), n))
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return next(ctx, r)
+		}
+		c := newClient(t, d, nil)
+		const n = 1000
+		_, err := c.Mutex("first", nil).TryLock(t.Context())
+		wantIs(t, err, errDown)
+		before := runtime.NumGoroutine()
+		for i := range n {
+			_, err := c.Mutex(fmt.Sprint(i), nil).TryLock(t.Context())
+			wantIs(t, err, errDown)
+		}
+		if more := runtime.NumGoroutine() - before; more > 10 {
+			t.Errorf("%d goroutines for %d failed calls", more, n)
+		}
+		time.Sleep(10 * time.Second)
+		if most.Load() > 1 {
+			t.Errorf("%d releases were under way at once at a silent store", most.Load())
+		}
+		away.Store(false)
+		time.Sleep(5 * time.Second)
+		for i := range n {
+			mustBeFree(t, store, fmt.Sprint(i))
+		}
+		mustBeFree(t, store, "first")
+		start := time.Now()
+		if err := c.Close(); err != nil || time.Since(start) > 0 {
+			t.Errorf("Close: %v after %v", err, time.Since(start))
+		}
+	})
+}
+
+// A release that fails on its own keeps back no other.
+func TestOneDebtFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		d := &hooked{Driver: store}
+		d.try = func(ctx context.Context, r driver.Request, next tryFunc) (driver.Result, error) {
+			_, _ = next(ctx, r)
+			return driver.Result{}, errDown
+		}
+		start := time.Now()
+		d.release = func(ctx context.Context, r driver.Request, next releaseFunc) error {
+			if r.Key == "lost" || time.Since(start) < time.Second {
+				return errDown
+			}
+			return next(ctx, r)
+		}
+		c := newClient(t, d, nil)
+		_, err := c.Mutex("lost", &hasp.LockOptions{TTL: time.Hour}).TryLock(t.Context())
+		wantIs(t, err, errDown)
+		for i := range 100 {
+			_, err := c.Mutex(fmt.Sprint(i), &hasp.LockOptions{TTL: time.Hour}).TryLock(t.Context())
+			wantIs(t, err, errDown)
+		}
+		time.Sleep(time.Minute)
+		for i := range 100 {
+			mustBeFree(t, store, fmt.Sprint(i))
+		}
+	})
+}
+
+// A debt ends with what it is about, and the set has a bound.
+func TestDebtsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &hooked{Driver: newStore()}
+		d.try = func(context.Context, driver.Request, tryFunc) (driver.Result, error) { return driver.Result{}, errDown }
+		d.release = func(context.Context, driver.Request, releaseFunc) error { return errDown }
+		c := newClient(t, d, nil)
+		fail := func(n int, ttl time.Duration) {
+			var wg sync.WaitGroup
+			for range n {
+				wg.Go(func() {
+					if _, err := c.Mutex("k", &hasp.LockOptions{TTL: ttl}).TryLock(t.Context()); !errors.Is(err, errDown) {
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+		}
+		fail(100, time.Minute)
+		fail(100, 2*time.Minute)
+		if n := hasp.Debts(c); n != 200 {
+			t.Errorf("%d debts, want 200", n)
+		}
+		time.Sleep(time.Minute + 10*time.Second)
+		if n := hasp.Debts(c); n != 100 {
+			t.Errorf("%d debts, want 100", n)
+		}
+		time.Sleep(time.Minute)
+		if n := hasp.Debts(c); n != 0 {
+			t.Errorf("%d debts, want none", n)
+		}
+		before := d.releases.Load()
+		time.Sleep(time.Minute)
+		if d.releases.Load() != before {
+			t.Error("the store is still asked")
+		}
+		fail(hasp.MaxDebts+1000, time.Hour)
+		if n := hasp.Debts(c); n != hasp.MaxDebts {
+			t.Errorf("%d debts, want %d", n, hasp.MaxDebts)
+		}
+	})
+}
