@@ -112,19 +112,11 @@ func (a *attempt) try() (*Lease, time.Duration, error) {
 	res, err := a.c.drv.Try(ctx, a.req)
 	if err != nil {
 		a.maybe, a.unsure = true, true
-		silent := a.c.now().Sub(start)
-		switch {
-		case ctx.Err() == nil:
-		case a.ended() == nil:
-			err = &silentError{limit} // nobody takes it for the end of the caller's context
-		case a.kept == nil || silent >= moment:
-			a.kept = &silentError{silent}
-		}
-		return nil, 0, err
+		return nil, 0, a.silence(ctx, start, limit, err)
 	}
 	if !res.Granted {
 		if err := a.c.refusedToVote(ctx, res, a.req.TTL); err != nil {
-			return nil, 0, err
+			return nil, 0, a.silence(ctx, start, limit, err)
 		}
 	}
 	if !res.Granted {
@@ -169,6 +161,21 @@ func (a *attempt) limit(start clock.Instant) time.Duration {
 		limit = min(limit, left)
 	}
 	return limit
+}
+
+// silence returns what an error of a call means that had until limit after start.
+// Nobody takes the end of that for the end of the caller's context; when it is
+// that, the store may be what kept us waiting.
+func (a *attempt) silence(ctx context.Context, start clock.Instant, limit time.Duration, err error) error {
+	took := a.c.now().Sub(start)
+	switch {
+	case ctx.Err() == nil:
+	case a.ended() == nil:
+		return &silentError{limit}
+	case a.kept == nil || took >= moment:
+		a.kept = &silentError{took}
+	}
+	return err
 }
 
 func (a *attempt) refused(res driver.Result) {

@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"io"
+	"io/fs"
 	"net"
 	"regexp"
 	"strings"
@@ -36,9 +37,28 @@ func (d *Driver) Classify(err error) driver.Class {
 		errors.Is(err, context.DeadlineExceeded), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return driver.Unreachable
 	}
+	if class := d.ofAddress(err); class != driver.Unknown {
+		return class
+	}
 	var network net.Error
 	if errors.As(err, &network) || strings.Contains(err.Error(), "sentinels specified in configuration are unreachable") {
 		return driver.Unreachable
+	}
+	return driver.Unknown
+}
+
+// ofAddress returns what is wrong with where we connect to, and stays so. A name
+// that DNS does not know stays unknown when the server was never reached; else it
+// is away with its server, as that of a container is.
+func (d *Driver) ofAddress(err error) driver.Class {
+	var name *net.DNSError
+	var address *net.AddrError
+	var network net.UnknownNetworkError
+	switch {
+	case errors.As(err, &name) && name.IsNotFound && !d.send.reached.Load(), errors.As(err, &address), errors.As(err, &network):
+		return driver.Misconfigured
+	case errors.Is(err, fs.ErrPermission): // of a socket in a folder, or a firewall
+		return driver.Denied
 	}
 	return driver.Unknown
 }

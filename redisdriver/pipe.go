@@ -90,6 +90,9 @@ func (s *sender) pipe(ctx context.Context, calls []*call, size int, load bool) {
 			// leaves a pipeline's commands without a word.
 			err = cmp.Or(all, errReply)
 		}
+		if err == nil && !s.reached.Load() {
+			s.reached.Store(true)
+		}
 		if shut != nil && errors.Is(err, io.EOF) {
 			err = shut
 		} else if err = explain(err); unauthenticated(err) {

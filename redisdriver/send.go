@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -39,6 +40,7 @@ type sender struct {
 	batch   int // calls in one
 	closing <-chan struct{}
 	wake    chan struct{} // a token for each lane that was parked and has work again
+	reached atomic.Bool   // the server answered once
 
 	mu     sync.Mutex
 	queue  []*call

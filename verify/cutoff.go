@@ -28,13 +28,19 @@ func Locks(t testing.TB, addr string, observe func(hasp.Event)) *hasp.Client {
 // LocksOn is Locks with other settings.
 func LocksOn(t testing.TB, o *redis.Options, observe func(hasp.Event)) *hasp.Client {
 	t.Helper()
+	return locksOf(t, o, &hasp.Options{Observe: observe})
+}
+
+// locksOf is LocksOn with options of the client's own.
+func locksOf(t testing.TB, o *redis.Options, of *hasp.Options) *hasp.Client {
+	t.Helper()
 	rdb := redis.NewClient(o)
 	t.Cleanup(func() {
 		if err := rdb.Close(); err != nil {
 			t.Errorf("close the connections: %v", err)
 		}
 	})
-	c, err := hasp.New(redisdriver.New(rdb, nil), &hasp.Options{Observe: observe})
+	c, err := hasp.New(redisdriver.New(rdb, nil), of)
 	if err != nil {
 		t.Fatalf("%v", err)
 	}

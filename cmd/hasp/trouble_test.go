@@ -9,35 +9,42 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/hasplock/hasp/internal/faultproxy"
 	"github.com/hasplock/hasp/internal/stall"
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/redis/go-redis/v9"
 )
 
-// everyCommand are commands that ask the store.
-var everyCommand = [][]string{
-	{"run", "k", "--", "touch", "ran"},
-	{"run", "-n", "k", "--", "touch", "ran"},
-	{"run", "-w", "30", "k", "--", "touch", "ran"},
-	{"ls"},
-	{"show", "k"},
-	{"break", "k", "--owner", "AAAAAAAAAAAAAAAAAAAAAAAAAA", "--yes"},
-	{"run", "-s", "k", "other", "--", "touch", "ran"},
-	{"elect", "k", "--", "touch", "ran"},
-	{"elect", "--observe", "k"},
-}
+// everyCommand are commands that ask the store: those that wait for it when it is
+// away, and those that do not.
+var (
+	waitingCommands = [][]string{
+		{"run", "k", "--", "touch", "ran"},
+		{"run", "-w", "30", "k", "--", "touch", "ran"},
+		{"run", "-s", "k", "other", "--", "touch", "ran"},
+		{"elect", "k", "--", "touch", "ran"},
+		{"elect", "--observe", "k"},
+	}
+	askingCommands = [][]string{
+		{"run", "-n", "k", "--", "touch", "ran"},
+		{"run", "-w", "0", "k", "--", "touch", "ran"},
+		{"ls"},
+		{"show", "k"},
+		{"break", "k", "--owner", "AAAAAAAAAAAAAAAAAAAAAAAAAA", "--yes"},
+	}
+	everyCommand = slices.Concat(waitingCommands, askingCommands)
+)
 
-// refuses wants every command to end with the code and the message, and none to
+// refuses wants the commands to end with the code and the message, and none to
 // run anything or to show the password.
-func refuses(t *testing.T, s *sandbox, code int, pattern string) {
+func refuses(t *testing.T, s *sandbox, commands [][]string, code int, pattern string) {
 	t.Helper()
 	lost := stall.Watch(t)
-	for _, args := range everyCommand {
+	for _, args := range commands {
 		start := time.Now()
 		text := s.exits(code, args...)
 		if took := time.Since(start); took > 8*time.Second+lost() {
@@ -68,10 +75,10 @@ func admin(t testing.TB, server *testserver.Server, o redis.Options, commands ..
 func TestPasswords(t *testing.T) {
 	t.Parallel()
 	server := testserver.Redis(t, "--requirepass", "right")
-	refuses(t, newSandbox(t, "redis://:hunter2@"+server.Addr()), 77,
+	refuses(t, newSandbox(t, "redis://:hunter2@"+server.Addr()), everyCommand, 77,
 		`^hasp: the store redis://127\.0\.0\.1:\d+/0 does not allow this: .*(WRONGPASS|NOAUTH).*Check user, password and permissions\.$`)
-	refuses(t, newSandbox(t, "redis://"+server.Addr()), 77, `does not allow this: .*(NOAUTH|unauthenticated)`)
-	refuses(t, newSandbox(t, "redis://nobody:hunter2@"+server.Addr()), 77, `does not allow this`)
+	refuses(t, newSandbox(t, "redis://"+server.Addr()), everyCommand, 77, `does not allow this: .*(NOAUTH|unauthenticated)`)
+	refuses(t, newSandbox(t, "redis://nobody:hunter2@"+server.Addr()), everyCommand, 77, `does not allow this`)
 
 	s := newSandbox(t, "redis://:right@"+server.Addr())
 	s.exits(0, "run", "k", "--", "true")
@@ -94,43 +101,6 @@ func TestPermissions(t *testing.T) {
 	for _, args := range everyCommand[:3] {
 		matches(t, s.exits(77, args...), `does not allow this: .*(NOPERM|permission)`)
 	}
-}
-
-func TestServerDown(t *testing.T) {
-	t.Parallel()
-	refuses(t, newSandbox(t, "redis://"+faultproxy.Nobody(t)), 69,
-		`^hasp: the store redis://127\.0\.0\.1:\d+/0 cannot be reached: .*connection refused\. Does it run, and is its address right\?$`)
-}
-
-func TestServerSilent(t *testing.T) {
-	t.Parallel()
-	proxy := faultproxy.New(t, testserver.Redis(t).Addr())
-	proxy.Swallow(true, true)
-	s := newSandbox(t, "redis://"+proxy.Addr())
-	lost := stall.Watch(t)
-	for _, args := range everyCommand[1:2] {
-		start := time.Now()
-		matches(t, s.exits(69, args...), `^hasp: the store .* cannot be reached: `)
-		if took := time.Since(start); took > 12*time.Second+lost() {
-			t.Errorf("%v takes %v", args, took)
-		}
-	}
-	// A wait that ended without one answer is no busy key.
-	matches(t, s.exits(69, "run", "-w", "0.5", "k", "--", "true"), `^hasp: the store`)
-}
-
-// The server goes away while hasp waits.
-func TestServerGoneWhileWaiting(t *testing.T) {
-	t.Parallel()
-	server := testserver.Redis(t)
-	s := newSandbox(t, "redis://"+server.Addr())
-	s.hasp("run", "k", "--", "sh", "-c", "echo >ready; exec sleep 1000")
-	s.read("ready")
-	p := s.hasp("run", "--ttl", "10s", "k", "--", "true")
-	p.says("waiting")
-	server.Kill()
-	p.says(`the store fails, asking again: `)
-	p.ends(69)
 }
 
 func TestServerFull(t *testing.T) {
@@ -182,6 +152,6 @@ func TestSQLiteTrouble(t *testing.T) {
 		".":         "is a directory",
 	} {
 		s := newSandbox(t, "sqlite:"+filepath.Join(dir, path))
-		refuses(t, s, 78, `^hasp: the store sqlite:.* cannot do this: .*`+pattern)
+		refuses(t, s, everyCommand, 78, `^hasp: the store sqlite:.* cannot do this: .*`+pattern)
 	}
 }

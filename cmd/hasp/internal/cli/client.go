@@ -41,7 +41,7 @@ type locks struct {
 }
 
 func (f *storeFlag) open(cmd *cobra.Command, observe func(hasp.Event)) (*locks, error) {
-	l, err := open(f.text, cmd.Flags().Changed("store"), observe)
+	l, err := open(f.text, cmd.Flags().Changed("store"), hasp.Options{Observe: observe})
 	if err == nil && l.url.Warning != "" && !given(cmd, "quiet", "true") && !given(cmd, "output", "json") {
 		fmt.Fprintf(os.Stderr, "hasp: warning: %s\n", l.url.Warning)
 	}
@@ -55,7 +55,7 @@ func given(cmd *cobra.Command, flag, value string) bool {
 }
 
 // open opens the store that --store names, when it was given.
-func open(text string, given bool, observe func(hasp.Event)) (*locks, error) {
+func open(text string, given bool, o hasp.Options) (*locks, error) {
 	u, err := store.Find(text, given)
 	if err != nil {
 		return nil, badConfig(err)
@@ -64,7 +64,8 @@ func open(text string, given bool, observe func(hasp.Event)) (*locks, error) {
 	if err != nil {
 		return nil, badConfig(err)
 	}
-	c, err := hasp.New(s.Driver, &hasp.Options{Observe: observe, StateDir: store.StateDir()})
+	o.StateDir = store.StateDir()
+	c, err := hasp.New(s.Driver, &o)
 	if err != nil {
 		return nil, badConfig(err)
 	}

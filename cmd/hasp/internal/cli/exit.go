@@ -6,6 +6,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 
 	"github.com/hasplock/hasp"
@@ -60,6 +61,9 @@ func trouble(u *store.URL, err error) *exit {
 	if errors.Is(err, hasp.ErrUnsupported) {
 		class = hasp.Misconfigured
 	}
+	if wait := (*hasp.WaitError)(nil); errors.As(inner, &wait) {
+		inner = wait.Kept
+	}
 	on, said := fmt.Sprintf("the store %s", u), plain.Error(inner)
 	if u.IsFile() { // the engine's own words say what to do
 		switch class {
@@ -76,6 +80,9 @@ func trouble(u *store.URL, err error) *exit {
 		return &exit{code: exitDenied, verdict: "denied",
 			message: fmt.Sprintf("%s does not allow this: %s. Check user, password and permissions.", on, said)}
 	case hasp.Misconfigured:
+		if errors.As(err, new(*net.DNSError)) {
+			return &exit{code: exitConfig, verdict: "misconfigured", message: fmt.Sprintf("%s cannot be found: %s. Is its address right?", on, said)}
+		}
 		return &exit{code: exitConfig, verdict: "misconfigured", message: fmt.Sprintf("%s cannot do this: %s", on, said)}
 	case hasp.Full:
 		return &exit{code: exitConfig, verdict: "full", message: fmt.Sprintf("%s is full: %s", on, said)}

@@ -20,6 +20,10 @@ Several KEYs are held all together or not at all, in whatever order they are
 named, without deadlocks; one that is lost ends the command. One key named twice
 counts once.
 
+A store that is away, or held back after a restart, is waited for as a busy key
+is: for ever, or as -w says, and hasp says so. What needs a person (a wrong
+password, a name that does not exist) ends the wait at once.
+
 The key is renewed while the command runs. If that fails for too long (the store
 is gone, this machine slept, somebody broke the lock) the lock is lost: the
 command, its process group, and on Linux everything it started get TERM, then
@@ -76,8 +80,7 @@ When the command ends by itself, whatever its status, the lead is given up, and
 hasp is a candidate again after a pause: 1 s, and twice as long each time up to a
 minute, so that a command that fails at once does not spin. After one that ran
 for a minute it is 1 s again. When the lead is lost the command is ended as in
-hasp run, before another leads. A store that fails is asked again after the same
-pause, if it has ever answered.
+hasp run, before another leads. A store that is away, or held back, is waited for.
 
 INT, TERM and QUIT end the candidacy: the command gets the signal, hasp waits for
 it, gives up the lead, and exits as hasp run does. HUP, USR1 and USR2 are for the
@@ -157,7 +160,7 @@ var manual = []struct{ title, text string }{
 
 64: the command line is wrong.
 
-69: the store cannot be reached, or does not answer, or too few of its servers vote.
+69: the store cannot be reached, or does not answer, or too few of its servers vote. run and elect wait for it, unless -n or -w says otherwise.
 
 77: the store does not allow it.
 

@@ -81,6 +81,7 @@ func (j *job) all(cmd *cobra.Command, work func() (*child.Status, error)) (statu
 	if err != nil {
 		return nil, err
 	}
+	j.wait.store = j.locks.url.String()
 	defer func() {
 		if !j.leave {
 			j.closeLocks()
@@ -227,7 +228,14 @@ func (j *job) ask(ctx context.Context) (*hasp.Leases, error) {
 		ctx, cancel = context.WithTimeout(ctx, j.o.wait.d)
 		defer cancel()
 	}
-	return hasp.LockAll(ctx, j.lockers...)
+	for {
+		leases, err := hasp.LockAll(ctx, j.lockers...)
+		if !errors.Is(err, hasp.ErrLost) || ctx.Err() != nil {
+			return leases, err
+		}
+		// One of several keys was lost while we waited for another, with nobody at
+		// work under it: the store was away for too long.
+	}
 }
 
 // unused gives back keys under which no command ran. Who comes after is told of
@@ -282,10 +290,10 @@ func (j *job) won(leases []*hasp.Lease, said bool) {
 func (j *job) refused(err error) error {
 	var held *hasp.HeldError
 	if !errors.As(err, &held) {
-		if errors.Is(err, context.DeadlineExceeded) {
-			err = fmt.Errorf("%w (within -w %v)", err, j.o.wait.d)
-		}
 		end := trouble(j.locks.url, err)
+		if errors.As(err, new(*hasp.WaitError)) {
+			end.message = fmt.Sprintf("gave up after %s: %s", short(time.Since(j.wait.began)), end.message)
+		}
 		j.hopeless = end.code == exitUnreachable
 		return end
 	}

@@ -55,13 +55,13 @@ func observeLeader(cmd *cobra.Command, o *options, words []string) error {
 }
 
 // follow writes who leads, now and at each change, until ctx ends. A store that
-// answered once is asked again when it fails.
+// is away is asked again.
 func follow(ctx context.Context, l *locks, key string, asJSON bool, w io.Writer) error {
-	answered, failing := false, false
+	failing := false
 	for leader, err := range l.Election(key, nil).Observe(ctx) {
 		if err != nil {
 			end := trouble(l.url, err)
-			if !answered || end.code != exitUnreachable {
+			if end.code != exitUnreachable {
 				return end
 			}
 			if !failing {
@@ -70,7 +70,7 @@ func follow(ctx context.Context, l *locks, key string, asJSON bool, w io.Writer)
 			failing = true
 			continue
 		}
-		answered, failing = true, false
+		failing = false
 		if err := writeLeader(w, leader, asJSON); err != nil {
 			return &exit{code: exitFailed, verdict: "failed", message: err.Error()}
 		}

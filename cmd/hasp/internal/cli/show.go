@@ -153,7 +153,7 @@ func (f *storeFlag) completeKeys(cmd *cobra.Command, args []string, begun string
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	l, err := open(f.text, cmd.Flags().Changed("store"), nil) // without a word: it completes a line
+	l, err := open(f.text, cmd.Flags().Changed("store"), hasp.Options{}) // without a word: it completes a line
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}

@@ -104,7 +104,7 @@ func newWorker() *cobra.Command {
 		Args:   exactly(0, ""),
 		RunE: func(*cobra.Command, []string) error {
 			err := verify.Work(os.Stdin, os.Stdout, func(j verify.Job, observe func(hasp.Event)) (verify.Locks, error) {
-				return open(j.Store, j.Given, observe)
+				return open(j.Store, j.Given, hasp.Options{Observe: observe, MaxSilence: askLimit})
 			})
 			if end := (*exit)(nil); err == nil || errors.As(err, &end) {
 				return err

@@ -17,11 +17,15 @@ const (
 	silence = 400 * time.Millisecond
 	// rest is the least time between two lines about a wait.
 	rest = 2 * time.Second
+	// mute is how long a store that is well may take for its first answer.
+	mute = 2 * time.Second
 )
 
-// watcher tells of a wait: who is in the way, of which key, and each change of that.
+// watcher tells of a wait: who is in the way, of which key, or that it is the
+// store, and each change of that.
 type watcher struct {
 	rep   *report
+	store string // for people
 	began time.Time
 
 	mu    sync.Mutex
@@ -31,12 +35,11 @@ type watcher struct {
 	last  string // what the latest line was about
 	about string // what next is about
 	timer *time.Timer
+	first *time.Timer // says that nothing was heard yet
 }
 
 func newWatcher(rep *report) *watcher {
-	w := &watcher{rep: rep}
-	w.begin()
-	return w
+	return &watcher{rep: rep}
 }
 
 // begin begins a wait, after the end of the one before.
@@ -44,6 +47,17 @@ func (w *watcher) begin() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.began, w.over, w.said, w.last, w.next, w.timer = time.Now(), false, false, "", nil, nil
+	w.first = time.AfterFunc(mute, w.unheard)
+}
+
+// unheard: the store has not answered the first question.
+func (w *watcher) unheard() {
+	w.mu.Lock()
+	heard := w.next != nil
+	w.mu.Unlock()
+	if !heard {
+		w.away("away", event{Waited: mute.Seconds()}, "no answer yet")
+	}
 }
 
 // refused: somebody is in the way.
@@ -60,10 +74,17 @@ func (w *watcher) refused(e hasp.Event) {
 
 // troubled: the store does not answer as it should.
 func (w *watcher) troubled(e hasp.Event) {
-	w.tell("trouble", event{
-		Event: "trouble", Key: e.Key, Error: e.Err.Error(), Waited: e.Waited.Seconds(),
-		Message: fmt.Sprintf("waiting for %s: the store fails, asking again: %s", quote(e.Key), plain.Error(e.Err)),
-	})
+	about := "away"
+	if e.Left > 0 {
+		about = "held back"
+	}
+	w.away(about, event{Key: e.Key, Error: e.Err.Error(), Left: e.Left.Seconds(), Waited: e.Waited.Seconds()}, plain.Error(e.Err))
+}
+
+// away: the store is what we wait for.
+func (w *watcher) away(about string, e event, why string) {
+	e.Event, e.Message = "trouble", fmt.Sprintf("waiting for the store %s: %s", w.store, why)
+	w.tell(about, e)
 }
 
 // tell says e when the wait has lasted for a while, and not too often.
@@ -95,6 +116,9 @@ func (w *watcher) end() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.over = true
+	if w.first != nil {
+		w.first.Stop()
+	}
 	if w.timer != nil {
 		w.timer.Stop()
 	}

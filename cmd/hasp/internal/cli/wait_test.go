@@ -16,6 +16,7 @@ import (
 func waitFor(d time.Duration) (text string) {
 	var out strings.Builder
 	w := newWatcher(newReport(&options{}, []string{"k"}, &out))
+	w.begin()
 	w.refused(hasp.Event{Kind: hasp.EventWaiting, Key: "k", Holder: hasp.Holder{Owner: "AAAAAAAAAAAAAAAAAAAAAAAAAA"}})
 	time.Sleep(d)
 	w.end()

@@ -7,9 +7,11 @@
 package plain
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"unicode"
 	"unicode/utf16"
@@ -50,8 +52,12 @@ func Lines(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// Error returns what an error says, in one line.
-func Error(err error) string { return Line(strings.ReplaceAll(err.Error(), "\n", "; ")) }
+// Error returns what an error says, in one line, without the words of programmers.
+func Error(err error) string {
+	const late = "no answer in time"
+	return Line(strings.NewReplacer(context.DeadlineExceeded.Error(), late, os.ErrDeadlineExceeded.Error(), late,
+		"its MaxHold of", "its --max-hold of", "\n", "; ").Replace(err.Error()))
+}
 
 // JSON returns v in one line. encoding/json leaves DEL, C1, bidi and other format
 // characters as they are: here they are \u escapes.

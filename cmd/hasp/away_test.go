@@ -1,0 +1,129 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+package main
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/internal/faultproxy"
+	"github.com/hasplock/hasp/internal/stall"
+	"github.com/hasplock/hasp/internal/testserver"
+)
+
+const refused = `connect: connection refused`
+
+// A store that is away is waited for, visibly, as long as -w says; not with -n, and
+// not by commands that only ask.
+func TestServerDown(t *testing.T) {
+	t.Parallel()
+	nobody := newSandbox(t, "redis://"+faultproxy.Nobody(t))
+	refuses(t, nobody, askingCommands, 69,
+		`^hasp: the store redis://127\.0\.0\.1:\d+/0 cannot be reached: .*`+refused+`\. Does it run, and is its address right\?$`)
+	text := nobody.exits(69, "run", "-w", "1", "k", "--", "touch", "ran")
+	matches(t, text, `^hasp: waiting for the store redis://127\.0\.0\.1:\d+/0: .*`+refused+`$`)
+	matches(t, text, `^hasp: gave up after 1\.\ds: the store .* cannot be reached: .*`+refused+`\. Does it run`)
+	if strings.Contains(text, "context deadline") {
+		t.Errorf("words of programmers:\n%s", text)
+	}
+	text = nobody.exits(69, "run", "-o", "json", "-w", "1", "k", "--", "touch", "ran")
+	matches(t, text, `"event":"trouble","key":"k","message":"waiting for the store`)
+
+	for _, args := range waitingCommands {
+		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			t.Parallel()
+			server := testserver.Redis(t)
+			server.Kill()
+			s := newSandbox(t, "redis://"+server.Addr())
+			p := s.hasp(args...)
+			if args[1] == "--observe" {
+				p.says(`^hasp: the store .* cannot be reached: .*; asking again$`)
+			} else {
+				p.says(`^hasp: waiting for the store redis://127\.0\.0\.1:\d+/0: .*` + refused)
+			}
+			server.Restart()
+			if args[0] == "run" {
+				p.ends(0)
+				return
+			}
+			if args[1] == "--observe" {
+				if err := eventually(func() bool { return strings.Contains(p.out.String(), "nobody leads") }); err != nil {
+					t.Error(err)
+				}
+			} else {
+				p.says(`^hasp: leading "k" after `)
+			}
+			_ = p.cmd.Process.Signal(syscall.SIGTERM)
+			p.ends(143)
+		})
+	}
+}
+
+func TestServerSilent(t *testing.T) {
+	t.Parallel()
+	proxy := faultproxy.New(t, testserver.Redis(t).Addr())
+	proxy.Swallow(true, true)
+	s := newSandbox(t, "redis://"+proxy.Addr())
+	lost := stall.Watch(t)
+	start := time.Now()
+	matches(t, s.exits(69, askingCommands[0]...), `^hasp: the store .* cannot be reached: .*(did not answer within 5s|no answer in time)`)
+	if took := time.Since(start); took > 12*time.Second+lost() {
+		t.Errorf("%v takes %v", askingCommands[0], took)
+	}
+	// A wait that ended without one answer is no busy key.
+	text := s.exits(69, "run", "-w", "2.5", "k", "--", "true")
+	matches(t, text, `^hasp: waiting for the store .*: no answer yet$`)
+	matches(t, text, `^hasp: gave up after 2\.\ds: the store .* cannot be reached: the store did not answer within 2\.\ds`)
+	matches(t, s.exits(69, "show", "k"), `^hasp: the store .* cannot be reached: .*no answer in time`)
+}
+
+// The server goes away while hasp waits, and comes back.
+func TestServerGoneWhileWaiting(t *testing.T) {
+	t.Parallel()
+	server := testserver.Redis(t)
+	s := newSandbox(t, "redis://"+server.Addr())
+	s.hasp("run", "k", "--", "sh", "-c", "echo >ready; exec sleep 1000")
+	s.read("ready")
+	last := s.hasp("run", "-w", "6", "k", "--", "true")
+	p, several := s.hasp("run", "k", "--", "true"), s.hasp("run", "--ttl", "2s", "a", "k", "--", "true")
+	for _, p := range []*proc{last, p, several} {
+		p.says(`waiting for "k"`)
+	}
+	server.Kill()
+	for _, p := range []*proc{last, p, several} {
+		p.says(`^hasp: waiting for the store redis://127\.0\.0\.1:\d+/0: .*` + refused)
+	}
+	last.ends(69) // not 75: it was not the holder that kept it
+	matches(t, last.err.String(), `^hasp: gave up after 6\.\ds: the store .* cannot be reached`)
+	server.Restart()
+	p.ends(0)
+	several.ends(0)
+	matches(t, p.err.String(), `^hasp: acquired "k" after `)
+}
+
+// Servers that are held back are waited for, which takes longer than hasp bears
+// anything else.
+func TestServersHeldBack(t *testing.T) {
+	t.Parallel()
+	addrs := []string{testserver.Redis(t).Addr(), testserver.Redis(t).Addr(), testserver.Redis(t).Addr()}
+	for name, url := range map[string]string{
+		"redis":   "redis://" + testserver.Redis(t).Addr() + "?max-ttl=1s",
+		"redlock": "redlock://" + strings.Join(addrs, ",") + "?max-ttl=1s",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSandbox(t, url)
+			matches(t, s.exits(69, "run", "-n", "k", "--", "true"), `^hasp: the store .* grants nothing now: .*held back after a restart or a flush.*Look: hasp doctor$`)
+			p, short := s.hasp("run", "-w", "60", "k", "--", "true"), s.hasp("run", "-w", "2", "k", "--", "true")
+			short.ends(69)
+			matches(t, short.err.String(), `^hasp: gave up after 2\.\ds: the store .* grants nothing now: .*held back`)
+			p.says(`^hasp: waiting for the store .*held back after a restart or a flush, \d+(\.\d)?s left`)
+			p.ends(0)
+		})
+	}
+}
