@@ -111,7 +111,9 @@ func (a *attempt) try() (*Lease, time.Duration, error) {
 	}
 	res, err := a.c.drv.Try(ctx, a.req)
 	if err != nil {
-		a.maybe, a.unsure = true, true
+		if !driver.IsNotSent(err) {
+			a.maybe, a.unsure = true, true
+		}
 		return nil, 0, a.silence(ctx, start, limit, err)
 	}
 	if !res.Granted {

@@ -26,7 +26,8 @@ import (
 // Methods that take a context must return soon after it ends, whatever the
 // network does, and must tell hasp the truth about what they know: an error
 // from Try, Renew or Release says that the request may or may not have been
-// carried out.
+// carried out. Of a Try that certainly never was, and never will be, an engine can
+// say so (NotSent): nothing is then released.
 //
 // Time in the store is the store's own: an engine never compares anything with
 // the wall clock of the client.

@@ -22,3 +22,23 @@ var (
 	// ErrClosed: the client was closed.
 	ErrClosed = errors.New("client closed")
 )
+
+// NotSent returns err, of a Try, as one that says more: the request was not sent
+// and never will be, so that the store has nothing of it. nil stays nil.
+func NotSent(err error) error {
+	if err == nil {
+		return nil
+	}
+	return notSent{err}
+}
+
+// IsNotSent says whether err was made by NotSent. What wraps such an error does not
+// say so by that: an engine made of others has to know it of all of them.
+func IsNotSent(err error) bool {
+	_, ok := err.(notSent) //nolint:errorlint // the outermost alone
+	return ok
+}
+
+type notSent struct{ error }
+
+func (e notSent) Unwrap() error { return e.error }

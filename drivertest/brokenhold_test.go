@@ -42,6 +42,15 @@ var brokenHolds = []brokenEngine{
 				return s.Try(ctx, r)
 			}
 		})},
+	{"no answer in time is taken for not sent", "NotSentIsTrue", one(func(s *memdriver.Store, p *patched) {
+		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+			res, err := s.Try(ctx, r)
+			if _, ok := ctx.Deadline(); ok && err == nil {
+				return driver.Result{}, driver.NotSent(context.DeadlineExceeded)
+			}
+			return res, err
+		}
+	})},
 	{"several fences are counted from the first", "FencesInARow", one(func(s *memdriver.Store, p *patched) {
 		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
 			n := r.Fences

@@ -4,9 +4,12 @@
 package drivertest
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync"
+	"time"
 
 	"github.com/hasplock/hasp/driver"
 )
@@ -21,6 +24,9 @@ var raceCases = []Case{
 	{Name: "GivingUpRacesWithRelease",
 		Rule:  "When the next in line gives up while the key is released, the one behind it is granted, or told to ask.",
 		Needs: line, run: givingUpRacesWithRelease},
+	{Name: "NotSentIsTrue", // nobody would release it
+		Rule: "Of a Try whose error says that it was not sent, the store has nothing, then and later.",
+		run:  notSentIsTrue},
 }
 
 // raceRounds is how often a race is run.
@@ -47,6 +53,30 @@ func (e *env) woken(ch <-chan struct{}, d driver.Driver, r driver.Request, refus
 		e.hinted(ch)
 	}
 	e.turn(d, r, refused.RetryIn)
+}
+
+func notSentIsTrue(e *env) {
+	ds := []driver.Driver{e.d, e.open(), e.open()}
+	notSent := make([]driver.Request, 4*raceRounds)
+	var tries sync.WaitGroup
+	for i := range notSent {
+		tries.Go(func() {
+			ctx, cancel := context.WithTimeout(e.ctx, rand.N(4*time.Millisecond))
+			defer cancel()
+			r := e.ask(fmt.Sprintf("k%d", i))
+			r.TTL = 20 * e.ttl
+			if _, err := ds[i%len(ds)].Try(ctx, r); driver.IsNotSent(err) {
+				notSent[i] = r
+			}
+		})
+	}
+	tries.Wait()
+	time.Sleep(e.ttl / 2) // time itself must pass: some requests may be late
+	for _, r := range notSent {
+		if r.Key != "" {
+			e.free(r.Key)
+		}
+	}
 }
 
 func oneOwnerAtOnce(e *env) {

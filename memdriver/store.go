@@ -108,7 +108,7 @@ func (s *Store) Try(ctx context.Context, r driver.Request) (driver.Result, error
 		return driver.Result{}, err
 	}
 	if err := s.enter(ctx); err != nil {
-		return driver.Result{}, err
+		return driver.Result{}, driver.NotSent(err)
 	}
 	defer s.mu.Unlock()
 	res := s.try(r, s.now())

@@ -216,6 +216,7 @@ func (b *bid) returned(n *node, fence uint64, res driver.Result, err error) {
 	defer b.mu.Unlock()
 	b.pending[n.index]--
 	switch {
+	case driver.IsNotSent(err): // earlier Tries are as they were
 	case err != nil && !errors.Is(err, driver.ErrNotVoting):
 		b.unsure.add(n)
 		b.open[n.index] = max(b.open[n.index], fence)
@@ -319,6 +320,13 @@ func (b *bid) settled(n *node) bool { return !b.unsure.has(n) && b.pending[n.ind
 // quiet says that nothing of the bid is under way anywhere. mu is held.
 func (b *bid) quiet() bool {
 	return b.unsure == 0 && b.has == 0 && b.back == 0 && b.pending == [maxNodes]int{}
+}
+
+// blank says that no node has anything of the bid, and none will.
+func (b *bid) blank() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.quiet() && b.line == nil && b.elected == 0
 }
 
 // gaveBack returns the fence up to which votes of a node are not counted: a

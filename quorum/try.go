@@ -40,6 +40,16 @@ func (d *Driver) Try(ctx context.Context, r driver.Request) (driver.Result, erro
 		return driver.Result{}, err
 	}
 	defer b.leave()
+	res, err := d.ask(ctx, b, r)
+	if err != nil && b.blank() {
+		d.bids.drop(r) // nobody may release it
+		err = driver.NotSent(err)
+	}
+	return res, err
+}
+
+// ask is Try by the one who has the turn of a bid.
+func (d *Driver) ask(ctx context.Context, b *bid, r driver.Request) (driver.Result, error) {
 	c := &count{d: d, b: b, r: r, head: d.head.Load()}
 	switch mode, leased, converted := b.held(); {
 	case r.Convert, leased && converted && r.Mode == mode:

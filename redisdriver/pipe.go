@@ -129,6 +129,17 @@ type command struct {
 
 func (command) NoRetry() bool { return true }
 
+// Args is what the client asks for when it writes. A call that was given up before
+// is not sent even then, by a hook that goes on after its caller: PING is.
+func (c command) Args() []any {
+	for _, call := range c.calls {
+		if !call.fate.CompareAndSwap(unsent, sent) && call.fate.Load() == void {
+			return []any{"ping"}
+		}
+	}
+	return c.Cmd.Args()
+}
+
 func (c command) Clone() redis.Cmder { return command{c.Cmd.Clone().(*redis.Cmd), c.calls} }
 
 // together counts the calls at the front that one command carries.

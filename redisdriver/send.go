@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hasplock/hasp/driver"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -26,7 +27,21 @@ type call struct {
 	life   string // of the batch script of a node: names the run of the server
 	err    error
 	report func(*call) // called once, when reply and err stand; nil in a Renew
+
+	taken bool         // by a lane; guarded by sender.mu
+	fate  atomic.Int32 // whether it goes out: unsent, sent or void
 }
+
+// The fates of a call. Until the client asks what to write nothing was sent, and
+// what was told to be void never is.
+const (
+	unsent = iota
+	sent
+	void
+)
+
+// voids makes sure that a call is never sent, if it was not yet.
+func (c *call) voids() bool { return c.fate.CompareAndSwap(unsent, void) }
 
 // sender runs scripts. Calls of many goroutines travel together: while all
 // lanes are on their way, what arrives waits and leaves as one pipeline, and
@@ -81,7 +96,7 @@ func newSender(rdb redis.UniversalClient, cluster bool, closing <-chan struct{})
 // do runs one call and returns when it answered or ctx ended.
 func (s *sender) do(ctx context.Context, c *call) (any, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, err
+		return nil, driver.NotSent(err)
 	}
 	done := make(chan struct{})
 	s.begin(ctx, c, func(*call) { close(done) })
@@ -89,6 +104,11 @@ func (s *sender) do(ctx context.Context, c *call) (any, error) {
 	case <-done:
 		return c.reply, c.err
 	case <-ctx.Done():
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if !c.taken { // whoever takes it looks at ctx
+			return nil, driver.NotSent(ctx.Err())
+		}
 		return nil, ctx.Err()
 	}
 }
@@ -140,7 +160,7 @@ func (s *sender) relieve(landed int) {
 	defer s.mu.Unlock()
 	s.armed = false
 	s.queue = slices.DeleteFunc(s.queue, func(c *call) bool {
-		if c.err = c.ctx.Err(); c.err != nil { // its caller left
+		if c.err = driver.NotSent(c.ctx.Err()); c.err != nil { // its caller left
 			left = append(left, c)
 		}
 		return c.err != nil
@@ -171,6 +191,9 @@ func (s *sender) fly() {
 			continue
 		}
 		calls := s.queue[:n:n]
+		for _, c := range calls {
+			c.taken = true
+		}
 		s.queue = s.queue[n:]
 		s.away += n
 		if len(s.queue) > 0 && s.flying < s.lanes {
@@ -219,7 +242,7 @@ func (s *sender) park() bool {
 func (s *sender) run(calls []*call) {
 	wanted := calls[:0] // calls are this lane's alone
 	for _, c := range calls {
-		if c.err = c.ctx.Err(); c.err != nil {
+		if c.err = driver.NotSent(c.ctx.Err()); c.err != nil {
 			c.report(c) // its caller left before anything was sent
 			continue
 		}
@@ -235,6 +258,9 @@ func (s *sender) run(calls []*call) {
 	s.exec(ctx, wanted)
 	cancel()
 	for _, c := range wanted {
+		if c.err != nil && c.voids() {
+			c.err = driver.NotSent(c.err)
+		}
 		c.report(c)
 	}
 }

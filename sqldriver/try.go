@@ -68,7 +68,7 @@ func (d *Driver) Try(ctx context.Context, r driver.Request) (driver.Result, erro
 	}
 	glance, err := d.glance(ctx, r)
 	if err != nil || glance != nil {
-		return value(glance), err
+		return value(glance), driver.NotSent(err) // it only read
 	}
 	var res driver.Result
 	err = d.writes.do(ctx, 1, func(t *tx) (err error) {

@@ -102,15 +102,16 @@ func (w *writer) leave(ctx context.Context, j *job) error {
 		return j.err
 	default:
 	}
-	if j.batch == nil {
-		w.jobs = slices.DeleteFunc(w.jobs, func(k *job) bool { return k == j })
-	} else {
-		j.batch.drop(j)
-	}
+	err := w.d.explain(&slowError{waited: time.Since(j.asked), err: ctx.Err()})
 	if !w.stuck.IsZero() {
-		return w.d.explain(&lockedError{waited: time.Since(w.stuck), err: ctx.Err()})
+		err = w.d.explain(&lockedError{waited: time.Since(w.stuck), err: ctx.Err()})
 	}
-	return w.d.explain(&slowError{waited: time.Since(j.asked), err: ctx.Err()})
+	if j.batch != nil {
+		j.batch.drop(j)
+		return err
+	}
+	w.jobs = slices.DeleteFunc(w.jobs, func(k *job) bool { return k == j })
+	return driver.NotSent(err)
 }
 
 // loop runs batches until there is nothing to do.

@@ -1,0 +1,98 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package redisdriver
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/faultproxy"
+	"github.com/redis/go-redis/v9"
+)
+
+// Where no connection was had, nothing was sent; where one broke, nobody knows.
+func TestNotSent(t *testing.T) {
+	w := newWorld(t)
+	for name, change := range map[string]func(*redis.Options){
+		"refused":        func(o *redis.Options) { o.Network, o.Addr = "tcp", faultproxy.Nobody(t) },
+		"wrong password": func(o *redis.Options) { o.Username, o.Password = "nobody", "wrong" },
+	} {
+		d := w.over(w.client(change), nil)
+		var many sync.WaitGroup
+		for range 20 { // in company, too
+			many.Go(func() {
+				if _, err := d.Try(w.ctx, ask("k")); !driver.IsNotSent(err) {
+					t.Errorf("%s: %v, want an error that says not sent", name, err)
+				}
+			})
+		}
+		many.Wait()
+	}
+
+	link := faultproxy.New(t, w.server.Addr())
+	d := w.over(w.client(func(o *redis.Options) { o.Network, o.Addr = "tcp", link.Addr() }), nil)
+	if _, err := d.Try(w.ctx, ask("warm")); err != nil {
+		t.Fatal(err)
+	}
+	link.Hook(func(c faultproxy.Chunk) bool {
+		if c.Dir == faultproxy.Down {
+			go link.Reset()
+		}
+		return c.Dir == faultproxy.Down
+	})
+	if _, err := d.Try(w.ctx, ask("k")); err == nil || driver.IsNotSent(err) {
+		t.Errorf("the reply was lost: %v, which must not say that nothing was sent", err)
+	}
+}
+
+// late is a hook of the program's that returns with the context, and goes on.
+type late struct {
+	redis.Hook
+	in, on, over chan struct{}
+}
+
+func (h late) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (h late) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+func (h late) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() != "evalsha" {
+			return next(ctx, cmd)
+		}
+		go func() {
+			defer close(h.over)
+			close(h.in)
+			<-h.on
+			_ = next(context.WithoutCancel(ctx), cmd)
+		}()
+		<-ctx.Done()
+		return ctx.Err()
+	}
+}
+
+// What was told not to be sent never is, whatever goes on behind our back.
+func TestNotSentStaysSo(t *testing.T) {
+	w := newWorld(t)
+	rdb := w.client(nil)
+	h := late{in: make(chan struct{}), on: make(chan struct{}), over: make(chan struct{})}
+	rdb.AddHook(h)
+	d := w.over(rdb, nil)
+	ctx, cancel := context.WithCancel(w.ctx)
+	got := make(chan error, 1)
+	d.StartTry(ctx, ask("k"), func(_ driver.Result, err error) { got <- err })
+	<-h.in
+	cancel()
+	if err := <-got; !driver.IsNotSent(err) || !errors.Is(err, context.Canceled) {
+		t.Fatalf("the Try: %v, want one that says not sent", err)
+	}
+	close(h.on)
+	<-h.over
+	if n := w.admin.Exists(w.ctx, "lock:k").Val(); n != 0 {
+		t.Error("the store has the key, for nobody")
+	}
+}
