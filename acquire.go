@@ -35,9 +35,9 @@ type attempt struct {
 	slow    bool          // a grant came so late that it was asked for again
 	marked  bool          // a grant said Abandoned
 
-	cohort *cohort // which we lead, or nil
-	place  *place  // our place in line, once joined
-	ears   *ears   // once it was to join
+	cohort *cohort       // which we lead, or nil
+	place  *place        // our place in line, once joined
+	sub    *subscription // once it was to join
 }
 
 // tryLock asks once.
@@ -66,7 +66,7 @@ func (a *attempt) lock() (*Lease, error) {
 			return lease, nil
 		}
 		if err == nil && !a.req.Queue {
-			if err = a.hear(); err == nil {
+			if err = a.subscribe(); err == nil {
 				a.req.Queue = true
 				continue
 			}
@@ -212,8 +212,8 @@ func (a *attempt) leaveLine() {
 	if a.place != nil {
 		a.c.renewer.remove(a.place)
 	}
-	if a.ears != nil {
-		a.ears.end()
+	if a.sub != nil {
+		a.sub.end()
 	}
 }
 
@@ -264,11 +264,11 @@ func (a *attempt) tired(pause time.Duration) error {
 // sleep waits for a hint, or for pause, or for what the renewer learns of our
 // place. An error ends the wait for good.
 func (a *attempt) sleep(pause time.Duration) error {
-	var e ears
-	if a.ears != nil {
-		e = *a.ears
+	var sub subscription
+	if a.sub != nil {
+		sub = *a.sub
 	}
-	polls := e.hints == nil && a.backoff == 0
+	polls := sub.hints == nil && a.backoff == 0
 	switch most := a.req.Patience; {
 	case polls: // the moment that the store named may come earlier than it thought
 		pause = min(cmp.Or(pause, most), most/3)
@@ -283,10 +283,10 @@ func (a *attempt) sleep(pause time.Duration) error {
 	defer timer.Stop()
 	for {
 		select {
-		case <-e.hints:
+		case <-sub.hints:
 			return nil
-		case h := <-e.news:
-			if a.heard(h); h.hints != nil {
+		case h := <-sub.news:
+			if a.subscribed(h); h.hints != nil {
 				return nil // the store is to know that this place can be told
 			}
 		case <-timer.C:

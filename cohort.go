@@ -156,7 +156,7 @@ func (a *attempt) inherit(from *attempt) error {
 	}
 	a.req, a.silent, a.puzzled, a.backoff, a.kept = from.req, from.silent, from.puzzled, from.backoff, from.kept
 	a.maybe, a.unsure, a.slow, a.marked = from.maybe, from.unsure, from.slow, from.marked
-	a.place, a.ears = from.place, from.ears
+	a.place, a.sub = from.place, from.sub
 	if a.backoff == 0 {
 		return nil
 	}

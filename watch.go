@@ -22,30 +22,30 @@ const (
 	maxWatchPause = 10 * time.Second
 )
 
-// ears are how an owner in line hears of the store. They go with the place from
-// one leader of a cohort to the next, and so know nothing of a caller's context.
-type ears struct {
+// subscription is how an owner in line hears of the store. It goes with the place from
+// one leader of a cohort to the next, and so knows nothing of a caller's context.
+type subscription struct {
 	hints <-chan struct{} // nil: none come, ask at intervals
-	news  chan heard      // of the subscription, without room
+	news  chan watched    // of the subscription, without room
 	end   context.CancelFunc
 }
 
-// heard is the answer to a Watch.
-type heard struct {
+// watched is the answer to a Watch.
+type watched struct {
 	hints <-chan struct{}
 	err   error
 }
 
-// hear subscribes to the hints for this owner, and waits until that is
+// subscribe asks for the hints for this owner, and waits until that is
 // confirmed or has failed once. An error ends the wait; a store that answers
 // Try and not Watch does not.
-func (a *attempt) hear() error {
-	if a.ears == nil {
-		a.ears = a.c.listen(a.req)
+func (a *attempt) subscribe() error {
+	if a.sub == nil {
+		a.sub = a.c.listen(a.req)
 	}
 	select {
-	case h := <-a.ears.news:
-		a.heard(h)
+	case h := <-a.sub.news:
+		a.subscribed(h)
 		return nil
 	case <-a.ctx.Done():
 	case <-a.c.open.Done():
@@ -53,10 +53,10 @@ func (a *attempt) hear() error {
 	return a.ended()
 }
 
-// heard notes the answer to a Watch.
-func (a *attempt) heard(h heard) {
+// subscribed notes the answer to a Watch.
+func (a *attempt) subscribed(h watched) {
 	if h.err == nil {
-		a.ears.hints = h.hints
+		a.sub.hints = h.hints
 		return
 	}
 	a.c.emit(Event{Kind: EventTrouble, Key: a.req.Key, Owner: a.req.Owner, Mode: a.req.Mode, Waited: a.c.now().Sub(a.began),
@@ -65,9 +65,9 @@ func (a *attempt) heard(h heard) {
 
 // listen watches in the background until end is called, again and again where
 // that fails.
-func (c *Client) listen(r driver.Request) *ears {
+func (c *Client) listen(r driver.Request) *subscription {
 	ctx, cancel := context.WithCancel(c.open)
-	e := &ears{news: make(chan heard), end: cancel}
+	s := &subscription{news: make(chan watched), end: cancel}
 	c.enterLate()
 	go func() {
 		defer c.leave()
@@ -75,7 +75,7 @@ func (c *Client) listen(r driver.Request) *ears {
 		for pause := watchPause; ; pause = min(2*pause, maxWatchPause) {
 			h := c.watch(ctx, limit, r)
 			select {
-			case e.news <- h:
+			case s.news <- h:
 			case <-ctx.Done():
 				return
 			}
@@ -92,13 +92,13 @@ func (c *Client) listen(r driver.Request) *ears {
 			}
 		}
 	}()
-	return e
+	return s
 }
 
 var errUnconfirmed = errors.New("the store did not confirm the subscription")
 
 // watch asks once. Its context outlives it, for the hints.
-func (c *Client) watch(ctx context.Context, limit time.Duration, r driver.Request) (h heard) {
+func (c *Client) watch(ctx context.Context, limit time.Duration, r driver.Request) (h watched) {
 	ctx, cancel := context.WithCancel(ctx)
 	timer := time.AfterFunc(limit, cancel)
 	h.hints, h.err = c.drv.Watch(ctx, r)

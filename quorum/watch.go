@@ -79,8 +79,8 @@ type watch struct {
 	out chan struct{}
 }
 
-// ear is a subscription at one node.
-type ear struct {
+// subscription is at one node.
+type subscription struct {
 	n     *node
 	leave context.CancelFunc
 
@@ -91,17 +91,17 @@ type ear struct {
 
 // listen subscribes at a node; nil: at none. Where that fails, the node is not
 // heard, and its waiters ask when their moment comes.
-func (w *watch) listen(n *node) *ear {
+func (w *watch) listen(n *node) *subscription {
 	ctx, cancel := context.WithCancel(w.ctx)
 	stop := context.AfterFunc(w.d.life, cancel)
-	e := &ear{n: n, leave: func() { stop(); cancel() }, ready: make(chan struct{})}
+	e := &subscription{n: n, leave: func() { stop(); cancel() }, ready: make(chan struct{})}
 	if n == nil || !w.d.spawn(func() { defer close(e.ready); w.subscribe(ctx, cancel, e) }) {
 		close(e.ready)
 	}
 	return e
 }
 
-func (w *watch) subscribe(ctx context.Context, cancel context.CancelFunc, e *ear) {
+func (w *watch) subscribe(ctx context.Context, cancel context.CancelFunc, e *subscription) {
 	limit := time.AfterFunc(min(w.d.probeLimit(), maxListen), cancel) // the first opens a connection
 	begun := mono()
 	in, err := e.n.drv.Watch(ctx, w.r)
@@ -122,7 +122,7 @@ func (w *watch) subscribe(ctx context.Context, cancel context.CancelFunc, e *ear
 
 // follow passes hints on until the watch is over. It stays at the old node until it
 // is heard at the new one: a node takes the place of an owner that is not heard.
-func (w *watch) follow(now *ear, moved <-chan struct{}) {
+func (w *watch) follow(now *subscription, moved <-chan struct{}) {
 	next := now // the latest
 	defer func() { now.leave(); next.leave(); w.d.departs(w) }()
 	for {
