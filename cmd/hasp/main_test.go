@@ -6,6 +6,9 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -19,7 +22,13 @@ func TestMain(m *testing.M) {
 	if err := os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE")); err != nil {
 		panic(err)
 	}
-	testscript.Main(m, map[string]func(){"hasp": patient, "counter": counter})
+	commands := map[string]func(){"hasp": patient, "counter": counter}
+	if commands[filepath.Base(os.Args[0])] == nil {
+		// Under nohup the tests ignore SIGHUP. What they start would inherit that, but
+		// does not inherit that it is caught.
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	}
+	testscript.Main(m, commands)
 }
 
 // patient is hasp for a machine that is busy with other tests. A try gives up
