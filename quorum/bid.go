@@ -322,11 +322,14 @@ func (b *bid) quiet() bool {
 	return b.unsure == 0 && b.has == 0 && b.back == 0 && b.pending == [maxNodes]int{}
 }
 
-// blank says that no node has anything of the bid, and none will.
+// blank says that no node has anything of the bid, and none will: nothing was ever
+// granted, or may have been. Once a vote was given back the bid has to be known: the
+// release may come late, and take what the owner was granted since.
 func (b *bid) blank() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.quiet() && b.line == nil && b.elected == 0
+	never := [maxNodes]uint64{}
+	return b.quiet() && b.line == nil && b.elected == 0 && b.votes == never && b.given == never && b.open == never
 }
 
 // gaveBack returns the fence up to which votes of a node are not counted: a

@@ -43,8 +43,7 @@ func told(err error) string {
 		return fmt.Sprintf("%d of %d nodes vote", few.Votes, few.Nodes)
 	}
 	for part, short := range map[string]string{
-		"are one server":        "one server is listed twice",
-		"did not answer within": "there is no answer within the TTL",
+		"are one server": "one server is listed twice",
 	} {
 		if strings.Contains(err.Error(), part) {
 			return short

@@ -128,7 +128,7 @@ var replays = []replay{
 		}},
 	{name: "votes/time not subtracted", by: "hasp: a Try counts from before it was sent, and is given up after the TTL",
 		level: byClients(quick), undo: &rules{bare: true, receipt: true}, partly: []rules{{bare: true}}, stops: []string{
-			"6. A HOLDS (4): there is no answer within the TTL",
+			"6. A HOLDS (4): it has no majority",
 		}},
 	{name: "votes/minority", by: "quorum: one node does not renew",
 		level: byClients(quick), undo: &rules{silentYes: true}, stops: []string{
