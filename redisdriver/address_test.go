@@ -45,12 +45,12 @@ func TestAddressesThatCannotExist(t *testing.T) {
 	var gone atomic.Bool
 	rdb := w.client(func(o *redis.Options) {
 		o.PoolSize = 1
-		real := (&net.Dialer{}).DialContext
+		direct := (&net.Dialer{}).DialContext
 		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			if gone.Load() {
 				return nil, notFound
 			}
-			return real(ctx, network, addr)
+			return direct(ctx, network, addr)
 		}
 	})
 	d := w.over(rdb, nil)
