@@ -106,11 +106,11 @@ func (d *Driver) giveBack(ctx context.Context, c *count, few, gate bool) {
 		}
 	}
 	b.mu.Lock()
-	quiet, tries := b.quiet(), b.tries
+	tries := b.tries
 	b.mu.Unlock()
 	switch {
 	case stays:
-	case quiet:
+	case b.blank():
 		d.bids.drop(c.r)
 	default: // whoever waits asks again at once
 		d.spawn(func() {

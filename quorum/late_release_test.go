@@ -1,0 +1,94 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package quorum_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/memdriver"
+)
+
+// A release that gave a vote back comes late, after the same owner was granted the
+// key again, and no request of it is known to be under way any more: what it asked
+// for last failed, or was refused. A client whose clock is ahead proposes what the
+// nodes want, and for a reader that is the same fence twice.
+func TestReleaseComesAfterTheNextGrant(t *testing.T) {
+	for name, between := range map[string]struct {
+		answered bool // the release that comes late is a second copy of one that was answered
+		fails    bool // and a Try between found no node
+	}{
+		"its owner was refused":                    {answered: true},
+		"a Try failed since":                       {fails: true},
+		"its owner was refused, and a Try failed":  {answered: true, fails: true},
+		"it was sent again, and that was answered": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				stores := lined(t, 3, memdriver.NodeOptions{Now: func() time.Time { return time.Now().Add(-10 * time.Second) }})
+				other, _ := taps(t, stores)
+				d, ts := taps(t, stores)
+				for _, x := range []driver.Driver{other, d} {
+					warm := ask("warm")
+					mustTry(t, x, warm)
+					if err := x.Release(t.Context(), warm); err != nil {
+						t.Fatal(err)
+					}
+				}
+				free, freeLast := stores[1].Hold("k", nodeMaxTTL, driver.Label{}), stores[2].Hold("k", nodeMaxTTL, driver.Label{})
+				time.Sleep(time.Millisecond)
+				stores[0].Hold("other", nodeMaxTTL, driver.Label{})() // its fences are the largest
+				var late driver.Request
+				ts[0].hook(func() {
+					ts[0].release = func(ctx context.Context, r driver.Request) error {
+						if late.Owner != "" {
+							return nil
+						}
+						if late = r; between.answered {
+							return nil
+						}
+						<-ctx.Done()
+						return ctx.Err()
+					}
+				})
+				x := ask("k")
+				x.Mode = driver.Shared
+				if res := mustTry(t, d, x); res.Granted || late.Owner != x.Owner {
+					t.Fatalf("%+v, and its vote went back as %+v", res, late)
+				}
+				time.Sleep(time.Second) // everybody is in service, and the vote is back
+				if got := holdsOn(t, stores, "k"); got[0] != "" {
+					t.Fatalf("the votes are those of %q", got)
+				}
+				if between.fails {
+					for _, s := range stores {
+						s.SetUnreachable(true)
+					}
+					if res, err := d.Try(t.Context(), x); err == nil {
+						t.Fatalf("no node answers: %+v", res)
+					}
+					for _, s := range stores {
+						s.SetUnreachable(false)
+					}
+					time.Sleep(time.Second)
+				}
+				free()
+				res := mustTry(t, d, x)
+				if !res.Granted {
+					t.Fatalf("two of three nodes are free: %+v", res)
+				}
+				synctest.Wait() // the third has refused it
+				_ = stores[0].Release(t.Context(), late)
+				freeLast()
+				y := ask("k")
+				if got := mustTry(t, other, y); got.Granted {
+					t.Errorf("two holders: fence %d, then %d; a release up to %d came between", res.Fence, got.Fence, late.UpTo)
+				}
+			})
+		})
+	}
+}
