@@ -1,0 +1,124 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package history
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Wait is a stay in line for a key, as its owner saw it.
+type Wait struct {
+	Key    string
+	Owner  string
+	Shared bool
+	// Asked is before the request that put the owner in line, From when it knew
+	// that it has a place, To when its call returned.
+	Asked, From, To time.Time
+	// Away: its process is stopped or dead, or cut off. It may stand in the way,
+	// and need not come.
+	Away bool
+}
+
+// CheckIdle says which keys stood open to somebody in line for longer than limit
+// says of that time. A key is open that nobody has; and one that only sharers
+// have, to whoever would share it, too, where nobody who would not can be in line
+// before. Whenever somebody is granted the key, its time begins anew.
+//
+// From and To of a hold say here how long the store may have kept the key for it,
+// whatever its holder knew. Limits of Hold are not judged.
+func CheckIdle(holds []Hold, waits []Wait, limit func(key string, from, to time.Time) time.Duration) error {
+	byKey := map[string]*shelf{}
+	at := func(key string) *shelf {
+		if byKey[key] == nil {
+			byKey[key] = &shelf{}
+		}
+		return byKey[key]
+	}
+	for i := range holds {
+		s := at(holds[i].Key)
+		s.holds = append(s.holds, &holds[i])
+		s.cuts = append(s.cuts, holds[i].From, holds[i].To, holds[i].Down)
+	}
+	for i := range waits {
+		s := at(waits[i].Key)
+		s.waits = append(s.waits, &waits[i])
+		s.cuts = append(s.cuts, waits[i].Asked, waits[i].From, waits[i].To)
+	}
+	var errs []error
+	for key, s := range byKey {
+		for _, g := range s.gaps() {
+			if most := limit(key, g.from, g.to); g.to.Sub(g.from) > most {
+				errs = note(errs, fmt.Errorf("%q stood open from %s to %s, for %v and not at most %v, while %s was in line",
+					key, clock(g.from), clock(g.to), g.to.Sub(g.from), most, g.who.Owner))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// shelf is what is known of one key.
+type shelf struct {
+	holds []*Hold
+	waits []*Wait
+	cuts  []time.Time // whenever something changes
+}
+
+// gap is a time in which a key was open to somebody in line.
+type gap struct {
+	from, to time.Time
+	who      *Wait
+}
+
+func (s *shelf) gaps() (found []gap) {
+	slices.SortFunc(s.cuts, time.Time.Compare)
+	s.cuts = slices.CompactFunc(s.cuts, time.Time.Equal)
+	slices.SortFunc(s.holds, func(a, b *Hold) int { return a.From.Compare(b.From) })
+	slices.SortFunc(s.waits, func(a, b *Wait) int { return a.Asked.Compare(b.Asked) })
+	var held []*Hold
+	var line []*Wait
+	holds, waits := s.holds, s.waits
+	for i := 1; i < len(s.cuts); i++ {
+		from, to := s.cuts[i-1], s.cuts[i]
+		granted := false
+		for ; len(holds) > 0 && !holds[0].From.After(from); holds = holds[1:] {
+			held = append(held, holds[0])
+			granted = granted || holds[0].From.Equal(from)
+		}
+		for ; len(waits) > 0 && !waits[0].Asked.After(from); waits = waits[1:] {
+			line = append(line, waits[0])
+		}
+		held = slices.DeleteFunc(held, func(h *Hold) bool { return !h.To.After(from) })
+		line = slices.DeleteFunc(line, func(w *Wait) bool { return !w.To.After(from) })
+		who := open(held, line, from)
+		last := len(found) - 1
+		switch {
+		case who == nil:
+		case last >= 0 && found[last].to.Equal(from) && !granted:
+			found[last].to = to
+		default:
+			found = append(found, gap{from, to, who})
+		}
+	}
+	return found
+}
+
+// open returns one of those in line to whom the key is open; nil: there is none.
+func open(held []*Hold, line []*Wait, at time.Time) *Wait {
+	alone := func(h *Hold) bool { return h.alone().After(at) }
+	if slices.ContainsFunc(held, alone) {
+		return nil
+	}
+	for _, w := range line { // in the order in which they asked
+		fits := len(held) == 0 || w.Shared && !slices.ContainsFunc(line, func(o *Wait) bool {
+			return !o.Shared && o.Asked.Before(w.From)
+		})
+		if fits && !w.Away && !w.From.After(at) {
+			return w
+		}
+	}
+	return nil
+}
