@@ -121,7 +121,7 @@ func lock(t *testing.T, url string) error {
 		return err
 	}
 	defer locks.Close()
-	lease, err := locks.Mutex("k", nil).TryLock(t.Context())
+	lease, err := locks.Mutex(t.Name(), nil).TryLock(t.Context())
 	if err != nil {
 		return err
 	}
