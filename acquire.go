@@ -109,17 +109,15 @@ func (a *attempt) try() (*Lease, time.Duration, error) {
 	if a.cohort != nil {
 		a.req.Fences = a.cohort.fences()
 	}
-	res, err := a.c.drv.Try(ctx, a.req)
+	res, refusal, err := a.c.ask(ctx, a.req)
 	if err != nil {
 		if !driver.IsNotSent(err) {
 			a.maybe, a.unsure = true, true
 		}
 		return nil, 0, a.silence(ctx, start, limit, err)
 	}
-	if !res.Granted {
-		if err := a.c.refusedToVote(ctx, res, a.req.TTL); err != nil {
-			return nil, 0, a.silence(ctx, start, limit, err)
-		}
+	if refusal != nil {
+		return nil, 0, a.silence(ctx, start, limit, refusal)
 	}
 	if !res.Granted {
 		a.refused(res)

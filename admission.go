@@ -4,6 +4,7 @@
 package hasp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,28 +40,39 @@ func (c *Client) Admit(ctx context.Context) error {
 	return c.fail("admit", "", err)
 }
 
-// refusedToVote is the error of a refusal that is about the store, not about the
-// key; nil for any other. A store that is held back is admitted when its wait is
-// over.
-func (c *Client) refusedToVote(ctx context.Context, res driver.Result, ttl time.Duration) error {
+// ask is one Try, and a second when the first was refused by a store whose wait was
+// just over. refusal is of one that is about the store, not about the key.
+func (c *Client) ask(ctx context.Context, r driver.Request) (res driver.Result, refusal, err error) {
+	for range 2 {
+		if res, err = c.drv.Try(ctx, r); err != nil || res.Granted {
+			return res, nil, err
+		}
+		admitted := false
+		if admitted, refusal = c.refusedToVote(ctx, res, r.TTL); !admitted {
+			break
+		}
+	}
+	return res, refusal, nil
+}
+
+// refusedToVote is the error of a refusal that is about the store; nil for any
+// other. A store that is held back is admitted when its wait is over.
+func (c *Client) refusedToVote(ctx context.Context, res driver.Result, ttl time.Duration) (admitted bool, err error) {
 	switch res.Why {
 	case driver.NotVoting:
 		n, ok := c.drv.(driver.Node)
 		if !ok {
-			return &admission.HeldBack{Left: res.Left}
+			return false, &admission.HeldBack{Left: res.Left}
 		}
 		rec, err := n.Record(ctx)
 		if err == nil {
 			err = c.waits.Admit(ctx, n, rec, c.traits.MaxTTL, max(c.traits.MaxTTL, rec.MaxTTL))
 		}
-		if err == nil { // it votes now: ask again
-			err = &admission.HeldBack{}
-		}
-		return err
+		return err == nil, cmp.Or[error](err, &admission.HeldBack{})
 	case driver.TTLTooLong:
-		return &tooLongError{ttl, res.TTL}
+		return false, &tooLongError{ttl, res.TTL}
 	}
-	return nil
+	return false, nil
 }
 
 // heldBack returns how long a store is still held back, as far as an error says.

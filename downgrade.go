@@ -112,16 +112,13 @@ func (h *hold) convertOnce(ctx context.Context) error {
 	own, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	start := h.c.now()
-	res, err := h.c.drv.Try(own, req)
+	res, refusal, err := h.c.ask(own, req)
 	if err != nil && own.Err() != nil && ctx.Err() == nil {
 		err = &silentError{limit}
 	}
-	if err == nil && !res.Granted {
-		err = h.c.refusedToVote(own, res, req.TTL)
-		if err == nil {
-			h.lose(ErrNotHeld)
-			return h.stands()
-		}
+	if err = cmp.Or(err, refusal); err == nil && !res.Granted {
+		h.lose(ErrNotHeld)
+		return h.stands()
 	}
 	if err != nil {
 		return cmp.Or(h.stands(), err)
