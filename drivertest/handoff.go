@@ -40,7 +40,7 @@ var handoffCases = []Case{
 		Rule:  "Who became the first in line because the one before it has a key that expired is told when that lease expires, so that asking only when told is enough.",
 		Needs: line, timely: true, run: successorIsLookedAfter},
 	{Name: "StoppedWaitersDelayForTheirClaims",
-		Rule:  "However many of those before it let their claims lapse, a waiter whose sign of life finds the key free is told to ask, and again when each claim is over.",
+		Rule:  "However many of those before it let their claims lapse, a waiter whose sign of life finds the key free is told to ask, and again when each claim is over, also when it asks once more meanwhile.",
 		Needs: handoff, timely: true, run: stoppedWaiters},
 	{Name: "DeadHolderHandsOn",
 		Rule:  "A lease that expires goes to the first in line, and to nobody else, as if it had been released.",
@@ -181,8 +181,8 @@ func stoppedWaiters(e *env) {
 		got := e.renew(w.d, queued(w.r))[0]
 		return w.now() || got.Err != nil || got.RetryIn > 0
 	})
-	if res := e.try(w.d, queued(w.r)); !res.Granted {
-		e.see(w, res)
+	if res := e.try(w.d, queued(w.r)); !res.Granted { // and this answer is lost
+		e.see(w, e.try(w.d, queued(w.r)))
 		e.enterIn(e.long, w)
 	}
 	e.heldBy(w.r)

@@ -200,6 +200,12 @@ func (a answer) refusal(told bool) driver.Result {
 	return r
 }
 
+// looksAfterClaim: whoever handed the key over sees whether it is claimed, and may
+// have lost the answer that says so, or asked again: the few behind that one look, too.
+func (a answer) looksAfterClaim() bool {
+	return a.ahead <= 3 && (a.grant.state == 'c' || a.grant.state == 'C')
+}
+
 // retryIn says when to try again without a hint. Only the first in line looks
 // after the holder; a waiter that gets no hints has to poll.
 func (a answer) retryIn(r driver.Result, told bool) time.Duration {
@@ -215,7 +221,7 @@ func (a answer) retryIn(r driver.Result, told bool) time.Duration {
 		return lookAfter
 	case !told:
 		return min(expiry, pollStep*time.Duration(a.ahead+1), pollMax)
-	case a.ahead > 0 && a.next != nextHanded: // whoever handed it over sees whether it is claimed
+	case a.ahead > 0 && a.next != nextHanded && !a.looksAfterClaim():
 		return 0
 	case silent:
 		return min(expiry, lookAfter)
