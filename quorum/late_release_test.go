@@ -92,3 +92,53 @@ func TestReleaseComesAfterTheNextGrant(t *testing.T) {
 		})
 	}
 }
+
+// A second copy of a reader's Try that comes after its release is its vote once more,
+// and nobody's: with one a writer has the key within a second, whichever node has it;
+// with a majority it waits for the TTL. A writer's is refused.
+func TestSecondCopyOfATry(t *testing.T) {
+	for name, tc := range map[string]struct {
+		mode driver.Mode
+		at   []int
+		most time.Duration
+	}{
+		"a writer's, at all nodes":      {driver.Exclusive, []int{0, 1, 2}, 10 * time.Millisecond},
+		"a reader's, at the line node":  {driver.Shared, []int{0}, freeFor},
+		"a reader's, at another":        {driver.Shared, []int{2}, 10 * time.Millisecond},
+		"a reader's, at a majority":     {driver.Shared, []int{1, 2}, nodeMaxTTL + freeFor},
+		"a reader's, line and majority": {driver.Shared, []int{0, 2}, nodeMaxTTL + freeFor},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				stores := lined(t, 3, memdriver.NodeOptions{})
+				d, ts := taps(t, stores)
+				mustTry(t, d, ask("warm"))
+				synctest.Wait()
+				sent := make([]driver.Request, len(ts))
+				for i := range ts {
+					ts[i].hook(func() { ts[i].try = func(_ context.Context, r driver.Request) error { sent[i] = r; return nil } })
+				}
+				r := ask("k")
+				r.Mode, r.Settled = tc.mode, true
+				mustTry(t, d, r)
+				synctest.Wait()
+				if err := d.Release(t.Context(), r); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				for _, i := range tc.at {
+					if res := mustTry(t, stores[i], sent[i]); res.Granted != (tc.mode == driver.Shared) {
+						t.Errorf("node %d: %+v", i, res)
+					}
+				}
+				c, _ := client(t, stores)
+				begun := time.Now()
+				lease := mustLock(t, c, "k")
+				if took := time.Since(begun); took > tc.most {
+					t.Errorf("the key was free for %v", took)
+				}
+				_ = lease.Release()
+			})
+		})
+	}
+}
