@@ -18,6 +18,7 @@ import (
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/admission"
 	"github.com/hasplock/hasp/internal/clock"
+	"github.com/hasplock/hasp/internal/process"
 )
 
 // Info describes a key in the store.
@@ -254,7 +255,7 @@ func (c *Client) classify(err error) Class {
 
 // self is what labels say about this process.
 var self = sync.OnceValue(func() driver.Label {
-	l := driver.Label{PID: os.Getpid()}
+	l := driver.Label{PID: os.Getpid(), Process: process.Self()}
 	l.Host, _ = os.Hostname() // a label without a host is still a label
 	if u, err := user.Current(); err == nil {
 		l.User = u.Username

@@ -340,6 +340,10 @@ type Info struct {
 	// ByHand are statements, in the store's own language, with which a person
 	// can look at the key (Inspect only).
 	ByHand []string
+	// Free are such statements, too, with which a person frees a key whose Holder
+	// is foreign and never expires (Inspect only). They change nothing once the key
+	// has become another's. Empty where that cannot be done so.
+	Free []string
 }
 
 // Lease is one lease of a key that Info describes.

@@ -24,18 +24,21 @@ const OwnerLen = 26
 // Label says who an owner is. It is written by whoever asks for the lock and
 // read by people: treat all of it as hostile text.
 type Label struct {
-	Host   string    `json:"host,omitempty"`
-	PID    int       `json:"pid,omitempty"`
-	User   string    `json:"user,omitempty"`
-	Reason string    `json:"reason,omitempty"`
-	Since  time.Time `json:"since,omitzero"` // when the acquisition began, by its own clock
+	Host   string `json:"host,omitempty"`
+	PID    int    `json:"pid,omitempty"`
+	User   string `json:"user,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	// Process is opaque; with PID it names the process among all, so that the same
+	// machine can say whether it has ended. Empty where that is not known.
+	Process string    `json:"process,omitempty"`
+	Since   time.Time `json:"since,omitzero"` // when the acquisition began, by its own clock
 }
 
 // Encode returns the label as JSON of at most MaxLabel bytes, shortening the
 // longest texts when it must.
 func (l Label) Encode() string {
 	for limit := MaxLabel; ; limit /= 2 {
-		for _, s := range []*string{&l.Host, &l.User, &l.Reason} {
+		for _, s := range []*string{&l.Host, &l.User, &l.Reason, &l.Process} {
 			*s = clip(strings.ToValidUTF8(*s, "\uFFFD"), limit)
 		}
 		b, err := json.Marshal(l)

@@ -61,12 +61,13 @@ func (d *Driver) Inspect(ctx context.Context, key string) (driver.Info, error) {
 func (d *Driver) together(key string, known []*driver.Info) driver.Info {
 	res := driver.Info{Key: key}
 	votes := map[string][]driver.Lease{} // of each owner
-	var owners []string
+	var owners, free []string
 	for _, i := range known {
 		if i.Waiters > res.Waiters { // the line is on one node
 			res.Waiters, res.Line = i.Waiters, i.Line
 		}
 		res.ByHand = append(res.ByHand, i.ByHand...)
+		free = append(free, i.Free...)
 		for _, l := range leases(i) {
 			id := l.Holder.Owner + "\x00" + l.Holder.Label
 			if votes[id] == nil {
@@ -91,6 +92,10 @@ func (d *Driver) together(key string, known []*driver.Info) driver.Info {
 		slices.SortStableFunc(res.Holders, func(a, b driver.Lease) int { return a.Holder.Since.Compare(b.Holder.Since) })
 		first := res.Holders[0]
 		res.Holder, res.Fence, res.Left = first.Holder, first.Fence, first.Left
+	}
+	if res.Holder.Foreign && res.Left < 0 { // one on a minority keeps nobody away
+		slices.Sort(free)
+		res.Free = slices.Compact(free)
 	}
 	return res
 }
@@ -140,7 +145,7 @@ func (d *Driver) List(ctx context.Context, prefix string) iter.Seq2[driver.Info,
 					break
 				}
 			}
-			info.Holders, info.Line, info.ByHand = nil, nil, nil
+			info.Holders, info.Line, info.ByHand, info.Free = nil, nil, nil, nil
 			if (info.Held || info.Waiters > 0) && !yield(info, nil) {
 				return
 			}

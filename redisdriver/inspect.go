@@ -59,6 +59,7 @@ func (d *Driver) look(ctx context.Context, key string, n int) (driver.Info, erro
 		return driver.Info{}, errReply
 	case kind == "string" && info.Holds == 0 && strings.HasPrefix(text, sharedValue): // they are over
 	case kind == "string":
+		info.Free = byHandFree(names.lock, text, left)
 		describe(&info, text, span(left), g)
 		if info.Holders = holders(shares); len(info.Holders) > 0 {
 			first := info.Holders[0]
@@ -84,6 +85,20 @@ func byHand(n names, shared bool) []string {
 		statements = append(statements, "ZRANGE "+quote(n.shares())+" 0 -1 WITHSCORES", "HGETALL "+quote(n.held()))
 	}
 	return statements
+}
+
+// maxShown is how much of a value inspect.lua answers with, in bytes.
+const maxShown = 600
+
+// byHandFree is the statement that deletes a key which is not of our form and has no
+// expiry, if its value still is what was seen: by whoever took it since, nothing is
+// lost. It is not there for a value of which we saw a part.
+func byHandFree(lock, value string, left int64) []string {
+	if left != int64(forever) || len(value) >= maxShown || !holderOf(value).Foreign {
+		return nil
+	}
+	const script = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
+	return []string{"EVAL " + quote(script) + " 1 " + quote(lock) + " " + quote(value)}
 }
 
 // waiters reads places as inspect.lua lists them: the value and the place.

@@ -151,3 +151,57 @@ func TestByHand(t *testing.T) {
 		}
 	}
 }
+
+// What Inspect gives to free a foreign key without expiry works in redis-cli,
+// whatever key and value are made of, and takes nothing from a later one.
+func TestFreeByHand(t *testing.T) {
+	cli, err := exec.LookPath("redis-cli")
+	if err != nil {
+		t.Skip("there is no redis-cli")
+	}
+	w := newWorld(t)
+	d := w.driver(nil)
+	paste := func(statement string) string {
+		t.Helper()
+		if strings.ContainsFunc(statement, func(r rune) bool { return r < ' ' || r > '~' }) {
+			t.Errorf("not printable: %q", statement)
+		}
+		cmd := exec.Command(cli, "-s", w.server.Socket())
+		cmd.Stdin = strings.NewReader(statement + "\n")
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v: %s", statement, err, out)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	values := []string{"", "peer", "a b", `"`, `\`, "'", "\x00\xff\r\n", "$(touch X)`touch X`", strings.Repeat("x", maxShown-1)}
+	for i, key := range append(hostile, values[1:len(values)-1]...) {
+		value := values[i%len(values)]
+		w.admin.Set(w.ctx, "lock:"+key, value, 0)
+		free := w.inspect(d, key).Free
+		if len(free) != 1 {
+			t.Fatalf("%q with %q: %q", key, value, free)
+		}
+		w.admin.Set(w.ctx, "lock:"+key, value+".", 0)
+		if said := paste(free[0]); said != "0" || w.admin.Get(w.ctx, "lock:"+key).Val() != value+"." {
+			t.Errorf("%s says %q to another value", free[0], said)
+		}
+		w.admin.Set(w.ctx, "lock:"+key, value, 0)
+		if said := paste(free[0]); said != "1" || w.admin.Exists(w.ctx, "lock:"+key).Val() != 0 {
+			t.Errorf("%s says %q, and there are %q", free[0], said, w.keys())
+		}
+	}
+	w.admin.Set(w.ctx, "lock:expires", "peer", time.Minute)
+	w.admin.Set(w.ctx, "lock:large", strings.Repeat("x", maxShown), 0)
+	w.grant(d, ask("ours"))
+	w.do("PERSIST", "lock:ours")
+	w.admin.Set(w.ctx, "lock:never", "peer", 0)
+	if free := w.list(d, "never")["never"].Free; free != nil {
+		t.Errorf("List has %q, which is for Inspect", free)
+	}
+	for _, key := range []string{"free", "expires", "large", "ours"} {
+		if free := w.inspect(d, key).Free; free != nil {
+			t.Errorf("%s is freed by %q", key, free)
+		}
+	}
+}

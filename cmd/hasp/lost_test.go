@@ -163,6 +163,34 @@ func TestIgnoredLoss(t *testing.T) {
 	})
 }
 
+// Nobody renews the lease of a process that was killed, and whoever looks from the
+// same host is told so, at once and not only when the time is over.
+func TestHolderThatHasEnded(t *testing.T) {
+	onlyLinux(t)
+	onEach(t, func(t *testing.T, s *sandbox) {
+		s.fifo("gate")
+		p := s.hasp("run", "k", "--", "sh", "-c", "echo >ready; read x <gate")
+		s.read("ready")
+		look := func(args ...string) string {
+			l := s.hasp(args...)
+			l.ends(0)
+			return l.out.String()
+		}
+		if text := look("show", "k") + look("show", "k", "-o", "json") + look("ls", "-o", "json"); strings.Contains(text, "ended") {
+			t.Errorf("it runs, and show says:\n%s", text)
+		}
+		if err := p.cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = p.cmd.Wait()
+		matches(t, look("show", "k"), `^holder    .*\n +this process of this host has ended$`)
+		for _, args := range [][]string{{"show", "k", "-o", "json"}, {"ls", "-o", "json"}} {
+			matches(t, look(args...), `"ended":true`)
+		}
+		matches(t, s.exits(75, "run", "-n", "k", "--", "true"), `busy: "k" is held .*\(pid \d+, user .*\), a process of this host that has ended, reason`)
+	})
+}
+
 func number(t testing.TB, text string) int {
 	t.Helper()
 	n, err := strconv.Atoi(text)

@@ -7,7 +7,9 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -138,6 +140,59 @@ func TestForeign(t *testing.T) {
 	matches(t, s.exits(75, "break", "k", "--owner", "AAAAAAAAAAAAAAAAAAAAAAAAAA", "--yes"), `hasp never breaks what it did not make`)
 	admin(t, server, redis.Options{}, []any{"DEL", "lock:k"})
 	s.exits(0, "run", "-w", "30", "k", "--", "true")
+}
+
+// A foreign key without an expiry is freed by the line that show prints, and by
+// nothing that hasp does.
+func TestForeignForEver(t *testing.T) {
+	t.Parallel()
+	onRedis(t, func(t *testing.T, s *sandbox, servers []*testserver.Server) {
+		const key, value = "it's a $(touch hurt) key", "\x1b[31m'`touch hurt`\" $(touch hurt)"
+		for _, server := range servers {
+			admin(t, server, redis.Options{}, []any{"SET", "lock:" + key, value}, []any{"SET", "lock:plain", "peer"}, []any{"SET", "lock:expires", "peer", "PX", "100000"})
+		}
+		for _, k := range []string{key, "plain"} {
+			p := s.hasp("show", k)
+			p.ends(0)
+			_, line, _ := strings.Cut(p.out.String(), "\nto free   ")
+			line, _, _ = strings.Cut(line, "\n")
+			if line == "" || strings.ContainsFunc(line, func(r rune) bool { return r < ' ' || r > '~' }) {
+				t.Fatalf("show says:\n%s", p.out.String())
+			}
+			for i, server := range servers {
+				at := strings.Replace(line, fmt.Sprintf("-p %d", servers[0].Port()), fmt.Sprintf("-p %d", server.Port()), 1)
+				cmd := exec.Command("bash", "-c", at)
+				cmd.Dir = s.dir
+				out, err := cmd.CombinedOutput()
+				if err != nil || strings.TrimSpace(string(out)) != "1" {
+					t.Fatalf("server %d: %s says %q, %v", i, at, out, err)
+				}
+			}
+			if _, err := os.Stat(filepath.Join(s.dir, "hurt")); err == nil {
+				t.Fatalf("a part of the value was run: %s", line)
+			}
+			s.exits(0, "run", "-w", "30", k, "--", "true")
+		}
+		p := s.hasp("show", "expires")
+		p.ends(0)
+		if strings.Contains(p.out.String(), "to free") {
+			t.Errorf("show says:\n%s", p.out.String())
+		}
+	})
+}
+
+// onRedis runs a test on one server and on three.
+func onRedis(t *testing.T, test func(t *testing.T, s *sandbox, servers []*testserver.Server)) {
+	t.Run("redis", func(t *testing.T) {
+		server := testserver.Redis(t)
+		test(t, newSandbox(t, "redis://"+server.Addr()), []*testserver.Server{server})
+	})
+	t.Run("redlock", func(t *testing.T) {
+		servers := []*testserver.Server{testserver.Redis(t), testserver.Redis(t), testserver.Redis(t)}
+		s := newSandbox(t, "redlock://"+servers[0].Addr()+","+servers[1].Addr()+","+servers[2].Addr())
+		s.exits(0, "doctor", "--admit")
+		test(t, s, servers)
+	})
 }
 
 func TestSQLiteTrouble(t *testing.T) {

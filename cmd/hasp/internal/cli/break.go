@@ -151,7 +151,7 @@ func notThatOwner(i hasp.Info, key, owner string) *exit {
 	case i.Held:
 		e.message = fmt.Sprintf("nothing was done: %s does not have %s any more, which is %s", owner, quote(key), obstacle(i.Holder, i.Left, 0))
 		if i.Holder.Foreign {
-			e.message += ". hasp never breaks what it did not make; hasp show says how to look at it by hand"
+			e.message += ". hasp never breaks what it did not make; hasp show says how to look at it, and to free it, by hand"
 		}
 	default:
 		e.message = fmt.Sprintf("nothing was done: %s does not have %s any more, and nobody else has", owner, quote(key))

@@ -138,6 +138,7 @@ type keyJSON struct {
 	Waiters int           `json:"waiters"`
 	Line    []*holderJSON `json:"line,omitempty"`
 	ByHand  []string      `json:"by_hand,omitempty"`
+	Free    []string      `json:"free_by_hand,omitempty"` // of a foreign holder that never expires
 }
 
 // heldJSON is one of those who hold a key, for programs.

@@ -150,6 +150,7 @@ type holderJSON struct {
 	User    string     `json:"user,omitempty"`
 	Reason  string     `json:"reason,omitempty"`
 	Since   *time.Time `json:"since,omitempty"`
+	Ended   bool       `json:"ended,omitempty"` // its process is known to have ended
 	Foreign bool       `json:"foreign,omitempty"`
 	Value   string     `json:"value,omitempty"` // of a foreign holder
 	Mode    string     `json:"mode"`            // exclusive, shared
@@ -172,7 +173,7 @@ func toJSON(h hasp.Holder) *holderJSON {
 		return nil
 	}
 	l := h.Describe()
-	j := &holderJSON{Owner: h.Owner, Mode: modeName(h.Mode), Slots: h.Limit, Host: l.Host, PID: l.PID, User: l.User, Reason: l.Reason, Foreign: h.Foreign}
+	j := &holderJSON{Owner: h.Owner, Mode: modeName(h.Mode), Slots: h.Limit, Host: l.Host, PID: l.PID, User: l.User, Reason: l.Reason, Ended: ended(h), Foreign: h.Foreign}
 	if !l.Since.IsZero() {
 		j.Since = &l.Since
 	}

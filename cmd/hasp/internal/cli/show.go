@@ -59,6 +59,9 @@ func show(cmd *cobra.Command, store *storeFlag, asJSON bool, key string) error {
 	for _, s := range info.ByHand {
 		k.ByHand = append(k.ByHand, l.url.ByHand(0, s))
 	}
+	for _, s := range info.Free {
+		k.Free = append(k.Free, l.url.ByHand(0, s))
+	}
 	return plain.WriteJSON(stdout, k)
 }
 
@@ -92,12 +95,16 @@ func describe(w io.Writer, l *locks, store *storeFlag, i hasp.Info) {
 			fact("", "wants it %s", s)
 		}
 	}
-	for n, s := range i.ByHand {
-		name := ""
-		if n == 0 {
-			name = "by hand"
+	byHand := func(name string, statements []string) {
+		for _, s := range statements {
+			fact(name, "%s", l.url.ByHand(0, s))
+			name = ""
 		}
-		fact(name, "%s", l.url.ByHand(0, s))
+	}
+	byHand("by hand", i.ByHand)
+	byHand("to free", i.Free)
+	if len(i.Free) > 0 {
+		fact("", "(when whoever took it is known to be gone; it does nothing once the value is another)")
 	}
 	for _, remark := range l.url.Remarks() {
 		if len(i.ByHand) > 0 {
@@ -131,6 +138,9 @@ func describeLease(fact func(name, format string, args ...any), l driver.Lease) 
 func person(fact func(name, format string, args ...any), name string, h hasp.Holder) {
 	l := h.Describe()
 	fact(name, "%s", who(h))
+	if ended(h) {
+		fact("", "this process of this host has ended")
+	}
 	if h.Owner != "" {
 		fact("", "owner %s", driver.Printable(h.Owner))
 	}

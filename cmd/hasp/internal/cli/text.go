@@ -6,11 +6,13 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/process"
 )
 
 // Words for people. What others wrote (keys, hosts, users, reasons) is hostile
@@ -66,6 +68,14 @@ func who(h hasp.Holder) string {
 	return fmt.Sprintf("%s (pid %d, user %s)", driver.Printable(l.Host), l.PID, driver.Printable(l.User))
 }
 
+// ended says whether the process of a holder, or a waiter, is known to have ended.
+// Its lease may be another's by now (Client.Adopt), or be left to run out.
+func ended(h hasp.Holder) bool {
+	l := h.Describe()
+	host, err := os.Hostname()
+	return !h.Foreign && err == nil && l.Host == host && process.Ended(l.Process, l.PID)
+}
+
 // nobody: the store named no holder.
 func nobody(h hasp.Holder) bool { return h.Owner == "" && h.Label == "" && !h.Foreign }
 
@@ -86,6 +96,9 @@ func obstacle(h hasp.Holder, left time.Duration, ahead int) string {
 		s += " for " + short(time.Since(l.Since))
 	}
 	s += " by " + who(h)
+	if ended(h) {
+		s += ", a process of this host that has ended"
+	}
 	if h.Limit > 0 {
 		s += " with " + share(h, true)
 	}
