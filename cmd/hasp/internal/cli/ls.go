@@ -5,8 +5,10 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"text/tabwriter"
@@ -21,14 +23,20 @@ import (
 func newLs() *cobra.Command {
 	store := &storeFlag{}
 	output := &choice{"text", []string{"text", "json"}}
+	every := &duration{}
 	cmd := &cobra.Command{
 		Use:     "ls [PREFIX]",
 		Aliases: []string{"list"},
 		Short:   "List the keys that are held or waited for",
 		Long: `hasp ls lists the keys that are held or waited for, all of them or those that start with
 PREFIX: how they are held, by whom and how many others, since when, what is left
-of its TTL if it is not renewed, its fence, how many wait, and its reason.`,
+of its TTL if it is not renewed, its fence, how many wait, and its reason.
+
+With --watch it lists again and again, every 2 s or as --watch=10s says, until
+Ctrl-C: over the whole of the terminal, and one list after another where standard
+output is none. A store that is away is asked again.`,
 		Example: `  hasp ls
+  hasp ls --watch
   hasp ls orders/ -o json | jq .holder.host`,
 		Args: atMost(1, "PREFIX"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -36,9 +44,23 @@ of its TTL if it is not renewed, its fence, how many wait, and its reason.`,
 			if len(args) == 1 {
 				prefix = args[0]
 			}
-			return list(cmd, store, output.word == "json", prefix)
+			switch {
+			case !every.set:
+				return list(cmd, store, output.word == "json", prefix)
+			case output.word == "json":
+				return usage("--watch is for people: for programs, run hasp ls -o json again and again")
+			case every.d < leastWatch:
+				return usage("--watch=%v is too often: at least %v", every.d, leastWatch)
+			}
+			l, err := store.open(cmd, nil)
+			if err != nil {
+				return err
+			}
+			return watch(l, prefix, every.d)
 		},
 	}
+	cmd.Flags().Var(every, "watch", "list again and again, every 2s or as often as this says")
+	cmd.Flags().Lookup("watch").NoOptDefVal = "2s"
 	cmd.Flags().VarP(output, "output", "o", "a table, or objects, one a line")
 	complete(cmd, "output", output.among)
 	store.add(cmd)
@@ -53,18 +75,10 @@ func list(cmd *cobra.Command, store *storeFlag, asJSON bool, prefix string) erro
 	defer l.Close()
 	ctx, cancel := listening()
 	defer cancel()
-	seen := map[string]hasp.Info{}
-	for info, err := range l.List(ctx, prefix) {
-		if err != nil {
-			return trouble(l.url, err)
-		}
-		seen[info.Key] = info // the store may name one twice
+	infos, err := l.all(ctx, prefix)
+	if err != nil {
+		return trouble(l.url, err)
 	}
-	infos := make([]hasp.Info, 0, len(seen))
-	for _, info := range seen {
-		infos = append(infos, info)
-	}
-	slices.SortFunc(infos, func(a, b hasp.Info) int { return cmp.Compare(a.Key, b.Key) })
 	switch {
 	case asJSON:
 		for _, info := range infos {
@@ -80,6 +94,18 @@ func list(cmd *cobra.Command, store *storeFlag, asJSON bool, prefix string) erro
 		return table(stdout, infos)
 	}
 	return nil
+}
+
+// all returns the keys that start with prefix, sorted.
+func (l *locks) all(ctx context.Context, prefix string) ([]hasp.Info, error) {
+	seen := map[string]hasp.Info{}
+	for info, err := range l.List(ctx, prefix) {
+		if err != nil {
+			return nil, err
+		}
+		seen[info.Key] = info // the store may name one twice
+	}
+	return slices.SortedFunc(maps.Values(seen), func(a, b hasp.Info) int { return cmp.Compare(a.Key, b.Key) }), nil
 }
 
 // maxReason is how much of a reason the table shows.

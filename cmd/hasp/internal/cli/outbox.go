@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"sync"
@@ -24,7 +25,8 @@ const (
 // keeps a lease or ends a command. It may be used by many goroutines.
 type outbox struct {
 	w      io.Writer
-	missed func(n int) []byte // the line in the place of n that were dropped
+	most   int                // lines that wait; 0: unread
+	missed func(n int) []byte // the line in the place of n that were dropped; nil: nothing
 
 	mu      sync.Mutex
 	lines   [][]byte
@@ -36,7 +38,7 @@ type outbox struct {
 func (o *outbox) put(line []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if len(o.lines) == unread {
+	if len(o.lines) == cmp.Or(o.most, unread) {
 		o.lines = o.lines[1:]
 		o.dropped++
 	}
@@ -81,7 +83,7 @@ func (o *outbox) next() (line []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
-	case o.dropped > 0:
+	case o.dropped > 0 && o.missed != nil:
 		line, o.dropped = o.missed(o.dropped), 0
 	case len(o.lines) > 0:
 		line, o.lines = o.lines[0], o.lines[1:]

@@ -1,0 +1,39 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package screen
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func TestFrame(t *testing.T) {
+	more := func(n int) string { return fmt.Sprintf("%d more", n) }
+	lines := []string{"abcdef", "丛丛丛", "", "x"}
+	for _, c := range []struct {
+		width, height int
+		want          string
+	}{
+		{80, 24, "abcdef|丛丛丛||x|below"},
+		{80, 5, "abcdef|丛丛丛||x|below"},
+		{80, 4, "abcdef|丛丛丛||x"},
+		{80, 3, "abcdef|丛丛丛|2 more"},
+		{80, 2, "abcdef|3 more"},
+		{80, 1, "abcdef"},
+		{6, 4, "abcdef|丛丛丛||x"},
+		{5, 4, "abcd…|丛丛…||x"},
+		{4, 4, "abc…|丛…||x"},
+		{2, 4, "a…|…||x"},
+		{1, 4, "…|…||x"},
+		{1, 1, "…"},
+	} {
+		text := Frame(lines, c.width, c.height, more)
+		text, ok := strings.CutPrefix(text, begin+clear)
+		text, also := strings.CutSuffix(text, end)
+		if text = strings.NewReplacer("\r\n"+clear, "|", below, "|below").Replace(text); text != c.want || !ok || !also {
+			t.Errorf("%d by %d: %q, want %q", c.width, c.height, text, c.want)
+		}
+	}
+}

@@ -1,0 +1,70 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+package screen
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Size returns the columns and rows of a terminal. It is not ok when f is none, or
+// one that cannot be drawn on.
+func Size(f *os.File) (width, height int, ok bool) {
+	ws, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	if term := os.Getenv("TERM"); err != nil || term == "" || term == "dumb" {
+		return 0, 0, false
+	}
+	if ws.Col == 0 || ws.Row == 0 { // it does not know
+		return 80, 24, true
+	}
+	return int(ws.Col), int(ws.Row), true
+}
+
+// Changes delivers SIGWINCH, after which a terminal may have another size, and
+// SIGTSTP, after which Stop has to be called.
+func Changes() <-chan os.Signal {
+	c := make(chan os.Signal, 4)
+	signal.Notify(c, syscall.SIGWINCH, syscall.SIGTSTP)
+	return c
+}
+
+// Stops says whether a signal of Changes asks for a stop.
+func Stops(sig os.Signal) bool { return sig == syscall.SIGTSTP }
+
+// patience is after what time we find that nobody stopped us: the kernel stops no
+// process that no shell looks after.
+const patience = 250 * time.Millisecond
+
+// Stop stops this process as Ctrl-Z does, and returns when it goes on and has the
+// terminal f.
+func Stop(f *os.File) {
+	goOn := make(chan os.Signal, 1)
+	signal.Notify(goOn, syscall.SIGCONT)
+	defer signal.Stop(goOn)
+	for {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGTTIN) // Go cannot undo that SIGTSTP is caught
+		timer := time.NewTimer(patience)
+		select {
+		case <-goOn:
+			timer.Stop()
+		case <-timer.C:
+			return
+		}
+		if Foreground(f) {
+			return
+		}
+	}
+}
+
+// Foreground says whether the terminal f is this process's to draw on.
+func Foreground(f *os.File) bool {
+	group, err := unix.IoctlGetInt(int(f.Fd()), unix.TIOCGPGRP)
+	return err != nil || group == syscall.Getpgrp() // not our controlling terminal: nobody else's either
+}
