@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/internal/testserver"
+	"golang.org/x/sys/unix"
 )
 
 // hasp, or its command, is stopped and goes on, at every moment.
@@ -210,4 +211,31 @@ func TestWithoutProc(t *testing.T) {
 		t.Error("the command lives on")
 	}
 	matches(t, p.err.String(), `^hasp: /proc cannot be read: when the lock is lost, of the command only its process group is ended`)
+}
+
+// What was ignored when hasp started is ignored by the command, as far as a program
+// in Go can know it.
+func TestIgnoredSignalsStayIgnored(t *testing.T) {
+	s := newSandbox(t, "sqlite:"+filepath.Join(t.TempDir(), "locks.db"))
+	self, err := os.Executable()
+	if err == nil {
+		err = os.Symlink(self, filepath.Join(s.dir, "hasp"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, keeps := range map[string]bool{"HUP": true, "INT": true, "TSTP": true, "TTIN": true, "TTOU": true, "QUIT": false, "TERM": false, "USR1": false, "PIPE": false} {
+		sig := unix.SignalNum("SIG" + name)
+		p := s.haspWith(func(cmd *exec.Cmd) {
+			cmd.Path, cmd.Args = "/bin/sh", append([]string{"sh", "-c", `trap "" $0; exec ./hasp "$@"`, name}, cmd.Args[1:]...)
+		}, "run", "k"+name, "--", "sed", "-n", "s/^SigIgn:.//p", "/proc/self/status")
+		p.ends(0)
+		mask, err := strconv.ParseUint(strings.TrimSpace(p.out.String()), 16, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ignored := mask&(1<<(sig-1)) != 0; ignored != keeps {
+			t.Errorf("%s is ignored by the command: %v, want %v", name, ignored, keeps)
+		}
+	}
 }

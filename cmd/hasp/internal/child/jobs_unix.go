@@ -8,6 +8,8 @@ package child
 import (
 	"os"
 	"os/signal"
+	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -51,6 +53,16 @@ func (r *runner) stopped(sig syscall.Signal) {
 	// Otherwise somebody paused the command from elsewhere: it still holds the
 	// key, so we go on renewing.
 }
+
+// stopIgnored says whether this process was started to ignore SIGTSTP, which a
+// command inherits as long as it is not caught here. signal.Ignored does not know it.
+var stopIgnored = sync.OnceValue(func() bool {
+	text, _ := os.ReadFile("/proc/self/status") // only Linux has it
+	_, mask, _ := strings.Cut(string(text), "\nSigIgn:\t")
+	mask, _, _ = strings.Cut(mask, "\n")
+	bits, err := strconv.ParseUint(mask, 16, 64)
+	return err == nil && bits&(1<<(syscall.SIGTSTP-1)) != 0
+})
 
 // stopBetween lets Ctrl-Z stop this process also when no command runs, now that
 // SIGTSTP is caught, which Go cannot undo.

@@ -28,7 +28,7 @@ func Run(s Spec) (Status, error) {
 	r := &runner{Spec: s, tty: tty, jobs: make(chan os.Signal, 4), stopSignal: syscall.SIGTSTP}
 	// Before the command runs: it can be stopped, and resumed, at once.
 	signal.Notify(r.jobs, syscall.SIGCONT)
-	if fd < 0 { // Ctrl-Z reaches us and not the command
+	if fd < 0 && !stopIgnored() { // Ctrl-Z reaches us and not the command
 		signal.Notify(r.jobs, syscall.SIGTSTP)
 		r.stopSignal = syscall.SIGTTIN
 		stopBetween()

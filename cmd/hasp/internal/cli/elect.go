@@ -27,6 +27,7 @@ const (
 func newElect(args []string) *cobra.Command {
 	o := &options{
 		election: true,
+		busyCode: exitCode{exitBusy}, // for one within a hasp that holds the key
 		onLost:   choice{lostTerm, []string{lostTerm, lostKill}},
 		output:   choice{"text", []string{"text", "json"}},
 	}

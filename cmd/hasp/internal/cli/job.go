@@ -81,7 +81,7 @@ func (j *job) all(cmd *cobra.Command, work func() (*child.Status, error)) (statu
 	if err != nil {
 		return nil, err
 	}
-	j.wait.store = j.locks.url.String()
+	j.wait.store, j.wait.most = j.locks.url.String(), j.o.wait.d
 	defer func() {
 		if !j.leave {
 			j.closeLocks()

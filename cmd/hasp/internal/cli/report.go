@@ -55,6 +55,7 @@ type event struct {
 	Ahead   int         `json:"ahead,omitempty"`
 	Left    float64     `json:"left_seconds,omitempty"`
 	Waited  float64     `json:"waited_seconds,omitempty"`
+	Wait    float64     `json:"wait_left_seconds,omitempty"` // of -w
 	Held    float64     `json:"held_seconds,omitempty"`
 	Fence   uint64      `json:"fence,omitempty"`
 	Owner   string      `json:"owner,omitempty"`

@@ -27,6 +27,7 @@ type watcher struct {
 	rep   *report
 	store string // for people
 	began time.Time
+	most  time.Duration // how long it may last; 0: for ever
 
 	mu    sync.Mutex
 	over  bool
@@ -106,7 +107,12 @@ func (w *watcher) flush() {
 		w.timer = nil
 		return
 	}
-	w.rep.say(normal, *w.next)
+	e := *w.next
+	if w.most > 0 {
+		left := max(w.most-time.Since(w.began), 0)
+		e.Wait, e.Message = left.Seconds(), fmt.Sprintf("%s; giving up in %s", e.Message, short(left))
+	}
+	w.rep.say(normal, e)
 	w.said, w.last = true, w.about
 	w.timer = time.AfterFunc(rest, w.flush)
 }
