@@ -118,7 +118,7 @@ var brokenLines = []brokenEngine{
 			return s.Try(ctx, r)
 		}
 	})},
-	{"hints get lost", "HintReachesTheNextInLine JoinRacesWithRelease HintAfterAPlaceWasGivenUp WatchersAreIndependent WriterJoinsWhileReadersRelease ConvertRacesWithJoin WriterGivesUpWhileReadersRelease UnclaimedKeyIsLookedAfter HolderAfterAHandoffIsLookedAfter HolderAfterAnExpiryIsLookedAfter", one(func(s *memdriver.Store, p *patched) {
+	{"hints get lost", "HintReachesTheNextInLine JoinRacesWithRelease HintAfterAPlaceWasGivenUp WatchersAreIndependent WriterJoinsWhileReadersRelease ConvertRacesWithJoin WriterGivesUpWhileReadersRelease UnclaimedKeyIsLookedAfter HolderAfterAHandoffIsLookedAfter HolderAfterAnExpiryIsLookedAfter EarlierExpiryIsLookedAfter RandomMix", one(func(s *memdriver.Store, p *patched) {
 		p.watch = func(context.Context, driver.Request) (<-chan struct{}, error) {
 			return make(chan struct{}), nil
 		}

@@ -46,6 +46,9 @@ var sharedLineCases = []Case{
 	{Name: "WriterIsToldOfTheLastExpiry",
 		Rule:  "A writer that is first in line is told to look when the last lease of those that share the key ends.",
 		Needs: sharedLine, run: writerIsToldOfTheLast},
+	{Name: "EarlierExpiryIsLookedAfter",
+		Rule:  "When the one of those that share a key releases it whose lease would have ended last, the first in line is told when the last of the others ends, so that asking only when told is enough.",
+		Needs: sharedLine, timely: true, run: earlierExpiry},
 	{Name: "EachSharerIsToldThatSomebodyWaits",
 		Rule:  "The answer to the renewal of each one that shares a key says whether somebody waits.",
 		Needs: sharedLine, run: sharersAreWanted},
@@ -257,6 +260,16 @@ func writerIsToldOfTheLast(e *env) {
 	if a := e.renewed(d, queued(w)); a.RetryIn <= soonest || a.RetryIn > last {
 		e.Errorf("RetryIn of a sign of life is %v, want that of the last, which has %v", a.RetryIn, last)
 	}
+}
+
+func earlierExpiry(e *env) {
+	lasts, dies := e.reader("k"), e.brief(e.reader("k"))
+	e.grant(e.d, lasts)
+	e.grant(e.d, dies)
+	w := e.await(e.open(), e.ask("k"), 0)
+	e.release(e.d, lasts)
+	e.enterIn(e.ttl, w)
+	e.heldBy(w.r)
 }
 
 func sharersAreWanted(e *env) {

@@ -264,10 +264,18 @@ func (s *Store) refuse(e *entry, r driver.Request, now time.Time) driver.Result 
 	return res
 }
 
+// opensToTheFirst is when the first in line may have the key without a hint.
+func (e *entry) opensToTheFirst() (at time.Time, waits bool) {
+	if len(e.line) == 0 || len(e.holders) == 0 {
+		return at, false
+	}
+	return opens(e.holders, e.line[0].mode, e.line[0].limit), true
+}
+
 // retryIn is when the place i may have the key without a hint.
 func (e *entry) retryIn(i int, now time.Time) time.Duration {
-	if i > 0 || len(e.holders) == 0 {
-		return 0
+	if at, waits := e.opensToTheFirst(); waits && i == 0 {
+		return at.Sub(now)
 	}
-	return opens(e.holders, e.line[i].mode, e.line[i].limit).Sub(now)
+	return 0
 }

@@ -282,6 +282,9 @@ func (s *Store) Release(ctx context.Context, r driver.Request) error {
 		}
 		e.vacate(h, now, r.End)
 		s.handOn(e, now)
+		if at, waits := e.opensToTheFirst(); waits && at.Before(h.until) {
+			s.look(e.key, at, now) // it was told to look when this lease ends
+		}
 		return nil
 	}
 	i := e.index(idOf(r))

@@ -239,18 +239,24 @@ function usher(e, grant, gap, me)
   return why
 end
 
--- holder names who is in the way of one of that limit, as refuse answers it.
-function holder(limit, left)
-  if ours.alone then return ours.alone, left, string.sub(redis.call('GET', K[2]), 1, 59) end
-  if not ours.lock then return nil, left, '' end
+-- opens answers whose lease must end before one of that limit fits, and when it does.
+local function opens(limit)
   local at = -1 -- all have to go
   if limit and ours.n < math.huge then
     local room = math.min(ours.least, limit > 0 and limit or math.huge)
     if ours.n >= room then at = ours.n - room end
   end
   local last = redis.call('ZRANGE', K[5], at, at, 'WITHSCORES')
-  local text = ours.n < math.huge and last[1] and redis.call('HGET', K[6], last[1])
+  return last[1], tonumber(last[2])
+end
+
+-- holder names who is in the way of one of that limit, as refuse answers it.
+function holder(limit, left)
+  if ours.alone then return ours.alone, left, string.sub(redis.call('GET', K[2]), 1, 59) end
+  if not ours.lock then return nil, left, '' end
+  local last, at = opens(limit)
+  local text = ours.n < math.huge and last and redis.call('HGET', K[6], last)
   if not text then return ours.lock, left, '' end
-  if left >= 0 then left = math.max(1, last[2] - ms) end
-  return last[1], left, string.sub(last[1], 1, 27) .. string.match(text, '^%d+ %d+ %a %d+ %d+')
+  if left >= 0 then left = math.max(1, at - ms) end
+  return last, left, string.sub(last, 1, 27) .. string.match(text, '^%d+ %d+ %a %d+ %d+')
 end

@@ -152,13 +152,13 @@ function leave(value, GONE, wary, unclaimed, upto, ending, cur, grant)
   local done = survey(cur, grant, unfinished(grant))
   local owner = string.sub(value, 1, 26)
   local text = ours.n < math.huge and (ours.lock or alone) and redis.call('HGET', K[6], value)
-  local l, result, rank = text and lease(text), 0, nil
+  local l, result, rank, ends = text and lease(text), 0, nil, nil
   if l and (unclaimed and not l.pending or upto and l.fence > upto and not l.pending) then
     settle()
     return 0
   end
   if l then
-    local ends = tonumber(redis.call('ZSCORE', K[5], value) or 0)
+    ends = tonumber(redis.call('ZSCORE', K[5], value) or 0)
     redis.call('ZREM', K[5], value)
     redis.call('HDEL', K[6], value)
     if alone or ends <= ms and redis.call('PTTL', K[1]) ~= -1 then -- it was over
@@ -200,6 +200,10 @@ function leave(value, GONE, wary, unclaimed, upto, ending, cur, grant)
 --+   may = may and votes(KEYS[2])
   if may then e, why = letIn() end
   if not done then hail() end -- what is over is too much for one script
+  if ends and why == 'shut' and not ours.alone and not handed then
+    local _, at = opens(e[10])
+    if at and at < ends then handed = math.max(1, at - ms) end -- it was told to look when this lease ends
+  end
   settle()
   if rank == 0 and why == 'shut' and e[6] ~= 'p' and not ours.alone then call(e) end -- it looks after the holders now
   return why == 'mute' and result == 1 and 3 or result
