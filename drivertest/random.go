@@ -18,7 +18,7 @@ import (
 
 var randomCases = []Case{
 	{Name: "RandomMix", // failure cases 28 and 34
-		Rule: "Whatever many clients do at once, with waits that are cancelled and holders that convert or vanish: only those hold a key together that share it, up to their limits and with different slots, fences rise, and everybody who goes on waiting is granted.",
+		Rule: "Whatever many clients do at once, with waits that are cancelled and holders that convert or vanish: only those hold a key together that share it, up to their limits and with different slots, fences rise, everybody who goes on waiting is granted, and no key is open to one in line that asks only when told.",
 		run:  randomMix},
 }
 
@@ -28,6 +28,10 @@ type mix struct {
 	log      history.Log
 	seed     uint64
 	vanished atomic.Int64
+
+	mu    sync.Mutex
+	kept  []*history.Hold // how long the store may have kept a key for somebody
+	waits []history.Wait
 }
 
 func randomMix(e *env) {
@@ -64,19 +68,38 @@ func randomMix(e *env) {
 			e.Error(err)
 		}
 	}
+	if err := history.CheckIdle(m.stays(), m.waits, func(string, time.Time, time.Time) time.Duration { return m.slack + m.lost() }); err != nil {
+		e.Error(err)
+	}
 	e.Logf("%d holds, %d of them ended by expiry", len(holds), m.vanished.Load())
 	e.eventually(3*e.ttl, "everything is over", func() bool { return len(e.list("")) == 0 })
 }
 
+// stays returns how long the store may have kept each key for somebody.
+func (m *mix) stays() []history.Hold {
+	kept := make([]history.Hold, len(m.kept))
+	for i, h := range m.kept {
+		kept[i] = *h
+	}
+	return kept
+}
+
+// keep records that the store was asked to keep a key for ttl, and answered now.
+func (m *mix) keep(h *history.Hold, ttl time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	h.To = time.Now().Add(ttl)
+}
+
 // round is one acquisition: it may give up, and a holder may vanish.
 func (m *mix) round(d driver.Driver, rnd *rand.Rand, key string) (ok bool) {
-	r := m.mode(rnd, m.brief(m.ask(key)))
+	r := m.mode(rnd, m.ask(key))
 	r.TTL = max(m.ttl/2+rand.N(m.ttl), m.traits.MinTTL)
 	gives := time.Duration(1 << 62)
 	if rnd.IntN(4) == 0 {
 		gives = rand.N(m.ttl)
 	}
-	h, err := m.acquire(d, r, gives)
+	h, kept, err := m.acquire(d, r, gives)
 	if err != nil {
 		m.Errorf("%s on %q: %v", r.Owner, key, err)
 		return false
@@ -86,7 +109,7 @@ func (m *mix) round(d driver.Driver, rnd *rand.Rand, key string) (ok bool) {
 	}
 	m.work(rnd)
 	if r.Mode == driver.Exclusive && m.traits.Shared && rnd.IntN(3) == 0 {
-		if r, ok = m.convert(d, m.sharing(rnd, converting(r)), h); !ok {
+		if r, ok = m.convert(d, m.sharing(rnd, converting(r)), h, kept); !ok {
 			return false
 		}
 		m.work(rnd)
@@ -101,11 +124,14 @@ func (m *mix) round(d driver.Driver, rnd *rand.Rand, key string) (ok bool) {
 		d.Renew(m.ctx, []driver.Request{r}, func(_ int, a driver.Renewal) {
 			if a.Err == nil {
 				m.log.Extended(h, start.Add(sure(a.TTL)))
+				m.keep(kept, a.TTL)
 			}
 		})
 	}
 	m.log.Released(h)
-	return m.giveBack(d, r)
+	ok = m.giveBack(d, r)
+	m.keep(kept, 0)
+	return ok
 }
 
 // mode makes some requests share the key.
@@ -127,7 +153,7 @@ func (m *mix) sharing(rnd *rand.Rand, r driver.Request) driver.Request {
 func (m *mix) work(rnd *rand.Rand) { time.Sleep(time.Duration(rnd.Int64N(int64(m.ttl / 20)))) }
 
 // convert returns r as the one that shares the key, unless its lease ended.
-func (m *mix) convert(d driver.Driver, r driver.Request, h *history.Hold) (_ driver.Request, ok bool) {
+func (m *mix) convert(d driver.Driver, r driver.Request, h, kept *history.Hold) (_ driver.Request, ok bool) {
 	h.Limit = r.Limit
 	m.log.Downgraded(h)
 	start := time.Now()
@@ -138,6 +164,8 @@ func (m *mix) convert(d driver.Driver, r driver.Request, h *history.Hold) (_ dri
 	}
 	if res.Granted {
 		m.log.Extended(h, start.Add(sure(res.TTL)))
+		m.keep(kept, res.TTL)
+		kept.Limit, kept.Down = r.Limit, time.Now()
 	}
 	r.Convert = false
 	return r, true
@@ -153,39 +181,46 @@ func (m *mix) giveBack(d driver.Driver, r driver.Request) bool {
 
 // acquire waits as hasp does: watch, join, then ask on a hint, at RetryIn, or
 // with each sign of life. It returns nil when gives is over.
-func (m *mix) acquire(d driver.Driver, r driver.Request, gives time.Duration) (*history.Hold, error) {
+func (m *mix) acquire(d driver.Driver, r driver.Request, gives time.Duration) (h, kept *history.Hold, err error) {
 	ctx, cancel := context.WithCancel(m.ctx)
 	defer cancel()
 	hints, err := d.Watch(ctx, r)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	r.Queue = m.traits.Queue != driver.QueueNone
 	began := time.Now()
-	h := history.Hold{Key: r.Key, Owner: r.Owner, Shared: r.Mode == driver.Shared, Limit: r.Limit}
+	hold := history.Hold{Key: r.Key, Owner: r.Owner, Shared: r.Mode == driver.Shared, Limit: r.Limit}
+	wait := history.Wait{Key: r.Key, Owner: r.Owner, Shared: hold.Shared, Limit: r.Limit}
+	defer func() { m.waited(wait, h == nil) }()
 	// Everybody before may vanish, one after the other.
 	limit := 24*m.ttl + m.slack
 	for {
 		start, asked := time.Now(), m.log.Tick()
 		res, err := d.Try(ctx, r)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if res.Granted {
-			h.Fence, h.Slot = res.Fence, res.Slot
-			return m.log.Acquired(h, start.Add(sure(res.TTL))), nil
+			hold.Fence, hold.Slot = res.Fence, res.Slot
+			h = m.log.Acquired(hold, start.Add(sure(res.TTL)))
+			return h, m.keeps(*h, res.TTL), nil
 		}
-		if h.Asked == 0 && r.Queue {
-			h.Asked, h.Queued = asked, m.log.Tick()
+		if wait.Asked.IsZero() && r.Queue {
+			wait.Asked, wait.From = start, time.Now()
+			hold.Asked, hold.Queued = asked, m.log.Tick()
 		}
 		waited := time.Since(began)
 		if waited > gives {
-			return nil, nil
+			return nil, nil, nil
 		}
 		if waited > limit+m.lost() {
-			return nil, errors.New("not granted after " + waited.String())
+			return nil, nil, errors.New("not granted after " + waited.String())
 		}
-		pause := m.ttl / 3
+		pause := r.Patience / 3
+		if hints == nil {
+			pause = m.ttl / 3
+		}
 		if res.RetryIn > 0 {
 			pause = min(pause, res.RetryIn)
 		}
@@ -194,4 +229,25 @@ func (m *mix) acquire(d driver.Driver, r driver.Request, gives time.Duration) (*
 		case <-time.After(min(pause, max(gives-waited, 0)+time.Millisecond)):
 		}
 	}
+}
+
+// keeps records that the store keeps a key for h.
+func (m *mix) keeps(h history.Hold, ttl time.Duration) *history.Hold {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	h.To = time.Now().Add(ttl)
+	m.kept = append(m.kept, &h)
+	return &h
+}
+
+// waited records a stay in line that is over. Who gives up is in the way until its
+// Release arrives, and need not come.
+func (m *mix) waited(w history.Wait, gaveUp bool) {
+	if w.Asked.IsZero() {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	w.To, w.Away = time.Now(), gaveUp
+	m.waits = append(m.waits, w)
 }

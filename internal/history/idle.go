@@ -6,6 +6,7 @@ package history
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 )
@@ -15,6 +16,7 @@ type Wait struct {
 	Key    string
 	Owner  string
 	Shared bool
+	Limit  int // as in Hold
 	// Asked is before the request that put the owner in line, From when it knew
 	// that it has a place, To when its call returned.
 	Asked, From, To time.Time
@@ -25,11 +27,12 @@ type Wait struct {
 
 // CheckIdle says which keys stood open to somebody in line for longer than limit
 // says of that time. A key is open that nobody has; and one that only sharers
-// have, to whoever would share it, too, where nobody who would not can be in line
-// before. Whenever somebody is granted the key, its time begins anew.
+// have, to whoever would share it, too, within the limits of all of them, where
+// nobody to whom it is not open can be in line before. Whenever somebody is
+// granted the key, its time begins anew.
 //
 // From and To of a hold say here how long the store may have kept the key for it,
-// whatever its holder knew. Limits of Hold are not judged.
+// whatever its holder knew.
 func CheckIdle(holds []Hold, waits []Wait, limit func(key string, from, to time.Time) time.Duration) error {
 	byKey := map[string]*shelf{}
 	at := func(key string) *shelf {
@@ -112,11 +115,18 @@ func open(held []*Hold, line []*Wait, at time.Time) *Wait {
 	if slices.ContainsFunc(held, alone) {
 		return nil
 	}
+	room := math.MaxInt // for so many sharers
+	for _, h := range held {
+		if h.Limit > 0 {
+			room = min(room, h.Limit)
+		}
+	}
+	fits := func(w *Wait) bool {
+		return len(held) == 0 || w.Shared && len(held) < room && (w.Limit == 0 || len(held) < w.Limit)
+	}
 	for _, w := range line { // in the order in which they asked
-		fits := len(held) == 0 || w.Shared && !slices.ContainsFunc(line, func(o *Wait) bool {
-			return !o.Shared && o.Asked.Before(w.From)
-		})
-		if fits && !w.Away && !w.From.After(at) {
+		before := func(o *Wait) bool { return !o.Asked.After(w.From) && !fits(o) }
+		if fits(w) && !w.Away && !w.From.After(at) && !slices.ContainsFunc(line, before) {
 			return w
 		}
 	}

@@ -19,6 +19,8 @@ func wait(owner string, from, to int) history.Wait {
 
 func toShare(w history.Wait) history.Wait { w.Shared = true; return w }
 
+func slotted(limit int, w history.Wait) history.Wait { w.Shared, w.Limit = true, limit; return w }
+
 func away(w history.Wait) history.Wait { w.Away = true; return w }
 
 func asked(at int, w history.Wait) history.Wait { w.Asked = hold("", 0, at, 0).From; return w }
@@ -54,6 +56,14 @@ func TestCheckIdle(t *testing.T) {
 			holds: []history.Hold{shared(hold("a", 1, 0, 9))}, waits: []history.Wait{toShare(wait("c", 2, 9)), asked(1, wait("b", 4, 9))}},
 		"a writer that came after": {
 			holds: []history.Hold{shared(hold("a", 1, 0, 9))}, waits: []history.Wait{toShare(wait("c", 2, 9)), wait("b", 4, 9)}, want: "c was in line"},
+		"a slot is free": {
+			holds: []history.Hold{slot(0, 2, hold("a", 1, 0, 9))}, waits: []history.Wait{slotted(2, wait("b", 1, 8))}, want: "b was in line"},
+		"no slot is free": {
+			holds: []history.Hold{slot(0, 1, hold("a", 1, 0, 9))}, waits: []history.Wait{slotted(1, wait("b", 1, 9))}},
+		"the holder's limit is reached": {
+			holds: []history.Hold{slot(0, 1, hold("a", 1, 0, 9))}, waits: []history.Wait{slotted(2, wait("b", 1, 9))}},
+		"a smaller limit is before": {
+			holds: []history.Hold{slot(0, 2, hold("a", 1, 0, 9))}, waits: []history.Wait{away(slotted(1, wait("b", 1, 9))), slotted(2, wait("c", 2, 9))}},
 		"a reader behind a downgrade": {
 			holds: []history.Hold{down(3, hold("a", 1, 0, 9))}, waits: []history.Wait{toShare(wait("b", 1, 8))}, want: "for 5s"},
 		"a reader before the downgrade": {holds: []history.Hold{down(8, hold("a", 1, 0, 9))}, waits: []history.Wait{toShare(wait("b", 1, 8))}},
