@@ -29,7 +29,7 @@ var sharedFenceCases = []Case{
 		Rule:  "A proposal Exclusive that is not above every fence of the key, those of readers too, is refused with FenceTooLow and the newest.",
 		Needs: sharedProposable, run: writersAfterReaders},
 	{Name: "SharerKeepsItsFence",
-		Rule:  "A proposal by one that shares a key is answered with the fence that it has; with Raise it has the proposed one from then on, and one below is refused with FenceTooLow and the fence it has.",
+		Rule:  "A proposal by one that shares a key is answered with the fence that it has; with Raise it has the proposed one from then on, and one below is refused with FenceTooLow and the fence it has, as is one far above the clock.",
 		Needs: sharedProposable, run: sharerKeepsItsFence},
 	{Name: "SharedClaimTakesTheProposal",
 		Rule:  "A reader that was handed the key claims it with exactly the fence that it proposes, though one that was let in with it has a larger one; below the writer's before it is refused.",
@@ -171,6 +171,7 @@ func sharerKeepsItsFence(e *env) {
 	raised.Raise = true
 	e.shareExactly(raised, raised.Fence)
 	e.refuseFence(propose(raised, a.Fence), raised.Fence-1)
+	e.refuseFence(propose(raised, raised.Fence+1<<40), raised.Fence)
 	e.shareExactly(a, raised.Fence)
 	e.shareExactly(other, other.Fence)
 }

@@ -183,7 +183,7 @@ func (s *Store) again(e *entry, h *place, r driver.Request, now time.Time) drive
 		case r.Fence < h.fence:
 			return driver.Result{Why: driver.FenceTooLow, Fence: h.fence - 1} // the one it has would do
 		case s.tooFar(e, r, now):
-			return s.tooLow(e, r.Mode)
+			return driver.Result{Why: driver.FenceTooLow, Fence: max(s.floor(e, r.Mode), h.fence)}
 		}
 		s.take(e, r)
 		h.fence = r.Fence

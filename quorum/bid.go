@@ -209,7 +209,8 @@ func (b *bid) learns(res driver.Result, proposed, limit uint64) {
 
 // returned notes what became of a Try for a fence at a node. That another holds the
 // key there, or that the owner was released, says that it does not; every other refusal is of what was asked
-// for now, and says nothing of a vote that an earlier Try was given.
+// for now, and says nothing of a vote that an earlier Try was given, but that a
+// proposal is too low or too far names at least the vote that the owner has.
 func (b *bid) returned(n *node, fence uint64, res driver.Result, err error) {
 	b.mu.Lock()
 	defer b.dropIfOver(n.d)
@@ -227,6 +228,7 @@ func (b *bid) returned(n *node, fence uint64, res driver.Result, err error) {
 		if fence >= b.votes[n.index] { // not the answer to an earlier Try, which was overtaken
 			b.has.drop(n)
 		}
+	case err == nil && res.Why == driver.FenceTooLow && res.Fence+1 < b.open[n.index]: // what had no answer was not granted
 	case b.open[n.index] > b.given[n.index]: // a Try without an answer may have been granted
 		b.has.add(n)
 		b.votes[n.index] = max(b.votes[n.index], b.open[n.index])
@@ -356,10 +358,16 @@ func (b *bid) keptFrom(owner string) bool {
 	return b.keeps == owner && owner != ""
 }
 
-// waitedFor says that a holder which only the line node knows was heeded for long
-// enough.
-func (b *bid) waitedFor(owner string) bool {
+// heedsFor is for how long a holder is still heeded which only the line node knows; 0:
+// it is not that one, or it was for long enough.
+func (b *bid) heedsFor(owner string) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return owner != "" && b.keeps == owner && time.Since(b.since) >= heedTime
+	if owner == "" || b.keeps != owner {
+		return 0
+	}
+	return max(heedTime-time.Since(b.since), 0)
 }
+
+// waitedFor says that such a holder was heeded for long enough.
+func (b *bid) waitedFor(owner string) bool { return b.keptFrom(owner) && b.heedsFor(owner) == 0 }

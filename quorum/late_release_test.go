@@ -142,3 +142,48 @@ func TestSecondCopyOfATry(t *testing.T) {
 		})
 	}
 }
+
+// A client whose clock is ahead proposes too much at first. Where that had no answer,
+// it was granted nowhere, and what is granted next counts: a release up to such a
+// fence would take whatever the nodes may grant.
+func TestFirstTryOfAFastClientIsLost(t *testing.T) {
+	for name, carried := range map[string]bool{"the request": false, "the answer": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				stores := lined(t, 3, memdriver.NodeOptions{Now: func() time.Time { return time.Now().Add(-10 * time.Second) }})
+				d, ts := taps(t, stores)
+				mustTry(t, d, ask("warm"))
+				synctest.Wait()
+				for i, s := range ts {
+					s.hook(func() {
+						s.try = func(ctx context.Context, r driver.Request) error {
+							if carried {
+								_, _ = stores[i].Try(ctx, r)
+							}
+							<-ctx.Done()
+							return ctx.Err()
+						}
+					})
+				}
+				x := ask("k")
+				if res, err := d.Try(t.Context(), x); err == nil {
+					t.Fatalf("no node answers: %+v", res)
+				}
+				for _, s := range ts {
+					s.hook(func() { s.try = nil })
+				}
+				free := stores[1].Hold("k", nodeMaxTTL, driver.Label{})
+				stores[2].Hold("k", nodeMaxTTL, driver.Label{})
+				time.Sleep(time.Second) // all are in service again
+				if res := mustTry(t, d, x); res.Granted {
+					t.Fatalf("two of three nodes are held: %+v", res)
+				}
+				synctest.Wait() // its vote is back
+				free()
+				if res := mustTry(t, d, x); !res.Granted {
+					t.Errorf("two of three nodes are free: %+v", res)
+				}
+			})
+		})
+	}
+}

@@ -200,8 +200,8 @@ func (c *count) refusal() driver.Result {
 		if res.RetryIn = a.res.RetryIn; res.RetryIn > 0 {
 			res.RetryIn = max(res.RetryIn, res.Left)
 		}
-		if c.alone() != "" && (res.RetryIn == 0 || res.RetryIn > heedTime/2) {
-			res.RetryIn = heedTime / 2
+		if left := c.b.heedsFor(c.alone()); left > 0 && (res.RetryIn == 0 || res.RetryIn > left) {
+			res.RetryIn = left
 		}
 		return res
 	}

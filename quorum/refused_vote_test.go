@@ -51,18 +51,21 @@ func TestWhatARefusalSaysOfEarlierVotes(t *testing.T) {
 	}
 	granted := reply{10, driver.Result{Granted: true, Fence: 10}, nil}
 	silent := reply{10, driver.Result{}, errSilent}
-	low := reply{20, driver.Result{Why: driver.FenceTooLow}, nil}
+	low := reply{20, driver.Result{Why: driver.FenceTooLow, Fence: 20}, nil}
+	far := func(above uint64) reply { return reply{20, driver.Result{Why: driver.FenceTooLow, Fence: above}, nil} }
 	for name, c := range map[string]struct {
 		replies []reply
 		has     bool
 	}{
-		"too low, and nothing before":      {[]reply{low}, false},
-		"granted, and then too low":        {[]reply{granted, low}, true},
-		"no answer, and then too low":      {[]reply{silent, low}, true},
-		"granted, and then held back":      {[]reply{granted, {20, driver.Result{}, &admission.HeldBack{}}}, true},
-		"granted, and then of another":     {[]reply{granted, {20, driver.Result{Why: driver.Held}, nil}}, false},
-		"no answer, and then of another":   {[]reply{silent, {20, driver.Result{Why: driver.Held}, nil}}, false},
-		"granted, and then a TTL too long": {[]reply{granted, {20, driver.Result{Why: driver.TTLTooLong}, nil}}, true},
+		"too low, and nothing before":            {[]reply{low}, false},
+		"granted, and then too low":              {[]reply{granted, low}, true},
+		"no answer, and then too low":            {[]reply{silent, low}, true},
+		"no answer, and then too far above that": {[]reply{silent, far(10)}, true},
+		"no answer, and then too far above less": {[]reply{silent, far(8)}, false},
+		"granted, and then held back":            {[]reply{granted, {20, driver.Result{}, &admission.HeldBack{}}}, true},
+		"granted, and then of another":           {[]reply{granted, {20, driver.Result{Why: driver.Held}, nil}}, false},
+		"no answer, and then of another":         {[]reply{silent, {20, driver.Result{Why: driver.Held}, nil}}, false},
+		"granted, and then a TTL too long":       {[]reply{granted, {20, driver.Result{Why: driver.TTLTooLong}, nil}}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
