@@ -18,11 +18,17 @@ type asks struct {
 
 	mu    sync.Mutex
 	tries map[string]int64 // by owner
+	waits waiter           // who is in line
 }
 
 // Try passes the request on.
 func (a *asks) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
 	began, at := a.p.c.w.tick(), time.Now()
+	if r.Queue {
+		a.mu.Lock()
+		a.waits = waiter{a.p, r.Owner, r.Mode == driver.Shared}
+		a.mu.Unlock()
+	}
 	res, err := a.Driver.Try(ctx, r)
 	if err == nil && res.Granted {
 		a.mu.Lock()
@@ -43,6 +49,13 @@ func (a *asks) Renew(ctx context.Context, rs []driver.Request, done func(i int, 
 		}
 		done(i, r)
 	})
+}
+
+// gone notes that nobody of the process is in line.
+func (a *asks) gone() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.waits = waiter{}
 }
 
 // began is when the Try began that granted an owner's lease.

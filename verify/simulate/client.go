@@ -27,6 +27,7 @@ type client struct {
 	mu     sync.Mutex
 	cur    *process
 	asleep time.Time // until when it stands still
+	missed time.Time // until when it stood still, or has no process
 	away   time.Duration
 }
 
@@ -96,6 +97,7 @@ func (c *client) crash(d time.Duration) {
 		return
 	}
 	c.asleep, c.away = time.Time{}, d
+	c.missed = time.Now().Add(d)
 	c.w.log.crashed(c.cur)
 	close(c.cur.ended)
 }
@@ -113,6 +115,9 @@ func (c *client) pause(d time.Duration) {
 	defer c.mu.Unlock()
 	if until := time.Now().Add(d); until.After(c.asleep) {
 		c.asleep = until
+	}
+	if c.asleep.After(c.missed) {
+		c.missed = c.asleep
 	}
 }
 
@@ -205,6 +210,7 @@ func (p *process) acquire(lock locker, limit time.Duration) (*hasp.Lease, error)
 	defer cancel()
 	defer p.until(cancel)()
 	p.c.w.trace.add(entry{kind: "asks", client: p.c.index, life: p.life})
+	defer p.asks.gone()
 	return lock(ctx)
 }
 

@@ -29,7 +29,12 @@
 //     are further apart accept no common fence), and where some are not, no
 //     client's clock is ahead by more than driver.MaxLead of a node's that is then needed.
 //     After the faults every client gets its turn within the wait of a node that
-//     is held back and what leases, and messages that are under way, may take beside it.
+//     is held back and what leases, and messages that are under way, may take beside it;
+//   - a key that a majority would grant to a waiter is free for less than a second:
+//     no clock is wrong by more than 3 seconds, and no client's is ahead by more than
+//     driver.MaxLead of a node's. 2.4 seconds after a time without a majority, or with
+//     a network that loses messages, do not count; nor does a node that handed the
+//     key to a place whose owner is gone.
 //
 // The clients of every schedule write, read, and downgrade: two in five of their
 // turns share the key to read, and one in three writers only reads from some
@@ -39,9 +44,9 @@
 // one instant, unless both only read; a fence that is not above the fence of a
 // hold that was granted before the request was sent (of two that only read, any
 // order will do); one fence for two; a register that compares fences and refuses a
-// holder whose lease is valid; a turn that does not come; and what
-// is left when every client was closed, since a bubble does not end before its
-// last goroutine.
+// holder whose lease is valid; a turn that does not come; a waiter that could have
+// the key, and does not; and what is left when every client was closed, since a
+// bubble does not end before its last goroutine.
 //
 // A seed says which faults are made, and when, and what the network does to the
 // n-th message of each link. It does not say all: owners are random, package

@@ -105,17 +105,17 @@ func exchange[T any](ctx context.Context, l *link, m message, do func(s *memdriv
 			w.trace.message(l, m, a.v, a.err, first)
 			if first && !f.mute {
 				w.after(f.in, func() {
-					if !w.cut(CutIn, l) {
+					if !w.cut(CutIn, l.p.c, l.n) {
 						got <- a
 					}
 				})
 			}
 		})
 	}
-	if !f.lost && !w.cut(CutOut, l) {
+	if !f.lost && !w.cut(CutOut, l.p.c, l.n) {
 		w.after(f.out, func() { carry(true) })
 	}
-	if f.again > 0 && !w.cut(CutOut, l) {
+	if f.again > 0 && !w.cut(CutOut, l.p.c, l.n) {
 		w.after(f.again, func() { carry(false) })
 	}
 	if f.reset > 0 {
@@ -208,7 +208,7 @@ func (l *link) Watch(ctx context.Context, r driver.Request) (<-chan struct{}, er
 				return
 			}
 			f := l.fate()
-			if f.mute || l.p.c.w.cut(CutIn, l) {
+			if f.mute || l.p.c.w.cut(CutIn, l.p.c, l.n) {
 				continue
 			}
 			l.p.c.w.after(f.in, func() {

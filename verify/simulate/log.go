@@ -96,6 +96,13 @@ func (l *log) end(h *hold, now time.Duration, how string, err error) {
 	l.w.trace.add(entry{kind: how, client: h.client, life: h.life, owner: h.owner, till: h.To, err: err})
 }
 
+// count is how many leases there were.
+func (l *log) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.holds)
+}
+
 // released records that a client is about to give its lease back.
 func (l *log) released(h *hold) {
 	l.mu.Lock()

@@ -100,9 +100,10 @@ type Plan struct {
 	Faults  []Fault       // in order of time
 	Heal    time.Duration // when all faults are over
 
-	// Why exclusion, or the order of fences, may break, or clients may wait for
-	// ever: which assumption the schedule breaks. Empty: it must hold.
-	Exclusion, Fences, Progress string
+	// Why exclusion, or the order of fences, may break, clients may wait for ever, or
+	// a key may be free beside a waiter: which assumption the schedule breaks. Empty:
+	// it must hold.
+	Exclusion, Fences, Progress, Free string
 	// Stuck is how long clocks that were stepped back keep a majority from
 	// forgetting what is over.
 	Stuck time.Duration
@@ -145,6 +146,12 @@ func (p *Plan) judge() {
 	}
 	slices.Sort(lags)
 	lead := slices.Max(p.Skews) + lags[p.Nodes/2]
+	switch most := slices.Max(p.Skews) + lags[p.Nodes-1]; {
+	case off > 0: // its fences are too far from the others' for one majority
+		p.Free = fmt.Sprintf("a node's clock is wrong by %v", wrong.Round(time.Millisecond))
+	case most > driver.MaxLead:
+		p.Free = fmt.Sprintf("a client's clock is ahead by %v of a node's", most.Round(time.Millisecond))
+	}
 	switch {
 	case off > p.Nodes/2:
 		p.Progress = fmt.Sprintf("the clocks of %d nodes are wrong by more than %v", off, clockError)

@@ -15,15 +15,16 @@ import (
 // Report is what a run came to.
 type Report struct {
 	Plan *Plan
-	// Violations are broken promises: of what must hold. Overlaps, Falls and
-	// Vain are all that was seen of each, also where the plan allows it.
+	// Violations are broken promises: of what must hold. Overlaps, Falls, Vain and
+	// Idle are all that was seen of each, also where the plan allows it.
 	Violations            []string
 	Overlaps, Falls, Vain []string
-	Stuck                 []string
+	Stuck, Idle           []string
 
 	Holds, Lost, Messages int
 	Refused               int           // writes that the register refused
 	Waited                time.Duration // the longest wait for a turn after the faults
+	Free                  time.Duration // the longest time for which somebody waited who could have the key
 	Digest                string        // of who held the key when
 	trace                 *trace
 }
@@ -35,7 +36,7 @@ func (w *world) judge() *Report {
 	defer l.mu.Unlock()
 	w.reg.mu.Lock()
 	defer w.reg.mu.Unlock()
-	r := &Report{Plan: w.plan, Holds: len(l.holds), Lost: l.lost, Waited: l.waited, trace: w.trace}
+	r := &Report{Plan: w.plan, Holds: len(l.holds), Lost: l.lost, Waited: l.waited, Idle: w.idle.found, Free: w.idle.longest, trace: w.trace}
 	holds := make([]hold, len(l.holds))
 	for i, h := range l.holds {
 		holds[i] = *h
@@ -67,6 +68,9 @@ func (w *world) judge() *Report {
 	}
 	if w.plan.Progress == "" {
 		r.Violations = append(r.Violations, r.Stuck...)
+	}
+	if w.plan.Free == "" {
+		r.Violations = append(r.Violations, r.Idle...)
 	}
 	r.Digest = digest(holds)
 	return r

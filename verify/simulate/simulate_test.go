@@ -119,8 +119,11 @@ func TestBroken(t *testing.T) {
 			for n := range uint64(mostSeeds) {
 				r := play(t, v.Prepare(n+1), v)
 				found, may := r.Overlaps, r.Plan.Exclusion
-				if v.Fences {
+				switch {
+				case v.Fences:
 					found, may = r.Falls, r.Plan.Fences
+				case v.Free:
+					found, may = r.Idle, r.Plan.Free
 				}
 				if len(found) == 0 || may != "" {
 					continue

@@ -18,8 +18,8 @@ func (r *Report) String() string {
 	fmt.Fprintf(&b, "seed %d, %s: %d nodes, %d clients, TTLs %v, client clocks %v, node clocks %v, rates %v, faults for %v, %+v\n",
 		p.Seed, p.Scene, p.Nodes, len(p.TTLs), p.TTLs, p.Skews, p.Offsets, p.Rates, p.Heal, p.Weather)
 	fmt.Fprintf(&b, "exclusion %s; fences %s; progress %s\n", must(p.Exclusion), must(p.Fences), must(p.Progress))
-	fmt.Fprintf(&b, "%d holds, %d lost, %d messages, %d writes refused; the last turn came %v after the faults\n",
-		r.Holds, r.Lost, r.Messages, r.Refused, r.Waited)
+	fmt.Fprintf(&b, "%d holds, %d lost, %d messages, %d writes refused; the last turn came %v after the faults; free beside a waiter for %v\n",
+		r.Holds, r.Lost, r.Messages, r.Refused, r.Waited, r.Free)
 	for _, s := range r.Violations {
 		fmt.Fprintf(&b, "VIOLATION %s\n", s)
 	}
@@ -38,7 +38,7 @@ func Table(all []*Report) string {
 	type row struct {
 		runs, must, broke, mustF, fell int
 		holds, lost, messages, refused int
-		waited                         time.Duration
+		waited, free                   time.Duration
 		violations                     int
 	}
 	rows := map[string]*row{}
@@ -64,13 +64,16 @@ func Table(all []*Report) string {
 		x.messages += r.Messages
 		x.refused += r.Refused
 		x.waited = max(x.waited, r.Waited)
+		if r.Plan.Free == "" {
+			x.free = max(x.free, r.Free)
+		}
 		if len(r.Violations) > 0 {
 			x.violations++
 		}
 	}
 	var b strings.Builder
-	b.WriteString("| faults | runs | exclusion must hold | broke where it may | fences must rise | fell where they may | holds | lost | messages | late writes refused | longest wait after the faults | violations |\n")
-	b.WriteString("|---|---|---|---|---|---|---|---|---|---|---|---|\n")
+	b.WriteString("| faults | runs | exclusion must hold | broke where it may | fences must rise | fell where they may | holds | lost | messages | late writes refused | longest wait after the faults | longest free beside a waiter | violations |\n")
+	b.WriteString("|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
 	names := Scenes()
 	for _, name := range slices.SortedFunc(slices.Values(names), func(a, b string) int {
 		return cmp.Compare(slices.Index(names, a), slices.Index(names, b))
@@ -79,9 +82,9 @@ func Table(all []*Report) string {
 		if x == nil {
 			continue
 		}
-		fmt.Fprintf(&b, "| %s | %d | %d | %d of %d | %d | %d of %d | %d | %d | %d | %d | %v | %d |\n",
+		fmt.Fprintf(&b, "| %s | %d | %d | %d of %d | %d | %d of %d | %d | %d | %d | %d | %v | %v | %d |\n",
 			name, x.runs, x.must, x.broke, x.runs-x.must, x.mustF, x.fell, x.runs-x.mustF,
-			x.holds, x.lost, x.messages, x.refused, x.waited.Round(10*time.Millisecond), x.violations)
+			x.holds, x.lost, x.messages, x.refused, x.waited.Round(10*time.Millisecond), x.free, x.violations)
 	}
 	return b.String()
 }

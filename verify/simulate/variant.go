@@ -16,7 +16,8 @@ import (
 type Variant struct {
 	Name   string
 	Scene  string // the kind of schedule in which it shows
-	Fences bool   // it breaks the order of fences; otherwise exclusion
+	Fences bool   // it breaks the order of fences
+	Free   bool   // it lets a key be free beside waiters; otherwise it breaks exclusion
 	// AtOnce: a node that forgot is admitted at once.
 	AtOnce bool
 
@@ -79,6 +80,34 @@ var Broken = []*Variant{
 			return nil
 		},
 	},
+	{
+		Name: "waiters are told nothing, and see nothing", Scene: "calm", Free: true,
+		nodes: func(_ int, links []driver.Driver) []driver.Driver {
+			for i, l := range links {
+				links[i] = deaf{l.(driver.Node)}
+			}
+			return links
+		},
+	},
+}
+
+// deaf tells a waiter neither that the key is free nor that it lost its place.
+type deaf struct{ driver.Node }
+
+func (d deaf) Watch(context.Context, driver.Request) (<-chan struct{}, error) {
+	return make(chan struct{}), nil
+}
+
+func (d deaf) Renew(ctx context.Context, rs []driver.Request, done func(i int, r driver.Renewal)) {
+	if !rs[0].Queue {
+		d.Node.Renew(ctx, rs, done)
+		return
+	}
+	d.Node.Renew(ctx, rs, func(i int, _ driver.Renewal) { done(i, driver.Renewal{}) })
+}
+
+func (d deaf) Inspect(context.Context, string) (driver.Info, error) {
+	return driver.Info{Held: true}, nil
 }
 
 // besides votes for requests in one mode, whoever holds the key in the other.
@@ -97,7 +126,7 @@ func (v *Variant) Prepare(seed uint64) *Plan {
 	p := NewPlan(seed, v.Scene)
 	if v.prepare != nil {
 		v.prepare(p)
-		p.Exclusion, p.Fences, p.Progress = "", "", ""
+		p.Exclusion, p.Fences, p.Progress, p.Free = "", "", "", ""
 		p.judge()
 	}
 	return p

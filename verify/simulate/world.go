@@ -22,6 +22,7 @@ type world struct {
 	reg     *register
 	trace   *trace
 	log     *log
+	idle    *idle
 	ticks   atomic.Int64 // orders what happens at one instant
 
 	healed chan struct{} // closed when the faults are over
@@ -45,7 +46,7 @@ func Play(p *Plan, v *Variant) *Report {
 	}
 	w := &world{plan: p, variant: v, began: time.Now(), healed: make(chan struct{}), cuts: map[cutID]int{}}
 	w.trace, w.log = &trace{w: w}, &log{w: w}
-	w.reg = newRegister(w)
+	w.reg, w.idle = newRegister(w), newIdle(w)
 	for i := range p.Nodes {
 		w.nodes = append(w.nodes, newNode(w, i))
 	}
@@ -60,8 +61,12 @@ func Play(p *Plan, v *Variant) *Report {
 	for _, c := range w.clients {
 		w.crew.Go(c.live)
 	}
+	looks := make(chan struct{})
+	go func() { w.idle.watch(); close(looks) }()
 	w.faults()
 	w.crew.Wait()
+	close(w.idle.over)
+	<-looks
 	time.Sleep(answersBy) // what is still there after that has leaked
 	return w.judge()
 }
@@ -147,8 +152,8 @@ func (w *world) cutBy(id cutID, n int) {
 }
 
 // cut says whether a direction of a link is cut now.
-func (w *world) cut(kind FaultKind, l *link) bool {
+func (w *world) cut(kind FaultKind, c *client, n *node) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.cuts[cutID{kind, l.p.c.index, l.n.index}] > 0
+	return w.cuts[cutID{kind, c.index, n.index}] > 0
 }
