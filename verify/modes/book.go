@@ -24,8 +24,10 @@ func (r *run) hear(rep report) {
 	switch e.What {
 	case asked:
 		p.keys, p.asked = e.Keys, e.At
+		r.joins(p, e)
 	case failed:
-		r.trouble(e.At) // what it had may run out
+		r.waited(p, e.At)
+		r.trouble(e.At.Time()) // what it had may run out
 		if e.Cancelled {
 			r.Cancelled++
 		} else {
@@ -46,15 +48,22 @@ func (r *run) hear(rep report) {
 		}
 	case ended:
 		r.end(p, e)
+	case released:
+		for _, h := range p.giving {
+			if h.kept = e.At.Time(); h.kept.After(h.ends) { // too late, as the store may see it
+				r.trouble(h.ends)
+			}
+		}
+		p.giving = nil
 	case saw:
 		p.seen = append(p.seen, e.Leases[0])
 	}
 }
 
 // trouble records that a hold may have ended without its client's doing.
-func (r *run) trouble(at crew.Mono) {
-	if r.first.IsZero() {
-		r.first = at.Time()
+func (r *run) trouble(at time.Time) {
+	if r.first.IsZero() || at.Before(r.first) {
+		r.first = at
 	}
 }
 
@@ -69,6 +78,7 @@ func latest(t time.Time, m crew.Mono) time.Time {
 }
 
 func (r *run) grant(p *process, e *event) {
+	r.waited(p, e.At)
 	p.turns++
 	r.Granted++
 	r.since++
@@ -87,7 +97,7 @@ func (r *run) grant(p *process, e *event) {
 
 func (r *run) end(p *process, e *event) {
 	if e.Lost {
-		r.trouble(e.At)
+		r.trouble(e.At.Time())
 		r.Lost++
 	}
 	for _, l := range e.Leases {
@@ -99,9 +109,9 @@ func (r *run) end(p *process, e *event) {
 		h := p.open[i]
 		h.over = true
 		h.To = e.At.Time()
-		if d := l.Deadline.Time(); d.Before(h.To) {
-			h.To = d
+		if h.ends = l.Deadline.Time(); h.ends.Before(h.To) {
+			h.To = h.ends
 		}
 	}
-	p.open = nil
+	p.giving, p.open = p.open, nil
 }

@@ -14,6 +14,7 @@ import (
 // asking is what a turn asks for.
 type asking struct {
 	keys      []string
+	shared    bool // of the one key that a kind other than LockAll asks for
 	ask       func(ctx context.Context) (grip, error)
 	downgrade bool // in the middle
 }
@@ -32,13 +33,17 @@ func (w *worker) draw() asking {
 	}
 	switch w.job.Kind {
 	case Semaphore:
-		return one(w.locks.Semaphore(w.job.Kind.key(), w.job.Slots, o).Lock)
+		a := one(w.locks.Semaphore(w.job.Kind.key(), w.job.Slots, o).Lock)
+		a.shared = true
+		return a
 	case Election:
 		return one(w.locks.Election(w.job.Kind.key(), o).Campaign)
 	case ReadWrite:
 		m := w.locks.RWMutex(w.job.Kind.key(), o)
 		if w.rand.IntN(4) > 0 {
-			return one(m.RLock)
+			a := one(m.RLock)
+			a.shared = true
+			return a
 		}
 		a := one(m.Lock)
 		a.downgrade = w.rand.IntN(3) == 0

@@ -36,6 +36,7 @@ var faults = map[string]fault{
 	"deaths untold":    {hear: func(res *driver.Result) { res.Abandoned = false }},
 	"deaths made up":   {hear: func(res *driver.Result) { res.Abandoned = true }},
 	"nothing released": {ask: func(r *driver.Request) { r.TTL = time.Hour }, free: true},
+	"nobody looks":     {hear: func(res *driver.Result) { res.RetryIn = 0 }},
 	"the dead hold on": {ask: func(r *driver.Request) { r.TTL = time.Hour }},
 }
 
@@ -74,7 +75,7 @@ func (b *broken) request(r driver.Request) driver.Request {
 
 func (b *broken) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
 	res, err := b.Driver.Try(ctx, b.request(r))
-	if res.Granted && b.f.hear != nil {
+	if b.f.hear != nil {
 		b.f.hear(&res)
 	}
 	if b.f.ttl != nil {

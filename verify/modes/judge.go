@@ -70,7 +70,7 @@ func (r *run) last(ctx context.Context) {
 	}
 	for i, l := range all {
 		h := r.holds[len(r.holds)-len(all)+i]
-		h.To = crew.Now().Time()
+		h.To, h.kept = crew.Now().Time(), crew.Now().Time()
 		if err := l.Release(); err != nil {
 			r.broken("the last release of %q: %v", l.Key(), err)
 		}
@@ -108,7 +108,7 @@ func (r *run) judge(took time.Duration) *Outcome {
 	for i, h := range r.holds {
 		holds[i] = h.Hold
 	}
-	for _, err := range []error{history.Check(holds), history.CheckFences(holds)} {
+	for _, err := range []error{history.Check(holds), history.CheckFences(holds), r.idle()} {
 		if err != nil {
 			r.Found = append(r.Found, strings.Split(err.Error(), "\n")...)
 		}

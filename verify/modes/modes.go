@@ -18,6 +18,7 @@ package modes
 import (
 	"context"
 	"fmt"
+	"github.com/hasplock/hasp/internal/stall"
 	"math/rand/v2"
 	"time"
 )
@@ -115,6 +116,9 @@ func Run(ctx context.Context, o Options) (*Outcome, error) {
 	}
 	r := newRun(&o, rand.New(rand.NewPCG(o.Seed, 1)))
 	defer r.killAll()
+	var end ending
+	r.lost = stall.Watch(&end)
+	defer end.run()
 	if err := r.play(ctx); err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@
 package modes
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -91,13 +92,15 @@ func TestFaultsAreFound(t *testing.T) {
 		"deaths untold":           {Options{Kind: Election, Kills: 3}, "nobody after it was told"},
 		"deaths made up":          {Options{Kind: Election}, "and all had"},
 		"nothing released":        {Options{Kind: LockAll, Patience: 5 * time.Second}, "no turn in"},
+		"nobody looks":            {Options{Kind: ReadWrite, TTL: 30 * time.Second}, "stood open"},
 		"the dead hold on":        {Options{Kind: Election, Kills: 3, Patience: 5 * time.Second}, "no turn in"},
 	} {
 		t.Run(name, func(t *testing.T) { // alone: so many have to hold it at once
 			var out *Outcome
 			for seed := range uint64(few) {
 				o := c.o
-				o.Processes, o.Slots, o.TTL, o.Seed, o.Store, o.broken = 5, 2, time.Second, seed, stores["sqlite"](t), name
+				o.TTL = cmp.Or(o.TTL, time.Second)
+				o.Processes, o.Slots, o.Seed, o.Store, o.broken = 5, 2, seed, stores["sqlite"](t), name
 				var err error
 				if out, err = Run(t.Context(), o); err != nil {
 					t.Fatal(err)

@@ -27,18 +27,22 @@ type process struct {
 	*crew.Member
 	killed, stopped bool
 	turns           int
-	keys            []string   // it asked for last
-	asked           crew.Mono  // and when
-	open            []*holding // what it holds
-	seen            []lease    // the leaders that it saw
+	keys            []string      // it asked for last
+	asked           crew.Mono     // and when
+	waits           *history.Wait // for what it asked; nil: it does not wait
+	open            []*holding    // what it holds
+	giving          []*holding    // what it gives back
+	seen            []lease       // the leaders that it saw
 }
 
 // holding is a hold of the history, and what only this package judges.
 type holding struct {
 	history.Hold
-	abandoned bool // its client was told that a holder before did not finish
-	cut       bool // its process was killed under it
-	over      bool // To is settled
+	abandoned bool      // its client was told that a holder before did not finish
+	cut       bool      // its process was killed under it
+	over      bool      // To is settled
+	ends      time.Time // its deadline, once it is given back
+	kept      time.Time // until when the store may have kept the key for it; zero: to the end
 }
 
 // report is an event, and whose it is. A nil event: the process is gone, and all
@@ -60,7 +64,9 @@ type run struct {
 	hired   int
 	all     []*process
 	holds   []*holding
-	first   time.Time // when a hold may have ended badly for the first time; zero: not yet
+	waits   []history.Wait
+	lost    func() time.Duration // what the machine took from this process
+	first   time.Time            // when a hold may have ended badly for the first time; zero: not yet
 
 	begun   time.Time
 	closing bool
@@ -176,6 +182,7 @@ func (r *run) broken(format string, args ...any) {
 // left: a process is gone.
 func (r *run) left(p *process) {
 	delete(r.working, p)
+	r.gone(p)
 	for _, h := range p.open {
 		h.cut = true
 	}
@@ -209,7 +216,7 @@ func (r *run) fault(p *process, granted bool) {
 	if p == nil || p.killed || p.stopped {
 		return
 	}
-	r.trouble(crew.Now())
+	r.trouble(crew.Now().Time())
 	r.since, r.gap, r.held = 0, 1+r.rand.IntN(max(r.o.Processes/4, 2)), r.rand.IntN(3) > 0
 	r.rest = time.Now().Add(faultRest)
 	if !stop || kill && r.rand.IntN(2) == 0 {
@@ -222,6 +229,9 @@ func (r *run) fault(p *process, granted bool) {
 		return
 	}
 	p.stopped = true
+	if p.waits != nil {
+		p.waits.Away = true
+	}
 	r.Stopped++
 	time.AfterFunc(r.o.TTL*11/10+time.Duration(r.rand.Int64N(int64(r.o.TTL/2))), func() {
 		select {

@@ -43,6 +43,7 @@ type event struct {
 	At        crew.Mono `json:"at"`
 	Leases    []lease   `json:"leases,omitempty"` // of granted and ended; of renewed and saw, one
 	Keys      []string  `json:"keys,omitempty"`   // of asked
+	Shared    bool      `json:"shared,omitempty"` // of asked: see asking
 	Abandoned bool      `json:"abandoned,omitempty"`
 	Lost      bool      `json:"lost,omitempty"`      // of ended: it was over before
 	Cancelled bool      `json:"cancelled,omitempty"` // of failed

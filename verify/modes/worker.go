@@ -161,7 +161,7 @@ func (w *worker) turn(last bool) error {
 			ctx, cancel = context.WithTimeout(context.Background(), w.between(time.Millisecond, 50*time.Millisecond))
 		}
 		d := w.draw()
-		if err := w.tell(event{What: asked, Keys: d.keys}); err != nil {
+		if err := w.tell(event{What: asked, Keys: d.keys, Shared: d.shared}); err != nil {
 			cancel()
 			return err
 		}
