@@ -89,7 +89,9 @@ func (d *Driver) together(key string, known []*driver.Info) driver.Info {
 		res.Holds++
 	}
 	if res.Held = res.Holds > 0; res.Held {
-		slices.SortStableFunc(res.Holders, func(a, b driver.Lease) int { return a.Holder.Since.Compare(b.Holder.Since) })
+		slices.SortStableFunc(res.Holders, func(a, b driver.Lease) int { // of one instant: not by whose votes came in first
+			return cmp.Or(a.Holder.Since.Compare(b.Holder.Since), cmp.Compare(a.Fence, b.Fence))
+		})
 		first := res.Holders[0]
 		res.Holder, res.Fence, res.Left = first.Holder, first.Fence, first.Left
 	}

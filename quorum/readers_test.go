@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/memdriver"
 )
 
 // census counts who has a key, as far as those know who have it.
@@ -213,6 +215,33 @@ func TestWriterUnderAStreamOfReaders(t *testing.T) {
 		all.Wait()
 		if before < 20 || before > 40 || c.reads != 100 {
 			t.Errorf("%d readers came before the writer, and %d in all", before, c.reads)
+		}
+	})
+}
+
+// Those who share a key and came at one instant are listed in the order of their
+// fences, however many of their votes are there.
+func TestSharersOfOneInstant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stores := lined(t, 5, memdriver.NodeOptions{})
+		d, ts := taps(t, stores)
+		mustTry(t, d, ask("warm"))
+		synctest.Wait()
+		for _, s := range ts[3:] {
+			s.hook(func() {
+				s.try = func(ctx context.Context, _ driver.Request) error { <-ctx.Done(); return ctx.Err() }
+			})
+		}
+		a, b := ask("k"), ask("k")
+		a.Mode, b.Mode = driver.Shared, driver.Shared
+		mustTry(t, d, a)
+		for _, s := range ts[3:] {
+			s.hook(func() { s.try = nil })
+		}
+		mustTry(t, d, b)
+		info, err := d.Inspect(t.Context(), "k")
+		if err != nil || len(info.Holders) != 2 || info.Holders[0].Holder.Owner != a.Owner {
+			t.Errorf("%+v, %v, want %s before %s", info.Holders, err, a.Owner, b.Owner)
 		}
 	})
 }
