@@ -34,7 +34,7 @@ func newConn(p *Proxy, id int, client net.Conn) *conn {
 // have ended.
 func (c *conn) run() {
 	var d net.Dialer
-	server, err := d.DialContext(c.ctx, "tcp", c.proxy.goal())
+	server, err := d.DialContext(c.ctx, "tcp", c.proxy.Target())
 	if err != nil {
 		c.reset()
 		return

@@ -84,7 +84,8 @@ func (p *Proxy) Retarget(target string) {
 	p.target = target
 }
 
-func (p *Proxy) goal() string {
+// Target returns where new connections lead.
+func (p *Proxy) Target() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.target

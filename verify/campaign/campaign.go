@@ -20,6 +20,8 @@ type Options struct {
 	Library  string // "hasp", which is the default, or "redsync"
 	// Broken names a safeguard that is taken out of hasp; empty: none.
 	Broken string
+	// Lone runs the schedules of one server, and not those of Redlock.
+	Lone bool
 	// Wired gives the schedules links of the kernel's, in network namespaces,
 	// where their faults allow it. See CanCutWires.
 	Wired bool
@@ -39,14 +41,14 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if o.Library == "" {
 		o.Library = "hasp"
 	}
-	rep := &Report{Library: o.Library}
+	rep := &Report{Library: o.Library, Lone: o.Lone}
 	work := make(chan uint64)
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	for range o.Parallel {
 		wg.Go(func() {
 			for seed := range work {
-				s := Generate(seed)
+				s := o.Schedule(seed)
 				s.Wired = o.Wired && s.canBeWired()
 				if err := CanFakeClocks(); err != nil && s.FakesClocks() {
 					mu.Lock()
@@ -76,6 +78,14 @@ feed:
 	wg.Wait()
 	slices.SortFunc(rep.Outcomes, func(a, b *Outcome) int { return int(int64(a.Schedule.Seed) - int64(b.Schedule.Seed)) })
 	return rep, context.Cause(ctx)
+}
+
+// Schedule is that of a seed.
+func (o *Options) Schedule(seed uint64) *Schedule {
+	if o.Lone {
+		return GenerateLone(seed)
+	}
+	return Generate(seed)
 }
 
 // take adds an outcome, and keeps the history of a violation.

@@ -15,9 +15,11 @@ import (
 	"math/rand/v2"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/stall"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -51,6 +53,7 @@ type process struct {
 	answers chan answer
 	rand    *rand.Rand
 	n       int
+	stood   func() time.Duration
 
 	mu  sync.Mutex
 	out *json.Encoder
@@ -63,6 +66,7 @@ func client(text string, in io.Reader, out io.Writer) error {
 		return err
 	}
 	p.rand = rand.New(rand.NewPCG(p.job.Seed, 1))
+	p.stood = stall.Watch(forGood{})
 	var err error
 	if p.locks, err = open(&p.job, p.tell); err != nil {
 		return err
@@ -83,6 +87,11 @@ func client(text string, in io.Reader, out io.Writer) error {
 	return p.tell(e)
 }
 
+// forGood is a test that ends with its process.
+type forGood struct{}
+
+func (forGood) Cleanup(func()) {}
+
 // listen passes answers on. Without its parent a client ends.
 func (p *process) listen(in io.Reader, stop func()) {
 	dec := json.NewDecoder(bufio.NewReader(in))
@@ -101,6 +110,7 @@ func (p *process) listen(in io.Reader, stop func()) {
 
 // tell reports an event: it has reached the parent's pipe when tell returns.
 func (p *process) tell(e event) error {
+	e.Stood, e.Slow = p.stood(), p.locks.slow()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.out.Encode(e)
@@ -137,7 +147,11 @@ func (p *process) once(ctx context.Context) error {
 	p.n++
 	t := &turn{n: p.n, key: fmt.Sprintf("k%d", p.rand.IntN(keys)), try: p.rand.IntN(5) == 0}
 	t.read = p.locks.shares() && p.rand.IntN(5) < 2
-	limit, cancel := context.WithTimeout(ctx, p.between(time.Second, 9*time.Second))
+	wait := p.between(time.Second, 9*time.Second)
+	if p.job.Hasty && p.rand.IntN(2) == 0 {
+		wait = p.between(20*time.Millisecond, 800*time.Millisecond)
+	}
+	limit, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	if err := p.tell(t.event(asked)); err != nil {
 		return err
@@ -150,7 +164,7 @@ func (p *process) once(ctx context.Context) error {
 		return p.tell(e)
 	}
 	e := t.event(granted)
-	e.Fence, e.Deadline = l.fence(), l.deadline()
+	e.Fence, e.Deadline, e.Most = l.fence(), l.deadline(), l.most()
 	if err := p.tell(e); err != nil {
 		return err
 	}
@@ -166,6 +180,7 @@ func (p *process) use(ctx context.Context, t *turn, l lease) error {
 		e.Fence = l.fence()
 		return e
 	}
+	heard := hear(l)
 	got, err := p.ask(says(read))
 	if err != nil {
 		return err
@@ -174,7 +189,7 @@ func (p *process) use(ctx context.Context, t *turn, l lease) error {
 	if p.rand.IntN(p.job.Long) == 0 { // through a renewal or two
 		length = p.between(p.job.MaxTTL/3, p.job.Longest)
 	}
-	lost := work(ctx, l, length)
+	work(ctx, l, length)
 	if !t.read && !got.Refused {
 		e := says(write)
 		e.Value = got.Value
@@ -182,12 +197,12 @@ func (p *process) use(ctx context.Context, t *turn, l lease) error {
 			return err
 		}
 	}
-	if !t.read && lost == 0 && p.locks.shares() && p.rand.IntN(3) == 0 {
+	if !t.read && heard() == 0 && p.locks.shares() && p.rand.IntN(3) == 0 {
 		t.read = true
 		if err := p.lower(ctx, says, l); err != nil {
 			return err
 		}
-		lost = work(ctx, l, length/2)
+		work(ctx, l, length/2)
 	}
 	if t.read && !got.Refused {
 		e := says(look)
@@ -197,9 +212,10 @@ func (p *process) use(ctx context.Context, t *turn, l lease) error {
 		}
 	}
 	over := says(ended)
+	over.Stands = l.err() == nil
 	over.Deadline = l.deadline()
-	if lost != 0 {
-		over.Lost, over.At = true, lost
+	if at := heard(); at != 0 {
+		over.Lost, over.At = true, at
 	}
 	if err := p.tell(over); err != nil {
 		return err
@@ -216,17 +232,27 @@ func (p *process) use(ctx context.Context, t *turn, l lease) error {
 	return nil
 }
 
-// work takes its time, and says when the lease was lost meanwhile; 0: it was not.
-func work(ctx context.Context, l lease, lasts time.Duration) (lost Mono) {
+// hear returns when the holder was told that its lease is over; 0: it was not.
+func hear(l lease) func() Mono {
+	var at atomic.Int64
+	if over := l.done(); over != nil {
+		go func() {
+			<-over
+			at.Store(int64(now()))
+		}()
+	}
+	return func() Mono { return Mono(at.Load()) }
+}
+
+// work takes its time, and ends when the lease is over.
+func work(ctx context.Context, l lease, lasts time.Duration) {
 	timer := time.NewTimer(lasts)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 	case <-ctx.Done():
 	case <-l.done():
-		return now()
 	}
-	return 0
 }
 
 // lower has the client only read from now on. What came of it does not matter:

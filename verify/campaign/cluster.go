@@ -90,12 +90,12 @@ func (n *node) start() *testserver.Server {
 			"FAKETIME_TIMESTAMP_FILE=" + n.clock, "FAKETIME_NO_CACHE=1", "FAKETIME_DONT_FAKE_MONOTONIC=1",
 		}
 	}
-	var args []string
+	args := []string{"--repl-diskless-sync-delay", "0"} // a replica is to have the data when it is promoted
 	switch n.keep {
 	case KeepEverySec:
-		args = []string{"--appendonly", "yes", "--appendfsync", "everysec"}
+		args = append(args, "--appendonly", "yes", "--appendfsync", "everysec")
 	case KeepAlways:
-		args = []string{"--appendonly", "yes", "--appendfsync", "always"}
+		args = append(args, "--appendonly", "yes", "--appendfsync", "always")
 	}
 	var by []string
 	if n.wired != nil {
@@ -167,12 +167,44 @@ func (n *node) replicate() {
 	n.t.Must(n.do(n.spare, []any{"replicaof", "127.0.0.1", n.server.Port()}))
 }
 
+// pair is replicate for a master that is to live on.
+func (n *node) pair(how string) {
+	n.spare = n.start()
+	n.spare.Follow(n.server)
+	if how == guarded {
+		n.t.Must(n.do(n.server, []any{"config", "set", "min-replicas-to-write", "1", "min-replicas-max-lag", "5"}))
+	}
+}
+
+// split promotes the replica, and leads every other client to it.
+func (n *node) split() {
+	n.spare.Promote()
+	n.server, n.spare = n.spare, n.server
+	for c := 0; c < clients; c += 2 {
+		n.lead(n.links[c])
+	}
+}
+
+// unite ends the old master, and leads all clients to the new one.
+func (n *node) unite() {
+	n.spare.Kill()
+	n.spare = nil
+	for c := 1; c < clients; c += 2 {
+		n.lead(n.links[c])
+	}
+}
+
+// lead takes a link to the node's server of now.
+func (n *node) lead(l *faultproxy.Proxy) {
+	l.Retarget(n.server.Addr())
+	l.Reset()
+}
+
 // promote puts the replica in the killed server's place.
 func (n *node) promote() {
 	n.t.Must(n.do(n.spare, []any{"replicaof", "no", "one"}))
 	n.server, n.spare = n.spare, nil
 	for _, l := range n.links {
-		l.Retarget(n.server.Addr())
-		l.Reset()
+		n.lead(l)
 	}
 }

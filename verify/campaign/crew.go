@@ -7,6 +7,7 @@ package campaign
 
 import (
 	"sync"
+	"time"
 
 	"github.com/hasplock/hasp/verify/internal/crew"
 )
@@ -15,6 +16,7 @@ import (
 type record struct {
 	Client int `json:"client"` // counts every process of a run, from 0
 	event
+	Stalled time.Duration `json:"stalled,omitempty"` // what the machine took from the campaign itself so far
 }
 
 // journal is what all clients of a run reported.
@@ -24,9 +26,11 @@ type journal struct {
 	more    chan struct{} // has room for one
 
 	registers map[string]*register // by key; they answer clients
+	stalled   func() time.Duration
 }
 
 func (j *journal) add(r record) {
+	r.Stalled = j.stalled()
 	j.mu.Lock()
 	j.records = append(j.records, r)
 	j.mu.Unlock()
@@ -45,7 +49,7 @@ func (j *journal) from(n int) []record {
 
 // hear records what a client says, and answers for the registers.
 func (j *journal) hear(m *crew.Member, e event) {
-	j.add(record{m.ID, e})
+	j.add(record{Client: m.ID, event: e})
 	if e.What == read || e.What == write || e.What == look {
 		m.Say(j.registers[e.Key].serve(e))
 	}

@@ -26,6 +26,7 @@ const encoreLasts = time.Second
 type generator struct {
 	*rand.Rand
 	s     *Schedule
+	on    int              // how many nodes there are
 	busy  [nodes][][2]ms   // when something else happens to a node
 	taken [clients][][2]ms // to a client's process
 	bad   [clients][][2]ms // to its links
@@ -38,7 +39,7 @@ type generator struct {
 // Generate returns the schedule of a seed, always the same. Successive seeds
 // put every kind of fault first in turn.
 func Generate(seed uint64) *Schedule {
-	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0x6861737063616d70)), s: &Schedule{Seed: seed}}
+	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0x6861737063616d70)), s: &Schedule{Seed: seed, Store: Redlock}, on: nodes}
 	g.s.MaxTTL = []time.Duration{time.Second, 1500 * time.Millisecond, 2 * time.Second}[g.IntN(3)]
 	for i := range g.s.Skew {
 		g.s.Skew[i] = []time.Duration{0, 0, 3 * time.Second, -time.Second, -10 * time.Second, -time.Hour}[g.IntN(6)]
@@ -48,16 +49,21 @@ func Generate(seed uint64) *Schedule {
 		g.s.Keep[i] = []Persistence{KeepNothing, KeepNothing, KeepEverySec, KeepAlways}[g.IntN(4)]
 	}
 	g.split()
-	first := int(seed % uint64(len(catalogue)))
-	g.add(first)
-	for range []int{0, 1, 1, 2, 2, 3}[g.IntN(6)] {
-		g.add(g.IntN(len(catalogue)))
-	}
-	slices.SortStableFunc(g.s.Actions, func(a, b Action) int { return cmp.Compare(a.At, b.At) })
+	g.fill(catalogue)
 	if !slices.ContainsFunc(g.s.Actions, Action.forgets) {
 		g.s.Encore = nil
 	}
 	return g.s
+}
+
+// fill takes incidents of a catalogue: the first by the seed, so that successive
+// ones put each first in turn.
+func (g *generator) fill(from []incident) {
+	g.add(from[g.s.Seed%uint64(len(from))])
+	for range []int{0, 1, 1, 2, 2, 3}[g.IntN(6)] {
+		g.add(from[g.IntN(len(from))])
+	}
+	slices.SortStableFunc(g.s.Actions, func(a, b Action) int { return cmp.Compare(a.At, b.At) })
 }
 
 // split cuts half of the clients off from two nodes, and the others from two
@@ -87,9 +93,9 @@ func (g *generator) split() {
 }
 
 // add adds an incident at a moment when there is room for it, if there is one.
-func (g *generator) add(i int) {
+func (g *generator) add(i incident) {
 	for range 20 {
-		if catalogue[i].make(g, g.between(500, faultsLast-2500)) {
+		if i.make(g, g.between(500, faultsLast-2500)) {
 			return
 		}
 	}
@@ -109,7 +115,7 @@ func overlaps(busy [][2]ms, from, to ms) bool {
 
 // node takes a node to which nothing else happens in a span, or returns -1.
 func (g *generator) node(from, to ms) int {
-	n := g.IntN(nodes)
+	n := g.IntN(g.on)
 	if g.pivot >= 0 && g.IntN(3) > 0 {
 		n = g.pivot
 	}
@@ -133,7 +139,7 @@ func (g *generator) client(of *[clients][][2]ms, from, to ms) int {
 
 // some returns n nodes in order.
 func (g *generator) some(n int) []int {
-	on := g.Perm(nodes)[:n]
+	on := g.Perm(g.on)[:min(n, g.on)]
 	slices.Sort(on)
 	return on
 }
@@ -234,6 +240,9 @@ func (g *generator) step(at ms, k Kind) bool {
 	by := []time.Duration{time.Second, 2500 * time.Millisecond, time.Minute, time.Hour}[g.IntN(4)]
 	if k == ClockBack {
 		by = -by
+		if g.on == 1 { // with no other to decide, everybody waits for as long
+			by = max(by, -2500*time.Millisecond)
+		}
 	}
 	g.act(at, k, Begin, []int{n}, -1, by)
 	return true
@@ -291,7 +300,7 @@ func (g *generator) reset(at ms) bool {
 	if c < 0 {
 		return false
 	}
-	g.act(at, ResetLinks, Begin, g.some(1+g.IntN(nodes)), c, 0)
+	g.act(at, ResetLinks, Begin, g.some(1+g.IntN(g.on)), c, 0)
 	return true
 }
 

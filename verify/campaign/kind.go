@@ -5,6 +5,8 @@
 
 package campaign
 
+import "slices"
+
 // Kind is a kind of fault.
 type Kind string
 
@@ -34,6 +36,10 @@ const (
 	ResetLinks    Kind = "connections reset"
 	ClientStop    Kind = "client stopped beyond its deadline"
 	ClientKill    Kind = "client killed (kill -9)"
+
+	// Of one server.
+	Split  Kind = "replica promoted, and the old master goes on"
+	CutAll Kind = "partition of all clients from the server"
 )
 
 // incident is how a kind of fault comes about.
@@ -42,7 +48,7 @@ type incident struct {
 	make func(g *generator, at ms) bool
 }
 
-// catalogue lists every kind of fault once.
+// catalogue lists every kind of fault of Redlock once.
 var catalogue = []incident{
 	{RestartEmpty, func(g *generator, at ms) bool { return g.restart(at, RestartEmpty, KeepNothing) }},
 	{RestartRDB, func(g *generator, at ms) bool { return g.restart(at, RestartRDB, KeepNothing) }},
@@ -68,4 +74,16 @@ var catalogue = []incident{
 	{ResetLinks, (*generator).reset},
 	{ClientStop, (*generator).stopClient},
 	{ClientKill, (*generator).killClient},
+}
+
+// loneCatalogue is that of one server.
+var loneCatalogue = slices.Concat(
+	slices.DeleteFunc(slices.Clone(catalogue), func(i incident) bool { return i.kind == AllEmpty }),
+	[]incident{{Split, (*generator).splitMaster}, {CutAll, (*generator).cutAll}})
+
+func catalogueOf(s Store) []incident {
+	if s == Redlock {
+		return catalogue
+	}
+	return loneCatalogue
 }

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -16,7 +17,8 @@ import (
 // locker is a library of locks, connected to all nodes.
 type locker interface {
 	lock(ctx context.Context, t *turn) (lease, error)
-	shares() bool // it knows holders who only read
+	shares() bool        // it knows holders who only read
+	slow() time.Duration // what its calls to the store took so far, beyond what is usual
 	close() error
 }
 
@@ -24,6 +26,8 @@ type locker interface {
 type lease interface {
 	fence() uint64 // 0: it has none
 	deadline() Mono
+	most() Mono            // the latest that its deadline may be; 0: nobody knows
+	err() error            // nil: the lease may be relied on
 	done() <-chan struct{} // nil: it does not tell
 	downgrade(ctx context.Context) error
 	release() error

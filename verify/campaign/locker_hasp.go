@@ -18,7 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// nodesOf makes a driver for each server, with a node record.
+// nodesOf makes a driver for each server, with a node record unless maxTTL is 0.
 func nodesOf(conns []*redis.Client, maxTTL time.Duration) (all []driver.Node) {
 	for _, c := range conns {
 		all = append(all, redisdriver.New(c, &redisdriver.Options{MaxTTL: maxTTL}))
@@ -26,7 +26,7 @@ func nodesOf(conns []*redis.Client, maxTTL time.Duration) (all []driver.Node) {
 	return all
 }
 
-// haspLocker is hasp on a quorum of the nodes.
+// haspLocker is hasp on one server, or on a quorum of the nodes.
 type haspLocker struct {
 	conns []*redis.Client
 	locks *hasp.Client
@@ -34,7 +34,10 @@ type haspLocker struct {
 	skew  time.Duration
 	tell  func(event) error
 
+	seen *witness
+
 	mu   sync.Mutex
+	line int                   // the latest turn that stands in line
 	held map[string]*haspLease // by owner
 }
 
@@ -47,32 +50,51 @@ type haspLease struct {
 
 func openHasp(j *job, tell func(event) error) (*haspLocker, error) {
 	l := &haspLocker{conns: dial(j.Addrs, j.Strict), ttl: j.MaxTTL, skew: j.Skew, tell: tell, held: map[string]*haspLease{}}
+	l.seen = newWitness(func(e event) { _ = tell(e) }) // a broken pipe ends the process elsewhere
 	v, err := named(j.Broken)
 	if err != nil {
 		return nil, err
 	}
-	d := v.compose(nodesOf(l.conns, j.MaxTTL), j.Skew, &quorum.Options{Names: j.Addrs, NodeTimeout: j.Timeout, StateDir: j.State})
-	l.locks, err = hasp.New(d, &hasp.Options{Observe: l.observe})
+	o := &hasp.Options{Observe: l.observe}
+	var d driver.Driver
+	switch j.Store {
+	case Redlock:
+		d = v.compose(nodesOf(l.conns, j.MaxTTL), j.Skew, &quorum.Options{Names: j.Addrs, NodeTimeout: j.Timeout, StateDir: j.State}, l.seen)
+	case RedisNode:
+		d, o.StateDir = v.alone(nodesOf(l.conns, j.MaxTTL)[0], l.seen), j.State
+	default:
+		d = v.alone(nodesOf(l.conns, 0)[0], l.seen)
+	}
+	l.locks, err = hasp.New(d, o)
 	if err != nil {
 		return nil, errors.Join(err, closeAll(l.conns))
 	}
 	return l, nil
 }
 
-// observe reports each renewal, which moves a deadline.
+// observe reports each renewal, which moves a deadline, and the first refusal with a
+// place in line.
 func (l *haspLocker) observe(e hasp.Event) {
-	if e.Kind != hasp.EventRenewed {
-		return
-	}
+	t, _ := l.seen.of(e.Owner)
 	l.mu.Lock()
 	h := l.held[e.Owner]
+	first := e.Kind == hasp.EventWaiting && l.line != t.n
+	if first {
+		l.line = t.n
+	}
 	l.mu.Unlock()
-	if h != nil {
-		_ = l.tell(event{What: renewed, At: now(), N: h.n, Key: h.key, Fence: h.fence(), Deadline: h.deadline()}) // a broken pipe ends the process elsewhere
+	switch { // a broken pipe ends the process elsewhere
+	case e.Kind == hasp.EventRenewed && h != nil:
+		told := event{What: renewed, At: now(), N: h.n, Key: h.key, Fence: h.fence(), Deadline: h.deadline()}
+		told.Most = h.most()
+		_ = l.tell(told)
+	case first:
+		_ = l.tell(t.event(waiting))
 	}
 }
 
 func (l *haspLocker) lock(ctx context.Context, t *turn) (lease, error) {
+	l.seen.takes(t)
 	m := l.locks.RWMutex(t.key, &hasp.LockOptions{TTL: l.ttl})
 	acquire := m.Lock
 	switch {
@@ -96,6 +118,8 @@ func (l *haspLocker) lock(ctx context.Context, t *turn) (lease, error) {
 
 func (*haspLocker) shares() bool { return true }
 
+func (l *haspLocker) slow() time.Duration { return time.Duration(l.seen.slow.Load()) }
+
 func (l *haspLocker) close() error { return errors.Join(l.locks.Close(), closeAll(l.conns)) }
 
 // fence is the number that the nodes know: the client with the wrong clock
@@ -106,6 +130,13 @@ func (h *haspLease) deadline() Mono {
 	at := now()
 	return at.Add(time.Until(h.Deadline())) // never later than it is
 }
+
+func (h *haspLease) most() Mono {
+	_, at := h.of.seen.of(h.Owner())
+	return at
+}
+
+func (h *haspLease) err() error { return h.Err() }
 
 func (h *haspLease) done() <-chan struct{} { return h.Done() }
 

@@ -49,6 +49,8 @@ func (l *redsyncLocker) lock(ctx context.Context, t *turn) (lease, error) {
 
 func (*redsyncLocker) shares() bool { return false }
 
+func (*redsyncLocker) slow() time.Duration { return 0 }
+
 func (l *redsyncLocker) close() error { return closeAll(l.conns) }
 
 func (redsyncLease) fence() uint64 { return 0 }
@@ -57,6 +59,10 @@ func (l redsyncLease) deadline() Mono {
 	at := now()
 	return at.Add(time.Until(l.Until()))
 }
+
+func (redsyncLease) most() Mono { return 0 }
+
+func (redsyncLease) err() error { return errors.ErrUnsupported }
 
 func (redsyncLease) done() <-chan struct{} { return nil }
 

@@ -91,7 +91,7 @@ func TestOracles(t *testing.T) {
 
 func TestHoldsOf(t *testing.T) {
 	e := func(client int, w what, at, deadline Mono) record {
-		return record{client, event{What: w, At: at, N: 1, Key: "k", Fence: uint64(client), Deadline: deadline}}
+		return record{Client: client, event: event{What: w, At: at, N: 1, Key: "k", Fence: uint64(client), Deadline: deadline}}
 	}
 	toRead := func(r record) record { r.Shared = true; return r }
 	got := holdsOf([]record{

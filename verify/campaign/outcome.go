@@ -57,9 +57,11 @@ const (
 	Linear    = "a fenced read-write lock has this history"
 	Progress  = "everybody gets the lock again"
 	NoHang    = "no client hangs"
+	Told      = "a lease ends in time, and its holder is told"
+	Idle      = "no key stands open beside a waiter"
 )
 
-var oracles = []string{Exclusion, Fences, Register, Linear, Progress, NoHang}
+var oracles = []string{Exclusion, Fences, Register, Linear, Told, Idle, Progress, NoHang}
 
 // Outcome is what came of a schedule.
 type Outcome struct {
@@ -70,6 +72,7 @@ type Outcome struct {
 	Took     time.Duration `json:"took"`
 	Back     time.Duration `json:"back"`              // from the last fault's end to the last client's next lock
 	Stood    time.Duration `json:"stood"`             // what the machine took from the campaign itself
+	Open     time.Duration `json:"open,omitempty"`    // the longest that a key stood open beside a waiter, without what the machine took
 	Dropped  int           `json:"dropped,omitempty"` // packets, where links are the kernel's
 	Resent   int           `json:"resent,omitempty"`  // segments, by TCP
 	Unknown  int           `json:"unknown,omitempty"` // keys whose history was too long to search
@@ -100,6 +103,14 @@ func (r *run) judge(late, hung []string, stood time.Duration) *Outcome {
 		var wrong []string
 		wrong, o.Unknown = notLinear(o.holds, len(mayOverlap) == 0)
 		verdict(Linear, mayRepeat, wrong)
+	}
+	if r.library == "hasp" {
+		verdict(Told, nil, unheard(o.records, r.s.MaxTTL))
+	}
+	if r.s.Store != Redlock {
+		var open []string
+		open, o.Open = r.idle(o.records)
+		verdict(Idle, r.s.MayWait(), open)
 	}
 	verdict(Progress, nil, late)
 	verdict(NoHang, nil, hung)

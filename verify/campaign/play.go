@@ -53,6 +53,8 @@ func (n *node) prepare(a Action) {
 		n.snapshot()
 	case Promote:
 		n.replicate()
+	case Split:
+		n.pair(a.How)
 	}
 }
 
@@ -73,6 +75,12 @@ func (n *node) begin(a Action) {
 		n.server.Stop()
 	case RefuseWrites:
 		n.refuse(a.How)
+	case Split:
+		n.split()
+	case CutAll:
+		for _, l := range n.links {
+			l.Swallow(true, true)
+		}
 	default:
 		n.server.Kill()
 	}
@@ -105,6 +113,12 @@ func (n *node) end(a Action) {
 		n.server.Restart()
 	case Promote:
 		n.promote()
+	case Split:
+		n.unite()
+	case CutAll:
+		for _, l := range n.links {
+			l.Heal()
+		}
 	}
 }
 
@@ -126,7 +140,7 @@ func (n *node) playLink(a Action, client int) {
 	case Delay:
 		l.Delay(a.By)
 	case Duplicate, Late:
-		addr := n.server.Addr()
+		addr := l.Target()
 		l.Hook(func(c faultproxy.Chunk) bool {
 			if c.Dir != faultproxy.Up {
 				return false

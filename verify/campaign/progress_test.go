@@ -20,7 +20,7 @@ import (
 func crewOf(t *testing.T, f func(r *run)) {
 	t.Helper()
 	_, err := testserver.Perform(t.Context(), func(p *testserver.Program) any {
-		r := &run{t: p, log: &journal{more: make(chan struct{}, 1)}, patience: 100 * time.Millisecond, over: 1000}
+		r := &run{t: p, log: &journal{more: make(chan struct{}, 1), stalled: noStall}, patience: 100 * time.Millisecond, over: 1000}
 		for i := range r.crew {
 			m, err := crew.Start(i, exec.Command("sleep", "1000"), r.log.hear)
 			p.Must(err)
@@ -41,7 +41,7 @@ func noStall() time.Duration { return 0 }
 func TestProgressIsJudged(t *testing.T) {
 	crewOf(t, func(r *run) {
 		got := func(client int, at Mono) {
-			r.log.add(record{client, event{What: granted, At: at}})
+			r.log.add(record{Client: client, event: event{What: granted, At: at}})
 		}
 		got(0, r.over+1)
 		got(1, r.over-1) // before the faults had ended

@@ -15,6 +15,7 @@ import (
 // Report is what a campaign found. As JSON it has everything but the events.
 type Report struct {
 	Library   string     `json:"library"`
+	Lone      bool       `json:"lone"` // of one server, with and without a node record
 	Outcomes  []*Outcome `json:"outcomes"`
 	Singles   []Single   `json:"singles,omitempty"`   // of SideBySide, where that was asked for
 	Skipped   []string   `json:"skipped,omitempty"`   // schedules that this machine cannot run
@@ -95,11 +96,27 @@ func (rep *Report) Markdown(w io.Writer) {
 		}
 		fmt.Fprintln(w)
 	}
-	for _, k := range catalogue {
+	kinds := catalogue
+	if rep.Lone {
+		kinds = loneCatalogue
+	}
+	for _, k := range kinds {
 		line(string(k.kind), rep.row(func(o *Outcome) bool { return slices.Contains(o.Kinds, k.kind) }))
+	}
+	if rep.Lone {
+		for _, s := range []Store{Redis, RedisNode} {
+			line("**"+string(s)+"**", rep.row(func(o *Outcome) bool { return o.Schedule.Store == s }))
+		}
 	}
 	line("**all schedules**", rep.row(func(*Outcome) bool { return true }))
 	fmt.Fprintln(w)
+	if rep.Lone {
+		longest := time.Duration(0)
+		for _, o := range rep.Outcomes {
+			longest = max(longest, o.Open)
+		}
+		fmt.Fprintf(w, "A key stood open beside a waiter for %v at most, without what the machine took.\n\n", longest.Round(100*time.Microsecond))
+	}
 	if n := rep.row(func(o *Outcome) bool { return o.Schedule.Wired }).schedules; n > 0 {
 		fmt.Fprintf(w, "In %d of them the links were the kernel's: network namespaces, and a bridge that dropped packets.\n\n", n)
 	}

@@ -11,9 +11,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 
+	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/admission"
 	"github.com/hasplock/hasp/internal/stall"
@@ -25,7 +27,7 @@ import (
 )
 
 const (
-	// settle is how long the clients run before the faults begin.
+	// settle is how long the clients run before the faults begin, from the first lock.
 	settle = 300 * time.Millisecond
 	// comeback is how long it may take until a node votes, or a client has had
 	// the lock, once nothing stands in the way any more. Most of it is for
@@ -46,11 +48,21 @@ type run struct {
 	nodes    []*node
 	crew     [clients]*crew.Member
 	hired    int
+	slots    []int  // of each client hired
+	hires    []Mono // and when
 	log      *journal
 	state    string
 	patience time.Duration // how long to wait for what may never come
 	lastLoss Mono          // when a node last lost memory
 	over     Mono          // when the last fault had ended
+	voting   Mono          // when all nodes voted after that
+	played   []played
+}
+
+// played is an action, from before it to after it.
+type played struct {
+	Action
+	from, to Mono
 }
 
 // perform runs a schedule, and returns what came of it. The error says why it
@@ -75,22 +87,25 @@ func perform(ctx context.Context, library, broken string, s *Schedule) (*Outcome
 
 func (r *run) all() *Outcome {
 	lost := stall.Watch(r.t)
+	r.log.stalled = lost
 	for k := range keys {
 		r.log.registers[fmt.Sprintf("k%d", k)] = &register{}
 	}
 	if r.s.Wired {
 		r.wires = newWires(r.t)
 	}
-	for i := range nodes {
+	for i := range r.s.on() {
 		r.nodes = append(r.nodes, newNode(r.t, r.s.Keep[i], r.s.FakesClocks(), r.wires.node(i)))
 	}
 	r.t.Must(r.admit())
 	for slot := range clients {
 		r.t.Must(r.hire(slot))
 	}
+	r.begin()
 	r.sleep(settle)
 	r.playAll(r.s.Actions)
 	late := r.readmitted(lost)
+	r.voting = now()
 	r.playAll(r.s.Encore)
 	late = append(late, r.recover(lost)...)
 	hung := r.dismiss()
@@ -101,12 +116,29 @@ func (r *run) all() *Outcome {
 	return o
 }
 
+// begin waits for the first lock.
+func (r *run) begin() {
+	limit := time.NewTimer(r.patience)
+	defer limit.Stop()
+	for !slices.ContainsFunc(r.log.from(0), func(e record) bool { return e.What == granted }) {
+		select {
+		case <-r.log.more:
+		case <-limit.C:
+			r.t.Fatalf("no client was granted a lock")
+		case <-r.t.Context().Done():
+			r.t.Must(context.Cause(r.t.Context()))
+		}
+	}
+}
+
 // playAll does actions, each at its moment from now on.
 func (r *run) playAll(actions []Action) {
 	start := now()
 	for _, a := range actions {
 		r.sleep(start.Add(a.At).Sub(now()))
+		from := now()
 		r.play(a)
+		r.played = append(r.played, played{a, from, now()})
 		if a.forgets() {
 			r.lastLoss = now()
 		}
@@ -127,7 +159,7 @@ func (r *run) sleep(d time.Duration) {
 
 // admit is the operator's word that no locks are active on new servers.
 func (r *run) admit() error {
-	if r.library != "hasp" {
+	if r.library != "hasp" || !r.s.records() {
 		return nil
 	}
 	var conns []*redis.Client
@@ -138,14 +170,21 @@ func (r *run) admit() error {
 	for _, n := range nodesOf(conns, r.s.MaxTTL) {
 		all = append(all, n)
 	}
-	q := quorum.New(all, nil)
+	d := all[0]
+	if r.s.Store == Redlock {
+		d = quorum.New(all, nil)
+	}
+	c, err := hasp.New(d, nil)
+	if err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(r.t.Context(), commandLimit)
 	defer cancel()
-	return errors.Join(q.Admit(ctx), q.Close(), closeAll(conns))
+	return errors.Join(c.Admit(ctx), c.Close(), closeAll(conns))
 }
 
 func (r *run) job(slot int) job {
-	j := job{Library: r.library, Broken: r.broken, MaxTTL: r.s.MaxTTL, Skew: r.s.Skew[slot], State: r.state, Strict: r.s.Strict, Long: r.s.Long, Longest: cmp.Or(r.s.Longest, r.s.MaxTTL*3/2), Seed: r.s.Seed<<8 + uint64(r.hired)}
+	j := job{Library: r.library, Store: r.s.Store, Broken: r.broken, MaxTTL: r.s.MaxTTL, Skew: r.s.Skew[slot], State: r.state, Strict: r.s.Strict, Long: r.s.Long, Hasty: r.s.Hasty, Longest: cmp.Or(r.s.Longest, r.s.MaxTTL*3/2), Seed: r.s.Seed<<8 + uint64(r.hired)}
 	for _, n := range r.nodes {
 		j.Addrs = append(j.Addrs, n.addr(slot))
 	}
@@ -159,6 +198,7 @@ func (r *run) hire(slot int) error {
 		return err
 	}
 	r.hired++
+	r.slots, r.hires = append(r.slots, slot), append(r.hires, now())
 	r.crew[slot] = m
 	r.t.Cleanup(m.Kill)
 	return nil
@@ -167,7 +207,7 @@ func (r *run) hire(slot int) error {
 // readmitted waits until all nodes vote again, also those that forgot something,
 // and returns those for which that takes too long.
 func (r *run) readmitted(lost func() time.Duration) (late []string) {
-	if r.library != "hasp" {
+	if r.library != "hasp" || !r.s.records() {
 		return nil
 	}
 	wait := admission.Wait(r.s.MaxTTL)

@@ -9,6 +9,9 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
 )
 
 var errScene = errors.New("the scene did not come to be: a Lock that should be granted was refused")
@@ -245,4 +248,47 @@ func onlyOne(ctx context.Context, w *world) error {
 	}
 	a.try(ctx)
 	return nil
+}
+
+// overtakenTry: on one store, who asked and had no answer gives up, and what it asked
+// for comes after its release.
+func overtakenTry(ctx context.Context, w *world) error {
+	o := &overtaken{Node: w.stores[0], released: make(chan struct{}), came: make(chan struct{})}
+	first, err := hasp.New(w.broken.alone(o, newWitness(func(event) {})), nil)
+	if err != nil {
+		return err
+	}
+	defer first.Close()
+	limit, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if _, err := first.Mutex("k", &hasp.LockOptions{TTL: worldTTL}).Lock(limit); err == nil {
+		return errScene
+	}
+	<-o.came
+	if info, err := w.stores[0].Inspect(ctx, "k"); err != nil || info.Held {
+		w.found = append(w.found, "the key is held for one that was released")
+	}
+	return nil
+}
+
+// overtaken is a node that Tries reach after the release of their owner.
+type overtaken struct {
+	driver.Node
+	released chan struct{}
+	came     chan struct{}
+}
+
+func (o *overtaken) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
+	go func() {
+		defer close(o.came)
+		<-o.released
+		_, _ = o.Node.Try(context.WithoutCancel(ctx), r) // its answer is lost
+	}()
+	<-ctx.Done()
+	return driver.Result{}, ctx.Err()
+}
+
+func (o *overtaken) Release(ctx context.Context, r driver.Request) error {
+	defer close(o.released)
+	return o.Node.Release(ctx, r)
 }

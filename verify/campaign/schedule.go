@@ -18,6 +18,16 @@ const (
 	clients = 4
 )
 
+// Store is what keeps the locks.
+type Store string
+
+// The stores.
+const (
+	Redlock   Store = "five servers"
+	Redis     Store = "one server"
+	RedisNode Store = "one server with a node record"
+)
+
 // Persistence is what a node writes to its disk.
 type Persistence string
 
@@ -47,7 +57,7 @@ type Action struct {
 	Client int           `json:"client"`          // from 0; -1: none in particular
 	// By is a clock's step, a link's delay, or how late a request comes.
 	By  time.Duration `json:"by,omitempty"`
-	How string        `json:"how,omitempty"` // of RefuseWrites: how the errors begin
+	How string        `json:"how,omitempty"` // of RefuseWrites: how the errors begin; of Split: guarded, or not
 }
 
 func (a Action) String() string {
@@ -71,6 +81,7 @@ func (a Action) String() string {
 // Schedule is everything that is decided before a run. It follows from Seed.
 type Schedule struct {
 	Seed    uint64                 `json:"seed"`
+	Store   Store                  `json:"store"`
 	MaxTTL  time.Duration          `json:"max_ttl"`
 	Keep    [nodes]Persistence     `json:"keep"`
 	Skew    [clients]time.Duration `json:"skew"`    // of the clients' clocks, as far as fences go
@@ -78,6 +89,7 @@ type Schedule struct {
 	Strict  bool                   `json:"strict"`  // the clients' go-redis sends nothing twice and obeys contexts
 	Long    int                    `json:"long"`    // one hold in so many is long
 	Longest time.Duration          `json:"longest"` // of those; 0: one and a half TTLs
+	Hasty   bool                   `json:"hasty"`   // who waits gives up within a second
 	Wired   bool                   `json:"wired"`   // the links are the kernel's, in namespaces; else proxies
 	Actions []Action               `json:"actions"`
 	// Encore is what happens once all nodes that forgot something vote again,
@@ -88,8 +100,8 @@ type Schedule struct {
 // String is the schedule for people, and for comparing two of them.
 func (s *Schedule) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d: TTL %v; nodes keep %v; clients' clocks off by %v; waits shared: %v; strict connections: %v; one hold in %d is long; links in namespaces: %v\n",
-		s.Seed, s.MaxTTL, s.Keep, s.Skew, s.Shared, s.Strict, s.Long, s.Wired)
+	fmt.Fprintf(&b, "seed %d: %s; TTL %v; nodes keep %v; clients' clocks off by %v; waits shared: %v; strict connections: %v; one hold in %d is long; hasty: %v; links in namespaces: %v\n",
+		s.Seed, s.Store, s.MaxTTL, s.Keep[:s.on()], s.Skew, s.Shared, s.Strict, s.Long, s.Hasty, s.Wired)
 	for _, a := range s.Actions {
 		fmt.Fprintf(&b, "  %v\n", a)
 	}
@@ -105,9 +117,21 @@ func (s *Schedule) String() string {
 	return b.String()
 }
 
+// on is how many nodes there are.
+func (s *Schedule) on() int {
+	if s.Store == Redlock {
+		return nodes
+	}
+	return 1
+}
+
+// records says whether the nodes keep a record, and do not vote after they may have
+// forgotten something.
+func (s *Schedule) records() bool { return s.Store != Redis }
+
 // Kinds returns the kinds of fault that occur, in the order of the catalogue.
 func (s *Schedule) Kinds() (kinds []Kind) {
-	for _, c := range catalogue {
+	for _, c := range catalogueOf(s.Store) {
 		if slices.ContainsFunc(s.Actions, func(a Action) bool { return a.Kind == c.kind }) {
 			kinds = append(kinds, c.kind)
 		}
@@ -124,7 +148,7 @@ func (s *Schedule) FakesClocks() bool {
 func (s *Schedule) canBeWired() bool {
 	return !slices.ContainsFunc(s.Actions, func(a Action) bool {
 		switch a.Kind {
-		case Delay, Duplicate, Late, ResetLinks, Promote: // the last for its proxies, which lead elsewhere
+		case Delay, Duplicate, Late, ResetLinks, CutAll, Promote, Split: // the last two for their proxies, which lead elsewhere
 			return true
 		}
 		return false
@@ -142,6 +166,8 @@ func (a Action) forgets() bool {
 	switch a.Kind {
 	case RestartEmpty, RestartRDB, RestartTorn, RestartAOF, AllEmpty, Promote, ClockHeldBack:
 		return a.Part == End
+	case Split:
+		return a.Part == Begin
 	case Flush, FlushHeldBack:
 		return a.Part != Prepare
 	}
@@ -159,6 +185,10 @@ func (s *Schedule) MayOverlap() (broken []string) {
 			broken = append(broken, fmt.Sprintf("somebody deletes the lock's key on nodes %v", a.Nodes))
 		case a.Kind == Evict && a.Part == Begin:
 			broken = append(broken, fmt.Sprintf("node %v evicts leases", a.Nodes))
+		case a.Kind == Split && a.Part == Begin && !(s.records() && a.How == guarded):
+			broken = append(broken, "the old master of a promoted replica goes on")
+		case !s.records() && a.forgets() && a.Kind != RestartAOF:
+			broken = append(broken, "the server forgets leases, and keeps no record")
 		}
 	}
 	return broken
@@ -171,6 +201,9 @@ const clockError = 3 * time.Second
 // MayRepeat names the assumptions of rising fences that the schedule breaks.
 // Where there are none, a fence that does not rise is a violation.
 func (s *Schedule) MayRepeat() (broken []string) {
+	if s.Store != Redlock {
+		return s.mayRepeatAlone()
+	}
 	for _, a := range s.Actions {
 		switch {
 		case a.Kind == ClockBack && -a.By > clockError && slices.ContainsFunc(s.Actions, func(b Action) bool {
@@ -179,6 +212,35 @@ func (s *Schedule) MayRepeat() (broken []string) {
 			broken = append(broken, fmt.Sprintf("node %v forgets, and its clock is behind by %v", a.Nodes, -a.By))
 		case a.Kind == Evict && a.Part == Begin:
 			broken = append(broken, fmt.Sprintf("node %v evicts what it knows of fences", a.Nodes))
+		}
+	}
+	return broken
+}
+
+// mayRepeatAlone is MayRepeat of one server, which mints its fences above those that
+// it remembers and above its clock.
+func (s *Schedule) mayRepeatAlone() (broken []string) {
+	bears := time.Duration(0)
+	if s.records() {
+		bears = clockError
+	}
+	for _, a := range s.Actions {
+		switch {
+		case a.Kind != ClockBack:
+		case slices.ContainsFunc(s.Actions, func(b Action) bool { return b.Kind == Evict }),
+			-a.By > bears && slices.ContainsFunc(s.Actions, Action.forgets):
+			broken = append(broken, fmt.Sprintf("the server forgets, and its clock is behind by %v", -a.By))
+		}
+	}
+	return broken
+}
+
+// MayWait names what the schedule does to the times that the server keeps. Where
+// there is nothing, a key that stands open beside a waiter is a violation.
+func (s *Schedule) MayWait() (broken []string) {
+	for _, a := range s.Actions {
+		if a.Kind == ClockBack {
+			broken = append(broken, fmt.Sprintf("the clock steps back by %v, and leases and claims last for as much longer", -a.By))
 		}
 	}
 	return broken

@@ -102,7 +102,7 @@ func TestWhatASchedulesBreaks(t *testing.T) {
 		"what it knows is evicted":       {actions: []Action{act(Evict, Begin, 0, 1)}, overlap: true, repeat: true},
 		"a replica that is not promoted": {actions: []Action{act(Promote, Prepare, 0, 1)}},
 	} {
-		s := Schedule{Actions: c.actions}
+		s := Schedule{Store: Redlock, Actions: c.actions}
 		if got := len(s.MayOverlap()) > 0; got != c.overlap {
 			t.Errorf("%s: exclusion may break: %v", name, s.MayOverlap())
 		}

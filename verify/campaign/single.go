@@ -61,7 +61,7 @@ func SideBySide(ctx context.Context) ([]Single, error) {
 }
 
 func single(t *testserver.Program, library string, fault Kind) Single {
-	r := &run{t: t, library: library, s: &Schedule{MaxTTL: singleTTL}}
+	r := &run{t: t, library: library, s: &Schedule{Store: Redlock, MaxTTL: singleTTL}}
 	for range nodes {
 		r.nodes = append(r.nodes, newNode(t, KeepNothing, fault == ClockForward, nil))
 	}

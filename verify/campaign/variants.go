@@ -8,6 +8,7 @@ package campaign
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,6 +27,10 @@ type variant struct {
 	lists []int                                          // the stores behind the nodes, when not each its own
 	rate  float64                                        // of the nodes' clocks; 0 means 1
 	scene func(ctx context.Context, w *world) error
+
+	// Of one real server: the schedule in which it shows, and the oracle that sees it.
+	plan   func() *Schedule
+	oracle string
 }
 
 var variants = []*variant{
@@ -45,12 +50,13 @@ var variants = []*variant{
 	{name: "a reader's release takes the others' votes", node: func(n driver.Node, _ any) driver.Node { return releaseAll{n} }, scene: readersLeave},
 	{name: "readers' fences not compared", node: func(n driver.Node, _ any) driver.Node { return anyFence{n} }, scene: writerBehindReader},
 	{name: "restarted nodes vote, and readers are forgotten", node: func(n driver.Node, _ any) driver.Node { return &eager{Node: n} }, scene: restartBesideReader},
+	{name: "no tombstones, one server", node: func(n driver.Node, _ any) driver.Node { return mortal{n} }, scene: overtakenTry},
 	{name: "one node listed twice", node: func(n driver.Node, _ any) driver.Node { return nameless{n} }, lists: []int{0, 1, 2, 2, 2}, scene: onlyOne},
 }
 
 // named returns the variant of a name; nil for the empty one.
 func named(name string) (*variant, error) {
-	for _, v := range variants {
+	for _, v := range slices.Concat(variants, loneVariants) {
 		if v.name == name {
 			return v, nil
 		}
@@ -61,13 +67,31 @@ func named(name string) (*variant, error) {
 	return nil, fmt.Errorf("no variant is called %q", name)
 }
 
+// shared is what the parts of one client have in common.
+func (v *variant) shared() any {
+	if v == nil || v.share == nil {
+		return nil
+	}
+	return v.share()
+}
+
+// alone makes the driver of one server, with a safeguard taken out; nil leaves it as
+// it is.
+func (v *variant) alone(n driver.Node, seen *witness) driver.Driver {
+	share := v.shared()
+	if v != nil && v.node != nil {
+		n = v.node(n, share)
+	}
+	if v != nil && v.whole != nil {
+		return v.whole(seen.around(n), share)
+	}
+	return witnessed{seen.around(n), n}
+}
+
 // compose makes a quorum of nodes, with a safeguard taken out; nil leaves
 // Redlock as it is.
-func (v *variant) compose(all []driver.Node, skew time.Duration, o *quorum.Options) driver.Driver {
-	var share any
-	if v != nil && v.share != nil {
-		share = v.share()
-	}
+func (v *variant) compose(all []driver.Node, skew time.Duration, o *quorum.Options, seen *witness) driver.Driver {
+	share := v.shared()
 	var ds []driver.Driver
 	for i, n := range all {
 		if v != nil && v.lists != nil {
@@ -78,7 +102,7 @@ func (v *variant) compose(all []driver.Node, skew time.Duration, o *quorum.Optio
 		}
 		ds = append(ds, &skewed{Node: n, by: skew})
 	}
-	q := quorum.New(ds, o)
+	q := seen.around(quorum.New(ds, o))
 	if v != nil && v.whole != nil {
 		return v.whole(q, share)
 	}

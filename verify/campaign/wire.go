@@ -19,6 +19,7 @@ func now() Mono { return crew.Now() }
 // job is what a client process is told at its start.
 type job struct {
 	Library string // "hasp" or "redsync"
+	Store   Store
 	Broken  string // the variant of hasp; empty: as it is
 	Addrs   []string
 	MaxTTL  time.Duration
@@ -29,6 +30,7 @@ type job struct {
 	Strict  bool          // go-redis sends nothing twice and obeys contexts; else its defaults
 	Long    int           // one hold in so many lasts for a renewal or more
 	Longest time.Duration // of those
+	Hasty   bool          // every other wait is a short one
 }
 
 // what says what an event is.
@@ -37,12 +39,14 @@ type what string
 // The events that a client reports, in the order of one acquisition.
 const (
 	asked    what = "asked"    // before Lock or TryLock
+	waiting  what = "waiting"  // it stands in line
 	failed   what = "failed"   // it returned without a lease
 	granted  what = "granted"  // it returned with one
 	renewed  what = "renewed"  // the deadline moved
 	lowered  what = "lowered"  // before Downgrade: from now on the client only reads
 	shares   what = "shares"   // Downgrade returned
 	ended    what = "ended"    // before Release: the hold is over
+	gone     what = "gone"     // the store answered a release, also of what Lock left behind
 	released what = "released" // Release returned
 	read     what = "read"     // the register is asked for its value
 	write    what = "write"    // the register is asked to take the next value
@@ -60,10 +64,16 @@ type event struct {
 	Shared   bool   `json:"shared,omitempty"` // of asked to granted: for reading; of read and write: the client may only read
 	Fence    uint64 `json:"fence,omitempty"`
 	Deadline Mono   `json:"deadline,omitempty"` // of the lease, as known now
+	Most     Mono   `json:"most,omitempty"`     // the latest that the deadline may be; 0: nobody knows
 	Lost     bool   `json:"lost,omitempty"`     // the lease was over before Release
+	Stands   bool   `json:"stands,omitempty"`   // of ended: the lease says that it may be relied on
 	Err      string `json:"err,omitempty"`
 	Held     bool   `json:"held,omitempty"` // of failed: somebody else had the key
 	Value    value  `json:"value,omitzero"`
+	// Stood is what the machine took from this process so far.
+	Stood time.Duration `json:"stood,omitempty"`
+	// Slow is what its calls to the store took so far, beyond a few milliseconds each.
+	Slow time.Duration `json:"slow,omitempty"`
 }
 
 // value is what both faces of the register hold.

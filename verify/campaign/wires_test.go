@@ -48,7 +48,7 @@ func everybody(from, to ms, k Kind, on ...int) (all []cut) {
 // wired makes a schedule of cuts. With sides, two clients reach the nodes of the
 // left side only and two those of the right, so that node 2 decides.
 func wired(seed uint64, sides, strict bool, cuts ...[]cut) *Schedule {
-	s := &Schedule{Seed: seed, MaxTTL: time.Second, Long: 2, Longest: 4 * time.Second, Strict: strict, Wired: true}
+	s := &Schedule{Seed: seed, Store: Redlock, MaxTTL: time.Second, Long: 2, Longest: 4 * time.Second, Strict: strict, Wired: true}
 	g := &generator{s: s}
 	if sides {
 		for c := range clients {

@@ -80,7 +80,7 @@ func (w *world) actor(skew time.Duration, reach ...int) (*actor, error) {
 	for i := range nodes {
 		all = append(all, &window{Node: w.stores[i], a: a, i: i})
 	}
-	d := w.broken.compose(all, skew, &quorum.Options{NodeTimeout: 2 * time.Second})
+	d := w.broken.compose(all, skew, &quorum.Options{NodeTimeout: 2 * time.Second}, newWitness(func(event) {}))
 	var err error
 	a.locks, err = hasp.New(d, nil)
 	return a, err

@@ -3,10 +3,11 @@
 
 //go:build linux
 
-// Command cmd runs schedules of faults against Redlock on real servers that it
+// Command cmd runs schedules of faults against Redlock, or one Redis, on real servers that it
 // starts on free loopback ports and stops again.
 //
 //	go run ./verify/campaign/cmd                 200 schedules, four side by side: about 15 minutes
+//	go run ./verify/campaign/cmd -lone           one server, with and without a node record
 //	go run ./verify/campaign/cmd -seed 17        one schedule, with its history
 //	go run ./verify/campaign/cmd -library redsync -n 20
 //	go run ./verify/campaign/cmd -wired          partitions by network namespaces and nftables; as root
@@ -60,6 +61,7 @@ func run(ctx context.Context) error {
 	flag.IntVar(&o.Parallel, "parallel", 4, "how many side by side")
 	flag.StringVar(&o.Library, "library", "hasp", "whose locks: hasp or redsync")
 	flag.StringVar(&o.Broken, "broken", "", "the safeguard that is taken out of hasp")
+	flag.BoolVar(&o.Lone, "lone", false, "one server, every other round of the faults with a node record, instead of Redlock over five")
 	flag.BoolVar(&o.Wired, "wired", false, "links of the kernel's, in network namespaces, where the faults of a schedule allow it; needs root")
 	flag.StringVar(&o.Failures, "failures", "", "a directory for the histories of violations")
 	flag.Parse()
@@ -71,7 +73,7 @@ func run(ctx context.Context) error {
 	}
 	if *show {
 		for _, s := range o.Seeds {
-			fmt.Print(campaign.Generate(s))
+			fmt.Print(o.Schedule(s))
 		}
 		return nil
 	}
@@ -91,7 +93,7 @@ func run(ctx context.Context) error {
 	begun := time.Now()
 	rep, err := campaign.Run(ctx, o)
 	fmt.Fprintf(os.Stderr, "%d schedules in %v\n", done, time.Since(begun).Round(time.Second))
-	if err == nil && *seed < 0 && o.Library == "hasp" && o.Broken == "" {
+	if err == nil && *seed < 0 && !o.Lone && o.Library == "hasp" && o.Broken == "" {
 		rep.Singles, err = campaign.SideBySide(ctx)
 	}
 	rep.Markdown(os.Stdout)
@@ -127,5 +129,9 @@ func write(rep *campaign.Report, path, head string) error {
 	var text bytes.Buffer
 	fmt.Fprintf(&text, "%s\n\n", head)
 	rep.Markdown(&text)
-	return page.Write(path, "campaign", text.String())
+	mark := "campaign"
+	if rep.Lone {
+		mark = "campaign of one server"
+	}
+	return page.Write(path, mark, text.String())
 }

@@ -1,0 +1,267 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package campaign
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hasplock/hasp/internal/history"
+)
+
+const (
+	// openLimit is how long a key may stand open beside a waiter that lives, and that
+	// the server answers at once. After a release it is milliseconds, after a death
+	// 50 ms; the rest is for the messages between the processes.
+	openLimit = 100 * time.Millisecond
+	// claimTime is how long a key may wait for one that was handed it and does not
+	// come; where round trips were long, three of them.
+	claimTime = 550 * time.Millisecond
+	// backOn is how long after a fault a client may be busy with what came of it,
+	// beyond a TTL: with a pause after errors, and new connections.
+	backOn = 2 * time.Second
+)
+
+// outage is a time in which a client cannot be expected to come for a key.
+type outage struct {
+	Kind     Kind
+	from, to Mono
+	by       time.Duration // how late its requests come
+}
+
+// stops says whether the client does not run, or runs and is not heard.
+func (o outage) stops() bool { return o.Kind == ClientStop || o.Kind == ClientKill }
+
+// outages lists them for each client that was hired.
+func (r *run) outages() [][]outage {
+	all := make([][]outage, r.hired)
+	for i, a := range r.played {
+		if a.Part != Begin {
+			continue
+		}
+		o := outage{a.Kind, a.from, a.to, a.By}
+		for _, b := range r.played[i:] {
+			if b.Part == End && b.Kind == a.Kind && b.Client == a.Client {
+				o.to = b.to
+				break
+			}
+		}
+		if r.s.records() && slices.ContainsFunc(r.s.Actions, func(b Action) bool { return b.Kind == a.Kind && b.forgets() }) {
+			o.to = max(o.to, r.voting)
+		}
+		if a.Kind != ClientKill {
+			o.to = o.to.Add(r.s.MaxTTL + backOn)
+		}
+		switch {
+		case a.Client < 0:
+			for id := range all {
+				all[id] = append(all[id], o)
+			}
+		case a.Kind == ClientKill: // it comes to who was there then
+			id := -1
+			for i, slot := range r.slots {
+				if slot == a.Client && r.born(i) < a.from {
+					id = i
+				}
+			}
+			o.to = never
+			all[id] = append(all[id], o)
+		default:
+			for id, slot := range r.slots {
+				if slot == a.Client {
+					all[id] = append(all[id], o)
+				}
+			}
+		}
+	}
+	for _, of := range all {
+		slices.SortFunc(of, func(a, b outage) int { return cmp.Compare(a.from, b.from) })
+	}
+	return all
+}
+
+// born is when the run hired a client.
+func (r *run) born(id int) Mono { return r.hires[id] }
+
+// stay is one acquisition as idle judges it.
+type stay struct {
+	client int
+	key    string
+	shared bool
+
+	asked, inLine, granted, lowered, ended, gone, failed Mono // 0: it never came to that
+}
+
+func staysOf(records []record) (all []*stay) {
+	byID := map[acquisition]*stay{}
+	for _, e := range records {
+		id := acquisition{e.Client, e.N}
+		s := byID[id]
+		if s == nil {
+			if e.What != asked {
+				continue
+			}
+			s = &stay{client: e.Client, key: e.Key, shared: e.Shared}
+			byID[id] = s
+			all = append(all, s)
+		}
+		switch e.What {
+		case asked:
+			s.asked = e.At
+		case waiting:
+			s.inLine = e.At
+		case granted:
+			s.granted = e.At
+		case failed:
+			s.failed = e.At
+		case shares:
+			if e.Err == "" {
+				s.lowered = e.At
+			}
+		case ended:
+			s.ended = e.At
+		case gone:
+			s.gone = cmp.Or(s.gone, e.At)
+		}
+	}
+	return all
+}
+
+// idle finds keys that stood open beside a waiter for too long, without what the machine
+// took, and returns how long
+// one did at most, without that. Judged are waiters that no fault
+// touches; a key counts as held for as long as the store may have kept it for somebody
+// whom one does.
+func (r *run) idle(records []record) (found []string, longest time.Duration) {
+	out := r.outages()
+	var holds []history.Hold
+	var waits []history.Wait
+	over := r.over
+	for _, e := range records {
+		over = max(over, e.At)
+	}
+	for _, s := range staysOf(records) {
+		holds = append(holds, s.holds(out[s.client], r.s.MaxTTL, over)...)
+		waits = append(waits, s.waits(out[s.client], r.s.MaxTTL, over)...)
+	}
+	limit := func(_ string, from, to time.Time) time.Duration {
+		begin, end := Mono(from.UnixNano()), Mono(to.UnixNano())
+		took := taken(records, begin, end, func(client int) bool {
+			return slices.ContainsFunc(out[client], func(o outage) bool { return o.from <= end && begin <= o.to })
+		})
+		longest = max(longest, to.Sub(from)-took)
+		return openLimit + took
+	}
+	return lines(history.CheckIdle(holds, waits, limit)), longest
+}
+
+// dies is when its process was killed, or over.
+func (s *stay) dies(out []outage, over Mono) Mono {
+	for _, o := range out {
+		if o.Kind == ClientKill {
+			return o.from
+		}
+	}
+	return over
+}
+
+// waits returns the stay in line, apart from the times of outages.
+func (s *stay) waits(out []outage, ttl time.Duration, over Mono) (all []history.Wait) {
+	to := cmp.Or(s.granted, s.failed, s.dies(out, over))
+	at := cmp.Or(s.inLine, to)
+	add := func(from, to Mono, away bool) {
+		if from < to {
+			all = append(all, history.Wait{Key: s.key, Owner: fmt.Sprintf("client %d since %.6f", s.client, time.Duration(s.asked).Seconds()), Shared: s.shared,
+				Asked: s.asked.Time(), From: from.Time(), To: to.Time(), Away: away})
+		}
+	}
+	for _, o := range out {
+		switch {
+		case o.Kind == ClientKill && s.asked < o.from && to == o.from: // its place is left
+			add(max(at, s.asked), o.from, false)
+			add(o.from, o.from.Add(ttl), true)
+			return all
+		case o.from >= to || o.to <= at:
+			continue
+		}
+		add(at, o.from, false)
+		add(max(at, o.from), min(to, o.to), true)
+		at = max(at, o.to)
+	}
+	add(at, to, false)
+	return all
+}
+
+// holds returns for how long the store may have kept the key for it.
+func (s *stay) holds(out []outage, ttl time.Duration, over Mono) (all []history.Hold) {
+	add := func(from, to Mono, lowered Mono, shared bool) {
+		h := history.Hold{Key: s.key, Shared: shared, From: from.Time(), To: to.Time()}
+		if lowered != 0 {
+			h.Down = lowered.Time()
+		}
+		all = append(all, h)
+	}
+	end := cmp.Or(s.gone, s.failed, s.ended, s.dies(out, over)) // when it asked for nothing more
+	until := end
+	if s.gone == 0 {
+		until = end.Add(ttl)
+	}
+	claim := claimTime
+	for _, o := range out {
+		if !o.stops() {
+			claim = max(claimTime, 3*ttl) // no call that succeeds takes longer than the TTL
+		}
+		switch {
+		case o.from > end || o.to <= s.asked:
+		case !o.stops(): // it may have been granted the key, or handed it, and not know
+			if s.gone == 0 || o.Kind == Duplicate || o.by > ttl { // what comes later than a TTL after its release may be granted
+				add(max(s.asked, o.from), end.Add(o.by+ttl+claim), 0, false)
+			} else {
+				add(max(s.asked, o.from), end, 0, false)
+			}
+		case o.from < s.asked:
+		case s.granted == 0 || s.granted > o.from: // as before, and it does not renew it
+			add(o.from, o.from.Add(ttl+claim), 0, false)
+		default:
+			until = min(until, o.from.Add(ttl))
+		}
+	}
+	if s.granted != 0 && s.granted < until {
+		add(s.granted, until, s.lowered, s.shared)
+	}
+	return all
+}
+
+// taken is what the machine, or a server that syncs its file, took from the campaign and
+// all processes but some, between two instants.
+func taken(records []record, from, to Mono, but func(client int) bool) (took time.Duration) {
+	type span struct{ first, last record }
+	spans := map[int]*span{}
+	own := &span{}
+	grow := func(s *span, e record) {
+		if e.At <= from {
+			s.first = e
+		}
+		if s.last.At < to {
+			s.last = e
+		}
+	}
+	for _, e := range records {
+		if spans[e.Client] == nil {
+			spans[e.Client] = &span{first: e}
+		}
+		grow(spans[e.Client], e)
+		grow(own, e)
+	}
+	for id, s := range spans {
+		if !but(id) {
+			took += max(0, s.last.Stood-s.first.Stood) + max(0, s.last.Slow-s.first.Slow)
+		}
+	}
+	return took + max(0, own.last.Stalled-own.first.Stalled)
+}

@@ -1,0 +1,53 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package campaign
+
+import (
+	"fmt"
+	"time"
+)
+
+// drift is what a lease is shorter than its TTL for the sake of clocks that differ.
+func drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
+
+// unheard finds leases on which their holder could rely for too long: with a deadline
+// that is later than the witness knows that it may be; whose end came later than the
+// deadline, by more than the drift and what the machine took from the holder's process;
+// and that stood by their own word beyond it.
+func unheard(records []record, ttl time.Duration) (found []string) {
+	all := map[int][]record{}
+	for _, r := range records {
+		own := append(all[r.Client], r)
+		all[r.Client] = own
+		says := func(format string, args ...any) {
+			found = append(found, fmt.Sprintf("client %d, acquisition %d: ", r.Client, r.N)+fmt.Sprintf(format, args...))
+		}
+		switch past := r.At.Sub(r.Deadline); {
+		case r.What == granted || r.What == renewed:
+			if late := r.Deadline.Sub(r.Most); r.Most != 0 && late > 0 {
+				says("its deadline is %v later than it may be", late)
+			}
+		case r.What != ended:
+		case r.Stands && (r.Lost || past > 0):
+			says("its Err is nil %v after the deadline, its Done closed: %v", past, r.Lost)
+		case r.Lost && past > drift(ttl)+stood(own, r.Deadline):
+			says("its Done was closed %v after the deadline", past)
+		}
+	}
+	return found
+}
+
+// stood is what the machine took from a process between the last that it said before
+// an instant and the last that it said at all.
+func stood(own []record, since Mono) time.Duration {
+	last := own[len(own)-1]
+	for i := len(own) - 1; i >= 0; i-- {
+		if own[i].At <= since {
+			return last.Stood - own[i].Stood
+		}
+	}
+	return last.Stood
+}

@@ -1,0 +1,117 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package campaign
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// witness stands between hasp and its engine, and knows how late the deadline of each
+// lease may be: by the engine's word, less the drift, from before the request. It says
+// when the store has answered a release.
+type witness struct {
+	tell func(event)
+	slow atomic.Int64 // ns, see usual
+
+	mu    sync.Mutex
+	now   *turn            // whose owner the next new one is
+	turns map[string]*turn // by owner
+	most  map[string]Mono
+}
+
+func newWitness(tell func(event)) *witness {
+	return &witness{tell: tell, turns: map[string]*turn{}, most: map[string]Mono{}}
+}
+
+// takes says that a turn begins.
+func (w *witness) takes(t *turn) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.now = t
+}
+
+func (w *witness) asks(owner string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.turns[owner] == nil {
+		w.turns[owner] = w.now
+	}
+}
+
+func (w *witness) of(owner string) (turn *turn, most Mono) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.turns[owner], w.most[owner]
+}
+
+func (w *witness) note(owner string, at Mono, ttl time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.most[owner] = max(w.most[owner], at.Add(ttl-drift(ttl)))
+}
+
+// usual is how long a call may take before it counts as slow.
+const usual = 10 * time.Millisecond
+
+func (w *witness) took(since Mono) { w.slow.Add(int64(max(0, now().Sub(since)-usual))) }
+
+// around has the witness look at a driver.
+func (w *witness) around(d driver.Driver) driver.Driver { return watched{d, w} }
+
+type watched struct {
+	driver.Driver
+	by *witness
+}
+
+func (d watched) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
+	d.by.asks(r.Owner)
+	at := now()
+	res, err := d.Driver.Try(ctx, r)
+	d.by.took(at)
+	if err == nil && res.Granted {
+		d.by.note(r.Owner, at, res.TTL)
+	}
+	return res, err
+}
+
+func (d watched) Renew(ctx context.Context, rs []driver.Request, done func(int, driver.Renewal)) {
+	at := now()
+	defer d.by.took(at)
+	d.Driver.Renew(ctx, rs, func(i int, r driver.Renewal) {
+		if r.Err == nil && !rs[i].Queue {
+			d.by.note(rs[i].Owner, at, r.TTL)
+		}
+		done(i, r)
+	})
+}
+
+func (d watched) Release(ctx context.Context, r driver.Request) error {
+	at := now()
+	err := d.Driver.Release(ctx, r)
+	d.by.took(at)
+	if t, _ := d.by.of(r.Owner); t != nil && (err == nil || errors.Is(err, driver.ErrNotHeld)) {
+		d.by.tell(t.event(gone))
+	}
+	return err
+}
+
+// witnessed is a watched node: hasp lets it vote again.
+type witnessed struct {
+	driver.Driver
+	node driver.Node
+}
+
+func (w witnessed) Record(ctx context.Context) (driver.Record, error) { return w.node.Record(ctx) }
+
+func (w witnessed) Admit(ctx context.Context, r driver.Record, maxTTL time.Duration) error {
+	return w.node.Admit(ctx, r, maxTTL)
+}
