@@ -16,9 +16,10 @@ test: ## run every module's tests with the race detector, on real servers of its
 show: ## run the long demonstrations on real servers; one alone: make show NAME=leases
 	@go run ./verify/show $(or $(NAME),all)
 
-verify: ## 200 seeded schedules of faults against Redlock on real servers, about 15 minutes; rewrites their table in docs/guarantees.md
+verify: ## 200 seeded schedules of faults against Redlock on real servers, and 150 against one, about 20 minutes; rewrites their tables in docs/guarantees.md
 	@scripts/servers
 	@go run ./verify/campaign/cmd -n 200 -into docs/guarantees.md
+	@go run ./verify/campaign/cmd -lone -n 150 -into docs/guarantees.md
 
 verify-quick: ## the schedules and the broken variants that make test runs, too
 	@scripts/servers
