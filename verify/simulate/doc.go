@@ -34,7 +34,8 @@
 //     no clock is wrong by more than 3 seconds, and no client's is ahead by more than
 //     driver.MaxLead of a node's. 2.4 seconds after a time without a majority, or with
 //     a network that loses messages, do not count; nor does a node that handed the
-//     key to a place whose owner is gone.
+//     key to a place whose owner is gone, or that voted for a waiter which is itself
+//     kept from a majority.
 //
 // The clients of every schedule write, read, and downgrade: two in five of their
 // turns share the key to read, and one in three writers only reads from some

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
@@ -87,8 +88,14 @@ func (i *idle) look() {
 		states[n] = node.state(i.live(waiters, node))
 		handed = handed || states[n].handed
 	}
+	// Who has a vote, and is kept from the others by a cut or by what is not released
+	// yet, keeps those behind it waiting: all of them wait for that.
+	kept := map[string]bool{}
 	for _, wt := range waiters {
-		if !i.open(wt, waiters, states) {
+		kept[wt.owner] = !i.open(wt, waiters, states, nil)
+	}
+	for _, wt := range waiters {
+		if !i.open(wt, waiters, states, kept) {
 			continue
 		}
 		since, ok := was[wt.owner]
@@ -167,10 +174,11 @@ func (w *world) joined(c *client, n *node) bool { return !w.cut(CutOut, c, n) &&
 
 // state is what a node would vote for.
 type state struct {
-	votes  bool // it answers, and votes
-	used   bool // somebody has the key there who does not wait for it
-	reads  bool // and only reads
-	handed bool // it was handed on there to one who does not wait, and has not claimed it
+	votes  bool     // it answers, and votes
+	used   bool     // somebody has the key there who does not wait for it
+	reads  bool     // and only reads
+	waits  []string // who of those that wait has it there
+	handed bool     // it was handed on there to one who does not wait, and has not claimed it
 }
 
 // state looks at a copy of the node: one that is looked at itself hands the key on.
@@ -191,7 +199,9 @@ func (n *node) state(live map[string]bool) (s state) {
 	}
 	s.reads = true
 	for _, h := range info.Holders {
-		if !live[h.Holder.Owner] {
+		if live[h.Holder.Owner] {
+			s.waits = append(s.waits, h.Holder.Owner)
+		} else {
 			s.used = true
 			s.handed = s.handed || h.Fence == 0
 			s.reads = s.reads && h.Holder.Mode == driver.Shared
@@ -200,15 +210,17 @@ func (n *node) state(live map[string]bool) (s state) {
 	return s
 }
 
-// open says that a majority would vote for one that waits.
-func (i *idle) open(wt waiter, all []waiter, states []state) bool {
+// open says that a majority would vote for one that waits, though some of those that
+// wait are kept from a majority of their own.
+func (i *idle) open(wt waiter, all []waiter, states []state, kept map[string]bool) bool {
 	beside := wt.shared // others who read, unless somebody before it may want to write
 	for _, o := range all {
 		beside = beside && o.shared
 	}
 	votes := 0
 	for n, s := range states {
-		if s.votes && (!s.used || beside && s.reads) && i.w.joined(wt.p.c, i.w.nodes[n]) {
+		blocked := slices.ContainsFunc(s.waits, func(o string) bool { return o != wt.owner && kept[o] })
+		if s.votes && !blocked && (!s.used || beside && s.reads) && i.w.joined(wt.p.c, i.w.nodes[n]) {
 			votes++
 		}
 	}
