@@ -6,15 +6,24 @@ package store
 import "golang.org/x/sys/unix"
 
 // sharedDisks are file systems that several machines may use at once, by their
-// number in statfs(2). FUSE may be anything, sshfs as well.
+// number in statfs(2). FUSE may be anything, sshfs as well; 9P is how virtual machines
+// and WSL show folders of their host.
 var sharedDisks = map[uint32]string{
-	unix.NFS_SUPER_MAGIC:  "NFS",
-	unix.SMB_SUPER_MAGIC:  "SMB",
-	unix.SMB2_SUPER_MAGIC: "SMB",
-	unix.CIFS_SUPER_MAGIC: "SMB",
-	unix.FUSE_SUPER_MAGIC: "FUSE",
-	unix.AFS_SUPER_MAGIC:  "AFS",
-	unix.CEPH_SUPER_MAGIC: "Ceph",
+	unix.NFS_SUPER_MAGIC:   "NFS",
+	unix.SMB_SUPER_MAGIC:   "SMB",
+	unix.SMB2_SUPER_MAGIC:  "SMB",
+	unix.CIFS_SUPER_MAGIC:  "SMB",
+	unix.FUSE_SUPER_MAGIC:  "FUSE",
+	unix.AFS_SUPER_MAGIC:   "AFS",
+	unix.CEPH_SUPER_MAGIC:  "Ceph",
+	unix.CODA_SUPER_MAGIC:  "Coda",
+	unix.V9FS_MAGIC:        "9P",
+	unix.OCFS2_SUPER_MAGIC: "OCFS2",
+	0x01161970:             "GFS2",
+	0x0bd00bd0:             "Lustre",
+	0x47504653:             "GPFS",
+	0x786f4256:             "a shared folder of VirtualBox",
+	0xbacbacbc:             "a shared folder of VMware",
 }
 
 // sharedDisk names the kind of file system that a folder is on, when it is one of
@@ -24,5 +33,8 @@ func sharedDisk(dir string) string {
 	if err := unix.Statfs(dir, &s); err != nil {
 		return ""
 	}
-	return sharedDisks[uint32(s.Type)]
+	return diskKind(int64(s.Type)) //nolint:unconvert // another type elsewhere
 }
+
+// diskKind takes a number of statfs, of which some systems extend the sign.
+func diskKind(number int64) string { return sharedDisks[uint32(number)] }

@@ -1,0 +1,56 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// The numbers are those of statfs(2), also where a system extends their sign.
+func TestSharedDisks(t *testing.T) {
+	for kind, number := range map[string]int64{
+		"NFS": 0x6969, "SMB": -0xacb2be, "FUSE": 0x65735546, "AFS": 0x5346414f, "Ceph": 0xc36400, "9P": 0x01021997, "Coda": 0x73757245, "OCFS2": 0x7461636f,
+	} {
+		if got := diskKind(number); got != kind {
+			t.Errorf("%#x is %q, want %s", number, got, kind)
+		}
+	}
+	for name, number := range map[string]int64{"ext4": 0xef53, "xfs": 0x58465342, "btrfs": 0x9123683e, "tmpfs": 0x01021994, "overlay": 0x794c7630, "zfs": 0x2fc12fc1} {
+		if got := diskKind(number); got != "" {
+			t.Errorf("%s is taken for %s", name, got)
+		}
+	}
+}
+
+// The default store is refused where others may mount it, and named to whoever
+// knows better.
+func TestDefaultOnASharedDisk(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("XDG_STATE_HOME", home)
+	var s unix.Statfs_t
+	if err := unix.Statfs(home, &s); err != nil {
+		t.Fatal(err)
+	}
+	number := uint32(s.Type)
+	if sharedDisks[number] != "" {
+		t.Fatalf("the tests run on %s", sharedDisks[number])
+	}
+	if _, err := Find("", false); err != nil {
+		t.Fatalf("on a disk of this machine: %v", err)
+	}
+	sharedDisks[number] = "a test's disk"
+	t.Cleanup(func() { delete(sharedDisks, number) })
+	_, err := Find("", false)
+	url := "sqlite:" + filepath.Join(home, "hasp", "locks.db")
+	if err == nil || !strings.Contains(err.Error(), "is on a test's disk, which other machines may use, too") || !strings.HasSuffix(err.Error(), ": "+url) {
+		t.Fatalf("the default store: %v", err)
+	}
+	if _, err := Find(url, true); err != nil {
+		t.Errorf("the same one, named: %v", err)
+	}
+}
