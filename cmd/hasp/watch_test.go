@@ -176,3 +176,28 @@ func TestWatchEnds(t *testing.T) {
 		s.exits(77, "ls", "--watch")
 	})
 }
+
+// At a terminal that does not know UTF-8 the second byte of a character may begin
+// what it acts on.
+func TestTerminalWithoutUTF8(t *testing.T) {
+	onTerminal(t, "C", func(t *testing.T, s *sandbox) {
+		s.hasp("run", "--reason", "\u4e1b31m", "\u4e1b]0;x", "--", "sh", "-c", "echo >ready; exec sleep 1000")
+		s.read("ready")
+		sc := s.shell(t)
+		for _, command := range []string{"ls", "ls -o json", "show \"$(printf '\\344\\270\\233]0;x')\"", "ls --watch"} {
+			at := sc.seen
+			sc.run(`LC_ALL=C hasp ` + command)
+			sc.expect(`\\u4e1b\]0;x`)
+			if command == "ls --watch" {
+				sc.send(ctrlC)
+			}
+			sc.expect("PROMPT>")
+			if text := sc.text.String()[at:sc.seen]; strings.Contains(text, "\x9b") {
+				t.Errorf("%s says %q", command, text)
+			}
+			sc.run(`LC_ALL=C.UTF-8 hasp ls`)
+			sc.expect("\u4e1b\\]0;x")
+			sc.expect("PROMPT>")
+		}
+	})
+}

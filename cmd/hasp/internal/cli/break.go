@@ -13,6 +13,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/cmd/hasp/internal/child"
+	"github.com/hasplock/hasp/cmd/hasp/internal/plain"
 	"github.com/hasplock/hasp/driver"
 	"github.com/spf13/cobra"
 )
@@ -133,10 +134,10 @@ func plan(i hasp.Info, key string, victim hasp.Holder, waits bool) string {
 // it is shown.
 func confirm(key string) error {
 	shown := driver.Printable(key)
-	fmt.Fprintf(os.Stderr, "To do it, type the key (%s): ", shown)
+	fmt.Fprintf(os.Stderr, "To do it, type the key (%s): ", plain.Line(shown))
 	line, err := bufio.NewReader(os.Stdin).ReadString('\n')
 	typed := strings.TrimRight(line, "\r\n")
-	if typed == key || typed == shown {
+	if typed == key || typed == shown || typed == plain.Line(shown) {
 		return nil
 	}
 	if err != nil {

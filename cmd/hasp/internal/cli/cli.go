@@ -8,13 +8,17 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 
 	"github.com/hasplock/hasp/cmd/hasp/internal/child"
+	"github.com/hasplock/hasp/cmd/hasp/internal/plain"
 	"github.com/spf13/cobra"
 )
 
 // Main runs the command line of this process and returns its exit code.
 func Main() int {
+	seen := child.IsTerminal(os.Stdout) || child.IsTerminal(os.Stderr)
+	plain.ASCII = seen && runtime.GOOS != "windows" && !plain.UTF8(os.Getenv)
 	err := newRoot(os.Args[1:]).Execute()
 	end := stdout.failed()
 	switch {

@@ -6,7 +6,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/signal"
 	"strings"
@@ -43,7 +42,7 @@ type locks struct {
 func (f *storeFlag) open(cmd *cobra.Command, observe func(hasp.Event)) (*locks, error) {
 	l, err := open(f.text, cmd.Flags().Changed("store"), hasp.Options{Observe: observe})
 	if err == nil && l.url.Warning != "" && !given(cmd, "quiet", "true") && !given(cmd, "output", "json") {
-		fmt.Fprintf(os.Stderr, "hasp: warning: %s\n", l.url.Warning)
+		note("warning: %s", l.url.Warning)
 	}
 	return l, err
 }

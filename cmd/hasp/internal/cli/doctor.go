@@ -90,7 +90,7 @@ func (d *diagnosis) print(w io.Writer) {
 	for _, f := range d.Findings {
 		if f.Node != node {
 			node = f.Node
-			fmt.Fprintf(w, "%s\n", node)
+			fmt.Fprintln(w, plain.Line(node))
 		}
 		indent := ""
 		if node != "" {

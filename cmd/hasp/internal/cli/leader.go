@@ -103,6 +103,6 @@ func writeLeader(w io.Writer, leader hasp.Leader, asJSON bool) error {
 			text += fmt.Sprintf(", fence %d", leader.Fence)
 		}
 	}
-	_, err := fmt.Fprintf(w, "%s  %s\n", now.Format("2006-01-02 15:04:05 MST"), text)
+	_, err := fmt.Fprintf(w, "%s  %s\n", now.Format("2006-01-02 15:04:05 MST"), plain.Line(text))
 	return err
 }

@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -112,7 +113,8 @@ func (l *locks) all(ctx context.Context, prefix string) ([]hasp.Info, error) {
 const maxReason = 60
 
 func table(w io.Writer, infos []hasp.Info) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	var b bytes.Buffer
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "KEY\tMODE\tHOLDER\tSINCE\tTTL\tFENCE\tWAITERS\tREASON")
 	for _, i := range infos {
 		mode, holder, since, fence, reason := "-", "-", "-", "-", ""
@@ -135,9 +137,11 @@ func table(w io.Writer, infos []hasp.Info) error {
 		if r := []rune(reason); len(r) > maxReason {
 			reason = string(r[:maxReason]) + "…"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", driver.Printable(i.Key), mode, holder, since, leftOf(i), fence, i.Waiters, driver.Printable(reason))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", plain.Line(driver.Printable(i.Key)), mode, plain.Line(holder), since, leftOf(i), fence, i.Waiters, plain.Line(driver.Printable(reason)))
 	}
-	return t.Flush()
+	_ = t.Flush() // a buffer takes everything
+	_, err := w.Write(b.Bytes())
+	return err
 }
 
 // leftOf says how long the store keeps a key whose holder does not renew.

@@ -7,8 +7,10 @@
 package plain
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -17,6 +19,18 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 )
+
+// ASCII: a terminal shows the text, and may not know UTF-8. The bytes of some
+// characters are control characters to such a one: 0x9b begins what it acts on. So
+// nothing but ASCII is printed. It is set before anything is printed.
+var ASCII bool
+
+// UTF8 says whether the environment asks for UTF-8, by the first that is set of
+// LC_ALL, LC_CTYPE and LANG.
+func UTF8(getenv func(string) string) bool {
+	locale := strings.ToLower(cmp.Or(getenv("LC_ALL"), getenv("LC_CTYPE"), getenv("LANG")))
+	return strings.Contains(locale, "utf-8") || strings.Contains(locale, "utf8")
+}
 
 // Line returns s in one line. Whatever is no graphic character is written as in a
 // Go string: \n, \x1b, \u202e. Backslashes stay as they are.
@@ -27,8 +41,10 @@ func Line(s string) string {
 		switch {
 		case r == utf8.RuneError && size == 1:
 			fmt.Fprintf(&b, `\x%02x`, s[0])
-		case unicode.IsPrint(r):
+		case unicode.IsPrint(r) && (r < 0x80 || !ASCII):
 			b.WriteString(s[:size])
+		case r == '…':
+			b.WriteString("...")
 		case r == '\n':
 			b.WriteString(`\n`)
 		case r < 0x80:
@@ -55,8 +71,12 @@ func Lines(text string) string {
 // Error returns what an error says, in one line, without the words of programmers.
 func Error(err error) string {
 	const late = "no answer in time"
+	text := err.Error()
+	if errors.Is(err, io.EOF) && (text == "EOF" || strings.HasSuffix(text, ": EOF")) {
+		text = strings.TrimSuffix(text, "EOF") + "it closed the connection"
+	}
 	return Line(strings.NewReplacer(context.DeadlineExceeded.Error(), late, os.ErrDeadlineExceeded.Error(), late,
-		"its MaxHold of", "its --max-hold of", "\n", "; ").Replace(err.Error()))
+		"its MaxHold of", "its --max-hold of", "\n", "; ").Replace(text))
 }
 
 // JSON returns v in one line. encoding/json leaves DEL, C1, bidi and other format
@@ -70,7 +90,7 @@ func JSON(v any) ([]byte, error) {
 	for len(raw) > 0 {
 		r, size := utf8.DecodeRune(raw)
 		switch { // nothing but ASCII that can be printed stands outside of strings
-		case unicode.IsPrint(r):
+		case unicode.IsPrint(r) && (r < 0x80 || !ASCII):
 			b = append(b, raw[:size]...)
 		case r < 0x10000:
 			b = fmt.Appendf(b, `\u%04x`, r)

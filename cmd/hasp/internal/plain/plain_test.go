@@ -6,6 +6,8 @@ package plain
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"unicode"
@@ -55,4 +57,51 @@ func FuzzPlain(f *testing.F) {
 			t.Errorf("%q came back as %q (%v)", text, back["key"], err)
 		}
 	})
+}
+
+// A terminal without UTF-8 takes parts of characters for what it acts on.
+func TestASCII(t *testing.T) {
+	ASCII = true
+	defer func() { ASCII = false }()
+	text := "é 丛 \U0001f600 a… \xff"
+	if got, want := Line(text), `\u00e9 \u4e1b \U0001f600 a... \xff`; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	line, err := JSON(text[:len(text)-1])
+	var back string
+	if err != nil || json.Unmarshal(line, &back) != nil || back != text[:len(text)-1] || strings.ContainsFunc(string(line), func(r rune) bool { return r >= 0x80 }) {
+		t.Errorf("%q, %v", line, err)
+	}
+	for _, c := range []struct {
+		env  map[string]string
+		want bool
+	}{
+		{nil, false},
+		{map[string]string{"LANG": "C.UTF-8"}, true},
+		{map[string]string{"LANG": "de_DE.utf8", "LC_CTYPE": ""}, true},
+		{map[string]string{"LANG": "C.UTF-8", "LC_ALL": "C"}, false},
+		{map[string]string{"LANG": "C.UTF-8", "LC_CTYPE": "de_DE.ISO-8859-1"}, false},
+		{map[string]string{"LC_ALL": "en_US.UTF-8", "LC_CTYPE": "C"}, true},
+	} {
+		if got := UTF8(func(name string) string { return c.env[name] }); got != c.want {
+			t.Errorf("%v: %v", c.env, got)
+		}
+	}
+}
+
+// EOF is a word of programmers.
+func TestEOF(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{io.EOF, "it closed the connection"},
+		{fmt.Errorf("127.0.0.1:1: %w", io.EOF), "127.0.0.1:1: it closed the connection"},
+		{fmt.Errorf("EOF %w there", io.EOF), "EOF EOF there"},
+		{errors.New("not in EOF"), "not in EOF"},
+	} {
+		if got := Error(c.err); got != c.want {
+			t.Errorf("%v: %q, want %q", c.err, got, c.want)
+		}
+	}
 }

@@ -26,14 +26,15 @@ func (u *URL) Inherit() (variable string, remove func(), err error) {
 		return EnvURL + "=" + u.text, nothing, nil
 	}
 	dir, err := os.MkdirTemp("", "hasp-")
-	if err != nil {
-		return "", nil, err
-	}
 	remove = func() { _ = os.RemoveAll(dir) } // of no use to others meanwhile
 	name := filepath.Join(dir, "store")
-	if err := os.WriteFile(name, []byte(u.text+"\n"), 0o600); err != nil {
-		remove()
-		return "", nil, fmt.Errorf("the store's URL could not be handed on: %w", err)
+	if err == nil {
+		if err = os.WriteFile(name, []byte(u.text+"\n"), 0o600); err != nil {
+			remove()
+		}
+	}
+	if err != nil {
+		return "", nil, fmt.Errorf("the store's URL has a password, and no file for it could be made: %w; name another directory with TMPDIR, or put the URL into a file of yours, and its name into %s", err, EnvFile)
 	}
 	return EnvFile + "=" + name, remove, nil
 }
