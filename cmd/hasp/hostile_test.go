@@ -7,6 +7,7 @@ package main
 
 import (
 	"bufio"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -15,6 +16,8 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+
+	"github.com/hasplock/hasp/internal/testserver"
 )
 
 // hostileText has what a terminal acts on, what turns text around, and the end of
@@ -151,5 +154,79 @@ func TestAnswersThatCannotBeWritten(t *testing.T) {
 				t.Errorf("it ended with %d, want 125; it said:\n%s", got, said.String())
 			}
 		})
+	}
+}
+
+// badly passes on to a server what it is sent, and what that answers as the mode says.
+func badly(t *testing.T, mode, addr string) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	answer := func(c net.Conn, text []byte) error {
+		const push = ">3\r\n$7\r\nmessage\r\n$1\r\nx\r\n$1\r\ny\r\n"
+		switch mode {
+		case "byte by byte":
+			for i := range text {
+				if _, err := c.Write(text[i : i+1]); err != nil {
+					return err
+				}
+			}
+			return nil
+		case "twice":
+			text = append(text, text...)
+		case "with messages that nobody asked for":
+			text = append([]byte(push+push), append(text, push...)...)
+		}
+		_, err := c.Write(text)
+		if mode == "once" {
+			return io.EOF
+		}
+		return err
+	}
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("tcp", addr)
+			if err != nil {
+				c.Close()
+				return
+			}
+			go func() { _, _ = io.Copy(server, c); server.Close() }()
+			go func() {
+				defer c.Close()
+				for buf := make([]byte, 1<<16); ; {
+					n, err := server.Read(buf)
+					if err != nil || answer(c, append([]byte(nil), buf[:n]...)) != nil {
+						return
+					}
+				}
+			}()
+		}
+	}()
+	return l.Addr().String()
+}
+
+// A server that answers badly grants nothing that it did not grant, and keeps nobody.
+func TestServersThatAnswerBadly(t *testing.T) {
+	t.Parallel()
+	server := testserver.Redis(t)
+	for mode, want := range map[string]int{"byte by byte": 0, "once": 69, "twice": 69, "with messages that nobody asked for": 69} {
+		s := newSandbox(t, "redis://"+badly(t, mode, server.Addr()))
+		got, _ := s.hasp("run", "-n", mode, "--", "touch", "ran").wait()
+		_, err := os.Stat(filepath.Join(s.dir, "ran"))
+		if got != want || (err == nil) != (want == 0) {
+			t.Errorf("%s: it ended with %d, want %d; the command: %v", mode, got, want, err)
+		}
+		for _, args := range [][]string{{"ls"}, {"show", mode}, {"doctor"}} {
+			p := s.hasp(args...)
+			if code, _ := p.wait(); code != 0 && code != 69 && code != 78 {
+				t.Errorf("%s, %s: it ended with %d:\n%s", mode, args[0], code, p.err.String())
+			}
+		}
 	}
 }

@@ -12,15 +12,16 @@ import (
 )
 
 const (
-	// Enter leaves what the terminal shows aside; Leave brings it back.
+	// Enter puts what the terminal shows aside.
 	Enter = "\x1b[?1049h\x1b[?25l"
+	// Leave brings it back.
 	Leave = "\x1b[?7h\x1b[?25h\x1b[?1049l"
 
 	// A frame is drawn over the one before, without a moment in which the terminal
 	// is empty, and with no line that goes on in the next one. A line is cleared
 	// before it is written: after it the cursor may stand on its last character.
 	begin = "\x1b[?7l\x1b[H"
-	clear = "\x1b[K"
+	blank = "\x1b[K"
 	end   = "\x1b[?7h"
 	// below clears what is under the last line.
 	below = "\r\n\x1b[J"
@@ -39,7 +40,7 @@ func Frame(lines []string, width, height int, more func(n int) string) string {
 		if i > 0 {
 			b.WriteString("\r\n")
 		}
-		b.WriteString(clear)
+		b.WriteString(blank)
 		b.WriteString(cut(line, width))
 	}
 	if len(lines) < height {

@@ -30,9 +30,9 @@ func TestFrame(t *testing.T) {
 		{1, 1, "…"},
 	} {
 		text := Frame(lines, c.width, c.height, more)
-		text, ok := strings.CutPrefix(text, begin+clear)
+		text, ok := strings.CutPrefix(text, begin+blank)
 		text, also := strings.CutSuffix(text, end)
-		if text = strings.NewReplacer("\r\n"+clear, "|", below, "|below").Replace(text); text != c.want || !ok || !also {
+		if text = strings.NewReplacer("\r\n"+blank, "|", below, "|below").Replace(text); text != c.want || !ok || !also {
 			t.Errorf("%d by %d: %q, want %q", c.width, c.height, text, c.want)
 		}
 	}
