@@ -26,7 +26,7 @@ func TestServerDown(t *testing.T) {
 	refuses(t, nobody, askingCommands, 69,
 		`^hasp: the store redis://127\.0\.0\.1:\d+/0 cannot be reached: .*`+refused+`\. Does it run, and is its address right\?$`)
 	text := nobody.exits(69, "run", "-w", "1", "k", "--", "touch", "ran")
-	matches(t, text, `^hasp: waiting for the store redis://127\.0\.0\.1:\d+/0: .*`+refused+`$`)
+	matches(t, text, `^hasp: waiting for the store redis://127\.0\.0\.1:\d+/0: .*`+refused+`; giving up in \d\.\ds$`)
 	matches(t, text, `^hasp: gave up after 1\.\ds: the store .* cannot be reached: .*`+refused+`\. Does it run`)
 	if strings.Contains(text, "context deadline") {
 		t.Errorf("words of programmers:\n%s", text)
@@ -80,7 +80,7 @@ func TestServerSilent(t *testing.T) {
 	}
 	// A wait that ended without one answer is no busy key.
 	text := s.exits(69, "run", "-w", "2.5", "k", "--", "true")
-	matches(t, text, `^hasp: waiting for the store .*: no answer yet$`)
+	matches(t, text, `^hasp: waiting for the store .*: no answer yet; giving up in \d\.\ds$`)
 	matches(t, text, `^hasp: gave up after 2\.\ds: the store .* cannot be reached: .*(did not answer within 2\.\ds|no answer in time)`)
 	matches(t, s.exits(69, "show", "k"), `^hasp: the store .* cannot be reached: .*no answer in time`)
 }
