@@ -22,7 +22,8 @@ func (d *Driver) Release(ctx context.Context, r driver.Request) error {
 	b := d.bids.get(r)
 	head := d.head.Load()
 	var away, unsettled, later set
-	lease := false // false also of another process's owner: a place, as far as we know
+	marked := false // it was told of one that did not finish
+	lease := false  // false also of another process's owner: a place, as far as we know
 	if b != nil {
 		b.mu.Lock()
 		if b.tries > 0 { // else it was adopted
@@ -35,7 +36,7 @@ func (d *Driver) Release(ctx context.Context, r driver.Request) error {
 			r.End = driver.Unused
 		}
 		b.req.End = r.End
-		lease, b.over, b.counts, b.elected = b.leased, true, false, 0
+		marked, lease, b.over, b.counts, b.elected = b.marked, b.leased, true, false, 0
 		if b.line != nil {
 			head = b.line
 		}
@@ -75,7 +76,7 @@ func (d *Driver) Release(ctx context.Context, r driver.Request) error {
 		}
 	}
 	out, waits := len(asked), slices.Contains(asked, head) // for the line node
-	all := lease && r.End != driver.Finished               // what one node hears late it would tell twice
+	all := lease && (marked || r.End != driver.Finished)   // what one node hears late it would tell twice
 	w := d.newWave(max(r.TTL, minTTL))
 	w.send(asked, max(r.TTL, minTTL), func(n *node, done func(driver.Result, error)) {
 		req := r
