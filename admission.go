@@ -47,7 +47,7 @@ func (c *Client) ask(ctx context.Context, r driver.Request) (res driver.Result, 
 		if res, err = c.drv.Try(ctx, r); err != nil || res.Granted {
 			return res, nil, err
 		}
-		admitted := false
+		var admitted bool
 		if admitted, refusal = c.refusedToVote(ctx, res, r.TTL); !admitted {
 			break
 		}
