@@ -6,6 +6,7 @@
 package main
 
 import (
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -111,7 +112,18 @@ func TestSignalsWhileKeysAreGivenBack(t *testing.T) {
 	p := s.hasp("run", "a", "b", "--", "true")
 	p.says(`waiting for "b"`)
 	proxy.Swallow(true, true)
-	p.signal(syscall.SIGINT) // the smaller number is delivered first
+	gives := make(chan bool, 1)
+	proxy.Hook(func(c faultproxy.Chunk) bool {
+		if release := regexp.MustCompile(`\r\n[dxr]\r\n`); c.Dir == faultproxy.Up && release.Match(c.Data) {
+			select {
+			case gives <- true:
+			default:
+			}
+		}
+		return false
+	})
+	p.signal(syscall.SIGINT)
+	<-gives
 	p.signal(syscall.SIGTERM)
 	p.ends(130)
 	matches(t, p.err.String(), `^hasp: gave up waiting for "a", "b": signal 2 \(interrupt\)\n\z`)
