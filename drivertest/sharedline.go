@@ -233,10 +233,14 @@ func deadWriterHandsOn(e *env) {
 // deadWriterLetsAllIn has more of them than an engine lets in in one step.
 func deadWriterLetsAllIn(e *env) {
 	const n = 40
-	gone := e.brief(e.ask("k"))
-	e.grant(e.d, gone)
-	ws := e.awaitAll(n, func() driver.Request { return e.reader("k") })
-	w := e.await(e.d, e.ask("k"), n)
+	a, gone := e.ask("k"), e.ask("k")
+	gone.TTL = e.ttl
+	e.grant(e.d, a)
+	e.join(e.d, gone, 0)
+	ws := e.awaitAll(n, 1, func() driver.Request { return e.reader("k") })
+	w := e.await(e.d, e.ask("k"), n+1)
+	e.release(e.d, a) // all are in line, however long that took
+	e.turn(e.d, gone, 0)
 	e.turn(ws[0].d, ws[0].r, e.ttl)
 	e.enter(ws[1:]...)
 	e.refuse(w.d, queued(w.r))

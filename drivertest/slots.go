@@ -294,7 +294,7 @@ func deadHoldersLetIn(e *env) {
 	for range n {
 		e.grant(e.d, e.brief(e.slotted("k", n)))
 	}
-	ws := e.awaitAll(n+1, func() driver.Request { return e.slotted("k", n) })
+	ws := e.awaitAll(n+1, 0, func() driver.Request { return e.slotted("k", n) })
 	e.turn(ws[0].d, ws[0].r, e.ttl)
 	e.eventually(e.ttl, "the leases of all that are gone end", func() bool { return e.inspect("k").Holds <= n })
 	e.enter(ws[1:n]...)

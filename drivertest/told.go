@@ -26,12 +26,12 @@ func (e *env) await(d driver.Driver, r driver.Request, ahead int) *told {
 	return w
 }
 
-// awaitAll puts n in line, one after the other, on several connections.
-func (e *env) awaitAll(n int, ask func() driver.Request) (ws []*told) {
+// awaitAll puts n in line behind so many, one after the other, on several connections.
+func (e *env) awaitAll(n, ahead int, ask func() driver.Request) (ws []*told) {
 	e.Helper()
 	ds := []driver.Driver{e.d, e.open(), e.open()}
 	for i := range n {
-		ws = append(ws, e.await(ds[i%len(ds)], ask(), i))
+		ws = append(ws, e.await(ds[i%len(ds)], ask(), ahead+i))
 	}
 	return ws
 }

@@ -20,6 +20,7 @@ type fault struct {
 	hear func(res *driver.Result)
 	ttl  func(d *time.Duration) // of what is granted and renewed
 	free bool                   // releases are forgotten
+	deaf bool                   // hints are lost
 }
 
 // faults are by name.
@@ -36,7 +37,7 @@ var faults = map[string]fault{
 	"deaths untold":    {hear: func(res *driver.Result) { res.Abandoned = false }},
 	"deaths made up":   {hear: func(res *driver.Result) { res.Abandoned = true }},
 	"nothing released": {ask: func(r *driver.Request) { r.TTL = time.Hour }, free: true},
-	"nobody looks":     {hear: func(res *driver.Result) { res.RetryIn = 0 }},
+	"nobody is told":   {hear: func(res *driver.Result) { res.RetryIn = 0 }, deaf: true},
 	"the dead hold on": {ask: func(r *driver.Request) { r.TTL = time.Hour }},
 }
 
@@ -95,6 +96,14 @@ func (b *broken) Renew(ctx context.Context, rs []driver.Request, done func(int, 
 		}
 		done(i, r)
 	})
+}
+
+func (b *broken) Watch(ctx context.Context, r driver.Request) (<-chan struct{}, error) {
+	hints, err := b.Driver.Watch(ctx, r)
+	if b.f.deaf {
+		hints = make(chan struct{})
+	}
+	return hints, err
 }
 
 func (b *broken) Release(ctx context.Context, r driver.Request) error {

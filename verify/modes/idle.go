@@ -7,6 +7,7 @@ package modes
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hasplock/hasp/internal/history"
@@ -14,10 +15,12 @@ import (
 )
 
 const (
-	// wake is how long a key may stand open beside one in line: far more than a
-	// message or a poll takes, and less than waiting for the next sign of life with
-	// a TTL of 10 s or more.
+	// wake is how long a key may stand open beside one in line that is told by a
+	// message: far more than that takes, and less than waiting for the next sign of
+	// life with a TTL of 10 s or more.
 	wake = 2 * time.Second
+	// polls is the same where all of them poll one file, and keep each other from it.
+	polls = 15 * time.Second
 	// claim is how long a key stays with one in line that was killed or stopped.
 	claim = 500 * time.Millisecond
 	// joining is how long it may take until one that asks is in line.
@@ -71,7 +74,10 @@ func (r *run) idle() error {
 	}
 	lost := r.lost()
 	return history.CheckIdle(holds, r.waits, func(_ string, from, to time.Time) time.Duration {
-		most := wake + lost
+		most := lost + wake
+		if strings.HasPrefix(r.o.Store, "sqlite:") {
+			most = lost + polls
+		}
 		for _, w := range r.waits {
 			if w.Away && w.Asked.Before(to) && w.To.Add(claim).After(from) {
 				most += max(claim, min(r.o.TTL, 10*time.Second)) // SQLite waits for its patience
