@@ -131,11 +131,7 @@ func readProcs() map[int]procStat {
 		if err != nil {
 			continue
 		}
-		text, err := os.ReadFile("/proc/" + name + "/stat")
-		if err != nil {
-			continue
-		}
-		if s, ok := parseStat(text); ok {
+		if s, ok := readProc(pid); ok {
 			procs[pid] = s
 		}
 	}

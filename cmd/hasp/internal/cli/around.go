@@ -26,18 +26,22 @@ func surrounding() []string {
 // look ends the wait for a key that only the end of a hasp around us can let us
 // have. It does not block.
 func (j *job) look(key string) {
-	if len(j.around) == 0 || !j.looking.CompareAndSwap(false, true) {
+	if !j.looking.CompareAndSwap(false, true) {
 		return
 	}
 	go func() {
 		defer j.looking.Store(false)
+		around := append(slices.Clone(j.around), keptAround()...)
+		if len(around) == 0 {
+			return
+		}
 		ctx, cancel := asking()
 		defer cancel()
 		info, err := j.locks.inspect(ctx, key)
 		if err != nil {
 			return // that is said where it matters, and each change of the wait looks again
 		}
-		if h, ok := barred(info, j.around, j.o.shared || j.o.slots.n > 0, j.o.slots.n); ok {
+		if h, ok := barred(info, around, j.o.shared || j.o.slots.n > 0, j.o.slots.n); ok {
 			select {
 			case j.blocked <- j.own(key, h):
 			default: // told already

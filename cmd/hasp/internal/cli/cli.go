@@ -50,6 +50,7 @@ The store of the locks is named by --store or ` + "`HASP_STORE`" + `. Without it
 SQLite file in your state directory, for the processes of this machine.`,
 		Example: `  hasp run nightly -- ./report.sh --full       wait for the key, hold it while the command runs
   hasp run -nq -E 0 nightly -- ./report.sh     from cron: skip it when somebody else is at it
+  hasp acquire nightly || exit                 in a script: hold the key until the script ends
   hasp elect worker -- ./worker                run it on one of several hosts, again and again
   hasp ls                                      who holds what
   hasp show nightly                            all about one key
@@ -77,5 +78,6 @@ SQLite file in your state directory, for the processes of this machine.`,
 		return usage("%v%s; see: %s --help", err, meantFlag(cmd, err), cmd.CommandPath())
 	})
 	root.AddCommand(newRun(args), newElect(args), newLs(), newShow(), newBreak(), newDoctor(), newVerify(), newWorker(), newVersion(), newStores(), newMan(root))
+	root.AddCommand(forShells(args)...)
 	return root
 }

@@ -72,6 +72,50 @@ const runExample = `  hasp run nightly -- ./report.sh --full
   hasp run from to -- ./move.sh                         two keys, without a deadlock
   hasp run --hold-at-least 10m --reason cron nightly -- ./report.sh`
 
+const acquireLong = `hasp acquire waits for KEY as hasp run does, and ends when the calling shell has it:
+0; or the status of hasp run, with nothing held. The key is held until that shell
+ends, however it ends, or calls hasp release. A process in the background renews
+it, away from the terminal and from the shell's pipes.
+
+When the lock is lost, the shell and all that it started get TERM, then KILL after
+--grace, before the store gives the key to anybody else. Daemons that left the
+shell's family are not found. At a prompt that would be everything you work with:
+there a loss is only told, unless --on-lost says otherwise, and hasp held tells.
+
+The calling shell is the parent process. In ( … ) that is the subshell. Within
+$( … ), and where another program calls hasp, such as timeout or sudo, hasp
+refuses: --pid $$ says which process to hold the key for.
+
+hasp held KEY says whether it is still held, and hasp held --print fence KEY tells
+the fence, for the storage that you write to. When the process in the background
+is killed with -9, or stopped, nobody ends the shell: only hasp held and the fence
+tell. The keys of one hasp acquire are held, and released, together.
+
+One that is stopped with Ctrl-Z while it waits gets the key all the same when its
+turn comes, and gives it back when it is ended by a signal. This needs Linux 5.3.
+
+Exit status: 0 the shell holds the keys. 75 busy (-E). 64, 69, 77, 78, 124, 125 and
+129 to 143 as hasp run.`
+
+const acquireExample = `  hasp acquire nightly || exit
+  hasp acquire -n nightly || exit 0            busy is no error
+  hasp acquire -s data && cp -r data backup; hasp release data
+  fence=$(hasp held --print fence nightly) || exit`
+
+const heldLong = `hasp held says whether KEY is held by hasp acquire for the calling shell, or for one
+that this comes from. It asks the process that holds the key, which asks the clock
+and not the store.
+
+Exit status: 0 held. 1 not held, or no longer. 124 lost, or the process that holds
+it does not answer.`
+
+const releaseLong = `hasp release releases what hasp acquire holds for the calling shell, never for one
+around that, and ends when the store has it back. Without KEY: everything.
+
+Exit status: 0 released. 1 not held, or no longer. 124 it was lost, or the process
+that holds it does not answer. 69 the store could not be told, and keeps the key
+until its TTL is over.`
+
 const electLong = `hasp elect stands for election: it waits until it leads KEY, runs COMMAND while it
 does, and stands again when the command has ended, or the lead was lost. At most
 one candidate leads at any instant; it is the same lock as that of hasp run KEY.
@@ -148,7 +192,7 @@ That nothing was found proves nothing: it was one run, with no fault of a server
 var manual = []struct{ title, text string }{
 	{"EXIT STATUS", `hasp run and hasp elect exit with the status of the command; 128 + n when signal n ended it. Its own codes are these, and the same for every other hasp command, where 0 is success. New ones may be added: treat an unknown one as a failure.
 
-1: hasp verify saw a rule broken.
+1: hasp verify saw a rule broken; hasp held, hasp release: the shell does not hold the key.
 
 75: busy: the key was not acquired with -n or within -w (run has -E for another code); or what was to be broken is held by another.
 
@@ -179,6 +223,8 @@ HASP_KEY, HASP_FENCE, HASP_OWNER, HASP_SLOT, HASP_STORE_KIND, HASP_ABANDONED: se
 
 HASP_HELD: set for the command, too: the owners of the leases under which it runs, its own and those of each hasp around it.`},
 	{"FILES", `~/.local/state/hasp/locks.db: the default store.
+
+~/.local/state/hasp/shells/: how hasp held and hasp release find what hasp acquire holds.
 
 ~/.local/state/hasp/waits/: since when servers that are held back are waited for.`},
 }

@@ -132,7 +132,7 @@ func (j *job) ending(leases *hasp.Leases, pid int) child.Order {
 			how = "TERM now, KILL in " + short(left())
 		}
 		j.rep.say(problem, event{Event: "lost", Key: j.lost(why), PID: pid, Error: why.Error(), Held: time.Since(j.acquired).Seconds(),
-			Message: fmt.Sprintf("LOST %s: %s. Ending the command (pid %d): %s", quote(j.lost(why)), reason(why), pid, how)})
+			Message: fmt.Sprintf("LOST %s: %s. Ending %s (pid %d): %s", quote(j.lost(why)), reason(why), j.o.whose("the"), pid, how)})
 	}
 	return order
 }
@@ -266,7 +266,7 @@ func (j *job) renewFailed(e hasp.Event) {
 	}
 	j.mu.Unlock()
 	j.rep.say(l, event{Event: "renew-failed", Key: e.Key, Left: e.Left.Seconds(), Error: e.Err.Error(), Message: fmt.Sprintf(
-		"cannot renew %s, asking again: %s. Without an answer the command is ended in %s", quote(e.Key), plain.Error(e.Err), short(e.Left))})
+		"cannot renew %s, asking again: %s. Without an answer %s is ended in %s", quote(e.Key), plain.Error(e.Err), j.o.whose("the"), short(e.Left))})
 }
 
 // each returns the errors that errors.Join put together.

@@ -77,6 +77,22 @@ func (j *job) all(cmd *cobra.Command, work func() (*child.Status, error)) (statu
 	if j.path, err = find(j.argv[0]); err != nil {
 		return nil, err
 	}
+	return j.opened(cmd, func() (*child.Status, error) {
+		variable, remove, err := j.locks.url.Inherit()
+		if err != nil {
+			return nil, &exit{code: exitFailed, verdict: "failed", message: err.Error()}
+		}
+		defer remove()
+		j.inherited = variable
+		if limits := child.Limits(); limits != "" {
+			j.rep.say(normal, event{Event: "limits", Message: limits})
+		}
+		return work()
+	})
+}
+
+// opened does something with the store open, and the flags checked.
+func (j *job) opened(cmd *cobra.Command, work func() (*child.Status, error)) (status *child.Status, err error) {
 	j.locks, err = j.o.store.open(cmd, j.observe)
 	if err != nil {
 		return nil, err
@@ -88,20 +104,11 @@ func (j *job) all(cmd *cobra.Command, work func() (*child.Status, error)) (statu
 		}
 	}()
 	j.rep.say(detail, event{Event: "store", Message: fmt.Sprintf("the store is %s", j.locks.url)})
-	variable, remove, err := j.locks.url.Inherit()
-	if err != nil {
-		return nil, &exit{code: exitFailed, verdict: "failed", message: err.Error()}
-	}
-	defer remove()
-	j.inherited = variable
 	lo, err := j.o.lockOptions(j.locks)
 	if err != nil {
 		return nil, err
 	}
 	j.lockers = j.o.lockers(j.locks, j.keys, lo)
-	if limits := child.Limits(); limits != "" {
-		j.rep.say(normal, event{Event: "limits", Message: limits})
-	}
 	return work()
 }
 
@@ -281,8 +288,12 @@ func (j *job) won(leases []*hasp.Lease, said bool) {
 	e.Message = fmt.Sprintf("%s %s after %s (%s, TTL %v)", what, quoteAll(j.keys), short(waited), words, j.o.ttl.d)
 	j.rep.say(l, e)
 	if len(left) > 0 {
+		test := "HASP_ABANDONED=1"
+		if j.o.forShell {
+			test = "hasp held --print abandoned"
+		}
 		j.rep.say(normal, event{Event: "abandoned", Key: left[0], Message: fmt.Sprintf(
-			"a holder of %s before did not release it: what it worked on may need repair (HASP_ABANDONED=1)", quoteAll(left))})
+			"a holder of %s before did not release it: what it worked on may need repair (%s)", quoteAll(left), test)})
 	}
 }
 
@@ -324,7 +335,7 @@ func (j *job) observe(e hasp.Event) {
 	case hasp.EventLost:
 		if j.o.onLost.word == lostIgnore {
 			j.rep.say(problem, event{Event: "lost", Key: e.Key, Error: e.Err.Error(), Held: e.Held.Seconds(),
-				Message: fmt.Sprintf("LOST %s: %s. The command goes on without the lock (--on-lost=ignore)", quote(e.Key), reason(e.Err))})
+				Message: fmt.Sprintf("LOST %s: %s. %s goes on without the lock (--on-lost=ignore)", quote(e.Key), reason(e.Err), j.o.whose("The"))})
 		}
 	}
 }

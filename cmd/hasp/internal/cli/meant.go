@@ -12,15 +12,13 @@ import (
 
 // others are commands that hasp has by another name, or does not need.
 var others = map[string]string{
-	"status":  "hasp show KEY says all about one key, hasp ls lists them",
-	"ps":      "hasp ls lists keys and who holds them",
-	"lock":    "hasp run KEY -- COMMAND holds a key while a command runs",
-	"exec":    "hasp run KEY -- COMMAND holds a key while a command runs",
-	"acquire": "hasp run KEY -- COMMAND holds a key while a command runs",
-	"unlock":  "hasp run releases a key when its command ends; hasp break KEY --owner OWNER takes it from another",
-	"release": "hasp run releases a key when its command ends; hasp break KEY --owner OWNER takes it from another",
-	"watch":   "hasp ls --watch",
-	"top":     "hasp ls --watch",
+	"status": "hasp show KEY says all about one key, hasp ls lists them",
+	"ps":     "hasp ls lists keys and who holds them",
+	"lock":   "hasp run KEY -- COMMAND holds a key while a command runs",
+	"exec":   "hasp run KEY -- COMMAND holds a key while a command runs",
+	"unlock": "hasp release KEY for what hasp acquire holds; hasp run releases a key when its command ends; hasp break KEY --owner OWNER takes it from another",
+	"watch":  "hasp ls --watch",
+	"top":    "hasp ls --watch",
 }
 
 // meant says which command somebody may have meant, after a colon; or nothing.

@@ -17,6 +17,7 @@ type options struct {
 	shared     bool
 	slots      slots
 	election   bool // it is hasp elect
+	forShell   bool // it is hasp acquire
 	now        bool
 	wait       duration
 	busyCode   exitCode
@@ -56,9 +57,8 @@ func newRun(args []string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if o.shared && o.slots.n > 0 {
-				return usage("--shared is for any number of readers, and --slots for so many holders: use one of them:\n  %s\n  %s",
-					without(cmd.Flags(), args, "slots"), without(cmd.Flags(), args, "shared"))
+			if err := o.oneKind(cmd, args); err != nil {
+				return err
 			}
 			o.reasoned = cmd.Flags().Changed("reason")
 			return run(cmd, o, keys, command)
@@ -68,15 +68,30 @@ func newRun(args []string) *cobra.Command {
 	cmd.SetFlagErrorFunc(commandFlagError(args))
 	f := cmd.Flags()
 	f.SortFlags = false
+	o.askFlags(cmd)
+	f.Var(&o.atLeast, "hold-at-least", "keep the key so long, also when the command was quicker")
+	o.holdFlags(cmd, "when the lock is lost: TERM and then KILL the command, only KILL it, or let it go on")
+	return cmd
+}
+
+// oneKind refuses to read and to have a slot at once.
+func (o *options) oneKind(cmd *cobra.Command, args []string) error {
+	if o.shared && o.slots.n > 0 {
+		return usage("--shared is for any number of readers, and --slots for so many holders: use one of them:\n  %s\n  %s",
+			without(cmd.Flags(), args, "slots"), without(cmd.Flags(), args, "shared"))
+	}
+	return nil
+}
+
+// askFlags say how a key is asked for, and for how long.
+func (o *options) askFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
 	f.BoolVarP(&o.shared, "shared", "s", false, "read: share the key with others who do, and keep those out who do not")
 	f.Var(&o.slots, "slots", "share the key with at most N-1 others; the command sees its number, 0 to N-1, as HASP_SLOT")
 	f.BoolVarP(&o.now, "nonblock", "n", false, "try once; when the key is busy exit with 75, or -E")
 	f.VarP(&o.wait, "wait", "w", "wait so long at most (seconds, or 1m30s; 0 is -n), then exit with 75, or -E")
 	f.VarP(&o.busyCode, "conflict-exit-code", "E", "exit with this when the key is busy, 0 to 255")
 	f.Var(&o.maxHold, "max-hold", "end the command after so long, as if the lock was lost")
-	f.Var(&o.atLeast, "hold-at-least", "keep the key so long, also when the command was quicker")
-	o.holdFlags(cmd, "when the lock is lost: TERM and then KILL the command, only KILL it, or let it go on")
-	return cmd
 }
 
 // commandFlagError says what is wrong with a flag, which may be the command's.
@@ -162,6 +177,14 @@ func (o *options) lockOptions(l *locks) (*hasp.LockOptions, error) {
 		return nil, usage("--hold-at-least %v is longer than --max-hold %v", o.atLeast.d, o.maxHold.d)
 	}
 	return &hasp.LockOptions{TTL: o.ttl.d, MaxHold: o.maxHold.d, Lead: o.lead(), Reason: o.reason}, nil
+}
+
+// whose names what works under the lock, after an article.
+func (o *options) whose(the string) string {
+	if o.forShell {
+		return the + " shell"
+	}
+	return the + " command"
 }
 
 // lead is how long before its deadline a lease counts as lost.

@@ -41,15 +41,21 @@ func split(cmd *cobra.Command, args, words []string) (keys, command []string, er
 	case len(words) == dash:
 		return nil, nil, usage("the command is missing after --: %s", like)
 	}
-	for _, key := range words[:dash] {
+	keys, err = distinct(words[:dash])
+	return keys, words[dash:], err
+}
+
+// distinct returns each key once, in the order given.
+func distinct(words []string) (keys []string, err error) {
+	for _, key := range words {
 		if err := checkKey(key); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		if !slices.Contains(keys, key) {
 			keys = append(keys, key)
 		}
 	}
-	return keys, words[dash:], nil
+	return keys, nil
 }
 
 // corrected returns the command line with -- before the command, where it can

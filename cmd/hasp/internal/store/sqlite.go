@@ -19,8 +19,12 @@ import (
 )
 
 // openSQLite opens a SQLite file. What this user may only read is opened for that:
-// to look at locks needs no more, and to lock is refused by SQLite.
+// to look at locks needs no more, and to lock is refused by SQLite. Later
+// connections find it from any directory.
 func openSQLite(path string) (*sql.DB, error) {
+	if whole, err := filepath.Abs(path); err == nil { // else the current directory is gone, and so is the file
+		path = whole
+	}
 	dsn := sqldriver.SQLiteDSN(path)
 	if unwritable(path) {
 		how := "?mode=ro&"

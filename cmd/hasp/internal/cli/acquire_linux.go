@@ -1,0 +1,189 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"encoding/gob"
+	"errors"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/hasplock/hasp/cmd/hasp/internal/child"
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+)
+
+// forShells are the commands for scripts that hold a key themselves.
+func forShells(args []string) []*cobra.Command {
+	return []*cobra.Command{
+		newAcquire(args, nil), newKeeper(),
+		newKept(false, "held [flags] KEY [KEY...]", "Does this shell hold a key, by hasp acquire", heldLong),
+		newKept(true, "release [flags] [KEY...]", "Release what hasp acquire holds for this shell", releaseLong),
+	}
+}
+
+// newAcquire returns hasp acquire, or with a keeper the part of it that a keeper
+// does.
+func newAcquire(args []string, k *keeper) *cobra.Command {
+	o := &options{
+		forShell: true,
+		busyCode: exitCode{exitBusy},
+		onLost:   choice{lostTerm, []string{lostTerm, lostKill, lostIgnore}},
+		output:   choice{"text", []string{"text", "json"}},
+	}
+	pid := 0
+	cmd := &cobra.Command{
+		Use: "acquire [flags] KEY [KEY...]", Short: "Hold a key, or several, for the calling shell", Long: acquireLong, Example: acquireExample,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, words []string) error {
+			keys, err := distinct(words)
+			switch {
+			case err != nil:
+				return err
+			case len(keys) == 0:
+				return usage("KEY is missing: hasp acquire KEY")
+			case o.busyCode.code == 0:
+				return usage("-E 0 would tell the shell that it holds a key which it does not hold: hasp acquire -n KEY || exit 0")
+			}
+			if err := o.oneKind(cmd, args); err != nil {
+				return err
+			}
+			o.reasoned = cmd.Flags().Changed("reason")
+			if k != nil {
+				return k.serve(cmd, o, keys)
+			}
+			shell, err := callingShell(pid)
+			if err != nil {
+				return err
+			}
+			return acquire(errand{args, shell, jobControl(shell)})
+		},
+		DisableFlagsInUseLine: true,
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.IntVar(&pid, "pid", 0, "hold it for this process, and not for the one that called hasp: --pid $$")
+	o.askFlags(cmd)
+	o.holdFlags(cmd, "when the lock is lost: TERM and then KILL the shell and all that it started, only KILL them, or let them go on")
+	f.Lookup("slots").Usage = "share the key with at most N-1 others; hasp held --print slot KEY tells which slot it is, 0 to N-1"
+	f.Lookup("max-hold").Usage = "end the shell after so long, as if the lock was lost"
+	f.Lookup("reason").Usage = "`TEXT` for those who wait for the key (default: the name of the script)"
+	return cmd
+}
+
+// shells are the programs that a key is held for without --pid. Another one that
+// calls hasp, such as timeout or sudo, ends right after that.
+var shells = []string{
+	"ash", "bash", "busybox", "csh", "dash", "elvish", "fish", "ksh", "lksh", "mksh", "nu", "oksh", "osh", "posh", "pwsh", "rc", "sh", "tcsh", "yash", "zsh",
+}
+
+// callingShell returns the process that called us, or the one that --pid names.
+func callingShell(pid int) (child.Process, error) {
+	if pid != 0 {
+		p, err := child.Find(pid)
+		if err != nil {
+			return p, usage("%v", err)
+		}
+		return p, nil
+	}
+	around := child.Around()
+	if len(around) < 2 {
+		return child.Process{}, usage("the shell that called hasp cannot be seen: is there a /proc, and has it not ended?")
+	}
+	p := around[1]
+	switch {
+	case !slices.Contains(shells, strings.TrimRight(p.Program(), "-.0123456789")):
+		return p, usage("hasp was called by %s (pid %d), which is no shell that it knows, and would hold the key until that ends: "+
+			"say which process to hold it for, as in hasp acquire --pid $$ KEY", quote(p.Program()), p.PID)
+	case len(around) > 2 && p.Substitutes(around[2]):
+		return p, usage("hasp was called within $( … ), which is a shell of its own and would release the key at its end: " +
+			"say which process to hold it for, as in hasp acquire --pid $$ KEY")
+	}
+	return p, nil
+}
+
+// jobControl says whether a shell gives its commands process groups of their own,
+// as one at a prompt does.
+func jobControl(shell child.Process) bool {
+	group, err := unix.Getpgid(shell.PID)
+	return err == nil && shell.PID == os.Getppid() && group != unix.Getpgrp()
+}
+
+// errand is what hasp acquire asks of its keeper. It may hold a password, and does
+// not stand on a command line.
+type errand struct {
+	Args       []string // of hasp acquire
+	Shell      child.Process
+	JobControl bool
+}
+
+// acquire has a keeper ask for the keys, and ends when it has them. The keeper
+// says what there is to say.
+func acquire(e errand) error {
+	signals, stop := child.Notify()
+	defer stop()
+	keeper, pipe, err := startKeeper()
+	if err != nil {
+		return &exit{code: exitFailed, verdict: "failed", message: "the process that holds the key cannot be started: " + err.Error()}
+	}
+	defer pipe.Close()
+	say, answered := gob.NewEncoder(pipe), make(chan bool)
+	go func() {
+		_ = say.Encode(e) // or there is no answer
+		answered <- gob.NewDecoder(pipe).Decode(new(bool)) == nil
+	}()
+	heard := os.Signal(nil)
+	for {
+		select {
+		case heard = <-signals:
+			_ = keeper.Process.Signal(heard) // it may have ended
+		case granted := <-answered:
+			stop() // returns when the signals that came are delivered: they count, as we may have been stopped meanwhile
+			select {
+			case heard = <-signals:
+				_ = keeper.Process.Signal(heard) // it gives the keys back
+			default:
+			}
+			if granted && heard == nil && say.Encode(true) == nil {
+				return nil
+			}
+			_ = keeper.Wait() // its status is what counts
+			return keeperEnded(keeper.ProcessState.ExitCode(), heard)
+		}
+	}
+}
+
+// keeperEnded is our end after that of a keeper that holds nothing.
+func keeperEnded(code int, heard os.Signal) error {
+	if sig, ok := heard.(syscall.Signal); ok && code < 0 { // before it could hear signals
+		code = 128 + int(sig)
+	}
+	if code <= 0 {
+		return &exit{code: exitFailed, verdict: "failed", message: "the process that was to hold the key was killed"}
+	}
+	return &exit{code: code, interrupted: code == 128+int(syscall.SIGINT)}
+}
+
+// startKeeper starts this program once more, away from the terminal and from what
+// the shell waits for, with a pipe to it.
+func startKeeper() (cmd *exec.Cmd, pipe *os.File, err error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	pipe, its := os.NewFile(uintptr(pair[0]), "keeper"), os.NewFile(uintptr(pair[1]), "hasp acquire")
+	defer its.Close()
+	cmd = exec.Command("/proc/self/exe", keeperName)
+	cmd.Args[0] = "hasp"
+	cmd.Stderr = os.Stderr
+	cmd.ExtraFiles = []*os.File{its} // keeperPipe
+	cmd.SysProcAttr = child.Daemon()
+	if err := cmd.Start(); err != nil {
+		return nil, nil, errors.Join(err, pipe.Close())
+	}
+	return cmd, pipe, nil
+}

@@ -1,0 +1,19 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !linux
+
+package cli
+
+import "github.com/spf13/cobra"
+
+// Only Linux can tell a process from a later one with its number, and watch it.
+
+func forShells([]string) []*cobra.Command {
+	for _, name := range []string{"acquire", "held", "release"} {
+		others[name] = "that needs Linux; hasp run KEY -- COMMAND holds a key while a command runs"
+	}
+	return nil
+}
+
+func keptAround() []string { return nil }

@@ -1,0 +1,167 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hasplock/hasp/cmd/hasp/internal/child"
+	"github.com/hasplock/hasp/cmd/hasp/internal/store"
+	"github.com/spf13/cobra"
+)
+
+// exitNotHeld is the exit code of hasp held and hasp release for what the shell
+// does not hold.
+const exitNotHeld = 1
+
+// socketName is the name of a keeper's socket: the shell's number and start, and
+// the keeper's number.
+const socketName = "%d-%d-%d"
+
+// answerLimit is for a keeper's answer, before which it may have to tell the store.
+const answerLimit = 10 * time.Second
+
+// question is what keepers are asked: about some keys, or without keys all.
+type question struct {
+	Keys    []string
+	Release bool
+	Print   string // what to tell of each key
+}
+
+// reply is that of a keeper which holds some of the keys, or held them.
+type reply struct {
+	Keys    []string // of the question
+	Facts   []string // what is to be printed of them
+	Code    int      // an exit code
+	Message string
+}
+
+// ask asks the keepers of some processes.
+func ask(q question, of []child.Process) (all []reply, err error) {
+	shells, err := store.OpenShells()
+	if err != nil {
+		return nil, badConfig(err)
+	}
+	names, err := shells.Names()
+	if err != nil {
+		return nil, badConfig(err)
+	}
+	for _, p := range of {
+		for _, name := range names {
+			if !strings.HasPrefix(name, fmt.Sprintf("%d-%d-", p.PID, p.Start)) {
+				continue
+			}
+			a, err := askOne(shells, name, q)
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				a = reply{Code: exitLost, Message: fmt.Sprintf("LOST: a process that holds keys for the shell (pid %d) does not answer: is it stopped?", p.PID)}
+			}
+			if a.Keys != nil || a.Code != 0 { // else it has none of them, or has just released them, or was killed
+				all = append(all, a)
+			}
+		}
+	}
+	return all, nil
+}
+
+func askOne(shells store.Shells, name string, q question) (a reply, err error) {
+	c, err := shells.Dial(name)
+	if err != nil {
+		return a, err
+	}
+	defer c.Close()
+	if err = c.SetDeadline(time.Now().Add(answerLimit)); err == nil {
+		err = gob.NewEncoder(c).Encode(q)
+	}
+	if err == nil {
+		err = gob.NewDecoder(c).Decode(&a)
+	}
+	return a, err
+}
+
+// keptAround are the owners of the leases that are held for a shell that we come
+// from: they last until it ends.
+func keptAround() (owners []string) {
+	all, _ := ask(question{Print: "owner"}, child.Around()) // what is not known is waited for, visibly
+	for _, a := range all {
+		owners = append(owners, a.Facts...)
+	}
+	return owners
+}
+
+// settle asks, prints what is to be printed, and ends with the last bad answer.
+func settle(q question, of []child.Process) error {
+	all, err := ask(q, of)
+	if err != nil {
+		return err
+	}
+	var end, mute *exit
+	missing := slices.Clone(q.Keys)
+	for _, a := range all {
+		missing = slices.DeleteFunc(missing, func(key string) bool { return slices.Contains(a.Keys, key) })
+		for _, fact := range a.Facts {
+			fmt.Fprintln(stdout, fact)
+		}
+		switch {
+		case a.Keys == nil:
+			mute = &exit{code: a.Code, message: a.Message}
+		case a.Code != 0:
+			if end != nil {
+				note("%s", end.message)
+			}
+			end = &exit{code: a.Code, message: a.Message}
+		}
+	}
+	switch {
+	case end != nil:
+		return end
+	case mute != nil && (len(missing) > 0 || len(q.Keys) == 0): // it may have what was not found
+		return mute
+	case len(missing) > 0:
+		return &exit{code: exitNotHeld, message: fmt.Sprintf("hasp acquire does not hold %s for this shell, or no longer", quoteAll(missing))}
+	case len(all) == 0:
+		return &exit{code: exitNotHeld, message: "hasp acquire holds nothing for this shell, or no longer"}
+	}
+	return nil
+}
+
+// newKept returns a command that asks the keepers of its caller, or of the process
+// of --pid: hasp release; or hasp held, which asks those further around, too.
+func newKept(release bool, use, short, long string) *cobra.Command {
+	pid, what := 0, choice{"", []string{"fence", "owner", "slot", "abandoned"}}
+	cmd := &cobra.Command{
+		Use: use, Short: short, Long: long, Args: cobra.ArbitraryArgs, DisableFlagsInUseLine: true,
+		RunE: func(cmd *cobra.Command, words []string) error {
+			keys, err := distinct(words)
+			if err != nil {
+				return err
+			}
+			of := child.Around()
+			if release { // a shell becomes its last command: that may be this process
+				of = of[:min(len(of), 2)]
+			} else if len(keys) == 0 {
+				return usage("KEY is missing: hasp held KEY")
+			}
+			if pid != 0 {
+				p, err := child.Find(pid)
+				if err != nil {
+					return usage("%v", err)
+				}
+				of = []child.Process{p}
+			}
+			return settle(question{keys, release, what.word}, of)
+		},
+	}
+	cmd.Flags().IntVar(&pid, "pid", 0, "what is held for this process, and not for the one that called hasp: --pid $$")
+	if !release {
+		cmd.Flags().Var(&what, "print", "say what is known of each key: its fence, owner or slot, or whether the holder before abandoned it")
+		complete(cmd, "print", what.among)
+	}
+	return cmd
+}
