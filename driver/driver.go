@@ -279,9 +279,8 @@ type Result struct {
 	// Left is what is left of the holder's lease, 0 when that is not known or
 	// the holder has no expiry; with NotVoting, of the node's wait.
 	Left time.Duration
-	// RetryIn is when this request, refused, may next succeed without a hint:
-	// for the first in line the holder's expiry, and for the few behind it that of a
-	// claim that is not made yet. 0: wait for a hint.
+	// RetryIn is when this request, refused, may next succeed without a hint: when the
+	// holder expires, for the first in line, or an open claim. 0: wait for a hint.
 	RetryIn time.Duration
 	// Holder is who has the key (any one of them when it is shared).
 	Holder Holder
