@@ -112,6 +112,24 @@ func (c *count) alone() (owner string) {
 	return res.Holder.Owner
 }
 
+// heeds names the holder that alone names; or named last, where the line node names
+// it still, and what was not answered may make the majority.
+func (c *count) heeds() (owner string) {
+	if owner = c.alone(); owner != "" || c.head == nil || !c.refusedBy(c.head) {
+		return owner
+	}
+	would := 0
+	for _, n := range c.d.nodes {
+		if c.grantedBy(n) || c.tooLow(n) || c.answers[n.index].err != nil {
+			would++
+		}
+	}
+	if owner = c.answers[c.head.index].res.Holder.Owner; would >= c.d.need && c.b.keptFrom(owner) {
+		return owner
+	}
+	return ""
+}
+
 // tooLow says that the proposal was too low for a node.
 func (c *count) tooLow(n *node) bool { return c.says(n, driver.FenceTooLow) }
 

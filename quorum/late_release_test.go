@@ -187,3 +187,34 @@ func TestFirstTryOfAFastClientIsLost(t *testing.T) {
 		})
 	}
 }
+
+// A holder that only the line node knows is heeded for half a second, also where one of
+// the others does not answer in time meanwhile.
+func TestLateAnswerProlongsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stores := lined(t, 3, memdriver.NodeOptions{})
+		d, ts := taps(t, stores)
+		mustTry(t, d, ask("warm"))
+		synctest.Wait()
+		stores[0].Hold("k", nodeMaxTTL, driver.Label{})
+		x := ask("k")
+		x.Queue = true
+		begun := time.Now()
+		if res := mustTry(t, d, x); res.Granted {
+			t.Fatalf("the line node was not heeded: %+v", res)
+		}
+		time.Sleep(200 * time.Millisecond)
+		ts[1].hook(func() {
+			ts[1].try = func(ctx context.Context, _ driver.Request) error { <-ctx.Done(); return ctx.Err() }
+		})
+		res := mustTry(t, d, x)
+		ts[1].hook(func() { ts[1].try = nil })
+		if left := 500*time.Millisecond - time.Since(begun); res.Granted || res.RetryIn > left {
+			t.Errorf("with two answers, and %v left: %+v", left, res)
+		}
+		time.Sleep(500*time.Millisecond - time.Since(begun)) // all are in service again
+		if res := mustTry(t, d, x); !res.Granted {
+			t.Errorf("%v after it was refused: %+v", time.Since(begun), res)
+		}
+	})
+}

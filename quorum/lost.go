@@ -16,7 +16,7 @@ import (
 
 // lost gives back what a minority granted, and says why there was no majority.
 func (d *Driver) lost(ctx context.Context, c *count) (driver.Result, error) {
-	c.b.sees(c.alone())
+	c.b.sees(c.heeds())
 	errs, silent := c.errors()
 	few := silent > len(d.nodes)-d.need
 	d.giveBack(ctx, c, few, c.r.Queue && !few && c.twin == nil && c.head != nil && c.grantedBy(c.head) && !c.overruled())
@@ -200,7 +200,7 @@ func (c *count) refusal() driver.Result {
 		if res.RetryIn = a.res.RetryIn; res.RetryIn > 0 {
 			res.RetryIn = max(res.RetryIn, res.Left)
 		}
-		if left := c.b.heedsFor(c.alone()); left > 0 && (res.RetryIn == 0 || res.RetryIn > left) {
+		if left := c.b.heedsFor(c.heeds()); left > 0 && (res.RetryIn == 0 || res.RetryIn > left) {
 			res.RetryIn = left
 		}
 		return res
