@@ -231,7 +231,7 @@ func (a *attempt) troubled(err error) (time.Duration, error) {
 	if !a.c.worthAsking(err) {
 		return 0, err
 	}
-	if a.backoff == 0 || a.c.classify(err) != Unknown {
+	if a.backoff == 0 || a.c.classify(err) != ClassUnknown {
 		a.puzzled = a.c.now()
 	}
 	a.backoff = min(max(2*a.backoff, 20*time.Millisecond), time.Second)
@@ -354,5 +354,5 @@ func endOf(ctx context.Context) error {
 // worthAsking says whether an error may go away by itself.
 func (c *Client) worthAsking(err error) bool {
 	class := c.classify(err)
-	return class == Unknown || class == Unreachable
+	return class == ClassUnknown || class == ClassUnreachable
 }

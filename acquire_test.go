@@ -249,7 +249,7 @@ func TestHolderVanishes(t *testing.T) {
 
 // Promise 7, failure case 17: what will not go away by itself ends Lock at once.
 func TestTroubleThatEndsLock(t *testing.T) {
-	for _, class := range []hasp.Class{hasp.Denied, hasp.Misconfigured, hasp.Full, hasp.ReadOnly} {
+	for _, class := range []hasp.Class{hasp.ClassDenied, hasp.ClassMisconfigured, hasp.ClassFull, hasp.ClassReadOnly} {
 		synctest.Test(t, func(t *testing.T) {
 			d := &hooked{Driver: newStore(), classify: func(error) driver.Class { return class }}
 			d.try = func(context.Context, driver.Request, tryFunc) (driver.Result, error) {

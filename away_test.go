@@ -32,7 +32,7 @@ func eachAway(t *testing.T, o *hasp.Options, f func(t *testing.T, c *hasp.Client
 		for _, known := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, known before: %t", name, known), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					d := &hooked{Driver: newStore(), classify: func(error) driver.Class { return driver.Unreachable }}
+					d := &hooked{Driver: newStore(), classify: func(error) driver.Class { return driver.ClassUnreachable }}
 					c := newClient(t, d, o)
 					if known {
 						lock(t, newClient(t, d.Driver, nil), "k", &hasp.LockOptions{NoRenew: true})
@@ -85,7 +85,7 @@ func TestContextEndsWhileTheStoreIsAway(t *testing.T) {
 			}
 			var e *hasp.Error
 			var w *hasp.WaitError
-			if !errors.As(err, &e) || e.Class != hasp.Unreachable || !errors.As(err, &w) || errors.Is(err, hasp.ErrHeld) {
+			if !errors.As(err, &e) || e.Class != hasp.ClassUnreachable || !errors.As(err, &w) || errors.Is(err, hasp.ErrHeld) {
 				t.Errorf("after %v the error is %v", wait, err)
 			}
 		}
@@ -99,7 +99,7 @@ func TestMaxSilence(t *testing.T) {
 		start := time.Now()
 		_, err := c.Mutex("k", nil).Lock(t.Context())
 		var e *hasp.Error
-		if !errors.As(err, &e) || e.Class != hasp.Unreachable {
+		if !errors.As(err, &e) || e.Class != hasp.ClassUnreachable {
 			t.Fatalf("the error is %v", err)
 		}
 		if took := time.Since(start); took < most*8/10 || took > most {
@@ -120,8 +120,8 @@ func TestUnknownErrorsEndLock(t *testing.T) {
 		d.try = func(context.Context, driver.Request, tryFunc) (driver.Result, error) { return driver.Result{}, errDown }
 		c := newClient(t, d, nil)
 		const outage = 20 * time.Minute // before that
-		class.Store(int64(driver.Unreachable))
-		time.AfterFunc(outage, func() { class.Store(int64(driver.Unknown)) })
+		class.Store(int64(driver.ClassUnreachable))
+		time.AfterFunc(outage, func() { class.Store(int64(driver.ClassUnknown)) })
 		start := time.Now()
 		_, err := c.Mutex("k", nil).Lock(t.Context())
 		wantIs(t, err, errDown)

@@ -246,9 +246,9 @@ func (c *Client) fail(op, key string, err error) error {
 func (c *Client) classify(err error) Class {
 	switch {
 	case errors.As(err, new(*silentError)), errors.Is(err, driver.ErrNotVoting):
-		return Unreachable
+		return ClassUnreachable
 	case errors.As(err, new(*tooLongError)):
-		return Misconfigured
+		return ClassMisconfigured
 	}
 	return c.drv.Classify(err)
 }

@@ -418,7 +418,7 @@ func TestHungStoreIsNotTheCallersDeadline(t *testing.T) {
 			t.Errorf("no deadline was given, yet: %v", err)
 		}
 		var e *hasp.Error
-		if errors.As(err, &e); e.Class != hasp.Unreachable {
+		if errors.As(err, &e); e.Class != hasp.ClassUnreachable {
 			t.Errorf("class %v", e.Class)
 		}
 		_, err = newClient(t, d, nil).Mutex("k", nil).TryLock(context.Background())

@@ -102,7 +102,7 @@ func (e *Election) leader(ctx context.Context) (Leader, error) {
 // Observe yields who leads, at once and after each change, with the zero Holder
 // when nobody does. It asks the store every second: a leader between two
 // questions may be missed. An error that may go away by itself (Error.Class
-// Unknown, Unreachable) is yielded and the sequence goes on, any other is its
+// ClassUnknown, ClassUnreachable) is yielded and the sequence goes on, any other is its
 // last. It ends with ctx.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {

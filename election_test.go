@@ -237,7 +237,7 @@ func TestObserve(t *testing.T) {
 			}
 			break
 		}
-		d.classify = func(error) driver.Class { return driver.Denied }
+		d.classify = func(error) driver.Class { return driver.ClassDenied }
 		store.SetUnreachable(true)
 		n := 0
 		for _, err := range e.Observe(t.Context()) {

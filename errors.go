@@ -29,15 +29,15 @@ var (
 // Class is the kind of trouble with a store.
 type Class = driver.Class
 
-// The classes of trouble. Lock asks again after Unknown and Unreachable; the
-// others need a person.
+// The classes of trouble. Lock asks again after ClassUnknown and
+// ClassUnreachable; the others need a person.
 const (
-	Unknown       = driver.Unknown
-	Unreachable   = driver.Unreachable
-	Denied        = driver.Denied
-	Misconfigured = driver.Misconfigured
-	Full          = driver.Full
-	ReadOnly      = driver.ReadOnly
+	ClassUnknown       = driver.ClassUnknown       // none of the others
+	ClassUnreachable   = driver.ClassUnreachable   // no answer, or too few nodes vote
+	ClassDenied        = driver.ClassDenied        // wrong password, missing permission
+	ClassMisconfigured = driver.ClassMisconfigured // the store cannot do this; the key holds something else
+	ClassFull          = driver.ClassFull          // the store takes no more data
+	ClassReadOnly      = driver.ClassReadOnly      // a replica, or a read-only file
 )
 
 // Error is the error of every operation of this package.
@@ -45,7 +45,7 @@ type Error struct {
 	Op     string // "lock", "try lock", "extend", "release", "hold", ...
 	Key    string // empty for operations on no single key
 	Engine string // "redis", "sqlite", ...
-	Class  Class  // of trouble with the store; Unknown otherwise
+	Class  Class  // of trouble with the store; ClassUnknown otherwise
 	Err    error
 }
 

@@ -199,7 +199,7 @@ func ExampleError() {
 	store.SetUnreachable(false) // or Close spends its 5 seconds on cleaning up
 	var trouble *hasp.Error
 	if errors.As(err, &trouble) {
-		fmt.Println(trouble.Op, trouble.Key, trouble.Engine, trouble.Class == hasp.Unreachable)
+		fmt.Println(trouble.Op, trouble.Key, trouble.Engine, trouble.Class == hasp.ClassUnreachable)
 	}
 	// Output: try lock orders/42 memory true
 }

@@ -22,9 +22,9 @@ func (c *Client) Mutex(key string, o *LockOptions) *Mutex {
 // error and what kept Lock waiting, both found with errors.Is and errors.As,
 // and nothing of this attempt stays in the store. A store that is away
 // or held back is waited for, too, as long as ctx (and Options.MaxSilence) says;
-// EventTrouble tells of it. One that refuses for good (Error.Class Denied,
-// Misconfigured, Full, ReadOnly) ends Lock at once, errors that the engine does
-// not know (Unknown) after the TTL, 5 s at least.
+// EventTrouble tells of it. One that refuses for good (Error.Class
+// ClassDenied, ClassMisconfigured, ClassFull, ClassReadOnly) ends Lock at once, errors
+// that the engine does not know (ClassUnknown) after the TTL, 5 s at least.
 func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {
 	return m.l.acquire(ctx, "lock", true)
 }

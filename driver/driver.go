@@ -390,12 +390,12 @@ type Traits struct {
 // command's exit codes know of it.
 type Class uint8
 
-// The classes. Only Unknown and Unreachable are worth asking again.
+// The classes. Only ClassUnknown and ClassUnreachable are worth asking again.
 const (
-	Unknown       Class = iota
-	Unreachable         // no answer, or too few nodes
-	Denied              // wrong password, missing permission
-	Misconfigured       // the store cannot do this; the key holds something else
-	Full                // the store takes no more data
-	ReadOnly            // a replica, or a read-only file
+	ClassUnknown       Class = iota
+	ClassUnreachable         // no answer, or too few nodes
+	ClassDenied              // wrong password, missing permission
+	ClassMisconfigured       // the store cannot do this; the key holds something else
+	ClassFull                // the store takes no more data
+	ClassReadOnly            // a replica, or a read-only file
 )

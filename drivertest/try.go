@@ -282,7 +282,7 @@ func cancelledTry(e *env) {
 		if err == nil {
 			continue
 		}
-		if c := e.d.Classify(err); c != driver.Unknown && c != driver.Unreachable {
+		if c := e.d.Classify(err); c != driver.ClassUnknown && c != driver.ClassUnreachable {
 			e.Errorf("an ended context is of class %d: %v", c, err)
 		}
 	}

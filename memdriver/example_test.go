@@ -56,7 +56,7 @@ func Example() {
 	store.SetUnreachable(true)
 	var failed *hasp.Error
 	if err := charge(ctx, locks, nil); errors.As(err, &failed) {
-		fmt.Println("unreachable:", failed.Class == hasp.Unreachable)
+		fmt.Println("unreachable:", failed.Class == hasp.ClassUnreachable)
 	}
 	store.SetUnreachable(false)
 

@@ -53,7 +53,7 @@ func (s *Store) end(key string, of func(*place) bool) {
 
 // SetUnreachable cuts the store off from its clients, or connects it again:
 // while it is cut off every request fails with an error of class
-// driver.Unreachable, and leases and places run out as they do in a store that
+// driver.ClassUnreachable, and leases and places run out as they do in a store that
 // nobody can reach.
 func (s *Store) SetUnreachable(unreachable bool) {
 	s.mu.Lock()

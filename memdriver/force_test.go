@@ -138,12 +138,12 @@ func TestSetUnreachable(t *testing.T) {
 		s.SetUnreachable(true)
 		_, err := s.Try(t.Context(), a)
 		for what, err := range map[string]error{"Try": err, "Renew": renew(t, s, a), "Release": s.Release(t.Context(), a)} {
-			if s.Classify(err) != driver.Unreachable {
+			if s.Classify(err) != driver.ClassUnreachable {
 				t.Errorf("%s of an unreachable store: %v", what, err)
 			}
 		}
 		for _, err := range s.List(t.Context(), "") {
-			if s.Classify(err) != driver.Unreachable {
+			if s.Classify(err) != driver.ClassUnreachable {
 				t.Errorf("List of an unreachable store: %v", err)
 			}
 		}

@@ -263,7 +263,7 @@ func TestAdmitBounds(t *testing.T) {
 	if res := try(t, s, r); res.Why != driver.TTLTooLong || res.TTL != time.Hour {
 		t.Errorf("a TTL above the node's own bound: %+v", res)
 	}
-	if err := renew(t, s, r); s.Classify(err) != driver.Misconfigured {
+	if err := renew(t, s, r); s.Classify(err) != driver.ClassMisconfigured {
 		t.Errorf("a renewal above the node's own bound: %v", err)
 	}
 }
@@ -273,7 +273,7 @@ func TestUnreachableNode(t *testing.T) {
 	s.SetUnreachable(true)
 	_, err := s.Record(t.Context())
 	for what, err := range map[string]error{"Record": err, "Admit": s.Admit(t.Context(), driver.Record{}, time.Hour)} {
-		if s.Classify(err) != driver.Unreachable {
+		if s.Classify(err) != driver.ClassUnreachable {
 			t.Errorf("%s of an unreachable store: %v", what, err)
 		}
 	}

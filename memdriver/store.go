@@ -303,11 +303,11 @@ func (s *Store) Release(ctx context.Context, r driver.Request) error {
 func (s *Store) Classify(err error) driver.Class {
 	switch {
 	case errors.Is(err, errUnreachable):
-		return driver.Unreachable
+		return driver.ClassUnreachable
 	case errors.Is(err, driver.ErrUnsupported), errors.Is(err, errTTL):
-		return driver.Misconfigured
+		return driver.ClassMisconfigured
 	}
-	return driver.Unknown
+	return driver.ClassUnknown
 }
 
 // Close does nothing: a Store outlives its clients, as a server does.

@@ -135,7 +135,7 @@ var errAway = errors.New("connection refused")
 
 func (l *link) Classify(err error) driver.Class {
 	if errors.Is(err, errAway) {
-		return driver.Unreachable
+		return driver.ClassUnreachable
 	}
 	return l.Store.Classify(err)
 }

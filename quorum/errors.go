@@ -51,7 +51,7 @@ func (e *VoteError) Unwrap() []error { return e.Errs }
 
 // tooFew makes the error of an outcome that errs kept from being known, by node.
 func (d *Driver) tooFew(errs [maxNodes]error) error {
-	e := &VoteError{Need: d.need, Nodes: len(d.nodes), Votes: len(d.nodes), class: driver.Unreachable}
+	e := &VoteError{Need: d.need, Nodes: len(d.nodes), Votes: len(d.nodes), class: driver.ClassUnreachable}
 	final := map[driver.Class]int{}
 	for i, n := range d.nodes {
 		if errs[i] == nil {
@@ -65,9 +65,9 @@ func (d *Driver) tooFew(errs [maxNodes]error) error {
 		e.Names, e.Errs = append(e.Names, n.name), append(e.Errs, err)
 		c := n.drv.Classify(err)
 		if errors.As(err, new(*tooLong)) {
-			c = driver.Misconfigured
+			c = driver.ClassMisconfigured
 		}
-		if c != driver.Unknown && c != driver.Unreachable {
+		if c != driver.ClassUnknown && c != driver.ClassUnreachable {
 			final[c]++
 		}
 	}
@@ -85,12 +85,12 @@ func (d *Driver) Classify(err error) driver.Class {
 		return e.class
 	}
 	if d.bad != nil || errors.Is(err, driver.ErrUnsupported) || errors.As(err, new(*twinError)) {
-		return driver.Misconfigured
+		return driver.ClassMisconfigured
 	}
 	if errors.Is(err, driver.ErrNotVoting) {
-		return driver.Unreachable
+		return driver.ClassUnreachable
 	}
-	return driver.Unknown
+	return driver.ClassUnknown
 }
 
 // tooLong is a node that was admitted for shorter leases only.

@@ -25,7 +25,7 @@ type lag struct {
 
 var errGone = errors.New("gone")
 
-func (l *lag) Classify(err error) driver.Class { return driver.Unreachable }
+func (l *lag) Classify(err error) driver.Class { return driver.ClassUnreachable }
 func (l *lag) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
 	time.Sleep(time.Duration(l.by.Load()))
 	if l.away.Load() {

@@ -162,7 +162,7 @@ func (n *node) answered(begun int64) {
 // anything since is only busy.
 func (n *node) failed(begun int64, err error) {
 	silent := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
-	if !silent && n.drv.Classify(err) != driver.Unreachable {
+	if !silent && n.drv.Classify(err) != driver.ClassUnreachable {
 		n.heard.Store(mono()) // an error is an answer, too
 		return
 	}

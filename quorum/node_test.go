@@ -103,7 +103,7 @@ func TestTooFewNodes(t *testing.T) {
 			t.Errorf("the error came after %v", took)
 		}
 		var e *hasp.Error
-		if !errors.As(err, &e) || e.Class != hasp.Unreachable {
+		if !errors.As(err, &e) || e.Class != hasp.ClassUnreachable {
 			t.Fatalf("TryLock: %v, want an error of class Unreachable", err)
 		}
 		const want = "too few nodes vote (2 of 5, and it takes 3): node 1, node 3: connection refused; node 5: it does not answer"

@@ -67,7 +67,7 @@ func (l *tap) Renew(ctx context.Context, rs []driver.Request, done func(int, dri
 
 func (l *tap) Classify(err error) driver.Class {
 	if err == errAway {
-		return driver.Unreachable
+		return driver.ClassUnreachable
 	}
 	return l.Store.Classify(err)
 }

@@ -185,5 +185,5 @@ func (n *node) tried(b *bid, r driver.Request, res driver.Result, err error, pas
 // something else, and not that we did not wait for an answer.
 func (n *node) refuses(err error) bool {
 	return err != nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) &&
-		!errors.Is(err, driver.ErrNotVoting) && n.drv.Classify(err) != driver.Misconfigured
+		!errors.Is(err, driver.ErrNotVoting) && n.drv.Classify(err) != driver.ClassMisconfigured
 }

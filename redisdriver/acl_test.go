@@ -205,7 +205,7 @@ func TestDenied(t *testing.T) {
 		}
 		before := len(w.keys())
 		_, err := d.Try(w.ctx, queued(ask("k")))
-		if d.Classify(err) != driver.Denied {
+		if d.Classify(err) != driver.ClassDenied {
 			t.Errorf("%s: Try says %v (%v)", change, err, d.Classify(err))
 		}
 		if after := w.keys(); len(after) != before {

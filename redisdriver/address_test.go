@@ -25,14 +25,14 @@ func TestAddressesThatCannotExist(t *testing.T) {
 		err   error
 		class driver.Class
 	}{
-		"a name that DNS does not know": {notFound, driver.Misconfigured},
-		"DNS is away":                   {dial(&net.DNSError{Err: "server misbehaving", Name: "redis", IsTemporary: true}), driver.Unreachable},
-		"DNS is slow":                   {dial(&net.DNSError{Err: "i/o timeout", Name: "redis", IsTimeout: true}), driver.Unreachable},
-		"no such port":                  {dial(&net.AddrError{Err: "invalid port", Addr: "99999"}), driver.Misconfigured},
-		"no such socket":                {dial(os.NewSyscallError("connect", syscall.ENOENT)), driver.Unreachable},
-		"a socket of another's":         {dial(os.NewSyscallError("connect", syscall.EACCES)), driver.Denied},
-		"refused":                       {dial(os.NewSyscallError("connect", syscall.ECONNREFUSED)), driver.Unreachable},
-		"no route":                      {dial(os.NewSyscallError("connect", syscall.EHOSTUNREACH)), driver.Unreachable},
+		"a name that DNS does not know": {notFound, driver.ClassMisconfigured},
+		"DNS is away":                   {dial(&net.DNSError{Err: "server misbehaving", Name: "redis", IsTemporary: true}), driver.ClassUnreachable},
+		"DNS is slow":                   {dial(&net.DNSError{Err: "i/o timeout", Name: "redis", IsTimeout: true}), driver.ClassUnreachable},
+		"no such port":                  {dial(&net.AddrError{Err: "invalid port", Addr: "99999"}), driver.ClassMisconfigured},
+		"no such socket":                {dial(os.NewSyscallError("connect", syscall.ENOENT)), driver.ClassUnreachable},
+		"a socket of another's":         {dial(os.NewSyscallError("connect", syscall.EACCES)), driver.ClassDenied},
+		"refused":                       {dial(os.NewSyscallError("connect", syscall.ECONNREFUSED)), driver.ClassUnreachable},
+		"no route":                      {dial(os.NewSyscallError("connect", syscall.EHOSTUNREACH)), driver.ClassUnreachable},
 	} {
 		d := w.over(w.client(func(o *redis.Options) {
 			o.Dialer = func(context.Context, string, string) (net.Conn, error) { return nil, c.err }
@@ -61,7 +61,7 @@ func TestAddressesThatCannotExist(t *testing.T) {
 	w.do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 	for range 3 { // the first may find out that the connection is gone
 		_, err := d.Try(w.ctx, ask("k"))
-		if c := d.Classify(err); err == nil || c != driver.Unreachable {
+		if c := d.Classify(err); err == nil || c != driver.ClassUnreachable {
 			t.Errorf("the name is gone: %v is class %v, want Unreachable", err, c)
 		}
 	}

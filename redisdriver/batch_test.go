@@ -99,7 +99,7 @@ func TestBatchInBadCompany(t *testing.T) {
 	if _, ok := granted(calls[0]); !ok || calls[2].err != nil || calls[2].reply != int64(releasedLease) {
 		t.Errorf("beside a bad one: %v %v, %v %v", calls[0].reply, calls[0].err, calls[2].reply, calls[2].err)
 	}
-	if !redis.HasErrorPrefix(calls[1].err, "WRONGTYPE") || d.Classify(calls[1].err) != driver.Misconfigured {
+	if !redis.HasErrorPrefix(calls[1].err, "WRONGTYPE") || d.Classify(calls[1].err) != driver.ClassMisconfigured {
 		t.Errorf("the bad one: %v, %v", calls[1].reply, calls[1].err)
 	}
 	w.release(d, good)
@@ -115,7 +115,7 @@ func TestBatchOnAFullServer(t *testing.T) {
 	w.do("CONFIG", "SET", "maxmemory", "1")
 	calls := append(tries(d, ask("new")), d.releaseCall(held, false))
 	w.together(d, calls...)
-	if d.Classify(calls[0].err) != driver.Full {
+	if d.Classify(calls[0].err) != driver.ClassFull {
 		t.Errorf("a new one: %v, %v", calls[0].reply, calls[0].err)
 	}
 	if calls[1].err != nil || calls[1].reply != int64(releasedLease) {
@@ -136,7 +136,7 @@ func TestBatchOnAReplica(t *testing.T) {
 	calls := append(tries(d, ask("a"), ask("b")), d.releaseCall(held, false))
 	w.together(d, calls...)
 	for i, c := range calls {
-		if d.Classify(c.err) != driver.ReadOnly {
+		if d.Classify(c.err) != driver.ClassReadOnly {
 			t.Errorf("request %d: %v, %v", i, c.reply, c.err)
 		}
 	}

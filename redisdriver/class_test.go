@@ -35,7 +35,7 @@ func (w *world) denied(name string, change func(*redis.Options)) {
 	w.Helper()
 	d := w.over(w.client(change), nil)
 	_, err := d.Try(w.ctx, ask("k"))
-	if d.Classify(err) != driver.Denied || strings.Contains(fmt.Sprint(err), "wrong-secret") {
+	if d.Classify(err) != driver.ClassDenied || strings.Contains(fmt.Sprint(err), "wrong-secret") {
 		w.Errorf("%s: Try says %v (%v)", name, err, d.Classify(err))
 	}
 	// Calls that travel together: go-redis leaves the commands of a pipeline
@@ -46,13 +46,13 @@ func (w *world) denied(name string, change func(*redis.Options)) {
 	for range 100 {
 		wg.Go(func() {
 			_, err := d.Try(w.ctx, ask("k"))
-			if c := d.Classify(err); c != driver.Denied && (change != nil || c != driver.Unreachable) {
+			if c := d.Classify(err); c != driver.ClassDenied && (change != nil || c != driver.ClassUnreachable) {
 				w.Errorf("%s: one of many says %v (%v)", name, err, c)
 			}
 		})
 	}
 	wg.Wait()
-	if _, err := d.Watch(w.ctx, ask("k")); err != nil && d.Classify(err) != driver.Denied {
+	if _, err := d.Watch(w.ctx, ask("k")); err != nil && d.Classify(err) != driver.ClassDenied {
 		w.Errorf("%s: Watch says %v", name, err)
 	}
 }
@@ -69,7 +69,7 @@ func TestReadOnlyReplica(t *testing.T) {
 		return strings.Contains(w.admin.Info(w.ctx, "replication").Val(), "master_link_status:up")
 	})
 	d := w.driver(nil)
-	if _, err := d.Try(w.ctx, ask("k")); d.Classify(err) != driver.ReadOnly {
+	if _, err := d.Try(w.ctx, ask("k")); d.Classify(err) != driver.ClassReadOnly {
 		t.Errorf("Try says %v (%v)", err, d.Classify(err))
 	}
 }
@@ -84,7 +84,7 @@ func TestFullServer(t *testing.T) {
 	w.grant(d, alone)
 	w.do("CONFIG", "SET", "maxmemory", 1)
 	for _, r := range []driver.Request{ask("free"), queued(ask("k"))} {
-		if _, err := d.Try(w.ctx, r); d.Classify(err) != driver.Full {
+		if _, err := d.Try(w.ctx, r); d.Classify(err) != driver.ClassFull {
 			t.Errorf("Try says %v (%v)", err, d.Classify(err))
 		}
 	}
@@ -136,14 +136,14 @@ func TestServerIsGone(t *testing.T) {
 	d := w.driver(nil)
 	w.grant(d, ask("k"))
 	w.server.Kill()
-	if _, err := d.Try(w.ctx, ask("k")); d.Classify(err) != driver.Unreachable {
+	if _, err := d.Try(w.ctx, ask("k")); d.Classify(err) != driver.ClassUnreachable {
 		t.Errorf("Try says %v (%v)", err, d.Classify(err))
 	}
-	if _, err := d.Watch(w.ctx, ask("k")); d.Classify(err) != driver.Unreachable {
+	if _, err := d.Watch(w.ctx, ask("k")); d.Classify(err) != driver.ClassUnreachable {
 		t.Errorf("Watch says %v (%v)", err, d.Classify(err))
 	}
 	d.Renew(w.ctx, []driver.Request{ask("k")}, func(_ int, r driver.Renewal) {
-		if d.Classify(r.Err) != driver.Unreachable {
+		if d.Classify(r.Err) != driver.ClassUnreachable {
 			t.Errorf("Renew says %v", r.Err)
 		}
 	})
@@ -159,7 +159,7 @@ func TestConfigurationsThatCannotWork(t *testing.T) {
 		"our names": New(plain, &Options{Prefix: "hasp.locks:"}),
 		"ring":      New(ring, nil), "prefix and none": New(plain, &Options{Prefix: "a", NoPrefix: true}),
 	} {
-		if err := d.Check(); err == nil || d.Classify(err) != driver.Misconfigured {
+		if err := d.Check(); err == nil || d.Classify(err) != driver.ClassMisconfigured {
 			t.Errorf("%s: Check says %v", name, err)
 		}
 		ctx := context.Background()
@@ -183,7 +183,7 @@ func TestConfigurationsThatCannotWork(t *testing.T) {
 // A server that wants a certificate of the client refuses it with an alert, which
 // is no trouble of the network.
 func TestClassOfAnAlert(t *testing.T) {
-	for op, want := range map[string]driver.Class{"remote error": driver.Misconfigured, "local error": driver.Misconfigured, "read": driver.Unreachable} {
+	for op, want := range map[string]driver.Class{"remote error": driver.ClassMisconfigured, "local error": driver.ClassMisconfigured, "read": driver.ClassUnreachable} {
 		if got := (&Driver{}).Classify(fmt.Errorf("TLS: %w", &net.OpError{Op: op, Err: errors.New("tls: certificate required")})); got != want {
 			t.Errorf("%s is %v, want %v", op, got, want)
 		}
@@ -193,23 +193,23 @@ func TestClassOfAnAlert(t *testing.T) {
 // Errors as servers write them, now and before 7.0.
 func TestClassOf(t *testing.T) {
 	for text, want := range map[string]driver.Class{
-		"LOADING Redis is loading the dataset in memory":                         driver.Unreachable,
-		"ERR max number of clients reached":                                      driver.Unreachable,
-		"BUSY Redis is busy running a script.":                                   driver.Unreachable,
-		"NOREPLICAS Not enough good replicas to write.":                          driver.Unreachable,
-		"NOAUTH Authentication required.":                                        driver.Denied,
-		"NOPERM this user has no permissions to run the 'evalsha' command":       driver.Denied,
-		"ERR The user executing the script can't run this command or subcommand": driver.Denied,
-		"DENIED Redis is running in protected mode":                              driver.Denied,
-		"ERR unknown command 'EVALSHA', with args beginning with:":               driver.Misconfigured,
-		"CROSSSLOT Keys in request don't hash to the same slot":                  driver.Misconfigured,
-		"MISCONF Redis is configured to save RDB snapshots, but can't":           driver.Full,
-		"ERR something new": driver.Unknown,
-		"":                  driver.Unknown,
-		"OOM command not allowed when used memory > 'maxmemory'. script: ab, on @user_script:1.":                   driver.Full,
-		"ERR Error running script (call to f_ab): @user_script:5: @user_script: 5: -READONLY You can't write":      driver.ReadOnly,
-		"ERR Error running script (call to f_ab): @user_script:5: WRONGTYPE Operation against a key holding":       driver.Misconfigured,
-		"ERR Error running script (call to f_ab): @user_script:5: -OOM command not allowed when used memory > 'm'": driver.Full,
+		"LOADING Redis is loading the dataset in memory":                         driver.ClassUnreachable,
+		"ERR max number of clients reached":                                      driver.ClassUnreachable,
+		"BUSY Redis is busy running a script.":                                   driver.ClassUnreachable,
+		"NOREPLICAS Not enough good replicas to write.":                          driver.ClassUnreachable,
+		"NOAUTH Authentication required.":                                        driver.ClassDenied,
+		"NOPERM this user has no permissions to run the 'evalsha' command":       driver.ClassDenied,
+		"ERR The user executing the script can't run this command or subcommand": driver.ClassDenied,
+		"DENIED Redis is running in protected mode":                              driver.ClassDenied,
+		"ERR unknown command 'EVALSHA', with args beginning with:":               driver.ClassMisconfigured,
+		"CROSSSLOT Keys in request don't hash to the same slot":                  driver.ClassMisconfigured,
+		"MISCONF Redis is configured to save RDB snapshots, but can't":           driver.ClassFull,
+		"ERR something new": driver.ClassUnknown,
+		"":                  driver.ClassUnknown,
+		"OOM command not allowed when used memory > 'maxmemory'. script: ab, on @user_script:1.":                   driver.ClassFull,
+		"ERR Error running script (call to f_ab): @user_script:5: @user_script: 5: -READONLY You can't write":      driver.ClassReadOnly,
+		"ERR Error running script (call to f_ab): @user_script:5: WRONGTYPE Operation against a key holding":       driver.ClassMisconfigured,
+		"ERR Error running script (call to f_ab): @user_script:5: -OOM command not allowed when used memory > 'm'": driver.ClassFull,
 	} {
 		if got := classOf(text); got != want {
 			t.Errorf("%q is %v, want %v", text, got, want)

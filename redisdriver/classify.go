@@ -27,24 +27,24 @@ func (d *Driver) Classify(err error) driver.Class {
 	var server redis.Error
 	switch {
 	case err == nil:
-		return driver.Unknown
+		return driver.ClassUnknown
 	case errors.As(err, &bad), errors.As(err, &kind), errors.As(err, &data), errors.Is(err, driver.ErrUnsupported), isTLS(err),
 		errors.Is(err, redis.ErrClosed): // the program closed its client: no later attempt differs
-		return driver.Misconfigured
+		return driver.ClassMisconfigured
 	case errors.As(err, &server):
 		return classOf(server.Error())
 	case errors.Is(err, driver.ErrNotVoting), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted),
 		errors.Is(err, context.DeadlineExceeded), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return driver.Unreachable
+		return driver.ClassUnreachable
 	}
-	if class := d.ofAddress(err); class != driver.Unknown {
+	if class := d.ofAddress(err); class != driver.ClassUnknown {
 		return class
 	}
 	var network net.Error
 	if errors.As(err, &network) || strings.Contains(err.Error(), "sentinels specified in configuration are unreachable") {
-		return driver.Unreachable
+		return driver.ClassUnreachable
 	}
-	return driver.Unknown
+	return driver.ClassUnknown
 }
 
 // ofAddress returns what is wrong with where we connect to, and stays so. A name
@@ -56,11 +56,11 @@ func (d *Driver) ofAddress(err error) driver.Class {
 	var network net.UnknownNetworkError
 	switch {
 	case errors.As(err, &name) && name.IsNotFound && !d.send.reached.Load(), errors.As(err, &address), errors.As(err, &network):
-		return driver.Misconfigured
+		return driver.ClassMisconfigured
 	case errors.Is(err, fs.ErrPermission): // of a socket in a folder, or a firewall
-		return driver.Denied
+		return driver.ClassDenied
 	}
-	return driver.Unknown
+	return driver.ClassUnknown
 }
 
 // isTLS: the two sides do not agree on who they are, or on TLS at all; asking
@@ -82,17 +82,17 @@ var wrapped = sync.OnceValue(func() *regexp.Regexp {
 
 // codes are the first words of Redis' errors.
 var codes = map[string]driver.Class{
-	"NOAUTH": driver.Denied, "WRONGPASS": driver.Denied, "NOPERM": driver.Denied, "DENIED": driver.Denied,
+	"NOAUTH": driver.ClassDenied, "WRONGPASS": driver.ClassDenied, "NOPERM": driver.ClassDenied, "DENIED": driver.ClassDenied,
 
-	"WRONGTYPE": driver.Misconfigured, "CROSSSLOT": driver.Misconfigured, "NOPROTO": driver.Misconfigured,
+	"WRONGTYPE": driver.ClassMisconfigured, "CROSSSLOT": driver.ClassMisconfigured, "NOPROTO": driver.ClassMisconfigured,
 
-	"OOM": driver.Full, "MISCONF": driver.Full,
+	"OOM": driver.ClassFull, "MISCONF": driver.ClassFull,
 
-	"READONLY": driver.ReadOnly,
+	"READONLY": driver.ClassReadOnly,
 
-	"LOADING": driver.Unreachable, "MASTERDOWN": driver.Unreachable, "CLUSTERDOWN": driver.Unreachable,
-	"TRYAGAIN": driver.Unreachable, "BUSY": driver.Unreachable, "NOREPLICAS": driver.Unreachable,
-	"MOVED": driver.Unreachable, "ASK": driver.Unreachable, "UNBLOCKED": driver.Unreachable,
+	"LOADING": driver.ClassUnreachable, "MASTERDOWN": driver.ClassUnreachable, "CLUSTERDOWN": driver.ClassUnreachable,
+	"TRYAGAIN": driver.ClassUnreachable, "BUSY": driver.ClassUnreachable, "NOREPLICAS": driver.ClassUnreachable,
+	"MOVED": driver.ClassUnreachable, "ASK": driver.ClassUnreachable, "UNBLOCKED": driver.ClassUnreachable,
 }
 
 // texts are errors that share the word ERR.
@@ -100,18 +100,18 @@ var texts = []struct {
 	part  string
 	class driver.Class
 }{
-	{"max number of clients", driver.Unreachable},
-	{"unauthenticated", driver.Denied}, // a long command before AUTH
-	{"invalid password", driver.Denied},
-	{"without any password configured", driver.Denied},
-	{"The user executing the script can't", driver.Denied},
-	{"unknown command", driver.Misconfigured},
-	{"Unknown Redis command", driver.Misconfigured},
-	{"unknown subcommand", driver.Misconfigured},
-	{"wrong number of arguments", driver.Misconfigured},
-	{"DB index is out of range", driver.Misconfigured},
-	{"cluster support disabled", driver.Misconfigured},
-	{"non local key", driver.Misconfigured},
+	{"max number of clients", driver.ClassUnreachable},
+	{"unauthenticated", driver.ClassDenied}, // a long command before AUTH
+	{"invalid password", driver.ClassDenied},
+	{"without any password configured", driver.ClassDenied},
+	{"The user executing the script can't", driver.ClassDenied},
+	{"unknown command", driver.ClassMisconfigured},
+	{"Unknown Redis command", driver.ClassMisconfigured},
+	{"unknown subcommand", driver.ClassMisconfigured},
+	{"wrong number of arguments", driver.ClassMisconfigured},
+	{"DB index is out of range", driver.ClassMisconfigured},
+	{"cluster support disabled", driver.ClassMisconfigured},
+	{"non local key", driver.ClassMisconfigured},
 }
 
 // classOf reads an error that the server wrote.
@@ -125,12 +125,12 @@ func classOf(text string) driver.Class {
 		return c
 	}
 	if faultyScript().MatchString(text) { // it met what hasp did not write
-		return driver.Misconfigured
+		return driver.ClassMisconfigured
 	}
 	for _, t := range texts {
 		if strings.Contains(text, t.part) {
 			return t.class
 		}
 	}
-	return driver.Unknown
+	return driver.ClassUnknown
 }

@@ -22,7 +22,7 @@ func (w *world) refuses(d *Driver, r driver.Request, key string) {
 	w.Helper()
 	res, err := d.Try(w.ctx, r)
 	var data *DataError
-	if !errors.As(err, &data) || data.Key != key || d.Classify(err) != driver.Misconfigured {
+	if !errors.As(err, &data) || data.Key != key || d.Classify(err) != driver.ClassMisconfigured {
 		w.Errorf("Try answers %+v, %v; want an error about %q", res, err, key)
 	}
 }

@@ -177,7 +177,7 @@ func TestClientDoesNotSendAgain(t *testing.T) {
 	w.grant(d, ask("warm"))
 	w.do("CONFIG", "RESETSTAT")
 	stuck.hangNext() // the reply is lost; another connection would do
-	if _, err := d.Try(w.ctx, ask("k")); d.Classify(err) != driver.Unreachable {
+	if _, err := d.Try(w.ctx, ask("k")); d.Classify(err) != driver.ClassUnreachable {
 		t.Errorf("Try without a reply says %v", err)
 	}
 	if n := w.calls()["evalsha"]; n != 1 {
@@ -188,7 +188,7 @@ func TestClientDoesNotSendAgain(t *testing.T) {
 	w.do("CONFIG", "RESETSTAT")
 	stuck.hangNext()
 	d.Renew(w.ctx, both, func(_ int, r driver.Renewal) {
-		if d.Classify(r.Err) != driver.Unreachable {
+		if d.Classify(r.Err) != driver.ClassUnreachable {
 			t.Errorf("Renew without a reply says %v", r.Err)
 		}
 	})

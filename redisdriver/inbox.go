@@ -287,7 +287,7 @@ func (in *inbox) probe() (counted bool, err error) {
 	defer cancel()
 	n, err := await(ctx, func(ctx context.Context) (int64, error) { return publish(ctx, in.channel, "").Result() })
 	switch in.d.Classify(err) {
-	case driver.Denied, driver.Misconfigured:
+	case driver.ClassDenied, driver.ClassMisconfigured:
 		in.d.muted.Store(true)
 	default:
 		if err == nil {
@@ -311,7 +311,7 @@ func (in *inbox) down(err error) (was bool) {
 	defer in.mu.Unlock()
 	was = in.up
 	switch in.d.Classify(err) {
-	case driver.Denied, driver.Misconfigured:
+	case driver.ClassDenied, driver.ClassMisconfigured:
 		in.denied, in.since = true, time.Now()
 	default:
 		in.denied = false

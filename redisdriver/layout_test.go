@@ -119,7 +119,7 @@ func TestOtherTypeIsAnError(t *testing.T) {
 				"Inspect": func() error { _, err := d.Inspect(w.ctx, "k"); return err },
 			} {
 				err := call()
-				if d.Classify(err) != driver.Misconfigured || !strings.Contains(fmt.Sprint(err), `"lock:k" holds a `+kind) {
+				if d.Classify(err) != driver.ClassMisconfigured || !strings.Contains(fmt.Sprint(err), `"lock:k" holds a `+kind) {
 					t.Errorf("%s says: %v", name, err)
 				}
 			}
@@ -146,7 +146,7 @@ func TestOtherTypeInTheWay(t *testing.T) {
 	w.wait(d, b)
 	w.do("DEL", "lock:k")
 	w.do("HSET", "lock:k", "f", "v")
-	if _, err := d.Try(w.ctx, queued(b)); d.Classify(err) != driver.Misconfigured {
+	if _, err := d.Try(w.ctx, queued(b)); d.Classify(err) != driver.ClassMisconfigured {
 		t.Errorf("Try says: %v", err)
 	}
 	rs := []driver.Request{a}
@@ -180,7 +180,7 @@ func TestHostileKeys(t *testing.T) {
 		held := map[string]driver.Request{}
 		for _, key := range hostile {
 			if o != nil && o.NoPrefix && strings.HasPrefix(key, sidecars) {
-				if _, err := d.Try(w.ctx, ask(key)); d.Classify(err) != driver.Misconfigured {
+				if _, err := d.Try(w.ctx, ask(key)); d.Classify(err) != driver.ClassMisconfigured {
 					t.Errorf("Try of %q, a name of ours, says %v", key, err)
 				}
 				continue

@@ -63,7 +63,7 @@ func TestServerWithoutRunID(t *testing.T) {
 			rdb := w.client(nil)
 			rdb.AddHook(otherInfo(info))
 			d := w.over(rdb, &Options{MaxTTL: nodeMaxTTL})
-			if _, err := d.Record(w.ctx); d.Classify(err) != driver.Misconfigured || !strings.Contains(err.Error(), "run_id") {
+			if _, err := d.Record(w.ctx); d.Classify(err) != driver.ClassMisconfigured || !strings.Contains(err.Error(), "run_id") {
 				t.Errorf("Record says %v (%v)", err, d.Classify(err))
 			}
 			if err := d.Admit(w.ctx, driver.Record{Text: "wait 0 x"}, nodeMaxTTL); !errors.Is(err, driver.ErrNotHeld) {
@@ -82,7 +82,7 @@ func TestServerWithoutRunID(t *testing.T) {
 			defer locks.Close()
 			_, err = locks.Mutex("k", &hasp.LockOptions{TTL: time.Second}).Lock(w.ctx)
 			var e *hasp.Error
-			if !errors.As(err, &e) || e.Class != hasp.Misconfigured {
+			if !errors.As(err, &e) || e.Class != hasp.ClassMisconfigured {
 				t.Errorf("Lock says %v", err)
 			}
 			if keys := w.keys(); len(keys) != 0 {

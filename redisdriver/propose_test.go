@@ -360,7 +360,7 @@ func TestNodeRights(t *testing.T) {
 		return w.over(plain.rdb, &Options{MaxTTL: nodeMaxTTL})
 	}
 	d := user("-info")
-	if _, err := d.Try(w.ctx, ask("k")); d.Classify(err) != driver.Denied {
+	if _, err := d.Try(w.ctx, ask("k")); d.Classify(err) != driver.ClassDenied {
 		t.Errorf("without +info Try says %v", err)
 	}
 	d = user()

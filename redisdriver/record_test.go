@@ -72,7 +72,7 @@ func (w *world) heldBack(d *Driver, rs ...driver.Request) {
 				}
 			}
 		}
-		if errs := w.renew(d, r, queued(r)); !errors.Is(errs[0], driver.ErrNotVoting) || d.Classify(errs[0]) != driver.Unreachable ||
+		if errs := w.renew(d, r, queued(r)); !errors.Is(errs[0], driver.ErrNotVoting) || d.Classify(errs[0]) != driver.ClassUnreachable ||
 			!errors.Is(errs[1], driver.ErrNotHeld) {
 			w.Errorf("held back, Renew of %q says %v", r.Key, errs)
 		}
@@ -300,7 +300,7 @@ func TestNodeIsAPromotedReplica(t *testing.T) {
 		return strings.Contains(r.admin.Info(r.ctx, "replication").Val(), "master_link_status:up")
 	})
 	replica := r.node()
-	if _, err := replica.Record(r.ctx); replica.Classify(err) != driver.ReadOnly {
+	if _, err := replica.Record(r.ctx); replica.Classify(err) != driver.ClassReadOnly {
 		t.Errorf("Record of a replica says %v", err)
 	}
 	r.do("REPLICAOF", "NO", "ONE")
@@ -328,7 +328,7 @@ func TestNodeTTL(t *testing.T) {
 			t.Errorf("Try says %+v", res)
 		}
 	}
-	if err := w.renew(d, long)[0]; err == nil || d.Classify(err) != driver.Misconfigured {
+	if err := w.renew(d, long)[0]; err == nil || d.Classify(err) != driver.ClassMisconfigured {
 		t.Errorf("Renew says %v", err)
 	}
 	if n := w.calls()["evalsha"]; n != 0 {
@@ -365,7 +365,7 @@ func TestNodeIsFull(t *testing.T) {
 		w.grant(d, a)
 		w.do("CONFIG", "SET", "maxmemory", "1")
 		more.Fence = w.micros()
-		if _, err := d.Try(w.ctx, more); d.Classify(err) != driver.Full {
+		if _, err := d.Try(w.ctx, more); d.Classify(err) != driver.ClassFull {
 			t.Errorf("Try says %v", err)
 		}
 		w.release(d, a)

@@ -95,7 +95,7 @@ func TestOtherTypeIsNotShared(t *testing.T) {
 	d := w.driver(nil)
 	w.do("HSET", "lock:k", "f", "v")
 	for _, r := range []driver.Request{reader("k"), queued(sharer("k", 2))} {
-		if _, err := d.Try(w.ctx, r); d.Classify(err) != driver.Misconfigured {
+		if _, err := d.Try(w.ctx, r); d.Classify(err) != driver.ClassMisconfigured {
 			t.Errorf("Try says: %v", err)
 		}
 		if err := d.Release(w.ctx, r); !errors.Is(err, driver.ErrNotHeld) {

@@ -55,7 +55,7 @@ func TestFullServerAndSharers(t *testing.T) {
 
 				off := w.full()
 				for _, r := range []driver.Request{sharer("new", limit), sharer("alone", limit), ask(sharer("new", limit))} {
-					if _, err := d.Try(w.ctx, queued(r)); d.Classify(err) != driver.Full {
+					if _, err := d.Try(w.ctx, queued(r)); d.Classify(err) != driver.ClassFull {
 						t.Errorf("Try of %q says %v", r.Key, err)
 					}
 				}

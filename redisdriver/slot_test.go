@@ -107,7 +107,7 @@ func TestPlainClientOnACluster(t *testing.T) {
 	w := newCluster(t)
 	d := w.driver(nil)
 	_, err := d.Try(w.ctx, ask("k"))
-	if d.Classify(err) != driver.Misconfigured {
+	if d.Classify(err) != driver.ClassMisconfigured {
 		t.Errorf("Try says: %v", err)
 	}
 	if w.admin.Exists(w.ctx, "lock:k").Val() != 0 {

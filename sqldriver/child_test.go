@@ -77,7 +77,7 @@ func firstPart(db *sql.DB, args []string) error {
 	d := NewSQLite(db)
 	began := time.Now()
 	res, err := d.Try(context.Background(), request(args[0]))
-	for d.Classify(err) == driver.Unreachable && time.Since(began) >= fileWait { // a busy machine: it did wait
+	for d.Classify(err) == driver.ClassUnreachable && time.Since(began) >= fileWait { // a busy machine: it did wait
 		began = time.Now()
 		res, err = d.Try(context.Background(), request(args[0]))
 	}

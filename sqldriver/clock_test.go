@@ -205,7 +205,7 @@ func TestTwoMachines(t *testing.T) {
 	refused(t, one, request("other"))
 	check := func(what string, err error) {
 		t.Helper()
-		if err == nil || two.Classify(err) != driver.Misconfigured || !strings.Contains(err.Error(), "two machines") || !strings.Contains(err.Error(), "delete it") {
+		if err == nil || two.Classify(err) != driver.ClassMisconfigured || !strings.Contains(err.Error(), "two machines") || !strings.Contains(err.Error(), "delete it") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

@@ -40,7 +40,7 @@ func TestFullDisk(t *testing.T) {
 	t.Logf("after %d locks: %v", held, err)
 	full := func(d *Driver, err error) {
 		t.Helper()
-		if d.Classify(err) != driver.Full || !strings.Contains(err.Error(), "make room") {
+		if d.Classify(err) != driver.ClassFull || !strings.Contains(err.Error(), "make room") {
 			t.Errorf("class %d: %v", d.Classify(err), err)
 		}
 	}
@@ -73,7 +73,7 @@ func TestFullDiskAtTheFirstCall(t *testing.T) {
 		d := openDriver(t, path)
 		_, tried := d.Try(t.Context(), request("k"))
 		must(t, d.Close())
-		if tried != nil && (d.Classify(tried) != driver.Full || !strings.Contains(tried.Error(), "make room") || strings.Contains(tried.Error(), "_pragma")) {
+		if tried != nil && (d.Classify(tried) != driver.ClassFull || !strings.Contains(tried.Error(), "make room") || strings.Contains(tried.Error(), "_pragma")) {
 			t.Errorf("class %d: %v", d.Classify(tried), tried)
 		}
 		if err != nil {
@@ -96,7 +96,7 @@ func TestReadOnlyDisk(t *testing.T) {
 	d := openDriver(t, path)
 	_, err := d.Try(t.Context(), request("k"))
 	t.Logf("%v", err)
-	if d.Classify(err) != driver.ReadOnly || !strings.Contains(err.Error(), "locks must be written") {
+	if d.Classify(err) != driver.ClassReadOnly || !strings.Contains(err.Error(), "locks must be written") {
 		t.Errorf("class %d: %v", d.Classify(err), err)
 	}
 }

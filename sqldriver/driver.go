@@ -76,9 +76,9 @@ func (d *Driver) Classify(err error) driver.Class {
 	case errors.As(err, &se):
 		return se.class
 	case d.bad != nil && errors.Is(err, d.bad):
-		return driver.Misconfigured
+		return driver.ClassMisconfigured
 	}
-	return driver.Unknown
+	return driver.ClassUnknown
 }
 
 // Close waits until what callers left behind is over, and closes the

@@ -28,23 +28,23 @@ type trouble struct {
 var troubles = []trouble{
 	{"the directory is missing", func(t *testing.T, path string) string {
 		return SQLiteDSN(filepath.Join(path, "locks.db"))
-	}, driver.Misconfigured, []string{"in a directory that exists"}},
+	}, driver.ClassMisconfigured, []string{"in a directory that exists"}},
 
 	{"it is a directory", func(t *testing.T, path string) string {
 		must(t, os.Mkdir(path, 0o700))
 		return SQLiteDSN(path)
-	}, driver.Misconfigured, []string{"it must be a file"}},
+	}, driver.ClassMisconfigured, []string{"it must be a file"}},
 
 	{"it is no database", func(t *testing.T, path string) string {
 		must(t, os.WriteFile(path, bytes.Repeat([]byte("orders,42\n"), 500), 0o600))
 		return SQLiteDSN(path)
-	}, driver.Misconfigured, []string{"holds something else", "name another file"}},
+	}, driver.ClassMisconfigured, []string{"holds something else", "name another file"}},
 
 	{"it was cut off", func(t *testing.T, path string) string {
 		used(t, path)
 		must(t, os.Truncate(path, 5000))
 		return SQLiteDSN(path)
-	}, driver.Misconfigured, []string{"is damaged", "move it away"}},
+	}, driver.ClassMisconfigured, []string{"is damaged", "move it away"}},
 
 	{"pages are overwritten", func(t *testing.T, path string) string {
 		used(t, path)
@@ -55,43 +55,43 @@ var troubles = []trouble{
 		}
 		must(t, os.WriteFile(path, data, 0o600))
 		return SQLiteDSN(path)
-	}, driver.Misconfigured, []string{"is damaged"}},
+	}, driver.ClassMisconfigured, []string{"is damaged"}},
 
 	{"it is opened read-only", func(t *testing.T, path string) string {
 		used(t, path)
 		return strings.Replace(SQLiteDSN(path), "?", "?mode=ro&", 1)
-	}, driver.ReadOnly, []string{"without mode=ro"}},
+	}, driver.ClassReadOnly, []string{"without mode=ro"}},
 
 	{"it is in memory", func(t *testing.T, path string) string {
 		return strings.Replace(SQLiteDSN(path), path, ":memory:", 1)
-	}, driver.Misconfigured, []string{"in memory", "name a file"}},
+	}, driver.ClassMisconfigured, []string{"in memory", "name a file"}},
 
 	{"commits may be forgotten", func(t *testing.T, path string) string {
 		return "file:" + path + "?_pragma=busy_timeout(5000)&_pragma=journal_mode(wal)&_pragma=synchronous(normal)"
-	}, driver.Misconfigured, []string{"synchronous is 1", "sqldriver.SQLiteDSN"}},
+	}, driver.ClassMisconfigured, []string{"synchronous is 1", "sqldriver.SQLiteDSN"}},
 
 	{"nobody waits", func(t *testing.T, path string) string {
 		return "file:" + path + "?_pragma=busy_timeout(0)"
-	}, driver.Misconfigured, []string{"busy_timeout is 0 ms", "sqldriver.SQLiteDSN"}},
+	}, driver.ClassMisconfigured, []string{"busy_timeout is 0 ms", "sqldriver.SQLiteDSN"}},
 
 	{"the journal is in memory", func(t *testing.T, path string) string {
 		return "file:" + path + "?_pragma=busy_timeout(5000)&_pragma=journal_mode(memory)"
-	}, driver.Misconfigured, []string{"journal_mode is memory", "sqldriver.SQLiteDSN"}},
+	}, driver.ClassMisconfigured, []string{"journal_mode is memory", "sqldriver.SQLiteDSN"}},
 
 	{"a newer program made it", func(t *testing.T, path string) string {
 		change(t, path, "UPDATE hasp_meta SET version = 5")
 		return SQLiteDSN(path)
-	}, driver.Misconfigured, []string{"version 5", "update it"}},
+	}, driver.ClassMisconfigured, []string{"version 5", "update it"}},
 
 	{"the tables were emptied", func(t *testing.T, path string) string {
 		change(t, path, "DELETE FROM hasp_meta")
 		return SQLiteDSN(path)
-	}, driver.Misconfigured, []string{"hasp_meta is missing", "DROP TABLE"}},
+	}, driver.ClassMisconfigured, []string{"hasp_meta is missing", "DROP TABLE"}},
 
 	{"the tables are somebody else's", func(t *testing.T, path string) string {
 		change(t, path, "DROP TABLE hasp_lease; CREATE TABLE hasp_lease (a, b)")
 		return SQLiteDSN(path)
-	}, driver.Misconfigured, []string{"not as hasp made them"}},
+	}, driver.ClassMisconfigured, []string{"not as hasp made them"}},
 }
 
 // Rule: whatever is wrong with the file, every call says so, of what kind it
@@ -145,7 +145,7 @@ func TestFull(t *testing.T) {
 		}
 	}
 	t.Logf("after %d locks: %v", len(held), err)
-	if d.Classify(err) != driver.Full || !strings.Contains(err.Error(), "make room on the disk of "+path) {
+	if d.Classify(err) != driver.ClassFull || !strings.Contains(err.Error(), "make room on the disk of "+path) {
 		t.Errorf("class %d: %v", d.Classify(err), err)
 	}
 
@@ -165,7 +165,7 @@ func TestFull(t *testing.T) {
 	if err := <-released; err != nil {
 		t.Errorf("Release beside a Try that finds the database full: %v", err)
 	}
-	if err := <-refused; d.Classify(err) != driver.Full {
+	if err := <-refused; d.Classify(err) != driver.ClassFull {
 		t.Errorf("Try: class %d: %v", d.Classify(err), err)
 	}
 }

@@ -130,7 +130,7 @@ func (t *tx) choose(v *view, r driver.Request) (fence int64, fences int, err err
 func (t *tx) mint(v *view, key string, n int) (int64, error) {
 	newest := max(t.head.newest, int64(v.newest()))
 	if t.head.newest < 0 || newest > math.MaxInt64-int64(n) {
-		return 0, &storeError{class: driver.Misconfigured,
+		return 0, &storeError{class: driver.ClassMisconfigured,
 			err: fmt.Errorf("no fence for the key %q: the file's largest is %d, and none that is larger can be given", key, newest),
 			advice: "hasp_meta.fence, or that of the key, was changed by hand, or is damaged: end the programs that use the file, " +
 				"delete it with its -wal and -shm, and it is made anew"}

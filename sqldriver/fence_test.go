@@ -79,7 +79,7 @@ func TestLastFences(t *testing.T) {
 			must(t, d.Release(t.Context(), r))
 		}
 		_, err := d.Try(t.Context(), request("held"))
-		if err == nil || d.Classify(err) != driver.Misconfigured || !strings.Contains(err.Error(), `no fence for the key "held"`) {
+		if err == nil || d.Classify(err) != driver.ClassMisconfigured || !strings.Contains(err.Error(), `no fence for the key "held"`) {
 			t.Errorf("%s: class %d: %v", c.change, d.Classify(err), err)
 		}
 		if res, err := d.Try(t.Context(), proposal("held", 1<<63)); err == nil && res.Granted {

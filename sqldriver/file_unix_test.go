@@ -24,7 +24,7 @@ func fails(t *testing.T, d *Driver, held driver.Request, words ...string) {
 	t.Helper()
 	check := func(what string, err error) {
 		t.Helper()
-		if err == nil || d.Classify(err) != driver.Misconfigured {
+		if err == nil || d.Classify(err) != driver.ClassMisconfigured {
 			t.Errorf("%s: class %d: %v", what, d.Classify(err), err)
 			return
 		}
@@ -122,7 +122,7 @@ func TestShmIsCutOff(t *testing.T) {
 				t.Errorf("at the moment itself: %s", said)
 			}
 			for _, what := range []string{"try", "renew", "inspect"} {
-				if said := p.says(what); !strings.HasPrefix(said, fmt.Sprint(driver.Misconfigured)) || !strings.Contains(said, path+"-shm was cut off while in use; ") {
+				if said := p.says(what); !strings.HasPrefix(said, fmt.Sprint(driver.ClassMisconfigured)) || !strings.Contains(said, path+"-shm was cut off while in use; ") {
 					t.Errorf("%s: %s", what, said)
 				}
 			}

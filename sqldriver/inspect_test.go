@@ -183,7 +183,7 @@ func TestDeletedFile(t *testing.T) {
 	check := func() {
 		t.Helper()
 		_, err := d.Try(t.Context(), request("k"))
-		if err == nil || d.Classify(err) != driver.Misconfigured || !strings.Contains(err.Error(), path+" was deleted or replaced") {
+		if err == nil || d.Classify(err) != driver.ClassMisconfigured || !strings.Contains(err.Error(), path+" was deleted or replaced") {
 			t.Errorf("Try: %v", err)
 		}
 		d.Renew(t.Context(), []driver.Request{a}, func(_ int, r driver.Renewal) {

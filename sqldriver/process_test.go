@@ -83,7 +83,7 @@ func TestSwitchToWALWaits(t *testing.T) {
 	haveFailed(1)
 	cancel()
 	err = <-done
-	if !errors.Is(err, context.Canceled) || d.Classify(err) != driver.Unreachable || !strings.Contains(err.Error(), "stayed locked") {
+	if !errors.Is(err, context.Canceled) || d.Classify(err) != driver.ClassUnreachable || !strings.Contains(err.Error(), "stayed locked") {
 		t.Errorf("Inspect: %v", err)
 	}
 	go func() {
@@ -277,7 +277,7 @@ func TestLostToALockedFile(t *testing.T) {
 func locked(t *testing.T, d *Driver, path string, err error) {
 	t.Helper()
 	t.Logf("%v", err)
-	if err == nil || d.Classify(err) != driver.Unreachable ||
+	if err == nil || d.Classify(err) != driver.ClassUnreachable ||
 		!strings.Contains(err.Error(), "stayed locked for") || !strings.Contains(err.Error(), "fuser -v "+path) {
 		t.Errorf("class %d: %v", d.Classify(err), err)
 	}

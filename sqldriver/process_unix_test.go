@@ -89,10 +89,10 @@ func TestOtherUsersFile(t *testing.T) {
 		dir, file, side os.FileMode
 		class           driver.Class
 	}{
-		{"the directory is closed", 0o700, 0o666, 0o666, driver.Denied},
-		{"the file is closed", 0o755, 0o600, 0o600, driver.Denied},
-		{"the file may only be read", 0o755, 0o644, 0o644, driver.Denied},
-		{"only what is beside the file is closed", 0o755, 0o666, 0o600, driver.Misconfigured},
+		{"the directory is closed", 0o700, 0o666, 0o666, driver.ClassDenied},
+		{"the file is closed", 0o755, 0o600, 0o600, driver.ClassDenied},
+		{"the file may only be read", 0o755, 0o644, 0o644, driver.ClassDenied},
+		{"only what is beside the file is closed", 0o755, 0o666, 0o600, driver.ClassMisconfigured},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()

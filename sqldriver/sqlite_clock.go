@@ -31,7 +31,7 @@ const (
 func (s *sqlite) see() (reading, error) {
 	now, err := s.clock()
 	if err != nil {
-		return reading{}, &storeError{class: driver.Misconfigured, err: err,
+		return reading{}, &storeError{class: driver.ClassMisconfigured, err: err,
 			advice: "leases in SQLite are measured by that clock"}
 	}
 	now.wall = max(s.wall().UnixMicro(), 1)
@@ -65,7 +65,7 @@ func (s *sqlite) kept(h head, now reading) (kept, error) {
 	return keptLeft, nil
 }
 
-var errTwoMachines = &storeError{class: driver.Misconfigured,
+var errTwoMachines = &storeError{class: driver.ClassMisconfigured,
 	err: errors.New("the file is used from two machines at once (or from a virtual machine and its host)"),
 	advice: "SQLite's clock is the machine's, so they cannot agree when a lease ends: give each a file of its own, or use a server; " +
 		"if the other has stopped using it, end every program that uses the file, delete it with its -wal and -shm, and it is made anew"}

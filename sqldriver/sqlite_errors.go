@@ -21,32 +21,32 @@ var sqliteTrouble = []struct {
 	class  driver.Class
 	advice string // FILE stands for the file
 }{
-	{[]string{"no space left on device", "quota exceeded", "database or disk is full"}, driver.Full,
+	{[]string{"no space left on device", "quota exceeded", "database or disk is full"}, driver.ClassFull,
 		"make room on the disk of FILE (df shows what is left; or lift the database's max_page_count)"},
-	{[]string{"read-only file system", "readonly database"}, driver.ReadOnly,
+	{[]string{"read-only file system", "readonly database"}, driver.ClassReadOnly,
 		"locks must be written: make FILE, the -wal and -shm beside it, and its directory writable for this user (ls -l; " +
 			"for several users with one group: chgrp, chmod g+rw, and g+rwxs for the directory), and open it without mode=ro"},
-	{[]string{"permission denied", "access permission denied", "operation not permitted"}, driver.Denied,
+	{[]string{"permission denied", "access permission denied", "operation not permitted"}, driver.ClassDenied,
 		"this user may not read and write FILE, the -wal and -shm beside it, and its directory (ls -l); " +
 			"for several users the three belong to one group that may write them (chgrp, chmod g+rw, and g+rwxs for the directory)"},
-	{[]string{"file is not a database", "file is encrypted"}, driver.Misconfigured,
+	{[]string{"file is not a database", "file is encrypted"}, driver.ClassMisconfigured,
 		"FILE holds something else: name another file, or move this one away"},
-	{[]string{"malformed", "database corruption"}, driver.Misconfigured,
+	{[]string{"malformed", "database corruption"}, driver.ClassMisconfigured,
 		"FILE is damaged: end the programs that use it, move it away together with its -wal and -shm, and a new one is made"},
-	{[]string{"unable to open database file", "no such file or directory"}, driver.Misconfigured,
+	{[]string{"unable to open database file", "no such file or directory"}, driver.ClassMisconfigured,
 		"FILE, or the -wal and -shm beside it, cannot be opened: it must be a file, in a directory that exists and is writable for this user " +
 			"(ls -l; for several users with one group: chgrp, chmod g+rw, and g+rwxs for the directory)"},
-	{[]string{"database is locked", "database table is locked", "database schema is locked", "stayed locked", "locking protocol"}, driver.Unreachable,
+	{[]string{"database is locked", "database table is locked", "database schema is locked", "stayed locked", "locking protocol"}, driver.ClassUnreachable,
 		"another process is in a transaction, or was stopped within one; find it with: fuser -v FILE"},
-	{[]string{"the disk has not finished"}, driver.Unreachable,
+	{[]string{"the disk has not finished"}, driver.ClassUnreachable,
 		"the disk of FILE hangs or is very slow, or this machine is overloaded (dmesg and top say more)"},
-	{[]string{"disk i/o error"}, driver.Unreachable,
+	{[]string{"disk i/o error"}, driver.ClassUnreachable,
 		"the disk of FILE fails, or is a network file system, which is not supported"},
-	{[]string{"hasp_meta", "hasp_lease", "no such column", "constraint failed", "datatype mismatch"}, driver.Misconfigured,
+	{[]string{"hasp_meta", "hasp_lease", "no such column", "constraint failed", "datatype mismatch"}, driver.ClassMisconfigured,
 		"the tables in FILE are not as hasp made them: end the programs that use them, DROP TABLE hasp_meta and hasp_lease, and they are made anew"},
-	{[]string{"pragma_", "syntax error", "unrecognized token"}, driver.Misconfigured,
+	{[]string{"pragma_", "syntax error", "unrecognized token"}, driver.ClassMisconfigured,
 		"this SQLite is too old for hasp (3.37 is needed)"},
-	{[]string{"out of memory"}, driver.Unreachable,
+	{[]string{"out of memory"}, driver.ClassUnreachable,
 		"the program ran out of memory for SQLite"},
 }
 

@@ -83,7 +83,7 @@ func (s *sqlite) meet(ctx context.Context, c *sql.Conn) error {
 		return err
 	}
 	if path == "" {
-		return &storeError{class: driver.Misconfigured, err: errors.New("the database is in memory or temporary, where no other process sees it"),
+		return &storeError{class: driver.ClassMisconfigured, err: errors.New("the database is in memory or temporary, where no other process sees it"),
 			advice: "name a file; in tests use package memdriver"}
 	}
 	info, err := os.Stat(path)
@@ -93,7 +93,7 @@ func (s *sqlite) meet(ctx context.Context, c *sql.Conn) error {
 	f := &sqliteFile{path: path, main: info}
 	switch mounted, err := isMountPoint(path); {
 	case err != nil:
-		return &storeError{class: driver.Misconfigured, err: fmt.Errorf("cannot tell whether %s is mounted by itself: %w", path, err),
+		return &storeError{class: driver.ClassMisconfigured, err: fmt.Errorf("cannot tell whether %s is mounted by itself: %w", path, err),
 			advice: "is /proc mounted?"}
 	case mounted:
 		return f.secondPath("is mounted by itself (as with docker run -v FILE:FILE)")
@@ -106,13 +106,13 @@ func (s *sqlite) meet(ctx context.Context, c *sql.Conn) error {
 }
 
 func (f *sqliteFile) secondPath(how string) error {
-	return &storeError{class: driver.Misconfigured, err: fmt.Errorf("%s %s, so it has a second path", f.path, how),
+	return &storeError{class: driver.ClassMisconfigured, err: fmt.Errorf("%s %s, so it has a second path", f.path, how),
 		advice: "SQLite keeps a -wal and an -shm beside each path, and users of one don't see what is held by users of the other: " +
 			"leave it one name, and share its folder with containers, not the file"}
 }
 
 func (f *sqliteFile) misused(path string, what error) error {
-	return &storeError{class: driver.Misconfigured, err: fmt.Errorf("%s was %w while in use", path, what),
+	return &storeError{class: driver.ClassMisconfigured, err: fmt.Errorf("%s was %w while in use", path, what),
 		advice: "locks held in " + f.path + " protect nothing any more: end the programs that use it, and start them again"}
 }
 
@@ -243,7 +243,7 @@ func (s *sqlite) close() {
 func (s *sqlite) fault() error {
 	f := s.file.Load()
 	if f == nil { // at the first connection
-		return &storeError{class: driver.Misconfigured, err: errors.New("the -shm beside the database file was cut off while it was opened"),
+		return &storeError{class: driver.ClassMisconfigured, err: errors.New("the -shm beside the database file was cut off while it was opened"),
 			advice: "end the programs that use the file, and start them again"}
 	}
 	f.mu.Lock()

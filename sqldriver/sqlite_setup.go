@@ -87,7 +87,7 @@ func (s *sqlite) makeTables(ctx context.Context, c *sql.Conn) error {
 }
 
 func tooNew(version int) error {
-	return &storeError{class: driver.Misconfigured,
+	return &storeError{class: driver.ClassMisconfigured,
 		err:    fmt.Errorf("the tables are of version %d, and this program knows %d", version, schemaVersion),
 		advice: "update it"}
 }
@@ -111,6 +111,6 @@ func checkSettings(from *sql.Row) error {
 	default:
 		return nil
 	}
-	return &storeError{class: driver.Misconfigured, err: errors.New(what),
+	return &storeError{class: driver.ClassMisconfigured, err: errors.New(what),
 		advice: "set it in the data source name, where it holds for every connection (see sqldriver.SQLiteDSN)"}
 }

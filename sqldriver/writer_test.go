@@ -20,7 +20,7 @@ import (
 func TestNoDatabase(t *testing.T) {
 	d := NewSQLite(nil)
 	defer d.Close()
-	if err := d.Check(); err == nil || d.Classify(err) != driver.Misconfigured {
+	if err := d.Check(); err == nil || d.Classify(err) != driver.ClassMisconfigured {
 		t.Errorf("Check: %v", err)
 	}
 	_, err := d.Try(t.Context(), request("k"))

@@ -114,7 +114,7 @@ func once(t *testing.T, locks *hasp.Client, key string, kind int) bool {
 // machine has no answer within 20 ms.
 func tooSlow(err error) bool {
 	var e *hasp.Error
-	return errors.As(err, &e) && (e.Class == hasp.Unreachable || e.Class == hasp.Unknown)
+	return errors.As(err, &e) && (e.Class == hasp.ClassUnreachable || e.Class == hasp.ClassUnknown)
 }
 
 // settled returns the numbers of goroutines and of objects on the heap, once

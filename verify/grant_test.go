@@ -116,7 +116,7 @@ func TestSilentStoreEndsALock(t *testing.T) {
 		if took := time.Since(start); took > silence+little+lost() {
 			t.Errorf("Lock returned after %v without an answer, want %v", took, silence)
 		}
-		wantClass(t, err, hasp.Unreachable)
+		wantClass(t, err, hasp.ClassUnreachable)
 		l.close()
 	})
 }

@@ -123,7 +123,7 @@ func TestServerHangsForLongerThanIsBorne(t *testing.T) {
 		s.Stop()
 		start, lost := time.Now(), stall.Watch(t)
 		_, err := locks.Mutex("k", nil).Lock(context.Background())
-		wantClass(t, err, hasp.Unreachable)
+		wantClass(t, err, hasp.ClassUnreachable)
 		if took := time.Since(start); took > silence+little+lost() {
 			t.Errorf("Lock gave up %v after the server hung", took)
 		}

@@ -52,34 +52,34 @@ var refusals = []refusal{
 			kick(t, c)
 		},
 		login: func(o *redis.Options) { o.Password = secret },
-		class: hasp.Denied, texts: []string{"WRONGPASS"},
+		class: hasp.ClassDenied, texts: []string{"WRONGPASS"},
 	},
 	{
 		name:  "no permission for scripts",
 		start: func(t *testing.T, c *redis.Client) { run(t, c, "acl", "setuser", "default", "-evalsha", "-eval") },
-		class: hasp.Denied, texts: []string{"NOPERM", "eval"},
+		class: hasp.ClassDenied, texts: []string{"NOPERM", "eval"},
 	},
 	{
 		name:  "no permission for the keys",
 		start: func(t *testing.T, c *redis.Client) { run(t, c, "acl", "setuser", "default", "resetkeys", "~other:*") },
-		class: hasp.Denied, texts: []string{"NOPERM", "key"},
+		class: hasp.ClassDenied, texts: []string{"NOPERM", "key"},
 	},
 	{
 		name:  "read-only replica",
 		start: func(t *testing.T, c *redis.Client) { run(t, c, "replicaof", "127.0.0.1", "1") },
-		class: hasp.ReadOnly, texts: []string{"READONLY"},
+		class: hasp.ClassReadOnly, texts: []string{"READONLY"},
 	},
 	{
 		name:  "maxmemory with noeviction",
 		start: func(t *testing.T, c *redis.Client) { run(t, c, "config", "set", "maxmemory", "1") },
-		class: hasp.Full, texts: []string{"OOM"},
+		class: hasp.ClassFull, texts: []string{"OOM"},
 	},
 	{
 		name: "another type under the key",
 		start: func(t *testing.T, c *redis.Client) {
 			run(t, c, "eval", "redis.call('DEL', KEYS[1]) return redis.call('HSET', KEYS[1], 'f', 'v')", 1, "lock:k")
 		},
-		class: hasp.Misconfigured, texts: []string{`"lock:k"`, "hash"},
+		class: hasp.ClassMisconfigured, texts: []string{`"lock:k"`, "hash"},
 	},
 }
 

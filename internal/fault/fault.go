@@ -69,7 +69,7 @@ type Fault struct {
 	Mute bool
 }
 
-// ErrLink is a fault's error of class driver.Unreachable, whatever the driver.
+// ErrLink is a fault's error of class driver.ClassUnreachable, whatever the driver.
 var ErrLink = errors.New("the link is down")
 
 // Script says what happens to each call. It is called when the call begins,
@@ -220,7 +220,7 @@ func (d *Driver) List(ctx context.Context, prefix string) iter.Seq2[driver.Info,
 // Classify says that ErrLink is Unreachable, and asks the driver about others.
 func (d *Driver) Classify(err error) driver.Class {
 	if errors.Is(err, ErrLink) {
-		return driver.Unreachable
+		return driver.ClassUnreachable
 	}
 	return d.Driver.Classify(err)
 }

@@ -123,7 +123,7 @@ func TestOtherMethods(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if c := d.Classify(fault.ErrLink); c != driver.Unreachable {
+	if c := d.Classify(fault.ErrLink); c != driver.ClassUnreachable {
 		t.Errorf("class %d", c)
 	}
 	if d.Set(nil); !held(t, d) {

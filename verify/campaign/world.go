@@ -228,7 +228,7 @@ func (v *window) Record(ctx context.Context) (r driver.Record, err error) {
 // Classify knows the error of a node that cannot be reached.
 func (v *window) Classify(err error) driver.Class {
 	if errors.Is(err, errCut) {
-		return driver.Unreachable
+		return driver.ClassUnreachable
 	}
 	return v.Node.Classify(err)
 }

@@ -247,7 +247,7 @@ func (l *link) Admit(ctx context.Context, r driver.Record, maxTTL time.Duration)
 // Classify says that a broken link is Unreachable.
 func (l *link) Classify(err error) driver.Class {
 	if errors.Is(err, errReset) || errors.Is(err, errRefused) || errors.Is(err, errDead) {
-		return driver.Unreachable
+		return driver.ClassUnreachable
 	}
 	return l.n.store.Classify(err)
 }

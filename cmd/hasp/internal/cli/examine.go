@@ -47,7 +47,7 @@ func (x *examination) all() *exit {
 		if err := errors.Join(facts[i].Err, v.Err); err != nil {
 			classes[servers[i].Driver.Classify(err)]++
 		} else if len(facts[i].Missing) > 0 { // it would vote, but not for this user
-			classes[driver.Denied]++
+			classes[driver.ClassDenied]++
 		} else if v.Voting {
 			voting++
 		}
@@ -92,9 +92,9 @@ func (x *examination) all() *exit {
 func (x *examination) silent(classes map[driver.Class]int, spare int) *exit {
 	e := &exit{code: exitUnreachable, verdict: "unreachable", message: fmt.Sprintf("the store %s grants no locks now", x.l.url)}
 	switch {
-	case classes[driver.Denied] > spare:
+	case classes[driver.ClassDenied] > spare:
 		e.code, e.verdict = exitDenied, "denied"
-	case classes[driver.Misconfigured] > spare:
+	case classes[driver.ClassMisconfigured] > spare:
 		e.code, e.verdict = exitConfig, "misconfigured"
 	}
 	return e

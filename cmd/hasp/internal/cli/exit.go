@@ -54,12 +54,12 @@ func badConfig(err error) *exit {
 func trouble(u *store.URL, err error) *exit {
 	inner := err
 	var e *hasp.Error
-	class := hasp.Unknown
+	class := hasp.ClassUnknown
 	if errors.As(err, &e) {
 		inner, class = e.Err, e.Class
 	}
 	if errors.Is(err, hasp.ErrUnsupported) {
-		class = hasp.Misconfigured
+		class = hasp.ClassMisconfigured
 	}
 	if wait := (*hasp.WaitError)(nil); errors.As(inner, &wait) {
 		inner = wait.Kept
@@ -67,29 +67,29 @@ func trouble(u *store.URL, err error) *exit {
 	on, said := fmt.Sprintf("the store %s", u), plain.Error(inner)
 	if u.IsFile() { // the engine's own words say what to do
 		switch class {
-		case hasp.Denied:
+		case hasp.ClassDenied:
 			return &exit{code: exitDenied, verdict: "denied", message: fmt.Sprintf("%s does not allow this: %s", on, said)}
-		case hasp.ReadOnly:
+		case hasp.ClassReadOnly:
 			return &exit{code: exitConfig, verdict: "read-only", message: fmt.Sprintf("%s cannot be written: %s", on, said)}
-		case hasp.Unreachable:
+		case hasp.ClassUnreachable:
 			return &exit{code: exitUnreachable, verdict: "unreachable", message: fmt.Sprintf("%s cannot be used now: %s", on, said)}
 		}
 	}
 	switch class {
-	case hasp.Denied:
+	case hasp.ClassDenied:
 		return &exit{code: exitDenied, verdict: "denied",
 			message: fmt.Sprintf("%s does not allow this: %s. Check user, password and permissions.", on, said)}
-	case hasp.Misconfigured:
+	case hasp.ClassMisconfigured:
 		if errors.As(err, new(*net.DNSError)) {
 			return &exit{code: exitConfig, verdict: "misconfigured", message: fmt.Sprintf("%s cannot be found: %s. Is its address right?", on, said)}
 		}
 		return &exit{code: exitConfig, verdict: "misconfigured", message: fmt.Sprintf("%s cannot do this: %s", on, said)}
-	case hasp.Full:
+	case hasp.ClassFull:
 		return &exit{code: exitConfig, verdict: "full", message: fmt.Sprintf("%s is full: %s", on, said)}
-	case hasp.ReadOnly:
+	case hasp.ClassReadOnly:
 		return &exit{code: exitConfig, verdict: "read-only",
 			message: fmt.Sprintf("%s cannot be written, is it a replica? %s", on, said)}
-	case hasp.Unreachable:
+	case hasp.ClassUnreachable:
 		if votes := (*quorum.VoteError)(nil); errors.As(err, &votes) || errors.Is(err, driver.ErrNotVoting) {
 			return &exit{code: exitUnreachable, verdict: "unreachable", message: fmt.Sprintf("%s grants nothing now: %s. Look: hasp doctor", on, said)}
 		}

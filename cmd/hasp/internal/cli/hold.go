@@ -232,7 +232,7 @@ func insist(ctx context.Context, ask func(context.Context) error) error {
 	for pause := 20 * time.Millisecond; ; pause *= 2 {
 		err := ask(ctx)
 		var e *hasp.Error
-		again := errors.As(err, &e) && (e.Class == hasp.Unreachable || e.Class == hasp.Unknown)
+		again := errors.As(err, &e) && (e.Class == hasp.ClassUnreachable || e.Class == hasp.ClassUnknown)
 		if !again || errors.Is(err, hasp.ErrLost) {
 			return err
 		}

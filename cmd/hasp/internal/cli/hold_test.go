@@ -16,9 +16,9 @@ import (
 // A store that is silent for a moment is asked again, for as long as there is
 // time, and whoever hears an answer believes it.
 func TestInsist(t *testing.T) {
-	silent := &hasp.Error{Class: hasp.Unreachable, Err: errors.New("it does not answer")}
-	lost := &hasp.Error{Class: hasp.Unknown, Err: hasp.ErrLost}
-	denied := &hasp.Error{Class: hasp.Denied, Err: errors.New("NOPERM")}
+	silent := &hasp.Error{Class: hasp.ClassUnreachable, Err: errors.New("it does not answer")}
+	lost := &hasp.Error{Class: hasp.ClassUnknown, Err: hasp.ErrLost}
+	denied := &hasp.Error{Class: hasp.ClassDenied, Err: errors.New("NOPERM")}
 	for name, c := range map[string]struct {
 		answers []error // the last stays
 		asked   int     // 0: many times

@@ -191,7 +191,7 @@ func (r *run) hopeless(e *event) bool {
 
 // temporary says whether a wait may go on after such an error.
 func temporary(kind string) bool {
-	return kind == troubles[hasp.Unknown] || kind == troubles[hasp.Unreachable]
+	return kind == troubles[hasp.ClassUnknown] || kind == troubles[hasp.ClassUnreachable]
 }
 
 // left: a worker is gone.

@@ -82,8 +82,8 @@ const (
 
 // troubles are the words for the classes of trouble with a store.
 var troubles = map[hasp.Class]string{
-	hasp.Unknown: "unknown", hasp.Unreachable: "unreachable", hasp.Denied: "denied",
-	hasp.Misconfigured: "misconfigured", hasp.Full: "full", hasp.ReadOnly: "read-only",
+	hasp.ClassUnknown: "unknown", hasp.ClassUnreachable: "unreachable", hasp.ClassDenied: "denied",
+	hasp.ClassMisconfigured: "misconfigured", hasp.ClassFull: "full", hasp.ClassReadOnly: "read-only",
 }
 
 // classOf is the class that a word stands for.
@@ -93,5 +93,5 @@ func classOf(kind string) hasp.Class {
 			return c
 		}
 	}
-	return hasp.Unknown
+	return hasp.ClassUnknown
 }

@@ -221,5 +221,5 @@ func kindOf(err error) string {
 	case errors.As(err, &e):
 		return troubles[e.Class]
 	}
-	return troubles[hasp.Unknown]
+	return troubles[hasp.ClassUnknown]
 }
