@@ -157,7 +157,7 @@ func TestAbandonedIsNotSwallowed(t *testing.T) {
 		},
 		"a TryLockAll that failed": func(t *testing.T, _ *hooked, c *hasp.Client) {
 			other := lock(t, c, "z", nil)
-			_, err := c.TryLockAll(t.Context(), "k", "z")
+			_, err := c.TryLockKeys(t.Context(), "k", "z")
 			wantIs(t, err, hasp.ErrHeld)
 			release(t, other)
 		},
@@ -165,14 +165,14 @@ func TestAbandonedIsNotSwallowed(t *testing.T) {
 			other := lock(t, c, "z", nil)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			_, err := c.LockAll(ctx, "k", "z")
+			_, err := c.LockKeys(ctx, "k", "z")
 			wantIs(t, err, context.DeadlineExceeded)
 			release(t, other)
 		},
 		"a LockAll whose client was closed": func(t *testing.T, d *hooked, _ *hasp.Client) {
 			c := newClient(t, d, nil)
 			other := lock(t, c, "z", nil)
-			all := begin(t.Context(), func(ctx context.Context) (*hasp.Leases, error) { return c.LockAll(ctx, "k", "z") })
+			all := begin(t.Context(), func(ctx context.Context) (*hasp.Leases, error) { return c.LockKeys(ctx, "k", "z") })
 			synctest.Wait()
 			if err := c.Close(); err != nil {
 				t.Error(err)

@@ -78,13 +78,13 @@ func ExampleSemaphore() {
 	// the slot that came free: 0
 }
 
-func ExampleClient_LockAll() {
+func ExampleClient_LockKeys() {
 	locks, _ := hasp.New(memdriver.New(), nil)
 	defer locks.Close()
 	ctx := context.Background()
 
 	// Another who names them the other way round waits, and never for ever.
-	accounts, err := locks.LockAll(ctx, "account/7", "account/3")
+	accounts, err := locks.LockKeys(ctx, "account/7", "account/3")
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -66,13 +66,13 @@ var forgets = []struct {
 		return nil
 	}},
 	{"the leases of LockAll", false, func(t *testing.T, c *hasp.Client) any {
-		return must(c.LockAll(t.Context(), "k", "other"))
+		return must(c.LockKeys(t.Context(), "k", "other"))
 	}},
 	{"their end", false, func(t *testing.T, c *hasp.Client) any {
-		return must(c.LockAll(t.Context(), "k", "other")).Done()
+		return must(c.LockKeys(t.Context(), "k", "other")).Done()
 	}},
 	{"nothing of LockAll", true, func(t *testing.T, c *hasp.Client) any {
-		must(c.LockAll(t.Context(), "k"))
+		must(c.LockKeys(t.Context(), "k"))
 		return nil
 	}},
 	{"the inner one of two", false, func(t *testing.T, c *hasp.Client) any {

@@ -26,7 +26,7 @@ var giveUps = map[string]func(ctx context.Context, c *hasp.Client) error{
 		_, err := c.Mutex("k", inCohort).Lock(ctx)
 		return err
 	},
-	"LockAll": func(ctx context.Context, c *hasp.Client) error { _, err := c.LockAll(ctx, "a", "k"); return err },
+	"LockAll": func(ctx context.Context, c *hasp.Client) error { _, err := c.LockKeys(ctx, "a", "k"); return err },
 }
 
 // Promise 5: a Lock that gave up has left the line, and has nothing else in the

@@ -30,15 +30,13 @@ type Leases struct {
 	unwish []func() bool // forgets who asked Wanted, since a hold may outlive its parts
 }
 
-// LockAll is the LockAll of this package, of one Mutex for each key with
-// default options.
-func (c *Client) LockAll(ctx context.Context, keys ...string) (*Leases, error) {
+// LockKeys is [LockAll] of one Mutex for each key, with default options.
+func (c *Client) LockKeys(ctx context.Context, keys ...string) (*Leases, error) {
 	return lockAll(ctx, "lock all", true, c.mutexes(keys))
 }
 
-// TryLockAll is the TryLockAll of this package, of one Mutex for each key with
-// default options.
-func (c *Client) TryLockAll(ctx context.Context, keys ...string) (*Leases, error) {
+// TryLockKeys is [TryLockAll] of one Mutex for each key, with default options.
+func (c *Client) TryLockKeys(ctx context.Context, keys ...string) (*Leases, error) {
 	return lockAll(ctx, "try lock all", false, c.mutexes(keys))
 }
 

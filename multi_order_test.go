@@ -30,7 +30,7 @@ func TestLockAllInBothOrders(t *testing.T) {
 			}
 			wg.Go(func() {
 				for range 50 {
-					s, err := c.LockAll(ctx, keys...)
+					s, err := c.LockKeys(ctx, keys...)
 					if err != nil {
 						t.Error(err)
 						return

@@ -43,7 +43,7 @@ func TestLockAll(t *testing.T) {
 		if s.Err() != nil || ctx.Err() != nil || s.Abandoned() {
 			t.Errorf("%v, %v, %v", s.Err(), ctx.Err(), s.Abandoned())
 		}
-		_, err := c.TryLockAll(t.Context(), "free", "m")
+		_, err := c.TryLockKeys(t.Context(), "free", "m")
 		wantIs(t, err, hasp.ErrHeld)
 		mustBeFree(t, one, "free")
 		waiter := begin(t.Context(), c.Mutex("s", nil).Lock)
@@ -88,7 +88,7 @@ func TestLockAllRefusesBeforeItAsks(t *testing.T) {
 		}
 		dead, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, err := c.LockAll(dead, "a", "b")
+		_, err := c.LockKeys(dead, "a", "b")
 		wantIs(t, err, context.Canceled)
 		closed := newClient(t, newStore(), nil)
 		_ = closed.Close()
@@ -105,7 +105,7 @@ func TestLossOfOneKeyEndsAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
 		c := newClient(t, store, nil)
-		s := must(c.LockAll(t.Context(), "a", "b", "c"))
+		s := must(c.LockKeys(t.Context(), "a", "b", "c"))
 		ctx, done := s.Context(t.Context()), s.Done()
 		store.Lose("b")
 		<-ctx.Done()
@@ -143,7 +143,7 @@ func TestLockAllWatchesWhatItHas(t *testing.T) {
 		store := newStore()
 		c, other := newClient(t, store, nil), newClient(t, store, nil)
 		in := lock(t, other, "b", nil)
-		all := func(ctx context.Context) (*hasp.Leases, error) { return c.LockAll(ctx, "b", "a") }
+		all := func(ctx context.Context) (*hasp.Leases, error) { return c.LockKeys(ctx, "b", "a") }
 		waiting := begin(t.Context(), all)
 		time.Sleep(10 * ttl) // "a" is renewed
 		waits(t, "LockAll", waiting)
@@ -188,7 +188,7 @@ func TestLockAllIsNotHalfLost(t *testing.T) {
 			}
 			return res, err
 		}
-		_, err := newClient(t, d, nil).LockAll(t.Context(), "a", "b")
+		_, err := newClient(t, d, nil).LockKeys(t.Context(), "a", "b")
 		wantIs(t, err, hasp.ErrLost)
 		synctest.Wait()
 		mustBeFree(t, store, "a")
@@ -205,7 +205,7 @@ func TestLeasesCostNoGoroutines(t *testing.T) {
 		before := runtime.NumGoroutine() // with the renewer
 		var all []*hasp.Leases
 		for i := range 100 {
-			s := must(c.LockAll(t.Context(), fmt.Sprint("a", i), fmt.Sprint("b", i)))
+			s := must(c.LockKeys(t.Context(), fmt.Sprint("a", i), fmt.Sprint("b", i)))
 			_, _, _ = s.Done(), s.Wanted(), s.Context(t.Context())
 			all = append(all, s)
 		}
@@ -267,7 +267,7 @@ func TestLockAllLeavesNothing(t *testing.T) {
 						in := lock(t, newClient(t, store, nil), at, nil)
 						defer release(t, in)
 					}
-					for _, all := range []func(context.Context, ...string) (*hasp.Leases, error){c.LockAll, c.TryLockAll} {
+					for _, all := range []func(context.Context, ...string) (*hasp.Leases, error){c.LockKeys, c.TryLockKeys} {
 						ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 						start := time.Now()
 						if _, err := all(ctx, keys...); err == nil {
@@ -322,7 +322,7 @@ func TestLockAllGivesBackInTheBackground(t *testing.T) {
 		c := newClient(t, d, nil)
 		in := lock(t, newClient(t, store, nil), "c", nil)
 		ctx, cancel := context.WithCancel(t.Context())
-		waiting := begin(ctx, func(ctx context.Context) (*hasp.Leases, error) { return c.LockAll(ctx, "a", "b", "c") })
+		waiting := begin(ctx, func(ctx context.Context) (*hasp.Leases, error) { return c.LockKeys(ctx, "a", "b", "c") })
 		synctest.Wait()
 		back := time.Now().Add(12 * time.Second)
 		d.change(func() {

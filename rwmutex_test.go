@@ -31,7 +31,7 @@ func TestReadersTogether(t *testing.T) {
 			"a writer":  two.RWMutex("k", nil).TryLock,
 			"a mutex":   two.Mutex("k", nil).TryLock,
 			"a leader":  two.Election("k", nil).TryLock,
-			"write all": func(ctx context.Context) (*hasp.Lease, error) { _, err := two.TryLockAll(ctx, "k"); return nil, err },
+			"write all": func(ctx context.Context) (*hasp.Lease, error) { _, err := two.TryLockKeys(ctx, "k"); return nil, err },
 		} {
 			_, err := try(t.Context())
 			if wantIs(t, err, hasp.ErrHeld); !errors.As(err, new(*hasp.HeldError)) {

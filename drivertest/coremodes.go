@@ -299,7 +299,7 @@ func lockAllInAnyOrder(e *env) {
 	e.over(&wg, "they wait for each other: not all had their turns")
 	b := e.ask("b")
 	e.grant(e.d, b)
-	if all, err := e.client(nil).TryLockAll(e.ctx, "c", "b", "a"); !errors.Is(err, hasp.ErrHeld) {
+	if all, err := e.client(nil).TryLockKeys(e.ctx, "c", "b", "a"); !errors.Is(err, hasp.ErrHeld) {
 		e.Errorf("TryLockAll while one key is held: %v, %v, want ErrHeld", all, err)
 	}
 	e.eventually(0, "a TryLockAll that was refused left nothing", func() bool {
