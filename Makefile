@@ -16,10 +16,10 @@ test: ## run every module's tests with the race detector, on real servers of its
 show: ## run the long demonstrations on real servers; one alone: make show NAME=leases
 	@go run ./verify/show $(or $(NAME),all)
 
-verify: ## 200 seeded schedules of faults against Redlock on real servers, and 150 against one, about 20 minutes; rewrites their tables in docs/guarantees.md
+verify: ## 200 seeded schedules of faults against Redlock on real servers, and 150 against one, about 20 minutes; rewrites their tables in docs/evidence.md
 	@scripts/servers
-	@go run ./verify/campaign/cmd -n 200 -into docs/guarantees.md
-	@go run ./verify/campaign/cmd -lone -n 150 -into docs/guarantees.md
+	@go run ./verify/campaign/cmd -n 200 -into docs/evidence.md
+	@go run ./verify/campaign/cmd -lone -n 150 -into docs/evidence.md
 
 verify-quick: ## the schedules and the broken variants that make test runs, too
 	@scripts/servers
@@ -27,8 +27,8 @@ verify-quick: ## the schedules and the broken variants that make test runs, too
 
 SEEDS = 100000
 
-simulate: ## SEEDS=100000 seeds of the deterministic simulation, half an hour on a free machine; so many rewrite their table in docs/guarantees.md
-	@go test -count=1 ./verify/simulate -run TestSeeds -seeds=$(SEEDS) -timeout=2h -v $(if $(filter 100000,$(SEEDS)),-into=$(CURDIR)/docs/guarantees.md)
+simulate: ## SEEDS=100000 seeds of the deterministic simulation, half an hour on a free machine; so many rewrite their table in docs/evidence.md
+	@go test -count=1 ./verify/simulate -run TestSeeds -seeds=$(SEEDS) -timeout=2h -v $(if $(filter 100000,$(SEEDS)),-into=$(CURDIR)/docs/evidence.md)
 
 bench: ## measure hasp beside other locks, about 40 minutes; rewrites docs/performance.md
 	@scripts/servers

@@ -86,7 +86,7 @@ func (f *five) line(t testing.TB, key string) int {
 }
 
 // freeFor is how long a key may be free beside a live waiter, whatever one node
-// does; see docs/guarantees.md.
+// does; see docs/engines.md.
 const freeFor = time.Second
 
 // A waiter hears of its turn also while its subscription moves to another node.

@@ -58,7 +58,7 @@
 // few. Therefore the trace of a run that failed is kept, always.
 //
 // The first of these takes half an hour on two cores, and writes its table into
-// docs/guarantees.md:
+// docs/evidence.md:
 //
 //	make simulate
 //	go test ./verify/simulate -run TestSeed -seed=N -kind=mixed -v -count=20

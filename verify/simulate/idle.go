@@ -17,7 +17,7 @@ import (
 const (
 	// freeFor is how long a key may be free, or open to a waiter, while it waits: until
 	// it looks (0.3 s), and for as long as it heeds a holder that only the line node
-	// knows (0.5 s); with the time-outs of nodes less than this. See docs/guarantees.md.
+	// knows (0.5 s); with the time-outs of nodes less than this. See docs/engines.md.
 	freeFor = time.Second
 	// recovers is how much longer it may take after a time without a majority: until a
 	// probe that had no answer is given up (1 s) and sent again (0.4 s), and a waiter

@@ -1,0 +1,131 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hasp_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+)
+
+var (
+	mdLink    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	mdHeading = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	mdFence   = regexp.MustCompile("(?ms)^```.*?^```")
+)
+
+// slug is the anchor that a heading has on GitHub.
+func slug(heading string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == ' ':
+			return '-'
+		case r == '-' || r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r):
+			return unicode.ToLower(r)
+		}
+		return -1
+	}, heading)
+}
+
+// readDoc returns a document without its blocks of code.
+func readDoc(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mdFence.ReplaceAllString(string(b), "")
+}
+
+// Every link of a document to another, to a heading or to a file leads there.
+func TestDocumentLinks(t *testing.T) {
+	seen := 0
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if d.IsDir() && strings.HasPrefix(d.Name(), ".") && path != "." {
+			return fs.SkipDir
+		}
+		if err != nil || filepath.Ext(path) != ".md" {
+			return err
+		}
+		for _, m := range mdLink.FindAllStringSubmatch(readDoc(t, path), -1) {
+			seen++
+			if strings.Contains(m[1], "://") {
+				continue
+			}
+			file, anchor, _ := strings.Cut(m[1], "#")
+			target := path
+			if file != "" {
+				target = filepath.Join(filepath.Dir(path), file)
+			}
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s links to %s, which is not there", path, m[1])
+				continue
+			}
+			found := anchor == ""
+			if anchor != "" {
+				for _, h := range mdHeading.FindAllStringSubmatch(readDoc(t, target), -1) {
+					found = found || slug(h[1]) == anchor
+				}
+			}
+			if !found {
+				t.Errorf("%s links to %s: %s has no such heading", path, m[1], target)
+			}
+		}
+		return nil
+	})
+	if err != nil || seen < 30 {
+		t.Fatalf("%d links, %v", seen, err)
+	}
+}
+
+// The page by which somebody decides can be read in one sitting, and its tables
+// fit a screen.
+func TestGuaranteesFitAScreen(t *testing.T) {
+	b, err := os.ReadFile("docs/guarantees.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSuffix(string(b), "\n"), "\n")
+	if len(lines) > 120 {
+		t.Errorf("docs/guarantees.md has %d lines, 120 are allowed: move details to docs/engines.md and evidence to docs/evidence.md", len(lines))
+	}
+	for i, line := range lines {
+		if n := utf8.RuneCountInString(line); n > 150 {
+			t.Errorf("docs/guarantees.md:%d has %d columns, 150 are allowed", i+1, n)
+		}
+	}
+}
+
+// Where the Makefile has results written, the marks for them are.
+func TestEvidenceHasPlacesForResults(t *testing.T) {
+	makefile, err := os.ReadFile("Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile("docs/evidence.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	into := regexp.MustCompile(`-into[= ](?:\$\(CURDIR\)/)?([^ )\n]+)`).FindAllStringSubmatch(string(makefile), -1)
+	if len(into) != 3 {
+		t.Errorf("the Makefile has %d places for results, want 3", len(into))
+	}
+	for _, m := range into {
+		if m[1] != "docs/evidence.md" {
+			t.Errorf("the Makefile writes results into %s, not into docs/evidence.md", m[1])
+		}
+	}
+	for _, name := range []string{"campaign", "campaign of one server", "simulate"} {
+		for _, mark := range []string{"<!-- " + name + " -->\n", "<!-- /" + name + " -->\n"} {
+			if strings.Count(string(b), mark) != 1 {
+				t.Errorf("docs/evidence.md does not have the line %q once", mark)
+			}
+		}
+	}
+}
