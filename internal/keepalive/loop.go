@@ -1,0 +1,330 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package keepalive renews what a client has in a store: leases, and places in
+// line. It knows neither; it looks at the clock, and sends what is due together
+// in one Renew.
+package keepalive
+
+import (
+	"cmp"
+	"container/heap"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/clock"
+	"github.com/hasplock/hasp/internal/gate"
+)
+
+const (
+	// Tick is how often the clock is asked while there is something to renew: Go's
+	// timers stand still while the machine sleeps.
+	Tick = 250 * time.Millisecond
+	// jumped is how much more than the monotonic clock another clock must show
+	// for one Tick before every member is looked at.
+	jumped = time.Millisecond
+	// maxCalls bounds the Renew calls under way. Only calls without an answer
+	// add up: one for each Tick, until their time is over.
+	maxCalls   = 64
+	renewLimit = 10 * time.Second // one Renew
+)
+
+// Member is a lease or a place in line that needs renewal.
+type Member interface {
+	// Due says whether to renew at now, or in a hurry: the clock jumped, and
+	// less is left than was planned with; and whether it is over.
+	Due(now clock.Instant, hurry bool) (renew, over bool)
+	// NextLook is when Due must be asked again, on the monotonic clock.
+	NextLook(now clock.Instant) time.Duration
+	// Request is what to send, if anything.
+	Request() (r driver.Request, ok bool)
+	// Renewed takes the answer to a renewal that began at start.
+	Renewed(start clock.Instant, r driver.Renewal)
+	// Expire is called, without locks, when Due said over. What it returns
+	// tells the observer, who may be slow.
+	Expire() (tell func())
+	entry() *Entry
+}
+
+// Entry is where a Member stands in the heap, which embeds it. The Loop's mutex guards
+// it.
+type Entry struct {
+	next  time.Duration // when to look, on the monotonic clock
+	index int           // 1-based: 0 is not in the heap
+}
+
+func (e *Entry) entry() *Entry { return e }
+
+// Loop keeps its members alive, and ends those whose time is over. It is one
+// goroutine, which runs only while there is something to keep.
+//
+// Loss is declared by its clock and never waits for the store: the loop makes
+// no calls itself.
+type Loop struct {
+	renew Renew
+	now   clock.Clock
+	calls *gate.Gate
+	wake  chan struct{} // something is due earlier than the loop thinks
+
+	mu      sync.Mutex
+	heap    memberHeap
+	running bool
+	shutOff bool
+	until   time.Duration // when the loop looks next
+	pending int           // Renew calls under way
+	last    clock.Instant // of the latest look
+}
+
+// Renew is Driver.Renew.
+type Renew = func(ctx context.Context, rs []driver.Request, done func(i int, r driver.Renewal))
+
+// New returns a loop without members.
+func New(renew Renew, now clock.Clock, calls *gate.Gate) *Loop {
+	return &Loop{renew: renew, now: now, calls: calls, wake: make(chan struct{}, 1)}
+}
+
+// Add puts something under the loop's care. It says no once Close began.
+func (l *Loop) Add(m Member, now clock.Instant) bool {
+	next := m.NextLook(now)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.shutOff {
+		return false
+	}
+	m.entry().next = next
+	heap.Push(&l.heap, m)
+	if !l.running {
+		l.running, l.until, l.last = true, 0, now
+		go l.run()
+	}
+	l.wakeFor(next)
+	return true
+}
+
+// Again asks a member anew when to look at it; nothing happens once it was
+// removed.
+func (l *Loop) Again(m Member, now clock.Instant) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	next := m.NextLook(now)
+	if s := m.entry(); s.index > 0 {
+		s.next = next
+		heap.Fix(&l.heap, s.index-1)
+		l.wakeFor(next)
+	}
+}
+
+// wakeFor wakes the loop when next is before its next look. l.mu is held.
+func (l *Loop) wakeFor(next time.Duration) {
+	if next < l.until {
+		select {
+		case l.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Remove takes a member out, if it is in.
+func (l *Loop) Remove(m Member) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s := m.entry(); s.index > 0 {
+		heap.Remove(&l.heap, s.index-1)
+	}
+}
+
+// Shut stops the loop for good and returns the members it had.
+func (l *Loop) Shut() []Member {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.shutOff = true
+	all := l.heap
+	for _, m := range all {
+		m.entry().index = 0
+	}
+	l.heap = nil
+	l.until = 1<<63 - 1
+	l.wakeFor(0)
+	return all
+}
+
+func (l *Loop) run() {
+	timer := time.NewTimer(Tick)
+	defer timer.Stop()
+	for {
+		wait, ok := l.look()
+		if !ok {
+			return
+		}
+		timer.Reset(wait)
+		select {
+		case <-timer.C:
+		case <-l.wake:
+		}
+	}
+}
+
+// look does what is due, and says when to look next. ok is false when nothing
+// is kept any more: the loop ends.
+func (l *Loop) look() (wait time.Duration, ok bool) {
+	now := l.now()
+	due, over := l.collect(now)
+	var tells []func()
+	for _, m := range over {
+		if tell := m.Expire(); tell != nil {
+			tells = append(tells, tell)
+		}
+	}
+	if len(tells) > 0 {
+		go func() {
+			for _, tell := range tells {
+				tell()
+			}
+		}()
+	}
+	l.send(due)
+
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.heap) == 0 {
+		// A program that locks and unlocks one key all day keeps its loop.
+		if l.shutOff || l.until != 0 && now.Mono >= l.until {
+			l.running = false
+			return 0, false
+		}
+		if l.until == 0 {
+			l.until = now.Mono + Tick
+		}
+		return Tick, true
+	}
+	now = l.now()
+	l.until = min(l.heap[0].entry().next, now.Mono+Tick)
+	return max(l.until-now.Mono, 0), true
+}
+
+// collect takes what is due or over at now, and reschedules it.
+func (l *Loop) collect(now clock.Instant) (due, over []Member) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	jump := now.Sub(l.last) - (now.Mono - l.last.Mono)
+	l.last = now
+	var looked []Member
+	for len(l.heap) > 0 && (jump > jumped || l.heap[0].entry().next <= now.Mono+Tick) {
+		looked = append(looked, heap.Pop(&l.heap).(Member))
+	}
+	full := l.pending >= maxCalls
+	for _, m := range looked {
+		renew, ended := m.Due(now, jump > Tick)
+		switch {
+		case ended:
+			over = append(over, m)
+			continue
+		case renew && !full:
+			due = append(due, m)
+		}
+		m.entry().next = m.NextLook(now)
+		heap.Push(&l.heap, m)
+	}
+	return due, over
+}
+
+// send renews what is due, in one call in the background.
+func (l *Loop) send(due []Member) {
+	if len(due) == 0 || !l.calls.Enter() {
+		return
+	}
+	l.mu.Lock()
+	l.pending++
+	l.mu.Unlock()
+	go func() {
+		defer l.calls.Leave()
+		l.renewAll(due)
+		l.mu.Lock()
+		l.pending--
+		l.mu.Unlock()
+	}()
+}
+
+func (l *Loop) renewAll(due []Member) {
+	type item struct {
+		Member
+		req driver.Request
+	}
+	items := make([]item, 0, len(due))
+	for _, m := range due {
+		if req, ok := m.Request(); ok {
+			items = append(items, item{m, req})
+		}
+	}
+	if len(items) == 0 {
+		return
+	}
+	// Engines put what has one TTL into one command.
+	slices.SortStableFunc(items, func(a, b item) int { return cmp.Compare(a.req.TTL, b.req.TTL) })
+	reqs := make([]driver.Request, len(items))
+	for i := range items {
+		reqs[i] = items[i].req
+	}
+	// An answer that takes longer than this is not worth waiting for: the
+	// leases were sent again since, or are over.
+	longest := reqs[len(reqs)-1].TTL
+	ctx, cancel := context.WithTimeout(l.calls.Open, min(max(longest/3, min(longest, 2*time.Second)), renewLimit))
+	defer cancel()
+	var mu sync.Mutex
+	answered := make([]bool, len(items))
+	start := l.now()
+	l.renew(ctx, reqs, func(i int, a driver.Renewal) {
+		mu.Lock()
+		answered[i] = true
+		mu.Unlock()
+		items[i].Renewed(start, a)
+	})
+	for i, ok := range answered {
+		if !ok {
+			items[i].Renewed(start, driver.Renewal{Err: Unanswered(ctx)})
+		}
+	}
+}
+
+// memberHeap is ordered by when to look.
+type memberHeap []Member
+
+func (q memberHeap) Len() int           { return len(q) }
+func (q memberHeap) Less(i, j int) bool { return q[i].entry().next < q[j].entry().next }
+func (q memberHeap) Swap(i, j int) {
+	q[i], q[j] = q[j], q[i]
+	q[i].entry().index, q[j].entry().index = i+1, j+1
+}
+func (q *memberHeap) Push(x any) {
+	m := x.(Member)
+	*q = append(*q, m)
+	m.entry().index = len(*q)
+}
+func (q *memberHeap) Pop() any {
+	old := *q
+	m := old[len(old)-1]
+	old[len(old)-1] = nil
+	*q = old[:len(old)-1]
+	m.entry().index = 0
+	return m
+}
+
+// Unanswered is the error of a request of Renew that was not reported.
+func Unanswered(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("the store did not answer: %w", err)
+	}
+	return errors.New("the store did not answer")
+}
+
+// Running says whether the loop's goroutine is there: for tests.
+func (l *Loop) Running() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.running
+}
