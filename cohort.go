@@ -33,23 +33,23 @@ type cohortID struct {
 type cohort struct {
 	all   *cohorts
 	id    cohortID
-	queue []*turn
-	kept  error // what keeps the leader waiting, or who it is: *HeldError
+	queue []*caller
+	why   error // what keeps the leader waiting, or who it is: *HeldError
 }
 
-// turn is one who waits for those before it in the same client. It is given
-// once, without waiting.
-type turn struct{ given chan gift }
+// caller is one who waits for those before it in the same client. It is given
+// its turn once, without waiting.
+type caller struct{ given chan gift }
 
 // gift is the lease of a turn. Without one it is the lead, with all that a
 // leader who gave up has in the store and knows of it, or nil.
 type gift struct {
 	lease *Lease
-	from  *attempt
+	from  *waiter
 }
 
 // join returns a turn behind the others, or nil to the first, who leads.
-func (cs *cohorts) join(id cohortID) (*cohort, *turn) {
+func (cs *cohorts) join(id cohortID) (*cohort, *caller) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	co := cs.byID[id]
@@ -61,13 +61,13 @@ func (cs *cohorts) join(id cohortID) (*cohort, *turn) {
 		cs.byID[id] = co
 		return co, nil
 	}
-	t := &turn{given: make(chan gift, 1)}
+	t := &caller{given: make(chan gift, 1)}
 	co.queue = append(co.queue, t)
 	return co, t
 }
 
 // leave takes a turn back; false when it was given meanwhile.
-func (co *cohort) leave(t *turn) bool {
+func (co *cohort) leave(t *caller) bool {
 	co.all.mu.Lock()
 	defer co.all.mu.Unlock()
 	i := slices.Index(co.queue, t)
@@ -79,7 +79,7 @@ func (co *cohort) leave(t *turn) bool {
 
 // lead has the next one lead, and go on with what from has, if any. It is false
 // when nobody is left: the cohort is over.
-func (co *cohort) lead(from *attempt) bool {
+func (co *cohort) lead(from *waiter) bool {
 	co.all.mu.Lock()
 	defer co.all.mu.Unlock()
 	if len(co.queue) == 0 {
@@ -106,19 +106,26 @@ func (co *cohort) fences() int {
 
 // keeps notes what keeps the leader waiting, or who it is, for the errors of
 // the others.
-func (co *cohort) keeps(err error) {
+func (co *cohort) keeps(why error) {
 	co.all.mu.Lock()
 	defer co.all.mu.Unlock()
-	co.kept = err
+	co.why = why
 }
 
+func (co *cohort) granted(h *hold) {
+	co.keeps(&HeldError{Holder: Holder{Owner: h.req.Owner, Label: h.req.Label}, Left: h.term.valid})
+}
+
+// over has the next one lead, anew.
+func (co *cohort) over() { co.lead(nil) }
+
 // waits returns what a turn waits for.
-func (co *cohort) waits(t *turn) error {
+func (co *cohort) waits(t *caller) error {
 	co.all.mu.Lock()
 	defer co.all.mu.Unlock()
-	held, ok := co.kept.(*HeldError) //nolint:errorlint // as it was noted
-	if co.kept != nil && !ok {
-		return co.kept
+	held, ok := co.why.(*HeldError) //nolint:errorlint // as it was noted
+	if co.why != nil && !ok {
+		return co.why
 	}
 	e := HeldError{}
 	if held != nil {
@@ -128,56 +135,53 @@ func (co *cohort) waits(t *turn) error {
 	return &e
 }
 
-// inCohort is lock for one of many: it leads, or takes its turn.
-func (a *attempt) inCohort() (*Lease, error) {
-	co, t := a.c.cohorts.join(cohortID{a.req.Key, a.l.opts})
+// lock is attempt.lock for one of many: it leads, or takes its turn.
+func (cs *cohorts) lock(a *attempt) (*Lease, error) {
+	co, t := cs.join(cohortID{a.req.Key, *a.opts})
+	var err error
 	if t != nil {
-		g, err := a.await(co, t)
-		if g.lease != nil || err != nil {
-			return g.lease, err
+		g, ended := co.await(a, t)
+		if g.lease != nil || ended != nil {
+			return g.lease, ended
 		}
 		a.asked = true // what the store grants counts from now, not from when we came
-		a.cohort = co
-		if err := a.inherit(g.from); err != nil {
-			return nil, a.giveUp(err)
+		if g.from != nil {
+			err = a.inherit(g.from)
 		}
 	}
-	a.cohort = co
-	return a.lock()
+	a.behind = co
+	var lease *Lease
+	if err != nil {
+		err = a.fail(err)
+	} else {
+		lease, err = a.lock()
+	}
+	if err != nil && !co.lead(&a.waiter) {
+		a.cleanUp(a.c)
+	}
+	return lease, err
 }
 
 // inherit goes on with the place in line, the owner and the silence of another
 // who led: they are the cohort's, which would else start anew at the end of the
 // line whenever a leader's time is over. An error says that the silence has
 // lasted for too long.
-func (a *attempt) inherit(from *attempt) error {
-	if from == nil {
+func (a *attempt) inherit(from *waiter) error {
+	a.waiter = *from
+	if !a.patience.failing() {
 		return nil
 	}
-	a.req, a.silent, a.puzzled, a.backoff, a.kept = from.req, from.silent, from.puzzled, from.backoff, from.kept
-	a.maybe, a.unsure, a.slow, a.marked = from.maybe, from.unsure, from.slow, from.marked
-	a.place, a.sub = from.place, from.sub
-	if a.backoff == 0 {
-		return nil
-	}
-	if a.began.Sub(a.silent) > 0 { // we have not waited for all of it
-		a.silent = a.began
-	}
-	if a.began.Sub(a.puzzled) > 0 {
-		a.puzzled = a.began
-	}
-	return a.tired(0)
+	a.patience.joins(a.began) // we have not waited for all of it
+	return a.patience.tired(a.c.now(), 0)
 }
 
-// await returns what our turn is.
-func (a *attempt) await(co *cohort, t *turn) (gift, error) {
-	if a.c.observe != nil {
-		e := Event{Kind: EventWaiting, Key: a.req.Key, Owner: a.req.Owner, Waited: a.c.now().Sub(a.began)}
+// await returns what a is given, or why it gave up.
+func (co *cohort) await(a *attempt, t *caller) (gift, error) {
+	a.emit(EventWaiting, func(e *Event) {
 		if held := (*HeldError)(nil); errors.As(co.waits(t), &held) {
 			e.Holder, e.Ahead, e.Left = held.Holder, held.Ahead, held.Left
 		}
-		a.c.emit(e)
-	}
+	})
 	select {
 	case g := <-t.given:
 		if g.lease != nil {
@@ -189,42 +193,29 @@ func (a *attempt) await(co *cohort, t *turn) (gift, error) {
 		}
 		return g, nil
 	case <-a.ctx.Done():
-	case <-a.c.open.Done():
+	case <-a.c.calls.Open.Done():
 	}
-	a.kept = co.waits(t)
+	a.patience.why = co.waits(t)
 	if !co.leave(t) {
-		a.c.enterLate()
+		a.c.calls.EnterLate()
 		go func() {
-			defer a.c.leave()
+			defer a.c.calls.Leave()
 			if g := <-t.given; g.lease != nil {
-				_ = g.lease.release(false, driver.Finished) // it was nobody's
+				_ = g.lease.release(false, driver.Finished) // it was granted after we gave up
 			} else if !co.lead(g.from) && g.from != nil {
-				g.from.cleanUp()
+				g.from.cleanUp(a.c)
 			}
 		}()
 	}
-	return gift{}, a.giveUp(a.ended())
+	return gift{}, a.fail(a.ended())
 }
 
 // pass gives what h holds to the next in its cohort, without the store, while
-// there is a fence for it and the lease is in good health. It is called once
-// h has no handles left.
+// there is a fence for it and the grant is fit for that.
 func (co *cohort) pass(h *hold) bool {
 	now := h.c.now()
-	h.mu.Lock()
-	heir := &hold{
-		c: h.c, req: h.req, opts: h.opts, born: now,
-		start: h.start, valid: h.valid, renewAt: h.renewAt,
-		cohort: co, spare: h.spare - 1, asked: h.asked,
-		clean: h.used || h.clean, abandoned: h.abandoned && !h.used && !h.clean, // whoever used it came to its end
-	}
-	lease := heir.handle(Exclusive)
-	heir.req.Fence++
-	fit := h.spare > 0 && now.Sub(h.asked) < h.opts.Cohort &&
-		h.lastErr == nil && !h.renewing && h.valid-now.Sub(h.start)-h.opts.Lead > h.span()/2 &&
-		!h.extended // Extend was for one turn
-	h.mu.Unlock()
-	if !fit {
+	heir, lease := h.heir(co, now)
+	if heir == nil {
 		return false
 	}
 	co.all.mu.Lock()
@@ -232,20 +223,29 @@ func (co *cohort) pass(h *hold) bool {
 	if len(co.queue) == 0 {
 		return false
 	}
-	h.c.renewer.remove(h)
-	if !h.c.renewer.add(heir, now) {
+	h.c.renewer.Remove(h)
+	if !h.c.renewer.Add(heir, now) {
 		return false // Close has begun
 	}
 	co.give(gift{lease: lease})
 	return true
 }
 
-// share makes a grant of the store one that a cohort takes turns on.
-func (h *hold) share(co *cohort, asked clock.Instant, res driver.Result) {
-	h.cohort, h.asked = co, asked
-	if res.Fences > 1 {
-		h.spare = res.Fences - 1
-		h.req.Fence -= uint64(h.spare)
+// heir returns the hold of the next turn, and its lease; nil when there is no
+// fence for one, or the grant is not fit to be passed on: its renewal is in
+// trouble, or it was extended, which was for one turn.
+func (h *hold) heir(behind successors, now clock.Instant) (*hold, *Lease) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t := &h.term
+	if h.state != passing || h.turn.spare == 0 || now.Sub(h.turn.asked) >= t.opts.Cohort || t.extended || !t.healthy(now) {
+		return nil, nil
 	}
-	co.keeps(&HeldError{Holder: Holder{Owner: h.req.Owner, Label: h.req.Label}, Left: h.valid})
+	heir := newHold(h.c, h.req, t.opts, now)
+	heir.req.Fence++
+	heir.term.start, heir.term.valid, heir.term.renewAt = t.start, t.valid, t.renewAt
+	heir.turn = turn{behind: behind, asked: h.turn.asked, spare: h.turn.spare - 1, clean: t.used || h.turn.clean}
+	heir.grant = h.grant
+	heir.grant.abandoned = h.grant.abandoned && !heir.turn.clean // whoever used it came to its end
+	return heir, heir.lease(Exclusive)
 }

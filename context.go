@@ -5,6 +5,83 @@ package hasp
 
 import "context"
 
+// signals are what those who have a hold hear of: its end, and that somebody
+// waits for the key. The hold's mu guards them.
+type signals struct {
+	done    chan struct{} // closed at the end; made on demand
+	ctxs    map[*leaseCtx]struct{}
+	wanted  bool            // somebody waits in line
+	wishCtx context.Context // ends then; made on demand
+	wishEnd context.CancelFunc
+}
+
+func (s *signals) add(x *leaseCtx) {
+	if s.ctxs == nil {
+		s.ctxs = make(map[*leaseCtx]struct{})
+	}
+	s.ctxs[x] = struct{}{}
+}
+
+// take removes and returns the contexts of one lease, or all; endAll must then
+// end them.
+func (s *signals) take(of *Lease) []*leaseCtx {
+	var taken []*leaseCtx
+	for x := range s.ctxs {
+		if of == nil || x.lease == of {
+			taken = append(taken, x)
+			delete(s.ctxs, x)
+		}
+	}
+	return taken
+}
+
+// end closes the channel of the end.
+func (s *signals) end() {
+	if s.done != nil {
+		close(s.done)
+	}
+}
+
+// want notes whether somebody waits in line, and returns what tells of it, without the
+// hold's mu; nil when there is nothing to tell.
+func (s *signals) want(wanted bool) context.CancelFunc {
+	if s.wanted = s.wanted || wanted; s.wanted {
+		return s.wishEnd
+	}
+	return nil
+}
+
+// wish returns a context that ends once somebody waits for the key.
+func (h *hold) wish() context.Context {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.handles.pinned = true
+	s := &h.signals
+	if s.wishCtx == nil {
+		s.wishCtx, s.wishEnd = context.WithCancel(context.Background())
+		if s.wanted {
+			s.wishEnd()
+		}
+	}
+	return s.wishCtx
+}
+
+// over returns a channel that is closed when the hold is over. pin: somebody
+// may wait for it who keeps nothing else of the lease.
+func (h *hold) over(pin bool) <-chan struct{} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.handles.pinned = h.handles.pinned || pin
+	s := &h.signals
+	if s.done == nil {
+		s.done = make(chan struct{})
+		if !h.state.stands() {
+			close(s.done)
+		}
+	}
+	return s.done
+}
+
 // leaseCtx is a context that ends with its lease.
 type leaseCtx struct {
 	context.Context
@@ -15,7 +92,7 @@ type leaseCtx struct {
 
 // holdKey asks a context for a client's hold of a key.
 type holdKey struct {
-	c   *Client
+	c   *core
 	key string
 }
 
@@ -35,17 +112,14 @@ func (l *Lease) Context(parent context.Context) context.Context {
 	ctx, cancel := context.WithCancelCause(parent)
 	x := &leaseCtx{Context: ctx, lease: l, cancel: cancel}
 	h := l.h
-	_ = h.err() // declares a loss that nobody saw yet
+	_ = h.checkDeadline()
 	h.mu.Lock()
 	end := h.end
 	if l.released {
 		end = context.Canceled
 	}
 	if end == nil {
-		if h.ctxs == nil {
-			h.ctxs = make(map[*leaseCtx]struct{})
-		}
-		h.ctxs[x] = struct{}{}
+		h.signals.add(x)
 		x.stop = context.AfterFunc(parent, x.forget)
 	}
 	h.mu.Unlock()
@@ -59,7 +133,7 @@ func (l *Lease) Context(parent context.Context) context.Context {
 func (x *leaseCtx) forget() {
 	h := x.lease.h
 	h.mu.Lock()
-	delete(h.ctxs, x)
+	delete(h.signals.ctxs, x)
 	h.mu.Unlock()
 }
 
@@ -67,18 +141,6 @@ func (l *Lease) gone() bool {
 	l.h.mu.Lock()
 	defer l.h.mu.Unlock()
 	return l.released && l.h.end == nil
-}
-
-// takeCtxs removes and returns the contexts that pick wants. h.mu is held.
-func (h *hold) takeCtxs(pick func(*leaseCtx) bool) []*leaseCtx {
-	var taken []*leaseCtx
-	for x := range h.ctxs {
-		if pick(x) {
-			taken = append(taken, x)
-			delete(h.ctxs, x)
-		}
-	}
-	return taken
 }
 
 // endAll ends contexts with a cause. No lock is held: whoever waits for them

@@ -6,7 +6,6 @@ package hasp
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/backoff"
 )
 
 // debts are releases that nobody waits for, of calls whose outcome is unknown, and
@@ -21,7 +21,7 @@ import (
 // nothing is asked for one at a time, and each ends when the store has forgotten
 // its owner by itself.
 type debts struct {
-	c *Client
+	c *core
 
 	mu      sync.Mutex
 	owed    []*debt // to be told first: the first
@@ -39,18 +39,17 @@ const (
 	releaseLanes = 32     // how many releases are under way at once
 )
 
-// giveBack releases what an owner may have in the store. It returns when the
-// store has answered, or takes longer than a moment; that goes on in the
-// background. silent: the store is known to be away.
-func (c *Client) giveBack(req driver.Request, silent bool) {
-	if silent || c.debts.some() || !c.answered(c.releaseOnce(c.base, moment, req)) {
-		c.debts.owe(req)
-	}
+// answered says whether err, of a release, is the store's answer to it.
+func (c *core) answered(err error) bool {
+	return err == nil || errors.Is(err, ErrNotHeld) || !c.worthAsking(err)
 }
 
-// answered says whether err, of a release, is the store's answer to it.
-func (c *Client) answered(err error) bool {
-	return err == nil || errors.Is(err, ErrNotHeld) || !c.worthAsking(err)
+// releaseOnce tells the store of a release, and waits for its answer for limit at
+// most.
+func (c *core) releaseOnce(ctx context.Context, limit time.Duration, req driver.Request) error {
+	ctx, cancel := context.WithTimeout(ctx, min(limit, releaseLimit/3))
+	defer cancel()
+	return c.drv.Release(ctx, req)
 }
 
 func (d *debts) some() bool {
@@ -71,29 +70,22 @@ func (d *debts) owe(req driver.Request) {
 	d.owed = append(d.owed, &debt{req: req, until: until})
 	if !d.running {
 		d.running = true
-		d.c.enterLate()
+		d.c.calls.EnterLate()
 		go d.settle()
 	}
 }
 
 // settle releases what is owed, until nothing is.
 func (d *debts) settle() {
-	defer d.c.leave()
-	const soon = 20 * time.Millisecond
-	pause := soon
+	defer d.c.calls.Leave()
+	pause := backoff.Backoff{Least: 20 * time.Millisecond, Most: time.Second}
 	for work := d.look(); len(work) > 0; work = d.look() {
 		if d.pay(work[0]) {
-			if pause = soon; d.payAll(work[1:]) {
+			if pause.Reset(); d.payAll(work[1:]) {
 				continue
 			}
 		}
-		timer := time.NewTimer(jitter(pause))
-		select {
-		case <-timer.C:
-		case <-d.c.base.Done():
-			timer.Stop()
-		}
-		pause = min(2*pause, time.Second)
+		pause.Wait(d.c.calls.Base.Done())
 	}
 }
 
@@ -105,7 +97,7 @@ func (d *debts) look() []*debt {
 	defer d.mu.Unlock()
 	now := time.Now()
 	d.owed = slices.DeleteFunc(d.owed, func(w *debt) bool { return w.paid || w.until.Before(now) })
-	d.running = len(d.owed) > 0 && d.c.base.Err() == nil
+	d.running = len(d.owed) > 0 && d.c.calls.Base.Err() == nil
 	if !d.running {
 		return nil
 	}
@@ -139,44 +131,9 @@ func (d *debts) payAll(work []*debt) bool {
 
 // pay delivers one release, and says whether the store answered.
 func (d *debts) pay(w *debt) bool {
-	ok := d.c.answered(d.c.releaseOnce(d.c.base, releaseLimit, w.req))
+	ok := d.c.answered(d.c.releaseOnce(d.c.calls.Base, releaseLimit, w.req))
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	w.paid = ok
 	return ok
-}
-
-var errUntold = errors.New("the store could not be told")
-
-// release asks until ctx ends or limit is over: errUntold. It needs no live
-// context of a caller: c.base ends only when Close is over.
-func (c *Client) release(ctx context.Context, limit time.Duration, req driver.Request) error {
-	began := time.Now()
-	err := c.releaseOnce(ctx, limit, req)
-	if err == nil || errors.Is(err, ErrNotHeld) || !c.worthAsking(err) {
-		return err
-	}
-	ctx, cancel := context.WithDeadline(ctx, began.Add(limit))
-	defer cancel()
-	for pause := 20 * time.Millisecond; ; pause = min(2*pause, max(time.Second, time.Since(began)/10)) {
-		timer := time.NewTimer(jitter(pause))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return fmt.Errorf("%w, and keeps the key for its TTL of %v: %w", errUntold, req.TTL, err)
-		}
-		switch err = c.releaseOnce(ctx, limit, req); {
-		case err == nil || errors.Is(err, ErrNotHeld):
-			return nil // perhaps by an earlier request whose reply was lost
-		case !c.worthAsking(err):
-			return err
-		}
-	}
-}
-
-func (c *Client) releaseOnce(ctx context.Context, limit time.Duration, req driver.Request) error {
-	ctx, cancel := context.WithTimeout(ctx, min(limit, releaseLimit/3))
-	defer cancel()
-	return c.drv.Release(ctx, req)
 }

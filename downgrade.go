@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/hasplock/hasp/internal/backoff"
 )
 
 // Downgrade makes a write lease a read lease, without a moment in which nobody
@@ -30,7 +32,7 @@ func (l *Lease) Downgrade(ctx context.Context) error {
 	if err != nil {
 		return h.c.fail("downgrade", h.req.Key, err)
 	}
-	ctx, done, err := h.c.during(ctx)
+	ctx, done, err := h.c.calls.During(ctx)
 	if err != nil {
 		return h.c.fail("downgrade", h.req.Key, err)
 	}
@@ -38,7 +40,7 @@ func (l *Lease) Downgrade(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return h.c.fail("downgrade", h.req.Key, endOf(ctx))
 	}
-	ask, err := l.shared()
+	ask, err := l.beginConversion()
 	if ask {
 		err = h.c.fail("downgrade", h.req.Key, h.convert(ctx))
 		h.tell(EventDowngraded, func(e *Event) { e.Err = err })
@@ -46,54 +48,54 @@ func (l *Lease) Downgrade(ctx context.Context) error {
 	return h.c.fail("downgrade", h.req.Key, err)
 }
 
-// shared makes the lease, and the hold, count as Shared. That comes before the
+// beginConversion makes the lease, and the hold, count as Shared. That comes before the
 // store is asked: the answer may be lost. ask is false when there is nothing to
 // ask for.
-func (l *Lease) shared() (ask bool, err error) {
+func (l *Lease) beginConversion() (ask bool, err error) {
 	h := l.h
 	h.mu.Lock()
 	write := l.mode == Exclusive
 	switch {
 	case h.end != nil || l.released:
 		err = cmp.Or(h.end, ErrNotHeld)
-	case write && h.writers > 1:
+	case write && h.handles.writers > 1:
 		err = fmt.Errorf("%w: another lease of this context writes: release or downgrade that first", ErrHeld)
 	}
-	if err != nil || !write && !h.unsure {
+	if err != nil || !write && h.state != converting {
 		h.mu.Unlock()
 		return false, err
 	}
 	if write {
-		l.mode, h.writers = Shared, 0
+		l.mode, h.handles.writers = Shared, 0
 	}
-	h.req.Mode, h.req.Settled, h.unsure = Shared, false, true
-	co := h.leaveCohort() // its turns write
+	h.state.become(converting)
+	h.req.Mode, h.req.Settled = Shared, false
+	behind := h.turn.leave() // their turns write
 	h.mu.Unlock()
-	if co != nil {
-		co.lead(nil)
-	}
+	behind.over()
 	return true, nil
 }
 
 // convert tells the store of a downgrade, until it answers.
 func (h *hold) convert(ctx context.Context) error {
-	bears := time.Now().Add(max(h.opts.TTL, tryLimit))
-	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+	bears := time.Now().Add(max(h.term.opts.TTL, tryLimit))
+	pause := backoff.Backoff{Least: 20 * time.Millisecond, Most: time.Second}
+	for {
 		err := h.convertOnce(ctx)
 		if err == nil || errors.Is(err, ErrLost) {
 			return err
 		}
 		if h.c.worthAsking(err) && ctx.Err() == nil && time.Now().Before(bears) {
-			timer := time.NewTimer(jitter(pause))
+			timer := time.NewTimer(pause.Next())
 			select {
 			case <-timer.C:
 				continue
 			case <-ctx.Done():
-			case <-h.over():
+			case <-h.over(false):
 			}
 			timer.Stop()
 		}
-		if end := h.stands(); end != nil {
+		if end := h.checkStands(); end != nil {
 			return end
 		}
 		if ctx.Err() != nil {
@@ -118,31 +120,18 @@ func (h *hold) convertOnce(ctx context.Context) error {
 	}
 	if err = cmp.Or(err, refusal); err == nil && !res.Granted {
 		h.lose(ErrNotHeld)
-		return h.stands()
+		return h.checkStands()
 	}
 	if err != nil {
-		return cmp.Or(h.stands(), err)
+		return cmp.Or(h.checkStands(), err)
 	}
 	now := h.c.now()
 	h.mu.Lock()
-	h.unsure = false
-	if h.end == nil && h.left(now) > h.opts.Lead { // otherwise it came too late
-		h.granted(start, now, res.TTL)
+	h.state.become(held)
+	if h.state.stands() && !h.term.over(now) { // otherwise it came too late
+		h.term.grant(start, now, res.TTL)
 	}
 	h.mu.Unlock()
-	h.c.renewer.again(h, now)
-	return h.stands()
-}
-
-// stands is nil while the hold does, or why it is over.
-func (h *hold) stands() error {
-	if err := h.err(); err != nil {
-		return err
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.handles == 0 {
-		return fmt.Errorf("%w: this lease was released", ErrNotHeld)
-	}
-	return nil
+	h.c.renewer.Again(h, now)
+	return h.checkStands()
 }

@@ -58,7 +58,7 @@ func (e *Election) Lead(ctx context.Context, f func(ctx context.Context, lease *
 		var lost error
 		err := e.l.do(ctx, "campaign", func(ctx context.Context, lease *Lease) error {
 			err := f(ctx, lease)
-			lost = lease.h.err()
+			lost = lease.h.checkDeadline()
 			return err
 		})
 		if !errors.Is(lost, ErrLost) || ctx.Err() != nil {
@@ -128,7 +128,7 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 			select {
 			case <-every.C:
 			case <-ctx.Done():
-			case <-e.l.c.open.Done():
+			case <-e.l.c.calls.Open.Done():
 			}
 		}
 	}

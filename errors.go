@@ -62,13 +62,6 @@ func (e *Error) Error() string {
 // Unwrap returns the error inside.
 func (e *Error) Unwrap() error { return e.Err }
 
-// silentError is a call that had no answer in time.
-type silentError struct{ limit time.Duration }
-
-func (e *silentError) Error() string {
-	return "the store did not answer within " + shortDuration(e.limit)
-}
-
 // quoteKey returns a key as it is safe to print, shortened when it is long.
 func quoteKey(key string) string {
 	const most = 128

@@ -15,15 +15,11 @@ func SetClock(c *Client, now clock.Clock) { c.now = now }
 func Contexts(l *Lease) int {
 	l.h.mu.Lock()
 	defer l.h.mu.Unlock()
-	return len(l.h.ctxs)
+	return len(l.h.signals.ctxs)
 }
 
 // RenewerRuns says whether a client's goroutine is there.
-func RenewerRuns(c *Client) bool {
-	c.renewer.mu.Lock()
-	defer c.renewer.mu.Unlock()
-	return c.renewer.running
-}
+func RenewerRuns(c *Client) bool { return c.renewer.Running() }
 
 // MaxDebts bounds what Debts counts.
 const MaxDebts = maxDebts

@@ -27,11 +27,11 @@ func TestLateAnswerRevivesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.renewer.remove(lease.h) // a loop that stands still
+		c.renewer.Remove(lease.h) // a loop that stands still
 		time.Sleep(DefaultTTL - time.Second)
 		sent := c.now()
 		time.Sleep(2 * time.Second)
-		lease.h.renewed(sent, driver.Renewal{TTL: DefaultTTL})
+		lease.h.Renewed(sent, driver.Renewal{TTL: DefaultTTL})
 		if err := lease.Err(); !errors.Is(err, ErrLost) {
 			t.Errorf("the lease: %v, want ErrLost", err)
 		}
@@ -63,7 +63,7 @@ func TestLateDowngradeRevivesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.renewer.remove(lease.h) // a loop that stands still
+		c.renewer.Remove(lease.h) // a loop that stands still
 		time.Sleep(DefaultTTL - time.Second)
 		d.wait = 2 * time.Second
 		if err := lease.Downgrade(t.Context()); !errors.Is(err, ErrLost) {

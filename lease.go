@@ -29,7 +29,7 @@ type Lease struct {
 	h        *hold
 	mode     Mode   // guarded by h.mu, as released
 	released bool   // as mode
-	next     *Lease // of hold.fresh
+	next     *Lease // of handles.fresh
 	taken    *origin
 }
 
@@ -59,14 +59,14 @@ func (l *Lease) Mode() Mode {
 // Slot returns which of a Semaphore's n slots this is: 0 to n-1, the smallest
 // that nobody else had. At any instant no two holders have the same, so that it
 // can name a shard or a port. 0 for a lease of another kind.
-func (l *Lease) Slot() int { return l.h.number }
+func (l *Lease) Slot() int { return l.h.grant.slot }
 
 // Abandoned says that a holder before this one did not come to its end: it
 // died, lost the lease, or its client was closed under it. What the key
 // protects may need repair. Readers are told, too, and leave it so; it is over
 // once a holder of another kind, told so, has released or downgraded its lease.
 // It is never true of an adopted lease.
-func (l *Lease) Abandoned() bool { return l.h.abandoned }
+func (l *Lease) Abandoned() bool { return l.h.grant.abandoned }
 
 // Wanted is closed once somebody waits in line for the key, so that a long
 // holder can finish early. It is learnt with a renewal, so up to a third of the
@@ -81,7 +81,7 @@ func (l *Lease) Deadline() time.Time {
 	h := l.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return time.Now().Add(h.left(h.c.now()))
+	return time.Now().Add(h.term.left(h.c.now()))
 }
 
 // Err returns nil while the lease can be relied on. It asks the clock, not the
@@ -96,15 +96,14 @@ func (l *Lease) Err() error {
 	if released {
 		return l.h.c.fail("hold", l.h.req.Key, fmt.Errorf("%w: this lease was released", ErrNotHeld))
 	}
-	return l.h.err()
+	return l.h.checkDeadline()
 }
 
 // Done is closed when the hold is over: lost (Lead before the deadline),
 // released (re-entrant leases share it: by the last Release), or its client
 // closed.
 func (l *Lease) Done() <-chan struct{} {
-	l.h.pin()
-	return l.h.over()
+	return l.h.over(true)
 }
 
 // Extend sets the lease to last at least ttl from now, and asks once. A larger
@@ -119,15 +118,15 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	if ttl == 0 { // in options that means the default
 		return h.c.fail("extend", h.req.Key, errors.New("the TTL is 0: it must be positive"))
 	}
-	if _, err := (&LockOptions{TTL: ttl, Lead: h.opts.Lead}).normal(h.c.traits); err != nil {
+	if _, err := (&LockOptions{TTL: ttl, Lead: h.term.opts.Lead}).normal(h.c.traits); err != nil {
 		return h.c.fail("extend", h.req.Key, err)
 	}
-	ctx, done, err := h.c.during(ctx)
+	ctx, done, err := h.c.calls.During(ctx)
 	if err != nil {
 		return h.c.fail("extend", h.req.Key, err)
 	}
 	defer done()
-	return h.c.fail("extend", h.req.Key, h.renewNow(ctx, ttl))
+	return h.c.fail("extend", h.req.Key, h.extend(ctx, ttl))
 }
 
 // Release gives the key back. It does so even when every context has ended,
@@ -136,62 +135,39 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 // told, the error says so, and the key is free when the TTL is over. Releasing
 // twice is harmless.
 func (l *Lease) Release() error {
-	if !l.h.c.enter() { // Close releases
+	if !l.h.c.calls.Enter() { // Close releases
 		return cmp.Or(l.Err(), l.h.c.fail("release", l.h.req.Key, ErrClosed))
 	}
-	defer l.h.c.leave()
+	defer l.h.c.calls.Leave()
 	return l.release(false, driver.Finished)
 }
 
-// release is Release within a call that was let in; ran says that a function
-// of Do has returned, end how what was done under the lease ended.
-func (l *Lease) release(ran bool, end driver.End) error {
-	h := l.h
-	_ = h.err() // declares a loss that nobody saw yet
+// takenHere notes that the caller takes a lease that was another's turn.
+func (l *Lease) takenHere() {
+	if o := l.h.c.origin(); o != nil {
+		l.h.mu.Lock()
+		l.taken = o
+		l.h.mu.Unlock()
+	}
+}
+
+// again returns one more lease of a standing hold, or why there is none.
+func (h *hold) again(mode Mode, limit int, reentrant bool) (*Lease, error) {
+	if err := h.checkDeadline(); err != nil {
+		return nil, err
+	}
 	h.mu.Lock()
-	lost := h.end
-	if ran {
-		h.running--
+	defer h.mu.Unlock()
+	if !h.state.stands() {
+		return nil, cmp.Or(h.end, ErrNotHeld)
 	}
-	if l.released {
-		h.mu.Unlock()
-		return nil
+	switch {
+	case mode == Exclusive && h.req.Mode == Shared:
+		return nil, fmt.Errorf("%w: this context shares it, and would wait for itself: release that first, or write from the start and Downgrade", ErrHeld)
+	case limit != 0 && limit != h.req.Limit:
+		return nil, fmt.Errorf("%w: held by this context, but not as one of %d: it has no such slot", ErrHeld, limit)
+	case !reentrant:
+		return nil, fmt.Errorf("%w: already held by this context; use its lease, or set Reentrant", ErrHeld)
 	}
-	h.broken = h.broken || end == driver.Unfinished
-	if h.broken {
-		end = driver.Unfinished
-	}
-	l.released = true
-	h.unlist(l)
-	h.handles--
-	if l.mode == Exclusive {
-		h.writers--
-	}
-	last := h.handles == 0
-	if errors.Is(lost, ErrClosed) { // Close releases, unless it left that to us
-		last = ran && h.running == 0
-	}
-	ctxs := h.takeCtxs(func(x *leaseCtx) bool { return last || x.lease == l })
-	if last && h.done != nil && h.end == nil {
-		close(h.done)
-	}
-	var co *cohort
-	if last {
-		co = h.leaveCohort()
-	}
-	h.mu.Unlock()
-	endAll(ctxs, context.Canceled)
-	if !last {
-		return lost
-	}
-	if co != nil && lost == nil && end == driver.Finished && co.pass(h) {
-		h.released(nil)
-		return nil
-	}
-	h.c.renewer.remove(h)
-	err := h.release(h.c.base, lost, end)
-	if co != nil {
-		co.lead(nil)
-	}
-	return err
+	return h.lease(mode), nil
 }

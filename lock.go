@@ -5,19 +5,10 @@ package hasp
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
-	"fmt"
 
 	"github.com/hasplock/hasp/driver"
-)
-
-// Mode is how a key is held. The zero value is Exclusive.
-type Mode = driver.Mode
-
-// The modes.
-const (
-	Exclusive = driver.Exclusive // one holder
-	Shared    = driver.Shared    // readers, or the holders of a semaphore's slots
 )
 
 // Locker is what LockAll takes: a *Mutex, a *RWMutex (its write side), what its
@@ -30,7 +21,7 @@ type Locker interface {
 
 // lock is what all faces are: a key, and how it is to be held. It never changes.
 type lock struct {
-	c     *Client
+	c     *core
 	key   string
 	opts  LockOptions
 	mode  Mode
@@ -38,7 +29,7 @@ type lock struct {
 	err   error // what is wrong with all that: of the first use
 }
 
-func (c *Client) lock(key string, o *LockOptions, mode Mode, limit int) lock {
+func (c *core) lock(key string, o *LockOptions, mode Mode, limit int) lock {
 	l := lock{c: c, key: key, mode: mode, limit: limit}
 	if l.opts, l.err = o.normal(c.traits); l.err == nil && mode == Shared {
 		l.err = c.unshared(limit)
@@ -55,17 +46,6 @@ func (l lock) noCohort() lock {
 		l.err = errors.New("only a Mutex has cohorts: set Cohort to 0")
 	}
 	return l
-}
-
-// unshared returns why the engine cannot share a key, or not by number.
-func (c *Client) unshared(limit int) error {
-	switch tr := c.traits; {
-	case !tr.Shared:
-		return fmt.Errorf("%w: %s gives a key to one holder at a time", ErrUnsupported, tr.Engine)
-	case limit > 0 && !tr.Slots:
-		return fmt.Errorf("%w: %s has no slots: counting votes would admit more than %d", ErrUnsupported, tr.Engine, limit)
-	}
-	return nil
 }
 
 // acquire is Lock, or TryLock, of every face.
@@ -87,33 +67,39 @@ func (l *lock) ready(ctx context.Context) (*Lease, error) {
 		return nil, endOf(ctx)
 	}
 	if h, ok := ctx.Value(holdKey{l.c, l.key}).(*hold); ok {
-		return h.again(l)
+		return h.again(l.mode, l.limit, l.opts.Reentrant)
 	}
 	return nil, nil //nolint:nilnil // neither: ask the store
 }
 
 // ask asks the store. part: the lease is worth nothing until others are held, too.
 func (l *lock) ask(ctx context.Context, op string, wait, part bool) (*Lease, error) {
-	if !l.c.enter() {
+	if !l.c.calls.Enter() {
 		return nil, l.c.fail(op, l.key, ErrClosed)
 	}
-	defer l.c.leave()
-	a := &attempt{l: l, c: l.c, ctx: ctx, op: op, part: part, req: l.request(), began: l.c.now()}
-	switch {
-	case wait && l.opts.Cohort > 0:
-		return a.inCohort()
-	case wait:
-		return a.lock()
+	defer l.c.calls.Leave()
+	a := &attempt{c: l.c, ctx: ctx, op: op, opts: &l.opts, part: part, began: l.c.now(), behind: alone{},
+		waiter: waiter{req: l.request(), patience: newPatience(l.opts.TTL, l.c.maxSilence)}}
+	if wait && l.opts.Cohort > 0 {
+		return l.c.cohorts.lock(a)
 	}
-	return a.tryLock()
+	ask := a.tryLock
+	if wait {
+		ask = a.lock
+	}
+	lease, err := ask()
+	if err != nil {
+		a.cleanUp(l.c)
+	}
+	return lease, err
 }
 
 // request returns what a new acquisition asks for.
 func (l *lock) request() driver.Request {
 	return driver.Request{
 		Key:      l.key,
-		Owner:    newOwner(),
-		Label:    l.c.newLabel(l.opts.Reason),
+		Owner:    rand.Text(),
+		Label:    l.c.labels.label(l.opts.Reason),
 		TTL:      l.opts.TTL,
 		Patience: min(l.opts.TTL, maxPatience),
 		Mode:     l.mode,
@@ -123,10 +109,10 @@ func (l *lock) request() driver.Request {
 
 // do holds the key while f runs.
 func (l *lock) do(ctx context.Context, op string, f func(ctx context.Context, lease *Lease) error) (err error) {
-	if !l.c.enter() { // Close waits for f
+	if !l.c.calls.Enter() { // Close waits for f
 		return l.c.fail(op, l.key, ErrClosed)
 	}
-	defer l.c.leave()
+	defer l.c.calls.Leave()
 	lease, err := l.acquire(ctx, op, true)
 	if err != nil {
 		return err

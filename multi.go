@@ -89,10 +89,10 @@ func lockAll(ctx context.Context, op string, wait bool, items []Locker) (*Leases
 		return nil, err
 	}
 	for _, p := range parts { // Close waits until what we have is given back
-		if !p.c.enter() {
+		if !p.c.calls.Enter() {
 			return nil, p.c.fail(op, p.key, ErrClosed)
 		}
-		defer p.c.leave()
+		defer p.c.calls.Leave()
 	}
 	if err := takeAll(ctx, op, wait, parts); err != nil {
 		giveUpAll(ctx, parts)
@@ -148,7 +148,7 @@ func takeAll(ctx context.Context, op string, wait bool, parts []*part) (err erro
 	defer cancel(nil)
 	watch := closed // ends also when one that we have is lost
 	for _, p := range parts {
-		defer context.AfterFunc(p.c.open, func() { cancel(ErrClosed) })()
+		defer context.AfterFunc(p.c.calls.Open, func() { cancel(ErrClosed) })()
 		if p.lease, err = p.ready(ctx); err != nil {
 			return p.c.fail(op, p.key, err)
 		}
@@ -178,7 +178,7 @@ func lostOf(op string, parts []*part, waited *part) error {
 		if p.lease == nil {
 			continue
 		}
-		if err := p.lease.h.err(); err != nil {
+		if err := p.lease.h.checkDeadline(); err != nil {
 			err = errors.Unwrap(err) // what an Error says of key and engine stays the same
 			if waited != nil {
 				err = fmt.Errorf("while waiting for %s: %w", quoteKey(waited.key), err)
@@ -197,9 +197,9 @@ func giveUpAll(ctx context.Context, parts []*part) {
 		if p.lease == nil {
 			continue
 		}
-		p.c.enterLate()
+		p.c.calls.EnterLate()
 		given.Go(func() {
-			defer p.c.leave()
+			defer p.c.calls.Leave()
 			_ = p.lease.release(false, driver.Finished) // nobody is left to be told; the TTL ends what stays
 		})
 	}

@@ -65,9 +65,3 @@ type Event struct {
 	Taken  string // one call a line, the innermost first
 	Err    error
 }
-
-func (c *Client) emit(e Event) {
-	if c.observe != nil {
-		c.observe(e)
-	}
-}

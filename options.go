@@ -17,7 +17,6 @@ const DefaultTTL = 30 * time.Second
 const (
 	maxPatience   = 10 * time.Second // a place in line without a sign of life
 	releaseLimit  = 5 * time.Second  // what Release and Close may take
-	renewLimit    = 10 * time.Second // one Renew
 	giveBackLimit = time.Hour        // cleaning up after a call of unknown outcome
 
 	// moment is what an answer of a store that is well may take: a round trip

@@ -5,13 +5,10 @@ package hasp
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 
 	"github.com/hasplock/hasp/driver"
 )
-
-func newOwner() string { return rand.Text() }
 
 // Break takes a key away from the owner, whichever process it is in: its lease
 // is lost, which it hears of with its next renewal (one that is not renewed, at
@@ -29,7 +26,7 @@ func (c *Client) Break(ctx context.Context, key, owner string) error {
 	if err != nil {
 		return c.fail("break", key, err)
 	}
-	ctx, done, err := c.during(ctx)
+	ctx, done, err := c.calls.During(ctx)
 	if err != nil {
 		return c.fail("break", key, err)
 	}
@@ -62,7 +59,7 @@ func (c *Client) Adopt(ctx context.Context, key, owner string, o *LockOptions) (
 	if err != nil {
 		return nil, c.fail("adopt", key, err)
 	}
-	ctx, done, err := c.during(ctx)
+	ctx, done, err := c.calls.During(ctx)
 	if err != nil {
 		return nil, c.fail("adopt", key, err)
 	}
@@ -74,9 +71,10 @@ func (c *Client) Adopt(ctx context.Context, key, owner string, o *LockOptions) (
 	r := l.request()
 	r.Owner, r.Label, r.Fence = owner, held.Holder.Label, held.Fence
 	r.Mode, r.Limit = held.Holder.Mode, held.Holder.Limit
-	h := &hold{c: c, req: r, opts: l.opts, born: c.now(), number: held.Holder.Slot, used: true}
-	lease := h.handle(r.Mode)
-	if err := h.renewNow(ctx, r.TTL); err != nil {
+	h := newHold(c.core, r, &l.opts, c.now())
+	h.grant.slot, h.term.used = held.Holder.Slot, true
+	lease := h.lease(r.Mode)
+	if err := h.extend(ctx, r.TTL); err != nil {
 		return nil, c.fail("adopt", key, err)
 	}
 	if !h.first(c.now(), 0) {

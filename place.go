@@ -9,14 +9,15 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/backoff"
 	"github.com/hasplock/hasp/internal/clock"
+	"github.com/hasplock/hasp/internal/keepalive"
 )
 
 // place is a waiter's entry in a line: the renewer gives its signs of life,
 // one batch for all waiters of a client.
 type place struct {
-	slot
-	c    *Client
+	keepalive.Entry
 	req  driver.Request
 	wake chan time.Duration // when to try, from now; room for one
 
@@ -31,33 +32,37 @@ func (p *place) seen(now clock.Instant) {
 	p.signAt = now.Mono + p.req.Patience/3
 }
 
-func (p *place) nextLook(clock.Instant) time.Duration {
+// NextLook is when the next sign of life is due.
+func (p *place) NextLook(clock.Instant) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.signAt
 }
 
-func (p *place) due(now clock.Instant, hurry bool) (renew, over bool) {
+// Due says whether that is now. A place is never over by itself.
+func (p *place) Due(now clock.Instant, hurry bool) (renew, over bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if hurry || now.Mono+min(tick, p.req.Patience/12) >= p.signAt {
+	if hurry || now.Mono+min(keepalive.Tick, p.req.Patience/12) >= p.signAt {
 		renew, p.signAt = true, now.Mono+p.req.Patience/3
 	}
 	return renew, false
 }
 
-func (p *place) expire() func() { return nil }
+// Expire is never called.
+func (p *place) Expire() func() { return nil }
 
-func (p *place) request() (driver.Request, bool) { return p.req, true }
+// Request is the sign of life.
+func (p *place) Request() (driver.Request, bool) { return p.req, true }
 
-// renewed passes on what the store said. An error makes the waiter ask for
+// Renewed passes on what the store said. An error makes the waiter ask for
 // itself, which finds out whether to go on waiting.
-func (p *place) renewed(_ clock.Instant, r driver.Renewal) {
+func (p *place) Renewed(_ clock.Instant, r driver.Renewal) {
 	switch {
 	case errors.Is(r.Err, ErrNotHeld):
 		p.tell(0)
 	case r.Err != nil:
-		p.tell(jitter(50 * time.Millisecond))
+		p.tell(backoff.Jitter(50 * time.Millisecond))
 	case r.RetryIn > 0:
 		p.tell(r.RetryIn)
 	}

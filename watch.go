@@ -6,10 +6,10 @@ package hasp
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/backoff"
 )
 
 const (
@@ -36,43 +36,17 @@ type watched struct {
 	err   error
 }
 
-// subscribe asks for the hints for this owner, and waits until that is
-// confirmed or has failed once. An error ends the wait; a store that answers
-// Try and not Watch does not.
-func (a *attempt) subscribe() error {
-	if a.sub == nil {
-		a.sub = a.c.listen(a.req)
-	}
-	select {
-	case h := <-a.sub.news:
-		a.subscribed(h)
-		return nil
-	case <-a.ctx.Done():
-	case <-a.c.open.Done():
-	}
-	return a.ended()
-}
-
-// subscribed notes the answer to a Watch.
-func (a *attempt) subscribed(h watched) {
-	if h.err == nil {
-		a.sub.hints = h.hints
-		return
-	}
-	a.c.emit(Event{Kind: EventTrouble, Key: a.req.Key, Owner: a.req.Owner, Mode: a.req.Mode, Waited: a.c.now().Sub(a.began),
-		Err: fmt.Errorf("the store does not tell when the key is free, so this asks at intervals: %w", h.err)})
-}
-
 // listen watches in the background until end is called, again and again where
 // that fails.
-func (c *Client) listen(r driver.Request) *subscription {
-	ctx, cancel := context.WithCancel(c.open)
+func (c *core) listen(r driver.Request) *subscription {
+	ctx, cancel := context.WithCancel(c.calls.Open)
 	s := &subscription{news: make(chan watched), end: cancel}
-	c.enterLate()
+	c.calls.EnterLate()
 	go func() {
-		defer c.leave()
+		defer c.calls.Leave()
 		limit := watchLimit
-		for pause := watchPause; ; pause = min(2*pause, maxWatchPause) {
+		pause := backoff.Backoff{Least: watchPause, Most: maxWatchPause}
+		for {
 			h := c.watch(ctx, limit, r)
 			select {
 			case s.news <- h:
@@ -82,12 +56,7 @@ func (c *Client) listen(r driver.Request) *subscription {
 			if h.err == nil {
 				return
 			}
-			limit = tryLimit
-			timer := time.NewTimer(jitter(pause))
-			select {
-			case <-timer.C:
-			case <-ctx.Done():
-				timer.Stop()
+			if limit = tryLimit; !pause.Wait(ctx.Done()) {
 				return
 			}
 		}
@@ -98,7 +67,7 @@ func (c *Client) listen(r driver.Request) *subscription {
 var errUnconfirmed = errors.New("the store did not confirm the subscription")
 
 // watch asks once. Its context outlives it, for the hints.
-func (c *Client) watch(ctx context.Context, limit time.Duration, r driver.Request) (h watched) {
+func (c *core) watch(ctx context.Context, limit time.Duration, r driver.Request) (h watched) {
 	ctx, cancel := context.WithCancel(ctx)
 	timer := time.AfterFunc(limit, cancel)
 	h.hints, h.err = c.drv.Watch(ctx, r)

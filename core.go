@@ -1,0 +1,44 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hasp
+
+import (
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/admission"
+	"github.com/hasplock/hasp/internal/clock"
+	"github.com/hasplock/hasp/internal/gate"
+	"github.com/hasplock/hasp/internal/keepalive"
+)
+
+// core is what all parts of a client share: its store, and what is under way.
+type core struct {
+	drv         driver.Driver
+	traits      driver.Traits
+	observe     func(Event)
+	recordTaken bool
+	maxSilence  time.Duration
+	now         clock.Clock
+	waits       *admission.Waits
+	labels      labels
+	calls       *gate.Gate
+	renewer     *keepalive.Loop
+	debts       *debts
+	cohorts     cohorts
+}
+
+func newCore(d driver.Driver, o *Options) *core {
+	c := &core{drv: d, traits: d.Traits(), observe: o.Observe, recordTaken: o.RecordTaken, maxSilence: o.MaxSilence,
+		now: clock.System, waits: admission.New(o.StateDir), calls: gate.New()}
+	c.renewer = keepalive.New(d.Renew, func() clock.Instant { return c.now() }, c.calls)
+	c.debts = &debts{c: c}
+	return c
+}
+
+func (c *core) emit(e Event) {
+	if c.observe != nil {
+		c.observe(e)
+	}
+}

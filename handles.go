@@ -1,0 +1,70 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hasp
+
+import (
+	"slices"
+	"weak"
+)
+
+// handles are the leases of a hold that were not released. Its mu guards them.
+//
+// A lease that was dropped without Release is found out when it is to be
+// renewed: until its first renewal the hold itself keeps its leases, from then on
+// weakly. So a lease that is released earlier costs nothing for it.
+//
+// What keeps a lease: whoever can still reach it, each of its contexts until it
+// has ended, since that refers to it, and for good a channel of Done or Wanted that was
+// handed out, since nobody can tell whether somebody waits for that.
+type handles struct {
+	n       int         // 0 after the last Release
+	writers int         // those of them that are Exclusive
+	running int         // functions of Do that have not returned: Close leaves the key to them
+	broken  bool        // a function of Do panicked: the end is Unfinished, whoever releases last
+	fresh   *Lease      // of those that were not released, until the next renewal; linked
+	known   []weakLease // those of before
+	pinned  bool        // somebody may wait for a channel of it
+}
+
+// weakLease is a lease that was not released.
+type weakLease struct {
+	lease weak.Pointer[Lease]
+	taken *origin
+}
+
+func (hs *handles) add(l *Lease) {
+	hs.n++
+	if l.mode == Exclusive {
+		hs.writers++
+	}
+	l.next, hs.fresh = hs.fresh, l
+}
+
+// remove takes out a lease that is being released.
+func (hs *handles) remove(l *Lease) {
+	l.released = true
+	hs.n--
+	if l.mode == Exclusive {
+		hs.writers--
+	}
+	for f := hs.fresh; f != nil && f.released; f = hs.fresh {
+		hs.fresh, f.next = f.next, nil
+	}
+	if len(hs.known) > 0 {
+		w := weak.Make(l)
+		hs.known = slices.DeleteFunc(hs.known, func(k weakLease) bool { return k.lease == w })
+	}
+}
+
+// reachable says whether somebody can still release the hold, or waits for its
+// end. From then on it keeps the leases weakly.
+func (hs *handles) reachable() bool {
+	for l := hs.fresh; l != nil; l = hs.fresh {
+		if !l.released {
+			hs.known = append(hs.known, weakLease{weak.Make(l), l.taken})
+		}
+		hs.fresh, l.next = l.next, nil
+	}
+	return hs.pinned || slices.ContainsFunc(hs.known, func(w weakLease) bool { return w.lease.Value() != nil })
+}

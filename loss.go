@@ -1,0 +1,100 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hasp
+
+import "fmt"
+
+// checkDeadline declares the hold lost when its time is over. It returns why it
+// is lost or closed: nil while it stands, and once it was released.
+func (h *hold) checkDeadline() error {
+	h.mu.Lock()
+	if h.state.stands() && h.term.over(h.c.now()) {
+		h.mu.Unlock()
+		h.lose(nil)
+		h.mu.Lock()
+	}
+	defer h.mu.Unlock()
+	return h.end
+}
+
+// checkStands is checkDeadline, with an error once the hold was released, too.
+func (h *hold) checkStands() error {
+	if err := h.checkDeadline(); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.state.stands() {
+		return fmt.Errorf("%w: this lease was released", ErrNotHeld)
+	}
+	return nil
+}
+
+// lose declares the hold lost: by the clock, or by the store's word.
+func (h *hold) lose(word error) {
+	if tell := h.declareLost(word); tell != nil {
+		tell()
+	}
+}
+
+// Expire declares the loss that the renewer finds.
+func (h *hold) Expire() (tell func()) { return h.declareLost(nil) }
+
+// declareLost is lose without the observer, whom tell tells; nil when the hold
+// was over before.
+func (h *hold) declareLost(word error) (tell func()) {
+	h.mu.Lock()
+	why := h.whyLost(word)
+	h.mu.Unlock()
+	why = h.c.fail("hold", h.req.Key, why)
+	if ended, _ := h.finish(lost, why); !ended {
+		return nil
+	}
+	h.c.renewer.Remove(h)
+	took := h.term.held(h.c.now())
+	return func() { h.tell(EventLost, func(e *Event) { e.Held, e.Err = took, why }) }
+}
+
+// whyLost says for a person why the hold is lost. h.mu is held.
+func (h *hold) whyLost(word error) error {
+	switch {
+	case word != nil:
+		return storesWord(word)
+	case h.term.tooLong(h.c.now()):
+		return fmt.Errorf("%w: held for its MaxHold of %v", ErrLost, h.term.opts.MaxHold)
+	case h.state == forgotten:
+		return fmt.Errorf("%w: dropped without Release, and not renewed after that", ErrLost)
+	case h.term.opts.NoRenew:
+		return fmt.Errorf("%w: its TTL of %v is over", ErrLost, h.req.TTL)
+	case h.term.lastErr != nil:
+		return fmt.Errorf("%w: not renewed in time, last error: %w", ErrLost, h.term.lastErr)
+	case h.term.renewing:
+		return fmt.Errorf("%w: not renewed in time: the store has not answered (does it hang?)", ErrLost)
+	}
+	return fmt.Errorf("%w: not renewed in time, by the clock of this machine (was the process stopped?)", ErrLost)
+}
+
+// storesWord is the loss of a hold that the store does not know any more.
+func storesWord(word error) error {
+	return fmt.Errorf("%w: the store says that this owner does not hold the key any more (%w)", ErrLost, word)
+}
+
+// finish ends a hold that was not released, once, as lost or closed. running: a
+// function of Do has not returned.
+func (h *hold) finish(as state, why error) (ended, running bool) {
+	h.mu.Lock()
+	if !h.state.become(as) {
+		h.mu.Unlock()
+		return false, false
+	}
+	h.end = why
+	running = h.handles.running > 0
+	ctxs := h.signals.take(nil)
+	h.signals.end()
+	behind := h.turn.leave()
+	h.mu.Unlock()
+	endAll(ctxs, why)
+	behind.over()
+	return true, running
+}

@@ -1,0 +1,161 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hasp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/backoff"
+)
+
+// release is Release within a call that was let in; ran says that a function
+// of Do has returned, end how what was done under the lease ended.
+func (l *Lease) release(ran bool, end driver.End) error {
+	h := l.h
+	_ = h.checkDeadline()
+	h.mu.Lock()
+	why := h.end
+	if ran {
+		h.handles.running--
+	}
+	if l.released {
+		h.mu.Unlock()
+		return nil
+	}
+	if h.handles.broken = h.handles.broken || end == driver.Unfinished; h.handles.broken {
+		end = driver.Unfinished
+	}
+	h.handles.remove(l)
+	last := h.handles.n == 0
+	if h.state == closed { // Close releases, unless it left that to us
+		last = ran && h.handles.running == 0
+	}
+	if !last {
+		ctxs := h.signals.take(l)
+		h.mu.Unlock()
+		endAll(ctxs, context.Canceled)
+		return why
+	}
+	ctxs := h.signals.take(nil)
+	behind := h.turn.leave()
+	offer := why == nil && end == driver.Finished && h.state.become(passing)
+	if why == nil {
+		if !offer {
+			h.state.become(released)
+		}
+		h.signals.end()
+	}
+	h.mu.Unlock()
+	endAll(ctxs, context.Canceled)
+	if offer && behind.pass(h) {
+		h.given(nil)
+		return nil
+	}
+	h.c.renewer.Remove(h)
+	err := h.release(h.c.calls.Base, why, end)
+	behind.over()
+	return err
+}
+
+// release tells the store, within ctx and releaseLimit, and the observer. why
+// is why the hold was over before, end how it ended.
+func (h *hold) release(ctx context.Context, why error, end driver.End) error {
+	h.mu.Lock()
+	h.state.become(released) // no turn came after it
+	req := h.req
+	req.End = h.outcome(end)
+	h.mu.Unlock()
+	err := h.c.release(ctx, req)
+	if errors.Is(err, errUntold) && h.c.calls.Open.Err() == nil {
+		h.c.debts.owe(req) // the caller waits no longer, but others do
+	}
+	switch {
+	case why != nil:
+		err = why // what the store says of it now is no news
+	case errors.Is(err, ErrNotHeld):
+		err = storesWord(err)
+	}
+	err = h.c.fail("release", h.req.Key, err)
+	h.given(err)
+	return err
+}
+
+// outcome says how a hold ends for whoever comes next: as end, unless nobody
+// worked under it, or it was lost or closed. h.mu is held.
+func (h *hold) outcome(end driver.End) driver.End {
+	switch {
+	case !h.term.used && h.turn.clean:
+		return driver.Finished
+	case !h.term.used:
+		return driver.Unused
+	case h.end != nil: // lost, or closed
+		return driver.Unfinished
+	}
+	return end
+}
+
+// releaseAll releases what Close has ended, many at a time.
+func (c *core) releaseAll(ctx context.Context, holds []*hold) error {
+	var mu sync.Mutex
+	var errs []error
+	var wg sync.WaitGroup
+	next := make(chan *hold)
+	for range min(releaseLanes, len(holds)) {
+		wg.Go(func() {
+			for h := range next {
+				if err := h.release(ctx, nil, driver.Unfinished); err != nil {
+					mu.Lock()
+					errs = append(errs, err)
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	for _, h := range holds {
+		next <- h
+	}
+	close(next)
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// giveBack releases what an owner may have in the store. It returns when the
+// store has answered, or takes longer than a moment; that goes on in the
+// background. silent: the store is known to be away.
+func (c *core) giveBack(req driver.Request, silent bool) {
+	if silent || c.debts.some() || !c.answered(c.releaseOnce(c.calls.Base, moment, req)) {
+		c.debts.owe(req)
+	}
+}
+
+var errUntold = errors.New("the store could not be told")
+
+// release asks until ctx ends or releaseLimit is over: errUntold. It needs no
+// live context of a caller: Base ends only when Close is over.
+func (c *core) release(ctx context.Context, req driver.Request) error {
+	began := time.Now()
+	err := c.releaseOnce(ctx, releaseLimit, req)
+	if c.answered(err) {
+		return err
+	}
+	ctx, cancel := context.WithDeadline(ctx, began.Add(releaseLimit))
+	defer cancel()
+	pause := backoff.Backoff{Least: 20 * time.Millisecond, Most: time.Second}
+	for {
+		if !pause.Wait(ctx.Done()) {
+			return fmt.Errorf("%w, and keeps the key for its TTL of %v: %w", errUntold, req.TTL, err)
+		}
+		switch err = c.releaseOnce(ctx, releaseLimit, req); {
+		case err == nil || errors.Is(err, ErrNotHeld):
+			return nil // perhaps by an earlier request whose reply was lost
+		case !c.worthAsking(err):
+			return err
+		}
+	}
+}

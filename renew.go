@@ -1,0 +1,131 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hasp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/clock"
+	"github.com/hasplock/hasp/internal/keepalive"
+)
+
+// renews says whether the hold is to be renewed. h.mu is held.
+func (h *hold) renews() bool { return !h.term.opts.NoRenew && h.state != forgotten }
+
+// Due says whether to renew, and whether the hold is over.
+func (h *hold) Due(now clock.Instant, hurry bool) (renew, over bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.term.over(now) {
+		return false, true
+	}
+	return h.renews() && h.term.due(now, hurry), false
+}
+
+// NextLook is when to renew, or to declare the loss.
+func (h *hold) NextLook(now clock.Instant) time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	over := now.Mono + h.term.left(now) - h.term.opts.Lead
+	if !h.renews() {
+		return over
+	}
+	return min(over, h.term.renewAt)
+}
+
+// Request is what to send, unless nobody can reach the hold: then it is told,
+// and the TTL ends it.
+func (h *hold) Request() (r driver.Request, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.state == forgotten {
+		return r, false
+	}
+	if !h.state.stands() || h.handles.reachable() {
+		return h.req, true
+	}
+	h.state.become(forgotten)
+	now := h.c.now()
+	took, left, taken := h.term.held(now), h.term.left(now)-h.term.opts.Lead, h.handles.known[0].taken
+	err := fmt.Errorf("dropped without Release: nobody can reach this lease any more, so it is not renewed and ends in %v", shortDuration(left))
+	go h.tell(EventForgotten, func(e *Event) {
+		e.Held, e.Left, e.Taken, e.Err = took, left, taken.String(), h.c.fail("hold", h.req.Key, err)
+	})
+	return r, false
+}
+
+// Renewed takes the answer to a renewal.
+func (h *hold) Renewed(start clock.Instant, r driver.Renewal) {
+	if errors.Is(r.Err, ErrNotHeld) {
+		h.lose(r.Err)
+		return
+	}
+	h.mu.Lock()
+	if !h.state.stands() {
+		h.mu.Unlock()
+		return
+	}
+	t := &h.term
+	t.renewing = false
+	now := h.c.now()
+	if t.valid != 0 && t.over(now) {
+		// Too late, whatever the answer: others may have had the key since.
+		h.mu.Unlock()
+		h.lose(nil)
+		return
+	}
+	var wanted context.CancelFunc
+	if r.Err == nil {
+		t.grant(start, now, r.TTL)
+		wanted = h.signals.want(r.Wanted)
+	} else {
+		t.failed(now, r.Err)
+	}
+	left := t.left(now) - t.opts.Lead
+	h.mu.Unlock()
+	h.c.renewer.Again(h, now)
+	if wanted != nil {
+		wanted()
+	}
+	kind := EventRenewed
+	if r.Err != nil {
+		kind = EventRenewFailed
+	}
+	h.tell(kind, func(e *Event) { e.Left, e.Err = left, r.Err })
+}
+
+// extend renews once, at the caller's wish.
+func (h *hold) extend(ctx context.Context, ttl time.Duration) error {
+	h.mu.Lock()
+	if !h.state.stands() { // it must not lengthen what the next turn has
+		h.mu.Unlock()
+		return h.checkStands()
+	}
+	h.term.extended = h.term.extended || ttl > h.term.opts.TTL // whatever the answer
+	req := h.req
+	h.mu.Unlock()
+	req.TTL = ttl
+	ctx, cancel := context.WithTimeout(ctx, tryLimit)
+	defer cancel()
+	start := h.c.now()
+	got := make(chan driver.Renewal, 1)
+	h.c.drv.Renew(ctx, []driver.Request{req}, func(_ int, r driver.Renewal) { got <- r })
+	select { // drivers report before they return
+	case r := <-got:
+		h.Renewed(start, r)
+		if r.Err == nil {
+			h.mu.Lock()
+			h.req.TTL = max(h.req.TTL, ttl)
+			h.mu.Unlock()
+			return h.checkDeadline() // the answer may have come too late
+		}
+		return r.Err
+	default:
+		return keepalive.Unanswered(ctx)
+	}
+}
