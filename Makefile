@@ -5,7 +5,7 @@
 MODULES ?= $(shell scripts/modules)
 
 .DEFAULT_GOAL := help
-.PHONY: help test show verify verify-quick simulate bench bench-quick bench-check lint fmt release
+.PHONY: help test show verify verify-quick simulate equal bench bench-quick bench-check lint fmt release
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,12 @@ SEEDS = 100000
 
 simulate: ## SEEDS=100000 seeds of the deterministic simulation, half an hour on a free machine; so many rewrite their table in docs/evidence.md
 	@go test -count=1 ./verify/simulate -run TestSeeds -seeds=$(SEEDS) -timeout=2h -v $(if $(filter 100000,$(SEEDS)),-into=$(CURDIR)/docs/evidence.md)
+
+LENGTH = 3
+
+equal: ## compare the Redis scripts with the engine in memory over all sequences of LENGTH=3 requests, in a minute
+	@scripts/servers
+	@cd redisdriver && go test -count=1 -run TestScriptsEqualMemory -equal=$(LENGTH) -parallel=4 -timeout=6h -v .
 
 bench: ## measure hasp beside other locks, about 40 minutes; rewrites docs/performance.md
 	@scripts/servers

@@ -14,29 +14,7 @@ import (
 // clocked is a world whose server has a clock that can be stepped.
 func clocked(t *testing.T) (w *world, step func(offset string)) {
 	t.Helper()
-	// Debian's redis-server brings an allocator that asks for the time before
-	// libfaketime is ready: the C library's stands in front of it.
-	const faketime, libc = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1", "/lib/x86_64-linux-gnu/libc.so.6"
-	for _, file := range []string{faketime, libc} {
-		if _, err := os.Stat(file); err != nil {
-			t.Skipf("SKIPPED WITHOUT LIBFAKETIME: this test of a node's clock did not run: %v", err)
-		}
-	}
-	file := filepath.Join(t.TempDir(), "offset")
-	write := func(offset string) {
-		t.Helper()
-		if err := os.WriteFile(file+".new", []byte(offset), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(file+".new", file); err != nil { // the server reads it at every look at the clock
-			t.Fatal(err)
-		}
-	}
-	write("+0")
-	w = newWorldIn(t, []string{
-		"LD_PRELOAD=" + faketime + ":" + libc, "FAKETIME_TIMESTAMP_FILE=" + file, "FAKETIME_NO_CACHE=1",
-		"FAKETIME_DONT_FAKE_MONOTONIC=1",
-	})
+	w, write := fakeClock(t, "+0", "FAKETIME_NO_CACHE=1")
 	return w, func(offset string) {
 		t.Helper()
 		before := w.micros()
@@ -46,6 +24,35 @@ func clocked(t *testing.T) (w *world, step func(offset string)) {
 			return now > before+20_000_000 || now < before-20_000_000
 		})
 	}
+}
+
+// fakeClock is a world whose server has the clock that is written, and reads it as
+// often as that variable says: see faketime(1).
+func fakeClock(t *testing.T, at, reads string) (w *world, write func(at string)) {
+	t.Helper()
+	// Debian's redis-server brings an allocator that asks for the time before
+	// libfaketime is ready: the C library's stands in front of it.
+	const faketime, libc = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1", "/lib/x86_64-linux-gnu/libc.so.6"
+	for _, file := range []string{faketime, libc} {
+		if _, err := os.Stat(file); err != nil {
+			t.Skipf("SKIPPED WITHOUT LIBFAKETIME: this test of a node's clock did not run: %v", err)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "clock")
+	write = func(at string) {
+		t.Helper()
+		if err := os.WriteFile(file+".new", []byte(at), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(file+".new", file); err != nil { // the server reads it at every look at the clock
+			t.Fatal(err)
+		}
+	}
+	write(at)
+	return newWorldIn(t, []string{
+		"LD_PRELOAD=" + faketime + ":" + libc, "FAKETIME_TIMESTAMP_FILE=" + file, reads,
+		"FAKETIME_DONT_FAKE_MONOTONIC=1", "TZ=UTC",
+	}), write
 }
 
 // What a key was granted is forgotten beside the key once the clock has gone

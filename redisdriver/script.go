@@ -35,14 +35,19 @@ var (
 
 // load reads an embedded script, with the parts that it asks for.
 func load(name string, node bool) *script {
-	text := expand(name, node)
-	sum := sha1.Sum([]byte(text)) // the name Redis gives a script, not a safeguard
-	s := &script{text: text, sha: hex.EncodeToString(sum[:]), batch: name == "batch"}
+	s := named(script{text: expand(name, node), batch: name == "batch"})
 	if node && s.batch {
 		s.keys = []any{recordKey, proposedKey}
 		s.lone = load("lone", true)
 	}
 	return s
+}
+
+// named is a script with the name that Redis gives it.
+func named(s script) *script {
+	sum := sha1.Sum([]byte(s.text)) // not a safeguard
+	s.sha = hex.EncodeToString(sum[:])
+	return &s
 }
 
 // A line that begins with --+ is part of a node's scripts, one with --- of the

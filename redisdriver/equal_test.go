@@ -1,0 +1,214 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package redisdriver
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/memdriver"
+)
+
+var equalLength = flag.Int("equal", 3, "how long the sequences of TestScriptsEqualMemory are at most")
+
+// All sequences of requests up to a length, of owners of every mode, and with time
+// that passes in between, get the same answers from each variant of the scripts as
+// from the engine in memory, and leave the same state behind.
+func TestScriptsEqualMemory(t *testing.T) {
+	t.Parallel()
+	for _, node := range []bool{false, true} {
+		for _, alone := range []bool{false, true} {
+			t.Run(fmt.Sprintf("node=%v,alone=%v", node, alone), func(t *testing.T) {
+				t.Parallel()
+				e := newEquality(t, node, alone)
+				total := 0
+				for n := 1; n <= *equalLength; n++ {
+					total += e.compare(t, casts(n), n)
+				}
+				t.Logf("%d sequences", total)
+				for _, d := range e.differences {
+					t.Error(d)
+				}
+			})
+		}
+	}
+}
+
+// casts are the modes of the owners, two of them in the longest sequences: X Exclusive,
+// S Shared, 1 and 2 Shared with that limit.
+func casts(length int) []string {
+	two := []string{"XX", "XS", "SS", "X1", "X2", "S1", "S2", "11", "12", "22"}
+	if length >= 3 && length == *equalLength {
+		return two
+	}
+	return append(two, "XXX", "XXS", "XSS", "SSS", "X11", "X22", "XS2", "S12", "222")
+}
+
+// A script that is broken in one word is told from memory.
+func TestEqualityFindsBrokenScripts(t *testing.T) {
+	t.Parallel()
+	for _, b := range []struct {
+		cast      string
+		node      bool
+		good, bad string
+	}{
+		{"XX", false, "if cur == value and call('EXISTS', line) == 0 then", "if cur == value then"},                // forgets who waits
+		{"XX", false, "call('EXISTS', lock, grant, line, KEYS[key + 4]) == 0", "call('EXISTS', lock, grant) == 0"}, // overtakes a line, and a tombstone
+		{"XX", false, "if gap or most ~=", "if most ~="},                                                           // tells nobody who did not finish
+		{"12", false, "ours.n < ours.least and (limit", "(limit"},                                                  // heeds the limit of the one that asks alone
+		{"XX", true, "local low = h <= least", "local low = false"},                                                // grants any fence
+	} {
+		t.Run(b.bad, func(t *testing.T) {
+			t.Parallel()
+			e := newEquality(t, b.node, false)
+			all := *e.scripts.ds[0].(*Driver).scripts
+			broken := script{text: strings.Replace(all.batch.text, b.good, b.bad, 1), batch: true, keys: all.batch.keys}
+			if broken.text == all.batch.text {
+				t.Fatalf("no script has %q", b.good)
+			}
+			all.batch = named(broken)
+			for _, d := range e.scripts.ds {
+				d.(*Driver).scripts = &all
+			}
+			for n := 1; n <= 3; n++ {
+				e.compare(t, []string{b.cast}, n)
+			}
+			if len(e.differences) == 0 {
+				t.Error("nothing differs")
+			}
+		})
+	}
+}
+
+// equality compares the scripts with the engine in memory, on one frozen clock.
+type equality struct {
+	clock           *frozenClock
+	memory, scripts contender
+	serial          int // of the keys
+	differences     []string
+}
+
+func newEquality(t *testing.T, node, alone bool) *equality {
+	w, clock := frozen(t)
+	e := &equality{clock: clock, scripts: contender{node: node}, memory: contender{node: node}}
+	var o Options
+	if node {
+		o.MaxTTL = equalMaxTTL
+	}
+	mem := memdriver.NewNode(memdriver.NodeOptions{MaxTTL: o.MaxTTL, Now: clock.now})
+	for range 3 {
+		d := w.driver(&o)
+		if alone { // each request is a script of its own
+			d.send.lanes, d.send.batch = 32, 1
+		}
+		e.scripts.ds = append(e.scripts.ds, d)
+		e.memory.ds = append(e.memory.ds, mem)
+	}
+	if node {
+		for _, d := range []driver.Node{mem, e.scripts.ds[0].(*Driver)} {
+			rec, err := d.Record(t.Context())
+			if err == nil {
+				err = d.Admit(t.Context(), rec, equalMaxTTL)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return e
+}
+
+// compare runs all sequences of n requests of some casts.
+func (e *equality) compare(t *testing.T, casts []string, n int) (total int) {
+	t.Helper()
+	type pair struct{ memory, scripts *course }
+	together := map[string][]pair{} // time passes for many at once
+	for _, modes := range casts {
+		for _, seq := range sequences(modes, n, e.scripts.node) {
+			key := fmt.Sprint("k", e.serial)
+			e.serial++
+			total++
+			together[seq.gaps()] = append(together[seq.gaps()], pair{newCourse(seq, modes, key), newCourse(seq, modes, key)})
+		}
+	}
+	for _, gaps := range slices.Sorted(maps.Keys(together)) {
+		pairs := together[gaps]
+		for i := range n {
+			switch gaps[i] {
+			case opShort:
+				e.clock.pass(t, shortGap)
+			case opLong:
+				e.clock.pass(t, longGap)
+			}
+			inEach(pairs, func(p pair) {
+				e.memory.step(t, p.memory, i, e.clock.now())
+				e.scripts.step(t, p.scripts, i, e.clock.now())
+			})
+		}
+		for _, p := range pairs {
+			if a, b := p.memory, p.scripts; a.heard != b.heard && len(e.differences) < 20 {
+				e.differences = append(e.differences, fmt.Sprintf("%s %q:\nmemory  %s\nscripts %s", a.modes, a.seq, a.heard, b.heard))
+			}
+		}
+		if len(e.differences) > 0 {
+			break
+		}
+	}
+	return total
+}
+
+// inEach calls f for many at once.
+func inEach[T any](all []T, f func(T)) {
+	var wg sync.WaitGroup
+	next := make(chan T)
+	for range min(len(all), 256) {
+		wg.Go(func() {
+			for v := range next {
+				f(v)
+			}
+		})
+	}
+	for _, v := range all {
+		next <- v
+	}
+	close(next)
+	wg.Wait()
+}
+
+// frozenClock is a server's clock that stands still unless it is told.
+type frozenClock struct {
+	step func(at string)
+	look func() uint64
+	at   time.Time
+}
+
+func (c *frozenClock) now() time.Time { return c.at }
+
+func (c *frozenClock) pass(t *testing.T, d time.Duration) {
+	t.Helper()
+	c.at = c.at.Add(d)
+	c.step(c.at.Format(time.DateTime))
+	for c.look() != uint64(c.at.UnixMicro()) {
+		if t.Context().Err() != nil {
+			t.Fatal("the server's clock does not move")
+		}
+		time.Sleep(time.Millisecond) // the server reads the file now and then
+	}
+}
+
+// frozen is a world with such a clock.
+func frozen(t *testing.T) (*world, *frozenClock) {
+	t.Helper()
+	c := &frozenClock{at: time.Now().UTC().Truncate(time.Second)}
+	w, write := fakeClock(t, c.at.Format(time.DateTime), "FAKETIME_CACHE_DURATION=1")
+	c.step, c.look = write, w.micros
+	return w, c
+}
