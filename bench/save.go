@@ -15,10 +15,12 @@ import (
 // schema is the version of results.json.
 const schema = 1
 
-// What make bench writes stands between these lines of performance.md.
-const (
-	beginMark = "<!-- bench:begin -->"
-	endMark   = "<!-- bench:end -->"
+// marks are two lines of performance.md, between which make bench writes.
+type marks struct{ begin, end string }
+
+var (
+	summaryMarks = marks{"<!-- bench:summary:begin -->", "<!-- bench:summary:end -->"}
+	tableMarks   = marks{"<!-- bench:begin -->", "<!-- bench:end -->"}
 )
 
 // save writes performance/results.json, the pictures, and the tables into
@@ -47,26 +49,31 @@ func (r *results) save(dir string) error {
 	page := filepath.Join(dir, "performance.md")
 	old, err := os.ReadFile(page)
 	if errors.Is(err, os.ErrNotExist) {
-		old, err = []byte("# Performance\n\n"+beginMark+"\n"+endMark+"\n"), nil
+		old, err = []byte("# Performance\n\n"+summaryMarks.empty()+"\n"+tableMarks.empty()), nil
 	}
 	if err != nil {
 		return err
 	}
-	text, err := splice(string(old), r.markdown())
+	text, err := summaryMarks.splice(string(old), r.summary())
+	if err == nil {
+		text, err = tableMarks.splice(text, r.markdown())
+	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", page, err)
 	}
 	return os.WriteFile(page, []byte(text), 0o666)
 }
 
+func (m marks) empty() string { return m.begin + "\n" + m.end + "\n" }
+
 // splice puts text between the marks.
-func splice(page, text string) (string, error) {
-	before, rest, ok := strings.Cut(page, beginMark)
-	_, after, found := strings.Cut(rest, endMark)
+func (m marks) splice(page, text string) (string, error) {
+	before, rest, ok := strings.Cut(page, m.begin)
+	_, after, found := strings.Cut(rest, m.end)
 	if !ok || !found {
-		return "", fmt.Errorf("it has no lines %s and %s", beginMark, endMark)
+		return "", fmt.Errorf("it has no lines %s and %s", m.begin, m.end)
 	}
-	return before + beginMark + "\n\n" + text + "\n" + endMark + after, nil
+	return before + m.begin + "\n\n" + text + "\n" + m.end + after, nil
 }
 
 // markdown returns the part of performance.md that follows from the results.

@@ -20,7 +20,7 @@ func TestSave(t *testing.T) {
 	page := filepath.Join(dir, "performance.md")
 	r := &results{Schema: schema, Seconds: 600, Peers: []participant{{"hasp", "hasp v1", "as it comes"}}, Scenarios: []*scenarioResult{toy()}}
 	r.Scenarios[0].Verdicts = []verdict{{"a bar", "2 × it", true}, {"another", "less", false}}
-	for _, before := range []string{"", "By hand.\n\n" + beginMark + "\nold\n" + endMark + "\n\nMore.\n"} {
+	for _, before := range []string{"", "By hand.\n\n" + summaryMarks.empty() + tableMarks.begin + "\nold\n" + tableMarks.end + "\n\nMore.\n"} {
 		if before != "" {
 			if err := os.WriteFile(page, []byte(before), 0o666); err != nil {
 				t.Fatal(err)

@@ -1,0 +1,157 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// headline is one figure of the first screen.
+type headline struct {
+	text     string
+	scenario string
+	n        int
+	metric   string
+	own      string // hasp's peer, where it is not the baseline
+}
+
+// headlines are the rows of the first screen: what people ask first.
+var headlines = []headline{
+	{"lock and release a free key, one goroutine", "s1", 1, "p50", ""},
+	{"the same, pairs a second of 64 goroutines with a key each", "s1", 64, "pairs", ""},
+	{"the server's CPU for such a pair", "s1", 64, "server_cpu", ""},
+	{"128 clients want one key: handoffs a second", "s2", 128, "handoffs", ""},
+	{"… the slowest 1 % of their waits, at least", "s2", 128, "p99", ""},
+	{"64 goroutines of one process want one key: handoffs a second", "s3", 64, "handoffs", ""},
+	{"… with `LockOptions.Cohort`", "s3", 64, "handoffs", "hasp cohort"},
+	{"keep 100,000 leases: client and server, of one core", "s4", 100_000, "cpu", ""},
+	{"a holder is killed: the key is free after its expiry for", "s6", 10, "median", ""},
+	{"nine reads to a write, 64 goroutines: grants a second", "s9", 64, "grants", ""},
+	{"Redlock over five nodes, 64 goroutines: pairs a second", "s8", 64, "pairs", redlock},
+}
+
+// summaryPeers are the columns of the first screen, after hasp's.
+var summaryPeers = []string{"redislock", "redsync", "rueidislock", "etcd"}
+
+// alternative is a reason to use something else: it is shown where what was
+// measured bears it out.
+type alternative struct {
+	headline          // text says when
+	others   []string // peers, of which the best counts
+}
+
+var alternatives = []alternative{
+	{headline{"All of it happens in one process", "s1", 1, "p50", ""}, []string{"sync.Mutex"}},
+	{headline{"One machine, from a shell, with nothing to renew, fence or show", "s7", 40, "p50", "hasp (SQLite)"}, []string{"flock"}},
+	{headline{"Free keys, one call at a time, with no fence, queue or renewal", "s1", 1, "p50", ""}, []string{"redislock", "redsync", "rueidislock"}},
+	{headline{"Free keys, as many pairs a second as one client can make", "s1", 512, "pairs", ""}, []string{"redislock", "redsync", "rueidislock"}},
+	{headline{"One hot key: as many grants a second as possible, whoever gets them and whoever starves", "s2", 128, "grants", ""},
+		[]string{"redislock", "redsync", "rueidislock", "etcd"}},
+	{headline{"Redlock, one call at a time", "s8", 1, "p50", redlock}, []string{"redsync 5 nodes", "redsync 5 nodes fail-fast"}},
+	{headline{"etcd runs already, or leases must survive the loss of servers without a pause; many are held, few are taken", "s4", 100_000, "cpu", ""}, []string{"etcd"}},
+}
+
+func (h headline) peer() string {
+	if h.own == "" {
+		return baseline
+	}
+	return h.own
+}
+
+// scenario returns what a scenario came to; nil when it was not run.
+func (r *results) scenario(name string) *scenarioResult {
+	for _, s := range r.Scenarios {
+		if s.Name == name {
+			return s
+		}
+	}
+	return nil
+}
+
+// bestOf returns the best figure of a library, whatever its configuration.
+func (s *scenarioResult) bestOf(h headline, library string) string {
+	var names []string
+	for _, v := range s.Variants {
+		for _, c := range v.Cells {
+			if v.N == h.n && family(c.Peer) == library {
+				names = append(names, c.Peer)
+			}
+		}
+	}
+	if len(names) == 0 {
+		return "–"
+	}
+	v, ok := s.figure(h.n, s.best(h.n, h.metric, names...), h.metric)
+	if !ok {
+		return "–"
+	}
+	return s.write(h.metric, v)
+}
+
+// summary returns the first screen: what hasp costs beside the others, and when
+// to choose another.
+func (r *results) summary() string {
+	var w strings.Builder
+	costs := table{append([]string{"", "hasp"}, summaryPeers...)}
+	for _, h := range headlines {
+		s := r.scenario(h.scenario)
+		if s == nil {
+			continue
+		}
+		v, ok := s.figure(h.n, h.peer(), h.metric)
+		if !ok {
+			continue
+		}
+		row := []string{h.text, s.write(h.metric, v)}
+		for _, library := range summaryPeers {
+			if h.own != "" && h.own != redlock { // one more way to use hasp: the others stand above
+				row = append(row, "")
+				continue
+			}
+			row = append(row, s.bestOf(h, library))
+		}
+		costs = append(costs, row)
+	}
+	costs.markdown(&w, "---:")
+	fmt.Fprintf(&w, "\nOf each library the best of its configurations below, row by row. Measured on %s, with hasp %s.\n",
+		r.Started.UTC().Format("2006-01-02"), r.Machine.Revision)
+
+	w.WriteString("\n**When to choose another:**\n\n")
+	others := table{{"when", "use", "it takes, or makes", "hasp"}}
+	for _, a := range alternatives {
+		if row := a.row(r.scenario(a.scenario)); row != nil {
+			others = append(others, row)
+		}
+	}
+	others.markdown(&w, "---")
+	return w.String()
+}
+
+// row returns what was measured of an alternative; nil where hasp is no worse.
+func (a alternative) row(s *scenarioResult) []string {
+	if s == nil {
+		return nil
+	}
+	best := s.best(a.n, a.metric, a.others...)
+	other, ok := s.figure(a.n, best, a.metric)
+	own, measured := s.figure(a.n, a.peer(), a.metric)
+	i := slices.IndexFunc(s.of.metrics, func(m metric) bool { return m.name == a.metric })
+	if !ok || !measured || i < 0 {
+		return nil
+	}
+	m := s.of.metrics[i]
+	if m.better == lower && other >= own || m.better == higher && other <= own {
+		return nil
+	}
+	unit := ""
+	switch m.unit {
+	case number:
+		unit = " " + m.head
+	case percent:
+		unit = " of one core"
+	}
+	return []string{a.text, family(best), m.unit.write(other) + unit, m.unit.write(own) + unit}
+}
