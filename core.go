@@ -39,6 +39,7 @@ func newCore(d driver.Driver, o *Options) *core {
 
 func (c *core) emit(e Event) {
 	if c.observe != nil {
+		e.Engine = c.traits.Engine
 		c.observe(e)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"os"
 	"time"
 
 	"github.com/hasplock/hasp"
@@ -222,4 +224,22 @@ func ExampleEvent() {
 	lease, _ := locks.Mutex("k", nil).Lock(ctx)
 	_ = lease.Release()
 	// Output: waiting for: nightly report
+}
+
+func ExampleLogTo() {
+	// A program would pass slog.Default(). This one leaves out what differs from run to run.
+	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		switch a.Key {
+		case "level", "msg", "event", "engine", "key":
+			return a
+		}
+		return slog.Attr{}
+	}}))
+	store := memdriver.New()
+	locks, _ := hasp.New(store, &hasp.Options{Observe: hasp.LogTo(logger)})
+	defer locks.Close()
+	lease, _ := locks.Mutex("orders/42", &hasp.LockOptions{TTL: 100 * time.Millisecond}).Lock(context.Background())
+	store.Lose("orders/42") // in a test: somebody else's lease from here on
+	<-lease.Done()
+	// Output: level=ERROR msg="lock lost" event=lost engine=memory key=orders/42
 }

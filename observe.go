@@ -51,17 +51,35 @@ func (k EventKind) String() string {
 // Event is something that happened to a lock. Fields that say nothing about a
 // kind are zero; more may come.
 type Event struct {
-	Kind   EventKind
-	Key    string
-	Owner  string
-	Fence  uint64
-	Mode   Mode // as it holds the key, or asks for it
-	Slot   int  // of a Semaphore, once acquired
+	// Kind says what happened, and which of the fields below have a meaning.
+	Kind EventKind
+	// Engine is the kind of store: "redis", "sqlite", "memory", ...
+	Engine string
+	// Key is what is locked, as the caller named it: any bytes.
+	Key string
+	// Owner is the 26 characters of this acquisition; see Lease.Owner.
+	Owner string
+	// Fence is the lease's, 0 before there is one.
+	Fence uint64
+	// Mode is how the lease holds the key, or the caller asks for it.
+	Mode Mode
+	// Slot is a Semaphore's, once acquired; see Lease.Slot.
+	Slot int
+	// Holder is who is in the way of a waiter; zero when that is not known.
 	Holder Holder
-	Ahead  int
-	Left   time.Duration
+	// Ahead counts the waiters in the queue before this one.
+	Ahead int
+	// Left is what is left: of the holder's lease (EventWaiting), of this one
+	// (EventRenewed, EventRenewFailed, EventForgotten), or of the time for which
+	// the store is held back (EventTrouble). 0 when that is not known.
+	Left time.Duration
+	// Waited is how long ago the call began to ask for the key.
 	Waited time.Duration
-	Held   time.Duration
-	Taken  string // one call a line, the innermost first
-	Err    error
+	// Held is how long the lease was held.
+	Held time.Duration
+	// Taken has the calls that took the lease, one a line, the innermost first;
+	// empty without Options.RecordTaken.
+	Taken string
+	// Err is what went wrong, or why the lease ended.
+	Err error
 }

@@ -1,0 +1,120 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package interop
+
+import (
+	"go/format"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/hasplock/hasp/internal/testserver"
+)
+
+var goBlock = regexp.MustCompile("(?ms)^```go\n(.*?)^```")
+
+// readme returns README's blocks of Go: the whole program, the line that moves
+// it to Redis, and the fragments.
+func readme(t *testing.T) (program, line string, fragments []string) {
+	t.Helper()
+	text, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range goBlock.FindAllStringSubmatch(string(text), -1) {
+		switch block := m[1]; {
+		case strings.HasPrefix(block, "package main") && program == "":
+			program = block
+		case strings.HasPrefix(block, "store := redisdriver.New(") && line == "":
+			line = strings.TrimSuffix(block, "\n")
+		default:
+			fragments = append(fragments, block)
+		}
+	}
+	if program == "" || line == "" || len(fragments) != 2 {
+		t.Fatalf("README.md has the program %q, the line %q and %d fragments", program, line, len(fragments))
+	}
+	return program, line, fragments
+}
+
+// gotool runs a subcommand of go on a program.
+func gotool(t *testing.T, verb, program string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "main.go")
+	if err := os.WriteFile(file, []byte(program), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), "go", verb, file).CombinedOutput()
+	if err != nil {
+		t.Fatalf("go %s: %v\n%s\n%s", verb, err, out, program)
+	}
+	return string(out)
+}
+
+// replace is strings.Replace of what is there exactly once.
+func replace(t *testing.T, s, what, with string) string {
+	t.Helper()
+	if strings.Count(s, what) != 1 {
+		t.Fatalf("README.md has %q %d times in\n%s", what, strings.Count(s, what), s)
+	}
+	return strings.Replace(s, what, with, 1)
+}
+
+// README's program runs as it stands, and holds its key.
+func TestReadmeProgram(t *testing.T) {
+	program, _, _ := readme(t)
+	if pretty, err := format.Source([]byte(program)); err != nil || string(pretty) != program {
+		t.Errorf("gofmt would change README's program: %v", err)
+	}
+	if out := gotool(t, "run", program); !strings.HasPrefix(out, "holding orders/42 with fence ") || strings.Count(out, "\n") != 1 {
+		t.Errorf("README's program says %q", out)
+	}
+}
+
+// The one line that README names moves its program to Redis.
+func TestReadmeProgramOnRedis(t *testing.T) {
+	program, line, _ := readme(t)
+	server := testserver.Redis(t)
+	program = replace(t, program, "store := memdriver.New()", replace(t, line, "localhost:6379", server.Addr()))
+	program = replace(t, program, `"github.com/hasplock/hasp/memdriver"`,
+		`"github.com/hasplock/hasp/redisdriver"`+"\n"+`"github.com/redis/go-redis/v9"`)
+	if out := gotool(t, "run", program); !strings.HasPrefix(out, "holding orders/42 with fence ") || strings.Count(out, "\n") != 1 {
+		t.Errorf("README's program on Redis says %q", out)
+	}
+}
+
+// The fragments compile, as the body of a function that has what they use.
+func TestReadmeFragments(t *testing.T) {
+	_, _, fragments := readme(t)
+	for _, body := range fragments {
+		used := "_ = lease\n"
+		if strings.Contains(body, "both, err") {
+			used += "_ = both\n"
+		}
+		gotool(t, "vet", `package main
+
+import (
+	"context"
+
+	"github.com/hasplock/hasp"
+)
+
+type order struct{}
+
+func save(ctx context.Context, o order, fence uint64) error { return ctx.Err() }
+
+func schedule(ctx context.Context, fence uint64) error { return ctx.Err() }
+
+func f(ctx context.Context, locks *hasp.Client, order order) error {
+	`+body+used+`
+	return err
+}
+
+func main() { _, _, _ = f, save, schedule }
+`)
+	}
+}
