@@ -9,11 +9,11 @@ import (
 	"github.com/hasplock/hasp/driver"
 )
 
-// Admit gives the operator's word that no locks are active in the store: what is
-// held back because it may have forgotten leases grants from now on. It is for a
-// new deployment, and after a restart that ended all work, too. A wrong word can
-// lead to two holders. Without it, a store that keeps a node record grants
-// nothing for its largest TTL and about ten seconds after a restart.
+// Admit declares, on the operator's behalf, that no locks are active in the store:
+// a store, or node, that is held back because it may have lost leases grants from
+// now on. It is for a new deployment, and for a restart that ended all work, too. A
+// wrong declaration can lead to two holders. Without it, a store that keeps a node record
+// grants nothing for its largest TTL and about ten seconds after a restart.
 // ErrUnsupported: this store holds nothing back.
 func (c *Client) Admit(ctx context.Context) error {
 	ctx, done, err := c.calls.During(ctx)

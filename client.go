@@ -13,14 +13,14 @@ import (
 	"github.com/hasplock/hasp/driver"
 )
 
-// Client hands out the locks of one store. It is safe for use by many
-// goroutines; a program needs one for each store. It has one goroutine while
-// it holds leases or waits, and none otherwise.
+// Client creates locks in one store. It is safe for use by many goroutines; a
+// program needs one for each store. It has one goroutine while it holds leases or
+// waits, and none otherwise.
 type Client struct{ *core }
 
-// New returns a client of the store behind d, and does no I/O. It takes d
-// over: Close closes it. nil options mean the defaults. A driver that was
-// configured in a way that cannot work is refused here.
+// New returns a client of the store behind d. It does no I/O, and takes ownership
+// of d: Close closes it. nil options mean the defaults. An error says that the
+// options are invalid, or that the driver's configuration cannot work.
 func New(d driver.Driver, o *Options) (*Client, error) {
 	if d == nil {
 		return nil, errors.New("hasp: new: the driver is nil")
@@ -40,10 +40,11 @@ func New(d driver.Driver, o *Options) (*Client, error) {
 	return &Client{c}, nil
 }
 
-// Traits says what the store, so configured, promises.
+// Traits says what the store promises as it is configured.
 func (c *Client) Traits() driver.Traits { return c.traits }
 
-// Inspect says who holds a key, and who waits for it. A free key is no error.
+// Inspect says who holds a key, and who waits for it. A free key is no error:
+// Info.Held is false.
 func (c *Client) Inspect(ctx context.Context, key string) (Info, error) {
 	if err := checkKey(key); err != nil {
 		return Info{}, c.fail("inspect", key, err)
@@ -61,8 +62,8 @@ func (c *core) inspect(ctx context.Context, key string) (Info, error) {
 	return c.drv.Inspect(ctx, key)
 }
 
-// List yields the keys that start with prefix and are held or waited for, in
-// no order. It ends after the first error.
+// List yields the keys that start with prefix and are held or waited for, in no
+// particular order. It ends after the first error.
 func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		ctx, done, err := c.calls.During(ctx)
@@ -81,8 +82,8 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Info, error]
 
 // Close ends every wait (ErrClosed), stops renewal, ends the contexts of all
 // leases (cause ErrClosed) and releases them, within about 5 seconds in all; a
-// key that Do holds only after its function returned. The error names what
-// could not be released: the store keeps that until its TTL is over. Closing
+// key that Do holds is released only after its function returned. The error names
+// what could not be released: the store keeps that until its TTL is over. Closing
 // twice is harmless. What the caller gave to the driver stays open.
 func (c *Client) Close() error {
 	if !c.calls.Close() {

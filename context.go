@@ -106,8 +106,8 @@ func (x *leaseCtx) Value(k any) any {
 
 // Context returns a context that ends with parent, with Release of this lease
 // (cause context.Canceled), with the client (ErrClosed), and Lead before the
-// lease's deadline (ErrLost), whatever the store or the network do; ask
-// context.Cause. A context of a lease costs memory until one of these comes.
+// lease's deadline (ErrLost), whatever the store or the network does;
+// context.Cause says which. It costs memory until one of these happens.
 func (l *Lease) Context(parent context.Context) context.Context {
 	ctx, cancel := context.WithCancelCause(parent)
 	x := &leaseCtx{Context: ctx, lease: l, cancel: cancel}

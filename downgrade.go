@@ -13,16 +13,17 @@ import (
 	"github.com/hasplock/hasp/internal/backoff"
 )
 
-// Downgrade makes a write lease a read lease, without a moment in which nobody
-// holds the key: with its fence, its contexts and its renewal. Readers that wait
-// enter. It asks the store until ctx ends, but no longer than the TTL (5 s at
-// least), and counts as an Extend to the TTL. A lease that is Shared already needs nothing: nil. While another write
-// lease of the same hold stands (Reentrant), it is refused with ErrHeld.
+// Downgrade makes a write lease a read lease, with no moment in which nobody holds
+// the key; its fence, contexts and renewal stay. Waiting readers are admitted. It
+// asks the store until ctx ends, but no longer than the TTL (5 s at least), and
+// counts as an Extend to the TTL. A lease that is Shared already needs nothing: nil.
+// While another write lease of the same hold stands (Reentrant), it is refused with
+// ErrHeld.
 //
-// ErrLost says that the lease is over, ErrUnsupported, before anything is asked,
-// that the engine cannot share a key. After any other error the store may or may
-// not know of it: the lease is Shared all the same, so that nothing may be
-// written under it any more, and another Downgrade asks again.
+// ErrLost says that the lease has ended; ErrUnsupported, before the store is asked,
+// that the engine cannot share a key. On any other error the store may or may not
+// know: the lease is Shared all the same, so that nothing may be written under it
+// any more, and another Downgrade asks again.
 func (l *Lease) Downgrade(ctx context.Context) error {
 	h := l.h
 	err := l.Err()

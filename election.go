@@ -13,46 +13,42 @@ import (
 // observeEvery is how often Observe asks the store.
 const observeEvery = time.Second
 
-// Election is a key whose holder leads. Who campaigns stands in line; the
-// leader resigns by releasing its lease. Like a Mutex it is a handle without
-// state, and it is one more name for the same: a Mutex of the key excludes the
-// leader.
+// Election is a key whose holder leads. Candidates queue; the leader resigns by
+// releasing its lease. Like a Mutex it is a handle without state, and a Mutex of
+// the same key excludes the leader.
 type Election struct{ l lock }
 
-// Election returns the election of a key of 1 to 512 bytes. nil options mean
-// the defaults; Cohort must be 0. What is wrong with either is the error of the
-// first use.
+// Election returns the election of a key of 1 to 512 bytes. nil options mean the
+// defaults; Cohort must be 0. An invalid key or option is reported on first use.
 //
-// With LockOptions.Lead the leader's contexts end so long before another can
-// lead, with MaxHold a leader's time is bounded.
+// With LockOptions.Lead the leader's contexts end that long before another can
+// lead; with MaxHold a leader's term is bounded.
 func (c *Client) Election(key string, o *LockOptions) *Election {
 	return &Election{c.lock(key, o, Exclusive, 0).noCohort()}
 }
 
 // Campaign waits until it leads, as Mutex.Lock does. The lease's contexts end
-// before another can lead, and its fence is larger than that of each leader
-// before. Release resigns.
+// before another can lead, and its fence is larger than that of each earlier
+// leader. Release resigns.
 func (e *Election) Campaign(ctx context.Context) (*Lease, error) {
 	return e.l.acquire(ctx, "campaign", true)
 }
 
-// Lock is Campaign: it makes an Election a Locker.
+// Lock is Campaign; it makes an Election a Locker.
 func (e *Election) Lock(ctx context.Context) (*Lease, error) { return e.Campaign(ctx) }
 
-// TryLock leads if nobody does and nobody stands in line, as Mutex.TryLock
-// does.
+// TryLock leads if nobody leads or waits, as Mutex.TryLock does.
 func (e *Election) TryLock(ctx context.Context) (*Lease, error) {
 	return e.l.acquire(ctx, "try campaign", false)
 }
 
 // Lead campaigns, and runs f while it leads. f's context ends when ctx does,
-// before another can lead, and when the client is closed; Lead resigns only
-// after f returned.
+// before another can lead, and when the client is closed; Lead resigns only after
+// f has returned.
 //
-// When the lease was lost before f returned, whatever f returned is dropped
-// (EventLost says why), and Lead campaigns again. It returns f's error, joined
-// with that of the release, once f returned while it led, or ctx has ended; and
-// the error of a Campaign.
+// If the lease was lost before f returned, f's result is dropped (EventLost says
+// why), and Lead campaigns again. Otherwise, and once ctx has ended, it returns
+// f's error joined with that of the release. An error of Campaign ends it, too.
 func (e *Election) Lead(ctx context.Context, f func(ctx context.Context, lease *Lease) error) error {
 	for {
 		var lost error
@@ -67,16 +63,16 @@ func (e *Election) Lead(ctx context.Context, f func(ctx context.Context, lease *
 	}
 }
 
-// Leader is who leads, as the store sees it.
+// Leader says who leads, according to the store.
 type Leader struct {
 	Key    string
 	Holder Holder // zero: nobody leads
 	Fence  uint64 // of its lease; 0 when not known
 }
 
-// Leader returns who leads; ErrNotHeld when nobody does. Those who only read
-// the key, or have a slot of it, do not lead. The answer may be out of date
-// when it comes: to act on it is safe only for who compares its fence.
+// Leader returns who leads; ErrNotHeld when nobody does. Holders that share the key
+// do not lead. The answer may be out of date when it arrives: acting on it is safe
+// only if you check the fence.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	leader, err := e.leader(ctx)
 	if err == nil && leader.Holder == (Holder{}) {
@@ -100,10 +96,10 @@ func (e *Election) leader(ctx context.Context) (Leader, error) {
 }
 
 // Observe yields who leads, at once and after each change, with the zero Holder
-// when nobody does. It asks the store every second: a leader between two
-// questions may be missed. An error that may go away by itself (Error.Class
-// ClassUnknown, ClassUnreachable) is yielded and the sequence goes on, any other is its
-// last. It ends with ctx.
+// when nobody does. It asks the store every second, so a leader between two
+// questions may be missed. After an error that may go away by itself (Error.Class
+// ClassUnknown, ClassUnreachable) the sequence goes on; any other is its last
+// element. It ends with ctx.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
 		every := time.NewTicker(observeEvery)

@@ -10,8 +10,7 @@ import (
 	"github.com/hasplock/hasp/driver"
 )
 
-// The decisions a caller takes, found with errors.Is in every error of this
-// package.
+// Sentinel errors; test for them with errors.Is in every error of this package.
 var (
 	// ErrHeld: somebody else holds the key, or waits for it in front of us.
 	// errors.As with *HeldError says who.
@@ -40,7 +39,7 @@ const (
 	ClassReadOnly      = driver.ClassReadOnly      // a replica, or a read-only file
 )
 
-// Error is the error of every operation of this package.
+// Error is the error of every operation of this package. It wraps the cause.
 type Error struct {
 	Op     string // "lock", "try lock", "extend", "release", "hold", ...
 	Key    string // empty for operations on no single key
@@ -73,13 +72,13 @@ func quoteKey(key string) string {
 
 // HeldError is a refusal: ErrHeld, with who is in the way.
 type HeldError struct {
-	// Holder has the key. It is zero when the store did not say, or when the
-	// key is free but others stand in line for it.
+	// Holder has the key. It is zero when the store did not say, or when the key is
+	// free but others wait for it.
 	Holder Holder
 	// Left is what the holder's lease has left without renewal; 0 when that is
 	// not known, or when it never expires.
 	Left time.Duration
-	// Ahead counts those who wait in line before us.
+	// Ahead counts the waiters before us.
 	Ahead int
 }
 
@@ -97,14 +96,13 @@ func (e *HeldError) Error() string {
 // Is makes errors.Is(err, ErrHeld) true.
 func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 
-// WaitError is a wait that ended without the key. errors.Is and errors.As find
-// both.
+// WaitError is a wait that ended without the key. errors.Is and errors.As look
+// into both fields.
 type WaitError struct {
 	// End is what ended it: the error of its context, with its cause, or
 	// ErrClosed.
 	End error
-	// Kept is what had kept it waiting: *HeldError, or what was wrong with the
-	// store.
+	// Kept is what had kept it waiting: *HeldError, or the trouble with the store.
 	Kept error
 }
 

@@ -197,3 +197,37 @@ func ExampleLease_Wanted() {
 	fmt.Println(<-done)
 	// Output: <nil>
 }
+
+func ExampleElection() {
+	locks, _ := hasp.New(memdriver.New(), nil)
+	defer locks.Close()
+	ctx := context.Background()
+	scheduler := locks.Election("scheduler", nil)
+
+	leader, _ := scheduler.Campaign(ctx) // waits until it leads
+	_, err := scheduler.TryLock(ctx)
+	fmt.Println("one leads at a time:", errors.Is(err, hasp.ErrHeld))
+	_ = leader.Release() // resigns
+	next, _ := scheduler.TryLock(ctx)
+	fmt.Println("a later leader has a larger fence:", next.Fence() > leader.Fence())
+	_ = next.Release()
+	// Output:
+	// one leads at a time: true
+	// a later leader has a larger fence: true
+}
+
+func ExampleLeases() {
+	locks, _ := hasp.New(memdriver.New(), nil)
+	defer locks.Close()
+	ctx := context.Background()
+	held, _ := locks.Mutex("account/7", nil).Lock(ctx)
+	_, err := locks.TryLockKeys(ctx, "account/3", "account/7")
+	fmt.Println("all or none:", errors.Is(err, hasp.ErrHeld))
+	_ = held.Release()
+
+	accounts, _ := locks.TryLockKeys(ctx, "account/3", "account/7")
+	fmt.Println(len(accounts.All()), accounts.Err(), accounts.Release())
+	// Output:
+	// all or none: true
+	// 2 <nil> <nil>
+}

@@ -24,17 +24,15 @@ func Example() {
 	}
 	defer locks.Close()
 
-	ctx := context.Background()
-	lease, err := locks.Mutex("orders/42", nil).Lock(ctx)
+	err = locks.Mutex("orders/42", nil).Do(context.Background(), func(ctx context.Context, lease *hasp.Lease) error {
+		// ctx ends before the lease can be lost; the fence lets storage refuse a late write.
+		fmt.Println("holding:", lease.Key(), "fenced:", lease.Fence() > 0)
+		return ctx.Err()
+	})
 	if err != nil {
 		fmt.Println(err)
-		return
 	}
-	defer lease.Release()
-
-	work := lease.Context(ctx) // ends before the lease can be lost
-	fmt.Println("working:", work.Err() == nil, "fenced:", lease.Fence() > 0)
-	// Output: working: true fenced: true
+	// Output: holding: orders/42 fenced: true
 }
 
 func ExampleMutex_TryLock() {

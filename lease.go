@@ -13,18 +13,18 @@ import (
 	"github.com/hasplock/hasp/driver"
 )
 
-// Lease is the right to a key until it ends: by Release, or by loss. It is
-// renewed in the background unless NoRenew was asked for. All methods may be
-// called by many goroutines at once.
+// Lease is the right to a key until it is released or lost. It is renewed in the
+// background unless NoRenew was set. All methods may be called by many goroutines
+// at once.
 //
 // A lease that is dropped without Release is no longer renewed once the garbage
-// collector took it, and ends with its TTL: EventForgotten tells of it. It is in
-// use, and kept, while one of its contexts has not ended, and after Done or
-// Wanted was called.
+// collector has taken it, and expires with its TTL; EventForgotten reports it. It
+// counts as in use while one of its contexts has not ended, and for good after
+// Done or Wanted was called.
 //
-// A lease has a time limit, so it cannot protect data by itself: a process
-// that was stopped does not know that it lost the lease until it runs again.
-// What a lease protects should compare Fence.
+// A lease has a time limit, so it cannot protect data by itself: a process that
+// was paused does not know that it lost the lease until it runs again. What a
+// lease protects should compare Fence.
 type Lease struct {
 	h        *hold
 	mode     Mode   // guarded by h.mu, as released
@@ -40,43 +40,43 @@ func (l *Lease) Key() string { return l.h.req.Key }
 // that Break and Adopt ask for.
 func (l *Lease) Owner() string { return l.h.req.Owner }
 
-// Fence returns the fencing token: larger for each later holder of the key. A
-// store that remembers the largest it saw, and refuses smaller ones, is safe
-// from holders that lost the key without knowing. Leases that share the key have
+// Fence returns the fencing token: larger for each later holder of the key.
+// Storage that remembers the largest it saw, and refuses smaller ones, is safe from
+// holders that lost the key without knowing. Leases that share the key have
 // fences above those of all that held it Exclusive before; over a quorum they have
 // no order among themselves, and may be equal.
 func (l *Lease) Fence() uint64 { return l.h.req.Fence }
 
-// Mode says what the lease is for: Exclusive to write, Shared to read or to have
-// a slot. A read within a write of the same context is Shared, though nobody
-// else can have the key meanwhile.
+// Mode says what the lease is for: Exclusive to write, Shared to read or to have a
+// slot. A read within a write of the same context is Shared, though nobody else
+// can have the key meanwhile.
 func (l *Lease) Mode() Mode {
 	l.h.mu.Lock()
 	defer l.h.mu.Unlock()
 	return l.mode
 }
 
-// Slot returns which of a Semaphore's n slots this is: 0 to n-1, the smallest
-// that nobody else had. At any instant no two holders have the same, so that it
-// can name a shard or a port. 0 for a lease of another kind.
+// Slot returns which of a Semaphore's n slots this is: 0 to n-1, the smallest that
+// nobody else had. At any instant no two holders have the same one, so that it can
+// name a shard or a port. 0 for a lease of another kind.
 func (l *Lease) Slot() int { return l.h.grant.slot }
 
-// Abandoned says that a holder before this one did not come to its end: it
-// died, lost the lease, or its client was closed under it. What the key
-// protects may need repair. Readers are told, too, and leave it so; it is over
-// once a holder of another kind, told so, has released or downgraded its lease.
-// It is never true of an adopted lease.
+// Abandoned says that a previous holder did not release the key: it died, lost
+// the lease, or its client was closed before it was done. What the key protects
+// may need repair. Readers see the mark but do not clear it; any other holder
+// that saw it clears it by releasing or downgrading its lease. It is never true
+// of an adopted lease.
 func (l *Lease) Abandoned() bool { return l.h.grant.abandoned }
 
-// Wanted is closed once somebody waits in line for the key, so that a long
-// holder can finish early. It is learnt with a renewal, so up to a third of the
-// TTL later, with NoRenew only from Extend, and stays closed. Those who wait
-// for a turn in this lease's own cohort do not count.
+// Wanted returns a channel that is closed once somebody waits in the queue for the
+// key, so that a long holder can finish early. It is learned at a renewal, up to a
+// third of the TTL later, or, with NoRenew, only from Extend. It stays closed.
+// Waiters for a turn in this lease's own cohort do not count.
 func (l *Lease) Wanted() <-chan struct{} { return l.h.wish().Done() }
 
-// Deadline returns the instant after which the lease may not be relied on, as
-// of now: renewal moves it. It is always before the store gives the key to
-// another. Only this process's clock can be compared with it.
+// Deadline returns the instant after which the lease may not be relied on, as of
+// now: renewal moves it. It is always before the store gives the key to another,
+// and can be compared only with this process's clock.
 func (l *Lease) Deadline() time.Time {
 	h := l.h
 	h.mu.Lock()
@@ -84,8 +84,8 @@ func (l *Lease) Deadline() time.Time {
 	return time.Now().Add(h.term.left(h.c.now()))
 }
 
-// Err returns nil while the lease can be relied on. It asks the clock, not the
-// store: a process that just woke up gets the truth before it acts. Otherwise
+// Err returns nil while the lease can be relied on. It checks the clock, not the
+// store: a process that just woke up learns the truth before it acts. Otherwise
 // the error is ErrLost (and also ErrNotHeld when the store said that the key is
 // another's), ErrClosed when the client was closed, or ErrNotHeld alone after
 // Release.
@@ -99,17 +99,17 @@ func (l *Lease) Err() error {
 	return l.h.checkDeadline()
 }
 
-// Done is closed when the hold is over: lost (Lead before the deadline),
-// released (re-entrant leases share it: by the last Release), or its client
-// closed.
+// Done returns a channel that is closed when the hold ends: lost (Lead before the
+// deadline), released (re-entrant leases share it: by the last Release), or its
+// client closed.
 func (l *Lease) Done() <-chan struct{} {
 	return l.h.over(true)
 }
 
-// Extend sets the lease to last at least ttl from now, and asks once. A larger
-// ttl than the lease's becomes its TTL for renewals. ErrNotHeld and ErrLost
-// say that the lease is over; any other error that the outcome is unknown and
-// the lease stands as it was.
+// Extend sets the lease to last at least ttl from now, and asks the store once. A ttl
+// larger than the lease's becomes its TTL for renewals. ErrNotHeld and ErrLost say
+// that the lease has ended; on any other error the outcome is unknown, and the
+// lease stands as it was.
 func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	h := l.h
 	if err := l.Err(); err != nil {
@@ -129,11 +129,10 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	return h.c.fail("extend", h.req.Key, h.extend(ctx, ttl))
 }
 
-// Release gives the key back. It does so even when every context has ended,
-// takes at most 5 seconds, and tells the store that the lease is over even
-// when it was lost; then the error is ErrLost. When the store could not be
-// told, the error says so, and the key is free when the TTL is over. Releasing
-// twice is harmless.
+// Release gives the key back, even when every context has ended. It takes at most
+// 5 seconds, and tells the store that the lease has ended even when it was lost;
+// then the error is ErrLost. If the store could not be told, the error says so,
+// and the key is free when the TTL is over. Releasing twice is harmless.
 func (l *Lease) Release() error {
 	if !l.h.c.calls.Enter() { // Close releases
 		return cmp.Or(l.Err(), l.h.c.fail("release", l.h.req.Key, ErrClosed))

@@ -11,7 +11,7 @@ import (
 	"github.com/hasplock/hasp/driver"
 )
 
-// Locker is what LockAll takes: a *Mutex, a *RWMutex (its write side), what its
+// Locker is what LockAll takes: a *Mutex, an *RWMutex (its write side), what its
 // RLocker returns, a *Semaphore, or an *Election.
 type Locker interface {
 	Lock(ctx context.Context) (*Lease, error)
@@ -19,7 +19,7 @@ type Locker interface {
 	asked() *lock
 }
 
-// lock is what all faces are: a key, and how it is to be held. It never changes.
+// lock is what all lock types are: a key, and how it is to be held. It never changes.
 type lock struct {
 	c     *core
 	key   string
@@ -48,7 +48,7 @@ func (l lock) noCohort() lock {
 	return l
 }
 
-// acquire is Lock, or TryLock, of every face.
+// acquire is Lock, or TryLock, of every lock type.
 func (l *lock) acquire(ctx context.Context, op string, wait bool) (*Lease, error) {
 	lease, err := l.ready(ctx)
 	if lease != nil || err != nil {

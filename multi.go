@@ -16,8 +16,8 @@ import (
 	"github.com/hasplock/hasp/driver"
 )
 
-// Leases are the leases of several keys, which stand and fall together. All
-// methods may be called by many goroutines at once.
+// Leases are the leases of several keys, held and lost together. All methods may
+// be called by many goroutines at once.
 type Leases struct {
 	parts []*Lease // each once
 	all   []*Lease // in the order of the arguments
@@ -48,31 +48,30 @@ func (c *Client) mutexes(keys []string) []Locker {
 	return items
 }
 
-// LockAll waits until it holds all items, of whatever kinds and clients, or
-// holds none of them. ctx bounds the wait as in Mutex.Lock.
+// LockAll waits until it holds all items, of whatever kinds and clients, or holds
+// none of them. ctx bounds the wait as in Mutex.Lock.
 //
-// It takes one after the other, in the order of their keys, so that callers
-// who name the same keys in different orders do not wait for each other for
-// ever. Keys of one name in different stores are taken in the order of the
-// engines' names, then as they are given: give them in one order everywhere. Two
-// clients of one store are two that exclude each other, also here. The order
-// does not hold for keys that the caller has already.
+// It acquires one after the other, in the order of their keys, so that callers who
+// name the same keys in different orders do not deadlock. Equal keys in different
+// stores are taken in the order of the engines' names, then as they are given: give
+// them in one order everywhere. Two clients of one store exclude each other here,
+// too. The order does not cover keys that the caller holds already.
 //
-// An item that is given twice is held once, with the options of the first; to
-// ask for one key of a client in two modes is an error, as is an item that is
-// wrong in itself, before any key is taken. A key that ctx holds already
-// follows the rules of Reentrant.
+// An item that is given twice is held once, with the options of the first. To ask
+// for one key of a client in two modes is an error, as is an invalid item; both are
+// reported before any key is taken. A key that ctx holds already follows the rules
+// of Reentrant.
 //
-// Each lease lives by its item's options: while LockAll waits for the rest,
-// those it has are renewed, unless NoRenew; MaxHold counts once it has all. When
-// one of them is lost, the wait ends with ErrLost.
+// Each lease keeps its item's options: while LockAll waits for the rest, those it
+// has are renewed, unless NoRenew; MaxHold counts once it has all. If one of them
+// is lost, the wait ends with ErrLost.
 func LockAll(ctx context.Context, items ...Locker) (*Leases, error) {
 	return lockAll(ctx, "lock all", true, items)
 }
 
 // TryLockAll asks once for each item, in the order of LockAll, and holds all or
-// none of them. The error is that of the first one it could not have: ErrHeld
-// (as *HeldError) when somebody holds the key, or stands in line for it.
+// none of them. The error is that of the first one it could not have: ErrHeld (as
+// *HeldError) when somebody holds the key or waits for it.
 func TryLockAll(ctx context.Context, items ...Locker) (*Leases, error) {
 	return lockAll(ctx, "try lock all", false, items)
 }

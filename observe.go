@@ -10,15 +10,15 @@ type EventKind uint8
 
 // The kinds of event.
 const (
-	// EventWaiting: the store refused, and Lock goes on waiting in line. Sent
+	// EventWaiting: the store refused, and Lock goes on waiting in the queue. Sent
 	// after every refusal. Holder, Left and Ahead say who is in the way.
 	EventWaiting EventKind = iota + 1
 	// EventAcquired: Waited is how long it took, Fence the fence.
 	EventAcquired
-	// EventRenewed: the lease goes on; Left is how long from now.
+	// EventRenewed: the lease was renewed; Left is how long it lasts from now.
 	EventRenewed
-	// EventRenewFailed: a renewal had no answer, or an error: Err. It is tried
-	// again until the deadline, in Left.
+	// EventRenewFailed: a renewal had no answer, or an error: Err. It is retried
+	// until the deadline, in Left.
 	EventRenewFailed
 	// EventLost: the lease ended before its Release; Err says why. Held is how
 	// long it was held.
@@ -26,16 +26,16 @@ const (
 	// EventReleased: Err is nil, or why the store could not be told. Held is
 	// how long the lease was held.
 	EventReleased
-	// EventTrouble: a Lock that goes on waiting met an error: Err. Sent after
-	// each. Left is what is left of the wait of a store that is held back after a
-	// restart, as far as that is known.
+	// EventTrouble: a Lock that goes on waiting met an error: Err. Sent after each
+	// error. Left is for how long a store that was restarted is still held back, if
+	// that is known.
 	EventTrouble
 	// EventDowngraded: a writer became a reader; Err is nil, or why the store
 	// may not know.
 	EventDowngraded
 	// EventForgotten: a lease was dropped without Release, and the garbage
-	// collector took it. It is not renewed any more: EventLost comes in Left. Held
-	// is how long it was held, Taken by which calls, with Options.RecordTaken.
+	// collector took it. It is no longer renewed: EventLost follows in Left. Held is
+	// how long it was held; Taken, with Options.RecordTaken, by which calls.
 	EventForgotten
 )
 

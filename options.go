@@ -25,60 +25,56 @@ const (
 	tryLimit = 5 * time.Second // one Try
 )
 
-// Options are a Client's. The zero value, and nil, mean the defaults.
+// Options configure a Client. The zero value, and nil, mean the defaults.
 type Options struct {
-	// Observe is told what happens, for logs and metrics. It is called from
-	// many goroutines, never under a lock of this package. It must return
-	// soon: a call for a renewal holds up those that are answered with it.
-	// nil: nobody is told.
+	// Observe is called for every event, for logs (LogTo) and metrics: from many
+	// goroutines, never under a lock of this package. It must return soon: a slow
+	// call for a renewal delays other leases in the batch. nil: no calls.
 	Observe func(Event)
-	// RecordTaken notes for each lease which calls took it, so that
-	// EventForgotten can say where. It costs about a microsecond and 200 bytes
-	// for each lease.
+	// RecordTaken notes for each lease which calls took it, so that EventForgotten can
+	// say where. It costs about a microsecond and 200 bytes for each lease.
 	RecordTaken bool
-	// MaxSilence ends a Lock that has had no good answer for so long, since the
-	// store is away, fails, has too few nodes that vote, or is held back after a
-	// restart (for its largest TTL and about ten seconds). 0: no bound: the Lock
-	// waits as long as its context says. Negative is an error.
+	// MaxSilence ends a Lock that has had no good answer for so long because the store
+	// is unreachable, fails, has too few nodes that vote, or is held back after a
+	// restart (for its largest TTL and about ten seconds). 0: no bound: the Lock waits
+	// until its context ends. Negative is an error.
 	MaxSilence time.Duration
-	// StateDir is a directory in which the wait for a store that is held back
-	// after a restart is remembered, so that processes that live for less than
-	// such a wait finish it together. Only one store with a node record needs
-	// it, not a quorum, which has its own. Empty: each process waits for itself.
+	// StateDir is a directory that remembers how long a store has been held back after
+	// a restart, so that processes that live for less than the wait finish it together.
+	// Only a single store with a node record needs it; a quorum has its own. Empty:
+	// each process waits for itself.
 	StateDir string
 }
 
-// LockOptions say how a key is held. The zero value, and nil, mean the
-// defaults. One value may serve any number of locks and goroutines.
+// LockOptions say how a key is held. The zero value, and nil, mean the defaults.
+// One value may serve any number of locks and goroutines.
 type LockOptions struct {
-	// TTL is how long the store keeps the lease when it is not renewed: how
-	// long others wait after this process died. 0 means DefaultTTL. Negative,
-	// or less than the engine's minimum, is an error.
+	// TTL is how long the store keeps the lease when it is not renewed, and so how long
+	// others wait after this process died. 0 means DefaultTTL. Negative, or less than
+	// the engine's minimum, is an error.
 	TTL time.Duration
-	// MaxHold ends the lease as lost after so long, renewed or not. It counts from
-	// when the caller is given the lease. 0: no bound.
+	// MaxHold ends the lease as lost after so long, renewed or not, counted from when
+	// the caller is given the lease. 0: no bound.
 	MaxHold time.Duration
-	// Lead is how long before the deadline the lease's contexts end, so that
-	// work can stop in time. 0: at the deadline. It must be less than the TTL.
+	// Lead is how long before the deadline the lease's contexts end, so that work can
+	// stop in time. 0: at the deadline. It must be less than the TTL.
 	Lead time.Duration
-	// NoRenew leaves the lease as it is: it ends after the TTL unless Extend
-	// is called.
+	// NoRenew turns renewal off: the lease ends after the TTL unless Extend is called.
 	NoRenew bool
-	// Reentrant lets a Lock whose context comes from a lease of the same
-	// client and key count up instead of failing; RWMutex and Semaphore say
-	// which may within which. The hold keeps the options that it was acquired
-	// with. Goroutines that share such a context are not excluded from each
-	// other.
+	// Reentrant lets a Lock whose context comes from a lease of the same client and
+	// key count up instead of failing; RWMutex and Semaphore say which may nest in
+	// which. The hold keeps the options that it was acquired with. Goroutines that
+	// share such a context do not exclude each other.
 	Reentrant bool
-	// Cohort lets the calls of Mutex.Lock of this client that wait for one key
-	// with equal options take turns on one grant of the store: the lease goes from
-	// one to the next without a round trip, each time with a larger fence,
-	// until so long after the grant or until those who waited when the store
-	// granted have had their turn, 64 at most. Waiters elsewhere come after
-	// them, however long they have waited. In the store, and to Break, the
-	// turns are one owner. 0: every Lock stands in line for itself.
+	// Cohort lets the calls of Mutex.Lock of this client that wait for one key with
+	// equal options take turns on one grant of the store. The lease goes from one to
+	// the next without a round trip, each time with a larger fence, until this long
+	// after the grant, or until those who waited when the store granted have had
+	// their turn, 64 at most. Waiters elsewhere come after them, however long they have
+	// waited. In the store, and to Break, the turns are one owner. 0: every Lock queues
+	// for itself.
 	Cohort time.Duration
-	// Reason is shown to those who wait.
+	// Reason is shown to those who wait for the key.
 	Reason string
 }
 

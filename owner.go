@@ -10,14 +10,13 @@ import (
 	"github.com/hasplock/hasp/driver"
 )
 
-// Break takes a key away from the owner, whichever process it is in: its lease
-// is lost, which it hears of with its next renewal (one that is not renewed, at
-// its deadline), and the key goes to the next in line, who is told of it
-// (Lease.Abandoned). Others who share the key keep it. An owner that waits
-// loses its place, and joins the end of the line again. owner is the 26
-// characters that Inspect shows, so that a successor is never broken by
-// mistake; ErrNotHeld says that this owner has nothing any more. A foreign
-// holder is never broken.
+// Break takes a key away from the owner, in whatever process it is. The owner's
+// lease is lost, which it learns at its next renewal (without renewal, at its
+// deadline), and the key goes to the next waiter, which is told (Lease.Abandoned).
+// Others who share the key keep it. An owner that waits loses its place, and
+// rejoins at the end of the queue. owner is the 26 characters that Inspect shows,
+// so that a successor is never broken by mistake; ErrNotHeld says that this owner
+// neither holds the key nor waits for it. A foreign holder is never broken.
 func (c *Client) Break(ctx context.Context, key, owner string) error {
 	if err := checkKey(key); err != nil {
 		return c.fail("break", key, err)
@@ -46,10 +45,11 @@ func (c *Client) Break(ctx context.Context, key, owner string) error {
 		Mode: h.Mode, Limit: h.Limit, End: driver.Unfinished}))
 }
 
-// Adopt takes over a lease that another process of the same job acquired and
-// still holds, in its mode and with its fence and slot; it is renewed from here on. The other process
-// must end without releasing it. A Downgrade
-// that it began may still reach the store: adopt such a lease to read only. ErrNotHeld: that owner does not hold the key.
+// Adopt takes over a lease that another process of the same job acquired and still
+// holds, in its mode and with its fence and slot, and renews it from now on. The
+// other process must end without releasing it. A Downgrade that it began may still
+// reach the store: adopt such a lease only to read. ErrNotHeld: that owner does not
+// hold the key.
 func (c *Client) Adopt(ctx context.Context, key, owner string, o *LockOptions) (*Lease, error) {
 	l := c.lock(key, o, Exclusive, 0)
 	if l.err != nil {

@@ -5,10 +5,9 @@ package hasp
 
 import "context"
 
-// RWMutex is a key that either one writer has, or any number of readers.
-// Whoever comes first is served first: readers that stand next to each other in
-// line enter together, and those who come after a waiting writer wait for it,
-// so that neither side starves.
+// RWMutex is a key with either one writer or any number of readers. Whoever comes
+// first is served first: consecutive readers are admitted together, and those who
+// come after a waiting writer wait for it, so that neither side starves.
 //
 // A Lock or RLock whose context comes from a lease of the same client and key
 // follows these rules. With Reentrant, a read within a write or a read, and a
@@ -17,14 +16,13 @@ import "context"
 // (ErrHeld): two who read and wait to write would wait for each other for ever.
 // Take the write first, and Downgrade it.
 //
-// Like a Mutex it is a handle without state. A Mutex, and an Election, of the
-// same key is a writer.
+// Like a Mutex it is a handle without state. A Mutex or an Election of the same
+// key is a writer.
 type RWMutex struct{ w, r lock }
 
 // RWMutex returns the read-write lock of a key of 1 to 512 bytes. nil options
-// mean the defaults; Cohort must be 0. What is wrong with them, or
-// ErrUnsupported of an engine that cannot share a key, is the error of the
-// first use.
+// mean the defaults; Cohort must be 0. An invalid key or option, or an engine that
+// cannot share a key (ErrUnsupported), is reported on first use.
 func (c *Client) RWMutex(key string, o *LockOptions) *RWMutex {
 	return &RWMutex{
 		w: c.lock(key, o, Exclusive, 0).noCohort(),
@@ -55,7 +53,7 @@ func (m *RWMutex) RLock(ctx context.Context) (*Lease, error) {
 }
 
 // TryRLock asks once to read. It returns ErrHeld (as *HeldError) when somebody
-// writes, or stands in line.
+// writes or waits.
 func (m *RWMutex) TryRLock(ctx context.Context) (*Lease, error) {
 	return m.r.acquire(ctx, "try read lock", false)
 }

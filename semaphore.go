@@ -8,23 +8,21 @@ import (
 	"fmt"
 )
 
-// Semaphore is a key that n holders have at a time, each with a slot of its
-// own: Lease.Slot. Like a Mutex it is a handle without state.
+// Semaphore is a key with up to n holders at a time, each with a slot of its own
+// (Lease.Slot). Like a Mutex it is a handle without state.
 //
-// n belongs to whoever asks, not to the key. Where they differ, the smallest n
-// among those who hold the key and the one who asks counts: a smaller n holds
-// at once for all who come, a larger one once the holders with the smaller are
-// gone.
+// n belongs to the caller, not to the key. Where callers differ, the smallest n
+// among the holders and the one who asks counts: a smaller n applies at once to
+// all who come, a larger one once the holders with the smaller n are gone.
 //
-// With Reentrant, a Lock whose context comes from a lease of the same client,
-// key and n counts that one up, with its slot. Readers of an RWMutex of the
-// same key count as holders.
+// With Reentrant, a Lock whose context comes from a lease of the same client, key
+// and n counts that one up, with its slot. Readers of an RWMutex of the same key
+// count as holders.
 type Semaphore struct{ l lock }
 
-// Semaphore returns the semaphore of a key of 1 to 512 bytes, with n slots.
-// nil options mean the defaults; Cohort must be 0. What is wrong with them, an
-// n below 1, or ErrUnsupported of an engine without slots, is the error of the
-// first use.
+// Semaphore returns the semaphore of a key of 1 to 512 bytes, with n slots. nil
+// options mean the defaults; Cohort must be 0. An invalid key or option, an n
+// below 1, or an engine without slots (ErrUnsupported) is reported on first use.
 func (c *Client) Semaphore(key string, n int, o *LockOptions) *Semaphore {
 	l := c.lock(key, o, Shared, n).noCohort()
 	if n < 1 {
@@ -33,14 +31,13 @@ func (c *Client) Semaphore(key string, n int, o *LockOptions) *Semaphore {
 	return &Semaphore{l}
 }
 
-// Lock waits for its turn to have a slot and returns a lease, as Mutex.Lock
-// does.
+// Lock waits for a slot and returns a lease, as Mutex.Lock does.
 func (s *Semaphore) Lock(ctx context.Context) (*Lease, error) {
 	return s.l.acquire(ctx, "lock", true)
 }
 
-// TryLock asks once. It returns ErrHeld (as *HeldError, with one of the
-// holders) when no slot is free, or somebody stands in line.
+// TryLock asks once. It returns ErrHeld (as *HeldError, with one of the holders)
+// when no slot is free or somebody waits.
 func (s *Semaphore) TryLock(ctx context.Context) (*Lease, error) {
 	return s.l.acquire(ctx, "try lock", false)
 }

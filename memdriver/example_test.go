@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
-	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/memdriver"
 )
 
@@ -41,7 +40,7 @@ func Example() {
 	ctx := context.Background()
 
 	// Contention: somebody else holds the key.
-	release := store.Hold("orders/42", time.Minute, driver.Label{Host: "web-3", PID: 4121})
+	release := store.Hold("orders/42", time.Minute, hasp.Label{Host: "web-3", PID: 4121})
 	var held *hasp.HeldError
 	if err := charge(ctx, locks, nil); errors.As(err, &held) {
 		fmt.Println("held by", held.Holder)
