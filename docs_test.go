@@ -129,3 +129,23 @@ func TestEvidenceHasPlacesForResults(t *testing.T) {
 		}
 	}
 }
+
+// What CONTRIBUTING says is in a file is there, so that its walk leads somewhere
+// when code moves.
+func TestWalkIsThere(t *testing.T) {
+	named := regexp.MustCompile("`(\\w+)` in\\s+\\[[^]]+\\]\\(([^)#]+)\\)").FindAllStringSubmatch(readDoc(t, "CONTRIBUTING.md"), -1)
+	if len(named) < 10 {
+		t.Fatalf("CONTRIBUTING.md names only %d places", len(named))
+	}
+	for _, m := range named {
+		b, err := os.ReadFile(m[2])
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		declared := regexp.MustCompile(`(?m)^(local )?(func|function|type)\b[^={]*\b` + m[1] + `\b`)
+		if !declared.Match(b) {
+			t.Errorf("CONTRIBUTING.md looks for %s in %s, which declares no such thing", m[1], m[2])
+		}
+	}
+}
