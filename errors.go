@@ -88,7 +88,7 @@ func (e *HeldError) Error() string {
 		s += ", " + shortDuration(e.Left) + " left"
 	}
 	if e.Ahead > 0 {
-		s += fmt.Sprintf(", %d in line before us", e.Ahead)
+		s += fmt.Sprintf(", %d waiting ahead of us", e.Ahead)
 	}
 	return s
 }

@@ -43,7 +43,7 @@ func (c *core) lock(key string, o *LockOptions, mode Mode, limit int) lock {
 // noCohort refuses the option that is Mutex's alone.
 func (l lock) noCohort() lock {
 	if l.err == nil && l.opts.Cohort > 0 {
-		l.err = errors.New("only a Mutex has cohorts: set Cohort to 0")
+		l.err = errors.New("only a Mutex can have a cohort: set Cohort to 0")
 	}
 	return l
 }

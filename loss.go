@@ -77,7 +77,7 @@ func (h *hold) whyLost(word error) error {
 
 // storesWord is the loss of a hold that the store does not know any more.
 func storesWord(word error) error {
-	return fmt.Errorf("%w: the store says that this owner does not hold the key any more (%w)", ErrLost, word)
+	return fmt.Errorf("%w: the store says that this owner no longer holds the key (%w)", ErrLost, word)
 }
 
 // finish ends a hold that was not released, once, as lost or closed. running: a

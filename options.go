@@ -104,9 +104,9 @@ func (o *LockOptions) normal(tr driver.Traits) (LockOptions, error) {
 	case n.Lead < 0 || n.Lead >= n.TTL-drift(n.TTL):
 		return n, fmt.Errorf("the lead is %v: it must be between 0 and the TTL of %v less its drift of %v", n.Lead, n.TTL, drift(n.TTL))
 	case n.Cohort < 0:
-		return n, fmt.Errorf("the time of a cohort is %v: it must be positive, or 0 for none", n.Cohort)
+		return n, fmt.Errorf("Cohort is %v: it must be positive, or 0 for none", n.Cohort)
 	case n.Cohort > 0 && n.NoRenew:
-		return n, errors.New("turns in a cohort need renewal: NoRenew would leave each the rest of the one before")
+		return n, errors.New("a cohort needs renewal: with NoRenew each turn would have only what the previous one left of the TTL")
 	case n.MaxHold < 0:
 		return n, fmt.Errorf("MaxHold is %v: it must be positive, or 0 for no bound", n.MaxHold)
 	case n.MaxHold > 0 && n.MaxHold <= n.Lead:
@@ -120,7 +120,7 @@ func checkKey(key string) error {
 	case key == "":
 		return errors.New("the key is empty")
 	case len(key) > driver.MaxKey:
-		return fmt.Errorf("the key has %d bytes: the most is %d", len(key), driver.MaxKey)
+		return fmt.Errorf("the key has %d bytes: at most %d are allowed", len(key), driver.MaxKey)
 	}
 	return nil
 }

@@ -148,7 +148,7 @@ func checkKey(key string) error {
 	case key == "":
 		return usage("the key is empty: it has 1 to %d bytes", driver.MaxKey)
 	case len(key) > driver.MaxKey:
-		return usage("the key has %d bytes: the most is %d", len(key), driver.MaxKey)
+		return usage("the key has %d bytes: at most %d are allowed", len(key), driver.MaxKey)
 	}
 	return nil
 }

@@ -7,25 +7,25 @@ const runLong = `hasp run waits for KEY, holds it while COMMAND runs, and exits 
 command's own status. No shell is involved: for one, write sh -c '…'.
 
 Waiting is first come, first served. After 400 ms hasp says who holds the key.
-Ctrl-C and TERM end the wait at once and leave no place in line.
+Ctrl-C and TERM end the wait at once and leave no place in the queue.
 
 With --shared any number of commands read together; without it a command writes,
-alone. Readers that stand next to each other in line enter together, and those
-who come after a waiting writer wait for it. With --slots N at most N commands
-run at once, each with a number of its own, HASP_SLOT, the smallest that is free.
-Where commands name different N for one key, the smallest of those who hold it
-and of the one who asks counts.
+alone. Consecutive readers are admitted together, and those who come after a
+waiting writer wait for it. With --slots N at most N commands run at once, each
+with a number of its own, HASP_SLOT, the smallest that is free. Where commands
+name different N for one key, the smallest among the holders and the one who asks
+counts.
 
 Several KEYs are held all together or not at all, in whatever order they are
 named, without deadlocks; one that is lost ends the command. One key named twice
 counts once.
 
-A store that is away, or held back after a restart, is waited for as a busy key
-is: for ever, or as -w says, and hasp says so. What needs a person (a wrong
-password, a name that does not exist) ends the wait at once.
+hasp waits for a store that is unreachable, or held back after a restart, as it
+waits for a busy key: for ever, or as -w says, and says so. What needs a person (a
+wrong password, a name that does not exist) ends the wait at once.
 
 The key is renewed while the command runs. If that fails for too long (the store
-is gone, this machine slept, somebody broke the lock) the lock is lost: the
+is unreachable, this machine slept, somebody broke the lock) the lock is lost: the
 command, its process group, and on Linux everything it started get TERM, then
 KILL after --grace, all before the store gives the key to anybody else; hasp
 exits with 124. When the store says that another holds the key already, TERM
@@ -47,8 +47,8 @@ The command sees HASP_KEY, HASP_FENCE (larger for each later holder; give it to
 the storage that you write to, to refuse a late writer), HASP_OWNER, HASP_SLOT
 (with --slots) and HASP_STORE_KIND. Those are of the first key; HASP_KEY_1,
 HASP_FENCE_1, HASP_KEY_2 and so on are of each. HASP_ABANDONED=1 says that a
-holder before did not release a key, since it died or lost it: what it worked on
-may need repair. HASP_STORE, or HASP_STORE_FILE, names the store, so that a hasp
+previous holder did not release a key, since it died or lost it: what it worked
+on may need repair. HASP_STORE, or HASP_STORE_FILE, names the store, so that a hasp
 within the command means the same one; a URL with a password from --store is put
 into a file that only you can read, until hasp ends. A hasp within the command
 that asks for a key which the command runs under ends at once, as busy: it would
@@ -80,16 +80,17 @@ it, away from the terminal and from the shell's pipes.
 When the lock is lost, the shell and all that it started get TERM, then KILL after
 --grace, before the store gives the key to anybody else. Daemons that left the
 shell's family are not found. At a prompt that would be everything you work with:
-there a loss is only told, unless --on-lost says otherwise, and hasp held tells.
+there a loss is only reported, by a message and by hasp held, unless --on-lost
+says otherwise.
 
 The calling shell is the parent process. In ( … ) that is the subshell. Within
 $( … ), and where another program calls hasp, such as timeout or sudo, hasp
 refuses: --pid $$ says which process to hold the key for.
 
-hasp held KEY says whether it is still held, and hasp held --print fence KEY tells
+hasp held KEY says whether it is still held, and hasp held --print fence KEY prints
 the fence, for the storage that you write to. When the process in the background
 is killed with -9, or stopped, nobody ends the shell: only hasp held and the fence
-tell. The keys of one hasp acquire are held, and released, together.
+show it. The keys of one hasp acquire are held, and released, together.
 
 One that is stopped with Ctrl-Z while it waits gets the key all the same when its
 turn comes, and gives it back when it is ended by a signal. This needs Linux 5.3.
@@ -116,15 +117,16 @@ Exit status: 0 released. 1 not held, or no longer. 124 it was lost, or the proce
 that holds it does not answer. 69 the store could not be told, and keeps the key
 until its TTL is over.`
 
-const electLong = `hasp elect stands for election: it waits until it leads KEY, runs COMMAND while it
-does, and stands again when the command has ended, or the lead was lost. At most
+const electLong = `hasp elect is a candidate: it waits until it leads KEY, runs COMMAND while it
+does, and is a candidate again when the command has ended or the lead was lost. At most
 one candidate leads at any instant; it is the same lock as that of hasp run KEY.
 
 When the command ends by itself, whatever its status, the lead is given up, and
 hasp is a candidate again after a pause: 1 s, and twice as long each time up to a
 minute, so that a command that fails at once does not spin. After one that ran
 for a minute it is 1 s again. When the lead is lost the command is ended as in
-hasp run, before another leads. A store that is away, or held back, is waited for.
+hasp run, before another leads. hasp waits for a store that is unreachable or held
+back.
 
 INT, TERM and QUIT end the candidacy: the command gets the signal, hasp waits for
 it, gives up the lead, and exits as hasp run does. HUP, USR1 and USR2 are for the
@@ -132,8 +134,8 @@ command and end the candidacy only when the command ends by them; while none run
 they are ignored. At a terminal HUP ends it, as the terminal is gone.
 
 The command sees HASP_KEY, HASP_FENCE (larger for each later leader), HASP_OWNER,
-HASP_ABANDONED=1 (a leader before did not give up the lead, since it died or lost
-it) and HASP_STORE_KIND.
+HASP_ABANDONED=1 (a previous leader did not give up the lead, since it died or
+lost it) and HASP_STORE_KIND.
 
 With --observe it runs nothing and prints on standard output who leads, now and
 at each change, until a signal ends it. It asks every second: a leader between
@@ -152,10 +154,10 @@ lock of its own. What it finds is ok; or a warning: locks are granted, but less 
 promised than could be; or it fails: no locks, or none that are safe.
 
 Redis servers with max-ttl= in the URL, and those of redlock:, grant nothing after
-a restart, or when they are new, until every lease that they may have forgotten
-is over: about max-ttl and ten seconds, timed by this machine while hasp is used.
-With --admit you give your word that nobody holds a lock of the store, and they
-vote at once. A wrong word can lead to two holders.
+a restart, or when they are new, until every lease that they may have lost has
+expired: about max-ttl and ten seconds, timed by this machine while hasp is used.
+With --admit you declare that nobody holds a lock of the store, and they vote at
+once. A wrong declaration can lead to two holders.
 
 max-ttl is the same on every client. To change it: end everything that uses the
 store, DEL hasp.node on every server, change the URL everywhere, then
@@ -177,12 +179,12 @@ Then it judges what they saw:
   after the last fault every key is acquired again, within two TTLs and 30s
 
 The keys are hasp-verify/RANDOM/N, which nobody else uses (a Redis user who may
-lock some keys only: put their beginning in prefix= of the store's URL). At most
-200 leases a second are asked for, over all clients. What a killed client leaves
-is over with its TTL. The same --seed gives the same faults at the same moments;
+lock some keys only: put their prefix in prefix= of the store's URL). At most 200
+leases a second are asked for, over all clients. What a killed client leaves
+expires with its TTL. The same --seed gives the same faults at the same moments;
 what the clients do in between depends on the machine.
 
-Exit status: 0 when nothing was found, 1 when a rule was broken: BROKEN tells which,
+Exit status: 0 when nothing was found, 1 when a rule was broken: BROKEN says which,
 by whom, and when. 69, 77, 78 when the store cannot be used, or went away. 130, 143
 when a signal ended it early and nothing was found until then.
 
@@ -215,7 +217,7 @@ var manual = []struct{ title, text string }{
 As the command's own status may be any of these, hasp says on standard error, in its last line, what happened, unless the command succeeded or -q is given; with -o json that line is an object with the fields code and verdict.`},
 	{"ENVIRONMENT", `HASP_STORE: the URL of the store.
 
-HASP_STORE_FILE: a file that holds the URL, for URLs with a password, which do not belong into a command line that ps shows.
+HASP_STORE_FILE: a file that holds the URL, for URLs with a password, which do not belong on a command line that ps shows.
 
 XDG_STATE_HOME: where the default store is (~/.local/state when unset).
 
@@ -226,5 +228,5 @@ HASP_HELD: set for the command, too: the owners of the leases under which it run
 
 ~/.local/state/hasp/shells/: how hasp held and hasp release find what hasp acquire holds.
 
-~/.local/state/hasp/waits/: since when servers that are held back are waited for.`},
+~/.local/state/hasp/waits/: how long servers that are held back have been waited for.`},
 }

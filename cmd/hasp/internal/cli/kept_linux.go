@@ -160,7 +160,7 @@ func newKept(release bool, use, short, long string) *cobra.Command {
 	}
 	cmd.Flags().IntVar(&pid, "pid", 0, "what is held for this process, and not for the one that called hasp: --pid $$")
 	if !release {
-		cmd.Flags().Var(&what, "print", "say what is known of each key: its fence, owner or slot, or whether the holder before abandoned it")
+		cmd.Flags().Var(&what, "print", "say what is known of each key: its fence, owner or slot, or whether the previous holder abandoned it")
 		complete(cmd, "print", what.among)
 	}
 	return cmd

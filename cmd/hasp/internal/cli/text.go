@@ -85,7 +85,7 @@ func obstacle(h hasp.Holder, left time.Duration, ahead int) string {
 		return "nobody holds it, but the store does not give it to us yet"
 	}
 	if nobody(h) {
-		return fmt.Sprintf("nobody holds it, but %s in line before us", count(ahead, "waiter is", "waiters are"))
+		return fmt.Sprintf("nobody holds it, but %s ahead of us", count(ahead, "waiter is", "waiters are"))
 	}
 	l := h.Describe()
 	s := "held"
@@ -112,7 +112,7 @@ func obstacle(h hasp.Holder, left time.Duration, ahead int) string {
 		s += "; it may have no expiry"
 	}
 	if ahead > 0 {
-		s += fmt.Sprintf("; %s before us in line", count(ahead, "waiter", "waiters"))
+		s += fmt.Sprintf("; %s ahead of us", count(ahead, "waiter", "waiters"))
 	}
 	return s
 }
