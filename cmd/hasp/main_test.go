@@ -24,11 +24,20 @@ func TestMain(m *testing.M) {
 	}
 	commands := map[string]func(){"hasp": patient, "counter": counter}
 	if commands[filepath.Base(os.Args[0])] == nil {
-		// Under nohup the tests ignore SIGHUP. What they start would inherit that, but
-		// does not inherit that it is caught.
-		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+		heed(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT)
 	}
 	testscript.Main(m, commands)
+}
+
+// heed catches those of the signals that are ignored: under nohup SIGHUP is, and in
+// the background of a script SIGINT and SIGQUIT. What the tests start would inherit
+// that, but does not inherit that it is caught.
+func heed(signals ...os.Signal) {
+	for _, sig := range signals {
+		if signal.Ignored(sig) {
+			signal.Notify(make(chan os.Signal, 1), sig)
+		}
+	}
 }
 
 // patient is hasp for a machine that is busy with other tests. A try gives up
