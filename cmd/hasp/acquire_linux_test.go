@@ -68,6 +68,7 @@ func (s *sandbox) keeper() int {
 // A script holds a key from hasp acquire to its end, and tells what it holds. The
 // process in the background keeps none of its pipes open, nor what it locked.
 func TestAcquireInScripts(t *testing.T) {
+	t.Parallel()
 	for _, shell := range []string{"bash", "dash", "zsh", "fish"} {
 		t.Run(shell, func(t *testing.T) {
 			t.Parallel()
@@ -127,6 +128,7 @@ hasp acquire -w 20 last; or exit 8
 // In a $( … ) that is a process of its own, the key would be released at its end:
 // hasp acquire refuses. Some shells have none for a single command: there it holds.
 func TestAcquireSubstituted(t *testing.T) {
+	t.Parallel()
 	for _, shell := range []string{"bash", "dash", "zsh"} {
 		t.Run(shell, func(t *testing.T) {
 			t.Parallel()
@@ -147,6 +149,7 @@ said=$(hasp acquire --pid $$ k && echo held); test "$said" = held && hasp held k
 
 // A shell that is killed with -9 gives its keys back at once, on every engine.
 func TestAcquireEndsWithTheShell(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, s *sandbox) {
 		p := s.script("sh", "hasp acquire --ttl 25s k || exit; hasp held --print fence k >fence; exec sleep 1000")
 		first := number(t, s.read("fence"))
@@ -161,6 +164,7 @@ func TestAcquireEndsWithTheShell(t *testing.T) {
 
 // Two scripts take turns, first come first served.
 func TestTwoScripts(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, s *sandbox) {
 		s.fifo("gate")
 		text := "hasp acquire k || exit; echo $1 >>order; echo >held-$1; read x <gate; echo $1 >>order"
@@ -183,6 +187,7 @@ func TestTwoScripts(t *testing.T) {
 // Whoever is interrupted while it waits, or whose shell is killed, leaves nothing:
 // neither a place in line nor a process.
 func TestAcquireInterrupted(t *testing.T) {
+	t.Parallel()
 	for name, sig := range map[string]syscall.Signal{"end": syscall.SIGTERM, "kill": syscall.SIGKILL} {
 		for _, whom := range []string{"shell", "hasp"} {
 			t.Run(name+" "+whom, func(t *testing.T) {
@@ -220,6 +225,7 @@ func TestAcquireInterrupted(t *testing.T) {
 }
 
 func TestAcquireAtATerminal(t *testing.T) {
+	t.Parallel()
 	onTerminal(t, "Ctrl-C does not reach whoever renews", func(t *testing.T, s *sandbox) {
 		sc := s.shell(t)
 		sc.run("hasp acquire k && echo got-it")
@@ -280,6 +286,7 @@ func TestAcquireAtATerminal(t *testing.T) {
 
 // A password is on no command line but the one that had it before.
 func TestAcquireKeepsThePassword(t *testing.T) {
+	t.Parallel()
 	server := testserver.Redis(t, "--requirepass", "hunter2")
 	s := newSandbox(t, "sqlite:elsewhere.db")
 	s.fifo("gate")

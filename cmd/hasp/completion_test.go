@@ -26,6 +26,7 @@ var hostile = []string{
 const ctrlU = "\x15"
 
 func TestCompletionRunsNoKey(t *testing.T) {
+	t.Parallel()
 	t.Run("bash", func(t *testing.T) {
 		// The shells' completion for bash rests on this package.
 		const helpers = "/usr/share/bash-completion/bash_completion"

@@ -20,16 +20,16 @@ func onFile(t *testing.T) (s *sandbox, exe, path string) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can become another user, and mount")
 	}
-	self, err := os.ReadFile("/proc/self/exe")
-	if err != nil {
-		t.Fatal(err)
-	}
+	self, err := os.Executable()
+	must(t, err)
 	dir := t.TempDir()
 	for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) {
 		must(t, os.Chmod(d, 0o755))
 	}
 	exe = filepath.Join(dir, "hasp")
-	must(t, os.WriteFile(exe, self, 0o755))
+	// Not written here: what another test starts meanwhile would have the file open,
+	// and one that is open for writing is not executed.
+	must(t, exec.Command("install", "-m", "755", self, exe).Run())
 	must(t, os.Mkdir(filepath.Join(dir, "locks"), 0o755))
 	path = filepath.Join(dir, "locks", "locks.db")
 	return newSandbox(t, "sqlite:"+path), exe, path
@@ -65,6 +65,7 @@ const someGroup, oneUser, anotherUser, stranger = 54000, 54001, 54002, 54003
 // Several users of one group share a file, as docs/command.md says. What one leaves
 // behind that was killed, root as well, is no trouble for the others.
 func TestSeveralUsers(t *testing.T) {
+	t.Parallel()
 	s, exe, path := onFile(t)
 	dir := filepath.Dir(path)
 	must(t, os.Chown(dir, 0, someGroup))
@@ -109,6 +110,7 @@ func TestSeveralUsers(t *testing.T) {
 // A file system that may only be read, and a file of somebody else: who looks is
 // answered, who locks is told.
 func TestReadOnlyFile(t *testing.T) {
+	t.Parallel()
 	s, exe, path := onFile(t)
 	dir := filepath.Dir(path)
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=4m,mode=755"); err != nil {
@@ -136,6 +138,7 @@ func TestReadOnlyFile(t *testing.T) {
 // A container with a boot id of its own shares a file with the host: what one holds
 // the other does not get, and no command fails afterwards.
 func TestTwoBootIDs(t *testing.T) {
+	t.Parallel()
 	s, exe, _ := onFile(t)
 	id := filepath.Join(filepath.Dir(exe), "id")
 	must(t, os.WriteFile(id, []byte("00000000-1111-2222-3333-444444444444\n"), 0o644))
@@ -164,6 +167,7 @@ func TestTwoBootIDs(t *testing.T) {
 
 // The default store is in a folder that others can have prepared: it is refused.
 func TestStateFolder(t *testing.T) {
+	t.Parallel()
 	s, exe, _ := onFile(t)
 	state := filepath.Join(s.dir, "state")
 	dir := filepath.Join(state, "hasp")

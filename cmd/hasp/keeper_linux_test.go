@@ -18,6 +18,7 @@ import (
 // A lost lock ends the script and what it started, although the shell has no
 // say; what ignores TERM is killed. The script's standard error says why.
 func TestAcquireLost(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, s *sandbox) {
 		p := s.script("sh", `hasp acquire --ttl 5s --grace 1s k || exit; hasp held --print owner k >owner
 sh -c 'trap "" TERM; echo $$ >stubborn; while :; do sleep 0.01; done' & echo $! >job; sleep 1000; echo >went-on`)
@@ -37,6 +38,7 @@ sh -c 'trap "" TERM; echo $$ >stubborn; while :; do sleep 0.01; done' & echo $! 
 
 // With --on-lost=ignore the script can test it.
 func TestAcquireLostAndIgnored(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, s *sandbox) {
 		s.fifo("gate")
 		p := s.script("sh", `hasp acquire --ttl 5s --on-lost ignore k || exit; hasp held --print owner k >owner; read x <gate
@@ -50,6 +52,7 @@ while hasp held k; do sleep 0.1; done; hasp held k; test $? = 124 || exit 1; has
 
 // --max-hold ends the script as a loss does.
 func TestAcquireMaxHold(t *testing.T) {
+	t.Parallel()
 	s := newSandbox(t, "sqlite:"+filepath.Join(t.TempDir(), "locks.db"))
 	p := s.script("sh", "hasp acquire --max-hold 1s k || exit; sleep 1000; echo >went-on")
 	p.ends(-1) // by TERM
@@ -61,6 +64,7 @@ func TestAcquireMaxHold(t *testing.T) {
 // A keeper that is killed with -9 cannot end anybody: the script can ask, and
 // the TTL ends the lock. The next keeper clears away what it left.
 func TestKilledKeeper(t *testing.T) {
+	t.Parallel()
 	s := newSandbox(t, "sqlite:"+filepath.Join(t.TempDir(), "locks.db"))
 	s.fifo("gate")
 	p := s.script("sh", `hasp acquire --ttl 5s k || exit; echo >ready; read x <gate; hasp held k; test $? = 1 || exit 1; echo >told; read x <gate
@@ -79,6 +83,7 @@ hasp release; test $? = 1 || exit 2; hasp acquire k || exit 3; test "$(hasp held
 // A keeper that was stopped for longer than the TTL ends the script as soon as it
 // goes on. Until then nobody vouches for the lock.
 func TestStoppedKeeper(t *testing.T) {
+	t.Parallel()
 	s := newSandbox(t, "redis://"+testserver.Redis(t).Addr())
 	p := s.script("sh", "hasp acquire --ttl 2s k || exit; hasp held --print fence k >fence; sleep 1000; echo >went-on")
 	s.read("fence")
@@ -93,6 +98,7 @@ func TestStoppedKeeper(t *testing.T) {
 
 // A store that is away at the release is said to be.
 func TestReleaseWithoutTheStore(t *testing.T) {
+	t.Parallel()
 	server := testserver.Redis(t)
 	s := newSandbox(t, "redis://"+server.Addr())
 	s.fifo("gate")
@@ -107,6 +113,7 @@ func TestReleaseWithoutTheStore(t *testing.T) {
 
 // Keys are bytes, and are shown escaped.
 func TestAcquireHostileKeys(t *testing.T) {
+	t.Parallel()
 	s := newSandbox(t, "sqlite:"+filepath.Join(t.TempDir(), "locks.db"))
 	p := s.script("sh", `for key; do hasp acquire -v "$key" && hasp held "$key" && hasp release "$key" || exit 1; hasp held "$key"; test $? = 1 || exit 2; done`,
 		"\xff\xfe", "\x1b]0;title\a", "../../x", "$(touch evil)'\"\n", "\u202e", strings.Repeat("x", 512))
@@ -120,6 +127,7 @@ func TestAcquireHostileKeys(t *testing.T) {
 // A folder that others could have prepared is not used, and nobody holds a key for
 // another user's process.
 func TestAcquireAmongOtherUsers(t *testing.T) {
+	t.Parallel()
 	s, exe, path := onFile(t)
 	must(t, os.Chmod(filepath.Dir(path), 0o777))
 	held := []string{exe, "acquire", "--pid", strconv.Itoa(os.Getpid()), "k"}
@@ -144,6 +152,7 @@ func TestAcquireAmongOtherUsers(t *testing.T) {
 
 // What would release the key right away, or never, is refused.
 func TestAcquireRefuses(t *testing.T) {
+	t.Parallel()
 	s := newSandbox(t, "sqlite:"+filepath.Join(t.TempDir(), "locks.db"))
 	for want, args := range map[string][]string{
 		`which is no shell`:              {"acquire", "k"},

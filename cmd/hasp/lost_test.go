@@ -37,6 +37,7 @@ const ttl = "5s"
 const works = `trap "echo >told; exit 0" TERM; echo $HASP_FENCE >fence; while :; do sleep 0.01; done`
 
 func TestKilledHaspTakesItsCommandAlong(t *testing.T) {
+	t.Parallel()
 	onlyLinux(t)
 	onEach(t, func(t *testing.T, s *sandbox) {
 		p := s.hasp("run", "--ttl", ttl, "k", "--", "sh", "-c", `trap "" TERM HUP INT; echo $$ >pid; while :; do sleep 0.01; done`)
@@ -53,6 +54,7 @@ func TestKilledHaspTakesItsCommandAlong(t *testing.T) {
 // anything else: its command is told and ended, and its fence is smaller than
 // the one that came after it.
 func TestStoppedHasp(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, s *sandbox) {
 		p := s.hasp("run", "--ttl", ttl, "k", "--", "sh", "-c", works)
 		first := number(t, s.read("fence"))
@@ -81,6 +83,7 @@ func TestStoppedHasp(t *testing.T) {
 // The command ended while hasp was stopped, and the lease, too: nobody knows
 // which was first, so it is not called a success.
 func TestCommandEndsWhileHaspIsStopped(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, s *sandbox) {
 		s.fifo("gate")
 		p := s.hasp("run", "--ttl", ttl, "k", "--", "sh", "-c", "echo $$ >pid; read x <gate")
@@ -152,6 +155,7 @@ func TestShortOutage(t *testing.T) {
 }
 
 func TestIgnoredLoss(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, s *sandbox) {
 		s.fifo("gate")
 		p := s.hasp("run", "--ttl", ttl, "--on-lost", "ignore", "k", "--", "sh", "-c", "echo $HASP_OWNER >owner; read x <gate; exit 3")
@@ -166,6 +170,7 @@ func TestIgnoredLoss(t *testing.T) {
 // Nobody renews the lease of a process that was killed, and whoever looks from the
 // same host is told so, at once and not only when the time is over.
 func TestHolderThatHasEnded(t *testing.T) {
+	t.Parallel()
 	onlyLinux(t)
 	onEach(t, func(t *testing.T, s *sandbox) {
 		s.fifo("gate")
@@ -203,6 +208,7 @@ func number(t testing.TB, text string) int {
 // The command must not be killed by the kernel when only a thread of hasp ends:
 // what started it lives as long as hasp does.
 func TestCommandOutlivesThreads(t *testing.T) {
+	t.Parallel()
 	onlyLinux(t)
 	if testing.Short() {
 		t.Skip("takes a while")

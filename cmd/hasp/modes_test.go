@@ -22,6 +22,7 @@ const waits = `echo "$HASP_FENCE slot=$HASP_SLOT abandoned=$HASP_ABANDONED" >$0;
 // A reader that was killed with -9 keeps a writer waiting for its TTL and no
 // longer, and leaves nothing to repair.
 func TestKilledReader(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, s *sandbox) {
 		p := s.hasp("run", "--shared", "--ttl", ttl, "k", "--", "sh", "-c", waits, "reader")
 		reader := fenceOf(t, s.read("reader"))
@@ -41,6 +42,7 @@ func TestKilledReader(t *testing.T) {
 
 // The slot of a holder that was killed with -9 comes back.
 func TestKilledSlot(t *testing.T) {
+	t.Parallel()
 	slots := func(ttl, name string) []string {
 		return []string{"run", "--slots", "2", "--ttl", ttl, "k", "--", "sh", "-c", waits, name}
 	}
@@ -65,6 +67,7 @@ func TestKilledSlot(t *testing.T) {
 // When the leader is killed with -9 the next candidate leads, with a larger
 // fence, and is told.
 func TestKilledLeader(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, s *sandbox) {
 		p := s.hasp("elect", "--ttl", ttl, "k", "--", "sh", "-c", waits, "one")
 		one := fenceOf(t, s.read("one"))

@@ -26,12 +26,14 @@ import (
 // named after an engine on that one.
 
 func TestScriptsSQLite(t *testing.T) {
+	t.Parallel()
 	runScripts(t, []string{"testdata/script", "testdata/sqlite"}, func(work string) string {
 		return "sqlite:" + filepath.Join(work, "locks.db")
 	})
 }
 
 func TestScriptsRedis(t *testing.T) {
+	t.Parallel()
 	server := testserver.Redis(t)
 	runScripts(t, []string{"testdata/script", "testdata/redis"}, func(work string) string {
 		return "redis://" + server.Addr() + "?prefix=" + filepath.Base(work) + ":" // a name space for each script
@@ -39,6 +41,7 @@ func TestScriptsRedis(t *testing.T) {
 }
 
 func TestScriptsRedlock(t *testing.T) {
+	t.Parallel()
 	url := redlock(t, "?max-ttl=2h")
 	runScripts(t, []string{"testdata/script"}, func(work string) string { return url + "&prefix=" + filepath.Base(work) + ":" })
 	runScripts(t, []string{"testdata/redlock"}, func(string) string { return "redlock:" }) // each has servers of its own

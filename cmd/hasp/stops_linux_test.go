@@ -60,6 +60,7 @@ func (s *sandbox) link(name string) {
 // After SIGTSTP and SIGCONT, however soon, hasp runs as its command does, and
 // nobody else gets the key.
 func TestStoppedForAMoment(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, s *sandbox) {
 		s.link("counter")
 		p := s.haspWith(apart, "run", "--ttl", ttl, "k", "--", "sh", "-c", "echo $$ >pid; exec ./counter")
@@ -118,6 +119,7 @@ const begins = `echo "$0 $HASP_FENCE" >>begun; while ! test -e "enough-$0"; do s
 // key. Whatever it was doing: no command begins under a lease that is over, and
 // one that had begun is ended when hasp goes on, though perhaps nobody reads why.
 func TestStoppedAtEveryMoment(t *testing.T) {
+	t.Parallel()
 	const seed, rounds = 20261122, 6
 	onEach(t, func(t *testing.T, s *sandbox) {
 		random := rand.New(rand.NewPCG(seed, uint64(len(s.store))))
@@ -216,6 +218,7 @@ func TestWithoutProc(t *testing.T) {
 // What was ignored when hasp started is ignored by the command, as far as a program
 // in Go can know it.
 func TestIgnoredSignalsStayIgnored(t *testing.T) {
+	t.Parallel()
 	s := newSandbox(t, "sqlite:"+filepath.Join(t.TempDir(), "locks.db"))
 	self, err := os.Executable()
 	if err == nil {

@@ -135,6 +135,7 @@ func onTerminal(t *testing.T, name string, test func(t *testing.T, s *sandbox)) 
 }
 
 func TestReadingTheTerminal(t *testing.T) {
+	t.Parallel()
 	onTerminal(t, "alone", func(t *testing.T, s *sandbox) {
 		sc := s.atTerminal(t, "sh", "-c", `exec hasp run k -- sh -c 'echo ready; read x; echo "got <$x>"'`)
 		sc.expect("ready")
@@ -187,6 +188,7 @@ func TestReadingTheTerminal(t *testing.T) {
 }
 
 func TestCtrlC(t *testing.T) {
+	t.Parallel()
 	onTerminal(t, "the command hears it, once", func(t *testing.T, s *sandbox) {
 		sc := s.shell(t)
 		sc.run(`hasp run k -- sh -c 'trap "echo told; n=1\$n" INT; echo ready; while test "$n" != 1; do sleep 0.05; done; sleep 0.2; echo "n=$n"; exit 5'; echo rc=$?`)
@@ -248,6 +250,7 @@ func TestCtrlC(t *testing.T) {
 }
 
 func TestCtrlZ(t *testing.T) {
+	t.Parallel()
 	onTerminal(t, "stops both, fg continues both", func(t *testing.T, s *sandbox) {
 		sc := s.shell(t)
 		sc.run("hasp run k -- counter")
@@ -297,6 +300,7 @@ func TestCtrlZ(t *testing.T) {
 }
 
 func TestStoppedAtTheTerminal(t *testing.T) {
+	t.Parallel()
 	onTerminal(t, "too long", func(t *testing.T, s *sandbox) {
 		sc := s.shell(t)
 		sc.run("hasp run --ttl " + ttl + " k -- counter")
@@ -337,6 +341,7 @@ func TestStoppedAtTheTerminal(t *testing.T) {
 
 // A candidate runs commands one after another.
 func TestElectAtTheTerminal(t *testing.T) {
+	t.Parallel()
 	onTerminal(t, "Ctrl-C ends the candidacy", func(t *testing.T, s *sandbox) {
 		sc := s.shell(t)
 		sc.run(`for i in 1 2 3; do hasp elect k -- sh -c 'echo "ready"$((40+2)); exec sleep 1000'; done`)
@@ -403,6 +408,7 @@ func TestElectAtTheTerminal(t *testing.T) {
 
 // A shell within hasp, with jobs of its own, and a hasp within that.
 func TestShellWithin(t *testing.T) {
+	t.Parallel()
 	onTerminal(t, "has job control", func(t *testing.T, s *sandbox) {
 		sc := s.shell(t)
 		sc.run("hasp run k -- env PS1=INNER bash --norc --noediting -i")
@@ -432,6 +438,7 @@ func TestShellWithin(t *testing.T) {
 }
 
 func TestBreakAsks(t *testing.T) {
+	t.Parallel()
 	onTerminal(t, "for the key", func(t *testing.T, s *sandbox) {
 		p := s.hasp("run", "--ttl", ttl, "the key", "--", "sh", "-c", "echo $HASP_OWNER >owner; exec sleep 1000")
 		owner := s.read("owner")

@@ -46,6 +46,7 @@ func (s *sandbox) unread(args ...string) *proc {
 }
 
 func TestUnreadLoss(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, s *sandbox) {
 		for _, output := range []string{"text", "json"} {
 			key := "k-" + output
@@ -80,6 +81,7 @@ func TestUnreadLossOfAStoppedServer(t *testing.T) {
 }
 
 func TestUnreadSignals(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, s *sandbox) {
 		p := s.unread("run", "-v", "k", "--", "sh", "-c", `exec 2>&-; trap "exit 7" TERM; echo >ready; while :; do sleep 0.01; done`)
 		s.read("ready")
@@ -91,6 +93,7 @@ func TestUnreadSignals(t *testing.T) {
 
 // A line about the wait that nobody reads does not keep the command from the key.
 func TestUnreadWait(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, s *sandbox) {
 		s.fifo("gate")
 		holder := s.hasp("run", "k", "--", "sh", "-c", "echo >ready; read x <gate")
@@ -106,6 +109,7 @@ func TestUnreadWait(t *testing.T) {
 
 // A candidate goes through its terms, each with a line that nobody reads.
 func TestUnreadElection(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, s *sandbox) {
 		p := s.unread("elect", "k", "--", "sh", "-c", `test -e term && echo >second && exec sleep 1000; echo >>term; exit 1`)
 		s.read("second")
@@ -127,6 +131,7 @@ func TestUnreadLeader(t *testing.T) {
 
 // Ctrl-S at the terminal holds up every write to it.
 func TestUnreadAtTheTerminal(t *testing.T) {
+	t.Parallel()
 	onTerminal(t, "Ctrl-S", func(t *testing.T, s *sandbox) {
 		sc := s.shell(t)
 		sc.run(`hasp run -v --ttl ` + ttl + ` k -- sh -c 'trap "" TERM; echo $PPID >hasp; echo $HASP_OWNER >owner; echo $$ >pid; while :; do sleep 0.01; done'; echo $? >code`)

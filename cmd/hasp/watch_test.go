@@ -36,6 +36,7 @@ func (s *sandbox) watcher(t *testing.T, rows, columns uint16) *screen {
 }
 
 func TestWatchAtTheTerminal(t *testing.T) {
+	t.Parallel()
 	onTerminal(t, "frames until Ctrl-C", func(t *testing.T, s *sandbox) {
 		sc := s.watcher(t, 24, 100)
 		sc.expect(entered + `\x1b\[\?7l\x1b\[H\x1b\[K\d.* 0 keys held or waited for in sqlite:`)
@@ -180,6 +181,7 @@ func TestWatchEnds(t *testing.T) {
 // At a terminal that does not know UTF-8 the second byte of a character may begin
 // what it acts on.
 func TestTerminalWithoutUTF8(t *testing.T) {
+	t.Parallel()
 	onTerminal(t, "C", func(t *testing.T, s *sandbox) {
 		s.hasp("run", "--reason", "\u4e1b31m", "\u4e1b]0;x", "--", "sh", "-c", "echo >ready; exec sleep 1000")
 		s.read("ready")
