@@ -5,13 +5,16 @@
 MODULES ?= $(shell scripts/modules)
 
 .DEFAULT_GOAL := help
-.PHONY: help test show verify verify-quick simulate equal bench bench-quick bench-check lint fmt release
+.PHONY: help test check show verify verify-quick simulate equal bench bench-quick bench-check lint fmt release
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 test: ## run every module's tests with the race detector, on real servers of its own
 	@scripts/test $(MODULES)
+
+check: ## what a change wants before a commit, in a minute and a half: lint of what changed, vet, the tests that hardly wait
+	@scripts/check
 
 show: ## run the long demonstrations on real servers; one alone: make show NAME=leases
 	@go run ./verify/show $(or $(NAME),all)

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command runtests runs the tests of the modules in the folders that it is
-// given, prints what failed and what was skipped, and ends with one line:
+// given, all with one go test, prints what failed and what was skipped, and ends
+// with one line:
 //
 //	N passed, N failed
 //
@@ -13,10 +14,10 @@
 package main
 
 import (
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 )
 
@@ -26,32 +27,37 @@ func main() {
 		dirs, flags = dirs[:i], dirs[i+1:]
 	}
 	r := newReport(os.Stdout)
-	for _, dir := range dirs {
-		fmt.Printf("\n== %s\n", dir)
-		run(r, dir, flags)
-	}
+	run(r, dirs, flags)
 	r.summary()
 	if r.failed > 0 || r.passed == 0 {
 		os.Exit(1)
 	}
 }
 
-// run tests one module.
-func run(r *report, dir string, flags []string) {
-	cmd := exec.Command("go", slices.Concat([]string{"test", "-json"}, flags, []string{"./..."})...)
-	cmd.Dir, cmd.Stderr = dir, os.Stderr
+// run tests modules, which go.work joins: packages of different ones run at once.
+func run(r *report, dirs, flags []string) {
+	args := slices.Concat([]string{"test", "-json"}, flags)
+	for _, dir := range dirs {
+		path := filepath.Join(dir, "...")
+		if !filepath.IsAbs(path) {
+			path = "./" + path // and not of the standard library
+		}
+		args = append(args, path)
+	}
+	cmd := exec.Command("go", args...)
+	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
 	}
 	if err != nil {
-		r.fail(dir, err.Error())
+		r.fail("go test", err.Error())
 		return
 	}
 	before := r.failed
 	r.read(out)
 	_, _ = io.Copy(io.Discard, out) // after a line too long to read
 	if err := cmd.Wait(); err != nil && r.failed == before {
-		r.fail(dir, "go test: "+err.Error())
+		r.fail("go test", err.Error())
 	}
 }

@@ -66,15 +66,16 @@ func TestReportPassesOtherLinesOn(t *testing.T) {
 	}
 }
 
-// A folder where go test cannot even begin is a failure.
+// A folder without a module that go test can begin with is a failure, also beside
+// one that has.
 func TestRunCountsWhatCannotStart(t *testing.T) {
 	var out bytes.Buffer
 	r := newReport(&out)
-	run(r, t.TempDir(), nil)
+	run(r, []string{t.TempDir()}, nil)
 	if r.failed != 1 || r.passed != 0 {
 		t.Errorf("%d passed, %d failed; want 0 and 1\n%s", r.passed, r.failed, out.String())
 	}
-	run(r, "no/such/folder", nil)
+	run(r, []string{".", "./no/such/folder"}, []string{"-run", "^TestReportOfEveryEnd$"})
 	if r.failed != 2 {
 		t.Errorf("%d failed, want 2\n%s", r.failed, out.String())
 	}
