@@ -75,6 +75,7 @@ func TestLogTo(t *testing.T) {
 		}
 		store.Lose("orders/42")
 		<-lease.Done()
+		synctest.Wait() // the observer is told after those who work
 		_ = lease.Release()
 	})
 	if len(got) != 2 || !strings.HasPrefix(got[0], `level=ERROR msg="lock lost" event=lost engine=memory key=orders/42 mode=shared slot=0 held=`) ||
