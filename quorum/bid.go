@@ -265,7 +265,7 @@ func (b *bid) giveBack(n *node) (done <-chan struct{}) {
 	if !n.d.spawn(func() {
 		ok := b.confirmed(n, n.release(b, r, over))
 		close(ch)
-		for pause := minProbePause; !ok && !over && b.stands(tries) && n.d.sleep(pause); pause = min(2*pause, maxProbePause) {
+		for pause := probePause; !ok && !over && b.stands(tries) && pause.Wait(n.d.life.Done()); {
 			ok = b.confirmed(n, n.release(b, r, false))
 		}
 	}) {

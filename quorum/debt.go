@@ -74,7 +74,7 @@ func (n *node) settled(debts []debt) {
 
 // settleSoon is settle for a node that is in service.
 func (n *node) settleSoon() {
-	for pause := minProbePause; ; pause = min(2*pause, maxProbePause) {
+	for pause := probePause; ; {
 		done := n.serving() && n.settle()
 		n.mu.Lock()
 		if n.out != nil || done && len(n.owed) == 0 { // out of service: watchOver settles
@@ -83,7 +83,7 @@ func (n *node) settleSoon() {
 			return
 		}
 		n.mu.Unlock()
-		if !done && !n.d.sleep(pause) {
+		if !done && !pause.Wait(n.d.life.Done()) {
 			return
 		}
 	}

@@ -13,19 +13,20 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/admission"
+	"github.com/hasplock/hasp/internal/backoff"
 )
 
 const (
 	// probeLimit is how long a probe may take, unless nodes may take longer.
 	probeLimit = time.Second
-	// probePause is between two probes of a node that fails them.
-	minProbePause = 20 * time.Millisecond
-	maxProbePause = 400 * time.Millisecond
 	// sweepPause is between two looks for debts that are over.
 	sweepPause = 10 * time.Second
 	// probeKey is what a node without a record is asked about.
 	probeKey = "probe"
 )
+
+// probePause is between two probes of a node that fails them.
+var probePause = backoff.Backoff{Least: 15 * time.Millisecond, Most: 300 * time.Millisecond}
 
 var errSilent = errors.New("it does not answer")
 
@@ -35,7 +36,7 @@ func (d *Driver) probeLimit() time.Duration { return max(probeLimit, d.o.NodeTim
 // watchOver probes a node that is out of service until it is well: it answers,
 // it votes, and what was to be released there is.
 func (n *node) watchOver() {
-	pause, swept := minProbePause, time.Now()
+	pause, swept := probePause, time.Now()
 	for {
 		err := n.probe()
 		if n.d.life.Err() != nil {
@@ -66,10 +67,9 @@ func (n *node) watchOver() {
 		}
 		n.mu.Unlock()
 		n.settled(over)
-		if !n.d.sleep(pause) {
+		if !pause.Wait(n.d.life.Done()) {
 			return
 		}
-		pause = min(2*pause, maxProbePause)
 	}
 }
 
@@ -107,11 +107,8 @@ func (n *node) probe() error {
 	return nil
 }
 
-// The pauses between two attempts to write at a node that failed Tries.
-const (
-	minHealPause = time.Second
-	maxHealPause = 8 * time.Second
-)
+// healPause is between two attempts to write at a node that failed Tries.
+var healPause = backoff.Backoff{Least: 750 * time.Millisecond, Most: 6 * time.Second}
 
 // suffers notes that the node failed a Try, and recovers that it wrote. Until it
 // does, it is asked to now and then: those who only wait for a key that is held
@@ -137,7 +134,7 @@ func (n *node) recovers() {
 }
 
 func (n *node) heal() {
-	for pause := minHealPause; n.d.sleep(pause); pause = min(2*pause, maxHealPause) {
+	for pause := healPause; pause.Wait(n.d.life.Done()); {
 		if n.poor.Load() && n.serving() && n.writes() {
 			n.recovers()
 		}

@@ -442,7 +442,7 @@ func TestLineOfFailingNodes(t *testing.T) {
 		}
 		nodes[1].on(nil)
 		nodes[2].on(nil)
-		time.Sleep(2 * maxHealPause)
+		time.Sleep(2 * healPause.Most)
 		if d.head.Load() != d.nodes[1] {
 			t.Error("the line is at a node that fails, and others are well")
 		}
@@ -452,7 +452,7 @@ func TestLineOfFailingNodes(t *testing.T) {
 			}
 		})
 		nodes[0].on(nil)
-		time.Sleep(2 * maxHealPause)
+		time.Sleep(2 * healPause.Most)
 		r := asks("k")
 		r.Queue = true
 		refused(t, d, r)

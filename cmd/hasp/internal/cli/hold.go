@@ -17,6 +17,7 @@ import (
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/cmd/hasp/internal/child"
 	"github.com/hasplock/hasp/cmd/hasp/internal/plain"
+	"github.com/hasplock/hasp/internal/backoff"
 )
 
 // late is how long a command has to hear SIGTERM when the lease was over before
@@ -229,18 +230,12 @@ func (j *job) bequeath(leases *hasp.Leases, sig os.Signal, rest time.Duration) {
 // insist asks until the store has answered, or ctx ends: for what is asked once,
 // and by nobody later.
 func insist(ctx context.Context, ask func(context.Context) error) error {
-	for pause := 20 * time.Millisecond; ; pause *= 2 {
+	pause := backoff.Backoff{Least: 20 * time.Millisecond, Most: time.Second}
+	for {
 		err := ask(ctx)
 		var e *hasp.Error
 		again := errors.As(err, &e) && (e.Class == hasp.ClassUnreachable || e.Class == hasp.ClassUnknown)
-		if !again || errors.Is(err, hasp.ErrLost) {
-			return err
-		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !again || errors.Is(err, hasp.ErrLost) || !pause.Wait(ctx.Done()) {
 			return err
 		}
 	}
