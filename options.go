@@ -104,7 +104,7 @@ func (o *LockOptions) normal(tr driver.Traits) (LockOptions, error) {
 	case n.Lead < 0 || n.Lead >= n.TTL-drift(n.TTL):
 		return n, fmt.Errorf("the lead is %v: it must be between 0 and the TTL of %v less its drift of %v", n.Lead, n.TTL, drift(n.TTL))
 	case n.Cohort < 0:
-		return n, fmt.Errorf("Cohort is %v: it must be positive, or 0 for none", n.Cohort)
+		return n, fmt.Errorf("the time of a cohort is %v: it must be positive, or 0 for none", n.Cohort)
 	case n.Cohort > 0 && n.NoRenew:
 		return n, errors.New("a cohort needs renewal: with NoRenew each turn would have only what the previous one left of the TTL")
 	case n.MaxHold < 0:

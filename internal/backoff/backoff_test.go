@@ -17,8 +17,8 @@ func TestPausesDoubleUpToTheMost(t *testing.T) {
 		if b.Failing() {
 			t.Error("it fails before anything has")
 		}
-		for _, want := range []time.Duration{20, 40, 80, 160, 320, 640, 1000, 1000} {
-			want *= time.Millisecond
+		for _, ms := range []int{20, 40, 80, 160, 320, 640, 1000, 1000} {
+			want := time.Duration(ms) * time.Millisecond
 			if p := b.Next(); p < want/2 || p >= want*3/2 {
 				t.Errorf("a pause of %v, want one around %v", p, want)
 			}

@@ -58,7 +58,7 @@ type Entry struct {
 	index int           // 1-based: 0 is not in the heap
 }
 
-func (e *Entry) entry() *Entry { return e }
+func (e *Entry) entry() *Entry { return e } //nolint:unused // by what embeds it: a Member
 
 // Loop keeps its members alive, and ends those whose time is over. It is one
 // goroutine, which runs only while there is something to keep.
