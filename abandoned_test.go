@@ -133,7 +133,7 @@ func TestAbandonedIsNotSwallowed(t *testing.T) {
 		},
 		"a TryLock whose answer was lost": func(t *testing.T, d *hooked, c *hasp.Client) {
 			d.change(func() {
-				d.try = func(ctx context.Context, r driver.Request, next tryFunc) (driver.Result, error) {
+				d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
 					_, _ = next(ctx, r)
 					return driver.Result{}, errDown
 				}
@@ -144,7 +144,7 @@ func TestAbandonedIsNotSwallowed(t *testing.T) {
 		},
 		"a TryLock that was granted too late": func(t *testing.T, d *hooked, c *hasp.Client) {
 			d.change(func() {
-				d.try = func(ctx context.Context, r driver.Request, next tryFunc) (driver.Result, error) {
+				d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
 					res, err := next(ctx, r)
 					time.Sleep(2 * time.Second)
 					return res, err
@@ -191,7 +191,7 @@ func TestAbandonedIsNotSwallowed(t *testing.T) {
 		"a Lock whose answer was lost, asked again": func(t *testing.T, d *hooked, c *hasp.Client) {
 			var n atomic.Int64
 			d.change(func() {
-				d.try = func(ctx context.Context, r driver.Request, next tryFunc) (driver.Result, error) {
+				d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
 					res, err := next(ctx, r)
 					if n.Add(1) == 1 {
 						return driver.Result{}, errDown

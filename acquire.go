@@ -31,7 +31,7 @@ type attempt struct {
 // waiter is what the store has of an attempt, and what the attempt knows of the
 // store. In a cohort it goes from one leader to the next.
 type waiter struct {
-	req      driver.Request
+	req      driver.TryRequest
 	patience patience
 	maybe    bool          // the store may have something of this owner
 	unsure   bool          // a Try had no answer: it may still come to the store
@@ -126,9 +126,9 @@ func (a *attempt) try() (*Lease, time.Duration, error) {
 func (a *attempt) granted(start clock.Instant, res driver.Result) (*Lease, time.Duration, error) {
 	now := a.c.now()
 	a.marked = a.marked || res.Abandoned
-	h := newHold(a.c, a.req, a.opts, start)
+	h := newHold(a.c, driver.RenewRequest{Claim: a.req.Claim, TTL: a.req.TTL, Fence: res.Fence}, a.opts, start)
 	h.grant = grant{slot: res.Slot, abandoned: a.marked}
-	h.req.Queue, h.req.Fences, h.req.Fence, h.req.Settled = false, 0, res.Fence, !a.unsure
+	h.settled = !a.unsure
 	h.req.Fence -= h.turn.share(a.behind, start, res.Fences)
 	h.term.used = !a.part
 	h.term.idle = h.term.held(now) // MaxHold counts from when the caller has it
@@ -211,7 +211,7 @@ func (a *attempt) troubled(err error) (time.Duration, error) {
 // Try and not Watch does not.
 func (a *attempt) subscribe() error {
 	if a.sub == nil {
-		a.sub = a.c.listen(a.req)
+		a.sub = a.c.listen(a.req.Claim)
 	}
 	select {
 	case h := <-a.sub.news:
@@ -241,7 +241,8 @@ func (w *waiter) joined(c *core) {
 		w.place.seen(now)
 		return
 	}
-	w.place = &place{req: w.req, wake: make(chan time.Duration, 1)}
+	r := driver.RenewRequest{Claim: w.req.Claim, TTL: w.req.TTL, Queue: true, Patience: w.req.Patience}
+	w.place = &place{req: r, wake: make(chan time.Duration, 1)}
 	w.place.seen(now)
 	c.renewer.Add(w.place, now)
 }
@@ -317,9 +318,8 @@ func (a *attempt) fail(err error) error {
 func (w *waiter) cleanUp(c *core) {
 	w.leaveLine(c)
 	if w.maybe {
-		req := w.req
-		req.Settled, req.End = !w.unsure, driver.Unused
-		c.giveBack(req, w.patience.failing())
+		r := driver.ReleaseRequest{Claim: w.req.Claim, TTL: w.req.TTL, End: driver.Unused, Settled: !w.unsure}
+		c.giveBack(r, w.patience.failing())
 	}
 }
 

@@ -121,7 +121,7 @@ func TestCancelWhileTheRequestIsUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
 		d := &hooked{Driver: store}
-		d.try = func(ctx context.Context, r driver.Request, next tryFunc) (driver.Result, error) {
+		d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
 			if _, err := next(ctx, r); err != nil {
 				return driver.Result{}, err
 			}
@@ -129,7 +129,7 @@ func TestCancelWhileTheRequestIsUnderWay(t *testing.T) {
 			return driver.Result{}, ctx.Err()
 		}
 		back := time.Now().Add(8 * time.Second)
-		d.release = func(ctx context.Context, r driver.Request, next releaseFunc) error {
+		d.release = func(ctx context.Context, r driver.ReleaseRequest, next releaseFunc) error {
 			if time.Now().Before(back) {
 				return errDown
 			}
@@ -153,14 +153,14 @@ func TestCancelWhileTheRequestIsUnderWay(t *testing.T) {
 func TestLostReplies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &hooked{Driver: newStore()}
-		d.try = func(ctx context.Context, r driver.Request, next tryFunc) (driver.Result, error) {
+		d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
 			res, err := next(ctx, r)
 			if d.tries.Load() == 1 {
 				return driver.Result{}, errDown
 			}
 			return res, err
 		}
-		d.release = func(ctx context.Context, r driver.Request, next releaseFunc) error {
+		d.release = func(ctx context.Context, r driver.ReleaseRequest, next releaseFunc) error {
 			err := next(ctx, r)
 			if d.releases.Load() == 1 {
 				return errDown
@@ -188,7 +188,7 @@ func TestReleaseBetweenTryAndWatch(t *testing.T) {
 		d := &hooked{Driver: newStore()}
 		c := newClient(t, d, nil)
 		lease := lock(t, c, "k", nil)
-		d.watch = func(ctx context.Context, r driver.Request, next watchFunc) (<-chan struct{}, error) {
+		d.watch = func(ctx context.Context, r driver.Claim, next watchFunc) (<-chan struct{}, error) {
 			if err := lease.Release(); err != nil {
 				t.Error(err)
 			}
@@ -206,7 +206,7 @@ func TestReleaseBetweenTryAndWatch(t *testing.T) {
 func TestLostHint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &hooked{Driver: newStore()}
-		d.watch = func(context.Context, driver.Request, watchFunc) (<-chan struct{}, error) {
+		d.watch = func(context.Context, driver.Claim, watchFunc) (<-chan struct{}, error) {
 			return make(chan struct{}), nil // nothing ever arrives
 		}
 		c := newClient(t, d, nil)
@@ -235,8 +235,8 @@ func TestLostHint(t *testing.T) {
 func TestHolderVanishes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
-		gone := driver.Request{Key: "k", Owner: strings.Repeat("A", driver.OwnerLen), Label: "{}", TTL: ttl}
-		if res, err := store.Try(t.Context(), gone); err != nil || !res.Granted {
+		gone := driver.Claim{Key: "k", Owner: strings.Repeat("A", driver.OwnerLen), Label: "{}"}
+		if res, err := store.Try(t.Context(), driver.TryRequest{Claim: gone, TTL: ttl}); err != nil || !res.Granted {
 			t.Fatal(res, err)
 		}
 		start := time.Now()
@@ -252,7 +252,7 @@ func TestTroubleThatEndsLock(t *testing.T) {
 	for _, class := range []hasp.Class{hasp.ClassDenied, hasp.ClassMisconfigured, hasp.ClassFull, hasp.ClassReadOnly} {
 		synctest.Test(t, func(t *testing.T) {
 			d := &hooked{Driver: newStore(), classify: func(error) driver.Class { return class }}
-			d.try = func(context.Context, driver.Request, tryFunc) (driver.Result, error) {
+			d.try = func(context.Context, driver.TryRequest, tryFunc) (driver.Result, error) {
 				return driver.Result{}, errDown
 			}
 			start := time.Now()
@@ -270,7 +270,7 @@ func TestTroubleThatEndsLock(t *testing.T) {
 func TestShortOutageWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &hooked{Driver: newStore()}
-		d.try = func(ctx context.Context, r driver.Request, next tryFunc) (driver.Result, error) {
+		d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
 			if d.tries.Load() <= 3 {
 				return driver.Result{}, errDown
 			}
@@ -294,7 +294,7 @@ func TestShortOutageWhileWaiting(t *testing.T) {
 func TestTryLockAsksOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &hooked{Driver: newStore()}
-		d.try = func(context.Context, driver.Request, tryFunc) (driver.Result, error) {
+		d.try = func(context.Context, driver.TryRequest, tryFunc) (driver.Result, error) {
 			return driver.Result{}, errDown
 		}
 		_, err := newClient(t, d, nil).Mutex("k", nil).TryLock(t.Context())

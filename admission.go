@@ -24,7 +24,7 @@ func (c *Client) Admit(ctx context.Context) error {
 	switch d := c.drv.(type) {
 	case driver.Admitter:
 		err = d.Admit(ctx)
-	case driver.Node:
+	case driver.Recorded:
 		var rec driver.Record
 		if rec, err = d.Record(ctx); err == nil && !rec.Voting {
 			err = d.Admit(ctx, rec, c.traits.MaxTTL)

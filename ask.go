@@ -16,7 +16,7 @@ import (
 
 // ask is one Try, and a second when the first was refused by a store whose wait was
 // just over. refusal is of one that is about the store, not about the key.
-func (c *core) ask(ctx context.Context, r driver.Request) (res driver.Result, refusal, err error) {
+func (c *core) ask(ctx context.Context, r driver.TryRequest) (res driver.Result, refusal, err error) {
 	for range 2 {
 		if res, err = c.drv.Try(ctx, r); err != nil || res.Granted {
 			return res, nil, err
@@ -34,7 +34,7 @@ func (c *core) ask(ctx context.Context, r driver.Request) (res driver.Result, re
 func (c *core) refusedToVote(ctx context.Context, res driver.Result, ttl time.Duration) (admitted bool, err error) {
 	switch res.Why {
 	case driver.NotVoting:
-		n, ok := c.drv.(driver.Node)
+		n, ok := c.drv.(driver.Recorded)
 		if !ok {
 			return false, &admission.HeldBack{Left: res.Left}
 		}

@@ -19,9 +19,11 @@ import (
 )
 
 // away are the two ways in which a store may be away.
-var away = map[string]func(context.Context, driver.Request, tryFunc) (driver.Result, error){
-	"refused": func(context.Context, driver.Request, tryFunc) (driver.Result, error) { return driver.Result{}, errDown },
-	"silent":  hangTry,
+var away = map[string]func(context.Context, driver.TryRequest, tryFunc) (driver.Result, error){
+	"refused": func(context.Context, driver.TryRequest, tryFunc) (driver.Result, error) {
+		return driver.Result{}, errDown
+	},
+	"silent": hangTry,
 }
 
 // eachAway runs f with a driver whose store is away, from the first call on, and
@@ -117,7 +119,9 @@ func TestUnknownErrorsEndLock(t *testing.T) {
 		d := &hooked{Driver: newStore()}
 		var class atomic.Int64
 		d.classify = func(error) driver.Class { return driver.Class(class.Load()) }
-		d.try = func(context.Context, driver.Request, tryFunc) (driver.Result, error) { return driver.Result{}, errDown }
+		d.try = func(context.Context, driver.TryRequest, tryFunc) (driver.Result, error) {
+			return driver.Result{}, errDown
+		}
 		c := newClient(t, d, nil)
 		const outage = 20 * time.Minute // before that
 		class.Store(int64(driver.ClassUnreachable))

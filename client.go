@@ -46,7 +46,7 @@ func (c *Client) Traits() driver.Traits { return c.traits }
 // Inspect says who holds a key, and who waits for it. A free key is no error:
 // Info.Held is false.
 func (c *Client) Inspect(ctx context.Context, key string) (Info, error) {
-	if err := checkKey(key); err != nil {
+	if err := driver.CheckKey(key); err != nil {
 		return Info{}, c.fail("inspect", key, err)
 	}
 	info, err := c.inspect(ctx, key)

@@ -38,7 +38,7 @@ func TestReleaseOfAHungStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &hooked{Driver: newStore()}
 		lease := lock(t, newClient(t, d, nil), "k", nil)
-		d.release = func(ctx context.Context, _ driver.Request, _ releaseFunc) error {
+		d.release = func(ctx context.Context, _ driver.ReleaseRequest, _ releaseFunc) error {
 			<-ctx.Done()
 			return ctx.Err()
 		}
@@ -125,7 +125,7 @@ func TestCloseWithAHungStore(t *testing.T) {
 		c := newClient(t, d, nil)
 		lock(t, c, "held", nil)
 		d.try = hangTry // nothing is under way
-		d.release = func(ctx context.Context, _ driver.Request, _ releaseFunc) error {
+		d.release = func(ctx context.Context, _ driver.ReleaseRequest, _ releaseFunc) error {
 			<-ctx.Done()
 			return ctx.Err()
 		}
@@ -207,8 +207,8 @@ func TestBreak(t *testing.T) {
 func TestAdopt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
-		gone := driver.Request{Key: "k", Owner: strings.Repeat("A", driver.OwnerLen), Label: `{"host":"h"}`, TTL: ttl}
-		res, err := store.Try(t.Context(), gone)
+		gone := driver.Claim{Key: "k", Owner: strings.Repeat("A", driver.OwnerLen), Label: `{"host":"h"}`}
+		res, err := store.Try(t.Context(), driver.TryRequest{Claim: gone, TTL: ttl})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -242,6 +242,7 @@ func (h *hold) heir(behind successors, now clock.Instant) (*hold, *Lease) {
 		return nil, nil
 	}
 	heir := newHold(h.c, h.req, t.opts, now)
+	heir.settled = h.settled
 	heir.req.Fence++
 	heir.term.start, heir.term.valid, heir.term.renewAt = t.start, t.valid, t.renewAt
 	heir.turn = turn{behind: behind, asked: h.turn.asked, spare: h.turn.spare - 1, clean: t.used || h.turn.clean}

@@ -242,7 +242,7 @@ func TestCohortDoesNotPassTrouble(t *testing.T) {
 		release(t, first)
 		lease := <-got
 		d.change(func() {
-			d.renew = func(_ context.Context, rs []driver.Request, done func(int, driver.Renewal), _ renewFunc) {
+			d.renew = func(_ context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), _ renewFunc) {
 				for i := range rs {
 					done(i, driver.Renewal{Err: errDown})
 				}

@@ -32,11 +32,11 @@ func TestProlongedLeaseCountsFromBeforeTheRequest(t *testing.T) {
 			var began time.Time // of the request
 			var calls int
 			d.change(func() {
-				d.renew = func(ctx context.Context, rs []driver.Request, done func(int, driver.Renewal), next renewFunc) {
+				d.renew = func(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), next renewFunc) {
 					began, calls = time.Now(), calls+1
 					next(ctx, rs, func(i int, r driver.Renewal) { time.Sleep(slow); done(i, r) })
 				}
-				d.try = func(ctx context.Context, r driver.Request, next tryFunc) (driver.Result, error) {
+				d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
 					began, calls = time.Now(), calls+1
 					res, err := next(ctx, r)
 					time.Sleep(slow)
@@ -84,7 +84,7 @@ func TestMaxHoldShorterThanARoundTrip(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			d := &hooked{Driver: newStore()}
-			d.try = func(ctx context.Context, r driver.Request, next tryFunc) (driver.Result, error) {
+			d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
 				time.Sleep(time.Second)
 				res, err := next(ctx, r)
 				time.Sleep(time.Second)
@@ -131,7 +131,7 @@ func TestExtendRacesWithReleaseInACohort(t *testing.T) {
 			lease := <-got
 			asked, answer := make(chan struct{}), make(chan struct{})
 			d.change(func() {
-				d.renew = func(ctx context.Context, rs []driver.Request, done func(int, driver.Renewal), next renewFunc) {
+				d.renew = func(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), next renewFunc) {
 					if rs[0].TTL != time.Hour {
 						next(ctx, rs, done)
 						return

@@ -29,7 +29,7 @@ type debts struct {
 }
 
 type debt struct {
-	req   driver.Request
+	req   driver.ReleaseRequest
 	until time.Time // the store has nothing of the owner then
 	paid  bool
 }
@@ -46,7 +46,7 @@ func (c *core) answered(err error) bool {
 
 // releaseOnce tells the store of a release, and waits for its answer for limit at
 // most.
-func (c *core) releaseOnce(ctx context.Context, limit time.Duration, req driver.Request) error {
+func (c *core) releaseOnce(ctx context.Context, limit time.Duration, req driver.ReleaseRequest) error {
 	ctx, cancel := context.WithTimeout(ctx, min(limit, releaseLimit/3))
 	defer cancel()
 	return c.drv.Release(ctx, req)
@@ -60,13 +60,13 @@ func (d *debts) some() bool {
 
 // owe notes a release. It must be called within a call that was let in: Close
 // waits until all is settled.
-func (d *debts) owe(req driver.Request) {
+func (d *debts) owe(req driver.ReleaseRequest) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.owed) >= maxDebts {
 		d.owed = slices.Delete(d.owed, 0, len(d.owed)-maxDebts+1)
 	}
-	until := time.Now().Add(min(max(req.TTL, req.Patience), giveBackLimit) + tryLimit)
+	until := time.Now().Add(min(req.TTL, giveBackLimit) + tryLimit)
 	d.owed = append(d.owed, &debt{req: req, until: until})
 	if !d.running {
 		d.running = true

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/backoff"
 )
 
@@ -70,7 +71,7 @@ func (l *Lease) beginConversion() (ask bool, err error) {
 		l.mode, h.handles.writers = Shared, 0
 	}
 	h.state.become(converting)
-	h.req.Mode, h.req.Settled = Shared, false
+	h.req.Mode, h.settled = Shared, false
 	behind := h.turn.leave() // their turns write
 	h.mu.Unlock()
 	behind.over()
@@ -108,9 +109,8 @@ func (h *hold) convert(ctx context.Context) error {
 
 func (h *hold) convertOnce(ctx context.Context) error {
 	h.mu.Lock()
-	req := h.req
+	req := driver.TryRequest{Claim: h.req.Claim, TTL: h.req.TTL, Convert: true, Fence: h.req.Fence}
 	h.mu.Unlock()
-	req.Convert = true
 	limit := min(req.TTL/3, tryLimit)
 	own, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

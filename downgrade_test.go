@@ -66,16 +66,16 @@ func TestDowngradeWakesReaders(t *testing.T) {
 
 // A downgrade whose request or answer was lost is asked again.
 func TestDowngradeIsAskedAgain(t *testing.T) {
-	for name, broken := range map[string]func(context.Context, driver.Request, tryFunc) (driver.Result, error){
-		"the request was lost": func(context.Context, driver.Request, tryFunc) (driver.Result, error) {
+	for name, broken := range map[string]func(context.Context, driver.TryRequest, tryFunc) (driver.Result, error){
+		"the request was lost": func(context.Context, driver.TryRequest, tryFunc) (driver.Result, error) {
 			return driver.Result{}, errDown
 		},
-		"the answer was lost": func(ctx context.Context, r driver.Request, next tryFunc) (driver.Result, error) {
+		"the answer was lost": func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
 			_, _ = next(ctx, r)
 			return driver.Result{}, errDown
 		},
 		"no answer": hangTry,
-		"the node is held back": func(context.Context, driver.Request, tryFunc) (driver.Result, error) {
+		"the node is held back": func(context.Context, driver.TryRequest, tryFunc) (driver.Result, error) {
 			return driver.Result{Why: driver.NotVoting}, nil
 		},
 	} {
@@ -89,7 +89,7 @@ func TestDowngradeIsAskedAgain(t *testing.T) {
 				synctest.Wait()
 				var n atomic.Int64
 				d.change(func() {
-					d.try = func(ctx context.Context, r driver.Request, next tryFunc) (driver.Result, error) {
+					d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
 						if !r.Convert || r.Mode != driver.Shared || r.Fence != w.Fence() || r.Queue {
 							t.Errorf("the request is %+v", r)
 						}
@@ -118,9 +118,9 @@ func TestDowngradeIsAskedAgain(t *testing.T) {
 // renewals and the release say so, and nothing is written under it any more.
 // Another Downgrade asks again.
 func TestDowngradeOfUnknownOutcome(t *testing.T) {
-	for name, try := range map[string]func(context.Context, driver.Request, tryFunc) (driver.Result, error){
+	for name, try := range map[string]func(context.Context, driver.TryRequest, tryFunc) (driver.Result, error){
 		"the request was lost": hangTry,
-		"the answer was lost": func(ctx context.Context, r driver.Request, next tryFunc) (driver.Result, error) {
+		"the answer was lost": func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
 			_, _ = next(ctx, r)
 			<-ctx.Done()
 			return driver.Result{}, ctx.Err()
@@ -133,15 +133,16 @@ func TestDowngradeOfUnknownOutcome(t *testing.T) {
 				c := newClient(t, d, nil)
 				m := c.RWMutex("k", reentrant)
 				w := must(m.Lock(t.Context()))
-				var says atomic.Pointer[driver.Request]
+				var renews atomic.Pointer[driver.RenewRequest]
+				var releases atomic.Pointer[driver.ReleaseRequest]
 				d.change(func() {
 					d.try = try
-					d.renew = func(ctx context.Context, rs []driver.Request, done func(int, driver.Renewal), next renewFunc) {
-						says.Store(&rs[0])
+					d.renew = func(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), next renewFunc) {
+						renews.Store(&rs[0])
 						next(ctx, rs, done)
 					}
-					d.release = func(ctx context.Context, r driver.Request, next releaseFunc) error {
-						says.Store(&r)
+					d.release = func(ctx context.Context, r driver.ReleaseRequest, next releaseFunc) error {
+						releases.Store(&r)
 						return next(ctx, r)
 					}
 				})
@@ -155,7 +156,7 @@ func TestDowngradeOfUnknownOutcome(t *testing.T) {
 				_, err = m.Lock(w.Context(t.Context()))
 				wantIs(t, err, hasp.ErrHeld) // it writes no more
 				time.Sleep(ttl)
-				if r := says.Load(); r == nil || r.Mode != driver.Shared {
+				if r := renews.Load(); r == nil || r.Mode != driver.Shared {
 					t.Errorf("a renewal says %+v", r)
 				}
 				d.change(func() { d.try = nil })
@@ -164,7 +165,7 @@ func TestDowngradeOfUnknownOutcome(t *testing.T) {
 				}
 				release(t, must(newClient(t, store, nil).RWMutex("k", nil).TryRLock(t.Context())))
 				release(t, w)
-				if r := says.Load(); r.Mode != driver.Shared || r.Settled || r.End != driver.Finished {
+				if r := releases.Load(); r == nil || r.Mode != driver.Shared || r.Settled || r.End != driver.Finished {
 					t.Errorf("the release says %+v", r)
 				}
 				mustBeFree(t, store, "k")
@@ -181,7 +182,9 @@ func TestDowngradeEnds(t *testing.T) {
 		c := newClient(t, d, nil)
 		w := must(c.RWMutex("k", nil).Lock(t.Context()))
 		d.change(func() {
-			d.try = func(context.Context, driver.Request, tryFunc) (driver.Result, error) { return driver.Result{}, errDown }
+			d.try = func(context.Context, driver.TryRequest, tryFunc) (driver.Result, error) {
+				return driver.Result{}, errDown
+			}
 		})
 		start := time.Now()
 		err := w.Downgrade(t.Context())

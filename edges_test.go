@@ -24,7 +24,10 @@ import (
 func TestCloseManyHoldsOnAHungStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &hooked{Driver: newStore()}
-		d.release = func(ctx context.Context, _ driver.Request, _ releaseFunc) error { <-ctx.Done(); return ctx.Err() }
+		d.release = func(ctx context.Context, _ driver.ReleaseRequest, _ releaseFunc) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}
 		c, _ := hasp.New(d, nil)
 		start := time.Now()
 		var worst time.Duration
@@ -62,7 +65,7 @@ func TestCloseAbortsReleaseUnderWay(t *testing.T) {
 				closedDuring.Store(true)
 			}
 		}
-		d.release = func(ctx context.Context, r driver.Request, next releaseFunc) error {
+		d.release = func(ctx context.Context, r driver.ReleaseRequest, next releaseFunc) error {
 			inRelease.Add(1)
 			defer inRelease.Add(-1)
 			select { // a round trip of 100 ms
@@ -103,7 +106,7 @@ func TestReleaseDuringClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
 		d := &hooked{Driver: store}
-		d.release = func(ctx context.Context, r driver.Request, next releaseFunc) error {
+		d.release = func(ctx context.Context, r driver.ReleaseRequest, next releaseFunc) error {
 			time.Sleep(100 * time.Millisecond)
 			return next(ctx, r)
 		}
@@ -159,7 +162,7 @@ func TestOneErrorAfterALongWait(t *testing.T) {
 		store := newStore()
 		var fail atomic.Bool
 		d := &hooked{Driver: store}
-		d.try = func(ctx context.Context, r driver.Request, next tryFunc) (driver.Result, error) {
+		d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
 			if fail.CompareAndSwap(true, false) {
 				return driver.Result{}, errDown
 			}
@@ -201,12 +204,12 @@ func TestEnginesWordIsShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &hooked{Driver: newStore()}
 		const word = 10 * time.Second
-		d.try = func(ctx context.Context, r driver.Request, next tryFunc) (driver.Result, error) {
+		d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
 			r.TTL = word
 			return next(ctx, r)
 		}
 		var n atomic.Int64
-		d.renew = func(ctx context.Context, rs []driver.Request, done func(int, driver.Renewal), next renewFunc) {
+		d.renew = func(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), next renewFunc) {
 			if n.Add(1) == 1 {
 				done(0, driver.Renewal{Err: errDown})
 				return
@@ -270,7 +273,7 @@ func TestSuspendBetweenTwoTries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var jump atomic.Int64
 		d := &hooked{Driver: newStore()}
-		d.try = func(ctx context.Context, r driver.Request, next tryFunc) (driver.Result, error) {
+		d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
 			if d.tries.Load() == 1 {
 				time.AfterFunc(time.Millisecond, func() { jump.Store(int64(10 * time.Second)) }) // within the pause
 				return driver.Result{}, errors.New("connection reset")
@@ -294,7 +297,7 @@ func TestSuspendBetweenTwoTries(t *testing.T) {
 func TestExtendOfALostLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &hooked{Driver: newStore()}
-		d.renew = func(ctx context.Context, rs []driver.Request, done func(int, driver.Renewal), next renewFunc) {
+		d.renew = func(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), next renewFunc) {
 			next(ctx, rs, func(i int, r driver.Renewal) {
 				time.Sleep(2 * time.Second)
 				done(i, r)
@@ -349,7 +352,7 @@ func TestSlowObserver(t *testing.T) {
 func TestEventAfterReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &hooked{Driver: newStore()}
-		d.renew = func(ctx context.Context, rs []driver.Request, done func(int, driver.Renewal), next renewFunc) {
+		d.renew = func(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), next renewFunc) {
 			next(ctx, rs, func(i int, r driver.Renewal) {
 				time.Sleep(2 * time.Second)
 				done(i, r)
@@ -379,7 +382,7 @@ func TestLostReleaseRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
 		d := &hooked{Driver: store}
-		d.release = func(ctx context.Context, r driver.Request, next releaseFunc) error {
+		d.release = func(ctx context.Context, r driver.ReleaseRequest, next releaseFunc) error {
 			if d.releases.Load() == 1 { // the packet is lost
 				<-ctx.Done()
 				return ctx.Err()
@@ -503,7 +506,7 @@ func TestHugeTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
 		d := &hooked{Driver: store}
-		d.try = func(ctx context.Context, r driver.Request, next tryFunc) (driver.Result, error) {
+		d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
 			_, _ = next(ctx, r)
 			return driver.Result{}, errDown
 		}
@@ -523,7 +526,7 @@ func TestStaleNewsOverridesBackoff(t *testing.T) {
 		lock(t, newClient(t, store, nil), "k", &hasp.LockOptions{TTL: time.Hour, NoRenew: true})
 		d := &hooked{Driver: store}
 		hints := make(chan struct{}, 1)
-		d.watch = func(ctx context.Context, r driver.Request, next watchFunc) (<-chan struct{}, error) {
+		d.watch = func(ctx context.Context, r driver.Claim, next watchFunc) (<-chan struct{}, error) {
 			return hints, nil
 		}
 		c := newClient(t, d, nil)

@@ -18,8 +18,8 @@ import (
 type hold struct {
 	keepalive.Entry
 	c     *core
-	req   driver.Request // TTL, and what a Downgrade changes, are guarded by mu; the rest never changes
-	grant grant          // what the store said
+	req   driver.RenewRequest // TTL, and what a Downgrade changes, are guarded by mu; the rest never changes
+	grant grant               // what the store said
 
 	mu      sync.Mutex // guards what follows
 	state   state
@@ -28,6 +28,7 @@ type hold struct {
 	handles handles
 	signals signals
 	turn    turn
+	settled bool // as driver.ReleaseRequest.Settled
 }
 
 // grant is what a hold has beside the key. It never changes.
@@ -37,7 +38,7 @@ type grant struct {
 }
 
 // newHold returns a hold that was asked for at born. It is not granted yet.
-func newHold(c *core, req driver.Request, opts *LockOptions, born clock.Instant) *hold {
+func newHold(c *core, req driver.RenewRequest, opts *LockOptions, born clock.Instant) *hold {
 	return &hold{c: c, req: req, term: term{opts: opts, born: born}, turn: turn{behind: alone{}}}
 }
 

@@ -23,10 +23,10 @@ const ttl = 30 * time.Second
 // or call the driver more than once.
 type hooked struct {
 	driver.Driver
-	try      func(ctx context.Context, r driver.Request, next tryFunc) (driver.Result, error)
-	renew    func(ctx context.Context, rs []driver.Request, done func(int, driver.Renewal), next renewFunc)
-	release  func(ctx context.Context, r driver.Request, next releaseFunc) error
-	watch    func(ctx context.Context, r driver.Request, next watchFunc) (<-chan struct{}, error)
+	try      func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error)
+	renew    func(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), next renewFunc)
+	release  func(ctx context.Context, r driver.ReleaseRequest, next releaseFunc) error
+	watch    func(ctx context.Context, r driver.Claim, next watchFunc) (<-chan struct{}, error)
 	classify func(error) driver.Class
 
 	mu sync.Mutex // guards the functions above once calls are under way
@@ -35,10 +35,10 @@ type hooked struct {
 }
 
 type (
-	tryFunc     func(context.Context, driver.Request) (driver.Result, error)
-	renewFunc   func(context.Context, []driver.Request, func(int, driver.Renewal))
-	releaseFunc func(context.Context, driver.Request) error
-	watchFunc   func(context.Context, driver.Request) (<-chan struct{}, error)
+	tryFunc     func(context.Context, driver.TryRequest) (driver.Result, error)
+	renewFunc   func(context.Context, []driver.RenewRequest, func(int, driver.Renewal))
+	releaseFunc func(context.Context, driver.ReleaseRequest) error
+	watchFunc   func(context.Context, driver.Claim) (<-chan struct{}, error)
 )
 
 // change replaces functions while calls may be under way.
@@ -54,7 +54,7 @@ func get[F any](d *hooked, f *F) F {
 	return *f
 }
 
-func (d *hooked) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
+func (d *hooked) Try(ctx context.Context, r driver.TryRequest) (driver.Result, error) {
 	d.tries.Add(1)
 	if try := get(d, &d.try); try != nil {
 		return try(ctx, r, d.Driver.Try)
@@ -62,7 +62,7 @@ func (d *hooked) Try(ctx context.Context, r driver.Request) (driver.Result, erro
 	return d.Driver.Try(ctx, r)
 }
 
-func (d *hooked) Renew(ctx context.Context, rs []driver.Request, done func(int, driver.Renewal)) {
+func (d *hooked) Renew(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal)) {
 	d.renews.Add(1)
 	if renew := get(d, &d.renew); renew != nil {
 		renew(ctx, rs, done, d.Driver.Renew)
@@ -71,7 +71,7 @@ func (d *hooked) Renew(ctx context.Context, rs []driver.Request, done func(int, 
 	d.Driver.Renew(ctx, rs, done)
 }
 
-func (d *hooked) Release(ctx context.Context, r driver.Request) error {
+func (d *hooked) Release(ctx context.Context, r driver.ReleaseRequest) error {
 	d.releases.Add(1)
 	if release := get(d, &d.release); release != nil {
 		return release(ctx, r, d.Driver.Release)
@@ -79,7 +79,7 @@ func (d *hooked) Release(ctx context.Context, r driver.Request) error {
 	return d.Driver.Release(ctx, r)
 }
 
-func (d *hooked) Watch(ctx context.Context, r driver.Request) (<-chan struct{}, error) {
+func (d *hooked) Watch(ctx context.Context, r driver.Claim) (<-chan struct{}, error) {
 	if watch := get(d, &d.watch); watch != nil {
 		return watch(ctx, r, d.Driver.Watch)
 	}
@@ -95,12 +95,12 @@ func (d *hooked) Classify(err error) driver.Class {
 
 var errDown = errors.New("connection refused")
 
-func hangTry(ctx context.Context, _ driver.Request, _ tryFunc) (driver.Result, error) {
+func hangTry(ctx context.Context, _ driver.TryRequest, _ tryFunc) (driver.Result, error) {
 	<-ctx.Done()
 	return driver.Result{}, ctx.Err()
 }
 
-func hangRenew(ctx context.Context, _ []driver.Request, _ func(int, driver.Renewal), _ renewFunc) {
+func hangRenew(ctx context.Context, _ []driver.RenewRequest, _ func(int, driver.Renewal), _ renewFunc) {
 	<-ctx.Done()
 }
 

@@ -44,7 +44,7 @@ type slow struct {
 	wait time.Duration
 }
 
-func (d *slow) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
+func (d *slow) Try(ctx context.Context, r driver.TryRequest) (driver.Result, error) {
 	res, err := d.Driver.Try(ctx, r)
 	time.Sleep(d.wait)
 	return res, err

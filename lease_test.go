@@ -25,7 +25,7 @@ const usable = ttl - ttl/100 - 2*time.Millisecond // of a lease, from before the
 func TestDeadlineCountsFromBeforeTheRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &hooked{Driver: newStore()}
-		d.try = func(ctx context.Context, r driver.Request, next tryFunc) (driver.Result, error) {
+		d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
 			res, err := next(ctx, r)
 			time.Sleep(2 * time.Second) // the reply is slow
 			return res, err
@@ -43,7 +43,7 @@ func TestLateGrantIsNoLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
 		d := &hooked{Driver: store}
-		d.try = func(ctx context.Context, r driver.Request, next tryFunc) (driver.Result, error) {
+		d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
 			res, err := next(ctx, r)
 			time.Sleep(2 * time.Second)
 			return res, err
@@ -57,7 +57,7 @@ func TestLateGrantIsNoLease(t *testing.T) {
 
 		var slow atomic.Bool
 		slow.Store(true)
-		d.try = func(ctx context.Context, r driver.Request, next tryFunc) (driver.Result, error) {
+		d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
 			res, err := next(ctx, r)
 			if slow.CompareAndSwap(true, false) {
 				time.Sleep(990 * time.Millisecond)
@@ -188,18 +188,18 @@ func TestRenewalsGoOutTogether(t *testing.T) {
 
 // Failure case 23: one renewal that failed does not lose the lease, nor do two.
 func TestFailedRenewalIsTriedAgain(t *testing.T) {
-	for name, broken := range map[string]func(context.Context, []driver.Request, func(int, driver.Renewal), renewFunc){
-		"error": func(_ context.Context, _ []driver.Request, done func(int, driver.Renewal), _ renewFunc) {
+	for name, broken := range map[string]func(context.Context, []driver.RenewRequest, func(int, driver.Renewal), renewFunc){
+		"error": func(_ context.Context, _ []driver.RenewRequest, done func(int, driver.Renewal), _ renewFunc) {
 			done(0, driver.Renewal{Err: errDown})
 		},
 		"silence": hangRenew,
-		"no report": func(context.Context, []driver.Request, func(int, driver.Renewal), renewFunc) {
+		"no report": func(context.Context, []driver.RenewRequest, func(int, driver.Renewal), renewFunc) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d := &hooked{Driver: newStore()}
-				d.renew = func(ctx context.Context, rs []driver.Request, done func(int, driver.Renewal), next renewFunc) {
+				d.renew = func(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), next renewFunc) {
 					if d.renews.Load() <= 2 {
 						broken(ctx, rs, done, next)
 						return
@@ -221,7 +221,7 @@ func TestFailedRenewalIsTriedAgain(t *testing.T) {
 func TestRenewalsAreReportedOneByOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &hooked{Driver: newStore()}
-		d.renew = func(ctx context.Context, rs []driver.Request, done func(int, driver.Renewal), next renewFunc) {
+		d.renew = func(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), next renewFunc) {
 			for i, r := range rs {
 				if r.Key == "alive" {
 					next(ctx, rs[i:i+1], func(_ int, a driver.Renewal) { done(i, a) })

@@ -38,7 +38,7 @@ func TestGaveUpHasLeft(t *testing.T) {
 				store := newStore()
 				d := &hooked{Driver: store}
 				const trip = 200 * time.Millisecond
-				d.release = func(ctx context.Context, r driver.Request, next releaseFunc) error {
+				d.release = func(ctx context.Context, r driver.ReleaseRequest, next releaseFunc) error {
 					time.Sleep(trip)
 					return next(ctx, r)
 				}
@@ -70,7 +70,7 @@ func TestGivingUpOnASilentStore(t *testing.T) {
 		d := &hooked{Driver: store}
 		var silent atomic.Bool
 		silent.Store(true)
-		d.release = func(ctx context.Context, r driver.Request, next releaseFunc) error {
+		d.release = func(ctx context.Context, r driver.ReleaseRequest, next releaseFunc) error {
 			if silent.Load() {
 				<-ctx.Done()
 				return ctx.Err()
@@ -112,7 +112,7 @@ func TestDebtsAreProbedOneAtATime(t *testing.T) {
 		d := &hooked{Driver: store}
 		var away atomic.Bool
 		away.Store(true)
-		d.try = func(ctx context.Context, r driver.Request, next tryFunc) (driver.Result, error) {
+		d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
 			res, err := next(ctx, r)
 			if away.Load() {
 				return driver.Result{}, errDown // granted, and nobody hears of it
@@ -120,7 +120,7 @@ func TestDebtsAreProbedOneAtATime(t *testing.T) {
 			return res, err
 		}
 		var under, most atomic.Int64
-		d.release = func(ctx context.Context, r driver.Request, next releaseFunc) error {
+		d.release = func(ctx context.Context, r driver.ReleaseRequest, next releaseFunc) error {
 			n := under.Add(1)
 			defer under.Add(-1)
 			if away.Load() {
@@ -164,12 +164,12 @@ func TestOneDebtFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
 		d := &hooked{Driver: store}
-		d.try = func(ctx context.Context, r driver.Request, next tryFunc) (driver.Result, error) {
+		d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
 			_, _ = next(ctx, r)
 			return driver.Result{}, errDown
 		}
 		start := time.Now()
-		d.release = func(ctx context.Context, r driver.Request, next releaseFunc) error {
+		d.release = func(ctx context.Context, r driver.ReleaseRequest, next releaseFunc) error {
 			if r.Key == "lost" || time.Since(start) < time.Second {
 				return errDown
 			}
@@ -193,8 +193,10 @@ func TestOneDebtFails(t *testing.T) {
 func TestDebtsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &hooked{Driver: newStore()}
-		d.try = func(context.Context, driver.Request, tryFunc) (driver.Result, error) { return driver.Result{}, errDown }
-		d.release = func(context.Context, driver.Request, releaseFunc) error { return errDown }
+		d.try = func(context.Context, driver.TryRequest, tryFunc) (driver.Result, error) {
+			return driver.Result{}, errDown
+		}
+		d.release = func(context.Context, driver.ReleaseRequest, releaseFunc) error { return errDown }
 		c := newClient(t, d, nil)
 		fail := func(n int, ttl time.Duration) {
 			var wg sync.WaitGroup

@@ -34,7 +34,7 @@ func (c *core) lock(key string, o *LockOptions, mode Mode, limit int) lock {
 	if l.opts, l.err = o.normal(c.traits); l.err == nil && mode == Shared {
 		l.err = c.unshared(limit)
 	}
-	if err := checkKey(key); err != nil {
+	if err := driver.CheckKey(key); err != nil {
 		l.err = err
 	}
 	return l
@@ -95,15 +95,11 @@ func (l *lock) ask(ctx context.Context, op string, wait, part bool) (*Lease, err
 }
 
 // request returns what a new acquisition asks for.
-func (l *lock) request() driver.Request {
-	return driver.Request{
-		Key:      l.key,
-		Owner:    rand.Text(),
-		Label:    l.c.labels.label(l.opts.Reason),
+func (l *lock) request() driver.TryRequest {
+	return driver.TryRequest{
+		Claim:    driver.Claim{Key: l.key, Owner: rand.Text(), Label: l.c.labels.label(l.opts.Reason), Mode: l.mode, Limit: l.limit},
 		TTL:      l.opts.TTL,
 		Patience: min(l.opts.TTL, maxPatience),
-		Mode:     l.mode,
-		Limit:    l.limit,
 	}
 }
 

@@ -77,20 +77,20 @@ type mortal struct {
 	dead atomic.Bool
 }
 
-func (d *mortal) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
+func (d *mortal) Try(ctx context.Context, r driver.TryRequest) (driver.Result, error) {
 	if d.dead.Load() {
 		return driver.Result{}, errDown
 	}
 	return d.Driver.Try(ctx, r)
 }
 
-func (d *mortal) Renew(ctx context.Context, rs []driver.Request, done func(int, driver.Renewal)) {
+func (d *mortal) Renew(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal)) {
 	if !d.dead.Load() {
 		d.Driver.Renew(ctx, rs, done)
 	}
 }
 
-func (d *mortal) Release(ctx context.Context, r driver.Request) error {
+func (d *mortal) Release(ctx context.Context, r driver.ReleaseRequest) error {
 	if d.dead.Load() {
 		return errDown
 	}

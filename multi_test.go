@@ -180,7 +180,7 @@ func TestLockAllIsNotHalfLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
 		d := &hooked{Driver: store}
-		d.try = func(ctx context.Context, r driver.Request, next tryFunc) (driver.Result, error) {
+		d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
 			res, err := next(ctx, r)
 			if r.Key == "b" {
 				store.Lose("a")
@@ -230,21 +230,21 @@ func TestLeasesCostNoGoroutines(t *testing.T) {
 // nothing, at once where the store answers.
 func TestLockAllLeavesNothing(t *testing.T) {
 	keys := []string{"a", "b", "c"}
-	for name, broken := range map[string]func(context.Context, driver.Request, tryFunc) (driver.Result, error){
+	for name, broken := range map[string]func(context.Context, driver.TryRequest, tryFunc) (driver.Result, error){
 		"no answer": hangTry,
-		"the answer was lost": func(ctx context.Context, r driver.Request, next tryFunc) (driver.Result, error) {
+		"the answer was lost": func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
 			_, _ = next(ctx, r)
 			<-ctx.Done()
 			return driver.Result{}, ctx.Err()
 		},
-		"errors": func(context.Context, driver.Request, tryFunc) (driver.Result, error) {
+		"errors": func(context.Context, driver.TryRequest, tryFunc) (driver.Result, error) {
 			return driver.Result{}, errDown
 		},
-		"errors, and granted": func(ctx context.Context, r driver.Request, next tryFunc) (driver.Result, error) {
+		"errors, and granted": func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
 			_, _ = next(ctx, r)
 			return driver.Result{}, errDown
 		},
-		"the grant comes too late": func(ctx context.Context, r driver.Request, next tryFunc) (driver.Result, error) {
+		"the grant comes too late": func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
 			res, err := next(ctx, r)
 			time.Sleep(ttl)
 			return res, err
@@ -257,7 +257,7 @@ func TestLockAllLeavesNothing(t *testing.T) {
 					store := newStore()
 					d := &hooked{Driver: store}
 					c := newClient(t, d, nil)
-					d.try = func(ctx context.Context, r driver.Request, next tryFunc) (driver.Result, error) {
+					d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
 						if broken != nil && r.Key == at {
 							return broken(ctx, r, next)
 						}
@@ -326,7 +326,7 @@ func TestLockAllGivesBackInTheBackground(t *testing.T) {
 		synctest.Wait()
 		back := time.Now().Add(12 * time.Second)
 		d.change(func() {
-			d.release = func(ctx context.Context, r driver.Request, next releaseFunc) error {
+			d.release = func(ctx context.Context, r driver.ReleaseRequest, next releaseFunc) error {
 				if time.Now().Before(back) {
 					return errDown
 				}

@@ -114,13 +114,3 @@ func (o *LockOptions) normal(tr driver.Traits) (LockOptions, error) {
 	}
 	return n, nil
 }
-
-func checkKey(key string) error {
-	switch {
-	case key == "":
-		return errors.New("the key is empty")
-	case len(key) > driver.MaxKey:
-		return fmt.Errorf("the key has %d bytes: at most %d are allowed", len(key), driver.MaxKey)
-	}
-	return nil
-}

@@ -18,7 +18,7 @@ import (
 // so that a successor is never broken by mistake; ErrNotHeld says that this owner
 // neither holds the key nor waits for it. A foreign holder is never broken.
 func (c *Client) Break(ctx context.Context, key, owner string) error {
-	if err := checkKey(key); err != nil {
+	if err := driver.CheckKey(key); err != nil {
 		return c.fail("break", key, err)
 	}
 	info, err := c.inspect(ctx, key)
@@ -40,9 +40,8 @@ func (c *Client) Break(ctx context.Context, key, owner string) error {
 	if !ok {
 		return c.fail("break", key, notThatOwner(info))
 	}
-	return c.fail("break", key, c.drv.Release(ctx, driver.Request{
-		Key: key, Owner: h.Owner, Label: h.Label, TTL: DefaultTTL,
-		Mode: h.Mode, Limit: h.Limit, End: driver.Unfinished}))
+	return c.fail("break", key, c.drv.Release(ctx, driver.ReleaseRequest{TTL: DefaultTTL, End: driver.Unfinished,
+		Claim: driver.Claim{Key: key, Owner: h.Owner, Label: h.Label, Mode: h.Mode, Limit: h.Limit}}))
 }
 
 // Adopt takes over a lease that another process of the same job acquired and still
@@ -68,9 +67,8 @@ func (c *Client) Adopt(ctx context.Context, key, owner string, o *LockOptions) (
 	if !ok {
 		return nil, c.fail("adopt", key, notThatOwner(info))
 	}
-	r := l.request()
-	r.Owner, r.Label, r.Fence = owner, held.Holder.Label, held.Fence
-	r.Mode, r.Limit = held.Holder.Mode, held.Holder.Limit
+	r := driver.RenewRequest{TTL: l.opts.TTL, Fence: held.Fence,
+		Claim: driver.Claim{Key: key, Owner: owner, Label: held.Holder.Label, Mode: held.Holder.Mode, Limit: held.Holder.Limit}}
 	h := newHold(c.core, r, &l.opts, c.now())
 	h.grant.slot, h.term.used = held.Holder.Slot, true
 	lease := h.lease(r.Mode)

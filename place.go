@@ -18,7 +18,7 @@ import (
 // one batch for all waiters of a client.
 type place struct {
 	keepalive.Entry
-	req  driver.Request
+	req  driver.RenewRequest
 	wake chan time.Duration // when to try, from now; room for one
 
 	mu     sync.Mutex
@@ -53,7 +53,7 @@ func (p *place) Due(now clock.Instant, hurry bool) (renew, over bool) {
 func (p *place) Expire() func() { return nil }
 
 // Request is the sign of life.
-func (p *place) Request() (driver.Request, bool) { return p.req, true }
+func (p *place) Request() (driver.RenewRequest, bool) { return p.req, true }
 
 // Renewed passes on what the store said. An error makes the waiter ask for
 // itself, which finds out whether to go on waiting.

@@ -68,8 +68,7 @@ func (l *Lease) release(ran bool, end driver.End) error {
 func (h *hold) release(ctx context.Context, why error, end driver.End) error {
 	h.mu.Lock()
 	h.state.become(released) // no turn came after it
-	req := h.req
-	req.End = h.outcome(end)
+	req := driver.ReleaseRequest{Claim: h.req.Claim, TTL: h.req.TTL, End: h.outcome(end), Settled: h.settled}
 	h.mu.Unlock()
 	err := h.c.release(ctx, req)
 	if errors.Is(err, errUntold) && h.c.calls.Open.Err() == nil {
@@ -128,7 +127,7 @@ func (c *core) releaseAll(ctx context.Context, holds []*hold) error {
 // giveBack releases what an owner may have in the store. It returns when the
 // store has answered, or takes longer than a moment; that goes on in the
 // background. silent: the store is known to be away.
-func (c *core) giveBack(req driver.Request, silent bool) {
+func (c *core) giveBack(req driver.ReleaseRequest, silent bool) {
 	if silent || c.debts.some() || !c.answered(c.releaseOnce(c.calls.Base, moment, req)) {
 		c.debts.owe(req)
 	}
@@ -138,7 +137,7 @@ var errUntold = errors.New("the store could not be told")
 
 // release asks until ctx ends or releaseLimit is over: errUntold. It needs no
 // live context of a caller: Base ends only when Close is over.
-func (c *core) release(ctx context.Context, req driver.Request) error {
+func (c *core) release(ctx context.Context, req driver.ReleaseRequest) error {
 	began := time.Now()
 	err := c.releaseOnce(ctx, releaseLimit, req)
 	if c.answered(err) {

@@ -40,7 +40,7 @@ func (h *hold) NextLook(now clock.Instant) time.Duration {
 
 // Request is what to send, unless nobody can reach the hold: then it is told,
 // and the TTL ends it.
-func (h *hold) Request() (r driver.Request, ok bool) {
+func (h *hold) Request() (r driver.RenewRequest, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.state == forgotten {
@@ -114,7 +114,7 @@ func (h *hold) extend(ctx context.Context, ttl time.Duration) error {
 	defer cancel()
 	start := h.c.now()
 	got := make(chan driver.Renewal, 1)
-	h.c.drv.Renew(ctx, []driver.Request{req}, func(_ int, r driver.Renewal) { got <- r })
+	h.c.drv.Renew(ctx, []driver.RenewRequest{req}, func(_ int, r driver.Renewal) { got <- r })
 	select { // drivers report before they return
 	case r := <-got:
 		h.Renewed(start, r)

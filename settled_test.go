@@ -21,14 +21,14 @@ func settledness(t *testing.T) (c *hasp.Client, loses *atomic.Bool, said func() 
 	loses = new(atomic.Bool)
 	releases := make(chan bool, 16)
 	d := &hooked{Driver: newStore()}
-	d.try = func(ctx context.Context, r driver.Request, next tryFunc) (driver.Result, error) {
+	d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
 		res, err := next(ctx, r)
 		if loses.Load() {
 			return driver.Result{}, errDown
 		}
 		return res, err
 	}
-	d.release = func(ctx context.Context, r driver.Request, next releaseFunc) error {
+	d.release = func(ctx context.Context, r driver.ReleaseRequest, next releaseFunc) error {
 		err := next(ctx, r)
 		releases <- r.Settled
 		return err
@@ -127,7 +127,7 @@ func TestCohortIsNotSettledByItsNextLeader(t *testing.T) {
 func TestCohortLeaderLeavesAWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &hooked{Driver: newStore()}
-		d.watch = func(ctx context.Context, _ driver.Request, _ watchFunc) (<-chan struct{}, error) {
+		d.watch = func(ctx context.Context, _ driver.Claim, _ watchFunc) (<-chan struct{}, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}

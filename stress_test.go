@@ -52,7 +52,7 @@ func (w *weather) n(n int) int {
 
 // through sends one request. One that is late comes at most 3 s later: within
 // the time for which a store remembers who was released. It has no answer: a Try
-// that was answered does not come again (driver.Request.Settled).
+// that was answered does not come again (driver.ReleaseRequest.Settled).
 func (w *weather) through(ctx context.Context, send func(context.Context) error) error {
 	if w.calm.Load() {
 		return send(ctx)
@@ -116,7 +116,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-func (w *weather) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
+func (w *weather) Try(ctx context.Context, r driver.TryRequest) (driver.Result, error) {
 	var mu sync.Mutex // a copy answers, too
 	var res driver.Result
 	err := w.through(ctx, func(ctx context.Context) error {
@@ -131,7 +131,7 @@ func (w *weather) Try(ctx context.Context, r driver.Request) (driver.Result, err
 	return res, err
 }
 
-func (w *weather) Renew(ctx context.Context, rs []driver.Request, done func(int, driver.Renewal)) {
+func (w *weather) Renew(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal)) {
 	var wg sync.WaitGroup // each request by a way of its own
 	for i := range rs {
 		wg.Go(func() {
@@ -158,12 +158,12 @@ func (w *weather) Renew(ctx context.Context, rs []driver.Request, done func(int,
 	wg.Wait()
 }
 
-func (w *weather) Release(ctx context.Context, r driver.Request) error {
+func (w *weather) Release(ctx context.Context, r driver.ReleaseRequest) error {
 	return w.through(ctx, func(ctx context.Context) error { return w.Driver.Release(ctx, r) })
 }
 
 // Watch loses every fifth hint.
-func (w *weather) Watch(ctx context.Context, r driver.Request) (<-chan struct{}, error) {
+func (w *weather) Watch(ctx context.Context, r driver.Claim) (<-chan struct{}, error) {
 	var in <-chan struct{}
 	err := w.through(ctx, func(c context.Context) (err error) {
 		if c.Done() != nil { // a copy has no use

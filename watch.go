@@ -38,7 +38,7 @@ type watched struct {
 
 // listen watches in the background until end is called, again and again where
 // that fails.
-func (c *core) listen(r driver.Request) *subscription {
+func (c *core) listen(claim driver.Claim) *subscription {
 	ctx, cancel := context.WithCancel(c.calls.Open)
 	s := &subscription{news: make(chan watched), end: cancel}
 	c.calls.EnterLate()
@@ -47,7 +47,7 @@ func (c *core) listen(r driver.Request) *subscription {
 		limit := watchLimit
 		pause := backoff.Backoff{Least: watchPause, Most: maxWatchPause}
 		for {
-			h := c.watch(ctx, limit, r)
+			h := c.watch(ctx, limit, claim)
 			select {
 			case s.news <- h:
 			case <-ctx.Done():
@@ -67,10 +67,10 @@ func (c *core) listen(r driver.Request) *subscription {
 var errUnconfirmed = errors.New("the store did not confirm the subscription")
 
 // watch asks once. Its context outlives it, for the hints.
-func (c *core) watch(ctx context.Context, limit time.Duration, r driver.Request) (h watched) {
+func (c *core) watch(ctx context.Context, limit time.Duration, claim driver.Claim) (h watched) {
 	ctx, cancel := context.WithCancel(ctx)
 	timer := time.AfterFunc(limit, cancel)
-	h.hints, h.err = c.drv.Watch(ctx, r)
+	h.hints, h.err = c.drv.Watch(ctx, claim)
 	if !timer.Stop() {
 		h.err = errUnconfirmed
 	}

@@ -25,7 +25,7 @@ type deaf struct {
 func newDeaf(d driver.Driver) *deaf {
 	x := &deaf{hooked: &hooked{Driver: d}}
 	x.set.Store(true)
-	x.watch = func(ctx context.Context, r driver.Request, next watchFunc) (<-chan struct{}, error) {
+	x.watch = func(ctx context.Context, r driver.Claim, next watchFunc) (<-chan struct{}, error) {
 		x.watches.Add(1)
 		switch {
 		case !x.set.Load():
@@ -111,7 +111,7 @@ func TestCohortLosesItsLeaderInWatch(t *testing.T) {
 			blocker := lock(t, newClient(t, d.Driver, nil), "k", &hasp.LockOptions{TTL: time.Hour})
 			ctx, cancel := context.WithCancel(t.Context())
 			watching, confirm := make(chan struct{}, 2), make(chan struct{})
-			d.watch = func(ctx context.Context, r driver.Request, next watchFunc) (<-chan struct{}, error) {
+			d.watch = func(ctx context.Context, r driver.Claim, next watchFunc) (<-chan struct{}, error) {
 				var hints <-chan struct{}
 				var err error
 				if !after {

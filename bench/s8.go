@@ -28,11 +28,11 @@ var redlockPeers = []*peer{{
 	waits:   true,
 	open: func(ctx context.Context, to target) (locker, error) {
 		l := &redlockLocker{}
-		var list []driver.Driver
+		var list []driver.Node
 		for _, addr := range to.Redis {
 			rdb := redis.NewClient(&redis.Options{Addr: addr})
 			l.rdbs = append(l.rdbs, rdb)
-			list = append(list, redisdriver.New(rdb, &redisdriver.Options{MaxTTL: to.TTL}))
+			list = append(list, redisdriver.NewNode(rdb, to.TTL, nil))
 		}
 		var err error
 		if l.locks, err = hasp.New(quorum.New(list, &quorum.Options{Names: to.Redis}), nil); err != nil {

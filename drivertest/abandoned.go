@@ -7,6 +7,7 @@ import (
 	"errors"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 )
 
 var abandonedCases = []Case{
@@ -47,21 +48,18 @@ var abandonedCases = []Case{
 
 func isUnsupported(err error) bool { return errors.Is(err, driver.ErrUnsupported) }
 
-func ending(r driver.Request, end driver.End) driver.Request {
+func ending(r contend.Owner, end driver.End) contend.Owner {
 	r.End = end
 	return r
 }
 
-// toldRight says whether a holder was told rightly that the key was abandoned. An
-// engine made of several stores, which cannot count holders, may say so once more:
-// leases end on one of them later than on the others.
+// toldRight says whether a holder was told rightly that the key was abandoned.
 func (e *env) toldRight(got, want bool) bool {
-	several := e.traits.Shared && !e.traits.Slots
-	return got == want || got && several && !e.fake
+	return got == want || got && !e.traits.ToldOnce && !e.fake
 }
 
 // tells is granted the key, and must be told whether it was abandoned.
-func (e *env) tells(abandoned bool, r driver.Request) {
+func (e *env) tells(abandoned bool, r contend.Owner) {
 	e.Helper()
 	if res := e.grant(e.d, r); !e.toldRight(res.Abandoned, abandoned) {
 		e.Fatalf("Abandoned is %v, want %v: %+v", res.Abandoned, abandoned, res)
@@ -123,7 +121,7 @@ func unfinishedAbandons(e *env) {
 func abandonedOverTheLine(e *env) {
 	gone, b, c, d := e.brief(e.ask("k")), e.ask("k"), e.ask("k"), e.ask("k")
 	e.grant(e.d, gone)
-	for i, r := range []driver.Request{b, c, d} {
+	for i, r := range []contend.Owner{b, c, d} {
 		if res := e.try(e.d, queued(r)); i > 0 && res.Granted {
 			e.Fatalf("granted beside %s", b.Owner)
 		}
@@ -181,7 +179,7 @@ func unclaimedStaysAbandoned(e *env) {
 		if res := e.turn(e.d, b, 3*e.ttl); res.Abandoned != (end == driver.Unfinished) {
 			e.Errorf("after the end %d of the last that had the key, Abandoned is %v", end, res.Abandoned)
 		}
-		_ = e.d.Release(e.ctx, ending(dead, driver.Unused)) // it may have kept its place
+		_ = contend.Release(e.ctx, e.d, ending(dead, driver.Unused)) // it may have kept its place
 		e.release(e.d, b)
 		e.tellsOnce(false, "k")
 	}
@@ -211,7 +209,7 @@ func readersInLineAreTold(e *env) {
 	e.join(e.d, r2, 1)
 	e.join(e.d, w, 2)
 	e.release(e.d, ending(gone, driver.Unfinished))
-	for _, r := range []driver.Request{r1, r2} {
+	for _, r := range []contend.Owner{r1, r2} {
 		if res := e.turn(e.d, r, 0); !res.Abandoned {
 			e.Errorf("a reader after a writer that did not finish: %+v, want Abandoned", res)
 		}
@@ -255,7 +253,7 @@ func convertFinishes(e *env) {
 	e.grant(e.d, converting(b))
 	e.release(e.d, ending(b, driver.Unused))
 	e.tellsOnce(false, "k")
-	if !needSlots.Met(e.traits) {
+	if !needSlots.Met(e.d) {
 		return
 	}
 	e.abandon("k")

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+
+	"github.com/hasplock/hasp/internal/contend"
 )
 
 // Bench measures an engine at the seam: a lock and a release of a key that
@@ -34,11 +36,11 @@ func Bench(b *testing.B, h Harness) {
 			r.Settled = true
 			for pb.Next() {
 				r.Owner = rand.Text()
-				if res, err := e.d.Try(e.ctx, r); err != nil || !res.Granted {
+				if res, err := contend.Try(e.ctx, e.d, r); err != nil || !res.Granted {
 					b.Errorf("Try of a free key: %+v, %v", res, err)
 					return
 				}
-				if err := e.d.Release(e.ctx, r); err != nil {
+				if err := contend.Release(e.ctx, e.d, r); err != nil {
 					b.Error(err)
 					return
 				}
@@ -47,7 +49,7 @@ func Bench(b *testing.B, h Harness) {
 	})
 	b.Run("Handoff", func(b *testing.B) {
 		e := newEnv(b, h)
-		if !needLine.Met(e.traits) {
+		if !needLine.Met(e.d) {
 			b.Skipf("%s does not promise this: needs the trait %s", e.traits.Engine, needLine.Trait)
 		}
 		holder := e.ask("k")

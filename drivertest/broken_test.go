@@ -23,7 +23,7 @@ func TestDecorators(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			drivertest.Run(t, drivertest.Harness{Fake: true, New: func(testing.TB) drivertest.Store {
 				store := memdriver.New()
-				return drivertest.Store{Open: func() driver.Driver { return fault.New(store, s) }}
+				return drivertest.Store{Open: func() driver.Driver { return fault.NewNode(store, s) }}
 			}})
 		})
 	}

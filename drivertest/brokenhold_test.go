@@ -29,22 +29,22 @@ var brokenHolds = []brokenEngine{
 			return func() driver.Driver { return memdriver.New() }
 		}},
 	{"a grant that is not stored", "TryGrantsAFreeKey LockWaitsItsTurn", one(func(s *memdriver.Store, p *patched) {
-		p.try = func(_ context.Context, r driver.Request) (driver.Result, error) {
+		p.try = func(_ context.Context, r driver.VoteRequest) (driver.Result, error) {
 			return driver.Result{Granted: true, Fence: 1, TTL: r.TTL}, nil
 		}
 	})},
 	{"the holder is refused when it asks again", "TryAgainIsTheSameGrant LostRepliesRepairThemselves",
 		one(func(s *memdriver.Store, p *patched) {
-			p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+			p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 				if info := looked(s, r.Key); info.Holder.Owner == r.Owner && !handedOver(info) {
 					return driver.Result{Holder: info.Holder, Left: info.Left}, nil
 				}
-				return s.Try(ctx, r)
+				return s.Vote(ctx, r)
 			}
 		})},
 	{"no answer in time is taken for not sent", "NotSentIsTrue", one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
-			res, err := s.Try(ctx, r)
+		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+			res, err := s.Vote(ctx, r)
 			if _, ok := ctx.Deadline(); ok && err == nil {
 				return driver.Result{}, driver.NotSent(context.DeadlineExceeded)
 			}
@@ -52,44 +52,44 @@ var brokenHolds = []brokenEngine{
 		}
 	})},
 	{"several fences are counted from the first", "FencesInARow", one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 			n := r.Fences
 			r.Fences = 0
-			res, err := s.Try(ctx, r)
+			res, err := s.Vote(ctx, r)
 			res.Fences = n
 			return res, err
 		}
 	})},
 	{"the holder gets a new fence when it asks again", "TryAgainIsTheSameGrant OneOwnerAskingAtOnce", one(func(s *memdriver.Store, p *patched) {
 		var n atomic.Uint64
-		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
-			res, err := s.Try(ctx, r)
+		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+			res, err := s.Vote(ctx, r)
 			res.Fence += n.Add(1)
 			return res, err
 		}
 	})},
 	{"the holder that asks again joins the line", "TryAgainIsTheSameGrant DuplicatedRequestsDoNothing",
 		one(func(s *memdriver.Store, p *patched) {
-			p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+			p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 				if r.Queue && looked(s, r.Key).Holder.Owner == r.Owner {
 					other := r
-					other.Owner = "again"
-					_, _ = s.Try(ctx, other)
+					other.Owner = another
+					_, _ = s.Vote(ctx, other)
 				}
-				return s.Try(ctx, r)
+				return s.Vote(ctx, r)
 			}
 		})},
 	{"the expiry is set anew", "TryNeverShortens RenewNeverShortens", one(func(s *memdriver.Store, p *patched) {
 		var until memo[string, time.Time]
-		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
-			res, err := s.Try(ctx, r)
+		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+			res, err := s.Vote(ctx, r)
 			if res.Granted {
 				until.set(r.Key, time.Now().Add(r.TTL))
 				res.TTL = r.TTL
 			}
 			return res, err
 		}
-		p.renew = func(ctx context.Context, r driver.Request) driver.Renewal {
+		p.renew = func(ctx context.Context, r driver.RenewRequest) driver.Renewal {
 			until.set(r.Key, time.Now().Add(r.TTL))
 			return renewOne(ctx, s, r)
 		}
@@ -100,36 +100,36 @@ var brokenHolds = []brokenEngine{
 		}
 	})},
 	{"asking again does not prolong", "TryProlongs", one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 			if looked(s, r.Key).Holder.Owner == r.Owner {
 				r.TTL = 1
 			}
-			return s.Try(ctx, r)
+			return s.Vote(ctx, r)
 		}
 	})},
 	{"everybody who is refused joins the line", "RefusalLeavesNoTrace", one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 			r.Queue = true
-			return s.Try(ctx, r)
+			return s.Vote(ctx, r)
 		}
 	})},
 	{"seconds taken for milliseconds", "LeaseEnds MinTTL VanishedHolderDelaysForItsTTL DeadReaderDelaysForItsTTL", one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 			r.TTL *= 1000
-			res, err := s.Try(ctx, r)
+			res, err := s.Vote(ctx, r)
 			res.TTL /= 1000
 			return res, err
 		}
 	})},
 	{"leases end before the TTL that was named", "LeaseEnds RandomMix LossIsToldBeforeTheNextGrant LockOutlivesAShortOutage LossOfAReaderIsToldBeforeTheWriter",
 		one(func(s *memdriver.Store, p *patched) {
-			p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+			p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 				r.TTL = max(r.TTL/2, 1)
-				res, err := s.Try(ctx, r)
+				res, err := s.Vote(ctx, r)
 				res.TTL *= 2
 				return res, err
 			}
-			p.renew = func(ctx context.Context, r driver.Request) driver.Renewal {
+			p.renew = func(ctx context.Context, r driver.RenewRequest) driver.Renewal {
 				r.TTL /= 2
 				a := renewOne(ctx, s, r)
 				a.TTL *= 2
@@ -137,11 +137,11 @@ var brokenHolds = []brokenEngine{
 			}
 		})},
 	{"a TTL of 0 means the default", "TTLMustBePositive", one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 			if r.TTL <= 0 {
 				r.TTL = time.Minute
 			}
-			return s.Try(ctx, r)
+			return s.Vote(ctx, r)
 		}
 	})},
 	{"shared means exclusive", "SharedIsRefused", one(func(s *memdriver.Store, p *patched) {
@@ -149,20 +149,20 @@ var brokenHolds = []brokenEngine{
 			t.Shared, t.Slots = false, false
 			return t
 		}
-		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 			r.Mode = driver.Exclusive
-			return s.Try(ctx, r)
+			return s.Vote(ctx, r)
 		}
 	})},
 	{"leases belong to the connection", "OwnerIsNotTheConnection AdoptedLeaseGoesOn", func(s *memdriver.Store) func() driver.Driver {
 		return func() driver.Driver {
 			var mine memo[string, bool]
 			return &patched{Store: s,
-				try: func(ctx context.Context, r driver.Request) (driver.Result, error) {
+				try: func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 					mine.set(r.Owner, true)
-					return s.Try(ctx, r)
+					return s.Vote(ctx, r)
 				},
-				renew: func(ctx context.Context, r driver.Request) driver.Renewal {
+				renew: func(ctx context.Context, r driver.RenewRequest) driver.Renewal {
 					if !mine.get(r.Owner) {
 						return driver.Renewal{Err: driver.ErrNotHeld}
 					}
@@ -171,40 +171,40 @@ var brokenHolds = []brokenEngine{
 		}
 	}},
 	{"contexts are ignored", "EndedContext", one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
-			return s.Try(context.WithoutCancel(ctx), r)
+		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+			return s.Vote(context.WithoutCancel(ctx), r)
 		}
 	})},
 	{"an ended context is a wrong password", "CancelledTryIsCleanedUp", one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 			if ctx.Err() != nil {
 				return driver.Result{}, driver.ErrUnsupported
 			}
-			return s.Try(ctx, r)
+			return s.Vote(ctx, r)
 		}
 	})},
 	{"keys end at a NUL", "HostileKeys", one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 			r.Key, _, _ = strings.Cut(r.Key, "\x00")
-			return s.Try(ctx, r)
+			return s.Vote(ctx, r)
 		}
 	})},
 	{"keys that are refused", "HostileKeys", one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 			if strings.Contains(r.Key, "%") {
 				return driver.Result{}, errors.New("unknown verb")
 			}
-			return s.Try(ctx, r)
+			return s.Vote(ctx, r)
 		}
 	})},
 	{"labels are made valid text", "HostileLabels", one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 			r.Label = strings.ToValidUTF8(r.Label, "?")
-			return s.Try(ctx, r)
+			return s.Vote(ctx, r)
 		}
 	})},
 	{"a watch that leaves a goroutine", "NoGoroutineStays", one(func(s *memdriver.Store, p *patched) {
-		p.watch = func(ctx context.Context, r driver.Request) (<-chan struct{}, error) {
+		p.watch = func(ctx context.Context, r driver.Claim) (<-chan struct{}, error) {
 			go time.Sleep(time.Hour)
 			return s.Watch(ctx, r)
 		}

@@ -26,8 +26,8 @@ var brokenLines = []brokenEngine{
 		return func() driver.Driver { return o }
 	}},
 	{"asking again goes to the end of the line", "TryAgainKeepsThePlace", one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
-			res, err := s.Try(ctx, r)
+		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+			res, err := s.Vote(ctx, r)
 			if n := looked(s, r.Key).Waiters; r.Queue && !res.Granted && res.Ahead < n-1 {
 				res.Ahead = n - 1
 			}
@@ -35,53 +35,53 @@ var brokenLines = []brokenEngine{
 		}
 	})},
 	{"a handed-over key is free for whoever asks", "NobodyOvertakesALiveLine", one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 			if info := looked(s, r.Key); info.Holder.Owner != r.Owner && handedOver(info) {
 				s.Lose(r.Key)
 			}
-			return s.Try(ctx, r)
+			return s.Vote(ctx, r)
 		}
 	})},
 	{"places without patience", "DeadPlaceIsSkipped ManyDeadPlacesAreSkipped PatienceIsEachPlacesOwn DeadWriterInLineLetsReadersIn", one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 			r.Patience *= 1000
-			return s.Try(ctx, r)
+			return s.Vote(ctx, r)
 		}
 	})},
 	{"one patience for the whole line", "PatienceIsEachPlacesOwn", one(func(s *memdriver.Store, p *patched) {
 		var mu sync.Mutex
 		var longest time.Duration
-		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			longest = max(longest, r.Patience)
 			r.Patience = longest
-			return s.Try(ctx, r)
+			return s.Vote(ctx, r)
 		}
 	})},
 	{"a sign of life by Try is ignored", "TryIsASignOfLife", one(func(s *memdriver.Store, p *patched) {
 		var seen memo[string, bool]
-		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 			r.Queue = r.Queue && !seen.get(r.Owner)
 			seen.set(r.Owner, true)
-			return s.Try(ctx, r)
+			return s.Vote(ctx, r)
 		}
 	})},
 	{"the first in line is not told when to look", "FirstInLineIsToldWhenToLook", one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
-			res, err := s.Try(ctx, r)
+		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+			res, err := s.Vote(ctx, r)
 			res.RetryIn = 0
 			return res, err
 		}
 	})},
 	{"a refusal is remembered", "ReleasedBeforeWatch", one(func(s *memdriver.Store, p *patched) {
 		var refused memo[string, driver.Result]
-		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 			if res := refused.get(r.Owner); res.Holder.Owner != "" {
 				refused.set(r.Owner, driver.Result{})
 				return res, nil
 			}
-			res, err := s.Try(ctx, r)
+			res, err := s.Vote(ctx, r)
 			if !res.Granted {
 				refused.set(r.Owner, res)
 			}
@@ -90,44 +90,44 @@ var brokenLines = []brokenEngine{
 	})},
 	{"a handed-over key waits for ever", "UnclaimedKeyGoesOn UnclaimedKeyGoesFree WatcherThatIsGone VanishedWaiterDelaysForItsPatience UnclaimedSharesGoOn",
 		one(func(s *memdriver.Store, p *patched) {
-			p.release = func(ctx context.Context, r driver.Request) error {
-				err := s.Release(ctx, r)
+			p.release = func(ctx context.Context, r driver.WithdrawRequest) error {
+				err := s.Withdraw(ctx, r)
 				if info := looked(s, r.Key); handedOver(info) {
-					r = as(r, info.Holder)
-					r.TTL, r.Fence, r.Mode = 1000*time.Hour, 0, info.Holder.Mode
-					_, _ = s.Try(ctx, r)
+					c := as(r.Claim, info.Holder)
+					c.Mode = info.Holder.Mode
+					_, _ = s.Try(ctx, driver.TryRequest{Claim: c, TTL: 1000 * time.Hour})
 				}
 				return err
 			}
 		})},
 	{"a lapsed claim costs the place", "LapsedClaimKeepsThePlaceOnce OutageAtTheTurn LapsedSharesKeepTheirPlacesOnce", one(func(s *memdriver.Store, p *patched) {
 		var handed memo[string, driver.Holder]
-		p.release = func(ctx context.Context, r driver.Request) error {
-			err := s.Release(ctx, r)
+		p.release = func(ctx context.Context, r driver.WithdrawRequest) error {
+			err := s.Withdraw(ctx, r)
 			if info := looked(s, r.Key); handedOver(info) {
 				handed.set(r.Key, info.Holder)
 				handed.set(info.Holder.Owner, info.Holder)
 			}
 			return err
 		}
-		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 			h := handed.get(r.Key)
 			if !h.Since.IsZero() && time.Since(h.Since) >= memClaim {
-				_ = s.Release(ctx, as(r, h))
+				_ = s.Release(ctx, driver.ReleaseRequest{Claim: as(r.Claim, h), TTL: r.TTL})
 			}
-			return s.Try(ctx, r)
+			return s.Vote(ctx, r)
 		}
 	})},
 	{"hints get lost", "HintReachesTheNextInLine JoinRacesWithRelease HintAfterAPlaceWasGivenUp WatchersAreIndependent WriterJoinsWhileReadersRelease ConvertRacesWithJoin WriterGivesUpWhileReadersRelease UnclaimedKeyIsLookedAfter HolderAfterAHandoffIsLookedAfter HolderAfterAnExpiryIsLookedAfter EarlierExpiryIsLookedAfter RandomMix", one(func(s *memdriver.Store, p *patched) {
-		p.watch = func(context.Context, driver.Request) (<-chan struct{}, error) {
+		p.watch = func(context.Context, driver.Claim) (<-chan struct{}, error) {
 			return make(chan struct{}), nil
 		}
 	})},
 	{"a sign of life tells its giver nothing", "StoppedWaitersDelayForTheirClaims", one(func(s *memdriver.Store, p *patched) {
-		p.watch = func(context.Context, driver.Request) (<-chan struct{}, error) {
+		p.watch = func(context.Context, driver.Claim) (<-chan struct{}, error) {
 			return make(chan struct{}), nil
 		}
-		p.renew = func(ctx context.Context, r driver.Request) driver.Renewal {
+		p.renew = func(ctx context.Context, r driver.RenewRequest) driver.Renewal {
 			a := renewOne(ctx, s, r)
 			if r.Queue {
 				a = driver.Renewal{}
@@ -138,13 +138,13 @@ var brokenLines = []brokenEngine{
 	{"hints wake everybody", "HintWakesNobodyElse", one(func(s *memdriver.Store, p *patched) {
 		var mu sync.Mutex
 		var all []chan struct{}
-		p.watch = func(context.Context, driver.Request) (<-chan struct{}, error) {
+		p.watch = func(context.Context, driver.Claim) (<-chan struct{}, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			all = append(all, make(chan struct{}, 1))
 			return all[len(all)-1], nil
 		}
-		p.release = func(ctx context.Context, r driver.Request) error {
+		p.release = func(ctx context.Context, r driver.WithdrawRequest) error {
 			mu.Lock()
 			defer mu.Unlock()
 			for _, ch := range all {
@@ -153,18 +153,18 @@ var brokenLines = []brokenEngine{
 				default:
 				}
 			}
-			return s.Release(ctx, r)
+			return s.Withdraw(ctx, r)
 		}
 	})},
 	{"the end of one watch ends all", "WatchersAreIndependent", one(func(s *memdriver.Store, p *patched) {
 		all, end := context.WithCancel(context.Background())
-		p.watch = func(ctx context.Context, r driver.Request) (<-chan struct{}, error) {
+		p.watch = func(ctx context.Context, r driver.Claim) (<-chan struct{}, error) {
 			context.AfterFunc(ctx, end)
 			return s.Watch(all, r)
 		}
-		p.release = func(ctx context.Context, r driver.Request) error {
+		p.release = func(ctx context.Context, r driver.WithdrawRequest) error {
 			time.Sleep(time.Millisecond) // the end is seen by now
-			return s.Release(ctx, r)
+			return s.Withdraw(ctx, r)
 		}
 	})},
 }

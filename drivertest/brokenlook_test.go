@@ -17,10 +17,10 @@ import (
 )
 
 // refence is an engine whose fences are replaced.
-func refence(f func(r driver.Request, fence uint64) uint64) func(*memdriver.Store) func() driver.Driver {
+func refence(f func(r driver.VoteRequest, fence uint64) uint64) func(*memdriver.Store) func() driver.Driver {
 	return one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
-			res, err := s.Try(ctx, r)
+		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+			res, err := s.Vote(ctx, r)
 			if res.Granted {
 				res.Fence = f(r, res.Fence)
 			}
@@ -36,8 +36,8 @@ func refence(f func(r driver.Request, fence uint64) uint64) func(*memdriver.Stor
 
 var brokenFences = []brokenEngine{
 	{"one fence for all", "FencesRise FencesRiseOverHandoffs FencesRiseOverExpiry RandomMix FencesRiseOverSharers FencesRiseAmongSharers",
-		refence(func(driver.Request, uint64) uint64 { return 1 })},
-	{"fences by chance", "FencesRise RandomMix", refence(func(r driver.Request, _ uint64) uint64 {
+		refence(func(driver.VoteRequest, uint64) uint64 { return 1 })},
+	{"fences by chance", "FencesRise RandomMix", refence(func(r driver.VoteRequest, _ uint64) uint64 {
 		return uint64(r.Owner[0]) + uint64(r.Owner[1])
 	})},
 	{"the fence is stored in what ends when the key was free for a day", "FencesRiseOverIdleTime",
@@ -45,14 +45,14 @@ var brokenFences = []brokenEngine{
 			var mu sync.Mutex
 			var n uint64
 			var last time.Time
-			p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+			p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 				mu.Lock()
 				defer mu.Unlock()
 				if time.Since(last) > 24*time.Hour {
 					n = 0
 				}
 				n, last = n+1, time.Now()
-				res, err := s.Try(ctx, r)
+				res, err := s.Vote(ctx, r)
 				res.Fence = n
 				return res, err
 			}
@@ -87,8 +87,9 @@ var brokenLooks = []brokenEngine{
 		p.inspect = func(ctx context.Context, key string) (driver.Info, error) {
 			info, err := s.Inspect(ctx, key)
 			for _, h := range append(info.Line, info.Holder) {
-				renewOne(ctx, s, as(driver.Request{Key: key, Queue: true, Patience: time.Hour}, h))
-				renewOne(ctx, s, as(driver.Request{Key: key, TTL: time.Hour}, h))
+				c := as(driver.Claim{Key: key}, h)
+				renewOne(ctx, s, driver.RenewRequest{Claim: c, Queue: true, Patience: time.Hour})
+				renewOne(ctx, s, driver.RenewRequest{Claim: c, TTL: time.Hour})
 			}
 			return info, err
 		}
@@ -144,13 +145,13 @@ var brokenLooks = []brokenEngine{
 		}
 	})},
 	{"a line is kept under a name that may be a key's", "KeysNamedLikeTheStoresOwn", one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 			if base, ok := strings.CutSuffix(r.Key, ":line"); ok {
 				for _, h := range looked(s, base).Line {
-					_ = s.Release(ctx, as(driver.Request{Key: base}, h))
+					_ = s.Release(ctx, driver.ReleaseRequest{Claim: as(driver.Claim{Key: base}, h)})
 				}
 			}
-			return s.Try(ctx, r)
+			return s.Vote(ctx, r)
 		}
 	})},
 }

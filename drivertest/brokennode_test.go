@@ -39,28 +39,28 @@ func rerecord(f func(driver.Record) driver.Record) func(*memdriver.Store) func()
 var brokenNodes = []brokenEngine{
 	{"a node that votes at once", "NewNodeIsHeldBack RestartedNodeIsHeldBack FlushedNodeIsHeldBack HeldBackNodeHandsNothingOn HeldBackNodeSharesNothing",
 		one(func(s *memdriver.Store, p *patched) {
-			p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
-				res, err := s.Try(ctx, r)
+			p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+				res, err := s.Vote(ctx, r)
 				if res.Why == driver.NotVoting {
 					votes(s)
-					return s.Try(ctx, r)
+					return s.Vote(ctx, r)
 				}
 				return res, err
 			}
 		})},
 	{"a proposal is granted by a node that is held back", "NewNodeIsHeldBack FlushedNodeIsHeldBack", one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
-			res, err := s.Try(ctx, r)
+		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+			res, err := s.Vote(ctx, r)
 			if res.Why == driver.NotVoting && r.Restore {
-				return driver.Result{Granted: true, Fence: r.Fence, TTL: r.TTL}, nil
+				return driver.Result{Granted: true, Fence: r.Proposal, TTL: r.TTL}, nil
 			}
 			return res, err
 		}
 	})},
 	{"a node that is held back keeps a line", "FlushedNodeIsHeldBack", one(func(s *memdriver.Store, p *patched) {
 		places := 0
-		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
-			res, err := s.Try(ctx, r)
+		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+			res, err := s.Vote(ctx, r)
 			if res.Why == driver.NotVoting && r.Queue {
 				places++
 			}
@@ -74,7 +74,7 @@ var brokenNodes = []brokenEngine{
 	})},
 	{"a node that is held back says that it is not held", "RestartedNodeIsHeldBack FlushedNodeIsHeldBack HeldBackNodeProlongsNothing",
 		one(func(s *memdriver.Store, p *patched) {
-			p.renew = func(ctx context.Context, r driver.Request) driver.Renewal {
+			p.renew = func(ctx context.Context, r driver.RenewRequest) driver.Renewal {
 				a := renewOne(ctx, s, r)
 				if errors.Is(a.Err, driver.ErrNotVoting) {
 					a.Err = driver.ErrNotHeld
@@ -83,7 +83,7 @@ var brokenNodes = []brokenEngine{
 			}
 		})},
 	{"a node that is held back prolongs what it has", "HeldBackNodeProlongsNothing", one(func(s *memdriver.Store, p *patched) {
-		p.renew = func(ctx context.Context, r driver.Request) driver.Renewal {
+		p.renew = func(ctx context.Context, r driver.RenewRequest) driver.Renewal {
 			a := renewOne(ctx, s, r)
 			if info := looked(s, r.Key); errors.Is(a.Err, driver.ErrNotVoting) && info.Held {
 				s.Hold(r.Key, r.TTL, info.Holder.Describe())
@@ -92,8 +92,8 @@ var brokenNodes = []brokenEngine{
 		}
 	})},
 	{"a release at a node that is held back hands on", "HeldBackNodeHandsNothingOn", one(func(s *memdriver.Store, p *patched) {
-		p.release = func(ctx context.Context, r driver.Request) error {
-			err := s.Release(ctx, r)
+		p.release = func(ctx context.Context, r driver.WithdrawRequest) error {
+			err := s.Withdraw(ctx, r)
 			if info := looked(s, r.Key); !info.Held && info.Waiters > 0 {
 				s.Hold(r.Key, time.Second, driver.Label{})
 			}
@@ -132,12 +132,12 @@ var brokenNodes = []brokenEngine{
 	})},
 	{"fences are counted from the first again", "FencesRiseOverForgetting", one(func(s *memdriver.Store, p *patched) {
 		start := time.Now().Add(-time.Hour)
-		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 			rec, _ := s.Record(ctx)
-			if rec.Voting && rec.Node != "" && r.Fence != 0 && !looked(s, r.Key).Held {
-				return driver.Result{Granted: true, Fence: r.Fence, TTL: r.TTL}, nil
+			if rec.Voting && rec.Node != "" && r.Proposal != 0 && !looked(s, r.Key).Held {
+				return driver.Result{Granted: true, Fence: r.Proposal, TTL: r.TTL}, nil
 			}
-			res, err := s.Try(ctx, r)
+			res, err := s.Vote(ctx, r)
 			if res.Granted {
 				res.Fence -= uint64(start.UnixMicro())
 			}
@@ -145,17 +145,17 @@ var brokenNodes = []brokenEngine{
 		}
 	})},
 	{"any TTL is granted", "TTLAboveTheRecord", one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
-			res, err := s.Try(ctx, r)
+		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+			res, err := s.Vote(ctx, r)
 			if res.Why == driver.TTLTooLong {
 				r.TTL = res.TTL
-				return s.Try(ctx, r)
+				return s.Vote(ctx, r)
 			}
 			return res, err
 		}
 	})},
 	{"the bound of TTLs is not for renewals", "TTLAboveTheRecord", one(func(s *memdriver.Store, p *patched) {
-		p.renew = func(ctx context.Context, r driver.Request) driver.Renewal {
+		p.renew = func(ctx context.Context, r driver.RenewRequest) driver.Renewal {
 			a := renewOne(ctx, s, r)
 			if a.Err != nil && looked(s, r.Key).Holder.Owner == r.Owner {
 				return driver.Renewal{TTL: r.TTL}
@@ -164,15 +164,15 @@ var brokenNodes = []brokenEngine{
 		}
 	})},
 	{"a node is named after its address", "ResultsNameTheLife", one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
-			res, err := s.Try(ctx, r)
+		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+			res, err := s.Vote(ctx, r)
 			res.Node = "127.0.0.1:6379"
 			return res, err
 		}
 	})},
 	{"a node is not named", "ResultsNameTheLife", one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
-			res, err := s.Try(ctx, r)
+		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+			res, err := s.Vote(ctx, r)
 			res.Node = ""
 			return res, err
 		}

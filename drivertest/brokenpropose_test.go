@@ -12,31 +12,31 @@ import (
 )
 
 // reask is an engine that takes each request for another.
-func reask(f func(s *memdriver.Store, r driver.Request) driver.Request) func(*memdriver.Store) func() driver.Driver {
+func reask(f func(s *memdriver.Store, r driver.VoteRequest) driver.VoteRequest) func(*memdriver.Store) func() driver.Driver {
 	return one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
-			return s.Try(ctx, f(s, r))
+		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+			return s.Vote(ctx, f(s, r))
 		}
 	})
 }
 
 // insist is an engine that grants refused proposals of one kind with a fence of
 // the store's, and says that it is the proposed one.
-func insist(which func(r driver.Request, res driver.Result) bool) func(*memdriver.Store) func() driver.Driver {
+func insist(which func(r driver.VoteRequest, res driver.Result) bool) func(*memdriver.Store) func() driver.Driver {
 	return one(func(s *memdriver.Store, p *patched) {
 		p.inspect = func(ctx context.Context, key string) (driver.Info, error) {
 			info, err := s.Inspect(ctx, key)
 			noFences(&info)
 			return info, err
 		}
-		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
-			res, err := s.Try(ctx, r)
+		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+			res, err := s.Vote(ctx, r)
 			if res.Why != driver.FenceTooLow || !which(r, res) {
 				return res, err
 			}
-			fence := r.Fence
-			r.Fence, r.Restore = res.Fence+1, false
-			res, err = s.Try(ctx, r)
+			fence := r.Proposal
+			r.Proposal, r.Restore = res.Fence+1, false
+			res, err = s.Vote(ctx, r)
 			res.Fence = fence
 			return res, err
 		}
@@ -45,31 +45,31 @@ func insist(which func(r driver.Request, res driver.Result) bool) func(*memdrive
 
 var brokenProposals = []brokenEngine{
 	{"any vote of the owner counts as its lease", "RenewComparesTheFence RenewIsNoClaim RenewComparesASharersFence", one(func(s *memdriver.Store, p *patched) {
-		p.renew = func(ctx context.Context, r driver.Request) driver.Renewal {
+		p.renew = func(ctx context.Context, r driver.RenewRequest) driver.Renewal {
 			r.Fence = 0
 			return renewOne(ctx, s, r)
 		}
 	})},
 	{"a vote that is given back is taken whatever its fence", "ReleaseUpToAFence SharedReleaseUpToAFence", one(func(s *memdriver.Store, p *patched) {
-		p.release = func(ctx context.Context, r driver.Request) error {
+		p.release = func(ctx context.Context, r driver.WithdrawRequest) error {
 			r.UpTo = 0
-			return s.Release(ctx, r)
+			return s.Withdraw(ctx, r)
 		}
 	})},
 	{"proposals are ignored", "ProposedFenceIsGranted LowProposalIsRefused HolderMayRaiseItsFence ProposedFencesInARow",
-		reask(func(_ *memdriver.Store, r driver.Request) driver.Request {
-			r.Fence = 0
+		reask(func(_ *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
+			r.Proposal = 0
 			return r
 		})},
 	{"any proposal is granted", "LowProposalIsRefused ProposalFarAheadIsRefused MintedAndProposedFencesRise RestoreAfterALaterFence ReadersDoNotOvertakeWriters WritersDoNotOvertakeReaders SharedClaimTakesTheProposal",
-		insist(func(driver.Request, driver.Result) bool { return true })},
+		insist(func(driver.VoteRequest, driver.Result) bool { return true })},
 	{"a client with a wrong clock may use up the fences", "ProposalFarAheadIsRefused",
-		insist(func(r driver.Request, res driver.Result) bool { return r.Fence > res.Fence })},
+		insist(func(r driver.VoteRequest, res driver.Result) bool { return r.Proposal > res.Fence })},
 	{"a refusal of a proposal far ahead names that one", "ProposalFarAheadIsRefused", one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
-			res, err := s.Try(ctx, r)
+		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+			res, err := s.Vote(ctx, r)
 			if res.Why == driver.FenceTooLow {
-				res.Fence = max(res.Fence, r.Fence)
+				res.Fence = max(res.Fence, r.Proposal)
 			}
 			return res, err
 		}
@@ -77,11 +77,11 @@ var brokenProposals = []brokenEngine{
 	{"one mark for the proposals of all keys", "ProposalsMayOvertakeEachOther RestoreGivesALeaseBack",
 		one(func(s *memdriver.Store, p *patched) {
 			var mark atomic.Uint64
-			p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
-				if r.Fence != 0 && r.Fence < mark.Load() {
+			p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+				if r.Proposal != 0 && r.Proposal < mark.Load() {
 					return driver.Result{Why: driver.FenceTooLow, Fence: mark.Load()}, nil
 				}
-				res, err := s.Try(ctx, r)
+				res, err := s.Vote(ctx, r)
 				if res.Granted {
 					mark.Store(max(mark.Load(), res.Fence))
 				}
@@ -90,11 +90,11 @@ var brokenProposals = []brokenEngine{
 		})},
 	{"one mark for all proposals of a key", "ReadersMayOvertakeEachOther RestoreOfASharedLease", one(func(s *memdriver.Store, p *patched) {
 		var mark memo[string, uint64]
-		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
-			if _, held := leaseOf(looked(s, r.Key), r); r.Fence != 0 && r.Fence < mark.get(r.Key) && !held {
+		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+			if _, held := leaseOf(looked(s, r.Key), r.Claim); r.Proposal != 0 && r.Proposal < mark.get(r.Key) && !held {
 				return driver.Result{Why: driver.FenceTooLow, Fence: mark.get(r.Key)}, nil
 			}
-			res, err := s.Try(ctx, r)
+			res, err := s.Vote(ctx, r)
 			if res.Granted {
 				mark.set(r.Key, max(mark.get(r.Key), res.Fence))
 			}
@@ -104,9 +104,9 @@ var brokenProposals = []brokenEngine{
 	{"minted fences have a counter of their own", "MintedAndProposedFencesRise", one(func(s *memdriver.Store, p *patched) {
 		var fences memo[string, uint64]
 		var n atomic.Uint64
-		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
-			res, err := s.Try(ctx, r)
-			if r.Fence == 0 && res.Granted {
+		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+			res, err := s.Vote(ctx, r)
+			if r.Proposal == 0 && res.Granted {
 				if fences.get(r.Owner) == 0 {
 					fences.set(r.Owner, n.Add(1))
 				}
@@ -116,21 +116,21 @@ var brokenProposals = []brokenEngine{
 		}
 	})},
 	{"a proposal of several fences has them all", "ProposedFencesInARow", one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
-			res, err := s.Try(ctx, r)
+		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+			res, err := s.Vote(ctx, r)
 			res.Fences = r.Fences
 			return res, err
 		}
 	})},
-	{"a proposal of several fences has one", "ProposedFencesInARow", reask(func(_ *memdriver.Store, r driver.Request) driver.Request {
-		if r.Fence != 0 {
+	{"a proposal of several fences has one", "ProposedFencesInARow", reask(func(_ *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
+		if r.Proposal != 0 {
 			r.Fences = 1
 		}
 		return r
 	})},
 	{"Held names no fence", "HeldRefusalNamesTheFence", one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
-			res, err := s.Try(ctx, r)
+		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+			res, err := s.Vote(ctx, r)
 			if !res.Granted && res.Why == driver.Held {
 				res.Fence = 0
 			}
@@ -138,41 +138,41 @@ var brokenProposals = []brokenEngine{
 		}
 	})},
 	{"the holder's fence is raised unasked", "HolderKeepsItsFence RestoreGivesALeaseBack SharerKeepsItsFence",
-		reask(func(s *memdriver.Store, r driver.Request) driver.Request {
+		reask(func(s *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
 			r.Restore = r.Restore && !looked(s, r.Key).Held
-			r.Raise = r.Fence > looked(s, r.Key).Fence
+			r.Raise = r.Proposal > looked(s, r.Key).Fence
 			return r
 		})},
-	{"the holder's fence is never raised", "HolderMayRaiseItsFence SharerKeepsItsFence", reask(func(_ *memdriver.Store, r driver.Request) driver.Request {
+	{"the holder's fence is never raised", "HolderMayRaiseItsFence SharerKeepsItsFence", reask(func(_ *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
 		r.Raise = false
 		return r
 	})},
-	{"a raise may lower", "HolderMayRaiseItsFence", reask(func(s *memdriver.Store, r driver.Request) driver.Request {
-		r.Raise = r.Raise && r.Fence >= looked(s, r.Key).Fence
+	{"a raise may lower", "HolderMayRaiseItsFence", reask(func(s *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
+		r.Raise = r.Raise && r.Proposal >= looked(s, r.Key).Fence
 		return r
 	})},
-	{"a claim keeps the fence that was handed over", "ClaimTakesTheProposal SharedClaimTakesTheProposal", reask(func(s *memdriver.Store, r driver.Request) driver.Request {
+	{"a claim keeps the fence that was handed over", "ClaimTakesTheProposal SharedClaimTakesTheProposal", reask(func(s *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
 		if handedOver(looked(s, r.Key)) {
-			r.Fence = 0
+			r.Proposal = 0
 		}
 		return r
 	})},
 	{"a claim that is refused gives the key up", "ClaimTakesTheProposal", one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
-			res, err := s.Try(ctx, r)
+		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+			res, err := s.Vote(ctx, r)
 			if res.Why == driver.FenceTooLow && looked(s, r.Key).Held {
-				_ = s.Release(ctx, r)
+				_ = s.Release(ctx, driver.ReleaseRequest{Claim: r.Claim, TTL: r.TTL})
 			}
 			return res, err
 		}
 	})},
-	{"Restore is a proposal like any other", "RestoreGivesALeaseBack", reask(func(_ *memdriver.Store, r driver.Request) driver.Request {
+	{"Restore is a proposal like any other", "RestoreGivesALeaseBack", reask(func(_ *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
 		r.Restore = false
 		return r
 	})},
 	{"Restore is always granted", "RestoreAfterALaterFence RestoreOfASharedLease RestoreAfterAReader",
-		insist(func(r driver.Request, _ driver.Result) bool { return r.Restore })},
-	{"Restore takes the key from its holder", "RestoreSparesTheHolder", reask(func(s *memdriver.Store, r driver.Request) driver.Request {
+		insist(func(r driver.VoteRequest, _ driver.Result) bool { return r.Restore })},
+	{"Restore takes the key from its holder", "RestoreSparesTheHolder", reask(func(s *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
 		if r.Restore && looked(s, r.Key).Holder.Owner != r.Owner {
 			s.Lose(r.Key)
 		}

@@ -5,6 +5,7 @@ package drivertest_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"time"
 
@@ -15,25 +16,25 @@ import (
 var brokenReleases = []brokenEngine{
 	{"release deletes without comparing", "ReleaseIsTheOwnersAlone ReleaseTwice LateReleaseSparesTheSuccessor",
 		one(func(s *memdriver.Store, p *patched) {
-			p.release = func(ctx context.Context, r driver.Request) error {
+			p.release = func(ctx context.Context, r driver.WithdrawRequest) error {
 				if info := looked(s, r.Key); info.Held {
-					return s.Release(ctx, as(r, info.Holder))
+					r.Claim = as(r.Claim, info.Holder)
 				}
-				return s.Release(ctx, r)
+				return s.Withdraw(ctx, r)
 			}
 		})},
 	{"release does not compare the label", "ReleaseComparesTheLabel", one(func(s *memdriver.Store, p *patched) {
-		p.release = func(ctx context.Context, r driver.Request) error {
+		p.release = func(ctx context.Context, r driver.WithdrawRequest) error {
 			if info := looked(s, r.Key); info.Holder.Owner == r.Owner {
-				r = as(r, info.Holder)
+				r.Claim = as(r.Claim, info.Holder)
 			}
-			return s.Release(ctx, r)
+			return s.Withdraw(ctx, r)
 		}
 	})},
 	{"release never says that nothing was held", "ReleaseIsTheOwnersAlone ReleaseTwice LateReleaseSparesTheSuccessor",
 		one(func(s *memdriver.Store, p *patched) {
-			p.release = func(ctx context.Context, r driver.Request) error {
-				if err := s.Release(ctx, r); !errors.Is(err, driver.ErrNotHeld) {
+			p.release = func(ctx context.Context, r driver.WithdrawRequest) error {
+				if err := s.Withdraw(ctx, r); !errors.Is(err, driver.ErrNotHeld) {
 					return err
 				}
 				return nil
@@ -41,63 +42,63 @@ var brokenReleases = []brokenEngine{
 		})},
 	{"release does nothing", "ReleaseFreesTheKey LockWaitsItsTurn CancelAtAnyMoment ReleaseNeedsNoContext ClientCloseLeavesNothing",
 		one(func(s *memdriver.Store, p *patched) {
-			p.release = func(context.Context, driver.Request) error { return nil }
+			p.release = func(context.Context, driver.WithdrawRequest) error { return nil }
 		})},
 	{"a released owner is forgotten", "TryAfterReleaseIsRefused CancelledTryIsCleanedUp", one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
-			res, err := s.Try(ctx, r)
+		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+			res, err := s.Vote(ctx, r)
 			if !res.Granted && !looked(s, r.Key).Held {
-				r.Owner = "back" // as if it was never seen before
-				return s.Try(ctx, r)
+				r.Owner = another // as if it was never seen before
+				return s.Vote(ctx, r)
 			}
 			return res, err
 		}
 	})},
 	{"a released owner may take a place", "TryAfterReleaseIsRefused", one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
-			res, err := s.Try(ctx, r)
+		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+			res, err := s.Vote(ctx, r)
 			if r.Queue && !res.Granted && looked(s, r.Key).Waiters == 0 {
-				r.Owner = "back"
-				return s.Try(ctx, r)
+				r.Owner = another
+				return s.Vote(ctx, r)
 			}
 			return res, err
 		}
 	})},
 	{"release leaves a place in line", "ReleaseLeavesTheLine CancelledLockLeavesNothing WriterThatLeavesLetsReadersIn", one(func(s *memdriver.Store, p *patched) {
-		p.release = func(ctx context.Context, r driver.Request) error {
+		p.release = func(ctx context.Context, r driver.WithdrawRequest) error {
 			if info := looked(s, r.Key); info.Held && info.Holder.Owner != r.Owner && info.Waiters > 0 {
 				return nil
 			}
-			return s.Release(ctx, r)
+			return s.Withdraw(ctx, r)
 		}
 	})},
 	{"a key that was handed over cannot be released", "ReleaseOfAHandedOverKeyPassesOn GivingUpRacesWithRelease HintAfterAPlaceWasGivenUp ReleaseOfHandedOverSharesPassesOn",
 		one(func(s *memdriver.Store, p *patched) {
-			p.release = func(ctx context.Context, r driver.Request) error {
+			p.release = func(ctx context.Context, r driver.WithdrawRequest) error {
 				if info := looked(s, r.Key); info.Holder.Owner == r.Owner && handedOver(info) {
 					return driver.ErrNotHeld
 				}
-				return s.Release(ctx, r)
+				return s.Withdraw(ctx, r)
 			}
 		})},
 	{"settled releases do nothing", "SettledReleaseIsARelease", one(func(s *memdriver.Store, p *patched) {
-		p.release = func(ctx context.Context, r driver.Request) error {
+		p.release = func(ctx context.Context, r driver.WithdrawRequest) error {
 			if r.Settled {
 				return nil
 			}
-			return s.Release(ctx, r)
+			return s.Withdraw(ctx, r)
 		}
 	})},
 	{"settled releases are remembered", "SettledOwnerMayAskAgain", one(func(s *memdriver.Store, p *patched) {
-		p.release = func(ctx context.Context, r driver.Request) error {
+		p.release = func(ctx context.Context, r driver.WithdrawRequest) error {
 			r.Settled = false
-			return s.Release(ctx, r)
+			return s.Withdraw(ctx, r)
 		}
 	})},
 	{"release leaves a counter for each key", "NothingStays", one(func(s *memdriver.Store, p *patched) {
-		p.release = func(ctx context.Context, r driver.Request) error {
+		p.release = func(ctx context.Context, r driver.WithdrawRequest) error {
 			s.Hold("fence:"+r.Key, 1000*time.Hour, driver.Label{})
-			return s.Release(ctx, r)
+			return s.Withdraw(ctx, r)
 		}
 	})},
 	{"close takes the locks with it", "CloseEndsWhatTheDriverOpened", one(func(s *memdriver.Store, p *patched) {
@@ -111,7 +112,7 @@ var brokenReleases = []brokenEngine{
 var brokenRenewals = []brokenEngine{
 	{"renewals that do nothing", "RenewProlongs LockOutlivesManyTTLs ReleaseNeedsNoContext AdoptedLeaseGoesOn ReadersOutliveManyTTLs",
 		one(func(s *memdriver.Store, p *patched) {
-			p.renew = func(ctx context.Context, r driver.Request) driver.Renewal {
+			p.renew = func(ctx context.Context, r driver.RenewRequest) driver.Renewal {
 				ttl := r.TTL
 				if r.TTL = 1; r.Queue {
 					return renewOne(ctx, s, r)
@@ -122,26 +123,26 @@ var brokenRenewals = []brokenEngine{
 			}
 		})},
 	{"renewal of what is free grants it", "RenewNeverGrants RenewNeverRevives", one(func(s *memdriver.Store, p *patched) {
-		p.renew = func(ctx context.Context, r driver.Request) driver.Renewal {
+		p.renew = func(ctx context.Context, r driver.RenewRequest) driver.Renewal {
 			a := renewOne(ctx, s, r)
 			if a.Err != nil && !looked(s, r.Key).Held {
-				r.Queue, r.Owner = false, r.Owner+"'"
-				res, _ := s.Try(ctx, r)
+				r.Owner = rand.Text()
+				res, _ := s.Try(ctx, driver.TryRequest{Claim: r.Claim, TTL: r.TTL})
 				return driver.Renewal{TTL: res.TTL}
 			}
 			return a
 		}
 	})},
 	{"renewal prolongs whatever is there", "RenewNeverRevives RenewReportsEach", one(func(s *memdriver.Store, p *patched) {
-		p.renew = func(ctx context.Context, r driver.Request) driver.Renewal {
+		p.renew = func(ctx context.Context, r driver.RenewRequest) driver.Renewal {
 			if info := looked(s, r.Key); info.Held && !r.Queue {
-				r = as(r, info.Holder)
+				r.Claim = as(r.Claim, info.Holder)
 			}
 			return renewOne(ctx, s, r)
 		}
 	})},
 	{"one that is not held fails the whole batch", "RenewReportsEach", one(func(s *memdriver.Store, p *patched) {
-		p.batch = func(rs []driver.Request, answers []driver.Renewal) (int, int) {
+		p.batch = func(rs []driver.RenewRequest, answers []driver.Renewal) (int, int) {
 			for _, a := range answers {
 				if a.Err != nil {
 					for i := range answers {
@@ -154,20 +155,20 @@ var brokenRenewals = []brokenEngine{
 		}
 	})},
 	{"an answer too many", "RenewOfNothing", one(func(s *memdriver.Store, p *patched) {
-		p.batch = func(rs []driver.Request, _ []driver.Renewal) (int, int) { return 0, len(rs) + 1 }
+		p.batch = func(rs []driver.RenewRequest, _ []driver.Renewal) (int, int) { return 0, len(rs) + 1 }
 	})},
 	{"only the first 500 are renewed", "RenewOfMany", one(func(s *memdriver.Store, p *patched) {
-		p.batch = func(rs []driver.Request, _ []driver.Renewal) (int, int) { return 0, min(len(rs), 500) }
+		p.batch = func(rs []driver.RenewRequest, _ []driver.Renewal) (int, int) { return 0, min(len(rs), 500) }
 	})},
 	{"renewals do not tell that somebody waits", "RenewSaysThatSomebodyWaits WantedComesWithARenewal", one(func(s *memdriver.Store, p *patched) {
-		p.renew = func(ctx context.Context, r driver.Request) driver.Renewal {
+		p.renew = func(ctx context.Context, r driver.RenewRequest) driver.Renewal {
 			a := renewOne(ctx, s, r)
 			a.Wanted = false
 			return a
 		}
 	})},
 	{"a handed-over place still stands", "HandedOverPlaceIsNoPlace HandedOverReaderIsNoPlace", one(func(s *memdriver.Store, p *patched) {
-		p.renew = func(ctx context.Context, r driver.Request) driver.Renewal {
+		p.renew = func(ctx context.Context, r driver.RenewRequest) driver.Renewal {
 			a := renewOne(ctx, s, r)
 			if r.Queue {
 				a.Err = nil
@@ -176,13 +177,13 @@ var brokenRenewals = []brokenEngine{
 		}
 	})},
 	{"a sign of life by Renew is ignored", "RenewKeepsThePlace", one(func(s *memdriver.Store, p *patched) {
-		p.renew = func(ctx context.Context, r driver.Request) driver.Renewal {
+		p.renew = func(ctx context.Context, r driver.RenewRequest) driver.Renewal {
 			r.Patience = 1
 			return renewOne(ctx, s, r)
 		}
 	})},
 	{"who becomes first is not told when to look", "WhoBecomesFirstIsToldWhenToLook", one(func(s *memdriver.Store, p *patched) {
-		p.renew = func(ctx context.Context, r driver.Request) driver.Renewal {
+		p.renew = func(ctx context.Context, r driver.RenewRequest) driver.Renewal {
 			a := renewOne(ctx, s, r)
 			a.RetryIn = 0
 			return a

@@ -5,6 +5,7 @@ package drivertest_test
 
 import (
 	"context"
+	"crypto/rand"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -15,10 +16,10 @@ import (
 )
 
 // reply is an engine that answers otherwise than the store did.
-func reply(f func(s *memdriver.Store, r driver.Request, res driver.Result) driver.Result) func(*memdriver.Store) func() driver.Driver {
+func reply(f func(s *memdriver.Store, r driver.VoteRequest, res driver.Result) driver.Result) func(*memdriver.Store) func() driver.Driver {
 	return one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
-			res, err := s.Try(ctx, r)
+		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+			res, err := s.Vote(ctx, r)
 			if err != nil {
 				return res, err
 			}
@@ -28,20 +29,20 @@ func reply(f func(s *memdriver.Store, r driver.Request, res driver.Result) drive
 }
 
 // instead is an engine that releases in its own way.
-func instead(f func(s *memdriver.Store, r driver.Request) error) func(*memdriver.Store) func() driver.Driver {
+func instead(f func(s *memdriver.Store, r driver.WithdrawRequest) error) func(*memdriver.Store) func() driver.Driver {
 	return one(func(s *memdriver.Store, p *patched) {
-		p.release = func(_ context.Context, r driver.Request) error { return f(s, r) }
+		p.release = func(_ context.Context, r driver.WithdrawRequest) error { return f(s, r) }
 	})
 }
 
 // letIn is a grant that the store did not give.
-func letIn(r driver.Request) driver.Result {
+func letIn(r driver.VoteRequest) driver.Result {
 	return driver.Result{Granted: true, Fence: uint64(time.Now().UnixMicro()), TTL: r.TTL}
 }
 
 // leaseOf is what an owner holds, by what Inspect says.
-func leaseOf(info driver.Info, r driver.Request) (driver.Lease, bool) {
-	i := slices.IndexFunc(info.Holders, func(l driver.Lease) bool { return l.Holder.Owner == r.Owner })
+func leaseOf(info driver.Info, c driver.Claim) (driver.Lease, bool) {
+	i := slices.IndexFunc(info.Holders, func(l driver.Lease) bool { return l.Holder.Owner == c.Owner })
 	if i < 0 {
 		return driver.Lease{}, false
 	}
@@ -51,20 +52,20 @@ func leaseOf(info driver.Info, r driver.Request) (driver.Lease, bool) {
 // oneAtATime is an engine that makes those that were let in together wait for
 // each other.
 var oneAtATime = one(func(s *memdriver.Store, p *patched) {
-	p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+	p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 		info := looked(s, r.Key)
-		mine, ok := leaseOf(info, r)
+		mine, ok := leaseOf(info, r.Claim)
 		claimed := func(l driver.Lease) bool { return l.Left > memClaim }
 		if ok && !claimed(mine) && slices.ContainsFunc(info.Holders, claimed) {
 			return driver.Result{Holder: info.Holder, Left: info.Left}, nil
 		}
-		return s.Try(ctx, r)
+		return s.Vote(ctx, r)
 	}
 })
 
 // timed is an engine whose refusals name another moment.
 func timed(choose func(lefts []time.Duration) time.Duration) func(*memdriver.Store) func() driver.Driver {
-	return reply(func(s *memdriver.Store, r driver.Request, res driver.Result) driver.Result {
+	return reply(func(s *memdriver.Store, r driver.VoteRequest, res driver.Result) driver.Result {
 		var lefts []time.Duration
 		for _, l := range looked(s, r.Key).Holders {
 			lefts = append(lefts, l.Left)
@@ -77,103 +78,101 @@ func timed(choose func(lefts []time.Duration) time.Duration) func(*memdriver.Sto
 }
 
 var brokenShares = []brokenEngine{
-	{"shared keys have one holder", "SharersHoldTogether RLocksHoldTogether", reask(func(_ *memdriver.Store, r driver.Request) driver.Request {
+	{"shared keys have one holder", "SharersHoldTogether RLocksHoldTogether", reask(func(_ *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
 		r.Mode, r.Convert = driver.Exclusive, false
 		return r
 	})},
 	{"modes are not compared", "SharersHoldTogether WriterKeepsSharersOut OneWriterOrSharersAtOnce WaitingWriterStopsLaterReaders RandomMix WriterIsNotStarved",
-		reply(func(_ *memdriver.Store, r driver.Request, res driver.Result) driver.Result {
+		reply(func(_ *memdriver.Store, r driver.VoteRequest, res driver.Result) driver.Result {
 			if res.Granted || res.Why != driver.Held || res.Holder.Mode == r.Mode && r.Mode == driver.Exclusive {
 				return res
 			}
 			return letIn(r)
 		})},
 	{"one that shares and asks again holds twice", "SharedTryAgainIsTheSameGrant CopiesOfASharedRequestAtOnce",
-		reask(func(s *memdriver.Store, r driver.Request) driver.Request {
-			if _, ok := leaseOf(looked(s, r.Key), r); ok {
+		reask(func(s *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
+			if _, ok := leaseOf(looked(s, r.Key), r.Claim); ok {
 				again := r
-				again.Owner = "again"
-				_, _ = s.Try(context.Background(), again)
+				again.Owner = rand.Text()
+				_, _ = s.Vote(context.Background(), again)
 			}
 			return r
 		})},
 	{"one that shares and asks again goes behind the line", "SharedTryEntersNoLine",
-		reply(func(s *memdriver.Store, r driver.Request, res driver.Result) driver.Result {
+		reply(func(s *memdriver.Store, r driver.VoteRequest, res driver.Result) driver.Result {
 			if n := looked(s, r.Key).Waiters; res.Granted && n > 0 {
 				return driver.Result{Ahead: n}
 			}
 			return res
 		})},
 	{"one expiry for all that share a key", "EachSharerHasItsOwnExpiry", one(func(s *memdriver.Store, p *patched) {
-		p.renew = func(ctx context.Context, r driver.Request) driver.Renewal {
+		p.renew = func(ctx context.Context, r driver.RenewRequest) driver.Renewal {
 			for _, l := range looked(s, r.Key).Holders {
-				other := as(r, l.Holder)
-				other.Fence = 0
-				renewOne(ctx, s, other)
+				renewOne(ctx, s, driver.RenewRequest{Claim: as(r.Claim, l.Holder), TTL: r.TTL})
 			}
 			return renewOne(ctx, s, r)
 		}
 	})},
-	{"a share lasts as long as the one before", "SharedLeaseEnds", reask(func(s *memdriver.Store, r driver.Request) driver.Request {
+	{"a share lasts as long as the one before", "SharedLeaseEnds", reask(func(s *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
 		r.TTL = max(r.TTL, looked(s, r.Key).Left)
 		return r
 	})},
-	{"the holder's Try changes the mode", "ModeIsKept", reask(func(s *memdriver.Store, r driver.Request) driver.Request {
-		if l, ok := leaseOf(looked(s, r.Key), r); ok && l.Holder.Mode != r.Mode {
+	{"the holder's Try changes the mode", "ModeIsKept", reask(func(s *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
+		if l, ok := leaseOf(looked(s, r.Key), r.Claim); ok && l.Holder.Mode != r.Mode {
 			r.Mode, r.Convert = driver.Shared, true
 		}
 		return r
 	})},
 	{"a late Try is answered with what its owner has", "ModeIsKept LateTryAfterConvert",
-		reask(func(s *memdriver.Store, r driver.Request) driver.Request {
-			if l, ok := leaseOf(looked(s, r.Key), r); ok && !r.Convert {
+		reask(func(s *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
+			if l, ok := leaseOf(looked(s, r.Key), r.Claim); ok && !r.Convert {
 				r.Mode, r.Limit = l.Holder.Mode, l.Holder.Limit
 			}
 			return r
 		})},
 	{"renewals compare the mode", "RenewInWhicheverMode LateRenewAfterConvert", one(func(s *memdriver.Store, p *patched) {
-		p.renew = func(ctx context.Context, r driver.Request) driver.Renewal {
-			if l, ok := leaseOf(looked(s, r.Key), r); ok && l.Holder.Mode != r.Mode {
+		p.renew = func(ctx context.Context, r driver.RenewRequest) driver.Renewal {
+			if l, ok := leaseOf(looked(s, r.Key), r.Claim); ok && l.Holder.Mode != r.Mode {
 				return driver.Renewal{Err: driver.ErrNotHeld}
 			}
 			return renewOne(ctx, s, r)
 		}
 	})},
 	{"a release ends all shares", "SharedReleaseIsTheOwnersAlone WriterWaitsForAllSharers WriterAfterConvert",
-		instead(func(s *memdriver.Store, r driver.Request) error {
-			err := s.Release(context.Background(), r)
+		instead(func(s *memdriver.Store, r driver.WithdrawRequest) error {
+			err := s.Withdraw(context.Background(), r)
 			if info := looked(s, r.Key); err == nil && info.Holds > 0 && info.Holder.Mode == driver.Shared {
 				s.Lose(r.Key)
 			}
 			return err
 		})},
 	{"settled releases of shares are remembered", "SettledSharerMayAskAgain",
-		instead(func(s *memdriver.Store, r driver.Request) error {
+		instead(func(s *memdriver.Store, r driver.WithdrawRequest) error {
 			r.Settled = r.Settled && r.Mode != driver.Shared
-			return s.Release(context.Background(), r)
+			return s.Withdraw(context.Background(), r)
 		})},
 	{"readers that are refused join the line", "SharedRefusalLeavesNoTrace",
-		reask(func(_ *memdriver.Store, r driver.Request) driver.Request {
+		reask(func(_ *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
 			r.Queue = r.Queue || r.Mode == driver.Shared && !r.Convert
 			return r
 		})},
-	{"labels of shares are made valid text", "HostileLabelsOfSharers", reask(func(_ *memdriver.Store, r driver.Request) driver.Request {
+	{"labels of shares are made valid text", "HostileLabelsOfSharers", reask(func(_ *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
 		if r.Mode == driver.Shared {
 			r.Label = strings.ToValidUTF8(r.Label, "?")
 		}
 		return r
 	})},
-	{"shared keys end at a NUL", "HostileKeysAreShared", reask(func(_ *memdriver.Store, r driver.Request) driver.Request {
+	{"shared keys end at a NUL", "HostileKeysAreShared", reask(func(_ *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
 		if r.Mode == driver.Shared {
 			r.Key, _, _ = strings.Cut(r.Key, "\x00")
 		}
 		return r
 	})},
 	{"shares are kept under a name that may be a key's", "SharedKeysNamedLikeTheStoresOwn",
-		reask(func(s *memdriver.Store, r driver.Request) driver.Request {
+		reask(func(s *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
 			if base, ok := strings.CutSuffix(r.Key, ":line"); ok {
 				for _, l := range looked(s, base).Holders {
-					_ = s.Release(context.Background(), as(driver.Request{Key: base}, l.Holder))
+					_ = s.Release(context.Background(), driver.ReleaseRequest{Claim: as(driver.Claim{Key: base}, l.Holder)})
 				}
 			}
 			return r
@@ -194,24 +193,24 @@ var brokenShares = []brokenEngine{
 			return info, err
 		}
 	})},
-	{"a key that was shared leaves a set", "NothingStaysOfSharers", instead(func(s *memdriver.Store, r driver.Request) error {
+	{"a key that was shared leaves a set", "NothingStaysOfSharers", instead(func(s *memdriver.Store, r driver.WithdrawRequest) error {
 		if r.Mode == driver.Shared {
 			s.Hold("shares:"+r.Key, 1000*time.Hour, driver.Label{})
 		}
-		return s.Release(context.Background(), r)
+		return s.Withdraw(context.Background(), r)
 	})},
 	{"readers that were let in together wait for each other",
 		"NeighboursEnterTogether DeadWriterHandsOnToReaders SharedHandoffIsAtOnce LargerLimitLetsSeveralIn", oneAtATime},
 	{"only the first reader is told", "NeighboursAreAllTold DeadWriterLetsAllReadersIn DeadHoldersLetAsManyIn", one(func(s *memdriver.Store, p *patched) {
 		var n atomic.Int64
-		p.watch = func(ctx context.Context, r driver.Request) (<-chan struct{}, error) {
+		p.watch = func(ctx context.Context, r driver.Claim) (<-chan struct{}, error) {
 			if r.Mode == driver.Shared && n.Add(1) > 1 {
 				return make(chan struct{}), nil
 			}
 			return s.Watch(ctx, r)
 		}
 	})},
-	{"readers before writers", "MixedLineIsInOrder", reply(func(s *memdriver.Store, r driver.Request, res driver.Result) driver.Result {
+	{"readers before writers", "MixedLineIsInOrder", reply(func(s *memdriver.Store, r driver.VoteRequest, res driver.Result) driver.Result {
 		reads := func(h driver.Holder) bool { return h.Mode == driver.Shared }
 		if r.Mode == driver.Exclusive && r.Queue && slices.ContainsFunc(looked(s, r.Key).Line, reads) {
 			return driver.Result{Ahead: 1}
@@ -221,7 +220,7 @@ var brokenShares = []brokenEngine{
 	{"a writer is told of the first expiry", "WriterIsToldOfTheLastExpiry", timed(slices.Min)},
 	{"who waits for room is told of the last expiry", "FirstInLineIsToldWhenThereIsRoom", timed(slices.Max)},
 	{"one of those that share is told that somebody waits", "EachSharerIsToldThatSomebodyWaits", one(func(s *memdriver.Store, p *patched) {
-		p.renew = func(ctx context.Context, r driver.Request) driver.Renewal {
+		p.renew = func(ctx context.Context, r driver.RenewRequest) driver.Renewal {
 			a := renewOne(ctx, s, r)
 			a.Wanted = a.Wanted && looked(s, r.Key).Holder.Owner == r.Owner
 			return a
@@ -230,45 +229,45 @@ var brokenShares = []brokenEngine{
 }
 
 var brokenConverts = []brokenEngine{
-	{"a Convert is a Try", "ConvertShares ConvertLetsReadersIn DowngradeLetsReadersEnter", reask(func(_ *memdriver.Store, r driver.Request) driver.Request {
+	{"a Convert is a Try", "ConvertShares ConvertLetsReadersIn DowngradeLetsReadersEnter", reask(func(_ *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
 		if r.Convert {
 			r.Mode, r.Convert = driver.Exclusive, false
 		}
 		return r
 	})},
 	{"what is shared cannot be converted", "ConvertTwice LostReplyOfADowngrade", one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 			info := looked(s, r.Key)
 			if r.Convert && info.Holder.Mode == driver.Shared {
 				return driver.Result{Holder: info.Holder, Left: info.Left}, nil
 			}
-			return s.Try(ctx, r)
+			return s.Vote(ctx, r)
 		}
 	})},
-	{"a Convert of nothing is a Try", "ConvertOfNothing ConvertAfterTheEnd", reask(func(s *memdriver.Store, r driver.Request) driver.Request {
-		_, held := leaseOf(looked(s, r.Key), r)
+	{"a Convert of nothing is a Try", "ConvertOfNothing ConvertAfterTheEnd", reask(func(s *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
+		_, held := leaseOf(looked(s, r.Key), r.Claim)
 		r.Convert = r.Convert && held
 		return r
 	})},
-	{"a Convert that is refused is a Release", "ConvertOfNothing", reply(func(s *memdriver.Store, r driver.Request, res driver.Result) driver.Result {
+	{"a Convert that is refused is a Release", "ConvertOfNothing", reply(func(s *memdriver.Store, r driver.VoteRequest, res driver.Result) driver.Result {
 		if r.Convert && !res.Granted {
-			_ = s.Release(context.Background(), r)
+			_ = s.Release(context.Background(), driver.ReleaseRequest{Claim: r.Claim, TTL: r.TTL})
 		}
 		return res
 	})},
-	{"a Convert does not prolong", "ConvertProlongs", reask(func(_ *memdriver.Store, r driver.Request) driver.Request {
+	{"a Convert does not prolong", "ConvertProlongs", reask(func(_ *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
 		if r.Convert {
 			r.TTL = 1
 		}
 		return r
 	})},
-	{"a Convert of any vote", "ConvertComparesTheFence", reask(func(_ *memdriver.Store, r driver.Request) driver.Request {
+	{"a Convert of any vote", "ConvertComparesTheFence", reask(func(_ *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
 		if r.Convert {
 			r.Fence = 0
 		}
 		return r
 	})},
-	{"a Convert drops the limit", "ConvertTakesASlot", reask(func(_ *memdriver.Store, r driver.Request) driver.Request {
+	{"a Convert drops the limit", "ConvertTakesASlot", reask(func(_ *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
 		if r.Convert {
 			r.Limit = 0
 		}

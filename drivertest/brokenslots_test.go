@@ -20,13 +20,13 @@ var brokenSlots = []brokenEngine{
 		}
 	})},
 	{"one more than the limit", "LimitIsKept LimitIsKeptAtOnce SmallestLimitCounts LimitOfOne",
-		reask(func(_ *memdriver.Store, r driver.Request) driver.Request {
+		reask(func(_ *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
 			if r.Limit > 0 {
 				r.Limit++
 			}
 			return r
 		})},
-	{"the limit of the one that asks counts", "SmallestLimitCounts", reply(func(s *memdriver.Store, r driver.Request, res driver.Result) driver.Result {
+	{"the limit of the one that asks counts", "SmallestLimitCounts", reply(func(s *memdriver.Store, r driver.VoteRequest, res driver.Result) driver.Result {
 		info := looked(s, r.Key)
 		if !res.Granted && r.Mode == driver.Shared && info.Holder.Mode == driver.Shared && (r.Limit == 0 || info.Holds < r.Limit) {
 			return letIn(r)
@@ -36,8 +36,8 @@ var brokenSlots = []brokenEngine{
 	{"slots are counted up", "SlotIsTheSmallestThatIsFree SlotOfADeadHolderComesBack SemaphoreNumbersItsSlots", one(func(s *memdriver.Store, p *patched) {
 		var slots memo[string, int]
 		var next memo[string, int]
-		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
-			res, err := s.Try(ctx, r)
+		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+			res, err := s.Vote(ctx, r)
 			if res.Granted && r.Limit > 0 {
 				if slots.get(r.Owner) == 0 {
 					next.set(r.Key, next.get(r.Key)+1)
@@ -48,12 +48,12 @@ var brokenSlots = []brokenEngine{
 			return res, err
 		}
 	})},
-	{"a slot is a rank", "SlotIsKept", reply(func(s *memdriver.Store, r driver.Request, res driver.Result) driver.Result {
+	{"a slot is a rank", "SlotIsKept", reply(func(s *memdriver.Store, r driver.VoteRequest, res driver.Result) driver.Result {
 		res.Slot = max(0, slices.IndexFunc(looked(s, r.Key).Holders, func(l driver.Lease) bool { return l.Holder.Owner == r.Owner }))
 		return res
 	})},
 	{"no limit is a large one", "ReaderHasNoSlot ReadersAbandonNothing ConvertFinishes",
-		reask(func(_ *memdriver.Store, r driver.Request) driver.Request {
+		reask(func(_ *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
 			if r.Mode == driver.Shared && r.Limit == 0 {
 				r.Limit = 1 << 20
 			}
@@ -63,56 +63,54 @@ var brokenSlots = []brokenEngine{
 
 var brokenMarks = []brokenEngine{
 	{"no key is ever abandoned", "ExpiryAbandons UnfinishedAbandons AbandonedOverTheLine AbandonedIsToldAgain ReadersLeaveTheMark VanishedHolderAbandons",
-		reply(func(_ *memdriver.Store, _ driver.Request, res driver.Result) driver.Result {
+		reply(func(_ *memdriver.Store, _ driver.VoteRequest, res driver.Result) driver.Result {
 			res.Abandoned = false
 			return res
 		})},
 	{"an abandoned key stays abandoned", "ExpiryAbandons UnfinishedAbandons", one(func(s *memdriver.Store, p *patched) {
 		var marked memo[string, bool]
-		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
-			res, err := s.Try(ctx, r)
+		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+			res, err := s.Vote(ctx, r)
 			marked.set(r.Key, marked.get(r.Key) || res.Abandoned)
 			res.Abandoned = marked.get(r.Key)
 			return res, err
 		}
 	})},
-	{"how a lease ended is not looked at", "UnfinishedAbandons", instead(func(s *memdriver.Store, r driver.Request) error {
+	{"how a lease ended is not looked at", "UnfinishedAbandons", instead(func(s *memdriver.Store, r driver.WithdrawRequest) error {
 		r.End = driver.Finished
-		return s.Release(context.Background(), r)
+		return s.Withdraw(context.Background(), r)
 	})},
 	{"the line is not told", "AbandonedOverTheLine ReadersInLineAreTold",
-		reply(func(_ *memdriver.Store, r driver.Request, res driver.Result) driver.Result {
+		reply(func(_ *memdriver.Store, r driver.VoteRequest, res driver.Result) driver.Result {
 			res.Abandoned = res.Abandoned && !r.Queue
 			return res
 		})},
 	{"the mark is told once", "AbandonedIsToldAgain", one(func(s *memdriver.Store, p *patched) {
 		var told memo[string, bool]
-		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
-			res, err := s.Try(ctx, r)
+		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+			res, err := s.Vote(ctx, r)
 			res.Abandoned = res.Abandoned && !told.get(r.Owner)
 			told.set(r.Owner, res.Granted)
 			return res, err
 		}
 	})},
-	{"whoever had the key has repaired it", "UnusedPutsTheMarkBack", instead(func(s *memdriver.Store, r driver.Request) error {
+	{"whoever had the key has repaired it", "UnusedPutsTheMarkBack", instead(func(s *memdriver.Store, r driver.WithdrawRequest) error {
 		if r.End == driver.Unused {
 			r.End = driver.Finished
 		}
-		return s.Release(context.Background(), r)
+		return s.Withdraw(context.Background(), r)
 	})},
-	{"a claim that lapses abandons the key", "UnclaimedKeyStaysAbandoned", instead(func(s *memdriver.Store, r driver.Request) error {
-		err := s.Release(context.Background(), r)
+	{"a claim that lapses abandons the key", "UnclaimedKeyStaysAbandoned", instead(func(s *memdriver.Store, r driver.WithdrawRequest) error {
+		err := s.Withdraw(context.Background(), r)
 		if info := looked(s, r.Key); handedOver(info) {
-			r = as(r, info.Holder)
-			r.TTL, r.Fence = time.Second, 0
-			_, _ = s.Try(context.Background(), r)
+			_, _ = s.Try(context.Background(), driver.TryRequest{Claim: as(r.Claim, info.Holder), TTL: time.Second})
 		}
 		return err
 	})},
 	{"a reader takes the mark", "ReadersLeaveTheMark ReadersInLineAreTold", one(func(s *memdriver.Store, p *patched) {
 		var taken memo[string, string]
-		p.try = func(ctx context.Context, r driver.Request) (driver.Result, error) {
-			res, err := s.Try(ctx, r)
+		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+			res, err := s.Vote(ctx, r)
 			if by := taken.get(r.Key); by != "" && by != r.Owner {
 				res.Abandoned = false
 			}
@@ -122,7 +120,7 @@ var brokenMarks = []brokenEngine{
 			return res, err
 		}
 	})},
-	{"those with a limit abandon nothing", "LimitedHoldersAbandon", reply(func(_ *memdriver.Store, r driver.Request, res driver.Result) driver.Result {
+	{"those with a limit abandon nothing", "LimitedHoldersAbandon", reply(func(_ *memdriver.Store, r driver.VoteRequest, res driver.Result) driver.Result {
 		res.Abandoned = res.Abandoned && r.Limit == 0
 		return res
 	})},

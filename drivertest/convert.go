@@ -5,6 +5,7 @@ package drivertest
 
 import (
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 )
 
 var convertCases = []Case{
@@ -40,17 +41,17 @@ var convertCases = []Case{
 		Needs: sharedLine, run: convertRaces},
 	{Name: "ConvertComparesTheFence",
 		Rule:  "Convert with a fence is refused, and changes nothing, where the owner has a smaller one only, or was handed the key and did not claim it.",
-		Needs: []Need{needShared, needPropose}, run: convertComparesFence},
+		Needs: []Need{needShared, needNode}, run: convertComparesFence},
 }
 
 // converting returns r as its owner asks to share what it holds.
-func converting(r driver.Request) driver.Request {
+func converting(r contend.Owner) contend.Owner {
 	r.Mode, r.Convert = driver.Shared, true
 	return r
 }
 
 // convert converts, and must be granted the fence held.
-func (e *env) convert(d driver.Driver, r driver.Request, fence uint64) driver.Result {
+func (e *env) convert(d driver.Driver, r contend.Owner, fence uint64) driver.Result {
 	e.Helper()
 	res := e.grant(d, converting(r))
 	if res.Fence != fence {
@@ -116,7 +117,7 @@ func convertNothing(e *env) {
 		e.Helper()
 		before := e.inspect(key)
 		r := e.ask(key)
-		for _, r := range []driver.Request{converting(r), queued(converting(r)), sharing(r, 0), r} {
+		for _, r := range []contend.Owner{converting(r), queued(converting(r)), sharing(r, 0), r} {
 			switch after := e.inspect(key); {
 			case r.Convert:
 				e.refuse(e.d, r)
@@ -165,9 +166,9 @@ func lateTryAfterConvert(e *env) {
 	a, b := e.ask("k"), e.reader("k")
 	fence := e.grant(e.d, a).Fence
 	e.convert(e.d, a, fence)
-	late := func(holders ...driver.Request) {
+	late := func(holders ...contend.Owner) {
 		e.Helper()
-		for _, r := range []driver.Request{a, queued(a)} {
+		for _, r := range []contend.Owner{a, queued(a)} {
 			e.refuse(e.open(), r)
 			if info := e.sharedBy(holders...); info.Waiters != 0 {
 				e.Fatalf("it waits for itself: %+v", info)
@@ -216,7 +217,7 @@ func writerAfterConvert(e *env) {
 	e.convert(e.d, a, fence)
 	fence = max(fence, e.grant(e.d, r).Fence)
 	w := e.await(e.open(), e.ask("k"), 0)
-	for _, gone := range []driver.Request{a, r} {
+	for _, gone := range []contend.Owner{a, r} {
 		e.refuse(w.d, queued(w.r))
 		e.release(e.d, gone)
 	}
@@ -238,9 +239,9 @@ func convertRaces(e *env) {
 		var converted, asked, wrote driver.Result
 		var errs [3]error
 		atOnce(
-			func() { converted, errs[0] = e.d.Try(e.ctx, converting(a)) },
-			func() { asked, errs[1] = other.Try(e.ctx, queued(r.r)) },
-			func() { wrote, errs[2] = third.Try(e.ctx, w) })
+			func() { converted, errs[0] = contend.Try(e.ctx, e.d, converting(a)) },
+			func() { asked, errs[1] = contend.Try(e.ctx, other, queued(r.r)) },
+			func() { wrote, errs[2] = contend.Try(e.ctx, third, w) })
 		switch {
 		case errs != [3]error{}:
 			e.Fatalf("Try: %v", errs)
@@ -272,7 +273,7 @@ func convertComparesFence(e *env) {
 	e.refuse(e.d, converting(propose(a, a.Fence+1)))
 	e.grant(e.d, b)
 	e.releaseAll(a, b)
-	if !needHandoff.Met(e.traits) {
+	if !needHandoff.Met(e.d) {
 		return
 	}
 	c, d := e.ask("k"), e.ask("k")

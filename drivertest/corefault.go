@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
-	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/internal/fault"
 )
 
@@ -203,7 +203,7 @@ func breakOwner(e *env) {
 	if err := next.Err(); err != nil {
 		e.Errorf("the successor's lease: %v", err)
 	}
-	e.heldBy(driver.Request{Key: "k", Owner: next.Owner(), Label: e.inspect("k").Holder.Label})
+	e.heldBy(contend.Owner{Key: "k", Owner: next.Owner(), Label: e.inspect("k").Holder.Label})
 	e.unlock(next)
 }
 

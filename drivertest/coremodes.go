@@ -216,7 +216,7 @@ func lostDowngrade(e *env) {
 	for _, f := range []fault.Fault{{Lost: fault.ErrLink}, {Twice: true}} {
 		var once atomic.Bool
 		c := e.client(func(call fault.Call) fault.Fault {
-			if call.Op == fault.Try && call.Request.Convert && once.CompareAndSwap(false, true) {
+			if call.Op == fault.Try && call.Try.Convert && once.CompareAndSwap(false, true) {
 				return f
 			}
 			return fault.Fault{}

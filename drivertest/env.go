@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/internal/stall"
 )
 
@@ -55,7 +56,7 @@ func newEnv(t testing.TB, h Harness) *env {
 	e.store = h.New(t)
 	e.d = e.open()
 	e.traits = e.d.Traits()
-	if n := nodeOf(e.ctx, e.d); n != nil {
+	if n := recorded(e.ctx, e.d); n != nil {
 		e.admitted(n, e.traits.MaxTTL)
 	}
 	e.ttl = max(e.ttl, e.traits.MinTTL)
@@ -77,8 +78,8 @@ func (e *env) open() driver.Driver {
 }
 
 // ask returns the request of a fresh owner that lasts.
-func (e *env) ask(key string) driver.Request {
-	return driver.Request{
+func (e *env) ask(key string) contend.Owner {
+	return contend.Owner{
 		Key:      key,
 		Owner:    rand.Text(),
 		Label:    driver.Label{Host: "drivertest", PID: 1, Since: time.Now().UTC().Truncate(time.Millisecond)}.Encode(),
@@ -88,19 +89,19 @@ func (e *env) ask(key string) driver.Request {
 }
 
 // brief returns r with a TTL and a patience that the case waits out.
-func (e *env) brief(r driver.Request) driver.Request {
+func (e *env) brief(r contend.Owner) contend.Owner {
 	r.TTL, r.Patience = e.ttl, e.ttl
 	return r
 }
 
-func queued(r driver.Request) driver.Request {
+func queued(r contend.Owner) contend.Owner {
 	r.Queue = true
 	return r
 }
 
-func (e *env) try(d driver.Driver, r driver.Request) driver.Result {
+func (e *env) try(d driver.Driver, r contend.Owner) driver.Result {
 	e.Helper()
-	res, err := d.Try(e.ctx, r)
+	res, err := contend.Try(e.ctx, d, r)
 	if err != nil {
 		e.Fatalf("Try of %q: %v", r.Key, err)
 	}
@@ -108,7 +109,7 @@ func (e *env) try(d driver.Driver, r driver.Request) driver.Result {
 }
 
 // grant tries, and must be granted.
-func (e *env) grant(d driver.Driver, r driver.Request) driver.Result {
+func (e *env) grant(d driver.Driver, r contend.Owner) driver.Result {
 	e.Helper()
 	res := e.try(d, r)
 	if !res.Granted {
@@ -121,7 +122,7 @@ func (e *env) grant(d driver.Driver, r driver.Request) driver.Result {
 }
 
 // refuse tries, and must be refused.
-func (e *env) refuse(d driver.Driver, r driver.Request) driver.Result {
+func (e *env) refuse(d driver.Driver, r contend.Owner) driver.Result {
 	e.Helper()
 	res := e.try(d, r)
 	if res.Granted {
@@ -131,7 +132,7 @@ func (e *env) refuse(d driver.Driver, r driver.Request) driver.Result {
 }
 
 // join puts r in line, and must be refused with so many places before it.
-func (e *env) join(d driver.Driver, r driver.Request, ahead int) driver.Result {
+func (e *env) join(d driver.Driver, r contend.Owner, ahead int) driver.Result {
 	e.Helper()
 	res := e.refuse(d, queued(r))
 	if res.Ahead != ahead {
@@ -140,29 +141,29 @@ func (e *env) join(d driver.Driver, r driver.Request, ahead int) driver.Result {
 	return res
 }
 
-func (e *env) release(d driver.Driver, r driver.Request) {
+func (e *env) release(d driver.Driver, r contend.Owner) {
 	e.Helper()
-	if err := d.Release(e.ctx, r); err != nil {
+	if err := contend.Release(e.ctx, d, r); err != nil {
 		e.Fatalf("Release of %q: %v", r.Key, err)
 	}
 }
 
 // releaseNothing releases, and must be told that there was nothing.
-func (e *env) releaseNothing(d driver.Driver, r driver.Request) {
+func (e *env) releaseNothing(d driver.Driver, r contend.Owner) {
 	e.Helper()
-	if err := d.Release(e.ctx, r); !errors.Is(err, driver.ErrNotHeld) {
+	if err := contend.Release(e.ctx, d, r); !errors.Is(err, driver.ErrNotHeld) {
 		e.Fatalf("Release of %q: %v, want ErrNotHeld", r.Key, err)
 	}
 }
 
 // renew sends one Renew, and must get an answer to each.
-func (e *env) renew(d driver.Driver, rs ...driver.Request) []driver.Renewal {
+func (e *env) renew(d driver.Driver, rs ...contend.Owner) []driver.Renewal {
 	e.Helper()
 	var mu sync.Mutex
 	over := false
 	answers := make([]driver.Renewal, len(rs))
 	count := make([]int, len(rs))
-	d.Renew(e.ctx, rs, func(i int, r driver.Renewal) {
+	contend.Renew(e.ctx, d, rs, func(i int, r driver.Renewal) {
 		mu.Lock()
 		defer mu.Unlock()
 		if over {
@@ -187,7 +188,7 @@ func (e *env) renew(d driver.Driver, rs ...driver.Request) []driver.Renewal {
 }
 
 // renewed sends one request, and it must stand.
-func (e *env) renewed(d driver.Driver, r driver.Request) driver.Renewal {
+func (e *env) renewed(d driver.Driver, r contend.Owner) driver.Renewal {
 	e.Helper()
 	a := e.renew(d, r)[0]
 	if a.Err != nil {
@@ -197,7 +198,7 @@ func (e *env) renewed(d driver.Driver, r driver.Request) driver.Renewal {
 }
 
 // renewNothing renews, and must be told that there is nothing.
-func (e *env) renewNothing(d driver.Driver, r driver.Request) {
+func (e *env) renewNothing(d driver.Driver, r contend.Owner) {
 	e.Helper()
 	if a := e.renew(d, r)[0]; !errors.Is(a.Err, driver.ErrNotHeld) {
 		e.Fatalf("Renew of %q: %v, want ErrNotHeld", r.Key, a.Err)
@@ -214,7 +215,7 @@ func (e *env) inspect(key string) driver.Info {
 }
 
 // heldBy fails unless the store says that r's owner holds the key.
-func (e *env) heldBy(r driver.Request) driver.Info {
+func (e *env) heldBy(r contend.Owner) driver.Info {
 	e.Helper()
 	info := e.inspect(r.Key)
 	if !info.Held || info.Holder.Owner != r.Owner || info.Holder.Label != r.Label {
@@ -277,7 +278,7 @@ func sure(ttl time.Duration) time.Duration { return ttl - ttl/100 - 2*time.Milli
 
 // inherit asks until r is granted, as soon as the brief lease before it is over. For
 // an engine made of others that may be later than when it is over for most of them.
-func (e *env) inherit(d driver.Driver, r driver.Request) driver.Result {
+func (e *env) inherit(d driver.Driver, r contend.Owner) driver.Result {
 	e.Helper()
 	var res driver.Result
 	e.eventually(e.ttl, "the key is granted when the lease before is over", func() bool {
@@ -288,7 +289,7 @@ func (e *env) inherit(d driver.Driver, r driver.Request) driver.Result {
 }
 
 // turn asks with the line until r is granted, as hasp does, for limit at most.
-func (e *env) turn(d driver.Driver, r driver.Request, limit time.Duration) driver.Result {
+func (e *env) turn(d driver.Driver, r contend.Owner, limit time.Duration) driver.Result {
 	e.Helper()
 	var res driver.Result
 	e.eventually(limit, "the key is granted to the one whose turn it is", func() bool {

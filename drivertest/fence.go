@@ -107,7 +107,7 @@ func fencesInARow(e *env) {
 	}
 	b := e.ask("k")
 	b.Fences = n
-	if needLine.Met(e.traits) {
+	if needLine.Met(e.d) {
 		e.join(e.d, b, 0)
 	}
 	e.release(e.d, a)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 )
 
 var keyCases = []Case{
@@ -24,7 +25,7 @@ var keyCases = []Case{
 // anyKey holds all the keys at once: two that the engine takes for one would
 // be refused.
 func anyKey(e *env) {
-	held := make(map[string]driver.Request)
+	held := make(map[string]contend.Owner)
 	for _, key := range hostileKeys() {
 		held[key] = e.ask(key)
 		e.grant(e.d, held[key])
@@ -117,12 +118,12 @@ func (e *env) askForNames() {
 				continue
 			}
 			tried[key] = true
-			rs := []driver.Request{e.ask(key)}
-			if needShared.Met(e.traits) {
+			rs := []contend.Owner{e.ask(key)}
+			if needShared.Met(e.d) {
 				rs = append(rs, e.reader(key))
 			}
 			for _, r := range rs {
-				if res, err := e.d.Try(e.ctx, r); err == nil && res.Granted {
+				if res, err := contend.Try(e.ctx, e.d, r); err == nil && res.Granted {
 					e.release(e.d, r)
 				} // an error is a fair answer: the name is taken
 			}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 )
 
 var line = []Need{needLine}
@@ -34,12 +35,12 @@ var lineCases = []Case{
 	{Name: "RenewKeepsThePlace",
 		Rule:  "A Renew with Queue is a sign of life: it keeps a place beyond its patience, and its order.",
 		Needs: line, timely: true, run: func(e *env) {
-			keepsThePlace(e, func(r driver.Request) { e.renewed(e.d, queued(r)) })
+			keepsThePlace(e, func(r contend.Owner) { e.renewed(e.d, queued(r)) })
 		}},
 	{Name: "TryIsASignOfLife",
 		Rule:  "A Try with Queue is a sign of life: it keeps a place beyond its patience, and its order.",
 		Needs: line, timely: true, run: func(e *env) {
-			keepsThePlace(e, func(r driver.Request) { e.refuse(e.d, queued(r)) })
+			keepsThePlace(e, func(r contend.Owner) { e.refuse(e.d, queued(r)) })
 		}},
 	{Name: "ReleaseLeavesTheLine",
 		Rule:  "Release of a place takes it out of the line and leaves the order of the others.",
@@ -59,7 +60,7 @@ func lineIsInOrder(e *env) {
 	a := e.ask("k")
 	e.grant(e.d, a)
 	const n = 10
-	var rs []driver.Request
+	var rs []contend.Owner
 	var ds []driver.Driver
 	for i := range n {
 		d, r := e.open(), e.ask("k")
@@ -167,7 +168,7 @@ func patienceIsEachOnes(e *env) {
 
 // keepsThePlace gives signs of life to two places for three times their
 // patience.
-func keepsThePlace(e *env, sign func(driver.Request)) {
+func keepsThePlace(e *env, sign func(contend.Owner)) {
 	a, b, c := e.ask("k"), e.brief(e.ask("k")), e.brief(e.ask("k"))
 	e.grant(e.d, a)
 	e.join(e.d, b, 0)
@@ -191,7 +192,7 @@ func keepsThePlace(e *env, sign func(driver.Request)) {
 func releaseLeavesTheLine(e *env) {
 	a := e.ask("k")
 	e.grant(e.d, a)
-	var rs []driver.Request
+	var rs []contend.Owner
 	for i := range 5 {
 		r := e.ask("k")
 		e.join(e.d, r, i)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 )
 
 var lookCases = []Case{
@@ -148,7 +149,7 @@ func (e *env) list(prefix string) map[string]driver.Info {
 }
 
 func listFindsByPrefix(e *env) {
-	held := make(map[string]driver.Request)
+	held := make(map[string]contend.Owner)
 	for _, key := range hostileKeys() {
 		held[key] = e.ask(key)
 		e.grant(e.d, held[key])
@@ -185,11 +186,11 @@ func listOfMany(e *env) {
 			default:
 			}
 			r := e.ask("many/guest" + strconv.Itoa(i))
-			if _, err := other.Try(e.ctx, r); err != nil {
+			if _, err := contend.Try(e.ctx, other, r); err != nil {
 				e.Errorf("Try: %v", err)
 				return
 			}
-			if err := other.Release(e.ctx, r); err != nil {
+			if err := contend.Release(e.ctx, other, r); err != nil {
 				e.Errorf("Release: %v", err)
 				return
 			}
@@ -270,7 +271,7 @@ func closeEnds(e *env) {
 	a, b := e.ask("k"), e.ask("k")
 	e.grant(d, a)
 	ctx, cancel := context.WithCancel(e.ctx)
-	if _, err := d.Watch(ctx, b); err != nil {
+	if _, err := contend.Watch(ctx, d, b); err != nil {
 		e.Errorf("Watch: %v", err)
 	}
 	e.refuse(d, b)

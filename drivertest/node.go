@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 )
 
 // nodeCases and recordCases are for drivers that keep a node record
@@ -32,14 +33,14 @@ var nodeCases = []Case{
 
 // heldBack fails unless the store refuses every kind of Try for the key, and
 // gives nobody a place.
-func (e *env) heldBack(d driver.Driver, r driver.Request) {
+func (e *env) heldBack(d driver.Driver, r contend.Owner) {
 	e.Helper()
 	before := e.inspect(r.Key)
 	for _, fence := range []uint64{0, 1, uint64(time.Now().UnixMicro() + 1000)} {
 		r.Fence = fence
 		restored := r
 		restored.Restore = fence != 0
-		for _, r := range []driver.Request{r, queued(r), restored} {
+		for _, r := range []contend.Owner{r, queued(r), restored} {
 			if res := e.refuse(d, r); res.Why != driver.NotVoting {
 				e.Fatalf("Try with Fence %d: %+v, want NotVoting", fence, res)
 			}
@@ -51,7 +52,7 @@ func (e *env) heldBack(d driver.Driver, r driver.Request) {
 }
 
 // renewUnknown renews a lease, and must be told that nothing is known.
-func (e *env) renewUnknown(d driver.Driver, r driver.Request) {
+func (e *env) renewUnknown(d driver.Driver, r contend.Owner) {
 	e.Helper()
 	if err := e.renew(d, r)[0].Err; err == nil || errors.Is(err, driver.ErrNotHeld) {
 		e.Fatalf("Renew at a store that is held back: %v, want an error that is not ErrNotHeld", err)
@@ -59,9 +60,9 @@ func (e *env) renewUnknown(d driver.Driver, r driver.Request) {
 }
 
 // releaseQuietly releases, and must be answered.
-func (e *env) releaseQuietly(d driver.Driver, r driver.Request) {
+func (e *env) releaseQuietly(d driver.Driver, r contend.Owner) {
 	e.Helper()
-	if err := d.Release(e.ctx, r); err != nil && !errors.Is(err, driver.ErrNotHeld) {
+	if err := contend.Release(e.ctx, d, r); err != nil && !errors.Is(err, driver.ErrNotHeld) {
 		e.Fatalf("Release at a store that is held back: %v", err)
 	}
 }
@@ -84,12 +85,12 @@ func isHeldBack(e *env, forget func()) {
 	n, other := e.node(), e.open()
 	a, b := e.ask("k"), e.ask("k")
 	e.grant(e.d, a)
-	if needLine.Met(e.traits) {
+	if needLine.Met(e.d) {
 		e.join(other, b, 0)
 	}
 	forget()
 	for _, d := range []driver.Driver{e.d, other} {
-		for _, r := range []driver.Request{a, b, e.ask("k"), e.ask("unseen")} {
+		for _, r := range []contend.Owner{a, b, e.ask("k"), e.ask("unseen")} {
 			e.heldBack(d, r)
 		}
 		e.renewUnknown(d, a)
@@ -110,10 +111,10 @@ func isHeldBack(e *env, forget func()) {
 
 // lineOverReload has a holder and one in line, and then the store's process is
 // replaced by one with its data.
-func (e *env) lineOverReload(a, b driver.Request) {
+func (e *env) lineOverReload(a, b contend.Owner) {
 	e.Helper()
 	reload := e.reload()
-	if !needLine.Met(e.traits) {
+	if !needLine.Met(e.d) {
 		e.Skipf("%s does not promise this: needs the trait %s", e.traits.Engine, needLine.Trait)
 	}
 	e.grant(e.d, a)

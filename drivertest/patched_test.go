@@ -18,11 +18,11 @@ import (
 type patched struct {
 	*memdriver.Store
 	traits  func(driver.Traits) driver.Traits
-	try     func(ctx context.Context, r driver.Request) (driver.Result, error)
-	renew   func(ctx context.Context, r driver.Request) driver.Renewal // of each
-	batch   func(rs []driver.Request, answers []driver.Renewal) (first, end int)
-	release func(ctx context.Context, r driver.Request) error
-	watch   func(ctx context.Context, r driver.Request) (<-chan struct{}, error)
+	try     func(ctx context.Context, r driver.VoteRequest) (driver.Result, error)
+	renew   func(ctx context.Context, r driver.RenewRequest) driver.Renewal // of each
+	batch   func(rs []driver.RenewRequest, answers []driver.Renewal) (first, end int)
+	release func(ctx context.Context, r driver.WithdrawRequest) error
+	watch   func(ctx context.Context, c driver.Claim) (<-chan struct{}, error)
 	inspect func(ctx context.Context, key string) (driver.Info, error)
 	list    func(ctx context.Context, prefix string) iter.Seq2[driver.Info, error]
 	close   func() error
@@ -37,14 +37,18 @@ func (p *patched) Traits() driver.Traits {
 	return p.Store.Traits()
 }
 
-func (p *patched) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
+func (p *patched) Try(ctx context.Context, r driver.TryRequest) (driver.Result, error) {
+	return p.Vote(ctx, driver.VoteRequest{TryRequest: r})
+}
+
+func (p *patched) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 	if p.try != nil {
 		return p.try(ctx, r)
 	}
-	return p.Store.Try(ctx, r)
+	return p.Store.Vote(ctx, r)
 }
 
-func (p *patched) Renew(ctx context.Context, rs []driver.Request, done func(int, driver.Renewal)) {
+func (p *patched) Renew(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal)) {
 	answers := make([]driver.Renewal, len(rs))
 	for i, r := range rs {
 		if p.renew != nil {
@@ -66,18 +70,22 @@ func (p *patched) Renew(ctx context.Context, rs []driver.Request, done func(int,
 	}
 }
 
-func (p *patched) Release(ctx context.Context, r driver.Request) error {
+func (p *patched) Release(ctx context.Context, r driver.ReleaseRequest) error {
+	return p.Withdraw(ctx, driver.WithdrawRequest{ReleaseRequest: r})
+}
+
+func (p *patched) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
 	if p.release != nil {
 		return p.release(ctx, r)
 	}
-	return p.Store.Release(ctx, r)
+	return p.Store.Withdraw(ctx, r)
 }
 
-func (p *patched) Watch(ctx context.Context, r driver.Request) (<-chan struct{}, error) {
+func (p *patched) Watch(ctx context.Context, c driver.Claim) (<-chan struct{}, error) {
 	if p.watch != nil {
-		return p.watch(ctx, r)
+		return p.watch(ctx, c)
 	}
-	return p.Store.Watch(ctx, r)
+	return p.Store.Watch(ctx, c)
 }
 
 func (p *patched) Inspect(ctx context.Context, key string) (driver.Info, error) {
@@ -115,8 +123,8 @@ func (p *patched) Admit(ctx context.Context, r driver.Record, maxTTL time.Durati
 	return p.Store.Admit(ctx, r, maxTTL)
 }
 
-func renewOne(ctx context.Context, d driver.Driver, r driver.Request) (a driver.Renewal) {
-	d.Renew(ctx, []driver.Request{r}, func(_ int, got driver.Renewal) { a = got })
+func renewOne(ctx context.Context, d driver.Driver, r driver.RenewRequest) (a driver.Renewal) {
+	d.Renew(ctx, []driver.RenewRequest{r}, func(_ int, got driver.Renewal) { a = got })
 	return a
 }
 
@@ -134,10 +142,13 @@ func noFences(info *driver.Info) {
 	}
 }
 
-// as returns r in the name of another.
-func as(r driver.Request, h driver.Holder) driver.Request {
-	r.Owner, r.Label = h.Owner, h.Label
-	return r
+// another is an owner of no case.
+const another = "ANOTHERANOTHERANOTHERANOTH"
+
+// as returns c in the name of another.
+func as(c driver.Claim, h driver.Holder) driver.Claim {
+	c.Owner, c.Label = h.Owner, h.Label
+	return c
 }
 
 // memo is what a broken engine remembers by itself.
@@ -166,14 +177,14 @@ func (m *memo[K, V]) set(k K, v V) {
 type ownLine struct {
 	*patched
 	mu    sync.Mutex
-	lines map[string][]driver.Request
+	lines map[string][]driver.Claim
 	pick  func(n int) int
 }
 
 func newOwnLine(s *memdriver.Store, pick func(n int) int) *ownLine {
-	o := &ownLine{patched: &patched{Store: s}, lines: make(map[string][]driver.Request), pick: pick}
+	o := &ownLine{patched: &patched{Store: s}, lines: make(map[string][]driver.Claim), pick: pick}
 	o.try, o.release, o.inspect = o.ask, o.leave, o.look
-	o.renew = func(ctx context.Context, r driver.Request) driver.Renewal {
+	o.renew = func(ctx context.Context, r driver.RenewRequest) driver.Renewal {
 		if r.Queue {
 			return driver.Renewal{}
 		}
@@ -182,16 +193,16 @@ func newOwnLine(s *memdriver.Store, pick func(n int) int) *ownLine {
 	return o
 }
 
-func (o *ownLine) ask(ctx context.Context, r driver.Request) (driver.Result, error) {
+func (o *ownLine) ask(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	line := o.lines[r.Key]
-	i := slices.IndexFunc(line, func(p driver.Request) bool { return p.Owner == r.Owner })
+	i := slices.IndexFunc(line, func(p driver.Claim) bool { return p.Owner == r.Owner })
 	next, queue := o.pick(len(line)), r.Queue
 	r.Queue = false
 	info := looked(o.Store, r.Key)
 	if info.Held || len(line) == 0 || next < 0 || i == next {
-		res, err := o.Store.Try(ctx, r)
+		res, err := o.Store.Vote(ctx, r)
 		if err != nil || res.Granted {
 			if i >= 0 {
 				o.lines[r.Key] = slices.Delete(line, i, i+1)
@@ -202,22 +213,22 @@ func (o *ownLine) ask(ctx context.Context, r driver.Request) (driver.Result, err
 	if i < 0 {
 		i = len(line)
 		if queue {
-			o.lines[r.Key] = append(line, r)
+			o.lines[r.Key] = append(line, r.Claim)
 		}
 	}
 	return driver.Result{Ahead: i, Holder: info.Holder, Left: info.Left, RetryIn: info.Left}, nil
 }
 
-func (o *ownLine) leave(ctx context.Context, r driver.Request) error {
+func (o *ownLine) leave(ctx context.Context, r driver.WithdrawRequest) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	line := o.lines[r.Key]
-	i := slices.IndexFunc(line, func(p driver.Request) bool { return p.Owner == r.Owner })
+	i := slices.IndexFunc(line, func(p driver.Claim) bool { return p.Owner == r.Owner })
 	if i < 0 {
-		return o.Store.Release(ctx, r)
+		return o.Store.Withdraw(ctx, r)
 	}
 	o.lines[r.Key] = slices.Delete(line, i, i+1)
-	_ = o.Store.Release(ctx, r)
+	_ = o.Store.Withdraw(ctx, r)
 	return nil
 }
 

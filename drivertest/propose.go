@@ -8,9 +8,10 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 )
 
-var proposable = []Need{needPropose}
+var proposable = []Need{needNode}
 
 var proposeCases = []Case{
 	{Name: "ProposedFenceIsGranted",
@@ -27,7 +28,7 @@ var proposeCases = []Case{
 		Needs: proposable, run: overtakingProposals},
 	{Name: "MintedAndProposedFencesRise",
 		Rule:  "A minted fence is above every proposed one of the key, and a fence that is proposed next must be above it.",
-		Needs: []Need{needPropose, needFencing}, run: mintedAndProposed},
+		Needs: []Need{needNode, needFencing}, run: mintedAndProposed},
 	{Name: "ProposedFencesInARow",
 		Rule:  "A proposal of several fences is granted those up to the proposed one that are above every fence of the key; asked again, only the last.",
 		Needs: proposable, run: proposedInARow},
@@ -42,7 +43,7 @@ var proposeCases = []Case{
 		Needs: proposable, run: raisedProposal},
 	{Name: "ClaimTakesTheProposal",
 		Rule:  "A claim of a handed-over key with a proposal is granted exactly that fence; one that is too low is refused, and the key stays handed over.",
-		Needs: []Need{needPropose, needHandoff}, run: proposedClaim},
+		Needs: []Need{needNode, needHandoff}, run: proposedClaim},
 	{Name: "RestoreGivesALeaseBack",
 		Rule:  "Restore grants a free key with the fence that the owner has elsewhere, though other keys had newer ones.",
 		Needs: proposable, run: restoreGivesBack},
@@ -54,17 +55,17 @@ var proposeCases = []Case{
 		Needs: proposable, run: restoreSparesTheHolder},
 	{Name: "RenewComparesTheFence",
 		Rule:  "Renew with a fence prolongs a lease that has it or a larger one, and is ErrNotHeld for a smaller one.",
-		Needs: []Need{needPropose}, run: renewComparesFence},
+		Needs: []Need{needNode}, run: renewComparesFence},
 	{Name: "RenewIsNoClaim",
 		Rule:  "Renew with a fence of a key that was handed over and not claimed is ErrNotHeld.",
-		Needs: []Need{needPropose, needHandoff}, run: renewIsNoClaim},
+		Needs: []Need{needNode, needHandoff}, run: renewIsNoClaim},
 	{Name: "ReleaseUpToAFence",
 		Rule:  "A Release up to a fence leaves a lease with a larger one, and gives up any other.",
-		Needs: []Need{needPropose}, run: releaseUpTo},
+		Needs: []Need{needNode}, run: releaseUpTo},
 }
 
 // propose returns r with a proposed fence.
-func propose(r driver.Request, fence uint64) driver.Request {
+func propose(r contend.Owner, fence uint64) contend.Owner {
 	r.Fence = fence
 	return r
 }
@@ -80,7 +81,7 @@ func (e *env) newest(key string) uint64 {
 }
 
 // grantExactly must be granted the fence, and the store must say so.
-func (e *env) grantExactly(r driver.Request, fence uint64) driver.Result {
+func (e *env) grantExactly(r contend.Owner, fence uint64) driver.Result {
 	e.Helper()
 	res := e.grant(e.d, r)
 	if res.Fence != fence {
@@ -93,7 +94,7 @@ func (e *env) grantExactly(r driver.Request, fence uint64) driver.Result {
 }
 
 // refuseFence must be refused with FenceTooLow, and a fence from least on.
-func (e *env) refuseFence(r driver.Request, least uint64) driver.Result {
+func (e *env) refuseFence(r contend.Owner, least uint64) driver.Result {
 	e.Helper()
 	res := e.refuse(e.d, r)
 	if res.Why != driver.FenceTooLow || res.Fence == 0 || res.Fence < least {
@@ -158,7 +159,7 @@ func mintedAndProposed(e *env) {
 		a := propose(e.ask("k"), fence+50_000)
 		e.grantExactly(a, a.Fence)
 		fence = a.Fence
-		if needLine.Met(e.traits) { // minted for a handoff
+		if needLine.Met(e.d) { // minted for a handoff
 			b := e.ask("k")
 			e.join(e.d, b, 0)
 			e.release(e.d, a)
@@ -207,7 +208,7 @@ func heldNamesTheFence(e *env) {
 }
 
 func holderKeepsItsFence(e *env) {
-	for _, a := range []driver.Request{e.ask("minted"), e.ask("k")} {
+	for _, a := range []contend.Owner{e.ask("minted"), e.ask("k")} {
 		if a.Key == "k" { // only now: what was minted meanwhile is larger
 			a = propose(a, e.newest("k")+1000)
 		}
@@ -278,7 +279,7 @@ func restoreTooLate(e *env) {
 	}
 }
 
-func (e *env) grantAndRelease(r driver.Request) {
+func (e *env) grantAndRelease(r contend.Owner) {
 	e.Helper()
 	e.grant(e.d, r)
 	e.release(e.d, r)
@@ -295,7 +296,7 @@ func restoreSparesTheHolder(e *env) {
 		}
 		e.grantExactly(a, a.Fence)
 	}
-	if needLine.Met(e.traits) {
+	if needLine.Met(e.d) {
 		b, r := e.ask("k"), propose(e.ask("k"), a.Fence+10)
 		r.Restore = true
 		e.join(e.d, b, 0)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 )
 
 var raceCases = []Case{
@@ -47,7 +48,7 @@ func atOnce(fs ...func()) {
 
 // woken waits for a hint where there are any, or for the moment that the refusal
 // named, and asks until granted.
-func (e *env) woken(ch <-chan struct{}, d driver.Driver, r driver.Request, refused driver.Result) {
+func (e *env) woken(ch <-chan struct{}, d driver.Driver, r contend.Owner, refused driver.Result) {
 	e.Helper()
 	if ch != nil && (refused.RetryIn == 0 || refused.RetryIn > e.slack) {
 		e.hinted(ch)
@@ -57,7 +58,7 @@ func (e *env) woken(ch <-chan struct{}, d driver.Driver, r driver.Request, refus
 
 func notSentIsTrue(e *env) {
 	ds := []driver.Driver{e.d, e.open(), e.open()}
-	notSent := make([]driver.Request, 4*raceRounds)
+	notSent := make([]contend.Owner, 4*raceRounds)
 	var tries sync.WaitGroup
 	for i := range notSent {
 		tries.Go(func() {
@@ -65,7 +66,7 @@ func notSentIsTrue(e *env) {
 			defer cancel()
 			r := e.ask(fmt.Sprintf("k%d", i))
 			r.TTL = 20 * e.ttl
-			if _, err := ds[i%len(ds)].Try(ctx, r); driver.IsNotSent(err) {
+			if _, err := contend.Try(ctx, ds[i%len(ds)], r); driver.IsNotSent(err) {
 				notSent[i] = r
 			}
 		})
@@ -90,13 +91,13 @@ func oneOwnerAtOnce(e *env) {
 }
 
 // copiesAtOnce sends copies of one request at once, which must be one grant.
-func (e *env) copiesAtOnce(ds []driver.Driver, r driver.Request) {
+func (e *env) copiesAtOnce(ds []driver.Driver, r contend.Owner) {
 	e.Helper()
 	var mu sync.Mutex
 	fences := make(map[uint64]int)
-	ask := func(d driver.Driver, r driver.Request) func() {
+	ask := func(d driver.Driver, r contend.Owner) func() {
 		return func() {
-			res, err := d.Try(e.ctx, r)
+			res, err := contend.Try(e.ctx, d, r)
 			if err != nil || !res.Granted {
 				e.Errorf("a copy of a request: %+v, %v, want a grant", res, err)
 			}
@@ -120,8 +121,8 @@ func joinRacesWithRelease(e *env) {
 		var res driver.Result
 		var err, errRelease error
 		atOnce(
-			func() { errRelease = e.d.Release(e.ctx, a) },
-			func() { res, err = other.Try(e.ctx, queued(b)) })
+			func() { errRelease = contend.Release(e.ctx, e.d, a) },
+			func() { res, err = contend.Try(e.ctx, other, queued(b)) })
 		if err != nil || errRelease != nil {
 			e.Fatalf("Try: %v, Release: %v", err, errRelease)
 		}
@@ -143,8 +144,8 @@ func givingUpRacesWithRelease(e *env) {
 		e.join(other, c, 1)
 		var errA, errB error
 		atOnce(
-			func() { errA = e.d.Release(e.ctx, a) },
-			func() { errB = other.Release(e.ctx, b) })
+			func() { errA = contend.Release(e.ctx, e.d, a) },
+			func() { errB = contend.Release(e.ctx, other, b) })
 		if err := errors.Join(errA, errB); err != nil {
 			e.Fatalf("Release: %v", err)
 		}

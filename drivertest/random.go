@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/internal/history"
 )
 
@@ -121,7 +122,7 @@ func (m *mix) round(d driver.Driver, rnd *rand.Rand, key string) (ok bool) {
 	}
 	if rnd.IntN(3) == 0 {
 		start := time.Now()
-		d.Renew(m.ctx, []driver.Request{r}, func(_ int, a driver.Renewal) {
+		contend.Renew(m.ctx, d, []contend.Owner{r}, func(_ int, a driver.Renewal) {
 			if a.Err == nil {
 				m.log.Extended(h, start.Add(sure(a.TTL)))
 				m.keep(kept, a.TTL)
@@ -135,7 +136,7 @@ func (m *mix) round(d driver.Driver, rnd *rand.Rand, key string) (ok bool) {
 }
 
 // mode makes some requests share the key.
-func (m *mix) mode(rnd *rand.Rand, r driver.Request) driver.Request {
+func (m *mix) mode(rnd *rand.Rand, r contend.Owner) contend.Owner {
 	if !m.traits.Shared || rnd.IntN(2) == 0 {
 		return r
 	}
@@ -143,7 +144,7 @@ func (m *mix) mode(rnd *rand.Rand, r driver.Request) driver.Request {
 }
 
 // sharing is sharing with a limit, or none.
-func (m *mix) sharing(rnd *rand.Rand, r driver.Request) driver.Request {
+func (m *mix) sharing(rnd *rand.Rand, r contend.Owner) contend.Owner {
 	if !m.traits.Slots {
 		return sharing(r, 0)
 	}
@@ -153,11 +154,11 @@ func (m *mix) sharing(rnd *rand.Rand, r driver.Request) driver.Request {
 func (m *mix) work(rnd *rand.Rand) { time.Sleep(time.Duration(rnd.Int64N(int64(m.ttl / 20)))) }
 
 // convert returns r as the one that shares the key, unless its lease ended.
-func (m *mix) convert(d driver.Driver, r driver.Request, h, kept *history.Hold) (_ driver.Request, ok bool) {
+func (m *mix) convert(d driver.Driver, r contend.Owner, h, kept *history.Hold) (_ contend.Owner, ok bool) {
 	h.Limit = r.Limit
 	m.log.Downgraded(h)
 	start := time.Now()
-	res, err := d.Try(m.ctx, r)
+	res, err := contend.Try(m.ctx, d, r)
 	if err != nil || res.Granted && (res.Fence != h.Fence || res.Slot != 0) {
 		m.Errorf("Convert by %s with the fence %d: %+v, %v", r.Owner, h.Fence, res, err)
 		return r, false
@@ -171,8 +172,8 @@ func (m *mix) convert(d driver.Driver, r driver.Request, h, kept *history.Hold) 
 	return r, true
 }
 
-func (m *mix) giveBack(d driver.Driver, r driver.Request) bool {
-	if err := d.Release(m.ctx, r); err != nil && !errors.Is(err, driver.ErrNotHeld) {
+func (m *mix) giveBack(d driver.Driver, r contend.Owner) bool {
+	if err := contend.Release(m.ctx, d, r); err != nil && !errors.Is(err, driver.ErrNotHeld) {
 		m.Errorf("Release by %s: %v", r.Owner, err)
 		return false
 	}
@@ -181,10 +182,10 @@ func (m *mix) giveBack(d driver.Driver, r driver.Request) bool {
 
 // acquire waits as hasp does: watch, join, then ask on a hint, at RetryIn, or
 // with each sign of life. It returns nil when gives is over.
-func (m *mix) acquire(d driver.Driver, r driver.Request, gives time.Duration) (h, kept *history.Hold, err error) {
+func (m *mix) acquire(d driver.Driver, r contend.Owner, gives time.Duration) (h, kept *history.Hold, err error) {
 	ctx, cancel := context.WithCancel(m.ctx)
 	defer cancel()
-	hints, err := d.Watch(ctx, r)
+	hints, err := contend.Watch(ctx, d, r)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -197,7 +198,7 @@ func (m *mix) acquire(d driver.Driver, r driver.Request, gives time.Duration) (h
 	limit := 24*m.ttl + m.slack
 	for {
 		start, asked := time.Now(), m.log.Tick()
-		res, err := d.Try(ctx, r)
+		res, err := contend.Try(ctx, d, r)
 		if err != nil {
 			return nil, nil, err
 		}

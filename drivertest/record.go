@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 )
 
 var recordCases = []Case{
@@ -32,9 +33,9 @@ var recordCases = []Case{
 		run:  resultsNameTheLife},
 }
 
-// nodeOf returns d as a Node, or nil when it keeps no record.
-func nodeOf(ctx context.Context, d driver.Driver) driver.Node {
-	n, ok := d.(driver.Node)
+// recorded returns d when it keeps a node record, or nil.
+func recorded(ctx context.Context, d driver.Driver) driver.Recorded {
+	n, ok := d.(driver.Recorded)
 	if !ok {
 		return nil
 	}
@@ -44,12 +45,12 @@ func nodeOf(ctx context.Context, d driver.Driver) driver.Node {
 	return n
 }
 
-// node returns the store's client as a Node, or skips the case.
-func (e *env) node() driver.Node {
+// node returns the store's client when it keeps a node record, or skips the case.
+func (e *env) node() driver.Recorded {
 	e.Helper()
-	n := nodeOf(e.ctx, e.d)
+	n := recorded(e.ctx, e.d)
 	if n == nil {
-		e.Skipf("%s, so configured, keeps no node record (driver.Node)", e.traits.Engine)
+		e.Skipf("%s, so configured, keeps no node record (driver.Recorded)", e.traits.Engine)
 	}
 	return n
 }
@@ -85,7 +86,7 @@ func (e *env) wayToForget(name string, f func()) func() {
 	}
 }
 
-func (e *env) record(n driver.Node) driver.Record {
+func (e *env) record(n driver.Recorded) driver.Record {
 	e.Helper()
 	rec, err := n.Record(e.ctx)
 	if err != nil {
@@ -95,7 +96,7 @@ func (e *env) record(n driver.Node) driver.Record {
 }
 
 // waits returns the record of a store that is held back.
-func (e *env) waits(n driver.Node) driver.Record {
+func (e *env) waits(n driver.Recorded) driver.Record {
 	e.Helper()
 	rec := e.record(n)
 	if rec.Voting || rec.Text == "" || rec.Node == "" {
@@ -106,7 +107,7 @@ func (e *env) waits(n driver.Node) driver.Record {
 
 // admitted lets a store vote, as if everything that it may have forgotten was
 // over. It may vote already.
-func (e *env) admitted(n driver.Node, maxTTL time.Duration) {
+func (e *env) admitted(n driver.Recorded, maxTTL time.Duration) {
 	e.Helper()
 	rec := e.record(n)
 	if rec.Voting {
@@ -121,7 +122,7 @@ func (e *env) admitted(n driver.Node, maxTTL time.Duration) {
 }
 
 // notAdmitted offers a record, which must change nothing.
-func (e *env) notAdmitted(n driver.Node, rec driver.Record) {
+func (e *env) notAdmitted(n driver.Recorded, rec driver.Record) {
 	e.Helper()
 	before := e.record(n)
 	if err := n.Admit(e.ctx, rec, e.traits.MaxTTL); !errors.Is(err, driver.ErrNotHeld) {
@@ -199,7 +200,7 @@ func recordsAreNew(e *env) {
 		}
 		seen[rec.Text] = true
 		for _, d := range []driver.Driver{e.d, e.open()} {
-			if again := e.waits(nodeOf(e.ctx, d)); again != rec {
+			if again := e.waits(recorded(e.ctx, d)); again != rec {
 				e.Fatalf("the record is %+v to one, %+v to another", rec, again)
 			}
 		}
@@ -217,7 +218,7 @@ func fencesRiseOverForgetting(e *env) {
 		})
 	}
 	fence := newest
-	if e.traits.Proposable {
+	if needNode.Met(e.d) {
 		fence += 1000
 		e.grantAndRelease(propose(e.ask("k"), fence))
 		passes(fence)
@@ -242,7 +243,7 @@ func ttlAboveTheRecord(e *env) {
 	most := e.long / 2
 	e.admitted(n, most)
 	a, long := e.ask("k"), e.ask("k")
-	for _, r := range []driver.Request{long, queued(long)} {
+	for _, r := range []contend.Owner{long, queued(long)} {
 		if res := e.refuse(e.d, r); res.Why != driver.TTLTooLong || res.TTL != most {
 			e.Fatalf("a TTL of %v, admitted for %v: %+v, want TTLTooLong", r.TTL, most, res)
 		}

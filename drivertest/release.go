@@ -8,6 +8,7 @@ import (
 	"errors"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 )
 
 var releaseCases = []Case{
@@ -52,7 +53,7 @@ func settledRelease(e *env) {
 	a, b, c := e.ask("k"), e.ask("k"), e.ask("k")
 	a.Settled, b.Settled, c.Settled = true, true, true
 	e.grant(e.d, a)
-	if needLine.Met(e.traits) {
+	if needLine.Met(e.d) {
 		e.join(e.d, b, 0)
 		e.join(e.d, c, 1)
 		e.release(e.d, b)
@@ -75,7 +76,7 @@ func settledAgain(e *env) {
 	}
 	e.releaseNothing(e.d, a)
 	e.grant(e.d, a)
-	if needLine.Met(e.traits) {
+	if needLine.Met(e.d) {
 		for range 2 {
 			e.join(e.d, b, 0)
 			e.release(e.d, b)
@@ -147,9 +148,9 @@ func lateRelease(e *env) {
 }
 
 func tryAfterRelease(e *env) {
-	refused := func(r driver.Request) {
+	refused := func(r contend.Owner) {
 		e.Helper()
-		for _, r := range []driver.Request{r, queued(r)} {
+		for _, r := range []contend.Owner{r, queued(r)} {
 			if res := e.refuse(e.open(), r); res.Why != driver.Released {
 				e.Errorf("an owner that was released: %+v, want Released", res)
 			}
@@ -179,7 +180,7 @@ func tryAfterRelease(e *env) {
 	}
 	e.heldBy(other)
 	e.release(e.d, other)
-	if err := e.d.Release(e.ctx, held); !errors.Is(err, driver.ErrNotHeld) {
+	if err := contend.Release(e.ctx, e.d, held); !errors.Is(err, driver.ErrNotHeld) {
 		e.Errorf("Release of the first: %v", err)
 	}
 	e.free("k")

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 )
 
 var renewCases = []Case{
@@ -100,7 +101,7 @@ func renewNeverRevives(e *env) {
 
 func renewReportsEach(e *env) {
 	const n = 40
-	var rs []driver.Request
+	var rs []contend.Owner
 	for i := range n {
 		r := e.ask("k" + strconv.Itoa(i))
 		r.TTL += time.Duration(i%3) * time.Minute
@@ -126,7 +127,7 @@ func renewReportsEach(e *env) {
 func renewOfMany(e *env) {
 	const most, workers = 10_000, 16
 	var mu sync.Mutex
-	var rs []driver.Request
+	var rs []contend.Owner
 	var wg sync.WaitGroup
 	next := make(chan int, most)
 	for i := range most {
@@ -141,7 +142,7 @@ func renewOfMany(e *env) {
 					return
 				}
 				r := e.ask("k" + strconv.Itoa(i))
-				if res, err := e.d.Try(e.ctx, r); err != nil || !res.Granted {
+				if res, err := contend.Try(e.ctx, e.d, r); err != nil || !res.Granted {
 					e.Errorf("Try: %+v, %v", res, err)
 					return
 				}

@@ -27,10 +27,10 @@ import (
 // Harness says how to come by stores to test.
 type Harness struct {
 	// New makes an empty store for one case. What it opens it closes with
-	// t.Cleanup. A store with a node record (driver.Node) must be held back then,
+	// t.Cleanup. A store with a node record (driver.Recorded) must be held back then,
 	// as it is when it was just made or flushed: the suite admits it, at once and
 	// for the MaxTTL of its Traits, which must be an hour at least. Where a
-	// decorator hides that it is a Node, New admits it.
+	// decorator hides that it keeps one, New admits it.
 	New func(t testing.TB) Store
 	// TTL is the lease time that cases wait out. It must leave room for a few
 	// requests. 0 means 30 seconds with Fake, else 500 milliseconds. An
@@ -86,19 +86,24 @@ type Case struct {
 // A Need is something an engine may promise or not.
 type Need struct {
 	Trait string
-	Met   func(driver.Traits) bool
+	Met   func(driver.Driver) bool
 }
 
 var (
-	needLine    = Need{"Queue", func(t driver.Traits) bool { return t.Queue != driver.QueueNone }}
-	needHandoff = Need{"Queue: QueueHandoff", func(t driver.Traits) bool { return t.Queue == driver.QueueHandoff }}
-	needFencing = Need{"Fencing", func(t driver.Traits) bool { return t.Fencing }}
-	needPropose = Need{"Proposable", func(t driver.Traits) bool { return t.Proposable }}
-	needShared  = Need{"Shared", func(t driver.Traits) bool { return t.Shared }}
-	needSlots   = Need{"Slots", func(t driver.Traits) bool { return t.Slots }}
-	needNoSlots = Need{"Slots: false", func(t driver.Traits) bool { return !t.Slots }}
-	needNoShare = Need{"Shared: false", func(t driver.Traits) bool { return !t.Shared }}
+	needLine    = need("Queue", func(t driver.Traits) bool { return t.Queue != driver.QueueNone })
+	needHandoff = need("Queue: QueueHandoff", func(t driver.Traits) bool { return t.Queue == driver.QueueHandoff })
+	needHints   = need("Hints", func(t driver.Traits) bool { return t.Hints })
+	needFencing = need("Fencing", func(t driver.Traits) bool { return t.Fencing })
+	needShared  = need("Shared", func(t driver.Traits) bool { return t.Shared })
+	needSlots   = need("Slots", func(t driver.Traits) bool { return t.Slots })
+	needNoSlots = need("Slots: false", func(t driver.Traits) bool { return !t.Slots })
+	needNoShare = need("Shared: false", func(t driver.Traits) bool { return !t.Shared })
+	needNode    = Need{"driver.Node", func(d driver.Driver) bool { _, ok := d.(driver.Node); return ok }}
 )
+
+func need(trait string, met func(driver.Traits) bool) Need {
+	return Need{trait, func(d driver.Driver) bool { return met(d.Traits()) }}
+}
 
 // Cases returns the table. Each case may be run by itself.
 func Cases() []Case {
@@ -139,7 +144,7 @@ func (c Case) Run(t testing.TB, h Harness) {
 		}
 	})
 	for _, n := range c.Needs {
-		if !n.Met(e.traits) {
+		if !n.Met(e.d) {
 			t.Skipf("%s does not promise this: needs the trait %s", e.traits.Engine, n.Trait)
 		}
 	}

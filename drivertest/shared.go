@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 )
 
 var shared = []Need{needShared}
@@ -39,20 +40,20 @@ var sharedCases = []Case{
 
 // sharing returns r as one that holds the key with others: limit in all, 0 for
 // any number.
-func sharing(r driver.Request, limit int) driver.Request {
+func sharing(r contend.Owner, limit int) contend.Owner {
 	r.Mode, r.Limit = driver.Shared, limit
 	return r
 }
 
 // reader returns the request of a fresh owner that shares the key with any number.
-func (e *env) reader(key string) driver.Request { return sharing(e.ask(key), 0) }
+func (e *env) reader(key string) contend.Owner { return sharing(e.ask(key), 0) }
 
-func sameOwner(r driver.Request) func(driver.Lease) bool {
+func sameOwner(r contend.Owner) func(driver.Lease) bool {
 	return func(l driver.Lease) bool { return l.Holder.Owner == r.Owner && l.Holder.Label == r.Label }
 }
 
 // sharedBy fails unless exactly those hold their key, in no order, all Shared.
-func (e *env) sharedBy(rs ...driver.Request) driver.Info {
+func (e *env) sharedBy(rs ...contend.Owner) driver.Info {
 	e.Helper()
 	info := e.inspect(rs[0].Key)
 	if !info.Held || info.Holds != len(rs) || len(info.Holders) != len(rs) {
@@ -72,7 +73,7 @@ func (e *env) sharedBy(rs ...driver.Request) driver.Info {
 }
 
 // left is what is left of a lease, by what the store says of all holders.
-func (e *env) left(r driver.Request) time.Duration {
+func (e *env) left(r contend.Owner) time.Duration {
 	e.Helper()
 	holders := e.inspect(r.Key).Holders
 	i := slices.IndexFunc(holders, sameOwner(r))
@@ -83,10 +84,10 @@ func (e *env) left(r driver.Request) time.Duration {
 }
 
 // share grants a key to so many readers on several connections.
-func (e *env) share(key string, n int) []driver.Request {
+func (e *env) share(key string, n int) []contend.Owner {
 	e.Helper()
 	ds := []driver.Driver{e.d, e.open(), e.open()}
-	var rs []driver.Request
+	var rs []contend.Owner
 	for i := range n {
 		rs = append(rs, e.reader(key))
 		e.grant(ds[i%len(ds)], rs[i])
@@ -99,7 +100,7 @@ func sharersTogether(e *env) {
 	for _, i := range []int{2, 0, 2, 1, 0} { // from the middle, the front, the end
 		e.sharedBy(rs...)
 		res := e.refuse(e.d, e.ask("k"))
-		if res.Why != driver.Held || res.Left <= 0 || !slices.ContainsFunc(rs, func(r driver.Request) bool { return r.Owner == res.Holder.Owner }) {
+		if res.Why != driver.Held || res.Left <= 0 || !slices.ContainsFunc(rs, func(r contend.Owner) bool { return r.Owner == res.Holder.Owner }) {
 			e.Fatalf("asked Exclusive beside %d that share the key: %+v, want Held, one of them and what it has left", len(rs), res)
 		}
 		e.release(e.open(), rs[i])
@@ -132,7 +133,7 @@ func oneWriterOrSharers(e *env) {
 	}
 	for range rounds {
 		var mu sync.Mutex
-		won := make(map[driver.Mode][]driver.Request)
+		won := make(map[driver.Mode][]contend.Owner)
 		var fs []func()
 		for i := range 4 * clients {
 			r := e.ask("k")
@@ -140,7 +141,7 @@ func oneWriterOrSharers(e *env) {
 				r = e.reader("k")
 			}
 			fs = append(fs, func() {
-				res, err := ds[i/4].Try(e.ctx, r)
+				res, err := contend.Try(e.ctx, ds[i/4], r)
 				if err != nil {
 					e.Errorf("Try: %v", err)
 				}
@@ -167,7 +168,7 @@ func sharedTryAgain(e *env) {
 	a, b := e.reader("k"), e.reader("k")
 	first := e.grant(e.d, a)
 	e.grant(e.d, b)
-	for _, r := range []driver.Request{a, queued(a)} {
+	for _, r := range []contend.Owner{a, queued(a)} {
 		if again := e.grant(e.open(), r); again.Fence != first.Fence {
 			e.Errorf("the fence is %d, and %d when asked again", first.Fence, again.Fence)
 		}
@@ -183,7 +184,7 @@ func sharedTryBesideAWriter(e *env) {
 	a, w := e.reader("k"), e.ask("k")
 	first := e.grant(e.d, a)
 	e.join(e.open(), w, 0)
-	for _, r := range []driver.Request{a, queued(a)} {
+	for _, r := range []contend.Owner{a, queued(a)} {
 		if again := e.grant(e.open(), r); again.Fence != first.Fence {
 			e.Errorf("the fence is %d, and %d when asked again", first.Fence, again.Fence)
 		}

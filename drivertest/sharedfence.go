@@ -5,11 +5,12 @@ package drivertest
 
 import (
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 )
 
 var (
-	sharedFencing    = []Need{needShared, needFencing}
-	sharedProposable = []Need{needShared, needPropose}
+	sharedFencing = []Need{needShared, needFencing}
+	sharedNode    = []Need{needShared, needNode}
 )
 
 var sharedFenceCases = []Case{
@@ -18,41 +19,41 @@ var sharedFenceCases = []Case{
 		Needs: sharedFencing, run: fencesRiseOverSharers},
 	{Name: "FencesRiseAmongSharers",
 		Rule:  "A store that chooses fences itself gives each one that shares a key a strictly larger one than all before it.",
-		Needs: sharedProposable, run: fencesRiseAmongSharers},
+		Needs: sharedNode, run: fencesRiseAmongSharers},
 	{Name: "ReadersMayOvertakeEachOther",
 		Rule:  "A proposal Shared is granted beside others that share the key, or after them, though their fences are larger: it must be above those that were granted Exclusive only.",
-		Needs: sharedProposable, run: readersOvertake},
+		Needs: sharedNode, run: readersOvertake},
 	{Name: "ReadersDoNotOvertakeWriters",
 		Rule:  "A proposal Shared that is not above every fence granted Exclusive is refused with FenceTooLow and that one, also when the writer converted or other readers came since.",
-		Needs: sharedProposable, run: readersAfterWriters},
+		Needs: sharedNode, run: readersAfterWriters},
 	{Name: "WritersDoNotOvertakeReaders",
 		Rule:  "A proposal Exclusive that is not above every fence of the key, those of readers too, is refused with FenceTooLow and the newest.",
-		Needs: sharedProposable, run: writersAfterReaders},
+		Needs: sharedNode, run: writersAfterReaders},
 	{Name: "SharerKeepsItsFence",
 		Rule:  "A proposal by one that shares a key is answered with the fence that it has; with Raise it has the proposed one from then on, and one below is refused with FenceTooLow and the fence it has, as is one far above the clock.",
-		Needs: sharedProposable, run: sharerKeepsItsFence},
+		Needs: sharedNode, run: sharerKeepsItsFence},
 	{Name: "SharedClaimTakesTheProposal",
 		Rule:  "A reader that was handed the key claims it with exactly the fence that it proposes, though one that was let in with it has a larger one; below the writer's before it is refused.",
-		Needs: []Need{needShared, needPropose, needHandoff}, run: sharedProposedClaim},
+		Needs: []Need{needShared, needNode, needHandoff}, run: sharedProposedClaim},
 	{Name: "RestoreOfASharedLease",
 		Rule:  "Restore gives a Shared lease back with its fence, on a free key or beside others that share it, though readers had larger ones since, and not when one was granted Exclusive.",
-		Needs: sharedProposable, run: restoreShared},
+		Needs: sharedNode, run: restoreShared},
 	{Name: "RestoreAfterAReader",
 		Rule:  "Restore of an Exclusive lease is refused with FenceTooLow when a reader had a larger fence since, and as Held while any shares the key.",
-		Needs: sharedProposable, run: restoreAfterAReader},
+		Needs: sharedNode, run: restoreAfterAReader},
 	{Name: "RenewComparesASharersFence",
 		Rule:  "Renew with a fence prolongs the lease of one that shares and has it or a larger one, and is ErrNotHeld for a smaller one, whatever the others have.",
-		Needs: sharedProposable, run: renewComparesSharersFence},
+		Needs: sharedNode, run: renewComparesSharersFence},
 	{Name: "SharedReleaseUpToAFence",
 		Rule:  "A Release up to a fence leaves the lease of one that shares and has a larger one, and gives up any other.",
-		Needs: sharedProposable, run: sharedReleaseUpTo},
+		Needs: sharedNode, run: sharedReleaseUpTo},
 	{Name: "HeldBackNodeSharesNothing",
 		Rule:  "A store whose process was replaced lets nobody in beside those that share a key, converts nothing and hands nothing on, until it is admitted.",
 		Needs: shared, run: heldBackSharesNothing},
 }
 
 // holdsFence fails unless the store says that r holds its key with that fence.
-func (e *env) holdsFence(r driver.Request, fence uint64) {
+func (e *env) holdsFence(r contend.Owner, fence uint64) {
 	e.Helper()
 	for _, l := range e.inspect(r.Key).Holders {
 		if sameOwner(r)(l) && (l.Fence == 0 || l.Fence == fence) {
@@ -63,7 +64,7 @@ func (e *env) holdsFence(r driver.Request, fence uint64) {
 }
 
 // shareExactly must be granted the fence beside whoever else shares the key.
-func (e *env) shareExactly(r driver.Request, fence uint64) {
+func (e *env) shareExactly(r contend.Owner, fence uint64) {
 	e.Helper()
 	if res := e.grant(e.d, r); res.Fence != fence {
 		e.Fatalf("proposed %d, granted the fence %d, want %d", r.Fence, res.Fence, fence)
@@ -75,7 +76,7 @@ func fencesRiseOverSharers(e *env) {
 	ds := []driver.Driver{e.d, e.open(), e.open()}
 	var wrote uint64
 	for range 5 {
-		var rs []driver.Request
+		var rs []contend.Owner
 		most := wrote
 		for i := range 5 {
 			rs = append(rs, e.reader("k"))
@@ -92,7 +93,7 @@ func fencesRiseOverSharers(e *env) {
 
 func fencesRiseAmongSharers(e *env) {
 	ds := []driver.Driver{e.d, e.open(), e.open()}
-	var rs []driver.Request
+	var rs []contend.Owner
 	var fence uint64
 	for i := range 9 {
 		rs = append(rs, e.reader("k"))
@@ -104,7 +105,7 @@ func fencesRiseAmongSharers(e *env) {
 
 func readersOvertake(e *env) {
 	newest := e.newest("k")
-	var rs []driver.Request
+	var rs []contend.Owner
 	for i := range 5 {
 		r := propose(e.reader("k"), newest+uint64(1000-100*i))
 		e.shareExactly(r, r.Fence)
@@ -208,7 +209,7 @@ func restoreShared(e *env) {
 	e.release(e.d, a)
 	w := propose(e.ask("k"), newest+3000)
 	e.grantExactly(w, w.Fence)
-	for _, r := range []driver.Request{a, propose(a, w.Fence+10)} {
+	for _, r := range []contend.Owner{a, propose(a, w.Fence+10)} {
 		if res := e.refuse(e.d, r); res.Why != driver.Held {
 			e.Fatalf("Restore of what another holds Exclusive: %+v, want Held", res)
 		}
@@ -276,7 +277,7 @@ func heldBackSharesNothing(e *env) {
 	fence := e.grant(e.d, w).Fence
 	e.grant(e.d, a)
 	e.grant(e.d, c)
-	waits := needLine.Met(e.traits)
+	waits := needLine.Met(e.d)
 	next := e.ask("waited")
 	if waits {
 		e.join(e.d, next, 0)

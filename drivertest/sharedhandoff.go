@@ -4,7 +4,7 @@
 package drivertest
 
 import (
-	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 )
 
 var sharedHandoff = []Need{needShared, needHandoff}
@@ -38,7 +38,7 @@ func sharedHandoffIsAtOnce(e *env) {
 		e.Errorf("%d wait, want the writer", info.Waiters)
 	}
 	fence := first.Fence
-	for _, r := range []driver.Request{r1, r2} {
+	for _, r := range []contend.Owner{r1, r2} {
 		res := e.grant(e.open(), queued(r))
 		if e.traits.Fencing {
 			fence = e.rises(fence, res)
@@ -110,7 +110,7 @@ func lapsedShares(e *env) {
 	if len(line) != 4 || line[0].Owner != slow1.Owner || line[1].Owner != slow2.Owner || line[2].Owner != last.Owner {
 		e.Fatalf("the line is %+v", line)
 	}
-	for _, r := range []driver.Request{slow1, slow2, last, late} {
+	for _, r := range []contend.Owner{slow1, slow2, last, late} {
 		e.renewed(e.d, queued(r)) // they are slow, not gone
 	}
 	e.release(e.d, w)

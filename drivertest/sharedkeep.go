@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 )
 
 var sharedKeepCases = []Case{
@@ -31,7 +32,7 @@ var sharedKeepCases = []Case{
 }
 
 // inOtherMode returns r as its owner would ask if it had the key otherwise.
-func inOtherMode(r driver.Request) driver.Request {
+func inOtherMode(r contend.Owner) contend.Owner {
 	if r.Mode == driver.Shared {
 		r.Mode = driver.Exclusive
 	} else {
@@ -42,11 +43,11 @@ func inOtherMode(r driver.Request) driver.Request {
 
 func modeIsKept(e *env) {
 	reads, writes := e.reader("read"), e.ask("written")
-	for _, a := range []driver.Request{reads, writes} {
+	for _, a := range []contend.Owner{reads, writes} {
 		e.grant(e.d, a)
 		other := inOtherMode(a)
 		other.TTL = 2 * e.long
-		for _, r := range []driver.Request{other, queued(other)} {
+		for _, r := range []contend.Owner{other, queued(other)} {
 			e.refuse(e.d, r)
 			info := e.heldBy(a)
 			if info.Holder.Mode != a.Mode || info.Waiters != 0 || info.Holds != 1 || info.Left > e.long {
@@ -63,7 +64,7 @@ func modeIsKept(e *env) {
 
 func renewInWhicheverMode(e *env) {
 	reads, writes := e.reader("read"), e.ask("written")
-	for _, a := range []driver.Request{reads, writes} {
+	for _, a := range []contend.Owner{reads, writes} {
 		e.grant(e.d, a)
 		other := inOtherMode(a)
 		other.TTL = 2 * e.long
@@ -101,7 +102,7 @@ func sharedReleaseIsTheOwners(e *env) {
 		e.release(e.open(), gone)
 		e.releaseNothing(e.d, gone)
 		e.renewNothing(e.d, gone)
-		for _, r := range []driver.Request{gone, queued(gone)} {
+		for _, r := range []contend.Owner{gone, queued(gone)} {
 			e.refuse(e.d, r)
 		}
 		if len(rs) > 0 {
@@ -136,7 +137,7 @@ func eachSharersExpiry(e *env) {
 	e.grant(e.d, c)
 	e.grant(e.d, e.brief(b))
 	e.renewed(e.d, e.brief(c))
-	for _, r := range []driver.Request{b, c} {
+	for _, r := range []contend.Owner{b, c} {
 		if left := e.left(r); left <= e.ttl {
 			e.Errorf("asking for %v left a lease of %v with %v", e.ttl, r.TTL, left)
 		}

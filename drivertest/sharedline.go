@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 )
 
 var sharedLine = []Need{needShared, needLine}
@@ -156,7 +157,7 @@ func mixedLine(e *env) {
 			ahead++
 		}
 	}
-	holders := []driver.Request{a}
+	holders := []contend.Owner{a}
 	for i, group := range groups {
 		e.releaseAll(holders...)
 		e.enter(group...)
@@ -237,7 +238,7 @@ func deadWriterLetsAllIn(e *env) {
 	gone.TTL = e.ttl
 	e.grant(e.d, a)
 	e.join(e.d, gone, 0)
-	ws := e.awaitAll(n, 1, func() driver.Request { return e.reader("k") })
+	ws := e.awaitAll(n, 1, func() contend.Owner { return e.reader("k") })
 	w := e.await(e.d, e.ask("k"), n+1)
 	e.release(e.d, a) // all are in line, however long that took
 	e.turn(e.d, gone, 0)
@@ -248,7 +249,7 @@ func deadWriterLetsAllIn(e *env) {
 }
 
 func writerIsToldOfTheLast(e *env) {
-	rs := []driver.Request{e.brief(e.reader("k")), e.reader("k"), e.brief(e.reader("k"))}
+	rs := []contend.Owner{e.brief(e.reader("k")), e.reader("k"), e.brief(e.reader("k"))}
 	for _, r := range rs {
 		e.grant(e.d, r)
 	}
@@ -300,9 +301,9 @@ func sharedJoinRaces(e *env) {
 		a, b, w := e.reader("k"), e.reader("k"), &told{d: other, r: e.ask("k")}
 		e.grant(e.d, a)
 		e.grant(other, b)
-		e.joinsAtOnce([]driver.Request{a, b}, w)
+		e.joinsAtOnce([]contend.Owner{a, b}, w)
 		r1, r2 := &told{d: e.d, r: e.reader("k")}, &told{d: other, r: e.reader("k")}
-		e.joinsAtOnce([]driver.Request{w.r}, r1, r2)
+		e.joinsAtOnce([]contend.Owner{w.r}, r1, r2)
 		e.sharedBy(r1.r, r2.r)
 		e.releaseAll(r1.r, r2.r)
 		e.free("k")
@@ -318,8 +319,8 @@ func sharedGivingUpRaces(e *env) {
 		r1, r2 := e.await(e.d, e.reader("k"), 1), e.await(other, e.reader("k"), 2)
 		var errA, errW error
 		atOnce(
-			func() { errA = other.Release(e.ctx, a) },
-			func() { errW = e.d.Release(e.ctx, w) })
+			func() { errA = contend.Release(e.ctx, other, a) },
+			func() { errW = contend.Release(e.ctx, e.d, w) })
 		if err := errors.Join(errA, errW); err != nil {
 			e.Fatalf("Release: %v", err)
 		}
@@ -333,17 +334,17 @@ func sharedGivingUpRaces(e *env) {
 
 // joinsAtOnce has some join the line while the holders release, and all of them
 // must enter.
-func (e *env) joinsAtOnce(holders []driver.Request, ws ...*told) {
+func (e *env) joinsAtOnce(holders []contend.Owner, ws ...*told) {
 	e.Helper()
 	errs := make([]error, len(ws)+len(holders))
 	results := make([]driver.Result, len(ws))
 	var fs []func()
 	for i, w := range ws {
 		w.ch = e.watch(w.d, w.r)
-		fs = append(fs, func() { results[i], errs[i] = w.d.Try(e.ctx, queued(w.r)) })
+		fs = append(fs, func() { results[i], errs[i] = contend.Try(e.ctx, w.d, queued(w.r)) })
 	}
 	for i, r := range holders {
-		fs = append(fs, func() { errs[len(ws)+i] = e.d.Release(e.ctx, r) })
+		fs = append(fs, func() { errs[len(ws)+i] = contend.Release(e.ctx, e.d, r) })
 	}
 	atOnce(fs...)
 	if err := errors.Join(errs...); err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 )
 
 var sharedLookCases = []Case{
@@ -32,7 +33,7 @@ var sharedLookCases = []Case{
 }
 
 func sharersLabels(e *env) {
-	var rs []driver.Request
+	var rs []contend.Owner
 	for _, label := range hostileLabels() {
 		r := e.reader("k")
 		r.Label = label
@@ -53,7 +54,7 @@ func sharersLabels(e *env) {
 // sharersKeys shares all the keys at once: one that the engine takes for
 // another would have three holders.
 func sharersKeys(e *env) {
-	var as []driver.Request
+	var as []contend.Owner
 	for _, key := range hostileKeys() {
 		as = append(as, e.reader(key))
 		e.grant(e.d, as[len(as)-1])
@@ -73,7 +74,7 @@ func sharersKeys(e *env) {
 }
 
 func sharedNamedLikeSidecars(e *env) {
-	rs := []driver.Request{e.reader("k"), e.reader("k")}
+	rs := []contend.Owner{e.reader("k"), e.reader("k")}
 	for _, r := range rs {
 		e.grant(e.d, r)
 	}
@@ -86,7 +87,7 @@ func sharedNamedLikeSidecars(e *env) {
 }
 
 func sharersAreListed(e *env) {
-	var rs []driver.Request
+	var rs []contend.Owner
 	var fences []uint64
 	for i := range 3 {
 		r := e.reader("k")
@@ -95,7 +96,7 @@ func sharersAreListed(e *env) {
 		rs = append(rs, r)
 	}
 	w, last := e.ask("k"), e.reader("k")
-	waits := needLine.Met(e.traits)
+	waits := needLine.Met(e.d)
 	if waits {
 		e.join(e.d, w, 0)
 		e.join(e.d, last, 1)
@@ -139,7 +140,7 @@ func oneHolderIsListed(e *env) {
 }
 
 func nothingStaysOfSharers(e *env) {
-	waits := needLine.Met(e.traits)
+	waits := needLine.Met(e.d)
 	for i := range 10 {
 		key := "k" + strconv.Itoa(i)
 		a, b, gone, w, late := e.reader(key), e.reader(key), e.brief(e.reader(key)), e.ask(key), e.brief(e.reader(key))

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 )
 
 var (
@@ -62,10 +63,10 @@ var slotCases = []Case{
 
 // slotted returns the request of a fresh owner that shares the key with limit-1
 // others at most.
-func (e *env) slotted(key string, limit int) driver.Request { return sharing(e.ask(key), limit) }
+func (e *env) slotted(key string, limit int) contend.Owner { return sharing(e.ask(key), limit) }
 
 // grantSlot must be granted the slot.
-func (e *env) grantSlot(d driver.Driver, r driver.Request, slot int) {
+func (e *env) grantSlot(d driver.Driver, r contend.Owner, slot int) {
 	e.Helper()
 	if res := e.grant(d, r); res.Slot != slot {
 		e.Fatalf("granted slot %d of %d, want %d", res.Slot, r.Limit, slot)
@@ -73,10 +74,10 @@ func (e *env) grantSlot(d driver.Driver, r driver.Request, slot int) {
 }
 
 // fill grants all the holds that a limit allows, in the order of their slots.
-func (e *env) fill(key string, limit int) []driver.Request {
+func (e *env) fill(key string, limit int) []contend.Owner {
 	e.Helper()
 	ds := []driver.Driver{e.d, e.open(), e.open()}
-	var rs []driver.Request
+	var rs []contend.Owner
 	for i := range limit {
 		rs = append(rs, e.slotted(key, limit))
 		e.grantSlot(ds[i%len(ds)], rs[i], i)
@@ -86,7 +87,7 @@ func (e *env) fill(key string, limit int) []driver.Request {
 
 func limitIsRefused(e *env) {
 	r := e.slotted("k", 2)
-	if res, err := e.d.Try(e.ctx, r); !isUnsupported(err) {
+	if res, err := contend.Try(e.ctx, e.d, r); !isUnsupported(err) {
 		e.Errorf("a Limit: %+v, %v, want ErrUnsupported", res, err)
 	}
 	e.free("k")
@@ -94,7 +95,7 @@ func limitIsRefused(e *env) {
 	e.grant(e.d, a)
 	r = converting(a)
 	r.Limit = 2
-	if res, err := e.d.Try(e.ctx, r); !isUnsupported(err) {
+	if res, err := contend.Try(e.ctx, e.d, r); !isUnsupported(err) {
 		e.Errorf("a Convert with a Limit: %+v, %v, want ErrUnsupported", res, err)
 	}
 	e.heldBy(a)
@@ -108,7 +109,7 @@ func limitIsKept(e *env) {
 		e.sharedBy(rs...)
 		next := e.slotted("k", n)
 		res := e.refuse(e.open(), next)
-		if res.Why != driver.Held || res.Left <= 0 || !slices.ContainsFunc(rs, func(r driver.Request) bool { return r.Owner == res.Holder.Owner }) {
+		if res.Why != driver.Held || res.Left <= 0 || !slices.ContainsFunc(rs, func(r contend.Owner) bool { return r.Owner == res.Holder.Owner }) {
 			e.Errorf("hold %d of %d: %+v, want Held, one of the holders and what it has left", n+1, n, res)
 		}
 		e.refuse(e.d, e.ask("k"))
@@ -128,13 +129,13 @@ func limitAtOnce(e *env) {
 	}
 	for range rounds {
 		var mu sync.Mutex
-		won := make(map[int]driver.Request)
+		won := make(map[int]contend.Owner)
 		granted := 0
 		var fs []func()
 		for i := range 4 * clients {
 			r := e.slotted("k", n)
 			fs = append(fs, func() {
-				res, err := ds[i%clients].Try(e.ctx, r)
+				res, err := contend.Try(e.ctx, ds[i%clients], r)
 				if err != nil {
 					e.Errorf("Try: %v", err)
 				}
@@ -167,7 +168,7 @@ func smallestLimit(e *env) {
 	e.grant(e.d, b)
 	e.refuse(e.d, e.slotted("k", 2))
 	e.grant(e.d, r) // it counts
-	for _, next := range []driver.Request{e.slotted("k", 3), e.slotted("k", 5), e.reader("k")} {
+	for _, next := range []contend.Owner{e.slotted("k", 3), e.slotted("k", 5), e.reader("k")} {
 		e.refuse(e.d, next)
 	}
 	e.release(e.d, a) // who named the smallest
@@ -198,7 +199,7 @@ func slotIsKept(e *env) {
 	rs := e.fill("k", n)
 	e.release(e.d, rs[0])
 	e.release(e.d, rs[1])
-	for _, r := range []driver.Request{rs[2], queued(rs[2])} {
+	for _, r := range []contend.Owner{rs[2], queued(rs[2])} {
 		e.grantSlot(e.open(), r, 2)
 		e.renewed(e.d, rs[2])
 	}
@@ -234,7 +235,7 @@ func readerHasNoSlot(e *env) {
 	e.grantSlot(e.d, a, 0)
 	e.grantSlot(e.d, r2, 0)
 	e.grantSlot(e.d, b, 1)
-	waits := needLine.Met(e.traits)
+	waits := needLine.Met(e.d)
 	if waits {
 		e.join(e.d, e.slotted("k", 4), 0)
 	}
@@ -273,7 +274,7 @@ func limitedLine(e *env) {
 }
 
 func largerLimit(e *env) {
-	small, rs := e.slotted("k", 2), []driver.Request{e.slotted("k", 5)}
+	small, rs := e.slotted("k", 2), []contend.Owner{e.slotted("k", 5)}
 	e.grant(e.d, small)
 	e.grant(e.d, rs[0])
 	var ws []*told
@@ -294,7 +295,7 @@ func deadHoldersLetIn(e *env) {
 	for range n {
 		e.grant(e.d, e.brief(e.slotted("k", n)))
 	}
-	ws := e.awaitAll(n+1, 0, func() driver.Request { return e.slotted("k", n) })
+	ws := e.awaitAll(n+1, 0, func() contend.Owner { return e.slotted("k", n) })
 	e.turn(ws[0].d, ws[0].r, e.ttl)
 	e.eventually(e.ttl, "the leases of all that are gone end", func() bool { return e.inspect("k").Holds <= n })
 	e.enter(ws[1:n]...)
@@ -317,7 +318,7 @@ func toldWhenThereIsRoom(e *env) {
 func limitOfOne(e *env) {
 	a, b := e.slotted("k", 1), e.slotted("k", 1)
 	e.grantSlot(e.d, a, 0)
-	for _, r := range []driver.Request{b, e.slotted("k", 9), e.reader("k"), e.ask("k")} {
+	for _, r := range []contend.Owner{b, e.slotted("k", 9), e.reader("k"), e.ask("k")} {
 		e.refuse(e.d, r)
 	}
 	e.release(e.d, a)

@@ -8,18 +8,19 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 )
 
 // told is one that waits and asks only when it was told to.
 type told struct {
 	d  driver.Driver
-	r  driver.Request
+	r  contend.Owner
 	ch <-chan struct{} // nil: it polls
 	at time.Time       // when it was told to look; zero: it was not
 }
 
 // await watches for r and puts it in line behind so many.
-func (e *env) await(d driver.Driver, r driver.Request, ahead int) *told {
+func (e *env) await(d driver.Driver, r contend.Owner, ahead int) *told {
 	e.Helper()
 	w := &told{d: d, r: r, ch: e.watch(d, r)}
 	e.see(w, e.join(d, r, ahead))
@@ -27,7 +28,7 @@ func (e *env) await(d driver.Driver, r driver.Request, ahead int) *told {
 }
 
 // awaitAll puts n in line behind so many, one after the other, on several connections.
-func (e *env) awaitAll(n, ahead int, ask func() driver.Request) (ws []*told) {
+func (e *env) awaitAll(n, ahead int, ask func() contend.Owner) (ws []*told) {
 	e.Helper()
 	ds := []driver.Driver{e.d, e.open(), e.open()}
 	for i := range n {
@@ -93,14 +94,14 @@ func (e *env) quiet(ws ...*told) {
 	}
 }
 
-func requests(ws ...*told) (rs []driver.Request) {
+func requests(ws ...*told) (rs []contend.Owner) {
 	for _, w := range ws {
 		rs = append(rs, w.r)
 	}
 	return rs
 }
 
-func (e *env) releaseAll(rs ...driver.Request) {
+func (e *env) releaseAll(rs ...contend.Owner) {
 	e.Helper()
 	for _, r := range rs {
 		e.release(e.d, r)

@@ -16,25 +16,25 @@ import (
 
 // plain is an engine that promises as little as it may: no line, no hints, no
 // fences, no sharing.
-func plain(s *memdriver.Store) *patched {
+func plain(s *memdriver.Store) driver.Driver {
 	const poll = 20 * time.Millisecond
-	return &patched{Store: s,
+	return struct{ driver.Driver }{&patched{Store: s,
 		traits: func(t driver.Traits) driver.Traits {
 			return driver.Traits{Engine: "plain", MinTTL: t.MinTTL}
 		},
-		try: func(ctx context.Context, r driver.Request) (driver.Result, error) {
+		try: func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 			if r.Mode != driver.Exclusive {
 				return driver.Result{}, driver.ErrUnsupported
 			}
-			r.Queue, r.Fence = false, 0
-			res, err := s.Try(ctx, r)
+			r.Queue = false
+			res, err := s.Vote(ctx, r)
 			res.Fence = 0
 			if !res.Granted {
 				res.RetryIn = min(poll, max(res.Left, 1))
 			}
 			return res, err
 		},
-		watch: func(ctx context.Context, _ driver.Request) (<-chan struct{}, error) {
+		watch: func(ctx context.Context, _ driver.Claim) (<-chan struct{}, error) {
 			return nil, ctx.Err()
 		},
 		inspect: func(ctx context.Context, key string) (driver.Info, error) {
@@ -42,7 +42,7 @@ func plain(s *memdriver.Store) *patched {
 			noFences(&info)
 			return info, err
 		},
-	}
+	}}
 }
 
 // An engine passes with what it promises, and what it does not promise is
@@ -60,7 +60,7 @@ func TestPlainEngine(t *testing.T) {
 		}
 		met := true
 		for _, n := range c.Needs {
-			if !n.Met((&patched{Store: memdriver.New(), traits: plain(nil).traits}).Traits()) {
+			if !n.Met(plain(memdriver.New())) {
 				met = false
 				if !strings.Contains(r.log.String(), n.Trait) {
 					t.Errorf("%s was skipped without the trait %s: %s", c.Name, n.Trait, r.log.String())

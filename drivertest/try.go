@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 )
 
 var tryCases = []Case{
@@ -114,12 +115,12 @@ func oneHolderOfMany(e *env) {
 	}
 	for range rounds {
 		var mu sync.Mutex
-		var won []driver.Request
+		var won []contend.Owner
 		var wg sync.WaitGroup
 		for i := range 4 * clients {
 			wg.Go(func() {
 				r := e.ask("k")
-				res, err := ds[i%clients].Try(e.ctx, r)
+				res, err := contend.Try(e.ctx, ds[i%clients], r)
 				if err != nil {
 					e.Errorf("Try: %v", err)
 				}
@@ -141,7 +142,7 @@ func oneHolderOfMany(e *env) {
 func tryAgain(e *env) {
 	a := e.ask("k")
 	first := e.grant(e.d, a)
-	for _, r := range []driver.Request{a, queued(a)} {
+	for _, r := range []contend.Owner{a, queued(a)} {
 		if again := e.grant(e.open(), r); again.Fence != first.Fence {
 			e.Errorf("the fence is %d, and %d when asked again", first.Fence, again.Fence)
 		}
@@ -208,7 +209,7 @@ func ttlMustBePositive(e *env) {
 	for _, ttl := range []time.Duration{0, -1, -time.Hour} {
 		r := e.ask("k")
 		r.TTL = ttl
-		if res, err := e.d.Try(e.ctx, r); err == nil {
+		if res, err := contend.Try(e.ctx, e.d, r); err == nil {
 			e.Errorf("a TTL of %v: %+v, want an error", ttl, res)
 		}
 		e.free("k")
@@ -225,7 +226,7 @@ func minTTL(e *env) {
 func sharedIsRefused(e *env) {
 	r := e.ask("k")
 	r.Mode = driver.Shared
-	if res, err := e.d.Try(e.ctx, r); !errors.Is(err, driver.ErrUnsupported) {
+	if res, err := contend.Try(e.ctx, e.d, r); !errors.Is(err, driver.ErrUnsupported) {
 		e.Errorf("Mode Shared: %+v, %v, want ErrUnsupported", res, err)
 	}
 	e.free("k")
@@ -252,11 +253,11 @@ func endedContext(e *env) {
 			e.Errorf("%s with an ended context claims to know: %v", what, err)
 		}
 	}
-	_, err := e.d.Try(ctx, r)
+	_, err := contend.Try(ctx, e.d, r)
 	fails("Try", err)
-	e.d.Renew(ctx, []driver.Request{r}, func(_ int, a driver.Renewal) { fails("Renew", a.Err) })
-	fails("Release", e.d.Release(ctx, r))
-	_, err = e.d.Watch(ctx, r)
+	contend.Renew(ctx, e.d, []contend.Owner{r}, func(_ int, a driver.Renewal) { fails("Renew", a.Err) })
+	fails("Release", contend.Release(ctx, e.d, r))
+	_, err = contend.Watch(ctx, e.d, r)
 	fails("Watch", err)
 	_, err = e.d.Inspect(ctx, "k")
 	fails("Inspect", err)
@@ -272,9 +273,9 @@ func cancelledTry(e *env) {
 	for i := range 50 {
 		r := e.ask("k")
 		ctx, cancel := context.WithTimeout(e.ctx, time.Duration(i)*20*time.Microsecond)
-		_, err := e.d.Try(ctx, r)
+		_, err := contend.Try(ctx, e.d, r)
 		cancel()
-		if err := e.d.Release(e.ctx, r); err != nil && !errors.Is(err, driver.ErrNotHeld) {
+		if err := contend.Release(e.ctx, e.d, r); err != nil && !errors.Is(err, driver.ErrNotHeld) {
 			e.Fatalf("Release: %v", err)
 		}
 		e.free("k")

@@ -7,44 +7,47 @@ import (
 	"context"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 )
+
+var hinted = []Need{needLine, needHints}
 
 var watchCases = []Case{
 	{Name: "HintReachesTheNextInLine",
 		Rule:  "A Release tells the next in line, whose Watch was confirmed before, that now is the moment to ask.",
-		Needs: line, run: hintReachesTheNext},
+		Needs: hinted, run: hintReachesTheNext},
 	{Name: "HintWakesNobodyElse",
 		Rule:  "A Release wakes the next in line and nobody behind it.",
-		Needs: line, run: hintWakesNobodyElse},
+		Needs: hinted, run: hintWakesNobodyElse},
 	{Name: "HintAfterAPlaceWasGivenUp",
 		Rule:  "A waiter that gives up a key that it was just handed wakes the one behind it.",
-		Needs: line, run: hintAfterGivingUp},
+		Needs: hinted, run: hintAfterGivingUp},
 	{Name: "WatchersAreIndependent",
 		Rule:  "The end of one Watch takes no hints from the others.",
-		Needs: line, run: watchersAreIndependent},
+		Needs: hinted, run: watchersAreIndependent},
 	{Name: "WatcherThatIsGone",
 		Rule:  "A key whose next in line no longer watches goes on to the one behind it, within a bounded time.",
 		Needs: line, timely: true, run: watcherThatIsGone},
 }
 
 // watch returns the hints for r until the case ends. nil: this engine polls.
-func (e *env) watch(d driver.Driver, r driver.Request) <-chan struct{} {
+func (e *env) watch(d driver.Driver, r contend.Owner) <-chan struct{} {
 	e.Helper()
 	ctx, cancel := context.WithCancel(e.ctx)
 	e.Cleanup(cancel)
-	ch, err := d.Watch(ctx, r)
+	ch, err := contend.Watch(ctx, d, r)
 	if err != nil {
 		e.Fatalf("Watch of %q: %v", r.Key, err)
 	}
 	return ch
 }
 
-// hints is watch for the cases that say nothing about an engine without any.
-func (e *env) hints(d driver.Driver, r driver.Request) <-chan struct{} {
+// hints is watch of an engine that promises them.
+func (e *env) hints(d driver.Driver, r contend.Owner) <-chan struct{} {
 	e.Helper()
 	ch := e.watch(d, r)
 	if ch == nil {
-		e.Skipf("%s gives no hints (its Watch returns nil): waiters poll", e.traits.Engine)
+		e.Fatalf("Watch of %q gave no channel, and the engine promises hints", r.Key)
 	}
 	return ch
 }
@@ -71,7 +74,7 @@ func hintReachesTheNext(e *env) {
 func hintWakesNobodyElse(e *env) {
 	a := e.ask("k")
 	e.grant(e.d, a)
-	var rs []driver.Request
+	var rs []contend.Owner
 	var chs []<-chan struct{}
 	for i := range 5 {
 		r := e.ask("k")
@@ -114,7 +117,7 @@ func watchersAreIndependent(e *env) {
 	e.grant(e.d, a)
 	ctx, cancel := context.WithCancel(e.ctx)
 	defer cancel()
-	if _, err := e.d.Watch(ctx, b); err != nil {
+	if _, err := contend.Watch(ctx, e.d, b); err != nil {
 		e.Fatalf("Watch: %v", err)
 	}
 	ch := e.hints(e.d, c)
@@ -130,7 +133,7 @@ func watcherThatIsGone(e *env) {
 	e.grant(e.d, a)
 	ctx, cancel := context.WithCancel(e.ctx)
 	defer cancel()
-	if _, err := e.d.Watch(ctx, gone); err != nil {
+	if _, err := contend.Watch(ctx, e.d, gone); err != nil {
 		e.Fatalf("Watch: %v", err)
 	}
 	e.watch(e.d, b)

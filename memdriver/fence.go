@@ -85,14 +85,14 @@ func (s *Store) mint(e *entry, mode driver.Mode, now time.Time, n int) uint64 {
 // propose takes the fence that r proposes for a grant that is new, and as many
 // below it as r asks for and nobody had. It returns how many those are, 0 when
 // the proposal cannot be granted.
-func (s *Store) propose(e *entry, r driver.Request, now time.Time) (fences int) {
+func (s *Store) propose(e *entry, r driver.VoteRequest, now time.Time) (fences int) {
 	s.fences.turn(micros(now))
 	floor := s.floor(e, r.Mode)
 	switch {
-	case s.tooFar(e, r, now) || r.Fence <= floor:
+	case s.tooFar(e, r, now) || r.Proposal <= floor:
 		return 0
 	case r.Fences > 1:
-		fences = max(1, int(min(int64(r.Fences), int64(r.Fence-max(floor, e.newest)))))
+		fences = max(1, int(min(int64(r.Fences), int64(r.Proposal-max(floor, e.newest)))))
 	default:
 		fences = 1
 	}
@@ -102,15 +102,15 @@ func (s *Store) propose(e *entry, r driver.Request, now time.Time) (fences int) 
 
 // tooFar says whether a proposal uses up more numbers than a client with a good
 // clock would.
-func (s *Store) tooFar(e *entry, r driver.Request, now time.Time) bool {
+func (s *Store) tooFar(e *entry, r driver.VoteRequest, now time.Time) bool {
 	lead := uint64(driver.MaxLead / time.Microsecond)
-	return r.Fence > max(micros(now)+lead, s.floor(e, r.Mode)+leap)
+	return r.Proposal > max(micros(now)+lead, s.floor(e, r.Mode)+leap)
 }
 
 // take remembers a proposed fence that is granted.
-func (s *Store) take(e *entry, r driver.Request) {
-	e.granted(r.Fence, r.Mode)
-	s.fences.cur = max(s.fences.cur, r.Fence)
+func (s *Store) take(e *entry, r driver.VoteRequest) {
+	e.granted(r.Proposal, r.Mode)
+	s.fences.cur = max(s.fences.cur, r.Proposal)
 }
 
 func (e *entry) granted(fence uint64, mode driver.Mode) {

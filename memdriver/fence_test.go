@@ -10,10 +10,11 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/memdriver"
 )
 
-func proposal(key string, fence uint64) driver.Request {
+func proposal(key string, fence uint64) contend.Owner {
 	r := ask()
 	r.Key, r.Fence, r.Settled = key, fence, true
 	return r
@@ -25,12 +26,12 @@ func newFenced() (*memdriver.Store, *wall) {
 	return memdriver.NewNode(memdriver.NodeOptions{Now: w.now}), w
 }
 
-func grantAndRelease(t *testing.T, s *memdriver.Store, r driver.Request) {
+func grantAndRelease(t *testing.T, s *memdriver.Store, r contend.Owner) {
 	t.Helper()
 	if res := try(t, s, r); !res.Granted || res.Fence != r.Fence {
 		t.Fatalf("proposed %d: %+v", r.Fence, res)
 	}
-	if err := s.Release(t.Context(), r); err != nil {
+	if err := contend.Release(t.Context(), s, r); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -67,7 +68,7 @@ func TestForgottenKey(t *testing.T) {
 			t.Errorf("%+v: the key is remembered", c)
 		}
 		w.step(-c.back)
-		for _, r := range []driver.Request{proposal("k", fence), proposal("unseen", fence)} {
+		for _, r := range []contend.Owner{proposal("k", fence), proposal("unseen", fence)} {
 			if res := try(t, s, r); res.Why != driver.FenceTooLow || res.Fence < fence {
 				t.Errorf("%+v: %q with the fence again: %+v", c, r.Key, res)
 			}
@@ -98,7 +99,7 @@ func TestRememberedFences(t *testing.T) {
 			t.Fatalf("%+v: %+v", c, res)
 		}
 		if c.held == 0 {
-			if err := s.Release(t.Context(), r); err != nil {
+			if err := contend.Release(t.Context(), s, r); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -167,7 +168,7 @@ func TestFencesRiseWhateverTheClockDoes(t *testing.T) {
 				}
 				newest[key] = res.Fence
 			}
-			if err := s.Release(t.Context(), r); err != nil {
+			if err := contend.Release(t.Context(), s, r); err != nil {
 				t.Fatal(err)
 			}
 		}

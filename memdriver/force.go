@@ -20,12 +20,12 @@ import (
 func (s *Store) Hold(key string, ttl time.Duration, label driver.Label) (release func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := driver.Request{Key: key, Owner: rand.Text(), Label: label.Encode(), TTL: ttl}
+	c := driver.Claim{Key: key, Owner: rand.Text(), Label: label.Encode()}
 	now := s.now()
 	e := s.settled(key, now)
 	e.holders = nil
-	s.grant(e, r, now)
-	return func() { s.end(key, func(h *place) bool { return h.id == idOf(r) }) }
+	s.grant(e, driver.VoteRequest{TryRequest: driver.TryRequest{Claim: c, TTL: ttl}}, now)
+	return func() { s.end(key, func(h *place) bool { return h.id == c.ID() }) }
 }
 
 // Lose makes the store forget who holds a key, as a store that was restarted
@@ -60,5 +60,3 @@ func (s *Store) SetUnreachable(unreachable bool) {
 	defer s.mu.Unlock()
 	s.unreachable = unreachable
 }
-
-var _ driver.Driver = (*Store)(nil)

@@ -12,24 +12,25 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/memdriver"
 )
 
-func ask() driver.Request {
-	return driver.Request{Key: "k", Owner: rand.Text(), Label: "{}", TTL: time.Minute, Patience: time.Minute}
+func ask() contend.Owner {
+	return contend.Owner{Key: "k", Owner: rand.Text(), Label: "{}", TTL: time.Minute, Patience: time.Minute}
 }
 
-func try(t *testing.T, s *memdriver.Store, r driver.Request) driver.Result {
+func try(t *testing.T, s *memdriver.Store, r contend.Owner) driver.Result {
 	t.Helper()
-	res, err := s.Try(t.Context(), r)
+	res, err := contend.Try(t.Context(), s, r)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return res
 }
 
-func renew(t *testing.T, s *memdriver.Store, r driver.Request) (err error) {
-	s.Renew(t.Context(), []driver.Request{r}, func(_ int, a driver.Renewal) { err = a.Err })
+func renew(t *testing.T, s *memdriver.Store, r contend.Owner) (err error) {
+	contend.Renew(t.Context(), s, []contend.Owner{r}, func(_ int, a driver.Renewal) { err = a.Err })
 	return err
 }
 
@@ -50,7 +51,7 @@ func TestHold(t *testing.T) {
 		if info.Holder.Describe().Host != "web-3" || info.Left != time.Hour || info.Fence <= first.Fence || info.Waiters != 1 {
 			t.Errorf("after Hold: %+v", info)
 		}
-		if err := s.Release(t.Context(), a); !errors.Is(err, driver.ErrNotHeld) {
+		if err := contend.Release(t.Context(), s, a); !errors.Is(err, driver.ErrNotHeld) {
 			t.Errorf("Release by the holder before: %v", err)
 		}
 		release()
@@ -99,7 +100,7 @@ func TestForceOnSharers(t *testing.T) {
 	a.Mode, a.Limit, b.Mode, b.Limit = driver.Shared, 2, driver.Shared, 2
 	share := func() {
 		t.Helper()
-		for slot, r := range []driver.Request{a, b} {
+		for slot, r := range []contend.Owner{a, b} {
 			if res := try(t, s, r); !res.Granted || res.Slot != slot {
 				t.Fatalf("holder %d of 2: %+v", slot, res)
 			}
@@ -107,7 +108,7 @@ func TestForceOnSharers(t *testing.T) {
 	}
 	lost := func() {
 		t.Helper()
-		for _, r := range []driver.Request{a, b} {
+		for _, r := range []contend.Owner{a, b} {
 			if err := renew(t, s, r); !errors.Is(err, driver.ErrNotHeld) {
 				t.Errorf("a holder that was lost: %v", err)
 			}
@@ -136,8 +137,8 @@ func TestSetUnreachable(t *testing.T) {
 		a := ask()
 		try(t, s, a)
 		s.SetUnreachable(true)
-		_, err := s.Try(t.Context(), a)
-		for what, err := range map[string]error{"Try": err, "Renew": renew(t, s, a), "Release": s.Release(t.Context(), a)} {
+		_, err := contend.Try(t.Context(), s, a)
+		for what, err := range map[string]error{"Try": err, "Renew": renew(t, s, a), "Release": contend.Release(t.Context(), s, a)} {
 			if s.Classify(err) != driver.ClassUnreachable {
 				t.Errorf("%s of an unreachable store: %v", what, err)
 			}
@@ -180,7 +181,7 @@ func TestAbandoned(t *testing.T) {
 		if res := try(t, s, b); !res.Granted || !res.Abandoned {
 			t.Errorf("%+v, want a grant of an abandoned key", res)
 		}
-		if err := s.Release(t.Context(), b); err != nil {
+		if err := contend.Release(t.Context(), s, b); err != nil {
 			t.Fatal(err)
 		}
 		dead.Owner = rand.Text()
@@ -190,7 +191,7 @@ func TestAbandoned(t *testing.T) {
 	})
 }
 
-func renewPlace(t *testing.T, s *memdriver.Store, r driver.Request) {
+func renewPlace(t *testing.T, s *memdriver.Store, r contend.Owner) {
 	t.Helper()
 	if err := renew(t, s, r); err != nil {
 		t.Fatal(err)
@@ -207,7 +208,7 @@ func TestNothingPermanentPerKey(t *testing.T) {
 			r.TTL = time.Second
 			try(t, s, r)
 			if i%2 == 0 {
-				if err := s.Release(t.Context(), r); err != nil {
+				if err := contend.Release(t.Context(), s, r); err != nil {
 					t.Fatal(err)
 				}
 			}

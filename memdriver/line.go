@@ -25,7 +25,7 @@ type entry struct {
 
 // place is one owner's: a place in line, and then a holder's.
 type place struct {
-	id    ownerKey
+	id    driver.ID
 	mode  driver.Mode
 	limit int       // 0: none
 	since time.Time // of arrival, then of the grant
@@ -40,10 +40,10 @@ type place struct {
 	patience  time.Time
 }
 
-func newPlace(r driver.Request, now time.Time) *place {
-	p := &place{id: idOf(r), mode: r.Mode, since: now}
-	if r.Mode == driver.Shared {
-		p.limit = r.Limit
+func newPlace(c driver.Claim, now time.Time) *place {
+	p := &place{id: c.ID(), mode: c.Mode, since: now}
+	if c.Mode == driver.Shared {
+		p.limit = c.Limit
 	}
 	return p
 }
@@ -66,7 +66,7 @@ func (p *place) extend(until time.Time) {
 }
 
 func (p *place) holderInfo() driver.Holder {
-	return driver.Holder{Owner: p.id.owner, Label: p.id.label, Since: p.since, Mode: p.mode, Limit: p.limit, Slot: p.slot}
+	return driver.Holder{Owner: p.id.Owner, Label: p.id.Label, Since: p.since, Mode: p.mode, Limit: p.limit, Slot: p.slot}
 }
 
 func (p *place) granted(now time.Time, fences int) driver.Result {
@@ -212,17 +212,17 @@ func (s *Store) sweep(now time.Time) {
 }
 
 // buried says whether an owner was released a short while ago.
-func (s *Store) buried(id ownerKey, now time.Time) bool {
+func (s *Store) buried(id driver.ID, now time.Time) bool {
 	until, ok := s.tombs[id]
 	return ok && until.After(now)
 }
 
 // join puts r at the end of the line, or takes its sign of life.
-func (e *entry) join(r driver.Request, now time.Time) {
-	i := e.index(idOf(r))
+func (e *entry) join(r driver.TryRequest, now time.Time) {
+	i := e.index(r.ID())
 	if i < 0 {
 		i = len(e.line)
-		p := newPlace(r, now)
+		p := newPlace(r.Claim, now)
 		p.claim = min(r.Patience/2, claimLimit)
 		e.line = append(e.line, p)
 	}
@@ -231,27 +231,27 @@ func (e *entry) join(r driver.Request, now time.Time) {
 
 func (e *entry) leave(i int) { e.line = slices.Delete(e.line, i, i+1) }
 
-func (e *entry) index(id ownerKey) int { return indexOf(e.line, id) }
+func (e *entry) index(id driver.ID) int { return indexOf(e.line, id) }
 
 // holding returns what an owner holds the key with, or nil.
-func (e *entry) holding(id ownerKey) *place {
+func (e *entry) holding(id driver.ID) *place {
 	if i := indexOf(e.holders, id); i >= 0 {
 		return e.holders[i]
 	}
 	return nil
 }
 
-func indexOf(places []*place, id ownerKey) int {
+func indexOf(places []*place, id driver.ID) int {
 	return slices.IndexFunc(places, func(p *place) bool { return p.id == id })
 }
 
 // refuse describes what is in the way of r.
-func (s *Store) refuse(e *entry, r driver.Request, now time.Time) driver.Result {
+func (s *Store) refuse(e *entry, r driver.VoteRequest, now time.Time) driver.Result {
 	res := driver.Result{Why: driver.Held}
-	if r.Fence != 0 {
+	if r.Proposal != 0 {
 		res.Fence = s.floor(e, r.Mode)
 	}
-	if res.Ahead = e.index(idOf(r)); res.Ahead < 0 {
+	if res.Ahead = e.index(r.ID()); res.Ahead < 0 {
 		res.Ahead = len(e.line)
 	}
 	if len(e.holders) > 0 {

@@ -13,12 +13,12 @@ import (
 )
 
 // Watch implements [driver.Driver].
-func (s *Store) Watch(ctx context.Context, r driver.Request) (<-chan struct{}, error) {
+func (s *Store) Watch(ctx context.Context, c driver.Claim) (<-chan struct{}, error) {
 	if err := s.enter(ctx); err != nil {
 		return nil, err
 	}
 	defer s.mu.Unlock()
-	id, ch := idOf(r), make(chan struct{}, 1)
+	id, ch := c.ID(), make(chan struct{}, 1)
 	if s.watchers[id] == nil {
 		s.watchers[id] = make(map[chan struct{}]struct{})
 	}
@@ -35,7 +35,7 @@ func (s *Store) Watch(ctx context.Context, r driver.Request) (<-chan struct{}, e
 }
 
 // hint tells an owner to try again.
-func (s *Store) hint(id ownerKey) {
+func (s *Store) hint(id driver.ID) {
 	for ch := range s.watchers[id] {
 		select {
 		case ch <- struct{}{}:

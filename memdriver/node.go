@@ -27,7 +27,7 @@ type NodeOptions struct {
 
 // NewNode returns an empty store.
 func NewNode(o NodeOptions) *Store {
-	s := &Store{options: o, watchers: make(map[ownerKey]map[chan struct{}]struct{}), alarms: make(map[string]*alarm)}
+	s := &Store{options: o, watchers: make(map[driver.ID]map[chan struct{}]struct{}), alarms: make(map[string]*alarm)}
 	s.Restart(nil)
 	return s
 }
@@ -76,14 +76,14 @@ func (s *Store) Flush() {
 // data is what a store keeps.
 type data struct {
 	keys    map[string]*entry
-	tombs   map[ownerKey]time.Time // released owners, and until when they are refused
+	tombs   map[driver.ID]time.Time // released owners, and until when they are refused
 	fences  floors
 	record  driver.Record // the zero value: there is none
 	sweepAt int           // look for what is over when there is so much to look at
 }
 
 func newData() data {
-	return data{keys: make(map[string]*entry), tombs: make(map[ownerKey]time.Time)}
+	return data{keys: make(map[string]*entry), tombs: make(map[driver.ID]time.Time)}
 }
 
 func (d data) clone() data {
@@ -110,7 +110,7 @@ func (s *Store) maxTTL() time.Duration { return min(s.options.MaxTTL, s.record.M
 // tooLong says whether a store that votes refuses a TTL.
 func (s *Store) tooLong(ttl time.Duration) bool { return s.options.MaxTTL > 0 && ttl > s.maxTTL() }
 
-// Record implements [driver.Node]. It is driver.ErrUnsupported without
+// Record implements [driver.Recorded]. It is driver.ErrUnsupported without
 // NodeOptions.MaxTTL.
 func (s *Store) Record(ctx context.Context) (driver.Record, error) {
 	if err := s.enterNode(ctx); err != nil {
@@ -123,7 +123,7 @@ func (s *Store) Record(ctx context.Context) (driver.Record, error) {
 	return s.record, nil
 }
 
-// Admit implements [driver.Node]. The bound counts in whole milliseconds.
+// Admit implements [driver.Recorded]. The bound counts in whole milliseconds.
 func (s *Store) Admit(ctx context.Context, r driver.Record, maxTTL time.Duration) error {
 	maxTTL = maxTTL.Truncate(time.Millisecond)
 	if maxTTL <= 0 {
@@ -150,4 +150,7 @@ func (s *Store) enterNode(ctx context.Context) error {
 	return s.enter(ctx)
 }
 
-var _ driver.Node = (*Store)(nil)
+var (
+	_ driver.Node     = (*Store)(nil)
+	_ driver.Recorded = (*Store)(nil)
+)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/memdriver"
 )
 
@@ -78,7 +79,7 @@ func TestRestartFromNothing(t *testing.T) {
 	b := ask()
 	b.Queue = true
 	try(t, s, b)
-	hints, err := s.Watch(t.Context(), b)
+	hints, err := contend.Watch(t.Context(), s, b)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,8 +115,8 @@ func TestRestartFromASnapshot(t *testing.T) {
 	if err := renew(t, s, a); err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range []driver.Request{a, b} {
-		if err := s.Release(t.Context(), r); err != nil {
+	for _, r := range []contend.Owner{a, b} {
+		if err := contend.Release(t.Context(), s, r); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -136,7 +137,7 @@ func TestRestartFromASnapshot(t *testing.T) {
 		if err := renew(t, s, later); !errors.Is(err, driver.ErrNotHeld) {
 			t.Errorf("a lease that was not saved: %v", err)
 		}
-		if err := s.Release(t.Context(), a); err != nil {
+		if err := contend.Release(t.Context(), s, a); err != nil {
 			t.Error(err)
 		}
 		if res := try(t, s, b); !res.Granted || res.Fence <= last.Fence {
@@ -157,7 +158,7 @@ func TestFencesAfterASnapshot(t *testing.T) {
 	s.Restart(saved)
 	w.step(time.Second)
 	admit(t, s)
-	for _, r := range []driver.Request{proposal("k", fence), proposal("unseen", fence)} {
+	for _, r := range []contend.Owner{proposal("k", fence), proposal("unseen", fence)} {
 		if res := try(t, s, r); res.Why != driver.FenceTooLow {
 			t.Errorf("%q: the fence is granted again: %+v", r.Key, res)
 		}
@@ -171,16 +172,16 @@ func TestNoHintsWhileHeldBack(t *testing.T) {
 	admit(t, s)
 	a, b, c := ask(), ask(), ask()
 	b.Queue, c.Queue = true, true
-	for _, r := range []driver.Request{a, b, c} {
+	for _, r := range []contend.Owner{a, b, c} {
 		try(t, s, r)
 	}
 	s.Restart(s.Snapshot())
-	hints, err := s.Watch(t.Context(), c)
+	hints, err := contend.Watch(t.Context(), s, c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range []driver.Request{b, a} {
-		if err := s.Release(t.Context(), r); err != nil {
+	for _, r := range []contend.Owner{b, a} {
+		if err := contend.Release(t.Context(), s, r); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -230,7 +231,7 @@ func TestClockSteps(t *testing.T) {
 	if !res.Granted || !res.Abandoned || res.Fence <= fence {
 		t.Errorf("a lease of a minute, the clock a minute on: %+v, want a fence above %d", res, fence)
 	}
-	if err := s.Release(t.Context(), b); err != nil {
+	if err := contend.Release(t.Context(), s, b); err != nil {
 		t.Fatal(err)
 	}
 	fence = res.Fence

@@ -49,15 +49,10 @@ type Store struct {
 	mu sync.Mutex
 	data
 	life        string // another one after a restart
-	watchers    map[ownerKey]map[chan struct{}]struct{}
+	watchers    map[driver.ID]map[chan struct{}]struct{}
 	alarms      map[string]*alarm
 	unreachable bool
 }
-
-// ownerKey names what one owner has or had on one key.
-type ownerKey struct{ key, owner, label string }
-
-func idOf(r driver.Request) ownerKey { return ownerKey{r.Key, r.Owner, r.Label} }
 
 // New returns an empty store without a node record, on which leases end by the
 // monotonic clock.
@@ -66,14 +61,15 @@ func New() *Store { return NewNode(NodeOptions{}) }
 // Traits implements [driver.Driver].
 func (s *Store) Traits() driver.Traits {
 	t := driver.Traits{
-		Engine:     "memory",
-		Queue:      driver.QueueHandoff,
-		Fencing:    true,
-		Proposable: true,
-		Shared:     true,
-		Slots:      true,
-		MinTTL:     minTTL,
-		MaxTTL:     s.options.MaxTTL,
+		Engine:   "memory",
+		Queue:    driver.QueueHandoff,
+		Hints:    true,
+		Fencing:  true,
+		Shared:   true,
+		Slots:    true,
+		ToldOnce: true,
+		MinTTL:   minTTL,
+		MaxTTL:   s.options.MaxTTL,
 	}
 	if s.options.Now == nil {
 		t.Survives |= driver.ClockStep // expiry goes by the monotonic clock
@@ -103,20 +99,25 @@ func (s *Store) enter(ctx context.Context) error {
 }
 
 // Try implements [driver.Driver].
-func (s *Store) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
-	if err := check(r); err != nil {
+func (s *Store) Try(ctx context.Context, r driver.TryRequest) (driver.Result, error) {
+	return s.Vote(ctx, driver.VoteRequest{TryRequest: r})
+}
+
+// Vote implements [driver.Node].
+func (s *Store) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+	if err := r.Check(); err != nil {
 		return driver.Result{}, err
 	}
 	if err := s.enter(ctx); err != nil {
 		return driver.Result{}, driver.NotSent(err)
 	}
 	defer s.mu.Unlock()
-	res := s.try(r, s.now())
+	res := s.vote(r, s.now())
 	res.Node = s.life
 	return res, nil
 }
 
-func (s *Store) try(r driver.Request, now time.Time) driver.Result {
+func (s *Store) vote(r driver.VoteRequest, now time.Time) driver.Result {
 	switch {
 	case !s.voting():
 		return driver.Result{Why: driver.NotVoting}
@@ -127,66 +128,48 @@ func (s *Store) try(r driver.Request, now time.Time) driver.Result {
 	e := s.settled(r.Key, now)
 	defer s.forget(e, now)
 	switch {
-	case s.buried(idOf(r), now):
+	case s.buried(r.ID(), now):
 		res := s.refuse(e, r, now)
 		res.Why = driver.Released
 		return res
-	case e.holding(idOf(r)) != nil:
-		return s.again(e, e.holding(idOf(r)), r, now)
+	case e.holding(r.ID()) != nil:
+		return s.again(e, e.holding(r.ID()), r, now)
 	case r.Convert:
 		return s.refuse(e, r, now)
 	case len(e.line) == 0 && admits(e.holders, r.Mode, r.Limit):
 		return s.grant(e, r, now)
 	}
 	if r.Queue {
-		e.join(r, now)
+		e.join(r.TryRequest, now)
 	}
 	return s.refuse(e, r, now)
 }
 
-func check(r driver.Request) error {
-	switch {
-	case r.Mode > driver.Shared:
-		return fmt.Errorf("mode %d: %w", r.Mode, driver.ErrUnsupported)
-	case r.Convert && r.Mode != driver.Shared:
-		return errors.New("a lease can be converted to Shared only")
-	case r.Limit < 0:
-		return fmt.Errorf("the limit is %d: it must be positive, or 0 for none", r.Limit)
-	case r.Key == "" || len(r.Key) > driver.MaxKey:
-		return fmt.Errorf("the key has %d bytes: it must have 1 to %d", len(r.Key), driver.MaxKey)
-	case r.TTL <= 0:
-		return fmt.Errorf("the TTL is %v: it must be positive", r.TTL)
-	case r.Queue && r.Patience <= 0:
-		return fmt.Errorf("the patience is %v: it must be positive", r.Patience)
-	}
-	return nil
-}
-
 // again answers a holder: a repeated request, or the claim of a handoff.
-func (s *Store) again(e *entry, h *place, r driver.Request, now time.Time) driver.Result {
+func (s *Store) again(e *entry, h *place, r driver.VoteRequest, now time.Time) driver.Result {
 	fences := 1
 	switch {
 	case r.Convert:
 		return s.convert(e, h, r, now)
 	case r.Mode != h.mode: // overtaken by the request that converted the lease
 		return s.refuse(e, r, now)
-	case !h.claimed && r.Fence != 0:
+	case !h.claimed && r.Proposal != 0:
 		if fences = s.propose(e, r, now); fences == 0 {
 			return s.tooLow(e, r.Mode)
 		}
-		h.fence = r.Fence
+		h.fence = r.Proposal
 	case !h.claimed:
 		fences = max(r.Fences, 1)
 		h.fence = s.mint(e, r.Mode, now, fences)
-	case r.Raise && !r.Restore && r.Fence != 0 && r.Fence != h.fence:
+	case r.Raise && !r.Restore && r.Proposal != 0 && r.Proposal != h.fence:
 		switch {
-		case r.Fence < h.fence:
+		case r.Proposal < h.fence:
 			return driver.Result{Why: driver.FenceTooLow, Fence: h.fence - 1} // the one it has would do
 		case s.tooFar(e, r, now):
 			return driver.Result{Why: driver.FenceTooLow, Fence: max(s.floor(e, r.Mode), h.fence)}
 		}
 		s.take(e, r)
-		h.fence = r.Fence
+		h.fence = r.Proposal
 	}
 	if !h.claimed && h.reads() {
 		h.abandoned = e.abandoned // those that came in beside it may have left it so
@@ -197,16 +180,16 @@ func (s *Store) again(e *entry, h *place, r driver.Request, now time.Time) drive
 }
 
 // grant gives a key that r can have to it, unless its proposal is no good.
-func (s *Store) grant(e *entry, r driver.Request, now time.Time) driver.Result {
-	h := newPlace(r, now)
-	h.claimed, h.fence = true, r.Fence
+func (s *Store) grant(e *entry, r driver.VoteRequest, now time.Time) driver.Result {
+	h := newPlace(r.Claim, now)
+	h.claimed, h.fence = true, r.Proposal
 	fences := 1
 	switch {
-	case r.Fence == 0:
+	case r.Proposal == 0:
 		fences = max(r.Fences, 1)
 		h.fence = s.mint(e, r.Mode, now, fences)
 	case r.Restore:
-		if r.Fence < e.above(r.Mode) || s.tooFar(e, r, now) {
+		if r.Proposal < e.above(r.Mode) || s.tooFar(e, r, now) {
 			return s.tooLow(e, r.Mode)
 		}
 		s.take(e, r)
@@ -225,7 +208,7 @@ func (s *Store) tooLow(e *entry, mode driver.Mode) driver.Result {
 }
 
 // Renew implements [driver.Driver].
-func (s *Store) Renew(ctx context.Context, rs []driver.Request, done func(i int, r driver.Renewal)) {
+func (s *Store) Renew(ctx context.Context, rs []driver.RenewRequest, done func(i int, r driver.Renewal)) {
 	for i, r := range rs {
 		if err := s.enter(ctx); err != nil {
 			done(i, driver.Renewal{Err: err})
@@ -237,7 +220,7 @@ func (s *Store) Renew(ctx context.Context, rs []driver.Request, done func(i int,
 	}
 }
 
-func (s *Store) renew(r driver.Request, now time.Time) driver.Renewal {
+func (s *Store) renew(r driver.RenewRequest, now time.Time) driver.Renewal {
 	switch {
 	case !s.voting() && r.Queue:
 		return driver.Renewal{Err: driver.ErrNotHeld} // it must Try, and is told
@@ -249,14 +232,14 @@ func (s *Store) renew(r driver.Request, now time.Time) driver.Renewal {
 	e := s.settled(r.Key, now)
 	defer s.forget(e, now)
 	if r.Queue {
-		i := e.index(idOf(r))
+		i := e.index(r.ID())
 		if i < 0 {
 			return driver.Renewal{Err: driver.ErrNotHeld}
 		}
 		e.line[i].extend(now.Add(r.Patience))
 		return driver.Renewal{RetryIn: e.retryIn(i, now)}
 	}
-	h := e.holding(idOf(r))
+	h := e.holding(r.ID())
 	if h == nil || h.fence < r.Fence {
 		return driver.Renewal{Err: driver.ErrNotHeld}
 	}
@@ -265,7 +248,12 @@ func (s *Store) renew(r driver.Request, now time.Time) driver.Renewal {
 }
 
 // Release implements [driver.Driver].
-func (s *Store) Release(ctx context.Context, r driver.Request) error {
+func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) error {
+	return s.Withdraw(ctx, driver.WithdrawRequest{ReleaseRequest: r})
+}
+
+// Withdraw implements [driver.Node].
+func (s *Store) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
 	if err := s.enter(ctx); err != nil {
 		return err
 	}
@@ -274,9 +262,9 @@ func (s *Store) Release(ctx context.Context, r driver.Request) error {
 	e := s.settled(r.Key, now)
 	defer s.forget(e, now)
 	if !r.Settled {
-		s.tombs[idOf(r)] = now.Add(min(max(r.TTL, minTTL), tombLimit))
+		s.tombs[r.ID()] = now.Add(min(max(r.TTL, minTTL), tombLimit))
 	}
-	if h := e.holding(idOf(r)); h != nil {
+	if h := e.holding(r.ID()); h != nil {
 		if r.UpTo != 0 && h.claimed && h.fence > r.UpTo {
 			return driver.ErrNotHeld
 		}
@@ -287,7 +275,7 @@ func (s *Store) Release(ctx context.Context, r driver.Request) error {
 		}
 		return nil
 	}
-	i := e.index(idOf(r))
+	i := e.index(r.ID())
 	if i < 0 {
 		return driver.ErrNotHeld
 	}

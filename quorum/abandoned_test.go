@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 )
 
 // A key is abandoned when one node says so: of the majority that knew, the others
@@ -23,7 +24,7 @@ func TestOneNodeKnowsThatAKeyIsAbandoned(t *testing.T) {
 		nodes[0].restarted(t)
 		nodes[1].restarted(t)
 		r := asks("k")
-		nodes[1].on(func(driver.Request) error { return errOnTheWay })
+		nodes[1].on(func(driver.VoteRequest) error { return errOnTheWay })
 		for range 2 {
 			if res := granted(t, d, r); !res.Abandoned {
 				t.Error("node 2 knows that nobody released it")
@@ -107,7 +108,7 @@ func TestAbandonedIsToldOnce(t *testing.T) {
 		synctest.Wait()
 		gone.End = driver.Unfinished
 		release(t, d, gone)
-		nodes[2].on(func(driver.Request) error { // its Tries are overtaken by Releases
+		nodes[2].on(func(driver.VoteRequest) error { // its Tries are overtaken by Releases
 			time.Sleep(10 * time.Millisecond)
 			return nil
 		})
@@ -118,7 +119,7 @@ func TestAbandonedIsToldOnce(t *testing.T) {
 		release(t, d, r)
 		time.Sleep(time.Second)
 		nodes[2].on(nil)
-		nodes[1].on(func(driver.Request) error { return errOnTheWay })
+		nodes[1].on(func(driver.VoteRequest) error { return errOnTheWay })
 		if res := granted(t, d, asks("k")); res.Abandoned {
 			t.Error("the one before did")
 		}
@@ -129,7 +130,7 @@ func TestAbandonedIsToldOnce(t *testing.T) {
 func TestEndsReachTheNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, nodes := spies(t, 3)
-		ends := func(r driver.Request) (all []driver.End) {
+		ends := func(r contend.Owner) (all []driver.End) {
 			synctest.Wait()
 			for _, n := range nodes {
 				n.mu.Lock()
@@ -161,7 +162,7 @@ func TestEndsReachTheNodes(t *testing.T) {
 			t.Errorf("a waiter's: %v", got)
 		}
 		forgot := asks("k")
-		nodes[2].on(func(r driver.Request) error {
+		nodes[2].on(func(r driver.VoteRequest) error {
 			if r.Owner == forgot.Owner {
 				return errOnTheWay
 			}
@@ -175,7 +176,7 @@ func TestEndsReachTheNodes(t *testing.T) {
 		release(t, d, held)
 		synctest.Wait()
 		late := asks("k")
-		nodes[2].loses(func(r driver.Request) error {
+		nodes[2].loses(func(r driver.VoteRequest) error {
 			time.Sleep(d.timeout(ruleTTL) / 2)
 			return nil
 		})

@@ -13,11 +13,6 @@ import (
 	"github.com/hasplock/hasp/driver"
 )
 
-// ownerKey names what one owner has or had on one key.
-type ownerKey struct{ key, owner, label string }
-
-func idOf(r driver.Request) ownerKey { return ownerKey{r.Key, r.Owner, r.Label} }
-
 // set is a set of nodes.
 type set uint8
 
@@ -35,10 +30,11 @@ type bid struct {
 	turn chan struct{} // held by the Try under way
 
 	mu      sync.Mutex
-	req     driver.Request // as it was asked for last
-	over    bool           // released, or refused without a place, and gone
-	late    set            // which have not answered when it was released: what they granted since is nobody's
-	counts  bool           // a round is under way: what comes in is its business
+	req     driver.TryRequest // as it was asked for last
+	end     driver.End        // of one that was released
+	over    bool              // released, or refused without a place, and gone
+	late    set               // which have not answered when it was released: what they granted since is nobody's
+	counts  bool              // a round is under way: what comes in is its business
 	tries   int
 	elected uint64           // the fence of the lease; 0: none
 	leased  bool             // there was one
@@ -67,21 +63,21 @@ type bid struct {
 // bids are those under way.
 type bids struct {
 	mu    sync.Mutex
-	all   map[ownerKey]*bid
+	all   map[driver.ID]*bid
 	sweep int // look for what is over when there are so many
 }
 
 // open returns the bid of an owner, a new one if need be.
-func (bs *bids) open(r driver.Request) *bid {
+func (bs *bids) open(r driver.TryRequest) *bid {
 	bs.mu.Lock()
 	defer bs.mu.Unlock()
-	b := bs.all[idOf(r)]
+	b := bs.all[r.ID()]
 	if b == nil {
 		if len(bs.all) >= bs.sweep {
 			bs.clean()
 		}
 		b = &bid{turn: make(chan struct{}, 1), req: r}
-		bs.all[idOf(r)] = b
+		bs.all[r.ID()] = b
 	}
 	return b
 }
@@ -100,21 +96,21 @@ func (bs *bids) clean() {
 }
 
 // get returns the bid of an owner, or nil.
-func (bs *bids) get(r driver.Request) *bid {
+func (bs *bids) get(c driver.Claim) *bid {
 	bs.mu.Lock()
 	defer bs.mu.Unlock()
-	return bs.all[idOf(r)]
+	return bs.all[c.ID()]
 }
 
 // renewed notes that a lease is renewed. A lease of another process, which was
 // adopted, has its bid from here on; nil when its fence is not known.
-func (bs *bids) renewed(d *Driver, r driver.Request) *bid {
-	b := bs.get(r)
+func (bs *bids) renewed(d *Driver, r driver.RenewRequest) *bid {
+	b := bs.get(r.Claim)
 	if b == nil && r.Fence == 0 {
 		return nil
 	}
 	if b == nil {
-		b = bs.open(r)
+		b = bs.open(driver.TryRequest{Claim: r.Claim, TTL: r.TTL})
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -122,7 +118,7 @@ func (bs *bids) renewed(d *Driver, r driver.Request) *bid {
 		b.adopt(d, r.Fence)
 	}
 	b.shares = b.shares || r.Mode == driver.Shared && b.tries == 0 // who knows what its nodes were told
-	b.stays(r)
+	b.stays(r.TTL)
 	return b
 }
 
@@ -136,9 +132,9 @@ func (b *bid) adopt(d *Driver, fence uint64) {
 }
 
 // drop ends a bid.
-func (bs *bids) drop(r driver.Request) {
+func (bs *bids) drop(c driver.Claim) {
 	bs.mu.Lock()
-	delete(bs.all, idOf(r))
+	delete(bs.all, c.ID())
 	bs.mu.Unlock()
 }
 
@@ -155,7 +151,7 @@ func (b *bid) enter(ctx context.Context) error {
 func (b *bid) leave() { <-b.turn }
 
 // begin notes what a Try asks for.
-func (b *bid) begin(r driver.Request) {
+func (b *bid) begin(r driver.TryRequest) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.elected == 0 { // a new acquisition: what was converted before is over
@@ -163,12 +159,12 @@ func (b *bid) begin(r driver.Request) {
 	}
 	b.req, b.over, b.counts = r, false, true
 	b.tries++
-	b.stays(r)
+	b.stays(max(r.TTL, r.Patience))
 }
 
 // stays moves the moment after which no node has anything of the bid. mu is held.
-func (b *bid) stays(r driver.Request) {
-	if until := time.Now().Add(2 * max(r.TTL, r.Patience)); until.After(b.until) {
+func (b *bid) stays(lasts time.Duration) {
+	if until := time.Now().Add(2 * lasts); until.After(b.until) {
 		b.until = until
 	}
 }
@@ -244,8 +240,8 @@ func (b *bid) returned(n *node, fence uint64, res driver.Result, err error) {
 // giveBack releases what the owner has at a node. An owner that was released is
 // to be remembered there when a Try of it may still come. mu is held.
 func (b *bid) giveBack(n *node) (done <-chan struct{}) {
-	r := b.req
-	r.Settled = !b.over || b.settled(n)
+	r := driver.WithdrawRequest{ReleaseRequest: driver.ReleaseRequest{
+		Claim: b.req.Claim, TTL: b.req.TTL, End: b.end, Settled: !b.over || b.settled(n)}}
 	if !b.over || b.late.has(n) && r.End == driver.Unfinished {
 		r.End = driver.Unused
 	}
@@ -303,7 +299,7 @@ func (b *bid) confirmed(n *node, err error) bool {
 // under way.
 func (b *bid) dropIfOver(d *Driver) {
 	b.mu.Lock()
-	over, id := b.over && b.quiet(), idOf(b.req)
+	over, id := b.over && b.quiet(), b.req.ID()
 	b.mu.Unlock()
 	if !over {
 		return

@@ -11,8 +11,8 @@ import (
 
 // converting notes, before anything can fail, that the holder takes its lease for
 // Shared from now on.
-func (bs *bids) converting(r driver.Request) {
-	if b := bs.get(r); r.Convert && b != nil {
+func (bs *bids) converting(r driver.TryRequest) {
+	if b := bs.get(r.Claim); r.Convert && b != nil {
 		b.mu.Lock()
 		b.shares = b.shares || b.elected != 0
 		b.mu.Unlock()
@@ -20,12 +20,12 @@ func (bs *bids) converting(r driver.Request) {
 }
 
 // convert makes an Exclusive lease a Shared one, on all nodes at once: see
-// [driver.Request.Convert]. It stands once a majority has done so, each of them
+// [driver.TryRequest]. It stands once a majority has done so, each of them
 // without a moment in which it had no vote. Nodes that missed it are told with the
 // renewals.
 func (d *Driver) convert(ctx context.Context, c *count) (driver.Result, error) {
 	var ok bool
-	if c.r.Fence, ok = c.b.converts(d, c.r); !ok {
+	if c.r.Fence, ok = c.b.converts(d, c.r.TryRequest); !ok {
 		return driver.Result{Why: driver.Held}, nil
 	}
 	c.r.Convert, c.r.Queue, c.r.Fences = true, false, 0
@@ -40,7 +40,7 @@ func (d *Driver) convert(ctx context.Context, c *count) (driver.Result, error) {
 		return driver.Result{}, d.inDoubt(c)
 	}
 	if c.b.adopted() { // from nobody
-		d.bids.drop(c.r)
+		d.bids.drop(c.r.Claim)
 	}
 	res := c.refusal()
 	res.RetryIn = 0
@@ -56,7 +56,7 @@ func (b *bid) adopted() bool {
 
 // converts notes that a lease is to be Shared, and returns its fence, 0 when that is
 // not known: a lease of another process. It is false for an owner without one.
-func (b *bid) converts(d *Driver, r driver.Request) (fence uint64, ok bool) {
+func (b *bid) converts(d *Driver, r driver.TryRequest) (fence uint64, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
@@ -66,7 +66,7 @@ func (b *bid) converts(d *Driver, r driver.Request) (fence uint64, ok bool) {
 		b.adopt(d, r.Fence)
 		b.shares = true
 	}
-	b.stays(r)
+	b.stays(max(r.TTL, r.Patience))
 	return max(b.elected, r.Fence), true
 }
 
@@ -115,7 +115,7 @@ func (d *Driver) inDoubt(c *count) error {
 	}
 	errs, _ := c.errors()
 	for _, n := range d.nodes {
-		if a := c.answers[n.index]; errs[n.index] == nil && (!a.res.Granted || c.r.Fence != 0 && a.res.Fence != c.r.Fence) {
+		if a := c.answers[n.index]; errs[n.index] == nil && (!a.res.Granted || fenceOf(c.r) != 0 && a.res.Fence != fenceOf(c.r)) {
 			errs[n.index] = errVoteGone
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 )
 
 // Nodes that missed a Convert are told with the renewals, and wake those who wait.
@@ -20,11 +21,11 @@ func TestMissedConvertIsTold(t *testing.T) {
 		synctest.Wait()
 		waits.Queue = true
 		refused(t, d, waits)
-		hints, err := d.Watch(t.Context(), waits)
+		hints, err := contend.Watch(t.Context(), d, waits)
 		if err != nil {
 			t.Fatal(err)
 		}
-		nodes[0].on(func(r driver.Request) error { // the line node, which is well otherwise
+		nodes[0].on(func(r driver.VoteRequest) error { // the line node, which is well otherwise
 			if r.Convert {
 				return driver.ErrUnsupported
 			}
@@ -81,7 +82,7 @@ func TestAdoptedLeaseConverts(t *testing.T) {
 		w := asks("k")
 		convert, reader := converting(w, granted(t, first, w).Fence)
 		synctest.Wait()
-		nodes[0].on(func(driver.Request) error { return errOnTheWay })
+		nodes[0].on(func(driver.VoteRequest) error { return errOnTheWay })
 		granted(t, first, convert)
 		synctest.Wait()
 		nodes[0].on(nil)
@@ -101,7 +102,7 @@ func TestAdoptedLeaseConverts(t *testing.T) {
 			old := withFence(w, reader.Fence)
 			old.Restore = true
 			granted(t, nodes[1], old)
-			nodes[1].on(func(driver.Request) error { return errOnTheWay })
+			nodes[1].on(func(driver.VoteRequest) error { return errOnTheWay })
 			if res := granted(t, d, withFence(convert, fence)); res.Fence != reader.Fence {
 				t.Errorf("%+v, want the fence %d", res, reader.Fence)
 			}
@@ -134,14 +135,14 @@ func TestRestoreOfASharedLease(t *testing.T) {
 		for i, n := range nodes {
 			n.Lose("k")
 			beside, left := reads("k"), reads("k")
-			for _, r := range []*driver.Request{&beside, &left} {
+			for _, r := range []*contend.Owner{&beside, &left} {
 				time.Sleep(time.Millisecond)
 				r.Fence = d.clock.next()
 				granted(t, n, *r)
 			}
 			release(t, n, left)
 			late := withFence(w, fence) // Exclusive, as before the Convert
-			for _, r := range []driver.Request{late, reader} {
+			for _, r := range []contend.Owner{late, reader} {
 				if got := renewed(t, d, r); got.Err != nil {
 					t.Fatal(got.Err)
 				}

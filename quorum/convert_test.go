@@ -11,10 +11,11 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 )
 
 // converting makes what converts a writer's lease, and what it does from then on.
-func converting(w driver.Request, fence uint64) (convert, reader driver.Request) {
+func converting(w contend.Owner, fence uint64) (convert, reader contend.Owner) {
 	w.Mode, w.Fence = driver.Shared, fence
 	convert = w
 	convert.Convert = true
@@ -22,7 +23,7 @@ func converting(w driver.Request, fence uint64) (convert, reader driver.Request)
 }
 
 // modes are how an owner has the key on each node: -1 where it has not.
-func modes(t *testing.T, nodes []*spy, r driver.Request) (all []int) {
+func modes(t *testing.T, nodes []*spy, r contend.Owner) (all []int) {
 	t.Helper()
 	for _, n := range nodes {
 		mode := -1
@@ -43,12 +44,12 @@ func TestConvertLetsReadersIn(t *testing.T) {
 		d, nodes := spies(t, 3)
 		w := asks("k")
 		fence := granted(t, d, w).Fence
-		waiting := []driver.Request{reads("k"), reads("k")}
+		waiting := []contend.Owner{reads("k"), reads("k")}
 		for i := range waiting {
 			waiting[i].Queue = true
 			refused(t, d, waiting[i])
 		}
-		hints, err := d.Watch(t.Context(), waiting[1])
+		hints, err := contend.Watch(t.Context(), d, waiting[1])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,7 +72,7 @@ func TestConvertLetsReadersIn(t *testing.T) {
 		}
 		late := w
 		late.Fence = fence
-		for _, r := range []driver.Request{late, reader} { // renewals of before and after
+		for _, r := range []contend.Owner{late, reader} { // renewals of before and after
 			if got := renewed(t, d, r); got.Err != nil {
 				t.Error(got.Err)
 			}
@@ -88,7 +89,7 @@ func TestConvertLetsReadersIn(t *testing.T) {
 	})
 }
 
-func withFence(r driver.Request, fence uint64) driver.Request {
+func withFence(r contend.Owner, fence uint64) contend.Owner {
 	r.Fence = fence
 	return r
 }
@@ -96,7 +97,7 @@ func withFence(r driver.Request, fence uint64) driver.Request {
 // A Convert of unknown outcome changes nothing but that the lease is Shared from then
 // on, wherever its nodes are told.
 func TestConvertWithoutAnswer(t *testing.T) {
-	for name, lost := range map[string]func(s *spy, f func(driver.Request) error){
+	for name, lost := range map[string]func(s *spy, f func(driver.VoteRequest) error){
 		"request lost": (*spy).on, "answer lost": (*spy).loses,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -106,7 +107,7 @@ func TestConvertWithoutAnswer(t *testing.T) {
 				fence := granted(t, d, w).Fence
 				synctest.Wait()
 				for _, n := range nodes[:2] {
-					lost(n, func(r driver.Request) error {
+					lost(n, func(r driver.VoteRequest) error {
 						if r.Convert {
 							return errOnTheWay
 						}
@@ -114,7 +115,7 @@ func TestConvertWithoutAnswer(t *testing.T) {
 					})
 				}
 				convert, reader := converting(w, fence)
-				if res, err := d.Try(t.Context(), convert); err == nil {
+				if res, err := contend.Try(t.Context(), d, convert); err == nil {
 					t.Fatalf("%+v with the answer of one node of three", res)
 				}
 				for _, n := range nodes[:2] {
@@ -148,7 +149,7 @@ func TestConvertWaitsForTheLine(t *testing.T) {
 		w := asks("k")
 		convert, _ := converting(w, granted(t, d, w).Fence)
 		synctest.Wait()
-		nodes[0].on(func(r driver.Request) error {
+		nodes[0].on(func(r driver.VoteRequest) error {
 			if r.Convert {
 				time.Sleep(d.timeout(ruleTTL) / 2)
 			}
@@ -167,9 +168,9 @@ func TestConvertedLeaseAskedAgain(t *testing.T) {
 		convert, reader := converting(w, granted(t, d, w).Fence)
 		synctest.Wait()
 		for _, n := range nodes[:2] {
-			n.on(func(driver.Request) error { return errOnTheWay })
+			n.on(func(driver.VoteRequest) error { return errOnTheWay })
 		}
-		if _, err := d.Try(t.Context(), convert); err == nil {
+		if _, err := contend.Try(t.Context(), d, convert); err == nil {
 			t.Fatal("one node of three answered")
 		}
 		only(nodes, nil)
@@ -193,7 +194,7 @@ func TestConvertThatWasNotSent(t *testing.T) {
 		synctest.Wait()
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := d.Try(ctx, convert); err == nil {
+		if _, err := contend.Try(ctx, d, convert); err == nil {
 			t.Fatal("no error")
 		}
 		if got := renewed(t, d, reader); got.Err != nil {
@@ -213,7 +214,7 @@ func TestConvertedLeaseLeavesNoMark(t *testing.T) {
 		w := asks("k")
 		convert, reader := converting(w, granted(t, d, w).Fence)
 		synctest.Wait()
-		nodes[2].on(func(driver.Request) error { return errOnTheWay })
+		nodes[2].on(func(driver.VoteRequest) error { return errOnTheWay })
 		granted(t, d, convert)
 		synctest.Wait()
 		nodes[2].on(nil)
@@ -269,11 +270,11 @@ func TestConvertOfALostLease(t *testing.T) {
 		stranger.Queue = true
 		refused(t, d, stranger)
 		refused(t, d, withFence(stranger, fence))
-		if d.bids.get(stranger) != nil {
+		if d.bids.get(stranger.Claim()) != nil {
 			t.Error("a lease of nobody is kept")
 		}
 		waiter, gate := asks("k"), asks("k3")
-		if err := d.Release(t.Context(), reader); !errors.Is(err, driver.ErrNotHeld) {
+		if err := contend.Release(t.Context(), d, reader); !errors.Is(err, driver.ErrNotHeld) {
 			t.Error(err)
 		}
 		holder := asks("k")
@@ -315,7 +316,7 @@ func TestOwnerAsksAnewAfterAConvert(t *testing.T) {
 		synctest.Wait()
 		rel := w
 		rel.Settled = true
-		b := d.bids.get(w)
+		b := d.bids.get(w.Claim())
 		x := 0
 		for i, n := range d.nodes {
 			if n != d.head.Load() {
@@ -325,7 +326,7 @@ func TestOwnerAsksAnewAfterAConvert(t *testing.T) {
 		b.mu.Lock()
 		b.pending[x]++
 		b.mu.Unlock() // an answer is still under way
-		if err := d.Release(t.Context(), rel); err != nil {
+		if err := contend.Release(t.Context(), d, rel); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -350,12 +351,12 @@ func TestOwnerAsksAnewAfterAConvert(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		res, err := other.Try(t.Context(), reads("k"))
+		res, err := contend.Try(t.Context(), other, reads("k"))
 		if err == nil && res.Granted {
 			t.Errorf("a reader beside the writer: %+v", res)
 		}
 		end := withFence(w, f)
 		end.End = driver.Unfinished
-		_ = d.Release(t.Context(), end)
+		_ = contend.Release(t.Context(), d, end)
 	})
 }

@@ -15,8 +15,8 @@ import (
 type count struct {
 	d    *Driver
 	b    *bid
-	r    driver.Request // as the nodes are asked
-	head *node          // the line node; nil: none will do
+	r    driver.VoteRequest // as the nodes are asked
+	head *node              // the line node; nil: none will do
 
 	answers [maxNodes]*answer
 	waits   set       // for whose answers the round waits
@@ -48,10 +48,10 @@ func (c *count) take(a *answer) {
 	}
 	if given := c.b.gaveBack(a.n); a.res.Granted && a.res.Fence <= given {
 		// A release is under way that takes this vote: it counts with a larger fence.
-		a.res = driver.Result{Why: driver.FenceTooLow, Fence: max(given, c.r.Fence), Node: a.res.Node}
+		a.res = driver.Result{Why: driver.FenceTooLow, Fence: max(given, fenceOf(c.r)), Node: a.res.Node}
 	}
 	if !a.res.Granted {
-		c.b.learns(a.res, c.r.Fence, c.d.clock.limit())
+		c.b.learns(a.res, fenceOf(c.r), c.d.clock.limit())
 		return
 	}
 	var votes []*answer
@@ -188,7 +188,7 @@ func (c *count) waitsOn() bool {
 // proposal was too low somewhere, or nodes have granted this owner different
 // ones.
 func (c *count) again() bool {
-	if c.twin != nil || c.r.Fence == c.b.lease() || c.head != nil && c.keptBy(c.head) {
+	if c.twin != nil || c.r.Proposal == c.b.lease() || c.head != nil && c.keptBy(c.head) {
 		return false
 	}
 	var atLeast []uint64 // what each node would grant
@@ -214,7 +214,7 @@ func (c *count) again() bool {
 	// any above it; when it takes their votes, it must become smaller.
 	near := slices.Clone(atLeast)
 	for _, n := range c.d.nodes {
-		if a := c.answers[n.index]; c.tooLow(n) && a.res.Fence < c.r.Fence {
+		if a := c.answers[n.index]; c.tooLow(n) && a.res.Fence < c.r.Proposal {
 			i, _ := slices.BinarySearch(near, a.res.Fence+1)
 			near = slices.Delete(near, i, i+1)
 		}
@@ -229,7 +229,7 @@ func (c *count) again() bool {
 		}
 	}
 	c.d.clock.saw(h)
-	c.r.Fence, c.r.Raise = h, true
+	c.r.Proposal, c.r.Raise = h, true
 	return true
 }
 

@@ -16,16 +16,16 @@ import (
 // debt is a release that could not be delivered.
 type debt struct {
 	b     *bid // which waits for it; nil: none does
-	req   driver.Request
+	req   driver.WithdrawRequest
 	until time.Time // the node forgets the owner by itself
 }
 
 // release tells the node that an owner is released; when it cannot be told now
 // and owed, as soon as it answers again.
-func (n *node) release(b *bid, r driver.Request, owed bool) error {
+func (n *node) release(b *bid, r driver.WithdrawRequest, owed bool) error {
 	err := n.trouble()
 	if err == nil {
-		err = n.call(max(r.TTL, minTTL), func(ctx context.Context) error { return n.drv.Release(ctx, r) })
+		err = n.call(max(r.TTL, minTTL), func(ctx context.Context) error { return n.drv.Withdraw(ctx, r) })
 	}
 	if owed && err != nil && !errors.Is(err, driver.ErrNotHeld) {
 		n.owe(b, r)
@@ -34,7 +34,7 @@ func (n *node) release(b *bid, r driver.Request, owed bool) error {
 }
 
 // owe notes a release for when the node answers again. b may be nil.
-func (n *node) owe(b *bid, r driver.Request) {
+func (n *node) owe(b *bid, r driver.WithdrawRequest) {
 	r.Settled = false // the request that was lost may come late
 	n.mu.Lock()
 	now := time.Now()
@@ -43,7 +43,7 @@ func (n *node) owe(b *bid, r driver.Request) {
 		over = n.forgive(now)
 		n.sweepAt = 2*len(n.owed) + 64
 	}
-	n.owed[idOf(r)] = debt{b, r, now.Add(max(r.TTL, r.Patience))}
+	n.owed[r.ID()] = debt{b, r, now.Add(r.TTL)}
 	idle := n.out == nil && !n.settling
 	n.settling = n.settling || idle
 	n.mu.Unlock()
@@ -124,12 +124,12 @@ func (n *node) settle() bool {
 func (n *node) pay(w debt) bool {
 	ctx, cancel := context.WithTimeout(n.d.life, n.d.probeLimit())
 	defer cancel()
-	if err := n.drv.Release(ctx, w.req); !w.b.confirmed(n, err) {
+	if err := n.drv.Withdraw(ctx, w.req); !w.b.confirmed(n, err) {
 		return false
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if id := idOf(w.req); n.owed[id] == w { // else there is another since
+	if id := w.req.ID(); n.owed[id] == w { // else there is another since
 		delete(n.owed, id)
 	}
 	return true

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 )
 
 // live counts the bids of a driver.
@@ -41,7 +42,7 @@ func TestBidsEndWithTheirDebts(t *testing.T) {
 		}, 3},
 		"one answer was lost": {func(s *spy) func() {
 			lost := map[string]bool{}
-			s.onRelease(func(r driver.Request) error {
+			s.onRelease(func(r driver.WithdrawRequest) error {
 				if lost[r.Key] {
 					return nil
 				}
@@ -54,7 +55,7 @@ func TestBidsEndWithTheirDebts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d, nodes := spies(t, 3)
-				var rs []driver.Request
+				var rs []contend.Owner
 				for _, key := range []string{"a", "b", "c"} {
 					r := asks(key)
 					granted(t, d, r)
@@ -64,7 +65,7 @@ func TestBidsEndWithTheirDebts(t *testing.T) {
 				back := c.away(nodes[2])
 				for _, r := range rs {
 					r.Settled = true
-					if err := d.Release(t.Context(), r); err != nil {
+					if err := contend.Release(t.Context(), d, r); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -92,14 +93,14 @@ func TestDebtOnTopOfADebt(t *testing.T) {
 		old, later := r, r
 		old.UpTo, later.UpTo = 10, 20
 		first := true
-		nodes[2].onRelease(func(driver.Request) error {
+		nodes[2].onRelease(func(driver.WithdrawRequest) error {
 			if first {
 				first = false
-				n.owe(nil, later)
+				n.owe(nil, later.Withdrawal())
 			}
 			return nil
 		})
-		n.owe(nil, old)
+		n.owe(nil, old.Withdrawal())
 		time.Sleep(time.Second)
 		synctest.Wait()
 		nodes[2].mu.Lock()

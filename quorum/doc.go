@@ -8,10 +8,10 @@
 // nothing they forgot can matter, and every lease has a fence that rises from
 // holder to holder.
 //
-//	var nodes []driver.Driver
+//	var nodes []driver.Node
 //	for _, addr := range []string{"redis-1:6379", "redis-2:6379", "redis-3:6379"} {
 //		rdb := redis.NewClient(&redis.Options{Addr: addr})
-//		nodes = append(nodes, redisdriver.New(rdb, &redisdriver.Options{MaxTTL: 30 * time.Second}))
+//		nodes = append(nodes, redisdriver.NewNode(rdb, 30*time.Second, nil))
 //	}
 //	locks, err := hasp.New(quorum.New(nodes, nil), nil)
 //
@@ -27,7 +27,7 @@
 // # Restarted nodes
 //
 // A node whose process, or memory, is another than the one that was admitted
-// grants nothing: see [driver.Node]. This package times its wait and admits it,
+// grants nothing: see [driver.Recorded]. This package times its wait and admits it,
 // and gives running leases their vote back. A new deployment waits, too, unless
 // an operator gives the word that no locks are active: [Driver.Admit].
 //

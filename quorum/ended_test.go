@@ -12,28 +12,29 @@ import (
 	"testing/synctest"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 )
 
 // renews is a node of which a test decides when it renews.
 type renews struct {
-	driver.Driver
+	driver.Node
 	calls  atomic.Int64
 	before func()
 }
 
-func (n *renews) Renew(ctx context.Context, rs []driver.Request, done func(int, driver.Renewal)) {
+func (n *renews) Renew(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal)) {
 	n.calls.Add(1)
 	if n.before != nil {
 		n.before()
 	}
-	n.Driver.Renew(context.WithoutCancel(ctx), rs, done)
+	n.Node.Renew(context.WithoutCancel(ctx), rs, done)
 }
 
 // watched puts a renews in front of each node.
 func watched(d *Driver) []*renews {
 	var all []*renews
 	for _, n := range d.nodes {
-		r := &renews{Driver: n.drv}
+		r := &renews{Node: n.drv}
 		n.drv = r
 		all = append(all, r)
 	}
@@ -57,10 +58,10 @@ func TestRenewAfterTheContext(t *testing.T) {
 		all := watched(d)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		rs := []driver.Request{held, none, gate, place}
+		rs := []contend.Owner{held, none, gate, place}
 		told := 0
 		var mu sync.Mutex
-		d.Renew(ctx, rs, func(i int, r driver.Renewal) {
+		contend.Renew(ctx, d, rs, func(i int, r driver.Renewal) {
 			mu.Lock()
 			defer mu.Unlock()
 			told++
@@ -102,7 +103,7 @@ func TestRenewWhileTheContextEnds(t *testing.T) {
 				var returned atomic.Bool
 				told := map[int]error{}
 				var mu sync.Mutex
-				d.Renew(ctx, []driver.Request{held, none}, func(i int, r driver.Renewal) {
+				contend.Renew(ctx, d, []contend.Owner{held, none}, func(i int, r driver.Renewal) {
 					mu.Lock()
 					defer mu.Unlock()
 					if returned.Load() {
@@ -135,10 +136,10 @@ func TestNothingBeginsAfterTheContext(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		r := asks("k")
-		if res, err := d.Try(ctx, r); !errors.Is(err, context.Canceled) {
+		if res, err := contend.Try(ctx, d, r); !errors.Is(err, context.Canceled) {
 			t.Errorf("Try: %+v, %v", res, err)
 		}
-		if err := d.Release(ctx, r); !errors.Is(err, context.Canceled) {
+		if err := contend.Release(ctx, d, r); !errors.Is(err, context.Canceled) {
 			t.Errorf("Release: %v", err)
 		}
 		synctest.Wait()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/memdriver"
 	"github.com/hasplock/hasp/quorum"
 )
@@ -99,16 +100,16 @@ func through[T any](ctx context.Context, l *link, f func(ctx context.Context) (T
 	}
 }
 
-func (l *link) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
-	return through(ctx, l, func(ctx context.Context) (driver.Result, error) { return l.Store.Try(ctx, r) })
+func (l *link) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+	return through(ctx, l, func(ctx context.Context) (driver.Result, error) { return l.Store.Vote(ctx, r) })
 }
 
-func (l *link) Release(ctx context.Context, r driver.Request) error {
-	_, err := through(ctx, l, func(ctx context.Context) (struct{}, error) { return struct{}{}, l.Store.Release(ctx, r) })
+func (l *link) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
+	_, err := through(ctx, l, func(ctx context.Context) (struct{}, error) { return struct{}{}, l.Store.Withdraw(ctx, r) })
 	return err
 }
 
-func (l *link) Renew(ctx context.Context, rs []driver.Request, done func(int, driver.Renewal)) {
+func (l *link) Renew(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal)) {
 	answers, err := through(ctx, l, func(ctx context.Context) ([]driver.Renewal, error) {
 		out := make([]driver.Renewal, len(rs))
 		l.Store.Renew(ctx, rs, func(i int, r driver.Renewal) { out[i] = r })
@@ -166,7 +167,7 @@ func admit(t testing.TB, s *memdriver.Store) {
 func connect(t testing.TB, stores []*memdriver.Store) (*quorum.Driver, []*link) {
 	t.Helper()
 	links := make([]*link, len(stores))
-	nodes := make([]driver.Driver, len(stores))
+	nodes := make([]driver.Node, len(stores))
 	for i, s := range stores {
 		links[i] = &link{Store: s}
 		nodes[i] = links[i]
@@ -186,8 +187,8 @@ func client(t testing.TB, stores []*memdriver.Store) (*hasp.Client, []*link) {
 	return c, links
 }
 
-func ask(key string) driver.Request {
-	return driver.Request{Key: key, Owner: rand.Text(), Label: "{}", TTL: nodeMaxTTL, Patience: 10 * time.Second}
+func ask(key string) contend.Owner {
+	return contend.Owner{Key: key, Owner: rand.Text(), Label: "{}", TTL: nodeMaxTTL, Patience: 10 * time.Second}
 }
 
 // votes counts the stores on which an owner holds a key.
@@ -205,9 +206,9 @@ func votes(t testing.TB, stores []*memdriver.Store, key, owner string) (n int) {
 	return n
 }
 
-func mustTry(t testing.TB, d driver.Driver, r driver.Request) driver.Result {
+func mustTry(t testing.TB, d driver.Driver, r contend.Owner) driver.Result {
 	t.Helper()
-	res, err := d.Try(t.Context(), r)
+	res, err := contend.Try(t.Context(), d, r)
 	if err != nil {
 		t.Fatal(err)
 	}

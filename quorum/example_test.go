@@ -16,10 +16,10 @@ import (
 )
 
 // Three nodes in memory stand for three Redis servers, each with a
-// redisdriver.New(rdb, &redisdriver.Options{MaxTTL: 30 * time.Second}).
+// redisdriver.NewNode(rdb, 30*time.Second, nil).
 func Example() {
 	var servers []*memdriver.Store
-	var nodes []driver.Driver
+	var nodes []driver.Node
 	for range 3 {
 		s := memdriver.NewNode(memdriver.NodeOptions{MaxTTL: 30 * time.Second})
 		servers, nodes = append(servers, s), append(nodes, s)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/memdriver"
 )
 
@@ -26,12 +27,12 @@ type lag struct {
 var errGone = errors.New("gone")
 
 func (l *lag) Classify(err error) driver.Class { return driver.ClassUnreachable }
-func (l *lag) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
+func (l *lag) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 	time.Sleep(time.Duration(l.by.Load()))
 	if l.away.Load() {
 		return driver.Result{}, errGone
 	}
-	return l.Store.Try(ctx, r)
+	return l.Store.Vote(ctx, r)
 }
 func (l *lag) Record(ctx context.Context) (driver.Record, error) {
 	if l.away.Load() {
@@ -39,16 +40,16 @@ func (l *lag) Record(ctx context.Context) (driver.Record, error) {
 	}
 	return l.Store.Record(ctx)
 }
-func (l *lag) Release(ctx context.Context, r driver.Request) error {
+func (l *lag) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
 	time.Sleep(time.Duration(l.by.Load()))
 	if l.away.Load() {
 		return errGone
 	}
-	return l.Store.Release(ctx, r)
+	return l.Store.Withdraw(ctx, r)
 }
 
 func lags(t *testing.T) (*Driver, []*lag) {
-	var nodes []driver.Driver
+	var nodes []driver.Node
 	var ls []*lag
 	for range 3 {
 		s := memdriver.NewNode(memdriver.NodeOptions{MaxTTL: 30 * time.Second})
@@ -68,8 +69,8 @@ func TestBidsStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, ls := lags(t)
 		for i := range 4000 {
-			r := driver.Request{Key: "k", Owner: rand.Text(), Label: "{}", TTL: 30 * time.Second}
-			res, err := d.Try(t.Context(), r)
+			r := contend.Owner{Key: "k", Owner: rand.Text(), Label: "{}", TTL: 30 * time.Second}
+			res, err := contend.Try(t.Context(), d, r)
 			if err != nil || !res.Granted {
 				t.Fatal(res, err)
 			}
@@ -82,7 +83,7 @@ func TestBidsStay(t *testing.T) {
 				}
 			}
 			r.Settled = true
-			if err := d.Release(t.Context(), r); err != nil {
+			if err := contend.Release(t.Context(), d, r); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -102,11 +103,11 @@ func TestOwedGrows(t *testing.T) {
 			l.away.Store(true)
 		}
 		for range 2000 { // over 20 minutes, far above TTL and patience
-			r := driver.Request{Key: "k", Owner: rand.Text(), Label: "{}", TTL: 30 * time.Second}
-			if _, err := d.Try(t.Context(), r); err == nil {
+			r := contend.Owner{Key: "k", Owner: rand.Text(), Label: "{}", TTL: 30 * time.Second}
+			if _, err := contend.Try(t.Context(), d, r); err == nil {
 				t.Fatal()
 			}
-			_ = d.Release(t.Context(), r) // as hasp does after an error
+			_ = contend.Release(t.Context(), d, r) // as hasp does after an error
 			time.Sleep(600 * time.Millisecond)
 		}
 		d.nodes[0].mu.Lock()
@@ -122,7 +123,7 @@ func TestAnswersOvertake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, _ := lags(t)
 		n := d.nodes[2]
-		b := d.bids.open(driver.Request{Key: "k", Owner: rand.Text(), TTL: time.Second})
+		b := d.bids.open(contend.Owner{Key: "k", Owner: rand.Text(), TTL: time.Second}.Vote().TryRequest)
 		b.begin(b.req)
 		b.sends(n)
 		b.sends(n)
@@ -138,8 +139,8 @@ func TestAnswersOvertake(t *testing.T) {
 func TestGateAfterError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, ls := lags(t)
-		w := driver.Request{Key: "w", Owner: rand.Text(), Label: "{}", TTL: 30 * time.Second, Patience: 10 * time.Second}
-		if res, err := d.Try(t.Context(), w); err != nil || !res.Granted {
+		w := contend.Owner{Key: "w", Owner: rand.Text(), Label: "{}", TTL: 30 * time.Second, Patience: 10 * time.Second}
+		if res, err := contend.Try(t.Context(), d, w); err != nil || !res.Granted {
 			t.Fatal(res, err)
 		}
 		for i, n := range d.nodes {
@@ -147,17 +148,17 @@ func TestGateAfterError(t *testing.T) {
 				ls[i].Hold("k", 30*time.Second, driver.Label{})
 			}
 		}
-		r := driver.Request{Key: "k", Owner: rand.Text(), Label: "{}", TTL: 30 * time.Second, Patience: 10 * time.Second, Queue: true}
-		if res, err := d.Try(t.Context(), r); err != nil || res.Granted {
+		r := contend.Owner{Key: "k", Owner: rand.Text(), Label: "{}", TTL: 30 * time.Second, Patience: 10 * time.Second, Queue: true}
+		if res, err := contend.Try(t.Context(), d, r); err != nil || res.Granted {
 			t.Fatalf("%+v, %v: two of three nodes are held by another", res, err)
 		}
-		b := d.bids.get(r)
+		b := d.bids.get(r.Claim())
 		for i, n := range d.nodes {
 			if n != d.head.Load() {
 				ls[i].away.Store(true)
 			}
 		}
-		if _, err := d.Try(t.Context(), r); err == nil {
+		if _, err := contend.Try(t.Context(), d, r); err == nil {
 			t.Fatal("no error, though two of three nodes are away")
 		}
 		b.mu.Lock()
@@ -172,8 +173,8 @@ func TestGateAfterError(t *testing.T) {
 func TestOwedLivelock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, ls := lags(t)
-		r := driver.Request{Key: "w", Owner: rand.Text(), Label: "{}", TTL: 30 * time.Second}
-		if res, err := d.Try(t.Context(), r); err != nil || !res.Granted {
+		r := contend.Owner{Key: "w", Owner: rand.Text(), Label: "{}", TTL: 30 * time.Second}
+		if res, err := contend.Try(t.Context(), d, r); err != nil || !res.Granted {
 			t.Fatal(res, err)
 		}
 		n := d.nodes[0]
@@ -183,11 +184,11 @@ func TestOwedLivelock(t *testing.T) {
 		ls[0].away.Store(false)
 		begun := time.Now()
 		for i := 0; i < 5000 && !n.serving(); i++ { // 1000 calls a second whose contexts ended
-			x := driver.Request{Key: "x", Owner: rand.Text(), Label: "{}", TTL: 30 * time.Second}
+			x := contend.Owner{Key: "x", Owner: rand.Text(), Label: "{}", TTL: 30 * time.Second}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Microsecond)
-			_, _ = d.Try(ctx, x)
+			_, _ = contend.Try(ctx, d, x)
 			cancel()
-			go func() { _ = d.Release(context.Background(), x) }()
+			go func() { _ = contend.Release(context.Background(), d, x) }()
 			time.Sleep(time.Millisecond)
 		}
 		t.Log("out for", time.Since(begun))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/memdriver"
 )
 
@@ -35,16 +36,16 @@ func TestReleaseComesAfterTheNextGrant(t *testing.T) {
 				for _, x := range []driver.Driver{other, d} {
 					warm := ask("warm")
 					mustTry(t, x, warm)
-					if err := x.Release(t.Context(), warm); err != nil {
+					if err := contend.Release(t.Context(), x, warm); err != nil {
 						t.Fatal(err)
 					}
 				}
 				free, freeLast := stores[1].Hold("k", nodeMaxTTL, driver.Label{}), stores[2].Hold("k", nodeMaxTTL, driver.Label{})
 				time.Sleep(time.Millisecond)
 				stores[0].Hold("other", nodeMaxTTL, driver.Label{})() // its fences are the largest
-				var late driver.Request
+				var late driver.WithdrawRequest
 				ts[0].hook(func() {
-					ts[0].release = func(ctx context.Context, r driver.Request) error {
+					ts[0].release = func(ctx context.Context, r driver.WithdrawRequest) error {
 						if late.Owner != "" {
 							return nil
 						}
@@ -68,7 +69,7 @@ func TestReleaseComesAfterTheNextGrant(t *testing.T) {
 					for _, s := range stores {
 						s.SetUnreachable(true)
 					}
-					if res, err := d.Try(t.Context(), x); err == nil {
+					if res, err := contend.Try(t.Context(), d, x); err == nil {
 						t.Fatalf("no node answers: %+v", res)
 					}
 					for _, s := range stores {
@@ -82,7 +83,7 @@ func TestReleaseComesAfterTheNextGrant(t *testing.T) {
 					t.Fatalf("two of three nodes are free: %+v", res)
 				}
 				synctest.Wait() // the third has refused it
-				_ = stores[0].Release(t.Context(), late)
+				_ = stores[0].Withdraw(t.Context(), late)
 				freeLast()
 				y := ask("k")
 				if got := mustTry(t, other, y); got.Granted {
@@ -114,21 +115,23 @@ func TestSecondCopyOfATry(t *testing.T) {
 				d, ts := taps(t, stores)
 				mustTry(t, d, ask("warm"))
 				synctest.Wait()
-				sent := make([]driver.Request, len(ts))
+				sent := make([]driver.VoteRequest, len(ts))
 				for i := range ts {
-					ts[i].hook(func() { ts[i].try = func(_ context.Context, r driver.Request) error { sent[i] = r; return nil } })
+					ts[i].hook(func() {
+						ts[i].try = func(_ context.Context, r driver.VoteRequest) error { sent[i] = r; return nil }
+					})
 				}
 				r := ask("k")
 				r.Mode, r.Settled = tc.mode, true
 				mustTry(t, d, r)
 				synctest.Wait()
-				if err := d.Release(t.Context(), r); err != nil {
+				if err := contend.Release(t.Context(), d, r); err != nil {
 					t.Fatal(err)
 				}
 				synctest.Wait()
 				for _, i := range tc.at {
-					if res := mustTry(t, stores[i], sent[i]); res.Granted != (tc.mode == driver.Shared) {
-						t.Errorf("node %d: %+v", i, res)
+					if res, err := stores[i].Vote(t.Context(), sent[i]); err != nil || res.Granted != (tc.mode == driver.Shared) {
+						t.Errorf("node %d: %+v, %v", i, res, err)
 					}
 				}
 				c, _ := client(t, stores)
@@ -156,9 +159,9 @@ func TestFirstTryOfAFastClientIsLost(t *testing.T) {
 				synctest.Wait()
 				for i, s := range ts {
 					s.hook(func() {
-						s.try = func(ctx context.Context, r driver.Request) error {
+						s.try = func(ctx context.Context, r driver.VoteRequest) error {
 							if carried {
-								_, _ = stores[i].Try(ctx, r)
+								_, _ = stores[i].Vote(ctx, r)
 							}
 							<-ctx.Done()
 							return ctx.Err()
@@ -166,7 +169,7 @@ func TestFirstTryOfAFastClientIsLost(t *testing.T) {
 					})
 				}
 				x := ask("k")
-				if res, err := d.Try(t.Context(), x); err == nil {
+				if res, err := contend.Try(t.Context(), d, x); err == nil {
 					t.Fatalf("no node answers: %+v", res)
 				}
 				for _, s := range ts {
@@ -205,7 +208,7 @@ func TestLateAnswerProlongsNothing(t *testing.T) {
 		}
 		time.Sleep(200 * time.Millisecond)
 		ts[1].hook(func() {
-			ts[1].try = func(ctx context.Context, _ driver.Request) error { <-ctx.Done(); return ctx.Err() }
+			ts[1].try = func(ctx context.Context, _ driver.VoteRequest) error { <-ctx.Done(); return ctx.Err() }
 		})
 		res := mustTry(t, d, x)
 		ts[1].hook(func() { ts[1].try = nil })

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/memdriver"
 )
 
@@ -21,7 +22,7 @@ func TestReleaseLater(t *testing.T) {
 		for range 2 {
 			w := ask("warm")
 			mustTry(t, d, w)
-			_ = d.Release(t.Context(), w)
+			_ = contend.Release(t.Context(), d, w)
 		}
 		free := stores[0].Hold("k", nodeMaxTTL, driver.Label{})
 		x := ask("k")
@@ -33,7 +34,7 @@ func TestReleaseLater(t *testing.T) {
 		stores[0].Hold("other", time.Second, driver.Label{})() // its fences go on
 		first := true
 		ts[1].hook(func() {
-			ts[1].try = func(ctx context.Context, r driver.Request) error {
+			ts[1].try = func(ctx context.Context, r driver.VoteRequest) error {
 				ts[1].mu.Lock()
 				wait := first
 				first = false
@@ -50,15 +51,15 @@ func TestReleaseLater(t *testing.T) {
 				time.Sleep(5 * time.Millisecond)
 				o := ask("o")
 				o.Settled = true
-				_, _ = d.Try(t.Context(), o)
-				_ = d.Release(t.Context(), o)
+				_, _ = contend.Try(t.Context(), d, o)
+				_ = contend.Release(t.Context(), d, o)
 			}
 		}()
 		if res := mustTry(t, d, x); !res.Granted {
 			t.Fatalf("%+v", res)
 		}
 		x.Settled = true
-		if err := d.Release(t.Context(), x); err != nil {
+		if err := contend.Release(t.Context(), d, x); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(5 * time.Second)
@@ -82,7 +83,7 @@ func TestWaiterKeepsVotes(t *testing.T) {
 		for _, i := range []int{1, 2} { // one lost packet each
 			lost := false
 			ts[i].hook(func() {
-				ts[i].release = func(ctx context.Context, r driver.Request) error {
+				ts[i].release = func(ctx context.Context, r driver.WithdrawRequest) error {
 					ts[i].mu.Lock()
 					first := !lost
 					lost = true

@@ -22,7 +22,7 @@ const lookPause = 300 * time.Millisecond
 // arrives has somebody look at the line of w's key for as long as w waits. For each
 // key one place is enough, that of who waits longest: who is behind it comes after it.
 func (d *Driver) arrives(w *watch) {
-	key := w.r.Key
+	key := w.claim.Key
 	d.mu.Lock()
 	_, watched := d.waiters[key]
 	d.waiters[key] = append(d.waiters[key], w)
@@ -35,8 +35,8 @@ func (d *Driver) arrives(w *watch) {
 func (d *Driver) departs(w *watch) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if all, ok := d.waiters[w.r.Key]; ok {
-		d.waiters[w.r.Key] = slices.DeleteFunc(all, func(o *watch) bool { return o == w })
+	if all, ok := d.waiters[w.claim.Key]; ok {
+		d.waiters[w.claim.Key] = slices.DeleteFunc(all, func(o *watch) bool { return o == w })
 	}
 }
 
@@ -60,15 +60,16 @@ func (d *Driver) lookout(key string) {
 // look asks the line node for the owner's place: one that is gone, or has nobody who
 // will tell it when to ask, is told.
 func (w *watch) look() {
-	b := w.d.bids.get(w.r)
+	b := w.d.bids.get(w.claim)
 	if b == nil || !b.inLine() {
 		return // it has not asked, or knows itself when to
 	}
-	r := w.r
-	r.Queue = true
+	b.mu.Lock()
+	r := driver.RenewRequest{Claim: w.claim, TTL: b.req.TTL, Queue: true, Patience: b.req.Patience}
+	b.mu.Unlock()
 	ctx, cancel := context.WithTimeout(w.ctx, 2*lookPause) // a node that only answers others
 	defer cancel()
-	w.d.keepPlaces(ctx, []driver.Request{r}, []int{0}, func(_ int, res driver.Renewal) {
+	w.d.keepPlaces(ctx, []driver.RenewRequest{r}, []int{0}, func(_ int, res driver.Renewal) {
 		switch {
 		case errors.Is(res.Err, driver.ErrNotHeld):
 			w.tell()
@@ -87,13 +88,13 @@ func (w *watch) glance(turn int) {
 			others = append(others, n)
 		}
 	}
-	b := w.d.bids.get(w.r)
+	b := w.d.bids.get(w.claim)
 	if b == nil || !b.inLine() || len(others) == 0 {
 		return
 	}
 	n := others[turn%len(others)]
 	_ = n.call(placeTime, func(ctx context.Context) error {
-		info, err := n.drv.Inspect(ctx, w.r.Key)
+		info, err := n.drv.Inspect(ctx, w.claim.Key)
 		if err == nil && !info.Held {
 			w.tell()
 		}
@@ -111,9 +112,9 @@ func (b *bid) inLine() bool {
 // listens says that a watch of the owner is open.
 func (d *Driver) listens(b *bid) bool {
 	b.mu.Lock()
-	id := idOf(b.req)
+	id := b.req.ID()
 	b.mu.Unlock()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return slices.ContainsFunc(d.waiters[id.key], func(w *watch) bool { return idOf(w.r) == id })
+	return slices.ContainsFunc(d.waiters[id.Key], func(w *watch) bool { return w.claim.ID() == id })
 }

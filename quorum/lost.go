@@ -111,7 +111,7 @@ func (d *Driver) giveBack(ctx context.Context, c *count, few, gate bool) {
 	switch {
 	case stays:
 	case b.blank():
-		d.bids.drop(c.r)
+		d.bids.drop(c.r.Claim)
 	default: // whoever waits asks again at once
 		d.spawn(func() {
 			for d.sleep(comeBack) {
@@ -136,7 +136,7 @@ func (d *Driver) gone(b *bid, tries int) {
 	if b.over || b.tries > tries {
 		return
 	}
-	b.over, b.req.End = true, driver.Unused
+	b.over, b.end = true, driver.Unused
 	for _, n := range d.nodes {
 		if b.unsure.has(n) || b.back.has(n) { // what has not answered yet is seen to when it does
 			b.giveBack(n)

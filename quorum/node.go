@@ -32,9 +32,9 @@ type node struct {
 	d     *Driver
 	index int
 	name  string
-	drv   driver.Driver
-	rec   driver.Node  // nil: it keeps no record
-	async driver.Async // nil: each request has a goroutine
+	drv   driver.Node
+	rec   driver.Recorded // nil: it keeps no record
+	async driver.Async    // nil: each request has a goroutine
 
 	heard atomic.Int64 // when it last answered, on the monotonic clock
 	trip  roundTrip
@@ -42,19 +42,19 @@ type node struct {
 	poor  atomic.Bool            // it failed a Try, and has not written since: no place for the line
 
 	mu       sync.Mutex
-	out      error             // why it is out of service; nil: it is in service
-	record   driver.Record     // the latest that was seen
-	owed     map[ownerKey]debt // what to release there when it answers
-	settling bool              // settleSoon is at work
-	healing  bool              // heal is at work
-	sweepAt  int               // look for debts that are over when there are so many
-	left     time.Duration     // of a wait, as of leftAt
+	out      error              // why it is out of service; nil: it is in service
+	record   driver.Record      // the latest that was seen
+	owed     map[driver.ID]debt // what to release there when it answers
+	settling bool               // settleSoon is at work
+	healing  bool               // heal is at work
+	sweepAt  int                // look for debts that are over when there are so many
+	left     time.Duration      // of a wait, as of leftAt
 	leftAt   time.Time
 }
 
-func newNode(d *Driver, i int, drv driver.Driver) *node {
-	n := &node{d: d, index: i, name: nameOf(&d.o, i), drv: drv, owed: map[ownerKey]debt{}}
-	n.rec, _ = drv.(driver.Node)
+func newNode(d *Driver, i int, drv driver.Node) *node {
+	n := &node{d: d, index: i, name: nameOf(&d.o, i), drv: drv, owed: map[driver.ID]debt{}}
+	n.rec, _ = drv.(driver.Recorded)
 	n.async, _ = drv.(driver.Async)
 	n.heard.Store(math.MinInt64) // a fake clock may be before start
 	return n

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 )
 
 // A Try that no node was sent says so, and leaves no bid: nobody releases it. The
@@ -22,7 +23,7 @@ func TestNotSent(t *testing.T) {
 			s.SetUnreachable(true)
 		}
 		for range 10 { // at first they are asked, then they are out of service
-			if _, err := d.Try(t.Context(), asks("k")); !driver.IsNotSent(err) {
+			if _, err := contend.Try(t.Context(), d, asks("k")); !driver.IsNotSent(err) {
 				t.Errorf("no node was asked: %v, want one that says not sent", err)
 			}
 		}
@@ -33,7 +34,7 @@ func TestNotSent(t *testing.T) {
 			s.SetUnreachable(false)
 		}
 		time.Sleep(time.Second) // back in service
-		nodes[0].loses(func(r driver.Request) error {
+		nodes[0].loses(func(r driver.VoteRequest) error {
 			if r.Key == "k" {
 				return context.DeadlineExceeded
 			}
@@ -42,10 +43,10 @@ func TestNotSent(t *testing.T) {
 		nodes[1].SetUnreachable(true)
 		nodes[2].SetUnreachable(true)
 		r := asks("k")
-		if _, err := d.Try(t.Context(), r); err == nil || driver.IsNotSent(err) {
+		if _, err := contend.Try(t.Context(), d, r); err == nil || driver.IsNotSent(err) {
 			t.Errorf("a node may have it: %v, which must not say that nothing was sent", err)
 		}
-		_ = d.Release(t.Context(), r)
+		_ = contend.Release(t.Context(), d, r)
 		time.Sleep(time.Minute)
 		if owner, _ := nodes[0].holder(t, "k"); owner != "" {
 			t.Errorf("%s has the key", owner)

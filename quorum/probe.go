@@ -152,16 +152,17 @@ func (n *node) heal() {
 func (n *node) writes() bool {
 	ctx, cancel := context.WithTimeout(n.d.life, n.d.probeLimit())
 	defer cancel()
-	r := driver.Request{Key: probeKey + "/" + crand.Text(), Owner: crand.Text(), Label: "{}", TTL: n.d.traits.MinTTL, Fence: n.d.clock.next(), Settled: true}
-	res, err := n.drv.Try(ctx, r)
+	c := driver.Claim{Key: probeKey + "/" + crand.Text(), Owner: crand.Text(), Label: "{}"}
+	r := driver.VoteRequest{TryRequest: driver.TryRequest{Claim: c, TTL: n.d.traits.MinTTL}, Proposal: n.d.clock.next()}
+	res, err := n.drv.Vote(ctx, r)
 	if err == nil && res.Why == driver.FenceTooLow && !res.Granted {
-		r.Fence = res.Fence + 1
-		res, err = n.drv.Try(ctx, r)
+		r.Proposal = res.Fence + 1
+		res, err = n.drv.Vote(ctx, r)
 	}
 	if err != nil || !res.Granted {
 		return false
 	}
-	_ = n.drv.Release(ctx, r) // else its TTL ends it
+	_ = n.drv.Release(ctx, driver.ReleaseRequest{Claim: c, TTL: r.TTL, Settled: true}) // else its TTL ends it
 	return true
 }
 

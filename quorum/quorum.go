@@ -77,9 +77,9 @@ var (
 // them. New does no I/O; a set of nodes that cannot work is reported by Check,
 // by hasp.New, and by every call.
 //
-// Every node must survive the restart of its store (see driver.Traits): a Redis
-// does with redisdriver.Options.MaxTTL set, to the same value everywhere.
-func New(nodes []driver.Driver, o *Options) *Driver {
+// Every node must survive the restart of its store (see driver.Traits), as those of
+// redisdriver.NewNode do, and have the same largest TTL.
+func New(nodes []driver.Node, o *Options) *Driver {
 	d := &Driver{need: len(nodes)/2 + 1, moved: make(chan struct{}), waiters: map[string][]*watch{}}
 	if o != nil {
 		d.o = *o
@@ -87,7 +87,7 @@ func New(nodes []driver.Driver, o *Options) *Driver {
 	d.bad = refuse(nodes, &d.o)
 	d.waits = admission.New(d.o.StateDir)
 	d.life, d.end = context.WithCancel(context.Background())
-	d.bids.all = map[ownerKey]*bid{}
+	d.bids.all = map[driver.ID]*bid{}
 	for i, n := range nodes {
 		d.nodes = append(d.nodes, newNode(d, i, n))
 	}
@@ -103,7 +103,7 @@ func New(nodes []driver.Driver, o *Options) *Driver {
 const engine = "redlock"
 
 // refuse says why these nodes make no quorum.
-func refuse(nodes []driver.Driver, o *Options) error {
+func refuse(nodes []driver.Node, o *Options) error {
 	n := len(nodes)
 	switch {
 	case n < 3 || n > maxNodes:
@@ -125,15 +125,13 @@ func refuse(nodes []driver.Driver, o *Options) error {
 				return fmt.Errorf("redlock: %s: %w", nameOf(o, i), err)
 			}
 		}
-		if j := slices.IndexFunc(nodes[:i], func(o driver.Driver) bool { return same(o, d) }); j >= 0 {
+		if j := slices.IndexFunc(nodes[:i], func(o driver.Node) bool { return same(o, d) }); j >= 0 {
 			return fmt.Errorf("redlock: %s and %s are one driver: it would have two votes", nameOf(o, j), nameOf(o, i))
 		}
 		switch t := d.Traits(); {
 		case t.Survives&driver.StoreRestart == 0:
-			return fmt.Errorf("redlock: %s (%s) would vote again right after a restart, whatever it forgot: give it a node record (redisdriver: set Options.MaxTTL)",
+			return fmt.Errorf("redlock: %s (%s) would vote again right after a restart, whatever it forgot: give it a node record (redisdriver.NewNode)",
 				nameOf(o, i), t.Engine)
-		case !t.Proposable:
-			return fmt.Errorf("redlock: %s (%s) takes no proposed fences", nameOf(o, i), t.Engine)
 		case t.MaxTTL != nodes[0].Traits().MaxTTL:
 			return fmt.Errorf("redlock: the largest TTL is %v on %s and %v on %s: it must be the same everywhere",
 				nodes[0].Traits().MaxTTL, nameOf(o, 0), t.MaxTTL, nameOf(o, i))
@@ -143,7 +141,7 @@ func refuse(nodes []driver.Driver, o *Options) error {
 }
 
 // same says whether two drivers are one value.
-func same(a, b driver.Driver) bool {
+func same(a, b driver.Node) bool {
 	return reflect.TypeOf(a).Comparable() && reflect.TypeOf(b).Comparable() && a == b
 }
 
@@ -159,6 +157,7 @@ func (d *Driver) merge() driver.Traits {
 	t := driver.Traits{
 		Engine:   engine,
 		Queue:    driver.QueueHint,
+		Hints:    true,
 		Fencing:  true,
 		Shared:   true,
 		MinTTL:   minTTL,
@@ -171,6 +170,7 @@ func (d *Driver) merge() driver.Traits {
 		if nt.Queue == driver.QueueNone {
 			t.Queue = driver.QueueNone
 		}
+		t.Hints = t.Hints && nt.Hints
 	}
 	return t
 }
@@ -252,18 +252,19 @@ func (d *Driver) spawn(f func()) bool {
 }
 
 // check refuses what needs no round trip to be refused.
-func (d *Driver) check(ctx context.Context, r driver.Request) error {
+func (d *Driver) check(ctx context.Context, c driver.Claim) error {
 	switch {
 	case d.bad != nil:
 		return d.bad
-	case r.Limit > 0:
+	case c.Limit > 0:
 		n := len(d.nodes)
 		return fmt.Errorf("redlock: at most %d holders: %w: each node would count its own, and with %d votes of %d for each holder there could be %d; take one store, or %d locks",
-			r.Limit, driver.ErrUnsupported, d.need, n, r.Limit*n/d.need, r.Limit)
-	case r.Mode != driver.Exclusive && !d.traits.Shared:
+			c.Limit, driver.ErrUnsupported, d.need, n, c.Limit*n/d.need, c.Limit)
+	case c.Mode != driver.Exclusive && !d.traits.Shared:
 		return fmt.Errorf("redlock: a node has no shared locks: %w", driver.ErrUnsupported)
-	case !driver.ValidOwner(r.Owner):
-		return fmt.Errorf("redlock: owner %q is not %d base32 characters", r.Owner, driver.OwnerLen)
+	}
+	if err := c.Check(); err != nil {
+		return fmt.Errorf("redlock: %w", err)
 	}
 	return ctx.Err()
 }

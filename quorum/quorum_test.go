@@ -16,30 +16,31 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/memdriver"
 	"github.com/hasplock/hasp/quorum"
 )
 
 func TestCheck(t *testing.T) {
-	node := func() driver.Driver { return memdriver.NewNode(memdriver.NodeOptions{MaxTTL: nodeMaxTTL}) }
+	node := func() driver.Node { return memdriver.NewNode(memdriver.NodeOptions{MaxTTL: nodeMaxTTL}) }
 	one := node()
 	for _, c := range []struct {
 		name  string
-		nodes []driver.Driver
+		nodes []driver.Node
 		o     *quorum.Options
 		want  string // in the error; empty: none
 	}{
-		{"three", []driver.Driver{node(), node(), node()}, nil, ""},
+		{"three", []driver.Node{node(), node(), node()}, nil, ""},
 		{"none", nil, nil, "0 nodes"},
-		{"one", []driver.Driver{node()}, nil, "1 nodes"},
-		{"four", []driver.Driver{node(), node(), node(), node()}, nil, "an even number survives no more failures than 3"},
-		{"nine", make([]driver.Driver, 9), nil, "9 nodes"},
-		{"nil", []driver.Driver{node(), nil, node()}, nil, "node 2 is nil"},
-		{"twice", []driver.Driver{one, node(), one}, nil, "node 1 and node 3 are one driver"},
-		{"no record", []driver.Driver{node(), node(), memdriver.New()}, nil, "node 3 (memory) would vote again right after a restart"},
-		{"another largest TTL", []driver.Driver{node(), node(), memdriver.NewNode(memdriver.NodeOptions{MaxTTL: time.Hour})}, nil, "1h0m0s on node 3"},
-		{"names", []driver.Driver{node(), node(), node()}, &quorum.Options{Names: []string{"a"}}, "1 names for 3 nodes"},
-		{"time-out", []driver.Driver{node(), node(), node()}, &quorum.Options{NodeTimeout: -1}, "node time-out"},
+		{"one", []driver.Node{node()}, nil, "1 nodes"},
+		{"four", []driver.Node{node(), node(), node(), node()}, nil, "an even number survives no more failures than 3"},
+		{"nine", make([]driver.Node, 9), nil, "9 nodes"},
+		{"nil", []driver.Node{node(), nil, node()}, nil, "node 2 is nil"},
+		{"twice", []driver.Node{one, node(), one}, nil, "node 1 and node 3 are one driver"},
+		{"no record", []driver.Node{node(), node(), memdriver.New()}, nil, "node 3 (memory) would vote again right after a restart"},
+		{"another largest TTL", []driver.Node{node(), node(), memdriver.NewNode(memdriver.NodeOptions{MaxTTL: time.Hour})}, nil, "1h0m0s on node 3"},
+		{"names", []driver.Node{node(), node(), node()}, &quorum.Options{Names: []string{"a"}}, "1 names for 3 nodes"},
+		{"time-out", []driver.Node{node(), node(), node()}, &quorum.Options{NodeTimeout: -1}, "node time-out"},
 	} {
 		d := quorum.New(c.nodes, c.o)
 		err := d.Check()
@@ -52,7 +53,7 @@ func TestCheck(t *testing.T) {
 		if _, err := hasp.New(d, nil); err == nil {
 			t.Errorf("%s: hasp.New takes it", c.name)
 		}
-		if _, err := d.Try(t.Context(), ask("k")); err == nil {
+		if _, err := contend.Try(t.Context(), d, ask("k")); err == nil {
 			t.Errorf("%s: Try goes on", c.name)
 		}
 		if err := d.Close(); err != nil {
@@ -167,7 +168,7 @@ func TestRenewalNeedsNoNewVotes(t *testing.T) {
 		r.Fence = mustTry(t, d, r).Fence
 		synctest.Wait()
 		renew := func() (a driver.Renewal) {
-			d.Renew(t.Context(), []driver.Request{r}, func(_ int, got driver.Renewal) { a = got })
+			contend.Renew(t.Context(), d, []contend.Owner{r}, func(_ int, got driver.Renewal) { a = got })
 			synctest.Wait()
 			return a
 		}
@@ -205,14 +206,14 @@ func TestVotesDontComeBackAfterAnother(t *testing.T) {
 		a.Fence = mustTry(t, d, a).Fence
 		synctest.Wait()
 		stores[2].Lose("k")
-		between := driver.Request{Key: "k", Owner: b.Owner, Label: b.Label, TTL: nodeMaxTTL, Fence: a.Fence + 1000, Settled: true}
+		between := contend.Owner{Key: "k", Owner: b.Owner, Label: b.Label, TTL: nodeMaxTTL, Fence: a.Fence + 1000, Settled: true}
 		if res := mustTry(t, stores[2], between); !res.Granted {
 			t.Fatalf("%+v", res)
 		}
-		if err := stores[2].Release(t.Context(), between); err != nil {
+		if err := contend.Release(t.Context(), stores[2], between); err != nil {
 			t.Fatal(err)
 		}
-		d.Renew(t.Context(), []driver.Request{a}, func(int, driver.Renewal) {})
+		contend.Renew(t.Context(), d, []contend.Owner{a}, func(int, driver.Renewal) {})
 		synctest.Wait()
 		if n := votes(t, stores, "k", a.Owner); n != 2 {
 			t.Errorf("%d votes, want two: the third node granted a larger fence", n)
@@ -312,7 +313,7 @@ func TestWaitIsRemembered(t *testing.T) {
 		stores = append(stores, memdriver.NewNode(memdriver.NodeOptions{MaxTTL: nodeMaxTTL}))
 	}
 	left := func() (all []time.Duration) {
-		nodes := []driver.Driver{}
+		nodes := []driver.Node{}
 		for _, s := range stores {
 			nodes = append(nodes, s)
 		}

@@ -229,7 +229,7 @@ func TestSharersOfOneInstant(t *testing.T) {
 		synctest.Wait()
 		for _, s := range ts[3:] {
 			s.hook(func() {
-				s.try = func(ctx context.Context, _ driver.Request) error { <-ctx.Done(); return ctx.Err() }
+				s.try = func(ctx context.Context, _ driver.VoteRequest) error { <-ctx.Done(); return ctx.Err() }
 			})
 		}
 		a, b := ask("k"), ask("k")

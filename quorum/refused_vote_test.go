@@ -31,7 +31,7 @@ func TestVoteBelowARefusedFence(t *testing.T) {
 		r.Queue = true
 		refused(t, d, r)
 		synctest.Wait()
-		if asked := nodes[0].asked("k"); len(asked) < 2 || asked[0].Fence >= asked[1].Fence {
+		if asked := nodes[0].asked("k"); len(asked) < 2 || asked[0].Proposal >= asked[1].Proposal {
 			t.Fatalf("the line node was not asked for a larger fence: %+v", asked)
 		}
 		for _, i := range []int{0, 2} {
@@ -70,7 +70,7 @@ func TestWhatARefusalSaysOfEarlierVotes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d, nodes := spies(t, 3)
-				b, n := d.bids.open(asks("k")), d.nodes[1]
+				b, n := d.bids.open(asks("k").Vote().TryRequest), d.nodes[1]
 				b.begin(b.req)
 				for _, a := range c.replies {
 					b.sends(n)

@@ -15,11 +15,12 @@ import (
 // Release gives up what an owner has on every node, also on those that failed;
 // see [driver.Driver]. It returns once a majority and the line node have done it;
 // nodes that cannot be told now are told when they answer again.
-func (d *Driver) Release(ctx context.Context, r driver.Request) error {
-	if err := d.check(ctx, r); err != nil {
+func (d *Driver) Release(ctx context.Context, asked driver.ReleaseRequest) error {
+	if err := d.check(ctx, asked.Claim); err != nil {
 		return err
 	}
-	b := d.bids.get(r)
+	r := driver.WithdrawRequest{ReleaseRequest: asked}
+	b := d.bids.get(r.Claim)
 	head := d.head.Load()
 	var away, unsettled, later set
 	marked := false // it was told of one that did not finish
@@ -35,7 +36,7 @@ func (d *Driver) Release(ctx context.Context, r driver.Request) error {
 		case !b.leased: // nobody worked under what some nodes may have granted
 			r.End = driver.Unused
 		}
-		b.req.End = r.End
+		b.end = r.End
 		marked, lease, b.over, b.counts, b.elected = b.marked, b.leased, true, false, 0
 		if b.line != nil {
 			head = b.line
@@ -61,7 +62,7 @@ func (d *Driver) Release(ctx context.Context, r driver.Request) error {
 	}
 	had, not := 0, len(away.among(d.nodes))
 	var errs [maxNodes]error
-	asked := make([]*node, 0, maxNodes)
+	told := make([]*node, 0, maxNodes)
 	for _, n := range d.nodes {
 		switch {
 		case away.has(n):
@@ -69,19 +70,19 @@ func (d *Driver) Release(ctx context.Context, r driver.Request) error {
 			errs[n.index] = errSilent
 		default:
 			if errs[n.index] = n.trouble(); errs[n.index] == nil {
-				asked = append(asked, n)
+				told = append(told, n)
 			} else {
 				n.owe(b, r)
 			}
 		}
 	}
-	out, waits := len(asked), slices.Contains(asked, head) // for the line node
-	all := lease && (marked || r.End != driver.Finished)   // what one node hears late it would tell twice
+	out, waits := len(told), slices.Contains(told, head) // for the line node
+	all := lease && (marked || r.End != driver.Finished) // what one node hears late it would tell twice
 	w := d.newWave(max(r.TTL, minTTL))
-	w.send(asked, max(r.TTL, minTTL), func(n *node, done func(driver.Result, error)) {
+	w.send(told, max(r.TTL, minTTL), func(n *node, done func(driver.Result, error)) {
 		req := r
 		req.Settled = r.Settled && !unsettled.has(n)
-		n.startRelease(w.ctx, req, func(_ driver.Result, err error) {
+		n.startWithdraw(w.ctx, req, func(_ driver.Result, err error) {
 			b.confirmed(n, err)
 			if err != nil && !errors.Is(err, driver.ErrNotHeld) {
 				n.owe(b, req)

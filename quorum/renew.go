@@ -18,10 +18,10 @@ import (
 // Those that lost it in a restart are asked for their vote afterwards, which
 // counts from the next renewal on: a vote that is given anew says nothing about
 // the time before. Once ctx has ended, what was not reported is not known.
-func (d *Driver) Renew(ctx context.Context, rs []driver.Request, done func(i int, r driver.Renewal)) {
+func (d *Driver) Renew(ctx context.Context, rs []driver.RenewRequest, done func(i int, r driver.Renewal)) {
 	var leases, places []int
 	for i, r := range rs {
-		switch err := d.check(ctx, r); {
+		switch err := d.check(ctx, r.Claim); {
 		case err != nil:
 			done(i, driver.Renewal{Err: err})
 		case r.Queue:
@@ -57,7 +57,7 @@ type renewal struct {
 type tally struct {
 	d    *Driver
 	ctx  context.Context // once it has ended nothing is decided
-	rs   []driver.Request
+	rs   []driver.RenewRequest
 	done func(i int, r driver.Renewal)
 
 	head *node // whose answer is waited for, while it is asked: it knows who waits
@@ -69,9 +69,9 @@ type tally struct {
 	shut bool          // Renew has returned: done is not called any more
 }
 
-func (d *Driver) renewLeases(ctx context.Context, rs []driver.Request, leases []int, done func(i int, r driver.Renewal)) {
+func (d *Driver) renewLeases(ctx context.Context, rs []driver.RenewRequest, leases []int, done func(i int, r driver.Renewal)) {
 	t := &tally{d: d, ctx: ctx, rs: rs, done: done, all: make(map[int]*renewal, len(leases)), left: len(leases), over: make(chan struct{})}
-	reqs := make([]driver.Request, len(leases))
+	reqs := make([]driver.RenewRequest, len(leases))
 	for k, i := range leases {
 		b := d.bids.renewed(d, rs[i])
 		t.all[i] = &renewal{bid: b}
@@ -153,7 +153,7 @@ var errVoteGone = errors.New("it has the vote no more")
 const renewLimit = 10 * time.Second
 
 // ask renews at one node, for as long as it says anything at all.
-func (t *tally) ask(ctx context.Context, n *node, reqs []driver.Request, leases []int) {
+func (t *tally) ask(ctx context.Context, n *node, reqs []driver.RenewRequest, leases []int) {
 	most := renewLimit
 	if end, ok := ctx.Deadline(); ok {
 		most = max(time.Until(end), time.Millisecond)
@@ -251,17 +251,18 @@ const restoreLanes = 16
 // who could come in.
 func (t *tally) restoreAll(asked []*node) {
 	for _, n := range asked {
-		var lost []driver.Request
+		var lost []driver.VoteRequest
 		t.mu.Lock()
 		for i, one := range t.all {
-			switch r := t.rs[i]; {
+			r := t.rs[i]
+			try := driver.TryRequest{Claim: r.Claim, TTL: r.TTL}
+			switch {
 			case one.bid == nil || one.ok < t.d.need:
 			case one.gone.has(n) && r.Fence != 0:
-				r.Restore = true
-				lost = append(lost, r)
+				lost = append(lost, driver.VoteRequest{TryRequest: try, Proposal: r.Fence, Restore: true})
 			case one.held.has(n) && one.bid.untold(n, one.held):
-				r.Convert = true
-				lost = append(lost, r)
+				try.Convert, try.Fence = true, r.Fence
+				lost = append(lost, driver.VoteRequest{TryRequest: try})
 			}
 		}
 		t.mu.Unlock()
@@ -271,8 +272,8 @@ func (t *tally) restoreAll(asked []*node) {
 	}
 }
 
-func (n *node) restoreMany(lost []driver.Request) {
-	work := make(chan driver.Request, len(lost))
+func (n *node) restoreMany(lost []driver.VoteRequest) {
+	work := make(chan driver.VoteRequest, len(lost))
 	for _, r := range lost {
 		work <- r
 	}
@@ -290,29 +291,28 @@ func (n *node) restoreMany(lost []driver.Request) {
 
 // restore asks for one vote, or tells that it is Shared now. The lease's Release
 // goes to this node, too, from now on.
-func (n *node) restore(r driver.Request) {
-	b := n.d.bids.get(r)
+func (n *node) restore(r driver.VoteRequest) {
+	b := n.d.bids.get(r.Claim)
 	if b == nil {
 		return // released meanwhile
 	}
 	b.mu.Lock()
-	stands := b.elected >= r.Fence && !b.over
-	if stands { // holders that take turns have fences up to the one that was granted
+	stands := b.elected >= fenceOf(r) && !b.over
+	switch { // holders that take turns have fences up to the one that was granted
+	case stands && r.Convert:
 		r.Fence = b.elected
+	case stands:
+		r.Proposal = b.elected
 	}
 	if b.shares { // also when the renewal that found the vote gone was of before
 		r.Mode = driver.Shared
 	}
 	b.mu.Unlock()
-	if !stands {
+	if !stands || !b.sends(n) {
 		return
 	}
-	if !b.sends(n) {
-		return
-	}
-	r.Settled = false
 	_ = n.call(r.TTL, func(ctx context.Context) error {
-		res, err := n.drv.Try(ctx, r)
+		res, err := n.drv.Vote(ctx, r)
 		n.tried(b, r, res, err, func(driver.Result, error) {}) // the next renewal counts it
 		return err
 	})
@@ -323,10 +323,10 @@ func (n *node) restore(r driver.Request) {
 const placeTime = 10 * time.Second
 
 // keepPlaces gives the places in line their sign of life.
-func (d *Driver) keepPlaces(ctx context.Context, rs []driver.Request, places []int, done func(i int, r driver.Renewal)) {
+func (d *Driver) keepPlaces(ctx context.Context, rs []driver.RenewRequest, places []int, done func(i int, r driver.Renewal)) {
 	at := map[*node][]int{}
 	for _, i := range places {
-		b := d.bids.get(rs[i])
+		b := d.bids.get(rs[i].Claim)
 		if b == nil {
 			done(i, driver.Renewal{Err: driver.ErrNotHeld})
 			continue
@@ -344,7 +344,7 @@ func (d *Driver) keepPlaces(ctx context.Context, rs []driver.Request, places []i
 		}
 	}
 	for n, is := range at {
-		reqs := make([]driver.Request, len(is))
+		reqs := make([]driver.RenewRequest, len(is))
 		for k, i := range is {
 			reqs[k] = rs[i]
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 )
 
 // A vote whose release is under way counts only with a larger fence, and it takes
@@ -20,8 +21,8 @@ func TestVoteOnItsWayBackDoesNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, _ := spies(t, 3)
 		r := asks("k")
-		c := &count{d: d, b: d.bids.open(r), r: r}
-		c.r.Fence = 10
+		c := &count{d: d, b: d.bids.open(r.Vote().TryRequest), r: r.Vote()}
+		c.r.Proposal = 10
 		for _, n := range d.nodes {
 			c.answers[n.index] = &answer{n: n, err: errSilent}
 		}
@@ -32,8 +33,8 @@ func TestVoteOnItsWayBackDoesNotCount(t *testing.T) {
 		if c.votes != nil {
 			t.Error("two votes count, and one is on its way back")
 		}
-		if !c.again() || c.r.Fence <= 3e6 || !c.r.Raise {
-			t.Errorf("the next round asks for %d (raise %v), want more than %d", c.r.Fence, c.r.Raise, int(3e6))
+		if !c.again() || c.r.Proposal <= 3e6 || !c.r.Raise {
+			t.Errorf("the next round asks for %d (raise %v), want more than %d", c.r.Proposal, c.r.Raise, int(3e6))
 		}
 	})
 }
@@ -43,11 +44,11 @@ func TestVoteOnItsWayBackDoesNotCount(t *testing.T) {
 func TestLessThanWasGivenBackIsGranted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, nodes := spies(t, 3)
-		nodes[2].on(func(driver.Request) error { return driver.ErrUnsupported })
+		nodes[2].on(func(driver.VoteRequest) error { return driver.ErrUnsupported })
 		time.Sleep(10 * time.Second) // nodes grant no fence below the clock's when they began
 		r := asks("k")
 		given := uint64(time.Now().UnixMicro())
-		b := d.bids.open(r)
+		b := d.bids.open(r.Vote().TryRequest)
 		b.tries, b.far, b.seen, b.given[1] = 1, true, given-3e6, given
 		if res := granted(t, d, r); res.Fence <= given {
 			t.Errorf("the fence is %d, and a release takes what is up to %d", res.Fence, given)
@@ -62,7 +63,7 @@ func TestGiveBackSparesTheLease(t *testing.T) {
 		r := asks("k")
 		res := granted(t, d, r)
 		synctest.Wait()
-		b := d.bids.get(r)
+		b := d.bids.get(r.Claim())
 		b.mu.Lock()
 		done := b.giveBack(d.nodes[1])
 		b.mu.Unlock()
@@ -84,8 +85,8 @@ func TestCountedVotesAreKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, _ := spies(t, 3)
 		r := asks("k")
-		b, n := d.bids.open(r), d.nodes[1]
-		b.begin(r)
+		b, n := d.bids.open(r.Vote().TryRequest), d.nodes[1]
+		b.begin(r.Vote().TryRequest)
 		for range 2 {
 			b.sends(n)
 		}
@@ -143,7 +144,7 @@ func TestOldPlaceIsGivenUp(t *testing.T) {
 func TestReleaseIsUnsettledWhereATryIsOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, nodes := spies(t, 3)
-		nodes[2].on(func(r driver.Request) error {
+		nodes[2].on(func(r driver.VoteRequest) error {
 			if r.Key == "k" {
 				return context.DeadlineExceeded // and the request goes on
 			}
@@ -154,7 +155,7 @@ func TestReleaseIsUnsettledWhereATryIsOut(t *testing.T) {
 		synctest.Wait()
 		time.Sleep(time.Second) // and it is in service again
 		r.Settled = true
-		if err := d.Release(t.Context(), r); err != nil {
+		if err := contend.Release(t.Context(), d, r); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -174,7 +175,7 @@ func TestReleaseIsUnsettledWhereATryIsOut(t *testing.T) {
 func TestDebtsOfAllOwners(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, nodes := spies(t, 3)
-		var rs []driver.Request
+		var rs []contend.Owner
 		for _, key := range []string{"a", "b", "c"} {
 			r := asks(key)
 			granted(t, d, r)
@@ -183,7 +184,7 @@ func TestDebtsOfAllOwners(t *testing.T) {
 		synctest.Wait()
 		nodes[2].SetUnreachable(true)
 		for _, r := range rs {
-			if err := d.Release(t.Context(), r); err != nil {
+			if err := contend.Release(t.Context(), d, r); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -206,9 +207,9 @@ func TestOwnerThatIsGone(t *testing.T) {
 		nodes[0].Hold("k", ruleTTL, driver.Label{})
 		nodes[1].Hold("k", ruleTTL, driver.Label{})
 		r := asks("k")
-		nodes[2].on(func(got driver.Request) error {
+		nodes[2].on(func(got driver.VoteRequest) error {
 			if got.Owner == r.Owner {
-				time.AfterFunc(time.Second, func() { _, _ = nodes[2].Store.Try(context.Background(), got) })
+				time.AfterFunc(time.Second, func() { _, _ = nodes[2].Store.Vote(context.Background(), got) })
 				return context.DeadlineExceeded
 			}
 			return nil

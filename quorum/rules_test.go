@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/memdriver"
 )
 
@@ -30,16 +31,16 @@ type spy struct {
 	*memdriver.Store
 	mu       sync.Mutex
 	ahead    time.Duration
-	tries    []driver.Request
-	releases []driver.Request
-	before   func(r driver.Request) error // of a Try
-	answer   func(r driver.Request) error // after a Try
-	after    func(r driver.Request) error // of a Release
+	votes    []driver.VoteRequest
+	releases []driver.WithdrawRequest
+	before   func(r driver.VoteRequest) error     // of a Vote
+	answer   func(r driver.VoteRequest) error     // after a Vote
+	after    func(r driver.WithdrawRequest) error // of a Withdraw
 }
 
-func (s *spy) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
+func (s *spy) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 	s.mu.Lock()
-	s.tries = append(s.tries, r)
+	s.votes = append(s.votes, r)
 	before, answer := s.before, s.answer
 	s.mu.Unlock()
 	if before != nil {
@@ -47,19 +48,19 @@ func (s *spy) Try(ctx context.Context, r driver.Request) (driver.Result, error) 
 			return driver.Result{}, err
 		}
 	}
-	res, err := s.Store.Try(ctx, r)
+	res, err := s.Store.Vote(ctx, r)
 	if answer != nil && err == nil {
 		err = answer(r)
 	}
 	return res, err
 }
 
-func (s *spy) Release(ctx context.Context, r driver.Request) error {
+func (s *spy) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
 	s.mu.Lock()
 	s.releases = append(s.releases, r)
 	after := s.after
 	s.mu.Unlock()
-	err := s.Store.Release(ctx, r)
+	err := s.Store.Withdraw(ctx, r)
 	if after != nil {
 		if err := after(r); err != nil {
 			return err
@@ -68,27 +69,27 @@ func (s *spy) Release(ctx context.Context, r driver.Request) error {
 	return err
 }
 
-// on sets what happens before each Try.
-func (s *spy) on(before func(r driver.Request) error) {
+// on sets what happens before each Vote.
+func (s *spy) on(before func(r driver.VoteRequest) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.before = before
 }
 
-// loses sets what happens after each Try; its error is an answer that is lost.
-func (s *spy) loses(answer func(r driver.Request) error) {
+// loses sets what happens after each Vote; its error is an answer that is lost.
+func (s *spy) loses(answer func(r driver.VoteRequest) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.answer = answer
 }
 
-// onRelease sets what happens after each Release, one at a time; its error is an
+// onRelease sets what happens after each Withdraw, one at a time; its error is an
 // answer that is lost.
-func (s *spy) onRelease(after func(r driver.Request) error) {
+func (s *spy) onRelease(after func(r driver.WithdrawRequest) error) {
 	var one sync.Mutex
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.after = func(r driver.Request) error {
+	s.after = func(r driver.WithdrawRequest) error {
 		one.Lock()
 		defer one.Unlock()
 		return after(r)
@@ -108,18 +109,18 @@ func (s *spy) now() time.Time {
 	return time.Now().Add(s.ahead)
 }
 
-// all returns all Tries.
-func (s *spy) all() []driver.Request {
+// all returns all Votes.
+func (s *spy) all() []driver.VoteRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.tries)
+	return slices.Clone(s.votes)
 }
 
-// asked returns the Tries for a key.
-func (s *spy) asked(key string) []driver.Request {
+// asked returns the Votes for a key.
+func (s *spy) asked(key string) []driver.VoteRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(s.tries), func(r driver.Request) bool { return r.Key != key })
+	return slices.DeleteFunc(slices.Clone(s.votes), func(r driver.VoteRequest) bool { return r.Key != key })
 }
 
 // holder returns who has a key, and its fence.
@@ -152,7 +153,7 @@ func spies(t *testing.T, n int) (*Driver, []*spy) {
 		}
 		return 1
 	})
-	nodes := make([]driver.Driver, n)
+	nodes := make([]driver.Node, n)
 	for i, s := range all {
 		nodes[i] = s
 	}
@@ -160,7 +161,7 @@ func spies(t *testing.T, n int) (*Driver, []*spy) {
 	t.Cleanup(func() { _ = d.Close() })
 	warm := asks("warm")
 	granted(t, d, warm)
-	if err := d.Release(t.Context(), warm); err != nil {
+	if err := contend.Release(t.Context(), d, warm); err != nil {
 		t.Fatal(err)
 	}
 	synctest.Wait()
@@ -173,7 +174,7 @@ func spies(t *testing.T, n int) (*Driver, []*spy) {
 // another returns one more driver of the same nodes.
 func another(t *testing.T, all []*spy) *Driver {
 	t.Helper()
-	var nodes []driver.Driver
+	var nodes []driver.Node
 	for _, s := range all {
 		nodes = append(nodes, s)
 	}
@@ -182,22 +183,22 @@ func another(t *testing.T, all []*spy) *Driver {
 	return d
 }
 
-func asks(key string) driver.Request {
-	return driver.Request{Key: key, Owner: rand.Text(), Label: "{}", TTL: ruleTTL, Patience: ruleTTL}
+func asks(key string) contend.Owner {
+	return contend.Owner{Key: key, Owner: rand.Text(), Label: "{}", TTL: ruleTTL, Patience: ruleTTL}
 }
 
-func granted(t *testing.T, d driver.Driver, r driver.Request) driver.Result {
+func granted(t *testing.T, d driver.Driver, r contend.Owner) driver.Result {
 	t.Helper()
-	res, err := d.Try(t.Context(), r)
+	res, err := contend.Try(t.Context(), d, r)
 	if err != nil || !res.Granted {
 		t.Fatalf("%+v, %v, want a grant", res, err)
 	}
 	return res
 }
 
-func refused(t *testing.T, d driver.Driver, r driver.Request) {
+func refused(t *testing.T, d driver.Driver, r contend.Owner) {
 	t.Helper()
-	if res, err := d.Try(t.Context(), r); err != nil || res.Granted {
+	if res, err := contend.Try(t.Context(), d, r); err != nil || res.Granted {
 		t.Fatalf("%+v, %v, want a refusal", res, err)
 	}
 }
@@ -240,7 +241,7 @@ func TestTTLIsThatOfAMajority(t *testing.T) {
 		}
 		for _, ttls := range [][]time.Duration{{30, 10}, {10, 30}} {
 			var got driver.Renewal
-			one := &tally{d: d, ctx: t.Context(), rs: make([]driver.Request, 1), all: map[int]*renewal{0: {}}, left: 1, over: make(chan struct{}),
+			one := &tally{d: d, ctx: t.Context(), rs: make([]driver.RenewRequest, 1), all: map[int]*renewal{0: {}}, left: 1, over: make(chan struct{}),
 				done: func(_ int, r driver.Renewal) { got = r }}
 			for i, ttl := range ttls {
 				one.counts(d.nodes[i], 0, driver.Renewal{TTL: ttl})
@@ -257,8 +258,8 @@ func TestTTLIsThatOfAMajority(t *testing.T) {
 func TestRowsAreRenewedByTheirLastFence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, nodes := spies(t, 3)
-		renew := func(r driver.Request) (got driver.Renewal) {
-			d.Renew(t.Context(), []driver.Request{r}, func(_ int, r driver.Renewal) { got = r })
+		renew := func(r contend.Owner) (got driver.Renewal) {
+			contend.Renew(t.Context(), d, []contend.Owner{r}, func(_ int, r driver.Renewal) { got = r })
 			synctest.Wait()
 			return got
 		}
@@ -325,7 +326,7 @@ func TestProposalsStayNearANodeBehind(t *testing.T) {
 		r := asks("k")
 		r.Queue = true // it goes on asking
 		refused(t, d, r)
-		last := nodes[2].asked("k")[0].Fence
+		last := nodes[2].asked("k")[0].Proposal
 		for _, f := range free {
 			f()
 		}
@@ -336,7 +337,7 @@ func TestProposalsStayNearANodeBehind(t *testing.T) {
 		if n < 2 {
 			t.Fatalf("it was asked %d times", n)
 		}
-		if next := nodes[2].asked("k")[1].Fence; next > last {
+		if next := nodes[2].asked("k")[1].Proposal; next > last {
 			t.Errorf("after %d was too large it was asked for %d", last, next)
 		}
 	})
@@ -378,7 +379,7 @@ func TestLineLeavesAFailingNode(t *testing.T) {
 		old := asks("old")
 		granted(t, d, old)
 		line(0, "all is well")
-		full := func(r driver.Request) error { // it answers what it need not write for
+		full := func(r driver.VoteRequest) error { // it answers what it need not write for
 			if r.Key != old.Key || r.Queue {
 				return errors.New("OOM command not allowed")
 			}
@@ -409,7 +410,7 @@ func TestRenewalNamesTheSilent(t *testing.T) {
 		nodes[1].SetUnreachable(true)
 		nodes[2].SetUnreachable(true)
 		var got driver.Renewal
-		d.Renew(t.Context(), []driver.Request{r}, func(_ int, r driver.Renewal) { got = r })
+		contend.Renew(t.Context(), d, []contend.Owner{r}, func(_ int, r driver.Renewal) { got = r })
 		if got.Err == nil || !strings.Contains(got.Err.Error(), "1 of 3") || strings.Contains(got.Err.Error(), d.nodes[0].name+":") {
 			t.Errorf("one node prolonged the lease, two cannot be reached: %v", got.Err)
 		}
@@ -424,7 +425,7 @@ func TestLineOfFailingNodes(t *testing.T) {
 		other := another(t, nodes)
 		held := asks("k")
 		granted(t, other, held)
-		full := func(r driver.Request) error {
+		full := func(r driver.VoteRequest) error {
 			if r.Key == "k" && !r.Queue {
 				return nil
 			}
@@ -433,7 +434,7 @@ func TestLineOfFailingNodes(t *testing.T) {
 		for _, n := range nodes {
 			n.on(full)
 		}
-		if res, err := d.Try(t.Context(), asks("x")); err == nil {
+		if res, err := contend.Try(t.Context(), d, asks("x")); err == nil {
 			t.Fatalf("%+v of nodes that are full", res)
 		}
 		synctest.Wait()
@@ -446,7 +447,7 @@ func TestLineOfFailingNodes(t *testing.T) {
 		if d.head.Load() != d.nodes[1] {
 			t.Error("the line is at a node that fails, and others are well")
 		}
-		other.Renew(t.Context(), []driver.Request{held}, func(_ int, r driver.Renewal) {
+		contend.Renew(t.Context(), other, []contend.Owner{held}, func(_ int, r driver.Renewal) {
 			if r.Err != nil {
 				t.Error(r.Err)
 			}
@@ -474,7 +475,7 @@ func TestLineOfFailingNodes(t *testing.T) {
 func TestKeyOfAnotherTypeLeavesTheLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, nodes := spies(t, 3)
-		nodes[0].on(func(r driver.Request) error {
+		nodes[0].on(func(r driver.VoteRequest) error {
 			if r.Key == "k" {
 				return driver.ErrUnsupported // of class Misconfigured
 			}

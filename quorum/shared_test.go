@@ -12,9 +12,10 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 )
 
-func reads(key string) driver.Request {
+func reads(key string) contend.Owner {
 	r := asks(key)
 	r.Mode = driver.Shared
 	return r
@@ -23,7 +24,7 @@ func reads(key string) driver.Request {
 // only lets an owner's Tries through to some nodes.
 func only(all []*spy, owners map[string][]int) {
 	for i, n := range all {
-		n.on(func(r driver.Request) error {
+		n.on(func(r driver.VoteRequest) error {
 			if at, ok := owners[r.Owner]; ok && !slices.Contains(at, i) {
 				return errors.New("lost on the way")
 			}
@@ -32,23 +33,23 @@ func only(all []*spy, owners map[string][]int) {
 	}
 }
 
-func release(t *testing.T, d driver.Driver, r driver.Request) {
+func release(t *testing.T, d driver.Driver, r contend.Owner) {
 	t.Helper()
-	if err := d.Release(t.Context(), r); err != nil {
+	if err := contend.Release(t.Context(), d, r); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func renewed(t *testing.T, d *Driver, r driver.Request) driver.Renewal {
+func renewed(t *testing.T, d *Driver, r contend.Owner) driver.Renewal {
 	t.Helper()
 	var got driver.Renewal
-	d.Renew(t.Context(), []driver.Request{r}, func(_ int, r driver.Renewal) { got = r })
+	contend.Renew(t.Context(), d, []contend.Owner{r}, func(_ int, r driver.Renewal) { got = r })
 	synctest.Wait()
 	return got
 }
 
 // lease returns what an owner has at a node, or nil.
-func (s *spy) lease(t *testing.T, r driver.Request) *driver.Lease {
+func (s *spy) lease(t *testing.T, r contend.Owner) *driver.Lease {
 	t.Helper()
 	info, err := s.Inspect(t.Context(), r.Key)
 	if err != nil {
@@ -76,7 +77,7 @@ func (s *spy) restarted(t *testing.T) {
 func TestReadersMajoritiesOverlap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, nodes := spies(t, 5)
-		readers := []driver.Request{reads("k"), reads("k"), reads("k")}
+		readers := []contend.Owner{reads("k"), reads("k"), reads("k")}
 		only(nodes, map[string][]int{readers[0].Owner: {0, 1, 2}, readers[1].Owner: {0, 2, 3}, readers[2].Owner: {0, 3, 4}})
 		var most uint64
 		for _, r := range readers {
@@ -88,7 +89,7 @@ func TestReadersMajoritiesOverlap(t *testing.T) {
 		w, late := asks("k"), reads("k")
 		w.Queue = true
 		refused(t, d, w)
-		hints, err := d.Watch(t.Context(), w)
+		hints, err := contend.Watch(t.Context(), d, w)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -122,7 +123,7 @@ func TestReadersNeedNoOrder(t *testing.T) {
 		granted(t, d, r)
 		synctest.Wait()
 		for i, n := range nodes {
-			if asked := slices.DeleteFunc(n.asked("k"), func(q driver.Request) bool { return q.Owner != r.Owner }); len(asked) != 1 {
+			if asked := slices.DeleteFunc(n.asked("k"), func(q driver.VoteRequest) bool { return q.Owner != r.Owner }); len(asked) != 1 {
 				t.Errorf("node %d was asked %d times", i, len(asked))
 			}
 		}
@@ -138,7 +139,7 @@ func TestLimitIsRefused(t *testing.T) {
 		}
 		r := reads("k")
 		r.Limit = 3
-		_, err := d.Try(t.Context(), r)
+		_, err := contend.Try(t.Context(), d, r)
 		if !errors.Is(err, driver.ErrUnsupported) || !strings.Contains(err.Error(), "there could be 5") {
 			t.Errorf("three holders at most, with three of five votes each: %v", err)
 		}
@@ -166,9 +167,9 @@ func (p plain) Traits() driver.Traits {
 func TestNodeThatSharesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, nodes := spies(t, 3)
-		d := New([]driver.Driver{nodes[0], plain{nodes[1]}, nodes[2]}, nil)
+		d := New([]driver.Node{nodes[0], plain{nodes[1]}, nodes[2]}, nil)
 		t.Cleanup(func() { _ = d.Close() })
-		if res, err := d.Try(t.Context(), reads("k")); !errors.Is(err, driver.ErrUnsupported) || d.Traits().Shared {
+		if res, err := contend.Try(t.Context(), d, reads("k")); !errors.Is(err, driver.ErrUnsupported) || d.Traits().Shared {
 			t.Errorf("%+v, %v", res, err)
 		}
 		granted(t, d, asks("k"))
@@ -189,9 +190,9 @@ func TestStandingLeaseAskedAgain(t *testing.T) {
 				again := r
 				again.Fence = 0
 				for _, n := range nodes[1:] {
-					n.on(func(driver.Request) error { return errors.New("lost on the way") })
+					n.on(func(driver.VoteRequest) error { return errors.New("lost on the way") })
 				}
-				if res, err := d.Try(t.Context(), again); err == nil {
+				if res, err := contend.Try(t.Context(), d, again); err == nil {
 					t.Fatalf("%+v of one node", res)
 				}
 				only(nodes, nil)
@@ -237,8 +238,8 @@ func TestLeaseInDoubt(t *testing.T) {
 		synctest.Wait()
 		nodes[1].Lose("k")
 		nodes[1].Hold("k", ruleTTL, driver.Label{})
-		nodes[2].on(func(driver.Request) error { return errOnTheWay })
-		_, err := d.Try(t.Context(), r)
+		nodes[2].on(func(driver.VoteRequest) error { return errOnTheWay })
+		_, err := contend.Try(t.Context(), d, r)
 		if err == nil || !strings.Contains(err.Error(), "1 of 3") || !strings.Contains(err.Error(), errVoteGone.Error()) {
 			t.Errorf("%v", err)
 		}
@@ -253,7 +254,7 @@ func TestLeaseInDoubt(t *testing.T) {
 func TestInspectMergesReaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, nodes := spies(t, 3)
-		readers := []driver.Request{reads("k"), reads("k")}
+		readers := []contend.Owner{reads("k"), reads("k")}
 		only(nodes, map[string][]int{readers[0].Owner: {0, 1}, readers[1].Owner: {0, 2}})
 		fences := map[string]uint64{}
 		for _, r := range readers {

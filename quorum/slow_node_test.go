@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/memdriver"
 	"github.com/hasplock/hasp/quorum"
 )
@@ -20,7 +21,7 @@ func TestNodeTimeoutIsForAllCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stores := newStores(t, 3)
 		var links []*link
-		var nodes []driver.Driver
+		var nodes []driver.Node
 		for _, s := range stores {
 			l := &link{Store: s}
 			links, nodes = append(links, l), append(nodes, l)
@@ -53,7 +54,7 @@ func TestNodeTimeoutIsForAllCalls(t *testing.T) {
 func TestNodeTimeoutIsForSubscriptions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stores := lined(t, 3, memdriver.NodeOptions{})
-		var nodes []driver.Driver
+		var nodes []driver.Node
 		for _, s := range stores {
 			nodes = append(nodes, &tap{Store: s})
 		}
@@ -70,15 +71,15 @@ func TestNodeTimeoutIsForSubscriptions(t *testing.T) {
 		defer func() { watchHook = nil }()
 		held, waits := ask("k"), ask("k")
 		mustTry(t, d, held)
-		hints, err := d.Watch(t.Context(), waits)
+		hints, err := contend.Watch(t.Context(), d, waits)
 		if err != nil {
 			t.Fatal(err)
 		}
 		waits.Queue = true
-		if res, err := d.Try(t.Context(), waits); err != nil || res.Granted {
+		if res, err := contend.Try(t.Context(), d, waits); err != nil || res.Granted {
 			t.Fatalf("Try: %+v, %v", res, err)
 		}
-		if err := d.Release(t.Context(), held); err != nil {
+		if err := contend.Release(t.Context(), d, held); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -94,7 +95,7 @@ func TestNodeTimeoutIsForSubscriptions(t *testing.T) {
 // deaf after three seconds, however long nodes may take, and its waiters poll.
 func TestSubscriptionThatIsNeverConfirmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var nodes []driver.Driver
+		var nodes []driver.Node
 		for _, s := range lined(t, 3, memdriver.NodeOptions{}) {
 			nodes = append(nodes, &tap{Store: s})
 		}
@@ -106,7 +107,7 @@ func TestSubscriptionThatIsNeverConfirmed(t *testing.T) {
 		}
 		defer func() { watchHook = nil }()
 		begun := time.Now()
-		if _, err := d.Watch(t.Context(), ask("k")); err != nil {
+		if _, err := contend.Watch(t.Context(), d, ask("k")); err != nil {
 			t.Errorf("Watch: %v, want a channel", err)
 		}
 		if took := time.Since(begun); took != 3*time.Second {
@@ -119,7 +120,7 @@ func TestSubscriptionThatIsNeverConfirmed(t *testing.T) {
 func TestFirstWatchEndsWithItsCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var links []*link
-		var nodes []driver.Driver
+		var nodes []driver.Node
 		for _, s := range newStores(t, 3) {
 			l := &link{Store: s}
 			links, nodes = append(links, l), append(nodes, l)
@@ -131,7 +132,7 @@ func TestFirstWatchEndsWithItsCaller(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		begun := time.Now()
-		if _, err := d.Watch(ctx, ask("k")); err == nil {
+		if _, err := contend.Watch(ctx, d, ask("k")); err == nil {
 			t.Error("no error, and its caller left")
 		}
 		if took := time.Since(begun); took != time.Second {

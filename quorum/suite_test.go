@@ -36,7 +36,7 @@ func stores(t testing.TB, n int) []*memdriver.Store {
 
 // over is a quorum of stores.
 func over(stores []*memdriver.Store) *quorum.Driver {
-	nodes := make([]driver.Driver, len(stores))
+	nodes := make([]driver.Node, len(stores))
 	for i, s := range stores {
 		nodes[i] = s
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/memdriver"
 	"github.com/hasplock/hasp/quorum"
 )
@@ -22,14 +23,14 @@ import (
 type tap struct {
 	*memdriver.Store
 	mu      sync.Mutex
-	try     func(ctx context.Context, r driver.Request) error // before
-	release func(ctx context.Context, r driver.Request) error // before
+	try     func(ctx context.Context, r driver.VoteRequest) error     // before
+	release func(ctx context.Context, r driver.WithdrawRequest) error // before
 	renew   func(ctx context.Context) error
 }
 
 func (l *tap) hook(f func()) { l.mu.Lock(); defer l.mu.Unlock(); f() }
 
-func (l *tap) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
+func (l *tap) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 	l.mu.Lock()
 	h := l.try
 	l.mu.Unlock()
@@ -38,10 +39,10 @@ func (l *tap) Try(ctx context.Context, r driver.Request) (driver.Result, error) 
 			return driver.Result{}, err
 		}
 	}
-	return l.Store.Try(ctx, r)
+	return l.Store.Vote(ctx, r)
 }
 
-func (l *tap) Release(ctx context.Context, r driver.Request) error {
+func (l *tap) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
 	l.mu.Lock()
 	h := l.release
 	l.mu.Unlock()
@@ -50,10 +51,10 @@ func (l *tap) Release(ctx context.Context, r driver.Request) error {
 			return err
 		}
 	}
-	return l.Store.Release(ctx, r)
+	return l.Store.Withdraw(ctx, r)
 }
 
-func (l *tap) Renew(ctx context.Context, rs []driver.Request, done func(int, driver.Renewal)) {
+func (l *tap) Renew(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal)) {
 	l.mu.Lock()
 	h := l.renew
 	l.mu.Unlock()
@@ -74,7 +75,7 @@ func (l *tap) Classify(err error) driver.Class {
 
 func taps(t testing.TB, stores []*memdriver.Store) (*quorum.Driver, []*tap) {
 	ts := make([]*tap, len(stores))
-	nodes := make([]driver.Driver, len(stores))
+	nodes := make([]driver.Node, len(stores))
 	for i, s := range stores {
 		ts[i] = &tap{Store: s}
 		nodes[i] = ts[i]
@@ -126,7 +127,7 @@ func TestFastClient(t *testing.T) {
 		for _, x := range []*quorum.Driver{warm, d} {
 			r := ask("warm")
 			mustTry(t, x, r)
-			if err := x.Release(t.Context(), r); err != nil {
+			if err := contend.Release(t.Context(), x, r); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -136,8 +137,8 @@ func TestFastClient(t *testing.T) {
 		arrived := make(chan struct{})
 		var once sync.Once
 		ts[0].hook(func() {
-			ts[0].release = func(ctx context.Context, r driver.Request) error {
-				go func() { <-late; _ = a.Release(context.Background(), r); once.Do(func() { close(arrived) }) }()
+			ts[0].release = func(ctx context.Context, r driver.WithdrawRequest) error {
+				go func() { <-late; _ = a.Withdraw(context.Background(), r); once.Do(func() { close(arrived) }) }()
 				<-ctx.Done()
 				return ctx.Err()
 			}
@@ -175,7 +176,7 @@ func TestLostGiveBack(t *testing.T) {
 		freeC := stores[2].Hold("k", nodeMaxTTL, driver.Label{})
 		var lost atomic.Bool
 		ts[0].hook(func() {
-			ts[0].release = func(ctx context.Context, r driver.Request) error {
+			ts[0].release = func(ctx context.Context, r driver.WithdrawRequest) error {
 				if !lost.Swap(true) {
 					return errAway
 				}
@@ -219,7 +220,7 @@ func TestSlowClient(t *testing.T) {
 			if res := mustTry(t, s, r); !res.Granted {
 				t.Fatalf("%+v", res)
 			}
-			_ = s.Release(t.Context(), r)
+			_ = contend.Release(t.Context(), s, r)
 		}
 		freeB := stores[1].Hold("k", nodeMaxTTL, driver.Label{})
 		freeC := stores[2].Hold("k", nodeMaxTTL, driver.Label{})
@@ -241,7 +242,7 @@ func TestRestoreAfterRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stores := lined(t, 3, memdriver.NodeOptions{})
 		d, ts := taps(t, stores)
-		var rs []driver.Request
+		var rs []contend.Owner
 		for i := range 17 {
 			r := ask("k" + string(rune('a'+i)))
 			res := mustTry(t, d, r)
@@ -253,15 +254,18 @@ func TestRestoreAfterRelease(t *testing.T) {
 			stores[0].Lose(r.Key)
 		}
 		ts[0].hook(func() {
-			ts[0].try = func(ctx context.Context, r driver.Request) error { time.Sleep(10 * time.Millisecond); return nil }
+			ts[0].try = func(ctx context.Context, r driver.VoteRequest) error {
+				time.Sleep(10 * time.Millisecond)
+				return nil
+			}
 		})
-		d.Renew(t.Context(), rs, func(i int, r driver.Renewal) {
+		contend.Renew(t.Context(), d, rs, func(i int, r driver.Renewal) {
 			if r.Err != nil {
 				t.Error(i, r.Err)
 			}
 		})
 		for _, r := range rs {
-			if err := d.Release(t.Context(), r); err != nil {
+			if err := contend.Release(t.Context(), d, r); err != nil {
 				t.Log(err)
 			}
 		}
@@ -341,7 +345,7 @@ func TestFarNode(t *testing.T) {
 	})
 }
 
-func (l *tap) Watch(ctx context.Context, r driver.Request) (<-chan struct{}, error) {
+func (l *tap) Watch(ctx context.Context, r driver.Claim) (<-chan struct{}, error) {
 	if watchHook != nil {
 		if err := watchHook(ctx, l); err != nil {
 			return nil, err
@@ -369,7 +373,7 @@ func TestFirstWatchKnowsTheLine(t *testing.T) {
 		}
 		defer func() { watchHook = nil }()
 		r := ask("k")
-		if _, err := d.Watch(t.Context(), r); err != nil {
+		if _, err := contend.Watch(t.Context(), d, r); err != nil {
 			t.Fatal(err)
 		}
 		r.Queue = true
@@ -445,7 +449,7 @@ func TestGoneAndBack(t *testing.T) {
 		}()
 		var slow atomic.Bool
 		ts[0].hook(func() {
-			ts[0].try = func(ctx context.Context, r driver.Request) error {
+			ts[0].try = func(ctx context.Context, r driver.VoteRequest) error {
 				if r.Key == "k" && !slow.Swap(true) {
 					time.Sleep(1500 * time.Millisecond)
 				}

@@ -24,13 +24,13 @@ const (
 )
 
 // Try asks all nodes at once; see [driver.Driver].
-func (d *Driver) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
+func (d *Driver) Try(ctx context.Context, r driver.TryRequest) (driver.Result, error) {
 	d.bids.converting(r)
-	if err := d.check(ctx, r); err != nil {
+	if err := d.check(ctx, r.Claim); err != nil {
 		return driver.Result{}, err
 	}
-	if r.Fence != 0 && !r.Convert {
-		return driver.Result{}, fmt.Errorf("redlock: a proposed fence: %w", driver.ErrUnsupported)
+	if err := r.Check(); err != nil {
+		return driver.Result{}, fmt.Errorf("redlock: %w", err)
 	}
 	if r.TTL < d.traits.MinTTL || d.traits.MaxTTL > 0 && r.TTL > d.traits.MaxTTL {
 		return driver.Result{}, fmt.Errorf("redlock: the TTL is %v: it must be between %v and %v", r.TTL, d.traits.MinTTL, d.traits.MaxTTL)
@@ -42,15 +42,15 @@ func (d *Driver) Try(ctx context.Context, r driver.Request) (driver.Result, erro
 	defer b.leave()
 	res, err := d.ask(ctx, b, r)
 	if err != nil && b.blank() {
-		d.bids.drop(r) // nobody may release it
+		d.bids.drop(r.Claim) // nobody may release it
 		err = driver.NotSent(err)
 	}
 	return res, err
 }
 
 // ask is Try by the one who has the turn of a bid.
-func (d *Driver) ask(ctx context.Context, b *bid, r driver.Request) (driver.Result, error) {
-	c := &count{d: d, b: b, r: r, head: d.head.Load()}
+func (d *Driver) ask(ctx context.Context, b *bid, r driver.TryRequest) (driver.Result, error) {
+	c := &count{d: d, b: b, r: driver.VoteRequest{TryRequest: r}, head: d.head.Load()}
 	switch mode, leased, converted := b.held(); {
 	case r.Convert, leased && converted && r.Mode == mode:
 		return d.convert(ctx, c)
@@ -58,7 +58,7 @@ func (d *Driver) ask(ctx context.Context, b *bid, r driver.Request) (driver.Resu
 		return driver.Result{Why: driver.Held, Holder: driver.Holder{Owner: r.Owner, Label: r.Label, Mode: mode}}, nil
 	}
 	b.begin(r)
-	c.r.Fence, c.r.Raise = b.fence(&d.clock)
+	c.r.Proposal, c.r.Raise = b.fence(&d.clock)
 	c.scouts = !d.met.Load()
 	if c.stands = b.lease() != 0; c.stands { // nobody in line is overtaken
 		c.head, c.scouts, c.last = nil, false, true
@@ -98,6 +98,14 @@ func (d *Driver) ask(ctx context.Context, b *bid, r driver.Request) (driver.Resu
 	return d.lost(ctx, c)
 }
 
+// fenceOf is the fence that a node is asked for, or with a Convert, that it has.
+func fenceOf(r driver.VoteRequest) uint64 {
+	if r.Convert {
+		return r.Fence
+	}
+	return r.Proposal
+}
+
 // fence is what a bid proposes. What nodes may still have for an earlier proposal
 // is raised to it.
 func (b *bid) fence(clock *proposals) (fence uint64, raise bool) {
@@ -117,7 +125,7 @@ func (b *bid) fence(clock *proposals) (fence uint64, raise bool) {
 // everybody answered or had their time.
 func (c *count) round(ctx context.Context) error {
 	c.answers, c.votes, c.waits = [maxNodes]*answer{}, nil, 0
-	c.b.proposes(c.r.Fence)
+	c.b.proposes(fenceOf(c.r))
 	asked := make([]*node, 0, maxNodes)
 	for _, n := range c.d.nodes {
 		c.answers[n.index] = &answer{n: n, err: errSilent} // until it answers
@@ -132,7 +140,7 @@ func (c *count) round(ctx context.Context) error {
 	w.send(asked, c.r.TTL, func(n *node, done func(driver.Result, error)) {
 		r := c.r
 		r.Queue = r.Queue && n == c.head
-		n.startTry(w.ctx, r, func(res driver.Result, err error) { n.tried(c.b, r, res, err, done) })
+		n.startVote(w.ctx, r, func(res driver.Result, err error) { n.tried(c.b, r, res, err, done) })
 	})
 	// Nodes that are slower than most decide nothing but what errors say.
 	patience := time.NewTimer(c.d.timeout(c.r.TTL))
@@ -160,8 +168,8 @@ func (c *count) round(ctx context.Context) error {
 	return nil
 }
 
-// tried notes an answer to a Try, whenever it comes, and passes it on.
-func (n *node) tried(b *bid, r driver.Request, res driver.Result, err error, pass func(driver.Result, error)) {
+// tried notes an answer to a Vote, whenever it comes, and passes it on.
+func (n *node) tried(b *bid, r driver.VoteRequest, res driver.Result, err error, pass func(driver.Result, error)) {
 	// A node that refuses to write still answers what it can without.
 	switch {
 	case err == nil && (res.Granted || r.Queue && res.Why == driver.Held):
@@ -177,7 +185,7 @@ func (n *node) tried(b *bid, r driver.Request, res driver.Result, err error, pas
 		err = &admission.HeldBack{Left: res.Left}
 		n.leave(err)
 	}
-	b.returned(n, r.Fence, res, err)
+	b.returned(n, fenceOf(r), res, err)
 	pass(res, err)
 }
 

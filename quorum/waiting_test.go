@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/memdriver"
 )
 
@@ -40,7 +41,7 @@ func TestOldNodeIsHeardWhileTheSubscriptionMoves(t *testing.T) {
 		defer func() { watchHook = nil }()
 		defer d.Close()
 		r := ask("k")
-		hints, err := d.Watch(t.Context(), r)
+		hints, err := contend.Watch(t.Context(), d, r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -56,12 +57,12 @@ func TestOldNodeIsHeardWhileTheSubscriptionMoves(t *testing.T) {
 			}
 		}
 		hear()
-		ts[0].hook(func() { ts[0].try = func(context.Context, driver.Request) error { return errAway } })
+		ts[0].hook(func() { ts[0].try = func(context.Context, driver.VoteRequest) error { return errAway } })
 		mustTry(t, d, ask("other"))
 		ts[0].hook(func() { ts[0].try = nil })
 		time.Sleep(100 * time.Millisecond) // the line goes to the second node, and is back
 		hear()
-		if err := holder.Release(t.Context(), held); err != nil {
+		if err := contend.Release(t.Context(), holder, held); err != nil {
 			t.Fatal(err)
 		}
 		if !hear() {
@@ -82,12 +83,12 @@ func TestReleasedIsNotHeld(t *testing.T) {
 		stores := lined(t, 3, memdriver.NodeOptions{})
 		d, _ := taps(t, stores)
 		r := ask("k")
-		_ = stores[0].Release(t.Context(), r) // leaves a tombstone
+		_ = contend.Release(t.Context(), stores[0], r) // leaves a tombstone
 		r.Queue = true
 		if res := mustTry(t, d, r); !res.Granted {
 			t.Errorf("nobody has the key, and it is refused: %+v", res)
 		}
-		if err := d.Release(t.Context(), r); err != nil {
+		if err := contend.Release(t.Context(), d, r); err != nil {
 			t.Fatal(err)
 		}
 		if res := mustTry(t, d, r); res.Granted || res.Why != driver.Released {
@@ -110,7 +111,7 @@ func TestOwnerThatListensIsNotGone(t *testing.T) {
 		r := ask("k")
 		mustTry(t, d, r) // has no answer from the third
 		ctx, cancel := context.WithCancel(t.Context())
-		if _, err := d.Watch(ctx, r); err != nil {
+		if _, err := contend.Watch(ctx, d, r); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Second)
@@ -146,8 +147,8 @@ func TestWaiterLooksAfterTheLine(t *testing.T) {
 			if err != nil || len(info.Line) != 1 {
 				t.Fatalf("%+v, %v", info, err)
 			}
-			at := driver.Request{Key: "k", Owner: info.Line[0].Owner, Label: info.Line[0].Label, Settled: true}
-			if err := node.Release(t.Context(), at); err != nil {
+			at := contend.Owner{Key: "k", Owner: info.Line[0].Owner, Label: info.Line[0].Label, Settled: true}
+			if err := contend.Release(t.Context(), node, at); err != nil {
 				t.Fatal(err)
 			}
 		},

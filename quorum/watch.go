@@ -21,13 +21,13 @@ const (
 
 // Watch listens where the line is, and follows it when it moves; see
 // [driver.Driver].
-func (d *Driver) Watch(ctx context.Context, r driver.Request) (<-chan struct{}, error) {
-	if err := d.check(ctx, r); err != nil {
+func (d *Driver) Watch(ctx context.Context, c driver.Claim) (<-chan struct{}, error) {
+	if err := d.check(ctx, c); err != nil {
 		return nil, err
 	}
-	w := &watch{d: d, ctx: ctx, r: r, out: make(chan struct{}, 1)}
+	w := &watch{d: d, ctx: ctx, claim: c, out: make(chan struct{}, 1)}
 	d.arrives(w)
-	d.meet(ctx, r.TTL)
+	d.meet(ctx)
 	n, moved := d.line()
 	e := w.listen(n)
 	<-e.ready
@@ -44,14 +44,14 @@ func (d *Driver) Watch(ctx context.Context, r driver.Request) (<-chan struct{}, 
 }
 
 // meet asks the nodes who they are where no Try has: the line is on one of them.
-func (d *Driver) meet(ctx context.Context, ttl time.Duration) {
+func (d *Driver) meet(ctx context.Context) {
 	if d.met.Load() {
 		return
 	}
 	var wg sync.WaitGroup
 	for _, n := range d.nodes {
 		if n.rec != nil && n.serving() {
-			wg.Go(func() { n.introduce(max(ttl, minTTL)) })
+			wg.Go(func() { n.introduce(placeTime) })
 		}
 	}
 	known := make(chan struct{})
@@ -73,10 +73,10 @@ func (d *Driver) line() (head *node, moved <-chan struct{}) {
 
 // watch is one owner's.
 type watch struct {
-	d   *Driver
-	ctx context.Context
-	r   driver.Request
-	out chan struct{}
+	d     *Driver
+	ctx   context.Context
+	claim driver.Claim
+	out   chan struct{}
 }
 
 // subscription is at one node.
@@ -104,7 +104,7 @@ func (w *watch) listen(n *node) *subscription {
 func (w *watch) subscribe(ctx context.Context, cancel context.CancelFunc, e *subscription) {
 	limit := time.AfterFunc(min(w.d.probeLimit(), maxListen), cancel) // the first opens a connection
 	begun := mono()
-	in, err := e.n.drv.Watch(ctx, w.r)
+	in, err := e.n.drv.Watch(ctx, w.claim)
 	late := !limit.Stop()
 	switch {
 	case err == nil && !late:

@@ -12,10 +12,10 @@ import (
 	"github.com/hasplock/hasp/driver"
 )
 
-// answer is a node's to a Try or a Release.
+// answer is a node's to a Vote or a Withdraw.
 type answer struct {
 	n   *node
-	res driver.Result // of a Try
+	res driver.Result // of a Vote
 	err error
 }
 
@@ -132,20 +132,20 @@ func (s set) among(nodes []*node) []*node {
 	return some
 }
 
-// startTry begins a Try at the node.
-func (n *node) startTry(ctx context.Context, r driver.Request, done func(driver.Result, error)) {
+// startVote begins a Vote at the node.
+func (n *node) startVote(ctx context.Context, r driver.VoteRequest, done func(driver.Result, error)) {
 	if n.async != nil {
-		n.async.StartTry(ctx, r, done)
-	} else if !n.d.spawn(func() { done(n.drv.Try(ctx, r)) }) {
+		n.async.StartVote(ctx, r, done)
+	} else if !n.d.spawn(func() { done(n.drv.Vote(ctx, r)) }) {
 		done(driver.Result{}, context.Canceled)
 	}
 }
 
-// startRelease begins a Release at the node.
-func (n *node) startRelease(ctx context.Context, r driver.Request, done func(driver.Result, error)) {
+// startWithdraw begins a Withdraw at the node.
+func (n *node) startWithdraw(ctx context.Context, r driver.WithdrawRequest, done func(driver.Result, error)) {
 	if n.async != nil {
-		n.async.StartRelease(ctx, r, func(err error) { done(driver.Result{}, err) })
-	} else if !n.d.spawn(func() { done(driver.Result{}, n.drv.Release(ctx, r)) }) {
+		n.async.StartWithdraw(ctx, r, func(err error) { done(driver.Result{}, err) })
+	} else if !n.d.spawn(func() { done(driver.Result{}, n.drv.Withdraw(ctx, r)) }) {
 		done(driver.Result{}, context.Canceled)
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/drivertest"
+	"github.com/hasplock/hasp/internal/contend"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -56,7 +57,10 @@ func TestDocumentedRights(t *testing.T) {
 	if len(rights()) < 25 {
 		t.Fatalf("the documentation names %q", rights())
 	}
-	for name, o := range map[string]*Options{"plain": nil, "node": {MaxTTL: 2 * time.Hour}} {
+	for name, open := range map[string]func(redis.UniversalClient) driver.Driver{
+		"plain": func(rdb redis.UniversalClient) driver.Driver { return New(rdb, nil) },
+		"node":  func(rdb redis.UniversalClient) driver.Driver { return NewNode(rdb, 2*time.Hour, nil) },
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var mu sync.Mutex
@@ -77,13 +81,13 @@ func TestDocumentedRights(t *testing.T) {
 						}
 					})
 					return drivertest.Store{Open: func() driver.Driver {
-						return New(w.client(func(c *redis.Options) { c.DB, c.Username, c.Password = 3, "bob", "secret" }), o)
+						return open(w.client(func(c *redis.Options) { c.DB, c.Username, c.Password = 3, "bob", "secret" }))
 					}}
 				}})
 			})
 			for _, right := range rights() {
 				command, isCommand := strings.CutPrefix(right, "+")
-				if isCommand && used[command] == 0 && (command != "info" || o != nil) {
+				if isCommand && used[command] == 0 && (command != "info" || name == "node") {
 					t.Errorf("%s is used by nothing", right)
 				}
 			}
@@ -116,14 +120,14 @@ func TestNoRightToPublish(t *testing.T) {
 
 			again, e := ask("k"), ask("k")
 			w.grant(mute, again)
-			hints, err := d.Watch(w.ctx, e)
+			hints, err := contend.Watch(w.ctx, d, e)
 			if err != nil || hints == nil {
 				t.Fatal(hints, err)
 			}
 			if res := w.refuse(d, queued(e)); res.RetryIn != lookAfter {
 				t.Errorf("behind a holder that cannot tell: %+v", res)
 			}
-			d.Renew(w.ctx, []driver.Request{queued(e)}, func(_ int, r driver.Renewal) {
+			contend.Renew(w.ctx, d, []contend.Owner{queued(e)}, func(_ int, r driver.Renewal) {
 				if r.RetryIn != lookAfter {
 					t.Errorf("and its sign of life: %+v", r)
 				}
@@ -158,7 +162,7 @@ func TestMuteHandsOverToOneThatPolls(t *testing.T) {
 	mute := w.as("bob", "-publish", "-subscribe")
 	a, b := ask("k"), ask("k")
 	w.grant(mute, a)
-	if hints, err := mute.Watch(w.ctx, b); hints != nil || err != nil {
+	if hints, err := contend.Watch(w.ctx, mute, b); hints != nil || err != nil {
 		t.Fatalf("Watch without the right to subscribe: %v, %v", hints, err)
 	}
 	if res := w.refuse(mute, queued(b)); res.RetryIn <= 0 || res.RetryIn > 100*time.Millisecond {
@@ -176,17 +180,17 @@ func TestNoRightToSubscribe(t *testing.T) {
 	w := newWorld(t)
 	d := w.as("bob", "-subscribe")
 	w.grant(d, ask("k"))
-	var last driver.Request
+	var last contend.Owner
 	for i := range 25 {
 		last = ask("k")
-		if hints, err := d.Watch(w.ctx, last); hints != nil || err != nil {
+		if hints, err := contend.Watch(w.ctx, d, last); hints != nil || err != nil {
 			t.Fatalf("Watch: %v, %v", hints, err)
 		}
 		if res := w.refuse(d, queued(last)); res.RetryIn != min(pollStep*time.Duration(i+1), pollMax) {
 			t.Errorf("place %d was told %+v", i, res)
 		}
 	}
-	d.Renew(w.ctx, []driver.Request{queued(last)}, func(_ int, r driver.Renewal) {
+	contend.Renew(w.ctx, d, []contend.Owner{queued(last)}, func(_ int, r driver.Renewal) {
 		if r.RetryIn != pollMax {
 			t.Errorf("its sign of life: %+v", r)
 		}
@@ -204,7 +208,7 @@ func TestDenied(t *testing.T) {
 			w.do("DEL", "lock:k")
 		}
 		before := len(w.keys())
-		_, err := d.Try(w.ctx, queued(ask("k")))
+		_, err := contend.Try(w.ctx, d, queued(ask("k")))
 		if d.Classify(err) != driver.ClassDenied {
 			t.Errorf("%s: Try says %v (%v)", change, err, d.Classify(err))
 		}

@@ -12,13 +12,13 @@ import (
 	"testing"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 	"github.com/redis/go-redis/v9"
 )
 
 // What is wrong with an address, and stays so, is told from a server that is away.
 // A name that led to the server once is no misspelt one.
 func TestAddressesThatCannotExist(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t)
 	dial := func(err error) error { return &net.OpError{Op: "dial", Net: "tcp", Err: err} }
 	notFound := dial(&net.DNSError{Err: "no such host", Name: "redsi", IsNotFound: true})
@@ -38,7 +38,7 @@ func TestAddressesThatCannotExist(t *testing.T) {
 		d := w.over(w.client(func(o *redis.Options) {
 			o.Dialer = func(context.Context, string, string) (net.Conn, error) { return nil, c.err }
 		}), nil)
-		if _, err := d.Try(w.ctx, ask("k")); d.Classify(err) != c.class {
+		if _, err := contend.Try(w.ctx, d, ask("k")); d.Classify(err) != c.class {
 			t.Errorf("%s: %v is class %v, want %v", name, err, d.Classify(err), c.class)
 		}
 	}
@@ -55,13 +55,13 @@ func TestAddressesThatCannotExist(t *testing.T) {
 		}
 	})
 	d := w.over(rdb, nil)
-	if _, err := d.Try(w.ctx, ask("k")); err != nil {
+	if _, err := contend.Try(w.ctx, d, ask("k")); err != nil {
 		t.Fatal(err)
 	}
 	gone.Store(true)
 	w.do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 	for range 3 { // the first may find out that the connection is gone
-		_, err := d.Try(w.ctx, ask("k"))
+		_, err := contend.Try(w.ctx, d, ask("k"))
 		if c := d.Classify(err); err == nil || c != driver.ClassUnreachable {
 			t.Errorf("the name is gone: %v is class %v, want Unreachable", err, c)
 		}

@@ -10,36 +10,34 @@ import (
 	"github.com/hasplock/hasp/driver"
 )
 
-var _ driver.Async = (*Driver)(nil)
-
-// StartTry begins a Try; see [driver.Async].
-func (d *Driver) StartTry(ctx context.Context, r driver.Request, done func(driver.Result, error)) {
-	c, told, refused, err := d.prepare(r)
+// StartVote begins a Vote; see [driver.Async].
+func (n *Node) StartVote(ctx context.Context, r driver.VoteRequest, done func(driver.Result, error)) {
+	c, told, refused, err := n.prepare(r)
 	if c == nil {
 		done(refused, err)
 		return
 	}
 	begun := time.Now()
-	d.send.begin(ctx, c, func(c *call) {
+	n.send.begin(ctx, c, func(c *call) {
 		if c.err != nil {
 			done(driver.Result{}, c.err)
 			return
 		}
-		done(d.tried(r, c, told, begun))
+		done(n.tried(r, c, told, begun))
 	})
 }
 
-// StartRelease begins a Release; see [driver.Async].
-func (d *Driver) StartRelease(ctx context.Context, r driver.Request, done func(error)) {
-	if err := d.check(r); err != nil {
+// StartWithdraw begins a Withdraw; see [driver.Async].
+func (n *Node) StartWithdraw(ctx context.Context, r driver.WithdrawRequest, done func(error)) {
+	if err := n.check(r.Claim); err != nil {
 		done(err)
 		return
 	}
-	d.send.begin(ctx, d.releaseCall(r, false), func(c *call) {
+	n.send.begin(ctx, n.releaseCall(r), func(c *call) {
 		if c.err != nil {
 			done(c.err)
 			return
 		}
-		done(d.released(c.reply))
+		done(n.released(c.reply))
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -22,9 +23,9 @@ func (w *world) together(d *Driver, calls ...*call) []*call {
 	return calls
 }
 
-func tries(d *Driver, rs ...driver.Request) (calls []*call) {
+func tries(d *Driver, rs ...contend.Owner) (calls []*call) {
 	for _, r := range rs {
-		c, _ := d.tryCall(r)
+		c, _ := d.tryCall(r.Vote())
 		calls = append(calls, c)
 	}
 	return calls
@@ -43,12 +44,12 @@ func TestBatch(t *testing.T) {
 	d := w.driver(nil)
 	a, b, foreign, second := ask("a"), ask("b"), ask("foreign"), ask("a")
 	gone := ask("gone")
-	_ = d.Release(w.ctx, gone)
+	_ = contend.Release(w.ctx, seen(d), gone)
 	w.do("SET", "lock:foreign", "somebody")
 	settled := a
 	settled.Settled = true
 	calls := tries(d, a, a, second, b, foreign, queued(second), gone)
-	calls = append(calls, d.releaseCall(settled, false), d.releaseCall(b, false), d.releaseCall(b, false))
+	calls = append(calls, d.releaseCall(settled.Withdrawal()), d.releaseCall(b.Withdrawal()), d.releaseCall(b.Withdrawal()))
 	calls = append(calls, tries(d, queued(second), b)...)
 	w.do("CONFIG", "RESETSTAT")
 	w.together(d, calls...)
@@ -92,9 +93,9 @@ func TestBatchInBadCompany(t *testing.T) {
 	held := ask("held")
 	w.grant(d, held)
 	w.do("SET", d.names("bad").places, "no hash")
-	w.do("ZADD", d.names("bad").line, 1, value(ask("bad")))
+	w.do("ZADD", d.names("bad").line, 1, value(ask("bad").Claim()))
 	good, bad := ask("good"), ask("bad")
-	calls := append(tries(d, good, queued(bad)), d.releaseCall(held, false))
+	calls := append(tries(d, good, queued(bad)), d.releaseCall(held.Withdrawal()))
 	w.together(d, calls...)
 	if _, ok := granted(calls[0]); !ok || calls[2].err != nil || calls[2].reply != int64(releasedLease) {
 		t.Errorf("beside a bad one: %v %v, %v %v", calls[0].reply, calls[0].err, calls[2].reply, calls[2].err)
@@ -113,7 +114,7 @@ func TestBatchOnAFullServer(t *testing.T) {
 	w.grant(d, held)
 	hints := w.wait(d, waits)
 	w.do("CONFIG", "SET", "maxmemory", "1")
-	calls := append(tries(d, ask("new")), d.releaseCall(held, false))
+	calls := append(tries(d, ask("new")), d.releaseCall(held.Withdrawal()))
 	w.together(d, calls...)
 	if d.Classify(calls[0].err) != driver.ClassFull {
 		t.Errorf("a new one: %v, %v", calls[0].reply, calls[0].err)
@@ -133,7 +134,7 @@ func TestBatchOnAReplica(t *testing.T) {
 	held := ask("held")
 	w.grant(d, held)
 	w.do("REPLICAOF", "127.0.0.1", "1") // nobody is there
-	calls := append(tries(d, ask("a"), ask("b")), d.releaseCall(held, false))
+	calls := append(tries(d, ask("a"), ask("b")), d.releaseCall(held.Withdrawal()))
 	w.together(d, calls...)
 	for i, c := range calls {
 		if d.Classify(c.err) != driver.ClassReadOnly {
@@ -157,7 +158,7 @@ func TestFenceNeedsItsMark(t *testing.T) {
 	w.grant(d, held)
 	hints := w.wait(d, waits)
 	w.do("CONFIG", "SET", "maxmemory", "1")
-	w.together(d, append(tries(d, ask("new")), d.releaseCall(held, false))...)
+	w.together(d, append(tries(d, ask("new")), d.releaseCall(held.Withdrawal()))...)
 	w.hear(hints)
 	w.do("CONFIG", "SET", "maxmemory", "0")
 	handed := w.grant(d, queued(waits)).Fence
@@ -178,7 +179,6 @@ func (answering) Process(_ context.Context, c redis.Cmder) error {
 // Bursts of calls in a cluster, at the moment when the lanes of the last one
 // end, block nobody.
 func TestBurstsOfLanes(t *testing.T) {
-	t.Parallel()
 	s := newSender(answering{}, true, make(chan struct{}))
 	for round := range 15 {
 		var wg sync.WaitGroup

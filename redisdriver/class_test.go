@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -34,7 +35,7 @@ func TestWrongPassword(t *testing.T) {
 func (w *world) denied(name string, change func(*redis.Options)) {
 	w.Helper()
 	d := w.over(w.client(change), nil)
-	_, err := d.Try(w.ctx, ask("k"))
+	_, err := contend.Try(w.ctx, d, ask("k"))
 	if d.Classify(err) != driver.ClassDenied || strings.Contains(fmt.Sprint(err), "wrong-secret") {
 		w.Errorf("%s: Try says %v (%v)", name, err, d.Classify(err))
 	}
@@ -45,20 +46,19 @@ func (w *world) denied(name string, change func(*redis.Options)) {
 	var wg sync.WaitGroup
 	for range 100 {
 		wg.Go(func() {
-			_, err := d.Try(w.ctx, ask("k"))
+			_, err := contend.Try(w.ctx, d, ask("k"))
 			if c := d.Classify(err); c != driver.ClassDenied && (change != nil || c != driver.ClassUnreachable) {
 				w.Errorf("%s: one of many says %v (%v)", name, err, c)
 			}
 		})
 	}
 	wg.Wait()
-	if _, err := d.Watch(w.ctx, ask("k")); err != nil && d.Classify(err) != driver.ClassDenied {
+	if _, err := contend.Watch(w.ctx, d, ask("k")); err != nil && d.Classify(err) != driver.ClassDenied {
 		w.Errorf("%s: Watch says %v", name, err)
 	}
 }
 
 func TestReadOnlyReplica(t *testing.T) {
-	t.Parallel()
 	master := newWorld(t)
 	w := newWorld(t)
 	host, port, err := net.SplitHostPort(master.server.Addr())
@@ -70,7 +70,7 @@ func TestReadOnlyReplica(t *testing.T) {
 		return strings.Contains(w.admin.Info(w.ctx, "replication").Val(), "master_link_status:up")
 	})
 	d := w.driver(nil)
-	if _, err := d.Try(w.ctx, ask("k")); d.Classify(err) != driver.ClassReadOnly {
+	if _, err := contend.Try(w.ctx, d, ask("k")); d.Classify(err) != driver.ClassReadOnly {
 		t.Errorf("Try says %v (%v)", err, d.Classify(err))
 	}
 }
@@ -84,12 +84,12 @@ func TestFullServer(t *testing.T) {
 	hints := w.wait(d, b)
 	w.grant(d, alone)
 	w.do("CONFIG", "SET", "maxmemory", 1)
-	for _, r := range []driver.Request{ask("free"), queued(ask("k"))} {
-		if _, err := d.Try(w.ctx, r); d.Classify(err) != driver.ClassFull {
+	for _, r := range []contend.Owner{ask("free"), queued(ask("k"))} {
+		if _, err := contend.Try(w.ctx, d, r); d.Classify(err) != driver.ClassFull {
 			t.Errorf("Try says %v (%v)", err, d.Classify(err))
 		}
 	}
-	d.Renew(w.ctx, []driver.Request{a, alone}, func(i int, r driver.Renewal) {
+	contend.Renew(w.ctx, d, []contend.Owner{a, alone}, func(i int, r driver.Renewal) {
 		if r.Err != nil {
 			t.Errorf("Renew %d: %v", i, r.Err)
 		}
@@ -103,7 +103,7 @@ func TestFullServer(t *testing.T) {
 	if got := w.holder(d, "k"); got != b.Owner {
 		t.Fatalf("the key went to %q", got)
 	}
-	if err := d.Release(w.ctx, ask("k")); !errors.Is(err, driver.ErrNotHeld) {
+	if err := contend.Release(w.ctx, d, ask("k")); !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("a Release that finds nothing: %v", err)
 	}
 	w.release(d, b)
@@ -127,24 +127,23 @@ func TestClaimOnAFullServer(t *testing.T) {
 	if got := w.inspect(d, "k"); got.Left < b.TTL-5*time.Second {
 		t.Errorf("the lease lasts %v", got.Left)
 	}
-	if err := d.giveUp(w.ctx, b, true); !errors.Is(err, driver.ErrNotHeld) {
+	if err := d.giveUp(w.ctx, d.unclaimedCall(b.Claim())); !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("the claim left no mark: %v", err)
 	}
 }
 
 func TestServerIsGone(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t)
 	d := w.driver(nil)
 	w.grant(d, ask("k"))
 	w.server.Kill()
-	if _, err := d.Try(w.ctx, ask("k")); d.Classify(err) != driver.ClassUnreachable {
+	if _, err := contend.Try(w.ctx, d, ask("k")); d.Classify(err) != driver.ClassUnreachable {
 		t.Errorf("Try says %v (%v)", err, d.Classify(err))
 	}
-	if _, err := d.Watch(w.ctx, ask("k")); d.Classify(err) != driver.ClassUnreachable {
+	if _, err := contend.Watch(w.ctx, d, ask("k")); d.Classify(err) != driver.ClassUnreachable {
 		t.Errorf("Watch says %v (%v)", err, d.Classify(err))
 	}
-	d.Renew(w.ctx, []driver.Request{ask("k")}, func(_ int, r driver.Renewal) {
+	contend.Renew(w.ctx, d, []contend.Owner{ask("k")}, func(_ int, r driver.Renewal) {
 		if d.Classify(r.Err) != driver.ClassUnreachable {
 			t.Errorf("Renew says %v", r.Err)
 		}
@@ -165,7 +164,7 @@ func TestConfigurationsThatCannotWork(t *testing.T) {
 			t.Errorf("%s: Check says %v", name, err)
 		}
 		ctx := context.Background()
-		if _, err := d.Try(ctx, ask("k")); !errors.Is(err, d.Check()) {
+		if _, err := contend.Try(ctx, d, ask("k")); !errors.Is(err, d.Check()) {
 			t.Errorf("%s: Try says %v", name, err)
 		}
 		for _, err := range d.List(ctx, "") {

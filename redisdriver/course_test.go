@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 )
 
 // What a sequence asks for, by a letter each.
@@ -102,7 +103,7 @@ func (s sequence) gaps() string {
 type course struct {
 	seq    sequence
 	modes  string
-	owners []driver.Request
+	owners []contend.Owner
 	had    []uint64 // the fence of each owner
 	seen   []uint64 // all fences
 	heard  string   // the last answer, and the state after it
@@ -112,7 +113,7 @@ type course struct {
 func newCourse(seq sequence, modes, key string) *course {
 	c := &course{seq: seq, modes: modes, had: make([]uint64, len(modes))}
 	for i, m := range modes {
-		r := driver.Request{
+		r := contend.Owner{
 			Key: key, Owner: strings.Repeat(string(rune('A'+i)), driver.OwnerLen), Label: "{}",
 			TTL: equalTTL, Patience: equalPatience,
 		}
@@ -169,7 +170,7 @@ func (x *contender) ask(ctx context.Context, c *course, who int, op byte, fence 
 		case opConvert:
 			r.Mode, r.Convert, r.Fence = driver.Shared, true, 0
 		}
-		res, err := d.Try(ctx, r)
+		res, err := contend.Try(ctx, d, r)
 		if res.Granted && op == opConvert {
 			c.owners[who].Mode = driver.Shared
 		}
@@ -183,7 +184,7 @@ func (x *contender) ask(ctx context.Context, c *course, who int, op byte, fence 
 		if x.node && !r.Queue {
 			r.Fence = c.had[who]
 		}
-		d.Renew(ctx, []driver.Request{r}, func(_ int, a driver.Renewal) {
+		contend.Renew(ctx, d, []contend.Owner{r}, func(_ int, a driver.Renewal) {
 			heard = fmt.Sprint(said(a.Err), " ", a.TTL, " wanted ", a.Wanted)
 		})
 		return heard
@@ -199,7 +200,7 @@ func (x *contender) ask(ctx context.Context, c *course, who int, op byte, fence 
 			r.UpTo = c.seen[0]
 		}
 	}
-	return said(d.Release(ctx, r))
+	return said(contend.Release(ctx, d, r))
 }
 
 func (c *course) tried(res driver.Result, err error) string {

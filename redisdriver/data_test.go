@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -18,9 +19,9 @@ var alien = []string{"abc", "-5", "0x10", " 12", "12 ", "1e15", "1.5", "+7", "",
 	"0x10000000000000", "1763719200.12345", "\x1b]0;x\a", "a\nb"}
 
 // refuses fails unless Try says that the store holds what is not hasp's, in that key.
-func (w *world) refuses(d *Driver, r driver.Request, key string) {
+func (w *world) refuses(d *Driver, r contend.Owner, key string) {
 	w.Helper()
-	res, err := d.Try(w.ctx, r)
+	res, err := contend.Try(w.ctx, seen(d), r)
 	var data *DataError
 	if !errors.As(err, &data) || data.Key != key || d.Classify(err) != driver.ClassMisconfigured {
 		w.Errorf("Try answers %+v, %v; want an error about %q", res, err, key)
@@ -32,12 +33,9 @@ func (w *world) refuses(d *Driver, r driver.Request, key string) {
 func TestAlienMark(t *testing.T) {
 	for _, node := range []bool{false, true} {
 		w := newWorld(t)
-		var o *Options
+		d := w.driver(nil)
 		if node {
-			o = &Options{MaxTTL: nodeMaxTTL}
-		}
-		d := w.driver(o)
-		if node {
+			d = w.node()
 			w.admit(d)
 		}
 		held, waits, reads := ask("held"), ask("held"), ask("shared")
@@ -98,7 +96,7 @@ func TestFencesAfterAClockFarAhead(t *testing.T) {
 	w, step := clocked(t)
 	d := w.driver(nil)
 	step("+7253280000")
-	_, err := d.Try(w.ctx, ask("k"))
+	_, err := contend.Try(w.ctx, seen(d), ask("k"))
 	var data *DataError
 	if !errors.As(err, &data) || data.Key != "" || !strings.Contains(err.Error(), "clock") {
 		t.Errorf("in the year 2256: %v", err)
@@ -152,7 +150,7 @@ func TestAlienLine(t *testing.T) {
 		w.admin.ZRem(w.ctx, names.line, "someone")
 	}
 	w.admin.HSet(w.ctx, names.places, b.Owner, "abc def") // a place that says nothing is nobody's
-	d.Renew(w.ctx, []driver.Request{queued(b)}, func(_ int, r driver.Renewal) {
+	contend.Renew(w.ctx, d, []contend.Owner{queued(b)}, func(_ int, r driver.Renewal) {
 		if !errors.Is(r.Err, driver.ErrNotHeld) {
 			t.Errorf("a sign of life from a place that is gone: %v", r.Err)
 		}
@@ -169,7 +167,7 @@ func TestAlienLease(t *testing.T) {
 	a := ask("k")
 	a.Mode = driver.Shared
 	w.grant(d, a)
-	w.admin.HSet(w.ctx, d.names("k").held(), value(a), "abc")
+	w.admin.HSet(w.ctx, d.names("k").held(), value(a.Claim()), "abc")
 	w.refuses(d, queued(a), d.names("k").held())
 	b := ask("bad") // the name of a person, where a score of ours was
 	w.do("SET", d.names("bad").grant, d.names("bad").grant+" x")

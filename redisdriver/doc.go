@@ -31,7 +31,7 @@
 // them. Use a server through one kind of client, cluster or not: the two keep
 // the largest fence in different keys. A node, see below, also has a record that
 // does not expire, and remembers the last fence of each key for a while: a
-// minute, or MaxTTL when that is longer, after the lease would have ended.
+// minute, or its largest TTL when that is longer, after the lease would have ended.
 //
 // # Waiting
 //
@@ -52,7 +52,7 @@
 //	+zadd +zrem +zscore +zrank +zrange +zcount +zcard +hset +hget +hmget +hdel
 //	+info +select
 //
-// +info is for Options.MaxTTL, and +select for a database other than 0. In a cluster
+// +info is for a node, see below, and +select for a database other than 0. In a cluster
 // also +ssubscribe +spublish +cluster|slots +command. Without the right to subscribe,
 // waiters poll. Without the right to publish, a release frees the key and the first in
 // line, who looks every 100 ms, takes it. +scan is for lists. The command "hasp doctor"
@@ -77,7 +77,7 @@
 //
 // # Nodes
 //
-// With Options.MaxTTL the server is a node ([driver.Node]), alone or one of
+// With [NewNode] the server is a node ([driver.Node]), alone or one of
 // several for a quorum, and survives StoreRestart and StoreLoss: the "delayed
 // restarts" of "Distributed locks with Redis" (the Redlock algorithm). The key
 // hasp.node says in which run of the server (its run_id, which INFO must have),
@@ -95,7 +95,7 @@
 // What that does not see: a lock, or this record, that a person or an eviction
 // policy deletes or writes; SWAPDB between two databases that both are nodes;
 // a machine that is set back to a snapshot with its memory; and other clients of
-// the same keys, hasp's without MaxTTL among them, which ask for no record. The
+// the same keys, hasp's that are no nodes among them, which ask for no record. The
 // clock of a node may be 3 s wrong when it is admitted; a step forward still
 // ends leases early.
 package redisdriver

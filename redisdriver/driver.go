@@ -31,18 +31,6 @@ type Options struct {
 	Prefix string
 	// NoPrefix: the Redis key is the key itself.
 	NoPrefix bool
-	// MaxTTL, when it is not 0, makes the server a node ([driver.Node]): it
-	// keeps a record of its present life, and grants nothing after it may have
-	// forgotten leases (a restart, a flush, a promoted replica) until one of its
-	// clients has held it back for as long as the longest lease lasts. MaxTTL is
-	// that longest lease, at least 10 ms: no request may ask for more. Fences can
-	// be proposed. It costs the server 5 µs for a lock and unlock under load, and
-	// 10 for one that comes alone.
-	//
-	// Every client of the locks must have MaxTTL, as others grant whatever the
-	// record says, and the same, as each holds the server back for its own. Not
-	// for a *redis.ClusterClient.
-	MaxTTL time.Duration
 }
 
 // Driver keeps locks in Redis. Make one with New. All methods may be called by
@@ -50,8 +38,8 @@ type Options struct {
 type Driver struct {
 	rdb     redis.UniversalClient
 	prefix  string
-	cluster bool // keys of one command must share a slot
-	maxTTL  time.Duration
+	cluster bool          // keys of one command must share a slot
+	maxTTL  time.Duration // of a Node; else 0
 	scripts *scripts
 	id      string
 	bad     error // the configuration cannot work
@@ -70,7 +58,6 @@ type Driver struct {
 var (
 	_ driver.Driver  = (*Driver)(nil)
 	_ driver.Checker = (*Driver)(nil)
-	_ driver.Node    = (*Driver)(nil)
 )
 
 // New makes a Driver of a client that the caller made and keeps: it is never
@@ -80,16 +67,15 @@ var (
 // New does no I/O. A client that cannot carry locks (nil, a *redis.Ring, which
 // moves keys to other servers when one fails) is reported by Check, by
 // hasp.New, and by every call.
-func New(rdb redis.UniversalClient, o *Options) *Driver {
+func New(rdb redis.UniversalClient, o *Options) *Driver { return newDriver(rdb, o) }
+
+func newDriver(rdb redis.UniversalClient, o *Options) *Driver {
 	if o == nil {
 		o = &Options{}
 	}
 	d := &Driver{
-		rdb: rdb, prefix: o.Prefix, maxTTL: o.MaxTTL, scripts: &plain,
+		rdb: rdb, prefix: o.Prefix, scripts: &plain,
 		id: rand.Text(), bad: refuse(rdb, o), giving: make(chan struct{}, 16),
-	}
-	if d.maxTTL != 0 {
-		d.scripts = &node
 	}
 	if d.prefix == "" && !o.NoPrefix {
 		d.prefix = DefaultPrefix
@@ -118,17 +104,22 @@ func refuse(rdb redis.UniversalClient, o *Options) error {
 		return &configError{"a redis.Ring moves keys to another server when one fails, so two clients " +
 			"could hold one lock: use a redis.Client, or package quorum over several"}
 	}
-	if _, cluster := rdb.(*redis.ClusterClient); cluster && o.MaxTTL != 0 {
-		return &configError{"Options.MaxTTL makes one server a node, and this client is of a cluster"}
-	}
-	if o.MaxTTL != 0 && o.MaxTTL < minTTL {
-		return &configError{fmt.Sprintf("Options.MaxTTL is %v: at least %v", o.MaxTTL, minTTL)}
-	}
 	if o.NoPrefix && o.Prefix != "" {
 		return &configError{fmt.Sprintf("Options ask for the prefix %q and for none", o.Prefix)}
 	}
 	if strings.HasPrefix(o.Prefix, sidecars) {
 		return &configError{fmt.Sprintf("the prefix %q begins with %q, as what hasp keeps beside its locks", o.Prefix, sidecars)}
+	}
+	return nil
+}
+
+// refuseNode says why a client cannot be a node's.
+func refuseNode(rdb redis.UniversalClient, maxTTL time.Duration) error {
+	if _, cluster := rdb.(*redis.ClusterClient); cluster {
+		return &configError{"a node is one server, and this client is of a cluster"}
+	}
+	if maxTTL < minTTL {
+		return &configError{fmt.Sprintf("the largest TTL of a node is %v: at least %v", maxTTL, minTTL)}
 	}
 	return nil
 }
@@ -139,16 +130,17 @@ func (d *Driver) Check() error { return d.bad }
 // Traits says what Redis promises.
 func (d *Driver) Traits() driver.Traits {
 	t := driver.Traits{
-		Engine:  "redis",
-		Queue:   driver.QueueHandoff,
-		Fencing: true,
-		Shared:  true,
-		Slots:   true,
-		MinTTL:  minTTL,
-		MaxTTL:  d.maxTTL,
+		Engine:   "redis",
+		Queue:    driver.QueueHandoff,
+		Hints:    true,
+		Fencing:  true,
+		Shared:   true,
+		Slots:    true,
+		ToldOnce: true,
+		MinTTL:   minTTL,
+		MaxTTL:   d.maxTTL,
 	}
 	if d.maxTTL > 0 {
-		t.Proposable = true
 		t.Survives = driver.StoreRestart | driver.StoreLoss
 	}
 	return t
@@ -177,32 +169,18 @@ func (d *Driver) Close() error {
 }
 
 // check refuses what needs no round trip to be refused.
-func (d *Driver) check(r driver.Request) error {
+func (d *Driver) check(c driver.Claim) error { return d.valid(c.Key, c.Check()) }
+func (d *Driver) checkKey(key string) error  { return d.valid(key, driver.CheckKey(key)) }
+
+// valid returns what is wrong with a request about a key, err among it, as this
+// engine's error.
+func (d *Driver) valid(key string, err error) error {
 	switch {
 	case d.bad != nil:
 		return d.bad
-	case r.Mode > driver.Shared:
-		return fmt.Errorf("redis: mode %d: %w", r.Mode, driver.ErrUnsupported)
-	case r.Convert && r.Mode != driver.Shared:
-		return errors.New("redis: a lease can be converted to Shared only")
-	case r.Limit < 0:
-		return fmt.Errorf("redis: the limit is %d: it must be positive, or 0 for none", r.Limit)
-	case !driver.ValidOwner(r.Owner):
-		return fmt.Errorf("redis: owner %q is not %d base32 characters", r.Owner, driver.OwnerLen)
-	case len(r.Label) > driver.MaxLabel:
-		return fmt.Errorf("redis: a label of %d bytes is longer than %d", len(r.Label), driver.MaxLabel)
-	}
-	return d.checkKey(r.Key)
-}
-
-func (d *Driver) checkKey(key string) error {
-	if d.bad != nil {
-		return d.bad
-	}
-	if key == "" || len(key) > driver.MaxKey {
-		return fmt.Errorf("redis: a key has 1 to %d bytes, this one %d", driver.MaxKey, len(key))
-	}
-	if strings.HasPrefix(d.prefix+key, sidecars) {
+	case err != nil:
+		return fmt.Errorf("redis: %w", err)
+	case strings.HasPrefix(d.prefix+key, sidecars):
 		return &configError{fmt.Sprintf("the key %q, prefix included, begins with %q, as what hasp keeps beside its locks: "+
 			"choose another prefix", d.prefix+key, sidecars)}
 	}

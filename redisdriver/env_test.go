@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/redis/go-redis/v9"
 )
@@ -61,6 +62,23 @@ func (w *world) over(rdb redis.UniversalClient, o *Options) *Driver {
 	return d
 }
 
+// node opens a node's driver with connections of its own.
+func (w *world) node() *Driver { return w.nodeOver(w.client(nil), nodeMaxTTL) }
+
+func (w *world) nodeOver(rdb redis.UniversalClient, maxTTL time.Duration) *Driver {
+	d := patient(NewNode(rdb, maxTTL, nil).Driver)
+	w.Cleanup(func() { _ = d.Close() })
+	return d
+}
+
+// seen is d as hasp sees it: a node has the methods of one.
+func seen(d *Driver) driver.Driver {
+	if d.maxTTL != 0 {
+		return &Node{d}
+	}
+	return d
+}
+
 // patient gives waiters the longest time to claim that there is, as if round trips
 // were slow: a test may stand still for half a second between a handoff and its
 // claim.
@@ -76,28 +94,28 @@ func hasty(d *Driver) *Driver {
 }
 
 // ask makes a request of a fresh owner.
-func ask(key string) driver.Request {
-	return driver.Request{
+func ask(key string) contend.Owner {
+	return contend.Owner{
 		Key: key, Owner: rand.Text(), Label: `{"host":"test","pid":1}`,
 		TTL: 30 * time.Second, Patience: 10 * time.Second,
 	}
 }
 
-func queued(r driver.Request) driver.Request {
+func queued(r contend.Owner) contend.Owner {
 	r.Queue = true
 	return r
 }
 
-func (w *world) try(d *Driver, r driver.Request) driver.Result {
+func (w *world) try(d *Driver, r contend.Owner) driver.Result {
 	w.Helper()
-	res, err := d.Try(w.ctx, r)
+	res, err := contend.Try(w.ctx, seen(d), r)
 	if err != nil {
 		w.Fatalf("Try: %v", err)
 	}
 	return res
 }
 
-func (w *world) grant(d *Driver, r driver.Request) driver.Result {
+func (w *world) grant(d *Driver, r contend.Owner) driver.Result {
 	w.Helper()
 	res := w.try(d, r)
 	if !res.Granted {
@@ -106,7 +124,7 @@ func (w *world) grant(d *Driver, r driver.Request) driver.Result {
 	return res
 }
 
-func (w *world) refuse(d *Driver, r driver.Request) driver.Result {
+func (w *world) refuse(d *Driver, r contend.Owner) driver.Result {
 	w.Helper()
 	res := w.try(d, r)
 	if res.Granted {
@@ -115,9 +133,9 @@ func (w *world) refuse(d *Driver, r driver.Request) driver.Result {
 	return res
 }
 
-func (w *world) release(d *Driver, r driver.Request) {
+func (w *world) release(d *Driver, r contend.Owner) {
 	w.Helper()
-	if err := d.Release(w.ctx, r); err != nil {
+	if err := contend.Release(w.ctx, seen(d), r); err != nil {
 		w.Fatalf("Release of %q: %v", r.Key, err)
 	}
 }
@@ -132,9 +150,9 @@ func (w *world) inspect(d *Driver, key string) driver.Info {
 }
 
 // wait watches and then joins the line, as hasp does.
-func (w *world) wait(d *Driver, r driver.Request) <-chan struct{} {
+func (w *world) wait(d *Driver, r contend.Owner) <-chan struct{} {
 	w.Helper()
-	hints, err := d.Watch(w.ctx, r)
+	hints, err := contend.Watch(w.ctx, d, r)
 	if err != nil {
 		w.Fatalf("Watch: %v", err)
 	}

@@ -69,14 +69,14 @@ func TestEqualityFindsBrokenScripts(t *testing.T) {
 		t.Run(b.bad, func(t *testing.T) {
 			t.Parallel()
 			e := newEquality(t, b.node, false)
-			all := *e.scripts.ds[0].(*Driver).scripts
+			all := *e.drivers[0].scripts
 			broken := script{text: strings.Replace(all.batch.text, b.good, b.bad, 1), batch: true, keys: all.batch.keys}
 			if broken.text == all.batch.text {
 				t.Fatalf("no script has %q", b.good)
 			}
 			all.batch = named(broken)
-			for _, d := range e.scripts.ds {
-				d.(*Driver).scripts = &all
+			for _, d := range e.drivers {
+				d.scripts = &all
 			}
 			for n := 1; n <= 3; n++ {
 				e.compare(t, []string{b.cast}, n)
@@ -92,28 +92,32 @@ func TestEqualityFindsBrokenScripts(t *testing.T) {
 type equality struct {
 	clock           *frozenClock
 	memory, scripts contender
-	serial          int // of the keys
+	drivers         []*Driver // of the scripts
+	serial          int       // of the keys
 	differences     []string
 }
 
 func newEquality(t *testing.T, node, alone bool) *equality {
 	w, clock := frozen(t)
 	e := &equality{clock: clock, scripts: contender{node: node}, memory: contender{node: node}}
-	var o Options
-	if node {
+	var o memdriver.NodeOptions
+	if o.Now = clock.now; node {
 		o.MaxTTL = equalMaxTTL
 	}
-	mem := memdriver.NewNode(memdriver.NodeOptions{MaxTTL: o.MaxTTL, Now: clock.now})
+	mem := memdriver.NewNode(o)
 	for range 3 {
-		d := w.driver(&o)
+		d := w.driver(nil)
+		if node {
+			d = w.nodeOver(w.client(nil), equalMaxTTL)
+		}
 		if alone { // each request is a script of its own
 			d.send.lanes, d.send.batch = 32, 1
 		}
-		e.scripts.ds = append(e.scripts.ds, d)
+		e.drivers, e.scripts.ds = append(e.drivers, d), append(e.scripts.ds, seen(d))
 		e.memory.ds = append(e.memory.ds, mem)
 	}
 	if node {
-		for _, d := range []driver.Node{mem, e.scripts.ds[0].(*Driver)} {
+		for _, d := range []driver.Recorded{mem, &Node{e.drivers[0]}} {
 			rec, err := d.Record(t.Context())
 			if err == nil {
 				err = d.Admit(t.Context(), rec, equalMaxTTL)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/internal/stall"
 	"github.com/redis/go-redis/v9"
 )
@@ -46,7 +47,7 @@ func TestSubscriberIsKilled(t *testing.T) {
 			}
 			w.until("its place is told again", func() bool {
 				w.refuse(d, queued(b))
-				mode, _ := d.boxes.mode(b)
+				mode, _ := d.boxes.mode(b.Claim())
 				return mode == modeCounted
 			})
 			w.refuse(d, queued(b))
@@ -73,7 +74,7 @@ func TestFlushWhileWaiting(t *testing.T) {
 	w.wait(d, b)
 	w.do("FLUSHALL")
 	out := map[int]error{}
-	d.Renew(w.ctx, []driver.Request{a, queued(b)}, func(i int, r driver.Renewal) { out[i] = r.Err })
+	contend.Renew(w.ctx, d, []contend.Owner{a, queued(b)}, func(i int, r driver.Renewal) { out[i] = r.Err })
 	if !errors.Is(out[0], driver.ErrNotHeld) || !errors.Is(out[1], driver.ErrNotHeld) {
 		t.Errorf("after FLUSHALL Renew says %v", out)
 	}
@@ -91,7 +92,7 @@ func TestScriptFlush(t *testing.T) {
 	w.do("SCRIPT", "FLUSH")
 	w.inspect(d, "k")
 	w.do("SCRIPT", "FLUSH")
-	d.Renew(w.ctx, []driver.Request{a, queued(b)}, func(i int, r driver.Renewal) {
+	contend.Renew(w.ctx, d, []contend.Owner{a, queued(b)}, func(i int, r driver.Renewal) {
 		if r.Err != nil {
 			t.Errorf("Renew %d: %v", i, r.Err)
 		}
@@ -104,7 +105,7 @@ func TestScriptFlush(t *testing.T) {
 	errs := make(chan error)
 	const many = 200 // travel together
 	for i := range many {
-		go func() { _, err := d.Try(w.ctx, ask(fmt.Sprint("n", i))); errs <- err }()
+		go func() { _, err := contend.Try(w.ctx, d, ask(fmt.Sprint("n", i))); errs <- err }()
 	}
 	for range many {
 		if err := <-errs; err != nil {
@@ -125,11 +126,11 @@ func TestHungServer(t *testing.T) {
 	w.wait(d, b)
 	w.server.Stop()
 	calls := map[string]func(context.Context) error{
-		"Try":     func(ctx context.Context) error { _, err := d.Try(ctx, ask("other")); return err },
-		"Release": func(ctx context.Context) error { return d.Release(ctx, a) },
+		"Try":     func(ctx context.Context) error { _, err := contend.Try(ctx, d, ask("other")); return err },
+		"Release": func(ctx context.Context) error { return contend.Release(ctx, d, a) },
 		"Inspect": func(ctx context.Context) error { _, err := d.Inspect(ctx, "k"); return err },
 		"Renew": func(ctx context.Context) (err error) {
-			d.Renew(ctx, []driver.Request{a, queued(b)}, func(_ int, r driver.Renewal) { err = r.Err })
+			contend.Renew(ctx, d, []contend.Owner{a, queued(b)}, func(_ int, r driver.Renewal) { err = r.Err })
 			return errors.Join(err, ctx.Err())
 		},
 		"List": func(ctx context.Context) error {
@@ -139,7 +140,7 @@ func TestHungServer(t *testing.T) {
 			return nil
 		},
 		"Watch": func(ctx context.Context) error {
-			_, err := w.over(w.client(patient), nil).Watch(ctx, b)
+			_, err := contend.Watch(ctx, w.over(w.client(patient), nil), b)
 			return err
 		},
 	}
@@ -163,7 +164,7 @@ func TestHungServer(t *testing.T) {
 		defer d.send.mu.Unlock()
 		return d.send.flying == 0
 	})
-	w.until("it answers again", func() bool { return d.Release(w.ctx, a) == nil || w.holder(d, "k") == b.Owner })
+	w.until("it answers again", func() bool { return contend.Release(w.ctx, d, a) == nil || w.holder(d, "k") == b.Owner })
 	w.grant(d, queued(b))
 }
 
@@ -177,17 +178,17 @@ func TestClientDoesNotSendAgain(t *testing.T) {
 	w.grant(d, ask("warm"))
 	w.do("CONFIG", "RESETSTAT")
 	stuck.hangNext() // the reply is lost; another connection would do
-	if _, err := d.Try(w.ctx, ask("k")); d.Classify(err) != driver.ClassUnreachable {
+	if _, err := contend.Try(w.ctx, d, ask("k")); d.Classify(err) != driver.ClassUnreachable {
 		t.Errorf("Try without a reply says %v", err)
 	}
 	if n := w.calls()["evalsha"]; n != 1 {
 		t.Errorf("it was sent %d times", n)
 	}
-	both := []driver.Request{ask("k"), queued(ask("k"))}
-	d.Renew(w.ctx, both, func(int, driver.Renewal) {}) // go-redis has other connections for pipelines
+	both := []contend.Owner{ask("k"), queued(ask("k"))}
+	contend.Renew(w.ctx, d, both, func(int, driver.Renewal) {}) // go-redis has other connections for pipelines
 	w.do("CONFIG", "RESETSTAT")
 	stuck.hangNext()
-	d.Renew(w.ctx, both, func(_ int, r driver.Renewal) {
+	contend.Renew(w.ctx, d, both, func(_ int, r driver.Renewal) {
 		if d.Classify(r.Err) != driver.ClassUnreachable {
 			t.Errorf("Renew without a reply says %v", r.Err)
 		}
@@ -202,10 +203,10 @@ func TestClientDoesNotSendAgain(t *testing.T) {
 func TestLateTryIsRefused(t *testing.T) {
 	w := newWorld(t)
 	d := w.driver(nil)
-	for name, had := range map[string]func(r driver.Request){
-		"nothing": func(driver.Request) {},
-		"lease":   func(r driver.Request) { w.grant(d, r) },
-		"place": func(r driver.Request) {
+	for name, had := range map[string]func(r contend.Owner){
+		"nothing": func(contend.Owner) {},
+		"lease":   func(r contend.Owner) { w.grant(d, r) },
+		"place": func(r contend.Owner) {
 			w.grant(d, ask(r.Key))
 			w.refuse(d, queued(r))
 		},
@@ -214,7 +215,7 @@ func TestLateTryIsRefused(t *testing.T) {
 		r.TTL = 3 * time.Second
 		had(r)
 		begun := time.Now()
-		if err := d.Release(w.ctx, r); (name == "nothing") != errors.Is(err, driver.ErrNotHeld) {
+		if err := contend.Release(w.ctx, d, r); (name == "nothing") != errors.Is(err, driver.ErrNotHeld) {
 			t.Errorf("%s: Release says %v", name, err)
 		}
 		if left := w.admin.PTTL(w.ctx, d.names(name).gone(r.Owner)).Val(); !lasts(left, r.TTL, begun) {
@@ -228,7 +229,7 @@ func TestLateTryIsRefused(t *testing.T) {
 	}
 	long := ask("long")
 	long.TTL = time.Hour
-	_ = d.Release(w.ctx, long)
+	_ = contend.Release(w.ctx, d, long)
 	if left := w.admin.PTTL(w.ctx, d.names("long").gone(long.Owner)).Val(); left > wary {
 		t.Errorf("a tombstone of a long lease stays %v", left)
 	}
@@ -250,7 +251,7 @@ func TestCloseLeavesTheClient(t *testing.T) {
 	w.until("the subscription is gone", func() bool {
 		return w.admin.PubSubNumSub(w.ctx, d.inboxName()).Val()[d.inboxName()] == 0
 	})
-	if _, err := d.Watch(w.ctx, ask("k")); !errors.Is(err, driver.ErrClosed) {
+	if _, err := contend.Watch(w.ctx, d, ask("k")); !errors.Is(err, driver.ErrClosed) {
 		t.Errorf("Watch after Close: %v", err)
 	}
 }
@@ -270,7 +271,7 @@ func TestSubscriptionFollowsTheMaster(t *testing.T) {
 		}
 	}), nil)
 	r := ask("k")
-	if hints, err := d.Watch(w.ctx, r); hints == nil || err != nil {
+	if hints, err := contend.Watch(w.ctx, d, r); hints == nil || err != nil {
 		t.Fatal(hints, err)
 	}
 	host, port, err := net.SplitHostPort(w.server.Addr())
@@ -288,7 +289,6 @@ func TestSubscriptionFollowsTheMaster(t *testing.T) {
 // In a cluster the server ends a subscription whose slot moves away; the
 // driver makes it anew.
 func TestSubscriptionIsEnded(t *testing.T) {
-	t.Parallel()
 	w := newCluster(t)
 	d := w.over(w.clusterClient(nil), nil)
 	a, b := ask("k"), ask("k")
@@ -303,7 +303,7 @@ func TestSubscriptionIsEnded(t *testing.T) {
 		t.Errorf("it took %v", took)
 	}
 	w.until("its place is told again", func() bool {
-		mode, _ := d.boxes.mode(b)
+		mode, _ := d.boxes.mode(b.Claim())
 		return mode == modeShardCounted
 	})
 	w.refuse(d, queued(b))

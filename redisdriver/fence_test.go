@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -144,7 +145,7 @@ func TestWithoutExpireGreaterThan(t *testing.T) {
 		t.Errorf("a claim left %v", left)
 	}
 	w.do("CONFIG", "RESETSTAT")
-	d.Renew(w.ctx, []driver.Request{b}, func(_ int, r driver.Renewal) {
+	contend.Renew(w.ctx, d, []contend.Owner{b}, func(_ int, r driver.Renewal) {
 		if r.Err != nil {
 			t.Errorf("Renew says %v", r.Err)
 		}

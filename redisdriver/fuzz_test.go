@@ -4,11 +4,13 @@
 package redisdriver
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 )
 
 // Sidecars lie in the lock's slot, name their lock, and no other.
@@ -38,15 +40,15 @@ func FuzzNames(f *testing.F) {
 
 // A value is ours exactly when we could have written it.
 func FuzzHolder(f *testing.F) {
-	f.Add(value(ask("k")))
+	f.Add(value(ask("k").Claim()))
 	f.Add(strings.Repeat("A", 26))
 	f.Add(strings.Repeat("A", 26) + " " + strings.Repeat("x", 600))
 	f.Add("\x00\xff")
 	f.Fuzz(func(t *testing.T, v string) {
 		h := holderOf(v)
 		if !h.Foreign {
-			r := driver.Request{Owner: h.Owner, Label: h.Label}
-			if !driver.ValidOwner(h.Owner) || len(h.Label) > driver.MaxLabel || value(r) != v {
+			r := contend.Owner{Owner: h.Owner, Label: h.Label}
+			if !driver.ValidOwner(h.Owner) || len(h.Label) > driver.MaxLabel || value(r.Claim()) != v {
 				t.Errorf("%q is read as %+v", v, h)
 			}
 		} else if h.Owner != "" || !strings.HasPrefix(v, h.Label) || len(h.Label) > driver.MaxLabel {
@@ -57,20 +59,20 @@ func FuzzHolder(f *testing.F) {
 
 // A hint names a holder of ours and a key under our prefix, or is none.
 func FuzzHint(f *testing.F) {
-	v := value(ask("k"))
-	f.Add(strconv.Itoa(len(v)) + v + "lock:k")
+	v := value(ask("k").Claim())
+	f.Add(fmt.Sprintf("%03d%slock:k", len(v), v))
 	f.Add("")
 	f.Add("000lock:k")
 	f.Add("999")
 	f.Add("-01x")
 	d := New(nil, nil)
 	f.Fuzz(func(t *testing.T, s string) {
-		r, _, ok := d.parseHint(s)
+		c, _, ok := d.parseHint(s)
 		if !ok {
 			return
 		}
-		if r.Key == "" || !driver.ValidOwner(r.Owner) || r.TTL <= 0 || !strings.HasSuffix(s, value(r)+d.prefix+r.Key) {
-			t.Errorf("%q is read as %+v", s, r)
+		if c.Key == "" || !driver.ValidOwner(c.Owner) || !strings.HasSuffix(s, value(c)+d.prefix+c.Key) {
+			t.Errorf("%q is read as %+v", s, c)
 		}
 	})
 }

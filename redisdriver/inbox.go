@@ -107,15 +107,15 @@ func (in *inbox) await(ctx context.Context) (bool, error) {
 }
 
 // watch registers r until ctx ends.
-func (in *inbox) watch(ctx context.Context, r driver.Request) <-chan struct{} {
-	w := &watcher{key: r.Key, hint: make(chan struct{}, 1)}
+func (in *inbox) watch(ctx context.Context, c driver.Claim) <-chan struct{} {
+	w := &watcher{key: c.Key, hint: make(chan struct{}, 1)}
 	in.mu.Lock()
-	in.watchers[r.Owner] = append(in.watchers[r.Owner], w)
+	in.watchers[c.Owner] = append(in.watchers[c.Owner], w)
 	if !in.up {
 		w.tell() // the connection went while we came
 	}
 	in.mu.Unlock()
-	context.AfterFunc(ctx, func() { in.forget(r.Owner, w) })
+	context.AfterFunc(ctx, func() { in.forget(c.Owner, w) })
 	return w.hint
 }
 
@@ -131,9 +131,9 @@ func (in *inbox) forget(owner string, w *watcher) {
 	}
 }
 
-// waiting returns who waits here for r. mu is held.
-func (in *inbox) waiting(r driver.Request) []*watcher {
-	return slices.DeleteFunc(slices.Clone(in.watchers[r.Owner]), func(w *watcher) bool { return w.key != r.Key })
+// waiting returns who waits here for c. mu is held.
+func (in *inbox) waiting(c driver.Claim) []*watcher {
+	return slices.DeleteFunc(slices.Clone(in.watchers[c.Owner]), func(w *watcher) bool { return w.key != c.Key })
 }
 
 func (in *inbox) idle() bool {
@@ -149,12 +149,12 @@ func (in *inbox) come(n int) {
 	in.coming += n
 }
 
-// mode says how a place of r is told now.
-func (in *inbox) mode(r driver.Request) byte {
+// mode says how a place of c is told now.
+func (in *inbox) mode(c driver.Claim) byte {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	switch {
-	case !in.up || len(in.waiting(r)) == 0:
+	case !in.up || len(in.waiting(c)) == 0:
 		return modePoll
 	case in.slot < 0 && in.counted:
 		return modeCounted
@@ -334,12 +334,12 @@ func (in *inbox) news() {
 
 // deliver hands a message to the owner it names.
 func (in *inbox) deliver(payload string) {
-	r, after, ok := in.d.parseHint(payload)
+	c, after, ok := in.d.parseHint(payload)
 	if !ok {
 		return // a probe, or none of ours
 	}
 	in.mu.Lock()
-	watchers := in.waiting(r)
+	watchers := in.waiting(c)
 	if after > 0 {
 		for _, w := range watchers {
 			w.tellLater(after)
@@ -352,6 +352,6 @@ func (in *inbox) deliver(payload string) {
 		w.tell()
 	}
 	if len(watchers) == 0 {
-		in.d.giveBack(r)
+		in.d.giveBack(c)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 )
 
 // compareAndDelete is how redsync, redislock and the Redis manual release.
@@ -84,7 +85,7 @@ func TestForeignHolderIsLeftAlone(t *testing.T) {
 					t.Errorf("refused with %+v", res)
 				}
 				done := map[int]driver.Renewal{}
-				d.Renew(w.ctx, []driver.Request{r}, func(i int, r driver.Renewal) { done[i] = r })
+				contend.Renew(w.ctx, d, []contend.Owner{r}, func(i int, r driver.Renewal) { done[i] = r })
 				if !errors.Is(done[0].Err, driver.ErrNotHeld) {
 					t.Errorf("Renew says %+v", done)
 				}
@@ -115,7 +116,7 @@ func TestOtherTypeIsAnError(t *testing.T) {
 			w.do(command...)
 			before := w.do("DUMP", "lock:k")
 			for name, call := range map[string]func() error{
-				"Try":     func() error { _, err := d.Try(w.ctx, queued(ask("k"))); return err },
+				"Try":     func() error { _, err := contend.Try(w.ctx, d, queued(ask("k"))); return err },
 				"Inspect": func() error { _, err := d.Inspect(w.ctx, "k"); return err },
 			} {
 				err := call()
@@ -123,7 +124,7 @@ func TestOtherTypeIsAnError(t *testing.T) {
 					t.Errorf("%s says: %v", name, err)
 				}
 			}
-			if err := d.Release(w.ctx, ask("k")); !errors.Is(err, driver.ErrNotHeld) {
+			if err := contend.Release(w.ctx, d, ask("k")); !errors.Is(err, driver.ErrNotHeld) {
 				t.Errorf("Release says: %v", err)
 			}
 			for info, err := range d.List(w.ctx, "") {
@@ -146,17 +147,17 @@ func TestOtherTypeInTheWay(t *testing.T) {
 	w.wait(d, b)
 	w.do("DEL", "lock:k")
 	w.do("HSET", "lock:k", "f", "v")
-	if _, err := d.Try(w.ctx, queued(b)); d.Classify(err) != driver.ClassMisconfigured {
+	if _, err := contend.Try(w.ctx, d, queued(b)); d.Classify(err) != driver.ClassMisconfigured {
 		t.Errorf("Try says: %v", err)
 	}
-	rs := []driver.Request{a}
+	rs := []contend.Owner{a}
 	for i := range 499 {
 		r := ask(fmt.Sprint("n", i))
 		w.grant(d, r)
 		rs = append(rs, r)
 	}
 	errs := make([]error, len(rs))
-	d.Renew(w.ctx, rs, func(i int, r driver.Renewal) { errs[i] = r.Err })
+	contend.Renew(w.ctx, d, rs, func(i int, r driver.Renewal) { errs[i] = r.Err })
 	for i, err := range errs {
 		if want := i == 0; errors.Is(err, driver.ErrNotHeld) != want || !want && err != nil {
 			t.Errorf("request %d: %v", i, err)
@@ -177,10 +178,10 @@ func TestHostileKeys(t *testing.T) {
 	for _, o := range []*Options{nil, {NoPrefix: true}, {Prefix: "{app}*"}, {Prefix: "}"}} {
 		w := newWorld(t)
 		d := w.driver(o)
-		held := map[string]driver.Request{}
+		held := map[string]contend.Owner{}
 		for _, key := range hostile {
 			if o != nil && o.NoPrefix && strings.HasPrefix(key, sidecars) {
-				if _, err := d.Try(w.ctx, ask(key)); d.Classify(err) != driver.ClassMisconfigured {
+				if _, err := contend.Try(w.ctx, d, ask(key)); d.Classify(err) != driver.ClassMisconfigured {
 					t.Errorf("Try of %q, a name of ours, says %v", key, err)
 				}
 				continue
@@ -210,7 +211,6 @@ func TestHostileKeys(t *testing.T) {
 
 // Every key of ours expires, at every step, lapses and strikes included.
 func TestSidecarsExpire(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t)
 	d, dead := w.driver(nil), w.driver(nil)
 	hasty(d)
@@ -240,7 +240,7 @@ func TestSidecarsExpire(t *testing.T) {
 	w.until("it lapses", func() bool { return !w.inspect(d, "k").Held })
 	w.grant(d, c)
 	check("a lapse")
-	d.Renew(w.ctx, []driver.Request{c, queued(lapses)}, func(i int, r driver.Renewal) {
+	contend.Renew(w.ctx, d, []contend.Owner{c, queued(lapses)}, func(i int, r driver.Renewal) {
 		if r.Err != nil {
 			t.Errorf("Renew %d: %v", i, r.Err)
 		}
@@ -275,7 +275,7 @@ func TestExpiriesOnlyMoveLater(t *testing.T) {
 	w.grant(d, short)
 	w.refuse(d, queued(c))
 	b.Patience = time.Second
-	d.Renew(w.ctx, []driver.Request{short, queued(b), queued(c)}, func(i int, r driver.Renewal) {
+	contend.Renew(w.ctx, d, []contend.Owner{short, queued(b), queued(c)}, func(i int, r driver.Renewal) {
 		if r.Err != nil {
 			t.Errorf("Renew %d: %v", i, r.Err)
 		}
@@ -301,12 +301,12 @@ func TestExtremeTimes(t *testing.T) {
 		if res := w.try(d, queued(b)); res.Granted && ttl > time.Second {
 			t.Errorf("%v: granted to two", ttl)
 		}
-		d.Renew(w.ctx, []driver.Request{a, queued(b)}, func(i int, r driver.Renewal) {
+		contend.Renew(w.ctx, d, []contend.Owner{a, queued(b)}, func(i int, r driver.Renewal) {
 			if r.Err != nil && (ttl > time.Second || !errors.Is(r.Err, driver.ErrNotHeld)) { // the short one may be over
 				t.Errorf("%v: Renew %d: %v", ttl, i, r.Err)
 			}
 		})
-		if err := d.Release(w.ctx, a); err != nil && ttl > time.Second {
+		if err := contend.Release(w.ctx, d, a); err != nil && ttl > time.Second {
 			t.Errorf("%v: Release: %v", ttl, err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 )
@@ -26,7 +27,7 @@ func TestNoGoroutineIsLeft(t *testing.T) {
 		for range 20 {
 			ctx, cancel := context.WithCancel(w.ctx)
 			r := ask(how)
-			if _, err := d.Watch(ctx, r); err != nil {
+			if _, err := contend.Watch(ctx, d, r); err != nil {
 				t.Fatal(err)
 			}
 			w.refuse(d, queued(r))
@@ -42,10 +43,10 @@ func TestNoGoroutineIsLeft(t *testing.T) {
 		if how != "sound" {
 			ctx, cancel = context.WithTimeout(w.ctx, 50*time.Millisecond)
 		}
-		if err := d.Release(ctx, holder); (err == nil) != (how == "sound") {
+		if err := contend.Release(ctx, d, holder); (err == nil) != (how == "sound") {
 			t.Errorf("%s: Release says %v", how, err)
 		}
-		d.Renew(ctx, []driver.Request{holder, queued(ask(how))}, func(int, driver.Renewal) {})
+		contend.Renew(ctx, d, []contend.Owner{holder, queued(ask(how))}, func(int, driver.Renewal) {})
 		cancel()
 		if err := d.Close(); err != nil {
 			t.Error(err)
@@ -74,15 +75,15 @@ func TestAStormOfWaitersLeavesNothing(t *testing.T) {
 			ctx, cancel := context.WithCancel(w.ctx)
 			defer cancel()
 			r := ask("k")
-			if _, err := d.Watch(ctx, r); err != nil {
+			if _, err := contend.Watch(ctx, d, r); err != nil {
 				done <- err
 				return
 			}
-			if _, err := d.Try(ctx, queued(r)); err != nil {
+			if _, err := contend.Try(ctx, d, queued(r)); err != nil {
 				done <- err
 				return
 			}
-			done <- d.Release(w.ctx, r)
+			done <- contend.Release(w.ctx, d, r)
 		}()
 	}
 	for range many {

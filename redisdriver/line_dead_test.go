@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/internal/stall"
 	"github.com/redis/go-redis/v9"
 )
@@ -17,7 +18,7 @@ import (
 // sleeps waits as hasp does: for a hint, for the moment that it was told, or for
 // what its signs of life say, when it gives some. It
 // returns how long it took until it was granted.
-func (w *world) sleeps(d *Driver, r driver.Request, hints <-chan struct{}, signs bool) time.Duration {
+func (w *world) sleeps(d *Driver, r contend.Owner, hints <-chan struct{}, signs bool) time.Duration {
 	w.Helper()
 	begun := time.Now()
 	retry := time.Duration(0)
@@ -34,7 +35,7 @@ func (w *world) sleeps(d *Driver, r driver.Request, hints <-chan struct{}, signs
 		case <-at:
 		case <-sign:
 			news := false
-			d.Renew(w.ctx, []driver.Request{queued(r)}, func(_ int, a driver.Renewal) { news = a.Err != nil || a.RetryIn > 0 })
+			contend.Renew(w.ctx, d, []contend.Owner{queued(r)}, func(_ int, a driver.Renewal) { news = a.Err != nil || a.RetryIn > 0 })
 			if !news {
 				continue
 			}
@@ -56,7 +57,7 @@ func (w *world) many(d *Driver, key string, n int, mode string, contact uint64) 
 	pipe := w.admin.Pipeline()
 	for i := range n {
 		r := ask(key)
-		pipe.ZAdd(w.ctx, names.line, redis.Z{Score: float64(i + 1), Member: value(r)})
+		pipe.ZAdd(w.ctx, names.line, redis.Z{Score: float64(i + 1), Member: value(r.Claim())})
 		pipe.HSet(w.ctx, names.places, r.Owner, fmt.Sprintf("%013d 10000 100 %s %s", contact, mode, d.inboxName()))
 	}
 	pipe.PExpire(w.ctx, names.line, time.Minute)
@@ -104,7 +105,7 @@ func TestPassedOverPlaceIsFoundAgain(t *testing.T) {
 		w.grant(d, a)
 		w.wait(dead, late)
 		w.many(dead, "k", 1500, "c", w.micros()/1000)
-		w.do("ZADD", d.names("k").line, 700.5, value(late))
+		w.do("ZADD", d.names("k").line, 700.5, value(late.Claim()))
 		hints := w.wait(d, b)
 		w.strike("k", dead)
 		w.release(d, a)
@@ -112,7 +113,7 @@ func TestPassedOverPlaceIsFoundAgain(t *testing.T) {
 		w.refuse(d, queued(c))
 		w.tick()
 		if renews {
-			d.Renew(w.ctx, []driver.Request{queued(late)}, func(int, driver.Renewal) {})
+			contend.Renew(w.ctx, d, []contend.Owner{queued(late)}, func(int, driver.Renewal) {})
 		} else {
 			w.refuse(dead, queued(late))
 		}
@@ -134,7 +135,7 @@ func TestPassedOverPlaceIsFoundAgain(t *testing.T) {
 func TestDeadPlaceAfterTheClockWasSetBack(t *testing.T) {
 	w, step := clocked(t)
 	d, dead := w.driver(nil), hasty(w.driver(nil))
-	r := func() driver.Request {
+	r := func() contend.Owner {
 		r := ask("k")
 		r.TTL = 50 * time.Millisecond // and so is its claim time
 		return r
@@ -164,13 +165,12 @@ func TestDeadPlaceAfterTheClockWasSetBack(t *testing.T) {
 // Readers that enter at once, thousands of one process which is too slow to
 // claim in time, are all in once it is at work again.
 func TestManyReadersOfASlowProcess(t *testing.T) {
-	t.Parallel()
 	const n = 3000
 	w := newWorld(t)
 	d := hasty(w.over(w.client(func(o *redis.Options) { o.ReadTimeout = time.Minute }), nil)) // for a machine under load
 	a := ask("k")
 	w.grant(d, a)
-	rs, hints := make([]driver.Request, n), make([]<-chan struct{}, n)
+	rs, hints := make([]contend.Owner, n), make([]<-chan struct{}, n)
 	for i := range rs {
 		rs[i] = reader("k")
 		rs[i].TTL, rs[i].Patience = 300*time.Millisecond, time.Hour // the TTL bounds the claim time
@@ -199,7 +199,6 @@ func TestManyReadersOfASlowProcess(t *testing.T) {
 // The key is nobody's for 50 ms at most after a claim or a lease is over, for a
 // waiter that only listens and looks when it was told to.
 func TestWakingAfterDeaths(t *testing.T) {
-	t.Parallel()
 	const bound = 50 * time.Millisecond
 	for name, claims := range map[string]bool{"a claim that lapses": false, "a holder that dies after a handoff": true} {
 		t.Run(name, func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -20,7 +21,7 @@ func TestPlacesAreNumbered(t *testing.T) {
 	w := newWorld(t)
 	d := w.driver(nil)
 	w.grant(d, ask("k"))
-	var rs []driver.Request
+	var rs []contend.Owner
 	for range 4 {
 		rs = append(rs, ask("k"))
 		w.refuse(d, queued(rs[len(rs)-1]))
@@ -31,7 +32,7 @@ func TestPlacesAreNumbered(t *testing.T) {
 		t.Log(z.Member, z.Score)
 	}
 	for i, want := range map[int]float64{0: 1, 2: 3, 3: 4} {
-		if got := w.admin.ZScore(w.ctx, "hasp.line:{lock:k}", value(rs[i])).Val(); got != want {
+		if got := w.admin.ZScore(w.ctx, "hasp.line:{lock:k}", value(rs[i].Claim())).Val(); got != want {
 			t.Errorf("place %d has the number %v, want %v", i, got, want)
 		}
 	}
@@ -96,7 +97,7 @@ func TestLapsedClaimPassesOverTheInbox(t *testing.T) {
 	d, hung := w.driver(nil), hasty(w.driver(nil))
 	a, c := ask("k"), ask("k")
 	w.grant(d, a)
-	var lost []driver.Request
+	var lost []contend.Owner
 	var told []<-chan struct{}
 	for range 3 {
 		r := ask("k")
@@ -133,7 +134,7 @@ func TestClaimTimeIsThreeRoundTrips(t *testing.T) {
 		d := w.driver(nil)
 		a, b := ask("k"), ask("k")
 		w.grant(d, a)
-		if hints, err := d.Watch(w.ctx, b); hints == nil || err != nil {
+		if hints, err := contend.Watch(w.ctx, d, b); hints == nil || err != nil {
 			t.Fatal(hints, err)
 		}
 		d.delay.ns.Store(0)
@@ -176,7 +177,7 @@ func TestUncountedPlaceIsNotSkipped(t *testing.T) {
 	d, far := w.driver(nil), w.driver(nil)
 	a, b := ask("k"), ask("k")
 	w.grant(d, a)
-	if hints, err := far.Watch(w.ctx, b); hints == nil || err != nil {
+	if hints, err := contend.Watch(w.ctx, far, b); hints == nil || err != nil {
 		t.Fatal(hints, err)
 	}
 	far.boxes.open[-1].raise(false)
@@ -219,13 +220,13 @@ func TestHintForNobodyPassesOn(t *testing.T) {
 	a, b, c := ask("k"), ask("k"), ask("k")
 	w.grant(d, a)
 	ctx, leave := context.WithCancel(w.ctx)
-	if hints, err := d.Watch(ctx, b); hints == nil || err != nil {
+	if hints, err := contend.Watch(ctx, d, b); hints == nil || err != nil {
 		t.Fatal(hints, err)
 	}
 	w.refuse(d, queued(b))
 	hints := w.wait(d, c)
 	leave() // without a Release
-	w.until("it is forgotten", func() bool { mode, _ := d.boxes.mode(b); return mode == modePoll })
+	w.until("it is forgotten", func() bool { mode, _ := d.boxes.mode(b.Claim()); return mode == modePoll })
 	w.release(d, a)
 	w.hear(hints)
 	w.grant(d, queued(c))
@@ -246,14 +247,14 @@ func TestLateHintSparesTheLease(t *testing.T) {
 	w.wait(d, b)
 	w.release(d, a)
 	w.grant(d, queued(b))
-	if err := d.giveUp(w.ctx, b, true); !errors.Is(err, driver.ErrNotHeld) {
+	if err := d.giveUp(w.ctx, d.unclaimedCall(b.Claim())); !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("the answer to a late hint: %v", err)
 	}
 	if got := w.holder(d, "k"); got != b.Owner {
 		t.Fatalf("the key is held by %q", got)
 	}
 	late := w.driver(nil)
-	text := fmt.Sprintf("%03d%s%s", len(value(b)), value(b), "lock:k")
+	text := fmt.Sprintf("%03d%s%s", len(value(b.Claim())), value(b.Claim()), "lock:k")
 	box := newInbox(late, -1) // where nobody knows b
 	box.deliver(text)
 	late.running.Wait()
@@ -281,7 +282,7 @@ func TestFirstLooksAfterForeigners(t *testing.T) {
 	}
 	renewed := func() map[int]driver.Renewal {
 		out := map[int]driver.Renewal{}
-		d.Renew(w.ctx, []driver.Request{queued(b), queued(c)}, func(i int, r driver.Renewal) { out[i] = r })
+		contend.Renew(w.ctx, d, []contend.Owner{queued(b), queued(c)}, func(i int, r driver.Renewal) { out[i] = r })
 		return out
 	}
 	if rs := renewed(); rs[0] != (driver.Renewal{}) || rs[1] != (driver.Renewal{}) {
@@ -313,7 +314,7 @@ func TestLongDeadLine(t *testing.T) {
 	pipe := w.admin.Pipeline()
 	for i := range dead {
 		r := ask("k")
-		pipe.ZAdd(w.ctx, "hasp.line:{lock:k}", redis.Z{Score: float64(i + 1), Member: value(r)})
+		pipe.ZAdd(w.ctx, "hasp.line:{lock:k}", redis.Z{Score: float64(i + 1), Member: value(r.Claim())})
 		pipe.HSet(w.ctx, "hasp.places:{lock:k}", r.Owner, "0000000000001 10000 500 n hasp.inbox:dead")
 	}
 	if _, err := pipe.Exec(w.ctx); err != nil {
@@ -329,7 +330,7 @@ func TestLongDeadLine(t *testing.T) {
 	}
 	w.hear(hints) // to go on with it
 	var rs driver.Renewal
-	d.Renew(w.ctx, []driver.Request{queued(last)}, func(_ int, r driver.Renewal) { rs = r })
+	contend.Renew(w.ctx, d, []contend.Owner{queued(last)}, func(_ int, r driver.Renewal) { rs = r })
 	tries := 0
 	for res := w.try(d, queued(last)); !res.Granted; res = w.try(d, queued(last)) {
 		if tries++; tries > 3 || res.RetryIn <= 0 {

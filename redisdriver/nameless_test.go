@@ -62,11 +62,11 @@ func TestServerWithoutRunID(t *testing.T) {
 			w := newWorld(t)
 			rdb := w.client(nil)
 			rdb.AddHook(otherInfo(info))
-			d := w.over(rdb, &Options{MaxTTL: nodeMaxTTL})
-			if _, err := d.Record(w.ctx); d.Classify(err) != driver.ClassMisconfigured || !strings.Contains(err.Error(), "run_id") {
+			d := w.nodeOver(rdb, nodeMaxTTL)
+			if _, err := (&Node{d}).Record(w.ctx); d.Classify(err) != driver.ClassMisconfigured || !strings.Contains(err.Error(), "run_id") {
 				t.Errorf("Record says %v (%v)", err, d.Classify(err))
 			}
-			if err := d.Admit(w.ctx, driver.Record{Text: "wait 0 x"}, nodeMaxTTL); !errors.Is(err, driver.ErrNotHeld) {
+			if err := (&Node{d}).Admit(w.ctx, driver.Record{Text: "wait 0 x"}, nodeMaxTTL); !errors.Is(err, driver.ErrNotHeld) {
 				t.Errorf("Admit says %v", err)
 			}
 			if res := w.refuse(d, ask("k")); res.Why != driver.NotVoting {
@@ -75,7 +75,7 @@ func TestServerWithoutRunID(t *testing.T) {
 			if errs := w.renew(d, ask("k")); !errors.Is(errs[0], driver.ErrNotVoting) {
 				t.Errorf("Renew says %v", errs)
 			}
-			locks, err := hasp.New(d, &hasp.Options{StateDir: t.TempDir()})
+			locks, err := hasp.New(seen(d), &hasp.Options{StateDir: t.TempDir()})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -77,7 +77,7 @@ func lockOf(side string) (lock string, ok bool) {
 }
 
 // value is what a lock key holds while an owner has it.
-func value(r driver.Request) string { return r.Owner + " " + r.Label }
+func value(c driver.Claim) string { return c.Owner + " " + c.Label }
 
 // holderOf reads a lock key's value. What is not of our form is somebody
 // else's. Of a key that is shared it names nobody.

@@ -35,7 +35,7 @@ func TestNodeSuite(t *testing.T) {
 			Open: func() driver.Driver {
 				rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
 				t.Cleanup(func() { _ = rdb.Close() })
-				return New(rdb, &Options{MaxTTL: 2 * time.Hour})
+				return NewNode(rdb, 2*time.Hour, nil)
 			},
 			Leftovers: func() []string {
 				return slices.DeleteFunc(permanent(t, admin), func(key string) bool { return key == recordKey })

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/internal/faultproxy"
 	"github.com/redis/go-redis/v9"
 )
@@ -25,7 +26,7 @@ func TestNotSent(t *testing.T) {
 		var many sync.WaitGroup
 		for range 20 { // in company, too
 			many.Go(func() {
-				if _, err := d.Try(w.ctx, ask("k")); !driver.IsNotSent(err) {
+				if _, err := contend.Try(w.ctx, d, ask("k")); !driver.IsNotSent(err) {
 					t.Errorf("%s: %v, want an error that says not sent", name, err)
 				}
 			})
@@ -35,7 +36,7 @@ func TestNotSent(t *testing.T) {
 
 	link := faultproxy.New(t, w.server.Addr())
 	d := w.over(w.client(func(o *redis.Options) { o.Network, o.Addr = "tcp", link.Addr() }), nil)
-	if _, err := d.Try(w.ctx, ask("warm")); err != nil {
+	if _, err := contend.Try(w.ctx, d, ask("warm")); err != nil {
 		t.Fatal(err)
 	}
 	link.Hook(func(c faultproxy.Chunk) bool {
@@ -44,7 +45,7 @@ func TestNotSent(t *testing.T) {
 		}
 		return c.Dir == faultproxy.Down
 	})
-	if _, err := d.Try(w.ctx, ask("k")); err == nil || driver.IsNotSent(err) {
+	if _, err := contend.Try(w.ctx, d, ask("k")); err == nil || driver.IsNotSent(err) {
 		t.Errorf("the reply was lost: %v, which must not say that nothing was sent", err)
 	}
 }
@@ -84,7 +85,7 @@ func TestNotSentStaysSo(t *testing.T) {
 	d := w.over(rdb, nil)
 	ctx, cancel := context.WithCancel(w.ctx)
 	got := make(chan error, 1)
-	d.StartTry(ctx, ask("k"), func(_ driver.Result, err error) { got <- err })
+	(&Node{d}).StartVote(ctx, ask("k").Vote(), func(_ driver.Result, err error) { got <- err })
 	<-h.in
 	cancel()
 	if err := <-got; !driver.IsNotSent(err) || !errors.Is(err, context.Canceled) {

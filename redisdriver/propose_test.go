@@ -10,16 +10,17 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 )
 
-func proposing(key string, fence uint64) driver.Request {
+func proposing(key string, fence uint64) contend.Owner {
 	r := ask(key)
 	r.Fence = fence
 	return r
 }
 
 // tooLow must be refused with FenceTooLow, and is told the floor.
-func (w *world) tooLow(d *Driver, r driver.Request) uint64 {
+func (w *world) tooLow(d *Driver, r contend.Owner) uint64 {
 	w.Helper()
 	res := w.refuse(d, r)
 	if res.Why != driver.FenceTooLow || res.Fence == 0 || res.Node == "" {
@@ -37,11 +38,10 @@ func (w *world) mark(old, mid, cur, at uint64) {
 // What a key was granted last stays beside it when it is free, for a while, and
 // exactly; nothing stays for good.
 func TestProposedFenceIsRemembered(t *testing.T) {
-	t.Parallel()
 	for _, maxTTL := range []time.Duration{time.Minute, time.Hour} {
 		w := newWorld(t)
-		d := w.driver(&Options{MaxTTL: maxTTL})
-		if err := d.Admit(w.ctx, w.record(d), maxTTL); err != nil {
+		d := w.nodeOver(w.client(nil), maxTTL)
+		if err := (&Node{d}).Admit(w.ctx, w.record(d), maxTTL); err != nil {
 			t.Fatal(err)
 		}
 		lead := driver.MaxLead - time.Second
@@ -165,7 +165,7 @@ func TestProposalTooFarAhead(t *testing.T) {
 	a := proposing("k", w.micros()+lead)
 	w.grant(d, a)
 	far := a.Fence + slack
-	for _, r := range []driver.Request{proposing("new", far), proposing("restored", far), {}} {
+	for _, r := range []contend.Owner{proposing("new", far), proposing("restored", far), {}} {
 		r.Restore = r.Key == "restored"
 		if r.Key == "" {
 			r = a
@@ -220,7 +220,7 @@ func TestMintedAndProposed(t *testing.T) {
 		if info := w.inspect(old, "k"); info.Holder.Owner != c.Owner || info.Fence != 0 {
 			t.Errorf("handed over: %+v", info)
 		}
-		w.tooLow(d, func() driver.Request { c.Fence = last; return c }())
+		w.tooLow(d, func() contend.Owner { c.Fence = last; return c }())
 		c.Fence = last + 1
 		rises(w.grant(d, c).Fence)
 		e := ask("k")
@@ -241,7 +241,6 @@ func TestMintedAndProposed(t *testing.T) {
 // A key that is handed to one who proposes keeps the largest fence, also when
 // the claim lapses, and gives the place back as it was.
 func TestClaimOfAProposalLapses(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t)
 	d := hasty(w.node())
 	w.admit(d)
@@ -277,7 +276,7 @@ func TestNodeBatch(t *testing.T) {
 	d := w.node()
 	w.admit(d)
 	now := w.micros()
-	var rs []driver.Request
+	var rs []contend.Owner
 	for i := range 8 {
 		rs = append(rs, proposing(fmt.Sprint("k", i), now+uint64(i)))
 	}
@@ -291,7 +290,7 @@ func TestNodeBatch(t *testing.T) {
 	calls := tries(d, rs...)
 	settled := rs[4]
 	settled.Settled = true
-	calls = append(calls, d.releaseCall(settled, false), d.releaseCall(rs[5], false), d.releaseCall(rs[5], false), d.releaseCall(rs[2], false))
+	calls = append(calls, d.releaseCall(settled.Withdrawal()), d.releaseCall(rs[5].Withdrawal()), d.releaseCall(rs[5].Withdrawal()), d.releaseCall(rs[2].Withdrawal()))
 	calls = append(calls, tries(d, proposing("k4", now+4), proposing("k4", now+300_000_000), rs[5], queued(ask("k5")), ask("k6"))...)
 	for len(calls) < scriptCalls {
 		calls = append(calls, tries(d, proposing(fmt.Sprint("more", len(calls)), now))...)
@@ -341,7 +340,7 @@ func TestProposalNeedsItsMark(t *testing.T) {
 	mark := w.admin.Get(w.ctx, proposedKey).Val()
 	w.do("CONFIG", "SET", "maxmemory", "1")
 	ahead := w.micros() + 3_000_000
-	calls := append(tries(d, proposing("a", ahead)), d.releaseCall(held, false))
+	calls := append(tries(d, proposing("a", ahead)), d.releaseCall(held.Withdrawal()))
 	calls = append(calls, tries(d, proposing("b", ahead))...)
 	w.together(d, calls...)
 	if w.admin.Get(w.ctx, proposedKey).Val() == mark {
@@ -359,10 +358,10 @@ func TestNodeRights(t *testing.T) {
 	w.admit(w.node())
 	user := func(change ...string) *Driver {
 		plain := w.as("bob", change...)
-		return w.over(plain.rdb, &Options{MaxTTL: nodeMaxTTL})
+		return w.nodeOver(plain.rdb, nodeMaxTTL)
 	}
 	d := user("-info")
-	if _, err := d.Try(w.ctx, ask("k")); d.Classify(err) != driver.ClassDenied {
+	if _, err := contend.Try(w.ctx, seen(d), ask("k")); d.Classify(err) != driver.ClassDenied {
 		t.Errorf("without +info Try says %v", err)
 	}
 	d = user()
@@ -391,7 +390,7 @@ func TestNodeRights(t *testing.T) {
 		t.Errorf("the grant is %q", text)
 	}
 	e = proposing("other", 1)
-	if _, err := w.node().Watch(w.ctx, e); err != nil {
+	if _, err := contend.Watch(w.ctx, w.node(), e); err != nil {
 		t.Fatal(err)
 	}
 	other := w.node()
@@ -399,7 +398,7 @@ func TestNodeRights(t *testing.T) {
 	if res := w.refuse(other, queued(e)); res.RetryIn != lookAfter {
 		t.Errorf("behind a holder that cannot tell: %+v", res)
 	}
-	other.Renew(w.ctx, []driver.Request{queued(e)}, func(_ int, r driver.Renewal) {
+	contend.Renew(w.ctx, other, []contend.Owner{queued(e)}, func(_ int, r driver.Renewal) {
 		if r.RetryIn != lookAfter {
 			t.Errorf("and its sign of life: %+v", r)
 		}

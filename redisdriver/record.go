@@ -14,13 +14,12 @@ import (
 	"github.com/hasplock/hasp/driver"
 )
 
-// Record looks at the server's node record; see [driver.Node]. It is
-// ErrUnsupported without Options.MaxTTL.
-func (d *Driver) Record(ctx context.Context) (driver.Record, error) {
-	if err := d.keepsRecord(); err != nil {
-		return driver.Record{}, err
+// Record looks at the server's node record; see [driver.Recorded].
+func (n *Node) Record(ctx context.Context) (driver.Record, error) {
+	if n.bad != nil {
+		return driver.Record{}, n.bad
 	}
-	reply, err := d.send.do(ctx, &call{script: recordScript, keys: []any{recordKey}, args: []any{rand.Text()}})
+	reply, err := n.send.do(ctx, &call{script: recordScript, keys: []any{recordKey}, args: []any{rand.Text()}})
 	if err != nil {
 		return driver.Record{}, err
 	}
@@ -42,18 +41,18 @@ func (d *Driver) Record(ctx context.Context) (driver.Record, error) {
 // errNameless is of a server that cannot be told from another, or from itself
 // before a restart.
 var errNameless = &configError{"INFO of this server has no run_id of 40 hexadecimal digits, by which a restart is noticed: " +
-	"take a server that has it, or do without Options.MaxTTL (max-ttl= in a store's URL)"}
+	"take a server that has it, or do without a node record (max-ttl= in a store's URL)"}
 
-// Admit lets the server vote; see [driver.Node]. maxTTL is at least 10 ms, and
+// Admit lets the server vote; see [driver.Recorded]. maxTTL is at least 10 ms, and
 // is rounded up to milliseconds.
-func (d *Driver) Admit(ctx context.Context, r driver.Record, maxTTL time.Duration) error {
-	if err := d.keepsRecord(); err != nil {
-		return err
+func (n *Node) Admit(ctx context.Context, r driver.Record, maxTTL time.Duration) error {
+	if n.bad != nil {
+		return n.bad
 	}
 	if maxTTL < minTTL {
 		return fmt.Errorf("redis: a node is admitted for leases of %v at least, not %v", minTTL, maxTTL)
 	}
-	reply, err := d.send.do(ctx, &call{
+	reply, err := n.send.do(ctx, &call{
 		script: admitScript, keys: []any{markKey, recordKey, proposedKey}, args: []any{r.Text, millis(maxTTL)},
 	})
 	switch {
@@ -65,11 +64,4 @@ func (d *Driver) Admit(ctx context.Context, r driver.Record, maxTTL time.Duratio
 		return driver.ErrNotHeld
 	}
 	return errReply
-}
-
-func (d *Driver) keepsRecord() error {
-	if d.bad == nil && d.maxTTL == 0 {
-		return fmt.Errorf("redis: a node record, without Options.MaxTTL: %w", driver.ErrUnsupported)
-	}
-	return d.bad
 }

@@ -10,19 +10,19 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 	"github.com/redis/go-redis/v9"
 )
 
 const nodeMaxTTL = time.Minute
 
 // node opens a driver that keeps a record, with connections of its own.
-func (w *world) node() *Driver { return w.driver(&Options{MaxTTL: nodeMaxTTL}) }
 
 // admit lets the server vote, as if everything it may have forgotten was over.
 func (w *world) admit(d *Driver) driver.Record {
 	w.Helper()
 	rec := w.record(d)
-	if err := d.Admit(w.ctx, rec, nodeMaxTTL); err != nil {
+	if err := (&Node{d}).Admit(w.ctx, rec, nodeMaxTTL); err != nil {
 		w.Fatalf("Admit with %+v: %v", rec, err)
 	}
 	return rec
@@ -30,7 +30,7 @@ func (w *world) admit(d *Driver) driver.Record {
 
 func (w *world) record(d *Driver) driver.Record {
 	w.Helper()
-	rec, err := d.Record(w.ctx)
+	rec, err := (&Node{d}).Record(w.ctx)
 	if err != nil {
 		w.Fatalf("Record: %v", err)
 	}
@@ -52,21 +52,21 @@ func (w *world) restart(ds ...*Driver) {
 }
 
 // renew returns what a Renew says of each request.
-func (w *world) renew(d *Driver, rs ...driver.Request) []error {
+func (w *world) renew(d *Driver, rs ...contend.Owner) []error {
 	errs := make([]error, len(rs))
-	d.Renew(w.ctx, rs, func(i int, r driver.Renewal) { errs[i] = r.Err })
+	contend.Renew(w.ctx, d, rs, func(i int, r driver.Renewal) { errs[i] = r.Err })
 	return errs
 }
 
 // heldBack fails unless every path that grants, or keeps, is shut.
-func (w *world) heldBack(d *Driver, rs ...driver.Request) {
+func (w *world) heldBack(d *Driver, rs ...contend.Owner) {
 	w.Helper()
 	for _, r := range rs {
 		for _, fence := range []uint64{0, w.micros()} {
 			r.Fence = fence
 			raised, restored := r, r
 			raised.Raise, restored.Restore = true, true
-			for _, r := range []driver.Request{r, queued(r), raised, restored} {
+			for _, r := range []contend.Owner{r, queued(r), raised, restored} {
 				if res := w.refuse(d, r); res.Why != driver.NotVoting || res.Node == "" {
 					w.Errorf("held back, Try of %q says %+v", r.Key, res)
 				}
@@ -91,25 +91,32 @@ func TestNodeOptions(t *testing.T) {
 	}{
 		{single, minTTL, ""},
 		{single, minTTL - 1, "at least"},
+		{single, 0, "at least"},
 		{single, -time.Second, "at least"},
-		{cluster, 0, ""},
 		{cluster, time.Second, "cluster"},
+		{nil, time.Second, "nil"},
 	} {
-		d := New(c.rdb, &Options{MaxTTL: c.ttl})
+		d := NewNode(c.rdb, c.ttl, nil)
 		defer d.Close()
 		err := d.Check()
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("MaxTTL %v: %v, want %q", c.ttl, err, c.want)
 		}
-		if traits := d.Traits(); err == nil && (traits.MaxTTL != c.ttl || traits.Proposable != (c.ttl > 0) ||
-			(traits.Survives == driver.StoreRestart|driver.StoreLoss) != (c.ttl > 0)) {
+		if traits := d.Traits(); err == nil && (traits.MaxTTL != c.ttl || traits.Survives != driver.StoreRestart|driver.StoreLoss) {
 			t.Errorf("MaxTTL %v: %+v", c.ttl, traits)
 		}
-		if _, err := d.Record(t.Context()); c.ttl == 0 && !errors.Is(err, driver.ErrUnsupported) {
-			t.Errorf("without MaxTTL Record says %v", err)
+		if _, recErr := d.Record(t.Context()); err != nil && recErr != err {
+			t.Errorf("Record says %v, want %v", recErr, err)
 		}
-		if err := d.Admit(t.Context(), driver.Record{}, time.Second); c.ttl == 0 && !errors.Is(err, driver.ErrUnsupported) {
-			t.Errorf("without MaxTTL Admit says %v", err)
+		if admErr := d.Admit(t.Context(), driver.Record{}, time.Second); err != nil && admErr != err {
+			t.Errorf("Admit says %v, want %v", admErr, err)
+		}
+	}
+	for _, d := range []driver.Driver{New(single, nil), New(cluster, nil)} {
+		_, votes := d.(driver.Node)
+		_, recorded := d.(driver.Recorded)
+		if tr := d.Traits(); votes || recorded || tr.MaxTTL != 0 || tr.Survives != 0 {
+			t.Errorf("no node: votes %v, recorded %v, %+v", votes, recorded, tr)
 		}
 	}
 }
@@ -129,13 +136,13 @@ func TestNodeKilledAndEmpty(t *testing.T) {
 	w.restart(d, other)
 	w.heldBack(d, a, b, ask("new"))
 	w.heldBack(other, a, b)
-	if err := d.Release(w.ctx, a); !errors.Is(err, driver.ErrNotHeld) {
+	if err := contend.Release(w.ctx, seen(d), a); !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("Release says %v", err)
 	}
 	if keys := w.keys(); len(keys) != 1 || !strings.HasPrefix(keys[0], "hasp.gone:") {
 		t.Errorf("it has %q", keys)
 	}
-	if err := d.Admit(w.ctx, first, nodeMaxTTL); !errors.Is(err, driver.ErrNotHeld) {
+	if err := (&Node{d}).Admit(w.ctx, first, nodeMaxTTL); !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("Admit with the record of the life before: %v", err)
 	}
 	second := w.admit(other)
@@ -156,7 +163,6 @@ func TestNodeKilledAndEmpty(t *testing.T) {
 // that is over: it hands nothing on, prolongs nothing, and what it has stays
 // until it ends.
 func TestNodeComesBackWithItsData(t *testing.T) {
-	t.Parallel()
 	for name, args := range map[string][]string{
 		"RDB": nil,
 		"AOF": {"--appendonly", "yes", "--appendfsync", "always"},
@@ -235,14 +241,14 @@ func TestNodeFlushedWhileItWaits(t *testing.T) {
 	if keys := w.keys(); len(keys) != 0 {
 		t.Errorf("a refusal left %q", keys)
 	}
-	if err := d.Admit(w.ctx, waits, nodeMaxTTL); !errors.Is(err, driver.ErrNotHeld) {
+	if err := (&Node{d}).Admit(w.ctx, waits, nodeMaxTTL); !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("Admit without a record: %v", err)
 	}
 	fresh := w.record(d)
 	if fresh.Text == waits.Text || fresh.Node != waits.Node {
 		t.Errorf("after FLUSHALL %+v, before %+v", fresh, waits)
 	}
-	if err := d.Admit(w.ctx, waits, nodeMaxTTL); !errors.Is(err, driver.ErrNotHeld) {
+	if err := (&Node{d}).Admit(w.ctx, waits, nodeMaxTTL); !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("Admit with the record before: %v", err)
 	}
 	w.heldBack(d, ask("k"))
@@ -251,10 +257,10 @@ func TestNodeFlushedWhileItWaits(t *testing.T) {
 	if !rec.Voting || rec.MaxTTL != nodeMaxTTL || rec.Node != waits.Node {
 		t.Errorf("admitted, the record is %+v", rec)
 	}
-	if err := d.Admit(w.ctx, rec, time.Hour); !errors.Is(err, driver.ErrNotHeld) {
+	if err := (&Node{d}).Admit(w.ctx, rec, time.Hour); !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("Admit of one that votes: %v", err)
 	}
-	if err := d.Admit(w.ctx, rec, minTTL-1); err == nil || errors.Is(err, driver.ErrNotHeld) {
+	if err := (&Node{d}).Admit(w.ctx, rec, minTTL-1); err == nil || errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("Admit for nothing: %v", err)
 	}
 }
@@ -270,8 +276,8 @@ func TestNodeRecordMustBeExact(t *testing.T) {
 		"no" + good[2:], " " + good, "ok " + good[4:44] + good[44:], "wait " + good[3:43] + " N", strings.ToUpper(good),
 	} {
 		w.do("SET", recordKey, text)
-		for _, r := range []driver.Request{ask("k"), proposing("k", w.micros())} {
-			if res, err := d.Try(w.ctx, r); err != nil || res.Granted || res.Why != driver.NotVoting {
+		for _, r := range []contend.Owner{ask("k"), proposing("k", w.micros())} {
+			if res, err := contend.Try(w.ctx, seen(d), r); err != nil || res.Granted || res.Why != driver.NotVoting {
 				t.Errorf("with the record %q Try says %+v, %v", text, res, err)
 			}
 		}
@@ -288,7 +294,6 @@ func TestNodeRecordMustBeExact(t *testing.T) {
 
 // A replica that is promoted has the record of the master that it copied.
 func TestNodeIsAPromotedReplica(t *testing.T) {
-	t.Parallel()
 	w, r := newWorld(t), newWorld(t)
 	d := w.node()
 	w.admit(d)
@@ -302,7 +307,7 @@ func TestNodeIsAPromotedReplica(t *testing.T) {
 		return strings.Contains(r.admin.Info(r.ctx, "replication").Val(), "master_link_status:up")
 	})
 	replica := r.node()
-	if _, err := replica.Record(r.ctx); replica.Classify(err) != driver.ClassReadOnly {
+	if _, err := (&Node{replica}).Record(r.ctx); replica.Classify(err) != driver.ClassReadOnly {
 		t.Errorf("Record of a replica says %v", err)
 	}
 	r.do("REPLICAOF", "NO", "ONE")
@@ -320,12 +325,12 @@ func TestNodeIsAPromotedReplica(t *testing.T) {
 // driver, and no answer says more.
 func TestNodeTTL(t *testing.T) {
 	w := newWorld(t)
-	d, wide := w.node(), w.driver(&Options{MaxTTL: time.Hour})
+	d, wide := w.node(), w.nodeOver(w.client(nil), time.Hour)
 	w.admit(d)
 	long := ask("k")
 	long.TTL = nodeMaxTTL + 1
 	w.do("CONFIG", "RESETSTAT")
-	for _, r := range []driver.Request{long, queued(long)} {
+	for _, r := range []contend.Owner{long, queued(long)} {
 		if res := w.refuse(d, r); res.Why != driver.TTLTooLong || res.TTL != nodeMaxTTL {
 			t.Errorf("Try says %+v", res)
 		}
@@ -367,7 +372,7 @@ func TestNodeIsFull(t *testing.T) {
 		w.grant(d, a)
 		w.do("CONFIG", "SET", "maxmemory", "1")
 		more.Fence = w.micros()
-		if _, err := d.Try(w.ctx, more); d.Classify(err) != driver.ClassFull {
+		if _, err := contend.Try(w.ctx, seen(d), more); d.Classify(err) != driver.ClassFull {
 			t.Errorf("Try says %v", err)
 		}
 		w.release(d, a)
@@ -399,7 +404,7 @@ func TestAdmissionRaisesTheFloor(t *testing.T) {
 	behind := proposing("k", now-uint64(time.Minute.Microseconds()))
 	reads := behind
 	reads.Mode = driver.Shared
-	for _, r := range []driver.Request{behind, reads} {
+	for _, r := range []contend.Owner{behind, reads} {
 		if least := w.tooLow(d, r); least < now {
 			t.Errorf("a node was admitted at %d, and fences go on above %d", now, least)
 		}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/memdriver"
 )
 
@@ -25,11 +26,10 @@ func TestAgreesWithTheReference(t *testing.T) {
 		t.Run(fmt.Sprintf("node=%v", node), func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			var o *Options
+			d := w.driver(nil)
 			if node {
-				o = &Options{MaxTTL: nodeMaxTTL}
+				d = w.node()
 			}
-			d := w.driver(o)
 			for range 60 {
 				seed := rand.Uint64()
 				w.do("FLUSHALL")
@@ -48,14 +48,14 @@ func TestAgreesWithTheReference(t *testing.T) {
 func (w *world) compare(t *testing.T, d *Driver, node bool, seed uint64) {
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	mem := memdriver.New()
-	owners := make([]driver.Request, 7)
+	owners := make([]contend.Owner, 7)
 	for i := range owners {
 		owners[i] = one(rnd)
 	}
 	base := w.micros() + 1_000_000
 	before := ask("before") // a store that was never asked takes the first fence for the clock
 	before.Fence, before.Settled = base-500_000, true
-	_, _ = tried(mem.Try(w.ctx, before)), mem.Release(w.ctx, before)
+	_, _ = tried(contend.Try(w.ctx, mem, before)), contend.Release(w.ctx, mem, before)
 	granted := map[string]bool{}
 	var trace []string
 	for range 60 {
@@ -70,18 +70,18 @@ func (w *world) compare(t *testing.T, d *Driver, node bool, seed uint64) {
 				r.Raise, r.Restore = rnd.IntN(4) == 0, rnd.IntN(6) == 0
 			}
 			what = "try"
-			ours, reference = tried(d.Try(w.ctx, r)), tried(mem.Try(w.ctx, r))
+			ours, reference = tried(contend.Try(w.ctx, seen(d), r)), tried(contend.Try(w.ctx, mem, r))
 			granted[r.Owner] = granted[r.Owner] || strings.HasPrefix(ours, "granted")
 			if ours == tooLow { // whether it waits then is the engine's own affair
 				r.Settled, r.End = true, driver.Unused
-				_, _ = d.Release(w.ctx, r), mem.Release(w.ctx, r)
+				_, _ = contend.Release(w.ctx, seen(d), r), contend.Release(w.ctx, mem, r)
 				owners[i] = one(rnd)
 			}
 		case 5:
 			r.Convert, r.Mode = true, driver.Shared
 			r.Limit = rnd.IntN(2) * rnd.IntN(4)
 			what = "convert"
-			ours, reference = tried(d.Try(w.ctx, r)), tried(mem.Try(w.ctx, r))
+			ours, reference = tried(contend.Try(w.ctx, seen(d), r)), tried(contend.Try(w.ctx, mem, r))
 			if strings.HasPrefix(ours, "granted") {
 				owners[i].Mode, owners[i].Limit = r.Mode, r.Limit
 			}
@@ -96,7 +96,7 @@ func (w *world) compare(t *testing.T, d *Driver, node bool, seed uint64) {
 				r.End = driver.End(rnd.IntN(3))
 			}
 			what = "release"
-			ours, reference = fmt.Sprint(d.Release(w.ctx, r) == nil), fmt.Sprint(mem.Release(w.ctx, r) == nil)
+			ours, reference = fmt.Sprint(contend.Release(w.ctx, seen(d), r) == nil), fmt.Sprint(contend.Release(w.ctx, mem, r) == nil)
 			owners[i] = one(rnd)
 		}
 		trace = append(trace, fmt.Sprintf("%s %s %v/%d queue=%v end=%d fence=%d: %s", what, r.Owner[:4], r.Mode, r.Limit, r.Queue, r.End, r.Fence, ours))
@@ -109,7 +109,7 @@ func (w *world) compare(t *testing.T, d *Driver, node bool, seed uint64) {
 	}
 }
 
-func one(rnd *rand.Rand) driver.Request {
+func one(rnd *rand.Rand) contend.Owner {
 	r := ask("k")
 	r.Patience = r.TTL
 	switch rnd.IntN(3) {
@@ -136,8 +136,8 @@ func tried(res driver.Result, err error) string {
 
 const tooLow = "fence too low"
 
-func (w *world) renewal(d driver.Driver, r driver.Request) (s string) {
-	d.Renew(w.ctx, []driver.Request{r}, func(_ int, a driver.Renewal) {
+func (w *world) renewal(d driver.Driver, r contend.Owner) (s string) {
+	contend.Renew(w.ctx, d, []contend.Owner{r}, func(_ int, a driver.Renewal) {
 		s = fmt.Sprintf("%v, wanted %v", a.Err, a.Wanted)
 		if errors.Is(a.Err, driver.ErrNotHeld) {
 			s = "not held"

@@ -33,10 +33,10 @@ type job struct {
 }
 
 // Renew prolongs leases and keeps places in line; see [driver.Driver].
-func (d *Driver) Renew(ctx context.Context, rs []driver.Request, done func(i int, r driver.Renewal)) {
+func (d *Driver) Renew(ctx context.Context, rs []driver.RenewRequest, done func(i int, r driver.Renewal)) {
 	var leases, places []int
 	for i, r := range rs {
-		switch err := d.check(r); {
+		switch err := d.valid(r.Key, r.Check()); {
 		case err != nil:
 			done(i, driver.Renewal{Err: err})
 		case !r.Queue && d.maxTTL != 0 && r.TTL > d.maxTTL:
@@ -100,7 +100,7 @@ func (d *Driver) renewPart(ctx context.Context, part []*job) {
 
 // leaseJobs groups leases by what one script can carry: one TTL and, in a
 // cluster, one slot.
-func (d *Driver) leaseJobs(rs []driver.Request, idx []int) []*job {
+func (d *Driver) leaseJobs(rs []driver.RenewRequest, idx []int) []*job {
 	type group struct {
 		ttl  time.Duration
 		slot int
@@ -120,7 +120,7 @@ func (d *Driver) leaseJobs(rs []driver.Request, idx []int) []*job {
 			for k, i := range about {
 				names := d.names(rs[i].Key)
 				keys[k], keys[n+k], keys[2*n+k] = names.lock, names.grant, names.line
-				args = append(args, value(rs[i]))
+				args = append(args, value(rs[i].Claim))
 			}
 			for _, i := range about {
 				if d.maxTTL != 0 {
@@ -137,7 +137,7 @@ func (d *Driver) leaseJobs(rs []driver.Request, idx []int) []*job {
 
 // fenceHeld is what a lease's fence must not be below; nothing when it is not
 // known.
-func fenceHeld(r driver.Request) string {
+func fenceHeld(r driver.RenewRequest) string {
 	if r.Fence == 0 {
 		return ""
 	}
@@ -145,7 +145,7 @@ func fenceHeld(r driver.Request) string {
 }
 
 // placeJobs groups places by line, and lines by what one script can carry.
-func (d *Driver) placeJobs(rs []driver.Request, idx []int) []*job {
+func (d *Driver) placeJobs(rs []driver.RenewRequest, idx []int) []*job {
 	sorted := slices.SortedStableFunc(slices.Values(idx), func(a, b int) int {
 		return cmp.Or(cmp.Compare(d.slotOf(rs[a].Key), d.slotOf(rs[b].Key)), cmp.Compare(rs[a].Key, rs[b].Key))
 	})
@@ -165,7 +165,7 @@ func (d *Driver) placeJobs(rs []driver.Request, idx []int) []*job {
 		j.call.keys = append(j.call.keys, names.lock, names.grant, names.line, names.places)
 		j.call.args = append(j.call.args, n)
 		for _, i := range sorted[:n] {
-			j.call.args = append(j.call.args, value(rs[i]), millis(rs[i].Patience))
+			j.call.args = append(j.call.args, value(rs[i].Claim), millis(rs[i].Patience))
 		}
 		j.about = append(j.about, sorted[:n]...)
 		sorted = sorted[n:]
@@ -203,7 +203,7 @@ func (j *job) barred(ttl time.Duration) error {
 }
 
 // report passes on what a job's script answered.
-func (d *Driver) report(rs []driver.Request, j *job, done func(int, driver.Renewal)) {
+func (d *Driver) report(rs []driver.RenewRequest, j *job, done func(int, driver.Renewal)) {
 	err := j.call.err
 	if err == nil && d.maxTTL != 0 {
 		err = j.barred(rs[j.about[0]].TTL)
@@ -226,15 +226,15 @@ func (d *Driver) report(rs []driver.Request, j *job, done func(int, driver.Renew
 		case j.lease:
 			done(i, driver.Renewal{TTL: rs[i].TTL, Wanted: n == 2})
 		default:
-			done(i, driver.Renewal{RetryIn: d.lookIn(rs[i], n)})
+			done(i, driver.Renewal{RetryIn: d.lookIn(rs[i].Claim, n)})
 		}
 	}
 }
 
 // lookIn says when a place should try again without a hint.
-func (d *Driver) lookIn(r driver.Request, ms int64) time.Duration {
+func (d *Driver) lookIn(c driver.Claim, ms int64) time.Duration {
 	in := span(ms)
-	if mode, _ := d.boxes.mode(r); mode != modePoll {
+	if mode, _ := d.boxes.mode(c); mode != modePoll {
 		return in
 	}
 	if ms == 0 {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -23,7 +24,6 @@ import (
 // 512, each on connections of its own, and the order of grants is the order of
 // the line.
 func TestCommandsPerHandoffAreFlat(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t, "--maxclients", "4000")
 	cost := map[int]float64{}
 	for _, n := range []int{2, 64, 512} {
@@ -44,7 +44,7 @@ func (w *world) handoffs(n int) float64 {
 	first.TTL = time.Hour
 	starter := w.driver(nil)
 	w.grant(starter, first)
-	drivers, rs, hints := make([]*Driver, n), make([]driver.Request, n), make([]<-chan struct{}, n)
+	drivers, rs, hints := make([]*Driver, n), make([]contend.Owner, n), make([]<-chan struct{}, n)
 	for i := range n {
 		rdb := redis.NewClient(&redis.Options{Addr: w.server.Addr(), PoolSize: 1})
 		defer rdb.Close()
@@ -86,21 +86,21 @@ func TestRenewMany(t *testing.T) {
 	w := newWorld(t)
 	d := w.driver(nil)
 	const n = 20_000
-	rs := make([]driver.Request, n)
+	rs := make([]contend.Owner, n)
 	pipe := w.admin.Pipeline()
 	for i := range rs {
 		rs[i] = ask(fmt.Sprint("many/", i))
 		if i%10 != 0 {
-			pipe.Set(w.ctx, "lock:"+rs[i].Key, value(rs[i]), time.Minute/2)
+			pipe.Set(w.ctx, "lock:"+rs[i].Key, value(rs[i].Claim()), time.Minute/2)
 		}
 	}
 	if _, err := pipe.Exec(w.ctx); err != nil {
 		t.Fatal(err)
 	}
-	d.Renew(w.ctx, rs[:1], func(int, driver.Renewal) {}) // the server knows the script
+	contend.Renew(w.ctx, d, rs[:1], func(int, driver.Renewal) {}) // the server knows the script
 	w.do("CONFIG", "RESETSTAT")
 	seen := make([]int, n)
-	d.Renew(w.ctx, rs, func(i int, r driver.Renewal) {
+	contend.Renew(w.ctx, d, rs, func(i int, r driver.Renewal) {
 		seen[i]++
 		if (i%10 == 0) != (r.Err == driver.ErrNotHeld) {
 			t.Errorf("lease %d: %v", i, r.Err)
@@ -123,7 +123,7 @@ func TestRenewReportsWhatIsKnown(t *testing.T) {
 	var stuck dialer
 	d := w.over(w.client(func(o *redis.Options) { o.Dialer = stuck.dial }), nil)
 	const n = renewLanes * perPipe * perScript
-	rs := make([]driver.Request, n)
+	rs := make([]contend.Owner, n)
 	for i := range rs {
 		rs[i] = ask(fmt.Sprint("n", i))
 	}
@@ -131,7 +131,7 @@ func TestRenewReportsWhatIsKnown(t *testing.T) {
 	ctx, cancel := context.WithCancel(w.ctx)
 	defer cancel()
 	known, late := 0, 0
-	d.Renew(ctx, rs, func(_ int, r driver.Renewal) {
+	contend.Renew(ctx, d, rs, func(_ int, r driver.Renewal) {
 		if errors.Is(r.Err, context.Canceled) {
 			late++
 			return
@@ -164,14 +164,14 @@ func TestStuckConnections(t *testing.T) {
 	}
 	stuck.hang()
 	for i := range dead {
-		go func() { _, _ = d.Try(w.ctx, ask("k")) }()
+		go func() { _, _ = contend.Try(w.ctx, d, ask("k")) }()
 		w.until("it hangs", func() bool {
 			d.send.mu.Lock()
 			defer d.send.mu.Unlock()
 			return d.send.flying == i+1 && len(d.send.queue) == 0
 		})
 	}
-	if _, err := d.Try(w.ctx, ask("other")); err != nil { // long before the client's read timeout
+	if _, err := contend.Try(w.ctx, d, ask("other")); err != nil { // long before the client's read timeout
 		t.Error(err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 )
 
 // More leases than one script ends: the mark of one of the last is not lost
@@ -42,7 +43,7 @@ func TestMarkBesideAPeer(t *testing.T) {
 	w.grant(d, a)
 	w.until("the lease is over", func() bool { return w.admin.Exists(w.ctx, "lock:k").Val() == 0 })
 	w.do("SET", "lock:k", "peer")
-	if err := d.Release(w.ctx, a); !errors.Is(err, driver.ErrNotHeld) {
+	if err := contend.Release(w.ctx, seen(d), a); !errors.Is(err, driver.ErrNotHeld) {
 		t.Fatal(err)
 	}
 	w.do("DEL", "lock:k")
@@ -77,7 +78,7 @@ func TestLateTryAtAPermanentLock(t *testing.T) {
 	late := a
 	w.do("PERSIST", "lock:k")
 	a = w.convert(d, a)
-	w.do("ZADD", "hasp.shares:{lock:k}", 1, value(a))
+	w.do("ZADD", "hasp.shares:{lock:k}", 1, value(a.Claim()))
 	w.refuse(d, queued(late))
 	if n := w.inspect(d, "k").Waiters; n != 0 {
 		t.Errorf("%d wait", n)

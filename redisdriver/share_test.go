@@ -11,22 +11,23 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 )
 
-func reader(key string) driver.Request {
+func reader(key string) contend.Owner {
 	r := ask(key)
 	r.Mode = driver.Shared
 	return r
 }
 
-func sharer(key string, limit int) driver.Request {
+func sharer(key string, limit int) contend.Owner {
 	r := reader(key)
 	r.Limit = limit
 	return r
 }
 
 // convert has the lease of a writer shared from now on.
-func (w *world) convert(d *Driver, r driver.Request) driver.Request {
+func (w *world) convert(d *Driver, r contend.Owner) contend.Owner {
 	w.Helper()
 	r.Mode, r.Convert = driver.Shared, true
 	w.grant(d, r)
@@ -94,11 +95,11 @@ func TestOtherTypeIsNotShared(t *testing.T) {
 	w := newWorld(t)
 	d := w.driver(nil)
 	w.do("HSET", "lock:k", "f", "v")
-	for _, r := range []driver.Request{reader("k"), queued(sharer("k", 2))} {
-		if _, err := d.Try(w.ctx, r); d.Classify(err) != driver.ClassMisconfigured {
+	for _, r := range []contend.Owner{reader("k"), queued(sharer("k", 2))} {
+		if _, err := contend.Try(w.ctx, d, r); d.Classify(err) != driver.ClassMisconfigured {
 			t.Errorf("Try says: %v", err)
 		}
-		if err := d.Release(w.ctx, r); !errors.Is(err, driver.ErrNotHeld) {
+		if err := contend.Release(w.ctx, d, r); !errors.Is(err, driver.ErrNotHeld) {
 			t.Errorf("Release says: %v", err)
 		}
 	}
@@ -106,7 +107,6 @@ func TestOtherTypeIsNotShared(t *testing.T) {
 
 // Every key of ours expires, at every step of what shares a lock.
 func TestSidecarsOfSharersExpire(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t)
 	d := w.driver(nil)
 	check := func(step string) {
@@ -182,7 +182,7 @@ func TestSharesOfAnotherTime(t *testing.T) {
 		if got := w.sharers(d, "k"); len(got) != 1 || got[0] != fresh.Owner {
 			t.Errorf("%s: the key is shared by %q", name, got)
 		}
-		if err := d.Release(w.ctx, old); !errors.Is(err, driver.ErrNotHeld) {
+		if err := contend.Release(w.ctx, d, old); !errors.Is(err, driver.ErrNotHeld) {
 			t.Errorf("%s: Release of a lease before says %v", name, err)
 		}
 		if err := w.renew(d, fresh)[0]; err != nil {
@@ -202,7 +202,7 @@ func TestSharersAreForgotten(t *testing.T) {
 		err := w.renew(d, a)[0]
 		switch lost {
 		case "hasp.held:{lock:k}", "hasp.shares:{lock:k}":
-			for _, r := range []driver.Request{ask("k"), reader("k"), a} {
+			for _, r := range []contend.Owner{ask("k"), reader("k"), a} {
 				if res := w.refuse(d, r); res.Left <= 20*time.Second || res.Holder.Foreign {
 					t.Errorf("without %q: %+v", lost, res)
 				}
@@ -238,7 +238,7 @@ func TestManyReadersAreLetIn(t *testing.T) {
 	const n = 100
 	a, last := ask("k"), ask("k")
 	w.grant(d, a)
-	rs, hints := make([]driver.Request, n), make([]<-chan struct{}, n)
+	rs, hints := make([]contend.Owner, n), make([]<-chan struct{}, n)
 	for i := range rs {
 		rs[i] = reader("k")
 		hints[i] = w.wait(d, rs[i])
@@ -350,7 +350,7 @@ func TestCommandsOfSharersAreFlat(t *testing.T) {
 	for _, n := range []int{2, 500} {
 		for limit, name := range map[int]string{0: "reader", 1000: "semaphore"} {
 			w.do("FLUSHALL")
-			var held []driver.Request
+			var held []contend.Owner
 			for range n {
 				r := sharer("k", limit)
 				r.Settled = true

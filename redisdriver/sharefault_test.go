@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -34,7 +35,7 @@ func TestFullServerAndSharers(t *testing.T) {
 					w.admit(d)
 				}
 				writing := ask
-				ask := func(r driver.Request) driver.Request {
+				ask := func(r contend.Owner) contend.Owner {
 					if node {
 						r.Fence = w.micros() + 2_000_000
 					}
@@ -54,8 +55,8 @@ func TestFullServerAndSharers(t *testing.T) {
 				w.wait(d, other)
 
 				off := w.full()
-				for _, r := range []driver.Request{sharer("new", limit), sharer("alone", limit), ask(sharer("new", limit))} {
-					if _, err := d.Try(w.ctx, queued(r)); d.Classify(err) != driver.ClassFull {
+				for _, r := range []contend.Owner{sharer("new", limit), sharer("alone", limit), ask(sharer("new", limit))} {
+					if _, err := contend.Try(w.ctx, seen(d), queued(r)); d.Classify(err) != driver.ClassFull {
 						t.Errorf("Try of %q says %v", r.Key, err)
 					}
 				}
@@ -74,7 +75,7 @@ func TestFullServerAndSharers(t *testing.T) {
 				w.release(d, writer)
 				w.hear(hints)
 				w.grant(d, waits)
-				for _, r := range []driver.Request{a, claims, waits} {
+				for _, r := range []contend.Owner{a, claims, waits} {
 					w.release(d, r)
 				}
 				b.End = driver.Unfinished
@@ -118,8 +119,8 @@ func TestPermanentLocks(t *testing.T) {
 
 	// What the leases say is over is not over.
 	past := float64(time.Now().Add(-time.Hour).UnixMilli())
-	for _, r := range []driver.Request{a, b} {
-		w.admin.ZAdd(w.ctx, "hasp.shares:{lock:k}", redis.Z{Score: past, Member: value(r)})
+	for _, r := range []contend.Owner{a, b} {
+		w.admin.ZAdd(w.ctx, "hasp.shares:{lock:k}", redis.Z{Score: past, Member: value(r.Claim())})
 	}
 	if res := w.refuse(d, queued(writer)); res.Left != 0 || res.RetryIn <= 0 {
 		t.Errorf("a writer was told %+v", res)
@@ -145,9 +146,9 @@ func TestPermanentLocks(t *testing.T) {
 	w.grant(d, c)
 	w.do("PERSIST", "lock:k")
 	w.do("DEL", "hasp.shares:{lock:k}", "hasp.held:{lock:k}", "hasp.grant:{lock:k}")
-	for _, r := range []driver.Request{ask("k"), reader("k"), c} {
+	for _, r := range []contend.Owner{ask("k"), reader("k"), c} {
 		w.refuse(d, r)
-		if err := d.Release(w.ctx, r); !errors.Is(err, driver.ErrNotHeld) {
+		if err := contend.Release(w.ctx, seen(d), r); !errors.Is(err, driver.ErrNotHeld) {
 			t.Errorf("Release says %v", err)
 		}
 	}
@@ -164,7 +165,7 @@ func TestPermanentAndUnclaimed(t *testing.T) {
 	w.wait(d, b)
 	w.release(d, a)
 	w.do("PERSIST", "lock:k")
-	w.admin.ZAdd(w.ctx, "hasp.shares:{lock:k}", redis.Z{Score: 1, Member: value(b)})
+	w.admin.ZAdd(w.ctx, "hasp.shares:{lock:k}", redis.Z{Score: 1, Member: value(b.Claim())})
 	w.refuse(d, ask("k"))
 	w.grant(d, b)
 	w.release(d, b)
@@ -195,7 +196,7 @@ func TestDocumentedRightsAreEnoughToShare(t *testing.T) {
 		}
 	}
 	b.End = driver.Unfinished
-	for _, r := range []driver.Request{a, b, c} {
+	for _, r := range []contend.Owner{a, b, c} {
 		w.release(d, r)
 	}
 	w.do("DEL", "lock:k")
@@ -231,13 +232,13 @@ func TestNoRightToPublishToSharers(t *testing.T) {
 
 			again, writer := reader("k"), ask("k")
 			w.grant(mute, again)
-			if hints, err := d.Watch(w.ctx, writer); err != nil || hints == nil {
+			if hints, err := contend.Watch(w.ctx, d, writer); err != nil || hints == nil {
 				t.Fatal(hints, err)
 			}
 			if res := w.refuse(d, queued(writer)); res.RetryIn != lookAfter {
 				t.Errorf("behind a holder that cannot tell: %+v", res)
 			}
-			d.Renew(w.ctx, []driver.Request{queued(writer)}, func(_ int, r driver.Renewal) {
+			contend.Renew(w.ctx, d, []contend.Owner{queued(writer)}, func(_ int, r driver.Renewal) {
 				if r.RetryIn != lookAfter {
 					t.Errorf("and its sign of life: %+v", r)
 				}
@@ -301,7 +302,7 @@ func TestNodeHoldsSharersBack(t *testing.T) {
 	record := w.admin.Get(w.ctx, recordKey).Val()
 	w.do("SET", recordKey, "ok 0000000000000000000000000000000000000000 60000")
 	w.heldBack(d, a, b, next, sharer("new", 2))
-	if res := w.refuse(d, func() driver.Request { r := a; r.Convert = true; return r }()); res.Why != driver.NotVoting {
+	if res := w.refuse(d, func() contend.Owner { r := a; r.Convert = true; return r }()); res.Why != driver.NotVoting {
 		t.Errorf("a conversion says %+v", res)
 	}
 	w.release(d, writer)

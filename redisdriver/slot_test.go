@@ -10,10 +10,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/drivertest"
+	"github.com/hasplock/hasp/internal/contend"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -41,7 +41,6 @@ func (w *world) clusterClient(change func(*redis.ClusterOptions)) *redis.Cluster
 // Slots are computed as the server computes them, and every sidecar of a lock
 // lies in the lock's slot.
 func TestSidecarsShareTheSlot(t *testing.T) {
-	t.Parallel()
 	w := newCluster(t)
 	keySlot := func(key string) int {
 		return int(w.admin.ClusterKeySlot(w.ctx, key).Val())
@@ -78,11 +77,8 @@ func TestSuiteOnAClusterOfOne(t *testing.T) {
 	drivertest.Run(t, drivertest.Harness{Parallel: true, New: func(t testing.TB) drivertest.Store {
 		w := newCluster(t)
 		w.ctx = context.Background()
-		// Thousands of slots ask at once: how long one waits for a connection is
-		// the machine's matter here.
-		patience := func(o *redis.ClusterOptions) { o.PoolTimeout = time.Minute }
 		return drivertest.Store{
-			Open:      func() driver.Driver { return New(w.clusterClient(patience), nil) },
+			Open:      func() driver.Driver { return New(w.clusterClient(nil), nil) },
 			Leftovers: func() []string { return permanent(t, w.admin) },
 			Names:     func() []string { return everything(t, w.admin) },
 		}
@@ -109,10 +105,9 @@ func TestOneMark(t *testing.T) {
 
 // A client that does not know it talks to a cluster is told so.
 func TestPlainClientOnACluster(t *testing.T) {
-	t.Parallel()
 	w := newCluster(t)
 	d := w.driver(nil)
-	_, err := d.Try(w.ctx, ask("k"))
+	_, err := contend.Try(w.ctx, d, ask("k"))
 	if d.Classify(err) != driver.ClassMisconfigured {
 		t.Errorf("Try says: %v", err)
 	}
@@ -123,14 +118,13 @@ func TestPlainClientOnACluster(t *testing.T) {
 
 // Those that are being subscribed have nobody yet, and are not idle.
 func TestMoreSlotsThanSubscriptionsAtOnce(t *testing.T) {
-	t.Parallel()
 	w := newCluster(t)
 	d := w.over(w.clusterClient(nil), nil)
 	var told, polls atomic.Int64
 	var wg sync.WaitGroup
 	for i := range 3 * maxBoxes {
 		wg.Go(func() {
-			switch hints, err := d.Watch(w.ctx, ask(fmt.Sprint("k", i))); {
+			switch hints, err := contend.Watch(w.ctx, d, ask(fmt.Sprint("k", i))); {
 			case err != nil:
 				t.Errorf("Watch %d: %v", i, err)
 			case hints == nil:
@@ -149,12 +143,11 @@ func TestMoreSlotsThanSubscriptionsAtOnce(t *testing.T) {
 // Beyond the bound of subscriptions waiters poll, and a slot that nobody waits
 // for makes room.
 func TestSubscriptionsAreBounded(t *testing.T) {
-	t.Parallel()
 	w := newCluster(t)
 	d := w.over(w.clusterClient(nil), nil)
 	ctx, leave := context.WithCancel(w.ctx)
 	for i := range maxBoxes {
-		hints, err := d.Watch(ctx, ask(string(rune('a'+i))))
+		hints, err := contend.Watch(ctx, d, ask(string(rune('a'+i))))
 		if err != nil || hints == nil {
 			t.Fatalf("Watch %d: %v, %v", i, hints, err)
 		}
@@ -163,7 +156,7 @@ func TestSubscriptionsAreBounded(t *testing.T) {
 		t.Fatalf("%d subscriptions for %d slots", n, maxBoxes)
 	}
 	last := ask("beyond")
-	if hints, err := d.Watch(w.ctx, last); err != nil || hints != nil {
+	if hints, err := contend.Watch(w.ctx, d, last); err != nil || hints != nil {
 		t.Fatalf("one too many: %v, %v", hints, err)
 	}
 	w.grant(d, ask("beyond"))
@@ -172,7 +165,7 @@ func TestSubscriptionsAreBounded(t *testing.T) {
 	}
 	leave()
 	w.until("a slot makes room", func() bool {
-		hints, err := d.Watch(w.ctx, last)
+		hints, err := contend.Watch(w.ctx, d, last)
 		return err == nil && hints != nil
 	})
 	if n := len(d.boxes.open); n != maxBoxes {

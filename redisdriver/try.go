@@ -23,7 +23,11 @@ const (
 )
 
 // Try asks once for r.Key; see [driver.Driver].
-func (d *Driver) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
+func (d *Driver) Try(ctx context.Context, r driver.TryRequest) (driver.Result, error) {
+	return d.vote(ctx, driver.VoteRequest{TryRequest: r})
+}
+
+func (d *Driver) vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 	c, told, refused, err := d.prepare(r)
 	if c == nil {
 		return refused, err
@@ -36,12 +40,10 @@ func (d *Driver) Try(ctx context.Context, r driver.Request) (driver.Result, erro
 }
 
 // prepare returns the call of a Try, or what needs no call to be said.
-func (d *Driver) prepare(r driver.Request) (c *call, told bool, refused driver.Result, err error) {
-	switch err = d.check(r); {
+func (d *Driver) prepare(r driver.VoteRequest) (c *call, told bool, refused driver.Result, err error) {
+	switch err = d.valid(r.Key, r.Check()); {
 	case err != nil:
 		return nil, false, refused, err
-	case r.Fence != 0 && d.maxTTL == 0 && !r.Convert:
-		return nil, false, refused, fmt.Errorf("redis: a proposed fence, without Options.MaxTTL: %w", driver.ErrUnsupported)
 	case d.maxTTL != 0 && r.TTL > d.maxTTL:
 		return nil, false, driver.Result{Why: driver.TTLTooLong, TTL: d.maxTTL}, nil
 	}
@@ -50,7 +52,7 @@ func (d *Driver) prepare(r driver.Request) (c *call, told bool, refused driver.R
 }
 
 // tried reads the answer to a Try that began at begun.
-func (d *Driver) tried(r driver.Request, c *call, told bool, begun time.Time) (driver.Result, error) {
+func (d *Driver) tried(r driver.VoteRequest, c *call, told bool, begun time.Time) (driver.Result, error) {
 	d.delay.sample(time.Since(begun))
 	a, err := parseTry(c.reply)
 	if err != nil {
@@ -72,7 +74,7 @@ func (d *Driver) tried(r driver.Request, c *call, told bool, begun time.Time) (d
 
 // tryCall is a Try as the batch script wants it. told says that hints will
 // reach r.
-func (d *Driver) tryCall(r driver.Request) (c *call, told bool) {
+func (d *Driver) tryCall(r driver.VoteRequest) (c *call, told bool) {
 	n := d.names(r.Key)
 	c = &call{script: d.scripts.batch, mark: n.mark, keys: []any{n.lock, n.grant, n.line, n.places, n.gone(r.Owner)}}
 	kind, place := "h", ""
@@ -85,36 +87,36 @@ func (d *Driver) tryCall(r driver.Request) (c *call, told bool) {
 	switch state := strings.ToUpper(kind); {
 	case r.Mode == driver.Shared:
 		c.args = shareArgs(r, kind, place)
-	case r.Fence != 0 && (r.Queue || r.Fences > 1 || r.Raise || r.Restore):
-		c.args = []any{"P", value(r), millis(r.TTL), digits(r.Fence), state, max(r.Fences, 1), place, millis(r.Patience), how(r)}
-	case r.Fence != 0:
-		c.args = []any{"p", value(r), millis(r.TTL), digits(r.Fence), state}
+	case r.Proposal != 0 && (r.Queue || r.Fences > 1 || r.Raise || r.Restore):
+		c.args = []any{"P", value(r.Claim), millis(r.TTL), digits(r.Proposal), state, max(r.Fences, 1), place, millis(r.Patience), how(r)}
+	case r.Proposal != 0:
+		c.args = []any{"p", value(r.Claim), millis(r.TTL), digits(r.Proposal), state}
 	case r.Queue || r.Fences > 1:
-		c.args = []any{state, value(r), millis(r.TTL), lingering(r.TTL), max(r.Fences, 1), place, millis(r.Patience)}
+		c.args = []any{state, value(r.Claim), millis(r.TTL), lingering(r.TTL), max(r.Fences, 1), place, millis(r.Patience)}
 	default:
-		c.args = []any{kind, value(r), millis(r.TTL), lingering(r.TTL)}
+		c.args = []any{kind, value(r.Claim), millis(r.TTL), lingering(r.TTL)}
 	}
 	return c, told
 }
 
 // shareArgs are those of a Try that shares the key, in state h or m.
-func shareArgs(r driver.Request, state, place string) []any {
+func shareArgs(r driver.VoteRequest, state, place string) []any {
 	fence := ""
-	if r.Fence != 0 {
+	switch {
+	case r.Convert && r.Fence != 0:
 		fence = digits(r.Fence)
-		if !r.Convert {
-			state = strings.ToUpper(state)
-		}
+	case !r.Convert && r.Proposal != 0:
+		fence, state = digits(r.Proposal), strings.ToUpper(state)
 	}
-	return []any{"s", value(r), millis(r.TTL), state, limitOf(r), max(r.Fences, 1), place, millis(r.Patience), fence, how(r)}
+	return []any{"s", value(r.Claim), millis(r.TTL), state, limitOf(r.Claim), max(r.Fences, 1), place, millis(r.Patience), fence, how(r)}
 }
 
 // how says what a Try is more than an attempt.
-func how(r driver.Request) string {
+func how(r driver.VoteRequest) string {
 	switch {
 	case r.Convert:
 		return "convert"
-	case r.Fence == 0:
+	case r.Proposal == 0:
 		return ""
 	case r.Restore: // also where the lease is still here
 		return "restore"
@@ -127,7 +129,7 @@ func how(r driver.Request) string {
 // maxLimit is the largest limit that the scripts tell from none, see room.lua.
 const maxLimit = 1 << 40
 
-func limitOf(r driver.Request) int64 { return min(int64(r.Limit), maxLimit) }
+func limitOf(c driver.Claim) int64 { return min(int64(c.Limit), maxLimit) }
 
 // maxFence is the largest that 16 digits hold. The scripts compare fences as
 // texts; this one is centuries ahead of every clock, and so refused.
@@ -137,19 +139,19 @@ func digits(fence uint64) string { return fmt.Sprintf("%016d", min(fence, maxFen
 
 // place describes r's place in line: patience, claim, mode and inbox as
 // line.lua wants them. told says that hints will reach r.
-func (d *Driver) place(r driver.Request) (text string, told bool) {
+func (d *Driver) place(r driver.VoteRequest) (text string, told bool) {
 	claim := d.delay.claim(r.TTL)
-	mode, inbox := d.boxes.mode(r)
+	mode, inbox := d.boxes.mode(r.Claim)
 	if mode == modePoll {
 		claim = min(claim+pollMax, maxClaim)
 		inbox = sidecars + "inbox:" + d.id
 	}
 	proposes := ""
-	if r.Fence != 0 {
+	if r.Proposal != 0 {
 		proposes = "P"
 	}
 	if r.Mode == driver.Shared {
-		proposes += "S" + strconv.FormatInt(limitOf(r), 10)
+		proposes += "S" + strconv.FormatInt(limitOf(r.Claim), 10)
 	}
 	return fmt.Sprintf("%d %d %c%s %s", millis(r.Patience), millis(claim), mode, proposes, inbox), mode != modePoll
 }

@@ -35,16 +35,16 @@ type boxes struct {
 	closed bool
 }
 
-// Watch returns the channel on which r.Owner hears that it should try again;
+// Watch returns the channel on which c.Owner hears that it should try again;
 // see [driver.Driver]. It is nil where the server does not let us subscribe.
 //
 // The first Watch opens one connection for subscriptions beside the client's
 // pool; it stays until Close.
-func (d *Driver) Watch(ctx context.Context, r driver.Request) (<-chan struct{}, error) {
-	if err := d.check(r); err != nil {
+func (d *Driver) Watch(ctx context.Context, c driver.Claim) (<-chan struct{}, error) {
+	if err := d.check(c); err != nil {
 		return nil, err
 	}
-	in, err := d.boxes.get(d.slotOf(r.Key))
+	in, err := d.boxes.get(d.slotOf(c.Key))
 	if in == nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func (d *Driver) Watch(ctx context.Context, r driver.Request) (<-chan struct{}, 
 	if !ok {
 		return nil, err
 	}
-	return in.watch(ctx, r), nil
+	return in.watch(ctx, c), nil
 }
 
 // slotOf says which inbox serves a key: its slot, or -1 outside a cluster.
@@ -98,15 +98,15 @@ func (b *boxes) makeRoom() bool {
 	return false
 }
 
-// mode says how r's place in line is told, and where.
-func (b *boxes) mode(r driver.Request) (mode byte, inbox string) {
+// mode says how c's place in line is told, and where.
+func (b *boxes) mode(c driver.Claim) (mode byte, inbox string) {
 	b.mu.Lock()
-	in := b.open[b.d.slotOf(r.Key)]
+	in := b.open[b.d.slotOf(c.Key)]
 	b.mu.Unlock()
 	if in == nil {
 		return modePoll, ""
 	}
-	return in.mode(r), in.channel
+	return in.mode(c), in.channel
 }
 
 func (b *boxes) close() {
@@ -121,7 +121,7 @@ func (b *boxes) close() {
 // giveBack answers a hint for an owner that nobody here waits for: whatever it
 // was given goes on to the next. When too many of them come at once, the rest
 // is left to the claim time.
-func (d *Driver) giveBack(r driver.Request) {
+func (d *Driver) giveBack(c driver.Claim) {
 	select {
 	case d.giving <- struct{}{}:
 	default:
@@ -131,33 +131,33 @@ func (d *Driver) giveBack(r driver.Request) {
 		defer func() { <-d.giving }()
 		ctx, cancel := context.WithTimeout(d.life, 5*time.Second)
 		defer cancel()
-		_ = d.giveUp(ctx, r, true) // lost: the claim lapses
+		_ = d.giveUp(ctx, d.unclaimedCall(c)) // lost: the claim lapses
 	})
 }
 
 // parseHint reads what call in line.lua publishes: the length of the value in
 // three digits, the value, the lock key. Before it may stand when to try, in ms:
 // such a hint says only that somebody should look then.
-func (d *Driver) parseHint(s string) (r driver.Request, after time.Duration, ok bool) {
+func (d *Driver) parseHint(s string) (c driver.Claim, after time.Duration, ok bool) {
 	if rest, late := strings.CutPrefix(s, "+"); late {
 		ms, rest, _ := strings.Cut(rest, " ")
 		n, err := strconv.ParseUint(ms, 10, 32)
 		if err != nil {
-			return r, 0, false
+			return c, 0, false
 		}
 		s, after = rest, time.Duration(n)*time.Millisecond+time.Millisecond
 	}
 	if len(s) < 3 {
-		return r, 0, false
+		return c, 0, false
 	}
 	n, err := strconv.ParseUint(s[:3], 10, 16)
 	if s = s[3:]; err != nil || int(n) > len(s) {
-		return r, 0, false
+		return c, 0, false
 	}
 	h := holderOf(s[:n])
 	key := s[n:]
 	if h.Foreign || len(key) <= len(d.prefix) || key[:len(d.prefix)] != d.prefix {
-		return r, 0, false
+		return c, 0, false
 	}
-	return driver.Request{Key: key[len(d.prefix):], Owner: h.Owner, Label: h.Label}, after, true
+	return driver.Claim{Key: key[len(d.prefix):], Owner: h.Owner, Label: h.Label}, after, true
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 )
 
 const childEnv = "HASP_SQLDRIVER_CHILD"
@@ -76,10 +77,10 @@ func firstPart(db *sql.DB, args []string) error {
 	}
 	d := NewSQLite(db)
 	began := time.Now()
-	res, err := d.Try(context.Background(), request(args[0]))
+	res, err := contend.Try(context.Background(), d, request(args[0]))
 	for d.Classify(err) == driver.ClassUnreachable && time.Since(began) >= fileWait { // a busy machine: it did wait
 		began = time.Now()
-		res, err = d.Try(context.Background(), request(args[0]))
+		res, err = contend.Try(context.Background(), d, request(args[0]))
 	}
 	if err != nil {
 		return err
@@ -91,7 +92,7 @@ func firstPart(db *sql.DB, args []string) error {
 // oncePart asks for a key and says of which class the error is.
 func oncePart(db *sql.DB, args []string) error {
 	d := NewSQLite(db)
-	res, err := d.Try(context.Background(), request(args[0]))
+	res, err := contend.Try(context.Background(), d, request(args[0]))
 	fmt.Println("answer", res.Granted, d.Classify(err), err)
 	return nil
 }
@@ -157,8 +158,8 @@ func bidPart(db *sql.DB, args []string) error {
 	var node string
 	for round := range rounds {
 		r := queued(proposal(args[0], uint64(time.Now().UnixMicro())))
-		res, err := d.Try(context.Background(), r)
-		for ; err == nil && !res.Granted; res, err = d.Try(context.Background(), r) {
+		res, err := contend.Try(context.Background(), d, r)
+		for ; err == nil && !res.Granted; res, err = contend.Try(context.Background(), d, r) {
 			r.Fence = max(res.Fence+1, uint64(time.Now().UnixMicro()))
 			time.Sleep(res.RetryIn)
 		}
@@ -167,7 +168,7 @@ func bidPart(db *sql.DB, args []string) error {
 		}
 		if r.Raise = round%2 == 0; r.Raise {
 			r.Fence++
-			if res, err = d.Try(context.Background(), r); err != nil || !res.Granted {
+			if res, err = contend.Try(context.Background(), d, r); err != nil || !res.Granted {
 				return fmt.Errorf("raised to %d: %+v, %w", r.Fence, res, err)
 			}
 		}
@@ -175,7 +176,7 @@ func bidPart(db *sql.DB, args []string) error {
 		if err := appendLine(args[1], res.Fence); err != nil {
 			return err
 		}
-		if err := d.Release(context.Background(), r); err != nil {
+		if err := contend.Release(context.Background(), d, r); err != nil {
 			return err
 		}
 	}

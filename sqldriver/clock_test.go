@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 )
 
 // machine is a fake clock.
@@ -78,7 +79,7 @@ func TestWallClockSteps(t *testing.T) {
 			t.Errorf("after a step of %v: %+v", step, res)
 		}
 		last = res.Fence
-		must(t, d.Release(t.Context(), b))
+		must(t, contend.Release(t.Context(), d, b))
 	}
 }
 
@@ -129,7 +130,7 @@ func TestReboot(t *testing.T) {
 			if res := granted(t, d, next); res.Fence <= first.Fence {
 				t.Errorf("the fence is %d after %d", res.Fence, first.Fence)
 			}
-			d.Renew(t.Context(), []driver.Request{a, waiter}, func(i int, r driver.Renewal) {
+			contend.Renew(t.Context(), d, []contend.Owner{a, waiter}, func(i int, r driver.Renewal) {
 				if r.Err == nil {
 					t.Errorf("what was held before the boot was renewed: %d, %+v", i, r)
 				}
@@ -149,7 +150,7 @@ func TestTimeIsTakenInTheTransaction(t *testing.T) {
 	granted(t, d, request("held"))
 	unlock := lockFile(t, path)
 	done := make(chan error)
-	go func() { done <- d.Release(t.Context(), request("nobody's")) }()
+	go func() { done <- contend.Release(t.Context(), d, request("nobody's")) }()
 	waitFor(t, "the Release waits for the file", d.writes.waits)
 	m.set(func(m *machine) { m.up += time.Second })
 	unlock(fmt.Sprintf("UPDATE hasp_meta SET clock = %d", int64(m.up)))
@@ -180,7 +181,7 @@ func TestOwnBootID(t *testing.T) {
 		both(func(m *machine) { m.up++ })
 		granted(t, two, b)
 		refused(t, one, a)
-		must(t, two.Release(t.Context(), b))
+		must(t, contend.Release(t.Context(), two, b))
 	}
 }
 
@@ -209,9 +210,9 @@ func TestTwoMachines(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	_, err := two.Try(t.Context(), request("k"))
+	_, err := contend.Try(t.Context(), two, request("k"))
 	check("Try", err)
-	check("Release", two.Release(t.Context(), request("k")))
+	check("Release", contend.Release(t.Context(), two, request("k")))
 	check("Renew", renewal(t, two, b).Err)
 	_, err = two.Inspect(t.Context(), "k")
 	check("Inspect", err)
@@ -234,7 +235,7 @@ func TestSweep(t *testing.T) {
 		granted(t, d, held)
 		granted(t, d, dies)
 		refused(t, d, queued(waits))
-		must(t, d.Release(t.Context(), held))
+		must(t, contend.Release(t.Context(), d, held))
 		m.set(func(m *machine) { m.up += 3 * time.Second })
 		most = max(most, rows())
 	}
@@ -247,7 +248,7 @@ func TestSweep(t *testing.T) {
 	for range 20 {
 		r := request("k")
 		granted(t, d, r)
-		must(t, d.Release(t.Context(), r))
+		must(t, contend.Release(t.Context(), d, r))
 	}
 	if n := rows(); n > 20 {
 		t.Errorf("%d rows are left", n)
@@ -266,13 +267,13 @@ func TestEndlessTTL(t *testing.T) {
 		if res := refused(t, d, b); res.Left < 1000*time.Hour {
 			t.Errorf("%v left", res.Left)
 		}
-		d.Renew(t.Context(), []driver.Request{a, b}, func(i int, r driver.Renewal) {
+		contend.Renew(t.Context(), d, []contend.Owner{a, b}, func(i int, r driver.Renewal) {
 			if r.Err != nil {
 				t.Errorf("renewal %d: %v", i, r.Err)
 			}
 		})
 	}
-	must(t, d.Release(t.Context(), a))
+	must(t, contend.Release(t.Context(), d, a))
 	granted(t, d, b)
 }
 
@@ -286,12 +287,12 @@ func TestOverIsOver(t *testing.T) {
 	granted(t, d, late)
 	granted(t, d, gone)
 	m.set(func(m *machine) { m.up += late.TTL })
-	d.Renew(t.Context(), []driver.Request{late}, func(_ int, r driver.Renewal) {
+	contend.Renew(t.Context(), d, []contend.Owner{late}, func(_ int, r driver.Renewal) {
 		if !errors.Is(r.Err, driver.ErrNotHeld) {
 			t.Errorf("Renew: %+v", r)
 		}
 	})
-	if err := d.Release(t.Context(), late); !errors.Is(err, driver.ErrNotHeld) {
+	if err := contend.Release(t.Context(), d, late); !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("Release: %v", err)
 	}
 	if res := granted(t, d, request("late")); res.Abandoned {

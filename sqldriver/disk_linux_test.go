@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 )
 
 // mount mounts a small file system in memory.
@@ -34,7 +35,7 @@ func TestFullDisk(t *testing.T) {
 	d := openDriver(t, path)
 	held, err := 0, error(nil)
 	for err == nil && held < 1000 {
-		_, err = d.Try(t.Context(), request(fmt.Sprintf("%0500d", held)))
+		_, err = contend.Try(t.Context(), d, request(fmt.Sprintf("%0500d", held)))
 		held++
 	}
 	t.Logf("after %d locks: %v", held, err)
@@ -49,7 +50,7 @@ func TestFullDisk(t *testing.T) {
 		t.Errorf("Inspect: %+v, %v", info, err)
 	}
 	other := openDriver(t, filepath.Join(dir, "other.db"))
-	_, err = other.Try(t.Context(), request("k"))
+	_, err = contend.Try(t.Context(), other, request("k"))
 	t.Logf("a new file: %v", err)
 	full(other, err)
 	must(t, syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_REMOUNT, "size=2m"))
@@ -71,7 +72,7 @@ func TestFullDiskAtTheFirstCall(t *testing.T) {
 		_, err = f.Write(make([]byte, 4096))
 		must(t, f.Close())
 		d := openDriver(t, path)
-		_, tried := d.Try(t.Context(), request("k"))
+		_, tried := contend.Try(t.Context(), d, request("k"))
 		must(t, d.Close())
 		if tried != nil && (d.Classify(tried) != driver.ClassFull || !strings.Contains(tried.Error(), "make room") || strings.Contains(tried.Error(), "_pragma")) {
 			t.Errorf("class %d: %v", d.Classify(tried), tried)
@@ -94,7 +95,7 @@ func TestReadOnlyDisk(t *testing.T) {
 	used(t, path)
 	must(t, syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_REMOUNT|syscall.MS_RDONLY, "size=2m"))
 	d := openDriver(t, path)
-	_, err := d.Try(t.Context(), request("k"))
+	_, err := contend.Try(t.Context(), d, request("k"))
 	t.Logf("%v", err)
 	if d.Classify(err) != driver.ClassReadOnly || !strings.Contains(err.Error(), "locks must be written") {
 		t.Errorf("class %d: %v", d.Classify(err), err)

@@ -35,6 +35,7 @@ type Driver struct {
 var (
 	_ driver.Driver  = (*Driver)(nil)
 	_ driver.Checker = (*Driver)(nil)
+	_ driver.Node    = (*Driver)(nil)
 )
 
 // maxReads bounds the connections that reads take from the caller's pool. One
@@ -59,11 +60,11 @@ func (d *Driver) Check() error { return d.bad }
 func (d *Driver) Traits() driver.Traits { return d.dia.traits() }
 
 // Watch returns no channel: see the package's comment on waiting.
-func (d *Driver) Watch(ctx context.Context, r driver.Request) (<-chan struct{}, error) {
+func (d *Driver) Watch(ctx context.Context, c driver.Claim) (<-chan struct{}, error) {
 	if d.bad != nil {
 		return nil, d.bad
 	}
-	if err := supported(r); err != nil {
+	if err := valid(c.Check()); err != nil {
 		return nil, err
 	}
 	return nil, ctx.Err()
@@ -217,40 +218,20 @@ func (d *Driver) explain(err error) error {
 	return d.dia.explain(err)
 }
 
-// supported says no to what this engine cannot do, before any I/O.
-func supported(r driver.Request) error {
-	switch {
-	case r.Mode > driver.Shared:
-		return fmt.Errorf("sqldriver: mode %d: %w", r.Mode, driver.ErrUnsupported)
-	case r.Convert && r.Mode != driver.Shared:
-		return errors.New("sqldriver: a lease can be converted to Shared only")
-	case r.Limit < 0:
-		return fmt.Errorf("sqldriver: a limit of %d: must be positive, or 0 for none", r.Limit)
-	case r.Key == "" || len(r.Key) > driver.MaxKey:
-		return fmt.Errorf("sqldriver: a key of %d bytes: must be 1 to %d", len(r.Key), driver.MaxKey)
+// valid returns what is wrong with a request, as this engine's error.
+func valid(err error) error {
+	if err != nil {
+		return fmt.Errorf("sqldriver: %w", err)
 	}
 	return nil
 }
 
-// limit is how many may hold the key with r, 0 for any number, or for r alone.
-func limit(r driver.Request) int {
-	if r.Mode == driver.Shared {
-		return r.Limit
+// limit is how many may hold the key with c, 0 for any number, or for c alone.
+func limit(c driver.Claim) int {
+	if c.Mode == driver.Shared {
+		return c.Limit
 	}
 	return 0
-}
-
-// lasting is supported for a request that sets an expiry.
-func lasting(r driver.Request) error {
-	switch err := supported(r); {
-	case err != nil:
-		return err
-	case r.Queue && r.Patience <= 0:
-		return fmt.Errorf("sqldriver: a patience of %v: must be positive", r.Patience)
-	case r.TTL <= 0:
-		return fmt.Errorf("sqldriver: a TTL of %v: must be positive", r.TTL)
-	}
-	return nil
 }
 
 // The rhythm of waiting; see nextLook.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 )
 
 // trouble is a database that something is wrong with, and what a Try must say.
@@ -109,7 +110,7 @@ func TestTrouble(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			for range 2 {
-				res, err := d.Try(ctx, request("orders/42"))
+				res, err := contend.Try(ctx, d, request("orders/42"))
 				if err == nil {
 					t.Fatalf("Try: %+v, want an error", res)
 				}
@@ -137,10 +138,10 @@ func TestFull(t *testing.T) {
 	defer db.Close()
 	d := NewSQLite(db)
 	defer d.Close()
-	var held []driver.Request
+	var held []contend.Owner
 	for err == nil && len(held) < 1000 {
 		r := request(fmt.Sprintf("%0500d", len(held)))
-		if _, err = d.Try(t.Context(), r); err == nil {
+		if _, err = contend.Try(t.Context(), d, r); err == nil {
 			held = append(held, r)
 		}
 	}
@@ -153,13 +154,13 @@ func TestFull(t *testing.T) {
 	// so they share the next.
 	unlock := lockFile(t, path)
 	refused, released := make(chan error, 1), make(chan error, 1)
-	go d.Renew(t.Context(), held[:1], func(int, driver.Renewal) {})
+	go contend.Renew(t.Context(), d, held[:1], func(int, driver.Renewal) {})
 	waitFor(t, "the renewal waits for the file", d.writes.waits)
 	go func() {
-		_, err := d.Try(t.Context(), request(strings.Repeat("k", 500)))
+		_, err := contend.Try(t.Context(), d, request(strings.Repeat("k", 500)))
 		refused <- err
 	}()
-	go func() { released <- d.Release(t.Context(), held[0]) }()
+	go func() { released <- contend.Release(t.Context(), d, held[0]) }()
 	waitFor(t, "two jobs are queued", func() bool { return d.writes.queued() == 2 })
 	unlock("SELECT 1")
 	if err := <-released; err != nil {

@@ -61,64 +61,64 @@ func (f floors) alone(now time.Duration) floors {
 // newest is the largest fence of the key that is remembered.
 func (v view) newest() uint64 { return uint64(max(v.gone, v.holder.fence)) }
 
-// before is the fence of others that one of r must be above: those who share a
+// before is the fence of others that one in this mode must be above: those who share a
 // key need no order among themselves.
-func (v view) before(r driver.Request) uint64 {
-	if r.Mode == driver.Shared {
+func (v view) before(mode driver.Mode) uint64 {
+	if mode == driver.Shared {
 		return uint64(v.wrote)
 	}
 	return v.newest()
 }
 
 // floor is what a proposed fence must be above.
-func (v view) floor(r driver.Request, now reading) uint64 {
-	return max(v.before(r), uint64(v.head.turned(now.up).old))
+func (v view) floor(mode driver.Mode, now reading) uint64 {
+	return max(v.before(mode), uint64(v.head.turned(now.up).old))
 }
 
 // tooFar says whether r proposes a fence that uses up more numbers than a client
 // with a good clock would.
-func (v view) tooFar(r driver.Request, now reading) bool {
-	return r.Fence > math.MaxInt64 || r.Fence > max(uint64(now.wall+driver.MaxLead.Microseconds()), v.floor(r, now)+leap)
+func (v view) tooFar(r driver.VoteRequest, now reading) bool {
+	return r.Proposal > math.MaxInt64 || r.Proposal > max(uint64(now.wall+driver.MaxLead.Microseconds()), v.floor(r.Mode, now)+leap)
 }
 
 // acceptable says whether the fence that r proposes may be granted with a key
 // that is free.
-func (v view) acceptable(r driver.Request, now reading) bool {
+func (v view) acceptable(r driver.VoteRequest, now reading) bool {
 	switch {
-	case r.Fence == 0:
+	case r.Proposal == 0:
 		return true
 	case v.tooFar(r, now):
 		return false
 	case r.Restore:
-		return r.Fence >= v.before(r)
+		return r.Proposal >= v.before(r.Mode)
 	}
-	return r.Fence > v.floor(r, now)
+	return r.Proposal > v.floor(r.Mode, now)
 }
 
 // raises says whether the holder asks for another fence than it has.
-func (v view) raises(r driver.Request) bool {
-	return r.Fence != 0 && r.Raise && !r.Restore && !r.Convert && r.Fence != uint64(v.own.fence)
+func (v view) raises(r driver.VoteRequest) bool {
+	return r.Proposal != 0 && r.Raise && !r.Restore && !r.Convert && r.Proposal != uint64(v.own.fence)
 }
 
 // raisable says whether the holder may have the fence that it asks for.
-func (v view) raisable(r driver.Request, now reading) bool {
-	return !v.raises(r) || r.Fence > uint64(v.own.fence) && !v.tooFar(r, now)
+func (v view) raisable(r driver.VoteRequest, now reading) bool {
+	return !v.raises(r) || r.Proposal > uint64(v.own.fence) && !v.tooFar(r, now)
 }
 
 // choose returns the fence of a grant, and how many the grant has with those
 // just below it, which nobody else had.
-func (t *tx) choose(v *view, r driver.Request) (fence int64, fences int, err error) {
+func (t *tx) choose(v *view, r driver.VoteRequest) (fence int64, fences int, err error) {
 	fences = max(r.Fences, 1)
-	switch newest := max(v.newest(), v.floor(r, t.reading)); {
-	case r.Fence == 0:
+	switch newest := max(v.newest(), v.floor(r.Mode, t.reading)); {
+	case r.Proposal == 0:
 		fence, err = t.mint(v, r.Key, fences)
 		return fence, fences, err
-	case r.Restore || r.Fence <= newest:
+	case r.Restore || r.Proposal <= newest:
 		fences = 1
 	default:
-		fences = int(min(uint64(fences), r.Fence-newest))
+		fences = int(min(uint64(fences), r.Proposal-newest))
 	}
-	return t.take(int64(r.Fence)), fences, nil
+	return t.take(int64(r.Proposal)), fences, nil
 }
 
 // mint returns the last of the next n fences: larger than every earlier one in

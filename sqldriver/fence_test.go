@@ -14,16 +14,17 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 )
 
 // proposal is a request of a fresh owner, whose Tries are all answered.
-func proposal(key string, fence uint64) driver.Request {
+func proposal(key string, fence uint64) contend.Owner {
 	r := request(key)
 	r.Fence, r.Settled = fence, true
 	return r
 }
 
-func restored(r driver.Request) driver.Request {
+func restored(r contend.Owner) contend.Owner {
 	r.Restore = true
 	return r
 }
@@ -36,15 +37,15 @@ func (m *machine) pass(d time.Duration) {
 // fence is one that a client with a good clock would propose.
 func (m *machine) fence() uint64 { return uint64(m.wall().UnixMicro()) }
 
-func grantAndRelease(t testing.TB, d *Driver, r driver.Request) {
+func grantAndRelease(t testing.TB, d *Driver, r contend.Owner) {
 	t.Helper()
 	if res := granted(t, d, r); res.Fence != r.Fence {
 		t.Fatalf("proposed %d: %+v", r.Fence, res)
 	}
-	must(t, d.Release(t.Context(), r))
+	must(t, contend.Release(t.Context(), d, r))
 }
 
-func refusedFence(t testing.TB, d *Driver, r driver.Request, least uint64) driver.Result {
+func refusedFence(t testing.TB, d *Driver, r contend.Owner, least uint64) driver.Result {
 	t.Helper()
 	res := refused(t, d, r)
 	if res.Why != driver.FenceTooLow || res.Fence < least {
@@ -76,13 +77,13 @@ func TestLastFences(t *testing.T) {
 				t.Errorf("%s: the fence is %d after %d", c.change, res.Fence, last)
 			}
 			last = res.Fence
-			must(t, d.Release(t.Context(), r))
+			must(t, contend.Release(t.Context(), d, r))
 		}
-		_, err := d.Try(t.Context(), request("held"))
+		_, err := contend.Try(t.Context(), d, request("held"))
 		if err == nil || d.Classify(err) != driver.ClassMisconfigured || !strings.Contains(err.Error(), `no fence for the key "held"`) {
 			t.Errorf("%s: class %d: %v", c.change, d.Classify(err), err)
 		}
-		if res, err := d.Try(t.Context(), proposal("held", 1<<63)); err == nil && res.Granted {
+		if res, err := contend.Try(t.Context(), d, proposal("held", 1<<63)); err == nil && res.Granted {
 			t.Errorf("%s: a proposal beyond the end: %+v", c.change, res)
 		}
 	}
@@ -123,9 +124,9 @@ func TestForgottenFences(t *testing.T) {
 		minted := request("minted")
 		minted.Settled = true
 		newest := granted(t, d, minted).Fence
-		must(t, d.Release(t.Context(), minted))
+		must(t, contend.Release(t.Context(), d, minted))
 		m.set(forget)
-		_ = d.Release(t.Context(), request("sweeps")) // of an owner that has nothing
+		_ = contend.Release(t.Context(), d, request("sweeps")) // of an owner that has nothing
 		var rows int
 		must(t, d.db.QueryRow("SELECT count(*) FROM hasp_lease WHERE key <> CAST('sweeps' AS BLOB)").Scan(&rows))
 		if rows != 0 {
@@ -142,28 +143,28 @@ func TestForgottenFences(t *testing.T) {
 // Rule: until then a Restore with an earlier fence is refused, whatever became
 // of the lease: it was released, it ended, or its owner went back to the line.
 func TestRememberedFences(t *testing.T) {
-	for name, end := range map[string]func(d *Driver, m *machine, r driver.Request) error{
-		"settled": func(d *Driver, _ *machine, r driver.Request) error { return d.Release(t.Context(), r) },
-		"unsettled": func(d *Driver, _ *machine, r driver.Request) error {
+	for name, end := range map[string]func(d *Driver, m *machine, r contend.Owner) error{
+		"settled": func(d *Driver, _ *machine, r contend.Owner) error { return contend.Release(t.Context(), d, r) },
+		"unsettled": func(d *Driver, _ *machine, r contend.Owner) error {
 			r.Settled = false
-			return d.Release(t.Context(), r)
+			return contend.Release(t.Context(), d, r)
 		},
-		"over": func(_ *Driver, m *machine, r driver.Request) error { m.pass(r.TTL); return nil },
-		"over and then released": func(d *Driver, m *machine, r driver.Request) error {
+		"over": func(_ *Driver, m *machine, r contend.Owner) error { m.pass(r.TTL); return nil },
+		"over and then released": func(d *Driver, m *machine, r contend.Owner) error {
 			m.pass(r.TTL)
-			if err := d.Release(t.Context(), r); !errors.Is(err, driver.ErrNotHeld) {
+			if err := contend.Release(t.Context(), d, r); !errors.Is(err, driver.ErrNotHeld) {
 				t.Errorf("Release of a lease that is over: %v", err)
 			}
 			return nil
 		},
-		"back in line": func(d *Driver, m *machine, r driver.Request) error {
+		"back in line": func(d *Driver, m *machine, r contend.Owner) error {
 			first := queued(request("k"))
 			first.Settled, first.Patience = true, time.Hour
 			refused(t, d, first)
 			m.pass(r.TTL)
 			r.Fence = 0
 			refused(t, d, queued(r))
-			return errors.Join(d.Release(t.Context(), r), d.Release(t.Context(), first))
+			return errors.Join(contend.Release(t.Context(), d, r), contend.Release(t.Context(), d, first))
 		},
 	} {
 		m := newMachine("one")
@@ -177,7 +178,7 @@ func TestRememberedFences(t *testing.T) {
 		granted(t, d, r)
 		must(t, end(d, m, r))
 		m.pass(time.Minute + driver.MaxLead - 1)
-		_ = d.Release(t.Context(), request("sweeps")) // of an owner that has nothing
+		_ = contend.Release(t.Context(), d, request("sweeps")) // of an owner that has nothing
 		t.Log(name)
 		refusedFence(t, d, restored(proposal("k", fence-1)), fence)
 		grantAndRelease(t, d, restored(proposal("k", fence)))
@@ -194,8 +195,8 @@ func TestSettledReleaseOfWhatIsOver(t *testing.T) {
 	granted(t, d, a)
 	refused(t, d, b)
 	m.pass(a.TTL)
-	for _, r := range []driver.Request{a, b} {
-		if err := d.Release(t.Context(), r); !errors.Is(err, driver.ErrNotHeld) {
+	for _, r := range []contend.Owner{a, b} {
+		if err := contend.Release(t.Context(), d, r); !errors.Is(err, driver.ErrNotHeld) {
 			t.Errorf("Release: %v", err)
 		}
 	}
@@ -214,7 +215,7 @@ func TestReleaseUpTo(t *testing.T) {
 	granted(t, d, r)
 	for _, r.Settled = range []bool{true, false} {
 		r.UpTo = r.Fence - 1
-		if err := d.Release(t.Context(), r); !errors.Is(err, driver.ErrNotHeld) {
+		if err := contend.Release(t.Context(), d, r); !errors.Is(err, driver.ErrNotHeld) {
 			t.Errorf("Release: %v", err)
 		}
 		if info, err := d.Inspect(t.Context(), "k"); err != nil || info.Left != r.TTL || info.Fence != r.Fence {
@@ -222,7 +223,7 @@ func TestReleaseUpTo(t *testing.T) {
 		}
 	}
 	r.UpTo++
-	must(t, d.Release(t.Context(), r))
+	must(t, contend.Release(t.Context(), d, r))
 	refused(t, d, r)
 }
 
@@ -272,8 +273,8 @@ func TestFencesRiseWhateverTheClocksDo(t *testing.T) {
 				})
 			case 1:
 				m.pass(10 * time.Second)
-				_ = d.Release(t.Context(), request("writes")) // of an owner that has nothing
-				m.set(func(m *machine) {                      // it was off for a while
+				_ = contend.Release(t.Context(), d, request("writes")) // of an owner that has nothing
+				m.set(func(m *machine) {                               // it was off for a while
 					m.now = m.now.Add(m.up + time.Minute)
 					m.boot, m.up = strconv.Itoa(i+1), time.Duration(rnd.Int64N(int64(m.up/2)+1))
 				})
@@ -307,7 +308,7 @@ func TestFencesRiseWhateverTheClocksDo(t *testing.T) {
 				newest[key] = res.Fence
 			}
 			if rnd.IntN(4) > 0 {
-				must(t, d.Release(t.Context(), r))
+				must(t, contend.Release(t.Context(), d, r))
 			} else {
 				m.pass(r.TTL)
 			}

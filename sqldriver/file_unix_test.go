@@ -17,10 +17,11 @@ import (
 	"testing"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 )
 
 // fails wants every call to fail with words that say what is wrong with the file.
-func fails(t *testing.T, d *Driver, held driver.Request, words ...string) {
+func fails(t *testing.T, d *Driver, held contend.Owner, words ...string) {
 	t.Helper()
 	check := func(what string, err error) {
 		t.Helper()
@@ -34,12 +35,12 @@ func fails(t *testing.T, d *Driver, held driver.Request, words ...string) {
 			}
 		}
 	}
-	_, err := d.Try(t.Context(), request("free"))
+	_, err := contend.Try(t.Context(), d, request("free"))
 	check("Try", err)
-	_, err = d.Try(t.Context(), request(held.Key))
+	_, err = contend.Try(t.Context(), d, request(held.Key))
 	check("Try of a key that is held", err)
 	check("Renew", renewal(t, d, held).Err)
-	check("Release", d.Release(t.Context(), held))
+	check("Release", contend.Release(t.Context(), d, held))
 	_, err = d.Inspect(t.Context(), held.Key)
 	check("Inspect", err)
 }
@@ -70,7 +71,7 @@ func TestDeletedBeside(t *testing.T) {
 				must(t, os.Remove(path+name))
 			}
 			if next {
-				_, err := openDriver(t, path).Try(t.Context(), request("k"))
+				_, err := contend.Try(t.Context(), openDriver(t, path), request("k"))
 				t.Logf("without %v another says: %v", names, err)
 			}
 			fails(t, d, held, path+names[0]+" was deleted or replaced while in use", "end the programs")
@@ -103,7 +104,7 @@ func TestNobodyHasItOpen(t *testing.T) {
 			must(t, db.Close())
 		}
 		renewed(t, d, r)
-		must(t, d.Release(t.Context(), r))
+		must(t, contend.Release(t.Context(), d, r))
 		for _, f := range others {
 			must(t, f.Close())
 		}
@@ -135,21 +136,21 @@ func TestShmIsCutOff(t *testing.T) {
 }
 
 // cuts cut an -shm off at one moment or another, and return what a call says then.
-var cuts = map[string]func(d *Driver, held driver.Request, cut func() error) error{
-	"between two calls": func(d *Driver, held driver.Request, cut func() error) error {
+var cuts = map[string]func(d *Driver, held contend.Owner, cut func() error) error{
+	"between two calls": func(d *Driver, held contend.Owner, cut func() error) error {
 		_, err := d.Inspect(context.Background(), held.Key)
-		return errors.Join(err, cut(), d.Release(context.Background(), held))
+		return errors.Join(err, cut(), contend.Release(context.Background(), d, held))
 	},
-	"in a transaction": func(d *Driver, _ driver.Request, cut func() error) error {
+	"in a transaction": func(d *Driver, _ contend.Owner, cut func() error) error {
 		return d.writes.do(context.Background(), 1, func(t *tx) error {
 			_, err := t.exec(qMark, t.head.boot, t.head.before, t.head.clock, t.head.newest, 0, 0, 0, t.head.wall)
 			return errors.Join(err, cut(), t.sql.Commit())
 		})
 	},
-	"in a read": func(d *Driver, held driver.Request, cut func() error) error {
+	"in a read": func(d *Driver, held contend.Owner, cut func() error) error {
 		return d.read(context.Background(), func(ctx context.Context) error {
 			err := cut()
-			_, _, err2 := d.look(ctx, held)
+			_, _, err2 := d.look(ctx, held.Claim())
 			return errors.Join(err, err2)
 		})
 	},
@@ -160,13 +161,13 @@ func init() { parts["cut"] = cutPart }
 // cutPart holds a key when the -shm is cut off, and says what comes of it.
 func cutPart(db *sql.DB, args []string) error {
 	d, held := NewSQLite(db), request("k")
-	if _, err := d.Try(context.Background(), held); err != nil {
+	if _, err := contend.Try(context.Background(), d, held); err != nil {
 		return err
 	}
 	fmt.Println("cut", cuts[args[0]](d, held, func() error { return os.Truncate(args[1]+"-shm", 0) }))
-	_, err := d.Try(context.Background(), request("free"))
+	_, err := contend.Try(context.Background(), d, request("free"))
 	fmt.Println("try", d.Classify(err), err)
-	d.Renew(context.Background(), []driver.Request{held}, func(_ int, r driver.Renewal) { err = r.Err })
+	contend.Renew(context.Background(), d, []contend.Owner{held}, func(_ int, r driver.Renewal) { err = r.Err })
 	fmt.Println("renew", d.Classify(err), err)
 	_, err = d.Inspect(context.Background(), "k")
 	fmt.Println("inspect", d.Classify(err), err)

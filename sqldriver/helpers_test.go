@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 	_ "github.com/ncruces/go-sqlite3/driver"
 )
 
@@ -42,23 +43,23 @@ func openDriver(t testing.TB, path string) *Driver {
 func newFile(t testing.TB) string { return filepath.Join(t.TempDir(), "locks.db") }
 
 // request is one of a fresh owner.
-func request(key string) driver.Request {
-	return driver.Request{Key: key, Owner: rand.Text(), Label: `{"host":"test","pid":1}`, TTL: 30 * time.Second, Patience: 10 * time.Second}
+func request(key string) contend.Owner {
+	return contend.Owner{Key: key, Owner: rand.Text(), Label: `{"host":"test","pid":1}`, TTL: 30 * time.Second, Patience: 10 * time.Second}
 }
 
-func queued(r driver.Request) driver.Request {
+func queued(r contend.Owner) contend.Owner {
 	r.Queue = true
 	return r
 }
 
-func try(t testing.TB, d *Driver, r driver.Request) driver.Result {
+func try(t testing.TB, d *Driver, r contend.Owner) driver.Result {
 	t.Helper()
-	res, err := d.Try(t.Context(), r)
+	res, err := contend.Try(t.Context(), d, r)
 	must(t, err)
 	return res
 }
 
-func granted(t testing.TB, d *Driver, r driver.Request) driver.Result {
+func granted(t testing.TB, d *Driver, r contend.Owner) driver.Result {
 	t.Helper()
 	res := try(t, d, r)
 	if !res.Granted {
@@ -67,7 +68,7 @@ func granted(t testing.TB, d *Driver, r driver.Request) driver.Result {
 	return res
 }
 
-func refused(t testing.TB, d *Driver, r driver.Request) driver.Result {
+func refused(t testing.TB, d *Driver, r contend.Owner) driver.Result {
 	t.Helper()
 	res := try(t, d, r)
 	if res.Granted {

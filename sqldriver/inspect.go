@@ -16,7 +16,7 @@ import (
 
 // Inspect implements [driver.Driver]. It writes nothing, not even the tables.
 func (d *Driver) Inspect(ctx context.Context, key string) (driver.Info, error) {
-	if err := supported(driver.Request{Key: key}); err != nil {
+	if err := valid(driver.CheckKey(key)); err != nil {
 		return driver.Info{}, err
 	}
 	info := driver.Info{Key: key, ByHand: d.dia.byHand(key)}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 )
 
 // Rule: looking at a database that hasp never used finds nothing, and makes
@@ -95,11 +96,11 @@ func FuzzByHand(f *testing.F) {
 			return
 		}
 		r := request(key)
-		if res, err := d.Try(context.Background(), r); err != nil || !res.Granted {
+		if res, err := contend.Try(context.Background(), d, r); err != nil || !res.Granted {
 			t.Fatalf("%q: %+v, %v", key, res, err)
 		}
 		checkKey(t, d, key)
-		if err := d.Release(context.Background(), r); err != nil {
+		if err := contend.Release(context.Background(), d, r); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -115,7 +116,7 @@ func TestListPages(t *testing.T) {
 		for i := range n {
 			key := fmt.Sprintf("k%d", i)
 			left[key] = 1
-			if _, err := tx.try(request(key)); err != nil {
+			if _, err := tx.try(request(key).Vote()); err != nil {
 				return err
 			}
 		}
@@ -124,7 +125,7 @@ func TestListPages(t *testing.T) {
 	first, waits := request("first"), queued(request("first"))
 	granted(t, d, first)
 	refused(t, d, waits)
-	must(t, d.Release(t.Context(), first))
+	must(t, contend.Release(t.Context(), d, first))
 	left["first"] = 1
 	for info, err := range d.List(t.Context(), "") {
 		must(t, err)
@@ -148,13 +149,13 @@ func TestOneConnection(t *testing.T) {
 	db.SetMaxOpenConns(1)
 	d := NewSQLite(db)
 	defer d.Close()
-	held := map[string]driver.Request{}
+	held := map[string]contend.Owner{}
 	done := make(chan error)
 	for i := range 20 {
 		r := request(fmt.Sprint(i))
 		held[r.Key] = r
 		go func() {
-			res, err := d.Try(t.Context(), r)
+			res, err := contend.Try(t.Context(), d, r)
 			if err == nil && !res.Granted {
 				err = errors.New("refused")
 			}
@@ -166,7 +167,7 @@ func TestOneConnection(t *testing.T) {
 	}
 	for info, err := range d.List(t.Context(), "") {
 		must(t, err)
-		must(t, d.Release(t.Context(), held[info.Key]))
+		must(t, contend.Release(t.Context(), d, held[info.Key]))
 	}
 	for info, err := range d.List(t.Context(), "") {
 		t.Errorf("left: %+v, %v", info, err)
@@ -182,11 +183,11 @@ func TestDeletedFile(t *testing.T) {
 	first := granted(t, d, a)
 	check := func() {
 		t.Helper()
-		_, err := d.Try(t.Context(), request("k"))
+		_, err := contend.Try(t.Context(), d, request("k"))
 		if err == nil || d.Classify(err) != driver.ClassMisconfigured || !strings.Contains(err.Error(), path+" was deleted or replaced") {
 			t.Errorf("Try: %v", err)
 		}
-		d.Renew(t.Context(), []driver.Request{a}, func(_ int, r driver.Renewal) {
+		contend.Renew(t.Context(), d, []contend.Owner{a}, func(_ int, r driver.Renewal) {
 			if r.Err == nil || errors.Is(r.Err, driver.ErrNotHeld) {
 				t.Errorf("Renew: %+v", r)
 			}

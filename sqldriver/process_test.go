@@ -19,6 +19,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/internal/stall"
 	sqlite3 "github.com/ncruces/go-sqlite3/driver"
 )
@@ -87,7 +88,7 @@ func TestSwitchToWALWaits(t *testing.T) {
 		t.Errorf("Inspect: %v", err)
 	}
 	go func() {
-		_, err := d.Try(t.Context(), request("orders/42"))
+		_, err := contend.Try(t.Context(), d, request("orders/42"))
 		done <- err
 	}()
 	haveFailed(3)
@@ -220,7 +221,7 @@ func TestLockedFile(t *testing.T) {
 	defer cancel()
 	gone := request("free")
 	began, lost := time.Now(), stall.Watch(t)
-	_, err := d.Try(ctx, gone)
+	_, err := contend.Try(ctx, d, gone)
 	if took := time.Since(began); took > 2*time.Second+lost() {
 		t.Errorf("Try returned %v after its context ended", took)
 	}
@@ -235,7 +236,7 @@ func TestLockedFile(t *testing.T) {
 	}
 
 	began = time.Now()
-	err = d.Release(t.Context(), request("free"))
+	err = contend.Release(t.Context(), d, request("free"))
 	if took := time.Since(began); took < fileWait-time.Second || took > fileWait+2*time.Second+lost() {
 		t.Errorf("Release returned after %v", took)
 	}
@@ -243,7 +244,7 @@ func TestLockedFile(t *testing.T) {
 
 	must(t, p.Process.Kill())
 	_ = p.Wait()
-	if err := d.Release(t.Context(), gone); !errors.Is(err, driver.ErrNotHeld) {
+	if err := contend.Release(t.Context(), d, gone); !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("a Try that was given up left something: Release: %v", err)
 	}
 }

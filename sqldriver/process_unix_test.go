@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 )
 
 // Rule: a holder that was stopped for longer than its TTL is told that the
@@ -57,7 +58,7 @@ func TestStoppedWriter(t *testing.T) {
 	must(t, p.Process.Signal(syscall.SIGSTOP))
 	out := make(chan error, 1)
 	go func() {
-		_, err := d.Try(t.Context(), request("orders/42"))
+		_, err := contend.Try(t.Context(), d, request("orders/42"))
 		out <- err
 	}()
 	waitFor(t, "the Try waits for the file", d.writes.waits)
@@ -78,7 +79,7 @@ func TestStoppedReader(t *testing.T) {
 	for range 100 {
 		r := request("orders/42")
 		granted(t, d, r)
-		must(t, d.Release(t.Context(), r))
+		must(t, contend.Release(t.Context(), d, r))
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 )
 
 // model is the rule of one key in plain words, against which the statements are
@@ -24,7 +25,7 @@ type model struct {
 
 // part is a lease or a place.
 type part struct {
-	r     driver.Request
+	r     contend.Owner
 	until time.Duration
 	slot  int
 	told  bool
@@ -37,17 +38,17 @@ func (p *part) last(until time.Duration) { p.until = max(p.until, until) }
 
 // sign is the sign of life of a place.
 func (p *part) sign(now time.Duration) {
-	if (row{expires: p.until}).fading(p.r, now) {
+	if (row{expires: p.until}).fading(p.r.Patience, now) {
 		p.last(now + p.r.Patience)
 	}
 }
 
-func find(parts []*part, r driver.Request) int {
+func find(parts []*part, r contend.Owner) int {
 	return slices.IndexFunc(parts, func(p *part) bool { return p.r.Owner == r.Owner })
 }
 
 // expire returns those that are over.
-func (m *model) expire(now time.Duration) (over []driver.Request) {
+func (m *model) expire(now time.Duration) (over []contend.Owner) {
 	ends := func(p *part) bool {
 		if p.until <= now {
 			over = append(over, p.r)
@@ -63,7 +64,7 @@ func (m *model) expire(now time.Duration) (over []driver.Request) {
 }
 
 // admits says whether r, with so many before it in line, can have the key now.
-func (m *model) admits(r driver.Request, ahead int) bool {
+func (m *model) admits(r contend.Owner, ahead int) bool {
 	others := slices.Concat(m.holders, m.line[:ahead])
 	if r.Mode == driver.Exclusive {
 		return len(others) == 0
@@ -81,7 +82,7 @@ func (m *model) admits(r driver.Request, ahead int) bool {
 }
 
 // try returns the lease that a Try is granted, or how many are before r in line.
-func (m *model) try(r driver.Request, now time.Duration) (granted *part, ahead int) {
+func (m *model) try(r contend.Owner, now time.Duration) (granted *part, ahead int) {
 	if h := find(m.holders, r); h >= 0 {
 		p := m.holders[h]
 		switch {
@@ -113,7 +114,7 @@ func (m *model) try(r driver.Request, now time.Duration) (granted *part, ahead i
 	return nil, ahead
 }
 
-func (m *model) grant(r driver.Request, now time.Duration) *part {
+func (m *model) grant(r contend.Owner, now time.Duration) *part {
 	p := &part{r: r, until: now + r.TTL, told: m.mark}
 	taken := func(h *part) bool { return h.r.Limit > 0 && h.slot == p.slot }
 	for r.Limit > 0 && slices.ContainsFunc(m.holders, taken) {
@@ -124,7 +125,7 @@ func (m *model) grant(r driver.Request, now time.Duration) *part {
 	return p
 }
 
-func (m *model) release(r driver.Request) {
+func (m *model) release(r contend.Owner) {
 	if i := find(m.line, r); i >= 0 {
 		m.line = slices.Delete(m.line, i, i+1)
 		return
@@ -163,11 +164,11 @@ type mixed struct {
 	d      *Driver
 	clock  *machine
 	m      model
-	before []driver.Request // whose leases and places are over
+	before []contend.Owner // whose leases and places are over
 }
 
 // ask is a Try, and compares the answer.
-func (x *mixed) ask(r driver.Request) {
+func (x *mixed) ask(r contend.Owner) {
 	x.Helper()
 	m, now := &x.m, x.clock.up
 	holds := find(m.holders, r) >= 0
@@ -197,12 +198,12 @@ func (x *mixed) known(p *part, holds bool) {
 	switch x.IntN(6) {
 	case 0, 1:
 		r.Settled, r.End = x.IntN(2) == 0, driver.End(x.IntN(3))
-		must(x, x.d.Release(x.Context(), r))
+		must(x, contend.Release(x.Context(), x.d, r))
 		x.m.release(r)
 		x.Logf("%v: release %+v", x.clock.up, r)
 		if !r.Settled {
 			refused(x, x.d, queued(r))
-			x.before = slices.DeleteFunc(x.before, func(b driver.Request) bool { return b.Owner == r.Owner })
+			x.before = slices.DeleteFunc(x.before, func(b contend.Owner) bool { return b.Owner == r.Owner })
 		}
 	case 2:
 		r.Queue = !holds
@@ -228,7 +229,7 @@ func (x *mixed) known(p *part, holds bool) {
 	}
 }
 
-func (x *mixed) fresh() driver.Request {
+func (x *mixed) fresh() contend.Owner {
 	if n := len(x.before); n > 0 && x.IntN(3) == 0 {
 		return x.before[x.IntN(n)]
 	}

@@ -16,8 +16,13 @@ import (
 // which refuses a late Try of the same owner and is swept soon; of a settled
 // owner nothing is left. The key is free then, for the first live place in line
 // alone. The key remembers its fence either way.
-func (d *Driver) Release(ctx context.Context, r driver.Request) error {
-	if err := supported(r); err != nil {
+func (d *Driver) Release(ctx context.Context, r driver.ReleaseRequest) error {
+	return d.Withdraw(ctx, driver.WithdrawRequest{ReleaseRequest: r})
+}
+
+// Withdraw implements [driver.Node].
+func (d *Driver) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
+	if err := valid(r.Check()); err != nil {
 		return err
 	}
 	var had bool
@@ -34,7 +39,7 @@ func (d *Driver) Release(ctx context.Context, r driver.Request) error {
 	return nil
 }
 
-func (t *tx) release(r driver.Request) (had bool, err error) {
+func (t *tx) release(r driver.WithdrawRequest) (had bool, err error) {
 	t.litter++
 	upTo := int64(math.MaxInt64)
 	if r.UpTo != 0 {

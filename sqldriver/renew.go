@@ -17,7 +17,7 @@ import (
 const renewChunk = maxWeight
 
 // Renew implements [driver.Driver].
-func (d *Driver) Renew(ctx context.Context, rs []driver.Request, done func(i int, r driver.Renewal)) {
+func (d *Driver) Renew(ctx context.Context, rs []driver.RenewRequest, done func(i int, r driver.Renewal)) {
 	for first := 0; first < len(rs); first += renewChunk {
 		chunk := rs[first:min(first+renewChunk, len(rs))]
 		out, err := d.renew(ctx, chunk)
@@ -31,12 +31,12 @@ func (d *Driver) Renew(ctx context.Context, rs []driver.Request, done func(i int
 	}
 }
 
-func (d *Driver) renew(ctx context.Context, rs []driver.Request) ([]driver.Renewal, error) {
+func (d *Driver) renew(ctx context.Context, rs []driver.RenewRequest) ([]driver.Renewal, error) {
 	var out []driver.Renewal
 	err := d.writes.do(ctx, len(rs), func(t *tx) error {
 		all := make([]driver.Renewal, len(rs))
 		for i, r := range rs {
-			if all[i].Err = lasting(r); all[i].Err != nil {
+			if all[i].Err = valid(r.Check()); all[i].Err != nil {
 				continue
 			}
 			var err error
@@ -55,7 +55,7 @@ func (d *Driver) renew(ctx context.Context, rs []driver.Request) ([]driver.Renew
 
 // renewOne returns an error when the transaction cannot go on; what became of
 // this one request is in the Renewal.
-func (t *tx) renewOne(r driver.Request) (driver.Renewal, error) {
+func (t *tx) renewOne(r driver.RenewRequest) (driver.Renewal, error) {
 	if r.Queue {
 		return t.renewPlace(r)
 	}
@@ -73,16 +73,16 @@ func (t *tx) renewOne(r driver.Request) (driver.Renewal, error) {
 }
 
 // renewPlace keeps a place. An owner whose turn it is is told to look at once.
-func (t *tx) renewPlace(r driver.Request) (driver.Renewal, error) {
-	v, err := t.view(r)
+func (t *tx) renewPlace(r driver.RenewRequest) (driver.Renewal, error) {
+	v, err := t.view(r.Claim)
 	if err != nil {
 		return driver.Renewal{}, err
 	}
 	if !v.own.live(t.up) || v.own.kind != kindLine || v.own.label != r.Label {
 		return driver.Renewal{Err: driver.ErrNotHeld}, nil
 	}
-	if v.own.fading(r, t.up) {
+	if v.own.fading(r.Patience, t.up) {
 		_, err = t.exec(qExtend, []byte(r.Key), r.Owner, int64(t.after(r.Patience)), 0)
 	}
-	return driver.Renewal{RetryIn: v.refusal(r, t.reading).RetryIn}, err
+	return driver.Renewal{RetryIn: v.refusal(r.Claim, t.reading).RetryIn}, err
 }

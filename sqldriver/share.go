@@ -19,9 +19,9 @@ import (
 // shared says whether the holder's row is the key's own.
 func (v view) shared() bool { return v.holder.kind != "" && v.holder.owner == "" }
 
-// mode is how the asking owner holds the key.
-func (v view) mode(r driver.Request) driver.Mode {
-	if v.holder.owner == r.Owner {
+// mode is how an owner holds the key, if it does.
+func (v view) mode(owner string) driver.Mode {
+	if v.holder.owner == owner {
 		return driver.Exclusive
 	}
 	return driver.Shared
@@ -34,24 +34,24 @@ func (v view) abandoned(now time.Duration) bool {
 	return h.mark && v.shared() || h.kind != "" && !h.live(now) && (h.owner != "" || h.most > 0)
 }
 
-// needs is how many of those who share the key r must know, -1 for all.
-func (v view) needs(r driver.Request, now time.Duration) int {
+// needs is how many of those who share the key c must know, -1 for all.
+func (v view) needs(c driver.Claim, now time.Duration) int {
 	switch {
 	case !v.shared() || !v.holder.live(now):
 		return 0
-	case r.Mode == driver.Shared && (v.least > 0 || v.holder.most > 0):
+	case c.Mode == driver.Shared && (v.least > 0 || v.holder.most > 0):
 		return -1
-	case r.Mode == driver.Shared && !v.barred: // it is let in
+	case c.Mode == driver.Shared && !v.barred: // it is let in
 		return 0
 	}
 	return 1
 }
 
-// admits says whether r can have the key beside those who hold it. Those before it
+// admits says whether c can have the key beside those who hold it. Those before it
 // in line who can have it too, and have not looked yet, don't hold it up: they
 // count as if they had.
-func (v view) admits(r driver.Request, now time.Duration) bool {
-	if r.Mode != driver.Shared {
+func (v view) admits(c driver.Claim, now time.Duration) bool {
+	if c.Mode != driver.Shared {
 		return v.ahead == 0 && !v.holder.live(now)
 	}
 	return !v.barred && (v.shared() || !v.holder.live(now)) && room(v.beside, v.ahead, v.least)
@@ -80,13 +80,13 @@ func smaller(a, b int) int {
 	return min(a, b)
 }
 
-// opens is when r can have the key if none of its holders renews; of one that
+// opens is when c can have the key if none of its holders renews; of one that
 // only has to wait for others in line, when the last lease ends.
-func (v view) opens(r driver.Request) time.Duration {
-	if r.Mode == driver.Shared && !room(v.beside, 0, r.Limit) {
+func (v view) opens(c driver.Claim) time.Duration {
+	if c.Mode == driver.Shared && !room(v.beside, 0, c.Limit) {
 		beside := slices.SortedFunc(slices.Values(v.beside), func(a, b row) int { return cmp.Compare(a.expires, b.expires) })
 		for i, h := range beside {
-			if room(beside[i+1:], 0, r.Limit) {
+			if room(beside[i+1:], 0, c.Limit) {
 				return h.expires
 			}
 		}
@@ -110,7 +110,7 @@ func freeSlot(beside []row, limit int) int {
 }
 
 // share grants a key that is free, or shared with room for one more.
-func (t *tx) share(v *view, r driver.Request) (driver.Result, error) {
+func (t *tx) share(v *view, r driver.VoteRequest) (driver.Result, error) {
 	key := row{since: t.up, mark: v.abandoned(t.up)}
 	if v.holder.live(t.up) {
 		key = v.holder
@@ -140,7 +140,7 @@ func (t *tx) share(v *view, r driver.Request) (driver.Result, error) {
 
 // convert lets others in beside the holder. It keeps its fence, and the mark
 // that it took is gone.
-func (t *tx) convert(v *view, r driver.Request) (driver.Result, error) {
+func (t *tx) convert(v *view, r driver.VoteRequest) (driver.Result, error) {
 	t.litter++
 	key := row{fence: max(int64(v.newest()), v.own.fence), since: v.own.since, expires: max(v.own.expires, t.after(r.TTL)), most: r.Limit}
 	_, err := t.exec(qShare, []byte(r.Key), r.Owner, r.Label, v.own.fence, int64(key.since), int64(key.expires), r.Limit, 0, 0)
@@ -169,14 +169,14 @@ func (t *tx) lapse(key string) (marked bool, err error) {
 
 // back is for an owner whose lease is over and who joins the line again: its row
 // becomes its place, so the key's own has to keep what it says.
-func (t *tx) back(v *view, r driver.Request) error {
-	if v.mode(r) == driver.Exclusive {
-		_, err := t.exec(qRemember, []byte(r.Key))
+func (t *tx) back(v *view, c driver.Claim) error {
+	if v.mode(c.Owner) == driver.Exclusive {
+		_, err := t.exec(qRemember, []byte(c.Key))
 		return err
 	}
-	marked, err := t.lapse(r.Key)
+	marked, err := t.lapse(c.Key)
 	if marked && err == nil {
-		_, err = t.exec(qDepart, []byte(r.Key), 0, int64(t.up), 1)
+		_, err = t.exec(qDepart, []byte(c.Key), 0, int64(t.up), 1)
 	}
 	return err
 }

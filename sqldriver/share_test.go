@@ -10,31 +10,32 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 )
 
 // shared is a request of a fresh owner, with a limit unless it is 0.
-func shared(key string, limit int) driver.Request {
+func shared(key string, limit int) contend.Owner {
 	r := request(key)
 	r.Mode, r.Limit = driver.Shared, limit
 	return r
 }
 
-func converting(r driver.Request, limit int) driver.Request {
+func converting(r contend.Owner, limit int) contend.Owner {
 	r.Mode, r.Limit, r.Convert = driver.Shared, limit, true
 	return r
 }
 
-func ended(r driver.Request, end driver.End) driver.Request {
+func ended(r contend.Owner, end driver.End) contend.Owner {
 	r.End = end
 	return r
 }
 
-func renewal(t testing.TB, d *Driver, r driver.Request) (a driver.Renewal) {
-	d.Renew(t.Context(), []driver.Request{r}, func(_ int, got driver.Renewal) { a = got })
+func renewal(t testing.TB, d *Driver, r contend.Owner) (a driver.Renewal) {
+	contend.Renew(t.Context(), d, []contend.Owner{r}, func(_ int, got driver.Renewal) { a = got })
 	return a
 }
 
-func renewed(t testing.TB, d *Driver, r driver.Request) (a driver.Renewal) {
+func renewed(t testing.TB, d *Driver, r contend.Owner) (a driver.Renewal) {
 	t.Helper()
 	a = renewal(t, d, r)
 	must(t, a.Err)
@@ -49,7 +50,7 @@ func inspect(t testing.TB, d *Driver, key string) driver.Info {
 }
 
 // tells is granted, and must be told whether the key was abandoned.
-func tells(t testing.TB, d *Driver, r driver.Request, abandoned bool) driver.Result {
+func tells(t testing.TB, d *Driver, r contend.Owner, abandoned bool) driver.Result {
 	t.Helper()
 	res := granted(t, d, r)
 	if res.Abandoned != abandoned {
@@ -78,7 +79,7 @@ func TestRebootFreesSharedKeys(t *testing.T) {
 	if res := granted(t, d, request("k")); res.Fence <= first.Fence {
 		t.Errorf("the fence is %d after %d", res.Fence, first.Fence)
 	}
-	d.Renew(t.Context(), []driver.Request{a, b}, func(i int, r driver.Renewal) {
+	contend.Renew(t.Context(), d, []contend.Owner{a, b}, func(i int, r driver.Renewal) {
 		if !errors.Is(r.Err, driver.ErrNotHeld) {
 			t.Errorf("what was held before the boot was renewed: %d, %+v", i, r)
 		}
@@ -89,20 +90,20 @@ func TestRebootFreesSharedKeys(t *testing.T) {
 // before: whichever of them was prolonged, released or let go.
 func TestLastOfThoseWhoShare(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(d *Driver, a, b driver.Request) // a came first, and has more left
+		change func(d *Driver, a, b contend.Owner) // a came first, and has more left
 		left   time.Duration
 	}{
-		"nothing":            {func(*Driver, driver.Request, driver.Request) {}, 20 * time.Second},
-		"the last released":  {func(d *Driver, a, _ driver.Request) { must(t, d.Release(t.Context(), a)) }, 10 * time.Second},
-		"another released":   {func(d *Driver, _, b driver.Request) { must(t, d.Release(t.Context(), b)) }, 20 * time.Second},
-		"another was raised": {func(d *Driver, _, b driver.Request) { b.TTL = time.Minute; granted(t, d, b) }, time.Minute},
-		"another was renewed": {func(d *Driver, _, b driver.Request) {
+		"nothing":            {func(*Driver, contend.Owner, contend.Owner) {}, 20 * time.Second},
+		"the last released":  {func(d *Driver, a, _ contend.Owner) { must(t, contend.Release(t.Context(), d, a)) }, 10 * time.Second},
+		"another released":   {func(d *Driver, _, b contend.Owner) { must(t, contend.Release(t.Context(), d, b)) }, 20 * time.Second},
+		"another was raised": {func(d *Driver, _, b contend.Owner) { b.TTL = time.Minute; granted(t, d, b) }, time.Minute},
+		"another was renewed": {func(d *Driver, _, b contend.Owner) {
 			b.TTL = time.Minute
 			renewed(t, d, b)
 		}, time.Minute},
-		"both released": {func(d *Driver, a, b driver.Request) {
+		"both released": {func(d *Driver, a, b contend.Owner) {
 			b.Settled = true
-			must(t, errors.Join(d.Release(t.Context(), a), d.Release(t.Context(), b)))
+			must(t, errors.Join(contend.Release(t.Context(), d, a), contend.Release(t.Context(), d, b)))
 		}, 0},
 	} {
 		m := newMachine("one")
@@ -139,7 +140,7 @@ func TestMarkStays(t *testing.T) {
 			m.pass(time.Second)
 			refused(t, d, queued(gone))
 			tells(t, d, first, true)
-			must(t, d.Release(t.Context(), first))
+			must(t, contend.Release(t.Context(), d, first))
 			tells(t, d, gone, false)
 		},
 		"one of several joins again": func(t *testing.T, m *machine, d *Driver) {
@@ -151,7 +152,7 @@ func TestMarkStays(t *testing.T) {
 			refused(t, d, queued(w))
 			m.pass(time.Second)
 			refused(t, d, queued(gone))
-			must(t, d.Release(t.Context(), reader))
+			must(t, contend.Release(t.Context(), d, reader))
 			tells(t, d, w, true)
 		},
 		"the last of several joins again": func(t *testing.T, m *machine, d *Driver) {
@@ -170,7 +171,7 @@ func TestMarkStays(t *testing.T) {
 			granted(t, d, a)
 			granted(t, d, b)
 			m.pass(1)
-			must(t, errors.Join(d.Release(t.Context(), a), d.Release(t.Context(), b)))
+			must(t, errors.Join(contend.Release(t.Context(), d, a), contend.Release(t.Context(), d, b)))
 			tells(t, d, shared("k", 0), true)
 			tells(t, d, shared("k", 9), true)
 			tells(t, d, shared("k", 9), false)
@@ -182,16 +183,16 @@ func TestMarkStays(t *testing.T) {
 			for _, settled := range []bool{false, true} {
 				granted(t, d, request("k"))
 				m.pass(30 * time.Second)
-				for _, r := range []driver.Request{request("k"), shared("k", 1), shared("k", 0), request("k")} {
+				for _, r := range []contend.Owner{request("k"), shared("k", 1), shared("k", 0), request("k")} {
 					r.Settled = settled
 					tells(t, d, r, true)
 					tells(t, d, r, true)
-					must(t, d.Release(t.Context(), ended(r, driver.Unused)))
+					must(t, contend.Release(t.Context(), d, ended(r, driver.Unused)))
 				}
 			}
 			r := request("k")
 			tells(t, d, r, true)
-			must(t, d.Release(t.Context(), r))
+			must(t, contend.Release(t.Context(), d, r))
 			tells(t, d, request("k"), false)
 		},
 		"it is put back beside others": func(t *testing.T, m *machine, d *Driver) {
@@ -200,21 +201,21 @@ func TestMarkStays(t *testing.T) {
 			a := shared("k", 3)
 			tells(t, d, a, true)
 			tells(t, d, shared("k", 3), false)
-			must(t, d.Release(t.Context(), ended(a, driver.Unused)))
+			must(t, contend.Release(t.Context(), d, ended(a, driver.Unused)))
 			tells(t, d, shared("k", 0), true)
 			tells(t, d, shared("k", 4), true)
 		},
 		"its owner released too late": func(t *testing.T, m *machine, d *Driver) {
 			for _, end := range []driver.End{driver.Finished, driver.Unfinished} {
-				for _, r := range []driver.Request{request("k"), shared("k", 2)} {
+				for _, r := range []contend.Owner{request("k"), shared("k", 2)} {
 					granted(t, d, r)
 					m.pass(r.TTL)
-					if err := d.Release(t.Context(), ended(r, end)); !errors.Is(err, driver.ErrNotHeld) {
+					if err := contend.Release(t.Context(), d, ended(r, end)); !errors.Is(err, driver.ErrNotHeld) {
 						t.Errorf("Release: %v", err)
 					}
 					next := request("k")
 					tells(t, d, next, end == driver.Unfinished)
-					must(t, d.Release(t.Context(), next))
+					must(t, contend.Release(t.Context(), d, next))
 				}
 			}
 		},
@@ -232,9 +233,9 @@ func TestConvertBesideOtherRows(t *testing.T) {
 	m := newMachine("one")
 	d := m.open(t, newFile(t))
 	settled, unsettled := proposal("k", 0), request("k")
-	for _, r := range []driver.Request{settled, unsettled} {
+	for _, r := range []contend.Owner{settled, unsettled} {
 		granted(t, d, r)
-		must(t, d.Release(t.Context(), r))
+		must(t, contend.Release(t.Context(), d, r))
 	}
 	a, b, w := request("k"), queued(shared("k", 2)), queued(request("k"))
 	fence := granted(t, d, a).Fence
@@ -252,10 +253,10 @@ func TestConvertBesideOtherRows(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 	refused(t, d, unsettled)
-	must(t, d.Release(t.Context(), b))
-	must(t, d.Release(t.Context(), a))
+	must(t, contend.Release(t.Context(), d, b))
+	must(t, contend.Release(t.Context(), d, a))
 	refused(t, d, converting(a, 0))
-	must(t, d.Release(t.Context(), w))
+	must(t, contend.Release(t.Context(), d, w))
 	refusedFence(t, d, proposal("k", fence), fence)
 }
 
@@ -272,19 +273,19 @@ func TestFencesOfThoseWhoShare(t *testing.T) {
 	wrote := m.fence() + 1000
 	read := wrote + 1000
 	grantAndRelease(t, d, proposal("k", wrote))
-	readers := []driver.Request{proposal("k", read), proposal("k", wrote+1), proposal("k", read)}
+	readers := []contend.Owner{proposal("k", read), proposal("k", wrote+1), proposal("k", read)}
 	for i := range readers {
 		readers[i].Mode = driver.Shared
 		granted(t, d, readers[i])
 	}
 	readers[1].Settled, readers[2].Settled = false, false
 	for _, r := range readers {
-		must(t, d.Release(t.Context(), r))
+		must(t, contend.Release(t.Context(), d, r))
 	}
 	refused(t, d, readers[1])
 	refused(t, d, readers[2])
 	m.pass(keepFence - 1)
-	_ = d.Release(t.Context(), request("sweeps")) // of an owner that has nothing
+	_ = contend.Release(t.Context(), d, request("sweeps")) // of an owner that has nothing
 	w, r := restored(proposal("k", read-1)), restored(proposal("k", wrote-1))
 	r.Mode = driver.Shared
 	refusedFence(t, d, w, read)
@@ -294,8 +295,8 @@ func TestFencesOfThoseWhoShare(t *testing.T) {
 	w.Fence = read
 	grantAndRelease(t, d, w)
 	m.pass(keepFence)
-	_ = d.Release(t.Context(), request("sweeps"))
-	for _, r := range []driver.Request{w, r} {
+	_ = contend.Release(t.Context(), d, request("sweeps"))
+	for _, r := range []contend.Owner{w, r} {
 		r.Restore = false
 		refusedFence(t, d, r, read)
 	}
@@ -307,12 +308,12 @@ func TestSweepOfThoseWhoShared(t *testing.T) {
 	d := m.open(t, newFile(t))
 	for i := range 20 {
 		key := fmt.Sprint(i)
-		for _, r := range []driver.Request{shared(key, 0), shared(key, 3), shared(key, 3), queued(request(key)), queued(shared(key, 0))} {
+		for _, r := range []contend.Owner{shared(key, 0), shared(key, 3), shared(key, 3), queued(request(key)), queued(shared(key, 0))} {
 			r.TTL = time.Duration(i+1) * time.Second
 			try(t, d, r)
 			if i%2 == 0 && r.Limit > 0 {
 				r.Settled = i%4 == 0
-				must(t, d.Release(t.Context(), ended(r, driver.End(i/2%3))))
+				must(t, contend.Release(t.Context(), d, ended(r, driver.End(i/2%3))))
 			}
 		}
 	}
@@ -321,7 +322,7 @@ func TestSweepOfThoseWhoShared(t *testing.T) {
 		r := shared("k", 0)
 		r.Settled = true
 		granted(t, d, r)
-		must(t, d.Release(t.Context(), r))
+		must(t, contend.Release(t.Context(), d, r))
 	}
 	var rows int
 	must(t, d.db.QueryRow("SELECT count(*) FROM hasp_lease").Scan(&rows))
@@ -337,12 +338,12 @@ func TestDeadPlaces(t *testing.T) {
 	d := m.open(t, newFile(t))
 	w, dead, a, b := request("k"), queued(shared("k", 0)), queued(shared("k", 2)), queued(shared("k", 0))
 	granted(t, d, w)
-	for i, r := range []driver.Request{dead, a, b} {
+	for i, r := range []contend.Owner{dead, a, b} {
 		if res := refused(t, d, r); res.Ahead != i {
 			t.Errorf("Ahead is %d, want %d", res.Ahead, i)
 		}
 	}
-	must(t, d.Release(t.Context(), w))
+	must(t, contend.Release(t.Context(), d, w))
 	refused(t, d, b) // the two before it would fill the place
 	if res := granted(t, d, a); res.Slot != 0 {
 		t.Errorf("%+v", res)
@@ -350,7 +351,7 @@ func TestDeadPlaces(t *testing.T) {
 	refused(t, d, b)
 	m.pass(dead.Patience)
 	granted(t, d, b)
-	must(t, d.Release(t.Context(), a))
+	must(t, contend.Release(t.Context(), d, a))
 	alone, late := queued(request("k")), queued(shared("k", 0))
 	refused(t, d, alone)
 	refused(t, d, late)

@@ -72,7 +72,7 @@ const sqliteFirst = `UPDATE hasp_meta SET version = 2,
 // is the same row that is 'gone' where it only remembers a fence. Those who share
 // the key are 'held' with a seq of 1 and more, in the order of their grants.
 //
-// mode and most are those of Request. slot is Result.Slot. mark is that of
+// mode and most are those of Claim. slot is Result.Slot. mark is that of
 // Result.Abandoned: of the key's row that it is on the key, of a lease that it was
 // told of it. wrote, of the key's row, is the largest fence granted Exclusive.
 //

@@ -25,18 +25,18 @@ const (
 
 // decide is the rule of the lock. It is asked twice: of a mere read, which
 // settles most refusals, and again in the transaction that writes.
-func (v view) decide(r driver.Request, now reading) verdict {
+func (v view) decide(r driver.VoteRequest, now reading) verdict {
 	own := v.own.live(now.up)
 	holds := own && v.own.kind == kindHeld
-	free := v.admits(r, now.up)
+	free := v.admits(r.Claim, now.up)
 	switch {
 	case own && (v.own.label != r.Label || v.own.kind == kindGone):
 		return refuse // another's, who shares our random id; or late
 	case r.Convert && (!holds || uint64(v.own.fence) < r.Fence):
 		return refuse
-	case r.Convert && v.mode(r) == driver.Exclusive:
+	case r.Convert && v.mode(r.Owner) == driver.Exclusive:
 		return convert
-	case holds && v.mode(r) != r.Mode:
+	case holds && v.mode(r.Owner) != r.Mode:
 		return refuse // overtaken by the request that converted the lease
 	case holds && v.raisable(r, now):
 		return extend
@@ -48,7 +48,7 @@ func (v view) decide(r driver.Request, now reading) verdict {
 		return refuse
 	case !own:
 		return join
-	case v.own.fading(r, now.up):
+	case v.own.fading(r.Patience, now.up):
 		return touch
 	}
 	return refuse
@@ -56,14 +56,19 @@ func (v view) decide(r driver.Request, now reading) verdict {
 
 // fading says that a sign of life is worth a write, which costs a sync of the
 // disk: a quarter of the place's patience has passed since the last.
-func (r row) fading(q driver.Request, now time.Duration) bool {
-	return r.expires-now < q.Patience-q.Patience/4
+func (r row) fading(patience, now time.Duration) bool {
+	return r.expires-now < patience-patience/4
 }
 
 // Try implements [driver.Driver]. A refusal that changes nothing costs a read,
 // for which no writer waits.
-func (d *Driver) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
-	if err := lasting(r); err != nil {
+func (d *Driver) Try(ctx context.Context, r driver.TryRequest) (driver.Result, error) {
+	return d.Vote(ctx, driver.VoteRequest{TryRequest: r})
+}
+
+// Vote implements [driver.Node].
+func (d *Driver) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+	if err := valid(r.Check()); err != nil {
 		return driver.Result{}, err
 	}
 	glance, err := d.glance(ctx, r)
@@ -89,17 +94,17 @@ func value(res *driver.Result) driver.Result {
 }
 
 // glance returns the refusal that a read is enough for, or nil.
-func (d *Driver) glance(ctx context.Context, r driver.Request) (*driver.Result, error) {
+func (d *Driver) glance(ctx context.Context, r driver.VoteRequest) (*driver.Result, error) {
 	var res *driver.Result
 	err := d.read(ctx, func(ctx context.Context) error {
-		now, v, err := d.look(ctx, r)
+		now, v, err := d.look(ctx, r.Claim)
 		if err != nil || v == nil {
 			return err
 		}
 		var answer driver.Result
 		switch v.decide(r, now) {
 		case refuse:
-			answer = v.refusal(r, now)
+			answer = v.refused(r, now)
 		case tooLow:
 			answer = v.tooLow(r, now)
 		default:
@@ -115,8 +120,8 @@ func (d *Driver) glance(ctx context.Context, r driver.Request) (*driver.Result, 
 }
 
 // try decides in the transaction, and does it.
-func (t *tx) try(r driver.Request) (driver.Result, error) {
-	v, err := t.view(r)
+func (t *tx) try(r driver.VoteRequest) (driver.Result, error) {
+	v, err := t.view(r.Claim)
 	if err != nil {
 		return driver.Result{}, err
 	}
@@ -132,21 +137,21 @@ func (t *tx) try(r driver.Request) (driver.Result, error) {
 	case join:
 		t.litter++
 		if v.own.kind == kindHeld { // a lease that is over
-			err = t.back(v, r)
+			err = t.back(v, r.Claim)
 		}
 		if err == nil {
-			_, err = t.exec(qJoin, []byte(r.Key), r.Owner, r.Label, int64(t.up), int64(t.after(r.Patience)), r.Mode, limit(r))
+			_, err = t.exec(qJoin, []byte(r.Key), r.Owner, r.Label, int64(t.up), int64(t.after(r.Patience)), r.Mode, limit(r.Claim))
 		}
 	case touch:
 		_, err = t.exec(qExtend, []byte(r.Key), r.Owner, int64(t.after(r.Patience)), 0)
 	}
-	return v.refusal(r, t.reading), err
+	return v.refused(r, t.reading), err
 }
 
-func (t *tx) extend(v *view, r driver.Request) (driver.Result, error) {
+func (t *tx) extend(v *view, r driver.VoteRequest) (driver.Result, error) {
 	fence, until := v.own.fence, max(v.own.expires, t.after(r.TTL))
 	if v.raises(r) {
-		fence = t.take(int64(r.Fence))
+		fence = t.take(int64(r.Proposal))
 	}
 	_, err := t.exec(qExtend, []byte(r.Key), r.Owner, int64(until), fence)
 	abandoned := v.holder.mark
@@ -160,7 +165,7 @@ func (t *tx) extend(v *view, r driver.Request) (driver.Result, error) {
 		Slot: v.own.slot, Abandoned: abandoned, Node: t.head.node}, err
 }
 
-func (t *tx) grant(v *view, r driver.Request) (driver.Result, error) {
+func (t *tx) grant(v *view, r driver.VoteRequest) (driver.Result, error) {
 	if v.holder.kind != "" && !v.holder.live(t.up) {
 		if _, err := t.exec(qUsurp, []byte(r.Key), int64(t.up)); err != nil {
 			return driver.Result{}, err
@@ -181,11 +186,18 @@ func (t *tx) grant(v *view, r driver.Request) (driver.Result, error) {
 		Abandoned: abandoned, Node: t.head.node}, err
 }
 
-func (v view) refusal(r driver.Request, now reading) driver.Result {
-	res := driver.Result{Why: driver.Held, Ahead: v.ahead, Node: v.head.node}
-	if r.Fence != 0 {
-		res.Fence = v.floor(r, now)
+// refused is the refusal of a Vote.
+func (v view) refused(r driver.VoteRequest, now reading) driver.Result {
+	res := v.refusal(r.Claim, now)
+	if r.Proposal != 0 {
+		res.Fence = v.floor(r.Mode, now)
 	}
+	return res
+}
+
+// refusal says what is in the way of a claim.
+func (v view) refusal(c driver.Claim, now reading) driver.Result {
+	res := driver.Result{Why: driver.Held, Ahead: v.ahead, Node: v.head.node}
 	switch {
 	case !v.own.live(now.up):
 	case v.own.kind == kindHeld:
@@ -195,7 +207,7 @@ func (v view) refusal(r driver.Request, now reading) driver.Result {
 	}
 	var held time.Duration
 	if v.holder.live(now.up) {
-		held, res.Left = now.up-v.holder.since, v.opens(r)-now.up
+		held, res.Left = now.up-v.holder.since, v.opens(c)-now.up
 		switch {
 		case !v.shared():
 			res.Holder = v.holder.holder(now.up)
@@ -207,8 +219,8 @@ func (v view) refusal(r driver.Request, now reading) driver.Result {
 	return res
 }
 
-func (v view) tooLow(r driver.Request, now reading) driver.Result {
-	least := v.floor(r, now)
+func (v view) tooLow(r driver.VoteRequest, now reading) driver.Result {
+	least := v.floor(r.Mode, now)
 	if v.own.live(now.up) && v.own.kind == kindHeld { // beside others its own may be above what is compared
 		least = max(least, uint64(v.own.fence))
 	}

@@ -6,10 +6,12 @@ package sqldriver
 import (
 	"database/sql"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 )
 
 // firstVersion is what a program of version 1 leaves in an empty file, but for
@@ -40,7 +42,7 @@ INSERT INTO hasp_meta VALUES (1, 1, '%s', '', 0, %d);
 INSERT INTO hasp_lease VALUES
 	(CAST('k' AS BLOB), '%s', '%s', 'held', 0, %[2]d, %[5]d, %[5]d + 3600000000000),
 	(CAST('k' AS BLOB), '%s', '%[4]s', 'line', 1, 0, %[5]d, %[5]d + 3600000000000),
-	(CAST('k' AS BLOB), 'released', '%[4]s', 'gone', NULL, 7, 7, %[5]d + 3600000000000);
+	(CAST('k' AS BLOB), 'RRRRRRRRRRRRRRRRRRRRRRRRRR', '%[4]s', 'gone', NULL, 7, 7, %[5]d + 3600000000000);
 `
 
 // secondVersion is what a program of version 2 makes of that, and the row of a key
@@ -59,7 +61,7 @@ type older struct {
 	made          int
 	path          string
 	fence         uint64 // ahead of the wall clock
-	holder, waits driver.Request
+	holder, waits contend.Owner
 }
 
 func newOlder(t *testing.T, version int, now reading) older {
@@ -95,12 +97,12 @@ func (o older) check(t *testing.T, d *Driver) {
 	if res.Ahead != 1 || res.Holder.Owner != o.holder.Owner || res.Node == "" {
 		t.Errorf("%+v", res)
 	}
-	refused(t, d, driver.Request{Key: "k", Owner: "released", Label: o.holder.Label, TTL: time.Second})
-	d.Renew(t.Context(), []driver.Request{o.holder}, func(_ int, r driver.Renewal) { must(t, r.Err) })
+	refused(t, d, contend.Owner{Key: "k", Owner: strings.Repeat("R", driver.OwnerLen), Label: o.holder.Label, TTL: time.Second})
+	contend.Renew(t.Context(), d, []contend.Owner{o.holder}, func(_ int, r driver.Renewal) { must(t, r.Err) })
 	if again := granted(t, d, o.holder); again.Fence != o.fence {
 		t.Errorf("the holder has the fence %d, and had %d", again.Fence, o.fence)
 	}
-	must(t, d.Release(t.Context(), o.holder))
+	must(t, contend.Release(t.Context(), d, o.holder))
 	if next := granted(t, d, o.waits); next.Fence <= o.fence {
 		t.Errorf("the fence %d after %d", next.Fence, o.fence)
 	}

@@ -25,7 +25,7 @@ type row struct {
 	fence              int64
 	since, expires     time.Duration // on the clock of the store
 	mode               driver.Mode
-	most               int // Request.Limit
+	most               int // Claim.Limit
 	slot               int
 	mark               bool // it was told that the key was abandoned
 }
@@ -52,13 +52,13 @@ type view struct {
 // look reads a view, outside of a transaction; nil when there is none that
 // means something: the tables are missing or of an earlier version, or
 // everything in them is over, or was written since the clock was read.
-func (d *Driver) look(ctx context.Context, r driver.Request) (reading, *view, error) {
+func (d *Driver) look(ctx context.Context, c driver.Claim) (reading, *view, error) {
 	now, err := d.dia.see()
 	if err != nil {
 		return now, nil, err
 	}
 	q := qLook
-	if r.Mode == driver.Shared {
+	if c.Mode == driver.Shared {
 		q = qLookBeside
 	}
 	stmt, err := d.stmt(ctx, q)
@@ -69,20 +69,20 @@ func (d *Driver) look(ctx context.Context, r driver.Request) (reading, *view, er
 		return now, nil, err
 	}
 	v := new(view)
-	if err := v.scan(r, stmt.QueryRowContext(ctx, []byte(r.Key), r.Owner, int64(now.up)), v.head.fields()...); err != nil {
+	if err := v.scan(c, stmt.QueryRowContext(ctx, []byte(c.Key), c.Owner, int64(now.up)), v.head.fields()...); err != nil {
 		return now, nil, err
 	}
 	if kept, err := d.dia.kept(v.head, now); kept != keptAll || err != nil {
 		return now, nil, err
 	}
-	n := v.needs(r, now.up)
+	n := v.needs(c, now.up)
 	if n == 0 {
 		return now, v, nil
 	}
 	if stmt, err = d.stmt(ctx, qBeside); err != nil {
 		return now, nil, err
 	}
-	rows, err := stmt.QueryContext(ctx, []byte(r.Key), int64(now.up), n)
+	rows, err := stmt.QueryContext(ctx, []byte(c.Key), int64(now.up), n)
 	if err == nil {
 		v.beside, err = readRows(rows)
 	}
@@ -90,20 +90,20 @@ func (d *Driver) look(ctx context.Context, r driver.Request) (reading, *view, er
 }
 
 // view is as of now, with what others did in this transaction.
-func (t *tx) view(r driver.Request) (*view, error) {
+func (t *tx) view(c driver.Claim) (*view, error) {
 	q := qView
-	if r.Mode == driver.Shared {
+	if c.Mode == driver.Shared {
 		q = qViewBeside
 	}
 	v := &view{head: t.head}
-	if err := v.scan(r, t.row(q, []byte(r.Key), r.Owner, int64(t.up))); err != nil {
+	if err := v.scan(c, t.row(q, []byte(c.Key), c.Owner, int64(t.up))); err != nil {
 		return nil, err
 	}
-	n := v.needs(r, t.up)
+	n := v.needs(c, t.up)
 	if n == 0 {
 		return v, nil
 	}
-	rows, err := t.stmt(qBeside).QueryContext(t.ctx, []byte(r.Key), int64(t.up), n)
+	rows, err := t.stmt(qBeside).QueryContext(t.ctx, []byte(c.Key), int64(t.up), n)
 	if err == nil {
 		v.beside, err = readRows(rows)
 	}
@@ -111,12 +111,12 @@ func (t *tx) view(r driver.Request) (*view, error) {
 }
 
 // scan reads a view, and what follows it in the row.
-func (v *view) scan(r driver.Request, from *sql.Row, rest ...any) error {
+func (v *view) scan(c driver.Claim, from *sql.Row, rest ...any) error {
 	var holder, own nullRow
 	var inKey, inGone int64
 	fields := []any{&holder.owner, &holder.label, &holder.fence, &holder.since, &holder.expires, &holder.mark, &holder.most,
 		&own.kind, &own.label, &own.fence, &own.since, &own.expires, &v.gone, &v.ahead}
-	if r.Mode == driver.Shared {
+	if c.Mode == driver.Shared {
 		fields = append(fields, &v.barred, &v.least, &own.mark, &own.slot, &inKey, &inGone)
 	}
 	switch err := from.Scan(append(fields, rest...)...); {
@@ -129,7 +129,7 @@ func (v *view) scan(r driver.Request, from *sql.Row, rest ...any) error {
 	if holder.owner.Valid {
 		v.holder = holder.row(kindHeld)
 	}
-	v.least = smaller(v.least, r.Limit)
+	v.least = smaller(v.least, c.Limit)
 	v.wrote = max(inKey, inGone)
 	if !v.shared() {
 		v.wrote = max(v.wrote, v.holder.fence)

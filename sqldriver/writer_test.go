@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/internal/stall"
 )
 
@@ -23,10 +24,10 @@ func TestNoDatabase(t *testing.T) {
 	if err := d.Check(); err == nil || d.Classify(err) != driver.ClassMisconfigured {
 		t.Errorf("Check: %v", err)
 	}
-	_, err := d.Try(t.Context(), request("k"))
+	_, err := contend.Try(t.Context(), d, request("k"))
 	_, err2 := d.Inspect(t.Context(), "k")
-	_, err3 := d.Watch(t.Context(), request("k"))
-	for _, err := range []error{err, err2, err3, d.Release(t.Context(), request("k"))} {
+	_, err3 := contend.Watch(t.Context(), d, request("k"))
+	for _, err := range []error{err, err2, err3, contend.Release(t.Context(), d, request("k"))} {
 		if !errors.Is(err, d.Check()) {
 			t.Errorf("%v", err)
 		}
@@ -63,7 +64,7 @@ func TestJobsTravelTogether(t *testing.T) {
 		at := d.writes.queued()
 		wg.Go(func() { granted(t, d, r) })
 		waitFor(t, "the Try is queued", func() bool { return d.writes.queued() == at+1 })
-		wg.Go(func() { must(t, d.Release(t.Context(), r)) })
+		wg.Go(func() { must(t, contend.Release(t.Context(), d, r)) })
 		waitFor(t, "the Release is queued", func() bool { return d.writes.queued() == at+2 })
 	}
 	unlock("SELECT 1")
@@ -96,7 +97,7 @@ func TestFailedJobLeavesNothing(t *testing.T) {
 	bad := errors.New("bad")
 	wg.Go(func() {
 		err := d.writes.do(t.Context(), 1, func(tx *tx) error {
-			if _, err := tx.try(request("bad")); err != nil {
+			if _, err := tx.try(request("bad").Vote()); err != nil {
 				return err
 			}
 			return bad
@@ -123,7 +124,7 @@ func TestLeaversAreNotServed(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	leave := func(key string) {
-		if _, err := d.Try(ctx, request(key)); !errors.Is(err, context.Canceled) {
+		if _, err := contend.Try(ctx, d, request(key)); !errors.Is(err, context.Canceled) {
 			t.Errorf("%v", err)
 		}
 	}
@@ -155,7 +156,7 @@ func TestClose(t *testing.T) {
 	r := request("k")
 	granted(t, d, r)
 	must(t, d.Close())
-	if err := d.Release(t.Context(), r); !errors.Is(err, driver.ErrClosed) {
+	if err := contend.Release(t.Context(), d, r); !errors.Is(err, driver.ErrClosed) {
 		t.Errorf("Release after Close: %v", err)
 	}
 	must(t, db.Ping())
@@ -223,11 +224,11 @@ func TestRenewOfManyLetsOthersIn(t *testing.T) {
 	count := &counting{dialect: &sqlite{clock: system, wall: time.Now}}
 	d := newDriver(openFile(t, path), count)
 	defer d.Close()
-	var rs []driver.Request
+	var rs []contend.Owner
 	must(t, d.writes.do(t.Context(), 1, func(tx *tx) error {
 		for i := range 4000 {
 			rs = append(rs, request(fmt.Sprint(i)))
-			if _, err := tx.try(rs[i]); err != nil {
+			if _, err := tx.try(rs[i].Vote()); err != nil {
 				return err
 			}
 		}
@@ -235,7 +236,7 @@ func TestRenewOfManyLetsOthersIn(t *testing.T) {
 	}))
 	count.commits = 0
 	began := time.Now()
-	d.Renew(t.Context(), rs, func(i int, r driver.Renewal) {
+	contend.Renew(t.Context(), d, rs, func(i int, r driver.Renewal) {
 		if r.Err != nil || r.TTL <= 0 {
 			t.Errorf("renewal %d: %+v", i, r)
 		}

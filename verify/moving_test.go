@@ -23,7 +23,7 @@ import (
 // five are real servers that vote, and a client's links to them.
 type five struct {
 	servers []*testserver.Server
-	nodes   []driver.Driver // each by itself, past the links
+	nodes   []driver.Node // each by itself, past the links
 }
 
 func newFive(t testing.TB) *five {
@@ -41,9 +41,9 @@ func newFive(t testing.TB) *five {
 	return f
 }
 
-func (f *five) node(t testing.TB, addr string) driver.Driver {
+func (f *five) node(t testing.TB, addr string) driver.Node {
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
-	d := redisdriver.New(rdb, &redisdriver.Options{MaxTTL: redlockMaxTTL})
+	d := redisdriver.NewNode(rdb, redlockMaxTTL, nil)
 	t.Cleanup(func() { _, _ = d.Close(), rdb.Close() })
 	return d
 }
@@ -52,7 +52,7 @@ func (f *five) node(t testing.TB, addr string) driver.Driver {
 func (f *five) locks(t testing.TB, observe func(hasp.Event)) (*hasp.Client, []*faultproxy.Proxy) {
 	t.Helper()
 	var links []*faultproxy.Proxy
-	var nodes []driver.Driver
+	var nodes []driver.Node
 	for _, s := range f.servers {
 		link := faultproxy.New(t, s.Addr())
 		links, nodes = append(links, link), append(nodes, f.node(t, link.Addr()))
@@ -72,7 +72,7 @@ func (f *five) locks(t testing.TB, observe func(hasp.Event)) (*hasp.Client, []*f
 // line is the node on which somebody waits for key.
 func (f *five) line(t testing.TB, key string) int {
 	t.Helper()
-	i := slices.IndexFunc(f.nodes, func(n driver.Driver) bool {
+	i := slices.IndexFunc(f.nodes, func(n driver.Node) bool {
 		info, err := n.Inspect(t.Context(), key)
 		if err != nil {
 			t.Fatal(err)

@@ -34,16 +34,16 @@ func TestRedlockSuite(t *testing.T) {
 			names = append(names, s.Addr())
 			admin := redis.NewClient(&redis.Options{Addr: s.Addr()})
 			t.Cleanup(func() { _ = admin.Close() })
-			d := redisdriver.New(admin, &redisdriver.Options{MaxTTL: redlockMaxTTL})
+			d := redisdriver.NewNode(admin, redlockMaxTTL, nil)
 			t.Cleanup(func() { _ = d.Close() })
 			each = append(each, d)
 		}
 		open := func() *quorum.Driver {
-			var nodes []driver.Driver
+			var nodes []driver.Node
 			for _, s := range servers {
 				rdb := redis.NewClient(&redis.Options{Addr: s.Addr()})
 				t.Cleanup(func() { _ = rdb.Close() })
-				nodes = append(nodes, redisdriver.New(rdb, &redisdriver.Options{MaxTTL: redlockMaxTTL}))
+				nodes = append(nodes, redisdriver.NewNode(rdb, redlockMaxTTL, nil))
 			}
 			// On a machine that is busy with other tests, servers are silent for
 			// longer than a lock should wait.

@@ -104,7 +104,7 @@ func (e *HeldBack) Is(target error) bool { return target == driver.ErrNotVoting 
 // Admit lets a node vote, for leases of maxTTL at most, when rec, which was just
 // received from it, has been seen for long enough: until every lease of longest
 // is over. It returns nil once the node votes, and *HeldBack while it waits.
-func (w *Waits) Admit(ctx context.Context, n driver.Node, rec driver.Record, maxTTL, longest time.Duration) error {
+func (w *Waits) Admit(ctx context.Context, n driver.Recorded, rec driver.Record, maxTTL, longest time.Duration) error {
 	if rec.Voting {
 		return nil
 	}

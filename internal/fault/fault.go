@@ -39,11 +39,8 @@ func (o Op) String() string {
 type Call struct {
 	Op Op
 	N  int // it is the N-th call of this Op, from 1
-	// Request is what was asked for; of Renew the first, of Inspect and List
-	// one with only the key, or the prefix.
-	Request driver.Request
-	// Requests is what Renew was called with.
-	Requests []driver.Request
+	// Try is what a Try asks for.
+	Try driver.TryRequest
 }
 
 // Fault is what happens to a call. The zero value is nothing. The parts take
@@ -131,9 +128,13 @@ func (d *Driver) do(ctx context.Context, c Call, send func(repeat bool) error) e
 }
 
 // Try passes the call through the script.
-func (d *Driver) Try(ctx context.Context, r driver.Request) (res driver.Result, err error) {
-	err = d.do(ctx, Call{Op: Try, Request: r}, func(repeat bool) error {
-		got, err := d.Driver.Try(ctx, r)
+func (d *Driver) Try(ctx context.Context, r driver.TryRequest) (driver.Result, error) {
+	return d.try(ctx, r, func() (driver.Result, error) { return d.Driver.Try(ctx, r) })
+}
+
+func (d *Driver) try(ctx context.Context, r driver.TryRequest, send func() (driver.Result, error)) (res driver.Result, err error) {
+	err = d.do(ctx, Call{Op: Try, Try: r}, func(repeat bool) error {
+		got, err := send()
 		if !repeat {
 			res = got
 		}
@@ -147,14 +148,10 @@ func (d *Driver) Try(ctx context.Context, r driver.Request) (res driver.Result, 
 
 // Renew passes the call through the script, and reports when all answers are
 // known. When the call fails, nothing is reported.
-func (d *Driver) Renew(ctx context.Context, rs []driver.Request, done func(int, driver.Renewal)) {
-	c := Call{Op: Renew, Requests: rs}
-	if len(rs) > 0 {
-		c.Request = rs[0]
-	}
+func (d *Driver) Renew(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal)) {
 	var mu sync.Mutex
 	answers := make(map[int]driver.Renewal, len(rs))
-	err := d.do(ctx, c, func(repeat bool) error {
+	err := d.do(ctx, Call{Op: Renew}, func(repeat bool) error {
 		d.Driver.Renew(ctx, rs, func(i int, a driver.Renewal) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -173,14 +170,14 @@ func (d *Driver) Renew(ctx context.Context, rs []driver.Request, done func(int, 
 }
 
 // Release passes the call through the script.
-func (d *Driver) Release(ctx context.Context, r driver.Request) error {
-	return d.do(ctx, Call{Op: Release, Request: r}, func(bool) error { return d.Driver.Release(ctx, r) })
+func (d *Driver) Release(ctx context.Context, r driver.ReleaseRequest) error {
+	return d.do(ctx, Call{Op: Release}, func(bool) error { return d.Driver.Release(ctx, r) })
 }
 
 // Watch passes the call through the script.
-func (d *Driver) Watch(ctx context.Context, r driver.Request) (ch <-chan struct{}, err error) {
-	err = d.do(ctx, Call{Op: Watch, Request: r}, func(repeat bool) error {
-		got, err := d.Driver.Watch(ctx, r)
+func (d *Driver) Watch(ctx context.Context, c driver.Claim) (ch <-chan struct{}, err error) {
+	err = d.do(ctx, Call{Op: Watch}, func(repeat bool) error {
+		got, err := d.Driver.Watch(ctx, c)
 		if !repeat {
 			ch = got
 		}
@@ -194,7 +191,7 @@ func (d *Driver) Watch(ctx context.Context, r driver.Request) (ch <-chan struct{
 
 // Inspect passes the call through the script.
 func (d *Driver) Inspect(ctx context.Context, key string) (info driver.Info, err error) {
-	err = d.do(ctx, Call{Op: Inspect, Request: driver.Request{Key: key}}, func(bool) error {
+	err = d.do(ctx, Call{Op: Inspect}, func(bool) error {
 		var err error
 		info, err = d.Driver.Inspect(ctx, key)
 		return err
@@ -208,7 +205,7 @@ func (d *Driver) Inspect(ctx context.Context, key string) (info driver.Info, err
 // List passes the call through the script, before its first key.
 func (d *Driver) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
 	return func(yield func(driver.Info, error) bool) {
-		err := d.do(ctx, Call{Op: List, Request: driver.Request{Key: prefix}}, func(bool) error { return nil })
+		err := d.do(ctx, Call{Op: List}, func(bool) error { return nil })
 		if err != nil {
 			yield(driver.Info{}, err)
 			return
@@ -223,4 +220,23 @@ func (d *Driver) Classify(err error) driver.Class {
 		return driver.ClassUnreachable
 	}
 	return d.Driver.Classify(err)
+}
+
+// Node is a node with faults. A Vote is a Try to the script, a Withdraw a Release.
+type Node struct {
+	*Driver
+	node driver.Node
+}
+
+// NewNode returns n with the faults of a script; nil is none.
+func NewNode(n driver.Node, s Script) *Node { return &Node{New(n, s), n} }
+
+// Vote passes the call through the script.
+func (n *Node) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+	return n.try(ctx, r.TryRequest, func() (driver.Result, error) { return n.node.Vote(ctx, r) })
+}
+
+// Withdraw passes the call through the script.
+func (n *Node) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
+	return n.do(ctx, Call{Op: Release}, func(bool) error { return n.node.Withdraw(ctx, r) })
 }

@@ -12,13 +12,14 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/internal/fault"
 	"github.com/hasplock/hasp/memdriver"
 )
 
 var (
-	a = driver.Request{Key: "k", Owner: strings.Repeat("A", driver.OwnerLen), TTL: time.Minute, Patience: time.Minute}
-	b = driver.Request{Key: "k", Owner: strings.Repeat("B", driver.OwnerLen), TTL: time.Minute, Patience: time.Minute}
+	a = contend.Owner{Key: "k", Owner: strings.Repeat("A", driver.OwnerLen), TTL: time.Minute, Patience: time.Minute}
+	b = contend.Owner{Key: "k", Owner: strings.Repeat("B", driver.OwnerLen), TTL: time.Minute, Patience: time.Minute}
 )
 
 // always does the same to every call of one method.
@@ -65,7 +66,7 @@ func TestFaultsOfTry(t *testing.T) {
 				defer cancel()
 				r, start := a, time.Now()
 				r.TTL = 3 * time.Hour
-				res, err := d.Try(ctx, r)
+				res, err := contend.Try(ctx, d, r)
 				if !errors.Is(err, c.err) || res.Granted != (err == nil) || time.Since(start) != c.took {
 					t.Errorf("%+v, %v after %v", res, err, time.Since(start))
 				}
@@ -81,11 +82,11 @@ func TestFaultsOfTry(t *testing.T) {
 // does not say "not held".
 func TestTwice(t *testing.T) {
 	d := fault.New(memdriver.New(), func(fault.Call) fault.Fault { return fault.Fault{Twice: true} })
-	if res, err := d.Try(t.Context(), a); err != nil || !res.Granted {
+	if res, err := contend.Try(t.Context(), d, a); err != nil || !res.Granted {
 		t.Fatal(res, err)
 	}
 	reports := 0
-	d.Renew(t.Context(), []driver.Request{a, b}, func(i int, r driver.Renewal) {
+	contend.Renew(t.Context(), d, []contend.Owner{a, b}, func(i int, r driver.Renewal) {
 		reports++
 		if (i == 0) != (r.Err == nil) {
 			t.Errorf("renewal %d: %v", i, r.Err)
@@ -94,7 +95,7 @@ func TestTwice(t *testing.T) {
 	if reports != 2 {
 		t.Errorf("%d reports", reports)
 	}
-	if err := d.Release(t.Context(), a); err != nil {
+	if err := contend.Release(t.Context(), d, a); err != nil {
 		t.Error(err)
 	}
 	if held(t, d) {
@@ -104,15 +105,15 @@ func TestTwice(t *testing.T) {
 
 func TestOtherMethods(t *testing.T) {
 	d := fault.New(memdriver.New(), nil)
-	if _, err := d.Try(t.Context(), a); err != nil {
+	if _, err := contend.Try(t.Context(), d, a); err != nil {
 		t.Fatal(err)
 	}
 	d.Set(func(fault.Call) fault.Fault { return fault.Fault{Err: fault.ErrLink} })
-	d.Renew(t.Context(), []driver.Request{a}, func(int, driver.Renewal) { t.Error("a lost Renew reported") })
-	if err := d.Release(t.Context(), a); err != fault.ErrLink {
+	contend.Renew(t.Context(), d, []contend.Owner{a}, func(int, driver.Renewal) { t.Error("a lost Renew reported") })
+	if err := contend.Release(t.Context(), d, a); err != fault.ErrLink {
 		t.Error(err)
 	}
-	if _, err := d.Watch(t.Context(), a); err != fault.ErrLink {
+	if _, err := contend.Watch(t.Context(), d, a); err != fault.ErrLink {
 		t.Error(err)
 	}
 	if _, err := d.Inspect(t.Context(), "k"); err != fault.ErrLink {
@@ -147,7 +148,7 @@ func TestGates(t *testing.T) {
 	d := fault.New(memdriver.New(), always(fault.Try, fault.Fault{Before: before, After: after}))
 	done := make(chan error)
 	go func() {
-		_, err := d.Try(t.Context(), a)
+		_, err := contend.Try(t.Context(), d, a)
 		done <- err
 	}()
 	<-before.Arrived()

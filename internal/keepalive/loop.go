@@ -42,7 +42,7 @@ type Member interface {
 	// NextLook is when Due must be asked again, on the monotonic clock.
 	NextLook(now clock.Instant) time.Duration
 	// Request is what to send, if anything.
-	Request() (r driver.Request, ok bool)
+	Request() (r driver.RenewRequest, ok bool)
 	// Renewed takes the answer to a renewal that began at start.
 	Renewed(start clock.Instant, r driver.Renewal)
 	// Expire is called, without locks, when Due said over. What it returns
@@ -81,7 +81,7 @@ type Loop struct {
 }
 
 // Renew is Driver.Renew.
-type Renew = func(ctx context.Context, rs []driver.Request, done func(i int, r driver.Renewal))
+type Renew = func(ctx context.Context, rs []driver.RenewRequest, done func(i int, r driver.Renewal))
 
 // New returns a loop without members.
 func New(renew Renew, now clock.Clock, calls *gate.Gate) *Loop {
@@ -253,7 +253,7 @@ func (l *Loop) send(due []Member) {
 func (l *Loop) renewAll(due []Member) {
 	type item struct {
 		Member
-		req driver.Request
+		req driver.RenewRequest
 	}
 	items := make([]item, 0, len(due))
 	for _, m := range due {
@@ -266,7 +266,7 @@ func (l *Loop) renewAll(due []Member) {
 	}
 	// Engines put what has one TTL into one command.
 	slices.SortStableFunc(items, func(a, b item) int { return cmp.Compare(a.req.TTL, b.req.TTL) })
-	reqs := make([]driver.Request, len(items))
+	reqs := make([]driver.RenewRequest, len(items))
 	for i := range items {
 		reqs[i] = items[i].req
 	}

@@ -19,12 +19,33 @@ import (
 )
 
 // nodesOf makes a driver for each server, with a node record unless maxTTL is 0.
-func nodesOf(conns []*redis.Client, maxTTL time.Duration) (all []driver.Node) {
+func nodesOf(conns []*redis.Client, maxTTL time.Duration) (all []member) {
 	for _, c := range conns {
-		all = append(all, redisdriver.New(c, &redisdriver.Options{MaxTTL: maxTTL}))
+		if maxTTL == 0 {
+			all = append(all, plain{redisdriver.New(c, nil)})
+		} else {
+			all = append(all, redisdriver.NewNode(c, maxTTL, nil))
+		}
 	}
 	return all
 }
+
+// plain is a server without a record, which nobody proposes a fence to.
+type plain struct{ *redisdriver.Driver }
+
+func (p plain) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+	return p.Try(ctx, r.TryRequest)
+}
+
+func (p plain) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
+	return p.Release(ctx, r.ReleaseRequest)
+}
+
+func (plain) Record(context.Context) (driver.Record, error) {
+	return driver.Record{}, driver.ErrUnsupported
+}
+
+func (plain) Admit(context.Context, driver.Record, time.Duration) error { return driver.ErrUnsupported }
 
 // haspLocker is hasp on one server, or on a quorum of the nodes.
 type haspLocker struct {

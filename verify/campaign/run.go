@@ -166,11 +166,11 @@ func (r *run) admit() error {
 	for _, n := range r.nodes {
 		conns = append(conns, direct(n.server))
 	}
-	var all []driver.Driver
+	var all []driver.Node
 	for _, n := range nodesOf(conns, r.s.MaxTTL) {
 		all = append(all, n)
 	}
-	d := all[0]
+	var d driver.Driver = all[0]
 	if r.s.Store == Redlock {
 		d = quorum.New(all, nil)
 	}
@@ -231,7 +231,7 @@ func (r *run) readmitted(lost func() time.Duration) (late []string) {
 func (r *run) votes(n *node) bool {
 	rdb := direct(n.server)
 	defer rdb.Close()
-	d := redisdriver.New(rdb, &redisdriver.Options{MaxTTL: r.s.MaxTTL})
+	d := redisdriver.NewNode(rdb, r.s.MaxTTL, nil)
 	defer d.Close()
 	ctx, cancel := context.WithTimeout(r.t.Context(), commandLimit)
 	defer cancel()

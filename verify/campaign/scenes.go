@@ -253,7 +253,7 @@ func onlyOne(ctx context.Context, w *world) error {
 // overtakenTry: on one store, who asked and had no answer gives up, and what it asked
 // for comes after its release.
 func overtakenTry(ctx context.Context, w *world) error {
-	o := &overtaken{Node: w.stores[0], released: make(chan struct{}), came: make(chan struct{})}
+	o := &overtaken{member: w.stores[0], released: make(chan struct{}), came: make(chan struct{})}
 	first, err := hasp.New(w.broken.alone(o, newWitness(func(event) {})), nil)
 	if err != nil {
 		return err
@@ -273,22 +273,22 @@ func overtakenTry(ctx context.Context, w *world) error {
 
 // overtaken is a node that Tries reach after the release of their owner.
 type overtaken struct {
-	driver.Node
+	member
 	released chan struct{}
 	came     chan struct{}
 }
 
-func (o *overtaken) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
+func (o *overtaken) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 	go func() {
 		defer close(o.came)
 		<-o.released
-		_, _ = o.Node.Try(context.WithoutCancel(ctx), r) // its answer is lost
+		_, _ = o.member.Vote(context.WithoutCancel(ctx), r) // its answer is lost
 	}()
 	<-ctx.Done()
 	return driver.Result{}, ctx.Err()
 }
 
-func (o *overtaken) Release(ctx context.Context, r driver.Request) error {
+func (o *overtaken) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
 	defer close(o.released)
-	return o.Node.Release(ctx, r)
+	return o.member.Withdraw(ctx, r)
 }

@@ -16,7 +16,7 @@ import (
 // clocks of one machine agree, and that alone would make fences rise. It maps
 // every fence that passes, each way, so nothing else changes.
 type skewed struct {
-	driver.Node
+	member
 	by time.Duration // what a fence of the client is more, in the node's numbers
 }
 
@@ -28,29 +28,29 @@ func shift(fence uint64, by time.Duration) uint64 {
 	return uint64(max(int64(fence)+by.Microseconds(), 1))
 }
 
-func (s *skewed) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
-	r.Fence = shift(r.Fence, s.by)
-	res, err := s.Node.Try(ctx, r)
+func (s *skewed) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+	r.Proposal, r.Fence = shift(r.Proposal, s.by), shift(r.Fence, s.by)
+	res, err := s.member.Vote(ctx, r)
 	res.Fence = shift(res.Fence, -s.by)
 	return res, err
 }
 
-func (s *skewed) Renew(ctx context.Context, rs []driver.Request, done func(int, driver.Renewal)) {
-	own := make([]driver.Request, len(rs))
+func (s *skewed) Renew(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal)) {
+	own := make([]driver.RenewRequest, len(rs))
 	for i, r := range rs {
 		own[i] = r
 		own[i].Fence = shift(r.Fence, s.by)
 	}
-	s.Node.Renew(ctx, own, done)
+	s.member.Renew(ctx, own, done)
 }
 
-func (s *skewed) Release(ctx context.Context, r driver.Request) error {
-	r.Fence, r.UpTo = shift(r.Fence, s.by), shift(r.UpTo, s.by)
-	return s.Node.Release(ctx, r)
+func (s *skewed) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
+	r.UpTo = shift(r.UpTo, s.by)
+	return s.member.Withdraw(ctx, r)
 }
 
 func (s *skewed) Inspect(ctx context.Context, key string) (driver.Info, error) {
-	info, err := s.Node.Inspect(ctx, key)
+	info, err := s.member.Inspect(ctx, key)
 	info.Fence = shift(info.Fence, -s.by)
 	return info, err
 }

@@ -21,7 +21,7 @@ import (
 // scene, Redlock as it is must be without fault.
 type variant struct {
 	name  string
-	node  func(n driver.Node, share any) driver.Node     // around each node of an actor
+	node  func(n member, share any) member               // around each node of an actor
 	whole func(d driver.Driver, share any) driver.Driver // around its quorum
 	share func() any                                     // what those of one actor have in common
 	lists []int                                          // the stores behind the nodes, when not each its own
@@ -34,24 +34,24 @@ type variant struct {
 }
 
 var variants = []*variant{
-	{name: "DEL without compare", node: func(n driver.Node, _ any) driver.Node { return blindRelease{n} }, scene: lateRelease},
+	{name: "DEL without compare", node: func(n member, _ any) member { return blindRelease{n} }, scene: lateRelease},
 	{name: "no drift", whole: func(d driver.Driver, _ any) driver.Driver { return noDrift{d} }, rate: 1.009, scene: atTheEnd},
 	{name: "the time of the acquisition not subtracted", whole: func(d driver.Driver, _ any) driver.Driver { return lateTry{d} }, scene: slowGrant},
 	{name: "deadline from receipt", whole: func(d driver.Driver, _ any) driver.Driver { return lateRenew{d} }, scene: slowRenewal},
 	{name: "no release after a failed majority", node: keepVotes, whole: noteGrants, share: func() any { return &grants{} }, scene: splitVote},
-	{name: "restarted nodes vote", node: func(n driver.Node, _ any) driver.Node { return &eager{Node: n} }, scene: restartBetween},
-	{name: "uptime instead of the record", node: func(n driver.Node, _ any) driver.Node {
-		return &eager{Node: n, uptime: worldTTL, since: map[string]time.Time{}}
+	{name: "restarted nodes vote", node: func(n member, _ any) member { return &eager{member: n} }, scene: restartBetween},
+	{name: "uptime instead of the record", node: func(n member, _ any) member {
+		return &eager{member: n, uptime: worldTTL, since: map[string]time.Time{}}
 	}, scene: flushBetween},
-	{name: "fences not compared", node: func(n driver.Node, _ any) driver.Node { return anyFence{n} }, scene: clockBehind},
-	{name: "a minority counts", node: func(n driver.Node, _ any) driver.Node { return silentYes{n} }, scene: twoSides},
-	{name: "a reader's vote beside a writer's", node: func(n driver.Node, _ any) driver.Node { return besides{n, driver.Shared} }, scene: readerBesideWriter},
-	{name: "a writer's vote beside readers'", node: func(n driver.Node, _ any) driver.Node { return besides{n, driver.Exclusive} }, scene: writerBesideReader},
-	{name: "a reader's release takes the others' votes", node: func(n driver.Node, _ any) driver.Node { return releaseAll{n} }, scene: readersLeave},
-	{name: "readers' fences not compared", node: func(n driver.Node, _ any) driver.Node { return anyFence{n} }, scene: writerBehindReader},
-	{name: "restarted nodes vote, and readers are forgotten", node: func(n driver.Node, _ any) driver.Node { return &eager{Node: n} }, scene: restartBesideReader},
-	{name: "no tombstones, one server", node: func(n driver.Node, _ any) driver.Node { return mortal{n} }, scene: overtakenTry},
-	{name: "one node listed twice", node: func(n driver.Node, _ any) driver.Node { return nameless{n} }, lists: []int{0, 1, 2, 2, 2}, scene: onlyOne},
+	{name: "fences not compared", node: func(n member, _ any) member { return anyFence{n} }, scene: clockBehind},
+	{name: "a minority counts", node: func(n member, _ any) member { return silentYes{n} }, scene: twoSides},
+	{name: "a reader's vote beside a writer's", node: func(n member, _ any) member { return besides{n, driver.Shared} }, scene: readerBesideWriter},
+	{name: "a writer's vote beside readers'", node: func(n member, _ any) member { return besides{n, driver.Exclusive} }, scene: writerBesideReader},
+	{name: "a reader's release takes the others' votes", node: func(n member, _ any) member { return releaseAll{n} }, scene: readersLeave},
+	{name: "readers' fences not compared", node: func(n member, _ any) member { return anyFence{n} }, scene: writerBehindReader},
+	{name: "restarted nodes vote, and readers are forgotten", node: func(n member, _ any) member { return &eager{member: n} }, scene: restartBesideReader},
+	{name: "no tombstones, one server", node: func(n member, _ any) member { return mortal{n} }, scene: overtakenTry},
+	{name: "one node listed twice", node: func(n member, _ any) member { return nameless{n} }, lists: []int{0, 1, 2, 2, 2}, scene: onlyOne},
 }
 
 // named returns the variant of a name; nil for the empty one.
@@ -77,22 +77,22 @@ func (v *variant) shared() any {
 
 // alone makes the driver of one server, with a safeguard taken out; nil leaves it as
 // it is.
-func (v *variant) alone(n driver.Node, seen *witness) driver.Driver {
+func (v *variant) alone(n member, seen *witness) driver.Driver {
 	share := v.shared()
 	if v != nil && v.node != nil {
 		n = v.node(n, share)
 	}
 	if v != nil && v.whole != nil {
-		return v.whole(seen.around(n), share)
+		return v.whole(seen.around(asOne{n}), share)
 	}
-	return witnessed{seen.around(n), n}
+	return witnessed{seen.around(asOne{n}), n}
 }
 
 // compose makes a quorum of nodes, with a safeguard taken out; nil leaves
 // Redlock as it is.
-func (v *variant) compose(all []driver.Node, skew time.Duration, o *quorum.Options, seen *witness) driver.Driver {
+func (v *variant) compose(all []member, skew time.Duration, o *quorum.Options, seen *witness) driver.Driver {
 	share := v.shared()
-	var ds []driver.Driver
+	var ds []driver.Node
 	for i, n := range all {
 		if v != nil && v.lists != nil {
 			n = all[v.lists[i]]
@@ -100,7 +100,7 @@ func (v *variant) compose(all []driver.Node, skew time.Duration, o *quorum.Optio
 		if v != nil && v.node != nil {
 			n = v.node(n, share)
 		}
-		ds = append(ds, &skewed{Node: n, by: skew})
+		ds = append(ds, &skewed{member: n, by: skew})
 	}
 	q := seen.around(quorum.New(ds, o))
 	if v != nil && v.whole != nil {
@@ -109,20 +109,37 @@ func (v *variant) compose(all []driver.Node, skew time.Duration, o *quorum.Optio
 	return q
 }
 
-// blindRelease frees the key whoever has it.
-type blindRelease struct{ driver.Node }
+// member is a server that can be one of a quorum's nodes.
+type member interface {
+	driver.Node
+	driver.Recorded
+}
 
-func (b blindRelease) Release(ctx context.Context, r driver.Request) error {
+// asOne is a member that is asked as the only one.
+type asOne struct{ member }
+
+func (s asOne) Try(ctx context.Context, r driver.TryRequest) (driver.Result, error) {
+	return s.Vote(ctx, driver.VoteRequest{TryRequest: r})
+}
+
+func (s asOne) Release(ctx context.Context, r driver.ReleaseRequest) error {
+	return s.Withdraw(ctx, driver.WithdrawRequest{ReleaseRequest: r})
+}
+
+// blindRelease frees the key whoever has it.
+type blindRelease struct{ member }
+
+func (b blindRelease) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
 	if info, err := b.Inspect(ctx, r.Key); err == nil && info.Held {
 		r.Owner, r.Label, r.UpTo = info.Holder.Owner, info.Holder.Label, 0
 	}
-	return b.Node.Release(ctx, r)
+	return b.member.Withdraw(ctx, r)
 }
 
 // noDrift gives back what is subtracted for clocks that differ.
 type noDrift struct{ driver.Driver }
 
-func (n noDrift) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
+func (n noDrift) Try(ctx context.Context, r driver.TryRequest) (driver.Result, error) {
 	res, err := n.Driver.Try(ctx, r)
 	if res.Granted {
 		res.TTL = (res.TTL + 2*time.Millisecond) * 100 / 99
@@ -133,7 +150,7 @@ func (n noDrift) Try(ctx context.Context, r driver.Request) (driver.Result, erro
 // lateTry counts a lease from when its grant was known.
 type lateTry struct{ driver.Driver }
 
-func (l lateTry) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
+func (l lateTry) Try(ctx context.Context, r driver.TryRequest) (driver.Result, error) {
 	start := time.Now()
 	res, err := l.Driver.Try(ctx, r)
 	if res.Granted {
@@ -145,7 +162,7 @@ func (l lateTry) Try(ctx context.Context, r driver.Request) (driver.Result, erro
 // lateRenew counts a lease from when its renewal was known.
 type lateRenew struct{ driver.Driver }
 
-func (l lateRenew) Renew(ctx context.Context, rs []driver.Request, done func(int, driver.Renewal)) {
+func (l lateRenew) Renew(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal)) {
 	start := time.Now()
 	l.Driver.Renew(ctx, rs, func(i int, r driver.Renewal) {
 		if r.Err == nil {
@@ -159,18 +176,18 @@ func (l lateRenew) Renew(ctx context.Context, rs []driver.Request, done func(int
 type grants struct{ owners sync.Map }
 
 type voteKeeper struct {
-	driver.Node
+	member
 	g *grants
 }
 
 // keepVotes leaves the votes of an attempt that failed where they are.
-func keepVotes(n driver.Node, share any) driver.Node { return voteKeeper{n, share.(*grants)} }
+func keepVotes(n member, share any) member { return voteKeeper{n, share.(*grants)} }
 
-func (v voteKeeper) Release(ctx context.Context, r driver.Request) error {
+func (v voteKeeper) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
 	if _, ok := v.g.owners.Load(r.Owner); !ok {
 		return nil
 	}
-	return v.Node.Release(ctx, r)
+	return v.member.Withdraw(ctx, r)
 }
 
 type grantNoter struct {
@@ -180,7 +197,7 @@ type grantNoter struct {
 
 func noteGrants(d driver.Driver, share any) driver.Driver { return grantNoter{d, share.(*grants)} }
 
-func (n grantNoter) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
+func (n grantNoter) Try(ctx context.Context, r driver.TryRequest) (driver.Result, error) {
 	res, err := n.Driver.Try(ctx, r)
 	if res.Granted {
 		n.g.owners.Store(r.Owner, true)
@@ -190,15 +207,15 @@ func (n grantNoter) Try(ctx context.Context, r driver.Request) (driver.Result, e
 
 // eager has a node vote as soon as it was up for so long, whatever it forgot.
 type eager struct {
-	driver.Node
+	member
 	uptime time.Duration
 
 	mu    sync.Mutex
 	since map[string]time.Time // when each life of the node began
 }
 
-func (e *eager) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
-	res, err := e.Node.Try(ctx, r)
+func (e *eager) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+	res, err := e.member.Vote(ctx, r)
 	if err != nil {
 		return res, err
 	}
@@ -208,18 +225,18 @@ func (e *eager) Try(ctx context.Context, r driver.Request) (driver.Result, error
 	if rec, err := e.Record(ctx); err != nil || !rec.Voting {
 		return res, nil //nolint:nilerr // the refusal stands
 	}
-	return e.Node.Try(ctx, r)
+	return e.member.Vote(ctx, r)
 }
 
 func (e *eager) Record(ctx context.Context) (driver.Record, error) {
-	rec, err := e.Node.Record(ctx)
+	rec, err := e.member.Record(ctx)
 	if err != nil || rec.Voting || e.up(rec.Node) < e.uptime {
 		return rec, err
 	}
-	if err := e.Node.Admit(ctx, rec, e.Traits().MaxTTL); err != nil {
+	if err := e.member.Admit(ctx, rec, e.Traits().MaxTTL); err != nil {
 		return rec, nil //nolint:nilerr // it waits
 	}
-	return e.Node.Record(ctx)
+	return e.member.Record(ctx)
 }
 
 // up is how long a life has lasted: the nodes of a world were up for an hour
@@ -240,69 +257,69 @@ func (e *eager) up(life string) time.Duration {
 }
 
 // anyFence grants whatever fence is proposed.
-type anyFence struct{ driver.Node }
+type anyFence struct{ member }
 
-func (a anyFence) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
-	res, err := a.Node.Try(ctx, r)
+func (a anyFence) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+	res, err := a.member.Vote(ctx, r)
 	if err != nil || res.Granted || res.Why != driver.FenceTooLow {
 		return res, err
 	}
-	want := r.Fence
-	r.Fence = res.Fence + 1
-	if res, err = a.Node.Try(ctx, r); res.Granted {
+	want := r.Proposal
+	r.Proposal = res.Fence + 1
+	if res, err = a.member.Vote(ctx, r); res.Granted {
 		res.Fence = want
 	}
 	return res, err
 }
 
 // silentYes takes no answer for a yes.
-type silentYes struct{ driver.Node }
+type silentYes struct{ member }
 
-func (s silentYes) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
-	res, err := s.Node.Try(ctx, r)
+func (s silentYes) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+	res, err := s.member.Vote(ctx, r)
 	if err != nil {
-		return driver.Result{Granted: true, Fence: r.Fence, TTL: r.TTL}, nil //nolint:nilerr // that is what is broken here
+		return driver.Result{Granted: true, Fence: r.Proposal, TTL: r.TTL}, nil //nolint:nilerr // that is what is broken here
 	}
 	return res, err
 }
 
 // besides votes for requests in one mode, whoever holds the key in the other.
 type besides struct {
-	driver.Node
+	member
 	of driver.Mode
 }
 
-func (b besides) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
-	res, err := b.Node.Try(ctx, r)
+func (b besides) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+	res, err := b.member.Vote(ctx, r)
 	if err == nil && !res.Granted && res.Why == driver.Held && r.Mode == b.of && res.Holder.Mode != b.of {
-		return driver.Result{Granted: true, Fence: r.Fence, TTL: r.TTL, Node: res.Node}, nil
+		return driver.Result{Granted: true, Fence: r.Proposal, TTL: r.TTL, Node: res.Node}, nil
 	}
 	return res, err
 }
 
 // releaseAll frees the key whoever shares it.
-type releaseAll struct{ driver.Node }
+type releaseAll struct{ member }
 
-func (a releaseAll) Release(ctx context.Context, r driver.Request) error {
+func (a releaseAll) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
 	if info, err := a.Inspect(ctx, r.Key); err == nil && info.Holds > 1 {
 		for _, l := range info.Holders {
-			_ = a.Node.Release(ctx, driver.Request{Key: r.Key, Owner: l.Holder.Owner, Label: l.Holder.Label, TTL: r.TTL})
+			_ = a.member.Release(ctx, driver.ReleaseRequest{Claim: driver.Claim{Key: r.Key, Owner: l.Holder.Owner, Label: l.Holder.Label}, TTL: r.TTL})
 		}
 	}
-	return a.Node.Release(ctx, r)
+	return a.member.Withdraw(ctx, r)
 }
 
 // nameless hides which store a node is.
-type nameless struct{ driver.Node }
+type nameless struct{ member }
 
-func (n nameless) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
-	res, err := n.Node.Try(ctx, r)
+func (n nameless) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+	res, err := n.member.Vote(ctx, r)
 	res.Node = ""
 	return res, err
 }
 
 func (n nameless) Record(ctx context.Context) (driver.Record, error) {
-	r, err := n.Node.Record(ctx)
+	r, err := n.member.Record(ctx)
 	r.Node = ""
 	return r, err
 }

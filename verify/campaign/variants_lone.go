@@ -19,7 +19,7 @@ var loneVariants = []*variant{
 	{name: "renewals counted from the answer", whole: func(d driver.Driver, _ any) driver.Driver { return lateRenew{d} }, plan: slowLinks, oracle: Told},
 	{name: "leases without drift", whole: func(d driver.Driver, _ any) driver.Driver { return noDrift{d} }, plan: calm, oracle: Told},
 	{name: "renewals without an answer count", whole: func(d driver.Driver, _ any) driver.Driver { return trusting{d} }, plan: cutOff, oracle: Told},
-	{name: "a release that compares nothing", node: func(n driver.Node, _ any) driver.Node { return blindRelease{n} }, plan: impatient, oracle: Exclusion},
+	{name: "a release that compares nothing", node: func(n member, _ any) member { return blindRelease{n} }, plan: impatient, oracle: Exclusion},
 	{name: "nobody woken", whole: func(d driver.Driver, _ any) driver.Driver { return silence{d} }, plan: calm, oracle: Idle},
 }
 
@@ -67,18 +67,18 @@ func impatient() *Schedule {
 }
 
 // mortal forgets whom it released.
-type mortal struct{ driver.Node }
+type mortal struct{ member }
 
-func (m mortal) Release(ctx context.Context, r driver.Request) error {
+func (m mortal) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
 	r.Settled = true
-	return m.Node.Release(ctx, r)
+	return m.member.Withdraw(ctx, r)
 }
 
 // silence gives no hints.
 type silence struct{ driver.Driver }
 
-func (s silence) Watch(ctx context.Context, r driver.Request) (<-chan struct{}, error) {
-	if _, err := s.Driver.Watch(ctx, r); err != nil {
+func (s silence) Watch(ctx context.Context, c driver.Claim) (<-chan struct{}, error) {
+	if _, err := s.Driver.Watch(ctx, c); err != nil {
 		return nil, err
 	}
 	return make(chan struct{}), nil
@@ -87,7 +87,7 @@ func (s silence) Watch(ctx context.Context, r driver.Request) (<-chan struct{}, 
 // trusting takes no answer to a renewal for a good one.
 type trusting struct{ driver.Driver }
 
-func (t trusting) Renew(ctx context.Context, rs []driver.Request, done func(int, driver.Renewal)) {
+func (t trusting) Renew(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal)) {
 	ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 	defer cancel()
 	got := make([]atomic.Bool, len(rs))

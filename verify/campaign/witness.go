@@ -72,7 +72,7 @@ type watched struct {
 	by *witness
 }
 
-func (d watched) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
+func (d watched) Try(ctx context.Context, r driver.TryRequest) (driver.Result, error) {
 	d.by.asks(r.Owner)
 	at := now()
 	res, err := d.Driver.Try(ctx, r)
@@ -83,7 +83,7 @@ func (d watched) Try(ctx context.Context, r driver.Request) (driver.Result, erro
 	return res, err
 }
 
-func (d watched) Renew(ctx context.Context, rs []driver.Request, done func(int, driver.Renewal)) {
+func (d watched) Renew(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal)) {
 	at := now()
 	defer d.by.took(at)
 	d.Driver.Renew(ctx, rs, func(i int, r driver.Renewal) {
@@ -94,7 +94,7 @@ func (d watched) Renew(ctx context.Context, rs []driver.Request, done func(int, 
 	})
 }
 
-func (d watched) Release(ctx context.Context, r driver.Request) error {
+func (d watched) Release(ctx context.Context, r driver.ReleaseRequest) error {
 	at := now()
 	err := d.Driver.Release(ctx, r)
 	d.by.took(at)
@@ -107,7 +107,7 @@ func (d watched) Release(ctx context.Context, r driver.Request) error {
 // witnessed is a watched node: hasp lets it vote again.
 type witnessed struct {
 	driver.Driver
-	node driver.Node
+	node member
 }
 
 func (w witnessed) Record(ctx context.Context) (driver.Record, error) { return w.node.Record(ctx) }

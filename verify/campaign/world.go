@@ -52,8 +52,8 @@ func newWorld(ctx context.Context, broken *variant, rate float64) (*world, error
 	// The fake clock stands still while somebody acts, and a node that was left
 	// alone may want a fence above its clock.
 	for _, s := range w.stores {
-		r := driver.Request{Key: "before", Owner: rand.Text(), TTL: worldTTL, Fence: uint64(time.Now().UnixMicro())}
-		if _, err := s.Try(ctx, r); err != nil {
+		r := driver.TryRequest{Claim: driver.Claim{Key: "before", Owner: rand.Text()}, TTL: worldTTL}
+		if _, err := s.Vote(ctx, driver.VoteRequest{TryRequest: r, Proposal: uint64(time.Now().UnixMicro())}); err != nil {
 			return nil, err
 		}
 	}
@@ -76,9 +76,9 @@ type actor struct {
 func (w *world) actor(skew time.Duration, reach ...int) (*actor, error) {
 	a := &actor{w: w, id: len(w.actors), skew: skew, reach: reach}
 	w.actors = append(w.actors, a)
-	var all []driver.Node
+	var all []member
 	for i := range nodes {
-		all = append(all, &window{Node: w.stores[i], a: a, i: i})
+		all = append(all, &window{member: w.stores[i], a: a, i: i})
 	}
 	d := w.broken.compose(all, skew, &quorum.Options{NodeTimeout: 2 * time.Second}, newWitness(func(event) {}))
 	var err error
@@ -167,7 +167,7 @@ func (w *world) findings() []string {
 
 // window is a node as one client reaches it.
 type window struct {
-	driver.Node
+	member
 	a *actor
 	i int
 }
@@ -192,15 +192,15 @@ func (v *window) through(ctx context.Context, call func() error) error {
 	return err
 }
 
-func (v *window) Try(ctx context.Context, r driver.Request) (res driver.Result, err error) {
-	err = v.through(ctx, func() (err error) { res, err = v.Node.Try(ctx, r); return err })
+func (v *window) Vote(ctx context.Context, r driver.VoteRequest) (res driver.Result, err error) {
+	err = v.through(ctx, func() (err error) { res, err = v.member.Vote(ctx, r); return err })
 	return res, err
 }
 
-func (v *window) Renew(ctx context.Context, rs []driver.Request, done func(int, driver.Renewal)) {
+func (v *window) Renew(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal)) {
 	got := make([]driver.Renewal, len(rs))
 	err := v.through(ctx, func() error {
-		v.Node.Renew(ctx, rs, func(i int, r driver.Renewal) { got[i] = r })
+		v.member.Renew(ctx, rs, func(i int, r driver.Renewal) { got[i] = r })
 		return nil
 	})
 	for i := range rs {
@@ -211,17 +211,17 @@ func (v *window) Renew(ctx context.Context, rs []driver.Request, done func(int, 
 	}
 }
 
-func (v *window) Release(ctx context.Context, r driver.Request) error {
-	return v.through(ctx, func() error { return v.Node.Release(ctx, r) })
+func (v *window) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
+	return v.through(ctx, func() error { return v.member.Withdraw(ctx, r) })
 }
 
-func (v *window) Watch(ctx context.Context, r driver.Request) (hints <-chan struct{}, err error) {
-	err = v.through(ctx, func() (err error) { hints, err = v.Node.Watch(ctx, r); return err })
+func (v *window) Watch(ctx context.Context, c driver.Claim) (hints <-chan struct{}, err error) {
+	err = v.through(ctx, func() (err error) { hints, err = v.member.Watch(ctx, c); return err })
 	return hints, err
 }
 
 func (v *window) Record(ctx context.Context) (r driver.Record, err error) {
-	err = v.through(ctx, func() (err error) { r, err = v.Node.Record(ctx); return err })
+	err = v.through(ctx, func() (err error) { r, err = v.member.Record(ctx); return err })
 	return r, err
 }
 
@@ -230,5 +230,5 @@ func (v *window) Classify(err error) driver.Class {
 	if errors.Is(err, errCut) {
 		return driver.ClassUnreachable
 	}
-	return v.Node.Classify(err)
+	return v.member.Classify(err)
 }

@@ -11,12 +11,13 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 )
 
 // fault changes what a client asks of its store, and what it hears: so it is seen
 // that each oracle notices.
 type fault struct {
-	ask  func(r *driver.Request)
+	ask  func(r *contend.Owner)
 	hear func(res *driver.Result)
 	ttl  func(d *time.Duration) // of what is granted and renewed
 	free bool                   // releases are forgotten
@@ -25,20 +26,20 @@ type fault struct {
 
 // faults are by name.
 var faults = map[string]fault{
-	"one more than the limit": {ask: func(r *driver.Request) {
+	"one more than the limit": {ask: func(r *contend.Owner) {
 		if r.Limit > 0 {
 			r.Limit++
 		}
 	}},
 	"one slot for all": {hear: func(res *driver.Result) { res.Slot = 0 }},
-	"writers share":    {ask: func(r *driver.Request) { r.Mode, r.Convert = driver.Shared, false }},
-	"fences fall":      {ask: func(r *driver.Request) { r.Fence = mirror(r.Fence) }, hear: func(res *driver.Result) { res.Fence = mirror(res.Fence) }},
+	"writers share":    {ask: func(r *contend.Owner) { r.Mode, r.Convert = driver.Shared, false }},
+	"fences fall":      {ask: func(r *contend.Owner) { r.Fence = mirror(r.Fence) }, hear: func(res *driver.Result) { res.Fence = mirror(res.Fence) }},
 	"leases too long":  {ttl: func(d *time.Duration) { *d *= 4 }},
 	"deaths untold":    {hear: func(res *driver.Result) { res.Abandoned = false }},
 	"deaths made up":   {hear: func(res *driver.Result) { res.Abandoned = true }},
-	"nothing released": {ask: func(r *driver.Request) { r.TTL = time.Hour }, free: true},
+	"nothing released": {ask: func(r *contend.Owner) { r.TTL = time.Hour }, free: true},
 	"nobody is told":   {hear: func(res *driver.Result) { res.RetryIn = 0 }, deaf: true},
-	"the dead hold on": {ask: func(r *driver.Request) { r.TTL = time.Hour }},
+	"the dead hold on": {ask: func(r *contend.Owner) { r.TTL = time.Hour }},
 }
 
 // mirror makes a rising fence fall; mirrored again it is what it was.
@@ -67,15 +68,15 @@ type broken struct {
 	f fault
 }
 
-func (b *broken) request(r driver.Request) driver.Request {
+func (b *broken) request(r contend.Owner) contend.Owner {
 	if b.f.ask != nil {
 		b.f.ask(&r)
 	}
 	return r
 }
 
-func (b *broken) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
-	res, err := b.Driver.Try(ctx, b.request(r))
+func (b *broken) Try(ctx context.Context, r driver.TryRequest) (driver.Result, error) {
+	res, err := b.Driver.Try(ctx, b.request(contend.OfVote(driver.VoteRequest{TryRequest: r})).Vote().TryRequest)
 	if b.f.hear != nil {
 		b.f.hear(&res)
 	}
@@ -85,12 +86,12 @@ func (b *broken) Try(ctx context.Context, r driver.Request) (driver.Result, erro
 	return res, err
 }
 
-func (b *broken) Renew(ctx context.Context, rs []driver.Request, done func(int, driver.Renewal)) {
-	asked := make([]driver.Request, len(rs))
+func (b *broken) Renew(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal)) {
+	asked := make([]contend.Owner, len(rs))
 	for i, r := range rs {
-		asked[i] = b.request(r)
+		asked[i] = b.request(contend.OfRenewal(r))
 	}
-	b.Driver.Renew(ctx, asked, func(i int, r driver.Renewal) {
+	contend.Renew(ctx, b.Driver, asked, func(i int, r driver.Renewal) {
 		if b.f.ttl != nil {
 			b.f.ttl(&r.TTL)
 		}
@@ -98,7 +99,7 @@ func (b *broken) Renew(ctx context.Context, rs []driver.Request, done func(int, 
 	})
 }
 
-func (b *broken) Watch(ctx context.Context, r driver.Request) (<-chan struct{}, error) {
+func (b *broken) Watch(ctx context.Context, r driver.Claim) (<-chan struct{}, error) {
 	hints, err := b.Driver.Watch(ctx, r)
 	if b.f.deaf {
 		hints = make(chan struct{})
@@ -106,9 +107,9 @@ func (b *broken) Watch(ctx context.Context, r driver.Request) (<-chan struct{}, 
 	return hints, err
 }
 
-func (b *broken) Release(ctx context.Context, r driver.Request) error {
+func (b *broken) Release(ctx context.Context, r driver.ReleaseRequest) error {
 	if b.f.free {
 		return nil
 	}
-	return b.Driver.Release(ctx, b.request(r))
+	return contend.Release(ctx, b.Driver, b.request(contend.OfWithdrawal(driver.WithdrawRequest{ReleaseRequest: r})))
 }

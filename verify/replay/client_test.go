@@ -12,6 +12,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/quorum"
 	"github.com/hasplock/hasp/verify/model"
 )
@@ -25,10 +26,10 @@ type client struct {
 	core  *hasp.Client // nil: the quorum alone
 
 	mu     sync.Mutex
-	req    driver.Request // as it was sent last
-	fences []pair         // of the story's key, rising
-	values []int          // that its proposals have in the story, in order
-	call   *call          // under way, or returned
+	req    contend.Owner // as it was sent last
+	fences []pair        // of the story's key, rising
+	values []int         // that its proposals have in the story, in order
+	call   *call         // under way, or returned
 	lease  *lease
 	until  time.Time // of a lease without a hasp.Client
 	begun  time.Time // the latest call
@@ -50,7 +51,7 @@ type call struct {
 }
 
 // asks notes a proposal: a new one is the next of the story's.
-func (c *client) asks(r driver.Request) {
+func (c *client) asks(r contend.Owner) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.req = r
@@ -112,19 +113,19 @@ const long = time.Hour
 // the node with the line of waiters.
 func newClient(w *world, owner int, lists [nodes]int, line int, timeout time.Duration) *client {
 	c := &client{w: w, owner: owner}
-	var ds []driver.Driver
+	var ds []driver.Node
 	for i := range c.gates {
-		c.gates[i] = &gate{Node: w.seen[owner][lists[i]], owner: c, first: lists[i] == line, limit: w.maxTTL(owner)}
+		c.gates[i] = &gate{member: w.seen[owner][lists[i]], owner: c, first: lists[i] == line, limit: w.maxTTL(owner)}
 		ds = append(ds, c.gates[i])
 	}
 	c.d = quorum.New(ds, &quorum.Options{NodeTimeout: timeout})
-	c.req = driver.Request{Key: key, Owner: fmt.Sprintf("%c2345672345672345672345672", 'A'+owner), Label: "{}", TTL: w.ttl(owner), Fences: int(w.fences().Block)}
+	c.req = contend.Owner{Key: key, Owner: fmt.Sprintf("%c2345672345672345672345672", 'A'+owner), Label: "{}", TTL: w.ttl(owner), Fences: int(w.fences().Block)}
 	if lists == [nodes]int{0, 1, 2} {
 		warm := c.req
 		warm.Key, warm.Fences = fmt.Sprint("another key ", owner), 0
-		_, err := c.d.Try(context.Background(), warm)
+		_, err := contend.Try(context.Background(), c.d, warm)
 		if err == nil {
-			err = c.d.Release(context.Background(), warm)
+			err = contend.Release(context.Background(), c.d, warm)
 		}
 		if err != nil {
 			w.t.Fatalf("nobody wants this key: %v", err)
@@ -159,7 +160,7 @@ func (c *client) try() {
 	r.Fence, r.Raise = 0, false
 	c.begin(func(ctx context.Context, k *call) {
 		if c.core == nil {
-			if k.res, k.err = c.d.Try(ctx, r); k.err == nil && !k.res.Granted {
+			if k.res, k.err = contend.Try(ctx, c.d, r); k.err == nil && !k.res.Granted {
 				k.err = fmt.Errorf("refused: %s", answer(k.res, nil))
 			}
 			return
@@ -176,7 +177,7 @@ func (c *client) renew() {
 			k.err = c.hold.Extend(ctx, r.TTL)
 			return
 		}
-		c.d.Renew(ctx, []driver.Request{r}, func(_ int, a driver.Renewal) { k.err = a.Err })
+		contend.Renew(ctx, c.d, []contend.Owner{r}, func(_ int, a driver.Renewal) { k.err = a.Err })
 	})
 }
 

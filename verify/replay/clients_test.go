@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/verify/model"
 )
 
@@ -215,7 +216,7 @@ func (p *clients) renewAt(c *client, s model.Step) (leaves string) {
 	}
 	g, r := c.gates[s.Node], c.req
 	var err error
-	g.Node.Renew(context.Background(), []driver.Request{g.at(r)}, func(_ int, a driver.Renewal) { err = a.Err })
+	contend.Renew(context.Background(), g.member, []contend.Owner{g.at(r)}, func(_ int, a driver.Renewal) { err = a.Err })
 	if err != nil {
 		return answer(driver.Result{}, err)
 	}
@@ -270,7 +271,7 @@ func (p *clients) sendBack(c *client, s model.Step) (leaves string) {
 	r.Restore, r.Raise = true, false
 	m := &message{kind: aRestore, reply: func() {}, fail: func(error) {}}
 	m.carry = func() string {
-		m.res, m.err = g.try(r)
+		m.res, m.err = g.try(r.Vote())
 		return answer(m.res, m.err)
 	}
 	g.add(m)

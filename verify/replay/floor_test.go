@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/verify/model"
 )
 
@@ -33,7 +34,7 @@ const (
 type memory struct {
 	t    testing.TB
 	n    node
-	seen driver.Node // what stands around it
+	seen member // what stands around it
 	out  outcome
 
 	last uint64    // fence of the key
@@ -117,11 +118,11 @@ func (m *memory) step(s model.Step) (leaves string) {
 
 // propose asks for a key, and gives it back.
 func (m *memory) propose(key string, fence uint64) (leaves string) {
-	r := driver.Request{Key: key, Owner: rand.Text(), Label: "{}", TTL: floorTTL, Fence: fence, Settled: true}
-	res, err := m.seen.Try(context.Background(), r)
+	r := contend.Owner{Key: key, Owner: rand.Text(), Label: "{}", TTL: floorTTL, Fence: fence, Settled: true}
+	res, err := m.seen.Vote(context.Background(), r.Vote())
 	why := answer(res, err)
 	if why == "" {
-		if err := m.seen.Release(context.Background(), r); err != nil && !errors.Is(err, driver.ErrNotHeld) {
+		if err := m.seen.Withdraw(context.Background(), r.Withdrawal()); err != nil && !errors.Is(err, driver.ErrNotHeld) {
 			m.t.Fatal(err)
 		}
 	}
@@ -131,14 +132,14 @@ func (m *memory) propose(key string, fence uint64) (leaves string) {
 // renamed forgets what a node remembers of a key, so long after a grant, and not
 // what it remembers for all keys: it has the node know the key by another name.
 type renamed struct {
-	driver.Node
+	member
 	after time.Duration
 	at    *time.Time
 	in    func() // before such a Try, and after it
 	out   func()
 }
 
-func (f renamed) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
+func (f renamed) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 	if r.Key == key && !f.at.IsZero() && time.Since(*f.at) >= f.after {
 		f.in()
 		defer f.out()
@@ -147,50 +148,50 @@ func (f renamed) Try(ctx context.Context, r driver.Request) (driver.Result, erro
 	if r.Key == key {
 		*f.at = time.Now()
 	}
-	return f.Node.Try(ctx, r)
+	return f.member.Vote(ctx, r)
 }
 
-func (f renamed) Release(ctx context.Context, r driver.Request) error {
-	if err := f.Node.Release(ctx, r); err == nil || r.Key != key {
+func (f renamed) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
+	if err := f.member.Withdraw(ctx, r); err == nil || r.Key != key {
 		return err
 	}
 	r.Key += " again"
-	return f.Node.Release(ctx, r)
+	return f.member.Withdraw(ctx, r)
 }
 
 // afterHalf forgets after half the time.
-func afterHalf(n *memNode) driver.Node {
+func afterHalf(n *memNode) member {
 	return renamed{n, 30 * time.Second, new(time.Time), func() {}, func() {}}
 }
 
 // oneTurn forgets in time, and has the node see one turn of 25 seconds where there
 // was more time.
-func oneTurn(n *memNode) driver.Node {
+func oneTurn(n *memNode) member {
 	const by = 35 * time.Second
 	return renamed{n, 60 * time.Second, new(time.Time), func() { n.jump(-by) }, func() { n.jump(by) }}
 }
 
 // expires forgets the key as a store does that does so by its clock alone.
-func expires(n *memNode) driver.Node {
+func expires(n *memNode) member {
 	return renamed{n, 0, new(time.Time), func() {}, func() {}}
 }
 
 // newest takes the newest number for the floor in every turn.
 type newest struct {
-	driver.Node
+	member
 	n              *memNode
 	at, cur, floor *uint64
 }
 
-func (f newest) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
+func (f newest) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 	if now := f.n.micros(); now-*f.at >= uint64((20 * time.Second).Microseconds()) {
 		*f.at, *f.floor = now, *f.cur
 	}
-	if r.Fence <= *f.floor {
+	if r.Proposal <= *f.floor {
 		return driver.Result{Why: driver.FenceTooLow, Fence: *f.floor}, nil
 	}
-	*f.cur = max(*f.cur, r.Fence)
-	return f.Node.Try(ctx, r)
+	*f.cur = max(*f.cur, r.Proposal)
+	return f.member.Vote(ctx, r)
 }
 
-func twoNumbers(n *memNode) driver.Node { return newest{n, n, new(uint64), new(uint64), new(uint64)} }
+func twoNumbers(n *memNode) member { return newest{n, n, new(uint64), new(uint64), new(uint64)} }

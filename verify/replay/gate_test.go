@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 )
 
 // kind is what a message asks for.
@@ -40,7 +41,7 @@ type message struct {
 // gate is the way of one client to one node. Requests about the story's key wait
 // there until the story has them arrive; all others go through.
 type gate struct {
-	driver.Node
+	member
 	owner *client
 	first bool // the node has the line of waiters: its name comes first
 	limit time.Duration
@@ -100,13 +101,13 @@ func (g *gate) named(life string) string {
 
 // Traits names the longest lease that this client knows of.
 func (g *gate) Traits() driver.Traits {
-	t := g.Node.Traits()
+	t := g.member.Traits()
 	t.MaxTTL = g.limit
 	return t
 }
 
 // at returns the request as the node gets it, with the story's fences.
-func (g *gate) at(r driver.Request) driver.Request {
+func (g *gate) at(r contend.Owner) contend.Owner {
 	if g.owner.w.fences().NoRaise || g.owner.w.rules.noRaise {
 		r.Raise = false
 	}
@@ -114,42 +115,42 @@ func (g *gate) at(r driver.Request) driver.Request {
 	return r
 }
 
-func (g *gate) try(r driver.Request) (driver.Result, error) {
-	res, err := g.Node.Try(context.Background(), g.at(r))
+func (g *gate) try(r driver.VoteRequest) (driver.Result, error) {
+	res, err := g.member.Vote(context.Background(), g.at(contend.OfVote(r)).Vote())
 	g.owner.saw(res.Fences)
 	res.Fence, res.Node = g.owner.fromNode(res.Fence), g.named(res.Node)
 	res.Abandoned = false // the models know of no abandoned keys, whose next holder waits for more nodes than it needs
 	return res, err
 }
 
-// StartTry begins a Try.
-func (g *gate) StartTry(_ context.Context, r driver.Request, done func(driver.Result, error)) {
+// StartVote begins a Vote.
+func (g *gate) StartVote(_ context.Context, r driver.VoteRequest, done func(driver.Result, error)) {
 	if r.Key != key {
-		res, err := g.Node.Try(context.Background(), r)
+		res, err := g.member.Vote(context.Background(), r)
 		res.Node = g.named(res.Node)
 		done(res, err)
 		return
 	}
-	if r.Fence == 0 {
+	if r.Proposal == 0 {
 		g.owner.w.t.Error("a node is asked to choose the fence")
 	}
-	g.owner.asks(r)
-	m := &message{kind: aTry, round: g.owner.round(r.Fence)}
+	g.owner.asks(contend.OfVote(r))
+	m := &message{kind: aTry, round: g.owner.round(r.Proposal)}
 	m.carry = func() string {
 		m.res, m.err = g.try(r)
 		return answer(m.res, m.err)
 	}
 	m.reply = func() { done(m.res, m.err) }
-	m.yes = func() { done(driver.Result{Granted: true, Fence: r.Fence, TTL: r.TTL}, nil) }
+	m.yes = func() { done(driver.Result{Granted: true, Fence: r.Proposal, TTL: r.TTL}, nil) }
 	m.put = func(a *message) func() { return func() { done(a.res, a.err) } }
 	m.fail = func(err error) { done(driver.Result{}, err) }
 	g.add(m)
 }
 
-// Try is one with Restore: all others are begun.
-func (g *gate) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
+// Vote is one with Restore: all others are begun.
+func (g *gate) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 	if r.Key != key {
-		return g.Node.Try(ctx, r)
+		return g.member.Vote(ctx, r)
 	}
 	m := &message{kind: aRestore}
 	m.carry = func() string {
@@ -175,14 +176,14 @@ func (g *gate) waits(ctx context.Context, m *message) error {
 }
 
 // Renew prolongs one lease.
-func (g *gate) Renew(ctx context.Context, rs []driver.Request, done func(i int, r driver.Renewal)) {
+func (g *gate) Renew(ctx context.Context, rs []driver.RenewRequest, done func(i int, r driver.Renewal)) {
 	if rs[0].Key != key {
-		g.Node.Renew(ctx, rs, done)
+		g.member.Renew(ctx, rs, done)
 		return
 	}
 	m, a := &message{kind: aRenew}, driver.Renewal{}
 	m.carry = func() string {
-		g.Node.Renew(context.Background(), []driver.Request{g.at(rs[0])}, func(_ int, r driver.Renewal) { a = r })
+		contend.Renew(context.Background(), g.member, []contend.Owner{g.at(contend.OfRenewal(rs[0]))}, func(_ int, r driver.Renewal) { a = r })
 		if a.Err != nil {
 			return answer(driver.Result{}, a.Err)
 		}
@@ -198,27 +199,27 @@ func (g *gate) Renew(ctx context.Context, rs []driver.Request, done func(i int, 
 	done(0, a)
 }
 
-// Release gives a vote back.
-func (g *gate) Release(ctx context.Context, r driver.Request) error {
+// Withdraw gives a vote back.
+func (g *gate) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
 	if r.Key != key {
-		return g.Node.Release(ctx, r)
+		return g.member.Withdraw(ctx, r)
 	}
 	m := &message{kind: aRelease}
 	m.carry = func() string {
-		m.err = g.Node.Release(context.Background(), g.at(r))
+		m.err = g.member.Withdraw(context.Background(), g.at(contend.OfWithdrawal(r)).Withdrawal())
 		return answer(driver.Result{Granted: true}, m.err)
 	}
 	return g.waits(ctx, m)
 }
 
-// StartRelease begins the Release of a lease, which no story has.
-func (g *gate) StartRelease(ctx context.Context, r driver.Request, done func(error)) {
-	go func() { done(g.Release(ctx, r)) }()
+// StartWithdraw begins the Release of a lease, which no story has.
+func (g *gate) StartWithdraw(ctx context.Context, r driver.WithdrawRequest, done func(error)) {
+	go func() { done(g.Withdraw(ctx, r)) }()
 }
 
 // Record looks at the node's record.
 func (g *gate) Record(ctx context.Context) (driver.Record, error) {
-	rec, err := g.Node.Record(ctx)
+	rec, err := g.member.Record(ctx)
 	rec.Node = g.named(rec.Node)
 	return rec, err
 }
@@ -227,6 +228,6 @@ func (g *gate) Record(ctx context.Context) (driver.Record, error) {
 func (g *gate) Close() error { return nil }
 
 var (
-	_ driver.Node  = (*gate)(nil)
+	_ member       = (*gate)(nil)
 	_ driver.Async = (*gate)(nil)
 )

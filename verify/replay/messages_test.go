@@ -12,6 +12,7 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/admission"
+	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/verify/model"
 )
 
@@ -25,7 +26,7 @@ type messages struct {
 
 // asker is one owner and its client.
 type asker struct {
-	req     driver.Request
+	req     contend.Owner
 	rounds  [2]uint64 // proposals
 	got     [nodes]driver.Result
 	lease   *lease
@@ -42,7 +43,7 @@ func newMessages(w *world) *messages {
 	_, p.timed = w.story.Model.(model.Votes)
 	for j := range p.owners {
 		p.owners[j] = asker{
-			req: driver.Request{
+			req: contend.Owner{
 				Key: key, Owner: strings.Repeat(string(rune('A'+j)), driver.OwnerLen), Label: "{}", TTL: w.ttl(j),
 				Fences: int(w.fences().Block),
 			},
@@ -76,7 +77,7 @@ func (p *messages) step(j int, s model.Step) (leaves string) {
 	case model.Release:
 		o.gone = true
 	case model.Released:
-		err := p.w.seen[j][s.Node].Release(context.Background(), o.req)
+		err := p.w.seen[j][s.Node].Withdraw(context.Background(), o.req.Withdrawal())
 		if why := answer(driver.Result{Granted: true}, err); why != "not held" {
 			return why // the node was to be told before the Try
 		}
@@ -90,10 +91,10 @@ func (p *messages) try(j int, s model.Step) (leaves string) {
 	o, n, m := &p.owners[j], p.w.seen[j][s.Node], p.w.fences()
 	r := o.req
 	r.Fence, r.Raise = o.rounds[s.Value-1], s.Value == 2 && !m.NoRaise
-	res, err := n.Try(context.Background(), r)
+	res, err := n.Vote(context.Background(), r.Vote())
 	if p.timed && res.Why == driver.FenceTooLow { // these models have no fences: it asks with a larger one, as quorum does
 		r.Fence = res.Fence + 1
-		res, err = n.Try(context.Background(), r)
+		res, err = n.Vote(context.Background(), r.Vote())
 	}
 	if why := answer(res, err); why != "" {
 		return why
@@ -141,7 +142,7 @@ func (p *messages) restore(j int, s model.Step) (leaves string) {
 	o := &p.owners[j]
 	r := o.req
 	r.Fence, r.Restore = max(o.rounds[0], o.rounds[1]), true
-	res, err := p.w.seen[j][s.Node].Try(context.Background(), r)
+	res, err := p.w.seen[j][s.Node].Vote(context.Background(), r.Vote())
 	if answer(res, err) == "" {
 		o.back[s.Node] = true
 	}
@@ -153,7 +154,7 @@ func (p *messages) renew(j int, s model.Step) (leaves string) {
 	r := o.req
 	r.Fence = max(o.rounds[0], o.rounds[1])
 	var err error
-	p.w.seen[j][s.Node].Renew(context.Background(), []driver.Request{r}, func(_ int, a driver.Renewal) { err = a.Err })
+	contend.Renew(context.Background(), p.w.seen[j][s.Node], []contend.Owner{r}, func(_ int, a driver.Renewal) { err = a.Err })
 	if err != nil {
 		return answer(driver.Result{}, err)
 	}

@@ -13,15 +13,22 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/hasplock/hasp/memdriver"
 	"github.com/hasplock/hasp/redisdriver"
 	"github.com/redis/go-redis/v9"
 )
 
+// member is what a quorum's node is.
+type member interface {
+	driver.Node
+	driver.Recorded
+}
+
 // node is a real one, and what may befall it.
 type node interface {
-	driver.Node
+	member
 	restart()                // with nothing
 	snapshot()               // saves what it has
 	reload()                 // restarts with that
@@ -109,17 +116,17 @@ func (n *memNode) set(fixed time.Time) {
 }
 
 // vanish ends what holds a key as a break does. Nothing remembers it.
-func vanish(n driver.Node, key string) error {
+func vanish(n member, key string) error {
 	info, err := n.Inspect(context.Background(), key)
 	if err != nil || !info.Held {
 		return errors.Join(err, errors.New("nobody holds the key"))
 	}
-	return n.Release(context.Background(), driver.Request{Key: key, Owner: info.Holder.Owner, Label: info.Holder.Label, Settled: true})
+	return contend.Release(context.Background(), n, contend.Owner{Key: key, Owner: info.Holder.Owner, Label: info.Holder.Label, Settled: true})
 }
 
 // redisNode is a redis-server.
 type redisNode struct {
-	*redisdriver.Driver
+	*redisdriver.Node
 	t      testing.TB
 	server *testserver.Server
 	admin  *redis.Client
@@ -130,7 +137,7 @@ type redisNode struct {
 func newRedisNode(t testing.TB, maxTTL time.Duration) *redisNode {
 	n := &redisNode{t: t, server: testserver.Redis(t), up: time.Now().Add(-time.Hour)}
 	n.admin = redis.NewClient(&redis.Options{Addr: n.server.Addr()})
-	n.Driver = redisdriver.New(n.admin, &redisdriver.Options{MaxTTL: maxTTL})
+	n.Node = redisdriver.NewNode(n.admin, maxTTL, nil)
 	t.Cleanup(func() {
 		_ = n.Close()
 		_ = n.admin.Close()
@@ -142,7 +149,7 @@ func newRedisNode(t testing.TB, maxTTL time.Duration) *redisNode {
 func (n *redisNode) again(t testing.TB, maxTTL time.Duration) *redisNode {
 	n.flush()
 	o := &redisNode{t: t, server: n.server, admin: n.admin, up: time.Now().Add(-long)}
-	o.Driver = redisdriver.New(n.admin, &redisdriver.Options{MaxTTL: maxTTL})
+	o.Node = redisdriver.NewNode(n.admin, maxTTL, nil)
 	t.Cleanup(func() { _ = o.Close() })
 	return o
 }

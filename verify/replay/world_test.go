@@ -36,8 +36,8 @@ type world struct {
 	story model.Trace
 	rules rules
 	nodes [nodes]node
-	seen  [2][nodes]driver.Node // as the clients of A and B see them
-	base  uint64                // what the model's fences are counted from
+	seen  [2][nodes]member // as the clients of A and B see them
+	base  uint64           // what the model's fences are counted from
 	began time.Time
 	slow  time.Duration // all times are divided by it
 	judge judge
@@ -48,8 +48,8 @@ type world struct {
 
 // rules is how safeguards are undone. The zero value is the code as it is.
 type rules struct {
-	around func(w *world, n driver.Node, owner, i int) driver.Node // of each client, around each node
-	memory func(n *memNode) driver.Node                            // around one node
+	around func(w *world, n member, owner, i int) member // of each client, around each node
+	memory func(n *memNode) member                       // around one node
 	// Of clients of the test's own.
 	hasty    bool // a node is admitted when the story says so
 	late     bool // answers count after the deadline

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/verify/model"
 )
 
@@ -20,7 +21,7 @@ import (
 // with Raise, which is for the holder only.
 type writeBack struct {
 	nodes  [nodes]*memNode
-	seen   [nodes]driver.Node
+	seen   [nodes]member
 	base   uint64
 	owners [3]writer
 	judge  judge
@@ -28,7 +29,7 @@ type writeBack struct {
 
 // writer is one owner and its client.
 type writer struct {
-	req    driver.Request
+	req    contend.Owner
 	got    [nodes]uint64 // by Trys
 	chosen uint64
 	acked  int // nodes that have it
@@ -60,7 +61,7 @@ func playWriteBack(t *testing.T, s model.Trace, r rules) (o outcome) {
 			n.set(n.old)
 		}
 		for j := range p.owners {
-			p.owners[j].req = driver.Request{Key: key, Owner: strings.Repeat(string(rune('A'+j)), driver.OwnerLen), Label: "{}", TTL: ttlStep}
+			p.owners[j].req = contend.Owner{Key: key, Owner: strings.Repeat(string(rune('A'+j)), driver.OwnerLen), Label: "{}", TTL: ttlStep}
 		}
 		for k, step := range s.Steps {
 			if why := p.step(s, step); why != "" {
@@ -85,7 +86,7 @@ func (p *writeBack) step(story model.Trace, s model.Step) (leaves string) {
 	case model.Propose:
 		p.judge.begins(j)
 	case model.Try, model.TryTwin:
-		res, err := p.seen[s.Node].Try(context.Background(), o.req)
+		res, err := p.seen[s.Node].Vote(context.Background(), o.req.Vote())
 		if why := answer(res, err); why != "" {
 			return why
 		}
@@ -106,7 +107,7 @@ func (p *writeBack) step(story model.Trace, s model.Step) (leaves string) {
 	case model.Write:
 		r := o.req
 		r.Fence, r.Raise = p.base+uint64(s.Value), true
-		res, err := p.seen[s.Node].Try(context.Background(), r)
+		res, err := p.seen[s.Node].Vote(context.Background(), r.Vote())
 		why := answer(res, err)
 		if why == "" {
 			o.acked++
@@ -122,24 +123,24 @@ func (p *writeBack) step(story model.Trace, s model.Step) (leaves string) {
 }
 
 // deaf takes a Raise that is refused for being too low as done.
-type deaf struct{ driver.Node }
+type deaf struct{ member }
 
-func (d deaf) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
-	res, err := d.Node.Try(ctx, r)
+func (d deaf) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+	res, err := d.member.Vote(ctx, r)
 	res.Granted = res.Granted || r.Raise && res.Why == driver.FenceTooLow
 	return res, err
 }
 
-func notOver(n *memNode) driver.Node { return deaf{n} }
+func notOver(n *memNode) member { return deaf{n} }
 
 // forAll carries out a Raise for whoever has the key.
-type forAll struct{ driver.Node }
+type forAll struct{ member }
 
-func (f forAll) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
+func (f forAll) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 	if info, err := f.Inspect(ctx, r.Key); err == nil && info.Held && r.Raise {
 		r.Owner, r.Label = info.Holder.Owner, info.Holder.Label
 	}
-	return f.Node.Try(ctx, r)
+	return f.member.Vote(ctx, r)
 }
 
-func everybodys(n *memNode) driver.Node { return forAll{n} }
+func everybodys(n *memNode) member { return forAll{n} }

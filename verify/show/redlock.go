@@ -42,12 +42,12 @@ func fiveServers(t *tb) (servers []*testserver.Server) {
 
 // redlock is a client over all servers, with that many connections to each.
 func redlock(t *tb, servers []*testserver.Server, pool int) *hasp.Client {
-	var nodes []driver.Driver
+	var nodes []driver.Node
 	var names []string
 	for _, s := range servers {
 		rdb := redis.NewClient(&redis.Options{Addr: s.Addr(), PoolSize: pool, MinIdleConns: pool})
 		t.Cleanup(func() { _ = rdb.Close() }) // its server goes, too
-		nodes = append(nodes, redisdriver.New(rdb, &redisdriver.Options{MaxTTL: hasp.DefaultTTL}))
+		nodes = append(nodes, redisdriver.NewNode(rdb, hasp.DefaultTTL, nil))
 		names = append(names, s.Addr())
 	}
 	c, err := hasp.New(quorum.New(nodes, &quorum.Options{Names: names}), nil)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 )
 
 // asks is the quorum, and notes when each Try that was granted began.
@@ -22,7 +23,7 @@ type asks struct {
 }
 
 // Try passes the request on.
-func (a *asks) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
+func (a *asks) Try(ctx context.Context, r driver.TryRequest) (driver.Result, error) {
 	began, at := a.p.c.w.tick(), time.Now()
 	if r.Queue {
 		a.mu.Lock()
@@ -36,12 +37,12 @@ func (a *asks) Try(ctx context.Context, r driver.Request) (driver.Result, error)
 		a.mu.Unlock()
 		a.p.c.w.variant.stretch(&res.TTL, r.TTL, time.Since(at))
 	}
-	a.p.c.w.trace.tried(a.p, r, res, err)
+	a.p.c.w.trace.tried(a.p, contend.OfVote(driver.VoteRequest{TryRequest: r}), res, err)
 	return res, err
 }
 
 // Renew passes the requests on.
-func (a *asks) Renew(ctx context.Context, rs []driver.Request, done func(i int, r driver.Renewal)) {
+func (a *asks) Renew(ctx context.Context, rs []driver.RenewRequest, done func(i int, r driver.Renewal)) {
 	at := time.Now()
 	a.Driver.Renew(ctx, rs, func(i int, r driver.Renewal) {
 		if r.Err == nil && !rs[i].Queue {

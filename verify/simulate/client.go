@@ -50,7 +50,7 @@ func newClient(w *world, i int) *client {
 func (c *client) start(life int) *process {
 	p := &process{c: c, life: life, ended: make(chan struct{})}
 	p.rng = rand.New(rand.NewPCG(c.w.plan.Seed, uint64(c.index)<<16|uint64(life)<<8|1<<63))
-	links := make([]driver.Driver, len(c.w.nodes))
+	links := make([]driver.Node, len(c.w.nodes))
 	for i, n := range c.w.nodes {
 		links[i] = newLink(p, n)
 		if c.w.plan.Eager {

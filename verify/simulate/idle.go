@@ -188,7 +188,7 @@ func (n *node) state(live map[string]bool) (s state) {
 	if n.down > 0 || n.stopped > 0 {
 		return s
 	}
-	n.store.Renew(context.Background(), []driver.Request{{Key: "votes", TTL: time.Millisecond}}, func(_ int, r driver.Renewal) {
+	n.store.Renew(context.Background(), []driver.RenewRequest{{Claim: driver.Claim{Key: "votes"}, TTL: time.Millisecond}}, func(_ int, r driver.Renewal) {
 		s.votes = errors.Is(r.Err, driver.ErrNotHeld)
 	})
 	image := memdriver.NewNode(memdriver.NodeOptions{MaxTTL: n.w.plan.MaxTTL, Now: n.clock.now})

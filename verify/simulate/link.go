@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/memdriver"
 )
 
@@ -84,7 +85,7 @@ type answer[T any] struct {
 
 // exchange sends one request and waits for its answer. The request goes its way
 // also when nobody waits any more. do must be able to run twice.
-func exchange[T any](ctx context.Context, l *link, m message, do func(s *memdriver.Store, r driver.Request) (T, error)) (T, error) {
+func exchange[T any](ctx context.Context, l *link, m message, do func(s *memdriver.Store, r contend.Owner) (T, error)) (T, error) {
 	var none T
 	w := l.p.c.w
 	if err := l.p.awake(); err != nil {
@@ -138,13 +139,13 @@ func exchange[T any](ctx context.Context, l *link, m message, do func(s *memdriv
 // message describes a request for the trace.
 type message struct {
 	op string
-	r  driver.Request
+	r  contend.Owner
 }
 
-// Try sends the request with the fences of a client whose wall clock is wrong.
-func (l *link) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
-	res, err := exchange(ctx, l, message{"try", l.skewed(r)}, func(s *memdriver.Store, r driver.Request) (driver.Result, error) {
-		return l.p.c.w.variant.try(s, r)
+// Vote sends the request with the fences of a client whose wall clock is wrong.
+func (l *link) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+	res, err := exchange(ctx, l, message{"try", l.skewed(contend.OfVote(r))}, func(s *memdriver.Store, r contend.Owner) (driver.Result, error) {
+		return l.p.c.w.variant.try(s, r.Vote())
 	})
 	if res.Fence != 0 {
 		res.Fence -= uint64(l.p.c.skew.Microseconds())
@@ -154,7 +155,7 @@ func (l *link) Try(ctx context.Context, r driver.Request) (driver.Result, error)
 
 // skewed is a request as a client sends it whose wall clock is wrong: the fences
 // that it proposes are.
-func (l *link) skewed(r driver.Request) driver.Request {
+func (l *link) skewed(r contend.Owner) contend.Owner {
 	for _, fence := range []*uint64{&r.Fence, &r.UpTo} {
 		if *fence != 0 {
 			*fence = uint64(max(int64(*fence)+l.p.c.skew.Microseconds(), 1))
@@ -164,14 +165,14 @@ func (l *link) skewed(r driver.Request) driver.Request {
 }
 
 // Renew reports when all answers are there.
-func (l *link) Renew(ctx context.Context, rs []driver.Request, done func(i int, r driver.Renewal)) {
-	sent := make([]driver.Request, len(rs))
+func (l *link) Renew(ctx context.Context, rs []driver.RenewRequest, done func(i int, r driver.Renewal)) {
+	sent := make([]contend.Owner, len(rs))
 	for i, r := range rs {
-		sent[i] = l.skewed(r)
+		sent[i] = l.skewed(contend.OfRenewal(r))
 	}
-	answers, err := exchange(ctx, l, message{"renew", sent[0]}, func(s *memdriver.Store, _ driver.Request) ([]driver.Renewal, error) {
+	answers, err := exchange(ctx, l, message{"renew", sent[0]}, func(s *memdriver.Store, _ contend.Owner) ([]driver.Renewal, error) {
 		answers := make([]driver.Renewal, len(sent))
-		s.Renew(context.Background(), sent, func(i int, a driver.Renewal) { answers[i] = a })
+		contend.Renew(context.Background(), s, sent, func(i int, a driver.Renewal) { answers[i] = a })
 		return answers, nil
 	})
 	for i := range rs {
@@ -183,18 +184,18 @@ func (l *link) Renew(ctx context.Context, rs []driver.Request, done func(i int, 
 	}
 }
 
-// Release sends the request.
-func (l *link) Release(ctx context.Context, r driver.Request) error {
-	_, err := exchange(ctx, l, message{"release", l.skewed(r)}, func(s *memdriver.Store, r driver.Request) (struct{}, error) {
-		return struct{}{}, l.p.c.w.variant.release(s, r)
+// Withdraw sends the request.
+func (l *link) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
+	_, err := exchange(ctx, l, message{"release", l.skewed(contend.OfWithdrawal(r))}, func(s *memdriver.Store, r contend.Owner) (struct{}, error) {
+		return struct{}{}, l.p.c.w.variant.release(s, r.Withdrawal())
 	})
 	return err
 }
 
 // Watch passes hints on, late, if at all.
-func (l *link) Watch(ctx context.Context, r driver.Request) (<-chan struct{}, error) {
-	in, err := exchange(ctx, l, message{"watch", r}, func(s *memdriver.Store, r driver.Request) (<-chan struct{}, error) {
-		return s.Watch(ctx, r)
+func (l *link) Watch(ctx context.Context, c driver.Claim) (<-chan struct{}, error) {
+	in, err := exchange(ctx, l, message{"watch", contend.Owner{Key: c.Key, Owner: c.Owner, Label: c.Label, Mode: c.Mode, Limit: c.Limit}}, func(s *memdriver.Store, _ contend.Owner) (<-chan struct{}, error) {
+		return s.Watch(ctx, c)
 	})
 	if err != nil {
 		return nil, err
@@ -224,21 +225,21 @@ func (l *link) Watch(ctx context.Context, r driver.Request) (<-chan struct{}, er
 
 // Inspect asks the node.
 func (l *link) Inspect(ctx context.Context, key string) (driver.Info, error) {
-	return exchange(ctx, l, message{"inspect", driver.Request{}}, func(s *memdriver.Store, _ driver.Request) (driver.Info, error) {
+	return exchange(ctx, l, message{"inspect", contend.Owner{}}, func(s *memdriver.Store, _ contend.Owner) (driver.Info, error) {
 		return s.Inspect(context.Background(), key)
 	})
 }
 
 // Record asks the node.
 func (l *link) Record(ctx context.Context) (driver.Record, error) {
-	return exchange(ctx, l, message{"record", driver.Request{}}, func(s *memdriver.Store, _ driver.Request) (driver.Record, error) {
+	return exchange(ctx, l, message{"record", contend.Owner{}}, func(s *memdriver.Store, _ contend.Owner) (driver.Record, error) {
 		return s.Record(context.Background())
 	})
 }
 
 // Admit asks the node.
 func (l *link) Admit(ctx context.Context, r driver.Record, maxTTL time.Duration) error {
-	_, err := exchange(ctx, l, message{"admit", driver.Request{}}, func(s *memdriver.Store, _ driver.Request) (struct{}, error) {
+	_, err := exchange(ctx, l, message{"admit", contend.Owner{}}, func(s *memdriver.Store, _ contend.Owner) (struct{}, error) {
 		return struct{}{}, s.Admit(context.Background(), r, maxTTL)
 	})
 	return err
@@ -255,7 +256,13 @@ func (l *link) Classify(err error) driver.Class {
 // Close does nothing: the node is not the client's.
 func (l *link) Close() error { return nil }
 
-var _ driver.Node = (*link)(nil)
+// member is what a quorum's node is.
+type member interface {
+	driver.Node
+	driver.Recorded
+}
+
+var _ member = (*link)(nil)
 
 // eager is a link that begins requests without a goroutine of the caller's, and
 // passes on also the answers that come after they were given up.
@@ -264,14 +271,14 @@ type eager struct{ *link }
 // answersBy bounds how long an answer is waited for.
 const answersBy = 2 * time.Second
 
-// StartTry begins a Try.
-func (l eager) StartTry(ctx context.Context, r driver.Request, done func(driver.Result, error)) {
-	l.start(ctx, func(ctx context.Context) { done(l.Try(ctx, r)) })
+// StartVote begins a Vote.
+func (l eager) StartVote(ctx context.Context, r driver.VoteRequest, done func(driver.Result, error)) {
+	l.start(ctx, func(ctx context.Context) { done(l.Vote(ctx, r)) })
 }
 
-// StartRelease begins a Release.
-func (l eager) StartRelease(ctx context.Context, r driver.Request, done func(error)) {
-	l.start(ctx, func(ctx context.Context) { done(l.Release(ctx, r)) })
+// StartWithdraw begins a Withdraw.
+func (l eager) StartWithdraw(ctx context.Context, r driver.WithdrawRequest, done func(error)) {
+	l.start(ctx, func(ctx context.Context) { done(l.Withdraw(ctx, r)) })
 }
 
 func (l eager) start(ctx context.Context, call func(ctx context.Context)) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 )
 
 // trace is all that happened in a run, to be read when something is wrong.
@@ -61,7 +62,7 @@ func (t *trace) sent(l *link, m message, f fate) {
 	t.add(entry{kind: "sent", client: l.p.c.index, life: l.p.life, node: l.n.index, owner: m.r.Owner, msg: &exchanged{m: m}, fate: f})
 }
 
-func (t *trace) tried(p *process, r driver.Request, res driver.Result, err error) {
+func (t *trace) tried(p *process, r contend.Owner, res driver.Result, err error) {
 	t.add(entry{kind: "outcome", client: p.c.index, life: p.life, owner: r.Owner, err: err,
 		msg: &exchanged{m: message{"try", r}, v: res}})
 }

@@ -22,9 +22,9 @@ type Variant struct {
 	AtOnce bool
 
 	prepare func(p *Plan) // what else the schedule needs
-	doTry   func(s *memdriver.Store, r driver.Request) (driver.Result, error)
-	doFree  func(s *memdriver.Store, r driver.Request) error
-	nodes   func(client int, links []driver.Driver) []driver.Driver
+	doTry   func(s *memdriver.Store, r driver.VoteRequest) (driver.Result, error)
+	doFree  func(s *memdriver.Store, r driver.WithdrawRequest) error
+	nodes   func(client int, links []driver.Node) []driver.Node
 	longer  func(ttl, took time.Duration) time.Duration
 }
 
@@ -34,24 +34,24 @@ var Broken = []*Variant{
 	{
 		Name: "a minority counts", Scene: "calm",
 		prepare: func(p *Plan) { p.five() },
-		nodes: func(client int, links []driver.Driver) []driver.Driver {
-			return []driver.Driver{links[client%5], links[(client+1)%5], links[(client+2)%5]}
+		nodes: func(client int, links []driver.Node) []driver.Node {
+			return []driver.Node{links[client%5], links[(client+1)%5], links[(client+2)%5]}
 		},
 	},
 	{
 		Name: "a node listed twice", Scene: "calm",
-		nodes: func(client int, links []driver.Driver) []driver.Driver {
+		nodes: func(client int, links []driver.Node) []driver.Node {
 			a, b := links[client%3], links[(client+1)%3]
-			return []driver.Driver{nameless{a.(driver.Node), 1}, nameless{a.(driver.Node), 2}, nameless{b.(driver.Node), 3}}
+			return []driver.Node{nameless{a.(member), 1}, nameless{a.(member), 2}, nameless{b.(member), 3}}
 		},
 	},
 	{
 		Name: "fences are not compared", Scene: "calm", Fences: true,
 		prepare: func(p *Plan) { p.Skews[0] = 2 * time.Second },
-		doTry: func(s *memdriver.Store, r driver.Request) (driver.Result, error) {
-			proposed := r.Fence
-			r.Fence, r.Raise, r.Restore = 0, false, false
-			res, err := s.Try(context.Background(), r)
+		doTry: func(s *memdriver.Store, r driver.VoteRequest) (driver.Result, error) {
+			proposed := r.Proposal
+			r.Proposal, r.Raise, r.Restore = 0, false, false
+			res, err := s.Vote(context.Background(), r)
 			if res.Granted {
 				res.Fence = proposed
 			}
@@ -68,23 +68,23 @@ var Broken = []*Variant{
 	{
 		Name: "a vote that is given back is taken whatever its fence", Scene: "messages",
 		prepare: func(p *Plan) { p.echo() },
-		doFree: func(s *memdriver.Store, r driver.Request) error {
+		doFree: func(s *memdriver.Store, r driver.WithdrawRequest) error {
 			r.UpTo = 0
-			return s.Release(context.Background(), r)
+			return s.Withdraw(context.Background(), r)
 		},
 	},
 	{
 		Name: "a release deletes whatever is there", Scene: "clients",
-		doFree: func(s *memdriver.Store, r driver.Request) error {
+		doFree: func(s *memdriver.Store, r driver.WithdrawRequest) error {
 			s.Lose(r.Key)
 			return nil
 		},
 	},
 	{
 		Name: "waiters are told nothing, and see nothing", Scene: "calm", Free: true,
-		nodes: func(_ int, links []driver.Driver) []driver.Driver {
+		nodes: func(_ int, links []driver.Node) []driver.Node {
 			for i, l := range links {
-				links[i] = deaf{l.(driver.Node)}
+				links[i] = deaf{l.(member)}
 			}
 			return links
 		},
@@ -92,18 +92,18 @@ var Broken = []*Variant{
 }
 
 // deaf tells a waiter neither that the key is free nor that it lost its place.
-type deaf struct{ driver.Node }
+type deaf struct{ member }
 
-func (d deaf) Watch(context.Context, driver.Request) (<-chan struct{}, error) {
+func (d deaf) Watch(context.Context, driver.Claim) (<-chan struct{}, error) {
 	return make(chan struct{}), nil
 }
 
-func (d deaf) Renew(ctx context.Context, rs []driver.Request, done func(i int, r driver.Renewal)) {
+func (d deaf) Renew(ctx context.Context, rs []driver.RenewRequest, done func(i int, r driver.Renewal)) {
 	if !rs[0].Queue {
-		d.Node.Renew(ctx, rs, done)
+		d.member.Renew(ctx, rs, done)
 		return
 	}
-	d.Node.Renew(ctx, rs, func(i int, _ driver.Renewal) { done(i, driver.Renewal{}) })
+	d.member.Renew(ctx, rs, func(i int, _ driver.Renewal) { done(i, driver.Renewal{}) })
 }
 
 func (d deaf) Inspect(context.Context, string) (driver.Info, error) {
@@ -111,11 +111,11 @@ func (d deaf) Inspect(context.Context, string) (driver.Info, error) {
 }
 
 // besides votes for requests in one mode, whoever holds the key in the other.
-func besides(of driver.Mode) func(s *memdriver.Store, r driver.Request) (driver.Result, error) {
-	return func(s *memdriver.Store, r driver.Request) (driver.Result, error) {
-		res, err := s.Try(context.Background(), r)
+func besides(of driver.Mode) func(s *memdriver.Store, r driver.VoteRequest) (driver.Result, error) {
+	return func(s *memdriver.Store, r driver.VoteRequest) (driver.Result, error) {
+		res, err := s.Vote(context.Background(), r)
 		if err == nil && !res.Granted && res.Why == driver.Held && r.Mode == of && !r.Convert && res.Holder.Mode != of {
-			return driver.Result{Granted: true, Fence: r.Fence, TTL: r.TTL, Node: res.Node}, nil
+			return driver.Result{Granted: true, Fence: r.Proposal, TTL: r.TTL, Node: res.Node}, nil
 		}
 		return res, err
 	}
@@ -161,28 +161,28 @@ func (p *Plan) echo() {
 
 // nameless hides which store it is. n makes each another driver.
 type nameless struct {
-	driver.Node
+	member
 	n int
 }
 
-func (d nameless) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
-	res, err := d.Node.Try(ctx, r)
+func (d nameless) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+	res, err := d.member.Vote(ctx, r)
 	res.Node = ""
 	return res, err
 }
 
-func (v *Variant) try(s *memdriver.Store, r driver.Request) (driver.Result, error) {
+func (v *Variant) try(s *memdriver.Store, r driver.VoteRequest) (driver.Result, error) {
 	if v.doTry != nil {
 		return v.doTry(s, r)
 	}
-	return s.Try(context.Background(), r)
+	return s.Vote(context.Background(), r)
 }
 
-func (v *Variant) release(s *memdriver.Store, r driver.Request) error {
+func (v *Variant) release(s *memdriver.Store, r driver.WithdrawRequest) error {
 	if v.doFree != nil {
 		return v.doFree(s, r)
 	}
-	return s.Release(context.Background(), r)
+	return s.Withdraw(context.Background(), r)
 }
 
 // stretch changes what the quorum says of a lease.

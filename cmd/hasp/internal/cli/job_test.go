@@ -55,7 +55,7 @@ type silentStore struct {
 	answer chan struct{} // closed: again
 }
 
-func (s *silentStore) Try(ctx context.Context, r driver.Request) (driver.Result, error) {
+func (s *silentStore) Try(ctx context.Context, r driver.TryRequest) (driver.Result, error) {
 	select {
 	case <-s.silent:
 		<-s.answer

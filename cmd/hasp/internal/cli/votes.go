@@ -46,7 +46,7 @@ func (x *examination) votes(ctx context.Context) []doctor.Vote {
 		return votes
 	}
 	most := x.l.Traits().MaxTTL
-	n, ok := x.l.store.Driver.(driver.Node)
+	n, ok := x.l.store.Driver.(driver.Recorded)
 	if !ok || most == 0 {
 		return []doctor.Vote{{Voting: true}}
 	}

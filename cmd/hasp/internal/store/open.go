@@ -53,7 +53,7 @@ func (u *URL) Open() (*Store, error) {
 	if err := files.check(); err != nil {
 		return nil, err
 	}
-	var nodes []driver.Driver
+	var nodes []driver.Node
 	for _, o := range u.nodes {
 		node := options(*o)
 		if o.TLSConfig != nil {
@@ -65,11 +65,16 @@ func (u *URL) Open() (*Store, error) {
 		}
 		node.Dialer = dialer(node.TLSConfig)
 		rdb := redis.NewClient(node)
-		drv := redisdriver.New(rdb, &redisdriver.Options{Prefix: u.prefix, NoPrefix: u.noPrefix, MaxTTL: u.maxTTL})
-		nodes = append(nodes, drv)
+		var drv driver.Driver
+		if names := (&redisdriver.Options{Prefix: u.prefix, NoPrefix: u.noPrefix}); u.maxTTL > 0 {
+			n := redisdriver.NewNode(rdb, u.maxTTL, names)
+			drv, nodes = n, append(nodes, n)
+		} else {
+			drv = redisdriver.New(rdb, names)
+		}
 		s.Servers = append(s.Servers, Server{o.Addr, rdb, drv})
 	}
-	s.Driver = nodes[0]
+	s.Driver = s.Servers[0].Driver
 	if u.redlock {
 		s.Driver = quorum.New(nodes, &quorum.Options{Names: u.names(), NodeTimeout: NodeTimeout, StateDir: StateDir()})
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 )
 
 // Replies of every form are followed to their end, however they are cut into
@@ -82,7 +83,7 @@ func TestHostileServer(t *testing.T) {
 	defer func() { _ = s.Disconnect() }()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	_, err = s.Try(t.Context(), driver.Request{Key: "k", Owner: strings.Repeat("A", driver.OwnerLen), TTL: time.Second})
+	_, err = contend.Try(t.Context(), s, contend.Owner{Key: "k", Owner: strings.Repeat("A", driver.OwnerLen), TTL: time.Second})
 	runtime.ReadMemStats(&after)
 	if err == nil || !strings.Contains(err.Error(), "is it a Redis server?") {
 		t.Errorf("Try says %v", err)

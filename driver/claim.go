@@ -1,0 +1,138 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package driver
+
+import (
+	"errors"
+	"fmt"
+)
+
+// MaxKey and MaxLabel are the largest key and label, in bytes.
+const (
+	MaxKey   = 512
+	MaxLabel = 512
+)
+
+// OwnerLen is the length of an owner: 26 base32 characters, 130 bits.
+const OwnerLen = 26
+
+// Mode is how a key is held.
+type Mode uint8
+
+// The modes. The zero value is Exclusive.
+const (
+	Exclusive Mode = iota // one holder
+	Shared                // any number of holders, or Claim.Limit
+)
+
+// Claim is what one acquisition is, in all of its requests.
+type Claim struct {
+	Key   string // what is locked: 1 to MaxKey bytes of any value
+	Owner string // the random id of this acquisition, fresh for each: OwnerLen base32 characters
+	Label string // describes the owner for people, at most MaxLabel bytes; to an engine an opaque text
+	// Mode and Limit: Shared admits Limit holders at most, 0 for any number. They
+	// change with TryRequest.Convert only. Where peers name different limits for a
+	// key, the smallest of those that hold it and of the one that asks counts.
+	Mode  Mode
+	Limit int
+}
+
+// ID names an owner on a key. Engines compare all of it.
+type ID struct{ Key, Owner, Label string }
+
+// ID returns the claim's.
+func (c Claim) ID() ID { return ID{c.Key, c.Owner, c.Label} }
+
+// Check says what is wrong with a claim: nil, or an error for people.
+// ErrUnsupported: a mode that this version does not know.
+func (c Claim) Check() error {
+	switch {
+	case c.Mode > Shared:
+		return fmt.Errorf("mode %d: %w", c.Mode, ErrUnsupported)
+	case c.Limit < 0:
+		return fmt.Errorf("the limit is %d: it must be positive, or 0 for none", c.Limit)
+	case !ValidOwner(c.Owner):
+		return fmt.Errorf("owner %q is not %d base32 characters", c.Owner, OwnerLen)
+	case len(c.Label) > MaxLabel:
+		return fmt.Errorf("the label has %d bytes: the most is %d", len(c.Label), MaxLabel)
+	}
+	return CheckKey(c.Key)
+}
+
+// CheckKey says what is wrong with a key.
+func CheckKey(key string) error {
+	switch {
+	case key == "":
+		return fmt.Errorf("the key is empty: it must be 1 to %d bytes", MaxKey)
+	case len(key) > MaxKey:
+		return fmt.Errorf("the key has %d bytes: it must be 1 to %d", len(key), MaxKey)
+	}
+	return nil
+}
+
+// Check says what is wrong with the request.
+func (r TryRequest) Check() error {
+	switch err := r.Claim.Check(); {
+	case err != nil:
+		return err
+	case r.Convert && r.Mode != Shared:
+		return errors.New("a lease can be converted to Shared only")
+	case r.TTL <= 0:
+		return fmt.Errorf("the TTL is %v: it must be positive", r.TTL)
+	case r.Queue && r.Patience <= 0:
+		return fmt.Errorf("the patience is %v: it must be positive", r.Patience)
+	}
+	return nil
+}
+
+// Check says what is wrong with the request.
+func (r RenewRequest) Check() error {
+	switch err := r.Claim.Check(); {
+	case err != nil:
+		return err
+	case !r.Queue && r.TTL <= 0:
+		return fmt.Errorf("the TTL is %v: it must be positive", r.TTL)
+	case r.Queue && r.Patience <= 0:
+		return fmt.Errorf("the patience is %v: it must be positive", r.Patience)
+	}
+	return nil
+}
+
+// ValidOwner says whether s has the form of an owner.
+func ValidOwner(s string) bool {
+	if len(s) != OwnerLen {
+		return false
+	}
+	for i := range len(s) {
+		if c := s[i]; (c < 'A' || c > 'Z') && (c < '2' || c > '7') {
+			return false
+		}
+	}
+	return true
+}
+
+// End is how a lease ended, as far as its holder can say.
+//
+// A lease that expires, or is released Unfinished, leaves a mark on the key, of
+// which Result.Abandoned tells; one that only read (Shared without Limit) does
+// not. Readers are told of the mark and leave it. Any other holder takes it:
+// when it finishes, or converts to Shared, the mark is gone; released
+// Unused it is back on the key, as is that of a handoff nobody claimed.
+type End uint8
+
+// The ends.
+const (
+	Finished   End = iota // its holder was done with what the key protects
+	Unused                // nobody began to work under it
+	Unfinished            // its holder was stopped, or lost it: what the key protects may need repair
+)
+
+// Why is the reason for a refusal.
+type Why uint8
+
+// The reasons of every engine; node.go has more.
+const (
+	Held     Why = iota // held by another, or a live line is before us
+	Released            // this owner was released; it says nothing of who has the key
+)

@@ -1,0 +1,129 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package contend drives engines in tests, as one who contends for a key does.
+package contend
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// Owner is one who contends for a key, with what it says in all of its requests:
+// see driver.VoteRequest, driver.RenewRequest and driver.WithdrawRequest.
+type Owner struct {
+	Key, Owner, Label string
+	TTL, Patience     time.Duration
+	Mode              driver.Mode
+	Limit             int
+
+	Queue, Convert bool
+	Fences         int
+	Fence          uint64 // proposed in a Try; in a Convert and a Renew the fence held
+	Raise, Restore bool
+
+	Settled bool
+	End     driver.End
+	UpTo    uint64
+}
+
+// Claim is what all of its requests have.
+func (o Owner) Claim() driver.Claim {
+	return driver.Claim{Key: o.Key, Owner: o.Owner, Label: o.Label, Mode: o.Mode, Limit: o.Limit}
+}
+
+// Vote is what it asks a node.
+func (o Owner) Vote() driver.VoteRequest {
+	r := driver.VoteRequest{
+		TryRequest: driver.TryRequest{Claim: o.Claim(), TTL: o.TTL, Queue: o.Queue, Patience: o.Patience, Fences: o.Fences, Convert: o.Convert},
+		Proposal:   o.Fence, Raise: o.Raise, Restore: o.Restore,
+	}
+	if o.Convert {
+		r.Proposal, r.Fence = 0, o.Fence
+	}
+	return r
+}
+
+// Renewal is what it asks in a Renew.
+func (o Owner) Renewal() driver.RenewRequest {
+	return driver.RenewRequest{Claim: o.Claim(), TTL: o.TTL, Queue: o.Queue, Patience: o.Patience, Fence: o.Fence}
+}
+
+// Withdrawal is how it gives up at a node.
+func (o Owner) Withdrawal() driver.WithdrawRequest {
+	return driver.WithdrawRequest{UpTo: o.UpTo,
+		ReleaseRequest: driver.ReleaseRequest{Claim: o.Claim(), TTL: o.TTL, End: o.End, Settled: o.Settled}}
+}
+
+// Try asks d for o; where o proposes a fence d must be a driver.Node.
+func Try(ctx context.Context, d driver.Driver, o Owner) (driver.Result, error) {
+	r := o.Vote()
+	if r.Proposal == 0 {
+		return d.Try(ctx, r.TryRequest)
+	}
+	n, ok := d.(driver.Node)
+	if !ok {
+		return driver.Result{}, fmt.Errorf("%T is no driver.Node: %w", d, driver.ErrUnsupported)
+	}
+	return n.Vote(ctx, r)
+}
+
+// Renew asks d for some.
+func Renew(ctx context.Context, d driver.Driver, owners []Owner, done func(i int, r driver.Renewal)) {
+	rs := make([]driver.RenewRequest, len(owners))
+	for i, o := range owners {
+		rs[i] = o.Renewal()
+	}
+	d.Renew(ctx, rs, done)
+}
+
+// Release gives up what o has; where o has a fence up to which, d must be a
+// driver.Node.
+func Release(ctx context.Context, d driver.Driver, o Owner) error {
+	r := o.Withdrawal()
+	if r.UpTo == 0 {
+		return d.Release(ctx, r.ReleaseRequest)
+	}
+	n, ok := d.(driver.Node)
+	if !ok {
+		return fmt.Errorf("%T is no driver.Node: %w", d, driver.ErrUnsupported)
+	}
+	return n.Withdraw(ctx, r)
+}
+
+// Watch has d tell o when to ask again.
+func Watch(ctx context.Context, d driver.Driver, o Owner) (<-chan struct{}, error) {
+	return d.Watch(ctx, o.Claim())
+}
+
+// OfVote is the owner that asks a node so.
+func OfVote(r driver.VoteRequest) Owner {
+	o := of(r.Claim)
+	o.TTL, o.Queue, o.Patience, o.Fences, o.Convert = r.TTL, r.Queue, r.Patience, r.Fences, r.Convert
+	o.Fence, o.Raise, o.Restore = r.Proposal, r.Raise, r.Restore
+	if r.Convert {
+		o.Fence = r.Fence
+	}
+	return o
+}
+
+// OfRenewal is the owner that renews so.
+func OfRenewal(r driver.RenewRequest) Owner {
+	o := of(r.Claim)
+	o.TTL, o.Queue, o.Patience, o.Fence = r.TTL, r.Queue, r.Patience, r.Fence
+	return o
+}
+
+// OfWithdrawal is the owner that gives up so.
+func OfWithdrawal(r driver.WithdrawRequest) Owner {
+	o := of(r.Claim)
+	o.TTL, o.End, o.Settled, o.UpTo = r.TTL, r.End, r.Settled, r.UpTo
+	return o
+}
+
+func of(c driver.Claim) Owner {
+	return Owner{Key: c.Key, Owner: c.Owner, Label: c.Label, Mode: c.Mode, Limit: c.Limit}
+}
