@@ -1,0 +1,260 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package keepalive_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/clock"
+	"github.com/hasplock/hasp/internal/gate"
+	"github.com/hasplock/hasp/internal/keepalive"
+)
+
+// store notes the Renew calls that it answers.
+type store struct {
+	mu    sync.Mutex
+	calls []string // the keys of each
+	mute  bool     // no answer until the context ends
+}
+
+func (s *store) renew(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal)) {
+	var keys []string
+	for _, r := range rs {
+		keys = append(keys, r.Key)
+	}
+	s.mu.Lock()
+	s.calls = append(s.calls, strings.Join(keys, " "))
+	mute := s.mute
+	s.mu.Unlock()
+	if mute {
+		<-ctx.Done()
+		return
+	}
+	for i := range rs {
+		done(i, driver.Renewal{TTL: rs[i].TTL})
+	}
+}
+
+func (s *store) seen() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.calls)
+}
+
+// member is renewed at an interval until it is over.
+type member struct {
+	keepalive.Entry
+	key   string
+	ttl   time.Duration
+	every time.Duration
+
+	mu     sync.Mutex
+	next   time.Duration
+	over   time.Duration // 0: never
+	ended  time.Duration
+	errs   []error
+	hurry  bool
+	silent bool // nothing to send
+}
+
+func (m *member) Due(now clock.Instant, hurry bool) (renew, over bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.hurry = m.hurry || hurry
+	if m.over > 0 && now.Mono >= m.over {
+		m.ended = now.Mono
+		return false, true
+	}
+	if renew = now.Mono >= m.next || hurry; renew {
+		m.next = now.Mono + m.every
+	}
+	return renew, false
+}
+
+func (m *member) NextLook(clock.Instant) time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.over > 0 {
+		return min(m.next, m.over)
+	}
+	return m.next
+}
+
+func (m *member) Request() (driver.RenewRequest, bool) {
+	return driver.RenewRequest{Claim: driver.Claim{Key: m.key}, TTL: m.ttl}, !m.silent
+}
+
+func (m *member) Renewed(_ clock.Instant, r driver.Renewal) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.errs = append(m.errs, r.Err)
+}
+
+func (m *member) Expire() func() { return nil }
+
+// world is a loop under a fake clock.
+type world struct {
+	store
+	*keepalive.Loop
+	gate *gate.Gate
+	now  clock.Clock
+	step atomic.Int64 // of the wall clock
+}
+
+func within(t *testing.T, f func(w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		w := &world{gate: gate.New()}
+		w.now = func() clock.Instant {
+			mono := time.Since(began) + time.Hour
+			return clock.Instant{Mono: mono, Wall: mono + time.Duration(w.step.Load())}
+		}
+		w.Loop = keepalive.New(w.renew, w.now, w.gate)
+		f(w)
+		w.gate.Close()
+		w.Shut()
+		synctest.Wait()
+		<-w.gate.Idle()
+		if w.Running() {
+			t.Error("the loop runs after Shut")
+		}
+	})
+}
+
+// add adds members that are due first after so long.
+func (w *world) add(first time.Duration, ms ...*member) {
+	now := w.now()
+	for _, m := range ms {
+		m.next = now.Mono + first
+		w.Add(m, now)
+	}
+}
+
+func TestWhatIsDueTogetherGoesOutTogether(t *testing.T) {
+	within(t, func(w *world) {
+		w.add(time.Second, &member{key: "b", ttl: 2 * time.Minute, every: time.Minute}, &member{key: "a", ttl: time.Minute, every: time.Minute})
+		w.add(10*time.Second, &member{key: "later", ttl: time.Minute, every: time.Minute})
+		time.Sleep(15 * time.Second)
+		synctest.Wait()
+		// By their TTL, as engines put what has one into one command.
+		if got := w.seen(); !slices.Equal(got, []string{"a b", "later"}) {
+			t.Errorf("the calls: %q", got)
+		}
+	})
+}
+
+// The end of one member never waits for a store that does not answer.
+func TestTheEndNeedsNoStore(t *testing.T) {
+	within(t, func(w *world) {
+		w.mute = true
+		m := &member{key: "k", ttl: 3 * time.Second, every: 500 * time.Millisecond, over: w.now().Mono + 3*time.Second}
+		w.add(time.Second, m)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if m.ended != m.over {
+			t.Errorf("it ended at %v, want %v", m.ended, m.over)
+		}
+		for i, err := range m.errs {
+			if err == nil {
+				t.Errorf("renewal %d had an answer", i)
+			}
+		}
+		if len(m.errs) == 0 {
+			t.Error("nothing was renewed")
+		}
+	})
+}
+
+// Calls without an answer do not add up without bound.
+func TestCallsAreBounded(t *testing.T) {
+	within(t, func(w *world) {
+		w.mute = true
+		w.add(0, &member{key: "k", ttl: time.Hour, every: time.Millisecond})
+		time.Sleep(9 * time.Second) // less than what ends a call
+		synctest.Wait()
+		if n := len(w.seen()); n != 64 {
+			t.Errorf("%d calls under way, want 64 at most", n)
+		}
+	})
+}
+
+// A clock that jumps by more than a tick renews everything at once.
+func TestClockJumps(t *testing.T) {
+	within(t, func(w *world) {
+		m := &member{key: "k", ttl: time.Hour, every: time.Hour}
+		w.add(time.Hour, m)
+		time.Sleep(time.Second)
+		w.step.Store(int64(time.Minute))
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if len(w.seen()) != 1 || !m.hurry {
+			t.Errorf("%d calls, in a hurry: %v", len(w.seen()), m.hurry)
+		}
+	})
+}
+
+func TestRemoveAndAgain(t *testing.T) {
+	within(t, func(w *world) {
+		gone, m := &member{key: "gone", ttl: time.Minute, every: time.Minute}, &member{key: "k", ttl: time.Minute, every: time.Minute}
+		w.add(time.Second, gone)
+		w.add(time.Minute, m)
+		w.Remove(gone)
+		w.Remove(gone)
+		w.Again(gone, w.now())
+		m.mu.Lock()
+		m.next = w.now().Mono + 2*time.Second
+		m.mu.Unlock()
+		w.Again(m, w.now())
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		if got := w.seen(); !slices.Equal(got, []string{"k"}) {
+			t.Errorf("the calls: %q", got)
+		}
+	})
+}
+
+func TestShut(t *testing.T) {
+	within(t, func(w *world) {
+		m := &member{key: "k", ttl: time.Minute, every: time.Second}
+		w.add(time.Minute, m)
+		if got := w.Shut(); len(got) != 1 || got[0] != m {
+			t.Errorf("Shut returns %v", got)
+		}
+		if w.Add(&member{key: "late", next: w.now().Mono + time.Hour, every: time.Hour}, w.now()) {
+			t.Error("a member was added after Shut")
+		}
+		w.Remove(m) // harmless
+		time.Sleep(2 * time.Minute)
+		if got := w.seen(); len(got) > 0 {
+			t.Errorf("calls after Shut: %q", got)
+		}
+	})
+}
+
+// What has nothing to send is not renewed, and a loop without members ends.
+func TestNothingToSend(t *testing.T) {
+	within(t, func(w *world) {
+		m := &member{key: "k", ttl: time.Minute, every: time.Second, silent: true}
+		w.add(time.Second, m)
+		time.Sleep(5 * time.Second)
+		w.Remove(m)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if got := w.seen(); len(got) > 0 {
+			t.Errorf("the calls: %q", got)
+		}
+		if w.Running() {
+			t.Error("the loop runs without members")
+		}
+	})
+}
