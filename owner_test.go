@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
 )
 
 // Break takes the key from one of those who share it, and from no other.
@@ -71,6 +72,70 @@ func TestAdoptOneOfMany(t *testing.T) {
 		_, err = c.Adopt(t.Context(), "k", "", nil)
 		wantIs(t, err, hasp.ErrNotHeld)
 		release(t, l)
+		mustBeFree(t, store, "k")
+	})
+}
+
+func TestBreak(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		c := newClient(t, store, nil)
+		first := lock(t, c, "k", nil)
+		second := make(chan *hasp.Lease)
+		go func() {
+			l, err := c.Mutex("k", nil).Lock(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			second <- l
+		}()
+		synctest.Wait()
+		op := newClient(t, store, nil)
+		wantIs(t, op.Break(t.Context(), "k", ""), hasp.ErrNotHeld)
+		if err := op.Break(t.Context(), "k", first.Owner()); err != nil {
+			t.Fatal(err)
+		}
+		next := <-second
+		wantIs(t, op.Break(t.Context(), "k", first.Owner()), hasp.ErrNotHeld)
+		if err := next.Err(); err != nil {
+			t.Fatalf("the successor was broken: %v", err)
+		}
+		<-first.Done()
+		wantIs(t, first.Err(), hasp.ErrLost)
+		wantIs(t, first.Release(), hasp.ErrLost)
+		if next.Err() != nil || next.Fence() <= first.Fence() {
+			t.Fatal("the release of a broken lease hurt the successor")
+		}
+	})
+}
+
+func TestAdopt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		gone := driver.Claim{Key: "k", Owner: strings.Repeat("A", driver.OwnerLen), Label: `{"host":"h"}`}
+		res, err := store.Try(t.Context(), driver.TryRequest{Claim: gone, TTL: ttl})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := newClient(t, store, nil)
+		_, err = c.Adopt(t.Context(), "k", strings.Repeat("B", driver.OwnerLen), nil)
+		wantIs(t, err, hasp.ErrNotHeld)
+		_, err = c.Adopt(t.Context(), "free", gone.Owner, nil)
+		wantIs(t, err, hasp.ErrNotHeld)
+		lease, err := c.Adopt(t.Context(), "k", gone.Owner, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if lease.Fence() != res.Fence || lease.Owner() != gone.Owner {
+			t.Fatalf("adopted fence %d of %d", lease.Fence(), res.Fence)
+		}
+		time.Sleep(5 * ttl)
+		if err := lease.Err(); err != nil {
+			t.Fatal(err)
+		}
+		if err := lease.Release(); err != nil {
+			t.Fatal(err)
+		}
 		mustBeFree(t, store, "k")
 	})
 }

@@ -6,6 +6,9 @@ package hasp_test
 import (
 	"context"
 	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,5 +38,249 @@ func TestReleaseOfALeaseLostToAClosedPool(t *testing.T) {
 		if d.releases.Load() != 1 || end != driver.Unfinished {
 			t.Errorf("the store was told %d times, of the end %d", d.releases.Load(), end)
 		}
+	})
+}
+
+// Promise 5, failure case 12: Release needs no live context.
+func TestReleaseAfterCancel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		ctx, cancel := context.WithCancel(t.Context())
+		lease, err := newClient(t, store, nil).Mutex("k", nil).Lock(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		if err := lease.Release(); err != nil {
+			t.Fatal(err)
+		}
+		mustBeFree(t, store, "k")
+	})
+}
+
+// Promise 5: Release has a limit of its own, and says what is left.
+func TestReleaseOfAHungStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &hooked{Driver: newStore()}
+		lease := lock(t, newClient(t, d, nil), "k", nil)
+		d.release = func(ctx context.Context, _ driver.ReleaseRequest, _ releaseFunc) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		start := time.Now()
+		err := lease.Release()
+		if took := time.Since(start); err == nil || took > 6*time.Second {
+			t.Fatalf("%v after %v", err, took)
+		}
+		if !strings.Contains(err.Error(), "30s") {
+			t.Errorf("the error does not say for how long the key stays: %v", err)
+		}
+	})
+}
+
+// A lost Release request is not sent again.
+func TestLostReleaseRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		d := &hooked{Driver: store}
+		d.release = func(ctx context.Context, r driver.ReleaseRequest, next releaseFunc) error {
+			if d.releases.Load() == 1 { // the packet is lost
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return next(ctx, r)
+		}
+		l := lock(t, newClient(t, d, nil), "k", nil)
+		if err := l.Release(); err != nil {
+			t.Error(err)
+		}
+		mustBeFree(t, store, "k")
+	})
+}
+
+// Events after EventReleased.
+func TestEventAfterReleased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &hooked{Driver: newStore()}
+		d.renew = func(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), next renewFunc) {
+			next(ctx, rs, func(i int, r driver.Renewal) {
+				time.Sleep(2 * time.Second)
+				done(i, r)
+			})
+		}
+		var mu sync.Mutex
+		var kinds []string
+		c := newClient(t, d, &hasp.Options{Observe: func(e hasp.Event) {
+			mu.Lock()
+			defer mu.Unlock()
+			kinds = append(kinds, e.Kind.String())
+		}})
+		l := lock(t, c, "k", nil)
+		time.Sleep(11 * time.Second)
+		_ = l.Release()
+		time.Sleep(10 * time.Second)
+		mu.Lock()
+		defer mu.Unlock()
+		if got := strings.Join(kinds, " "); !strings.HasSuffix(got, "released") {
+			t.Error(got)
+		}
+	})
+}
+
+// Close does not wait for a Release under way, and aborts it.
+func TestCloseAbortsReleaseUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		var closedDuring atomic.Bool
+		var inRelease atomic.Int64
+		d := &closing{hooked: &hooked{Driver: store}}
+		d.onClose = func() {
+			if inRelease.Load() > 0 {
+				closedDuring.Store(true)
+			}
+		}
+		d.release = func(ctx context.Context, r driver.ReleaseRequest, next releaseFunc) error {
+			inRelease.Add(1)
+			defer inRelease.Add(-1)
+			select { // a round trip of 100 ms
+			case <-time.After(100 * time.Millisecond):
+				return next(ctx, r)
+			case <-ctx.Done():
+				time.Sleep(time.Millisecond)
+				return ctx.Err()
+			}
+		}
+		c, _ := hasp.New(d, nil)
+		l := lock(t, c, "k", nil)
+		got := make(chan error, 1)
+		go func() { got <- l.Release() }()
+		synctest.Wait()
+		if err := c.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		if err := <-got; err != nil {
+			t.Errorf("Release: %v", err)
+		}
+		if closedDuring.Load() {
+			t.Error("driver.Close was called while a Release was under way")
+		}
+		mustBeFree(t, store, "k")
+	})
+}
+
+type closing struct {
+	*hooked
+	onClose func()
+}
+
+func (d *closing) Close() error { d.onClose(); return nil }
+
+// Release during Close: spurious ErrLost from Close.
+func TestReleaseDuringClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		d := &hooked{Driver: store}
+		d.release = func(ctx context.Context, r driver.ReleaseRequest, next releaseFunc) error {
+			time.Sleep(100 * time.Millisecond)
+			return next(ctx, r)
+		}
+		c, _ := hasp.New(d, nil)
+		var ls []*hasp.Lease
+		for i := range 64 {
+			ls = append(ls, lock(t, c, fmt.Sprint(i), nil))
+		}
+		got := make(chan error, 1)
+		go func() { got <- c.Close() }()
+		synctest.Wait()
+		for _, l := range ls {
+			go func() { _ = l.Release() }()
+		}
+		if err := <-got; err != nil {
+			t.Errorf("Close: %.200v", err)
+		}
+		synctest.Wait()
+	})
+}
+
+// settledness is a driver that notes what the latest Release said, and loses the
+// answers to Try while it is asked to.
+func settledness(t *testing.T) (c *hasp.Client, loses *atomic.Bool, said func() bool) {
+	t.Helper()
+	loses = new(atomic.Bool)
+	releases := make(chan bool, 16)
+	d := &hooked{Driver: newStore()}
+	d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
+		res, err := next(ctx, r)
+		if loses.Load() {
+			return driver.Result{}, errDown
+		}
+		return res, err
+	}
+	d.release = func(ctx context.Context, r driver.ReleaseRequest, next releaseFunc) error {
+		err := next(ctx, r)
+		releases <- r.Settled
+		return err
+	}
+	return newClient(t, d, nil), loses, func() bool { return <-releases }
+}
+
+// A Release is settled when every Try of its owner was answered, and only then:
+// without a tombstone a Try that is still under way would have the key for
+// nobody.
+func TestReleaseIsSettled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, loses, said := settledness(t)
+		release(t, lock(t, c, "answered", nil))
+		if !said() {
+			t.Error("each Try was answered, but the Release is not settled")
+		}
+
+		loses.Store(true)
+		time.AfterFunc(time.Second, func() { loses.Store(false) })
+		release(t, lock(t, c, "one answer was lost", nil))
+		if said() {
+			t.Error("a Try had no answer, but the Release is settled")
+		}
+
+		loses.Store(true)
+		if _, err := c.Mutex("no answer", nil).TryLock(t.Context()); err == nil {
+			t.Error("TryLock succeeded without an answer")
+		}
+		if said() {
+			t.Error("the Try had no answer, but what cleans up is settled")
+		}
+	})
+}
+
+// The same of waits that end without the key.
+func TestGivingUpIsSettled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, loses, said := settledness(t)
+		holder := lock(t, c, "k", nil)
+		wait := func(during func()) {
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error)
+			go func() {
+				_, err := c.Mutex("k", nil).Lock(ctx)
+				done <- err
+			}()
+			synctest.Wait()
+			during()
+			cancel()
+			wantIs(t, <-done, context.Canceled, hasp.ErrHeld)
+		}
+		wait(func() {})
+		if !said() {
+			t.Error("each Try was answered, but giving up is not settled")
+		}
+		loses.Store(true)
+		wait(func() {
+			loses.Store(false)
+			time.Sleep(time.Second) // it is refused, and that is answered
+		})
+		if said() {
+			t.Error("a Try had no answer, but giving up is settled")
+		}
+		release(t, holder)
 	})
 }

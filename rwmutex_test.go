@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -162,49 +161,6 @@ func TestRDo(t *testing.T) {
 			wantIs(t, err, mine)
 		}
 		mustBeFree(t, store, "k")
-	})
-}
-
-// What is wrong with a lock, or unknown to the engine, is told before the store
-// is asked.
-func TestFacesRefuseBeforeTheyAsk(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := &hooked{Driver: newStore()}
-		c := newClient(t, d, nil)
-		exclusive := newClient(t, &without{Driver: d}, nil)
-		tr := d.Traits()
-		tr.Slots, tr.Engine = false, "quorum"
-		quorum := newClient(t, &without{d, tr}, nil)
-		cohort := &hasp.LockOptions{Cohort: time.Second}
-		for _, refused := range []struct {
-			l           hasp.Locker
-			want        string
-			unsupported bool
-		}{
-			{c.RWMutex("k", cohort), "Cohort", false},
-			{c.RWMutex("k", cohort).RLocker(), "Cohort", false},
-			{c.Semaphore("k", 3, cohort), "Cohort", false},
-			{c.Election("k", cohort), "Cohort", false},
-			{c.Semaphore("k", 0, nil), "0 slots", false},
-			{c.Semaphore("k", -1, nil), "-1 slots", false},
-			{c.RWMutex("", nil).RLocker(), "empty", false},
-			{c.RWMutex("k", &hasp.LockOptions{TTL: -1}).RLocker(), "TTL", false},
-			{exclusive.RWMutex("k", nil).RLocker(), "one holder at a time", true},
-			{exclusive.Semaphore("k", 3, nil), "one holder at a time", true},
-			{quorum.Semaphore("k", 3, nil), "counting votes would admit more than 3", true},
-		} {
-			for _, call := range []func(context.Context) (*hasp.Lease, error){refused.l.Lock, refused.l.TryLock} {
-				_, err := call(t.Context())
-				if err == nil || !strings.Contains(err.Error(), refused.want) || errors.Is(err, hasp.ErrUnsupported) != refused.unsupported {
-					t.Errorf("the error is %v, want %q", err, refused.want)
-				}
-			}
-		}
-		if n := d.tries.Load(); n != 0 {
-			t.Errorf("the store was asked %d times", n)
-		}
-		release(t, must(exclusive.RWMutex("k", nil).Lock(t.Context()))) // to write needs nothing
-		release(t, must(quorum.RWMutex("k", nil).RLock(t.Context())))
 	})
 }
 

@@ -150,3 +150,52 @@ func TestCohortLosesItsLeaderInWatch(t *testing.T) {
 		})
 	}
 }
+
+// Failure case 15: released between the first try and the subscription.
+func TestReleaseBetweenTryAndWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &hooked{Driver: newStore()}
+		c := newClient(t, d, nil)
+		lease := lock(t, c, "k", nil)
+		d.watch = func(ctx context.Context, r driver.Claim, next watchFunc) (<-chan struct{}, error) {
+			if err := lease.Release(); err != nil {
+				t.Error(err)
+			}
+			return next(ctx, r)
+		}
+		start := time.Now()
+		lock(t, c, "k", nil)
+		if took := time.Since(start); took != 0 {
+			t.Fatalf("waited %v for a free key", took)
+		}
+	})
+}
+
+// Promise 4: a lost hint costs a bounded delay.
+func TestLostHint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &hooked{Driver: newStore()}
+		d.watch = func(context.Context, driver.Claim, watchFunc) (<-chan struct{}, error) {
+			return make(chan struct{}), nil // nothing ever arrives
+		}
+		c := newClient(t, d, nil)
+		lease := lock(t, c, "k", nil)
+		got := make(chan *hasp.Lease)
+		go func() {
+			l, err := c.Mutex("k", nil).Lock(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			got <- l
+		}()
+		synctest.Wait()
+		if err := lease.Release(); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		<-got
+		if took := time.Since(start); took > 10*time.Second/3+time.Second {
+			t.Fatalf("a lost hint cost %v", took)
+		}
+	})
+}

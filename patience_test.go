@@ -15,6 +15,7 @@ import (
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/admission"
+	"github.com/hasplock/hasp/internal/clock"
 	"github.com/hasplock/hasp/memdriver"
 )
 
@@ -153,5 +154,155 @@ func TestHeldBackStoreIsWaitedFor(t *testing.T) {
 		if len(told) == 0 || told[0] < time.Minute || told[len(told)-1] > 2*time.Second {
 			t.Errorf("told of %v left", told)
 		}
+	})
+}
+
+// One error after a long wait ends Lock.
+func TestOneErrorAfterALongWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		var fail atomic.Bool
+		d := &hooked{Driver: store}
+		d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
+			if fail.CompareAndSwap(true, false) {
+				return driver.Result{}, errDown
+			}
+			return next(ctx, r)
+		}
+		holder := lock(t, newClient(t, store, nil), "k", nil)
+		c := newClient(t, d, nil)
+		got := make(chan error, 1)
+		go func() {
+			l, err := c.Mutex("k", nil).Lock(t.Context())
+			if l != nil {
+				defer l.Release()
+			}
+			got <- err
+		}()
+		time.Sleep(10 * time.Minute)
+		fail.Store(true)
+		_ = holder.Release()
+		if err := <-got; err != nil {
+			t.Errorf("one failed call ended the wait: %v", err)
+		}
+	})
+}
+
+// A suspend between two questions of a wait: the silence of that time was not the
+// store's, and it is asked once more before the wait is given up.
+func TestSuspendBetweenTwoTries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var jump atomic.Int64
+		d := &hooked{Driver: newStore()}
+		d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
+			if d.tries.Load() == 1 {
+				time.AfterFunc(time.Millisecond, func() { jump.Store(int64(10 * time.Second)) }) // within the pause
+				return driver.Result{}, errors.New("connection reset")
+			}
+			return next(ctx, r)
+		}
+		c := newClient(t, d, nil)
+		hasp.SetClock(c, func() clock.Instant {
+			now := clock.System()
+			now.Boot += time.Duration(jump.Load())
+			now.Wall += time.Duration(jump.Load())
+			return now
+		})
+		if _, err := c.Mutex("k", nil).Lock(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The error of a Lock whose context is another key's.
+func TestErrorOfALockInALostContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClient(t, newStore(), nil)
+		l := lock(t, c, "a", &hasp.LockOptions{NoRenew: true, TTL: time.Second})
+		ctx := l.Context(t.Context())
+		<-ctx.Done()
+		_, err := c.Mutex("b", nil).Lock(ctx)
+		var e *hasp.Error
+		if !errors.As(err, &e) || e.Key != "b" || e.Op != "lock" {
+			t.Errorf("%T %v: %+v", err, err, e)
+		}
+	})
+}
+
+// A hung store looks like the caller's own deadline.
+func TestHungStoreIsNotTheCallersDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &hooked{Driver: newStore(), try: hangTry}
+		_, err := newClient(t, d, &hasp.Options{MaxSilence: time.Minute}).Mutex("k", nil).Lock(context.Background())
+		if errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("no deadline was given, yet: %v", err)
+		}
+		var e *hasp.Error
+		if errors.As(err, &e); e.Class != hasp.ClassUnreachable {
+			t.Errorf("class %v", e.Class)
+		}
+		_, err = newClient(t, d, nil).Mutex("k", nil).TryLock(context.Background())
+		if errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("TryLock: %v", err)
+		}
+	})
+}
+
+// Close in Lock: is it the caller's cancel?
+func TestCloseIsNotTheCallersCancel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		lock(t, newClient(t, store, nil), "k", nil)
+		c := newClient(t, store, nil)
+		got := make(chan error, 1)
+		go func() { _, err := c.Mutex("k", nil).Lock(context.Background()); got <- err }()
+		synctest.Wait()
+		_ = c.Close()
+		if err := <-got; errors.Is(err, context.Canceled) {
+			t.Errorf("nobody cancelled, yet: %v", err)
+		}
+	})
+}
+
+// Promise 7, failure case 17: what will not go away by itself ends Lock at once.
+func TestTroubleThatEndsLock(t *testing.T) {
+	for _, class := range []hasp.Class{hasp.ClassDenied, hasp.ClassMisconfigured, hasp.ClassFull, hasp.ClassReadOnly} {
+		synctest.Test(t, func(t *testing.T) {
+			d := &hooked{Driver: newStore(), classify: func(error) driver.Class { return class }}
+			d.try = func(context.Context, driver.TryRequest, tryFunc) (driver.Result, error) {
+				return driver.Result{}, errDown
+			}
+			start := time.Now()
+			_, err := newClient(t, d, nil).Mutex("k", nil).Lock(t.Context())
+			wantIs(t, err, errDown)
+			var e *hasp.Error
+			if !errors.As(err, &e) || e.Class != class || time.Since(start) > 0 || d.tries.Load() != 1 {
+				t.Fatalf("%v after %v and %d tries", err, time.Since(start), d.tries.Load())
+			}
+		})
+	}
+}
+
+// Lock outlives a store that is away for a moment, and says so.
+func TestShortOutageWhileWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &hooked{Driver: newStore()}
+		d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
+			if d.tries.Load() <= 3 {
+				return driver.Result{}, errDown
+			}
+			return next(ctx, r)
+		}
+		trouble := make(chan hasp.Event, 10)
+		c := newClient(t, d, &hasp.Options{Observe: func(e hasp.Event) {
+			if e.Kind == hasp.EventTrouble {
+				trouble <- e
+			}
+		}})
+		lock(t, c, "k", nil)
+		if len(trouble) != 3 {
+			t.Fatalf("told of %d troubles, want 3", len(trouble))
+		}
+		wantIs(t, (<-trouble).Err, errDown)
 	})
 }

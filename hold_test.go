@@ -253,3 +253,62 @@ func TestPanicUnderNestedLeases(t *testing.T) {
 		release(t, next)
 	})
 }
+
+func TestReentrance(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &hooked{Driver: newStore()}
+		c := newClient(t, d, nil)
+		outer := lock(t, c, "k", nil)
+		ctx := outer.Context(t.Context())
+
+		start := time.Now()
+		_, err := c.Mutex("k", nil).Lock(ctx)
+		wantIs(t, err, hasp.ErrHeld)
+		if time.Since(start) > 0 || !strings.Contains(err.Error(), "already held by this context") {
+			t.Fatalf("without Reentrant: %v after %v", err, time.Since(start))
+		}
+		again := c.Mutex("k", &hasp.LockOptions{Reentrant: true})
+		inner, err := again.Lock(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if inner.Fence() != outer.Fence() || d.tries.Load() != 1 {
+			t.Fatalf("fence %d in %d, %d tries", inner.Fence(), outer.Fence(), d.tries.Load())
+		}
+		if err := outer.Release(); err != nil {
+			t.Fatal(err)
+		}
+		if inner.Err() != nil || d.releases.Load() != 0 {
+			t.Fatal("the first Release of two released")
+		}
+		innerCtx := inner.Context(t.Context())
+		if ctx.Err() == nil || innerCtx.Err() != nil {
+			t.Fatal("Release must end the contexts of its own lease, and no other's")
+		}
+		if err := inner.Release(); err != nil || d.releases.Load() != 1 {
+			t.Fatalf("the last Release: %v, %d releases", err, d.releases.Load())
+		}
+		mustBeFree(t, d, "k")
+
+		// Other keys and other clients are not the same lock.
+		a := lock(t, c, "a", nil)
+		if _, err := again.Lock(a.Context(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		_, err = newClient(t, d, nil).Mutex("a", &hasp.LockOptions{Reentrant: true}).TryLock(a.Context(t.Context()))
+		wantIs(t, err, hasp.ErrHeld)
+	})
+}
+
+func TestReentranceIntoALostLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		c := newClient(t, store, nil)
+		lease := lock(t, c, "k", nil)
+		ctx := context.WithoutCancel(lease.Context(t.Context()))
+		store.Lose("k")
+		<-lease.Done()
+		_, err := c.Mutex("k", &hasp.LockOptions{Reentrant: true}).Lock(ctx)
+		wantIs(t, err, hasp.ErrLost)
+	})
+}

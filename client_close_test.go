@@ -1,0 +1,171 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hasp_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
+)
+
+func TestClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		c := newClient(t, store, nil)
+		var ctxs []context.Context
+		for i := range 100 {
+			ctxs = append(ctxs, lock(t, c, strconv.Itoa(i), nil).Context(t.Context()))
+		}
+		lease := lock(t, c, "k", nil)
+		waited := make(chan error)
+		go func() {
+			_, err := c.Mutex("k", nil).Lock(t.Context())
+			waited <- err
+		}()
+		synctest.Wait()
+		go func() { wantIs(t, <-waited, hasp.ErrClosed, hasp.ErrHeld) }()
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for i, ctx := range ctxs {
+			wantIs(t, context.Cause(ctx), hasp.ErrClosed)
+			mustBeFree(t, store, strconv.Itoa(i))
+		}
+		wantIs(t, lease.Err(), hasp.ErrClosed)
+		wantIs(t, lease.Release(), hasp.ErrClosed)
+		_, err := c.Mutex("k", nil).Lock(t.Context())
+		wantIs(t, err, hasp.ErrClosed)
+		_, err = c.Inspect(t.Context(), "k")
+		wantIs(t, err, hasp.ErrClosed)
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		mustBeFree(t, store, "k")
+	})
+}
+
+// Close ends a Try that is under way, and says what it could not release.
+func TestCloseWithAHungStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &hooked{Driver: newStore()}
+		c := newClient(t, d, nil)
+		lock(t, c, "held", nil)
+		d.try = hangTry // nothing is under way
+		d.release = func(ctx context.Context, _ driver.ReleaseRequest, _ releaseFunc) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		waited := make(chan error, 1)
+		go func() {
+			_, err := c.Mutex("k", nil).Lock(t.Context())
+			waited <- err
+		}()
+		synctest.Wait()
+		start := time.Now()
+		err := c.Close()
+		if took := time.Since(start); took > 11*time.Second {
+			t.Errorf("Close took %v", took)
+		}
+		if err == nil || !strings.Contains(err.Error(), `"held"`) {
+			t.Errorf("Close does not name what it could not release: %v", err)
+		}
+		wantIs(t, <-waited, hasp.ErrClosed)
+	})
+}
+
+// Close with more holds than workers on a hung store.
+func TestCloseManyHoldsOnAHungStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &hooked{Driver: newStore()}
+		d.release = func(ctx context.Context, _ driver.ReleaseRequest, _ releaseFunc) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		c, _ := hasp.New(d, nil)
+		start := time.Now()
+		var worst time.Duration
+		var mu sync.Mutex
+		for i := range 300 {
+			l := lock(t, c, fmt.Sprint(i), &hasp.LockOptions{TTL: 10 * time.Second})
+			ctx := l.Context(context.Background())
+			context.AfterFunc(ctx, func() {
+				mu.Lock()
+				defer mu.Unlock()
+				worst = max(worst, time.Since(start))
+			})
+		}
+		_ = c.Close()
+		synctest.Wait()
+		t.Logf("Close took %v; the last context ended after %v (deadline was at 9.898s)", time.Since(start), worst)
+		if time.Since(start) > 6*time.Second {
+			t.Error("Close took longer than 5 s")
+		}
+		if worst > 9898*time.Millisecond {
+			t.Error("a lease was believed held after its deadline")
+		}
+	})
+}
+
+// Close frees the key while Do's function runs.
+func TestCloseDuringDo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		c := newClient(t, store, nil)
+		var running atomic.Bool
+		go func() {
+			_ = c.Mutex("k", nil).Do(t.Context(), func(ctx context.Context, _ *hasp.Lease) error {
+				running.Store(true)
+				<-ctx.Done()
+				time.Sleep(time.Second) // winds up
+				running.Store(false)
+				return nil
+			})
+		}()
+		synctest.Wait()
+		go c.Close()
+		lock(t, newClient(t, store, nil), "k", nil)
+		if running.Load() {
+			t.Error("another has the key while f runs")
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+// Close with a hung Inspect.
+func TestCloseDuringInspect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &hungInspect{Driver: newStore()}
+		c, _ := hasp.New(h, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go func() { _, _ = c.Inspect(ctx, "k") }()
+		synctest.Wait()
+		start := time.Now()
+		_ = c.Close()
+		if h.in.Load() > 0 {
+			t.Errorf("driver.Close was called after %v with an Inspect under way", time.Since(start))
+		}
+	})
+}
+
+type hungInspect struct {
+	driver.Driver
+	in atomic.Int64
+}
+
+func (d *hungInspect) Inspect(ctx context.Context, _ string) (driver.Info, error) {
+	d.in.Add(1)
+	defer d.in.Add(-1)
+	<-ctx.Done()
+	return driver.Info{}, ctx.Err()
+}

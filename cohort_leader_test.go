@@ -1,0 +1,243 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hasp_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
+)
+
+// Whoever gives up leaves its turn to the others; the error says who was in
+// the way.
+func TestCohortGivingUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		c := newClient(t, store, nil)
+		first := lock(t, c, "k", inCohort)
+		ctx, cancel := context.WithCancel(t.Context())
+		errs := make(chan error, 2)
+		for range 2 {
+			go func() {
+				_, err := c.Mutex("k", inCohort).Lock(ctx)
+				errs <- err
+			}()
+			synctest.Wait()
+		}
+		got := queueUp(t, c, 1, inCohort)
+		cancel()
+		for range 2 {
+			err := <-errs
+			wantIs(t, err, context.Canceled, hasp.ErrHeld)
+			if held := (*hasp.HeldError)(nil); !errors.As(err, &held) || held.Holder.Owner != first.Owner() {
+				t.Errorf("it says %v", err)
+			}
+		}
+		release(t, first)
+		release(t, <-got)
+		mustBeFree(t, store, "k")
+	})
+}
+
+// A leader whose wait for the store ends hands the lead on.
+func TestCohortLosesItsLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		c, elsewhere := newClient(t, store, nil), newClient(t, store, nil)
+		blocker := lock(t, elsewhere, "k", nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		failed := make(chan error)
+		go func() {
+			_, err := c.Mutex("k", inCohort).Lock(ctx)
+			failed <- err
+		}()
+		synctest.Wait()
+		got := queueUp(t, c, 2, inCohort)
+		cancel()
+		wantIs(t, <-failed, context.Canceled, hasp.ErrHeld)
+		synctest.Wait()
+		start := time.Now()
+		release(t, blocker)
+		release(t, <-got)
+		if took := time.Since(start); took > 0 { // by the hint that was the leader's
+			t.Errorf("the next leader had the key after %v", took)
+		}
+		release(t, <-got)
+		mustBeFree(t, store, "k")
+	})
+}
+
+// The turn that comes at the moment its waiter gives up is passed on.
+func TestCohortGivingUpRacesWithTheTurn(t *testing.T) {
+	store := newStore()
+	c := newClient(t, store, nil)
+	for range 300 {
+		first := lock(t, c, "k", inCohort)
+		var wg sync.WaitGroup
+		var inside atomic.Int32
+		for i := range 6 {
+			wg.Go(func() {
+				ctx, cancel := context.WithCancel(context.Background())
+				defer cancel()
+				if i%2 == 0 {
+					go cancel()
+				}
+				lease, err := c.Mutex("k", inCohort).Lock(ctx)
+				if err != nil {
+					return
+				}
+				if inside.Add(1) != 1 {
+					t.Error("two hold the key")
+				}
+				inside.Add(-1)
+				release(t, lease)
+			})
+		}
+		release(t, first)
+		wg.Wait()
+		release(t, lock(t, c, "k", inCohort))
+	}
+}
+
+// A cohort whose leaders' time is always almost over still has its turns: the
+// place in line is the cohort's.
+func TestCohortOfImpatientLeaders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		c, elsewhere := newClient(t, store, nil), newClient(t, store, nil)
+		blocker := lock(t, elsewhere, "k", nil)
+		end, stop := context.WithCancel(context.Background())
+		var wg sync.WaitGroup
+		for range 2 { // hold it in turn, a second each
+			wg.Go(func() {
+				for {
+					lease, err := elsewhere.Mutex("k", nil).Lock(end)
+					if err != nil {
+						return
+					}
+					time.Sleep(time.Second)
+					release(t, lease)
+				}
+			})
+		}
+		wg.Go(func() {
+			time.Sleep(15 * time.Second)
+			release(t, blocker)
+		})
+		var locked, failed atomic.Int64
+		for i := range 600 { // each bears 10 s
+			wg.Go(func() {
+				ctx, cancel := context.WithTimeout(end, 10*time.Second)
+				defer cancel()
+				lease, err := c.Mutex("k", inCohort).Lock(ctx)
+				if err != nil {
+					failed.Add(1)
+					return
+				}
+				locked.Add(1)
+				release(t, lease)
+			})
+			time.Sleep(100 * time.Millisecond)
+			if i == 300 {
+				locked.Store(0)
+				failed.Store(0)
+			}
+		}
+		if locked.Load() < 200 || failed.Load() > 0 {
+			t.Errorf("in the last 30 s %d Locks had the key, and %d gave up", locked.Load(), failed.Load())
+		}
+		stop()
+		wg.Wait()
+		synctest.Wait()
+		mustBeFree(t, store, "k")
+	})
+}
+
+// A store that does not answer is reported to all who waited for it as long,
+// not to one after the other; and to the others as what it is.
+func TestCohortOnASilentStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClient(t, &hooked{Driver: newStore(), try: hangTry}, &hasp.Options{MaxSilence: 5 * time.Second})
+		start := time.Now()
+		errs := make(chan error, 7)
+		for i := range 7 {
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			if i == 6 {
+				ctx, cancel = context.WithTimeout(ctx, 4*time.Second)
+				defer cancel()
+			}
+			go func() {
+				_, err := c.Mutex("k", inCohort).Lock(ctx)
+				errs <- err
+			}()
+			synctest.Wait()
+		}
+		for range 7 {
+			err := <-errs
+			var e *hasp.Error
+			if !errors.As(err, &e) || e.Class != hasp.ClassUnreachable || errors.Is(err, hasp.ErrHeld) {
+				t.Errorf("the error is %v", err)
+			}
+		}
+		if took := time.Since(start); took > 6*time.Second {
+			t.Errorf("the last heard after %v", took)
+		}
+	})
+}
+
+// A Try of one leader that had no answer is one of the cohort's owner.
+func TestCohortIsNotSettledByItsNextLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, loses, said := settledness(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		loses.Store(true)
+		failed := make(chan error)
+		go func() {
+			_, err := c.Mutex("k", inCohort).Lock(ctx)
+			failed <- err
+		}()
+		synctest.Wait()
+		got := queueUp(t, c, 2, inCohort)
+		loses.Store(false)
+		cancel()
+		wantIs(t, <-failed, context.Canceled)
+		for range 2 {
+			release(t, <-got)
+		}
+		if said() {
+			t.Error("a Try of the first leader had no answer, but the Release is settled")
+		}
+	})
+}
+
+// A leader leaves when its context ends, though the store does not confirm a
+// subscription.
+func TestCohortLeaderLeavesAWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &hooked{Driver: newStore()}
+		d.watch = func(ctx context.Context, _ driver.Claim, _ watchFunc) (<-chan struct{}, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		c := newClient(t, d, nil)
+		other := newClient(t, d.Driver, nil)
+		lock(t, other, "k", nil)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		start := time.Now()
+		_, err := c.Mutex("k", inCohort).Lock(ctx)
+		wantIs(t, err, context.DeadlineExceeded)
+		if took := time.Since(start); took > time.Second {
+			t.Errorf("it left after %v", took)
+		}
+	})
+}

@@ -1,0 +1,96 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hasp_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hasplock/hasp"
+)
+
+// Three contexts, never mixed; failure case 19.
+func TestContexts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		c := newClient(t, store, nil)
+		wait, cancelWait := context.WithCancel(t.Context())
+		lease, err := c.Mutex("k", nil).Lock(wait)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parent, cancelParent := context.WithCancelCause(t.Context())
+		ours, other := lease.Context(parent), lease.Context(context.Background())
+		cancelWait()
+		time.Sleep(5 * ttl)
+		if lease.Err() != nil || ours.Err() != nil {
+			t.Fatal("the end of the wait's context ended the hold")
+		}
+		why := errors.New("shutting down")
+		cancelParent(why)
+		wantIs(t, context.Cause(ours), why)
+		if other.Err() != nil {
+			t.Fatal("one context's parent ended another")
+		}
+		if err := lease.Release(); err != nil {
+			t.Fatal(err)
+		}
+		if cause := context.Cause(other); cause != context.Canceled {
+			t.Fatalf("the cause after Release is %v", cause)
+		}
+		if after := lease.Context(t.Context()); after.Err() == nil {
+			t.Fatal("a released lease gave a live context")
+		}
+		wantIs(t, lease.Err(), hasp.ErrNotHeld)
+		mustBeFree(t, store, "k")
+	})
+}
+
+// Promise 6: a long lease keeps nothing of contexts whose parents ended.
+func TestContextsOfEndedParentsAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lease := lock(t, newClient(t, newStore(), nil), "k", nil)
+		for range 100 {
+			ctx, cancel := context.WithCancel(t.Context())
+			lease.Context(ctx)
+			cancel()
+		}
+		synctest.Wait()
+		if n := hasp.Contexts(lease); n != 0 {
+			t.Fatalf("%d contexts are kept", n)
+		}
+	})
+}
+
+// Context registered after finish never ends.
+func TestContextRacesWithLoss(t *testing.T) {
+	store := newStore()
+	c := newClient(t, store, nil)
+	for i := range 3000 {
+		l, err := c.Mutex("k", nil).TryLock(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		store.Lose("k")
+		var wg sync.WaitGroup
+		wg.Go(func() { _ = l.Extend(context.Background(), time.Minute) })
+		var ctxs [8]context.Context
+		for i := range ctxs {
+			ctxs[i] = l.Context(t.Context()) //nolint:fatcontext // none of them is another's parent
+		}
+		wg.Wait()
+		if l.Err() != nil {
+			for _, x := range ctxs {
+				if x.Err() == nil {
+					t.Fatalf("iteration %d: the lease is lost (%v) and its context lives", i, l.Err())
+				}
+			}
+		}
+		_ = l.Release()
+	}
+}

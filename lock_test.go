@@ -1,0 +1,143 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hasp_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hasplock/hasp"
+)
+
+// Failure case 4 and 29: bad input never reaches the store.
+func TestBadInput(t *testing.T) {
+	d := &hooked{Driver: newStore()}
+	c := newClient(t, d, nil)
+	for name, m := range map[string]*hasp.Mutex{
+		"empty key":         c.Mutex("", nil),
+		"513 bytes":         c.Mutex(strings.Repeat("k", 513), nil),
+		"negative TTL":      c.Mutex("k", &hasp.LockOptions{TTL: -1}),
+		"TTL too small":     c.Mutex("k", &hasp.LockOptions{TTL: d.Traits().MinTTL - 1}),
+		"negative lead":     c.Mutex("k", &hasp.LockOptions{Lead: -1}),
+		"lead over the TTL": c.Mutex("k", &hasp.LockOptions{Lead: ttl}),
+		"negative MaxHold":  c.Mutex("k", &hasp.LockOptions{MaxHold: -1}),
+	} {
+		if _, err := m.Lock(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "hasp: lock ") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := m.TryLock(t.Context()); err == nil {
+			t.Errorf("%s: TryLock took it", name)
+		}
+	}
+	if n := d.tries.Load(); n != 0 {
+		t.Errorf("%d requests reached the store", n)
+	}
+	for _, key := range []string{"a\x00b", "a\nb", "{", "}", "{}", "a{b}c", "\xff\xfe", strings.Repeat("k", 512)} {
+		lease := lock(t, c, key, nil)
+		if err := lease.Release(); err != nil {
+			t.Errorf("%q: %v", key, err)
+		}
+		mustBeFree(t, d, key)
+	}
+}
+
+// Failure case 25: one options value serves any number of locks.
+func TestOptionsAreShared(t *testing.T) {
+	c := newClient(t, newStore(), nil)
+	o := &hasp.LockOptions{Reason: "shared"}
+	var wg sync.WaitGroup
+	for range 100 {
+		wg.Go(func() {
+			lease, err := c.Mutex("k", o).Lock(t.Context())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if err := lease.Release(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if *o != (hasp.LockOptions{Reason: "shared"}) {
+		t.Errorf("the options were changed: %+v", *o)
+	}
+}
+
+// What is wrong with a lock, or unknown to the engine, is told before the store
+// is asked.
+func TestFacesRefuseBeforeTheyAsk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &hooked{Driver: newStore()}
+		c := newClient(t, d, nil)
+		exclusive := newClient(t, &without{Driver: d}, nil)
+		tr := d.Traits()
+		tr.Slots, tr.Engine = false, "quorum"
+		quorum := newClient(t, &without{d, tr}, nil)
+		cohort := &hasp.LockOptions{Cohort: time.Second}
+		for _, refused := range []struct {
+			l           hasp.Locker
+			want        string
+			unsupported bool
+		}{
+			{c.RWMutex("k", cohort), "Cohort", false},
+			{c.RWMutex("k", cohort).RLocker(), "Cohort", false},
+			{c.Semaphore("k", 3, cohort), "Cohort", false},
+			{c.Election("k", cohort), "Cohort", false},
+			{c.Semaphore("k", 0, nil), "0 slots", false},
+			{c.Semaphore("k", -1, nil), "-1 slots", false},
+			{c.RWMutex("", nil).RLocker(), "empty", false},
+			{c.RWMutex("k", &hasp.LockOptions{TTL: -1}).RLocker(), "TTL", false},
+			{exclusive.RWMutex("k", nil).RLocker(), "one holder at a time", true},
+			{exclusive.Semaphore("k", 3, nil), "one holder at a time", true},
+			{quorum.Semaphore("k", 3, nil), "counting votes would admit more than 3", true},
+		} {
+			for _, call := range []func(context.Context) (*hasp.Lease, error){refused.l.Lock, refused.l.TryLock} {
+				_, err := call(t.Context())
+				if err == nil || !strings.Contains(err.Error(), refused.want) || errors.Is(err, hasp.ErrUnsupported) != refused.unsupported {
+					t.Errorf("the error is %v, want %q", err, refused.want)
+				}
+			}
+		}
+		if n := d.tries.Load(); n != 0 {
+			t.Errorf("the store was asked %d times", n)
+		}
+		release(t, must(exclusive.RWMutex("k", nil).Lock(t.Context()))) // to write needs nothing
+		release(t, must(quorum.RWMutex("k", nil).RLock(t.Context())))
+	})
+}
+
+// Failure case 9: Do releases after the function returned, and joins its error.
+func TestDo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		c := newClient(t, store, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		mine := errors.New("mine")
+		err := c.Mutex("k", nil).Do(ctx, func(ctx context.Context, lease *hasp.Lease) error {
+			cancel()
+			<-ctx.Done()
+			if info, _ := store.Inspect(context.Background(), "k"); !info.Held || info.Fence != lease.Fence() {
+				t.Error("released while the function runs")
+			}
+			return mine
+		})
+		if wantIs(t, err, mine); errors.Is(err, hasp.ErrLost) {
+			t.Error(err)
+		}
+		mustBeFree(t, store, "k")
+
+		err = c.Mutex("k", nil).Do(t.Context(), func(ctx context.Context, _ *hasp.Lease) error {
+			store.Lose("k")
+			<-ctx.Done()
+			return nil
+		})
+		wantIs(t, err, hasp.ErrLost)
+	})
+}

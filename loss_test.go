@@ -1,0 +1,258 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hasp_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/clock"
+)
+
+// Promise 2, failure case 1: loss is declared by the clock while every call
+// to the store hangs, and before anybody else can have the key.
+func TestLossNeedsNoNetwork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &hooked{Driver: newStore(), renew: hangRenew}
+		lost := make(chan hasp.Event, 1)
+		c := newClient(t, d, &hasp.Options{Observe: func(e hasp.Event) {
+			if e.Kind == hasp.EventLost {
+				lost <- e
+			}
+		}})
+		start := time.Now()
+		const lead = 3 * time.Second
+		lease := lock(t, c, "k", &hasp.LockOptions{Lead: lead})
+		ctx := lease.Context(t.Context())
+		<-ctx.Done()
+		if got := time.Since(start); got != usable-lead {
+			t.Fatalf("the context ended after %v, want %v", got, usable-lead)
+		}
+		wantIs(t, context.Cause(ctx), hasp.ErrLost)
+		wantIs(t, lease.Err(), hasp.ErrLost)
+		<-lease.Done()
+		if e := <-lost; !errors.Is(e.Err, hasp.ErrLost) || e.Held != usable-lead {
+			t.Fatalf("the event is %+v", e)
+		}
+		d.change(func() { d.renew = nil })
+		wantIs(t, lease.Release(), hasp.ErrLost)
+		mustBeFree(t, d, "k")
+	})
+}
+
+// Promise 1 and 2: a machine that slept, or whose wall clock jumped, is seen
+// within one tick, and by Err at once.
+func TestLossIsSeenByTheClockThatShowsMost(t *testing.T) {
+	for name, jump := range map[string]clock.Instant{
+		"the machine slept":               {Boot: time.Minute, Wall: time.Minute},
+		"the wall clock stepped forward":  {Wall: time.Minute},
+		"the wall clock stepped backward": {Wall: -time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newClient(t, newStore(), nil)
+				var jumped atomic.Bool
+				hasp.SetClock(c, func() clock.Instant {
+					now := clock.System()
+					if jumped.Load() {
+						now.Wall += jump.Wall
+						now.Boot += jump.Boot
+					}
+					return now
+				})
+				lease := lock(t, c, "k", nil)
+				ctx := lease.Context(t.Context())
+				time.Sleep(time.Second)
+				jumped.Store(true)
+				if jump.Wall < 0 {
+					time.Sleep(time.Minute)
+					if err := lease.Err(); err != nil {
+						t.Fatalf("a step back ended the lease: %v", err)
+					}
+					return
+				}
+				woke := time.Now()
+				<-ctx.Done()
+				if took := time.Since(woke); took > 250*time.Millisecond {
+					t.Fatalf("the context ended %v later", took)
+				}
+				wantIs(t, lease.Err(), hasp.ErrLost)
+			})
+		})
+	}
+}
+
+// Promise 2: lease.Err asks the clock: code that just woke up learns the truth
+// even before the renewer ran.
+func TestErrAsksTheClock(t *testing.T) {
+	c := newClient(t, newStore(), nil)
+	var offset atomic.Int64
+	hasp.SetClock(c, func() clock.Instant {
+		now := clock.System()
+		now.Boot += time.Duration(offset.Load())
+		return now
+	})
+	lease := lock(t, c, "k", nil)
+	offset.Store(int64(time.Minute))
+	wantIs(t, lease.Err(), hasp.ErrLost)
+}
+
+// A store that says that the key is another's ends the lease at once.
+func TestStoreWordEndsTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		c := newClient(t, store, nil)
+		lease := lock(t, c, "k", nil)
+		store.Lose("k")
+		start := time.Now()
+		<-lease.Done()
+		if took := time.Since(start); took > ttl/3 {
+			t.Fatalf("told after %v, want at the next renewal", took)
+		}
+		wantIs(t, lease.Err(), hasp.ErrLost, hasp.ErrNotHeld)
+	})
+}
+
+func TestNoRenewEndsAfterTheTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClient(t, newStore(), nil)
+		start := time.Now()
+		lease := lock(t, c, "k", &hasp.LockOptions{NoRenew: true})
+		<-lease.Done()
+		if took := time.Since(start); took != usable {
+			t.Fatalf("over after %v, want %v", took, usable)
+		}
+	})
+}
+
+// Err says that a lease is lost from Lead before its deadline on, as its contexts
+// do, also when it is the first to look.
+func TestErrHeedsTheLead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClient(t, newStore(), nil)
+		var offset atomic.Int64
+		hasp.SetClock(c, func() clock.Instant {
+			now := bubble()
+			now.Wall += time.Duration(offset.Load())
+			return now
+		})
+		const lead = 10 * time.Second
+		lease := lock(t, c, "k", &hasp.LockOptions{Lead: lead})
+		offset.Store(int64(usable - lead - 1))
+		if err := lease.Err(); err != nil {
+			t.Errorf("before the lead: %v", err)
+		}
+		offset.Add(1) // the contexts are over, though the deadline is not: nobody else saw it yet
+		wantIs(t, lease.Err(), hasp.ErrLost)
+	})
+}
+
+func TestMaxHoldBoundsARenewedLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClient(t, newStore(), nil)
+		start := time.Now()
+		lease := lock(t, c, "k", &hasp.LockOptions{MaxHold: 10 * time.Minute, Lead: time.Second})
+		<-lease.Done()
+		if took := time.Since(start); took != 10*time.Minute-time.Second {
+			t.Fatalf("over after %v", took)
+		}
+		wantIs(t, lease.Err(), hasp.ErrLost)
+		if !strings.Contains(lease.Err().Error(), "MaxHold") {
+			t.Errorf("the error does not say why: %v", lease.Err())
+		}
+	})
+}
+
+// MaxHold counts from when the caller has the lease: a round trip that is longer
+// takes nothing of it, and nothing is asked twice for its sake.
+func TestMaxHoldShorterThanARoundTrip(t *testing.T) {
+	for _, o := range []*hasp.LockOptions{
+		{MaxHold: time.Second},
+		{MaxHold: time.Second, Cohort: time.Minute},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			d := &hooked{Driver: newStore()}
+			d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
+				time.Sleep(time.Second)
+				res, err := next(ctx, r)
+				time.Sleep(time.Second)
+				return res, err
+			}
+			c := newClient(t, d, nil)
+			lasts := func(lease *hasp.Lease) {
+				t.Helper()
+				start := time.Now()
+				<-lease.Done()
+				if took := time.Since(start); took != time.Second || !strings.Contains(lease.Err().Error(), "MaxHold") {
+					t.Errorf("with a MaxHold of 1s it is over after %v: %v", took, lease.Err())
+				}
+			}
+			lease := lock(t, c, "k", o)
+			if n := d.tries.Load(); n != 1 {
+				t.Errorf("a free key took %d questions", n)
+			}
+			lasts(lease)
+			wantIs(t, lease.Release(), hasp.ErrLost)
+			blocker := lock(t, newClient(t, d.Driver, nil), "k", nil)
+			got := queueUp(t, c, 1, o)
+			time.Sleep(10 * time.Second)
+			tries := d.tries.Load()
+			lease, _ = handedOver(t, blocker, got)
+			if n := d.tries.Load() - tries; n != 1 {
+				t.Errorf("after its hint a waiter asked %d times", n)
+			}
+			lasts(lease)
+		})
+	}
+}
+
+// MaxHold is about work, which begins when LockAll has all keys.
+func TestMaxHoldDoesNotCountTheWaitForOtherKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClient(t, newStore(), nil)
+		other := lock(t, c, "b", nil)
+		time.AfterFunc(time.Hour, func() { _ = other.Release() })
+		o := &hasp.LockOptions{MaxHold: 10 * time.Minute}
+		leases, err := hasp.LockAll(t.Context(), c.Mutex("a", o), c.Mutex("b", o))
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		<-leases.Done()
+		if took := time.Since(start); took != 10*time.Minute {
+			t.Fatalf("over after %v", took)
+		}
+		if err := leases.Err(); !errors.Is(err, hasp.ErrLost) || !strings.Contains(err.Error(), "MaxHold") {
+			t.Errorf("the error does not say why: %v", err)
+		}
+	})
+}
+
+// A suspend that leaves time: not renewed on waking.
+func TestSuspendThatLeavesTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClient(t, newStore(), nil)
+		var jump atomic.Int64
+		hasp.SetClock(c, func() clock.Instant {
+			now := clock.System()
+			now.Boot += time.Duration(jump.Load())
+			now.Wall += time.Duration(jump.Load())
+			return now
+		})
+		l := lock(t, c, "k", nil)
+		time.Sleep(5 * time.Second)
+		jump.Store(int64(20 * time.Second)) // 4.7 s are left
+		time.Sleep(time.Minute)
+		if err := l.Err(); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,99 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hasp_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
+)
+
+// Promise 4: the grants come in the order of arrival.
+func TestLockIsFirstComeFirstServed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClient(t, newStore(), nil)
+		lease := lock(t, c, "k", nil)
+		var mu sync.Mutex
+		var order []int
+		var fences []uint64
+		var wg sync.WaitGroup
+		const n = 100
+		for i := range n {
+			wg.Go(func() {
+				l, err := c.Mutex("k", nil).Lock(t.Context())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				order, fences = append(order, i), append(fences, l.Fence())
+				mu.Unlock()
+				time.Sleep(time.Minute) // longer than TTL and patience: signs of life matter
+				if err := l.Release(); err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait() // i stands in line
+		}
+		time.Sleep(time.Minute)
+		if err := lease.Release(); err != nil {
+			t.Fatal(err)
+		}
+		wg.Wait()
+		last := lease.Fence()
+		for i := range n {
+			if order[i] != i || fences[i] <= last {
+				t.Fatalf("grant %d went to waiter %d with fence %d after %d", i, order[i], fences[i], last)
+			}
+			last = fences[i]
+		}
+	})
+}
+
+// Failure case 14: the holder is gone without a word.
+func TestHolderVanishes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		gone := driver.Claim{Key: "k", Owner: strings.Repeat("A", driver.OwnerLen), Label: "{}"}
+		if res, err := store.Try(t.Context(), driver.TryRequest{Claim: gone, TTL: ttl}); err != nil || !res.Granted {
+			t.Fatal(res, err)
+		}
+		start := time.Now()
+		lock(t, newClient(t, store, nil), "k", nil)
+		if took := time.Since(start); took < ttl || took > ttl+50*time.Millisecond {
+			t.Fatalf("the key of a holder that vanished came after %v, want %v", took, ttl)
+		}
+	})
+}
+
+// Stale news override the pause after an error.
+func TestStaleNewsOverridesBackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		lock(t, newClient(t, store, nil), "k", &hasp.LockOptions{TTL: time.Hour, NoRenew: true})
+		d := &hooked{Driver: store}
+		hints := make(chan struct{}, 1)
+		d.watch = func(ctx context.Context, r driver.Claim, next watchFunc) (<-chan struct{}, error) {
+			return hints, nil
+		}
+		c := newClient(t, d, nil)
+		go func() { _, _ = c.Mutex("k", nil).Lock(t.Context()) }()
+		time.Sleep(time.Minute)
+		d.change(func() { d.try = hangTry })
+		hints <- struct{}{}
+		time.Sleep(4900 * time.Millisecond)
+		d.change(func() { d.try = nil })
+		before := d.tries.Load()
+		time.Sleep(time.Minute)
+		if d.tries.Load() == before {
+			t.Error("a failed Try was not tried again within a minute")
+		}
+	})
+}

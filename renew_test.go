@@ -1,0 +1,318 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hasp_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
+)
+
+const usable = ttl - ttl/100 - 2*time.Millisecond // of a lease, from before the request
+
+// Promise 1: validity is counted from before the request.
+func TestDeadlineCountsFromBeforeTheRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &hooked{Driver: newStore()}
+		d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
+			res, err := next(ctx, r)
+			time.Sleep(2 * time.Second) // the reply is slow
+			return res, err
+		}
+		start := time.Now()
+		lease := lock(t, newClient(t, d, nil), "k", nil)
+		if got, want := lease.Deadline(), start.Add(usable); !got.Equal(want) {
+			t.Fatalf("the deadline is %v after the request began, want %v", got.Sub(start), usable)
+		}
+	})
+}
+
+// Promise 1 holds for whatever prolongs a lease: its deadline counts from before
+// the request, however slow the reply is.
+func TestProlongedLeaseCountsFromBeforeTheRequest(t *testing.T) {
+	const slow = 3 * time.Second
+	for name, prolong := range map[string]func(t *testing.T, l *hasp.Lease) error{
+		"renewal":   func(*testing.T, *hasp.Lease) error { time.Sleep(ttl / 2); return nil },
+		"Extend":    func(t *testing.T, l *hasp.Lease) error { return l.Extend(t.Context(), ttl) },
+		"Downgrade": func(t *testing.T, l *hasp.Lease) error { return l.Downgrade(t.Context()) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			d := &hooked{Driver: newStore()}
+			lease := lock(t, newClient(t, d, nil), "k", nil)
+			time.Sleep(time.Second)
+			var began time.Time // of the request
+			var calls int
+			d.change(func() {
+				d.renew = func(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), next renewFunc) {
+					began, calls = time.Now(), calls+1
+					next(ctx, rs, func(i int, r driver.Renewal) { time.Sleep(slow); done(i, r) })
+				}
+				d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
+					began, calls = time.Now(), calls+1
+					res, err := next(ctx, r)
+					time.Sleep(slow)
+					return res, err
+				}
+			})
+			if err := prolong(t, lease); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if got := lease.Deadline().Sub(began); calls != 1 || got != usable {
+				t.Errorf("after %d slow replies to a %s the deadline is %v after the request began, want %v", calls, name, got, usable)
+			}
+		})
+	}
+}
+
+// Promise 3: at TTL/3 the due leases go out together, and holding many costs
+// no goroutine each.
+func TestRenewalsGoOutTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &hooked{Driver: newStore()}
+		c := newClient(t, d, nil)
+		const n = 2000
+		before := runtime.NumGoroutine()
+		leases := make([]*hasp.Lease, n)
+		for i := range leases {
+			leases[i] = lock(t, c, "k"+strconv.Itoa(i), nil)
+		}
+		if got := runtime.NumGoroutine() - before; got > n/10 {
+			t.Errorf("%d leases cost %d goroutines", n, got)
+		}
+		time.Sleep(3 * ttl)
+		for _, l := range leases {
+			if err := l.Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := d.renews.Load(); got < 8 || got > 12 {
+			t.Errorf("%d Renew calls for %d leases in 3 TTLs, want about 9", got, n)
+		}
+	})
+}
+
+// Failure case 23: one renewal that failed does not lose the lease, nor do two.
+func TestFailedRenewalIsTriedAgain(t *testing.T) {
+	for name, broken := range map[string]func(context.Context, []driver.RenewRequest, func(int, driver.Renewal), renewFunc){
+		"error": func(_ context.Context, _ []driver.RenewRequest, done func(int, driver.Renewal), _ renewFunc) {
+			done(0, driver.Renewal{Err: errDown})
+		},
+		"silence": hangRenew,
+		"no report": func(context.Context, []driver.RenewRequest, func(int, driver.Renewal), renewFunc) {
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := &hooked{Driver: newStore()}
+				d.renew = func(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), next renewFunc) {
+					if d.renews.Load() <= 2 {
+						broken(ctx, rs, done, next)
+						return
+					}
+					next(ctx, rs, done)
+				}
+				lease := lock(t, newClient(t, d, nil), "k", nil)
+				time.Sleep(10 * ttl)
+				if err := lease.Err(); err != nil {
+					t.Fatal(err)
+				}
+			})
+		})
+	}
+}
+
+// Promise 3: each outcome counts by itself; a lease that is not reported does
+// not decide about the others.
+func TestRenewalsAreReportedOneByOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &hooked{Driver: newStore()}
+		d.renew = func(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), next renewFunc) {
+			for i, r := range rs {
+				if r.Key == "alive" {
+					next(ctx, rs[i:i+1], func(_ int, a driver.Renewal) { done(i, a) })
+				}
+			}
+			<-ctx.Done() // the rest hangs
+		}
+		c := newClient(t, d, nil)
+		dead, alive := lock(t, c, "dead", nil), lock(t, c, "alive", nil)
+		time.Sleep(5 * ttl)
+		wantIs(t, dead.Err(), hasp.ErrLost)
+		if err := alive.Err(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// A large Lead: lost before the first renewal.
+func TestLargeLead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClient(t, newStore(), nil)
+		l := lock(t, c, "k", &hasp.LockOptions{Lead: 20 * time.Second})
+		time.Sleep(5 * time.Minute)
+		if err := l.Err(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Engine's word is far below the TTL asked for, one failed renewal.
+func TestEnginesWordIsShort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &hooked{Driver: newStore()}
+		const word = 10 * time.Second
+		d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
+			r.TTL = word
+			return next(ctx, r)
+		}
+		var n atomic.Int64
+		d.renew = func(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), next renewFunc) {
+			if n.Add(1) == 1 {
+				done(0, driver.Renewal{Err: errDown})
+				return
+			}
+			rs[0].TTL = word
+			next(ctx, rs, done)
+		}
+		l := lock(t, newClient(t, d, nil), "k", &hasp.LockOptions{TTL: 10 * time.Minute})
+		time.Sleep(time.Minute)
+		if err := l.Err(); err != nil {
+			t.Errorf("after %d renewals: %v", n.Load(), err)
+		}
+	})
+}
+
+// Hung calls of long leases use up maxCalls.
+func TestHungCallsStarveRenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &hooked{Driver: newStore()}
+		c := newClient(t, d, nil)
+		for i := range 400 { // renewals spread over time
+			lock(t, c, fmt.Sprint(i), &hasp.LockOptions{TTL: 10 * time.Minute})
+			time.Sleep(250 * time.Millisecond)
+		}
+		time.Sleep(110 * time.Second)
+		l := lock(t, c, "short", nil)
+		d.change(func() { d.renew = hangRenew })
+		time.Sleep(20 * time.Second)
+		d.change(func() { d.renew = nil }) // the store is well again; 9 s are left
+		time.Sleep(time.Minute)
+		if err := l.Err(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestExtend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		c := newClient(t, store, nil)
+		lease := lock(t, c, "k", &hasp.LockOptions{NoRenew: true})
+		time.Sleep(20 * time.Second)
+		if err := lease.Extend(t.Context(), time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		if left := time.Until(lease.Deadline()); left < 59*time.Minute || left > time.Hour-36*time.Second-2*time.Millisecond {
+			t.Fatalf("%v left after an extension by an hour", left)
+		}
+		if err := lease.Extend(t.Context(), time.Second); err != nil {
+			t.Fatal(err)
+		}
+		if left := time.Until(lease.Deadline()); left < 50*time.Minute {
+			t.Fatalf("a short extension shortened the lease to %v", left)
+		}
+		for _, bad := range []time.Duration{0, -time.Second} {
+			if err := lease.Extend(t.Context(), bad); err == nil {
+				t.Errorf("extended by %v", bad)
+			}
+		}
+		store.Lose("k")
+		wantIs(t, lease.Extend(t.Context(), time.Minute), hasp.ErrNotHeld)
+		wantIs(t, lease.Err(), hasp.ErrLost)
+		wantIs(t, lease.Extend(t.Context(), time.Minute), hasp.ErrLost)
+	})
+}
+
+// Extend reports success on a lost lease.
+func TestExtendOfALostLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &hooked{Driver: newStore()}
+		d.renew = func(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), next renewFunc) {
+			next(ctx, rs, func(i int, r driver.Renewal) {
+				time.Sleep(2 * time.Second)
+				done(i, r)
+			})
+		}
+		l := lock(t, newClient(t, d, nil), "k", &hasp.LockOptions{NoRenew: true})
+		time.Sleep(29 * time.Second)
+		if err := l.Extend(t.Context(), time.Minute); err == nil && l.Err() != nil {
+			t.Errorf("Extend: nil, but the lease is over: %v", l.Err())
+		}
+	})
+}
+
+// Failing Extends postpone the renewal for ever.
+func TestFailingExtendPostponesRenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClient(t, newStore(), nil)
+		l := lock(t, c, "k", nil)
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		for range 60 {
+			time.Sleep(time.Second)
+			if err := l.Extend(gone, time.Minute); errors.Is(err, hasp.ErrLost) {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// A slow observer holds up the loss of other leases.
+func TestSlowObserver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &hooked{Driver: newStore(), renew: hangRenew}
+		c := newClient(t, d, &hasp.Options{Observe: func(e hasp.Event) {
+			if e.Kind == hasp.EventLost && e.Key == "a" {
+				time.Sleep(time.Minute)
+			}
+		}})
+		start := time.Now()
+		lock(t, c, "a", nil)
+		time.Sleep(time.Second)
+		b := lock(t, c, "b", nil)
+		<-b.Context(t.Context()).Done()
+		if got := time.Since(start); got > 31*time.Second {
+			t.Errorf("the context of b ended %v late", got-time.Second-usable)
+		}
+		time.Sleep(2 * time.Minute)
+	})
+}
+
+// A TTL so large that the clean-up's limit overflows.
+func TestHugeTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		d := &hooked{Driver: store}
+		d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
+			_, _ = next(ctx, r)
+			return driver.Result{}, errDown
+		}
+		c := newClient(t, d, nil)
+		if _, err := c.Mutex("k", &hasp.LockOptions{TTL: math.MaxInt64}).TryLock(t.Context()); err == nil {
+			t.Error("an error was swallowed")
+		}
+		synctest.Wait()
+		mustBeFree(t, store, "k")
+	})
+}
