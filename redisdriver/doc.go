@@ -27,7 +27,7 @@
 // Everything else begins with "hasp.", lies in the lock key's cluster slot and
 // expires: the line of waiters, who was granted what, owners that were
 // released a moment ago, and the largest fence (one for the server, in a
-// cluster one for each slot). The .lua files in this package say what is in
+// cluster one for each slot). The files in lua/src of this package say what is in
 // them. Use a server through one kind of client, cluster or not: the two keep
 // the largest fence in different keys. A node, see below, also has a record that
 // does not expire, and remembers the last fence of each key for a while: a

@@ -21,8 +21,7 @@ const (
 	proposedKey = sidecars + "proposed"
 )
 
-// sharedValue begins the value of a lock key that is shared: SHARED in
-// marker.lua.
+// sharedValue begins the value of a lock key that is shared.
 const sharedValue = "SHAREDLEASESAREINHASPSHARE "
 
 // names are the Redis keys that belong to one lock key.
@@ -108,6 +107,5 @@ func millis(d time.Duration) int64 {
 	return ms
 }
 
-// lingering is how many milliseconds what belongs to a lease outlasts it:
-// LINGER in line.lua.
-func lingering(ttl time.Duration) int64 { return millis(ttl) + 60_000 }
+// lingering is for how many milliseconds what belongs to a lease is kept.
+func lingering(ttl time.Duration) int64 { return millis(ttl) + linger.Milliseconds() }

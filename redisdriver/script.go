@@ -7,10 +7,11 @@ import (
 	"crypto/sha1"
 	"embed"
 	"encoding/hex"
-	"strings"
 )
 
-//go:embed lua
+// The scripts are generated from lua/src: see layout.go.
+//
+//go:embed lua/*.lua
 var sources embed.FS
 
 // script is Lua that Redis runs as one step.
@@ -25,22 +26,30 @@ type script struct {
 type scripts struct{ batch, extend, keep *script }
 
 var (
-	plain = scripts{load("batch", false), load("extend", false), load("keep", false)}
-	node  = scripts{load("batch", true), load("extend", true), load("keep", true)}
+	plain = scripts{loadBatch("batch"), load("extend"), load("keep")}
+	node  = scripts{loadBatch("batch_node"), load("extend_node"), load("keep_node")}
 
-	inspectScript = load("inspect", false)
-	recordScript  = load("record", true)
-	admitScript   = load("admit", true)
+	inspectScript = load("inspect")
+	recordScript  = load("record")
+	admitScript   = load("admit")
 )
 
-// load reads an embedded script, with the parts that it asks for.
-func load(name string, node bool) *script {
-	s := named(script{text: expand(name, node), batch: name == "batch"})
-	if node && s.batch {
+func loadBatch(name string) *script {
+	s := load(name)
+	s.batch = true
+	if name == "batch_node" {
 		s.keys = []any{recordKey, proposedKey}
-		s.lone = load("lone", true)
+		s.lone = load("lone_node")
 	}
 	return s
+}
+
+func load(name string) *script {
+	text, err := sources.ReadFile("lua/" + name + ".lua")
+	if err != nil {
+		panic(err) // embedded: it is there or nothing builds
+	}
+	return named(script{text: string(text)})
 }
 
 // named is a script with the name that Redis gives it.
@@ -48,31 +57,4 @@ func named(s script) *script {
 	sum := sha1.Sum([]byte(s.text)) // not a safeguard
 	s.sha = hex.EncodeToString(sum[:])
 	return &s
-}
-
-// expand reads a script for a node or for another server. A line that begins with
-// --+ is part of a node's scripts, one with --- of the others, and --@ names a file
-// that stands there. It runs at every start of a program: a regular expression
-// would take ten times as long as all the rest of the start.
-func expand(name string, node bool) string {
-	b, err := sources.ReadFile("lua/" + name + ".lua")
-	if err != nil {
-		panic(err) // embedded: it is there or nothing builds
-	}
-	ours, others := "--- ", "--+ "
-	if node {
-		ours, others = others, ours
-	}
-	var text strings.Builder
-	for line := range strings.Lines(string(b)) {
-		if strings.HasPrefix(line, others) {
-			continue
-		}
-		line = strings.TrimPrefix(line, ours)
-		if part, ok := strings.CutPrefix(line, "--@ "); ok {
-			line = expand(strings.TrimSuffix(part, ".lua\n"), node)
-		}
-		text.WriteString(line)
-	}
-	return text.String()
 }

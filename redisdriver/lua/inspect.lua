@@ -1,15 +1,8 @@
 -- Copyright 2026 The hasp Authors
 -- SPDX-License-Identifier: Apache-2.0
---
--- Looks at a key and changes nothing.
--- KEYS  1 lock  2 grant  3 line  4 places, see line.lua
---       5 shares  6 held, see held.lua
--- ARGV  1 how many waiters to name  2 how many of those that share the key
--- Answers {type of the lock, its first 600 bytes, PTTL, first 59 bytes of
--- grant, live places among the first 10,000, the first of them, each with its
--- place, leases that share the key among the first 10,000 (-1: nobody knows),
--- the first of them, each with its PTTL and lease}
---@ marker.lua
+-- Code generated from src/inspect.lua by go generate; DO NOT EDIT.
+local sub = string.sub
+local SHARED = 'SHAREDLEASESAREINHASPSHARE '
 local kind = redis.call('TYPE', KEYS[1]).ok
 local value = kind == 'string' and redis.call('GETRANGE', KEYS[1], 0, 599) or ''
 local clock = redis.call('TIME')
@@ -19,7 +12,7 @@ for at = 0, 9900, 100 do
   local ids = redis.call('ZRANGE', KEYS[3], at, at + 99)
   if #ids == 0 then break end
   local owners = {}
-  for i, id in ipairs(ids) do owners[i] = string.sub(id, 1, 26) end
+  for i, id in ipairs(ids) do owners[i] = sub(id, 1, 26) end
   for i, place in ipairs(redis.call('HMGET', KEYS[4], unpack(owners))) do
     local contact, patience = string.match(place or '', '^(%d+) (%d+) ')
     if contact and contact + patience > now then
@@ -29,8 +22,8 @@ for at = 0, 9900, 100 do
   end
 end
 local left = redis.call('PTTL', KEYS[1])
-if string.sub(value, 1, 27) == SHARED then held = -1 end
-if held < 0 and redis.call('HGET', KEYS[6], '!') == string.sub(value, 28) then
+if sub(value, 1, 27) == SHARED then held = -1 end
+if held < 0 and redis.call('HGET', KEYS[6], '!') == sub(value, 28) then
   for at = 0, 9900, 100 do
     local ids, owners = redis.call('ZRANGE', KEYS[5], at, at + 99, 'WITHSCORES'), {}
     if #ids == 0 then break end

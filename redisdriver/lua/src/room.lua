@@ -5,7 +5,7 @@
 -- was ever given out is a member; the two ends of the set are what is asked
 -- for: at the front the smallest limit, at the back the smallest free number.
 
-local FREE = 4398046511104 -- 2^42; no limit is above a quarter of it
+local FREE = <<.Free>> -- 2^42; no limit is above a quarter of it
 
 -- smallest answers the smallest limit, math.huge for none, and whether there
 -- are numbers.
@@ -13,13 +13,4 @@ local function smallest()
   local front = redis.call('ZRANGE', K[7], 0, 0, 'WITHSCORES')
   local limit = tonumber(front[2] or FREE)
   return limit < FREE / 2 and limit or math.huge, #front > 0
-end
-
--- take gives out the smallest free number.
-local function take(limit)
-  local back = redis.call('ZRANGE', K[7], -1, -1, 'WITHSCORES')
-  local number = 0
-  if back[2] then number = tonumber(back[2]) > FREE / 2 and back[1] or redis.call('ZCARD', K[7]) end
-  redis.call('ZADD', K[7], string.format('%.0f', limit), number)
-  return number
 end

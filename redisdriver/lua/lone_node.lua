@@ -1,16 +1,8 @@
 -- Copyright 2026 The hasp Authors
 -- SPDX-License-Identifier: Apache-2.0
---
--- One request of kind p or b of a node, when it travels alone and nobody is in
--- its way: what batch.lua does, in a third of the time. KEYS and ARGV are those
--- of batch.lua, and so is the answer; nil instead of it means that nothing was
--- done, and that batch.lua is to be asked. See node.lua and fences.lua for the
--- rules, lasting.lua for the expiry.
-
---@ marker.lua
-
+-- Code generated from src/lone.lua by go generate; DO NOT EDIT.
+local SHARED = 'SHAREDLEASESAREINHASPSHARE '
 local call, sub, value = redis.call, string.sub, ARGV[3]
-
 if ARGV[2] == 'b' then
   local got = call('MGET', KEYS[4], KEYS[5])
   local grant = got[2]
@@ -25,7 +17,6 @@ if ARGV[2] == 'b' then
   call('SET', KEYS[5], sub(grant, 1, 58) .. 'F', 'KEEPTTL')
   return {1, ''}
 end
-
 local got = call('MGET', KEYS[2], KEYS[5], KEYS[3], KEYS[1], KEYS[4])
 local record, was, mark, cur = got[1], got[2], got[3], got[5]
 if not record or sub(record, 1, 3) ~= 'ok ' or not mark or #mark ~= 67 or got[4] or
@@ -33,7 +24,6 @@ if not record or sub(record, 1, 3) ~= 'ok ' or not mark or #mark ~= 67 or got[4]
   call('EXISTS', KEYS[6], KEYS[8]) > 0 then
   return {false}
 end
-
 local clock = call('TIME')
 local stamp = clock[1] .. sub('000000' .. clock[2], -6)
 local ttl, h, most = tonumber(ARGV[4]), ARGV[5], tonumber(sub(record, 45))

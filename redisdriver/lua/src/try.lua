@@ -18,14 +18,14 @@
 --   {4} the node does not vote  {5, ms} the longest TTL that it allows
 --   {-1, type} the lock key holds something that is not a lock
 function try(value, GONE, as, ttl, linger, fences, place, patience, h, how, limit)
-  local owner = string.sub(value, 1, 26)
+  local owner = <<owner "value">>
   ours = nil
   caller = string.match(place, '%S+$')
   local got = redis.call('MGET', K[1], K[2], GONE)
   local cur, grant, gone = got[1], got[2], got[3]
-  if grant and not sound(grant) then number('grant', grant, true) end
-  local state = grant and string.sub(grant, 59, 59)
-  local told = grant and string.sub(grant, 28, 43)
+  if grant and not sound(grant) then counted('grant', grant, true) end
+  local state = grant and <<state "grant">>
+  local told = grant and <<fence "grant">>
 
   -- join takes the last place, or gives the one there is a sign of life.
   local function join()
@@ -35,9 +35,9 @@ function try(value, GONE, as, ttl, linger, fences, place, patience, h, how, limi
       alive(mine)
     else
       local last = redis.call('ZRANGE', K[3], -1, -1, 'WITHSCORES')[2] or '0'
-      redis.call('ZADD', K[3], string.format('%.0f', number('line', last) + 1), value)
+      redis.call('ZADD', K[3], string.format('%.0f', counted('line', last) + 1), value)
     end
-    redis.call('HSET', K[4], owner, string.sub(stamp, 1, 13) .. ' ' .. place)
+    redis.call('HSET', K[4], owner, <<millis "stamp">> .. ' ' .. place)
     outlast(K[3], patience + LINGER)
     outlast(K[4], patience + LINGER)
   end
@@ -45,10 +45,12 @@ function try(value, GONE, as, ttl, linger, fences, place, patience, h, how, limi
   local function refuse(why, cut, least)
     local ahead = redis.call('ZRANK', K[3], value) or redis.call('ZCARD', K[3])
     local left = redis.call('PTTL', K[1])
-    local head = grant and string.sub(grant, 1, 59)
+    local head = grant and <<head "grant">>
     if ours then cur, left, head = holder(limit, left) end
---+     least = least or h and floor(limit and (ours and ours.wrote or grant and wrote(grant)) or told)
-    return {gone and 2 or why, cur and string.sub(cur, 1, 600) or '', left,
+<<if .Node>>
+    least = least or h and floor(limit and (ours and ours.wrote or grant and wrote(grant)) or told)
+<<end>>
+    return {gone and 2 or why, cur and sub(cur, 1, 600) or '', left,
       ahead, head or '', cut or handed and 3 or 0, least or ''}
   end
 
@@ -57,7 +59,7 @@ function try(value, GONE, as, ttl, linger, fences, place, patience, h, how, limi
     return {1, fence, gap and 1 or 0, 0, n}
   end
 
-  if limit or state == 's' or state == 'S' or cur and string.sub(cur, 1, 27) == SHARED then
+  if limit or state == 's' or state == 'S' or cur and <<shared "cur">> then
     if not share then sharing() end
     local answer = share(value, as, ttl, fences, h, how, limit, cur, grant, gone, join, refuse)
     if answer then return answer end
@@ -65,33 +67,39 @@ function try(value, GONE, as, ttl, linger, fences, place, patience, h, how, limi
   end
 
   if cur == value and not gone then
-    local mine = grant and string.sub(grant, 1, 26) == owner and state ~= 'F' and state ~= 'f'
-    local gap = mine and string.sub(grant, 60, 60) == '!'
+    local mine = grant and <<owner "grant">> == owner and state ~= 'F' and state ~= 'f'
+    local gap = mine and <<mark "grant">> == '!'
     if not mine or state == 'c' or state == 'C' then -- not claimed yet, or nobody knows
---+       if h then
---+         local n, least = allow(h, told, fences, '')
---+         if not n then return refuse(3, nil, least) end
---+         later(K[1], ttl)
---+         cover(h)
---+         return hold(h, gap, n)
---+       end
+<<if .Node>>
+      if h then
+        local n, least = allow(h, told, fences, '')
+        if not n then return refuse(3, nil, least) end
+        later(K[1], ttl)
+        cover(h)
+        return hold(h, gap, n)
+      end
+<<end>>
       later(K[1], ttl)
       if state == 'c' and mine and fences == 1 then return hold(told, gap, 1) end
       return hold(mint(fences, told), gap, fences)
     end
---+     if how == 'raise' and h ~= told then
---+       local least = floor(told)
---+       if h < told or not near(h, least) then return refuse(3, nil, least) end
---+       later(K[1], ttl)
---+       cover(h)
---+       grant, told = string.sub(grant, 1, 27) .. h .. string.sub(grant, 44, 58) .. as .. (gap and '!' or ''), h
---+       redis.call('SET', K[2], grant, 'KEEPTTL')
---+       linger = lasting(linger, h)
---+     end
+<<if .Node>>
+    if how == 'raise' and h ~= told then
+      local least = floor(told)
+      if h < told or not near(h, least) then return refuse(3, nil, least) end
+      later(K[1], ttl)
+      cover(h)
+      grant, told = sub(grant, 1, 27) .. h .. sub(grant, 44, 58) .. as .. (gap and '!' or ''), h
+      redis.call('SET', K[2], grant, 'KEEPTTL')
+      linger = lasting(linger, h)
+    end
+<<end>>
     later(K[1], ttl)
     later(K[2], linger)
     local left = redis.call('PTTL', K[1])
---+     if left > most then left = most end
+<<if .Node>>
+    if left > longest then left = longest end
+<<end>>
     return {1, told, gap and 1 or 0, left, 1}
   end
 
@@ -125,18 +133,11 @@ function try(value, GONE, as, ttl, linger, fences, place, patience, h, how, limi
     join()
     return refuse(0, 2)
   end
-  local fence, n
---+   if h then
---+     local least
---+     n, least = allow(h, told, fences, how)
---+     if not n then
---+       join()
---+       return refuse(3, nil, least)
---+     end
---+     cover(h)
---+     fence = h
---+   end
-  if not fence then fence, n = mint(fences, told), fences end
+  local fence, n = choose(h, told, fences, how)
+  if not fence then
+    join()
+    return refuse(3, nil, n)
+  end
   if mine then
     redis.call('ZREM', K[3], value)
     redis.call('HDEL', K[4], owner)

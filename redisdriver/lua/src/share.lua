@@ -9,29 +9,35 @@ local function stand(value, l, as, ttl, fences, h, how, refuse)
   if how == 'convert' and (l.pending or h and l.fence < h) then return refuse(0) end
   local n, changed = 1, l.pending
   if l.pending then
---+     if h then
---+       local least
---+       n, least = allow(h, ours.wrote, fences, 'shared', ours.newest)
---+       if not n then return refuse(3, nil, least) end
---+     end
+<<if .Node>>
+    if h then
+      local least
+      n, least = allow(h, ours.wrote, fences, 'shared', ours.newest)
+      if not n then return refuse(3, nil, least) end
+    end
+<<end>>
     later(K[1], ttl) -- takes no memory, and after it nothing is refused for that
---+     if h then
---+       cover(h)
---+       l.fence, l.state = h, 'C'
---+     end
+<<if .Node>>
+    if h then
+      cover(h)
+      l.fence, l.state = h, 'C'
+    end
+<<end>>
     if not h and not (l.state == 'c' and fences == 1) then l.fence, n = mint(fences, ours.newest), fences end
     l.state, l.place, l.pending = as, '', false
     if l.limit == 0 then l.mark = ours.mark end -- one beside it may not have finished since
     ours.mute = ours.mute or as == 'm' or as == 'M'
   else
---+     if how == 'raise' and h ~= l.fence then
---+       local least = floor(ours.wrote)
---+       if least < l.fence then least = l.fence end
---+       if h < l.fence or not near(h, least) then return refuse(3, nil, least) end
---+       later(K[1], ttl)
---+       cover(h)
---+       l.fence, changed = h, true
---+     end
+<<if .Node>>
+    if how == 'raise' and h ~= l.fence then
+      local least = floor(ours.wrote)
+      if least < l.fence then least = l.fence end
+      if h < l.fence or not near(h, least) then return refuse(3, nil, least) end
+      later(K[1], ttl)
+      cover(h)
+      l.fence, changed = h, true
+    end
+<<end>>
     later(K[1], ttl)
   end
   if ms + ttl > ends then
@@ -47,15 +53,17 @@ local function stand(value, l, as, ttl, fences, h, how, refuse)
   if redis.call('EXISTS', K[3]) == 1 then letIn() end
   settle()
   local left = ends - ms
---+   if left > most then left = most end
+<<if .Node>>
+  if left > longest then left = longest end
+<<end>>
   return {1, l.fence, l.mark and 1 or 0, left, n, tonumber(l.slot)}
 end
 
 -- convert lets others in beside one that has the key alone.
 local function convert(value, ttl, h, limit, grant, refuse)
-  local state = grant and string.sub(grant, 59, 59)
-  local fence = grant and string.sub(grant, 28, 43)
-  if not state or string.sub(grant, 1, 26) ~= string.sub(value, 1, 26) or not string.find(state, '[hmHM]') or h and fence < h then
+  local state = grant and <<state "grant">>
+  local fence = grant and <<fence "grant">>
+  if not state or <<owner "grant">> ~= <<owner "value">> or not string.find(state, '[hmHM]') or h and fence < h then
     ours = nil
     return refuse(0)
   end
@@ -65,10 +73,12 @@ local function convert(value, ttl, h, limit, grant, refuse)
   ours.lock, ours.mark = SHARED .. stamp, false
   redis.call('SET', K[1], ours.lock, 'KEEPTTL')
   redis.call('DEL', K[5], K[6], K[7])
-  local l = add(value, fence, state, limit, left, string.sub(grant, 45, 57))
+  local l = add(value, fence, state, limit, left, <<since "grant">>)
   letIn()
   settle()
---+   if left > most then left = most end
+<<if .Node>>
+  if left > longest then left = longest end
+<<end>>
   return {1, fence, 0, left, 1, tonumber(l.slot)}
 end
 
@@ -77,10 +87,10 @@ end
 function share(value, as, ttl, fences, h, how, limit, cur, grant, gone, join, refuse)
   ttl = tonumber(ttl)
   local gap
-  local state = grant and string.sub(grant, 59, 59)
-  if not cur or string.sub(cur, 1, 27) == SHARED then gap = unfinished(grant) end
+  local state = grant and <<state "grant">>
+  if not cur or <<shared "cur">> then gap = unfinished(grant) end
   local done = survey(cur, grant, gap)
-  local alone = cur and string.sub(cur, 1, 27) ~= SHARED
+  local alone = cur and <<unshared "cur">>
   if alone then
     if cur == value and not gone and how == 'convert' then return convert(value, ttl, h, limit, grant, refuse) end
     ours = nil
@@ -118,19 +128,11 @@ function share(value, as, ttl, fences, h, how, limit, cur, grant, gone, join, re
     settle()
     return nil
   elseif not why and fits(limit) then
-    local fence, n
---+     if h then
---+       n, low = allow(h, ours.wrote, fences, how == '' and 'shared' or how, ours.newest)
---+       if n then
---+         cover(h)
---+         fence = h
---+       end
---+     end
-    if not low then
-      if not fence then fence, n = mint(fences, ours.newest), fences end
+    local fence, n = choose(h, ours.wrote, fences, how == '' and 'shared' or how, ours.newest)
+    if fence then
       if mine then
         redis.call('ZREM', K[3], value)
-        redis.call('HDEL', K[4], string.sub(value, 1, 26))
+        redis.call('HDEL', K[4], <<owner "value">>)
       end
       local l = add(value, fence, as, limit, ttl)
       if redis.call('EXISTS', K[3]) == 1 then
@@ -140,6 +142,7 @@ function share(value, as, ttl, fences, h, how, limit, cur, grant, gone, join, re
       settle()
       return {1, fence, l.mark and 1 or 0, 0, n, tonumber(l.slot)}
     end
+    low = n
   end
   settle()
   join()
@@ -148,9 +151,9 @@ end
 
 -- leave is release for a key that is shared, or was.
 function leave(value, GONE, wary, unclaimed, upto, ending, cur, grant)
-  local alone = cur and string.sub(cur, 1, 27) ~= SHARED
+  local alone = cur and <<unshared "cur">>
   local done = survey(cur, grant, unfinished(grant))
-  local owner = string.sub(value, 1, 26)
+  local owner = <<owner "value">>
   local text = ours.n < math.huge and (ours.lock or alone) and redis.call('HGET', K[6], value)
   local l, result, rank, ends = text and lease(text), 0, nil, nil
   if l and (unclaimed and not l.pending or upto and l.fence > upto and not l.pending) then
@@ -187,8 +190,8 @@ function leave(value, GONE, wary, unclaimed, upto, ending, cur, grant)
     set('SET', GONE, '', 'PX', wary)
   end
   if alone then
-    if ours.mark and ours.stale and string.sub(grant or '', 1, 27) == SHARED then -- it stays beside the peer that has the key now
-      redis.call('SET', K[2], string.sub(grant, 1, 59) .. '!' .. string.sub(grant, 61), 'KEEPTTL')
+    if ours.mark and ours.stale and <<shared "grant or ''">> then -- it stays beside the peer that has the key now
+      redis.call('SET', K[2], <<head "grant">> .. '!' .. sub(grant, 61), 'KEEPTTL')
     end
     ours = nil
     if rank == 0 then lead() end
@@ -197,7 +200,9 @@ function leave(value, GONE, wary, unclaimed, upto, ending, cur, grant)
   if ours.n == 0 and ours.lock then vacate() end
   local e, why
   local may = done and redis.call('EXISTS', K[3]) == 1
---+   may = may and votes(KEYS[2])
+<<if .Node>>
+  may = may and votes(KEYS[2])
+<<end>>
   if may then e, why = letIn() end
   if not done then hail() end -- what is over is too much for one script
   if ends and why == 'shut' and not ours.alone and not handed then
@@ -205,6 +210,6 @@ function leave(value, GONE, wary, unclaimed, upto, ending, cur, grant)
     if at and at < ends then handed = math.max(1, at - ms) end -- it was told to look when this lease ends
   end
   settle()
-  if rank == 0 and why == 'shut' and e[6] ~= 'p' and not ours.alone then call(e) end -- it looks after the holders now
+  if rank == 0 and why == 'shut' and e[6] ~= 'p' and not ours.alone then notify(e) end -- it looks after the holders now
   return why == 'mute' and result == 1 and 3 or result
 end

@@ -2,4 +2,4 @@
 -- SPDX-License-Identifier: Apache-2.0
 
 -- What a lock key holds that is shared begins with this, in the place of an owner, and ends with which sharing it is.
-local SHARED = 'SHAREDLEASESAREINHASPSHARE '
+local SHARED = '<<.Shared>>'

@@ -10,32 +10,33 @@
 -- The first write takes no memory, and Redis then lets a script finish: a
 -- server that is full still frees a key and hands it over.
 function release(value, GONE, wary, unclaimed, upto, ending)
-  local owner = string.sub(value, 1, 26)
+  local owner = <<owner "value">>
   ours = nil
 
   local got = redis.call('MGET', K[1], K[2]) -- nothing where it is no string: not ours
   local grant = sound(got[2])
-  local state = grant and string.sub(grant, 59, 59) or ''
-  local pending = grant and string.sub(grant, 1, 26) == owner and string.find(state, '[cC]') -- never came for it
+  local state = grant and <<state "grant">> or ''
+  local pending = grant and <<owner "grant">> == owner and string.find(state, '[cC]') -- never came for it
 
-  if state == 's' or state == 'S' or got[1] and string.sub(got[1], 1, 27) == SHARED then
+  if state == 's' or state == 'S' or got[1] and <<shared "got[1]">> then
     if not share then sharing() end
     return leave(value, GONE, wary, unclaimed, upto, ending, got[1], grant)
   end
 
   if got[1] == value then
     if unclaimed and not pending then return 0 end
-    local told = grant and string.sub(grant, 28, 43)
+    local told = grant and <<fence "grant">>
     if upto and told and told > upto and not pending then return 0 end
-    local gap = grant and string.sub(grant, 60, 60) == '!'
+    local gap = grant and <<mark "grant">> == '!'
     if not pending then gap = ending == 'unfinished' and grant or gap and ending == 'unused' end
-    local keep = grant and (gap or string.find(state, '[HMC]'))
---+     keep = grant
+    local keep = grant<<if not .Node>> and (gap or string.find(state, '[HMC]'))<<end>>
     redis.call('DEL', K[1], keep and K[1] or K[2])
     if keep then remember(grant, gap) end
     if GONE then redis.call('SET', GONE, '', 'PX', wary) end
     if redis.call('EXISTS', K[3]) == 0 then return 1 end
---+     if not votes(KEYS[2]) then return 1 end
+<<if .Node>>
+    if not votes(KEYS[2]) then return 1 end
+<<end>>
     local e, why = first(false, true)
     if e and not why then
       if e[10] then
@@ -49,15 +50,18 @@ function release(value, GONE, wary, unclaimed, upto, ending)
     return why == 'mute' and 3 or 1
   end
 
-  local rank, lapsed = redis.call('ZRANK', K[3], value), pending
-  if rank or lapsed then
+  local rank, given = redis.call('ZRANK', K[3], value), pending
+  if rank or given then
     redis.call('ZREM', K[3], value)
     redis.call('HDEL', K[4], owner)
   end
-  if lapsed then remember(grant, string.sub(grant, 60, 60) == '!') end -- or its place would come back
-  if GONE then redis.pcall('SET', GONE, '', 'PX', wary) end -- may fail where the server is full: a Try that comes late then keeps the key for its TTL
-  local leads = rank == 0 or lapsed
---+   leads = leads and votes(KEYS[2])
+  if given then remember(grant, <<mark "grant">> == '!') end -- or its place would come back
+  -- May fail where the server is full: a Try that comes late then keeps the key for its TTL.
+  if GONE then redis.pcall('SET', GONE, '', 'PX', wary) end
+  local leads = rank == 0 or given
+<<if .Node>>
+  leads = leads and votes(KEYS[2])
+<<end>>
   if leads then lead() end
-  return (rank or lapsed) and 2 or 0
+  return (rank or given) and 2 or 0
 end

@@ -3,10 +3,10 @@
 
   local cur
   if kind == 'h' or kind == 'm' then
-    if call('EXISTS', lock, grant, line, KEYS[key + 4]) == 0 then
+    if call('EXISTS', lock, grant, line, KEYS[keysAt + 4]) == 0 then
       local new = mint(1)
       call('SET', lock, value, 'PX', ARGV[a])
-      call('SET', grant, string.sub(value, 1, 26) .. ' ' .. new .. ' ' .. string.sub(stamp, 1, 13) .. ' ' .. kind,
+      call('SET', grant, <<grant "value" "new" "kind">>,
         'PX', ARGV[a + 1])
       return new
     end

@@ -25,6 +25,15 @@
 --   px     ms for which the lock must last;  room: there are numbers
 --   grant  there is one;  stale: it must be written
 
+-- take gives out the smallest free number.
+local function take(limit)
+  local back = redis.call('ZRANGE', K[7], -1, -1, 'WITHSCORES')
+  local number = 0
+  if back[2] then number = tonumber(back[2]) > FREE / 2 and back[1] or redis.call('ZCARD', K[7]) end
+  redis.call('ZADD', K[7], string.format('%.0f', limit), number)
+  return number
+end
+
 -- fits says whether one more can have the key, of that limit; nil: Exclusive.
 local function fits(limit)
   if ours.n == 0 then return true end
@@ -34,7 +43,7 @@ end
 local function lease(text)
   local fence, since, state, limit, slot, mark, place =
     string.match(text, '^(%d+) (%d+) (%a) (%d+) (%d+) (%d) ?(.*)$')
-  if not fence then number('held', text, true) end
+  if not fence then counted('held', text, true) end
   return {fence = fence, since = since, state = state, limit = tonumber(limit), slot = tonumber(slot),
     mark = mark == '1', place = place, pending = state == 'c' or state == 'C'}
 end
@@ -70,7 +79,7 @@ local function reap(all)
         local number, place = string.match(l.place, '^(%S+) (.*)$')
         local e = entry(over[i], number, place)
         line[#line + 1], line[#line + 2] = number, over[i]
-        places[#places + 1], places[#places + 2] = string.sub(over[i], 1, 26), lapsed(place)
+        places[#places + 1], places[#places + 2] = <<owner "over[i]">>, lapsed(place)
         strikes = strike(strikes or redis.call('HGET', K[4], '!') or '', e[7], l.since)
         patience = math.max(patience, e[4])
       end
@@ -96,16 +105,16 @@ end
 
 -- survey finds out what is known of the key. It is false when reap was.
 local function survey(cur, grant, gap)
-  local side = string.sub(K[3], 11)
+  local side = <<side "K[3]">>
   K[5], K[6], K[7] = 'hasp.shares:' .. side, 'hasp.held:' .. side, 'hasp.room:' .. side
-  local state = grant and string.sub(grant, 59, 59)
+  local state = grant and <<state "grant">>
   local was = state == 's' or state == 'S'
-  ours = {n = 0, least = math.huge, newest = grant and string.sub(grant, 28, 43), wrote = grant and wrote(grant), mark = gap,
+  ours = {n = 0, least = math.huge, newest = grant and <<fence "grant">>, wrote = grant and wrote(grant), mark = gap,
     mute = state == 'S', px = 0, grant = grant, stale = false}
-  local done = true
-  if cur and string.sub(cur, 1, 27) == SHARED then
+  local done
+  if cur and <<shared "cur">> then
     ours.lock = cur
-    if redis.call('HGET', K[6], '!') ~= string.sub(cur, 28) then
+    if redis.call('HGET', K[6], '!') ~= <<after "cur">> then
       ours.n = math.huge
       return true
     end
@@ -131,7 +140,7 @@ local function settle()
   if ours.alone or not ours.stale and ours.px == 0 then return end
   local zero = string.rep('0', 16)
   local newest, most = ours.newest or zero, ours.wrote or zero
-  local head = SHARED .. newest .. ' ' .. string.sub(stamp, 1, 13) .. ' '
+  local head = SHARED .. newest .. ' ' .. <<millis "stamp">> .. ' '
   if ours.lock then
     local px = ours.px
     if px > 0 then later(K[1], px) end
@@ -153,8 +162,7 @@ local function settle()
   elseif ours.grant and ours.n > 0 then -- more to reap than one script should
     redis.call('SET', K[2], head .. (ours.mute and 'S' or 's') .. (ours.mark and '!' or ' ') .. most, 'KEEPTTL')
   elseif ours.grant then
-    local keep = ours.mark
---+     keep = true
+    local keep = <<if .Node>>true<<else>>ours.mark<<end>>
     if keep then
       local as = 'F'
       if ours.mark or most ~= newest then as = 'f' .. (ours.mark and '!' or ' ') .. most end
@@ -172,8 +180,8 @@ local function add(value, fence, state, limit, px, since, place)
     redis.call('SET', K[1], ours.lock, 'PX', px)
     redis.call('DEL', K[5], K[6], K[7])
   end
-  if ours.n == 0 then redis.call('HSET', K[6], '!', string.sub(ours.lock, 28)) end
-  local l = {fence = fence, since = since or string.sub(stamp, 1, 13), state = state, limit = limit, slot = 0,
+  if ours.n == 0 then redis.call('HSET', K[6], '!', <<after "ours.lock">>) end
+  local l = {fence = fence, since = since or <<millis "stamp">>, state = state, limit = limit, slot = 0,
     mark = ours.mark, place = place or ''}
   if limit > 0 then
     l.slot = take(limit)
@@ -199,7 +207,7 @@ local function hand(e)
   if e[9] == '' then fence, state = heirs(ours.newest), 'c' end
   if not fence then return false end
   redis.call('ZREM', K[3], e[1])
-  redis.call('HDEL', K[4], string.sub(e[1], 1, 26))
+  redis.call('HDEL', K[4], <<owner "e[1]">>)
   add(e[1], fence, state, e[10], tonumber(e[5]), nil, e[2] .. ' ' .. e[8])
   handed = math.max(handed or 0, tonumber(e[5]))
   return true
@@ -232,7 +240,7 @@ end
 -- can have it too.
 function usher(e, grant, gap, me)
   survey(nil, nil, gap)
-  ours.newest, ours.wrote, ours.grant = grant and string.sub(grant, 28, 43), grant and wrote(grant), redis.call('EXISTS', K[2]) == 1
+  ours.newest, ours.wrote, ours.grant = grant and <<fence "grant">>, grant and wrote(grant), redis.call('EXISTS', K[2]) == 1
   local _, why = nil, 'mute'
   if hand(e) then _, why = admit(me) end
   settle()
@@ -252,11 +260,11 @@ end
 
 -- holder names who is in the way of one of that limit, as refuse answers it.
 function holder(limit, left)
-  if ours.alone then return ours.alone, left, string.sub(redis.call('GET', K[2]), 1, 59) end
+  if ours.alone then return ours.alone, left, sub(redis.call('GET', K[2]), 1, 59) end
   if not ours.lock then return nil, left, '' end
   local last, at = opens(limit)
   local text = ours.n < math.huge and last and redis.call('HGET', K[6], last)
   if not text then return ours.lock, left, '' end
   if left >= 0 then left = math.max(1, at - ms) end
-  return last, left, string.sub(last, 1, 27) .. string.match(text, '^%d+ %d+ %a %d+ %d+')
+  return last, left, sub(last, 1, 27) .. string.match(text, '^%d+ %d+ %a %d+ %d+')
 end

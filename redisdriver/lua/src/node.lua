@@ -11,17 +11,17 @@
 -- would miss a proxy that goes to another server meanwhile.
 
 local life -- names this run of the server; nil until somebody asked
-local most -- ms, the longest lease; false: the node does not vote
+local longest -- ms, the longest lease; false: the node does not vote
 
 -- votes reads the record, once for the whole script.
 local function votes(key)
-  if most == nil then
+  if longest == nil then
     local record, info = redis.call('GET', key), redis.call('INFO', 'server')
-    most = record and string.sub(record, 1, 3) == 'ok ' and
-      string.find(info, '\nrun_id:' .. string.sub(record, 4, 43) .. '\r', 1, true) and
-      tonumber(string.sub(record, 45)) or false
-    life = most and string.sub(record, 4, 19) or string.match(info, '\nrun_id:(' .. string.rep('%x', 16) .. ')')
-    if most and most > KEEP then KEEP = most end
+    longest = record and <<recordWord "record">> == 'ok ' and
+      string.find(info, '\nrun_id:' .. <<recordRun "record">> .. '\r', 1, true) and
+      tonumber(<<recordMost "record">>) or false
+    life = longest and <<recordLife "record">> or string.match(info, '\nrun_id:(' .. string.rep('%x', 16) .. ')')
+    if longest and longest > KEEP then KEEP = longest end
   end
-  return most
+  return longest
 end

@@ -57,9 +57,9 @@ local function entry(value, number, place)
   return {value, number, tonumber(contact), tonumber(patience), claim, mode, inbox, place, proposes, tonumber(limit), lapsed}
 end
 
--- call tells an inbox about a place in line, at once or after px ms: the number
+-- notify tells an inbox about a place in line, at once or after px ms: the number
 -- of receivers, or nil when this user may not publish there.
-local function call(e, px)
+local function notify(e, px)
   local text = string.format('%03d', #e[1]) .. e[1] .. K[1]
   if px then text = '+' .. px .. ' ' .. text end
   local command = (e[6] == 'N' or e[6] == 'C') and 'SPUBLISH' or 'PUBLISH'
@@ -94,7 +94,7 @@ local function spare(strikes)
   if not caller or strikes == '' then return strikes end
   local from, to = string.find(strikes, caller .. ' ', 1, true)
   if not from then return strikes end
-  strikes = string.sub(strikes, 1, from - 1) .. string.gsub(string.sub(strikes, to + 1), '^%d+;', '')
+  strikes = sub(strikes, 1, from - 1) .. string.gsub(sub(strikes, to + 1), '^%d+;', '')
   redis.call('HSET', K[4], '!', strikes)
   redis.call('HDEL', K[4], '?')
   return strikes
@@ -127,7 +127,7 @@ local function first(me, tell, fits, from)
       return nil
     end
     local owners = {}
-    for i = 1, #ids, 2 do owners[#owners + 1] = string.sub(ids[i], 1, 26) end
+    for i = 1, #ids, 2 do owners[#owners + 1] = <<owner "ids[i]">> end
     local places = redis.call('HMGET', K[4], '!', '?', unpack(owners))
     local strikes, dead, lost, found, why = spare(places[1] or ''), {}, {}, nil, nil
     for i = 1, #owners do
@@ -146,7 +146,7 @@ local function first(me, tell, fits, from)
       elseif not tell or e[6] == 'p' or fits and not fits(e[10]) then
         found = e
       else
-        local n = call(e)
+        local n = notify(e)
         if n == 0 and (e[6] == 'c' or e[6] == 'C') then
           strikes = strike(strikes, e[7], ms)
           redis.call('HSET', K[4], '!', strikes)
@@ -167,52 +167,6 @@ local function first(me, tell, fits, from)
     size = 100
   end
   return nil, 'more'
-end
-
--- some reads places, by rank.
-local function some(from, to)
-  local ids, owners = redis.call('ZRANGE', K[3], from, to), {}
-  if #ids == 0 then return ids, ids end
-  for i = 1, #ids do owners[i] = string.sub(ids[i], 1, 26) end
-  return ids, redis.call('HMGET', K[4], unpack(owners))
-end
-
--- hail asks for the next in line where a search was cut short: it tells the one
--- with the latest sign of life among the last in line, which goes on with it.
-local function hail()
-  local ids, places = some(-100, -1)
-  local last
-  for i = 1, #ids do
-    if places[i] and (not last or places[i] > places[last]) then last = i end
-  end
-  local e = last and entry(ids[last], nil, places[last])
-  if e and e[6] and e[6] ~= 'p' then call(e) end
-end
-
--- post has whoever is first in line now look after px ms: nobody else would see
--- that a key which was handed over is not claimed, or when the lease of one who
--- has it now expires. Where it gave no sign of life of late, it is one of those
--- behind it that did. A place that polls looks anyway.
-function post(px)
-  local told, _, at = first(false, false)
-  if told and told[3] + told[4] / 2 <= ms then
-    local ids, places = some(at + 1, at + 3)
-    for i = 1, #ids do
-      local e = places[i] and entry(ids[i], nil, places[i])
-      if e and e[3] and e[3] + e[4] / 2 > ms then
-        told = e
-        break
-      end
-    end
-  end
-  if told and told[6] ~= 'p' then call(told, string.format('%d', math.min(px, 86400000))) end
-end
-
--- lead tells whoever is first in line now to look after the holder, or to take the key.
-local function lead()
-  local e, why = first(false, false)
-  if e and e[6] ~= 'p' then call(e) end
-  if why == 'more' then hail() end
 end
 
 -- alive forgets up to where all are passed over, when one of them shows a sign of life.
