@@ -19,13 +19,13 @@ import (
 
 // Whatever is asked for, in whatever order, this engine and the reference
 // engine answer the same: who is granted what, in which line, who is told of a
-// holder that did not finish. Nothing expires here.
+// holder that did not finish. No time passes here.
 func TestAgreesWithTheReference(t *testing.T) {
 	t.Parallel()
 	for _, node := range []bool{false, true} {
 		t.Run(fmt.Sprintf("node=%v", node), func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w, clock := frozen(t)
 			d := w.driver(nil)
 			if node {
 				d = w.node()
@@ -36,7 +36,9 @@ func TestAgreesWithTheReference(t *testing.T) {
 				if node {
 					w.admit(d)
 				}
-				if !t.Run(fmt.Sprint(seed), func(t *testing.T) { w.compare(t, d, node, seed) }) {
+				if !t.Run(fmt.Sprint(seed), func(t *testing.T) {
+					w.compare(t, d, memdriver.NewNode(memdriver.NodeOptions{Now: clock.now}), node, seed)
+				}) {
 					return
 				}
 			}
@@ -45,9 +47,8 @@ func TestAgreesWithTheReference(t *testing.T) {
 }
 
 // compare does the same on both engines, and compares after each step.
-func (w *world) compare(t *testing.T, d *Driver, node bool, seed uint64) {
+func (w *world) compare(t *testing.T, d *Driver, mem *memdriver.Store, node bool, seed uint64) {
 	rnd := rand.New(rand.NewPCG(seed, 0))
-	mem := memdriver.New()
 	owners := make([]contend.Owner, 7)
 	for i := range owners {
 		owners[i] = one(rnd)
