@@ -19,6 +19,7 @@ import (
 // What is wrong with an address, and stays so, is told from a server that is away.
 // A name that led to the server once is no misspelt one.
 func TestAddressesThatCannotExist(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	dial := func(err error) error { return &net.OpError{Op: "dial", Net: "tcp", Err: err} }
 	notFound := dial(&net.DNSError{Err: "no such host", Name: "redsi", IsNotFound: true})

@@ -179,6 +179,7 @@ func (answering) Process(_ context.Context, c redis.Cmder) error {
 // Bursts of calls in a cluster, at the moment when the lanes of the last one
 // end, block nobody.
 func TestBurstsOfLanes(t *testing.T) {
+	t.Parallel()
 	s := newSender(answering{}, true, make(chan struct{}))
 	for round := range 15 {
 		var wg sync.WaitGroup

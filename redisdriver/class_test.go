@@ -59,6 +59,7 @@ func (w *world) denied(name string, change func(*redis.Options)) {
 }
 
 func TestReadOnlyReplica(t *testing.T) {
+	t.Parallel()
 	master := newWorld(t)
 	w := newWorld(t)
 	host, port, err := net.SplitHostPort(master.server.Addr())
@@ -133,6 +134,7 @@ func TestClaimOnAFullServer(t *testing.T) {
 }
 
 func TestServerIsGone(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	d := w.driver(nil)
 	w.grant(d, ask("k"))

@@ -289,6 +289,7 @@ func TestSubscriptionFollowsTheMaster(t *testing.T) {
 // In a cluster the server ends a subscription whose slot moves away; the
 // driver makes it anew.
 func TestSubscriptionIsEnded(t *testing.T) {
+	t.Parallel()
 	w := newCluster(t)
 	d := w.over(w.clusterClient(nil), nil)
 	a, b := ask("k"), ask("k")

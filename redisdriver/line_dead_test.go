@@ -165,6 +165,7 @@ func TestDeadPlaceAfterTheClockWasSetBack(t *testing.T) {
 // Readers that enter at once, thousands of one process which is too slow to
 // claim in time, are all in once it is at work again.
 func TestManyReadersOfASlowProcess(t *testing.T) {
+	t.Parallel()
 	const n = 3000
 	w := newWorld(t)
 	d := hasty(w.over(w.client(func(o *redis.Options) { o.ReadTimeout = time.Minute }), nil)) // for a machine under load
@@ -199,6 +200,7 @@ func TestManyReadersOfASlowProcess(t *testing.T) {
 // The key is nobody's for 50 ms at most after a claim or a lease is over, for a
 // waiter that only listens and looks when it was told to.
 func TestWakingAfterDeaths(t *testing.T) {
+	t.Parallel()
 	const bound = 50 * time.Millisecond
 	for name, claims := range map[string]bool{"a claim that lapses": false, "a holder that dies after a handoff": true} {
 		t.Run(name, func(t *testing.T) {

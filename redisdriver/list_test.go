@@ -127,6 +127,7 @@ func TestInspect(t *testing.T) {
 // What Inspect gives to look by hand is understood by redis-cli, whatever the
 // key is made of.
 func TestByHand(t *testing.T) {
+	t.Parallel()
 	cli, err := exec.LookPath("redis-cli")
 	if err != nil {
 		t.Skip("there is no redis-cli")
@@ -155,6 +156,7 @@ func TestByHand(t *testing.T) {
 // What Inspect gives to free a foreign key without expiry works in redis-cli,
 // whatever key and value are made of, and takes nothing from a later one.
 func TestFreeByHand(t *testing.T) {
+	t.Parallel()
 	cli, err := exec.LookPath("redis-cli")
 	if err != nil {
 		t.Skip("there is no redis-cli")

@@ -38,6 +38,7 @@ func (w *world) mark(old, mid, cur, at uint64) {
 // What a key was granted last stays beside it when it is free, for a while, and
 // exactly; nothing stays for good.
 func TestProposedFenceIsRemembered(t *testing.T) {
+	t.Parallel()
 	for _, maxTTL := range []time.Duration{time.Minute, time.Hour} {
 		w := newWorld(t)
 		d := w.nodeOver(w.client(nil), maxTTL)
@@ -241,6 +242,7 @@ func TestMintedAndProposed(t *testing.T) {
 // A key that is handed to one who proposes keeps the largest fence, also when
 // the claim lapses, and gives the place back as it was.
 func TestClaimOfAProposalLapses(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	d := hasty(w.node())
 	w.admit(d)

@@ -163,6 +163,7 @@ func TestNodeKilledAndEmpty(t *testing.T) {
 // that is over: it hands nothing on, prolongs nothing, and what it has stays
 // until it ends.
 func TestNodeComesBackWithItsData(t *testing.T) {
+	t.Parallel()
 	for name, args := range map[string][]string{
 		"RDB": nil,
 		"AOF": {"--appendonly", "yes", "--appendfsync", "always"},
@@ -294,6 +295,7 @@ func TestNodeRecordMustBeExact(t *testing.T) {
 
 // A replica that is promoted has the record of the master that it copied.
 func TestNodeIsAPromotedReplica(t *testing.T) {
+	t.Parallel()
 	w, r := newWorld(t), newWorld(t)
 	d := w.node()
 	w.admit(d)

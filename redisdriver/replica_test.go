@@ -55,6 +55,7 @@ func (s *split) admitOther() contend.Owner {
 // min-replicas-to-write it goes on for ever, beside whoever is granted the key by
 // the replica. That is the assumption that the documentation names.
 func TestSplitMasterGoesOn(t *testing.T) {
+	t.Parallel()
 	s := newSplit(t)
 	s.admitOther()
 	if err := s.renew(s.d, s.held)[0]; err != nil {
@@ -66,6 +67,7 @@ func TestSplitMasterGoesOn(t *testing.T) {
 // grants, prolongs, converts and hands over nothing, and says so as a store that
 // cannot be reached: its holder's lease ends by its own deadline.
 func TestSplitMasterStops(t *testing.T) {
+	t.Parallel()
 	s := newSplit(t, "--min-replicas-to-write", "1", "--min-replicas-max-lag", "5")
 	refused := func(what string, err error) {
 		t.Helper()

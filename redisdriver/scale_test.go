@@ -24,6 +24,7 @@ import (
 // 512, each on connections of its own, and the order of grants is the order of
 // the line.
 func TestCommandsPerHandoffAreFlat(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "--maxclients", "4000")
 	cost := map[int]float64{}
 	for _, n := range []int{2, 64, 512} {

@@ -107,6 +107,7 @@ func TestOtherTypeIsNotShared(t *testing.T) {
 
 // Every key of ours expires, at every step of what shares a lock.
 func TestSidecarsOfSharersExpire(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	d := w.driver(nil)
 	check := func(step string) {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/drivertest"
@@ -41,6 +42,7 @@ func (w *world) clusterClient(change func(*redis.ClusterOptions)) *redis.Cluster
 // Slots are computed as the server computes them, and every sidecar of a lock
 // lies in the lock's slot.
 func TestSidecarsShareTheSlot(t *testing.T) {
+	t.Parallel()
 	w := newCluster(t)
 	keySlot := func(key string) int {
 		return int(w.admin.ClusterKeySlot(w.ctx, key).Val())
@@ -77,8 +79,11 @@ func TestSuiteOnAClusterOfOne(t *testing.T) {
 	drivertest.Run(t, drivertest.Harness{Parallel: true, New: func(t testing.TB) drivertest.Store {
 		w := newCluster(t)
 		w.ctx = context.Background()
+		// Thousands of slots ask at once: how long one waits for a connection is
+		// the machine's matter here.
+		patience := func(o *redis.ClusterOptions) { o.PoolTimeout = time.Minute }
 		return drivertest.Store{
-			Open:      func() driver.Driver { return New(w.clusterClient(nil), nil) },
+			Open:      func() driver.Driver { return New(w.clusterClient(patience), nil) },
 			Leftovers: func() []string { return permanent(t, w.admin) },
 			Names:     func() []string { return everything(t, w.admin) },
 		}
@@ -105,6 +110,7 @@ func TestOneMark(t *testing.T) {
 
 // A client that does not know it talks to a cluster is told so.
 func TestPlainClientOnACluster(t *testing.T) {
+	t.Parallel()
 	w := newCluster(t)
 	d := w.driver(nil)
 	_, err := contend.Try(w.ctx, d, ask("k"))
@@ -118,6 +124,7 @@ func TestPlainClientOnACluster(t *testing.T) {
 
 // Those that are being subscribed have nobody yet, and are not idle.
 func TestMoreSlotsThanSubscriptionsAtOnce(t *testing.T) {
+	t.Parallel()
 	w := newCluster(t)
 	d := w.over(w.clusterClient(nil), nil)
 	var told, polls atomic.Int64
@@ -143,6 +150,7 @@ func TestMoreSlotsThanSubscriptionsAtOnce(t *testing.T) {
 // Beyond the bound of subscriptions waiters poll, and a slot that nobody waits
 // for makes room.
 func TestSubscriptionsAreBounded(t *testing.T) {
+	t.Parallel()
 	w := newCluster(t)
 	d := w.over(w.clusterClient(nil), nil)
 	ctx, leave := context.WithCancel(w.ctx)
