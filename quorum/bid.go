@@ -53,11 +53,13 @@ type bid struct {
 	lost    int              // attempts in a row without a majority
 	keeps   string           // who has the key at the line node only, as the latest Try saw it
 	since   time.Time        // from when on
-	seen    uint64           // proposals must be above, as far as that is no node's alone
-	far     bool             // a proposal was too far above a node's clock
-	told    set              // which said that they have it Shared
-	shares  bool             // it was Exclusive, and is Shared now as far as its holder goes: all are to be told
-	until   time.Time        // nothing of it is in the nodes any more
+	// keepsUntil is when that ends, as far as is known; see lives
+	keepsUntil time.Time
+	seen       uint64    // proposals must be above, as far as that is no node's alone
+	far        bool      // a proposal was too far above a node's clock
+	told       set       // which said that they have it Shared
+	shares     bool      // it was Exclusive, and is Shared now as far as its holder goes: all are to be told
+	until      time.Time // nothing of it is in the nodes any more
 }
 
 // bids are those under way.
@@ -338,14 +340,19 @@ func (b *bid) gaveBack(n *node) uint64 {
 	return b.given[n.index]
 }
 
-// sees notes who has the key at the line node only; "": nobody.
-func (b *bid) sees(owner string) {
+// sees notes who has the key at the line node only, "" for nobody, and until when. One
+// that asked since is heeded from now.
+func (b *bid) sees(owner string, until time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.keeps != owner {
-		b.keeps, b.since = owner, time.Now()
+	if b.keeps != owner || b.askedSince(until) {
+		b.keeps, b.since, b.keepsUntil = owner, time.Now(), until
 	}
 }
+
+// askedSince says that the holder at the line node only has its vote for longer than
+// when it was seen. mu is held.
+func (b *bid) askedSince(until time.Time) bool { return until.After(b.keepsUntil.Add(heedTime / 10)) }
 
 // keptFrom says that the latest Try saw a holder at the line node only.
 func (b *bid) keptFrom(owner string) bool {
@@ -366,4 +373,11 @@ func (b *bid) heedsFor(owner string) time.Duration {
 }
 
 // waitedFor says that such a holder was heeded for long enough.
-func (b *bid) waitedFor(owner string) bool { return b.keptFrom(owner) && b.heedsFor(owner) == 0 }
+func (b *bid) waitedFor(owner string, until time.Time) bool {
+	if !b.keptFrom(owner) || b.heedsFor(owner) > 0 {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !b.askedSince(until)
+}

@@ -80,7 +80,9 @@ func (c *count) elected() bool {
 }
 
 // keptBy says that the line node refuses, and is heeded.
-func (c *count) keptBy(head *node) bool { return c.refusedBy(head) && !c.b.waitedFor(c.alone()) }
+func (c *count) keptBy(head *node) bool {
+	return c.refusedBy(head) && !c.b.waitedFor(c.alone(), c.lives())
+}
 
 const (
 	// heedTime is how long the line node alone can keep a key from those whom a majority
@@ -110,6 +112,17 @@ func (c *count) alone() (owner string) {
 		return ""
 	}
 	return res.Holder.Owner
+}
+
+// lives says until when the line node keeps the key for the holder that heeds names, by
+// our clock, where that moves on for as long as that one asks: a writer that has the line
+// node's vote, and waits for readers that were there before it. Those that read wait
+// for it; zero: it is heeded for half a second, whether it asks or not.
+func (c *count) lives() time.Time {
+	if res := c.answers[c.head.index].res; c.r.Mode == driver.Shared && res.Holder.Mode == driver.Exclusive {
+		return time.Now().Add(res.Left)
+	}
+	return time.Time{}
 }
 
 // heeds names the holder that alone names; or named last, where the line node names

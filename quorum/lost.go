@@ -16,7 +16,11 @@ import (
 
 // lost gives back what a minority granted, and says why there was no majority.
 func (d *Driver) lost(ctx context.Context, c *count) (driver.Result, error) {
-	c.b.sees(c.heeds())
+	if owner := c.heeds(); owner != "" {
+		c.b.sees(owner, c.lives())
+	} else {
+		c.b.sees("", time.Time{})
+	}
 	errs, silent := c.errors()
 	few := silent > len(d.nodes)-d.need
 	d.giveBack(ctx, c, few, c.r.Queue && !few && c.twin == nil && c.head != nil && c.grantedBy(c.head) && !c.overruled())
@@ -164,6 +168,9 @@ func (b *bid) moveTo(n *node, gate bool) {
 const (
 	minBackoff = 2 * time.Millisecond
 	maxBackoff = 500 * time.Millisecond
+	// maxGateBackoff is of one that has the line node's vote: it asks twice at least
+	// while others heed it.
+	maxGateBackoff = heedTime / 4
 )
 
 // refusal describes who is in the way.
@@ -211,9 +218,9 @@ func (c *count) refusal() driver.Result {
 	c.b.mu.Lock()
 	lost, gate := c.b.lost, c.b.gate
 	c.b.mu.Unlock()
-	step := min(minBackoff<<min(lost, 10), maxBackoff)
+	step := min(minBackoff<<min(lost, 10), maxGateBackoff)
 	if !gate {
-		step *= 2
+		step = 2 * min(minBackoff<<min(lost, 10), maxBackoff)
 	}
 	res.RetryIn = step + rand.N(step)
 	return res

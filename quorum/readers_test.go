@@ -162,7 +162,7 @@ func TestReadersAndWritersOverFaults(t *testing.T) {
 			}
 		}
 		all.Wait()
-		if c.reads < 50 || c.writes < 20 || c.together < 2 {
+		if c.reads < 50 || c.writes < 40 || c.together < 2 {
 			t.Errorf("%d reads, %d at once, and %d writes in %v", c.reads, c.together, c.writes, span)
 		}
 		t.Logf("%d reads, %d at once, and %d writes in %v", c.reads, c.together, c.writes, span)
