@@ -170,6 +170,7 @@ func TestManyReadersOfASlowProcess(t *testing.T) {
 	w := newWorld(t)
 	d := hasty(w.over(w.client(func(o *redis.Options) { o.ReadTimeout = time.Minute }), nil)) // for a machine under load
 	a := ask("k")
+	a.TTL = time.Hour // longer than it takes 3000 to join the line
 	w.grant(d, a)
 	rs, hints := make([]contend.Owner, n), make([]<-chan struct{}, n)
 	for i := range rs {
