@@ -29,7 +29,11 @@ type writer struct {
 	stuck   time.Time // since when it waits to begin a transaction; zero when it doesn't
 	idle    sync.WaitGroup
 
-	ready bool // setup succeeded; for the goroutine alone
+	// For the goroutine alone:
+	ready  bool          // setup succeeded
+	left   head          // as the last transaction left it
+	others time.Time     // when another process was seen to have written since
+	took   time.Duration // the last transaction, from when the file was ours
 }
 
 // A job is one call's part of a transaction.
@@ -57,6 +61,11 @@ const maxWeight = 256
 
 // fileWait is how long a transaction waits for the file's lock.
 const fileWait = 5 * time.Second
+
+const (
+	othersWrite = time.Second // who wrote so long ago may write again
+	maxYield    = 20 * time.Millisecond
+)
 
 var (
 	errUnwanted = errors.New("nobody waits for the answer")
@@ -120,6 +129,16 @@ func (w *writer) loop() {
 		for b := jobs[0].batch; len(jobs) > 0; {
 			jobs = w.transact(b, jobs)
 		}
+		w.yield()
+	}
+}
+
+// yield leaves the file to other processes for a while, if there are some that write:
+// SQLite has no queue, who waits for the file looks again every 100 ms, and finds it
+// locked nearly always where one process begins a transaction right after another.
+func (w *writer) yield() {
+	if time.Since(w.others) < othersWrite {
+		time.Sleep(min(w.took, maxYield))
 	}
 }
 
@@ -157,13 +176,22 @@ func (w *writer) transact(b *batch, jobs []*job) []*job {
 		if t, err = w.begin(b); err != nil {
 			return err
 		}
+		begun := time.Now()
+		defer func() { w.took = time.Since(begun) }()
+		if t.was != w.left && w.left != (head{}) {
+			w.others = begun
+		}
 		for i, j := range jobs {
 			if err := j.run(t); err != nil {
 				failed = i
 				return err
 			}
 		}
-		return w.d.dia.commit(t)
+		if err := w.d.dia.commit(t); err != nil {
+			return err
+		}
+		w.left = t.head
+		return nil
 	})
 	if err != nil && t != nil {
 		_ = w.d.guard(func() error { t.rollback(); return nil }) // the first error tells it

@@ -5,6 +5,7 @@ package sqldriver
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"strings"
@@ -244,5 +245,23 @@ func TestRenewOfManyLetsOthersIn(t *testing.T) {
 	t.Logf("renewed in %v", time.Since(began))
 	if want := (len(rs) + maxWeight - 1) / maxWeight; count.commits != want {
 		t.Errorf("%d transactions for %d leases, want %d", count.commits, len(rs), want)
+	}
+}
+
+// Rule: a process that writes all the time leaves the file to others that write, and to
+// nobody else.
+func TestWriterYieldsToOtherProcesses(t *testing.T) {
+	path := newFile(t)
+	a, b := openDriver(t, path), openDriver(t, path)
+	for range 3 {
+		granted(t, a, request(rand.Text()))
+	}
+	if !a.writes.others.IsZero() {
+		t.Error("nobody else wrote")
+	}
+	granted(t, b, request(rand.Text()))
+	granted(t, a, request(rand.Text()))
+	if a.writes.others.IsZero() || a.writes.took <= 0 {
+		t.Errorf("another wrote: seen at %v, and %v is left to it", a.writes.others, a.writes.took)
 	}
 }
