@@ -94,3 +94,41 @@ func TestReadersHeedNoDeadWriter(t *testing.T) {
 		}
 	})
 }
+
+// A reader in line is told that the holder shares the key now, where only the line node
+// does not know of it.
+func TestReaderHearsOfAConversion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stores := lined(t, 3, memdriver.NodeOptions{})
+		hd, ts := taps(t, stores)
+		rd, _ := taps(t, stores)
+		mustTry(t, rd, ask("warm"))
+		writer, reader := ask("k"), &asker{d: rd, r: ask("k")}
+		mustTry(t, hd, writer)
+		reader.r.Queue, reader.r.Mode = true, driver.Shared
+		hints, err := contend.Watch(t.Context(), rd, reader.r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if reader.asks(t) {
+			t.Fatal("a reader beside a writer")
+		}
+		ts[0].hook(func() {
+			ts[0].try = func(ctx context.Context, _ driver.VoteRequest) error { <-ctx.Done(); return ctx.Err() }
+		})
+		writer.Mode, writer.Convert = driver.Shared, true
+		if res := mustTry(t, hd, writer); !res.Granted {
+			t.Fatalf("not converted: %+v", res)
+		}
+		for begun := time.Now(); !reader.asks(t); {
+			select {
+			case <-hints:
+				reader.due = time.Now()
+			case <-time.After(time.Until(reader.due)):
+			}
+			if time.Since(begun) > time.Second {
+				t.Fatal("a reader waits beside one that reads")
+			}
+		}
+	})
+}

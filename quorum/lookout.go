@@ -79,12 +79,13 @@ func (w *watch) look() {
 	})
 }
 
-// glance asks one of the other nodes whether the key is held. The line node may be the only one
-// that does not know of a release.
+// glance asks one of the other nodes who has the key. The line node may be the only one
+// that does not know of a release, or that its holder shares the key now.
 func (w *watch) glance(turn int) {
+	head := w.d.head.Load()
 	others := make([]*node, 0, maxNodes)
 	for _, n := range w.d.nodes {
-		if n != w.d.head.Load() && n.serving() {
+		if n != head && n.serving() {
 			others = append(others, n)
 		}
 	}
@@ -92,14 +93,26 @@ func (w *watch) glance(turn int) {
 	if b == nil || !b.inLine() || len(others) == 0 {
 		return
 	}
-	n := others[turn%len(others)]
-	_ = n.call(placeTime, func(ctx context.Context) error {
-		info, err := n.drv.Inspect(ctx, w.claim.Key)
-		if err == nil && !info.Held {
+	there, err := w.inspect(others[turn%len(others)])
+	switch {
+	case err != nil:
+	case !there.Held:
+		w.tell()
+	case head != nil && w.claim.Mode == driver.Shared && there.Holder.Mode == driver.Shared:
+		here, err := w.inspect(head)
+		shares := func(l driver.Lease) bool { return l.Holder.Owner == here.Holder.Owner }
+		if err == nil && here.Held && here.Holder.Mode == driver.Exclusive && slices.ContainsFunc(there.Holders, shares) {
 			w.tell()
 		}
+	}
+}
+
+func (w *watch) inspect(n *node) (info driver.Info, err error) {
+	err = n.call(placeTime, func(ctx context.Context) (err error) {
+		info, err = n.drv.Inspect(ctx, w.claim.Key)
 		return err
 	})
+	return info, err
 }
 
 // inLine says that the owner has a place, as far as is known.
