@@ -102,7 +102,7 @@ func (i *idle) look() {
 		switch {
 		case !ok:
 			since = now
-		case handed:
+		case handed, i.behindNobody(wt, states):
 			since += step
 		}
 		if bad, ok := i.alone[wt.p.c]; ok {
@@ -117,6 +117,20 @@ func (i *idle) look() {
 		}
 		i.longest = max(i.longest, free)
 	}
+}
+
+// behindNobody says that one waits behind a place whose owner cannot come: it is cut off
+// from that node; or a request that came later than its owner's release is remembered
+// has made the place. Either stands for its patience.
+func (i *idle) behindNobody(wt waiter, states []state) bool {
+	ghosts := i.w.plan.Weather.LateBy > slices.Min(i.w.plan.TTLs)
+	return slices.ContainsFunc(states, func(s state) bool {
+		nobody := slices.IndexFunc(s.line, func(o string) bool {
+			reaches, waits := s.live[o]
+			return waits && !reaches || !waits && ghosts
+		})
+		return 0 <= nobody && nobody < slices.Index(s.line, wt.owner)
+	})
 }
 
 // notes sees which clients have no majority now, or a network that loses messages.
@@ -178,7 +192,9 @@ type state struct {
 	used   bool     // somebody has the key there who does not wait for it
 	reads  bool     // and only reads
 	waits  []string // who of those that wait has it there
-	handed bool     // it was handed on there to one who does not wait, and has not claimed it
+	line   []string // who waits there
+	live   map[string]bool
+	handed bool // it was handed on there to one who does not wait, and has not claimed it
 }
 
 // state looks at a copy of the node: one that is looked at itself hands the key on.
@@ -197,7 +213,10 @@ func (n *node) state(live map[string]bool) (s state) {
 	if err != nil {
 		panic(err)
 	}
-	s.reads = true
+	s.reads, s.live = true, live
+	for _, h := range info.Line {
+		s.line = append(s.line, h.Owner)
+	}
 	for _, h := range info.Holders {
 		if live[h.Holder.Owner] {
 			s.waits = append(s.waits, h.Holder.Owner)
