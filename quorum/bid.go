@@ -372,12 +372,9 @@ func (b *bid) heedsFor(owner string) time.Duration {
 	return max(heedTime-time.Since(b.since), 0)
 }
 
-// waitedFor says that such a holder was heeded for long enough.
+// waitedFor says that such a holder was heeded for long enough, and did not ask since.
 func (b *bid) waitedFor(owner string, until time.Time) bool {
-	if !b.keptFrom(owner) || b.heedsFor(owner) > 0 {
-		return false
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return !b.askedSince(until)
+	return owner != "" && b.keeps == owner && time.Since(b.since) >= heedTime && !b.askedSince(until)
 }

@@ -119,7 +119,10 @@ func (c *count) alone() (owner string) {
 // node's vote, and waits for readers that were there before it. Those that read wait
 // for it; zero: it is heeded for half a second, whether it asks or not.
 func (c *count) lives() time.Time {
-	if res := c.answers[c.head.index].res; c.r.Mode == driver.Shared && res.Holder.Mode == driver.Exclusive {
+	if c.head == nil || c.r.Mode != driver.Shared {
+		return time.Time{}
+	}
+	if res := c.answers[c.head.index].res; res.Holder.Mode == driver.Exclusive {
 		return time.Now().Add(res.Left)
 	}
 	return time.Time{}

@@ -16,11 +16,7 @@ import (
 
 // lost gives back what a minority granted, and says why there was no majority.
 func (d *Driver) lost(ctx context.Context, c *count) (driver.Result, error) {
-	if owner := c.heeds(); owner != "" {
-		c.b.sees(owner, c.lives())
-	} else {
-		c.b.sees("", time.Time{})
-	}
+	c.b.sees(c.heeds(), c.lives())
 	errs, silent := c.errors()
 	few := silent > len(d.nodes)-d.need
 	d.giveBack(ctx, c, few, c.r.Queue && !few && c.twin == nil && c.head != nil && c.grantedBy(c.head) && !c.overruled())

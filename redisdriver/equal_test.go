@@ -191,16 +191,25 @@ func inEach[T any](all []T, f func(T)) {
 type frozenClock struct {
 	step func(at string)
 	look func() uint64
-	at   time.Time
+
+	mu sync.Mutex // memory's timers look at it, too
+	at time.Time
 }
 
-func (c *frozenClock) now() time.Time { return c.at }
+func (c *frozenClock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at
+}
 
 func (c *frozenClock) pass(t *testing.T, d time.Duration) {
 	t.Helper()
-	c.at = c.at.Add(d)
-	c.step(c.at.Format(time.DateTime))
-	for c.look() != uint64(c.at.UnixMicro()) {
+	at := c.now().Add(d)
+	c.mu.Lock()
+	c.at = at
+	c.mu.Unlock()
+	c.step(at.Format(time.DateTime))
+	for c.look() != uint64(at.UnixMicro()) {
 		if t.Context().Err() != nil {
 			t.Fatal("the server's clock does not move")
 		}
