@@ -308,7 +308,7 @@ func (a *attempt) fail(err error) error {
 	why := a.patience.why
 	if why != nil && !errors.Is(why, err) && a.ended() != nil {
 		return &Error{Op: a.op, Key: a.req.Key, Engine: a.c.traits.Engine, Class: a.c.classify(why),
-			Err: &WaitError{End: err, Kept: why}}
+			Err: &WaitError{End: err, Why: why}}
 	}
 	return a.c.fail(a.op, a.req.Key, err)
 }

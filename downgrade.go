@@ -101,7 +101,7 @@ func (h *hold) convert(ctx context.Context) error {
 			return end
 		}
 		if ctx.Err() != nil {
-			err = &WaitError{End: endOf(ctx), Kept: err}
+			err = &WaitError{End: endOf(ctx), Why: err}
 		}
 		return fmt.Errorf("the lease counts as shared from now on, but the store may not know; Downgrade again to tell it: %w", err)
 	}

@@ -102,14 +102,14 @@ type WaitError struct {
 	// End is what ended it: the error of its context, with its cause, or
 	// ErrClosed.
 	End error
-	// Kept is what had kept it waiting: *HeldError, or the trouble with the store.
-	Kept error
+	// Why is what had kept it waiting: *HeldError, or the trouble with the store.
+	Why error
 }
 
-func (e *WaitError) Error() string { return fmt.Sprintf("gave up (%v): %v", e.End, e.Kept) }
+func (e *WaitError) Error() string { return fmt.Sprintf("gave up (%v): %v", e.End, e.Why) }
 
-// Unwrap returns End and Kept.
-func (e *WaitError) Unwrap() []error { return []error{e.End, e.Kept} }
+// Unwrap returns End and Why.
+func (e *WaitError) Unwrap() []error { return []error{e.End, e.Why} }
 
 // shortDuration rounds a duration to what a person wants to know.
 func shortDuration(d time.Duration) string {

@@ -24,7 +24,7 @@ const (
 //	Holds    int            // how many leases there are on the key
 //	Holders  []driver.Lease // all of them, in order: each has Holder, Fence and Left (Inspect only)
 //	Waiters  int            // how many live places the queue has
-//	Line     []Holder       // the waiters in order (Inspect only)
+//	Queue    []Holder       // the waiters in order (Inspect only)
 //	ByHand   []string       // statements of the store's own that show the key (Inspect only)
 //	Free     []string       // such that free a key whose foreign holder never expires (Inspect only)
 type Info = driver.Info

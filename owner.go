@@ -32,7 +32,7 @@ func (c *Client) Break(ctx context.Context, key, owner string) error {
 	defer done()
 	l, ok := leaseOf(info, owner)
 	h := l.Holder
-	for _, w := range info.Line {
+	for _, w := range info.Queue {
 		if !ok && w.Owner == owner && owner != "" {
 			h, ok = w, true
 		}

@@ -25,10 +25,10 @@ type Info struct {
 	// their grants (Inspect only), the first that of Holder.
 	Holds   int
 	Holders []Lease
-	// Waiters counts the live places in line; Line lists them in order
+	// Waiters counts the live places in the queue; Queue lists them in order
 	// (Inspect only).
 	Waiters int
-	Line    []Holder
+	Queue   []Holder
 	// ByHand are statements, in the store's own language, with which a person
 	// can look at the key (Inspect only).
 	ByHand []string

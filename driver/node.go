@@ -61,12 +61,12 @@ const (
 	TTLTooLong                            // above the largest TTL the node was admitted with: Result.TTL
 )
 
-// MaxLead is how far above its own clock a node accepts a proposed fence, in
+// MaxFenceSkew is how far above its own clock a node accepts a proposed fence, in
 // time: fences count microseconds. Proposals beyond are refused with
 // FenceTooLow, unless they are at most this far above the fences that the node
 // granted for the key, so that one client with a wrong clock cannot use up the
 // numbers.
-const MaxLead = 4 * time.Second
+const MaxFenceSkew = 4 * time.Second
 
 // An Async is a Node that can begin requests without a goroutine for each. done
 // is called once: soon after the answer came, or after the request was given up,

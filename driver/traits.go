@@ -9,16 +9,16 @@ import "time"
 // table and the command read this one struct. The zero value of a field is the
 // least that an engine can promise.
 type Traits struct {
-	Engine   string // "redis", "sqlite", "memory": for error texts and HASP_STORE_KIND
-	Queue    QueueKind
-	Hints    bool          // Watch tells whoever is next in line
-	Fencing  bool          // grants carry strictly rising fences
-	Shared   bool          // honours Mode
-	Slots    bool          // honours Limit and numbers Slot
-	ToldOnce bool          // Result.Abandoned is said to one holder; else perhaps to another after it, too
-	MinTTL   time.Duration // smallest TTL that means something here
-	MaxTTL   time.Duration // 0: no bound
-	Survives Fault         // faults that never lead to two holders
+	Engine        string // "redis", "sqlite", "memory": for error texts and HASP_STORE_KIND
+	Queue         QueueKind
+	Hints         bool          // Watch tells whoever is next in line
+	Fencing       bool          // grants carry strictly rising fences
+	Shared        bool          // honours Mode
+	Slots         bool          // honours Limit and numbers Slot
+	AbandonedOnce bool          // Result.Abandoned is said to one holder; else perhaps to another after it, too
+	MinTTL        time.Duration // smallest TTL that means something here
+	MaxTTL        time.Duration // 0: no bound
+	Survives      Fault         // faults that never lead to two holders
 }
 
 // A Checker is a Driver that can tell without I/O that it was configured in a

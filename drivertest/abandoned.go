@@ -55,7 +55,7 @@ func ending(r contend.Owner, end driver.End) contend.Owner {
 
 // toldRight says whether a holder was told rightly that the key was abandoned.
 func (e *env) toldRight(got, want bool) bool {
-	return got == want || got && !e.traits.ToldOnce && !e.fake
+	return got == want || got && !e.traits.AbandonedOnce && !e.fake
 }
 
 // tells is granted the key, and must be told whether it was abandoned.

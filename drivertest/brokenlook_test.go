@@ -86,7 +86,7 @@ var brokenLooks = []brokenEngine{
 	{"looking is a sign of life", "InspectChangesNothing", one(func(s *memdriver.Store, p *patched) {
 		p.inspect = func(ctx context.Context, key string) (driver.Info, error) {
 			info, err := s.Inspect(ctx, key)
-			for _, h := range append(info.Line, info.Holder) {
+			for _, h := range append(info.Queue, info.Holder) {
 				c := as(driver.Claim{Key: key}, h)
 				renewOne(ctx, s, driver.RenewRequest{Claim: c, Queue: true, Patience: time.Hour})
 				renewOne(ctx, s, driver.RenewRequest{Claim: c, TTL: time.Hour})
@@ -147,7 +147,7 @@ var brokenLooks = []brokenEngine{
 	{"a line is kept under a name that may be a key's", "KeysNamedLikeTheStoresOwn", one(func(s *memdriver.Store, p *patched) {
 		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 			if base, ok := strings.CutSuffix(r.Key, ":line"); ok {
-				for _, h := range looked(s, base).Line {
+				for _, h := range looked(s, base).Queue {
 					_ = s.Release(ctx, driver.ReleaseRequest{Claim: as(driver.Claim{Key: base}, h)})
 				}
 			}

@@ -212,7 +212,7 @@ var brokenShares = []brokenEngine{
 	})},
 	{"readers before writers", "MixedLineIsInOrder", reply(func(s *memdriver.Store, r driver.VoteRequest, res driver.Result) driver.Result {
 		reads := func(h driver.Holder) bool { return h.Mode == driver.Shared }
-		if r.Mode == driver.Exclusive && r.Queue && slices.ContainsFunc(looked(s, r.Key).Line, reads) {
+		if r.Mode == driver.Exclusive && r.Queue && slices.ContainsFunc(looked(s, r.Key).Queue, reads) {
 			return driver.Result{Ahead: 1}
 		}
 		return res

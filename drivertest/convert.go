@@ -90,7 +90,7 @@ func convertLetsReadersIn(e *env) {
 	e.quiet(r3)
 	e.refuse(w.d, queued(w.r)) // who became first may be told so
 	if info := e.sharedBy(a, r1.r, r2.r); info.Waiters != 2 {
-		e.Errorf("the line is %+v", info.Line)
+		e.Errorf("the line is %+v", info.Queue)
 	}
 	e.releaseAll(sharing(a, 0), r1.r, r2.r)
 	e.enter(w)

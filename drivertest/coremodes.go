@@ -135,7 +135,7 @@ func writerIsNotStarved(e *env) {
 	w := e.startLock(clients[2].RWMutex("k", e.lasting()).Lock)
 	start := time.Now()
 	e.eventually(0, "the writer stands in line", func() bool {
-		for _, h := range e.inspect("k").Line {
+		for _, h := range e.inspect("k").Queue {
 			inLine.Store(inLine.Load() || h.Mode == driver.Exclusive)
 		}
 		select {

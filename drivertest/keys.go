@@ -73,7 +73,7 @@ func anyLabel(e *env) {
 		}
 		if e.traits.Queue != driver.QueueNone {
 			e.join(e.d, b, 0)
-			if l := e.heldBy(a).Line; len(l) != 1 || l[0].Label != label {
+			if l := e.heldBy(a).Queue; len(l) != 1 || l[0].Label != label {
 				e.Errorf("the label in line is not %q: %+v", label, l)
 			}
 			e.release(e.d, b)
@@ -93,7 +93,7 @@ func namedLikeSidecars(e *env) {
 		e.join(e.d, b, 0)
 	}
 	e.askForNames()
-	if info := e.heldBy(a); waits && (info.Waiters != 1 || info.Line[0].Owner != b.Owner) {
+	if info := e.heldBy(a); waits && (info.Waiters != 1 || info.Queue[0].Owner != b.Owner) {
 		e.Fatalf("the line of %q is %+v", "k", info)
 	}
 	e.release(e.d, a)

@@ -68,10 +68,10 @@ func lineIsInOrder(e *env) {
 		rs, ds = append(rs, r), append(ds, d)
 	}
 	info := e.heldBy(a)
-	if info.Waiters != n || len(info.Line) != n {
-		e.Fatalf("%d wait, %d in the list, want %d", info.Waiters, len(info.Line), n)
+	if info.Waiters != n || len(info.Queue) != n {
+		e.Fatalf("%d wait, %d in the list, want %d", info.Waiters, len(info.Queue), n)
 	}
-	for i, h := range info.Line {
+	for i, h := range info.Queue {
 		if h.Owner != rs[i].Owner || h.Label != rs[i].Label {
 			e.Errorf("place %d is %+v, want the owner %s", i, h, rs[i].Owner)
 		}
@@ -160,7 +160,7 @@ func patienceIsEachOnes(e *env) {
 	e.join(e.d, dead, 1)
 	e.join(e.d, after, 2)
 	e.eventually(e.ttl, "the impatient place is gone", func() bool { return e.inspect("k").Waiters == 2 })
-	line := e.inspect("k").Line
+	line := e.inspect("k").Queue
 	if len(line) != 2 || line[0].Owner != before.Owner || line[1].Owner != after.Owner {
 		e.Errorf("the line is %+v", line)
 	}
@@ -179,7 +179,7 @@ func keepsThePlace(e *env, sign func(contend.Owner)) {
 	}
 	sign(c)
 	sign(b)
-	line := e.heldBy(a).Line
+	line := e.heldBy(a).Queue
 	owners := func(h driver.Holder) bool { return h.Owner == b.Owner || h.Owner == c.Owner }
 	if len(line) != 2 || !slices.ContainsFunc(line, owners) || line[0].Owner != b.Owner {
 		e.Errorf("the line is %+v", line)
@@ -203,8 +203,8 @@ func releaseLeavesTheLine(e *env) {
 		e.renewNothing(e.d, queued(rs[i]))
 		e.releaseNothing(e.d, rs[i])
 	}
-	if info := e.heldBy(a); info.Waiters != 2 || info.Line[0].Owner != rs[1].Owner || info.Line[1].Owner != rs[3].Owner {
-		e.Fatalf("the line is %+v", info.Line)
+	if info := e.heldBy(a); info.Waiters != 2 || info.Queue[0].Owner != rs[1].Owner || info.Queue[1].Owner != rs[3].Owner {
+		e.Fatalf("the line is %+v", info.Queue)
 	}
 	e.release(e.d, a)
 	e.turn(e.d, rs[1], 0)

@@ -50,7 +50,7 @@ var lookCases = []Case{
 
 func inspectFree(e *env) {
 	e.free("k")
-	if info := e.inspect("k"); info.Key != "k" || len(info.Line) != 0 || info.Holder.Owner != "" {
+	if info := e.inspect("k"); info.Key != "k" || len(info.Queue) != 0 || info.Holder.Owner != "" {
 		e.Errorf("a free key: %+v", info)
 	}
 	for info, err := range e.d.List(e.ctx, "") {

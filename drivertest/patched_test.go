@@ -237,8 +237,8 @@ func (o *ownLine) look(ctx context.Context, key string) (driver.Info, error) {
 	defer o.mu.Unlock()
 	info, err := o.Store.Inspect(ctx, key)
 	for _, p := range o.lines[key] {
-		info.Line = append(info.Line, driver.Holder{Owner: p.Owner, Label: p.Label})
+		info.Queue = append(info.Queue, driver.Holder{Owner: p.Owner, Label: p.Label})
 	}
-	info.Waiters = len(info.Line)
+	info.Waiters = len(info.Queue)
 	return info, err
 }

@@ -189,8 +189,8 @@ func sharedTryBesideAWriter(e *env) {
 			e.Errorf("the fence is %d, and %d when asked again", first.Fence, again.Fence)
 		}
 	}
-	if info := e.sharedBy(a); info.Waiters != 1 || info.Line[0].Owner != w.Owner {
-		e.Errorf("the line is %+v", info.Line)
+	if info := e.sharedBy(a); info.Waiters != 1 || info.Queue[0].Owner != w.Owner {
+		e.Errorf("the line is %+v", info.Queue)
 	}
 }
 

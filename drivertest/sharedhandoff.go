@@ -106,7 +106,7 @@ func lapsedShares(e *env) {
 	e.join(e.d, late, 4)
 	e.release(e.d, a)
 	e.turn(e.d, w, e.long) // however long this engine waits for a claim
-	line := e.heldBy(w).Line
+	line := e.heldBy(w).Queue
 	if len(line) != 4 || line[0].Owner != slow1.Owner || line[1].Owner != slow2.Owner || line[2].Owner != last.Owner {
 		e.Fatalf("the line is %+v", line)
 	}

@@ -110,7 +110,7 @@ func neighboursEnterTogether(e *env) {
 	e.quiet(r3)
 	e.refuse(w.d, queued(w.r)) // who became first may be told so
 	if info := e.sharedBy(r1.r, r2.r); info.Waiters != 2 {
-		e.Errorf("the line is %+v", info.Line)
+		e.Errorf("the line is %+v", info.Queue)
 	}
 	e.release(other, r1.r)
 	e.refuse(w.d, queued(w.r))

@@ -110,9 +110,9 @@ func sharersAreListed(e *env) {
 	if first := info.Holders[0]; info.Holder != first.Holder || info.Fence != first.Fence {
 		e.Errorf("the holder is %+v with the fence %d, the first in the list %+v", info.Holder, info.Fence, first)
 	}
-	if waits && (len(info.Line) != 2 || info.Line[0].Owner != w.Owner || info.Line[0].Mode != driver.Exclusive ||
-		info.Line[1].Owner != last.Owner || info.Line[1].Mode != driver.Shared) {
-		e.Errorf("the line is %+v", info.Line)
+	if waits && (len(info.Queue) != 2 || info.Queue[0].Owner != w.Owner || info.Queue[0].Mode != driver.Exclusive ||
+		info.Queue[1].Owner != last.Owner || info.Queue[1].Mode != driver.Shared) {
+		e.Errorf("the line is %+v", info.Queue)
 	}
 	listed := e.list("k")["k"]
 	if !listed.Held || listed.Holds != len(rs) || listed.Holder.Mode != driver.Shared || listed.Waiters != info.Waiters {

@@ -245,8 +245,8 @@ func readerHasNoSlot(e *env) {
 			e.Errorf("holder %d is %+v, want the Limit %d and the slot %d", i, h, want.Limit, want.Slot)
 		}
 	}
-	if waits && (len(info.Line) != 1 || info.Line[0].Limit != 4 || info.Line[0].Mode != driver.Shared) {
-		e.Errorf("the line is %+v", info.Line)
+	if waits && (len(info.Queue) != 1 || info.Queue[0].Limit != 4 || info.Queue[0].Mode != driver.Shared) {
+		e.Errorf("the line is %+v", info.Queue)
 	}
 }
 

@@ -180,7 +180,7 @@ func refusalLeavesNoTrace(e *env) {
 	for range 3 {
 		e.refuse(e.d, b)
 	}
-	if info := e.heldBy(a); info.Waiters != 0 || len(info.Line) != 0 {
+	if info := e.heldBy(a); info.Waiters != 0 || len(info.Queue) != 0 {
 		e.Errorf("somebody waits: %+v", info)
 	}
 	e.release(e.d, a)

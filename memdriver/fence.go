@@ -103,7 +103,7 @@ func (s *Store) propose(e *entry, r driver.VoteRequest, now time.Time) (fences i
 // tooFar says whether a proposal uses up more numbers than a client with a good
 // clock would.
 func (s *Store) tooFar(e *entry, r driver.VoteRequest, now time.Time) bool {
-	lead := uint64(driver.MaxLead / time.Microsecond)
+	lead := uint64(driver.MaxFenceSkew / time.Microsecond)
 	return r.Proposal > max(micros(now)+lead, s.floor(e, r.Mode)+leap)
 }
 

@@ -58,7 +58,7 @@ func (s *Store) Inspect(ctx context.Context, key string) (driver.Info, error) {
 		info.Holders = append(info.Holders, h.lease(now))
 	}
 	for _, p := range e.line {
-		info.Line = append(info.Line, p.holderInfo())
+		info.Queue = append(info.Queue, p.holderInfo())
 	}
 	return info, nil
 }
@@ -89,7 +89,7 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, 
 			if err == nil && !info.Held && info.Waiters == 0 {
 				continue // over by now
 			}
-			info.Holders, info.Line = nil, nil
+			info.Holders, info.Queue = nil, nil
 			if !yield(info, err) || err != nil {
 				return
 			}

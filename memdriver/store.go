@@ -61,15 +61,15 @@ func New() *Store { return NewNode(NodeOptions{}) }
 // Traits implements [driver.Driver].
 func (s *Store) Traits() driver.Traits {
 	t := driver.Traits{
-		Engine:   "memory",
-		Queue:    driver.QueueHandoff,
-		Hints:    true,
-		Fencing:  true,
-		Shared:   true,
-		Slots:    true,
-		ToldOnce: true,
-		MinTTL:   minTTL,
-		MaxTTL:   s.options.MaxTTL,
+		Engine:        "memory",
+		Queue:         driver.QueueHandoff,
+		Hints:         true,
+		Fencing:       true,
+		Shared:        true,
+		Slots:         true,
+		AbandonedOnce: true,
+		MinTTL:        minTTL,
+		MaxTTL:        s.options.MaxTTL,
 	}
 	if s.options.Now == nil {
 		t.Survives |= driver.ClockStep // expiry goes by the monotonic clock

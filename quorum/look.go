@@ -64,7 +64,7 @@ func (d *Driver) together(key string, known []*driver.Info) driver.Info {
 	var owners, free []string
 	for _, i := range known {
 		if i.Waiters > res.Waiters { // the line is on one node
-			res.Waiters, res.Line = i.Waiters, i.Line
+			res.Waiters, res.Queue = i.Waiters, i.Queue
 		}
 		res.ByHand = append(res.ByHand, i.ByHand...)
 		free = append(free, i.Free...)
@@ -147,7 +147,7 @@ func (d *Driver) List(ctx context.Context, prefix string) iter.Seq2[driver.Info,
 					break
 				}
 			}
-			info.Holders, info.Line, info.ByHand, info.Free = nil, nil, nil, nil
+			info.Holders, info.Queue, info.ByHand, info.Free = nil, nil, nil, nil
 			if (info.Held || info.Waiters > 0) && !yield(info, nil) {
 				return
 			}

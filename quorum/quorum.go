@@ -298,5 +298,5 @@ func (p *proposals) saw(fence uint64) {
 
 // limit is above every fence that a client with a good clock proposes.
 func (p *proposals) limit() uint64 {
-	return uint64(max(time.Now().Add(driver.MaxLead/2).UnixMicro(), 0))
+	return uint64(max(time.Now().Add(driver.MaxFenceSkew/2).UnixMicro(), 0))
 }

@@ -133,8 +133,8 @@ func TestOldPlaceIsGivenUp(t *testing.T) {
 		synctest.Wait()
 		for i, want := range []int{0, 1, 0} {
 			info, err := nodes[i].Inspect(t.Context(), "k")
-			if err != nil || len(info.Line) != want {
-				t.Errorf("node %d has %d in line, %v; want %d", i, len(info.Line), err, want)
+			if err != nil || len(info.Queue) != want {
+				t.Errorf("node %d has %d in line, %v; want %d", i, len(info.Queue), err, want)
 			}
 		}
 	})

@@ -283,8 +283,8 @@ func TestInspectMergesReaders(t *testing.T) {
 		if want := []string{readers[0].Owner, readers[1].Owner}; !slices.Equal(owners, want) || info.Holds != 2 || info.Holder.Owner != want[0] {
 			t.Errorf("held by %v, want %v: %+v", owners, want, info)
 		}
-		if len(info.Line) != 1 || info.Line[0].Owner != w.Owner || info.Line[0].Mode != driver.Exclusive {
-			t.Errorf("the line: %+v", info.Line)
+		if len(info.Queue) != 1 || info.Queue[0].Owner != w.Owner || info.Queue[0].Mode != driver.Exclusive {
+			t.Errorf("the line: %+v", info.Queue)
 		}
 		release(t, d, w)
 		for info, err := range d.List(t.Context(), "k") {

@@ -144,10 +144,10 @@ func TestWaiterLooksAfterTheLine(t *testing.T) {
 		},
 		"the place is lost": func(t *testing.T, node *memdriver.Store, _ ...*link) {
 			info, err := node.Inspect(t.Context(), "k")
-			if err != nil || len(info.Line) != 1 {
+			if err != nil || len(info.Queue) != 1 {
 				t.Fatalf("%+v, %v", info, err)
 			}
-			at := contend.Owner{Key: "k", Owner: info.Line[0].Owner, Label: info.Line[0].Label, Settled: true}
+			at := contend.Owner{Key: "k", Owner: info.Queue[0].Owner, Label: info.Queue[0].Label, Settled: true}
 			if err := contend.Release(t.Context(), node, at); err != nil {
 				t.Fatal(err)
 			}

@@ -270,7 +270,7 @@ func (c *course) state(info driver.Info, err error) string {
 		}
 	}
 	fmt.Fprintf(&b, ", %d wait", info.Waiters)
-	for _, h := range info.Line {
+	for _, h := range info.Queue {
 		fmt.Fprintf(&b, "; %s", who(h))
 	}
 	return b.String()

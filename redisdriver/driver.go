@@ -130,15 +130,15 @@ func (d *Driver) Check() error { return d.bad }
 // Traits says what Redis promises.
 func (d *Driver) Traits() driver.Traits {
 	t := driver.Traits{
-		Engine:   "redis",
-		Queue:    driver.QueueHandoff,
-		Hints:    true,
-		Fencing:  true,
-		Shared:   true,
-		Slots:    true,
-		ToldOnce: true,
-		MinTTL:   minTTL,
-		MaxTTL:   d.maxTTL,
+		Engine:        "redis",
+		Queue:         driver.QueueHandoff,
+		Hints:         true,
+		Fencing:       true,
+		Shared:        true,
+		Slots:         true,
+		AbandonedOnce: true,
+		MinTTL:        minTTL,
+		MaxTTL:        d.maxTTL,
 	}
 	if d.maxTTL > 0 {
 		t.Survives = driver.StoreRestart | driver.StoreLoss

@@ -51,7 +51,7 @@ func (d *Driver) look(ctx context.Context, key string, n int) (driver.Info, erro
 	kind, text, left := next[string](r), next[string](r), next[int64](r)
 	g := parseGrant(next[string](r))
 	info.Waiters = int(next[int64](r))
-	info.Line = waiters(newReply(next[[]any](r)))
+	info.Queue = waiters(newReply(next[[]any](r)))
 	info.Holds = int(next[int64](r))
 	shares := newReply(next[[]any](r))
 	switch {

@@ -24,7 +24,7 @@ var layout = struct {
 	Linger: linger.Milliseconds(),
 	Keep:   keep.Milliseconds(),
 	Day:    (24 * time.Hour).Milliseconds(),
-	Lead:   driver.MaxLead.Microseconds(),
+	Lead:   driver.MaxFenceSkew.Microseconds(),
 	Reach:  1 << 20,
 	Turn:   (20 * time.Second).Microseconds(),
 	Most:   1<<53 - 1,

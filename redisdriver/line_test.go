@@ -112,7 +112,7 @@ func TestLapsedClaimPassesOverTheInbox(t *testing.T) {
 	if res := w.try(d, queued(c)); !res.Granted || res.Abandoned {
 		t.Fatalf("the next live place got %+v", res)
 	}
-	line := w.inspect(d, "k").Line
+	line := w.inspect(d, "k").Queue
 	if len(line) != 3 || line[0].Owner != lost[0].Owner {
 		t.Errorf("the line is %v", line)
 	}
@@ -207,7 +207,7 @@ func TestReleaseAfterALapse(t *testing.T) {
 	w.release(d, b)
 	w.grant(d, c)
 	if info := w.inspect(d, "k"); info.Waiters != 0 {
-		t.Errorf("in line are %v", info.Line)
+		t.Errorf("in line are %v", info.Queue)
 	}
 }
 
@@ -321,8 +321,8 @@ func TestLongDeadLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	hints := w.wait(d, last)
-	if info := w.inspect(d, "k"); info.Waiters != 1 || len(info.Line) != 1 || info.Line[0].Owner != last.Owner {
-		t.Errorf("%d wait: %v", info.Waiters, info.Line)
+	if info := w.inspect(d, "k"); info.Waiters != 1 || len(info.Queue) != 1 || info.Queue[0].Owner != last.Owner {
+		t.Errorf("%d wait: %v", info.Waiters, info.Queue)
 	}
 	w.release(d, a)
 	if n := w.admin.ZCard(w.ctx, "hasp.line:{lock:k}").Val(); n >= dead || n < dead-1200 {

@@ -153,7 +153,7 @@ func (d *Driver) describeAll(ctx context.Context, keys []string) ([]driver.Info,
 			if info, err = d.look(ctx, keys[i], 0); err != nil {
 				return infos, err
 			}
-			info.Holders, info.Line, info.Free = nil, nil, nil
+			info.Holders, info.Queue, info.Free = nil, nil, nil
 		} else if left := f.left.Val(); left != free {
 			describe(&info, f.value.Val(), left, parseGrant(f.grant.Val()))
 		}

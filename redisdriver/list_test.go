@@ -115,8 +115,8 @@ func TestInspect(t *testing.T) {
 	if since := info.Holder.Since; since.Before(before) || since.After(after) {
 		t.Errorf("held since %v, granted between %v and %v", since, before, after)
 	}
-	if len(info.Line) != 2 || info.Line[0].Owner != b.Owner || info.Line[0].Label != b.Label || info.Line[1].Owner != c.Owner {
-		t.Errorf("the line is %+v", info.Line)
+	if len(info.Queue) != 2 || info.Queue[0].Owner != b.Owner || info.Queue[0].Label != b.Label || info.Queue[1].Owner != c.Owner {
+		t.Errorf("the line is %+v", info.Queue)
 	}
 	w.do("PERSIST", "lock:k")
 	if info := w.inspect(d, "k"); info.Left >= 0 {

@@ -45,7 +45,7 @@ func TestProposedFenceIsRemembered(t *testing.T) {
 		if err := (&Node{d}).Admit(w.ctx, w.record(d), maxTTL); err != nil {
 			t.Fatal(err)
 		}
-		lead := driver.MaxLead - time.Second
+		lead := driver.MaxFenceSkew - time.Second
 		for i := range 200 {
 			settled := i%2 == 0
 			a := proposing(fmt.Sprint("k", i), w.micros()+uint64(lead.Microseconds()))
@@ -162,7 +162,7 @@ func TestProposalTooFarAhead(t *testing.T) {
 	d := w.node()
 	w.admit(d)
 	const slack = 60_000_000 // what a machine may take between two looks at its clock
-	lead := uint64(driver.MaxLead.Microseconds())
+	lead := uint64(driver.MaxFenceSkew.Microseconds())
 	a := proposing("k", w.micros()+lead)
 	w.grant(d, a)
 	far := a.Fence + slack
@@ -191,7 +191,7 @@ func TestMintedAndProposed(t *testing.T) {
 	w := newWorld(t)
 	d, old := w.node(), w.driver(nil)
 	w.admit(d)
-	ahead := uint64(driver.MaxLead.Microseconds()) - 500_000
+	ahead := uint64(driver.MaxFenceSkew.Microseconds()) - 500_000
 	var last uint64
 	rises := func(fence uint64) {
 		t.Helper()

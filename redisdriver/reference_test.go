@@ -165,7 +165,7 @@ func (w *world) shown(d driver.Driver) string {
 	}
 	slices.Sort(holds) // of one moment, in no order
 	fmt.Fprint(&b, holds, " wait")
-	for _, h := range info.Line {
+	for _, h := range info.Queue {
 		fmt.Fprintf(&b, " %s(%d/%d)", h.Owner[:4], h.Mode, h.Limit)
 	}
 	for info, err := range d.List(w.ctx, "") {

@@ -299,7 +299,7 @@ func TestManyUnclaimedLeasesKeepTheirPlaces(t *testing.T) {
 		t.Errorf("%d times ZRANGE", n)
 	}
 	var got []string
-	for _, h := range w.inspect(d, "k").Line {
+	for _, h := range w.inspect(d, "k").Queue {
 		got = append(got, h.Owner)
 	}
 	if !slices.Equal(got, owners) {

@@ -78,7 +78,7 @@ func (v view) floor(mode driver.Mode, now reading) uint64 {
 // tooFar says whether r proposes a fence that uses up more numbers than a client
 // with a good clock would.
 func (v view) tooFar(r driver.VoteRequest, now reading) bool {
-	return r.Proposal > math.MaxInt64 || r.Proposal > max(uint64(now.wall+driver.MaxLead.Microseconds()), v.floor(r.Mode, now)+leap)
+	return r.Proposal > math.MaxInt64 || r.Proposal > max(uint64(now.wall+driver.MaxFenceSkew.Microseconds()), v.floor(r.Mode, now)+leap)
 }
 
 // acceptable says whether the fence that r proposes may be granted with a key

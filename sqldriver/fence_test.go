@@ -116,7 +116,7 @@ func TestForgottenFences(t *testing.T) {
 		path := newFile(t)
 		d := m.open(t, path)
 		grantAndRelease(t, d, proposal("before", m.fence()+1))
-		fence := m.fence() + uint64(driver.MaxLead.Microseconds())
+		fence := m.fence() + uint64(driver.MaxFenceSkew.Microseconds())
 		grantAndRelease(t, d, proposal("k", fence))
 		dead := proposal("dead", fence)
 		granted(t, d, dead)
@@ -177,7 +177,7 @@ func TestRememberedFences(t *testing.T) {
 		}
 		granted(t, d, r)
 		must(t, end(d, m, r))
-		m.pass(time.Minute + driver.MaxLead - 1)
+		m.pass(time.Minute + driver.MaxFenceSkew - 1)
 		_ = contend.Release(t.Context(), d, request("sweeps")) // of an owner that has nothing
 		t.Log(name)
 		refusedFence(t, d, restored(proposal("k", fence-1)), fence)

@@ -29,7 +29,7 @@ func (d *Driver) Inspect(ctx context.Context, key string) (driver.Info, error) {
 			info.Holds++
 			info.Holders = append(info.Holders, r.lease(now))
 		} else {
-			info.Line = append(info.Line, r.holder(now))
+			info.Queue = append(info.Queue, r.holder(now))
 			info.Waiters++
 		}
 		return err

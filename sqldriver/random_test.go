@@ -146,7 +146,7 @@ func (m *model) check(t *testing.T, info driver.Info, now time.Duration) {
 	for _, p := range m.holders {
 		fmt.Fprintln(&want, p.r.Owner, p.r.Mode, p.r.Limit, p.slot, p.until-now, p.fence)
 	}
-	for _, h := range info.Line {
+	for _, h := range info.Queue {
 		fmt.Fprintln(&got, h.Owner, h.Mode, h.Limit)
 	}
 	for _, p := range m.line {

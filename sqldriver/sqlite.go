@@ -57,11 +57,11 @@ func (s *sqlite) traits() driver.Traits {
 		// the same transaction; and a waiter that died costs its patience
 		// either way. The first in line looks every 25 ms or more often, those
 		// behind it more rarely, each at least once a second.
-		Queue:    driver.QueueHint,
-		Fencing:  true,
-		Shared:   true,
-		Slots:    true,
-		ToldOnce: true,
+		Queue:         driver.QueueHint,
+		Fencing:       true,
+		Shared:        true,
+		Slots:         true,
+		AbandonedOnce: true,
 		// A commit may take this long on a slow disk, and some systems' clock
 		// advances in steps of 16 ms.
 		MinTTL: 50 * time.Millisecond,

@@ -66,7 +66,7 @@ const (
 	// keepFence is how long the newest fence of a key is remembered after the
 	// key was held: a minute, and as much longer as it may be ahead of the
 	// clock. Of a lease that was not released the next holder hears as long.
-	keepFence = time.Minute + driver.MaxLead
+	keepFence = time.Minute + driver.MaxFenceSkew
 )
 
 // sweep deletes more than was made, so that what is over cannot pile up.

@@ -34,7 +34,7 @@ const (
 //
 //	W = maxTTL / (1 - rate) + 2 clock errors + the lead of a proposed fence
 func Wait(maxTTL time.Duration) time.Duration {
-	return maxTTL + maxTTL/(rate-1) + 2*clockError + driver.MaxLead
+	return maxTTL + maxTTL/(rate-1) + 2*clockError + driver.MaxFenceSkew
 }
 
 // Waits remembers since when it has seen each record. All methods may be called

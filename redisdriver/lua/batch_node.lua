@@ -63,7 +63,7 @@ local function cover(h)
     'PX', string.format('%.0f', 86400000 / 2 + math.max(0, math.floor((to - stamp) / 1000))))
   markCur, turned = to, false
 end
-local LEAD = 4000000 -- us above the clock that a proposal may be: driver.MaxLead
+local LEAD = 4000000 -- us above the clock that a proposal may be: driver.MaxFenceSkew
 local function forgotten(told)
   if not markCur then recall() end
   return told and told > markOld and told or markOld

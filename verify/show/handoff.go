@@ -127,7 +127,7 @@ func (l *line) round(t *tb, adm *redis.Client, blocker *hasp.Client, m *measured
 	m.joining += joined - before
 	m.handoffs += l.n
 	for i, owner := range l.grants {
-		if i >= len(info.Line) || info.Line[i].Owner != owner {
+		if i >= len(info.Queue) || info.Queue[i].Owner != owner {
 			m.outOfOrder++
 		}
 	}

@@ -27,12 +27,12 @@
 //     more than 3 seconds;
 //   - progress: the clocks of most nodes are wrong by 3 seconds at most (those that
 //     are further apart accept no common fence), and where some are not, no
-//     client's clock is ahead by more than driver.MaxLead of a node's that is then needed.
+//     client's clock is ahead by more than driver.MaxFenceSkew of a node's that is then needed.
 //     After the faults every client gets its turn within the wait of a node that
 //     is held back and what leases, and messages that are under way, may take beside it;
 //   - a key that a majority would grant to a waiter is free for less than a second:
 //     no clock is wrong by more than 3 seconds, and no client's is ahead by more than
-//     driver.MaxLead of a node's. 2.4 seconds after a time without a majority, or with
+//     driver.MaxFenceSkew of a node's. 2.4 seconds after a time without a majority, or with
 //     a network that loses messages, do not count; nor does a node that handed the
 //     key to a place whose owner is gone, or that voted for a waiter which is itself
 //     kept from a majority.

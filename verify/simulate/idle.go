@@ -214,7 +214,7 @@ func (n *node) state(live map[string]bool) (s state) {
 		panic(err)
 	}
 	s.reads, s.live = true, live
-	for _, h := range info.Line {
+	for _, h := range info.Queue {
 		s.line = append(s.line, h.Owner)
 	}
 	for _, h := range info.Holders {

@@ -149,13 +149,13 @@ func (p *Plan) judge() {
 	switch most := slices.Max(p.Skews) + lags[p.Nodes-1]; {
 	case off > 0: // its fences are too far from the others' for one majority
 		p.Free = fmt.Sprintf("a node's clock is wrong by %v", wrong.Round(time.Millisecond))
-	case most > driver.MaxLead:
+	case most > driver.MaxFenceSkew:
 		p.Free = fmt.Sprintf("a client's clock is ahead by %v of a node's", most.Round(time.Millisecond))
 	}
 	switch {
 	case off > p.Nodes/2:
 		p.Progress = fmt.Sprintf("the clocks of %d nodes are wrong by more than %v", off, clockError)
-	case off > 0 && lead > driver.MaxLead:
+	case off > 0 && lead > driver.MaxFenceSkew:
 		p.Progress = fmt.Sprintf("a client's clock is ahead by %v of a node's without which there is no majority", lead)
 	}
 	slices.Sort(back)

@@ -3,7 +3,7 @@
 --
 -- Which proposals are granted: included after fences.lua.
 
-local LEAD = <<.Lead>> -- us above the clock that a proposal may be: driver.MaxLead
+local LEAD = <<.Lead>> -- us above the clock that a proposal may be: driver.MaxFenceSkew
 
 -- forgotten is no smaller than any fence of a key whose largest is told (nil:
 -- not known), as far as it was proposed.

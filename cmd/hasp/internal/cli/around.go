@@ -82,5 +82,5 @@ func barred(info hasp.Info, around []string, shared bool, limit int) (first hasp
 		return first, true
 	}
 	// A reader waits for a writer only, and that one for the reader around us.
-	return first, readers && slices.ContainsFunc(info.Line, func(h hasp.Holder) bool { return h.Mode == hasp.Exclusive })
+	return first, readers && slices.ContainsFunc(info.Queue, func(h hasp.Holder) bool { return h.Mode == hasp.Exclusive })
 }

@@ -35,7 +35,7 @@ func TestBarred(t *testing.T) {
 		{name: "all slots are around us", holders: []driver.Lease{lease("A", hasp.Shared, 2), lease("B", hasp.Shared, 2)}, shared: true, limit: 2, want: true},
 		{name: "a smaller limit around us", holders: []driver.Lease{lease("A", hasp.Shared, 1)}, shared: true, limit: 3, want: true},
 	} {
-		if _, got := barred(hasp.Info{Holders: c.holders, Line: c.line}, around, c.shared, c.limit); got != c.want {
+		if _, got := barred(hasp.Info{Holders: c.holders, Queue: c.line}, around, c.shared, c.limit); got != c.want {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 	}

@@ -99,7 +99,7 @@ func withOwner(i hasp.Info, owner string) (victim *hasp.Holder, waits bool) {
 			return &l.Holder, false
 		}
 	}
-	for _, h := range i.Line {
+	for _, h := range i.Queue {
 		if h.Owner == owner {
 			return &h, true
 		}
@@ -124,8 +124,8 @@ func plan(i hasp.Info, key string, victim hasp.Holder, waits bool) string {
 	switch others := len(i.Holders) - 1; {
 	case others > 0:
 		s += fmt.Sprintf("; %s it", count(others, "other keeps", "others keep"))
-	case len(i.Line) > 0:
-		s += fmt.Sprintf("; the key goes to %s", who(i.Line[0]))
+	case len(i.Queue) > 0:
+		s += fmt.Sprintf("; the key goes to %s", who(i.Queue[0]))
 	}
 	return s
 }

@@ -62,7 +62,7 @@ func trouble(u *store.URL, err error) *exit {
 		class = hasp.ClassMisconfigured
 	}
 	if wait := (*hasp.WaitError)(nil); errors.As(inner, &wait) {
-		inner = wait.Kept
+		inner = wait.Why
 	}
 	on, said := fmt.Sprintf("the store %s", u), plain.Error(inner)
 	if u.IsFile() { // the engine's own words say what to do

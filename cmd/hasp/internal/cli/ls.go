@@ -166,7 +166,7 @@ type keyJSON struct {
 	Holds   int           `json:"holds"`
 	Holders []heldJSON    `json:"holders,omitempty"` // of hasp show
 	Waiters int           `json:"waiters"`
-	Line    []*holderJSON `json:"line,omitempty"`
+	Queue   []*holderJSON `json:"queue,omitempty"`
 	ByHand  []string      `json:"by_hand,omitempty"`
 	Free    []string      `json:"free_by_hand,omitempty"` // of a foreign holder that never expires
 }
@@ -189,8 +189,8 @@ func infoJSON(i hasp.Info) keyJSON {
 	for _, l := range i.Holders {
 		k.Holders = append(k.Holders, heldJSON{holding(l.Holder), l.Fence, seconds(l.Left)})
 	}
-	for _, h := range i.Line {
-		k.Line = append(k.Line, toJSON(h))
+	for _, h := range i.Queue {
+		k.Queue = append(k.Queue, toJSON(h))
 	}
 	return k
 }

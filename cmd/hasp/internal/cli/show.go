@@ -89,7 +89,7 @@ func describe(w io.Writer, l *locks, store *storeFlag, i hasp.Info) {
 	if i.Waiters > 0 {
 		fact("waiting", "%d, first come, first served", i.Waiters)
 	}
-	for n, h := range i.Line {
+	for n, h := range i.Queue {
 		person(fact, fmt.Sprintf("  %d.", n+1), h)
 		if s := share(h, false); s != "" {
 			fact("", "wants it %s", s)
@@ -114,7 +114,7 @@ func describe(w io.Writer, l *locks, store *storeFlag, i hasp.Info) {
 	if i.Held && !i.Holder.Foreign {
 		fact("to break", "%s", store.again("break", i.Key, "--owner", i.Holder.Owner))
 	}
-	if i.Holds+len(i.Line) > 1 {
+	if i.Holds+len(i.Queue) > 1 {
 		fact("", "(or another owner, to take it from that one)")
 	}
 }
