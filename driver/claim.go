@@ -26,14 +26,14 @@ const (
 	Shared                // any number of holders, or Claim.Limit
 )
 
-// Claim is what one acquisition is, in all of its requests.
+// Claim identifies one acquisition. It is part of every request about it.
 type Claim struct {
 	Key   string // what is locked: 1 to MaxKey bytes of any value
 	Owner string // the random id of this acquisition, fresh for each: OwnerLen base32 characters
 	Label string // describes the owner for people, at most MaxLabel bytes; to an engine an opaque text
-	// Mode and Limit: Shared admits Limit holders at most, 0 for any number. They
-	// change with TryRequest.Convert only. Where peers name different limits for a
-	// key, the smallest of those that hold it and of the one that asks counts.
+	// Mode and Limit: Shared allows Limit holders at most, 0 for any number. They
+	// change with TryRequest.Convert only. Where owners name different limits for a
+	// key, the smallest among the holders' and the requester's counts.
 	Mode  Mode
 	Limit int
 }
@@ -41,11 +41,11 @@ type Claim struct {
 // ID names an owner on a key. Engines compare all of it.
 type ID struct{ Key, Owner, Label string }
 
-// ID returns the claim's.
+// ID returns the claim's ID.
 func (c Claim) ID() ID { return ID{c.Key, c.Owner, c.Label} }
 
-// Check says what is wrong with a claim: nil, or an error for people.
-// ErrUnsupported: a mode that this version does not know.
+// Check returns nil for a valid claim, or an error that says what is wrong. It is
+// ErrUnsupported for a mode that this version does not know.
 func (c Claim) Check() error {
 	switch {
 	case c.Mode > Shared:
@@ -60,7 +60,7 @@ func (c Claim) Check() error {
 	return CheckKey(c.Key)
 }
 
-// CheckKey says what is wrong with a key.
+// CheckKey returns nil for a valid key, or an error that says what is wrong.
 func CheckKey(key string) error {
 	switch {
 	case key == "":
@@ -71,7 +71,7 @@ func CheckKey(key string) error {
 	return nil
 }
 
-// Check says what is wrong with the request.
+// Check returns nil for a valid request, or an error that says what is wrong.
 func (r TryRequest) Check() error {
 	switch err := r.Claim.Check(); {
 	case err != nil:
@@ -86,7 +86,7 @@ func (r TryRequest) Check() error {
 	return nil
 }
 
-// Check says what is wrong with the request.
+// Check returns nil for a valid request, or an error that says what is wrong.
 func (r RenewRequest) Check() error {
 	switch err := r.Claim.Check(); {
 	case err != nil:
@@ -99,7 +99,7 @@ func (r RenewRequest) Check() error {
 	return nil
 }
 
-// ValidOwner says whether s has the form of an owner.
+// ValidOwner reports whether s has the form of an owner.
 func ValidOwner(s string) bool {
 	if len(s) != OwnerLen {
 		return false
@@ -112,27 +112,27 @@ func ValidOwner(s string) bool {
 	return true
 }
 
-// End is how a lease ended, as far as its holder can say.
+// End is how a lease ended, as far as its holder knows.
 //
-// A lease that expires, or is released Unfinished, leaves a mark on the key, of
-// which Result.Abandoned tells; one that only read (Shared without Limit) does
-// not. Readers are told of the mark and leave it. Any other holder takes it:
-// when it finishes, or converts to Shared, the mark is gone; released
-// Unused it is back on the key, as is that of a handoff nobody claimed.
+// A lease that expires, or is released Unfinished, leaves a mark on the key, which
+// Result.Abandoned reports; a reader's lease (Shared without Limit) leaves none.
+// Readers see the mark but do not clear it. Any other holder takes it over:
+// when it finishes, or converts to Shared, the mark is cleared; released Unused,
+// the mark is on the key again, as it is after a handoff that nobody claimed.
 type End uint8
 
 // The ends.
 const (
-	Finished   End = iota // its holder was done with what the key protects
+	Finished   End = iota // its holder completed its work
 	Unused                // nobody began to work under it
 	Unfinished            // its holder was stopped, or lost it: what the key protects may need repair
 )
 
-// Why is the reason for a refusal.
+// Why is the reason of a refusal.
 type Why uint8
 
 // The reasons of every engine; node.go has more.
 const (
-	Held     Why = iota // held by another, or a live line is before us
-	Released            // this owner was released; it says nothing of who has the key
+	Held     Why = iota // another owner holds the key, or waits for it in front of us
+	Released            // this owner was released; it says nothing about who has the key
 )

@@ -12,7 +12,7 @@ import (
 	"github.com/hasplock/hasp/driver"
 )
 
-// What an engine cannot be asked is refused before it is asked, for one reason each.
+// Each kind of invalid request is reported with its own reason.
 func TestCheck(t *testing.T) {
 	good := driver.Claim{Key: "k", Owner: strings.Repeat("A", driver.OwnerLen), Label: "{}"}
 	claim := func(change func(c *driver.Claim)) driver.Claim {

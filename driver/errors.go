@@ -5,26 +5,26 @@ package driver
 
 import "errors"
 
-// The decisions a caller takes. Package hasp has the same values under the
-// same names; test for them with errors.Is.
+// Sentinel errors; test for them with errors.Is. Package hasp has the same values
+// under the same names.
 var (
-	// ErrHeld: somebody else holds the key, or waits for it in front of us.
+	// ErrHeld: somebody else holds the key, or is ahead of us in the queue.
 	ErrHeld = errors.New("held by another")
 	// ErrLost: the lease ended before it was released.
 	ErrLost = errors.New("lease lost")
-	// ErrNotHeld: the owner does not hold the key, nor has a place in line.
+	// ErrNotHeld: the owner neither holds the key nor waits for it.
 	ErrNotHeld = errors.New("not held")
 	// ErrUnsupported: this engine cannot do that.
 	ErrUnsupported = errors.New("not supported by this engine")
-	// ErrNotVoting: the node may have forgotten leases, and does nothing until
-	// those are over; see Node.
-	ErrNotVoting = errors.New("the node is held back: it may have forgotten leases")
+	// ErrNotVoting: the node may have lost leases, and grants nothing until
+	// they would have expired; see Recorded.
+	ErrNotVoting = errors.New("the node is held back: it may have lost leases")
 	// ErrClosed: the client was closed.
 	ErrClosed = errors.New("client closed")
 )
 
-// NotSent returns err, of a Try, as one that says more: the request was not sent
-// and never will be, so that the store has nothing of it. nil stays nil.
+// NotSent wraps the error of a Try to say more: the request was not sent and never
+// will be, so that it left nothing in the store. nil stays nil.
 func NotSent(err error) error {
 	if err == nil {
 		return nil
@@ -32,8 +32,9 @@ func NotSent(err error) error {
 	return notSent{err}
 }
 
-// IsNotSent says whether err was made by NotSent. What wraps such an error does not
-// say so by that: an engine made of others has to know it of all of them.
+// IsNotSent reports whether err was made by NotSent. An error that wraps such an
+// error is not one itself: an engine that combines several drivers must know it of
+// each of them.
 func IsNotSent(err error) bool {
 	_, ok := err.(notSent) //nolint:errorlint // the outermost alone
 	return ok

@@ -9,7 +9,7 @@ import (
 	"github.com/hasplock/hasp/driver"
 )
 
-// A holder is printed without harm, whatever it wrote.
+// A holder is safe to print, whatever it wrote.
 func ExampleHolder() {
 	h := driver.Holder{Owner: "ABCDEFGHIJKLMNOPQRSTUVWXYZ", Label: driver.Label{Host: "web-3\x1b[2J", PID: 4121}.Encode()}
 	fmt.Println(h)

@@ -13,16 +13,16 @@ import (
 type Info struct {
 	Key  string
 	Held bool
-	// Holder has the key; of several, the one of them that came first. Mode,
-	// Limit and Slot in it say how it is held.
+	// Holder has the key; of several, the one that was granted it first. Its
+	// Mode, Limit and Slot say how it holds the key.
 	Holder Holder
 	// Fence is the holder's, 0 when not known.
 	Fence uint64
-	// Left is what is left of the holder's lease without renewal; negative
-	// when it never expires.
+	// Left is how long the holder's lease lasts without renewal; negative when it
+	// never expires.
 	Left time.Duration
 	// Holds counts the leases on the key; Holders lists them in the order of
-	// their grants (Inspect only), the first that of Holder.
+	// their grants (Inspect only), beginning with Holder's.
 	Holds   int
 	Holders []Lease
 	// Waiters counts the live places in the queue; Queue lists them in order
@@ -32,9 +32,9 @@ type Info struct {
 	// ByHand are statements, in the store's own language, with which a person
 	// can look at the key (Inspect only).
 	ByHand []string
-	// Free are such statements, too, with which a person frees a key whose Holder
-	// is foreign and never expires (Inspect only). They change nothing once the key
-	// has become another's. Empty where that cannot be done so.
+	// Free are statements with which a person can free a key whose Holder is
+	// foreign and never expires (Inspect only). They do nothing once the key has
+	// another holder. Empty where no statement can do that.
 	Free []string
 }
 
@@ -47,26 +47,26 @@ type Lease struct {
 
 // Holder is somebody who holds a key or waits for it.
 type Holder struct {
-	// Owner is the 26 characters, empty for a foreign holder.
+	// Owner is its 26 characters, empty for a foreign holder.
 	Owner string
-	// Label is the text as stored; of a foreign holder the value it wrote, or
+	// Label is the text as stored; for a foreign holder the value it wrote, or
 	// a part of it.
 	Label string
-	// Foreign: whoever holds the key does not speak hasp's form. It is
-	// respected, shown, and never changed.
+	// Foreign: the key has a value that hasp did not write. It is respected,
+	// shown, and never changed.
 	Foreign bool
-	// Since is when the key was granted by the store's clock; zero when the
+	// Since is when the key was granted, by the store's clock; zero when the
 	// engine does not know.
 	Since time.Time
-	// Mode and Limit are those it holds the key with, or waits for it with.
+	// Mode and Limit are those with which it holds the key or waits for it.
 	Mode  Mode
 	Limit int
-	// Slot is its number among Limit holders; of one that waits, 0.
+	// Slot is its number among Limit holders; 0 for a waiter.
 	Slot int
 }
 
-// Describe returns the label in parts, as far as it can be read. Since is the
-// store's when it is known.
+// Describe returns the parts of the label, as far as it can be parsed. Since is the
+// store's where the store knows it.
 func (h Holder) Describe() Label {
 	l, _ := ParseLabel(h.Label)
 	if !h.Since.IsZero() {

@@ -11,21 +11,21 @@ import (
 	"unicode/utf8"
 )
 
-// Label says who an owner is. It is written by whoever asks for the lock and
-// read by people: treat all of it as hostile text.
+// Label describes an owner to people. It is written by whoever asks for the
+// lock: treat all of it as hostile text.
 type Label struct {
 	Host   string `json:"host,omitempty"`
 	PID    int    `json:"pid,omitempty"`
 	User   string `json:"user,omitempty"`
 	Reason string `json:"reason,omitempty"`
-	// Process is opaque; with PID it names the process among all, so that the same
-	// machine can say whether it has ended. Empty where that is not known.
+	// Process is opaque; together with PID it identifies the process, so that the
+	// same machine can tell whether it has ended. Empty where that is not known.
 	Process string    `json:"process,omitempty"`
-	Since   time.Time `json:"since,omitzero"` // when the acquisition began, by its own clock
+	Since   time.Time `json:"since,omitzero"` // when the acquisition began, by the owner's clock
 }
 
-// Encode returns the label as JSON of at most MaxLabel bytes, shortening the
-// longest texts when it must.
+// Encode returns the label as JSON of at most MaxLabel bytes, and shortens the
+// longest texts where it must.
 func (l Label) Encode() string {
 	for limit := MaxLabel; ; limit /= 2 {
 		for _, s := range []*string{&l.Host, &l.User, &l.Reason, &l.Process} {
@@ -52,7 +52,7 @@ func clip(s string, n int) string {
 	return s[:n]
 }
 
-// ParseLabel reads what Encode wrote. ok is false for any other text.
+// ParseLabel parses what Encode wrote. ok is false for any other text.
 func ParseLabel(s string) (l Label, ok bool) {
 	if len(s) > MaxLabel || !strings.HasPrefix(s, "{") {
 		return Label{}, false
@@ -63,7 +63,7 @@ func ParseLabel(s string) (l Label, ok bool) {
 	return l, true
 }
 
-// Printable returns s with everything that a terminal might act on, or that
+// Printable returns s with everything that a terminal might interpret, or that
 // would break a line, escaped as in a Go string.
 func Printable(s string) string {
 	q := strconv.Quote(s)

@@ -5,34 +5,34 @@ package driver
 
 import "time"
 
-// Traits is what an engine promises, as data: the suite, hasp, the documents'
-// table and the command read this one struct. The zero value of a field is the
-// least that an engine can promise.
+// Traits is what an engine promises, as data: the suite, hasp, the command and the
+// table in the documents are all based on this struct. The zero value of a field is
+// the least that an engine can promise.
 type Traits struct {
 	Engine        string // "redis", "sqlite", "memory": for error texts and HASP_STORE_KIND
 	Queue         QueueKind
-	Hints         bool          // Watch tells whoever is next in line
-	Fencing       bool          // grants carry strictly rising fences
+	Hints         bool          // Watch gives hints to whoever is next in the queue
+	Fencing       bool          // grants carry strictly increasing fences
 	Shared        bool          // honours Mode
-	Slots         bool          // honours Limit and numbers Slot
-	AbandonedOnce bool          // Result.Abandoned is said to one holder; else perhaps to another after it, too
-	MinTTL        time.Duration // smallest TTL that means something here
-	MaxTTL        time.Duration // 0: no bound
+	Slots         bool          // honours Limit and assigns Slot
+	AbandonedOnce bool          // exactly one holder gets Result.Abandoned; else perhaps later ones, too
+	MinTTL        time.Duration // the shortest TTL that the engine can keep
+	MaxTTL        time.Duration // 0: no limit
 	Survives      Fault         // faults that never lead to two holders
 }
 
-// A Checker is a Driver that can tell without I/O that it was configured in a
-// way that cannot work. hasp.New fails with the error.
+// A Checker is a Driver that can tell without I/O that its configuration cannot
+// work. hasp.New returns the error.
 type Checker interface{ Check() error }
 
-// QueueKind says how waiting works.
+// QueueKind says how an engine's waiters queue.
 type QueueKind uint8
 
-// The kinds of line.
+// The kinds of queue.
 const (
-	QueueNone    QueueKind = iota // no line: waiters race
-	QueueHint                     // a line; its first is told that the key is free
-	QueueHandoff                  // a line; a release makes its first the owner at once
+	QueueNone    QueueKind = iota // none: waiters compete in no order
+	QueueHint                     // the first gets a hint when the key is free
+	QueueHandoff                  // a release makes the first the holder at once
 )
 
 // Fault is a set of faults.
@@ -41,12 +41,12 @@ type Fault uint8
 // Faults that a held lease may survive: no second holder while it lasts.
 const (
 	StoreRestart Fault = 1 << iota // the store's process is killed and comes back with its data
-	StoreLoss                      // the store forgets everything
-	ClockStep                      // the clock that ends leases is stepped
+	StoreLoss                      // the store loses all its data
+	ClockStep                      // the clock by which leases expire is stepped
 )
 
-// Class is the kind of trouble behind an error: all that hasp and the
-// command's exit codes know of it.
+// Class is the kind of trouble behind an error. hasp decides by it whether to ask
+// again, and the command which exit code to use.
 type Class uint8
 
 // The classes. Only ClassUnknown and ClassUnreachable are worth asking again.
