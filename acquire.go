@@ -37,7 +37,7 @@ type waiter struct {
 	unsure   bool          // a Try had no answer: it may still come to the store
 	slow     bool          // a grant came so late that it was asked for again
 	marked   bool          // a grant said Abandoned
-	place    *place        // in line, once joined
+	place    *place        // in the queue, once joined
 	sub      *subscription // once it was to join
 }
 
@@ -55,7 +55,7 @@ func (a *attempt) tryLock() (*Lease, error) {
 	return nil, a.fail(err)
 }
 
-// lock is the one loop: try without the line, watch, try with the line; then
+// lock is the one loop: try without the queue, watch, try with the queue; then
 // wait for a hint or for the moment that the store named, and try.
 //
 // It watches before it joins, so that a release between the two is not missed.
@@ -234,7 +234,7 @@ func (a *attempt) subscribed(h watched) {
 	})
 }
 
-// joined puts our place in line under the renewer's care.
+// joined puts our place in the queue under the renewer's care.
 func (w *waiter) joined(c *core) {
 	now := c.now()
 	if w.place != nil {

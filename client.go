@@ -97,7 +97,7 @@ func (c *Client) Close() error {
 	for _, m := range c.renewer.Shut() {
 		h, ok := m.(*hold)
 		if !ok {
-			continue // a place in line: its Lock gives it back
+			continue // a place in the queue: its Lock gives it back
 		}
 		switch done, runs := h.finish(closed, c.fail("hold", h.req.Key, ErrClosed)); {
 		case runs:

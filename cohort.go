@@ -162,7 +162,7 @@ func (cs *cohorts) lock(a *attempt) (*Lease, error) {
 	return lease, err
 }
 
-// inherit goes on with the place in line, the owner and the silence of another
+// inherit goes on with the place in the queue, the owner and the silence of another
 // who led: they are the cohort's, which would else start anew at the end of the
 // line whenever a leader's time is over. An error says that the silence has
 // lasted for too long.

@@ -108,7 +108,7 @@ func TestCohortGivingUpRacesWithTheTurn(t *testing.T) {
 }
 
 // A cohort whose leaders' time is always almost over still has its turns: the
-// place in line is the cohort's.
+// place in the queue is the cohort's.
 func TestCohortOfImpatientLeaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()

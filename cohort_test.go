@@ -85,7 +85,7 @@ func TestCohortLetsOthersIn(t *testing.T) {
 		got := queueUp(t, c, 3, inCohort)
 		other := queueUp(t, elsewhere, 1, nil)
 		release(t, first)
-		release(t, <-other) // in line before the store was asked for the three
+		release(t, <-other) // in the queue before the store was asked for the three
 		for i := range 3 {
 			lease := <-got
 			if i == 0 {

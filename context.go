@@ -10,7 +10,7 @@ import "context"
 type signals struct {
 	done    chan struct{} // closed at the end; made on demand
 	ctxs    map[*leaseCtx]struct{}
-	wanted  bool            // somebody waits in line
+	wanted  bool            // somebody waits in the queue
 	wishCtx context.Context // ends then; made on demand
 	wishEnd context.CancelFunc
 }
@@ -42,7 +42,7 @@ func (s *signals) end() {
 	}
 }
 
-// want notes whether somebody waits in line, and returns what tells of it, without the
+// want notes whether somebody waits in the queue, and returns what tells of it, without the
 // hold's mu; nil when there is nothing to tell.
 func (s *signals) want(wanted bool) context.CancelFunc {
 	if s.wanted = s.wanted || wanted; s.wanted {

@@ -29,7 +29,7 @@ var giveUps = map[string]func(ctx context.Context, c *hasp.Client) error{
 	"LockAll": func(ctx context.Context, c *hasp.Client) error { _, err := c.LockKeys(ctx, "a", "k"); return err },
 }
 
-// Promise 5: a Lock that gave up has left the line, and has nothing else in the
+// Promise 5: a Lock that gave up has left the queue, and has nothing else in the
 // store, when it returns; the answer of a store that is well takes a while.
 func TestGaveUpHasLeft(t *testing.T) {
 	for name, giveUp := range giveUps {
@@ -49,7 +49,7 @@ func TestGaveUpHasLeft(t *testing.T) {
 				wantIs(t, giveUp(ctx, newClient(t, d, nil)), context.DeadlineExceeded, hasp.ErrHeld)
 				took := time.Since(start)
 				if info, err := store.Inspect(t.Context(), "k"); err != nil || info.Waiters > 0 {
-					t.Errorf("%d stand in line for k, %v", info.Waiters, err)
+					t.Errorf("%d wait in the queue for k, %v", info.Waiters, err)
 				}
 				mustBeFree(t, store, "a")
 				if took > time.Second+2*trip {
@@ -96,7 +96,7 @@ func TestGivingUpOnASilentStore(t *testing.T) {
 		silent.Store(false)
 		time.Sleep(4 * time.Second) // a release without an answer, and a pause
 		if info, err := store.Inspect(t.Context(), "k"); err != nil || info.Waiters > 0 {
-			t.Errorf("%d stand in line, %v", info.Waiters, err)
+			t.Errorf("%d wait in the queue, %v", info.Waiters, err)
 		}
 		release(t, in)
 		mustBeFree(t, store, "k")

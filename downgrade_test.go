@@ -291,7 +291,7 @@ func TestDowngradeLeavesTheCohort(t *testing.T) {
 		release(t, first)
 		second := <-got // on a grant for three
 		reader := begin(t.Context(), newClient(t, d.Driver, nil).RWMutex("k", nil).RLock)
-		synctest.Wait() // in line before those who leave the cohort
+		synctest.Wait() // in the queue before those who leave the cohort
 		if err := second.Downgrade(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -156,7 +156,7 @@ func TestLockAllWatchesWhatItHas(t *testing.T) {
 		synctest.Wait()
 		mustBeFree(t, store, "a")
 		if info := must(store.Inspect(t.Context(), "b")); info.Waiters != 0 {
-			t.Error("a place stays in line")
+			t.Error("a place stays in the queue")
 		}
 		waiting = begin(t.Context(), all)
 		time.Sleep(time.Second)

@@ -40,7 +40,7 @@ func TestLockIsFirstComeFirstServed(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			synctest.Wait() // i stands in line
+			synctest.Wait() // i waits in the queue
 		}
 		time.Sleep(time.Minute)
 		if err := lease.Release(); err != nil {

@@ -55,7 +55,7 @@ func TestReadersTogether(t *testing.T) {
 	})
 }
 
-// Readers that stand next to each other in line enter together; those behind a
+// Readers that are next to each other in the queue enter together; those behind a
 // waiting writer wait for it.
 func TestLineOfReadersAndWriters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

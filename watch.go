@@ -22,7 +22,7 @@ const (
 	maxWatchPause = 10 * time.Second
 )
 
-// subscription is how an owner in line hears of the store. It goes with the place from
+// subscription is how an owner in the queue hears of the store. It goes with the place from
 // one leader of a cohort to the next, and so knows nothing of a caller's context.
 type subscription struct {
 	hints <-chan struct{} // nil: none come, ask at intervals

@@ -70,7 +70,7 @@ func TestLockWithoutASubscription(t *testing.T) {
 			got := queueUp(t, c, 1, nil)
 			time.Sleep(2 * time.Second)
 			if info, err := c.Inspect(t.Context(), "k"); err != nil || info.Waiters != 1 {
-				t.Errorf("the hang is %v: after 2s %d wait in line, %v", hangs, info.Waiters, err)
+				t.Errorf("the hang is %v: after 2s %d wait in the queue, %v", hangs, info.Waiters, err)
 			}
 			time.Sleep(10 * time.Minute)
 			if tries, watches := d.tries.Load(), d.watches.Load(); tries > 600 || watches < 30 || watches > 150 || troubles.Load() < watches-1 {

@@ -20,7 +20,7 @@ const goRedis = "github.com/redis/go-redis/v9"
 var errTaken = errors.New("the key is held, and this peer does not wait")
 
 var haspPeers = []*peer{
-	haspPeer(baseline, 0, "hasp's defaults: TTL 30 s, renewal, fences and the line on"),
+	haspPeer(baseline, 0, "hasp's defaults: TTL 30 s, renewal, fences and the queue on"),
 	haspPeer(turns, 100*time.Millisecond, "as hasp, with Cohort: 100 ms, so that the goroutines of a client take turns on one grant"),
 }
 
@@ -71,7 +71,7 @@ func (l *haspLocker) RLock(ctx context.Context, key string) (func(context.Contex
 func (l *haspLocker) Close() error { return errors.Join(l.locks.Close(), l.rdb.Close()) }
 
 // The floor is what any lock of Redis has to send at least, through the client
-// that hasp is given: without fence, line, renewal or waiting.
+// that hasp is given: without fence, queue, renewal or waiting.
 var floorPeers = []*peer{
 	{
 		name:    "floor",

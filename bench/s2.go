@@ -59,7 +59,7 @@ var contended = []metric{
 }
 
 // contests are how long a number of clients compete: for several turns of each,
-// where one takes 1.5 to 2 ms, and longer than most would wait without a line.
+// where one takes 1.5 to 2 ms, and longer than most would wait without a queue.
 var contests = map[int]time.Duration{
 	2:   500 * time.Millisecond,
 	16:  time.Second,

@@ -20,8 +20,8 @@ import (
 var s5 = scenario{
 	name:  "s5",
 	title: "cancel storm: all waiters of one key give up at once",
-	about: "One client holds the key; goroutines of others wait for it. Once all stand in line, or have asked for half a second " +
-		"where the store knows no line, their contexts end at one moment. Measured from there: until the last Lock has returned, and until " +
+	about: "One client holds the key; goroutines of others wait for it. Once all wait in the queue, or have asked for half a second " +
+		"where the store knows no queue, their contexts end at one moment. Measured from there: until the last Lock has returned, and until " +
 		"no waiter is left in the store. Then the holder releases, and another client, already connected, locks: from the beginning of the release until it has the key.",
 	metrics: []metric{
 		{name: "returned", head: "all returned", unit: seconds, better: lower, main: true},
@@ -139,7 +139,7 @@ type line struct {
 	close func()
 }
 
-// lineOf looks at the line of a peer that has one.
+// lineOf looks at the queue of a peer that has one.
 func (e *env) lineOf(p *peer) (*line, error) {
 	switch {
 	case p.name == baseline:
@@ -173,7 +173,7 @@ func (e *env) lineOf(p *peer) (*line, error) {
 	return &line{close: func() {}}, nil
 }
 
-// stand returns once so many stand in line, or the line does not grow any more:
+// stand returns once so many wait in the queue, or the queue does not grow any more:
 // a peer may have its waiters line up in its own process.
 func (l *line) stand(ctx context.Context, want int) error {
 	grew := time.Now()
@@ -195,7 +195,7 @@ func (l *line) stand(ctx context.Context, want int) error {
 	return nil
 }
 
-// clear returns once nobody stands in line.
+// clear returns once nobody waits in the queue.
 func (l *line) clear(ctx context.Context) error {
 	for {
 		n, err := l.count(ctx)

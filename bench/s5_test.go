@@ -13,7 +13,7 @@ import (
 
 func TestS5(t *testing.T) { smoke(t, &s5, variant{n: 2}, baseline, "redsync", "etcd") }
 
-// The storm breaks once all stand in line, or the line does not grow any more.
+// The storm breaks once all wait in the queue, or the queue does not grow any more.
 func TestLineStands(t *testing.T) {
 	for name, c := range map[string]struct {
 		grow  int // a second
@@ -60,7 +60,7 @@ func TestLineClears(t *testing.T) {
 		ctx, cancel := limited(t.Context(), time.Second)
 		defer cancel()
 		if err := l.clear(ctx); err == nil {
-			t.Error("no error about a line that is never empty")
+			t.Error("no error about a queue that is never empty")
 		}
 	})
 }

@@ -62,7 +62,7 @@ var commands = map[string]command{
 var commandPeers = []*peer{
 	{name: baseline, config: "hasp run k -- true, on Redis, as go build makes it; TTL 30 s"},
 	{name: "hasp (SQLite)", config: "the same on its embedded engine: a file in the folder for temporary files, each change synced to the disk"},
-	{name: "flock", config: "flock FILE true, of util-linux: the kernel's lock, for this machine only; no TTL, no fence, no line"},
+	{name: "flock", config: "flock FILE true, of util-linux: the kernel's lock, for this machine only; no TTL, no fence, no queue"},
 	{name: "etcdctl lock", etcd: true, config: "etcdctl lock --ttl 30 k true, over etcd's API 3"},
 	{name: "no lock", local: true, config: "env true: what it costs to start two programs"},
 }

@@ -24,7 +24,7 @@ const redlock = baseline + " 5 nodes"
 var redlockPeers = []*peer{{
 	name:    redlock,
 	modules: []string{"github.com/hasplock/hasp", goRedis},
-	config:  "hasp's quorum over five Redis, each with a node record; TTL 30 s, renewal, fences and the line on; a go-redis client with its default options for each Redis; a Mutex for each acquisition",
+	config:  "hasp's quorum over five Redis, each with a node record; TTL 30 s, renewal, fences and the queue on; a go-redis client with its default options for each Redis; a Mutex for each acquisition",
 	waits:   true,
 	open: func(ctx context.Context, to target) (locker, error) {
 		l := &redlockLocker{}

@@ -21,7 +21,7 @@ var s9 = scenario{
 	name:  "s9",
 	title: "read-mostly: one key, nine reads to a write, held for 1 ms",
 	about: "64 goroutines share one client. Each takes the one key, holds it for 1 ms and releases it, over and over; each tenth time to write, " +
-		"otherwise to read. hasp uses its RWMutex, in which readers that stand next to each other in line enter together and a waiting writer stops those " +
+		"otherwise to read. hasp uses its RWMutex, in which readers that are next to each other in the queue enter together and a waiting writer stops those " +
 		"after it; hasp Mutex is the same client without it, as are all peers that have no read-write lock: they hold the key alone also to read. " +
 		"A wait is the time of one Lock or RLock, counted as in S2; a write's p99 says whether readers keep writers out. " +
 		"Every holder checks that no writer is beside it, and a writer that it is alone.",

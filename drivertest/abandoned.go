@@ -12,37 +12,37 @@ import (
 
 var abandonedCases = []Case{
 	{Name: "ExpiryAbandons", // promise: Lease.Abandoned
-		Rule: "A lease that expires leaves the key abandoned: its next holder is told, and the one after that is not.",
+		Rule: "A lease that expires leaves the key abandoned for its next holder, and not for the one after that.",
 		run:  expiryAbandons},
 	{Name: "UnfinishedAbandons",
 		Rule: "A Release of a lease as Unfinished leaves the key abandoned; one as Finished or Unused does not.",
 		run:  unfinishedAbandons},
-	{Name: "AbandonedOverTheLine",
-		Rule:  "The first in line that is granted the key of a holder that is gone is told that it was abandoned, and only it.",
-		Needs: line, run: abandonedOverTheLine},
-	{Name: "AbandonedIsToldAgain",
-		Rule: "A holder that asks again is told as the first time whether the key was abandoned.",
-		run:  abandonedToldAgain},
+	{Name: "AbandonedOverTheQueue",
+		Rule:  "The first in the queue that is granted the key of a holder that is gone learns that it was abandoned, and only that one.",
+		Needs: queueing, run: abandonedOverTheQueue},
+	{Name: "AbandonedIsRepeated",
+		Rule: "A holder that asks again gets the same answer as before whether the key was abandoned.",
+		run:  abandonedRepeated},
 	{Name: "UnusedPutsTheMarkBack",
-		Rule: "A holder of an abandoned key that releases it Unused leaves it abandoned; so does one that is gone or Unfinished, and one that finished does not.",
+		Rule: "A holder of an abandoned key that releases it Unused leaves it abandoned; so does one that is gone or Unfinished; one that finished does not.",
 		run:  unusedPutsBack},
 	{Name: "UnclaimedKeyStaysAbandoned",
 		Rule:  "An abandoned key that went to a waiter which never claimed it, or gave it up, is abandoned to the next; one that was not abandoned is not.",
-		Needs: line, timely: true, run: unclaimedStaysAbandoned},
+		Needs: queueing, timely: true, run: unclaimedStaysAbandoned},
 	{Name: "ReadersLeaveTheMark",
-		Rule:  "Each reader of an abandoned key is told, whatever its own end, and the writer after them too; after that one nobody is.",
+		Rule:  "Each reader of an abandoned key sees the mark, whatever its own end, and the writer after them too; after that one nobody does.",
 		Needs: shared, run: readersLeaveTheMark},
-	{Name: "ReadersInLineAreTold",
-		Rule:  "The readers that enter together after a writer that is gone are all told that the key was abandoned.",
-		Needs: sharedLine, run: readersInLineAreTold},
+	{Name: "QueuedReadersSeeTheMark",
+		Rule:  "The readers that are admitted together after a writer that is gone all see that the key was abandoned.",
+		Needs: sharedQueue, run: queuedReadersSeeTheMark},
 	{Name: "ReadersAbandonNothing",
 		Rule:  "A reader whose lease expires, or that releases Unfinished, leaves no mark on the key.",
 		Needs: shared, run: readersAbandonNothing},
 	{Name: "ConvertFinishes",
-		Rule:  "A holder of an abandoned key that converts has finished: nobody after it is told, and its own end, as a reader, leaves no mark.",
+		Rule:  "A holder of an abandoned key that converts has finished: nobody after it sees the mark, and its own end, as a reader, leaves none.",
 		Needs: shared, run: convertFinishes},
 	{Name: "LimitedHoldersAbandon",
-		Rule:  "A holder with a Limit that is gone leaves the key abandoned, though others still hold it: the next one is told, and only it.",
+		Rule:  "A holder with a Limit that is gone leaves the key abandoned, though others still hold it, for the next one only.",
 		Needs: slots, run: limitedHoldersAbandon},
 }
 
@@ -53,24 +53,24 @@ func ending(r contend.Owner, end driver.End) contend.Owner {
 	return r
 }
 
-// toldRight says whether a holder was told rightly that the key was abandoned.
-func (e *env) toldRight(got, want bool) bool {
+// abandonedRight reports whether a grant says rightly that the key was abandoned.
+func (e *env) abandonedRight(got, want bool) bool {
 	return got == want || got && !e.traits.AbandonedOnce && !e.fake
 }
 
-// tells is granted the key, and must be told whether it was abandoned.
-func (e *env) tells(abandoned bool, r contend.Owner) {
+// grantMarked must be granted the key, with the right answer whether it was abandoned.
+func (e *env) grantMarked(abandoned bool, r contend.Owner) {
 	e.Helper()
-	if res := e.grant(e.d, r); !e.toldRight(res.Abandoned, abandoned) {
+	if res := e.grant(e.d, r); !e.abandonedRight(res.Abandoned, abandoned) {
 		e.Fatalf("Abandoned is %v, want %v: %+v", res.Abandoned, abandoned, res)
 	}
 }
 
-// tellsOnce is tells for a holder that finishes.
-func (e *env) tellsOnce(abandoned bool, key string) {
+// grantFinished is grantMarked for a holder that releases the key as Finished.
+func (e *env) grantFinished(abandoned bool, key string) {
 	e.Helper()
 	r := e.ask(key)
-	e.tells(abandoned, r)
+	e.grantMarked(abandoned, r)
 	e.release(e.d, r)
 }
 
@@ -95,30 +95,30 @@ func expiryAbandons(e *env) {
 	for range 2 {
 		e.grant(e.d, e.brief(e.ask("k")))
 		e.expires("k")
-		e.tellsOnce(true, "k")
-		e.tellsOnce(false, "k")
+		e.grantFinished(true, "k")
+		e.grantFinished(false, "k")
 	}
-	e.tellsOnce(false, "other")
+	e.grantFinished(false, "other")
 }
 
 func unfinishedAbandons(e *env) {
 	for _, end := range []driver.End{driver.Unused, driver.Finished, driver.Unfinished, driver.Unused, driver.Finished} {
 		r := e.ask("k")
-		e.tells(false, r)
+		e.grantMarked(false, r)
 		e.release(e.d, ending(r, end))
 		if end == driver.Unfinished {
-			e.tellsOnce(true, "k")
+			e.grantFinished(true, "k")
 		}
 	}
 	settled := e.ask("k")
 	settled.Settled = true
-	e.tells(false, settled)
+	e.grantMarked(false, settled)
 	e.release(e.d, ending(settled, driver.Unfinished))
-	e.tellsOnce(true, "k")
-	e.tellsOnce(false, "k")
+	e.grantFinished(true, "k")
+	e.grantFinished(false, "k")
 }
 
-func abandonedOverTheLine(e *env) {
+func abandonedOverTheQueue(e *env) {
 	gone, b, c, d := e.brief(e.ask("k")), e.ask("k"), e.ask("k"), e.ask("k")
 	e.grant(e.d, gone)
 	for i, r := range []contend.Owner{b, c, d} {
@@ -134,23 +134,23 @@ func abandonedOverTheLine(e *env) {
 		e.Errorf("after a holder that did not finish: %+v, want Abandoned", res)
 	}
 	e.release(e.d, c)
-	if res := e.turn(e.d, d, 0); !e.toldRight(res.Abandoned, false) {
+	if res := e.turn(e.d, d, 0); !e.abandonedRight(res.Abandoned, false) {
 		e.Errorf("after a holder that finished: %+v", res)
 	}
 }
 
-func abandonedToldAgain(e *env) {
+func abandonedRepeated(e *env) {
 	e.abandon("k")
 	a := e.ask("k")
 	for range 2 {
-		e.tells(true, a)
-		e.tells(true, queued(a))
+		e.grantMarked(true, a)
+		e.grantMarked(true, queued(a))
 		e.renewed(e.d, a)
 	}
 	e.release(e.d, a)
 	b := e.ask("k")
 	for range 2 {
-		e.tells(false, b)
+		e.grantMarked(false, b)
 	}
 }
 
@@ -158,13 +158,13 @@ func unusedPutsBack(e *env) {
 	e.abandon("k")
 	for _, end := range []driver.End{driver.Unused, driver.Unused, driver.Unfinished} {
 		r := e.ask("k")
-		e.tells(true, r)
+		e.grantMarked(true, r)
 		e.release(e.d, ending(r, end))
 	}
-	e.tells(true, e.brief(e.ask("k")))
+	e.grantMarked(true, e.brief(e.ask("k")))
 	e.expires("k")
-	e.tellsOnce(true, "k")
-	e.tellsOnce(false, "k")
+	e.grantFinished(true, "k")
+	e.grantFinished(false, "k")
 }
 
 func unclaimedStaysAbandoned(e *env) {
@@ -181,7 +181,7 @@ func unclaimedStaysAbandoned(e *env) {
 		}
 		_ = contend.Release(e.ctx, e.d, ending(dead, driver.Unused)) // it may have kept its place
 		e.release(e.d, b)
-		e.tellsOnce(false, "k")
+		e.grantFinished(false, "k")
 	}
 }
 
@@ -189,20 +189,20 @@ func readersLeaveTheMark(e *env) {
 	e.abandon("k")
 	for _, end := range []driver.End{driver.Finished, driver.Unused, driver.Unfinished} {
 		a, b := e.reader("k"), e.reader("k")
-		e.tells(true, a)
-		e.tells(true, b)
-		e.tells(true, a) // asked again
+		e.grantMarked(true, a)
+		e.grantMarked(true, b)
+		e.grantMarked(true, a) // asked again
 		e.release(e.d, ending(a, end))
-		e.tells(true, b)
+		e.grantMarked(true, b)
 		e.release(e.d, ending(b, end))
 	}
-	e.tellsOnce(true, "k")
-	e.tellsOnce(false, "k")
+	e.grantFinished(true, "k")
+	e.grantFinished(false, "k")
 	r := e.reader("k")
-	e.tells(false, r)
+	e.grantMarked(false, r)
 }
 
-func readersInLineAreTold(e *env) {
+func queuedReadersSeeTheMark(e *env) {
 	gone, r1, r2, w := e.ask("k"), e.reader("k"), e.reader("k"), e.ask("k")
 	e.grant(e.d, gone)
 	e.join(e.d, r1, 0)
@@ -219,67 +219,67 @@ func readersInLineAreTold(e *env) {
 		e.Errorf("the writer after those readers: %+v, want Abandoned", res)
 	}
 	e.release(e.d, w)
-	e.tellsOnce(false, "k")
+	e.grantFinished(false, "k")
 }
 
 func readersAbandonNothing(e *env) {
 	r := e.reader("k")
 	e.grant(e.d, r)
 	e.release(e.d, ending(r, driver.Unfinished))
-	e.tellsOnce(false, "k")
+	e.grantFinished(false, "k")
 	a := e.reader("k")
 	e.grant(e.d, a)
 	e.grant(e.d, e.brief(e.reader("k")))
 	e.eventually(e.ttl, "one of two readers is gone", func() bool { return e.inspect("k").Holds == 1 })
-	e.tells(false, e.brief(e.reader("k")))
+	e.grantMarked(false, e.brief(e.reader("k")))
 	e.release(e.d, a)
 	e.expires("k")
-	e.tellsOnce(false, "k")
+	e.grantFinished(false, "k")
 }
 
 func convertFinishes(e *env) {
 	e.abandon("k")
 	a := e.ask("k")
-	e.tells(true, a)
+	e.grantMarked(true, a)
 	e.grant(e.d, converting(a))
 	r := e.reader("k")
-	e.tells(false, r)
+	e.grantMarked(false, r)
 	e.release(e.d, ending(a, driver.Unfinished))
 	e.release(e.d, r)
-	e.tellsOnce(false, "k")
+	e.grantFinished(false, "k")
 
 	b := e.ask("k")
 	e.grant(e.d, b)
 	e.grant(e.d, converting(b))
 	e.release(e.d, ending(b, driver.Unused))
-	e.tellsOnce(false, "k")
+	e.grantFinished(false, "k")
 	if !needSlots.Met(e.d) {
 		return
 	}
 	e.abandon("k")
 	c := e.ask("k")
-	e.tells(true, c)
+	e.grantMarked(true, c)
 	limited := converting(c)
 	limited.Limit = 2
 	e.grant(e.d, limited)
 	e.release(e.d, ending(c, driver.Unused)) // it has no mark that could go back
-	e.tellsOnce(false, "k")
+	e.grantFinished(false, "k")
 }
 
 func limitedHoldersAbandon(e *env) {
 	a, gone := e.slotted("k", 3), e.brief(e.slotted("k", 3))
-	e.tells(false, a)
-	e.tells(false, gone)
+	e.grantMarked(false, a)
+	e.grantMarked(false, gone)
 	e.eventually(e.ttl, "one of two holders is gone", func() bool { return e.inspect("k").Holds == 1 })
 	b, c := e.slotted("k", 3), e.slotted("k", 3)
-	e.tells(true, b)
-	e.tells(false, c)
-	e.tells(true, b)
+	e.grantMarked(true, b)
+	e.grantMarked(false, c)
+	e.grantMarked(true, b)
 	e.release(e.d, ending(c, driver.Unfinished))
 	r := e.reader("k")
-	e.tells(true, r)
+	e.grantMarked(true, r)
 	e.release(e.d, r)
 	e.releaseAll(a, b)
-	e.tellsOnce(true, "k")
-	e.tellsOnce(false, "k")
+	e.grantFinished(true, "k")
+	e.grantFinished(false, "k")
 }

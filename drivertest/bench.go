@@ -12,9 +12,8 @@ import (
 	"github.com/hasplock/hasp/internal/contend"
 )
 
-// Bench measures an engine at the seam: a lock and a release of a key that
-// nobody else wants, and a key that goes from one waiter to the next.
-// Harness.Fake says nothing here.
+// Bench measures a driver: a Try and a Release of a key that nobody else wants, and
+// a key that is handed from one waiter to the next. Harness.Fake has no effect here.
 func Bench(b *testing.B, h Harness) {
 	h.Fake = false
 	b.Run("Uncontended", func(b *testing.B) {
@@ -49,8 +48,8 @@ func Bench(b *testing.B, h Harness) {
 	})
 	b.Run("Handoff", func(b *testing.B) {
 		e := newEnv(b, h)
-		if !needLine.Met(e.d) {
-			b.Skipf("%s does not promise this: needs the trait %s", e.traits.Engine, needLine.Trait)
+		if !needQueue.Met(e.d) {
+			b.Skipf("%s does not promise this: needs the trait %s", e.traits.Engine, needQueue.Trait)
 		}
 		holder := e.ask("k")
 		e.grant(e.d, holder)

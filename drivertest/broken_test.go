@@ -106,7 +106,7 @@ func one(patch func(s *memdriver.Store, p *patched)) func(*memdriver.Store) func
 
 func brokenEngines() []brokenEngine {
 	var all []brokenEngine
-	for _, part := range [][]brokenEngine{brokenHolds, brokenReleases, brokenRenewals, brokenLines, brokenFences, brokenProposals, brokenNodes, brokenLooks,
+	for _, part := range [][]brokenEngine{brokenHolds, brokenReleases, brokenRenewals, brokenQueues, brokenFences, brokenProposals, brokenNodes, brokenLooks,
 		brokenShares, brokenConverts, brokenSlots, brokenMarks} {
 		all = append(all, part...)
 	}

@@ -33,7 +33,7 @@ var brokenHolds = []brokenEngine{
 			return driver.Result{Granted: true, Fence: 1, TTL: r.TTL}, nil
 		}
 	})},
-	{"the holder is refused when it asks again", "TryAgainIsTheSameGrant LostRepliesRepairThemselves",
+	{"the holder is refused when it asks again", "TryAgainIsTheSameGrant LostRepliesDoNoHarm",
 		one(func(s *memdriver.Store, p *patched) {
 			p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 				if info := looked(s, r.Key); info.Holder.Owner == r.Owner && !handedOver(info) {
@@ -68,7 +68,7 @@ var brokenHolds = []brokenEngine{
 			return res, err
 		}
 	})},
-	{"the holder that asks again joins the line", "TryAgainIsTheSameGrant DuplicatedRequestsDoNothing",
+	{"the holder that asks again joins the queue", "TryAgainIsTheSameGrant DuplicatedRequestsDoNothing",
 		one(func(s *memdriver.Store, p *patched) {
 			p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 				if r.Queue && looked(s, r.Key).Holder.Owner == r.Owner {
@@ -107,7 +107,7 @@ var brokenHolds = []brokenEngine{
 			return s.Vote(ctx, r)
 		}
 	})},
-	{"everybody who is refused joins the line", "RefusalLeavesNoTrace", one(func(s *memdriver.Store, p *patched) {
+	{"everybody who is refused joins the queue", "RefusalLeavesNoTrace", one(func(s *memdriver.Store, p *patched) {
 		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 			r.Queue = true
 			return s.Vote(ctx, r)
@@ -121,7 +121,7 @@ var brokenHolds = []brokenEngine{
 			return res, err
 		}
 	})},
-	{"leases end before the TTL that was named", "LeaseEnds RandomMix LossIsToldBeforeTheNextGrant LockOutlivesAShortOutage LossOfAReaderIsToldBeforeTheWriter",
+	{"leases end before the TTL that was named", "LeaseEnds RandomMix LossIsKnownBeforeTheNextGrant LockOutlivesAShortOutage LossOfAReaderIsKnownBeforeTheWriter",
 		one(func(s *memdriver.Store, p *patched) {
 			p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 				r.TTL = max(r.TTL/2, 1)

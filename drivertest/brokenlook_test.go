@@ -144,7 +144,7 @@ var brokenLooks = []brokenEngine{
 			}
 		}
 	})},
-	{"a line is kept under a name that may be a key's", "KeysNamedLikeTheStoresOwn", one(func(s *memdriver.Store, p *patched) {
+	{"a queue is kept under a name that may be a key's", "KeysNamedLikeTheStoresOwn", one(func(s *memdriver.Store, p *patched) {
 		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 			if base, ok := strings.CutSuffix(r.Key, ":line"); ok {
 				for _, h := range looked(s, base).Queue {

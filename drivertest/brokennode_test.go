@@ -57,7 +57,7 @@ var brokenNodes = []brokenEngine{
 			return res, err
 		}
 	})},
-	{"a node that is held back keeps a line", "FlushedNodeIsHeldBack", one(func(s *memdriver.Store, p *patched) {
+	{"a node that is held back keeps a queue", "FlushedNodeIsHeldBack", one(func(s *memdriver.Store, p *patched) {
 		places := 0
 		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 			res, err := s.Vote(ctx, r)
@@ -100,7 +100,7 @@ var brokenNodes = []brokenEngine{
 			return err
 		}
 	})},
-	{"every record that waits admits", "AdmitComparesTheRecord RecordOfAnotherLife", one(func(s *memdriver.Store, p *patched) {
+	{"every record that waits admits", "AdmitComparesTheRecord RecordOfAnotherRun", one(func(s *memdriver.Store, p *patched) {
 		p.admit = func(ctx context.Context, r driver.Record, maxTTL time.Duration) error {
 			rec, err := s.Record(ctx)
 			if err != nil {
@@ -130,7 +130,7 @@ var brokenNodes = []brokenEngine{
 		}
 		return r
 	})},
-	{"fences are counted from the first again", "FencesRiseOverForgetting", one(func(s *memdriver.Store, p *patched) {
+	{"fences are counted from the first again", "FencesRiseOverDataLoss", one(func(s *memdriver.Store, p *patched) {
 		start := time.Now().Add(-time.Hour)
 		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 			rec, _ := s.Record(ctx)
@@ -163,14 +163,14 @@ var brokenNodes = []brokenEngine{
 			return a
 		}
 	})},
-	{"a node is named after its address", "ResultsNameTheLife", one(func(s *memdriver.Store, p *patched) {
+	{"a node is named after its address", "ResultsNameTheRun", one(func(s *memdriver.Store, p *patched) {
 		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 			res, err := s.Vote(ctx, r)
 			res.Node = "127.0.0.1:6379"
 			return res, err
 		}
 	})},
-	{"a node is not named", "ResultsNameTheLife", one(func(s *memdriver.Store, p *patched) {
+	{"a node is not named", "ResultsNameTheRun", one(func(s *memdriver.Store, p *patched) {
 		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 			res, err := s.Vote(ctx, r)
 			res.Node = ""

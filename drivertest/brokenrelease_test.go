@@ -64,7 +64,7 @@ var brokenReleases = []brokenEngine{
 			return res, err
 		}
 	})},
-	{"release leaves a place in line", "ReleaseLeavesTheLine CancelledLockLeavesNothing WriterThatLeavesLetsReadersIn", one(func(s *memdriver.Store, p *patched) {
+	{"release leaves a place in the queue", "ReleaseLeavesTheQueue CancelledLockLeavesNothing WriterThatLeavesLetsReadersIn", one(func(s *memdriver.Store, p *patched) {
 		p.release = func(ctx context.Context, r driver.WithdrawRequest) error {
 			if info := looked(s, r.Key); info.Held && info.Holder.Owner != r.Owner && info.Waiters > 0 {
 				return nil
@@ -72,7 +72,7 @@ var brokenReleases = []brokenEngine{
 			return s.Withdraw(ctx, r)
 		}
 	})},
-	{"a key that was handed over cannot be released", "ReleaseOfAHandedOverKeyPassesOn GivingUpRacesWithRelease HintAfterAPlaceWasGivenUp ReleaseOfHandedOverSharesPassesOn",
+	{"a key that was handed over cannot be released", "ReleaseOfAHandedOverKeyHandsItOn GivingUpRacesWithRelease HintAfterAPlaceWasGivenUp ReleaseOfHandedOverSharesHandsThemOn",
 		one(func(s *memdriver.Store, p *patched) {
 			p.release = func(ctx context.Context, r driver.WithdrawRequest) error {
 				if info := looked(s, r.Key); info.Holder.Owner == r.Owner && handedOver(info) {
@@ -182,7 +182,7 @@ var brokenRenewals = []brokenEngine{
 			return renewOne(ctx, s, r)
 		}
 	})},
-	{"who becomes first is not told when to look", "WhoBecomesFirstIsToldWhenToLook", one(func(s *memdriver.Store, p *patched) {
+	{"who becomes first is not told when to look", "WhoBecomesFirstKnowsWhenToAsk", one(func(s *memdriver.Store, p *patched) {
 		p.renew = func(ctx context.Context, r driver.RenewRequest) driver.Renewal {
 			a := renewOne(ctx, s, r)
 			a.RetryIn = 0

@@ -98,7 +98,7 @@ var brokenShares = []brokenEngine{
 			}
 			return r
 		})},
-	{"one that shares and asks again goes behind the line", "SharedTryEntersNoLine",
+	{"one that shares and asks again goes behind the queue", "SharedTryEntersNoQueue",
 		reply(func(s *memdriver.Store, r driver.VoteRequest, res driver.Result) driver.Result {
 			if n := looked(s, r.Key).Waiters; res.Granted && n > 0 {
 				return driver.Result{Ahead: n}
@@ -151,7 +151,7 @@ var brokenShares = []brokenEngine{
 			r.Settled = r.Settled && r.Mode != driver.Shared
 			return s.Withdraw(context.Background(), r)
 		})},
-	{"readers that are refused join the line", "SharedRefusalLeavesNoTrace",
+	{"readers that are refused join the queue", "SharedRefusalLeavesNoTrace",
 		reask(func(_ *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
 			r.Queue = r.Queue || r.Mode == driver.Shared && !r.Convert
 			return r
@@ -201,7 +201,7 @@ var brokenShares = []brokenEngine{
 	})},
 	{"readers that were let in together wait for each other",
 		"NeighboursEnterTogether DeadWriterHandsOnToReaders SharedHandoffIsAtOnce LargerLimitLetsSeveralIn", oneAtATime},
-	{"only the first reader is told", "NeighboursAreAllTold DeadWriterLetsAllReadersIn DeadHoldersLetAsManyIn", one(func(s *memdriver.Store, p *patched) {
+	{"only the first reader is told", "NeighboursAllGetHints DeadWriterLetsAllReadersIn DeadHoldersLetAsManyIn", one(func(s *memdriver.Store, p *patched) {
 		var n atomic.Int64
 		p.watch = func(ctx context.Context, r driver.Claim) (<-chan struct{}, error) {
 			if r.Mode == driver.Shared && n.Add(1) > 1 {
@@ -210,16 +210,16 @@ var brokenShares = []brokenEngine{
 			return s.Watch(ctx, r)
 		}
 	})},
-	{"readers before writers", "MixedLineIsInOrder", reply(func(s *memdriver.Store, r driver.VoteRequest, res driver.Result) driver.Result {
+	{"readers before writers", "MixedQueueIsInOrder", reply(func(s *memdriver.Store, r driver.VoteRequest, res driver.Result) driver.Result {
 		reads := func(h driver.Holder) bool { return h.Mode == driver.Shared }
 		if r.Mode == driver.Exclusive && r.Queue && slices.ContainsFunc(looked(s, r.Key).Queue, reads) {
 			return driver.Result{Ahead: 1}
 		}
 		return res
 	})},
-	{"a writer is told of the first expiry", "WriterIsToldOfTheLastExpiry", timed(slices.Min)},
-	{"who waits for room is told of the last expiry", "FirstInLineIsToldWhenThereIsRoom", timed(slices.Max)},
-	{"one of those that share is told that somebody waits", "EachSharerIsToldThatSomebodyWaits", one(func(s *memdriver.Store, p *patched) {
+	{"a writer is told of the first expiry", "WriterKnowsTheLastExpiry", timed(slices.Min)},
+	{"who waits for room is told of the last expiry", "FirstInTheQueueKnowsWhenThereIsRoom", timed(slices.Max)},
+	{"one of those that share is told that somebody waits", "EachSharerLearnsThatSomebodyWaits", one(func(s *memdriver.Store, p *patched) {
 		p.renew = func(ctx context.Context, r driver.RenewRequest) driver.Renewal {
 			a := renewOne(ctx, s, r)
 			a.Wanted = a.Wanted && looked(s, r.Key).Holder.Owner == r.Owner

@@ -62,7 +62,7 @@ var brokenSlots = []brokenEngine{
 }
 
 var brokenMarks = []brokenEngine{
-	{"no key is ever abandoned", "ExpiryAbandons UnfinishedAbandons AbandonedOverTheLine AbandonedIsToldAgain ReadersLeaveTheMark VanishedHolderAbandons",
+	{"no key is ever abandoned", "ExpiryAbandons UnfinishedAbandons AbandonedOverTheQueue AbandonedIsRepeated ReadersLeaveTheMark VanishedHolderAbandons",
 		reply(func(_ *memdriver.Store, _ driver.VoteRequest, res driver.Result) driver.Result {
 			res.Abandoned = false
 			return res
@@ -80,17 +80,17 @@ var brokenMarks = []brokenEngine{
 		r.End = driver.Finished
 		return s.Withdraw(context.Background(), r)
 	})},
-	{"the line is not told", "AbandonedOverTheLine ReadersInLineAreTold",
+	{"the queue is not told", "AbandonedOverTheQueue QueuedReadersSeeTheMark",
 		reply(func(_ *memdriver.Store, r driver.VoteRequest, res driver.Result) driver.Result {
 			res.Abandoned = res.Abandoned && !r.Queue
 			return res
 		})},
-	{"the mark is told once", "AbandonedIsToldAgain", one(func(s *memdriver.Store, p *patched) {
-		var told memo[string, bool]
+	{"the mark is told once", "AbandonedIsRepeated", one(func(s *memdriver.Store, p *patched) {
+		var seen memo[string, bool]
 		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 			res, err := s.Vote(ctx, r)
-			res.Abandoned = res.Abandoned && !told.get(r.Owner)
-			told.set(r.Owner, res.Granted)
+			res.Abandoned = res.Abandoned && !seen.get(r.Owner)
+			seen.set(r.Owner, res.Granted)
 			return res, err
 		}
 	})},
@@ -107,7 +107,7 @@ var brokenMarks = []brokenEngine{
 		}
 		return err
 	})},
-	{"a reader takes the mark", "ReadersLeaveTheMark ReadersInLineAreTold", one(func(s *memdriver.Store, p *patched) {
+	{"a reader takes the mark", "ReadersLeaveTheMark QueuedReadersSeeTheMark", one(func(s *memdriver.Store, p *patched) {
 		var taken memo[string, string]
 		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 			res, err := s.Vote(ctx, r)

@@ -10,11 +10,11 @@ import (
 
 var convertCases = []Case{
 	{Name: "ConvertShares",
-		Rule:  "A holder that converts keeps its lease and its fence, and from then on whoever asks Shared is let in beside it, and nobody Exclusive.",
+		Rule:  "A holder that converts keeps its lease and its fence, and from then on whoever asks Shared is admitted beside it, and nobody Exclusive.",
 		Needs: shared, run: convertShares},
 	{Name: "ConvertLetsReadersIn",
-		Rule:  "A Convert lets the readers at the front of the line in beside the holder and tells them; nobody behind the next writer.",
-		Needs: sharedLine, run: convertLetsReadersIn},
+		Rule:  "A Convert admits the readers at the front of the queue beside the holder and gives them hints; nobody behind the next writer.",
+		Needs: sharedQueue, run: convertLetsReadersIn},
 	{Name: "ConvertTwice", // a lost reply
 		Rule:  "Convert asked again is the standing grant, with the same fence, and changes nothing, whoever came in meanwhile.",
 		Needs: shared, run: convertTwice},
@@ -25,7 +25,7 @@ var convertCases = []Case{
 		Rule:  "Convert by an owner whose lease ended or was released is refused, and takes nothing from those that came after it.",
 		Needs: shared, run: convertAfterTheEnd},
 	{Name: "LateTryAfterConvert",
-		Rule:  "A Try Exclusive by a holder that converted is refused, joins no line and takes the key from nobody.",
+		Rule:  "A Try Exclusive by a holder that converted is refused, joins no queue and takes the key from nobody.",
 		Needs: shared, run: lateTryAfterConvert},
 	{Name: "LateRenewAfterConvert",
 		Rule:  "A Renew that names Exclusive and comes after a Convert prolongs the lease and leaves it Shared, and a Release that names it gives it up.",
@@ -34,11 +34,11 @@ var convertCases = []Case{
 		Rule:  "Convert sets the expiry to now + TTL when that is later, never to an earlier moment.",
 		Needs: shared, run: convertProlongs},
 	{Name: "WriterAfterConvert",
-		Rule:  "A writer in line is granted the key once the holder that converted and all that came in beside it are gone, with a larger fence than any of them.",
-		Needs: sharedLine, run: writerAfterConvert},
+		Rule:  "A writer in the queue is granted the key once the holder that converted and all that came in beside it are gone, with a larger fence than any of them.",
+		Needs: sharedQueue, run: writerAfterConvert},
 	{Name: "ConvertRacesWithJoin",
 		Rule:  "Whoever asks Shared while the holder converts is granted, or told to ask again, and nobody is ever granted the key Exclusive.",
-		Needs: sharedLine, run: convertRaces},
+		Needs: sharedQueue, run: convertRaces},
 	{Name: "ConvertComparesTheFence",
 		Rule:  "Convert with a fence is refused, and changes nothing, where the owner has a smaller one only, or was handed the key and did not claim it.",
 		Needs: []Need{needShared, needNode}, run: convertComparesFence},
@@ -90,7 +90,7 @@ func convertLetsReadersIn(e *env) {
 	e.quiet(r3)
 	e.refuse(w.d, queued(w.r)) // who became first may be told so
 	if info := e.sharedBy(a, r1.r, r2.r); info.Waiters != 2 {
-		e.Errorf("the line is %+v", info.Queue)
+		e.Errorf("the queue is %+v", info.Queue)
 	}
 	e.releaseAll(sharing(a, 0), r1.r, r2.r)
 	e.enter(w)
@@ -233,7 +233,7 @@ func writerAfterConvert(e *env) {
 func convertRaces(e *env) {
 	other, third := e.open(), e.open()
 	for range raceRounds {
-		a, r, w := e.ask("k"), &told{d: other, r: e.reader("k")}, e.ask("k")
+		a, r, w := e.ask("k"), &listener{d: other, r: e.reader("k")}, e.ask("k")
 		fence := e.grant(e.d, a).Fence
 		r.ch = e.watch(other, r.r)
 		var converted, asked, wrote driver.Result

@@ -21,10 +21,10 @@ var coreCases = []Case{
 		run:  lockWaits},
 	{Name: "LockIsFirstComeFirstServed", // promise 4, failure case 24
 		Rule:  "Locks on several clients are granted in the order in which they began to wait.",
-		Needs: line, run: lockInOrder},
+		Needs: queueing, run: lockInOrder},
 	{Name: "LockOutlivesManyTTLs", // promises 3 and 4
 		Rule:  "A lease is renewed for as long as it is held, and a waiter keeps its place for as long as it waits.",
-		Needs: line, timely: true, run: lockOutlivesTTLs},
+		Needs: queueing, timely: true, run: lockOutlivesTTLs},
 	{Name: "CancelledLockLeavesNothing", // promises 4 and 6, failure cases 11 and 18
 		Rule: "A Lock whose context ends says so and what kept it, leaves no place, and keeps nobody behind it waiting.",
 		run:  cancelledLock},
@@ -42,8 +42,8 @@ var coreCases = []Case{
 		run:  vanishedHolder},
 	{Name: "VanishedWaiterDelaysForItsPatience", // promise 4
 		Rule:  "A waiter that vanished delays those behind it for its patience and its claim, and no longer.",
-		Needs: line, timely: true, run: vanishedWaiter},
-	{Name: "LossIsToldBeforeTheNextGrant", // promises 1 and 2, failure case 1
+		Needs: queueing, timely: true, run: vanishedWaiter},
+	{Name: "LossIsKnownBeforeTheNextGrant", // promises 1 and 2, failure case 1
 		Rule:   "A holder that is cut off right after a renewal is told of its loss before a waiter elsewhere has the key.",
 		timely: true, run: func(e *env) {
 			lossBeforeGrant(e, func(c *hasp.Client) *hasp.Lease { return e.lock(c, e.short()) })
@@ -54,7 +54,7 @@ var coreCases = []Case{
 	{Name: "OutageAtTheTurn", // promise 7, failure case 16
 		Rule:   "A waiter whose turn comes while the store is away for less than the TTL is granted the key afterwards.",
 		timely: true, run: outageAtTheTurn},
-	{Name: "LostRepliesRepairThemselves", // failure case 13
+	{Name: "LostRepliesDoNoHarm", // failure case 13
 		Rule:   "When the reply to an acquire, a renewal or a release is lost, asking again has the outcome of the first.",
 		timely: true, run: lostReplies},
 	{Name: "DuplicatedRequestsDoNothing", // failure case 13
@@ -131,7 +131,7 @@ type waiting struct {
 	done   chan struct{}
 }
 
-// begin starts a Lock, and returns when it waits: in line where there is one.
+// begin starts a Lock, and returns when it waits: in the queue where there is one.
 func (e *env) begin(c *hasp.Client, o *hasp.LockOptions) *waiting {
 	e.Helper()
 	return e.beginLock(c.Mutex("k", o).Lock)
@@ -144,7 +144,7 @@ func (e *env) beginLock(lock func(context.Context) (*hasp.Lease, error)) *waitin
 	w := e.startLock(lock)
 	e.eventually(0, "the Lock was refused", func() bool { return e.refused() > refused })
 	if e.traits.Queue != driver.QueueNone {
-		e.eventually(0, "the Lock stands in line", func() bool { return e.inspect("k").Waiters > places })
+		e.eventually(0, "the Lock waits in the queue", func() bool { return e.inspect("k").Waiters > places })
 	}
 	return w
 }

@@ -28,7 +28,7 @@ func vanishedHolder(e *env) {
 
 func vanishedWaiter(e *env) {
 	holder := e.lock(e.client(nil), e.lasting())
-	e.join(e.d, e.brief(e.ask("k")), 0) // never heard of again
+	e.join(e.d, e.brief(e.ask("k")), 0) // nothing is heard of it again
 	w := e.begin(e.client(nil), e.lasting())
 	e.unlock(holder)
 	e.unlock(w.granted(3 * e.ttl))
@@ -53,13 +53,13 @@ func lossBeforeGrant(e *env, lock func(*hasp.Client) *hasp.Lease) {
 	e.comes(renewed, e.ttl+e.slack, "the lease was not renewed")
 	deadline := lease.Deadline()
 	<-lease.Done()
-	told := time.Now()
+	ended := time.Now()
 	next := w.granted(2 * e.ttl)
 	if !deadline.Before(w.at) {
 		e.Errorf("the deadline of the holder was %v after the waiter had the key", deadline.Sub(w.at))
 	}
-	if !told.Before(w.at.Add(e.lost())) {
-		e.Errorf("the holder was told %v after the waiter had the key", told.Sub(w.at))
+	if !ended.Before(w.at.Add(e.lost())) {
+		e.Errorf("the holder learned it %v after the waiter had the key", ended.Sub(w.at))
 	}
 	if err := lease.Err(); !errors.Is(err, hasp.ErrLost) {
 		e.Errorf("the lease says %v, want ErrLost", err)

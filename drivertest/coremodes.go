@@ -20,27 +20,27 @@ import (
 var coreModeCases = []Case{
 	{Name: "RLocksHoldTogether",
 		Rule:  "Read leases of several clients stand together, a Lock waits for all of them, and an RLock that comes after it for the Lock.",
-		Needs: sharedLine, run: rlocksTogether},
+		Needs: sharedQueue, run: rlocksTogether},
 	{Name: "WriterIsNotStarved",
 		Rule:  "Under a stream of readers, of whom some hold the key at any time, a Lock is granted before every reader that began to wait after it: after one reader's hold.",
-		Needs: sharedLine, run: writerIsNotStarved},
+		Needs: sharedQueue, run: writerIsNotStarved},
 	{Name: "ReadersOutliveManyTTLs",
 		Rule:  "Each read lease is renewed for as long as it is held, and a writer keeps its place for as long as it waits.",
-		Needs: sharedLine, timely: true, run: readersOutliveTTLs},
-	{Name: "LossOfAReaderIsToldBeforeTheWriter",
+		Needs: sharedQueue, timely: true, run: readersOutliveTTLs},
+	{Name: "LossOfAReaderIsKnownBeforeTheWriter",
 		Rule:  "A reader that is cut off right after a renewal is told of its loss before a writer elsewhere has the key.",
 		Needs: shared, timely: true, run: func(e *env) {
 			lossBeforeGrant(e, func(c *hasp.Client) *hasp.Lease { return e.must(c.RWMutex("k", e.short()).TryRLock(e.ctx)) })
 		}},
 	{Name: "DowngradeLetsReadersEnter",
 		Rule:  "Downgrade keeps the lease and its fence, and readers that wait enter at once, while a writer behind them goes on waiting until all are gone.",
-		Needs: sharedLine, run: downgradeLetsReadersIn},
+		Needs: sharedQueue, run: downgradeLetsReadersIn},
 	{Name: "LostReplyOfADowngrade", // failure case 13
 		Rule:  "When the reply to a Downgrade is lost, or the request reaches the store twice, asking again has the outcome of the first.",
 		Needs: shared, run: lostDowngrade},
 	{Name: "SemaphoreNumbersItsSlots",
 		Rule:  "The leases of a semaphore have different slots below n, and who waits is granted the one that was given back.",
-		Needs: slotsLine, run: semaphoreSlots},
+		Needs: slotsQueue, run: semaphoreSlots},
 	{Name: "LockAllInAnyOrder",
 		Rule: "Those who lock several keys at once, whatever order they name them in, have them all in turn, each alone; TryLockAll has all or none.",
 		run:  lockAllInAnyOrder},
@@ -52,7 +52,7 @@ var coreModeCases = []Case{
 		run:  vanishedHolderAbandons},
 	{Name: "WantedComesWithARenewal",
 		Rule:  "A lease's Wanted is closed soon after somebody began to wait for its key, and not before.",
-		Needs: line, timely: true, run: wantedComes},
+		Needs: queueing, timely: true, run: wantedComes},
 }
 
 // must returns a lease that was granted.
@@ -101,7 +101,7 @@ func rlocksTogether(e *env) {
 func writerIsNotStarved(e *env) {
 	const readers, every, holds = 100, 10 * time.Millisecond, 200 * time.Millisecond
 	clients := []*hasp.Client{e.client(nil), e.client(nil), e.client(nil)}
-	var inLine atomic.Bool  // the writer is
+	var inQueue atomic.Bool // the writer is
 	var early atomic.Int64  // readers that began after that and were granted before it
 	var written atomic.Bool // the writer has the key, or had it
 	ctx, cancel := context.WithCancel(e.ctx)
@@ -114,7 +114,7 @@ func writerIsNotStarved(e *env) {
 				close(begin)
 			}
 			wg.Go(func() {
-				late := inLine.Load()
+				late := inQueue.Load()
 				lease, err := clients[i%2].RWMutex("k", e.lasting()).RLock(ctx)
 				if err != nil {
 					e.Errorf("RLock: %v", err)
@@ -134,15 +134,15 @@ func writerIsNotStarved(e *env) {
 	<-begin
 	w := e.startLock(clients[2].RWMutex("k", e.lasting()).Lock)
 	start := time.Now()
-	e.eventually(0, "the writer stands in line", func() bool {
+	e.eventually(0, "the writer waits in the queue", func() bool {
 		for _, h := range e.inspect("k").Queue {
-			inLine.Store(inLine.Load() || h.Mode == driver.Exclusive)
+			inQueue.Store(inQueue.Load() || h.Mode == driver.Exclusive)
 		}
 		select {
 		case <-w.done:
 			return true
 		default:
-			return inLine.Load()
+			return inQueue.Load()
 		}
 	})
 	lease := w.granted(holds)
@@ -334,7 +334,7 @@ func vanishedHolderAbandons(e *env) {
 	c := e.client(nil)
 	for _, want := range []bool{true, false} {
 		lease := e.lock(c, e.lasting())
-		if !e.toldRight(lease.Abandoned(), want) {
+		if !e.abandonedRight(lease.Abandoned(), want) {
 			e.Errorf("Abandoned is %v, want %v", lease.Abandoned(), want)
 		}
 		e.unlock(lease)

@@ -16,8 +16,8 @@ import (
 	"github.com/hasplock/hasp/internal/stall"
 )
 
-// env is what a case works with: a store of its own, and words to say what
-// should happen there.
+// env is what a case works with: a store of its own, and methods for what should
+// happen there.
 type env struct {
 	testing.TB
 	ctx    context.Context
@@ -131,7 +131,7 @@ func (e *env) refuse(d driver.Driver, r contend.Owner) driver.Result {
 	return res
 }
 
-// join puts r in line, and must be refused with so many places before it.
+// join puts r in the queue, and must be refused with so many places before it.
 func (e *env) join(d driver.Driver, r contend.Owner, ahead int) driver.Result {
 	e.Helper()
 	res := e.refuse(d, queued(r))
@@ -148,7 +148,7 @@ func (e *env) release(d driver.Driver, r contend.Owner) {
 	}
 }
 
-// releaseNothing releases, and must be told that there was nothing.
+// releaseNothing releases, and must hear that there was nothing.
 func (e *env) releaseNothing(d driver.Driver, r contend.Owner) {
 	e.Helper()
 	if err := contend.Release(e.ctx, d, r); !errors.Is(err, driver.ErrNotHeld) {
@@ -197,7 +197,7 @@ func (e *env) renewed(d driver.Driver, r contend.Owner) driver.Renewal {
 	return a
 }
 
-// renewNothing renews, and must be told that there is nothing.
+// renewNothing renews, and must hear that there is nothing.
 func (e *env) renewNothing(d driver.Driver, r contend.Owner) {
 	e.Helper()
 	if a := e.renew(d, r)[0]; !errors.Is(a.Err, driver.ErrNotHeld) {
@@ -232,8 +232,8 @@ func (e *env) free(key string) {
 	}
 }
 
-// eventually asks until ok says yes, and fails after limit and the slack, and
-// what the machine took away.
+// eventually calls ok until it is true, and fails after limit, the slack, and the
+// time for which the machine did not run this process.
 func (e *env) eventually(limit time.Duration, what string, ok func() bool) {
 	e.Helper()
 	start := time.Now()
@@ -245,7 +245,8 @@ func (e *env) eventually(limit time.Duration, what string, ok func() bool) {
 	}
 }
 
-// comes waits for an event, for limit at most and what the machine took away.
+// comes waits for an event, for limit at most and the time for which the machine
+// did not run this process.
 func (e *env) comes(event <-chan struct{}, limit time.Duration, not string) {
 	e.Helper()
 	for start := time.Now(); ; {
@@ -276,8 +277,8 @@ func (e *env) pause() {
 // up for clocks that differ, a store may use up.
 func sure(ttl time.Duration) time.Duration { return ttl - ttl/100 - 2*time.Millisecond }
 
-// inherit asks until r is granted, as soon as the brief lease before it is over. For
-// an engine made of others that may be later than when it is over for most of them.
+// inherit asks until r is granted, as soon as the brief lease before it has expired. An
+// engine that combines several stores may need longer than most of them.
 func (e *env) inherit(d driver.Driver, r contend.Owner) driver.Result {
 	e.Helper()
 	var res driver.Result
@@ -288,7 +289,7 @@ func (e *env) inherit(d driver.Driver, r contend.Owner) driver.Result {
 	return res
 }
 
-// turn asks with the line until r is granted, as hasp does, for limit at most.
+// turn asks with the queue until r is granted, as hasp does, for limit at most.
 func (e *env) turn(d driver.Driver, r contend.Owner, limit time.Duration) driver.Result {
 	e.Helper()
 	var res driver.Result

@@ -17,7 +17,7 @@ var fenceCases = []Case{
 		Needs: fencing, run: fencesRise},
 	{Name: "FencesRiseOverHandoffs",
 		Rule:  "A holder that was handed the key has a strictly larger fence than the one before.",
-		Needs: []Need{needFencing, needLine}, run: fencesRiseOverHandoffs},
+		Needs: []Need{needFencing, needQueue}, run: fencesRiseOverHandoffs},
 	{Name: "FencesRiseOverExpiry",
 		Rule:  "A holder after one whose lease expired has a strictly larger fence.",
 		Needs: fencing, run: fencesRiseOverExpiry},
@@ -107,7 +107,7 @@ func fencesInARow(e *env) {
 	}
 	b := e.ask("k")
 	b.Fences = n
-	if needLine.Met(e.d) {
+	if needQueue.Met(e.d) {
 		e.join(e.d, b, 0)
 	}
 	e.release(e.d, a)

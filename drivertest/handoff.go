@@ -13,38 +13,38 @@ var handoff = []Need{needHandoff}
 
 var handoffCases = []Case{
 	{Name: "HandoffIsAtOnce",
-		Rule:  "A Release makes the next in line the owner at once, before it asks, and the claim keeps the fence and takes the full TTL.",
+		Rule:  "A Release makes the next in the queue the owner at once, before it asks, and the claim keeps the fence and takes the full TTL.",
 		Needs: handoff, run: handoffIsAtOnce},
 	{Name: "HandedOverPlaceIsNoPlace",
 		Rule:  "Renew of a place that was handed the key is ErrNotHeld, so that its owner asks and claims.",
 		Needs: handoff, run: handedOverPlace},
-	{Name: "ReleaseOfAHandedOverKeyPassesOn",
-		Rule:  "A waiter that gives up when it was already handed the key passes it on to the next.",
+	{Name: "ReleaseOfAHandedOverKeyHandsItOn",
+		Rule:  "A waiter that gives up when it was already handed the key hands it on to the next.",
 		Needs: handoff, run: releaseOfHandedOver},
 	{Name: "UnclaimedKeyGoesOn",
-		Rule:  "A key that was handed to a waiter that never claims it goes on to the next in line, within a bounded time.",
+		Rule:  "A key that was handed to a waiter that never claims it goes on to the next in the queue, within a bounded time.",
 		Needs: handoff, timely: true, run: unclaimedGoesOn},
 	{Name: "UnclaimedKeyGoesFree",
 		Rule:  "A key that was handed to the only waiter, which never claims it, is free within a bounded time.",
 		Needs: handoff, timely: true, run: unclaimedGoesFree},
 	{Name: "LapsedClaimKeepsThePlaceOnce",
-		Rule:  "A waiter that let its claim lapse once is still before those who came after it.",
+		Rule:  "A waiter that did not claim the key once is still before those who came after it.",
 		Needs: handoff, run: lapsedClaim},
-	{Name: "UnclaimedKeyIsLookedAfter",
-		Rule:  "When a waiter that was handed the key does not claim it, the next in line is told when that is over, so that asking only when told is enough.",
-		Needs: handoff, timely: true, run: unclaimedIsLookedAfter},
-	{Name: "HolderAfterAHandoffIsLookedAfter",
-		Rule:  "Who became the first in line by a handoff is told when the lease of the one that claimed the key expires, so that asking only when told is enough.",
-		Needs: line, timely: true, run: heirIsLookedAfter},
-	{Name: "HolderAfterAnExpiryIsLookedAfter",
-		Rule:  "Who became the first in line because the one before it has a key that expired is told when that lease expires, so that asking only when told is enough.",
-		Needs: line, timely: true, run: successorIsLookedAfter},
+	{Name: "UnclaimedKeyWakesTheNext",
+		Rule:  "When a waiter that was handed the key does not claim it, the next in the queue gets a hint once the claim time is over, so that asking only then is enough.",
+		Needs: handoff, timely: true, run: unclaimedWakes},
+	{Name: "ExpiryAfterAHandoffWakesTheFirst",
+		Rule:  "A waiter that became the first in the queue by a handoff gets a hint when the lease of the one that claimed the key expires, so that asking only then is enough.",
+		Needs: queueing, timely: true, run: heirWakes},
+	{Name: "ExpiryAfterAnExpiryWakesTheFirst",
+		Rule:  "A waiter that became the first in the queue because the one before it was granted a key that expired gets a hint when that lease expires, so that asking only then is enough.",
+		Needs: queueing, timely: true, run: successorWakes},
 	{Name: "StoppedWaitersDelayForTheirClaims",
-		Rule:  "However many of those before it let their claims lapse, a waiter whose sign of life finds the key free is told to ask, and again when each claim is over, also when it asks once more meanwhile.",
+		Rule:  "However many of those before it do not claim the key, a waiter whose sign of life finds the key free gets a hint, and another when each claim time is over, also when it asks once more meanwhile.",
 		Needs: handoff, timely: true, run: stoppedWaiters},
 	{Name: "DeadHolderHandsOn",
-		Rule:  "A lease that expires goes to the first in line, and to nobody else, as if it had been released.",
-		Needs: line, timely: true, run: deadHolderHandsOn},
+		Rule:  "A lease that expires goes to the first in the queue, and to nobody else, as if it had been released.",
+		Needs: queueing, timely: true, run: deadHolderHandsOn},
 }
 
 func handoffIsAtOnce(e *env) {
@@ -131,7 +131,7 @@ func lapsedClaim(e *env) {
 	e.turn(e.d, c, 0)
 }
 
-func unclaimedIsLookedAfter(e *env) {
+func unclaimedWakes(e *env) {
 	a, stopped := e.ask("k"), e.ask("k")
 	stopped.TTL = e.ttl // which bounds the time for its claim
 	e.grant(e.d, a)
@@ -143,7 +143,7 @@ func unclaimedIsLookedAfter(e *env) {
 	e.heldBy(w.r)
 }
 
-func heirIsLookedAfter(e *env) {
+func heirWakes(e *env) {
 	a, dies := e.ask("k"), e.ask("k")
 	dies.TTL = e.ttl
 	e.grant(e.d, a)
@@ -155,7 +155,7 @@ func heirIsLookedAfter(e *env) {
 	e.heldBy(w.r)
 }
 
-func successorIsLookedAfter(e *env) {
+func successorWakes(e *env) {
 	gone, dies := e.brief(e.ask("k")), e.ask("k")
 	dies.TTL = e.ttl
 	e.grant(e.d, gone)
@@ -196,7 +196,7 @@ func deadHolderHandsOn(e *env) {
 	e.join(other, c, 1)
 	start := time.Now()
 	var res driver.Result
-	e.eventually(e.ttl, "the first in line is granted the key of a holder that is gone", func() bool {
+	e.eventually(e.ttl, "the first in the queue is granted the key of a holder that is gone", func() bool {
 		e.refuse(other, e.ask("k"))
 		e.refuse(other, queued(c))
 		res = e.try(e.d, queued(b))

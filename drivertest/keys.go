@@ -15,11 +15,11 @@ var keyCases = []Case{
 		Rule: "Any key of 1 to 512 bytes works from grant to release, and is no other key's.",
 		run:  anyKey},
 	{Name: "HostileLabels",
-		Rule: "Any label of up to 512 bytes comes back as it was given, of a holder and in the line.",
+		Rule: "Any label of up to 512 bytes comes back as it was given, of a holder and in the queue.",
 		run:  anyLabel},
 	{Name: "KeysNamedLikeTheStoresOwn",
 		Rule: "A key that is named like something the engine keeps beside another key never harms that one.",
-		run:  namedLikeSidecars},
+		run:  namedLikeTheStoresOwn},
 }
 
 // anyKey holds all the keys at once: two that the engine takes for one would
@@ -74,7 +74,7 @@ func anyLabel(e *env) {
 		if e.traits.Queue != driver.QueueNone {
 			e.join(e.d, b, 0)
 			if l := e.heldBy(a).Queue; len(l) != 1 || l[0].Label != label {
-				e.Errorf("the label in line is not %q: %+v", label, l)
+				e.Errorf("the label in the queue is not %q: %+v", label, l)
 			}
 			e.release(e.d, b)
 		}
@@ -84,7 +84,7 @@ func anyLabel(e *env) {
 	}
 }
 
-func namedLikeSidecars(e *env) {
+func namedLikeTheStoresOwn(e *env) {
 	a := e.ask("k")
 	e.grant(e.d, a)
 	waits := e.traits.Queue != driver.QueueNone
@@ -94,7 +94,7 @@ func namedLikeSidecars(e *env) {
 	}
 	e.askForNames()
 	if info := e.heldBy(a); waits && (info.Waiters != 1 || info.Queue[0].Owner != b.Owner) {
-		e.Fatalf("the line of %q is %+v", "k", info)
+		e.Fatalf("the queue of %q is %+v", "k", info)
 	}
 	e.release(e.d, a)
 	if waits {

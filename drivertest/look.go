@@ -20,14 +20,14 @@ import (
 
 var lookCases = []Case{
 	{Name: "InspectOfAFreeKey",
-		Rule: "Inspect of a key that nobody holds is no error, and leaves nothing.",
+		Rule: "Inspect of a key that nobody holds is not an error, and leaves nothing.",
 		run:  inspectFree},
 	{Name: "InspectSaysWhoAndHowLong",
 		Rule:   "Inspect names the holder with its label as it was given and since when it holds the key; what is left of its lease falls with time.",
 		timely: true, run: inspectSaysWho},
 	{Name: "InspectChangesNothing",
-		Rule:  "Looking at a key is no sign of life and takes nobody's turn.",
-		Needs: line, timely: true, run: inspectChangesNothing},
+		Rule:  "Inspecting a key is no sign of life and takes nobody's turn.",
+		Needs: queueing, timely: true, run: inspectChangesNothing},
 	{Name: "LongestTTL",
 		Rule: "A lease of the longest TTL that there is has nearly all of it left, to whoever asks.",
 		run:  longestTTL},
@@ -41,7 +41,7 @@ var lookCases = []Case{
 		Rule: "Whoever ranges over List may stop at any key, and the driver goes on working.",
 		run:  listMayBeLeft},
 	{Name: "NothingStays", // promise 6; failure cases 11 and 12
-		Rule: "After every release, given-up place, lapsed claim and expiry the store holds nothing that does not end by itself.",
+		Rule: "After every release, place given up, unclaimed handoff and expiry the store holds nothing that does not expire.",
 		run:  nothingStays},
 	{Name: "CloseEndsWhatTheDriverOpened",
 		Rule: "Close ends the driver's own goroutines, and the store goes on for others.",

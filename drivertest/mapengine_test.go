@@ -38,8 +38,8 @@ type mapKey struct {
 	id           driver.ID
 	fence        uint64
 	since, until time.Time
-	told         bool // its holder was told that the key was abandoned
-	abandoned    bool // the next one is to be told
+	marked       bool // its holder was granted an abandoned key
+	abandoned    bool // the next one is
 }
 
 // newMapServer returns the address of an empty store.
@@ -104,7 +104,7 @@ func (s *mapServer) answer(w []string) string {
 		return s.try(k, id, now, until, number(w[5]))
 	case w[0] == "renew" && mine:
 		k.last(until)
-		return line("granted", k.fence, k.until.Sub(now), k.told)
+		return line("granted", k.fence, k.until.Sub(now), k.marked)
 	case w[0] == "release":
 		return s.release(k, id, w)
 	}
@@ -134,10 +134,10 @@ func (s *mapServer) try(k *mapKey, id driver.ID, now, until time.Time, fences in
 	case !k.held:
 		n = max(fences, 1)
 		s.newest = max(s.newest+1, uint64(now.UnixMicro())) + uint64(n-1)
-		*k = mapKey{held: true, id: id, fence: s.newest, since: now, told: k.abandoned}
+		*k = mapKey{held: true, id: id, fence: s.newest, since: now, marked: k.abandoned}
 	}
 	k.last(until)
-	return line("granted", k.fence, k.until.Sub(now), k.told, n)
+	return line("granted", k.fence, k.until.Sub(now), k.marked, n)
 }
 
 // last moves the end of a lease, never to an earlier moment.
@@ -160,7 +160,7 @@ func (s *mapServer) release(k *mapKey, id driver.ID, w []string) string {
 		return line("not held")
 	}
 	end := driver.End(number(w[5]))
-	*k = mapKey{abandoned: end == driver.Unfinished || end == driver.Unused && k.told}
+	*k = mapKey{abandoned: end == driver.Unfinished || end == driver.Unused && k.marked}
 	return line("ok")
 }
 

@@ -21,7 +21,7 @@ var nodeCases = []Case{
 		Rule: "A store whose process was replaced by one without data grants, keeps and prolongs nothing until it is admitted.",
 		run:  func(e *env) { isHeldBack(e, e.restart()) }},
 	{Name: "FlushedNodeIsHeldBack",
-		Rule: "A store that forgot everything grants, keeps and prolongs nothing until it is admitted.",
+		Rule: "A store that lost all its data grants, keeps and prolongs nothing until it is admitted.",
 		run:  func(e *env) { isHeldBack(e, e.flush()) }},
 	{Name: "HeldBackNodeHandsNothingOn",
 		Rule: "A store whose process was replaced hands nothing on until it is admitted, neither at a Release nor when a lease ends.",
@@ -85,7 +85,7 @@ func isHeldBack(e *env, forget func()) {
 	n, other := e.node(), e.open()
 	a, b := e.ask("k"), e.ask("k")
 	e.grant(e.d, a)
-	if needLine.Met(e.d) {
+	if needQueue.Met(e.d) {
 		e.join(other, b, 0)
 	}
 	forget()
@@ -109,13 +109,13 @@ func isHeldBack(e *env, forget func()) {
 	e.grant(e.d, e.ask("k"))
 }
 
-// lineOverReload has a holder and one in line, and then the store's process is
+// queueOverReload has a holder and one in the queue, and then the store's process is
 // replaced by one with its data.
-func (e *env) lineOverReload(a, b contend.Owner) {
+func (e *env) queueOverReload(a, b contend.Owner) {
 	e.Helper()
 	reload := e.reload()
-	if !needLine.Met(e.d) {
-		e.Skipf("%s does not promise this: needs the trait %s", e.traits.Engine, needLine.Trait)
+	if !needQueue.Met(e.d) {
+		e.Skipf("%s does not promise this: needs the trait %s", e.traits.Engine, needQueue.Trait)
 	}
 	e.grant(e.d, a)
 	e.join(e.d, b, 0)
@@ -127,7 +127,7 @@ func (e *env) lineOverReload(a, b contend.Owner) {
 
 func heldBackHandsNothingOn(e *env) {
 	a, b := e.ask("released"), e.ask("released")
-	e.lineOverReload(a, b)
+	e.queueOverReload(a, b)
 	n := e.node()
 	e.release(e.d, a)
 	if info := e.inspect(a.Key); info.Held {
@@ -138,7 +138,7 @@ func heldBackHandsNothingOn(e *env) {
 	e.turn(e.d, b, 0)
 
 	a, b = e.brief(e.ask("ended")), e.ask("ended")
-	e.lineOverReload(a, b)
+	e.queueOverReload(a, b)
 	e.expires(a.Key)
 	e.heldBack(e.d, b)
 	e.admitted(n, e.traits.MaxTTL)

@@ -172,17 +172,17 @@ func (m *memo[K, V]) set(k K, v V) {
 	m.m[k] = v
 }
 
-// ownLine is an engine with a line of its own over locks that know none: pick
-// says which place of the line is next, -1 for any that asks.
-type ownLine struct {
+// ownQueue is an engine with a queue of its own over locks that know none: pick
+// says which place of the queue is next, -1 for any that asks.
+type ownQueue struct {
 	*patched
-	mu    sync.Mutex
-	lines map[string][]driver.Claim
-	pick  func(n int) int
+	mu     sync.Mutex
+	queues map[string][]driver.Claim
+	pick   func(n int) int
 }
 
-func newOwnLine(s *memdriver.Store, pick func(n int) int) *ownLine {
-	o := &ownLine{patched: &patched{Store: s}, lines: make(map[string][]driver.Claim), pick: pick}
+func newOwnQueue(s *memdriver.Store, pick func(n int) int) *ownQueue {
+	o := &ownQueue{patched: &patched{Store: s}, queues: make(map[string][]driver.Claim), pick: pick}
 	o.try, o.release, o.inspect = o.ask, o.leave, o.look
 	o.renew = func(ctx context.Context, r driver.RenewRequest) driver.Renewal {
 		if r.Queue {
@@ -193,50 +193,50 @@ func newOwnLine(s *memdriver.Store, pick func(n int) int) *ownLine {
 	return o
 }
 
-func (o *ownLine) ask(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+func (o *ownQueue) ask(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	line := o.lines[r.Key]
-	i := slices.IndexFunc(line, func(p driver.Claim) bool { return p.Owner == r.Owner })
-	next, queue := o.pick(len(line)), r.Queue
+	waiting := o.queues[r.Key]
+	i := slices.IndexFunc(waiting, func(p driver.Claim) bool { return p.Owner == r.Owner })
+	next, queue := o.pick(len(waiting)), r.Queue
 	r.Queue = false
 	info := looked(o.Store, r.Key)
-	if info.Held || len(line) == 0 || next < 0 || i == next {
+	if info.Held || len(waiting) == 0 || next < 0 || i == next {
 		res, err := o.Store.Vote(ctx, r)
 		if err != nil || res.Granted {
 			if i >= 0 {
-				o.lines[r.Key] = slices.Delete(line, i, i+1)
+				o.queues[r.Key] = slices.Delete(waiting, i, i+1)
 			}
 			return res, err
 		}
 	}
 	if i < 0 {
-		i = len(line)
+		i = len(waiting)
 		if queue {
-			o.lines[r.Key] = append(line, r.Claim)
+			o.queues[r.Key] = append(waiting, r.Claim)
 		}
 	}
 	return driver.Result{Ahead: i, Holder: info.Holder, Left: info.Left, RetryIn: info.Left}, nil
 }
 
-func (o *ownLine) leave(ctx context.Context, r driver.WithdrawRequest) error {
+func (o *ownQueue) leave(ctx context.Context, r driver.WithdrawRequest) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	line := o.lines[r.Key]
-	i := slices.IndexFunc(line, func(p driver.Claim) bool { return p.Owner == r.Owner })
+	waiting := o.queues[r.Key]
+	i := slices.IndexFunc(waiting, func(p driver.Claim) bool { return p.Owner == r.Owner })
 	if i < 0 {
 		return o.Store.Withdraw(ctx, r)
 	}
-	o.lines[r.Key] = slices.Delete(line, i, i+1)
+	o.queues[r.Key] = slices.Delete(waiting, i, i+1)
 	_ = o.Store.Withdraw(ctx, r)
 	return nil
 }
 
-func (o *ownLine) look(ctx context.Context, key string) (driver.Info, error) {
+func (o *ownQueue) look(ctx context.Context, key string) (driver.Info, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	info, err := o.Store.Inspect(ctx, key)
-	for _, p := range o.lines[key] {
+	for _, p := range o.queues[key] {
 		info.Queue = append(info.Queue, driver.Holder{Owner: p.Owner, Label: p.Label})
 	}
 	info.Waiters = len(info.Queue)

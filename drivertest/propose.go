@@ -159,7 +159,7 @@ func mintedAndProposed(e *env) {
 		a := propose(e.ask("k"), fence+50_000)
 		e.grantExactly(a, a.Fence)
 		fence = a.Fence
-		if needLine.Met(e.d) { // minted for a handoff
+		if needQueue.Met(e.d) { // minted for a handoff
 			b := e.ask("k")
 			e.join(e.d, b, 0)
 			e.release(e.d, a)
@@ -296,7 +296,7 @@ func restoreSparesTheHolder(e *env) {
 		}
 		e.grantExactly(a, a.Fence)
 	}
-	if needLine.Met(e.d) {
+	if needQueue.Met(e.d) {
 		b, r := e.ask("k"), propose(e.ask("k"), a.Fence+10)
 		r.Restore = true
 		e.join(e.d, b, 0)

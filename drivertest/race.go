@@ -20,13 +20,13 @@ var raceCases = []Case{
 		Rule: "Copies of one request that arrive at once, on several connections, are one grant.",
 		run:  oneOwnerAtOnce},
 	{Name: "JoinRacesWithRelease", // failure case 15
-		Rule:  "Whoever joins the line while the key is released is granted, or told to ask again: no wake-up is lost.",
-		Needs: line, run: joinRacesWithRelease},
+		Rule:  "Whoever joins the queue while the key is released is granted, or told to ask again: no hint is lost.",
+		Needs: queueing, run: joinRacesWithRelease},
 	{Name: "GivingUpRacesWithRelease",
-		Rule:  "When the next in line gives up while the key is released, the one behind it is granted, or told to ask.",
-		Needs: line, run: givingUpRacesWithRelease},
+		Rule:  "When the next in the queue gives up while the key is released, the one behind it is granted, or told to ask.",
+		Needs: queueing, run: givingUpRacesWithRelease},
 	{Name: "NotSentIsTrue", // nobody would release it
-		Rule: "Of a Try whose error says that it was not sent, the store has nothing, then and later.",
+		Rule: "A Try whose error says that it was not sent leaves nothing in the store, then and later.",
 		run:  notSentIsTrue},
 }
 

@@ -19,7 +19,7 @@ import (
 
 var randomCases = []Case{
 	{Name: "RandomMix", // failure cases 28 and 34
-		Rule: "Whatever many clients do at once, with waits that are cancelled and holders that convert or vanish: only those hold a key together that share it, up to their limits and with different slots, fences rise, everybody who goes on waiting is granted, and no key is open to one in line that asks only when told.",
+		Rule: "Whatever many clients do at once, with waits that are cancelled and holders that convert or vanish: only those hold a key together that share it, up to their limits and with different slots, fences rise, everybody who goes on waiting is granted, and no key is open to one in the queue that asks only when told.",
 		run:  randomMix},
 }
 
@@ -241,7 +241,7 @@ func (m *mix) keeps(h history.Hold, ttl time.Duration) *history.Hold {
 	return &h
 }
 
-// waited records a stay in line that is over. Who gives up is in the way until its
+// waited records a stay in the queue that is over. Who gives up is in the way until its
 // Release arrives, and need not come.
 func (m *mix) waited(w history.Wait, gaveUp bool) {
 	if w.Asked.IsZero() {

@@ -19,7 +19,7 @@ var releaseCases = []Case{
 		Rule: "A Release by anybody but the holder is ErrNotHeld and changes nothing.",
 		run:  releaseIsTheOwners},
 	{Name: "ReleaseComparesTheLabel",
-		Rule: "Owner and Label are compared as a whole: the same owner with another label is somebody else.",
+		Rule: "Owner and Label are compared as a whole: the same owner with another label is another one.",
 		run:  releaseComparesTheLabel},
 	{Name: "ReleaseTwice", // failure cases 13 and 33
 		Rule: "The second Release of one owner is ErrNotHeld, and never touches a successor.",
@@ -28,13 +28,13 @@ var releaseCases = []Case{
 		Rule: "An owner whose lease ended cannot release the next holder's.",
 		run:  lateRelease},
 	{Name: "SettledReleaseIsARelease",
-		Rule: "A Release of an owner that nothing is under way of gives up a lease or a place like any other.",
+		Rule: "A Release of an owner with no request under way ends a lease or a place like any other.",
 		run:  settledRelease},
 	{Name: "SettledOwnerMayAskAgain",
-		Rule: "The engine does not remember a Release of an owner that nothing is under way of: the same owner may ask again, for the key or for a place.",
+		Rule: "The engine does not remember a Release of an owner with no request under way: the same owner may ask again, for the key or for a place.",
 		run:  settledAgain},
 	{Name: "TryAfterReleaseIsRefused", // failure cases 11 and 13
-		Rule: "A Try that arrives after the Release of its owner is refused as such, whether the owner held the key, stood in line or had nothing, and leaves no place.",
+		Rule: "A Try that arrives after the Release of its owner is refused as such, whether the owner held the key, waited in the queue or had nothing, and leaves no place.",
 		run:  tryAfterRelease},
 }
 
@@ -53,7 +53,7 @@ func settledRelease(e *env) {
 	a, b, c := e.ask("k"), e.ask("k"), e.ask("k")
 	a.Settled, b.Settled, c.Settled = true, true, true
 	e.grant(e.d, a)
-	if needLine.Met(e.d) {
+	if needQueue.Met(e.d) {
 		e.join(e.d, b, 0)
 		e.join(e.d, c, 1)
 		e.release(e.d, b)
@@ -76,7 +76,7 @@ func settledAgain(e *env) {
 	}
 	e.releaseNothing(e.d, a)
 	e.grant(e.d, a)
-	if needLine.Met(e.d) {
+	if needQueue.Met(e.d) {
 		for range 2 {
 			e.join(e.d, b, 0)
 			e.release(e.d, b)

@@ -37,7 +37,7 @@ var renewCases = []Case{
 		run:  renewOfMany},
 	{Name: "RenewSaysThatSomebodyWaits",
 		Rule:  "The answer to a renewal says whether somebody waits for this lease.",
-		Needs: []Need{needLine},
+		Needs: []Need{needQueue},
 		run:   renewWanted},
 }
 

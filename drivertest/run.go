@@ -11,7 +11,7 @@
 //		}})
 //	}
 //
-// What an engine does not promise is found in its [driver.Traits], never in
+// What an engine does not promise is known from its [driver.Traits], never from
 // its name: a case that needs more is skipped, and says which trait is missing.
 // Decorators of an engine must pass, too.
 package drivertest
@@ -24,57 +24,54 @@ import (
 	"github.com/hasplock/hasp/driver"
 )
 
-// Harness says how to come by stores to test.
+// Harness says how to make stores to test.
 type Harness struct {
-	// New makes an empty store for one case. What it opens it closes with
+	// New makes an empty store for one case, and closes what it opened with
 	// t.Cleanup. A store with a node record (driver.Recorded) must be held back then,
-	// as it is when it was just made or flushed: the suite admits it, at once and
-	// for the MaxTTL of its Traits, which must be an hour at least. Where a
-	// decorator hides that it keeps one, New admits it.
+	// as it is when it is new or was flushed: the suite admits it, for the MaxTTL of
+	// its Traits, which must be an hour at least. Where a decorator hides the record,
+	// New admits the store itself.
 	New func(t testing.TB) Store
-	// TTL is the lease time that cases wait out. It must leave room for a few
-	// requests. 0 means 30 seconds with Fake, else 500 milliseconds. An
-	// engine's MinTTL counts when it is longer.
+	// TTL is the TTL of leases whose end a case waits for. It must leave room for a
+	// few requests. 0 means 30 seconds with Fake, else 500 milliseconds. An engine's
+	// MinTTL is used when it is longer.
 	TTL time.Duration
-	// Parallel runs the cases side by side, as t.Parallel does: most of them wait
-	// for leases to end. New must make a store that no other case has.
+	// Parallel runs the cases in parallel, as t.Parallel does: most of them wait for
+	// leases to end. New must make a separate store for each.
 	Parallel bool
 	// Fake runs each case in a testing/synctest bubble, where waiting takes no
 	// time. It needs a store without I/O.
 	Fake bool
 }
 
-// Store is one store.
+// Store is a store under test.
 type Store struct {
-	// Open returns a new driver on the store, as another process would have
-	// it: with connections of its own where the engine has any. The suite
-	// closes it.
+	// Open returns a new driver for the store, as another process would have it:
+	// with its own connections where the engine has any. The suite closes it.
 	Open func() driver.Driver
-	// Leftovers returns the name of everything that is in the store and will
-	// not go away by itself, as the store calls it. nil: the store cannot be
-	// searched.
+	// Leftovers returns the names, in the store's own terms, of everything in the
+	// store that will not expire. nil: the store cannot be searched.
 	Leftovers func() []string
-	// Names returns the name of everything that is in the store now, as the
-	// store calls it. nil: it has no names that a key could meet.
+	// Names returns the names, in the store's own terms, of everything in the store
+	// now. nil: it has no names that a key could collide with.
 	Names func() []string
-	// Ended says whether nothing of a lease on key is left in any node of the
-	// store. nil: the store is one, and Inspect knows.
+	// Ended reports whether nothing of a lease on key is left on any node of the
+	// store. nil: there is one node, and Inspect tells.
 	Ended func(key string) bool
 
-	// The ways for a store with a node record to forget, or to seem to. Each
-	// returns when the store can be reached again. nil: the cases that need it
-	// are skipped.
+	// How a store with a node record loses its data, or seems to. Each returns when
+	// the store can be reached again. nil: the cases that need it are skipped.
 	Restart func() // its process is replaced by one that has nothing
 	Reload  func() // its process is replaced by one that has all its data
-	Flush   func() // it forgets everything, its record too, and goes on
+	Flush   func() // it loses all its data, its record too, and goes on
 }
 
-// A Case is one rule and the way to break it.
+// A Case is one rule and the test of it.
 type Case struct {
 	Name string
-	// Rule is what the case holds the engine to, as a sentence.
+	// Rule is what the engine must do, as a sentence.
 	Rule string
-	// Needs are the traits without which the rule says nothing.
+	// Needs are the traits without which the rule does not apply.
 	Needs []Need
 
 	// timely: the case must do something before a TTL is over, such as to renew,
@@ -83,14 +80,14 @@ type Case struct {
 	run    func(e *env)
 }
 
-// A Need is something an engine may promise or not.
+// A Need is a trait that an engine may have or not.
 type Need struct {
 	Trait string
 	Met   func(driver.Driver) bool
 }
 
 var (
-	needLine    = need("Queue", func(t driver.Traits) bool { return t.Queue != driver.QueueNone })
+	needQueue   = need("Queue", func(t driver.Traits) bool { return t.Queue != driver.QueueNone })
 	needHandoff = need("Queue: QueueHandoff", func(t driver.Traits) bool { return t.Queue == driver.QueueHandoff })
 	needHints   = need("Hints", func(t driver.Traits) bool { return t.Hints })
 	needFencing = need("Fencing", func(t driver.Traits) bool { return t.Fencing })
@@ -109,8 +106,8 @@ func need(trait string, met func(driver.Traits) bool) Need {
 func Cases() []Case {
 	var all []Case
 	for _, part := range [][]Case{
-		tryCases, releaseCases, renewCases, lineCases, handoffCases, raceCases, fenceCases, proposeCases, watchCases,
-		sharedCases, sharedKeepCases, sharedLookCases, sharedLineCases, sharedHandoffCases, convertCases, slotCases, abandonedCases, sharedFenceCases,
+		tryCases, releaseCases, renewCases, queueCases, handoffCases, raceCases, fenceCases, proposeCases, watchCases,
+		sharedCases, sharedKeepCases, sharedLookCases, sharedQueueCases, sharedHandoffCases, convertCases, slotCases, abandonedCases, sharedFenceCases,
 		lookCases, keyCases, randomCases, nodeCases, recordCases, coreCases, coreModeCases,
 	} {
 		all = append(all, part...)
@@ -134,7 +131,7 @@ func Run(t *testing.T, h Harness) {
 	}
 }
 
-// Run runs one case, and says its rule when it fails. With a fake clock the
+// Run runs one case, and reports its rule when it fails. With Harness.Fake the
 // caller provides the bubble.
 func (c Case) Run(t testing.TB, h Harness) {
 	e := newEnv(t, h)

@@ -27,9 +27,9 @@ var sharedCases = []Case{
 	{Name: "SharedTryAgainIsTheSameGrant",
 		Rule:  "Asking Shared again with the same owner returns the standing grant with its fence, and is no second hold.",
 		Needs: shared, run: sharedTryAgain},
-	{Name: "SharedTryEntersNoLine",
+	{Name: "SharedTryEntersNoQueue",
 		Rule:  "A holder that shares and asks again is answered with its grant, though a writer waits.",
-		Needs: []Need{needShared, needLine}, run: sharedTryBesideAWriter},
+		Needs: []Need{needShared, needQueue}, run: sharedTryBesideAWriter},
 	{Name: "SharedRefusalLeavesNoTrace",
 		Rule:  "A request Shared without Queue that is refused leaves nothing in the store.",
 		Needs: shared, run: sharedRefusal},
@@ -174,7 +174,7 @@ func sharedTryAgain(e *env) {
 		}
 	}
 	if info := e.sharedBy(a, b); info.Waiters != 0 {
-		e.Errorf("a holder stands in line as well: %+v", info)
+		e.Errorf("a holder waits in the queue as well: %+v", info)
 	}
 	e.release(e.d, a)
 	e.sharedBy(b)
@@ -190,7 +190,7 @@ func sharedTryBesideAWriter(e *env) {
 		}
 	}
 	if info := e.sharedBy(a); info.Waiters != 1 || info.Queue[0].Owner != w.Owner {
-		e.Errorf("the line is %+v", info.Queue)
+		e.Errorf("the queue is %+v", info.Queue)
 	}
 }
 

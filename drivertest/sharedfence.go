@@ -277,7 +277,7 @@ func heldBackSharesNothing(e *env) {
 	fence := e.grant(e.d, w).Fence
 	e.grant(e.d, a)
 	e.grant(e.d, c)
-	waits := needLine.Met(e.d)
+	waits := needQueue.Met(e.d)
 	next := e.ask("waited")
 	if waits {
 		e.join(e.d, next, 0)

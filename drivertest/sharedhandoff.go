@@ -11,19 +11,19 @@ var sharedHandoff = []Need{needShared, needHandoff}
 
 var sharedHandoffCases = []Case{
 	{Name: "SharedHandoffIsAtOnce",
-		Rule:  "A Release makes all the readers at the front of the line holders at once, before they ask, and each claim takes the full TTL.",
+		Rule:  "A Release makes all the readers at the front of the queue holders at once, before they ask, and each claim takes the full TTL.",
 		Needs: sharedHandoff, run: sharedHandoffIsAtOnce},
 	{Name: "HandedOverReaderIsNoPlace",
-		Rule:  "Renew of a reader's place that was handed the key is ErrNotHeld, while those still in line keep theirs.",
+		Rule:  "Renew of a reader's place that was handed the key is ErrNotHeld, while those still in the queue keep theirs.",
 		Needs: sharedHandoff, run: handedOverReader},
-	{Name: "ReleaseOfHandedOverSharesPassesOn",
-		Rule:  "Readers that give up when they were already handed the key leave it to those that came in with them, and the last to the next in line.",
+	{Name: "ReleaseOfHandedOverSharesHandsThemOn",
+		Rule:  "Readers that give up when they were already handed the key leave it to those admitted with them, and the last of them to the next in the queue.",
 		Needs: sharedHandoff, run: releaseOfHandedOverShares},
 	{Name: "UnclaimedSharesGoOn",
 		Rule:  "A key that was handed to readers of whom none claims it goes on to the writer behind them, within a bounded time.",
 		Needs: sharedHandoff, timely: true, run: unclaimedSharesGoOn},
 	{Name: "LapsedSharesKeepTheirPlacesOnce",
-		Rule:  "Readers that let their claims lapse once are still before those who came after them, in their order.",
+		Rule:  "Readers that did not claim the key once are still before those who came after them, in their order.",
 		Needs: sharedHandoff, run: lapsedShares},
 }
 
@@ -106,9 +106,9 @@ func lapsedShares(e *env) {
 	e.join(e.d, late, 4)
 	e.release(e.d, a)
 	e.turn(e.d, w, e.long) // however long this engine waits for a claim
-	line := e.heldBy(w).Queue
-	if len(line) != 4 || line[0].Owner != slow1.Owner || line[1].Owner != slow2.Owner || line[2].Owner != last.Owner {
-		e.Fatalf("the line is %+v", line)
+	waiting := e.heldBy(w).Queue
+	if len(waiting) != 4 || waiting[0].Owner != slow1.Owner || waiting[1].Owner != slow2.Owner || waiting[2].Owner != last.Owner {
+		e.Fatalf("the queue is %+v", waiting)
 	}
 	for _, r := range []contend.Owner{slow1, slow2, last, late} {
 		e.renewed(e.d, queued(r)) // they are slow, not gone

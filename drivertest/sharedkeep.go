@@ -12,7 +12,7 @@ import (
 
 var sharedKeepCases = []Case{
 	{Name: "ModeIsKept",
-		Rule:  "The holder's Try in another Mode without Convert is refused, joins no line, and changes nothing.",
+		Rule:  "The holder's Try in another Mode without Convert is refused, joins no queue, and changes nothing.",
 		Needs: shared, run: modeIsKept},
 	{Name: "RenewInWhicheverMode",
 		Rule:  "Renew and Release find the owner's lease in whichever Mode they name, and leave the Mode as it is.",

@@ -20,7 +20,7 @@ var sharedLookCases = []Case{
 		Needs: shared, run: sharersKeys},
 	{Name: "SharedKeysNamedLikeTheStoresOwn",
 		Rule:  "A key that is named like something the engine keeps beside another key never harms those that share that one.",
-		Needs: shared, run: sharedNamedLikeSidecars},
+		Needs: shared, run: sharedNamedLikeTheStoresOwn},
 	{Name: "SharersAreListed",
 		Rule:  "Inspect lists all that share a key in the order of their grants, each with its Mode, and who waits in which; List counts them.",
 		Needs: shared, run: sharersAreListed},
@@ -73,7 +73,7 @@ func sharersKeys(e *env) {
 	}
 }
 
-func sharedNamedLikeSidecars(e *env) {
+func sharedNamedLikeTheStoresOwn(e *env) {
 	rs := []contend.Owner{e.reader("k"), e.reader("k")}
 	for _, r := range rs {
 		e.grant(e.d, r)
@@ -96,7 +96,7 @@ func sharersAreListed(e *env) {
 		rs = append(rs, r)
 	}
 	w, last := e.ask("k"), e.reader("k")
-	waits := needLine.Met(e.d)
+	waits := needQueue.Met(e.d)
 	if waits {
 		e.join(e.d, w, 0)
 		e.join(e.d, last, 1)
@@ -112,7 +112,7 @@ func sharersAreListed(e *env) {
 	}
 	if waits && (len(info.Queue) != 2 || info.Queue[0].Owner != w.Owner || info.Queue[0].Mode != driver.Exclusive ||
 		info.Queue[1].Owner != last.Owner || info.Queue[1].Mode != driver.Shared) {
-		e.Errorf("the line is %+v", info.Queue)
+		e.Errorf("the queue is %+v", info.Queue)
 	}
 	listed := e.list("k")["k"]
 	if !listed.Held || listed.Holds != len(rs) || listed.Holder.Mode != driver.Shared || listed.Waiters != info.Waiters {
@@ -140,7 +140,7 @@ func oneHolderIsListed(e *env) {
 }
 
 func nothingStaysOfSharers(e *env) {
-	waits := needLine.Met(e.d)
+	waits := needQueue.Met(e.d)
 	for i := range 10 {
 		key := "k" + strconv.Itoa(i)
 		a, b, gone, w, late := e.reader(key), e.reader(key), e.brief(e.reader(key)), e.ask(key), e.brief(e.reader(key))

@@ -12,8 +12,8 @@ import (
 )
 
 var (
-	slots     = []Need{needShared, needSlots}
-	slotsLine = []Need{needShared, needSlots, needLine}
+	slots      = []Need{needShared, needSlots}
+	slotsQueue = []Need{needShared, needSlots, needQueue}
 )
 
 var slotCases = []Case{
@@ -27,13 +27,13 @@ var slotCases = []Case{
 		Rule:  "Of many who ask at once for one of Limit holds exactly so many are granted, with different slots.",
 		Needs: slots, run: limitAtOnce},
 	{Name: "SmallestLimitCounts",
-		Rule:  "Where the holders of a key and the one that asks name different limits, nobody is let in to more than the smallest of them; a reader without a Limit counts as one more.",
+		Rule:  "Where the holders of a key and the one that asks name different limits, nobody is admitted beyond the smallest of them; a reader without a Limit counts as one more.",
 		Needs: slots, run: smallestLimit},
 	{Name: "SlotIsTheSmallestThatIsFree",
 		Rule:  "A holder's slot is the smallest number from 0 on that no other holder has, and so below its Limit.",
 		Needs: slots, run: smallestSlot},
 	{Name: "SlotIsKept",
-		Rule:  "A slot stays the holder's while it holds the key: asking again and renewing tell the same one, also after smaller ones became free.",
+		Rule:  "A slot stays the holder's while it holds the key: asking again and renewing do not change it, even after smaller ones became free.",
 		Needs: slots, run: slotIsKept},
 	{Name: "SlotOfADeadHolderComesBack",
 		Rule:  "The slot of a holder that is gone is another's once its lease ended.",
@@ -41,18 +41,18 @@ var slotCases = []Case{
 	{Name: "ReaderHasNoSlot",
 		Rule:  "A reader without a Limit has the slot 0 and takes it from nobody; Inspect shows each holder's Limit and Slot.",
 		Needs: slots, run: readerHasNoSlot},
-	{Name: "LimitedLineIsInOrder",
-		Rule:  "The line for a key with a Limit is served in order: each holder that goes lets in one, with its slot.",
-		Needs: slotsLine, run: limitedLine},
+	{Name: "LimitedQueueIsInOrder",
+		Rule:  "The queue for a key with a Limit is served in order: each holder that leaves makes room for one, with its slot.",
+		Needs: slotsQueue, run: limitedQueue},
 	{Name: "LargerLimitLetsSeveralIn",
-		Rule:  "When the holder with the smallest Limit goes, as many from the front of the line are let in as the limits then allow, and told.",
-		Needs: slotsLine, run: largerLimit},
+		Rule:  "When the holder with the smallest Limit goes, as many from the front of the queue are admitted as the limits then allow, and get hints.",
+		Needs: slotsQueue, run: largerLimit},
 	{Name: "DeadHoldersLetAsManyIn",
-		Rule:  "When the leases of all holders of a key with a Limit expire, as many from the front of the line are let in once the first of them asks, and told.",
-		Needs: slotsLine, timely: true, run: deadHoldersLetIn},
-	{Name: "FirstInLineIsToldWhenThereIsRoom",
-		Rule:  "The first in line for a key with a Limit is told to look when the first of the leases ends that makes room.",
-		Needs: slotsLine, timely: true, run: toldWhenThereIsRoom},
+		Rule:  "When the leases of all holders of a key with a Limit expire, as many from the front of the queue are admitted once the first of them asks, and get hints.",
+		Needs: slotsQueue, timely: true, run: deadHoldersLetIn},
+	{Name: "FirstInTheQueueKnowsWhenThereIsRoom",
+		Rule:  "The first in the queue for a key with a Limit learns when the first of the leases ends that makes room.",
+		Needs: slotsQueue, timely: true, run: firstKnowsOfRoom},
 	{Name: "LimitOfOne",
 		Rule:  "A Limit of 1 is one holder at a time.",
 		Needs: slots, run: limitOfOne},
@@ -235,7 +235,7 @@ func readerHasNoSlot(e *env) {
 	e.grantSlot(e.d, a, 0)
 	e.grantSlot(e.d, r2, 0)
 	e.grantSlot(e.d, b, 1)
-	waits := needLine.Met(e.d)
+	waits := needQueue.Met(e.d)
 	if waits {
 		e.join(e.d, e.slotted("k", 4), 0)
 	}
@@ -246,14 +246,14 @@ func readerHasNoSlot(e *env) {
 		}
 	}
 	if waits && (len(info.Queue) != 1 || info.Queue[0].Limit != 4 || info.Queue[0].Mode != driver.Shared) {
-		e.Errorf("the line is %+v", info.Queue)
+		e.Errorf("the queue is %+v", info.Queue)
 	}
 }
 
-func limitedLine(e *env) {
+func limitedQueue(e *env) {
 	const n = 3
 	rs := e.fill("k", n)
-	var ws []*told
+	var ws []*listener
 	for i := range 6 {
 		ws = append(ws, e.await(e.open(), e.slotted("k", n), i))
 	}
@@ -277,7 +277,7 @@ func largerLimit(e *env) {
 	small, rs := e.slotted("k", 2), []contend.Owner{e.slotted("k", 5)}
 	e.grant(e.d, small)
 	e.grant(e.d, rs[0])
-	var ws []*told
+	var ws []*listener
 	for i := range 5 {
 		ws = append(ws, e.await(e.d, e.slotted("k", 5), i))
 	}
@@ -303,7 +303,7 @@ func deadHoldersLetIn(e *env) {
 	e.sharedBy(requests(ws[:n]...)...)
 }
 
-func toldWhenThereIsRoom(e *env) {
+func firstKnowsOfRoom(e *env) {
 	a, gone, w := e.slotted("k", 2), e.brief(e.slotted("k", 2)), e.slotted("k", 2)
 	e.grant(e.d, a)
 	e.grant(e.d, gone)

@@ -14,7 +14,7 @@ import (
 	"github.com/hasplock/hasp/memdriver"
 )
 
-// plain is an engine that promises as little as it may: no line, no hints, no
+// plain is an engine that promises as little as it may: no queue, no hints, no
 // fences, no sharing.
 func plain(s *memdriver.Store) driver.Driver {
 	const poll = 20 * time.Millisecond

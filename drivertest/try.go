@@ -18,7 +18,7 @@ var tryCases = []Case{
 		Rule: "Traits always returns the same value, and names the engine and the smallest TTL.",
 		run:  traitsAreConstant},
 	{Name: "TryGrantsAFreeKey",
-		Rule: "A key that nobody holds is granted, and the store says so to everybody.",
+		Rule: "A key that nobody holds is granted, and the store shows that to everybody.",
 		run:  tryGrantsAFreeKey},
 	{Name: "OneHolder",
 		Rule: "While one owner holds a key every other is refused, and told who holds it and for how long.",
@@ -27,7 +27,7 @@ var tryCases = []Case{
 		Rule: "Of many who ask for a free key at once exactly one is granted.",
 		run:  oneHolderOfMany},
 	{Name: "TryAgainIsTheSameGrant", // failure case 13
-		Rule: "Asking again with the same owner returns the standing grant with its fence, so that a lost reply repairs itself.",
+		Rule: "Asking again with the same owner returns the standing grant with its fence, so that a lost reply does no harm.",
 		run:  tryAgain},
 	{Name: "TryNeverShortens",
 		Rule: "Try by the holder never sets the expiry to an earlier moment.",
@@ -148,7 +148,7 @@ func tryAgain(e *env) {
 		}
 	}
 	if info := e.heldBy(a); info.Waiters != 0 {
-		e.Errorf("the holder stands in line as well: %+v", info)
+		e.Errorf("the holder waits in the queue as well: %+v", info)
 	}
 	e.release(e.d, a)
 	e.free("k")

@@ -10,24 +10,24 @@ import (
 	"github.com/hasplock/hasp/internal/contend"
 )
 
-var hinted = []Need{needLine, needHints}
+var hinted = []Need{needQueue, needHints}
 
 var watchCases = []Case{
-	{Name: "HintReachesTheNextInLine",
-		Rule:  "A Release tells the next in line, whose Watch was confirmed before, that now is the moment to ask.",
+	{Name: "HintReachesTheNext",
+		Rule:  "A Release gives a hint to the next in the queue, whose Watch was confirmed before.",
 		Needs: hinted, run: hintReachesTheNext},
 	{Name: "HintWakesNobodyElse",
-		Rule:  "A Release wakes the next in line and nobody behind it.",
+		Rule:  "A Release gives a hint to the next in the queue and to nobody behind it.",
 		Needs: hinted, run: hintWakesNobodyElse},
 	{Name: "HintAfterAPlaceWasGivenUp",
-		Rule:  "A waiter that gives up a key that it was just handed wakes the one behind it.",
+		Rule:  "When a waiter gives up a key that it was just handed, the one behind it gets a hint.",
 		Needs: hinted, run: hintAfterGivingUp},
 	{Name: "WatchersAreIndependent",
 		Rule:  "The end of one Watch takes no hints from the others.",
 		Needs: hinted, run: watchersAreIndependent},
 	{Name: "WatcherThatIsGone",
-		Rule:  "A key whose next in line no longer watches goes on to the one behind it, within a bounded time.",
-		Needs: line, timely: true, run: watcherThatIsGone},
+		Rule:  "A key whose next waiter no longer watches is handed on to the one behind it, within a bounded time.",
+		Needs: queueing, timely: true, run: watcherThatIsGone},
 }
 
 // watch returns the hints for r until the case ends. nil: this engine polls.

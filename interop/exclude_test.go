@@ -41,7 +41,7 @@ func TestWeRespectThem(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		wait := lockAsync(ctx, locks.Mutex(ours, nil))
-		for range 2 { // on joining the line, and on a look at the foreign holder
+		for range 2 { // on joining the queue, and on a look at the foreign holder
 			await(t, "refusal", seen)
 		}
 		cancel()
@@ -81,7 +81,7 @@ func TestTheyRespectUs(t *testing.T) {
 		go func() { ended <- b.intrude(theirs, stop) }()
 		for range handoffs {
 			next := lockAsync(t.Context(), c.Mutex(ours, nil))
-			await(t, "refusal in the line", seen)
+			await(t, "refusal in the queue", seen)
 			if err := held.Release(); err != nil {
 				t.Fatal(err)
 			}
@@ -147,7 +147,7 @@ func TestTheyRespectSharers(t *testing.T) {
 				l, err := others.RWMutex(ours, nil).Lock(t.Context())
 				next <- waited{l, err}
 			}()
-			await(t, "refusal in the line", seen)
+			await(t, "refusal in the queue", seen)
 			for _, l := range held {
 				if err := l.Release(); err != nil {
 					t.Error(err)

@@ -11,14 +11,14 @@ import (
 	"github.com/hasplock/hasp/internal/stall"
 )
 
-// poll is how often the first in line looks at a foreign holder, and late is
+// poll is how often the first in the queue looks at a foreign holder, and late is
 // what a busy machine may add.
 const (
 	poll = 100 * time.Millisecond
 	late = 900 * time.Millisecond
 )
 
-// Rule: a foreign release tells nobody, so our first in line looks every
+// Rule: a foreign release tells nobody, so our first in the queue looks every
 // 100 ms; the others wait for it, in order.
 func TestWaitersFollowTheirRelease(t *testing.T) {
 	each(t, func(t *testing.T, b *bench) {
@@ -29,7 +29,7 @@ func TestWaitersFollowTheirRelease(t *testing.T) {
 		for i := range waits {
 			seen[i] = make(chan hasp.Event, 256)
 			waits[i] = lockAsync(t.Context(), b.locks(seen[i]).Mutex(ours, nil))
-			if e := await(t, "refusal in the line", seen[i]); !e.Holder.Foreign || e.Ahead != i {
+			if e := await(t, "refusal in the queue", seen[i]); !e.Holder.Foreign || e.Ahead != i {
 				t.Fatalf("waiter %d was told %+v", i, e)
 			}
 		}
@@ -37,13 +37,13 @@ func TestWaitersFollowTheirRelease(t *testing.T) {
 			await(t, "look at the foreign holder", seen[0])
 		}
 		if n := len(seen[1]); n > 1 {
-			t.Errorf("the second in line looked %d times while the first looked 5 times", n)
+			t.Errorf("the second in the queue looked %d times while the first looked 5 times", n)
 		}
 		b.frees(unlock, true)
 		freed, lost := time.Now(), stall.Watch(t)
 		first := lease(t, waits[0])
 		if took := time.Since(freed); took > poll+late+lost() {
-			t.Errorf("the first in line had the key %v after the release, want %v", took, poll)
+			t.Errorf("the first in the queue had the key %v after the release, want %v", took, poll)
 		}
 		if err := first.Release(); err != nil {
 			t.Error(err)

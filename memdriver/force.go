@@ -14,8 +14,8 @@ import (
 // Hold makes somebody else the holder of a key for ttl, whoever has it: a
 // test's way to contention, and to a lease that is taken by another. All holders
 // before it have lost the key, and are told at their next renewal or Release;
-// those in line go on waiting. label is shown to them; see driver.Label.
-// release gives the key back, to the next in line; calling it late, or twice,
+// those in the queue go on waiting. label is shown to them; see driver.Label.
+// release gives the key back, to the next in the queue; calling it late, or twice,
 // is harmless. Hold works on a store that is unreachable to its clients.
 func (s *Store) Hold(key string, ttl time.Duration, label driver.Label) (release func()) {
 	s.mu.Lock()
@@ -30,7 +30,7 @@ func (s *Store) Hold(key string, ttl time.Duration, label driver.Label) (release
 
 // Lose makes the store forget who holds a key, as a store that was restarted
 // without its data does: the lease of each holder is lost, which it is told at
-// its next renewal or Release, and the key goes to the next in line. Nothing
+// its next renewal or Release, and the key goes to the next in the queue. Nothing
 // happens when nobody holds the key.
 func (s *Store) Lose(key string) {
 	s.end(key, func(*place) bool { return true })

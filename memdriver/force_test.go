@@ -34,7 +34,7 @@ func renew(t *testing.T, s *memdriver.Store, r contend.Owner) (err error) {
 	return err
 }
 
-// Hold takes the key from whoever has it, the line waits on, and the release
+// Hold takes the key from whoever has it, the queue waits on, and the release
 // hands the key to its first.
 func TestHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -56,7 +56,7 @@ func TestHold(t *testing.T) {
 		}
 		release()
 		if res := try(t, s, b); !res.Granted {
-			t.Errorf("the first in line: %+v", res)
+			t.Errorf("the first in the queue: %+v", res)
 		}
 		release()
 		b.Queue = false
@@ -89,7 +89,7 @@ func TestLose(t *testing.T) {
 		t.Errorf("the holder that was lost: %v", err)
 	}
 	if res := try(t, s, b); !res.Granted {
-		t.Errorf("the first in line: %+v", res)
+		t.Errorf("the first in the queue: %+v", res)
 	}
 }
 

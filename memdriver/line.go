@@ -23,7 +23,7 @@ type entry struct {
 	wrote     uint64 // the largest that was granted Exclusive
 }
 
-// place is one owner's: a place in line, and then a holder's.
+// place is one owner's: a place in the queue, and then a holder's.
 type place struct {
 	id    driver.ID
 	mode  driver.Mode
@@ -85,7 +85,7 @@ func (s *Store) settled(key string, now time.Time) *entry {
 	lapsed := e.expire(now)
 	s.handOn(e, now)
 	if len(lapsed) > 0 {
-		// A claim that lapsed keeps its place once: the next in line has the
+		// A claim that lapsed keeps its place once: the next in the queue has the
 		// key instead, and this one is the first after it.
 		e.line = slices.Insert(e.line, 0, lapsed...)
 		s.handOn(e, now)
@@ -116,7 +116,7 @@ func (e *entry) expire(now time.Time) (lapsed []*place) {
 	return lapsed
 }
 
-// handOn makes the first in line a holder, and those after it that can have
+// handOn makes the first in the queue a holder, and those after it that can have
 // the key too, for as long as a claim may take, and tells them.
 func (s *Store) handOn(e *entry, now time.Time) {
 	for len(e.line) > 0 && s.voting() && admits(e.holders, e.line[0].mode, e.line[0].limit) {
@@ -131,7 +131,7 @@ func (s *Store) handOn(e *entry, now time.Time) {
 }
 
 // look has somebody look at a key when a claim is over: the store, which hands it
-// on, and who is first in line then, which nobody told when the lease of one that
+// on, and who is first in the queue then, which nobody told when the lease of one that
 // claimed the key expires.
 func (s *Store) look(key string, at, now time.Time) {
 	a := s.alarms[key]
@@ -217,7 +217,7 @@ func (s *Store) buried(id driver.ID, now time.Time) bool {
 	return ok && until.After(now)
 }
 
-// join puts r at the end of the line, or takes its sign of life.
+// join puts r at the end of the queue, or takes its sign of life.
 func (e *entry) join(r driver.TryRequest, now time.Time) {
 	i := e.index(r.ID())
 	if i < 0 {
@@ -264,7 +264,7 @@ func (s *Store) refuse(e *entry, r driver.VoteRequest, now time.Time) driver.Res
 	return res
 }
 
-// opensToTheFirst is when the first in line may have the key without a hint.
+// opensToTheFirst is when the first in the queue may have the key without a hint.
 func (e *entry) opensToTheFirst() (at time.Time, waits bool) {
 	if len(e.line) == 0 || len(e.holders) == 0 {
 		return at, false

@@ -141,7 +141,7 @@ func TestRestartFromASnapshot(t *testing.T) {
 			t.Error(err)
 		}
 		if res := try(t, s, b); !res.Granted || res.Fence <= last.Fence {
-			t.Errorf("the first in line: %+v, want a fence above %d", res, last.Fence)
+			t.Errorf("the first in the queue: %+v, want a fence above %d", res, last.Fence)
 		}
 	}
 }
@@ -192,7 +192,7 @@ func TestNoHintsWhileHeldBack(t *testing.T) {
 	}
 	admit(t, s)
 	if res := try(t, s, c); !res.Granted {
-		t.Errorf("admitted, the first in line: %+v", res)
+		t.Errorf("admitted, the first in the queue: %+v", res)
 	}
 }
 

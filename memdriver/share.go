@@ -27,7 +27,7 @@ func admits(holders []*place, mode driver.Mode, limit int) bool {
 }
 
 // opens is when one more can have the key if none of its holders renews; of one
-// that only has to wait for others in line, when the last lease ends.
+// that only has to wait for others in the queue, when the last lease ends.
 func opens(holders []*place, mode driver.Mode, limit int) time.Time {
 	holders = slices.SortedFunc(slices.Values(holders), func(a, b *place) int { return a.until.Compare(b.until) })
 	last := len(holders) - 1

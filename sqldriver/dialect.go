@@ -78,7 +78,7 @@ const (
 	qExtend                  // prolong the holder's lease and raise its fence, or prolong the life of a place
 	qUsurp                   // take away the rows of holders whose leases are over
 	qLapse                   // the same, of those who share the key and whose end leaves a mark
-	qJoin                    // put an owner at the end of the line
+	qJoin                    // put an owner at the end of the queue
 	qRenew                   // prolong a lease by its owner and label
 	qGiveUp                  // turn a lease or a place, over or not, into a tombstone
 	qBar                     // leave a tombstone where there was neither

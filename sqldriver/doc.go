@@ -84,9 +84,9 @@
 //
 // # Waiting
 //
-// The line is kept in the table, first come first served, and a release frees
-// the key for the first in line alone. SQLite cannot notify, so waiters look:
-// the first in line after a quarter of the time that the key has been held,
+// The queue is kept in the table, first come first served, and a release frees
+// the key for the first in the queue alone. SQLite cannot notify, so waiters look:
+// the first in the queue after a quarter of the time that the key has been held,
 // but within 5 to 25 ms; one with n places before it n+1 times as rarely, but
 // once a second. Looking takes a read, which no writer waits for. Of a key
 // that is held for a moment only, 8 processes make 120 handoffs a second, and

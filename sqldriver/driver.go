@@ -245,7 +245,7 @@ const (
 // for a key that was taken a moment ago, soon; for one that has been held for
 // long, every 25 ms. It waits longer the more are before it, since each of
 // them must look first; so the sum of all looking grows with the logarithm of
-// the line, and the last of many is not asleep when its turn comes.
+// the queue, and the last of many is not asleep when its turn comes.
 func nextLook(ahead int, held, left time.Duration) time.Duration {
 	in := min(max(held/4, lookFirst), lookLate) * time.Duration(ahead+1)
 	if ahead == 0 && left > 0 {

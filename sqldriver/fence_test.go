@@ -141,7 +141,7 @@ func TestForgottenFences(t *testing.T) {
 }
 
 // Rule: until then a Restore with an earlier fence is refused, whatever became
-// of the lease: it was released, it ended, or its owner went back to the line.
+// of the lease: it was released, it ended, or its owner went back to the queue.
 func TestRememberedFences(t *testing.T) {
 	for name, end := range map[string]func(d *Driver, m *machine, r contend.Owner) error{
 		"settled": func(d *Driver, _ *machine, r contend.Owner) error { return contend.Release(t.Context(), d, r) },
@@ -157,7 +157,7 @@ func TestRememberedFences(t *testing.T) {
 			}
 			return nil
 		},
-		"back in line": func(d *Driver, m *machine, r contend.Owner) error {
+		"back in the queue": func(d *Driver, m *machine, r contend.Owner) error {
 			first := queued(request("k"))
 			first.Settled, first.Patience = true, time.Hour
 			refused(t, d, first)

@@ -63,7 +63,7 @@ func (m *model) expire(now time.Duration) (over []contend.Owner) {
 	return over
 }
 
-// admits says whether r, with so many before it in line, can have the key now.
+// admits says whether r, with so many before it in the queue, can have the key now.
 func (m *model) admits(r contend.Owner, ahead int) bool {
 	others := slices.Concat(m.holders, m.line[:ahead])
 	if r.Mode == driver.Exclusive {
@@ -81,7 +81,7 @@ func (m *model) admits(r contend.Owner, ahead int) bool {
 	return limit == 0 || len(others) < limit
 }
 
-// try returns the lease that a Try is granted, or how many are before r in line.
+// try returns the lease that a Try is granted, or how many are before r in the queue.
 func (m *model) try(r contend.Owner, now time.Duration) (granted *part, ahead int) {
 	if h := find(m.holders, r); h >= 0 {
 		p := m.holders[h]

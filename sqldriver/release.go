@@ -14,7 +14,7 @@ import (
 
 // Release implements [driver.Driver]. What the owner had becomes a tombstone,
 // which refuses a late Try of the same owner and is swept soon; of a settled
-// owner nothing is left. The key is free then, for the first live place in line
+// owner nothing is left. The key is free then, for the first live place in the queue
 // alone. The key remembers its fence either way.
 func (d *Driver) Release(ctx context.Context, r driver.ReleaseRequest) error {
 	return d.Withdraw(ctx, driver.WithdrawRequest{ReleaseRequest: r})

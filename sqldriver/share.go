@@ -48,7 +48,7 @@ func (v view) needs(c driver.Claim, now time.Duration) int {
 }
 
 // admits says whether c can have the key beside those who hold it. Those before it
-// in line who can have it too, and have not looked yet, don't hold it up: they
+// in the queue who can have it too, and have not looked yet, don't hold it up: they
 // count as if they had.
 func (v view) admits(c driver.Claim, now time.Duration) bool {
 	if c.Mode != driver.Shared {
@@ -81,7 +81,7 @@ func smaller(a, b int) int {
 }
 
 // opens is when c can have the key if none of its holders renews; of one that
-// only has to wait for others in line, when the last lease ends.
+// only has to wait for others in the queue, when the last lease ends.
 func (v view) opens(c driver.Claim) time.Duration {
 	if c.Mode == driver.Shared && !room(v.beside, 0, c.Limit) {
 		beside := slices.SortedFunc(slices.Values(v.beside), func(a, b row) int { return cmp.Compare(a.expires, b.expires) })
@@ -167,7 +167,7 @@ func (t *tx) lapse(key string) (marked bool, err error) {
 	return n > 0, err
 }
 
-// back is for an owner whose lease is over and who joins the line again: its row
+// back is for an owner whose lease is over and who joins the queue again: its row
 // becomes its place, so the key's own has to keep what it says.
 func (t *tx) back(v *view, c driver.Claim) error {
 	if v.mode(c.Owner) == driver.Exclusive {

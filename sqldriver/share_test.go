@@ -127,7 +127,7 @@ func TestLastOfThoseWhoShare(t *testing.T) {
 }
 
 // Rule: the mark of an abandoned key outlives everything that becomes of the row
-// of the lease that left it: its owner joins the line again, others share the
+// of the lease that left it: its owner joins the queue again, others share the
 // key meanwhile or end, somebody is granted and puts it back.
 func TestMarkStays(t *testing.T) {
 	for name, run := range map[string]func(t *testing.T, m *machine, d *Driver){

@@ -52,10 +52,10 @@ type sqlite struct {
 func (s *sqlite) traits() driver.Traits {
 	return driver.Traits{
 		Engine: "sqlite",
-		// A line, without handoff: to make the next in line the holder would
+		// A line, without handoff: to make the next in the queue the holder would
 		// win nothing, as nothing tells it so. It looks, and takes the key in
 		// the same transaction; and a waiter that died costs its patience
-		// either way. The first in line looks every 25 ms or more often, those
+		// either way. The first in the queue looks every 25 ms or more often, those
 		// behind it more rarely, each at least once a second.
 		Queue:         driver.QueueHint,
 		Fencing:       true,

@@ -15,7 +15,7 @@ const modesVersion = 3
 // swept when it has been over for a while.
 //
 // hasp_lease_line is what makes two holders impossible by the database's own
-// rule: a holder's seq is 0, a place's is its turn in the line of the key, a
+// rule: a holder's seq is 0, a place's is its turn in the queue of the key, a
 // tombstone's is NULL, which is never equal to another, or a fence.
 //
 // since and expires are nanoseconds of the boot that hasp_meta names. before

@@ -15,7 +15,7 @@ type verdict int
 
 const (
 	refuse verdict = iota // nothing changes
-	join                  // refused, and put at the end of the line
+	join                  // refused, and put at the end of the queue
 	touch                 // refused, with a sign of life for its place
 	extend                // it is the holder
 	convert

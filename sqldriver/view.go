@@ -15,7 +15,7 @@ import (
 // What a row says of its owner.
 const (
 	kindHeld = "held" // holds the key
-	kindLine = "line" // has a place in line
+	kindLine = "line" // has a place in the queue
 	kindGone = "gone" // was released: a late Try is refused
 )
 
@@ -41,7 +41,7 @@ type view struct {
 	ahead  int   // live places before its own
 
 	// Of a Try that would share the key:
-	barred bool  // one of those before it in line wants the key alone
+	barred bool  // one of those before it in the queue wants the key alone
 	least  int   // the smallest limit of those before it and of its own, 0: none
 	wrote  int64 // the largest fence granted Exclusive
 	// beside are those who share the key: all where their number decides, else one

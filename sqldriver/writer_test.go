@@ -191,7 +191,7 @@ func TestCloseOfAHangingDatabase(t *testing.T) {
 	must(t, d.Close())
 }
 
-// Rule: the first in line looks every 5 to 25 ms and at the end of the lease;
+// Rule: the first in the queue looks every 5 to 25 ms and at the end of the lease;
 // those behind it look as much more rarely as they are further back, and at
 // least once a second.
 func TestNextLook(t *testing.T) {

@@ -200,7 +200,7 @@ func TestContextEndsAfterTheGrant(t *testing.T) {
 }
 
 // Failure case 18. Rule: a wait that was cancelled names the context's end and
-// who was in the way, and leaves no place in line.
+// who was in the way, and leaves no place in the queue.
 func TestContextEndsDuringTheWait(t *testing.T) {
 	eachSetting(t, func(t *testing.T, dial func(string) *redis.Options) {
 		s := testserver.Redis(t)

@@ -137,7 +137,7 @@ func (f *feed) next(t testing.TB, kind hasp.EventKind) hasp.Event {
 	}
 }
 
-// waits returns once a Lock of this client stands in line.
+// waits returns once a Lock of this client waits in the queue.
 func (f *feed) waits(t testing.TB) {
 	t.Helper()
 	f.next(t, hasp.EventWaiting)

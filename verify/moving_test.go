@@ -90,7 +90,7 @@ func (f *five) line(t testing.TB, key string) int {
 const freeFor = time.Second
 
 // A waiter hears of its turn also while its subscription moves to another node.
-// One link is slow for a moment, so that the line is somewhere else, and back
+// One link is slow for a moment, so that the queue is somewhere else, and back
 // before the waiter is subscribed there.
 func TestHandoffWhileTheSubscriptionMoves(t *testing.T) {
 	t.Parallel()

@@ -61,7 +61,7 @@ func (c *contest) goesOn(t *testing.T, limit time.Duration) {
 
 // Failure case 16, and its rule for all of these: a waiter without a deadline
 // gets on after the fault, whatever was lost: connections, subscriptions,
-// scripts, its place in line.
+// scripts, its place in the queue.
 
 func TestWaiterAfterClientKill(t *testing.T) {
 	eachSetting(t, func(t *testing.T, dial func(string) *redis.Options) {

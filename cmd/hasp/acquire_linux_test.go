@@ -185,7 +185,7 @@ func TestTwoScripts(t *testing.T) {
 }
 
 // Whoever is interrupted while it waits, or whose shell is killed, leaves nothing:
-// neither a place in line nor a process.
+// neither a place in the queue nor a process.
 func TestAcquireInterrupted(t *testing.T) {
 	t.Parallel()
 	for name, sig := range map[string]syscall.Signal{"end": syscall.SIGTERM, "kill": syscall.SIGKILL} {

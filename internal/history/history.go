@@ -39,7 +39,7 @@ type Hold struct {
 	// of holds that begin at one instant.
 	Granted int64
 	// Asked and Queued are the ticks before and after the request that put
-	// its owner in line. 0: the order of arrival is not judged.
+	// its owner in the queue. 0: the order of arrival is not judged.
 	Asked, Queued int64
 }
 
@@ -156,7 +156,7 @@ func CheckOrder(holds []Hold) error {
 			before = alone
 		}
 		if before.Asked > h.Queued {
-			errs = note(errs, fmt.Errorf("overtaken on %q: %s asked at tick %d and was granted before %s, in line since tick %d",
+			errs = note(errs, fmt.Errorf("overtaken on %q: %s asked at tick %d and was granted before %s, in the queue since tick %d",
 				h.Key, before.Owner, before.Asked, h.Owner, h.Queued))
 		}
 		if h.Asked > last.Asked {

@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// Wait is a stay in line for a key, as its owner saw it.
+// Wait is a stay in the queue for a key, as its owner saw it.
 type Wait struct {
 	Key    string
 	Owner  string
 	Shared bool
 	Limit  int // as in Hold
-	// Asked is before the request that put the owner in line, From when it knew
+	// Asked is before the request that put the owner in the queue, From when it knew
 	// that it has a place, To when its call returned.
 	Asked, From, To time.Time
 	// Away: its process is stopped or dead, or cut off. It may stand in the way,
@@ -25,10 +25,10 @@ type Wait struct {
 	Away bool
 }
 
-// CheckIdle says which keys stood open to somebody in line for longer than limit
+// CheckIdle says which keys stood open to somebody in the queue for longer than limit
 // says of that time. A key is open that nobody has; and one that only sharers
 // have, to whoever would share it, too, within the limits of all of them, where
-// nobody to whom it is not open can be in line before. Whenever somebody is
+// nobody to whom it is not open can be in the queue before. Whenever somebody is
 // granted the key, its time begins anew.
 //
 // From and To of a hold say here how long the store may have kept the key for it,
@@ -55,7 +55,7 @@ func CheckIdle(holds []Hold, waits []Wait, limit func(key string, from, to time.
 	for key, s := range byKey {
 		for _, g := range s.gaps() {
 			if most := limit(key, g.from, g.to); g.to.Sub(g.from) > most {
-				errs = note(errs, fmt.Errorf("%q stood open from %s to %s, for %v and not at most %v, while %s was in line",
+				errs = note(errs, fmt.Errorf("%q stood open from %s to %s, for %v and not at most %v, while %s was in the queue",
 					key, clock(g.from), clock(g.to), g.to.Sub(g.from), most, g.who.Owner))
 			}
 		}
@@ -70,7 +70,7 @@ type shelf struct {
 	cuts  []time.Time // whenever something changes
 }
 
-// gap is a time in which a key was open to somebody in line.
+// gap is a time in which a key was open to somebody in the queue.
 type gap struct {
 	from, to time.Time
 	who      *Wait
@@ -109,7 +109,7 @@ func (s *shelf) gaps() (found []gap) {
 	return found
 }
 
-// open returns one of those in line to whom the key is open; nil: there is none.
+// open returns one of those in the queue to whom the key is open; nil: there is none.
 func open(held []*Hold, line []*Wait, at time.Time) *Wait {
 	alone := func(h *Hold) bool { return h.alone().After(at) }
 	if slices.ContainsFunc(held, alone) {

@@ -34,10 +34,10 @@ func TestCheckIdle(t *testing.T) {
 		"nothing":         {},
 		"nobody waits":    {holds: []history.Hold{hold("a", 1, 0, 5), hold("b", 2, 20, 25)}},
 		"handed over":     {holds: []history.Hold{hold("a", 1, 0, 5), hold("b", 2, 6, 9)}, waits: []history.Wait{wait("b", 1, 6)}},
-		"free for long":   {holds: []history.Hold{hold("a", 1, 0, 5), hold("b", 2, 8, 9)}, waits: []history.Wait{wait("b", 1, 8)}, want: "while b was in line"},
+		"free for long":   {holds: []history.Hold{hold("a", 1, 0, 5), hold("b", 2, 8, 9)}, waits: []history.Wait{wait("b", 1, 8)}, want: "while b was in the queue"},
 		"free to the end": {holds: []history.Hold{hold("a", 1, 0, 5)}, waits: []history.Wait{wait("b", 1, 8)}, want: "for 3s and not at most 2s"},
 		"one gives up, the next goes on": {
-			holds: []history.Hold{hold("a", 1, 0, 5)}, waits: []history.Wait{wait("b", 1, 6), wait("c", 2, 8)}, want: "while b was in line"},
+			holds: []history.Hold{hold("a", 1, 0, 5)}, waits: []history.Wait{wait("b", 1, 6), wait("c", 2, 8)}, want: "while b was in the queue"},
 		"nobody waits in between": {
 			holds: []history.Hold{hold("a", 1, 0, 5)}, waits: []history.Wait{wait("b", 1, 6), wait("c", 7, 8)}},
 		"each grant begins anew": {
@@ -46,18 +46,18 @@ func TestCheckIdle(t *testing.T) {
 			holds: []history.Hold{on("l", hold("a", 1, 0, 50))}, waits: []history.Wait{wait("b", 1, 8)}, want: "for 7s"},
 		"who waits is away": {holds: []history.Hold{hold("a", 1, 0, 5)}, waits: []history.Wait{away(wait("b", 1, 20))}},
 		"who is away leaves a free key to others": {
-			holds: []history.Hold{hold("a", 1, 0, 5)}, waits: []history.Wait{away(wait("b", 1, 20)), wait("c", 2, 20)}, want: "c was in line"},
+			holds: []history.Hold{hold("a", 1, 0, 5)}, waits: []history.Wait{away(wait("b", 1, 20)), wait("c", 2, 20)}, want: "c was in the queue"},
 
 		"a reader beside readers": {
-			holds: []history.Hold{shared(hold("a", 1, 0, 9))}, waits: []history.Wait{toShare(wait("b", 1, 8))}, want: "b was in line"},
-		"a writer behind readers":          {holds: []history.Hold{shared(hold("a", 1, 0, 9))}, waits: []history.Wait{wait("b", 1, 9)}},
-		"a reader behind a writer in line": {holds: []history.Hold{shared(hold("a", 1, 0, 9))}, waits: []history.Wait{away(wait("b", 1, 9)), toShare(wait("c", 2, 9))}},
+			holds: []history.Hold{shared(hold("a", 1, 0, 9))}, waits: []history.Wait{toShare(wait("b", 1, 8))}, want: "b was in the queue"},
+		"a writer behind readers":               {holds: []history.Hold{shared(hold("a", 1, 0, 9))}, waits: []history.Wait{wait("b", 1, 9)}},
+		"a reader behind a writer in the queue": {holds: []history.Hold{shared(hold("a", 1, 0, 9))}, waits: []history.Wait{away(wait("b", 1, 9)), toShare(wait("c", 2, 9))}},
 		"a writer that may have come before": {
 			holds: []history.Hold{shared(hold("a", 1, 0, 9))}, waits: []history.Wait{toShare(wait("c", 2, 9)), asked(1, wait("b", 4, 9))}},
 		"a writer that came after": {
-			holds: []history.Hold{shared(hold("a", 1, 0, 9))}, waits: []history.Wait{toShare(wait("c", 2, 9)), wait("b", 4, 9)}, want: "c was in line"},
+			holds: []history.Hold{shared(hold("a", 1, 0, 9))}, waits: []history.Wait{toShare(wait("c", 2, 9)), wait("b", 4, 9)}, want: "c was in the queue"},
 		"a slot is free": {
-			holds: []history.Hold{slot(0, 2, hold("a", 1, 0, 9))}, waits: []history.Wait{slotted(2, wait("b", 1, 8))}, want: "b was in line"},
+			holds: []history.Hold{slot(0, 2, hold("a", 1, 0, 9))}, waits: []history.Wait{slotted(2, wait("b", 1, 8))}, want: "b was in the queue"},
 		"no slot is free": {
 			holds: []history.Hold{slot(0, 1, hold("a", 1, 0, 9))}, waits: []history.Wait{slotted(1, wait("b", 1, 9))}},
 		"the holder's limit is reached": {

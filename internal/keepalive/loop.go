@@ -34,7 +34,7 @@ const (
 	renewLimit = 10 * time.Second // one Renew
 )
 
-// Member is a lease or a place in line that needs renewal.
+// Member is a lease or a place in the queue that needs renewal.
 type Member interface {
 	// Due says whether to renew at now, or in a hurry: the clock jumped, and
 	// less is left than was planned with; and whether it is over.

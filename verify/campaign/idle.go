@@ -170,7 +170,7 @@ func (s *stay) dies(out []outage, over Mono) Mono {
 	return over
 }
 
-// waits returns the stay in line, apart from the times of outages.
+// waits returns the stay in the queue, apart from the times of outages.
 func (s *stay) waits(out []outage, ttl time.Duration, over Mono) (all []history.Wait) {
 	to := cmp.Or(s.granted, s.failed, s.dies(out, over))
 	at := cmp.Or(s.inLine, to)

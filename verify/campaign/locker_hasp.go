@@ -58,7 +58,7 @@ type haspLocker struct {
 	seen *witness
 
 	mu   sync.Mutex
-	line int                   // the latest turn that stands in line
+	line int                   // the latest turn that waits in the queue
 	held map[string]*haspLease // by owner
 }
 
@@ -94,7 +94,7 @@ func openHasp(j *job, tell func(event) error) (*haspLocker, error) {
 }
 
 // observe reports each renewal, which moves a deadline, and the first refusal with a
-// place in line.
+// place in the queue.
 func (l *haspLocker) observe(e hasp.Event) {
 	t, _ := l.seen.of(e.Owner)
 	l.mu.Lock()

@@ -39,7 +39,7 @@ type what string
 // The events that a client reports, in the order of one acquisition.
 const (
 	asked    what = "asked"    // before Lock or TryLock
-	waiting  what = "waiting"  // it stands in line
+	waiting  what = "waiting"  // it waits in the queue
 	failed   what = "failed"   // it returned without a lease
 	granted  what = "granted"  // it returned with one
 	renewed  what = "renewed"  // the deadline moved

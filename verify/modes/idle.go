@@ -15,15 +15,15 @@ import (
 )
 
 const (
-	// wake is how long a key may stand open beside one in line that is told by a
+	// wake is how long a key may stand open beside one in the queue that is told by a
 	// message: far more than that takes, and less than waiting for the next sign of
 	// life with a TTL of 10 s or more.
 	wake = 2 * time.Second
 	// polls is the same where all of them poll one file, and keep each other from it.
 	polls = 15 * time.Second
-	// claim is how long a key stays with one in line that was killed or stopped.
+	// claim is how long a key stays with one in the queue that was killed or stopped.
 	claim = 500 * time.Millisecond
-	// joining is how long it may take until one that asks is in line.
+	// joining is how long it may take until one that asks is in the queue.
 	joining = time.Second
 )
 
@@ -50,7 +50,7 @@ func (r *run) waited(p *process, at crew.Mono) {
 }
 
 // gone: what a process had and was killed with stays for a TTL at most, and so
-// does its place in line.
+// does its place in the queue.
 func (r *run) gone(p *process) {
 	until := crew.Now().Add(r.o.TTL)
 	for _, h := range slices.Concat(p.open, p.giving) {
@@ -62,7 +62,7 @@ func (r *run) gone(p *process) {
 	}
 }
 
-// idle says which keys stood open to somebody in line for longer than documented.
+// idle says which keys stood open to somebody in the queue for longer than documented.
 func (r *run) idle() error {
 	holds := make([]history.Hold, 0, len(r.holds))
 	for _, h := range r.holds {

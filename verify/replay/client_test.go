@@ -110,7 +110,7 @@ const long = time.Hour
 
 // newClient connects an owner's client to the nodes, and has it ask them about
 // another key, so that it has heard from all. lists may name a node twice; line is
-// the node with the line of waiters.
+// the node with the queue of waiters.
 func newClient(w *world, owner int, lists [nodes]int, line int, timeout time.Duration) *client {
 	c := &client{w: w, owner: owner}
 	var ds []driver.Node

@@ -46,7 +46,7 @@ func newClients(w *world, listed bool) *clients {
 }
 
 // lineOf is a node that answers all that an owner asks: a client waits for the
-// line node.
+// queue node.
 func lineOf(story model.Trace, j int) int {
 	var tried, renewed []int
 	for _, s := range story.Steps {

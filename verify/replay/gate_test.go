@@ -43,7 +43,7 @@ type message struct {
 type gate struct {
 	member
 	owner *client
-	first bool // the node has the line of waiters: its name comes first
+	first bool // the node has the queue of waiters: its name comes first
 	limit time.Duration
 
 	mu   sync.Mutex

@@ -34,11 +34,11 @@ func handoff(flags *flag.FlagSet) func(*tb) []row {
 			t.must(err)
 			perJoin, perGrant := float64(m.joining)/float64(m.handoffs), float64(m.granting)/float64(m.handoffs)
 			rows = append(rows,
-				judged(m.outOfOrder == 0, fmt.Sprintf("%d clients: grants in the order of the line", n), "all",
+				judged(m.outOfOrder == 0, fmt.Sprintf("%d clients: grants in the order of the queue", n), "all",
 					"%d of %d", m.handoffs-m.outOfOrder, m.handoffs),
 				figure(fmt.Sprintf("%d clients: handoffs", n), "%.0f/s", float64(m.handoffs)/m.took.Seconds()),
 				figure(fmt.Sprintf("%d clients: commands in the server", n),
-					"%.2f a handoff (release and claim), %.2f to join the line", perGrant, perJoin))
+					"%.2f a handoff (release and claim), %.2f to join the queue", perGrant, perJoin))
 			if first == 0 {
 				first = perGrant + perJoin
 			}
@@ -57,7 +57,7 @@ type measured struct {
 }
 
 // measure runs rounds: somebody holds the key while n clients, each with
-// connections of its own, join the line; then it goes through all their hands.
+// connections of its own, join the queue; then it goes through all their hands.
 func measure(t *tb, n, rounds int) *measured {
 	s := testserver.Redis(t)
 	adm := redis.NewClient(&redis.Options{Network: "unix", Addr: s.Socket()})
@@ -119,7 +119,7 @@ func (l *line) round(t *tb, adm *redis.Client, blocker *hasp.Client, m *measured
 		case <-t.ctx.Done():
 			t.Fatalf("%w", t.ctx.Err())
 		case <-time.After(time.Minute):
-			t.Fatalf("the line of %d clients stands still after %d grants", l.n, len(l.grants))
+			t.Fatalf("the queue of %d clients stands still after %d grants", l.n, len(l.grants))
 		}
 	}
 	m.took += time.Since(start)
@@ -139,7 +139,7 @@ func (l *line) wait(t *tb, c <-chan struct{}) {
 	case <-t.ctx.Done():
 		t.Fatalf("%w", t.ctx.Err())
 	case <-time.After(time.Minute):
-		t.Fatalf("not all of %d clients joined the line", l.n)
+		t.Fatalf("not all of %d clients joined the queue", l.n)
 	}
 }
 

@@ -19,7 +19,7 @@ type asks struct {
 
 	mu    sync.Mutex
 	tries map[string]int64 // by owner
-	waits waiter           // who is in line
+	waits waiter           // who is in the queue
 }
 
 // Try passes the request on.
@@ -52,7 +52,7 @@ func (a *asks) Renew(ctx context.Context, rs []driver.RenewRequest, done func(i 
 	})
 }
 
-// gone notes that nobody of the process is in line.
+// gone notes that nobody of the process is in the queue.
 func (a *asks) gone() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 
 const (
 	// freeFor is how long a key may be free, or open to a waiter, while it waits: until
-	// it looks (0.3 s), and for as long as it heeds a holder that only the line node
+	// it looks (0.3 s), and for as long as it heeds a holder that only the queue node
 	// knows (0.5 s); with the time-outs of nodes less than this. See docs/engines.md.
 	freeFor = time.Second
 	// recovers is how much longer it may take after a time without a majority: until a
@@ -27,7 +27,7 @@ const (
 	lookStep = 20 * time.Millisecond
 )
 
-// waiter is an owner in line.
+// waiter is an owner in the queue.
 type waiter struct {
 	p      *process
 	owner  string
@@ -38,7 +38,7 @@ type waiter struct {
 // nodes themselves, and changes nothing there.
 type idle struct {
 	w       *world
-	since   map[string]time.Duration // for each owner in line: since when it could have the key
+	since   map[string]time.Duration // for each owner in the queue: since when it could have the key
 	grants  int
 	last    time.Duration             // when it looked before
 	alone   map[*client]time.Duration // when each had no majority
@@ -156,7 +156,7 @@ func (n *node) up() bool {
 }
 
 // fair says that the bound holds now: messages arrive, soon and once, and no process
-// stands still, or has died a short while ago, that may be next in line.
+// stands still, or has died a short while ago, that may be next in the queue.
 func (i *idle) fair() bool {
 	if !i.w.weather().fine() {
 		return false
@@ -246,7 +246,7 @@ func (i *idle) open(wt waiter, all []waiter, states []state, kept map[string]boo
 	return votes > len(states)/2
 }
 
-// waits says who of the client's owners is in line, if it runs.
+// waits says who of the client's owners is in the queue, if it runs.
 func (c *client) waits() (waiter, bool) {
 	c.mu.Lock()
 	p, asleep := c.cur, time.Now().Before(c.asleep)

@@ -25,7 +25,7 @@ func TestBarred(t *testing.T) {
 		want    bool
 	}{
 		{name: "another's", holders: []driver.Lease{lease("C", hasp.Exclusive, 0)}},
-		{name: "free, with a line", line: writer, shared: true},
+		{name: "free, with a queue", line: writer, shared: true},
 		{name: "exclusive", holders: []driver.Lease{lease("B", hasp.Exclusive, 0)}, want: true},
 		{name: "read within exclusive", holders: []driver.Lease{lease("A", hasp.Exclusive, 0)}, shared: true, want: true},
 		{name: "write within shared", holders: []driver.Lease{lease("C", hasp.Shared, 0), lease("A", hasp.Shared, 0)}, want: true},

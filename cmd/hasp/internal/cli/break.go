@@ -26,9 +26,9 @@ func newBreak() *cobra.Command {
 		Use:   "break KEY --owner OWNER",
 		Short: "Take a key away from its holder",
 		Long: `hasp break takes a key away from exactly the OWNER that hasp show names, or removes
-it from the line: never from whoever got the key since. The owner's lease is
+it from the queue: never from whoever got the key since. The owner's lease is
 lost; a hasp run that holds it ends its command within a third of its TTL. The
-key goes to the next in line, who is told that it was not released
+key goes to the next in the queue, who is told that it was not released
 (HASP_ABANDONED). Others who share the key keep it.
 
 It shows what it is about to do and asks for the key to be typed. In scripts,
@@ -110,7 +110,7 @@ func withOwner(i hasp.Info, owner string) (victim *hasp.Holder, waits bool) {
 // plan says what a break does.
 func plan(i hasp.Info, key string, victim hasp.Holder, waits bool) string {
 	if waits {
-		return fmt.Sprintf("this takes %s out of the line for %s; it may come back", who(victim), quote(key))
+		return fmt.Sprintf("this takes %s out of the queue for %s; it may come back", who(victim), quote(key))
 	}
 	s := fmt.Sprintf("this takes %s from %s", quote(key), who(victim))
 	l := victim.Describe()

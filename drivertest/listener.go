@@ -11,24 +11,24 @@ import (
 	"github.com/hasplock/hasp/internal/contend"
 )
 
-// told is one that waits and asks only when it was told to.
-type told struct {
+// listener is a waiter that asks only on a hint, or at the moment that its refusal named.
+type listener struct {
 	d  driver.Driver
 	r  contend.Owner
 	ch <-chan struct{} // nil: it polls
-	at time.Time       // when it was told to look; zero: it was not
+	at time.Time       // when to ask without a hint; zero: never
 }
 
-// await watches for r and puts it in line behind so many.
-func (e *env) await(d driver.Driver, r contend.Owner, ahead int) *told {
+// await watches for r and puts it in the queue behind so many.
+func (e *env) await(d driver.Driver, r contend.Owner, ahead int) *listener {
 	e.Helper()
-	w := &told{d: d, r: r, ch: e.watch(d, r)}
+	w := &listener{d: d, r: r, ch: e.watch(d, r)}
 	e.see(w, e.join(d, r, ahead))
 	return w
 }
 
-// awaitAll puts n in line behind so many, one after the other, on several connections.
-func (e *env) awaitAll(n, ahead int, ask func() contend.Owner) (ws []*told) {
+// awaitAll puts n in the queue behind so many, one after the other, on several connections.
+func (e *env) awaitAll(n, ahead int, ask func() contend.Owner) (ws []*listener) {
 	e.Helper()
 	ds := []driver.Driver{e.d, e.open(), e.open()}
 	for i := range n {
@@ -37,15 +37,15 @@ func (e *env) awaitAll(n, ahead int, ask func() contend.Owner) (ws []*told) {
 	return ws
 }
 
-func (e *env) see(w *told, refused driver.Result) {
+func (e *env) see(w *listener, refused driver.Result) {
 	w.at = time.Time{}
 	if refused.RetryIn > 0 {
 		w.at = time.Now().Add(refused.RetryIn)
 	}
 }
 
-// now says whether it was told to ask.
-func (w *told) now() bool {
+// now reports whether it is time to ask.
+func (w *listener) now() bool {
 	select {
 	case <-w.ch:
 		return true
@@ -54,18 +54,18 @@ func (w *told) now() bool {
 	}
 }
 
-// enter lets each ask when it is told to, until all are granted.
-func (e *env) enter(ws ...*told) {
+// enter has each ask when it is time to, until all are granted.
+func (e *env) enter(ws ...*listener) {
 	e.Helper()
 	e.enterIn(0, ws...)
 }
 
 // enterIn is enter for those that may have to wait so long.
-func (e *env) enterIn(limit time.Duration, ws ...*told) {
+func (e *env) enterIn(limit time.Duration, ws ...*listener) {
 	e.Helper()
 	ws = slices.Clone(ws)
-	e.eventually(limit, "all that wait were told and are granted the key", func() bool {
-		ws = slices.DeleteFunc(ws, func(w *told) bool {
+	e.eventually(limit, "all that wait got hints and are granted the key", func() bool {
+		ws = slices.DeleteFunc(ws, func(w *listener) bool {
 			if !w.now() {
 				return false
 			}
@@ -77,9 +77,9 @@ func (e *env) enterIn(limit time.Duration, ws ...*told) {
 	})
 }
 
-// quiet fails when one that must still wait was told to ask by the store that hands
-// the key on. Where a line is on one of several stores it may move, which all are told.
-func (e *env) quiet(ws ...*told) {
+// quiet fails when one that must still wait got a hint from a store that hands keys
+// on. Where the queue is on one of several stores it may move, with a hint for all.
+func (e *env) quiet(ws ...*listener) {
 	e.Helper()
 	for _, w := range ws {
 		select {
@@ -87,14 +87,14 @@ func (e *env) quiet(ws ...*told) {
 			if e.traits.Queue != driver.QueueHandoff {
 				break
 			}
-			e.Errorf("%s was told to ask, but has to wait", w.r.Owner)
+			e.Errorf("%s got a hint, but has to wait", w.r.Owner)
 		default:
 		}
 		e.refuse(w.d, queued(w.r))
 	}
 }
 
-func requests(ws ...*told) (rs []contend.Owner) {
+func requests(ws ...*listener) (rs []contend.Owner) {
 	for _, w := range ws {
 		rs = append(rs, w.r)
 	}

@@ -11,52 +11,52 @@ import (
 	"github.com/hasplock/hasp/internal/contend"
 )
 
-var line = []Need{needLine}
+var queueing = []Need{needQueue}
 
-var lineCases = []Case{
-	{Name: "LineIsInOrder", // failure case 24
-		Rule:  "The line is served in the order in which its owners first asked, on whichever connection.",
-		Needs: line, run: lineIsInOrder},
+var queueCases = []Case{
+	{Name: "QueueIsInOrder", // failure case 24
+		Rule:  "The queue is served in the order in which its owners first asked, on whichever connection.",
+		Needs: queueing, run: queueIsInOrder},
 	{Name: "TryAgainKeepsThePlace",
-		Rule:  "Asking again with the same owner keeps its place, and takes no second one.",
-		Needs: line, run: tryAgainKeepsThePlace},
-	{Name: "NobodyOvertakesALiveLine",
-		Rule:  "Nobody is granted past a live place of another, with or without Queue, and is told how many are ahead.",
-		Needs: line, run: nobodyOvertakes},
+		Rule:  "Asking again with the same owner keeps its place, and gets no second one.",
+		Needs: queueing, run: tryAgainKeepsThePlace},
+	{Name: "NobodyOvertakesALivePlace",
+		Rule:  "Nobody is granted the key past a live place of another, with or without Queue, and each refusal says how many are ahead.",
+		Needs: queueing, run: nobodyOvertakes},
 	{Name: "DeadPlaceIsSkipped",
 		Rule:  "A place without a sign of life for its patience is skipped.",
-		Needs: line, timely: true, run: deadPlaceIsSkipped},
+		Needs: queueing, timely: true, run: deadPlaceIsSkipped},
 	{Name: "ManyDeadPlacesAreSkipped",
 		Rule:  "However many places in front have died, the first live one is served.",
-		Needs: line, run: manyDeadPlaces},
+		Needs: queueing, run: manyDeadPlaces},
 	{Name: "PatienceIsEachPlacesOwn",
-		Rule:  "Each place lasts its own patience, whoever is beside it in the line.",
-		Needs: line, timely: true, run: patienceIsEachOnes},
+		Rule:  "Each place lasts its own patience, whoever is beside it in the queue.",
+		Needs: queueing, timely: true, run: patienceIsEachOnes},
 	{Name: "RenewKeepsThePlace",
 		Rule:  "A Renew with Queue is a sign of life: it keeps a place beyond its patience, and its order.",
-		Needs: line, timely: true, run: func(e *env) {
+		Needs: queueing, timely: true, run: func(e *env) {
 			keepsThePlace(e, func(r contend.Owner) { e.renewed(e.d, queued(r)) })
 		}},
 	{Name: "TryIsASignOfLife",
 		Rule:  "A Try with Queue is a sign of life: it keeps a place beyond its patience, and its order.",
-		Needs: line, timely: true, run: func(e *env) {
+		Needs: queueing, timely: true, run: func(e *env) {
 			keepsThePlace(e, func(r contend.Owner) { e.refuse(e.d, queued(r)) })
 		}},
-	{Name: "ReleaseLeavesTheLine",
-		Rule:  "Release of a place takes it out of the line and leaves the order of the others.",
-		Needs: line, run: releaseLeavesTheLine},
-	{Name: "FirstInLineIsToldWhenToLook", // failure case 14
-		Rule:  "The first in line is told when the holder's lease ends, and asking then, without any hint, is enough.",
-		Needs: line, timely: true, run: firstIsTold},
-	{Name: "WhoBecomesFirstIsToldWhenToLook",
-		Rule:  "A place that became the first in line is told so with its next sign of life: its RetryIn is the holder's expiry.",
-		Needs: line, run: whoBecomesFirst},
+	{Name: "ReleaseLeavesTheQueue",
+		Rule:  "Release of a place takes it out of the queue and leaves the order of the others.",
+		Needs: queueing, run: releaseLeavesTheQueue},
+	{Name: "FirstInTheQueueKnowsWhenToAsk", // failure case 14
+		Rule:  "The first in the queue learns when the holder's lease ends, and asking then, without any hint, is enough.",
+		Needs: queueing, timely: true, run: firstKnowsWhen},
+	{Name: "WhoBecomesFirstKnowsWhenToAsk",
+		Rule:  "The next sign of life of a place that became the first in the queue is answered with the holder's expiry as its RetryIn.",
+		Needs: queueing, run: whoBecomesFirst},
 	{Name: "ReleasedBeforeWatch", // failure case 15
 		Rule:  "A key released between a refusal and Watch is granted to the Try that follows Watch.",
-		Needs: line, run: releasedBeforeWatch},
+		Needs: queueing, run: releasedBeforeWatch},
 }
 
-func lineIsInOrder(e *env) {
+func queueIsInOrder(e *env) {
 	a := e.ask("k")
 	e.grant(e.d, a)
 	const n = 10
@@ -160,9 +160,9 @@ func patienceIsEachOnes(e *env) {
 	e.join(e.d, dead, 1)
 	e.join(e.d, after, 2)
 	e.eventually(e.ttl, "the impatient place is gone", func() bool { return e.inspect("k").Waiters == 2 })
-	line := e.inspect("k").Queue
-	if len(line) != 2 || line[0].Owner != before.Owner || line[1].Owner != after.Owner {
-		e.Errorf("the line is %+v", line)
+	waiting := e.inspect("k").Queue
+	if len(waiting) != 2 || waiting[0].Owner != before.Owner || waiting[1].Owner != after.Owner {
+		e.Errorf("the queue is %+v", waiting)
 	}
 }
 
@@ -179,17 +179,17 @@ func keepsThePlace(e *env, sign func(contend.Owner)) {
 	}
 	sign(c)
 	sign(b)
-	line := e.heldBy(a).Queue
+	waiting := e.heldBy(a).Queue
 	owners := func(h driver.Holder) bool { return h.Owner == b.Owner || h.Owner == c.Owner }
-	if len(line) != 2 || !slices.ContainsFunc(line, owners) || line[0].Owner != b.Owner {
-		e.Errorf("the line is %+v", line)
+	if len(waiting) != 2 || !slices.ContainsFunc(waiting, owners) || waiting[0].Owner != b.Owner {
+		e.Errorf("the queue is %+v", waiting)
 	}
 	e.release(e.d, a)
 	e.turn(e.d, b, 0)
 	e.heldBy(b)
 }
 
-func releaseLeavesTheLine(e *env) {
+func releaseLeavesTheQueue(e *env) {
 	a := e.ask("k")
 	e.grant(e.d, a)
 	var rs []contend.Owner
@@ -204,7 +204,7 @@ func releaseLeavesTheLine(e *env) {
 		e.releaseNothing(e.d, rs[i])
 	}
 	if info := e.heldBy(a); info.Waiters != 2 || info.Queue[0].Owner != rs[1].Owner || info.Queue[1].Owner != rs[3].Owner {
-		e.Fatalf("the line is %+v", info.Queue)
+		e.Fatalf("the queue is %+v", info.Queue)
 	}
 	e.release(e.d, a)
 	e.turn(e.d, rs[1], 0)
@@ -214,7 +214,7 @@ func releaseLeavesTheLine(e *env) {
 	e.free("k")
 }
 
-func firstIsTold(e *env) {
+func firstKnowsWhen(e *env) {
 	gone, b := e.brief(e.ask("k")), e.ask("k")
 	start := time.Now()
 	first := e.grant(e.d, gone)
@@ -224,7 +224,7 @@ func firstIsTold(e *env) {
 	}
 	for !res.Granted {
 		if res.RetryIn <= 0 {
-			e.Fatalf("the first in line is not told when to look: %+v", res)
+			e.Fatalf("the first in the queue does not learn when to ask: %+v", res)
 		}
 		if time.Since(start) > first.TTL+e.slack+e.lost() {
 			e.Fatalf("not granted after %v, the holder's TTL was %v", time.Since(start), first.TTL)

@@ -12,20 +12,20 @@ import (
 	"github.com/hasplock/hasp/memdriver"
 )
 
-var brokenLines = []brokenEngine{
-	{"last come, first served", "LineIsInOrder LockIsFirstComeFirstServed RandomMix", func(s *memdriver.Store) func() driver.Driver {
-		o := newOwnLine(s, func(n int) int { return n - 1 })
+var brokenQueues = []brokenEngine{
+	{"last come, first served", "QueueIsInOrder LockIsFirstComeFirstServed RandomMix", func(s *memdriver.Store) func() driver.Driver {
+		o := newOwnQueue(s, func(n int) int { return n - 1 })
 		return func() driver.Driver { return o }
 	}},
-	{"a line that nobody keeps to", "LineIsInOrder NobodyOvertakesALiveLine DeadHolderHandsOn LimitedLineIsInOrder", func(s *memdriver.Store) func() driver.Driver {
-		o := newOwnLine(s, func(int) int { return -1 })
+	{"a queue that nobody keeps to", "QueueIsInOrder NobodyOvertakesALivePlace DeadHolderHandsOn LimitedQueueIsInOrder", func(s *memdriver.Store) func() driver.Driver {
+		o := newOwnQueue(s, func(int) int { return -1 })
 		return func() driver.Driver { return o }
 	}},
 	{"the first must come and get it", "HandoffIsAtOnce SharedHandoffIsAtOnce", func(s *memdriver.Store) func() driver.Driver {
-		o := newOwnLine(s, func(int) int { return 0 })
+		o := newOwnQueue(s, func(int) int { return 0 })
 		return func() driver.Driver { return o }
 	}},
-	{"asking again goes to the end of the line", "TryAgainKeepsThePlace", one(func(s *memdriver.Store, p *patched) {
+	{"asking again goes to the end of the queue", "TryAgainKeepsThePlace", one(func(s *memdriver.Store, p *patched) {
 		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 			res, err := s.Vote(ctx, r)
 			if n := looked(s, r.Key).Waiters; r.Queue && !res.Granted && res.Ahead < n-1 {
@@ -34,7 +34,7 @@ var brokenLines = []brokenEngine{
 			return res, err
 		}
 	})},
-	{"a handed-over key is free for whoever asks", "NobodyOvertakesALiveLine", one(func(s *memdriver.Store, p *patched) {
+	{"a handed-over key is free for whoever asks", "NobodyOvertakesALivePlace", one(func(s *memdriver.Store, p *patched) {
 		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 			if info := looked(s, r.Key); info.Holder.Owner != r.Owner && handedOver(info) {
 				s.Lose(r.Key)
@@ -42,13 +42,13 @@ var brokenLines = []brokenEngine{
 			return s.Vote(ctx, r)
 		}
 	})},
-	{"places without patience", "DeadPlaceIsSkipped ManyDeadPlacesAreSkipped PatienceIsEachPlacesOwn DeadWriterInLineLetsReadersIn", one(func(s *memdriver.Store, p *patched) {
+	{"places without patience", "DeadPlaceIsSkipped ManyDeadPlacesAreSkipped PatienceIsEachPlacesOwn DeadWaitingWriterLetsReadersIn", one(func(s *memdriver.Store, p *patched) {
 		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 			r.Patience *= 1000
 			return s.Vote(ctx, r)
 		}
 	})},
-	{"one patience for the whole line", "PatienceIsEachPlacesOwn", one(func(s *memdriver.Store, p *patched) {
+	{"one patience for the whole queue", "PatienceIsEachPlacesOwn", one(func(s *memdriver.Store, p *patched) {
 		var mu sync.Mutex
 		var longest time.Duration
 		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
@@ -67,7 +67,7 @@ var brokenLines = []brokenEngine{
 			return s.Vote(ctx, r)
 		}
 	})},
-	{"the first in line is not told when to look", "FirstInLineIsToldWhenToLook", one(func(s *memdriver.Store, p *patched) {
+	{"the first in the queue is not told when to look", "FirstInTheQueueKnowsWhenToAsk", one(func(s *memdriver.Store, p *patched) {
 		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 			res, err := s.Vote(ctx, r)
 			res.RetryIn = 0
@@ -118,12 +118,12 @@ var brokenLines = []brokenEngine{
 			return s.Vote(ctx, r)
 		}
 	})},
-	{"hints get lost", "HintReachesTheNextInLine JoinRacesWithRelease HintAfterAPlaceWasGivenUp WatchersAreIndependent WriterJoinsWhileReadersRelease ConvertRacesWithJoin WriterGivesUpWhileReadersRelease UnclaimedKeyIsLookedAfter HolderAfterAHandoffIsLookedAfter HolderAfterAnExpiryIsLookedAfter EarlierExpiryIsLookedAfter RandomMix", one(func(s *memdriver.Store, p *patched) {
+	{"hints get lost", "HintReachesTheNext JoinRacesWithRelease HintAfterAPlaceWasGivenUp WatchersAreIndependent WriterJoinsWhileReadersRelease ConvertRacesWithJoin WriterGivesUpWhileReadersRelease UnclaimedKeyWakesTheNext ExpiryAfterAHandoffWakesTheFirst ExpiryAfterAnExpiryWakesTheFirst EarlierExpiryWakesTheFirst RandomMix", one(func(s *memdriver.Store, p *patched) {
 		p.watch = func(context.Context, driver.Claim) (<-chan struct{}, error) {
 			return make(chan struct{}), nil
 		}
 	})},
-	{"a sign of life tells its giver nothing", "StoppedWaitersDelayForTheirClaims", one(func(s *memdriver.Store, p *patched) {
+	{"a sign of life grantMarked its giver nothing", "StoppedWaitersDelayForTheirClaims", one(func(s *memdriver.Store, p *patched) {
 		p.watch = func(context.Context, driver.Claim) (<-chan struct{}, error) {
 			return make(chan struct{}), nil
 		}

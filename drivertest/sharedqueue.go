@@ -11,54 +11,54 @@ import (
 	"github.com/hasplock/hasp/internal/contend"
 )
 
-var sharedLine = []Need{needShared, needLine}
+var sharedQueue = []Need{needShared, needQueue}
 
-var sharedLineCases = []Case{
+var sharedQueueCases = []Case{
 	{Name: "WriterWaitsForAllSharers",
-		Rule:  "A writer in line is granted the key when the last of those that share it released, and is told so then.",
-		Needs: sharedLine, run: writerWaitsForAll},
+		Rule:  "A writer in the queue is granted the key when the last of those that share it released it, and gets a hint then.",
+		Needs: sharedQueue, run: writerWaitsForAll},
 	{Name: "WaitingWriterStopsLaterReaders",
-		Rule:  "While a writer waits for those that share a key, nobody that comes later is let in beside them, with or without Queue, and each is told how many are ahead.",
-		Needs: sharedLine, run: writerStopsReaders},
+		Rule:  "While a writer waits for those that share a key, nobody that comes later is admitted beside them, with or without Queue, and each refusal says how many are ahead.",
+		Needs: sharedQueue, run: writerStopsReaders},
 	{Name: "NeighboursEnterTogether",
-		Rule:  "Readers that stand next to each other at the front of the line hold the key together once it is released, and nobody behind the next writer does.",
-		Needs: sharedLine, run: neighboursEnterTogether},
-	{Name: "NeighboursAreAllTold",
-		Rule:  "Each of many readers at the front of the line is told when it can enter, so that asking only then is enough for all.",
-		Needs: sharedLine, run: neighboursAreTold},
-	{Name: "MixedLineIsInOrder",
-		Rule:  "Writers and groups of readers are served in the order of the line.",
-		Needs: sharedLine, run: mixedLine},
+		Rule:  "Consecutive readers at the front of the queue hold the key together once it is released, and nobody behind the next writer does.",
+		Needs: sharedQueue, run: neighboursEnterTogether},
+	{Name: "NeighboursAllGetHints",
+		Rule:  "Each of many readers at the front of the queue gets a hint when it is admitted, so that asking only then is enough for all.",
+		Needs: sharedQueue, run: neighboursGetHints},
+	{Name: "MixedQueueIsInOrder",
+		Rule:  "Writers and groups of readers are served in the order of the queue.",
+		Needs: sharedQueue, run: mixedQueue},
 	{Name: "WriterThatLeavesLetsReadersIn",
-		Rule:  "When a writer that waits for those that share a key gives up, the readers behind it are let in beside them and told.",
-		Needs: sharedLine, run: writerThatLeaves},
-	{Name: "DeadWriterInLineLetsReadersIn",
-		Rule:  "A writer in line without a sign of life for its patience keeps no reader out any longer.",
-		Needs: sharedLine, run: deadWriterInLine},
+		Rule:  "When a writer that waits for those that share a key gives up, the readers behind it are admitted beside them and get hints.",
+		Needs: sharedQueue, run: writerThatLeaves},
+	{Name: "DeadWaitingWriterLetsReadersIn",
+		Rule:  "A writer in the queue without a sign of life for its patience keeps no reader out any longer.",
+		Needs: sharedQueue, run: deadWaitingWriter},
 	{Name: "DeadReaderDelaysForItsTTL",
 		Rule:  "A reader that is gone keeps a writer waiting until its lease ends, and no longer.",
-		Needs: sharedLine, timely: true, run: deadReader},
+		Needs: sharedQueue, timely: true, run: deadReader},
 	{Name: "DeadWriterHandsOnToReaders",
-		Rule:  "When a writer's lease expires all the readers at the front of the line are granted the key, and nobody behind them.",
-		Needs: sharedLine, timely: true, run: deadWriterHandsOn},
+		Rule:  "When a writer's lease expires all the readers at the front of the queue are granted the key, and nobody behind them.",
+		Needs: sharedQueue, timely: true, run: deadWriterHandsOn},
 	{Name: "DeadWriterLetsAllReadersIn",
-		Rule:  "When a writer's lease expires all the readers at the front of the line are let in once the first of them asks, and told, so that asking only then is enough for all.",
-		Needs: sharedLine, timely: true, run: deadWriterLetsAllIn},
-	{Name: "WriterIsToldOfTheLastExpiry",
-		Rule:  "A writer that is first in line is told to look when the last lease of those that share the key ends.",
-		Needs: sharedLine, run: writerIsToldOfTheLast},
-	{Name: "EarlierExpiryIsLookedAfter",
-		Rule:  "When the one of those that share a key releases it whose lease would have ended last, the first in line is told when the last of the others ends, so that asking only when told is enough.",
-		Needs: sharedLine, timely: true, run: earlierExpiry},
-	{Name: "EachSharerIsToldThatSomebodyWaits",
+		Rule:  "When a writer's lease expires all the readers at the front of the queue are admitted once the first of them asks, and get hints, so that asking only then is enough for all.",
+		Needs: sharedQueue, timely: true, run: deadWriterLetsAllIn},
+	{Name: "WriterKnowsTheLastExpiry",
+		Rule:  "A writer that is first in the queue learns when the last lease of those that share the key ends.",
+		Needs: sharedQueue, run: writerKnowsTheLast},
+	{Name: "EarlierExpiryWakesTheFirst",
+		Rule:  "When the one of those that share a key releases it whose lease would have ended last, the first in the queue gets a hint when the last of the others ends, so that asking only then is enough.",
+		Needs: sharedQueue, timely: true, run: earlierExpiry},
+	{Name: "EachSharerLearnsThatSomebodyWaits",
 		Rule:  "The answer to the renewal of each one that shares a key says whether somebody waits.",
-		Needs: sharedLine, run: sharersAreWanted},
+		Needs: sharedQueue, run: sharersAreWanted},
 	{Name: "WriterJoinsWhileReadersRelease",
-		Rule:  "Whoever joins the line while the last that share the key release it, or readers while a writer does, is granted or told to ask again.",
-		Needs: sharedLine, run: sharedJoinRaces},
+		Rule:  "Whoever joins the queue while the last that share the key release it, or readers while a writer does, is granted or told to ask again.",
+		Needs: sharedQueue, run: sharedJoinRaces},
 	{Name: "WriterGivesUpWhileReadersRelease",
-		Rule:  "When a writer in line gives up while those that share the key release it, all the readers behind it are granted, or told to ask.",
-		Needs: sharedLine, run: sharedGivingUpRaces},
+		Rule:  "When a writer in the queue gives up while those that share the key release it, all the readers behind it are granted, or told to ask.",
+		Needs: sharedQueue, run: sharedGivingUpRaces},
 }
 
 func writerWaitsForAll(e *env) {
@@ -110,7 +110,7 @@ func neighboursEnterTogether(e *env) {
 	e.quiet(r3)
 	e.refuse(w.d, queued(w.r)) // who became first may be told so
 	if info := e.sharedBy(r1.r, r2.r); info.Waiters != 2 {
-		e.Errorf("the line is %+v", info.Queue)
+		e.Errorf("the queue is %+v", info.Queue)
 	}
 	e.release(other, r1.r)
 	e.refuse(w.d, queued(w.r))
@@ -122,13 +122,13 @@ func neighboursEnterTogether(e *env) {
 	e.sharedBy(r3.r)
 }
 
-// neighboursAreTold has more of them than an engine lets in in one step.
-func neighboursAreTold(e *env) {
+// neighboursGetHints has more of them than an engine lets in in one step.
+func neighboursGetHints(e *env) {
 	const n = 150
 	ds := []driver.Driver{e.d, e.open(), e.open()}
 	a := e.ask("k")
 	e.grant(e.d, a)
-	var ws []*told
+	var ws []*listener
 	for i := range n {
 		ws = append(ws, e.await(ds[i%len(ds)], e.reader("k"), i))
 	}
@@ -142,10 +142,10 @@ func neighboursAreTold(e *env) {
 	e.heldBy(w.r)
 }
 
-func mixedLine(e *env) {
+func mixedQueue(e *env) {
 	a := e.ask("k")
 	e.grant(e.d, a)
-	groups := [][]*told{nil, nil, nil, nil, nil}
+	groups := [][]*listener{nil, nil, nil, nil, nil}
 	ahead := 0
 	for i, n := range []int{2, 0, 1, 0, 3} { // so many readers, or a writer
 		for range max(n, 1) {
@@ -191,7 +191,7 @@ func writerThatLeaves(e *env) {
 	e.enter(last)
 }
 
-func deadWriterInLine(e *env) {
+func deadWaitingWriter(e *env) {
 	a, w, r1, r2 := e.reader("k"), e.brief(e.ask("k")), e.reader("k"), e.reader("k")
 	e.grant(e.d, a)
 	e.refuse(e.d, queued(w))
@@ -223,7 +223,7 @@ func deadWriterHandsOn(e *env) {
 	e.join(e.d, r1, 0)
 	e.join(other, r2, 1)
 	e.join(e.d, w, 2)
-	e.eventually(e.ttl, "the first reader in line is granted the key of a writer that is gone", func() bool {
+	e.eventually(e.ttl, "the first reader in the queue is granted the key of a writer that is gone", func() bool {
 		return e.try(e.d, queued(r1)).Granted
 	})
 	e.turn(other, r2, 0)
@@ -240,7 +240,7 @@ func deadWriterLetsAllIn(e *env) {
 	e.join(e.d, gone, 0)
 	ws := e.awaitAll(n, 1, func() contend.Owner { return e.reader("k") })
 	w := e.await(e.d, e.ask("k"), n+1)
-	e.release(e.d, a) // all are in line, however long that took
+	e.release(e.d, a) // all are in the queue, however long that took
 	e.turn(e.d, gone, 0)
 	e.turn(ws[0].d, ws[0].r, e.ttl)
 	e.enter(ws[1:]...)
@@ -248,7 +248,7 @@ func deadWriterLetsAllIn(e *env) {
 	e.sharedBy(requests(ws...)...)
 }
 
-func writerIsToldOfTheLast(e *env) {
+func writerKnowsTheLast(e *env) {
 	rs := []contend.Owner{e.brief(e.reader("k")), e.reader("k"), e.brief(e.reader("k"))}
 	for _, r := range rs {
 		e.grant(e.d, r)
@@ -298,11 +298,11 @@ func sharersAreWanted(e *env) {
 func sharedJoinRaces(e *env) {
 	other := e.open()
 	for range raceRounds {
-		a, b, w := e.reader("k"), e.reader("k"), &told{d: other, r: e.ask("k")}
+		a, b, w := e.reader("k"), e.reader("k"), &listener{d: other, r: e.ask("k")}
 		e.grant(e.d, a)
 		e.grant(other, b)
 		e.joinsAtOnce([]contend.Owner{a, b}, w)
-		r1, r2 := &told{d: e.d, r: e.reader("k")}, &told{d: other, r: e.reader("k")}
+		r1, r2 := &listener{d: e.d, r: e.reader("k")}, &listener{d: other, r: e.reader("k")}
 		e.joinsAtOnce([]contend.Owner{w.r}, r1, r2)
 		e.sharedBy(r1.r, r2.r)
 		e.releaseAll(r1.r, r2.r)
@@ -332,9 +332,9 @@ func sharedGivingUpRaces(e *env) {
 	}
 }
 
-// joinsAtOnce has some join the line while the holders release, and all of them
+// joinsAtOnce has some join the queue while the holders release, and all of them
 // must enter.
-func (e *env) joinsAtOnce(holders []contend.Owner, ws ...*told) {
+func (e *env) joinsAtOnce(holders []contend.Owner, ws ...*listener) {
 	e.Helper()
 	errs := make([]error, len(ws)+len(holders))
 	results := make([]driver.Result, len(ws))
@@ -350,7 +350,7 @@ func (e *env) joinsAtOnce(holders []contend.Owner, ws ...*told) {
 	if err := errors.Join(errs...); err != nil {
 		e.Fatalf("Try or Release: %v", err)
 	}
-	var refused []*told
+	var refused []*listener
 	for i, w := range ws {
 		if !results[i].Granted {
 			e.see(w, results[i])
