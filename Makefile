@@ -5,7 +5,7 @@
 MODULES ?= $(shell scripts/modules)
 
 .DEFAULT_GOAL := help
-.PHONY: help test check show verify verify-quick simulate equal bench bench-quick bench-check lint fmt release
+.PHONY: help test check show verify verify-quick simulate equal bench bench-quick bench-check mutants lint fmt release
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +51,11 @@ bench-check: ## compare the Go benchmarks of this tree with a commit's: make ben
 	@scripts/servers
 	@go build -o .bin/benchcheck ./scripts/benchcheck
 	@exec .bin/benchcheck $(or $(BASE),HEAD~1)
+
+PKG = . ./driver ./internal/backoff ./internal/gate ./internal/keepalive ./memdriver
+
+mutants: ## whether the tests notice wrong conditions; narrow it with PKG=./memdriver or FILES="term.go lease.go"
+	@go run ./scripts/mutants $(or $(FILES),$(PKG))
 
 lint: ## gofmt, go vet, golangci-lint with the import rules, go mod tidy, govulncheck
 	@scripts/lint $(MODULES)

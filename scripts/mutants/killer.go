@@ -1,0 +1,228 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// binary is the tests of a package, built with the mutants.
+type binary struct {
+	pkg, dir, file string
+	tests          []test        // the quickest first
+	patience       time.Duration // how long a mutant may take in any case
+}
+
+type test struct {
+	name    string
+	took    time.Duration
+	reaches map[int]bool // mutants
+}
+
+// measure runs each test by itself, with all mutants asleep: how long it takes, and
+// which ones it reaches. A suite is as many tests as it has subtests, since few of them
+// reach a mutant.
+func (b *binary) measure(ctx context.Context, scratch string) error {
+	out, err := b.command(ctx, "-test.list", "^(Test|Example|Fuzz)").Output()
+	if err != nil {
+		return fmt.Errorf("%s: listing the tests: %w", b.pkg, err)
+	}
+	names := strings.Fields(string(out))
+	for len(names) > 0 {
+		name := names[0]
+		names = names[1:]
+		t, subtests, err := b.one(ctx, name, filepath.Join(scratch, "reached"))
+		if err != nil {
+			return err
+		}
+		if t.took > time.Second && len(subtests) > 1 {
+			names = append(subtests, names...)
+			continue
+		}
+		b.tests = append(b.tests, t)
+	}
+	slices.SortStableFunc(b.tests, func(x, y test) int { return cmp.Compare(x.took, y.took) })
+	return nil
+}
+
+// one runs a test, which has to pass.
+func (b *binary) one(ctx context.Context, name, file string) (test, []string, error) {
+	defer func() { _ = os.Remove(file) }()
+	cmd := b.command(ctx, "-test.run", pattern(name), "-test.v", "-test.timeout=5m")
+	cmd.Env = append(cmd.Env, reachedVar+"="+file)
+	start := time.Now()
+	out, err := cmd.CombinedOutput()
+	t := test{name: name, took: time.Since(start), reaches: map[int]bool{}}
+	if err != nil {
+		return t, nil, fmt.Errorf("%s: %s fails without a mutant: %w\n%s", b.pkg, name, err, out)
+	}
+	ids, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return t, nil, err
+	}
+	for id := range strings.FieldsSeq(string(ids)) {
+		n, err := strconv.Atoi(id)
+		if err != nil {
+			return t, nil, err
+		}
+		t.reaches[n] = true
+	}
+	return t, subtests(string(out), name), nil
+}
+
+// subtests are those of a test, of the first level, that ran.
+func subtests(out, name string) []string {
+	var names []string
+	for _, m := range regexp.MustCompile(`(?m)^ {4}--- PASS: (\S+)`).FindAllStringSubmatch(out, -1) {
+		if parent, _, ok := cutLast(m[1], "/"); ok && parent == name {
+			names = append(names, m[1])
+		}
+	}
+	return names
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return s, "", false
+}
+
+// pattern is what -test.run wants for exactly these tests, all of one depth.
+func pattern(names ...string) string {
+	parts := strings.Split(names[0], "/")
+	for i, p := range parts {
+		parts[i] = "^" + regexp.QuoteMeta(p) + "$"
+	}
+	if len(names) > 1 {
+		parts = []string{"^(" + strings.Join(names, "|") + ")$"} // names of functions
+	}
+	return strings.Join(parts, "/")
+}
+
+func (b *binary) command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, b.file, args...)
+	cmd.Dir = b.dir
+	cmd.Env = append(os.Environ(), "TMPDIR="+filepath.Dir(b.file)) // the killed leave things behind
+	cmd.WaitDelay = time.Second                                    // for what a test has started and left
+	return cmd
+}
+
+// verdict is what became of a mutant.
+type verdict struct {
+	mutant
+	by      string // the test that killed it, "" when it survived
+	timeout bool   // it was killed by the time that it took
+	unmet   bool   // no test reaches it
+}
+
+// judge runs the tests that reach a mutant until one fails, the quick ones first.
+func judge(ctx context.Context, m mutant, binaries []*binary) (verdict, error) {
+	v := verdict{mutant: m, unmet: true}
+	for _, b := range binaries {
+		for _, batch := range batches(b.reaching(m.id)) {
+			v.unmet = false
+			by, timeout, err := b.try(ctx, m.id, batch)
+			if err != nil || by != "" {
+				v.by, v.timeout = by, timeout
+				return v, err
+			}
+		}
+	}
+	return v, nil
+}
+
+func (b *binary) reaching(id int) []test {
+	var some []test
+	for _, t := range b.tests {
+		if t.reaches[id] {
+			some = append(some, t)
+		}
+	}
+	return some
+}
+
+// batches are the tests that run in one process: those of the first quarter of a second,
+// those of the next two seconds, and then one by one. A subtest is by itself.
+func batches(tests []test) [][]test {
+	var all [][]test
+	for _, limit := range []time.Duration{250 * time.Millisecond, 2 * time.Second} {
+		var batch, rest []test
+		for _, t := range tests {
+			if t.took <= limit && !strings.Contains(t.name, "/") {
+				limit -= t.took
+				batch = append(batch, t)
+			} else {
+				rest = append(rest, t)
+			}
+		}
+		if len(batch) > 0 {
+			all = append(all, batch)
+		}
+		tests = rest
+	}
+	for _, t := range tests {
+		all = append(all, []test{t})
+	}
+	return all
+}
+
+// try runs tests with a mutant awake, and returns which one it fails, if any. It
+// may take ten times as long as without, and b.patience, since machines are busy.
+func (b *binary) try(ctx context.Context, id int, tests []test) (by string, timeout bool, err error) {
+	limit := b.patience
+	var names []string
+	for _, t := range tests {
+		limit += 10 * t.took
+		names = append(names, t.name)
+	}
+	cut, cancel := context.WithTimeout(ctx, limit+b.patience)
+	defer cancel()
+	args := []string{"-test.run", pattern(names...), "-test.v", "-test.failfast", "-test.timeout", limit.String()}
+	// Some mutants never stop to allocate.
+	cmd := b.command(cut, args...)
+	cmd.Args = append([]string{"sh", "-c", `ulimit -v 4000000 2>/dev/null; exec "$0" "$@"`, b.file}, args...)
+	cmd.Path = "/bin/sh"
+	cmd.Env = append(cmd.Env, awakeVar+"="+strconv.Itoa(id))
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err = cmd.Run()
+	exit := (*exec.ExitError)(nil)
+	switch {
+	case ctx.Err() != nil:
+		return "", false, ctx.Err()
+	case err == nil:
+		return "", false, nil
+	case cut.Err() != nil, strings.Contains(out.String(), "panic: test timed out"):
+		return cmp.Or(failed(out.String()), names[0]), true, nil
+	case !errors.As(err, &exit) && !errors.Is(err, exec.ErrWaitDelay):
+		return "", false, err
+	}
+	return cmp.Or(failed(out.String()), names[0]), false, nil
+}
+
+// failed is the test that a run failed in: the one that says so, or else the last one
+// that began.
+func failed(out string) string {
+	if m := regexp.MustCompile(`(?m)^--- FAIL: (\S+)`).FindStringSubmatch(out); m != nil {
+		return m[1]
+	}
+	last := ""
+	for _, m := range regexp.MustCompile(`(?m)^=== (?:RUN|CONT) +(\S+)`).FindAllStringSubmatch(out, -1) {
+		last = m[1]
+	}
+	return last
+}
