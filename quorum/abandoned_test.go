@@ -75,9 +75,9 @@ func TestAbandonedIsToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, nodes := lags(t)
 		granted(t, d, asks("warm"))
-		var late, other *lag // of those without the line
+		var late, other *lag // of those without the queue
 		for i, n := range d.nodes {
-			if n != d.head.Load() {
+			if n != d.queue.Load() {
 				late, other = nodes[i], late
 			}
 		}

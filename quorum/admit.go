@@ -14,9 +14,9 @@ import (
 	"github.com/hasplock/hasp/internal/admission"
 )
 
-// Admit gives the operator's word that no locks are active: every node that is
-// held back votes from now on. It is for new deployments, and after a restart of
-// everything that is known to have ended all work. A wrong word can lead to two
+// Admit declares on behalf of the operator that no locks are active: every node that
+// is held back votes from now on. It is for new deployments, and for a restart of
+// everything after which no work is left. Where that is wrong, there can be two
 // holders. The error names the nodes that could not be reached.
 func (d *Driver) Admit(ctx context.Context) error {
 	if d.bad != nil {
@@ -61,18 +61,18 @@ type NodeState struct {
 	Left   time.Duration // of the wait, as far as this machine has waited; 0 when it votes
 	MaxTTL time.Duration // the longest lease it was admitted for; 0 when it keeps no record
 	Node   string        // names the present life of its store, when it keeps a record
-	Line   bool          // the line of waiters is here
+	Queue  bool          // the queue of waiters is here
 }
 
 // Nodes asks every node about itself, at once, within ctx. It begins the wait for
 // those that are held back, and lets in those whose wait is over.
 func (d *Driver) Nodes(ctx context.Context) []NodeState {
 	states := make([]NodeState, len(d.nodes))
-	head := d.head.Load()
+	queue := d.queue.Load()
 	var wg sync.WaitGroup
 	for i, n := range d.nodes {
 		wg.Go(func() {
-			s := NodeState{Name: n.name, Line: n == head}
+			s := NodeState{Name: n.name, Queue: n == queue}
 			s.look(ctx, n)
 			states[i] = s
 		})

@@ -25,7 +25,7 @@ func TestMissedConvertIsTold(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		nodes[0].on(func(r driver.VoteRequest) error { // the line node, which is well otherwise
+		nodes[0].on(func(r driver.VoteRequest) error { // the queue node, which is well otherwise
 			if r.Convert {
 				return driver.ErrUnsupported
 			}
@@ -36,7 +36,7 @@ func TestMissedConvertIsTold(t *testing.T) {
 		synctest.Wait()
 		select {
 		case <-hints:
-			t.Error("the line node did not hear of it, and woke a reader")
+			t.Error("the queue node did not hear of it, and woke a reader")
 		default:
 		}
 		if got := renewed(t, d, reader); got.Err != nil || !got.Wanted {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/ballot"
 	"github.com/hasplock/hasp/internal/contend"
 )
 
@@ -37,7 +38,7 @@ func modes(t *testing.T, nodes []*spy, r contend.Owner) (all []int) {
 
 var errOnTheWay = errors.New("lost on the way")
 
-// A converted lease keeps its fence, readers in line are let in on every node, and
+// A converted lease keeps its fence, readers in the queue are let in on every node, and
 // a writer is not.
 func TestConvertLetsReadersIn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -142,7 +143,7 @@ func TestConvertWithoutAnswer(t *testing.T) {
 	}
 }
 
-// A Convert returns once the line node, which is slower than most, lets others in.
+// A Convert returns once the queue node, which is slower than most, lets others in.
 func TestConvertWaitsForTheLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, nodes := spies(t, 3)
@@ -227,7 +228,7 @@ func TestConvertedLeaseLeavesNoMark(t *testing.T) {
 	})
 }
 
-// A lease that stands converts on the nodes that have it; its line node may have
+// A lease that stands converts on the nodes that have it; its queue node may have
 // another's by now. An earlier vote of the same owner is not the lease.
 func TestConvertCountsTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -270,7 +271,7 @@ func TestConvertOfALostLease(t *testing.T) {
 		stranger.Queue = true
 		refused(t, d, stranger)
 		refused(t, d, withFence(stranger, fence))
-		if d.bids.get(stranger.Claim()) != nil {
+		if d.owners.get(stranger.Claim()) != nil {
 			t.Error("a lease of nobody is kept")
 		}
 		waiter, gate := asks("k"), asks("k3")
@@ -283,7 +284,7 @@ func TestConvertOfALostLease(t *testing.T) {
 		refused(t, d, waiter)
 		convert, _ = converting(waiter, 0)
 		refused(t, d, convert)
-		for _, n := range nodes[1:] { // the line node's vote is not the lease
+		for _, n := range nodes[1:] { // the queue node's vote is not the lease
 			n.Hold("k3", ruleTTL, driver.Label{})
 		}
 		gate.Queue = true
@@ -316,25 +317,25 @@ func TestOwnerAsksAnewAfterAConvert(t *testing.T) {
 		synctest.Wait()
 		rel := w
 		rel.Settled = true
-		b := d.bids.get(w.Claim())
+		o := d.owners.get(w.Claim())
 		x := 0
 		for i, n := range d.nodes {
-			if n != d.head.Load() {
+			if n != d.queue.Load() {
 				x = i
 			}
 		}
-		b.mu.Lock()
-		b.pending[x]++
-		b.mu.Unlock() // an answer is still under way
+		o.mu.Lock()
+		o.Sends(x) // an answer is still under way
+		o.mu.Unlock()
 		if err := contend.Release(t.Context(), d, rel); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
 		again := w
 		f := granted(t, d, again).Fence
-		b.mu.Lock()
-		b.pending[x]--
-		b.mu.Unlock()
+		o.mu.Lock()
+		o.Answer(ballot.Reply{Node: x, Kind: ballot.NotSent}, 0)
+		o.mu.Unlock()
 		synctest.Wait()
 		for range 3 {
 			time.Sleep(6 * time.Second)

@@ -47,7 +47,7 @@ func TestRenewAfterTheContext(t *testing.T) {
 		d, nodes := spies(t, 3)
 		held, none := asks("k"), asks("none")
 		granted(t, d, held)
-		for _, n := range nodes[1:] { // so that a waiter has the vote of the line node only
+		for _, n := range nodes[1:] { // so that a waiter has the vote of the queue node only
 			n.Hold("gate", ruleTTL, driver.Label{})
 		}
 		gate, place := asks("gate"), asks("k")
@@ -84,7 +84,7 @@ func TestRenewAfterTheContext(t *testing.T) {
 // What is not decided when the context ends is not known, whatever the answers
 // that came, and that come later.
 func TestRenewWhileTheContextEnds(t *testing.T) {
-	for name, answers := range map[string]int{"a majority, and not the line node": 2, "one node": 1} {
+	for name, answers := range map[string]int{"a majority, and not the queue node": 2, "one node": 1} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d, _ := spies(t, 3)

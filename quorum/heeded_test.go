@@ -36,14 +36,14 @@ func (a *asker) asks(t *testing.T) (granted bool) {
 	return res.Granted
 }
 
-// A writer that has the line node's vote, and waits for readers that were there before
+// A writer that has the queue node's vote, and waits for readers that were there before
 // it, is heeded by those that come later for as long as it asks.
 func TestReadersHeedAWaitingWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := lined(t, 5, memdriver.NodeOptions{})
+		stores := voting(t, 5, memdriver.NodeOptions{})
 		first, ts := taps(t, stores)
 		mustTry(t, first, ask("warm"))
-		ts[0].hook(func() { // the line node does not hear of this reader
+		ts[0].hook(func() { // the queue node does not hear of this reader
 			ts[0].try = func(ctx context.Context, _ driver.VoteRequest) error { <-ctx.Done(); return ctx.Err() }
 		})
 		before := ask("k")
@@ -80,7 +80,7 @@ func TestReadersHeedAWaitingWriter(t *testing.T) {
 // One that no longer asks is heeded for half a second.
 func TestReadersHeedNoDeadWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := lined(t, 5, memdriver.NodeOptions{})
+		stores := voting(t, 5, memdriver.NodeOptions{})
 		rd, _ := taps(t, stores)
 		mustTry(t, rd, ask("warm"))
 		stores[0].Hold("k", nodeMaxTTL, driver.Label{})
@@ -95,11 +95,11 @@ func TestReadersHeedNoDeadWriter(t *testing.T) {
 	})
 }
 
-// A reader in line is told that the holder shares the key now, where only the line node
+// A reader in the queue is told that the holder shares the key now, where only the queue node
 // does not know of it.
 func TestReaderHearsOfAConversion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := lined(t, 3, memdriver.NodeOptions{})
+		stores := voting(t, 3, memdriver.NodeOptions{})
 		hd, ts := taps(t, stores)
 		rd, _ := taps(t, stores)
 		mustTry(t, rd, ask("warm"))

@@ -65,7 +65,7 @@ func lags(t *testing.T) (*Driver, []*lag) {
 	return d, ls
 }
 
-func TestBidsStay(t *testing.T) {
+func TestOwnersDoNotStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, ls := lags(t)
 		for i := range 4000 {
@@ -74,9 +74,9 @@ func TestBidsStay(t *testing.T) {
 			if err != nil || !res.Granted {
 				t.Fatal(res, err)
 			}
-			if i == 0 { // a node that is not the line's is a bit slower
+			if i == 0 { // a node that is not the queue's is a bit slower
 				for j, n := range d.nodes {
-					if n != d.head.Load() {
+					if n != d.queue.Load() {
 						ls[j].by.Store(int64(2 * time.Millisecond))
 						break
 					}
@@ -88,15 +88,13 @@ func TestBidsStay(t *testing.T) {
 			}
 		}
 		time.Sleep(10 * time.Second)
-		d.bids.mu.Lock()
-		defer d.bids.mu.Unlock()
-		if n := len(d.bids.all); n > 100 {
-			t.Errorf("%d bids stay", n)
+		if n := d.live(); n > 100 {
+			t.Errorf("%d owners stay", n)
 		}
 	})
 }
 
-func TestOwedGrows(t *testing.T) {
+func TestCleanUpsExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, ls := lags(t)
 		for _, l := range ls {
@@ -112,31 +110,15 @@ func TestOwedGrows(t *testing.T) {
 		}
 		d.nodes[0].mu.Lock()
 		defer d.nodes[0].mu.Unlock()
-		if n := len(d.nodes[0].owed); n > 200 {
-			t.Errorf("%d debts stay that are over", n)
+		if n := len(d.nodes[0].cleanups); n > 200 {
+			t.Errorf("%d clean-ups stay that are over", n)
 		}
 	})
 }
 
-// A refusal that was given before the grant, and read after it.
-func TestAnswersOvertake(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d, _ := lags(t)
-		n := d.nodes[2]
-		b := d.bids.open(contend.Owner{Key: "k", Owner: rand.Text(), TTL: time.Second}.Vote().TryRequest)
-		b.begin(b.req)
-		b.sends(n)
-		b.sends(n)
-		b.returned(n, 0, driver.Result{Granted: true, Fence: 2}, nil)
-		b.returned(n, 0, driver.Result{Why: driver.Held}, nil)
-		if !b.has.has(n) {
-			t.Error("the vote is forgotten, and is not given back")
-		}
-	})
-}
-
-// After an error the gate is gone, but b.gate stays.
-func TestGateAfterError(t *testing.T) {
+// After an error the reserved vote of the queue node is withdrawn, and not said to be
+// the owner's.
+func TestReservedVoteAfterError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, ls := lags(t)
 		w := contend.Owner{Key: "w", Owner: rand.Text(), Label: "{}", TTL: 30 * time.Second, Patience: 10 * time.Second}
@@ -144,7 +126,7 @@ func TestGateAfterError(t *testing.T) {
 			t.Fatal(res, err)
 		}
 		for i, n := range d.nodes {
-			if n != d.head.Load() {
+			if n != d.queue.Load() {
 				ls[i].Hold("k", 30*time.Second, driver.Label{})
 			}
 		}
@@ -152,25 +134,25 @@ func TestGateAfterError(t *testing.T) {
 		if res, err := contend.Try(t.Context(), d, r); err != nil || res.Granted {
 			t.Fatalf("%+v, %v: two of three nodes are held by another", res, err)
 		}
-		b := d.bids.get(r.Claim())
+		o := d.owners.get(r.Claim())
 		for i, n := range d.nodes {
-			if n != d.head.Load() {
+			if n != d.queue.Load() {
 				ls[i].away.Store(true)
 			}
 		}
 		if _, err := contend.Try(t.Context(), d, r); err == nil {
 			t.Fatal("no error, though two of three nodes are away")
 		}
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		if b.gate && b.has == 0 {
-			t.Error("the gate is said to be ours, and was given back")
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		if at, reserved := o.Place(); reserved && !o.Has(at) {
+			t.Error("the queue node's vote is said to be ours, and was withdrawn")
 		}
 	})
 }
 
 // A node that comes back while calls are given up all the time is soon in service.
-func TestOwedLivelock(t *testing.T) {
+func TestCleanUpEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, ls := lags(t)
 		r := contend.Owner{Key: "w", Owner: rand.Text(), Label: "{}", TTL: 30 * time.Second}

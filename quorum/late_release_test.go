@@ -30,7 +30,7 @@ func TestReleaseComesAfterTheNextGrant(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				stores := lined(t, 3, memdriver.NodeOptions{Now: func() time.Time { return time.Now().Add(-10 * time.Second) }})
+				stores := voting(t, 3, memdriver.NodeOptions{Now: func() time.Time { return time.Now().Add(-10 * time.Second) }})
 				other, _ := taps(t, stores)
 				d, ts := taps(t, stores)
 				for _, x := range []driver.Driver{other, d} {
@@ -104,14 +104,14 @@ func TestSecondCopyOfATry(t *testing.T) {
 		most time.Duration
 	}{
 		"a writer's, at all nodes":      {driver.Exclusive, []int{0, 1, 2}, 10 * time.Millisecond},
-		"a reader's, at the line node":  {driver.Shared, []int{0}, freeFor},
+		"a reader's, at the queue node": {driver.Shared, []int{0}, freeFor},
 		"a reader's, at another":        {driver.Shared, []int{2}, 10 * time.Millisecond},
 		"a reader's, at a majority":     {driver.Shared, []int{1, 2}, nodeMaxTTL + freeFor},
 		"a reader's, line and majority": {driver.Shared, []int{0, 2}, nodeMaxTTL + freeFor},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				stores := lined(t, 3, memdriver.NodeOptions{})
+				stores := voting(t, 3, memdriver.NodeOptions{})
 				d, ts := taps(t, stores)
 				mustTry(t, d, ask("warm"))
 				synctest.Wait()
@@ -153,7 +153,7 @@ func TestFirstTryOfAFastClientIsLost(t *testing.T) {
 	for name, carried := range map[string]bool{"the request": false, "the answer": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				stores := lined(t, 3, memdriver.NodeOptions{Now: func() time.Time { return time.Now().Add(-10 * time.Second) }})
+				stores := voting(t, 3, memdriver.NodeOptions{Now: func() time.Time { return time.Now().Add(-10 * time.Second) }})
 				d, ts := taps(t, stores)
 				mustTry(t, d, ask("warm"))
 				synctest.Wait()
@@ -191,11 +191,11 @@ func TestFirstTryOfAFastClientIsLost(t *testing.T) {
 	}
 }
 
-// A holder that only the line node knows is heeded for half a second, also where one of
+// A holder that only the queue node knows is heeded for half a second, also where one of
 // the others does not answer in time meanwhile.
 func TestLateAnswerProlongsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := lined(t, 3, memdriver.NodeOptions{})
+		stores := voting(t, 3, memdriver.NodeOptions{})
 		d, ts := taps(t, stores)
 		mustTry(t, d, ask("warm"))
 		synctest.Wait()
@@ -204,7 +204,7 @@ func TestLateAnswerProlongsNothing(t *testing.T) {
 		x.Queue = true
 		begun := time.Now()
 		if res := mustTry(t, d, x); res.Granted {
-			t.Fatalf("the line node was not heeded: %+v", res)
+			t.Fatalf("the queue node was not heeded: %+v", res)
 		}
 		time.Sleep(200 * time.Millisecond)
 		ts[1].hook(func() {

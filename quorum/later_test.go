@@ -17,7 +17,7 @@ import (
 // A Try of an earlier round is still under way on a node that voted in a later one.
 func TestReleaseLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := lined(t, 3, memdriver.NodeOptions{Now: func() time.Time { return time.Now().Add(time.Second) }})
+		stores := voting(t, 3, memdriver.NodeOptions{Now: func() time.Time { return time.Now().Add(time.Second) }})
 		d, ts := taps(t, stores)
 		for range 2 {
 			w := ask("warm")
@@ -69,10 +69,10 @@ func TestReleaseLater(t *testing.T) {
 	})
 }
 
-// A waiter's give-back that is lost: it stands in line, asleep, with votes.
+// A waiter's give-back that is lost: it stands in the queue, asleep, with votes.
 func TestWaiterKeepsVotes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := lined(t, 3, memdriver.NodeOptions{})
+		stores := voting(t, 3, memdriver.NodeOptions{})
 		d, ts := taps(t, stores)
 		d2, _ := taps(t, stores)
 		head := ask("k")
@@ -97,7 +97,7 @@ func TestWaiterKeepsVotes(t *testing.T) {
 			})
 		}
 		head.Queue = true
-		first := mustTry(t, d2, head) // first in line
+		first := mustTry(t, d2, head) // first in the queue
 		x := ask("k")
 		x.Queue = true
 		time.Sleep(time.Millisecond)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/ballot"
 )
 
 // lookLimit bounds how long a node may take to describe a key.
@@ -24,29 +25,7 @@ func (d *Driver) Inspect(ctx context.Context, key string) (driver.Info, error) {
 	if d.bad != nil {
 		return driver.Info{}, d.bad
 	}
-	infos := make([]*driver.Info, len(d.nodes))
-	var errs [maxNodes]error
-	var wg sync.WaitGroup
-	for _, n := range d.nodes {
-		if errs[n.index] = n.trouble(); errs[n.index] != nil && !errors.Is(errs[n.index], driver.ErrNotVoting) {
-			continue
-		}
-		wg.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, max(lookLimit, d.o.NodeTimeout))
-			defer cancel()
-			begun := mono()
-			info, err := n.drv.Inspect(ctx, key)
-			if err != nil {
-				if errs[n.index] = err; ctx.Err() == nil {
-					n.failed(begun, err)
-				}
-				return
-			}
-			n.heard.Store(mono())
-			errs[n.index], infos[n.index] = nil, &info
-		})
-	}
-	wg.Wait()
+	infos, errs := d.inspect(ctx, key)
 	if err := ctx.Err(); err != nil {
 		return driver.Info{}, err
 	}
@@ -57,13 +36,49 @@ func (d *Driver) Inspect(ctx context.Context, key string) (driver.Info, error) {
 	return d.together(key, known), nil
 }
 
+// inspect asks all nodes, those that are held back too: what they have is still there.
+func (d *Driver) inspect(ctx context.Context, key string) ([]*driver.Info, [maxNodes]error) {
+	var asked ballot.Set
+	var errs [maxNodes]error
+	for _, n := range d.nodes {
+		if errs[n.index] = n.trouble(); errs[n.index] == nil || errors.Is(errs[n.index], driver.ErrNotVoting) {
+			asked.Add(n.index)
+		}
+	}
+	var mu sync.Mutex
+	infos := make([]*driver.Info, len(d.nodes))
+	answer := func(n *node, info *driver.Info, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		infos[n.index], errs[n.index] = info, err
+	}
+	f := d.fanout(ctx, asked, placeTime, max(lookLimit, d.o.NodeTimeout), func(n *node) { answer(n, nil, errSilent) })
+	for _, n := range d.nodes {
+		if asked.Has(n.index) && !d.spawn(func() {
+			info, err := n.drv.Inspect(f.ctx, key)
+			if err == nil {
+				answer(n, &info, nil)
+			} else {
+				answer(n, nil, err)
+			}
+			f.ended(n, err)
+		}) {
+			f.over(n)
+		}
+	}
+	<-f.ctx.Done()
+	mu.Lock()
+	defer mu.Unlock()
+	return slices.Clone(infos), errs
+}
+
 // together makes one description of those of at least a majority.
 func (d *Driver) together(key string, known []*driver.Info) driver.Info {
 	res := driver.Info{Key: key}
 	votes := map[string][]driver.Lease{} // of each owner
 	var owners, free []string
 	for _, i := range known {
-		if i.Waiters > res.Waiters { // the line is on one node
+		if i.Waiters > res.Waiters { // the queue is on one node
 			res.Waiters, res.Queue = i.Waiters, i.Queue
 		}
 		res.ByHand = append(res.ByHand, i.ByHand...)

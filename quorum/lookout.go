@@ -13,13 +13,13 @@ import (
 	"github.com/hasplock/hasp/driver"
 )
 
-// lookPause is between two looks at the line of a key that somebody here waits for.
-// Whoever only waits to be told would not find out that the line node hangs, or has
+// lookPause is between two looks at the queue of a key that somebody here waits for.
+// Whoever only waits to be told would not find out that the queue node hangs, or has
 // lost the place, or that a hint was lost; with a node time-out, and a moment to ask
 // at the others, the key is not free for a second.
 const lookPause = 300 * time.Millisecond
 
-// arrives has somebody look at the line of w's key for as long as w waits. For each
+// arrives has somebody look at the queue of w's key for as long as w waits. For each
 // key one place is enough, that of who waits longest: who is behind it comes after it.
 func (d *Driver) arrives(w *watch) {
 	key := w.claim.Key
@@ -40,7 +40,7 @@ func (d *Driver) departs(w *watch) {
 	}
 }
 
-// lookout looks at the line of a key until nobody here waits for it.
+// lookout looks at the queue of a key until nobody here waits for it.
 func (d *Driver) lookout(key string) {
 	for i := rand.N(len(d.nodes)); d.sleep(lookPause); i++ {
 		d.mu.Lock()
@@ -57,16 +57,17 @@ func (d *Driver) lookout(key string) {
 	}
 }
 
-// look asks the line node for the owner's place: one that is gone, or has nobody who
+// look asks the queue node for the owner's place: one that is gone, or has nobody who
 // will tell it when to ask, is told.
 func (w *watch) look() {
-	b := w.d.bids.get(w.claim)
-	if b == nil || !b.inLine() {
+	o := w.d.owners.get(w.claim)
+	if o == nil || !o.inQueue() {
 		return // it has not asked, or knows itself when to
 	}
-	b.mu.Lock()
-	r := driver.RenewRequest{Claim: w.claim, TTL: b.req.TTL, Queue: true, Patience: b.req.Patience}
-	b.mu.Unlock()
+	o.mu.Lock()
+	asked := o.Of()
+	o.mu.Unlock()
+	r := driver.RenewRequest{Claim: w.claim, TTL: asked.TTL, Queue: true, Patience: asked.Patience}
 	ctx, cancel := context.WithTimeout(w.ctx, 2*lookPause) // a node that only answers others
 	defer cancel()
 	w.d.keepPlaces(ctx, []driver.RenewRequest{r}, []int{0}, func(_ int, res driver.Renewal) {
@@ -79,18 +80,18 @@ func (w *watch) look() {
 	})
 }
 
-// glance asks one of the other nodes who has the key. The line node may be the only one
+// glance asks one of the other nodes who has the key. The queue node may be the only one
 // that does not know of a release, or that its holder shares the key now.
 func (w *watch) glance(turn int) {
-	head := w.d.head.Load()
+	queue := w.d.queue.Load()
 	others := make([]*node, 0, maxNodes)
 	for _, n := range w.d.nodes {
-		if n != head && n.serving() {
+		if n != queue && n.serving() {
 			others = append(others, n)
 		}
 	}
-	b := w.d.bids.get(w.claim)
-	if b == nil || !b.inLine() || len(others) == 0 {
+	o := w.d.owners.get(w.claim)
+	if o == nil || !o.inQueue() || len(others) == 0 {
 		return
 	}
 	there, err := w.inspect(others[turn%len(others)])
@@ -98,8 +99,8 @@ func (w *watch) glance(turn int) {
 	case err != nil:
 	case !there.Held:
 		w.tell()
-	case head != nil && w.claim.Mode == driver.Shared && there.Holder.Mode == driver.Shared:
-		here, err := w.inspect(head)
+	case queue != nil && w.claim.Mode == driver.Shared && there.Holder.Mode == driver.Shared:
+		here, err := w.inspect(queue)
 		shares := func(l driver.Lease) bool { return l.Holder.Owner == here.Holder.Owner }
 		if err == nil && here.Held && here.Holder.Mode == driver.Exclusive && slices.ContainsFunc(there.Holders, shares) {
 			w.tell()
@@ -113,21 +114,4 @@ func (w *watch) inspect(n *node) (info driver.Info, err error) {
 		return err
 	})
 	return info, err
-}
-
-// inLine says that the owner has a place, as far as is known.
-func (b *bid) inLine() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.line != nil && !b.gate
-}
-
-// listens says that a watch of the owner is open.
-func (d *Driver) listens(b *bid) bool {
-	b.mu.Lock()
-	id := b.req.ID()
-	b.mu.Unlock()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return slices.ContainsFunc(d.waiters[id.Key], func(w *watch) bool { return w.claim.ID() == id })
 }

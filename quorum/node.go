@@ -13,6 +13,7 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/admission"
+	"github.com/hasplock/hasp/internal/ballot"
 )
 
 // How long a node may take to answer: a share of the TTL within bounds, and more
@@ -36,27 +37,29 @@ type node struct {
 	rec   driver.Recorded // nil: it keeps no record
 	async driver.Async    // nil: each request has a goroutine
 
-	heard atomic.Int64 // when it last answered, on the monotonic clock
+	heard atomic.Int64 // when it last answered, by Driver.now
 	trip  roundTrip
 	life  atomic.Pointer[string] // names the present life of its store, when that is known
-	poor  atomic.Bool            // it failed a Try, and has not written since: no place for the line
+	// readOnly: it refused a Try with an error, and has not written since. It is no
+	// place for the queue.
+	readOnly atomic.Bool
 
 	mu       sync.Mutex
-	out      error              // why it is out of service; nil: it is in service
-	record   driver.Record      // the latest that was seen
-	owed     map[driver.ID]debt // what to release there when it answers
-	settling bool               // settleSoon is at work
-	healing  bool               // heal is at work
-	sweepAt  int                // look for debts that are over when there are so many
-	left     time.Duration      // of a wait, as of leftAt
+	out      error                 // why it is out of service; nil: it is in service
+	record   driver.Record         // the latest that was seen
+	cleanups map[driver.ID]cleanup // what to release there when it answers
+	cleaning bool                  // cleanUpSoon is at work
+	retrying bool                  // retryWrite is at work
+	sweepAt  int                   // look for clean-ups that are over when there are so many
+	left     time.Duration         // of a wait, as of leftAt
 	leftAt   time.Time
 }
 
 func newNode(d *Driver, i int, drv driver.Node) *node {
-	n := &node{d: d, index: i, name: nameOf(&d.o, i), drv: drv, owed: map[driver.ID]debt{}}
+	n := &node{d: d, index: i, name: nameOf(&d.o, i), drv: drv, cleanups: map[driver.ID]cleanup{}}
 	n.rec, _ = drv.(driver.Recorded)
 	n.async, _ = drv.(driver.Async)
-	n.heard.Store(math.MinInt64) // a fake clock may be before start
+	n.heard.Store(never)
 	return n
 }
 
@@ -73,15 +76,21 @@ func (n *node) lifeName() string {
 func (n *node) lives(life string) {
 	if old := n.life.Load(); life != "" && (old == nil || *old != life) {
 		n.life.Store(&life)
-		n.poor.Store(false)
+		n.readOnly.Store(false)
 		n.d.route()
 	}
 }
 
-var start = time.Now()
+// now is the time since the driver was made, on the monotonic clock.
+func (d *Driver) now() time.Duration { return time.Since(d.made) }
 
-// mono is the monotonic clock.
-func mono() int64 { return int64(time.Since(start)) }
+// never is when a node was heard that was not.
+const never = math.MinInt64
+
+// hears notes that the node said something.
+func (n *node) hears() { n.heard.Store(int64(n.d.now())) }
+
+func (n *node) lastHeard() time.Duration { return time.Duration(n.heard.Load()) }
 
 // roundTrip is how long answers take.
 type roundTrip struct {
@@ -94,7 +103,7 @@ type roundTrip struct {
 const enough = 32
 
 // sample notes a round trip. Now and then it says that it is time to look whether
-// another node is the better line node.
+// another node is the better queue node.
 func (t *roundTrip) sample(took int64) (look bool) {
 	for {
 		old := t.ns.Load()
@@ -126,7 +135,7 @@ const dialing = 10
 // timeout is the same for this node.
 func (n *node) timeout(ttl time.Duration) time.Duration {
 	base, most := n.d.timeout(ttl), ttl/growthShare
-	if n.heard.Load() == math.MinInt64 {
+	if n.heard.Load() == never {
 		return max(base, min(dialing*base, most))
 	}
 	return max(base, min(4*time.Duration(n.trip.ns.Load()), most))
@@ -150,23 +159,23 @@ func (n *node) trouble() error {
 }
 
 // answered notes that a request that began at begun had an answer.
-func (n *node) answered(begun int64) {
-	now := mono()
-	n.heard.Store(now)
-	if n.trip.sample(now - begun) {
+func (n *node) answered(begun time.Duration) {
+	now := n.d.now()
+	n.heard.Store(int64(now))
+	if n.trip.sample(int64(now - begun)) {
 		n.d.route()
 	}
 }
 
 // failed judges an error of a request that began at begun. A node that said
 // anything since is only busy.
-func (n *node) failed(begun int64, err error) {
+func (n *node) failed(begun time.Duration, err error) {
 	silent := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 	if !silent && n.drv.Classify(err) != driver.ClassUnreachable {
-		n.heard.Store(mono()) // an error is an answer, too
+		n.hears() // an error is an answer, too
 		return
 	}
-	if n.heard.Load() > mono()-max(int64(n.d.timeout(0)), n.trip.ns.Load()) && n.heard.Load() >= begun {
+	if heard := n.lastHeard(); heard > n.d.now()-max(n.d.timeout(0), time.Duration(n.trip.ns.Load())) && heard >= begun {
 		return // it is only busy
 	}
 	if silent {
@@ -187,79 +196,12 @@ func (n *node) leave(why error) {
 	}
 }
 
-// call runs f, a request to the node about a lease of ttl. A node that is busy,
-// and answers others, may take longer than the node time-out.
+// call runs f, a request to the node about a lease of ttl.
 func (n *node) call(ttl time.Duration, f func(ctx context.Context) error) error {
-	g := n.guard(n.d.life, ttl, max(n.d.timeout(ttl), ttl/growthShare))
-	defer g.stop()
-	err := f(g.ctx)
-	if err == nil || errors.Is(err, driver.ErrNotHeld) {
-		n.answered(g.begun)
-	} else if n.d.life.Err() == nil {
-		n.failed(g.begun, err)
-	}
+	var one ballot.Set
+	one.Add(n.index)
+	o := n.d.fanout(n.d.life, one, ttl, n.d.most(ttl), nil)
+	err := f(o.ctx)
+	o.ended(n, err)
 	return err
-}
-
-// guard watches over one request.
-type guard struct {
-	n      *node
-	ctx    context.Context // ends when the node is given up
-	cancel context.CancelFunc
-	begun  int64
-	limit  time.Duration // the node time-out
-	until  int64         // the request is given up, even if the node is only busy; 0: never
-
-	mu    sync.Mutex
-	timer *time.Timer
-	due   int64
-}
-
-// guard begins to watch over a request. most bounds how long it may take while
-// the node answers others; 0: as long as parent.
-func (n *node) guard(parent context.Context, ttl, most time.Duration) *guard {
-	g := &guard{n: n, begun: mono(), limit: n.timeout(ttl)}
-	g.ctx, g.cancel = context.WithCancel(parent)
-	if most > 0 {
-		g.until = g.begun + int64(most)
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.due = g.begun + int64(g.limit)
-	g.timer = time.AfterFunc(g.limit, g.look)
-	return g
-}
-
-// look gives the node up when it was silent for a node time-out. When this look
-// comes late, it is this process that stood still, and may have answers to read.
-func (g *guard) look() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	now := mono()
-	late := now-g.due > int64(g.limit)/2
-	silent := now - max(g.begun, g.n.heard.Load())
-	switch {
-	case g.ctx.Err() != nil:
-		return
-	case !late && silent >= int64(g.limit):
-		g.n.failed(g.begun, context.DeadlineExceeded)
-		g.cancel()
-		return
-	case !late && g.until != 0 && now >= g.until:
-		g.cancel()
-		return
-	}
-	next := int64(g.limit)
-	if !late {
-		next = max(next-max(silent, 0), int64(g.limit)/8)
-	}
-	g.due = now + next
-	g.timer.Reset(time.Duration(next))
-}
-
-func (g *guard) stop() {
-	g.mu.Lock()
-	g.timer.Stop()
-	g.mu.Unlock()
-	g.cancel()
 }

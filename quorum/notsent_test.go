@@ -13,7 +13,7 @@ import (
 	"github.com/hasplock/hasp/internal/contend"
 )
 
-// A Try that no node was sent says so, and leaves no bid: nobody releases it. The
+// A Try that no node was sent says so, and leaves no owner: nobody releases it. The
 // silence of one node is enough to say nothing, whatever the others say.
 func TestNotSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -28,7 +28,7 @@ func TestNotSent(t *testing.T) {
 			}
 		}
 		if n := d.live() - before; n != 0 {
-			t.Errorf("%d bids are left", n)
+			t.Errorf("%d owners are left", n)
 		}
 		for _, s := range nodes {
 			s.SetUnreachable(false)

@@ -19,7 +19,7 @@ import (
 const (
 	// probeLimit is how long a probe may take, unless nodes may take longer.
 	probeLimit = time.Second
-	// sweepPause is between two looks for debts that are over.
+	// sweepPause is between two looks for clean-ups that are over.
 	sweepPause = 10 * time.Second
 	// probeKey is what a node without a record is asked about.
 	probeKey = "probe"
@@ -42,10 +42,10 @@ func (n *node) watchOver() {
 		if n.d.life.Err() != nil {
 			return
 		}
-		if err == nil && n.settle() {
+		if err == nil && n.cleanUp() {
 			n.measure()
 			n.mu.Lock()
-			ok := len(n.owed) == 0 // nothing came meanwhile
+			ok := len(n.cleanups) == 0 // nothing came meanwhile
 			if ok {
 				n.out = nil
 			}
@@ -61,12 +61,12 @@ func (n *node) watchOver() {
 		}
 		n.mu.Lock()
 		n.out = err
-		var over []debt
+		var over []cleanup
 		if now := time.Now(); now.Sub(swept) > sweepPause { // however long it stays away
-			over, swept = n.forgive(now), now
+			over, swept = n.dropExpired(now), now
 		}
 		n.mu.Unlock()
-		n.settled(over)
+		n.needless(over)
 		if !pause.Wait(n.d.life.Done()) {
 			return
 		}
@@ -93,7 +93,7 @@ func (n *node) probe() error {
 		rec, err := n.rec.Record(ctx)
 		switch {
 		case err == nil:
-			n.heard.Store(mono())
+			n.hears()
 			return n.admission(ctx, rec)
 		case !errors.Is(err, driver.ErrUnsupported):
 			return n.silence(ctx, err)
@@ -103,44 +103,44 @@ func (n *node) probe() error {
 	if err != nil {
 		return n.silence(ctx, err)
 	}
-	n.heard.Store(mono())
+	n.hears()
 	return nil
 }
 
-// healPause is between two attempts to write at a node that failed Tries.
-var healPause = backoff.Backoff{Least: 750 * time.Millisecond, Most: 6 * time.Second}
+// writePause is between two attempts to write at a node that refused a Try.
+var writePause = backoff.Backoff{Least: 750 * time.Millisecond, Most: 6 * time.Second}
 
-// suffers notes that the node failed a Try, and recovers that it wrote. Until it
-// does, it is asked to now and then: those who only wait for a key that is held
+// refusedWrite notes that the node refused a Try with an error, and wrote that it wrote.
+// Until it does, it is asked to now and then: those who only wait for a key that is held
 // would never find out.
-func (n *node) suffers() {
-	if n.poor.Swap(true) {
+func (n *node) refusedWrite() {
+	if n.readOnly.Swap(true) {
 		return
 	}
 	n.d.route()
 	n.mu.Lock()
-	idle := !n.healing
-	n.healing = true
+	idle := !n.retrying
+	n.retrying = true
 	n.mu.Unlock()
 	if idle {
-		n.d.spawn(n.heal)
+		n.d.spawn(n.retryWrite)
 	}
 }
 
-func (n *node) recovers() {
-	if n.poor.Swap(false) {
+func (n *node) wrote() {
+	if n.readOnly.Swap(false) {
 		n.d.route()
 	}
 }
 
-func (n *node) heal() {
-	for pause := healPause; pause.Wait(n.d.life.Done()); {
-		if n.poor.Load() && n.serving() && n.writes() {
-			n.recovers()
+func (n *node) retryWrite() {
+	for pause := writePause; pause.Wait(n.d.life.Done()); {
+		if n.readOnly.Load() && n.serving() && n.writes() {
+			n.wrote()
 		}
 		n.mu.Lock()
-		n.healing = n.poor.Load()
-		over := !n.healing
+		n.retrying = n.readOnly.Load()
+		over := !n.retrying
 		n.mu.Unlock()
 		if over {
 			return
@@ -171,9 +171,9 @@ func (n *node) writes() bool {
 func (n *node) measure() {
 	ctx, cancel := context.WithTimeout(n.d.life, n.d.probeLimit())
 	defer cancel()
-	begun := mono()
+	begun := n.d.now()
 	if _, err := n.drv.Inspect(ctx, probeKey); err == nil {
-		took := mono() - begun
+		took := int64(n.d.now() - begun)
 		n.trip.ns.Store(took)
 		n.trip.usual.Store(took)
 	}

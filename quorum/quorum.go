@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"reflect"
 	"slices"
 	"sync"
@@ -16,10 +15,11 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/admission"
+	"github.com/hasplock/hasp/internal/ballot"
 )
 
 // maxNodes bounds what one driver is made of.
-const maxNodes = 7
+const maxNodes = ballot.MaxNodes
 
 // Options change how the nodes are asked. The zero value, and nil, mean the
 // defaults.
@@ -28,7 +28,7 @@ type Options struct {
 	// "redis-1:6379". nil: node 1, node 2 and so on.
 	Names []string
 	// NodeTimeout is how long a node may take to answer, whatever it is asked; to
-	// confirm a subscription, for which a waiter waits before it is in line, no
+	// confirm a subscription, for which a waiter waits before it is in the queue, no
 	// longer than 3 seconds. 0 means a hundredth of the TTL, at least 25 and at
 	// most 50 milliseconds. It grows with the round trips that are measured, to a
 	// tenth of the TTL; the first answer, for which a connection is opened, may
@@ -40,28 +40,29 @@ type Options struct {
 	StateDir string
 }
 
-// Driver is an engine made of others. Make one with New. All methods may be
+// Driver combines several drivers, its nodes. Make one with New. All methods may be
 // called by any number of goroutines at once.
 type Driver struct {
 	nodes  []*node
 	need   int // a majority
 	traits driver.Traits
 	o      Options
-	bad    error // the configuration cannot work
+	bad    error     // the configuration cannot work
+	made   time.Time // see now
 
-	bids  bids
-	clock proposals
-	waits *admission.Waits
+	owners owners
+	clock  proposals
+	waits  *admission.Waits
 
 	life    context.Context // ends with Close
 	end     context.CancelFunc
 	running sync.WaitGroup
 
-	head atomic.Pointer[node] // where the line is; nil: no node will do
-	met  atomic.Bool          // every node in service was heard once
+	queue atomic.Pointer[node] // where the queue is; nil: no node will do
+	met   atomic.Bool          // every node in service was heard once
 
 	mu      sync.Mutex
-	moved   chan struct{}       // closed, and replaced, when the line moves
+	moved   chan struct{}       // closed, and replaced, when the queue moves
 	waiters map[string][]*watch // by key, those who wait longest first
 	shut    bool
 }
@@ -80,14 +81,14 @@ var (
 // Every node must survive the restart of its store (see driver.Traits), as those of
 // redisdriver.NewNode do, and have the same largest TTL.
 func New(nodes []driver.Node, o *Options) *Driver {
-	d := &Driver{need: len(nodes)/2 + 1, moved: make(chan struct{}), waiters: map[string][]*watch{}}
+	d := &Driver{made: time.Now(), need: len(nodes)/2 + 1, moved: make(chan struct{}), waiters: map[string][]*watch{}}
 	if o != nil {
 		d.o = *o
 	}
 	d.bad = refuse(nodes, &d.o)
 	d.waits = admission.New(d.o.StateDir)
 	d.life, d.end = context.WithCancel(context.Background())
-	d.bids.all = map[driver.ID]*bid{}
+	d.owners.all = map[driver.ID]*owner{}
 	for i, n := range nodes {
 		d.nodes = append(d.nodes, newNode(d, i, n))
 	}
@@ -208,38 +209,6 @@ func (d *Driver) Close() error {
 	return errors.Join(errs...)
 }
 
-// slow is how much longer than the fastest node's the round trips of the line
-// node may be: everybody waits for its answer.
-const slow = 8
-
-// route chooses the line node, of those that are in service and answer well: the
-// one whose store's life comes first, which is the same for all clients, in
-// whatever order they list the nodes. Those that fail Tries come last.
-func (d *Driver) route() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	var head *node
-	poor := false
-	fastest := int64(math.MaxInt64)
-	for _, n := range d.nodes {
-		if n.serving() {
-			fastest = min(fastest, n.trip.usual.Load())
-		}
-	}
-	for _, n := range d.nodes {
-		if !n.serving() || n.trip.usual.Load() > slow*fastest+int64(minTimeout/4) {
-			continue
-		}
-		if isPoor := n.poor.Load(); head == nil || poor && !isPoor || poor == isPoor && n.lifeName() < head.lifeName() {
-			head, poor = n, isPoor
-		}
-	}
-	if d.head.Swap(head) != head {
-		close(d.moved)
-		d.moved = make(chan struct{})
-	}
-}
-
 // spawn runs f in the background, unless Close has begun.
 func (d *Driver) spawn(f func()) bool {
 	d.mu.Lock()
@@ -267,36 +236,4 @@ func (d *Driver) check(ctx context.Context, c driver.Claim) error {
 		return fmt.Errorf("redlock: %w", err)
 	}
 	return ctx.Err()
-}
-
-// proposals are the fences that this driver proposes: microseconds of its clock,
-// always rising, and above those that it saw.
-type proposals struct{ last atomic.Uint64 }
-
-func (p *proposals) next() uint64 {
-	now := uint64(max(time.Now().UnixMicro(), 1))
-	for {
-		last := p.last.Load()
-		h := max(now, last+1)
-		if p.last.CompareAndSwap(last, h) {
-			return h
-		}
-	}
-}
-
-// saw keeps up with others whose clocks are ahead of ours. One that is far ahead
-// is no example to follow: it would be refused everywhere.
-func (p *proposals) saw(fence uint64) {
-	limit := p.limit()
-	for {
-		last := p.last.Load()
-		if fence <= last || fence > limit || p.last.CompareAndSwap(last, fence) {
-			return
-		}
-	}
-}
-
-// limit is above every fence that a client with a good clock proposes.
-func (p *proposals) limit() uint64 {
-	return uint64(max(time.Now().Add(driver.MaxFenceSkew/2).UnixMicro(), 0))
 }

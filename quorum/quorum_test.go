@@ -280,7 +280,7 @@ func TestManyWaiters(t *testing.T) {
 }
 
 // A node that answers late, but does, costs no lock its time, also where it would
-// be the line node.
+// be the queue node.
 func TestSlowNode(t *testing.T) {
 	for slow := range 3 {
 		synctest.Test(t, func(t *testing.T) {

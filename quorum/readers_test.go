@@ -140,7 +140,7 @@ func TestReadersAndWritersOverFaults(t *testing.T) {
 				time.Sleep(nodeMaxTTL + 30*time.Second) // until it votes
 				continue
 			}
-			var away []*link // of two nodes, for some clients each: they see the line on different nodes
+			var away []*link // of two nodes, for some clients each: they see the queue on different nodes
 			for _, ls := range links {
 				away = append(away, [][]*link{{ls[i]}, {ls[j]}, {ls[i], ls[j]}, nil}[rand.N(4)]...)
 			}
@@ -223,7 +223,7 @@ func TestWriterUnderAStreamOfReaders(t *testing.T) {
 // fences, however many of their votes are there.
 func TestSharersOfOneInstant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := lined(t, 5, memdriver.NodeOptions{})
+		stores := voting(t, 5, memdriver.NodeOptions{})
 		d, ts := taps(t, stores)
 		mustTry(t, d, ask("warm"))
 		synctest.Wait()

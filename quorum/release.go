@@ -5,121 +5,130 @@ package quorum
 
 import (
 	"context"
-	"errors"
-	"slices"
+	"sync"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/ballot"
 )
 
 // Release gives up what an owner has on every node, also on those that failed;
-// see [driver.Driver]. It returns once a majority and the line node have done it;
+// see [driver.Driver]. It returns once a majority and the queue node have done it;
 // nodes that cannot be told now are told when they answer again.
 func (d *Driver) Release(ctx context.Context, asked driver.ReleaseRequest) error {
 	if err := d.check(ctx, asked.Claim); err != nil {
 		return err
 	}
-	r := driver.WithdrawRequest{ReleaseRequest: asked}
-	b := d.bids.get(r.Claim)
-	head := d.head.Load()
-	var away, unsettled, later set
-	marked := false // it was told of one that did not finish
-	lease := false  // false also of another process's owner: a place, as far as we know
-	if b != nil {
-		b.mu.Lock()
-		if b.tries > 0 { // else it was adopted
-			r.UpTo = max(b.most(), 1)
-		}
-		switch {
-		case b.shares: // its work was done then, also where a node missed that it converted
-			r.End = driver.Finished
-		case !b.leased: // nobody worked under what some nodes may have granted
-			r.End = driver.Unused
-		}
-		b.end = r.End
-		marked, lease, b.over, b.counts, b.elected = b.marked, b.leased, true, false, 0
-		if b.line != nil {
-			head = b.line
-		}
-		has := b.has
-		b.line, b.gate, b.has = nil, false, 0
-		for _, n := range d.nodes {
-			b.back.add(n)
-			switch {
-			case !r.Settled:
-			case !b.asked.has(n):
-				away.add(n)
-				b.back.drop(n)
-			case b.pending[n.index] > 0 && !has.has(n): // its answer may be a vote: then it goes back
-				later.add(n)
-				b.late.add(n)
-				b.back.drop(n)
-			case !b.settled(n):
-				unsettled.add(n)
-			}
-		}
-		b.mu.Unlock()
+	o, queue := d.owners.get(asked.Claim), d.queueIndex()
+	l := &releasing{d: d, o: o, came: make(chan struct{}, 1)}
+	if o == nil {
+		l.count = ballot.Stranger(len(d.nodes), asked, queue)
+	} else {
+		o.mu.Lock()
+		l.count = o.Release(asked, queue)
+		o.mu.Unlock()
 	}
-	had, not := 0, len(away.among(d.nodes))
-	var errs [maxNodes]error
-	told := make([]*node, 0, maxNodes)
-	for _, n := range d.nodes {
-		switch {
-		case away.has(n):
-		case later.has(n):
-			errs[n.index] = errSilent
-		default:
-			if errs[n.index] = n.trouble(); errs[n.index] == nil {
-				told = append(told, n)
-			} else {
-				n.owe(b, r)
-			}
-		}
-	}
-	out, waits := len(told), slices.Contains(told, head) // for the line node
-	all := lease && (marked || r.End != driver.Finished) // what one node hears late it would tell twice
-	w := d.newWave(max(r.TTL, minTTL))
-	w.send(told, max(r.TTL, minTTL), func(n *node, done func(driver.Result, error)) {
-		req := r
-		req.Settled = r.Settled && !unsettled.has(n)
-		n.startWithdraw(w.ctx, req, func(_ driver.Result, err error) {
-			b.confirmed(n, err)
-			if err != nil && !errors.Is(err, driver.ErrNotHeld) {
-				n.owe(b, req)
-			}
-			done(driver.Result{}, err)
-		})
-	})
-	patience := time.NewTimer(d.timeout(r.TTL))
-	defer patience.Stop()
-	for ; out > 0 && (b == nil || waits || all || had < d.need && not < d.need); out-- {
+	l.send(max(asked.TTL, minTTL))
+	late := time.NewTimer(d.timeout(asked.TTL))
+	defer late.Stop()
+	for !l.decided() {
 		select {
-		case <-patience.C: // the line node answers others, but not this
-			waits, all = false, false
-			out++
-			continue
-		case a := <-w.got:
-			switch {
-			case a.err == nil:
-				had++
-			case errors.Is(a.err, driver.ErrNotHeld):
-				not++
-			default:
-				errs[a.n.index] = a.err
-			}
-			waits = waits && a.n != head
+		case <-l.came:
+		case <-late.C:
+			l.mu.Lock()
+			l.count.Overdue()
+			l.mu.Unlock()
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
-	if b != nil {
-		b.dropIfOver(d)
+	if o != nil {
+		d.owners.dropIfOver(o)
 	}
-	switch {
-	case had+not < d.need:
-		return d.tooFew(errs)
-	case had == 0, lease && not > len(d.nodes)-d.need:
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch l.count.Outcome() {
+	case ballot.Unknown:
+		return d.tooFew(l.errs)
+	case ballot.NotHolder:
 		return driver.ErrNotHeld
 	}
 	return nil
+}
+
+// releasing is a Release under way.
+type releasing struct {
+	d    *Driver
+	o    *owner        // nil: another process's
+	came chan struct{} // something did
+
+	mu    sync.Mutex
+	count ballot.Release
+	errs  [maxNodes]error
+}
+
+// send tells the nodes.
+func (l *releasing) send(ttl time.Duration) {
+	d := l.d
+	var asked ballot.Set
+	for _, n := range d.nodes {
+		switch {
+		case l.count.Late(n.index):
+			l.errs[n.index] = errSilent
+		case !l.count.Tells(n.index):
+		default:
+			if l.errs[n.index] = n.trouble(); l.errs[n.index] != nil {
+				n.cleanUpLater(l.o, l.count.Request(n.index))
+			} else {
+				asked.Add(n.index)
+			}
+		}
+	}
+	l.count.Sent(asked)
+	f := d.fanout(d.life, asked, ttl, d.most(ttl), func(n *node) { l.answer(n, errSilent) })
+	for _, n := range d.nodes {
+		if !asked.Has(n.index) {
+			continue
+		}
+		req := l.count.Request(n.index)
+		n.startWithdraw(f.ctx, req, func(err error) {
+			if !l.o.withdrawn(n, err) {
+				n.cleanUpLater(l.o, req)
+			}
+			f.ended(n, err)
+			l.answer(n, err)
+		})
+	}
+}
+
+// answer counts the answer of a node, once.
+func (l *releasing) answer(n *node, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.count.Waits(n.index) {
+		return
+	}
+	kind := kindOf(err)
+	if l.count.Answer(n.index, kind); kind != ballot.Answered && kind != ballot.NotHolder {
+		l.errs[n.index] = err
+	}
+	select {
+	case l.came <- struct{}{}:
+	default:
+	}
+}
+
+func (l *releasing) decided() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.count.Decided()
+}
+
+// startWithdraw begins a Withdraw at the node.
+func (n *node) startWithdraw(ctx context.Context, r driver.WithdrawRequest, done func(error)) {
+	if n.async != nil {
+		n.async.StartWithdraw(ctx, r, done)
+	} else if !n.d.spawn(func() { done(n.drv.Withdraw(ctx, r)) }) {
+		done(context.Canceled)
+	}
 }

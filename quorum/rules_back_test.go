@@ -11,33 +11,9 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/ballot"
 	"github.com/hasplock/hasp/internal/contend"
 )
-
-// A vote whose release is under way counts only with a larger fence, and it takes
-// one round to get there, however far that is: proposals become smaller once a
-// node is found whose clock is behind.
-func TestVoteOnItsWayBackDoesNotCount(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d, _ := spies(t, 3)
-		r := asks("k")
-		c := &count{d: d, b: d.bids.open(r.Vote().TryRequest), r: r.Vote()}
-		c.r.Proposal = 10
-		for _, n := range d.nodes {
-			c.answers[n.index] = &answer{n: n, err: errSilent}
-		}
-		c.b.given[1] = 3e6
-		for _, n := range d.nodes[:2] {
-			c.take(&answer{n: n, res: driver.Result{Granted: true, Fence: 10}})
-		}
-		if c.votes != nil {
-			t.Error("two votes count, and one is on its way back")
-		}
-		if !c.again() || c.r.Proposal <= 3e6 || !c.r.Raise {
-			t.Errorf("the next round asks for %d (raise %v), want more than %d", c.r.Proposal, c.r.Raise, int(3e6))
-		}
-	})
-}
 
 // An owner whose larger proposal was given back, and who asks for less since, has
 // the key in one Try, also where a majority needs the node that gave it back.
@@ -47,78 +23,47 @@ func TestLessThanWasGivenBackIsGranted(t *testing.T) {
 		nodes[2].on(func(driver.VoteRequest) error { return driver.ErrUnsupported })
 		time.Sleep(10 * time.Second) // nodes grant no fence below the clock's when they began
 		r := asks("k")
-		given := uint64(time.Now().UnixMicro())
-		b := d.bids.open(r.Vote().TryRequest)
-		b.tries, b.far, b.seen, b.given[1] = 1, true, given-3e6, given
+		var given uint64
+		nodes[1].onRelease(func(w driver.WithdrawRequest) error { // is withdrawn for ever
+			if w.Owner == r.Owner {
+				given = max(given, w.UpTo)
+			}
+			return nil
+		})
+		nodes[0].Hold("k", ruleTTL, driver.Label{})
+		d.clock.saw(uint64(time.Now().Add(driver.MaxFenceSkew / 4).UnixMicro()))
+		refused(t, d, r)
+		synctest.Wait()
+		if given == 0 {
+			t.Fatal("nothing was withdrawn")
+		}
+		nodes[0].Lose("k")
+		d.clock.last.Store(0) // it asks for less
 		if res := granted(t, d, r); res.Fence <= given {
 			t.Errorf("the fence is %d, and a release takes what is up to %d", res.Fence, given)
 		}
 	})
 }
 
-// What is given back while there is a lease takes no vote of the lease.
-func TestGiveBackSparesTheLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d, nodes := spies(t, 3)
-		r := asks("k")
-		res := granted(t, d, r)
-		synctest.Wait()
-		b := d.bids.get(r.Claim())
-		b.mu.Lock()
-		done := b.giveBack(d.nodes[1])
-		b.mu.Unlock()
-		<-done
-		if owner, _ := nodes[1].holder(t, "k"); owner != r.Owner {
-			t.Error("it took a vote that the lease counts on")
-		}
-		nodes[1].mu.Lock()
-		defer nodes[1].mu.Unlock()
-		if last := nodes[1].releases[len(nodes[1].releases)-1]; last.UpTo != res.Fence-1 {
-			t.Errorf("it takes votes up to %d, and the lease has %d", last.UpTo, res.Fence)
-		}
-	})
-}
-
-// Votes that were counted are known to be there, although an older answer that was
-// read later said otherwise: Release waits for them.
-func TestCountedVotesAreKnown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d, _ := spies(t, 3)
-		r := asks("k")
-		b, n := d.bids.open(r.Vote().TryRequest), d.nodes[1]
-		b.begin(r.Vote().TryRequest)
-		for range 2 {
-			b.sends(n)
-		}
-		vote := driver.Result{Granted: true, Fence: 10}
-		b.returned(n, 10, vote, nil)
-		b.returned(n, 10, driver.Result{Why: driver.Held}, nil)
-		d.won(&count{d: d, b: b, votes: []*answer{{n: d.nodes[0], res: vote}, {n: n, res: vote}}})
-		if !b.has.has(n) {
-			t.Error("a vote that was counted is forgotten")
-		}
-	})
-}
-
-// Who has the vote of its line node, and meets another holder at a node that comes
-// before it, gives it back: the other sees another line node, and both would wait.
+// Who has the vote of its queue node, and meets another holder at a node that comes
+// before it, gives it back: the other sees another queue node, and both would wait.
 func TestTwoLineNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, nodes := spies(t, 3)
 		nodes[0].Hold("k", ruleTTL, driver.Label{})
 		nodes[2].Hold("k", ruleTTL, driver.Label{})
-		d.head.Store(d.nodes[1]) // the first one was away just now
+		d.queue.Store(d.nodes[1]) // the first one was away just now
 		r := asks("k")
 		r.Queue = true
 		refused(t, d, r)
 		synctest.Wait()
 		if owner, _ := nodes[1].holder(t, "k"); owner != "" {
-			t.Errorf("its line node has the vote of %q", owner)
+			t.Errorf("its queue node has the vote of %q", owner)
 		}
 	})
 }
 
-// A place in line is given up when the line moves.
+// A place in the queue is given up when the queue moves.
 func TestOldPlaceIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, nodes := spies(t, 3)
@@ -128,13 +73,13 @@ func TestOldPlaceIsGivenUp(t *testing.T) {
 		r := asks("k")
 		r.Queue = true
 		refused(t, d, r)
-		d.head.Store(d.nodes[1])
+		d.queue.Store(d.nodes[1])
 		refused(t, d, r)
 		synctest.Wait()
 		for i, want := range []int{0, 1, 0} {
 			info, err := nodes[i].Inspect(t.Context(), "k")
 			if err != nil || len(info.Queue) != want {
-				t.Errorf("node %d has %d in line, %v; want %d", i, len(info.Queue), err, want)
+				t.Errorf("node %d has %d in the queue, %v; want %d", i, len(info.Queue), err, want)
 			}
 		}
 	})
@@ -231,25 +176,24 @@ func TestOwnerThatIsGone(t *testing.T) {
 func TestProcessThatStoodStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, _ := spies(t, 3)
-		w := d.newWave(ruleTTL)
-		defer w.cancel()
-		w.send(d.nodes, ruleTTL, func(*node, func(driver.Result, error)) {})
-		time.Sleep(time.Duration(w.limit) - 1) // nobody has answered
-		w.mu.Lock()
-		w.timer.Stop()
-		w.mu.Unlock()
+		gone := 0
+		f := d.fanout(d.life, ballot.All(3), ruleTTL, 0, func(*node) { gone++ })
+		defer f.cancel()
+		time.Sleep(f.limit - 1) // nobody has answered
+		f.mu.Lock()
+		f.timer.Stop()
+		f.mu.Unlock()
 		time.Sleep(time.Minute)
-		w.look()
+		f.look()
 		for _, n := range d.nodes {
 			if !n.serving() {
 				t.Error("a node is out of service for what the process slept")
 			}
 		}
-		time.Sleep(2 * time.Duration(w.limit)) // and now nothing more was to read
-		for _, n := range d.nodes {
-			if n.trouble() == nil && len(w.got) != len(d.nodes) {
-				t.Error("a silent node is not given up")
-			}
+		time.Sleep(2 * f.limit) // and now nothing more was to read
+		synctest.Wait()
+		if gone != len(d.nodes) || f.ctx.Err() == nil {
+			t.Errorf("%d silent nodes of %d are given up", gone, len(d.nodes))
 		}
 	})
 }

@@ -133,7 +133,7 @@ func (s *spy) holder(t *testing.T, key string) (owner string, fence uint64) {
 	return info.Holder.Owner, info.Fence
 }
 
-// spies returns a driver that has heard its nodes, the line node first.
+// spies returns a driver that has heard its nodes, the queue node first.
 func spies(t *testing.T, n int) (*Driver, []*spy) {
 	t.Helper()
 	all := make([]*spy, n)
@@ -165,8 +165,8 @@ func spies(t *testing.T, n int) (*Driver, []*spy) {
 		t.Fatal(err)
 	}
 	synctest.Wait()
-	if d.head.Load() != d.nodes[0] {
-		t.Fatal("the line is not where it should be")
+	if d.queue.Load() != d.nodes[0] {
+		t.Fatal("the queue is not where it should be")
 	}
 	return d, all
 }
@@ -227,32 +227,6 @@ func TestFencesMustAgree(t *testing.T) {
 	})
 }
 
-// The TTL of a grant is what a majority keeps it for, that of a renewal what each
-// of those keep it for who count.
-func TestTTLIsThatOfAMajority(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d, _ := spies(t, 3)
-		c := &count{d: d, b: &bid{}}
-		for i, ttl := range []time.Duration{30, 10, 20} {
-			c.votes = append(c.votes, &answer{n: d.nodes[i], res: driver.Result{Granted: true, Fence: 1, TTL: ttl}})
-		}
-		if res := d.won(c); res.TTL != 20 {
-			t.Errorf("a grant for 30, 10 and 20 ns is one for %d", res.TTL)
-		}
-		for _, ttls := range [][]time.Duration{{30, 10}, {10, 30}} {
-			var got driver.Renewal
-			one := &tally{d: d, ctx: t.Context(), rs: make([]driver.RenewRequest, 1), all: map[int]*renewal{0: {}}, left: 1, over: make(chan struct{}),
-				done: func(_ int, r driver.Renewal) { got = r }}
-			for i, ttl := range ttls {
-				one.counts(d.nodes[i], 0, driver.Renewal{TTL: ttl})
-			}
-			if got.TTL != 10 {
-				t.Errorf("a renewal for %v ns is one for %d", ttls, got.TTL)
-			}
-		}
-	})
-}
-
 // A holder that takes turns has a smaller fence than the one that was granted:
 // it is prolonged by nodes that have the latter only, and asks for it again.
 func TestRowsAreRenewedByTheirLastFence(t *testing.T) {
@@ -300,8 +274,8 @@ func TestRowsAreRenewedByTheirLastFence(t *testing.T) {
 	})
 }
 
-// A line node whose clock was stepped back while somebody held a key would be in
-// the way for as long as the step: it is asked without regard to its line.
+// A queue node whose clock was stepped back while somebody held a key would be in
+// the way for as long as the step: it is asked without regard to its queue.
 func TestLineNodeWhoseClockWentBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, nodes := spies(t, 3)
@@ -365,20 +339,20 @@ func TestLaterTriesRaise(t *testing.T) {
 	})
 }
 
-// A node that fails its Tries is no place for the line.
+// A node that fails its Tries is no place for the queue.
 func TestLineLeavesAFailingNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, nodes := spies(t, 3)
-		line := func(at int, why string) {
+		queueAt := func(at int, why string) {
 			t.Helper()
 			synctest.Wait()
-			if d.head.Load() != d.nodes[at] {
-				t.Errorf("the line is not on node %d: %s", at, why)
+			if d.queue.Load() != d.nodes[at] {
+				t.Errorf("the queue is not on node %d: %s", at, why)
 			}
 		}
 		old := asks("old")
 		granted(t, d, old)
-		line(0, "all is well")
+		queueAt(0, "all is well")
 		full := func(r driver.VoteRequest) error { // it answers what it need not write for
 			if r.Key != old.Key || r.Queue {
 				return errors.New("OOM command not allowed")
@@ -387,15 +361,15 @@ func TestLineLeavesAFailingNode(t *testing.T) {
 		}
 		nodes[0].on(full)
 		granted(t, d, asks("k"))
-		line(1, "the first one fails")
+		queueAt(1, "the first one fails")
 		refused(t, d, asks("old"))
-		line(1, "that the first one refused is no sign of health")
+		queueAt(1, "that the first one refused is no sign of health")
 		d.nodes[0].leave(errSilent) // and comes back at once: it answers
 		time.Sleep(time.Second)
-		line(1, "the first one was away, and fails as before")
+		queueAt(1, "the first one was away, and fails as before")
 		nodes[0].on(nil)
 		granted(t, d, asks("k2"))
-		line(0, "the first one granted")
+		queueAt(0, "the first one granted")
 	})
 }
 
@@ -417,7 +391,7 @@ func TestRenewalNamesTheSilent(t *testing.T) {
 	})
 }
 
-// A client whose nodes all failed a Try still has a line, and one that only waits
+// A client whose nodes all failed a Try still has a queue, and one that only waits
 // finds out by itself that a node is well again.
 func TestLineOfFailingNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -438,14 +412,14 @@ func TestLineOfFailingNodes(t *testing.T) {
 			t.Fatalf("%+v of nodes that are full", res)
 		}
 		synctest.Wait()
-		if d.head.Load() != d.nodes[0] {
-			t.Error("the line is nowhere, where all nodes fail")
+		if d.queue.Load() != d.nodes[0] {
+			t.Error("the queue is nowhere, where all nodes fail")
 		}
 		nodes[1].on(nil)
 		nodes[2].on(nil)
-		time.Sleep(2 * healPause.Most)
-		if d.head.Load() != d.nodes[1] {
-			t.Error("the line is at a node that fails, and others are well")
+		time.Sleep(2 * writePause.Most)
+		if d.queue.Load() != d.nodes[1] {
+			t.Error("the queue is at a node that fails, and others are well")
 		}
 		contend.Renew(t.Context(), other, []contend.Owner{held}, func(_ int, r driver.Renewal) {
 			if r.Err != nil {
@@ -453,13 +427,13 @@ func TestLineOfFailingNodes(t *testing.T) {
 			}
 		})
 		nodes[0].on(nil)
-		time.Sleep(2 * healPause.Most)
+		time.Sleep(2 * writePause.Most)
 		r := asks("k")
 		r.Queue = true
 		refused(t, d, r)
 		synctest.Wait()
-		if d.head.Load() != d.nodes[0] {
-			t.Error("the line is not where all others see it")
+		if d.queue.Load() != d.nodes[0] {
+			t.Error("the queue is not where all others see it")
 		}
 		for _, n := range nodes {
 			for _, r := range n.all() {
@@ -483,8 +457,8 @@ func TestKeyOfAnotherTypeLeavesTheLine(t *testing.T) {
 		})
 		granted(t, d, asks("k"))
 		synctest.Wait()
-		if d.head.Load() != d.nodes[0] {
-			t.Error("the line left the node")
+		if d.queue.Load() != d.nodes[0] {
+			t.Error("the queue left the node")
 		}
 	})
 }

@@ -177,7 +177,7 @@ func TestNodeThatSharesNothing(t *testing.T) {
 }
 
 // A lease that stands loses nothing by a Try of its holder that too few nodes
-// answer, and nobody in line is in its way.
+// answer, and nobody in the queue is in its way.
 func TestStandingLeaseAskedAgain(t *testing.T) {
 	for name, mode := range map[string]driver.Mode{"exclusive": driver.Exclusive, "shared": driver.Shared} {
 		t.Run(name, func(t *testing.T) {
@@ -210,7 +210,7 @@ func TestStandingLeaseAskedAgain(t *testing.T) {
 				}
 				synctest.Wait()
 				if info, err := nodes[0].Inspect(t.Context(), "k"); err != nil || info.Waiters != 0 {
-					t.Errorf("a holder stands in line: %+v, %v", info, err)
+					t.Errorf("a holder stands in the queue: %+v, %v", info, err)
 				}
 				if got := renewed(t, d, r); got.Err != nil {
 					t.Error(got.Err)
@@ -284,7 +284,7 @@ func TestInspectMergesReaders(t *testing.T) {
 			t.Errorf("held by %v, want %v: %+v", owners, want, info)
 		}
 		if len(info.Queue) != 1 || info.Queue[0].Owner != w.Owner || info.Queue[0].Mode != driver.Exclusive {
-			t.Errorf("the line: %+v", info.Queue)
+			t.Errorf("the queue: %+v", info.Queue)
 		}
 		release(t, d, w)
 		for info, err := range d.List(t.Context(), "k") {

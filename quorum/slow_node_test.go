@@ -53,7 +53,7 @@ func TestNodeTimeoutIsForAllCalls(t *testing.T) {
 // A subscription is such a call, too.
 func TestNodeTimeoutIsForSubscriptions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := lined(t, 3, memdriver.NodeOptions{})
+		stores := voting(t, 3, memdriver.NodeOptions{})
 		var nodes []driver.Node
 		for _, s := range stores {
 			nodes = append(nodes, &tap{Store: s})
@@ -91,12 +91,12 @@ func TestNodeTimeoutIsForSubscriptions(t *testing.T) {
 	})
 }
 
-// Whoever waits for a subscription is not in line yet: a node that confirms none is
+// Whoever waits for a subscription is not in the queue yet: a node that confirms none is
 // deaf after three seconds, however long nodes may take, and its waiters poll.
 func TestSubscriptionThatIsNeverConfirmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var nodes []driver.Node
-		for _, s := range lined(t, 3, memdriver.NodeOptions{}) {
+		for _, s := range voting(t, 3, memdriver.NodeOptions{}) {
 			nodes = append(nodes, &tap{Store: s})
 		}
 		d := quorum.New(nodes, &quorum.Options{NodeTimeout: time.Minute})

@@ -18,7 +18,7 @@ import (
 const maxTTL = 24 * time.Hour
 
 // stores are n empty stores that vote.
-func stores(t testing.TB, n int) []*memdriver.Store {
+func voters(t testing.TB, n int) []*memdriver.Store {
 	t.Helper()
 	all := make([]*memdriver.Store, n)
 	for i := range all {
@@ -48,7 +48,7 @@ func TestSuite(t *testing.T) {
 	for _, n := range []int{3, 5, 7} {
 		t.Run(fmt.Sprintf("%d nodes", n), func(t *testing.T) {
 			drivertest.Run(t, drivertest.Harness{Fake: true, New: func(t testing.TB) drivertest.Store {
-				all := stores(t, n)
+				all := voters(t, n)
 				return drivertest.Store{Open: func() driver.Driver { return over(all) }}
 			}})
 		})

@@ -85,8 +85,8 @@ func taps(t testing.TB, stores []*memdriver.Store) (*quorum.Driver, []*tap) {
 	return d, ts
 }
 
-// lined returns stores that vote, the line node first.
-func lined(t testing.TB, n int, o memdriver.NodeOptions) []*memdriver.Store {
+// voting returns stores that vote, the queue node first.
+func voting(t testing.TB, n int, o memdriver.NodeOptions) []*memdriver.Store {
 	all := make([]*memdriver.Store, n)
 	lives := make([]string, n)
 	o.MaxTTL = nodeMaxTTL
@@ -120,7 +120,7 @@ func holdsOn(t testing.TB, stores []*memdriver.Store, key string) (s []string) {
 // A client whose clock is 10 s ahead of all nodes.
 func TestFastClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := lined(t, 3, memdriver.NodeOptions{Now: func() time.Time { return time.Now().Add(-10 * time.Second) }})
+		stores := voting(t, 3, memdriver.NodeOptions{Now: func() time.Time { return time.Now().Add(-10 * time.Second) }})
 		a, b, c := stores[0], stores[1], stores[2]
 		warm, _ := taps(t, stores)
 		d, ts := taps(t, stores)
@@ -166,10 +166,10 @@ func TestFastClient(t *testing.T) {
 	})
 }
 
-// One lost give-back of a TryLock on the line node.
+// One lost give-back of a TryLock on the queue node.
 func TestLostGiveBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := lined(t, 3, memdriver.NodeOptions{})
+		stores := voting(t, 3, memdriver.NodeOptions{})
 		d, ts := taps(t, stores)
 		d2, _ := taps(t, stores)
 		freeB := stores[1].Hold("k", nodeMaxTTL, driver.Label{})
@@ -209,7 +209,7 @@ func TestLostGiveBack(t *testing.T) {
 // A client 3 s behind the others.
 func TestSlowClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := lined(t, 3, memdriver.NodeOptions{Now: func() time.Time { return time.Now().Add(3 * time.Second) }})
+		stores := voting(t, 3, memdriver.NodeOptions{Now: func() time.Time { return time.Now().Add(3 * time.Second) }})
 		d, _ := taps(t, stores)
 		// Somebody with a good clock held the key a moment ago.
 		time.Sleep(time.Millisecond)
@@ -240,7 +240,7 @@ func TestSlowClient(t *testing.T) {
 // A restore after Release.
 func TestRestoreAfterRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := lined(t, 3, memdriver.NodeOptions{})
+		stores := voting(t, 3, memdriver.NodeOptions{})
 		d, ts := taps(t, stores)
 		var rs []contend.Owner
 		for i := range 17 {
@@ -278,10 +278,10 @@ func TestRestoreAfterRelease(t *testing.T) {
 	})
 }
 
-// The line node answers everything but Renew.
+// The queue node answers everything but Renew.
 func TestHeadRenewHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := lined(t, 3, memdriver.NodeOptions{})
+		stores := voting(t, 3, memdriver.NodeOptions{})
 		d, ts := taps(t, stores)
 		c, _ := hasp.New(d, nil)
 		defer c.Close()
@@ -299,13 +299,13 @@ func TestHeadRenewHangs(t *testing.T) {
 	})
 }
 
-// The line node's clock was a minute ahead for a while.
+// The queue node's clock was a minute ahead for a while.
 func TestFarNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := lined(t, 3, memdriver.NodeOptions{})
+		stores := voting(t, 3, memdriver.NodeOptions{})
 		r := ask("k")
 		ahead := memdriver.NewNode(memdriver.NodeOptions{MaxTTL: nodeMaxTTL, Now: func() time.Time { return time.Now().Add(time.Minute) }})
-		for { // until it is the line node
+		for { // until it is the queue node
 			admit(t, ahead)
 			rec, _ := ahead.Record(t.Context())
 			one, _ := stores[0].Record(t.Context())
@@ -356,11 +356,11 @@ func (l *tap) Watch(ctx context.Context, r driver.Claim) (<-chan struct{}, error
 
 var watchHook func(ctx context.Context, l *tap) error
 
-// Who watches before anything was asked listens where the line is, and is not sent
+// Who watches before anything was asked listens where the queue is, and is not sent
 // there later, when its place is already taken.
 func TestFirstWatchKnowsTheLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := lined(t, 3, memdriver.NodeOptions{})
+		stores := voting(t, 3, memdriver.NodeOptions{})
 		slices.Reverse(stores)
 		d, ts := taps(t, stores)
 		var mu sync.Mutex
@@ -382,15 +382,15 @@ func TestFirstWatchKnowsTheLine(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		if !slices.Equal(heard, []int{2}) {
-			t.Errorf("it listened at %v, and the line is at 2", heard)
+			t.Errorf("it listened at %v, and the queue is at 2", heard)
 		}
 	})
 }
 
-// The subscription on a busy line node fails once.
+// The subscription on a busy queue node fails once.
 func TestDeaf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := lined(t, 3, memdriver.NodeOptions{})
+		stores := voting(t, 3, memdriver.NodeOptions{})
 		d, ts := taps(t, stores)
 		c, _ := hasp.New(d, nil)
 		defer c.Close()
@@ -425,16 +425,16 @@ func TestDeaf(t *testing.T) {
 	})
 }
 
-// The answer of the line node to the first Try is slow, and the subscription too.
+// The answer of the queue node to the first Try is slow, and the subscription too.
 func TestGoneAndBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := lined(t, 3, memdriver.NodeOptions{})
+		stores := voting(t, 3, memdriver.NodeOptions{})
 		d, ts := taps(t, stores)
 		c, _ := hasp.New(d, nil)
 		defer c.Close()
 		l := mustLock(t, c, "k")
 		stop := make(chan struct{})
-		go func() { // other traffic: the line node is only busy
+		go func() { // other traffic: the queue node is only busy
 			for {
 				select {
 				case <-stop:

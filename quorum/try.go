@@ -12,20 +12,12 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/admission"
-)
-
-// How many rounds one Try may take. The second is enough unless others are granted
-// the key in between. One that asks without the line, and may tell somebody no, is
-// more patient with others who ask at the same time: for some node time-outs.
-const (
-	maxRounds = 4
-	splitTime = 4
-	maxPause  = 16 * time.Millisecond
+	"github.com/hasplock/hasp/internal/ballot"
 )
 
 // Try asks all nodes at once; see [driver.Driver].
 func (d *Driver) Try(ctx context.Context, r driver.TryRequest) (driver.Result, error) {
-	d.bids.converting(r)
+	d.converting(r)
 	if err := d.check(ctx, r.Claim); err != nil {
 		return driver.Result{}, err
 	}
@@ -35,158 +27,205 @@ func (d *Driver) Try(ctx context.Context, r driver.TryRequest) (driver.Result, e
 	if r.TTL < d.traits.MinTTL || d.traits.MaxTTL > 0 && r.TTL > d.traits.MaxTTL {
 		return driver.Result{}, fmt.Errorf("redlock: the TTL is %v: it must be between %v and %v", r.TTL, d.traits.MinTTL, d.traits.MaxTTL)
 	}
-	b := d.bids.open(r)
-	if err := b.enter(ctx); err != nil {
+	o := d.owners.open(d, r.Claim)
+	if err := o.enter(ctx); err != nil {
+		d.owners.dropIfBlank(o)
 		return driver.Result{}, err
 	}
-	defer b.leave()
-	res, err := d.ask(ctx, b, r)
-	if err != nil && b.blank() {
-		d.bids.drop(r.Claim) // nobody may release it
+	defer o.leave()
+	a := &attempt{d: d, o: o, r: r, came: make(chan struct{}, 1)}
+	res, err := a.run(ctx)
+	if err != nil && o.blank() {
+		d.owners.drop(o.id) // nobody may release it
 		err = driver.NotSent(err)
 	}
 	return res, err
 }
 
-// ask is Try by the one who has the turn of a bid.
-func (d *Driver) ask(ctx context.Context, b *bid, r driver.TryRequest) (driver.Result, error) {
-	c := &count{d: d, b: b, r: driver.VoteRequest{TryRequest: r}, head: d.head.Load()}
-	switch mode, leased, converted := b.held(); {
-	case r.Convert, leased && converted && r.Mode == mode:
-		return d.convert(ctx, c)
-	case leased && r.Mode != mode: // it was overtaken by a Convert
-		return driver.Result{Why: driver.Held, Holder: driver.Holder{Owner: r.Owner, Label: r.Label, Mode: mode}}, nil
+// converting notes that a holder converts its lease, before anything can fail.
+func (d *Driver) converting(r driver.TryRequest) {
+	if !r.Convert {
+		return
 	}
-	b.begin(r)
-	c.r.Proposal, c.r.Raise = b.fence(&d.clock)
-	c.scouts = !d.met.Load()
-	if c.stands = b.lease() != 0; c.stands { // nobody in line is overtaken
-		c.head, c.scouts, c.last = nil, false, true
+	if o := d.owners.get(r.Claim); o != nil {
+		o.mu.Lock()
+		o.Converting()
+		o.mu.Unlock()
 	}
-	c.r.Queue = r.Queue && !c.scouts
-	begun := time.Now()
-	for i := 1; ; i++ {
-		c.last = i >= maxRounds && (r.Queue || time.Since(begun) > splitTime*d.timeout(r.TTL))
-		if err := c.round(ctx); err != nil {
-			return driver.Result{}, err // whoever asked releases it
+}
+
+// attempt is a Try under way.
+type attempt struct {
+	d    *Driver
+	o    *owner
+	r    driver.TryRequest
+	came chan struct{} // something did
+
+	errs [maxNodes]error // why nodes said nothing in this round. o.mu is held
+}
+
+// run carries out what the owner's ballot says.
+func (a *attempt) run(ctx context.Context) (driver.Result, error) {
+	step := a.next(true)
+	for {
+		switch step.Outcome {
+		case ballot.Asking:
+			if err := a.round(ctx, step); err != nil {
+				return driver.Result{}, err // whoever asked releases it
+			}
+		case ballot.Pausing:
+			pause := time.NewTimer(step.Pause + rand.N(step.Pause))
+			select {
+			case <-pause.C:
+			case <-ctx.Done():
+				pause.Stop()
+				return driver.Result{}, ctx.Err()
+			}
+		default:
+			return a.end(ctx, step)
 		}
-		if c.elected() {
-			return d.won(c), nil
+		step = a.next(false)
+	}
+}
+
+// next asks the ballot what to do.
+func (a *attempt) next(first bool) (step ballot.Step) {
+	d := a.d
+	var errs [maxNodes]error
+	v := d.view(a.r.TTL)
+	for _, n := range d.nodes {
+		if errs[n.index] = n.trouble(); errs[n.index] == nil {
+			errs[n.index] = errSilent // until it answers
+			v.Serving.Add(n.index)
 		}
-		again := c.again()
-		if r.Queue && !c.r.Queue {
-			c.r.Queue, again = true, true
+	}
+	a.o.mu.Lock()
+	if first {
+		d.clock.saw(a.o.Seen())
+		v.Fence = d.clock.next()
+		step = a.o.Ask(a.r, v)
+	} else {
+		step = a.o.Next(v)
+	}
+	if step.Outcome == ballot.Asking {
+		a.errs = errs
+	}
+	a.o.mu.Unlock()
+	d.clock.saw(step.Ask.Proposal)
+	return step
+}
+
+// view is what the driver knows now.
+func (d *Driver) view(ttl time.Duration) ballot.View {
+	v := ballot.View{
+		Now: d.now(), Queue: d.queueIndex(), Met: d.met.Load(), Limit: d.clock.limit(),
+		Timeout: d.timeout(ttl), MaxTTL: d.traits.MaxTTL,
+	}
+	for _, n := range d.nodes {
+		for _, o := range d.nodes {
+			if o.lifeName() < n.lifeName() {
+				v.Rank[n.index]++
+			}
 		}
-		if c.last || !again && !c.split() {
-			break
-		}
-		if again && i < maxRounds {
+	}
+	return v
+}
+
+// round asks nodes, and returns when the outcome is known.
+func (a *attempt) round(ctx context.Context, step ballot.Step) error {
+	d := a.d
+	f := d.fanout(d.life, step.Nodes, a.r.TTL, d.most(a.r.TTL), func(n *node) {
+		a.o.mu.Lock()
+		a.o.Silent(n.index, step.Round)
+		a.o.mu.Unlock()
+		a.wake()
+	})
+	for _, n := range d.nodes {
+		if !step.Nodes.Has(n.index) {
 			continue
 		}
-		step := min(minBackoff/16<<min(i, 10), maxPause)
-		pause := time.NewTimer(step + rand.N(step))
+		r := step.Ask
+		r.Queue = r.Queue && n.index == step.Queue
+		n.startVote(f.ctx, r, func(res driver.Result, err error) {
+			err = n.voted(a.o, ballot.Reply{Round: step.Round, Asked: r, Result: res}, err, func(err error) { a.errs[n.index] = err })
+			f.ended(n, err)
+			a.wake()
+		})
+	}
+	late := time.NewTimer(d.timeout(a.r.TTL))
+	defer late.Stop()
+	for !a.decided() {
 		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
-			return driver.Result{}, ctx.Err()
-		}
-	}
-	if c.stands && !c.overturned() {
-		return driver.Result{}, d.inDoubt(c)
-	}
-	return d.lost(ctx, c)
-}
-
-// fenceOf is the fence that a node is asked for, or with a Convert, that it has.
-func fenceOf(r driver.VoteRequest) uint64 {
-	if r.Convert {
-		return r.Fence
-	}
-	return r.Proposal
-}
-
-// fence is what a bid proposes. What nodes may still have for an earlier proposal
-// is raised to it.
-func (b *bid) fence(clock *proposals) (fence uint64, raise bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.elected != 0 {
-		return b.elected, false
-	}
-	clock.saw(b.seen)
-	if fence = clock.next(); b.far && b.seen > 0 {
-		fence = b.seen + 1 // our clock is ahead of a node's: not to put the others ahead of it, too
-	}
-	return max(fence, b.seen+1), b.tries > 1
-}
-
-// round asks every node in service and returns when the outcome is known, or
-// everybody answered or had their time.
-func (c *count) round(ctx context.Context) error {
-	c.answers, c.votes, c.waits = [maxNodes]*answer{}, nil, 0
-	c.b.proposes(fenceOf(c.r))
-	asked := make([]*node, 0, maxNodes)
-	for _, n := range c.d.nodes {
-		c.answers[n.index] = &answer{n: n, err: errSilent} // until it answers
-		if err := n.trouble(); err != nil {
-			c.answers[n.index].err = err
-		} else if c.b.sends(n) {
-			asked = append(asked, n)
-			c.waits.add(n)
-		}
-	}
-	w := c.d.newWave(c.r.TTL)
-	w.send(asked, c.r.TTL, func(n *node, done func(driver.Result, error)) {
-		r := c.r
-		r.Queue = r.Queue && n == c.head
-		n.startVote(w.ctx, r, func(res driver.Result, err error) { n.tried(c.b, r, res, err, done) })
-	})
-	// Nodes that are slower than most decide nothing but what errors say.
-	patience := time.NewTimer(c.d.timeout(c.r.TTL))
-	defer patience.Stop()
-	enough := false
-	for in := 0; c.waits != 0 && !(enough && in >= c.d.need); {
-		select {
-		case a := <-w.got:
-			in++
-			c.take(a)
-			if c.elected() && !c.waitsOn() {
-				return nil
-			}
-		case <-patience.C:
-			enough = true
+		case <-a.came:
+		case <-late.C:
+			a.o.mu.Lock()
+			a.o.Late(step.Round)
+			a.o.mu.Unlock()
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
-	c.waits = 0
-	if c.scouts {
-		c.d.met.Store(true)
-		c.head, c.scouts = c.d.head.Load(), false
+	a.o.mu.Lock()
+	defer a.o.mu.Unlock()
+	if a.o.Introduces() {
+		d.met.Store(true)
 	}
 	return nil
 }
 
-// tried notes an answer to a Vote, whenever it comes, and passes it on.
-func (n *node) tried(b *bid, r driver.VoteRequest, res driver.Result, err error, pass func(driver.Result, error)) {
+func (a *attempt) wake() {
+	select {
+	case a.came <- struct{}{}:
+	default:
+	}
+}
+
+func (a *attempt) decided() bool {
+	a.o.mu.Lock()
+	defer a.o.mu.Unlock()
+	return a.o.Decided(a.d.now(), a.d.clock.limit())
+}
+
+// voted notes an answer to a Vote, whenever it comes. counted is called with the error of
+// one that counts in the round under way.
+func (n *node) voted(o *owner, a ballot.Reply, err error, counted func(error)) error {
 	// A node that refuses to write still answers what it can without.
 	switch {
-	case err == nil && (res.Granted || r.Queue && res.Why == driver.Held):
-		n.recovers()
+	case err == nil && (a.Result.Granted || a.Asked.Queue && a.Result.Why == driver.Held):
+		n.wrote()
 	case n.refuses(err):
-		n.suffers()
+		n.refusedWrite()
 	}
-	if err == nil && res.Granted && r.Mode == driver.Shared {
-		b.tells(n)
-	}
-	n.lives(res.Node)
-	if err == nil && !res.Granted && res.Why == driver.NotVoting {
-		err = &admission.HeldBack{Left: res.Left}
+	n.lives(a.Result.Node)
+	if err == nil && !a.Result.Granted && a.Result.Why == driver.NotVoting {
+		err = &admission.HeldBack{Left: a.Result.Left}
 		n.leave(err)
 	}
-	b.returned(n, fenceOf(r), res, err)
-	pass(res, err)
+	a.Node, a.Kind = n.index, kindOf(err)
+	o.mu.Lock()
+	back, counts := o.Answer(a, n.d.clock.limit())
+	if counts {
+		counted(err)
+	}
+	o.mu.Unlock()
+	n.d.withdrawAll(o, back)
+	n.d.owners.dropIfOver(o)
+	return err
+}
+
+// kindOf says what an error says of the request.
+func kindOf(err error) ballot.Kind {
+	switch {
+	case err == nil:
+		return ballot.Answered
+	case driver.IsNotSent(err):
+		return ballot.NotSent
+	case errors.Is(err, driver.ErrNotVoting):
+		return ballot.HeldBack
+	case errors.Is(err, driver.ErrNotHeld):
+		return ballot.NotHolder
+	}
+	return ballot.Unknown
 }
 
 // refuses says whether an error is about the node: not about a key that holds
@@ -194,4 +233,95 @@ func (n *node) tried(b *bid, r driver.VoteRequest, res driver.Result, err error,
 func (n *node) refuses(err error) bool {
 	return err != nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) &&
 		!errors.Is(err, driver.ErrNotVoting) && n.drv.Classify(err) != driver.ClassMisconfigured
+}
+
+// end carries out the last step.
+func (a *attempt) end(ctx context.Context, step ballot.Step) (driver.Result, error) {
+	d := a.d
+	sent := d.withdrawAll(a.o, step.Back)
+	if step.Forget {
+		d.owners.drop(a.o.id)
+	}
+	if step.Outcome == ballot.Granted {
+		return step.Result, nil
+	}
+	for _, done := range sent {
+		select {
+		case <-done:
+		case <-ctx.Done():
+		}
+	}
+	if !step.Stays {
+		d.mayVanish(a.o)
+	}
+	switch step.Outcome {
+	case ballot.OneStore:
+		return driver.Result{}, &twinError{d.nodes[step.Twins[0]].name, d.nodes[step.Twins[1]].name}
+	case ballot.TooFew:
+		errs := a.reasons()
+		d.waitsKnown(ctx, &errs)
+		return driver.Result{}, d.tooFew(errs)
+	case ballot.InDoubt:
+		return driver.Result{}, d.tooFew(a.inDoubt())
+	}
+	if step.Jitter > 0 {
+		step.Result.RetryIn += rand.N(step.Jitter)
+	}
+	return step.Result, nil
+}
+
+// reasons are why nodes said nothing about the key.
+func (a *attempt) reasons() [maxNodes]error {
+	a.o.mu.Lock()
+	defer a.o.mu.Unlock()
+	errs := a.errs
+	for _, n := range a.d.nodes {
+		if res := a.o.Said(n.index).Result; errs[n.index] == nil && !res.Granted && res.Why == driver.TTLTooLong {
+			errs[n.index] = &tooLong{res.TTL, a.r.TTL}
+		}
+	}
+	return errs
+}
+
+// inDoubt is why it is not known whether a lease stands.
+func (a *attempt) inDoubt() [maxNodes]error {
+	errs := a.reasons()
+	a.o.mu.Lock()
+	defer a.o.mu.Unlock()
+	for _, n := range a.d.nodes {
+		if errs[n.index] == nil && !a.o.Voted(n.index) {
+			errs[n.index] = errVoteGone
+		}
+	}
+	return errs
+}
+
+// waitsKnown gives the probes of nodes that just said that they are held back a
+// moment to find out for how long, which a person wants to know.
+func (d *Driver) waitsKnown(ctx context.Context, errs *[maxNodes]error) {
+	for range 10 {
+		unknown := false
+		for _, n := range d.nodes {
+			held := (*admission.HeldBack)(nil)
+			if !errors.As(errs[n.index], &held) || held.Left > 0 {
+				continue
+			}
+			if now := n.trouble(); now != nil {
+				errs[n.index] = now
+			}
+			unknown = unknown || !errors.As(errs[n.index], &held) || held.Left == 0
+		}
+		if !unknown || ctx.Err() != nil || !d.sleep(minTimeout/10) {
+			return
+		}
+	}
+}
+
+// startVote begins a Vote at the node.
+func (n *node) startVote(ctx context.Context, r driver.VoteRequest, done func(driver.Result, error)) {
+	if n.async != nil {
+		n.async.StartVote(ctx, r, done)
+	} else if !n.d.spawn(func() { done(n.drv.Vote(ctx, r)) }) {
+		done(driver.Result{}, context.Canceled)
+	}
 }

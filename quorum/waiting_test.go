@@ -17,11 +17,11 @@ import (
 // freeFor is how long a key may be free beside a waiter, whatever one node does.
 const freeFor = time.Second
 
-// While a subscription moves to the node where the line is now, the old one is heard:
-// the line may be back before the new one stands.
+// While a subscription moves to the node where the queue is now, the old one is heard:
+// the queue may be back before the new one stands.
 func TestOldNodeIsHeardWhileTheSubscriptionMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := lined(t, 3, memdriver.NodeOptions{})
+		stores := voting(t, 3, memdriver.NodeOptions{})
 		holder, _ := taps(t, stores)
 		held := ask("k")
 		mustTry(t, holder, held)
@@ -60,7 +60,7 @@ func TestOldNodeIsHeardWhileTheSubscriptionMoves(t *testing.T) {
 		ts[0].hook(func() { ts[0].try = func(context.Context, driver.VoteRequest) error { return errAway } })
 		mustTry(t, d, ask("other"))
 		ts[0].hook(func() { ts[0].try = nil })
-		time.Sleep(100 * time.Millisecond) // the line goes to the second node, and is back
+		time.Sleep(100 * time.Millisecond) // the queue goes to the second node, and is back
 		hear()
 		if err := contend.Release(t.Context(), holder, held); err != nil {
 			t.Fatal(err)
@@ -76,11 +76,11 @@ func TestOldNodeIsHeardWhileTheSubscriptionMoves(t *testing.T) {
 	})
 }
 
-// Where the line node says that an owner was released, it says nothing of another
+// Where the queue node says that an owner was released, it says nothing of another
 // holder: a majority of the others decides.
 func TestReleasedIsNotHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := lined(t, 3, memdriver.NodeOptions{})
+		stores := voting(t, 3, memdriver.NodeOptions{})
 		d, _ := taps(t, stores)
 		r := ask("k")
 		_ = contend.Release(t.Context(), stores[0], r) // leaves a tombstone
@@ -101,7 +101,7 @@ func TestReleasedIsNotHeld(t *testing.T) {
 // remembered as released nowhere.
 func TestOwnerThatListensIsNotGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := lined(t, 3, memdriver.NodeOptions{})
+		stores := voting(t, 3, memdriver.NodeOptions{})
 		d, links := connect(t, stores)
 		defer d.Close()
 		holder, _ := taps(t, stores)
@@ -128,17 +128,17 @@ func TestOwnerThatListensIsNotGone(t *testing.T) {
 	})
 }
 
-// Whoever waits looks after the line: that its node hangs, or has lost the place, or
+// Whoever waits looks after the queue: that its node hangs, or has lost the place, or
 // that a hint was lost, is known before the key was free for a second.
 func TestWaiterLooksAfterTheLine(t *testing.T) {
 	for name, happens := range map[string]func(t *testing.T, node *memdriver.Store, links ...*link){
-		"the line node hangs": func(_ *testing.T, _ *memdriver.Store, links ...*link) {
+		"the queue node hangs": func(_ *testing.T, _ *memdriver.Store, links ...*link) {
 			for _, l := range links {
 				l.stop()
 				time.AfterFunc(10*time.Second, l.cont)
 			}
 		},
-		"the release does not reach the line node": func(_ *testing.T, _ *memdriver.Store, links ...*link) {
+		"the release does not reach the queue node": func(_ *testing.T, _ *memdriver.Store, links ...*link) {
 			links[1].stop()
 			time.AfterFunc(10*time.Second, links[1].cont)
 		},
@@ -155,7 +155,7 @@ func TestWaiterLooksAfterTheLine(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				stores := lined(t, 5, memdriver.NodeOptions{})
+				stores := voting(t, 5, memdriver.NodeOptions{})
 				holder, hlinks := client(t, stores)
 				waiter, links := client(t, stores)
 				held := mustLock(t, holder, "k")

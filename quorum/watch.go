@@ -13,13 +13,13 @@ import (
 
 const (
 	// maxListen is how long a subscription may take, however long nodes may:
-	// whoever waits for it is not in line yet.
+	// whoever waits for it is not in the queue yet.
 	maxListen = 3 * time.Second
 	// deafPause is how long after a subscription that failed the next is tried.
 	deafPause = time.Second
 )
 
-// Watch listens where the line is, and follows it when it moves; see
+// Watch listens where the queue is, and follows it when it moves; see
 // [driver.Driver].
 func (d *Driver) Watch(ctx context.Context, c driver.Claim) (<-chan struct{}, error) {
 	if err := d.check(ctx, c); err != nil {
@@ -28,7 +28,7 @@ func (d *Driver) Watch(ctx context.Context, c driver.Claim) (<-chan struct{}, er
 	w := &watch{d: d, ctx: ctx, claim: c, out: make(chan struct{}, 1)}
 	d.arrives(w)
 	d.meet(ctx)
-	n, moved := d.line()
+	n, moved := d.queueNode()
 	e := w.listen(n)
 	<-e.ready
 	err := ctx.Err()
@@ -43,7 +43,7 @@ func (d *Driver) Watch(ctx context.Context, c driver.Claim) (<-chan struct{}, er
 	return w.out, nil
 }
 
-// meet asks the nodes who they are where no Try has: the line is on one of them.
+// meet asks the nodes who they are where no Try has: the queue is on one of them.
 func (d *Driver) meet(ctx context.Context) {
 	if d.met.Load() {
 		return
@@ -64,11 +64,11 @@ func (d *Driver) meet(ctx context.Context) {
 	}
 }
 
-// line says where the line is, and when it moves.
-func (d *Driver) line() (head *node, moved <-chan struct{}) {
+// queueNode says where the queue is, and when it moves.
+func (d *Driver) queueNode() (queue *node, moved <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.head.Load(), d.moved
+	return d.queue.Load(), d.moved
 }
 
 // watch is one owner's.
@@ -103,7 +103,7 @@ func (w *watch) listen(n *node) *subscription {
 
 func (w *watch) subscribe(ctx context.Context, cancel context.CancelFunc, e *subscription) {
 	limit := time.AfterFunc(min(w.d.probeLimit(), maxListen), cancel) // the first opens a connection
-	begun := mono()
+	begun := w.d.now()
 	in, err := e.n.drv.Watch(ctx, w.claim)
 	late := !limit.Stop()
 	switch {
@@ -144,7 +144,7 @@ func (w *watch) follow(now *subscription, moved <-chan struct{}) {
 			continue
 		case <-moved:
 			var n *node
-			n, moved = w.d.line()
+			n, moved = w.d.queueNode()
 			switch {
 			case n == now.n && !now.deaf: // back again
 				if next != now {

@@ -13,19 +13,19 @@ import (
 	"github.com/hasplock/hasp/internal/contend"
 )
 
-// live counts the bids of a driver.
+// live counts the owners of a driver.
 func (d *Driver) live() int {
-	d.bids.mu.Lock()
-	defer d.bids.mu.Unlock()
-	return len(d.bids.all)
+	d.owners.mu.Lock()
+	defer d.owners.mu.Unlock()
+	return len(d.owners.all)
 }
 
-// A bid ends when the last node that was owed a release has it, or needs it no
-// more: a client whose node hangs would keep one for each lock, for two TTLs.
-func TestBidsEndWithTheirDebts(t *testing.T) {
+// An owner is forgotten when the last node that could not be told of its release has
+// heard of it, or needs it no more: a client whose node hangs would keep one for each lock, for two TTLs.
+func TestOwnersEndWithTheirCleanUps(t *testing.T) {
 	for name, c := range map[string]struct {
 		away func(s *spy) (back func())
-		owed int
+		left int
 	}{
 		"the node was away": {func(s *spy) func() {
 			s.SetUnreachable(true)
@@ -70,23 +70,23 @@ func TestBidsEndWithTheirDebts(t *testing.T) {
 					}
 				}
 				synctest.Wait()
-				if n := d.live(); n != c.owed {
-					t.Fatalf("%d bids while a node is owed %d releases", n, c.owed)
+				if n := d.live(); n != c.left {
+					t.Fatalf("%d owners while a node has yet to hear of %d releases", n, c.left)
 				}
 				back()
 				time.Sleep(time.Second)
 				synctest.Wait()
 				if n := d.live(); n != 0 {
-					t.Errorf("%d bids stay, and nothing of them is in the nodes", n)
+					t.Errorf("%d owners stay, and nothing of them is in the nodes", n)
 				}
 			})
 		})
 	}
 }
 
-// A release that is owed while an older one of the same owner is being delivered is
+// A release that could not be delivered while an older one of the same owner is being delivered is
 // delivered, too.
-func TestDebtOnTopOfADebt(t *testing.T) {
+func TestCleanUpAfterACleanUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, nodes := spies(t, 3)
 		n, r := d.nodes[2], asks("k")
@@ -96,11 +96,11 @@ func TestDebtOnTopOfADebt(t *testing.T) {
 		nodes[2].onRelease(func(driver.WithdrawRequest) error {
 			if first {
 				first = false
-				n.owe(nil, later.Withdrawal())
+				n.cleanUpLater(nil, later.Withdrawal())
 			}
 			return nil
 		})
-		n.owe(nil, old.Withdrawal())
+		n.cleanUpLater(nil, old.Withdrawal())
 		time.Sleep(time.Second)
 		synctest.Wait()
 		nodes[2].mu.Lock()

@@ -1,0 +1,90 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ballot
+
+import "github.com/hasplock/hasp/driver"
+
+// Kind says what became of a request to a node.
+type Kind uint8
+
+// The kinds.
+const (
+	Unknown   Kind = iota // it had no answer, or an error: it may have been carried out, or will be
+	Answered              // the node granted or refused
+	HeldBack              // the node does not vote
+	NotSent               // it certainly was not carried out
+	NotAsked              // the node is out of service
+	NotHolder             // of a Withdraw or a Renew: the owner has nothing there
+)
+
+// Reply is what came of a Vote at one node.
+type Reply struct {
+	Node   int
+	Round  int // that of Ask; 0: it was sent outside of a round
+	Asked  driver.VoteRequest
+	Kind   Kind
+	Result driver.Result // of one that was Answered
+}
+
+func (a *Reply) grants() bool { return a.Kind == Answered && a.Result.Granted }
+
+func (a *Reply) refuses(why driver.Why) bool {
+	return a.Kind == Answered && !a.Result.Granted && a.Result.Why == why
+}
+
+// FenceOf is the fence that a node is asked for, or with a Convert, that it has.
+func FenceOf(r driver.VoteRequest) uint64 {
+	if r.Convert {
+		return r.Fence
+	}
+	return r.Proposal
+}
+
+// Answer notes what became of a Vote, whenever that comes, and says what is to be
+// withdrawn for it. It counts in the round under way if it belongs to that one and the
+// node was still waited for.
+func (b *Ballot) Answer(a Reply, limit uint64) (back []Withdrawal, counts bool) {
+	back = b.record(a)
+	r := &b.round
+	if a.Round != r.no || !r.waits.Has(a.Node) {
+		return back, false
+	}
+	r.waits.Drop(a.Node)
+	b.count(a, limit)
+	return back, true
+}
+
+// record notes what an answer says of the vote of its node. That another holds the key
+// there, or that the owner was released, says that it does not; every other refusal is of
+// what was asked for now, and says nothing of a vote that an earlier Try was given, but
+// that a proposal is too low or too far names at least the vote that the owner has.
+func (b *Ballot) record(a Reply) []Withdrawal {
+	v, fence := &b.votes[a.Node], FenceOf(a.Asked)
+	v.pending--
+	switch {
+	case a.Kind == NotSent: // earlier Tries are as they were
+	case a.Kind == Unknown:
+		v.unknown = true
+		v.open = max(v.open, fence)
+	case a.grants():
+		v.granted = true
+		v.fence = max(v.fence, a.Result.Fence)
+		v.shared = v.shared || a.Asked.Mode == driver.Shared
+	case a.refuses(driver.Held), a.refuses(driver.Released):
+		if fence >= v.fence { // not the answer to an earlier Try, which was overtaken
+			v.granted = false
+		}
+	case a.refuses(driver.FenceTooLow) && a.Result.Fence+1 < v.open: // what had no answer was not granted
+	case v.open > v.withdrawn: // a Try without an answer may have been granted
+		v.granted = true
+		v.fence = max(v.fence, v.open)
+	}
+	// An answer after the round belongs to the lease, if there is one, or is
+	// withdrawn.
+	late := v.granted && !(b.place.reserved && b.place.node == a.Node) || b.over && v.unknown
+	if !b.round.asking && b.lease.fence == 0 && late && (b.over || b.tries > 0) { // a lease that was adopted has no known fence
+		return []Withdrawal{b.withdraw(a.Node)}
+	}
+	return nil
+}

@@ -1,0 +1,273 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ballot
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+const ttl = 30 * time.Second
+
+// asks is what an owner asks for.
+func asks() driver.TryRequest {
+	return driver.TryRequest{Claim: driver.Claim{Key: "k", Owner: strings.Repeat("A", driver.OwnerLen), Label: "{}"}, TTL: ttl, Patience: ttl}
+}
+
+// seen is a view in which all nodes serve, and the next fence is this one.
+func seen(nodes int, fence uint64) View {
+	return View{Serving: All(nodes), Queue: None, Met: true, Fence: fence, Limit: 1 << 40, Timeout: 50 * time.Millisecond}
+}
+
+func grants(fence uint64) driver.Result {
+	return driver.Result{Granted: true, Fence: fence, TTL: ttl}
+}
+
+var held = driver.Result{Why: driver.Held, Left: time.Second, Holder: driver.Holder{Owner: "B"}}
+
+// answers gives the ballot an answer in the round that a step began.
+func answers(b *Ballot, s Step, node int, res driver.Result) []Withdrawal {
+	back, _ := b.Answer(Reply{Node: node, Round: s.Round, Asked: s.Ask, Kind: Answered, Result: res}, 1<<40)
+	return back
+}
+
+func silence(b *Ballot, s Step, node int) {
+	b.Answer(Reply{Node: node, Round: s.Round, Asked: s.Ask, Kind: Unknown}, 1<<40)
+}
+
+func TestMajorityWins(t *testing.T) {
+	b := New(5)
+	s := b.Ask(asks(), seen(5, 10))
+	if s.Outcome != Asking || s.Nodes != All(5) || s.Ask.Proposal != 10 || s.Ask.Raise {
+		t.Fatalf("%+v, want a proposal of 10 to all", s)
+	}
+	for i := range 3 {
+		if b.Decided(0, 1<<40) {
+			t.Fatalf("decided after %d votes of 5", i)
+		}
+		answers(&b, s, i, grants(10))
+	}
+	if !b.Decided(0, 1<<40) {
+		t.Fatal("three votes of 5 decide")
+	}
+	if s = b.Next(seen(5, 11)); s.Outcome != Granted || s.Result.Fence != 10 || b.Fence() != 10 || len(s.Back) != 0 {
+		t.Fatalf("%+v, want a grant with fence 10", s)
+	}
+	if back := answers(&b, Step{Round: 1}, 3, grants(10)); len(back) != 0 {
+		t.Errorf("a vote that comes later belongs to the lease: %+v", back)
+	}
+}
+
+func TestMinorityIsWithdrawn(t *testing.T) {
+	b := New(3)
+	s := b.Ask(asks(), seen(3, 10))
+	answers(&b, s, 0, grants(10))
+	answers(&b, s, 1, held)
+	answers(&b, s, 2, held)
+	s = b.Next(seen(3, 11))
+	if s.Outcome != Refused || s.Result.Why != driver.Held || s.Result.Holder.Owner != "B" || s.Stays {
+		t.Fatalf("%+v, want a refusal that names the holder", s)
+	}
+	if len(s.Back) != 1 || s.Back[0].Node != 0 || s.Back[0].UpTo != 10 || !s.Back[0].Settled || s.Back[0].End != driver.Unused {
+		t.Fatalf("%+v, want the vote of node 0 withdrawn up to 10", s.Back)
+	}
+	if b.Blank() {
+		t.Error("a Withdraw is under way, and the ballot counts as blank")
+	}
+	if s = b.Ask(asks(), seen(3, 11)); !s.Ask.Raise {
+		t.Error("what stands for the earlier proposal must be raised")
+	}
+}
+
+// Those who are silent do not keep an outcome from being known, once a majority has
+// answered and the node time-out is over.
+func TestLateNodesAreNotWaitedFor(t *testing.T) {
+	b := New(3)
+	s := b.Ask(asks(), seen(3, 10))
+	answers(&b, s, 0, held)
+	b.Late(s.Round)
+	if b.Decided(0, 1<<40) {
+		t.Fatal("one answer of three decides")
+	}
+	answers(&b, s, 1, held)
+	if !b.Decided(0, 1<<40) {
+		t.Fatal("the third node is waited for after its time")
+	}
+	if s = b.Next(seen(3, 11)); s.Outcome != Refused {
+		t.Fatalf("%+v", s)
+	}
+	back := answers(&b, Step{Round: 1, Ask: s.Ask}, 2, grants(10))
+	if len(back) != 1 || back[0].Node != 2 || back[0].UpTo != 10 {
+		t.Errorf("a vote that comes after the refusal: %+v, want it withdrawn", back)
+	}
+}
+
+// An answer to an earlier round is recorded, and is no vote in this one.
+func TestAnswersOfEarlierRoundsAreNoVotes(t *testing.T) {
+	b := New(3)
+	first := b.Ask(asks(), seen(3, 10))
+	b.Silent(2, first.Round)
+	answers(&b, first, 0, grants(10))
+	answers(&b, first, 1, driver.Result{Why: driver.FenceTooLow, Fence: 20})
+	second := b.Next(seen(3, 11))
+	if second.Outcome != Asking || second.Ask.Proposal != 21 || !second.Ask.Raise {
+		t.Fatalf("%+v, want a round for 21", second)
+	}
+	answers(&b, first, 2, grants(10))
+	answers(&b, second, 0, grants(21))
+	if b.Decided(0, 1<<40) {
+		t.Error("an old vote was counted")
+	}
+	if !b.Has(2) {
+		t.Error("an old vote is forgotten: nobody would withdraw it")
+	}
+}
+
+// A refusal that was given before the grant, and read after it.
+func TestAnswersOvertake(t *testing.T) {
+	b := New(3)
+	first := b.Ask(asks(), seen(3, 10))
+	second := first
+	b.Sends(2) // another Try, whose answer comes first
+	second.Ask.Proposal = 12
+	answers(&b, second, 2, grants(12))
+	answers(&b, first, 2, held)
+	if !b.Has(2) {
+		t.Error("the vote is forgotten, and is not withdrawn")
+	}
+}
+
+// A vote that is being withdrawn counts only with a larger fence, and it takes one round
+// to get there, however far that is: proposals become smaller once a node is found whose
+// clock is behind.
+func TestVoteBeingWithdrawnDoesNotCount(t *testing.T) {
+	b := New(3)
+	s := b.Ask(asks(), seen(3, 10))
+	b.votes[1].withdrawn = 3e6
+	b.Silent(2, s.Round)
+	answers(&b, s, 0, grants(10))
+	answers(&b, s, 1, grants(10))
+	if b.majority() != 0 {
+		t.Error("two votes count, and one is being withdrawn")
+	}
+	if s = b.Next(seen(3, 11)); s.Outcome != Asking || s.Ask.Proposal <= 3e6 || !s.Ask.Raise {
+		t.Errorf("%+v, want a round for more than %d", s, int(3e6))
+	}
+}
+
+// What is withdrawn while there is a lease takes no vote of the lease.
+func TestWithdrawSparesTheLease(t *testing.T) {
+	b := New(3)
+	s := b.Ask(asks(), seen(3, 10))
+	answers(&b, s, 0, grants(10))
+	answers(&b, s, 1, grants(10))
+	b.Next(seen(3, 11))
+	if w := b.withdraw(1); w.UpTo != 9 {
+		t.Errorf("it takes votes up to %d, and the lease has 10", w.UpTo)
+	}
+}
+
+// Votes that were counted are known to be there, although an older answer that was
+// read later said otherwise: Release waits for them.
+func TestCountedVotesAreKnown(t *testing.T) {
+	b := New(3)
+	s := b.Ask(asks(), seen(3, 10))
+	answers(&b, s, 1, grants(10))
+	b.Sends(1)
+	b.Answer(Reply{Node: 1, Asked: s.Ask, Kind: Answered, Result: held}, 1<<40)
+	answers(&b, s, 0, grants(10))
+	if s = b.Next(seen(3, 11)); s.Outcome != Granted || !b.Has(1) {
+		t.Errorf("%+v: a vote that was counted is forgotten", s)
+	}
+}
+
+// The TTL of a grant is what a majority keeps it for, that of a renewal what each
+// of those keep it for who count.
+func TestTTLIsThatOfAMajority(t *testing.T) {
+	b := New(3)
+	s := b.Ask(asks(), seen(3, 10))
+	for i, ttl := range []time.Duration{30, 10, 20} {
+		res := grants(10)
+		res.TTL = ttl
+		answers(&b, s, i, res)
+	}
+	if s = b.Next(seen(3, 11)); s.Result.TTL != 20 {
+		t.Errorf("a grant for 30, 10 and 20 ns is one for %d", s.Result.TTL)
+	}
+	for _, ttls := range [][]time.Duration{{30, 10}, {10, 30}} {
+		r := NewRenewal(3)
+		for i, ttl := range ttls {
+			r.Answer(i, Answered, driver.Renewal{TTL: ttl}, false)
+		}
+		if got, known := r.Outcome(false); !known || got.TTL != 10 {
+			t.Errorf("a renewal for %v ns is one for %d", ttls, got.TTL)
+		}
+	}
+}
+
+// What an owner may have at a node, after what the node said last.
+func TestWhatARefusalSaysOfEarlierVotes(t *testing.T) {
+	type reply struct {
+		fence uint64
+		kind  Kind
+		res   driver.Result
+	}
+	granted := reply{10, Answered, grants(10)}
+	silent := reply{10, Unknown, driver.Result{}}
+	low := reply{20, Answered, driver.Result{Why: driver.FenceTooLow, Fence: 20}}
+	far := func(above uint64) reply {
+		return reply{20, Answered, driver.Result{Why: driver.FenceTooLow, Fence: above}}
+	}
+	for name, c := range map[string]struct {
+		replies []reply
+		has     bool
+	}{
+		"too low, and nothing before":            {[]reply{low}, false},
+		"granted, and then too low":              {[]reply{granted, low}, true},
+		"no answer, and then too low":            {[]reply{silent, low}, true},
+		"no answer, and then too far above that": {[]reply{silent, far(10)}, true},
+		"no answer, and then too far above less": {[]reply{silent, far(8)}, false},
+		"granted, and then held back":            {[]reply{granted, {20, HeldBack, driver.Result{}}}, true},
+		"granted, and then of another":           {[]reply{granted, {20, Answered, held}}, false},
+		"granted, and then not sent":             {[]reply{granted, {20, NotSent, driver.Result{}}}, true},
+		"no answer, and then of another":         {[]reply{silent, {20, Answered, held}}, false},
+		"granted, and then a TTL too long":       {[]reply{granted, {20, Answered, driver.Result{Why: driver.TTLTooLong}}}, true},
+		"granted, and then released":             {[]reply{granted, {20, Answered, driver.Result{Why: driver.Released}}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := New(3)
+			b.Ask(asks(), seen(3, 10))
+			for _, a := range c.replies {
+				b.Sends(1)
+				b.Answer(Reply{Node: 1, Asked: driver.VoteRequest{TryRequest: asks(), Proposal: a.fence}, Kind: a.kind, Result: a.res}, 1<<40)
+			}
+			if b.Has(1) != c.has {
+				t.Fatalf("the owner may have the vote: %v, want %v", b.Has(1), c.has)
+			}
+			if c.has {
+				if w := b.withdraw(1); w.UpTo != 10 {
+					t.Errorf("votes up to %d are withdrawn, want 10", w.UpTo)
+				}
+			}
+		})
+	}
+}
+
+// A ballot is a value: it can be copied and compared.
+func TestBallotIsAValue(t *testing.T) {
+	b := New(3)
+	s := b.Ask(asks(), seen(3, 10))
+	saved := b
+	answers(&b, s, 0, grants(10))
+	if saved == b {
+		t.Fatal("an answer changed nothing")
+	}
+	answers(&saved, s, 0, grants(10))
+	if saved != b {
+		t.Error("the same events lead to two states")
+	}
+}

@@ -1,0 +1,108 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ballot
+
+import (
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+const (
+	// heedTime is how long the queue node alone can keep a key from those whom a majority
+	// would grant it. A node whose clock was set back, or that a release did not reach,
+	// would do so for as long as a lease lasts that is over elsewhere.
+	heedTime = 500 * time.Millisecond
+	// turnTime is longer than the key is kept for whoever is first in the queue: what
+	// lasts for less may be that, and ends by itself.
+	turnTime = 600 * time.Millisecond
+)
+
+// heeded is the holder that only the queue node knows, as the latest Try saw it.
+type heeded struct {
+	owner string        // "": there was none
+	since time.Duration // from when on it is heeded
+	until time.Duration // the end of its vote, where that counts; see votesUntil
+}
+
+// asked says that the holder has its vote for longer than when it was seen: it asked
+// again.
+func (h *heeded) asked(until time.Duration) bool { return until > h.until+heedTime/10 }
+
+// heed notes whom the queue node alone names as the holder. One that asked since is
+// heeded from now on.
+func (b *Ballot) heed(now time.Duration) {
+	owner, until := b.heeds(), b.votesUntil(now)
+	if b.heeded.owner != owner || b.heeded.asked(until) {
+		b.heeded = heeded{owner, now, until}
+	}
+}
+
+// heedsFor is for how much longer such a holder is heeded; 0: there is none, or it was
+// heeded for long enough.
+func (b *Ballot) heedsFor(owner string, now time.Duration) time.Duration {
+	if owner == "" || b.heeded.owner != owner {
+		return 0
+	}
+	return max(heedTime-(now-b.heeded.since), 0)
+}
+
+// waitedFor says that such a holder was heeded for long enough, and did not ask since.
+func (b *Ballot) waitedFor(owner string, until, now time.Duration) bool {
+	return owner != "" && b.heeded.owner == owner && now-b.heeded.since >= heedTime && !b.heeded.asked(until)
+}
+
+// blocks says that the queue node refuses, and is heeded.
+func (b *Ballot) blocks(now time.Duration) bool {
+	return b.round.refused(b.round.queue) && !b.waitedFor(b.alone(), b.votesUntil(now), now)
+}
+
+// alone names the holder that only the queue node knows, of a key that a majority would
+// grant, for this fence or a larger one; "" when there is none. Those who read wait also
+// for one that waits in the queue.
+func (b *Ballot) alone() (owner string) {
+	r := &b.round
+	if !r.refused(r.queue) || r.would(b.nodes).Len() < b.Need() {
+		return ""
+	}
+	res := r.replies[r.queue].Result
+	if r.ask.Mode == driver.Shared && res.Holder.Mode == driver.Shared || res.Left < turnTime && (b.heeded.owner != res.Holder.Owner || res.Holder.Owner == "") {
+		return ""
+	}
+	return res.Holder.Owner
+}
+
+// heeds names the holder that alone names; or named last, where the queue node names it
+// still, and what was not answered may make the majority.
+func (b *Ballot) heeds() (owner string) {
+	r := &b.round
+	if owner = b.alone(); owner != "" || !r.refused(r.queue) {
+		return owner
+	}
+	would := r.would(b.nodes)
+	for i := range b.nodes {
+		if r.replies[i].Kind != Answered {
+			would.Add(i)
+		}
+	}
+	if owner = r.replies[r.queue].Result.Holder.Owner; would.Len() >= b.Need() && b.heeded.owner == owner {
+		return owner
+	}
+	return ""
+}
+
+// votesUntil says until when the queue node keeps the key for the holder that heeds
+// names, where that moves on for as long as that one asks: a writer that has the queue
+// node's vote, and waits for readers that were there before it. Those that read wait for
+// it. 0: it is heeded for half a second, whether it asks or not.
+func (b *Ballot) votesUntil(now time.Duration) time.Duration {
+	r := &b.round
+	if r.queue == None || r.ask.Mode != driver.Shared {
+		return 0
+	}
+	if res := r.replies[r.queue].Result; res.Holder.Mode == driver.Exclusive {
+		return now + res.Left
+	}
+	return 0
+}

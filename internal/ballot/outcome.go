@@ -1,0 +1,179 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ballot
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+const (
+	minBackoff = 2 * time.Millisecond
+	maxBackoff = 500 * time.Millisecond
+	// maxReservedBackoff is of one that has the queue node's vote: it asks twice at least
+	// while others heed it.
+	maxReservedBackoff = heedTime / 4
+)
+
+// won is the outcome of a majority.
+func (b *Ballot) won() Step {
+	r := &b.round
+	votes := b.majority()
+	res := driver.Result{Granted: true, Fences: max(r.ask.Fences, 1), Abandoned: b.abandoned()}
+	var ttls []time.Duration
+	for i := range b.nodes {
+		if !votes.Has(i) {
+			continue
+		}
+		v := &r.replies[i].Result
+		ttls = append(ttls, v.TTL)
+		res.Fence, res.Fences = v.Fence, min(res.Fences, max(v.Fences, 1))
+		b.votes[i].granted = true // the answer to an older Try may have come since
+	}
+	slices.SortFunc(ttls, func(a, b time.Duration) int { return cmp.Compare(b, a) })
+	res.TTL = ttls[b.Need()-1]
+	if r.stands && !r.ask.Convert { // asked again: those that knew may be silent now
+		res.Abandoned = res.Abandoned || b.lease.abandoned
+	}
+	b.lease.fence, b.lease.had, b.lease.abandoned = res.Fence, true, res.Abandoned
+	b.place.lost, r.asking = 0, false
+	return Step{Outcome: Granted, Result: res, Back: b.moveTo(None, false), Stays: true}
+}
+
+// lostRace is the outcome of a Try without a majority. The votes of a minority are
+// withdrawn, but for the queue node's where that is reserved: it keeps others from asking
+// while this owner, whose turn it is, goes on to.
+func (b *Ballot) lostRace(v View) Step {
+	r := &b.round
+	b.heed(v.Now)
+	few := b.silent() > b.nodes-b.Need()
+	reserves := r.ask.Queue && !few && !r.sameStore() && r.granted(r.queue) && !b.overruled(v)
+	s := Step{Stays: r.ask.Queue || b.place.node != None || few} // a place is kept; after an error it is asked again, or released
+	b.lease.fence, r.asking = 0, false
+	b.place.lost++
+	if b.place.reserved && !reserves { // its vote is withdrawn, too
+		b.place.node, b.place.reserved = None, false
+	}
+	switch {
+	case reserves:
+		s.Back = b.moveTo(r.queue, true)
+	case s.Stays && r.refused(r.queue):
+		s.Back = b.moveTo(r.queue, false)
+		b.place.lost = 0
+	case b.place.node != r.queue: // nor where it was
+		s.Back = b.moveTo(None, false)
+	}
+	for i := range b.nodes {
+		if b.votes[i].granted && !(reserves && i == r.queue) {
+			s.Back = append(s.Back, b.withdraw(i))
+		}
+	}
+	switch {
+	case r.sameStore():
+		s.Outcome, s.Twins = OneStore, [2]int{int(r.twins[0]), int(r.twins[1])}
+	case few:
+		s.Outcome = TooFew
+	default:
+		s.Outcome = Refused
+		s.Result, s.Jitter = b.refusal(v.Now)
+	}
+	return s
+}
+
+// silent counts the nodes that said nothing about the key.
+func (b *Ballot) silent() (count int) {
+	for i := range b.nodes {
+		if a := &b.round.replies[i]; a.Kind != Answered || a.refuses(driver.TTLTooLong) {
+			count++
+		}
+	}
+	return count
+}
+
+// refusal describes who is in the way. The owner asks again after its RetryIn and as much
+// of jitter.
+func (b *Ballot) refusal(now time.Duration) (res driver.Result, jitter time.Duration) {
+	r := &b.round
+	res = driver.Result{Why: driver.Held}
+	owners := map[string]int{}
+	released := 0
+	var lefts []time.Duration // until each node may vote for us
+	for i := range b.nodes {
+		switch a := &r.replies[i]; {
+		case a.Kind != Answered:
+		case a.refuses(driver.Released):
+			released++
+		case !a.refuses(driver.Held):
+			lefts = append(lefts, 0)
+		default:
+			lefts = append(lefts, a.Result.Left)
+			h := a.Result.Holder
+			if owners[h.Owner+h.Label]++; owners[h.Owner+h.Label] > owners[res.Holder.Owner+res.Holder.Label] || res.Holder == (driver.Holder{}) {
+				res.Holder = h
+			}
+		}
+	}
+	if released > b.nodes-b.Need() {
+		res.Why = driver.Released
+	}
+	slices.Sort(lefts)
+	if len(lefts) >= b.Need() {
+		res.Left = lefts[b.Need()-1]
+	}
+	if r.refused(r.queue) {
+		a := &r.replies[r.queue].Result
+		res.Ahead = a.Ahead
+		if res.RetryIn = a.RetryIn; res.RetryIn > 0 {
+			res.RetryIn = max(res.RetryIn, res.Left)
+		}
+		if left := b.heedsFor(b.heeds(), now); left > 0 && (res.RetryIn == 0 || res.RetryIn > left) {
+			res.RetryIn = left
+		}
+		return res, 0
+	}
+	// It is our turn, or there is no queue: ask again after a random delay that
+	// grows, unless a hint comes first. Whoever has the queue node's vote is alone
+	// with it, and asks soon.
+	step := minBackoff << min(b.place.lost, 10)
+	if b.place.reserved {
+		step = min(step, maxReservedBackoff)
+	} else {
+		step = 2 * min(step, maxBackoff)
+	}
+	res.RetryIn = step
+	return res, step
+}
+
+// overturned says that a lease that stood is lost: too many nodes do not have it.
+func (b *Ballot) overturned() bool {
+	r := &b.round
+	lost := 0
+	for i := range b.nodes {
+		if r.refused(i) || r.says(i, driver.Released) || r.tooLow(i) {
+			lost++
+		}
+	}
+	return !r.sameStore() && lost > b.nodes-b.Need()
+}
+
+// inDoubt is the outcome for a lease that may stand. Nothing of it is withdrawn.
+func (b *Ballot) inDoubt() Step {
+	if b.round.sameStore() {
+		return Step{Outcome: OneStore, Twins: [2]int{int(b.round.twins[0]), int(b.round.twins[1])}, Stays: true}
+	}
+	return Step{Outcome: InDoubt, Stays: true}
+}
+
+// Said is what a node answered in the latest round.
+func (b *Ballot) Said(node int) Reply { return b.round.replies[node] }
+
+// Voted says that a node granted in the latest round what it was asked for.
+func (b *Ballot) Voted(node int) bool {
+	r := &b.round
+	fence := FenceOf(r.ask)
+	return r.granted(node) && (fence == 0 || r.replies[node].Result.Fence == fence)
+}

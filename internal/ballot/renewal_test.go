@@ -1,0 +1,82 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ballot
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+func TestRenewalTakesAMajority(t *testing.T) {
+	r := NewRenewal(5)
+	yes := driver.Renewal{TTL: ttl}
+	r.Answer(0, Answered, yes, false)
+	r.Answer(1, Unknown, driver.Renewal{}, false)
+	r.Answer(2, Answered, yes, false)
+	if _, known := r.Outcome(false); known || r.Stands() {
+		t.Fatal("two of five renew")
+	}
+	r.Answer(3, Answered, driver.Renewal{TTL: ttl, Wanted: true}, true)
+	if _, known := r.Outcome(false); !known {
+		t.Fatal("three of five do not")
+	}
+	if _, known := r.Outcome(false); known || !r.Known() {
+		t.Error("the outcome is given twice")
+	}
+}
+
+// The queue node knows who waits: it is waited for, for a while.
+func TestRenewalWaitsForTheQueueNode(t *testing.T) {
+	r := NewRenewal(3)
+	r.Answer(0, Answered, driver.Renewal{TTL: ttl}, false)
+	r.Answer(1, Answered, driver.Renewal{TTL: ttl}, false)
+	if _, known := r.Outcome(true); known {
+		t.Fatal("the queue node has not answered")
+	}
+	late := r
+	if res, known := late.Outcome(false); !known || res.Wanted {
+		t.Errorf("%+v, %v, want a renewal without it", res, known)
+	}
+	r.Answer(2, Answered, driver.Renewal{TTL: ttl, Wanted: true}, true)
+	if res, known := r.Outcome(true); !known || !res.Wanted {
+		t.Errorf("%+v, %v, want to know that somebody waits", res, known)
+	}
+}
+
+func TestRenewalOfALostLease(t *testing.T) {
+	r := NewRenewal(3)
+	r.Answer(0, NotHolder, driver.Renewal{}, false)
+	if _, known := r.Outcome(false); known {
+		t.Fatal("one node decides")
+	}
+	r.Answer(1, NotHolder, driver.Renewal{}, false)
+	if res, known := r.Outcome(true); !known || !errors.Is(res.Err, driver.ErrNotHeld) {
+		t.Errorf("%+v, %v, want ErrNotHeld", res, known)
+	}
+}
+
+// A lease that was adopted from another process has its ballot from its first renewal on:
+// any node may have it, or a Try of it under way.
+func TestAdoptedLease(t *testing.T) {
+	b := New(3)
+	b.Renewing(driver.RenewRequest{Claim: asks().Claim, TTL: ttl, Fence: 7}, 0)
+	if b.Fence() != 7 || b.Blank() {
+		t.Fatalf("fence %d", b.Fence())
+	}
+	req, ok := b.Restore(2, driver.VoteRequest{TryRequest: asks(), Proposal: 7, Restore: true})
+	if !ok || req.Proposal != 7 {
+		t.Errorf("%+v, %v", req, ok)
+	}
+	r := b.Release(releases(true), None)
+	for i := range 3 {
+		if !r.Tells(i) && !r.Late(i) || r.Request(i).UpTo != 0 {
+			t.Errorf("node %d: %+v, want all that it has released", i, r.Request(i))
+		}
+	}
+	if _, ok := b.Restore(1, driver.VoteRequest{TryRequest: asks(), Proposal: 7, Restore: true}); ok {
+		t.Error("a lease that was released is restored")
+	}
+}

@@ -1,0 +1,402 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ballot
+
+import (
+	"slices"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// How many rounds one Try may take. The second is enough unless others are granted
+// the key in between. One that asks without a place, and may tell somebody no, is
+// more patient with others who ask at the same time: for some node time-outs.
+const (
+	maxRounds = 4
+	splitTime = 4
+	minPause  = 125 * time.Microsecond
+	maxPause  = 16 * time.Millisecond
+)
+
+// round is one request to all nodes, and those of the same Try before it.
+type round struct {
+	no     int  // counted over all Tries: an answer to an earlier one is no vote in this one
+	asking bool // a Try is under way: what comes in is its business
+
+	ask     driver.VoteRequest // what the nodes are asked; Queue is for the queue node only
+	begun   time.Duration      // of the Try
+	timeout time.Duration      // of a node
+	maxTTL  time.Duration      // the longest lease; 0: any
+	count   int                // the rounds of the Try so far
+	pausing bool               // the next one begins after a pause
+	last    bool               // there is no other
+
+	queue  int  // the queue node, whose refusal is respected; None: none will do
+	stands bool // it is about a lease that a majority granted before
+	wakes  int  // whose answer to a Convert is waited for: those in its queue are woken there
+	// introduces: not every node was heard before. Then everybody is waited for, since
+	// one server may be listed twice, and only then it is known which is the queue node.
+	introduces bool
+
+	asked   Set
+	waits   Set  // of those, whose answers the round waits for
+	late    bool // the node time-out is over: a majority's answers are enough
+	replies [MaxNodes]Reply
+	twins   [2]int8 // two nodes that are one store, when they differ
+}
+
+// Outcome is what a Try has come to.
+type Outcome uint8
+
+// The outcomes.
+const (
+	Asking   Outcome = iota // Step.Ask is to be sent to Step.Nodes
+	Pausing                 // for about Step.Pause; then Next
+	Granted                 // by a majority: Step.Result
+	Refused                 // Step.Result, after another Step.Jitter at random where that is set
+	TooFew                  // of the nodes answered, or vote, to know
+	InDoubt                 // a lease that a majority granted before may stand, or not
+	OneStore                // Step.Twins are one server, which would have two votes
+)
+
+// Step is what is to be done next for a Try.
+type Step struct {
+	Outcome Outcome
+	Round   int                // of what is sent, for Reply.Round
+	Ask     driver.VoteRequest // with Queue for the queue node only
+	Queue   int                // the queue node, or None
+	Nodes   Set                // to ask
+	Pause   time.Duration
+	Result  driver.Result
+	Jitter  time.Duration // up to so much later than Result.RetryIn
+	Twins   [2]int
+
+	Back   []Withdrawal // to send; a refusal waits for the answers
+	Stays  bool         // the owner keeps a place or a lease, or is to ask again or be released after an error
+	Forget bool         // the lease was another process's, and is over
+}
+
+// View is what the caller knows when a Try begins, or goes on.
+type View struct {
+	Now     time.Duration
+	Serving Set             // the nodes to ask
+	Queue   int             // the queue node, or None
+	Rank    [MaxNodes]uint8 // of the nodes, in the order in which every client prefers them for the queue
+	Met     bool            // every node in service was heard before
+	Fence   uint64          // the next one to propose
+	Limit   uint64          // above every fence that a client with a good clock proposes
+	Timeout time.Duration   // of a node, for a lease of this TTL
+	MaxTTL  time.Duration   // the longest lease; 0: any
+}
+
+// Seen is the fence that the next proposal should be above.
+func (b *Ballot) Seen() uint64 { return b.fences.seen }
+
+// Ask begins a Try; see [driver.Driver].
+func (b *Ballot) Ask(req driver.TryRequest, v View) Step {
+	mode, leased := b.req.Mode, b.lease.fence != 0
+	if b.lease.shared {
+		mode = driver.Shared
+	}
+	switch {
+	case req.Convert, leased && b.lease.shared && req.Mode == mode:
+		return b.convert(req, v)
+	case leased && req.Mode != mode: // it was overtaken by a Convert
+		return Step{Outcome: Refused, Stays: true, Result: driver.Result{
+			Why: driver.Held, Holder: driver.Holder{Owner: req.Owner, Label: req.Label, Mode: mode}}}
+	}
+	b.begin(req, v.Now)
+	r := b.newTry(req, v)
+	r.asking = true
+	if r.stands = leased; leased { // nobody in the queue is overtaken
+		r.ask.Proposal = b.lease.fence
+		r.queue, r.introduces, r.last = None, false, true
+	} else {
+		r.ask.Proposal = b.propose(v.Fence)
+		r.ask.Raise = b.tries > 1 // what nodes may still have for an earlier proposal
+	}
+	r.ask.Queue = req.Queue && !r.introduces
+	return b.send(v)
+}
+
+// newTry is the state before the first round of a Try.
+func (b *Ballot) newTry(req driver.TryRequest, v View) *round {
+	b.round = round{
+		no: b.round.no, ask: driver.VoteRequest{TryRequest: req}, begun: v.Now, timeout: v.Timeout, maxTTL: v.MaxTTL,
+		queue: v.Queue, wakes: None, introduces: !v.Met,
+	}
+	return &b.round
+}
+
+// propose chooses the fence of a Try.
+func (b *Ballot) propose(next uint64) uint64 {
+	if b.fences.far && b.fences.seen > 0 {
+		next = b.fences.seen + 1 // our clock is ahead of a node's: not to put the others ahead of it, too
+	}
+	return max(next, b.fences.seen+1)
+}
+
+// send begins a round.
+func (b *Ballot) send(v View) Step {
+	r := &b.round
+	r.no++
+	r.count++
+	r.last = r.last || r.count >= maxRounds && (r.ask.Queue || v.Now-r.begun > splitTime*r.timeout)
+	r.asked, r.late, r.replies = 0, false, [MaxNodes]Reply{}
+	b.fences.top = max(b.fences.top, FenceOf(r.ask))
+	for i := range b.nodes {
+		switch {
+		case !v.Serving.Has(i):
+			r.replies[i].Kind = NotAsked
+		case b.Sends(i):
+			r.asked.Add(i)
+		}
+	}
+	r.waits = r.asked
+	return Step{Outcome: Asking, Round: r.no, Ask: r.ask, Queue: r.queue, Nodes: r.asked}
+}
+
+// Silent notes that a node is not waited for any longer in a round: it did not answer.
+// What it answers later is recorded all the same.
+func (b *Ballot) Silent(node, round int) (counts bool) {
+	r := &b.round
+	if round != r.no || !r.waits.Has(node) {
+		return false
+	}
+	r.waits.Drop(node)
+	return true
+}
+
+// Late notes that the node time-out of a round is over: nodes that are slower than most
+// decide nothing but what errors say.
+func (b *Ballot) Late(round int) { b.round.late = b.round.late || round == b.round.no }
+
+// Decided says that a round is over: the outcome is known, or everybody answered or had
+// their time.
+func (b *Ballot) Decided(now time.Duration, limit uint64) bool {
+	r := &b.round
+	return r.waits == 0 || r.late && r.asked.Len()-r.waits.Len() >= b.Need() || b.elected(now, limit) && !b.waitsOn()
+}
+
+// Next goes on after a round, or a pause.
+func (b *Ballot) Next(v View) Step {
+	r := &b.round
+	if r.pausing {
+		r.pausing = false
+		return b.send(v)
+	}
+	r.waits = 0
+	if r.introduces {
+		r.introduces, r.queue = false, v.Queue
+	}
+	switch {
+	case r.ask.Convert:
+		return b.converted(v)
+	case b.elected(v.Now, v.Limit):
+		return b.won()
+	}
+	again := b.again(v)
+	if b.req.Queue && !r.ask.Queue {
+		r.ask.Queue, again = true, true
+	}
+	switch {
+	case r.last || !again && !b.split():
+		if r.stands && !b.overturned() {
+			return b.inDoubt()
+		}
+		return b.lostRace(v)
+	case again && r.count < maxRounds:
+		return b.send(v)
+	}
+	r.pausing = true
+	return Step{Outcome: Pausing, Pause: min(minPause<<min(r.count, 10), maxPause)}
+}
+
+// Introduces says that the round under way waits for all nodes, to know who they are.
+func (b *Ballot) Introduces() bool { return b.round.introduces }
+
+// count counts an answer of the round.
+func (b *Ballot) count(a Reply, limit uint64) {
+	r := &b.round
+	r.replies[a.Node] = a
+	if a.Kind != Answered {
+		return
+	}
+	for i := range b.nodes {
+		if o := &r.replies[i]; i != a.Node && o.Result.Node != "" && o.Result.Node == a.Result.Node {
+			r.twins = [2]int8{int8(i), int8(a.Node)}
+		}
+	}
+	if r.queue == a.Node && r.refused(a.Node) && r.maxTTL > 0 && a.Result.Left > r.maxTTL {
+		r.queue = None // its clock was stepped back: it would be in the way for as long
+	}
+	if v := &b.votes[a.Node]; a.Result.Granted && a.Result.Fence <= v.withdrawn {
+		// A request is under way that takes this vote: it counts with a larger fence.
+		r.replies[a.Node].Result = driver.Result{Why: driver.FenceTooLow, Fence: max(v.withdrawn, FenceOf(r.ask)), Node: a.Result.Node}
+	}
+	if res := &r.replies[a.Node].Result; !res.Granted { // what is above limit only the node that says it would grant
+		if res.Fence <= limit {
+			b.fences.seen = max(b.fences.seen, res.Fence)
+		}
+		b.fences.far = b.fences.far || res.Why == driver.FenceTooLow && res.Fence < FenceOf(r.ask)
+	}
+}
+
+// sameStore says that two nodes are one server.
+func (r *round) sameStore() bool { return r.twins[0] != r.twins[1] }
+
+// says says that a node refused for that reason.
+func (r *round) says(node int, why driver.Why) bool { return r.replies[node].refuses(why) }
+
+// refused says that a node has another holder, or others in its queue.
+func (r *round) refused(node int) bool { return node != None && r.says(node, driver.Held) }
+
+// tooLow says that the proposal was too low for a node.
+func (r *round) tooLow(node int) bool { return r.says(node, driver.FenceTooLow) }
+
+func (r *round) granted(node int) bool { return node != None && r.replies[node].grants() }
+
+// would are the nodes that grant the key, for this fence or a larger one.
+func (r *round) would(nodes int) (s Set) {
+	for i := range nodes {
+		if r.granted(i) || r.tooLow(i) {
+			s.Add(i)
+		}
+	}
+	return s
+}
+
+// majority are those who granted one fence, if they are enough.
+func (b *Ballot) majority() (votes Set) {
+	r := &b.round
+	for i := range b.nodes {
+		if !r.granted(i) {
+			continue
+		}
+		votes = 0
+		for j := range b.nodes {
+			if r.granted(j) && r.replies[j].Result.Fence == r.replies[i].Result.Fence {
+				votes.Add(j)
+			}
+		}
+		if votes.Len() >= b.Need() {
+			return votes
+		}
+	}
+	return 0
+}
+
+// elected says that a majority granted one fence, and that the queue node is not
+// against it. Its refusal is respected for the sake of those in its queue, and when
+// the proposal was too low for it only, it is asked with another.
+func (b *Ballot) elected(now time.Duration, limit uint64) bool {
+	r := &b.round
+	if b.majority() == 0 || r.sameStore() || r.introduces {
+		return false
+	}
+	if r.queue == None {
+		return true
+	}
+	low := r.tooLow(r.queue) && !r.last && r.replies[r.queue].Result.Fence < limit
+	return !r.waits.Has(r.queue) && !b.blocks(now) && !low
+}
+
+// waitsOn says that an owner that is elected should have the answer of more nodes:
+// what they know of a holder that did not release the key is over when this one does,
+// and would be told to one after it.
+func (b *Ballot) waitsOn() bool {
+	r := &b.round
+	return r.waits.Has(r.wakes) || r.waits != 0 && r.ask.Mode == driver.Exclusive && b.abandoned()
+}
+
+// abandoned says that a previous holder did not release the key. One node that voted
+// knows it: of the majority that did, the others may have forgotten, or be away.
+func (b *Ballot) abandoned() bool {
+	return slices.ContainsFunc(b.round.replies[:], func(a Reply) bool { return a.grants() && a.Result.Abandoned })
+}
+
+// again prepares another round with a higher fence, where that may help: the
+// proposal was too low somewhere, or nodes have granted this owner different
+// ones.
+func (b *Ballot) again(v View) bool {
+	r := &b.round
+	if r.sameStore() || r.ask.Proposal == b.lease.fence || b.blocks(v.Now) {
+		return false
+	}
+	var atLeast []uint64 // what each node would grant
+	low := false
+	for i := range b.nodes {
+		switch {
+		case r.tooLow(i):
+			low = true
+			atLeast = append(atLeast, r.replies[i].Result.Fence+1)
+		case r.granted(i):
+			atLeast = append(atLeast, r.replies[i].Result.Fence)
+		}
+	}
+	slices.Sort(atLeast)
+	turn := r.queue != None && r.tooLow(r.queue) // the key is ours there, for a larger fence
+	if !turn && len(atLeast) < b.Need() || !low && atLeast[0] == atLeast[len(atLeast)-1] {
+		return false
+	}
+	r.ask.Proposal, r.ask.Raise = b.raised(atLeast, v.Limit), true
+	return true
+}
+
+// raised is the fence for another round, of what each node would grant. A node whose
+// fences are far ahead is left out when a majority is without it: the others would refuse
+// what it wants.
+//
+// Nodes whose clocks are far behind refuse the proposal for being too large, and any
+// above it; when it takes their votes, it must become smaller.
+func (b *Ballot) raised(atLeast []uint64, limit uint64) uint64 {
+	r := &b.round
+	near := slices.Clone(atLeast)
+	for i := range b.nodes {
+		if fence := r.replies[i].Result.Fence; r.tooLow(i) && fence < r.ask.Proposal {
+			at, _ := slices.BinarySearch(near, fence+1)
+			near = slices.Delete(near, at, at+1)
+		}
+	}
+	if len(near) < b.Need() {
+		return atLeast[min(b.Need(), len(atLeast))-1]
+	}
+	h := near[b.Need()-1]
+	for _, more := range near {
+		if more <= limit {
+			h = max(h, more)
+		}
+	}
+	return h
+}
+
+// split says that we have the queue node's vote, and others have others': those
+// who asked at the same time give back what they have, and the holder before us,
+// if the queue node's was handed on, is about to be released everywhere.
+func (b *Ballot) split() bool {
+	r := &b.round
+	if r.sameStore() || !r.granted(r.queue) {
+		return false
+	}
+	for i := range b.nodes {
+		if r.refused(i) {
+			return true
+		}
+	}
+	return false
+}
+
+// overruled says that a node that comes before the queue node has another holder:
+// somebody else sees another queue node. Who keeps one vote and waits for others
+// must do so in one order, or all wait for each other.
+func (b *Ballot) overruled(v View) bool {
+	r := &b.round
+	for i := range b.nodes {
+		if i != r.queue && r.refused(i) && v.Rank[i] < v.Rank[r.queue] {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,50 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package quorum
+
+import (
+	"math"
+
+	"github.com/hasplock/hasp/internal/ballot"
+)
+
+// slow is how much longer than the fastest node's the round trips of the queue
+// node may be: everybody waits for its answer.
+const slow = 8
+
+// route chooses the queue node, of those that are in service and answer well: the
+// one whose store's life comes first, which is the same for all clients, in
+// whatever order they list the nodes. Those that fail Tries come last.
+func (d *Driver) route() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var queue *node
+	readOnly := false
+	fastest := int64(math.MaxInt64)
+	for _, n := range d.nodes {
+		if n.serving() {
+			fastest = min(fastest, n.trip.usual.Load())
+		}
+	}
+	for _, n := range d.nodes {
+		if !n.serving() || n.trip.usual.Load() > slow*fastest+int64(minTimeout/4) {
+			continue
+		}
+		if refuses := n.readOnly.Load(); queue == nil || readOnly && !refuses || readOnly == refuses && n.lifeName() < queue.lifeName() {
+			queue, readOnly = n, refuses
+		}
+	}
+	if d.queue.Swap(queue) != queue {
+		close(d.moved)
+		d.moved = make(chan struct{})
+	}
+}
+
+// queueIndex is the queue node's number, or ballot.None.
+func (d *Driver) queueIndex() int {
+	if n := d.queue.Load(); n != nil {
+		return n.index
+	}
+	return ballot.None
+}
