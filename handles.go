@@ -18,13 +18,14 @@ import (
 // has ended, since that refers to it, and for good a channel of Done or Wanted that was
 // handed out, since nobody can tell whether somebody waits for that.
 type handles struct {
-	n       int         // 0 after the last Release
-	writers int         // those of them that are Exclusive
-	running int         // functions of Do that have not returned: Close leaves the key to them
-	broken  bool        // a function of Do panicked: the end is Unfinished, whoever releases last
-	fresh   *Lease      // of those that were not released, until the next renewal; linked
-	known   []weakLease // those of before
-	pinned  bool        // somebody may wait for a channel of it
+	n         int         // 0 after the last Release
+	writers   int         // those of them that are Exclusive
+	running   int         // functions of Do that have not returned: Close leaves the key to them
+	broken    bool        // a function of Do panicked: the end is Unfinished, whoever releases last
+	fresh     *Lease      // of those that were not released, until the next renewal; linked
+	known     []weakLease // those of before
+	pinned    bool        // somebody may wait for a channel of it
+	forgotten bool        // nobody could reach it: it is not renewed, also when a finalizer brings a lease back
 }
 
 // weakLease is a lease that was not released.

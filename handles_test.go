@@ -6,13 +6,16 @@ package hasp_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
 )
 
 // collected lets leases be renewed, with a garbage collection before each.
@@ -168,6 +171,62 @@ func TestForgottenLease(t *testing.T) {
 				if !errors.Is(end.Err, hasp.ErrLost) || !strings.Contains(end.Err.Error(), "without Release") {
 					t.Errorf("it was lost with %v", end.Err)
 				}
+			})
+		})
+	}
+}
+
+// Forgotten is for good: a lease that a finalizer brings back is not renewed
+// again, nor forgotten again, and its Downgrade is no different from another's.
+func TestForgottenLeaseComesBack(t *testing.T) {
+	for _, unknown := range []bool{false, true} { // a Downgrade before that had no answer
+		t.Run(fmt.Sprint(unknown), func(t *testing.T) {
+			var back atomic.Pointer[hasp.Lease] // set by a goroutine outside the bubble
+			synctest.Test(t, func(t *testing.T) {
+				var told atomic.Int32
+				store := newStore()
+				d := &hooked{Driver: store}
+				c := newClient(t, d, &hasp.Options{Observe: func(e hasp.Event) {
+					if e.Kind == hasp.EventForgotten {
+						told.Add(1)
+					}
+				}})
+				func() {
+					lease := must(c.RWMutex("k", nil).Lock(t.Context()))
+					runtime.SetFinalizer(lease, back.Store)
+					if !unknown {
+						return
+					}
+					d.change(func() { d.try = hangTry })
+					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+					defer cancel()
+					wantIs(t, lease.Downgrade(ctx), context.DeadlineExceeded)
+					d.change(func() { d.try = nil })
+				}()
+				for range 3 {
+					if synctest.Wait(); told.Load() == 0 {
+						collected(1)
+					}
+				}
+				for range 1000 {
+					if back.Load() == nil {
+						runtime.GC()
+					}
+				}
+				lease := back.Load()
+				if err := lease.Downgrade(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if info, err := store.Inspect(t.Context(), "k"); err != nil || info.Holder.Mode != driver.Shared {
+					t.Errorf("the Downgrade said nil, and the store has %+v, %v", info.Holder, err)
+				}
+				renews := d.renews.Load()
+				time.Sleep(ttl)
+				synctest.Wait()
+				if n := told.Load(); n != 1 || d.renews.Load() != renews {
+					t.Errorf("told of %d times, and renewed %d times after that", n, d.renews.Load()-renews)
+				}
+				wantIs(t, lease.Err(), hasp.ErrLost)
 			})
 		})
 	}

@@ -63,7 +63,7 @@ func (h *hold) whyLost(word error) error {
 		return storesWord(word)
 	case h.term.tooLong(h.c.now()):
 		return fmt.Errorf("%w: held for its MaxHold of %v", ErrLost, h.term.opts.MaxHold)
-	case h.state == forgotten:
+	case h.handles.forgotten:
 		return fmt.Errorf("%w: dropped without Release, and not renewed after that", ErrLost)
 	case h.term.opts.NoRenew:
 		return fmt.Errorf("%w: its TTL of %v is over", ErrLost, h.req.TTL)

@@ -15,7 +15,7 @@ import (
 )
 
 // renews says whether the hold is to be renewed. h.mu is held.
-func (h *hold) renews() bool { return !h.term.opts.NoRenew && h.state != forgotten }
+func (h *hold) renews() bool { return !h.term.opts.NoRenew && !h.handles.forgotten }
 
 // Due says whether to renew, and whether the hold is over.
 func (h *hold) Due(now clock.Instant, hurry bool) (renew, over bool) {
@@ -43,13 +43,13 @@ func (h *hold) NextLook(now clock.Instant) time.Duration {
 func (h *hold) Request() (r driver.RenewRequest, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.state == forgotten {
+	if h.handles.forgotten {
 		return r, false
 	}
 	if !h.state.stands() || h.handles.reachable() {
 		return h.req, true
 	}
-	h.state.become(forgotten)
+	h.handles.forgotten = true
 	now := h.c.now()
 	took, left, taken := h.term.held(now), h.term.left(now)-h.term.opts.Lead, h.handles.known[0].taken
 	err := fmt.Errorf("dropped without Release: nobody can reach this lease any more, so it is not renewed and ends in %v", shortDuration(left))

@@ -9,7 +9,6 @@ type state uint8
 const (
 	held       state = iota // somebody has the key
 	converting              // and it counts as shared, which the store may not know yet
-	forgotten               // nobody can reach it: it is not renewed, and ends with its TTL
 	passing                 // its last lease was released, for the next turn if there is one
 	released                // its last lease was released, and the store is told
 	lost                    // it ended before that: by the clock, or by the store's word
@@ -21,14 +20,13 @@ const (
 // renewal that succeeds later does not bring a hold back, since the work under
 // it was told to stop.
 var next = [states][states]bool{
-	held:       {converting: true, forgotten: true, passing: true, released: true, lost: true, closed: true},
-	converting: {held: true, converting: true, forgotten: true, passing: true, released: true, lost: true, closed: true},
-	forgotten:  {converting: true, passing: true, released: true, lost: true, closed: true}, // a finalizer can bring a lease back
+	held:       {converting: true, passing: true, released: true, lost: true, closed: true},
+	converting: {held: true, converting: true, passing: true, released: true, lost: true, closed: true},
 	passing:    {released: true},
 }
 
 // stands says that the key may be relied on until the deadline.
-func (s state) stands() bool { return s <= forgotten }
+func (s state) stands() bool { return s <= converting }
 
 // become changes the state, and says whether it could.
 func (s *state) become(n state) bool {

@@ -9,7 +9,7 @@ import (
 )
 
 func TestStates(t *testing.T) {
-	all := []state{held, converting, forgotten, passing, released, lost, closed}
+	all := []state{held, converting, passing, released, lost, closed}
 	if len(all) != int(states) {
 		t.Fatalf("%d states here, %d in all", len(all), states)
 	}
@@ -19,9 +19,8 @@ func TestStates(t *testing.T) {
 		stands bool
 		to     []state
 	}{
-		{held, true, append([]state{converting, forgotten}, ends...)},
-		{converting, true, append([]state{held, converting, forgotten}, ends...)},
-		{forgotten, true, append([]state{converting}, ends...)},
+		{held, true, append([]state{converting}, ends...)},
+		{converting, true, append([]state{held, converting}, ends...)},
 		{passing, false, []state{released}},
 		{released, false, nil},
 		{lost, false, nil},
