@@ -137,7 +137,7 @@ func (co *cohort) waits(t *caller) error {
 
 // lock is attempt.lock for one of many: it leads, or takes its turn.
 func (cs *cohorts) lock(a *attempt) (*Lease, error) {
-	co, t := cs.join(cohortID{a.req.Key, *a.opts})
+	co, t := cs.join(cohortID{a.req.Key, a.opts})
 	var err error
 	if t != nil {
 		g, ended := co.await(a, t)

@@ -78,7 +78,7 @@ func (l *lock) ask(ctx context.Context, op string, wait, part bool) (*Lease, err
 		return nil, l.c.fail(op, l.key, ErrClosed)
 	}
 	defer l.c.calls.Leave()
-	a := &attempt{c: l.c, ctx: ctx, op: op, opts: &l.opts, part: part, began: l.c.now(), behind: alone{},
+	a := &attempt{c: l.c, ctx: ctx, op: op, opts: l.opts, part: part, began: l.c.now(), behind: alone{},
 		waiter: waiter{req: l.request(), patience: newPatience(l.opts.TTL, l.c.maxSilence)}}
 	if wait && l.opts.Cohort > 0 {
 		return l.c.cohorts.lock(a)

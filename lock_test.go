@@ -70,6 +70,26 @@ func TestOptionsAreShared(t *testing.T) {
 	}
 }
 
+// A handle can be overwritten: the leases that it gave, and its read side, stay
+// as they were.
+func TestHandleIsOverwritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClient(t, newStore(), nil)
+		m, rw := *c.Mutex("k", nil), *c.RWMutex("rw", nil)
+		lease, reader := must(m.Lock(t.Context())), rw.RLocker()
+		m, rw = *c.Mutex("other", &hasp.LockOptions{MaxHold: time.Second}), *c.RWMutex("another", nil)
+		time.Sleep(time.Minute)
+		if err := lease.Err(); err != nil {
+			t.Errorf("the lease has no MaxHold: %v", err)
+		}
+		if read := must(reader.Lock(t.Context())); read.Key() != "rw" {
+			t.Errorf("the read side has the key %q", read.Key())
+		}
+		release(t, must(m.TryLock(t.Context())))
+		release(t, must(rw.TryLock(t.Context())))
+	})
+}
+
 // What is wrong with a lock, or unknown to the engine, is told before the store
 // is asked.
 func TestFacesRefuseBeforeTheyAsk(t *testing.T) {

@@ -69,7 +69,7 @@ func (c *Client) Adopt(ctx context.Context, key, owner string, o *LockOptions) (
 	}
 	r := driver.RenewRequest{TTL: l.opts.TTL, Fence: held.Fence,
 		Claim: driver.Claim{Key: key, Owner: owner, Label: held.Holder.Label, Mode: held.Holder.Mode, Limit: held.Holder.Limit}}
-	h := newHold(c.core, r, &l.opts, c.now())
+	h := newHold(c.core, r, l.opts, c.now())
 	h.grant.slot, h.term.used = held.Holder.Slot, true
 	lease := h.lease(r.Mode)
 	if err := h.extend(ctx, r.TTL); err != nil {

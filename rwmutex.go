@@ -64,12 +64,12 @@ func (m *RWMutex) RDo(ctx context.Context, f func(ctx context.Context, lease *Le
 }
 
 // RLocker returns the read side, for LockAll.
-func (m *RWMutex) RLocker() Locker { return &reader{&m.r} }
+func (m *RWMutex) RLocker() Locker { return &reader{m.r} }
 
 func (m *RWMutex) asked() *lock { return &m.w }
 
 // reader is the read side of an RWMutex.
-type reader struct{ l *lock }
+type reader struct{ l lock }
 
 func (r *reader) Lock(ctx context.Context) (*Lease, error) {
 	return r.l.acquire(ctx, "read lock", true)
@@ -79,4 +79,4 @@ func (r *reader) TryLock(ctx context.Context) (*Lease, error) {
 	return r.l.acquire(ctx, "try read lock", false)
 }
 
-func (r *reader) asked() *lock { return r.l }
+func (r *reader) asked() *lock { return &r.l }
