@@ -185,11 +185,12 @@ func (co *cohort) await(a *attempt, t *caller) (gift, error) {
 	select {
 	case g := <-t.given:
 		if g.lease != nil {
+			now := a.c.now()
 			if !a.part {
-				g.lease.h.use()
+				g.lease.h.begin(now)
 			}
 			g.lease.takenHere()
-			g.lease.h.acquired(a.c.now().Sub(a.began))
+			g.lease.h.acquired(now.Sub(a.began))
 		}
 		return g, nil
 	case <-a.ctx.Done():

@@ -59,22 +59,15 @@ func (h *hold) first(now clock.Instant, waited time.Duration) bool {
 	return true
 }
 
-// begin gives a part of a LockAll to its caller, together with the others.
-func (h *hold) begin() {
-	now := h.c.now()
+// begin gives the hold to a caller, who waited while it stood: for its turn, or
+// for the other keys of a LockAll.
+func (h *hold) begin(now clock.Instant) {
 	h.mu.Lock()
 	if !h.term.used {
 		h.term.used, h.term.idle = true, h.term.held(now)
 	}
 	h.mu.Unlock()
 	h.c.renewer.Again(h, now) // MaxHold may end it earlier than was planned
-}
-
-// use notes that somebody was given the hold.
-func (h *hold) use() {
-	h.mu.Lock()
-	h.term.used = true
-	h.mu.Unlock()
 }
 
 // run begins a function of Do.

@@ -99,7 +99,7 @@ func lockAll(ctx context.Context, op string, wait bool, items []Locker) (*Leases
 	}
 	s := &Leases{}
 	for _, p := range parts {
-		p.lease.h.begin()
+		p.lease.h.begin(p.c.now())
 		s.parts = append(s.parts, p.lease)
 	}
 	for _, p := range given {

@@ -131,6 +131,25 @@ func TestCohortWithMaxHold(t *testing.T) {
 	})
 }
 
+// MaxHold ends a later turn as it ends the first: no later.
+func TestMaxHoldEndsATurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClient(t, newStore(), nil)
+		o := &hasp.LockOptions{Cohort: time.Minute, MaxHold: 2 * time.Second}
+		first := lock(t, c, "k", o)
+		got := queueUp(t, c, 2, o)
+		release(t, first)
+		release(t, <-got)
+		lease := <-got
+		start := time.Now()
+		<-lease.Context(t.Context()).Done()
+		if took := time.Since(start); took != 2*time.Second {
+			t.Errorf("its context ended after %v", took)
+		}
+		wantIs(t, lease.Release(), hasp.ErrLost)
+	})
+}
+
 // A turn that is part of a LockAll is used only once the other keys are held, too.
 func TestMaxHoldOfATurnWithinLockAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
