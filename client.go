@@ -112,12 +112,12 @@ func (c *Client) Close() error {
 	case <-limit.Done():
 	}
 	c.calls.Stop()
-	for _, h := range running {
-		err = errors.Join(err, h.stillRuns())
-	}
 	select {
 	case <-c.calls.Idle(): // the driver ends what Base ended
 	case <-time.After(time.Second):
+	}
+	for _, h := range running {
+		err = errors.Join(err, h.leftover())
 	}
 	return errors.Join(err, c.fail("close", "", c.drv.Close()))
 }

@@ -141,6 +141,55 @@ func TestCloseDuringDo(t *testing.T) {
 	})
 }
 
+// Close leaves a key to the function of Do that holds it, which may have
+// released its own lease by then: its return frees the key all the same. What
+// the store could not be told of is in Close's error.
+func TestCloseLeavesTheKeyToDo(t *testing.T) {
+	for _, away := range []bool{false, true} {
+		for _, early := range []bool{false, true} { // it released its own lease, and has one within that
+			t.Run(fmt.Sprintf("the store is away: %v, released: %v", away, early), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					d := &hooked{Driver: newStore()}
+					c := newClient(t, d, nil)
+					m := c.Mutex("k", reentrant)
+					out, did := make(chan struct{}), make(chan error, 1)
+					go func() {
+						did <- m.Do(t.Context(), func(ctx context.Context, lease *hasp.Lease) error {
+							if early {
+								must(m.Lock(ctx))
+								release(t, lease)
+							}
+							<-out
+							return nil
+						})
+					}()
+					synctest.Wait()
+					closed := begin(t.Context(), func(context.Context) (any, error) { return nil, c.Close() })
+					synctest.Wait()
+					if away {
+						d.change(func() {
+							d.release = func(context.Context, driver.ReleaseRequest, releaseFunc) error { return errDown }
+						})
+					}
+					close(out)
+					wantIs(t, <-did, hasp.ErrClosed)
+					switch err := (<-closed).err; {
+					case !away && err != nil:
+						t.Error(err)
+					case !away:
+						mustBeFree(t, d.Driver, "k")
+					case err == nil || !strings.Contains(err.Error(), `"k"`):
+						t.Errorf("Close does not name what could not be released: %v", err)
+					}
+					if n := d.releases.Load(); !away && n != 1 {
+						t.Errorf("the store was told %d times", n)
+					}
+				})
+			})
+		}
+	}
+}
+
 // Close with a hung Inspect.
 func TestCloseDuringInspect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -21,6 +21,7 @@ type handles struct {
 	n         int         // 0 after the last Release
 	writers   int         // those of them that are Exclusive
 	running   int         // functions of Do that have not returned: Close leaves the key to them
+	left      error       // why a key that Close left to them is not free
 	broken    bool        // a function of Do panicked: the end is Unfinished, whoever releases last
 	fresh     *Lease      // of those that were not released, until the next renewal; linked
 	known     []weakLease // those of before
@@ -42,8 +43,11 @@ func (hs *handles) add(l *Lease) {
 	l.next, hs.fresh = hs.fresh, l
 }
 
-// remove takes out a lease that is being released.
+// remove takes out a lease that is being released, once.
 func (hs *handles) remove(l *Lease) {
+	if l.released {
+		return
+	}
 	l.released = true
 	hs.n--
 	if l.mode == Exclusive {

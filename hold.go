@@ -4,7 +4,6 @@
 package hasp
 
 import (
-	"fmt"
 	"sync"
 	"time"
 
@@ -80,15 +79,12 @@ func (h *hold) run() error {
 	return h.end
 }
 
-// stillRuns is the error of a key that Close could not release, since Do's
-// function has not returned; nil when it was released.
-func (h *hold) stillRuns() error {
+// leftover is the error of a key that Close left to a function of Do; nil when it
+// was released.
+func (h *hold) leftover() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.handles.running == 0 {
-		return nil
-	}
-	return h.c.fail("close", h.req.Key, fmt.Errorf("the function that holds it has not returned; the store keeps the key for its TTL of %v", h.req.TTL))
+	return h.c.fail("close", h.req.Key, h.handles.left)
 }
 
 // tell tells the observer of this hold.

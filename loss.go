@@ -89,7 +89,9 @@ func (h *hold) finish(as state, why error) (ended, running bool) {
 		return false, false
 	}
 	h.end = why
-	running = h.handles.running > 0
+	if running = h.handles.running > 0; running {
+		h.handles.left = fmt.Errorf("the function that holds it has not returned; the store keeps the key for its TTL of %v", h.req.TTL)
+	}
 	ctxs := h.signals.take(nil)
 	h.signals.end()
 	behind := h.turn.leave()

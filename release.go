@@ -15,7 +15,8 @@ import (
 )
 
 // release is Release within a call that was let in; ran says that a function
-// of Do has returned, end how what was done under the lease ended.
+// of Do has returned, end how what was done under the lease ended. The last
+// function that Close left the key to tells the store, whoever released what.
 func (l *Lease) release(ran bool, end driver.End) error {
 	h := l.h
 	_ = h.checkDeadline()
@@ -24,7 +25,8 @@ func (l *Lease) release(ran bool, end driver.End) error {
 	if ran {
 		h.handles.running--
 	}
-	if l.released {
+	left := ran && h.state == closed && h.handles.running == 0
+	if l.released && !left {
 		h.mu.Unlock()
 		return nil
 	}
@@ -32,11 +34,7 @@ func (l *Lease) release(ran bool, end driver.End) error {
 		end = driver.Unfinished
 	}
 	h.handles.remove(l)
-	last := h.handles.n == 0
-	if h.state == closed { // Close releases, unless it left that to us
-		last = ran && h.handles.running == 0
-	}
-	if !last {
+	if last := h.handles.n == 0 && h.state != closed; !last && !left { // Close releases what it closed
 		ctxs := h.signals.take(l)
 		h.mu.Unlock()
 		endAll(ctxs, context.Canceled)
@@ -76,6 +74,7 @@ func (h *hold) release(ctx context.Context, why error, end driver.End) error {
 	}
 	switch {
 	case why != nil:
+		h.notFreed(err)
 		err = why // what the store says of it now is no news
 	case errors.Is(err, ErrNotHeld):
 		err = storesWord(err)
@@ -83,6 +82,16 @@ func (h *hold) release(ctx context.Context, why error, end driver.End) error {
 	err = h.c.fail("release", h.req.Key, err)
 	h.given(err)
 	return err
+}
+
+// notFreed notes why the key is not free, for Close; nil: it is.
+func (h *hold) notFreed(err error) {
+	if errors.Is(err, ErrNotHeld) {
+		err = nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.handles.left = err
 }
 
 // outcome says how a hold ends for whoever comes next: as end, unless nobody
