@@ -98,7 +98,7 @@ type holdKey struct {
 
 // Value answers holdKey, and passes on the rest.
 func (x *leaseCtx) Value(k any) any {
-	if q, ok := k.(holdKey); ok && q.c == x.lease.h.c && q.key == x.lease.h.req.Key && !x.lease.gone() {
+	if k == any(holdKey{x.lease.h.c, x.lease.h.req.Key}) && !x.lease.gone() {
 		return x.lease.h
 	}
 	return x.Context.Value(k)

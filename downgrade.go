@@ -6,7 +6,6 @@ package hasp
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -84,10 +83,10 @@ func (h *hold) convert(ctx context.Context) error {
 	pause := backoff.Backoff{Least: 20 * time.Millisecond, Most: time.Second}
 	for {
 		err := h.convertOnce(ctx)
-		if err == nil || errors.Is(err, ErrLost) {
-			return err
+		if err == nil {
+			return nil
 		}
-		if h.c.worthAsking(err) && ctx.Err() == nil && time.Now().Before(bears) {
+		if h.c.worthAsking(err) && time.Now().Before(bears) {
 			timer := time.NewTimer(pause.Next())
 			select {
 			case <-timer.C:

@@ -42,16 +42,15 @@ func (l *Lease) release(ran bool, end driver.End) error {
 	}
 	ctxs := h.signals.take(nil)
 	behind := h.turn.leave()
-	offer := why == nil && end == driver.Finished && h.state.become(passing)
+	if end != driver.Finished || !h.state.become(passing) {
+		h.state.become(released) // what is lost or closed stays so
+	}
 	if why == nil {
-		if !offer {
-			h.state.become(released)
-		}
 		h.signals.end()
 	}
 	h.mu.Unlock()
 	endAll(ctxs, context.Canceled)
-	if offer && behind.pass(h) {
+	if behind.pass(h) {
 		h.given(nil)
 		return nil
 	}

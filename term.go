@@ -62,7 +62,7 @@ func (t *term) span() time.Duration { return t.valid - t.opts.Lead }
 // only forward.
 func (t *term) grant(start, now clock.Instant, ttl time.Duration) {
 	valid := ttl - drift(ttl)
-	if valid-now.Sub(start) > t.granted(now) || t.valid == 0 {
+	if valid-now.Sub(start) > t.granted(now) {
 		t.start, t.valid = start, valid
 	}
 	t.renewAt = start.Mono + (valid-t.opts.Lead)/3

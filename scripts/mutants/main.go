@@ -31,6 +31,7 @@ import (
 
 // killers are the packages whose tests try a package, where it is not its own alone.
 var killers = map[string][]string{
+	".":                    {".", "./memdriver"}, // drivertest has cases of the core, too
 	"./driver":             {"./driver", "./memdriver", "."},
 	"./internal/keepalive": {"./internal/keepalive", "."},
 	"./internal/gate":      {"./internal/gate", "."},
@@ -42,14 +43,14 @@ type options struct {
 	limit     time.Duration
 	survivors string
 	report    string
-	match     string
+	again     bool
 }
 
 func main() {
 	o := options{out: os.Stdout}
 	flag.IntVar(&o.atOnce, "j", 2, "mutants at once")
 	flag.DurationVar(&o.limit, "for", 0, "stop after this time, and count what is done; 0: never")
-	flag.StringVar(&o.match, "only", "", "only mutants whose line of the report has this `text`")
+	flag.BoolVar(&o.again, "again", false, "only the mutants that survived without a reason in the last report")
 	flag.StringVar(&o.survivors, "survivors", "scripts/mutants/survivors.txt", "the list of the mutants that may survive")
 	flag.StringVar(&o.report, "report", ".bin/mutants.txt", "where to write what became of each mutant")
 	flag.Parse()
@@ -91,10 +92,19 @@ func campaign(ctx context.Context, o options, args []string) (good bool, err err
 		defer cancel()
 	}
 	r := newReport(o.out, reasons)
-	r.whole = o.match == ""
+	r.whole = !o.again
+	var again map[string]bool
+	if o.again {
+		if again, err = survived(o.report); err != nil {
+			return false, err
+		}
+	}
 	packages, files := targets(args)
 	for _, p := range packages {
-		if err = one(ctx, o, r, p, files[p]); err != nil {
+		r.whole = r.whole && files[p] == nil
+		if err = one(ctx, o.atOnce, r, p, func(m mutant) bool {
+			return (files[p] == nil || slices.Contains(files[p], m.file)) && (again == nil || again[m.key()])
+		}); err != nil {
 			break
 		}
 	}
@@ -138,8 +148,8 @@ func targets(args []string) (packages []string, files map[string][]string) {
 	return packages, files
 }
 
-// one judges the mutants of a package, or of some of its files.
-func one(ctx context.Context, o options, r *report, pkg string, files []string) error {
+// one judges those mutants of a package that are wanted.
+func one(ctx context.Context, atOnce int, r *report, pkg string, wanted func(mutant) bool) error {
 	top, err := os.Getwd()
 	if err != nil {
 		return err
@@ -157,17 +167,14 @@ func one(ctx context.Context, o options, r *report, pkg string, files []string) 
 	if err != nil {
 		return err
 	}
-	mutants = slices.DeleteFunc(mutants, func(m mutant) bool {
-		return files != nil && !slices.Contains(files, m.file) || !strings.Contains(m.String(), o.match)
-	})
+	mutants = slices.DeleteFunc(mutants, func(m mutant) bool { return !wanted(m) })
 	r.expect(mutants)
-	r.whole = r.whole && files == nil
 	for _, b := range binaries {
 		if err := b.measure(ctx, dir); err != nil {
 			return err
 		}
 	}
-	return all(ctx, o.atOnce, mutants, func(m mutant) error {
+	return all(ctx, atOnce, mutants, func(m mutant) error {
 		v, err := judge(ctx, m, binaries)
 		if err == nil {
 			r.add(pkg, v)

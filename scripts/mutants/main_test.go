@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"os"
@@ -17,11 +18,12 @@ import (
 const sample = "scripts/mutants/testdata/sample"
 
 // run is a campaign on the sample: what it finds good, and the report.
-func run(t *testing.T, survivors string, args ...string) (good bool, lines []string) {
+func run(t *testing.T, o options, survivors string, args ...string) (good bool, lines []string) {
 	t.Helper()
 	t.Chdir("../..")
 	dir := t.TempDir()
-	o := options{out: t.Output(), atOnce: 2, survivors: filepath.Join(dir, "survivors.txt"), report: filepath.Join(dir, "report.txt")}
+	o.out, o.atOnce, o.survivors = t.Output(), 2, filepath.Join(dir, "survivors.txt")
+	o.report = cmp.Or(o.report, filepath.Join(dir, "report.txt"))
 	if err := os.WriteFile(o.survivors, []byte(survivors), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +40,7 @@ func run(t *testing.T, survivors string, args ...string) (good bool, lines []str
 
 // Every mutant of the sample has the verdict that it must have.
 func TestCampaign(t *testing.T) {
-	good, lines := run(t, "", sample)
+	good, lines := run(t, options{}, "", sample)
 	if good {
 		t.Error("survivors without a reason are good")
 	}
@@ -101,12 +103,28 @@ func TestReasons(t *testing.T) {
 	} {
 		list.WriteString(file + " " + m + "\n\tbecause.\n")
 	}
-	good, lines := run(t, list.String(), file)
+	good, lines := run(t, options{}, list.String(), file)
 	if !good {
 		t.Errorf("not good: %q", lines)
 	}
 	if !slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, "survives with a reason: ") }) {
 		t.Errorf("no survivor: %q", lines)
+	}
+}
+
+// Only those that survived without a reason are judged again.
+func TestAgain(t *testing.T) {
+	file := sample + "/sample.go"
+	o := options{again: true, report: filepath.Join(t.TempDir(), "report.txt")}
+	last := "NOT REACHED: " + file + ":1 never: x != nil -> x == nil\nkilled by TestKind: " + file + ":2 kind: case 0 -> no case\n" +
+		"SURVIVED: " + file + ":9 sum: i != n -> i == n\n"
+	if err := os.WriteFile(o.report, []byte(last), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	good, lines := run(t, o, "", sample)
+	want := []string{"killed by TestSum: " + file + ":33 sum: i != n -> i == n", "NOT REACHED: " + file + ":40 never: x != nil -> x == nil"}
+	if good || !slices.Equal(lines, want) {
+		t.Errorf("good is %v, of %q", good, lines)
 	}
 }
 

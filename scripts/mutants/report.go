@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -81,6 +82,16 @@ func (r *report) save(file string) error {
 		return err
 	}
 	return os.WriteFile(file, []byte(b.String()), 0o644)
+}
+
+// survived are the keys of the mutants that a saved report is not content with.
+func survived(file string) (map[string]bool, error) {
+	text, err := os.ReadFile(file)
+	keys := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^(?:SURVIVED|NOT REACHED): (\S+):\d+( .*)$`).FindAllStringSubmatch(string(text), -1) {
+		keys[m[1]+m[2]] = true
+	}
+	return keys, err
 }
 
 // tally counts verdicts.

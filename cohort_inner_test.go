@@ -1,0 +1,108 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hasp
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/clock"
+	"github.com/hasplock/hasp/memdriver"
+)
+
+// passingHold is one that its cohort may pass on.
+func passingHold(c *Client) *hold {
+	h := newHold(c.core, driver.RenewRequest{Claim: driver.Claim{Key: "k"}, Fence: 7}, LockOptions{Cohort: 10 * time.Second}, c.now())
+	h.state = passing
+	h.turn = turn{behind: alone{}, asked: c.now(), spare: 1}
+	h.term.grant(c.now(), c.now(), DefaultTTL)
+	return h
+}
+
+// What is passed on to the next turn, and with which marks.
+func TestHeir(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		change    func(h *hold)
+		heir      bool
+		clean     bool
+		abandoned bool
+	}{
+		{"fit", func(*hold) {}, true, false, false},
+		{"not offered", func(h *hold) { h.state = held }, false, false, false},
+		{"no fence left", func(h *hold) { h.turn.spare = 0 }, false, false, false},
+		{"just within its time", func(h *hold) { h.term.opts.Cohort = 3*time.Second + 1 }, true, false, false},
+		{"its time is over", func(h *hold) { h.term.opts.Cohort = 3 * time.Second }, false, false, false},
+		{"extended", func(h *hold) { h.term.extended = true }, false, false, false},
+		{"in trouble", func(h *hold) { h.term.lastErr = errors.New("trouble") }, false, false, false},
+		{"abandoned, and nobody was given it", func(h *hold) { h.grant.abandoned = true }, true, false, true},
+		{"abandoned, and worked under", func(h *hold) { h.grant.abandoned, h.term.used = true, true }, true, true, false},
+		{"abandoned, and worked under before", func(h *hold) { h.grant.abandoned, h.turn.clean = true, true }, true, true, false},
+		{"worked under", func(h *hold) { h.term.used = true }, true, true, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			client := innerClient(t, memdriver.New(), nil)
+			h := passingHold(client)
+			c.change(h)
+			heir, lease := h.heir(alone{}, later(client.now(), 3*time.Second))
+			if (heir != nil) != c.heir || (lease != nil) != c.heir {
+				t.Fatalf("%s: there is an heir: %v", c.name, heir != nil)
+			}
+			if heir == nil {
+				return
+			}
+			if heir.turn.clean != c.clean || lease.Abandoned() != c.abandoned || lease.Fence() != h.req.Fence+1 {
+				t.Errorf("%s: clean %v, abandoned %v, fence %d", c.name, heir.turn.clean, lease.Abandoned(), lease.Fence())
+			}
+		})
+	}
+}
+
+// Close that has begun leaves nothing to pass on: the key goes back to the store.
+func TestNothingIsPassedDuringClose(t *testing.T) {
+	for _, closing := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			c := innerClient(t, memdriver.New(), nil)
+			next := &caller{given: make(chan gift, 1)}
+			co := &cohort{all: &c.cohorts, queue: []*caller{next}}
+			if closing {
+				c.renewer.Shut()
+			}
+			passed := co.pass(passingHold(c))
+			if passed == closing || len(next.given) > 0 == closing {
+				t.Errorf("closing is %v: passed %v, given %d", closing, passed, len(next.given))
+			}
+		})
+	}
+}
+
+// Without a word of what keeps the leader, a turn waits for somebody unknown; with
+// one it knows its place behind the leader.
+func TestWhatATurnWaitsFor(t *testing.T) {
+	all := &cohorts{}
+	first, second := &caller{}, &caller{}
+	co := &cohort{all: all, queue: []*caller{first, second}}
+	for _, c := range []struct {
+		why   error
+		ahead int // of the second
+	}{{nil, 1}, {&HeldError{Ahead: 3}, 4}} {
+		co.why = c.why
+		var held *HeldError
+		if err := co.waits(second); !errors.As(err, &held) || held.Ahead != c.ahead {
+			t.Errorf("beside %v: %v", c.why, err)
+		}
+	}
+	trouble := errors.New("trouble")
+	if co.why = trouble; co.waits(second) != trouble {
+		t.Errorf("beside trouble: %v", co.waits(second))
+	}
+}
+
+func later(i clock.Instant, d time.Duration) clock.Instant {
+	i.Mono, i.Wall = i.Mono+d, i.Wall+d
+	return i
+}

@@ -1,0 +1,141 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hasp
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/memdriver"
+)
+
+// releasing is a driver whose releases answer as they are told to.
+type releasing struct {
+	driver.Driver
+	answer func(n int) error
+	n      int
+}
+
+func (d *releasing) Release(context.Context, driver.ReleaseRequest) error {
+	d.n++
+	return d.answer(d.n)
+}
+
+func (d *releasing) Classify(err error) driver.Class {
+	if errors.Is(err, errDenied) {
+		return driver.ClassDenied
+	}
+	return driver.ClassUnreachable
+}
+
+var (
+	errDenied = errors.New("denied")
+	errAway   = errors.New("away")
+)
+
+// What the store says of a release is an answer, also when it is a no for good.
+func TestAnsweredReleases(t *testing.T) {
+	c := innerClient(t, &releasing{Driver: memdriver.New()}, nil)
+	for err, want := range map[error]bool{nil: true, ErrNotHeld: true, errDenied: true, errAway: false} {
+		if c.answered(err) != want {
+			t.Errorf("%v is an answer: %v", err, !want)
+		}
+	}
+}
+
+// A release that reached the store is not sent again.
+func TestReleaseIsSentUntilItIsAnswered(t *testing.T) {
+	for _, c := range []struct {
+		second error
+		want   error
+	}{{nil, nil}, {ErrNotHeld, nil}, {errDenied, errDenied}} {
+		synctest.Test(t, func(t *testing.T) {
+			d := &releasing{Driver: memdriver.New(), answer: func(n int) error {
+				if n == 1 {
+					return errAway
+				}
+				return c.second
+			}}
+			client := innerClient(t, d, nil)
+			err := client.release(t.Context(), driver.ReleaseRequest{TTL: DefaultTTL})
+			if !errors.Is(err, c.want) || d.n != 2 {
+				t.Errorf("answered with %v the second time: %v after %d requests", c.second, err, d.n)
+			}
+		})
+	}
+}
+
+// No more is owed than the bound, and the oldest is dropped first.
+func TestOwedIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := innerClient(t, memdriver.New(), nil)
+		d := &debts{c: c.core, running: true} // so that nothing is settled
+		for i := range maxDebts + 3 {
+			d.owe(driver.ReleaseRequest{Claim: driver.Claim{Key: "k", Limit: i}})
+			if want := min(i+1, maxDebts); len(d.owed) != want {
+				t.Fatalf("after %d releases %d are owed", i+1, len(d.owed))
+			}
+		}
+		if first := d.owed[0].req.Limit; first != 3 {
+			t.Errorf("the oldest is number %d", first)
+		}
+	})
+}
+
+// Once all is settled, what is owed later is settled, too.
+func TestDebtsBeginAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &releasing{Driver: memdriver.New(), answer: func(int) error { return nil }}
+		c := innerClient(t, d, nil)
+		for n := 1; n <= 2; n++ {
+			if !c.calls.Enter() {
+				t.Fatal("closed")
+			}
+			c.debts.owe(driver.ReleaseRequest{TTL: DefaultTTL})
+			c.calls.Leave()
+			time.Sleep(time.Minute)
+			if c.debts.some() || d.n != n {
+				t.Errorf("round %d: owed %v, sent %d", n, c.debts.some(), d.n)
+			}
+		}
+	})
+}
+
+// A store that fails in the middle is left alone for a while.
+func TestPayAllSaysWhetherTheStoreFails(t *testing.T) {
+	for _, answer := range []error{nil, errAway} {
+		d := &releasing{Driver: memdriver.New(), answer: func(int) error { return answer }}
+		c := innerClient(t, d, nil)
+		work := []*debt{{}}
+		if ok := c.debts.payAll(work); ok != (answer == nil) || work[0].paid != ok {
+			t.Errorf("answered with %v: %v", answer, ok)
+		}
+	}
+}
+
+// A store that is known to be away keeps nobody who gives up waiting, not for a moment.
+func TestGiveBackToASilentStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &releasing{Driver: memdriver.New(), answer: func(int) error { return errAway }}
+		slowly := d.answer
+		d.answer = func(n int) error { time.Sleep(100 * time.Millisecond); return slowly(n) }
+		c := innerClient(t, d, nil)
+		for _, silent := range []bool{true, false} {
+			if !c.calls.Enter() {
+				t.Fatal("closed")
+			}
+			start := time.Now()
+			c.giveBack(driver.ReleaseRequest{TTL: time.Second}, silent)
+			if took := time.Since(start); (took > 0) == silent {
+				t.Errorf("silent is %v: it took %v", silent, took)
+			}
+			c.calls.Leave()
+			time.Sleep(time.Minute) // nothing is owed any more
+		}
+	})
+}

@@ -1,0 +1,252 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hasp
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/clock"
+	"github.com/hasplock/hasp/memdriver"
+)
+
+// innerClient is a client whose parts a test looks at.
+func innerClient(t *testing.T, d driver.Driver, o *Options) *Client {
+	t.Helper()
+	c, err := New(d, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.now = func() clock.Instant { // without what no bubble stops
+		now := clock.System()
+		now.Boot = 0
+		return now
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func innerLock(t *testing.T, l interface {
+	Lock(context.Context) (*Lease, error)
+}) *Lease {
+	t.Helper()
+	lease, err := l.Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lease
+}
+
+// Of a hold that is over nothing is renewed, and of one that was dropped neither;
+// one that was released meanwhile has no reader of the answer, so it may be sent.
+func TestWhatIsRenewed(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		state    state
+		dropped  bool
+		noRenew  bool
+		valid    time.Duration // at 10 s
+		renewAt  time.Duration
+		due      bool
+		over     bool
+		sent     bool
+		nextLook time.Duration
+	}{
+		{"due", held, false, false, time.Minute, 10 * time.Second, true, false, true, 10*time.Second + 10*time.Second},
+		{"not yet", held, false, false, time.Minute, 20 * time.Second, false, false, true, 20 * time.Second},
+		{"over", held, false, false, 10 * time.Second, 10 * time.Second, false, true, true, 10 * time.Second},
+		{"NoRenew", held, false, true, time.Minute, 10 * time.Second, false, false, true, time.Minute},
+		{"dropped", held, true, false, time.Minute, 10 * time.Second, false, false, false, time.Minute},
+		{"released meanwhile", released, false, false, time.Minute, 10 * time.Second, true, false, true, 10*time.Second + 10*time.Second},
+	} {
+		h := newHold(&core{}, driver.RenewRequest{Claim: driver.Claim{Key: "k"}}, LockOptions{NoRenew: c.noRenew}, at(0))
+		h.state, h.term.valid, h.term.renewAt = c.state, c.valid, c.renewAt
+		h.handles.forgotten, h.handles.pinned = c.dropped, c.state == held // somebody can reach it
+		due, over := h.Due(at(10*time.Second), false)
+		if due != c.due || over != c.over {
+			t.Errorf("%s: due is %v, over %v", c.name, due, over)
+		}
+		if next := h.NextLook(at(10 * time.Second)); next != c.nextLook {
+			t.Errorf("%s: the next look is at %v", c.name, next)
+		}
+		if _, ok := h.Request(); ok != c.sent {
+			t.Errorf("%s: sent is %v", c.name, ok)
+		}
+	}
+}
+
+// A lease that nobody can reach any more is not renewed once more.
+func TestForgottenIsNotSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := innerClient(t, memdriver.New(), nil)
+		h := newHold(c.core, driver.RenewRequest{Claim: driver.Claim{Key: "k"}}, LockOptions{}, c.now())
+		h.handles.known = make([]weakLease, 1)
+		for range 2 {
+			if _, ok := h.Request(); ok || !h.handles.forgotten {
+				t.Errorf("sent is %v, forgotten %v", ok, h.handles.forgotten)
+			}
+		}
+	})
+}
+
+// A hold ends once: the observer hears of one loss, and whoever ends it later is told
+// that it was over.
+func TestLossIsToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		told := 0
+		c := innerClient(t, memdriver.New(), &Options{Observe: func(e Event) {
+			if e.Kind == EventLost {
+				told++
+			}
+		}})
+		lease := innerLock(t, c.Mutex("k", nil))
+		for range 2 {
+			lease.h.lose(nil)
+		}
+		if told != 1 {
+			t.Errorf("the loss was told %d times", told)
+		}
+		_ = lease.h.run()
+		if ended, running := lease.h.finish(closed, ErrClosed); ended || running || !errors.Is(lease.Err(), ErrLost) {
+			t.Errorf("Close ended it again: %v, %v, %v", ended, running, lease.Err())
+		}
+	})
+}
+
+// How a hold ends for whoever comes next.
+func TestOutcome(t *testing.T) {
+	over := errors.New("over")
+	for _, c := range []struct {
+		name        string
+		used, clean bool
+		over        error
+		end, want   driver.End
+	}{
+		{"worked to the end", true, false, nil, driver.Finished, driver.Finished},
+		{"worked, and not to the end", true, false, nil, driver.Unfinished, driver.Unfinished},
+		{"the same, after a turn that came to its end", true, true, nil, driver.Unfinished, driver.Unfinished},
+		{"lost", true, false, over, driver.Finished, driver.Unfinished},
+		{"lost, after a turn that came to its end", true, true, over, driver.Finished, driver.Unfinished},
+		{"nobody was given it", false, false, nil, driver.Unused, driver.Unused},
+		{"nobody was given it, and it was lost", false, false, over, driver.Finished, driver.Unused},
+		{"nobody, but the turn before came to its end", false, true, nil, driver.Unused, driver.Finished},
+	} {
+		h := newHold(nil, driver.RenewRequest{}, LockOptions{}, at(0))
+		h.term.used, h.turn.clean, h.end = c.used, c.clean, c.over
+		if got := h.outcome(c.end); got != c.want {
+			t.Errorf("%s: %v, must be %v", c.name, got, c.want)
+		}
+	}
+}
+
+// A longer Extend is for one turn: the hold is not passed on after it, whatever
+// comes later. One to the TTL is a renewal.
+func TestExtendedStaysExtended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lease := innerLock(t, innerClient(t, memdriver.New(), nil).Mutex("k", nil))
+		for _, c := range []struct {
+			ttl      time.Duration
+			extended bool
+		}{{DefaultTTL, false}, {DefaultTTL / 2, false}, {2 * DefaultTTL, true}, {DefaultTTL, true}, {DefaultTTL / 2, true}} {
+			if err := lease.Extend(t.Context(), c.ttl); err != nil || lease.h.term.extended != c.extended {
+				t.Errorf("after an Extend to %v it is extended: %v, %v", c.ttl, lease.h.term.extended, err)
+			}
+		}
+	})
+}
+
+// Once a channel of Done is handed out, somebody may wait for it, whoever else looks.
+func TestDonePins(t *testing.T) {
+	h := newHold(nil, driver.RenewRequest{}, LockOptions{}, at(0))
+	for _, c := range []struct{ pin, pinned bool }{{false, false}, {true, true}, {false, true}} {
+		if h.over(c.pin); h.handles.pinned != c.pinned {
+			t.Errorf("after a look that pins: %v, it is pinned: %v", c.pin, h.handles.pinned)
+		}
+	}
+}
+
+// Wanted stays closed, also when the channel is asked for after the waiter has left.
+func TestWantedStays(t *testing.T) {
+	h := newHold(nil, driver.RenewRequest{}, LockOptions{}, at(0))
+	for _, wanted := range []bool{true, false} {
+		h.signals.want(wanted)
+	}
+	if h.wish().Err() == nil {
+		t.Error("a later renewal took it back")
+	}
+	if h.signals.want(false) == nil {
+		t.Error("who asked meanwhile is not told")
+	}
+}
+
+// What Close left to a function of Do is released when the last of them has returned,
+// and by nothing else.
+func TestCloseLeavesTheKeyToFunctions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memdriver.New()
+		c := innerClient(t, store, nil)
+		m := c.Mutex("k", &LockOptions{Reentrant: true})
+		var inner *Lease
+		ends := make(chan struct{})
+		go func() {
+			_ = m.Do(t.Context(), func(ctx context.Context, _ *Lease) error {
+				if l, err := m.Lock(ctx); err != nil {
+					t.Error(err)
+				} else {
+					inner = l
+				}
+				ended := make(chan struct{})
+				go func() {
+					_ = m.Do(ctx, func(context.Context, *Lease) error {
+						<-ends
+						return nil
+					})
+					close(ended)
+				}()
+				synctest.Wait()
+				go func() { _ = c.Close() }()
+				<-ctx.Done()
+				_ = inner.release(false, driver.Finished)
+				ends <- struct{}{}
+				<-ended
+				if info, err := store.Inspect(context.Background(), "k"); err != nil || !info.Held {
+					t.Errorf("the key is free while a function runs: %v", err)
+				}
+				return nil
+			})
+		}()
+		time.Sleep(time.Second)
+		if info, err := store.Inspect(t.Context(), "k"); err != nil || info.Held {
+			t.Errorf("held: %v, %v", info.Held, err)
+		}
+	})
+}
+
+// A Downgrade that comes to a lease that has just ended asks for nothing.
+func TestDowngradeOfWhatIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := innerClient(t, memdriver.New(), nil)
+		lost := innerLock(t, c.RWMutex("a", nil))
+		lost.h.lose(nil)
+		if ask, err := lost.beginConversion(); ask || !errors.Is(err, ErrLost) {
+			t.Errorf("of a lost one: %v, %v", ask, err)
+		}
+		o := &LockOptions{Reentrant: true}
+		outer := innerLock(t, c.RWMutex("b", o))
+		inner, err := c.RWMutex("b", o).Lock(outer.Context(t.Context()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := inner.Release(); err != nil {
+			t.Fatal(err)
+		}
+		if ask, err := inner.beginConversion(); ask || !errors.Is(err, ErrNotHeld) || outer.Mode() != Exclusive {
+			t.Errorf("of a released one: %v, %v", ask, err)
+		}
+	})
+}

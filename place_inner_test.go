@@ -1,0 +1,69 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hasp
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/keepalive"
+)
+
+// A place gives its sign of life a tick before a third of its patience is over, or
+// sooner when others are sent anyway.
+func TestPlaceIsDue(t *testing.T) {
+	const patience = 9 * time.Second
+	for _, c := range []struct {
+		at         time.Duration
+		hurry, due bool
+	}{
+		{time.Second, false, false},
+		{time.Second, true, true},
+		{3*time.Second - keepalive.Tick - 1, false, false},
+		{3*time.Second - keepalive.Tick, false, true},
+		{time.Minute, true, true},
+	} {
+		p := &place{req: driver.RenewRequest{Patience: patience}}
+		p.seen(at(0))
+		due, over := p.Due(at(c.at), c.hurry)
+		want := 3 * time.Second
+		if c.due {
+			want = c.at + 3*time.Second
+		}
+		if due != c.due || over || p.NextLook(at(0)) != want {
+			t.Errorf("%+v: due is %v, over %v, and next it looks at %v", c, due, over, p.NextLook(at(0)))
+		}
+	}
+}
+
+// What the store says of a place wakes its waiter at the moment that it names, and
+// at no other.
+func TestPlaceIsWoken(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		r     driver.Renewal
+		woken bool
+		most  time.Duration
+	}{
+		{"nothing new", driver.Renewal{}, false, 0},
+		{"the holder's end is known", driver.Renewal{RetryIn: time.Second}, true, time.Second},
+		{"the place is gone", driver.Renewal{Err: ErrNotHeld}, true, 0},
+		{"the store is away", driver.Renewal{Err: errors.New("refused")}, true, 75 * time.Millisecond},
+	} {
+		p := &place{wake: make(chan time.Duration, 1)}
+		p.Renewed(at(0), c.r)
+		select {
+		case in := <-p.wake:
+			if !c.woken || in > c.most || c.r.RetryIn != 0 && in != c.r.RetryIn {
+				t.Errorf("%s: woken in %v", c.name, in)
+			}
+		default:
+			if c.woken {
+				t.Errorf("%s: not woken", c.name)
+			}
+		}
+	}
+}
