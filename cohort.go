@@ -239,7 +239,7 @@ func (h *hold) heir(behind successors, now clock.Instant) (*hold, *Lease) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	t := &h.term
-	if h.state != passing || h.turn.spare == 0 || now.Sub(h.turn.asked) >= t.opts.Cohort || t.extended || !t.healthy(now) {
+	if h.state != passing || h.turn.spare == 0 || now.Sub(h.turn.asked) >= t.opts.Cohort || t.extended() || !t.healthy(now) {
 		return nil, nil
 	}
 	heir := newHold(h.c, h.req, t.opts, now)

@@ -37,7 +37,7 @@ func TestHeir(t *testing.T) {
 		{"no fence left", func(h *hold) { h.turn.spare = 0 }, false, false, false},
 		{"just within its time", func(h *hold) { h.term.opts.Cohort = 3*time.Second + 1 }, true, false, false},
 		{"its time is over", func(h *hold) { h.term.opts.Cohort = 3 * time.Second }, false, false, false},
-		{"extended", func(h *hold) { h.term.extended = true }, false, false, false},
+		{"extended", func(h *hold) { h.term.longest = h.term.opts.TTL + 1 }, false, false, false},
 		{"in trouble", func(h *hold) { h.term.lastErr = errors.New("trouble") }, false, false, false},
 		{"abandoned, and nobody was given it", func(h *hold) { h.grant.abandoned = true }, true, false, true},
 		{"abandoned, and worked under", func(h *hold) { h.grant.abandoned, h.term.used = true, true }, true, true, false},

@@ -233,3 +233,60 @@ func TestDebtsEnd(t *testing.T) {
 		}
 	})
 }
+
+// A release is owed for as long as the store may keep the key, which is longer
+// than the TTL of the options after an Extend, also one that had no answer, and
+// for a lease that another process took.
+func TestDebtLastsAsLongAsTheLease(t *testing.T) {
+	for name, take := range map[string]func(t *testing.T, c *hasp.Client, d *hooked) *hasp.Lease{
+		"Extend": func(t *testing.T, c *hasp.Client, _ *hooked) *hasp.Lease {
+			lease := lock(t, c, "k", nil)
+			if err := lease.Extend(t.Context(), time.Hour); err != nil {
+				t.Error(err)
+			}
+			return lease
+		},
+		"Extend without an answer": func(t *testing.T, c *hasp.Client, d *hooked) *hasp.Lease {
+			lease := lock(t, c, "k", nil)
+			d.change(func() {
+				d.renew = func(ctx context.Context, rs []driver.RenewRequest, _ func(int, driver.Renewal), next renewFunc) {
+					next(ctx, rs, func(int, driver.Renewal) {})
+				}
+			})
+			if err := lease.Extend(t.Context(), time.Hour); err == nil {
+				t.Error("it had an answer")
+			}
+			d.change(func() { d.renew = nil })
+			if err := lease.Extend(t.Context(), ttl); err != nil { // which shortens nothing
+				t.Error(err)
+			}
+			return lease
+		},
+		"Adopt": func(t *testing.T, c *hasp.Client, d *hooked) *hasp.Lease {
+			before := lock(t, newClient(t, d, nil), "k", &hasp.LockOptions{TTL: time.Hour})
+			return must(c.Adopt(t.Context(), "k", before.Owner(), nil))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := &hooked{Driver: newStore()}
+				lease := take(t, newClient(t, d, nil), d)
+				d.change(func() {
+					d.release = func(_ context.Context, r driver.ReleaseRequest, _ releaseFunc) error {
+						if r.TTL != time.Hour {
+							t.Errorf("the release says that the TTL is %v", r.TTL)
+						}
+						return errDown
+					}
+				})
+				if err := lease.Release(); err == nil {
+					t.Error("the store could be told")
+				}
+				time.Sleep(2 * ttl)
+				d.change(func() { d.release = nil })
+				time.Sleep(2 * ttl)
+				mustBeFree(t, d.Driver, "k")
+			})
+		})
+	}
+}

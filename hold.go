@@ -17,7 +17,7 @@ import (
 type hold struct {
 	keepalive.Entry
 	c     *core
-	req   driver.RenewRequest // TTL, and what a Downgrade changes, are guarded by mu; the rest never changes
+	req   driver.RenewRequest // TTL, which renewals ask for, and what a Downgrade changes, are guarded by mu; the rest never changes
 	grant grant               // what the store said
 
 	mu      sync.Mutex // guards what follows
@@ -38,7 +38,7 @@ type grant struct {
 
 // newHold returns a hold that was asked for at born. It is not granted yet.
 func newHold(c *core, req driver.RenewRequest, opts LockOptions, born clock.Instant) *hold {
-	return &hold{c: c, req: req, term: term{opts: opts, born: born}, turn: turn{behind: alone{}}}
+	return &hold{c: c, req: req, term: term{opts: opts, born: born, longest: req.TTL}, turn: turn{behind: alone{}}}
 }
 
 // lease returns one more lease. h.mu is held, or h nobody else's yet.

@@ -153,8 +153,8 @@ func TestExtendedStaysExtended(t *testing.T) {
 			ttl      time.Duration
 			extended bool
 		}{{DefaultTTL, false}, {DefaultTTL / 2, false}, {2 * DefaultTTL, true}, {DefaultTTL, true}, {DefaultTTL / 2, true}} {
-			if err := lease.Extend(t.Context(), c.ttl); err != nil || lease.h.term.extended != c.extended {
-				t.Errorf("after an Extend to %v it is extended: %v, %v", c.ttl, lease.h.term.extended, err)
+			if err := lease.Extend(t.Context(), c.ttl); err != nil || lease.h.term.extended() != c.extended {
+				t.Errorf("after an Extend to %v it is extended: %v, %v", c.ttl, lease.h.term.extended(), err)
 			}
 		}
 	})

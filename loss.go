@@ -90,7 +90,7 @@ func (h *hold) finish(as state, why error) (ended, running bool) {
 	}
 	h.end = why
 	if running = h.handles.running > 0; running {
-		h.handles.left = fmt.Errorf("the function that holds it has not returned; the store keeps the key for its TTL of %v", h.req.TTL)
+		h.handles.left = fmt.Errorf("the function that holds it has not returned; the store keeps the key for its TTL of %v", h.term.longest)
 	}
 	ctxs := h.signals.take(nil)
 	h.signals.end()

@@ -40,7 +40,7 @@ func (c *Client) Break(ctx context.Context, key, owner string) error {
 	if !ok {
 		return c.fail("break", key, notThatOwner(info))
 	}
-	return c.fail("break", key, c.drv.Release(ctx, driver.ReleaseRequest{TTL: DefaultTTL, End: driver.Unfinished,
+	return c.fail("break", key, c.drv.Release(ctx, driver.ReleaseRequest{TTL: max(DefaultTTL, l.Left), End: driver.Unfinished,
 		Claim: driver.Claim{Key: key, Owner: h.Owner, Label: h.Label, Mode: h.Mode, Limit: h.Limit}}))
 }
 
@@ -71,6 +71,7 @@ func (c *Client) Adopt(ctx context.Context, key, owner string, o *LockOptions) (
 		Claim: driver.Claim{Key: key, Owner: owner, Label: held.Holder.Label, Mode: held.Holder.Mode, Limit: held.Holder.Limit}}
 	h := newHold(c.core, r, l.opts, c.now())
 	h.grant.slot, h.term.used = held.Holder.Slot, true
+	h.term.longest = max(r.TTL, held.Left)
 	lease := h.lease(r.Mode)
 	if err := h.extend(ctx, r.TTL); err != nil {
 		return nil, c.fail("adopt", key, err)

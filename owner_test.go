@@ -4,6 +4,7 @@
 package hasp_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -80,7 +81,7 @@ func TestBreak(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
 		c := newClient(t, store, nil)
-		first := lock(t, c, "k", nil)
+		first := lock(t, c, "k", &hasp.LockOptions{TTL: time.Hour})
 		second := make(chan *hasp.Lease)
 		go func() {
 			l, err := c.Mutex("k", nil).Lock(t.Context())
@@ -90,7 +91,12 @@ func TestBreak(t *testing.T) {
 			second <- l
 		}()
 		synctest.Wait()
-		op := newClient(t, store, nil)
+		op := newClient(t, &hooked{Driver: store, release: func(ctx context.Context, r driver.ReleaseRequest, next releaseFunc) error {
+			if r.TTL != time.Hour {
+				t.Errorf("the owner may have asked for %v, not just for %v", time.Hour, r.TTL)
+			}
+			return next(ctx, r)
+		}}, nil)
 		wantIs(t, op.Break(t.Context(), "k", ""), hasp.ErrNotHeld)
 		if err := op.Break(t.Context(), "k", first.Owner()); err != nil {
 			t.Fatal(err)

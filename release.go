@@ -65,7 +65,7 @@ func (l *Lease) release(ran bool, end driver.End) error {
 func (h *hold) release(ctx context.Context, why error, end driver.End) error {
 	h.mu.Lock()
 	h.state.become(released) // no turn came after it
-	req := driver.ReleaseRequest{Claim: h.req.Claim, TTL: h.req.TTL, End: h.outcome(end), Settled: h.settled}
+	req := driver.ReleaseRequest{Claim: h.req.Claim, TTL: h.term.longest, End: h.outcome(end), Settled: h.settled}
 	h.mu.Unlock()
 	err := h.c.release(ctx, req)
 	if errors.Is(err, errUntold) && h.c.calls.Open.Err() == nil {

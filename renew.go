@@ -106,7 +106,7 @@ func (h *hold) extend(ctx context.Context, ttl time.Duration) error {
 		h.mu.Unlock()
 		return h.checkStands()
 	}
-	h.term.extended = h.term.extended || ttl > h.term.opts.TTL // whatever the answer
+	h.term.longest = max(h.term.longest, ttl) // whatever the answer
 	req := h.req
 	h.mu.Unlock()
 	req.TTL = ttl

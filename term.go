@@ -14,11 +14,11 @@ import (
 // term is how long a hold may be relied on, and when it is to be renewed. It
 // only computes: h.mu guards that of a hold.
 type term struct {
-	opts     LockOptions
-	born     clock.Instant // when the call began that was granted
-	idle     time.Duration // since born, before somebody had it: MaxHold does not count it
-	used     bool          // somebody was given it, who may have begun to work
-	extended bool          // the store was asked for a longer TTL than that of the options
+	opts    LockOptions
+	born    clock.Instant // when the call began that was granted
+	idle    time.Duration // since born, before somebody had it: MaxHold does not count it
+	used    bool          // somebody was given it, who may have begun to work
+	longest time.Duration // the longest TTL that the store may have of it: Extend may have had no answer
 
 	start    clock.Instant // before the call that the lease counts from
 	valid    time.Duration // how long from start it may be relied on; 0: not granted yet
@@ -38,6 +38,9 @@ func (t *term) left(now clock.Instant) time.Duration {
 
 // granted is what remains at now of the store's word, whatever MaxHold says.
 func (t *term) granted(now clock.Instant) time.Duration { return t.valid - now.Sub(t.start) }
+
+// extended says that the store was asked for a longer TTL than that of the options.
+func (t *term) extended() bool { return t.longest > t.opts.TTL }
 
 // over says that no more than the lead is left.
 func (t *term) over(now clock.Instant) bool { return t.left(now) <= t.opts.Lead }
