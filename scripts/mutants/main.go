@@ -33,6 +33,7 @@ import (
 var killers = map[string][]string{
 	".":                    {".", "./memdriver"}, // drivertest has cases of the core, too
 	"./driver":             {"./driver", "./memdriver", "."},
+	"./internal/ballot":    {"./internal/ballot", "./quorum"},
 	"./internal/keepalive": {"./internal/keepalive", "."},
 	"./internal/gate":      {"./internal/gate", "."},
 }

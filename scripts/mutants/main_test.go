@@ -51,7 +51,7 @@ func TestCampaign(t *testing.T) {
 		"10 door.enter: d.locked || !d.open -> d.locked":                                       "killed by TestEnter",
 		"11 door.enter: false -> true":                                                         "killed by TestEnter",
 		"13 door.enter: age >= 18 && !guest || age > 60 -> !(age >= 18 && !guest || age > 60)": "killed by TestEnter",
-		"13 door.enter: age >= 18 && !guest || age > 60 -> age >= 18 && !guest && age > 60":    "killed by TestEnter",
+		"13 door.enter: age >= 18 && !guest || age > 60 -> (age >= 18 && !guest) && age > 60":  "killed by TestEnter",
 		"13 door.enter: age >= 18 && !guest || age > 60 -> age > 60":                           "killed by TestEnter",
 		"13 door.enter: age >= 18 && !guest || age > 60 -> age >= 18 && !guest":                "killed by TestEnter",
 		"13 door.enter: age >= 18 && !guest -> age >= 18 || !guest":                            "killed by TestEnter",
