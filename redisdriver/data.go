@@ -26,7 +26,7 @@ func (e *DataError) Error() string {
 	return fmt.Sprintf("redis: key %q: %q is not what hasp left there, or no larger number is left: %s", e.Key, e.Text, e.hint)
 }
 
-// dataFault matches what number.lua says, faultyScript a script that met something
+// dataFault matches what `counted` in common.lua says, faultyScript a script that met something
 // else than it expects.
 var (
 	dataFault    = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`HASPDATA (\w+) (.*?)(?: script: .*)?$`) })

@@ -60,11 +60,11 @@ func TestEqualityFindsBrokenScripts(t *testing.T) {
 		node      bool
 		good, bad string
 	}{
-		{"XX", false, "if cur == value and call('EXISTS', line) == 0 then", "if cur == value then"},                   // forgets who waits
-		{"XX", false, "call('EXISTS', lock, grant, line, KEYS[keysAt + 4]) == 0", "call('EXISTS', lock, grant) == 0"}, // overtakes a line, and a tombstone
-		{"XX", false, "if gap or most ~=", "if most ~="},                                                              // tells nobody who did not finish
-		{"12", false, "ours.n < ours.least and (limit", "(limit"},                                                     // heeds the limit of the one that asks alone
-		{"XX", true, "local low = h <= least", "local low = false"},                                                   // grants any fence
+		{"XX", false, "if cur == value and call('EXISTS', queueKey) == 0 then", "if cur == value then"},                               // forgets who waits
+		{"XX", false, "call('EXISTS', lockKey, grantKey, queueKey, KEYS[keysAt + 4]) == 0", "call('EXISTS', lockKey, grantKey) == 0"}, // overtakes a line, and a tombstone
+		{"XX", false, "if abandoned or most ~=", "if most ~="},                                                                        // tells nobody who did not finish
+		{"12", false, "ours.n < ours.least and (limit", "(limit"},                                                                     // heeds the limit of the one that asks alone
+		{"XX", true, "local low = fence <= least", "local low = false"},                                                               // grants any fence
 	} {
 		t.Run(b.bad, func(t *testing.T) {
 			t.Parallel()

@@ -31,6 +31,74 @@ var layout = struct {
 	Free:   4 * maxLimit,
 }
 
+// The requests of the batch script, by kind. A request is its kind, and then all of the
+// kind's fields in their order here. The scripts are generated with their places, and
+// know a field by its name; one that may be missing is nil there, and "" on the way.
+type (
+	// tryArgs: Exclusive, and with neither a place in line nor a proposal.
+	tryArgs struct {
+		value string // what the lock holds: "<owner> <label>"
+		ttl   int64  // ms
+		state string // of the grant: see line.lua
+		keep  int64  // ms for which the grant is kept
+	}
+	// proposeArgs: as tryArgs, with a proposed fence.
+	proposeArgs struct {
+		value string
+		ttl   int64
+		state string
+		fence string // 16 digits
+	}
+	// tryAnyArgs: any Try.
+	tryAnyArgs struct {
+		value    string
+		ttl      int64
+		state    string
+		fences   int
+		fence    string `lua:"optional"` // the one that is proposed, or held: 16 digits; or ""
+		how      string // "", "raise", "restore" or "convert"
+		limit    string `lua:"optional"` // of one that shares the key, "0" for none; Exclusive: ""
+		place    string `lua:"optional"` // to join the line, what follows contact in a place; or ""
+		patience int64  // of that place, ms
+	}
+	// releaseArgs: of an owner that finished, and that nothing is asked for any more.
+	releaseArgs struct{ value string }
+	// withdrawArgs: as releaseArgs, but a lease with a larger fence stays.
+	withdrawArgs struct {
+		value string
+		upTo  string // 16 digits
+	}
+	// releaseAnyArgs: any Release.
+	releaseAnyArgs struct {
+		value     string
+		tombstone string `lua:"optional"` // ms for which this owner is granted nothing more; or ""
+		upTo      string `lua:"optional"` // as of withdrawArgs, or ""
+		ending    string `lua:"optional"` // "", "unused", "unfinished", or "unclaimed": a lease goes only if it was handed off and never claimed
+	}
+)
+
+func (a tryArgs) args() []any      { return []any{"try", a.value, a.ttl, a.state, a.keep} }
+func (a proposeArgs) args() []any  { return []any{"propose", a.value, a.ttl, a.state, a.fence} }
+func (a releaseArgs) args() []any  { return []any{"release", a.value} }
+func (a withdrawArgs) args() []any { return []any{"withdraw", a.value, a.upTo} }
+
+func (a tryAnyArgs) args() []any {
+	return []any{"tryAny", a.value, a.ttl, a.state, a.fences, a.fence, a.how, a.limit, a.place, a.patience}
+}
+
+func (a releaseAnyArgs) args() []any {
+	return []any{"releaseAny", a.value, a.tombstone, a.upTo, a.ending}
+}
+
+// kinds are these, each with how many keys its requests have: the fifth is the owner's
+// tombstone.
+var kinds = []struct {
+	keys   int
+	fields interface{ args() []any }
+}{
+	{5, tryArgs{}}, {5, proposeArgs{}}, {5, tryAnyArgs{}}, {4, releaseArgs{}}, {4, withdrawArgs{}}, {5, releaseAnyArgs{}},
+}
+
 const (
 	linger = 60 * time.Second // a sidecar outlives what it belongs to for so long
 	keep   = 61 * time.Second // the largest fence of a key is kept for so long after its lease

@@ -107,5 +107,5 @@ func millis(d time.Duration) int64 {
 	return ms
 }
 
-// lingering is for how many milliseconds what belongs to a lease is kept.
-func lingering(ttl time.Duration) int64 { return millis(ttl) + linger.Milliseconds() }
+// keeping is for how many milliseconds the grant of a lease is kept.
+func keeping(ttl time.Duration) int64 { return millis(ttl) + keep.Milliseconds() }

@@ -23,7 +23,7 @@ var errCompany = errors.New("redis: a request failed in company")
 // not know, and alone what failed in company. It sets reply and err of each.
 func (s *sender) exec(ctx context.Context, calls []*call) {
 	s.pipe(ctx, calls, scriptCalls, false)
-	for range 3 { // lone script, batch script, each of which the server may not know
+	for range 2 { // the server may not know the script, or fail in company
 		var again, alone []*call
 		for _, c := range calls {
 			switch {
@@ -151,11 +151,6 @@ func together(calls []*call, size int) int {
 	return n
 }
 
-// goesAlone says whether the lone script may do for a call.
-func (c *call) goesAlone() bool {
-	return c.script.lone != nil && !c.slow && (c.args[0] == "p" || c.args[0] == "b")
-}
-
 func newCommand(ctx context.Context, calls []*call, text bool) command {
 	first := calls[0]
 	nkeys, nargs := 0, 0
@@ -163,14 +158,10 @@ func newCommand(ctx context.Context, calls []*call, text bool) command {
 		nkeys, nargs = nkeys+len(c.keys), nargs+len(c.args)
 	}
 	args := make([]any, 0, 7+nkeys+nargs)
-	script := first.script
-	if len(calls) == 1 && first.goesAlone() {
-		script = script.lone
-	}
 	if text {
-		args = append(args, "eval", script.text)
+		args = append(args, "eval", first.script.text)
 	} else {
-		args = append(args, "evalsha", script.sha)
+		args = append(args, "evalsha", first.script.sha)
 	}
 	if first.script.batch {
 		args = append(args, 1+len(first.script.keys)+nkeys, first.mark)
@@ -214,7 +205,7 @@ func (c command) answer(reply any, err error) {
 		case len(answers) != len(c.calls):
 			call.err = errReply
 		case answers[i] == nil:
-			call.err, call.slow = errCompany, true
+			call.err = errCompany
 		default:
 			call.reply, call.life, call.err = answers[i], life, nil
 		}

@@ -5,6 +5,7 @@ package redisdriver
 
 import (
 	"context"
+	"strconv"
 
 	"github.com/hasplock/hasp/driver"
 )
@@ -52,30 +53,33 @@ func (d *Driver) released(reply any) error {
 
 // releaseCall is a Release as the batch script wants it.
 func (d *Driver) releaseCall(r driver.WithdrawRequest) *call {
-	n := d.names(r.Key)
-	c := &call{script: d.scripts.batch, mark: n.mark, keys: []any{n.lock, n.grant, n.line, n.places}}
-	switch {
-	case r.End != driver.Finished:
-		c.keys = append(c.keys, n.gone(r.Owner))
-		c.args = []any{"x", value(r.Claim), "", "", "unused"}
-		if r.End == driver.Unfinished {
-			c.args[4] = "unfinished"
-		}
-		if !r.Settled {
-			c.args[2] = max(millis(min(r.TTL, wary)), 1)
-		}
-		if r.Settled && r.UpTo != 0 {
-			c.args[3] = digits(r.UpTo)
-		}
-	case r.Settled && r.UpTo != 0:
-		c.args = []any{"b", value(r.Claim), digits(r.UpTo)}
-	case r.Settled:
-		c.args = []any{"d", value(r.Claim)}
-	default:
-		c.keys = append(c.keys, n.gone(r.Owner))
-		c.args = []any{"r", value(r.Claim), max(millis(min(r.TTL, wary)), 1)}
+	n, upTo := d.names(r.Key), ""
+	if r.Settled && r.UpTo != 0 {
+		upTo = digits(r.UpTo)
 	}
-	return c
+	switch {
+	case r.End != driver.Finished || !r.Settled:
+		a := releaseAnyArgs{value: value(r.Claim), upTo: upTo, ending: endings[r.End]}
+		if !r.Settled {
+			a.tombstone = strconv.FormatInt(max(millis(min(r.TTL, wary)), 1), 10)
+		}
+		return d.batchCall(n, n.gone(r.Owner), a.args())
+	case upTo != "":
+		return d.batchCall(n, "", withdrawArgs{value(r.Claim), upTo}.args())
+	}
+	return d.batchCall(n, "", releaseArgs{value(r.Claim)}.args())
+}
+
+// endings are the ends of a lease as the batch script calls them.
+var endings = map[driver.End]string{driver.Unused: "unused", driver.Unfinished: "unfinished"}
+
+// batchCall is one request of the batch script. gone is "" where its kind has none.
+func (d *Driver) batchCall(n names, gone string, args []any) *call {
+	keys := []any{n.lock, n.grant, n.line, n.places, gone}
+	if gone == "" {
+		keys = keys[:4]
+	}
+	return &call{script: d.scripts.batch, mark: n.mark, keys: keys, args: args}
 }
 
 // unclaimedCall is the answer to a hint for nobody: a lease goes only when it was
@@ -84,5 +88,5 @@ func (d *Driver) releaseCall(r driver.WithdrawRequest) *call {
 // and ask again. One that gave up was released by whoever gave it up.
 func (d *Driver) unclaimedCall(c driver.Claim) *call {
 	n := d.names(c.Key)
-	return &call{script: d.scripts.batch, mark: n.mark, keys: []any{n.lock, n.grant, n.line, n.places}, args: []any{"u", value(c)}}
+	return d.batchCall(n, n.gone(c.Owner), releaseAnyArgs{value: value(c), ending: "unclaimed"}.args())
 }

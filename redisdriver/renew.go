@@ -115,8 +115,8 @@ func (d *Driver) leaseJobs(rs []driver.RenewRequest, idx []int) []*job {
 		for about := range slices.Chunk(all, perScript) {
 			n := len(about)
 			keys := make([]any, 3*n, 3*n+1)
-			args := make([]any, 2, 2*n+2)
-			args[0], args[1] = millis(g.ttl), lingering(g.ttl)
+			args := make([]any, 1, 2*n+1)
+			args[0] = millis(g.ttl)
 			for k, i := range about {
 				names := d.names(rs[i].Key)
 				keys[k], keys[n+k], keys[2*n+k] = names.lock, names.grant, names.line

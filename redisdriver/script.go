@@ -17,9 +17,8 @@ var sources embed.FS
 // script is Lua that Redis runs as one step.
 type script struct {
 	text, sha string
-	batch     bool    // carries requests of many
-	keys      []any   // of the batch script of a node: what stands behind the mark
-	lone      *script // of that, for one request that nobody is in the way of
+	batch     bool  // carries requests of many
+	keys      []any // of the batch script of a node: what stands behind the mark
 }
 
 // scripts are those that differ where a node record is kept.
@@ -39,7 +38,6 @@ func loadBatch(name string) *script {
 	s.batch = true
 	if name == "batch_node" {
 		s.keys = []any{recordKey, proposedKey}
-		s.lone = load("lone_node")
 	}
 	return s
 }

@@ -18,7 +18,6 @@ import (
 // call is one run of a script, or one request of the batch script.
 type call struct {
 	ctx    context.Context // the caller's; nil in a Renew, which has one for all
-	slow   bool            // somebody is in its way: no lone script
 	script *script
 	mark   string // of the batch script: where fences are counted
 	keys   []any

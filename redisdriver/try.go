@@ -75,40 +75,38 @@ func (d *Driver) tried(r driver.VoteRequest, c *call, told bool, begun time.Time
 // tryCall is a Try as the batch script wants it. told says that hints will
 // reach r.
 func (d *Driver) tryCall(r driver.VoteRequest) (c *call, told bool) {
-	n := d.names(r.Key)
-	c = &call{script: d.scripts.batch, mark: n.mark, keys: []any{n.lock, n.grant, n.line, n.places, n.gone(r.Owner)}}
-	kind, place := "h", ""
+	n, state, place := d.names(r.Key), "h", ""
 	if d.muted.Load() {
-		kind = "m"
+		state = "m"
+	}
+	if r.Proposal != 0 {
+		state = strings.ToUpper(state)
 	}
 	if r.Queue {
 		place, told = d.place(r)
 	}
-	switch state := strings.ToUpper(kind); {
-	case r.Mode == driver.Shared:
-		c.args = shareArgs(r, kind, place)
-	case r.Proposal != 0 && (r.Queue || r.Fences > 1 || r.Raise || r.Restore):
-		c.args = []any{"P", value(r.Claim), millis(r.TTL), digits(r.Proposal), state, max(r.Fences, 1), place, millis(r.Patience), how(r)}
-	case r.Proposal != 0:
-		c.args = []any{"p", value(r.Claim), millis(r.TTL), digits(r.Proposal), state}
-	case r.Queue || r.Fences > 1:
-		c.args = []any{state, value(r.Claim), millis(r.TTL), lingering(r.TTL), max(r.Fences, 1), place, millis(r.Patience)}
-	default:
-		c.args = []any{kind, value(r.Claim), millis(r.TTL), lingering(r.TTL)}
-	}
-	return c, told
-}
-
-// shareArgs are those of a Try that shares the key, in state h or m.
-func shareArgs(r driver.VoteRequest, state, place string) []any {
-	fence := ""
+	gone := n.gone(r.Owner)
 	switch {
-	case r.Convert && r.Fence != 0:
-		fence = digits(r.Fence)
-	case !r.Convert && r.Proposal != 0:
-		fence, state = digits(r.Proposal), strings.ToUpper(state)
+	case r.Mode == driver.Shared || r.Queue || r.Fences > 1 || how(r) != "":
+		a := tryAnyArgs{
+			value: value(r.Claim), ttl: millis(r.TTL), state: state, fences: max(r.Fences, 1), how: how(r),
+			place: place, patience: millis(r.Patience),
+		}
+		fence := r.Proposal
+		if r.Convert {
+			fence = r.Fence
+		}
+		if fence != 0 {
+			a.fence = digits(fence)
+		}
+		if r.Mode == driver.Shared {
+			a.limit = strconv.FormatInt(limitOf(r.Claim), 10)
+		}
+		return d.batchCall(n, gone, a.args()), told
+	case r.Proposal != 0:
+		return d.batchCall(n, gone, proposeArgs{value(r.Claim), millis(r.TTL), state, digits(r.Proposal)}.args()), told
 	}
-	return []any{"s", value(r.Claim), millis(r.TTL), state, limitOf(r.Claim), max(r.Fences, 1), place, millis(r.Patience), fence, how(r)}
+	return d.batchCall(n, gone, tryArgs{value(r.Claim), millis(r.TTL), state, keeping(r.TTL)}.args()), told
 }
 
 // how says what a Try is more than an attempt.
@@ -126,7 +124,7 @@ func how(r driver.VoteRequest) string {
 	return ""
 }
 
-// maxLimit is the largest limit that the scripts tell from none, see room.lua.
+// maxLimit is the largest limit that the scripts tell from none, see `room` in common.lua.
 const maxLimit = 1 << 40
 
 func limitOf(c driver.Claim) int64 { return min(int64(c.Limit), maxLimit) }

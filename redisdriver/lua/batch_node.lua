@@ -1,91 +1,159 @@
 -- Copyright 2026 The hasp Authors
 -- SPDX-License-Identifier: Apache-2.0
 -- Code generated from src/batch.lua by go generate; DO NOT EDIT.
-local sub = string.sub
-local stamp, ms -- the server's clock, for the whole script
+local call, sub = redis.call, string.sub
+local stamp, ms -- the server's clock, for the whole script: us, 16 digits until 2286; ms
 local function look()
-  local clock = redis.call('TIME')
-  stamp = clock[1] .. sub('000000' .. clock[2], -6) -- us, 16 digits until 2286
+  local clock = call('TIME')
+  stamp = clock[1] .. sub('000000' .. clock[2], -6)
   ms = tonumber(sub(stamp, 1, 13))
 end
-local LINGER = 60000 -- ms a sidecar outlives what it belongs to
 local KEEP = 61000 -- ms the largest fence of a key is kept after its lease, see fences.lua
-local K -- the keys of the request at hand, see line.lua
-local call = redis.call
 local keysAt, argsAt = 4, 2 -- where in KEYS and ARGV the request at hand begins
 local lastMinted, reserved
-local MOST = 9007199254740991 -- 2^53 - 1: Lua no longer tells larger numbers from their neighbours
 local function counted(where, text, over)
-  if over or text == '' or #text > 16 or string.find(text, '%D') or tonumber(text) >= MOST then
+  if over or text == '' or #text > 16 or string.find(text, '%D') or tonumber(text) >= 9007199254740991 then
     error('HASPDATA ' .. where .. ' ' .. string.gsub(sub(text, 1, 40), '[^%w%p ]', '?'), 0)
   end
   return tonumber(text)
 end
 local life -- names this run of the server; nil until somebody asked
 local longest -- ms, the longest lease; false: the node does not vote
-local function votes(key)
-  if longest == nil then
-    local record, info = redis.call('GET', key), redis.call('INFO', 'server')
-    longest = record and sub(record, 1, 3) == 'ok ' and
-      string.find(info, '\nrun_id:' .. sub(record, 4, 43) .. '\r', 1, true) and
-      tonumber(sub(record, 45)) or false
-    life = longest and sub(record, 4, 19) or string.match(info, '\nrun_id:(' .. string.rep('%x', 16) .. ')')
-    if longest and longest > KEEP then KEEP = longest end
-  end
-  return longest
-end
-local REACH = 1048576 -- us above the fences known that it may be; cur is moved ahead by as much
+local stored -- the record, and behind it the marks that fences.lua reads
 local markOld, markMid, markCur, markAt
 local minted -- no minted fence is larger; '' when nothing is known
 local turned -- the mark is not stored as it is here
-local function recall()
-  if not stamp then look() end
-  local got = redis.call('MGET', KEYS[3], KEYS[1])
-  local mark, now = got[1], tonumber(stamp)
-  minted = got[2] or ''
-  if minted ~= '' then minted = string.format('%016.0f', counted('mark', minted)) end
-  if mark and (#mark ~= 67 or string.find(mark, '[^%d ]')) then counted('proposed', mark, true) end
-  if not mark then
-    markOld, markMid, markCur, markAt, turned = stamp, stamp, stamp, stamp, true
-    return
+if ARGV[1] == '1' then -- nothing is made for a vote that comes alone, and one that is given back
+local kind, at = ARGV[argsAt], argsAt
+local value = ARGV[at + 1]
+local lockKey, grantKey, queueKey = KEYS[keysAt], KEYS[keysAt + 1], KEYS[keysAt + 2]
+if kind == 'release' or kind == 'withdraw' then
+  local got = call('MGET', lockKey, grantKey)
+  local cur, was = got[1], got[2]
+  if call('EXISTS', queueKey) == 0 then
+    if cur == value and (kind == 'release' or not was or sub(was, 28, 43) <= ARGV[at + 2]) then
+      call('DEL', lockKey)
+      if was then call('SET', grantKey, sub(was, 1, 58) .. 'F', 'KEEPTTL') end
+      return {1, life}
+    end
+    local mine = cur == value or was and sub(was, 1, 26) == sub(value, 1, 26)
+    local among = cur and sub(cur, 1, 27) == 'SHAREDLEASESAREINHASPSHARE ' or was and sub(was, 1, 27) == 'SHAREDLEASESAREINHASPSHARE '
+    if not mine and not among then return {0, life} end
   end
+elseif kind == 'propose' then
+  local ttl = ARGV[at + 2]
+stored = call('MGET', KEYS[2], KEYS[3], KEYS[1])
+local record, info = stored[1], call('INFO', 'server')
+longest = record and sub(record, 1, 3) == 'ok ' and
+  string.find(info, '\nrun_id:' .. sub(record, 4, 43) .. '\r', 1, true) and
+  tonumber(sub(record, 45)) or false
+life = longest and sub(record, 4, 19) or string.match(info, '\nrun_id:(' .. string.rep('%x', 16) .. ')')
+if longest and longest > KEEP then KEEP = longest end
+  if not longest then return {{4}, life} end
+  if tonumber(ttl) > longest then return {{5, longest}, life} end
+  local inWay, cur, was = kind ~= 'tryAny' and call('EXISTS', lockKey, queueKey, KEYS[keysAt + 4]), nil, nil
+  if inWay == 0 then
+    was = call('GET', grantKey)
+  elseif inWay == 1 then
+    local got = call('MGET', lockKey, grantKey)
+    cur, was = got[1], got[2]
+  end
+  local taken = cur and cur ~= value and sub(cur, 1, 27) ~= 'SHAREDLEASESAREINHASPSHARE ' -- and nobody waits
+  if taken or inWay == 0 and (not was or sub(was, 59, 59) == 'F') then
+    local fence, known, least, n = kind == 'propose' and ARGV[at + 4], was and sub(was, 28, 43), nil, 1
+    if fence then
+local mark, mints = stored[2], stored[3]
+if not stamp then look() end
+minted = mints and string.format('%016.0f', counted('mark', mints)) or ''
+if mark and (#mark ~= 67 or string.find(mark, '[^%d ]')) then counted('proposed', mark, true) end
+if mark then
   markOld, markMid, markCur, markAt = sub(mark, 1, 16), sub(mark, 18, 33), sub(mark, 35, 50), sub(mark, 52)
-  local age = now - markAt
-  if age < 0 or age >= 20000000 then
-    markOld, markMid, markAt, turned = age >= 2 * 20000000 and markCur or markMid, markCur, stamp, true
+else
+  markOld, markMid, markCur, markAt, turned = stamp, stamp, stamp, stamp, true
+end
+local age = stamp - markAt
+if age < 0 or age >= 20000000 then
+  markOld, markMid, markAt, turned = age >= 2 * 20000000 and markCur or markMid, markCur, stamp, true
+end
+      least = known
+if not least or least < markOld then least = markOld end
+if minted > least then least = minted end
+local near = fence <= stamp or
+  tonumber(fence) <= math.min(9007199254740991 - 1048576, math.max(stamp + 4000000, least + 1048576))
+      n = near and fence > least
+    end
+    if taken then
+      local left, head = call('PTTL', lockKey), was and sub(was, 1, 59) or ''
+      return {{0, sub(cur, 1, 600), left, 0, head, 0, least or ''}, life}
+    elseif not n then
+      return {{3, '', -2, 0, '', 0, least}, life}
+    end
+    if not turned and fence <= markCur then
+      local state, keep = ARGV[at + 3], ttl + KEEP + (fence > stamp and math.ceil((fence - stamp) / 1000) or 0)
+call('SET', lockKey, value, 'PX', ttl)
+call('SET', grantKey, sub(value, 1, 26) .. ' ' .. fence .. ' ' .. sub(stamp, 1, 13) .. ' ' .. state, 'PX', keep)
+      return {fence, life}
+    end
   end
 end
-local function cover(h)
-  if not turned and h <= markCur then return end
+end
+local function votes()
+  if longest == nil then
+stored = call('MGET', KEYS[2], KEYS[3], KEYS[1])
+local record, info = stored[1], call('INFO', 'server')
+longest = record and sub(record, 1, 3) == 'ok ' and
+  string.find(info, '\nrun_id:' .. sub(record, 4, 43) .. '\r', 1, true) and
+  tonumber(sub(record, 45)) or false
+life = longest and sub(record, 4, 19) or string.match(info, '\nrun_id:(' .. string.rep('%x', 16) .. ')')
+if longest and longest > KEEP then KEEP = longest end
+  end
+  return longest
+end
+local function cover(fence)
+  if not turned and fence <= markCur then return end
   local to = markCur
-  if h > to then to = string.format('%016.0f', h + REACH) end
-  redis.call('SET', KEYS[3], markOld .. ' ' .. markMid .. ' ' .. to .. ' ' .. markAt,
+  if fence > to then to = string.format('%016.0f', fence + 1048576) end
+  call('SET', KEYS[3], markOld .. ' ' .. markMid .. ' ' .. to .. ' ' .. markAt,
     'PX', string.format('%.0f', 86400000 / 2 + math.max(0, math.floor((to - stamp) / 1000))))
   markCur, turned = to, false
 end
-local LEAD = 4000000 -- us above the clock that a proposal may be: driver.MaxFenceSkew
-local function forgotten(told)
-  if not markCur then recall() end
-  return told and told > markOld and told or markOld
+local function recall()
+  if markCur then return end
+local mark, mints = stored[2], stored[3]
+if not stamp then look() end
+minted = mints and string.format('%016.0f', counted('mark', mints)) or ''
+if mark and (#mark ~= 67 or string.find(mark, '[^%d ]')) then counted('proposed', mark, true) end
+if mark then
+  markOld, markMid, markCur, markAt = sub(mark, 1, 16), sub(mark, 18, 33), sub(mark, 35, 50), sub(mark, 52)
+else
+  markOld, markMid, markCur, markAt, turned = stamp, stamp, stamp, stamp, true
 end
-local function floor(told)
-  local least = forgotten(told)
-  return minted > least and minted or least
+local age = stamp - markAt
+if age < 0 or age >= 20000000 then
+  markOld, markMid, markAt, turned = age >= 2 * 20000000 and markCur or markMid, markCur, stamp, true
 end
-local function near(h, least)
-  return h <= stamp or tonumber(h) <= math.min(MOST - REACH, math.max(stamp + LEAD, least + REACH))
 end
-local function allow(h, told, n, how, newest)
-  local least = floor(told)
-  local low = h <= least
-  if how == 'restore' then low, n = told and h < told, 1 end
-  if low or not near(h, least) then return nil, least end
-  if newest and newest > least then least = newest end
-  return n == 1 and 1 or math.max(1, math.min(n, h - least))
+local function allow(fence, known, n, how, newest)
+  recall()
+  local least = known
+if not least or least < markOld then least = markOld end
+if minted > least then least = minted end
+local near = fence <= stamp or
+  tonumber(fence) <= math.min(9007199254740991 - 1048576, math.max(stamp + 4000000, least + 1048576))
+  local low = fence <= least
+  if how == 'restore' then
+    low, n = known and fence < known, 1
+  elseif how == 'raise' then
+    low = fence < known
+  end
+  if low or not near then return nil, least end
+  local above = newest and newest > least and newest or least
+  return n == 1 and 1 or math.max(1, math.min(n, fence - above)), least
 end
-local function mint(n, told)
-  told = forgotten(told)
-  local above = told and counted('grant', told) or 0
+local function mint(n, newest)
+  recall()
+  if not newest or newest < markOld then newest = markOld end
+  local above = newest and counted('grant', newest) or 0
   if not lastMinted or lastMinted + n > reserved or above > lastMinted then
     if not stamp then look() end
     local last, keep, now = call('GET', KEYS[1]), '86400000', tonumber(stamp)
@@ -93,10 +161,10 @@ local function mint(n, told)
     if last and (#last ~= 16 or last >= stamp or string.find(last, '%D')) then -- the clock stands, or was set back
       from, where, text = counted('mark', last) + 1, 'mark', last
     end
-    if above >= from then from, where, text = above + 1, 'grant', told end -- a proposal was ahead of it
+    if above >= from then from, where, text = above + 1, 'grant', newest end -- a proposal was ahead of it
     if from > now then keep = string.format('%d', (from - now) / 1000 + 86400000) end
     local to = from + (n + ARGV[1] - 2)
-    if to > MOST then counted(where, text, true) end
+    if to > 9007199254740991 then counted(where, text, true) end
     call('SET', KEYS[1], string.format('%d', to), 'PX', keep) -- may fail: then nothing is reserved
     lastMinted, reserved = from - 1, to
     minted = string.format('%016.0f', to)
@@ -104,37 +172,35 @@ local function mint(n, told)
   lastMinted = lastMinted + n
   return string.format('%d', lastMinted)
 end
-local function lasting(px, new)
-  if new > stamp then px = px + math.ceil((new - stamp) / 1000) end
-  return px
-end
-local try, release
+local contended
 local caller -- the inbox of the one that asks, if it is known
 local handed, post -- ms after which the next in line is to look, see line.lua; nil: it knows by itself
 local function slow()
   if not stamp then look() end
+  local K -- the keys of the request at hand, see line.lua
   local sharing, ours, share, leave, usher, holder -- see held.lua and share.lua
-local SHARED = 'SHAREDLEASESAREINHASPSHARE '
+local LINGER = 60000 -- ms a sidecar outlives what it belongs to
 local function later(key, px)
   if redis.REDIS_VERSION_NUM then -- since 7.0, like GT
-    return redis.call('PEXPIRE', key, px, 'GT')
+    return call('PEXPIRE', key, px, 'GT')
   end
-  local left = redis.call('PTTL', key)
-  return left >= 0 and left < tonumber(px) and redis.call('PEXPIRE', key, px) or 0
+  local left = call('PTTL', key)
+  return left >= 0 and left < tonumber(px) and call('PEXPIRE', key, px) or 0
 end
 local function outlast(key, px)
-  if later(key, px) == 0 and redis.call('PTTL', key) == -1 then redis.call('PEXPIRE', key, px) end
+  if later(key, px) == 0 and call('PTTL', key) == -1 then call('PEXPIRE', key, px) end
 end
 local function entry(value, number, place)
-  local contact, patience, claim, mode, proposes, limit, lapsed, inbox =
+  local contact, patience, claim, mode, proposes, limit, missed, inbox =
     string.match(place, '^(%d+) (%d+) (%d+) (%a)(P?)S?(%d*)(!?) (%S+)$')
-  return {value, number, tonumber(contact), tonumber(patience), claim, mode, inbox, place, proposes, tonumber(limit), lapsed}
+  return {value = value, number = number, contact = tonumber(contact), patience = tonumber(patience), claim = claim,
+    mode = mode, inbox = inbox, place = place, proposes = proposes, limit = tonumber(limit), missed = missed}
 end
 local function notify(e, px)
-  local text = string.format('%03d', #e[1]) .. e[1] .. K[1]
+  local text = string.format('%03d', #e.value) .. e.value .. K.lock
   if px then text = '+' .. px .. ' ' .. text end
-  local command = (e[6] == 'N' or e[6] == 'C') and 'SPUBLISH' or 'PUBLISH'
-  local n = redis.pcall(command, e[7], text)
+  local command = (e.mode == 'N' or e.mode == 'C') and 'SPUBLISH' or 'PUBLISH'
+  local n = redis.pcall(command, e.inbox, text)
   if type(n) == 'table' then return nil end
   return n
 end
@@ -146,61 +212,61 @@ local function strike(strikes, inbox, at)
   return inbox .. ' ' .. at .. ';' .. table.concat(kept)
 end
 local function struck(strikes, e)
-  if e[11] ~= '' then return true end
+  if e.missed ~= '' then return true end
   if strikes == '' then return false end
-  local _, last = string.find(strikes, e[7] .. ' ', 1, true)
+  local _, last = string.find(strikes, e.inbox .. ' ', 1, true)
   local at = last and tonumber(string.match(strikes, '^%d+', last + 1))
-  return at ~= nil and at <= ms and (e[3] <= at or e[3] > ms)
+  return at ~= nil and at <= ms and (e.contact <= at or e.contact > ms)
 end
 local function spare(strikes)
   if not caller or strikes == '' then return strikes end
   local from, to = string.find(strikes, caller .. ' ', 1, true)
   if not from then return strikes end
   strikes = sub(strikes, 1, from - 1) .. string.gsub(sub(strikes, to + 1), '^%d+;', '')
-  redis.call('HSET', K[4], '!', strikes)
-  redis.call('HDEL', K[4], '?')
+  call('HSET', K.places, '!', strikes)
+  call('HDEL', K.places, '?')
   return strikes
 end
 local function beyond(known, at, me)
   local number, time = string.match(known or '', '^(%S+) (%d+)$')
   if not number or tonumber(time) > ms or tonumber(time) + 1000 < ms then return nil end
-  local mine = me and redis.call('ZSCORE', K[3], me)
+  local mine = me and call('ZSCORE', K.queue, me)
   if mine and tonumber(mine) <= tonumber(number) then return nil, true end
-  local rank = redis.call('ZCOUNT', K[3], '-inf', number)
+  local rank = call('ZCOUNT', K.queue, '-inf', number)
   return rank > at and rank or nil
 end
 local function first(me, tell, fits, from)
   local at, size, passed = from or 0, 1, nil
   for round = 1, 11 do
-    local ids = redis.call('ZRANGE', K[3], at, at + size - 1, 'WITHSCORES')
+    local ids = call('ZRANGE', K.queue, at, at + size - 1, 'WITHSCORES')
     if #ids == 0 then
-      if passed and round > 2 then redis.call('HSET', K[4], '?', passed .. ' ' .. string.format('%.0f', ms)) end
+      if passed and round > 2 then call('HSET', K.places, '?', passed .. ' ' .. string.format('%.0f', ms)) end
       return nil
     end
     local owners = {}
     for i = 1, #ids, 2 do owners[#owners + 1] = sub(ids[i], 1, 26) end
-    local places = redis.call('HMGET', K[4], '!', '?', unpack(owners))
+    local places = call('HMGET', K.places, '!', '?', unpack(owners))
     local strikes, dead, lost, found, why = spare(places[1] or ''), {}, {}, nil, nil
     for i = 1, #owners do
       local e = places[i + 2] and entry(ids[2 * i - 1], ids[2 * i], places[i + 2])
       if ids[2 * i - 1] == me then
-        found = e or {me}
-      elseif not e or not e[3] or e[3] + e[4] <= ms then
+        found = e or {value = me}
+      elseif not e or not e.contact or e.contact + e.patience <= ms then
         dead[#dead + 1] = ids[2 * i - 1]
         lost[#lost + 1] = owners[i]
       elseif struck(strikes, e) then
         local next, mine
         if not passed then next, mine = beyond(places[2], at, me) end
-        if mine then return {me}, nil, at end
+        if mine then return {value = me}, nil, at end
         at, passed = next or at + 1, ids[2 * i]
         if next then break end
-      elseif not tell or e[6] == 'p' or fits and not fits(e[10]) then
+      elseif not tell or e.mode == 'p' or fits and not fits(e.limit) then
         found = e
       else
         local n = notify(e)
-        if n == 0 and (e[6] == 'c' or e[6] == 'C') then
-          strikes = strike(strikes, e[7], ms)
-          redis.call('HSET', K[4], '!', strikes)
+        if n == 0 and (e.mode == 'c' or e.mode == 'C') then
+          strikes = strike(strikes, e.inbox, ms)
+          call('HSET', K.places, '!', strikes)
           at, passed = at + 1, ids[2 * i]
         else
           found, why = e, not n and 'mute' or nil
@@ -209,25 +275,25 @@ local function first(me, tell, fits, from)
       if found then break end
     end
     if #dead > 0 then
-      redis.call('ZREM', K[3], unpack(dead))
-      redis.call('HDEL', K[4], unpack(lost))
+      call('ZREM', K.queue, unpack(dead))
+      call('HDEL', K.places, unpack(lost))
     end
     if found and size == 1 then return found, why, at end
-    if passed and (found or round == 11) then redis.call('HSET', K[4], '?', passed .. ' ' .. string.format('%.0f', ms)) end
+    if passed and (found or round == 11) then call('HSET', K.places, '?', passed .. ' ' .. string.format('%.0f', ms)) end
     if found then return found, why, at end
     size = 100
   end
   return nil, 'more'
 end
 local function alive(number, known)
-  known = known or redis.call('HGET', K[4], '?')
-  if known and tonumber(number) <= tonumber(string.match(known, '^%S+')) then redis.call('HDEL', K[4], '?') end
+  known = known or call('HGET', K.places, '?')
+  if known and tonumber(number) <= tonumber(string.match(known, '^%S+')) then call('HDEL', K.places, '?') end
 end
 local function some(from, to)
-  local ids, owners = redis.call('ZRANGE', K[3], from, to), {}
+  local ids, owners = call('ZRANGE', K.queue, from, to), {}
   if #ids == 0 then return ids, ids end
   for i = 1, #ids do owners[i] = sub(ids[i], 1, 26) end
-  return ids, redis.call('HMGET', K[4], unpack(owners))
+  return ids, call('HMGET', K.places, unpack(owners))
 end
 local function hail()
   local ids, places = some(-100, -1)
@@ -236,85 +302,94 @@ local function hail()
     if places[i] and (not last or places[i] > places[last]) then last = i end
   end
   local e = last and entry(ids[last], nil, places[last])
-  if e and e[6] and e[6] ~= 'p' then notify(e) end
+  if e and e.mode and e.mode ~= 'p' then notify(e) end
 end
 function post(px)
   local told, _, at = first(false, false)
-  if told and told[3] + told[4] / 2 <= ms then
+  if told and told.contact + told.patience / 2 <= ms then
     local ids, places = some(at + 1, at + 3)
     for i = 1, #ids do
       local e = places[i] and entry(ids[i], nil, places[i])
-      if e and e[3] and e[3] + e[4] / 2 > ms then
+      if e and e.contact and e.contact + e.patience / 2 > ms then
         told = e
         break
       end
     end
   end
-  if told and told[6] ~= 'p' then notify(told, string.format('%d', math.min(px, 86400000))) end
+  if told and told.mode ~= 'p' then notify(told, string.format('%d', math.min(px, 86400000))) end
 end
 local function lead()
   local e, why = first(false, false)
-  if e and e[6] ~= 'p' then notify(e) end
+  if e and e.mode ~= 'p' then notify(e) end
   if why == 'more' then hail() end
 end
-local function record(owner, fence, state, px)
-  redis.call('SET', K[2], owner .. ' ' .. fence .. ' ' .. sub(stamp, 1, 13) .. ' ' .. state, 'PX', lasting(px, fence))
-end
-local function choose(h, told, fences, how, newest)
-  if h then
-    local n, least = allow(h, told, fences, how, newest)
-    if n then cover(h) end
-    return n and h, n or least
-  end
-  return mint(fences, newest or told), fences
-end
 local function wrote(grant)
-  return sub(grant, 61, 76) ~= '' and sub(grant, 61, 76) or sub(grant, 28, 43)
+  local most = grant and sub(grant, 61, 76)
+  return most == '' and sub(grant, 28, 43) or most
+end
+local function remember(grant, abandoned)
+  local text, most = sub(grant, 1, 58) .. 'F', wrote(grant)
+  if abandoned or most ~= sub(grant, 28, 43) then text = sub(grant, 1, 58) .. 'f' .. (abandoned and '!' or ' ') .. most end
+  call('SET', K.grant, text, 'KEEPTTL')
+end
+local function record(value, ttl, fence, state)
+  local grantKey, keep = K.grant, ttl + KEEP + (fence > stamp and math.ceil((fence - stamp) / 1000) or 0)
+call('SET', grantKey, sub(value, 1, 26) .. ' ' .. fence .. ' ' .. sub(stamp, 1, 13) .. ' ' .. state, 'PX', keep)
+end
+local function hold(value, ttl, fence, state)
+  local lockKey, grantKey, keep = K.lock, K.grant, ttl + KEEP + (fence > stamp and math.ceil((fence - stamp) / 1000) or 0)
+call('SET', lockKey, value, 'PX', ttl)
+call('SET', grantKey, sub(value, 1, 26) .. ' ' .. fence .. ' ' .. sub(stamp, 1, 13) .. ' ' .. state, 'PX', keep)
+end
+local function choose(r, least, newest)
+  if r.fence then
+    local n, floor = allow(r.fence, least, r.fences, r.how == 'restore' and r.how, newest)
+    if n then cover(r.fence) end
+    return n and r.fence, n or floor
+  end
+  return mint(r.fences, newest or least), r.fences
 end
 local function unfinished(grant)
-  return grant ~= nil and grant ~= false and string.find(sub(grant, 59, 60), '^[hmHM]') ~= nil
-    or sub(grant or '', 60, 60) == '!'
+  return grant and (string.find(sub(grant, 59, 59), '[hmHM]') ~= nil or sub(grant, 60, 60) == '!') or false
 end
-local function remember(grant, gap)
-  local kept, most = 'F', wrote(grant)
-  if gap or most ~= sub(grant, 28, 43) then kept = 'f' .. (gap and '!' or ' ') .. most end
-  redis.call('SET', K[2], sub(grant, 1, 58) .. kept, 'KEEPTTL')
-end
-local function heirs(told)
-  local ok, fence = pcall(mint, 1, told)
+local function mintFor(newest)
+  local ok, fence = pcall(mint, 1, newest)
   if ok then return fence end
   local text = type(fence) == 'table' and fence.err or fence
   if not string.find(text, 'HASPDATA', 1, true) then error(fence, 0) end
 end
-local function handover(e, told, most, gap)
-  local owner = sub(e[1], 1, 26)
+local function unqueue(value)
+  call('ZREM', K.queue, value)
+  call('HDEL', K.places, sub(value, 1, 26))
+end
+local function handOff(e, newest, most, abandoned)
   local none = string.rep('0', 16)
-  local fence, state = told or none, 'C'
-  if e[9] == '' then
-    fence, state = heirs(told), 'c'
+  local fence, state = newest or none, 'C'
+  if e.proposes == '' then
+    fence, state = mintFor(newest), 'c'
     if not fence then return false end
     most = fence
   end
-  redis.call('ZREM', K[3], e[1])
-  redis.call('HDEL', K[4], owner)
-  redis.call('SET', K[1], e[1], 'PX', e[5])
-  handed = tonumber(e[5])
-  record(owner, fence, state .. (gap and '!' or ' ') .. (most or none) .. ' ' .. e[2] .. ' ' .. e[8] .. ' '
-    .. sub(e[1], 28), e[5] + KEEP)
+  unqueue(e.value)
+  hold(e.value, e.claim, fence, state .. (abandoned and '!' or ' ') .. (most or none) .. ' ' .. e.number .. ' ' .. e.place .. ' '
+    .. sub(e.value, 28))
+  handed = tonumber(e.claim)
   return true
 end
-local function lapsed(place) return (string.gsub(place, '^(%d+ %d+ %d+ %aP?S?%d*) ', '%1! ')) end
-local function restore(grant, gap)
+local function unclaimed(place) return (string.gsub(place, '^(%d+ %d+ %d+ %aP?S?%d*) ', '%1! ')) end
+local function restore(grant, abandoned)
   local number, place, label = string.match(grant, '^(%S+) (%d+ %d+ %d+ %aP?S?%d* %S+) (.*)$', 78)
   local value = sub(grant, 1, 26) .. ' ' .. label
   local e = entry(value, number, place)
-  later(K[2], lasting(KEEP, sub(grant, 28, 43))) -- takes no memory, and after it nothing is refused for that
-  remember(grant, gap)
-  redis.call('ZADD', K[3], number, value)
-  redis.call('HSET', K[4], sub(grant, 1, 26), lapsed(place),
-    '!', strike(redis.call('HGET', K[4], '!') or '', e[7], sub(grant, 45, 57)))
-  outlast(K[3], e[4] + LINGER)
-  outlast(K[4], e[4] + LINGER)
+  local fence = sub(grant, 28, 43)
+  local px = KEEP + (fence > stamp and math.ceil((fence - stamp) / 1000) or 0)
+  later(K.grant, px) -- takes no memory, and after it nothing is refused for that
+  remember(grant, abandoned)
+  call('ZADD', K.queue, number, value)
+  call('HSET', K.places, sub(grant, 1, 26), unclaimed(place),
+    '!', strike(call('HGET', K.places, '!') or '', e.inbox, sub(grant, 45, 57)))
+  outlast(K.queue, e.patience + LINGER)
+  outlast(K.places, e.patience + LINGER)
 end
 local function sound(grant)
   if grant and string.find(grant, '^%w+ %d+ %d+ [hmcsfHMCSF]') == 1 and sub(grant, 27, 27) == ' '
@@ -323,177 +398,180 @@ local function sound(grant)
   end
   return false
 end
-function try(value, GONE, as, ttl, linger, fences, place, patience, h, how, limit)
-  local owner = sub(value, 1, 26)
-  ours = nil
-  caller = string.match(place, '%S+$')
-  local got = redis.call('MGET', K[1], K[2], GONE)
-  local cur, grant, gone = got[1], got[2], got[3]
+local function join(r)
+  if not r.place or r.gone then return end
+  local mine = call('ZSCORE', K.queue, r.value)
+  if mine then
+    alive(mine)
+  else
+    local last = call('ZRANGE', K.queue, -1, -1, 'WITHSCORES')[2] or '0'
+    call('ZADD', K.queue, string.format('%.0f', counted('line', last) + 1), r.value)
+  end
+  call('HSET', K.places, sub(r.value, 1, 26), sub(stamp, 1, 13) .. ' ' .. r.place)
+  outlast(K.queue, r.patience + LINGER)
+  outlast(K.places, r.patience + LINGER)
+end
+local function refuse(r, why, cut, least)
+  local ahead = call('ZRANK', K.queue, r.value) or call('ZCARD', K.queue)
+  local cur, left, grant = r.cur, call('PTTL', K.lock), r.grant
+  local head = grant and sub(grant, 1, 59)
+  if ours then cur, left, head = holder(r.limit, left) end
+  if r.fence and not least then
+    local newest = grant and sub(grant, 28, 43)
+    if r.limit then newest = ours and ours.wrote or wrote(grant) end
+    local _
+    _, least = allow(r.fence, newest, 1)
+  end
+  cut = cut or handed and 3 or 0
+  return {r.gone and 2 or why, cur and sub(cur, 1, 600) or '', left, ahead, head or '', cut, least or ''}
+end
+local function granted(r, fence, abandoned, n, write)
+  write(r.value, r.ttl, fence, abandoned and r.state .. '!' or r.state)
+  return {1, fence, abandoned and 1 or 0, 0, n}
+end
+local function asAgain(r, grant)
+  local ttl, state = r.ttl, grant and sub(grant, 59, 59)
+  local newest = grant and sub(grant, 28, 43)
+  local mine = grant and sub(grant, 1, 26) == sub(r.value, 1, 26) and state ~= 'F' and state ~= 'f'
+  local abandoned = mine and sub(grant, 60, 60) == '!'
+  if not mine or state == 'c' or state == 'C' then -- not claimed yet, or nobody knows
+    if r.fence then
+      local n, least = allow(r.fence, newest, r.fences)
+      if not n then return refuse(r, 3, nil, least) end
+      later(K.lock, ttl)
+      cover(r.fence)
+      return granted(r, r.fence, abandoned, n, record)
+    end
+    later(K.lock, ttl)
+    if state == 'c' and mine and r.fences == 1 then return granted(r, newest, abandoned, 1, record) end
+    return granted(r, mint(r.fences, newest), abandoned, r.fences, record)
+  end
+  local keep = ttl + KEEP
+  if r.how == 'raise' and r.fence ~= newest then
+    local n, least = allow(r.fence, newest, 1, 'raise')
+    if not n then return refuse(r, 3, nil, least) end
+    later(K.lock, ttl)
+    cover(r.fence)
+    newest = r.fence
+    call('SET', K.grant, sub(grant, 1, 27) .. newest .. sub(grant, 44, 58) .. r.state .. (abandoned and '!' or ''), 'KEEPTTL')
+    keep = keep + (newest > stamp and math.ceil((newest - stamp) / 1000) or 0)
+  end
+  later(K.lock, ttl)
+  later(K.grant, keep)
+  local left = call('PTTL', K.lock)
+  if left > longest then left = longest end
+  return {1, newest, abandoned and 1 or 0, left, 1}
+end
+local function try(r)
+  ours, r.fences = nil, tonumber(r.fences or 1)
+  caller = r.place and string.match(r.place, '%S+$')
+  local got = call('MGET', K.lock, K.grant, K.gone)
+  local cur, grant = got[1], got[2]
   if grant and not sound(grant) then counted('grant', grant, true) end
+  r.cur, r.grant, r.gone = cur, grant, got[3]
   local state = grant and sub(grant, 59, 59)
-  local told = grant and sub(grant, 28, 43)
-  local function join()
-    if place == '' or gone then return end
-    local mine = redis.call('ZSCORE', K[3], value)
-    if mine then
-      alive(mine)
-    else
-      local last = redis.call('ZRANGE', K[3], -1, -1, 'WITHSCORES')[2] or '0'
-      redis.call('ZADD', K[3], string.format('%.0f', counted('line', last) + 1), value)
-    end
-    redis.call('HSET', K[4], owner, sub(stamp, 1, 13) .. ' ' .. place)
-    outlast(K[3], patience + LINGER)
-    outlast(K[4], patience + LINGER)
-  end
-  local function refuse(why, cut, least)
-    local ahead = redis.call('ZRANK', K[3], value) or redis.call('ZCARD', K[3])
-    local left = redis.call('PTTL', K[1])
-    local head = grant and sub(grant, 1, 59)
-    if ours then cur, left, head = holder(limit, left) end
-    least = least or h and floor(limit and (ours and ours.wrote or grant and wrote(grant)) or told)
-    return {gone and 2 or why, cur and sub(cur, 1, 600) or '', left,
-      ahead, head or '', cut or handed and 3 or 0, least or ''}
-  end
-  local function hold(fence, gap, n)
-    record(owner, fence, gap and as .. '!' or as, linger)
-    return {1, fence, gap and 1 or 0, 0, n}
-  end
-  if limit or state == 's' or state == 'S' or cur and sub(cur, 1, 27) == SHARED then
+  if r.limit or state == 's' or state == 'S' or cur and sub(cur, 1, 27) == 'SHAREDLEASESAREINHASPSHARE ' then
     if not share then sharing() end
-    local answer = share(value, as, ttl, fences, h, how, limit, cur, grant, gone, join, refuse)
-    if answer then return answer end
-    return try(value, GONE, as, ttl, linger, fences, place, patience, h, how) -- it is free now
+    return share(r) or try(r) -- it is free now
   end
-  if cur == value and not gone then
-    local mine = grant and sub(grant, 1, 26) == owner and state ~= 'F' and state ~= 'f'
-    local gap = mine and sub(grant, 60, 60) == '!'
-    if not mine or state == 'c' or state == 'C' then -- not claimed yet, or nobody knows
-      if h then
-        local n, least = allow(h, told, fences, '')
-        if not n then return refuse(3, nil, least) end
-        later(K[1], ttl)
-        cover(h)
-        return hold(h, gap, n)
-      end
-      later(K[1], ttl)
-      if state == 'c' and mine and fences == 1 then return hold(told, gap, 1) end
-      return hold(mint(fences, told), gap, fences)
-    end
-    if how == 'raise' and h ~= told then
-      local least = floor(told)
-      if h < told or not near(h, least) then return refuse(3, nil, least) end
-      later(K[1], ttl)
-      cover(h)
-      grant, told = sub(grant, 1, 27) .. h .. sub(grant, 44, 58) .. as .. (gap and '!' or ''), h
-      redis.call('SET', K[2], grant, 'KEEPTTL')
-      linger = lasting(linger, h)
-    end
-    later(K[1], ttl)
-    later(K[2], linger)
-    local left = redis.call('PTTL', K[1])
-    if left > longest then left = longest end
-    return {1, told, gap and 1 or 0, left, 1}
+  if cur == r.value and not r.gone then return asAgain(r, grant) end
+  if cur or r.gone then
+    join(r)
+    return refuse(r, 0)
   end
-  if cur or gone then
-    join()
-    return refuse(0)
-  end
-  local kind = redis.call('TYPE', K[1]).ok
+  local kind = call('TYPE', K.lock).ok
   if kind ~= 'none' then return {-1, kind} end
-  local gap = unfinished(grant)
-  if state == 'c' or state == 'C' then restore(grant, gap) end
-  local mine = redis.call('ZSCORE', K[3], value)
-  local e, why = first(mine and value, true)
-  if e and e[1] ~= value then
-    if why then
-      join()
-      return refuse(0, 1)
-    end
-    if e[10] then
+  local newest, abandoned = grant and sub(grant, 28, 43), unfinished(grant)
+  if state == 'c' or state == 'C' then restore(grant, abandoned) end
+  local mine = call('ZSCORE', K.queue, r.value)
+  local me = mine and r.value
+  local e, why = first(me, true)
+  if e and e.value ~= r.value then
+    if not why and e.limit then
       if not share then sharing() end
-      usher(e, grant, gap, mine and value)
-    else
-      if not handover(e, told, grant and wrote(grant), gap) then mint(1, told) end
-      cur, grant = e[1], redis.call('GET', K[2])
+      usher(e, grant, abandoned, me)
+    elseif not why then
+      if not handOff(e, newest, wrote(grant), abandoned) then mint(1, newest) end
+      r.cur, r.grant = e.value, call('GET', K.grant)
     end
-    join()
-    return refuse(0)
+    join(r)
+    return refuse(r, 0, why and 1)
   elseif not e and why then
-    join()
-    return refuse(0, 2)
+    join(r)
+    return refuse(r, 0, 2)
   end
-  local fence, n = choose(h, told, fences, how)
+  local fence, n = choose(r, newest)
   if not fence then
-    join()
-    return refuse(3, nil, n)
+    join(r)
+    return refuse(r, 3, nil, n)
   end
   if mine then
-    redis.call('ZREM', K[3], value)
-    redis.call('HDEL', K[4], owner)
-    handed = ttl -- the next in line did not see that
+    unqueue(r.value)
+    handed = r.ttl -- the next in line did not see that
   end
-  redis.call('SET', K[1], value, 'PX', ttl)
-  return hold(fence, gap, n)
+  return granted(r, fence, abandoned, n, hold)
 end
-function release(value, GONE, wary, unclaimed, upto, ending)
-  local owner = sub(value, 1, 26)
+local function release(r)
+  local value, owner = r.value, sub(r.value, 1, 26)
   ours = nil
-  local got = redis.call('MGET', K[1], K[2]) -- nothing where it is no string: not ours
-  local grant = sound(got[2])
+  local got = call('MGET', K.lock, K.grant) -- nothing where it is no string: not ours
+  local cur, grant = got[1], sound(got[2])
   local state = grant and sub(grant, 59, 59) or ''
   local pending = grant and sub(grant, 1, 26) == owner and string.find(state, '[cC]') -- never came for it
-  if state == 's' or state == 'S' or got[1] and sub(got[1], 1, 27) == SHARED then
+  if state == 's' or state == 'S' or cur and sub(cur, 1, 27) == 'SHAREDLEASESAREINHASPSHARE ' then
     if not share then sharing() end
-    return leave(value, GONE, wary, unclaimed, upto, ending, got[1], grant)
+    return leave(r, cur, grant)
   end
-  if got[1] == value then
-    if unclaimed and not pending then return 0 end
-    local told = grant and sub(grant, 28, 43)
-    if upto and told and told > upto and not pending then return 0 end
-    local gap = grant and sub(grant, 60, 60) == '!'
-    if not pending then gap = ending == 'unfinished' and grant or gap and ending == 'unused' end
+  local abandoned = grant and sub(grant, 60, 60) == '!'
+  if cur == value then
+    local newest = grant and sub(grant, 28, 43)
+    if not pending then
+      if r.ending == 'unclaimed' or r.upTo and newest and newest > r.upTo then return 0 end
+      abandoned = r.ending == 'unfinished' and grant or abandoned and r.ending == 'unused'
+    end
     local keep = grant
-    redis.call('DEL', K[1], keep and K[1] or K[2])
-    if keep then remember(grant, gap) end
-    if GONE then redis.call('SET', GONE, '', 'PX', wary) end
-    if redis.call('EXISTS', K[3]) == 0 then return 1 end
-    if not votes(KEYS[2]) then return 1 end
+    call('DEL', K.lock, keep and K.lock or K.grant)
+    if keep then remember(grant, abandoned) end
+    if r.tombstone then call('SET', K.gone, '', 'PX', r.tombstone) end
+    if call('EXISTS', K.queue) == 0 then return 1 end
+    if not votes() then return 1 end
     local e, why = first(false, true)
     if e and not why then
-      if e[10] then
+      if e.limit then
         if not share then sharing() end
-        why = usher(e, grant, gap, false)
-      elseif not handover(e, told, grant and wrote(grant), gap) then
+        why = usher(e, grant, abandoned, false)
+      elseif not handOff(e, newest, wrote(grant), abandoned) then
         why = 'mute'
       end
     end
     if why == 'more' and not handed then hail() end
     return why == 'mute' and 3 or 1
   end
-  local rank, given = redis.call('ZRANK', K[3], value), pending
-  if rank or given then
-    redis.call('ZREM', K[3], value)
-    redis.call('HDEL', K[4], owner)
-  end
-  if given then remember(grant, sub(grant, 60, 60) == '!') end -- or its place would come back
-  if GONE then redis.pcall('SET', GONE, '', 'PX', wary) end
-  local leads = rank == 0 or given
-  leads = leads and votes(KEYS[2])
-  if leads then lead() end
-  return (rank or given) and 2 or 0
+  local rank = call('ZRANK', K.queue, value)
+  if rank or pending then unqueue(value) end
+  if pending then remember(grant, abandoned) end -- or its place would come back
+  if r.tombstone then redis.pcall('SET', K.gone, '', 'PX', r.tombstone) end
+  if (rank == 0 or pending) and votes() then lead() end
+  return (rank or pending) and 2 or 0
 end
 function sharing()
 local FREE = 4398046511104 -- 2^42; no limit is above a quarter of it
 local function smallest()
-  local front = redis.call('ZRANGE', K[7], 0, 0, 'WITHSCORES')
+  local front = call('ZRANGE', K.room, 0, 0, 'WITHSCORES')
   local limit = tonumber(front[2] or FREE)
   return limit < FREE / 2 and limit or math.huge, #front > 0
 end
+local function opens(limit, n, least)
+  local room = limit and math.min(least, limit > 0 and limit or math.huge)
+  local at = room and n < math.huge and n >= room and n - room or -1
+  local last = call('ZRANGE', K.shares, at, at, 'WITHSCORES')
+  return last[1], tonumber(last[2])
+end
 local function take(limit)
-  local back = redis.call('ZRANGE', K[7], -1, -1, 'WITHSCORES')
+  local back = call('ZRANGE', K.room, -1, -1, 'WITHSCORES')
   local number = 0
-  if back[2] then number = tonumber(back[2]) > FREE / 2 and back[1] or redis.call('ZCARD', K[7]) end
-  redis.call('ZADD', K[7], string.format('%.0f', limit), number)
+  if back[2] then number = tonumber(back[2]) > FREE / 2 and back[1] or call('ZCARD', K.room) end
+  call('ZADD', K.room, string.format('%.0f', limit), number)
   return number
 end
 local function fits(limit)
@@ -508,22 +586,22 @@ local function lease(text)
     mark = mark == '1', place = place, pending = state == 'c' or state == 'C'}
 end
 local function write(value, l)
-  redis.call('HSET', K[6], value, l.fence .. ' ' .. l.since .. ' ' .. l.state .. ' ' .. string.format('%.0f', l.limit)
-    .. ' ' .. l.slot .. ' ' .. (l.mark and 1 or 0) .. (l.place ~= '' and ' ' .. l.place or ''))
+  local limit, mark, place = string.format('%.0f', l.limit), l.mark and 1 or 0, l.place ~= '' and ' ' .. l.place or ''
+  call('HSET', K.held, value, l.fence .. ' ' .. l.since .. ' ' .. l.state .. ' ' .. limit .. ' ' .. l.slot .. ' ' .. mark .. place)
 end
 local function reap(all)
   local size = 1
   for _ = 1, 11 do
-    local ids, over = redis.call('ZRANGE', K[5], 0, size - 1, 'WITHSCORES'), {}
+    local ids, over = call('ZRANGE', K.shares, 0, size - 1, 'WITHSCORES'), {}
     for i = 1, #ids, 2 do
       if not all and tonumber(ids[i + 1]) > ms then break end
       over[#over + 1] = ids[i]
     end
-    if #over == 0 or not all and redis.call('PTTL', K[1]) == -1 then return true end
-    local leases, strikes = redis.call('HMGET', K[6], unpack(over)), nil
+    if #over == 0 or not all and call('PTTL', K.lock) == -1 then return true end
+    local leases, strikes = call('HMGET', K.held, unpack(over)), nil
     local free, line, places, patience = {}, {}, {}, 0
-    redis.call('ZREM', K[5], unpack(over)) -- takes no memory, and after it nothing is refused for that
-    redis.call('HDEL', K[6], unpack(over))
+    call('ZREM', K.shares, unpack(over)) -- takes no memory, and after it nothing is refused for that
+    call('HDEL', K.held, unpack(over))
     for i = 1, #over do
       local l = leases[i] and lease(leases[i])
       if l and l.limit > 0 then
@@ -534,17 +612,17 @@ local function reap(all)
         local number, place = string.match(l.place, '^(%S+) (.*)$')
         local e = entry(over[i], number, place)
         line[#line + 1], line[#line + 2] = number, over[i]
-        places[#places + 1], places[#places + 2] = sub(over[i], 1, 26), lapsed(place)
-        strikes = strike(strikes or redis.call('HGET', K[4], '!') or '', e[7], l.since)
-        patience = math.max(patience, e[4])
+        places[#places + 1], places[#places + 2] = sub(over[i], 1, 26), unclaimed(place)
+        strikes = strike(strikes or call('HGET', K.places, '!') or '', e.inbox, l.since)
+        patience = math.max(patience, e.patience)
       end
     end
-    if #free > 0 then redis.call('ZADD', K[7], unpack(free)) end
+    if #free > 0 then call('ZADD', K.room, unpack(free)) end
     if #line > 0 then
-      redis.call('ZADD', K[3], unpack(line))
-      redis.call('HSET', K[4], '!', strikes, unpack(places))
-      outlast(K[3], patience + LINGER)
-      outlast(K[4], patience + LINGER)
+      call('ZADD', K.queue, unpack(line))
+      call('HSET', K.places, '!', strikes, unpack(places))
+      outlast(K.queue, patience + LINGER)
+      outlast(K.places, patience + LINGER)
     end
     ours.stale = true
     if #over < size then return true end
@@ -553,20 +631,20 @@ local function reap(all)
   return false
 end
 local function vacate()
-  redis.call('DEL', K[1], K[5], K[6], K[7])
+  call('DEL', K.lock, K.shares, K.held, K.room)
   ours.lock, ours.n, ours.least, ours.stale = nil, 0, math.huge, true
 end
 local function survey(cur, grant, gap)
-  local side = sub(K[3], 11)
-  K[5], K[6], K[7] = 'hasp.shares:' .. side, 'hasp.held:' .. side, 'hasp.room:' .. side
+  local side = sub(K.queue, 11)
+  K.shares, K.held, K.room = 'hasp.shares:' .. side, 'hasp.held:' .. side, 'hasp.room:' .. side
   local state = grant and sub(grant, 59, 59)
   local was = state == 's' or state == 'S'
-  ours = {n = 0, least = math.huge, newest = grant and sub(grant, 28, 43), wrote = grant and wrote(grant), mark = gap,
+  ours = {n = 0, least = math.huge, newest = grant and sub(grant, 28, 43), wrote = wrote(grant), mark = gap,
     mute = state == 'S', px = 0, grant = grant, stale = false}
   local done
-  if cur and sub(cur, 1, 27) == SHARED then
+  if cur and sub(cur, 1, 27) == 'SHAREDLEASESAREINHASPSHARE ' then
     ours.lock = cur
-    if redis.call('HGET', K[6], '!') ~= sub(cur, 28) then
+    if call('HGET', K.held, '!') ~= sub(cur, 28) then
       ours.n = math.huge
       return true
     end
@@ -576,7 +654,7 @@ local function survey(cur, grant, gap)
   else
     return true
   end
-  ours.n = redis.call('ZCARD', K[5])
+  ours.n = call('ZCARD', K.shares)
   if ours.n == 0 and cur and not ours.stale then
     ours.n = math.huge -- it was never empty
   elseif ours.n == 0 then
@@ -588,73 +666,64 @@ local function survey(cur, grant, gap)
 end
 local function settle()
   if ours.alone or not ours.stale and ours.px == 0 then return end
-  local zero = string.rep('0', 16)
+  local zero, px = string.rep('0', 16), ours.px
   local newest, most = ours.newest or zero, ours.wrote or zero
-  local head = SHARED .. newest .. ' ' .. sub(stamp, 1, 13) .. ' '
+  local text = 'SHAREDLEASESAREINHASPSHARE ' .. newest .. ' ' .. sub(stamp, 1, 13) .. ' ' .. (ours.mute and 'S' or 's')
+    .. (ours.mark and '!' or ' ') .. most
   if ours.lock then
-    local px = ours.px
-    if px > 0 then later(K[1], px) end
-    if not ours.grant then px = math.max(px, redis.call('PTTL', K[1])) end
-    if ours.stale then
-      local text = head .. (ours.mute and 'S' or 's') .. (ours.mark and '!' or ' ') .. most
-      if ours.grant then
-        redis.call('SET', K[2], text, 'KEEPTTL')
-      else
-        redis.call('SET', K[2], text, 'PX', lasting(px + KEEP, newest))
-      end
+    if px > 0 then later(K.lock, px) end
+    if not ours.grant then px = math.max(px, call('PTTL', K.lock)) end
+    if ours.stale and ours.grant then
+      call('SET', K.grant, text, 'KEEPTTL')
+    elseif ours.stale then
+      call('SET', K.grant, text, 'PX', px + KEEP + (newest > stamp and math.ceil((newest - stamp) / 1000) or 0))
     end
     if px > 0 then
-      later(K[2], lasting(px + KEEP, newest))
-      outlast(K[5], px + KEEP)
-      outlast(K[6], px + KEEP)
-      if ours.room then outlast(K[7], px + KEEP) end
+      later(K.grant, px + KEEP + (newest > stamp and math.ceil((newest - stamp) / 1000) or 0))
+      outlast(K.shares, px + KEEP)
+      outlast(K.held, px + KEEP)
+      if ours.room then outlast(K.room, px + KEEP) end
     end
   elseif ours.grant and ours.n > 0 then -- more to reap than one script should
-    redis.call('SET', K[2], head .. (ours.mute and 'S' or 's') .. (ours.mark and '!' or ' ') .. most, 'KEEPTTL')
+    call('SET', K.grant, text, 'KEEPTTL')
+  elseif ours.grant and true then
+    remember(text, ours.mark)
   elseif ours.grant then
-    local keep = true
-    if keep then
-      local as = 'F'
-      if ours.mark or most ~= newest then as = 'f' .. (ours.mark and '!' or ' ') .. most end
-      redis.call('SET', K[2], head .. as, 'KEEPTTL')
-    else
-      redis.call('DEL', K[2])
-    end
+    call('DEL', K.grant)
   end
 end
 local function add(value, fence, state, limit, px, since, place)
   if not ours.lock then
-    ours.lock = SHARED .. stamp
-    redis.call('SET', K[1], ours.lock, 'PX', px)
-    redis.call('DEL', K[5], K[6], K[7])
+    ours.lock = 'SHAREDLEASESAREINHASPSHARE ' .. stamp
+    call('SET', K.lock, ours.lock, 'PX', px)
+    call('DEL', K.shares, K.held, K.room)
   end
-  if ours.n == 0 then redis.call('HSET', K[6], '!', sub(ours.lock, 28)) end
+  if ours.n == 0 then call('HSET', K.held, '!', sub(ours.lock, 28)) end
   local l = {fence = fence, since = since or sub(stamp, 1, 13), state = state, limit = limit, slot = 0,
     mark = ours.mark, place = place or ''}
   if limit > 0 then
     l.slot = take(limit)
     ours.mark, ours.room = false, true
   end
-  redis.call('ZADD', K[5], string.format('%.0f', ms + px), value)
+  call('ZADD', K.shares, string.format('%.0f', ms + px), value)
   write(value, l)
   ours.n, ours.least, ours.px = ours.n + 1, math.min(ours.least, limit > 0 and limit or math.huge), math.max(ours.px, px)
   if not ours.newest or fence > ours.newest then ours.newest = fence end
-  ours.mute, ours.stale = ours.mute or state == 'm' or state == 'M', true
+  ours.mute, ours.stale = ours.mute or (state == 'm' or state == 'M'), true
   return l
 end
 local function hand(e)
-  if not e[10] then
-    if not handover(e, ours.newest, ours.wrote, ours.mark) then return false end
-    ours.alone = e[1]
+  if not e.limit then
+    if not handOff(e, ours.newest, ours.wrote, ours.mark) then return false end
+    ours.alone = e.value
     return true
   end
   local fence, state = string.rep('0', 16), 'C'
-  if e[9] == '' then fence, state = heirs(ours.newest), 'c' end
+  if e.proposes == '' then fence, state = mintFor(ours.newest), 'c' end
   if not fence then return false end
-  redis.call('ZREM', K[3], e[1])
-  redis.call('HDEL', K[4], sub(e[1], 1, 26))
-  add(e[1], fence, state, e[10], tonumber(e[5]), nil, e[2] .. ' ' .. e[8])
-  handed = math.max(handed or 0, tonumber(e[5]))
+  unqueue(e.value)
+  add(e.value, fence, state, e.limit, tonumber(e.claim), nil, e.number .. ' ' .. e.place)
+  handed = math.max(handed or 0, tonumber(e.claim))
   return true
 end
 local function admit(me)
@@ -662,8 +731,8 @@ local function admit(me)
   for _ = 1, 32 do
     local e, why
     e, why, at = first(me, true, fits, at)
-    if not e or why or e[1] == me then return e, why end
-    if ours.alone or not fits(e[10]) then return e, 'shut' end
+    if not e or why or e.value == me then return e, why end
+    if ours.alone or not fits(e.limit) then return e, 'shut' end
     if not hand(e) then return e, 'mute' end
     if ours.alone then return e, 'shut' end
   end
@@ -676,64 +745,57 @@ local function letIn()
 end
 function usher(e, grant, gap, me)
   survey(nil, nil, gap)
-  ours.newest, ours.wrote, ours.grant = grant and sub(grant, 28, 43), grant and wrote(grant), redis.call('EXISTS', K[2]) == 1
+  ours.newest, ours.wrote, ours.grant = grant and sub(grant, 28, 43), wrote(grant), call('EXISTS', K.grant) == 1
   local _, why = nil, 'mute'
   if hand(e) then _, why = admit(me) end
   settle()
   return why
 end
-local function opens(limit)
-  local at = -1 -- all have to go
-  if limit and ours.n < math.huge then
-    local room = math.min(ours.least, limit > 0 and limit or math.huge)
-    if ours.n >= room then at = ours.n - room end
-  end
-  local last = redis.call('ZRANGE', K[5], at, at, 'WITHSCORES')
-  return last[1], tonumber(last[2])
-end
 function holder(limit, left)
-  if ours.alone then return ours.alone, left, sub(redis.call('GET', K[2]), 1, 59) end
+  if ours.alone then return ours.alone, left, sub(call('GET', K.grant), 1, 59) end
   if not ours.lock then return nil, left, '' end
-  local last, at = opens(limit)
-  local text = ours.n < math.huge and last and redis.call('HGET', K[6], last)
+  local last, at = opens(limit, ours.n, ours.least)
+  local text = ours.n < math.huge and last and call('HGET', K.held, last)
   if not text then return ours.lock, left, '' end
   if left >= 0 then left = math.max(1, at - ms) end
   return last, left, sub(last, 1, 27) .. string.match(text, '^%d+ %d+ %a %d+ %d+')
 end
-local function stand(value, l, as, ttl, fences, h, how, refuse)
-  local ends = tonumber(redis.call('ZSCORE', K[5], value) or 0)
-  if ends <= ms and redis.call('PTTL', K[1]) ~= -1 then return nil end
-  if how == 'convert' and (l.pending or h and l.fence < h) then return refuse(0) end
+local function shares(l, left, n)
+  if left > longest then left = longest end
+  return {1, l.fence, l.mark and 1 or 0, left, n, tonumber(l.slot)}
+end
+local function stand(r, l)
+  local value, ttl = r.value, r.ttl
+  local ends = tonumber(call('ZSCORE', K.shares, value) or 0)
+  if ends <= ms and call('PTTL', K.lock) ~= -1 then return nil end
+  if r.how == 'convert' and (l.pending or r.fence and l.fence < r.fence) then return refuse(r, 0) end
   local n, changed = 1, l.pending
+  local raised = r.how == 'raise' and r.fence ~= l.fence
+  if r.fence and (l.pending or raised) then
+    local least
+    if l.pending then
+      n, least = allow(r.fence, ours.wrote, r.fences, nil, ours.newest)
+    else
+      n, least = allow(r.fence, l.fence, 1, 'raise')
+    end
+    if not n then return refuse(r, 3, nil, least) end
+  end
+  later(K.lock, ttl) -- takes no memory, and after it nothing is refused for that
+  if r.fence and (l.pending or raised) then
+    cover(r.fence)
+    l.fence, l.state, changed = r.fence, l.pending and 'C' or l.state, true
+  end
   if l.pending then
-    if h then
-      local least
-      n, least = allow(h, ours.wrote, fences, 'shared', ours.newest)
-      if not n then return refuse(3, nil, least) end
+    if not r.fence and not (l.state == 'c' and r.fences == 1) then
+      l.fence, n = mint(r.fences, ours.newest), r.fences
     end
-    later(K[1], ttl) -- takes no memory, and after it nothing is refused for that
-    if h then
-      cover(h)
-      l.fence, l.state = h, 'C'
-    end
-    if not h and not (l.state == 'c' and fences == 1) then l.fence, n = mint(fences, ours.newest), fences end
-    l.state, l.place, l.pending = as, '', false
+    l.state, l.place, l.pending = r.state, '', false
     if l.limit == 0 then l.mark = ours.mark end -- one beside it may not have finished since
-    ours.mute = ours.mute or as == 'm' or as == 'M'
-  else
-    if how == 'raise' and h ~= l.fence then
-      local least = floor(ours.wrote)
-      if least < l.fence then least = l.fence end
-      if h < l.fence or not near(h, least) then return refuse(3, nil, least) end
-      later(K[1], ttl)
-      cover(h)
-      l.fence, changed = h, true
-    end
-    later(K[1], ttl)
+    ours.mute = ours.mute or (r.state == 'm' or r.state == 'M')
   end
   if ms + ttl > ends then
     ends = ms + ttl
-    redis.call('ZADD', K[5], string.format('%.0f', ends), value)
+    call('ZADD', K.shares, string.format('%.0f', ends), value)
   end
   if changed then
     write(value, l)
@@ -741,115 +803,108 @@ local function stand(value, l, as, ttl, fences, h, how, refuse)
     ours.stale = true
   end
   ours.px = math.max(ours.px, ttl)
-  if redis.call('EXISTS', K[3]) == 1 then letIn() end
+  if call('EXISTS', K.queue) == 1 then letIn() end
   settle()
-  local left = ends - ms
-  if left > longest then left = longest end
-  return {1, l.fence, l.mark and 1 or 0, left, n, tonumber(l.slot)}
+  return shares(l, ends - ms, n)
 end
-local function convert(value, ttl, h, limit, grant, refuse)
-  local state = grant and sub(grant, 59, 59)
-  local fence = grant and sub(grant, 28, 43)
-  if not state or sub(grant, 1, 26) ~= sub(value, 1, 26) or not string.find(state, '[hmHM]') or h and fence < h then
+local function convert(r, grant)
+  local value, state, fence = r.value, grant and sub(grant, 59, 59), grant and sub(grant, 28, 43)
+  if not state or sub(grant, 1, 26) ~= sub(value, 1, 26) or not string.find(state, '[hmHM]') or r.fence and fence < r.fence then
     ours = nil
-    return refuse(0)
+    return refuse(r, 0)
   end
-  later(K[1], ttl) -- takes no memory, and after it nothing is refused for that
-  local left = redis.call('PTTL', K[1])
-  if left < 0 then left = ttl end
-  ours.lock, ours.mark = SHARED .. stamp, false
-  redis.call('SET', K[1], ours.lock, 'KEEPTTL')
-  redis.call('DEL', K[5], K[6], K[7])
-  local l = add(value, fence, state, limit, left, sub(grant, 45, 57))
+  later(K.lock, r.ttl) -- takes no memory, and after it nothing is refused for that
+  local left = call('PTTL', K.lock)
+  if left < 0 then left = r.ttl end
+  ours.lock, ours.mark = 'SHAREDLEASESAREINHASPSHARE ' .. stamp, false
+  call('SET', K.lock, ours.lock, 'KEEPTTL')
+  call('DEL', K.shares, K.held, K.room)
+  local l = add(value, fence, state, r.limit, left, sub(grant, 45, 57))
   letIn()
   settle()
-  if left > longest then left = longest end
-  return {1, fence, 0, left, 1, tonumber(l.slot)}
+  return shares(l, left, 1)
 end
-function share(value, as, ttl, fences, h, how, limit, cur, grant, gone, join, refuse)
-  ttl = tonumber(ttl)
-  local gap
+function share(r)
+  local value, cur, grant, gone, limit = r.value, r.cur, r.grant, r.gone, tonumber(r.limit)
+  r.ttl, r.limit = tonumber(r.ttl), limit
   local state = grant and sub(grant, 59, 59)
-  if not cur or sub(cur, 1, 27) == SHARED then gap = unfinished(grant) end
-  local done = survey(cur, grant, gap)
-  local alone = cur and sub(cur, 1, 27) ~= SHARED
-  if alone then
-    if cur == value and not gone and how == 'convert' then return convert(value, ttl, h, limit, grant, refuse) end
+  local abandoned
+  if not cur or sub(cur, 1, 27) == 'SHAREDLEASESAREINHASPSHARE ' then abandoned = unfinished(grant) end
+  local done = survey(cur, grant, abandoned)
+  if cur and sub(cur, 1, 27) ~= 'SHAREDLEASESAREINHASPSHARE ' then
+    if cur == value and not gone and r.how == 'convert' then return convert(r, grant) end
     ours = nil
-    if cur ~= value and how ~= 'convert' then join() end
-    return refuse(0)
+    if cur ~= value and r.how ~= 'convert' then join(r) end
+    return refuse(r, 0)
   end
-  local text = ours.lock and ours.n < math.huge and not gone and redis.call('HGET', K[6], value)
+  local text = ours.lock and ours.n < math.huge and not gone and call('HGET', K.held, value)
   if text then
     local answer
     if limit then
-      answer = stand(value, lease(text), as, ttl, fences, h, how, refuse)
-    elseif tonumber(redis.call('ZSCORE', K[5], value) or 0) > ms or redis.call('PTTL', K[1]) == -1 then
-      answer = refuse(0) -- overtaken by the request that converted the lease
+      answer = stand(r, lease(text))
+    elseif tonumber(call('ZSCORE', K.shares, value) or 0) > ms or call('PTTL', K.lock) == -1 then
+      answer = refuse(r, 0) -- overtaken by the request that converted the lease
     end
     if answer then
       settle()
       return answer
     end
   end
-  if gone or how == 'convert' then
+  if gone or r.how == 'convert' then
     settle()
-    return refuse(0)
+    return refuse(r, 0)
   end
   if not ours.lock then
-    local kind = redis.call('TYPE', K[1]).ok
+    local kind = call('TYPE', K.lock).ok
     if kind ~= 'none' then return {-1, kind} end
-    if state == 'c' or state == 'C' then restore(grant, gap) end
+    if state == 'c' or state == 'C' then restore(grant, abandoned) end
   end
-  local mine = redis.call('ZSCORE', K[3], value)
-  local _, why = nil, 'more'
+  local mine = call('ZSCORE', K.queue, value)
+  local _, why, low = nil, 'more', nil
   if done then _, why = admit(mine and value) end
-  local cut, low = why == 'more' and (handed and 3 or 2) or why == 'mute' and 1 or nil, nil
+  local cut = why == 'more' and (handed and 3 or 2) or why == 'mute' and 1 or nil
   if not why and not limit and ours.n == 0 then
     settle()
     return nil
   elseif not why and fits(limit) then
-    local fence, n = choose(h, ours.wrote, fences, how == '' and 'shared' or how, ours.newest)
+    local fence, n = choose(r, ours.wrote, ours.newest)
     if fence then
-      if mine then
-        redis.call('ZREM', K[3], value)
-        redis.call('HDEL', K[4], sub(value, 1, 26))
-      end
-      local l = add(value, fence, as, limit, ttl)
-      if redis.call('EXISTS', K[3]) == 1 then
+      if mine then unqueue(value) end
+      local l = add(value, fence, r.state, limit, r.ttl)
+      if call('EXISTS', K.queue) == 1 then
         letIn()
         handed = handed or 0 -- whoever is first now does not know when there will be room for it
       end
       settle()
-      return {1, fence, l.mark and 1 or 0, 0, n, tonumber(l.slot)}
+      return shares(l, 0, n)
     end
     low = n
   end
   settle()
-  join()
-  return refuse(low and 3 or 0, cut, low)
+  join(r)
+  return refuse(r, low and 3 or 0, cut, low)
 end
-function leave(value, GONE, wary, unclaimed, upto, ending, cur, grant)
-  local alone = cur and sub(cur, 1, 27) ~= SHARED
+function leave(r, cur, grant)
+  local value, ending = r.value, r.ending
+  local alone = cur and sub(cur, 1, 27) ~= 'SHAREDLEASESAREINHASPSHARE '
   local done = survey(cur, grant, unfinished(grant))
-  local owner = sub(value, 1, 26)
-  local text = ours.n < math.huge and (ours.lock or alone) and redis.call('HGET', K[6], value)
+  local text = ours.n < math.huge and (ours.lock or alone) and call('HGET', K.held, value)
   local l, result, rank, ends = text and lease(text), 0, nil, nil
-  if l and (unclaimed and not l.pending or upto and l.fence > upto and not l.pending) then
+  if l and not l.pending and (ending == 'unclaimed' or r.upTo and l.fence > r.upTo) then
     settle()
     return 0
   end
   if l then
-    ends = tonumber(redis.call('ZSCORE', K[5], value) or 0)
-    redis.call('ZREM', K[5], value)
-    redis.call('HDEL', K[6], value)
-    if alone or ends <= ms and redis.call('PTTL', K[1]) ~= -1 then -- it was over
+    ends = tonumber(call('ZSCORE', K.shares, value) or 0)
+    call('ZREM', K.shares, value)
+    call('HDEL', K.held, value)
+    if alone or ends <= ms and call('PTTL', K.lock) ~= -1 then -- it was over
       result = l.pending and 2 or 0
     else
       result = 1
     end
     if l.limit > 0 then
-      redis.call('ZADD', K[7], FREE - l.slot, l.slot)
+      call('ZADD', K.room, FREE - l.slot, l.slot)
       ours.least, ours.room = smallest()
       local left = ending == 'unfinished' or result == 0 or ending == 'unused' and l.mark
       if l.pending then left = l.mark end
@@ -857,20 +912,19 @@ function leave(value, GONE, wary, unclaimed, upto, ending, cur, grant)
     end
     ours.n = ours.n - 1
   else
-    rank = redis.call('ZRANK', K[3], value)
+    rank = call('ZRANK', K.queue, value)
     if rank then
-      redis.call('ZREM', K[3], value)
-      redis.call('HDEL', K[4], owner)
+      unqueue(value)
       result = 2
     end
   end
-  if GONE then
-    local set = l and redis.call or redis.pcall -- may fail where the server is full: a Try that comes late then keeps the key for its TTL
-    set('SET', GONE, '', 'PX', wary)
+  if r.tombstone then
+    local set = l and call or redis.pcall -- may fail where the server is full: a Try that comes late then keeps the key for its TTL
+    set('SET', K.gone, '', 'PX', r.tombstone)
   end
   if alone then
-    if ours.mark and ours.stale and sub(grant or '', 1, 27) == SHARED then -- it stays beside the peer that has the key now
-      redis.call('SET', K[2], sub(grant, 1, 59) .. '!' .. sub(grant, 61), 'KEEPTTL')
+    if ours.mark and ours.stale and grant and sub(grant, 1, 27) == 'SHAREDLEASESAREINHASPSHARE ' then
+      call('SET', K.grant, sub(grant, 1, 59) .. '!' .. sub(grant, 61), 'KEEPTTL')
     end
     ours = nil
     if rank == 0 then lead() end
@@ -878,74 +932,104 @@ function leave(value, GONE, wary, unclaimed, upto, ending, cur, grant)
   end
   if ours.n == 0 and ours.lock then vacate() end
   local e, why
-  local may = done and redis.call('EXISTS', K[3]) == 1
-  may = may and votes(KEYS[2])
+  local may = done and call('EXISTS', K.queue) == 1
+  may = may and votes()
   if may then e, why = letIn() end
   if not done then hail() end -- what is over is too much for one script
   if ends and why == 'shut' and not ours.alone and not handed then
-    local _, at = opens(e[10])
+    local _, at = opens(e.limit, ours.n, ours.least)
     if at and at < ends then handed = math.max(1, at - ms) end -- it was told to look when this lease ends
   end
   settle()
-  if rank == 0 and why == 'shut' and e[6] ~= 'p' and not ours.alone then notify(e) end -- it looks after the holders now
+  if rank == 0 and why == 'shut' and e.mode ~= 'p' and not ours.alone then notify(e) end -- it looks after the holders now
   return why == 'mute' and result == 1 and 3 or result
 end
 end
+function contended(kind, at)
+  K = {lock = KEYS[keysAt], grant = KEYS[keysAt + 1], queue = KEYS[keysAt + 2], places = KEYS[keysAt + 3], gone = KEYS[keysAt + 4]}
+  if kind == 'try' then return try({
+    value = ARGV[at + 1],
+    ttl = ARGV[at + 2],
+    state = ARGV[at + 3],
+    keep = ARGV[at + 4]}) end
+  if kind == 'tryAny' then return try({
+    value = ARGV[at + 1],
+    ttl = ARGV[at + 2],
+    state = ARGV[at + 3],
+    fences = ARGV[at + 4],
+    fence = ARGV[at + 5] ~= '' and ARGV[at + 5] or nil,
+    how = ARGV[at + 6],
+    limit = ARGV[at + 7] ~= '' and ARGV[at + 7] or nil,
+    place = ARGV[at + 8] ~= '' and ARGV[at + 8] or nil,
+    patience = ARGV[at + 9]}) end
+  if kind == 'release' then return release({
+    value = ARGV[at + 1]}) end
+  if kind == 'propose' then return try({
+    value = ARGV[at + 1],
+    ttl = ARGV[at + 2],
+    state = ARGV[at + 3],
+    fence = ARGV[at + 4]}) end
+  if kind == 'withdraw' then return release({
+    value = ARGV[at + 1],
+    upTo = ARGV[at + 2]}) end
+  return release({
+    value = ARGV[at + 1],
+    tombstone = ARGV[at + 2] ~= '' and ARGV[at + 2] or nil,
+    upTo = ARGV[at + 3] ~= '' and ARGV[at + 3] or nil,
+    ending = ARGV[at + 4] ~= '' and ARGV[at + 4] or nil})
+end
 end
 local function request()
-  local kind, value, a = ARGV[argsAt], ARGV[argsAt + 1], argsAt + 2
-  local lock, grant, line = KEYS[keysAt], KEYS[keysAt + 1], KEYS[keysAt + 2]
-  if kind == 'd' or kind == 'b' then
-    local got = call('MGET', lock, grant)
-    local above = kind == 'b' and got[2] and sub(got[2], 28, 43) > ARGV[a]
-    if got[1] == value and not above and call('EXISTS', line) == 0 then
-      call('DEL', lock)
-      if got[2] then call('SET', grant, sub(got[2], 1, 58) .. 'F', 'KEEPTTL') end
+local kind, at = ARGV[argsAt], argsAt
+local value = ARGV[at + 1]
+local lockKey, grantKey, queueKey = KEYS[keysAt], KEYS[keysAt + 1], KEYS[keysAt + 2]
+if kind == 'release' or kind == 'withdraw' then
+  local got = call('MGET', lockKey, grantKey)
+  local cur, was = got[1], got[2]
+  if call('EXISTS', queueKey) == 0 then
+    if cur == value and (kind == 'release' or not was or sub(was, 28, 43) <= ARGV[at + 2]) then
+      call('DEL', lockKey)
+      if was then call('SET', grantKey, sub(was, 1, 58) .. 'F', 'KEEPTTL') end
       return 1
     end
-  elseif kind ~= 'r' and kind ~= 'u' and kind ~= 'x' then
-    if not votes(KEYS[2]) then return {4} end
-    if tonumber(ARGV[a]) > longest then return {5, longest} end
-    if (kind == 'p' or kind == 'h' or kind == 'm') and call('EXISTS', lock, line, KEYS[keysAt + 4]) == 0 then
-      local was = call('GET', grant)
-      if not was or sub(was, 59) == 'F' then
-        local told, fence, as = was and sub(was, 28, 43), ARGV[a + 1], ARGV[a + 2]
-        if kind == 'p' then
-          local ok, least = allow(fence, told, 1)
-          if not ok then return {3, '', -2, 0, '', 0, least} end
-          cover(fence)
-        else
-          fence, as = mint(1, told), kind
-        end
-        call('SET', lock, value, 'PX', ARGV[a])
-        call('SET', grant, sub(value, 1, 26) .. ' ' .. fence .. ' ' .. sub(stamp, 1, 13) .. ' ' .. as,
-          'PX', lasting(ARGV[a] + KEEP, fence))
-        return fence
-      end
+    local mine = cur == value or was and sub(was, 1, 26) == sub(value, 1, 26)
+    local among = cur and sub(cur, 1, 27) == 'SHAREDLEASESAREINHASPSHARE ' or was and sub(was, 1, 27) == 'SHAREDLEASESAREINHASPSHARE '
+    if not mine and not among then return 0 end
+  end
+elseif kind ~= 'releaseAny' then
+  local ttl = ARGV[at + 2]
+  votes()
+  if not longest then return {4} end
+  if tonumber(ttl) > longest then return {5, longest} end
+  local inWay, cur, was = kind ~= 'tryAny' and call('EXISTS', lockKey, queueKey, KEYS[keysAt + 4]), nil, nil
+  if inWay == 0 then
+    was = call('GET', grantKey)
+  elseif inWay == 1 then
+    local got = call('MGET', lockKey, grantKey)
+    cur, was = got[1], got[2]
+  end
+  local taken = cur and cur ~= value and sub(cur, 1, 27) ~= 'SHAREDLEASESAREINHASPSHARE ' -- and nobody waits
+  if taken or inWay == 0 and (not was or sub(was, 59, 59) == 'F') then
+    local fence, known, least, n = kind == 'propose' and ARGV[at + 4], was and sub(was, 28, 43), nil, 1
+    if fence then
+      n, least = allow(fence, known, 1)
     end
+    if taken then
+      local left, head = call('PTTL', lockKey), was and sub(was, 1, 59) or ''
+      return {0, sub(cur, 1, 600), left, 0, head, 0, least or ''}
+    elseif not n then
+      return {3, '', -2, 0, '', 0, least}
+    end
+      if fence then cover(fence) end
+      fence = fence or mint(1, known)
+      local state, keep = ARGV[at + 3], ttl + KEEP + (fence > stamp and math.ceil((fence - stamp) / 1000) or 0)
+call('SET', lockKey, value, 'PX', ttl)
+call('SET', grantKey, sub(value, 1, 26) .. ' ' .. fence .. ' ' .. sub(stamp, 1, 13) .. ' ' .. state, 'PX', keep)
+      return fence
   end
-  if not try then slow() end
-  K = {lock, grant, line, KEYS[keysAt + 3]}
-  local gone = KEYS[keysAt + 4]
-  if kind == 'd' or kind == 'u' then return release(value, nil, nil, kind == 'u') end
-  if kind == 'b' then return release(value, nil, nil, false, ARGV[a]) end
-  if kind == 'r' then return release(value, gone, ARGV[a], false) end
-  if kind == 'p' then return try(value, gone, ARGV[a + 2], ARGV[a], ARGV[a] + KEEP, 1, '', 0, ARGV[a + 1], '') end
-  if kind == 'P' then
-    return try(value, gone, ARGV[a + 2], ARGV[a], ARGV[a] + KEEP, tonumber(ARGV[a + 3]), ARGV[a + 4], ARGV[a + 5],
-      ARGV[a + 1], ARGV[a + 6])
-  end
-  if kind == 'x' then
-    local wary, upto = ARGV[a], ARGV[a + 1]
-    return release(value, wary ~= '' and gone, wary, false, upto ~= '' and upto, ARGV[a + 2])
-  elseif kind == 's' then
-    local h, how = ARGV[a + 6], ARGV[a + 7]
-    return try(value, gone, ARGV[a + 1], ARGV[a], ARGV[a] + KEEP, tonumber(ARGV[a + 3]), ARGV[a + 4], ARGV[a + 5],
-      h ~= '' and h, how, tonumber(ARGV[a + 2]))
-  end
-  local linger = ARGV[a] + KEEP
-  if kind == 'h' or kind == 'm' then return try(value, gone, kind, ARGV[a], linger, 1, '', 0) end
-  return try(value, gone, string.lower(kind), ARGV[a], linger, tonumber(ARGV[a + 2]), ARGV[a + 3], ARGV[a + 4])
+end
+  if not contended then slow() end
+  return contended(kind, at)
 end
 local function run()
   caller, handed = nil, nil
@@ -954,14 +1038,14 @@ local function run()
   return answer
 end
 if ARGV[1] == '1' then return {run(), life} end
-local args = {h = 2, m = 2, H = 5, M = 5, p = 3, P = 7, s = 8, r = 1, d = 0, u = 0, b = 1, x = 3}
+local keys = {try = 5, propose = 5, tryAny = 5, release = 4, withdraw = 4, releaseAny = 5}
+local fields = {try = 4, propose = 4, tryAny = 9, release = 1, withdraw = 2, releaseAny = 4}
 local out = {}
 for i = 1, tonumber(ARGV[1]) do
   local ok, answer = pcall(run)
   out[i] = ok and answer
   local kind = ARGV[argsAt]
-  keysAt = keysAt + ((kind == 'd' or kind == 'u' or kind == 'b') and 4 or 5)
-  argsAt = argsAt + 2 + args[kind]
+  keysAt, argsAt = keysAt + keys[kind], argsAt + 1 + fields[kind]
 end
 out[#out + 1] = life
 return out

@@ -1,36 +1,40 @@
 -- Copyright 2026 The hasp Authors
 -- SPDX-License-Identifier: Apache-2.0
 -- Code generated from src/inspect.lua by go generate; DO NOT EDIT.
-local sub = string.sub
-local SHARED = 'SHAREDLEASESAREINHASPSHARE '
-local kind = redis.call('TYPE', KEYS[1]).ok
-local value = kind == 'string' and redis.call('GETRANGE', KEYS[1], 0, 599) or ''
-local clock = redis.call('TIME')
-local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+local call, sub = redis.call, string.sub
+local stamp, ms -- the server's clock, for the whole script: us, 16 digits until 2286; ms
+local function look()
+  local clock = call('TIME')
+  stamp = clock[1] .. sub('000000' .. clock[2], -6)
+  ms = tonumber(sub(stamp, 1, 13))
+end
+look()
+local kind = call('TYPE', KEYS[1]).ok
+local value = kind == 'string' and call('GETRANGE', KEYS[1], 0, 599) or ''
 local line, shares, places, held = {}, {}, 0, 0
 for at = 0, 9900, 100 do
-  local ids = redis.call('ZRANGE', KEYS[3], at, at + 99)
+  local ids = call('ZRANGE', KEYS[3], at, at + 99)
   if #ids == 0 then break end
   local owners = {}
   for i, id in ipairs(ids) do owners[i] = sub(id, 1, 26) end
-  for i, place in ipairs(redis.call('HMGET', KEYS[4], unpack(owners))) do
+  for i, place in ipairs(call('HMGET', KEYS[4], unpack(owners))) do
     local contact, patience = string.match(place or '', '^(%d+) (%d+) ')
-    if contact and contact + patience > now then
+    if contact and contact + patience > ms then
       places = places + 1
       if places <= tonumber(ARGV[1]) then line[#line + 1], line[#line + 2] = ids[i], place end
     end
   end
 end
-local left = redis.call('PTTL', KEYS[1])
-if sub(value, 1, 27) == SHARED then held = -1 end
-if held < 0 and redis.call('HGET', KEYS[6], '!') == sub(value, 28) then
+local left = call('PTTL', KEYS[1])
+if sub(value, 1, 27) == 'SHAREDLEASESAREINHASPSHARE ' then held = -1 end
+if held < 0 and call('HGET', KEYS[6], '!') == sub(value, 28) then
   for at = 0, 9900, 100 do
-    local ids, owners = redis.call('ZRANGE', KEYS[5], at, at + 99, 'WITHSCORES'), {}
+    local ids, owners = call('ZRANGE', KEYS[5], at, at + 99, 'WITHSCORES'), {}
     if #ids == 0 then break end
     held = math.max(held, 0)
     for i = 1, #ids, 2 do owners[#owners + 1] = ids[i] end
-    for i, lease in ipairs(redis.call('HMGET', KEYS[6], unpack(owners))) do
-      local ends = ids[2 * i] - now
+    for i, lease in ipairs(call('HMGET', KEYS[6], unpack(owners))) do
+      local ends = ids[2 * i] - ms
       if lease and (ends > 0 or left == -1) then
         held = held + 1
         if held <= tonumber(ARGV[2]) then
@@ -40,4 +44,4 @@ if held < 0 and redis.call('HGET', KEYS[6], '!') == sub(value, 28) then
     end
   end
 end
-return {kind, value, left, redis.call('GETRANGE', KEYS[2], 0, 58), places, line, held, shares}
+return {kind, value, left, call('GETRANGE', KEYS[2], 0, 58), places, line, held, shares}

@@ -1,38 +1,37 @@
 -- Copyright 2026 The hasp Authors
 -- SPDX-License-Identifier: Apache-2.0
 -- Code generated from src/keep.lua by go generate; DO NOT EDIT.
-local sub = string.sub
-local stamp, ms -- the server's clock, for the whole script
+local call, sub = redis.call, string.sub
+local stamp, ms -- the server's clock, for the whole script: us, 16 digits until 2286; ms
 local function look()
-  local clock = redis.call('TIME')
-  stamp = clock[1] .. sub('000000' .. clock[2], -6) -- us, 16 digits until 2286
+  local clock = call('TIME')
+  stamp = clock[1] .. sub('000000' .. clock[2], -6)
   ms = tonumber(sub(stamp, 1, 13))
 end
-local LINGER = 60000 -- ms a sidecar outlives what it belongs to
-local KEEP = 61000 -- ms the largest fence of a key is kept after its lease, see fences.lua
-local K -- the keys of the request at hand, see line.lua
 local caller -- nobody in particular, see batch.lua
-local SHARED = 'SHAREDLEASESAREINHASPSHARE '
+local K -- the keys of the line at hand, see line.lua
+local LINGER = 60000 -- ms a sidecar outlives what it belongs to
 local function later(key, px)
   if redis.REDIS_VERSION_NUM then -- since 7.0, like GT
-    return redis.call('PEXPIRE', key, px, 'GT')
+    return call('PEXPIRE', key, px, 'GT')
   end
-  local left = redis.call('PTTL', key)
-  return left >= 0 and left < tonumber(px) and redis.call('PEXPIRE', key, px) or 0
+  local left = call('PTTL', key)
+  return left >= 0 and left < tonumber(px) and call('PEXPIRE', key, px) or 0
 end
 local function outlast(key, px)
-  if later(key, px) == 0 and redis.call('PTTL', key) == -1 then redis.call('PEXPIRE', key, px) end
+  if later(key, px) == 0 and call('PTTL', key) == -1 then call('PEXPIRE', key, px) end
 end
 local function entry(value, number, place)
-  local contact, patience, claim, mode, proposes, limit, lapsed, inbox =
+  local contact, patience, claim, mode, proposes, limit, missed, inbox =
     string.match(place, '^(%d+) (%d+) (%d+) (%a)(P?)S?(%d*)(!?) (%S+)$')
-  return {value, number, tonumber(contact), tonumber(patience), claim, mode, inbox, place, proposes, tonumber(limit), lapsed}
+  return {value = value, number = number, contact = tonumber(contact), patience = tonumber(patience), claim = claim,
+    mode = mode, inbox = inbox, place = place, proposes = proposes, limit = tonumber(limit), missed = missed}
 end
 local function notify(e, px)
-  local text = string.format('%03d', #e[1]) .. e[1] .. K[1]
+  local text = string.format('%03d', #e.value) .. e.value .. K.lock
   if px then text = '+' .. px .. ' ' .. text end
-  local command = (e[6] == 'N' or e[6] == 'C') and 'SPUBLISH' or 'PUBLISH'
-  local n = redis.pcall(command, e[7], text)
+  local command = (e.mode == 'N' or e.mode == 'C') and 'SPUBLISH' or 'PUBLISH'
+  local n = redis.pcall(command, e.inbox, text)
   if type(n) == 'table' then return nil end
   return n
 end
@@ -44,61 +43,61 @@ local function strike(strikes, inbox, at)
   return inbox .. ' ' .. at .. ';' .. table.concat(kept)
 end
 local function struck(strikes, e)
-  if e[11] ~= '' then return true end
+  if e.missed ~= '' then return true end
   if strikes == '' then return false end
-  local _, last = string.find(strikes, e[7] .. ' ', 1, true)
+  local _, last = string.find(strikes, e.inbox .. ' ', 1, true)
   local at = last and tonumber(string.match(strikes, '^%d+', last + 1))
-  return at ~= nil and at <= ms and (e[3] <= at or e[3] > ms)
+  return at ~= nil and at <= ms and (e.contact <= at or e.contact > ms)
 end
 local function spare(strikes)
   if not caller or strikes == '' then return strikes end
   local from, to = string.find(strikes, caller .. ' ', 1, true)
   if not from then return strikes end
   strikes = sub(strikes, 1, from - 1) .. string.gsub(sub(strikes, to + 1), '^%d+;', '')
-  redis.call('HSET', K[4], '!', strikes)
-  redis.call('HDEL', K[4], '?')
+  call('HSET', K.places, '!', strikes)
+  call('HDEL', K.places, '?')
   return strikes
 end
 local function beyond(known, at, me)
   local number, time = string.match(known or '', '^(%S+) (%d+)$')
   if not number or tonumber(time) > ms or tonumber(time) + 1000 < ms then return nil end
-  local mine = me and redis.call('ZSCORE', K[3], me)
+  local mine = me and call('ZSCORE', K.queue, me)
   if mine and tonumber(mine) <= tonumber(number) then return nil, true end
-  local rank = redis.call('ZCOUNT', K[3], '-inf', number)
+  local rank = call('ZCOUNT', K.queue, '-inf', number)
   return rank > at and rank or nil
 end
 local function first(me, tell, fits, from)
   local at, size, passed = from or 0, 1, nil
   for round = 1, 11 do
-    local ids = redis.call('ZRANGE', K[3], at, at + size - 1, 'WITHSCORES')
+    local ids = call('ZRANGE', K.queue, at, at + size - 1, 'WITHSCORES')
     if #ids == 0 then
-      if passed and round > 2 then redis.call('HSET', K[4], '?', passed .. ' ' .. string.format('%.0f', ms)) end
+      if passed and round > 2 then call('HSET', K.places, '?', passed .. ' ' .. string.format('%.0f', ms)) end
       return nil
     end
     local owners = {}
     for i = 1, #ids, 2 do owners[#owners + 1] = sub(ids[i], 1, 26) end
-    local places = redis.call('HMGET', K[4], '!', '?', unpack(owners))
+    local places = call('HMGET', K.places, '!', '?', unpack(owners))
     local strikes, dead, lost, found, why = spare(places[1] or ''), {}, {}, nil, nil
     for i = 1, #owners do
       local e = places[i + 2] and entry(ids[2 * i - 1], ids[2 * i], places[i + 2])
       if ids[2 * i - 1] == me then
-        found = e or {me}
-      elseif not e or not e[3] or e[3] + e[4] <= ms then
+        found = e or {value = me}
+      elseif not e or not e.contact or e.contact + e.patience <= ms then
         dead[#dead + 1] = ids[2 * i - 1]
         lost[#lost + 1] = owners[i]
       elseif struck(strikes, e) then
         local next, mine
         if not passed then next, mine = beyond(places[2], at, me) end
-        if mine then return {me}, nil, at end
+        if mine then return {value = me}, nil, at end
         at, passed = next or at + 1, ids[2 * i]
         if next then break end
-      elseif not tell or e[6] == 'p' or fits and not fits(e[10]) then
+      elseif not tell or e.mode == 'p' or fits and not fits(e.limit) then
         found = e
       else
         local n = notify(e)
-        if n == 0 and (e[6] == 'c' or e[6] == 'C') then
-          strikes = strike(strikes, e[7], ms)
-          redis.call('HSET', K[4], '!', strikes)
+        if n == 0 and (e.mode == 'c' or e.mode == 'C') then
+          strikes = strike(strikes, e.inbox, ms)
+          call('HSET', K.places, '!', strikes)
           at, passed = at + 1, ids[2 * i]
         else
           found, why = e, not n and 'mute' or nil
@@ -107,77 +106,77 @@ local function first(me, tell, fits, from)
       if found then break end
     end
     if #dead > 0 then
-      redis.call('ZREM', K[3], unpack(dead))
-      redis.call('HDEL', K[4], unpack(lost))
+      call('ZREM', K.queue, unpack(dead))
+      call('HDEL', K.places, unpack(lost))
     end
     if found and size == 1 then return found, why, at end
-    if passed and (found or round == 11) then redis.call('HSET', K[4], '?', passed .. ' ' .. string.format('%.0f', ms)) end
+    if passed and (found or round == 11) then call('HSET', K.places, '?', passed .. ' ' .. string.format('%.0f', ms)) end
     if found then return found, why, at end
     size = 100
   end
   return nil, 'more'
 end
 local function alive(number, known)
-  known = known or redis.call('HGET', K[4], '?')
-  if known and tonumber(number) <= tonumber(string.match(known, '^%S+')) then redis.call('HDEL', K[4], '?') end
+  known = known or call('HGET', K.places, '?')
+  if known and tonumber(number) <= tonumber(string.match(known, '^%S+')) then call('HDEL', K.places, '?') end
 end
 local FREE = 4398046511104 -- 2^42; no limit is above a quarter of it
 local function smallest()
-  local front = redis.call('ZRANGE', K[7], 0, 0, 'WITHSCORES')
+  local front = call('ZRANGE', K.room, 0, 0, 'WITHSCORES')
   local limit = tonumber(front[2] or FREE)
   return limit < FREE / 2 and limit or math.huge, #front > 0
 end
+local function opens(limit, n, least)
+  local room = limit and math.min(least, limit > 0 and limit or math.huge)
+  local at = room and n < math.huge and n >= room and n - room or -1
+  local last = call('ZRANGE', K.shares, at, at, 'WITHSCORES')
+  return last[1], tonumber(last[2])
+end
+local KEEP = 61000
 local life -- names this run of the server; nil until somebody asked
 local longest -- ms, the longest lease; false: the node does not vote
-local function votes(key)
-  if longest == nil then
-    local record, info = redis.call('GET', key), redis.call('INFO', 'server')
-    longest = record and sub(record, 1, 3) == 'ok ' and
-      string.find(info, '\nrun_id:' .. sub(record, 4, 43) .. '\r', 1, true) and
-      tonumber(sub(record, 45)) or false
-    life = longest and sub(record, 4, 19) or string.match(info, '\nrun_id:(' .. string.rep('%x', 16) .. ')')
-    if longest and longest > KEEP then KEEP = longest end
-  end
-  return longest
-end
-if not votes(KEYS[#KEYS]) then return 0 end
+local stored -- the record, and behind it the marks that fences.lua reads
+stored = call('MGET', KEYS[#KEYS])
+local record, info = stored[1], call('INFO', 'server')
+longest = record and sub(record, 1, 3) == 'ok ' and
+  string.find(info, '\nrun_id:' .. sub(record, 4, 43) .. '\r', 1, true) and
+  tonumber(sub(record, 45)) or false
+life = longest and sub(record, 4, 19) or string.match(info, '\nrun_id:(' .. string.rep('%x', 16) .. ')')
+if longest and longest > KEEP then KEEP = longest end
+if not longest then return 0 end
 look()
 local function beside(limit)
-  local side, at = sub(K[3], 11), -1
-  local shares = 'hasp.shares:' .. side
-  if limit then
-    K[7] = 'hasp.room:' .. side
-    local n, room = redis.call('ZCARD', shares), math.min(smallest(), limit > 0 and limit or math.huge)
-    if n < room then return 1 end
-    at = n - room
-  end
-  local last = redis.call('ZRANGE', shares, at, at, 'WITHSCORES')[2]
-  return last and math.max(1, last - ms)
+  local side = sub(K.queue, 11)
+  K.shares, K.room = 'hasp.shares:' .. side, 'hasp.room:' .. side
+  local n, least = call('ZCARD', K.shares), smallest()
+  if limit and n < math.min(least, limit > 0 and limit or math.huge) then return 1 end
+  local _, at = opens(limit, n, least)
+  return at and math.max(1, at - ms)
 end
 local function watch(limit)
-  local cur = redis.call('MGET', K[1])[1]
-  local left = redis.call('PTTL', K[1])
+  local cur = call('MGET', K.lock)[1]
+  local left = call('PTTL', K.lock)
   if left == -2 then return 1 end -- free
-  local grant = cur and redis.call('GET', K[2])
+  local grant = cur and call('GET', K.grant)
   local tells = grant and sub(grant, 1, 26) == sub(cur, 1, 26)
     and string.find(sub(grant, 59, 59), '[hcHCs]')
-  if left > 0 and cur and sub(cur, 1, 27) == SHARED then left = beside(limit) or left end
+  if left > 0 and cur and sub(cur, 1, 27) == 'SHAREDLEASESAREINHASPSHARE ' then left = beside(limit) or left end
   if tells and left >= 0 then return left + 1 end
   return (left < 0 or left > 100) and 100 or left + 1
 end
 local out, arg = {}, 1
 for key = 1, #KEYS - 3, 4 do
-  K = {KEYS[key], KEYS[key + 1], KEYS[key + 2], KEYS[key + 3]}
+  K = {lock = KEYS[key], grant = KEYS[key + 1], queue = KEYS[key + 2], places = KEYS[key + 3]}
   local n, at, outlives, any = tonumber(ARGV[arg]), {}, 0, nil
   for i = arg + 1, arg + 2 * n, 2 do
     local value, patience, owner = ARGV[i], ARGV[i + 1], sub(ARGV[i], 1, 26)
-    local number, place = redis.call('ZSCORE', K[3], value), nil
+    local number, place = call('ZSCORE', K.queue, value), nil
     if number then
-      local got = redis.call('HMGET', K[4], owner, '?')
+      local got = call('HMGET', K.places, owner, '?')
       local head, tail = string.match(got[1] or '', '^%d+ %d+( %d+ %aP?S?%d*)!?( %S+)$')
       place = head
       if place then
-        redis.call('HSET', K[4], owner, sub(stamp, 1, 13) .. ' ' .. patience .. head .. tail)
+        call('HSET', K.places, owner, sub(stamp, 1, 13) .. ' ' .. patience .. head .. tail)
         if got[2] then alive(number, got[2]) end
         at[value] = #out + 1
         any = any or at[value]
@@ -187,10 +186,10 @@ for key = 1, #KEYS - 3, 4 do
     out[#out + 1] = place and 0 or -1
   end
   if outlives > 0 then
-    outlast(K[3], outlives + LINGER)
-    outlast(K[4], outlives + LINGER)
+    outlast(K.queue, outlives + LINGER)
+    outlast(K.places, outlives + LINGER)
     local e, why = first(false, false)
-    local mine, after = e and at[e[1]], e and watch(e[10]) or 1
+    local mine, after = e and at[e.value], e and watch(e.limit) or 1
     if mine or after == 1 and (e or why) then out[mine or any] = after end
   end
   arg = arg + 2 * n + 1

@@ -6,17 +6,17 @@
 -- KEYS  1 mark, see fences.lua  2 record, see node.lua  3 the proposals' mark
 -- ARGV  1 the record as it was seen  2 the longest TTL to allow, ms
 -- Answers 1, or 0: the record is another, or of another run of the server.
-local sub = string.sub
+local call, sub = redis.call, string.sub
 
 <<template "clock" .>>
-<<template "number" .>>
+<<template "counted" .>>
 <<template "fences" .>>
-
-<<template "life" .>>
-if not life or redis.call('GET', KEYS[2]) ~= ARGV[1] or not string.find(ARGV[1], '^wait ' .. life .. ' %S+$') then return 0 end
-recall()
+<<template "cover" .>>
+<<template "run" .>>
+if not run or call('GET', KEYS[2]) ~= ARGV[1] or not string.find(ARGV[1], '^wait ' .. run .. ' %S+$') then return 0 end
+<<template "marks" .>>
 if stamp > markCur then markCur = stamp end
 markOld, markMid, markAt, turned = markCur, markCur, stamp, true
 cover(markCur)
-redis.call('SET', KEYS[2], 'ok ' .. life .. ' ' .. ARGV[2])
+call('SET', KEYS[2], 'ok ' .. run .. ' ' .. ARGV[2])
 return 1

@@ -14,37 +14,71 @@
 -- every fence. Minted fences have a mark that lasts 12 hours longer, see mint; as
 -- long as it is there, proposals must be above it.
 
-local REACH = <<.Reach>> -- us above the fences known that it may be; cur is moved ahead by as much
-
 local markOld, markMid, markCur, markAt
 local minted -- no minted fence is larger; '' when nothing is known
 local turned -- the mark is not stored as it is here
 
-local function recall()
-  if not stamp then look() end
-  local got = redis.call('MGET', KEYS[3], KEYS[1])
-  local mark, now = got[1], tonumber(stamp)
-  minted = got[2] or ''
-  if minted ~= '' then minted = string.format('%016.0f', counted('mark', minted)) end
-  if mark and (#mark ~= 67 or string.find(mark, '[^%d ]')) then counted('proposed', mark, true) end
-  if not mark then
-    markOld, markMid, markCur, markAt, turned = stamp, stamp, stamp, stamp, true
-    return
-  end
+<<define "marks">>
+-- reads the two marks as they are stored
+local mark, mints = <<if .Batch>>stored[2], stored[3]<<else>>call('GET', KEYS[3]), call('GET', KEYS[1])<<end>>
+if not stamp then look() end
+minted = mints and string.format('%016.0f', counted('mark', mints)) or ''
+if mark and (#mark ~= 67 or string.find(mark, '[^%d ]')) then counted('proposed', mark, true) end
+if mark then
   markOld, markMid, markCur, markAt = <<markOld "mark">>, <<markMid "mark">>, <<markCur "mark">>, <<markAt "mark">>
-  local age = now - markAt
-  if age < 0 or age >= <<.Turn>> then
-    markOld, markMid, markAt, turned = age >= 2 * <<.Turn>> and markCur or markMid, markCur, stamp, true
-  end
+else
+  markOld, markMid, markCur, markAt, turned = stamp, stamp, stamp, stamp, true
 end
+local age = stamp - markAt
+if age < 0 or age >= <<.Turn>> then
+  markOld, markMid, markAt, turned = age >= 2 * <<.Turn>> and markCur or markMid, markCur, stamp, true
+end
+<<end>>
 
--- cover moves the mark for a fence before it is granted. It may fail: then
--- nothing is granted.
-local function cover(h)
-  if not turned and h <= markCur then return end
+<<define "cover">>
+-- cover moves the mark, to a second ahead, for a fence before it is granted. It may
+-- fail: then nothing is granted.
+local function cover(fence)
+  if not turned and fence <= markCur then return end
   local to = markCur
-  if h > to then to = string.format('%016.0f', h + REACH) end
-  redis.call('SET', KEYS[3], markOld .. ' ' .. markMid .. ' ' .. to .. ' ' .. markAt,
+  if fence > to then to = string.format('%016.0f', fence + <<.Reach>>) end
+  call('SET', KEYS[3], markOld .. ' ' .. markMid .. ' ' .. to .. ' ' .. markAt,
     'PX', string.format('%.0f', <<.Day>> / 2 + math.max(0, math.floor((to - stamp) / 1000))))
   markCur, turned = to, false
 end
+<<end>>
+
+<<define "floor">>
+-- least is no smaller than any fence of the key, and near says that a proposal is not
+-- too far ahead, and one that Lua can count with.
+if not least or least < markOld then least = markOld end
+if minted > least then least = minted end
+local near = fence <= stamp or
+  tonumber(fence) <= math.min(<<.Most>> - <<.Reach>>, math.max(stamp + <<.Lead>>, least + <<.Reach>>))
+<<end>>
+
+<<define "allow">>
+local function recall()
+  if markCur then return end
+<<template "marks" .>>
+end
+
+-- allow says how many fences, of n up to the proposed one, may be granted now, or nil;
+-- and one that is no smaller than any fence of the key. known is the largest that is
+-- known of it (nil: none is), and newest, for one that shares the key, whose known is
+-- the largest that was granted Exclusive, the largest of all.
+local function allow(fence, known, n, how, newest)
+  recall()
+  local least = known
+<<template "floor" .>>
+  local low = fence <= least
+  if how == 'restore' then
+    low, n = known and fence < known, 1
+  elseif how == 'raise' then
+    low = fence < known
+  end
+  if low or not near then return nil, least end
+  local above = newest and newest > least and newest or least
+  return n == 1 and 1 or math.max(1, math.min(n, fence - above)), least
+end
+<<end>>

@@ -27,10 +27,10 @@
 
 -- take gives out the smallest free number.
 local function take(limit)
-  local back = redis.call('ZRANGE', K[7], -1, -1, 'WITHSCORES')
+  local back = call('ZRANGE', K.room, -1, -1, 'WITHSCORES')
   local number = 0
-  if back[2] then number = tonumber(back[2]) > FREE / 2 and back[1] or redis.call('ZCARD', K[7]) end
-  redis.call('ZADD', K[7], string.format('%.0f', limit), number)
+  if back[2] then number = tonumber(back[2]) > FREE / 2 and back[1] or call('ZCARD', K.room) end
+  call('ZADD', K.room, string.format('%.0f', limit), number)
   return number
 end
 
@@ -49,8 +49,8 @@ local function lease(text)
 end
 
 local function write(value, l)
-  redis.call('HSET', K[6], value, l.fence .. ' ' .. l.since .. ' ' .. l.state .. ' ' .. string.format('%.0f', l.limit)
-    .. ' ' .. l.slot .. ' ' .. (l.mark and 1 or 0) .. (l.place ~= '' and ' ' .. l.place or ''))
+  local limit, mark, place = string.format('%.0f', l.limit), l.mark and 1 or 0, l.place ~= '' and ' ' .. l.place or ''
+  call('HSET', K.held, value, <<lease "l.fence" "l.since" "l.state" "limit" "l.slot" "mark">> .. place)
 end
 
 -- reap ends the leases that are over, or all of them, and gives those that were
@@ -59,16 +59,16 @@ end
 local function reap(all)
   local size = 1
   for _ = 1, 11 do
-    local ids, over = redis.call('ZRANGE', K[5], 0, size - 1, 'WITHSCORES'), {}
+    local ids, over = call('ZRANGE', K.shares, 0, size - 1, 'WITHSCORES'), {}
     for i = 1, #ids, 2 do
       if not all and tonumber(ids[i + 1]) > ms then break end
       over[#over + 1] = ids[i]
     end
-    if #over == 0 or not all and redis.call('PTTL', K[1]) == -1 then return true end
-    local leases, strikes = redis.call('HMGET', K[6], unpack(over)), nil
+    if #over == 0 or not all and call('PTTL', K.lock) == -1 then return true end
+    local leases, strikes = call('HMGET', K.held, unpack(over)), nil
     local free, line, places, patience = {}, {}, {}, 0
-    redis.call('ZREM', K[5], unpack(over)) -- takes no memory, and after it nothing is refused for that
-    redis.call('HDEL', K[6], unpack(over))
+    call('ZREM', K.shares, unpack(over)) -- takes no memory, and after it nothing is refused for that
+    call('HDEL', K.held, unpack(over))
     for i = 1, #over do
       local l = leases[i] and lease(leases[i])
       if l and l.limit > 0 then
@@ -79,17 +79,17 @@ local function reap(all)
         local number, place = string.match(l.place, '^(%S+) (.*)$')
         local e = entry(over[i], number, place)
         line[#line + 1], line[#line + 2] = number, over[i]
-        places[#places + 1], places[#places + 2] = <<owner "over[i]">>, lapsed(place)
-        strikes = strike(strikes or redis.call('HGET', K[4], '!') or '', e[7], l.since)
-        patience = math.max(patience, e[4])
+        places[#places + 1], places[#places + 2] = <<owner "over[i]">>, unclaimed(place)
+        strikes = strike(strikes or call('HGET', K.places, '!') or '', e.inbox, l.since)
+        patience = math.max(patience, e.patience)
       end
     end
-    if #free > 0 then redis.call('ZADD', K[7], unpack(free)) end
+    if #free > 0 then call('ZADD', K.room, unpack(free)) end
     if #line > 0 then
-      redis.call('ZADD', K[3], unpack(line))
-      redis.call('HSET', K[4], '!', strikes, unpack(places))
-      outlast(K[3], patience + LINGER)
-      outlast(K[4], patience + LINGER)
+      call('ZADD', K.queue, unpack(line))
+      call('HSET', K.places, '!', strikes, unpack(places))
+      outlast(K.queue, patience + LINGER)
+      outlast(K.places, patience + LINGER)
     end
     ours.stale = true
     if #over < size then return true end
@@ -99,22 +99,22 @@ local function reap(all)
 end
 
 local function vacate()
-  redis.call('DEL', K[1], K[5], K[6], K[7])
+  call('DEL', K.lock, K.shares, K.held, K.room)
   ours.lock, ours.n, ours.least, ours.stale = nil, 0, math.huge, true
 end
 
 -- survey finds out what is known of the key. It is false when reap was.
 local function survey(cur, grant, gap)
-  local side = <<side "K[3]">>
-  K[5], K[6], K[7] = 'hasp.shares:' .. side, 'hasp.held:' .. side, 'hasp.room:' .. side
+  local side = <<side "K.queue">>
+  K.shares, K.held, K.room = 'hasp.shares:' .. side, 'hasp.held:' .. side, 'hasp.room:' .. side
   local state = grant and <<state "grant">>
   local was = state == 's' or state == 'S'
-  ours = {n = 0, least = math.huge, newest = grant and <<fence "grant">>, wrote = grant and wrote(grant), mark = gap,
+  ours = {n = 0, least = math.huge, newest = grant and <<fence "grant">>, wrote = wrote(grant), mark = gap,
     mute = state == 'S', px = 0, grant = grant, stale = false}
   local done
   if cur and <<shared "cur">> then
     ours.lock = cur
-    if redis.call('HGET', K[6], '!') ~= <<after "cur">> then
+    if call('HGET', K.held, '!') ~= <<after "cur">> then
       ours.n = math.huge
       return true
     end
@@ -124,7 +124,7 @@ local function survey(cur, grant, gap)
   else
     return true
   end
-  ours.n = redis.call('ZCARD', K[5])
+  ours.n = call('ZCARD', K.shares)
   if ours.n == 0 and cur and not ours.stale then
     ours.n = math.huge -- it was never empty
   elseif ours.n == 0 then
@@ -138,78 +138,69 @@ end
 -- settle writes down what became of the key.
 local function settle()
   if ours.alone or not ours.stale and ours.px == 0 then return end
-  local zero = string.rep('0', 16)
+  local zero, px = string.rep('0', 16), ours.px
   local newest, most = ours.newest or zero, ours.wrote or zero
-  local head = SHARED .. newest .. ' ' .. <<millis "stamp">> .. ' '
+  local text = '<<.Shared>>' .. newest .. ' ' .. <<millis "stamp">> .. ' ' .. (ours.mute and 'S' or 's')
+    .. (ours.mark and '!' or ' ') .. most
   if ours.lock then
-    local px = ours.px
-    if px > 0 then later(K[1], px) end
-    if not ours.grant then px = math.max(px, redis.call('PTTL', K[1])) end
-    if ours.stale then
-      local text = head .. (ours.mute and 'S' or 's') .. (ours.mark and '!' or ' ') .. most
-      if ours.grant then
-        redis.call('SET', K[2], text, 'KEEPTTL')
-      else
-        redis.call('SET', K[2], text, 'PX', lasting(px + KEEP, newest))
-      end
+    if px > 0 then later(K.lock, px) end
+    if not ours.grant then px = math.max(px, call('PTTL', K.lock)) end
+    if ours.stale and ours.grant then
+      call('SET', K.grant, text, 'KEEPTTL')
+    elseif ours.stale then
+      call('SET', K.grant, text, 'PX', <<lasting "px + KEEP" "newest">>)
     end
     if px > 0 then
-      later(K[2], lasting(px + KEEP, newest))
-      outlast(K[5], px + KEEP)
-      outlast(K[6], px + KEEP)
-      if ours.room then outlast(K[7], px + KEEP) end
+      later(K.grant, <<lasting "px + KEEP" "newest">>)
+      outlast(K.shares, px + KEEP)
+      outlast(K.held, px + KEEP)
+      if ours.room then outlast(K.room, px + KEEP) end
     end
   elseif ours.grant and ours.n > 0 then -- more to reap than one script should
-    redis.call('SET', K[2], head .. (ours.mute and 'S' or 's') .. (ours.mark and '!' or ' ') .. most, 'KEEPTTL')
+    call('SET', K.grant, text, 'KEEPTTL')
+  elseif ours.grant and <<if .Node>>true<<else>>ours.mark<<end>> then
+    remember(text, ours.mark)
   elseif ours.grant then
-    local keep = <<if .Node>>true<<else>>ours.mark<<end>>
-    if keep then
-      local as = 'F'
-      if ours.mark or most ~= newest then as = 'f' .. (ours.mark and '!' or ' ') .. most end
-      redis.call('SET', K[2], head .. as, 'KEEPTTL')
-    else
-      redis.call('DEL', K[2])
-    end
+    call('DEL', K.grant)
   end
 end
 
 -- add gives an owner a lease, for px ms; since and place may be nil.
 local function add(value, fence, state, limit, px, since, place)
   if not ours.lock then
-    ours.lock = SHARED .. stamp
-    redis.call('SET', K[1], ours.lock, 'PX', px)
-    redis.call('DEL', K[5], K[6], K[7])
+    ours.lock = '<<.Shared>>' .. stamp
+    call('SET', K.lock, ours.lock, 'PX', px)
+    call('DEL', K.shares, K.held, K.room)
   end
-  if ours.n == 0 then redis.call('HSET', K[6], '!', <<after "ours.lock">>) end
+  if ours.n == 0 then call('HSET', K.held, '!', <<after "ours.lock">>) end
   local l = {fence = fence, since = since or <<millis "stamp">>, state = state, limit = limit, slot = 0,
     mark = ours.mark, place = place or ''}
   if limit > 0 then
     l.slot = take(limit)
     ours.mark, ours.room = false, true
   end
-  redis.call('ZADD', K[5], string.format('%.0f', ms + px), value)
+  call('ZADD', K.shares, string.format('%.0f', ms + px), value)
   write(value, l)
   ours.n, ours.least, ours.px = ours.n + 1, math.min(ours.least, limit > 0 and limit or math.huge), math.max(ours.px, px)
   if not ours.newest or fence > ours.newest then ours.newest = fence end
-  ours.mute, ours.stale = ours.mute or state == 'm' or state == 'M', true
+  ours.mute, ours.stale = ours.mute or <<mute "state">>, true
   return l
 end
 
 -- hand gives a place that was told the key, alone or beside others. It is false
 -- when there is no fence to be had.
 local function hand(e)
-  if not e[10] then
-    if not handover(e, ours.newest, ours.wrote, ours.mark) then return false end
-    ours.alone = e[1]
+  if not e.limit then
+    if not handOff(e, ours.newest, ours.wrote, ours.mark) then return false end
+    ours.alone = e.value
     return true
   end
   local fence, state = string.rep('0', 16), 'C'
-  if e[9] == '' then fence, state = heirs(ours.newest), 'c' end
+  if e.proposes == '' then fence, state = mintFor(ours.newest), 'c' end
   if not fence then return false end
-  redis.call('ZREM', K[3], e[1])
-  redis.call('HDEL', K[4], <<owner "e[1]">>)
-  add(e[1], fence, state, e[10], tonumber(e[5]), nil, e[2] .. ' ' .. e[8])
-  handed = math.max(handed or 0, tonumber(e[5]))
+  unqueue(e.value)
+  add(e.value, fence, state, e.limit, tonumber(e.claim), nil, e.number .. ' ' .. e.place)
+  handed = math.max(handed or 0, tonumber(e.claim))
   return true
 end
 
@@ -221,8 +212,8 @@ local function admit(me)
   for _ = 1, 32 do
     local e, why
     e, why, at = first(me, true, fits, at)
-    if not e or why or e[1] == me then return e, why end
-    if ours.alone or not fits(e[10]) then return e, 'shut' end
+    if not e or why or e.value == me then return e, why end
+    if ours.alone or not fits(e.limit) then return e, 'shut' end
     if not hand(e) then return e, 'mute' end
     if ours.alone then return e, 'shut' end
   end
@@ -240,30 +231,19 @@ end
 -- can have it too.
 function usher(e, grant, gap, me)
   survey(nil, nil, gap)
-  ours.newest, ours.wrote, ours.grant = grant and <<fence "grant">>, grant and wrote(grant), redis.call('EXISTS', K[2]) == 1
+  ours.newest, ours.wrote, ours.grant = grant and <<fence "grant">>, wrote(grant), call('EXISTS', K.grant) == 1
   local _, why = nil, 'mute'
   if hand(e) then _, why = admit(me) end
   settle()
   return why
 end
 
--- opens answers whose lease must end before one of that limit fits, and when it does.
-local function opens(limit)
-  local at = -1 -- all have to go
-  if limit and ours.n < math.huge then
-    local room = math.min(ours.least, limit > 0 and limit or math.huge)
-    if ours.n >= room then at = ours.n - room end
-  end
-  local last = redis.call('ZRANGE', K[5], at, at, 'WITHSCORES')
-  return last[1], tonumber(last[2])
-end
-
 -- holder names who is in the way of one of that limit, as refuse answers it.
 function holder(limit, left)
-  if ours.alone then return ours.alone, left, sub(redis.call('GET', K[2]), 1, 59) end
+  if ours.alone then return ours.alone, left, sub(call('GET', K.grant), 1, 59) end
   if not ours.lock then return nil, left, '' end
-  local last, at = opens(limit)
-  local text = ours.n < math.huge and last and redis.call('HGET', K[6], last)
+  local last, at = opens(limit, ours.n, ours.least)
+  local text = ours.n < math.huge and last and call('HGET', K.held, last)
   if not text then return ours.lock, left, '' end
   if left >= 0 then left = math.max(1, at - ms) end
   return last, left, sub(last, 1, 27) .. string.match(text, '^%d+ %d+ %a %d+ %d+')

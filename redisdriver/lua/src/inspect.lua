@@ -9,36 +9,35 @@
 -- grant, live places among the first 10,000, the first of them, each with its
 -- place, leases that share the key among the first 10,000 (-1: nobody knows),
 -- the first of them, each with its PTTL and lease}
-local sub = string.sub
-<<template "marker" .>>
-local kind = redis.call('TYPE', KEYS[1]).ok
-local value = kind == 'string' and redis.call('GETRANGE', KEYS[1], 0, 599) or ''
-local clock = redis.call('TIME')
-local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+local call, sub = redis.call, string.sub
+<<template "clock" .>>
+look()
+local kind = call('TYPE', KEYS[1]).ok
+local value = kind == 'string' and call('GETRANGE', KEYS[1], 0, 599) or ''
 local line, shares, places, held = {}, {}, 0, 0
 for at = 0, 9900, 100 do
-  local ids = redis.call('ZRANGE', KEYS[3], at, at + 99)
+  local ids = call('ZRANGE', KEYS[3], at, at + 99)
   if #ids == 0 then break end
   local owners = {}
   for i, id in ipairs(ids) do owners[i] = <<owner "id">> end
-  for i, place in ipairs(redis.call('HMGET', KEYS[4], unpack(owners))) do
+  for i, place in ipairs(call('HMGET', KEYS[4], unpack(owners))) do
     local contact, patience = string.match(place or '', '^(%d+) (%d+) ')
-    if contact and contact + patience > now then
+    if contact and contact + patience > ms then
       places = places + 1
       if places <= tonumber(ARGV[1]) then line[#line + 1], line[#line + 2] = ids[i], place end
     end
   end
 end
-local left = redis.call('PTTL', KEYS[1])
+local left = call('PTTL', KEYS[1])
 if <<shared "value">> then held = -1 end
-if held < 0 and redis.call('HGET', KEYS[6], '!') == <<after "value">> then
+if held < 0 and call('HGET', KEYS[6], '!') == <<after "value">> then
   for at = 0, 9900, 100 do
-    local ids, owners = redis.call('ZRANGE', KEYS[5], at, at + 99, 'WITHSCORES'), {}
+    local ids, owners = call('ZRANGE', KEYS[5], at, at + 99, 'WITHSCORES'), {}
     if #ids == 0 then break end
     held = math.max(held, 0)
     for i = 1, #ids, 2 do owners[#owners + 1] = ids[i] end
-    for i, lease in ipairs(redis.call('HMGET', KEYS[6], unpack(owners))) do
-      local ends = ids[2 * i] - now
+    for i, lease in ipairs(call('HMGET', KEYS[6], unpack(owners))) do
+      local ends = ids[2 * i] - ms
       if lease and (ends > 0 or left == -1) then
         held = held + 1
         if held <= tonumber(ARGV[2]) then
@@ -48,4 +47,4 @@ if held < 0 and redis.call('HGET', KEYS[6], '!') == <<after "value">> then
     end
   end
 end
-return {kind, value, left, redis.call('GETRANGE', KEYS[2], 0, 58), places, line, held, shares}
+return {kind, value, left, call('GETRANGE', KEYS[2], 0, 58), places, line, held, shares}

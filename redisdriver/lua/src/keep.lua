@@ -9,43 +9,40 @@
 -- should try again after so many ms, because it is the first that may get the key,
 -- and nobody will tell it when the holder goes; or because the key is free, and
 -- the first does not come for it. Or 0: the node does not vote.
-local sub = string.sub
+local call, sub = redis.call, string.sub
 
 <<template "clock" .>>
-<<template "spans" .>>
 
 local caller -- nobody in particular, see batch.lua
-<<template "marker" .>>
+local K -- the keys of the line at hand, see line.lua
 <<template "line" .>>
 <<template "room" .>>
 
 <<if .Node>>
+local KEEP = <<.Keep>>
 <<template "node" .>>
-if not votes(KEYS[#KEYS]) then return 0 end
+<<template "vote" .>>
+if not longest then return 0 end
 <<end>>
 look()
 
 -- beside says when the first in line may have a key that is shared: ms, or 1
 -- where it may now; nil when nobody knows who shares it. See held.lua.
 local function beside(limit)
-  local side, at = <<side "K[3]">>, -1
-  local shares = 'hasp.shares:' .. side
-  if limit then
-    K[7] = 'hasp.room:' .. side
-    local n, room = redis.call('ZCARD', shares), math.min(smallest(), limit > 0 and limit or math.huge)
-    if n < room then return 1 end
-    at = n - room
-  end
-  local last = redis.call('ZRANGE', shares, at, at, 'WITHSCORES')[2]
-  return last and math.max(1, last - ms)
+  local side = <<side "K.queue">>
+  K.shares, K.room = 'hasp.shares:' .. side, 'hasp.room:' .. side
+  local n, least = call('ZCARD', K.shares), smallest()
+  if limit and n < math.min(least, limit > 0 and limit or math.huge) then return 1 end
+  local _, at = opens(limit, n, least)
+  return at and math.max(1, at - ms)
 end
 
 -- watch says after how many ms the first in line should look again.
 local function watch(limit)
-  local cur = redis.call('MGET', K[1])[1]
-  local left = redis.call('PTTL', K[1])
+  local cur = call('MGET', K.lock)[1]
+  local left = call('PTTL', K.lock)
   if left == -2 then return 1 end -- free
-  local grant = cur and redis.call('GET', K[2])
+  local grant = cur and call('GET', K.grant)
   local tells = grant and <<owner "grant">> == <<owner "cur">>
     and string.find(<<state "grant">>, '[hcHCs]')
   if left > 0 and cur and <<shared "cur">> then left = beside(limit) or left end
@@ -55,17 +52,17 @@ end
 
 local out, arg = {}, 1
 for key = 1, #KEYS - 3, 4 do
-  K = {KEYS[key], KEYS[key + 1], KEYS[key + 2], KEYS[key + 3]}
+  K = {lock = KEYS[key], grant = KEYS[key + 1], queue = KEYS[key + 2], places = KEYS[key + 3]}
   local n, at, outlives, any = tonumber(ARGV[arg]), {}, 0, nil
   for i = arg + 1, arg + 2 * n, 2 do
     local value, patience, owner = ARGV[i], ARGV[i + 1], <<owner "ARGV[i]">>
-    local number, place = redis.call('ZSCORE', K[3], value), nil
+    local number, place = call('ZSCORE', K.queue, value), nil
     if number then
-      local got = redis.call('HMGET', K[4], owner, '?')
+      local got = call('HMGET', K.places, owner, '?')
       local head, tail = string.match(got[1] or '', '^%d+ %d+( %d+ %aP?S?%d*)!?( %S+)$')
       place = head
       if place then
-        redis.call('HSET', K[4], owner, <<millis "stamp">> .. ' ' .. patience .. head .. tail)
+        call('HSET', K.places, owner, <<millis "stamp">> .. ' ' .. patience .. head .. tail)
         if got[2] then alive(number, got[2]) end
         at[value] = #out + 1
         any = any or at[value]
@@ -75,10 +72,10 @@ for key = 1, #KEYS - 3, 4 do
     out[#out + 1] = place and 0 or -1
   end
   if outlives > 0 then
-    outlast(K[3], outlives + LINGER)
-    outlast(K[4], outlives + LINGER)
+    outlast(K.queue, outlives + LINGER)
+    outlast(K.places, outlives + LINGER)
     local e, why = first(false, false)
-    local mine, after = e and at[e[1]], e and watch(e[10]) or 1
+    local mine, after = e and at[e.value], e and watch(e.limit) or 1
     if mine or after == 1 and (e or why) then out[mine or any] = after end
   end
   arg = arg + 2 * n + 1

@@ -34,36 +34,30 @@
 --         passed over, and keep their place until their patience is over.
 -- "?" in places: "<number> <ms>": up to that place all are passed over, at that time.
 --
--- An entry is {value, number, contact, patience, claim, mode, inbox, place, P or '', limit or nil, ! or ''}.
+-- entry is a place with its parts by name: proposes is P or '', missed ! or ''.
 
--- later moves an expiry, but never to an earlier moment. What never expires
--- stays so: only a person can have made it so.
-local function later(key, px)
-  if redis.REDIS_VERSION_NUM then -- since 7.0, like GT
-    return redis.call('PEXPIRE', key, px, 'GT')
-  end
-  local left = redis.call('PTTL', key)
-  return left >= 0 and left < tonumber(px) and redis.call('PEXPIRE', key, px) or 0
-end
+local LINGER = <<.Linger>> -- ms a sidecar outlives what it belongs to
 
+<<template "later" .>>
 -- outlast does the same for a sidecar, which may be new and have no expiry.
 local function outlast(key, px)
-  if later(key, px) == 0 and redis.call('PTTL', key) == -1 then redis.call('PEXPIRE', key, px) end
+  if later(key, px) == 0 and call('PTTL', key) == -1 then call('PEXPIRE', key, px) end
 end
 
 local function entry(value, number, place)
-  local contact, patience, claim, mode, proposes, limit, lapsed, inbox =
+  local contact, patience, claim, mode, proposes, limit, missed, inbox =
     string.match(place, '^(%d+) (%d+) (%d+) (%a)(P?)S?(%d*)(!?) (%S+)$')
-  return {value, number, tonumber(contact), tonumber(patience), claim, mode, inbox, place, proposes, tonumber(limit), lapsed}
+  return {value = value, number = number, contact = tonumber(contact), patience = tonumber(patience), claim = claim,
+    mode = mode, inbox = inbox, place = place, proposes = proposes, limit = tonumber(limit), missed = missed}
 end
 
 -- notify tells an inbox about a place in line, at once or after px ms: the number
 -- of receivers, or nil when this user may not publish there.
 local function notify(e, px)
-  local text = string.format('%03d', #e[1]) .. e[1] .. K[1]
+  local text = string.format('%03d', #e.value) .. e.value .. K.lock
   if px then text = '+' .. px .. ' ' .. text end
-  local command = (e[6] == 'N' or e[6] == 'C') and 'SPUBLISH' or 'PUBLISH'
-  local n = redis.pcall(command, e[7], text)
+  local command = (e.mode == 'N' or e.mode == 'C') and 'SPUBLISH' or 'PUBLISH'
+  local n = redis.pcall(command, e.inbox, text)
   if type(n) == 'table' then return nil end
   return n
 end
@@ -81,11 +75,11 @@ end
 -- the clock was set back. Such a contact is no sign of life, and such a strike
 -- says nothing about those that came since.
 local function struck(strikes, e)
-  if e[11] ~= '' then return true end
+  if e.missed ~= '' then return true end
   if strikes == '' then return false end
-  local _, last = string.find(strikes, e[7] .. ' ', 1, true)
+  local _, last = string.find(strikes, e.inbox .. ' ', 1, true)
   local at = last and tonumber(string.match(strikes, '^%d+', last + 1))
-  return at ~= nil and at <= ms and (e[3] <= at or e[3] > ms)
+  return at ~= nil and at <= ms and (e.contact <= at or e.contact > ms)
 end
 
 -- spare takes the strike from the inbox of the one that asks: its process lives,
@@ -95,8 +89,8 @@ local function spare(strikes)
   local from, to = string.find(strikes, caller .. ' ', 1, true)
   if not from then return strikes end
   strikes = sub(strikes, 1, from - 1) .. string.gsub(sub(strikes, to + 1), '^%d+;', '')
-  redis.call('HSET', K[4], '!', strikes)
-  redis.call('HDEL', K[4], '?')
+  call('HSET', K.places, '!', strikes)
+  call('HDEL', K.places, '?')
   return strikes
 end
 
@@ -105,9 +99,9 @@ end
 local function beyond(known, at, me)
   local number, time = string.match(known or '', '^(%S+) (%d+)$')
   if not number or tonumber(time) > ms or tonumber(time) + 1000 < ms then return nil end
-  local mine = me and redis.call('ZSCORE', K[3], me)
+  local mine = me and call('ZSCORE', K.queue, me)
   if mine and tonumber(mine) <= tonumber(number) then return nil, true end
-  local rank = redis.call('ZCOUNT', K[3], '-inf', number)
+  local rank = call('ZCOUNT', K.queue, '-inf', number)
   return rank > at and rank or nil
 end
 
@@ -121,35 +115,35 @@ end
 local function first(me, tell, fits, from)
   local at, size, passed = from or 0, 1, nil
   for round = 1, 11 do
-    local ids = redis.call('ZRANGE', K[3], at, at + size - 1, 'WITHSCORES')
+    local ids = call('ZRANGE', K.queue, at, at + size - 1, 'WITHSCORES')
     if #ids == 0 then
-      if passed and round > 2 then redis.call('HSET', K[4], '?', passed .. ' ' .. string.format('%.0f', ms)) end
+      if passed and round > 2 then call('HSET', K.places, '?', passed .. ' ' .. string.format('%.0f', ms)) end
       return nil
     end
     local owners = {}
     for i = 1, #ids, 2 do owners[#owners + 1] = <<owner "ids[i]">> end
-    local places = redis.call('HMGET', K[4], '!', '?', unpack(owners))
+    local places = call('HMGET', K.places, '!', '?', unpack(owners))
     local strikes, dead, lost, found, why = spare(places[1] or ''), {}, {}, nil, nil
     for i = 1, #owners do
       local e = places[i + 2] and entry(ids[2 * i - 1], ids[2 * i], places[i + 2])
       if ids[2 * i - 1] == me then
-        found = e or {me}
-      elseif not e or not e[3] or e[3] + e[4] <= ms then
+        found = e or {value = me}
+      elseif not e or not e.contact or e.contact + e.patience <= ms then
         dead[#dead + 1] = ids[2 * i - 1]
         lost[#lost + 1] = owners[i]
       elseif struck(strikes, e) then
         local next, mine
         if not passed then next, mine = beyond(places[2], at, me) end
-        if mine then return {me}, nil, at end
+        if mine then return {value = me}, nil, at end
         at, passed = next or at + 1, ids[2 * i]
         if next then break end
-      elseif not tell or e[6] == 'p' or fits and not fits(e[10]) then
+      elseif not tell or e.mode == 'p' or fits and not fits(e.limit) then
         found = e
       else
         local n = notify(e)
-        if n == 0 and (e[6] == 'c' or e[6] == 'C') then
-          strikes = strike(strikes, e[7], ms)
-          redis.call('HSET', K[4], '!', strikes)
+        if n == 0 and (e.mode == 'c' or e.mode == 'C') then
+          strikes = strike(strikes, e.inbox, ms)
+          call('HSET', K.places, '!', strikes)
           at, passed = at + 1, ids[2 * i]
         else
           found, why = e, not n and 'mute' or nil
@@ -158,11 +152,11 @@ local function first(me, tell, fits, from)
       if found then break end
     end
     if #dead > 0 then
-      redis.call('ZREM', K[3], unpack(dead))
-      redis.call('HDEL', K[4], unpack(lost))
+      call('ZREM', K.queue, unpack(dead))
+      call('HDEL', K.places, unpack(lost))
     end
     if found and size == 1 then return found, why, at end
-    if passed and (found or round == 11) then redis.call('HSET', K[4], '?', passed .. ' ' .. string.format('%.0f', ms)) end
+    if passed and (found or round == 11) then call('HSET', K.places, '?', passed .. ' ' .. string.format('%.0f', ms)) end
     if found then return found, why, at end
     size = 100
   end
@@ -171,6 +165,6 @@ end
 
 -- alive forgets up to where all are passed over, when one of them shows a sign of life.
 local function alive(number, known)
-  known = known or redis.call('HGET', K[4], '?')
-  if known and tonumber(number) <= tonumber(string.match(known, '^%S+')) then redis.call('HDEL', K[4], '?') end
+  known = known or call('HGET', K.places, '?')
+  if known and tonumber(number) <= tonumber(string.match(known, '^%S+')) then call('HDEL', K.places, '?') end
 end

@@ -12,16 +12,24 @@
 
 local life -- names this run of the server; nil until somebody asked
 local longest -- ms, the longest lease; false: the node does not vote
+local stored -- the record, and behind it the marks that fences.lua reads
 
--- votes reads the record, once for the whole script.
-local function votes(key)
+<<define "vote">>
+stored = call('MGET', <<if .Batch>>KEYS[2], KEYS[3], KEYS[1]<<else>>KEYS[#KEYS]<<end>>)
+local record, info = stored[1], call('INFO', 'server')
+longest = record and <<recordWord "record">> == 'ok ' and
+  string.find(info, '\nrun_id:' .. <<recordRun "record">> .. '\r', 1, true) and
+  tonumber(<<recordMost "record">>) or false
+life = longest and <<recordLife "record">> or string.match(info, '\nrun_id:(' .. string.rep('%x', 16) .. ')')
+if longest and longest > KEEP then KEEP = longest end
+<<end>>
+
+<<define "votes">>
+-- votes reads what is stored for the whole node, once for the whole script.
+local function votes()
   if longest == nil then
-    local record, info = redis.call('GET', key), redis.call('INFO', 'server')
-    longest = record and <<recordWord "record">> == 'ok ' and
-      string.find(info, '\nrun_id:' .. <<recordRun "record">> .. '\r', 1, true) and
-      tonumber(<<recordMost "record">>) or false
-    life = longest and <<recordLife "record">> or string.match(info, '\nrun_id:(' .. string.rep('%x', 16) .. ')')
-    if longest and longest > KEEP then KEEP = longest end
+<<template "vote" .>>
   end
   return longest
 end
+<<end>>

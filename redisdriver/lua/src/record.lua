@@ -7,12 +7,12 @@
 -- ARGV  1 a nonce that was never used
 -- Answers the record and which run of the server this is; empty texts of a server
 -- that does not say which.
-local sub = string.sub
-<<template "life" .>>
-if not life then return {'', ''} end
-local record = redis.call('GET', KEYS[1]) or ''
-if not string.find(record, '^ok ' .. life .. ' %d+$') and not string.find(record, '^wait ' .. life .. ' %S+$') then
-  record = 'wait ' .. life .. ' ' .. ARGV[1]
-  redis.call('SET', KEYS[1], record)
+local call, sub = redis.call, string.sub
+<<template "run" .>>
+if not run then return {'', ''} end
+local record = call('GET', KEYS[1]) or ''
+if not string.find(record, '^ok ' .. run .. ' %d+$') and not string.find(record, '^wait ' .. run .. ' %S+$') then
+  record = 'wait ' .. run .. ' ' .. ARGV[1]
+  call('SET', KEYS[1], record)
 end
-return {record, sub(life, 1, 16)}
+return {record, sub(run, 1, 16)}

@@ -1,10 +1,87 @@
 -- Copyright 2026 The hasp Authors
 -- SPDX-License-Identifier: Apache-2.0
 
--- try is one attempt to hold a key for ttl ms; refused, it takes a place in
--- line when there is one to note. h is the fence that it proposes, nil to have
--- it minted; how "raise", "restore" or "convert", see driver.Request; limit that
--- of one who shares the key, 0 for none, nil: Exclusive. Answers
+-- join takes the last place, or gives the one there is a sign of life.
+local function join(r)
+  if not r.place or r.gone then return end
+  local mine = call('ZSCORE', K.queue, r.value)
+  if mine then
+    alive(mine)
+  else
+    local last = call('ZRANGE', K.queue, -1, -1, 'WITHSCORES')[2] or '0'
+    call('ZADD', K.queue, string.format('%.0f', counted('line', last) + 1), r.value)
+  end
+  call('HSET', K.places, <<owner "r.value">>, <<millis "stamp">> .. ' ' .. r.place)
+  outlast(K.queue, r.patience + LINGER)
+  outlast(K.places, r.patience + LINGER)
+end
+
+local function refuse(r, why, cut, least)
+  local ahead = call('ZRANK', K.queue, r.value) or call('ZCARD', K.queue)
+  local cur, left, grant = r.cur, call('PTTL', K.lock), r.grant
+  local head = grant and <<head "grant">>
+  if ours then cur, left, head = holder(r.limit, left) end
+<<if .Node>>
+  if r.fence and not least then
+    local newest = grant and <<fence "grant">>
+    if r.limit then newest = ours and ours.wrote or wrote(grant) end
+    local _
+    _, least = allow(r.fence, newest, 1)
+  end
+<<end>>
+  cut = cut or handed and 3 or 0
+  return <<refusal "r.gone and 2 or why" "cur and sub(cur, 1, 600) or ''" "left" "ahead" "head or ''" "cut" "least or ''">>
+end
+
+-- granted notes the grant of one that has the key alone, and answers it.
+local function granted(r, fence, abandoned, n, write)
+  write(r.value, r.ttl, fence, abandoned and r.state .. '!' or r.state)
+  return {1, fence, abandoned and 1 or 0, 0, n}
+end
+
+-- asAgain answers the holder: a repeated request, or the claim of a handoff.
+local function asAgain(r, grant)
+  local ttl, state = r.ttl, grant and <<state "grant">>
+  local newest = grant and <<fence "grant">>
+  local mine = grant and <<owner "grant">> == <<owner "r.value">> and state ~= 'F' and state ~= 'f'
+  local abandoned = mine and <<mark "grant">> == '!'
+  if not mine or state == 'c' or state == 'C' then -- not claimed yet, or nobody knows
+<<if .Node>>
+    if r.fence then
+      local n, least = allow(r.fence, newest, r.fences)
+      if not n then return refuse(r, 3, nil, least) end
+      later(K.lock, ttl)
+      cover(r.fence)
+      return granted(r, r.fence, abandoned, n, record)
+    end
+<<end>>
+    later(K.lock, ttl)
+    if state == 'c' and mine and r.fences == 1 then return granted(r, newest, abandoned, 1, record) end
+    return granted(r, mint(r.fences, newest), abandoned, r.fences, record)
+  end
+  local keep = ttl + KEEP
+<<if .Node>>
+  if r.how == 'raise' and r.fence ~= newest then
+    local n, least = allow(r.fence, newest, 1, 'raise')
+    if not n then return refuse(r, 3, nil, least) end
+    later(K.lock, ttl)
+    cover(r.fence)
+    newest = r.fence
+    call('SET', K.grant, sub(grant, 1, 27) .. newest .. sub(grant, 44, 58) .. r.state .. (abandoned and '!' or ''), 'KEEPTTL')
+    keep = <<lasting "keep" "newest">>
+  end
+<<end>>
+  later(K.lock, ttl)
+  later(K.grant, keep)
+  local left = call('PTTL', K.lock)
+<<if .Node>>
+  if left > longest then left = longest end
+<<end>>
+  return {1, newest, abandoned and 1 or 0, left, 1}
+end
+
+-- try is one attempt to hold a key, see layout.go for its fields; refused, it takes a
+-- place in line when there is one to note. Answers
 --   fence: granted, and nobody was in doubt about it
 --   {1, fence, 1 when a holder before did not finish, ms the lease lasts
 --       or 0: as long as was asked, number of fences, slot if it is shared}
@@ -17,132 +94,55 @@
 --   {3, …} as 0: refused because the proposal is not above that, or too far
 --   {4} the node does not vote  {5, ms} the longest TTL that it allows
 --   {-1, type} the lock key holds something that is not a lock
-function try(value, GONE, as, ttl, linger, fences, place, patience, h, how, limit)
-  local owner = <<owner "value">>
-  ours = nil
-  caller = string.match(place, '%S+$')
-  local got = redis.call('MGET', K[1], K[2], GONE)
-  local cur, grant, gone = got[1], got[2], got[3]
+local function try(r)
+  ours, r.fences = nil, tonumber(r.fences or 1)
+  caller = r.place and string.match(r.place, '%S+$')
+  local got = call('MGET', K.lock, K.grant, K.gone)
+  local cur, grant = got[1], got[2]
   if grant and not sound(grant) then counted('grant', grant, true) end
+  r.cur, r.grant, r.gone = cur, grant, got[3]
   local state = grant and <<state "grant">>
-  local told = grant and <<fence "grant">>
 
-  -- join takes the last place, or gives the one there is a sign of life.
-  local function join()
-    if place == '' or gone then return end
-    local mine = redis.call('ZSCORE', K[3], value)
-    if mine then
-      alive(mine)
-    else
-      local last = redis.call('ZRANGE', K[3], -1, -1, 'WITHSCORES')[2] or '0'
-      redis.call('ZADD', K[3], string.format('%.0f', counted('line', last) + 1), value)
-    end
-    redis.call('HSET', K[4], owner, <<millis "stamp">> .. ' ' .. place)
-    outlast(K[3], patience + LINGER)
-    outlast(K[4], patience + LINGER)
-  end
-
-  local function refuse(why, cut, least)
-    local ahead = redis.call('ZRANK', K[3], value) or redis.call('ZCARD', K[3])
-    local left = redis.call('PTTL', K[1])
-    local head = grant and <<head "grant">>
-    if ours then cur, left, head = holder(limit, left) end
-<<if .Node>>
-    least = least or h and floor(limit and (ours and ours.wrote or grant and wrote(grant)) or told)
-<<end>>
-    return {gone and 2 or why, cur and sub(cur, 1, 600) or '', left,
-      ahead, head or '', cut or handed and 3 or 0, least or ''}
-  end
-
-  local function hold(fence, gap, n)
-    record(owner, fence, gap and as .. '!' or as, linger)
-    return {1, fence, gap and 1 or 0, 0, n}
-  end
-
-  if limit or state == 's' or state == 'S' or cur and <<shared "cur">> then
+  if r.limit or state == 's' or state == 'S' or cur and <<shared "cur">> then
     if not share then sharing() end
-    local answer = share(value, as, ttl, fences, h, how, limit, cur, grant, gone, join, refuse)
-    if answer then return answer end
-    return try(value, GONE, as, ttl, linger, fences, place, patience, h, how) -- it is free now
+    return share(r) or try(r) -- it is free now
   end
-
-  if cur == value and not gone then
-    local mine = grant and <<owner "grant">> == owner and state ~= 'F' and state ~= 'f'
-    local gap = mine and <<mark "grant">> == '!'
-    if not mine or state == 'c' or state == 'C' then -- not claimed yet, or nobody knows
-<<if .Node>>
-      if h then
-        local n, least = allow(h, told, fences, '')
-        if not n then return refuse(3, nil, least) end
-        later(K[1], ttl)
-        cover(h)
-        return hold(h, gap, n)
-      end
-<<end>>
-      later(K[1], ttl)
-      if state == 'c' and mine and fences == 1 then return hold(told, gap, 1) end
-      return hold(mint(fences, told), gap, fences)
-    end
-<<if .Node>>
-    if how == 'raise' and h ~= told then
-      local least = floor(told)
-      if h < told or not near(h, least) then return refuse(3, nil, least) end
-      later(K[1], ttl)
-      cover(h)
-      grant, told = sub(grant, 1, 27) .. h .. sub(grant, 44, 58) .. as .. (gap and '!' or ''), h
-      redis.call('SET', K[2], grant, 'KEEPTTL')
-      linger = lasting(linger, h)
-    end
-<<end>>
-    later(K[1], ttl)
-    later(K[2], linger)
-    local left = redis.call('PTTL', K[1])
-<<if .Node>>
-    if left > longest then left = longest end
-<<end>>
-    return {1, told, gap and 1 or 0, left, 1}
-  end
-
-  if cur or gone then
-    join()
-    return refuse(0)
+  if cur == r.value and not r.gone then return asAgain(r, grant) end
+  if cur or r.gone then
+    join(r)
+    return refuse(r, 0)
   end
 
   -- Nobody holds the key, but somebody waits, or the last holder left no word.
-  local kind = redis.call('TYPE', K[1]).ok
+  local kind = call('TYPE', K.lock).ok
   if kind ~= 'none' then return {-1, kind} end
-  local gap = unfinished(grant)
-  if state == 'c' or state == 'C' then restore(grant, gap) end
-  local mine = redis.call('ZSCORE', K[3], value)
-  local e, why = first(mine and value, true)
-  if e and e[1] ~= value then
-    if why then
-      join()
-      return refuse(0, 1)
-    end
-    if e[10] then
+  local newest, abandoned = grant and <<fence "grant">>, unfinished(grant)
+  if state == 'c' or state == 'C' then restore(grant, abandoned) end
+  local mine = call('ZSCORE', K.queue, r.value)
+  local me = mine and r.value
+  local e, why = first(me, true)
+  if e and e.value ~= r.value then
+    if not why and e.limit then
       if not share then sharing() end
-      usher(e, grant, gap, mine and value)
-    else
-      if not handover(e, told, grant and wrote(grant), gap) then mint(1, told) end
-      cur, grant = e[1], redis.call('GET', K[2])
+      usher(e, grant, abandoned, me)
+    elseif not why then
+      if not handOff(e, newest, wrote(grant), abandoned) then mint(1, newest) end
+      r.cur, r.grant = e.value, call('GET', K.grant)
     end
-    join()
-    return refuse(0)
+    join(r)
+    return refuse(r, 0, why and 1)
   elseif not e and why then
-    join()
-    return refuse(0, 2)
+    join(r)
+    return refuse(r, 0, 2)
   end
-  local fence, n = choose(h, told, fences, how)
+  local fence, n = choose(r, newest)
   if not fence then
-    join()
-    return refuse(3, nil, n)
+    join(r)
+    return refuse(r, 3, nil, n)
   end
   if mine then
-    redis.call('ZREM', K[3], value)
-    redis.call('HDEL', K[4], owner)
-    handed = ttl -- the next in line did not see that
+    unqueue(r.value)
+    handed = r.ttl -- the next in line did not see that
   end
-  redis.call('SET', K[1], value, 'PX', ttl)
-  return hold(fence, gap, n)
+  return granted(r, fence, abandoned, n, hold)
 end

@@ -1,0 +1,92 @@
+-- Copyright 2026 The hasp Authors
+-- SPDX-License-Identifier: Apache-2.0
+--
+-- An Exclusive request for a key that is free, and the release of one that nobody
+-- waits for. All others go on behind this, in try.lua and release.lua.
+
+local kind, at = ARGV[argsAt], argsAt
+local value = <<arg "value" "try propose tryAny release withdraw releaseAny">>
+local lockKey, grantKey, queueKey = KEYS[keysAt], KEYS[keysAt + 1], KEYS[keysAt + 2]
+<<if not .Node>>
+local cur
+if kind == 'try' then
+  if call('EXISTS', lockKey, grantKey, queueKey, KEYS[keysAt + 4]) == 0 then
+    local ttl, state, fence, keep = <<arg "ttl" "try">>, <<arg "state" "try">>, mint(1), <<arg "keep" "try">>
+<<template "take" .>>
+    return fence
+  end
+elseif kind == 'release' then
+  cur = redis.pcall('GET', lockKey)
+  if cur == value and call('EXISTS', queueKey) == 0 then
+    call('DEL', lockKey, grantKey)
+    return 1
+  end
+end
+<<end>>
+<<if .Node>>
+-- The same at a node, which remembers the fence of a key that is free, and which tells
+-- one whose vote another has, or who has none to give back, just that. A vote that
+-- comes alone (.Lone) needs no function.
+if kind == 'release' or kind == 'withdraw' then
+  local got = call('MGET', lockKey, grantKey)
+  local cur, was = got[1], got[2]
+  if call('EXISTS', queueKey) == 0 then
+    if cur == value and (kind == 'release' or not was or <<fence "was">> <= <<arg "upTo" "withdraw">>) then
+      call('DEL', lockKey)
+      if was then call('SET', grantKey, <<ended "was">>, 'KEEPTTL') end
+      return <<reply "1" .Lone>>
+    end
+    local mine = cur == value or was and <<owner "was">> == <<owner "value">>
+    local among = cur and <<shared "cur">> or was and <<shared "was">>
+    if not mine and not among then return <<reply "0" .Lone>> end
+  end
+elseif kind <<if .Lone>>== 'propose'<<else>>~= 'releaseAny'<<end>> then
+  local ttl = <<arg "ttl" "try propose tryAny">>
+<<if .Lone>>
+<<template "vote" .>>
+<<else>>
+  votes()
+<<end>>
+  if not longest then return <<reply "{4}" .Lone>> end
+  if tonumber(ttl) > longest then return <<reply "{5, longest}" .Lone>> end
+  local inWay, cur, was = kind ~= 'tryAny' and call('EXISTS', lockKey, queueKey, KEYS[keysAt + 4]), nil, nil
+  if inWay == 0 then
+    was = call('GET', grantKey)
+  elseif inWay == 1 then
+    local got = call('MGET', lockKey, grantKey)
+    cur, was = got[1], got[2]
+  end
+  local taken = cur and cur ~= value and <<unshared "cur">> -- and nobody waits
+  if taken or inWay == 0 and (not was or <<state "was">> == 'F') then
+    local fence, known, least, n = kind == 'propose' and <<arg "fence" "propose">>, was and <<fence "was">>, nil, 1
+    if fence then
+<<if .Lone>>
+<<template "marks" .>>
+      least = known
+<<template "floor" .>>
+      n = near and fence > least
+<<else>>
+      n, least = allow(fence, known, 1)
+<<end>>
+    end
+    if taken then
+      local left, head = call('PTTL', lockKey), was and <<head "was">> or ''
+      return <<reply (refusal "0" "sub(cur, 1, 600)" "left" "0" "head" "0" "least or ''") .Lone>>
+    elseif not n then
+      return <<reply (refusal "3" "''" "-2" "0" "''" "0" "least") .Lone>>
+    end
+<<if .Lone>>
+    if not turned and fence <= markCur then
+<<else>>
+      if fence then cover(fence) end
+      fence = fence or mint(1, known)
+<<end>>
+      local state, keep = <<arg "state" "try propose">>, <<lasting "ttl + KEEP" "fence">>
+<<template "take" .>>
+      return <<reply "fence" .Lone>>
+<<if .Lone>>
+    end
+<<end>>
+  end
+end
+<<end>>

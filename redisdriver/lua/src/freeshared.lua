@@ -1,0 +1,58 @@
+-- Copyright 2026 The hasp Authors
+-- SPDX-License-Identifier: Apache-2.0
+--
+-- A reader that finds the key free, or held by readers only, and nobody in
+-- line; and the release of one. See held.lua; room, which says that there are
+-- limits, sends the request the other way.
+
+  local reads = kind == 'tryAny' and <<arg "limit" "tryAny">> == '0' and <<arg "state" "tryAny">> == 'h'
+    and <<arg "fences" "tryAny">> == '1' and <<arg "how" "tryAny">> == ''
+  if reads and redis.REDIS_VERSION_NUM -- since 7.0, like GT
+    or type(cur) == 'string' and cur ~= value and <<shared "cur">> then
+    local got, side = call('MGET', lockKey, grantKey), <<side "queueKey">>
+    local was = got[2]
+    local sharesKey, heldKey, roomKey = 'hasp.shares:' .. side, 'hasp.held:' .. side, 'hasp.room:' .. side
+    cur = got[1]
+    local beside = cur and <<shared "cur">> and was and sub(was, 59, 60) == 's '
+    if not stamp then look() end
+    -- the fence of one that may have the key, and when this sharing of it began
+    local new, gt, began = nil, 'NX', stamp
+    if reads and not cur and not was then
+      if call('EXISTS', lockKey, queueKey, KEYS[keysAt + 4], sharesKey, roomKey) == 0 then new = mint(1) end
+    elseif beside and call('EXISTS', queueKey, roomKey, reads and KEYS[keysAt + 4] or queueKey) == 0 then
+      local lease = call('HMGET', heldKey, '!', value)
+      local known = lease[1] == <<after "cur">> -- else nobody knows who shares it
+      if known and reads and not lease[2] then
+        local ends = call('ZRANGE', sharesKey, 0, 0, 'WITHSCORES')[2]
+        if ends and tonumber(ends) > ms then new, gt, began = mint(1, <<fence "was">>), 'GT', lease[1] end
+      elseif known and not reads and lease[2] and <<leaseState "lease[2]">> == 'h' then
+        local ends = call('ZSCORE', sharesKey, value)
+        if ends and tonumber(ends) > ms then
+          if call('ZCARD', sharesKey) == 1 then
+            call('DEL', lockKey, sharesKey, heldKey, grantKey)
+          else
+            call('ZREM', sharesKey, value)
+            call('HDEL', heldKey, value)
+          end
+          return 1
+        end
+      end
+    end
+    if new then
+      local since, ttl = <<millis "stamp">>, <<arg "ttl" "tryAny">>
+      local keep = ttl + KEEP
+      if gt == 'GT' then
+        call('SET', grantKey, sub(was, 1, 27) .. new .. sub(was, 44), 'KEEPTTL')
+        call('PEXPIRE', lockKey, ttl, 'GT')
+        call('PEXPIRE', grantKey, keep, 'GT')
+      else
+        call('SET', lockKey, '<<.Shared>>' .. stamp, 'PX', ttl)
+        call('SET', grantKey, '<<.Shared>>' .. new .. ' ' .. since .. ' s 0000000000000000', 'PX', keep)
+      end
+      call('ZADD', sharesKey, string.format('%.0f', ms + ttl), value)
+      call('HSET', heldKey, '!', began, value, <<lease "new" "since" "'h 0 0 0'">>)
+      call('PEXPIRE', sharesKey, keep, gt)
+      call('PEXPIRE', heldKey, keep, gt)
+      return {1, new, 0, 0, 1, 0}
+    end
+  end
