@@ -22,7 +22,7 @@ const (
 	leap = 1 << 20
 )
 
-// floors knows the fences of keys that nobody remembers any more: a new fence of
+// floors bounds the fences of keys that are no longer remembered: a new fence of
 // such a key must be above old, and above minted.
 //
 // Every fence granted for a proposal is at most cur, and at most old after two
@@ -58,8 +58,8 @@ func (f *floors) rise(to uint64) {
 	f.old, f.mid = f.cur, f.cur
 }
 
-// above is the fence that others have and a new holder's must be above: those
-// that share a key need no order among themselves.
+// above is the fence of others that a new holder's must exceed: those that share
+// a key need no order among themselves.
 func (e *entry) above(mode driver.Mode) uint64 {
 	if mode == driver.Shared {
 		return e.wrote
@@ -82,9 +82,9 @@ func (s *Store) mint(e *entry, mode driver.Mode, now time.Time, n int) uint64 {
 	return fence
 }
 
-// propose takes the fence that r proposes for a grant that is new, and as many
-// below it as r asks for and nobody had. It returns how many those are, 0 when
-// the proposal cannot be granted.
+// propose takes the fence that r proposes for a new grant, and as many below it as
+// r asks for and nobody had. It returns how many there are in all, 0 when the
+// proposal cannot be granted.
 func (s *Store) propose(e *entry, r driver.VoteRequest, now time.Time) (fences int) {
 	s.fences.turn(micros(now))
 	floor := s.floor(e, r.Mode)
@@ -100,11 +100,11 @@ func (s *Store) propose(e *entry, r driver.VoteRequest, now time.Time) (fences i
 	return fences
 }
 
-// tooFar says whether a proposal uses up more numbers than a client with a good
-// clock would.
+// tooFar reports whether a proposal is further ahead than a client with a good
+// clock would make it.
 func (s *Store) tooFar(e *entry, r driver.VoteRequest, now time.Time) bool {
-	lead := uint64(driver.MaxFenceSkew / time.Microsecond)
-	return r.Proposal > max(micros(now)+lead, s.floor(e, r.Mode)+leap)
+	skew := uint64(driver.MaxFenceSkew / time.Microsecond)
+	return r.Proposal > max(micros(now)+skew, s.floor(e, r.Mode)+leap)
 }
 
 // take remembers a proposed fence that is granted.
@@ -120,12 +120,12 @@ func (e *entry) granted(fence uint64, mode driver.Mode) {
 	}
 }
 
-// remembered says whether the newest fence of a free key is kept: for a while
-// after the key was held, counted from the moment that the fence stands for when
+// remembered reports whether the newest fence of a free key is still needed: for a
+// while after the key was held, counted from the moment that the fence encodes when
 // that is later.
 func (s *Store) remembered(e *entry, now time.Time) bool {
-	kept := uint64(max(memory, s.options.MaxTTL) / time.Microsecond)
-	return e.newest != 0 && micros(now) < max(micros(e.free), e.newest)+kept
+	span := uint64(max(memory, s.options.MaxTTL) / time.Microsecond)
+	return e.newest != 0 && micros(now) < max(micros(e.free), e.newest)+span
 }
 
 // micros is a moment as a fence, at least 1.

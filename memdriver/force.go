@@ -11,12 +11,12 @@ import (
 	"github.com/hasplock/hasp/driver"
 )
 
-// Hold makes somebody else the holder of a key for ttl, whoever has it: a
-// test's way to contention, and to a lease that is taken by another. All holders
-// before it have lost the key, and are told at their next renewal or Release;
-// those in the queue go on waiting. label is shown to them; see driver.Label.
-// release gives the key back, to the next in the queue; calling it late, or twice,
-// is harmless. Hold works on a store that is unreachable to its clients.
+// Hold makes somebody else the holder of a key for ttl, whoever has it, so that a
+// test can have contention, or a lease that is lost to another. The previous holders
+// have lost the key, which they learn at their next renewal or Release; waiters go on
+// waiting, and are shown label. release hands the key to the next waiter; calling it
+// late, or twice, is harmless. Hold works even while the store is unreachable to its
+// clients.
 func (s *Store) Hold(key string, ttl time.Duration, label driver.Label) (release func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -28,10 +28,9 @@ func (s *Store) Hold(key string, ttl time.Duration, label driver.Label) (release
 	return func() { s.end(key, func(h *place) bool { return h.id == c.ID() }) }
 }
 
-// Lose makes the store forget who holds a key, as a store that was restarted
-// without its data does: the lease of each holder is lost, which it is told at
-// its next renewal or Release, and the key goes to the next in the queue. Nothing
-// happens when nobody holds the key.
+// Lose makes the store lose the leases on a key, as a store that is restarted without
+// its data does. Each holder learns it at its next renewal or Release, and the key
+// goes to the next waiter. Nothing happens when nobody holds the key.
 func (s *Store) Lose(key string) {
 	s.end(key, func(*place) bool { return true })
 }
@@ -51,10 +50,9 @@ func (s *Store) end(key string, of func(*place) bool) {
 	s.handOn(e, now)
 }
 
-// SetUnreachable cuts the store off from its clients, or connects it again:
-// while it is cut off every request fails with an error of class
-// driver.ClassUnreachable, and leases and places run out as they do in a store that
-// nobody can reach.
+// SetUnreachable cuts the store off from its clients, or reconnects it. While it is
+// cut off, every request fails with an error of class driver.ClassUnreachable, and
+// leases and places expire as they would in any store that nobody can reach.
 func (s *Store) SetUnreachable(unreachable bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -45,14 +45,14 @@ func TestHold(t *testing.T) {
 		try(t, s, b)
 		release := s.Hold("k", time.Hour, driver.Label{Host: "web-3"})
 		if err := renew(t, s, a); !errors.Is(err, driver.ErrNotHeld) {
-			t.Errorf("the holder before: %v", err)
+			t.Errorf("the previous holder: %v", err)
 		}
 		info, _ := s.Inspect(t.Context(), "k")
 		if info.Holder.Describe().Host != "web-3" || info.Left != time.Hour || info.Fence <= first.Fence || info.Waiters != 1 {
 			t.Errorf("after Hold: %+v", info)
 		}
 		if err := contend.Release(t.Context(), s, a); !errors.Is(err, driver.ErrNotHeld) {
-			t.Errorf("Release by the holder before: %v", err)
+			t.Errorf("Release by the previous holder: %v", err)
 		}
 		release()
 		if res := try(t, s, b); !res.Granted {
@@ -61,7 +61,7 @@ func TestHold(t *testing.T) {
 		release()
 		b.Queue = false
 		if err := renew(t, s, b); err != nil {
-			t.Errorf("the second call of release hurt the successor: %v", err)
+			t.Errorf("the second call of release took the successor's key: %v", err)
 		}
 	})
 }
@@ -157,7 +157,7 @@ func TestSetUnreachable(t *testing.T) {
 		time.Sleep(time.Minute)
 		s.SetUnreachable(false)
 		if err := renew(t, s, a); !errors.Is(err, driver.ErrNotHeld) {
-			t.Errorf("the lease ran out while the store was unreachable: %v", err)
+			t.Errorf("the lease expired while the store was unreachable: %v", err)
 		}
 	})
 }

@@ -57,14 +57,14 @@ func (s *Store) Inspect(ctx context.Context, key string) (driver.Info, error) {
 	for _, h := range e.holders {
 		info.Holders = append(info.Holders, h.lease(now))
 	}
-	for _, p := range e.line {
+	for _, p := range e.queue {
 		info.Queue = append(info.Queue, p.holderInfo())
 	}
 	return info, nil
 }
 
 func (e *entry) info(now time.Time) driver.Info {
-	info := driver.Info{Key: e.key, Holds: len(e.holders), Waiters: len(e.line)}
+	info := driver.Info{Key: e.key, Holds: len(e.holders), Waiters: len(e.queue)}
 	if len(e.holders) > 0 {
 		first := e.holders[0].lease(now)
 		info.Held, info.Holder, info.Fence, info.Left = true, first.Holder, first.Fence, first.Left

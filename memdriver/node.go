@@ -15,13 +15,13 @@ import (
 
 // NodeOptions are for a [Store] that is one node of several.
 type NodeOptions struct {
-	// MaxTTL is the longest lease. With it the store keeps a node record: it is
-	// held back until it is admitted, when it is new and whenever it may have
-	// forgotten a lease. 0: no bound and no record.
+	// MaxTTL is the longest lease. With it the store keeps a node record, and is held
+	// back until it is admitted, when it is new and whenever it may have lost leases.
+	// 0: no bound and no record.
 	MaxTTL time.Duration
-	// Now is the store's clock, by which leases end: it may be stepped, and run
-	// faster or slower than others', as a server's wall clock may. It must not
-	// call the store. nil: time.Now.
+	// Now is the store's clock, by which leases expire: it may be stepped, and run
+	// faster or slower than others, as a server's wall clock may. It must not call
+	// the store. nil: time.Now.
 	Now func() time.Time
 }
 
@@ -39,23 +39,23 @@ func (s *Store) now() time.Time {
 	return time.Now()
 }
 
-// A Snapshot is what a store kept at one moment. It does not change.
+// A Snapshot is the data of a store at one moment. It does not change.
 type Snapshot struct{ data data }
 
-// Snapshot returns what the store keeps now, its node record too.
+// Snapshot returns the store's present data, including its node record.
 func (s *Store) Snapshot() *Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return &Snapshot{s.data.clone()}
 }
 
-// Restart is what happens when a server is killed and started again: the store
-// has what was saved, which may be of any age, or nothing when from is nil, and
-// its clients connect anew. A store with a node record is held back then.
+// Restart does what happens when a server is killed and started again: the store has
+// the data of the snapshot, which may be of any age, or none when from is nil, and its
+// clients reconnect. A store with a node record is held back then.
 func (s *Store) Restart(from *Snapshot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.life = rand.Text()
+	s.run = rand.Text()
 	s.data = newData()
 	if from != nil {
 		s.data = from.data.clone()
@@ -65,7 +65,7 @@ func (s *Store) Restart(from *Snapshot) {
 	}
 }
 
-// Flush makes the store forget everything, its node record and its fences too,
+// Flush makes the store lose all its data, including its node record and its fences,
 // without a restart.
 func (s *Store) Flush() {
 	s.mu.Lock()
@@ -73,13 +73,13 @@ func (s *Store) Flush() {
 	s.data = newData()
 }
 
-// data is what a store keeps.
+// data is what a snapshot contains.
 type data struct {
 	keys    map[string]*entry
 	tombs   map[driver.ID]time.Time // released owners, and until when they are refused
 	fences  floors
 	record  driver.Record // the zero value: there is none
-	sweepAt int           // look for what is over when there is so much to look at
+	sweepAt int           // the size at which to drop what has expired
 }
 
 func newData() data {
@@ -91,17 +91,17 @@ func (d data) clone() data {
 	keys := make(map[string]*entry, len(d.keys))
 	for key, e := range d.keys {
 		c := *e
-		c.holders, c.line = clones(e.holders), clones(e.line)
+		c.holders, c.queue = clones(e.holders), clones(e.queue)
 		keys[key] = &c
 	}
 	d.keys = keys
 	return d
 }
 
-// voting says whether the store may grant: its record is of its present life,
+// voting reports whether the store may grant: its record is of its present run,
 // and was admitted.
 func (s *Store) voting() bool {
-	return s.options.MaxTTL == 0 || s.record.Voting && s.record.Node == s.life
+	return s.options.MaxTTL == 0 || s.record.Voting && s.record.Node == s.run
 }
 
 // maxTTL is the longest lease of a store that votes, 0 for no bound.
@@ -117,8 +117,8 @@ func (s *Store) Record(ctx context.Context) (driver.Record, error) {
 		return driver.Record{}, err
 	}
 	defer s.mu.Unlock()
-	if s.record.Node != s.life {
-		s.record = driver.Record{Text: "wait " + s.life + " " + rand.Text(), Node: s.life}
+	if s.record.Node != s.run {
+		s.record = driver.Record{Text: "wait " + s.run + " " + rand.Text(), Node: s.run}
 	}
 	return s.record, nil
 }
@@ -133,11 +133,11 @@ func (s *Store) Admit(ctx context.Context, r driver.Record, maxTTL time.Duration
 		return err
 	}
 	defer s.mu.Unlock()
-	if s.record.Node != s.life || s.record.Voting || s.record.Text != r.Text {
+	if s.record.Node != s.run || s.record.Voting || s.record.Text != r.Text {
 		return driver.ErrNotHeld
 	}
-	text := fmt.Sprintf("ok %s %d", s.life, maxTTL.Milliseconds())
-	s.record = driver.Record{Text: text, Voting: true, MaxTTL: maxTTL, Node: s.life}
+	text := fmt.Sprintf("ok %s %d", s.run, maxTTL.Milliseconds())
+	s.record = driver.Record{Text: text, Voting: true, MaxTTL: maxTTL, Node: s.run}
 	s.fences.rise(micros(s.now()))
 	s.fences.at = micros(s.now())
 	return nil

@@ -87,14 +87,14 @@ func TestRestartFromNothing(t *testing.T) {
 	select {
 	case <-hints:
 	default:
-		t.Error("a watcher was not told that its connection was lost")
+		t.Error("a watcher got no hint when its connection was lost")
 	}
 	heldBack(t, s)
 	if info, _ := s.Inspect(t.Context(), "k"); info.Held || info.Waiters != 0 {
 		t.Errorf("a store that was to have nothing: %+v", info)
 	}
 	if second := admit(t, s); second.Node == first.Node {
-		t.Error("the life is the same after a restart")
+		t.Error("the run is the same after a restart")
 	}
 	if err := renew(t, s, a); !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("the lease before the restart: %v", err)
@@ -165,8 +165,7 @@ func TestFencesAfterASnapshot(t *testing.T) {
 	}
 }
 
-// Who waits at a node that is held back is told nothing: there is nothing to
-// ask for.
+// Waiters at a node that is held back get no hints: there is nothing to ask for.
 func TestNoHintsWhileHeldBack(t *testing.T) {
 	s, _ := newNode()
 	admit(t, s)

@@ -10,7 +10,7 @@ import (
 	"github.com/hasplock/hasp/driver"
 )
 
-// admits says whether one more can have the key beside its holders.
+// admits reports whether one more can have the key beside its holders.
 func admits(holders []*place, mode driver.Mode, limit int) bool {
 	if len(holders) == 0 {
 		return true
@@ -26,8 +26,8 @@ func admits(holders []*place, mode driver.Mode, limit int) bool {
 	return limit == 0 || len(holders) < limit
 }
 
-// opens is when one more can have the key if none of its holders renews; of one
-// that only has to wait for others in the queue, when the last lease ends.
+// opens is when one more can have the key if none of its holders renews; for an
+// owner that only waits for others in the queue, when the last lease ends.
 func opens(holders []*place, mode driver.Mode, limit int) time.Time {
 	holders = slices.SortedFunc(slices.Values(holders), func(a, b *place) int { return a.until.Compare(b.until) })
 	last := len(holders) - 1
@@ -57,8 +57,8 @@ func slot(holders []*place, limit int) int {
 // reads: its holder changes nothing that the key protects.
 func (p *place) reads() bool { return p.mode == driver.Shared && p.limit == 0 }
 
-// leaves says whether a holder's end leaves the key abandoned. One that never
-// claimed the key leaves it as it was.
+// leaves reports whether a holder's end leaves the key abandoned. One that never
+// claimed the key leaves the mark as it was.
 func (p *place) leaves(end driver.End) bool {
 	switch {
 	case p.reads():
@@ -69,7 +69,7 @@ func (p *place) leaves(end driver.End) bool {
 	return end == driver.Unfinished
 }
 
-// convert lets others in beside a holder, which keeps its fence.
+// convert makes a holder share the key; it keeps its fence.
 func (s *Store) convert(e *entry, h *place, r driver.VoteRequest, now time.Time) driver.Result {
 	if !h.claimed || h.fence < r.Fence {
 		return s.refuse(e, r, now)

@@ -4,16 +4,15 @@
 // Package memdriver keeps locks in memory: the reference engine.
 //
 // It is the simplest correct implementation of [driver.Driver], and the way to
-// test code that uses hasp. A [Store] is the server: any number of
-// hasp.Clients may share one, and to each other they are as clients of one
-// Redis are. It runs under testing/synctest, where a test that waits out a TTL
-// of 30 seconds takes no time, and it can do on demand what is hard to come by
-// with a real store: [Store.Hold] makes somebody else the holder, [Store.Lose]
-// makes a holder lose its lease, [Store.SetUnreachable] cuts the store off.
+// test code that uses hasp. A [Store] is the server: any number of hasp.Clients may
+// share one, as they would share one Redis. It runs under testing/synctest, where a
+// test that waits for a TTL of 30 seconds takes no time, and it does on demand what is
+// hard to provoke with a real store: [Store.Hold] makes somebody else the holder,
+// [Store.Lose] makes a holder lose its lease, [Store.SetUnreachable] cuts the store off.
 //
-// [NewNode] returns a store for tests of locks over several: one that knows when
-// it may have forgotten leases, with a clock of its own. It can be made to
-// forget, with [Store.Restart] and [Store.Flush].
+// [NewNode] returns a store for tests of locks over several stores: one that notices
+// when it may have lost leases, with a clock of its own. [Store.Restart] and
+// [Store.Flush] make it lose data.
 package memdriver
 
 import (
@@ -28,33 +27,32 @@ import (
 
 const (
 	minTTL = time.Millisecond
-	// claimLimit bounds how long a key that was handed to a waiter waits to be
-	// claimed. In memory a claim takes microseconds; what may hold it up is
-	// the waiter's own process.
+	// claimLimit bounds the claim time. In memory a claim takes microseconds; only
+	// the waiter's own process can delay it.
 	claimLimit = 500 * time.Millisecond
 	// tombLimit bounds how long a released owner is remembered: no request is
 	// under way for longer.
 	tombLimit = 10 * time.Second
-	// memory is how long a key that was held is remembered, at least: its
-	// newest fence, and whether its last lease expired.
+	// memory is the least time for which a key that was held is remembered: its
+	// newest fence, and whether it is abandoned.
 	memory = time.Minute
 )
 
 // Store is a store of locks in this process, and the driver for it. It has no
-// goroutine of its own: what is over is found out when somebody looks, which a
-// timer sees to after a handoff. All methods may be called by many goroutines at once.
+// goroutine of its own: what has expired is noticed at the next request for the key,
+// or by a timer after a handoff. All its methods are safe for concurrent use.
 type Store struct {
 	options NodeOptions
 
 	mu sync.Mutex
 	data
-	life        string // another one after a restart
+	run         string // changes with a restart
 	watchers    map[driver.ID]map[chan struct{}]struct{}
 	alarms      map[string]*alarm
 	unreachable bool
 }
 
-// New returns an empty store without a node record, on which leases end by the
+// New returns an empty store without a node record, whose leases expire by the
 // monotonic clock.
 func New() *Store { return NewNode(NodeOptions{}) }
 
@@ -113,7 +111,7 @@ func (s *Store) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, 
 	}
 	defer s.mu.Unlock()
 	res := s.vote(r, s.now())
-	res.Node = s.life
+	res.Node = s.run
 	return res, nil
 }
 
@@ -136,7 +134,7 @@ func (s *Store) vote(r driver.VoteRequest, now time.Time) driver.Result {
 		return s.again(e, e.holding(r.ID()), r, now)
 	case r.Convert:
 		return s.refuse(e, r, now)
-	case len(e.line) == 0 && admits(e.holders, r.Mode, r.Limit):
+	case len(e.queue) == 0 && admits(e.holders, r.Mode, r.Limit):
 		return s.grant(e, r, now)
 	}
 	if r.Queue {
@@ -151,7 +149,7 @@ func (s *Store) again(e *entry, h *place, r driver.VoteRequest, now time.Time) d
 	switch {
 	case r.Convert:
 		return s.convert(e, h, r, now)
-	case r.Mode != h.mode: // overtaken by the request that converted the lease
+	case r.Mode != h.mode: // overtaken by the Convert of this owner
 		return s.refuse(e, r, now)
 	case !h.claimed && r.Proposal != 0:
 		if fences = s.propose(e, r, now); fences == 0 {
@@ -179,7 +177,7 @@ func (s *Store) again(e *entry, h *place, r driver.VoteRequest, now time.Time) d
 	return h.granted(now, fences)
 }
 
-// grant gives a key that r can have to it, unless its proposal is no good.
+// grant grants r a key that it can have, unless its proposal cannot be granted.
 func (s *Store) grant(e *entry, r driver.VoteRequest, now time.Time) driver.Result {
 	h := newPlace(r.Claim, now)
 	h.claimed, h.fence = true, r.Proposal
@@ -223,7 +221,7 @@ func (s *Store) Renew(ctx context.Context, rs []driver.RenewRequest, done func(i
 func (s *Store) renew(r driver.RenewRequest, now time.Time) driver.Renewal {
 	switch {
 	case !s.voting() && r.Queue:
-		return driver.Renewal{Err: driver.ErrNotHeld} // it must Try, and is told
+		return driver.Renewal{Err: driver.ErrNotHeld} // it must Try, which answers NotVoting
 	case !s.voting():
 		return driver.Renewal{Err: fmt.Errorf("the lease may stand: %w", driver.ErrNotVoting)}
 	case !r.Queue && s.tooLong(r.TTL):
@@ -236,7 +234,7 @@ func (s *Store) renew(r driver.RenewRequest, now time.Time) driver.Renewal {
 		if i < 0 {
 			return driver.Renewal{Err: driver.ErrNotHeld}
 		}
-		e.line[i].extend(now.Add(r.Patience))
+		e.queue[i].extend(now.Add(r.Patience))
 		return driver.Renewal{RetryIn: e.retryIn(i, now)}
 	}
 	h := e.holding(r.ID())
@@ -244,7 +242,7 @@ func (s *Store) renew(r driver.RenewRequest, now time.Time) driver.Renewal {
 		return driver.Renewal{Err: driver.ErrNotHeld}
 	}
 	h.extend(now.Add(r.TTL))
-	return driver.Renewal{TTL: h.until.Sub(now), Wanted: len(e.line) > 0}
+	return driver.Renewal{TTL: h.until.Sub(now), Wanted: len(e.queue) > 0}
 }
 
 // Release implements [driver.Driver].
@@ -271,7 +269,7 @@ func (s *Store) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
 		e.vacate(h, now, r.End)
 		s.handOn(e, now)
 		if at, waits := e.opensToTheFirst(); waits && at.Before(h.until) {
-			s.look(e.key, at, now) // it was told to look when this lease ends
+			s.look(e.key, at, now) // it knew of this lease's end only
 		}
 		return nil
 	}
@@ -280,9 +278,9 @@ func (s *Store) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
 		return driver.ErrNotHeld
 	}
 	e.leave(i)
-	s.handOn(e, now) // those behind a writer, to the readers before it
-	if i == 0 && len(e.line) > 0 && s.voting() {
-		s.hint(e.line[0].id) // now first: it must look at the holders' expiry
+	s.handOn(e, now) // a writer left: those behind it may join the readers
+	if i == 0 && len(e.queue) > 0 && s.voting() {
+		s.hint(e.queue[0].id) // now first: it must look at the holders' expiry
 	}
 	return nil
 }
@@ -298,5 +296,5 @@ func (s *Store) Classify(err error) driver.Class {
 	return driver.ClassUnknown
 }
 
-// Close does nothing: a Store outlives its clients, as a server does.
+// Close does nothing: a Store outlives its clients, as a server would.
 func (s *Store) Close() error { return nil }

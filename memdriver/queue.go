@@ -10,14 +10,14 @@ import (
 	"github.com/hasplock/hasp/driver"
 )
 
-// entry is all there is about a key that is held or waited for, or was a short
+// entry is everything known of a key that is held or waited for, or was a short
 // while ago.
 type entry struct {
 	key     string
 	holders []*place  // in the order of their grants: one, or any number that share the key
-	line    []*place  // live places in order of arrival, the first of which cannot have the key now
+	queue   []*place  // live places in order of arrival, the first of which cannot have the key now
 	free    time.Time // of a free key: since when
-	// abandoned: a holder did not finish, and none that could repair came since.
+	// abandoned: a holder did not release the key, and none that could repair came since.
 	abandoned bool
 	newest    uint64 // the largest fence granted, 0: none
 	wrote     uint64 // the largest that was granted Exclusive
@@ -34,9 +34,9 @@ type place struct {
 
 	fence     uint64
 	slot      int
-	claimed   bool // false: handed over, and the owner has not been seen since
+	claimed   bool // false: handed over, and not claimed yet
 	abandoned bool // of a holder: one before it did not finish
-	lapsed    bool // let one handoff go by
+	skipped   bool // one handoff was not claimed: the next such costs the place
 	patience  time.Time
 }
 
@@ -73,29 +73,29 @@ func (p *place) granted(now time.Time, fences int) driver.Result {
 	return driver.Result{Granted: true, Fence: p.fence, Fences: fences, TTL: p.until.Sub(now), Slot: p.slot, Abandoned: p.abandoned}
 }
 
-// settled returns the entry of a key after everything that is over by now has
-// taken its effect.
+// settled returns the entry of a key, with everything that has expired by now
+// applied.
 func (s *Store) settled(key string, now time.Time) *entry {
 	e := s.keys[key]
 	if e == nil {
 		e = &entry{key: key}
 		s.keys[key] = e
 	}
-	e.line = slices.DeleteFunc(e.line, func(p *place) bool { return !p.until.After(now) })
-	lapsed := e.expire(now)
+	e.queue = slices.DeleteFunc(e.queue, func(p *place) bool { return !p.until.After(now) })
+	unclaimed := e.expire(now)
 	s.handOn(e, now)
-	if len(lapsed) > 0 {
-		// A claim that lapsed keeps its place once: the next in the queue has the
-		// key instead, and this one is the first after it.
-		e.line = slices.Insert(e.line, 0, lapsed...)
+	if len(unclaimed) > 0 {
+		// An owner that does not claim the key keeps its place once: the next in the
+		// queue has the key instead, and this one is the first after it.
+		e.queue = slices.Insert(e.queue, 0, unclaimed...)
 		s.handOn(e, now)
 	}
 	return e
 }
 
-// expire takes the key from those whose time is over. It returns those that
-// may wait again.
-func (e *entry) expire(now time.Time) (lapsed []*place) {
+// expire ends the leases that have expired. It returns the places of the owners
+// that did not claim the key and may wait again.
+func (e *entry) expire(now time.Time) (unclaimed []*place) {
 	var last time.Time
 	e.holders = slices.DeleteFunc(e.holders, func(h *place) bool {
 		if h.until.After(now) {
@@ -105,22 +105,22 @@ func (e *entry) expire(now time.Time) (lapsed []*place) {
 			last = h.until
 		}
 		e.abandoned = e.abandoned || h.leaves(driver.Unfinished)
-		if !h.claimed && !h.lapsed && h.patience.After(now) {
-			lapsed = append(lapsed, &place{id: h.id, mode: h.mode, limit: h.limit, since: h.since, until: h.patience, claim: h.claim, lapsed: true})
+		if !h.claimed && !h.skipped && h.patience.After(now) {
+			unclaimed = append(unclaimed, &place{id: h.id, mode: h.mode, limit: h.limit, since: h.since, until: h.patience, claim: h.claim, skipped: true})
 		}
 		return true
 	})
 	if len(e.holders) == 0 && !last.IsZero() {
 		e.free = last
 	}
-	return lapsed
+	return unclaimed
 }
 
-// handOn makes the first in the queue a holder, and those after it that can have
-// the key too, for as long as a claim may take, and tells them.
+// handOn hands the key to the first in the queue, and to those after it that can
+// share it, for as long as a claim may take, and gives them hints.
 func (s *Store) handOn(e *entry, now time.Time) {
-	for len(e.line) > 0 && s.voting() && admits(e.holders, e.line[0].mode, e.line[0].limit) {
-		p := e.line[0]
+	for len(e.queue) > 0 && s.voting() && admits(e.holders, e.queue[0].mode, e.queue[0].limit) {
+		p := e.queue[0]
 		e.leave(0)
 		p.patience = p.until
 		p.since, p.until = now, now.Add(p.claim) // its fence comes with the claim
@@ -130,9 +130,9 @@ func (s *Store) handOn(e *entry, now time.Time) {
 	}
 }
 
-// look has somebody look at a key when a claim is over: the store, which hands it
-// on, and who is first in the queue then, which nobody told when the lease of one that
-// claimed the key expires.
+// look sets the alarm of a key for the end of a claim time, when the store hands an
+// unclaimed key on. The first in the queue gets a hint then, too: it does not know yet
+// when the lease of the one that claimed the key expires.
 func (s *Store) look(key string, at, now time.Time) {
 	a := s.alarms[key]
 	switch {
@@ -144,7 +144,7 @@ func (s *Store) look(key string, at, now time.Time) {
 	}
 }
 
-// alarm is when somebody will look at a key.
+// alarm is when a key is looked at again.
 type alarm struct {
 	at    time.Time
 	timer *time.Timer
@@ -157,10 +157,10 @@ func (s *Store) looked(key string) {
 	now := s.now()
 	e := s.settled(key, now)
 	defer s.forget(e, now)
-	if len(e.line) == 0 {
+	if len(e.queue) == 0 {
 		return
 	}
-	s.hint(e.line[0].id)
+	s.hint(e.queue[0].id)
 	for _, h := range e.holders {
 		if !h.claimed {
 			s.look(key, h.until, now)
@@ -168,7 +168,7 @@ func (s *Store) looked(key string) {
 	}
 }
 
-// vacate takes the key from one holder.
+// vacate ends the lease of one holder.
 func (e *entry) vacate(h *place, at time.Time, end driver.End) {
 	e.abandoned = e.abandoned || h.leaves(end)
 	e.holders = slices.DeleteFunc(e.holders, func(p *place) bool { return p == h })
@@ -185,17 +185,17 @@ func (e *entry) install(p *place) {
 	e.holders = append(e.holders, p)
 }
 
-// forget drops an entry that says nothing any more.
+// forget drops an entry that has no information left.
 func (s *Store) forget(e *entry, now time.Time) {
-	if len(e.holders) == 0 && len(e.line) == 0 && !s.remembered(e, now) {
+	if len(e.holders) == 0 && len(e.queue) == 0 && !s.remembered(e, now) {
 		s.fences.turn(micros(now))
 		delete(s.keys, e.key)
 	}
 }
 
-// sweep forgets what is over on keys that nobody asks for any more. It looks
-// at everything each time that the amount has doubled, so that it costs
-// little for each request.
+// sweep drops what has expired on keys that nobody asks for any more. It looks
+// at everything each time that the amount has doubled, so that it costs little for
+// each request.
 func (s *Store) sweep(now time.Time) {
 	if len(s.keys)+len(s.tombs) < s.sweepAt {
 		return
@@ -211,27 +211,27 @@ func (s *Store) sweep(now time.Time) {
 	s.sweepAt = 2*(len(s.keys)+len(s.tombs)) + 64
 }
 
-// buried says whether an owner was released a short while ago.
+// buried reports whether an owner was released a short while ago.
 func (s *Store) buried(id driver.ID, now time.Time) bool {
 	until, ok := s.tombs[id]
 	return ok && until.After(now)
 }
 
-// join puts r at the end of the queue, or takes its sign of life.
+// join puts r at the end of the queue, or prolongs the place that it has.
 func (e *entry) join(r driver.TryRequest, now time.Time) {
 	i := e.index(r.ID())
 	if i < 0 {
-		i = len(e.line)
+		i = len(e.queue)
 		p := newPlace(r.Claim, now)
 		p.claim = min(r.Patience/2, claimLimit)
-		e.line = append(e.line, p)
+		e.queue = append(e.queue, p)
 	}
-	e.line[i].extend(now.Add(r.Patience))
+	e.queue[i].extend(now.Add(r.Patience))
 }
 
-func (e *entry) leave(i int) { e.line = slices.Delete(e.line, i, i+1) }
+func (e *entry) leave(i int) { e.queue = slices.Delete(e.queue, i, i+1) }
 
-func (e *entry) index(id driver.ID) int { return indexOf(e.line, id) }
+func (e *entry) index(id driver.ID) int { return indexOf(e.queue, id) }
 
 // holding returns what an owner holds the key with, or nil.
 func (e *entry) holding(id driver.ID) *place {
@@ -252,7 +252,7 @@ func (s *Store) refuse(e *entry, r driver.VoteRequest, now time.Time) driver.Res
 		res.Fence = s.floor(e, r.Mode)
 	}
 	if res.Ahead = e.index(r.ID()); res.Ahead < 0 {
-		res.Ahead = len(e.line)
+		res.Ahead = len(e.queue)
 	}
 	if len(e.holders) > 0 {
 		res.Holder = e.holders[0].holderInfo()
@@ -264,15 +264,15 @@ func (s *Store) refuse(e *entry, r driver.VoteRequest, now time.Time) driver.Res
 	return res
 }
 
-// opensToTheFirst is when the first in the queue may have the key without a hint.
+// opensToTheFirst is when the first in the queue may be granted the key without a hint.
 func (e *entry) opensToTheFirst() (at time.Time, waits bool) {
-	if len(e.line) == 0 || len(e.holders) == 0 {
+	if len(e.queue) == 0 || len(e.holders) == 0 {
 		return at, false
 	}
-	return opens(e.holders, e.line[0].mode, e.line[0].limit), true
+	return opens(e.holders, e.queue[0].mode, e.queue[0].limit), true
 }
 
-// retryIn is when the place i may have the key without a hint.
+// retryIn is when the place i may be granted the key without a hint.
 func (e *entry) retryIn(i int, now time.Time) time.Duration {
 	if at, waits := e.opensToTheFirst(); waits && i == 0 {
 		return at.Sub(now)
