@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// reading is what the machine's clock shows. SQLite runs in its clients, so
-// this is the store's clock, and all that leases are measured with; the wall
-// clock only ever makes fences larger.
+// reading is what the machine's clock shows. SQLite runs in its clients, so this is
+// the store's clock, by which all leases are measured; the wall clock only ever makes
+// fences larger.
 //
-// Two readings mean something against each other when both are of one boot.
+// Two readings can be compared only when both are of one boot.
 type reading struct {
 	boot string        // names the boot; empty on systems that don't name them
 	up   time.Duration // since that boot, sleep included

@@ -17,79 +17,74 @@
 //
 // # Opening the file
 //
-// SQLite's settings belong to a connection, so they stand in the data source
-// name, where they hold for every connection of the pool. [SQLiteDSN] writes
-// one for github.com/ncruces/go-sqlite3 and modernc.org/sqlite:
+// SQLite's settings belong to a connection, so they are part of the data source name,
+// where they apply to every connection of the pool. [SQLiteDSN] returns one for
+// github.com/ncruces/go-sqlite3 and modernc.org/sqlite:
 //
 //	file:/var/lib/app/locks.db?_pragma=busy_timeout(5000)&_pragma=journal_mode(wal)&_pragma=synchronous(full)
 //
-// For github.com/mattn/go-sqlite3 the same is written
+// For github.com/mattn/go-sqlite3 the same is written:
 //
 //	file:/var/lib/app/locks.db?_busy_timeout=5000&_journal_mode=WAL&_synchronous=FULL
 //
-// All three pass hasp's suite; ncruces is the one that hasp's command uses and
-// that hasp's tests run on. The other two cannot break off SQLite's wait for a
-// locked file: a call still ends with its context, but what the wait was for
-// holds up the calls after it until busy_timeout is over.
+// All three pass hasp's suite; ncruces is the one that hasp's command and tests use.
+// The other two cannot interrupt SQLite's wait for a locked file: a call still ends
+// with its context, but the wait goes on until busy_timeout, and delays later calls.
 //
-// Locks may live in the program's own database, beside its tables, as long as
-// its transactions are short: SQLite has one writer at a time, and a lease is
-// renewed by writing. A transaction waits five seconds for the file, then it
-// fails and says for how long the file was locked.
+// Locks may be in the program's own database, beside its tables, provided its
+// transactions are short: SQLite has one writer at a time, and a lease is renewed by
+// writing. A transaction waits five seconds for the file, then it fails and says for
+// how long the file was locked.
 //
-// Every transaction reads back what it runs with, and fails with a clear error
-// when synchronous is below FULL, busy_timeout is below a second, the journal
-// is kept in memory or off, or the database is not in a file.
+// Every transaction checks its settings, and fails with a clear error when
+// synchronous is below FULL, busy_timeout is below a second, the journal is in memory
+// or off, or the database is not in a file.
 //
-// Write-ahead logging (WAL) is not required, but right: a commit costs one
-// sync of the disk instead of several (8 processes: 540 locks and unlocks a
-// second instead of 100 to 170), and a process that was stopped while it reads
-// (hasp ls, and Ctrl-Z) holds up nobody. With a rollback journal it would hold
-// up every lock on the machine.
+// Write-ahead logging (WAL) is not required, but recommended: a commit costs one sync
+// of the disk instead of several (8 processes: 540 locks and releases a second instead
+// of 100 to 170), and a process that was stopped while it reads (hasp ls, and Ctrl-Z)
+// delays nobody. With a rollback journal it would block every lock on the machine.
 //
-// # What holds, and under which assumptions
+// # Guarantees and assumptions
 //
-// Time is the machine's own: how long it has been up, sleep included, and
-// which boot this is. So a step of the wall clock neither ends a lease nor
-// prolongs one, and after a reboot every key is free at once, as no holder can
-// have survived it (on Linux /proc must be readable). Where it cannot be told
-// from something else, since the wall clock went back or the machine is up for
-// longer than it was at the last write, each lease first has what was left of it.
+// Leases are measured by the machine's uptime, sleep included, and by which boot this
+// is. So a step of the wall clock neither ends a lease nor prolongs one, and after a
+// reboot every key is free at once, as no holder can have survived it (on Linux /proc
+// must be readable). Where a reboot is not certain, because the wall clock went back or
+// the machine is up for longer than it was at the last write, each lease lasts for what
+// was left of it at that write.
 //
-// Containers of one machine share its clock, and may share the file's folder, also
-// when their boot id is their own; an offset of a Linux time namespace is taken
-// out. The file alone must not be mounted, nor have a second name: SQLite's -wal
-// and -shm belong to a path. Both are refused. Two machines, or a virtual machine
-// and its host, must not share it either: their clocks have nothing to do with each
-// other. No lease ends early then, and the one whose clock is behind is refused; to
-// reset that, end every program that uses the file, and delete it with its -wal and
-// -shm. Network file systems are not supported, since their file locks cannot be
-// relied on.
+// Containers of one machine share its clock, and may share the file's folder, even with
+// a boot id of their own; the offset of a Linux time namespace is subtracted. The file
+// alone must not be mounted, nor have a second name: SQLite's -wal and -shm belong to a
+// path. Both are refused. Two machines, or a virtual machine and its host, must not
+// share the file either: their clocks are unrelated. No lease ends early then, and the
+// machine whose clock is behind is refused; to reset that, end every program that uses
+// the file, and delete it with its -wal and -shm. Network file systems are not
+// supported, since their file locks are not reliable.
 //
-// Fences are strictly rising, whatever any clock does: each that the engine
-// chooses is above all others in the file, one that was proposed to it (see
-// driver.Traits) above those of its key. When the file is deleted they start
-// again at the wall clock in microseconds, above the earlier ones unless that
-// clock is behind. Deleting the file while locks are held gives the next
-// process a fresh file, with every key free: the fence then is all that
-// protects. A process that had the old file open is told so by an error, as it is
-// when the -wal or the -shm is deleted, replaced or cut off.
+// Fences are strictly increasing, whatever any clock does: each that the engine mints
+// is above all others in the file, and one that is proposed to it (see driver.Node)
+// above those of its key. When the file is deleted they start again at the wall clock in
+// microseconds, above the earlier ones unless that clock is behind. If the file is
+// deleted while locks are held, the next process makes a new one, in which every key is
+// free: then only the fence protects. A process that has the old file open gets an
+// error, as it does when the -wal or the -shm is deleted, replaced or truncated.
 //
-// The tables have a version. A program that knows a newer one changes them when
-// it first writes, and what is held stays so; the older programs that use the
-// file get an error from then on, and lose their leases: end them first.
+// The tables have a version. A program with a newer version upgrades them at its first
+// write, and leases stand; programs with an older version get an error from then on, and
+// lose their leases: end them first.
 //
-// A holder that dies is followed when its TTL is over. Nothing looks at
-// process ids, which are reused, and mean nothing in another container.
+// The key of a holder that dies is free when its TTL is over. Process ids are not used:
+// they are reused, and mean nothing in another container.
 //
 // # Waiting
 //
-// The queue is kept in the table, first come first served, and a release frees
-// the key for the first in the queue alone. SQLite cannot notify, so waiters look:
-// the first in the queue after a quarter of the time that the key has been held,
-// but within 5 to 25 ms; one with n places before it n+1 times as rarely, but
-// once a second. Looking takes a read, which no writer waits for. Of a key
-// that is held for a moment only, 8 processes make 120 handoffs a second, and
-// 64 make 110. 64 that wait for a key that is held for long take an eighth of
-// one core together.
+// The queue is kept in the table, first come, first served, and a release frees the key
+// for the first in the queue alone. SQLite cannot notify, so waiters poll: the first in
+// the queue after a quarter of the time that the key has been held, but within 5 to 25
+// ms; one with n places before it n+1 times less often, but at least once a second. A
+// poll is a read, which no writer waits for. With a key that is held only for a moment,
+// 8 processes make 120 handoffs a second, and 64 make 110. 64 that wait for a key that is
+// held for long use an eighth of one core together.
 package sqldriver

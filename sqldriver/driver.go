@@ -15,8 +15,8 @@ import (
 	"github.com/hasplock/hasp/driver"
 )
 
-// A Driver keeps locks in one database. Make one with [NewSQLite]; it may be
-// used by any number of goroutines.
+// A Driver keeps locks in one database. Make one with [NewSQLite]; it is safe for
+// concurrent use.
 type Driver struct {
 	db  *sql.DB
 	dia dialect
@@ -26,7 +26,7 @@ type Driver struct {
 	reads  chan struct{}  // a token for each read under way
 	under  sync.WaitGroup // reads under way, their callers gone or not
 
-	lastWords time.Duration // how long a read may take to end after its context
+	endLimit time.Duration // how long a read may take to end after its context
 
 	mu       sync.Mutex
 	prepared [queries]*sql.Stmt
@@ -43,7 +43,7 @@ var (
 const maxReads = 4
 
 func newDriver(db *sql.DB, dia dialect) *Driver {
-	d := &Driver{db: db, dia: dia, reads: make(chan struct{}, maxReads), lastWords: 50 * time.Millisecond}
+	d := &Driver{db: db, dia: dia, reads: make(chan struct{}, maxReads), endLimit: 50 * time.Millisecond}
 	d.writes.d = d
 	if db == nil {
 		d.bad = errors.New("sqldriver: the *sql.DB is nil")
@@ -51,9 +51,8 @@ func newDriver(db *sql.DB, dia dialect) *Driver {
 	return d
 }
 
-// Check returns what is wrong with the arguments of the constructor, without
-// I/O. What only the database knows (its settings, its version) is found at
-// the first use.
+// Check returns an error if the constructor's arguments are invalid, without I/O.
+// What only the database knows (its settings, its version) is checked on first use.
 func (d *Driver) Check() error { return d.bad }
 
 // Traits implements [driver.Driver].
@@ -82,9 +81,9 @@ func (d *Driver) Classify(err error) driver.Class {
 	return driver.ClassUnknown
 }
 
-// Close waits until what callers left behind is over, and closes the
-// statements that the driver prepared. The *sql.DB stays open. It gives up
-// after five seconds, with an error, when the disk doesn't answer.
+// Close waits for what is still running on behalf of callers that have gone, and
+// closes the statements that the driver prepared. The *sql.DB stays open. It gives up
+// after five seconds, with an error, when the disk does not answer.
 func (d *Driver) Close() error {
 	d.writes.close()
 	over := make(chan struct{})
@@ -96,7 +95,7 @@ func (d *Driver) Close() error {
 	select {
 	case <-over:
 	case <-time.After(fileWait):
-		return errors.New("sqldriver: the database still works on something that nobody waits for any more")
+		return errors.New("sqldriver: close: the database has not finished a call whose caller has gone")
 	}
 	d.dia.close()
 	d.mu.Lock()
@@ -180,8 +179,8 @@ func (d *Driver) read(ctx context.Context, f func(ctx context.Context) error) er
 	case err = <-done:
 	case <-ctx.Done():
 		select {
-		case err = <-done: // it was told as well, and may know what it waited for
-		case <-time.After(d.lastWords):
+		case err = <-done: // it ends with ctx, too, and may know what it waited for
+		case <-time.After(d.endLimit):
 			err = ctx.Err()
 		}
 	}
@@ -194,8 +193,8 @@ func (d *Driver) read(ctx context.Context, f func(ctx context.Context) error) er
 	return d.explain(err)
 }
 
-// guard runs f, which uses the database. Where that is a file that somebody cuts
-// off while it is mapped, touching it would end the program.
+// guard runs f, which uses the database. Where that is a file that somebody truncates
+// while it is mapped, touching it would end the program.
 func (d *Driver) guard(f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -241,11 +240,11 @@ const (
 	lookLast  = time.Second
 )
 
-// nextLook is when a waiter should look again. Nobody tells it, so it asks:
-// for a key that was taken a moment ago, soon; for one that has been held for
-// long, every 25 ms. It waits longer the more are before it, since each of
-// them must look first; so the sum of all looking grows with the logarithm of
-// the queue, and the last of many is not asleep when its turn comes.
+// nextLook is when a waiter should ask again. There are no hints, so it polls: soon
+// for a key that was granted a moment ago, every 25 ms for one that has been held for
+// long. It waits longer the more are before it, since each of them must ask first; so
+// the sum of all polls grows with the logarithm of the queue, and the last of many
+// still asks soon after its turn has come.
 func nextLook(ahead int, held, left time.Duration) time.Duration {
 	in := min(max(held/4, lookFirst), lookLate) * time.Duration(ahead+1)
 	if ahead == 0 && left > 0 {

@@ -25,7 +25,7 @@ func (e *storeError) Error() string {
 }
 func (e *storeError) Unwrap() error { return e.err }
 
-// lockedError: the file was somebody else's for as long as we waited.
+// lockedError: another process had the file locked for as long as we waited.
 type lockedError struct {
 	waited time.Duration
 	err    error // the database's, or the context's

@@ -130,5 +130,5 @@ func (w *writer) queued() int {
 func (w *writer) waits() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return !w.stuck.IsZero()
+	return !w.waitsSince.IsZero()
 }

@@ -166,10 +166,10 @@ func (d *Driver) present(ctx context.Context) (now time.Duration, version int, e
 	if err != nil {
 		return 0, 0, err
 	}
-	switch kept, err := d.dia.kept(h, at); {
-	case kept == keptNone || err != nil:
+	switch change, err := d.dia.clockChange(h, at); {
+	case change == rebooted || err != nil:
 		return 0, 0, err
-	case kept == keptLeft:
+	case change == unknownClock:
 		return time.Duration(h.clock), h.version, nil
 	}
 	return at.up, h.version, nil

@@ -67,7 +67,7 @@ func TestSwitchToWALWaits(t *testing.T) {
 	pool := sql.OpenDB(failing)
 	defer pool.Close()
 	d := NewSQLite(pool)
-	d.lastWords = time.Minute // on a busy machine it takes a while to end
+	d.endLimit = time.Minute // on a busy machine it takes a while to end
 	defer d.Close()
 	done := make(chan error)
 	haveFailed := func(n int64) {

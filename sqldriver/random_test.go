@@ -38,7 +38,7 @@ func (p *part) last(until time.Duration) { p.until = max(p.until, until) }
 
 // sign is the sign of life of a place.
 func (p *part) sign(now time.Duration) {
-	if (row{expires: p.until}).fading(p.r.Patience, now) {
+	if (row{expires: p.until}).worthWriting(p.r.Patience, now) {
 		p.last(now + p.r.Patience)
 	}
 }

@@ -40,7 +40,7 @@ func (d *Driver) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
 }
 
 func (t *tx) release(r driver.WithdrawRequest) (had bool, err error) {
-	t.litter++
+	t.rowsMade++
 	upTo := int64(math.MaxInt64)
 	if r.UpTo != 0 {
 		upTo = int64(min(r.UpTo, math.MaxInt64))
@@ -57,9 +57,9 @@ func (t *tx) release(r driver.WithdrawRequest) (had bool, err error) {
 		}
 	} else {
 		late := int64(t.after(goneFor))
-		err = was.scan(t.row(qGiveUp, append(lease, late)...))
+		err = was.scan(t.row(qRelease, append(lease, late)...))
 		if errors.Is(err, sql.ErrNoRows) {
-			_, err = t.exec(qBar, []byte(r.Key), r.Owner, r.Label, int64(t.up), late)
+			_, err = t.exec(qRefuseLater, []byte(r.Key), r.Owner, r.Label, int64(t.up), late)
 			return false, err
 		}
 	}
@@ -101,6 +101,6 @@ func (t *tx) depart(l departed, end driver.End) error {
 	if !marks {
 		return nil
 	}
-	t.litter++
+	t.rowsMade++
 	return t.keyRow(l.key, row{fence: l.fence, since: t.up, expires: t.up, mark: true}, l.fence)
 }

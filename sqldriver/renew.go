@@ -72,16 +72,16 @@ func (t *tx) renewOne(r driver.RenewRequest) (driver.Renewal, error) {
 	return driver.Renewal{TTL: time.Duration(expires) - t.up, Wanted: wanted}, err
 }
 
-// renewPlace keeps a place. An owner whose turn it is is told to look at once.
+// renewPlace prolongs a place. An owner whose turn it is should ask at once.
 func (t *tx) renewPlace(r driver.RenewRequest) (driver.Renewal, error) {
 	v, err := t.view(r.Claim)
 	if err != nil {
 		return driver.Renewal{}, err
 	}
-	if !v.own.live(t.up) || v.own.kind != kindLine || v.own.label != r.Label {
+	if !v.own.live(t.up) || v.own.kind != kindQueued || v.own.label != r.Label {
 		return driver.Renewal{Err: driver.ErrNotHeld}, nil
 	}
-	if v.own.fading(r.Patience, t.up) {
+	if v.own.worthWriting(r.Patience, t.up) {
 		_, err = t.exec(qExtend, []byte(r.Key), r.Owner, int64(t.after(r.Patience)), 0)
 	}
 	return driver.Renewal{RetryIn: v.refusal(r.Claim, t.reading).RetryIn}, err

@@ -47,9 +47,8 @@ func (v view) needs(c driver.Claim, now time.Duration) int {
 	return 1
 }
 
-// admits says whether c can have the key beside those who hold it. Those before it
-// in the queue who can have it too, and have not looked yet, don't hold it up: they
-// count as if they had.
+// admits reports whether c can have the key beside its holders. Waiters before it that
+// can have it too, and have not asked yet, do not delay it: they count as holders.
 func (v view) admits(c driver.Claim, now time.Duration) bool {
 	if c.Mode != driver.Shared {
 		return v.ahead == 0 && !v.holder.live(now)
@@ -115,14 +114,14 @@ func (t *tx) share(v *view, r driver.VoteRequest) (driver.Result, error) {
 	if v.holder.live(t.up) {
 		key = v.holder
 		if key.most > 0 {
-			lapsed, err := t.lapse(r.Key)
+			marked, err := t.endSharers(r.Key)
 			if err != nil {
 				return driver.Result{}, err
 			}
-			key.mark = key.mark || lapsed
+			key.mark = key.mark || marked
 		}
 	}
-	t.litter += 2
+	t.rowsMade += 2
 	fence, fences, err := t.choose(v, r)
 	if err != nil {
 		return driver.Result{}, err
@@ -138,10 +137,10 @@ func (t *tx) share(v *view, r driver.VoteRequest) (driver.Result, error) {
 		Slot: slot, Abandoned: abandoned, Node: t.head.node}, err
 }
 
-// convert lets others in beside the holder. It keeps its fence, and the mark
-// that it took is gone.
+// convert makes the holder share the key. It keeps its fence, and the mark that it
+// took over is cleared.
 func (t *tx) convert(v *view, r driver.VoteRequest) (driver.Result, error) {
-	t.litter++
+	t.rowsMade++
 	key := row{fence: max(int64(v.newest()), v.own.fence), since: v.own.since, expires: max(v.own.expires, t.after(r.TTL)), most: r.Limit}
 	_, err := t.exec(qShare, []byte(r.Key), r.Owner, r.Label, v.own.fence, int64(key.since), int64(key.expires), r.Limit, 0, 0)
 	if err != nil {
@@ -156,10 +155,10 @@ func (t *tx) keyRow(key string, r row, wrote int64) error {
 	return err
 }
 
-// lapse takes away the rows of those who shared the key, whose leases are over
-// and leave a mark. The caller sets it.
-func (t *tx) lapse(key string) (marked bool, err error) {
-	res, err := t.exec(qLapse, []byte(key), int64(t.up))
+// endSharers deletes the rows of those that shared the key, whose leases have expired
+// and leave a mark. The caller sets the mark.
+func (t *tx) endSharers(key string) (marked bool, err error) {
+	res, err := t.exec(qEndSharers, []byte(key), int64(t.up))
 	if err != nil {
 		return false, err
 	}
@@ -174,7 +173,7 @@ func (t *tx) back(v *view, c driver.Claim) error {
 		_, err := t.exec(qRemember, []byte(c.Key))
 		return err
 	}
-	marked, err := t.lapse(c.Key)
+	marked, err := t.endSharers(c.Key)
 	if marked && err == nil {
 		_, err = t.exec(qDepart, []byte(c.Key), 0, int64(t.up), 1)
 	}

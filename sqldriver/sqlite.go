@@ -17,19 +17,19 @@ import (
 	"github.com/hasplock/hasp/driver"
 )
 
-// NewSQLite returns a driver that keeps locks in the SQLite database db, a
-// file that processes of one machine share. See the package's comment for how
-// to open it; [SQLiteDSN] says it in code.
+// NewSQLite returns a driver that keeps locks in the SQLite database db, a file that
+// processes of one machine share. The package comment says how to open it;
+// [SQLiteDSN] returns the data source name.
 //
-// db stays the caller's: hasp.Client.Close doesn't close it. At most five of
-// its connections are used at a time; one (SetMaxOpenConns(1)) is enough.
+// db stays the caller's: hasp.Client.Close does not close it. At most five of its
+// connections are used at a time; one (SetMaxOpenConns(1)) is enough.
 func NewSQLite(db *sql.DB) *Driver {
 	return newDriver(db, &sqlite{clock: system, wall: time.Now})
 }
 
 // SQLiteDSN returns a data source name for the file at path, with the settings
 // that locks need, for github.com/ncruces/go-sqlite3 and modernc.org/sqlite.
-// The file is made at the first use; its directory must exist.
+// The file is created on first use; its directory must exist.
 func SQLiteDSN(path string) string {
 	path = filepath.ToSlash(path)
 	if filepath.VolumeName(path) != "" { // file:///C:/locks.db
@@ -52,11 +52,11 @@ type sqlite struct {
 func (s *sqlite) traits() driver.Traits {
 	return driver.Traits{
 		Engine: "sqlite",
-		// A line, without handoff: to make the next in the queue the holder would
-		// win nothing, as nothing tells it so. It looks, and takes the key in
-		// the same transaction; and a waiter that died costs its patience
-		// either way. The first in the queue looks every 25 ms or more often, those
-		// behind it more rarely, each at least once a second.
+		// No handoff: to make the next waiter the holder would gain nothing, as
+		// nothing notifies it. It polls, and is granted the key in the same
+		// transaction; and a waiter that died costs its patience either way. The
+		// first in the queue polls every 25 ms or more often, those behind it less
+		// often, each at least once a second.
 		Queue:         driver.QueueHint,
 		Fencing:       true,
 		Shared:        true,
@@ -65,8 +65,8 @@ func (s *sqlite) traits() driver.Traits {
 		// A commit may take this long on a slow disk, and some systems' clock
 		// advances in steps of 16 ms.
 		MinTTL: 50 * time.Millisecond,
-		// There is no server to restart: the file is what a kill leaves. The
-		// clock is not the one that can be set.
+		// There is no server to restart: a kill leaves the file as it is. Leases
+		// are not measured by the clock that can be set.
 		Survives: driver.StoreRestart | driver.ClockStep,
 	}
 }
@@ -109,16 +109,16 @@ func (s *sqlite) open(t *tx) error {
 		return err
 	}
 	t.reading, t.head = now, t.was
-	kept, err := s.kept(t.was, now)
+	change, err := s.clockChange(t.was, now)
 	if err != nil {
 		return err
 	}
-	return t.adopt(kept)
+	return t.adopt(change)
 }
 
 func (s *sqlite) commit(t *tx) error {
 	f := s.file.Load()
-	err := f.told(f.unmoved())
+	err := f.noteCutOff(f.unmoved())
 	if err == nil {
 		err = t.sweep()
 	}

@@ -10,14 +10,14 @@ import (
 	"github.com/hasplock/hasp/driver"
 )
 
-// kept is how the clock of a reading stands to the one that the file was last
-// written by, and so what its rows say now.
-type kept int
+// clockChange is how the clock of a reading is related to the one at the last write,
+// and so what the times in the rows mean now.
+type clockChange int
 
 const (
-	keptAll  kept = iota // it is the same clock
-	keptNone             // the machine was booted since: everything is over
-	keptLeft             // unknown: each row has what it had left at the last write
+	sameClock    clockChange = iota // it is the same clock
+	rebooted                        // the machine was booted since: everything has expired
+	unknownClock                    // unknown: each row has what it had left at the last write
 )
 
 const (
@@ -38,15 +38,15 @@ func (s *sqlite) see() (reading, error) {
 	return now, nil
 }
 
-// kept compares clocks. A container may have a boot id of its own, but has the
-// machine's clock: it goes on from where the file was written, and was zero at
-// the same moment. A clock that is behind is of a later boot, when it began after
-// the last write, as it cannot have while a holder lives and renews. Of any other
-// nothing is known, so everybody gets what was left of the time, counted anew.
+// clockChange compares clocks. A container may have a boot id of its own, but has the
+// machine's clock: it goes on from where the file was written, and was zero at the
+// same moment. A clock that is behind belongs to a later boot if it began after the
+// last write, as it cannot have done while a holder lives and renews. Nothing is known
+// of any other, so every lease gets what was left of it, counted from now.
 //
 // A boot that comes back after another was taken for its successor, with a clock
 // that is behind, is no boot: two machines share the file.
-func (s *sqlite) kept(h head, now reading) (kept, error) {
+func (s *sqlite) clockChange(h head, now reading) (clockChange, error) {
 	began := now.wall - now.up.Microseconds() // when this boot began, by the wall clock
 	apart := began - (h.wall - time.Duration(h.clock).Microseconds())
 	known, behind := now.boot == h.boot, int64(now.up) < h.clock
@@ -54,15 +54,15 @@ func (s *sqlite) kept(h head, now reading) (kept, error) {
 	case h.version > schemaVersion:
 		return 0, tooNew(h.version)
 	case h.wall == 0 && !known, h.wall == 0 && behind && now.boot == "": // as versions before 4 have it
-		return keptNone, nil
+		return rebooted, nil
 	case !behind && (known || max(apart, -apart) <= agree.Microseconds()):
-		return keptAll, nil
+		return sameClock, nil
 	case behind && now.boot != "" && now.boot == h.before:
 		return 0, errTwoMachines
 	case behind && began > h.wall && (!known || now.boot == ""):
-		return keptNone, nil
+		return rebooted, nil
 	}
-	return keptLeft, nil
+	return unknownClock, nil
 }
 
 var errTwoMachines = &storeError{class: driver.ClassMisconfigured,
@@ -71,20 +71,20 @@ var errTwoMachines = &storeError{class: driver.ClassMisconfigured,
 		"if the other has stopped using it, end every program that uses the file, delete it with its -wal and -shm, and it is made anew"}
 
 // adopt makes the rows' times those of this clock.
-func (t *tx) adopt(k kept) (err error) {
-	switch k {
-	case keptNone:
+func (t *tx) adopt(c clockChange) (err error) {
+	switch c {
+	case rebooted:
 		_, err = t.sql.ExecContext(t.ctx, sqliteWipe)
-	case keptLeft:
+	case unknownClock:
 		_, err = t.sql.ExecContext(t.ctx, sqliteShift, int64(t.up)-t.was.clock)
 	}
-	if k != keptAll {
+	if c != sameClock {
 		t.head.floors = t.head.alone(t.up)
 		if t.boot != t.was.boot {
 			t.head.boot, t.head.before = t.boot, t.was.boot
 		}
 	}
-	if k != keptAll || t.was.wall == 0 || t.up-time.Duration(t.was.clock) >= clockEvery {
+	if c != sameClock || t.was.wall == 0 || t.up-time.Duration(t.was.clock) >= clockEvery {
 		t.head.clock, t.head.wall = int64(t.up), t.wall
 	}
 	return err

@@ -22,10 +22,10 @@ type sqliteFile struct {
 	path string
 	main os.FileInfo
 
-	mu     sync.Mutex
-	beside [2]seen
-	broken bool     // the -shm was cut off, once
-	patch  *os.File // see mend
+	mu       sync.Mutex
+	beside   [2]seen
+	broken   bool     // the -shm was cut off, once
+	restored *os.File // see restoreShm
 }
 
 // seen is a file as it was when it was last looked at.
@@ -151,15 +151,15 @@ func (f *sqliteFile) settled(ctx context.Context) error {
 		time.Sleep(time.Millisecond)
 		err = f.unmoved()
 	}
-	return f.told(err)
+	return f.noteCutOff(err)
 }
 
-// told remembers an -shm that was cut off: from then on nothing is right.
-func (f *sqliteFile) told(err error) error {
+// noteCutOff remembers an -shm that was truncated: the file is of no use from then on.
+func (f *sqliteFile) noteCutOff(err error) error {
 	if errors.Is(err, errCutOff) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.mend()
+		f.restoreShm()
 	}
 	return err
 }
@@ -207,24 +207,24 @@ func (s *seen) forget() {
 	*s = seen{}
 }
 
-// mend gives an -shm that was cut off its length back. Connections have it
-// mapped, and the system kills whoever touches a page that is not in the file:
-// that would be the program, when it closes its database. SQLite makes the
-// content anew out of the -wal. The file stays open: closing it would give up
-// the locks that some of Go's SQLite drivers hold on it. f.mu is held.
-func (f *sqliteFile) mend() {
+// restoreShm gives an -shm that was truncated its length back. Connections have it
+// mapped, and the system kills whoever touches a page that is not in the file: that
+// would be the program, when it closes its database. SQLite rebuilds the content from
+// the -wal. The file stays open: closing it would drop the locks that some of Go's
+// SQLite drivers hold on it. f.mu is held.
+func (f *sqliteFile) restoreShm() {
 	f.broken = true
 	was := f.beside[shm].info
-	if was == nil || f.patch != nil {
+	if was == nil || f.restored != nil {
 		return
 	}
 	file, err := openPlain(f.path + besideNames[shm])
 	if err != nil {
 		return
 	}
-	f.patch = file
+	f.restored = file
 	if info, err := file.Stat(); err == nil && os.SameFile(info, was) && info.Size() < was.Size() {
-		_ = file.Truncate(was.Size()) // what cannot be mended is told all the same
+		_ = file.Truncate(was.Size()) // where that fails, the error is reported all the same
 	}
 }
 
@@ -238,8 +238,8 @@ func (s *sqlite) close() {
 	}
 }
 
-// fault: the one memory that SQLite has mapped is the -shm. Whatever else the program
-// does with the database must not meet the same.
+// fault: the only memory that SQLite has mapped is the -shm. The program's other use
+// of the database must not hit the same fault.
 func (s *sqlite) fault() error {
 	f := s.file.Load()
 	if f == nil { // at the first connection
@@ -248,6 +248,6 @@ func (s *sqlite) fault() error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.mend()
+	f.restoreShm()
 	return f.misused(f.path+besideNames[shm], errCutOff)
 }

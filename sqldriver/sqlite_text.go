@@ -74,7 +74,7 @@ const sqliteFirst = `UPDATE hasp_meta SET version = 2,
 //
 // mode and most are those of Claim. slot is Result.Slot. mark is that of
 // Result.Abandoned: of the key's row that it is on the key, of a lease that it was
-// told of it. wrote, of the key's row, is the largest fence granted Exclusive.
+// granted with it. wrote, of the key's row, is the largest fence granted Exclusive.
 //
 // Of the key's row most is the smallest of those whose rows are there, also when
 // they are over: where it is not 0 and the row is over, one of them was not
@@ -181,10 +181,10 @@ var sqliteText = [queries]string{
 	qExtend: `UPDATE hasp_lease SET expires = max(expires, ?3), fence = max(fence, ?4) WHERE key = ?1 AND owner = ?2`,
 
 	// ?1 key ?2 now
-	qUsurp: `DELETE FROM hasp_lease WHERE key = ?1 AND kind = 'held' AND +expires <= ?2`,
+	qEndHolders: `DELETE FROM hasp_lease WHERE key = ?1 AND kind = 'held' AND +expires <= ?2`,
 
 	// ?1 key ?2 now. Those that only read leave no mark.
-	qLapse: `DELETE FROM hasp_lease WHERE key = ?1 AND kind = 'held' AND seq > 0 AND most > 0 AND +expires <= ?2`,
+	qEndSharers: `DELETE FROM hasp_lease WHERE key = ?1 AND kind = 'held' AND seq > 0 AND most > 0 AND +expires <= ?2`,
 
 	// ?1 key ?2 owner ?3 label ?4 now ?5 expires ?6 mode ?7 most
 	qJoin: `INSERT INTO hasp_lease VALUES (?1, ?2, ?3, 'line',
@@ -203,13 +203,13 @@ var sqliteText = [queries]string{
 	// ?1 key ?2 owner ?3 label ?4 up to which fence ?5 expires, with a fence that
 	// the key's row doesn't know ?6 without. Only a lease that was restored can have
 	// the fence of another row, whose owner is never restored.
-	qGiveUp: `UPDATE OR REPLACE hasp_lease SET kind = 'gone', seq = iif(kind = 'held' AND mode = 0, fence, NULL),
+	qRelease: `UPDATE OR REPLACE hasp_lease SET kind = 'gone', seq = iif(kind = 'held' AND mode = 0, fence, NULL),
 		since = expires, expires = iif(kind = 'held' AND mode = 0, ?5, ?6)
 		WHERE key = ?1 AND owner = ?2 AND label = ?3 AND kind <> 'gone' AND fence <= ?4
 		RETURNING since, fence, mode, most, mark`,
 
 	// ?1 key ?2 owner ?3 label ?4 now ?5 expires
-	qBar: `INSERT INTO hasp_lease (key, owner, label, kind, fence, since, expires)
+	qRefuseLater: `INSERT INTO hasp_lease (key, owner, label, kind, fence, since, expires)
 		VALUES (?1, ?2, ?3, 'gone', 0, ?4, ?5)
 		ON CONFLICT (key, owner) DO UPDATE SET expires = max(expires, excluded.expires)
 		WHERE label = excluded.label AND kind = 'gone'`,

@@ -23,8 +23,8 @@ const (
 	tooLow // nothing changes: the proposed fence cannot be granted
 )
 
-// decide is the rule of the lock. It is asked twice: of a mere read, which
-// settles most refusals, and again in the transaction that writes.
+// decide is the rule of the lock. It runs twice: on a mere read, which settles most
+// refusals, and again in the transaction that writes.
 func (v view) decide(r driver.VoteRequest, now reading) verdict {
 	own := v.own.live(now.up)
 	holds := own && v.own.kind == kindHeld
@@ -48,15 +48,15 @@ func (v view) decide(r driver.VoteRequest, now reading) verdict {
 		return refuse
 	case !own:
 		return join
-	case v.own.fading(r.Patience, now.up):
+	case v.own.worthWriting(r.Patience, now.up):
 		return touch
 	}
 	return refuse
 }
 
-// fading says that a sign of life is worth a write, which costs a sync of the
-// disk: a quarter of the place's patience has passed since the last.
-func (r row) fading(patience, now time.Duration) bool {
+// worthWriting reports whether a sign of life is worth a write, which costs a sync of
+// the disk: a quarter of the place's patience has passed since the last.
+func (r row) worthWriting(patience, now time.Duration) bool {
 	return r.expires-now < patience-patience/4
 }
 
@@ -135,7 +135,7 @@ func (t *tx) try(r driver.VoteRequest) (driver.Result, error) {
 	case tooLow:
 		return v.tooLow(r, t.reading), nil
 	case join:
-		t.litter++
+		t.rowsMade++
 		if v.own.kind == kindHeld { // a lease that is over
 			err = t.back(v, r.Claim)
 		}
@@ -167,14 +167,14 @@ func (t *tx) extend(v *view, r driver.VoteRequest) (driver.Result, error) {
 
 func (t *tx) grant(v *view, r driver.VoteRequest) (driver.Result, error) {
 	if v.holder.kind != "" && !v.holder.live(t.up) {
-		if _, err := t.exec(qUsurp, []byte(r.Key), int64(t.up)); err != nil {
+		if _, err := t.exec(qEndHolders, []byte(r.Key), int64(t.up)); err != nil {
 			return driver.Result{}, err
 		}
 	}
 	if r.Mode == driver.Shared {
 		return t.share(v, r)
 	}
-	t.litter++
+	t.rowsMade++
 	abandoned := v.abandoned(t.up)
 	fence, fences, err := t.choose(v, r)
 	if err != nil {

@@ -33,10 +33,10 @@ type tx struct {
 	sql *sql.Tx
 	ctx context.Context // ends the transaction
 
-	reading      // read while the file was ours already
-	was     head // as read
-	head    head // as it will be written
-	litter  int  // rows that were made
+	reading       // read while the file was ours already
+	was      head // as read
+	head     head // as it will be written
+	rowsMade int  // rows that were made
 }
 
 // stmt returns a statement within the transaction. All were prepared.
@@ -57,28 +57,28 @@ func (t *tx) after(d time.Duration) time.Duration {
 	return t.up + min(d, math.MaxInt64-t.up)
 }
 
-// Rows that are over are kept a little, and then deleted, a few at a time, by
-// whoever writes: nothing is permanent, and nobody has to run a job for it.
+// Rows that have expired are kept for a while, and then deleted, a few at a time, by
+// whoever writes: nothing is permanent, and no clean-up job is needed.
 const (
 	// goneFor is how long a released owner is refused: longer than a request
 	// of its can be under way, see fileWait.
 	goneFor = 10 * time.Second
 	// keepFence is how long the newest fence of a key is remembered after the
 	// key was held: a minute, and as much longer as it may be ahead of the
-	// clock. Of a lease that was not released the next holder hears as long.
+	// clock. The mark of a lease that was not released lasts as long.
 	keepFence = time.Minute + driver.MaxFenceSkew
 )
 
-// sweep deletes more than was made, so that what is over cannot pile up.
+// sweep deletes more rows than were made, so that expired ones cannot pile up.
 func (t *tx) sweep() error {
-	if t.litter == 0 {
+	if t.rowsMade == 0 {
 		return nil
 	}
 	for _, s := range []struct {
 		kind string
 		keep time.Duration
-	}{{kindHeld, keepFence}, {kindLine, 0}, {kindGone, 0}} {
-		if _, err := t.exec(qSweep, s.kind, int64(t.up-s.keep), 2*t.litter+8); err != nil {
+	}{{kindHeld, keepFence}, {kindQueued, 0}, {kindGone, 0}} {
+		if _, err := t.exec(qSweep, s.kind, int64(t.up-s.keep), 2*t.rowsMade+8); err != nil {
 			return err
 		}
 	}

@@ -12,11 +12,11 @@ import (
 	"github.com/hasplock/hasp/driver"
 )
 
-// What a row says of its owner.
+// The kinds of rows.
 const (
-	kindHeld = "held" // holds the key
-	kindLine = "line" // has a place in the queue
-	kindGone = "gone" // was released: a late Try is refused
+	kindHeld   = "held" // holds the key
+	kindQueued = "line" // has a place in the queue
+	kindGone   = "gone" // was released: a late Try is refused
 )
 
 // row is one owner's row of a key; the zero value is no row.
@@ -27,7 +27,7 @@ type row struct {
 	mode               driver.Mode
 	most               int // Claim.Limit
 	slot               int
-	mark               bool // it was told that the key was abandoned
+	mark               bool // its owner was granted an abandoned key
 }
 
 func (r row) live(now time.Duration) bool { return r.kind != "" && r.expires > now }
@@ -72,7 +72,7 @@ func (d *Driver) look(ctx context.Context, c driver.Claim) (reading, *view, erro
 	if err := v.scan(c, stmt.QueryRowContext(ctx, []byte(c.Key), c.Owner, int64(now.up)), v.head.fields()...); err != nil {
 		return now, nil, err
 	}
-	if kept, err := d.dia.kept(v.head, now); kept != keptAll || err != nil {
+	if change, err := d.dia.clockChange(v.head, now); change != sameClock || err != nil {
 		return now, nil, err
 	}
 	n := v.needs(c, now.up)

@@ -22,16 +22,16 @@ import (
 type writer struct {
 	d *Driver
 
-	mu      sync.Mutex
-	jobs    []*job // not begun, in order of arrival
-	running bool
-	closed  bool
-	stuck   time.Time // since when it waits to begin a transaction; zero when it doesn't
-	idle    sync.WaitGroup
+	mu         sync.Mutex
+	jobs       []*job // not begun, in order of arrival
+	running    bool
+	closed     bool
+	waitsSince time.Time // since when it waits to begin a transaction; zero when it doesn't
+	idle       sync.WaitGroup
 
 	// For the goroutine alone:
 	ready  bool          // setup succeeded
-	left   head          // as the last transaction left it
+	last   head          // as the last transaction left it
 	others time.Time     // when another process was seen to have written since
 	took   time.Duration // the last transaction, from when the file was ours
 }
@@ -42,7 +42,7 @@ type job struct {
 	run    func(t *tx) error // may run again from its start, in another transaction
 	asked  time.Time
 	batch  *batch // nil until it begins
-	left   bool   // its caller has gone
+	gone   bool   // its caller does not wait any more
 	err    error  // set before done is closed
 	done   chan struct{}
 }
@@ -55,8 +55,8 @@ type batch struct {
 	wanted int // callers that wait
 }
 
-// maxWeight bounds a batch, and with it how long other processes are kept
-// from the file.
+// maxWeight bounds a batch, and so how long other processes have to wait for the
+// file.
 const maxWeight = 256
 
 // fileWait is how long a transaction waits for the file's lock.
@@ -102,7 +102,7 @@ func (w *writer) do(ctx context.Context, weight int, f func(t *tx) error) error 
 	}
 }
 
-// leave is for a caller whose ctx ended. A job that has not begun never will.
+// leave is for a caller whose ctx ended. Its job will not begin, if it has not yet.
 func (w *writer) leave(ctx context.Context, j *job) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -112,8 +112,8 @@ func (w *writer) leave(ctx context.Context, j *job) error {
 	default:
 	}
 	err := w.d.explain(&slowError{waited: time.Since(j.asked), err: ctx.Err()})
-	if !w.stuck.IsZero() {
-		err = w.d.explain(&lockedError{waited: time.Since(w.stuck), err: ctx.Err()})
+	if !w.waitsSince.IsZero() {
+		err = w.d.explain(&lockedError{waited: time.Since(w.waitsSince), err: ctx.Err()})
 	}
 	if j.batch != nil {
 		j.batch.drop(j)
@@ -134,8 +134,8 @@ func (w *writer) loop() {
 }
 
 // yield leaves the file to other processes for a while, if there are some that write:
-// SQLite has no queue, who waits for the file looks again every 100 ms, and finds it
-// locked nearly always where one process begins a transaction right after another.
+// SQLite has no queue. A process that waits for the file polls every 100 ms, and nearly
+// always finds it locked while one process begins one transaction right after another.
 func (w *writer) yield() {
 	if time.Since(w.others) < othersWrite {
 		time.Sleep(min(w.took, maxYield))
@@ -178,7 +178,7 @@ func (w *writer) transact(b *batch, jobs []*job) []*job {
 		}
 		begun := time.Now()
 		defer func() { w.took = time.Since(begun) }()
-		if t.was != w.left && w.left != (head{}) {
+		if t.was != w.last && w.last != (head{}) {
 			w.others = begun
 		}
 		for i, j := range jobs {
@@ -190,7 +190,7 @@ func (w *writer) transact(b *batch, jobs []*job) []*job {
 		if err := w.d.dia.commit(t); err != nil {
 			return err
 		}
-		w.left = t.head
+		w.last = t.head
 		return nil
 	})
 	if err != nil && t != nil {
@@ -235,7 +235,7 @@ func (w *writer) open(ctx context.Context) (*tx, error) {
 func (w *writer) await(since time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.stuck = since
+	w.waitsSince = since
 }
 
 func (w *writer) answer(b *batch, jobs []*job, err error) {
@@ -249,18 +249,18 @@ func (w *writer) answer(b *batch, jobs []*job, err error) {
 	}
 }
 
-// drop is for a job whose caller waits no longer. The last ends the batch.
+// drop is for a job whose caller has gone. When the last caller has, the batch ends.
 func (b *batch) drop(j *job) {
-	if j.left {
+	if j.gone {
 		return
 	}
-	j.left = true
+	j.gone = true
 	if b.wanted--; b.wanted == 0 {
 		b.cancel(errUnwanted)
 	}
 }
 
-// close lets nobody in any more.
+// close refuses jobs from now on.
 func (w *writer) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
