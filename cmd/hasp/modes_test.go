@@ -105,7 +105,7 @@ func TestElectionOutlivesTheStore(t *testing.T) {
 }
 
 // A signal while keys are given back to a store that does not answer is heard:
-// hasp goes at once, and the store forgets the keys by itself.
+// hasp ends at once, and the keys expire.
 func TestSignalsWhileKeysAreGivenBack(t *testing.T) {
 	t.Parallel()
 	proxy := faultproxy.New(t, testserver.Redis(t).Addr())

@@ -137,7 +137,7 @@ func TestForeign(t *testing.T) {
 	if strings.Contains(p.out.String(), "\x1b") || strings.Contains(p.out.String(), "to break") {
 		t.Errorf("show says:\n%s", p.out.String())
 	}
-	matches(t, s.exits(75, "break", "k", "--owner", "AAAAAAAAAAAAAAAAAAAAAAAAAA", "--yes"), `hasp never breaks what it did not make`)
+	matches(t, s.exits(75, "break", "k", "--owner", "AAAAAAAAAAAAAAAAAAAAAAAAAA", "--yes"), `hasp never breaks the lease of another program`)
 	admin(t, server, redis.Options{}, []any{"DEL", "lock:k"})
 	s.exits(0, "run", "-w", "30", "k", "--", "true")
 }

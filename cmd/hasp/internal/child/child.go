@@ -1,9 +1,9 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package child runs one command on behalf of this process: with the terminal
-// when there is one, with the signals that this process gets, and with an end
-// that nothing of it outlives when it is ordered to end.
+// Package child runs one command on behalf of this process: it lends the command the
+// terminal, passes signals on to it, and can end it together with everything that it
+// started.
 //
 // On Unix the command gets a process group of its own, so that a signal reaches
 // all that it started at once. On Linux this process also adopts what left that
@@ -38,8 +38,8 @@ type Spec struct {
 	Signals <-chan os.Signal
 	// End is closed when the command has to end. nil: never.
 	End <-chan struct{}
-	// Ending is called once, when End was closed while the command ran. It says
-	// how to end it. The first signal is sent when it has returned.
+	// Ending is called once, when End was closed while the command ran. It returns
+	// how to end the command. The first signal is sent after that.
 	Ending func(pid int) Order
 	// Resumed, if set, is called when this process goes on after it was
 	// stopped, before a stopped command goes on. It may close End.
@@ -49,12 +49,12 @@ type Spec struct {
 	Lazy bool
 }
 
-// Order says how a command is ended.
+// Order is how a command is to be ended.
 type Order struct {
 	// Term: ask with SIGTERM first. Without it the command is killed at once.
 	Term bool
-	// Left is the time until SIGKILL. It is asked again and again, so that a
-	// clock that jumps (a machine that slept) counts.
+	// Left returns the time until SIGKILL. It is called again and again, to notice a
+	// clock that jumps (a machine that slept).
 	Left func() time.Duration
 	// Begun, if set, is called after the first signal was sent.
 	Begun func()

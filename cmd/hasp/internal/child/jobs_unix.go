@@ -100,7 +100,7 @@ func (r *runner) stop() {
 	_ = syscall.Kill(to, r.stopSignal)
 }
 
-// resume lets the command go on, after it was told what it has to know.
+// resume lets the command go on, after Resumed has returned.
 func (r *runner) resume() {
 	r.resuming, r.asked = nil, false
 	if r.order != nil {

@@ -16,8 +16,8 @@ import (
 // Run runs the command to its end. An error means that it could not be started;
 // ErrLate that it was not, as its time was over.
 //
-// What the command leaves running behind itself when it ends by itself is left
-// alone; an ordered end takes it along.
+// Processes that the command leaves running when it ends by itself are left alone; an
+// ordered end includes them.
 func Run(s Spec) (Status, error) {
 	tty := openTerminal()
 	defer tty.close()
@@ -164,7 +164,7 @@ func (r *runner) end() {
 	r.status.Ordered = true
 	if order.Term {
 		r.p.signalAll(syscall.SIGTERM)
-		r.p.signalAll(syscall.SIGCONT) // what is stopped cannot hear
+		r.p.signalAll(syscall.SIGCONT) // a stopped process handles no signal but SIGKILL
 	}
 	r.press()
 	if order.Begun != nil {
@@ -172,9 +172,9 @@ func (r *runner) end() {
 	}
 }
 
-// press kills, again and again, once the time is over: processes that are
-// started meanwhile are found the next time. It looks at the very end of the
-// time, not up to a tick later: then another may have the key.
+// press kills, again and again, once the time is over: processes that are started
+// meanwhile are found the next time. It acts exactly when the time is over, not up to
+// a tick later, when another may have the key.
 func (r *runner) press() {
 	if r.order == nil {
 		return

@@ -132,7 +132,7 @@ func (s *Shell) End(order Order) {
 	all := map[int]uint64{s.PID: s.Start}
 	if order.Term {
 		s.signal(all, unix.SIGTERM)
-		s.signal(all, unix.SIGCONT) // what is stopped cannot hear
+		s.signal(all, unix.SIGCONT) // a stopped process handles no signal but SIGKILL
 	} else {
 		s.signal(all, unix.SIGKILL)
 	}
@@ -197,8 +197,8 @@ func (s *Shell) signal(all map[int]uint64, sig unix.Signal) {
 
 func (s *Shell) send(sig unix.Signal) error { return unix.PidfdSendSignal(s.pidfd, sig, nil, 0) }
 
-// LetGo gives up the standard error that this process has from its starter, and
-// that somebody may want to see closed, unless it is the shell's own.
+// LetGo closes the standard error inherited from the process that started this one,
+// unless it is the shell's own: somebody may wait until it is closed.
 func (s *Shell) LetGo() error {
 	if same(s.file("fd/2"), os.Stderr) {
 		return nil

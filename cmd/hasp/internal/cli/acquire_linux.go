@@ -21,13 +21,13 @@ import (
 func forShells(args []string) []*cobra.Command {
 	return []*cobra.Command{
 		newAcquire(args, nil), newKeeper(),
-		newKept(false, "held [flags] KEY [KEY...]", "Does this shell hold a key, by hasp acquire", heldLong),
-		newKept(true, "release [flags] [KEY...]", "Release what hasp acquire holds for this shell", releaseLong),
+		newHeldOrRelease(false, "held [flags] KEY [KEY...]", "Does this shell hold a key, by hasp acquire", heldLong),
+		newHeldOrRelease(true, "release [flags] [KEY...]", "Release what hasp acquire holds for this shell", releaseLong),
 	}
 }
 
-// newAcquire returns hasp acquire, or with a keeper the part of it that a keeper
-// does.
+// newAcquire returns hasp acquire, or with a keeper the part of it that runs in the
+// keeper process.
 func newAcquire(args []string, k *keeper) *cobra.Command {
 	o := &options{
 		forShell: true,
@@ -66,7 +66,7 @@ func newAcquire(args []string, k *keeper) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.IntVar(&pid, "pid", 0, "hold it for this process, and not for the one that called hasp: --pid $$")
+	f.IntVar(&pid, "pid", 0, "hold the key for this process instead of the one that called hasp: --pid $$")
 	o.askFlags(cmd)
 	o.holdFlags(cmd, "when the lock is lost: TERM and then KILL the shell and all that it started, only KILL them, or let them go on")
 	f.Lookup("slots").Usage = "share the key with at most N-1 others; hasp held --print slot KEY tells which slot it is, 0 to N-1"
@@ -113,16 +113,16 @@ func jobControl(shell child.Process) bool {
 	return err == nil && shell.PID == os.Getppid() && group != unix.Getpgrp()
 }
 
-// errand is what hasp acquire asks of its keeper. It may hold a password, and does
-// not stand on a command line.
+// errand is what hasp acquire asks of its keeper. It may contain a password, so it is
+// not passed on the command line.
 type errand struct {
 	Args       []string // of hasp acquire
 	Shell      child.Process
 	JobControl bool
 }
 
-// acquire has a keeper ask for the keys, and ends when it has them. The keeper
-// says what there is to say.
+// acquire has a keeper ask for the keys, and ends when the keeper has them. The
+// keeper writes all messages.
 func acquire(e errand) error {
 	signals, stop := child.Notify()
 	defer stop()
@@ -159,7 +159,7 @@ func acquire(e errand) error {
 
 // keeperEnded is our end after that of a keeper that holds nothing.
 func keeperEnded(code int, heard os.Signal) error {
-	if sig, ok := heard.(syscall.Signal); ok && code < 0 { // before it could hear signals
+	if sig, ok := heard.(syscall.Signal); ok && code < 0 { // before it could handle signals
 		code = 128 + int(sig)
 	}
 	if code <= 0 {

@@ -16,4 +16,4 @@ func forShells([]string) []*cobra.Command {
 	return nil
 }
 
-func keptAround() []string { return nil }
+func heldAround() []string { return nil }

@@ -23,15 +23,15 @@ func surrounding() []string {
 	return slices.DeleteFunc(strings.Fields(os.Getenv(envHeld)), func(owner string) bool { return !driver.ValidOwner(owner) })
 }
 
-// look ends the wait for a key that only the end of a hasp around us can let us
-// have. It does not block.
+// look ends the wait for a key that is free only once a hasp around us has ended. It
+// does not block.
 func (j *job) look(key string) {
 	if !j.looking.CompareAndSwap(false, true) {
 		return
 	}
 	go func() {
 		defer j.looking.Store(false)
-		around := append(slices.Clone(j.around), keptAround()...)
+		around := append(slices.Clone(j.around), heldAround()...)
 		if len(around) == 0 {
 			return
 		}
@@ -56,8 +56,8 @@ func (j *job) own(key string, h hasp.Holder) *exit {
 		"busy: %s is held by the hasp around this command, %s, which keeps it until this command has ended: waiting for it would never end", quote(key), who(h))}
 }
 
-// barred says whether one of the leases around us keeps us from a key for as
-// long as we wait, and whose that is. limit is that of a semaphore, 0 for none.
+// barred reports whether one of the leases around us keeps us from a key for as long
+// as we wait, and whose that is. limit is that of a semaphore, 0 for none.
 func barred(info hasp.Info, around []string, shared bool, limit int) (first hasp.Holder, ok bool) {
 	n, readers := 0, limit == 0
 	for _, l := range info.Holders {

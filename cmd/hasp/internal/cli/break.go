@@ -28,11 +28,11 @@ func newBreak() *cobra.Command {
 		Long: `hasp break takes a key away from exactly the OWNER that hasp show names, or removes
 it from the queue: never from whoever got the key since. The owner's lease is
 lost; a hasp run that holds it ends its command within a third of its TTL. The
-key goes to the next in the queue, who is told that it was not released
+key goes to the next waiter, which learns that it was not released
 (HASP_ABANDONED). Others who share the key keep it.
 
-It shows what it is about to do and asks for the key to be typed. In scripts,
---yes stands for that. Foreign holders, which do not use hasp, are never broken.`,
+It shows what it is about to do and asks you to type the key. In scripts, give
+--yes instead. Keys of foreign holders, which do not use hasp, are never broken.`,
 		Args: exactly(1, "KEY"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !driver.ValidOwner(owner) {
@@ -110,7 +110,7 @@ func withOwner(i hasp.Info, owner string) (victim *hasp.Holder, waits bool) {
 // plan says what a break does.
 func plan(i hasp.Info, key string, victim hasp.Holder, waits bool) string {
 	if waits {
-		return fmt.Sprintf("this takes %s out of the queue for %s; it may come back", who(victim), quote(key))
+		return fmt.Sprintf("this removes %s from the queue for %s; it may queue again", who(victim), quote(key))
 	}
 	s := fmt.Sprintf("this takes %s from %s", quote(key), who(victim))
 	l := victim.Describe()
@@ -150,12 +150,12 @@ func notThatOwner(i hasp.Info, key, owner string) *exit {
 	e := &exit{code: exitBusy, verdict: "busy"}
 	switch {
 	case i.Held:
-		e.message = fmt.Sprintf("nothing was done: %s does not have %s any more, which is %s", owner, quote(key), obstacle(i.Holder, i.Left, 0))
+		e.message = fmt.Sprintf("nothing was done: %s no longer has %s, which is %s", owner, quote(key), obstacle(i.Holder, i.Left, 0))
 		if i.Holder.Foreign {
-			e.message += ". hasp never breaks what it did not make; hasp show says how to look at it, and to free it, by hand"
+			e.message += ". hasp never breaks the lease of another program; hasp show says how to look at it, and to free it, by hand"
 		}
 	default:
-		e.message = fmt.Sprintf("nothing was done: %s does not have %s any more, and nobody else has", owner, quote(key))
+		e.message = fmt.Sprintf("nothing was done: %s no longer has %s, and nobody else has it", owner, quote(key))
 	}
 	return e
 }

@@ -49,7 +49,7 @@ that storage can check.
 The store of the locks is named by --store or ` + "`HASP_STORE`" + `. Without it, it is a
 SQLite file in your state directory, for the processes of this machine.`,
 		Example: `  hasp run nightly -- ./report.sh --full       wait for the key, hold it while the command runs
-  hasp run -nq -E 0 nightly -- ./report.sh     from cron: skip it when somebody else is at it
+  hasp run -nq -E 0 nightly -- ./report.sh     from cron: skip it when somebody else holds the key
   hasp acquire nightly || exit                 in a script: hold the key until the script ends
   hasp elect worker -- ./worker                run it on one of several hosts, again and again
   hasp ls                                      who holds what

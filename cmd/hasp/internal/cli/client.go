@@ -22,8 +22,8 @@ import (
 // askLimit bounds one question to a store.
 const askLimit = 5 * time.Second
 
-// storeFlag is --store. Every sub-command has its own: of a persistent one,
-// given before the sub-command, cobra may take the value for the sub-command.
+// storeFlag is --store. Every sub-command has its own: cobra may take the value of a
+// persistent flag that is given before the sub-command for the sub-command.
 type storeFlag struct{ text string }
 
 func (f *storeFlag) add(cmd *cobra.Command) {
@@ -71,21 +71,21 @@ func open(text string, given bool, o hasp.Options) (*locks, error) {
 	return &locks{Client: c, url: u, store: s}, nil
 }
 
-// Close ends the client, which waits until nothing of ours is left in the
-// store, within 5 seconds.
+// Close closes the client, which waits until nothing of ours is left in the store,
+// for 5 seconds at most.
 func (l *locks) Close() error { return errors.Join(l.Client.Close(), l.store.Disconnect()) }
 
-// leave is Close, but does not wait long for a store that answers nobody: it
-// forgets us by itself.
-func (l *locks) leave(hopeless bool) {
+// leave is Close, but does not wait long for a store that does not answer: what is
+// left there expires.
+func (l *locks) leave(silent bool) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = l.Close() // nothing of ours is left, or the store was in trouble and that was told
+		_ = l.Close() // nothing of ours is left, or the store's trouble was reported
 	}()
 	var limit <-chan time.Time
-	if hopeless {
-		limit = time.After(hopelessLimit)
+	if silent {
+		limit = time.After(silentLimit)
 	}
 	select {
 	case <-done:
@@ -108,7 +108,7 @@ func (f *storeFlag) again(name, key string, flags ...string) string {
 	return shell.Join(line...)
 }
 
-// public returns a URL when it cannot hold a password.
+// public returns a URL if it cannot contain a password.
 func public(text string) string {
 	if u, err := store.Parse(text); err == nil && !u.Secret() {
 		return text

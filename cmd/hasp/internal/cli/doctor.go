@@ -28,7 +28,7 @@ func newDoctor() *cobra.Command {
 			return examine(cmd, store, admit, output.word == "json")
 		},
 	}
-	cmd.Flags().BoolVar(&admit, "admit", false, "declare that nobody holds a lock of this store: servers that are held back vote now")
+	cmd.Flags().BoolVar(&admit, "admit", false, "declare that nobody holds a lock in this store: servers that are held back vote now")
 	cmd.Flags().VarP(output, "output", "o", "lines, or an object")
 	complete(cmd, "output", output.among)
 	store.add(cmd)

@@ -58,7 +58,7 @@ func newElect(args []string) *cobra.Command {
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.BoolVarP(&observe, "observe", "l", false, "run nothing: print who leads, now and at each change")
-	o.holdFlags(cmd, "when the lead is lost: TERM and then KILL the command, or only KILL it")
+	o.holdFlags(cmd, "when the leadership is lost: TERM and then KILL the command, or only KILL it")
 	return cmd
 }
 
@@ -94,13 +94,13 @@ func (j *job) campaign() (*child.Status, error) {
 		if err := j.rest(status, err, time.Since(began)); err != nil {
 			return nil, err
 		}
-		j.hopeless = false
+		j.silent = false
 	}
 }
 
-// ends says whether a signal ends a wait. A candidate hears what is meant for
-// its command as well, which may not run right now: HUP, at a terminal, is the
-// end of that, and elsewhere a wish to the command, as USR1 and USR2 are.
+// ends reports whether a signal ends a wait. A candidate also gets signals meant for
+// its command, which may not be running: HUP ends the wait at a terminal, which is
+// gone then; elsewhere it is a request to the command, as USR1 and USR2 are.
 func (j *job) ends(sig os.Signal) bool {
 	switch sig {
 	case syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT:

@@ -13,9 +13,8 @@ import (
 	"github.com/hasplock/hasp/cmd/hasp/internal/store"
 )
 
-// environment is the command's: ours, with what it may want to know of the
-// locks and of the store. Values of an outer hasp never show through, but for the
-// owners of the leases around us.
+// environment is the command's: ours, with variables about the locks and the store.
+// Those of an outer hasp are removed, except for the owners of the leases around us.
 func (j *job) environment(leases []*hasp.Lease) []string {
 	var env []string
 	for _, v := range os.Environ() {
@@ -48,7 +47,7 @@ func (j *job) environment(leases []*hasp.Lease) []string {
 
 type variable struct{ name, value string }
 
-// facts are what a command is told of each lease.
+// facts are the variables about each lease.
 func (j *job) facts(lease *hasp.Lease) []variable {
 	facts := []variable{
 		{"HASP_KEY", lease.Key()},

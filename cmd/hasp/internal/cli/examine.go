@@ -52,7 +52,7 @@ func (x *examination) all() *exit {
 			voting++
 		}
 	}
-	twins := x.twins(votes, facts)
+	duplicates := x.duplicates(votes, facts)
 	for i, s := range servers {
 		if x.admitted != nil {
 			x.found = append(x.found, x.admitted[i])
@@ -61,8 +61,8 @@ func (x *examination) all() *exit {
 			MaxTTL: x.l.Traits().MaxTTL, Enough: voting >= need,
 			Command: func(statement string) string { return x.l.url.ByHand(i, statement) },
 		})...)
-		if twins[i] != "" {
-			x.say(doctor.Fail, s.Name, "twice", "it is the same server as %s, which would have a vote for each name: name every server once", twins[i])
+		if duplicates[i] != "" {
+			x.say(doctor.Fail, s.Name, "twice", "it is the same server as %s, which would have a vote for each name: name every server once", duplicates[i])
 		}
 	}
 	if len(servers) > 1 {
@@ -79,7 +79,7 @@ func (x *examination) all() *exit {
 		return x.silent(classes, len(servers)-need)
 	}
 	unfit := x.failed()
-	if len(twins) == 0 {
+	if len(duplicates) == 0 {
 		if end := x.trial(); unfit == nil {
 			return end
 		}
@@ -87,8 +87,8 @@ func (x *examination) all() *exit {
 	return unfit
 }
 
-// silent is the end of an examination of a store that grants nothing. classes
-// counts the troubles of its servers; what more than spare have decides.
+// silent is the end of an examination of a store that grants nothing. classes counts
+// the troubles of its servers by class; one that more than spare of them have decides.
 func (x *examination) silent(classes map[driver.Class]int, spare int) *exit {
 	e := &exit{code: exitUnreachable, verdict: "unreachable", message: fmt.Sprintf("the store %s grants no locks now", x.l.url)}
 	switch {
@@ -139,22 +139,23 @@ func (x *examination) trial() *exit {
 	}
 	end := trouble(x.l.url, err)
 	if end.code == exitDenied && strings.Contains(err.Error(), "access") && strings.Contains(err.Error(), "key") {
-		end.message = fmt.Sprintf("%s does not allow this user to lock the key of a trial, doctor/… (%s). If it may lock some keys only, put "+
+		end.message = fmt.Sprintf("%s does not allow this user to lock the trial key, doctor/… (%s). If it may lock some keys only, put "+
 			"their beginning into prefix= of the URL for hasp doctor", x.l.url, doctor.Said(err))
 	}
 	x.say(doctor.Fail, "", "lock", "no lock was granted: %s", end.message)
 	return end
 }
 
-// errAgain: between the word and the look at what it did, the server was restarted.
-var errAgain = errors.New("it is held back anew: give your word again")
+// errAgain: the server was restarted after the declaration, before its effect was seen.
+var errAgain = errors.New("it is held back again: repeat --admit")
 
-// admit passes the operator's word on, and says what it did.
+// admit declares on behalf of the operator that nobody holds a lock, and reports what
+// that changed.
 func (x *examination) admit() error {
 	if x.l.Traits().MaxTTL == 0 {
 		return usage("--admit is for servers that are held back after a restart, and this store has none: they are those of redlock:, and of redis: with max-ttl= in the URL")
 	}
-	note("you say that nobody holds a lock of %s. What is held back votes now; if it is not so, there can be two holders", x.l.url)
+	note("you declare that nobody holds a lock in %s. Servers that are held back vote now; if the declaration is wrong, there can be two holders", x.l.url)
 	ctx, stop := listening()
 	defer stop()
 	before := x.votes(ctx)
@@ -166,9 +167,9 @@ func (x *examination) admit() error {
 		f := doctor.Finding{Level: doctor.OK, Node: s.Name, Check: "admit"}
 		switch {
 		case before[i].Voting:
-			f.Text = "it voted already, and was left as it is"
+			f.Text = "it voted already, and is unchanged"
 		case after[i].Voting:
-			f.Text = "admitted by your word"
+			f.Text = "admitted, as you declared"
 		default:
 			f.Level, f.Text = doctor.Warn, "not admitted: "+doctor.Said(cmp.Or(after[i].Err, err, errAgain))
 		}

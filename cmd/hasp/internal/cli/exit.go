@@ -29,7 +29,7 @@ const (
 	exitNotFound      = 127
 )
 
-// exit is an end of hasp: its code, and its last line.
+// exit is how hasp ends: its exit code, and its last line.
 type exit struct {
 	code    int
 	verdict string // one word, for -o json
@@ -49,7 +49,7 @@ func badConfig(err error) *exit {
 	return &exit{code: exitConfig, verdict: "misconfigured", message: err.Error()}
 }
 
-// trouble says what an operation's error means for a person, and as an exit
+// trouble turns the error of an operation into a message for a person and an exit
 // code. It is not for refusals.
 func trouble(u *store.URL, err error) *exit {
 	inner := err

@@ -25,17 +25,18 @@ const exitNotHeld = 1
 // the keeper's number.
 const socketName = "%d-%d-%d"
 
-// answerLimit is for a keeper's answer, before which it may have to tell the store.
+// answerLimit bounds the wait for a keeper's answer, for which it may have to ask the
+// store.
 const answerLimit = 10 * time.Second
 
-// question is what keepers are asked: about some keys, or without keys all.
+// question is what keepers are asked, about some keys or, without keys, about all.
 type question struct {
 	Keys    []string
 	Release bool
 	Print   string // what to tell of each key
 }
 
-// reply is that of a keeper which holds some of the keys, or held them.
+// reply is the answer of a keeper that holds some of the keys, or held them.
 type reply struct {
 	Keys    []string // of the question
 	Facts   []string // what is to be printed of them
@@ -85,10 +86,10 @@ func askOne(shells store.Shells, name string, q question) (a reply, err error) {
 	return a, err
 }
 
-// keptAround are the owners of the leases that are held for a shell that we come
+// heldAround are the owners of the leases that are held for a shell that we come
 // from: they last until it ends.
-func keptAround() (owners []string) {
-	all, _ := ask(question{Print: "owner"}, child.Around()) // what is not known is waited for, visibly
+func heldAround() (owners []string) {
+	all, _ := ask(question{Print: "owner"}, child.Around()) // a key that may be such is waited for, visibly
 	for _, a := range all {
 		owners = append(owners, a.Facts...)
 	}
@@ -124,16 +125,16 @@ func settle(q question, of []child.Process) error {
 	case mute != nil && (len(missing) > 0 || len(q.Keys) == 0): // it may have what was not found
 		return mute
 	case len(missing) > 0:
-		return &exit{code: exitNotHeld, message: fmt.Sprintf("hasp acquire does not hold %s for this shell, or no longer", quoteAll(missing))}
+		return &exit{code: exitNotHeld, message: fmt.Sprintf("hasp acquire does not hold %s for this shell, or no longer does", quoteAll(missing))}
 	case len(all) == 0:
-		return &exit{code: exitNotHeld, message: "hasp acquire holds nothing for this shell, or no longer"}
+		return &exit{code: exitNotHeld, message: "hasp acquire holds nothing for this shell, or no longer does"}
 	}
 	return nil
 }
 
-// newKept returns a command that asks the keepers of its caller, or of the process
+// newHeldOrRelease returns a command that asks the keepers of its caller, or of the process
 // of --pid: hasp release; or hasp held, which asks those further around, too.
-func newKept(release bool, use, short, long string) *cobra.Command {
+func newHeldOrRelease(release bool, use, short, long string) *cobra.Command {
 	pid, what := 0, choice{"", []string{"fence", "owner", "slot", "abandoned"}}
 	cmd := &cobra.Command{
 		Use: use, Short: short, Long: long, Args: cobra.ArbitraryArgs, DisableFlagsInUseLine: true,
@@ -158,9 +159,9 @@ func newKept(release bool, use, short, long string) *cobra.Command {
 			return settle(question{keys, release, what.word}, of)
 		},
 	}
-	cmd.Flags().IntVar(&pid, "pid", 0, "what is held for this process, and not for the one that called hasp: --pid $$")
+	cmd.Flags().IntVar(&pid, "pid", 0, "what is held for this process instead of the one that called hasp: --pid $$")
 	if !release {
-		cmd.Flags().Var(&what, "print", "say what is known of each key: its fence, owner or slot, or whether the previous holder abandoned it")
+		cmd.Flags().Var(&what, "print", "print this about each key: its fence, owner or slot, or whether a previous holder abandoned it")
 		complete(cmd, "print", what.among)
 	}
 	return cmd

@@ -65,7 +65,7 @@ failed. 129, 130, 131, 143 ended by a signal while waiting. The last line on
 standard error says which it was.`
 
 const runExample = `  hasp run nightly -- ./report.sh --full
-  hasp run -nq -E 0 nightly -- ./report.sh              from cron: busy is no error, and no mail
+  hasp run -nq -E 0 nightly -- ./report.sh              from cron: busy is not an error, and sends no mail
   hasp run -w 30 nightly -- sh -c 'psql -v fence=$HASP_FENCE -f nightly.sql'
   hasp run --shared data -- ./backup.sh                 beside others who read
   hasp run --slots 3 gpu -- sh -c 'train --gpu $HASP_SLOT'
@@ -99,50 +99,49 @@ Exit status: 0 the shell holds the keys. 75 busy (-E). 64, 69, 77, 78, 124, 125 
 129 to 143 as hasp run.`
 
 const acquireExample = `  hasp acquire nightly || exit
-  hasp acquire -n nightly || exit 0            busy is no error
+  hasp acquire -n nightly || exit 0            busy is not an error
   hasp acquire -s data && cp -r data backup; hasp release data
   fence=$(hasp held --print fence nightly) || exit`
 
 const heldLong = `hasp held says whether KEY is held by hasp acquire for the calling shell, or for one
-that this comes from. It asks the process that holds the key, which asks the clock
-and not the store.
+that started it. It asks the process that holds the key, which checks the clock and
+not the store.
 
 Exit status: 0 held. 1 not held, or no longer. 124 lost, or the process that holds
 it does not answer.`
 
 const releaseLong = `hasp release releases what hasp acquire holds for the calling shell, never for one
-around that, and ends when the store has it back. Without KEY: everything.
+that started it, and ends when the store has confirmed. Without KEY: everything.
 
 Exit status: 0 released. 1 not held, or no longer. 124 it was lost, or the process
-that holds it does not answer. 69 the store could not be told, and keeps the key
+that holds it does not answer. 69 the store does not answer, and keeps the key
 until its TTL is over.`
 
 const electLong = `hasp elect is a candidate: it waits until it leads KEY, runs COMMAND while it
-does, and is a candidate again when the command has ended or the lead was lost. At most
-one candidate leads at any instant; it is the same lock as that of hasp run KEY.
+does, and is a candidate again when the command has ended or it no longer leads. At
+most one candidate leads at any instant; it is the same lock as that of hasp run KEY.
 
-When the command ends by itself, whatever its status, the lead is given up, and
-hasp is a candidate again after a pause: 1 s, and twice as long each time up to a
-minute, so that a command that fails at once does not spin. After one that ran
-for a minute it is 1 s again. When the lead is lost the command is ended as in
-hasp run, before another leads. hasp waits for a store that is unreachable or held
-back.
+When the command ends by itself, whatever its status, hasp resigns, and is a
+candidate again after a pause: 1 s, and twice as long each time up to a minute, so
+that a command that fails at once does not spin. After one that ran for a minute it
+is 1 s again. When the leadership is lost the command is ended as in hasp run,
+before another leads. hasp waits for a store that is unreachable or held back.
 
 INT, TERM and QUIT end the candidacy: the command gets the signal, hasp waits for
-it, gives up the lead, and exits as hasp run does. HUP, USR1 and USR2 are for the
+it, resigns, and exits as hasp run does. HUP, USR1 and USR2 are for the
 command and end the candidacy only when the command ends by them; while none runs
 they are ignored. At a terminal HUP ends it, as the terminal is gone.
 
 The command sees HASP_KEY, HASP_FENCE (larger for each later leader), HASP_OWNER,
-HASP_ABANDONED=1 (a previous leader did not give up the lead, since it died or
-lost it) and HASP_STORE_KIND.
+HASP_ABANDONED=1 (a previous leader did not resign, since it died or lost the
+leadership) and HASP_STORE_KIND.
 
 With --observe it runs nothing and prints on standard output who leads, now and
 at each change, until a signal ends it. It asks every second: a leader between
 two questions may be missed.
 
-Exit status: as of hasp run, of the command that a signal ended the candidacy
-with. 129, 130, 131, 143 ended by a signal while no command ran.`
+Exit status: as hasp run, for the command that ran when a signal ended the
+candidacy. 129, 130, 131, 143 ended by a signal while no command ran.`
 
 const electExample = `  hasp elect scheduler -- ./scheduler          on each of several hosts
   hasp elect --observe scheduler
@@ -188,7 +187,7 @@ Exit status: 0 when nothing was found, 1 when a rule was broken: BROKEN says whi
 by whom, and when. 69, 77, 78 when the store cannot be used, or went away. 130, 143
 when a signal ended it early and nothing was found until then.
 
-That nothing was found proves nothing: it was one run, with no fault of a server.`
+A run that finds nothing proves nothing: it was one run, without faults of a server.`
 
 // manual are the sections that every manual page ends with.
 var manual = []struct{ title, text string }{

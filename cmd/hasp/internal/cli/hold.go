@@ -20,8 +20,8 @@ import (
 	"github.com/hasplock/hasp/internal/backoff"
 )
 
-// late is how long a command has to hear SIGTERM when the lease was over before
-// hasp could tell it (hasp was stopped, or the machine slept).
+// late is how long a command has after SIGTERM when the lease had expired before hasp
+// could send it (hasp was stopped, or the machine slept).
 const late = 500 * time.Millisecond
 
 // hold runs the command while all the leases last.
@@ -44,11 +44,11 @@ func (j *job) hold(leases *hasp.Leases) (*child.Status, error) {
 		return nil, j.late(leases)
 	}
 	if err != nil {
-		_ = j.finish(func() error { return j.unused(leases) }) // the store ends them by itself when this fails
+		_ = j.finish(func() error { return j.unused(leases) }) // the leases expire when this fails
 		return nil, startError(j.argv[0], err)
 	}
 	over := leases.Err()
-	j.hopeless = over != nil // most often because the store is gone
+	j.silent = over != nil // most often because the store is gone
 	if st.Ordered {
 		j.release(leases)
 		return &st, j.ended(st, over)
@@ -76,8 +76,7 @@ func (j *job) hold(leases *hasp.Leases) (*child.Status, error) {
 	return &st, end
 }
 
-// left is for how long the command may still begin: not once it would be told
-// to end.
+// left is for how long the command may still begin: not later than it would be ended.
 func (j *job) left(leases *hasp.Leases) time.Duration {
 	if leases.Err() != nil {
 		return 0
@@ -89,8 +88,8 @@ func (j *job) left(leases *hasp.Leases) time.Duration {
 // stopped, or the key taken away.
 func (j *job) late(leases *hasp.Leases) *exit {
 	over := leases.Err()
-	j.hopeless = true
-	_ = j.finish(func() error { return j.unused(leases) }) // the store ends them by itself when this fails
+	j.silent = true
+	_ = j.finish(func() error { return j.unused(leases) }) // the leases expire when this fails
 	return &exit{code: exitLost, verdict: "lost", message: fmt.Sprintf(
 		"LOST %s: %s. The command was not started", quote(j.lost(over)), reason(over))}
 }
@@ -121,7 +120,7 @@ func (j *job) ending(leases *hasp.Leases, pid int) child.Order {
 	left := func() time.Duration { return time.Until(leases.Deadline()) }
 	now := time.Now()
 	switch {
-	case errors.Is(why, hasp.ErrNotHeld): // it is another's already: only the command's own good counts
+	case errors.Is(why, hasp.ErrNotHeld): // it is another's already: what is left is to give the command time to end well
 		left = func() time.Duration { return time.Until(now.Add(j.o.grace.d)) }
 	case left() <= 0:
 		left = func() time.Duration { return time.Until(now.Add(min(late, j.o.grace.d))) }
@@ -154,17 +153,17 @@ func (j *job) ended(st child.Status, over error) *exit {
 // lost is the key whose lease is over.
 func (j *job) lost(why error) string { return keyOf(why, j.keys[0]) }
 
-// release gives the keys back. What goes wrong with it is said, and no more: the
-// command is what counts.
+// release releases the keys. Its failures are reported, and change no exit code: what
+// counts is the command.
 func (j *job) release(leases *hasp.Leases) {
 	switch err := j.finish(leases.Release); {
 	case err == nil:
 		j.rep.say(detail, event{Event: "released", Held: time.Since(j.acquired).Seconds(),
 			Message: fmt.Sprintf("released %s after %s", quoteAll(j.keys), short(time.Since(j.acquired)))})
-	case j.hopeless: // the loss was told
+	case j.silent: // the loss was told
 	default:
 		for _, err := range each(err) {
-			if !errors.Is(err, hasp.ErrLost) { // that was told, or nobody's work was at risk
+			if !errors.Is(err, hasp.ErrLost) { // that was reported, or nobody's work was at risk
 				key := keyOf(err, j.keys[0])
 				j.rep.say(problem, event{Event: "release-failed", Key: key, Error: err.Error(), Message: fmt.Sprintf(
 					"%s could not be released: %s", quote(key), reason(err))})
@@ -193,13 +192,13 @@ func (j *job) keep(leases *hasp.Leases, st child.Status) {
 			"LOST %s: %s. The command had ended before", quote(j.lost(why)), reason(why))})
 		j.release(leases)
 	case sig := <-j.signals:
-		j.bequeath(leases, sig, j.o.atLeast.d-time.Since(j.acquired))
+		j.leaveToStore(leases, sig, j.o.atLeast.d-time.Since(j.acquired))
 	}
 }
 
-// bequeath leaves the keys to the store for the rest of their time, so that hasp
-// can go at once and still keep its word. The store counts from now.
-func (j *job) bequeath(leases *hasp.Leases, sig os.Signal, rest time.Duration) {
+// leaveToStore has the store keep the keys for the rest of --hold-at-least, so that hasp
+// can end at once. The store counts from now.
+func (j *job) leaveToStore(leases *hasp.Leases, sig os.Signal, rest time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), askLimit)
 	defer cancel()
 	// What is left of a lease has to be more than its lead, and its drift of a
@@ -219,7 +218,7 @@ func (j *job) bequeath(leases *hasp.Leases, sig os.Signal, rest time.Duration) {
 			err := insist(ctx, func(ctx context.Context) error { return lease.Extend(ctx, ttl) })
 			if err != nil {
 				e.Error = err.Error()
-				e.Message = fmt.Sprintf("leaving (%v), but the store could not be told to keep %s: %s", sig, quote(key), reason(err))
+				e.Message = fmt.Sprintf("leaving (%v), but the store does not keep %s: %s", sig, quote(key), reason(err))
 			}
 			j.rep.say(problem, e)
 		})
@@ -227,8 +226,8 @@ func (j *job) bequeath(leases *hasp.Leases, sig os.Signal, rest time.Duration) {
 	wg.Wait()
 }
 
-// insist asks until the store has answered, or ctx ends: for what is asked once,
-// and by nobody later.
+// insist asks until the store has answered, or ctx ends: for a request that nobody
+// repeats later.
 func insist(ctx context.Context, ask func(context.Context) error) error {
 	pause := backoff.Backoff{Least: 20 * time.Millisecond, Most: time.Second}
 	for {

@@ -21,11 +21,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// hopelessLimit is how long hasp tries to tell a store that does not answer that
-// it is gone.
-const hopelessLimit = 500 * time.Millisecond
+// silentLimit is how long hasp tries to release keys in a store that does not
+// answer.
+const silentLimit = 500 * time.Millisecond
 
-// job is one hasp run; or one hasp elect, which holds the key again and again.
+// job is one run of hasp run; or of hasp elect, which holds the key again and again.
 type job struct {
 	o       *options
 	rep     *report
@@ -46,14 +46,14 @@ type job struct {
 	candidate *candidate // of hasp elect, else nil
 	acquired  time.Time
 	leave     bool      // go without releasing
-	hopeless  bool      // the store did not answer: don't wait long to tell it anything
+	silent    bool      // the store did not answer: do not wait long for it
 	heard     os.Signal // the latest that came while nothing of the command ran
 
 	mu      sync.Mutex
 	failing map[string]bool // keys that cannot be renewed, of which that was said
 }
 
-// newJob returns a job, which hears signals until stop is called.
+// newJob returns a job, which catches signals until stop is called.
 func newJob(o *options, keys, argv []string) (j *job, stop func()) {
 	rep := newReport(o, keys, os.Stderr)
 	if !o.reasoned {
@@ -124,20 +124,20 @@ func (j *job) once() (*child.Status, error) {
 
 // closeLocks waits until nothing of ours is left in the store.
 func (j *job) closeLocks() {
-	_ = j.finish(j.locks.Close) // every lease was released, or its loss was told
+	_ = j.finish(j.locks.Close) // every lease was released, or its loss was reported
 }
 
 var errUntold = errors.New("the store does not answer, and keeps the key until its TTL is over")
 
-// finish tells the store something, within the limits of the library. Where
-// there is little hope, or another signal comes, it does not wait for so long:
-// the store forgets us by itself, later.
+// finish runs a last request to the store, within the limits of the library. It does
+// not wait for so long where the store is silent, or when another signal comes: what
+// is left in the store expires.
 func (j *job) finish(tell func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- tell() }()
 	var limit <-chan time.Time
-	if j.hopeless {
-		limit = time.After(hopelessLimit)
+	if j.silent {
+		limit = time.After(silentLimit)
 	}
 	for {
 		select {
@@ -148,7 +148,7 @@ func (j *job) finish(tell func() error) error {
 		case sig := <-j.signals:
 			if j.ends(sig) {
 				j.heard = sig
-				limit = time.After(hopelessLimit)
+				limit = time.After(silentLimit)
 			}
 		}
 	}
@@ -181,8 +181,8 @@ func (j *job) acquire() (*hasp.Leases, error) {
 	return leases, nil
 }
 
-// asking asks for the keys, and gives back what it has when a signal comes. It
-// takes no longer for that than another signal.
+// asking asks for the keys, and releases what it has when a signal comes; another
+// signal ends the wait for that.
 func (j *job) asking() (*hasp.Leases, error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
@@ -206,7 +206,7 @@ func (j *job) asking() (*hasp.Leases, error) {
 				return leases, err
 			}
 			if err == nil {
-				_ = j.finish(func() error { return j.unused(leases) }) // the store ends them by itself when this fails
+				_ = j.finish(func() error { return j.unused(leases) }) // the leases expire when this fails
 			}
 			return nil, j.interrupted(*sig)
 		case own = <-j.blocked:
@@ -218,7 +218,7 @@ func (j *job) asking() (*hasp.Leases, error) {
 				sig = &signaled{s.(syscall.Signal)}
 				cancel(*sig)
 			default:
-				j.hopeless = true
+				j.silent = true
 				return nil, j.interrupted(*sig)
 			}
 		}
@@ -245,20 +245,20 @@ func (j *job) ask(ctx context.Context) (*hasp.Leases, error) {
 	}
 }
 
-// unused gives back keys under which no command ran. Who comes after is told of
-// what a holder before left, as we were.
+// unused releases keys under which no command ran. Keys that were abandoned stay so
+// for the next holder.
 func (j *job) unused(leases *hasp.Leases) error {
 	ctx, cancel := context.WithTimeout(context.Background(), askLimit)
 	defer cancel()
 	for _, lease := range leases.All() {
-		if lease.Abandoned() { // Release would say that we repaired it
-			_ = j.locks.Break(ctx, lease.Key(), lease.Owner()) // or it is lost by itself, which says the same
+		if lease.Abandoned() { // Release would say that it was repaired
+			_ = j.locks.Break(ctx, lease.Key(), lease.Owner()) // or the lease expires, which leaves the same mark
 		}
 	}
 	return leases.Release()
 }
 
-// won tells that the keys are ours. said: somebody read that we wait for them.
+// won reports that the keys are ours. said: a message said that we wait for them.
 func (j *job) won(leases []*hasp.Lease, said bool) {
 	l, what := detail, "acquired"
 	if said {
@@ -293,7 +293,7 @@ func (j *job) won(leases []*hasp.Lease, said bool) {
 			test = "hasp held --print abandoned"
 		}
 		j.rep.say(normal, event{Event: "abandoned", Key: left[0], Message: fmt.Sprintf(
-			"a holder of %s before did not release it: what it worked on may need repair (%s)", quoteAll(left), test)})
+			"a previous holder of %s did not release it: what it worked on may need repair (%s)", quoteAll(left), test)})
 	}
 }
 
@@ -305,7 +305,7 @@ func (j *job) refused(err error) error {
 		if errors.As(err, new(*hasp.WaitError)) {
 			end.message = fmt.Sprintf("gave up after %s: %s", short(time.Since(j.wait.began)), end.message)
 		}
-		j.hopeless = end.code == exitUnreachable
+		j.silent = end.code == exitUnreachable
 		return end
 	}
 	for_ := ""
@@ -320,7 +320,7 @@ func (j *job) refused(err error) error {
 		quote(key), obstacle(held.Holder, held.Left, held.Ahead), j.o.store.again("show", key))}
 }
 
-// observe turns what the library tells into lines.
+// observe turns the library's events into messages.
 func (j *job) observe(e hasp.Event) {
 	switch e.Kind {
 	case hasp.EventWaiting:

@@ -38,7 +38,7 @@ func TestSignalWhileAStoreIsTold(t *testing.T) {
 			signals <- syscall.SIGTERM
 		}()
 		err := j.finish(func() error { <-never; return nil })
-		if took := time.Since(start); !errors.Is(err, errUntold) || took != time.Hour+hopelessLimit {
+		if took := time.Since(start); !errors.Is(err, errUntold) || took != time.Hour+silentLimit {
 			t.Errorf("%v after %v", err, took)
 		}
 		if j.heard != syscall.SIGTERM {

@@ -64,7 +64,7 @@ func newKeeper() *cobra.Command {
 }
 
 // serve asks for the keys, and holds them. Once hasp acquire took them nobody waits
-// for our end: messages and hasp held tell what goes wrong.
+// for our end: messages and hasp held report what goes wrong.
 func (k *keeper) serve(cmd *cobra.Command, o *options, keys []string) (err error) {
 	if k.shell, err = child.OpenShell(k.errand.Shell); err != nil {
 		return usage("%v: a key can be held for a process of yours only", err)
@@ -107,18 +107,18 @@ func (k *keeper) once() (err error) {
 		}
 		_ = socket.Close()
 	}
-	_ = j.finish(func() error { return j.unused(k.leases) }) // the store ends them by itself when this fails
+	_ = j.finish(func() error { return j.unused(k.leases) }) // the leases expire when this fails
 	return err
 }
 
-// handOver lets go of what is hasp acquire's, and waits until that takes the keys.
+// handOver answers hasp acquire, and waits until that takes the keys.
 func (k *keeper) handOver() error {
 	j := k.job
 	j.rep.out.flush(flushLimit)
 	if err := errors.Join(k.shell.LetGo(), os.Chdir("/")); err != nil {
 		return &exit{code: exitFailed, verdict: "failed", message: err.Error()}
 	}
-	_ = k.say.Encode(true) // when nobody hears it they are gone
+	_ = k.say.Encode(true) // when nobody reads it, hasp acquire is gone
 	select {
 	case <-k.taken:
 		return nil
@@ -149,7 +149,7 @@ func (k *keeper) hold(socket net.Listener) {
 		case <-k.ended:
 			_ = socket.Close() // nobody is left to ask
 			end.Wait()         // of what the shell started
-			j.hopeless = k.leases.Err() != nil
+			j.silent = k.leases.Err() != nil
 			j.release(k.leases)
 			return
 		case q := <-k.asked:
@@ -194,7 +194,7 @@ func (k *keeper) answer(q question, socket net.Listener, ending bool) (a reply, 
 	case q.Release && !ending:
 		released = true
 		_ = socket.Close() // from now on nothing is held
-		j.hopeless = lost != nil
+		j.silent = lost != nil
 		if failed = j.finish(k.leases.Release); lost == nil && errors.Is(failed, hasp.ErrLost) {
 			lost = failed
 		}
@@ -214,8 +214,8 @@ type asked struct {
 	conn net.Conn
 }
 
-// listen hears hasp held and hasp release. It clears away what keepers left that
-// were killed: a socket that refuses, and whose maker is not just about to listen.
+// listen answers hasp held and hasp release. It removes what killed keepers left
+// behind: a socket that refuses, and whose keeper is not just about to listen.
 func (k *keeper) listen() (net.Listener, error) {
 	shells, err := store.OpenShells()
 	if err != nil {

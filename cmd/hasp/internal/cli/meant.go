@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// others are commands that hasp has by another name, or does not need.
+// others are commands that hasp has under another name, or does not need.
 var others = map[string]string{
-	"status": "hasp show KEY says all about one key, hasp ls lists them",
+	"status": "hasp show KEY shows everything about one key, hasp ls lists the keys",
 	"ps":     "hasp ls lists keys and who holds them",
 	"lock":   "hasp run KEY -- COMMAND holds a key while a command runs",
 	"exec":   "hasp run KEY -- COMMAND holds a key while a command runs",
@@ -21,7 +21,7 @@ var others = map[string]string{
 	"top":    "hasp ls --watch",
 }
 
-// meant says which command somebody may have meant, after a colon; or nothing.
+// meant returns the command that was probably meant, after a colon; or nothing.
 func meant(root *cobra.Command, word string) string {
 	if text := others[strings.ToLower(word)]; text != "" {
 		return ": " + text

@@ -20,9 +20,9 @@ const (
 	fullPause = 20 * time.Millisecond
 )
 
-// outbox writes lines in the background: a full pipe that nobody reads, or a
-// terminal after Ctrl-S, holds up a write for ever, and must not hold up whoever
-// keeps a lease or ends a command. It may be used by many goroutines.
+// outbox writes lines in the background: a full pipe that nobody reads, or a terminal
+// after Ctrl-S, blocks a write for ever, and must not block whatever renews a lease or
+// ends a command. It is safe for concurrent use.
 type outbox struct {
 	w      io.Writer
 	most   int                // lines that wait; 0: unread
@@ -70,7 +70,7 @@ func (o *outbox) write() {
 		for {
 			n, err := o.w.Write(line)
 			if !errors.Is(err, syscall.EAGAIN) {
-				break // what cannot be written is nobody's to read, and changes no exit code
+				break // nobody can read it, and it changes no exit code
 			}
 			line = line[n:]
 			time.Sleep(fullPause)

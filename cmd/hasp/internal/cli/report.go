@@ -23,12 +23,12 @@ const (
 	problem              // always
 )
 
-// flushLimit is how long hasp waits at its end for somebody to read what it said.
+// flushLimit is how long hasp waits at its end until its messages have been read.
 const flushLimit = 500 * time.Millisecond
 
-// report tells a person, or with -o json a program, what happens in hasp run:
-// one line on standard error for each event. It never waits for a reader, and
-// may be called by many goroutines.
+// report writes what happens in hasp run for a person, or with -o json for a program:
+// one line on standard error for each event. It never waits for a reader, and is safe
+// for concurrent use.
 type report struct {
 	keys    []string // what the command asked for
 	json    bool
@@ -101,8 +101,8 @@ func (r *report) line(e event) []byte {
 	return line
 }
 
-// verdict says how it ended, as the last line, and returns what is left for
-// Main to do. A reader that takes nothing for flushLimit misses it.
+// verdict writes how it ended, as the last line, and returns what is left for Main to
+// do. A reader that reads nothing for flushLimit misses it.
 func (r *report) verdict(status *child.Status, err error) error {
 	var end *exit
 	if !errors.As(err, &end) {

@@ -69,15 +69,15 @@ func newRun(args []string) *cobra.Command {
 	f := cmd.Flags()
 	f.SortFlags = false
 	o.askFlags(cmd)
-	f.Var(&o.atLeast, "hold-at-least", "keep the key so long, also when the command was quicker")
+	f.Var(&o.atLeast, "hold-at-least", "keep the key for at least so long, even when the command was quicker")
 	o.holdFlags(cmd, "when the lock is lost: TERM and then KILL the command, only KILL it, or let it go on")
 	return cmd
 }
 
-// oneKind refuses to read and to have a slot at once.
+// oneKind refuses --shared together with --slots.
 func (o *options) oneKind(cmd *cobra.Command, args []string) error {
 	if o.shared && o.slots.n > 0 {
-		return usage("--shared is for any number of readers, and --slots for so many holders: use one of them:\n  %s\n  %s",
+		return usage("--shared is for any number of readers, and --slots for that many holders: use one of them:\n  %s\n  %s",
 			without(cmd.Flags(), args, "slots"), without(cmd.Flags(), args, "shared"))
 	}
 	return nil
@@ -86,7 +86,7 @@ func (o *options) oneKind(cmd *cobra.Command, args []string) error {
 // askFlags say how a key is asked for, and for how long.
 func (o *options) askFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.BoolVarP(&o.shared, "shared", "s", false, "read: share the key with others who do, and keep those out who do not")
+	f.BoolVarP(&o.shared, "shared", "s", false, "read: share the key with other readers, and exclude writers")
 	f.Var(&o.slots, "slots", "share the key with at most N-1 others; the command sees its number, 0 to N-1, as HASP_SLOT")
 	f.BoolVarP(&o.now, "nonblock", "n", false, "try once; when the key is busy exit with 75, or -E")
 	f.VarP(&o.wait, "wait", "w", "wait so long at most (seconds, or 1m30s; 0 is -n), then exit with 75, or -E")
@@ -107,11 +107,11 @@ func commandFlagError(args []string) func(cmd *cobra.Command, err error) error {
 // holdFlags are those of whatever holds a key while a command runs.
 func (o *options) holdFlags(cmd *cobra.Command, onLost string) {
 	f := cmd.Flags()
-	f.Var(&o.ttl, "ttl", "how long the store keeps the key after hasp died without a word (default 30s, or the most that the store allows)")
+	f.Var(&o.ttl, "ttl", "how long the store keeps the key after hasp died (default 30s, or the most that the store allows)")
 	f.Var(&o.onLost, "on-lost", onLost)
 	f.Var(&o.grace, "grace", "from TERM to KILL, which comes when the lease ends (default 5s, or TTL/6 when that is less)")
 	f.StringVar(&o.reason, "reason", "", "`TEXT` for those who wait for the key (default: the name of COMMAND)")
-	f.BoolVarP(&o.quiet, "quiet", "q", false, "only say what went wrong: not who is waited for, not what is busy, not how the command ended")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "report errors only: not who holds the key, not that it is busy, not how the command ended")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "also say when the key is acquired, renewed, released")
 	f.VarP(&o.output, "output", "o", "messages as lines, or as objects, one a line")
 	o.store.add(cmd)
@@ -219,8 +219,8 @@ func checkTTL(l *locks, ttl time.Duration) *exit {
 	return nil
 }
 
-// checkGrace sets the default, and refuses a grace that leaves a lease no time
-// to be used and renewed.
+// checkGrace sets the default, and refuses a grace that leaves no time to use and
+// renew a lease.
 func (o *options) checkGrace() error {
 	if !o.grace.set {
 		o.grace.d = min(5*time.Second, o.ttl.d/6)

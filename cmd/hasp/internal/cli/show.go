@@ -21,7 +21,7 @@ func newShow() *cobra.Command {
 	output := &choice{"text", []string{"text", "json"}}
 	cmd := &cobra.Command{
 		Use:   "show KEY",
-		Short: "Show all about one key",
+		Short: "Show everything about one key",
 		Long: `hasp show says who holds a key, how, since when and why, who waits for it in
 which order, how to look at it in its store without hasp, and how to break it.`,
 		Args: exactly(1, "KEY"),
@@ -65,7 +65,7 @@ func show(cmd *cobra.Command, store *storeFlag, asJSON bool, key string) error {
 	return plain.WriteJSON(stdout, k)
 }
 
-// describe writes all about a key, a line for each fact.
+// describe writes everything about a key, a line for each fact.
 func describe(w io.Writer, l *locks, store *storeFlag, i hasp.Info) {
 	fact := func(name, format string, args ...any) {
 		fmt.Fprintln(w, plain.Line(fmt.Sprintf("%-8s  "+format, append([]any{name}, args...)...)))
@@ -104,7 +104,7 @@ func describe(w io.Writer, l *locks, store *storeFlag, i hasp.Info) {
 	byHand("by hand", i.ByHand)
 	byHand("to free", i.Free)
 	if len(i.Free) > 0 {
-		fact("", "(when whoever took it is known to be gone; it does nothing once the value is another)")
+		fact("", "(only when its holder is known to be gone; it does nothing once the value has changed)")
 	}
 	for _, remark := range l.url.Remarks() {
 		if len(i.ByHand) > 0 {

@@ -15,8 +15,8 @@ import (
 	"github.com/hasplock/hasp/internal/process"
 )
 
-// Words for people. What others wrote (keys, hosts, users, reasons) is hostile
-// text: it is printed escaped.
+// Text for people. What others wrote (keys, hosts, users, reasons) is hostile: it is
+// printed escaped.
 
 // quote returns a key as it is safe to print.
 func quote(key string) string { return fmt.Sprintf("%q", key) }
@@ -69,7 +69,7 @@ func who(h hasp.Holder) string {
 }
 
 // ended says whether the process of a holder, or a waiter, is known to have ended.
-// Its lease may be another's by now (Client.Adopt), or be left to run out.
+// Its lease may be another's by now (Client.Adopt), or is left to expire.
 func ended(h hasp.Holder) bool {
 	l := h.Describe()
 	host, err := os.Hostname()
@@ -79,7 +79,7 @@ func ended(h hasp.Holder) bool {
 // nobody: the store named no holder.
 func nobody(h hasp.Holder) bool { return h.Owner == "" && h.Label == "" && !h.Foreign }
 
-// obstacle says what keeps us from a key: who, since when, why, for how long.
+// obstacle describes what keeps us from a key: who, since when, why, for how long.
 func obstacle(h hasp.Holder, left time.Duration, ahead int) string {
 	if nobody(h) && ahead == 0 {
 		return "nobody holds it, but the store does not give it to us yet"

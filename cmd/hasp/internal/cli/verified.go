@@ -14,10 +14,10 @@ import (
 	"github.com/hasplock/hasp/cmd/hasp/internal/verify"
 )
 
-// notTried is what hasp verify leaves alone.
+// notTried is what hasp verify does not cover.
 const notTried = "restarts and losses of servers, lost and late messages, clocks that are stepped: docs/guarantees.md says what holds then"
 
-// verified is what came of hasp verify, for programs. More fields may come.
+// verified is the outcome of hasp verify, for programs. More fields may come.
 type verified struct {
 	Store   string  `json:"store"`
 	Kind    string  `json:"kind"`
@@ -54,7 +54,7 @@ func (v *verified) print(w io.Writer) {
 	}
 	line("locks", "%d granted%s, %d of them after a wait; the longest handoff took %v", v.Granted, shared, v.Waited, seconds(v.Handoff))
 	if v.Expired > 0 {
-		line("", "%s under a holder that stood still", count(v.Expired, "lease ran out", "leases ran out"))
+		line("", "%s while the holder was stopped", count(v.Expired, "lease expired", "leases expired"))
 	}
 	if v.Refused > 0 {
 		line("", "%s refused by the fence", count(v.Refused, "late request was", "late requests were"))
@@ -73,7 +73,7 @@ func (v *verified) print(w io.Writer) {
 		line("BROKEN", "%s", f)
 	}
 	if v.Verdict == "ok" {
-		line("ok", "one holder at a time, fences rose, no late write got through, every key came free")
+		line("ok", "one holder at a time, fences rose, no late write was accepted, every key became free")
 	}
 	name := "promise"
 	for _, p := range v.Promise {

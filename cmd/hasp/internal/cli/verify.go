@@ -148,8 +148,8 @@ func (t *trial) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	hopeless := false
-	defer func() { l.leave(hopeless) }()
+	silent := false
+	defer func() { l.leave(silent) }()
 	if err := t.check(l); err != nil {
 		return err
 	}
@@ -157,7 +157,7 @@ func (t *trial) run(cmd *cobra.Command) error {
 		Prefix: "hasp-verify/" + rand.Text()[:12], Argv: []string{os.Args[0], verifyWorker},
 		Job: verify.Job{Store: t.store.text, Given: cmd.Flags().Changed("store"), TTL: t.ttl.d}}
 	if err := touch(l, o); err != nil {
-		hopeless = true
+		silent = true
 		return trouble(l.url, err)
 	}
 	signals, stop := child.Notify()
@@ -169,7 +169,7 @@ func (t *trial) run(cmd *cobra.Command) error {
 	if err != nil {
 		return &exit{code: exitFailed, verdict: "failed", message: err.Error()}
 	}
-	hopeless = out.Trouble != ""
+	silent = out.Trouble != ""
 	end := verdictOn(l, o, out, sig)
 	v := &verified{Store: l.url.String(), Kind: l.Traits().Engine, Seed: o.Seed, Tried: out.Tried.Seconds(), TTL: o.TTL.Seconds(), Clients: o.Clients,
 		Keys: o.Keys, Counts: out.Counts, Handoff: out.Handoff.Seconds(), Recovered: out.Recovered, Back: out.Back.Seconds(), Bound: o.Bound().Seconds(),

@@ -41,7 +41,7 @@ func (x *examination) votes(ctx context.Context) []doctor.Vote {
 	if q, ok := x.l.store.Driver.(*quorum.Driver); ok {
 		var votes []doctor.Vote
 		for _, s := range q.Nodes(ctx) {
-			votes = append(votes, doctor.Vote{Err: s.Err, Record: true, Voting: s.Voting, Left: s.Left, MaxTTL: s.MaxTTL, Life: s.Node})
+			votes = append(votes, doctor.Vote{Err: s.Err, Record: true, Voting: s.Voting, Left: s.Left, MaxTTL: s.MaxTTL, Run: s.Node})
 		}
 		return votes
 	}
@@ -51,7 +51,7 @@ func (x *examination) votes(ctx context.Context) []doctor.Vote {
 		return []doctor.Vote{{Voting: true}}
 	}
 	rec, err := n.Record(ctx)
-	v := doctor.Vote{Err: err, Record: true, Voting: rec.Voting, MaxTTL: rec.MaxTTL, Life: rec.Node}
+	v := doctor.Vote{Err: err, Record: true, Voting: rec.Voting, MaxTTL: rec.MaxTTL, Run: rec.Node}
 	if err == nil && !rec.Voting {
 		err = admission.New(store.StateDir()).Admit(ctx, n, rec, most, most)
 		if held := (*admission.HeldBack)(nil); errors.As(err, &held) {
@@ -64,17 +64,17 @@ func (x *examination) votes(ctx context.Context) []doctor.Vote {
 	return []doctor.Vote{v}
 }
 
-// twins returns, by number, the names of servers that an earlier one is, too.
-func (x *examination) twins(votes []doctor.Vote, facts []doctor.Facts) map[int]string {
-	twins, seen := map[int]string{}, map[string]string{}
+// duplicates returns, by number, the names of servers that an earlier one is, too.
+func (x *examination) duplicates(votes []doctor.Vote, facts []doctor.Facts) map[int]string {
+	duplicates, seen := map[int]string{}, map[string]string{}
 	for i, s := range x.l.store.Servers {
-		for _, id := range []string{votes[i].Life, facts[i].Info["run_id"]} {
+		for _, id := range []string{votes[i].Run, facts[i].Info["run_id"]} {
 			if first := seen[id]; id != "" && first != "" && first != s.Name {
-				twins[i] = first
+				duplicates[i] = first
 			} else if id != "" {
 				seen[id] = s.Name
 			}
 		}
 	}
-	return twins
+	return duplicates
 }

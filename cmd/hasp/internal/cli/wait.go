@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	// silence is how long a wait says nothing: most are over by then.
+	// silence is how long nothing is written about a wait: most are over by then.
 	silence = 400 * time.Millisecond
 	// rest is the least time between two lines about a wait.
 	rest = 2 * time.Second
-	// mute is how long a store that is well may take for its first answer.
+	// mute is how long a healthy store may take for its first answer.
 	mute = 2 * time.Second
 )
 
-// watcher tells of a wait: who is in the way, of which key, or that it is the
-// store, and each change of that.
+// watcher reports a wait: who is in the way of which key, or that the store is, and
+// each change of that.
 type watcher struct {
 	rep   *report
 	store string // for people
@@ -88,7 +88,7 @@ func (w *watcher) away(about string, e event, why string) {
 	w.tell(about, e)
 }
 
-// tell says e when the wait has lasted for a while, and not too often.
+// tell reports e when the wait has lasted for a while, and not too often.
 func (w *watcher) tell(about string, e event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -99,7 +99,7 @@ func (w *watcher) tell(about string, e event) {
 	w.timer = time.AfterFunc(time.Until(w.began.Add(silence)), w.flush)
 }
 
-// flush says the latest, and opens the way for the next line after a rest.
+// flush reports the latest, and allows the next line after a rest.
 func (w *watcher) flush() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

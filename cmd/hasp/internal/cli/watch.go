@@ -121,7 +121,7 @@ func (w *watching) show() {
 	}
 }
 
-// leave gives the terminal back as it was.
+// leave restores the terminal.
 func (w *watching) leave() {
 	w.out.flush(flushLimit)
 	if w.entered {
@@ -131,7 +131,7 @@ func (w *watching) leave() {
 	}
 }
 
-// note takes a list in. An error is one that asking again does not mend.
+// note records a list. It returns an error that asking again cannot resolve.
 func (w *watching) note(a listed) error {
 	if a.err == nil {
 		w.seen, w.at, w.trouble = a.infos, time.Now(), nil
@@ -162,7 +162,7 @@ func (w *watching) head(now time.Time) string {
 	return plain.Line(s)
 }
 
-// lines are what is shown: of a store that is away, what it said at last.
+// lines are what is shown; for a store that is unreachable, its last answer.
 func (w *watching) lines(now time.Time) []string {
 	lines := []string{w.head(now)}
 	if w.trouble != nil && !w.at.IsZero() {

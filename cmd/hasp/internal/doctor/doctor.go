@@ -9,7 +9,7 @@ package doctor
 
 import "time"
 
-// Level says how bad a finding is.
+// Level is the severity of a finding.
 type Level string
 
 // The levels.
@@ -19,7 +19,7 @@ const (
 	Fail Level = "fail" // locks are not granted, or not safe
 )
 
-// Finding is one thing that was looked at.
+// Finding is the result of one check.
 type Finding struct {
 	Level Level  `json:"level"`
 	Node  string `json:"node,omitempty"` // the server's address; empty for the store as a whole
@@ -29,14 +29,14 @@ type Finding struct {
 	Left float64 `json:"left_seconds,omitempty"` // of a server that is held back
 }
 
-// Vote is what a server says of its vote.
+// Vote is whether a server votes, by its own account.
 type Vote struct {
 	Err    error
 	Record bool          // it keeps a node record; without it, it always votes
 	Voting bool          // it grants locks
 	Left   time.Duration // of the wait, when it is held back
 	MaxTTL time.Duration // the longest lease it was admitted for
-	Life   string        // names the present run of the server; empty when not known
+	Run    string        // names the present run of the server; empty when not known
 }
 
 // Asked is how a server is used.

@@ -35,7 +35,7 @@ func (j *judge) say(l Level, check, format string, args ...any) {
 	j.all = append(j.all, Finding{Level: l, Node: j.name, Check: check, Text: fmt.Sprintf(format, args...)})
 }
 
-// Judge says what the facts about a server mean.
+// Judge returns the findings about a server.
 func Judge(name string, f Facts, v Vote, a Asked) []Finding {
 	j := &judge{name: name, f: &f, a: a}
 	missing := Fail
@@ -71,8 +71,8 @@ func (j *judge) rights(missing Level) {
 			driver.Printable(j.f.User), strings.Join(lacks, " "))
 	}
 	for _, right := range []struct{ name, without string }{
-		{"SUBSCRIBE", "waiters poll instead of being told that a key is free"},
-		{"PUBLISH", "waiters are not told that a key is free, and poll"},
+		{"SUBSCRIBE", "waiters poll instead of being notified that a key is free"},
+		{"PUBLISH", "waiters are not notified that a key is free, and poll"},
 		{"SCAN", "hasp ls does not work"},
 	} {
 		if err := j.f.Denied[right.name]; err != nil {
@@ -87,8 +87,8 @@ func (j *judge) vote(v Vote, missing Level) {
 		j.say(missing, "votes", "it does not say whether it votes: %s", Said(v.Err))
 	case !v.Record:
 	case !v.Voting:
-		j.say(missing, "votes", "held back, %v left: it may have forgotten leases when it was started or emptied. Wait and use hasp then; "+
-			"or, if nobody holds a lock of this store: hasp doctor --admit", left(v.Left))
+		j.say(missing, "votes", "held back, %v left: it may have lost leases when it was started or emptied. Wait and use hasp then; "+
+			"or, if nobody holds a lock in this store: hasp doctor --admit", left(v.Left))
 		j.all[len(j.all)-1].Left = v.Left.Seconds()
 	case v.MaxTTL != j.a.MaxTTL:
 		j.say(Warn, "votes", "it votes, for leases of at most %v, while max-ttl is %v here: it must be the same on every client "+
@@ -121,7 +121,7 @@ func (j *judge) server() {
 	replicas := atoi(info["connected_slaves"])
 	switch {
 	case info["role"] == "slave":
-		j.say(Fail, "role", "it is a replica of %s:%s, which no lock can be had from: name its master", driver.Printable(info["master_host"]),
+		j.say(Fail, "role", "it is a replica of %s:%s, which grants no locks: name its master", driver.Printable(info["master_host"]),
 			driver.Printable(info["master_port"]))
 	case replicas > 0 && j.a.MaxTTL == 0:
 		j.say(Warn, "role", "it is a master with %d replicas. One that is promoted may not have received every lock, and there can be "+

@@ -83,10 +83,10 @@ func TestJudge(t *testing.T) {
 		"no INFO, policy":   {change: func(f *Facts) { clear(f.Info) }, check: "maxmemory-policy", level: OK, text: "maxmemory is unknown"},
 		"no INFO, CONFIG":   {change: func(f *Facts) { clear(f.Info); clear(f.Config) }, check: "maxmemory-policy", level: Warn, text: "unknown (INFO and CONFIG are not allowed)"},
 		"no CONFIG":         {change: func(f *Facts) { clear(f.Config) }, check: "persistence", level: Warn, text: "unknown (CONFIG is not allowed)"},
-		"always":            {check: "persistence", level: OK, text: "as now configured, a restart forgets nothing. It has no configuration file"},
-		"always, no INFO":   {change: func(f *Facts) { clear(f.Info) }, check: "persistence", level: OK, text: "as now configured, a restart forgets nothing (what it reads then is unknown"},
-		"always, far":       {change: info("config_file", "/a\x1b"), check: "persistence", level: OK, text: `as now configured, a restart forgets nothing. It reads /a\x1b then`},
-		"always, and kept":  {change: file("appendonly", "yes", "appendfsync", "always"), check: "persistence", level: OK, text: "and so it stands in /f: a restart forgets nothing"},
+		"always":            {check: "persistence", level: OK, text: "as now configured, a restart loses nothing. It has no configuration file"},
+		"always, no INFO":   {change: func(f *Facts) { clear(f.Info) }, check: "persistence", level: OK, text: "as now configured, a restart loses nothing (what it reads then is unknown"},
+		"always, far":       {change: info("config_file", "/a\x1b"), check: "persistence", level: OK, text: `as now configured, a restart loses nothing. It reads /a\x1b then`},
+		"always, and kept":  {change: file("appendonly", "yes", "appendfsync", "always"), check: "persistence", level: OK, text: "and so it stands in /f: a restart loses nothing"},
 		"always, not kept":  {change: file("appendfsync", "always"), check: "persistence", level: Warn, text: "as now configured, but /f, which a restart reads, says appendonly no. Run: by hand CONFIG REWRITE"},
 		"always, but":       {change: func(f *Facts) { f.Config["no-appendfsync-on-rewrite"] = "yes" }, check: "persistence", level: Warn, text: "while the log is rewritten"},
 		"always, soon":      {change: info("aof_rewrite_in_progress", "1"), check: "persistence", level: Warn, text: "Look again then"},
@@ -99,7 +99,7 @@ func TestJudge(t *testing.T) {
 		"cannot enter":      {change: func(f *Facts) { f.Err = errors.New("NOPERM no permissions to run the 'select' command") }, check: "rights", level: Fail, text: "'select'"},
 		"everysec":          {change: func(f *Facts) { f.Config["appendfsync"] = "everysec" }, check: "persistence", level: Warn, text: "locks of the last second"},
 		"no":                {change: func(f *Facts) { f.Config["appendfsync"] = "no" }, check: "persistence", level: Warn, text: "recent locks"},
-		"memory only":       {change: func(f *Facts) { f.Config["appendonly"] = "no" }, check: "persistence", level: Warn, text: "a restart forgets locks"},
+		"memory only":       {change: func(f *Facts) { f.Config["appendonly"] = "no" }, check: "persistence", level: Warn, text: "a restart loses locks"},
 		"memory, record":    {change: func(f *Facts) { f.Config["appendonly"] = "no" }, vote: votes, record: true, check: "persistence", level: OK, text: "held back for 1m10s then"},
 		"same time":         {change: func(f *Facts) { f.Ahead = 40 * time.Microsecond }, check: "clock", level: OK, text: "give or take 100µs"},
 		"ahead":             {change: func(f *Facts) { f.Ahead = 2 * time.Second }, vote: votes, record: true, check: "clock", level: Warn, text: "2s ahead of this"},
@@ -143,9 +143,9 @@ func TestPromise(t *testing.T) {
 		want   string
 	}{
 		{driver.Traits{Engine: "sqlite", Survives: driver.StoreRestart | driver.ClockStep}, 0, "enough for correctness"},
-		{driver.Traits{Engine: "redis"}, 1, "can lead to two holders: a restart of a server that forgets leases; a server that is emptied or exchanged; a step"},
+		{driver.Traits{Engine: "redis"}, 1, "can lead to two holders: a restart of a server that loses leases; a server that is emptied or replaced; a step"},
 		{driver.Traits{Engine: "redis", Survives: driver.StoreRestart | driver.StoreLoss}, 1,
-			"does not lead to two holders: a restart of a server that forgets leases; a server that is emptied or exchanged\n" +
+			"does not lead to two holders: a restart of a server that loses leases; a server that is emptied or replaced\n" +
 				"can lead to two holders: a step of the clock that ends leases; eviction, DEL of lock keys"},
 		{driver.Traits{Engine: "redlock", Survives: driver.StoreRestart | driver.StoreLoss}, 7, "at most 3 of 7 nodes"},
 		{driver.Traits{Engine: "redlock", Fencing: true}, 3, "fences rise"},

@@ -14,20 +14,20 @@ var faults = []struct {
 	fault driver.Fault
 	words string
 }{
-	{driver.StoreRestart, "a restart of a server that forgets leases"},
-	{driver.StoreLoss, "a server that is emptied or exchanged"},
+	{driver.StoreRestart, "a restart of a server that loses leases"},
+	{driver.StoreLoss, "a server that is emptied or replaced"},
 	{driver.ClockStep, "a step of the clock that ends leases"},
 }
 
-// dangers are what no engine notices.
+// dangers are faults that no engine notices.
 var dangers = map[string]string{
 	"sqlite":  "a file that is deleted, restored, or on a network file system",
 	"redis":   "eviction, DEL of lock keys",
 	"redlock": "eviction, DEL of lock keys, all on nodes that vote",
 }
 
-// Promise says in words what a store with these traits promises; nodes is the
-// number of its servers.
+// Promise describes what a store with these traits promises; nodes is the number of
+// its servers.
 func Promise(t driver.Traits, nodes int) []string {
 	var lines []string
 	if t.Survives&(driver.StoreRestart|driver.ClockStep) == driver.StoreRestart|driver.ClockStep {

@@ -64,8 +64,8 @@ func readFile(path string) map[string]string {
 	return file
 }
 
-// differs says what the file that a restart reads has otherwise than it has to,
-// and what to do; empty when it agrees, or nobody knows.
+// differs describes the settings that differ in the file that a restart reads, and
+// what to do; empty when they agree, or nobody knows.
 func (j *judge) differs(must map[string]string) string {
 	var other []string
 	for _, name := range slices.Sorted(maps.Keys(must)) {
@@ -84,15 +84,15 @@ func (j *judge) differs(must map[string]string) string {
 func (j *judge) keep() string {
 	switch file, known := j.f.Info["config_file"]; {
 	case !known:
-		return "and put it into the server's configuration, or a restart forgets it"
+		return "and put it into the server's configuration, or it is lost at a restart"
 	case file == "":
-		return "and put it on the server's command line: it has no configuration file, and a restart forgets what CONFIG SET set"
+		return "and put it on the server's command line: it has no configuration file, and what CONFIG SET set is lost at a restart"
 	default:
 		return fmt.Sprintf("and: %s, as a restart reads %s", j.a.Command("CONFIG REWRITE"), driver.Printable(file))
 	}
 }
 
-// lasting are the settings with which a restart forgets nothing.
+// lasting are the settings with which a restart loses nothing.
 var lasting = map[string]string{"appendonly": "yes", "appendfsync": "always", "no-appendfsync-on-rewrite": "no"}
 
 func (j *judge) persistence() {
@@ -111,28 +111,28 @@ func (j *judge) persistence() {
 	}
 	switch {
 	case j.a.MaxTTL > 0:
-		j.say(OK, "persistence", "%s: whatever it forgets in a restart, it is held back for %v then", settings,
+		j.say(OK, "persistence", "%s: whatever a restart loses, the server is held back for %v afterwards", settings,
 			admission.Wait(j.a.MaxTTL).Round(time.Second))
 	case aof == "yes" && fsync == "always" && j.f.Config["no-appendfsync-on-rewrite"] == "yes":
-		j.say(Warn, "persistence", "%s, no-appendfsync-on-rewrite yes: when the machine dies while the log is rewritten, recent locks may be forgotten, and "+
+		j.say(Warn, "persistence", "%s, no-appendfsync-on-rewrite yes: when the machine dies while the log is rewritten, recent locks may be lost, and "+
 			"there can be two holders. Run: %s, %s", settings, j.a.Command("CONFIG SET no-appendfsync-on-rewrite no"), j.keep())
 	case aof == "yes" && fsync == "always":
 		j.lasts(settings)
 	case aof == "yes" && fsync == "everysec":
-		j.say(Warn, "persistence", "%s: when the machine dies, locks of the last second are forgotten, and there can be two holders. %s", settings, j.remedy())
+		j.say(Warn, "persistence", "%s: when the machine dies, locks of the last second are lost, and there can be two holders. %s", settings, j.remedy())
 	case aof == "yes":
-		j.say(Warn, "persistence", "%s: when the machine dies, recent locks may be forgotten, and there can be two holders. %s", settings, j.remedy())
+		j.say(Warn, "persistence", "%s: when the machine dies, recent locks may be lost, and there can be two holders. %s", settings, j.remedy())
 	default:
-		j.say(Warn, "persistence", "%s: a restart forgets locks, and there can be two holders, until the first one's next renewal. %s",
+		j.say(Warn, "persistence", "%s: a restart loses locks, and there can be two holders, until the first one's next renewal. %s",
 			settings, j.remedy())
 	}
 }
 
-// lasts is about a server that forgets nothing as it is configured now. What it
-// will read at its next start may be something else.
+// lasts is about a server that loses nothing as it is configured now. What it reads at
+// its next start may be something else.
 func (j *judge) lasts(settings string) {
 	if j.f.Info["aof_rewrite_in_progress"] == "1" || j.f.Info["aof_rewrite_scheduled"] == "1" {
-		j.say(Warn, "persistence", "%s, and the log is being rewritten: where appendonly was switched on just now, a restart forgets locks until that is "+
+		j.say(Warn, "persistence", "%s, and the log is being rewritten: where appendonly was switched on just now, a restart loses locks until that is "+
 			"done. Look again then", settings)
 		return
 	}
@@ -142,15 +142,15 @@ func (j *judge) lasts(settings string) {
 	}
 	switch file, known := j.f.Info["config_file"]; {
 	case !known:
-		j.say(OK, "persistence", "%s: as now configured, a restart forgets nothing (what it reads then is unknown: INFO is not allowed)", settings)
+		j.say(OK, "persistence", "%s: as now configured, a restart loses nothing (what it reads then is unknown: INFO is not allowed)", settings)
 	case file == "":
-		j.say(OK, "persistence", "%s: as now configured, a restart forgets nothing. It has no configuration file: its command line must say the same, "+
-			"as a restart forgets what CONFIG SET set", settings)
+		j.say(OK, "persistence", "%s: as now configured, a restart loses nothing. It has no configuration file: its command line must say the same, "+
+			"as what CONFIG SET set is lost at a restart", settings)
 	case j.f.File == nil:
-		j.say(OK, "persistence", "%s: as now configured, a restart forgets nothing. It reads %s then, which cannot be read from here: after CONFIG SET, run: %s",
+		j.say(OK, "persistence", "%s: as now configured, a restart loses nothing. It reads %s then, which cannot be read from here: after CONFIG SET, run: %s",
 			settings, driver.Printable(file), j.a.Command("CONFIG REWRITE"))
 	default:
-		j.say(OK, "persistence", "%s, and so it stands in %s: a restart forgets nothing", settings, driver.Printable(file))
+		j.say(OK, "persistence", "%s, and %s says the same: a restart loses nothing", settings, driver.Printable(file))
 	}
 }
 

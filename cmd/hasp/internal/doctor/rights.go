@@ -25,8 +25,8 @@ func asks(args ...any) func(string) []any {
 
 func asksAs(args ...any) func(string) []any { return func(string) []any { return args } }
 
-// needed are the commands without which nothing is locked, those of the scripts
-// included: a script's own failure does not say which one it was.
+// needed are the commands without which nothing can be locked, including those of the
+// scripts: a script's own failure does not say which one it was.
 var needed = []right{
 	{"+evalsha", asksAs("EVALSHA", strings.Repeat("0", 40), 0)},
 	{"+eval", asksAs("EVAL", "return 1", 0)},

@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Facts are what a Redis server says of itself.
+// Facts are what a Redis server reports about itself.
 type Facts struct {
 	Err  error         // it does not answer
 	Trip time.Duration // of the quickest of a few round trips
@@ -26,8 +26,8 @@ type Facts struct {
 	File   map[string]string // those of the file that a restart reads; nil when it cannot be read from here
 
 	User    string           // who asks
-	Missing []string         // rights that no lock can do without, as ACL SETUSER has them
-	Denied  map[string]error // commands that locks are better with, and that are not allowed
+	Missing []string         // rights without which no lock can be acquired, as ACL SETUSER has them
+	Denied  map[string]error // optional commands that are not allowed
 }
 
 // settings are those that matter here. CONFIG GET * would bring the password.
@@ -39,7 +39,7 @@ const trips = 3
 // channel is one that the ACL of locks allows; nobody listens there.
 const channel = "hasp.inbox:doctor"
 
-// Look asks a server about itself. It changes nothing.
+// Look collects the facts about a server. It changes nothing.
 func Look(ctx context.Context, rdb *redis.Client) Facts {
 	f := Facts{Denied: map[string]error{}, Config: map[string]string{}, User: cmp.Or(rdb.Options().Username, "default")}
 	if err := rdb.Ping(ctx).Err(); err != nil && !strings.Contains(err.Error(), "run the 'ping'") {

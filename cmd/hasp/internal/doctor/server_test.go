@@ -138,7 +138,7 @@ func TestConfigurationOutlastsARestart(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	expect(Warn, "a restart forgets locks, and there can be two holders, until the first one's next renewal. Set max-ttl=30s in the store's URL, for "+
+	expect(Warn, "a restart loses locks, and there can be two holders, until the first one's next renewal. Set max-ttl=30s in the store's URL, for "+
 		"every client; or run: CONFIG SET appendonly yes and: CONFIG SET appendfsync always, and: CONFIG REWRITE, as a restart reads "+conf)
 	run("CONFIG", "SET", "appendonly", "yes")
 	run("CONFIG", "SET", "appendfsync", "always")
@@ -146,16 +146,16 @@ func TestConfigurationOutlastsARestart(t *testing.T) {
 	}
 	expect(Warn, "as now configured, but "+conf+", which a restart reads, says appendfsync everysec, appendonly no. Run: CONFIG REWRITE")
 	run("CONFIG", "REWRITE")
-	expect(OK, "and so it stands in "+conf+": a restart forgets nothing")
+	expect(OK, ""+conf+" says the same: a restart loses nothing")
 	run("SET", "k", "v")
 	server.Restart()
 	for rdb.Ping(t.Context()).Err() != nil { // connections of before
 	}
-	expect(OK, "and so it stands in "+conf+": a restart forgets nothing")
+	expect(OK, ""+conf+" says the same: a restart loses nothing")
 	if got := rdb.Get(t.Context(), "k").Val(); got != "v" {
 		t.Errorf("after the restart the key is %q", got)
 	}
 
 	write("include /other.conf\nappendonly no\n")
-	expect(OK, "as now configured, a restart forgets nothing. It reads "+conf+" then, which cannot be read from here: after CONFIG SET, run: CONFIG REWRITE")
+	expect(OK, "as now configured, a restart loses nothing. It reads "+conf+" then, which cannot be read from here: after CONFIG SET, run: CONFIG REWRITE")
 }

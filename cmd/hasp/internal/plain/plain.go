@@ -68,7 +68,7 @@ func Lines(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// Error returns what an error says, in one line, without the words of programmers.
+// Error returns the text of an error, in one line, without programmers' jargon.
 func Error(err error) string {
 	const late = "no answer in time"
 	text := err.Error()

@@ -38,8 +38,8 @@ func Changes() <-chan os.Signal {
 // Stops says whether a signal of Changes asks for a stop.
 func Stops(sig os.Signal) bool { return sig == syscall.SIGTSTP }
 
-// patience is after what time we find that nobody stopped us: the kernel stops no
-// process that no shell looks after.
+// patience is after what time we conclude that nobody stopped us: the kernel stops no
+// process of an orphaned process group.
 const patience = 250 * time.Millisecond
 
 // Stop stops this process as Ctrl-Z does, and returns when it goes on and has the

@@ -17,16 +17,16 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// Store is a store, open.
+// Store is an open store.
 type Store struct {
 	driver.Driver
-	// Servers are those behind it; none for SQLite.
+	// Servers are its servers; none for SQLite.
 	Servers []Server
 
 	db *sql.DB
 }
 
-// Server is one Redis server, by the address that errors call it.
+// Server is one Redis server, named by its address, as in errors.
 type Server struct {
 	Name   string
 	Redis  *redis.Client
@@ -93,8 +93,8 @@ func (s *Store) Disconnect() error {
 	return errors.Join(errs...)
 }
 
-// limit bounds a dial, and one answer, so that a server that is gone is known to
-// be well before a TTL is over.
+// limit bounds a dial, and one answer, so that a server that is gone is noticed well
+// before a TTL is over.
 const limit = 3 * time.Second
 
 // options are those of a client for locks: it never asks twice by itself, since

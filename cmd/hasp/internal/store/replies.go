@@ -10,8 +10,8 @@ import (
 	"strconv"
 )
 
-// What one reply of a server may be. The largest that hasp asks for are a page of
-// keys and INFO.
+// The largest reply that a server may send. The largest that hasp asks for are a page
+// of keys and INFO.
 const (
 	maxReply    = 64 << 20 // bytes
 	maxElements = 1 << 20

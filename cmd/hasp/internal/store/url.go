@@ -20,7 +20,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Help says what a URL may look like, for people.
+// Help describes the forms of a URL.
 const Help = `The store of the locks is named by --store URL, or by the environment variable
 HASP_STORE, or by a file that HASP_STORE_FILE names (for URLs with a password).
 Without any of them it is a SQLite file in your state directory.
@@ -37,14 +37,14 @@ prefix=TEXT (before every key; "lock:" when not given, nothing when empty), db=N
 the longest TTL, for which a server grants nothing after a restart (30s for redlock:, else none);
 with TLS, tls-ca=FILE (else the system's authorities), tls-cert=FILE and tls-key=FILE (a certificate of
 yours) and tls-server-name=NAME, or HASP_TLS_CA, HASP_TLS_CERT, HASP_TLS_KEY and HASP_TLS_SERVER_NAME.
-What means something in a URL is written with %: %3A for :, %2F for /, %3F for ?, %23 for #, %40 for @, %25 for %.`
+Characters with a meaning in a URL are written with %: %3A for :, %2F for /, %3F for ?, %23 for #, %40 for @, %25 for %.`
 
 // URL names a store.
 type URL struct {
 	// TTL is the default TTL of hasp run on this store, 0 when the URL does
 	// not say.
 	TTL time.Duration
-	// Warning is what a person should know of where the URL was found.
+	// Warning is what a person should know about where the URL was found.
 	Warning string
 
 	text  string // as it was found; empty for the default
@@ -123,7 +123,7 @@ func parseRedis(text string) (*URL, error) {
 		if question := meant(text); question != "" {
 			return nil, errors.New("the store's URL cannot be read" + question)
 		}
-		return nil, errors.New("the store's URL cannot be read; in a password, write what means something in a URL with %")
+		return nil, errors.New("the store's URL cannot be read; in a password, write characters with a meaning in a URL with %")
 	}
 	if parsed.Fragment != "" || strings.HasSuffix(text, "#") {
 		return nil, errors.New("the store's URL has a # in it: write %23 when it belongs to the password")

@@ -25,7 +25,7 @@ type book struct {
 	trouble *event // the latest of them
 }
 
-// Counts says how much happened in a run.
+// Counts are the numbers of what happened in a run.
 type Counts struct {
 	Granted   int `json:"granted"`
 	Shared    int `json:"shared"`    // of the granted: to read, beside others
@@ -34,7 +34,7 @@ type Counts struct {
 	Failed    int `json:"failed"`    // waits that ended with trouble of the store
 	Killed    int `json:"killed"`    // clients
 	Stopped   int `json:"stopped"`   // clients, beyond any deadline
-	Expired   int `json:"expired"`   // leases that ran out under a holder that stood still
+	Expired   int `json:"expired"`   // leases that expired while their holder was stopped
 	Refused   int `json:"refused"`   // requests that the register refused by their fence
 
 	// Troubles counts the errors of waits and releases by their kind: the class of

@@ -149,13 +149,13 @@ func TestTroubleIsNoFinding(t *testing.T) {
 func TestHopeless(t *testing.T) {
 	r := &run{book: newBook(), o: &Options{Clients: 3}}
 	for kind, want := range map[string]bool{"denied": true, "full": true, "read-only": true, "misconfigured": true, "unreachable": false, "unknown": false} {
-		if got := r.hopeless(&event{What: failed, Kind: kind}); got != want {
+		if got := r.fatal(&event{What: failed, Kind: kind}); got != want {
 			t.Errorf("%s: %v", kind, got)
 		}
 	}
 	r.silent = 3
-	if !r.hopeless(&event{What: failed, Kind: "unreachable"}) || r.hopeless(&event{What: failed, Kind: cancelled}) {
-		t.Error("when all had no answer, it is hopeless; a cancelled wait says nothing")
+	if !r.fatal(&event{What: failed, Kind: "unreachable"}) || r.fatal(&event{What: failed, Kind: cancelled}) {
+		t.Error("when all had no answer, it is fatal; a cancelled wait says nothing")
 	}
 }
 

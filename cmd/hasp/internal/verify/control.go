@@ -70,7 +70,7 @@ func (r *run) close(signals <-chan os.Signal) {
 	}
 	most := lastLimit
 	if r.ended != nil { // most often the store is gone, and nobody can tell it anything
-		most = hopelessLimit
+		most = goneLimit
 	}
 	limit := time.NewTimer(most)
 	defer limit.Stop()

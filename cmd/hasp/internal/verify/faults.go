@@ -12,7 +12,7 @@ import (
 type fault struct {
 	at   time.Duration // since all clients are at work
 	stop time.Duration // how long it stands still; 0: it is killed
-	held bool          // it befalls one that holds a key, if there is any
+	held bool          // to a client that holds a key, if there is one
 	pick uint64        // which of the clients that qualify
 }
 

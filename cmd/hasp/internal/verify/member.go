@@ -42,9 +42,9 @@ type record struct {
 	e  *event
 }
 
-// hire starts this program once more, as a worker. What it says goes to heard
+// startMember starts this program once more, as a worker. What it says goes to heard
 // until over is closed.
-func hire(n int, argv []string, job Job, heard chan<- record, over <-chan struct{}) (*member, error) {
+func startMember(n int, argv []string, job Job, heard chan<- record, over <-chan struct{}) (*member, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return nil, err

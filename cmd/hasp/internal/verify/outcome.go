@@ -16,7 +16,7 @@ import (
 // mostFound bounds what is listed: one broken rule shows in many places.
 const mostFound = 10
 
-// Outcome is what came of a run.
+// Outcome is the result of a run.
 type Outcome struct {
 	Counts
 	// Tried is how long it took, until the clients were told to end.
@@ -35,8 +35,8 @@ type Outcome struct {
 	Trouble string
 }
 
-// judge asks the oracles. A run that a signal ended did not get to the end of
-// the faults.
+// judge asks the oracles. A run that a signal ended did not get to the end of the
+// faults.
 func (r *run) judge(tried time.Duration, interrupted bool) *Outcome {
 	holds := make([]history.Hold, len(r.holds))
 	for i, h := range r.holds {

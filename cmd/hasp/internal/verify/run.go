@@ -29,11 +29,11 @@ const (
 	margin = 30 * time.Second
 	// lastLimit is how long a client may take to end when it is told to.
 	lastLimit = 30 * time.Second
-	// hopelessLimit is the same where the run could not go on.
-	hopelessLimit = time.Second
+	// goneLimit is the same where the run could not go on.
+	goneLimit = time.Second
 )
 
-// Options say what to try.
+// Options configure a run.
 type Options struct {
 	For     time.Duration // of faults; what comes after them takes Bound at most
 	TTL     time.Duration
@@ -49,9 +49,9 @@ type Options struct {
 // key returns the name of a key.
 func (o *Options) key(i int) string { return fmt.Sprintf("%s/%d", o.Prefix, i) }
 
-// Bound is how long after the last fault every key must have been acquired
-// again: what a killed holder left ends after the TTL, and so may the place in
-// line of one that was killed right behind it.
+// Bound is how long after the last fault every key must have been acquired again: the
+// lease of a killed holder expires after the TTL, and so may the place in the queue of
+// one that was killed right behind it.
 func (o *Options) Bound() time.Duration { return 2*o.TTL + margin }
 
 // run is a run under way. One goroutine does all that is decided.
@@ -63,7 +63,7 @@ type run struct {
 	resume  chan *member
 	done    chan struct{} // closed when nobody listens any more
 	members map[*member]bool
-	hired   int
+	started int
 	idle    []*member // that asked for an order
 	closing bool      // members are told to end
 	ended   error     // why the run cannot go on
@@ -79,7 +79,7 @@ func Run(o *Options, signals <-chan os.Signal) (*Outcome, os.Signal, error) {
 	defer r.killAll()
 	begun := time.Now()
 	for range o.Clients {
-		r.hire()
+		r.startWorker()
 	}
 	sig := r.tryAll(signals)
 	tried := time.Since(begun)
@@ -150,10 +150,10 @@ func (r *run) allBegan() bool {
 	return true
 }
 
-// hire starts one more worker.
-func (r *run) hire() {
-	r.hired++
-	m, err := hire(r.hired, r.o.Argv, r.o.Job, r.heard, r.done)
+// startWorker starts one more worker.
+func (r *run) startWorker() {
+	r.started++
+	m, err := startMember(r.started, r.o.Argv, r.o.Job, r.heard, r.done)
 	if err != nil {
 		r.ended = fmt.Errorf("a client could not be started: %w", err)
 		return
@@ -161,7 +161,7 @@ func (r *run) hire() {
 	r.members[m] = true
 }
 
-// hear takes in what a worker said.
+// hear records an event of a worker.
 func (r *run) hear(rec record) {
 	m, e := rec.of, rec.e
 	switch {
@@ -177,15 +177,15 @@ func (r *run) hear(rec record) {
 		if answer := r.add(m, e); answer != nil {
 			m.say(answer)
 		}
-		if e.What == failed && r.hopeless(e) {
+		if e.What == failed && r.fatal(e) {
 			r.ended = errGone
 		}
 	}
 }
 
-// hopeless says whether a failure means that it makes no sense to go on: the
+// fatal says whether a failure means that it makes no sense to go on: the
 // store refuses for good, or answers nobody.
-func (r *run) hopeless(e *event) bool {
+func (r *run) fatal(e *event) bool {
 	return e.Kind != cancelled && (!temporary(e.Kind) || r.silent >= r.o.Clients)
 }
 
@@ -201,7 +201,7 @@ func (r *run) left(m *member) {
 	switch {
 	case r.closing:
 	case m.killed:
-		r.hire()
+		r.startWorker()
 	default:
 		r.ended = fmt.Errorf("%v ended by itself: %s", m, m.last())
 	}

@@ -16,8 +16,8 @@ func (m Mono) add(d time.Duration) Mono { return m + Mono(d) }
 
 func (m Mono) sub(n Mono) time.Duration { return time.Duration(m - n) }
 
-// Job is what a worker is told first. It comes through a pipe and not with the
-// command line, since a URL may hold a password.
+// Job is a worker's first input. It comes through a pipe and not on the command line,
+// since a URL may contain a password.
 type Job struct {
 	Store string // what --store was
 	Given bool   // and whether it was given; otherwise the environment counts
