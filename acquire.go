@@ -23,7 +23,7 @@ type attempt struct {
 	opts   LockOptions
 	part   bool // its lease is nobody's until others are held, too
 	began  clock.Instant
-	asked  bool // a Try was sent
+	sent   bool // a Try was sent
 	behind successors
 	waiter
 }
@@ -96,10 +96,10 @@ var errLate = errors.New("the store granted the key, but its answer took so long
 // owner, which prolongs it when it still stands.
 func (a *attempt) try() (*Lease, time.Duration, error) {
 	start := a.began
-	if a.asked {
+	if a.sent {
 		start = a.c.now()
 	}
-	a.asked = true
+	a.sent = true
 	a.patience.asks(start)
 	limit := a.patience.limit(start)
 	ctx, cancel := context.WithTimeout(a.ctx, limit)
@@ -152,7 +152,7 @@ func (a *attempt) refused(res driver.Result) {
 	a.maybe = a.maybe || a.req.Queue
 	held := &HeldError{Holder: res.Holder, Left: res.Left, Ahead: res.Ahead}
 	a.patience.refused(held)
-	a.behind.keeps(held)
+	a.behind.waitsFor(held)
 	if !a.req.Queue {
 		return // TryLock; or Watch is still to come
 	}
@@ -194,12 +194,12 @@ func (a *attempt) troubled(err error) (time.Duration, error) {
 		return 0, err
 	}
 	a.patience.why = err
-	a.behind.keeps(err)
+	a.behind.waitsFor(err)
 	if !a.c.worthAsking(err) {
 		return 0, err
 	}
 	pause := a.patience.failed(a.c.now(), a.c.classify(err) == ClassUnknown)
-	if err := a.patience.tired(a.c.now(), pause); err != nil {
+	if err := a.patience.exhausted(a.c.now(), pause); err != nil {
 		return 0, err
 	}
 	a.emit(EventTrouble, func(e *Event) { e.Left, e.Err = heldBack(err), err })
@@ -214,7 +214,7 @@ func (a *attempt) subscribe() error {
 		a.sub = a.c.listen(a.req.Claim)
 	}
 	select {
-	case h := <-a.sub.news:
+	case h := <-a.sub.results:
 		a.subscribed(h)
 		return nil
 	case <-a.ctx.Done():
@@ -230,7 +230,7 @@ func (a *attempt) subscribed(h watched) {
 		return
 	}
 	a.emit(EventTrouble, func(e *Event) {
-		e.Err = fmt.Errorf("the store does not tell when the key is free, so this asks at intervals: %w", h.err)
+		e.Err = fmt.Errorf("the store sends no hints when the key is free, so this polls: %w", h.err)
 	})
 }
 
@@ -271,9 +271,9 @@ func (a *attempt) sleep(pause time.Duration) error {
 	case pause <= 0:
 		pause = most
 	}
-	var news <-chan time.Duration
+	var wake <-chan time.Duration
 	if a.place != nil {
-		news = a.place.wake
+		wake = a.place.wake
 	}
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
@@ -281,17 +281,17 @@ func (a *attempt) sleep(pause time.Duration) error {
 		select {
 		case <-sub.hints:
 			return nil
-		case h := <-sub.news:
+		case h := <-sub.results:
 			if a.subscribed(h); h.hints != nil {
-				return nil // the store is to know that this place can be told
+				return nil // ask, so that the store knows that this place gets hints now
 			}
 		case <-timer.C:
 			return nil
-		case in := <-news:
+		case in := <-wake:
 			if in <= 0 || polls {
 				return nil
 			}
-			if !a.patience.failing() { // after an error: ask soon, whatever was told before
+			if !a.patience.failing() { // after an error: ask soon, whatever the store said before
 				timer.Reset(in)
 			}
 		case <-a.ctx.Done():
@@ -319,7 +319,7 @@ func (w *waiter) cleanUp(c *core) {
 	w.leaveLine(c)
 	if w.maybe {
 		r := driver.ReleaseRequest{Claim: w.req.Claim, TTL: w.req.TTL, End: driver.Unused, Settled: !w.unsure}
-		c.giveBack(r, w.patience.failing())
+		c.cleanUp(r, w.patience.failing())
 	}
 }
 

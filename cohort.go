@@ -79,7 +79,7 @@ func (co *cohort) leave(t *caller) bool {
 
 // lead has the next one lead, and go on with what from has, if any. It is false
 // when nobody is left: the cohort is over.
-func (co *cohort) lead(from *waiter) bool {
+func (co *cohort) promote(from *waiter) bool {
 	co.all.mu.Lock()
 	defer co.all.mu.Unlock()
 	if len(co.queue) == 0 {
@@ -106,18 +106,18 @@ func (co *cohort) fences() int {
 
 // keeps notes what keeps the leader waiting, or who it is, for the errors of
 // the others.
-func (co *cohort) keeps(why error) {
+func (co *cohort) waitsFor(why error) {
 	co.all.mu.Lock()
 	defer co.all.mu.Unlock()
 	co.why = why
 }
 
 func (co *cohort) granted(h *hold) {
-	co.keeps(&HeldError{Holder: Holder{Owner: h.req.Owner, Label: h.req.Label}, Left: h.term.valid})
+	co.waitsFor(&HeldError{Holder: Holder{Owner: h.req.Owner, Label: h.req.Label}, Left: h.term.valid})
 }
 
 // over has the next one lead, anew.
-func (co *cohort) over() { co.lead(nil) }
+func (co *cohort) over() { co.promote(nil) }
 
 // waits returns what a turn waits for.
 func (co *cohort) waits(t *caller) error {
@@ -144,7 +144,7 @@ func (cs *cohorts) lock(a *attempt) (*Lease, error) {
 		if g.lease != nil || ended != nil {
 			return g.lease, ended
 		}
-		a.asked = true // what the store grants counts from now, not from when we came
+		a.sent = true // what the store grants counts from now, not from when we came
 		if g.from != nil {
 			err = a.inherit(g.from)
 		}
@@ -156,7 +156,7 @@ func (cs *cohorts) lock(a *attempt) (*Lease, error) {
 	} else {
 		lease, err = a.lock()
 	}
-	if err != nil && !co.lead(&a.waiter) {
+	if err != nil && !co.promote(&a.waiter) {
 		a.cleanUp(a.c)
 	}
 	return lease, err
@@ -172,7 +172,7 @@ func (a *attempt) inherit(from *waiter) error {
 		return nil
 	}
 	a.patience.joins(a.began) // we have not waited for all of it
-	return a.patience.tired(a.c.now(), 0)
+	return a.patience.exhausted(a.c.now(), 0)
 }
 
 // await returns what a is given, or why it gave up.
@@ -203,7 +203,7 @@ func (co *cohort) await(a *attempt, t *caller) (gift, error) {
 			defer a.c.calls.Leave()
 			if g := <-t.given; g.lease != nil {
 				_ = g.lease.release(false, driver.Finished) // it was granted after we gave up
-			} else if !co.lead(g.from) && g.from != nil {
+			} else if !co.promote(g.from) && g.from != nil {
 				g.from.cleanUp(a.c)
 			}
 		}()
@@ -239,14 +239,14 @@ func (h *hold) heir(behind successors, now clock.Instant) (*hold, *Lease) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	t := &h.term
-	if h.state != passing || h.turn.spare == 0 || now.Sub(h.turn.asked) >= t.opts.Cohort || t.extended() || !t.healthy(now) {
+	if h.state != passing || h.turn.spare == 0 || now.Sub(h.turn.began) >= t.opts.Cohort || t.extended() || !t.healthy(now) {
 		return nil, nil
 	}
 	heir := newHold(h.c, h.req, t.opts, now)
 	heir.settled = h.settled
 	heir.req.Fence++
 	heir.term.start, heir.term.valid, heir.term.renewAt = t.start, t.valid, t.renewAt
-	heir.turn = turn{behind: behind, asked: h.turn.asked, spare: h.turn.spare - 1, clean: t.used || h.turn.clean}
+	heir.turn = turn{behind: behind, began: h.turn.began, spare: h.turn.spare - 1, clean: t.used || h.turn.clean}
 	heir.grant = h.grant
 	heir.grant.abandoned = h.grant.abandoned && !heir.turn.clean // whoever used it came to its end
 	return heir, heir.lease(Exclusive)

@@ -18,7 +18,7 @@ import (
 func passingHold(c *Client) *hold {
 	h := newHold(c.core, driver.RenewRequest{Claim: driver.Claim{Key: "k"}, Fence: 7}, LockOptions{Cohort: 10 * time.Second}, c.now())
 	h.state = passing
-	h.turn = turn{behind: alone{}, asked: c.now(), spare: 1}
+	h.turn = turn{behind: alone{}, began: c.now(), spare: 1}
 	h.term.grant(c.now(), c.now(), DefaultTTL)
 	return h
 }

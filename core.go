@@ -25,7 +25,7 @@ type core struct {
 	labels      labels
 	calls       *gate.Gate
 	renewer     *keepalive.Loop
-	debts       *debts
+	cleanups    *cleanups
 	cohorts     cohorts
 }
 
@@ -33,7 +33,7 @@ func newCore(d driver.Driver, o *Options) *core {
 	c := &core{drv: d, traits: d.Traits(), observe: o.Observe, recordTaken: o.RecordTaken, maxSilence: o.MaxSilence,
 		now: clock.System, waits: admission.New(o.StateDir), calls: gate.New()}
 	c.renewer = keepalive.New(d.Renew, func() clock.Instant { return c.now() }, c.calls)
-	c.debts = &debts{c: c}
+	c.cleanups = &cleanups{c: c}
 	return c
 }
 

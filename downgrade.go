@@ -44,7 +44,7 @@ func (l *Lease) Downgrade(ctx context.Context) error {
 	ask, err := l.beginConversion()
 	if ask {
 		err = h.c.fail("downgrade", h.req.Key, h.convert(ctx))
-		h.tell(EventDowngraded, func(e *Event) { e.Err = err })
+		h.emit(EventDowngraded, func(e *Event) { e.Err = err })
 	}
 	return h.c.fail("downgrade", h.req.Key, err)
 }
@@ -102,7 +102,7 @@ func (h *hold) convert(ctx context.Context) error {
 		if ctx.Err() != nil {
 			err = &WaitError{End: endOf(ctx), Why: err}
 		}
-		return fmt.Errorf("the lease counts as shared from now on, but the store may not know; Downgrade again to tell it: %w", err)
+		return fmt.Errorf("the lease counts as shared from now on, but the store may not know; call Downgrade again to tell it: %w", err)
 	}
 }
 

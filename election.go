@@ -130,4 +130,4 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	}
 }
 
-func (e *Election) asked() *lock { return &e.l }
+func (e *Election) handle() *lock { return &e.l }

@@ -21,12 +21,12 @@ func Contexts(l *Lease) int {
 // RenewerRuns says whether a client's goroutine is there.
 func RenewerRuns(c *Client) bool { return c.renewer.Running() }
 
-// MaxDebts bounds what Debts counts.
-const MaxDebts = maxDebts
+// MaxCleanups bounds what Debts counts.
+const MaxCleanups = maxCleanups
 
 // Debts returns how many releases a client owes.
 func Debts(c *Client) int {
-	c.debts.mu.Lock()
-	defer c.debts.mu.Unlock()
-	return len(c.debts.owed)
+	c.cleanups.mu.Lock()
+	defer c.cleanups.mu.Unlock()
+	return len(c.cleanups.pending)
 }

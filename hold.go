@@ -87,8 +87,8 @@ func (h *hold) leftover() error {
 	return h.c.fail("close", h.req.Key, h.handles.left)
 }
 
-// tell tells the observer of this hold.
-func (h *hold) tell(kind EventKind, more func(e *Event)) {
+// emit reports an event of this hold.
+func (h *hold) emit(kind EventKind, more func(e *Event)) {
 	if h.c.observe == nil {
 		return
 	}
@@ -101,11 +101,11 @@ func (h *hold) tell(kind EventKind, more func(e *Event)) {
 }
 
 func (h *hold) acquired(waited time.Duration) {
-	h.tell(EventAcquired, func(e *Event) { e.Waited = waited })
+	h.emit(EventAcquired, func(e *Event) { e.Waited = waited })
 }
 
 // given tells the observer that the key was given back, to the store or to the
 // next turn.
 func (h *hold) given(err error) {
-	h.tell(EventReleased, func(e *Event) { e.Held, e.Err = h.term.held(h.c.now()), err })
+	h.emit(EventReleased, func(e *Event) { e.Held, e.Err = h.term.held(h.c.now()), err })
 }

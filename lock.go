@@ -16,7 +16,7 @@ import (
 type Locker interface {
 	Lock(ctx context.Context) (*Lease, error)
 	TryLock(ctx context.Context) (*Lease, error)
-	asked() *lock
+	handle() *lock
 }
 
 // lock is what all lock types are: a key, and how it is to be held. It never changes.

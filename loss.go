@@ -31,9 +31,9 @@ func (h *hold) checkStands() error {
 	return nil
 }
 
-// lose declares the hold lost: by the clock, or by the store's word.
-func (h *hold) lose(word error) {
-	if tell := h.declareLost(word); tell != nil {
+// lose declares the hold lost: by the clock, or by the store's answer.
+func (h *hold) lose(answer error) {
+	if tell := h.declareLost(answer); tell != nil {
 		tell()
 	}
 }
@@ -43,9 +43,9 @@ func (h *hold) Expire() (tell func()) { return h.declareLost(nil) }
 
 // declareLost is lose without the observer, whom tell tells; nil when the hold
 // was over before.
-func (h *hold) declareLost(word error) (tell func()) {
+func (h *hold) declareLost(answer error) (tell func()) {
 	h.mu.Lock()
-	why := h.whyLost(word)
+	why := h.whyLost(answer)
 	h.mu.Unlock()
 	why = h.c.fail("hold", h.req.Key, why)
 	if ended, _ := h.finish(lost, why); !ended {
@@ -53,14 +53,14 @@ func (h *hold) declareLost(word error) (tell func()) {
 	}
 	h.c.renewer.Remove(h)
 	took := h.term.held(h.c.now())
-	return func() { h.tell(EventLost, func(e *Event) { e.Held, e.Err = took, why }) }
+	return func() { h.emit(EventLost, func(e *Event) { e.Held, e.Err = took, why }) }
 }
 
 // whyLost says for a person why the hold is lost. h.mu is held.
-func (h *hold) whyLost(word error) error {
+func (h *hold) whyLost(answer error) error {
 	switch {
-	case word != nil:
-		return storesWord(word)
+	case answer != nil:
+		return lostByStore(answer)
 	case h.term.tooLong(h.c.now()):
 		return fmt.Errorf("%w: held for its MaxHold of %v", ErrLost, h.term.opts.MaxHold)
 	case h.handles.forgotten:
@@ -75,9 +75,9 @@ func (h *hold) whyLost(word error) error {
 	return fmt.Errorf("%w: not renewed in time, by the clock of this machine (was the process stopped?)", ErrLost)
 }
 
-// storesWord is the loss of a hold that the store does not know any more.
-func storesWord(word error) error {
-	return fmt.Errorf("%w: the store says that this owner no longer holds the key (%w)", ErrLost, word)
+// lostByStore is the error of a hold that the store no longer knows.
+func lostByStore(answer error) error {
+	return fmt.Errorf("%w: the store says that this owner no longer holds the key (%w)", ErrLost, answer)
 }
 
 // finish ends a hold that was not released, once, as lost or closed. running: a

@@ -119,7 +119,7 @@ func plan(op string, items []Locker) (given, parts []*part, err error) {
 		if item == nil {
 			return nil, nil, &Error{Op: op, Err: fmt.Errorf("item %d is nil", i)}
 		}
-		l := item.asked()
+		l := item.handle()
 		if l.err != nil {
 			return nil, nil, l.c.fail(op, l.key, l.err)
 		}

@@ -44,4 +44,4 @@ func (m *Mutex) Do(ctx context.Context, f func(ctx context.Context, lease *Lease
 	return m.l.do(ctx, "lock", f)
 }
 
-func (m *Mutex) asked() *lock { return &m.l }
+func (m *Mutex) handle() *lock { return &m.l }

@@ -23,7 +23,7 @@ const (
 	// EventLost: the lease ended before its Release; Err says why. Held is how
 	// long it was held.
 	EventLost
-	// EventReleased: Err is nil, or why the store could not be told. Held is
+	// EventReleased: Err is nil, or why the store did not confirm it. Held is
 	// how long the lease was held.
 	EventReleased
 	// EventTrouble: a Lock that goes on waiting met an error: Err. Sent after each

@@ -15,9 +15,9 @@ import (
 const DefaultTTL = 30 * time.Second
 
 const (
-	maxPatience   = 10 * time.Second // a place in line without a sign of life
-	releaseLimit  = 5 * time.Second  // what Release and Close may take
-	giveBackLimit = time.Hour        // cleaning up after a call of unknown outcome
+	maxPatience  = 10 * time.Second // a place in line without a sign of life
+	releaseLimit = 5 * time.Second  // what Release and Close may take
+	cleanUpLimit = time.Hour        // cleaning up after a call of unknown outcome
 
 	// moment is what an answer of a store that is well may take: a round trip
 	// between any two places.

@@ -61,10 +61,10 @@ func (p *patience) joins(from clock.Instant) {
 	}
 }
 
-// tired returns what ends a wait without a good answer, once pause has passed: a
+// exhausted returns what ends a wait without a good answer, once pause has passed: a
 // silence that the client bears no longer; or errors that the engine does not
 // know, and that may stay for ever.
-func (p *patience) tired(now clock.Instant, pause time.Duration) error {
+func (p *patience) exhausted(now clock.Instant, pause time.Duration) error {
 	silent, puzzled := now.Sub(p.silent), now.Sub(p.puzzled)
 	switch {
 	case p.most > 0 && silent+pause >= p.most:

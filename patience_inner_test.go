@@ -31,7 +31,7 @@ func TestPatienceTires(t *testing.T) {
 		name            string
 		ttl, most       time.Duration
 		silent, puzzled time.Duration // for how long
-		tired           bool
+		exhausted       bool
 	}{
 		{"no bound", time.Second, 0, time.Hour, 0, false},
 		{"within MaxSilence", time.Second, time.Minute, 59*time.Second - 1, 0, false},
@@ -42,7 +42,7 @@ func TestPatienceTires(t *testing.T) {
 		{"after a Try", time.Second, 0, time.Hour, tryLimit - time.Second, true},
 	} {
 		p := patience{ttl: c.ttl, most: c.most, silent: at(2*time.Hour - c.silent), puzzled: at(2*time.Hour - c.puzzled), why: why}
-		if err := p.tired(at(2*time.Hour), time.Second); (err != nil) != c.tired || err != nil && !errors.Is(err, why) {
+		if err := p.exhausted(at(2*time.Hour), time.Second); (err != nil) != c.exhausted || err != nil && !errors.Is(err, why) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}

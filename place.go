@@ -60,16 +60,16 @@ func (p *place) Request() (driver.RenewRequest, bool) { return p.req, true }
 func (p *place) Renewed(_ clock.Instant, r driver.Renewal) {
 	switch {
 	case errors.Is(r.Err, ErrNotHeld):
-		p.tell(0)
+		p.wakeIn(0)
 	case r.Err != nil:
-		p.tell(backoff.Jitter(50 * time.Millisecond))
+		p.wakeIn(backoff.Jitter(50 * time.Millisecond))
 	case r.RetryIn > 0:
-		p.tell(r.RetryIn)
+		p.wakeIn(r.RetryIn)
 	}
 }
 
-// tell wakes the waiter after d, or earlier when it was told so before.
-func (p *place) tell(d time.Duration) {
+// wakeIn wakes the waiter after d, or earlier if an earlier call said so.
+func (p *place) wakeIn(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	select {

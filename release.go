@@ -68,15 +68,15 @@ func (h *hold) release(ctx context.Context, why error, end driver.End) error {
 	req := driver.ReleaseRequest{Claim: h.req.Claim, TTL: h.term.longest, End: h.outcome(end), Settled: h.settled}
 	h.mu.Unlock()
 	err := h.c.release(ctx, req)
-	if errors.Is(err, errUntold) && h.c.calls.Open.Err() == nil {
-		h.c.debts.owe(req) // the caller waits no longer, but others do
+	if errors.Is(err, errNotReleased) && h.c.calls.Open.Err() == nil {
+		h.c.cleanups.add(req) // the caller waits no longer, but others do
 	}
 	switch {
 	case why != nil:
 		h.notFreed(err)
-		err = why // what the store says of it now is no news
+		err = why // the store's answer adds nothing
 	case errors.Is(err, ErrNotHeld):
-		err = storesWord(err)
+		err = lostByStore(err)
 	}
 	err = h.c.fail("release", h.req.Key, err)
 	h.given(err)
@@ -132,19 +132,19 @@ func (c *core) releaseAll(ctx context.Context, holds []*hold) error {
 	return errors.Join(errs...)
 }
 
-// giveBack releases what an owner may have in the store. It returns when the
+// cleanUp releases what an owner may have in the store. It returns when the
 // store has answered, or takes longer than a moment; that goes on in the
 // background. silent: the store is known to be away.
-func (c *core) giveBack(req driver.ReleaseRequest, silent bool) {
-	if silent || c.debts.some() || !c.answered(c.releaseOnce(c.calls.Base, moment, req)) {
-		c.debts.owe(req)
+func (c *core) cleanUp(req driver.ReleaseRequest, silent bool) {
+	if silent || c.cleanups.any() || !c.answered(c.releaseOnce(c.calls.Base, moment, req)) {
+		c.cleanups.add(req)
 	}
 }
 
-var errUntold = errors.New("the store could not be told")
+var errNotReleased = errors.New("the store did not confirm the release")
 
-// release asks until ctx ends or releaseLimit is over: errUntold. It needs no
-// live context of a caller: Base ends only when Close is over.
+// release asks until ctx ends or releaseLimit is over: errNotReleased. It does not
+// depend on a caller's context: Base ends only when Close is over.
 func (c *core) release(ctx context.Context, req driver.ReleaseRequest) error {
 	began := time.Now()
 	err := c.releaseOnce(ctx, releaseLimit, req)
@@ -156,7 +156,7 @@ func (c *core) release(ctx context.Context, req driver.ReleaseRequest) error {
 	pause := backoff.Backoff{Least: 20 * time.Millisecond, Most: time.Second}
 	for {
 		if !pause.Wait(ctx.Done()) {
-			return fmt.Errorf("%w, and keeps the key for its TTL of %v: %w", errUntold, req.TTL, err)
+			return fmt.Errorf("%w, and keeps the key for its TTL of %v: %w", errNotReleased, req.TTL, err)
 		}
 		switch err = c.releaseOnce(ctx, releaseLimit, req); {
 		case err == nil || errors.Is(err, ErrNotHeld):

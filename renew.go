@@ -53,7 +53,7 @@ func (h *hold) Request() (r driver.RenewRequest, ok bool) {
 	now := h.c.now()
 	took, left, taken := h.term.held(now), h.term.left(now)-h.term.opts.Lead, h.handles.known[0].taken
 	err := fmt.Errorf("dropped without Release: nobody can reach this lease any more, so it is not renewed and ends in %v", shortDuration(left))
-	go h.tell(EventForgotten, func(e *Event) {
+	go h.emit(EventForgotten, func(e *Event) {
 		e.Held, e.Left, e.Taken, e.Err = took, left, taken.String(), h.c.fail("hold", h.req.Key, err)
 	})
 	return r, false
@@ -96,7 +96,7 @@ func (h *hold) Renewed(start clock.Instant, r driver.Renewal) {
 	if r.Err != nil {
 		kind = EventRenewFailed
 	}
-	h.tell(kind, func(e *Event) { e.Left, e.Err = left, r.Err })
+	h.emit(kind, func(e *Event) { e.Left, e.Err = left, r.Err })
 }
 
 // extend renews once, at the caller's wish.

@@ -66,7 +66,7 @@ func (m *RWMutex) RDo(ctx context.Context, f func(ctx context.Context, lease *Le
 // RLocker returns the read side, for LockAll.
 func (m *RWMutex) RLocker() Locker { return &reader{m.r} }
 
-func (m *RWMutex) asked() *lock { return &m.w }
+func (m *RWMutex) handle() *lock { return &m.w }
 
 // reader is the read side of an RWMutex.
 type reader struct{ l lock }
@@ -79,4 +79,4 @@ func (r *reader) TryLock(ctx context.Context) (*Lease, error) {
 	return r.l.acquire(ctx, "try read lock", false)
 }
 
-func (r *reader) asked() *lock { return &r.l }
+func (r *reader) handle() *lock { return &r.l }

@@ -47,4 +47,4 @@ func (s *Semaphore) Do(ctx context.Context, f func(ctx context.Context, lease *L
 	return s.l.do(ctx, "lock", f)
 }
 
-func (s *Semaphore) asked() *lock { return &s.l }
+func (s *Semaphore) handle() *lock { return &s.l }

@@ -11,7 +11,7 @@ const (
 	converting              // and it counts as shared, which the store may not know yet
 	passing                 // its last lease was released, for the next turn if there is one
 	released                // its last lease was released, and the store is told
-	lost                    // it ended before that: by the clock, or by the store's word
+	lost                    // it ended before that: by the clock, or by the store's answer
 	closed                  // its client was closed
 	states                  // how many there are
 )

@@ -36,7 +36,7 @@ func (t *term) left(now clock.Instant) time.Duration {
 	return left
 }
 
-// granted is what remains at now of the store's word, whatever MaxHold says.
+// granted is what remains at now of the store's grant, whatever MaxHold says.
 func (t *term) granted(now clock.Instant) time.Duration { return t.valid - now.Sub(t.start) }
 
 // extended says that the store was asked for a longer TTL than that of the options.
@@ -57,7 +57,7 @@ func (t *term) tooLong(now clock.Instant) bool {
 }
 
 // span is how long the latest answer is good for. Renewal goes by it, not by
-// the TTL asked for: the engine's word may be shorter, and the lead is no time
+// the TTL asked for: the engine may grant less, and the lead is no time
 // to renew in.
 func (t *term) span() time.Duration { return t.valid - t.opts.Lead }
 

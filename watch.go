@@ -22,12 +22,12 @@ const (
 	maxWatchPause = 10 * time.Second
 )
 
-// subscription is how an owner in the queue hears of the store. It goes with the place from
-// one leader of a cohort to the next, and so knows nothing of a caller's context.
+// subscription delivers hints to an owner in the queue. It goes with the place from one
+// leader of a cohort to the next, and so does not depend on a caller's context.
 type subscription struct {
-	hints <-chan struct{} // nil: none come, ask at intervals
-	news  chan watched    // of the subscription, without room
-	end   context.CancelFunc
+	hints   <-chan struct{} // nil: none come, ask at intervals
+	results chan watched    // unbuffered: the answers to Watch
+	end     context.CancelFunc
 }
 
 // watched is the answer to a Watch.
@@ -40,7 +40,7 @@ type watched struct {
 // that fails.
 func (c *core) listen(claim driver.Claim) *subscription {
 	ctx, cancel := context.WithCancel(c.calls.Open)
-	s := &subscription{news: make(chan watched), end: cancel}
+	s := &subscription{results: make(chan watched), end: cancel}
 	c.calls.EnterLate()
 	go func() {
 		defer c.calls.Leave()
@@ -49,7 +49,7 @@ func (c *core) listen(claim driver.Claim) *subscription {
 		for {
 			h := c.watch(ctx, limit, claim)
 			select {
-			case s.news <- h:
+			case s.results <- h:
 			case <-ctx.Done():
 				return
 			}

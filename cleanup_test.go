@@ -189,7 +189,7 @@ func TestOneDebtFails(t *testing.T) {
 	})
 }
 
-// A debt ends with what it is about, and the set has a bound.
+// A pending release ends when the owner would have expired, and the set has a bound.
 func TestDebtsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &hooked{Driver: newStore()}
@@ -212,24 +212,24 @@ func TestDebtsEnd(t *testing.T) {
 		fail(100, time.Minute)
 		fail(100, 2*time.Minute)
 		if n := hasp.Debts(c); n != 200 {
-			t.Errorf("%d debts, want 200", n)
+			t.Errorf("%d releases pending, want 200", n)
 		}
 		time.Sleep(time.Minute + 10*time.Second)
 		if n := hasp.Debts(c); n != 100 {
-			t.Errorf("%d debts, want 100", n)
+			t.Errorf("%d releases pending, want 100", n)
 		}
 		time.Sleep(time.Minute)
 		if n := hasp.Debts(c); n != 0 {
-			t.Errorf("%d debts, want none", n)
+			t.Errorf("%d releases pending, want none", n)
 		}
 		before := d.releases.Load()
 		time.Sleep(time.Minute)
 		if d.releases.Load() != before {
 			t.Error("the store is still asked")
 		}
-		fail(hasp.MaxDebts+1000, time.Hour)
-		if n := hasp.Debts(c); n != hasp.MaxDebts {
-			t.Errorf("%d debts, want %d", n, hasp.MaxDebts)
+		fail(hasp.MaxCleanups+1000, time.Hour)
+		if n := hasp.Debts(c); n != hasp.MaxCleanups {
+			t.Errorf("%d releases pending, want %d", n, hasp.MaxCleanups)
 		}
 	})
 }

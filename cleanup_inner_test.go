@@ -70,25 +70,25 @@ func TestReleaseIsSentUntilItIsAnswered(t *testing.T) {
 	}
 }
 
-// No more is owed than the bound, and the oldest is dropped first.
+// No more releases are pending than the bound, and the oldest is dropped first.
 func TestOwedIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := innerClient(t, memdriver.New(), nil)
-		d := &debts{c: c.core, running: true} // so that nothing is settled
-		for i := range maxDebts + 3 {
-			d.owe(driver.ReleaseRequest{Claim: driver.Claim{Key: "k", Limit: i}})
-			if want := min(i+1, maxDebts); len(d.owed) != want {
-				t.Fatalf("after %d releases %d are owed", i+1, len(d.owed))
+		d := &cleanups{c: c.core, running: true} // so that nothing is sent
+		for i := range maxCleanups + 3 {
+			d.add(driver.ReleaseRequest{Claim: driver.Claim{Key: "k", Limit: i}})
+			if want := min(i+1, maxCleanups); len(d.pending) != want {
+				t.Fatalf("after %d releases %d are pending", i+1, len(d.pending))
 			}
 		}
-		if first := d.owed[0].req.Limit; first != 3 {
+		if first := d.pending[0].req.Limit; first != 3 {
 			t.Errorf("the oldest is number %d", first)
 		}
 	})
 }
 
-// Once all is settled, what is owed later is settled, too.
-func TestDebtsBeginAgain(t *testing.T) {
+// Once all are sent, one that is added later is sent, too.
+func TestCleanupsBeginAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &releasing{Driver: memdriver.New(), answer: func(int) error { return nil }}
 		c := innerClient(t, d, nil)
@@ -96,11 +96,11 @@ func TestDebtsBeginAgain(t *testing.T) {
 			if !c.calls.Enter() {
 				t.Fatal("closed")
 			}
-			c.debts.owe(driver.ReleaseRequest{TTL: DefaultTTL})
+			c.cleanups.add(driver.ReleaseRequest{TTL: DefaultTTL})
 			c.calls.Leave()
 			time.Sleep(time.Minute)
-			if c.debts.some() || d.n != n {
-				t.Errorf("round %d: owed %v, sent %d", n, c.debts.some(), d.n)
+			if c.cleanups.any() || d.n != n {
+				t.Errorf("round %d: pending %v, sent %d", n, c.cleanups.any(), d.n)
 			}
 		}
 	})
@@ -111,8 +111,8 @@ func TestPayAllSaysWhetherTheStoreFails(t *testing.T) {
 	for _, answer := range []error{nil, errAway} {
 		d := &releasing{Driver: memdriver.New(), answer: func(int) error { return answer }}
 		c := innerClient(t, d, nil)
-		work := []*debt{{}}
-		if ok := c.debts.payAll(work); ok != (answer == nil) || work[0].paid != ok {
+		work := []*cleanup{{}}
+		if ok := c.cleanups.sendAll(work); ok != (answer == nil) || work[0].done != ok {
 			t.Errorf("answered with %v: %v", answer, ok)
 		}
 	}
@@ -130,12 +130,12 @@ func TestGiveBackToASilentStore(t *testing.T) {
 				t.Fatal("closed")
 			}
 			start := time.Now()
-			c.giveBack(driver.ReleaseRequest{TTL: time.Second}, silent)
+			c.cleanUp(driver.ReleaseRequest{TTL: time.Second}, silent)
 			if took := time.Since(start); (took > 0) == silent {
 				t.Errorf("silent is %v: it took %v", silent, took)
 			}
 			c.calls.Leave()
-			time.Sleep(time.Minute) // nothing is owed any more
+			time.Sleep(time.Minute) // nothing is pending any more
 		}
 	})
 }
