@@ -127,7 +127,7 @@ func (cs *cleanups) sendAll(work []*cleanup) bool {
 	return !failed.Load()
 }
 
-// pay delivers one release, and says whether the store answered.
+// send sends one release, and reports whether the store answered.
 func (cs *cleanups) send(w *cleanup) bool {
 	ok := cs.c.answered(cs.c.releaseOnce(cs.c.calls.Base, releaseLimit, w.req))
 	cs.mu.Lock()
