@@ -211,15 +211,15 @@ func TestDebtsEnd(t *testing.T) {
 		}
 		fail(100, time.Minute)
 		fail(100, 2*time.Minute)
-		if n := hasp.Debts(c); n != 200 {
+		if n := hasp.PendingReleases(c); n != 200 {
 			t.Errorf("%d releases pending, want 200", n)
 		}
 		time.Sleep(time.Minute + 10*time.Second)
-		if n := hasp.Debts(c); n != 100 {
+		if n := hasp.PendingReleases(c); n != 100 {
 			t.Errorf("%d releases pending, want 100", n)
 		}
 		time.Sleep(time.Minute)
-		if n := hasp.Debts(c); n != 0 {
+		if n := hasp.PendingReleases(c); n != 0 {
 			t.Errorf("%d releases pending, want none", n)
 		}
 		before := d.releases.Load()
@@ -228,13 +228,13 @@ func TestDebtsEnd(t *testing.T) {
 			t.Error("the store is still asked")
 		}
 		fail(hasp.MaxCleanups+1000, time.Hour)
-		if n := hasp.Debts(c); n != hasp.MaxCleanups {
+		if n := hasp.PendingReleases(c); n != hasp.MaxCleanups {
 			t.Errorf("%d releases pending, want %d", n, hasp.MaxCleanups)
 		}
 	})
 }
 
-// A release is owed for as long as the store may keep the key, which is longer
+// A release stays pending for as long as the store may keep the key, which is longer
 // than the TTL of the options after an Extend, also one that had no answer, and
 // for a lease that another process took.
 func TestDebtLastsAsLongAsTheLease(t *testing.T) {

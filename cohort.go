@@ -215,8 +215,8 @@ func (co *cohort) await(a *attempt, t *caller) (gift, error) {
 // there is a fence for it and the grant is fit for that.
 func (co *cohort) pass(h *hold) bool {
 	now := h.c.now()
-	heir, lease := h.heir(co, now)
-	if heir == nil {
+	follower, lease := h.follower(co, now)
+	if follower == nil {
 		return false
 	}
 	co.all.mu.Lock()
@@ -225,29 +225,29 @@ func (co *cohort) pass(h *hold) bool {
 		return false
 	}
 	h.c.renewer.Remove(h)
-	if !h.c.renewer.Add(heir, now) {
+	if !h.c.renewer.Add(follower, now) {
 		return false // Close has begun
 	}
 	co.give(gift{lease: lease})
 	return true
 }
 
-// heir returns the hold of the next turn, and its lease; nil when there is no
+// follower returns the hold of the next turn, and its lease; nil when there is no
 // fence for one, or the grant is not fit to be passed on: its renewal is in
 // trouble, or it was extended, which was for one turn.
-func (h *hold) heir(behind successors, now clock.Instant) (*hold, *Lease) {
+func (h *hold) follower(behind successors, now clock.Instant) (*hold, *Lease) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	t := &h.term
 	if h.state != passing || h.turn.spare == 0 || now.Sub(h.turn.began) >= t.opts.Cohort || t.extended() || !t.healthy(now) {
 		return nil, nil
 	}
-	heir := newHold(h.c, h.req, t.opts, now)
-	heir.settled = h.settled
-	heir.req.Fence++
-	heir.term.start, heir.term.valid, heir.term.renewAt = t.start, t.valid, t.renewAt
-	heir.turn = turn{behind: behind, began: h.turn.began, spare: h.turn.spare - 1, clean: t.used || h.turn.clean}
-	heir.grant = h.grant
-	heir.grant.abandoned = h.grant.abandoned && !heir.turn.clean // whoever used it came to its end
-	return heir, heir.lease(Exclusive)
+	follower := newHold(h.c, h.req, t.opts, now)
+	follower.settled = h.settled
+	follower.req.Fence++
+	follower.term.start, follower.term.valid, follower.term.renewAt = t.start, t.valid, t.renewAt
+	follower.turn = turn{behind: behind, began: h.turn.began, spare: h.turn.spare - 1, clean: t.used || h.turn.clean}
+	follower.grant = h.grant
+	follower.grant.abandoned = h.grant.abandoned && !follower.turn.clean // whoever used it came to its end
+	return follower, follower.lease(Exclusive)
 }

@@ -28,7 +28,7 @@ func TestHeir(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		change    func(h *hold)
-		heir      bool
+		follower  bool
 		clean     bool
 		abandoned bool
 	}{
@@ -48,15 +48,15 @@ func TestHeir(t *testing.T) {
 			client := innerClient(t, memdriver.New(), nil)
 			h := passingHold(client)
 			c.change(h)
-			heir, lease := h.heir(alone{}, later(client.now(), 3*time.Second))
-			if (heir != nil) != c.heir || (lease != nil) != c.heir {
-				t.Fatalf("%s: there is an heir: %v", c.name, heir != nil)
+			follower, lease := h.follower(alone{}, later(client.now(), 3*time.Second))
+			if (follower != nil) != c.follower || (lease != nil) != c.follower {
+				t.Fatalf("%s: there is an follower: %v", c.name, follower != nil)
 			}
-			if heir == nil {
+			if follower == nil {
 				return
 			}
-			if heir.turn.clean != c.clean || lease.Abandoned() != c.abandoned || lease.Fence() != h.req.Fence+1 {
-				t.Errorf("%s: clean %v, abandoned %v, fence %d", c.name, heir.turn.clean, lease.Abandoned(), lease.Fence())
+			if follower.turn.clean != c.clean || lease.Abandoned() != c.abandoned || lease.Fence() != h.req.Fence+1 {
+				t.Errorf("%s: clean %v, abandoned %v, fence %d", c.name, follower.turn.clean, lease.Abandoned(), lease.Fence())
 			}
 		})
 	}

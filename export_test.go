@@ -21,11 +21,11 @@ func Contexts(l *Lease) int {
 // RenewerRuns says whether a client's goroutine is there.
 func RenewerRuns(c *Client) bool { return c.renewer.Running() }
 
-// MaxCleanups bounds what Debts counts.
+// MaxCleanups bounds PendingReleases.
 const MaxCleanups = maxCleanups
 
-// Debts returns how many releases a client owes.
-func Debts(c *Client) int {
+// PendingReleases returns how many releases a client has not delivered.
+func PendingReleases(c *Client) int {
 	c.cleanups.mu.Lock()
 	defer c.cleanups.mu.Unlock()
 	return len(c.cleanups.pending)

@@ -100,11 +100,11 @@ func TestCohortDoesNotPassExtended(t *testing.T) {
 			t.Fatal(err)
 		}
 		release(t, lease)
-		heir := <-got
+		follower := <-got
 		if info, err := store.Inspect(t.Context(), "k"); err != nil || info.Left > ttl {
 			t.Errorf("the store keeps the next turn for %v, %v", info.Left, err)
 		}
-		release(t, heir)
+		release(t, follower)
 	})
 }
 

@@ -16,8 +16,8 @@ import (
 // patience bounds what must come to an end by itself.
 const patience = time.Minute
 
-// guard is what a lock protects: it sees a holder too many, and whether it is
-// another one than the last.
+// guard is what a lock protects: it notices a holder too many, and whether the holder
+// is another one than the last.
 type guard struct {
 	limit  int32        // of those who share it; 0: none
 	inside atomic.Int32 // those who share it, and alone for one who does not

@@ -20,8 +20,8 @@ type target struct {
 	TTL   time.Duration
 }
 
-// peer is a lock that people use today, or hasp itself. A scenario about
-// something else than lockers makes peers of its own, without open.
+// peer is a lock that people use today, or hasp itself. Scenarios that are not about
+// lockers make peers of their own, without open.
 type peer struct {
 	name    string // as tables, flags and files call it
 	modules []string

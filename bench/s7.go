@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// s7 measures whole commands: what a line in a crontab pays for its lock.
+// s7 measures whole commands: what a lock costs a line in a crontab.
 var s7 = scenario{
 	name:  "s7",
 	title: "true, run under a lock by a command",

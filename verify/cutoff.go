@@ -82,7 +82,7 @@ func Cutoff(t testing.TB, addr, key string, ttl time.Duration) (Loss, error) {
 			})
 		}
 	})
-	t.Cleanup(link.Heal) // before the clients close
+	t.Cleanup(link.Clear) // before the clients close
 	opts := &hasp.LockOptions{TTL: ttl}
 	lease, err := holder.Mutex(key, opts).Lock(t.Context())
 	if err != nil {
@@ -117,7 +117,7 @@ func Cutoff(t testing.TB, addr, key string, ttl time.Duration) (Loss, error) {
 	if !errors.Is(context.Cause(work), hasp.ErrLost) {
 		return loss, fmt.Errorf("the holder's context ended with %w", context.Cause(work))
 	}
-	link.Heal()
+	link.Clear()
 	if err := lease.Release(); !errors.Is(err, hasp.ErrLost) {
 		return loss, fmt.Errorf("the holder's late Release: %w, want ErrLost", err)
 	}

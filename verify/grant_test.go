@@ -37,7 +37,7 @@ func newSlow(t *testing.T, dial func(string) *redis.Options) *slow {
 	l.close = func() {
 		t.Helper()
 		l.link.Hook(nil)
-		l.link.Heal()
+		l.link.Clear()
 		if err := l.locks.Close(); err != nil { // waits for what runs in the background
 			t.Error(err)
 		}

@@ -135,7 +135,7 @@ func TestHandoffWhileTheSubscriptionMoves(t *testing.T) {
 			links[line].Delay(8 * time.Second)
 		}
 	}
-	links[line].Heal()
+	links[line].Clear()
 	links[line].Hook(func(c faultproxy.Chunk) bool {
 		if c.Dir == faultproxy.Up && bytes.Contains(c.Data, []byte("lock:other")) {
 			back <- struct{}{}

@@ -146,7 +146,7 @@ func TestBlipLateInTheWait(t *testing.T) {
 		link.Refuse()
 		link.Reset()
 		time.Sleep(time.Second) // go-redis dials for half of it
-		link.Heal()
+		link.Clear()
 		select {
 		case o := <-got:
 			t.Fatalf("the wait ended: %v", o.err)

@@ -145,7 +145,7 @@ func TestShortOutage(t *testing.T) {
 	proxy.Refuse()
 	proxy.CloseAll()
 	p.says(`^hasp: cannot renew "k", asking again: .*Without an answer the command is ended in`)
-	proxy.Heal()
+	proxy.Clear()
 	p.says(`^hasp: renewed "k", good for`)
 	s.open("gate")
 	p.ends(0)

@@ -1,12 +1,12 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package admission times how long nodes that may have forgotten leases are
-// held back: the "delayed restarts" of the Redlock algorithm, done by clients.
+// Package admission times how long nodes that may have lost leases are held back:
+// the "delayed restarts" of the Redlock algorithm, done by clients.
 //
-// A wait belongs to one exact node record, which carries a fresh nonce, and runs
-// on this machine's own clock from when the record was received. Nothing that
-// the node says about time counts.
+// A wait belongs to one exact node record, which contains a fresh nonce, and is timed
+// by this machine's own clock from when the record was received. The node's clock is
+// not used.
 package admission
 
 import (
@@ -20,19 +20,19 @@ import (
 )
 
 const (
-	// rate is how much faster than the nodes' clocks the clock of whoever waits
-	// may run, at most: one in so many.
+	// rate is by how much the waiting client's clock may run faster than the nodes'
+	// clocks, at most: one in so many.
 	rate = 1000
-	// clockError is how wrong a node's clock may be, either way, without harm to
-	// the order of fences.
+	// clockError is how far off a node's clock may be, either way, without harm to the
+	// order of fences.
 	clockError = 3 * time.Second
 )
 
-// Wait is how long a record must have been seen before its node votes again:
-// until every lease that it may have forgotten is over, maxTTL being the
-// longest, and its clock is above every fence that it may have granted.
+// Wait is how long a record must have been seen before its node votes again: until
+// every lease that it may have lost has expired, maxTTL being the longest, and its
+// clock is above every fence that it may have granted.
 //
-//	W = maxTTL / (1 - rate) + 2 clock errors + the lead of a proposed fence
+//	W = maxTTL / (1 - rate) + 2 clockError + driver.MaxFenceSkew
 func Wait(maxTTL time.Duration) time.Duration {
 	return maxTTL + maxTTL/(rate-1) + 2*clockError + driver.MaxFenceSkew
 }
@@ -56,9 +56,9 @@ func New(dir string) *Waits {
 	return w
 }
 
-// Left is how long a record must still be waited for, at most zero when it was
-// seen for long enough. The first call for a record begins its wait: it must
-// come after the record was received.
+// Left is what is left of the wait for a record, zero or less when it was seen for
+// long enough. The first call for a record begins its wait: it must be made after the
+// record was received.
 func (w *Waits) Left(record string, maxTTL time.Duration) time.Duration {
 	now := time.Now()
 	w.mu.Lock()
@@ -69,7 +69,7 @@ func (w *Waits) Left(record string, maxTTL time.Duration) time.Duration {
 	}
 	w.mu.Unlock()
 	if !known && w.files != nil {
-		// A file that cannot be used costs a longer wait, and nothing else.
+		// Without the file the wait is longer, and that is all.
 		if age, err := w.files.age(record); err == nil && age > 0 {
 			since = now.Add(-age)
 			w.mu.Lock()
@@ -80,14 +80,14 @@ func (w *Waits) Left(record string, maxTTL time.Duration) time.Duration {
 	return Wait(maxTTL) - now.Sub(since)
 }
 
-// Over forgets a record that is no more.
+// Over drops a record that no longer exists.
 func (w *Waits) Over(record string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.seen, record)
 }
 
-// HeldBack is the error of a node that waits: driver.ErrNotVoting, with what is
+// HeldBack is the error of a node that is held back: driver.ErrNotVoting, with what is
 // left of the wait as far as that is known.
 type HeldBack struct{ Left time.Duration }
 
@@ -102,8 +102,8 @@ func (e *HeldBack) Error() string {
 func (e *HeldBack) Is(target error) bool { return target == driver.ErrNotVoting }
 
 // Admit lets a node vote, for leases of maxTTL at most, when rec, which was just
-// received from it, has been seen for long enough: until every lease of longest
-// is over. It returns nil once the node votes, and *HeldBack while it waits.
+// received from it, has been seen for long enough: until every lease of longest has
+// expired. It returns nil once the node votes, and *HeldBack until then.
 func (w *Waits) Admit(ctx context.Context, n driver.Recorded, rec driver.Record, maxTTL, longest time.Duration) error {
 	if rec.Voting {
 		return nil
@@ -112,7 +112,7 @@ func (w *Waits) Admit(ctx context.Context, n driver.Recorded, rec driver.Record,
 		return &HeldBack{Left: left}
 	}
 	err := n.Admit(ctx, rec, maxTTL)
-	if err == nil || errors.Is(err, driver.ErrNotHeld) { // another client was faster, or the node forgot again
+	if err == nil || errors.Is(err, driver.ErrNotHeld) { // another client was faster, or the node lost its data again
 		w.Over(rec.Text)
 	}
 	if errors.Is(err, driver.ErrNotHeld) {

@@ -16,18 +16,18 @@ import (
 	"github.com/hasplock/hasp/internal/clock"
 )
 
-// files keep the waits of short-lived processes, which finish them together: one
-// file for each record, written once. They count on the clock that began with
-// the machine's boot and cannot be set.
+// files keep the waits of short-lived processes, which complete them together: one
+// file for each record, written once. They use the clock that counts from the
+// machine's boot and cannot be set.
 type files struct {
 	dir  string
 	boot string // names the boot that the times belong to
 }
 
-// kept is how long a file is kept. A wait is a matter of minutes.
-const kept = 7 * 24 * time.Hour
+// maxAge is how long a file is kept. A wait takes minutes.
+const maxAge = 7 * 24 * time.Hour
 
-// newFiles returns nil where there is no clock to count on.
+// newFiles returns nil where there is no such clock.
 func newFiles(dir string) *files {
 	boot := clock.BootID()
 	if boot == "" || clock.System().Boot == 0 {
@@ -52,8 +52,8 @@ func (f *files) age(record string) (time.Duration, error) {
 	return 0, f.write(path, fmt.Sprintf("%s %d\n", f.boot, int64(now)))
 }
 
-// read returns what a file of this boot says. One that is missing, damaged or of
-// another boot says nothing.
+// read returns the time in a file of this boot. It is not ok for a file that is
+// missing, damaged or of another boot.
 func (f *files) read(path string) (first time.Duration, ok bool) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -93,7 +93,7 @@ func (f *files) sweep() {
 		return
 	}
 	for _, e := range entries {
-		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > kept {
+		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > maxAge {
 			_ = os.Remove(filepath.Join(f.dir, e.Name())) // another process may have
 		}
 	}

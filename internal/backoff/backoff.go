@@ -1,7 +1,7 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package backoff paces what is asked again after it failed.
+// Package backoff spaces retries after failures.
 package backoff
 
 import (
@@ -10,8 +10,8 @@ import (
 )
 
 // A Backoff gives the pauses between attempts: Least at first, then twice as long each
-// time, up to Most, all of them jittered, so that those who failed together do
-// not come back together. One goroutine uses it at a time.
+// time, up to Most, all of them jittered, so that those who failed together do not
+// retry together. It is for one goroutine at a time.
 type Backoff struct {
 	Least, Most time.Duration
 	last        time.Duration // before the jitter
@@ -23,14 +23,13 @@ func (b *Backoff) Next() time.Duration {
 	return Jitter(b.last)
 }
 
-// Reset forgets the failures: after a success.
+// Reset is called after a success: the next pause is Least again.
 func (b *Backoff) Reset() { b.last = 0 }
 
-// Failing says that Next was called since the last Reset.
+// Failing reports whether Next was called since the last Reset.
 func (b *Backoff) Failing() bool { return b.last > 0 }
 
-// Wait lets the next pause pass. It is false when done ended it early, or was
-// closed before.
+// Wait waits for the next pause. It is false when done was closed before that.
 func (b *Backoff) Wait(done <-chan struct{}) bool {
 	timer := time.NewTimer(b.Next())
 	defer timer.Stop()

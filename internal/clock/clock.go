@@ -7,8 +7,8 @@ package clock
 
 import "time"
 
-// Instant is one reading of every clock that a machine has. Readings mean
-// something only against each other.
+// Instant is one reading of every clock that a machine has. Only differences of
+// readings have a meaning.
 type Instant struct {
 	Mono time.Duration // Go's monotonic clock: stands still while the machine sleeps
 	Wall time.Duration // the wall clock, which can be stepped

@@ -1,7 +1,7 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package contend drives engines in tests, as one who contends for a key does.
+// Package contend drives engines in tests, as an owner that contends for a key does.
 package contend
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/hasplock/hasp/driver"
 )
 
-// Owner is one who contends for a key, with what it says in all of its requests:
+// Owner is an owner that contends for a key, with the fields of all of its requests:
 // see driver.VoteRequest, driver.RenewRequest and driver.WithdrawRequest.
 type Owner struct {
 	Key, Owner, Label string
@@ -30,12 +30,12 @@ type Owner struct {
 	UpTo    uint64
 }
 
-// Claim is what all of its requests have.
+// Claim is what all of its requests contain.
 func (o Owner) Claim() driver.Claim {
 	return driver.Claim{Key: o.Key, Owner: o.Owner, Label: o.Label, Mode: o.Mode, Limit: o.Limit}
 }
 
-// Vote is what it asks a node.
+// Vote is its request to a node.
 func (o Owner) Vote() driver.VoteRequest {
 	r := driver.VoteRequest{
 		TryRequest: driver.TryRequest{Claim: o.Claim(), TTL: o.TTL, Queue: o.Queue, Patience: o.Patience, Fences: o.Fences, Convert: o.Convert},
@@ -47,12 +47,12 @@ func (o Owner) Vote() driver.VoteRequest {
 	return r
 }
 
-// Renewal is what it asks in a Renew.
+// Renewal is its request in a Renew.
 func (o Owner) Renewal() driver.RenewRequest {
 	return driver.RenewRequest{Claim: o.Claim(), TTL: o.TTL, Queue: o.Queue, Patience: o.Patience, Fence: o.Fence}
 }
 
-// Withdrawal is how it gives up at a node.
+// Withdrawal is its Withdraw at a node.
 func (o Owner) Withdrawal() driver.WithdrawRequest {
 	return driver.WithdrawRequest{UpTo: o.UpTo,
 		ReleaseRequest: driver.ReleaseRequest{Claim: o.Claim(), TTL: o.TTL, End: o.End, Settled: o.Settled}}
@@ -71,7 +71,7 @@ func Try(ctx context.Context, d driver.Driver, o Owner) (driver.Result, error) {
 	return n.Vote(ctx, r)
 }
 
-// Renew asks d for some.
+// Renew has d renew for some owners.
 func Renew(ctx context.Context, d driver.Driver, owners []Owner, done func(i int, r driver.Renewal)) {
 	rs := make([]driver.RenewRequest, len(owners))
 	for i, o := range owners {
@@ -80,8 +80,7 @@ func Renew(ctx context.Context, d driver.Driver, owners []Owner, done func(i int
 	d.Renew(ctx, rs, done)
 }
 
-// Release gives up what o has; where o has a fence up to which, d must be a
-// driver.Node.
+// Release releases what o has; where o.UpTo is set, d must be a driver.Node.
 func Release(ctx context.Context, d driver.Driver, o Owner) error {
 	r := o.Withdrawal()
 	if r.UpTo == 0 {
@@ -94,12 +93,12 @@ func Release(ctx context.Context, d driver.Driver, o Owner) error {
 	return n.Withdraw(ctx, r)
 }
 
-// Watch has d tell o when to ask again.
+// Watch has d give hints to o.
 func Watch(ctx context.Context, d driver.Driver, o Owner) (<-chan struct{}, error) {
 	return d.Watch(ctx, o.Claim())
 }
 
-// OfVote is the owner that asks a node so.
+// OfVote is the owner of a vote request.
 func OfVote(r driver.VoteRequest) Owner {
 	o := of(r.Claim)
 	o.TTL, o.Queue, o.Patience, o.Fences, o.Convert = r.TTL, r.Queue, r.Patience, r.Fences, r.Convert
@@ -110,14 +109,14 @@ func OfVote(r driver.VoteRequest) Owner {
 	return o
 }
 
-// OfRenewal is the owner that renews so.
+// OfRenewal is the owner of a renewal.
 func OfRenewal(r driver.RenewRequest) Owner {
 	o := of(r.Claim)
 	o.TTL, o.Queue, o.Patience, o.Fence = r.TTL, r.Queue, r.Patience, r.Fence
 	return o
 }
 
-// OfWithdrawal is the owner that gives up so.
+// OfWithdrawal is the owner of a withdrawal.
 func OfWithdrawal(r driver.WithdrawRequest) Owner {
 	o := of(r.Claim)
 	o.TTL, o.End, o.Settled, o.UpTo = r.TTL, r.End, r.Settled, r.UpTo

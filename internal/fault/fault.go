@@ -1,8 +1,8 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fault does to the calls of a driver what networks and servers do:
-// it delays, fails, loses, repeats and hangs them, each at a moment that a
+// Package fault injects the faults of networks and servers into the calls of a
+// driver: it delays, fails, loses, repeats and hangs them, each at a moment that a
 // test chooses.
 package fault
 
@@ -46,9 +46,9 @@ type Call struct {
 // Fault is what happens to a call. The zero value is nothing. The parts take
 // effect in the order of the fields.
 type Fault struct {
-	// Before holds the request back until the gate opens.
+	// Before delays the request until the gate opens.
 	Before *Gate
-	// Delay holds the request back for so long.
+	// Delay delays the request for so long.
 	Delay time.Duration
 	// Err: the request is lost, and the call fails with this.
 	Err error
@@ -56,9 +56,9 @@ type Fault struct {
 	Hang bool
 	// Twice: the request reaches the store twice, and the first answer counts.
 	Twice bool
-	// After holds the answer back until the gate opens.
+	// After delays the answer until the gate opens.
 	After *Gate
-	// Late holds the answer back for so long.
+	// Late delays the answer for so long.
 	Late time.Duration
 	// Lost: the answer is lost, and the call fails with this.
 	Lost error
@@ -214,7 +214,7 @@ func (d *Driver) List(ctx context.Context, prefix string) iter.Seq2[driver.Info,
 	}
 }
 
-// Classify says that ErrLink is Unreachable, and asks the driver about others.
+// Classify returns driver.ClassUnreachable for ErrLink, and the driver's class for others.
 func (d *Driver) Classify(err error) driver.Class {
 	if errors.Is(err, ErrLink) {
 		return driver.ClassUnreachable

@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// Gate holds calls back until it is opened, and tells when one is there: the
-// moments of a test have names instead of lengths.
+// Gate blocks calls until it is opened, and reports when one has arrived, so that a
+// test waits for events instead of durations.
 type Gate struct {
 	arrived, opened   chan struct{}
 	arriveOnce, opens sync.Once
 }
 
-// NewGate returns a gate that is shut.
+// NewGate returns a closed gate.
 func NewGate() *Gate {
 	return &Gate{arrived: make(chan struct{}), opened: make(chan struct{})}
 }
 
-// Arrived is closed when the first call stands at the gate.
+// Arrived is closed when the first call is at the gate.
 func (g *Gate) Arrived() <-chan struct{} { return g.arrived }
 
 // Open lets all calls pass, now and later. Opening twice is harmless.

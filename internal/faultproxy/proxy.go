@@ -76,15 +76,15 @@ func New(t testing.TB, target string) *Proxy {
 	return p
 }
 
-// Retarget leads new connections to another server. Those that exist stay where
-// they are: Reset ends them.
+// Retarget directs new connections to another server. Existing ones stay where they
+// are: Reset ends them.
 func (p *Proxy) Retarget(target string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.target = target
 }
 
-// Target returns where new connections lead.
+// Target returns the server of new connections.
 func (p *Proxy) Target() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -110,20 +110,19 @@ func (p *Proxy) Swallow(up, down bool) {
 	p.set(func(f *faults) { f.swallow = [2]bool{Up: up, Down: down} })
 }
 
-// Refuse makes new connections fail: they are reset at once. Those that exist
-// go on.
+// Refuse makes new connections fail: they are reset at once. Existing ones go on.
 func (p *Proxy) Refuse() { p.set(func(f *faults) { f.refuse = true }) }
 
-// Heal undoes Delay, Swallow and Refuse. Bytes that are under way arrive when
+// Clear undoes Delay, Swallow and Refuse. Bytes that are under way arrive when
 // they would have; the hook stays.
-func (p *Proxy) Heal() { p.set(func(f *faults) { *f = faults{} }) }
+func (p *Proxy) Clear() { p.set(func(f *faults) { *f = faults{} }) }
 
 // Hook has f called with each chunk right before it leaves the proxy, also when
 // the link swallows it. When f returns true the chunk is dropped. Faults that f
-// sets hold from the next chunk on: f can let a reply pass and cut the link
-// behind it. A call that does not return holds up its direction of its
-// connection only. There is one call at a time for each direction of each
-// connection, and any number at once over all. nil takes the hook away.
+// sets apply from the next chunk on: f can let a reply pass and cut the link
+// behind it. A call that does not return blocks its direction of its connection
+// only. There is one call at a time for each direction of each connection, and any
+// number at once over all. nil removes the hook.
 func (p *Proxy) Hook(f func(c Chunk) (drop bool)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -159,12 +159,12 @@ func TestDelayIsARoundTrip(t *testing.T) {
 		t.Errorf("the round trip took %v, want at least %v", whole, d)
 	}
 
-	l.Heal()
+	l.Clear()
 	start = time.Now()
 	client.send("ping")
 	server.expect("ping")
 	if got := time.Since(start); got >= d/2+lost() {
-		t.Errorf("after Heal one way took %v", got)
+		t.Errorf("after Clear one way took %v", got)
 	}
 }
 
@@ -203,7 +203,7 @@ func TestSwallow(t *testing.T) {
 		await(t, seen, "other way")
 		c.from.expect("other way")
 		c.to.expectSilence()
-		l.Heal()
+		l.Clear()
 		c.from.send("found")
 		await(t, seen, "found")
 		c.to.expect("found")
@@ -229,7 +229,7 @@ func TestSwallowHidesTheEnd(t *testing.T) {
 	l.Swallow(true, false)
 	client.c.Close()
 	server.expectSilence()
-	l.Heal()
+	l.Clear()
 	server.expectEnd(io.EOF)
 }
 
@@ -265,7 +265,7 @@ func TestRefuse(t *testing.T) {
 	l.expectRefused()
 	client.send("old")
 	server.expect("old")
-	l.Heal()
+	l.Clear()
 	client, server = l.connect()
 	client.send("new")
 	server.expect("new")

@@ -1,8 +1,8 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gate counts the calls and the background work of a client, so that
-// Close lets nothing in and waits for the rest.
+// Package gate counts the calls and the background work of a client, so that Close
+// refuses new calls and waits for the rest.
 package gate
 
 import (
@@ -16,7 +16,7 @@ import (
 type Gate struct {
 	// Open ends when Close begins: so do all waits.
 	Open context.Context
-	// Base ends when Close is over: of work that outlives its caller.
+	// Base ends when Close is over: for work that outlives its caller.
 	Base context.Context
 
 	shut, stop context.CancelFunc
@@ -74,7 +74,7 @@ func (g *Gate) During(ctx context.Context) (own context.Context, done func(), er
 	return own, func() { stop(); cancel(nil); g.Leave() }, nil
 }
 
-// Close lets nothing in any more and ends Open; false when it was closed.
+// Close refuses calls from now on and ends Open; false when it was closed before.
 func (g *Gate) Close() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -10,10 +10,9 @@ import (
 	"time"
 )
 
-// CheckExclusion says which holds of one key overlap that must not: one who does
-// not share the key and anybody; more who share it than the smallest limit among
-// them; two with one slot. Holds that were over before their holder learned of
-// them say nothing.
+// CheckExclusion reports the holds of one key that overlap and must not: one that is
+// not Shared and any other; more Shared ones than the smallest limit among them; two
+// with one slot. Holds that were over before their holder learned of them are ignored.
 func CheckExclusion(holds []Hold) error { return exclusion(inOrder(holds)) }
 
 func exclusion(sorted []*Hold) error {
@@ -52,7 +51,7 @@ func exclusion(sorted []*Hold) error {
 	return errors.Join(errs...)
 }
 
-// crowded says what is wrong with a hold beside those that share its key when it
+// crowded returns what is wrong with a hold beside those that share its key when it
 // begins.
 func crowded(h *Hold, sharing []*Hold) error {
 	limit, twin := h.Limit, (*Hold)(nil)

@@ -10,10 +10,10 @@ import (
 	"slices"
 )
 
-// CheckRise says which fences do not rise from one hold to the next: that of one
-// who holds the key alone is above every earlier one; that of one who shares it,
-// above those of all who held it alone. Holds that were over before their holder
-// learned of them say nothing.
+// CheckRise reports the fences that do not rise from one hold to the next: that of an
+// exclusive hold must be above every earlier one; that of a Shared hold, above those of
+// all exclusive ones. Holds that were over before their holder learned of them are
+// ignored.
 func CheckRise(holds []Hold) error { return rise(inOrder(holds)) }
 
 func rise(sorted []*Hold) error {
@@ -35,12 +35,11 @@ func rise(sorted []*Hold) error {
 	return errors.Join(errs...)
 }
 
-// CheckFences says which fences do not rise in real time: of a hold whose owner
-// asked after another was granted the key, and whose fence must be above that
-// one's (see CheckRise) and is not; and which fence two holds have that did not
-// both share the key. It judges also the holds that were over before their
-// holder learned of them. It needs Asked and Granted of every hold; those without
-// a fence are not judged.
+// CheckFences reports the fences that do not rise in real time: where an owner asked
+// after another was granted the key, and its fence is not above that one's though it
+// must be (see CheckRise); and fences that two holds have which are not both Shared. It
+// includes the holds that were over before their holder learned of them. It needs Asked
+// and Granted of every hold; holds without a fence are ignored.
 func CheckFences(holds []Hold) error {
 	granted := slices.DeleteFunc(inOrder(holds), func(h *Hold) bool { return h.Fence == 0 })
 	slices.SortStableFunc(granted, func(a, b *Hold) int {

@@ -130,16 +130,15 @@ func (l *Log) Holds() []Hold {
 	return holds
 }
 
-// Check says what is wrong with a history: what CheckExclusion and CheckRise
-// find.
+// Check returns what CheckExclusion and CheckRise find.
 func Check(holds []Hold) error {
 	sorted := inOrder(holds)
 	return errors.Join(exclusion(sorted), rise(sorted))
 }
 
-// CheckOrder says who was granted a key before somebody who had a place in
-// line before it even asked. The order of those who share the key is not judged:
-// they may enter together, and hear of it in any order.
+// CheckOrder reports owners that were granted a key before one whose place in the queue
+// is older than their request. The order among Shared holds is not judged: they may be
+// granted together, and learn of it in any order.
 func CheckOrder(holds []Hold) error {
 	holds = slices.DeleteFunc(slices.Clone(holds), func(h Hold) bool { return h.Queued == 0 })
 	slices.SortStableFunc(holds, func(a, b Hold) int {

@@ -25,19 +25,19 @@ type Wait struct {
 	Away bool
 }
 
-// CheckIdle says which keys stood open to somebody in the queue for longer than limit
-// says of that time. A key is open that nobody has; and one that only sharers
-// have, to whoever would share it, too, within the limits of all of them, where
-// nobody to whom it is not open can be in the queue before. Whenever somebody is
-// granted the key, its time begins anew.
+// CheckIdle reports the keys that were open to a waiter for longer than limit allows
+// at that time. A key is open when nobody has it; and, to a waiter that would share it,
+// when only sharers have it, within the limits of all of them, and nobody to whom it is
+// not open can be earlier in the queue. With each grant of the key the time begins
+// again.
 //
-// From and To of a hold say here how long the store may have kept the key for it,
+// From and To of a hold mean here for how long the store may have kept the key for it,
 // whatever its holder knew.
 func CheckIdle(holds []Hold, waits []Wait, limit func(key string, from, to time.Time) time.Duration) error {
-	byKey := map[string]*shelf{}
-	at := func(key string) *shelf {
+	byKey := map[string]*keyHistory{}
+	at := func(key string) *keyHistory {
 		if byKey[key] == nil {
-			byKey[key] = &shelf{}
+			byKey[key] = &keyHistory{}
 		}
 		return byKey[key]
 	}
@@ -63,8 +63,8 @@ func CheckIdle(holds []Hold, waits []Wait, limit func(key string, from, to time.
 	return errors.Join(errs...)
 }
 
-// shelf is what is known of one key.
-type shelf struct {
+// keyHistory is what is known of one key.
+type keyHistory struct {
 	holds []*Hold
 	waits []*Wait
 	cuts  []time.Time // whenever something changes
@@ -76,7 +76,7 @@ type gap struct {
 	who      *Wait
 }
 
-func (s *shelf) gaps() (found []gap) {
+func (s *keyHistory) gaps() (found []gap) {
 	slices.SortFunc(s.cuts, time.Time.Compare)
 	s.cuts = slices.CompactFunc(s.cuts, time.Time.Equal)
 	slices.SortFunc(s.holds, func(a, b *Hold) int { return a.From.Compare(b.From) })

@@ -1,9 +1,9 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package keepalive renews what a client has in a store: leases, and places in
-// line. It knows neither; it looks at the clock, and sends what is due together
-// in one Renew.
+// Package keepalive renews what a client has in a store: leases, and places in the
+// queue. It does not know which is which; it looks at the clock, and sends what is due
+// together in one Renew.
 package keepalive
 
 import (
@@ -36,23 +36,23 @@ const (
 
 // Member is a lease or a place in the queue that needs renewal.
 type Member interface {
-	// Due says whether to renew at now, or in a hurry: the clock jumped, and
-	// less is left than was planned with; and whether it is over.
+	// Due says whether to renew at now, and whether the member has expired. hurry:
+	// the clock jumped, so that less time is left than planned.
 	Due(now clock.Instant, hurry bool) (renew, over bool)
-	// NextLook is when Due must be asked again, on the monotonic clock.
+	// NextLook is when to call Due again, on the monotonic clock.
 	NextLook(now clock.Instant) time.Duration
 	// Request is what to send, if anything.
 	Request() (r driver.RenewRequest, ok bool)
 	// Renewed takes the answer to a renewal that began at start.
 	Renewed(start clock.Instant, r driver.Renewal)
-	// Expire is called, without locks, when Due said over. What it returns
-	// tells the observer, who may be slow.
+	// Expire is called, without locks, when Due said that the member has expired. The
+	// function that it returns calls the observer, which may be slow.
 	Expire() (tell func())
 	entry() *Entry
 }
 
-// Entry is where a Member stands in the heap, which embeds it. The Loop's mutex guards
-// it.
+// Entry is a Member's position in the heap; a Member embeds it. The Loop's mutex
+// guards it.
 type Entry struct {
 	next  time.Duration // when to look, on the monotonic clock
 	index int           // 1-based: 0 is not in the heap
@@ -60,8 +60,8 @@ type Entry struct {
 
 func (e *Entry) entry() *Entry { return e } //nolint:unused // by what embeds it: a Member
 
-// Loop keeps its members alive, and ends those whose time is over. It is one
-// goroutine, which runs only while there is something to keep.
+// Loop renews its members, and ends those that have expired. It is one goroutine,
+// which runs only while there are members.
 //
 // Loss is declared by its clock and never waits for the store: the loop makes
 // no calls itself.
@@ -88,7 +88,7 @@ func New(renew Renew, now clock.Clock, calls *gate.Gate) *Loop {
 	return &Loop{renew: renew, now: now, calls: calls, wake: make(chan struct{}, 1)}
 }
 
-// Add puts something under the loop's care. It says no once Close began.
+// Add adds a member. It is false once Shut was called.
 func (l *Loop) Add(m Member, now clock.Instant) bool {
 	next := m.NextLook(now)
 	l.mu.Lock()
@@ -106,8 +106,7 @@ func (l *Loop) Add(m Member, now clock.Instant) bool {
 	return true
 }
 
-// Again asks a member anew when to look at it; nothing happens once it was
-// removed.
+// Again reschedules a member by its NextLook; nothing happens once it was removed.
 func (l *Loop) Again(m Member, now clock.Instant) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -138,7 +137,7 @@ func (l *Loop) Remove(m Member) {
 	}
 }
 
-// Shut stops the loop for good and returns the members it had.
+// Shut stops the loop for good and returns its members.
 func (l *Loop) Shut() []Member {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -169,8 +168,8 @@ func (l *Loop) run() {
 	}
 }
 
-// look does what is due, and says when to look next. ok is false when nothing
-// is kept any more: the loop ends.
+// look does what is due, and returns when to look next. ok is false when there are no
+// members left: the loop ends.
 func (l *Loop) look() (wait time.Duration, ok bool) {
 	now := l.now()
 	due, over := l.collect(now)
@@ -207,7 +206,7 @@ func (l *Loop) look() (wait time.Duration, ok bool) {
 	return max(l.until-now.Mono, 0), true
 }
 
-// collect takes what is due or over at now, and reschedules it.
+// collect returns what is due or has expired at now, and reschedules it.
 func (l *Loop) collect(now clock.Instant) (due, over []Member) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -322,7 +321,7 @@ func Unanswered(ctx context.Context) error {
 	return errors.New("the store did not answer")
 }
 
-// Running says whether the loop's goroutine is there: for tests.
+// Running reports whether the loop's goroutine runs: for tests.
 func (l *Loop) Running() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,9 +1,8 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package stall measures how much time a busy machine takes from a process, so
-// that a test of a bound can allow for exactly that, and stay strict wherever
-// the machine keeps up.
+// Package stall measures for how long a busy machine did not run a process, so that a
+// test of a time bound can allow for exactly that, and stay strict otherwise.
 package stall
 
 import (
@@ -22,8 +21,8 @@ type witness struct {
 	lost time.Duration
 }
 
-// Watch measures until the test ends. The returned function says how much time
-// this process has lost so far; any number of goroutines may call it.
+// Watch measures until the test ends. The returned function returns how much time this
+// process has lost so far; it is safe for concurrent use.
 func Watch(t interface{ Cleanup(func()) }) (lost func() time.Duration) {
 	w := &witness{last: time.Now()}
 	stop, stopped := make(chan struct{}), make(chan struct{})

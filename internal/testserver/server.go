@@ -86,7 +86,7 @@ func (s *Server) Stop() {
 	}
 }
 
-// Cont lets a stopped server go on.
+// Cont resumes a stopped server.
 func (s *Server) Cont() {
 	s.t.Helper()
 	if err := cont(s.current().proc); err != nil {

@@ -117,7 +117,7 @@ func (n *node) end(a Action) {
 		n.unite()
 	case CutAll:
 		for _, l := range n.links {
-			l.Heal()
+			l.Clear()
 		}
 	}
 }
@@ -126,7 +126,7 @@ func (n *node) end(a Action) {
 func (n *node) playLink(a Action, client int) {
 	l := n.links[client]
 	if a.Part == End {
-		l.Heal()
+		l.Clear()
 		l.Hook(nil)
 		return
 	}

@@ -274,7 +274,7 @@ func (p *process) lower(h *hold, lease *hasp.Lease) {
 // lastTurn must come within a bound.
 func (p *process) lastTurn() {
 	w := p.c.w
-	end := w.plan.Heal + w.plan.patience()
+	end := w.plan.Over + w.plan.patience()
 	m := p.locks.RWMutex(key, &hasp.LockOptions{TTL: p.c.ttl})
 	lock := m.Lock
 	if p.rng.IntN(3) == 0 {
@@ -283,7 +283,7 @@ func (p *process) lastTurn() {
 	for w.now() < end && !p.crashed() {
 		lease, err := p.acquire(lock, end-w.now())
 		if err == nil {
-			w.log.progress(w.now() - w.plan.Heal)
+			w.log.progress(w.now() - w.plan.Over)
 			h := w.log.acquired(p, lease)
 			_ = p.sleep(10 * time.Millisecond)
 			w.log.released(h)

@@ -98,7 +98,7 @@ type Plan struct {
 	Rates   []float64       // and at which rate it runs, less 1
 	Weather Weather
 	Faults  []Fault       // in order of time
-	Heal    time.Duration // when all faults are over
+	Over    time.Duration // when all faults are over
 
 	// Why exclusion, or the order of fences, may break, clients may wait for ever, or
 	// a key may be free beside a waiter: which assumption the schedule breaks. Empty:
@@ -131,7 +131,7 @@ func (p *Plan) judge() {
 			}
 			c.apply(f)
 		}
-		c.drift(p.Heal)
+		c.drift(p.Over)
 		wrong = max(wrong, c.worst)
 		if c.worst > clockError {
 			off++

@@ -70,7 +70,7 @@ func NewPlan(seed uint64, name string) *Plan {
 	if w.one(3) { // long enough for nodes to vote again
 		w.length += 16 * time.Second
 	}
-	p.Heal = w.length
+	p.Over = w.length
 	s.write(w)
 	if w.one(3) {
 		w.storm()
@@ -247,7 +247,7 @@ func (w *writer) allForward() {
 // setBack has all nodes forget, and come back with clocks that are right: before
 // that they were ahead.
 func (w *writer) setBack() {
-	w.p.Heal += 16 * time.Second
+	w.p.Over += 16 * time.Second
 	at := w.between(2*time.Second, w.length-2*time.Second)
 	for n := range w.p.Offsets {
 		w.p.Offsets[n] = w.between(time.Minute, 2*time.Minute)

@@ -16,7 +16,7 @@ func (r *Report) String() string {
 	p := r.Plan
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d, %s: %d nodes, %d clients, TTLs %v, client clocks %v, node clocks %v, rates %v, faults for %v, %+v\n",
-		p.Seed, p.Scene, p.Nodes, len(p.TTLs), p.TTLs, p.Skews, p.Offsets, p.Rates, p.Heal, p.Weather)
+		p.Seed, p.Scene, p.Nodes, len(p.TTLs), p.TTLs, p.Skews, p.Offsets, p.Rates, p.Over, p.Weather)
 	fmt.Fprintf(&b, "exclusion %s; fences %s; progress %s\n", must(p.Exclusion), must(p.Fences), must(p.Progress))
 	fmt.Fprintf(&b, "%d holds, %d lost, %d messages, %d writes refused; the last turn came %v after the faults; free beside a waiter for %v\n",
 		r.Holds, r.Lost, r.Messages, r.Refused, r.Waited, r.Free)

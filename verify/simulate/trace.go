@@ -100,7 +100,7 @@ func (e entry) text() string {
 	switch e.kind {
 	case "fault":
 		return "FAULT " + e.fault.String()
-	case "healed":
+	case "faults over":
 		return "THE FAULTS ARE OVER"
 	case "message":
 		return fmt.Sprintf("    %s -> node %d (%+.3fs): %s", who, e.node, e.msg.clock.Seconds(), e.msg.text(e.err))

@@ -25,8 +25,8 @@ type world struct {
 	idle    *idle
 	ticks   atomic.Int64 // orders what happens at one instant
 
-	healed chan struct{} // closed when the faults are over
-	crew   sync.WaitGroup
+	faultsOver chan struct{} // closed when the faults are over
+	crew       sync.WaitGroup
 
 	mu   sync.Mutex
 	cuts map[cutID]int
@@ -44,7 +44,7 @@ func Play(p *Plan, v *Variant) *Report {
 	if v == nil {
 		v = &Variant{}
 	}
-	w := &world{plan: p, variant: v, began: time.Now(), healed: make(chan struct{}), cuts: map[cutID]int{}}
+	w := &world{plan: p, variant: v, began: time.Now(), faultsOver: make(chan struct{}), cuts: map[cutID]int{}}
 	w.trace, w.log = &trace{w: w}, &log{w: w}
 	w.reg, w.idle = newRegister(w), newIdle(w)
 	for i := range p.Nodes {
@@ -90,7 +90,7 @@ func (w *world) after(d time.Duration, do func()) { time.AfterFunc(d, do) }
 // over says that the faults are over.
 func (w *world) over() bool {
 	select {
-	case <-w.healed:
+	case <-w.faultsOver:
 		return true
 	default:
 		return false
@@ -108,16 +108,16 @@ func (w *world) weather() Weather {
 func (w *world) faults() {
 	for _, f := range w.plan.Faults {
 		time.Sleep(f.At - w.now())
-		f.For = min(f.For, w.plan.Heal-w.now())
+		f.For = min(f.For, w.plan.Over-w.now())
 		w.trace.add(entry{kind: "fault", fault: f})
 		w.happen(f)
 	}
-	time.Sleep(w.plan.Heal - w.now())
+	time.Sleep(w.plan.Over - w.now())
 	for _, n := range w.nodes {
 		n.clock.set(0, func(float64) float64 { return 0 })
 	}
-	w.trace.add(entry{kind: "healed"})
-	close(w.healed)
+	w.trace.add(entry{kind: "faults over"})
+	close(w.faultsOver)
 }
 
 func (w *world) happen(f Fault) {
