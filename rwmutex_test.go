@@ -57,7 +57,7 @@ func TestReadersTogether(t *testing.T) {
 
 // Readers that are next to each other in the queue enter together; those behind a
 // waiting writer wait for it.
-func TestLineOfReadersAndWriters(t *testing.T) {
+func TestQueueOfReadersAndWriters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClient(t, newStore(), nil)
 		m := c.RWMutex("k", nil)

@@ -25,7 +25,7 @@ var s5 = scenario{
 		"no waiter is left in the store. Then the holder releases, and another client, already connected, locks: from the beginning of the release until it has the key.",
 	metrics: []metric{
 		{name: "returned", head: "all returned", unit: seconds, better: lower, main: true},
-		{name: "empty", head: "line empty", unit: seconds, better: lower, main: true},
+		{name: "empty", head: "queue empty", unit: seconds, better: lower, main: true},
 		{name: "grant", head: "next grant", unit: seconds, better: lower, main: true},
 	},
 	variants: func(quick bool) []variant {
@@ -56,11 +56,11 @@ func runStorm(ctx context.Context, e *env, v variant, p *peer) (figures, error) 
 	if err := c.gather(ctx, e, p, 2+v.n); err != nil {
 		return nil, err
 	}
-	line, err := e.lineOf(p)
+	queue, err := e.queueOf(p)
 	if err != nil {
 		return nil, err
 	}
-	defer line.close()
+	defer queue.close()
 	holder, next, clients := c.opened[0], c.opened[1], c.opened[2:]
 	unlock, err := holder.Lock(ctx, hotKey)
 	if err != nil {
@@ -73,7 +73,7 @@ func runStorm(ctx context.Context, e *env, v variant, p *peer) (figures, error) 
 	for i := range waiters {
 		go func() { ended <- waitInVain(wait, clients[i%len(clients)]) }()
 	}
-	if err := line.stand(ctx, waiters); err != nil {
+	if err := queue.full(ctx, waiters); err != nil {
 		return nil, err
 	}
 	start := time.Now()
@@ -89,8 +89,8 @@ func runStorm(ctx context.Context, e *env, v variant, p *peer) (figures, error) 
 		}
 	}
 	f := figures{"returned": time.Since(start).Seconds()}
-	if line.count != nil {
-		if err := line.clear(ctx); err != nil {
+	if queue.count != nil {
+		if err := queue.clear(ctx); err != nil {
 			return nil, err
 		}
 		f["empty"] = time.Since(start).Seconds()
@@ -133,21 +133,21 @@ func waitInVain(ctx context.Context, l locker) error {
 	return err
 }
 
-// line is the waiters of the hot key, as the store knows them.
-type line struct {
+// queue is the waiters of the hot key, as the store knows them.
+type queue struct {
 	count func(ctx context.Context) (int, error) // nil: it knows none
 	close func()
 }
 
-// lineOf looks at the queue of a peer that has one.
-func (e *env) lineOf(p *peer) (*line, error) {
+// queueOf looks at the queue of a peer that has one.
+func (e *env) queueOf(p *peer) (*queue, error) {
 	switch {
 	case p.name == baseline:
 		locks, err := hasp.New(redisdriver.New(e.admin[0], nil), nil)
 		if err != nil {
 			return nil, err
 		}
-		return &line{
+		return &queue{
 			count: func(ctx context.Context) (int, error) {
 				info, err := locks.Inspect(ctx, hotKey)
 				return info.Waiters, err
@@ -159,7 +159,7 @@ func (e *env) lineOf(p *peer) (*line, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &line{
+		return &queue{
 			count: func(ctx context.Context) (int, error) {
 				got, err := c.Get(ctx, "/lock/"+hotKey+"/", clientv3.WithPrefix(), clientv3.WithCountOnly())
 				if err != nil {
@@ -170,21 +170,21 @@ func (e *env) lineOf(p *peer) (*line, error) {
 			close: func() { _ = c.Close() },
 		}, nil
 	}
-	return &line{close: func() {}}, nil
+	return &queue{close: func() {}}, nil
 }
 
-// stand returns once so many wait in the queue, or the queue does not grow any more:
-// a peer may have its waiters line up in its own process.
-func (l *line) stand(ctx context.Context, want int) error {
+// full returns once so many wait in the queue, or the queue does not grow any more:
+// a peer may have its waiters queue in its own process.
+func (q *queue) full(ctx context.Context, want int) error {
 	grew := time.Now()
 	for most := 0; most < want && time.Since(grew) < settled; {
 		if err := pause(ctx, 10*time.Millisecond); err != nil {
 			return err
 		}
-		if l.count == nil {
+		if q.count == nil {
 			continue
 		}
-		n, err := l.count(ctx)
+		n, err := q.count(ctx)
 		if err != nil {
 			return err
 		}
@@ -196,9 +196,9 @@ func (l *line) stand(ctx context.Context, want int) error {
 }
 
 // clear returns once nobody waits in the queue.
-func (l *line) clear(ctx context.Context) error {
+func (q *queue) clear(ctx context.Context) error {
 	for {
-		n, err := l.count(ctx)
+		n, err := q.count(ctx)
 		if err != nil || n <= 0 {
 			return err
 		}

@@ -14,7 +14,7 @@ import (
 func TestS5(t *testing.T) { smoke(t, &s5, variant{n: 2}, baseline, "redsync", "etcd") }
 
 // The storm breaks once all wait in the queue, or the queue does not grow any more.
-func TestLineStands(t *testing.T) {
+func TestQueueIsFull(t *testing.T) {
 	for name, c := range map[string]struct {
 		grow  int // a second
 		until int
@@ -27,13 +27,13 @@ func TestLineStands(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				start := time.Now()
-				l := &line{count: func(context.Context) (int, error) {
+				l := &queue{count: func(context.Context) (int, error) {
 					return min(int(time.Since(start).Seconds()*float64(c.grow)), c.until), nil
 				}}
 				if c.grow == 0 {
 					l.count = nil
 				}
-				if err := l.stand(t.Context(), 1000); err != nil {
+				if err := l.full(t.Context(), 1000); err != nil {
 					t.Fatal(err)
 				}
 				if took := time.Since(start); took < c.want || took > c.want+20*time.Millisecond {
@@ -44,10 +44,10 @@ func TestLineStands(t *testing.T) {
 	}
 }
 
-func TestLineClears(t *testing.T) {
+func TestQueueClears(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start, n := time.Now(), 3
-		l := &line{count: func(context.Context) (int, error) {
+		l := &queue{count: func(context.Context) (int, error) {
 			if time.Since(start) >= time.Second {
 				n = 0
 			}

@@ -69,8 +69,8 @@ func (f *five) locks(t testing.TB, observe func(hasp.Event)) (*hasp.Client, []*f
 	return locks, links
 }
 
-// line is the node on which somebody waits for key.
-func (f *five) line(t testing.TB, key string) int {
+// queueNode is the node on which somebody waits for key.
+func (f *five) queueNode(t testing.TB, key string) int {
 	t.Helper()
 	i := slices.IndexFunc(f.nodes, func(n driver.Node) bool {
 		info, err := n.Inspect(t.Context(), key)
@@ -101,12 +101,12 @@ func TestHandoffWhileTheSubscriptionMoves(t *testing.T) {
 	held := mustLock(t, holder.Mutex("k", nil))
 	got := lockAsync(t.Context(), waiter.Mutex("k", nil))
 	events.waits(t)
-	line := f.line(t, "k")
+	queue := f.queueNode(t, "k")
 
 	var once sync.Once
 	moving, arrive, back := make(chan struct{}), make(chan struct{}), make(chan struct{}, 1<<10)
 	for i, link := range links {
-		if i == line {
+		if i == queue {
 			continue
 		}
 		link.Hook(func(c faultproxy.Chunk) bool {
@@ -118,7 +118,7 @@ func TestHandoffWhileTheSubscriptionMoves(t *testing.T) {
 		})
 	}
 	defer sync.OnceFunc(func() { close(arrive) })()
-	links[line].Delay(200 * time.Millisecond)
+	links[queue].Delay(200 * time.Millisecond)
 	for begun, more := time.Now(), true; more; { // until that node is found slow
 		release(t, mustLock(t, waiter.Mutex("other", nil)))
 		select {
@@ -132,11 +132,11 @@ func TestHandoffWhileTheSubscriptionMoves(t *testing.T) {
 		case took > time.Second:
 			// A node may take longer when it took long of late, as on a busy machine, but
 			// never as long as this.
-			links[line].Delay(8 * time.Second)
+			links[queue].Delay(8 * time.Second)
 		}
 	}
-	links[line].Clear()
-	links[line].Hook(func(c faultproxy.Chunk) bool {
+	links[queue].Clear()
+	links[queue].Hook(func(c faultproxy.Chunk) bool {
 		if c.Dir == faultproxy.Up && bytes.Contains(c.Data, []byte("lock:other")) {
 			back <- struct{}{}
 		}
