@@ -187,3 +187,225 @@ func TestLateGrantIsNoLease(t *testing.T) {
 		}
 	})
 }
+
+// A grant that comes at its deadline is no lease, and one that comes just before is
+// one; TryLock asks once in any case.
+func TestGrantAtItsDeadline(t *testing.T) {
+	const short = time.Second
+	left := short - short/100 - 2*time.Millisecond
+	for _, c := range []struct {
+		takes time.Duration
+		lease bool
+	}{{left - 1, true}, {left, false}} {
+		synctest.Test(t, func(t *testing.T) {
+			d := &hooked{Driver: newStore()}
+			d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
+				res, err := next(ctx, r)
+				time.Sleep(c.takes)
+				return res, err
+			}
+			_, err := newClient(t, d, nil).Mutex("k", &hasp.LockOptions{TTL: short}).TryLock(t.Context())
+			if (err == nil) != c.lease || d.tries.Load() != 1 {
+				t.Errorf("after %v: %v, asked %d times", c.takes, err, d.tries.Load())
+			}
+		})
+	}
+}
+
+// On a store that is always slow a waiter asks once more for a lease with more time,
+// and then takes what it has.
+func TestSlowStoreIsAskedOnceMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &hooked{Driver: newStore()}
+		blocker := lock(t, newClient(t, d.Driver, nil), "k", nil)
+		got := queueUp(t, newClient(t, d, nil), 1, &hasp.LockOptions{TTL: time.Second, NoRenew: true})
+		d.change(func() {
+			d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
+				res, err := next(ctx, r)
+				if res.Granted {
+					time.Sleep(800 * time.Millisecond)
+				}
+				return res, err
+			}
+		})
+		tries := d.tries.Load()
+		lease, _ := handedOver(t, blocker, got)
+		if n := d.tries.Load() - tries; n != 2 {
+			t.Errorf("asked %d times", n)
+		}
+		if left := time.Until(lease.Deadline()); left <= 0 || left > 200*time.Millisecond {
+			t.Errorf("%v are left", left)
+		}
+	})
+}
+
+// What a grant that came too late said of the previous holder stays true.
+func TestLateGrantKeepsItsMark(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &hooked{Driver: newStore()}
+		d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
+			res, err := next(ctx, r)
+			if res.Abandoned = d.tries.Load() == 1; res.Abandoned {
+				time.Sleep(2 * time.Second)
+			}
+			return res, err
+		}
+		if lease := lock(t, newClient(t, d, nil), "k", &hasp.LockOptions{TTL: time.Second}); !lease.Abandoned() {
+			t.Error("the next holder is not told")
+		}
+	})
+}
+
+// A request that was never sent left nothing to clean up; one of unknown outcome may
+// have, also when a later one was refused.
+func TestCleaningUpAfterErrors(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		err    error
+		wait   bool
+		cleans bool
+	}{
+		{"not sent", driver.NotSent(errDown), false, false},
+		{"unknown", errDown, false, true},
+		{"not sent, then refused", driver.NotSent(errDown), true, false},
+		{"unknown, then refused", errDown, true, true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			d := &hooked{Driver: newStore()}
+			lock(t, newClient(t, d.Driver, nil), "k", nil)
+			d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
+				if d.tries.Load() == 1 {
+					return driver.Result{}, c.err
+				}
+				return next(ctx, r)
+			}
+			d.watch = func(ctx context.Context, _ driver.Claim, _ watchFunc) (<-chan struct{}, error) {
+				<-ctx.Done() // so that it does not join the queue
+				return nil, ctx.Err()
+			}
+			m := newClient(t, d, nil).Mutex("k", nil)
+			if ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond); c.wait {
+				_, err := m.Lock(ctx)
+				wantIs(t, err, context.DeadlineExceeded)
+				cancel()
+			} else {
+				_, err := m.TryLock(ctx)
+				wantIs(t, err, errDown)
+				cancel()
+			}
+			synctest.Wait()
+			if cleans := d.releases.Load() > 0; cleans != c.cleans {
+				t.Errorf("%s: it sent %d releases", c.name, d.releases.Load())
+			}
+		})
+	}
+}
+
+// A waiter in the queue is told of who is in the way; TryLock does not wait.
+func TestWaitingIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		holder := lock(t, newClient(t, store, nil), "k", nil)
+		var told []hasp.Event
+		c := newClient(t, store, &hasp.Options{Observe: func(e hasp.Event) { told = append(told, e) }})
+		_, err := c.Mutex("k", nil).TryLock(t.Context())
+		wantIs(t, err, hasp.ErrHeld)
+		if len(told) > 0 {
+			t.Errorf("of a TryLock: %+v", told)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err = c.Mutex("k", nil).Lock(ctx)
+		wantIs(t, err, hasp.ErrHeld)
+		if len(told) != 1 || told[0].Kind != hasp.EventWaiting || told[0].Holder.Owner != holder.Owner() || told[0].Left <= 0 {
+			t.Errorf("of a Lock: %+v", told)
+		}
+	})
+}
+
+// What kept a wait that ends during a call: whoever has the key, unless the store was
+// silent for longer than an answer may take.
+func TestWhatKeptAWait(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		held   bool // somebody is known to have the key
+		call   time.Duration
+		silent bool
+	}{
+		{"held, and a call that has just begun", true, hasp.Moment - 1, false},
+		{"held, and a call without an answer", true, hasp.Moment, true},
+		{"nothing is known", false, time.Millisecond, true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			d := &hooked{Driver: newStore()}
+			hints := make(chan struct{}, 1)
+			d.watch = func(context.Context, driver.Claim, watchFunc) (<-chan struct{}, error) { return hints, nil }
+			if c.held {
+				lock(t, newClient(t, d.Driver, nil), "k", nil)
+			} else {
+				d.try = hangTry
+			}
+			client := newClient(t, d, nil)
+			ctx, cancel := context.WithCancel(t.Context())
+			got := make(chan error, 1)
+			go func() {
+				_, err := client.Mutex("k", nil).Lock(ctx)
+				got <- err
+			}()
+			synctest.Wait()
+			if c.held {
+				d.change(func() { d.try = hangTry })
+				hints <- struct{}{}
+			}
+			time.Sleep(c.call)
+			cancel()
+			err := <-got
+			wantIs(t, err, context.Canceled)
+			var e *hasp.Error
+			if errors.Is(err, hasp.ErrHeld) == c.silent || !errors.As(err, &e) || (e.Class == hasp.ClassUnreachable) != c.silent {
+				t.Errorf("%s: %v", c.name, err)
+			}
+		})
+	}
+}
+
+// A refusal is a refusal, also when the context has ended meanwhile.
+func TestTryLockRefusedAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &hooked{Driver: newStore()}
+		lock(t, newClient(t, d.Driver, nil), "k", nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
+			defer cancel()
+			return next(ctx, r)
+		}
+		_, err := newClient(t, d, nil).Mutex("k", nil).TryLock(ctx)
+		if wantIs(t, err, hasp.ErrHeld); errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+}
+
+// What the store grants while Close ends the wait is given back.
+func TestGrantDuringClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &hooked{Driver: newStore()}
+		d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
+			res, err := next(ctx, r)
+			<-ctx.Done()
+			return res, err
+		}
+		c := newClient(t, d, nil)
+		got := make(chan error, 1)
+		go func() {
+			_, err := c.Mutex("k", nil).Lock(t.Context())
+			got <- err
+		}()
+		synctest.Wait()
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		wantIs(t, <-got, hasp.ErrClosed)
+		mustBeFree(t, d.Driver, "k")
+	})
+}

@@ -6,6 +6,7 @@ package hasp_test
 import (
 	"context"
 	"errors"
+	"iter"
 	"strconv"
 	"testing"
 	"testing/synctest"
@@ -73,3 +74,36 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 type unfit struct{ driver.Driver }
 
 func (unfit) Check() error { return errDown }
+
+// listing is a driver that lists what it is told to.
+type listing struct {
+	driver.Driver
+	errs []error
+}
+
+func (d *listing) List(context.Context, string) iter.Seq2[driver.Info, error] {
+	return func(yield func(driver.Info, error) bool) {
+		for _, err := range d.errs {
+			if !yield(driver.Info{Key: "k"}, err) {
+				return
+			}
+		}
+	}
+}
+
+// List ends with whoever reads it, and after the first error.
+func TestListEnds(t *testing.T) {
+	c := newClient(t, &listing{newStore(), []error{nil, nil, errDown, nil}}, nil)
+	n := 0
+	for _, err := range c.List(t.Context(), "") {
+		if n++; (err != nil) != (n == 3) {
+			t.Errorf("key %d: %v", n, err)
+		}
+	}
+	if n != 3 {
+		t.Errorf("%d keys", n)
+	}
+	for range c.List(t.Context(), "") {
+		break
+	}
+}

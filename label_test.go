@@ -4,6 +4,7 @@
 package hasp_test
 
 import (
+	"os/user"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,4 +31,21 @@ func TestLabelSaysWhen(t *testing.T) {
 			release(t, lease)
 		}
 	})
+}
+
+// A label says who runs the process.
+func TestLabelSaysWho(t *testing.T) {
+	u, err := user.Current()
+	if err != nil {
+		t.Skip(err)
+	}
+	c := newClient(t, newStore(), nil)
+	lock(t, c, "k", nil)
+	info, err := c.Inspect(t.Context(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l := info.Holder.Describe(); l.User != u.Username {
+		t.Errorf("the user is %q, must be %q", l.User, u.Username)
+	}
 }

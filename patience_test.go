@@ -108,6 +108,9 @@ func TestMaxSilence(t *testing.T) {
 		if took := time.Since(start); took < most*8/10 || took > most {
 			t.Errorf("%v after %v, want about %v", err, took, most)
 		}
+		if errors.As(err, new(*hasp.WaitError)) {
+			t.Errorf("nobody ended the wait, yet: %v", err)
+		}
 	})
 	if _, err := hasp.New(newStore(), &hasp.Options{MaxSilence: -1}); err == nil {
 		t.Error("a negative MaxSilence was taken")

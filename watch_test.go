@@ -199,3 +199,70 @@ func TestLostHint(t *testing.T) {
 		}
 	})
 }
+
+// A waiter that no hint reaches asks at intervals, also while its signs of life say
+// that the holder has long to go, or do not arrive.
+func TestPolling(t *testing.T) {
+	for _, hung := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			d := newDeaf(newStore())
+			if hung {
+				d.renew = hangRenew
+			}
+			lock(t, newClient(t, d.Driver, nil), "k", &hasp.LockOptions{TTL: time.Hour, NoRenew: true})
+			queueUp(t, newClient(t, d, nil), 1, nil)
+			time.Sleep(time.Minute)
+			if n := d.tries.Load(); n < 15 || n > 60 {
+				t.Errorf("without renewals: %v: asked %d times in a minute", hung, n)
+			}
+		})
+	}
+}
+
+// A store that is away is not asked more often by waiters with a short TTL.
+func TestShortTTLOnAnAwayStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDeaf(newStore())
+		d.classify = func(error) driver.Class { return driver.ClassUnreachable }
+		lock(t, newClient(t, d.Driver, nil), "k", &hasp.LockOptions{TTL: time.Hour, NoRenew: true})
+		queueUp(t, newClient(t, d, nil), 1, &hasp.LockOptions{TTL: 200 * time.Millisecond})
+		time.Sleep(time.Second)
+		d.change(func() {
+			d.try = away["refused"]
+			d.renew = func(_ context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), _ renewFunc) {
+				for i := range rs {
+					done(i, driver.Renewal{RetryIn: time.Hour})
+				}
+			}
+		})
+		before := d.tries.Load()
+		time.Sleep(time.Minute)
+		if n := d.tries.Load() - before; n < 30 || n > 150 {
+			t.Errorf("asked %d times in a minute", n)
+		}
+	})
+}
+
+// A subscription that comes late is followed by a Try, so that the store knows of it,
+// and one that fails again is not.
+func TestLateSubscriptionIsFollowedByATry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDeaf(newStore())
+		watch := d.watch
+		d.watch = func(ctx context.Context, r driver.Claim, next watchFunc) (<-chan struct{}, error) {
+			d.set.Store(d.watches.Load() < 2)
+			return watch(ctx, r, next)
+		}
+		lock(t, newClient(t, d.Driver, nil), "k", &hasp.LockOptions{TTL: time.Hour, NoRenew: true})
+		queueUp(t, newClient(t, d, nil), 1, nil)
+		for _, c := range []struct{ watches, tries int64 }{{1, 2}, {2, 2}, {3, 3}} {
+			for d.watches.Load() < c.watches {
+				time.Sleep(10 * time.Millisecond)
+			}
+			synctest.Wait()
+			if n := d.tries.Load(); n != c.tries {
+				t.Errorf("after %d subscriptions it asked %d times, must be %d", c.watches, n, c.tries)
+			}
+		}
+	})
+}
