@@ -5,6 +5,7 @@ package hasp_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -76,8 +77,8 @@ func TestRefusedByTheStore(t *testing.T) {
 			d := &hooked{Driver: newStore()}
 			d.try = func(context.Context, driver.TryRequest, tryFunc) (driver.Result, error) { return c.res, nil }
 			_, err := newClient(t, d, nil).Mutex("k", nil).TryLock(t.Context())
-			e, ok := err.(*hasp.Error)
-			if !ok || e.Class != c.class || d.tries.Load() != 1 {
+			var e *hasp.Error
+			if !errors.As(err, &e) || e.Class != c.class || d.tries.Load() != 1 {
 				t.Fatalf("%v, asked %d times", err, d.tries.Load())
 			}
 			if c.is != nil {

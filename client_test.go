@@ -103,7 +103,10 @@ func TestListEnds(t *testing.T) {
 	if n != 3 {
 		t.Errorf("%d keys", n)
 	}
-	for range c.List(t.Context(), "") {
+	for _, err := range c.List(t.Context(), "") {
+		if err != nil {
+			t.Error(err)
+		}
 		break
 	}
 }

@@ -241,3 +241,68 @@ func TestCohortLeaderLeavesAWatch(t *testing.T) {
 		}
 	})
 }
+
+// Who takes its turn in a cohort is told of the leader while it waits.
+func TestWaitingForATurnIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []hasp.Event
+		c := newClient(t, newStore(), &hasp.Options{Observe: func(e hasp.Event) {
+			if e.Kind == hasp.EventWaiting {
+				told = append(told, e)
+			}
+		}})
+		first := lock(t, c, "k", inCohort)
+		got := queueUp(t, c, 2, inCohort)
+		// The first of them leads, and the second waits for its turn.
+		last := told[len(told)-1]
+		if len(told) != 2 || last.Holder.Owner != first.Owner() || last.Left <= 0 {
+			t.Errorf("told %+v", told)
+		}
+		release(t, first)
+		release(t, <-got)
+		release(t, <-got)
+	})
+}
+
+// The place in the queue stays the cohort's when a leader and the next one give up at
+// once, and others go on; it is left when nobody does.
+func TestCohortGivesUpAtOnce(t *testing.T) {
+	for range 20 {
+		for _, others := range []int{0, 1} {
+			synctest.Test(t, func(t *testing.T) {
+				store := newStore()
+				c := newClient(t, store, nil)
+				blocker := lock(t, newClient(t, store, nil), "k", nil)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				for range 2 {
+					go func() { _, _ = c.Mutex("k", inCohort).Lock(ctx) }()
+					synctest.Wait()
+				}
+				order := make(chan string, 2)
+				var waiters sync.WaitGroup
+				take := func(who string, m *hasp.Mutex) {
+					waiters.Go(func() {
+						l := must(m.Lock(t.Context()))
+						order <- who
+						release(t, l)
+					})
+					synctest.Wait()
+				}
+				for range others {
+					take("cohort", c.Mutex("k", inCohort))
+				}
+				take("elsewhere", newClient(t, store, nil).Mutex("k", nil))
+				time.Sleep(2 * time.Second)
+				if info, err := store.Inspect(t.Context(), "k"); err != nil || info.Waiters != 1+others {
+					t.Fatalf("%d places, with %d others: %v", info.Waiters, others, err)
+				}
+				release(t, blocker)
+				if first := <-order; (first == "cohort") != (others > 0) {
+					t.Errorf("with %d others the first was %s", others, first)
+				}
+				waiters.Wait()
+			})
+		}
+	}
+}

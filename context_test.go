@@ -94,3 +94,31 @@ func TestContextRacesWithLoss(t *testing.T) {
 		_ = l.Release()
 	}
 }
+
+// A context outlives its lease as a value: within one of a released lease a Lock asks
+// the store, and within one of a lost lease it says so.
+func TestLockInTheContextOfWhatIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		c := newClient(t, store, nil)
+		m := c.Mutex("k", reentrant)
+		outer := lock(t, c, "k", reentrant)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		inner := must(m.Lock(outer.Context(ctx)))
+		within := context.WithoutCancel(inner.Context(ctx))
+		release(t, must(m.TryLock(within))) // it counts up
+		release(t, inner)
+		_, err := m.TryLock(within)
+		var held *hasp.HeldError
+		if !errors.As(err, &held) || held.Holder.Owner != outer.Owner() {
+			t.Errorf("within a released lease: %v", err)
+		}
+		store.Lose("k")
+		within = context.WithoutCancel(outer.Context(ctx))
+		<-outer.Done()
+		_ = outer.Release()
+		_, err = m.TryLock(within)
+		wantIs(t, err, hasp.ErrLost)
+	})
+}

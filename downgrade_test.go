@@ -6,6 +6,7 @@ package hasp_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -312,5 +313,75 @@ func TestDowngradeLeavesTheCohort(t *testing.T) {
 			release(t, l)
 		}
 		mustBeFree(t, d, "k")
+	})
+}
+
+// The error of a downgrade says what happened: no answer, an error, or that the
+// caller's context ended; it is never the context of one request.
+func TestWhyADowngradeFailed(t *testing.T) {
+	down := func(context.Context, driver.TryRequest, tryFunc) (driver.Result, error) {
+		return driver.Result{}, errDown
+	}
+	for _, c := range []struct {
+		name  string
+		try   func(context.Context, driver.TryRequest, tryFunc) (driver.Result, error)
+		class hasp.Class
+		limit time.Duration // of the caller's context
+		asks  int64         // at most
+		want  string
+		not   error
+	}{
+		{"hangs", hangTry, hasp.ClassUnreachable, time.Hour, 10, "did not answer within 5s", context.DeadlineExceeded},
+		{"fails", down, hasp.ClassUnreachable, time.Hour, 100, errDown.Error(), context.DeadlineExceeded},
+		{"fails for good", down, hasp.ClassDenied, time.Hour, 1, errDown.Error(), context.DeadlineExceeded},
+		{"hangs, and the caller's context ends", hangTry, hasp.ClassUnreachable, 7 * time.Second, 2, context.DeadlineExceeded.Error(), nil},
+		{"fails, and the caller's context ends", down, hasp.ClassUnreachable, time.Second, 100, "gave up", nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := &hooked{Driver: newStore(), classify: func(error) driver.Class { return c.class }}
+				w := must(newClient(t, d, nil).RWMutex("k", nil).Lock(t.Context()))
+				tries := d.tries.Load()
+				d.change(func() { d.try = c.try })
+				ctx, cancel := context.WithTimeout(context.Background(), c.limit)
+				defer cancel()
+				err := w.Downgrade(ctx)
+				if err == nil || !strings.Contains(err.Error(), c.want) || c.not != nil && errors.Is(err, c.not) {
+					t.Errorf("the error is %v", err)
+				}
+				ended := c.not == nil
+				if errors.As(err, new(*hasp.WaitError)) != ended || errors.Is(err, context.DeadlineExceeded) != ended {
+					t.Errorf("the error is %v", err)
+				}
+				if ended && c.want != "gave up" && strings.Contains(err.Error(), "within 5s") {
+					t.Errorf("the last request had 2s: %v", err)
+				}
+				if n := d.tries.Load() - tries; n > c.asks {
+					t.Errorf("it was asked %d times", n)
+				}
+				if w.Err() != nil || w.Mode() != hasp.Shared {
+					t.Errorf("the lease: %v, %v", w.Mode(), w.Err())
+				}
+			})
+		})
+	}
+}
+
+// An answer that comes after its limit, and before the deadline, is an answer.
+func TestSlowDowngrade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &hooked{Driver: newStore()}
+		w := must(newClient(t, d, nil).RWMutex("k", nil).Lock(t.Context()))
+		tries := d.tries.Load()
+		d.change(func() {
+			d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
+				res, err := next(ctx, r)
+				time.Sleep(6 * time.Second)
+				return res, err
+			}
+		})
+		if err := w.Downgrade(t.Context()); err != nil || d.tries.Load() != tries+1 {
+			t.Errorf("%v, asked %d times", err, d.tries.Load()-tries)
+		}
 	})
 }

@@ -108,7 +108,7 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 		for ctx.Err() == nil {
 			leader, err := e.leader(ctx)
 			switch {
-			case err != nil && ctx.Err() != nil:
+			case ctx.Err() != nil:
 				return
 			case err != nil:
 				again := e.l.err == nil && !errors.Is(err, ErrClosed) && e.l.c.worthAsking(err)

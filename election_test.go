@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -261,5 +262,126 @@ func TestObserve(t *testing.T) {
 		if last == nil {
 			t.Error("an empty key can be observed")
 		}
+	})
+}
+
+// inspecting is a driver whose Inspect says what it is told to.
+type inspecting struct {
+	driver.Driver
+	inspect func(ctx context.Context) (driver.Info, error)
+}
+
+func (d *inspecting) Inspect(ctx context.Context, _ string) (driver.Info, error) {
+	return d.inspect(ctx)
+}
+
+// Nobody leads where the store says nothing that it can be held to.
+func TestLeaderIsWhatTheStoreSays(t *testing.T) {
+	leader := driver.Info{Held: true, Holder: driver.Holder{Owner: "O"}, Fence: 7}
+	free, reader := leader, leader
+	free.Held = false
+	reader.Holder.Mode = driver.Shared
+	for _, c := range []struct {
+		name  string
+		info  driver.Info
+		err   error
+		want  error
+		fence uint64
+	}{
+		{"a leader", leader, nil, nil, 7},
+		{"an error", leader, errDown, errDown, 0},
+		{"a free key", free, nil, hasp.ErrNotHeld, 0},
+		{"a reader", reader, nil, hasp.ErrNotHeld, 0},
+	} {
+		d := &inspecting{newStore(), func(context.Context) (driver.Info, error) { return c.info, c.err }}
+		l, err := newClient(t, d, nil).Election("k", nil).Leader(t.Context())
+		if !errors.Is(err, c.want) || c.want == errDown && errors.Is(err, hasp.ErrNotHeld) || l.Fence != c.fence || (l.Holder != hasp.Holder{}) != (c.fence > 0) {
+			t.Errorf("%s: %+v, %v", c.name, l, err)
+		}
+	}
+}
+
+// Observe yields whatever differs of a leader, and nothing twice.
+func TestObserveChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		info := func(owner, label string, fence uint64) driver.Info {
+			return driver.Info{Held: true, Holder: driver.Holder{Owner: owner, Label: label}, Fence: fence}
+		}
+		infos := []driver.Info{info("A", "a", 1), info("A", "a", 1), info("B", "a", 1), info("B", "b", 1), info("B", "b", 2), info("B", "b", 2)}
+		n := 0
+		d := &inspecting{Driver: newStore()}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		d.inspect = func(ctx context.Context) (driver.Info, error) {
+			if n++; n > len(infos) {
+				cancel()
+				<-ctx.Done()
+				return driver.Info{}, ctx.Err() // the end of the caller's context is no error of the store
+			}
+			return infos[n-1], nil
+		}
+		seen := ""
+		for l, err := range newClient(t, d, nil).Election("k", nil).Observe(ctx) {
+			if err != nil {
+				t.Error(err)
+			}
+			seen += fmt.Sprint(l.Holder.Owner, l.Holder.Label, l.Fence, " ")
+		}
+		if want := "Aa1 Ba1 Bb1 Bb2 "; strings.ReplaceAll(seen, "  ", " ") != want {
+			t.Errorf("observed %q, want %q", seen, want)
+		}
+	})
+}
+
+// Observe ends with the first error of an invalid election and of a closed client, and
+// with whoever reads it.
+func TestObserveEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		closed := newClient(t, newStore(), nil)
+		if err := closed.Close(); err != nil {
+			t.Fatal(err)
+		}
+		d := &inspecting{newStore(), func(context.Context) (driver.Info, error) { return driver.Info{}, errDown }}
+		away := newClient(t, d, nil)
+		for _, c := range []struct {
+			name string
+			e    *hasp.Election
+			most int // what is read
+		}{
+			{"invalid", away.Election("", nil), 10},
+			{"closed", closed.Election("k", nil), 10},
+			{"the reader has enough", away.Election("k", nil), 1},
+		} {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			n := 0
+			for _, err := range c.e.Observe(ctx) {
+				if n++; err == nil {
+					t.Errorf("%s: no error", c.name)
+				}
+				if n == c.most {
+					break
+				}
+			}
+			cancel()
+			if n != 1 {
+				t.Errorf("%s: %d errors", c.name, n)
+			}
+		}
+	})
+}
+
+// A leader that is to end, and loses its lease while it does, campaigns no more.
+func TestLeadEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		ctx, cancel := context.WithCancel(t.Context())
+		mine := errors.New("mine")
+		err := newClient(t, store, nil).Election("k", nil).Lead(ctx, func(ctx context.Context, lease *hasp.Lease) error {
+			store.Lose("k")
+			<-lease.Done()
+			cancel()
+			return mine
+		})
+		wantIs(t, err, mine, hasp.ErrLost)
 	})
 }

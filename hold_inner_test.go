@@ -6,6 +6,7 @@ package hasp
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -249,4 +250,55 @@ func TestDowngradeOfWhatIsOver(t *testing.T) {
 			t.Errorf("of a released one: %v, %v", ask, err)
 		}
 	})
+}
+
+// trying is a driver that calls a function before it answers a Try.
+type trying struct {
+	driver.Driver
+	before func()
+}
+
+func (d *trying) Try(ctx context.Context, r driver.TryRequest) (driver.Result, error) {
+	if r.Convert {
+		d.before()
+	}
+	return d.Driver.Try(ctx, r)
+}
+
+// A Downgrade that the store grants after the lease was lost does not move its deadline.
+func TestDowngradeOfALossUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &trying{Driver: memdriver.New()}
+		lease := innerLock(t, innerClient(t, d, nil).RWMutex("k", nil))
+		time.Sleep(time.Second)
+		before := lease.Deadline()
+		d.before = func() { lease.h.lose(nil) }
+		if err := lease.Downgrade(t.Context()); !errors.Is(err, ErrLost) || lease.Deadline().After(before) {
+			t.Errorf("%v, the deadline moved by %v", err, lease.Deadline().Sub(before))
+		}
+	})
+}
+
+// Where a lease was taken is where its turn was taken, outside of this package, and
+// nothing when it is not recorded.
+func TestTaken(t *testing.T) {
+	if s := (&origin{}).String(); s != "" {
+		t.Errorf("taken by nobody: %q", s)
+	}
+	if s := (*origin)(nil).String(); s != "" {
+		t.Errorf("not recorded: %q", s)
+	}
+	c := &core{recordTaken: true}
+	got := make(chan *origin)
+	go func() { got <- c.origin() }() // the runtime began this one
+	if s := (<-got).String(); strings.Contains(s, "runtime.goexit") || strings.Contains(s, "hasp.TestTaken") {
+		t.Errorf("taken by %q", s)
+	}
+	for _, record := range []bool{false, true} {
+		first, second := &origin{1}, &origin{2}
+		l := &Lease{h: newHold(&core{recordTaken: record}, driver.RenewRequest{}, LockOptions{}, at(0)), taken: first}
+		if l.takenHere(); (l.taken == first) == record || l.taken == nil || l.taken == second {
+			t.Errorf("recorded is %v: taken %v", record, l.taken)
+		}
+	}
 }

@@ -110,6 +110,7 @@ func TestFacesRefuseBeforeTheyAsk(t *testing.T) {
 			{c.RWMutex("k", cohort).RLocker(), "Cohort", false},
 			{c.Semaphore("k", 3, cohort), "Cohort", false},
 			{c.Election("k", cohort), "Cohort", false},
+			{c.Election("", cohort), "empty", false},
 			{c.Semaphore("k", 0, nil), "0 slots", false},
 			{c.Semaphore("k", -1, nil), "-1 slots", false},
 			{c.RWMutex("", nil).RLocker(), "empty", false},
@@ -159,5 +160,20 @@ func TestDo(t *testing.T) {
 			return nil
 		})
 		wantIs(t, err, hasp.ErrLost)
+	})
+}
+
+// TryLock does not wait for a turn in a cohort either.
+func TestTryLockWithACohort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClient(t, newStore(), nil)
+		lease := lock(t, c, "k", inCohort)
+		start := time.Now()
+		_, err := c.Mutex("k", inCohort).TryLock(t.Context())
+		if wantIs(t, err, hasp.ErrHeld); time.Since(start) > 0 {
+			t.Errorf("it waited for %v", time.Since(start))
+		}
+		release(t, lease)
+		release(t, must(c.Mutex("k", inCohort).TryLock(t.Context())))
 	})
 }

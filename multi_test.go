@@ -16,6 +16,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/clock"
 )
 
 // All or none, across modes and stores, in the order of the arguments; what is
@@ -388,5 +389,33 @@ func TestDoneIsClosedAfterErr(t *testing.T) {
 			t.Error("nobody looked while the loss was told")
 		}
 		_ = s.Release()
+	})
+}
+
+// The end of the caller's context is what ended the wait, also when a key that it has
+// is over by then.
+func TestLockAllEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		c := newClient(t, store, nil)
+		var offset atomic.Int64
+		hasp.SetClock(c, func() clock.Instant {
+			now := bubble()
+			now.Wall += time.Duration(offset.Load())
+			return now
+		})
+		lock(t, newClient(t, store, nil), "b", nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		got := make(chan error, 1)
+		go func() {
+			_, err := c.LockKeys(ctx, "a", "b")
+			got <- err
+		}()
+		synctest.Wait()
+		offset.Store(int64(time.Hour))
+		cancel()
+		if err := <-got; !errors.Is(err, context.Canceled) || errors.Is(err, hasp.ErrLost) {
+			t.Errorf("the error is %v", err)
+		}
 	})
 }

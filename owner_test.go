@@ -145,3 +145,75 @@ func TestAdopt(t *testing.T) {
 		mustBeFree(t, store, "k")
 	})
 }
+
+// Break of an owner that waits takes its place: it rejoins at the end.
+func TestBreakOfAWaiter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		holder := lock(t, newClient(t, store, nil), "k", nil)
+		got := make(chan string, 2)
+		for _, name := range []string{"first", "second"} {
+			c := newClient(t, store, nil)
+			go func() {
+				l, err := c.Mutex("k", nil).Lock(t.Context())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				got <- name
+				_ = l.Release()
+			}()
+			synctest.Wait()
+		}
+		op := newClient(t, store, nil)
+		info, err := op.Inspect(t.Context(), "k")
+		if err != nil || len(info.Queue) != 2 {
+			t.Fatal(info, err)
+		}
+		if err := op.Break(t.Context(), "k", info.Queue[0].Owner); err != nil {
+			t.Fatal(err)
+		}
+		if holder.Err() != nil {
+			t.Error("the holder was broken")
+		}
+		time.Sleep(ttl) // it learns of that with its next sign of life
+		release(t, holder)
+		if name := <-got; name != "second" {
+			t.Errorf("the %s waiter had the key first", name)
+		}
+		<-got
+	})
+}
+
+// Break releases only an owner that the store shows, as it shows it.
+func TestBreakAsksForNobodyElse(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		info  driver.Info
+		owner string
+		label string // of the release; "": none
+	}{
+		{"a foreign holder", driver.Info{Held: true, Holder: driver.Holder{Foreign: true}}, "", ""},
+		{"a foreign waiter", driver.Info{Held: true, Holder: driver.Holder{Owner: "A"}, Queue: []driver.Holder{{Foreign: true}}}, "", ""},
+		{"a free key", driver.Info{Holder: driver.Holder{Owner: "A"}}, "A", ""},
+		{"a free key of nobody", driver.Info{}, "", ""},
+		{"another", driver.Info{Held: true, Holder: driver.Holder{Owner: "A"}, Queue: []driver.Holder{{Owner: "B"}}}, "C", ""},
+		{"who holds and waits", driver.Info{Held: true, Holder: driver.Holder{Owner: "A", Label: "holds"}, Queue: []driver.Holder{{Owner: "A", Label: "waits"}}}, "A", "holds"},
+		{"a waiter", driver.Info{Held: true, Holder: driver.Holder{Owner: "A"}, Queue: []driver.Holder{{Owner: "B", Label: "one"}, {Owner: "C", Label: "two"}}}, "B", "one"},
+	} {
+		released := ""
+		d := &hooked{Driver: newStore()}
+		d.release = func(_ context.Context, r driver.ReleaseRequest, _ releaseFunc) error {
+			released = r.Label
+			return nil
+		}
+		client := newClient(t, &inspecting{d, func(context.Context) (driver.Info, error) { return c.info, nil }}, nil)
+		err := client.Break(t.Context(), "k", c.owner)
+		if (err == nil) != (c.label != "") || released != c.label || (d.releases.Load() > 0) != (c.label != "") {
+			t.Errorf("%s: %v, released %q", c.name, err, released)
+		}
+		if err != nil {
+			wantIs(t, err, hasp.ErrNotHeld)
+		}
+	}
+}
