@@ -41,6 +41,17 @@ type waiter struct {
 	sub      *subscription // once it was to join
 }
 
+// alone asks for one who is in no cohort. Without a lease, also when the observer
+// panicked, nothing stays in the store.
+func (a *attempt) alone(ask func() (*Lease, error)) (lease *Lease, err error) {
+	defer func() {
+		if lease == nil {
+			a.cleanUp(a.c)
+		}
+	}()
+	return ask()
+}
+
 // tryLock asks once.
 func (a *attempt) tryLock() (*Lease, error) {
 	lease, _, err := a.try()
@@ -142,7 +153,7 @@ func (a *attempt) granted(start clock.Instant, res driver.Result) (*Lease, time.
 	}
 	a.behind.granted(h)
 	lease := h.lease(h.req.Mode)
-	if !h.first(now, now.Sub(a.began)) {
+	if !a.c.renewer.Add(h, now) {
 		return nil, 0, ErrClosed
 	}
 	return lease, 0, nil

@@ -135,10 +135,10 @@ func (co *cohort) waits(t *caller) error {
 	return &e
 }
 
-// lock is attempt.lock for one of many: it leads, or takes its turn.
-func (cs *cohorts) lock(a *attempt) (*Lease, error) {
+// lock is attempt.lock for one of many: it leads, or takes its turn. Who leads
+// and gets no lease, also since the observer panicked, leaves the lead.
+func (cs *cohorts) lock(a *attempt) (lease *Lease, err error) {
 	co, t := cs.join(cohortID{a.req.Key, a.opts})
-	var err error
 	if t != nil {
 		g, ended := co.await(a, t)
 		if g.lease != nil || ended != nil {
@@ -150,16 +150,15 @@ func (cs *cohorts) lock(a *attempt) (*Lease, error) {
 		}
 	}
 	a.behind = co
-	var lease *Lease
+	defer func() {
+		if lease == nil && !co.promote(&a.waiter) {
+			a.cleanUp(a.c)
+		}
+	}()
 	if err != nil {
-		err = a.fail(err)
-	} else {
-		lease, err = a.lock()
+		return nil, a.fail(err)
 	}
-	if err != nil && !co.promote(&a.waiter) {
-		a.cleanUp(a.c)
-	}
-	return lease, err
+	return a.lock()
 }
 
 // inherit goes on with the place in the queue, the owner and the silence of another
@@ -176,39 +175,49 @@ func (a *attempt) inherit(from *waiter) error {
 }
 
 // await returns what a is given, or why it gave up.
-func (co *cohort) await(a *attempt, t *caller) (gift, error) {
+func (co *cohort) await(a *attempt, t *caller) (g gift, err error) {
+	given := false
+	defer func() {
+		if !given {
+			co.quit(a.c, t)
+		}
+	}()
 	a.emit(EventWaiting, func(e *Event) {
 		if held := (*HeldError)(nil); errors.As(co.waits(t), &held) {
 			e.Holder, e.Ahead, e.Left = held.Holder, held.Ahead, held.Left
 		}
 	})
 	select {
-	case g := <-t.given:
+	case g = <-t.given:
+		given = true
 		if g.lease != nil {
-			now := a.c.now()
 			if !a.part {
-				g.lease.h.begin(now)
+				g.lease.h.begin(a.c.now())
 			}
 			g.lease.takenHere()
-			g.lease.h.acquired(now.Sub(a.began))
 		}
 		return g, nil
 	case <-a.ctx.Done():
 	case <-a.c.calls.Open.Done():
 	}
 	a.patience.why = co.waits(t)
-	if !co.leave(t) {
-		a.c.calls.EnterLate()
-		go func() {
-			defer a.c.calls.Leave()
-			if g := <-t.given; g.lease != nil {
-				_ = g.lease.release(false, driver.Finished) // it was granted after we gave up
-			} else if !co.promote(g.from) && g.from != nil {
-				g.from.cleanUp(a.c)
-			}
-		}()
-	}
 	return gift{}, a.fail(a.ended())
+}
+
+// quit takes a turn back, or passes on what it was given meanwhile.
+func (co *cohort) quit(c *core, t *caller) {
+	if co.leave(t) {
+		return
+	}
+	c.calls.EnterLate()
+	go func() {
+		defer c.calls.Leave()
+		if g := <-t.given; g.lease != nil {
+			_ = g.lease.release(false, driver.Finished)
+		} else if !co.promote(g.from) && g.from != nil {
+			g.from.cleanUp(c)
+		}
+	}()
 }
 
 // pass gives what h holds to the next in its cohort, without the store, while

@@ -5,7 +5,6 @@ package hasp
 
 import (
 	"sync"
-	"time"
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/clock"
@@ -46,16 +45,6 @@ func (h *hold) lease(mode Mode) *Lease {
 	l := &Lease{h: h, mode: mode, taken: h.c.origin()}
 	h.handles.add(l)
 	return l
-}
-
-// first puts a fresh hold under renewal; false when the client was closed
-// meanwhile.
-func (h *hold) first(now clock.Instant, waited time.Duration) bool {
-	if !h.c.renewer.Add(h, now) {
-		return false
-	}
-	h.acquired(waited)
-	return true
 }
 
 // begin gives the hold to a caller, who waited while it stood: for its turn, or
@@ -100,8 +89,17 @@ func (h *hold) emit(kind EventKind, more func(e *Event)) {
 	h.c.emit(e)
 }
 
-func (h *hold) acquired(waited time.Duration) {
-	h.emit(EventAcquired, func(e *Event) { e.Waited = waited })
+// acquired tells the observer that the lease is the caller's, who asked for it at
+// began. A panic of the observer's keeps it from the caller: it is released.
+func (l *Lease) acquired(began clock.Instant) {
+	panics := true
+	defer func() {
+		if panics {
+			_ = l.release(false, driver.Unused)
+		}
+	}()
+	l.h.emit(EventAcquired, func(e *Event) { e.Waited = l.h.c.now().Sub(began) })
+	panics = false
 }
 
 // given tells the observer that the key was given back, to the store or to the

@@ -73,23 +73,23 @@ func (l *lock) ready(ctx context.Context) (*Lease, error) {
 }
 
 // ask asks the store. part: the lease is worth nothing until others are held, too.
-func (l *lock) ask(ctx context.Context, op string, wait, part bool) (*Lease, error) {
+func (l *lock) ask(ctx context.Context, op string, wait, part bool) (lease *Lease, err error) {
 	if !l.c.calls.Enter() {
 		return nil, l.c.fail(op, l.key, ErrClosed)
 	}
 	defer l.c.calls.Leave()
 	a := &attempt{c: l.c, ctx: ctx, op: op, opts: l.opts, part: part, began: l.c.now(), behind: alone{},
 		waiter: waiter{req: l.request(), patience: newPatience(l.opts.TTL, l.c.maxSilence)}}
-	if wait && l.opts.Cohort > 0 {
-		return l.c.cohorts.lock(a)
+	switch {
+	case !wait:
+		lease, err = a.alone(a.tryLock)
+	case l.opts.Cohort > 0:
+		lease, err = l.c.cohorts.lock(a)
+	default:
+		lease, err = a.alone(a.lock)
 	}
-	ask := a.tryLock
-	if wait {
-		ask = a.lock
-	}
-	lease, err := ask()
-	if err != nil {
-		a.cleanUp(l.c)
+	if err == nil {
+		lease.acquired(a.began)
 	}
 	return lease, err
 }

@@ -82,7 +82,7 @@ type part struct {
 	lease *Lease
 }
 
-func lockAll(ctx context.Context, op string, wait bool, items []Locker) (*Leases, error) {
+func lockAll(ctx context.Context, op string, wait bool, items []Locker) (s *Leases, err error) {
 	given, parts, err := plan(op, items)
 	if err != nil {
 		return nil, err
@@ -93,11 +93,15 @@ func lockAll(ctx context.Context, op string, wait bool, items []Locker) (*Leases
 		}
 		defer p.c.calls.Leave()
 	}
+	defer func() {
+		if s == nil { // also when the observer panicked
+			giveUpAll(ctx, parts)
+		}
+	}()
 	if err := takeAll(ctx, op, wait, parts); err != nil {
-		giveUpAll(ctx, parts)
 		return nil, err
 	}
-	s := &Leases{}
+	s = &Leases{}
 	for _, p := range parts {
 		p.lease.h.begin(p.c.now())
 		s.parts = append(s.parts, p.lease)

@@ -76,9 +76,11 @@ func (c *Client) Adopt(ctx context.Context, key, owner string, o *LockOptions) (
 	if err := h.extend(ctx, r.TTL); err != nil {
 		return nil, c.fail("adopt", key, err)
 	}
-	if !h.first(c.now(), 0) {
+	now := c.now()
+	if !c.renewer.Add(h, now) {
 		return nil, c.fail("adopt", key, ErrClosed)
 	}
+	lease.acquired(now)
 	return lease, nil
 }
 

@@ -55,9 +55,8 @@ func (l *Lease) release(ran bool, end driver.End) error {
 		return nil
 	}
 	h.c.renewer.Remove(h)
-	err := h.release(h.c.calls.Base, why, end)
-	behind.over()
-	return err
+	defer behind.over() // also when the observer panics
+	return h.release(h.c.calls.Base, why, end)
 }
 
 // release tells the store, within ctx and releaseLimit, and the observer. why
