@@ -95,8 +95,8 @@ func TestDocumentedRights(t *testing.T) {
 	}
 }
 
-// Without the right to PUBLISH a release frees the key and keeps the line; the
-// holder's leases say so from then on, and the first in line looks.
+// Without the right to PUBLISH a release frees the key and keeps the queue; the
+// holder's leases say so from then on, and the first in the queue looks.
 func TestNoRightToPublish(t *testing.T) {
 	for name, change := range map[string]string{"command": "-publish", "channel": "resetchannels"} {
 		t.Run(name, func(t *testing.T) {

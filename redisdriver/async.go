@@ -10,9 +10,9 @@ import (
 	"github.com/hasplock/hasp/driver"
 )
 
-// StartVote begins a Vote; see [driver.Async].
+// StartVote starts a Vote; see [driver.Async].
 func (n *Node) StartVote(ctx context.Context, r driver.VoteRequest, done func(driver.Result, error)) {
-	c, told, refused, err := n.prepare(r)
+	c, hinted, refused, err := n.prepare(r)
 	if c == nil {
 		done(refused, err)
 		return
@@ -23,11 +23,11 @@ func (n *Node) StartVote(ctx context.Context, r driver.VoteRequest, done func(dr
 			done(driver.Result{}, c.err)
 			return
 		}
-		done(n.tried(r, c, told, begun))
+		done(n.tried(r, c, hinted, begun))
 	})
 }
 
-// StartWithdraw begins a Withdraw; see [driver.Async].
+// StartWithdraw starts a Withdraw; see [driver.Async].
 func (n *Node) StartWithdraw(ctx context.Context, r driver.WithdrawRequest, done func(error)) {
 	if err := n.check(r.Claim); err != nil {
 		done(err)
@@ -38,6 +38,6 @@ func (n *Node) StartWithdraw(ctx context.Context, r driver.WithdrawRequest, done
 			done(c.err)
 			return
 		}
-		done(n.released(c.reply))
+		done(n.releaseOutcome(c.reply))
 	})
 }

@@ -93,7 +93,7 @@ func TestBatchInBadCompany(t *testing.T) {
 	held := ask("held")
 	w.grant(d, held)
 	w.do("SET", d.names("bad").places, "no hash")
-	w.do("ZADD", d.names("bad").line, 1, value(ask("bad").Claim()))
+	w.do("ZADD", d.names("bad").queue, 1, value(ask("bad").Claim()))
 	good, bad := ask("good"), ask("bad")
 	calls := append(tries(d, good, queued(bad)), d.releaseCall(held.Withdrawal()))
 	w.together(d, calls...)
@@ -197,14 +197,14 @@ func TestBurstsOfLanes(t *testing.T) {
 		case <-time.After(time.Minute):
 			t.Fatal("calls are stuck")
 		}
-		time.Sleep(parkTime - time.Duration(round)*time.Millisecond)
+		time.Sleep(idleTime - time.Duration(round)*time.Millisecond)
 	}
 }
 
-// No more lanes park than there is room for tokens: to wake one never waits.
-func TestLanesParkWithinTheirTokens(t *testing.T) {
+// No more lanes rest than there is room for tokens: to wake one never waits.
+func TestIdleLanesWithinTheirTokens(t *testing.T) {
 	for name, full := range map[string]func(*sender){
-		"as many are parked": func(s *sender) { s.parked = cap(s.wake) },
+		"as many are idle": func(s *sender) { s.idle = cap(s.wake) },
 		"as many tokens are out": func(s *sender) {
 			for range cap(s.wake) {
 				s.wake <- struct{}{}
@@ -216,9 +216,9 @@ func TestLanesParkWithinTheirTokens(t *testing.T) {
 			full(s)
 			start := time.Now()
 			s.mu.Lock()
-			s.flying++
-			if s.park() || time.Since(start) > 0 {
-				t.Errorf("%s: one more parked for %v", name, time.Since(start))
+			s.busy++
+			if s.rest() || time.Since(start) > 0 {
+				t.Errorf("%s: one more rested for %v", name, time.Since(start))
 			}
 		})
 	}

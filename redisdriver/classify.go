@@ -19,7 +19,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Classify says what kind of trouble an error is.
+// Classify returns the class of an error; see [driver.Driver].
 func (d *Driver) Classify(err error) driver.Class {
 	var bad *configError
 	var kind *TypeError

@@ -22,7 +22,7 @@ const (
 	opQueue   = 'q'
 	opConvert = 'v'
 	opRenew   = 'n'
-	opKeep    = 'k' // the place in line
+	opKeep    = 'k' // the place in the queue
 	opRelease = 'r'
 	opGiveUp  = 'g' // a Release that a Try may come after
 	opAbandon = 'a' // a Release of one that did not finish
@@ -177,7 +177,7 @@ func (x *contender) ask(ctx context.Context, c *course, who int, op byte, fence 
 		if res.Granted {
 			c.had[who] = res.Fence
 		}
-		c.over = res.Why == driver.FenceTooLow && r.Queue // who may be in line then
+		c.over = res.Why == driver.FenceTooLow && r.Queue // who may be in the queue then
 		return c.tried(res, err)
 	case opRenew, opKeep:
 		r.Queue = op == opKeep

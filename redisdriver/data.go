@@ -10,9 +10,9 @@ import (
 	"sync"
 )
 
-// DataError is something in the store that hasp did not write and cannot go on
-// from: a number that was edited, restored from elsewhere, or is used up. Nothing
-// is granted then, since fences might not rise, or a line have no order.
+// DataError reports data in the store that hasp did not write and cannot work with: a
+// number that was edited, restored from elsewhere, or is used up. Nothing is granted
+// then, since fences might not rise, or a queue might lose its order.
 type DataError struct {
 	Key  string // what holds it, as Redis calls it; "" when it is the server's clock
 	Text string // what it holds, or what is wrong with it
@@ -21,9 +21,9 @@ type DataError struct {
 
 func (e *DataError) Error() string {
 	if e.Key == "" {
-		return fmt.Sprintf("redis: the server's clock (TIME: %s µs) is centuries ahead, and fences would be used up: set it right", e.Text)
+		return fmt.Sprintf("redis: the server's clock (TIME: %s µs) is centuries ahead, which would use up all fences: set it right", e.Text)
 	}
-	return fmt.Sprintf("redis: key %q: %q is not what hasp left there, or no larger number is left: %s", e.Key, e.Text, e.hint)
+	return fmt.Sprintf("redis: key %q: %q is not what hasp wrote there, or there is no larger number: %s", e.Key, e.Text, e.hint)
 }
 
 // dataFault matches what `counted` in common.lua says, faultyScript a script that met something
@@ -35,11 +35,11 @@ var (
 	})
 )
 
-// foreign finds out whether a request of the batch script failed for what the
+// dataError finds out whether a request of the batch script failed for what the
 // store holds, and names the key.
-func (c *call) foreign(err error) error {
+func (c *call) dataError(err error) error {
 	text := wrapped().ReplaceAllString(err.Error(), "")
-	lock, grant, line := fmt.Sprint(c.keys[0]), fmt.Sprint(c.keys[1]), fmt.Sprint(c.keys[2])
+	lock, grant, queue := fmt.Sprint(c.keys[0]), fmt.Sprint(c.keys[1]), fmt.Sprint(c.keys[2])
 	const fence = "restore it; or delete it, if nothing compares new fences with earlier ones"
 	if m := dataFault().FindStringSubmatch(text); m != nil {
 		e := &DataError{Text: m[2], hint: fence}
@@ -50,16 +50,16 @@ func (c *call) foreign(err error) error {
 		case "proposed":
 			e.Key = proposedKey
 		case "held":
-			e.Key, e.hint = sidecars+"held:"+strings.TrimPrefix(line, sidecars+"line:"), "delete what is not a lease from it"
-		case "line":
-			e.Key, e.hint = line, "delete it, and those who wait join again"
+			e.Key, e.hint = sidecars+"held:"+strings.TrimPrefix(queue, sidecars+"queue:"), "delete what is not a lease from it"
+		case "queue":
+			e.Key, e.hint = queue, "delete it; the waiters join it again"
 		default:
-			e.Key, e.hint = grant, "delete it once nobody holds the lock"
+			e.Key, e.hint = grant, "delete it when nobody holds the lock"
 		}
 		return e
 	}
 	if m := faultyScript().FindStringSubmatch(text); m != nil {
-		return &DataError{Key: lock, Text: m[1], hint: fmt.Sprintf("something beside it was edited: look at %q and the names like it", grant)}
+		return &DataError{Key: lock, Text: m[1], hint: fmt.Sprintf("data beside it was edited: look at %q and the keys with similar names", grant)}
 	}
 	return err
 }

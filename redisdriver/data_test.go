@@ -135,7 +135,7 @@ func TestAlienGrant(t *testing.T) {
 }
 
 // A line in which numbers have no order any more takes nobody.
-func TestAlienLine(t *testing.T) {
+func TestAlienQueue(t *testing.T) {
 	w := newWorld(t)
 	d := w.driver(nil)
 	names := d.names("k")
@@ -143,11 +143,11 @@ func TestAlienLine(t *testing.T) {
 	w.grant(d, a)
 	w.wait(d, b)
 	for _, number := range []float64{1e300, 1 << 53, -5, 0.5} {
-		w.admin.ZAdd(w.ctx, names.line, redis.Z{Score: number, Member: "someone"})
+		w.admin.ZAdd(w.ctx, names.queue, redis.Z{Score: number, Member: "someone"})
 		if number > 1 {
-			w.refuses(d, queued(ask("k")), names.line)
+			w.refuses(d, queued(ask("k")), names.queue)
 		}
-		w.admin.ZRem(w.ctx, names.line, "someone")
+		w.admin.ZRem(w.ctx, names.queue, "someone")
 	}
 	w.admin.HSet(w.ctx, names.places, b.Owner, "abc def") // a place that says nothing is nobody's
 	contend.Renew(w.ctx, d, []contend.Owner{queued(b)}, func(_ int, r driver.Renewal) {

@@ -26,7 +26,7 @@ func (c *closing) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// Behind a proxy that carries every command but SUBSCRIBE, a Lock joins the line
+// Behind a proxy that carries every command but SUBSCRIBE, a Lock joins the queue
 // and has the key soon after it is free.
 func TestProxyWithoutSubscribe(t *testing.T) {
 	w := newWorld(t)
@@ -60,7 +60,7 @@ func TestProxyWithoutSubscribe(t *testing.T) {
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
 		info, err := holder.Inspect(w.ctx, "k")
 		if err != nil || time.Now().After(end) {
-			t.Fatalf("after 20s %d wait in line, %v", info.Waiters, err)
+			t.Fatalf("after 20s %d wait in the queue, %v", info.Waiters, err)
 		}
 		if info.Waiters == 1 {
 			break

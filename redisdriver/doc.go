@@ -13,21 +13,21 @@
 // label, set with NX and PX: the layout that redsync, redislock, redlock-py,
 // node-redlock and redis-cli share. They and hasp exclude each other when they
 // name the same Redis key; see [Options]. A string that is not of hasp's form
-// is a foreign holder. It is shown and respected, and never changed. A key of
+// is a foreign holder: shown and respected, and never changed. A key of
 // another type is a [TypeError].
 //
 // A lock that is shared (driver.Shared) is one such string, too, which begins
 // with SHAREDLEASESAREINHASPSHARE: other clients are refused until the last of
 // those who share it is gone. Who that is stands beside it, in hasp.shares and
-// hasp.held, and in hasp.room the numbers of those that have a limit. Where a
+// hasp.held, and in hasp.room the slots of those that have a limit. If a
 // person or an eviction policy deletes one of these, nobody knows who shares the
-// lock, and it is held until it expires. PERSIST on a lock keeps it for all that
-// hold it, until they release it.
+// lock, and it stays held until it expires. PERSIST on a lock keeps it for all its
+// holders until they release it.
 //
-// Everything else begins with "hasp.", lies in the lock key's cluster slot and
-// expires: the line of waiters, who was granted what, owners that were
+// Everything else begins with "hasp.", lies in the lock key's hash slot and
+// expires: the queue of waiters, who was granted what, owners that were
 // released a moment ago, and the largest fence (one for the server, in a
-// cluster one for each slot). The files in lua/src of this package say what is in
+// cluster one for each hash slot). The files in lua/src of this package say what is in
 // them. Use a server through one kind of client, cluster or not: the two keep
 // the largest fence in different keys. A node, see below, also has a record that
 // does not expire, and remembers the last fence of each key for a while: a
@@ -35,13 +35,13 @@
 //
 // # Waiting
 //
-// A release makes the next in line the owner at once and tells it by pub/sub,
-// on one channel and one connection per Driver (in a cluster one for each slot
+// A release hands the key off to the next in the queue at once, with a hint by pub/sub,
+// on one channel and one connection per Driver (in a cluster one for each hash slot
 // with waiters, up to 32). The connection is opened by the first wait and
-// stays until Close. Waiters that cannot be told poll: the first every 50 ms,
-// none less often than every second. Behind a foreign holder, which tells
-// nobody when it goes, only the first in line polls, every 100 ms. Foreign
-// clients that poll may starve while a line of ours stands.
+// stays until Close. Waiters without hints poll: the first every 50 ms,
+// none less often than every second. Behind a foreign holder, which sends no
+// hint when it releases the key, only the first in the queue polls, every 100 ms. Foreign
+// clients that poll may starve while waiters of hasp are in the queue.
 //
 // # Permissions
 //
@@ -54,8 +54,8 @@
 //
 // +info is for a node, see below, and +select for a database other than 0. In a cluster
 // also +ssubscribe +spublish +cluster|slots +command. Without the right to subscribe,
-// waiters poll. Without the right to publish, a release frees the key and the first in
-// line, who looks every 100 ms, takes it. +scan is for lists. The command "hasp doctor"
+// waiters poll. Without the right to publish, a release frees the key and the first in the
+// queue, who looks every 100 ms, takes it. +scan is for lists. The command "hasp doctor"
 // says which right is missing.
 //
 // # Servers that are not trusted
@@ -68,8 +68,8 @@
 //
 // # What Redis cannot promise
 //
-// A server that forgets (killed without persistence, flushed, replaced by a
-// replica that lagged) forgets its leases, and somebody else may get the key:
+// A server that loses data (killed without persistence, flushed, replaced by a
+// replica that lagged) loses its leases, and somebody else may get the key:
 // Traits.Survives is 0. Fences rise across that, as they count the server's
 // microseconds, unless its clock, or that of a promoted replica, is behind
 // what it was. Leases end by the server's wall clock: a step forward ends them

@@ -17,24 +17,25 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// DefaultPrefix stands before every key unless Options say otherwise.
+// DefaultPrefix is prepended to every key unless Options say otherwise.
 const DefaultPrefix = "lock:"
 
-// minTTL is the shortest TTL that means something: Redis counts milliseconds,
-// and a round trip has to fit in.
+// minTTL is the shortest useful TTL: Redis counts milliseconds, and a round trip has
+// to fit in.
 const minTTL = 10 * time.Millisecond
 
-// Options change how a Driver names its keys. The zero value is the default.
+// Options set how keys are named in Redis. A nil *Options, like the zero value, means
+// the defaults.
 type Options struct {
-	// Prefix stands before every key in Redis; empty means [DefaultPrefix].
-	// Programs exclude each other only when prefix and key together are equal.
+	// Prefix is prepended to every key in Redis; "" means [DefaultPrefix].
+	// Programs exclude each other only if prefix and key together are equal.
 	Prefix string
-	// NoPrefix: the Redis key is the key itself.
+	// NoPrefix: the Redis key is the key itself, without a prefix. Prefix must be "".
 	NoPrefix bool
 }
 
-// Driver keeps locks in Redis. Make one with New. All methods may be called by
-// any number of goroutines at once.
+// Driver keeps locks in Redis. Create one with [New]. All methods may be called
+// concurrently.
 type Driver struct {
 	rdb     redis.UniversalClient
 	prefix  string
@@ -60,13 +61,13 @@ var (
 	_ driver.Checker = (*Driver)(nil)
 )
 
-// New makes a Driver of a client that the caller made and keeps: it is never
-// closed or changed. Any *redis.Client (single server, Sentinel, unix socket,
-// TLS) and *redis.ClusterClient will do, with any options.
+// New returns a Driver that uses the caller's client, and never closes or changes it.
+// Any *redis.Client (single server, Sentinel, unix socket, TLS) or *redis.ClusterClient
+// works, with any options.
 //
-// New does no I/O. A client that cannot carry locks (nil, a *redis.Ring, which
-// moves keys to other servers when one fails) is reported by Check, by
-// hasp.New, and by every call.
+// New does no I/O. A client that cannot be used for locks (nil, or a *redis.Ring, which
+// moves keys to other servers when one fails) is reported by Check, by hasp.New, and by
+// every method.
 func New(rdb redis.UniversalClient, o *Options) *Driver { return newDriver(rdb, o) }
 
 func newDriver(rdb redis.UniversalClient, o *Options) *Driver {
@@ -75,7 +76,7 @@ func newDriver(rdb redis.UniversalClient, o *Options) *Driver {
 	}
 	d := &Driver{
 		rdb: rdb, prefix: o.Prefix, scripts: &plain,
-		id: rand.Text(), bad: refuse(rdb, o), giving: make(chan struct{}, 16),
+		id: rand.Text(), bad: unusable(rdb, o), giving: make(chan struct{}, 16),
 	}
 	if d.prefix == "" && !o.NoPrefix {
 		d.prefix = DefaultPrefix
@@ -87,8 +88,8 @@ func newDriver(rdb redis.UniversalClient, o *Options) *Driver {
 	return d
 }
 
-// refuse says why a configuration cannot work.
-func refuse(rdb redis.UniversalClient, o *Options) error {
+// unusable says why a configuration cannot work.
+func unusable(rdb redis.UniversalClient, o *Options) error {
 	switch c := rdb.(type) {
 	case nil:
 		return &configError{"the client is nil"}
@@ -105,29 +106,30 @@ func refuse(rdb redis.UniversalClient, o *Options) error {
 			"could hold one lock: use a redis.Client, or package quorum over several"}
 	}
 	if o.NoPrefix && o.Prefix != "" {
-		return &configError{fmt.Sprintf("Options ask for the prefix %q and for none", o.Prefix)}
+		return &configError{fmt.Sprintf("Options have the prefix %q, and NoPrefix: choose one of them", o.Prefix)}
 	}
 	if strings.HasPrefix(o.Prefix, sidecars) {
-		return &configError{fmt.Sprintf("the prefix %q begins with %q, as what hasp keeps beside its locks", o.Prefix, sidecars)}
+		return &configError{fmt.Sprintf("the prefix %q begins with %q, which is reserved for what hasp stores beside its locks: choose another prefix", o.Prefix, sidecars)}
 	}
 	return nil
 }
 
-// refuseNode says why a client cannot be a node's.
-func refuseNode(rdb redis.UniversalClient, maxTTL time.Duration) error {
+// unusableNode says why a client cannot be a node's.
+func unusableNode(rdb redis.UniversalClient, maxTTL time.Duration) error {
 	if _, cluster := rdb.(*redis.ClusterClient); cluster {
-		return &configError{"a node is one server, and this client is of a cluster"}
+		return &configError{"a node is a single server, but the client is a *redis.ClusterClient"}
 	}
 	if maxTTL < minTTL {
-		return &configError{fmt.Sprintf("the largest TTL of a node is %v: at least %v", maxTTL, minTTL)}
+		return &configError{fmt.Sprintf("the largest TTL of a node is %v: it must be at least %v", maxTTL, minTTL)}
 	}
 	return nil
 }
 
-// Check says why this configuration cannot work. It does no I/O.
+// Check returns nil, or an error that says why this configuration cannot work. It
+// does no I/O.
 func (d *Driver) Check() error { return d.bad }
 
-// Traits says what Redis promises.
+// Traits returns what this engine promises; see [driver.Traits].
 func (d *Driver) Traits() driver.Traits {
 	t := driver.Traits{
 		Engine:        "redis",
@@ -149,10 +151,9 @@ func (d *Driver) Traits() driver.Traits {
 // closeTime bounds Close.
 const closeTime = time.Second
 
-// Close ends the subscriptions and the goroutines that the driver started.
-// The client stays open. An attempt to connect to a server that hangs cannot
-// be interrupted: Close leaves it behind after a second, and it ends by the
-// client's own time-outs.
+// Close ends the driver's subscriptions and goroutines. The client stays open. An
+// attempt to connect to a server that hangs cannot be interrupted: Close waits for it
+// for a second at most, and the client's own timeouts end it later.
 func (d *Driver) Close() error {
 	d.end()
 	ended := make(chan struct{})
@@ -168,7 +169,7 @@ func (d *Driver) Close() error {
 	return nil
 }
 
-// check refuses what needs no round trip to be refused.
+// check returns what is wrong with a claim, which needs no round trip.
 func (d *Driver) check(c driver.Claim) error { return d.valid(c.Key, c.Check()) }
 func (d *Driver) checkKey(key string) error  { return d.valid(key, driver.CheckKey(key)) }
 
@@ -181,8 +182,8 @@ func (d *Driver) valid(key string, err error) error {
 	case err != nil:
 		return fmt.Errorf("redis: %w", err)
 	case strings.HasPrefix(d.prefix+key, sidecars):
-		return &configError{fmt.Sprintf("the key %q, prefix included, begins with %q, as what hasp keeps beside its locks: "+
-			"choose another prefix", d.prefix+key, sidecars)}
+		return &configError{fmt.Sprintf("the key %q, prefix included, begins with %q, which is reserved for what hasp stores "+
+			"beside its locks: choose another prefix", d.prefix+key, sidecars)}
 	}
 	return nil
 }
@@ -215,12 +216,12 @@ type configError struct{ Why string }
 
 func (e *configError) Error() string { return "redis: " + e.Why }
 
-// TypeError is a lock key that holds something which is no lock. It is never
-// changed.
+// TypeError reports a lock key that holds another type of Redis value, which is left
+// unchanged.
 type TypeError struct{ Key, Type string }
 
 func (e *TypeError) Error() string {
 	return fmt.Sprintf("redis: key %q holds a %s, not a lock: choose another key or prefix", e.Key, e.Type)
 }
 
-var errReply = errors.New("redis: a script gave an answer that this version does not know")
+var errReply = errors.New("redis: the server returned a reply that this version of hasp does not know")

@@ -149,7 +149,7 @@ func (w *world) inspect(d *Driver, key string) driver.Info {
 	return info
 }
 
-// wait watches and then joins the line, as hasp does.
+// wait watches and then joins the queue, as hasp does.
 func (w *world) wait(d *Driver, r contend.Owner) <-chan struct{} {
 	w.Helper()
 	hints, err := contend.Watch(w.ctx, d, r)
@@ -228,7 +228,7 @@ func (w *world) tick() {
 	}
 }
 
-// strike has the places that d has in a line passed over, as of now.
+// strike has the places that d has in a queue passed over, as of now.
 func (w *world) strike(key string, d *Driver) {
 	w.Helper()
 	w.do("HSET", d.names(key).places, "!", fmt.Sprintf("%sinbox:%s %013d;", sidecars, d.id, w.micros()/1000))

@@ -48,7 +48,7 @@ func TestSubscriberIsKilled(t *testing.T) {
 			w.until("its place is told again", func() bool {
 				w.refuse(d, queued(b))
 				mode, _ := d.boxes.mode(b.Claim())
-				return mode == modeCounted
+				return mode == modePublishCounted
 			})
 			w.refuse(d, queued(b))
 			select {
@@ -162,7 +162,7 @@ func TestHungServer(t *testing.T) {
 	w.until("what was given up is over", func() bool {
 		d.send.mu.Lock()
 		defer d.send.mu.Unlock()
-		return d.send.flying == 0
+		return d.send.busy == 0
 	})
 	w.until("it answers again", func() bool { return contend.Release(w.ctx, d, a) == nil || w.holder(d, "k") == b.Owner })
 	w.grant(d, queued(b))
@@ -199,7 +199,7 @@ func TestClientDoesNotSendAgain(t *testing.T) {
 }
 
 // The tombstone: a Try that comes after the Release of its owner is refused,
-// whatever it had, and does not join the line.
+// whatever it had, and does not join the queue.
 func TestLateTryIsRefused(t *testing.T) {
 	w := newWorld(t)
 	d := w.driver(nil)
@@ -230,7 +230,7 @@ func TestLateTryIsRefused(t *testing.T) {
 	long := ask("long")
 	long.TTL = time.Hour
 	_ = contend.Release(w.ctx, d, long)
-	if left := w.admin.PTTL(w.ctx, d.names("long").gone(long.Owner)).Val(); left > wary {
+	if left := w.admin.PTTL(w.ctx, d.names("long").gone(long.Owner)).Val(); left > lateRequest {
 		t.Errorf("a tombstone of a long lease stays %v", left)
 	}
 }
@@ -295,7 +295,7 @@ func TestSubscriptionIsEnded(t *testing.T) {
 	a, b := ask("k"), ask("k")
 	w.grant(d, a)
 	hints := w.wait(d, b)
-	s := slot("lock:k")
+	s := hashSlot("lock:k")
 	begun, lost := time.Now(), stall.Watch(t)
 	w.do("CLUSTER", "DELSLOTS", s)
 	w.do("CLUSTER", "ADDSLOTS", s)
@@ -305,7 +305,7 @@ func TestSubscriptionIsEnded(t *testing.T) {
 	}
 	w.until("its place is told again", func() bool {
 		mode, _ := d.boxes.mode(b.Claim())
-		return mode == modeShardCounted
+		return mode == modeShardPublishCounted
 	})
 	w.refuse(d, queued(b))
 	w.release(d, a)

@@ -23,7 +23,7 @@ func FuzzNames(f *testing.F) {
 			t.Skip()
 		}
 		side := beside(a)
-		if slot(sidecars+"line:"+side) != slot(a) {
+		if hashSlot(sidecars+"queue:"+side) != hashSlot(a) {
 			t.Errorf("%q of %q is in another slot", side, a)
 		}
 		if lock, ok := lockOf(side); !ok || lock != a {

@@ -130,8 +130,8 @@ var fields = template.FuncMap{
 	"lone":    lone,
 	"refusal": func(part ...string) string { return "{" + strings.Join(part, ", ") + "}" },
 
-	"millis": cut(1, 13), // of a stamp
-	"side":   cut(11, 0), // what the names of all sidecars of a lock end with, of that of its line
+	"millis": cut(1, 13),                       // of a stamp
+	"side":   cut(len(sidecars+"queue:")+1, 0), // what the names of all sidecars of a lock end with, of that of its queue
 }
 
 // cut is the part of a text from one byte to another; 0: to its end.

@@ -25,12 +25,12 @@ const (
 // inbox is one channel on one connection of its own, and everybody here who
 // waits for a message on it.
 type inbox struct {
-	d       *Driver
-	slot    int // -1 outside a cluster
-	channel string
-	life    context.Context
-	end     context.CancelFunc
-	kick    chan struct{} // do not pause
+	d        *Driver
+	hashSlot int // -1 outside a cluster
+	channel  string
+	life     context.Context
+	end      context.CancelFunc
+	kick     chan struct{} // do not pause
 
 	mu       sync.Mutex
 	up       bool                  // subscribed, as far as is known
@@ -48,32 +48,32 @@ type inbox struct {
 type watcher struct {
 	key  string
 	hint chan struct{}
-	late *time.Timer // tells it later; guarded by inbox.mu
+	late *time.Timer // signals it later; guarded by inbox.mu
 }
 
-func (w *watcher) tell() {
+func (w *watcher) signal() {
 	select {
 	case w.hint <- struct{}{}:
 	default: // one hint is enough
 	}
 }
 
-// tellLater takes the place of what it was to be told later before. inbox.mu is held.
-func (w *watcher) tellLater(after time.Duration) {
+// signalLater replaces a signal that was to come later. inbox.mu is held.
+func (w *watcher) signalLater(after time.Duration) {
 	if w.late == nil {
-		w.late = time.AfterFunc(after, w.tell)
+		w.late = time.AfterFunc(after, w.signal)
 	} else {
 		w.late.Reset(after)
 	}
 }
 
-func newInbox(d *Driver, slot int) *inbox {
+func newInbox(d *Driver, hashSlot int) *inbox {
 	in := &inbox{
-		d: d, slot: slot, channel: sidecars + "inbox:" + d.id,
+		d: d, hashSlot: hashSlot, channel: sidecars + "inbox:" + d.id,
 		kick: make(chan struct{}, 1), attempt: make(chan struct{}), watchers: map[string][]*watcher{},
 	}
-	if slot >= 0 {
-		in.channel = sidecars + "inbox:{" + tagOf(slot) + "}" + d.id
+	if hashSlot >= 0 {
+		in.channel = sidecars + "inbox:{" + tagOf(hashSlot) + "}" + d.id
 	}
 	in.life, in.end = context.WithCancel(d.life)
 	return in
@@ -112,7 +112,7 @@ func (in *inbox) watch(ctx context.Context, c driver.Claim) <-chan struct{} {
 	in.mu.Lock()
 	in.watchers[c.Owner] = append(in.watchers[c.Owner], w)
 	if !in.up {
-		w.tell() // the connection went while we came
+		w.signal() // the connection went while we came
 	}
 	in.mu.Unlock()
 	context.AfterFunc(ctx, func() { in.forget(c.Owner, w) })
@@ -149,21 +149,21 @@ func (in *inbox) come(n int) {
 	in.coming += n
 }
 
-// mode says how a place of c is told now.
+// mode says how a place of c gets hints now.
 func (in *inbox) mode(c driver.Claim) byte {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	switch {
 	case !in.up || len(in.waiting(c)) == 0:
 		return modePoll
-	case in.slot < 0 && in.counted:
-		return modeCounted
-	case in.slot < 0:
-		return modeTold
+	case in.hashSlot < 0 && in.counted:
+		return modePublishCounted
+	case in.hashSlot < 0:
+		return modePublish
 	case in.counted:
-		return modeShardCounted
+		return modeShardPublishCounted
 	}
-	return modeShardTold
+	return modeShardPublish
 }
 
 // run keeps the subscription up until close.
@@ -228,7 +228,7 @@ func (in *inbox) session() error {
 		return in.life.Err()
 	}
 	subscribe := conn.Subscribe
-	if in.slot >= 0 {
+	if in.hashSlot >= 0 {
 		subscribe = conn.SSubscribe
 	}
 	if err := subscribe(in.life, in.channel); err != nil {
@@ -239,19 +239,19 @@ func (in *inbox) session() error {
 	}
 	counted, _ := in.probe()
 	in.raise(counted)
-	checked, asked := time.Now(), false
+	checked, pinged := time.Now(), false
 	for {
 		m, err := conn.ReceiveTimeout(in.life, quietTime)
-		if err != nil && (asked || !timeout(err)) {
+		if err != nil && (pinged || !timeout(err)) {
 			return err
 		}
 		switch m := m.(type) {
 		case *redis.Message:
 			in.deliver(m.Payload)
 		case *redis.Subscription:
-			return errUnsubscribed // a slot moved to another node
+			return errUnsubscribed // the hash slot moved to another node
 		}
-		if asked = false; time.Since(checked) < quietTime {
+		if pinged = false; time.Since(checked) < quietTime {
 			continue
 		}
 		if again, err := in.probe(); err == nil && counted && !again {
@@ -260,7 +260,7 @@ func (in *inbox) session() error {
 		if err := conn.Ping(in.life); err != nil {
 			return err
 		}
-		checked, asked = time.Now(), true
+		checked, pinged = time.Now(), true
 	}
 }
 
@@ -280,7 +280,7 @@ func timeout(err error) bool {
 // subscription may still be on the server that was the master.
 func (in *inbox) probe() (counted bool, err error) {
 	publish := in.d.rdb.Publish
-	if in.slot >= 0 {
+	if in.hashSlot >= 0 {
 		publish = in.d.rdb.SPublish
 	}
 	ctx, cancel := context.WithTimeout(in.life, confirmTime)
@@ -327,7 +327,7 @@ func (in *inbox) news() {
 	in.attempt = make(chan struct{})
 	for _, ws := range in.watchers {
 		for _, w := range ws {
-			w.tell()
+			w.signal()
 		}
 	}
 }
@@ -342,14 +342,14 @@ func (in *inbox) deliver(payload string) {
 	watchers := in.waiting(c)
 	if after > 0 {
 		for _, w := range watchers {
-			w.tellLater(after)
+			w.signalLater(after)
 		}
 		in.mu.Unlock()
 		return
 	}
 	in.mu.Unlock()
 	for _, w := range watchers {
-		w.tell()
+		w.signal()
 	}
 	if len(watchers) == 0 {
 		in.d.giveBack(c)

@@ -19,8 +19,8 @@ import (
 // maxLine is how many waiters Inspect names, and how many that share a key.
 const maxLine = 1000
 
-// Inspect says who holds a key and who waits for it. Of a line of more than
-// 10,000 places it counts those, and as many of those that share a key.
+// Inspect describes a key's holders and waiters; see [driver.Driver]. It counts the
+// first 10,000 places of the queue, and the first 10,000 holders of a shared key.
 func (d *Driver) Inspect(ctx context.Context, key string) (driver.Info, error) {
 	if err := d.checkKey(key); err != nil {
 		return driver.Info{}, err
@@ -36,12 +36,12 @@ func (d *Driver) Inspect(ctx context.Context, key string) (driver.Info, error) {
 	return info, nil
 }
 
-// look asks for a key and the first n of its line.
+// look asks for a key and the first n of its queue.
 func (d *Driver) look(ctx context.Context, key string, n int) (driver.Info, error) {
 	names := d.names(key)
 	v, err := d.send.do(ctx, &call{
 		script: inspectScript, args: []any{n, maxLine},
-		keys: []any{names.lock, names.grant, names.line, names.places, names.shares(), names.held()},
+		keys: []any{names.lock, names.grant, names.queue, names.places, names.shares(), names.held()},
 	})
 	if err != nil {
 		return driver.Info{}, err
@@ -78,7 +78,7 @@ func byHand(n names, shared bool) []string {
 		"GET " + quote(n.lock),
 		"PTTL " + quote(n.lock),
 		"GET " + quote(n.grant),
-		"ZRANGE " + quote(n.line) + " 0 -1",
+		"ZRANGE " + quote(n.queue) + " 0 -1",
 		"HGETALL " + quote(n.places),
 	}
 	if shared {
@@ -102,7 +102,7 @@ func byHandFree(lock, value string, left int64) []string {
 }
 
 // waiters reads places as inspect.lua lists them: the value and the place.
-func waiters(r *reply) (line []driver.Holder) {
+func waiters(r *reply) (queue []driver.Holder) {
 	for !r.bad && len(r.fields) > 0 {
 		h := holderOf(next[string](r))
 		if f := strings.Fields(next[string](r)); len(f) > 3 {
@@ -111,9 +111,9 @@ func waiters(r *reply) (line []driver.Holder) {
 				h.Limit, _ = strconv.Atoi(limit)
 			}
 		}
-		line = append(line, h)
+		queue = append(queue, h)
 	}
-	return line
+	return queue
 }
 
 // holders reads the leases of a key that is shared as inspect.lua lists them,

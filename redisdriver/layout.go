@@ -35,11 +35,11 @@ var layout = struct {
 // kind's fields in their order here. The scripts are generated with their places, and
 // know a field by its name; one that may be missing is nil there, and "" on the way.
 type (
-	// tryArgs: Exclusive, and with neither a place in line nor a proposal.
+	// tryArgs: Exclusive, and with neither a place in the queue nor a proposal.
 	tryArgs struct {
 		value string // what the lock holds: "<owner> <label>"
 		ttl   int64  // ms
-		state string // of the grant: see line.lua
+		state string // of the grant: see queue.lua
 		keep  int64  // ms for which the grant is kept
 	}
 	// proposeArgs: as tryArgs, with a proposed fence.
@@ -58,7 +58,7 @@ type (
 		fence    string `lua:"optional"` // the one that is proposed, or held: 16 digits; or ""
 		how      string // "", "raise", "restore" or "convert"
 		limit    string `lua:"optional"` // of one that shares the key, "0" for none; Exclusive: ""
-		place    string `lua:"optional"` // to join the line, what follows contact in a place; or ""
+		place    string `lua:"optional"` // to join the queue, what follows contact in a place; or ""
 		patience int64  // of that place, ms
 	}
 	// releaseArgs: of an owner that finished, and that nothing is asked for any more.

@@ -137,7 +137,7 @@ func TestOtherTypeIsAnError(t *testing.T) {
 	}
 }
 
-// A lock whose key was made something else while a line stood, and one of 500
+// A lock whose key was made something else while a queue stood, and one of 500
 // in a Renew.
 func TestOtherTypeInTheWay(t *testing.T) {
 	w := newWorld(t)
@@ -168,7 +168,7 @@ func TestOtherTypeInTheWay(t *testing.T) {
 // hostile are keys that a name could trip over.
 var hostile = []string{
 	"k", "{k}", "{k", "k}", "}k{", "{}", "{}k", "a{b}c", "a{}b{c}", "{{k}}", "*", "?", "[k]", `\`, "k*",
-	"\x00", "a\nb", "\xff\xfe", " ", `"`, "hasp.", "hasp.fence", "hasp.line:{k}", "hasp.grant:=k", "#{0}k", "=k", "={k}",
+	"\x00", "a\nb", "\xff\xfe", " ", `"`, "hasp.", "hasp.fence", "hasp.queue:{k}", "hasp.grant:=k", "#{0}k", "=k", "={k}",
 	strings.Repeat("k", driver.MaxKey), strings.Repeat("}", driver.MaxKey),
 }
 
@@ -251,7 +251,7 @@ func TestSidecarsExpire(t *testing.T) {
 	w.release(d, c)
 	check("a release")
 	w.do("DEL", "hasp.places:{lock:k}") // what is left of the strikes
-	if w.admin.Exists(w.ctx, "lock:k", "hasp.line:{lock:k}", "hasp.places:{lock:k}", "hasp.grant:{lock:k}").Val() != 0 {
+	if w.admin.Exists(w.ctx, "lock:k", "hasp.queue:{lock:k}", "hasp.places:{lock:k}", "hasp.grant:{lock:k}").Val() != 0 {
 		t.Errorf("after Release there is %q", w.keys())
 	}
 }

@@ -17,9 +17,9 @@ import (
 // scanCount is how many keys one SCAN looks at: a fraction of a millisecond.
 const scanCount = 1000
 
-// List yields the keys that are held or waited for; see [driver.Driver]. It
-// walks over the whole database with SCAN, in steps. With NoPrefix every
-// string in the database counts as a lock.
+// List yields the keys that are held or waited for; see [driver.Driver]. It reads the
+// whole database with SCAN, in steps. With NoPrefix every string in the database counts
+// as a lock.
 func (d *Driver) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
 	return func(yield func(driver.Info, error) bool) {
 		if d.bad != nil {
@@ -59,7 +59,7 @@ func (d *Driver) masters(ctx context.Context) ([]redis.Cmdable, error) {
 
 // listNode lists one server, and says whether to go on.
 func (d *Driver) listNode(ctx context.Context, node redis.Cmdable, prefix string, yield func(driver.Info, error) bool) bool {
-	// One pattern finds locks and lines alike: "lock:a…" and "hasp.line:{lock:a…".
+	// One pattern finds locks and queues alike: "lock:a…" and "hasp.queue:{lock:a…".
 	match := "*" + glob(d.prefix+prefix) + "*"
 	for cursor := uint64(0); ; {
 		type page struct {
@@ -90,13 +90,13 @@ func (d *Driver) listNode(ctx context.Context, node redis.Cmdable, prefix string
 	}
 }
 
-// lockKeys returns the locks that Redis keys are, or belong to as a line, as
+// lockKeys returns the locks that Redis keys are, or belong to as a queue, as
 // far as they start with prefix; each once.
 func (d *Driver) lockKeys(keys []string, prefix string) []string {
 	var out []string
 	seen := map[string]bool{}
 	for _, k := range keys {
-		if side, ok := strings.CutPrefix(k, sidecars+"line:"); ok {
+		if side, ok := strings.CutPrefix(k, sidecars+"queue:"); ok {
 			if k, ok = lockOf(side); !ok {
 				continue
 			}
@@ -121,7 +121,7 @@ func (d *Driver) describeAll(ctx context.Context, keys []string) ([]driver.Info,
 	type found struct {
 		value, grant *redis.StringCmd
 		left         *redis.DurationCmd
-		line         *redis.IntCmd
+		queue        *redis.IntCmd
 	}
 	all, err := await(ctx, func(ctx context.Context) ([]found, error) {
 		all := make([]found, len(keys))
@@ -130,7 +130,7 @@ func (d *Driver) describeAll(ctx context.Context, keys []string) ([]driver.Info,
 				n := d.names(key)
 				all[i] = found{
 					value: p.GetRange(ctx, n.lock, 0, 599), grant: p.GetRange(ctx, n.grant, 0, 58),
-					left: p.PTTL(ctx, n.lock), line: p.ZCard(ctx, n.line),
+					left: p.PTTL(ctx, n.lock), queue: p.ZCard(ctx, n.queue),
 				}
 			}
 			return nil
@@ -149,7 +149,7 @@ func (d *Driver) describeAll(ctx context.Context, keys []string) ([]driver.Info,
 			return infos, err
 		}
 		info := driver.Info{Key: keys[i]}
-		if f.line.Val() > 0 || strings.HasPrefix(f.value.Val(), sharedValue) {
+		if f.queue.Val() > 0 || strings.HasPrefix(f.value.Val(), sharedValue) {
 			if info, err = d.look(ctx, keys[i], 0); err != nil {
 				return infos, err
 			}

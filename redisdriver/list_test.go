@@ -42,7 +42,7 @@ func TestListTakesThePrefixAsText(t *testing.T) {
 	}
 }
 
-// List walks with SCAN over many keys, most of them not locks, and sees a line
+// List walks with SCAN over many keys, most of them not locks, and sees a queue
 // whose key is free.
 func TestListWalks(t *testing.T) {
 	w := newWorld(t)
@@ -63,7 +63,7 @@ func TestListWalks(t *testing.T) {
 	w.do("CONFIG", "RESETSTAT")
 	got := w.list(d, "")
 	if len(got) != 2501 || got["k"].Held || got["k"].Waiters != 1 || !got["n0"].Held {
-		t.Errorf("List has %d keys, and of a free one with a line: %+v", len(got), got["k"])
+		t.Errorf("List has %d keys, and of a free one with a queue: %+v", len(got), got["k"])
 	}
 	if calls := w.calls(); calls["keys"] != 0 || calls["scan"] < 5 {
 		t.Errorf("it took %v", calls)
@@ -116,7 +116,7 @@ func TestInspect(t *testing.T) {
 		t.Errorf("held since %v, granted between %v and %v", since, before, after)
 	}
 	if len(info.Queue) != 2 || info.Queue[0].Owner != b.Owner || info.Queue[0].Label != b.Label || info.Queue[1].Owner != c.Owner {
-		t.Errorf("the line is %+v", info.Queue)
+		t.Errorf("the queue is %+v", info.Queue)
 	}
 	w.do("PERSIST", "lock:k")
 	if info := w.inspect(d, "k"); info.Left >= 0 {

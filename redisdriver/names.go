@@ -25,18 +25,18 @@ const (
 const sharedValue = "SHAREDLEASESAREINHASPSHARE "
 
 // names are the Redis keys that belong to one lock key.
-type names struct{ lock, grant, line, places, mark, side string }
+type names struct{ lock, grant, queue, places, mark, side string }
 
 // names returns the keys of a lock, all in its slot.
 func (d *Driver) names(key string) names {
 	lock := d.prefix + key
 	side := beside(lock)
-	const grant, line, places = sidecars + "grant:", sidecars + "line:", sidecars + "places:"
-	all := grant + side + line + side + places + side // one text for three: this is on every call's way
-	g, l := len(grant)+len(side), len(line)+len(side)
-	n := names{lock: lock, grant: all[:g], line: all[g : g+l], places: all[g+l:], mark: markKey, side: side}
+	const grant, queue, places = sidecars + "grant:", sidecars + "queue:", sidecars + "places:"
+	all := grant + side + queue + side + places + side // one text for three: this is on every call's way
+	g, l := len(grant)+len(side), len(queue)+len(side)
+	n := names{lock: lock, grant: all[:g], queue: all[g : g+l], places: all[g+l:], mark: markKey, side: side}
 	if d.cluster {
-		n.mark += ":{" + tagOf(slot(lock)) + "}"
+		n.mark += ":{" + tagOf(hashSlot(lock)) + "}"
 	}
 	return n
 }
@@ -59,7 +59,7 @@ func beside(lock string) string {
 	if !strings.Contains(lock, "}") {
 		return "{" + lock + "}"
 	}
-	return "#{" + tagOf(slot(lock)) + "}" + lock
+	return "#{" + tagOf(hashSlot(lock)) + "}" + lock
 }
 
 // lockOf undoes beside.

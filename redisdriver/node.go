@@ -11,12 +11,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Node is a Driver of a server that keeps a record of its present life, and grants
-// nothing after it may have forgotten leases (a restart, a flush, a promoted
-// replica) until one of its clients has held it back for as long as the longest
-// lease lasts. It is for package quorum, and for a single server whose locks must
-// survive its restart. It costs the server 5 µs for a lock and unlock under load,
-// and 10 for one that comes alone.
+// Node is a Driver whose server keeps a node record. After an event by which the
+// server may have lost leases (a restart, a flush, a replica's promotion) it grants
+// nothing until a client has held it back for as long as the longest lease lasts. Use
+// it with package quorum, and for a single server whose locks must survive a restart.
+// A lock and unlock takes the server about 16 µs instead of 10 under load, and 70
+// instead of 29 when it comes alone.
 type Node struct{ *Driver }
 
 var (
@@ -24,27 +24,27 @@ var (
 	_ driver.Recorded = (*Node)(nil)
 )
 
-// NewNode is New for a server that keeps a record. maxTTL is the longest lease, at
-// least 10 ms: no request may ask for more. The client is not a
+// NewNode is [New] for a server that keeps a node record. maxTTL is the longest TTL
+// that a request may have, and at least 10 ms. The client must not be a
 // *redis.ClusterClient.
 //
-// Every client of the locks must be a Node, as others grant whatever the record
-// says, and have the same maxTTL, as each holds the server back for its own.
+// Every client of these locks must be a Node, since a plain Driver ignores the record,
+// and all must have the same maxTTL, since each holds the server back for its own.
 func NewNode(rdb redis.UniversalClient, maxTTL time.Duration, o *Options) *Node {
 	d := newDriver(rdb, o)
 	d.maxTTL, d.scripts = maxTTL, &node
 	if d.bad == nil {
-		d.bad = refuseNode(rdb, maxTTL)
+		d.bad = unusableNode(rdb, maxTTL)
 	}
 	return &Node{d}
 }
 
-// Vote asks for the server's vote; see [driver.Node].
+// Vote requests the server's vote; see [driver.Node].
 func (n *Node) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 	return n.vote(ctx, r)
 }
 
-// Withdraw gives a vote back; see [driver.Node].
+// Withdraw gives a vote up; see [driver.Node].
 func (n *Node) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
 	return n.withdraw(ctx, r)
 }

@@ -189,7 +189,7 @@ func (c command) answer(reply any, err error) {
 		for _, call := range c.calls {
 			call.reply, call.err = reply, err
 			if err != nil && call.script.batch {
-				call.err = call.foreign(err)
+				call.err = call.dataError(err)
 			}
 		}
 		return

@@ -241,7 +241,7 @@ func TestMintedAndProposed(t *testing.T) {
 
 // A key that is handed to one who proposes keeps the largest fence, also when
 // the claim lapses, and gives the place back as it was.
-func TestClaimOfAProposalLapses(t *testing.T) {
+func TestClaimOfAProposalExpires(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	d := hasty(w.node())

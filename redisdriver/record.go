@@ -14,7 +14,7 @@ import (
 	"github.com/hasplock/hasp/driver"
 )
 
-// Record looks at the server's node record; see [driver.Recorded].
+// Record returns the server's node record; see [driver.Recorded].
 func (n *Node) Record(ctx context.Context) (driver.Record, error) {
 	if n.bad != nil {
 		return driver.Record{}, n.bad

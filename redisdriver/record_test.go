@@ -93,7 +93,7 @@ func TestNodeOptions(t *testing.T) {
 		{single, minTTL - 1, "at least"},
 		{single, 0, "at least"},
 		{single, -time.Second, "at least"},
-		{cluster, time.Second, "cluster"},
+		{cluster, time.Second, "ClusterClient"},
 		{nil, time.Second, "nil"},
 	} {
 		d := NewNode(c.rdb, c.ttl, nil)

@@ -10,7 +10,7 @@ import (
 	"github.com/hasplock/hasp/driver"
 )
 
-// Release gives up what r.Owner has; see [driver.Driver].
+// Release ends the lease of r.Owner, or gives its place up; see [driver.Driver].
 func (d *Driver) Release(ctx context.Context, r driver.ReleaseRequest) error {
 	return d.withdraw(ctx, driver.WithdrawRequest{ReleaseRequest: r})
 }
@@ -19,7 +19,7 @@ func (d *Driver) withdraw(ctx context.Context, r driver.WithdrawRequest) error {
 	if err := d.check(r.Claim); err != nil {
 		return err
 	}
-	return d.giveUp(ctx, d.releaseCall(r))
+	return d.sendRelease(ctx, d.releaseCall(r))
 }
 
 // What release.lua answers.
@@ -27,25 +27,25 @@ const (
 	releasedNothing = iota
 	releasedLease
 	releasedPlace
-	releasedMute // the lease, but we may not PUBLISH to the next in line
+	releasedMute // the lease, but we may not PUBLISH to the next in the queue
 )
 
-func (d *Driver) giveUp(ctx context.Context, c *call) error {
+func (d *Driver) sendRelease(ctx context.Context, c *call) error {
 	if _, err := d.send.do(ctx, c); err != nil {
 		return err
 	}
-	return d.released(c.reply)
+	return d.releaseOutcome(c.reply)
 }
 
-// released reads the answer to a release.
-func (d *Driver) released(reply any) error {
+// releaseOutcome reads the answer to a release.
+func (d *Driver) releaseOutcome(reply any) error {
 	switch reply {
 	case int64(releasedNothing):
 		return driver.ErrNotHeld
 	case int64(releasedLease), int64(releasedPlace):
 		return nil
 	case int64(releasedMute):
-		d.muted.Store(true) // from now on our leases say so, and the first in line looks
+		d.muted.Store(true) // from now on our leases say so, and the first in the queue looks
 		return nil
 	}
 	return errReply
@@ -61,7 +61,7 @@ func (d *Driver) releaseCall(r driver.WithdrawRequest) *call {
 	case r.End != driver.Finished || !r.Settled:
 		a := releaseAnyArgs{value: value(r.Claim), upTo: upTo, ending: endings[r.End]}
 		if !r.Settled {
-			a.tombstone = strconv.FormatInt(max(millis(min(r.TTL, wary)), 1), 10)
+			a.tombstone = strconv.FormatInt(max(millis(min(r.TTL, lateRequest)), 1), 10)
 		}
 		return d.batchCall(n, n.gone(r.Owner), a.args())
 	case upTo != "":
@@ -75,7 +75,7 @@ var endings = map[driver.End]string{driver.Unused: "unused", driver.Unfinished: 
 
 // batchCall is one request of the batch script. gone is "" where its kind has none.
 func (d *Driver) batchCall(n names, gone string, args []any) *call {
-	keys := []any{n.lock, n.grant, n.line, n.places, gone}
+	keys := []any{n.lock, n.grant, n.queue, n.places, gone}
 	if gone == "" {
 		keys = keys[:4]
 	}
@@ -83,7 +83,7 @@ func (d *Driver) batchCall(n names, gone string, args []any) *call {
 }
 
 // unclaimedCall is the answer to a hint for nobody: a lease goes only when it was
-// handed over and nobody claimed it, since the hint may be late. And the owner is
+// handed off and nobody claimed it, since the hint may be late. And the owner is
 // not remembered: it may have been away from its subscription for a moment only,
 // and ask again. One that gave up was released by whoever gave it up.
 func (d *Driver) unclaimedCall(c driver.Claim) *call {

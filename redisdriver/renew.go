@@ -26,13 +26,13 @@ const (
 
 // job is one script of a Renew and what its answers are about.
 type job struct {
-	call  *call
-	about []int // request of each answer
-	lease bool
-	slot  int
+	call     *call
+	about    []int // request of each answer
+	lease    bool
+	hashSlot int
 }
 
-// Renew prolongs leases and keeps places in line; see [driver.Driver].
+// Renew prolongs leases and keeps places in queues; see [driver.Driver].
 func (d *Driver) Renew(ctx context.Context, rs []driver.RenewRequest, done func(i int, r driver.Renewal)) {
 	var leases, places []int
 	for i, r := range rs {
@@ -48,7 +48,7 @@ func (d *Driver) Renew(ctx context.Context, rs []driver.RenewRequest, done func(
 		}
 	}
 	jobs := append(d.leaseJobs(rs, leases), d.placeJobs(rs, places)...)
-	slices.SortStableFunc(jobs, func(a, b *job) int { return cmp.Compare(a.slot, b.slot) }) // neighbours share a node
+	slices.SortStableFunc(jobs, func(a, b *job) int { return cmp.Compare(a.hashSlot, b.hashSlot) }) // neighbours share a node
 	size, lanes := perPipe, renewLanes
 	if d.cluster { // a node that hangs must not keep the others' leases waiting
 		size, lanes = 1, len(jobs)
@@ -99,15 +99,15 @@ func (d *Driver) renewPart(ctx context.Context, part []*job) {
 }
 
 // leaseJobs groups leases by what one script can carry: one TTL and, in a
-// cluster, one slot.
+// cluster, one hash slot.
 func (d *Driver) leaseJobs(rs []driver.RenewRequest, idx []int) []*job {
 	type group struct {
-		ttl  time.Duration
-		slot int
+		ttl      time.Duration
+		hashSlot int
 	}
 	groups := map[group][]int{}
 	for _, i := range idx {
-		g := group{rs[i].TTL, d.slotOf(rs[i].Key)}
+		g := group{rs[i].TTL, d.hashSlotOf(rs[i].Key)}
 		groups[g] = append(groups[g], i)
 	}
 	var jobs []*job
@@ -119,7 +119,7 @@ func (d *Driver) leaseJobs(rs []driver.RenewRequest, idx []int) []*job {
 			args[0] = millis(g.ttl)
 			for k, i := range about {
 				names := d.names(rs[i].Key)
-				keys[k], keys[n+k], keys[2*n+k] = names.lock, names.grant, names.line
+				keys[k], keys[n+k], keys[2*n+k] = names.lock, names.grant, names.queue
 				args = append(args, value(rs[i].Claim))
 			}
 			for _, i := range about {
@@ -128,7 +128,7 @@ func (d *Driver) leaseJobs(rs []driver.RenewRequest, idx []int) []*job {
 				}
 			}
 			jobs = append(jobs, &job{
-				call: &call{script: d.scripts.extend, keys: d.withRecord(keys), args: args}, about: about, lease: true, slot: g.slot,
+				call: &call{script: d.scripts.extend, keys: d.withRecord(keys), args: args}, about: about, lease: true, hashSlot: g.hashSlot,
 			})
 		}
 	}
@@ -144,10 +144,10 @@ func fenceHeld(r driver.RenewRequest) string {
 	return digits(r.Fence)
 }
 
-// placeJobs groups places by line, and lines by what one script can carry.
+// placeJobs groups places by queue, and queues by what one script can carry.
 func (d *Driver) placeJobs(rs []driver.RenewRequest, idx []int) []*job {
 	sorted := slices.SortedStableFunc(slices.Values(idx), func(a, b int) int {
-		return cmp.Or(cmp.Compare(d.slotOf(rs[a].Key), d.slotOf(rs[b].Key)), cmp.Compare(rs[a].Key, rs[b].Key))
+		return cmp.Or(cmp.Compare(d.hashSlotOf(rs[a].Key), d.hashSlotOf(rs[b].Key)), cmp.Compare(rs[a].Key, rs[b].Key))
 	})
 	var jobs []*job
 	var j *job
@@ -157,12 +157,12 @@ func (d *Driver) placeJobs(rs []driver.RenewRequest, idx []int) []*job {
 		for n < len(sorted) && n < perScript && rs[sorted[n]].Key == key {
 			n++
 		}
-		if slot := d.slotOf(key); j == nil || j.slot != slot || len(j.about)+n > perScript {
-			j = &job{call: &call{script: d.scripts.keep}, slot: slot}
+		if hashSlot := d.hashSlotOf(key); j == nil || j.hashSlot != hashSlot || len(j.about)+n > perScript {
+			j = &job{call: &call{script: d.scripts.keep}, hashSlot: hashSlot}
 			jobs = append(jobs, j)
 		}
 		names := d.names(key)
-		j.call.keys = append(j.call.keys, names.lock, names.grant, names.line, names.places)
+		j.call.keys = append(j.call.keys, names.lock, names.grant, names.queue, names.places)
 		j.call.args = append(j.call.args, n)
 		for _, i := range sorted[:n] {
 			j.call.args = append(j.call.args, value(rs[i].Claim), millis(rs[i].Patience))

@@ -41,10 +41,10 @@ func (s *split) admitOther() contend.Owner {
 	s.other.admit(s.onOther)
 	s.other.do("DEL", "lock:k") // it ended meanwhile
 	b := ask("k")
-	for granted := false; !granted; { // past the line that it copied
+	for granted := false; !granted; { // past the queue that it copied
 		res := s.other.try(s.onOther, b)
 		if granted = res.Granted; !granted {
-			s.other.do("DEL", s.onOther.names("k").line)
+			s.other.do("DEL", s.onOther.names("k").queue)
 		}
 	}
 	return b

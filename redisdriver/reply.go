@@ -39,7 +39,7 @@ type answer struct {
 	granted   bool
 	fence     uint64 // of a refusal: what a proposal must be above, or 0
 	fences    int    // how many were granted
-	abandoned bool   // a holder before did not finish
+	abandoned bool   // a previous holder did not finish
 	slot      int
 	lasts     time.Duration // 0: as long as was asked
 
@@ -49,15 +49,15 @@ type answer struct {
 	left  time.Duration // or free, or forever
 	ahead int
 	grant grant
-	next  int64 // what became of the search for the next in line: nextFound…
+	next  int64 // what became of the search for the next in the queue: nextFound…
 
 	kind string // the lock key holds something of this type
 }
 
-// What try.lua says of the next in line.
+// What try.lua says of the next in the queue.
 const (
 	nextFound  = iota // or was not looked for
-	nextMute          // it could not be told
+	nextMute          // it could not get a hint
 	nextMore          // the search goes on with the next call
 	nextHanded        // it has the key now
 )
@@ -119,7 +119,7 @@ func parseFence(s string, r *reply) uint64 {
 	return n
 }
 
-// grant is the head of a grant record, see line.lua, or of one of the leases of
+// grant is the head of a grant record, see queue.lua, or of one of the leases of
 // a key that is shared, see held.lua.
 type grant struct {
 	owner string
@@ -176,7 +176,7 @@ func (g grant) holder(value string) driver.Holder {
 }
 
 // refusal turns the answer of a Try that was not granted into a Result.
-func (a answer) refusal(told bool) driver.Result {
+func (a answer) refusal(hinted bool) driver.Result {
 	r := driver.Result{Why: a.why, Fence: a.fence, Ahead: a.ahead}
 	switch a.why {
 	case driver.NotVoting:
@@ -195,7 +195,7 @@ func (a answer) refusal(told bool) driver.Result {
 		r.Left = max(a.left, 0)
 	}
 	if a.why == driver.Held {
-		r.RetryIn = a.retryIn(r, told)
+		r.RetryIn = a.retryIn(r, hinted)
 	}
 	return r
 }
@@ -206,9 +206,9 @@ func (a answer) looksAfterClaim() bool {
 	return a.ahead <= 3 && (a.grant.state == 'c' || a.grant.state == 'C')
 }
 
-// retryIn says when to try again without a hint. Only the first in line looks
+// retryIn says when to try again without a hint. Only the first in the queue looks
 // after the holder; a waiter that gets no hints has to poll.
-func (a answer) retryIn(r driver.Result, told bool) time.Duration {
+func (a answer) retryIn(r driver.Result, hinted bool) time.Duration {
 	expiry := min(r.Left, math.MaxInt64-time.Millisecond) + time.Millisecond
 	if r.Left == 0 {
 		expiry = lookAfter // no expiry, or gone meanwhile
@@ -217,9 +217,9 @@ func (a answer) retryIn(r driver.Result, told bool) time.Duration {
 	switch {
 	case a.next == nextMore:
 		return moreAfter
-	case a.left == free || a.next == nextMute: // free, but not for us: the next in line could not be told
+	case a.left == free || a.next == nextMute: // free, but not for us: the next in the queue could not get a hint
 		return lookAfter
-	case !told:
+	case !hinted:
 		return min(expiry, pollStep*time.Duration(a.ahead+1), pollMax)
 	case a.ahead > 0 && a.next != nextHanded && !a.looksAfterClaim():
 		return 0

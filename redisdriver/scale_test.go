@@ -22,7 +22,7 @@ import (
 
 // The handoff costs the server the same number of commands whether 2 wait or
 // 512, each on connections of its own, and the order of grants is the order of
-// the line.
+// the queue.
 func TestCommandsPerHandoffAreFlat(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "--maxclients", "4000")
@@ -50,7 +50,7 @@ func (w *world) handoffs(n int) float64 {
 		rdb := redis.NewClient(&redis.Options{Addr: w.server.Addr(), PoolSize: 1})
 		defer rdb.Close()
 		drivers[i], rs[i] = patient(New(rdb, nil)), ask("k")
-		rs[i].Patience = time.Hour // until so many stand in line
+		rs[i].Patience = time.Hour // until so many stand in the queue
 		defer drivers[i].Close()
 		hints[i] = w.wait(drivers[i], rs[i])
 	}
@@ -169,7 +169,7 @@ func TestStuckConnections(t *testing.T) {
 		w.until("it hangs", func() bool {
 			d.send.mu.Lock()
 			defer d.send.mu.Unlock()
-			return d.send.flying == i+1 && len(d.send.queue) == 0
+			return d.send.busy == i+1 && len(d.send.queue) == 0
 		})
 	}
 	if _, err := contend.Try(w.ctx, d, ask("other")); err != nil { // long before the client's read timeout

@@ -32,7 +32,7 @@ type call struct {
 }
 
 // The fates of a call. Until the client asks what to write nothing was sent, and
-// what was told to be void never is.
+// what was made void never is.
 const (
 	unsent = iota
 	sent
@@ -53,16 +53,16 @@ type sender struct {
 	lanes   int // pipelines on their way at once, while they come back
 	batch   int // calls in one
 	closing <-chan struct{}
-	wake    chan struct{} // a token for each lane that was parked and has work again
+	wake    chan struct{} // a token for each lane that was idle and has work again
 	reached atomic.Bool   // the server answered once
 
-	mu     sync.Mutex
-	queue  []*call
-	flying int
-	away   int // calls on their way
-	parked int
-	landed int  // counts pipelines that came back
-	armed  bool // relieve will come
+	mu       sync.Mutex
+	queue    []*call
+	busy     int  // lanes at work
+	away     int  // calls on their way
+	idle     int  // lanes that rest
+	returned int  // counts pipelines that came back
+	armed    bool // unblock will run
 }
 
 // Few lanes make large batches, and no lane takes more than its share of all
@@ -79,8 +79,8 @@ const (
 	// scriptCalls is how many requests one script carries: the server does
 	// nothing else meanwhile, for about 10 µs each in the worst case.
 	scriptCalls = 32
-	// parkTime is how long a lane without work keeps its goroutine.
-	parkTime = 200 * time.Millisecond
+	// idleTime is how long a lane without work keeps its goroutine.
+	idleTime = 200 * time.Millisecond
 )
 
 func newSender(rdb redis.UniversalClient, cluster bool, closing <-chan struct{}) *sender {
@@ -119,7 +119,7 @@ func (s *sender) begin(ctx context.Context, c *call, report func(*call)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.queue = append(s.queue, c)
-	if s.flying < s.lanes {
+	if s.busy < s.lanes {
 		s.start()
 	} else {
 		s.arm()
@@ -128,27 +128,27 @@ func (s *sender) begin(ctx context.Context, c *call, report func(*call)) {
 
 // start opens a lane. mu is held.
 func (s *sender) start() {
-	s.flying++
-	if s.parked > 0 {
-		s.parked--
+	s.busy++
+	if s.idle > 0 {
+		s.idle--
 		s.wake <- struct{}{}
 		return
 	}
-	go s.fly()
+	go s.work()
 }
 
-// arm has relieve look after what waits. mu is held.
+// arm has unblock look after what waits. mu is held.
 func (s *sender) arm() {
 	if s.armed {
 		return
 	}
 	s.armed = true
-	landed := s.landed
-	time.AfterFunc(stuckAfter, func() { s.relieve(landed) })
+	returned := s.returned
+	time.AfterFunc(stuckAfter, func() { s.unblock(returned) })
 }
 
-// relieve opens a lane more when nothing came back since it was armed.
-func (s *sender) relieve(landed int) {
+// unblock opens a lane more when nothing came back since it was armed.
+func (s *sender) unblock(returned int) {
 	var left []*call
 	defer func() {
 		for _, c := range left {
@@ -167,14 +167,14 @@ func (s *sender) relieve(landed int) {
 	if len(s.queue) == 0 {
 		return
 	}
-	if s.landed == landed && s.flying < stuckLanes {
+	if s.returned == returned && s.busy < stuckLanes {
 		s.start()
 	}
 	s.arm()
 }
 
-// fly sends what waits until nothing does, and for a while longer.
-func (s *sender) fly() {
+// work sends what waits until nothing does, and for a while longer.
+func (s *sender) work() {
 	for company := false; ; {
 		if company {
 			runtime.Gosched() // whoever was answered, and is about to ask again, comes along
@@ -184,7 +184,7 @@ func (s *sender) fly() {
 		n := min(len(s.queue), s.batch, share)
 		if n == 0 {
 			s.queue = nil
-			if !s.park() {
+			if !s.rest() {
 				return
 			}
 			continue
@@ -195,30 +195,30 @@ func (s *sender) fly() {
 		}
 		s.queue = s.queue[n:]
 		s.away += n
-		if len(s.queue) > 0 && s.flying < s.lanes {
+		if len(s.queue) > 0 && s.busy < s.lanes {
 			s.start()
 		}
 		company = n > 1
 		s.mu.Unlock()
 		s.run(calls)
 		s.mu.Lock()
-		s.landed++
+		s.returned++
 		s.away -= n
 		s.mu.Unlock()
 	}
 }
 
-// park ends the flight of a lane, and keeps its goroutine for the next. It is
+// rest ends the work of a lane, and keeps its goroutine for the next. It is
 // false when none came. mu is held, and released.
-func (s *sender) park() bool {
-	s.flying--
-	if s.parked >= s.lanes || s.parked+len(s.wake) >= cap(s.wake) { // a token never waits for room
+func (s *sender) rest() bool {
+	s.busy--
+	if s.idle >= s.lanes || s.idle+len(s.wake) >= cap(s.wake) { // a token never waits for room
 		s.mu.Unlock()
 		return false
 	}
-	s.parked++
+	s.idle++
 	s.mu.Unlock()
-	limit := time.NewTimer(parkTime)
+	limit := time.NewTimer(idleTime)
 	defer limit.Stop()
 	select {
 	case <-s.wake:
@@ -232,7 +232,7 @@ func (s *sender) park() bool {
 	case <-s.wake:
 		return true
 	default:
-		s.parked--
+		s.idle--
 		return false
 	}
 }

@@ -69,7 +69,7 @@ func TestShareWithoutItsGrant(t *testing.T) {
 }
 
 // A lock that a person made permanent keeps its leases: the Try that a
-// conversion overtook does not join the line.
+// conversion overtook does not join the queue.
 func TestLateTryAtAPermanentLock(t *testing.T) {
 	w := newWorld(t)
 	d := w.driver(nil)

@@ -44,7 +44,7 @@ func (w *world) sharers(d *Driver, key string) (owners []string) {
 	return owners
 }
 
-// ofKey are the names of what the server has for lock:k and its line.
+// ofKey are the names of what the server has for lock:k and its queue.
 func (w *world) ofKey() []string {
 	w.Helper()
 	return slices.DeleteFunc(w.keys(), func(k string) bool {
@@ -231,7 +231,7 @@ func TestSharersAreForgotten(t *testing.T) {
 	}
 }
 
-// A release lets in a bounded number from the front of the line, and each that
+// A release lets in a bounded number from the front of the queue, and each that
 // comes for its lease lets in more: all are told, in order, none is left out.
 func TestManyReadersAreLetIn(t *testing.T) {
 	w := newWorld(t)
@@ -303,12 +303,12 @@ func TestManyUnclaimedLeasesKeepTheirPlaces(t *testing.T) {
 		got = append(got, h.Owner)
 	}
 	if !slices.Equal(got, owners) {
-		t.Errorf("%d of %d are in line, or in another order", len(got), n)
+		t.Errorf("%d of %d are in the queue, or in another order", len(got), n)
 	}
 }
 
 // A writer that gives up lets in the readers behind it, also where it is not
-// the first in line because the first is passed over.
+// the first in the queue because the first is passed over.
 func TestWriterLeavesBehindAStruckPlace(t *testing.T) {
 	w := newWorld(t)
 	d, hung := w.driver(nil), w.driver(nil)

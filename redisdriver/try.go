@@ -14,21 +14,21 @@ import (
 )
 
 const (
-	wary = 10 * time.Second // how long at most a late request may be under way
+	lateRequest = 10 * time.Second // how long a late request may be under way at most
 
-	lookAfter = 100 * time.Millisecond // the first in line, when nobody will tell it
-	moreAfter = 2 * time.Millisecond   // where the search for the next in line goes on with the next call
+	lookAfter = 100 * time.Millisecond // the first in the queue, when no hint will come
+	moreAfter = 2 * time.Millisecond   // where the search for the next in the queue goes on with the next call
 	pollStep  = 50 * time.Millisecond  // without hints: this much longer for each place before
 	pollMax   = time.Second            // but no longer than this
 )
 
-// Try asks once for r.Key; see [driver.Driver].
+// Try requests r.Key once; see [driver.Driver].
 func (d *Driver) Try(ctx context.Context, r driver.TryRequest) (driver.Result, error) {
 	return d.vote(ctx, driver.VoteRequest{TryRequest: r})
 }
 
 func (d *Driver) vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
-	c, told, refused, err := d.prepare(r)
+	c, hinted, refused, err := d.prepare(r)
 	if c == nil {
 		return refused, err
 	}
@@ -36,23 +36,23 @@ func (d *Driver) vote(ctx context.Context, r driver.VoteRequest) (driver.Result,
 	if _, err := d.send.do(ctx, c); err != nil {
 		return driver.Result{}, err
 	}
-	return d.tried(r, c, told, begun)
+	return d.tried(r, c, hinted, begun)
 }
 
 // prepare returns the call of a Try, or what needs no call to be said.
-func (d *Driver) prepare(r driver.VoteRequest) (c *call, told bool, refused driver.Result, err error) {
+func (d *Driver) prepare(r driver.VoteRequest) (c *call, hinted bool, refused driver.Result, err error) {
 	switch err = d.valid(r.Key, r.Check()); {
 	case err != nil:
 		return nil, false, refused, err
 	case d.maxTTL != 0 && r.TTL > d.maxTTL:
 		return nil, false, driver.Result{Why: driver.TTLTooLong, TTL: d.maxTTL}, nil
 	}
-	c, told = d.tryCall(r)
-	return c, told, refused, nil
+	c, hinted = d.tryCall(r)
+	return c, hinted, refused, nil
 }
 
 // tried reads the answer to a Try that began at begun.
-func (d *Driver) tried(r driver.VoteRequest, c *call, told bool, begun time.Time) (driver.Result, error) {
+func (d *Driver) tried(r driver.VoteRequest, c *call, hinted bool, begun time.Time) (driver.Result, error) {
 	d.delay.sample(time.Since(begun))
 	a, err := parseTry(c.reply)
 	if err != nil {
@@ -67,14 +67,14 @@ func (d *Driver) tried(r driver.VoteRequest, c *call, told bool, begun time.Time
 			Node: c.life,
 		}, nil
 	}
-	res := a.refusal(told)
+	res := a.refusal(hinted)
 	res.Node = c.life
 	return res, nil
 }
 
-// tryCall is a Try as the batch script wants it. told says that hints will
+// tryCall is a Try as the batch script wants it. hinted says that hints will
 // reach r.
-func (d *Driver) tryCall(r driver.VoteRequest) (c *call, told bool) {
+func (d *Driver) tryCall(r driver.VoteRequest) (c *call, hinted bool) {
 	n, state, place := d.names(r.Key), "h", ""
 	if d.muted.Load() {
 		state = "m"
@@ -83,7 +83,7 @@ func (d *Driver) tryCall(r driver.VoteRequest) (c *call, told bool) {
 		state = strings.ToUpper(state)
 	}
 	if r.Queue {
-		place, told = d.place(r)
+		place, hinted = d.place(r)
 	}
 	gone := n.gone(r.Owner)
 	switch {
@@ -102,11 +102,11 @@ func (d *Driver) tryCall(r driver.VoteRequest) (c *call, told bool) {
 		if r.Mode == driver.Shared {
 			a.limit = strconv.FormatInt(limitOf(r.Claim), 10)
 		}
-		return d.batchCall(n, gone, a.args()), told
+		return d.batchCall(n, gone, a.args()), hinted
 	case r.Proposal != 0:
-		return d.batchCall(n, gone, proposeArgs{value(r.Claim), millis(r.TTL), state, digits(r.Proposal)}.args()), told
+		return d.batchCall(n, gone, proposeArgs{value(r.Claim), millis(r.TTL), state, digits(r.Proposal)}.args()), hinted
 	}
-	return d.batchCall(n, gone, tryArgs{value(r.Claim), millis(r.TTL), state, keeping(r.TTL)}.args()), told
+	return d.batchCall(n, gone, tryArgs{value(r.Claim), millis(r.TTL), state, keeping(r.TTL)}.args()), hinted
 }
 
 // how says what a Try is more than an attempt.
@@ -135,9 +135,9 @@ const maxFence = 9_999_999_999_999_999
 
 func digits(fence uint64) string { return fmt.Sprintf("%016d", min(fence, maxFence)) }
 
-// place describes r's place in line: patience, claim, mode and inbox as
-// line.lua wants them. told says that hints will reach r.
-func (d *Driver) place(r driver.VoteRequest) (text string, told bool) {
+// place describes r's place in the queue: patience, claim, mode and inbox as
+// queue.lua wants them. hinted says that hints will reach r.
+func (d *Driver) place(r driver.VoteRequest) (text string, hinted bool) {
 	claim := d.delay.claim(r.TTL)
 	mode, inbox := d.boxes.mode(r.Claim)
 	if mode == modePoll {

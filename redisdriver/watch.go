@@ -13,20 +13,20 @@ import (
 	"github.com/hasplock/hasp/driver"
 )
 
-// The modes of a place, see line.lua.
+// The modes of a place, see queue.lua.
 const (
-	modePoll         = 'p'
-	modeTold         = 'n'
-	modeCounted      = 'c'
-	modeShardTold    = 'N'
-	modeShardCounted = 'C'
+	modePoll                = 'p'
+	modePublish             = 'n'
+	modePublishCounted      = 'c'
+	modeShardPublish        = 'N'
+	modeShardPublishCounted = 'C'
 )
 
-// maxBoxes bounds the subscriptions of a Driver in a cluster, where each slot
+// maxBoxes bounds the subscriptions of a Driver in a cluster, where each hash slot
 // needs its own. Waiters in further slots poll.
 const maxBoxes = 32
 
-// boxes are the inboxes of a Driver: one, or in a cluster one for each slot
+// boxes are the inboxes of a Driver: one, or in a cluster one for each hash slot
 // with waiters.
 type boxes struct {
 	d      *Driver
@@ -35,8 +35,8 @@ type boxes struct {
 	closed bool
 }
 
-// Watch returns the channel on which c.Owner hears that it should try again;
-// see [driver.Driver]. It is nil where the server does not let us subscribe.
+// Watch returns the channel of hints for c.Owner; see [driver.Driver]. It is nil if the
+// server does not allow this client to subscribe.
 //
 // The first Watch opens one connection for subscriptions beside the client's
 // pool; it stays until Close.
@@ -44,7 +44,7 @@ func (d *Driver) Watch(ctx context.Context, c driver.Claim) (<-chan struct{}, er
 	if err := d.check(c); err != nil {
 		return nil, err
 	}
-	in, err := d.boxes.get(d.slotOf(c.Key))
+	in, err := d.boxes.get(d.hashSlotOf(c.Key))
 	if in == nil {
 		return nil, err
 	}
@@ -56,41 +56,41 @@ func (d *Driver) Watch(ctx context.Context, c driver.Claim) (<-chan struct{}, er
 	return in.watch(ctx, c), nil
 }
 
-// slotOf says which inbox serves a key: its slot, or -1 outside a cluster.
-func (d *Driver) slotOf(key string) int {
+// hashSlotOf says which inbox serves a key: its hash slot, or -1 outside a cluster.
+func (d *Driver) hashSlotOf(key string) int {
 	if !d.cluster {
 		return -1
 	}
-	return slot(d.prefix + key)
+	return hashSlot(d.prefix + key)
 }
 
-// get returns the inbox for a slot, a new one if need be, or nil when there
+// get returns the inbox for a hash slot, a new one if need be, or nil when there
 // are too many.
-func (b *boxes) get(slot int) (*inbox, error) {
+func (b *boxes) get(hashSlot int) (*inbox, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
 		return nil, driver.ErrClosed
 	}
-	if in := b.open[slot]; in != nil {
+	if in := b.open[hashSlot]; in != nil {
 		in.come(1)
 		return in, nil
 	}
 	if len(b.open) >= maxBoxes && !b.makeRoom() {
 		return nil, nil
 	}
-	in := newInbox(b.d, slot)
+	in := newInbox(b.d, hashSlot)
 	in.coming = 1
-	b.open[slot] = in
+	b.open[hashSlot] = in
 	b.d.running.Go(in.run)
 	return in, nil
 }
 
 // makeRoom closes an inbox that nobody watches.
 func (b *boxes) makeRoom() bool {
-	for slot, in := range b.open {
+	for hashSlot, in := range b.open {
 		if in.idle() {
-			delete(b.open, slot)
+			delete(b.open, hashSlot)
 			in.close()
 			return true
 		}
@@ -98,10 +98,10 @@ func (b *boxes) makeRoom() bool {
 	return false
 }
 
-// mode says how c's place in line is told, and where.
+// mode returns how c's place in the queue gets hints, and where.
 func (b *boxes) mode(c driver.Claim) (mode byte, inbox string) {
 	b.mu.Lock()
-	in := b.open[b.d.slotOf(c.Key)]
+	in := b.open[b.d.hashSlotOf(c.Key)]
 	b.mu.Unlock()
 	if in == nil {
 		return modePoll, ""
@@ -131,11 +131,11 @@ func (d *Driver) giveBack(c driver.Claim) {
 		defer func() { <-d.giving }()
 		ctx, cancel := context.WithTimeout(d.life, 5*time.Second)
 		defer cancel()
-		_ = d.giveUp(ctx, d.unclaimedCall(c)) // lost: the claim lapses
+		_ = d.sendRelease(ctx, d.unclaimedCall(c)) // without an answer: the claim expires
 	})
 }
 
-// parseHint reads what call in line.lua publishes: the length of the value in
+// parseHint reads what call in the queue.lua publishes: the length of the value in
 // three digits, the value, the lock key. Before it may stand when to try, in ms:
 // such a hint says only that somebody should look then.
 func (d *Driver) parseHint(s string) (c driver.Claim, after time.Duration, ok bool) {

@@ -38,11 +38,11 @@ local function mint(n, newest)
 end
 local contended
 local caller -- the inbox of the one that asks, if it is known
-local handed, post -- ms after which the next in line is to look, see line.lua; nil: it knows by itself
+local handed, hintLater -- ms after which the next in the queue is to look, see queue.lua; nil: it knows by itself
 local function slow()
   if not stamp then look() end
-  local K -- the keys of the request at hand, see line.lua
-  local sharing, ours, share, leave, usher, holder -- see held.lua and share.lua
+  local K -- the keys of the request at hand, see queue.lua
+  local slowShared, ours, tryShared, releaseShared, serveFree, holder -- see held.lua and share.lua
 local LINGER = 60000 -- ms a sidecar outlives what it belongs to
 local function later(key, px)
   if redis.REDIS_VERSION_NUM then -- since 7.0, like GT
@@ -69,11 +69,11 @@ local function notify(e, px)
   return n
 end
 local function strike(strikes, inbox, at)
-  local kept = {}
+  local others = {}
   for name, when in string.gmatch(strikes, '(%S+) (%d+);') do
-    if name ~= inbox and #kept < 50 then kept[#kept + 1] = name .. ' ' .. when .. ';' end
+    if name ~= inbox and #others < 50 then others[#others + 1] = name .. ' ' .. when .. ';' end
   end
-  return inbox .. ' ' .. at .. ';' .. table.concat(kept)
+  return inbox .. ' ' .. at .. ';' .. table.concat(others)
 end
 local function struck(strikes, e)
   if e.missed ~= '' then return true end
@@ -82,7 +82,7 @@ local function struck(strikes, e)
   local at = last and tonumber(string.match(strikes, '^%d+', last + 1))
   return at ~= nil and at <= ms and (e.contact <= at or e.contact > ms)
 end
-local function spare(strikes)
+local function unstrike(strikes)
   if not caller or strikes == '' then return strikes end
   local from, to = string.find(strikes, caller .. ' ', 1, true)
   if not from then return strikes end
@@ -99,7 +99,7 @@ local function beyond(known, at, me)
   local rank = call('ZCOUNT', K.queue, '-inf', number)
   return rank > at and rank or nil
 end
-local function first(me, tell, fits, from)
+local function first(me, hint, fits, from)
   local at, size, passed = from or 0, 1, nil
   for round = 1, 11 do
     local ids = call('ZRANGE', K.queue, at, at + size - 1, 'WITHSCORES')
@@ -110,21 +110,21 @@ local function first(me, tell, fits, from)
     local owners = {}
     for i = 1, #ids, 2 do owners[#owners + 1] = sub(ids[i], 1, 26) end
     local places = call('HMGET', K.places, '!', '?', unpack(owners))
-    local strikes, dead, lost, found, why = spare(places[1] or ''), {}, {}, nil, nil
+    local strikes, expired, owned, found, why = unstrike(places[1] or ''), {}, {}, nil, nil
     for i = 1, #owners do
       local e = places[i + 2] and entry(ids[2 * i - 1], ids[2 * i], places[i + 2])
       if ids[2 * i - 1] == me then
         found = e or {value = me}
       elseif not e or not e.contact or e.contact + e.patience <= ms then
-        dead[#dead + 1] = ids[2 * i - 1]
-        lost[#lost + 1] = owners[i]
+        expired[#expired + 1] = ids[2 * i - 1]
+        owned[#owned + 1] = owners[i]
       elseif struck(strikes, e) then
         local next, mine
         if not passed then next, mine = beyond(places[2], at, me) end
         if mine then return {value = me}, nil, at end
         at, passed = next or at + 1, ids[2 * i]
         if next then break end
-      elseif not tell or e.mode == 'p' or fits and not fits(e.limit) then
+      elseif not hint or e.mode == 'p' or fits and not fits(e.limit) then
         found = e
       else
         local n = notify(e)
@@ -138,9 +138,9 @@ local function first(me, tell, fits, from)
       end
       if found then break end
     end
-    if #dead > 0 then
-      call('ZREM', K.queue, unpack(dead))
-      call('HDEL', K.places, unpack(lost))
+    if #expired > 0 then
+      call('ZREM', K.queue, unpack(expired))
+      call('HDEL', K.places, unpack(owned))
     end
     if found and size == 1 then return found, why, at end
     if passed and (found or round == 11) then call('HSET', K.places, '?', passed .. ' ' .. string.format('%.0f', ms)) end
@@ -153,14 +153,14 @@ local function alive(number, known)
   known = known or call('HGET', K.places, '?')
   if known and tonumber(number) <= tonumber(string.match(known, '^%S+')) then call('HDEL', K.places, '?') end
 end
-local function some(from, to)
+local function placesAt(from, to)
   local ids, owners = call('ZRANGE', K.queue, from, to), {}
   if #ids == 0 then return ids, ids end
   for i = 1, #ids do owners[i] = sub(ids[i], 1, 26) end
   return ids, call('HMGET', K.places, unpack(owners))
 end
-local function hail()
-  local ids, places = some(-100, -1)
+local function hintLast()
+  local ids, places = placesAt(-100, -1)
   local last
   for i = 1, #ids do
     if places[i] and (not last or places[i] > places[last]) then last = i end
@@ -168,24 +168,24 @@ local function hail()
   local e = last and entry(ids[last], nil, places[last])
   if e and e.mode and e.mode ~= 'p' then notify(e) end
 end
-function post(px)
-  local told, _, at = first(false, false)
-  if told and told.contact + told.patience / 2 <= ms then
-    local ids, places = some(at + 1, at + 3)
+function hintLater(px)
+  local e, _, at = first(false, false)
+  if e and e.contact + e.patience / 2 <= ms then
+    local ids, places = placesAt(at + 1, at + 3)
     for i = 1, #ids do
-      local e = places[i] and entry(ids[i], nil, places[i])
-      if e and e.contact and e.contact + e.patience / 2 > ms then
-        told = e
+      local next = places[i] and entry(ids[i], nil, places[i])
+      if next and next.contact and next.contact + next.patience / 2 > ms then
+        e = next
         break
       end
     end
   end
-  if told and told.mode ~= 'p' then notify(told, string.format('%d', math.min(px, 86400000))) end
+  if e and e.mode ~= 'p' then notify(e, string.format('%d', math.min(px, 86400000))) end
 end
-local function lead()
+local function hintFirst()
   local e, why = first(false, false)
   if e and e.mode ~= 'p' then notify(e) end
-  if why == 'more' then hail() end
+  if why == 'more' then hintLast() end
 end
 local function wrote(grant)
   local most = grant and sub(grant, 61, 76)
@@ -264,7 +264,7 @@ local function join(r)
     alive(mine)
   else
     local last = call('ZRANGE', K.queue, -1, -1, 'WITHSCORES')[2] or '0'
-    call('ZADD', K.queue, string.format('%.0f', counted('line', last) + 1), r.value)
+    call('ZADD', K.queue, string.format('%.0f', counted('queue', last) + 1), r.value)
   end
   call('HSET', K.places, sub(r.value, 1, 26), sub(stamp, 1, 13) .. ' ' .. r.place)
   outlast(K.queue, r.patience + LINGER)
@@ -307,8 +307,8 @@ local function try(r)
   r.cur, r.grant, r.gone = cur, grant, got[3]
   local state = grant and sub(grant, 59, 59)
   if r.limit or state == 's' or state == 'S' or cur and sub(cur, 1, 27) == 'SHAREDLEASESAREINHASPSHARE ' then
-    if not share then sharing() end
-    return share(r) or try(r) -- it is free now
+    if not tryShared then slowShared() end
+    return tryShared(r) or try(r) -- it is free now
   end
   if cur == r.value and not r.gone then return asAgain(r, grant) end
   if cur or r.gone then
@@ -324,8 +324,8 @@ local function try(r)
   local e, why = first(me, true)
   if e and e.value ~= r.value then
     if not why and e.limit then
-      if not share then sharing() end
-      usher(e, grant, abandoned, me)
+      if not tryShared then slowShared() end
+      serveFree(e, grant, abandoned, me)
     elseif not why then
       if not handOff(e, newest, wrote(grant), abandoned) then mint(1, newest) end
       r.cur, r.grant = e.value, call('GET', K.grant)
@@ -343,7 +343,7 @@ local function try(r)
   end
   if mine then
     unqueue(r.value)
-    handed = r.ttl -- the next in line did not see that
+    handed = r.ttl -- the next in the queue did not see that
   end
   return granted(r, fence, abandoned, n, hold)
 end
@@ -355,8 +355,8 @@ local function release(r)
   local state = grant and sub(grant, 59, 59) or ''
   local pending = grant and sub(grant, 1, 26) == owner and string.find(state, '[cC]') -- never came for it
   if state == 's' or state == 'S' or cur and sub(cur, 1, 27) == 'SHAREDLEASESAREINHASPSHARE ' then
-    if not share then sharing() end
-    return leave(r, cur, grant)
+    if not tryShared then slowShared() end
+    return releaseShared(r, cur, grant)
   end
   local abandoned = grant and sub(grant, 60, 60) == '!'
   if cur == value then
@@ -373,23 +373,23 @@ local function release(r)
     local e, why = first(false, true)
     if e and not why then
       if e.limit then
-        if not share then sharing() end
-        why = usher(e, grant, abandoned, false)
+        if not tryShared then slowShared() end
+        why = serveFree(e, grant, abandoned, false)
       elseif not handOff(e, newest, wrote(grant), abandoned) then
         why = 'mute'
       end
     end
-    if why == 'more' and not handed then hail() end
+    if why == 'more' and not handed then hintLast() end
     return why == 'mute' and 3 or 1
   end
   local rank = call('ZRANK', K.queue, value)
   if rank or pending then unqueue(value) end
   if pending then remember(grant, abandoned) end -- or its place would come back
   if r.tombstone then redis.pcall('SET', K.gone, '', 'PX', r.tombstone) end
-  if (rank == 0 or pending) then lead() end
+  if (rank == 0 or pending) then hintFirst() end
   return (rank or pending) and 2 or 0
 end
-function sharing()
+function slowShared()
 local FREE = 4398046511104 -- 2^42; no limit is above a quarter of it
 local function smallest()
   local front = call('ZRANGE', K.room, 0, 0, 'WITHSCORES')
@@ -434,7 +434,7 @@ local function reap(all)
     end
     if #over == 0 or not all and call('PTTL', K.lock) == -1 then return true end
     local leases, strikes = call('HMGET', K.held, unpack(over)), nil
-    local free, line, places, patience = {}, {}, {}, 0
+    local free, queue, places, patience = {}, {}, {}, 0
     call('ZREM', K.shares, unpack(over)) -- takes no memory, and after it nothing is refused for that
     call('HDEL', K.held, unpack(over))
     for i = 1, #over do
@@ -446,15 +446,15 @@ local function reap(all)
       if l and l.pending then
         local number, place = string.match(l.place, '^(%S+) (.*)$')
         local e = entry(over[i], number, place)
-        line[#line + 1], line[#line + 2] = number, over[i]
+        queue[#queue + 1], queue[#queue + 2] = number, over[i]
         places[#places + 1], places[#places + 2] = sub(over[i], 1, 26), unclaimed(place)
         strikes = strike(strikes or call('HGET', K.places, '!') or '', e.inbox, l.since)
         patience = math.max(patience, e.patience)
       end
     end
     if #free > 0 then call('ZADD', K.room, unpack(free)) end
-    if #line > 0 then
-      call('ZADD', K.queue, unpack(line))
+    if #queue > 0 then
+      call('ZADD', K.queue, unpack(queue))
       call('HSET', K.places, '!', strikes, unpack(places))
       outlast(K.queue, patience + LINGER)
       outlast(K.places, patience + LINGER)
@@ -469,12 +469,12 @@ local function vacate()
   call('DEL', K.lock, K.shares, K.held, K.room)
   ours.lock, ours.n, ours.least, ours.stale = nil, 0, math.huge, true
 end
-local function survey(cur, grant, gap)
-  local side = sub(K.queue, 11)
+local function survey(cur, grant, abandoned)
+  local side = sub(K.queue, 12)
   K.shares, K.held, K.room = 'hasp.shares:' .. side, 'hasp.held:' .. side, 'hasp.room:' .. side
   local state = grant and sub(grant, 59, 59)
   local was = state == 's' or state == 'S'
-  ours = {n = 0, least = math.huge, newest = grant and sub(grant, 28, 43), wrote = wrote(grant), mark = gap,
+  ours = {n = 0, least = math.huge, newest = grant and sub(grant, 28, 43), wrote = wrote(grant), mark = abandoned,
     mute = state == 'S', px = 0, grant = grant, stale = false}
   local done
   if cur and sub(cur, 1, 27) == 'SHAREDLEASESAREINHASPSHARE ' then
@@ -499,7 +499,7 @@ local function survey(cur, grant, gap)
   end
   return done
 end
-local function settle()
+local function save()
   if ours.alone or not ours.stale and ours.px == 0 then return end
   local zero, px = string.rep('0', 16), ours.px
   local newest, most = ours.newest or zero, ours.wrote or zero
@@ -547,7 +547,7 @@ local function add(value, fence, state, limit, px, since, place)
   ours.mute, ours.stale = ours.mute or (state == 'm' or state == 'M'), true
   return l
 end
-local function hand(e)
+local function handTo(e)
   if not e.limit then
     if not handOff(e, ours.newest, ours.wrote, ours.mark) then return false end
     ours.alone = e.value
@@ -561,29 +561,29 @@ local function hand(e)
   handed = math.max(handed or 0, tonumber(e.claim))
   return true
 end
-local function admit(me)
+local function serve(me)
   local at
   for _ = 1, 32 do
     local e, why
     e, why, at = first(me, true, fits, at)
     if not e or why or e.value == me then return e, why end
     if ours.alone or not fits(e.limit) then return e, 'shut' end
-    if not hand(e) then return e, 'mute' end
+    if not handTo(e) then return e, 'mute' end
     if ours.alone then return e, 'shut' end
   end
   return nil, 'more'
 end
-local function letIn()
-  local e, why = admit(false)
-  if why == 'more' and not handed then hail() end
+local function serveMore()
+  local e, why = serve(false)
+  if why == 'more' and not handed then hintLast() end
   return e, why
 end
-function usher(e, grant, gap, me)
-  survey(nil, nil, gap)
+function serveFree(e, grant, abandoned, me)
+  survey(nil, nil, abandoned)
   ours.newest, ours.wrote, ours.grant = grant and sub(grant, 28, 43), wrote(grant), call('EXISTS', K.grant) == 1
   local _, why = nil, 'mute'
-  if hand(e) then _, why = admit(me) end
-  settle()
+  if handTo(e) then _, why = serve(me) end
+  save()
   return why
 end
 function holder(limit, left)
@@ -598,7 +598,7 @@ end
 local function shares(l, left, n)
   return {1, l.fence, l.mark and 1 or 0, left, n, tonumber(l.slot)}
 end
-local function stand(r, l)
+local function standing(r, l)
   local value, ttl = r.value, r.ttl
   local ends = tonumber(call('ZSCORE', K.shares, value) or 0)
   if ends <= ms and call('PTTL', K.lock) ~= -1 then return nil end
@@ -623,8 +623,8 @@ local function stand(r, l)
     ours.stale = true
   end
   ours.px = math.max(ours.px, ttl)
-  if call('EXISTS', K.queue) == 1 then letIn() end
-  settle()
+  if call('EXISTS', K.queue) == 1 then serveMore() end
+  save()
   return shares(l, ends - ms, n)
 end
 local function convert(r, grant)
@@ -640,11 +640,11 @@ local function convert(r, grant)
   call('SET', K.lock, ours.lock, 'KEEPTTL')
   call('DEL', K.shares, K.held, K.room)
   local l = add(value, fence, state, r.limit, left, sub(grant, 45, 57))
-  letIn()
-  settle()
+  serveMore()
+  save()
   return shares(l, left, 1)
 end
-function share(r)
+function tryShared(r)
   local value, cur, grant, gone, limit = r.value, r.cur, r.grant, r.gone, tonumber(r.limit)
   r.ttl, r.limit = tonumber(r.ttl), limit
   local state = grant and sub(grant, 59, 59)
@@ -661,17 +661,17 @@ function share(r)
   if text then
     local answer
     if limit then
-      answer = stand(r, lease(text))
+      answer = standing(r, lease(text))
     elseif tonumber(call('ZSCORE', K.shares, value) or 0) > ms or call('PTTL', K.lock) == -1 then
       answer = refuse(r, 0) -- overtaken by the request that converted the lease
     end
     if answer then
-      settle()
+      save()
       return answer
     end
   end
   if gone or r.how == 'convert' then
-    settle()
+    save()
     return refuse(r, 0)
   end
   if not ours.lock then
@@ -681,10 +681,10 @@ function share(r)
   end
   local mine = call('ZSCORE', K.queue, value)
   local _, why, low = nil, 'more', nil
-  if done then _, why = admit(mine and value) end
+  if done then _, why = serve(mine and value) end
   local cut = why == 'more' and (handed and 3 or 2) or why == 'mute' and 1 or nil
   if not why and not limit and ours.n == 0 then
-    settle()
+    save()
     return nil
   elseif not why and fits(limit) then
     local fence, n = choose(r, ours.wrote, ours.newest)
@@ -692,26 +692,26 @@ function share(r)
       if mine then unqueue(value) end
       local l = add(value, fence, r.state, limit, r.ttl)
       if call('EXISTS', K.queue) == 1 then
-        letIn()
+        serveMore()
         handed = handed or 0 -- whoever is first now does not know when there will be room for it
       end
-      settle()
+      save()
       return shares(l, 0, n)
     end
     low = n
   end
-  settle()
+  save()
   join(r)
   return refuse(r, low and 3 or 0, cut, low)
 end
-function leave(r, cur, grant)
+function releaseShared(r, cur, grant)
   local value, ending = r.value, r.ending
   local alone = cur and sub(cur, 1, 27) ~= 'SHAREDLEASESAREINHASPSHARE '
   local done = survey(cur, grant, unfinished(grant))
   local text = ours.n < math.huge and (ours.lock or alone) and call('HGET', K.held, value)
   local l, result, rank, ends = text and lease(text), 0, nil, nil
   if l and not l.pending and (ending == 'unclaimed' or r.upTo and l.fence > r.upTo) then
-    settle()
+    save()
     return 0
   end
   if l then
@@ -747,19 +747,19 @@ function leave(r, cur, grant)
       call('SET', K.grant, sub(grant, 1, 59) .. '!' .. sub(grant, 61), 'KEEPTTL')
     end
     ours = nil
-    if rank == 0 then lead() end
+    if rank == 0 then hintFirst() end
     return result
   end
   if ours.n == 0 and ours.lock then vacate() end
   local e, why
   local may = done and call('EXISTS', K.queue) == 1
-  if may then e, why = letIn() end
-  if not done then hail() end -- what is over is too much for one script
+  if may then e, why = serveMore() end
+  if not done then hintLast() end -- what is over is too much for one script
   if ends and why == 'shut' and not ours.alone and not handed then
     local _, at = opens(e.limit, ours.n, ours.least)
-    if at and at < ends then handed = math.max(1, at - ms) end -- it was told to look when this lease ends
+    if at and at < ends then handed = math.max(1, at - ms) end -- its hint was to look when this lease ends
   end
-  settle()
+  save()
   if rank == 0 and why == 'shut' and e.mode ~= 'p' and not ours.alone then notify(e) end -- it looks after the holders now
   return why == 'mute' and result == 1 and 3 or result
 end
@@ -813,7 +813,7 @@ end
     and ARGV[at + 4] == '1' and ARGV[at + 6] == ''
   if reads and redis.REDIS_VERSION_NUM -- since 7.0, like GT
     or type(cur) == 'string' and cur ~= value and sub(cur, 1, 27) == 'SHAREDLEASESAREINHASPSHARE ' then
-    local got, side = call('MGET', lockKey, grantKey), sub(queueKey, 11)
+    local got, side = call('MGET', lockKey, grantKey), sub(queueKey, 12)
     local was = got[2]
     local sharesKey, heldKey, roomKey = 'hasp.shares:' .. side, 'hasp.held:' .. side, 'hasp.room:' .. side
     cur = got[1]
@@ -865,7 +865,7 @@ end
 local function run()
   caller, handed = nil, nil
   local answer = request()
-  if handed then post(handed) end
+  if handed then hintLater(handed) end
   return answer
 end
 if ARGV[1] == '1' then return {run()} end

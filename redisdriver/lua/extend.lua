@@ -21,7 +21,7 @@ local ttl, keep = ARGV[1], string.format('%.0f', ARGV[1] + KEEP)
 local held = call('MGET', unpack(KEYS, 1, n))
 local function prolong(i)
   if not stamp then look() end
-  local lock, side, value = KEYS[i], sub(KEYS[2 * n + i], 11), ARGV[i + 1]
+  local lock, side, value = KEYS[i], sub(KEYS[2 * n + i], 12), ARGV[i + 1]
   local shares, leases = 'hasp.shares:' .. side, 'hasp.held:' .. side
   local got = call('HMGET', leases, '!', value)
   local ends = got[2] and got[1] == sub(held[i], 28) and call('ZSCORE', shares, value)

@@ -40,7 +40,7 @@ for i = 1, n do -- an earlier vote, or one that was not claimed, is not the leas
 end
 local function prolong(i)
   if not stamp then look() end
-  local lock, side, value = KEYS[i], sub(KEYS[2 * n + i], 11), ARGV[i + 1]
+  local lock, side, value = KEYS[i], sub(KEYS[2 * n + i], 12), ARGV[i + 1]
   local shares, leases = 'hasp.shares:' .. side, 'hasp.held:' .. side
   local got = call('HMGET', leases, '!', value)
   local ends = got[2] and got[1] == sub(held[i], 28) and call('ZSCORE', shares, value)

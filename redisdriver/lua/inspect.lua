@@ -11,7 +11,7 @@ end
 look()
 local kind = call('TYPE', KEYS[1]).ok
 local value = kind == 'string' and call('GETRANGE', KEYS[1], 0, 599) or ''
-local line, shares, places, held = {}, {}, 0, 0
+local queue, shares, places, held = {}, {}, 0, 0
 for at = 0, 9900, 100 do
   local ids = call('ZRANGE', KEYS[3], at, at + 99)
   if #ids == 0 then break end
@@ -21,7 +21,7 @@ for at = 0, 9900, 100 do
     local contact, patience = string.match(place or '', '^(%d+) (%d+) ')
     if contact and contact + patience > ms then
       places = places + 1
-      if places <= tonumber(ARGV[1]) then line[#line + 1], line[#line + 2] = ids[i], place end
+      if places <= tonumber(ARGV[1]) then queue[#queue + 1], queue[#queue + 2] = ids[i], place end
     end
   end
 end
@@ -44,4 +44,4 @@ if held < 0 and call('HGET', KEYS[6], '!') == sub(value, 28) then
     end
   end
 end
-return {kind, value, left, call('GETRANGE', KEYS[2], 0, 58), places, line, held, shares}
+return {kind, value, left, call('GETRANGE', KEYS[2], 0, 58), places, queue, held, shares}

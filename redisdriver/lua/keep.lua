@@ -9,7 +9,7 @@ local function look()
   ms = tonumber(sub(stamp, 1, 13))
 end
 local caller -- nobody in particular, see batch.lua
-local K -- the keys of the line at hand, see line.lua
+local K -- the keys of the queue at hand, see queue.lua
 local LINGER = 60000 -- ms a sidecar outlives what it belongs to
 local function later(key, px)
   if redis.REDIS_VERSION_NUM then -- since 7.0, like GT
@@ -36,11 +36,11 @@ local function notify(e, px)
   return n
 end
 local function strike(strikes, inbox, at)
-  local kept = {}
+  local others = {}
   for name, when in string.gmatch(strikes, '(%S+) (%d+);') do
-    if name ~= inbox and #kept < 50 then kept[#kept + 1] = name .. ' ' .. when .. ';' end
+    if name ~= inbox and #others < 50 then others[#others + 1] = name .. ' ' .. when .. ';' end
   end
-  return inbox .. ' ' .. at .. ';' .. table.concat(kept)
+  return inbox .. ' ' .. at .. ';' .. table.concat(others)
 end
 local function struck(strikes, e)
   if e.missed ~= '' then return true end
@@ -49,7 +49,7 @@ local function struck(strikes, e)
   local at = last and tonumber(string.match(strikes, '^%d+', last + 1))
   return at ~= nil and at <= ms and (e.contact <= at or e.contact > ms)
 end
-local function spare(strikes)
+local function unstrike(strikes)
   if not caller or strikes == '' then return strikes end
   local from, to = string.find(strikes, caller .. ' ', 1, true)
   if not from then return strikes end
@@ -66,7 +66,7 @@ local function beyond(known, at, me)
   local rank = call('ZCOUNT', K.queue, '-inf', number)
   return rank > at and rank or nil
 end
-local function first(me, tell, fits, from)
+local function first(me, hint, fits, from)
   local at, size, passed = from or 0, 1, nil
   for round = 1, 11 do
     local ids = call('ZRANGE', K.queue, at, at + size - 1, 'WITHSCORES')
@@ -77,21 +77,21 @@ local function first(me, tell, fits, from)
     local owners = {}
     for i = 1, #ids, 2 do owners[#owners + 1] = sub(ids[i], 1, 26) end
     local places = call('HMGET', K.places, '!', '?', unpack(owners))
-    local strikes, dead, lost, found, why = spare(places[1] or ''), {}, {}, nil, nil
+    local strikes, expired, owned, found, why = unstrike(places[1] or ''), {}, {}, nil, nil
     for i = 1, #owners do
       local e = places[i + 2] and entry(ids[2 * i - 1], ids[2 * i], places[i + 2])
       if ids[2 * i - 1] == me then
         found = e or {value = me}
       elseif not e or not e.contact or e.contact + e.patience <= ms then
-        dead[#dead + 1] = ids[2 * i - 1]
-        lost[#lost + 1] = owners[i]
+        expired[#expired + 1] = ids[2 * i - 1]
+        owned[#owned + 1] = owners[i]
       elseif struck(strikes, e) then
         local next, mine
         if not passed then next, mine = beyond(places[2], at, me) end
         if mine then return {value = me}, nil, at end
         at, passed = next or at + 1, ids[2 * i]
         if next then break end
-      elseif not tell or e.mode == 'p' or fits and not fits(e.limit) then
+      elseif not hint or e.mode == 'p' or fits and not fits(e.limit) then
         found = e
       else
         local n = notify(e)
@@ -105,9 +105,9 @@ local function first(me, tell, fits, from)
       end
       if found then break end
     end
-    if #dead > 0 then
-      call('ZREM', K.queue, unpack(dead))
-      call('HDEL', K.places, unpack(lost))
+    if #expired > 0 then
+      call('ZREM', K.queue, unpack(expired))
+      call('HDEL', K.places, unpack(owned))
     end
     if found and size == 1 then return found, why, at end
     if passed and (found or round == 11) then call('HSET', K.places, '?', passed .. ' ' .. string.format('%.0f', ms)) end
@@ -134,7 +134,7 @@ local function opens(limit, n, least)
 end
 look()
 local function beside(limit)
-  local side = sub(K.queue, 11)
+  local side = sub(K.queue, 12)
   K.shares, K.room = 'hasp.shares:' .. side, 'hasp.room:' .. side
   local n, least = call('ZCARD', K.shares), smallest()
   if limit and n < math.min(least, limit > 0 and limit or math.huge) then return 1 end
@@ -146,10 +146,10 @@ local function watch(limit)
   local left = call('PTTL', K.lock)
   if left == -2 then return 1 end -- free
   local grant = cur and call('GET', K.grant)
-  local tells = grant and sub(grant, 1, 26) == sub(cur, 1, 26)
+  local hints = grant and sub(grant, 1, 26) == sub(cur, 1, 26)
     and string.find(sub(grant, 59, 59), '[hcHCs]')
   if left > 0 and cur and sub(cur, 1, 27) == 'SHAREDLEASESAREINHASPSHARE ' then left = beside(limit) or left end
-  if tells and left >= 0 then return left + 1 end
+  if hints and left >= 0 then return left + 1 end
   return (left < 0 or left > 100) and 100 or left + 1
 end
 local out, arg = {}, 1

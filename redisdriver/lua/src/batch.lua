@@ -3,7 +3,7 @@
 --
 -- Carries out requests, one after the other, each as if it were alone.
 -- KEYS  1 mark, in a node 2 its record, 3 the proposals' mark; then for each
---       request lock, grant, line, places and, of some kinds, gone: see line.lua
+--       request lock, grant, queue, places and, of some kinds, gone: see queue.lua
 -- ARGV  1 the number of requests, then for each its kind, and the kind's fields: see
 --       layout.go, which names them
 -- Answers a list, see try.lua and release.lua; nil for a request that failed in
@@ -66,21 +66,21 @@ end
 
 local contended
 local caller -- the inbox of the one that asks, if it is known
-local handed, post -- ms after which the next in line is to look, see line.lua; nil: it knows by itself
+local handed, hintLater -- ms after which the next in the queue is to look, see queue.lua; nil: it knows by itself
 
 -- slow creates what a request needs when others are in its way.
 local function slow()
   if not stamp then look() end
-  local K -- the keys of the request at hand, see line.lua
-  local sharing, ours, share, leave, usher, holder -- see held.lua and share.lua
-<<template "line" .>>
-<<template "post" .>>
+  local K -- the keys of the request at hand, see queue.lua
+  local slowShared, ours, tryShared, releaseShared, serveFree, holder -- see held.lua and share.lua
+<<template "queue" .>>
+<<template "hints" .>>
 <<template "grant" .>>
 <<template "try" .>>
 <<template "release" .>>
 
--- sharing creates what it needs when the key is shared, or may become so.
-function sharing()
+-- slowShared creates what it needs when the key is shared, or may become so.
+function slowShared()
 <<template "room" .>>
 <<template "held" .>>
 <<template "share" .>>
@@ -109,12 +109,12 @@ local function request()
   return contended(kind, at)
 end
 
--- run carries out one request, and has the next in line look after what became
+-- run carries out one request, and has the next in the queue look after what became
 -- of it.
 local function run()
   caller, handed = nil, nil
   local answer = request()
-  if handed then post(handed) end
+  if handed then hintLater(handed) end
   return answer
 end
 

@@ -2,7 +2,7 @@
 -- SPDX-License-Identifier: Apache-2.0
 --
 -- Prolongs many leases by one TTL. A key of another type reads as not held.
--- KEYS  n locks, n grants, n lines: all in one slot where there are slots; in a
+-- KEYS  n locks, n grants, n queues: all in one hash slot where there are any; in a
 --       node at the end its record
 -- ARGV  1 TTL, ms  2… n times "<owner> <label>"; in a node
 --       then n times the fence held, 16 digits, or ""

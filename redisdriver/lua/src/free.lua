@@ -24,9 +24,9 @@ elseif kind == 'release' then
 end
 <<end>>
 <<if .Node>>
--- The same at a node, which remembers the fence of a key that is free, and which tells
--- one whose vote another has, or who has none to give back, just that. A vote that
--- comes alone (.Lone) needs no function.
+-- The same at a node, which remembers the fence of a free key, and answers at once
+-- that another has the vote, or that there is none to withdraw. .Lone: the request came
+-- alone, and what would be functions stands here.
 if kind == 'release' or kind == 'withdraw' then
   local got = call('MGET', lockKey, grantKey)
   local cur, was = got[1], got[2]

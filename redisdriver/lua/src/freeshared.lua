@@ -1,8 +1,8 @@
 -- Copyright 2026 The hasp Authors
 -- SPDX-License-Identifier: Apache-2.0
 --
--- A reader that finds the key free, or held by readers only, and nobody in
--- line; and the release of one. See held.lua; room, which says that there are
+-- A reader that finds the key free, or held by readers only, and the queue empty;
+-- and the release of one. See held.lua; room, which says that there are
 -- limits, sends the request the other way.
 
   local reads = kind == 'tryAny' and <<arg "limit" "tryAny">> == '0' and <<arg "state" "tryAny">> == 'h'

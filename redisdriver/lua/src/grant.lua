@@ -1,7 +1,7 @@
 -- Copyright 2026 The hasp Authors
 -- SPDX-License-Identifier: Apache-2.0
 --
--- Grants and handoffs of a key to one that has it alone: included after line.lua.
+-- Grants and handoffs of a key to one that has it alone: included after queue.lua.
 
 <<define "granted">>
 call('SET', grantKey, <<grant "value" "fence" "state">>, 'PX', keep)
@@ -66,13 +66,13 @@ local function mintFor(newest)
   if not string.find(text, 'HASPDATA', 1, true) then error(fence, 0) end
 end
 
--- unqueue takes a place out of the line.
+-- unqueue takes a place out of the queue.
 local function unqueue(value)
   call('ZREM', K.queue, value)
   call('HDEL', K.places, <<owner "value">>)
 end
 
--- handOff makes a place that left the line the holder, for its claim time.
+-- handOff makes a place that left the queue the holder, for its claim time.
 -- One that proposes brings its fence when it claims the key: until then the
 -- largest fence that the key had stays where it was, and that of those
 -- who had it Exclusive, most.

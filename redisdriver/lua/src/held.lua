@@ -7,11 +7,11 @@
 -- A lock that is shared is a string still, SHARED and the stamp of the moment
 -- at which the sharing began, so that whoever asks with NX is refused. It expires
 -- with the last of its leases; where it is gone, so are they all. Beside it
---   5 shares  zset  "<owner> <label>" -> ms, its expiry
---   6 held    hash  "<owner> <label>" -> lease; "!" -> the stamp in the lock
---   7 room    zset  number of a place -> the limit of who has it, or FREE less the number
--- lease: fence(16 digits) ms(13 digits) state limit number mark, and of c and C: <number in line> <place>
---        as in a grant; mark is 1 when the holder was told of one that did not finish
+--   shares  zset  "<owner> <label>" -> ms, its expiry
+--   held    hash  "<owner> <label>" -> lease; "!" -> the stamp in the lock
+--   room    zset  number of a place -> the limit of who has it, or FREE less the number
+-- lease: fence(16 digits) ms(13 digits) state limit number mark, and of c and C: <number in the queue> <place>
+--        as in a grant; mark is 1 when its Try said that a previous holder did not finish
 -- In the grant stands SHARED for the owner, and the ! for as long as the key
 -- has the mark. A lock that a person made permanent keeps all of its leases.
 --
@@ -54,7 +54,7 @@ local function write(value, l)
 end
 
 -- reap ends the leases that are over, or all of them, and gives those that were
--- handed over and never claimed their old places back. It is false when there
+-- handed off and never claimed their old places back. It is false when there
 -- are more than one script should end.
 local function reap(all)
   local size = 1
@@ -66,7 +66,7 @@ local function reap(all)
     end
     if #over == 0 or not all and call('PTTL', K.lock) == -1 then return true end
     local leases, strikes = call('HMGET', K.held, unpack(over)), nil
-    local free, line, places, patience = {}, {}, {}, 0
+    local free, queue, places, patience = {}, {}, {}, 0
     call('ZREM', K.shares, unpack(over)) -- takes no memory, and after it nothing is refused for that
     call('HDEL', K.held, unpack(over))
     for i = 1, #over do
@@ -78,15 +78,15 @@ local function reap(all)
       if l and l.pending then
         local number, place = string.match(l.place, '^(%S+) (.*)$')
         local e = entry(over[i], number, place)
-        line[#line + 1], line[#line + 2] = number, over[i]
+        queue[#queue + 1], queue[#queue + 2] = number, over[i]
         places[#places + 1], places[#places + 2] = <<owner "over[i]">>, unclaimed(place)
         strikes = strike(strikes or call('HGET', K.places, '!') or '', e.inbox, l.since)
         patience = math.max(patience, e.patience)
       end
     end
     if #free > 0 then call('ZADD', K.room, unpack(free)) end
-    if #line > 0 then
-      call('ZADD', K.queue, unpack(line))
+    if #queue > 0 then
+      call('ZADD', K.queue, unpack(queue))
       call('HSET', K.places, '!', strikes, unpack(places))
       outlast(K.queue, patience + LINGER)
       outlast(K.places, patience + LINGER)
@@ -104,12 +104,12 @@ local function vacate()
 end
 
 -- survey finds out what is known of the key. It is false when reap was.
-local function survey(cur, grant, gap)
+local function survey(cur, grant, abandoned)
   local side = <<side "K.queue">>
   K.shares, K.held, K.room = 'hasp.shares:' .. side, 'hasp.held:' .. side, 'hasp.room:' .. side
   local state = grant and <<state "grant">>
   local was = state == 's' or state == 'S'
-  ours = {n = 0, least = math.huge, newest = grant and <<fence "grant">>, wrote = wrote(grant), mark = gap,
+  ours = {n = 0, least = math.huge, newest = grant and <<fence "grant">>, wrote = wrote(grant), mark = abandoned,
     mute = state == 'S', px = 0, grant = grant, stale = false}
   local done
   if cur and <<shared "cur">> then
@@ -135,8 +135,8 @@ local function survey(cur, grant, gap)
   return done
 end
 
--- settle writes down what became of the key.
-local function settle()
+-- save writes down what became of the key.
+local function save()
   if ours.alone or not ours.stale and ours.px == 0 then return end
   local zero, px = string.rep('0', 16), ours.px
   local newest, most = ours.newest or zero, ours.wrote or zero
@@ -187,9 +187,9 @@ local function add(value, fence, state, limit, px, since, place)
   return l
 end
 
--- hand gives a place that was told the key, alone or beside others. It is false
+-- handTo hands the key to a place that left the queue, alone or beside others. It is false
 -- when there is no fence to be had.
-local function hand(e)
+local function handTo(e)
   if not e.limit then
     if not handOff(e, ours.newest, ours.wrote, ours.mark) then return false end
     ours.alone = e.value
@@ -204,37 +204,37 @@ local function hand(e)
   return true
 end
 
--- admit lets in from the front of the line whoever can have the key, up to me.
+-- serve hands the key to those at the front of the queue that can have it, up to me.
 -- Answers what it stopped at and why: nil, nobody is left; me; a place and
 -- 'shut', it does not fit; 'mute' and 'more' as of first.
-local function admit(me)
+local function serve(me)
   local at
   for _ = 1, 32 do
     local e, why
     e, why, at = first(me, true, fits, at)
     if not e or why or e.value == me then return e, why end
     if ours.alone or not fits(e.limit) then return e, 'shut' end
-    if not hand(e) then return e, 'mute' end
+    if not handTo(e) then return e, 'mute' end
     if ours.alone then return e, 'shut' end
   end
   return nil, 'more'
 end
 
--- letIn is admit for those behind one that is served.
-local function letIn()
-  local e, why = admit(false)
-  if why == 'more' and not handed then hail() end
+-- serveMore is serve for those behind one that is served.
+local function serveMore()
+  local e, why = serve(false)
+  if why == 'more' and not handed then hintLast() end
   return e, why
 end
 
--- usher hands a free key to a place that was told, and to those behind it that
+-- serveFree hands a free key to the first place in the queue, and to those behind it that
 -- can have it too.
-function usher(e, grant, gap, me)
-  survey(nil, nil, gap)
+function serveFree(e, grant, abandoned, me)
+  survey(nil, nil, abandoned)
   ours.newest, ours.wrote, ours.grant = grant and <<fence "grant">>, wrote(grant), call('EXISTS', K.grant) == 1
   local _, why = nil, 'mute'
-  if hand(e) then _, why = admit(me) end
-  settle()
+  if handTo(e) then _, why = serve(me) end
+  save()
   return why
 end
 

@@ -2,7 +2,7 @@
 -- SPDX-License-Identifier: Apache-2.0
 --
 -- Looks at a key and changes nothing.
--- KEYS  1 lock  2 grant  3 line  4 places, see line.lua
+-- KEYS  1 lock  2 grant  3 queue  4 places, see queue.lua
 --       5 shares  6 held, see held.lua
 -- ARGV  1 how many waiters to name  2 how many of those that share the key
 -- Answers {type of the lock, its first 600 bytes, PTTL, first 59 bytes of
@@ -14,7 +14,7 @@ local call, sub = redis.call, string.sub
 look()
 local kind = call('TYPE', KEYS[1]).ok
 local value = kind == 'string' and call('GETRANGE', KEYS[1], 0, 599) or ''
-local line, shares, places, held = {}, {}, 0, 0
+local queue, shares, places, held = {}, {}, 0, 0
 for at = 0, 9900, 100 do
   local ids = call('ZRANGE', KEYS[3], at, at + 99)
   if #ids == 0 then break end
@@ -24,7 +24,7 @@ for at = 0, 9900, 100 do
     local contact, patience = string.match(place or '', '^(%d+) (%d+) ')
     if contact and contact + patience > ms then
       places = places + 1
-      if places <= tonumber(ARGV[1]) then line[#line + 1], line[#line + 2] = ids[i], place end
+      if places <= tonumber(ARGV[1]) then queue[#queue + 1], queue[#queue + 2] = ids[i], place end
     end
   end
 end
@@ -47,4 +47,4 @@ if held < 0 and call('HGET', KEYS[6], '!') == <<after "value">> then
     end
   end
 end
-return {kind, value, left, call('GETRANGE', KEYS[2], 0, 58), places, line, held, shares}
+return {kind, value, left, call('GETRANGE', KEYS[2], 0, 58), places, queue, held, shares}

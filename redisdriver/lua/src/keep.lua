@@ -1,21 +1,21 @@
 -- Copyright 2026 The hasp Authors
 -- SPDX-License-Identifier: Apache-2.0
 --
--- The sign of life of many places, in one line or several.
--- KEYS  for each line: lock, grant, line, places, see line.lua; in a node at
+-- The sign of life of many places, in one queue or several.
+-- KEYS  for each queue: lock, grant, queue, places, see queue.lua; in a node at
 --       the end its record
--- ARGV  for each line: n, then n times "<owner> <label>" and its patience, ms
+-- ARGV  for each queue: n, then n times "<owner> <label>" and its patience, ms
 -- Answers one number for each place: -1 it is gone; 0 it stands; more: it
 -- should try again after so many ms, because it is the first that may get the key,
--- and nobody will tell it when the holder goes; or because the key is free, and
+-- and no hint will come when the holder goes; or because the key is free, and
 -- the first does not come for it. Or 0: the node does not vote.
 local call, sub = redis.call, string.sub
 
 <<template "clock" .>>
 
 local caller -- nobody in particular, see batch.lua
-local K -- the keys of the line at hand, see line.lua
-<<template "line" .>>
+local K -- the keys of the queue at hand, see queue.lua
+<<template "queue" .>>
 <<template "room" .>>
 
 <<if .Node>>
@@ -26,7 +26,7 @@ if not longest then return 0 end
 <<end>>
 look()
 
--- beside says when the first in line may have a key that is shared: ms, or 1
+-- beside says when the first in the queue may have a key that is shared: ms, or 1
 -- where it may now; nil when nobody knows who shares it. See held.lua.
 local function beside(limit)
   local side = <<side "K.queue">>
@@ -37,16 +37,16 @@ local function beside(limit)
   return at and math.max(1, at - ms)
 end
 
--- watch says after how many ms the first in line should look again.
+-- watch says after how many ms the first in the queue should look again.
 local function watch(limit)
   local cur = call('MGET', K.lock)[1]
   local left = call('PTTL', K.lock)
   if left == -2 then return 1 end -- free
   local grant = cur and call('GET', K.grant)
-  local tells = grant and <<owner "grant">> == <<owner "cur">>
+  local hints = grant and <<owner "grant">> == <<owner "cur">>
     and string.find(<<state "grant">>, '[hcHCs]')
   if left > 0 and cur and <<shared "cur">> then left = beside(limit) or left end
-  if tells and left >= 0 then return left + 1 end
+  if hints and left >= 0 then return left + 1 end
   return (left < 0 or left > 100) and 100 or left + 1
 end
 

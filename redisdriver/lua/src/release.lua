@@ -1,12 +1,12 @@
 -- Copyright 2026 The hasp Authors
 -- SPDX-License-Identifier: Apache-2.0
 
--- release gives up a lease, which goes to the next live place in line, or a
+-- release gives up a lease, which goes to the next live place in the queue, or a
 -- place. With tombstone this owner is granted nothing more for so many ms; with upTo a
 -- lease with a larger fence stays. ending is "unused", "unfinished", "unclaimed" (only
--- a lease that was handed over and never claimed goes), or nil: it
+-- a lease that was handed off and never claimed goes), or nil: it
 -- finished, see driver.End. Answers
--- 1 lease, 2 place, 0 neither, 3 lease, but the next could not be told.
+-- 1 lease, 2 place, 0 neither, 3 lease, but the next could not get a hint.
 --
 -- The first write takes no memory, and Redis then lets a script finish: a
 -- server that is full still frees a key and hands it over.
@@ -20,8 +20,8 @@ local function release(r)
   local pending = grant and <<owner "grant">> == owner and string.find(state, '[cC]') -- never came for it
 
   if state == 's' or state == 'S' or cur and <<shared "cur">> then
-    if not share then sharing() end
-    return leave(r, cur, grant)
+    if not tryShared then slowShared() end
+    return releaseShared(r, cur, grant)
   end
 
   local abandoned = grant and <<mark "grant">> == '!'
@@ -42,13 +42,13 @@ local function release(r)
     local e, why = first(false, true)
     if e and not why then
       if e.limit then
-        if not share then sharing() end
-        why = usher(e, grant, abandoned, false)
+        if not tryShared then slowShared() end
+        why = serveFree(e, grant, abandoned, false)
       elseif not handOff(e, newest, wrote(grant), abandoned) then
         why = 'mute'
       end
     end
-    if why == 'more' and not handed then hail() end
+    if why == 'more' and not handed then hintLast() end
     return why == 'mute' and 3 or 1
   end
 
@@ -57,6 +57,6 @@ local function release(r)
   if pending then remember(grant, abandoned) end -- or its place would come back
   -- May fail where the server is full: a Try that comes late then keeps the key for its TTL.
   if r.tombstone then redis.pcall('SET', K.gone, '', 'PX', r.tombstone) end
-  if (rank == 0 or pending)<<if .Node>> and votes()<<end>> then lead() end
+  if (rank == 0 or pending)<<if .Node>> and votes()<<end>> then hintFirst() end
   return (rank or pending) and 2 or 0
 end

@@ -9,9 +9,9 @@ local function shares(l, left, n)
   return {1, l.fence, l.mark and 1 or 0, left, n, tonumber(l.slot)}
 end
 
--- stand answers one that shares the key, l being its lease: a repeated request,
+-- standing answers one that shares the key, l being its lease: a repeated request,
 -- or the claim of a handoff. nil: it is over.
-local function stand(r, l)
+local function standing(r, l)
   local value, ttl = r.value, r.ttl
   local ends = tonumber(call('ZSCORE', K.shares, value) or 0)
   if ends <= ms and call('PTTL', K.lock) ~= -1 then return nil end
@@ -54,8 +54,8 @@ local function stand(r, l)
     ours.stale = true
   end
   ours.px = math.max(ours.px, ttl)
-  if call('EXISTS', K.queue) == 1 then letIn() end
-  settle()
+  if call('EXISTS', K.queue) == 1 then serveMore() end
+  save()
   return shares(l, ends - ms, n)
 end
 
@@ -73,14 +73,14 @@ local function convert(r, grant)
   call('SET', K.lock, ours.lock, 'KEEPTTL')
   call('DEL', K.shares, K.held, K.room)
   local l = add(value, fence, state, r.limit, left, <<since "grant">>)
-  letIn()
-  settle()
+  serveMore()
+  save()
   return shares(l, left, 1)
 end
 
--- share is try for a key that is shared, or that one wants to share. nil: an
+-- tryShared is try for a key that is shared, or that one wants to share. nil: an
 -- Exclusive request finds it free.
-function share(r)
+function tryShared(r)
   local value, cur, grant, gone, limit = r.value, r.cur, r.grant, r.gone, tonumber(r.limit)
   r.ttl, r.limit = tonumber(r.ttl), limit
   local state = grant and <<state "grant">>
@@ -97,17 +97,17 @@ function share(r)
   if text then
     local answer
     if limit then
-      answer = stand(r, lease(text))
+      answer = standing(r, lease(text))
     elseif tonumber(call('ZSCORE', K.shares, value) or 0) > ms or call('PTTL', K.lock) == -1 then
       answer = refuse(r, 0) -- overtaken by the request that converted the lease
     end
     if answer then
-      settle()
+      save()
       return answer
     end
   end
   if gone or r.how == 'convert' then
-    settle()
+    save()
     return refuse(r, 0)
   end
 
@@ -118,10 +118,10 @@ function share(r)
   end
   local mine = call('ZSCORE', K.queue, value)
   local _, why, low = nil, 'more', nil
-  if done then _, why = admit(mine and value) end
+  if done then _, why = serve(mine and value) end
   local cut = why == 'more' and (handed and 3 or 2) or why == 'mute' and 1 or nil
   if not why and not limit and ours.n == 0 then
-    settle()
+    save()
     return nil
   elseif not why and fits(limit) then
     local fence, n = choose(r, ours.wrote, ours.newest)
@@ -129,28 +129,28 @@ function share(r)
       if mine then unqueue(value) end
       local l = add(value, fence, r.state, limit, r.ttl)
       if call('EXISTS', K.queue) == 1 then
-        letIn()
+        serveMore()
         handed = handed or 0 -- whoever is first now does not know when there will be room for it
       end
-      settle()
+      save()
       return shares(l, 0, n)
     end
     low = n
   end
-  settle()
+  save()
   join(r)
   return refuse(r, low and 3 or 0, cut, low)
 end
 
--- leave is release for a key that is shared, or was.
-function leave(r, cur, grant)
+-- releaseShared is release for a key that is shared, or was.
+function releaseShared(r, cur, grant)
   local value, ending = r.value, r.ending
   local alone = cur and <<unshared "cur">>
   local done = survey(cur, grant, unfinished(grant))
   local text = ours.n < math.huge and (ours.lock or alone) and call('HGET', K.held, value)
   local l, result, rank, ends = text and lease(text), 0, nil, nil
   if l and not l.pending and (ending == 'unclaimed' or r.upTo and l.fence > r.upTo) then
-    settle()
+    save()
     return 0
   end
   if l then
@@ -187,7 +187,7 @@ function leave(r, cur, grant)
       call('SET', K.grant, <<head "grant">> .. '!' .. sub(grant, 61), 'KEEPTTL')
     end
     ours = nil
-    if rank == 0 then lead() end
+    if rank == 0 then hintFirst() end
     return result
   end
   if ours.n == 0 and ours.lock then vacate() end
@@ -196,13 +196,13 @@ function leave(r, cur, grant)
 <<if .Node>>
   may = may and votes()
 <<end>>
-  if may then e, why = letIn() end
-  if not done then hail() end -- what is over is too much for one script
+  if may then e, why = serveMore() end
+  if not done then hintLast() end -- what is over is too much for one script
   if ends and why == 'shut' and not ours.alone and not handed then
     local _, at = opens(e.limit, ours.n, ours.least)
-    if at and at < ends then handed = math.max(1, at - ms) end -- it was told to look when this lease ends
+    if at and at < ends then handed = math.max(1, at - ms) end -- its hint was to look when this lease ends
   end
-  settle()
+  save()
   if rank == 0 and why == 'shut' and e.mode ~= 'p' and not ours.alone then notify(e) end -- it looks after the holders now
   return why == 'mute' and result == 1 and 3 or result
 end

@@ -9,7 +9,7 @@ local function join(r)
     alive(mine)
   else
     local last = call('ZRANGE', K.queue, -1, -1, 'WITHSCORES')[2] or '0'
-    call('ZADD', K.queue, string.format('%.0f', counted('line', last) + 1), r.value)
+    call('ZADD', K.queue, string.format('%.0f', counted('queue', last) + 1), r.value)
   end
   call('HSET', K.places, <<owner "r.value">>, <<millis "stamp">> .. ' ' .. r.place)
   outlast(K.queue, r.patience + LINGER)
@@ -81,13 +81,13 @@ local function asAgain(r, grant)
 end
 
 -- try is one attempt to hold a key, see layout.go for its fields; refused, it takes a
--- place in line when there is one to note. Answers
+-- place in the queue when there is one to note. Answers
 --   fence: granted, and nobody was in doubt about it
---   {1, fence, 1 when a holder before did not finish, ms the lease lasts
+--   {1, fence, 1 when a previous holder did not finish, ms the lease lasts
 --       or 0: as long as was asked, number of fences, slot if it is shared}
 --   {0, value of a holder or "", ms left as PTTL says, places before,
 --       first 59 bytes of grant, and " <limit> <slot>" of one that is shared,
---       1 when the next could not be told, 2 when the search for it was cut short,
+--       1 when the next could not get a hint, 2 when the search for it was cut short,
 --       3 when this request handed the key over, what a proposal must be above,
 --       or ""}
 --   {2, …} as 0: refused because this owner was released
@@ -104,8 +104,8 @@ local function try(r)
   local state = grant and <<state "grant">>
 
   if r.limit or state == 's' or state == 'S' or cur and <<shared "cur">> then
-    if not share then sharing() end
-    return share(r) or try(r) -- it is free now
+    if not tryShared then slowShared() end
+    return tryShared(r) or try(r) -- it is free now
   end
   if cur == r.value and not r.gone then return asAgain(r, grant) end
   if cur or r.gone then
@@ -123,8 +123,8 @@ local function try(r)
   local e, why = first(me, true)
   if e and e.value ~= r.value then
     if not why and e.limit then
-      if not share then sharing() end
-      usher(e, grant, abandoned, me)
+      if not tryShared then slowShared() end
+      serveFree(e, grant, abandoned, me)
     elseif not why then
       if not handOff(e, newest, wrote(grant), abandoned) then mint(1, newest) end
       r.cur, r.grant = e.value, call('GET', K.grant)
@@ -142,7 +142,7 @@ local function try(r)
   end
   if mine then
     unqueue(r.value)
-    handed = r.ttl -- the next in line did not see that
+    handed = r.ttl -- the next in the queue did not see that
   end
   return granted(r, fence, abandoned, n, hold)
 end

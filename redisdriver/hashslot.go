@@ -22,8 +22,8 @@ func hashed(key string) (part string, tagged bool) {
 	return key, false
 }
 
-// slot is the cluster slot of a key: CRC-16/XMODEM of its hashed part.
-func slot(key string) int {
+// hashSlot is the cluster slot of a key: CRC-16/XMODEM of its hashed part.
+func hashSlot(key string) int {
 	part, _ := hashed(key)
 	var crc uint16
 	for i := range len(part) {
@@ -47,7 +47,7 @@ var tags = sync.OnceValue(func() *[slots]string {
 	var t [slots]string
 	for n, found := int64(0), 0; found < slots; n++ {
 		tag := strconv.FormatInt(n, 36)
-		if s := slot(tag); t[s] == "" {
+		if s := hashSlot(tag); t[s] == "" {
 			t[s] = tag
 			found++
 		}

@@ -1,35 +1,35 @@
 -- Copyright 2026 The hasp Authors
 -- SPDX-License-Identifier: Apache-2.0
 --
--- The line of a key: included by the scripts that move it, after clock.lua and
+-- The queue of a key: included by the scripts that move it, after the clock and
 -- after their fast paths, because a function costs its creation in every run.
 --
--- K, the keys of one lock, all in one slot:
---   1 lock    string  "<owner> <label>", the canonical lock; SHARED and a
---                     stamp while it is shared, see share.lua
---   2 grant   string  who was granted what, see below
---   3 line    zset    "<owner> <label>" -> number of the place
---   4 places  hash    owner -> place; "!" -> strikes
--- and, of one that is shared, those that share.lua describes. Beside them:
---   mark      string  no smaller than any fence ever minted
+-- K, the keys of one lock, all in one hash slot:
+--   lock      string  "<owner> <label>", the canonical lock; SHARED and a
+--                     stamp while it is shared, see held.lua
+--   grant     string  who was granted what, see below
+--   queue     zset    "<owner> <label>" -> number of the place
+--   places    hash    owner -> place; "!" -> strikes
 --   gone      string  this owner was released
+-- and, of one that is shared, those that held.lua describes. Beside them:
+--   mark      string  no smaller than any fence ever minted
 --
 -- grant:  owner(26) fence(16 digits) ms(13 digits) state
 --         fence is the key's largest; H, M and C are h, m and c of a proposal
 --         state h: held; m: held by one that may not PUBLISH; F: free, kept for the fence;
---         c: handed over, not claimed yet (C: the fence is of a holder before, or 0)
---         f: free; s: shared, see share.lua; S: s, by one that may not PUBLISH
---         Behind the state a !: a holder before did not finish; and, of c, C, f,
+--         c: handed off, not claimed yet (C: the fence is of a previous holder, or 0)
+--         f: free; s: shared, see held.lua; S: s, by one that may not PUBLISH
+--         Behind the state a !: a previous holder did not finish; and, of c, C, f,
 --         s and S, in the 16 digits after that, the largest fence that was granted
 --         Exclusive; and, of c and C: <number> <place> <label>
 --         A grant that is left behind by a holder means that this one did not finish.
 -- place:  contact(13 digits) patience claim mode inbox
 --         contact is the server's ms of the last sign of life; patience and
---         claim are ms; mode p: polls; n: told by PUBLISH; c: by PUBLISH, and
+--         claim are ms; mode p: polls; n: gets hints by PUBLISH; c: by PUBLISH, and
 --         a count of 0 receivers means that nobody listens; N, C: by SPUBLISH;
 --         and a P behind it: proposes fences; and S<limit>: will share the key;
---         and a !: it let its claim lapse, and gave no sign of life since.
--- strikes: "<inbox> <ms>;" for each inbox that was handed a key, or called,
+--         and a !: it did not claim the key in time, and gave no sign of life since.
+-- strikes: "<inbox> <ms>;" for each inbox that was handed a key, or sent a hint,
 --         and did not answer. Its places that gave no sign of life since are
 --         passed over, and keep their place until their patience is over.
 -- "?" in places: "<number> <ms>": up to that place all are passed over, at that time.
@@ -51,7 +51,7 @@ local function entry(value, number, place)
     mode = mode, inbox = inbox, place = place, proposes = proposes, limit = tonumber(limit), missed = missed}
 end
 
--- notify tells an inbox about a place in line, at once or after px ms: the number
+-- notify sends a hint to an inbox about a place in the queue, at once or after px ms: the number
 -- of receivers, or nil when this user may not publish there.
 local function notify(e, px)
   local text = string.format('%03d', #e.value) .. e.value .. K.lock
@@ -64,11 +64,11 @@ end
 
 -- strike adds to the strikes that an inbox did not answer at that time.
 local function strike(strikes, inbox, at)
-  local kept = {}
+  local others = {}
   for name, when in string.gmatch(strikes, '(%S+) (%d+);') do
-    if name ~= inbox and #kept < 50 then kept[#kept + 1] = name .. ' ' .. when .. ';' end
+    if name ~= inbox and #others < 50 then others[#others + 1] = name .. ' ' .. when .. ';' end
   end
-  return inbox .. ' ' .. at .. ';' .. table.concat(kept)
+  return inbox .. ' ' .. at .. ';' .. table.concat(others)
 end
 
 -- struck: a contact or a strike that is ahead of the clock is of a time before
@@ -82,9 +82,9 @@ local function struck(strikes, e)
   return at ~= nil and at <= ms and (e.contact <= at or e.contact > ms)
 end
 
--- spare takes the strike from the inbox of the one that asks: its process lives,
+-- unstrike takes the strike from the inbox of the one that asks: its process lives,
 -- and may only have been slow.
-local function spare(strikes)
+local function unstrike(strikes)
   if not caller or strikes == '' then return strikes end
   local from, to = string.find(strikes, caller .. ' ', 1, true)
   if not from then return strikes end
@@ -106,13 +106,13 @@ local function beyond(known, at, me)
 end
 
 -- first finds the first live place that may be given the key; me is always
--- one. Places without a sign of life are taken out on the way. With tell, a
--- place is asked for: first goes on to the next when nobody listens there. One
--- that does not fit is found without being told.
--- Second result: 'mute', the place cannot be told; 'more', the search was cut
--- short at its bound and the next call goes on. Third: where in line the search
+-- one. Places without a sign of life are taken out on the way. With hint, it
+-- is sent one: first goes on to the next when nobody listens there. One
+-- that does not fit is found without a hint.
+-- Second result: 'mute', the place cannot get a hint; 'more', the search was cut
+-- short at its bound and the next call goes on. Third: where in the queue the search
 -- ended, from which a next one may go on when what was found has left.
-local function first(me, tell, fits, from)
+local function first(me, hint, fits, from)
   local at, size, passed = from or 0, 1, nil
   for round = 1, 11 do
     local ids = call('ZRANGE', K.queue, at, at + size - 1, 'WITHSCORES')
@@ -123,21 +123,21 @@ local function first(me, tell, fits, from)
     local owners = {}
     for i = 1, #ids, 2 do owners[#owners + 1] = <<owner "ids[i]">> end
     local places = call('HMGET', K.places, '!', '?', unpack(owners))
-    local strikes, dead, lost, found, why = spare(places[1] or ''), {}, {}, nil, nil
+    local strikes, expired, owned, found, why = unstrike(places[1] or ''), {}, {}, nil, nil
     for i = 1, #owners do
       local e = places[i + 2] and entry(ids[2 * i - 1], ids[2 * i], places[i + 2])
       if ids[2 * i - 1] == me then
         found = e or {value = me}
       elseif not e or not e.contact or e.contact + e.patience <= ms then
-        dead[#dead + 1] = ids[2 * i - 1]
-        lost[#lost + 1] = owners[i]
+        expired[#expired + 1] = ids[2 * i - 1]
+        owned[#owned + 1] = owners[i]
       elseif struck(strikes, e) then
         local next, mine
         if not passed then next, mine = beyond(places[2], at, me) end
         if mine then return {value = me}, nil, at end
         at, passed = next or at + 1, ids[2 * i]
         if next then break end
-      elseif not tell or e.mode == 'p' or fits and not fits(e.limit) then
+      elseif not hint or e.mode == 'p' or fits and not fits(e.limit) then
         found = e
       else
         local n = notify(e)
@@ -151,9 +151,9 @@ local function first(me, tell, fits, from)
       end
       if found then break end
     end
-    if #dead > 0 then
-      call('ZREM', K.queue, unpack(dead))
-      call('HDEL', K.places, unpack(lost))
+    if #expired > 0 then
+      call('ZREM', K.queue, unpack(expired))
+      call('HDEL', K.places, unpack(owned))
     end
     if found and size == 1 then return found, why, at end
     if passed and (found or round == 11) then call('HSET', K.places, '?', passed .. ' ' .. string.format('%.0f', ms)) end

@@ -52,9 +52,9 @@ func TestSidecarsShareTheSlot(t *testing.T) {
 		for _, key := range hostile {
 			n := d.names(key)
 			want := keySlot(n.lock)
-			for _, k := range []string{n.lock, n.grant, n.line, n.places, n.mark, n.gone(ask(key).Owner)} {
-				if got := keySlot(k); got != want || slot(k) != want {
-					t.Errorf("%q of lock %q is in slot %d, computed %d, want %d", k, n.lock, got, slot(k), want)
+			for _, k := range []string{n.lock, n.grant, n.queue, n.places, n.mark, n.gone(ask(key).Owner)} {
+				if got := keySlot(k); got != want || hashSlot(k) != want {
+					t.Errorf("%q of lock %q is in slot %d, computed %d, want %d", k, n.lock, got, hashSlot(k), want)
 				}
 			}
 			if in := newInbox(d, want); keySlot(in.channel) != want {
@@ -66,7 +66,7 @@ func TestSidecarsShareTheSlot(t *testing.T) {
 
 func TestTagOfEverySlot(t *testing.T) {
 	for s := range slots {
-		if got := slot("x{" + tagOf(s) + "}y"); got != s {
+		if got := hashSlot("x{" + tagOf(s) + "}y"); got != s {
 			t.Fatalf("the tag %q of slot %d is in slot %d", tagOf(s), s, got)
 		}
 	}

@@ -28,11 +28,11 @@ func TestPlacesAreNumbered(t *testing.T) {
 	}
 	w.release(d, rs[1])
 	w.refuse(d, queued(rs[0])) // asking again keeps the number
-	for _, z := range w.admin.ZRangeWithScores(w.ctx, "hasp.line:{lock:k}", 0, -1).Val() {
+	for _, z := range w.admin.ZRangeWithScores(w.ctx, "hasp.queue:{lock:k}", 0, -1).Val() {
 		t.Log(z.Member, z.Score)
 	}
 	for i, want := range map[int]float64{0: 1, 2: 3, 3: 4} {
-		if got := w.admin.ZScore(w.ctx, "hasp.line:{lock:k}", value(rs[i].Claim())).Val(); got != want {
+		if got := w.admin.ZScore(w.ctx, "hasp.queue:{lock:k}", value(rs[i].Claim())).Val(); got != want {
 			t.Errorf("place %d has the number %v, want %v", i, got, want)
 		}
 	}
@@ -92,7 +92,7 @@ func TestPassedOverPlaceStays(t *testing.T) {
 // A claim that lapses strikes the whole inbox: its other places are passed
 // over at once, and a dead process costs one claim time, not one for each of
 // its waiters. The struck place itself stays until its patience is over.
-func TestLapsedClaimPassesOverTheInbox(t *testing.T) {
+func TestExpiredClaimPassesOverTheInbox(t *testing.T) {
 	w := newWorld(t)
 	d, hung := w.driver(nil), hasty(w.driver(nil))
 	a, c := ask("k"), ask("k")
@@ -114,7 +114,7 @@ func TestLapsedClaimPassesOverTheInbox(t *testing.T) {
 	}
 	line := w.inspect(d, "k").Queue
 	if len(line) != 3 || line[0].Owner != lost[0].Owner {
-		t.Errorf("the line is %v", line)
+		t.Errorf("the queue is %v", line)
 	}
 	// Signs of life: it was slow, not dead, and has its old place.
 	if res := w.refuse(hung, queued(lost[0])); res.Ahead != 0 {
@@ -157,7 +157,7 @@ func TestPollingPlaceIsNeverSkipped(t *testing.T) {
 	a, b, c := ask("k"), ask("k"), ask("k")
 	w.grant(d, a)
 	if res := w.refuse(d, queued(b)); res.RetryIn <= 0 || res.RetryIn > pollStep {
-		t.Errorf("a first in line that polls was told %+v", res)
+		t.Errorf("a first in the queue that polls was told %+v", res)
 	}
 	w.wait(d, c)
 	w.release(d, a)
@@ -195,7 +195,7 @@ func TestUncountedPlaceIsNotSkipped(t *testing.T) {
 
 // An owner that gives up after its claim lapsed leaves no place behind that
 // would come back.
-func TestReleaseAfterALapse(t *testing.T) {
+func TestReleaseAfterAnExpiredClaim(t *testing.T) {
 	w := newWorld(t)
 	d := hasty(w.driver(nil))
 	a, b, c := ask("k"), ask("k"), ask("k")
@@ -207,7 +207,7 @@ func TestReleaseAfterALapse(t *testing.T) {
 	w.release(d, b)
 	w.grant(d, c)
 	if info := w.inspect(d, "k"); info.Waiters != 0 {
-		t.Errorf("in line are %v", info.Queue)
+		t.Errorf("in the queue are %v", info.Queue)
 	}
 }
 
@@ -247,7 +247,7 @@ func TestLateHintSparesTheLease(t *testing.T) {
 	w.wait(d, b)
 	w.release(d, a)
 	w.grant(d, queued(b))
-	if err := d.giveUp(w.ctx, d.unclaimedCall(b.Claim())); !errors.Is(err, driver.ErrNotHeld) {
+	if err := d.sendRelease(w.ctx, d.unclaimedCall(b.Claim())); !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("the answer to a late hint: %v", err)
 	}
 	if got := w.holder(d, "k"); got != b.Owner {
@@ -264,7 +264,7 @@ func TestLateHintSparesTheLease(t *testing.T) {
 	w.release(d, b)
 }
 
-// Only the first in line looks after a foreign holder, which tells nobody when
+// Only the first in the queue looks after a foreign holder, which tells nobody when
 // it goes; who becomes the first is told.
 func TestFirstLooksAfterForeigners(t *testing.T) {
 	w := newWorld(t)
@@ -305,7 +305,7 @@ func TestFirstLooksAfterForeigners(t *testing.T) {
 
 // A line full of dead places is worked off in bounded steps, each of which
 // leaves a correct state.
-func TestLongDeadLine(t *testing.T) {
+func TestLongDeadQueue(t *testing.T) {
 	w := newWorld(t)
 	d := w.driver(nil)
 	const dead = 2500
@@ -314,7 +314,7 @@ func TestLongDeadLine(t *testing.T) {
 	pipe := w.admin.Pipeline()
 	for i := range dead {
 		r := ask("k")
-		pipe.ZAdd(w.ctx, "hasp.line:{lock:k}", redis.Z{Score: float64(i + 1), Member: value(r.Claim())})
+		pipe.ZAdd(w.ctx, "hasp.queue:{lock:k}", redis.Z{Score: float64(i + 1), Member: value(r.Claim())})
 		pipe.HSet(w.ctx, "hasp.places:{lock:k}", r.Owner, "0000000000001 10000 500 n hasp.inbox:dead")
 	}
 	if _, err := pipe.Exec(w.ctx); err != nil {
@@ -325,7 +325,7 @@ func TestLongDeadLine(t *testing.T) {
 		t.Errorf("%d wait: %v", info.Waiters, info.Queue)
 	}
 	w.release(d, a)
-	if n := w.admin.ZCard(w.ctx, "hasp.line:{lock:k}").Val(); n >= dead || n < dead-1200 {
+	if n := w.admin.ZCard(w.ctx, "hasp.queue:{lock:k}").Val(); n >= dead || n < dead-1200 {
 		t.Errorf("one script left %d of %d", n, dead)
 	}
 	w.hear(hints) // to go on with it

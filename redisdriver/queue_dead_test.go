@@ -50,17 +50,17 @@ func (w *world) sleeps(d *Driver, r contend.Owner, hints <-chan struct{}, signs 
 	}
 }
 
-// many puts so many places of one inbox in line, all with the same sign of life.
+// many puts so many places of one inbox in the queue, all with the same sign of life.
 func (w *world) many(d *Driver, key string, n int, mode string, contact uint64) {
 	w.Helper()
 	names := d.names(key)
 	pipe := w.admin.Pipeline()
 	for i := range n {
 		r := ask(key)
-		pipe.ZAdd(w.ctx, names.line, redis.Z{Score: float64(i + 1), Member: value(r.Claim())})
+		pipe.ZAdd(w.ctx, names.queue, redis.Z{Score: float64(i + 1), Member: value(r.Claim())})
 		pipe.HSet(w.ctx, names.places, r.Owner, fmt.Sprintf("%013d 10000 100 %s %s", contact, mode, d.inboxName()))
 	}
-	pipe.PExpire(w.ctx, names.line, time.Minute)
+	pipe.PExpire(w.ctx, names.queue, time.Minute)
 	pipe.PExpire(w.ctx, names.places, time.Minute)
 	if _, err := pipe.Exec(w.ctx); err != nil {
 		w.Fatal(err)
@@ -84,7 +84,7 @@ func TestManyDeadPlacesAhead(t *testing.T) {
 			w.do("CONFIG", "RESETSTAT")
 			w.release(d, a)
 			var wg sync.WaitGroup
-			wg.Go(func() { w.sleeps(d, c, later, false) }) // either may be asked for the next in line
+			wg.Go(func() { w.sleeps(d, c, later, false) }) // either may be asked for the next in the queue
 			t.Logf("told after %v", w.sleeps(d, b, hints, false))
 			w.release(d, b)
 			wg.Wait()
@@ -105,7 +105,7 @@ func TestPassedOverPlaceIsFoundAgain(t *testing.T) {
 		w.grant(d, a)
 		w.wait(dead, late)
 		w.many(dead, "k", 1500, "c", w.micros()/1000)
-		w.do("ZADD", d.names("k").line, 700.5, value(late.Claim()))
+		w.do("ZADD", d.names("k").queue, 700.5, value(late.Claim()))
 		hints := w.wait(d, b)
 		w.strike("k", dead)
 		w.release(d, a)
@@ -170,7 +170,7 @@ func TestManyReadersOfASlowProcess(t *testing.T) {
 	w := newWorld(t)
 	d := hasty(w.over(w.client(func(o *redis.Options) { o.ReadTimeout = time.Minute }), nil)) // for a machine under load
 	a := ask("k")
-	a.TTL = time.Hour // longer than it takes 3000 to join the line
+	a.TTL = time.Hour // longer than it takes 3000 to join the queue
 	w.grant(d, a)
 	rs, hints := make([]contend.Owner, n), make([]<-chan struct{}, n)
 	for i := range rs {
