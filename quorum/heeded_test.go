@@ -105,6 +105,7 @@ func TestReaderHearsOfAConversion(t *testing.T) {
 		mustTry(t, rd, ask("warm"))
 		writer, reader := ask("k"), &asker{d: rd, r: ask("k")}
 		mustTry(t, hd, writer)
+		synctest.Wait() // the third node has voted, too: it is to convert what it has
 		reader.r.Queue, reader.r.Mode = true, driver.Shared
 		hints, err := contend.Watch(t.Context(), rd, reader.r)
 		if err != nil {

@@ -85,6 +85,6 @@ func (n *node) restore(r driver.VoteRequest) {
 	}
 	_ = n.call(r.TTL, func(ctx context.Context) error {
 		res, err := n.drv.Vote(ctx, r)
-		return n.voted(o, ballot.Reply{Asked: r, Result: res}, err, func(error) {}) // the next renewal counts it
+		return n.voted(o, ballot.Reply{Asked: r, Answer: ballot.Answer{Result: res}}, err, func(error) {}) // the next renewal counts it
 	})
 }

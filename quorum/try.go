@@ -147,7 +147,7 @@ func (a *attempt) round(ctx context.Context, step ballot.Step) error {
 		r := step.Ask
 		r.Queue = r.Queue && n.index == step.Queue
 		n.startVote(f.ctx, r, func(res driver.Result, err error) {
-			err = n.voted(a.o, ballot.Reply{Round: step.Round, Asked: r, Result: res}, err, func(err error) { a.errs[n.index] = err })
+			err = n.voted(a.o, ballot.Reply{Round: step.Round, Asked: r, Answer: ballot.Answer{Result: res}}, err, func(err error) { a.errs[n.index] = err })
 			f.ended(n, err)
 			a.wake()
 		})
@@ -203,7 +203,7 @@ func (n *node) voted(o *owner, a ballot.Reply, err error, counted func(error)) e
 	}
 	a.Node, a.Kind = n.index, kindOf(err)
 	o.mu.Lock()
-	back, counts := o.Answer(a, n.d.clock.limit())
+	back, counts := o.Heard(a, n.d.clock.limit())
 	if counts {
 		counted(err)
 	}
@@ -258,11 +258,11 @@ func (a *attempt) end(ctx context.Context, step ballot.Step) (driver.Result, err
 	case ballot.OneStore:
 		return driver.Result{}, &twinError{d.nodes[step.Twins[0]].name, d.nodes[step.Twins[1]].name}
 	case ballot.TooFew:
-		errs := a.reasons()
+		errs := a.reasons(step)
 		d.waitsKnown(ctx, &errs)
 		return driver.Result{}, d.tooFew(errs)
 	case ballot.InDoubt:
-		return driver.Result{}, d.tooFew(a.inDoubt())
+		return driver.Result{}, d.tooFew(a.inDoubt(step))
 	}
 	if step.Jitter > 0 {
 		step.Result.RetryIn += rand.N(step.Jitter)
@@ -271,12 +271,12 @@ func (a *attempt) end(ctx context.Context, step ballot.Step) (driver.Result, err
 }
 
 // reasons are why nodes said nothing about the key.
-func (a *attempt) reasons() [maxNodes]error {
+func (a *attempt) reasons(step ballot.Step) [maxNodes]error {
 	a.o.mu.Lock()
 	defer a.o.mu.Unlock()
 	errs := a.errs
 	for _, n := range a.d.nodes {
-		if res := a.o.Said(n.index).Result; errs[n.index] == nil && !res.Granted && res.Why == driver.TTLTooLong {
+		if res := step.Said[n.index]; errs[n.index] == nil && !res.Granted && res.Why == driver.TTLTooLong {
 			errs[n.index] = &tooLong{res.TTL, a.r.TTL}
 		}
 	}
@@ -284,12 +284,10 @@ func (a *attempt) reasons() [maxNodes]error {
 }
 
 // inDoubt is why it is not known whether a lease stands.
-func (a *attempt) inDoubt() [maxNodes]error {
-	errs := a.reasons()
-	a.o.mu.Lock()
-	defer a.o.mu.Unlock()
+func (a *attempt) inDoubt(step ballot.Step) [maxNodes]error {
+	errs := a.reasons(step)
 	for _, n := range a.d.nodes {
-		if errs[n.index] == nil && !a.o.Voted(n.index) {
+		if errs[n.index] == nil && !step.Votes.Has(n.index) {
 			errs[n.index] = errVoteGone
 		}
 	}

@@ -20,16 +20,21 @@ const (
 
 // Reply is what came of a Vote at one node.
 type Reply struct {
-	Node   int
-	Round  int // that of Ask; 0: it was sent outside of a round
-	Asked  driver.VoteRequest
+	Node  int
+	Round int // Step.Round; 0: it was sent outside of a round
+	Asked driver.VoteRequest
+	Answer
+}
+
+// Answer is what a node said.
+type Answer struct {
 	Kind   Kind
 	Result driver.Result // of one that was Answered
 }
 
-func (a *Reply) grants() bool { return a.Kind == Answered && a.Result.Granted }
+func (a *Answer) grants() bool { return a.Kind == Answered && a.Result.Granted }
 
-func (a *Reply) refuses(why driver.Why) bool {
+func (a *Answer) refuses(why driver.Why) bool {
 	return a.Kind == Answered && !a.Result.Granted && a.Result.Why == why
 }
 
@@ -41,10 +46,10 @@ func FenceOf(r driver.VoteRequest) uint64 {
 	return r.Proposal
 }
 
-// Answer notes what became of a Vote, whenever that comes, and says what is to be
+// Heard notes what became of a Vote, whenever that comes, and says what is to be
 // withdrawn for it. It counts in the round under way if it belongs to that one and the
 // node was still waited for.
-func (b *Ballot) Answer(a Reply, limit uint64) (back []Withdrawal, counts bool) {
+func (b *Ballot) Heard(a Reply, limit uint64) (back []Withdrawal, counts bool) {
 	back = b.record(a)
 	r := &b.round
 	if a.Round != r.no || !r.waits.Has(a.Node) {
@@ -82,8 +87,8 @@ func (b *Ballot) record(a Reply) []Withdrawal {
 	}
 	// An answer after the round belongs to the lease, if there is one, or is
 	// withdrawn.
-	late := v.granted && !(b.place.reserved && b.place.node == a.Node) || b.over && v.unknown
-	if !b.round.asking && b.lease.fence == 0 && late && (b.over || b.tries > 0) { // a lease that was adopted has no known fence
+	late := v.granted && !(b.place.reserved && b.place.node == a.Node) || b.gone.over && v.unknown
+	if !b.attempt.asking && b.lease.fence == 0 && late && (b.gone.over || b.tries > 0) { // a lease that was adopted has no known fence
 		return []Withdrawal{b.withdraw(a.Node)}
 	}
 	return nil

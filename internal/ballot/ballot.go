@@ -19,18 +19,23 @@ import (
 type Ballot struct {
 	nodes int // how many there are
 
-	req    driver.TryRequest // as it was asked for last
-	tries  int               // 0: the lease was adopted from another process
-	round  round
-	votes  [MaxNodes]vote
-	fences fences
-	lease  lease
-	place  place
-	heeded heeded
+	req     driver.TryRequest // as it was asked for last
+	tries   int               // 0: the lease was adopted from another process
+	attempt attempt
+	round   round
+	votes   [MaxNodes]vote
+	fences  fences
+	lease   lease
+	place   place
+	heeded  heeded
+	gone    gone
+	until   time.Duration // the nodes have forgotten the owner by then
+}
 
-	over  bool          // released, or refused without a place and not seen since
-	end   driver.End    // of one that was released
-	until time.Duration // the nodes have forgotten the owner by then
+// gone says that the owner is.
+type gone struct {
+	over bool       // released, or refused without a place and not seen since
+	end  driver.End // of one that was released
 }
 
 // vote is what is known of one node.
@@ -85,7 +90,7 @@ type place struct {
 
 // New makes the ballot of an owner on so many nodes.
 func New(nodes int) Ballot {
-	return Ballot{nodes: nodes, place: place{node: None}, round: round{queue: None, wakes: None}}
+	return Ballot{nodes: nodes, place: place{node: None}, attempt: attempt{queue: None, wakes: None}}
 }
 
 // Need is how many nodes are a majority.
@@ -104,7 +109,7 @@ func (b *Ballot) begin(r driver.TryRequest, now time.Duration) {
 			b.votes[i].shared = false
 		}
 	}
-	b.req, b.over = r, false
+	b.req, b.gone.over = r, false
 	b.tries++
 	b.stays(max(r.TTL, r.Patience), now)
 }
@@ -143,7 +148,7 @@ func (b *Ballot) most() uint64 {
 // Sends notes that a Try goes out to a node; it is false when the owner was released
 // before.
 func (b *Ballot) Sends(node int) bool {
-	if b.over {
+	if b.gone.over {
 		return false
 	}
 	b.votes[node].asked = true
@@ -153,7 +158,7 @@ func (b *Ballot) Sends(node int) bool {
 
 // Over says that the owner was released, and that nothing of it is under way: its
 // ballot can be forgotten.
-func (b *Ballot) Over() bool { return b.over && b.quiet() }
+func (b *Ballot) Over() bool { return b.gone.over && b.quiet() }
 
 // quiet says that nothing of it is under way anywhere.
 func (b *Ballot) quiet() bool {

@@ -31,12 +31,12 @@ var held = driver.Result{Why: driver.Held, Left: time.Second, Holder: driver.Hol
 
 // answers gives the ballot an answer in the round that a step began.
 func answers(b *Ballot, s Step, node int, res driver.Result) []Withdrawal {
-	back, _ := b.Answer(Reply{Node: node, Round: s.Round, Asked: s.Ask, Kind: Answered, Result: res}, 1<<40)
+	back, _ := b.Heard(Reply{Node: node, Round: s.Round, Asked: s.Ask, Answer: Answer{Answered, res}}, 1<<40)
 	return back
 }
 
 func silence(b *Ballot, s Step, node int) {
-	b.Answer(Reply{Node: node, Round: s.Round, Asked: s.Ask, Kind: Unknown}, 1<<40)
+	b.Heard(Reply{Node: node, Round: s.Round, Asked: s.Ask}, 1<<40)
 }
 
 func TestMajorityWins(t *testing.T) {
@@ -178,7 +178,7 @@ func TestCountedVotesAreKnown(t *testing.T) {
 	s := b.Ask(asks(), seen(3, 10))
 	answers(&b, s, 1, grants(10))
 	b.Sends(1)
-	b.Answer(Reply{Node: 1, Asked: s.Ask, Kind: Answered, Result: held}, 1<<40)
+	b.Heard(Reply{Node: 1, Asked: s.Ask, Answer: Answer{Answered, held}}, 1<<40)
 	answers(&b, s, 0, grants(10))
 	if s = b.Next(seen(3, 11)); s.Outcome != Granted || !b.Has(1) {
 		t.Errorf("%+v: a vote that was counted is forgotten", s)
@@ -243,7 +243,7 @@ func TestWhatARefusalSaysOfEarlierVotes(t *testing.T) {
 			b.Ask(asks(), seen(3, 10))
 			for _, a := range c.replies {
 				b.Sends(1)
-				b.Answer(Reply{Node: 1, Asked: driver.VoteRequest{TryRequest: asks(), Proposal: a.fence}, Kind: a.kind, Result: a.res}, 1<<40)
+				b.Heard(Reply{Node: 1, Asked: driver.VoteRequest{TryRequest: asks(), Proposal: a.fence}, Answer: Answer{a.kind, a.res}}, 1<<40)
 			}
 			if b.Has(1) != c.has {
 				t.Fatalf("the owner may have the vote: %v, want %v", b.Has(1), c.has)

@@ -18,7 +18,7 @@ func (b *Ballot) Converting() { b.lease.shared = b.lease.shared || b.lease.fence
 // moment in which it had no vote. Nodes that missed it are told with the renewals.
 func (b *Ballot) convert(req driver.TryRequest, v View) Step {
 	switch {
-	case b.over, b.tries > 0 && b.lease.fence == 0: // it has none
+	case b.gone.over, b.tries > 0 && b.lease.fence == 0: // it has none
 		return Step{Outcome: Refused, Stays: true, Result: driver.Result{Why: driver.Held}}
 	case b.lease.fence == 0:
 		b.adopt(req, req.Fence)
@@ -28,7 +28,7 @@ func (b *Ballot) convert(req driver.TryRequest, v View) Step {
 	r := b.newTry(req, v)
 	r.ask.Convert, r.ask.Queue, r.ask.Fences = true, false, 0
 	r.ask.Fence = max(b.lease.fence, req.Fence)
-	r.wakes, r.queue, r.stands = r.queue, None, true // nobody in the queue is overtaken
+	b.attempt.wakes, b.attempt.queue, b.attempt.stands = b.attempt.queue, None, true // nobody in the queue is overtaken
 	return b.send(v)
 }
 
@@ -42,7 +42,7 @@ func (b *Ballot) converted(v View) Step {
 	}
 	res, _ := b.refusal(v.Now)
 	res.RetryIn = 0
-	return Step{Outcome: Refused, Result: res, Stays: true, Forget: b.tries == 0}
+	return b.end(Step{Outcome: Refused, Result: res, Stays: true, Forget: b.tries == 0})
 }
 
 // adopt takes over a lease of another process.
@@ -56,7 +56,7 @@ func (b *Ballot) adopt(req driver.TryRequest, fence uint64) {
 // Renewing notes that a lease is renewed. A lease of another process is adopted, if its
 // fence is known, and has its ballot from here on.
 func (b *Ballot) Renewing(r driver.RenewRequest, now time.Duration) {
-	if b.tries == 0 && !b.over && b.lease.fence == 0 && r.Fence != 0 {
+	if b.tries == 0 && !b.gone.over && b.lease.fence == 0 && r.Fence != 0 {
 		b.adopt(driver.TryRequest{Claim: r.Claim, TTL: r.TTL}, r.Fence)
 	}
 	b.lease.shared = b.lease.shared || r.Mode == driver.Shared && b.tries == 0 // who knows what its nodes were told
@@ -75,7 +75,7 @@ func (b *Ballot) Uninformed(node int, held Set) bool {
 // Restore completes a request for a vote that a node lost, or to tell it that the lease
 // is Shared now, and notes that it goes out. It is false when the lease no longer stands.
 func (b *Ballot) Restore(node int, r driver.VoteRequest) (driver.VoteRequest, bool) {
-	if b.lease.fence < FenceOf(r) || b.over {
+	if b.lease.fence < FenceOf(r) || b.gone.over {
 		return r, false
 	}
 	if r.Convert { // holders that take turns have fences up to the one that was granted

@@ -55,7 +55,7 @@ func (b *Ballot) waitedFor(owner string, until, now time.Duration) bool {
 
 // blocks says that the queue node refuses, and is heeded.
 func (b *Ballot) blocks(now time.Duration) bool {
-	return b.round.refused(b.round.queue) && !b.waitedFor(b.alone(), b.votesUntil(now), now)
+	return b.round.refused(b.attempt.queue) && !b.waitedFor(b.alone(), b.votesUntil(now), now)
 }
 
 // alone names the holder that only the queue node knows, of a key that a majority would
@@ -63,10 +63,10 @@ func (b *Ballot) blocks(now time.Duration) bool {
 // for one that waits in the queue.
 func (b *Ballot) alone() (owner string) {
 	r := &b.round
-	if !r.refused(r.queue) || r.would(b.nodes).Len() < b.Need() {
+	if !r.refused(b.attempt.queue) || r.would(b.nodes).Len() < b.Need() {
 		return ""
 	}
-	res := r.replies[r.queue].Result
+	res := r.answers[b.attempt.queue].Result
 	if r.ask.Mode == driver.Shared && res.Holder.Mode == driver.Shared || res.Left < turnTime && (b.heeded.owner != res.Holder.Owner || res.Holder.Owner == "") {
 		return ""
 	}
@@ -77,16 +77,16 @@ func (b *Ballot) alone() (owner string) {
 // still, and what was not answered may make the majority.
 func (b *Ballot) heeds() (owner string) {
 	r := &b.round
-	if owner = b.alone(); owner != "" || !r.refused(r.queue) {
+	if owner = b.alone(); owner != "" || !r.refused(b.attempt.queue) {
 		return owner
 	}
 	would := r.would(b.nodes)
 	for i := range b.nodes {
-		if r.replies[i].Kind != Answered {
+		if r.answers[i].Kind != Answered {
 			would.Add(i)
 		}
 	}
-	if owner = r.replies[r.queue].Result.Holder.Owner; would.Len() >= b.Need() && b.heeded.owner == owner {
+	if owner = r.answers[b.attempt.queue].Result.Holder.Owner; would.Len() >= b.Need() && b.heeded.owner == owner {
 		return owner
 	}
 	return ""
@@ -98,10 +98,10 @@ func (b *Ballot) heeds() (owner string) {
 // it. 0: it is heeded for half a second, whether it asks or not.
 func (b *Ballot) votesUntil(now time.Duration) time.Duration {
 	r := &b.round
-	if r.queue == None || r.ask.Mode != driver.Shared {
+	if b.attempt.queue == None || r.ask.Mode != driver.Shared {
 		return 0
 	}
-	if res := r.replies[r.queue].Result; res.Holder.Mode == driver.Exclusive {
+	if res := r.answers[b.attempt.queue].Result; res.Holder.Mode == driver.Exclusive {
 		return now + res.Left
 	}
 	return 0

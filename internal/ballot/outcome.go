@@ -29,19 +29,19 @@ func (b *Ballot) won() Step {
 		if !votes.Has(i) {
 			continue
 		}
-		v := &r.replies[i].Result
+		v := &r.answers[i].Result
 		ttls = append(ttls, v.TTL)
 		res.Fence, res.Fences = v.Fence, min(res.Fences, max(v.Fences, 1))
 		b.votes[i].granted = true // the answer to an older Try may have come since
 	}
 	slices.SortFunc(ttls, func(a, b time.Duration) int { return cmp.Compare(b, a) })
 	res.TTL = ttls[b.Need()-1]
-	if r.stands && !r.ask.Convert { // asked again: those that knew may be silent now
+	if b.attempt.stands && !r.ask.Convert { // asked again: those that knew may be silent now
 		res.Abandoned = res.Abandoned || b.lease.abandoned
 	}
 	b.lease.fence, b.lease.had, b.lease.abandoned = res.Fence, true, res.Abandoned
-	b.place.lost, r.asking = 0, false
-	return Step{Outcome: Granted, Result: res, Back: b.moveTo(None, false), Stays: true}
+	b.place.lost, b.attempt.asking = 0, false
+	return b.end(Step{Outcome: Granted, Result: res, Back: b.moveTo(None, false), Stays: true})
 }
 
 // lostRace is the outcome of a Try without a majority. The votes of a minority are
@@ -51,24 +51,24 @@ func (b *Ballot) lostRace(v View) Step {
 	r := &b.round
 	b.heed(v.Now)
 	few := b.silent() > b.nodes-b.Need()
-	reserves := r.ask.Queue && !few && !r.sameStore() && r.granted(r.queue) && !b.overruled(v)
+	reserves := r.ask.Queue && !few && !r.sameStore() && r.granted(b.attempt.queue) && !b.overruled(v)
 	s := Step{Stays: r.ask.Queue || b.place.node != None || few} // a place is kept; after an error it is asked again, or released
-	b.lease.fence, r.asking = 0, false
+	b.lease.fence, b.attempt.asking = 0, false
 	b.place.lost++
 	if b.place.reserved && !reserves { // its vote is withdrawn, too
 		b.place.node, b.place.reserved = None, false
 	}
 	switch {
 	case reserves:
-		s.Back = b.moveTo(r.queue, true)
-	case s.Stays && r.refused(r.queue):
-		s.Back = b.moveTo(r.queue, false)
+		s.Back = b.moveTo(b.attempt.queue, true)
+	case s.Stays && r.refused(b.attempt.queue):
+		s.Back = b.moveTo(b.attempt.queue, false)
 		b.place.lost = 0
-	case b.place.node != r.queue: // nor where it was
+	case b.place.node != b.attempt.queue: // nor where it was
 		s.Back = b.moveTo(None, false)
 	}
 	for i := range b.nodes {
-		if b.votes[i].granted && !(reserves && i == r.queue) {
+		if b.votes[i].granted && !(reserves && i == b.attempt.queue) {
 			s.Back = append(s.Back, b.withdraw(i))
 		}
 	}
@@ -81,13 +81,13 @@ func (b *Ballot) lostRace(v View) Step {
 		s.Outcome = Refused
 		s.Result, s.Jitter = b.refusal(v.Now)
 	}
-	return s
+	return b.end(s)
 }
 
 // silent counts the nodes that said nothing about the key.
 func (b *Ballot) silent() (count int) {
 	for i := range b.nodes {
-		if a := &b.round.replies[i]; a.Kind != Answered || a.refuses(driver.TTLTooLong) {
+		if a := &b.round.answers[i]; a.Kind != Answered || a.refuses(driver.TTLTooLong) {
 			count++
 		}
 	}
@@ -103,7 +103,7 @@ func (b *Ballot) refusal(now time.Duration) (res driver.Result, jitter time.Dura
 	released := 0
 	var lefts []time.Duration // until each node may vote for us
 	for i := range b.nodes {
-		switch a := &r.replies[i]; {
+		switch a := &r.answers[i]; {
 		case a.Kind != Answered:
 		case a.refuses(driver.Released):
 			released++
@@ -124,8 +124,8 @@ func (b *Ballot) refusal(now time.Duration) (res driver.Result, jitter time.Dura
 	if len(lefts) >= b.Need() {
 		res.Left = lefts[b.Need()-1]
 	}
-	if r.refused(r.queue) {
-		a := &r.replies[r.queue].Result
+	if r.refused(b.attempt.queue) {
+		a := &r.answers[b.attempt.queue].Result
 		res.Ahead = a.Ahead
 		if res.RetryIn = a.RetryIn; res.RetryIn > 0 {
 			res.RetryIn = max(res.RetryIn, res.Left)
@@ -163,17 +163,25 @@ func (b *Ballot) overturned() bool {
 // inDoubt is the outcome for a lease that may stand. Nothing of it is withdrawn.
 func (b *Ballot) inDoubt() Step {
 	if b.round.sameStore() {
-		return Step{Outcome: OneStore, Twins: [2]int{int(b.round.twins[0]), int(b.round.twins[1])}, Stays: true}
+		return b.end(Step{Outcome: OneStore, Twins: [2]int{int(b.round.twins[0]), int(b.round.twins[1])}, Stays: true})
 	}
-	return Step{Outcome: InDoubt, Stays: true}
+	return b.end(Step{Outcome: InDoubt, Stays: true})
 }
 
-// Said is what a node answered in the latest round.
-func (b *Ballot) Said(node int) Reply { return b.round.replies[node] }
-
-// Voted says that a node granted in the latest round what it was asked for.
-func (b *Ballot) Voted(node int) bool {
+// end ends a Try: nothing of its rounds is needed any longer.
+func (b *Ballot) end(s Step) Step {
 	r := &b.round
-	fence := FenceOf(r.ask)
-	return r.granted(node) && (fence == 0 || r.replies[node].Result.Fence == fence)
+	if s.Outcome == TooFew || s.Outcome == InDoubt {
+		s.Said = new([MaxNodes]driver.Result)
+		for i := range b.nodes {
+			fence := FenceOf(r.ask)
+			s.Said[i] = r.answers[i].Result
+			if r.granted(i) && (fence == 0 || s.Said[i].Fence == fence) {
+				s.Votes.Add(i)
+			}
+		}
+	}
+	b.attempt = attempt{queue: None, wakes: None}
+	b.round = round{no: r.no}
+	return s
 }

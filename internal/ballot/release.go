@@ -41,7 +41,7 @@ func (b *Ballot) Release(asked driver.ReleaseRequest, queue int) Release {
 	case !b.lease.had: // nobody worked under what some nodes may have granted
 		r.req.End = driver.Unused
 	}
-	b.end, b.over, b.round.asking, b.lease.fence = r.req.End, true, false, 0
+	b.gone.end, b.gone.over, b.attempt.asking, b.lease.fence = r.req.End, true, false, 0
 	r.toAll = r.lease && (b.lease.abandoned || r.req.End != driver.Finished)
 	if b.place.node != None {
 		r.queue = b.place.node

@@ -20,18 +20,15 @@ const (
 	maxPause  = 16 * time.Millisecond
 )
 
-// round is one request to all nodes, and those of the same Try before it.
-type round struct {
-	no     int  // counted over all Tries: an answer to an earlier one is no vote in this one
-	asking bool // a Try is under way: what comes in is its business
-
-	ask     driver.VoteRequest // what the nodes are asked; Queue is for the queue node only
-	begun   time.Duration      // of the Try
-	timeout time.Duration      // of a node
-	maxTTL  time.Duration      // the longest lease; 0: any
-	count   int                // the rounds of the Try so far
-	pausing bool               // the next one begins after a pause
-	last    bool               // there is no other
+// attempt is the Try under way.
+type attempt struct {
+	asking  bool          // it is: what comes in is its business
+	begun   time.Duration // when it did
+	timeout time.Duration // of a node
+	maxTTL  time.Duration // the longest lease; 0: any
+	rounds  int           // so far
+	pausing bool          // the next one begins after a pause
+	last    bool          // there is no other
 
 	queue  int  // the queue node, whose refusal is respected; None: none will do
 	stands bool // it is about a lease that a majority granted before
@@ -39,11 +36,16 @@ type round struct {
 	// introduces: not every node was heard before. Then everybody is waited for, since
 	// one server may be listed twice, and only then it is known which is the queue node.
 	introduces bool
+}
 
+// round is one request to all nodes.
+type round struct {
+	no      int                // counted over all Tries: an answer to an earlier one is no vote in this one
+	ask     driver.VoteRequest // what the nodes are asked; Queue is for the queue node only
 	asked   Set
 	waits   Set  // of those, whose answers the round waits for
 	late    bool // the node time-out is over: a majority's answers are enough
-	replies [MaxNodes]Reply
+	answers [MaxNodes]Answer
 	twins   [2]int8 // two nodes that are one store, when they differ
 }
 
@@ -73,9 +75,13 @@ type Step struct {
 	Jitter  time.Duration // up to so much later than Result.RetryIn
 	Twins   [2]int
 
-	Back   []Withdrawal // to send; a refusal waits for the answers
-	Stays  bool         // the owner keeps a place or a lease, or is to ask again or be released after an error
-	Forget bool         // the lease was another process's, and is over
+	Back []Withdrawal // to send; a refusal waits for the answers
+	// Said and Votes are for an error: what the nodes answered, and who granted what was
+	// asked for.
+	Said   *[MaxNodes]driver.Result
+	Votes  Set
+	Stays  bool // the owner keeps a place or a lease, or is to ask again or be released after an error
+	Forget bool // the lease was another process's, and is over
 }
 
 // View is what the caller knows when a Try begins, or goes on.
@@ -109,24 +115,22 @@ func (b *Ballot) Ask(req driver.TryRequest, v View) Step {
 	}
 	b.begin(req, v.Now)
 	r := b.newTry(req, v)
-	r.asking = true
-	if r.stands = leased; leased { // nobody in the queue is overtaken
+	b.attempt.asking = true
+	if b.attempt.stands = leased; leased { // nobody in the queue is overtaken
 		r.ask.Proposal = b.lease.fence
-		r.queue, r.introduces, r.last = None, false, true
+		b.attempt.queue, b.attempt.introduces, b.attempt.last = None, false, true
 	} else {
 		r.ask.Proposal = b.propose(v.Fence)
 		r.ask.Raise = b.tries > 1 // what nodes may still have for an earlier proposal
 	}
-	r.ask.Queue = req.Queue && !r.introduces
+	r.ask.Queue = req.Queue && !b.attempt.introduces
 	return b.send(v)
 }
 
 // newTry is the state before the first round of a Try.
 func (b *Ballot) newTry(req driver.TryRequest, v View) *round {
-	b.round = round{
-		no: b.round.no, ask: driver.VoteRequest{TryRequest: req}, begun: v.Now, timeout: v.Timeout, maxTTL: v.MaxTTL,
-		queue: v.Queue, wakes: None, introduces: !v.Met,
-	}
+	b.attempt = attempt{begun: v.Now, timeout: v.Timeout, maxTTL: v.MaxTTL, queue: v.Queue, wakes: None, introduces: !v.Met}
+	b.round = round{no: b.round.no, ask: driver.VoteRequest{TryRequest: req}}
 	return &b.round
 }
 
@@ -142,20 +146,20 @@ func (b *Ballot) propose(next uint64) uint64 {
 func (b *Ballot) send(v View) Step {
 	r := &b.round
 	r.no++
-	r.count++
-	r.last = r.last || r.count >= maxRounds && (r.ask.Queue || v.Now-r.begun > splitTime*r.timeout)
-	r.asked, r.late, r.replies = 0, false, [MaxNodes]Reply{}
+	b.attempt.rounds++
+	b.attempt.last = b.attempt.last || b.attempt.rounds >= maxRounds && (r.ask.Queue || v.Now-b.attempt.begun > splitTime*b.attempt.timeout)
+	r.asked, r.late, r.answers = 0, false, [MaxNodes]Answer{}
 	b.fences.top = max(b.fences.top, FenceOf(r.ask))
 	for i := range b.nodes {
 		switch {
 		case !v.Serving.Has(i):
-			r.replies[i].Kind = NotAsked
+			r.answers[i].Kind = NotAsked
 		case b.Sends(i):
 			r.asked.Add(i)
 		}
 	}
 	r.waits = r.asked
-	return Step{Outcome: Asking, Round: r.no, Ask: r.ask, Queue: r.queue, Nodes: r.asked}
+	return Step{Outcome: Asking, Round: r.no, Ask: r.ask, Queue: b.attempt.queue, Nodes: r.asked}
 }
 
 // Silent notes that a node is not waited for any longer in a round: it did not answer.
@@ -183,13 +187,13 @@ func (b *Ballot) Decided(now time.Duration, limit uint64) bool {
 // Next goes on after a round, or a pause.
 func (b *Ballot) Next(v View) Step {
 	r := &b.round
-	if r.pausing {
-		r.pausing = false
+	if b.attempt.pausing {
+		b.attempt.pausing = false
 		return b.send(v)
 	}
 	r.waits = 0
-	if r.introduces {
-		r.introduces, r.queue = false, v.Queue
+	if b.attempt.introduces {
+		b.attempt.introduces, b.attempt.queue = false, v.Queue
 	}
 	switch {
 	case r.ask.Convert:
@@ -202,41 +206,41 @@ func (b *Ballot) Next(v View) Step {
 		r.ask.Queue, again = true, true
 	}
 	switch {
-	case r.last || !again && !b.split():
-		if r.stands && !b.overturned() {
+	case b.attempt.last || !again && !b.split():
+		if b.attempt.stands && !b.overturned() {
 			return b.inDoubt()
 		}
 		return b.lostRace(v)
-	case again && r.count < maxRounds:
+	case again && b.attempt.rounds < maxRounds:
 		return b.send(v)
 	}
-	r.pausing = true
-	return Step{Outcome: Pausing, Pause: min(minPause<<min(r.count, 10), maxPause)}
+	b.attempt.pausing = true
+	return Step{Outcome: Pausing, Pause: min(minPause<<min(b.attempt.rounds, 10), maxPause)}
 }
 
 // Introduces says that the round under way waits for all nodes, to know who they are.
-func (b *Ballot) Introduces() bool { return b.round.introduces }
+func (b *Ballot) Introduces() bool { return b.attempt.introduces }
 
 // count counts an answer of the round.
 func (b *Ballot) count(a Reply, limit uint64) {
 	r := &b.round
-	r.replies[a.Node] = a
+	r.answers[a.Node] = a.Answer
 	if a.Kind != Answered {
 		return
 	}
 	for i := range b.nodes {
-		if o := &r.replies[i]; i != a.Node && o.Result.Node != "" && o.Result.Node == a.Result.Node {
+		if o := &r.answers[i]; i != a.Node && o.Result.Node != "" && o.Result.Node == a.Result.Node {
 			r.twins = [2]int8{int8(i), int8(a.Node)}
 		}
 	}
-	if r.queue == a.Node && r.refused(a.Node) && r.maxTTL > 0 && a.Result.Left > r.maxTTL {
-		r.queue = None // its clock was stepped back: it would be in the way for as long
+	if b.attempt.queue == a.Node && r.refused(a.Node) && b.attempt.maxTTL > 0 && a.Result.Left > b.attempt.maxTTL {
+		b.attempt.queue = None // its clock was stepped back: it would be in the way for as long
 	}
 	if v := &b.votes[a.Node]; a.Result.Granted && a.Result.Fence <= v.withdrawn {
 		// A request is under way that takes this vote: it counts with a larger fence.
-		r.replies[a.Node].Result = driver.Result{Why: driver.FenceTooLow, Fence: max(v.withdrawn, FenceOf(r.ask)), Node: a.Result.Node}
+		r.answers[a.Node].Result = driver.Result{Why: driver.FenceTooLow, Fence: max(v.withdrawn, FenceOf(r.ask)), Node: a.Result.Node}
 	}
-	if res := &r.replies[a.Node].Result; !res.Granted { // what is above limit only the node that says it would grant
+	if res := &r.answers[a.Node].Result; !res.Granted { // what is above limit only the node that says it would grant
 		if res.Fence <= limit {
 			b.fences.seen = max(b.fences.seen, res.Fence)
 		}
@@ -248,7 +252,7 @@ func (b *Ballot) count(a Reply, limit uint64) {
 func (r *round) sameStore() bool { return r.twins[0] != r.twins[1] }
 
 // says says that a node refused for that reason.
-func (r *round) says(node int, why driver.Why) bool { return r.replies[node].refuses(why) }
+func (r *round) says(node int, why driver.Why) bool { return r.answers[node].refuses(why) }
 
 // refused says that a node has another holder, or others in its queue.
 func (r *round) refused(node int) bool { return node != None && r.says(node, driver.Held) }
@@ -256,7 +260,7 @@ func (r *round) refused(node int) bool { return node != None && r.says(node, dri
 // tooLow says that the proposal was too low for a node.
 func (r *round) tooLow(node int) bool { return r.says(node, driver.FenceTooLow) }
 
-func (r *round) granted(node int) bool { return node != None && r.replies[node].grants() }
+func (r *round) granted(node int) bool { return node != None && r.answers[node].grants() }
 
 // would are the nodes that grant the key, for this fence or a larger one.
 func (r *round) would(nodes int) (s Set) {
@@ -277,7 +281,7 @@ func (b *Ballot) majority() (votes Set) {
 		}
 		votes = 0
 		for j := range b.nodes {
-			if r.granted(j) && r.replies[j].Result.Fence == r.replies[i].Result.Fence {
+			if r.granted(j) && r.answers[j].Result.Fence == r.answers[i].Result.Fence {
 				votes.Add(j)
 			}
 		}
@@ -293,14 +297,14 @@ func (b *Ballot) majority() (votes Set) {
 // the proposal was too low for it only, it is asked with another.
 func (b *Ballot) elected(now time.Duration, limit uint64) bool {
 	r := &b.round
-	if b.majority() == 0 || r.sameStore() || r.introduces {
+	if b.majority() == 0 || r.sameStore() || b.attempt.introduces {
 		return false
 	}
-	if r.queue == None {
+	if b.attempt.queue == None {
 		return true
 	}
-	low := r.tooLow(r.queue) && !r.last && r.replies[r.queue].Result.Fence < limit
-	return !r.waits.Has(r.queue) && !b.blocks(now) && !low
+	low := r.tooLow(b.attempt.queue) && !b.attempt.last && r.answers[b.attempt.queue].Result.Fence < limit
+	return !r.waits.Has(b.attempt.queue) && !b.blocks(now) && !low
 }
 
 // waitsOn says that an owner that is elected should have the answer of more nodes:
@@ -308,13 +312,13 @@ func (b *Ballot) elected(now time.Duration, limit uint64) bool {
 // and would be told to one after it.
 func (b *Ballot) waitsOn() bool {
 	r := &b.round
-	return r.waits.Has(r.wakes) || r.waits != 0 && r.ask.Mode == driver.Exclusive && b.abandoned()
+	return r.waits.Has(b.attempt.wakes) || r.waits != 0 && r.ask.Mode == driver.Exclusive && b.abandoned()
 }
 
 // abandoned says that a previous holder did not release the key. One node that voted
 // knows it: of the majority that did, the others may have forgotten, or be away.
 func (b *Ballot) abandoned() bool {
-	return slices.ContainsFunc(b.round.replies[:], func(a Reply) bool { return a.grants() && a.Result.Abandoned })
+	return slices.ContainsFunc(b.round.answers[:], func(a Answer) bool { return a.grants() && a.Result.Abandoned })
 }
 
 // again prepares another round with a higher fence, where that may help: the
@@ -331,13 +335,13 @@ func (b *Ballot) again(v View) bool {
 		switch {
 		case r.tooLow(i):
 			low = true
-			atLeast = append(atLeast, r.replies[i].Result.Fence+1)
+			atLeast = append(atLeast, r.answers[i].Result.Fence+1)
 		case r.granted(i):
-			atLeast = append(atLeast, r.replies[i].Result.Fence)
+			atLeast = append(atLeast, r.answers[i].Result.Fence)
 		}
 	}
 	slices.Sort(atLeast)
-	turn := r.queue != None && r.tooLow(r.queue) // the key is ours there, for a larger fence
+	turn := b.attempt.queue != None && r.tooLow(b.attempt.queue) // the key is ours there, for a larger fence
 	if !turn && len(atLeast) < b.Need() || !low && atLeast[0] == atLeast[len(atLeast)-1] {
 		return false
 	}
@@ -355,7 +359,7 @@ func (b *Ballot) raised(atLeast []uint64, limit uint64) uint64 {
 	r := &b.round
 	near := slices.Clone(atLeast)
 	for i := range b.nodes {
-		if fence := r.replies[i].Result.Fence; r.tooLow(i) && fence < r.ask.Proposal {
+		if fence := r.answers[i].Result.Fence; r.tooLow(i) && fence < r.ask.Proposal {
 			at, _ := slices.BinarySearch(near, fence+1)
 			near = slices.Delete(near, at, at+1)
 		}
@@ -377,7 +381,7 @@ func (b *Ballot) raised(atLeast []uint64, limit uint64) uint64 {
 // if the queue node's was handed on, is about to be released everywhere.
 func (b *Ballot) split() bool {
 	r := &b.round
-	if r.sameStore() || !r.granted(r.queue) {
+	if r.sameStore() || !r.granted(b.attempt.queue) {
 		return false
 	}
 	for i := range b.nodes {
@@ -394,7 +398,7 @@ func (b *Ballot) split() bool {
 func (b *Ballot) overruled(v View) bool {
 	r := &b.round
 	for i := range b.nodes {
-		if i != r.queue && r.refused(i) && v.Rank[i] < v.Rank[r.queue] {
+		if i != b.attempt.queue && r.refused(i) && v.Rank[i] < v.Rank[b.attempt.queue] {
 			return true
 		}
 	}

@@ -23,13 +23,13 @@ type Withdrawal struct {
 func (b *Ballot) withdraw(node int) Withdrawal {
 	v := &b.votes[node]
 	r := driver.WithdrawRequest{ReleaseRequest: driver.ReleaseRequest{
-		Claim: b.req.Claim, TTL: b.req.TTL, End: b.end, Settled: !b.over || v.settled()}}
-	if !b.over || v.late && r.End == driver.Unfinished {
+		Claim: b.req.Claim, TTL: b.req.TTL, End: b.gone.end, Settled: !b.gone.over || v.settled()}}
+	if !b.gone.over || v.late && r.End == driver.Unfinished {
 		r.End = driver.Unused
 	}
 	// A request that comes late takes no vote that was given since, nor one that
 	// the lease counts on. A place has no fence.
-	if r.UpTo = v.fence; b.over {
+	if r.UpTo = v.fence; b.gone.over {
 		r.UpTo = b.most()
 	} else if b.lease.fence != 0 {
 		r.UpTo = min(r.UpTo, b.lease.fence-1)
@@ -37,20 +37,20 @@ func (b *Ballot) withdraw(node int) Withdrawal {
 	r.UpTo = max(r.UpTo, 1)
 	v.withdrawn = max(v.withdrawn, r.UpTo)
 	v.granted, v.withdrawing = false, true
-	return Withdrawal{Node: node, Over: b.over, Tries: b.tries, WithdrawRequest: r}
+	return Withdrawal{Node: node, Over: b.gone.over, Tries: b.tries, WithdrawRequest: r}
 }
 
 // Stands says that an owner neither asked again nor was released since it had asked so
 // many times, and that a node may still have something of it.
 func (b *Ballot) Stands(tries int, now time.Duration) bool {
-	return !b.over && b.tries == tries && now < b.until
+	return !b.gone.over && b.tries == tries && now < b.until
 }
 
 // Withdrawn notes that a node confirmed a Withdraw, or has forgotten the owner.
 func (b *Ballot) Withdrawn(node int) {
 	v := &b.votes[node]
 	v.withdrawing = false
-	if b.over { // a Try that comes late is refused there
+	if b.gone.over { // a Try that comes late is refused there
 		v.unknown = false
 	}
 }
@@ -59,10 +59,10 @@ func (b *Ballot) Withdrawn(node int) {
 // not asked again since it had asked so many times. What has not answered yet is seen to
 // when it does.
 func (b *Ballot) Vanished(tries int) (back []Withdrawal) {
-	if b.over || b.tries > tries {
+	if b.gone.over || b.tries > tries {
 		return nil
 	}
-	b.over, b.end = true, driver.Unused
+	b.gone.over, b.gone.end = true, driver.Unused
 	for i := range b.nodes {
 		if b.votes[i].unknown || b.votes[i].withdrawing {
 			back = append(back, b.withdraw(i))

@@ -20,7 +20,7 @@ type Case struct {
 	Name  string
 	Kind  Kind
 	About string // what is special in it: the rule that is taken out, or the faults
-	Model any    // Fences, Votes, Again, WriteBack or Floor
+	Model any    // Fences, Votes, Again, Ballots, WriteBack or Floor
 	Long  bool   // too large for the short run, at least under the race detector
 
 	search func(limit int) Report
@@ -28,6 +28,13 @@ type Case struct {
 
 // Search looks for something wrong in at most about limit states.
 func (c Case) Search(limit int) Report { return c.search(limit) }
+
+// Replays says whether a counterexample is to be played on the real code. Ballots drives
+// it in the search itself.
+func (c Case) Replays() bool {
+	_, drives := c.Model.(Ballots)
+	return !drives && (c.Kind == Refuted || c.Kind == Limit)
+}
 
 // Cases returns all searches.
 func Cases() []Case {
@@ -37,15 +44,16 @@ func Cases() []Case {
 	all = append(all, floorCases()...)
 	all = append(all, votesCases()...)
 	all = append(all, againCases()...)
+	all = append(all, ballotsCases()...)
 	return append(all, progressCases()...)
 }
 
-// Counterexamples searches all that must fail, and returns how it does, which
+// Counterexamples searches all that must fail and are replayed, and returns how it does, which
 // takes some seconds; with long also what is left out of the short run.
 func Counterexamples(long bool) []Trace {
 	var traces []Trace
 	for _, c := range Cases() {
-		if (c.Kind == Refuted || c.Kind == Limit) && (long || !c.Long) {
+		if c.Replays() && (long || !c.Long) {
 			traces = append(traces, c.trace(c.Search(1<<25)))
 		}
 	}

@@ -30,6 +30,11 @@ const (
 	Released Act = "released"     // the Release is carried out at Node
 	Look     Act = "look"         // sees the record of Node, and times it from here on
 	Admit    Act = "admit"        // lets Node vote again
+	Answer   Act = "answer"       // hears what Node said of its request number Value
+	Silent   Act = "silent"       // does not hear what became of its request number Value at Node, and will not
+	Overdue  Act = "overdue"      // no longer waits for what Node says of its request number Value
+	Refused  Act = "refused"      // counts no majority
+	Vanished Act = "vanished"     // was refused, and neither asks again nor releases: what may be left of it is withdrawn
 	Choose   Act = "choose"       // takes the largest fence Value of a majority, to write it back
 	Write    Act = "write"        // the write-back of Value is carried out at Node
 
@@ -73,6 +78,11 @@ var words = map[Act]string{
 	Released: "node NODE carries out WHO's Release",
 	Look:     "WHO sees the record of node NODE",
 	Admit:    "WHO admits node NODE",
+	Answer:   "WHO has the answer of node NODE to its request VALUE",
+	Silent:   "WHO has no answer of node NODE to its request VALUE",
+	Overdue:  "WHO waits no longer for node NODE to answer its request VALUE",
+	Refused:  "WHO is refused",
+	Vanished: "WHO does not come back",
 	Choose:   "WHO takes the largest fence of a majority, VALUE, to write it back",
 	Write:    "node NODE carries out WHO's write-back of VALUE",
 	Tick:     "time VALUE",

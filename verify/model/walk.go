@@ -14,6 +14,8 @@ func (t Trace) Walk() string {
 		return walk(m.system(), t.Steps)
 	case Again:
 		return walk(m.system(), t.Steps)
+	case Ballots:
+		return walk(m.system(), t.Steps)
 	case WriteBack:
 		return walk(m.system(), t.Steps)
 	case Floor:

@@ -30,7 +30,7 @@ func stories(t *testing.T) map[string]model.Trace {
 	all := map[string]model.Trace{}
 	steps := read(t)
 	for _, c := range model.Cases() {
-		if c.Kind != model.Refuted && c.Kind != model.Limit {
+		if !c.Replays() {
 			continue
 		}
 		trace := model.Trace{Name: c.Name, Rule: c.About, Model: c.Model, Steps: steps[c.Name]}
