@@ -334,7 +334,7 @@ func TestOwnerAsksAnewAfterAConvert(t *testing.T) {
 		again := w
 		f := granted(t, d, again).Fence
 		o.mu.Lock()
-		o.Heard(ballot.Reply{Node: x, Answer: ballot.Answer{Kind: ballot.NotSent}}, 0)
+		o.Heard(ballot.Reply{Node: x, Answer: ballot.Answer{Kind: ballot.NotSent}})
 		o.mu.Unlock()
 		synctest.Wait()
 		for range 3 {

@@ -183,7 +183,7 @@ func (a *attempt) wake() {
 func (a *attempt) decided() bool {
 	a.o.mu.Lock()
 	defer a.o.mu.Unlock()
-	return a.o.Decided(a.d.now(), a.d.clock.limit())
+	return a.o.Decided()
 }
 
 // voted notes an answer to a Vote, whenever it comes. counted is called with the error of
@@ -203,7 +203,7 @@ func (n *node) voted(o *owner, a ballot.Reply, err error, counted func(error)) e
 	}
 	a.Node, a.Kind = n.index, kindOf(err)
 	o.mu.Lock()
-	back, counts := o.Heard(a, n.d.clock.limit())
+	back, counts := o.Heard(a)
 	if counts {
 		counted(err)
 	}

@@ -49,14 +49,14 @@ func FenceOf(r driver.VoteRequest) uint64 {
 // Heard notes what became of a Vote, whenever that comes, and says what is to be
 // withdrawn for it. It counts in the round under way if it belongs to that one and the
 // node was still waited for.
-func (b *Ballot) Heard(a Reply, limit uint64) (back []Withdrawal, counts bool) {
+func (b *Ballot) Heard(a Reply) (back []Withdrawal, counts bool) {
 	back = b.record(a)
 	r := &b.round
 	if a.Round != r.no || !r.waits.Has(a.Node) {
 		return back, false
 	}
 	r.waits.Drop(a.Node)
-	b.count(a, limit)
+	b.count(a)
 	return back, true
 }
 

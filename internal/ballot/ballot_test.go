@@ -31,12 +31,12 @@ var held = driver.Result{Why: driver.Held, Left: time.Second, Holder: driver.Hol
 
 // answers gives the ballot an answer in the round that a step began.
 func answers(b *Ballot, s Step, node int, res driver.Result) []Withdrawal {
-	back, _ := b.Heard(Reply{Node: node, Round: s.Round, Asked: s.Ask, Answer: Answer{Answered, res}}, 1<<40)
+	back, _ := b.Heard(Reply{Node: node, Round: s.Round, Asked: s.Ask, Answer: Answer{Answered, res}})
 	return back
 }
 
 func silence(b *Ballot, s Step, node int) {
-	b.Heard(Reply{Node: node, Round: s.Round, Asked: s.Ask}, 1<<40)
+	b.Heard(Reply{Node: node, Round: s.Round, Asked: s.Ask})
 }
 
 func TestMajorityWins(t *testing.T) {
@@ -46,12 +46,12 @@ func TestMajorityWins(t *testing.T) {
 		t.Fatalf("%+v, want a proposal of 10 to all", s)
 	}
 	for i := range 3 {
-		if b.Decided(0, 1<<40) {
+		if b.Decided() {
 			t.Fatalf("decided after %d votes of 5", i)
 		}
 		answers(&b, s, i, grants(10))
 	}
-	if !b.Decided(0, 1<<40) {
+	if !b.Decided() {
 		t.Fatal("three votes of 5 decide")
 	}
 	if s = b.Next(seen(5, 11)); s.Outcome != Granted || s.Result.Fence != 10 || b.Fence() != 10 || len(s.Back) != 0 {
@@ -90,11 +90,11 @@ func TestLateNodesAreNotWaitedFor(t *testing.T) {
 	s := b.Ask(asks(), seen(3, 10))
 	answers(&b, s, 0, held)
 	b.Late(s.Round)
-	if b.Decided(0, 1<<40) {
+	if b.Decided() {
 		t.Fatal("one answer of three decides")
 	}
 	answers(&b, s, 1, held)
-	if !b.Decided(0, 1<<40) {
+	if !b.Decided() {
 		t.Fatal("the third node is waited for after its time")
 	}
 	if s = b.Next(seen(3, 11)); s.Outcome != Refused {
@@ -119,7 +119,7 @@ func TestAnswersOfEarlierRoundsAreNoVotes(t *testing.T) {
 	}
 	answers(&b, first, 2, grants(10))
 	answers(&b, second, 0, grants(21))
-	if b.Decided(0, 1<<40) {
+	if b.Decided() {
 		t.Error("an old vote was counted")
 	}
 	if !b.Has(2) {
@@ -178,7 +178,7 @@ func TestCountedVotesAreKnown(t *testing.T) {
 	s := b.Ask(asks(), seen(3, 10))
 	answers(&b, s, 1, grants(10))
 	b.Sends(1)
-	b.Heard(Reply{Node: 1, Asked: s.Ask, Answer: Answer{Answered, held}}, 1<<40)
+	b.Heard(Reply{Node: 1, Asked: s.Ask, Answer: Answer{Answered, held}})
 	answers(&b, s, 0, grants(10))
 	if s = b.Next(seen(3, 11)); s.Outcome != Granted || !b.Has(1) {
 		t.Errorf("%+v: a vote that was counted is forgotten", s)
@@ -243,7 +243,7 @@ func TestWhatARefusalSaysOfEarlierVotes(t *testing.T) {
 			b.Ask(asks(), seen(3, 10))
 			for _, a := range c.replies {
 				b.Sends(1)
-				b.Heard(Reply{Node: 1, Asked: driver.VoteRequest{TryRequest: asks(), Proposal: a.fence}, Answer: Answer{a.kind, a.res}}, 1<<40)
+				b.Heard(Reply{Node: 1, Asked: driver.VoteRequest{TryRequest: asks(), Proposal: a.fence}, Answer: Answer{a.kind, a.res}})
 			}
 			if b.Has(1) != c.has {
 				t.Fatalf("the owner may have the vote: %v, want %v", b.Has(1), c.has)

@@ -33,14 +33,14 @@ func (b *Ballot) convert(req driver.TryRequest, v View) Step {
 }
 
 // converted is the outcome.
-func (b *Ballot) converted(v View) Step {
+func (b *Ballot) converted() Step {
 	switch {
-	case b.elected(v.Now, v.Limit):
+	case b.elected():
 		return b.won()
 	case !b.overturned():
 		return b.inDoubt()
 	}
-	res, _ := b.refusal(v.Now)
+	res, _ := b.refusal()
 	res.RetryIn = 0
 	return b.end(Step{Outcome: Refused, Result: res, Stays: true, Forget: b.tries == 0})
 }

@@ -32,30 +32,30 @@ func (h *heeded) asked(until time.Duration) bool { return until > h.until+heedTi
 
 // heed notes whom the queue node alone names as the holder. One that asked since is
 // heeded from now on.
-func (b *Ballot) heed(now time.Duration) {
-	owner, until := b.heeds(), b.votesUntil(now)
+func (b *Ballot) heed() {
+	owner, until := b.heeds(), b.votesUntil()
 	if b.heeded.owner != owner || b.heeded.asked(until) {
-		b.heeded = heeded{owner, now, until}
+		b.heeded = heeded{owner, b.attempt.view.Now, until}
 	}
 }
 
 // heedsFor is for how much longer such a holder is heeded; 0: there is none, or it was
 // heeded for long enough.
-func (b *Ballot) heedsFor(owner string, now time.Duration) time.Duration {
+func (b *Ballot) heedsFor(owner string) time.Duration {
 	if owner == "" || b.heeded.owner != owner {
 		return 0
 	}
-	return max(heedTime-(now-b.heeded.since), 0)
+	return max(heedTime-(b.attempt.view.Now-b.heeded.since), 0)
 }
 
 // waitedFor says that such a holder was heeded for long enough, and did not ask since.
-func (b *Ballot) waitedFor(owner string, until, now time.Duration) bool {
-	return owner != "" && b.heeded.owner == owner && now-b.heeded.since >= heedTime && !b.heeded.asked(until)
+func (b *Ballot) waitedFor(owner string, until time.Duration) bool {
+	return owner != "" && b.heeded.owner == owner && b.attempt.view.Now-b.heeded.since >= heedTime && !b.heeded.asked(until)
 }
 
 // blocks says that the queue node refuses, and is heeded.
-func (b *Ballot) blocks(now time.Duration) bool {
-	return b.round.refused(b.attempt.queue) && !b.waitedFor(b.alone(), b.votesUntil(now), now)
+func (b *Ballot) blocks() bool {
+	return b.round.refused(b.attempt.queue) && !b.waitedFor(b.alone(), b.votesUntil())
 }
 
 // alone names the holder that only the queue node knows, of a key that a majority would
@@ -96,13 +96,13 @@ func (b *Ballot) heeds() (owner string) {
 // names, where that moves on for as long as that one asks: a writer that has the queue
 // node's vote, and waits for readers that were there before it. Those that read wait for
 // it. 0: it is heeded for half a second, whether it asks or not.
-func (b *Ballot) votesUntil(now time.Duration) time.Duration {
+func (b *Ballot) votesUntil() time.Duration {
 	r := &b.round
 	if b.attempt.queue == None || r.ask.Mode != driver.Shared {
 		return 0
 	}
 	if res := r.answers[b.attempt.queue].Result; res.Holder.Mode == driver.Exclusive {
-		return now + res.Left
+		return b.attempt.view.Now + res.Left
 	}
 	return 0
 }

@@ -47,11 +47,11 @@ func (b *Ballot) won() Step {
 // lostRace is the outcome of a Try without a majority. The votes of a minority are
 // withdrawn, but for the queue node's where that is reserved: it keeps others from asking
 // while this owner, whose turn it is, goes on to.
-func (b *Ballot) lostRace(v View) Step {
+func (b *Ballot) lostRace() Step {
 	r := &b.round
-	b.heed(v.Now)
+	b.heed()
 	few := b.silent() > b.nodes-b.Need()
-	reserves := r.ask.Queue && !few && !r.sameStore() && r.granted(b.attempt.queue) && !b.overruled(v)
+	reserves := r.ask.Queue && !few && !r.sameStore() && r.granted(b.attempt.queue) && !b.overruled()
 	s := Step{Stays: r.ask.Queue || b.place.node != None || few} // a place is kept; after an error it is asked again, or released
 	b.lease.fence, b.attempt.asking = 0, false
 	b.place.lost++
@@ -79,7 +79,7 @@ func (b *Ballot) lostRace(v View) Step {
 		s.Outcome = TooFew
 	default:
 		s.Outcome = Refused
-		s.Result, s.Jitter = b.refusal(v.Now)
+		s.Result, s.Jitter = b.refusal()
 	}
 	return b.end(s)
 }
@@ -96,7 +96,7 @@ func (b *Ballot) silent() (count int) {
 
 // refusal describes who is in the way. The owner asks again after its RetryIn and as much
 // of jitter.
-func (b *Ballot) refusal(now time.Duration) (res driver.Result, jitter time.Duration) {
+func (b *Ballot) refusal() (res driver.Result, jitter time.Duration) {
 	r := &b.round
 	res = driver.Result{Why: driver.Held}
 	owners := map[string]int{}
@@ -130,7 +130,7 @@ func (b *Ballot) refusal(now time.Duration) (res driver.Result, jitter time.Dura
 		if res.RetryIn = a.RetryIn; res.RetryIn > 0 {
 			res.RetryIn = max(res.RetryIn, res.Left)
 		}
-		if left := b.heedsFor(b.heeds(), now); left > 0 && (res.RetryIn == 0 || res.RetryIn > left) {
+		if left := b.heedsFor(b.heeds()); left > 0 && (res.RetryIn == 0 || res.RetryIn > left) {
 			res.RetryIn = left
 		}
 		return res, 0

@@ -24,8 +24,7 @@ const (
 type attempt struct {
 	asking  bool          // it is: what comes in is its business
 	begun   time.Duration // when it did
-	timeout time.Duration // of a node
-	maxTTL  time.Duration // the longest lease; 0: any
+	view    View          // as its latest round began
 	rounds  int           // so far
 	pausing bool          // the next one begins after a pause
 	last    bool          // there is no other
@@ -129,7 +128,7 @@ func (b *Ballot) Ask(req driver.TryRequest, v View) Step {
 
 // newTry is the state before the first round of a Try.
 func (b *Ballot) newTry(req driver.TryRequest, v View) *round {
-	b.attempt = attempt{begun: v.Now, timeout: v.Timeout, maxTTL: v.MaxTTL, queue: v.Queue, wakes: None, introduces: !v.Met}
+	b.attempt = attempt{begun: v.Now, view: v, queue: v.Queue, wakes: None, introduces: !v.Met}
 	b.round = round{no: b.round.no, ask: driver.VoteRequest{TryRequest: req}}
 	return &b.round
 }
@@ -147,7 +146,7 @@ func (b *Ballot) send(v View) Step {
 	r := &b.round
 	r.no++
 	b.attempt.rounds++
-	b.attempt.last = b.attempt.last || b.attempt.rounds >= maxRounds && (r.ask.Queue || v.Now-b.attempt.begun > splitTime*b.attempt.timeout)
+	b.attempt.last = b.attempt.last || b.attempt.rounds >= maxRounds && (r.ask.Queue || v.Now-b.attempt.begun > splitTime*v.Timeout)
 	r.asked, r.late, r.answers = 0, false, [MaxNodes]Answer{}
 	b.fences.top = max(b.fences.top, FenceOf(r.ask))
 	for i := range b.nodes {
@@ -179,14 +178,15 @@ func (b *Ballot) Late(round int) { b.round.late = b.round.late || round == b.rou
 
 // Decided says that a round is over: the outcome is known, or everybody answered or had
 // their time.
-func (b *Ballot) Decided(now time.Duration, limit uint64) bool {
+func (b *Ballot) Decided() bool {
 	r := &b.round
-	return r.waits == 0 || r.late && r.asked.Len()-r.waits.Len() >= b.Need() || b.elected(now, limit) && !b.waitsOn()
+	return r.waits == 0 || r.late && r.asked.Len()-r.waits.Len() >= b.Need() || b.elected() && !b.waitsOn()
 }
 
 // Next goes on after a round, or a pause.
 func (b *Ballot) Next(v View) Step {
 	r := &b.round
+	b.attempt.view = v
 	if b.attempt.pausing {
 		b.attempt.pausing = false
 		return b.send(v)
@@ -197,11 +197,11 @@ func (b *Ballot) Next(v View) Step {
 	}
 	switch {
 	case r.ask.Convert:
-		return b.converted(v)
-	case b.elected(v.Now, v.Limit):
+		return b.converted()
+	case b.elected():
 		return b.won()
 	}
-	again := b.again(v)
+	again := b.again()
 	if b.req.Queue && !r.ask.Queue {
 		r.ask.Queue, again = true, true
 	}
@@ -210,7 +210,7 @@ func (b *Ballot) Next(v View) Step {
 		if b.attempt.stands && !b.overturned() {
 			return b.inDoubt()
 		}
-		return b.lostRace(v)
+		return b.lostRace()
 	case again && b.attempt.rounds < maxRounds:
 		return b.send(v)
 	}
@@ -222,7 +222,7 @@ func (b *Ballot) Next(v View) Step {
 func (b *Ballot) Introduces() bool { return b.attempt.introduces }
 
 // count counts an answer of the round.
-func (b *Ballot) count(a Reply, limit uint64) {
+func (b *Ballot) count(a Reply) {
 	r := &b.round
 	r.answers[a.Node] = a.Answer
 	if a.Kind != Answered {
@@ -233,7 +233,7 @@ func (b *Ballot) count(a Reply, limit uint64) {
 			r.twins = [2]int8{int8(i), int8(a.Node)}
 		}
 	}
-	if b.attempt.queue == a.Node && r.refused(a.Node) && b.attempt.maxTTL > 0 && a.Result.Left > b.attempt.maxTTL {
+	if b.attempt.queue == a.Node && r.refused(a.Node) && b.attempt.view.MaxTTL > 0 && a.Result.Left > b.attempt.view.MaxTTL {
 		b.attempt.queue = None // its clock was stepped back: it would be in the way for as long
 	}
 	if v := &b.votes[a.Node]; a.Result.Granted && a.Result.Fence <= v.withdrawn {
@@ -241,7 +241,7 @@ func (b *Ballot) count(a Reply, limit uint64) {
 		r.answers[a.Node].Result = driver.Result{Why: driver.FenceTooLow, Fence: max(v.withdrawn, FenceOf(r.ask)), Node: a.Result.Node}
 	}
 	if res := &r.answers[a.Node].Result; !res.Granted { // what is above limit only the node that says it would grant
-		if res.Fence <= limit {
+		if res.Fence <= b.attempt.view.Limit {
 			b.fences.seen = max(b.fences.seen, res.Fence)
 		}
 		b.fences.far = b.fences.far || res.Why == driver.FenceTooLow && res.Fence < FenceOf(r.ask)
@@ -295,7 +295,7 @@ func (b *Ballot) majority() (votes Set) {
 // elected says that a majority granted one fence, and that the queue node is not
 // against it. Its refusal is respected for the sake of those in its queue, and when
 // the proposal was too low for it only, it is asked with another.
-func (b *Ballot) elected(now time.Duration, limit uint64) bool {
+func (b *Ballot) elected() bool {
 	r := &b.round
 	if b.majority() == 0 || r.sameStore() || b.attempt.introduces {
 		return false
@@ -303,8 +303,8 @@ func (b *Ballot) elected(now time.Duration, limit uint64) bool {
 	if b.attempt.queue == None {
 		return true
 	}
-	low := r.tooLow(b.attempt.queue) && !b.attempt.last && r.answers[b.attempt.queue].Result.Fence < limit
-	return !r.waits.Has(b.attempt.queue) && !b.blocks(now) && !low
+	low := r.tooLow(b.attempt.queue) && !b.attempt.last && r.answers[b.attempt.queue].Result.Fence < b.attempt.view.Limit
+	return !r.waits.Has(b.attempt.queue) && !b.blocks() && !low
 }
 
 // waitsOn says that an owner that is elected should have the answer of more nodes:
@@ -324,9 +324,9 @@ func (b *Ballot) abandoned() bool {
 // again prepares another round with a higher fence, where that may help: the
 // proposal was too low somewhere, or nodes have granted this owner different
 // ones.
-func (b *Ballot) again(v View) bool {
+func (b *Ballot) again() bool {
 	r := &b.round
-	if r.sameStore() || r.ask.Proposal == b.lease.fence || b.blocks(v.Now) {
+	if r.sameStore() || r.ask.Proposal == b.lease.fence || b.blocks() {
 		return false
 	}
 	var atLeast []uint64 // what each node would grant
@@ -345,7 +345,7 @@ func (b *Ballot) again(v View) bool {
 	if !turn && len(atLeast) < b.Need() || !low && atLeast[0] == atLeast[len(atLeast)-1] {
 		return false
 	}
-	r.ask.Proposal, r.ask.Raise = b.raised(atLeast, v.Limit), true
+	r.ask.Proposal, r.ask.Raise = b.raised(atLeast), true
 	return true
 }
 
@@ -355,7 +355,7 @@ func (b *Ballot) again(v View) bool {
 //
 // Nodes whose clocks are far behind refuse the proposal for being too large, and any
 // above it; when it takes their votes, it must become smaller.
-func (b *Ballot) raised(atLeast []uint64, limit uint64) uint64 {
+func (b *Ballot) raised(atLeast []uint64) uint64 {
 	r := &b.round
 	near := slices.Clone(atLeast)
 	for i := range b.nodes {
@@ -369,7 +369,7 @@ func (b *Ballot) raised(atLeast []uint64, limit uint64) uint64 {
 	}
 	h := near[b.Need()-1]
 	for _, more := range near {
-		if more <= limit {
+		if more <= b.attempt.view.Limit {
 			h = max(h, more)
 		}
 	}
@@ -395,10 +395,10 @@ func (b *Ballot) split() bool {
 // overruled says that a node that comes before the queue node has another holder:
 // somebody else sees another queue node. Who keeps one vote and waits for others
 // must do so in one order, or all wait for each other.
-func (b *Ballot) overruled(v View) bool {
-	r := &b.round
+func (b *Ballot) overruled() bool {
+	r, rank := &b.round, &b.attempt.view.Rank
 	for i := range b.nodes {
-		if i != b.attempt.queue && r.refused(i) && v.Rank[i] < v.Rank[b.attempt.queue] {
+		if i != b.attempt.queue && r.refused(i) && rank[i] < rank[b.attempt.queue] {
 			return true
 		}
 	}

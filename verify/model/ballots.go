@@ -279,7 +279,7 @@ func (m ballots) goOn(s ballotsState, j int, emit func(Step, ballotsState)) {
 		if late == 1 {
 			b.Late(int(o.rounds))
 		}
-		if !b.Decided(0, 1<<20) {
+		if !b.Decided() {
 			continue
 		}
 		n := s

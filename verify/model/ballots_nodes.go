@@ -73,7 +73,7 @@ func (m ballots) hear(n ballotsState, j, k, i int, kind ballot.Kind, to delivery
 		a.Round = int(p.rounds)
 	}
 	q.at[i], q.said[i] = to, said{}
-	back, _ := b.Heard(a, 1<<20)
+	back, _ := b.Heard(a)
 	m.send(p, j, back)
 	p.ballot = m.id(b)
 	emit(st, n)
