@@ -51,7 +51,7 @@ func main() {
 	o := options{out: os.Stdout}
 	flag.IntVar(&o.atOnce, "j", 2, "mutants at once")
 	flag.DurationVar(&o.limit, "for", 0, "stop after this time, and count what is done; 0: never")
-	flag.BoolVar(&o.again, "again", false, "only the mutants that survived without a reason in the last report")
+	flag.BoolVar(&o.again, "again", false, "take over from the last report what was killed, and judge the others")
 	flag.StringVar(&o.survivors, "survivors", "scripts/mutants/survivors.txt", "the list of the mutants that may survive")
 	flag.StringVar(&o.report, "report", ".bin/mutants.txt", "where to write what became of each mutant")
 	flag.Parse()
@@ -93,10 +93,9 @@ func campaign(ctx context.Context, o options, args []string) (good bool, err err
 		defer cancel()
 	}
 	r := newReport(o.out, reasons)
-	r.whole = !o.again
-	var again map[string]bool
+	r.whole = true
 	if o.again {
-		if again, err = survived(o.report); err != nil {
+		if r.before, err = killedBefore(o.report); err != nil {
 			return false, err
 		}
 	}
@@ -104,13 +103,13 @@ func campaign(ctx context.Context, o options, args []string) (good bool, err err
 	for _, p := range packages {
 		r.whole = r.whole && files[p] == nil
 		if err = one(ctx, o.atOnce, r, p, func(m mutant) bool {
-			return (files[p] == nil || slices.Contains(files[p], m.file)) && (again == nil || again[m.key()])
+			return files[p] == nil || slices.Contains(files[p], m.file)
 		}); err != nil {
 			break
 		}
 	}
 	if errors.Is(context.Cause(ctx), errEnough) {
-		fmt.Fprintf(o.out, "stopped after %v\n", o.limit)
+		fmt.Fprintf(o.out, "stopped after %v; -again goes on\n", o.limit)
 		r.whole, err = false, nil
 	}
 	if err != nil {
@@ -175,7 +174,14 @@ func one(ctx context.Context, atOnce int, r *report, pkg string, wanted func(mut
 			return err
 		}
 	}
-	return all(ctx, atOnce, mutants, func(m mutant) error {
+	todo := slices.DeleteFunc(slices.Clone(mutants), func(m mutant) bool {
+		v, killed := r.before[m.key()]
+		if v.mutant = m; killed {
+			r.add(pkg, v)
+		}
+		return killed
+	})
+	return all(ctx, atOnce, todo, func(m mutant) error {
 		v, err := judge(ctx, m, binaries)
 		if err == nil {
 			r.add(pkg, v)

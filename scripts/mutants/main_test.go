@@ -112,18 +112,35 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// Only those that survived without a reason are judged again.
+// What the last report has as killed is taken over, and the others are judged.
 func TestAgain(t *testing.T) {
 	file := sample + "/sample.go"
 	o := options{again: true, report: filepath.Join(t.TempDir(), "report.txt")}
-	last := "NOT REACHED: " + file + ":1 never: x != nil -> x == nil\nkilled by TestKind: " + file + ":2 kind: case 0 -> no case\n" +
-		"SURVIVED: " + file + ":9 sum: i != n -> i == n\n"
+	last := "NOT REACHED: " + file + ":1 never: x != nil -> x == nil\nkilled by TestOld: " + file + ":2 kind: case 0 -> no case\n" +
+		"SURVIVED: " + file + ":9 sum: i != n -> i == n\nkilled by the time-out of TestSlow: " + file + ":9 small: n < 0 -> n >= 0\n"
 	if err := os.WriteFile(o.report, []byte(last), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	good, lines := run(t, o, "", sample)
-	want := []string{"killed by TestSum: " + file + ":33 sum: i != n -> i == n", "NOT REACHED: " + file + ":40 never: x != nil -> x == nil"}
-	if good || !slices.Equal(lines, want) {
+	if good || len(lines) != 30 {
+		t.Errorf("good is %v, of %d lines", good, len(lines))
+	}
+	for _, want := range []string{
+		"killed by TestOld: " + file + ":19 kind: case 0 -> no case",
+		"killed by the time-out of TestSlow: " + file + ":46 small: n < 0 -> n >= 0",
+		"killed by TestSum: " + file + ":33 sum: i != n -> i == n",
+		"NOT REACHED: " + file + ":40 never: x != nil -> x == nil",
+	} {
+		if !slices.Contains(lines, want) {
+			t.Errorf("no line %q", want)
+		}
+	}
+}
+
+// A campaign that is stopped counts what it has done.
+func TestStop(t *testing.T) {
+	o := options{limit: time.Nanosecond}
+	if good, lines := run(t, o, "", sample); !good || len(lines) != 1 || lines[0] != "" {
 		t.Errorf("good is %v, of %q", good, lines)
 	}
 }

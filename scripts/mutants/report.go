@@ -21,8 +21,9 @@ const least = 95 // percent
 // report collects what became of the mutants.
 type report struct {
 	w       io.Writer
-	reasons map[string]string // of the list of survivors
-	whole   bool              // the score is that of whole packages
+	reasons map[string]string  // of the list of survivors
+	whole   bool               // the score is that of whole packages
+	before  map[string]verdict // of the last report, by key
 
 	mu       sync.Mutex
 	verdicts map[string][]verdict // by package
@@ -84,14 +85,16 @@ func (r *report) save(file string) error {
 	return os.WriteFile(file, []byte(b.String()), 0o644)
 }
 
-// survived are the keys of the mutants that a saved report is not content with.
-func survived(file string) (map[string]bool, error) {
+var killedLine = regexp.MustCompile(`(?m)^killed by (the time-out of )?(\S+): (\S+):\d+( .*)$`)
+
+// killedBefore are the verdicts on the mutants that a saved report has as killed.
+func killedBefore(file string) (map[string]verdict, error) {
 	text, err := os.ReadFile(file)
-	keys := map[string]bool{}
-	for _, m := range regexp.MustCompile(`(?m)^(?:SURVIVED|NOT REACHED): (\S+):\d+( .*)$`).FindAllStringSubmatch(string(text), -1) {
-		keys[m[1]+m[2]] = true
+	before := map[string]verdict{}
+	for _, m := range killedLine.FindAllStringSubmatch(string(text), -1) {
+		before[m[3]+m[4]] = verdict{by: m[2], timeout: m[1] != ""}
 	}
-	return keys, err
+	return before, err
 }
 
 // tally counts verdicts.
