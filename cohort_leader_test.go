@@ -14,6 +14,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/clock"
 )
 
 // Whoever gives up leaves its turn to the others; the error says who was in
@@ -304,5 +305,37 @@ func TestCohortGivesUpAtOnce(t *testing.T) {
 				waiters.Wait()
 			})
 		}
+	}
+}
+
+// The hold of a cohort ends at the moment at which the last who waits for a turn gives
+// up: then the cohort is over, and the next one begins anew.
+func TestCohortGivesUpWhenTheHoldEnds(t *testing.T) {
+	for range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			store := newStore()
+			c := newClient(t, store, nil)
+			var offset atomic.Int64
+			hasp.SetClock(c, func() clock.Instant {
+				now := bubble()
+				now.Wall += time.Duration(offset.Load())
+				return now
+			})
+			lease := lock(t, c, "k", inCohort)
+			ctx, cancel := context.WithCancel(t.Context())
+			got := make(chan error, 1)
+			go func() {
+				_, err := c.Mutex("k", inCohort).Lock(ctx)
+				got <- err
+			}()
+			synctest.Wait()
+			offset.Store(int64(time.Hour))
+			cancel()
+			wantIs(t, lease.Err(), hasp.ErrLost)
+			wantIs(t, <-got, context.Canceled)
+			_ = lease.Release()
+			release(t, lock(t, c, "k", inCohort))
+			mustBeFree(t, store, "k")
+		})
 	}
 }

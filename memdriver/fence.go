@@ -88,14 +88,10 @@ func (s *Store) mint(e *entry, mode driver.Mode, now time.Time, n int) uint64 {
 func (s *Store) propose(e *entry, r driver.VoteRequest, now time.Time) (fences int) {
 	s.fences.turn(micros(now))
 	floor := s.floor(e, r.Mode)
-	switch {
-	case s.tooFar(e, r, now) || r.Proposal <= floor:
+	if s.tooFar(e, r, now) || r.Proposal <= floor {
 		return 0
-	case r.Fences > 1:
-		fences = max(1, int(min(int64(r.Fences), int64(r.Proposal-max(floor, e.newest)))))
-	default:
-		fences = 1
 	}
+	fences = max(1, int(min(int64(r.Fences), int64(r.Proposal-max(floor, e.newest)))))
 	s.take(e, r)
 	return fences
 }

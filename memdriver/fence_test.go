@@ -174,3 +174,31 @@ func TestFencesRiseWhateverTheClockDoes(t *testing.T) {
 		}
 	}
 }
+
+// A proposal is granted up to the skew that a good clock can have, and no further.
+func TestProposalAtTheSkew(t *testing.T) {
+	for extra, granted := range map[uint64]bool{0: true, 1: false} {
+		s, w := newFenced()
+		r := proposal("k", w.fence()+uint64(driver.MaxFenceSkew.Microseconds())+extra)
+		if res := try(t, s, r); res.Granted != granted {
+			t.Errorf("%d us beyond: %+v", extra, res)
+		}
+	}
+}
+
+// To raise a fence to itself is to renew, whatever the clock says meanwhile, and so is
+// to raise it to nothing.
+func TestRaiseToTheSame(t *testing.T) {
+	s, w := newFenced()
+	r := proposal("k", w.fence()+1)
+	try(t, s, r)
+	w.step(-24 * time.Hour)
+	r.Raise = true
+	if res := try(t, s, r); !res.Granted || res.Fence != r.Fence {
+		t.Errorf("to itself: %+v", res)
+	}
+	res, err := s.Vote(t.Context(), driver.VoteRequest{TryRequest: r.Vote().TryRequest, Raise: true})
+	if err != nil || !res.Granted || res.Fence != r.Fence {
+		t.Errorf("to nothing: %+v, %v", res, err)
+	}
+}

@@ -213,8 +213,7 @@ func (s *Store) sweep(now time.Time) {
 
 // buried reports whether an owner was released a short while ago.
 func (s *Store) buried(id driver.ID, now time.Time) bool {
-	until, ok := s.tombs[id]
-	return ok && until.After(now)
+	return s.tombs[id].After(now)
 }
 
 // join puts r at the end of the queue, or prolongs the place that it has.

@@ -263,7 +263,7 @@ func (s *Store) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
 		s.tombs[r.ID()] = now.Add(min(max(r.TTL, minTTL), tombLimit))
 	}
 	if h := e.holding(r.ID()); h != nil {
-		if r.UpTo != 0 && h.claimed && h.fence > r.UpTo {
+		if r.UpTo != 0 && h.fence > r.UpTo { // one that did not claim the key has none
 			return driver.ErrNotHeld
 		}
 		e.vacate(h, now, r.End)

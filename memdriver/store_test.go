@@ -4,11 +4,15 @@
 package memdriver_test
 
 import (
+	"context"
+	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/drivertest"
+	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/memdriver"
 )
 
@@ -46,4 +50,242 @@ func BenchmarkEngine(b *testing.B) {
 		s := memdriver.New()
 		return drivertest.Store{Open: func() driver.Driver { return s }}
 	}})
+}
+
+// owner is one of those who share the key k, or write it.
+func owner(mode driver.Mode, limit int) contend.Owner {
+	o := ask()
+	o.Mode, o.Limit, o.Queue = mode, limit, true
+	return o
+}
+
+// The end of a reader leaves the mark of another holder that did not finish.
+func TestReaderEndsAfterAnAbandonedSlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memdriver.New()
+		slot, reader := owner(driver.Shared, 2), owner(driver.Shared, 0)
+		try(t, s, slot)
+		reader.TTL = slot.TTL + time.Second
+		try(t, s, reader)
+		time.Sleep(reader.TTL)
+		if res := try(t, s, owner(driver.Exclusive, 0)); !res.Granted || !res.Abandoned {
+			t.Errorf("after both: %+v", res)
+		}
+	})
+}
+
+// What a grant said stays said: a mark that another holder leaves meanwhile is for
+// those who come later.
+func TestGrantKeepsItsMark(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memdriver.New()
+		slot, reader := owner(driver.Shared, 2), owner(driver.Shared, 0)
+		slot.TTL = time.Second
+		try(t, s, slot)
+		try(t, s, reader)
+		time.Sleep(2 * time.Second)
+		if res := try(t, s, reader); !res.Granted || res.Abandoned {
+			t.Errorf("the reader, once more: %+v", res)
+		}
+		if res := try(t, s, owner(driver.Shared, 0)); !res.Granted || !res.Abandoned {
+			t.Errorf("the next reader: %+v", res)
+		}
+	})
+}
+
+// An owner that does not claim the key keeps its place once, and only while its
+// patience lasts.
+func TestUnclaimed(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		patience time.Duration
+		wait     time.Duration // before it is handed the key
+		held     []bool        // after each half of a second
+	}{
+		{"it keeps its place once", time.Minute, time.Second, []bool{true, true, false}},
+		{"its patience is over", time.Second, 900 * time.Millisecond, []bool{true, false, false}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := memdriver.New()
+			holder, waiter := owner(driver.Exclusive, 0), owner(driver.Exclusive, 0)
+			waiter.Patience = c.patience
+			try(t, s, holder)
+			try(t, s, waiter)
+			time.Sleep(c.wait)
+			if err := contend.Release(t.Context(), s, holder); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(250 * time.Millisecond)
+			for i, held := range c.held {
+				info, err := s.Inspect(t.Context(), "k")
+				if err != nil || info.Held != held || !held && info.Waiters > 0 {
+					t.Errorf("%s: look %d: held %v, %d wait, %v", c.name, i, info.Held, info.Waiters, err)
+				}
+				time.Sleep(500 * time.Millisecond)
+			}
+		})
+	}
+}
+
+// The store hands on what nobody claims by itself, also when several were handed the
+// key, and the last of them does not claim it.
+func TestUnclaimedByReaders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memdriver.New()
+		holder, hasty, reader, writer := owner(driver.Exclusive, 0), owner(driver.Shared, 0), owner(driver.Shared, 0), owner(driver.Exclusive, 0)
+		try(t, s, holder)
+		hasty.Patience, reader.Patience, writer.Patience = 200*time.Millisecond, time.Minute, time.Minute
+		for _, o := range []contend.Owner{hasty, reader, writer} {
+			try(t, s, o)
+		}
+		hints, err := contend.Watch(t.Context(), s, writer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := contend.Release(t.Context(), s, holder); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		var had []time.Duration
+		for time.Since(start) < 1100*time.Millisecond {
+			select {
+			case <-hints:
+				had = append(had, time.Since(start))
+			default:
+			}
+			time.Sleep(20 * time.Millisecond)
+			synctest.Wait()
+		}
+		if len(had) == 0 || had[len(had)-1] < 900*time.Millisecond { // two claim times of the reader
+			t.Errorf("the writer had hints after %v", had)
+		}
+	})
+}
+
+// Only the first in the queue is told when to ask by itself.
+func TestRetryOfTheFirstAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memdriver.New()
+		try(t, s, owner(driver.Exclusive, 0))
+		for i := range 2 {
+			waiter := owner(driver.Exclusive, 0)
+			try(t, s, waiter)
+			waiter.Renewal()
+			r := waiter.Renewal()
+			r.TTL = 1000 * time.Hour // which a place does not have
+			s.Renew(t.Context(), []driver.RenewRequest{r}, func(_ int, a driver.Renewal) {
+				if a.Err != nil || (a.RetryIn > 0) != (i == 0) {
+					t.Errorf("waiter %d: %+v", i, a)
+				}
+			})
+		}
+	})
+}
+
+// A reader that waits only for a writer in front of it is told of the last reader's end.
+func TestLeftOfAReaderBehindAWriter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memdriver.New()
+		for _, ttl := range []time.Duration{10 * time.Second, 20 * time.Second, 15 * time.Second} {
+			o := owner(driver.Shared, 0)
+			o.TTL = ttl
+			try(t, s, o)
+		}
+		for _, o := range []contend.Owner{owner(driver.Exclusive, 0), owner(driver.Shared, 0)} {
+			if res := try(t, s, o); res.Granted || res.Left != 20*time.Second {
+				t.Errorf("%v: %+v", o.Mode, res)
+			}
+		}
+	})
+}
+
+// An owner that was handed the key has to claim it before it can convert it.
+func TestConvertOfWhatWasNotClaimed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memdriver.New()
+		holder, waiter := owner(driver.Exclusive, 0), owner(driver.Exclusive, 0)
+		try(t, s, holder)
+		try(t, s, waiter)
+		if err := contend.Release(t.Context(), s, holder); err != nil {
+			t.Fatal(err)
+		}
+		early := waiter
+		early.Mode, early.Queue, early.Convert = driver.Shared, false, true
+		if res := try(t, s, early); res.Granted {
+			t.Errorf("converted: %+v", res)
+		}
+		if res := try(t, s, waiter); !res.Granted {
+			t.Errorf("and not claimed any more: %+v", res)
+		}
+	})
+}
+
+// An owner that was released is refused for ten seconds, and is one like any other then.
+func TestReleasedOwnerComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memdriver.New()
+		o := owner(driver.Exclusive, 0)
+		o.TTL = time.Minute
+		for _, c := range []struct {
+			after   time.Duration
+			granted bool
+		}{{0, true}, {10*time.Second - 1, false}, {1, true}} {
+			time.Sleep(c.after)
+			res := try(t, s, o)
+			if res.Granted != c.granted || (res.Why == driver.Released) == c.granted {
+				t.Errorf("after %v: %+v", c.after, res)
+			}
+			if c.granted {
+				if err := contend.Release(t.Context(), s, o); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	})
+}
+
+// One Watch that ends leaves another of the same owner alone.
+func TestTwoWatchesOfOneOwner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memdriver.New()
+		holder, waiter := owner(driver.Exclusive, 0), owner(driver.Exclusive, 0)
+		try(t, s, holder)
+		try(t, s, waiter)
+		ctx, cancel := context.WithCancel(t.Context())
+		_, err1 := contend.Watch(ctx, s, waiter)
+		hints, err2 := contend.Watch(t.Context(), s, waiter)
+		if err := errors.Join(err1, err2); err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		synctest.Wait()
+		if err := contend.Release(t.Context(), s, holder); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-hints:
+		default:
+			t.Error("no hint")
+		}
+	})
+}
+
+// A list ends with the first error, which is part of it.
+func TestListOfAStoreThatGoesAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memdriver.New()
+		for _, key := range []string{"a", "b", "c"} {
+			o := ask()
+			o.Key = key
+			try(t, s, o)
+		}
+		var errs []error
+		for _, err := range s.List(t.Context(), "") {
+			errs = append(errs, err)
+			s.SetUnreachable(true)
+		}
+		if len(errs) != 2 || errs[0] != nil || errs[1] == nil {
+			t.Errorf("the errors are %v", errs)
+		}
+	})
 }

@@ -5,6 +5,7 @@ package keepalive_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -257,4 +258,57 @@ func TestNothingToSend(t *testing.T) {
 			t.Error("the loop runs without members")
 		}
 	})
+}
+
+// The loop stays a tick for who comes back at once, and then ends.
+func TestLoopStaysForATick(t *testing.T) {
+	within(t, func(w *world) {
+		m := &member{key: "k", ttl: time.Minute, every: time.Minute}
+		w.add(time.Minute, m)
+		w.Remove(m)
+		for _, runs := range []bool{true, false} {
+			synctest.Wait()
+			if w.Running() != runs {
+				t.Errorf("the loop runs: %v", w.Running())
+			}
+			time.Sleep(2 * keepalive.Tick)
+		}
+	})
+}
+
+// What was removed is not looked at again, whatever else there is.
+func TestAgainOfWhatWasRemoved(t *testing.T) {
+	within(t, func(w *world) {
+		gone, m := &member{key: "gone", ttl: time.Minute, every: time.Minute}, &member{key: "k", ttl: time.Minute, every: time.Minute}
+		w.add(time.Hour, gone, m)
+		w.Remove(gone)
+		w.Again(gone, w.now())
+		w.Remove(m)
+		w.Again(m, w.now())
+	})
+}
+
+// Once the client is closed nothing is sent.
+func TestNothingIsSentAfterClose(t *testing.T) {
+	within(t, func(w *world) {
+		w.add(time.Second, &member{key: "k", ttl: time.Minute, every: time.Second})
+		w.gate.Close()
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if got := w.seen(); len(got) > 0 {
+			t.Errorf("the calls: %q", got)
+		}
+	})
+}
+
+// A request without an answer says why there is none, where that is known.
+func TestUnanswered(t *testing.T) {
+	if err := keepalive.Unanswered(t.Context()); err == nil || errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := keepalive.Unanswered(ctx); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
 }
