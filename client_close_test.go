@@ -218,3 +218,24 @@ func (d *hungInspect) Inspect(ctx context.Context, _ string) (driver.Info, error
 	<-ctx.Done()
 	return driver.Info{}, ctx.Err()
 }
+
+// Close names the key of a function of Do that does not return, and no other.
+func TestCloseNamesWhatStillRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClient(t, newStore(), nil)
+		ends := make(chan struct{})
+		go func() {
+			_ = c.Mutex("stuck", nil).Do(t.Context(), func(context.Context, *hasp.Lease) error {
+				<-ends
+				return nil
+			})
+		}()
+		lock(t, c, "other", nil)
+		synctest.Wait()
+		err := c.Close()
+		if err == nil || !strings.Contains(err.Error(), `"stuck": the function that holds it has not returned`) || strings.Contains(err.Error(), "other") {
+			t.Errorf("Close: %v", err)
+		}
+		close(ends)
+	})
+}

@@ -195,7 +195,7 @@ func TestCloseLeavesTheKeyToFunctions(t *testing.T) {
 		var inner *Lease
 		ends := make(chan struct{})
 		go func() {
-			_ = m.Do(t.Context(), func(ctx context.Context, _ *Lease) error {
+			_ = m.Do(t.Context(), func(ctx context.Context, outer *Lease) error {
 				if l, err := m.Lock(ctx); err != nil {
 					t.Error(err)
 				} else {
@@ -213,6 +213,7 @@ func TestCloseLeavesTheKeyToFunctions(t *testing.T) {
 				go func() { _ = c.Close() }()
 				<-ctx.Done()
 				_ = inner.release(false, driver.Finished)
+				_ = outer.release(false, driver.Finished)
 				ends <- struct{}{}
 				<-ended
 				if info, err := store.Inspect(context.Background(), "k"); err != nil || !info.Held {

@@ -42,9 +42,11 @@ func (l *Lease) release(ran bool, end driver.End) error {
 	}
 	ctxs := h.signals.take(nil)
 	behind := h.turn.leave()
-	if end != driver.Finished || !h.state.become(passing) {
-		h.state.become(released) // what is lost or closed stays so
+	after := released
+	if end == driver.Finished {
+		after = passing
 	}
+	h.state.become(after) // what is lost or closed stays so
 	if why == nil {
 		h.signals.end()
 	}

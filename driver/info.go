@@ -78,12 +78,12 @@ func (h Holder) Describe() Label {
 // String names the holder for people, in one line that is safe to print:
 // web-3 (pid 4121).
 func (h Holder) String() string {
-	switch l, ok := ParseLabel(h.Label); {
+	switch l, _ := ParseLabel(h.Label); {
 	case h.Foreign && h.Label == "":
 		return "a foreign client"
 	case h.Foreign:
 		return "a foreign client (value " + strconv.Quote(clip(h.Label, 64)) + ")"
-	case ok && l.Host != "" && l.PID != 0:
+	case l.Host != "" && l.PID != 0:
 		return fmt.Sprintf("%s (pid %d)", Printable(l.Host), l.PID)
 	case h.Owner != "":
 		return Printable(h.Owner)

@@ -4,6 +4,7 @@
 package driver_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -25,6 +26,9 @@ func TestHolderString(t *testing.T) {
 		{driver.Holder{}, "someone"},
 		{driver.Holder{Foreign: true}, "a foreign client"},
 		{driver.Holder{Foreign: true, Label: "text"}, `a foreign client (value "text")`},
+		{driver.Holder{Foreign: true, Label: strings.Repeat("v", 64)}, `a foreign client (value "` + strings.Repeat("v", 64) + `")`},
+		{driver.Holder{Foreign: true, Label: strings.Repeat("v", 65)}, `a foreign client (value "` + strings.Repeat("v", 64) + `")`},
+		{driver.Holder{Foreign: true, Label: strings.Repeat("\x80", 65)}, `a foreign client (value "")`},
 		{driver.Holder{Foreign: true, Label: label, Owner: "O"}, "a foreign client (value \"{\\\"host\\\":\\\"web-3\\\",\\\"pid\\\":4121}\")"},
 	} {
 		if got := c.h.String(); got != c.want {

@@ -27,6 +27,8 @@ func TestLabelFits(t *testing.T) {
 		{"one more", driver.Label{Reason: strings.Repeat("r", driver.MaxLabel-empty+1)}, true},
 		{"two bytes each", driver.Label{Reason: strings.Repeat("\u00e9", driver.MaxLabel)}, true},
 		{"three bytes each, after one", driver.Label{Host: "h" + strings.Repeat("\u20ac", driver.MaxLabel)}, true},
+		{"three bytes each, after two", driver.Label{Host: "hh" + strings.Repeat("\u20ac", driver.MaxLabel)}, true},
+		{"a host of the largest size", driver.Label{Host: strings.Repeat("h", driver.MaxLabel)}, true},
 		{"all of them", driver.Label{Host: strings.Repeat("h", 600), User: strings.Repeat("u", 600), Reason: strings.Repeat("r", 600)}, true},
 		{"no time that JSON can carry", driver.Label{Host: "h", Since: time.Date(-1, 1, 1, 0, 0, 0, 0, time.UTC)}, true},
 	} {

@@ -121,7 +121,7 @@ func (e *entry) granted(fence uint64, mode driver.Mode) {
 // that is later.
 func (s *Store) remembered(e *entry, now time.Time) bool {
 	span := uint64(max(memory, s.options.MaxTTL) / time.Microsecond)
-	return e.newest != 0 && micros(now) < max(micros(e.free), e.newest)+span
+	return micros(now) < max(micros(e.free), e.newest)+span
 }
 
 // micros is a moment as a fence, at least 1.

@@ -110,7 +110,7 @@ func (e *entry) expire(now time.Time) (unclaimed []*place) {
 		}
 		return true
 	})
-	if len(e.holders) == 0 && !last.IsZero() {
+	if !last.IsZero() {
 		e.free = last
 	}
 	return unclaimed

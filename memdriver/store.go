@@ -159,7 +159,7 @@ func (s *Store) again(e *entry, h *place, r driver.VoteRequest, now time.Time) d
 	case !h.claimed:
 		fences = max(r.Fences, 1)
 		h.fence = s.mint(e, r.Mode, now, fences)
-	case r.Raise && !r.Restore && r.Proposal != 0 && r.Proposal != h.fence:
+	case r.Raise && !r.Restore && r.Proposal != 0:
 		switch {
 		case r.Proposal < h.fence:
 			return driver.Result{Why: driver.FenceTooLow, Fence: h.fence - 1} // the one it has would do

@@ -165,14 +165,14 @@ func TestUnclaimedByReaders(t *testing.T) {
 // Only the first in the queue is told when to ask by itself.
 func TestRetryOfTheFirstAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := memdriver.New()
+		s, _ := newNode()
+		admit(t, s)
 		try(t, s, owner(driver.Exclusive, 0))
 		for i := range 2 {
 			waiter := owner(driver.Exclusive, 0)
 			try(t, s, waiter)
-			waiter.Renewal()
 			r := waiter.Renewal()
-			r.TTL = 1000 * time.Hour // which a place does not have
+			r.TTL = 1000 * time.Hour // too long for a lease, and a place has none
 			s.Renew(t.Context(), []driver.RenewRequest{r}, func(_ int, a driver.Renewal) {
 				if a.Err != nil || (a.RetryIn > 0) != (i == 0) {
 					t.Errorf("waiter %d: %+v", i, a)
