@@ -49,7 +49,8 @@ type VoteRequest struct {
 type WithdrawRequest struct {
 	ReleaseRequest
 	// UpTo: do not withdraw a vote whose fence is larger, so that a delayed request
-	// cannot take one that the owner was given since. 0: whatever the fence.
+	// cannot take one that the owner was given since; nor is the owner remembered as
+	// released then, and the answer is ErrNotHeld. 0: whatever the fence.
 	UpTo uint64
 }
 

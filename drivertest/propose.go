@@ -60,7 +60,7 @@ var proposeCases = []Case{
 		Rule:  "Renew with a fence of a key that was handed over and not claimed is ErrNotHeld.",
 		Needs: []Need{needNode, needHandoff}, run: renewIsNoClaim},
 	{Name: "ReleaseUpToAFence",
-		Rule:  "A Release up to a fence leaves a lease with a larger one, and gives up any other.",
+		Rule:  "A Release up to a fence leaves a lease with a larger one as it is, whether or not a Try may still come, and gives up any other.",
 		Needs: []Need{needNode}, run: releaseUpTo},
 }
 
@@ -318,9 +318,19 @@ func releaseUpTo(e *env) {
 	e.free("k")
 	a.Fence++
 	e.grantExactly(a, a.Fence)
-	e.releaseNothing(e.d, back) // it comes late
+	for _, end := range ends {
+		back.Settled, back.End = false, end // one whose answer was lost is sent again so
+		e.releaseNothing(e.d, back)         // and comes late
+		e.heldBy(a)
+		e.grantExactly(a, a.Fence) // nor is the owner refused from now on
+	}
+	back.Settled, back.End = true, driver.Finished
+	e.releaseNothing(e.d, back)
 	e.heldBy(a)
 }
+
+// ends are those of a lease.
+var ends = []driver.End{driver.Finished, driver.Unused, driver.Unfinished}
 
 func renewComparesFence(e *env) {
 	a := propose(e.ask("k"), e.newest("k")+1000)

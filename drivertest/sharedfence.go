@@ -45,7 +45,7 @@ var sharedFenceCases = []Case{
 		Rule:  "Renew with a fence prolongs the lease of one that shares and has it or a larger one, and is ErrNotHeld for a smaller one, whatever the others have.",
 		Needs: sharedNode, run: renewComparesSharersFence},
 	{Name: "SharedReleaseUpToAFence",
-		Rule:  "A Release up to a fence leaves the lease of one that shares and has a larger one, and gives up any other.",
+		Rule:  "A Release up to a fence leaves the lease of one that shares and has a larger one as it is, and gives up any other.",
 		Needs: sharedNode, run: sharedReleaseUpTo},
 	{Name: "HeldBackNodeSharesNothing",
 		Rule:  "A store whose process was replaced lets nobody in beside those that share a key, converts nothing and hands nothing on, until it is admitted.",
@@ -267,7 +267,14 @@ func sharedReleaseUpTo(e *env) {
 	e.sharedBy(b)
 	a.Fence++
 	e.shareExactly(a, a.Fence)
-	e.releaseNothing(e.d, back) // it comes late
+	for _, end := range ends {
+		back.Settled, back.End = false, end // one whose answer was lost is sent again so
+		e.releaseNothing(e.d, back)         // and comes late
+		e.sharedBy(a, b)
+		e.shareExactly(a, a.Fence) // nor is the owner refused from now on
+	}
+	back.Settled, back.End = true, driver.Finished
+	e.releaseNothing(e.d, back)
 	e.sharedBy(a, b)
 }
 

@@ -259,13 +259,14 @@ func (s *Store) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
 	now := s.now()
 	e := s.settled(r.Key, now)
 	defer s.forget(e, now)
+	h := e.holding(r.ID())
+	if h != nil && r.UpTo != 0 && h.fence > r.UpTo { // one that did not claim the key has none
+		return driver.ErrNotHeld // the owner asked anew
+	}
 	if !r.Settled {
 		s.tombs[r.ID()] = now.Add(min(max(r.TTL, minTTL), tombLimit))
 	}
-	if h := e.holding(r.ID()); h != nil {
-		if r.UpTo != 0 && h.fence > r.UpTo { // one that did not claim the key has none
-			return driver.ErrNotHeld
-		}
+	if h != nil {
 		e.vacate(h, now, r.End)
 		s.handOn(e, now)
 		if at, waits := e.opensToTheFirst(); waits && at.Before(h.until) {

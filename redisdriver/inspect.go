@@ -108,7 +108,7 @@ func waiters(r *reply) (queue []driver.Holder) {
 		if f := strings.Fields(next[string](r)); len(f) > 3 {
 			if _, limit, ok := strings.Cut(f[3], "S"); ok {
 				h.Mode = driver.Shared
-				h.Limit, _ = strconv.Atoi(limit)
+				h.Limit, _ = strconv.Atoi(strings.TrimSuffix(limit, "!")) // "!": it was handed the key, and did not claim it
 			}
 		}
 		queue = append(queue, h)

@@ -54,7 +54,7 @@ func (d *Driver) releaseOutcome(reply any) error {
 // releaseCall is a Release as the batch script wants it.
 func (d *Driver) releaseCall(r driver.WithdrawRequest) *call {
 	n, upTo := d.names(r.Key), ""
-	if r.Settled && r.UpTo != 0 {
+	if r.UpTo != 0 {
 		upTo = digits(r.UpTo)
 	}
 	switch {
