@@ -20,19 +20,26 @@ type cleanup struct {
 	until time.Time // the node forgets the owner by itself
 }
 
+// cleanups are those of one node.
+type cleanups struct {
+	all     map[driver.ID]cleanup
+	working bool // cleanUpSoon is at work
+	sweepAt int  // look for clean-ups that are over when there are so many
+}
+
 // cleanUpLater notes a release for when the node answers again. o may be nil.
 func (n *node) cleanUpLater(o *owner, r driver.WithdrawRequest) {
 	r.Settled = false // the request that was lost may come late
 	n.mu.Lock()
 	now := time.Now()
 	var over []cleanup
-	if len(n.cleanups) >= n.sweepAt {
+	if len(n.cleanups.all) >= n.cleanups.sweepAt {
 		over = n.dropExpired(now)
-		n.sweepAt = 2*len(n.cleanups) + 64
+		n.cleanups.sweepAt = 2*len(n.cleanups.all) + 64
 	}
-	n.cleanups[r.ID()] = cleanup{o, r, now.Add(r.TTL)}
-	idle := n.out == nil && !n.cleaning
-	n.cleaning = n.cleaning || idle
+	n.cleanups.all[r.ID()] = cleanup{o, r, now.Add(r.TTL)}
+	idle := n.out == nil && !n.cleanups.working
+	n.cleanups.working = n.cleanups.working || idle
 	n.mu.Unlock()
 	n.needless(over)
 	if idle { // it answers others
@@ -43,9 +50,9 @@ func (n *node) cleanUpLater(o *owner, r driver.WithdrawRequest) {
 // dropExpired drops what needs no clean-up any more: the node forgot those owners by
 // itself. n.mu is held.
 func (n *node) dropExpired(now time.Time) (over []cleanup) {
-	for id, c := range n.cleanups {
+	for id, c := range n.cleanups.all {
 		if c.until.Before(now) {
-			delete(n.cleanups, id)
+			delete(n.cleanups.all, id)
 			over = append(over, c)
 		}
 	}
@@ -64,8 +71,8 @@ func (n *node) cleanUpSoon() {
 	for pause := probePause; ; {
 		done := n.serving() && n.cleanUp()
 		n.mu.Lock()
-		if n.out != nil || done && len(n.cleanups) == 0 { // out of service: watchOver cleans up
-			n.cleaning = false
+		if n.out != nil || done && len(n.cleanups.all) == 0 { // out of service: watchOver cleans up
+			n.cleanups.working = false
 			n.mu.Unlock()
 			return
 		}
@@ -84,8 +91,8 @@ const cleanUpLanes = 16
 func (n *node) cleanUp() bool {
 	n.mu.Lock()
 	over := n.dropExpired(time.Now())
-	work := make(chan cleanup, len(n.cleanups))
-	for _, c := range n.cleanups {
+	work := make(chan cleanup, len(n.cleanups.all))
+	for _, c := range n.cleanups.all {
 		work <- c
 	}
 	n.mu.Unlock()
@@ -116,8 +123,8 @@ func (n *node) deliver(c cleanup) bool {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if id := c.req.ID(); n.cleanups[id] == c { // else there is another since
-		delete(n.cleanups, id)
+	if id := c.req.ID(); n.cleanups.all[id] == c { // else there is another since
+		delete(n.cleanups.all, id)
 	}
 	return true
 }

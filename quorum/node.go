@@ -45,18 +45,21 @@ type node struct {
 	readOnly atomic.Bool
 
 	mu       sync.Mutex
-	out      error                 // why it is out of service; nil: it is in service
-	record   driver.Record         // the latest that was seen
-	cleanups map[driver.ID]cleanup // what to release there when it answers
-	cleaning bool                  // cleanUpSoon is at work
-	retrying bool                  // retryWrite is at work
-	sweepAt  int                   // look for clean-ups that are over when there are so many
-	left     time.Duration         // of a wait, as of leftAt
-	leftAt   time.Time
+	out      error         // why it is out of service; nil: it is in service
+	record   driver.Record // the latest that was seen
+	wait     wait          // while it is held back
+	cleanups cleanups
+	retrying bool // retryWrite is at work
+}
+
+// wait is what is left of that of a node that is held back.
+type wait struct {
+	left time.Duration
+	asOf time.Time // zero: it is not known
 }
 
 func newNode(d *Driver, i int, drv driver.Node) *node {
-	n := &node{d: d, index: i, name: nameOf(&d.o, i), drv: drv, cleanups: map[driver.ID]cleanup{}}
+	n := &node{d: d, index: i, name: nameOf(&d.o, i), drv: drv, cleanups: cleanups{all: map[driver.ID]cleanup{}}}
 	n.rec, _ = drv.(driver.Recorded)
 	n.async, _ = drv.(driver.Async)
 	n.heard.Store(never)
@@ -152,8 +155,8 @@ func (n *node) serving() bool {
 func (n *node) trouble() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if held := (*admission.HeldBack)(nil); errors.As(n.out, &held) && !n.leftAt.IsZero() {
-		return &admission.HeldBack{Left: max(n.left-time.Since(n.leftAt), 0)}
+	if held := (*admission.HeldBack)(nil); errors.As(n.out, &held) && !n.wait.asOf.IsZero() {
+		return &admission.HeldBack{Left: max(n.wait.left-time.Since(n.wait.asOf), 0)}
 	}
 	return n.out
 }

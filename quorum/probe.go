@@ -45,7 +45,7 @@ func (n *node) watchOver() {
 		if err == nil && n.cleanUp() {
 			n.measure()
 			n.mu.Lock()
-			ok := len(n.cleanups) == 0 // nothing came meanwhile
+			ok := len(n.cleanups.all) == 0 // nothing came meanwhile
 			if ok {
 				n.out = nil
 			}
@@ -203,7 +203,7 @@ func (n *node) admission(ctx context.Context, rec driver.Record) error {
 	}
 	if held := (*admission.HeldBack)(nil); errors.As(err, &held) {
 		n.mu.Lock()
-		n.left, n.leftAt = held.Left, time.Now()
+		n.wait.left, n.wait.asOf = held.Left, time.Now()
 		n.mu.Unlock()
 		return err
 	}
