@@ -75,7 +75,7 @@ func TestReleaseComesAfterTheNextGrant(t *testing.T) {
 					for _, s := range stores {
 						s.SetUnreachable(false)
 					}
-					time.Sleep(time.Second)
+					time.Sleep(2 * time.Second) // each was written to, and the queue is on the first one again
 				}
 				free()
 				res := mustTry(t, d, x)

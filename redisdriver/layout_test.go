@@ -231,6 +231,9 @@ func TestSidecarsExpire(t *testing.T) {
 	w.wait(dead, lapses)
 	check("a place")
 	_ = dead.Close()
+	w.until("the server knows that nobody listens", func() bool {
+		return w.admin.PubSubNumSub(w.ctx, dead.inboxName()).Val()[dead.inboxName()] == 0
+	})
 	w.wait(d, b)
 	w.release(d, a) // strikes
 	check("a strike")
