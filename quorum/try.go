@@ -101,8 +101,10 @@ func (a *attempt) next(first bool) (step ballot.Step) {
 	}
 	a.o.mu.Lock()
 	if first {
-		d.clock.saw(a.o.Seen())
-		v.Fence = d.clock.next()
+		if a.o.Fence() == 0 { // else it asks for that one
+			d.clock.saw(a.o.Seen())
+			v.Fence = d.clock.next()
+		}
 		step = a.o.Ask(a.r, v)
 	} else {
 		step = a.o.Next(v)
