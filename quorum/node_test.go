@@ -99,7 +99,7 @@ func TestTooFewNodes(t *testing.T) {
 		links[4].stop()
 		begun := time.Now()
 		_, err := c.Mutex("k", nil).TryLock(t.Context())
-		if took := time.Since(begun); took > 50*time.Millisecond {
+		if took := time.Since(begun); took > 60*time.Millisecond { // the node time-out, and a pause between two rounds
 			t.Errorf("the error came after %v", took)
 		}
 		var e *hasp.Error
