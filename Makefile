@@ -52,7 +52,7 @@ bench-check: ## compare the Go benchmarks of this tree with a commit's: make ben
 	@go build -o .bin/benchcheck ./scripts/benchcheck
 	@exec .bin/benchcheck $(or $(BASE),HEAD~1)
 
-PKG = . ./driver ./internal/backoff ./internal/ballot ./internal/gate ./internal/keepalive ./memdriver ./quorum
+PKG = . ./driver ./internal/backoff ./internal/gate ./internal/keepalive ./memdriver
 
 mutants: ## whether the tests notice wrong conditions; narrow it with PKG=./memdriver or FILES="term.go lease.go"
 	@go run ./scripts/mutants $(or $(FILES),$(PKG))

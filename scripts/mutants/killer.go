@@ -189,29 +189,42 @@ func (b *binary) try(ctx context.Context, id int, tests []test) (by string, time
 		limit += 10 * t.took
 		names = append(names, t.name)
 	}
+	by, timeout, _, err = b.run(ctx, []string{"-test.run", pattern(names...), "-test.v"}, limit, awakeVar+"="+strconv.Itoa(id))
+	if by == unnamed {
+		by = names[0]
+	}
+	return by, timeout, err
+}
+
+// unnamed is a failure that no test began before.
+const unnamed = "?"
+
+// run runs tests until one fails, and returns which one, and what they printed.
+func (b *binary) run(ctx context.Context, args []string, limit time.Duration, env ...string) (by string, timeout bool, out string, err error) {
 	cut, cancel := context.WithTimeout(ctx, limit+b.patience)
 	defer cancel()
-	args := []string{"-test.run", pattern(names...), "-test.v", "-test.failfast", "-test.timeout", limit.String()}
+	args = append(args, "-test.failfast", "-test.timeout", limit.String())
 	// Some mutants never stop to allocate.
 	cmd := b.command(cut, args...)
 	cmd.Args = append([]string{"sh", "-c", `ulimit -v 4000000 2>/dev/null; exec "$0" "$@"`, b.file}, args...)
 	cmd.Path = "/bin/sh"
-	cmd.Env = append(cmd.Env, awakeVar+"="+strconv.Itoa(id))
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.Env = append(cmd.Env, env...)
+	var printed bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &printed, &printed
 	err = cmd.Run()
+	out = printed.String()
 	exit := (*exec.ExitError)(nil)
 	switch {
 	case ctx.Err() != nil:
-		return "", false, ctx.Err()
+		return "", false, out, ctx.Err()
 	case err == nil:
-		return "", false, nil
-	case cut.Err() != nil, strings.Contains(out.String(), "panic: test timed out"):
-		return cmp.Or(failed(out.String()), names[0]), true, nil
+		return "", false, out, nil
+	case cut.Err() != nil, strings.Contains(out, "panic: test timed out"):
+		return cmp.Or(failed(out), unnamed), true, out, nil
 	case !errors.As(err, &exit) && !errors.Is(err, exec.ErrWaitDelay):
-		return "", false, err
+		return "", false, out, err
 	}
-	return cmp.Or(failed(out.String()), names[0]), false, nil
+	return cmp.Or(failed(out), unnamed), false, out, nil
 }
 
 // failed is the test that a run failed in: the one that says so, or else the last one

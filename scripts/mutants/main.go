@@ -7,6 +7,8 @@
 //
 //	mutants [flags] PACKAGE|FILE...
 //
+// The folder redisdriver/lua/src stands for the scripts that are made of it.
+//
 // A mutant that survives needs a reason in the list of survivors, which is in this folder.
 // The exit code is 1 when one has none, or less than 95 % of those of whole packages were
 // killed, and 2 when that could not be found out.
@@ -33,7 +35,7 @@ import (
 var killers = map[string][]string{
 	".":                    {".", "./memdriver"}, // drivertest has cases of the core, too
 	"./driver":             {"./driver", "./memdriver", "."},
-	"./internal/ballot":    {"./internal/ballot", "./quorum"},
+	"./internal/ballot":    {"./internal/ballot", "./verify/model", "./quorum"},
 	"./internal/keepalive": {"./internal/keepalive", "."},
 	"./internal/gate":      {"./internal/gate", "."},
 }
@@ -102,9 +104,13 @@ func campaign(ctx context.Context, o options, args []string) (good bool, err err
 	packages, files := targets(args)
 	for _, p := range packages {
 		r.whole = r.whole && files[p] == nil
-		if err = one(ctx, o.atOnce, r, p, func(m mutant) bool {
-			return files[p] == nil || slices.Contains(files[p], m.file)
-		}); err != nil {
+		wanted := func(m mutant) bool { return files[p] == nil || slices.Contains(files[p], m.file) }
+		if p == "./"+luaDir {
+			err = lua(ctx, o.atOnce, r, wanted)
+		} else {
+			err = one(ctx, o.atOnce, r, p, wanted)
+		}
+		if err != nil {
 			break
 		}
 	}
@@ -129,7 +135,7 @@ func targets(args []string) (packages []string, files map[string][]string) {
 	for _, arg := range args {
 		arg = filepath.ToSlash(filepath.Clean(arg))
 		file := ""
-		if strings.HasSuffix(arg, ".go") {
+		if strings.HasSuffix(arg, ".go") || strings.HasSuffix(arg, ".lua") {
 			file, arg = arg, path.Dir(arg)
 		}
 		if arg != "." {
@@ -174,14 +180,7 @@ func one(ctx context.Context, atOnce int, r *report, pkg string, wanted func(mut
 			return err
 		}
 	}
-	todo := slices.DeleteFunc(slices.Clone(mutants), func(m mutant) bool {
-		v, killed := r.before[m.key()]
-		if v.mutant = m; killed {
-			r.add(pkg, v)
-		}
-		return killed
-	})
-	return all(ctx, atOnce, todo, func(m mutant) error {
+	return all(ctx, atOnce, r.left(pkg, mutants), func(m mutant) error {
 		v, err := judge(ctx, m, binaries)
 		if err == nil {
 			r.add(pkg, v)

@@ -56,6 +56,20 @@ func (r *report) add(pkg string, v verdict) {
 	}
 }
 
+// left takes over what the last report has as killed, and returns the other mutants.
+func (r *report) left(pkg string, mutants []mutant) []mutant {
+	var left []mutant
+	for _, m := range mutants {
+		if v, killed := r.before[m.key()]; killed {
+			v.mutant = m
+			r.add(pkg, v)
+		} else {
+			left = append(left, m)
+		}
+	}
+	return left
+}
+
 func (r *report) line(v verdict) string {
 	switch {
 	case v.timeout:
