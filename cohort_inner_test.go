@@ -106,3 +106,19 @@ func later(i clock.Instant, d time.Duration) clock.Instant {
 	i.Mono, i.Wall = i.Mono+d, i.Wall+d
 	return i
 }
+
+// A caller who gives up when it is made the leader of nothing, and is the last, ends the
+// cohort.
+func TestQuitAsTheLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := innerClient(t, memdriver.New(), nil)
+		co, _ := c.cohorts.join(cohortID{key: "k"})
+		_, turn := c.cohorts.join(cohortID{key: "k"})
+		co.promote(nil)
+		co.quit(c.core, turn)
+		synctest.Wait()
+		if len(c.cohorts.byID) > 0 {
+			t.Error("the cohort goes on")
+		}
+	})
+}

@@ -289,3 +289,19 @@ func TestListOfAStoreThatGoesAway(t *testing.T) {
 		}
 	})
 }
+
+// A waiter leaves the queue whatever vote it withdraws, and who is unknown has none.
+func TestWithdrawWithoutALease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memdriver.New()
+		waiter := owner(driver.Exclusive, 0)
+		try(t, s, owner(driver.Exclusive, 0))
+		try(t, s, waiter)
+		waiter.UpTo = 1
+		for _, want := range []error{nil, driver.ErrNotHeld} {
+			if err := contend.Release(t.Context(), s, waiter); !errors.Is(err, want) {
+				t.Errorf("%v, must be %v", err, want)
+			}
+		}
+	})
+}
