@@ -87,3 +87,15 @@ func TestRefusedByTheStore(t *testing.T) {
 		})
 	}
 }
+
+// Once the wait of a store that was held back is over, the first who asks has the key.
+func TestTheWaitIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &recorded{Store: memdriver.NewNode(memdriver.NodeOptions{MaxTTL: time.Minute})}
+		m := newClient(t, d, nil).Mutex("k", nil)
+		_, err := m.TryLock(t.Context())
+		wantIs(t, err, driver.ErrNotVoting)
+		time.Sleep(2 * time.Minute)
+		release(t, must(m.TryLock(t.Context())))
+	})
+}

@@ -122,3 +122,13 @@ func TestQuitAsTheLast(t *testing.T) {
 		}
 	})
 }
+
+// Where all who waited for a turn have given up, the key goes back to the store.
+func TestNothingIsPassedToNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := innerClient(t, memdriver.New(), nil)
+		if co := (&cohort{all: &c.cohorts}); co.pass(passingHold(c)) {
+			t.Error("passed")
+		}
+	})
+}

@@ -303,3 +303,18 @@ func TestTaken(t *testing.T) {
 		}
 	}
 }
+
+// A Release that comes to a hold that Close has ended sends nothing: Close does.
+func TestReleaseOfWhatCloseEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &releasing{Driver: memdriver.New(), answer: func(int) error { return nil }}
+		c := innerClient(t, d, nil)
+		lease := innerLock(t, c.Mutex("k", nil))
+		if err := c.Close(); err != nil || d.n != 1 {
+			t.Fatalf("%v, %d releases", err, d.n)
+		}
+		if err := lease.release(false, driver.Finished); !errors.Is(err, ErrClosed) || d.n != 1 {
+			t.Errorf("%v, %d releases", err, d.n)
+		}
+	})
+}
