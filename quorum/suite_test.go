@@ -5,6 +5,7 @@ package quorum_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -49,7 +50,15 @@ func TestSuite(t *testing.T) {
 		t.Run(fmt.Sprintf("%d nodes", n), func(t *testing.T) {
 			drivertest.Run(t, drivertest.Harness{Fake: true, New: func(t testing.TB) drivertest.Store {
 				all := voters(t, n)
-				return drivertest.Store{Open: func() driver.Driver { return over(all) }}
+				return drivertest.Store{
+					Open: func() driver.Driver { return over(all) },
+					Ended: func(key string) bool {
+						return !slices.ContainsFunc(all, func(s *memdriver.Store) bool {
+							info, err := s.Inspect(t.Context(), key)
+							return err != nil || info.Held
+						})
+					},
+				}
 			}})
 		})
 	}

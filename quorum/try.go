@@ -160,6 +160,7 @@ func (a *attempt) round(ctx context.Context, step ballot.Step) error {
 		select {
 		case <-a.came:
 		case <-late.C:
+			f.look() // who is silent is out of service before anybody goes on
 			a.o.mu.Lock()
 			a.o.Late(step.Round)
 			a.o.mu.Unlock()
