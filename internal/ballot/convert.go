@@ -75,7 +75,7 @@ func (b *Ballot) Uninformed(node int, held Set) bool {
 // Restore completes a request for a vote that a node lost, or to tell it that the lease
 // is Shared now, and notes that it goes out. It is false when the lease no longer stands.
 func (b *Ballot) Restore(node int, r driver.VoteRequest) (driver.VoteRequest, bool) {
-	if b.lease.fence < FenceOf(r) || b.gone.over {
+	if b.lease.fence < FenceOf(r) {
 		return r, false
 	}
 	if r.Convert { // holders that take turns have fences up to the one that was granted

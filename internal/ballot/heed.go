@@ -39,10 +39,10 @@ func (b *Ballot) heed() {
 	}
 }
 
-// heedsFor is for how much longer such a holder is heeded; 0: there is none, or it was
-// heeded for long enough.
+// heedsFor is for how much longer the holder that heed noted is heeded; 0: there is none,
+// or it was heeded for long enough.
 func (b *Ballot) heedsFor(owner string) time.Duration {
-	if owner == "" || b.heeded.owner != owner {
+	if owner == "" {
 		return 0
 	}
 	return max(heedTime-(b.attempt.view.Now-b.heeded.since), 0)
@@ -67,7 +67,7 @@ func (b *Ballot) alone() (owner string) {
 		return ""
 	}
 	res := r.answers[b.attempt.queue].Result
-	if r.ask.Mode == driver.Shared && res.Holder.Mode == driver.Shared || res.Left < turnTime && (b.heeded.owner != res.Holder.Owner || res.Holder.Owner == "") {
+	if r.ask.Mode == driver.Shared && res.Holder.Mode == driver.Shared || res.Left < turnTime && b.heeded.owner != res.Holder.Owner {
 		return ""
 	}
 	return res.Holder.Owner

@@ -55,7 +55,7 @@ func (b *Ballot) lostRace() Step {
 	s := Step{Stays: r.ask.Queue || b.place.node != None || few} // a place is kept; after an error it is asked again, or released
 	b.lease.fence, b.attempt.asking = 0, false
 	b.place.lost++
-	if b.place.reserved && !reserves { // its vote is withdrawn, too
+	if b.place.reserved { // its vote is withdrawn, too, unless it is reserved anew
 		b.place.node, b.place.reserved = None, false
 	}
 	switch {

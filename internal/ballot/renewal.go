@@ -31,9 +31,10 @@ func NewRenewal(nodes int) Renewal { return Renewal{nodes: nodes} }
 func (r *Renewal) Answer(node int, kind Kind, a driver.Renewal, queue bool) {
 	switch kind {
 	case Answered:
-		if r.held == 0 || a.TTL < r.ttl {
+		if r.held == 0 {
 			r.ttl = a.TTL
 		}
+		r.ttl = min(r.ttl, a.TTL)
 		r.held.Add(node)
 		r.wanted = r.wanted || a.Wanted
 	case NotHolder:

@@ -312,7 +312,7 @@ func (b *Ballot) elected() bool {
 // and would be told to one after it.
 func (b *Ballot) waitsOn() bool {
 	r := &b.round
-	return r.waits.Has(b.attempt.wakes) || r.waits != 0 && r.ask.Mode == driver.Exclusive && b.abandoned()
+	return r.waits.Has(b.attempt.wakes) || r.ask.Mode == driver.Exclusive && b.abandoned()
 }
 
 // abandoned says that a previous holder did not release the key. One node that voted
@@ -330,11 +330,9 @@ func (b *Ballot) again() bool {
 		return false
 	}
 	var atLeast []uint64 // what each node would grant
-	low := false
 	for i := range b.nodes {
 		switch {
 		case r.tooLow(i):
-			low = true
 			atLeast = append(atLeast, r.answers[i].Result.Fence+1)
 		case r.granted(i):
 			atLeast = append(atLeast, r.answers[i].Result.Fence)
@@ -342,7 +340,7 @@ func (b *Ballot) again() bool {
 	}
 	slices.Sort(atLeast)
 	turn := b.attempt.queue != None && r.tooLow(b.attempt.queue) // the key is ours there, for a larger fence
-	if !turn && len(atLeast) < b.Need() || !low && atLeast[0] == atLeast[len(atLeast)-1] {
+	if !turn && len(atLeast) < b.Need() {
 		return false
 	}
 	r.ask.Proposal, r.ask.Raise = b.raised(atLeast), true
@@ -398,7 +396,7 @@ func (b *Ballot) split() bool {
 func (b *Ballot) overruled() bool {
 	r, rank := &b.round, &b.attempt.view.Rank
 	for i := range b.nodes {
-		if i != b.attempt.queue && r.refused(i) && rank[i] < rank[b.attempt.queue] {
+		if r.refused(i) && rank[i] < rank[b.attempt.queue] {
 			return true
 		}
 	}
