@@ -39,6 +39,67 @@ func silence(b *Ballot, s Step, node int) {
 	b.Heard(Reply{Node: node, Round: s.Round, Asked: s.Ask})
 }
 
+// What a node may say in a round.
+var (
+	no     = Answer{Answered, held}
+	silent = Answer{}
+	notYet = Answer{Kind: NotHolder + 1} // its answer is still out
+)
+
+func yes(fence uint64) Answer { return Answer{Answered, grants(fence)} }
+
+// low is a proposal that was not above fence, or too far above it.
+func low(fence uint64) Answer {
+	return Answer{Answered, driver.Result{Why: driver.FenceTooLow, Fence: fence}}
+}
+
+// holds is the refusal of a node that names a holder, with what is left of its lease.
+func holds(owner string, left time.Duration) Answer {
+	return Answer{Answered, driver.Result{Why: driver.Held, Left: left, Holder: driver.Holder{Owner: owner}}}
+}
+
+// after gives the ballot what each node said in a round, and ends the round.
+func after(b *Ballot, s Step, v View, said ...Answer) Step {
+	for i, a := range said {
+		if a != notYet {
+			b.Heard(Reply{Node: i, Round: s.Round, Asked: s.Ask, Answer: a})
+		}
+	}
+	return b.Next(v)
+}
+
+// try is a Try of one round.
+func try(b *Ballot, req driver.TryRequest, v View, said ...Answer) Step {
+	return after(b, b.Ask(req, v), v, said...)
+}
+
+// tryOut is a Try in each round of which the nodes say the same, a second later.
+func tryOut(b *Ballot, req driver.TryRequest, v View, said ...Answer) Step {
+	s := b.Ask(req, v)
+	for s.Outcome == Asking || s.Outcome == Pausing {
+		if v.Now += time.Second; s.Outcome == Pausing {
+			s = b.Next(v)
+		} else {
+			s = after(b, s, v, said...)
+		}
+	}
+	return s
+}
+
+// queues is what an owner asks for that waits.
+func queues() driver.TryRequest {
+	r := asks()
+	r.Queue = true
+	return r
+}
+
+// seenQueue is a view with a queue node.
+func seenQueue(nodes int, fence uint64, queue int) View {
+	v := seen(nodes, fence)
+	v.Queue = queue
+	return v
+}
+
 func TestMajorityWins(t *testing.T) {
 	b := New(5)
 	s := b.Ask(asks(), seen(5, 10))
@@ -217,7 +278,7 @@ func TestWhatARefusalSaysOfEarlierVotes(t *testing.T) {
 		res   driver.Result
 	}
 	granted := reply{10, Answered, grants(10)}
-	silent := reply{10, Unknown, driver.Result{}}
+	unknown := reply{10, Unknown, driver.Result{}}
 	low := reply{20, Answered, driver.Result{Why: driver.FenceTooLow, Fence: 20}}
 	far := func(above uint64) reply {
 		return reply{20, Answered, driver.Result{Why: driver.FenceTooLow, Fence: above}}
@@ -228,13 +289,16 @@ func TestWhatARefusalSaysOfEarlierVotes(t *testing.T) {
 	}{
 		"too low, and nothing before":            {[]reply{low}, false},
 		"granted, and then too low":              {[]reply{granted, low}, true},
-		"no answer, and then too low":            {[]reply{silent, low}, true},
-		"no answer, and then too far above that": {[]reply{silent, far(10)}, true},
-		"no answer, and then too far above less": {[]reply{silent, far(8)}, false},
+		"no answer, and then too low":            {[]reply{unknown, low}, true},
+		"no answer, and then too far above that": {[]reply{unknown, far(10)}, true},
+		"no answer, and then just above that":    {[]reply{unknown, far(9)}, true},
+		"no answer, and then too far above less": {[]reply{unknown, far(8)}, false},
+		"no answer, and then a TTL too long":     {[]reply{unknown, {20, Answered, driver.Result{Why: driver.TTLTooLong}}}, true},
+		"granted, and then of another for it":    {[]reply{granted, {10, Answered, held}}, false},
 		"granted, and then held back":            {[]reply{granted, {20, HeldBack, driver.Result{}}}, true},
 		"granted, and then of another":           {[]reply{granted, {20, Answered, held}}, false},
 		"granted, and then not sent":             {[]reply{granted, {20, NotSent, driver.Result{}}}, true},
-		"no answer, and then of another":         {[]reply{silent, {20, Answered, held}}, false},
+		"no answer, and then of another":         {[]reply{unknown, {20, Answered, held}}, false},
 		"granted, and then a TTL too long":       {[]reply{granted, {20, Answered, driver.Result{Why: driver.TTLTooLong}}}, true},
 		"granted, and then released":             {[]reply{granted, {20, Answered, driver.Result{Why: driver.Released}}}, false},
 	} {
@@ -254,6 +318,124 @@ func TestWhatARefusalSaysOfEarlierVotes(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A node that is not waited for any longer is no part of the outcome, or a grant could
+// come of a round that is over.
+func TestAnswersThatAreNotWaitedForDoNotCount(t *testing.T) {
+	b := New(3)
+	s := b.Ask(asks(), seen(3, 10))
+	answers(&b, s, 0, grants(10))
+	b.Silent(1, s.Round)
+	if _, counts := b.Heard(Reply{Node: 1, Round: s.Round, Asked: s.Ask, Answer: yes(10)}); counts || b.Decided() {
+		t.Error("a node that fell silent counts in its round")
+	}
+	if !b.Has(1) {
+		t.Error("its vote is forgotten: nobody would withdraw it")
+	}
+	b.Heard(Reply{Node: 2, Round: s.Round, Asked: s.Ask, Answer: low(20)})
+	second := b.Next(seen(3, 11))
+	if _, counts := b.Heard(Reply{Node: 1, Round: s.Round, Asked: s.Ask, Answer: low(30)}); counts {
+		t.Error("an answer to the first round counts in the second: its error would be told as the reason")
+	}
+	if _, counts := b.Heard(Reply{Node: 1, Round: second.Round, Asked: second.Ask, Answer: yes(21)}); !counts {
+		t.Error("an answer to the round under way does not count")
+	}
+}
+
+// What comes after a refusal is withdrawn where it is a vote that nobody wants, and
+// nothing else is: a needless Withdraw costs a request, and a missing one keeps the key
+// from others until it expires.
+func TestWhatComesAfterARefusal(t *testing.T) {
+	// reserved has the vote of node 0, the queue node, and asks again.
+	reserved := func(b *Ballot) { tryOut(b, queues(), seenQueue(3, 12, 0), yes(12), no, no) }
+	// waiting has a place at node 0.
+	waiting := func(b *Ballot) { try(b, queues(), seenQueue(3, 12, 0), no, no, no) }
+	refused := func(b *Ballot) { try(b, asks(), seen(3, 12), no, no, no) }
+	for name, c := range map[string]struct {
+		then func(b *Ballot)
+		node int
+		late Answer
+		back bool
+	}{
+		"a vote":                                    {refused, 2, yes(10), true},
+		"a refusal":                                 {refused, 2, no, false},
+		"an error":                                  {refused, 2, silent, false},
+		"the vote that is reserved":                 {reserved, 0, yes(10), false},
+		"another vote, beside the reserved one":     {reserved, 2, yes(10), true},
+		"a refusal, beside the reserved one":        {reserved, 2, no, false},
+		"a vote where the owner has its place":      {waiting, 0, yes(10), true},
+		"a vote while the owner waits elsewhere":    {waiting, 2, yes(10), true},
+		"a refusal where the owner has its place":   {waiting, 0, no, false},
+		"a refusal while the owner waits elsewhere": {waiting, 2, no, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := New(3)
+			first := b.Ask(asks(), seen(3, 10))
+			after(&b, first, seen(3, 10), notYet, notYet, notYet)
+			c.then(&b)
+			back, _ := b.Heard(Reply{Node: c.node, Round: first.Round, Asked: first.Ask, Answer: c.late})
+			if (len(back) > 0) != c.back || c.back && back[0].Node != c.node {
+				t.Errorf("%+v, want it withdrawn: %v", back, c.back)
+			}
+		})
+	}
+}
+
+// A ballot stays known while anything of its owner may be left, or a vote would stay at
+// its node with nobody to withdraw it.
+func TestWhatKeepsABallot(t *testing.T) {
+	for name, v := range map[string]vote{
+		"a Try that has not returned":   {pending: 1},
+		"a Try without an answer":       {unknown: true},
+		"a vote":                        {granted: true},
+		"a Withdraw that may come late": {withdrawing: true},
+	} {
+		b := New(3)
+		b.gone.over = true
+		if !b.Over() || !b.Blank() {
+			t.Fatal("nothing is under way")
+		}
+		b.votes[2] = v
+		if b.Over() || b.Blank() {
+			t.Errorf("%s: over %v, blank %v", name, b.Over(), b.Blank())
+		}
+	}
+	for name, change := range map[string]func(b *Ballot){
+		"a fence that was granted":   func(b *Ballot) { b.votes[2].fence = 10 },
+		"a fence that was withdrawn": func(b *Ballot) { b.votes[2].withdrawn = 10 },
+		"a fence without an answer":  func(b *Ballot) { b.votes[2].open = 10 },
+		"a place":                    func(b *Ballot) { b.place.node = 2 },
+		"a lease":                    func(b *Ballot) { b.lease.fence = 10 },
+	} {
+		b := New(3)
+		if change(&b); b.Blank() {
+			t.Errorf("%s: the ballot counts as blank", name)
+		}
+	}
+}
+
+// One that was never asked for has nothing that could expire: it is about to ask. A lease
+// that was adopted expires like any other.
+func TestExpiry(t *testing.T) {
+	b := New(3)
+	if b.Expired(time.Hour) {
+		t.Error("a new ballot expires before its first Try")
+	}
+	b.Renewing(driver.RenewRequest{Claim: asks().Claim, TTL: ttl, Fence: 7}, 0)
+	if b.Expired(2*ttl) || !b.Expired(2*ttl+1) {
+		t.Error("an adopted lease is known for two TTLs")
+	}
+}
+
+// Nothing is sent for an owner that was released: a node that hears of it after the
+// release would grant the key to nobody.
+func TestNothingIsSentAfterARelease(t *testing.T) {
+	b := won(t)
+	b.Release(releases(true), None)
+	if b.Sends(2) {
+		t.Error("a Try goes out after the release")
 	}
 }
 

@@ -180,3 +180,54 @@ func TestStands(t *testing.T) {
 		t.Error("it expires after that")
 	}
 }
+
+// What one node alone may tell the next holder (that work was left undone) every node is
+// to hear before the release is over; otherwise a majority is enough.
+func TestWhoseReleaseWaitsForAll(t *testing.T) {
+	holder := func(abandoned bool) Ballot {
+		b := New(3)
+		res := yes(10)
+		res.Result.Abandoned = abandoned
+		try(&b, asks(), seen(3, 10), res, res, res)
+		return b
+	}
+	refused := New(3)
+	try(&refused, asks(), seen(3, 10), yes(10), no, no)
+	for name, c := range map[string]struct {
+		b   Ballot
+		end driver.End
+		all bool
+	}{
+		"finished":                   {holder(false), driver.Finished, false},
+		"finished, after an abandon": {holder(true), driver.Finished, true},
+		"unfinished":                 {holder(false), driver.Unfinished, true},
+		"unused":                     {holder(false), driver.Unused, true},
+		"refused":                    {refused, driver.Unfinished, false},
+	} {
+		req := releases(false)
+		req.End = c.end
+		r := c.b.Release(req, 0)
+		r.Sent(All(3))
+		r.Answer(0, Answered)
+		r.Answer(1, Answered)
+		if r.Decided() == c.all {
+			t.Errorf("%s: decided by two of three: %v", name, r.Decided())
+		}
+	}
+}
+
+// A majority that has nothing is as good as one that confirms: a release does not wait
+// for a silent node to learn that the lease was lost.
+func TestReleaseOfALostLeaseTakesAMajority(t *testing.T) {
+	b := won(t)
+	r := b.Release(releases(false), 0)
+	r.Sent(All(3))
+	r.Answer(0, NotHolder)
+	if r.Decided() {
+		t.Fatal("one node decides")
+	}
+	r.Answer(1, NotHolder)
+	if !r.Decided() || r.Outcome() != NotHolder {
+		t.Errorf("decided %v, outcome %v", r.Decided(), r.Outcome())
+	}
+}

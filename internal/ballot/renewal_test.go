@@ -80,3 +80,40 @@ func TestAdoptedLease(t *testing.T) {
 		t.Error("a lease that was released is restored")
 	}
 }
+
+// A lease is adopted once, from who holds it: an owner that was refused or released has
+// none, and its renewals must not bring one back.
+func TestOnlyALeaseOfAnotherProcessIsAdopted(t *testing.T) {
+	renews := func(b *Ballot, fence uint64) {
+		b.Renewing(driver.RenewRequest{Claim: asks().Claim, TTL: ttl, Fence: fence}, 0)
+	}
+	b := New(3)
+	if renews(&b, 0); !b.Blank() {
+		t.Error("a lease with a fence that nobody knows was adopted")
+	}
+	if renews(&b, 7); b.Fence() != 7 {
+		t.Errorf("fence %d, want 7", b.Fence())
+	}
+	if renews(&b, 5); b.Fence() != 7 { // of a holder before, which took its turn
+		t.Errorf("fence %d after the renewal of an earlier turn, want 7", b.Fence())
+	}
+	b.Release(releases(true), None)
+	if renews(&b, 7); b.Fence() != 0 {
+		t.Error("a lease that was released was adopted again")
+	}
+	b = New(3)
+	try(&b, asks(), seen(3, 10), no, no, no)
+	if renews(&b, 7); b.Fence() != 0 {
+		t.Error("an owner that was refused has a lease")
+	}
+}
+
+// Who waits is known from the queue node, whenever it answers.
+func TestRenewalRemembersTheQueueNode(t *testing.T) {
+	r := NewRenewal(3)
+	r.Answer(0, Answered, driver.Renewal{TTL: ttl, Wanted: true}, true)
+	r.Answer(1, Answered, driver.Renewal{TTL: ttl}, false)
+	if res, known := r.Outcome(true); !known || !res.Wanted {
+		t.Errorf("%+v, %v, want a renewal that says that somebody waits", res, known)
+	}
+}

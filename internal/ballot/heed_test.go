@@ -1,0 +1,106 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ballot
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// The queue node alone can keep a key from those whom a majority would grant it for half
+// a second, and no longer: a node that missed a release would keep everybody out for as
+// long as the lease lasts there. Nor for less: the key may be about to be handed on.
+func TestHowLongTheQueueNodeAloneIsHeeded(t *testing.T) {
+	b2s := holds("B", 2*time.Second)
+	c2s := holds("C", 2*time.Second)
+	grant := yes(0) // of what is proposed
+	type moment struct {
+		now  time.Duration
+		said [3]Answer
+	}
+	at := func(ms int, said ...Answer) moment {
+		return moment{time.Duration(ms) * time.Millisecond, [3]Answer(said)}
+	}
+	alone := func(ms int, queue Answer) moment { return at(ms, queue, grant, grant) }
+	for name, c := range map[string]struct {
+		mode  driver.Mode
+		tries []moment
+		want  Outcome // of the last one; the others are refused
+	}{
+		"for less than that": {driver.Exclusive,
+			[]moment{alone(0, b2s), alone(499, b2s)}, Refused},
+		"for as long as that": {driver.Exclusive,
+			[]moment{alone(0, b2s), alone(500, b2s)}, Granted},
+		"each holder anew": {driver.Exclusive,
+			[]moment{alone(0, b2s), alone(600, c2s)}, Refused},
+		"whether it asks or not, by those who write": {driver.Exclusive,
+			[]moment{alone(0, b2s), alone(300, b2s), alone(600, b2s)}, Granted},
+		"by those who read, for as long as a writer asks": {driver.Shared,
+			[]moment{alone(0, b2s), alone(300, b2s), alone(600, b2s)}, Refused},
+		"by those who read, from when a writer asked last": {driver.Shared,
+			[]moment{alone(0, b2s), alone(300, b2s), alone(900, holds("B", 1400*time.Millisecond))}, Granted},
+		"a turn in the queue, which ends by itself": {driver.Exclusive,
+			[]moment{alone(0, holds("B", 300*time.Millisecond)), alone(600, holds("B", 300*time.Millisecond))}, Refused},
+		"one whose lease comes to its end": {driver.Exclusive,
+			[]moment{alone(0, holds("B", time.Second)), alone(600, holds("B", 400*time.Millisecond))}, Granted},
+		"a proposal that is too low elsewhere is no refusal": {driver.Exclusive,
+			[]moment{at(0, b2s, grant, low(20)), alone(600, b2s)}, Granted},
+		"and a Try between that too few answered": {driver.Exclusive,
+			[]moment{alone(0, b2s), at(300, b2s, silent, silent), alone(600, b2s)}, Granted},
+		"and a Try between that another refused": {driver.Exclusive,
+			[]moment{alone(0, b2s), at(300, b2s, b2s, grant), alone(600, b2s)}, Refused},
+		"not from when nodes were silent": {driver.Exclusive,
+			[]moment{at(0, b2s, grant, silent), alone(600, b2s)}, Refused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := New(3)
+			var got Step
+			for i, a := range c.tries {
+				req := queues()
+				req.Mode = c.mode
+				v := seenQueue(3, uint64(10+i), 0)
+				v.Now = a.now
+				s := b.Ask(req, v)
+				for n := range a.said {
+					if a.said[n].Result.Granted {
+						a.said[n].Result.Fence = s.Ask.Proposal
+					}
+				}
+				if got = after(&b, s, v, a.said[:]...); i < len(c.tries)-1 && got.Outcome == Granted {
+					t.Fatalf("granted by Try %d: %+v", i, got)
+				}
+			}
+			if got.Outcome != c.want {
+				t.Errorf("%+v, want outcome %v", got, c.want)
+			}
+		})
+	}
+}
+
+// When one asks again whom only the queue node refuses: once the half second is over, and
+// not after the hint that it was told to wait for.
+func TestWhenToAskTheQueueNodeAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		others   Answer
+		left, in time.Duration // at the queue node
+		want     time.Duration
+	}{
+		"a hint is to be waited for": {yes(10), 2 * time.Second, 0, heedTime},
+		"later than that":            {yes(10), 2 * time.Second, time.Second, heedTime},
+		"sooner than that":           {yes(10), 2 * time.Second, heedTime / 5, heedTime / 5},
+		"it is not alone, a hint":    {no, 2 * time.Second, 0, 0},
+		"it is not alone, too soon":  {no, 2 * time.Second, time.Second / 2, time.Second},
+		"a turn in the queue":        {yes(10), heedTime / 2, 0, 0},
+	} {
+		queue := holds("B", c.left)
+		queue.Result.RetryIn = c.in
+		b := New(3)
+		s := try(&b, queues(), seenQueue(3, 10, 0), queue, c.others, c.others)
+		if s.Outcome != Refused || s.Result.RetryIn != c.want || s.Jitter != 0 {
+			t.Errorf("%s: %v, again in %v, want %v", name, s.Outcome, s.Result.RetryIn, c.want)
+		}
+	}
+}

@@ -1,0 +1,299 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ballot
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// What the next Try proposes: the fence that the caller chose, unless a node knows a
+// larger one, or its clock is behind; then our clock is the one that is ahead, and must
+// not carry the fences of all others with it.
+func TestNextProposal(t *testing.T) {
+	refused := func(fence uint64) Answer {
+		a := no
+		a.Result.Fence = fence
+		return a
+	}
+	const limit = 2000
+	for name, c := range map[string]struct {
+		said Answer // of every node, to a proposal of 1000
+		want uint64 // of the next Try, for which the caller chose 1500
+	}{
+		"a holder with a smaller fence":     {refused(500), 1500},
+		"a holder with a larger fence":      {refused(1700), 1701},
+		"a holder with the limit":           {refused(limit), limit + 1},
+		"a holder with one above the limit": {refused(limit + 1), 1500},
+		"too far above a node's clock":      {low(500), 501},
+		"not above what was granted":        {low(1200), 1500},
+		"exactly what was granted":          {low(1000), 1500},
+		"too far above nothing":             {low(0), 1500},
+	} {
+		v := seen(3, 1000)
+		v.Limit = limit
+		b := New(3)
+		s := b.Ask(asks(), v)
+		for i := range 3 {
+			b.Heard(Reply{Node: i, Round: s.Round, Asked: s.Ask, Answer: c.said})
+		}
+		v.Fence = 1500
+		if s = b.Ask(asks(), v); s.Ask.Proposal != c.want {
+			t.Errorf("%s: %d is proposed, want %d", name, s.Ask.Proposal, c.want)
+		}
+	}
+}
+
+// The second round's proposal is one that as many as can be grant: what the nodes nearby
+// want, without those whose clocks are far ahead or far behind, if a majority is left.
+func TestProposalOfTheNextRound(t *testing.T) {
+	const limit = 2000
+	for name, c := range map[string]struct {
+		said []Answer // to a proposal of 1000
+		want uint64
+	}{
+		"all are near":                   {[]Answer{yes(1000), low(1000), low(1500)}, 1501},
+		"one wants the limit":            {[]Answer{yes(1000), low(1000), low(limit - 1)}, limit},
+		"one wants more than the limit":  {[]Answer{yes(1000), low(1000), low(limit)}, 1001},
+		"two of five are far behind":     {[]Answer{low(20), low(20), yes(1000), yes(1000), low(1005)}, 1006},
+		"most are far behind":            {[]Answer{low(20), low(30), yes(1000)}, 31},
+		"two fences, and nothing is low": {[]Answer{yes(1000), yes(1200), silent}, 1200},
+	} {
+		v := seen(len(c.said), 1000)
+		v.Limit = limit
+		b := New(len(c.said))
+		if s := try(&b, asks(), v, c.said...); s.Outcome != Asking || s.Ask.Proposal != c.want || !s.Ask.Raise {
+			t.Errorf("%s: %+v, want a round for %d", name, s, c.want)
+		}
+	}
+}
+
+// Without a majority that would grant it there is no second round: it could only take
+// votes from others.
+func TestNoSecondRoundWithoutAMajority(t *testing.T) {
+	b := New(3)
+	if s := try(&b, asks(), seen(3, 10), yes(10), no, no); s.Outcome != Refused {
+		t.Errorf("%+v, want a refusal", s)
+	}
+	b = New(3) // the queue node has others first, whatever the fence is
+	if s := try(&b, queues(), seenQueue(3, 10, 0), no, yes(10), low(20)); s.Outcome != Refused {
+		t.Errorf("%+v, want a refusal", s)
+	}
+}
+
+// How long a Try goes on while every proposal is overtaken. One with a place ends after
+// four rounds and waits its turn; one that would tell somebody no goes on for four node
+// time-outs, and pauses between its rounds then, so as not to keep others from getting on.
+func TestHowLongATryGoesOn(t *testing.T) {
+	overtaken := func(s Step) []Answer {
+		return []Answer{low(s.Ask.Proposal), low(s.Ask.Proposal), low(s.Ask.Proposal)}
+	}
+	b := New(3)
+	v := seen(3, 10) // without a queue node
+	s := b.Ask(queues(), v)
+	for round := 1; round < maxRounds; round++ {
+		if s = after(&b, s, v, overtaken(s)...); s.Outcome != Asking {
+			t.Fatalf("after round %d: %+v, want another", round, s)
+		}
+	}
+	if s = after(&b, s, v, overtaken(s)...); s.Outcome != Refused {
+		t.Errorf("after round %d: %+v, want a refusal", maxRounds, s)
+	}
+
+	b = New(3)
+	s = b.Ask(asks(), v)
+	for round := 1; round < maxRounds; round++ {
+		if s = after(&b, s, v, overtaken(s)...); s.Outcome != Asking {
+			t.Fatalf("without a place, after round %d: %+v, want another", round, s)
+		}
+	}
+	goesOn := func() {
+		t.Helper()
+		if s = after(&b, s, v, overtaken(s)...); s.Outcome != Pausing || s.Pause <= 0 {
+			t.Fatalf("%v after it began: %+v, want a pause", v.Now, s)
+		}
+	}
+	goesOn()
+	s = b.Next(v) // a round that begins early ends as the others
+	goesOn()
+	v.Now = splitTime * v.Timeout
+	s = b.Next(v)
+	goesOn()
+	v.Now++
+	s = b.Next(v)
+	if s = after(&b, s, v, overtaken(s)...); s.Outcome != Refused {
+		t.Errorf("%v after it began: %+v, want a refusal", v.Now, s)
+	}
+}
+
+// The queue node's votes are wanted, for the sake of those in its queue: as long as only
+// the proposal was too low there it is asked again, but not for a fence that others would
+// refuse, and not for ever.
+func TestQueueNodeThatWantsALargerFence(t *testing.T) {
+	b := New(3)
+	v := seenQueue(3, 10, 0)
+	s := b.Ask(queues(), v)
+	for round := 1; round < maxRounds; round++ {
+		if s = after(&b, s, v, low(s.Ask.Proposal+9), yes(s.Ask.Proposal), yes(s.Ask.Proposal)); s.Outcome != Asking {
+			t.Fatalf("after round %d: %+v, want another", round, s)
+		}
+	}
+	if s = after(&b, s, v, low(s.Ask.Proposal+9), yes(s.Ask.Proposal), yes(s.Ask.Proposal)); s.Outcome != Granted {
+		t.Errorf("after round %d: %+v, want what the majority granted", maxRounds, s)
+	}
+	for _, limit := range []uint64{15, 20} {
+		b, v := New(3), seenQueue(3, 10, 0)
+		v.Limit = limit
+		if s := try(&b, queues(), v, low(20), yes(10), yes(10)); s.Outcome != Granted {
+			t.Errorf("limit %d: %+v, want a grant without the queue node", limit, s)
+		}
+	}
+}
+
+// A queue node whose refusal names more than the longest lease has a wrong clock, and is
+// passed over: it would keep everybody out for as long. Nothing else passes it over.
+func TestQueueNodeWithAWrongClock(t *testing.T) {
+	far := time.Hour
+	lowFar := low(20)
+	lowFar.Result.Left = far
+	for name, c := range map[string]struct {
+		queue, other Answer
+		maxTTL       time.Duration
+		want         Outcome
+	}{
+		"longer than any lease":             {holds("B", far), yes(10), time.Minute, Granted},
+		"as long as the longest":            {holds("B", time.Minute), yes(10), time.Minute, Refused},
+		"any lease may be as long":          {holds("B", far), yes(10), 0, Refused},
+		"another node has the wrong clock":  {holds("B", time.Second), holds("B", far), time.Minute, Refused},
+		"it only wants a larger fence":      {lowFar, yes(10), time.Minute, Asking},
+		"another one wants a larger fence":  {holds("B", time.Second), lowFar, time.Minute, Refused},
+		"another grants, with a long lease": {holds("B", time.Second), Answer{Answered, driver.Result{Granted: true, Fence: 10, Left: far}}, time.Minute, Refused},
+	} {
+		b, v := New(5), seenQueue(5, 10, 0)
+		v.MaxTTL = c.maxTTL
+		if s := try(&b, queues(), v, c.queue, c.other, yes(10), yes(10), yes(10)); s.Outcome != c.want {
+			t.Errorf("%s: %+v, want outcome %v", name, s, c.want)
+		}
+	}
+}
+
+// Who writes waits for every answer when one says that the key was abandoned: what the
+// others know of it would be told to the next holder, too. Who reads tells nobody.
+func TestWhoWaitsToHearOfAnAbandonedKey(t *testing.T) {
+	abandoned := grants(10)
+	abandoned.Abandoned = true
+	for mode, waits := range map[driver.Mode]bool{driver.Exclusive: true, driver.Shared: false} {
+		b := New(3)
+		req := asks()
+		req.Mode = mode
+		s := b.Ask(req, seen(3, 10))
+		answers(&b, s, 0, abandoned)
+		answers(&b, s, 1, grants(10))
+		if b.Decided() == waits {
+			t.Errorf("mode %v: decided %v without the third", mode, b.Decided())
+		}
+		if answers(&b, s, 2, grants(10)); !b.Decided() {
+			t.Errorf("mode %v: all answered, and nothing is decided", mode)
+		}
+	}
+}
+
+// A node is given up in the round that it was silent in, once, and in no other: who is
+// slow in one round may be the vote that the next one needs.
+func TestSilenceCountsInItsRound(t *testing.T) {
+	b := New(3)
+	first := b.Ask(asks(), seen(3, 10))
+	if !b.Silent(2, first.Round) || b.Silent(2, first.Round) {
+		t.Error("it counts the first time, and not the second")
+	}
+	second := after(&b, first, seen(3, 11), yes(10), low(20))
+	if b.Silent(2, first.Round) {
+		t.Error("the silence of an earlier round counts")
+	}
+	answers(&b, second, 0, grants(21))
+	if b.Decided() {
+		t.Fatal("node 2 is not waited for")
+	}
+	if answers(&b, second, 2, grants(21)); b.Next(seen(3, 12)).Outcome != Granted {
+		t.Error("node 2 has no vote in the second round")
+	}
+}
+
+// That a round is late stays known, also when the timer of an earlier one fires after it.
+func TestLateRoundStaysLate(t *testing.T) {
+	b := New(3)
+	first := b.Ask(asks(), seen(3, 10))
+	second := after(&b, first, seen(3, 11), yes(10), low(20), silent)
+	if b.Late(first.Round); b.round.late {
+		t.Error("the second round is late before it began")
+	}
+	b.Late(second.Round)
+	b.Late(first.Round)
+	answers(&b, second, 0, held)
+	if answers(&b, second, 1, held); !b.Decided() {
+		t.Error("the third node is waited for after its time")
+	}
+}
+
+// The first round with nodes that nobody met waits for all of them, and the next one asks
+// for a place.
+func TestFirstRoundMeetsAll(t *testing.T) {
+	b, v := New(3), seenQueue(3, 10, 0)
+	v.Met = false
+	s := b.Ask(queues(), v)
+	if !b.Introduces() || s.Ask.Queue {
+		t.Fatalf("%+v, want a round that meets the nodes", s)
+	}
+	answers(&b, s, 1, grants(10))
+	if answers(&b, s, 2, grants(10)); b.Decided() {
+		t.Error("decided before all were met: two may be one server")
+	}
+	if s = after(&b, s, v, no); b.Introduces() || s.Outcome != Asking || !s.Ask.Queue || s.Queue != 0 {
+		t.Errorf("%+v, want a round with the queue", s)
+	}
+	b = New(3)
+	if b.Ask(asks(), seen(3, 10)); b.Introduces() {
+		t.Error("nodes that were met are met again")
+	}
+}
+
+// A Try of a lease that is released meanwhile ends with its round.
+func TestTryOfALeaseThatIsReleased(t *testing.T) {
+	b := won(t)
+	s := b.Ask(asks(), seen(3, 11))
+	answers(&b, s, 0, grants(10))
+	b.Release(releases(false), None)
+	answers(&b, s, 1, driver.Result{Why: driver.FenceTooLow, Fence: 20})
+	silence(&b, s, 2)
+	if s = b.Next(seen(3, 12)); s.Outcome == Asking || s.Outcome == Pausing {
+		t.Errorf("%+v, want an end", s)
+	}
+}
+
+// Whoever keeps one vote and waits for the others does so in the order in which every
+// client prefers the nodes, or two that see different queue nodes wait for each other. A
+// node that says nothing, or grants, has no holder who could wait.
+func TestWhoReservesTheQueueNodesVote(t *testing.T) {
+	for name, c := range map[string]struct {
+		said     [5]Answer
+		reserved bool
+	}{
+		"nodes after it have another holder":  {[5]Answer{silent, yes(10), no, no, no}, true},
+		"a node before it has another holder": {[5]Answer{no, yes(10), no, no, no}, false},
+		"a node before it grants":             {[5]Answer{yes(10), yes(10), no, no, no}, true},
+	} {
+		for _, ranked := range []bool{true, false} {
+			b, v := New(5), seenQueue(5, 10, 1)
+			if ranked {
+				v.Rank = [MaxNodes]uint8{0, 1, 2, 3, 4}
+			}
+			s := tryOut(&b, queues(), v, c.said[:]...)
+			if node, reserved := b.Place(); reserved != (c.reserved || !ranked) || reserved && node != 1 {
+				t.Errorf("%s, ranked %v: %+v, place %d, reserved %v", name, ranked, s, node, reserved)
+			}
+		}
+	}
+}

@@ -1,0 +1,90 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ballot
+
+import (
+	"testing"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// What a node granted after the release nobody worked under: the next holder must not be
+// told that the key was abandoned. How the lease itself ended is told as it was.
+func TestEndOfAVoteThatCameAfterTheRelease(t *testing.T) {
+	for name, c := range map[string]struct {
+		late Answer // of node 2, to the Try
+		end  driver.End
+		node int
+		want driver.End
+	}{
+		"a late vote, unfinished":   {yes(10), driver.Unfinished, 2, driver.Unused},
+		"a late vote, finished":     {yes(10), driver.Finished, 2, driver.Finished},
+		"an early vote, unfinished": {yes(10), driver.Unfinished, 1, driver.Unfinished},
+	} {
+		b := won(t)
+		req := releases(true)
+		req.End = c.end
+		b.Release(req, None)
+		b.Heard(Reply{Node: 2, Round: 1, Answer: c.late})
+		if w := b.withdraw(c.node); w.End != c.want {
+			t.Errorf("%s: withdrawn as %v, want %v", name, w.End, c.want)
+		}
+	}
+}
+
+// A release takes over from the withdrawals before it: sent beside it, they would name
+// another end.
+func TestReleaseEndsEarlierWithdrawals(t *testing.T) {
+	b := New(3)
+	try(&b, asks(), seen(3, 10), yes(10), no, no)
+	if !b.Stands(1, 0) {
+		t.Fatal("the vote of node 0 is not withdrawn again")
+	}
+	b.Release(releases(true), None)
+	if b.Stands(1, 0) {
+		t.Error("a withdrawal is sent again after the release")
+	}
+	if back := b.Vanished(1); back != nil {
+		t.Errorf("an owner that was released vanishes, too: %+v", back)
+	}
+}
+
+// A Withdraw that nobody confirmed is sent again when its owner is given up, or the vote
+// stays until it expires.
+func TestVanishedOwnerWithAWithdrawUnderWay(t *testing.T) {
+	b := New(3)
+	try(&b, asks(), seen(3, 10), yes(10), no, no)
+	if back := b.Vanished(1); len(back) != 1 || back[0].Node != 0 || back[0].UpTo != 10 {
+		t.Errorf("%+v, want the vote of node 0 withdrawn", back)
+	}
+}
+
+// An owner that is granted the key gives up its place where it has no vote; a place with
+// the vote is part of the lease, and where the answer is still out nothing is withdrawn
+// that it may grant.
+func TestPlaceOfAHolder(t *testing.T) {
+	waiting := func(b *Ballot) { try(b, queues(), seenQueue(3, 10, 0), no, no, no) }
+	reserved := func(b *Ballot) { tryOut(b, queues(), seenQueue(3, 10, 0), yes(10), no, no) }
+	for name, c := range map[string]struct {
+		before func(b *Ballot)
+		node0  Answer
+		back   bool
+	}{
+		"it has the vote there":              {waiting, yes(12), false},
+		"it is refused there":                {waiting, no, true},
+		"there is no answer from there":      {waiting, silent, false},
+		"the answer from there is still out": {waiting, notYet, false},
+		"its reserved vote is gone":          {reserved, no, false},
+	} {
+		b := New(3)
+		c.before(&b)
+		s := try(&b, queues(), seenQueue(3, 12, 1), c.node0, yes(12), yes(12)) // node 1 has the queue now
+		if s.Outcome != Granted {
+			t.Fatalf("%s: %+v, want a grant", name, s)
+		}
+		if (len(s.Back) == 1 && s.Back[0].Node == 0) != c.back || len(s.Back) > 1 {
+			t.Errorf("%s: %+v, want node 0's withdrawn: %v", name, s.Back, c.back)
+		}
+	}
+}
