@@ -87,8 +87,8 @@ func run(t testing.TB, rdb *redis.Client, args ...any) {
 func nothingLeft(t testing.TB, rdb *redis.Client) {
 	t.Helper()
 	for _, key := range allExpire(t, rdb) {
-		held := strings.HasPrefix(key, "lock:") || strings.HasPrefix(key, "hasp:line:")
-		if strings.HasPrefix(key, "hasp:places:") {
+		held := strings.HasPrefix(key, "lock:") || strings.HasPrefix(key, "hasp.queue:")
+		if strings.HasPrefix(key, "hasp.places:") {
 			fields := rdb.HKeys(t.Context(), key).Val()
 			held = slices.ContainsFunc(fields, func(f string) bool { return f != "!" }) // no place: who did not answer
 		}

@@ -117,7 +117,7 @@ func TestSignalsWhileKeysAreGivenBack(t *testing.T) {
 	proxy.Swallow(true, true)
 	gives := make(chan bool, 1)
 	proxy.Hook(func(c faultproxy.Chunk) bool {
-		if release := regexp.MustCompile(`\r\n[dxr]\r\n`); c.Dir == faultproxy.Up && release.Match(c.Data) {
+		if release := regexp.MustCompile(`\r\n(release|releaseAny|withdraw)\r\n`); c.Dir == faultproxy.Up && release.Match(c.Data) {
 			select {
 			case gives <- true:
 			default:
