@@ -88,3 +88,35 @@ func TestPlaceOfAHolder(t *testing.T) {
 		}
 	}
 }
+
+// What comes after a release is withdrawn where it is a vote, or may be one: nobody else
+// would do it. A refusal is the end of it, also for the ballot.
+func TestWhatComesAfterARelease(t *testing.T) {
+	asked := func() (b Ballot, s Step) {
+		b = won(t)
+		return b, Step{Round: 1}
+	}
+	adopted := func() (b Ballot, s Step) {
+		b = New(3)
+		b.Renewing(driver.RenewRequest{Claim: asks().Claim, TTL: ttl, Fence: 10}, 0)
+		s.Ask, _ = b.Restore(2, driver.VoteRequest{TryRequest: asks(), Proposal: 10, Restore: true})
+		return b, s
+	}
+	for name, c := range map[string]struct {
+		owner func() (Ballot, Step)
+		late  Answer
+		back  bool
+	}{
+		"a vote":                             {asked, yes(10), true},
+		"no answer":                          {asked, silent, true},
+		"a refusal":                          {asked, no, false},
+		"a vote of a lease that was adopted": {adopted, yes(10), true},
+	} {
+		b, s := c.owner()
+		b.Release(releases(true), None)
+		back, _ := b.Heard(Reply{Node: 2, Round: s.Round, Asked: s.Ask, Answer: c.late})
+		if (len(back) == 1 && back[0].Node == 2 && back[0].Over) != c.back || len(back) > 1 {
+			t.Errorf("%s: %+v, want it withdrawn: %v", name, back, c.back)
+		}
+	}
+}
