@@ -55,6 +55,17 @@ func (d *Driver) fanout(parent context.Context, nodes ballot.Set, ttl, most time
 	return f
 }
 
+// patient lets nodes be silent for so long, at least.
+func (f *fanout) patient(limit time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.waits != 0 {
+		f.limit = max(f.limit, limit)
+		f.due = f.begun + f.limit
+		f.timer.Reset(f.limit)
+	}
+}
+
 // most is how long a node that is busy, and answers others, may take for a request about
 // a lease of ttl.
 func (d *Driver) most(ttl time.Duration) time.Duration { return max(d.timeout(ttl), ttl/growthShare) }
@@ -102,6 +113,10 @@ func (f *fanout) over(n *node) bool {
 func (f *fanout) look() {
 	now, over := f.d.now(), f.ctx.Err() != nil
 	f.mu.Lock()
+	if !over && now < f.due { // another look was just made, or it is early
+		f.mu.Unlock()
+		return
+	}
 	late := now-f.due > f.limit/2
 	next := f.limit
 	var silent []*node

@@ -43,6 +43,7 @@ func (d *Driver) inspect(ctx context.Context, key string) ([]*driver.Info, [maxN
 	for _, n := range d.nodes {
 		if errs[n.index] = n.trouble(); errs[n.index] == nil || errors.Is(errs[n.index], driver.ErrNotVoting) {
 			asked.Add(n.index)
+			errs[n.index] = errSilent // until it answers
 		}
 	}
 	var mu sync.Mutex
@@ -53,6 +54,7 @@ func (d *Driver) inspect(ctx context.Context, key string) ([]*driver.Info, [maxN
 		infos[n.index], errs[n.index] = info, err
 	}
 	f := d.fanout(ctx, asked, placeTime, max(lookLimit, d.o.NodeTimeout), func(n *node) { answer(n, nil, errSilent) })
+	f.patient(lookLimit) // to describe a long queue takes longer than a vote
 	for _, n := range d.nodes {
 		if asked.Has(n.index) && !d.spawn(func() {
 			info, err := n.drv.Inspect(f.ctx, key)

@@ -248,7 +248,10 @@ func (a *attempt) end(ctx context.Context, step ballot.Step) (driver.Result, err
 	if step.Outcome == ballot.Granted {
 		return step.Result, nil
 	}
-	for _, done := range sent {
+	for i, done := range sent {
+		if step.Back[i].Place {
+			continue
+		}
 		select {
 		case <-done:
 		case <-ctx.Done():

@@ -29,6 +29,7 @@ func (b *Ballot) convert(req driver.TryRequest, v View) Step {
 	r.ask.Convert, r.ask.Queue, r.ask.Fences = true, false, 0
 	r.ask.Fence = max(b.lease.fence, req.Fence)
 	b.attempt.wakes, b.attempt.queue, b.attempt.stands = b.attempt.queue, None, true // nobody in the queue is overtaken
+	b.attempt.introduces = false
 	return b.send(v)
 }
 

@@ -34,9 +34,24 @@ func (h *heeded) asked(until time.Duration) bool { return until > h.until+heedTi
 // heeded from now on.
 func (b *Ballot) heed() {
 	owner, until := b.heeds(), b.votesUntil()
+	if owner == "" && b.stillAlone() {
+		return
+	}
 	if b.heeded.owner != owner || b.heeded.asked(until) {
 		b.heeded = heeded{owner, b.attempt.view.Now, until}
 	}
+}
+
+// stillAlone says that the queue node, and no other, names the holder that it named last,
+// while others are in the way elsewhere: it is heeded all the same.
+func (b *Ballot) stillAlone() bool {
+	r := &b.round
+	for i := range b.nodes {
+		if names := r.refused(i) && r.answers[i].Result.Holder.Owner == b.heeded.owner; names != (i == b.attempt.queue) {
+			return false
+		}
+	}
+	return b.heeded.owner != ""
 }
 
 // heedsFor is for how much longer the holder that heed noted is heeded; 0: there is none,

@@ -104,3 +104,31 @@ func TestWhenToAskTheQueueNodeAgain(t *testing.T) {
 		}
 	}
 }
+
+// A holder that only the queue node knows is heeded for half a second in all: a waiter that
+// meets somebody's vote at the other nodes meanwhile does not wait for as long once more.
+func TestHeedIsNotBegunAnew(t *testing.T) {
+	b := New(3)
+	r := asks()
+	r.Queue = true
+	stale := driver.Result{Why: driver.Held, Left: 10 * time.Second, Holder: driver.Holder{Owner: "STALE"}}
+	ask := func(at time.Duration, fence uint64, others driver.Result) Step {
+		v := seen(3, fence)
+		v.Now, v.Queue = at, 0
+		s := b.Ask(r, v)
+		answers(&b, s, 0, stale)
+		others.Fence = s.Ask.Proposal
+		answers(&b, s, 1, others)
+		answers(&b, s, 2, others)
+		return b.Next(v)
+	}
+	if s := ask(0, 10, grants(0)); s.Outcome != Refused || s.Result.RetryIn != heedTime {
+		t.Fatalf("%+v, want the stale holder heeded for %v", s, heedTime)
+	}
+	if s := ask(heedTime/2, 20, held); s.Outcome != Refused {
+		t.Fatalf("%+v, want a refusal", s)
+	}
+	if s := ask(heedTime, 30, grants(0)); s.Outcome != Granted {
+		t.Errorf("%+v, want a grant: it was heeded for long enough", s)
+	}
+}

@@ -14,6 +14,7 @@ import (
 type Withdrawal struct {
 	Node  int
 	Over  bool // its owner was released
+	Place bool // it is a place, for which nobody waits
 	Tries int  // see Stands
 	driver.WithdrawRequest
 }
@@ -80,7 +81,9 @@ func (b *Ballot) moveTo(node int, reserved bool) (back []Withdrawal) {
 		return nil
 	}
 	if v := &b.votes[old.node]; !v.granted && v.settled() {
-		back = append(back, b.withdraw(old.node))
+		w := b.withdraw(old.node)
+		w.Place = true
+		back = append(back, w)
 	}
 	return back
 }
