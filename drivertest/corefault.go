@@ -49,21 +49,16 @@ func lossBeforeGrant(e *env, lock func(*hasp.Client) *hasp.Lease) {
 		}
 	})
 	lease := lock(c)
-	for tries := 1; !l.cut.Load(); tries++ {
-		select {
-		case <-renewed:
-		case <-lease.Done():
-			if l.cut.Load() {
-				break
-			}
-			if tries == 20 {
-				e.Fatal("20 leases ended before they were renewed")
-			}
-			_ = lease.Release() // this machine stood still for a TTL
-			lease = lock(c)
-		}
-	}
 	w := e.begin(e.client(nil), e.lasting())
+	for tries := 1; !e.outlives(lease, renewed, &l); tries++ { // this machine stood still for a TTL
+		if tries == 20 {
+			e.Fatal("20 leases ended before they were renewed")
+		}
+		_ = lease.Release()
+		e.unlock(w.granted(e.ttl))
+		lease = lock(c)
+		w = e.begin(e.client(nil), e.lasting())
+	}
 	deadline := lease.Deadline()
 	<-lease.Done()
 	ended := time.Now()
@@ -85,6 +80,21 @@ func lossBeforeGrant(e *env, lock func(*hasp.Client) *hasp.Lease) {
 		e.Errorf("the successor's lease: %v", err)
 	}
 	e.unlock(next)
+}
+
+// outlives waits for the renewal at which l cuts the client off, and is false when the
+// lease ended before.
+func (e *env) outlives(lease *hasp.Lease, renewed <-chan struct{}, l *link) bool {
+	e.Helper()
+	select {
+	case <-renewed:
+		return true
+	case <-lease.Done():
+		return l.cut.Load() // then it ended as it was to
+	case <-time.After(e.ttl + e.slack + e.lost()):
+		e.Fatal("the lease was neither renewed nor lost")
+		return false
+	}
 }
 
 // outage is a script under which the store is away for some time.

@@ -10,6 +10,7 @@ type Release struct {
 	nodes, need int
 	known       bool // there was a ballot
 	lease       bool // there was a lease; false also of another process's owner: a place, as far as we know
+	again       bool // a majority has confirmed a release before: what others still have is nobody's
 	toAll       bool // what one node hears late it would tell twice
 
 	req       driver.WithdrawRequest
@@ -31,7 +32,7 @@ func Stranger(nodes int, asked driver.ReleaseRequest, queue int) Release {
 // Release ends the owner's ballot. queue is the queue node, or None.
 func (b *Ballot) Release(asked driver.ReleaseRequest, queue int) Release {
 	r := Stranger(b.nodes, asked, queue)
-	r.known, r.lease = true, b.lease.had
+	r.known, r.lease, r.again = true, b.lease.had, b.gone.over && b.confirmed() >= b.Need()
 	if b.tries > 0 { // else it was adopted
 		r.req.UpTo = max(b.most(), 1)
 	}
@@ -64,6 +65,16 @@ func (b *Ballot) Release(asked driver.ReleaseRequest, queue int) Release {
 		}
 	}
 	return r
+}
+
+// confirmed counts the nodes on which no release is under way.
+func (b *Ballot) confirmed() (count int) {
+	for i := range b.nodes {
+		if !b.votes[i].withdrawing {
+			count++
+		}
+	}
+	return count
 }
 
 // Tells says whether a node is told now. Where that fails, it is told later.
@@ -113,7 +124,7 @@ func (r *Release) Outcome() Kind {
 	switch {
 	case done+nothing < r.need:
 		return Unknown
-	case done == 0, r.lease && nothing > r.nodes-r.need:
+	case done == 0, r.again, r.lease && nothing > r.nodes-r.need:
 		return NotHolder
 	}
 	return Answered

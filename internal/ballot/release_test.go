@@ -231,3 +231,23 @@ func TestReleaseOfALostLeaseTakesAMajority(t *testing.T) {
 		t.Errorf("decided %v, outcome %v", r.Decided(), r.Outcome())
 	}
 }
+
+// An owner that was released has nothing, although some nodes have yet to hear of it, and
+// say so when they are asked once more.
+func TestReleaseOfAReleasedOwner(t *testing.T) {
+	for confirmed, want := range map[int]Kind{1: Answered, 2: NotHolder} {
+		b := won(t)
+		silence(&b, Step{Round: 1}, 2)
+		b.Release(releases(false), None)
+		for i := range confirmed {
+			b.Withdrawn(i)
+		}
+		r := b.Release(releases(false), None)
+		r.Sent(All(3))
+		r.Answer(0, NotHolder)
+		r.Answer(2, Answered)
+		if r.Answer(1, Unknown); !r.Decided() || r.Outcome() != want {
+			t.Errorf("after %d confirmations: outcome %v, want %v", confirmed, r.Outcome(), want)
+		}
+	}
+}
