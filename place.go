@@ -22,14 +22,20 @@ type place struct {
 	wake chan time.Duration // when to try, from now; room for one
 
 	mu     sync.Mutex
-	signAt time.Duration // when the next sign of life is due, on the monotonic clock
+	tried  time.Duration // when the store last answered a Try, on the monotonic clock
+	signAt time.Duration // when the next sign of life is due
 }
 
-// seen notes that the store just had a sign of life.
+// seen notes that the store just answered a Try, which is a sign of life. What it said of
+// the place before is old.
 func (p *place) seen(now clock.Instant) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.signAt = now.Mono + p.req.Patience/3
+	p.tried, p.signAt = now.Mono, now.Mono+p.req.Patience/3
+	select {
+	case <-p.wake:
+	default:
+	}
 }
 
 // NextLook is when the next sign of life is due.
@@ -57,21 +63,25 @@ func (p *place) Request() (driver.RenewRequest, bool) { return p.req, true }
 
 // Renewed passes on what the store said. An error makes the waiter ask for
 // itself, which finds out whether to go on waiting.
-func (p *place) Renewed(_ clock.Instant, r driver.Renewal) {
+func (p *place) Renewed(start clock.Instant, r driver.Renewal) {
 	switch {
 	case errors.Is(r.Err, ErrNotHeld):
-		p.wakeIn(0)
+		p.wakeIn(start, 0)
 	case r.Err != nil:
-		p.wakeIn(backoff.Jitter(50 * time.Millisecond))
+		p.wakeIn(start, backoff.Jitter(50*time.Millisecond))
 	case r.RetryIn > 0:
-		p.wakeIn(r.RetryIn)
+		p.wakeIn(start, r.RetryIn)
 	}
 }
 
-// wakeIn wakes the waiter after d, or earlier if an earlier call said so.
-func (p *place) wakeIn(d time.Duration) {
+// wakeIn wakes the waiter after d, or earlier if an earlier call said so; not when the
+// store was asked before it answered a Try, which said when to ask again.
+func (p *place) wakeIn(start clock.Instant, d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if start.Mono < p.tried {
+		return
+	}
 	select {
 	case before := <-p.wake:
 		d = min(d, before)

@@ -54,7 +54,8 @@ func TestPlaceIsWoken(t *testing.T) {
 		{"the store is away", driver.Renewal{Err: errors.New("refused")}, true, 75 * time.Millisecond},
 	} {
 		p := &place{wake: make(chan time.Duration, 1)}
-		p.Renewed(at(0), c.r)
+		p.seen(at(time.Second))
+		p.Renewed(at(time.Second), c.r)
 		select {
 		case in := <-p.wake:
 			if !c.woken || in > c.most || c.r.RetryIn != 0 && in != c.r.RetryIn {
@@ -64,6 +65,23 @@ func TestPlaceIsWoken(t *testing.T) {
 			if c.woken {
 				t.Errorf("%s: not woken", c.name)
 			}
+		}
+	}
+}
+
+// A Try's answer is newer than what the store said of the place, or was asked, before.
+func TestPlaceForgetsOldNews(t *testing.T) {
+	p := &place{wake: make(chan time.Duration, 1)}
+	for name, news := range map[string]func(){
+		"what it said before":    func() { p.Renewed(at(1), driver.Renewal{RetryIn: time.Hour}); p.seen(at(2)) },
+		"what was asked before":  func() { p.seen(at(2)); p.Renewed(at(1), driver.Renewal{RetryIn: time.Hour}) },
+		"an error, asked before": func() { p.seen(at(2)); p.Renewed(at(1), driver.Renewal{Err: ErrNotHeld}) },
+	} {
+		news()
+		select {
+		case in := <-p.wake:
+			t.Errorf("%s: woken in %v", name, in)
+		default:
 		}
 	}
 }

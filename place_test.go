@@ -97,3 +97,41 @@ func TestStaleNewsOverridesBackoff(t *testing.T) {
 		}
 	})
 }
+
+// What the store says of a place while a Try is under way does not put off the moment
+// that the Try's answer names.
+func TestOldNewsDoesNotPutOffATry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		lock(t, newClient(t, store, nil), "k", &hasp.LockOptions{TTL: time.Hour, NoRenew: true})
+		var patience time.Duration
+		var queued []time.Time
+		d := &hooked{Driver: store}
+		d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
+			if !r.Queue {
+				return next(ctx, r)
+			}
+			patience = r.Patience
+			queued = append(queued, time.Now())
+			if len(queued) != 2 {
+				return next(ctx, r)
+			}
+			time.Sleep(2 * time.Second) // meanwhile there is a sign of life
+			return driver.Result{Why: driver.Held, RetryIn: time.Second}, nil
+		}
+		hints := make(chan struct{}, 1)
+		d.watch = func(context.Context, driver.Claim, watchFunc) (<-chan struct{}, error) { return hints, nil }
+		go func() { _, _ = newClient(t, d, nil).Mutex("k", nil).Lock(t.Context()) }()
+		synctest.Wait()
+		time.Sleep(patience/3 - time.Second)
+		before := d.renews.Load()
+		hints <- struct{}{}
+		time.Sleep(time.Minute)
+		if d.renews.Load() == before {
+			t.Error("there was no sign of life")
+		}
+		if len(queued) < 3 || queued[2].Sub(queued[1]) != 3*time.Second {
+			t.Errorf("asked at %v, want the third 3s after the second", queued)
+		}
+	})
+}
