@@ -5,6 +5,7 @@ package simulate
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -86,15 +87,17 @@ type writer struct {
 	length time.Duration
 }
 
+// choose draws a scene, also when there is one of that name: a seed is one plan, whether
+// its scene is named or not.
 func (w *writer) choose(name string) scene {
 	total := 0
 	for _, s := range scenes {
-		if s.name == name {
-			return s
-		}
 		total += s.weight
 	}
 	n := w.IntN(total)
+	if i := slices.IndexFunc(scenes, func(s scene) bool { return s.name == name }); i >= 0 {
+		return scenes[i]
+	}
 	for _, s := range scenes {
 		if n -= s.weight; n < 0 {
 			return s
