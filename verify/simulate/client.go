@@ -14,10 +14,10 @@ import (
 	"github.com/hasplock/hasp/quorum"
 )
 
-// key is what everybody wants.
+// key is the one key that all clients contend for.
 const key = "orders/42"
 
-// client is one machine that uses the lock, in one process after the other.
+// client is one machine that uses the lock, in one process after another.
 type client struct {
 	w     *world
 	index int
@@ -26,27 +26,27 @@ type client struct {
 
 	mu     sync.Mutex
 	cur    *process
-	asleep time.Time // until when it stands still
-	missed time.Time // until when it stood still, or has no process
+	asleep time.Time // suspended until then
+	missed time.Time // suspended, or without a process, until then at least
 	away   time.Duration
 }
 
-// process is a client from its start to its end. It has a hasp.Client of its
+// process is one run of a client, until it ends or crashes. It has a hasp.Client of its
 // own.
 type process struct {
-	c     *client
-	life  int
-	rng   *rand.Rand
-	locks *hasp.Client
-	ended chan struct{} // closed by a crash
-	asks  asks
+	c        *client
+	life     int
+	rng      *rand.Rand
+	locks    *hasp.Client
+	ended    chan struct{} // closed by a crash
+	recorder recorder
 }
 
 func newClient(w *world, i int) *client {
 	return &client{w: w, index: i, ttl: w.plan.TTLs[i], skew: w.plan.Skews[i]}
 }
 
-// start begins a process.
+// start starts a process.
 func (c *client) start(life int) *process {
 	p := &process{c: c, life: life, ended: make(chan struct{})}
 	p.rng = rand.New(rand.NewPCG(c.w.plan.Seed, uint64(c.index)<<16|uint64(life)<<8|1<<63))
@@ -60,8 +60,8 @@ func (c *client) start(life int) *process {
 	if c.w.variant.nodes != nil {
 		links = c.w.variant.nodes(c.index, links)
 	}
-	p.asks = asks{Driver: quorum.New(links, nil), p: p, tries: map[string]int64{}}
-	locks, err := hasp.New(&p.asks, &hasp.Options{Observe: func(e hasp.Event) { c.w.log.saw(e) }})
+	p.recorder = recorder{Driver: quorum.New(links, nil), p: p, tries: map[string]int64{}}
+	locks, err := hasp.New(&p.recorder, &hasp.Options{Observe: func(e hasp.Event) { c.w.log.saw(e) }})
 	if err != nil {
 		panic(err)
 	}
@@ -72,14 +72,14 @@ func (c *client) start(life int) *process {
 	return p
 }
 
-// live is a client's life: processes that take turns on the lock until the faults
-// are over, and then one turn that must come.
-func (c *client) live() {
+// run runs a client: processes that acquire the key again and again until the faults
+// are over, and then one last acquisition, which must succeed.
+func (c *client) run() {
 	for life := 0; ; life++ {
 		p := c.start(life)
 		p.work()
 		if p.crashed() {
-			c.w.crew.Go(func() { _ = p.locks.Close() }) // nothing of it is sent
+			c.w.running.Go(func() { _ = p.locks.Close() }) // a crashed process sends nothing
 			time.Sleep(c.rest())
 			continue
 		}
@@ -89,7 +89,7 @@ func (c *client) live() {
 	}
 }
 
-// crash ends the client's process; the next begins after d.
+// crash ends the client's process; the next one starts after d.
 func (c *client) crash(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -108,8 +108,8 @@ func (c *client) rest() time.Duration {
 	return c.away
 }
 
-// pause makes the client stand still: nothing is sent or received, and its
-// goroutines go no further.
+// pause suspends the client: nothing is sent or received, and its goroutines do
+// not proceed.
 func (c *client) pause(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,7 +121,7 @@ func (c *client) pause(d time.Duration) {
 	}
 }
 
-// awake returns once the process runs. It is an error when it has ended.
+// awake returns once the process runs, or an error if it has ended.
 func (p *process) awake() error {
 	for {
 		p.c.mu.Lock()
@@ -137,7 +137,7 @@ func (p *process) awake() error {
 	}
 }
 
-// sleep waits, and is an error when the process ends.
+// sleep waits. It returns an error if the process ends.
 func (p *process) sleep(d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -158,7 +158,7 @@ func (p *process) crashed() bool {
 	}
 }
 
-// spend is sleep for a process that may be stopped meanwhile.
+// spend is sleep for a process that may be suspended meanwhile.
 func (p *process) spend(d time.Duration) error {
 	if err := p.sleep(d); err != nil {
 		return err
@@ -168,7 +168,7 @@ func (p *process) spend(d time.Duration) error {
 
 func (p *process) upTo(d time.Duration) time.Duration { return rand64(p.rng, d) }
 
-// work takes turns until the faults are over.
+// work acquires the key again and again until the faults are over.
 func (p *process) work() {
 	for !p.c.w.over() {
 		if p.spend(p.upTo(200*time.Millisecond)) != nil || p.turn() != nil {
@@ -177,11 +177,11 @@ func (p *process) work() {
 	}
 }
 
-// turn is one acquisition, if it comes to that. It is an error when the process
-// has ended.
+// turn tries to acquire the key once, and uses it. It returns an error if the
+// process has ended.
 func (p *process) turn() error {
 	limit := 3*time.Second + p.upTo(5*time.Second)
-	if p.rng.IntN(5) == 0 { // gives up in the middle of things
+	if p.rng.IntN(5) == 0 { // gives up in the middle of its requests
 		limit = 1 + p.upTo(200*time.Millisecond)
 	}
 	o := &hasp.LockOptions{TTL: p.c.ttl, NoRenew: p.rng.IntN(4) == 0}
@@ -210,7 +210,7 @@ func (p *process) acquire(lock locker, limit time.Duration) (*hasp.Lease, error)
 	defer cancel()
 	defer p.until(cancel)()
 	p.c.w.trace.add(entry{kind: "asks", client: p.c.index, life: p.life})
-	defer p.asks.gone()
+	defer p.recorder.gone()
 	return lock(ctx)
 }
 
@@ -227,7 +227,7 @@ func (p *process) until(end func()) (stop func()) {
 	return func() { close(over) }
 }
 
-// hold uses a lease and gives it back.
+// hold uses a lease and releases it.
 func (p *process) hold(lease *hasp.Lease) error {
 	w := p.c.w
 	h := w.log.acquired(p, lease)
@@ -235,7 +235,7 @@ func (p *process) hold(lease *hasp.Lease) error {
 	if p.rng.IntN(3) == 0 {
 		length = p.upTo(3 * p.c.ttl)
 	}
-	careful := p.rng.IntN(4) > 0 // asks before each act whether it still holds the key
+	careful := p.rng.IntN(4) > 0 // checks before each use that it still holds the key
 	steps := 1 + p.rng.IntN(4)
 	reads, lower := h.shared, steps
 	if !reads && p.rng.IntN(3) == 0 {
@@ -244,7 +244,7 @@ func (p *process) hold(lease *hasp.Lease) error {
 	for i := range steps {
 		if i == lower {
 			reads = true
-			p.lower(h, lease)
+			p.downgrade(h, lease)
 		}
 		if err := p.spend(length / time.Duration(steps)); err != nil {
 			return err
@@ -252,7 +252,7 @@ func (p *process) hold(lease *hasp.Lease) error {
 		if careful && lease.Err() != nil {
 			break
 		}
-		if p.rng.IntN(4) == 0 { // and something comes between
+		if p.rng.IntN(4) == 0 { // a delay between the check and the use
 			if err := p.spend(p.upTo(20 * time.Millisecond)); err != nil {
 				return err
 			}
@@ -260,21 +260,21 @@ func (p *process) hold(lease *hasp.Lease) error {
 		w.reg.send(h, reads, p.upTo(5*time.Millisecond))
 	}
 	w.log.released(h)
-	_ = lease.Release() // what it says of a lease that was lost is no news
+	_ = lease.Release() // a lost lease is already recorded
 	return p.awake()
 }
 
-// lower has the client only read from now on, whatever comes of it.
-func (p *process) lower(h *hold, lease *hasp.Lease) {
-	p.c.w.log.lowered(h)
+// downgrade makes the client only read from now on, whatever Downgrade returns.
+func (p *process) downgrade(h *hold, lease *hasp.Lease) {
+	p.c.w.log.downgraded(h)
 	_, err := p.acquire(func(ctx context.Context) (*hasp.Lease, error) { return lease, lease.Downgrade(ctx) }, p.c.ttl)
 	p.c.w.trace.add(entry{kind: "shares", client: h.client, life: h.life, owner: h.owner, err: err})
 }
 
-// lastTurn must come within a bound.
+// lastTurn acquires the key once more, which must succeed within turnLimit.
 func (p *process) lastTurn() {
 	w := p.c.w
-	end := w.plan.Over + w.plan.patience()
+	end := w.plan.FaultsEnd + w.plan.turnLimit()
 	m := p.locks.RWMutex(key, &hasp.LockOptions{TTL: p.c.ttl})
 	lock := m.Lock
 	if p.rng.IntN(3) == 0 {
@@ -283,14 +283,14 @@ func (p *process) lastTurn() {
 	for w.now() < end && !p.crashed() {
 		lease, err := p.acquire(lock, end-w.now())
 		if err == nil {
-			w.log.progress(w.now() - w.plan.Over)
+			w.log.progress(w.now() - w.plan.FaultsEnd)
 			h := w.log.acquired(p, lease)
 			_ = p.sleep(10 * time.Millisecond)
 			w.log.released(h)
 			_ = lease.Release()
 			return
 		}
-		w.trace.add(entry{kind: "waits in vain", client: p.c.index, life: p.life, err: err})
+		w.trace.add(entry{kind: "acquires nothing", client: p.c.index, life: p.life, err: err})
 		_ = p.sleep(50 * time.Millisecond)
 	}
 	w.log.stuck(p)

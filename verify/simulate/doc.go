@@ -6,17 +6,17 @@
 // the clients saw. A minute of it takes milliseconds, so that thousands of
 // schedules are played where a campaign on real servers plays a few.
 //
-// What goes wrong, each by a schedule that follows from a seed:
+// The faults, all of a schedule that is derived from a seed:
 //
-//   - messages, requests and answers apart, are late, lost, overtaken, or arrive
-//     twice, also when their caller has long given up; links are cut one way;
-//   - nodes restart with nothing, with what they saved some time ago or a moment
-//     ago, or with everything; they are flushed, also while they are held back;
-//     they stand still and go on;
-//   - wall clocks of nodes are wrong, are stepped, and run fast or slow; those of
-//     clients are wrong, and with them the fences they propose;
-//   - clients stand still for longer than their leases last, and end without a
-//     word.
+//   - requests and replies are independently delayed, lost, reordered or
+//     duplicated, even long after their caller gave up; links are cut in one
+//     direction;
+//   - nodes restart empty, from an old or a recent snapshot, or with all their
+//     data; they are flushed, also while they are held back; they are suspended
+//     and resumed;
+//   - the wall clocks of nodes are wrong, are stepped, and run fast or slow; those
+//     of clients are wrong, and with them the fences they propose;
+//   - clients are suspended for longer than their leases last, and crash.
 //
 // A schedule knows which assumptions of package quorum it breaks, so that each
 // verdict is "must hold" or "may break":
@@ -27,38 +27,39 @@
 //     more than 3 seconds;
 //   - progress: the clocks of most nodes are wrong by 3 seconds at most (those that
 //     are further apart accept no common fence), and where some are not, no
-//     client's clock is ahead by more than driver.MaxFenceSkew of a node's that is then needed.
-//     After the faults every client gets its turn within the wait of a node that
-//     is held back and what leases, and messages that are under way, may take beside it;
+//     client's clock is more than driver.MaxFenceSkew ahead of that of a node that is then needed.
+//     After the faults every client acquires the key within the wait of a node that
+//     is held back, plus the time that leases and messages in flight may take;
 //   - a key that a majority would grant to a waiter is free for less than a second:
-//     no clock is wrong by more than 3 seconds, and no client's is ahead by more than
-//     driver.MaxFenceSkew of a node's. 2.4 seconds after a time without a majority, or with
-//     a network that loses messages, do not count; nor does a node that handed the
-//     key to a place whose owner is gone, or that voted for a waiter which is itself
-//     kept from a majority.
+//     no clock is wrong by more than 3 seconds, and no client's is more than
+//     driver.MaxFenceSkew ahead of a node's. The 2.4 seconds after a time without a majority, or
+//     with a network that loses messages, do not count; nor does a node that handed
+//     the key off to a place whose owner is gone, or that voted for a waiter which
+//     cannot itself get a majority.
 //
 // The clients of every schedule write, read, and downgrade: two in five of their
-// turns share the key to read, and one in three writers only reads from some
-// moment on.
+// acquisitions are shared, and one writer in three downgrades at some point and
+// only reads from then on.
 //
-// What is checked: two clients that may rely on the key by their own clocks at
+// What is reported: two clients that may rely on the key by their own clocks at
 // one instant, unless both only read; a fence that is not above the fence of a
-// hold that was granted before the request was sent (of two that only read, any
-// order will do); one fence for two; a register that compares fences and refuses a
-// holder whose lease is valid; a turn that does not come; a waiter that could have
-// the key, and does not; and what is left when every client was closed, since a
-// bubble does not end before its last goroutine.
+// hold that was granted before the request was sent (readers may have theirs in any
+// order among themselves); one fence for two owners; a register that compares
+// fences and refuses a holder whose lease is valid; a client that never acquires
+// the key; a waiter that could have the key, and does not; and whatever is left
+// after every client was closed, since a bubble does not end before its last
+// goroutine.
 //
-// A seed says which faults are made, and when, and what the network does to the
-// n-th message of each link. It does not say all: owners are random, package
-// quorum draws its back-off from a source that nobody can seed, goroutines that
-// are ready at one instant run in any order, and a lease also counts on the real
-// clock of the machine. Played twice, one seed in about forty gives the same
-// holds to the nanosecond; a failure shows again in some of twenty replays, or in
-// few. Therefore the trace of a run that failed is kept, always.
+// A seed determines which faults are injected, and when, and what the network does
+// to the n-th message of each link. It does not determine everything: owners are
+// random, package quorum draws its back-off from a source that cannot be seeded,
+// goroutines that are ready at one instant run in any order, and a lease also
+// counts on the real clock of the machine. Of seeds that are run twice, about one
+// in forty gives the same holds to the nanosecond; a failure shows again in some of
+// twenty runs, or in few. Therefore the trace of a failed run is always kept.
 //
-// The first of these takes half an hour on two cores, and writes its table into
-// docs/evidence.md:
+// The first of these commands takes half an hour on two cores, and writes its table
+// into docs/evidence.md:
 //
 //	make simulate
 //	go test ./verify/simulate -run TestSeed -seed=N -kind=mixed -v -count=20

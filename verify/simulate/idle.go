@@ -15,15 +15,16 @@ import (
 )
 
 const (
-	// freeFor is how long a key may be free, or open to a waiter, while it waits: until
-	// it looks (0.3 s), and for as long as it heeds a holder that only the queue node
-	// knows (0.5 s); with the time-outs of nodes less than this. See docs/engines.md.
+	// freeFor bounds how long a key may be free, or available to a waiter, while it
+	// waits: until the waiter inspects the nodes (0.3 s), and for as long as it respects
+	// a holder that only the queue node knows (0.5 s); less than this with the timeouts
+	// of nodes. See docs/engines.md.
 	freeFor = time.Second
-	// recovers is how much longer it may take after a time without a majority: until a
-	// probe that had no answer is given up (1 s) and sent again (0.4 s), and a waiter
-	// asks once more after errors (1 s).
+	// recovers is how much longer it may take after a time without a majority: until an
+	// unanswered probe is given up (1 s) and sent again (0.4 s), and a waiter asks again
+	// after errors (1 s).
 	recovers = 2400 * time.Millisecond
-	// lookStep is how often the key is looked at.
+	// lookStep is how often the nodes are inspected.
 	lookStep = 20 * time.Millisecond
 )
 
@@ -34,24 +35,24 @@ type waiter struct {
 	shared bool
 }
 
-// idle looks for a key that nobody uses while somebody waits for it. It sees the
-// nodes themselves, and changes nothing there.
+// idle detects a key that nobody uses while somebody waits for it. It inspects the
+// nodes directly, and changes nothing there.
 type idle struct {
-	w       *world
-	since   map[string]time.Duration // for each owner in the queue: since when it could have the key
-	grants  int
-	last    time.Duration             // when it looked before
-	alone   map[*client]time.Duration // when each had no majority
-	longest time.Duration
-	found   []string
-	over    chan struct{}
+	w          *world
+	since      map[string]time.Duration // for each owner in the queue: since when it could have the key
+	grants     int
+	last       time.Duration             // the previous inspection
+	noMajority map[*client]time.Duration // when each last had no majority
+	longest    time.Duration
+	found      []string
+	over       chan struct{}
 }
 
 func newIdle(w *world) *idle {
-	return &idle{w: w, since: map[string]time.Duration{}, alone: map[*client]time.Duration{}, over: make(chan struct{})}
+	return &idle{w: w, since: map[string]time.Duration{}, noMajority: map[*client]time.Duration{}, over: make(chan struct{})}
 }
 
-// watch looks until the run is over.
+// watch inspects the nodes until the run is over.
 func (i *idle) watch() {
 	tick := time.NewTicker(lookStep)
 	defer tick.Stop()
@@ -75,21 +76,21 @@ func (i *idle) look() {
 			waiters = append(waiters, wt)
 		}
 	}
-	i.notes(now)
+	i.noteMajorities(now)
 	was := i.since
 	i.since = map[string]time.Duration{}
-	if grants := i.w.log.count(); grants != i.grants || len(waiters) == 0 || !i.fair() {
+	if grants := i.w.log.count(); grants != i.grants || len(waiters) == 0 || !i.applies() {
 		i.grants = grants
 		return
 	}
 	states := make([]state, len(i.w.nodes))
-	handed := false // to a place that nobody has: that lasts for its claim, and does not count
+	handedOff := false // to a place whose owner is gone: it lasts for the claim time, and does not count
 	for n, node := range i.w.nodes {
 		states[n] = node.state(i.live(waiters, node))
-		handed = handed || states[n].handed
+		handedOff = handedOff || states[n].handedOff
 	}
-	// Who has a vote, and is kept from the others by a cut or by what is not released
-	// yet, keeps those behind it waiting: all of them wait for that.
+	// A waiter that has a vote, but cannot get the others because of a cut or of votes
+	// that are not withdrawn yet, makes all those behind it wait.
 	kept := map[string]bool{}
 	for _, wt := range waiters {
 		kept[wt.owner] = !i.open(wt, waiters, states, nil)
@@ -102,16 +103,16 @@ func (i *idle) look() {
 		switch {
 		case !ok:
 			since = now
-		case handed, i.behindNobody(wt, states):
+		case handedOff, i.behindAbsent(wt, states):
 			since += step
 		}
-		if bad, ok := i.alone[wt.p.c]; ok {
+		if bad, ok := i.noMajority[wt.p.c]; ok {
 			since = max(since, min(now, bad+recovers))
 		}
 		i.since[wt.owner] = since
 		free := now - since
 		if i.longest < freeFor && free >= freeFor {
-			i.found = append(i.found, fmt.Sprintf("client %d, owner %s, waits beside a key that it could have since %.6f, at %.6f still",
+			i.found = append(i.found, fmt.Sprintf("client %d, owner %s, could have the key since %.6f, and still waits at %.6f",
 				wt.p.c.index, short(wt.owner), since.Seconds(), now.Seconds()))
 			i.w.trace.add(entry{kind: "could have the key", client: wt.p.c.index, life: wt.p.life, owner: wt.owner})
 		}
@@ -119,22 +120,22 @@ func (i *idle) look() {
 	}
 }
 
-// behindNobody says that one waits behind a place whose owner cannot come: it is cut off
-// from that node; or a request that came later than its owner's release is remembered
-// has made the place. Either stands for its patience.
-func (i *idle) behindNobody(wt waiter, states []state) bool {
-	ghosts := i.w.plan.Weather.LateBy > slices.Min(i.w.plan.TTLs)
+// behindAbsent reports whether a waiter is behind a place whose owner cannot claim the
+// key: it is cut off from that node, or the place was made by a request that arrived
+// after the node had forgotten its owner's release. Either place lasts for its patience.
+func (i *idle) behindAbsent(wt waiter, states []state) bool {
+	leftovers := i.w.plan.Network.LateBy > slices.Min(i.w.plan.TTLs)
 	return slices.ContainsFunc(states, func(s state) bool {
-		nobody := slices.IndexFunc(s.line, func(o string) bool {
+		nobody := slices.IndexFunc(s.queue, func(o string) bool {
 			reaches, waits := s.live[o]
-			return waits && !reaches || !waits && ghosts
+			return waits && !reaches || !waits && leftovers
 		})
-		return 0 <= nobody && nobody < slices.Index(s.line, wt.owner)
+		return 0 <= nobody && nobody < slices.Index(s.queue, wt.owner)
 	})
 }
 
-// notes sees which clients have no majority now, or a network that loses messages.
-func (i *idle) notes(now time.Duration) {
+// noteMajorities records which clients cannot reach a majority now, or have a network that loses messages.
+func (i *idle) noteMajorities(now time.Duration) {
 	for _, c := range i.w.clients {
 		reached := 0
 		for _, n := range i.w.nodes {
@@ -142,23 +143,23 @@ func (i *idle) notes(now time.Duration) {
 				reached++
 			}
 		}
-		if reached <= len(i.w.nodes)/2 || !i.w.weather().fine() {
-			i.alone[c] = now
+		if reached <= len(i.w.nodes)/2 || !i.w.network().healthy() {
+			i.noMajority[c] = now
 		}
 	}
 }
 
-// up says that the node answers.
+// up reports whether the node answers.
 func (n *node) up() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.down == 0 && n.stopped == 0
 }
 
-// fair says that the bound holds now: messages arrive, soon and once, and no process
-// stands still, or has died a short while ago, that may be next in the queue.
-func (i *idle) fair() bool {
-	if !i.w.weather().fine() {
+// applies reports whether the bound applies now: messages arrive promptly, and no
+// process that may be next in the queue is suspended or crashed a short while ago.
+func (i *idle) applies() bool {
+	if !i.w.network().healthy() {
 		return false
 	}
 	for _, c := range i.w.clients {
@@ -169,12 +170,12 @@ func (i *idle) fair() bool {
 	return true
 }
 
-// fine says that messages arrive soon.
-func (w Weather) fine() bool {
+// healthy reports whether messages arrive promptly.
+func (w Network) healthy() bool {
 	return w.Lost == 0 && w.Late == 0 && w.Reset == 0 && w.SlowBy <= 30*time.Millisecond
 }
 
-// live are the owners of those who wait, and can give back what they have at a node.
+// live returns the owners that wait, and whether each reaches the node to withdraw its vote.
 func (i *idle) live(waiters []waiter, n *node) map[string]bool {
 	live := make(map[string]bool, len(waiters))
 	for _, wt := range waiters {
@@ -183,21 +184,21 @@ func (i *idle) live(waiters []waiter, n *node) map[string]bool {
 	return live
 }
 
-// joined says that nothing is cut between a client and a node.
+// joined reports whether a client and a node reach each other.
 func (w *world) joined(c *client, n *node) bool { return !w.cut(CutOut, c, n) && !w.cut(CutIn, c, n) }
 
 // state is what a node would vote for.
 type state struct {
-	votes  bool     // it answers, and votes
-	used   bool     // somebody has the key there who does not wait for it
-	reads  bool     // and only reads
-	waits  []string // who of those that wait has it there
-	line   []string // who waits there
-	live   map[string]bool
-	handed bool // it was handed on there to one who does not wait, and has not claimed it
+	votes     bool     // it answers, and votes
+	used      bool     // an owner that does not wait has the key there
+	reads     bool     // and all that have it only read
+	waits     []string // the waiting owners that have it there
+	queue     []string // the waiters there
+	live      map[string]bool
+	handedOff bool // it was handed off to an owner that does not wait, and has not claimed it
 }
 
-// state looks at a copy of the node: one that is looked at itself hands the key on.
+// state inspects a copy of the node, because inspecting the node itself may hand the key off.
 func (n *node) state(live map[string]bool) (s state) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -215,24 +216,24 @@ func (n *node) state(live map[string]bool) (s state) {
 	}
 	s.reads, s.live = true, live
 	for _, h := range info.Queue {
-		s.line = append(s.line, h.Owner)
+		s.queue = append(s.queue, h.Owner)
 	}
 	for _, h := range info.Holders {
 		if live[h.Holder.Owner] {
 			s.waits = append(s.waits, h.Holder.Owner)
 		} else {
 			s.used = true
-			s.handed = s.handed || h.Fence == 0
+			s.handedOff = s.handedOff || h.Fence == 0
 			s.reads = s.reads && h.Holder.Mode == driver.Shared
 		}
 	}
 	return s
 }
 
-// open says that a majority would vote for one that waits, though some of those that
-// wait are kept from a majority of their own.
+// open reports whether a majority would vote for a waiter. kept are the waiters that
+// cannot get a majority themselves, whose votes are therefore not available.
 func (i *idle) open(wt waiter, all []waiter, states []state, kept map[string]bool) bool {
-	beside := wt.shared // others who read, unless somebody before it may want to write
+	beside := wt.shared // it may share with other readers, unless a waiter before it may want to write
 	for _, o := range all {
 		beside = beside && o.shared
 	}
@@ -246,7 +247,7 @@ func (i *idle) open(wt waiter, all []waiter, states []state, kept map[string]boo
 	return votes > len(states)/2
 }
 
-// waits says who of the client's owners is in the queue, if it runs.
+// waits returns the client's owner in the queue, if the client runs.
 func (c *client) waits() (waiter, bool) {
 	c.mu.Lock()
 	p, asleep := c.cur, time.Now().Before(c.asleep)
@@ -254,13 +255,13 @@ func (c *client) waits() (waiter, bool) {
 	if p == nil || asleep || p.crashed() {
 		return waiter{}, false
 	}
-	p.asks.mu.Lock()
-	defer p.asks.mu.Unlock()
-	wt := p.asks.waits
+	p.recorder.mu.Lock()
+	defer p.recorder.mu.Unlock()
+	wt := p.recorder.waits
 	return wt, wt.p != nil
 }
 
-// absent says that the client stands still or died, or did so a short while ago.
+// absent reports whether the client is suspended or crashed, or was so a short while ago.
 func (c *client) absent() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -15,9 +15,9 @@ import (
 	"github.com/hasplock/hasp/memdriver"
 )
 
-// link is the network between one client and one node, as a driver of the node.
+// link is the network between one client and one node. It implements the node's driver.
 type link struct {
-	driver.Driver // of the node's store: what needs no network
+	driver.Driver // of the node's store, for methods that need no network
 	p             *process
 	n             *node
 
@@ -35,24 +35,24 @@ var (
 	errDead  = errors.New("simulated: this process has ended")
 )
 
-// fate is what becomes of one request and of its answer.
+// fate is what the network does to one request and its answer.
 type fate struct {
-	out, in    time.Duration // how long each is under way
-	lost, mute bool          // the request, or the answer, never arrives
-	reset      time.Duration // the caller is told after so long that the link broke; 0: never
-	again      time.Duration // the request arrives a second time, after so long; 0: it doesn't
+	out, in       time.Duration // the delay of each
+	lost, noReply bool          // the request, or the answer, never arrives
+	reset         time.Duration // the caller gets an error after so long; 0: never
+	again         time.Duration // the request arrives again after so long; 0: it does not
 }
 
 func (l *link) fate() fate {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	w := l.p.c.w.weather()
+	w := l.p.c.w.network()
 	f := fate{out: l.delay(w), in: l.delay(w)}
 	r := l.rng
 	if r.Float64() < w.Late {
 		f.out += rand64(r, w.LateBy)
 	}
-	f.lost, f.mute = r.Float64() < w.Lost, r.Float64() < w.Lost
+	f.lost, f.noReply = r.Float64() < w.Lost, r.Float64() < w.Lost
 	if r.Float64() < w.Reset {
 		f.reset = 1 + rand64(r, f.out+f.in)
 	}
@@ -65,7 +65,7 @@ func (l *link) fate() fate {
 	return f
 }
 
-func (l *link) delay(w Weather) time.Duration {
+func (l *link) delay(w Network) time.Duration {
 	d := 100*time.Microsecond + rand64(l.rng, 900*time.Microsecond)
 	if l.rng.Float64() < w.Slow {
 		d += rand64(l.rng, w.SlowBy)
@@ -77,14 +77,14 @@ func rand64(r *rand.Rand, n time.Duration) time.Duration {
 	return time.Duration(r.Int64N(int64(n) + 1))
 }
 
-// answer is a node's.
+// answer is the answer of a node.
 type answer[T any] struct {
 	v   T
 	err error
 }
 
-// exchange sends one request and waits for its answer. The request goes its way
-// also when nobody waits any more. do must be able to run twice.
+// exchange sends one request and waits for its answer. The request is delivered
+// even if nobody waits for its answer any more. do must be able to run twice.
 func exchange[T any](ctx context.Context, l *link, m message, do func(s *memdriver.Store, r contend.Owner) (T, error)) (T, error) {
 	var none T
 	w := l.p.c.w
@@ -104,7 +104,7 @@ func exchange[T any](ctx context.Context, l *link, m message, do func(s *memdriv
 				a.v, a.err = do(l.n.store, m.r)
 			}
 			w.trace.message(l, m, a.v, a.err, first)
-			if first && !f.mute {
+			if first && !f.noReply {
 				w.after(f.in, func() {
 					if !w.cut(CutIn, l.p.c, l.n) {
 						got <- a
@@ -153,8 +153,8 @@ func (l *link) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, e
 	return res, err
 }
 
-// skewed is a request as a client sends it whose wall clock is wrong: the fences
-// that it proposes are.
+// skewed returns a request as a client with a wrong wall clock sends it: with the
+// fences shifted.
 func (l *link) skewed(r contend.Owner) contend.Owner {
 	for _, fence := range []*uint64{&r.Fence, &r.UpTo} {
 		if *fence != 0 {
@@ -164,7 +164,7 @@ func (l *link) skewed(r contend.Owner) contend.Owner {
 	return r
 }
 
-// Renew reports when all answers are there.
+// Renew reports once all answers have arrived.
 func (l *link) Renew(ctx context.Context, rs []driver.RenewRequest, done func(i int, r driver.Renewal)) {
 	sent := make([]contend.Owner, len(rs))
 	for i, r := range rs {
@@ -192,7 +192,7 @@ func (l *link) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
 	return err
 }
 
-// Watch passes hints on, late, if at all.
+// Watch forwards hints, late or not at all.
 func (l *link) Watch(ctx context.Context, c driver.Claim) (<-chan struct{}, error) {
 	in, err := exchange(ctx, l, message{"watch", contend.Owner{Key: c.Key, Owner: c.Owner, Label: c.Label, Mode: c.Mode, Limit: c.Limit}}, func(s *memdriver.Store, _ contend.Owner) (<-chan struct{}, error) {
 		return s.Watch(ctx, c)
@@ -209,7 +209,7 @@ func (l *link) Watch(ctx context.Context, c driver.Claim) (<-chan struct{}, erro
 				return
 			}
 			f := l.fate()
-			if f.mute || l.p.c.w.cut(CutIn, l.p.c, l.n) {
+			if f.noReply || l.p.c.w.cut(CutIn, l.p.c, l.n) {
 				continue
 			}
 			l.p.c.w.after(f.in, func() {
@@ -245,7 +245,7 @@ func (l *link) Admit(ctx context.Context, r driver.Record, maxTTL time.Duration)
 	return err
 }
 
-// Classify says that a broken link is Unreachable.
+// Classify classifies a broken link as Unreachable.
 func (l *link) Classify(err error) driver.Class {
 	if errors.Is(err, errReset) || errors.Is(err, errRefused) || errors.Is(err, errDead) {
 		return driver.ClassUnreachable
@@ -256,7 +256,7 @@ func (l *link) Classify(err error) driver.Class {
 // Close does nothing: the node is not the client's.
 func (l *link) Close() error { return nil }
 
-// member is what a quorum's node is.
+// member is what a node of a quorum has to implement.
 type member interface {
 	driver.Node
 	driver.Recorded
@@ -264,8 +264,8 @@ type member interface {
 
 var _ member = (*link)(nil)
 
-// eager is a link that begins requests without a goroutine of the caller's, and
-// passes on also the answers that come after they were given up.
+// eager is a link that starts requests without a goroutine of the caller's, and
+// also reports answers that arrive after their caller gave up.
 type eager struct{ *link }
 
 // answersBy bounds how long an answer is waited for.

@@ -17,23 +17,23 @@ type hold struct {
 	client, life int
 	owner        string
 	fence        uint64
-	asked        int64 // tick before the request that was granted
+	asked        int64 // tick before the request was sent that was granted
 	granted      int64 // tick at which the client knew
 	From, To     time.Duration
 	shared       bool          // its client only reads
-	down         time.Duration // when it began to downgrade, and from then on only reads; 0: never
-	over         bool          // To is settled
+	down         time.Duration // when Downgrade was called: from then on it only reads; 0: never
+	over         bool          // To is final
 }
 
-// log is what the clients record.
+// log records what the clients observe.
 type log struct {
 	w *world
 
 	mu      sync.Mutex
 	holds   []*hold
 	byOwner map[string]*hold
-	waited  time.Duration // the longest that a last turn took to come
-	stuckAt []int         // clients whose last turn did not come
+	waited  time.Duration // the longest that a last turn took
+	stuckAt []int         // clients without a last turn
 	lost    int
 }
 
@@ -43,7 +43,7 @@ func (l *log) acquired(p *process, lease *hasp.Lease) *hold {
 	h := &hold{
 		client: p.c.index, life: p.life, owner: lease.Owner(),
 		fence:   lease.Fence() + uint64(p.c.skew.Microseconds()),
-		asked:   p.asks.began(lease.Owner()),
+		asked:   p.recorder.began(lease.Owner()),
 		granted: l.w.tick(),
 		From:    now, To: now + time.Until(lease.Deadline()),
 		shared: lease.Mode() == hasp.Shared,
@@ -59,15 +59,15 @@ func (l *log) acquired(p *process, lease *hasp.Lease) *hold {
 	return h
 }
 
-// lowered records that a client is about to downgrade.
-func (l *log) lowered(h *hold) {
+// downgraded records that a client is about to downgrade.
+func (l *log) downgraded(h *hold) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	h.down = l.w.now()
 	l.w.trace.add(entry{kind: "downgrades", client: h.client, life: h.life, owner: h.owner, fence: h.fence, till: h.To})
 }
 
-// saw takes what a hasp.Client tells of a lease.
+// saw records an event of a hasp.Client.
 func (l *log) saw(e hasp.Event) {
 	if e.Kind != hasp.EventRenewed && e.Kind != hasp.EventLost {
 		return
@@ -86,7 +86,7 @@ func (l *log) saw(e hasp.Event) {
 	}
 }
 
-// end settles when a hold was over. l.mu is held.
+// end records when a hold ended. l.mu is held.
 func (l *log) end(h *hold, now time.Duration, how string, err error) {
 	if h == nil || h.over {
 		return
@@ -96,14 +96,14 @@ func (l *log) end(h *hold, now time.Duration, how string, err error) {
 	l.w.trace.add(entry{kind: how, client: h.client, life: h.life, owner: h.owner, till: h.To, err: err})
 }
 
-// count is how many leases there were.
+// count returns how many leases there were.
 func (l *log) count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.holds)
 }
 
-// released records that a client is about to give its lease back.
+// released records that a client is about to release its lease.
 func (l *log) released(h *hold) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -133,15 +133,15 @@ func (l *log) stuck(p *process) {
 	l.stuckAt = append(l.stuckAt, p.c.index)
 }
 
-// patience is how long after the faults a client may have to wait for its turn:
-// nodes are held back, and then come leases of clients that are gone, as well
-// as of requests that are still under way; and there may be a line.
-func (p *Plan) patience() time.Duration {
-	return admission.Wait(p.MaxTTL) + p.Stuck + p.Weather.LateBy + 3*p.MaxTTL + 5*time.Second
+// turnLimit is how long after the faults a client may have to wait for its turn:
+// nodes are held back, then leases of clients that are gone, or of requests that are
+// still in flight, have to expire; and there may be a queue.
+func (p *Plan) turnLimit() time.Duration {
+	return admission.Wait(p.MaxTTL) + p.SetBack + p.Network.LateBy + 3*p.MaxTTL + 5*time.Second
 }
 
 // register is what the lock protects: it remembers the largest fence, and the
-// largest of those who write. The fences of those who only read have no order.
+// largest fence of a writer. The fences of readers have no order.
 type register struct {
 	w *world
 
@@ -158,7 +158,7 @@ type use struct {
 	accepted bool
 }
 
-// valid says whether the holder might do so at that time.
+// valid reports whether the holder was entitled to that use at that time.
 func (u *use) valid() bool {
 	to := u.h.To
 	if !u.reads && u.h.down != 0 {
@@ -169,7 +169,7 @@ func (u *use) valid() bool {
 
 func newRegister(w *world) *register { return &register{w: w} }
 
-// send sends a write, or a read, which takes so long to arrive.
+// send sends a write or a read, which arrives after takes.
 func (r *register) send(h *hold, reads bool, takes time.Duration) {
 	r.w.after(takes, func() {
 		r.mu.Lock()

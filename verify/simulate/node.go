@@ -12,7 +12,7 @@ import (
 	"github.com/hasplock/hasp/memdriver"
 )
 
-// clock is a node's wall clock: it may be stepped, and run at a rate of its own.
+// clock is the wall clock of a node: it may be stepped, and has a rate of its own.
 type clock struct {
 	mu   sync.Mutex
 	at   time.Time // when it showed wall
@@ -55,8 +55,8 @@ type node struct {
 
 	mu      sync.Mutex
 	down    int      // restarts under way
-	stopped int      // reasons to stand still
-	queue   []func() // what arrived while it stood still
+	stopped int      // how many Stop faults are in effect
+	queue   []func() // what arrived while it was stopped
 	saved   *memdriver.Snapshot
 }
 
@@ -68,8 +68,8 @@ func newNode(w *world, i int) *node {
 	return n
 }
 
-// arrive carries a request out, now or when the node goes on. err says that the
-// node was not there.
+// arrive carries out a request, now or when the node is resumed. err says that the
+// node was down.
 func (n *node) arrive(do func(err error)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -83,16 +83,16 @@ func (n *node) arrive(do func(err error)) {
 	}
 }
 
-// stop makes the node stand still.
+// stop suspends the node for d.
 func (n *node) stop(d time.Duration) {
 	n.mu.Lock()
 	n.stopped++
 	n.mu.Unlock()
-	n.w.after(d, n.goOn)
+	n.w.after(d, n.resume)
 }
 
-// goOn carries out what waited, in some order.
-func (n *node) goOn() {
+// resume carries out what arrived meanwhile, in random order.
+func (n *node) resume() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.stopped--; n.stopped > 0 {
@@ -115,7 +115,7 @@ func (n *node) save() {
 	n.saved = s
 }
 
-// restart kills the node, and starts it with what its disk has.
+// restart kills the node, and starts it with the data of its disk.
 func (n *node) restart(f Fault) {
 	n.mu.Lock()
 	n.down++
@@ -143,7 +143,7 @@ func (n *node) flush() {
 	n.forgot()
 }
 
-// forgot is where a broken variant votes again at once.
+// forgot admits the node at once in the variant that is broken in this way.
 func (n *node) forgot() {
 	if n.w.variant.AtOnce {
 		admit(n.store, n.w.plan.MaxTTL)

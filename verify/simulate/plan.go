@@ -20,24 +20,24 @@ type FaultKind uint8
 const (
 	Save         FaultKind = iota // the node writes its data to disk; no fault
 	RestartEmpty                  // killed; comes back with nothing
-	RestartSaved                  // killed; comes back with what was saved last (RDB; AOF everysec)
+	RestartSaved                  // killed; comes back with the latest Save (RDB; AOF everysec)
 	RestartKept                   // killed; comes back with everything (AOF always)
-	Flush                         // forgets everything, without a restart
-	Stop                          // stands still; what arrives waits
+	Flush                         // loses everything, without a restart
+	Stop                          // suspended (SIGSTOP); requests wait
 	Step                          // its wall clock is stepped
 	Rate                          // its wall clock runs at another rate
 	CutOut                        // what a client sends to the node does not arrive
 	CutIn                         // what the node sends to a client does not arrive
-	Pause                         // a client's process stands still
-	Crash                         // a client's process ends without a word; another begins later
+	Pause                         // a client's process is suspended
+	Crash                         // a client's process is killed; another starts later
 )
 
 var faultNames = [...]string{"save", "restart empty", "restart saved", "restart kept", "flush", "stop", "step", "rate", "cut out", "cut in", "pause", "crash"}
 
-// String names the kind in a word or two.
+// String returns the name of the kind.
 func (k FaultKind) String() string { return faultNames[k] }
 
-// Fault is one thing that goes wrong at one moment.
+// Fault is one fault, injected at one moment.
 type Fault struct {
 	At     time.Duration
 	Kind   FaultKind
@@ -72,48 +72,48 @@ func (f Fault) String() string {
 	return b.String()
 }
 
-// Weather is what the network does to every message, requests and answers
-// alike, while the faults last.
-type Weather struct {
+// Network is what the network does to every message, requests and answers
+// alike, until FaultsEnd.
+type Network struct {
 	Slow   float64 // share of messages that take up to SlowBy
 	SlowBy time.Duration
-	Lost   float64       // share that never arrives
-	Reset  float64       // share of requests whose caller is told that the link broke
-	Twice  float64       // share of requests that arrive once more
-	Late   float64       // share of requests that arrive when their caller has long given up
-	LateBy time.Duration // how late, at most; of a second arrival, too
+	Lost   float64       // share that never arrive
+	Reset  float64       // share of requests whose caller gets an error
+	Twice  float64       // share of requests that are duplicated
+	Late   float64       // share of requests that arrive long after their caller gave up
+	LateBy time.Duration // how late at most, also of duplicates
 }
 
-// Plan is a schedule of faults. It follows from its seed and its scene alone.
+// Plan is a schedule of faults. It is derived from its seed and its scenario alone.
 type Plan struct {
-	Seed    uint64
-	Scene   string
-	Nodes   int
-	Word    bool            // an operator's word at the start spares everybody the first wait
-	Eager   bool            // the drivers of the nodes are driver.Async
-	MaxTTL  time.Duration   // of the nodes
-	TTLs    []time.Duration // of each client
-	Skews   []time.Duration // how far each client's wall clock is ahead
-	Offsets []time.Duration // how far each node's wall clock is ahead at first
-	Rates   []float64       // and at which rate it runs, less 1
-	Weather Weather
-	Faults  []Fault       // in order of time
-	Over    time.Duration // when all faults are over
+	Seed      uint64
+	Scenario  string
+	Nodes     int
+	Admitted  bool            // an operator admits all nodes at the start, so that nobody has to wait for it
+	Eager     bool            // the drivers of the nodes are driver.Async
+	MaxTTL    time.Duration   // of the nodes
+	TTLs      []time.Duration // of each client
+	Skews     []time.Duration // how far each client's wall clock is ahead
+	Offsets   []time.Duration // how far each node's wall clock is ahead at first
+	Rates     []float64       // and at which rate it runs, less 1
+	Network   Network
+	Faults    []Fault       // in order of time
+	FaultsEnd time.Duration // when all faults have ended
 
-	// Why exclusion, or the order of fences, may break, clients may wait for ever, or
-	// a key may be free beside a waiter: which assumption the schedule breaks. Empty:
-	// it must hold.
+	// Which assumption the schedule breaks, so that exclusion, or the order of fences,
+	// may break, clients may wait for ever, or a key may be free beside a waiter. Empty:
+	// the promise must hold.
 	Exclusion, Fences, Progress, Free string
-	// Stuck is how long clocks that were stepped back keep a majority from
-	// forgetting what is over.
-	Stuck time.Duration
+	// SetBack is how much longer leases last at a majority because its clocks were
+	// stepped back.
+	SetBack time.Duration
 }
 
-// clockError is how wrong a node's clock may be without harm to fences; it is
-// internal/admission's.
+// clockError is how wrong a node's clock may be without harm to fences, as in
+// internal/admission.
 const clockError = 3 * time.Second
 
-// judge finds out what the plan's faults break.
+// judge determines which assumptions the plan's faults break.
 func (p *Plan) judge() {
 	slices.SortStableFunc(p.Faults, func(a, b Fault) int { return int(a.At - b.At) })
 	forgets, wrong, off := false, time.Duration(0), 0
@@ -131,7 +131,7 @@ func (p *Plan) judge() {
 			}
 			c.apply(f)
 		}
-		c.drift(p.Over)
+		c.drift(p.FaultsEnd)
 		wrong = max(wrong, c.worst)
 		if c.worst > clockError {
 			off++
@@ -147,7 +147,7 @@ func (p *Plan) judge() {
 	slices.Sort(lags)
 	lead := slices.Max(p.Skews) + lags[p.Nodes/2]
 	switch most := slices.Max(p.Skews) + lags[p.Nodes-1]; {
-	case off > 0: // its fences are too far from the others' for one majority
+	case off > 0: // its fences are too far from the others' for a common majority
 		p.Free = fmt.Sprintf("a node's clock is wrong by %v", wrong.Round(time.Millisecond))
 	case most > driver.MaxFenceSkew:
 		p.Free = fmt.Sprintf("a client's clock is ahead by %v of a node's", most.Round(time.Millisecond))
@@ -159,7 +159,7 @@ func (p *Plan) judge() {
 		p.Progress = fmt.Sprintf("a client's clock is ahead by %v of a node's without which there is no majority", lead)
 	}
 	slices.Sort(back)
-	p.Stuck = back[p.Nodes/2]
+	p.SetBack = back[p.Nodes/2]
 }
 
 // course follows one node's clock through a plan.
@@ -169,10 +169,10 @@ type course struct {
 	offset  time.Duration
 	rate    float64
 	fastest float64       // the largest rate so far
-	ahead   time.Duration // all steps forward while it may vote
-	back    time.Duration // all steps back
-	worst   time.Duration // how wrong it was at most
-	lag     time.Duration // and how far behind
+	ahead   time.Duration // the sum of all steps forward while it may vote
+	back    time.Duration // the sum of all steps back
+	worst   time.Duration // the largest error
+	lag     time.Duration // the largest error backward
 }
 
 func (c *course) drift(to time.Duration) {
@@ -188,7 +188,7 @@ func (c *course) apply(f Fault) {
 		c.rate = f.Rate
 		c.fastest = max(c.fastest, c.rate)
 	case Step, RestartEmpty, RestartSaved, RestartKept:
-		if f.By > 0 && f.Kind == Step { // a node that is down holds nobody's vote when it is up again
+		if f.By > 0 && f.Kind == Step { // a node that was down has no votes to lose
 			c.ahead += f.By
 		}
 		c.back += max(-f.By, 0)
@@ -201,7 +201,7 @@ func (c *course) note() {
 	c.worst, c.lag = max(c.worst, c.offset.Abs()), max(c.lag, -c.offset)
 }
 
-// early says why leases may end on the node before their holders think so.
+// early says why leases may expire on the node before their holders' deadlines, or "".
 func (c *course) early() string {
 	for _, ttl := range c.p.TTLs {
 		drift := ttl/100 + 2*time.Millisecond // hasp's

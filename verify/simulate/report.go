@@ -12,24 +12,24 @@ import (
 	"github.com/hasplock/hasp/internal/history"
 )
 
-// Report is what a run came to.
+// Report is the result of a run.
 type Report struct {
 	Plan *Plan
-	// Violations are broken promises: of what must hold. Overlaps, Falls, Vain and
-	// Idle are all that was seen of each, also where the plan allows it.
-	Violations            []string
-	Overlaps, Falls, Vain []string
-	Stuck, Idle           []string
+	// Violations are broken promises. Overlaps, Falls, WronglyRefused, Stuck and Idle
+	// list everything that was seen, also where the plan allows it.
+	Violations                      []string
+	Overlaps, Falls, WronglyRefused []string
+	Stuck, Idle                     []string
 
 	Holds, Lost, Messages int
 	Refused               int           // writes that the register refused
 	Waited                time.Duration // the longest wait for a turn after the faults
-	Free                  time.Duration // the longest time for which somebody waited who could have the key
-	Digest                string        // of who held the key when
+	Free                  time.Duration // the longest time for which a waiter could have had the key
+	Digest                string        // of which client held the key when
 	trace                 *trace
 }
 
-// judge looks at what was recorded.
+// judge checks what was recorded.
 func (w *world) judge() *Report {
 	l := w.log
 	l.mu.Lock()
@@ -46,7 +46,7 @@ func (w *world) judge() *Report {
 	exclusive := w.plan.Exclusion == ""
 	r.Falls = falling(holds, exclusive)
 	for _, c := range l.stuckAt {
-		r.Stuck = append(r.Stuck, fmt.Sprintf("client %d has waited for its turn for %v since the faults ended", c, w.plan.patience()))
+		r.Stuck = append(r.Stuck, fmt.Sprintf("client %d has not acquired the key in the %v since the faults ended", c, w.plan.turnLimit()))
 	}
 	for _, x := range w.reg.uses {
 		if x.accepted {
@@ -54,7 +54,7 @@ func (w *world) judge() *Report {
 		}
 		r.Refused++
 		if x.valid() {
-			r.Vain = append(r.Vain, fmt.Sprintf("a write or a read of a valid holder was refused: %v", x.h))
+			r.WronglyRefused = append(r.WronglyRefused, fmt.Sprintf("a write or a read of a valid holder was refused: %v", x.h))
 		}
 	}
 	if exclusive {
@@ -63,7 +63,7 @@ func (w *world) judge() *Report {
 	if w.plan.Fences == "" {
 		r.Violations = append(r.Violations, r.Falls...)
 		if exclusive {
-			r.Violations = append(r.Violations, r.Vain...)
+			r.Violations = append(r.Violations, r.WronglyRefused...)
 		}
 	}
 	if w.plan.Progress == "" {
@@ -87,7 +87,7 @@ func (h hold) String() string {
 	return fmt.Sprintf("client %d%s, owner %s, fence %d, %.6f to %.6f", h.client, how, short(h.owner), h.fence, h.From.Seconds(), h.To.Seconds())
 }
 
-// entries are holds as internal/history judges them.
+// entries converts holds for internal/history.
 func entries(holds []hold) (all []history.Hold) {
 	at := func(d time.Duration) time.Time { return time.Unix(0, int64(d)).UTC() }
 	for _, h := range holds {
@@ -100,12 +100,11 @@ func entries(holds []hold) (all []history.Hold) {
 	return all
 }
 
-// overlapping finds two holders at one instant of whom not both only read.
+// overlapping finds two holders at one instant, unless both only read.
 func overlapping(holds []hold) []string { return lines(history.CheckExclusion(entries(holds))) }
 
-// falling finds a fence that is not above that of a hold which was granted
-// before this one was asked for; or, when holds exclude each other, before this
-// one was granted.
+// falling finds a fence that is not above that of a hold which was granted before
+// this one was requested, or, if holds exclude each other, before this one was granted.
 func falling(holds []hold, exclusive bool) []string {
 	found := lines(history.CheckFences(entries(holds)))
 	if exclusive {
@@ -115,7 +114,7 @@ func falling(holds []hold, exclusive bool) []string {
 	return found
 }
 
-// lines are the findings that an error lists.
+// lines returns the findings that an error lists.
 func lines(err error) []string {
 	if err == nil {
 		return nil

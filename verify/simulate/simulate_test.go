@@ -28,10 +28,10 @@ var (
 	enough = flag.Int("enough", 3, "stop after so many seeds with broken promises")
 )
 
-// play runs one plan in a bubble of its own.
+// play runs one plan in its own bubble.
 func play(t *testing.T, p *Plan, v *Variant) (r *Report) {
 	defer func() {
-		if e := recover(); e != nil { // something leaked, or all is stuck for ever
+		if e := recover(); e != nil { // a goroutine leaked, or all are blocked
 			t.Errorf("seed %d: %v", p.Seed, e)
 			panic(e)
 		}
@@ -40,36 +40,37 @@ func play(t *testing.T, p *Plan, v *Variant) (r *Report) {
 	return r
 }
 
-// complain tells of a broken promise, and how to look at it. A replay makes the
-// same faults, but not always the same history, so the trace is kept.
-func complain(t *testing.T, r *Report) {
+// failOn fails the test if promises were broken, and says how to reproduce it. A
+// second run injects the same faults, but does not always give the same history, so
+// the trace is kept.
+func failOn(t *testing.T, r *Report) {
 	t.Helper()
 	if len(r.Violations) == 0 {
 		return
 	}
-	trace := "of the trace: "
+	trace := "cannot write the trace: "
 	if f, err := os.CreateTemp("", fmt.Sprintf("simulate-%d-*.txt", r.Plan.Seed)); err != nil {
 		trace += err.Error()
 	} else {
 		_, err = fmt.Fprintf(f, "%v\n%v", r, r.trace)
 		trace = fmt.Sprint("the trace: ", f.Name(), " ", errors.Join(err, f.Close()))
 	}
-	t.Errorf("%v\ngo test ./verify/simulate -run TestSeed -seed=%d -kind=%q -v -count=20\n%s", r, r.Plan.Seed, r.Plan.Scene, trace)
+	t.Errorf("%v\ngo test ./verify/simulate -run TestSeed -seed=%d -kind=%q -v -count=20\n%s", r, r.Plan.Seed, r.Plan.Scenario, trace)
 }
 
-// TestSeed plays one seed and prints all that happened.
+// TestSeed plays one seed and prints its trace.
 func TestSeed(t *testing.T) {
 	if *seed == 0 {
 		t.Skip("no -seed")
 	}
 	r := play(t, NewPlan(*seed, *kind), nil)
-	complain(t, r)
+	failOn(t, r)
 	if len(r.Violations) == 0 {
 		t.Logf("%v\n%v", r, r.trace)
 	}
 }
 
-// TestSeeds plays many.
+// TestSeeds plays many seeds.
 func TestSeeds(t *testing.T) {
 	if *seed != 0 {
 		t.Skip("one -seed")
@@ -91,7 +92,7 @@ func TestSeeds(t *testing.T) {
 					if len(r.Violations) > 0 {
 						bad.Add(1)
 					}
-					complain(t, r)
+					failOn(t, r)
 					r.trace = nil
 					mu.Lock()
 					all = append(all, r)
@@ -110,8 +111,8 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
-// TestBroken sees every broken variant caught, by a schedule that what is not
-// broken bears.
+// TestBroken checks that every broken variant is caught, by a schedule in which the
+// unbroken one keeps all promises.
 func TestBroken(t *testing.T) {
 	for _, v := range Broken {
 		t.Run(v.Name, func(t *testing.T) {
@@ -129,7 +130,7 @@ func TestBroken(t *testing.T) {
 					continue
 				}
 				t.Logf("seed %d: %s", n+1, found[0])
-				complain(t, play(t, v.Prepare(n+1), nil))
+				failOn(t, play(t, v.Prepare(n+1), nil))
 				return
 			}
 			t.Errorf("nothing found in %d seeds", mostSeeds)
@@ -137,21 +138,21 @@ func TestBroken(t *testing.T) {
 	}
 }
 
-// mostSeeds is in how many seeds a broken variant must show.
+// mostSeeds is within how many seeds a broken variant must be caught.
 const mostSeeds = 300
 
-// TestSamePlan sees that a seed says which faults are made, and tells how often it
-// says what becomes of them.
+// TestSamePlan checks that a seed always gives the same plan, and logs how often it
+// also gives the same history.
 func TestSamePlan(t *testing.T) {
 	same, runs := 0, 40
 	for n := range uint64(runs) {
 		p := NewPlan(n+1, "")
-		if again := NewPlan(n+1, p.Scene); !reflect.DeepEqual(p, again) {
+		if again := NewPlan(n+1, p.Scenario); !reflect.DeepEqual(p, again) {
 			t.Fatalf("seed %d is\n%+v and\n%+v", n+1, p, again)
 		}
 		if first, again := play(t, p, nil).Digest, play(t, p, nil).Digest; first == again {
 			same++
 		}
 	}
-	t.Logf("%d of %d seeds gave one history twice", same, runs)
+	t.Logf("%d of %d seeds gave the same history twice", same, runs)
 }

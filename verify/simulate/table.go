@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// String sums up a run.
+// String summarizes a run.
 func (r *Report) String() string {
 	p := r.Plan
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d, %s: %d nodes, %d clients, TTLs %v, client clocks %v, node clocks %v, rates %v, faults for %v, %+v\n",
-		p.Seed, p.Scene, p.Nodes, len(p.TTLs), p.TTLs, p.Skews, p.Offsets, p.Rates, p.Over, p.Weather)
+		p.Seed, p.Scenario, p.Nodes, len(p.TTLs), p.TTLs, p.Skews, p.Offsets, p.Rates, p.FaultsEnd, p.Network)
 	fmt.Fprintf(&b, "exclusion %s; fences %s; progress %s\n", must(p.Exclusion), must(p.Fences), must(p.Progress))
 	fmt.Fprintf(&b, "%d holds, %d lost, %d messages, %d writes refused; the last turn came %v after the faults; free beside a waiter for %v\n",
 		r.Holds, r.Lost, r.Messages, r.Refused, r.Waited, r.Free)
@@ -33,7 +33,7 @@ func must(why string) string {
 	return "may break (" + why + ")"
 }
 
-// Table sums up many runs in Markdown: a line for each kind of schedule.
+// Table summarizes many runs in Markdown, with a row for each scenario.
 func Table(all []*Report) string {
 	type row struct {
 		runs, must, broke, mustF, fell int
@@ -43,10 +43,10 @@ func Table(all []*Report) string {
 	}
 	rows := map[string]*row{}
 	for _, r := range all {
-		x := rows[r.Plan.Scene]
+		x := rows[r.Plan.Scenario]
 		if x == nil {
 			x = &row{}
-			rows[r.Plan.Scene] = x
+			rows[r.Plan.Scenario] = x
 		}
 		x.runs++
 		if r.Plan.Exclusion == "" {
@@ -74,7 +74,7 @@ func Table(all []*Report) string {
 	var b strings.Builder
 	b.WriteString("| faults | runs | exclusion must hold | broke where it may | fences must rise | fell where they may | holds | lost | messages | late writes refused | longest wait after the faults | longest free beside a waiter | violations |\n")
 	b.WriteString("|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
-	names := Scenes()
+	names := Scenarios()
 	for _, name := range slices.SortedFunc(slices.Values(names), func(a, b string) int {
 		return cmp.Compare(slices.Index(names, a), slices.Index(names, b))
 	}) {

@@ -21,7 +21,7 @@ type trace struct {
 	entries []entry
 }
 
-// entry is one thing that happened. Texts are made when it is read.
+// entry is one event. Its text is made only when the trace is printed.
 type entry struct {
 	at           time.Duration
 	kind         string
@@ -38,7 +38,7 @@ type entry struct {
 	fate         fate
 }
 
-// exchanged is a request that a node carried out.
+// exchanged is a request to a node, and its answer.
 type exchanged struct {
 	m     message
 	v     any
@@ -78,7 +78,7 @@ func (t *trace) messages() (n int) {
 	return n
 }
 
-// String is the trace as text, a line for each entry.
+// String returns the trace as text, with a line for each entry.
 func (t *trace) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -173,7 +173,7 @@ func (x *exchanged) text(err error) string {
 	return b.String()
 }
 
-// String says what is not ordinary about a message.
+// String describes what the network does to a message.
 func (f fate) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, ", arrives after %v", f.out)
@@ -185,13 +185,13 @@ func (f fate) String() string {
 		fmt.Fprintf(&b, ", again after %v", f.again)
 	}
 	if f.reset > 0 {
-		fmt.Fprintf(&b, ", link breaks after %v", f.reset)
+		fmt.Fprintf(&b, ", connection reset after %v", f.reset)
 	}
-	if f.mute {
+	if f.noReply {
 		b.WriteString(", answer lost")
 	}
 	return b.String()
 }
 
-// short is enough of an owner to tell it from others.
+// short abbreviates an owner.
 func short(owner string) string { return owner[:min(len(owner), 6)] }

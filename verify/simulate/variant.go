@@ -11,42 +11,42 @@ import (
 	"github.com/hasplock/hasp/memdriver"
 )
 
-// Variant breaks a part of the algorithm, so that it is seen that the oracles
-// notice. The zero value, and nil, is hasp as it is.
+// Variant breaks a part of the algorithm, to show that the oracles notice. The zero
+// value and nil are hasp as it is.
 type Variant struct {
-	Name   string
-	Scene  string // the kind of schedule in which it shows
-	Fences bool   // it breaks the order of fences
-	Free   bool   // it lets a key be free beside waiters; otherwise it breaks exclusion
-	// AtOnce: a node that forgot is admitted at once.
+	Name     string
+	Scenario string // the scenario in which it shows
+	Fences   bool   // it breaks the order of fences
+	Free     bool   // it lets a key be free beside waiters; otherwise it breaks exclusion
+	// AtOnce: a node that lost its data is admitted at once.
 	AtOnce bool
 
-	prepare func(p *Plan) // what else the schedule needs
+	prepare func(p *Plan) // further changes to the schedule
 	doTry   func(s *memdriver.Store, r driver.VoteRequest) (driver.Result, error)
 	doFree  func(s *memdriver.Store, r driver.WithdrawRequest) error
 	nodes   func(client int, links []driver.Node) []driver.Node
 	longer  func(ttl, took time.Duration) time.Duration
 }
 
-// Broken are the variants.
+// Broken lists the variants.
 var Broken = []*Variant{
-	{Name: "restarted nodes vote", Scene: "all at once", AtOnce: true},
+	{Name: "restarted nodes vote", Scenario: "all at once", AtOnce: true},
 	{
-		Name: "a minority counts", Scene: "calm",
+		Name: "a minority counts", Scenario: "calm",
 		prepare: func(p *Plan) { p.five() },
 		nodes: func(client int, links []driver.Node) []driver.Node {
 			return []driver.Node{links[client%5], links[(client+1)%5], links[(client+2)%5]}
 		},
 	},
 	{
-		Name: "a node listed twice", Scene: "calm",
+		Name: "a node listed twice", Scenario: "calm",
 		nodes: func(client int, links []driver.Node) []driver.Node {
 			a, b := links[client%3], links[(client+1)%3]
-			return []driver.Node{nameless{a.(member), 1}, nameless{a.(member), 2}, nameless{b.(member), 3}}
+			return []driver.Node{anonymous{a.(member), 1}, anonymous{a.(member), 2}, anonymous{b.(member), 3}}
 		},
 	},
 	{
-		Name: "fences are not compared", Scene: "calm", Fences: true,
+		Name: "fences are not compared", Scenario: "calm", Fences: true,
 		prepare: func(p *Plan) { p.Skews[0] = 2 * time.Second },
 		doTry: func(s *memdriver.Store, r driver.VoteRequest) (driver.Result, error) {
 			proposed := r.Proposal
@@ -58,47 +58,47 @@ var Broken = []*Variant{
 			return res, err
 		},
 	},
-	{Name: "a reader's vote beside a writer's", Scene: "calm", doTry: besides(driver.Shared)},
-	{Name: "a writer's vote beside readers'", Scene: "calm", doTry: besides(driver.Exclusive)},
+	{Name: "a reader's vote beside a writer's", Scenario: "calm", doTry: ignoreMode(driver.Shared)},
+	{Name: "a writer's vote beside readers'", Scenario: "calm", doTry: ignoreMode(driver.Exclusive)},
 	{
-		Name: "drift and the time that a call takes are ignored", Scene: "clocks within bounds",
-		prepare: func(p *Plan) { p.early() },
+		Name: "drift and the time that a call takes are ignored", Scenario: "clocks within bounds",
+		prepare: func(p *Plan) { p.fastClocks() },
 		longer:  func(ttl, took time.Duration) time.Duration { return took + ttl/100 + 2*time.Millisecond },
 	},
 	{
-		Name: "a vote that is given back is taken whatever its fence", Scene: "messages",
-		prepare: func(p *Plan) { p.echo() },
+		Name: "a vote is withdrawn whatever its fence", Scenario: "messages",
+		prepare: func(p *Plan) { p.duplicate() },
 		doFree: func(s *memdriver.Store, r driver.WithdrawRequest) error {
 			r.UpTo = 0
 			return s.Withdraw(context.Background(), r)
 		},
 	},
 	{
-		Name: "a release deletes whatever is there", Scene: "clients",
+		Name: "a release deletes whatever is there", Scenario: "clients",
 		doFree: func(s *memdriver.Store, r driver.WithdrawRequest) error {
 			s.Lose(r.Key)
 			return nil
 		},
 	},
 	{
-		Name: "waiters are told nothing, and see nothing", Scene: "calm", Free: true,
+		Name: "waiters get no hints, and see nothing", Scenario: "calm", Free: true,
 		nodes: func(_ int, links []driver.Node) []driver.Node {
 			for i, l := range links {
-				links[i] = deaf{l.(member)}
+				links[i] = noHints{l.(member)}
 			}
 			return links
 		},
 	},
 }
 
-// deaf tells a waiter neither that the key is free nor that it lost its place.
-type deaf struct{ member }
+// noHints tells a waiter neither that the key is free nor that its place is lost.
+type noHints struct{ member }
 
-func (d deaf) Watch(context.Context, driver.Claim) (<-chan struct{}, error) {
+func (d noHints) Watch(context.Context, driver.Claim) (<-chan struct{}, error) {
 	return make(chan struct{}), nil
 }
 
-func (d deaf) Renew(ctx context.Context, rs []driver.RenewRequest, done func(i int, r driver.Renewal)) {
+func (d noHints) Renew(ctx context.Context, rs []driver.RenewRequest, done func(i int, r driver.Renewal)) {
 	if !rs[0].Queue {
 		d.member.Renew(ctx, rs, done)
 		return
@@ -106,12 +106,12 @@ func (d deaf) Renew(ctx context.Context, rs []driver.RenewRequest, done func(i i
 	d.member.Renew(ctx, rs, func(i int, _ driver.Renewal) { done(i, driver.Renewal{}) })
 }
 
-func (d deaf) Inspect(context.Context, string) (driver.Info, error) {
+func (d noHints) Inspect(context.Context, string) (driver.Info, error) {
 	return driver.Info{Held: true}, nil
 }
 
-// besides votes for requests in one mode, whoever holds the key in the other.
-func besides(of driver.Mode) func(s *memdriver.Store, r driver.VoteRequest) (driver.Result, error) {
+// ignoreMode grants requests of one mode even if the key is held in the other.
+func ignoreMode(of driver.Mode) func(s *memdriver.Store, r driver.VoteRequest) (driver.Result, error) {
 	return func(s *memdriver.Store, r driver.VoteRequest) (driver.Result, error) {
 		res, err := s.Vote(context.Background(), r)
 		if err == nil && !res.Granted && res.Why == driver.Held && r.Mode == of && !r.Convert && res.Holder.Mode != of {
@@ -121,9 +121,9 @@ func besides(of driver.Mode) func(s *memdriver.Store, r driver.VoteRequest) (dri
 	}
 }
 
-// Prepare makes a plan that the variant cannot stand.
+// Prepare makes a plan in which the variant breaks a promise.
 func (v *Variant) Prepare(seed uint64) *Plan {
-	p := NewPlan(seed, v.Scene)
+	p := NewPlan(seed, v.Scenario)
 	if v.prepare != nil {
 		v.prepare(p)
 		p.Exclusion, p.Fences, p.Progress, p.Free = "", "", "", ""
@@ -132,7 +132,7 @@ func (v *Variant) Prepare(seed uint64) *Plan {
 	return p
 }
 
-// five gives the plan five nodes.
+// five extends the plan to five nodes.
 func (p *Plan) five() {
 	for p.Nodes < 5 {
 		p.Nodes++
@@ -140,9 +140,9 @@ func (p *Plan) five() {
 	}
 }
 
-// early makes all nodes' clocks fast, as far as leases bear it, and cuts clients
-// off, so that leases run out.
-func (p *Plan) early() {
+// fastClocks makes all nodes' clocks as fast as leases allow for, and cuts clients off,
+// so that leases expire.
+func (p *Plan) fastClocks() {
 	for n := range p.Rates {
 		p.Rates[n] = 0.009
 	}
@@ -154,18 +154,18 @@ func (p *Plan) early() {
 	}
 }
 
-// echo makes requests arrive twice.
-func (p *Plan) echo() {
-	p.Weather = Weather{Slow: 0.1, SlowBy: 30 * time.Millisecond, Twice: 0.5, Late: 0.05, LateBy: 200 * time.Millisecond}
+// duplicate makes requests arrive twice.
+func (p *Plan) duplicate() {
+	p.Network = Network{Slow: 0.1, SlowBy: 30 * time.Millisecond, Twice: 0.5, Late: 0.05, LateBy: 200 * time.Millisecond}
 }
 
-// nameless hides which store it is. n makes each another driver.
-type nameless struct {
+// anonymous hides which store it is. n makes each a different driver.
+type anonymous struct {
 	member
 	n int
 }
 
-func (d nameless) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+func (d anonymous) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 	res, err := d.member.Vote(ctx, r)
 	res.Node = ""
 	return res, err
@@ -185,8 +185,8 @@ func (v *Variant) release(s *memdriver.Store, r driver.WithdrawRequest) error {
 	return s.Withdraw(context.Background(), r)
 }
 
-// stretch changes what the quorum says of a lease.
-func (v *Variant) stretch(to *time.Duration, ttl, took time.Duration) {
+// prolong lengthens the TTL that the quorum reports.
+func (v *Variant) prolong(to *time.Duration, ttl, took time.Duration) {
 	if v.longer != nil {
 		*to += v.longer(ttl, took)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/hasplock/hasp/memdriver"
 )
 
-// world is one run of a plan.
+// world is the state of one run of a plan.
 type world struct {
 	plan    *Plan
 	variant *Variant
@@ -23,10 +23,10 @@ type world struct {
 	trace   *trace
 	log     *log
 	idle    *idle
-	ticks   atomic.Int64 // orders what happens at one instant
+	ticks   atomic.Int64 // orders events at one instant
 
 	faultsOver chan struct{} // closed when the faults are over
-	crew       sync.WaitGroup
+	running    sync.WaitGroup
 
 	mu   sync.Mutex
 	cuts map[cutID]int
@@ -39,7 +39,7 @@ type cutID struct {
 }
 
 // Play runs a plan and judges what the clients saw. It must be called within a
-// testing/synctest bubble. nil is hasp as it is.
+// testing/synctest bubble. A nil variant is hasp as it is.
 func Play(p *Plan, v *Variant) *Report {
 	if v == nil {
 		v = &Variant{}
@@ -50,7 +50,7 @@ func Play(p *Plan, v *Variant) *Report {
 	for i := range p.Nodes {
 		w.nodes = append(w.nodes, newNode(w, i))
 	}
-	if p.Word {
+	if p.Admitted {
 		for _, n := range w.nodes {
 			admit(n.store, p.MaxTTL)
 		}
@@ -59,35 +59,35 @@ func Play(p *Plan, v *Variant) *Report {
 		w.clients = append(w.clients, newClient(w, i))
 	}
 	for _, c := range w.clients {
-		w.crew.Go(c.live)
+		w.running.Go(c.run)
 	}
 	looks := make(chan struct{})
 	go func() { w.idle.watch(); close(looks) }()
 	w.faults()
-	w.crew.Wait()
+	w.running.Wait()
 	close(w.idle.over)
 	<-looks
-	time.Sleep(answersBy) // what is still there after that has leaked
+	time.Sleep(answersBy) // goroutines that still run after that have leaked
 	return w.judge()
 }
 
-// admit gives the operator's word on the node itself.
+// admit admits the node on behalf of the operator.
 func admit(s *memdriver.Store, maxTTL time.Duration) {
 	rec, err := s.Record(context.Background())
 	if err == nil && !rec.Voting {
-		_ = s.Admit(context.Background(), rec, maxTTL) // it is of this very moment
+		_ = s.Admit(context.Background(), rec, maxTTL) // the record was read just now
 	}
 }
 
-// now is the time since the run began.
+// now returns the time since the run began.
 func (w *world) now() time.Duration { return time.Since(w.began) }
 
 func (w *world) tick() int64 { return w.ticks.Add(1) }
 
-// after does something later. What is not done when the run ends, never is.
+// after calls do later, unless the run ends before.
 func (w *world) after(d time.Duration, do func()) { time.AfterFunc(d, do) }
 
-// over says that the faults are over.
+// over reports whether the faults have ended.
 func (w *world) over() bool {
 	select {
 	case <-w.faultsOver:
@@ -97,22 +97,22 @@ func (w *world) over() bool {
 	}
 }
 
-func (w *world) weather() Weather {
+func (w *world) network() Network {
 	if w.over() {
-		return Weather{}
+		return Network{}
 	}
-	return w.plan.Weather
+	return w.plan.Network
 }
 
-// faults makes the faults, each at its moment, and ends them.
+// faults injects the faults, each at its moment, and then ends them.
 func (w *world) faults() {
 	for _, f := range w.plan.Faults {
 		time.Sleep(f.At - w.now())
-		f.For = min(f.For, w.plan.Over-w.now())
+		f.For = min(f.For, w.plan.FaultsEnd-w.now())
 		w.trace.add(entry{kind: "fault", fault: f})
-		w.happen(f)
+		w.inject(f)
 	}
-	time.Sleep(w.plan.Over - w.now())
+	time.Sleep(w.plan.FaultsEnd - w.now())
 	for _, n := range w.nodes {
 		n.clock.set(0, func(float64) float64 { return 0 })
 	}
@@ -120,7 +120,7 @@ func (w *world) faults() {
 	close(w.faultsOver)
 }
 
-func (w *world) happen(f Fault) {
+func (w *world) inject(f Fault) {
 	switch f.Kind {
 	case Save:
 		w.nodes[f.Node].save()
@@ -151,7 +151,7 @@ func (w *world) cutBy(id cutID, n int) {
 	w.cuts[id] += n
 }
 
-// cut says whether a direction of a link is cut now.
+// cut reports whether a direction of a link is cut now.
 func (w *world) cut(kind FaultKind, c *client, n *node) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

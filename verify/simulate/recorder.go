@@ -12,18 +12,19 @@ import (
 	"github.com/hasplock/hasp/internal/contend"
 )
 
-// asks is the quorum, and notes when each Try that was granted began.
-type asks struct {
+// recorder wraps the quorum, and records when each Try that was granted began, and
+// which owner waits.
+type recorder struct {
 	driver.Driver
 	p *process
 
 	mu    sync.Mutex
 	tries map[string]int64 // by owner
-	waits waiter           // who is in the queue
+	waits waiter           // the process's owner in the queue, if any
 }
 
-// Try passes the request on.
-func (a *asks) Try(ctx context.Context, r driver.TryRequest) (driver.Result, error) {
+// Try forwards the request.
+func (a *recorder) Try(ctx context.Context, r driver.TryRequest) (driver.Result, error) {
 	began, at := a.p.c.w.tick(), time.Now()
 	if r.Queue {
 		a.mu.Lock()
@@ -35,32 +36,32 @@ func (a *asks) Try(ctx context.Context, r driver.TryRequest) (driver.Result, err
 		a.mu.Lock()
 		a.tries[r.Owner] = began
 		a.mu.Unlock()
-		a.p.c.w.variant.stretch(&res.TTL, r.TTL, time.Since(at))
+		a.p.c.w.variant.prolong(&res.TTL, r.TTL, time.Since(at))
 	}
 	a.p.c.w.trace.tried(a.p, contend.OfVote(driver.VoteRequest{TryRequest: r}), res, err)
 	return res, err
 }
 
-// Renew passes the requests on.
-func (a *asks) Renew(ctx context.Context, rs []driver.RenewRequest, done func(i int, r driver.Renewal)) {
+// Renew forwards the requests.
+func (a *recorder) Renew(ctx context.Context, rs []driver.RenewRequest, done func(i int, r driver.Renewal)) {
 	at := time.Now()
 	a.Driver.Renew(ctx, rs, func(i int, r driver.Renewal) {
 		if r.Err == nil && !rs[i].Queue {
-			a.p.c.w.variant.stretch(&r.TTL, rs[i].TTL, time.Since(at))
+			a.p.c.w.variant.prolong(&r.TTL, rs[i].TTL, time.Since(at))
 		}
 		done(i, r)
 	})
 }
 
-// gone notes that nobody of the process is in the queue.
-func (a *asks) gone() {
+// gone records that the process no longer waits.
+func (a *recorder) gone() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.waits = waiter{}
 }
 
-// began is when the Try began that granted an owner's lease.
-func (a *asks) began(owner string) int64 {
+// began returns when the Try that granted an owner's lease began.
+func (a *recorder) began(owner string) int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.tries[owner]
