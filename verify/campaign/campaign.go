@@ -18,22 +18,22 @@ type Options struct {
 	Seeds    []uint64
 	Parallel int    // schedules side by side; 0 means 4
 	Library  string // "hasp", which is the default, or "redsync"
-	// Broken names a safeguard that is taken out of hasp; empty: none.
+	// Broken names a safeguard that is removed from hasp; empty: none.
 	Broken string
-	// Lone runs the schedules of one server, and not those of Redlock.
+	// Lone runs the schedules for one server instead of those for Redlock.
 	Lone bool
-	// Wired gives the schedules links of the kernel's, in network namespaces,
-	// where their faults allow it. See CanCutWires.
+	// Wired makes real network links, between network namespaces, for the schedules
+	// whose faults allow it. See CanCutWires.
 	Wired bool
 	// Failures is a directory for the histories of violations; empty: the
-	// system's for temporary files.
+	// system's directory for temporary files.
 	Failures string
-	// Done is told of each outcome, by one goroutine at a time. nil: nobody is.
+	// Done is called with each outcome, by one goroutine at a time. nil: nothing is called.
 	Done func(*Outcome, error)
 }
 
-// Run runs the schedule of each seed. Schedules that need what this machine
-// lacks are left out, and named in the report. The error says that ctx ended.
+// Run runs the schedule of each seed. Schedules that need something this machine
+// lacks are skipped, and listed in the report. An error means that ctx ended.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	if o.Parallel == 0 {
 		o.Parallel = 4
@@ -80,7 +80,7 @@ feed:
 	return rep, context.Cause(ctx)
 }
 
-// Schedule is that of a seed.
+// Schedule returns the schedule of a seed.
 func (o *Options) Schedule(seed uint64) *Schedule {
 	if o.Lone {
 		return GenerateLone(seed)

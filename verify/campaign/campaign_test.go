@@ -12,7 +12,7 @@ import (
 	"github.com/hasplock/hasp/internal/testserver"
 )
 
-// quickSeeds have every kind of fault among them.
+// quickSeeds cover every kind of fault.
 var quickSeeds = []uint64{11957, 19798, 12554, 12785, 2717, 4703, 6792, 4190}
 
 func TestQuickSeedsHaveEveryFault(t *testing.T) {
@@ -29,14 +29,14 @@ func TestQuickSeedsHaveEveryFault(t *testing.T) {
 	}
 }
 
-// Rule: whatever the schedule, what its faults leave promised holds.
+// Rule: whatever the schedule, every promise whose assumptions it keeps holds.
 func TestQuickCampaign(t *testing.T) {
 	testserver.Require(t, "redis")
 	t.Parallel()
 	checkCampaign(t, Options{Seeds: quickSeeds})
 }
 
-// checkCampaign runs schedules, in all of which what must hold has to.
+// checkCampaign runs schedules, and fails on a violation in any of them.
 func checkCampaign(t *testing.T, o Options) {
 	t.Helper()
 	rep, err := Run(t.Context(), o)
@@ -50,7 +50,7 @@ func checkCampaign(t *testing.T, o Options) {
 		t.Error(why)
 	}
 	for _, o := range rep.Outcomes {
-		t.Logf("seed %d: %+v in %v, back after %v, the machine took %v, open for %v", o.Schedule.Seed, o.Counts, o.Took, o.Back, o.Stood, o.Open)
+		t.Logf("seed %d: %+v in %v, back after %v, stalled for %v, free for %v", o.Schedule.Seed, o.Counts, o.Took, o.Back, o.Stalled, o.Open)
 	}
 	for i, o := range rep.Violations() {
 		var text strings.Builder

@@ -41,12 +41,12 @@ func ClientMain() {
 	os.Exit(0)
 }
 
-// silent drops what go-redis says of every connection that breaks.
+// silent drops go-redis's messages about broken connections.
 type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}
 
-// process is this process as a client.
+// process is the state of this client process.
 type process struct {
 	job     job
 	locks   locker
@@ -59,23 +59,23 @@ type process struct {
 	out *json.Encoder
 }
 
-// client runs until it is told to stop, or its input ends.
+// client runs until it gets the answer Stop, or its input ends.
 func client(text string, in io.Reader, out io.Writer) error {
 	p := &process{answers: make(chan answer, 1), out: json.NewEncoder(out)}
 	if err := json.Unmarshal([]byte(text), &p.job); err != nil {
 		return err
 	}
 	p.rand = rand.New(rand.NewPCG(p.job.Seed, 1))
-	p.stood = stall.Watch(forGood{})
+	p.stood = stall.Watch(untilExit{})
 	var err error
-	if p.locks, err = open(&p.job, p.tell); err != nil {
+	if p.locks, err = open(&p.job, p.report); err != nil {
 		return err
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	go p.listen(in, stop)
 	for ctx.Err() == nil {
-		if err := p.once(ctx); err != nil {
+		if err := p.acquireOnce(ctx); err != nil {
 			return err
 		}
 	}
@@ -84,15 +84,15 @@ func client(text string, in io.Reader, out io.Writer) error {
 	if err != nil {
 		e.Err = err.Error()
 	}
-	return p.tell(e)
+	return p.report(e)
 }
 
-// forGood is a test that ends with its process.
-type forGood struct{}
+// untilExit stands in for a test whose cleanups never run.
+type untilExit struct{}
 
-func (forGood) Cleanup(func()) {}
+func (untilExit) Cleanup(func()) {}
 
-// listen passes answers on. Without its parent a client ends.
+// listen receives answers. A client ends when its parent does.
 func (p *process) listen(in io.Reader, stop func()) {
 	dec := json.NewDecoder(bufio.NewReader(in))
 	for {
@@ -108,8 +108,8 @@ func (p *process) listen(in io.Reader, stop func()) {
 	}
 }
 
-// tell reports an event: it has reached the parent's pipe when tell returns.
-func (p *process) tell(e event) error {
+// report writes an event: it has reached the parent's pipe when report returns.
+func (p *process) report(e event) error {
 	e.Stood, e.Slow = p.stood(), p.locks.slow()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -117,7 +117,7 @@ func (p *process) tell(e event) error {
 }
 
 func (p *process) ask(e event) (answer, error) {
-	if err := p.tell(e); err != nil {
+	if err := p.report(e); err != nil {
 		return answer{}, err
 	}
 	return <-p.answers, nil
@@ -136,14 +136,14 @@ type turn struct {
 	read bool // share the key with others who only read
 }
 
-// event is one of the turn.
+// event returns an event of the turn.
 func (t *turn) event(w what) event {
 	return event{What: w, At: now(), N: t.n, Key: t.key, Try: t.try, Shared: t.read}
 }
 
-// once acquires one key, uses it, and gives it back. An error is one of the
+// acquireOnce acquires one key, uses it, and releases it. An error is one of the
 // pipes.
-func (p *process) once(ctx context.Context) error {
+func (p *process) acquireOnce(ctx context.Context) error {
 	p.n++
 	t := &turn{n: p.n, key: fmt.Sprintf("k%d", p.rand.IntN(keys)), try: p.rand.IntN(5) == 0}
 	t.read = p.locks.shares() && p.rand.IntN(5) < 2
@@ -153,7 +153,7 @@ func (p *process) once(ctx context.Context) error {
 	}
 	limit, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	if err := p.tell(t.event(asked)); err != nil {
+	if err := p.report(t.event(asked)); err != nil {
 		return err
 	}
 	l, err := p.locks.lock(limit, t)
@@ -161,19 +161,19 @@ func (p *process) once(ctx context.Context) error {
 		pause(ctx, p.between(5*time.Millisecond, 60*time.Millisecond))
 		e := t.event(failed)
 		e.Err, e.Held = err.Error(), errors.Is(err, driver.ErrHeld)
-		return p.tell(e)
+		return p.report(e)
 	}
 	e := t.event(granted)
 	e.Fence, e.Deadline, e.Most = l.fence(), l.deadline(), l.most()
-	if err := p.tell(e); err != nil {
+	if err := p.report(e); err != nil {
 		return err
 	}
 	return p.use(ctx, t, l)
 }
 
-// use changes the register under a lease, or reads it twice, without asking the
-// lease whether it still stands: so does whoever was stopped between the question
-// and the write.
+// use changes the register under a lease, or reads it twice, without checking that
+// the lease is still valid, like a process that was stopped between the check and the
+// write.
 func (p *process) use(ctx context.Context, t *turn, l lease) error {
 	says := func(w what) event {
 		e := t.event(w)
@@ -186,7 +186,7 @@ func (p *process) use(ctx context.Context, t *turn, l lease) error {
 		return err
 	}
 	length := p.between(2*time.Millisecond, 40*time.Millisecond)
-	if p.rand.IntN(p.job.Long) == 0 { // through a renewal or two
+	if p.rand.IntN(p.job.Long) == 0 { // long enough for a renewal or two
 		length = p.between(p.job.MaxTTL/3, p.job.Longest)
 	}
 	work(ctx, l, length)
@@ -199,7 +199,7 @@ func (p *process) use(ctx context.Context, t *turn, l lease) error {
 	}
 	if !t.read && heard() == 0 && p.locks.shares() && p.rand.IntN(3) == 0 {
 		t.read = true
-		if err := p.lower(ctx, says, l); err != nil {
+		if err := p.downgrade(ctx, says, l); err != nil {
 			return err
 		}
 		work(ctx, l, length/2)
@@ -217,7 +217,7 @@ func (p *process) use(ctx context.Context, t *turn, l lease) error {
 	if at := heard(); at != 0 {
 		over.Lost, over.At = true, at
 	}
-	if err := p.tell(over); err != nil {
+	if err := p.report(over); err != nil {
 		return err
 	}
 	err = l.release()
@@ -225,14 +225,14 @@ func (p *process) use(ctx context.Context, t *turn, l lease) error {
 	if err != nil {
 		e.Err, e.Lost = err.Error(), errors.Is(err, driver.ErrLost)
 	}
-	if err := p.tell(e); err != nil {
+	if err := p.report(e); err != nil {
 		return err
 	}
 	pause(ctx, p.between(0, 30*time.Millisecond))
 	return nil
 }
 
-// hear returns when the holder was told that its lease is over; 0: it was not.
+// hear returns when the lease's Done was closed; 0: it was not.
 func hear(l lease) func() Mono {
 	var at atomic.Int64
 	if over := l.done(); over != nil {
@@ -244,7 +244,7 @@ func hear(l lease) func() Mono {
 	return func() Mono { return Mono(at.Load()) }
 }
 
-// work takes its time, and ends when the lease is over.
+// work waits, and returns early when the lease ends.
 func work(ctx context.Context, l lease, lasts time.Duration) {
 	timer := time.NewTimer(lasts)
 	defer timer.Stop()
@@ -255,10 +255,9 @@ func work(ctx context.Context, l lease, lasts time.Duration) {
 	}
 }
 
-// lower has the client only read from now on. What came of it does not matter:
-// it writes no more.
-func (p *process) lower(ctx context.Context, says func(what) event, l lease) error {
-	if err := p.tell(says(lowered)); err != nil {
+// downgrade makes the client only read from now on, whether Downgrade succeeds or not.
+func (p *process) downgrade(ctx context.Context, says func(what) event, l lease) error {
+	if err := p.report(says(lowered)); err != nil {
 		return err
 	}
 	limit, cancel := context.WithTimeout(ctx, p.job.MaxTTL)
@@ -268,7 +267,7 @@ func (p *process) lower(ctx context.Context, says func(what) event, l lease) err
 	if err != nil {
 		e.Err = err.Error()
 	}
-	return p.tell(e)
+	return p.report(e)
 }
 
 func pause(ctx context.Context, d time.Duration) {

@@ -24,10 +24,10 @@ import (
 type node struct {
 	t      *testserver.Program
 	server *testserver.Server
-	spare  *testserver.Server // the replica that is to be promoted
+	spare  *testserver.Server // the replica to be promoted
 	keep   Persistence
-	clock  string // the file that libfaketime reads; empty: the clock is true
-	wired  *berth // where it stands in a network of the kernel's; nil: behind proxies
+	clock  string    // the file that libfaketime reads; empty: the clock is right
+	wired  *location // its address in the real network; nil: it is behind proxies
 	links  [clients]*faultproxy.Proxy
 }
 
@@ -43,15 +43,15 @@ func faketime() (string, error) {
 	return found[0], nil
 }
 
-// CanFakeClocks is nil where clocks of servers can be stepped, or says what is
+// CanFakeClocks returns nil if clocks of servers can be stepped, or says what is
 // missing.
 func CanFakeClocks() error {
 	_, err := faketime()
 	return err
 }
 
-// newNode starts a server. Its clock can be stepped when fake.
-func newNode(t *testserver.Program, keep Persistence, fake bool, wired *berth) *node {
+// newNode starts a server. Its clock can be stepped if fake is set.
+func newNode(t *testserver.Program, keep Persistence, fake bool, wired *location) *node {
 	n := &node{t: t, keep: keep, wired: wired}
 	if fake {
 		dir, err := os.MkdirTemp("", "hasp-clock-")
@@ -69,7 +69,7 @@ func newNode(t *testserver.Program, keep Persistence, fake bool, wired *berth) *
 	return n
 }
 
-// addr is where a client finds the node.
+// addr returns the node's address for a client.
 func (n *node) addr(client int) string {
 	if n.wired != nil {
 		return net.JoinHostPort(n.wired.addr, strconv.Itoa(n.server.Port()))
@@ -90,7 +90,7 @@ func (n *node) start() *testserver.Server {
 			"FAKETIME_TIMESTAMP_FILE=" + n.clock, "FAKETIME_NO_CACHE=1", "FAKETIME_DONT_FAKE_MONOTONIC=1",
 		}
 	}
-	args := []string{"--repl-diskless-sync-delay", "0"} // a replica is to have the data when it is promoted
+	args := []string{"--repl-diskless-sync-delay", "0"} // so that a replica has the data when it is promoted
 	switch n.keep {
 	case KeepEverySec:
 		args = append(args, "--appendonly", "yes", "--appendfsync", "everysec")
@@ -105,17 +105,17 @@ func (n *node) start() *testserver.Server {
 	return testserver.RedisUnder(n.t, by, env, args...)
 }
 
-// stepTo sets how far the node's clock is from the true one.
+// stepTo sets how far the node's clock is ahead.
 func (n *node) stepTo(by time.Duration) {
 	next := n.clock + ".new"
 	n.t.Must(os.WriteFile(next, fmt.Appendf(nil, "%+f\n", by.Seconds()), 0o600))
-	n.t.Must(os.Rename(next, n.clock)) // whole for whoever reads it now
+	n.t.Must(os.Rename(next, n.clock)) // atomic for concurrent readers
 }
 
 // commandLimit bounds a command of the campaign itself.
 const commandLimit = 10 * time.Second
 
-// direct makes a client of the server, by the socket that no fault is put on.
+// direct connects to the server's unix socket, which has no faults.
 func direct(s *testserver.Server) *redis.Client {
 	return redis.NewClient(&redis.Options{Network: "unix", Addr: s.Socket()})
 }
@@ -134,14 +134,14 @@ func (n *node) do(s *testserver.Server, commands ...[]any) error {
 	return nil
 }
 
-// forget removes what the killed server wrote to its disk.
+// forget removes the killed server's files.
 func (n *node) forget() {
 	n.t.Must(errors.Join(
 		os.RemoveAll(filepath.Join(n.server.Dir(), "dump.rdb")),
 		os.RemoveAll(filepath.Join(n.server.Dir(), "appendonlydir"))))
 }
 
-// snapshot keeps an RDB of now for later.
+// snapshot saves an RDB of the current data for later.
 func (n *node) snapshot() {
 	n.t.Must(n.do(n.server, []any{"save"}))
 	n.t.Must(os.Rename(n.file("dump.rdb"), n.file("old.rdb")))
@@ -149,8 +149,8 @@ func (n *node) snapshot() {
 
 func (n *node) file(name string) string { return filepath.Join(n.server.Dir(), name) }
 
-// tear cuts off the end of the killed server's AOF: what had not reached the
-// disk when the power went.
+// tear cuts off the end of the killed server's AOF, as if it had not reached the
+// disk before a power failure.
 func (n *node) tear() {
 	logs, err := filepath.Glob(filepath.Join(n.server.Dir(), "appendonlydir", "*.incr.aof"))
 	n.t.Must(err)
@@ -161,14 +161,14 @@ func (n *node) tear() {
 	}
 }
 
-// replicate starts the replica that is to take this node's place.
+// replicate starts the replica that will replace this node.
 func (n *node) replicate() {
 	n.spare = n.start()
 	n.t.Must(n.do(n.spare, []any{"replicaof", "127.0.0.1", n.server.Port()}))
 }
 
-// pair is replicate for a master that is to live on.
-func (n *node) pair(how string) {
+// replicateBeside is replicate for a master that continues to run.
+func (n *node) replicateBeside(how string) {
 	n.spare = n.start()
 	n.spare.Follow(n.server)
 	if how == guarded {
@@ -176,35 +176,35 @@ func (n *node) pair(how string) {
 	}
 }
 
-// split promotes the replica, and leads every other client to it.
+// split promotes the replica, and redirects every other client to it.
 func (n *node) split() {
 	n.spare.Promote()
 	n.server, n.spare = n.spare, n.server
 	for c := 0; c < clients; c += 2 {
-		n.lead(n.links[c])
+		n.redirect(n.links[c])
 	}
 }
 
-// unite ends the old master, and leads all clients to the new one.
-func (n *node) unite() {
+// endSplit stops the old master, and redirects all clients to the new one.
+func (n *node) endSplit() {
 	n.spare.Kill()
 	n.spare = nil
 	for c := 1; c < clients; c += 2 {
-		n.lead(n.links[c])
+		n.redirect(n.links[c])
 	}
 }
 
-// lead takes a link to the node's server of now.
-func (n *node) lead(l *faultproxy.Proxy) {
+// redirect connects a link to the node's current server.
+func (n *node) redirect(l *faultproxy.Proxy) {
 	l.Retarget(n.server.Addr())
 	l.Reset()
 }
 
-// promote puts the replica in the killed server's place.
+// promote replaces the killed server by the replica.
 func (n *node) promote() {
 	n.t.Must(n.do(n.spare, []any{"replicaof", "no", "one"}))
 	n.server, n.spare = n.spare, nil
 	for _, l := range n.links {
-		n.lead(l)
+		n.redirect(l)
 	}
 }

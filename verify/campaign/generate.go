@@ -16,28 +16,28 @@ import (
 // are easier to read.
 type ms int
 
-// faultsLast is how long the faults go on.
+// faultsLast is for how long faults are injected.
 const faultsLast ms = 4500
 
-// encoreLasts is how long the encore goes on.
-const encoreLasts = time.Second
+// afterRecoveryLasts is how long the actions of AfterRecovery last.
+const afterRecoveryLasts = time.Second
 
 // generator makes a schedule.
 type generator struct {
 	*rand.Rand
 	s     *Schedule
 	on    int              // how many nodes there are
-	busy  [nodes][][2]ms   // when something else happens to a node
-	taken [clients][][2]ms // to a client's process
-	bad   [clients][][2]ms // to its links
-	reach [clients][]int   // the nodes that it is not cut off from all the time
-	pivot int              // the node that every grant hangs on; -1: none
-	fixed [nodes]bool      // its persistence is decided
+	busy  [nodes][][2]ms   // when a node already has another fault
+	taken [clients][][2]ms // when a client's process has one
+	bad   [clients][][2]ms // when its links have one
+	reach [clients][]int   // the nodes that it is not permanently cut off from
+	pivot int              // the node whose vote every grant needs; -1: none
+	fixed [nodes]bool      // its persistence is already chosen
 	fakes int              // nodes whose clocks are stepped
 }
 
-// Generate returns the schedule of a seed, always the same. Successive seeds
-// put every kind of fault first in turn.
+// Generate returns the schedule of a seed, always the same. Over successive seeds
+// every kind of fault comes first in turn.
 func Generate(seed uint64) *Schedule {
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0x6861737063616d70)), s: &Schedule{Seed: seed, Store: Redlock}, on: nodes}
 	g.s.MaxTTL = []time.Duration{time.Second, 1500 * time.Millisecond, 2 * time.Second}[g.IntN(3)]
@@ -51,13 +51,13 @@ func Generate(seed uint64) *Schedule {
 	g.split()
 	g.fill(catalogue)
 	if !slices.ContainsFunc(g.s.Actions, Action.forgets) {
-		g.s.Encore = nil
+		g.s.AfterRecovery = nil
 	}
 	return g.s
 }
 
-// fill takes incidents of a catalogue: the first by the seed, so that successive
-// ones put each first in turn.
+// fill draws incidents from a catalogue. The seed determines the first, so that over
+// successive seeds each comes first in turn.
 func (g *generator) fill(from []incident) {
 	g.add(from[g.s.Seed%uint64(len(from))])
 	for range []int{0, 1, 1, 2, 2, 3}[g.IntN(6)] {
@@ -67,8 +67,8 @@ func (g *generator) fill(from []incident) {
 }
 
 // split cuts half of the clients off from two nodes, and the others from two
-// others, in half of the schedules: then a majority has only just enough votes,
-// and what happens to the node between them decides.
+// others, in half of the schedules: then each majority has just enough votes, and
+// both need the vote of the one common node.
 func (g *generator) split() {
 	on := g.Perm(nodes)
 	g.pivot, g.s.Long = on[0], 3
@@ -85,14 +85,14 @@ func (g *generator) split() {
 		g.reach[c] = slices.DeleteFunc(slices.Clone(on), func(n int) bool { return slices.Contains(away, n) })
 		g.act(0, Partition, Begin, away, c, 0)
 		g.act(faultsLast, Partition, End, away, c, 0)
-		g.s.Encore = append(g.s.Encore,
+		g.s.AfterRecovery = append(g.s.AfterRecovery,
 			Action{Kind: Partition, Part: Begin, Nodes: away, Client: c},
-			Action{At: encoreLasts, Kind: Partition, Part: End, Nodes: away, Client: c})
+			Action{At: afterRecoveryLasts, Kind: Partition, Part: End, Nodes: away, Client: c})
 	}
-	slices.SortStableFunc(g.s.Encore, func(a, b Action) int { return cmp.Compare(a.At, b.At) })
+	slices.SortStableFunc(g.s.AfterRecovery, func(a, b Action) int { return cmp.Compare(a.At, b.At) })
 }
 
-// add adds an incident at a moment when there is room for it, if there is one.
+// add adds an incident at a moment when nothing is in its way, if it finds one.
 func (g *generator) add(i incident) {
 	for range 20 {
 		if i.make(g, g.between(500, faultsLast-2500)) {
@@ -107,13 +107,13 @@ func (g *generator) act(at ms, k Kind, p Part, on []int, client int, by time.Dur
 	g.s.Actions = append(g.s.Actions, Action{At: time.Duration(at) * time.Millisecond, Kind: k, Part: p, Nodes: on, Client: client, By: by})
 }
 
-// overlaps says whether a span is not free. Two that touch are in each other's way:
-// what begins and what ends at one moment has no order.
+// overlaps reports whether a span is not free. Spans that touch overlap, because the
+// end of one and the beginning of the other would have no order.
 func overlaps(busy [][2]ms, from, to ms) bool {
 	return slices.ContainsFunc(busy, func(b [2]ms) bool { return from <= b[1] && b[0] <= to })
 }
 
-// node takes a node to which nothing else happens in a span, or returns -1.
+// node reserves a node without another fault in a span, or returns -1.
 func (g *generator) node(from, to ms) int {
 	n := g.IntN(g.on)
 	if g.pivot >= 0 && g.IntN(3) > 0 {
@@ -126,8 +126,8 @@ func (g *generator) node(from, to ms) int {
 	return n
 }
 
-// client takes a client of which nothing else happens to the same, its process
-// or its links, in a span, or returns -1.
+// client reserves a client whose process, or whose links, have no other fault in a
+// span, or returns -1.
 func (g *generator) client(of *[clients][][2]ms, from, to ms) int {
 	c := g.IntN(clients)
 	if overlaps(of[c], from, to) {
@@ -226,8 +226,8 @@ func (g *generator) evict(at ms) bool {
 	return true
 }
 
-// step leaves the clock where it stepped to. It steps the clocks of two nodes
-// at most, so that a majority has its fences within bounds of each other.
+// step does not step the clock back at the end. It steps the clocks of two nodes at
+// most, so that a majority's fences stay close enough to each other.
 func (g *generator) step(at ms, k Kind) bool {
 	if g.fakes == 2 {
 		return false
@@ -240,7 +240,7 @@ func (g *generator) step(at ms, k Kind) bool {
 	by := []time.Duration{time.Second, 2500 * time.Millisecond, time.Minute, time.Hour}[g.IntN(4)]
 	if k == ClockBack {
 		by = -by
-		if g.on == 1 { // with no other to decide, everybody waits for as long
+		if g.on == 1 { // with no other node to decide, everybody would wait for as long
 			by = max(by, -2500*time.Millisecond)
 		}
 	}
@@ -274,8 +274,8 @@ func (g *generator) stopNode(at ms) bool {
 	return true
 }
 
-// link does something to the links of one client to some nodes; most is the
-// largest amount in ms, 0 when there is none.
+// link adds a fault of the links of one client to some nodes; most is the largest
+// amount in ms, 0 if the fault has none.
 func (g *generator) link(at ms, k Kind, most ms) bool {
 	to := at + g.between(300, 2400)
 	c := g.client(&g.bad, at, to)

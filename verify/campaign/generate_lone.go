@@ -12,11 +12,12 @@ import (
 	"github.com/hasplock/hasp/internal/admission"
 )
 
-// guarded is how a master is set up that stops soon after it lost a replica.
+// guarded marks a master that is configured to stop soon after it lost its replica.
 const guarded = "with min-replicas-to-write"
 
-// GenerateLone returns the schedule of a seed for one server, always the same: every
-// kind of fault first in turn, without a node record and then with one.
+// GenerateLone returns the schedule of a seed for one server, always the same. Over
+// successive seeds every kind of fault comes first in turn, first without a node record
+// and then with one.
 func GenerateLone(seed uint64) *Schedule {
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0x6861737072656469)), s: &Schedule{Seed: seed, Store: Redis}, on: 1, pivot: -1}
 	if seed/uint64(len(loneCatalogue))%2 == 1 {
@@ -33,8 +34,8 @@ func GenerateLone(seed uint64) *Schedule {
 	return g.s
 }
 
-// splitMaster promotes a replica behind the back of a master that some clients go on
-// using: with a node record until the replica has voted for a while.
+// splitMaster promotes a replica while some clients go on using the old master; with a
+// node record until the replica has voted for a while.
 func (g *generator) splitMaster(at ms) bool {
 	from, to := at-g.between(200, 450), at+g.between(1000, 2500)
 	if g.s.records() {
@@ -55,7 +56,7 @@ func (g *generator) splitMaster(at ms) bool {
 	return true
 }
 
-// cutAll cuts all clients off.
+// cutAll cuts all clients off from the server.
 func (g *generator) cutAll(at ms) bool {
 	to := at + g.between(100, 2400)
 	for c := range clients {

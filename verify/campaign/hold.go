@@ -19,7 +19,7 @@ type hold struct {
 	Shared bool   `json:"shared,omitempty"` // its client only reads
 	Asked  Mono   `json:"asked"`
 	From   Mono   `json:"from"` // when Lock returned
-	// To is when Release was called, or the lease was over, whichever is
+	// To is when Release was called, or the lease ended, whichever is
 	// first: of a client that was killed, its deadline as last known.
 	To       Mono `json:"to"`
 	Released Mono `json:"released"` // when a Release that succeeded had returned; 0: none did
@@ -31,7 +31,7 @@ type hold struct {
 
 type acquisition struct{ client, n int }
 
-// holdsOf reads the holds out of what the clients reported.
+// holdsOf extracts the holds from what the clients reported.
 func holdsOf(records []record) (holds []hold) {
 	asks := map[acquisition]Mono{}
 	open := map[acquisition]*hold{}

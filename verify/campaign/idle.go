@@ -15,37 +15,37 @@ import (
 )
 
 const (
-	// openLimit is how long a key may stand open beside a waiter that lives, and that
+	// openLimit is how long a key may be available to a waiter that runs, and that
 	// the server answers at once. After a release it is milliseconds, after a death
 	// 50 ms; the rest is for the messages between the processes.
 	openLimit = 100 * time.Millisecond
-	// claimTime is how long a key may wait for one that was handed it and does not
-	// come; where round trips were long, three of them.
+	// claimTime is how long a key may wait for a waiter that was handed the key and does
+	// not claim it; where round trips were long, three of them.
 	claimTime = 550 * time.Millisecond
-	// backOn is how long after a fault a client may be busy with what came of it,
-	// beyond a TTL: with a pause after errors, and new connections.
+	// backOn is how long after a fault, beyond a TTL, a client may be busy with its
+	// consequences: a pause after errors, and new connections.
 	backOn = 2 * time.Second
 )
 
-// outage is a time in which a client cannot be expected to come for a key.
+// outage is a time in which a client cannot be expected to claim a key.
 type outage struct {
 	Kind     Kind
 	from, to Mono
-	by       time.Duration // how late its requests come
+	by       time.Duration // how late its requests arrive
 }
 
-// stops says whether the client does not run, or runs and is not heard.
+// stops reports whether the client does not run; otherwise it runs and cannot be reached.
 func (o outage) stops() bool { return o.Kind == ClientStop || o.Kind == ClientKill }
 
-// outages lists them for each client that was hired.
+// outages lists them for each client that was spawned.
 func (r *run) outages() [][]outage {
-	all := make([][]outage, r.hired)
-	for i, a := range r.played {
+	all := make([][]outage, r.spawned)
+	for i, a := range r.injected {
 		if a.Part != Begin {
 			continue
 		}
 		o := outage{a.Kind, a.from, a.to, a.By}
-		for _, b := range r.played[i:] {
+		for _, b := range r.injected[i:] {
 			if b.Part == End && b.Kind == a.Kind && b.Client == a.Client {
 				o.to = b.to
 				break
@@ -62,10 +62,10 @@ func (r *run) outages() [][]outage {
 			for id := range all {
 				all[id] = append(all[id], o)
 			}
-		case a.Kind == ClientKill: // it comes to who was there then
+		case a.Kind == ClientKill: // it affects the process that ran then
 			id := -1
 			for i, slot := range r.slots {
-				if slot == a.Client && r.born(i) < a.from {
+				if slot == a.Client && r.startOf(i) < a.from {
 					id = i
 				}
 			}
@@ -85,20 +85,20 @@ func (r *run) outages() [][]outage {
 	return all
 }
 
-// born is when the run hired a client.
-func (r *run) born(id int) Mono { return r.hires[id] }
+// startOf returns when the run started a client.
+func (r *run) startOf(id int) Mono { return r.startedAt[id] }
 
-// stay is one acquisition as idle judges it.
-type stay struct {
+// attempt is one acquisition as idle judges it.
+type attempt struct {
 	client int
 	key    string
 	shared bool
 
-	asked, inLine, granted, lowered, ended, gone, failed Mono // 0: it never came to that
+	asked, queued, granted, lowered, ended, gone, failed Mono // 0: it did not happen
 }
 
-func staysOf(records []record) (all []*stay) {
-	byID := map[acquisition]*stay{}
+func attemptsOf(records []record) (all []*attempt) {
+	byID := map[acquisition]*attempt{}
 	for _, e := range records {
 		id := acquisition{e.Client, e.N}
 		s := byID[id]
@@ -106,7 +106,7 @@ func staysOf(records []record) (all []*stay) {
 			if e.What != asked {
 				continue
 			}
-			s = &stay{client: e.Client, key: e.Key, shared: e.Shared}
+			s = &attempt{client: e.Client, key: e.Key, shared: e.Shared}
 			byID[id] = s
 			all = append(all, s)
 		}
@@ -114,7 +114,7 @@ func staysOf(records []record) (all []*stay) {
 		case asked:
 			s.asked = e.At
 		case waiting:
-			s.inLine = e.At
+			s.queued = e.At
 		case granted:
 			s.granted = e.At
 		case failed:
@@ -132,11 +132,10 @@ func staysOf(records []record) (all []*stay) {
 	return all
 }
 
-// idle finds keys that stood open beside a waiter for too long, without what the machine
-// took, and returns how long
-// one did at most, without that. Judged are waiters that no fault
-// touches; a key counts as held for as long as the store may have kept it for somebody
-// whom one does.
+// idle finds keys that were available to a waiter for too long, and returns the longest
+// such time, both without stalls of the machine. It only judges waiters that no fault
+// affects; a key counts as held for as long as the store may have kept it for a client
+// that a fault affects.
 func (r *run) idle(records []record) (found []string, longest time.Duration) {
 	out := r.outages()
 	var holds []history.Hold
@@ -145,7 +144,7 @@ func (r *run) idle(records []record) (found []string, longest time.Duration) {
 	for _, e := range records {
 		over = max(over, e.At)
 	}
-	for _, s := range staysOf(records) {
+	for _, s := range attemptsOf(records) {
 		holds = append(holds, s.holds(out[s.client], r.s.MaxTTL, over)...)
 		waits = append(waits, s.waits(out[s.client], r.s.MaxTTL, over)...)
 	}
@@ -160,8 +159,8 @@ func (r *run) idle(records []record) (found []string, longest time.Duration) {
 	return lines(history.CheckIdle(holds, waits, limit)), longest
 }
 
-// dies is when its process was killed, or over.
-func (s *stay) dies(out []outage, over Mono) Mono {
+// endOf returns when its process was killed, or ended.
+func (s *attempt) endOf(out []outage, over Mono) Mono {
 	for _, o := range out {
 		if o.Kind == ClientKill {
 			return o.from
@@ -170,10 +169,10 @@ func (s *stay) dies(out []outage, over Mono) Mono {
 	return over
 }
 
-// waits returns the stay in the queue, apart from the times of outages.
-func (s *stay) waits(out []outage, ttl time.Duration, over Mono) (all []history.Wait) {
-	to := cmp.Or(s.granted, s.failed, s.dies(out, over))
-	at := cmp.Or(s.inLine, to)
+// waits returns the attempt's times in the queue, except for outages.
+func (s *attempt) waits(out []outage, ttl time.Duration, over Mono) (all []history.Wait) {
+	to := cmp.Or(s.granted, s.failed, s.endOf(out, over))
+	at := cmp.Or(s.queued, to)
 	add := func(from, to Mono, away bool) {
 		if from < to {
 			all = append(all, history.Wait{Key: s.key, Owner: fmt.Sprintf("client %d since %.6f", s.client, time.Duration(s.asked).Seconds()), Shared: s.shared,
@@ -182,7 +181,7 @@ func (s *stay) waits(out []outage, ttl time.Duration, over Mono) (all []history.
 	}
 	for _, o := range out {
 		switch {
-		case o.Kind == ClientKill && s.asked < o.from && to == o.from: // its place is left
+		case o.Kind == ClientKill && s.asked < o.from && to == o.from: // its place stays
 			add(max(at, s.asked), o.from, false)
 			add(o.from, o.from.Add(ttl), true)
 			return all
@@ -197,8 +196,8 @@ func (s *stay) waits(out []outage, ttl time.Duration, over Mono) (all []history.
 	return all
 }
 
-// holds returns for how long the store may have kept the key for it.
-func (s *stay) holds(out []outage, ttl time.Duration, over Mono) (all []history.Hold) {
+// holds returns the times for which the store may have kept the key for it.
+func (s *attempt) holds(out []outage, ttl time.Duration, over Mono) (all []history.Hold) {
 	add := func(from, to Mono, lowered Mono, shared bool) {
 		h := history.Hold{Key: s.key, Shared: shared, From: from.Time(), To: to.Time()}
 		if lowered != 0 {
@@ -206,7 +205,7 @@ func (s *stay) holds(out []outage, ttl time.Duration, over Mono) (all []history.
 		}
 		all = append(all, h)
 	}
-	end := cmp.Or(s.gone, s.failed, s.ended, s.dies(out, over)) // when it asked for nothing more
+	end := cmp.Or(s.gone, s.failed, s.ended, s.endOf(out, over)) // when it made no more requests
 	until := end
 	if s.gone == 0 {
 		until = end.Add(ttl)
@@ -218,14 +217,14 @@ func (s *stay) holds(out []outage, ttl time.Duration, over Mono) (all []history.
 		}
 		switch {
 		case o.from > end || o.to <= s.asked:
-		case !o.stops(): // it may have been granted the key, or handed it, and not know
-			if s.gone == 0 || o.Kind == Duplicate || o.by > ttl { // what comes later than a TTL after its release may be granted
+		case !o.stops(): // it may have been granted or handed the key without knowing it
+			if s.gone == 0 || o.Kind == Duplicate || o.by > ttl { // a request that arrives later than a TTL after its release may be granted
 				add(max(s.asked, o.from), end.Add(o.by+ttl+claim), 0, false)
 			} else {
 				add(max(s.asked, o.from), end, 0, false)
 			}
 		case o.from < s.asked:
-		case s.granted == 0 || s.granted > o.from: // as before, and it does not renew it
+		case s.granted == 0 || s.granted > o.from: // the same, and it does not renew the lease
 			add(o.from, o.from.Add(ttl+claim), 0, false)
 		default:
 			until = min(until, o.from.Add(ttl))
@@ -237,8 +236,8 @@ func (s *stay) holds(out []outage, ttl time.Duration, over Mono) (all []history.
 	return all
 }
 
-// taken is what the machine, or a server that syncs its file, took from the campaign and
-// all processes but some, between two instants.
+// taken returns for how long the machine, or a server that syncs its file, kept the
+// campaign and all processes but some from running, between two instants.
 func taken(records []record, from, to Mono, but func(client int) bool) (took time.Duration) {
 	type span struct{ first, last record }
 	spans := map[int]*span{}

@@ -37,12 +37,12 @@ const (
 	ClientStop    Kind = "client stopped beyond its deadline"
 	ClientKill    Kind = "client killed (kill -9)"
 
-	// Of one server.
+	// Faults of one server only.
 	Split  Kind = "replica promoted, and the old master goes on"
 	CutAll Kind = "partition of all clients from the server"
 )
 
-// incident is how a kind of fault comes about.
+// incident adds one kind of fault to a schedule.
 type incident struct {
 	kind Kind
 	make func(g *generator, at ms) bool
@@ -76,7 +76,7 @@ var catalogue = []incident{
 	{ClientKill, (*generator).killClient},
 }
 
-// loneCatalogue is that of one server.
+// loneCatalogue lists the kinds of fault of one server.
 var loneCatalogue = slices.Concat(
 	slices.DeleteFunc(slices.Clone(catalogue), func(i incident) bool { return i.kind == AllEmpty }),
 	[]incident{{Split, (*generator).splitMaster}, {CutAll, (*generator).cutAll}})

@@ -14,15 +14,15 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// lockState is the state of a fenced lock that can be shared.
+// lockState is the state of a fenced read-write lock.
 type lockState struct {
-	writer  uint64 // the fence of the one who writes; 0: nobody does
+	writer  uint64 // the writer's fence; 0: there is none
 	readers int
-	last    uint64 // the largest fence given
-	wrote   uint64 // the largest given to one who writes
+	last    uint64 // the largest fence granted
+	wrote   uint64 // the largest granted to a writer
 }
 
-// lockOp is an operation on it.
+// lockOp is an operation on the lock.
 type lockOp struct {
 	kind   lockKind
 	fence  uint64
@@ -33,15 +33,15 @@ type lockKind uint8
 
 const (
 	grant     lockKind = iota
-	downgrade          // of the one who writes
-	maybe              // a downgrade of which nobody knows whether it was done
+	downgrade          // of the writer
+	maybe              // a downgrade with unknown outcome
 	end                // of a hold
 )
 
-// fencedLock grants a free key, to one who reads also beside those who read,
-// with a fence above all before; one who reads, above those of all who wrote.
-// Without exclusive it only hands out fences: what is left of a lock when an
-// assumption broke.
+// fencedLock models a lock that grants a free key, or one that readers hold to
+// another reader. A writer's fence is above all before it; a reader's is above those
+// of all writers before it. Without exclusive it only mints fences, which is all that
+// is promised when an assumption is broken.
 func fencedLock(exclusive bool) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return lockState{} },
@@ -97,14 +97,14 @@ func (s lockState) leave(op lockOp) (bool, lockState) {
 	return s.readers >= 0, s
 }
 
-// never is when an operation returns that may be done at any time.
+// never is the return time of an operation that may take effect at any time.
 const never Mono = math.MaxInt64
 
 // linearLimit bounds one check.
 const linearLimit = 10 * time.Second
 
-// notLinear finds keys whose history no fenced lock can have. unknown counts
-// the keys for which the search took too long.
+// notLinear finds keys whose history is not linearizable. unknown counts the keys
+// for which the search took too long.
 //
 // The end of a hold lies between the call of Release, or the deadline, and the
 // return of that Release; of a lease that was lost, at any time after.

@@ -30,7 +30,7 @@ func nodesOf(conns []*redis.Client, maxTTL time.Duration) (all []member) {
 	return all
 }
 
-// plain is a server without a record, which nobody proposes a fence to.
+// plain is a server without a record, to which no fences are proposed.
 type plain struct{ *redisdriver.Driver }
 
 func (p plain) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
@@ -49,17 +49,17 @@ func (plain) Admit(context.Context, driver.Record, time.Duration) error { return
 
 // haspLocker is hasp on one server, or on a quorum of the nodes.
 type haspLocker struct {
-	conns []*redis.Client
-	locks *hasp.Client
-	ttl   time.Duration
-	skew  time.Duration
-	tell  func(event) error
+	conns  []*redis.Client
+	locks  *hasp.Client
+	ttl    time.Duration
+	skew   time.Duration
+	report func(event) error
 
 	seen *witness
 
-	mu   sync.Mutex
-	line int                   // the latest turn that waits in the queue
-	held map[string]*haspLease // by owner
+	mu     sync.Mutex
+	queued int                   // the latest turn that waits in the queue
+	held   map[string]*haspLease // by owner
 }
 
 type haspLease struct {
@@ -69,9 +69,9 @@ type haspLease struct {
 	key string
 }
 
-func openHasp(j *job, tell func(event) error) (*haspLocker, error) {
-	l := &haspLocker{conns: dial(j.Addrs, j.Strict), ttl: j.MaxTTL, skew: j.Skew, tell: tell, held: map[string]*haspLease{}}
-	l.seen = newWitness(func(e event) { _ = tell(e) }) // a broken pipe ends the process elsewhere
+func openHasp(j *job, report func(event) error) (*haspLocker, error) {
+	l := &haspLocker{conns: dial(j.Addrs, j.Strict), ttl: j.MaxTTL, skew: j.Skew, report: report, held: map[string]*haspLease{}}
+	l.seen = newWitness(func(e event) { _ = report(e) }) // a broken pipe ends the process elsewhere
 	v, err := named(j.Broken)
 	if err != nil {
 		return nil, err
@@ -99,18 +99,18 @@ func (l *haspLocker) observe(e hasp.Event) {
 	t, _ := l.seen.of(e.Owner)
 	l.mu.Lock()
 	h := l.held[e.Owner]
-	first := e.Kind == hasp.EventWaiting && l.line != t.n
+	first := e.Kind == hasp.EventWaiting && l.queued != t.n
 	if first {
-		l.line = t.n
+		l.queued = t.n
 	}
 	l.mu.Unlock()
 	switch { // a broken pipe ends the process elsewhere
 	case e.Kind == hasp.EventRenewed && h != nil:
 		told := event{What: renewed, At: now(), N: h.n, Key: h.key, Fence: h.fence(), Deadline: h.deadline()}
 		told.Most = h.most()
-		_ = l.tell(told)
+		_ = l.report(told)
 	case first:
-		_ = l.tell(t.event(waiting))
+		_ = l.report(t.event(waiting))
 	}
 }
 
@@ -143,13 +143,13 @@ func (l *haspLocker) slow() time.Duration { return time.Duration(l.seen.slow.Loa
 
 func (l *haspLocker) close() error { return errors.Join(l.locks.Close(), closeAll(l.conns)) }
 
-// fence is the number that the nodes know: the client with the wrong clock
-// takes it for another.
+// fence returns the fence that the nodes know: a client with a wrong clock sees it
+// shifted.
 func (h *haspLease) fence() uint64 { return shift(h.Fence(), h.of.skew) }
 
 func (h *haspLease) deadline() Mono {
 	at := now()
-	return at.Add(time.Until(h.Deadline())) // never later than it is
+	return at.Add(time.Until(h.Deadline())) // never later than the real one
 }
 
 func (h *haspLease) most() Mono {

@@ -14,8 +14,8 @@ import (
 	"github.com/hasplock/hasp/internal/testserver"
 )
 
-// quickLoneSeeds have every kind of fault among them, and one schedule in which the
-// server is well all the time.
+// quickLoneSeeds cover every kind of fault, and have one schedule without faults of
+// the server.
 var quickLoneSeeds = []uint64{33, 194, 230, 547, 90, 26747, 13416, 11417}
 
 func TestQuickLoneSeedsHaveEveryFault(t *testing.T) {
@@ -32,15 +32,15 @@ func TestQuickLoneSeedsHaveEveryFault(t *testing.T) {
 	}
 }
 
-// Rule: whatever the schedule, what its faults leave promised of one server holds.
+// Rule: whatever the schedule, every promise of one server whose assumptions it keeps holds.
 func TestQuickLoneCampaign(t *testing.T) {
 	testserver.Require(t, "redis")
 	t.Parallel()
 	checkCampaign(t, Options{Seeds: quickLoneSeeds, Lone: true, Parallel: 8})
 }
 
-// Rule: whatever a schedule of one server breaks it mends, a seed gives its schedule
-// again, and every fault comes to be, with a node record and without.
+// Rule: a schedule of one server ends every fault that it begins, a seed always gives
+// the same schedule, and every fault occurs, with a node record and without.
 func TestLoneSchedules(t *testing.T) {
 	count := map[Store]map[Kind]int{Redis: {}, RedisNode: {}}
 	const all = 2000

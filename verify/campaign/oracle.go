@@ -13,7 +13,7 @@ import (
 	"github.com/hasplock/hasp/internal/history"
 )
 
-// mostFindings bounds what an oracle lists: one broken rule shows in many
+// mostFindings bounds what an oracle lists, because one broken rule shows in many
 // places.
 const mostFindings = 5
 
@@ -28,7 +28,7 @@ func (h hold) String() string {
 	return fmt.Sprintf("client %d, acquisition %d%s, fence %d, [%.6f, %.6f]", h.Client, h.N, how, h.Fence, time.Duration(h.From).Seconds(), time.Duration(h.To).Seconds())
 }
 
-// entry is the hold as internal/history judges it.
+// entry converts the hold for internal/history.
 func (h *hold) entry() history.Hold {
 	e := history.Hold{Key: h.Key, Owner: h.String(), Fence: h.Fence, Shared: h.Shared, From: h.From.Time(), To: h.To.Time(),
 		Asked: int64(h.Asked), Granted: int64(h.From)}
@@ -45,12 +45,12 @@ func entries(holds []hold) (all []history.Hold) {
 	return all
 }
 
-// overlapping finds holders of one key at one instant of whom not all only read.
+// overlapping finds holders of one key at one instant, unless all of them only read.
 func overlapping(holds []hold) []string { return lines(history.CheckExclusion(entries(holds))) }
 
-// falling finds fences that do not rise in real time: of a hold that was asked
-// for after another was granted, and, when holds exclude each other, of a hold
-// that was granted after another.
+// falling finds fences that do not rise in real time: of a hold that was requested
+// after another was granted, and, if holds exclude each other, of a hold that was
+// granted after another.
 func falling(holds []hold, exclusive bool) []string {
 	all := entries(holds)
 	found := lines(history.CheckFences(all))
@@ -60,7 +60,7 @@ func falling(holds []hold, exclusive bool) []string {
 	return found
 }
 
-// lines are the findings that an error lists.
+// lines returns the findings that an error lists.
 func lines(err error) []string {
 	if err == nil {
 		return nil
@@ -68,7 +68,7 @@ func lines(err error) []string {
 	return strings.Split(err.Error(), "\n")
 }
 
-// few keeps the first few findings.
+// few returns the first few findings.
 func few(found []string) []string {
 	if len(found) > mostFindings {
 		found = append(found[:mostFindings:mostFindings], fmt.Sprintf("and %d more", len(found)-mostFindings))

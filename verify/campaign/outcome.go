@@ -13,15 +13,15 @@ import (
 // Counts says how much happened in a run.
 type Counts struct {
 	Locks     int `json:"locks"`      // granted
-	Shared    int `json:"shared"`     // of them: to read, beside others
+	Shared    int `json:"shared"`     // of them: shared
 	Lowered   int `json:"lowered"`    // downgrades that succeeded
-	Refused   int `json:"refused"`    // TryLock of a key that somebody had, or a Lock whose time was over
-	Failed    int `json:"failed"`     // Lock and TryLock that ended with trouble
+	Refused   int `json:"refused"`    // TryLock of a key that was held, or a Lock whose context ended
+	Failed    int `json:"failed"`     // Lock and TryLock that returned another error
 	Renewals  int `json:"renewals"`   //
 	Releases  int `json:"releases"`   // that succeeded
 	Lost      int `json:"lost"`       // leases that ended before their Release
-	Writes    int `json:"writes"`     // that the fenced register took
-	Stale     int `json:"stale"`      // requests that it refused
+	Writes    int `json:"writes"`     // that the fenced register accepted
+	Stale     int `json:"stale"`      // requests that the fenced register refused
 	BareLosts int `json:"bare_losts"` // updates that a register without fences lost
 }
 
@@ -39,7 +39,7 @@ func (c *Counts) add(d Counts) {
 	c.BareLosts += d.BareLosts
 }
 
-// Verdict is what an oracle found, and whether that may be.
+// Verdict is what an oracle found, and whether it is allowed.
 type Verdict struct {
 	Oracle string   `json:"oracle"`
 	May    []string `json:"may,omitempty"`   // the assumptions that the schedule breaks; none: it must hold
@@ -53,28 +53,28 @@ func (v Verdict) Violated() bool { return len(v.May) == 0 && len(v.Found) > 0 }
 const (
 	Exclusion = "one holder at a time, or readers only"
 	Fences    = "fences rise"
-	Register  = "the fenced register loses nothing, and stands still for readers"
+	Register  = "the fenced register loses nothing, and does not change under readers"
 	Linear    = "a fenced read-write lock has this history"
 	Progress  = "everybody gets the lock again"
 	NoHang    = "no client hangs"
-	Told      = "a lease ends in time, and its holder is told"
-	Idle      = "no key stands open beside a waiter"
+	TimelyEnd = "a lease ends in time, and its holder learns of it"
+	Idle      = "no key is free beside a waiter"
 )
 
-var oracles = []string{Exclusion, Fences, Register, Linear, Told, Idle, Progress, NoHang}
+var oracles = []string{Exclusion, Fences, Register, Linear, TimelyEnd, Idle, Progress, NoHang}
 
-// Outcome is what came of a schedule.
+// Outcome is the result of a schedule.
 type Outcome struct {
 	Schedule *Schedule     `json:"schedule"`
 	Kinds    []Kind        `json:"kinds"`
 	Verdicts []Verdict     `json:"verdicts"`
 	Counts   Counts        `json:"counts"`
 	Took     time.Duration `json:"took"`
-	Back     time.Duration `json:"back"`              // from the last fault's end to the last client's next lock
-	Stood    time.Duration `json:"stood"`             // what the machine took from the campaign itself
-	Open     time.Duration `json:"open,omitempty"`    // the longest that a key stood open beside a waiter, without what the machine took
-	Dropped  int           `json:"dropped,omitempty"` // packets, where links are the kernel's
-	Resent   int           `json:"resent,omitempty"`  // segments, by TCP
+	Back     time.Duration `json:"back"`              // from the end of the last fault to the last client's next lock
+	Stalled  time.Duration `json:"stalled"`           // for how long the campaign's own process did not get to run
+	Open     time.Duration `json:"open,omitempty"`    // the longest that a key was free beside a waiter, without stalls of the machine
+	Dropped  int           `json:"dropped,omitempty"` // packets, on real links
+	Resent   int           `json:"resent,omitempty"`  // TCP segments
 	Unknown  int           `json:"unknown,omitempty"` // keys whose history was too long to search
 
 	records []record
@@ -84,9 +84,9 @@ type Outcome struct {
 // Violated says whether something is wrong that must hold.
 func (o *Outcome) Violated() bool { return slices.ContainsFunc(o.Verdicts, Verdict.Violated) }
 
-// judge asks every oracle.
-func (r *run) judge(late, hung []string, stood time.Duration) *Outcome {
-	o := &Outcome{Schedule: r.s, Kinds: r.s.Kinds(), Stood: stood, records: r.log.from(0)}
+// judge runs every oracle.
+func (r *run) judge(late, hung []string, stalled time.Duration) *Outcome {
+	o := &Outcome{Schedule: r.s, Kinds: r.s.Kinds(), Stalled: stalled, records: r.log.from(0)}
 	o.holds = holdsOf(o.records)
 	mayOverlap, mayRepeat := r.s.MayOverlap(), r.s.MayRepeat()
 	verdict := func(oracle string, may, found []string) {
@@ -105,7 +105,7 @@ func (r *run) judge(late, hung []string, stood time.Duration) *Outcome {
 		verdict(Linear, mayRepeat, wrong)
 	}
 	if r.library == "hasp" {
-		verdict(Told, nil, unheard(o.records, r.s.MaxTTL))
+		verdict(TimelyEnd, nil, overdue(o.records, r.s.MaxTTL))
 	}
 	if r.s.Store != Redlock {
 		var open []string
@@ -118,7 +118,7 @@ func (r *run) judge(late, hung []string, stood time.Duration) *Outcome {
 	return o
 }
 
-// count fills in what happened.
+// count counts what happened.
 func (o *Outcome) count(r *run) {
 	c := &o.Counts
 	last := map[int]bool{}

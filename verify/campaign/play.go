@@ -18,16 +18,16 @@ import (
 	"github.com/hasplock/hasp/internal/faultproxy"
 )
 
-// play does one action.
+// play carries out one action.
 func (r *run) play(a Action) {
 	switch {
 	case a.Kind == ClientStop || a.Kind == ClientKill:
-		r.playClient(a)
+		r.injectClient(a)
 	case a.Client >= 0 && r.wires != nil:
 		r.wires.play(a)
 	case a.Client >= 0:
 		for _, n := range a.Nodes {
-			r.nodes[n].playLink(a, a.Client)
+			r.nodes[n].injectLink(a, a.Client)
 		}
 	default:
 		for _, n := range a.Nodes {
@@ -54,7 +54,7 @@ func (n *node) prepare(a Action) {
 	case Promote:
 		n.replicate()
 	case Split:
-		n.pair(a.How)
+		n.replicateBeside(a.How)
 	}
 }
 
@@ -68,7 +68,7 @@ func (n *node) begin(a Action) {
 		}
 	case Evict:
 		n.t.Must(n.do(n.server, []any{"config", "set", "maxmemory-policy", "volatile-lru"}, []any{"config", "set", "maxmemory", "1"}))
-		_ = n.do(n.server, []any{"set", "x", "y"}) // evicts first, and is refused for want of memory
+		_ = n.do(n.server, []any{"set", "x", "y"}) // evicts keys, and is then refused for lack of memory
 	case ClockForward, ClockBack:
 		n.stepTo(a.By)
 	case StopNode:
@@ -114,7 +114,7 @@ func (n *node) end(a Action) {
 	case Promote:
 		n.promote()
 	case Split:
-		n.unite()
+		n.endSplit()
 	case CutAll:
 		for _, l := range n.links {
 			l.Clear()
@@ -122,8 +122,8 @@ func (n *node) end(a Action) {
 	}
 }
 
-// playLink does something to the link of one client.
-func (n *node) playLink(a Action, client int) {
+// injectLink injects a fault into the link of one client.
+func (n *node) injectLink(a Action, client int) {
 	l := n.links[client]
 	if a.Part == End {
 		l.Clear()
@@ -153,8 +153,8 @@ func (n *node) playLink(a Action, client int) {
 	}
 }
 
-// later delivers a request on a connection of its own, and drops the reply. A
-// server that is not there any more gets nothing.
+// later delivers a request on a connection of its own, unless the server is gone,
+// and drops the reply.
 func later(addr string, request []byte, after time.Duration) {
 	time.AfterFunc(after, func() {
 		c, err := net.DialTimeout("tcp", addr, time.Second)
@@ -172,7 +172,7 @@ func later(addr string, request []byte, after time.Duration) {
 	})
 }
 
-func (r *run) playClient(a Action) {
+func (r *run) injectClient(a Action) {
 	m := r.crew[a.Client]
 	var err error
 	switch {
@@ -183,7 +183,7 @@ func (r *run) playClient(a Action) {
 	case a.Part == Begin:
 		m.Kill()
 	default:
-		err = r.hire(a.Client)
+		err = r.spawn(a.Client)
 	}
 	if err != nil {
 		r.t.Must(errors.Join(fmt.Errorf("%v", a), err))

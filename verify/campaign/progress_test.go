@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/internal/testserver"
-	"github.com/hasplock/hasp/verify/internal/crew"
+	"github.com/hasplock/hasp/verify/internal/child"
 )
 
 // crewOf runs f with a crew of processes that never say anything, nor end.
@@ -22,7 +22,7 @@ func crewOf(t *testing.T, f func(r *run)) {
 	_, err := testserver.Perform(t.Context(), func(p *testserver.Program) any {
 		r := &run{t: p, log: &journal{more: make(chan struct{}, 1), stalled: noStall}, patience: 100 * time.Millisecond, over: 1000}
 		for i := range r.crew {
-			m, err := crew.Start(i, exec.Command("sleep", "1000"), r.log.hear)
+			m, err := child.Start(i, exec.Command("sleep", "1000"), r.log.hear)
 			p.Must(err)
 			p.Cleanup(m.Kill)
 			r.crew[i] = m
@@ -45,7 +45,7 @@ func TestProgressIsJudged(t *testing.T) {
 		}
 		got(0, r.over+1)
 		got(1, r.over-1) // before the faults had ended
-		got(2, r.over.Add(comeback+time.Second))
+		got(2, r.over.Add(recoveryLimit+time.Second))
 		late := strings.Join(r.recover(noStall), "\n")
 		for _, want := range []string{"client 1 never", "client 2 had the lock only", "client 3 never"} {
 			if !strings.Contains(late, want) {
@@ -62,7 +62,7 @@ func TestProgressIsJudged(t *testing.T) {
 func TestHangIsFound(t *testing.T) {
 	crewOf(t, func(r *run) {
 		r.crew[0].Kill()
-		if hung := r.dismiss(); len(hung) != clients-1 || !strings.Contains(hung[0], "client 1 hangs") {
+		if hung := r.stopClients(); len(hung) != clients-1 || !strings.Contains(hung[0], "client 1 hangs") {
 			t.Errorf("found %q", hung)
 		}
 	})

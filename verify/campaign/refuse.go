@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// refusals are the ways to have a server answer and write nothing: how its
-// errors begin.
+// refusals are the errors with which a server can refuse to write, by their first
+// word.
 var refusals = []string{"OOM", "NOREPLICAS", "MISCONF", "READONLY"}
 
 func (g *generator) refuseWrites(at ms) bool {
@@ -28,27 +28,26 @@ func (g *generator) refuseWrites(at ms) bool {
 	return true
 }
 
-// refuse has the node refuse writes from now on.
+// refuse makes the node refuse writes from now on.
 //
-// Redis looks at the first write of a script only, and lets a script that has
-// written go on: none is cut in the middle.
+// Redis checks only the first write of a script, so no script is interrupted halfway.
 func (n *node) refuse(how string) {
 	switch how {
-	case "OOM": // refuses what may take memory; DEL passes, and whatever comes behind it in a script
+	case "OOM": // refuses commands that may take memory; DEL passes, and with it whatever follows it in a script
 		n.t.Must(n.do(n.server, []any{"config", "set", "maxmemory", "1"}))
 	case "NOREPLICAS":
 		n.t.Must(n.do(n.server, []any{"config", "set", "min-replicas-to-write", "1"}))
-	case "MISCONF": // a snapshot fails: a directory is where it should go
+	case "MISCONF": // a snapshot fails, because a directory has the file's name
 		n.t.Must(os.RemoveAll(n.file("dump.rdb")))
 		n.t.Must(os.Mkdir(n.file("dump.rdb"), 0o700))
 		n.t.Must(n.do(n.server, []any{"config", "set", "save", "3600 1000000"}))
 		if n.writes() == nil { // none has failed before
 			n.t.Must(n.do(n.server, []any{"bgsave", "schedule"}))
 		}
-	case "READONLY": // the master that it asks for data is not there
+	case "READONLY": // a replica of a master that does not exist
 		n.t.Must(n.do(n.server, []any{"replicaof", "127.0.0.1", "1"}))
 	}
-	for begun := now(); ; time.Sleep(10 * time.Millisecond) { // a snapshot is made in the background
+	for begun := now(); ; time.Sleep(10 * time.Millisecond) { // the snapshot is made in the background
 		err := n.writes()
 		if err != nil && strings.Contains(err.Error(), ": "+how+" ") {
 			return
@@ -59,7 +58,7 @@ func (n *node) refuse(how string) {
 	}
 }
 
-// accept has the node take writes again.
+// accept makes the node accept writes again.
 func (n *node) accept(how string) {
 	switch how {
 	case "OOM":
@@ -75,5 +74,5 @@ func (n *node) accept(how string) {
 	n.t.Must(n.writes())
 }
 
-// writes is nil when the server takes a write.
+// writes returns nil if the server accepts a write.
 func (n *node) writes() error { return n.do(n.server, []any{"set", "x", "y", "px", "1"}) }

@@ -10,23 +10,23 @@ import (
 	"sync"
 )
 
-// register is what a lock protects: a number that each holder reads, and sets
-// to one more. It keeps two, one behind a fence and one bare, which shows what
-// a store that compares no fences would have lost.
+// register is what a lock protects: a number that each holder reads and increments.
+// It keeps two of them, one that compares fences and one that does not, which shows
+// what a store without fences would have lost.
 //
-// The fenced one remembers the largest fence that it saw, in reads and writes,
-// and refuses smaller ones; one who only reads is refused when its fence is
-// smaller than that of one who may write: the fences of readers have no order.
+// The fenced one remembers the largest fence of any read or write, and refuses
+// smaller ones. A reader is only refused if its fence is smaller than a writer's,
+// because the fences of readers have no order.
 type register struct {
 	mu      sync.Mutex
 	largest uint64
-	wrote   uint64 // the largest of those who may write
+	wrote   uint64 // the largest fence of a writer
 	now     value
 
-	refused  int // requests of the fenced one
+	refused  int // requests to the fenced number
 	written  int
-	lost     []string // writes that the fenced one took over another's, or under a reader: a violation
-	bareLost int      // those of the bare one
+	lost     []string // writes to the fenced number that overwrote another's, or came under a reader: a violation
+	bareLost int      // the same for the bare number
 }
 
 // serve answers one request of a client.
@@ -52,7 +52,7 @@ func (r *register) serve(e event) answer {
 		r.wrote = e.Fence
 	}
 	if e.What == look && e.Value.Fenced != r.now.Fenced {
-		r.lost = append(r.lost, fmt.Sprintf("the reader with fence %d read value %d, and finds %d while it still may read", e.Fence, e.Value.Fenced, r.now.Fenced))
+		r.lost = append(r.lost, fmt.Sprintf("the reader with fence %d read value %d, and then %d while it may still read", e.Fence, e.Value.Fenced, r.now.Fenced))
 	}
 	if e.What == write {
 		r.written++

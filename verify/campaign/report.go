@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// Report is what a campaign found. As JSON it has everything but the events.
+// Report is the result of a campaign. As JSON it has everything but the events.
 type Report struct {
 	Library   string     `json:"library"`
 	Lone      bool       `json:"lone"` // of one server, with and without a node record
 	Outcomes  []*Outcome `json:"outcomes"`
-	Singles   []Single   `json:"singles,omitempty"`   // of SideBySide, where that was asked for
+	Singles   []Single   `json:"singles,omitempty"`   // of SideBySide, if requested
 	Skipped   []string   `json:"skipped,omitempty"`   // schedules that this machine cannot run
-	Broken    []string   `json:"broken,omitempty"`    // trouble of the campaign itself
+	Broken    []string   `json:"broken,omitempty"`    // errors of the campaign itself
 	Histories []string   `json:"histories,omitempty"` // files, one for each violation
 }
 
@@ -28,7 +28,7 @@ func (rep *Report) Violations() []*Outcome {
 	return slices.DeleteFunc(slices.Clone(rep.Outcomes), func(o *Outcome) bool { return !o.Violated() })
 }
 
-// row sums up the outcomes of some schedules.
+// row summarizes the outcomes of some schedules.
 type row struct {
 	schedules int
 	counts    Counts
@@ -59,8 +59,8 @@ func (rep *Report) row(has func(*Outcome) bool) row {
 	return r
 }
 
-// verdict is a cell: how often an oracle's rule held of how often it had to,
-// and what came of those schedules in which it may break.
+// verdict returns a cell: how often an oracle's rule held of how often it had to,
+// and how often it broke in schedules where it may.
 func (r row) verdict(oracle string) string {
 	must, may := r.must[oracle], r.may[oracle]
 	text := "-"
@@ -115,10 +115,10 @@ func (rep *Report) Markdown(w io.Writer) {
 		for _, o := range rep.Outcomes {
 			longest = max(longest, o.Open)
 		}
-		fmt.Fprintf(w, "A key stood open beside a waiter for %v at most, without what the machine took.\n\n", longest.Round(100*time.Microsecond))
+		fmt.Fprintf(w, "A key was free beside a waiter for %v at most, without stalls of the machine.\n\n", longest.Round(100*time.Microsecond))
 	}
 	if n := rep.row(func(o *Outcome) bool { return o.Schedule.Wired }).schedules; n > 0 {
-		fmt.Fprintf(w, "In %d of them the links were the kernel's: network namespaces, and a bridge that dropped packets.\n\n", n)
+		fmt.Fprintf(w, "In %d of them the links were real: network namespaces, and a bridge that dropped packets.\n\n", n)
 	}
 	if len(rep.Singles) > 0 {
 		singlesMarkdown(w, rep.Singles)

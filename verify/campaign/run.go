@@ -22,51 +22,50 @@ import (
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/hasplock/hasp/quorum"
 	"github.com/hasplock/hasp/redisdriver"
-	"github.com/hasplock/hasp/verify/internal/crew"
+	"github.com/hasplock/hasp/verify/internal/child"
 	"github.com/redis/go-redis/v9"
 )
 
 const (
 	// settle is how long the clients run before the faults begin, from the first lock.
 	settle = 300 * time.Millisecond
-	// comeback is how long it may take until a node votes, or a client has had
-	// the lock, once nothing stands in the way any more. Most of it is for
-	// go-redis, which by its defaults waits four times 3 s for a reply that was
-	// lost.
-	comeback = 20 * time.Second
-	// hangLimit is how long a run waits for what may never come.
+	// recoveryLimit is how long it may take until a node votes, or a client is granted
+	// the lock, once no fault is left. Most of it is for go-redis, which by default
+	// waits four times 3 s for a lost reply.
+	recoveryLimit = 20 * time.Second
+	// hangLimit is how long a run waits for an event that may never happen.
 	hangLimit = 40 * time.Second
 )
 
-// run is a schedule under way.
+// run is one run of a schedule.
 type run struct {
-	t        *testserver.Program
-	library  string
-	broken   string
-	s        *Schedule
-	wires    *wires // nil: the links are proxies
-	nodes    []*node
-	crew     [clients]*crew.Member
-	hired    int
-	slots    []int  // of each client hired
-	hires    []Mono // and when
-	log      *journal
-	state    string
-	patience time.Duration // how long to wait for what may never come
-	lastLoss Mono          // when a node last lost memory
-	over     Mono          // when the last fault had ended
-	voting   Mono          // when all nodes voted after that
-	played   []played
+	t         *testserver.Program
+	library   string
+	broken    string
+	s         *Schedule
+	wires     *wires // nil: the links are proxies
+	nodes     []*node
+	crew      [clients]*child.Process
+	spawned   int
+	slots     []int  // of each client process
+	startedAt []Mono // when each was started
+	log       *journal
+	state     string
+	patience  time.Duration // hangLimit, but for tests
+	lastLoss  Mono          // when a node last lost data
+	over      Mono          // when the last fault had ended
+	voting    Mono          // when all nodes voted after that
+	injected  []injected
 }
 
-// played is an action, from before it to after it.
-type played struct {
+// injected is an action, with the times before and after it.
+type injected struct {
 	Action
 	from, to Mono
 }
 
-// perform runs a schedule, and returns what came of it. The error says why it
-// could not be run.
+// perform runs a schedule, and returns the outcome. The error says why it could not
+// be run.
 func perform(ctx context.Context, library, broken string, s *Schedule) (*Outcome, error) {
 	begun := now()
 	out, err := testserver.Perform(ctx, func(t *testserver.Program) *Outcome {
@@ -99,16 +98,16 @@ func (r *run) all() *Outcome {
 	}
 	r.t.Must(r.admit())
 	for slot := range clients {
-		r.t.Must(r.hire(slot))
+		r.t.Must(r.spawn(slot))
 	}
 	r.begin()
 	r.sleep(settle)
-	r.playAll(r.s.Actions)
+	r.injectAll(r.s.Actions)
 	late := r.readmitted(lost)
 	r.voting = now()
-	r.playAll(r.s.Encore)
+	r.injectAll(r.s.AfterRecovery)
 	late = append(late, r.recover(lost)...)
-	hung := r.dismiss()
+	hung := r.stopClients()
 	o := r.judge(late, hung, lost())
 	if r.wires != nil {
 		o.Dropped, o.Resent = r.wires.traffic()
@@ -131,14 +130,14 @@ func (r *run) begin() {
 	}
 }
 
-// playAll does actions, each at its moment from now on.
-func (r *run) playAll(actions []Action) {
+// injectAll carries out actions, each at its time from now on.
+func (r *run) injectAll(actions []Action) {
 	start := now()
 	for _, a := range actions {
 		r.sleep(start.Add(a.At).Sub(now()))
 		from := now()
 		r.play(a)
-		r.played = append(r.played, played{a, from, now()})
+		r.injected = append(r.injected, injected{a, from, now()})
 		if a.forgets() {
 			r.lastLoss = now()
 		}
@@ -146,7 +145,7 @@ func (r *run) playAll(actions []Action) {
 	r.over = now()
 }
 
-// sleep ends the run when it is interrupted.
+// sleep waits, and ends the run if it is interrupted.
 func (r *run) sleep(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -157,7 +156,7 @@ func (r *run) sleep(d time.Duration) {
 	}
 }
 
-// admit is the operator's word that no locks are active on new servers.
+// admit admits the new servers on behalf of the operator.
 func (r *run) admit() error {
 	if r.library != "hasp" || !r.s.records() {
 		return nil
@@ -184,28 +183,28 @@ func (r *run) admit() error {
 }
 
 func (r *run) job(slot int) job {
-	j := job{Library: r.library, Store: r.s.Store, Broken: r.broken, MaxTTL: r.s.MaxTTL, Skew: r.s.Skew[slot], State: r.state, Strict: r.s.Strict, Long: r.s.Long, Hasty: r.s.Hasty, Longest: cmp.Or(r.s.Longest, r.s.MaxTTL*3/2), Seed: r.s.Seed<<8 + uint64(r.hired)}
+	j := job{Library: r.library, Store: r.s.Store, Broken: r.broken, MaxTTL: r.s.MaxTTL, Skew: r.s.Skew[slot], State: r.state, Strict: r.s.Strict, Long: r.s.Long, Hasty: r.s.Hasty, Longest: cmp.Or(r.s.Longest, r.s.MaxTTL*3/2), Seed: r.s.Seed<<8 + uint64(r.spawned)}
 	for _, n := range r.nodes {
 		j.Addrs = append(j.Addrs, n.addr(slot))
 	}
 	return j
 }
 
-// hire starts a client for a slot.
-func (r *run) hire(slot int) error {
-	m, err := crew.Hire(r.hired, r.wires.client(slot), clientEnv, r.job(slot), r.log.hear)
+// spawn starts a client for a slot.
+func (r *run) spawn(slot int) error {
+	m, err := child.Spawn(r.spawned, r.wires.client(slot), clientEnv, r.job(slot), r.log.hear)
 	if err != nil {
 		return err
 	}
-	r.hired++
-	r.slots, r.hires = append(r.slots, slot), append(r.hires, now())
+	r.spawned++
+	r.slots, r.startedAt = append(r.slots, slot), append(r.startedAt, now())
 	r.crew[slot] = m
 	r.t.Cleanup(m.Kill)
 	return nil
 }
 
-// readmitted waits until all nodes vote again, also those that forgot something,
-// and returns those for which that takes too long.
+// readmitted waits until all nodes vote again, also those that lost data, and
+// returns those that take too long.
 func (r *run) readmitted(lost func() time.Duration) (late []string) {
 	if r.library != "hasp" || !r.s.records() {
 		return nil
@@ -215,9 +214,8 @@ func (r *run) readmitted(lost func() time.Duration) (late []string) {
 	before := lost()
 	for i, n := range r.nodes {
 		for !r.votes(n) {
-			// The latest that a client can have seen the record is the end of the
-			// faults.
-			if over := now().Sub(r.over.Add(wait)); over > comeback+lost()-before {
+			// A client has seen the record at the end of the faults at the latest.
+			if over := now().Sub(r.over.Add(wait)); over > recoveryLimit+lost()-before {
 				late = append(late, fmt.Sprintf("node %d does not vote %v after it should", i, over))
 				break
 			}
@@ -227,7 +225,7 @@ func (r *run) readmitted(lost func() time.Duration) (late []string) {
 	return late
 }
 
-// votes asks a node for its record.
+// votes reports whether a node votes, by its record.
 func (r *run) votes(n *node) bool {
 	rdb := direct(n.server)
 	defer rdb.Close()
@@ -240,7 +238,7 @@ func (r *run) votes(n *node) bool {
 }
 
 // recover waits until every client has been granted a lock after the faults,
-// and returns what is wrong with that.
+// and returns those that took too long.
 func (r *run) recover(lost func() time.Duration) (late []string) {
 	waiting := map[int]bool{}
 	for _, m := range r.crew {
@@ -254,7 +252,7 @@ func (r *run) recover(lost func() time.Duration) (late []string) {
 			seen++
 			if e.What == granted && e.At > r.over && waiting[e.Client] {
 				delete(waiting, e.Client)
-				if took := e.At.Sub(r.over); took > comeback+lost()-before {
+				if took := e.At.Sub(r.over); took > recoveryLimit+lost()-before {
 					late = append(late, fmt.Sprintf("client %d had the lock only %v after the faults", e.Client, took))
 				}
 			}
@@ -273,11 +271,11 @@ func (r *run) recover(lost func() time.Duration) (late []string) {
 	return late
 }
 
-// dismiss ends the clients, and returns those that do not end: with where they
-// hang.
-func (r *run) dismiss() (hung []string) {
+// stopClients stops the clients, and returns those that do not end, with their
+// stacks.
+func (r *run) stopClients() (hung []string) {
 	for _, m := range r.crew {
-		go m.Say(answer{Stop: true})
+		go m.Send(answer{Stop: true})
 	}
 	limit := time.After(r.patience)
 	for _, m := range r.crew {
@@ -285,7 +283,7 @@ func (r *run) dismiss() (hung []string) {
 		case <-m.Ended:
 		case <-limit:
 			limit = time.After(time.Second)
-			_ = m.Signal(syscall.SIGQUIT) // Go writes its stacks
+			_ = m.Signal(syscall.SIGQUIT) // makes Go print the stacks
 			select {
 			case <-m.Ended:
 			case <-time.After(5 * time.Second):

@@ -18,7 +18,7 @@ const (
 	clients = 4
 )
 
-// Store is what keeps the locks.
+// Store is the kind of store that keeps the locks.
 type Store string
 
 // The stores.
@@ -43,19 +43,19 @@ type Part string
 
 // The parts of a fault. Not each kind has all.
 const (
-	Prepare Part = "prepare" // what must be there before, and harms nobody
+	Prepare Part = "prepare" // what has to be done before, without effect on anybody
 	Begin   Part = "begin"
 	End     Part = "end"
 )
 
-// Action is one thing that is done to the cluster at a moment.
+// Action begins or ends one fault at a moment.
 type Action struct {
 	At     time.Duration `json:"at"` // since the faults began
 	Kind   Kind          `json:"kind"`
 	Part   Part          `json:"part"`
 	Nodes  []int         `json:"nodes,omitempty"` // from 0
 	Client int           `json:"client"`          // from 0; -1: none in particular
-	// By is a clock's step, a link's delay, or how late a request comes.
+	// By is a clock's step, a link's delay, or how late a request arrives.
 	By  time.Duration `json:"by,omitempty"`
 	How string        `json:"how,omitempty"` // of RefuseWrites: how the errors begin; of Split: guarded, or not
 }
@@ -78,26 +78,26 @@ func (a Action) String() string {
 	return b.String()
 }
 
-// Schedule is everything that is decided before a run. It follows from Seed.
+// Schedule is everything that is decided before a run. It is derived from Seed.
 type Schedule struct {
 	Seed    uint64                 `json:"seed"`
 	Store   Store                  `json:"store"`
 	MaxTTL  time.Duration          `json:"max_ttl"`
 	Keep    [nodes]Persistence     `json:"keep"`
 	Skew    [clients]time.Duration `json:"skew"`    // of the clients' clocks, as far as fences go
-	Shared  bool                   `json:"shared"`  // clients share the memory of waits
-	Strict  bool                   `json:"strict"`  // the clients' go-redis sends nothing twice and obeys contexts
+	Shared  bool                   `json:"shared"`  // clients share the file of waits
+	Strict  bool                   `json:"strict"`  // the clients' go-redis never sends a command twice, and obeys contexts
 	Long    int                    `json:"long"`    // one hold in so many is long
 	Longest time.Duration          `json:"longest"` // of those; 0: one and a half TTLs
-	Hasty   bool                   `json:"hasty"`   // who waits gives up within a second
-	Wired   bool                   `json:"wired"`   // the links are the kernel's, in namespaces; else proxies
+	Hasty   bool                   `json:"hasty"`   // waiters give up within a second
+	Wired   bool                   `json:"wired"`   // the links are real, between namespaces; otherwise proxies
 	Actions []Action               `json:"actions"`
-	// Encore is what happens once all nodes that forgot something vote again,
-	// counted from there.
-	Encore []Action `json:"encore,omitempty"`
+	// AfterRecovery is what happens once all nodes that lost data vote again. Its times
+	// are counted from then.
+	AfterRecovery []Action `json:"after_recovery,omitempty"`
 }
 
-// String is the schedule for people, and for comparing two of them.
+// String describes the schedule. Equal texts mean equal schedules.
 func (s *Schedule) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d: %s; TTL %v; nodes keep %v; clients' clocks off by %v; waits shared: %v; strict connections: %v; one hold in %d is long; hasty: %v; links in namespaces: %v\n",
@@ -105,7 +105,7 @@ func (s *Schedule) String() string {
 	for _, a := range s.Actions {
 		fmt.Fprintf(&b, "  %v\n", a)
 	}
-	for _, a := range s.Encore {
+	for _, a := range s.AfterRecovery {
 		fmt.Fprintf(&b, "  once all nodes vote again, %v\n", a)
 	}
 	for _, why := range s.MayOverlap() {
@@ -117,7 +117,7 @@ func (s *Schedule) String() string {
 	return b.String()
 }
 
-// on is how many nodes there are.
+// on returns the number of nodes.
 func (s *Schedule) on() int {
 	if s.Store == Redlock {
 		return nodes
@@ -125,8 +125,8 @@ func (s *Schedule) on() int {
 	return 1
 }
 
-// records says whether the nodes keep a record, and do not vote after they may have
-// forgotten something.
+// records reports whether the nodes keep a record, and do not vote after they may have
+// lost data.
 func (s *Schedule) records() bool { return s.Store != Redis }
 
 // Kinds returns the kinds of fault that occur, in the order of the catalogue.
@@ -139,29 +139,29 @@ func (s *Schedule) Kinds() (kinds []Kind) {
 	return kinds
 }
 
-// FakesClocks says whether the run needs libfaketime.
+// FakesClocks reports whether the run needs libfaketime.
 func (s *Schedule) FakesClocks() bool {
 	return slices.ContainsFunc(s.Actions, func(a Action) bool { return a.steps() })
 }
 
-// canBeWired says whether network namespaces can make all faults of the links.
+// canBeWired reports whether real links can have all faults of the schedule.
 func (s *Schedule) canBeWired() bool {
 	return !slices.ContainsFunc(s.Actions, func(a Action) bool {
 		switch a.Kind {
-		case Delay, Duplicate, Late, ResetLinks, CutAll, Promote, Split: // the last two for their proxies, which lead elsewhere
+		case Delay, Duplicate, Late, ResetLinks, CutAll, Promote, Split: // the last two need proxies that can be redirected
 			return true
 		}
 		return false
 	})
 }
 
-// steps says whether the action steps a node's clock.
+// steps reports whether the action steps a node's clock.
 func (a Action) steps() bool {
 	return a.Kind == ClockForward || a.Kind == ClockBack || a.Kind == ClockHeldBack
 }
 
-// forgets says whether the action takes memory from a node in a way that its
-// record shows.
+// forgets reports whether the action makes a node lose data in a way that its record
+// shows.
 func (a Action) forgets() bool {
 	switch a.Kind {
 	case RestartEmpty, RestartRDB, RestartTorn, RestartAOF, AllEmpty, Promote, ClockHeldBack:
@@ -186,7 +186,7 @@ func (s *Schedule) MayOverlap() (broken []string) {
 		case a.Kind == Evict && a.Part == Begin:
 			broken = append(broken, fmt.Sprintf("node %v evicts leases", a.Nodes))
 		case a.Kind == Split && a.Part == Begin && !(s.records() && a.How == guarded):
-			broken = append(broken, "the old master of a promoted replica goes on")
+			broken = append(broken, "the old master of a promoted replica continues to run")
 		case !s.records() && a.forgets() && a.Kind != RestartAOF:
 			broken = append(broken, "the server forgets leases, and keeps no record")
 		}
@@ -194,7 +194,7 @@ func (s *Schedule) MayOverlap() (broken []string) {
 	return broken
 }
 
-// clockError is how wrong a node's clock may be when it has forgotten its
+// clockError is how wrong a node's clock may be when it has lost its
 // fences (internal/admission).
 const clockError = 3 * time.Second
 
@@ -235,8 +235,8 @@ func (s *Schedule) mayRepeatAlone() (broken []string) {
 	return broken
 }
 
-// MayWait names what the schedule does to the times that the server keeps. Where
-// there is nothing, a key that stands open beside a waiter is a violation.
+// MayWait names what the schedule does to the times that the server keeps. If there is
+// nothing, a key that is free beside a waiter is a violation.
 func (s *Schedule) MayWait() (broken []string) {
 	for _, a := range s.Actions {
 		if a.Kind == ClockBack {

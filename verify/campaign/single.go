@@ -16,30 +16,30 @@ import (
 	"github.com/hasplock/hasp/internal/testserver"
 )
 
-// singleTTL is long enough for every scene to be over within it, also on a machine
-// that is busy, and the other limits follow from that: a node may take its time, and
-// so may the second client, which in some scenes asks in vain.
+// singleTTL is longer than any scenario takes, also on a busy machine. The other limits
+// follow from it: those of a slow node, and of the second client, which is not granted
+// the lock in some scenarios.
 const (
 	singleTTL     = 40 * time.Second
 	singleTimeout = time.Second
 	singleLimit   = 8 * time.Second
 )
 
-// Single is what one fault of one node leads to: a client holds the lock on
-// nodes 0, 1 and 2, and reaches no others; something happens to node 2; and a
-// client that reaches 2, 3 and 4 only asks for the same lock.
+// Single is the effect of one fault of one node: a client holds the lock on nodes
+// 0, 1 and 2, and reaches no others; node 2 has a fault; and a client that reaches
+// only 2, 3 and 4 tries to acquire the same lock.
 type Single struct {
 	Library string `json:"library"`
 	Fault   Kind   `json:"fault"`  // empty: none
-	Two     bool   `json:"two"`    // both hold the lock at one time
-	Caught  bool   `json:"caught"` // the register refused the first one's write, after the second one's
-	Why     string `json:"why"`    // why the second one was refused
+	Two     bool   `json:"two"`    // both hold the lock at once
+	Caught  bool   `json:"caught"` // the register refused the first client's write after the second one's
+	Why     string `json:"why"`    // why the second client was refused
 }
 
-// Singles are the faults of SideBySide, none among them.
+// Singles are the faults of SideBySide; the empty one is no fault.
 var Singles = []Kind{"", ClockForward, RestartEmpty, Flush}
 
-// SideBySide shows what single faults lead to, with redsync and with hasp.
+// SideBySide compares the effects of single faults on redsync and on hasp.
 // Where clocks cannot be faked, that row is left out.
 func SideBySide(ctx context.Context) ([]Single, error) {
 	var rows []Single
@@ -77,7 +77,7 @@ func single(t *testserver.Program, library string, fault Kind) Single {
 		j.Timeout = singleTimeout
 		both[i], err = open(&j, func(event) error { return nil })
 		t.Must(err)
-		defer func() { _ = both[i].close() }() // a client that lost its nodes cannot release
+		defer func() { _ = both[i].close() }() // a client without its nodes cannot release
 	}
 	lock := func(i int, limit time.Duration) (lease, error) {
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -111,7 +111,7 @@ func single(t *testserver.Program, library string, fault Kind) Single {
 	late := reg.serve(event{What: write, Fence: first.fence(), Value: read1.Value})
 	got.Caught = late.Refused
 	if now() >= first.deadline() {
-		t.Must(errors.New("the scene took longer than the lease"))
+		t.Must(errors.New("the scenario took longer than the lease"))
 	}
 	return got
 }
@@ -125,7 +125,7 @@ func singlesMarkdown(w io.Writer, rows []Single) {
 			fault = "none"
 		}
 		if r.Two {
-			two, stale = "**yes**", "taken: there is no fence"
+			two, stale = "**yes**", "accepted: there is no fence"
 		}
 		if r.Caught {
 			stale = "refused, by its fence"

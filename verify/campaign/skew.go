@@ -12,15 +12,15 @@ import (
 	"github.com/hasplock/hasp/driver"
 )
 
-// skewed makes a client see a node as one would whose wall clock is off: the
-// clocks of one machine agree, and that alone would make fences rise. It maps
-// every fence that passes, each way, so nothing else changes.
+// skewed gives a client a wall clock that is wrong: all processes of one machine have
+// the same clock, and that alone would make fences rise. It shifts every fence in
+// requests and answers, and changes nothing else.
 type skewed struct {
 	member
-	by time.Duration // what a fence of the client is more, in the node's numbers
+	by time.Duration // how much larger a fence of the client is at the node
 }
 
-// shift adds a time to a fence that is one.
+// shift adds a time to a fence that is not 0.
 func shift(fence uint64, by time.Duration) uint64 {
 	if fence == 0 {
 		return 0

@@ -16,45 +16,45 @@ import (
 	"github.com/hasplock/hasp/quorum"
 )
 
-// variant is Redlock with one safeguard taken out, by what stands around its
-// nodes or around the whole, and the scene in which that shows. In the same
-// scene, Redlock as it is must be without fault.
+// variant is Redlock with one safeguard removed, by wrappers around its nodes or
+// around the quorum, and the scenario in which that shows. In the same scenario,
+// Redlock as it is must have no violation.
 type variant struct {
-	name  string
-	node  func(n member, share any) member               // around each node of an actor
-	whole func(d driver.Driver, share any) driver.Driver // around its quorum
-	share func() any                                     // what those of one actor have in common
-	lists []int                                          // the stores behind the nodes, when not each its own
-	rate  float64                                        // of the nodes' clocks; 0 means 1
-	scene func(ctx context.Context, w *world) error
+	name     string
+	node     func(n member, share any) member               // around each node of an actor
+	whole    func(d driver.Driver, share any) driver.Driver // around their quorum
+	share    func() any                                     // state that the wrappers of one actor share
+	lists    []int                                          // the store behind each node, if not its own
+	rate     float64                                        // of the nodes' clocks; 0 means 1
+	scenario func(ctx context.Context, w *world) error
 
-	// Of one real server: the schedule in which it shows, and the oracle that sees it.
+	// For one real server: the schedule in which it shows, and the oracle that notices.
 	plan   func() *Schedule
 	oracle string
 }
 
 var variants = []*variant{
-	{name: "DEL without compare", node: func(n member, _ any) member { return blindRelease{n} }, scene: lateRelease},
-	{name: "no drift", whole: func(d driver.Driver, _ any) driver.Driver { return noDrift{d} }, rate: 1.009, scene: atTheEnd},
-	{name: "the time of the acquisition not subtracted", whole: func(d driver.Driver, _ any) driver.Driver { return lateTry{d} }, scene: slowGrant},
-	{name: "deadline from receipt", whole: func(d driver.Driver, _ any) driver.Driver { return lateRenew{d} }, scene: slowRenewal},
-	{name: "no release after a failed majority", node: keepVotes, whole: noteGrants, share: func() any { return &grants{} }, scene: splitVote},
-	{name: "restarted nodes vote", node: func(n member, _ any) member { return &eager{member: n} }, scene: restartBetween},
+	{name: "DEL without compare", node: func(n member, _ any) member { return blindRelease{n} }, scenario: lateRelease},
+	{name: "no drift", whole: func(d driver.Driver, _ any) driver.Driver { return noDrift{d} }, rate: 1.009, scenario: atTheEnd},
+	{name: "the time of the acquisition not subtracted", whole: func(d driver.Driver, _ any) driver.Driver { return lateTry{d} }, scenario: slowGrant},
+	{name: "deadline from receipt", whole: func(d driver.Driver, _ any) driver.Driver { return lateRenew{d} }, scenario: slowRenewal},
+	{name: "no release after a failed majority", node: keepVotes, whole: noteGrants, share: func() any { return &grants{} }, scenario: splitVote},
+	{name: "restarted nodes vote", node: func(n member, _ any) member { return &eager{member: n} }, scenario: restartBetween},
 	{name: "uptime instead of the record", node: func(n member, _ any) member {
 		return &eager{member: n, uptime: worldTTL, since: map[string]time.Time{}}
-	}, scene: flushBetween},
-	{name: "fences not compared", node: func(n member, _ any) member { return anyFence{n} }, scene: clockBehind},
-	{name: "a minority counts", node: func(n member, _ any) member { return silentYes{n} }, scene: twoSides},
-	{name: "a reader's vote beside a writer's", node: func(n member, _ any) member { return besides{n, driver.Shared} }, scene: readerBesideWriter},
-	{name: "a writer's vote beside readers'", node: func(n member, _ any) member { return besides{n, driver.Exclusive} }, scene: writerBesideReader},
-	{name: "a reader's release takes the others' votes", node: func(n member, _ any) member { return releaseAll{n} }, scene: readersLeave},
-	{name: "readers' fences not compared", node: func(n member, _ any) member { return anyFence{n} }, scene: writerBehindReader},
-	{name: "restarted nodes vote, and readers are forgotten", node: func(n member, _ any) member { return &eager{member: n} }, scene: restartBesideReader},
-	{name: "no tombstones, one server", node: func(n member, _ any) member { return mortal{n} }, scene: overtakenTry},
-	{name: "one node listed twice", node: func(n member, _ any) member { return nameless{n} }, lists: []int{0, 1, 2, 2, 2}, scene: onlyOne},
+	}, scenario: flushBetween},
+	{name: "fences not compared", node: func(n member, _ any) member { return anyFence{n} }, scenario: clockBehind},
+	{name: "a minority counts", node: func(n member, _ any) member { return silenceCounts{n} }, scenario: twoSides},
+	{name: "a reader's vote beside a writer's", node: func(n member, _ any) member { return ignoreMode{n, driver.Shared} }, scenario: readerBesideWriter},
+	{name: "a writer's vote beside readers'", node: func(n member, _ any) member { return ignoreMode{n, driver.Exclusive} }, scenario: writerBesideReader},
+	{name: "a reader's release takes the others' votes", node: func(n member, _ any) member { return releaseAll{n} }, scenario: readersLeave},
+	{name: "readers' fences not compared", node: func(n member, _ any) member { return anyFence{n} }, scenario: writerBehindReader},
+	{name: "restarted nodes vote, and readers are forgotten", node: func(n member, _ any) member { return &eager{member: n} }, scenario: restartBesideReader},
+	{name: "no tombstones, one server", node: func(n member, _ any) member { return noTombstones{n} }, scenario: overtakenTry},
+	{name: "one node listed twice", node: func(n member, _ any) member { return anonymous{n} }, lists: []int{0, 1, 2, 2, 2}, scenario: onlyOne},
 }
 
-// named returns the variant of a name; nil for the empty one.
+// named returns the variant with a name; nil for an empty name.
 func named(name string) (*variant, error) {
 	for _, v := range slices.Concat(variants, loneVariants) {
 		if v.name == name {
@@ -67,7 +67,7 @@ func named(name string) (*variant, error) {
 	return nil, fmt.Errorf("no variant is called %q", name)
 }
 
-// shared is what the parts of one client have in common.
+// shared returns the state that the wrappers of one client share.
 func (v *variant) shared() any {
 	if v == nil || v.share == nil {
 		return nil
@@ -75,8 +75,8 @@ func (v *variant) shared() any {
 	return v.share()
 }
 
-// alone makes the driver of one server, with a safeguard taken out; nil leaves it as
-// it is.
+// alone makes the driver of one server, with a safeguard removed; nil leaves it as it
+// is.
 func (v *variant) alone(n member, seen *witness) driver.Driver {
 	share := v.shared()
 	if v != nil && v.node != nil {
@@ -88,8 +88,8 @@ func (v *variant) alone(n member, seen *witness) driver.Driver {
 	return witnessed{seen.around(asOne{n}), n}
 }
 
-// compose makes a quorum of nodes, with a safeguard taken out; nil leaves
-// Redlock as it is.
+// compose makes a quorum of nodes, with a safeguard removed; nil leaves Redlock as it
+// is.
 func (v *variant) compose(all []member, skew time.Duration, o *quorum.Options, seen *witness) driver.Driver {
 	share := v.shared()
 	var ds []driver.Node
@@ -109,13 +109,13 @@ func (v *variant) compose(all []member, skew time.Duration, o *quorum.Options, s
 	return q
 }
 
-// member is a server that can be one of a quorum's nodes.
+// member is a server that can be a node of a quorum.
 type member interface {
 	driver.Node
 	driver.Recorded
 }
 
-// asOne is a member that is asked as the only one.
+// asOne uses a member as a store of its own, without a quorum.
 type asOne struct{ member }
 
 func (s asOne) Try(ctx context.Context, r driver.TryRequest) (driver.Result, error) {
@@ -126,7 +126,7 @@ func (s asOne) Release(ctx context.Context, r driver.ReleaseRequest) error {
 	return s.Withdraw(ctx, driver.WithdrawRequest{ReleaseRequest: r})
 }
 
-// blindRelease frees the key whoever has it.
+// blindRelease frees the key whoever holds it.
 type blindRelease struct{ member }
 
 func (b blindRelease) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
@@ -136,7 +136,7 @@ func (b blindRelease) Withdraw(ctx context.Context, r driver.WithdrawRequest) er
 	return b.member.Withdraw(ctx, r)
 }
 
-// noDrift gives back what is subtracted for clocks that differ.
+// noDrift adds what is subtracted because clocks differ.
 type noDrift struct{ driver.Driver }
 
 func (n noDrift) Try(ctx context.Context, r driver.TryRequest) (driver.Result, error) {
@@ -147,7 +147,7 @@ func (n noDrift) Try(ctx context.Context, r driver.TryRequest) (driver.Result, e
 	return res, err
 }
 
-// lateTry counts a lease from when its grant was known.
+// lateTry counts a lease from the answer to the Try.
 type lateTry struct{ driver.Driver }
 
 func (l lateTry) Try(ctx context.Context, r driver.TryRequest) (driver.Result, error) {
@@ -159,7 +159,7 @@ func (l lateTry) Try(ctx context.Context, r driver.TryRequest) (driver.Result, e
 	return res, err
 }
 
-// lateRenew counts a lease from when its renewal was known.
+// lateRenew counts a lease from the answer to the Renew.
 type lateRenew struct{ driver.Driver }
 
 func (l lateRenew) Renew(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal)) {
@@ -172,7 +172,7 @@ func (l lateRenew) Renew(ctx context.Context, rs []driver.RenewRequest, done fun
 	})
 }
 
-// grants are the owners that a majority granted.
+// grants are the owners that a majority granted the key.
 type grants struct{ owners sync.Map }
 
 type voteKeeper struct {
@@ -180,7 +180,7 @@ type voteKeeper struct {
 	g *grants
 }
 
-// keepVotes leaves the votes of an attempt that failed where they are.
+// keepVotes does not withdraw the votes of a failed attempt.
 func keepVotes(n member, share any) member { return voteKeeper{n, share.(*grants)} }
 
 func (v voteKeeper) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
@@ -205,13 +205,13 @@ func (n grantNoter) Try(ctx context.Context, r driver.TryRequest) (driver.Result
 	return res, err
 }
 
-// eager has a node vote as soon as it was up for so long, whatever it forgot.
+// eager makes a node vote as soon as it was up for uptime, whatever it lost.
 type eager struct {
 	member
 	uptime time.Duration
 
 	mu    sync.Mutex
-	since map[string]time.Time // when each life of the node began
+	since map[string]time.Time // when each run of the node began
 }
 
 func (e *eager) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
@@ -234,13 +234,13 @@ func (e *eager) Record(ctx context.Context) (driver.Record, error) {
 		return rec, err
 	}
 	if err := e.member.Admit(ctx, rec, e.Traits().MaxTTL); err != nil {
-		return rec, nil //nolint:nilerr // it waits
+		return rec, nil //nolint:nilerr // it does not vote yet
 	}
 	return e.member.Record(ctx)
 }
 
-// up is how long a life has lasted: the nodes of a world were up for an hour
-// before anybody asked.
+// up returns how long a run of the node has lasted. The nodes of a world were up for an
+// hour before the first request.
 func (e *eager) up(life string) time.Duration {
 	if e.since == nil {
 		return 0
@@ -256,7 +256,7 @@ func (e *eager) up(life string) time.Duration {
 	return time.Since(e.since[life])
 }
 
-// anyFence grants whatever fence is proposed.
+// anyFence grants any fence that is proposed.
 type anyFence struct{ member }
 
 func (a anyFence) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
@@ -272,10 +272,10 @@ func (a anyFence) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result
 	return res, err
 }
 
-// silentYes takes no answer for a yes.
-type silentYes struct{ member }
+// silenceCounts counts a node that does not answer as a vote.
+type silenceCounts struct{ member }
 
-func (s silentYes) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+func (s silenceCounts) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 	res, err := s.member.Vote(ctx, r)
 	if err != nil {
 		return driver.Result{Granted: true, Fence: r.Proposal, TTL: r.TTL}, nil //nolint:nilerr // that is what is broken here
@@ -283,13 +283,13 @@ func (s silentYes) Vote(ctx context.Context, r driver.VoteRequest) (driver.Resul
 	return res, err
 }
 
-// besides votes for requests in one mode, whoever holds the key in the other.
-type besides struct {
+// ignoreMode grants requests of one mode even if the key is held in the other.
+type ignoreMode struct {
 	member
 	of driver.Mode
 }
 
-func (b besides) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+func (b ignoreMode) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 	res, err := b.member.Vote(ctx, r)
 	if err == nil && !res.Granted && res.Why == driver.Held && r.Mode == b.of && res.Holder.Mode != b.of {
 		return driver.Result{Granted: true, Fence: r.Proposal, TTL: r.TTL, Node: res.Node}, nil
@@ -297,7 +297,7 @@ func (b besides) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result,
 	return res, err
 }
 
-// releaseAll frees the key whoever shares it.
+// releaseAll frees the key for all that share it.
 type releaseAll struct{ member }
 
 func (a releaseAll) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
@@ -309,16 +309,16 @@ func (a releaseAll) Withdraw(ctx context.Context, r driver.WithdrawRequest) erro
 	return a.member.Withdraw(ctx, r)
 }
 
-// nameless hides which store a node is.
-type nameless struct{ member }
+// anonymous hides which store a node is.
+type anonymous struct{ member }
 
-func (n nameless) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+func (n anonymous) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 	res, err := n.member.Vote(ctx, r)
 	res.Node = ""
 	return res, err
 }
 
-func (n nameless) Record(ctx context.Context) (driver.Record, error) {
+func (n anonymous) Record(ctx context.Context) (driver.Record, error) {
 	r, err := n.member.Record(ctx)
 	r.Node = ""
 	return r, err

@@ -11,8 +11,8 @@ import (
 	"testing/synctest"
 )
 
-// Rule: every safeguard of Redlock is needed: without it there is a scene in
-// which an oracle finds a violation, and with it there is none.
+// Rule: every safeguard of Redlock is needed: without it there is a scenario in which
+// an oracle finds a violation, and with it the same scenario has none.
 func TestBrokenVariantsAreCaught(t *testing.T) {
 	for _, v := range variants {
 		t.Run(v.name, func(t *testing.T) {
@@ -28,7 +28,7 @@ func TestBrokenVariantsAreCaught(t *testing.T) {
 	}
 }
 
-// play plays the scene of a variant, and returns what the oracles found.
+// play runs the scenario of a variant, and returns what the oracles found.
 func play(t *testing.T, v, broken *variant) (found []string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -36,7 +36,7 @@ func play(t *testing.T, v, broken *variant) (found []string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := v.scene(t.Context(), w); err != nil {
+		if err := v.scenario(t.Context(), w); err != nil {
 			t.Fatal(err)
 		}
 		found = w.findings()

@@ -8,49 +8,49 @@ package campaign
 import (
 	"time"
 
-	"github.com/hasplock/hasp/verify/internal/crew"
+	"github.com/hasplock/hasp/verify/internal/child"
 )
 
-// Mono is an instant of a clock that all processes share.
-type Mono = crew.Mono
+// Mono is an instant of the clock that all processes share.
+type Mono = child.Mono
 
-func now() Mono { return crew.Now() }
+func now() Mono { return child.Now() }
 
-// job is what a client process is told at its start.
+// job is the configuration of a client process.
 type job struct {
 	Library string // "hasp" or "redsync"
 	Store   Store
-	Broken  string // the variant of hasp; empty: as it is
+	Broken  string // the variant of hasp; empty: hasp as it is
 	Addrs   []string
 	MaxTTL  time.Duration
 	Skew    time.Duration
 	State   string        // the directory for waits, or empty
-	Timeout time.Duration // of a node; 0: as package quorum has it
+	Timeout time.Duration // of a node; 0: package quorum's default
 	Seed    uint64
-	Strict  bool          // go-redis sends nothing twice and obeys contexts; else its defaults
+	Strict  bool          // go-redis never sends a command twice, and obeys contexts; otherwise its defaults
 	Long    int           // one hold in so many lasts for a renewal or more
-	Longest time.Duration // of those
-	Hasty   bool          // every other wait is a short one
+	Longest time.Duration // of these holds
+	Hasty   bool          // every other wait is short
 }
 
-// what says what an event is.
+// what is the kind of an event.
 type what string
 
 // The events that a client reports, in the order of one acquisition.
 const (
 	asked    what = "asked"    // before Lock or TryLock
 	waiting  what = "waiting"  // it waits in the queue
-	failed   what = "failed"   // it returned without a lease
-	granted  what = "granted"  // it returned with one
+	failed   what = "failed"   // Lock or TryLock returned without a lease
+	granted  what = "granted"  // Lock or TryLock returned a lease
 	renewed  what = "renewed"  // the deadline moved
 	lowered  what = "lowered"  // before Downgrade: from now on the client only reads
 	shares   what = "shares"   // Downgrade returned
 	ended    what = "ended"    // before Release: the hold is over
-	gone     what = "gone"     // the store answered a release, also of what Lock left behind
+	gone     what = "gone"     // the store answered a release, also one that Lock left to the background
 	released what = "released" // Release returned
 	read     what = "read"     // the register is asked for its value
 	write    what = "write"    // the register is asked to take the next value
-	look     what = "look"     // the register is asked whether it has the value still
+	look     what = "look"     // the register is asked whether it still has the value
 	bye      what = "bye"      // the client has ended
 )
 
@@ -70,13 +70,13 @@ type event struct {
 	Err      string `json:"err,omitempty"`
 	Held     bool   `json:"held,omitempty"` // of failed: somebody else had the key
 	Value    value  `json:"value,omitzero"`
-	// Stood is what the machine took from this process so far.
+	// Stood is for how long this process has not got to run so far.
 	Stood time.Duration `json:"stood,omitempty"`
-	// Slow is what its calls to the store took so far, beyond a few milliseconds each.
+	// Slow is how much longer than usual its calls to the store took so far.
 	Slow time.Duration `json:"slow,omitempty"`
 }
 
-// value is what both faces of the register hold.
+// value is both numbers of a register.
 type value struct {
 	Fenced int `json:"fenced"`
 	Bare   int `json:"bare"`

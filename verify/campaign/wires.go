@@ -19,13 +19,13 @@ import (
 	"github.com/hasplock/hasp/internal/testserver"
 )
 
-// wires is a network of the kernel's: the servers in one namespace, each client
-// in one of its own, and a third that has nothing but the bridge between them,
-// which drops packets. What a proxy cannot make happens by itself: nobody is
-// told, connects hang, connections are half open, and TCP sends again what was
-// lost, so that it arrives when the partition is over and whoever asked has gone.
+// wires is a real network: the servers in one namespace, each client in one of its
+// own, and a third that has nothing but the bridge between them, which drops packets.
+// It does what a proxy cannot: no end gets an error, connects hang, connections are
+// half open, and TCP retransmits what was lost, so that requests arrive after the
+// partition, when their sender is gone.
 //
-// Namespaces have no name and belong to a process each, with which they go.
+// Namespaces have no name, and each ends with the process that it belongs to.
 type wires struct {
 	t       *testserver.Program
 	bridge  *namespace
@@ -34,11 +34,11 @@ type wires struct {
 	lost    map[link]bool // what the bridge drops
 }
 
-// link is a direction between a client and a node, by addresses.
+// link is one direction between a client and a node, by addresses.
 type link struct{ from, to string }
 
-// berth is a node's place in the network.
-type berth struct {
+// location is a node's place in the network.
+type location struct {
 	enter []string // the command that runs another one there
 	addr  string
 }
@@ -50,7 +50,7 @@ type namespace struct{ cmd *exec.Cmd }
 func nodeAddr(i int) string   { return fmt.Sprintf("10.77.0.%d", 1+i) }
 func clientAddr(i int) string { return fmt.Sprintf("10.77.0.%d", 101+i) }
 
-// tool finds a program where an ordinary user's PATH does not look, too.
+// tool finds a program, also in folders that are not in an ordinary user's PATH.
 func tool(name, pkg string) (string, error) {
 	path, err := exec.LookPath(name)
 	if err != nil {
@@ -62,8 +62,7 @@ func tool(name, pkg string) (string, error) {
 	return path, nil
 }
 
-// CanCutWires is nil where schedules can have network namespaces for links, or
-// says what is missing.
+// CanCutWires returns nil if schedules can have real links, or says what is missing.
 func CanCutWires() error {
 	var errs []error
 	for _, t := range [][2]string{{"ip", "iproute2"}, {"nft", "nftables"}, {"nsenter", "util-linux"}} {
@@ -77,7 +76,7 @@ func CanCutWires() error {
 	return err
 }
 
-// newWires makes the network, without any fault.
+// newWires makes the network, without faults.
 func newWires(t *testserver.Program) *wires {
 	w := &wires{t: t, lost: map[link]bool{}}
 	w.bridge, w.servers = newNamespace(t), newNamespace(t)
@@ -112,8 +111,8 @@ func newWires(t *testserver.Program) *wires {
 	return w
 }
 
-// newNamespace makes an empty one. It is gone when its process is, and all that
-// were started in it; the process ends with this one, whose pipe it reads.
+// newNamespace makes an empty namespace. It ends when its process and all that were
+// started in it have ended; that process ends with this one, whose pipe it reads.
 func newNamespace(t *testserver.Program) *namespace {
 	cmd := exec.Command("cat")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
@@ -131,7 +130,7 @@ func newNamespace(t *testserver.Program) *namespace {
 
 func (n *namespace) pid() int { return n.cmd.Process.Pid }
 
-// enter is the command that turns into another one in the namespace.
+// enter returns the command that executes another one in the namespace.
 func (n *namespace) enter() []string {
 	return []string{"nsenter", fmt.Sprintf("--net=/proc/%d/ns/net", n.pid()), "--"}
 }
@@ -152,15 +151,15 @@ func (w *wires) run(n *namespace, input, name string, args ...string) string {
 	return string(out)
 }
 
-// node is the place of a node; w may be nil.
-func (w *wires) node(i int) *berth {
+// node returns the location of a node; w may be nil.
+func (w *wires) node(i int) *location {
 	if w == nil {
 		return nil
 	}
-	return &berth{w.servers.enter(), nodeAddr(i)}
+	return &location{w.servers.enter(), nodeAddr(i)}
 }
 
-// client is the command that runs another one where a client is; w may be nil.
+// client returns the command that runs another one in a client's namespace; w may be nil.
 func (w *wires) client(slot int) []string {
 	if w == nil {
 		return nil
@@ -168,7 +167,7 @@ func (w *wires) client(slot int) []string {
 	return w.clients[slot].enter()
 }
 
-// play cuts links, or mends them, all at one moment.
+// play cuts or restores links, all at one moment.
 func (w *wires) play(a Action) {
 	for _, n := range a.Nodes {
 		up, down := link{clientAddr(a.Client), nodeAddr(n)}, link{nodeAddr(n), clientAddr(a.Client)}
@@ -183,7 +182,7 @@ func (w *wires) play(a Action) {
 		case a.Kind == LoseReplies:
 			w.lost[down] = true
 		default:
-			w.t.Fatalf("no wires have the fault %q", a.Kind)
+			w.t.Fatalf("real links cannot have the fault %q", a.Kind)
 		}
 	}
 	rules := "flush set bridge wires lost\n"
@@ -195,8 +194,8 @@ func (w *wires) play(a Action) {
 
 var packets = regexp.MustCompile(`counter packets (\d+) `)
 
-// traffic says how many packets were dropped, and how many segments TCP has
-// sent again.
+// traffic returns how many packets were dropped, and how many segments TCP has
+// retransmitted.
 func (w *wires) traffic() (dropped, resent int) {
 	found := packets.FindStringSubmatch(w.run(w.bridge, "", "nft", "list", "chain", "bridge", "wires", "forward"))
 	if found == nil {
@@ -212,8 +211,8 @@ func (w *wires) traffic() (dropped, resent int) {
 	return dropped, resent
 }
 
-// counterOf reads a counter of /proc/net/snmp, where a line has the names and
-// the next one the values.
+// counterOf reads a counter of /proc/net/snmp, where one line has the names and the
+// next one the values.
 func counterOf(table, of, name string) int {
 	var names []string
 	for line := range strings.Lines(table) {

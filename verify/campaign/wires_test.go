@@ -20,7 +20,7 @@ import (
 	"github.com/hasplock/hasp/internal/testserver"
 )
 
-// needWires skips the test where the kernel's links cannot be had.
+// needWires skips the test where real links are not available.
 func needWires(t *testing.T) {
 	t.Helper()
 	testserver.Require(t, "redis")
@@ -95,9 +95,9 @@ var realPartitions = map[string]*Schedule{
 		[]cut{{3000, 4300, Partition, 1, []int{2}}}),
 }
 
-// Rule: what a partition of the kernel's does to TCP breaks nothing: requests
-// that arrive when it is over, and whoever asked has gone, give nobody another's
-// lease and take none away.
+// Rule: a real partition, with all that it does to TCP, breaks nothing: requests that
+// arrive after it, when their sender is gone, neither grant another's lease nor take
+// one away.
 func TestRealPartitions(t *testing.T) {
 	needWires(t)
 	t.Parallel()
@@ -112,8 +112,8 @@ func TestRealPartitions(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				t.Logf("%+v in %v, back after %v, the machine took %v; %d packets were dropped, and %d segments sent again",
-					o.Counts, o.Took, o.Back, o.Stood, o.Dropped, o.Resent)
+				t.Logf("%+v in %v, back after %v, stalled for %v; %d packets were dropped, and %d segments sent again",
+					o.Counts, o.Took, o.Back, o.Stalled, o.Dropped, o.Resent)
 				if o.Dropped == 0 || o.Resent == 0 {
 					t.Error("nothing was cut")
 				}
@@ -128,8 +128,8 @@ func TestRealPartitions(t *testing.T) {
 	wg.Wait()
 }
 
-// Rule: a request that was lost in a partition is carried out when it is over,
-// though whoever sent it has gone; one whose reply is lost, at once.
+// Rule: a request that was lost in a partition is carried out after it, though its
+// sender is gone; one whose reply is lost, at once.
 func TestWires(t *testing.T) {
 	needWires(t)
 	t.Parallel()
@@ -143,7 +143,7 @@ func TestWires(t *testing.T) {
 			send("SET late " + string(kind[0]) + "\n")
 			if kind != LoseReplies {
 				if got := late(p, n); got != "" {
-					t.Errorf("%s: the request came through", kind)
+					t.Errorf("%s: the request came call", kind)
 				}
 				a.Part = End
 				w.play(a)
@@ -164,7 +164,7 @@ func TestWires(t *testing.T) {
 	}
 }
 
-// late reads what the late request sets.
+// late reads the value that the late request sets.
 func late(p *testserver.Program, n *node) string {
 	rdb := direct(n.server)
 	defer rdb.Close()
@@ -173,8 +173,8 @@ func late(p *testserver.Program, n *node) string {
 	return got
 }
 
-// speaker connects to a node from the place of client 0. What it returns sends
-// one request, and returns once nobody waits for its reply.
+// speaker connects to a node from the namespace of client 0. The function that it
+// returns sends one request, and returns once nobody waits for the reply.
 func speaker(p *testserver.Program, w *wires, n *node) func(string) {
 	line := append(w.client(0), "bash", "-c", fmt.Sprintf(
 		`exec 3<>/dev/tcp/%s/%d && echo connected && read -r ask && printf '%%s\r\n' "$ask" >&3`, nodeAddr(0), n.server.Port()))
@@ -193,7 +193,7 @@ func speaker(p *testserver.Program, w *wires, n *node) func(string) {
 	}
 }
 
-// A schedule that has no links of the kernel's says so.
+// A schedule knows whether it can have real links.
 func TestWhatWiresCannot(t *testing.T) {
 	for k, want := range map[Kind]bool{Partition: true, LoseReplies: true, RestartRDB: true, ClockBack: true, Delay: false, Late: false, Promote: false} {
 		s := Schedule{Actions: []Action{act(Flush, Begin, 0, 1), act(k, Begin, 0, 1)}}

@@ -15,24 +15,24 @@ import (
 	"github.com/hasplock/hasp/driver"
 )
 
-// witness stands between hasp and its engine, and knows how late the deadline of each
-// lease may be: by the engine's word, less the drift, from before the request. It says
-// when the store has answered a release.
+// witness wraps hasp's engine, and computes how late the deadline of each lease may be:
+// the TTL that the engine reported, less the drift, counted from before the request. It
+// also reports when the store has answered a release.
 type witness struct {
-	tell func(event)
-	slow atomic.Int64 // ns, see usual
+	report func(event)
+	slow   atomic.Int64 // ns, see usual
 
 	mu    sync.Mutex
-	now   *turn            // whose owner the next new one is
+	now   *turn            // that the next new owner belongs to
 	turns map[string]*turn // by owner
 	most  map[string]Mono
 }
 
-func newWitness(tell func(event)) *witness {
-	return &witness{tell: tell, turns: map[string]*turn{}, most: map[string]Mono{}}
+func newWitness(report func(event)) *witness {
+	return &witness{report: report, turns: map[string]*turn{}, most: map[string]Mono{}}
 }
 
-// takes says that a turn begins.
+// takes records that a turn begins.
 func (w *witness) takes(t *turn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -64,7 +64,7 @@ const usual = 10 * time.Millisecond
 
 func (w *witness) took(since Mono) { w.slow.Add(int64(max(0, now().Sub(since)-usual))) }
 
-// around has the witness look at a driver.
+// around wraps a driver.
 func (w *witness) around(d driver.Driver) driver.Driver { return watched{d, w} }
 
 type watched struct {
@@ -99,12 +99,12 @@ func (d watched) Release(ctx context.Context, r driver.ReleaseRequest) error {
 	err := d.Driver.Release(ctx, r)
 	d.by.took(at)
 	if t, _ := d.by.of(r.Owner); t != nil && (err == nil || errors.Is(err, driver.ErrNotHeld)) {
-		d.by.tell(t.event(gone))
+		d.by.report(t.event(gone))
 	}
 	return err
 }
 
-// witnessed is a watched node: hasp lets it vote again.
+// witnessed is a watched node, which hasp can admit.
 type witnessed struct {
 	driver.Driver
 	node member

@@ -24,19 +24,19 @@ import (
 // grant.
 const worldTTL = 10 * time.Second
 
-// world is five nodes in memory, for scenes that are too exact for real
-// servers. It runs in a bubble of testing/synctest.
+// world is five nodes in memory, for scenarios that need exact timing. It runs in a
+// bubble of testing/synctest.
 type world struct {
 	stores []*memdriver.Store
 	rate   float64 // how fast the clocks of the nodes run
 	begun  time.Time
-	broken *variant // what every actor is made with; nil: nothing is broken
+	broken *variant // how every actor is made; nil: nothing is broken
 	actors []*actor
 	holds  []*hold
-	found  []string // what no oracle of holds sees
+	found  []string // findings that are not about holds
 }
 
-// newWorld makes nodes that vote, and have been up for long.
+// newWorld makes nodes that vote and have been up for a long time.
 func newWorld(ctx context.Context, broken *variant, rate float64) (*world, error) {
 	w := &world{rate: rate, begun: time.Now(), broken: broken}
 	now := func() time.Time { return w.begun.Add(time.Duration(w.rate * float64(time.Since(w.begun)))) }
@@ -49,8 +49,8 @@ func newWorld(ctx context.Context, broken *variant, rate float64) (*world, error
 		}
 	}
 	time.Sleep(time.Hour)
-	// The fake clock stands still while somebody acts, and a node that was left
-	// alone may want a fence above its clock.
+	// The fake clock does not advance while an actor acts, and a node without earlier
+	// requests may require a fence above its clock.
 	for _, s := range w.stores {
 		r := driver.TryRequest{Claim: driver.Claim{Key: "before", Owner: rand.Text()}, TTL: worldTTL}
 		if _, err := s.Vote(ctx, driver.VoteRequest{TryRequest: r, Proposal: uint64(time.Now().UnixMicro())}); err != nil {
@@ -67,7 +67,7 @@ type actor struct {
 	id    int
 	skew  time.Duration
 	reach []int         // the nodes that it reaches
-	slow  time.Duration // how much later than the nodes act it hears of it
+	slow  time.Duration // the delay of answers to it
 	locks *hasp.Client
 	n     int
 }
@@ -78,7 +78,7 @@ func (w *world) actor(skew time.Duration, reach ...int) (*actor, error) {
 	w.actors = append(w.actors, a)
 	var all []member
 	for i := range nodes {
-		all = append(all, &window{member: w.stores[i], a: a, i: i})
+		all = append(all, &nodeLink{member: w.stores[i], a: a, i: i})
 	}
 	d := w.broken.compose(all, skew, &quorum.Options{NodeTimeout: 2 * time.Second}, newWitness(func(event) {}))
 	var err error
@@ -90,27 +90,27 @@ func (w *world) actor(skew time.Duration, reach ...int) (*actor, error) {
 func (w *world) close() {
 	for _, a := range w.actors {
 		if a.locks != nil {
-			_ = a.locks.Close() // what could not be released is part of many scenes
+			_ = a.locks.Close() // many scenarios leave leases that cannot be released
 		}
 	}
 }
 
 func (w *world) now() Mono { return Mono(time.Since(w.begun)) }
 
-// sceneLease is a lease and its entry in the history.
-type sceneLease struct {
+// actorLease is a lease and its entry in the history.
+type actorLease struct {
 	*hasp.Lease
 	a *actor
 	h *hold
 }
 
-// try asks once for the key, without renewal. It is nil when it was refused.
-func (a *actor) try(ctx context.Context) *sceneLease { return a.take(ctx, false) }
+// try tries once to acquire the key, without renewal. It returns nil if it was refused.
+func (a *actor) try(ctx context.Context) *actorLease { return a.take(ctx, false) }
 
-// read is try for one who shares the key with others who read.
-func (a *actor) read(ctx context.Context) *sceneLease { return a.take(ctx, true) }
+// read is try in shared mode.
+func (a *actor) read(ctx context.Context) *actorLease { return a.take(ctx, true) }
 
-func (a *actor) take(ctx context.Context, shared bool) *sceneLease {
+func (a *actor) take(ctx context.Context, shared bool) *actorLease {
 	a.n++
 	asked := a.w.now()
 	m := a.locks.RWMutex("k", &hasp.LockOptions{TTL: worldTTL, NoRenew: true})
@@ -124,24 +124,24 @@ func (a *actor) take(ctx context.Context, shared bool) *sceneLease {
 	}
 	h := &hold{Client: a.id, N: a.n, Key: "k", Fence: shift(l.Fence(), a.skew), Shared: shared, Asked: asked, From: a.w.now()}
 	a.w.holds = append(a.w.holds, h)
-	s := &sceneLease{l, a, h}
+	s := &actorLease{l, a, h}
 	s.until()
 	a.w.counts(ctx, l.Owner())
 	return s
 }
 
-// until notes the deadline.
-func (s *sceneLease) until() { s.h.To = s.a.w.now().Add(time.Until(s.Deadline())) }
+// until records the deadline.
+func (s *actorLease) until() { s.h.To = s.a.w.now().Add(time.Until(s.Deadline())) }
 
-// release notes the end of the hold, and releases.
-func (s *sceneLease) release() {
+// release records the end of the hold, and releases.
+func (s *actorLease) release() {
 	s.h.To = min(s.h.To, s.a.w.now())
 	if s.Release() == nil {
 		s.h.Released = s.a.w.now()
 	}
 }
 
-// counts is an oracle: a majority of the stores granted.
+// counts is an oracle: a majority of the stores must have granted.
 func (w *world) counts(ctx context.Context, owner string) {
 	votes := 0
 	for _, s := range w.stores {
@@ -155,7 +155,7 @@ func (w *world) counts(ctx context.Context, owner string) {
 	}
 }
 
-// findings asks the oracles.
+// findings runs the oracles.
 func (w *world) findings() []string {
 	var holds []hold
 	for _, h := range w.holds {
@@ -165,8 +165,8 @@ func (w *world) findings() []string {
 	return slices.Concat(w.found, overlapping(holds), falling(holds, true))
 }
 
-// window is a node as one client reaches it.
-type window struct {
+// nodeLink is a node as one client reaches it.
+type nodeLink struct {
 	member
 	a *actor
 	i int
@@ -174,8 +174,8 @@ type window struct {
 
 var errCut = errors.New("the node cannot be reached")
 
-// through carries a call, and its answer late.
-func (v *window) through(ctx context.Context, call func() error) error {
+// call carries out a call, with a late answer.
+func (v *nodeLink) call(ctx context.Context, call func() error) error {
 	if !slices.Contains(v.a.reach, v.i) {
 		return errCut
 	}
@@ -192,14 +192,14 @@ func (v *window) through(ctx context.Context, call func() error) error {
 	return err
 }
 
-func (v *window) Vote(ctx context.Context, r driver.VoteRequest) (res driver.Result, err error) {
-	err = v.through(ctx, func() (err error) { res, err = v.member.Vote(ctx, r); return err })
+func (v *nodeLink) Vote(ctx context.Context, r driver.VoteRequest) (res driver.Result, err error) {
+	err = v.call(ctx, func() (err error) { res, err = v.member.Vote(ctx, r); return err })
 	return res, err
 }
 
-func (v *window) Renew(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal)) {
+func (v *nodeLink) Renew(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal)) {
 	got := make([]driver.Renewal, len(rs))
-	err := v.through(ctx, func() error {
+	err := v.call(ctx, func() error {
 		v.member.Renew(ctx, rs, func(i int, r driver.Renewal) { got[i] = r })
 		return nil
 	})
@@ -211,22 +211,22 @@ func (v *window) Renew(ctx context.Context, rs []driver.RenewRequest, done func(
 	}
 }
 
-func (v *window) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
-	return v.through(ctx, func() error { return v.member.Withdraw(ctx, r) })
+func (v *nodeLink) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
+	return v.call(ctx, func() error { return v.member.Withdraw(ctx, r) })
 }
 
-func (v *window) Watch(ctx context.Context, c driver.Claim) (hints <-chan struct{}, err error) {
-	err = v.through(ctx, func() (err error) { hints, err = v.member.Watch(ctx, c); return err })
+func (v *nodeLink) Watch(ctx context.Context, c driver.Claim) (hints <-chan struct{}, err error) {
+	err = v.call(ctx, func() (err error) { hints, err = v.member.Watch(ctx, c); return err })
 	return hints, err
 }
 
-func (v *window) Record(ctx context.Context) (r driver.Record, err error) {
-	err = v.through(ctx, func() (err error) { r, err = v.member.Record(ctx); return err })
+func (v *nodeLink) Record(ctx context.Context) (r driver.Record, err error) {
+	err = v.call(ctx, func() (err error) { r, err = v.member.Record(ctx); return err })
 	return r, err
 }
 
 // Classify knows the error of a node that cannot be reached.
-func (v *window) Classify(err error) driver.Class {
+func (v *nodeLink) Classify(err error) driver.Class {
 	if errors.Is(err, errCut) {
 		return driver.ClassUnreachable
 	}

@@ -11,11 +11,11 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/internal/history"
-	"github.com/hasplock/hasp/verify/internal/crew"
+	"github.com/hasplock/hasp/verify/internal/child"
 )
 
-// hear takes in what a process said.
-func (r *run) hear(rep report) {
+// receive records what a process reported.
+func (r *run) receive(rep report) {
 	p, e := rep.of, rep.e
 	if e == nil {
 		r.left(p)
@@ -24,10 +24,10 @@ func (r *run) hear(rep report) {
 	switch e.What {
 	case asked:
 		p.keys, p.asked = e.Keys, e.At
-		r.joins(p, e)
+		r.requested(p, e)
 	case failed:
 		r.waited(p, e.At)
-		r.trouble(e.At.Time()) // what it had may run out
+		r.trouble(e.At.Time()) // its leases may expire
 		if e.Cancelled {
 			r.Cancelled++
 		} else {
@@ -50,7 +50,7 @@ func (r *run) hear(rep report) {
 		r.end(p, e)
 	case released:
 		for _, h := range p.giving {
-			if h.kept = e.At.Time(); h.kept.After(h.ends) { // too late, as the store may see it
+			if h.kept = e.At.Time(); h.kept.After(h.ends) { // the store may take it for too late
 				r.trouble(h.ends)
 			}
 		}
@@ -60,17 +60,17 @@ func (r *run) hear(rep report) {
 	}
 }
 
-// trouble records that a hold may have ended without its client's doing.
+// trouble records that a hold may have ended without a release.
 func (r *run) trouble(at time.Time) {
 	if r.first.IsZero() || at.Before(r.first) {
 		r.first = at
 	}
 }
 
-// owner names a hold for people.
+// owner returns the name of a hold in messages.
 func owner(id int, owner string) string { return fmt.Sprintf("process %d (%s)", id, owner) }
 
-func latest(t time.Time, m crew.Mono) time.Time {
+func latest(t time.Time, m child.Mono) time.Time {
 	if u := m.Time(); u.After(t) {
 		return u
 	}
@@ -102,8 +102,8 @@ func (r *run) end(p *process, e *event) {
 	}
 	for _, l := range e.Leases {
 		i := slices.IndexFunc(p.open, func(h *holding) bool { return h.Owner == owner(p.ID, l.Owner) })
-		if i < 0 { // a process that makes no sense
-			r.broken("%v gives back %q, which it has not", p, l.Key)
+		if i < 0 { // an inconsistent report
+			r.broken("%v releases %q, which it does not hold", p, l.Key)
 			continue
 		}
 		h := p.open[i]

@@ -14,16 +14,16 @@ import (
 // asking is what a turn asks for.
 type asking struct {
 	keys      []string
-	shared    bool // of the one key that a kind other than LockAll asks for
-	ask       func(ctx context.Context) (grip, error)
-	downgrade bool // in the middle
+	shared    bool // of the one key, unless the kind is LockAll
+	ask       func(ctx context.Context) (holdings, error)
+	downgrade bool // halfway through
 }
 
-// draw decides what the next turn asks for.
+// draw draws what the next turn asks for.
 func (w *worker) draw() asking {
 	keys, o := w.job.Kind.keys(), &hasp.LockOptions{TTL: w.job.TTL}
 	one := func(lock func(context.Context) (*hasp.Lease, error)) asking {
-		return asking{keys: keys, ask: func(ctx context.Context) (grip, error) {
+		return asking{keys: keys, ask: func(ctx context.Context) (holdings, error) {
 			l, err := lock(ctx)
 			if err != nil {
 				return nil, err
@@ -52,7 +52,7 @@ func (w *worker) draw() asking {
 	return w.drawSome(keys, o)
 }
 
-// drawSome asks for two or three keys, in any order.
+// drawSome draws two or three keys, in any order.
 func (w *worker) drawSome(keys []string, o *hasp.LockOptions) asking {
 	w.rand.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
 	keys = keys[:2+w.rand.IntN(2)]
@@ -65,7 +65,7 @@ func (w *worker) drawSome(keys []string, o *hasp.LockOptions) asking {
 			items = append(items, m)
 		}
 	}
-	return asking{keys: keys, ask: func(ctx context.Context) (grip, error) {
+	return asking{keys: keys, ask: func(ctx context.Context) (holdings, error) {
 		all, err := hasp.LockAll(ctx, items...)
 		if err != nil {
 			return nil, err

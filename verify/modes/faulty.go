@@ -14,14 +14,14 @@ import (
 	"github.com/hasplock/hasp/internal/contend"
 )
 
-// fault changes what a client asks of its store, and what it hears: so it is seen
-// that each oracle notices.
+// fault changes what a client asks of its store, and the answers it gets, to show that
+// each oracle notices.
 type fault struct {
-	ask  func(r *contend.Owner)
-	hear func(res *driver.Result)
-	ttl  func(d *time.Duration) // of what is granted and renewed
-	free bool                   // releases are forgotten
-	deaf bool                   // hints are lost
+	ask     func(r *contend.Owner)
+	receive func(res *driver.Result)
+	ttl     func(d *time.Duration) // of what is granted and renewed
+	free    bool                   // releases are dropped
+	noHints bool                   // hints are dropped
 }
 
 // faults are by name.
@@ -31,14 +31,14 @@ var faults = map[string]fault{
 			r.Limit++
 		}
 	}},
-	"one slot for all": {hear: func(res *driver.Result) { res.Slot = 0 }},
+	"one slot for all": {receive: func(res *driver.Result) { res.Slot = 0 }},
 	"writers share":    {ask: func(r *contend.Owner) { r.Mode, r.Convert = driver.Shared, false }},
-	"fences fall":      {ask: func(r *contend.Owner) { r.Fence = mirror(r.Fence) }, hear: func(res *driver.Result) { res.Fence = mirror(res.Fence) }},
+	"fences fall":      {ask: func(r *contend.Owner) { r.Fence = mirror(r.Fence) }, receive: func(res *driver.Result) { res.Fence = mirror(res.Fence) }},
 	"leases too long":  {ttl: func(d *time.Duration) { *d *= 4 }},
-	"deaths untold":    {hear: func(res *driver.Result) { res.Abandoned = false }},
-	"deaths made up":   {hear: func(res *driver.Result) { res.Abandoned = true }},
+	"deaths hidden":    {receive: func(res *driver.Result) { res.Abandoned = false }},
+	"deaths made up":   {receive: func(res *driver.Result) { res.Abandoned = true }},
 	"nothing released": {ask: func(r *contend.Owner) { r.TTL = time.Hour }, free: true},
-	"nobody is told":   {hear: func(res *driver.Result) { res.RetryIn = 0 }, deaf: true},
+	"no hints":         {receive: func(res *driver.Result) { res.RetryIn = 0 }, noHints: true},
 	"the dead hold on": {ask: func(r *contend.Owner) { r.TTL = time.Hour }},
 }
 
@@ -50,7 +50,7 @@ func mirror(fence uint64) uint64 {
 	return 1<<62 - fence
 }
 
-// faulty puts the fault of a name before a driver; the empty one is none.
+// faulty wraps a driver with the named fault; an empty name means none.
 func faulty(d driver.Driver, name string) (driver.Driver, error) {
 	f, ok := faults[name]
 	switch {
@@ -77,8 +77,8 @@ func (b *broken) request(r contend.Owner) contend.Owner {
 
 func (b *broken) Try(ctx context.Context, r driver.TryRequest) (driver.Result, error) {
 	res, err := b.Driver.Try(ctx, b.request(contend.OfVote(driver.VoteRequest{TryRequest: r})).Vote().TryRequest)
-	if b.f.hear != nil {
-		b.f.hear(&res)
+	if b.f.receive != nil {
+		b.f.receive(&res)
 	}
 	if b.f.ttl != nil {
 		b.f.ttl(&res.TTL)
@@ -101,7 +101,7 @@ func (b *broken) Renew(ctx context.Context, rs []driver.RenewRequest, done func(
 
 func (b *broken) Watch(ctx context.Context, r driver.Claim) (<-chan struct{}, error) {
 	hints, err := b.Driver.Watch(ctx, r)
-	if b.f.deaf {
+	if b.f.noHints {
 		hints = make(chan struct{})
 	}
 	return hints, err

@@ -11,25 +11,25 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/internal/history"
-	"github.com/hasplock/hasp/verify/internal/crew"
+	"github.com/hasplock/hasp/verify/internal/child"
 )
 
 const (
-	// wake is how long a key may stand open beside one in the queue that is told by a
-	// message: far more than that takes, and less than waiting for the next sign of
-	// life with a TTL of 10 s or more.
+	// wake is how long a key may be available to a waiter that gets hints by messages:
+	// far longer than a message takes, and shorter than the time to the waiter's next
+	// Try with a TTL of 10 s or more.
 	wake = 2 * time.Second
-	// polls is the same where all of them poll one file, and keep each other from it.
+	// polls is the same where all waiters poll one file, and delay each other.
 	polls = 15 * time.Second
-	// claim is how long a key stays with one in the queue that was killed or stopped.
+	// claim is how long a key is offered to a waiter that was killed or stopped.
 	claim = 500 * time.Millisecond
-	// joining is how long it may take until one that asks is in the queue.
+	// joining is how long it may take until a waiter is in the queue.
 	joining = time.Second
 )
 
-// joins notes that a process is about to ask. What LockAll holds while it waits for
-// the next of its keys is not in the history, so that its waits say nothing.
-func (r *run) joins(p *process, e *event) {
+// requested records that a process is about to ask. The waits of LockAll are not
+// judged, because what it holds while it waits for its other keys is not in the history.
+func (r *run) requested(p *process, e *event) {
 	if r.o.Kind == LockAll {
 		return
 	}
@@ -39,8 +39,8 @@ func (r *run) joins(p *process, e *event) {
 	}
 }
 
-// waited notes that a process waits no longer.
-func (r *run) waited(p *process, at crew.Mono) {
+// waited records that a process no longer waits.
+func (r *run) waited(p *process, at child.Mono) {
 	if p.waits == nil {
 		return
 	}
@@ -49,10 +49,10 @@ func (r *run) waited(p *process, at crew.Mono) {
 	p.waits = nil
 }
 
-// gone: what a process had and was killed with stays for a TTL at most, and so
-// does its place in the queue.
+// gone records that a process was killed: its leases and its place in the queue last
+// for a TTL at most.
 func (r *run) gone(p *process) {
-	until := crew.Now().Add(r.o.TTL)
+	until := child.Now().Add(r.o.TTL)
 	for _, h := range slices.Concat(p.open, p.giving) {
 		h.kept = until.Time()
 	}
@@ -62,13 +62,13 @@ func (r *run) gone(p *process) {
 	}
 }
 
-// idle says which keys stood open to somebody in the queue for longer than documented.
+// idle returns an error if a key was available to a waiter for longer than documented.
 func (r *run) idle() error {
 	holds := make([]history.Hold, 0, len(r.holds))
 	for _, h := range r.holds {
 		kept := h.Hold
 		if kept.To = h.kept; kept.To.IsZero() {
-			kept.To = crew.Now().Time()
+			kept.To = child.Now().Time()
 		}
 		holds = append(holds, kept)
 	}
@@ -80,14 +80,14 @@ func (r *run) idle() error {
 		}
 		for _, w := range r.waits {
 			if w.Away && w.Asked.Before(to) && w.To.Add(claim).After(from) {
-				most += max(claim, min(r.o.TTL, 10*time.Second)) // SQLite waits for its patience
+				most += max(claim, min(r.o.TTL, 10*time.Second)) // SQLite waits for the patience of a place
 			}
 		}
 		return most
 	})
 }
 
-// ending collects what is to be done at the end of a run.
+// ending collects the cleanups of a run.
 type ending []func()
 
 func (e *ending) Cleanup(f func()) { *e = append(*e, f) }

@@ -15,12 +15,11 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/internal/history"
-	"github.com/hasplock/hasp/verify/internal/crew"
+	"github.com/hasplock/hasp/verify/internal/child"
 )
 
-// last takes all that there is, once the processes have ended: every key, every
-// slot. What those held that were killed is free after their TTL, so that nothing
-// is held by half.
+// last acquires every key and every slot, once the processes have ended: the keys of
+// killed processes must be free after their TTL, all of them.
 func (r *run) last(ctx context.Context) {
 	if len(r.Found) > 0 {
 		return
@@ -37,10 +36,10 @@ func (r *run) last(ctx context.Context) {
 			r.broken("the end: %v", err)
 		}
 	}()
-	me, o := &process{Member: &crew.Member{ID: r.hired + 1}}, &hasp.LockOptions{TTL: r.o.TTL}
+	me, o := &process{Process: &child.Process{ID: r.spawned + 1}}, &hasp.LockOptions{TTL: r.o.TTL}
 	var all []*hasp.Lease
 	take := func(lock func(context.Context) (*hasp.Lease, error)) bool {
-		me.asked = crew.Now()
+		me.asked = child.Now()
 		l, err := lock(ctx)
 		if err != nil {
 			r.broken("after all processes have ended: %v", err)
@@ -50,7 +49,7 @@ func (r *run) last(ctx context.Context) {
 		if r.o.Kind == Semaphore {
 			d.Limit = r.o.Slots
 		}
-		r.grant(me, &event{At: crew.Now(), Leases: []lease{d}, Abandoned: d.Abandoned})
+		r.grant(me, &event{At: child.Now(), Leases: []lease{d}, Abandoned: d.Abandoned})
 		all = append(all, l)
 		return true
 	}
@@ -70,7 +69,7 @@ func (r *run) last(ctx context.Context) {
 	}
 	for i, l := range all {
 		h := r.holds[len(r.holds)-len(all)+i]
-		h.To, h.kept = crew.Now().Time(), crew.Now().Time()
+		h.To, h.kept = child.Now().Time(), child.Now().Time()
 		if err := l.Release(); err != nil {
 			r.broken("the last release of %q: %v", l.Key(), err)
 		}
@@ -82,8 +81,8 @@ func (r *run) last(ctx context.Context) {
 	}
 }
 
-// free waits until nobody has a key: one that waited for it and was killed is
-// still offered it for a while.
+// free waits until nobody has a key: it may still be offered to a waiter that was
+// killed.
 func free(ctx context.Context, c *client, key string) error {
 	for {
 		info, err := c.Inspect(ctx, key)
@@ -113,7 +112,7 @@ func (r *run) judge(took time.Duration) *Outcome {
 			r.Found = append(r.Found, strings.Split(err.Error(), "\n")...)
 		}
 	}
-	r.Found = append(r.Found, untold(r.holds, r.first)...)
+	r.Found = append(r.Found, unreported(r.holds, r.first)...)
 	for _, p := range r.all {
 		r.Found = append(r.Found, back(p)...)
 	}
@@ -124,31 +123,31 @@ func (r *run) judge(took time.Duration) *Outcome {
 	return &r.Outcome
 }
 
-// untold finds holders that were killed, of whose death nobody was told: it is
-// the next one of the key to write, or one of those of a semaphore to come once
-// the lease was over. And deaths that were told before there can have been any.
-func untold(holds []*holding, first time.Time) (found []string) {
+// unreported finds killed holders whose death was not reported: to the next writer of
+// the key, or to some later holder of the semaphore after the lease expired. It also
+// finds deaths that were reported before there can have been any.
+func unreported(holds []*holding, first time.Time) (found []string) {
 	byKey := map[string][]*holding{}
 	for _, h := range holds {
 		byKey[h.Key] = append(byKey[h.Key], h)
 		if h.abandoned && (first.IsZero() || h.From.Before(first)) {
-			found = append(found, fmt.Sprintf("%s was told that a holder of %q before it did not finish, and all had", h.Owner, h.Key))
+			found = append(found, fmt.Sprintf("%s learned that a previous holder of %q did not release it, and all had", h.Owner, h.Key))
 		}
 	}
 	for key, hs := range byKey {
 		slices.SortStableFunc(hs, func(a, b *holding) int { return cmp.Or(a.From.Compare(b.From), cmp.Compare(a.Granted, b.Granted)) })
 		for i, h := range hs {
-			if h.cut && (h.Limit > 0 || !h.Shared && h.Down.IsZero()) && !told(h, hs[i+1:]) {
-				found = append(found, fmt.Sprintf("%s was killed while it held %q until %v, and nobody after it was told", h.Owner, key, h.To))
+			if h.cut && (h.Limit > 0 || !h.Shared && h.Down.IsZero()) && !reported(h, hs[i+1:]) {
+				found = append(found, fmt.Sprintf("%s was killed while it held %q until %v, and no later holder learned of it", h.Owner, key, h.To))
 			}
 		}
 	}
 	return found
 }
 
-// told says whether the death of a holder was told to those after it: to the
-// first that writes, and all that read before it.
-func told(dead *holding, after []*holding) bool {
+// reported reports whether later holders learned of the death of one: the first
+// writer, and all readers before it.
+func reported(dead *holding, after []*holding) bool {
 	for _, h := range after {
 		if h.Limit > 0 {
 			if h.abandoned && !h.From.Before(dead.To) {
@@ -160,22 +159,22 @@ func told(dead *holding, after []*holding) bool {
 			return h.abandoned
 		}
 	}
-	return dead.Limit == 0 // nobody came but those who read
+	return dead.Limit == 0 // only readers followed
 }
 
-// back finds leaders that a process saw after a later one.
+// back finds leaders that a process observed after a later one.
 func back(p *process) (found []string) {
 	var top lease
 	for _, l := range p.seen {
 		if l.Fence < top.Fence {
-			found = append(found, fmt.Sprintf("%v saw the leader with fence %d after the one with %d", p, l.Fence, top.Fence))
+			found = append(found, fmt.Sprintf("%v observed the leader with fence %d after the one with %d", p, l.Fence, top.Fence))
 		}
 		top = l
 	}
 	return found
 }
 
-// most is how many held one key at one instant.
+// most returns the largest number of holders of one key at one instant.
 func most(holds []history.Hold) (n int) {
 	type edge struct {
 		at time.Time

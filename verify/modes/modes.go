@@ -10,8 +10,8 @@
 // Every process reports each step before it goes on, by one clock: a hold is
 // valid from when its client learned of it to when it began to release it, or to
 // its deadline, whichever is first, and that of a killed process to its deadline
-// as last known. internal/history says what may not overlap; the rest is checked
-// here: that a holder's death is told to the next, that everybody has a turn in
+// as last known. internal/history checks what may not overlap; the rest is checked
+// here: that the next holder learns of a holder's death, that everybody has a turn in
 // the end, and that all keys and slots are free then.
 package modes
 
@@ -28,28 +28,28 @@ type Kind string
 
 // The kinds.
 const (
-	Semaphore Kind = "semaphore"  // all want one of the slots of a key
+	Semaphore Kind = "semaphore"  // all contend for the slots of one key
 	LockAll   Kind = "lock-all"   // each wants several keys at once, drawn at random; some only to read
-	Election  Kind = "election"   // all want to lead, and observe who does
+	Election  Kind = "election"   // all campaign, and observe the leader
 	ReadWrite Kind = "read-write" // one in four writes, the others read; writers may downgrade
 )
 
-// Kinds are all of them.
+// Kinds lists all kinds.
 var Kinds = []Kind{Semaphore, LockAll, Election, ReadWrite}
 
-// Options say what to do. Kind, Store and Processes are needed.
+// Options configure a run. Kind, Store and Processes are required.
 type Options struct {
 	Kind      Kind
 	Store     string // sqlite:PATH or redis://HOST:PORT; nobody else may use its keys
 	Processes int
 	Slots     int           // of the semaphore; 0 means 5
 	TTL       time.Duration // 0 means 2 s
-	// The run ends when it has lasted For and had so many Turns, and so many
-	// processes were killed and stopped, and there were turns since.
+	// The run ends when it has lasted For and had this many Turns, this many processes
+	// were killed and stopped, and there were turns since.
 	For                 time.Duration
 	Turns, Kills, Stops int
-	Seed                uint64 // of what is drawn; what comes of it depends on timing
-	// Patience is how long nothing may happen before that is a finding: 0 means
+	Seed                uint64 // of what is drawn; the outcome also depends on timing
+	// Patience is how long there may be no turn before that is a finding: 0 means
 	// 2 minutes, more than any machine's delay.
 	Patience time.Duration
 	broken   string // a fault of the store's driver; see faulty
@@ -75,34 +75,34 @@ func (k Kind) keys() (names []string) {
 	return names
 }
 
-// Outcome is what came of a run.
+// Outcome is the result of a run.
 type Outcome struct {
 	Granted   int // turns; one of LockAll counts once
 	Cancelled int // waits
-	Failed    int // turns that ended with trouble of the store
+	Failed    int // turns that ended with an error of the store
 	Killed    int // processes
 	Holding   int // of them: those that held something
 	Stopped   int // processes, for longer than the TTL
 	Lost      int // turns in which the lease was over before its release
-	Abandoned int // turns whose client was told that a holder before did not finish
+	Abandoned int // turns whose client learned that a previous holder did not release the key
 	Most      int // holders of one key at one instant, at most
 	Took      time.Duration
-	Trouble   string // what the last turn that failed said
-	// Found is what is wrong; none when all is well.
+	Trouble   string // the error of the last turn that failed
+	// Found lists what is wrong.
 	Found []string
 }
 
-// String is the outcome in a line.
+// String returns the outcome in one line.
 func (o *Outcome) String() string {
 	trouble := ""
 	if o.Trouble != "" {
 		trouble = "; the last trouble: " + o.Trouble
 	}
-	return fmt.Sprintf("%d turns in %v (%d waits cancelled, %d failed, %d lost, %d told of one abandoned, %d holders at once at most); %d processes killed, %d of them holders; %d stopped%s",
+	return fmt.Sprintf("%d turns in %v (%d waits cancelled, %d failed, %d lost, %d after one abandoned, %d holders at once at most); %d processes killed, %d of them holders; %d stopped%s",
 		o.Granted, o.Took.Round(10*time.Millisecond), o.Cancelled, o.Failed, o.Lost, o.Abandoned, o.Most, o.Killed, o.Holding, o.Stopped, trouble)
 }
 
-// Run runs the processes. The error says why that could not be done. A program
+// Run runs the processes. The error says why it could not. A program
 // that calls it calls WorkerMain first.
 func Run(ctx context.Context, o Options) (*Outcome, error) {
 	if o.Slots == 0 {

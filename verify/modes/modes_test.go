@@ -28,14 +28,13 @@ var stores = map[string]func(t *testing.T) string{
 	"redis":  func(t *testing.T) string { return "redis://" + testserver.Redis(t).Addr() },
 }
 
-// try runs the options on each kind of store. Many processes on one SQLite file
-// keep each other from it on a machine that is busy with other tests: there are
-// fewer of them.
+// try runs the options on each kind of store. It takes fewer processes for SQLite,
+// since many of them delay each other on a machine that is busy with other tests.
 func try(t *testing.T, o Options) {
 	t.Helper()
 	for kind, store := range stores {
 		t.Run(kind, func(t *testing.T) {
-			t.Parallel() // they wait more than they work
+			t.Parallel() // they mostly wait
 			o := o
 			o.Store, o.Seed = store(t), rand.Uint64()
 			if kind == "sqlite" {
@@ -54,7 +53,7 @@ func try(t *testing.T, o Options) {
 }
 
 // Rule: n slots have n holders at most, each slot one at a time, whoever is
-// killed; and what a killed one had comes back after its TTL.
+// killed; and what a killed one held is free after its TTL.
 func TestSemaphoreOf64Processes(t *testing.T) {
 	try(t, Options{Kind: Semaphore, Processes: 64, TTL: time.Second, Kills: 3})
 }
@@ -71,8 +70,8 @@ func TestElection(t *testing.T) {
 	try(t, Options{Kind: Election, Processes: 8, TTL: time.Second, Kills: 2, Stops: 2})
 }
 
-// Rule: who writes is alone, whoever is killed or stopped; a writer's death is
-// told to those after it.
+// Rule: a writer is alone, whoever is killed or stopped; later holders learn of a
+// writer's death.
 func TestReadersAndWriters(t *testing.T) {
 	try(t, Options{Kind: ReadWrite, Processes: 16, TTL: time.Second, Kills: 2, Stops: 1})
 }
@@ -89,19 +88,19 @@ func TestFaultsAreFound(t *testing.T) {
 		"writers share":           {Options{Kind: ReadWrite, Turns: 60}, "two holders of"},
 		"fences fall":             {Options{Kind: LockAll}, "does not rise"},
 		"leases too long":         {Options{Kind: Election, Stops: 2}, "two holders of"},
-		"deaths untold":           {Options{Kind: Election, Kills: 3}, "nobody after it was told"},
+		"deaths hidden":           {Options{Kind: Election, Kills: 3}, "no later holder learned"},
 		"deaths made up":          {Options{Kind: Election}, "and all had"},
 		"nothing released":        {Options{Kind: LockAll, Patience: 5 * time.Second}, "no turn in"},
-		"nobody is told":          {Options{Kind: ReadWrite, TTL: 30 * time.Second}, "stood open"},
+		"no hints":                {Options{Kind: ReadWrite, TTL: 30 * time.Second}, "stood open"},
 		"the dead hold on":        {Options{Kind: Election, Kills: 3, Patience: 5 * time.Second}, "no turn in"},
 	} {
-		t.Run(name, func(t *testing.T) { // alone: so many have to hold it at once
+		t.Run(name, func(t *testing.T) { // not in parallel: several have to hold it at once
 			var out *Outcome
 			for seed := range uint64(few) {
 				o := c.o
 				o.TTL = cmp.Or(o.TTL, time.Second)
 				o.Processes, o.Slots, o.Seed, o.broken = 5, 2, seed, name
-				if o.Store = stores["sqlite"](t); faults[name].deaf {
+				if o.Store = stores["sqlite"](t); faults[name].noHints {
 					o.Store = stores["redis"](t)
 				}
 				var err error

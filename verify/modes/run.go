@@ -15,65 +15,65 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/internal/history"
-	"github.com/hasplock/hasp/verify/internal/crew"
+	"github.com/hasplock/hasp/verify/internal/child"
 )
 
 // faultRest is the least time from one fault to the next: a process that is
 // killed has to be started again.
 const faultRest = 100 * time.Millisecond
 
-// process is a worker, as its parent sees it.
+// process is a worker, as the parent process sees it.
 type process struct {
-	*crew.Member
+	*child.Process
 	killed, stopped bool
 	turns           int
-	keys            []string      // it asked for last
-	asked           crew.Mono     // and when
+	keys            []string      // that it asked for last
+	asked           child.Mono    // and when
 	waits           *history.Wait // for what it asked; nil: it does not wait
 	open            []*holding    // what it holds
-	giving          []*holding    // what it gives back
+	giving          []*holding    // what it is releasing
 	seen            []lease       // the leaders that it saw
 }
 
-// holding is a hold of the history, and what only this package judges.
+// holding is a hold of the history, with what only this package judges.
 type holding struct {
 	history.Hold
-	abandoned bool      // its client was told that a holder before did not finish
+	abandoned bool      // its client learned that a previous holder did not release the key
 	cut       bool      // its process was killed under it
-	over      bool      // To is settled
-	ends      time.Time // its deadline, once it is given back
+	over      bool      // To is final
+	ends      time.Time // its deadline, once it is released
 	kept      time.Time // until when the store may have kept the key for it; zero: to the end
 }
 
-// report is an event, and whose it is. A nil event: the process is gone, and all
-// that it said was heard.
+// report is an event of a process. A nil event: the process has ended, and all of its
+// events were received.
 type report struct {
 	of *process
 	e  *event
 }
 
-// run is a run under way. One goroutine does all that is decided.
+// run is the state of a run. One goroutine makes all decisions.
 type run struct {
 	Outcome
 	o       *Options
 	rand    *rand.Rand
 	reports chan report
 	resume  chan *process
-	done    chan struct{} // closed when nobody listens any more
+	done    chan struct{} // closed when nobody receives any more
 	working map[*process]bool
-	hired   int
+	spawned int
 	all     []*process
 	holds   []*holding
 	waits   []history.Wait
-	lost    func() time.Duration // what the machine took from this process
-	first   time.Time            // when a hold may have ended badly for the first time; zero: not yet
+	lost    func() time.Duration // for how long this process did not get to run
+	first   time.Time            // when a hold may first have ended without a release; zero: not yet
 
 	begun   time.Time
 	closing bool
-	since   int       // turns since the last fault
-	gap     int       // how many there must be until the next
-	rest    time.Time // and when, at the earliest
-	held    bool      // it befalls one that was just granted something
+	since   int       // turns since the latest fault
+	gap     int       // the number of turns before the next fault
+	rest    time.Time // the earliest time of the next fault
+	held    bool      // it hits a process that was just granted something
 	ended   error     // why the run cannot go on
 }
 
@@ -82,13 +82,13 @@ func newRun(o *Options, r *rand.Rand) *run {
 		done: make(chan struct{}), working: map[*process]bool{}, gap: o.Processes, held: true, begun: time.Now()}
 }
 
-// hire starts one more process.
-func (r *run) hire() {
-	r.hired++
+// spawn starts one more process.
+func (r *run) spawn() {
+	r.spawned++
 	p := &process{}
-	j := job{Kind: r.o.Kind, Store: r.o.Store, Slots: r.o.Slots, TTL: r.o.TTL, Seed: r.o.Seed<<16 + uint64(r.hired), Broken: r.o.broken}
+	j := job{Kind: r.o.Kind, Store: r.o.Store, Slots: r.o.Slots, TTL: r.o.TTL, Seed: r.o.Seed<<16 + uint64(r.spawned), Broken: r.o.broken}
 	ready := make(chan struct{})
-	m, err := crew.Hire(r.hired, nil, workerEnv, j, func(_ *crew.Member, e event) {
+	started, err := child.Spawn(r.spawned, nil, workerEnv, j, func(_ *child.Process, e event) {
 		<-ready
 		r.pass(report{p, &e})
 	})
@@ -96,12 +96,12 @@ func (r *run) hire() {
 		r.ended = fmt.Errorf("a process could not be started: %w", err)
 		return
 	}
-	p.Member = m
+	p.Process = started
 	close(ready)
 	r.working[p] = true
 	r.all = append(r.all, p)
 	go func() {
-		<-m.Ended
+		<-started.Ended
 		r.pass(report{p, nil})
 	}()
 }
@@ -113,10 +113,10 @@ func (r *run) pass(rep report) {
 	}
 }
 
-// play runs the processes to their end.
+// play runs the processes until they end.
 func (r *run) play(ctx context.Context) error {
 	for range r.o.Processes {
-		r.hire()
+		r.spawn()
 	}
 	silence := time.NewTimer(r.o.Patience)
 	defer silence.Stop()
@@ -125,14 +125,14 @@ func (r *run) play(ctx context.Context) error {
 	for r.ended == nil && len(r.working) > 0 && len(r.Found) == 0 {
 		select {
 		case rep := <-r.reports:
-			if r.hear(rep); rep.e == nil || rep.e.What == granted {
+			if r.receive(rep); rep.e == nil || rep.e.What == granted {
 				silence.Reset(r.o.Patience)
 			}
 			if rep.e != nil {
 				r.fault(rep.of, rep.e.What == granted)
 			}
 		case p := <-r.resume:
-			r.goOn(p)
+			r.resumeProcess(p)
 		case <-tick.C:
 		case <-silence.C:
 			r.broken("no turn in %v: %s", r.o.Patience, r.wait())
@@ -146,21 +146,21 @@ func (r *run) play(ctx context.Context) error {
 	return r.ended
 }
 
-// enough says whether the run has shown what it shall.
+// enough reports whether the run has lasted long enough; see Options.
 func (r *run) enough() bool {
 	return time.Since(r.begun) >= r.o.For && r.Granted >= r.o.Turns && r.Killed >= r.o.Kills && r.Stopped >= r.o.Stops && r.since >= r.o.Processes
 }
 
-// close has every process end after one more turn.
+// close makes every process end after one more turn.
 func (r *run) close() {
 	r.closing = true
 	for p := range r.working {
-		r.goOn(p)
-		p.Say(order{Stop: true})
+		r.resumeProcess(p)
+		p.Send(order{Stop: true})
 	}
 }
 
-// wait says who waits for what, and who holds what.
+// wait describes which process wants and holds what.
 func (r *run) wait() string {
 	var b strings.Builder
 	for p := range r.working {
@@ -174,12 +174,12 @@ func (r *run) wait() string {
 
 func (p *process) String() string { return fmt.Sprintf("process %d", p.ID) }
 
-// broken records what is wrong.
+// broken records a finding.
 func (r *run) broken(format string, args ...any) {
 	r.Found = append(r.Found, fmt.Sprintf(format, args...))
 }
 
-// left: a process is gone.
+// left records that a process has ended.
 func (r *run) left(p *process) {
 	delete(r.working, p)
 	r.gone(p)
@@ -192,7 +192,7 @@ func (r *run) left(p *process) {
 	p.open = nil
 	switch {
 	case p.killed && !r.closing:
-		r.hire()
+		r.spawn()
 	case !p.killed && p.Errors() != "":
 		r.ended = fmt.Errorf("%v ended by itself: %s", p, p.Errors())
 	case !p.killed && !r.closing:
@@ -200,11 +200,11 @@ func (r *run) left(p *process) {
 	}
 }
 
-// fault kills or stops a process, when it is time for it: the one that just spoke,
+// fault kills or stops a process, if it is time for that: the one that just reported,
 // if it was granted something, or any.
 func (r *run) fault(p *process, granted bool) {
 	kill, stop := r.Killed < r.o.Kills, r.Stopped < r.o.Stops
-	if r.o.For > 0 && time.Since(r.begun) < r.o.For { // as many as there is time for
+	if r.o.For > 0 && time.Since(r.begun) < r.o.For { // as many as the time allows
 		kill, stop = r.o.Kills > 0, r.o.Stops > 0
 	}
 	if r.closing || !kill && !stop || r.since < r.gap || time.Now().Before(r.rest) || r.held && !granted {
@@ -216,13 +216,13 @@ func (r *run) fault(p *process, granted bool) {
 	if p == nil || p.killed || p.stopped {
 		return
 	}
-	r.trouble(crew.Now().Time())
+	r.trouble(child.Now().Time())
 	r.since, r.gap, r.held = 0, 1+r.rand.IntN(max(r.o.Processes/4, 2)), r.rand.IntN(3) > 0
 	r.rest = time.Now().Add(faultRest)
 	if !stop || kill && r.rand.IntN(2) == 0 {
 		p.killed = true
 		r.Killed++
-		go p.Kill() // which waits until all is heard that it said
+		go p.Kill() // which waits until all of its reports were received
 		return
 	}
 	if p.Signal(syscall.SIGSTOP) != nil { // it is gone
@@ -241,7 +241,7 @@ func (r *run) fault(p *process, granted bool) {
 	})
 }
 
-// anyone draws one of those that have had a turn.
+// anyone draws one of the processes that have had a turn.
 func (r *run) anyone() *process {
 	var all []*process
 	for p := range r.working {
@@ -256,15 +256,15 @@ func (r *run) anyone() *process {
 	return all[r.rand.IntN(len(all))]
 }
 
-// goOn lets a process go on that was stopped.
-func (r *run) goOn(p *process) {
+// resumeProcess lets a process go on that was stopped.
+func (r *run) resumeProcess(p *process) {
 	if p.stopped {
 		p.stopped = false
 		_ = p.Signal(syscall.SIGCONT) // fails only when it is gone
 	}
 }
 
-// killAll ends what is left.
+// killAll kills the processes that are left.
 func (r *run) killAll() {
 	close(r.done)
 	for p := range r.working {

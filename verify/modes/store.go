@@ -20,7 +20,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// client is a hasp.Client, and what stands behind it.
+// client is a hasp.Client with its connection.
 type client struct {
 	*hasp.Client
 	disconnect func() error
@@ -57,7 +57,7 @@ func open(store, broken string, observe func(hasp.Event)) (*client, error) {
 
 func (c *client) Close() error { return errors.Join(c.Client.Close(), c.disconnect()) }
 
-// silent drops what go-redis says of every connection that breaks.
+// silent drops go-redis's messages about broken connections.
 type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}

@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
-	"github.com/hasplock/hasp/verify/internal/crew"
+	"github.com/hasplock/hasp/verify/internal/child"
 )
 
 // workerEnv carries the job of a process, as JSON.
@@ -38,7 +38,7 @@ func WorkerMain() {
 	os.Exit(0)
 }
 
-// worker is this process as one.
+// worker is the state of this process.
 type worker struct {
 	job   job
 	locks *client
@@ -49,8 +49,8 @@ type worker struct {
 	held map[string]*hasp.Lease // by owner: those whose renewals are reported
 }
 
-// work takes turns until it is told to stop. When the input ends, so does the
-// process: nobody is left to work for.
+// work takes turns until it gets an order to stop. When the input ends, so does the
+// process: its parent is gone.
 func work(text string, in io.Reader, out io.Writer) error {
 	w := &worker{out: json.NewEncoder(out), held: map[string]*hasp.Lease{}}
 	if err := json.Unmarshal([]byte(text), &w.job); err != nil {
@@ -76,19 +76,19 @@ func work(text string, in io.Reader, out io.Writer) error {
 		go w.watch(ctx)
 	}
 	for last := false; !last; {
-		last = ctx.Err() != nil // one more turn, which nothing cuts short: everybody must have one
+		last = ctx.Err() != nil // one more turn, without a time limit: everybody must have one
 		if err := w.turn(last); err != nil {
 			return err
 		}
 	}
-	_ = w.locks.Close() // what is left in the store ends by itself
-	return w.tell(event{What: bye})
+	_ = w.locks.Close() // what is left in the store expires
+	return w.report(event{What: bye})
 }
 
-// tell reports an event: it has reached the parent's pipe when tell returns.
-func (w *worker) tell(e event) error {
+// report writes an event: it has reached the parent's pipe when report returns.
+func (w *worker) report(e event) error {
 	if e.At == 0 {
-		e.At = crew.Now()
+		e.At = child.Now()
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -104,28 +104,28 @@ func (w *worker) observe(e hasp.Event) {
 	l := w.held[e.Owner]
 	w.mu.Unlock()
 	if l != nil {
-		_ = w.tell(event{What: renewed, Leases: []lease{look(l)}}) // a broken pipe ends the process elsewhere
+		_ = w.report(event{What: renewed, Leases: []lease{look(l)}}) // a broken pipe ends the process elsewhere
 	}
 }
 
-// watch reports every leader that it sees.
+// watch reports every leader that it observes.
 func (w *worker) watch(ctx context.Context) {
 	for l, err := range w.locks.Election(w.job.Kind.key(), nil).Observe(ctx) {
 		if err == nil && l.Fence != 0 {
-			_ = w.tell(event{What: saw, Leases: []lease{{Key: l.Key, Owner: l.Holder.Owner, Fence: l.Fence}}}) // as above
+			_ = w.report(event{What: saw, Leases: []lease{{Key: l.Key, Owner: l.Holder.Owner, Fence: l.Fence}}}) // as above
 		}
 	}
 }
 
-// look describes a lease. Its deadline is never later than it is.
+// look describes a lease. The deadline that it gives is never later than the real one.
 func look(l *hasp.Lease) lease {
-	at := crew.Now()
+	at := child.Now()
 	return lease{Key: l.Key(), Owner: l.Owner(), Fence: l.Fence(), Shared: l.Mode() == hasp.Shared, Slot: l.Slot(),
 		Abandoned: l.Abandoned(), Deadline: at.Add(time.Until(l.Deadline()))}
 }
 
-// grip is what a turn holds: a lease, or several.
-type grip interface {
+// holdings is what a turn holds: a lease, or several.
+type holdings interface {
 	All() []*hasp.Lease
 	Done() <-chan struct{}
 	Release() error
@@ -135,8 +135,8 @@ type single struct{ *hasp.Lease }
 
 func (s single) All() []*hasp.Lease { return []*hasp.Lease{s.Lease} }
 
-// describe tells of all leases of a grip.
-func (w *worker) describe(g grip) (all []lease) {
+// describe describes all leases of a turn.
+func (w *worker) describe(g holdings) (all []lease) {
 	for _, l := range g.All() {
 		d := look(l)
 		if w.job.Kind == Semaphore {
@@ -152,16 +152,16 @@ func (w *worker) between(from, to time.Duration) time.Duration {
 	return from + time.Duration(w.rand.Int64N(int64(to-from)))
 }
 
-// turn asks, holds what it gets, and gives it back. The last one goes on until
-// it was granted. An error is one of the pipe.
+// turn acquires, holds for a while, and releases. The last turn waits until it is
+// granted. An error is one of the pipe.
 func (w *worker) turn(last bool) error {
 	for {
 		ctx, cancel := context.WithCancel(context.Background())
-		if !last && w.rand.IntN(10) == 0 { // gives up in the middle of things
+		if !last && w.rand.IntN(10) == 0 { // gives up while it waits
 			ctx, cancel = context.WithTimeout(context.Background(), w.between(time.Millisecond, 50*time.Millisecond))
 		}
 		d := w.draw()
-		if err := w.tell(event{What: asked, Keys: d.keys, Shared: d.shared}); err != nil {
+		if err := w.report(event{What: asked, Keys: d.keys, Shared: d.shared}); err != nil {
 			cancel()
 			return err
 		}
@@ -171,7 +171,7 @@ func (w *worker) turn(last bool) error {
 		if err == nil {
 			return w.use(g, d.downgrade)
 		}
-		if err := w.tell(event{What: failed, Cancelled: cancelled, Err: err.Error()}); err != nil {
+		if err := w.report(event{What: failed, Cancelled: cancelled, Err: err.Error()}); err != nil {
 			return err
 		}
 		if !last {
@@ -181,60 +181,60 @@ func (w *worker) turn(last bool) error {
 	}
 }
 
-// use holds for a while, and gives back.
-func (w *worker) use(g grip, downgrade bool) error {
+// use holds for a while, and releases.
+func (w *worker) use(g holdings, downgrade bool) error {
 	all := w.describe(g)
 	e := event{What: granted, Leases: all}
 	for _, l := range all {
 		e.Abandoned = e.Abandoned || l.Abandoned
 	}
 	w.follow(g, true)
-	if err := w.tell(e); err != nil {
+	if err := w.report(e); err != nil {
 		return err
 	}
 	length := w.between(0, 4*time.Millisecond)
 	switch n := w.rand.IntN(longHold); {
-	case n == 0: // past a renewal
+	case n == 0: // for longer than a renewal takes
 		length = w.between(w.job.TTL/3, w.job.TTL*2/3)
 	case n < 5:
 		length = w.between(20*time.Millisecond, 80*time.Millisecond)
 	}
 	lost := hold(g, length)
 	if downgrade && lost == 0 {
-		if err := w.tell(event{What: lowered}); err != nil {
+		if err := w.report(event{What: lowered}); err != nil {
 			return err
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), w.job.TTL)
-		_ = g.All()[0].Downgrade(ctx) // whatever came of it: nothing is written any more
+		_ = g.All()[0].Downgrade(ctx) // whether it succeeds or not, nothing is written any more
 		cancel()
 		lost = hold(g, length)
 	}
 	w.follow(g, false)
 	e = event{What: ended, Leases: w.describe(g), At: lost, Lost: lost != 0}
-	if err := w.tell(e); err != nil {
+	if err := w.report(e); err != nil {
 		return err
 	}
 	e = event{What: released}
 	if err := g.Release(); err != nil && !errors.Is(err, hasp.ErrLost) {
 		e.Err = err.Error()
 	}
-	return w.tell(e)
+	return w.report(e)
 }
 
-// hold waits, and says when the grip was lost meanwhile; 0: it was not.
-func hold(g grip, length time.Duration) (lost crew.Mono) {
+// hold waits, and returns when the holdings were lost meanwhile; 0: they were not.
+func hold(g holdings, length time.Duration) (lost child.Mono) {
 	timer := time.NewTimer(length)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 	case <-g.Done():
-		return crew.Now()
+		return child.Now()
 	}
 	return 0
 }
 
-// follow says whose renewals are to be reported.
-func (w *worker) follow(g grip, on bool) {
+// follow sets whether renewals of these leases are reported.
+func (w *worker) follow(g holdings, on bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, l := range g.All() {

@@ -3,7 +3,7 @@
 
 //go:build linux
 
-package crew
+package child
 
 import (
 	"time"

@@ -5,7 +5,7 @@
 
 // Package crew starts this program again, as processes that do as they are told
 // and say what they do, a line of JSON at a time, by one clock.
-package crew
+package child
 
 import (
 	"bytes"
@@ -20,21 +20,21 @@ import (
 	"syscall"
 )
 
-// Member is one process. Its methods may be called by any number of goroutines
+// Process is one process. Its methods may be called by any number of goroutines
 // at once.
-type Member struct {
+type Process struct {
 	ID    int
 	Ended chan struct{} // closed once it was reaped and all it said was heard
 
-	cmd  *exec.Cmd
-	in   io.WriteCloser
-	errs bytes.Buffer
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	stderr bytes.Buffer
 }
 
-// Hire starts this program once more with a job, as JSON, in the environment
+// Spawn starts this program once more with a job, as JSON, in the environment
 // variable that env names; enter, which may be empty, is the command that does so
-// somewhere else. What the process says goes to hear, one line after the other.
-func Hire[E any](id int, enter []string, env string, job any, hear func(*Member, E)) (*Member, error) {
+// somewhere else. What the process says goes to receive, one line after the other.
+func Spawn[E any](id int, enter []string, env string, job any, receive func(*Process, E)) (*Process, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -46,15 +46,15 @@ func Hire[E any](id int, enter []string, env string, job any, hear func(*Member,
 	line := append(slices.Clone(enter), exe)
 	cmd := exec.Command(line[0], line[1:]...)
 	cmd.Env = append(os.Environ(), env+"="+string(text))
-	return Start(id, cmd, hear)
+	return Start(id, cmd, receive)
 }
 
-// Start starts a process that speaks as those do that Hire starts.
-func Start[E any](id int, cmd *exec.Cmd, hear func(*Member, E)) (m *Member, err error) {
-	m = &Member{ID: id, cmd: cmd, Ended: make(chan struct{})}
-	cmd.Stderr = &m.errs
+// Start starts a process that speaks as those do that Spawn starts.
+func Start[E any](id int, cmd *exec.Cmd, receive func(*Process, E)) (p *Process, err error) {
+	p = &Process{ID: id, cmd: cmd, Ended: make(chan struct{})}
+	cmd.Stderr = &p.stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // also when it is stopped
-	if m.in, err = cmd.StdinPipe(); err != nil {
+	if p.in, err = cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
 	out, err := cmd.StdoutPipe()
@@ -71,43 +71,43 @@ func Start[E any](id int, cmd *exec.Cmd, hear func(*Member, E)) (m *Member, err 
 		if err != nil {
 			return
 		}
-		defer close(m.Ended)
+		defer close(p.Ended)
 		dec := json.NewDecoder(out)
 		for {
 			var e E
 			if dec.Decode(&e) != nil {
 				break
 			}
-			hear(m, e)
+			receive(p, e)
 		}
 		_ = cmd.Wait() // how it ended is in what it said
 	}()
-	return m, <-started
+	return p, <-started
 }
 
-// Say writes a line to the process, which may be gone.
-func (m *Member) Say(v any) {
+// Send writes a line to the process, which may be gone.
+func (p *Process) Send(v any) {
 	b, err := json.Marshal(v)
 	if err != nil {
 		panic(err)
 	}
-	_, _ = m.in.Write(append(b, '\n'))
+	_, _ = p.in.Write(append(b, '\n'))
 }
 
 // Errors is what the process wrote to standard error. It must have ended.
-func (m *Member) Errors() string { return m.errs.String() }
+func (p *Process) Errors() string { return p.stderr.String() }
 
 // Signal sends a signal. It is an error when the process has ended by itself.
-func (m *Member) Signal(s syscall.Signal) error {
-	err := m.cmd.Process.Signal(s)
+func (p *Process) Signal(s syscall.Signal) error {
+	err := p.cmd.Process.Signal(s)
 	if errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("client %d ended by itself:\n%s", m.ID, m.errs.String())
+		return fmt.Errorf("client %d ended by itself:\n%s", p.ID, p.stderr.String())
 	}
 	return err
 }
 
 // Kill ends the process and returns once it is gone.
-func (m *Member) Kill() {
-	_ = m.cmd.Process.Kill() // fails only when it is gone
-	<-m.Ended
+func (p *Process) Kill() {
+	_ = p.cmd.Process.Kill() // fails only when it is gone
+	<-p.Ended
 }

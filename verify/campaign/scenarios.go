@@ -14,7 +14,7 @@ import (
 	"github.com/hasplock/hasp/driver"
 )
 
-var errScene = errors.New("the scene did not come to be: a Lock that should be granted was refused")
+var errScenario = errors.New("the scenario was not reached: a Lock that should be granted was refused")
 
 // Two sides that have one node in common.
 var (
@@ -23,8 +23,8 @@ var (
 	right      = []int{2, 3, 4}
 )
 
-// cast makes an actor for each set of nodes.
-func (w *world) cast(reaches ...[]int) ([]*actor, error) {
+// newActors makes an actor for each set of nodes.
+func (w *world) newActors(reaches ...[]int) ([]*actor, error) {
 	var as []*actor
 	for _, reach := range reaches {
 		a, err := w.actor(0, reach...)
@@ -36,10 +36,10 @@ func (w *world) cast(reaches ...[]int) ([]*actor, error) {
 	return as, nil
 }
 
-// lateRelease: a holder whose lease is over releases, and a third one asks for
-// what the second one has.
+// lateRelease: a holder whose lease has ended releases, and a third client tries to
+// acquire what the second one holds.
 func lateRelease(ctx context.Context, w *world) error {
-	as, err := w.cast(everywhere, everywhere, everywhere)
+	as, err := w.newActors(everywhere, everywhere, everywhere)
 	if err != nil {
 		return err
 	}
@@ -47,58 +47,58 @@ func lateRelease(ctx context.Context, w *world) error {
 	time.Sleep(worldTTL + time.Second)
 	second := as[1].try(ctx)
 	if first == nil || second == nil {
-		return errScene
+		return errScenario
 	}
 	first.release()
 	as[2].try(ctx)
 	return nil
 }
 
-// atTheEnd: the nodes' clocks are fast, and another asks right before the lease
-// ends by the holder's.
+// atTheEnd: the nodes' clocks are fast, and another client tries to acquire right
+// before the deadline by the holder's clock.
 func atTheEnd(ctx context.Context, w *world) error {
-	as, err := w.cast(everywhere, everywhere)
+	as, err := w.newActors(everywhere, everywhere)
 	if err != nil {
 		return err
 	}
 	if as[0].try(ctx) == nil {
-		return errScene
+		return errScenario
 	}
 	time.Sleep(worldTTL * 995 / 1000)
 	if as[1].try(ctx) == nil {
-		return errScene
+		return errScenario
 	}
 	return nil
 }
 
-// slowGrant: the answers to a Try are slow, and another asks when the store's
-// time is over.
+// slowGrant: the answers to a Try are slow, and another client tries to acquire when
+// the lease has expired in the store.
 func slowGrant(ctx context.Context, w *world) error {
-	as, err := w.cast(everywhere, everywhere)
+	as, err := w.newActors(everywhere, everywhere)
 	if err != nil {
 		return err
 	}
 	begun := time.Now()
 	as[0].slow = 500 * time.Millisecond
 	if as[0].try(ctx) == nil {
-		return errScene
+		return errScenario
 	}
 	time.Sleep(worldTTL + 100*time.Millisecond - time.Since(begun))
 	if as[1].try(ctx) == nil {
-		return errScene
+		return errScenario
 	}
 	return nil
 }
 
-// slowRenewal is slowGrant with a renewal.
+// slowRenewal is slowGrant with a slow renewal.
 func slowRenewal(ctx context.Context, w *world) error {
-	as, err := w.cast(everywhere, everywhere)
+	as, err := w.newActors(everywhere, everywhere)
 	if err != nil {
 		return err
 	}
 	l := as[0].try(ctx)
 	if l == nil {
-		return errScene
+		return errScenario
 	}
 	begun := time.Now()
 	as[0].slow = 500 * time.Millisecond
@@ -108,24 +108,24 @@ func slowRenewal(ctx context.Context, w *world) error {
 	l.until()
 	time.Sleep(worldTTL + 100*time.Millisecond - time.Since(begun))
 	if as[1].try(ctx) == nil {
-		return errScene
+		return errScenario
 	}
 	return nil
 }
 
-// splitVote: an attempt fails for want of a majority, and the votes that it got
-// are needed by the next.
+// splitVote: an attempt gets no majority, and the next one needs the votes that it
+// got.
 func splitVote(ctx context.Context, w *world) error {
-	as, err := w.cast([]int{0, 1}, left)
+	as, err := w.newActors([]int{0, 1}, left)
 	if err != nil {
 		return err
 	}
 	if as[0].try(ctx) != nil {
-		return errScene
+		return errScenario
 	}
 	time.Sleep(time.Second) // its clean-up runs in the background
 	if as[1].try(ctx) == nil {
-		w.found = append(w.found, "the votes of a failed attempt are in the way of another")
+		w.found = append(w.found, "the votes of a failed attempt block another")
 	}
 	return nil
 }
@@ -135,7 +135,7 @@ func restartBetween(ctx context.Context, w *world) error {
 	return w.bothSides(ctx, (*actor).try, func() { w.stores[2].Restart(nil) })
 }
 
-// restartBesideReader is restartBetween with one who only reads.
+// restartBesideReader is restartBetween with a reader as the first holder.
 func restartBesideReader(ctx context.Context, w *world) error {
 	return w.bothSides(ctx, (*actor).read, func() { w.stores[2].Restart(nil) })
 }
@@ -146,16 +146,16 @@ func flushBetween(ctx context.Context, w *world) error {
 }
 
 func (w *world) bothSides(ctx context.Context, first acquire, forget func()) error {
-	as, err := w.cast(left, right)
+	as, err := w.newActors(left, right)
 	if err != nil {
 		return err
 	}
-	if l := as[1].try(ctx); l != nil { // the right side knows its nodes
+	if l := as[1].try(ctx); l != nil { // the right side sees the records of its nodes
 		l.release()
 	}
 	time.Sleep(time.Second)
 	if first(as[0], ctx) == nil {
-		return errScene
+		return errScenario
 	}
 	forget()
 	as[1].try(ctx)
@@ -165,13 +165,13 @@ func (w *world) bothSides(ctx context.Context, first acquire, forget func()) err
 // clockBehind: the second holder's clock is behind that of the first.
 func clockBehind(ctx context.Context, w *world) error { return w.clocksApart(ctx, (*actor).try) }
 
-// writerBehindReader is clockBehind after one who only read.
+// writerBehindReader is clockBehind with a reader as the first holder.
 func writerBehindReader(ctx context.Context, w *world) error {
 	return w.clocksApart(ctx, (*actor).read)
 }
 
-// acquire is how an actor asks.
-type acquire func(*actor, context.Context) *sceneLease
+// acquire is a way for an actor to acquire.
+type acquire func(*actor, context.Context) *actorLease
 
 func (w *world) clocksApart(ctx context.Context, first acquire) error {
 	a, err := w.actor(0, everywhere...)
@@ -179,10 +179,10 @@ func (w *world) clocksApart(ctx context.Context, first acquire) error {
 	if err := errors.Join(err, err2); err != nil {
 		return err
 	}
-	for _, ask := range []func() *sceneLease{func() *sceneLease { return first(a, ctx) }, func() *sceneLease { return b.try(ctx) }} {
+	for _, ask := range []func() *actorLease{func() *actorLease { return first(a, ctx) }, func() *actorLease { return b.try(ctx) }} {
 		l := ask()
 		if l == nil {
-			return errScene
+			return errScenario
 		}
 		l.release()
 		time.Sleep(time.Second)
@@ -200,26 +200,26 @@ func writerBesideReader(ctx context.Context, w *world) error {
 }
 
 func (w *world) beside(ctx context.Context, first, second acquire) error {
-	as, err := w.cast(left, right)
+	as, err := w.newActors(left, right)
 	if err != nil {
 		return err
 	}
 	if first(as[0], ctx) == nil {
-		return errScene
+		return errScenario
 	}
 	second(as[1], ctx)
 	return nil
 }
 
-// readersLeave: of two who read one releases, and then somebody wants to write.
+// readersLeave: one of two readers releases, and then a writer tries to acquire.
 func readersLeave(ctx context.Context, w *world) error {
-	as, err := w.cast(everywhere, everywhere, everywhere)
+	as, err := w.newActors(everywhere, everywhere, everywhere)
 	if err != nil {
 		return err
 	}
 	first, second := as[0].read(ctx), as[1].read(ctx)
 	if first == nil || second == nil {
-		return errScene
+		return errScenario
 	}
 	time.Sleep(time.Second)
 	first.release()
@@ -229,18 +229,18 @@ func readersLeave(ctx context.Context, w *world) error {
 
 // twoSides: a minority and a majority, cut off from each other.
 func twoSides(ctx context.Context, w *world) error {
-	as, err := w.cast([]int{0, 1}, right)
+	as, err := w.newActors([]int{0, 1}, right)
 	if err != nil {
 		return err
 	}
 	as[0].try(ctx)
 	if as[1].try(ctx) == nil {
-		return errScene
+		return errScenario
 	}
 	return nil
 }
 
-// onlyOne: of all nodes only one is reached.
+// onlyOne: an actor reaches only one of the nodes.
 func onlyOne(ctx context.Context, w *world) error {
 	a, err := w.actor(0, 2)
 	if err != nil {
@@ -250,8 +250,8 @@ func onlyOne(ctx context.Context, w *world) error {
 	return nil
 }
 
-// overtakenTry: on one store, who asked and had no answer gives up, and what it asked
-// for comes after its release.
+// overtakenTry: on one store, an owner gives up a Try without an answer, and the Try
+// arrives after the owner's release.
 func overtakenTry(ctx context.Context, w *world) error {
 	o := &overtaken{member: w.stores[0], released: make(chan struct{}), came: make(chan struct{})}
 	first, err := hasp.New(w.broken.alone(o, newWitness(func(event) {})), nil)
@@ -262,11 +262,11 @@ func overtakenTry(ctx context.Context, w *world) error {
 	limit, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	if _, err := first.Mutex("k", &hasp.LockOptions{TTL: worldTTL}).Lock(limit); err == nil {
-		return errScene
+		return errScenario
 	}
 	<-o.came
 	if info, err := w.stores[0].Inspect(ctx, "k"); err != nil || info.Held {
-		w.found = append(w.found, "the key is held for one that was released")
+		w.found = append(w.found, "the key is held for an owner that was released")
 	}
 	return nil
 }

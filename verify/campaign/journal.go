@@ -9,23 +9,23 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hasplock/hasp/verify/internal/crew"
+	"github.com/hasplock/hasp/verify/internal/child"
 )
 
-// record is an event and whose it is.
+// record is an event of a client.
 type record struct {
-	Client int `json:"client"` // counts every process of a run, from 0
+	Client int `json:"client"` // numbers all processes of a run, from 0
 	event
-	Stalled time.Duration `json:"stalled,omitempty"` // what the machine took from the campaign itself so far
+	Stalled time.Duration `json:"stalled,omitempty"` // for how long the campaign's own process has not got to run so far
 }
 
 // journal is what all clients of a run reported.
 type journal struct {
 	mu      sync.Mutex
 	records []record
-	more    chan struct{} // has room for one
+	more    chan struct{} // capacity 1
 
-	registers map[string]*register // by key; they answer clients
+	registers map[string]*register // by key
 	stalled   func() time.Duration
 }
 
@@ -36,7 +36,7 @@ func (j *journal) add(r record) {
 	j.mu.Unlock()
 	select {
 	case j.more <- struct{}{}:
-	default: // a signal is there already
+	default: // already signalled
 	}
 }
 
@@ -47,10 +47,10 @@ func (j *journal) from(n int) []record {
 	return j.records[n:len(j.records):len(j.records)]
 }
 
-// hear records what a client says, and answers for the registers.
-func (j *journal) hear(m *crew.Member, e event) {
+// hear records an event, and answers requests to the registers.
+func (j *journal) hear(m *child.Process, e event) {
 	j.add(record{Client: m.ID, event: e})
 	if e.What == read || e.What == write || e.What == look {
-		m.Say(j.registers[e.Key].serve(e))
+		m.Send(j.registers[e.Key].serve(e))
 	}
 }

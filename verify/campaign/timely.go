@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// drift is what a lease is shorter than its TTL for the sake of clocks that differ.
+// drift is by how much a lease is shorter than its TTL, because clocks differ.
 func drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
 
-// unheard finds leases on which their holder could rely for too long: with a deadline
-// that is later than the witness knows that it may be; whose end came later than the
-// deadline, by more than the drift and what the machine took from the holder's process;
-// and that stood by their own word beyond it.
-func unheard(records []record, ttl time.Duration) (found []string) {
+// overdue finds leases that their holder could rely on for too long: with a deadline
+// that is later than the witness allows; whose Done was closed later than the deadline,
+// by more than the drift and the stalls of the holder's process; or whose Err was nil
+// after the deadline.
+func overdue(records []record, ttl time.Duration) (found []string) {
 	all := map[int][]record{}
 	for _, r := range records {
 		own := append(all[r.Client], r)
@@ -33,16 +33,16 @@ func unheard(records []record, ttl time.Duration) (found []string) {
 		case r.What != ended:
 		case r.Stands && (r.Lost || past > 0):
 			says("its Err is nil %v after the deadline, its Done closed: %v", past, r.Lost)
-		case r.Lost && past > drift(ttl)+stood(own, r.Deadline):
+		case r.Lost && past > drift(ttl)+stalled(own, r.Deadline):
 			says("its Done was closed %v after the deadline", past)
 		}
 	}
 	return found
 }
 
-// stood is what the machine took from a process between the last that it said before
-// an instant and the last that it said at all.
-func stood(own []record, since Mono) time.Duration {
+// stalled returns for how long a process did not get to run between its last event
+// before an instant and its last event.
+func stalled(own []record, since Mono) time.Duration {
 	last := own[len(own)-1]
 	for i := len(own) - 1; i >= 0; i-- {
 		if own[i].At <= since {
