@@ -52,23 +52,23 @@ func locksOf(t testing.TB, o *redis.Options, of *hasp.Options) *hasp.Client {
 	return c
 }
 
-// Loss is a key that went from a holder without its doing to a waiter. All
+// Loss is a key that a holder lost to a waiter. All
 // instants are of one machine.
 type Loss struct {
-	Told    time.Time // when the holder's context ended
+	Lost    time.Time // when the holder's context ended
 	Granted time.Time // when the store gave the key to the waiter, in whole ms
 	Got     time.Time // when the waiter's Lock returned
 	Before  uint64    // the holder's fence
 	After   uint64    // the waiter's
 
-	// Stood is what the machine took from this process meanwhile: so much later
-	// than it should the holder may have been told.
+	// Stood is for how long this process did not get to run meanwhile: the holder's
+	// context may have ended later by that much.
 	Stood time.Duration
 }
 
-// Cutoff lets a holder renew once, and swallows everything between it and the
-// Redis at addr from then on, while somebody else waits for the key. The
-// holder's late Release must not touch the successor's lease.
+// Cutoff lets a holder renew once, and from then on drops everything between it and
+// the Redis at addr, while another client waits for the key. The holder's late Release
+// must not touch the next holder's lease.
 func Cutoff(t testing.TB, addr, key string, ttl time.Duration) (Loss, error) {
 	stood := stall.Watch(t)
 	link := faultproxy.New(t, addr)
@@ -88,9 +88,9 @@ func Cutoff(t testing.TB, addr, key string, ttl time.Duration) (Loss, error) {
 	if err != nil {
 		return Loss{}, err
 	}
-	told := make(chan time.Time, 1)
+	lost := make(chan time.Time, 1)
 	work := lease.Context(context.Background())
-	context.AfterFunc(work, func() { told <- time.Now() })
+	context.AfterFunc(work, func() { lost <- time.Now() })
 
 	ctx, cancel := context.WithTimeout(t.Context(), 3*ttl+30*time.Second)
 	defer cancel()
@@ -109,9 +109,9 @@ func Cutoff(t testing.TB, addr, key string, ttl time.Duration) (Loss, error) {
 		return loss, err
 	}
 	select {
-	case loss.Told = <-told:
+	case loss.Lost = <-lost:
 	case <-ctx.Done():
-		return loss, errors.New("the holder was never told")
+		return loss, errors.New("the holder's context did not end")
 	}
 	loss.Stood = stood()
 	if !errors.Is(context.Cause(work), hasp.ErrLost) {
@@ -124,7 +124,7 @@ func Cutoff(t testing.TB, addr, key string, ttl time.Duration) (Loss, error) {
 	return loss, errors.Join(next.Extend(ctx, ttl), next.Release())
 }
 
-// since asks the store when it granted a lease.
+// since returns when the store granted a lease.
 func since(ctx context.Context, c *hasp.Client, lease *hasp.Lease) (time.Time, error) {
 	info, err := c.Inspect(ctx, lease.Key())
 	if err != nil {
@@ -136,16 +136,16 @@ func since(ctx context.Context, c *hasp.Client, lease *hasp.Lease) (time.Time, e
 	return info.Holder.Since, nil
 }
 
-// Err says what is wrong with a loss: the holder must be told before the store
-// gives the key away, and its fence be the smaller one. It may be told later by
-// allowed: nothing, or what the machine took from this process.
+// Err returns what is wrong with a loss: the holder's context must end before the store
+// grants the key to the waiter, and its fence must be the smaller one. The context may
+// end later by allowed, for stalls of this process.
 func (l Loss) Err(allowed time.Duration) error {
 	var errs []error
-	if margin := l.Granted.Sub(l.Told) + allowed; margin <= 0 {
-		errs = append(errs, fmt.Errorf("the holder was told %v after the store gave the key away", -margin))
+	if margin := l.Granted.Sub(l.Lost) + allowed; margin <= 0 {
+		errs = append(errs, fmt.Errorf("the holder's context ended %v after the store granted the key to the waiter", -margin))
 	}
-	if !l.Told.Before(l.Got.Add(allowed)) {
-		errs = append(errs, fmt.Errorf("the holder was told %v after the waiter had the key", l.Told.Sub(l.Got)))
+	if !l.Lost.Before(l.Got.Add(allowed)) {
+		errs = append(errs, fmt.Errorf("the holder's context ended %v after the waiter had the key", l.Lost.Sub(l.Got)))
 	}
 	if l.After <= l.Before {
 		errs = append(errs, fmt.Errorf("fence %d after %d", l.After, l.Before))

@@ -32,7 +32,7 @@ func TestTenThousandCycles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cycle(t, locks, 1000) // what is made once: connections, buffers, the subscription
+	cycle(t, locks, 1000) // makes what is made only once: connections, buffers, the subscription
 	goroutines, objects := settled()
 	count := cycle(t, locks, 10_000)
 	after, left := settled()
@@ -78,8 +78,8 @@ func cycle(t *testing.T, locks *hasp.Client, n int) (count [3]int) {
 	return count
 }
 
-// once acquires and gives back (0), gives up (1), or loses the lease (2). It
-// says false when it gave up.
+// once acquires and releases (0), gives up (1), or loses the lease (2). It returns
+// false if it gave up.
 func once(t *testing.T, locks *hasp.Client, key string, kind int) bool {
 	ctx, opts := t.Context(), &hasp.LockOptions{}
 	switch kind {
@@ -110,15 +110,15 @@ func once(t *testing.T, locks *hasp.Client, key string, kind int) bool {
 	return true
 }
 
-// tooSlow says whether a Lock found the store too slow for its TTL: a busy
+// tooSlow reports whether a Lock found the store too slow for its TTL: a busy
 // machine has no answer within 20 ms.
 func tooSlow(err error) bool {
 	var e *hasp.Error
 	return errors.As(err, &e) && (e.Class == hasp.ClassUnreachable || e.Class == hasp.ClassUnknown)
 }
 
-// settled returns the numbers of goroutines and of objects on the heap, once
-// what runs in the background has come to rest.
+// settled returns the numbers of goroutines and of objects on the heap, once the
+// background work has ended.
 func settled() (goroutines, objects int) {
 	goroutines = runtime.NumGoroutine()
 	for same := 0; same < 20; time.Sleep(10 * time.Millisecond) {

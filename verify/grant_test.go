@@ -18,13 +18,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// slow is a server behind a link, and a client that has been in contact, so
-// that its scripts are loaded and a connection stands.
+// slow is a server behind a link, and a client that has used it, so that its scripts
+// are loaded and a connection is open.
 type slow struct {
 	link  *faultproxy.Proxy
 	admin *redis.Client
 	locks *hasp.Client
-	close func() // ends the client's clean-up, and checks that nothing is left
+	close func() // waits for the client's clean-up, and checks that nothing is left
 }
 
 func newSlow(t *testing.T, dial func(string) *redis.Options) *slow {
@@ -46,8 +46,8 @@ func newSlow(t *testing.T, dial func(string) *redis.Options) *slow {
 	return l
 }
 
-// Failure case 13. Rule: the reply to a granted Lock is lost: the same owner
-// asks again, and gets what it has.
+// Failure case 13. Rule: if the reply to a granted Lock is lost, the same owner asks
+// again, and gets its standing grant.
 func TestLostReplyToAGrant(t *testing.T) {
 	eachSetting(t, func(t *testing.T, dial func(string) *redis.Options) {
 		l := newSlow(t, dial)
@@ -64,8 +64,8 @@ func TestLostReplyToAGrant(t *testing.T) {
 	})
 }
 
-// Failure cases 11 and 18. Rule: a Lock whose context ends while the granted
-// reply is under way says so, and gives back what it may have got.
+// Failure cases 11 and 18. Rule: a Lock whose context ends while the reply to its grant
+// is in flight returns the context's error, and releases what it may have been granted.
 func TestContextEndsAfterALostReply(t *testing.T) {
 	eachSetting(t, func(t *testing.T, dial func(string) *redis.Options) {
 		l := newSlow(t, dial)
@@ -88,8 +88,7 @@ func TestContextEndsAfterALostReply(t *testing.T) {
 	})
 }
 
-// Failure case 13. Rule: a Release whose reply is lost has released, and says
-// so.
+// Failure case 13. Rule: a Release whose reply is lost has released, and returns nil.
 func TestLostReplyToARelease(t *testing.T) {
 	eachSetting(t, func(t *testing.T, dial func(string) *redis.Options) {
 		l := newSlow(t, dial)
@@ -103,8 +102,8 @@ func TestLostReplyToARelease(t *testing.T) {
 	})
 }
 
-// Rule: a link that never answers ends a Lock without a deadline once MaxSilence
-// is over, as unreachable, and what the store granted meanwhile goes back.
+// Rule: a link that never answers ends a Lock without a deadline after MaxSilence, as
+// unreachable, and what the store granted meanwhile is released.
 func TestSilentStoreEndsALock(t *testing.T) {
 	eachSetting(t, func(t *testing.T, dial func(string) *redis.Options) {
 		l := newSlow(t, dial)
@@ -121,7 +120,7 @@ func TestSilentStoreEndsALock(t *testing.T) {
 	})
 }
 
-// Rule: a context that has ended already asks the store for nothing.
+// Rule: with a context that has already ended, nothing is sent to the store.
 func TestContextEndedBefore(t *testing.T) {
 	eachSetting(t, func(t *testing.T, dial func(string) *redis.Options) {
 		l := newSlow(t, dial)
@@ -178,8 +177,8 @@ func TestContextEndsWhileTheRequestIsUnderWay(t *testing.T) {
 	})
 }
 
-// Failure case 19. Rule: the context given to Lock bounds the wait only: the
-// lease lives on, and is renewed, after it ended.
+// Failure case 19. Rule: the context of Lock bounds only the wait: the lease lives on,
+// and is renewed, after it has ended.
 func TestContextEndsAfterTheGrant(t *testing.T) {
 	eachSetting(t, func(t *testing.T, dial func(string) *redis.Options) {
 		s := testserver.Redis(t)
@@ -199,8 +198,8 @@ func TestContextEndsAfterTheGrant(t *testing.T) {
 	})
 }
 
-// Failure case 18. Rule: a wait that was cancelled names the context's end and
-// who was in the way, and leaves no place in the queue.
+// Failure case 18. Rule: the error of a cancelled wait is the context's and names the
+// holder, and no place is left in the queue.
 func TestContextEndsDuringTheWait(t *testing.T) {
 	eachSetting(t, func(t *testing.T, dial func(string) *redis.Options) {
 		s := testserver.Redis(t)

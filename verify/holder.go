@@ -23,7 +23,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// holderEnv carries "addr key ttl" to a process that shall hold a key.
+// holderEnv carries "addr key ttl" to a process that holds a key.
 const holderEnv = "HASP_VERIFY_HOLDER"
 
 // HolderMain turns this process into a holder when it was started as one, and
@@ -40,8 +40,8 @@ func HolderMain() {
 	os.Exit(0)
 }
 
-// hold acquires, says so with the fence, and answers each line on its input
-// with what the lease then says of itself, until the input ends.
+// hold acquires, prints the fence, and answers each line on its input with the state of
+// the lease, until the input ends.
 func hold(job string) error {
 	var addr, key, ttl string
 	if _, err := fmt.Sscan(job, &addr, &key, &ttl); err != nil {
@@ -81,8 +81,8 @@ type Holder struct {
 	out   *bufio.Reader
 }
 
-// StartHolder starts this program once more as a holder of a key without
-// spaces, and returns once it has it. It is killed when the test ends.
+// StartHolder starts this program again as a holder of a key without
+// spaces, and returns once it holds the key. It is killed when the test ends.
 func StartHolder(t testing.TB, addr, key string, ttl time.Duration) (*Holder, error) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -125,12 +125,11 @@ func (h *Holder) Kill() {
 	_ = h.cmd.Wait()
 }
 
-// Freeze stops the process. It may run on for moments.
+// Freeze stops the process, which may continue to run for a moment.
 func (h *Holder) Freeze() error { return h.cmd.Process.Signal(syscall.SIGSTOP) }
 
-// AskOnWaking lets a stopped process go on with the question to its lease
-// already waiting for it, and returns the answer: "held" or "lost", and the
-// error's text.
+// AskOnWaking sends a stopped process the question for the state of its lease, resumes
+// it, and returns the answer: "held" or "lost", and the error's text.
 func (h *Holder) AskOnWaking() (word, rest string, err error) {
 	if _, err := io.WriteString(h.in, "?\n"); err != nil {
 		return "", "", err
@@ -141,9 +140,9 @@ func (h *Holder) AskOnWaking() (word, rest string, err error) {
 	return h.answer()
 }
 
-// Stopped stops a holder process for longer than its TTL, until somebody else
-// has the key, and lets it go on: its first question to the lease must find
-// the loss. Told stays zero: a stopped process cannot be told.
+// Stopped stops a holder process for longer than its TTL, until another client has the
+// key, and resumes it: its first check of the lease must find the loss. Lost stays zero,
+// because the contexts of a stopped process cannot end.
 func Stopped(t testing.TB, addr, key string, ttl time.Duration) (Loss, error) {
 	h, err := StartHolder(t, addr, key, ttl)
 	if err != nil {

@@ -17,23 +17,23 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Failure case 1. Rule: a holder that is cut off right after a renewal is told
-// before anybody else can have the key.
+// Failure case 1. Rule: the context of a holder that is cut off right after a renewal
+// ends before anybody else can have the key.
 func TestCutOffHolderIsToldFirst(t *testing.T) {
 	t.Parallel()
 	s := testserver.Redis(t)
-	loss, err := Cutoff(t, s.Addr(), "k", 5*time.Second) // a hundredth of it is for the machine
+	loss, err := Cutoff(t, s.Addr(), "k", 5*time.Second) // a hundredth of it allows for the machine
 	if err == nil {
 		err = loss.Err(loss.Stood)
 	}
 	if err != nil {
 		t.Error(err)
 	}
-	t.Logf("told %v before the store gave the key away", loss.Granted.Sub(loss.Told))
+	t.Logf("the context ended %v before the store granted the key to the waiter", loss.Granted.Sub(loss.Lost))
 }
 
-// Failure case 22. Rule: a slow link is no fault: a free key is acquired, and
-// a contended one handed over, with default options.
+// Failure case 22. Rule: a slow link is not a fault: with default options a free key is
+// acquired, and a contended one handed off.
 func TestRoundTrips(t *testing.T) {
 	s := testserver.Redis(t)
 	for _, rtt := range []time.Duration{30 * time.Millisecond, 150 * time.Millisecond, 400 * time.Millisecond} {
@@ -53,9 +53,9 @@ func TestRoundTrips(t *testing.T) {
 				start = time.Now()
 				release(t, first)
 				second, at := awaitLease(t, got)
-				t.Logf("handed over: %.1f round trips from the call of Release", float64(at.Sub(start))/float64(rtt))
+				t.Logf("handed off: %.1f round trips from the call of Release", float64(at.Sub(start))/float64(rtt))
 				if trips := at.Sub(start); trips > 5*rtt+little+lost() {
-					t.Errorf("handed over %v after Release, by a link with a round trip of %v", trips, rtt)
+					t.Errorf("handed off %v after Release, by a link with a round trip of %v", trips, rtt)
 				}
 				if second.Fence() <= first.Fence() {
 					t.Errorf("fence %d after %d", second.Fence(), first.Fence())
@@ -66,10 +66,10 @@ func TestRoundTrips(t *testing.T) {
 	}
 }
 
-// dropOne makes a link lose the next script's request, or its reply, and
-// returns a count of what it dropped.
+// dropOne makes a link drop the next script's request, or its reply, and returns the
+// count of dropped messages.
 func dropOne(link *faultproxy.Proxy, dir faultproxy.Direction) *atomic.Int32 {
-	var conn atomic.Int64 // which carried the request
+	var conn atomic.Int64 // the one that carried the request
 	dropped := new(atomic.Int32)
 	link.Hook(func(c faultproxy.Chunk) bool {
 		if c.Dir == faultproxy.Up && bytes.Contains(c.Data, []byte("evalsha")) && conn.CompareAndSwap(0, int64(c.Conn)) {

@@ -19,9 +19,9 @@ import (
 
 func TestMain(m *testing.M) {
 	HolderMain()
-	redis.SetLogger(silent{}) // it would tell of every connection that is refused
+	redis.SetLogger(silent{}) // it would log every refused connection
 	flag.Parse()
-	if err := flag.Set("test.parallel", "8"); err != nil { // they wait more than they work
+	if err := flag.Set("test.parallel", "8"); err != nil { // they mostly wait
 		panic(err)
 	}
 	goleak.VerifyTestMain(m)
@@ -31,15 +31,15 @@ type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}
 
-// soon bounds what must happen: far more than it takes.
+// soon bounds what must happen, far above what it takes.
 const soon = 30 * time.Second
 
-// little is what a busy machine may add to a bound that is a promise, beside
-// what stall.Watch finds that it took away.
+// little is what a busy machine may add to a promised bound, in addition to the stalls
+// that stall.Watch measures.
 const little = time.Second
 
-// settings are how programs set up go-redis: as it comes, and for those who
-// want their contexts obeyed and nothing sent twice.
+// settings are two configurations of go-redis: its defaults, and one that obeys contexts
+// and sends nothing twice.
 var settings = []struct {
 	name string
 	set  func(*redis.Options)
@@ -63,7 +63,7 @@ func eachSetting(t *testing.T, f func(t *testing.T, dial func(addr string) *redi
 	}
 }
 
-// admin returns a connection for looking at the server and for hurting it.
+// admin returns a connection for inspecting the server and for injecting faults.
 func admin(t testing.TB, s *testserver.Server) *redis.Client {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Network: "unix", Addr: s.Socket()})
@@ -82,8 +82,8 @@ func run(t testing.TB, rdb *redis.Client, args ...any) {
 	}
 }
 
-// nothingLeft fails the test when the store still knows holders or waiters, or
-// anything at all that does not expire.
+// nothingLeft fails the test if the store still has holders or waiters, or any key that
+// does not expire.
 func nothingLeft(t testing.TB, rdb *redis.Client) {
 	t.Helper()
 	for _, key := range allExpire(t, rdb) {
@@ -114,7 +114,7 @@ func allExpire(t testing.TB, rdb *redis.Client) (keys []string) {
 	return keys
 }
 
-// feed keeps the events of a client in order, however many there are.
+// feed keeps the events of a client in order.
 type feed struct{ ch chan hasp.Event }
 
 func newFeed() *feed { return &feed{make(chan hasp.Event, 1<<16)} }
@@ -143,7 +143,7 @@ func (f *feed) waits(t testing.TB) {
 	f.next(t, hasp.EventWaiting)
 }
 
-// outcome is what a Lock in the background came to, and when.
+// outcome is the result of a Lock in the background, and its time.
 type outcome struct {
 	lease *hasp.Lease
 	err   error

@@ -20,10 +20,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// five are real servers that vote, and a client's links to them.
+// five is five real servers that vote.
 type five struct {
 	servers []*testserver.Server
-	nodes   []driver.Node // each by itself, past the links
+	nodes   []driver.Node // each by itself, not through links
 }
 
 func newFive(t testing.TB) *five {
@@ -89,9 +89,9 @@ func (f *five) queueNode(t testing.TB, key string) int {
 // does; see docs/engines.md.
 const freeFor = time.Second
 
-// A waiter hears of its turn also while its subscription moves to another node.
-// One link is slow for a moment, so that the queue is somewhere else, and back
-// before the waiter is subscribed there.
+// A waiter gets its hint also while its subscription moves to another node. One link is
+// slow for a moment, so that the queue moves to another node, and back before the waiter
+// is subscribed there.
 func TestHandoffWhileTheSubscriptionMoves(t *testing.T) {
 	t.Parallel()
 	f := newFive(t)
@@ -130,7 +130,7 @@ func TestHandoffWhileTheSubscriptionMoves(t *testing.T) {
 		case took > soon:
 			t.Fatal("the subscription does not move")
 		case took > time.Second:
-			// A node may take longer when it took long of late, as on a busy machine, but
+			// The timeout of a node that was slow recently, as on a busy machine, is longer, but
 			// never as long as this.
 			links[queue].Delay(8 * time.Second)
 		}

@@ -19,7 +19,7 @@ import (
 // outageTTL makes a waiter's patience, and with it the bounds here, short.
 const outageTTL = 3 * time.Second
 
-// silence is what some clients here bear of a store that does not answer.
+// silence is for how long some clients here wait for a store that does not answer.
 const silence = 5 * time.Second
 
 // contest is a holder and a waiter without a deadline on one key, each with
@@ -40,11 +40,11 @@ func newContest(t *testing.T, dial func(string) *redis.Options, ttl time.Duratio
 	c.holder = mustLock(t, LocksOn(t, dial(s.Addr()), nil).Mutex("k", opts))
 	c.got = lockAsync(context.Background(), LocksOn(t, dial(s.Addr()), c.events.observe).Mutex("k", opts))
 	c.events.waits(t)
-	allExpire(t, c.admin) // whoever dies now leaves nothing for ever
+	allExpire(t, c.admin) // whatever a client leaves when it dies expires
 	return c
 }
 
-// goesOn fails the test unless the waiter gets the key within limit from now.
+// goesOn fails the test unless the waiter is granted the key within limit from now.
 func (c *contest) goesOn(t *testing.T, limit time.Duration) {
 	t.Helper()
 	start, lost := time.Now(), stall.Watch(t)
@@ -59,9 +59,9 @@ func (c *contest) goesOn(t *testing.T, limit time.Duration) {
 	release(t, lease)
 }
 
-// Failure case 16, and its rule for all of these: a waiter without a deadline
-// gets on after the fault, whatever was lost: connections, subscriptions,
-// scripts, its place in the queue.
+// Failure case 16, with the rule of all of these: a waiter without a deadline is granted
+// the key after the fault, whatever was lost: connections, subscriptions, scripts, its
+// place in the queue.
 
 func TestWaiterAfterClientKill(t *testing.T) {
 	eachSetting(t, func(t *testing.T, dial func(string) *redis.Options) {
@@ -74,8 +74,8 @@ func TestWaiterAfterClientKill(t *testing.T) {
 	})
 }
 
-// After FLUSHALL the key is free, and nobody is told: the next sign of life,
-// due after a third of the patience, finds out.
+// After FLUSHALL the key is free, and nobody gets a hint: the waiter finds out by its
+// next Try, due after a third of its patience.
 func TestWaiterAfterFlushAll(t *testing.T) {
 	eachSetting(t, func(t *testing.T, dial func(string) *redis.Options) {
 		c := newContest(t, dial, outageTTL)
@@ -100,7 +100,7 @@ func TestWaiterAfterRestart(t *testing.T) {
 }
 
 // Rule: a server that hangs ends no wait without a deadline, however long it does.
-// The waiter asks at the latest when the holder's TTL is over, and again after 5 s
+// The waiter tries at the latest when the holder's TTL has passed, and again after 5 s
 // without an answer, or a TTL.
 func TestServerHangs(t *testing.T) {
 	eachSetting(t, func(t *testing.T, dial func(string) *redis.Options) {
@@ -131,8 +131,8 @@ func TestServerHangsForLongerThanIsBorne(t *testing.T) {
 	})
 }
 
-// Rule: only silence ends a wait. A waiter whose signs of life were answered
-// all along goes on after an outage of moments, however long it has waited.
+// Rule: only silence ends a wait. A waiter whose Tries were answered all along continues
+// after a short outage, however long it has waited.
 func TestBlipLateInTheWait(t *testing.T) {
 	const ttl = silence + time.Second
 	eachSetting(t, func(t *testing.T, dial func(string) *redis.Options) {
@@ -159,8 +159,8 @@ func TestBlipLateInTheWait(t *testing.T) {
 	})
 }
 
-// Rule: a server that is gone and comes back ends no wait, and the holder is told
-// by its clock.
+// Rule: a server that is gone and comes back ends no wait, and the holder's lease is
+// lost by its own clock.
 func TestServerGone(t *testing.T) {
 	eachSetting(t, func(t *testing.T, dial func(string) *redis.Options) {
 		t.Run("and back", func(t *testing.T) {
@@ -180,10 +180,10 @@ func TestServerGone(t *testing.T) {
 			select {
 			case <-c.holder.Done():
 			case <-time.After(soon):
-				t.Fatal("the holder was never told")
+				t.Fatal("the holder's lease was not lost")
 			}
 			if late := time.Since(deadline); late > outageTTL/3+little+lost() { // one renewal may have come in between
-				t.Errorf("the holder was told %v after its deadline", late)
+				t.Errorf("the holder's lease was lost %v after its deadline", late)
 			}
 			if err := c.holder.Release(); !errors.Is(err, hasp.ErrLost) {
 				t.Errorf("the holder's Release: %v, want ErrLost", err)

@@ -14,9 +14,8 @@ import (
 	"github.com/hasplock/hasp/internal/testserver"
 )
 
-// Failure case 2. Rule: who was stopped for longer than the TTL finds the loss
-// with the first question to its lease, and its fence is smaller than the
-// successor's.
+// Failure case 2. Rule: a process that was stopped for longer than the TTL finds the loss
+// by its first check of the lease, and its fence is smaller than the next holder's.
 func TestStoppedHolderFindsTheLoss(t *testing.T) {
 	s := testserver.Redis(t)
 	if _, err := Stopped(t, s.Addr(), "k", 3*time.Second); err != nil {

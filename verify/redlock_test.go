@@ -19,8 +19,7 @@ import (
 // redlockMaxTTL is the longest lease of the suite's cases.
 const redlockMaxTTL = 2 * time.Hour
 
-// TestRedlockSuite holds Redlock over real servers to the specification of every
-// engine.
+// TestRedlockSuite runs the suite of every engine on Redlock over real servers.
 func TestRedlockSuite(t *testing.T) {
 	t.Parallel()
 	drivertest.Run(t, drivertest.Harness{Parallel: true, New: func(t testing.TB) drivertest.Store {

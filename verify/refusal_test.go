@@ -32,8 +32,8 @@ func wantClass(t testing.TB, err error, class hasp.Class, texts ...string) {
 	}
 }
 
-// refusal is a server that will not do what is asked for a reason that asking
-// again does not change.
+// refusal is a server that refuses a request for a reason that does not go away by
+// asking again.
 type refusal struct {
 	name  string
 	start func(t *testing.T, c *redis.Client) // what makes it refuse, also in the middle of a wait
@@ -116,9 +116,8 @@ func eachRefusal(t *testing.T, f func(t *testing.T, r refusal, c *redis.Client, 
 	}
 }
 
-// Failure case 17. Rule: what asking again cannot change ends Lock and TryLock
-// at once, with its class, the key, and the server's own words; never with a
-// secret.
+// Failure case 17. Rule: a permanent refusal ends Lock and TryLock at once, with its
+// class, the key, and the server's message, and never with a secret.
 func TestRefusedFromTheStart(t *testing.T) {
 	eachRefusal(t, func(t *testing.T, r refusal, c *redis.Client, dial func() *redis.Options) {
 		r.start(t, c)
@@ -141,12 +140,11 @@ func TestRefusedFromTheStart(t *testing.T) {
 	})
 }
 
-// Failure case 17. Rule: the same holds for a wait that has begun, and has no
-// deadline.
+// Failure case 17. Rule: the same holds during a wait without a deadline.
 func TestRefusedDuringTheWait(t *testing.T) {
 	const ttl = 3 * time.Second
 	eachRefusal(t, func(t *testing.T, r refusal, c *redis.Client, dial func() *redis.Options) {
-		// A foreign holder: its death and its renewal play no part.
+		// The holder is not a hasp client, so that it neither renews nor releases.
 		run(t, c, "set", "lock:k", "somebody", "px", 60000)
 		events := newFeed()
 		got := lockAsync(context.Background(), LocksOn(t, dial(), events.observe).Mutex("k", &hasp.LockOptions{TTL: ttl}))
@@ -161,8 +159,8 @@ func TestRefusedDuringTheWait(t *testing.T) {
 	})
 }
 
-// Rule: a server that is full goes on with the leases it has: they are
-// renewed, released, and handed over.
+// Rule: a server without memory still serves its leases: they are renewed, released,
+// and handed off.
 func TestFullServerKeepsLeases(t *testing.T) {
 	eachSetting(t, func(t *testing.T, dial func(string) *redis.Options) {
 		c := newContest(t, dial, time.Minute)

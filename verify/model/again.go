@@ -3,13 +3,13 @@
 
 package model
 
-// Again is a model of an owner A that lost an election, gives back the votes it
-// has, and asks again, while what it sent before is still under way. It
-// proposes 1, then 2, with Raise. B asks once and proposes 3. Nothing expires:
-// whoever counted a majority holds for good. The zero value is sound.
+// Again is a model of an owner A that got no majority, withdraws its votes, and
+// asks again, while its earlier messages are still in flight. It proposes 1, then 2,
+// with Raise. B asks once and proposes 3. Nothing expires: an owner that counted a
+// majority holds for ever. The zero value is sound.
 type Again struct {
-	Blunt bool // a vote is given back whatever its fence
-	Stood bool // the second Try is made without Raise, and a standing fence of before it counts
+	AnyFence bool // a vote is withdrawn whatever its fence
+	Stood    bool // the second Try is made without Raise, and a standing fence of before it counts
 }
 
 type againState struct {
@@ -17,7 +17,7 @@ type againState struct {
 	round             int8           // of A: 0 or 1
 	tried             [3][nodes]bool // A's two Tries, and B's
 	got               [2][nodes]int8 // votes that A and B may count, by their fences
-	back              [nodes]bool    // a give-back of A's first vote is under way
+	back              [nodes]bool    // a withdrawal of A's first vote is in flight
 	held              [2]bool
 }
 
@@ -67,7 +67,7 @@ func (m Again) next(s againState, emit func(Step, againState)) {
 		}
 		n := s
 		n.back[i] = false
-		if s.owner[i] == 0 && (m.Blunt || s.fence[i] <= 1) {
+		if s.owner[i] == 0 && (m.AnyFence || s.fence[i] <= 1) {
 			n.owner[i], n.fence[i] = nobody, 0
 		}
 		emit(Step{owner(0), Released, i, 1}, n)

@@ -21,15 +21,15 @@ type Ballots struct {
 	Rounds int8    // of each owner, in all
 	Clocks [3]int8 // what each owner proposes at first
 	Queue  bool    // owners keep a place: node 0 is the queue node, whose vote they reserve
-	Leaves bool    // owners give up while their Try is under way, as its context ended
-	Silent bool    // owners that were refused do not say that they are done
+	Leaves bool    // owners give up during a Try, because its context ended
+	Silent bool    // refused owners do not release
 
-	// How often, in all: an answer comes later than what others do meanwhile, or than a node
-	// is waited for; a request, or
-	// its answer, is lost, or has its effect later than it is waited for; one arrives twice.
-	Late, Lost, Twins int8
+	// How often, in all: an answer comes late, after others' steps or after the node is
+	// given up; a request or its answer is lost, or takes effect after it was given up;
+	// a request arrives twice.
+	Late, Lost, Duplicates int8
 
-	Blunt     bool // a node withdraws a vote whatever its fence
+	AnyFence  bool // a node withdraws a vote whatever its fence
 	Beside    byte // a node grants that mode beside the other
 	Old       bool // an answer to an earlier round counts in this one
 	Forgetful bool // the ballot is dropped between two Tries
@@ -43,27 +43,27 @@ const (
 	maxBacks = 4
 )
 
-// asked is one Vote of one owner, as it is sent to all nodes.
-type asked struct {
+// sentVote is one Vote of one owner, sent to all nodes.
+type sentVote struct {
 	round int8
 	fence int8
 	raise bool
 	at    [nodes]delivery
-	said  [nodes]said // by nodes that carried it out
+	reply [nodes]reply // by nodes that carried it out
 }
 
-// delivery is how far a message has come at one node.
+// delivery is the state of a message to one node.
 type delivery int8
 
 const (
-	unsent  delivery = iota // or it is of no interest any more
+	unsent  delivery = iota // or it does not matter any more
 	sent                    // it may be carried out
-	carried                 // and the answer is under way
-	silent                  // given up: it may be carried out still
+	carried                 // and the answer is in flight
+	silent                  // given up: it may still be carried out
 )
 
-// said is an answer.
-type said struct {
+// reply is a node's answer.
+type reply struct {
 	why   int8 // 0: granted
 	fence int8
 }
@@ -83,15 +83,15 @@ type back struct {
 }
 
 type ballotsOwner struct {
-	ballot int32 // of the pool
-	step   int8  // phase, below
-	tries  int8
-	rounds int8
-	asked  [maxAsked]asked
-	backs  [nodes][maxBacks]back
-	fence  int8 // of the lease, while it holds
-	floor  int8 // when it asked: the largest fence that was granted before that it must be above
-	spent  bool // it can do no more within the bounds of the model
+	ballot   int32 // of the pool
+	step     int8  // phase, below
+	tries    int8
+	rounds   int8
+	sentVote [maxAsked]sentVote
+	backs    [nodes][maxBacks]back
+	fence    int8 // of the lease, while it holds
+	floor    int8 // when it asked: the largest fence that was granted before that it must be above
+	spent    bool // it has reached the bounds of the model
 }
 
 // Phases of an owner beside idle, asking, holding and done.
@@ -139,7 +139,7 @@ func (p *pool) id(b ballot.Ballot) int32 {
 	return id
 }
 
-// permuted is the number of a ballot with its nodes in another order.
+// permuted returns the number of a ballot with its nodes in another order.
 func (p *pool) permuted(id int32, by int) int32 {
 	if p.moved[id][by] < 0 {
 		to := p.id(p.all[id].Permuted(orders[by][:]))
@@ -170,7 +170,7 @@ func (m Ballots) system() system[ballotsState] {
 
 func (m Ballots) fresh() ballot.Ballot { return ballot.New(m.count()) }
 
-// count is how many nodes an owner counts, and node which of the model's one of them is.
+// count returns how many nodes an owner counts, and node which node of the model each of them is.
 func (m Ballots) count() int {
 	if m.Minority {
 		return 1
@@ -185,7 +185,7 @@ func (m Ballots) node(j, i int) int {
 	return i
 }
 
-// seen is the number that owner j has for a node of the model.
+// seen returns owner j's number of a node of the model.
 func (m Ballots) seen(i int) int {
 	if m.Minority {
 		return 0
@@ -195,7 +195,7 @@ func (m Ballots) seen(i int) int {
 
 func (m Ballots) reads(j int) bool { return m.Modes[j] == 'r' }
 
-// request is what owner j asks.
+// request returns owner j's request.
 func (m Ballots) request(j int) driver.TryRequest {
 	r := driver.TryRequest{Claim: driver.Claim{Key: "k", Owner: strings.Repeat(owner(j), driver.OwnerLen)}, TTL: 1, Patience: 1, Queue: m.Queue}
 	if m.reads(j) {
@@ -204,7 +204,7 @@ func (m Ballots) request(j int) driver.TryRequest {
 	return r
 }
 
-// view is what owner j knows: all nodes are in service, and no time passes.
+// view returns what owner j knows: all nodes are in service, and no time passes.
 func (m Ballots) view(s *ballotsState, j int) ballot.View {
 	v := ballot.View{Serving: ballot.All(nodes), Queue: ballot.None, Met: true, Limit: 1 << 20, Timeout: -1}
 	for i := range v.Rank {
@@ -256,7 +256,7 @@ func (m ballots) decide(s ballotsState, j int, emit func(Step, ballotsState)) {
 		p.ballot = m.id(b)
 		emit(Step{who, Propose, -1, int(step.Ask.Proposal)}, n)
 	case o.step == asking:
-		m.goOn(s, j, emit)
+		m.decideRound(s, j, emit)
 	}
 	if o.step == refused && !m.Silent || o.step == holding || o.step == asking && m.Leaves {
 		m.release(s, j, emit)
@@ -270,9 +270,9 @@ func (m ballots) decide(s ballotsState, j int, emit func(Step, ballotsState)) {
 	}
 }
 
-// goOn emits what follows when a round is decided, and that it may be, since its time is
+// decideRound emits what follows when a round is decided, also because its time is
 // over.
-func (m ballots) goOn(s ballotsState, j int, emit func(Step, ballotsState)) {
+func (m ballots) decideRound(s ballotsState, j int, emit func(Step, ballotsState)) {
 	o := &s.o[j]
 	for late := range 2 {
 		b := m.all[o.ballot]
@@ -312,22 +312,22 @@ func (m ballots) goOn(s ballotsState, j int, emit func(Step, ballotsState)) {
 	}
 }
 
-// carry sends what a step says.
+// carry sends the messages of a step.
 func (m ballots) carry(s *ballotsState, j int, step ballot.Step) {
 	p := &s.o[j]
 	m.send(p, j, step.Back)
 	if step.Outcome != ballot.Asking {
 		return
 	}
-	k := slices.IndexFunc(p.asked[:], func(a asked) bool { return a == asked{} })
+	k := slices.IndexFunc(p.sentVote[:], func(a sentVote) bool { return a == sentVote{} })
 	if p.rounds = int8(step.Round); p.rounds > m.Rounds || k < 0 {
 		p.spent = true
 		return
 	}
-	p.asked[k] = asked{round: p.rounds, fence: int8(step.Ask.Proposal), raise: step.Ask.Raise}
+	p.sentVote[k] = sentVote{round: p.rounds, fence: int8(step.Ask.Proposal), raise: step.Ask.Raise}
 	for i := range nodes {
 		if step.Nodes.Has(i) {
-			p.asked[k].at[m.node(j, i)] = sent
+			p.sentVote[k].at[m.node(j, i)] = sent
 		}
 	}
 }
@@ -335,11 +335,11 @@ func (m ballots) carry(s *ballotsState, j int, step ballot.Step) {
 // send sends withdrawals.
 func (m ballots) send(p *ballotsOwner, j int, all []ballot.Withdrawal) {
 	for _, w := range all {
-		m.sendBack(p, m.node(j, w.Node), back{int8(w.UpTo), !w.Settled && !m.Settled, sent})
+		m.sendWithdrawal(p, m.node(j, w.Node), back{int8(w.UpTo), !w.Settled && !m.Settled, sent})
 	}
 }
 
-func (m ballots) sendBack(p *ballotsOwner, i int, w back) {
+func (m ballots) sendWithdrawal(p *ballotsOwner, i int, w back) {
 	for k := range p.backs[i] {
 		if p.backs[i][k].at == unsent {
 			p.backs[i][k] = w
@@ -349,7 +349,7 @@ func (m ballots) sendBack(p *ballotsOwner, i int, w back) {
 	p.spent = true
 }
 
-// release emits that an owner releases what it has.
+// release emits an owner's release.
 func (m ballots) release(s ballotsState, j int, emit func(Step, ballotsState)) {
 	n := s
 	p, b := &n.o[j], m.all[s.o[j].ballot]
@@ -357,7 +357,7 @@ func (m ballots) release(s ballotsState, j int, emit func(Step, ballotsState)) {
 	for i := range nodes {
 		if i < m.count() && r.Tells(i) {
 			w := r.Request(i)
-			m.sendBack(p, m.node(j, i), back{int8(w.UpTo), !w.Settled && !m.Settled, sent})
+			m.sendWithdrawal(p, m.node(j, i), back{int8(w.UpTo), !w.Settled && !m.Settled, sent})
 		}
 	}
 	p.ballot, p.step, p.fence = m.id(b), done, 0

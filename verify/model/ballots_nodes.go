@@ -13,20 +13,20 @@ import (
 	"github.com/hasplock/hasp/internal/ballot"
 )
 
-// votes emits what becomes of owner j's Votes at node i. A node answers at once, but for
-// as many answers as may be late.
+// votes emits what may happen to owner j's Votes at node i. A node answers at once,
+// except for as many answers as may be late.
 func (m ballots) votes(s ballotsState, j, i int, emit func(Step, ballotsState)) {
-	for k := range s.o[j].asked {
-		a, st := &s.o[j].asked[k], Step{owner(j), Try, i, int(s.o[j].asked[k].round)}
+	for k := range s.o[j].sentVote {
+		a, st := &s.o[j].sentVote[k], Step{owner(j), Try, i, int(s.o[j].sentVote[k].round)}
 		switch a.at[i] {
 		case sent:
 			n := s
-			n.o[j].asked[k].said[i] = m.grant(&n, j, i, a.fence, a.raise)
+			n.o[j].sentVote[k].reply[i] = m.grant(&n, j, i, a.fence, a.raise)
 			late := n
 			m.hear(n, j, k, i, ballot.Answered, unsent, st, emit)
 			if s.used[0] < m.Late {
 				late.used[0]++
-				late.o[j].asked[k].at[i] = carried
+				late.o[j].sentVote[k].at[i] = carried
 				emit(st, late)
 			}
 			if s.used[1] < m.Lost {
@@ -38,7 +38,7 @@ func (m ballots) votes(s ballotsState, j, i int, emit func(Step, ballotsState)) 
 			m.hear(s, j, k, i, ballot.Answered, unsent, Step{owner(j), Answer, i, int(a.round)}, emit)
 		case silent:
 			n := s
-			n.o[j].asked[k].at[i] = unsent
+			n.o[j].sentVote[k].at[i] = unsent
 			m.grant(&n, j, i, a.fence, a.raise)
 			emit(st, n)
 		}
@@ -51,36 +51,36 @@ func (m ballots) votes(s ballotsState, j, i int, emit func(Step, ballotsState)) 
 				emit(Step{owner(j), Overdue, i, int(a.round)}, n)
 			}
 		}
-		if (a.at[i] == sent || a.at[i] == carried) && s.used[2] < m.Twins {
+		if (a.at[i] == sent || a.at[i] == carried) && s.used[2] < m.Duplicates {
 			n := s
 			n.used[2]++
 			m.grant(&n, j, i, a.fence, a.raise)
-			emit(Step{owner(j), TryTwin, i, int(a.round)}, n)
+			emit(Step{owner(j), TryAgain, i, int(a.round)}, n)
 		}
 	}
 }
 
-// hear emits that owner j hears, or will not hear, of its request k at node i.
+// hear emits that owner j gets, or will not get, the answer to its request k at node i.
 func (m ballots) hear(n ballotsState, j, k, i int, kind ballot.Kind, to delivery, st Step, emit func(Step, ballotsState)) {
 	p, b := &n.o[j], m.all[n.o[j].ballot]
-	q := &p.asked[k]
+	q := &p.sentVote[k]
 	r := driver.VoteRequest{TryRequest: m.request(j), Proposal: uint64(q.fence), Raise: q.raise}
 	a := ballot.Reply{Node: m.seen(i), Round: int(q.round), Asked: r, Answer: ballot.Answer{Kind: kind}}
 	if kind == ballot.Answered {
-		a.Result = m.result(&n, i, q.said[i])
+		a.Result = m.result(&n, i, q.reply[i])
 	}
 	if m.Old {
 		a.Round = int(p.rounds)
 	}
-	q.at[i], q.said[i] = to, said{}
+	q.at[i], q.reply[i] = to, reply{}
 	back, _ := b.Heard(a)
 	m.send(p, j, back)
 	p.ballot = m.id(b)
 	emit(st, n)
 }
 
-// result is an answer in the words of the seam.
-func (m ballots) result(s *ballotsState, i int, a said) driver.Result {
+// result converts an answer to a driver.Result.
+func (m ballots) result(s *ballotsState, i int, a reply) driver.Result {
 	switch a.why {
 	case saidGranted:
 		return driver.Result{Granted: true, Fence: uint64(a.fence), TTL: 1}
@@ -102,23 +102,23 @@ func (m ballots) result(s *ballotsState, i int, a said) driver.Result {
 }
 
 // grant carries out a Vote of owner j at node i.
-func (m ballots) grant(s *ballotsState, j, i int, fence int8, raise bool) said {
+func (m ballots) grant(s *ballotsState, j, i int, fence int8, raise bool) reply {
 	n := &s.n[i]
 	if n.tombs[j] {
-		return said{why: saidReleased}
+		return reply{why: saidReleased}
 	}
 	if has := n.votes[j]; has != 0 {
 		switch {
 		case !raise:
-			return said{fence: has}
+			return reply{fence: has}
 		case fence < has:
-			return said{saidLow, has}
+			return reply{saidLow, has}
 		}
 	} else {
 		for o := range m.Modes {
 			beside := m.reads(j) && m.reads(o) || m.Beside != 0 && m.Modes[j] == m.Beside
 			if o != j && n.votes[o] != 0 && !beside {
-				return said{why: saidHeld}
+				return reply{why: saidHeld}
 			}
 		}
 		floor := n.key
@@ -126,18 +126,18 @@ func (m ballots) grant(s *ballotsState, j, i int, fence int8, raise bool) said {
 			floor = n.keyX
 		}
 		if fence <= floor {
-			return said{saidLow, floor}
+			return reply{saidLow, floor}
 		}
 	}
 	n.votes[j], n.key = fence, max(n.key, fence)
 	if !m.reads(j) {
 		n.keyX = max(n.keyX, fence)
 	}
-	return said{fence: fence}
+	return reply{fence: fence}
 }
 
-// withdrawals emits what becomes of owner j's Withdraws at node i. One whose answer is lost
-// is sent again, and is not settled then if its owner was released.
+// withdrawals emits what may happen to owner j's Withdraws at node i. One whose answer is
+// lost is sent again, and is then not settled if its owner was released.
 func (m ballots) withdrawals(s ballotsState, j, i int, emit func(Step, ballotsState)) {
 	for k, w := range s.o[j].backs[i] {
 		st := Step{owner(j), Released, i, int(w.upTo)}
@@ -161,7 +161,7 @@ func (m ballots) withdrawals(s ballotsState, j, i int, emit func(Step, ballotsSt
 		case carried:
 			m.confirm(s, j, k, i, Step{owner(j), Answer, i, int(w.upTo)}, emit)
 		}
-		if w.at != unsent && s.used[2] < m.Twins {
+		if w.at != unsent && s.used[2] < m.Duplicates {
 			n := s
 			n.used[2]++
 			m.withdraw(&n, j, i, w)
@@ -170,7 +170,7 @@ func (m ballots) withdrawals(s ballotsState, j, i int, emit func(Step, ballotsSt
 	}
 }
 
-// confirm emits that owner j hears that its Withdraw k at node i was carried out.
+// confirm emits that owner j learns that its Withdraw k at node i was carried out.
 func (m ballots) confirm(n ballotsState, j, k, i int, st Step, emit func(Step, ballotsState)) {
 	p, b := &n.o[j], m.all[n.o[j].ballot]
 	p.backs[i][k] = back{}
@@ -182,7 +182,7 @@ func (m ballots) confirm(n ballotsState, j, k, i int, st Step, emit func(Step, b
 // withdraw carries out a Withdraw of owner j at node i.
 func (m ballots) withdraw(s *ballotsState, j, i int, w back) {
 	n := &s.n[i]
-	if f := n.votes[j]; f != 0 && (w.upTo == 0 || f <= w.upTo || m.Blunt) {
+	if f := n.votes[j]; f != 0 && (w.upTo == 0 || f <= w.upTo || m.AnyFence) {
 		n.votes[j] = 0
 	}
 	if w.unsettled && n.votes[j] == 0 {
@@ -190,7 +190,7 @@ func (m ballots) withdraw(s *ballotsState, j, i int, w back) {
 	}
 }
 
-// judge notes what is wrong with a state.
+// judge records what is wrong with a state.
 func (m ballots) judge(s *ballotsState) {
 	for j := range m.Modes {
 		o := &s.o[j]
@@ -209,14 +209,14 @@ func (m ballots) judge(s *ballotsState) {
 			}
 		}
 		b := &m.all[o.ballot]
-		if forgotten := o.step == done && b.Over() || o.step == refused && b.Blank(); forgotten && m.Twins == 0 && !o.spent {
+		if forgotten := o.step == done && b.Over() || o.step == refused && b.Blank(); forgotten && m.Duplicates == 0 && !o.spent {
 			m.leftovers(s, j)
 		}
 	}
 }
 
-// leftovers judges what is left of an owner whose ballot is to be forgotten: nothing that no Withdraw
-// under way would take.
+// leftovers checks an owner whose ballot is about to be forgotten: every vote that it may
+// still have must be covered by a Withdraw in flight.
 func (m ballots) leftovers(s *ballotsState, j int) {
 	for i := range s.n {
 		n, o := &s.n[i], &s.o[j]
@@ -225,31 +225,31 @@ func (m ballots) leftovers(s *ballotsState, j int) {
 			s.wrong = 4
 		}
 		buries := n.tombs[j] || slices.ContainsFunc(o.backs[i][:], func(w back) bool { return w.at == sent && w.unsettled })
-		for k := range o.asked {
-			if at := o.asked[k].at[i]; (at == sent || at == silent) && !buries {
+		for k := range o.sentVote {
+			if at := o.sentVote[k].at[i]; (at == sent || at == silent) && !buries {
 				s.wrong = 5
 			}
 		}
 	}
 }
 
-// canon sorts the nodes, and takes out what can have no effect any more, so that states
-// that differ by it only are one.
+// canon sorts the nodes, and removes what can have no effect any more, so that states
+// that only differ in it are equal.
 func (m ballots) canon(s ballotsState) ballotsState {
 	for j := range m.Modes {
 		o := &s.o[j]
-		for k := range o.asked {
-			if o.asked[k].at == [nodes]delivery{} {
-				o.asked[k] = asked{}
+		for k := range o.sentVote {
+			if o.sentVote[k].at == [nodes]delivery{} {
+				o.sentVote[k] = sentVote{}
 			}
 		}
-		slices.SortFunc(o.asked[:], func(a, b asked) int { return cmp.Compare(b.round, a.round) })
+		slices.SortFunc(o.sentVote[:], func(a, b sentVote) int { return cmp.Compare(b.round, a.round) })
 		for i := range o.backs {
 			slices.SortFunc(o.backs[i][:], func(a, b back) int {
 				return cmp.Or(cmp.Compare(b.at, a.at), cmp.Compare(a.upTo, b.upTo), cmp.Compare(bit(a.unsettled), bit(b.unsettled)))
 			})
 		}
-		if b := &m.all[o.ballot]; o.step == done && b.Over() && !m.Leaves && m.Twins == 0 {
+		if b := &m.all[o.ballot]; o.step == done && b.Over() && !m.Leaves && m.Duplicates == 0 {
 			o.ballot, o.rounds, o.tries, o.floor = m.id(m.fresh()), 0, 0, 0
 		}
 	}
@@ -266,18 +266,18 @@ func (m ballots) canon(s ballotsState) ballotsState {
 	return least
 }
 
-// orders are those of three nodes.
+// orders are the permutations of three nodes.
 var orders = [...][nodes]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}}
 
-// reordered is the state with its nodes in another order.
+// reordered returns the state with its nodes in another order.
 func (m ballots) reordered(s ballotsState, by int) ballotsState {
 	p := s
 	for i, from := range orders[by] {
 		p.n[i] = s.n[from]
 		for j := range m.Modes {
 			p.o[j].backs[i] = s.o[j].backs[from]
-			for k := range p.o[j].asked {
-				p.o[j].asked[k].at[i], p.o[j].asked[k].said[i] = s.o[j].asked[k].at[from], s.o[j].asked[k].said[from]
+			for k := range p.o[j].sentVote {
+				p.o[j].sentVote[k].at[i], p.o[j].sentVote[k].reply[i] = s.o[j].sentVote[k].at[from], s.o[j].sentVote[k].reply[from]
 			}
 		}
 	}
@@ -294,8 +294,8 @@ func (m ballots) encode(s *ballotsState) (key [512]byte) {
 		n := &s.n[i]
 		b = append(b, byte(n.votes[0]), byte(n.votes[1]), byte(n.votes[2]), bit(n.tombs[0]), bit(n.tombs[1]), bit(n.tombs[2]), byte(n.key), byte(n.keyX))
 		for j := range m.Modes {
-			for _, a := range s.o[j].asked {
-				b = append(b, byte(a.at[i]), byte(a.said[i].why), byte(a.said[i].fence))
+			for _, a := range s.o[j].sentVote {
+				b = append(b, byte(a.at[i]), byte(a.reply[i].why), byte(a.reply[i].fence))
 			}
 			for _, w := range s.o[j].backs[i] {
 				b = append(b, byte(w.at), byte(w.upTo), bit(w.unsettled))

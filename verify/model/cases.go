@@ -9,17 +9,17 @@ type Kind int
 // The kinds.
 const (
 	Safe    Kind = iota // as hasp is built: nothing may be found
-	Refuted             // one rule is taken out: a counterexample must be found
-	Limit               // an assumption is not given, and hasp does not claim to stand it: likewise
-	Reached             // something good must be possible: it is found in place of what is wrong
-	Blocked             // something good cannot be: nothing may be found
+	Refuted             // one rule is removed: a counterexample must be found
+	Limit               // an assumption is broken, and hasp promises nothing: likewise
+	Reached             // something good must be possible: the search finds it like a violation
+	Blocked             // something is impossible: nothing may be found
 )
 
 // Case is one search.
 type Case struct {
 	Name  string
 	Kind  Kind
-	About string // what is special in it: the rule that is taken out, or the faults
+	About string // what is special in it: the rule that is removed, or the faults
 	Model any    // Fences, Votes, Again, Ballots, WriteBack or Floor
 	Long  bool   // too large for the short run, at least under the race detector
 
@@ -29,8 +29,8 @@ type Case struct {
 // Search looks for something wrong in at most about limit states.
 func (c Case) Search(limit int) Report { return c.search(limit) }
 
-// Replays says whether a counterexample is to be played on the real code. Ballots drives
-// it in the search itself.
+// Replays reports whether a counterexample is to be replayed on the real code. Ballots
+// runs the real code in the search itself.
 func (c Case) Replays() bool {
 	_, drives := c.Model.(Ballots)
 	return !drives && (c.Kind == Refuted || c.Kind == Limit)
@@ -48,8 +48,8 @@ func Cases() []Case {
 	return append(all, progressCases()...)
 }
 
-// Counterexamples searches all that must fail and are replayed, and returns how it does, which
-// takes some seconds; with long also what is left out of the short run.
+// Counterexamples searches all cases that must fail and are replayed, and returns the
+// traces, which takes some seconds; with long also the cases that the short run skips.
 func Counterexamples(long bool) []Trace {
 	var traces []Trace
 	for _, c := range Cases() {
@@ -75,26 +75,26 @@ func (c Case) long() Case {
 func fencesCases() []Case {
 	with := func(kind Kind, name, about string, m Fences) Case { return of(kind, "fences/"+name, about, m) }
 	return []Case{
-		with(Safe, "one round", "two owners, each proposes once; messages arrive twice", Fences{Owners: 2, Top: 4, Begun: true, Twins: 1, Votes: true}),
+		with(Safe, "one round", "two owners, each proposes once; messages arrive twice", Fences{Owners: 2, Top: 4, Begun: true, Duplicates: 1, Votes: true}),
 		with(Safe, "three owners", "three owners, each proposes once", Fences{Owners: 3, Top: 3, Votes: true}),
-		with(Safe, "raise", "each owner may propose once more, with Raise; messages arrive twice", Fences{Owners: 2, Top: 4, Raises: true, Twins: 1, Votes: true}),
+		with(Safe, "raise", "each owner may propose once more, with Raise; messages arrive twice", Fences{Owners: 2, Top: 4, Raises: true, Duplicates: 1, Votes: true}),
 		with(Safe, "forget", "and nodes forget keys that are free: by time, or in a restart", Fences{Owners: 2, Top: 4, Raises: true, Forget: true, Votes: true}).long(),
 		with(Safe, "forget, small", "the same with two numbers", Fences{Owners: 2, Top: 2, Raises: true, Forget: true, Votes: true}),
 		with(Safe, "raise left out", "the second proposal is made without Raise: fences may differ, and then there is no majority", Fences{Owners: 2, Top: 3, Raises: true, NoRaise: true, Votes: true}),
 		with(Safe, "rows", "each owner asks for two fences at once", Fences{Owners: 2, Top: 5, Raises: true, Block: 2, Votes: true}).long(),
 		with(Safe, "rows, small", "the same without a second round", Fences{Owners: 2, Top: 5, Block: 2, Forget: true, Votes: true}),
-		with(Safe, "restore", "holders ask for votes with Restore at any time; nodes forget", Fences{Owners: 2, Top: 2, Gives: true, Forget: true, Votes: true}).long(),
-		with(Safe, "restore, small", "holders ask for votes with Restore at any time", Fences{Owners: 2, Top: 2, Gives: true, Votes: true}),
-		with(Safe, "restore, raise", "the same with a second round", Fences{Owners: 2, Top: 2, Raises: true, Gives: true, Forget: true, Votes: true}).long(),
-		with(Safe, "restore, others", "without one, and other keys raise the floors", Fences{Owners: 2, Top: 3, Gives: true, Forget: true, Others: true, Votes: true}).long(),
-		with(Safe, "three owners, all", "everything at once, three owners", Fences{Owners: 3, Top: 4, Raises: true, Gives: true, Forget: true, Others: true, Votes: true}).long(),
+		with(Safe, "restore", "holders ask for votes with Restore at any time; nodes forget", Fences{Owners: 2, Top: 2, Restores: true, Forget: true, Votes: true}).long(),
+		with(Safe, "restore, small", "holders ask for votes with Restore at any time", Fences{Owners: 2, Top: 2, Restores: true, Votes: true}),
+		with(Safe, "restore, raise", "the same with a second round", Fences{Owners: 2, Top: 2, Raises: true, Restores: true, Forget: true, Votes: true}).long(),
+		with(Safe, "restore, others", "without one, and other keys raise the floors", Fences{Owners: 2, Top: 3, Restores: true, Forget: true, Others: true, Votes: true}).long(),
+		with(Safe, "three owners, all", "everything at once, three owners", Fences{Owners: 3, Top: 4, Raises: true, Restores: true, Forget: true, Others: true, Votes: true}).long(),
 		with(Safe, "no revival", "without Restore a lease that another's hold interrupted is never confirmed, whatever nodes forget",
-			Fences{Owners: 2, Top: 3, Forget: true, Twins: 1, Votes: true, Revive: true}),
-		with(Safe, "no revival, raise", "the same with a second round", Fences{Owners: 2, Top: 3, Raises: true, Forget: true, Twins: 1, Votes: true, Revive: true}).long(),
+			Fences{Owners: 2, Top: 3, Forget: true, Duplicates: 1, Votes: true, Revive: true}),
+		with(Safe, "no revival, raise", "the same with a second round", Fences{Owners: 2, Top: 3, Raises: true, Forget: true, Duplicates: 1, Votes: true, Revive: true}).long(),
 		with(Safe, "no revival with restore", "nor with Restore, as long as nodes remember the key",
-			Fences{Owners: 2, Top: 3, Gives: true, Votes: true, Revive: true}),
+			Fences{Owners: 2, Top: 3, Restores: true, Votes: true, Revive: true}),
 		with(Safe, "no revival with restore, raise", "the same with a second round",
-			Fences{Owners: 2, Top: 3, Raises: true, Gives: true, Twins: 1, Votes: true, Revive: true}).long(),
+			Fences{Owners: 2, Top: 3, Raises: true, Restores: true, Duplicates: 1, Votes: true, Revive: true}).long(),
 
 		with(Refuted, "no comparison", "a free node grants any fence", Fences{Owners: 2, Top: 2, NoCompare: true}),
 		with(Refuted, "no floor", "what a node forgets is not covered by a floor", Fences{Owners: 2, Top: 2, Forget: true, NoFloor: true}),
@@ -106,10 +106,10 @@ func fencesCases() []Case {
 			Fences{Owners: 2, Top: 4, Raises: true, Lower: true}),
 		with(Refuted, "longest row", "a row of fences is as long as the longest that a node granted", Fences{Owners: 2, Top: 4, Block: 2, LongestRow: true}),
 		with(Refuted, "row below the floor", "a row of fences may begin below the floor", Fences{Owners: 2, Top: 4, Block: 2, RowUnder: true}),
-		with(Refuted, "blind restore", "a Restore is not compared with the fences of the key", Fences{Owners: 2, Top: 2, Gives: true, BlindBack: true, Revive: true}),
+		with(Refuted, "blind restore", "a Restore is not compared with the fences of the key", Fences{Owners: 2, Top: 2, Restores: true, BlindBack: true, Revive: true}),
 		with(Refuted, "old answers", "answers of a round before the latest are counted", Fences{Owners: 2, Top: 3, Raises: true, OldRounds: true, Revive: true}),
 		with(Limit, "late restore", "a Restore arrives after a node forgot the key, in a restart or by time, and the lease is confirmed by one who does not know its deadline",
-			Fences{Owners: 2, Top: 2, Gives: true, Forget: true, Revive: true}),
+			Fences{Owners: 2, Top: 2, Restores: true, Forget: true, Revive: true}),
 	}
 }
 
@@ -120,10 +120,10 @@ func writeBackCases() []Case {
 		with(Refuted, "none", "the largest count of a majority is the fence, nothing is written back", WriteBack{Owners: 2, Counts: one, Never: true}),
 		with(Refuted, "as stated", "the largest count is written back, to every node; leases are respected", WriteBack{Owners: 2, Counts: one}),
 		with(Refuted, "mine", "only where the key is still the owner's; keys may vanish", WriteBack{Owners: 2, Async: true, Mine: true}),
-		with(Refuted, "mine and counted", "and only where the grant was counted; messages arrive twice", WriteBack{Owners: 2, Async: true, Twins: true, Mine: true, Counted: true}),
+		with(Refuted, "mine and counted", "and only where the grant was counted; messages arrive twice", WriteBack{Owners: 2, Async: true, Duplicates: true, Mine: true, Counted: true}),
 		with(Safe, "mine, leases respected", "only where the key is still the owner's; leases are respected", WriteBack{Owners: 2, Counts: one, Mine: true}),
 		with(Safe, "mine and not over", "only where the key is the owner's and the count is not above; not used: it needs two round trips", WriteBack{Owners: 2, Async: true, Mine: true, NotOver: true}),
-		with(Safe, "mine and not over, twins", "the same, and messages arrive twice", WriteBack{Owners: 2, Counts: one, Async: true, Twins: true, Mine: true, NotOver: true}).long(),
+		with(Safe, "mine and not over, twins", "the same, and messages arrive twice", WriteBack{Owners: 2, Counts: one, Async: true, Duplicates: true, Mine: true, NotOver: true}).long(),
 	}
 }
 

@@ -20,11 +20,11 @@ func votesCases() []Case {
 		with(Safe, "three losses", "nodes restart twice and one is flushed, in any order", Votes{TTL: both(2), End: 7, Flaky: 3, Restarts: 2, Flushes: 1}).long(),
 		with(Safe, "renewal, restart", "leases that are renewed, and a restart", Votes{TTL: both(2), End: 6, Rounds: both(1), Flaky: 1, Restarts: 1}),
 		with(Safe, "restore", "votes are given back after a restart, which count in the next renewal",
-			Votes{TTL: both(2), End: 4, Rounds: [2]int8{2, 0}, Gives: true, Flaky: 1, Restarts: 1}),
-		with(Safe, "restore, longer", "the same with a restart of any node, both renew", Votes{TTL: both(2), End: 7, Rounds: [2]int8{2, 1}, Gives: true, Flaky: 3, Restarts: 1}).long(),
-		with(Safe, "restore, reload, flush", "and an old snapshot, and a flush", Votes{TTL: both(2), End: 6, Rounds: [2]int8{2, 0}, Gives: true, Flaky: 1, Reloads: 1, Flushes: 1}).long(),
+			Votes{TTL: both(2), End: 4, Rounds: [2]int8{2, 0}, Restores: true, Flaky: 1, Restarts: 1}),
+		with(Safe, "restore, longer", "the same with a restart of any node, both renew", Votes{TTL: both(2), End: 7, Rounds: [2]int8{2, 1}, Restores: true, Flaky: 3, Restarts: 1}).long(),
+		with(Safe, "restore, reload, flush", "and an old snapshot, and a flush", Votes{TTL: both(2), End: 6, Rounds: [2]int8{2, 0}, Restores: true, Flaky: 1, Reloads: 1, Flushes: 1}).long(),
 		with(Safe, "restore in the same renewal", "votes given back count at once: sound, too, as no answer counts after the deadline",
-			Votes{TTL: both(2), End: 6, Rounds: [2]int8{2, 1}, Gives: true, SameTime: true, Flaky: 3, Restarts: 1}).long(),
+			Votes{TTL: both(2), End: 6, Rounds: [2]int8{2, 1}, Restores: true, SameTime: true, Flaky: 3, Restarts: 1}).long(),
 		with(Safe, "late answers", "answers count after the deadline, too: sound without Restore",
 			Votes{TTL: both(3), End: 6, Rounds: [2]int8{2, 0}, Late: true, Flaky: 1, Restarts: 1}).long(),
 		with(Safe, "uptime", "nodes vote by their uptime: sound as long as no clock is stepped and no node flushed", Votes{TTL: both(2), End: 6, Flaky: 1, Restarts: 1, Rule: ByUptime}),
@@ -41,11 +41,11 @@ func votesCases() []Case {
 		with(Refuted, "from the receipt", "a renewed lease counts from when the answer came", Votes{TTL: both(2), End: 5, Rounds: first, Receipt: true}),
 		with(Refuted, "time not subtracted", "a lease counts from when the majority was there", Votes{TTL: both(2), End: 4, Elapsed: true}),
 		with(Refuted, "minority", "one node renews a lease", Votes{TTL: both(2), End: 5, Rounds: first, Minority: true}),
-		with(Refuted, "blind restore", "a Restore is not compared, votes given back count at once, and after the deadline", Votes{TTL: both(3), End: 4, Rounds: first, Gives: true, SameTime: true, Late: true, Blind: true}),
+		with(Refuted, "blind restore", "a Restore is not compared, votes given back count at once, and after the deadline", Votes{TTL: both(3), End: 4, Rounds: first, Restores: true, SameTime: true, Late: true, Blind: true}),
 		with(Refuted, "restore at once, late answers", "votes given back count in the same renewal, and answers after the deadline",
-			Votes{TTL: both(3), End: 4, Rounds: first, Gives: true, SameTime: true, Late: true, Flaky: 1, Restarts: 1}).long(),
+			Votes{TTL: both(3), End: 4, Rounds: first, Restores: true, SameTime: true, Late: true, Flaky: 1, Restarts: 1}).long(),
 		with(Refuted, "restore, late answers", "answers count after the deadline, and a Restore of before arrives late",
-			Votes{TTL: both(3), End: 4, Rounds: first, Gives: true, Late: true, Flaky: 1, Restarts: 1}).long(),
+			Votes{TTL: both(3), End: 4, Rounds: first, Restores: true, Late: true, Flaky: 1, Restarts: 1}).long(),
 		with(Refuted, "no tombstone", "a Try is granted after its Release", Votes{TTL: both(2), End: 3, Releases: true, Tombs: true, Forgetful: true}),
 		with(Limit, "clock step", "the wall clock of a node that votes is stepped forward", Votes{TTL: both(2), End: 4, Flaky: 1, Jumps: 1}),
 	}
@@ -54,14 +54,14 @@ func votesCases() []Case {
 func againCases() []Case {
 	with := func(kind Kind, name, about string, m Again) Case { return of(kind, "again/"+name, about, m) }
 	return []Case{
-		with(Safe, "as it should be", "votes are given back up to the fences proposed so far, and the next Try raises what stands", Again{}),
-		with(Refuted, "blunt", "a vote is given back whatever its fence", Again{Blunt: true}),
-		with(Refuted, "stood", "the next Try is made without Raise, and counts votes that stand and are on their way back", Again{Stood: true}),
+		with(Safe, "as it should be", "votes are withdrawn up to the fences proposed so far, and the next Try raises standing fences", Again{}),
+		with(Refuted, "blunt", "a vote is withdrawn whatever its fence", Again{AnyFence: true}),
+		with(Refuted, "stood", "the next Try is made without Raise, and counts standing votes that are being withdrawn", Again{Stood: true}),
 	}
 }
 
-// progressCases show what is possible at all: a model in which nothing ever
-// happens is safe.
+// progressCases show that good things are possible at all, because a model in which
+// nothing ever happens is safe, too.
 func progressCases() []Case {
 	with := func(kind Kind, name, about string, m Votes, good func(votesState) bool) Case {
 		return Case{Name: "progress/" + name, Kind: kind, About: about, Model: m, search: func(limit int) Report {
@@ -93,7 +93,7 @@ func progressCases() []Case {
 		with(Reached, "readmission", "an owner holds with the vote of a node that restarted", Votes{TTL: both(2), End: 4, Flaky: 1, Restarts: 1}, after),
 		with(Blocked, "no readmission in time", "but not before the wait is over", Votes{TTL: both(2), End: 1, Flaky: 1, Restarts: 1}, after),
 		with(Reached, "rolling restart", "a lease outlives that every node restarts and is admitted again, as votes are given back",
-			Votes{TTL: both(2), End: 6, Rounds: [2]int8{5, 0}, Gives: true, Flaky: 3, Restarts: 3, Lives: true, Alone: true}, rolled).long(),
+			Votes{TTL: both(2), End: 6, Rounds: [2]int8{5, 0}, Restores: true, Flaky: 3, Restarts: 3, Lives: true, Alone: true}, rolled).long(),
 		with(Blocked, "rolling restart without restore", "which it does not where they are not",
 			Votes{TTL: both(2), End: 6, Rounds: [2]int8{5, 0}, Flaky: 3, Restarts: 3, Lives: true, Alone: true}, rolled),
 	}

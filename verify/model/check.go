@@ -11,7 +11,7 @@ type system[S comparable] struct {
 	// next emits every state that may follow s, with the step that leads there.
 	// It is deterministic: the same calls in the same order each time.
 	next func(s S, emit func(Step, S))
-	// canon returns one state for all that differ by names only; nil: none do.
+	// canon returns one state for all that differ only in names; nil: none do.
 	canon func(S) S
 	// wrong says what is wrong with a state, or "".
 	wrong func(S) string
@@ -19,9 +19,9 @@ type system[S comparable] struct {
 
 // Report is the outcome of a search.
 type Report struct {
-	States int    // states found, those that differ by node names only counted once
+	States int    // states found; those that differ only in node names count once
 	Depth  int    // steps to the farthest of them
-	Capped bool   // the search stopped at its cap: nothing is known of what lies beyond
+	Capped bool   // the search stopped at its limit: nothing is known about what lies beyond
 	Wrong  string // what is wrong with the state that Steps lead to; "" if nothing was found
 	Steps  []Step // a shortest way there
 }
@@ -90,7 +90,7 @@ func (v *visited[S]) canonical(s S) S {
 	return v.sys.canon(s)
 }
 
-// capped ends a search; what was found but not yet looked at is judged.
+// capped ends a search, and judges the states that were found but not visited.
 func (v *visited[S]) capped(depth, first int) Report {
 	r := Report{States: len(v.from), Depth: depth, Capped: true}
 	for i, s := range v.fresh {
@@ -102,9 +102,9 @@ func (v *visited[S]) capped(depth, first int) Report {
 	return r
 }
 
-// steps returns the way to a state. A canonical state may name its nodes
-// otherwise than the one before it does, so the way is walked once more with the
-// names that the first state gave them.
+// steps returns the way to a state. A canonical state may number its nodes
+// differently from the state before it, so the way is walked once more with the
+// numbers of the first state.
 func (v *visited[S]) steps(id int) []Step {
 	var way []edge
 	for ; id >= 0; id = int(v.from[id].prev) {

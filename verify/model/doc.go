@@ -3,9 +3,9 @@
 
 // Package model searches small models of Redlock as hasp builds it for states
 // that must not be, breadth first: every order of messages, losses, expiries,
-// restarts and admissions among a few nodes and owners. What must hold is
-// searched until nothing is left or a cap is reached; each rule is also taken
-// out, and then the search must find how it goes wrong.
+// restarts and admissions among a few nodes and owners. The algorithm as built is
+// searched until nothing is left or a limit is reached; each rule is also removed,
+// and then the search must find a counterexample.
 //
 // README.md says what is modelled, and proves in words what the search cannot:
 // the same for any number of nodes and owners.

@@ -11,27 +11,27 @@ const (
 	need  = nodes/2 + 1
 )
 
-// Fences is a model of proposed fences without time: what a node holds may end
-// at any moment, and messages arrive late, twice or never. The zero value of
-// each rule is what hasp does; setting one takes it out.
+// Fences is a model of proposed fences without time: a lease at a node may end at any
+// moment, and messages arrive late, twice or never. The zero value of each rule is
+// what hasp does; setting one removes it.
 type Fences struct {
-	Owners int  // 2 or 3, each one acquisition
-	Top    int8 // the largest fence that is proposed
-	Twins  int8 // messages that arrive twice
-	Block  int8 // fences asked for at once; 0 means 1
-	Begun  bool // nodes begin with fences of earlier holders
-	Others bool // other keys raise the floors of nodes
-	Forget bool // nodes forget the fences of a key that is free, which raises their floor
-	Raises bool // owners propose once more, with Raise
-	Gives  bool // holders ask for votes with Restore, at any time from then on
-	Votes  bool // judge also the order of the votes that each node gave, which must be that of their fences
-	Revive bool // judge also whether a lease can be confirmed that another's hold interrupted
+	Owners     int  // 2 or 3, each one acquisition
+	Top        int8 // the largest fence that is proposed
+	Duplicates int8 // messages that arrive twice
+	Block      int8 // fences asked for at once; 0 means 1
+	Begun      bool // nodes begin with fences of earlier holders
+	Others     bool // other keys raise the floors of nodes
+	Forget     bool // nodes forget the fences of a key that is free, which raises their floor
+	Raises     bool // owners propose once more, with Raise
+	Restores   bool // holders ask for votes with Restore, at any time from then on
+	Votes      bool // judge also the order of the votes that each node gave, which must be that of their fences
+	Revive     bool // judge also whether a lease can be confirmed that another's hold interrupted
 
 	NoCompare  bool // a free node grants any proposal
 	NoFloor    bool // what a node forgets is not covered by its floor
 	BlindBack  bool // a Restore is not compared with the fences of the key
-	Lower      bool // a standing fence becomes what is proposed, even when that is lower
-	Echo       bool // the holder is answered with what it proposes, not with the fence that stands
+	Lower      bool // a standing fence becomes the proposed one, even if that is lower
+	Echo       bool // the holder is answered with the fence it proposes, not with the standing one
 	NoRaise    bool // the second proposal is made without Raise
 	OldRounds  bool // answers of a round before the latest are counted, too
 	Mixed      bool // votes for different fences are counted together
@@ -61,10 +61,10 @@ type fencesOwner struct {
 }
 
 type fencesState struct {
-	n     [nodes]fencesNode
-	o     [3]fencesOwner
-	twins int8
-	wrong int8
+	n          [nodes]fencesNode
+	o          [3]fencesOwner
+	duplicates int8
+	wrong      int8
 }
 
 var fencesWrong = []string{
@@ -113,7 +113,7 @@ func (m Fences) next(s fencesState, emit func(Step, fencesState)) {
 	}
 }
 
-// ofOwner emits what owner j may do, and what its messages do.
+// ofOwner emits what owner j may do, and what its messages may do.
 func (m Fences) ofOwner(s fencesState, j int, emit func(Step, fencesState)) {
 	o, who := &s.o[j], owner(j)
 	if o.h[0] == 0 {
@@ -137,21 +137,21 @@ func (m Fences) ofOwner(s fencesState, j int, emit func(Step, fencesState)) {
 	}
 	for r := range o.h {
 		for i := range s.n {
-			if o.h[r] == 0 || o.sent[r][i] > 0 && (o.sent[r][i] > 1 || s.twins == m.Twins) {
+			if o.h[r] == 0 || o.sent[r][i] > 0 && (o.sent[r][i] > 1 || s.duplicates == m.Duplicates) {
 				continue
 			}
 			n := s
 			fence, row := m.try(&n, i, j, r)
 			if fence == 0 {
-				continue // a refusal changes nothing: the message might as well be under way
+				continue // a refusal changes nothing: the message might as well be in flight
 			}
 			act := Try
 			if n.o[j].sent[r][i]++; n.o[j].sent[r][i] > 1 {
 				if n.n == s.n {
 					continue
 				}
-				n.twins++
-				act = TryTwin
+				n.duplicates++
+				act = TryAgain
 			} else if o.held == 0 && (m.OldRounds || o.h[1] == 0 || r == 1) {
 				n.o[j].got[r][i], n.o[j].row[r][i] = fence, row
 				m.judgeVote(&n, i, j, fence)
@@ -164,7 +164,7 @@ func (m Fences) ofOwner(s fencesState, j int, emit func(Step, fencesState)) {
 		return
 	}
 	for i := range s.n {
-		if m.Gives && !o.gave[i] {
+		if m.Restores && !o.gave[i] {
 			n := s
 			n.o[j].gave[i] = true
 			m.restore(&n.n[i], int8(j), o.held)

@@ -52,7 +52,7 @@ func (s *fencesState) holders() (set uint8) {
 	return set
 }
 
-// interrupted says that one with a larger fence than j's has held.
+// interrupted reports whether an owner with a larger fence than j's has held.
 func (s *fencesState) interrupted(j int) bool {
 	for k := range s.o {
 		if s.o[k].held > s.o[j].held {
@@ -62,13 +62,13 @@ func (s *fencesState) interrupted(j int) bool {
 	return false
 }
 
-// canon sorts the nodes: they differ by name only.
+// canon sorts the nodes: they differ only in name.
 func (m Fences) canon(s fencesState) fencesState {
 	if m.Listed {
 		return s
 	}
-	if !m.NoCompare && !m.NoFloor && !m.Lower && !(m.Gives && m.Raises) {
-		m.dropDead(&s)
+	if !m.NoCompare && !m.NoFloor && !m.Lower && !(m.Restores && m.Raises) {
+		m.dropStale(&s)
 	}
 	var column [nodes][4 + 3*9]byte
 	for i := range s.n {
@@ -95,9 +95,9 @@ func (m Fences) canon(s fencesState) fencesState {
 	return n
 }
 
-// dropDead takes out the messages that can have no effect any more: floors never
-// fall, and a node that is not the owner's will not be, but by a Restore.
-func (m Fences) dropDead(s *fencesState) {
+// dropStale removes messages that can have no effect any more: floors never fall, and
+// a node that is not the owner's only becomes so again by a Restore.
+func (m Fences) dropStale(s *fencesState) {
 	for j := range s.o {
 		o := &s.o[j]
 		for r, h := range o.h {

@@ -9,7 +9,7 @@ package model
 // fences are only above or below the last one of the key. The zero value is
 // what hasp does.
 type Floor struct {
-	Steps int8 // how far the wall clock may be off, in all, forward or back
+	Steps int8 // how far the wall clock may be off, in either direction
 
 	Short bool // the key's fences are forgotten after half the time
 	Once  bool // a rotation takes the newest number for the floor: the middle one is left out
@@ -22,8 +22,8 @@ const (
 	keeping  = 6 // 60 s
 )
 
-// floorState: the moments are relative to now. What the floor numbers are is
-// only whether they cover the last fence of the key.
+// floorState has times relative to now. Of each floor number it only has whether it
+// covers the last fence of the key.
 type floorState struct {
 	off      int8 // of the wall clock from the true time
 	since    int8 // from the last rotation to now
@@ -89,8 +89,8 @@ func (m Floor) next(s floorState, emit func(Step, floorState)) {
 	emit(Step{"", Grant, 0, 0}, n)
 }
 
-// shift moves the wall clock. Nothing depends on how much more than enough the
-// distances are, as far as the clock can still go back.
+// shift moves the wall clock. Distances are capped where a larger one makes no
+// difference, however far the clock can still go back.
 func (m Floor) shift(s floorState, by int8) floorState {
 	s.since = min(s.since+by, 2*(rotation+m.Steps))
 	if s.kept {
@@ -99,7 +99,7 @@ func (m Floor) shift(s floorState, by int8) floorState {
 	return s
 }
 
-// rotate is what every proposal does first.
+// rotate rotates the floor, as every proposal does first.
 func (m Floor) rotate(s floorState) floorState {
 	if s.kept && s.left <= 0 {
 		s.kept = false

@@ -12,33 +12,33 @@ import (
 // Act is what happens in a step.
 type Act string
 
-// The acts. Node and Value of a step mean what is said here; a Node that is not
+// The acts, with the meaning of a step's Node and Value; a Node that is not
 // named is -1.
 const (
 	// Of owners.
-	Propose  Act = "propose"      // begins, and proposes the fence Value to all nodes
-	Raise    Act = "raise"        // proposes the larger fence Value to all nodes in another round
-	Try      Act = "try"          // the Try of round Value (1, 2) is carried out at Node, and answered
-	TryTwin  Act = "again"        // the same message arrives at Node a second time
-	Hold     Act = "hold"         // counts a majority: it holds the key, with the fence Value or until the time Value
-	Restore  Act = "restore"      // a Try with Restore is carried out at Node
-	SendBack Act = "send-restore" // a Try with Restore is sent to Node
-	Renewing Act = "renewing"     // sends a Renew to all nodes
-	Renew    Act = "renew"        // the Renew is carried out at Node
-	Renewed  Act = "renewed"      // counts a majority: its lease stands, until the time Value
-	Release  Act = "release"      // ends its attempt or its lease, and sends Release to all nodes
-	Released Act = "released"     // the Release is carried out at Node
-	Look     Act = "look"         // sees the record of Node, and times it from here on
-	Admit    Act = "admit"        // lets Node vote again
-	Answer   Act = "answer"       // hears what Node said of its request number Value
-	Silent   Act = "silent"       // does not hear what became of its request number Value at Node, and will not
-	Overdue  Act = "overdue"      // no longer waits for what Node says of its request number Value
-	Refused  Act = "refused"      // counts no majority
-	Vanished Act = "vanished"     // was refused, and neither asks again nor releases: what may be left of it is withdrawn
-	Choose   Act = "choose"       // takes the largest fence Value of a majority, to write it back
-	Write    Act = "write"        // the write-back of Value is carried out at Node
+	Propose     Act = "propose"      // begins, and proposes the fence Value to all nodes
+	Raise       Act = "raise"        // proposes the larger fence Value to all nodes in another round
+	Try         Act = "try"          // the Try of round Value (1, 2) is carried out at Node, and answered
+	TryAgain    Act = "again"        // the same message arrives at Node a second time
+	Hold        Act = "hold"         // counts a majority: it holds the key, with the fence Value or until the time Value
+	Restore     Act = "restore"      // a Try with Restore is carried out at Node
+	SendRestore Act = "send-restore" // a Try with Restore is sent to Node
+	Renewing    Act = "renewing"     // sends a Renew to all nodes
+	Renew       Act = "renew"        // the Renew is carried out at Node
+	Renewed     Act = "renewed"      // counts a majority: its lease stands, until the time Value
+	Release     Act = "release"      // ends its attempt or its lease, and sends Release to all nodes
+	Released    Act = "released"     // the Release is carried out at Node
+	Look        Act = "look"         // sees the record of Node, and times it from here on
+	Admit       Act = "admit"        // lets Node vote again
+	Answer      Act = "answer"       // gets Node's answer to its request number Value
+	Silent      Act = "silent"       // has no answer to its request number Value to Node, and will not get one
+	Overdue     Act = "overdue"      // no longer waits for Node's answer to its request number Value
+	Refused     Act = "refused"      // counts no majority
+	Vanished    Act = "vanished"     // was refused, and neither asks again nor releases: its votes are withdrawn
+	Choose      Act = "choose"       // takes the largest fence Value of a majority, to write it back
+	Write       Act = "write"        // the write-back of Value is carried out at Node
 
-	// Of nobody.
+	// Of no owner.
 	Tick     Act = "tick"      // time goes on to Value
 	Vanish   Act = "vanish"    // what holds the key at Node ends: by expiry, release or a break
 	Forget   Act = "forget"    // Node forgets the fences of this key
@@ -63,63 +63,63 @@ type Step struct {
 	Value int
 }
 
-var words = map[Act]string{
-	Propose:  "WHO begins and proposes fence VALUE",
-	Raise:    "WHO proposes fence VALUE in another round, with Raise",
-	Try:      "node NODE carries out WHO's Try of round VALUE",
-	TryTwin:  "node NODE gets WHO's Try of round VALUE a second time",
-	Hold:     "WHO HOLDS (VALUE)",
-	Restore:  "node NODE carries out WHO's Restore",
-	SendBack: "WHO sends node NODE a Restore",
-	Renewing: "WHO begins to renew",
-	Renew:    "node NODE carries out WHO's Renew",
-	Renewed:  "WHO's lease is RENEWED (VALUE)",
-	Release:  "WHO is done and sends Release",
-	Released: "node NODE carries out WHO's Release",
-	Look:     "WHO sees the record of node NODE",
-	Admit:    "WHO admits node NODE",
-	Answer:   "WHO has the answer of node NODE to its request VALUE",
-	Silent:   "WHO has no answer of node NODE to its request VALUE",
-	Overdue:  "WHO waits no longer for node NODE to answer its request VALUE",
-	Refused:  "WHO is refused",
-	Vanished: "WHO does not come back",
-	Choose:   "WHO takes the largest fence of a majority, VALUE, to write it back",
-	Write:    "node NODE carries out WHO's write-back of VALUE",
-	Tick:     "time VALUE",
-	Vanish:   "node NODE: the key is free",
-	Forget:   "node NODE forgets the fences of the key",
-	Others:   "node NODE: other keys raise its floor to VALUE",
-	Restart:  "node NODE restarts with nothing",
-	Snapshot: "node NODE saves a snapshot",
-	Reload:   "node NODE restarts from its snapshot",
-	Flush:    "node NODE is flushed",
-	Jump:     "the clock of node NODE jumps forward by VALUE",
-	TombEnds: "node NODE forgets that owner VALUE was released",
-	Access:   "a proposal for another key",
-	Grant:    "the key is granted",
-	Ask:      "a proposal for the key",
-	Back:     "the clock of node NODE goes back by VALUE",
+var texts = map[Act]string{
+	Propose:     "WHO begins and proposes fence VALUE",
+	Raise:       "WHO proposes fence VALUE in another round, with Raise",
+	Try:         "node NODE carries out WHO's Try of round VALUE",
+	TryAgain:    "node NODE gets WHO's Try of round VALUE a second time",
+	Hold:        "WHO HOLDS (VALUE)",
+	Restore:     "node NODE carries out WHO's Restore",
+	SendRestore: "WHO sends node NODE a Restore",
+	Renewing:    "WHO begins to renew",
+	Renew:       "node NODE carries out WHO's Renew",
+	Renewed:     "WHO's lease is RENEWED (VALUE)",
+	Release:     "WHO is done and sends Release",
+	Released:    "node NODE carries out WHO's Release",
+	Look:        "WHO sees the record of node NODE",
+	Admit:       "WHO admits node NODE",
+	Answer:      "WHO has the answer of node NODE to its request VALUE",
+	Silent:      "WHO has no answer of node NODE to its request VALUE",
+	Overdue:     "WHO waits no longer for node NODE to answer its request VALUE",
+	Refused:     "WHO is refused",
+	Vanished:    "WHO does not come back",
+	Choose:      "WHO takes the largest fence of a majority, VALUE, to write it back",
+	Write:       "node NODE carries out WHO's write-back of VALUE",
+	Tick:        "time VALUE",
+	Vanish:      "node NODE: the key is free",
+	Forget:      "node NODE forgets the fences of the key",
+	Others:      "node NODE: other keys raise its floor to VALUE",
+	Restart:     "node NODE restarts with nothing",
+	Snapshot:    "node NODE saves a snapshot",
+	Reload:      "node NODE restarts from its snapshot",
+	Flush:       "node NODE is flushed",
+	Jump:        "the clock of node NODE jumps forward by VALUE",
+	TombEnds:    "node NODE forgets that owner VALUE was released",
+	Access:      "a proposal for another key",
+	Grant:       "the key is granted",
+	Ask:         "a proposal for the key",
+	Back:        "the clock of node NODE goes back by VALUE",
 }
 
-// String says a step in words.
+// String describes a step.
 func (s Step) String() string {
-	w := words[s.Act]
+	w := texts[s.Act]
 	if w == "" {
 		return string(s.Act)
 	}
 	return strings.NewReplacer("WHO", s.Actor, "NODE", strconv.Itoa(s.Node), "VALUE", strconv.Itoa(s.Value)).Replace(w)
 }
 
-// Trace is a counterexample: how a rule that was taken out is missed.
+// Trace is a counterexample: what goes wrong without a rule.
 type Trace struct {
 	Name  string // of the Case
-	Rule  string // what was taken out, or assumed and not given
+	Rule  string // the rule that was removed, or the assumption that was broken
 	Wrong string // what is wrong in the end
 	Model any    // Fences, Votes, Again, WriteBack or Floor: what was searched
 	Steps []Step
 }
 
-// String tells the story, a step a line.
+// String describes the trace, with a line for each step.
 func (t Trace) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s\n", t.Name, t.Rule)
@@ -130,5 +130,5 @@ func (t Trace) String() string {
 	return b.String()
 }
 
-// owner names the j-th owner.
+// owner returns the name of the j-th owner.
 func owner(j int) string { return string(rune('A' + j)) }

@@ -3,38 +3,37 @@
 
 package model
 
-// Votes is a model of leases in time: two owners, each of one acquisition, at
-// nodes that expire what they hold, and lose their memory. Time is counted in
-// steps. Messages arrive at any later time, or never; that a message is lost is
-// the same as that it is still under way. The zero value of each rule is what
-// hasp does; setting one takes it out.
+// Votes is a model of leases in time: two owners with one acquisition each, and
+// nodes that expire leases and lose their data. Time is counted in steps. Messages
+// arrive at any later time, or never; a lost message is the same as one that is still
+// in flight. The zero value of each rule is what hasp does; setting one removes it.
 type Votes struct {
 	TTL   [2]int8 // of the owners' leases
 	Max   int8    // the longest lease that nodes grant; 0: TTL[0]
 	Wait  [2]int8 // how long each owner's client times a record before it admits the node; 0: Max
 	End   int8    // the last moment
-	Flaky int     // how many nodes may lose their memory
+	Flaky int     // how many nodes may lose their data
 
 	Restarts, Reloads, Flushes, Jumps int8    // how often, in all
 	Rounds                            [2]int8 // renewals of the owners' leases
-	Gives                             bool    // holders that renew ask for votes with Restore
-	Twins                             int8    // Try messages that arrive twice
-	Alone                             bool    // there is A only
-	Lives                             bool    // the lives of nodes are counted, for a search that asks for them
+	Restores                          bool    // holders that renew ask for votes with Restore
+	Duplicates                        int8    // Try messages that arrive twice
+	Alone                             bool    // there is only A
+	Lives                             bool    // the runs of nodes are counted, for searches that need it
 	Releases                          bool    // owners release: when their attempt fails, and when their lease is over
 	Tombs                             bool    // nodes remember releases, for a while
 
 	Rule         Rule // which nodes vote
 	AnyTTL       bool // nodes grant leases longer than Max
 	Receipt      bool // a renewed lease counts from when the renewal was answered
-	Elapsed      bool // a lease counts from when the majority was there
+	Elapsed      bool // a lease counts from when the majority was complete
 	Late         bool // a renewal counts when its answers come after the deadline, too
-	SameTime     bool // votes given back count in the renewal in which they were
+	SameTime     bool // restored votes count in the renewal in which they were restored
 	Minority     bool // one vote renews
 	NoFloor      bool // what a node forgot is not covered by a floor
 	Blind        bool // a Restore is not compared with the fences of the key
 	Forgetful    bool // a Try is granted after its Release
-	WaitingRenew bool // nodes that wait renew what they have
+	WaitingRenew bool // held back nodes renew their leases
 }
 
 // Rule says which nodes vote.
@@ -42,11 +41,11 @@ type Rule int8
 
 // The rules.
 const (
-	ByNonce  Rule = iota // those with a record of this life, admitted by one who timed its nonce
-	ByRun                // the same, but timed since this life of the node was first seen
-	ByMark               // those with a record, of whatever life
-	ByUptime             // those that say that they are up for long enough
-	Always               // all
+	ByNonce  Rule = iota // nodes with a record of this run, admitted by a client that timed its nonce
+	ByRun                // the same, but timed since this run of the node was first seen
+	ByMark               // nodes with a record, of whatever run
+	ByUptime             // nodes that report to be up for long enough
+	Always               // all nodes
 )
 
 const nobody = -1
@@ -82,30 +81,30 @@ type votesOwner struct {
 	sent     int8 // when the attempt began
 	deadline int8 // of the lease
 	rounds   int8
-	begun    int8 // when the renewal under way began; -1: none is
+	begun    int8 // when the current renewal began; -1: there is none
 	votes    [nodes]ofVote
-	stirred  bool // another held since it did
+	stirred  bool // another owner has held since this one did
 }
 
-// ofVote is what an owner has to do with one node.
+// ofVote is the state of an owner's messages to one node.
 type ofVote struct {
 	tries    int8 // how often the Try was carried out
 	granted  bool
-	renewed  int8 // in the renewal under way: 1, or 2 if the vote was given back in it
-	giving   int8 // a Restore is under way: 1, or 2 if it was sent in the renewal under way
+	renewed  int8 // in the current renewal: 1, or 2 if the vote was restored in it
+	giving   int8 // a Restore is in flight: 1, or 2 if it was sent in the current renewal
 	released bool // the Release was carried out
 	nonce    int8 // of the record that its client times, or the life; -1: none
 	seen     int8 // since when
 }
 
 type votesState struct {
-	now   int8
-	n     [nodes]votesNode
-	o     [2]votesOwner
-	used  [4]int8 // restarts, reloads, flushes, jumps
-	twins int8
-	nonce int8 // the last one
-	wrong int8
+	now        int8
+	n          [nodes]votesNode
+	o          [2]votesOwner
+	used       [4]int8 // restarts, reloads, flushes, jumps
+	duplicates int8
+	nonce      int8 // the last one
+	wrong      int8
 }
 
 var votesWrong = []string{
@@ -154,7 +153,7 @@ func (m Votes) next(s votesState, emit func(Step, votesState)) {
 	}
 	for j := range s.o {
 		if j > 0 && m.TTL[0] == m.TTL[1] && m.Wait[0] == m.Wait[1] && s.o[0].phase == idle {
-			continue // the owners differ by name only
+			continue // the owners differ only in name
 		}
 		if m.Alone && j > 0 {
 			break
@@ -176,7 +175,7 @@ func (n *votesNode) expire(now int8) {
 	}
 }
 
-// votes says whether a node grants and renews.
+// votes reports whether a node grants and renews.
 func (m Votes) votes(s *votesState, i int) bool {
 	n := &s.n[i]
 	switch m.Rule {
@@ -230,7 +229,7 @@ func (m Votes) decide(s votesState, j int, emit func(Step, votesState)) {
 	}
 }
 
-// stop makes an owner one that neither holds nor will.
+// stop makes an owner one that neither holds nor ever will.
 func (o *votesOwner) stop(phase int8) {
 	*o = votesOwner{phase: phase, fence: o.fence, begun: -1, votes: o.votes}
 	for i := range o.votes {
@@ -252,12 +251,12 @@ func (m Votes) renewal(s votesState, j int, emit func(Step, votesState)) {
 		}
 		emit(Step{who, Renewing, -1, 0}, n)
 	}
-	if m.Gives && m.Rounds[j] > 0 && (s.now < o.deadline || m.Late && o.begun >= 0 && s.now < o.begun+m.TTL[j]) {
+	if m.Restores && m.Rounds[j] > 0 && (s.now < o.deadline || m.Late && o.begun >= 0 && s.now < o.begun+m.TTL[j]) {
 		for i := range s.n {
 			if s.n[i].owner != int8(j) && m.votes(&s, i) && o.votes[i].giving == 0 {
 				n := s
 				n.o[j].votes[i].giving = 1 + int8(bit(o.begun >= 0))
-				emit(Step{who, SendBack, i, 0}, n)
+				emit(Step{who, SendRestore, i, 0}, n)
 			}
 		}
 	}

@@ -15,7 +15,7 @@ func (m Votes) messages(s votesState, j, i int, emit func(Step, votesState)) {
 	if o.phase == idle {
 		return
 	}
-	if v.tries == 0 || v.tries == 1 && s.twins < m.Twins {
+	if v.tries == 0 || v.tries == 1 && s.duplicates < m.Duplicates {
 		n := s
 		if m.grant(&n, j, i, o.fence > m.floor(x)) {
 			if m.Releases && m.Tombs && v.released && n.n[i].tombs[j] {
@@ -24,8 +24,8 @@ func (m Votes) messages(s votesState, j, i int, emit func(Step, votesState)) {
 			n.o[j].votes[i].tries++
 			act := Try
 			if v.tries == 1 {
-				n.twins++
-				act = TryTwin
+				n.duplicates++
+				act = TryAgain
 			} else if o.phase == asking {
 				n.o[j].votes[i].granted = true
 			}
@@ -59,7 +59,7 @@ func (m Votes) messages(s votesState, j, i int, emit func(Step, votesState)) {
 	}
 }
 
-// grant carries out a Try of owner j at node i; high: its fence is high enough.
+// grant carries out a Try of owner j at node i; high means that its fence is high enough.
 func (m Votes) grant(s *votesState, j, i int, high bool) bool {
 	n := &s.n[i]
 	switch {
@@ -92,7 +92,7 @@ func (m Votes) admission(s votesState, j, i int, emit func(Step, votesState)) {
 		return
 	}
 	n := s
-	if x.record == missing { // whoever looks first writes one that waits
+	if x.record == missing { // the first client that looks writes one that waits
 		n.nonce++
 		n.n[i].record, n.n[i].nonce = waits, n.nonce
 	}
@@ -109,7 +109,7 @@ func (m Votes) admission(s votesState, j, i int, emit func(Step, votesState)) {
 	}
 }
 
-// faults emits what may befall node i.
+// faults emits the faults that node i may have.
 func (m Votes) faults(s votesState, i int, emit func(Step, votesState)) {
 	if m.Lives && s.o[0].phase != holding {
 		return
@@ -171,9 +171,9 @@ func (n *votesNode) restarted(now int8) {
 	n.up = now
 }
 
-// canon sorts the nodes that may lose their memory, and the others.
+// canon sorts the nodes that may lose their data, and the others.
 func (m Votes) canon(s votesState) votesState {
-	m.dropDead(&s)
+	m.dropStale(&s)
 	var column [nodes][]byte
 	var room [nodes][48]byte
 	for i := range s.n {
@@ -200,9 +200,9 @@ func (m Votes) canon(s votesState) votesState {
 	return n
 }
 
-// dropDead takes out what can have no effect any more, so that states that
-// differ by it only are one.
-func (m Votes) dropDead(s *votesState) {
+// dropStale removes what can have no effect any more, so that states that only differ
+// in it are equal.
+func (m Votes) dropStale(s *votesState) {
 	for i := range s.n {
 		x := &s.n[i]
 		x.up = max(x.up, s.now-m.Wait[0])
@@ -228,8 +228,8 @@ func (m Votes) dropDead(s *votesState) {
 			} else {
 				v.nonce, v.seen = 1, max(v.seen, s.now-m.Wait[j])
 			}
-			if o.phase != idle && !forgets && !m.Gives && x.owner != int8(j) && m.floor(x) >= o.fence && v.tries <= m.Twins {
-				v.tries = m.Twins + 1 // the Try would be refused
+			if o.phase != idle && !forgets && !m.Restores && x.owner != int8(j) && m.floor(x) >= o.fence && v.tries <= m.Duplicates {
+				v.tries = m.Duplicates + 1 // the Try would be refused
 			}
 		}
 		if x.record == waits && m.Rule != ByRun {

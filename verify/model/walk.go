@@ -3,9 +3,9 @@
 
 package model
 
-// Walk follows the steps through the model once more, and says what is wrong in
-// the end; "" when nothing is, or when the model does not take such a step. It
-// takes no time, so that a story that was found earlier can be confirmed.
+// Walk follows the steps through the model once more, and returns what is wrong in
+// the end; "" if nothing is, or if the model has no such step. It is fast, so that a
+// counterexample that was found earlier can be confirmed.
 func (t Trace) Walk() string {
 	switch m := t.Model.(type) {
 	case Fences:
@@ -24,7 +24,7 @@ func (t Trace) Walk() string {
 	return ""
 }
 
-// walk follows steps from the initial states, and says what is wrong then.
+// walk follows steps from the initial states, and returns what is wrong then.
 func walk[S comparable](sys system[S], steps []Step) string {
 	at := map[S]bool{}
 	for _, s := range sys.init {

@@ -8,14 +8,14 @@ import (
 	"slices"
 )
 
-// WriteBack is a model of what hasp does not do: every node counts its grants,
-// an owner takes the largest count of a majority for its fence and writes it
+// WriteBack is a model of an alternative that hasp does not use: every node counts its
+// grants, and an owner takes the largest count of a majority as its fence and writes it
 // back. The zero value writes to every node, whoever has the key there.
 type WriteBack struct {
-	Owners int
-	Twins  bool        // a Try may arrive twice
-	Counts [nodes]int8 // that the nodes begin with
-	Async  bool        // keys vanish at any time; else only when their owner is done
+	Owners     int
+	Duplicates bool        // a Try may arrive twice
+	Counts     [nodes]int8 // that the nodes begin with
+	Async      bool        // keys vanish at any time; else only when their owner is done
 
 	Never   bool // nothing is written back
 	Mine    bool // only where the key is still the owner's
@@ -88,7 +88,7 @@ func (m WriteBack) next(s writeState, emit func(Step, writeState)) {
 func (m WriteBack) messages(s writeState, j int, emit func(Step, writeState)) {
 	o := &s.o[j]
 	for i := range s.holder {
-		if s.holder[i] < 0 && (o.got[i] == 0 || m.Twins && !o.twin) {
+		if s.holder[i] < 0 && (o.got[i] == 0 || m.Duplicates && !o.twin) {
 			n := s
 			n.holder[i] = int8(j)
 			n.count[i]++
@@ -97,7 +97,7 @@ func (m WriteBack) messages(s writeState, j int, emit func(Step, writeState)) {
 				n.o[j].got[i] = n.count[i]
 			} else {
 				n.o[j].twin = true
-				act = TryTwin
+				act = TryAgain
 			}
 			emit(Step{owner(j), act, i, 1}, n)
 		}
@@ -114,7 +114,7 @@ func (m WriteBack) messages(s writeState, j int, emit func(Step, writeState)) {
 	}
 }
 
-// decide emits what an owner may make of the answers it has.
+// decide emits what an owner may decide from the answers it has.
 func (m WriteBack) decide(s writeState, j int, emit func(Step, writeState)) {
 	o := &s.o[j]
 	switch o.phase {

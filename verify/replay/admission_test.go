@@ -14,7 +14,7 @@ import (
 	"github.com/hasplock/hasp/verify/model"
 )
 
-// admission has the client look at the nodes' records, and admit those whose wait
+// admission makes the client look at the nodes' records, and admit those whose wait
 // is over.
 func (p *clients) admission(c *client, s model.Step) (leaves string) {
 	state := c.d.Nodes(context.Background())[s.Node]
@@ -33,8 +33,8 @@ func (p *clients) admission(c *client, s model.Step) (leaves string) {
 	return "held back"
 }
 
-// told says what a call came to, without the times that differ.
-func told(err error) string {
+// summary describes the result of a call, without its times.
+func summary(err error) string {
 	var few *quorum.VoteError
 	switch {
 	case errors.Is(err, hasp.ErrLost):

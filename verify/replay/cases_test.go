@@ -15,7 +15,7 @@ var replays = []replay{
 			"10. B HOLDS (1): it has no majority",
 		}},
 	{name: "fences/minority", by: "quorum: one vote is no majority",
-		level: byClients(1), undo: &rules{silentYes: true}, stops: []string{
+		level: byClients(1), undo: &rules{silenceCounts: true}, stops: []string{
 			"3. A HOLDS (1): 1 of 3 nodes vote",
 			"6. B HOLDS (1): it has no majority",
 		}},
@@ -23,7 +23,7 @@ var replays = []replay{
 		level: byClients(1), undo: &rules{around: around(echoed)}, stops: []string{
 			"6. A HOLDS (2): 0 of 3 nodes vote",
 		}},
-	{name: "fences/listed twice", by: "quorum: answers from one life of one node are one vote, and an error",
+	{name: "fences/listed twice", by: "quorum: answers from one run of one node are one vote, and an error",
 		level: byClients(1), undo: &rules{around: hidden}, stops: []string{
 			"4. A HOLDS (1): one server is listed twice",
 		}},
@@ -78,12 +78,12 @@ var replays = []replay{
 			"18. node 2 carries out B's write-back of 2: the fence is too low",
 			"19. B HOLDS (2): it has no majority",
 		}},
-	{name: "votes/restarted nodes vote", by: "the node: the record is of another life",
+	{name: "votes/restarted nodes vote", by: "the node: the record is of another run",
 		level: byMessages, clients: true, redis: true, undo: &rules{around: atOnce}, stops: []string{
 			"8. node 0 carries out B's Try of round 1: the node does not vote",
 			"9. B HOLDS (2): it has no majority",
 		}},
-	{name: "votes/uptime, step", by: "the node: the record is of another life",
+	{name: "votes/uptime, step", by: "the node: the record is of another run",
 		level: byMessages, clients: true, undo: &rules{around: byUptime}, stops: []string{
 			"9. node 0 carries out B's Try of round 1: the node does not vote",
 			"10. B HOLDS (2): it has no majority",
@@ -99,7 +99,7 @@ var replays = []replay{
 			"9. node 0 carries out B's Try of round 1: the node does not vote",
 			"10. B HOLDS (2): it has no majority",
 		}},
-	{name: "votes/record without run id", by: "the node: the record names another life",
+	{name: "votes/record without run id", by: "the node: the record names another run",
 		level: byMessages, clients: true, redis: true, undo: &rules{around: atOnce}, stops: []string{
 			"9. node 0 carries out B's Try of round 1: the node does not vote",
 			"10. B HOLDS (2): it has no majority",
@@ -131,7 +131,7 @@ var replays = []replay{
 			"6. A HOLDS (4): it has no majority",
 		}},
 	{name: "votes/minority", by: "quorum: one node does not renew",
-		level: byClients(quick), undo: &rules{silentYes: true}, stops: []string{
+		level: byClients(quick), undo: &rules{silenceCounts: true}, stops: []string{
 			"8. A's lease is RENEWED (3): it has no majority",
 		}},
 	{name: "votes/blind restore", by: "the node: as fences/blind restore",
@@ -159,13 +159,13 @@ var replays = []replay{
 		}},
 	{name: "votes/clock step", by: "nothing: a limit, as the model says",
 		level: byClients(1), whole: "a limit"},
-	{name: "again/blunt", by: "the node: a give-back leaves a vote with a larger fence (`UpTo`)",
-		level: byClients(1), undo: &rules{around: around(bluntly)}, stops: []string{
+	{name: "again/blunt", by: "the node: a withdrawal leaves a vote with a larger fence (`UpTo`)",
+		level: byClients(1), undo: &rules{around: around(withdrawAny)}, stops: []string{
 			"7. node 0 carries out A's Release: not held",
 			"8. node 0 carries out B's Try of round 1: the key is held, or the owner is gone",
 			"9. B HOLDS (3): it has no majority",
 		}},
-	{name: "again/stood", by: "quorum: a later Try raises what stands; without that, a vote that is on its way back is not counted",
+	{name: "again/stood", by: "quorum: a later Try raises what stands; without that, a vote that is being withdrawn is not counted",
 		level: byClients(1), undo: &rules{around: around(echoed)}, partly: []rules{{noRaise: true}}, stops: []string{
 			"7. A HOLDS (1): with fence 2",
 			"8. node 0 carries out A's Release: not held",

@@ -17,7 +17,7 @@ import (
 	"github.com/hasplock/hasp/verify/model"
 )
 
-// client is one owner's: a real quorum, with or without a hasp.Client over it.
+// client is the client of one owner: a real quorum, with or without a hasp.Client over it.
 type client struct {
 	w     *world
 	owner int
@@ -50,7 +50,7 @@ type call struct {
 	res  driver.Result // of a Try of the quorum
 }
 
-// asks notes a proposal: a new one is the next of the story's.
+// asks records a proposal: a new one corresponds to the next of the story's.
 func (c *client) asks(r contend.Owner) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -90,7 +90,7 @@ func (c *client) fromNode(fence uint64) uint64 {
 func (c *client) translate(fence uint64, of func(pair) (from, to uint64)) uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if fence <= 1 { // none, and the least one
+	if fence <= 1 { // none, and the smallest one
 		return fence
 	}
 	for _, p := range c.fences {
@@ -105,17 +105,17 @@ func (c *client) translate(fence uint64, of func(pair) (from, to uint64)) uint64
 	return to + (fence - from)
 }
 
-// long bounds what no story waits for.
+// long is longer than any story lasts.
 const long = time.Hour
 
-// newClient connects an owner's client to the nodes, and has it ask them about
-// another key, so that it has heard from all. lists may name a node twice; line is
-// the node with the queue of waiters.
-func newClient(w *world, owner int, lists [nodes]int, line int, timeout time.Duration) *client {
+// newClient connects an owner's client to the nodes, and makes it acquire another key,
+// so that it has had an answer from all. lists may name a node twice; queueNode is the
+// node with the queue of waiters.
+func newClient(w *world, owner int, lists [nodes]int, queueNode int, timeout time.Duration) *client {
 	c := &client{w: w, owner: owner}
 	var ds []driver.Node
 	for i := range c.gates {
-		c.gates[i] = &gate{member: w.seen[owner][lists[i]], owner: c, first: lists[i] == line, limit: w.maxTTL(owner)}
+		c.gates[i] = &gate{member: w.seen[owner][lists[i]], owner: c, first: lists[i] == queueNode, limit: w.maxTTL(owner)}
 		ds = append(ds, c.gates[i])
 	}
 	c.d = quorum.New(ds, &quorum.Options{NodeTimeout: timeout})
@@ -221,7 +221,7 @@ func (c *client) counts() {
 	}
 }
 
-// stands says whether the client believes that it has the lease.
+// stands reports whether the client believes that it holds the lease.
 func (c *client) stands() bool {
 	if c.again() {
 		return true // nothing ends there
@@ -232,14 +232,14 @@ func (c *client) stands() bool {
 	return time.Now().Before(c.until)
 }
 
-// again says that the story is one of an owner that asks again.
+// again reports whether the story is about an owner that asks again.
 func (c *client) again() bool {
 	_, ok := c.w.story.Model.(model.Again)
 	return ok
 }
 
-// silentYes takes no answer for a yes.
-func (c *client) silentYes(k kind) {
+// silenceCounts counts a missing answer as a vote.
+func (c *client) silenceCounts(k kind) {
 	for _, g := range c.gates {
 		if m := g.take(k, 1); m != nil {
 			m.yes()
@@ -247,7 +247,7 @@ func (c *client) silentYes(k kind) {
 	}
 }
 
-// saw notes how many fences a node granted.
+// saw records how many fences a node granted.
 func (c *client) saw(fences int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -260,7 +260,7 @@ func (c *client) longestRow() uint64 {
 	return uint64(c.row)
 }
 
-// close ends it all.
+// close closes the client and its gates.
 func (c *client) close() {
 	for _, g := range c.gates {
 		g.end()
@@ -269,7 +269,7 @@ func (c *client) close() {
 		<-c.call.over
 	}
 	if c.core != nil {
-		_ = c.core.Close() // what cannot be released is nobody's
+		_ = c.core.Close() // a lease that cannot be released does not matter
 	} else {
 		_ = c.d.Close()
 	}

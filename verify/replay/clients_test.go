@@ -21,7 +21,7 @@ type clients struct {
 	w     *world
 	all   [2]*client
 	timed bool       // it is about leases in time
-	held  []*message // were carried out, and are answered once their sender does not wait
+	held  []*message // carried out, and answered once their sender no longer waits
 }
 
 // newClients makes them. listed: A's list names node 0 twice, in place of node 1.
@@ -35,9 +35,9 @@ func newClients(w *world, listed bool) *clients {
 		}
 		timeout := time.Duration(0)
 		if p.timed || j == 1 {
-			timeout = long // whoever does not answer is waited for
+			timeout = long // nodes that do not answer are waited for
 		}
-		p.all[j] = newClient(w, j, lists, lineOf(w.story, j), timeout)
+		p.all[j] = newClient(w, j, lists, queueNodeOf(w.story, j), timeout)
 		if p.timed && !w.rules.bare {
 			p.all[j].withCore()
 		}
@@ -45,9 +45,9 @@ func newClients(w *world, listed bool) *clients {
 	return p
 }
 
-// lineOf is a node that answers all that an owner asks: a client waits for the
-// queue node.
-func lineOf(story model.Trace, j int) int {
+// queueNodeOf returns a node that answers all requests of an owner, because a client
+// waits for the queue node.
+func queueNodeOf(story model.Trace, j int) int {
 	var tried, renewed []int
 	for _, s := range story.Steps {
 		switch {
@@ -97,7 +97,7 @@ func (p *clients) step(j int, s model.Step) (leaves string) {
 		return p.try(c, s)
 	case model.Hold:
 		return p.hold(c, s)
-	case model.SendBack:
+	case model.SendRestore:
 		return p.sendBack(c, s)
 	case model.Restore:
 		return p.restore(c, s)
@@ -121,7 +121,7 @@ func (p *clients) step(j int, s model.Step) (leaves string) {
 	return ""
 }
 
-// deliver has a message carried out and answered.
+// deliver carries out a message and answers it.
 func deliver(m *message) (leaves string) {
 	if m == nil {
 		return "it was not sent"
@@ -131,8 +131,7 @@ func deliver(m *message) (leaves string) {
 	return why
 }
 
-// again ends the round under way, by the time that nodes have to answer, and asks
-// once more.
+// again lets the current round end by the node timeout, and asks once more.
 func (p *clients) again(c *client) (leaves string) {
 	c.ends()
 	if !c.returned() || c.call.err == nil {
@@ -172,8 +171,8 @@ func (p *clients) try(c *client, s model.Step) (leaves string) {
 
 func (p *clients) hold(c *client, s model.Step) (leaves string) {
 	synctest.Wait()
-	if p.w.rules.silentYes {
-		c.silentYes(aTry)
+	if p.w.rules.silenceCounts {
+		c.silenceCounts(aTry)
 	}
 	synctest.Wait()
 	if !c.returned() && !p.timed && c.owner == 0 {
@@ -183,7 +182,7 @@ func (p *clients) hold(c *client, s model.Step) (leaves string) {
 	case !c.returned():
 		return "it has no majority"
 	case c.call.err != nil:
-		return told(c.call.err)
+		return summary(c.call.err)
 	}
 	res := c.call.res
 	if c.core == nil {
@@ -209,7 +208,7 @@ func (p *clients) hold(c *client, s model.Step) (leaves string) {
 	return ""
 }
 
-// renewAt prolongs the lease at one node, as one does who knows no deadline.
+// renewAt renews the lease at one node, like a client that ignores the deadline.
 func (p *clients) renewAt(c *client, s model.Step) (leaves string) {
 	if c.lease == nil {
 		return "there is no lease"
@@ -227,8 +226,8 @@ func (p *clients) renewAt(c *client, s model.Step) (leaves string) {
 }
 
 func (p *clients) renewed(c *client, s model.Step) (leaves string) {
-	if p.w.rules.silentYes {
-		c.silentYes(aRenew)
+	if p.w.rules.silenceCounts {
+		c.silenceCounts(aRenew)
 	}
 	synctest.Wait()
 	switch {
@@ -237,7 +236,7 @@ func (p *clients) renewed(c *client, s model.Step) (leaves string) {
 	case !c.returned():
 		return "it has no majority"
 	case c.call.err != nil:
-		return told(c.call.err)
+		return summary(c.call.err)
 	}
 	if c.core == nil {
 		c.counts()
@@ -246,8 +245,8 @@ func (p *clients) renewed(c *client, s model.Step) (leaves string) {
 	return p.w.lasts(c.deadline(), s.Value)
 }
 
-// restore has a Restore arrive, and where the model counts its vote at once, the
-// Renew that is under way after it.
+// restore delivers a Restore, and if the model counts its vote at once, also the Renew
+// that is in flight after it.
 func (p *clients) restore(c *client, s model.Step) (leaves string) {
 	if !p.timed { // in that model holders send one at any time
 		p.sendBack(c, s)
@@ -259,7 +258,7 @@ func (p *clients) restore(c *client, s model.Step) (leaves string) {
 	return why
 }
 
-// sendBack has a Restore under way that the client sent, or else one that it could
+// sendBack holds a Restore in flight that the client sent, or else one that it could
 // have sent.
 func (p *clients) sendBack(c *client, s model.Step) (leaves string) {
 	g := c.gates[s.Node]

@@ -24,17 +24,17 @@ const (
 	floorTTL  = 10 * time.Second
 )
 
-// What is wrong, in the words of the model.
+// What is wrong, as the model calls it.
 const (
 	notAbove  = "a fence that is not above the last one of the key would be granted"
 	overtaken = "the floor for all keys is above a fence that was granted less than a rotation ago"
 )
 
-// memory plays a story of what one node remembers of fences.
+// memory plays a story about one node's memory of fences.
 type memory struct {
 	t    testing.TB
 	n    node
-	seen member // what stands around it
+	seen member // n with its wrapper
 	out  outcome
 
 	last uint64    // fence of the key
@@ -53,7 +53,7 @@ func playMemory(t *testing.T, s model.Trace, r rules) (o outcome) {
 			m.seen = r.memory(n)
 		}
 		m.admit()
-		time.Sleep(2 * 20 * time.Second) // nobody has proposed anything for long
+		time.Sleep(2 * 20 * time.Second) // a long time without proposals
 		m.play(s)
 		o = m.out
 	})
@@ -116,7 +116,7 @@ func (m *memory) step(s model.Step) (leaves string) {
 	return ""
 }
 
-// propose asks for a key, and gives it back.
+// propose acquires a key, and releases it.
 func (m *memory) propose(key string, fence uint64) (leaves string) {
 	r := contend.Owner{Key: key, Owner: rand.Text(), Label: "{}", TTL: floorTTL, Fence: fence, Settled: true}
 	res, err := m.seen.Vote(context.Background(), r.Vote())
@@ -129,8 +129,8 @@ func (m *memory) propose(key string, fence uint64) (leaves string) {
 	return why
 }
 
-// renamed forgets what a node remembers of a key, so long after a grant, and not
-// what it remembers for all keys: it has the node know the key by another name.
+// renamed makes a node forget a key some time after a grant, but not what it remembers
+// for all keys, by giving the key another name.
 type renamed struct {
 	member
 	after time.Duration
@@ -164,19 +164,19 @@ func afterHalf(n *memNode) member {
 	return renamed{n, 30 * time.Second, new(time.Time), func() {}, func() {}}
 }
 
-// oneTurn forgets in time, and has the node see one turn of 25 seconds where there
-// was more time.
+// oneTurn forgets in time, but shows the node only one rotation of 25 seconds where
+// there was more time.
 func oneTurn(n *memNode) member {
 	const by = 35 * time.Second
 	return renamed{n, 60 * time.Second, new(time.Time), func() { n.jump(-by) }, func() { n.jump(by) }}
 }
 
-// expires forgets the key as a store does that does so by its clock alone.
+// expires forgets the key by the store's clock alone.
 func expires(n *memNode) member {
 	return renamed{n, 0, new(time.Time), func() {}, func() {}}
 }
 
-// newest takes the newest number for the floor in every turn.
+// newest takes the newest number as the floor in every rotation.
 type newest struct {
 	member
 	n              *memNode

@@ -14,7 +14,7 @@ import (
 	"github.com/hasplock/hasp/internal/contend"
 )
 
-// kind is what a message asks for.
+// kind is the kind of a message.
 type kind int
 
 const (
@@ -24,22 +24,22 @@ const (
 	aRelease
 )
 
-// message is one that waits at a gate. Its parts are done once: a node carries it
-// out, and its sender gets the answer, if it waits for it.
+// message waits at a gate. Each of its parts happens once: a node carries it out, and
+// its sender gets the answer, if it still waits.
 type message struct {
 	kind  kind
 	round int                     // of a Try: 1, 2
 	carry func() (leaves string)  // at the node
-	reply func()                  // what carry brought
+	reply func()                  // delivers the answer of carry
 	fail  func(err error)         // in place of both
 	yes   func()                  // in place of both
-	put   func(a *message) func() // gives the sender of this one the answer to another
+	put   func(a *message) func() // gives this message's sender the answer to another message
 	res   driver.Result
 	err   error
 }
 
-// gate is the way of one client to one node. Requests about the story's key wait
-// there until the story has them arrive; all others go through.
+// gate is the link of one client to one node. Requests for the story's key wait there
+// until the story delivers them; all others pass.
 type gate struct {
 	member
 	owner *client
@@ -78,7 +78,7 @@ func (g *gate) take(k kind, round int) *message {
 	return m
 }
 
-// end lets all senders go.
+// end makes all senders return.
 func (g *gate) end() {
 	g.mu.Lock()
 	wait := g.wait
@@ -119,7 +119,7 @@ func (g *gate) try(r driver.VoteRequest) (driver.Result, error) {
 	res, err := g.member.Vote(context.Background(), g.at(contend.OfVote(r)).Vote())
 	g.owner.saw(res.Fences)
 	res.Fence, res.Node = g.owner.fromNode(res.Fence), g.named(res.Node)
-	res.Abandoned = false // the models know of no abandoned keys, whose next holder waits for more nodes than it needs
+	res.Abandoned = false // the models have no abandoned keys, whose next holder waits for more nodes than it needs
 	return res, err
 }
 
@@ -147,7 +147,7 @@ func (g *gate) StartVote(_ context.Context, r driver.VoteRequest, done func(driv
 	g.add(m)
 }
 
-// Vote is one with Restore: all others are begun.
+// Vote is only called with Restore: all others use StartVote.
 func (g *gate) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 	if r.Key != key {
 		return g.member.Vote(ctx, r)
@@ -199,7 +199,7 @@ func (g *gate) Renew(ctx context.Context, rs []driver.RenewRequest, done func(i 
 	done(0, a)
 }
 
-// Withdraw gives a vote back.
+// Withdraw withdraws a vote.
 func (g *gate) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
 	if r.Key != key {
 		return g.member.Withdraw(ctx, r)
@@ -217,14 +217,14 @@ func (g *gate) StartWithdraw(ctx context.Context, r driver.WithdrawRequest, done
 	go func() { done(g.Withdraw(ctx, r)) }()
 }
 
-// Record looks at the node's record.
+// Record returns the node's record.
 func (g *gate) Record(ctx context.Context) (driver.Record, error) {
 	rec, err := g.member.Record(ctx)
 	rec.Node = g.named(rec.Node)
 	return rec, err
 }
 
-// Close leaves the node to the world.
+// Close does nothing: the node belongs to the world.
 func (g *gate) Close() error { return nil }
 
 var (

@@ -5,7 +5,7 @@ package replay
 
 import "github.com/hasplock/hasp/verify/model"
 
-// What is wrong, in the words of the models.
+// What is wrong, as the models call it.
 const (
 	sameFence   = "two holders have the same fence"
 	notLarger   = "an owner that began after another held got a fence that is not larger"
@@ -15,19 +15,19 @@ const (
 	lateTry     = "a Try that came after its Release was granted, while the node remembered the Release"
 )
 
-// judge knows who held, and says what is wrong with it first.
+// judge records who held, and the first thing that is wrong.
 type judge struct {
 	began map[int]int // how many had held when an owner began
 	held  []*lease
 	wrong string
 }
 
-// lease is one that an owner believes in.
+// lease is a lease that an owner believes to hold.
 type lease struct {
 	owner       int
 	first, last uint64
 	stands      func() bool // as far as the owner knows, now
-	stirred     bool        // another held since
+	stirred     bool        // another owner has held since
 }
 
 func (j *judge) finds(wrong string) {
@@ -43,7 +43,7 @@ func (j *judge) begins(owner int) {
 	j.began[owner] = len(j.held)
 }
 
-// ofFences says that a model is about fences, and not about leases in time.
+// ofFences reports whether a model is about fences, not about leases in time.
 func ofFences(m any) bool {
 	switch m.(type) {
 	case model.Fences, model.WriteBack:

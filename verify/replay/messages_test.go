@@ -16,8 +16,8 @@ import (
 	"github.com/hasplock/hasp/verify/model"
 )
 
-// messages plays a story with requests to the nodes. The client is the test's
-// own: it counts as quorum does, by a majority of the latest round.
+// messages plays a story with requests to the nodes. The client is part of the test: it
+// counts like quorum, by a majority of the latest round.
 type messages struct {
 	w      *world
 	owners [2]asker
@@ -33,7 +33,7 @@ type asker struct {
 	start   time.Time // of the attempt, or of the renewal
 	until   time.Time // of the lease
 	renewed [nodes]bool
-	back    [nodes]bool // in the renewal under way a vote was given back
+	back    [nodes]bool // in the current renewal the vote was restored
 	gone    bool
 	waits   *admission.Waits
 }
@@ -53,7 +53,7 @@ func newMessages(w *world) *messages {
 	return p
 }
 
-// step is one of an owner.
+// step carries out one step of an owner.
 func (p *messages) step(j int, s model.Step) (leaves string) {
 	o := &p.owners[j]
 	switch s.Act {
@@ -62,7 +62,7 @@ func (p *messages) step(j int, s model.Step) (leaves string) {
 		p.w.judge.begins(j)
 	case model.Raise:
 		o.rounds[1], o.got = p.w.fence(s.Value), [nodes]driver.Result{}
-	case model.Try, model.TryTwin:
+	case model.Try, model.TryAgain:
 		return p.try(j, s)
 	case model.Hold:
 		return p.hold(j, s)
@@ -79,7 +79,7 @@ func (p *messages) step(j int, s model.Step) (leaves string) {
 	case model.Released:
 		err := p.w.seen[j][s.Node].Withdraw(context.Background(), o.req.Withdrawal())
 		if why := answer(driver.Result{Granted: true}, err); why != "not held" {
-			return why // the node was to be told before the Try
+			return why // the node had to know of the release before the Try
 		}
 	case model.Look, model.Admit:
 		return p.admission(j, s)
@@ -92,7 +92,7 @@ func (p *messages) try(j int, s model.Step) (leaves string) {
 	r := o.req
 	r.Fence, r.Raise = o.rounds[s.Value-1], s.Value == 2 && !m.NoRaise
 	res, err := n.Vote(context.Background(), r.Vote())
-	if p.timed && res.Why == driver.FenceTooLow { // these models have no fences: it asks with a larger one, as quorum does
+	if p.timed && res.Why == driver.FenceTooLow { // these models have no fences: it asks again with a larger one, like quorum
 		r.Fence = res.Fence + 1
 		res, err = n.Vote(context.Background(), r.Vote())
 	}
@@ -188,8 +188,8 @@ func (p *messages) confirm(j int, s model.Step) (leaves string) {
 	return p.w.lasts(o.until, s.Value)
 }
 
-// admission looks at a node's record, and lets the node vote where the wait is
-// over: the library's own.
+// admission looks at a node's record, and admits the node if the wait is over, with the
+// library's own code.
 func (p *messages) admission(j int, s model.Step) (leaves string) {
 	o, n, longest := &p.owners[j], p.w.seen[j][s.Node], p.w.maxTTL(j)
 	rec, err := n.Record(context.Background())

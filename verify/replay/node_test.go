@@ -20,25 +20,25 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// member is what a quorum's node is.
+// member is what a node of a quorum has to implement.
 type member interface {
 	driver.Node
 	driver.Recorded
 }
 
-// node is a real one, and what may befall it.
+// node is a real node, and its faults.
 type node interface {
 	member
-	restart()                // with nothing
+	restart()                // empty
 	snapshot()               // saves what it has
-	reload()                 // restarts with that
+	reload()                 // restarts from the snapshot
 	flush()                  // loses everything, and runs on
 	jump(by time.Duration)   // of its wall clock
 	uptime() time.Duration   // by its wall clock
 	oldClock(at time.Time)   // its clock shows this when it is admitted; zero: the true time
 	micros() (clock uint64)  // its wall clock
-	vanish(key string) error // whoever has the key loses it
-	expire(key string)       // looks whether what is remembered of a free key is to be forgotten, by the clock
+	vanish(key string) error // the holder loses the key
+	expire(key string)       // forgets a free key if it is time for that by the clock
 }
 
 // memNode is a node in memory.
@@ -97,10 +97,10 @@ func (n *memNode) micros() uint64 { return uint64(n.now().UnixMicro()) }
 func (n *memNode) vanish(key string) error { return vanish(n, key) }
 
 func (n *memNode) expire(key string) {
-	_, _ = n.Inspect(context.Background(), key) // it is found out when somebody looks
+	_, _ = n.Inspect(context.Background(), key) // the store checks it when it is inspected
 }
 
-// Admit lets the node vote. The stories of leases are not about fences: there its
+// Admit admits the node. The stories of leases are not about fences: there its
 // clock is set back meanwhile, so that no proposal is refused for the time since it
 // was made.
 func (n *memNode) Admit(ctx context.Context, r driver.Record, maxTTL time.Duration) error {
@@ -115,7 +115,7 @@ func (n *memNode) set(fixed time.Time) {
 	n.fixed = fixed
 }
 
-// vanish ends what holds a key as a break does. Nothing remembers it.
+// vanish frees a key, like a break, but the node does not remember it.
 func vanish(n member, key string) error {
 	info, err := n.Inspect(context.Background(), key)
 	if err != nil || !info.Held {
@@ -131,7 +131,7 @@ type redisNode struct {
 	server *testserver.Server
 	admin  *redis.Client
 	up     time.Time
-	stuck  bool // a step of the clock is left out
+	stuck  bool // steps of the clock are skipped
 }
 
 func newRedisNode(t testing.TB, maxTTL time.Duration) *redisNode {
@@ -145,7 +145,7 @@ func newRedisNode(t testing.TB, maxTTL time.Duration) *redisNode {
 	return n
 }
 
-// again returns a new driver of the server, which has nothing.
+// again returns a new driver of the server, which is empty.
 func (n *redisNode) again(t testing.TB, maxTTL time.Duration) *redisNode {
 	n.flush()
 	o := &redisNode{t: t, server: n.server, admin: n.admin, up: time.Now().Add(-long)}
@@ -170,8 +170,8 @@ func (n *redisNode) restart() {
 
 func (n *redisNode) snapshot() { n.must(n.admin.Save(context.Background()).Err()) }
 
-// reload returns once the server is reached: go-redis may have connections to the
-// one before.
+// reload returns once the new server is reached: go-redis may still have connections to
+// the previous one.
 func (n *redisNode) reload() {
 	n.server.Restart()
 	n.up = time.Now()
@@ -201,7 +201,7 @@ func (n *redisNode) micros() uint64 {
 	return uint64(now.UnixMicro())
 }
 
-// expire does what Redis does by itself once its clock is ahead.
+// expire does what Redis itself does once its clock is ahead.
 func (n *redisNode) expire(string) {
 	grants, err := n.admin.Keys(context.Background(), "hasp.grant:*").Result()
 	n.must(err)

@@ -10,7 +10,7 @@ import (
 	"github.com/hasplock/hasp/verify/model"
 )
 
-// TestOnRedis plays the stories whose rule is a node's, and which take no time,
+// TestOnRedis plays the stories whose rule belongs to a node, and which take no time,
 // on three real servers: as built, and with the safeguard undone.
 func TestOnRedis(t *testing.T) {
 	servers := make([]*redisNode, nodes)
@@ -36,8 +36,8 @@ func TestOnRedis(t *testing.T) {
 			}
 		})
 	}
-	// This is a limit of Redis, and not of nodes in memory. What its clock does to
-	// the server is done by hand.
+	// This is a limit of Redis, and not of nodes in memory. The test does to the server
+	// what its clock would.
 	t.Run("floor/a clock that goes and comes back", func(t *testing.T) {
 		s := all["floor/a clock that goes and comes back"]
 		n := servers[0].again(t, floorTTL)

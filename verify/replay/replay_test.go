@@ -14,19 +14,19 @@ import (
 	"github.com/hasplock/hasp/verify/model"
 )
 
-// replay is how a counterexample is played on the real code.
+// replay says how a counterexample is played on the real code.
 type replay struct {
 	name string // of the case
-	by   string // what stops it
+	by   string // what prevents it
 	level
 	clients bool // it is played with clients, too
 	redis   bool // and with redis-server
 
-	stops  []string // every step in which the code, as built, leaves the story; none: it is a limit, and comes true
-	undo   *rules   // the safeguard undone: the story comes true
-	other  []string // steps that the code leaves then, on the way to the same end
+	stops  []string // every step in which the code, as built, departs from the story; none: it is a limit, and is reproduced
+	undo   *rules   // the safeguard undone: the story is reproduced
+	other  []string // steps in which the code departs even then, on the way to the same end
 	whole  string   // why it is not undone
-	partly []rules  // where there are two safeguards, one of them undone: the story does not come true
+	partly []rules  // one of two safeguards undone: the story is not reproduced
 }
 
 // level is a way to play, and its name.
@@ -35,7 +35,7 @@ type level struct {
 	play      func(t *testing.T, s model.Trace, r rules) outcome
 }
 
-// outcome is what a play came to.
+// outcome is the result of playing a story.
 type outcome struct {
 	leaves []string
 	wrong  string
@@ -45,7 +45,7 @@ type outcome struct {
 func bubble(slow time.Duration, players func(w *world) (player, func())) func(*testing.T, model.Trace, rules) outcome {
 	return func(t *testing.T, s model.Trace, r rules) (o outcome) {
 		pace := slow
-		if r.bare { // what a hasp.Client takes is no matter
+		if r.bare { // how long a hasp.Client takes does not matter
 			pace = 1
 		}
 		synctest.Test(t, func(t *testing.T) {
@@ -71,7 +71,7 @@ func byClients(slow time.Duration) level {
 	})}
 }
 
-// As built, the code leaves each story where it should, and nothing is wrong in
+// As built, the code departs from each story where it should, and nothing is wrong in
 // the end.
 func TestAsBuilt(t *testing.T) {
 	all := stories(t)
@@ -94,11 +94,11 @@ func (r *replay) judge(t *testing.T, s model.Trace, as rules, play func(*testing
 		t.Errorf("in the end: %q, want %q", o.wrong, wrong)
 	}
 	if !slices.Equal(o.leaves, want) {
-		t.Errorf("the code leaves the story at\n%s\nwant\n%s", quoted(o.leaves), quoted(want))
+		t.Errorf("the code departs from the story at\n%s\nwant\n%s", quoted(o.leaves), quoted(want))
 	}
 }
 
-// With the safeguard undone the story comes true.
+// With the safeguard undone the story is reproduced.
 func TestUndone(t *testing.T) {
 	all := stories(t)
 	for _, r := range replays {
@@ -111,14 +111,14 @@ func TestUndone(t *testing.T) {
 	}
 }
 
-// Where two safeguards stand in the way, one of them is enough.
+// Where two safeguards prevent a story, either of them is enough.
 func TestPartlyUndone(t *testing.T) {
 	all := stories(t)
 	for _, r := range replays {
 		for k, as := range r.partly {
 			t.Run(fmt.Sprintf("%s/%d", r.name, k), func(t *testing.T) {
 				if o := r.play(t, all[r.name], as); o.wrong != "" || len(o.leaves) == 0 {
-					t.Errorf("in the end: %q, and the code leaves the story at\n%s", o.wrong, quoted(o.leaves))
+					t.Errorf("in the end: %q, and the code departs from the story at\n%s", o.wrong, quoted(o.leaves))
 				}
 			})
 		}
@@ -133,7 +133,7 @@ func (r *replay) comesTrue(t *testing.T, s model.Trace, play func(*testing.T, mo
 		t.Errorf("in the end: %q, want %q", o.wrong, s.Wrong)
 	}
 	if !slices.Equal(o.leaves, r.other) {
-		t.Errorf("the code leaves the story at\n%s\nwant\n%s", quoted(o.leaves), quoted(r.other))
+		t.Errorf("the code departs from the story at\n%s\nwant\n%s", quoted(o.leaves), quoted(r.other))
 	}
 }
 
@@ -145,8 +145,8 @@ func quoted(lines []string) string {
 	return b.String()
 }
 
-// What is played with requests is played with clients, too, where there is a rule
-// of nodes only.
+// Stories that are played with requests are also played with clients, if their rule
+// belongs to nodes only.
 func TestByClients(t *testing.T) {
 	all := stories(t)
 	for _, r := range replays {

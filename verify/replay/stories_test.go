@@ -94,7 +94,7 @@ func read(t *testing.T) map[string][]model.Step {
 	return all
 }
 
-// Every counterexample has a replay, and is replayed with its safeguard undone, too,
+// Every counterexample has a replay, and is also replayed with its safeguard undone,
 // unless a sentence says why not.
 func TestEveryStoryIsReplayed(t *testing.T) {
 	all := stories(t)
@@ -118,7 +118,7 @@ func TestEveryStoryIsReplayed(t *testing.T) {
 	}
 }
 
-// The table of the models' README is that of the replays.
+// The table in the models' README has every replay.
 func TestReadme(t *testing.T) {
 	text, err := os.ReadFile("../model/README.md")
 	if err != nil {
@@ -132,7 +132,7 @@ func TestReadme(t *testing.T) {
 	}
 }
 
-// levels says with what a story is played.
+// levels names the ways in which a story is played.
 func (r *replay) levels() string {
 	all := []string{r.levelName}
 	if r.clients {

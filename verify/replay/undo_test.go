@@ -10,15 +10,15 @@ import (
 	"github.com/hasplock/hasp/driver"
 )
 
-// What undoes a safeguard of a node, by what stands around it.
+// Wrappers of nodes, each of which undoes a safeguard.
 
-// around makes a rule of a wrapper that is the same for all.
+// around turns a wrapper into a rule that is the same for all nodes and clients.
 func around(f func(n member) member) func(*world, member, int, int) member {
 	return func(_ *world, n member, _, _ int) member { return f(n) }
 }
 
-// loose grants proposals that the node refuses for their fences, where which says
-// so: for a larger one, of which nobody hears.
+// loose grants the proposals that which selects, though the node refuses their fences:
+// it asks the node with a larger one, and hides that.
 type loose struct {
 	member
 	which func(r driver.VoteRequest) bool
@@ -29,10 +29,10 @@ func (l loose) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, e
 	if err != nil || res.Granted || res.Why != driver.FenceTooLow || !l.which(r) {
 		return res, err
 	}
-	told := r.Proposal
+	summary := r.Proposal
 	r.Proposal, r.Restore, r.Raise = res.Fence+1, false, false
 	if res, err = l.member.Vote(ctx, r); res.Granted {
-		res.Fence, res.Fences = told, max(r.Fences, 1)
+		res.Fence, res.Fences = summary, max(r.Fences, 1)
 	}
 	return res, err
 }
@@ -45,20 +45,20 @@ func anyRestore(n member) member {
 	return loose{n, func(r driver.VoteRequest) bool { return r.Restore }}
 }
 
-// echo answers a holder with what it proposes, which the node does not keep.
+// echo answers a holder with the fence it proposes, which the node does not keep.
 type echo struct{ member }
 
 func (e echo) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
-	told := r.Proposal
+	summary := r.Proposal
 	r.Raise = false
 	res, err := e.member.Vote(ctx, r)
 	if res.Granted {
-		res.Fence = told
+		res.Fence = summary
 	}
 	return res, err
 }
 
-// lowered takes a lower fence of the holder for all that is remembered.
+// lowered makes a lower fence of the holder all that is remembered.
 type lowered struct {
 	member
 	memory *uint64
@@ -73,7 +73,7 @@ func (l lowered) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result,
 	return res, err
 }
 
-// fullRow answers with as many fences as were asked for.
+// fullRow answers with as many fences as were requested.
 type fullRow struct{ member }
 
 func (f fullRow) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
@@ -82,7 +82,7 @@ func (f fullRow) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result,
 	return res, err
 }
 
-// eager has a node vote once it was up for so long, whatever it forgot.
+// eager makes a node vote once it was up for least, whatever it lost.
 type eager struct {
 	member
 	up     func() time.Duration
@@ -108,7 +108,7 @@ func (e eager) Record(ctx context.Context) (driver.Record, error) {
 	return e.member.Record(ctx)
 }
 
-// atOnce has restarted nodes vote; byUptime those that are up for long enough.
+// atOnce makes restarted nodes vote; byUptime those that are up for long enough.
 func atOnce(w *world, n member, _, i int) member {
 	return eager{n, w.nodes[i].uptime, 0, w.maxTTL(0)}
 }
@@ -117,7 +117,7 @@ func byUptime(w *world, n member, _, i int) member {
 	return eager{n, w.nodes[i].uptime, w.maxTTL(0), w.maxTTL(0)}
 }
 
-// lowers has nodes take a lower fence.
+// lowers makes nodes accept a lower fence.
 func lowers(w *world, n member, _, i int) member { return lowered{n, &w.memory[i]} }
 
 // forgetful remembers no release.
@@ -128,52 +128,52 @@ func (f forgetful) Withdraw(ctx context.Context, r driver.WithdrawRequest) error
 	return f.member.Withdraw(ctx, r)
 }
 
-// nameless hides which store it is.
-type nameless struct{ member }
+// anonymous hides which store it is.
+type anonymous struct{ member }
 
-func (n nameless) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+func (n anonymous) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 	res, err := n.member.Vote(ctx, r)
 	res.Node = ""
 	return res, err
 }
 
-func (n nameless) Record(ctx context.Context) (driver.Record, error) {
+func (n anonymous) Record(ctx context.Context) (driver.Record, error) {
 	rec, err := n.member.Record(ctx)
 	rec.Node = ""
 	return rec, err
 }
 
-// blunt gives a vote back whatever its fence.
-type blunt struct{ member }
+// anyFenceWithdraw withdraws a vote whatever its fence.
+type anyFenceWithdraw struct{ member }
 
-func (b blunt) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
+func (b anyFenceWithdraw) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
 	r.UpTo = 0
 	return b.member.Withdraw(ctx, r)
 }
 
-// mine has B's client see its own longest lease on all nodes.
-type mine struct {
+// ownRecord makes B's client see its own longest lease on all nodes.
+type ownRecord struct {
 	member
 	maxTTL time.Duration
 }
 
-func (m mine) Record(ctx context.Context) (driver.Record, error) {
+func (m ownRecord) Record(ctx context.Context) (driver.Record, error) {
 	rec, err := m.member.Record(ctx)
 	rec.MaxTTL = m.maxTTL
 	return rec, err
 }
 
-func ownMaxTTL(w *world, n member, owner, _ int) member { return mine{n, w.maxTTL(owner)} }
+func ownMaxTTL(w *world, n member, owner, _ int) member { return ownRecord{n, w.maxTTL(owner)} }
 
-func echoed(n member) member  { return echo{n} }
-func full(n member) member    { return fullRow{n} }
-func noTomb(n member) member  { return forgetful{n} }
-func bluntly(n member) member { return blunt{n} }
+func echoed(n member) member      { return echo{n} }
+func full(n member) member        { return fullRow{n} }
+func noTomb(n member) member      { return forgetful{n} }
+func withdrawAny(n member) member { return anyFenceWithdraw{n} }
 
 // hidden hides from A's client which store a node is.
 func hidden(_ *world, n member, owner, _ int) member {
 	if owner == 0 {
-		return nameless{n}
+		return anonymous{n}
 	}
 	return n
 }

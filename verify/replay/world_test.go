@@ -20,10 +20,10 @@ const (
 	need  = 2
 )
 
-// A step of the models' time is a little longer than that of their TTLs, so that
-// what ends at a step has ended, with the drift and all, and what does not, has
-// not; and so that a wait for leases of two or three steps, which the real one is
-// ten seconds longer than, is over after as many.
+// A step of the models' time is a little longer than that of their TTLs, so that what
+// ends at a step has ended in spite of drift, and nothing else has; and so that the real
+// wait, which is ten seconds longer than leases of two or three steps, is over after as
+// many steps.
 const (
 	ttlStep = time.Minute
 	tick    = 70 * time.Second
@@ -41,27 +41,27 @@ type world struct {
 	began time.Time
 	slow  time.Duration // all times are divided by it
 	judge judge
-	leave []string // in what the code does not do as the story says
+	leave []string // where the code departs from the story
 
 	memory [nodes]uint64 // see lowered
 }
 
-// rules is how safeguards are undone. The zero value is the code as it is.
+// rules says which safeguards are undone. The zero value is the code as it is.
 type rules struct {
 	around func(w *world, n member, owner, i int) member // of each client, around each node
 	memory func(n *memNode) member                       // around one node
-	// Of clients of the test's own.
+	// For the test's own clients.
 	hasty    bool // a node is admitted when the story says so
 	late     bool // answers count after the deadline
-	sameTime bool // votes that were given back count in the renewal in which they were
+	sameTime bool // restored votes count in the renewal in which they were restored
 	receipt  bool // a lease counts from when the answer came
-	// Of the nodes, and of the way to them.
-	admitted  int  // the longest lease that nodes are admitted for, in steps; 0: as the model says
-	silentYes bool // no answer is taken for a yes
-	longest   bool // a row is as long as the longest that a node granted
-	noRaise   bool // nobody raises what stands
-	stale     bool // the answer to an earlier round is taken for that to the latest
-	bare      bool // no hasp.Client stands over the quorum, and so nothing knows deadlines
+	// For the nodes, and the links to them.
+	admitted      int  // the longest lease that nodes are admitted for, in steps; 0: as the model says
+	silenceCounts bool // a missing answer counts as a vote
+	longest       bool // a row is as long as the longest that a node granted
+	noRaise       bool // nobody raises standing fences
+	stale         bool // an answer to an earlier round counts as one to the latest
+	bare          bool // the quorum is used without a hasp.Client, so that nothing knows deadlines
 }
 
 func newWorld(t testing.TB, story model.Trace, r rules, slow time.Duration, open func(i int, maxTTL time.Duration) node) *world {
@@ -85,7 +85,7 @@ func newWorld(t testing.TB, story model.Trace, r rules, slow time.Duration, open
 
 // starts sets what the story's fences and times are counted from.
 func (w *world) starts() {
-	time.Sleep(time.Millisecond) // nothing granted before is above
+	time.Sleep(time.Millisecond) // no earlier fence is above it
 	for _, n := range w.nodes {
 		w.base = max(w.base, n.micros())
 	}
@@ -99,7 +99,7 @@ func (w *world) starts() {
 	time.Sleep(time.Millisecond) // the nodes' clocks are above the story's fences
 }
 
-// admit lets a node vote at the operator's word.
+// admit admits a node on behalf of the operator.
 func (w *world) admit(i int) {
 	w.t.Helper()
 	rec, err := w.nodes[i].Record(context.Background())
@@ -148,16 +148,16 @@ func (w *world) maxTTL(owner int) time.Duration {
 	return time.Duration(max(m.Max*int8(1-owner), m.Wait[owner])) * ttlStep / w.slow
 }
 
-// fence is a real one for the model's.
+// fence converts a fence of the model to a real one.
 func (w *world) fence(value int) uint64 { return w.base + uint64(value) }
 
-// player carries out the steps in which owners do something. It says in what the
-// code leaves the story there; "" when it does not.
+// player carries out the steps of owners. It returns how the code departs from the story
+// there, or "".
 type player interface {
 	step(owner int, s model.Step) (leaves string)
 }
 
-// play takes all steps, those after the code left the story as far as they go.
+// play plays all steps; after the code has departed from the story, as far as possible.
 func (w *world) play(p player) {
 	for k, s := range w.story.Steps {
 		why := w.faults(s)
@@ -170,7 +170,7 @@ func (w *world) play(p player) {
 	}
 }
 
-// faults is what happens without anybody's doing.
+// faults carries out the steps that are not an owner's.
 func (w *world) faults(s model.Step) (leaves string) {
 	switch s.Act {
 	case model.Tick:
@@ -199,8 +199,7 @@ func (w *world) faults(s model.Step) (leaves string) {
 // at is a moment of the story.
 func (w *world) at(value int) time.Duration { return time.Duration(value) * tick / w.slow }
 
-// lasts says whether a deadline is the one of the story: not before the last step
-// before it.
+// lasts checks that a deadline is not before the step before the story's deadline.
 func (w *world) lasts(deadline time.Time, value int) (leaves string) {
 	if at := w.at(value - 1); !deadline.After(w.began.Add(at)) {
 		return "the lease ends earlier"
@@ -208,7 +207,7 @@ func (w *world) lasts(deadline time.Time, value int) (leaves string) {
 	return ""
 }
 
-// answer says in what a node's answer is not a grant.
+// answer returns how a node's answer differs from a grant, or "".
 func answer(res driver.Result, err error) (leaves string) {
 	switch {
 	case errors.Is(err, driver.ErrNotHeld):

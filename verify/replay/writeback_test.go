@@ -16,9 +16,9 @@ import (
 	"github.com/hasplock/hasp/verify/model"
 )
 
-// writeBack plays what hasp does not do with what its nodes can: they choose the
-// fences, which rise by one where the clock stands, and the write-back is a Try
-// with Raise, which is for the holder only.
+// writeBack plays an alternative that hasp does not use, with what its nodes can do:
+// they choose the fences, which rise by one while the clock is stopped, and the
+// write-back is a Try with Raise, which only the holder may use.
 type writeBack struct {
 	nodes  [nodes]*memNode
 	seen   [nodes]member
@@ -85,7 +85,7 @@ func (p *writeBack) step(story model.Trace, s model.Step) (leaves string) {
 	switch s.Act {
 	case model.Propose:
 		p.judge.begins(j)
-	case model.Try, model.TryTwin:
+	case model.Try, model.TryAgain:
 		res, err := p.seen[s.Node].Vote(context.Background(), o.req.Vote())
 		if why := answer(res, err); why != "" {
 			return why
@@ -122,18 +122,18 @@ func (p *writeBack) step(story model.Trace, s model.Step) (leaves string) {
 	return ""
 }
 
-// deaf takes a Raise that is refused for being too low as done.
-type deaf struct{ member }
+// ignoreTooLow reports a Raise as done that is refused because it is too low.
+type ignoreTooLow struct{ member }
 
-func (d deaf) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+func (d ignoreTooLow) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 	res, err := d.member.Vote(ctx, r)
 	res.Granted = res.Granted || r.Raise && res.Why == driver.FenceTooLow
 	return res, err
 }
 
-func notOver(n *memNode) member { return deaf{n} }
+func notOver(n *memNode) member { return ignoreTooLow{n} }
 
-// forAll carries out a Raise for whoever has the key.
+// forAll carries out a Raise for any owner.
 type forAll struct{ member }
 
 func (f forAll) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {

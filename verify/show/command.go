@@ -30,7 +30,7 @@ func stores(t *tb, url, dir string) []store {
 	}
 }
 
-// folder makes a directory that goes with the show.
+// folder makes a temporary directory.
 func folder(t *tb) string {
 	dir, err := os.MkdirTemp("", "hasp-show-")
 	t.must(err)

@@ -33,11 +33,11 @@ func cutoff(flags *flag.FlagSet) func(*tb) []row {
 			return verify.Stopped(sub, addr, key, *ttl)
 		})
 		return []row{
-			judged(len(cut) == *runs, fmt.Sprintf("cut off right after a renewal, TTL %v: told before a waiter has the key", *ttl),
+			judged(len(cut) == *runs, fmt.Sprintf("cut off right after a renewal, TTL %v: lost before a waiter has the key", *ttl),
 				fmt.Sprintf("%d of %[1]d", *runs), "%d", len(cut)),
-			figure("… told before the store gave the key away by", "%s", spread(cut, func(l verify.Loss) time.Duration { return l.Granted.Sub(l.Told) })),
-			figure("… told before the waiter's Lock returned by", "%s", spread(cut, func(l verify.Loss) time.Duration { return l.Got.Sub(l.Told) })),
-			judged(len(stopped) == *runs, fmt.Sprintf("SIGSTOP beyond the TTL of %v: the first question finds ErrLost, the fence is smaller", *ttl),
+			figure("… lost before the store granted the key to the waiter by", "%s", spread(cut, func(l verify.Loss) time.Duration { return l.Granted.Sub(l.Lost) })),
+			figure("… lost before the waiter's Lock returned by", "%s", spread(cut, func(l verify.Loss) time.Duration { return l.Got.Sub(l.Lost) })),
+			judged(len(stopped) == *runs, fmt.Sprintf("SIGSTOP beyond the TTL of %v: the first check finds ErrLost, the fence is smaller", *ttl),
 				fmt.Sprintf("%d of %[1]d", *runs), "%d", len(stopped)),
 		}
 	}

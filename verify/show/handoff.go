@@ -49,21 +49,21 @@ func handoff(flags *flag.FlagSet) func(*tb) []row {
 	}
 }
 
-// measured is what some rounds with one number of clients came to.
+// measured is the result of some rounds with one number of clients.
 type measured struct {
 	handoffs, outOfOrder int
 	joining, granting    int // commands in the server
 	took                 time.Duration
 }
 
-// measure runs rounds: somebody holds the key while n clients, each with
-// connections of its own, join the queue; then it goes through all their hands.
+// measure runs rounds: one client holds the key while n others, each with connections
+// of its own, join the queue; then the key is handed from each to the next.
 func measure(t *tb, n, rounds int) *measured {
 	s := testserver.Redis(t)
 	adm := redis.NewClient(&redis.Options{Network: "unix", Addr: s.Socket()})
 	t.Cleanup(func() { _ = adm.Close() }) // its server goes, too
 	blocker := verify.Locks(t, s.Addr(), nil)
-	l := &line{n: n, joined: make(chan struct{}, 2*n), done: make(chan error, n)}
+	l := &queue{n: n, joined: make(chan struct{}, 2*n), done: make(chan error, n)}
 	for range n {
 		var waits atomic.Bool
 		l.begin = append(l.begin, func() { waits.Store(false) })
@@ -81,8 +81,8 @@ func measure(t *tb, n, rounds int) *measured {
 	return m
 }
 
-// line is the clients that wait.
-type line struct {
+// queue is the clients that wait.
+type queue struct {
 	n       int
 	mutexes []*hasp.Mutex
 	begin   []func()
@@ -93,7 +93,7 @@ type line struct {
 	grants []string // owners, in the order of their grants
 }
 
-func (l *line) round(t *tb, adm *redis.Client, blocker *hasp.Client, m *measured) {
+func (l *queue) round(t *tb, adm *redis.Client, blocker *hasp.Client, m *measured) {
 	held, err := blocker.Mutex("k", nil).Lock(t.ctx)
 	t.must(err)
 	l.grants = l.grants[:0]
@@ -119,7 +119,7 @@ func (l *line) round(t *tb, adm *redis.Client, blocker *hasp.Client, m *measured
 		case <-t.ctx.Done():
 			t.Fatalf("%w", t.ctx.Err())
 		case <-time.After(time.Minute):
-			t.Fatalf("the queue of %d clients stands still after %d grants", l.n, len(l.grants))
+			t.Fatalf("the queue of %d clients does not advance after %d grants", l.n, len(l.grants))
 		}
 	}
 	m.took += time.Since(start)
@@ -133,7 +133,7 @@ func (l *line) round(t *tb, adm *redis.Client, blocker *hasp.Client, m *measured
 	}
 }
 
-func (l *line) wait(t *tb, c <-chan struct{}) {
+func (l *queue) wait(t *tb, c <-chan struct{}) {
 	select {
 	case <-c:
 	case <-t.ctx.Done():
@@ -143,8 +143,8 @@ func (l *line) wait(t *tb, c <-chan struct{}) {
 	}
 }
 
-// hold waits for the key and passes it on.
-func (l *line) hold(t testing.TB, mutex *hasp.Mutex) error {
+// hold waits for the key and releases it.
+func (l *queue) hold(t testing.TB, mutex *hasp.Mutex) error {
 	lease, err := mutex.Lock(t.Context())
 	if err != nil {
 		return err

@@ -39,8 +39,8 @@ func hung(flags *flag.FlagSet) func(*tb) []row {
 		l.wait(10 * time.Second)
 		after := l.look()
 		t.Logf("before: %v; while it hung: %v; 10 s after it went on: %v", before, during, after)
-		rows := []row{figure("pairs/s, all well, then one hangs", "%.0f, %.0f", before.rate, during.rate)}
-		for i, what := range [...]string{"goroutines", "heap in use after GC, bytes", "the same while the load is held up",
+		rows := []row{figure("pairs/s, all healthy, then one hangs", "%.0f, %.0f", before.rate, during.rate)}
+		for i, what := range [...]string{"goroutines", "heap in use after GC, bytes", "the same while the load is paused",
 			"memory of the process, bytes", "connections"} {
 			b, d := before.uses[i], during.uses[i]
 			rows = append(rows, judged(d <= b*hungBar, fmt.Sprintf("%s after %v with a hung node", what, *lasting),
@@ -58,7 +58,7 @@ type load struct {
 	locks         *hasp.Client
 	stop          context.CancelFunc
 	wg            sync.WaitGroup
-	gate          sync.RWMutex // held to hold the load up
+	gate          sync.RWMutex // held to pause the load
 	pairs, failed atomic.Int64
 }
 
@@ -98,7 +98,7 @@ func (l *load) end() {
 	l.t.must(l.locks.Close())
 }
 
-// wait lets the load go on.
+// wait lets the load run for d.
 func (l *load) wait(d time.Duration) {
 	select {
 	case <-time.After(d):
@@ -107,21 +107,20 @@ func (l *load) wait(d time.Duration) {
 	}
 }
 
-// needs are what the process takes under its load.
+// needs is what the process uses under its load.
 type needs struct {
 	rate float64 // pairs a second
 	uses [5]float64
 }
 
 func (u needs) String() string {
-	return fmt.Sprintf("%.0f pairs/s, %.0f goroutines, heap %.2f MiB, %.2f MiB with the load held up, memory %.1f MiB, %.0f connections",
+	return fmt.Sprintf("%.0f pairs/s, %.0f goroutines, heap %.2f MiB, %.2f MiB with the load paused, memory %.1f MiB, %.0f connections",
 		u.rate, u.uses[0], u.uses[1]/(1<<20), u.uses[2]/(1<<20), u.uses[3]/(1<<20), u.uses[4])
 }
 
-// look takes medians over some seconds: all of it comes and goes under load.
-// The heap is counted once more while the load is held up for the moment: what
-// 160 MB/s of garbage add to a collection that runs beside them is a megabyte of
-// chance, and what is kept for the node that hangs stays.
+// look takes medians over some seconds, because all figures vary under load. The heap
+// is measured once more while the load is paused: 160 MB/s of garbage add about a
+// megabyte of noise to a collection, and what is kept for the hung node is still there.
 func (l *load) look() needs {
 	var seen [5][]float64
 	begun, pairs := time.Now(), l.pairs.Load()

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// kill is the fate of one command of a round.
+// kill says which command of a round is killed, and when.
 type kill struct {
 	victim  int
 	holding bool          // count from when its job began, not from the start of the round
@@ -32,8 +32,8 @@ func (k kill) String() string {
 	return fmt.Sprintf("hasp of line %d killed %v after %s", k.victim, k.after.Round(100*time.Microsecond), from)
 }
 
-// kills has rounds of 20 lines, in each of which one hasp is killed: in turn
-// at any moment of the round, and while it holds the key.
+// kills runs rounds of 20 lines, in each of which one hasp is killed: alternately at
+// any moment of the round, and while it holds the key.
 func (w *work) kills(random *rand.Rand) []row {
 	exact, unwritten := 0, 0
 	var longest time.Duration
@@ -51,12 +51,12 @@ func (w *work) kills(random *rand.Rand) []row {
 		}
 		exact++
 		longest = max(longest, gap)
-		fate := "its line is written"
+		outcome := "its line is written"
 		if _, written := lines[strconv.Itoa(k.victim)]; !written {
 			unwritten++
-			fate = "its line is missing"
+			outcome = "its line is missing"
 		}
-		w.t.Logf("round %2d: %v; %s; longest time between two lines %v", r, k, fate, gap.Round(time.Millisecond))
+		w.t.Logf("round %2d: %v; %s; longest time between two lines %v", r, k, outcome, gap.Round(time.Millisecond))
 	}
 	return []row{
 		judged(exact == rounds, fmt.Sprintf("%s: rounds of %d lines with one `hasp` killed by -9: only its own line may be missing", w.store.kind, perRound),
@@ -108,8 +108,8 @@ func (w *work) round(r int, k kill) (map[string]entry, time.Duration, error) {
 	return lines, gap, err
 }
 
-// missing holds a round against its rule: all commands but the killed one
-// succeeded and wrote their line, and the killed one's line may be missing.
+// missing checks the rule of a round: all commands but the killed one succeeded and
+// wrote their line, and the killed one's line may be missing.
 func (w *work) missing(start time.Time, lines map[string]entry, errs []error, victim int) (gap time.Duration, err error) {
 	for i, err := range errs {
 		killed := i == victim && wasKilled(err)
@@ -131,7 +131,7 @@ func (w *work) missing(start time.Time, lines map[string]entry, errs []error, vi
 	return gap, nil
 }
 
-// wasKilled says whether a command ended by SIGKILL.
+// wasKilled reports whether a command was ended by SIGKILL.
 func wasKilled(err error) bool {
 	exit := (*exec.ExitError)(nil)
 	if !errors.As(err, &exit) {

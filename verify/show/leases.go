@@ -100,7 +100,7 @@ func (p *pile) acquire() row {
 func heap() int64 {
 	var m runtime.MemStats
 	runtime.GC()
-	runtime.GC() // what the first one finalized
+	runtime.GC() // frees what the first one finalized
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
 }

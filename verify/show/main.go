@@ -3,8 +3,8 @@
 
 //go:build unix
 
-// Command show does the long runs: what hasp promises, with figures, on real
-// servers that it starts on free loopback ports and stops again.
+// Command show runs the long demonstrations: what hasp promises, with figures, on
+// real servers that it starts on free loopback ports and stops again.
 //
 //	go run ./verify/show all
 //	go run ./verify/show cutoff -runs 10
@@ -45,12 +45,12 @@ var shows = []show{
 	{"cutoff", "holders that are cut off from Redis, or stopped, right after a renewal", cutoff},
 	{"handoff", "2, 64 and 512 clients on one key: order, speed, work for the server", handoff},
 	{"hung", "Redlock at full load beside a node that hangs: goroutines, memory, connections", hung},
-	{"redlock", "64 clients on one key of five servers; three of these hang, and go on", redlocks},
+	{"redlock", "64 clients on one key of five servers; three of these hang, and resume", redlocks},
 	{"leases", "many held leases in one process: renewal, memory, CPU", leases},
 }
 
-// children turn this process into what it was started as by itself, and do not
-// return then.
+// children are the main functions of child processes: each returns at once unless this
+// process was started as its child.
 var children = []func(){verify.HolderMain}
 
 func main() {
@@ -77,13 +77,13 @@ func main() {
 	}
 }
 
-// silent drops what go-redis says of every connection that breaks.
+// silent drops go-redis's messages about broken connections.
 type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}
 
-// run does what the command line asks for. An error of one show ends none of
-// the others.
+// run runs the shows that the command line names. An error of one does not end the
+// others.
 func run(ctx context.Context, args []string) ([]row, error) {
 	if len(args) == 0 {
 		return nil, usage()
@@ -135,7 +135,7 @@ func usage() error {
 	return flag.ErrHelp
 }
 
-// table prints what was found, and says whether a bar was missed.
+// table prints the results, and reports whether a bar was missed.
 func table(rows []row) (missed bool) {
 	if len(rows) == 0 {
 		return false

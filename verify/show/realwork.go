@@ -20,10 +20,10 @@ import (
 	"github.com/hasplock/hasp/internal/testserver"
 )
 
-// appendLine is the job: it reads a file, adds one line and writes the file
-// anew. It says on its output that it began. Two of them at once lose a line, or number two alike. The last step is
-// one rename by the direct child of hasp, which dies with hasp: it is done or
-// it is not. $1 is the file, $2 names the line.
+// appendLine is the job: it reads a file, adds one line and writes a new file. It prints
+// the fence when it begins. Two of them at once lose a line, or give two lines the same
+// number. The last step is one rename by the direct child of hasp, which dies with hasp,
+// so it is atomic. $1 is the file, $2 names the line.
 const appendLine = `
 echo "$HASP_FENCE"
 n=$(tail -n 1 "$1" | cut -d ' ' -f 1)
@@ -37,7 +37,7 @@ const (
 	longTTL           = 30 * time.Second
 	rounds, perRound  = 20, 20          // of those in which one is killed
 	killTTL           = 5 * time.Second // of the locks in those
-	slowMachine       = time.Second     // what may come on top of it
+	slowMachine       = time.Second     // the allowance for a slow machine
 	jobTime           = 10 * time.Millisecond
 	firstLine, fields = "0 0 start 0\n", 4
 )
@@ -83,9 +83,8 @@ func (w *work) file(name string) string {
 	return path
 }
 
-// command appends a line to a file under the lock. One that talks has to tell
-// what nobody reads; at its end, with the key released, it waits for a reader for a
-// moment.
+// command appends a line to a file under the lock. With talks it prints messages that
+// nobody reads; at its end, with the key released, it waits for a reader for a moment.
 func (w *work) command(ttl time.Duration, file, name string, talks bool) *exec.Cmd {
 	args := []string{"run", "--store", w.store.url, "--ttl", ttl.String()}
 	if talks {
@@ -96,14 +95,14 @@ func (w *work) command(ttl time.Duration, file, name string, talks bool) *exec.C
 	return cmd
 }
 
-// long has 8 loops append 200 lines each.
+// long runs 8 loops that append 200 lines each.
 func (w *work) long() row {
 	file, start := w.file("long"), time.Now()
 	var wg sync.WaitGroup
 	for l := range loops {
 		wg.Go(func() {
 			for i := range each {
-				cmd := w.command(longTTL, file, fmt.Sprintf("%d.%d", l, i), l%2 == 0) // the others keep the key busy
+				cmd := w.command(longTTL, file, fmt.Sprintf("%d.%d", l, i), l%2 == 0) // the others keep the key contended
 				if err := cmd.Run(); err != nil {
 					w.t.Errorf("%s: line %d of loop %d: %w", w.store.kind, i, l, err)
 					return

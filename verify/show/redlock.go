@@ -22,12 +22,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// What Redlock has to show when many want one key, and when too few nodes answer.
+// The bars of Redlock when many clients contend for one key, and when too few nodes answer.
 const (
 	shareBar   = 3                     // times a fair share
 	stillBar   = time.Second           // without a grant
 	nodeTime   = 50 * time.Millisecond // the node time-out for the default TTL
-	errorBar   = nodeTime * 3 / 2      // it, and what the machine takes
+	errorBar   = nodeTime * 3 / 2      // with an allowance for the machine
 	calmAfter  = 500                   // locks
 	recoverBar = time.Second           // after the nodes are back
 )
@@ -68,7 +68,7 @@ func redlocks(flags *flag.FlagSet) func(*tb) []row {
 	}
 }
 
-// contend has many clients lock one key, and release it at once.
+// contend makes many clients lock one key, and release it at once.
 func contend(t *tb, servers []*testserver.Server, n int, lasting time.Duration) []row {
 	ctx, stop := context.WithTimeout(t.ctx, lasting)
 	defer stop()
@@ -130,10 +130,10 @@ func contend(t *tb, servers []*testserver.Server, n int, lasting time.Duration) 
 	}
 }
 
-// cutDown stops three servers, and lets them go on, again and again.
+// cutDown stops and resumes three servers, again and again.
 func cutDown(t *tb, servers []*testserver.Server, c *hasp.Client, rounds int) []row {
 	m := c.Mutex("other", nil)
-	var told, later, back []time.Duration
+	var first, later, back []time.Duration
 	named := 0
 	for range calmAfter { // the node time-out grows with round trips, and forgets them slowly
 		lease, err := m.Lock(t.ctx)
@@ -155,7 +155,7 @@ func cutDown(t *tb, servers []*testserver.Server, c *hasp.Client, rounds int) []
 				named++
 			}
 		}
-		refused(&told)
+		refused(&first)
 		refused(&later)
 		for _, s := range servers[1:4] {
 			s.Cont()
@@ -166,14 +166,14 @@ func cutDown(t *tb, servers []*testserver.Server, c *hasp.Client, rounds int) []
 		back = append(back, time.Since(begun))
 		t.must(lease.Release())
 	}
-	for _, all := range [][]time.Duration{told, later, back} {
+	for _, all := range [][]time.Duration{first, later, back} {
 		slices.Sort(all)
 	}
 	const who = "three of five hang"
 	return []row{
 		judged(named == 2*rounds, who+": errors that name the three", "all", "%d of %d", named, 2*rounds),
-		judged(told[rounds-1] <= errorBar, who+": the first error comes after", fmt.Sprintf("the node time-out (%v), and half as much for the machine", nodeTime),
-			"%v to %v", told[0].Round(time.Millisecond/10), told[rounds-1].Round(time.Millisecond/10)),
+		judged(first[rounds-1] <= errorBar, who+": the first error comes after", fmt.Sprintf("the node time-out (%v), and half as much for the machine", nodeTime),
+			"%v to %v", first[0].Round(time.Millisecond/10), first[rounds-1].Round(time.Millisecond/10)),
 		figure(who+": the second error comes after", "%v to %v", later[0].Round(time.Millisecond/100), later[rounds-1].Round(time.Millisecond/100)),
 		judged(back[rounds-1] <= recoverBar, who+": locked again, after they go on", fmt.Sprintf("<= %v", recoverBar),
 			"%v to %v", back[0].Round(time.Millisecond/10), back[rounds-1].Round(time.Millisecond/10)),

@@ -31,8 +31,8 @@ func stop(flags *flag.FlagSet) func(*tb) []row {
 	}
 }
 
-// stopOne stops a hasp that holds a key for longer than the TTL, until another
-// has the key, and lets it go on.
+// stopOne stops a hasp that holds a key for longer than the TTL, until another has the
+// key, and resumes it.
 func stopOne(t *tb, hasp string, s store, ttl time.Duration) []row {
 	run := func(script string) *exec.Cmd {
 		return exec.CommandContext(t.ctx, hasp, "run", "--store", s.url, "--ttl", ttl.String(), "show-stop", "--", "sh", "-c", script)
