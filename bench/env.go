@@ -27,9 +27,9 @@ const nodes = 5
 type env struct {
 	target
 	quick bool
-	// pace is what the durations of a full run are multiplied by.
+	// pace is the factor for the durations of a full run.
 	pace float64
-	// t starts more servers or cleans up, and ends the run when it fails.
+	// t starts servers and cleans up; a failure ends the run.
 	t     testing.TB
 	redis []*testserver.Server
 	etcd  *testserver.Server // nil: none is installed
@@ -46,7 +46,7 @@ func newEnv(t testing.TB, quick bool) *env {
 		// 512 clients may have several connections each.
 		s := testserver.Redis(t, "--maxclients", "10000")
 		a := redis.NewClient(&redis.Options{Network: "unix", Addr: s.Socket()})
-		t.Cleanup(func() { _ = a.Close() }) // its server goes, too
+		t.Cleanup(func() { _ = a.Close() }) // its server ends, too
 		e.redis, e.admin, e.Redis = append(e.redis, s), append(e.admin, a), append(e.Redis, s.Addr())
 	}
 	if _, err := exec.LookPath("etcd"); err == nil {
@@ -58,7 +58,7 @@ func newEnv(t testing.TB, quick bool) *env {
 	return e
 }
 
-// lasts returns how long a measurement lasts that takes d in a full run.
+// lasts returns the duration of a measurement that takes d in a full run.
 func (e *env) lasts(d time.Duration) time.Duration { return time.Duration(e.pace * float64(d)) }
 
 // reset empties the servers.
@@ -80,7 +80,7 @@ func (e *env) reset(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, l := range leases.Leases { // their keys go with them
+	for _, l := range leases.Leases { // their keys are deleted with them
 		if _, err := c.Revoke(ctx, l.ID); err != nil {
 			return err
 		}
@@ -89,16 +89,16 @@ func (e *env) reset(ctx context.Context) error {
 	return err
 }
 
-// load is the work of servers, since they started.
+// load is the work of servers since they started.
 type load struct {
 	cpu      time.Duration
 	commands float64
 }
 
 // serverLoad returns the work of the peer's servers so far: their processor
-// time, and the commands that they ran, those within scripts too. For etcd the
-// commands are the gRPC messages that it received. What this function asks is
-// left out. A local peer has none.
+// time, and the commands that they ran, including those within scripts. For etcd the
+// commands are the gRPC messages that it received. The function's own commands do not
+// count. A local peer has none.
 func (e *env) serverLoad(ctx context.Context, p *peer) (sum load, err error) {
 	switch {
 	case p.local:

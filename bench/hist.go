@@ -10,7 +10,7 @@ import (
 )
 
 // A hist counts durations in classes that are 1.6 % wide at most, from 1 ns to
-// 18 minutes. Adding allocates nothing, so what is counted is the peer's doing.
+// 18 minutes. Adding allocates nothing, so all allocations are the peer's.
 type hist struct {
 	classes [histClasses]uint32
 	count   int
@@ -29,7 +29,7 @@ func class(d time.Duration) int {
 	return min(shift<<histBits+int(v>>shift), histClasses-1)
 }
 
-// middle is the reverse of class.
+// middle is the inverse of class.
 func middle(c int) time.Duration {
 	shift := max(c>>histBits-1, 0)
 	low := c - shift<<histBits

@@ -65,7 +65,7 @@ func field(file, name string) string {
 	return ""
 }
 
-// firstLine returns what a command says first; nothing when it cannot be run.
+// firstLine returns the first line of a command's output, or "" if it cannot be run.
 func firstLine(ctx context.Context, name string, args ...string) string {
 	path, err := exec.LookPath(name)
 	if err != nil {

@@ -1,16 +1,16 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command bench measures hasp beside the locks that people use today, on the
-// same servers, which it starts on free loopback ports and stops again.
+// Command bench compares hasp with the locks that people use today, on the same
+// servers, which it starts on free loopback ports and stops again.
 //
-//	go run ./bench                          # all, about 25 minutes
+//	go run ./bench                          # everything, about 40 minutes
 //	go run ./bench -quick                   # a trial of everything
 //	go run ./bench -scenarios s2 -peers hasp,redsync -rounds 9
 //
-// The rounds of the peers are interleaved, so that a machine that gets slower
-// for a while is slow for all of them: compare ratios, and medians. It ends
-// with exit code 1 when a round failed, as when a lock did not exclude.
+// The rounds of the peers are interleaved, so that a machine that gets slower for a
+// while is slow for all of them: compare ratios, and medians. The exit code is 1 if a
+// round failed, for example because a lock did not exclude.
 package main
 
 import (
@@ -27,8 +27,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// order is what the command line asks for.
-type order struct {
+// options are the settings from the command line.
+type options struct {
 	quick     bool
 	rounds    int
 	out       string
@@ -54,7 +54,7 @@ func main() {
 	}
 }
 
-// silent drops what go-redis says of every connection that breaks.
+// silent drops go-redis's messages about broken connections.
 type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}
@@ -88,7 +88,7 @@ func run(ctx context.Context, args []string) error {
 	return nil
 }
 
-// child is another process of a scenario.
+// child runs this process as a child of a scenario.
 func child(ctx context.Context, args []string) error {
 	f := children[args[0]]
 	if f == nil {
@@ -97,21 +97,21 @@ func child(ctx context.Context, args []string) error {
 	return f(ctx, args[1:])
 }
 
-func parse(args []string) (order, error) {
+func parse(args []string) (options, error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	quick := flags.Bool("quick", false, "shorter, with one round: whether it works, not how fast it is")
+	quick := flags.Bool("quick", false, "shorter, with one round: to see that it works, not how fast it is")
 	rounds := flags.Int("rounds", 0, "how often each peer is measured (default 5, quick 1)")
 	out := flags.String("out", "", "the `folder` that gets performance.md, performance/results.json and the pictures")
 	which := flags.String("scenarios", "", "the scenarios, such as s1,s2 (default all)")
 	whose := flags.String("peers", "", "the peers, by name or first word, such as hasp,redsync (default all)")
 	if err := flags.Parse(args); err != nil {
-		return order{}, flag.ErrHelp
+		return options{}, flag.ErrHelp
 	}
 	if flags.NArg() > 0 || *rounds < 0 {
 		flags.Usage()
-		return order{}, flag.ErrHelp
+		return options{}, flag.ErrHelp
 	}
-	o := order{quick: *quick, rounds: *rounds, out: *out}
+	o := options{quick: *quick, rounds: *rounds, out: *out}
 	var err error
 	if o.scenarios, err = choose("scenario", *which, scenarios, func(s *scenario) string { return s.name }); err != nil {
 		return o, err
@@ -120,13 +120,13 @@ func parse(args []string) (order, error) {
 	return o, err
 }
 
-// choose returns those whose name, or its first word, is in a list with commas,
-// and all without a list.
+// choose returns those whose name, or its first word, is in a comma-separated list; with
+// an empty list, all.
 func choose[T any](what, list string, all []T, name func(T) string) (chosen []T, err error) {
 	if list == "" {
 		return all, nil
 	}
-	words := map[string]bool{} // whether it was found
+	words := map[string]bool{} // whether each was found
 	for w := range strings.SplitSeq(list, ",") {
 		words[strings.TrimSpace(w)] = false
 	}

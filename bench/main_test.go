@@ -40,7 +40,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// The tables, pictures and files name a peer by its name alone.
+// Tables, pictures and files identify a peer by its name.
 func TestPeersAreTold(t *testing.T) {
 	seen := map[string]bool{}
 	for _, p := range peers {

@@ -18,14 +18,14 @@ import (
 // scenario says otherwise.
 const fullRounds = 5
 
-// tooLong is for a round that hangs.
-const tooLong = 10 * time.Minute
+// roundLimit ends a round that hangs.
+const roundLimit = 10 * time.Minute
 
-// unmeasured stands for the figure of a bar that this run cannot judge.
+// unmeasured is shown for a bar that this run cannot judge.
 const unmeasured = "not measured"
 
-// measure runs what was ordered, and prints each table as soon as it is known.
-func measure(ctx context.Context, e *env, o order) *results {
+// measure runs the chosen scenarios, and prints each table as soon as it is known.
+func measure(ctx context.Context, e *env, o options) *results {
 	r := &results{Schema: schema, Started: time.Now(), Quick: o.quick, Machine: thisMachine(ctx)}
 	var seen []*peer
 	for _, s := range o.scenarios {
@@ -59,8 +59,8 @@ func measure(ctx context.Context, e *env, o order) *results {
 	return r
 }
 
-// rounds says how often each peer is measured.
-func (o order) roundsOf(s *scenario) int {
+// roundsOf returns how often each peer is measured.
+func (o options) roundsOf(s *scenario) int {
 	switch {
 	case o.rounds > 0:
 		return o.rounds
@@ -73,7 +73,7 @@ func (o order) roundsOf(s *scenario) int {
 }
 
 // measure fills in the cells: in each round every peer once, in another order.
-func (vr *variantResult) measure(ctx context.Context, e *env, s *scenario, v variant, field []*peer, o order) (failures []string) {
+func (vr *variantResult) measure(ctx context.Context, e *env, s *scenario, v variant, field []*peer, o options) (failures []string) {
 	var turns []int
 	for i, p := range field {
 		c := &cell{Peer: p.name}
@@ -111,15 +111,15 @@ func (vr *variantResult) measure(ctx context.Context, e *env, s *scenario, v var
 
 // once measures one peer once, on empty servers.
 func once(ctx context.Context, e *env, s *scenario, v variant, p *peer) (figures, error) {
-	// No deadline: a context that has one changes what some peers do.
+	// No deadline: some peers behave differently with one.
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	timer := time.AfterFunc(tooLong, func() { stop(errors.New("it took too long")) })
+	timer := time.AfterFunc(roundLimit, func() { stop(errors.New("it took too long")) })
 	defer timer.Stop()
 	if err := e.reset(ctx); err != nil {
 		return nil, fmt.Errorf("empty the servers: %w", err)
 	}
-	runtime.GC() // what the last one left behind
+	runtime.GC() // frees what the previous peer left
 	f, err := s.run(ctx, e, v, p)
 	if err != nil {
 		return nil, errors.Join(err, context.Cause(ctx))
@@ -127,7 +127,7 @@ func once(ctx context.Context, e *env, s *scenario, v variant, p *peer) (figures
 	return f, nil
 }
 
-// judge compares with the bars.
+// judge compares the results with the bars.
 func (r *scenarioResult) judge() {
 	for _, b := range r.of.bars {
 		got, reached, ok := b.judge(r)

@@ -31,7 +31,7 @@ var etcdPeers = []*peer{{
 			return nil, err
 		}
 		l := &etcdLocker{client: client, ttl: max(1, int(to.TTL/time.Second))}
-		// A session in advance, as a program has one when its work begins.
+		// A session in advance, as a program would open it at its start.
 		s, err := l.session(ctx, "")
 		if err != nil {
 			return nil, errors.Join(err, l.Close())
@@ -41,8 +41,8 @@ var etcdPeers = []*peer{{
 	},
 }}
 
-// etcdLocker is an etcd client with as many sessions as one key was wanted
-// times at once.
+// etcdLocker is an etcd client with as many sessions as goroutines contended for one
+// key at once.
 type etcdLocker struct {
 	client *clientv3.Client
 	ttl    int // seconds
@@ -56,7 +56,7 @@ type etcdSession struct {
 	busy map[string]bool // the keys it holds or waits for
 }
 
-// session returns one that has nothing to do with the key yet.
+// session returns a session that neither holds nor waits for the key.
 func (l *etcdLocker) session(ctx context.Context, key string) (*etcdSession, error) {
 	l.mu.Lock()
 	for _, s := range l.sessions {
@@ -67,7 +67,7 @@ func (l *etcdLocker) session(ctx context.Context, key string) (*etcdSession, err
 		}
 	}
 	l.mu.Unlock()
-	// Its own context would end the session.
+	// With the caller's context the session would end with it.
 	lease, err := l.client.Grant(ctx, int64(l.ttl))
 	if err != nil {
 		return nil, err

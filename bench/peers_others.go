@@ -19,14 +19,14 @@ import (
 	"github.com/redis/rueidis/rueidislock"
 )
 
-// errLost: the lock was not this holder's any more when it gave it back.
+// errLost means that the lock was no longer this holder's when it was released.
 var errLost = errors.New("the lock was lost while it was held")
 
-// redislock asks again at an interval. Its example's is long; the short one is
-// about as fast as it gets with a hundred clients.
+// redislock asks again at an interval. The one in its example is long; the short one is
+// about the best for a hundred clients.
 var redislockPeers = []*peer{
-	redislockPeer("redislock", exampleBackoff, "as in its example of a retry"),
-	redislockPeer("redislock 5ms", 5*time.Millisecond, "less than the 16 ms that it recommends at least"),
+	redislockPeer("redislock", exampleBackoff, "as in its retry example"),
+	redislockPeer("redislock 5ms", 5*time.Millisecond, "below its recommended minimum of 16 ms"),
 }
 
 const exampleBackoff = 100 * time.Millisecond
@@ -60,7 +60,7 @@ func (l *redislockLocker) Lock(ctx context.Context, key string) (func(context.Co
 		if err == nil {
 			return lock.Release, nil
 		}
-		// Without a deadline of the caller's it gives up after the TTL.
+		// Without a deadline in ctx it gives up after the TTL.
 		if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
 			return nil, err
 		}
@@ -173,7 +173,7 @@ func (l rueidisLocker) Lock(ctx context.Context, key string) (func(context.Conte
 		return nil, err
 	}
 	return func(context.Context) error {
-		// held descends from ctx, whose end is the caller's own doing.
+		// held is derived from ctx, whose end is not a loss.
 		lost := held.Err() != nil && ctx.Err() == nil
 		cancel()
 		if lost {

@@ -16,7 +16,7 @@ import (
 
 const goRedis = "github.com/redis/go-redis/v9"
 
-// errTaken: the key is held, and the peer does not wait.
+// errTaken means that the key is held, and the peer does not wait.
 var errTaken = errors.New("the key is held, and this peer does not wait")
 
 var haspPeers = []*peer{
@@ -45,7 +45,7 @@ func haspPeer(name string, cohort time.Duration, config string) *peer {
 	}
 }
 
-// haspLocker is a client of ours.
+// haspLocker is a client of hasp.
 type haspLocker struct {
 	rdb     *redis.Client
 	locks   *hasp.Client
@@ -70,8 +70,8 @@ func (l *haspLocker) RLock(ctx context.Context, key string) (func(context.Contex
 
 func (l *haspLocker) Close() error { return errors.Join(l.locks.Close(), l.rdb.Close()) }
 
-// The floor is what any lock of Redis has to send at least, through the client
-// that hasp is given: without fence, queue, renewal or waiting.
+// The floor is the least that any lock on Redis has to send, through the client that
+// hasp uses: without fence, queue, renewal or waiting.
 var floorPeers = []*peer{
 	{
 		name:    "floor",

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// The measures of a picture, in pixels.
+// The dimensions of a picture, in pixels.
 const (
 	picWidth, picHeight = 780, 440
 	fieldLeft           = 84
@@ -23,7 +23,7 @@ const (
 	labelGap            = 16 // between the names at the ends of the lines
 )
 
-// hue is a family's colour in bright and in dark surroundings.
+// hue is a family's colour in the light and the dark theme.
 type hue struct{ bright, dark string }
 
 // hues are by the first word of a peer's name.
@@ -36,7 +36,7 @@ var hues = map[string]hue{
 	"etcd":        {"#bf3989", "#f778ba"},
 }
 
-// dashes tell the members of a family apart.
+// dashes distinguish the members of a family.
 var dashes = []string{"none", "7 4", "2 3", "10 3 2 3"}
 
 const (
@@ -51,13 +51,13 @@ type trace struct {
 	name   string
 	xs, ys []float64 // the figures
 	dash   string
-	label  float64 // where its name stands, from above
+	label  float64 // the vertical position of its name
 }
 
 func (c curve) file(s *scenarioResult) string { return s.Name + "-" + c.metric + ".svg" }
 
 // draw returns the picture as SVG: logarithmic axes, a line for each peer with
-// its name at the end. It fits bright and dark surroundings.
+// its name at the end. It has a light and a dark theme.
 func (r *scenarioResult) draw(c curve) string {
 	traces := r.traces(c.metric)
 	var xs, ys []float64

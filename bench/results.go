@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// results are a whole run; results.json is this, written by encoding/json.
+// results are a whole run, as results.json has it.
 // Values are in base units: seconds, bytes, per second, percent of one core.
 type results struct {
-	Schema  int           `json:"schema"` // 1; a reader refuses what it does not know
+	Schema  int           `json:"schema"` // 1; a reader refuses an unknown version
 	Started time.Time     `json:"started"`
 	Seconds float64       `json:"seconds"` // how long the run took
 	Quick   bool          `json:"quick"`   // shorter, with one round: a trial of the harness
@@ -34,7 +34,7 @@ type participant struct {
 	Config  string `json:"config"`
 }
 
-// scenarioResult is what one scenario came to.
+// scenarioResult is the result of one scenario.
 type scenarioResult struct {
 	Name     string           `json:"name"`
 	Title    string           `json:"title"`
@@ -83,8 +83,7 @@ type cell struct {
 	Max    figures `json:"-"`
 }
 
-// MarshalJSON writes figures with five digits, which is more than they are
-// worth.
+// MarshalJSON writes figures with five digits, which is more than their precision.
 func (f figures) MarshalJSON() ([]byte, error) {
 	if f == nil {
 		return []byte("null"), nil
@@ -96,7 +95,7 @@ func (f figures) MarshalJSON() ([]byte, error) {
 	return json.Marshal(short)
 }
 
-// summarize fills in what follows from the rounds.
+// summarize computes the figures that are derived from the rounds.
 func (v *variantResult) summarize(metrics []metric) {
 	base := v.cell(baseline)
 	for _, c := range v.Cells {
@@ -157,7 +156,7 @@ func (v *variantResult) cell(peer string) *cell {
 	return nil
 }
 
-// cell returns what a peer came to under the load n; nil when it was not
+// cell returns a peer's cell under the load n; nil if it was not
 // measured.
 func (r *scenarioResult) cell(n int, peer string) *cell {
 	for _, v := range r.Variants {
@@ -205,8 +204,8 @@ func (r *scenarioResult) best(n int, metric string, names ...string) (peer strin
 	return peer
 }
 
-// rivals returns the names of the other people's distributed locks: all but
-// hasp, the bare commands, and what works in one process.
+// rivals returns the names of the other distributed locks: all but hasp, the bare
+// commands, and those that work in one process.
 func rivals() (names []string) {
 	for _, p := range peers {
 		if family(p.name) != baseline && p.waits && !p.local {

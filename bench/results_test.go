@@ -76,7 +76,7 @@ func TestBest(t *testing.T) {
 		names  []string
 		want   string
 	}{
-		{"rate", nil, "redislock"}, // neither hasp nor what works in one process
+		{"rate", nil, "redislock"}, // neither hasp nor those in one process
 		{"wait", nil, "redsync"},
 		{"rate", []string{"redsync", "etcd"}, "redsync"},
 		{"rate", []string{"etcd", "nobody"}, ""},

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// s1 is locks that nobody else wants.
+// s1 measures uncontended locks.
 var s1 = scenario{
 	name:  "s1",
 	title: "uncontended: lock and release, a key for each goroutine",
@@ -68,9 +68,9 @@ func runS1(ctx context.Context, e *env, v variant, p *peer) (figures, error) {
 		return nil, err
 	}
 	defer l.Close()
-	c := &crew{}
+	c := &workers{}
 	for i := range v.n {
-		c.hands = append(c.hands, &hand{locker: l, key: fmt.Sprintf("key/%03d", i), guard: new(guard)})
+		c.list = append(c.list, &worker{locker: l, key: fmt.Sprintf("key/%03d", i), guard: new(guard)})
 	}
 	if err := c.warm(ctx, 2, 64); err != nil {
 		return nil, err
@@ -89,7 +89,7 @@ func runS1(ctx context.Context, e *env, v variant, p *peer) (figures, error) {
 	}
 	used = used.minus(before)
 	var times hist
-	for _, h := range c.hands {
+	for _, h := range c.list {
 		times.join(&h.pairs)
 	}
 	pairs := float64(times.count)
@@ -108,7 +108,7 @@ func runS1(ctx context.Context, e *env, v variant, p *peer) (figures, error) {
 	return f, nil
 }
 
-// tally is what was used so far, by the servers of a peer and by this process.
+// tally is the use of resources so far, by the servers of a peer and by this process.
 type tally struct {
 	load
 	client        time.Duration

@@ -17,18 +17,18 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// slots is how many of S10's clients may work at once.
+// slots is how many of S10's clients may hold the semaphore at once.
 const slots = 10
 
-// s10 is a semaphore that many processes want; the clients stand for processes.
+// s10 is a semaphore that many processes contend for; each client represents one.
 var s10 = scenario{
 	name:  "s10",
 	title: "a semaphore of 10, clients with connections of their own, held for 10 ms",
-	about: "Each client, a goroutine with a client object and connections of its own, takes one of 10 slots, holds it for 10 ms and gives it back, " +
+	about: "Each client, a goroutine with a client object and connections of its own, acquires one of 10 slots, holds it for 10 ms and releases it, " +
 		"over and over; all is counted as in S2. Go's lock libraries for Redis have no semaphore: the peers are what people write by hand. " +
-		"The counting script keeps the holders in a sorted set by their expiry and asks again every 10 ms; ten names are ten redsync mutexes, of which one is tried " +
-		"at random, and after 10 ms another. Neither has numbered slots but the latter, an order, renewal or fences. " +
-		"Every holder checks that there are 10 at most.",
+		"The counting script keeps the holders in a sorted set by their expiry and asks again every 10 ms; ten names are ten redsync mutexes, of which a client tries one " +
+		"at random, and after 10 ms another. Only the latter has numbered slots; neither has an order, renewal or fences. " +
+		"Every holder checks that there are at most 10.",
 	metrics: contended,
 	variants: func(quick bool) []variant {
 		n := 128
@@ -46,20 +46,20 @@ var s10 = scenario{
 	},
 }
 
-// The semaphores that are found in many places.
+// The semaphores that people often write by hand.
 const (
 	script   = "counting script"
 	tenNames = "redsync, ten names"
 )
 
-// every is how long those wait who ask again.
+// every is how long the polling peers wait before they ask again.
 const every = 10 * time.Millisecond
 
 var semaphorePeers = []*peer{
 	{
 		name:    baseline,
 		modules: []string{"github.com/hasplock/hasp", goRedis},
-		config:  "a Semaphore for each acquisition, else as everywhere",
+		config:  "a Semaphore for each acquisition; otherwise as above",
 		waits:   true,
 		open: func(ctx context.Context, to target) (locker, error) {
 			rdb := redis.NewClient(&redis.Options{Addr: to.Redis[0]})
@@ -97,18 +97,18 @@ var semaphorePeers = []*peer{
 
 func runS10(ctx context.Context, e *env, v variant, p *peer) (figures, error) {
 	g := &guard{limit: slots}
-	c := &crew{hold: 10 * time.Millisecond}
+	c := &workers{hold: 10 * time.Millisecond}
 	defer c.close()
 	if err := c.open(ctx, p, e.target, v.n); err != nil {
 		return nil, err
 	}
 	for _, l := range c.opened {
-		c.hands = append(c.hands, &hand{locker: l, key: hotKey, guard: g, shares: true})
+		c.list = append(c.list, &worker{locker: l, key: hotKey, guard: g, shares: true})
 	}
 	return c.contend(ctx, e, p, e.lasts(3*time.Second))
 }
 
-// haspSlots is a client of ours that takes slots.
+// haspSlots is a client of hasp that acquires slots.
 type haspSlots struct{ haspLocker }
 
 func (l *haspSlots) Lock(ctx context.Context, key string) (func(context.Context) error, error) {
@@ -182,7 +182,7 @@ func (l *names) Lock(ctx context.Context, key string) (func(context.Context) err
 	}, nil
 }
 
-// again asks until it is granted.
+// again asks until it is granted or ctx ends.
 func again(ctx context.Context, ask func() (bool, error)) error {
 	for {
 		ok, err := ask()

@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// s2 is one key that many processes want; the clients stand for processes.
+// s2 is one key that many processes contend for; each client represents one.
 var s2 = scenario{
 	name:  "s2",
 	title: "one hot key, clients with connections of their own, held for 1 ms",
 	about: "Each client, a goroutine with a client object and connections of its own, locks the one key, holds it for 1 ms (a sleep, " +
-		"which takes a little longer) and releases it, over and over. A wait is the time of one Lock; those that are not over " +
-		"at the end count with what they have waited so far: a p99 as long as the run means that more than one Lock in a hundred got nothing. " +
-		"A handoff is a grant to another client than the one before; a client that takes the key again at once, past those who wait, " +
-		"adds to grants/s only. Commands are what the servers ran, in scripts too, for each grant (for etcd, the messages it received). " +
-		"Fairness is the largest number of grants of one client, of its fair share; the last column is the clients that never had the key. " +
+		"which takes a little longer) and releases it, over and over. A wait is the time of one Lock; those that have not ended " +
+		"by the end count with the time waited so far: a p99 as long as the run means that more than one Lock in a hundred was never granted. " +
+		"A handoff is a grant to a different client from the one before; a client that acquires the key again at once, past the waiters, " +
+		"adds to grants/s only. Commands are those that the servers ran for each grant, including those within scripts (for etcd, the messages that it received). " +
+		"Fairness is the largest number of grants of one client divided by its fair share; the last column is the number of clients that were never granted the key. " +
 		"Each client is connected, by a lock of another key, before it begins.",
 	metrics: contended,
 	variants: func(bool) (vs []variant) {
@@ -36,8 +36,8 @@ var s2 = scenario{
 	bars: []bar{
 		atLeast(1, "128 clients: more handoffs/s than any peer", 128, "handoffs"),
 		atLeast(1, "512 clients: more handoffs/s than any peer", 512, "handoffs"),
-		atLeast(1, "128 clients: more grants/s than any peer, those that pass nothing on included", 128, "grants"),
-		atLeast(1, "512 clients: more grants/s than any peer, those that pass nothing on included", 512, "grants"),
+		atLeast(1, "128 clients: more grants/s than any peer, including those that hand nothing off", 128, "grants"),
+		atLeast(1, "512 clients: more grants/s than any peer, including those that hand nothing off", 512, "grants"),
 		atMost(0.25, "128 clients: p99 wait at most a quarter of the best peer's", 128, "p99"),
 		atMost(0.25, "512 clients: p99 wait at most a quarter of the best peer's", 512, "p99"),
 		flat(1.2, "commands a handoff: flat, 512 clients to 2", "commands", 2, 512),
@@ -55,10 +55,10 @@ var contended = []metric{
 	{name: "longest", head: "longest", unit: seconds, better: lower},
 	{name: "commands", head: "commands", better: lower},
 	{name: "fairness", head: "fairness", unit: factor, better: lower},
-	{name: "never", head: "never had it", better: lower},
+	{name: "never", head: "never granted", better: lower},
 }
 
-// contests are how long a number of clients compete: for several turns of each,
+// contests are for how long a number of clients contend: for several turns of each,
 // where one takes 1.5 to 2 ms, and longer than most would wait without a queue.
 var contests = map[int]time.Duration{
 	2:   500 * time.Millisecond,
@@ -67,24 +67,24 @@ var contests = map[int]time.Duration{
 	512: 9 * time.Second,
 }
 
-// hotKey is what all want.
+// hotKey is the key that all contend for.
 const hotKey = "hot"
 
 func runS2(ctx context.Context, e *env, v variant, p *peer) (figures, error) {
 	g := new(guard)
-	c := &crew{hold: time.Millisecond}
+	c := &workers{hold: time.Millisecond}
 	defer c.close()
 	if err := c.open(ctx, p, e.target, v.n); err != nil {
 		return nil, err
 	}
 	for _, l := range c.opened {
-		c.hands = append(c.hands, &hand{locker: l, key: hotKey, guard: g})
+		c.list = append(c.list, &worker{locker: l, key: hotKey, guard: g})
 	}
 	return c.contend(ctx, e, p, e.lasts(contests[v.n]))
 }
 
-// contend has the hands compete, and says how it went.
-func (c *crew) contend(ctx context.Context, e *env, p *peer, lasts time.Duration) (figures, error) {
+// contend makes the workers contend, and returns the figures.
+func (c *workers) contend(ctx context.Context, e *env, p *peer, lasts time.Duration) (figures, error) {
 	if err := c.warm(ctx, 1, 16); err != nil {
 		return nil, err
 	}
@@ -103,7 +103,7 @@ func (c *crew) contend(ctx context.Context, e *env, p *peer, lasts time.Duration
 	used = used.minus(before)
 	var waits hist
 	var grants, handoffs, most, never int
-	for _, h := range c.hands {
+	for _, h := range c.list {
 		waits.join(&h.waits)
 		grants += h.grants
 		handoffs += h.handoffs
@@ -118,7 +118,7 @@ func (c *crew) contend(ctx context.Context, e *env, p *peer, lasts time.Duration
 		"p50":      waits.quantile(0.5),
 		"p99":      waits.quantile(0.99),
 		"longest":  waits.longest.Seconds(),
-		"fairness": float64(most) * float64(len(c.hands)) / float64(grants),
+		"fairness": float64(most) * float64(len(c.list)) / float64(grants),
 		"never":    float64(never),
 	}
 	if !p.local {

@@ -13,15 +13,15 @@ import (
 	"time"
 )
 
-// s4 is many leases that one process holds for long.
+// s4 is many leases that one process holds for a long time.
 var s4 = scenario{
 	name:  "s4",
 	title: "held leases of one process, renewed for a whole TTL",
-	about: "One client takes many keys and holds them for a TTL, in which each has to be renewed two or three times, or it would be over. " +
-		"Memory is what is live on the heap, and the stacks, for each lease; connections are open before. CPU is that of this process and of the server, of one core; " +
-		"commands, those within scripts included, are the server's. A lease is lost when its release says so. " +
-		"redislock and redsync don't renew: a goroutine for each lock does, every TTL/3, as their users write it. " +
-		"rueidislock's Lock is asked again after a second. etcd has one lease of its own for all keys of a session, and renews nothing else. " +
+	about: "One client locks many keys and holds them for a TTL, in which each has to be renewed two or three times in order not to expire. " +
+		"Memory is the live heap and the stacks, for each lease; connections are opened before. CPU is that of this process and of the server, in percent of one core; " +
+		"commands, including those within scripts, are the server's. A lease is lost when its release says so. " +
+		"redislock and redsync do not renew: a goroutine for each lock does so every TTL/3, as their users write it. " +
+		"rueidislock's Lock is called again after a second. etcd has one lease for all keys of a session, and renews nothing else. " +
 		"The TTL is shorter where there are fewer leases.",
 	metrics: []metric{
 		{name: "memory", head: "memory", unit: bytes, better: lower, main: true},
@@ -42,11 +42,11 @@ var s4 = scenario{
 	},
 	skip: func(_ *env, v variant, p *peer) string {
 		if v.n >= 100_000 && p.name == "redsync 5 nodes" {
-			return "to extend so many on five nodes every 10 s takes 100,000 commands a second; in a trial it had not taken all keys after 4 minutes"
+			return "to extend so many on five nodes every 10 s takes 100,000 commands a second; in a trial it had not locked all keys after 4 minutes"
 		}
 		return ""
 	},
-	rounds: 1, // of half a minute, over so many leases: no moment of the machine decides
+	rounds: 1, // of half a minute, over so many leases that a short stall does not matter
 	run:    runPile,
 	bars: []bar{
 		under(1024, "100,000 leases: under 1 KiB each", 100_000, "memory"),
@@ -55,11 +55,11 @@ var s4 = scenario{
 	},
 }
 
-// holders are one of each kind: how a peer waits is not asked here.
+// holders are one peer of each kind: how it waits does not matter here.
 var holders = []string{baseline, "redislock", "redsync", "redsync 5 nodes", "rueidislock", "etcd"}
 
-// pileTTL is the TTL of so many leases: the fewer, the shorter, so that there is
-// something to measure.
+// pileTTL is the TTL of n leases: the fewer, the shorter, so that there is enough to
+// measure.
 func pileTTL(n int) time.Duration {
 	switch {
 	case n <= 1_000:
@@ -70,13 +70,13 @@ func pileTTL(n int) time.Duration {
 	return defaultTTL
 }
 
-// lender is a locker whose locks do not renew themselves. extend sets the TTL
+// extender is a locker without renewal. extend sets the TTL
 // again.
-type lender interface {
-	borrow(ctx context.Context, key string) (extend, unlock func(context.Context) error, err error)
+type extender interface {
+	lockExtendable(ctx context.Context, key string) (extend, unlock func(context.Context) error, err error)
 }
 
-func (l *redislockLocker) borrow(ctx context.Context, key string) (extend, unlock func(context.Context) error, err error) {
+func (l *redislockLocker) lockExtendable(ctx context.Context, key string) (extend, unlock func(context.Context) error, err error) {
 	lock, err := l.client.Obtain(ctx, key, l.ttl, nil)
 	if err != nil {
 		return nil, nil, err
@@ -84,12 +84,12 @@ func (l *redislockLocker) borrow(ctx context.Context, key string) (extend, unloc
 	return func(ctx context.Context) error { return lock.Refresh(ctx, l.ttl, nil) }, lock.Release, nil
 }
 
-func (l *redsyncLocker) borrow(ctx context.Context, key string) (extend, unlock func(context.Context) error, err error) {
+func (l *redsyncLocker) lockExtendable(ctx context.Context, key string) (extend, unlock func(context.Context) error, err error) {
 	m := l.rs.NewMutex(key, l.options...)
 	if err := m.LockContext(ctx); err != nil {
 		return nil, nil, err
 	}
-	// One node that does not answer is an error beside success.
+	// A node that does not answer gives an error in spite of success.
 	majority := func(f func(context.Context) (bool, error)) func(context.Context) error {
 		return func(ctx context.Context) error {
 			ok, err := f(ctx)
@@ -105,10 +105,10 @@ func (l *redsyncLocker) borrow(ctx context.Context, key string) (extend, unlock 
 	return majority(m.ExtendContext), majority(m.UnlockContext), nil
 }
 
-// insist asks again after a second. rueidislock gives one command 20 ms; on a busy
-// machine that is over now and then, and then it waits for word that the key,
-// which it deletes itself, is free, and does not hear of its own deletions.
-func (l rueidisLocker) insist(ctx context.Context, key string) (unlock func(context.Context) error, err error) {
+// retryLock asks again after a second. rueidislock gives one command 20 ms; on a busy
+// machine that sometimes passes, and then it waits for a notice that the key is free, which
+// it deleted itself, and it gets no notices of its own deletions.
+func (l rueidisLocker) retryLock(ctx context.Context, key string) (unlock func(context.Context) error, err error) {
 	for {
 		once, giveUp := context.WithCancel(ctx)
 		stuck := time.AfterFunc(time.Second, giveUp)
@@ -125,7 +125,7 @@ func (l rueidisLocker) insist(ctx context.Context, key string) (unlock func(cont
 			return nil, err
 		}
 		if err == nil {
-			_ = unlock(ctx) // it came in the last moment, and is over
+			_ = unlock(ctx) // granted at the last moment, and too late
 		}
 	}
 }
@@ -190,14 +190,14 @@ func runPile(ctx context.Context, e *env, v variant, p *peer) (figures, error) {
 
 // connect opens as many connections as a pile will use.
 func connect(ctx context.Context, l locker) error {
-	c := &crew{}
-	for range fillers {
-		c.hands = append(c.hands, &hand{locker: l})
+	c := &workers{}
+	for range lockers {
+		c.list = append(c.list, &worker{locker: l})
 	}
-	return c.warm(ctx, 2, fillers)
+	return c.warm(ctx, 2, lockers)
 }
 
-// hold lets a TTL go by, and says what that took.
+// hold waits for a TTL, and measures what that used.
 func (p *pile) hold(ctx context.Context, e *env, who *peer, f figures) error {
 	server, err := e.serverLoad(ctx, who)
 	if err != nil {
@@ -222,16 +222,16 @@ func (p *pile) hold(ctx context.Context, e *env, who *peer, f figures) error {
 	return nil
 }
 
-// fillers is how many goroutines take and release a pile: so few that nobody's
+// lockers is how many goroutines take and release a pile: so few that nobody's
 // time-outs are what is measured.
-const fillers = 32
+const lockers = 32
 
-// each calls f for each index, from many goroutines, until one fails.
+// each calls f for each index, from several goroutines, until one fails.
 func (p *pile) each(f func(i int) error) error {
 	var next atomic.Int64
 	var all sync.WaitGroup
 	failed := make(chan error, 1)
-	for range fillers {
+	for range lockers {
 		all.Go(func() {
 			for i := next.Add(1) - 1; int(i) < len(p.unlocks); i = next.Add(1) - 1 {
 				if err := f(int(i)); err != nil {
@@ -253,14 +253,14 @@ func (p *pile) each(f func(i int) error) error {
 	}
 }
 
-// take takes a key that is renewed from now on.
+// take locks a key, which is renewed from then on.
 func (p *pile) take(ctx context.Context, key string) (unlock func(context.Context) error, err error) {
 	var extend func(context.Context) error
 	switch l := p.locker.(type) {
-	case lender:
-		extend, unlock, err = l.borrow(ctx, key)
+	case extender:
+		extend, unlock, err = l.lockExtendable(ctx, key)
 	case rueidisLocker:
-		return l.insist(ctx, key)
+		return l.retryLock(ctx, key)
 	default:
 		return l.Lock(ctx, key)
 	}
@@ -273,7 +273,7 @@ func (p *pile) take(ctx context.Context, key string) (unlock func(context.Contex
 		for {
 			select {
 			case <-tick.C:
-				_ = extend(p.living) // asked again at the next tick; unlock says what came of it
+				_ = extend(p.living) // tried again at the next tick; unlock reports a loss
 			case <-p.living.Done():
 				return
 			}
@@ -286,7 +286,7 @@ func (p *pile) take(ctx context.Context, key string) (unlock func(context.Contex
 func inUse() int64 {
 	var m runtime.MemStats
 	runtime.GC()
-	runtime.GC() // what the first one finalized
+	runtime.GC() // frees what the first one finalized
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc + m.StackInuse)
 }

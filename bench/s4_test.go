@@ -38,25 +38,25 @@ func smoke(t *testing.T, s *scenario, v variant, names ...string) {
 
 func TestS4(t *testing.T) { smoke(t, &s4, variant{n: 200}, baseline, "redislock", "rueidislock") }
 
-// loan is a locker that does not renew.
-type loan struct{ extended, released atomic.Int32 }
+// extendableLocker is a locker that does not renew.
+type extendableLocker struct{ extended, released atomic.Int32 }
 
-func (*loan) Lock(context.Context, string) (func(context.Context) error, error) {
+func (*extendableLocker) Lock(context.Context, string) (func(context.Context) error, error) {
 	return nil, errors.New("Lock of a locker that has to be extended")
 }
 
-func (*loan) Close() error { return nil }
+func (*extendableLocker) Close() error { return nil }
 
-func (l *loan) borrow(context.Context, string) (extend, unlock func(context.Context) error, err error) {
+func (l *extendableLocker) lockExtendable(context.Context, string) (extend, unlock func(context.Context) error, err error) {
 	return func(context.Context) error { l.extended.Add(1); return errors.New("not this time") },
 		func(context.Context) error { l.released.Add(1); return nil }, nil
 }
 
-// What does not renew itself is extended every third of its TTL, also after an
-// error, until the pile is over.
+// A lock without renewal is extended every third of its TTL, also after an
+// error, until the pile ends.
 func TestPileExtends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &loan{}
+		l := &extendableLocker{}
 		p := &pile{locker: l, ttl: 30 * time.Second}
 		p.living, p.stop = context.WithCancel(t.Context())
 		unlock, err := p.take(t.Context(), "k")

@@ -20,8 +20,8 @@ import (
 var s5 = scenario{
 	name:  "s5",
 	title: "cancel storm: all waiters of one key give up at once",
-	about: "One client holds the key; goroutines of others wait for it. Once all wait in the queue, or have asked for half a second " +
-		"where the store knows no queue, their contexts end at one moment. Measured from there: until the last Lock has returned, and until " +
+	about: "One client holds the key; goroutines of others wait for it. Once all wait in the queue, or have waited for half a second " +
+		"if the store has no queue, their contexts end at the same moment. Measured from then: until the last Lock has returned, and until " +
 		"no waiter is left in the store. Then the holder releases, and another client, already connected, locks: from the beginning of the release until it has the key.",
 	metrics: []metric{
 		{name: "returned", head: "all returned", unit: seconds, better: lower, main: true},
@@ -36,7 +36,7 @@ var s5 = scenario{
 		return vs
 	},
 	field: func(e *env, all []*peer) []*peer {
-		return slices.DeleteFunc(waiting(e, all), func(p *peer) bool { return p.local }) // it waits for ever
+		return slices.DeleteFunc(waiting(e, all), func(p *peer) bool { return p.local }) // its Lock does not end with the context
 	},
 	run: runStorm,
 }
@@ -44,16 +44,16 @@ var s5 = scenario{
 // waiters is how many give up.
 const waiters = 1000
 
-// settled is how long waiters ask before they give up, where the store does not
-// show that they do.
+// settled is how long waiters wait before they give up, if the store does not
+// show its waiters.
 const settled = 500 * time.Millisecond
 
 func runStorm(ctx context.Context, e *env, v variant, p *peer) (figures, error) {
 	ctx, cancel := limited(ctx, 2*time.Minute)
 	defer cancel()
-	c := &crew{}
+	c := &workers{}
 	defer c.close()
-	if err := c.gather(ctx, e, p, 2+v.n); err != nil {
+	if err := c.openAndWarm(ctx, e, p, 2+v.n); err != nil {
 		return nil, err
 	}
 	queue, err := e.queueOf(p)
@@ -71,7 +71,7 @@ func runStorm(ctx context.Context, e *env, v variant, p *peer) (figures, error) 
 	defer giveUp()
 	ended := make(chan error, waiters)
 	for i := range waiters {
-		go func() { ended <- waitInVain(wait, clients[i%len(clients)]) }()
+		go func() { ended <- waitUngranted(wait, clients[i%len(clients)]) }()
 	}
 	if err := queue.full(ctx, waiters); err != nil {
 		return nil, err
@@ -108,26 +108,26 @@ func runStorm(ctx context.Context, e *env, v variant, p *peer) (figures, error) 
 	return f, unlock(ctx)
 }
 
-// gather opens clients and has them connect.
-func (c *crew) gather(ctx context.Context, e *env, p *peer, n int) error {
+// openAndWarm opens clients and has them connect.
+func (c *workers) openAndWarm(ctx context.Context, e *env, p *peer, n int) error {
 	for range n {
 		l, err := p.open(ctx, e.target)
 		if err != nil {
 			return err
 		}
 		c.opened = append(c.opened, l)
-		c.hands = append(c.hands, &hand{locker: l})
+		c.list = append(c.list, &worker{locker: l})
 	}
 	return c.warm(ctx, 1, 16)
 }
 
-// waitInVain waits for the key until ctx ends.
-func waitInVain(ctx context.Context, l locker) error {
+// waitUngranted waits for the key until ctx ends.
+func waitUngranted(ctx context.Context, l locker) error {
 	unlock, err := l.Lock(ctx, hotKey)
 	if err == nil {
 		return errors.Join(errTwoHolders, unlock(context.WithoutCancel(ctx)))
 	}
-	if ctx.Err() != nil { // whatever words it found for that
+	if ctx.Err() != nil { // whatever its error is
 		err = nil
 	}
 	return err
@@ -139,7 +139,7 @@ type queue struct {
 	close func()
 }
 
-// queueOf looks at the queue of a peer that has one.
+// queueOf returns access to the queue of a peer that has one.
 func (e *env) queueOf(p *peer) (*queue, error) {
 	switch {
 	case p.name == baseline:
@@ -173,8 +173,8 @@ func (e *env) queueOf(p *peer) (*queue, error) {
 	return &queue{close: func() {}}, nil
 }
 
-// full returns once so many wait in the queue, or the queue does not grow any more:
-// a peer may have its waiters queue in its own process.
+// full returns once want waiters are in the queue, or the queue stops growing: a peer's
+// waiters may queue within its own process.
 func (q *queue) full(ctx context.Context, want int) error {
 	grew := time.Now()
 	for most := 0; most < want && time.Since(grew) < settled; {
@@ -217,8 +217,8 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// limited ends ctx after so long. It has no deadline for that: one changes what
-// some peers do.
+// limited ends ctx after limit, but without a deadline, because some peers behave
+// differently with one.
 func limited(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	ctx, stop := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(limit, func() { stop(fmt.Errorf("not over after %v", limit)) })

@@ -13,7 +13,7 @@ import (
 
 func TestS5(t *testing.T) { smoke(t, &s5, variant{n: 2}, baseline, "redsync", "etcd") }
 
-// The storm breaks once all wait in the queue, or the queue does not grow any more.
+// The waiters are cancelled once all are in the queue, or the queue stops growing.
 func TestQueueIsFull(t *testing.T) {
 	for name, c := range map[string]struct {
 		grow  int // a second
@@ -80,20 +80,20 @@ func TestLimited(t *testing.T) {
 	})
 }
 
-// A waiter that is granted a key which somebody holds is what may never be.
+// A waiter that is granted a held key is an error.
 func TestWaitInVain(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	key := hotKey
 	t.Cleanup(func() { localMutexes.Delete(key) })
-	if err := waitInVain(ctx, localLocker{}); !errors.Is(err, errTwoHolders) {
+	if err := waitUngranted(ctx, localLocker{}); !errors.Is(err, errTwoHolders) {
 		t.Errorf("a granted key: %v, want %v", err, errTwoHolders)
 	}
 	cancel()
-	if err := waitInVain(ctx, failing{ctx.Err()}); err != nil {
+	if err := waitUngranted(ctx, failing{ctx.Err()}); err != nil {
 		t.Errorf("the end of the context: %v", err)
 	}
 	broken := errors.New("broken")
-	if err := waitInVain(t.Context(), failing{broken}); !errors.Is(err, broken) {
+	if err := waitUngranted(t.Context(), failing{broken}); !errors.Is(err, broken) {
 		t.Errorf("an error of its own: %v, want %v", err, broken)
 	}
 }

@@ -27,9 +27,9 @@ import (
 var s6 = scenario{
 	name:  "s6",
 	title: "holder killed: from the end of its lease to the next waiter's grant",
-	about: "A process of its own takes a key with a TTL of 3 s, and a client of this one asks for it within 0.3 s. The holder is killed with SIGKILL at a random " +
-		"moment between 0.3 and 2.4 s later, the same moments for all peers. Then the store says when the holder's lease ends (for several nodes: when a majority's does), " +
-		"and the figure is how long after that the waiter had the key: less is better, before would be two holders. " +
+	about: "A separate process locks a key with a TTL of 3 s, and a client of this one begins to wait for it within 0.3 s. The holder is killed with SIGKILL at a random " +
+		"moment between 0.3 and 2.4 s later, the same moments for all peers. Then the store is asked when the holder's lease expires (for several nodes: when a majority's does), " +
+		"and the figure is how long after that the waiter had the key: less is better, and before it would be two holders. " +
 		"Ten keys, each with a holder and a waiter of its own, at once. The last figure is how long the waiters waited from the kill.",
 	metrics: []metric{
 		{name: "median", head: "late, median", unit: seconds, better: lower, main: true},
@@ -61,7 +61,7 @@ const killTTL = 3 * time.Second
 
 func init() { children["hold"] = holdInChild }
 
-// holdInChild takes a key, says so, and holds it until it is killed, or its
+// holdInChild locks a key, prints that, and holds it until it is killed, or its
 // standard input ends. args are the peer, the target and the key.
 func holdInChild(ctx context.Context, args []string) error {
 	if len(args) != 3 {
@@ -87,7 +87,7 @@ func holdInChild(ctx context.Context, args []string) error {
 	return err
 }
 
-// death is what came of one kill.
+// death is the result of one kill.
 type death struct {
 	late   time.Duration // from the end of the lease to the grant
 	waited time.Duration // from the kill to the grant
@@ -102,7 +102,7 @@ func runKills(ctx context.Context, e *env, v variant, p *peer) (f figures, err e
 	random := rand.New(rand.NewPCG(6, 6)) //nolint:gosec // the same moments for all
 	deaths := make(chan death, v.n)
 	for i := range v.n {
-		// Peers that poll don't all ask at the same moments of a lease.
+		// Polling peers must not all ask at the same moments of a lease.
 		asks := time.Duration(random.Int64N(int64(killTTL / 10)))
 		after := killTTL/10 + time.Duration(random.Int64N(int64(killTTL*7/10)))
 		go func() { deaths <- e.kill(ctx, p, to, "kill/"+strconv.Itoa(i), asks, after) }()
@@ -112,7 +112,7 @@ func runKills(ctx context.Context, e *env, v variant, p *peer) (f figures, err e
 		d := <-deaths
 		if d.err != nil && err == nil {
 			err = d.err
-			cancel() // the others need not go on
+			cancel() // the others can stop
 		}
 		late, waited = append(late, d.late.Seconds()), append(waited, d.waited.Seconds())
 	}
@@ -126,7 +126,7 @@ func runKills(ctx context.Context, e *env, v variant, p *peer) (f figures, err e
 // stores tell the time left in whole milliseconds.
 const early = 2 * time.Millisecond
 
-// kill has a child take a key, a client ask for it, and the child killed, at these
+// kill makes a child lock a key, a client wait for it, and kills the child, at the given
 // times after the child has it.
 func (e *env) kill(ctx context.Context, p *peer, to target, key string, asks, after time.Duration) (d death) {
 	began := time.Now()
@@ -134,7 +134,7 @@ func (e *env) kill(ctx context.Context, p *peer, to target, key string, asks, af
 	if err != nil {
 		return death{err: err}
 	}
-	defer func() { _ = holder.kill() }() // when it was not to be
+	defer func() { _ = holder.kill() }() // in case of an error
 	asking, doom := time.After(asks), time.After(after)
 	l, err := p.open(ctx, to)
 	if err != nil {
@@ -229,8 +229,8 @@ func (h *holder) kill() error {
 	return nil
 }
 
-// expiry returns when the lease of a holder that was just killed ends, by the
-// store's word.
+// expiry returns when the lease of a holder that was just killed expires in the
+// store.
 func (e *env) expiry(ctx context.Context, p *peer, key string) (time.Time, error) {
 	if p.etcd {
 		return e.etcdExpiry(ctx, key)
@@ -272,7 +272,7 @@ func (e *env) expiry(ctx context.Context, p *peer, key string) (time.Time, error
 	return ends[len(ends)/2], nil // from then on most of them are free
 }
 
-// etcdExpiry asks until the whole seconds that etcd tells change.
+// etcdExpiry asks until the whole seconds that etcd reports change.
 func (e *env) etcdExpiry(ctx context.Context, key string) (time.Time, error) {
 	c, err := clientv3.New(clientv3.Config{Endpoints: []string{e.Etcd}, DialTimeout: 10 * time.Second, Logger: zap.NewNop()})
 	if err != nil {

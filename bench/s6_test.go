@@ -24,7 +24,7 @@ func init() {
 
 func TestS6(t *testing.T) { smoke(t, &s6, variant{n: 2}, baseline, "etcd") }
 
-// A holder that does not get its key is no holder.
+// A holder that is not granted its key is an error.
 func TestHolderFails(t *testing.T) {
 	h, err := startHolder(t.Context(), &peer{name: "nobody"}, target{}, "k")
 	if err == nil || !strings.Contains(err.Error(), "the holder said") {
@@ -32,7 +32,7 @@ func TestHolderFails(t *testing.T) {
 	}
 }
 
-// The holder goes when its parent does, or kills it.
+// The holder ends when its parent does, or when that kills it.
 func TestHolderIsKilled(t *testing.T) {
 	h, err := startHolder(t.Context(), localPeers[0], target{}, "k")
 	if err != nil {

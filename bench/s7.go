@@ -16,11 +16,11 @@ import (
 	"time"
 )
 
-// s7 measures whole commands: what a lock costs a line in a crontab.
+// s7 measures whole commands, as in a crontab.
 var s7 = scenario{
 	name:  "s7",
 	title: "true, run under a lock by a command",
-	about: "A whole process: it starts, takes a key that nobody else wants, runs true, gives the key back and ends. One command after the other; " +
+	about: "A whole process: it starts, locks an uncontended key, runs true, releases the key and ends. One command after another; " +
 		"CPU is user and system time of the command and of true, memory the most that the command itself had in RAM by the time it ran true.",
 	metrics: []metric{
 		{name: "p50", head: "p50", unit: seconds, better: lower, main: true},
@@ -60,25 +60,25 @@ var commands = map[string]command{
 }
 
 var commandPeers = []*peer{
-	{name: baseline, config: "hasp run k -- true, on Redis, as go build makes it; TTL 30 s"},
+	{name: baseline, config: "hasp run k -- true, on Redis, built with go build; TTL 30 s"},
 	{name: "hasp (SQLite)", config: "the same on its embedded engine: a file in the folder for temporary files, each change synced to the disk"},
 	{name: "flock", config: "flock FILE true, of util-linux: the kernel's lock, for this machine only; no TTL, no fence, no queue"},
 	{name: "etcdctl lock", etcd: true, config: "etcdctl lock --ttl 30 k true, over etcd's API 3"},
 	{name: "no lock", local: true, config: "env true: what it costs to start two programs"},
 }
 
-// installed says whether it is there; hasp is built when it is needed.
+// installed reports whether the program is there; hasp is built when it is needed.
 func (c command) installed() bool {
 	_, err := exec.LookPath(c.program)
 	return c.program == "" || err == nil
 }
 
-// workshops has a func() (dir string, err error) for each *env: a folder with
+// commandDirs has a func() (dir string, err error) for each *env: a folder with
 // hasp in it.
-var workshops sync.Map
+var commandDirs sync.Map
 
-func workshop(e *env) (dir string, err error) {
-	f, _ := workshops.LoadOrStore(e, sync.OnceValues(func() (string, error) {
+func commandDir(e *env) (dir string, err error) {
+	f, _ := commandDirs.LoadOrStore(e, sync.OnceValues(func() (string, error) {
 		dir, err := os.MkdirTemp("", "hasp-bench-")
 		if err != nil {
 			return "", err
@@ -96,7 +96,7 @@ func workshop(e *env) (dir string, err error) {
 func runCommands(ctx context.Context, e *env, v variant, p *peer) (figures, error) {
 	ctx, cancel := limited(ctx, 2*time.Minute)
 	defer cancel()
-	dir, err := workshop(e)
+	dir, err := commandDir(e)
 	if err != nil {
 		return nil, err
 	}

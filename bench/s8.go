@@ -39,7 +39,7 @@ var redlockPeers = []*peer{{
 			return nil, err
 		}
 		l.options = hasp.LockOptions{TTL: to.TTL}
-		if err := l.locks.Admit(ctx); err != nil { // the servers are new, or empty
+		if err := l.locks.Admit(ctx); err != nil { // the servers are new or empty
 			return nil, errors.Join(err, l.Close())
 		}
 		return l, nil
@@ -62,9 +62,9 @@ func (l *redlockLocker) Close() error {
 // s8 is Redlock while nodes fail.
 var s8 = scenario{
 	name:  "s8",
-	title: "Redlock over five nodes: all well, one that hangs, two that are gone",
+	title: "Redlock over five nodes: all healthy, one that hangs, two that are down",
 	about: "As S1, over five servers. After the warm-up one server is stopped (SIGSTOP), or two are killed, and a second passes before it is " +
-		"measured. redsync waits for its own time-outs there; where it did not finish one pair in the time, its figures are left out.",
+		"measured. redsync waits for its own timeouts then; where it did not finish one pair in the time, its figures are left out.",
 	metrics: []metric{
 		{name: "pairs", head: "pairs/s", better: higher, main: true},
 		{name: "p50", head: "p50", unit: seconds, better: lower},
@@ -87,9 +87,9 @@ var s8 = scenario{
 	bars: []bar{
 		aheadOfRedsync("1 goroutine", 1), aheadOfRedsync("64 goroutines", 64),
 		ofHealthy(hangs, "1 goroutine, one node hangs", 1, "pairs", 0.8), ofHealthy(hangs, "64 goroutines, one node hangs", 64, "pairs", 0.8),
-		ofHealthy(gone, "1 goroutine, two nodes gone", 1, "pairs", 0.8), ofHealthy(gone, "64 goroutines, two nodes gone", 64, "pairs", 0.8),
+		ofHealthy(gone, "1 goroutine, two nodes down", 1, "pairs", 0.8), ofHealthy(gone, "64 goroutines, two nodes down", 64, "pairs", 0.8),
 		ofHealthy(hangs, "1 goroutine, one node hangs", 1, "p99", 2), ofHealthy(hangs, "64 goroutines, one node hangs", 64, "p99", 2),
-		ofHealthy(gone, "1 goroutine, two nodes gone", 1, "p99", 2), ofHealthy(gone, "64 goroutines, two nodes gone", 64, "p99", 2),
+		ofHealthy(gone, "1 goroutine, two nodes down", 1, "p99", 2), ofHealthy(gone, "64 goroutines, two nodes down", 64, "p99", 2),
 	},
 }
 
@@ -103,18 +103,18 @@ const (
 	statesApart = 1000
 )
 
-var nodeStates = []string{"all nodes well", "one node hangs", "two nodes gone"}
+var nodeStates = []string{"all nodes healthy", "one node hangs", "two nodes down"}
 
 func aheadOfRedsync(text string, n int) bar {
-	return against(redlock, text+", all nodes well: pairs/s ahead of redsync over the same nodes", n, "pairs",
+	return against(redlock, text+", all nodes healthy: pairs/s ahead of redsync over the same nodes", n, "pairs",
 		[]string{"redsync 5 nodes", "redsync 5 nodes fail-fast"}, func(ratio float64) bool { return ratio > 1 })
 }
 
-// ofHealthy is a bar for a figure in a state over the same with all nodes well.
+// ofHealthy is a bar for a figure in a state over the same with all nodes healthy.
 func ofHealthy(state int, text string, n int, metric string, limit float64) bar {
-	says := "pairs/s at least 0.8 of those with all nodes well"
+	says := "pairs/s at least 0.8 of those with all nodes healthy"
 	if metric == "p99" {
-		says = "p99 at most twice that with all nodes well"
+		says = "p99 at most twice that with all nodes healthy"
 	}
 	return bar{text + ": " + says, func(r *scenarioResult) (string, bool, bool) {
 		a, okA := r.figure(n, redlock, metric)
@@ -136,9 +136,9 @@ func runRedlock(ctx context.Context, e *env, v variant, p *peer) (f figures, err
 		return nil, err
 	}
 	defer l.Close()
-	c := &crew{}
+	c := &workers{}
 	for i := range v.n % statesApart {
-		c.hands = append(c.hands, &hand{locker: l, key: fmt.Sprintf("key/%03d", i), guard: new(guard)})
+		c.list = append(c.list, &worker{locker: l, key: fmt.Sprintf("key/%03d", i), guard: new(guard)})
 	}
 	if err := c.warm(ctx, 2, 64); err != nil {
 		return nil, err
@@ -155,8 +155,8 @@ func runRedlock(ctx context.Context, e *env, v variant, p *peer) (f figures, err
 		}
 	}
 	if state != well {
-		// Whoever meets the fault first finds it out, and is not measured; a lock
-		// that fails of it is no failure of the round.
+		// The first to meet the fault detects it, and is not measured; a lock
+		// that fails because of it does not fail the round.
 		_ = c.warm(ctx, 1, 64)
 		time.Sleep(time.Second)
 	}
@@ -171,7 +171,7 @@ func runRedlock(ctx context.Context, e *env, v variant, p *peer) (f figures, err
 		return nil, err
 	}
 	var times hist
-	for _, h := range c.hands {
+	for _, h := range c.list {
 		times.join(&h.pairs)
 	}
 	if times.count == 0 {

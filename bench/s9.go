@@ -20,29 +20,29 @@ import (
 var s9 = scenario{
 	name:  "s9",
 	title: "read-mostly: one key, nine reads to a write, held for 1 ms",
-	about: "64 goroutines share one client. Each takes the one key, holds it for 1 ms and releases it, over and over; each tenth time to write, " +
-		"otherwise to read. hasp uses its RWMutex, in which readers that are next to each other in the queue enter together and a waiting writer stops those " +
-		"after it; hasp Mutex is the same client without it, as are all peers that have no read-write lock: they hold the key alone also to read. " +
+	about: "64 goroutines share one client. Each locks the one key, holds it for 1 ms and releases it, over and over; every tenth time to write, " +
+		"otherwise to read. hasp uses its RWMutex, in which consecutive readers in the queue are admitted together, and a waiting writer holds up those " +
+		"after it; hasp Mutex is the same client without it; like it, peers without a read-write lock hold the key exclusively even to read. " +
 		"A wait is the time of one Lock or RLock, counted as in S2; a write's p99 says whether readers keep writers out. " +
-		"Every holder checks that no writer is beside it, and a writer that it is alone.",
+		"Every holder checks that no writer holds the key beside it, and a writer that it is alone.",
 	metrics: []metric{
 		{name: "grants", head: "grants/s", better: higher, main: true},
 		{name: "p50", head: "wait p50", unit: seconds, better: lower},
 		{name: "p99", head: "wait p99", unit: seconds, better: lower, main: true},
 		{name: "writes", head: "write p99", unit: seconds, better: lower},
 		{name: "commands", head: "commands", better: lower},
-		{name: "never", head: "never had it", better: lower},
+		{name: "never", head: "never granted", better: lower},
 	},
 	variants: func(bool) []variant { return goroutines(64) },
 	field: func(e *env, all []*peer) []*peer {
-		// The local mutex of the other scenarios gives way to one that can be shared.
+		// The local mutex of the other scenarios is replaced by one that can be shared.
 		mutexes := slices.DeleteFunc(waiting(e, all), func(p *peer) bool { return p.local || p.patience })
 		return slices.Concat(mutexes, available(e, slices.Clone(sharedPeers)))
 	},
 	run: runS9,
 	bars: []bar{
 		atLeast(2, "grants/s at least twice those of hasp's own Mutex", 64, "grants", exclusive),
-		atLeast(1, "more grants/s than any peer, those that pass nothing on included", 64, "grants",
+		atLeast(1, "more grants/s than any peer, including those that hand nothing off", 64, "grants",
 			"redislock", "redsync", "redsync fail-fast", "rueidislock", "rueidislock majority 2", "etcd", "etcd RWMutex"),
 		atMost(1, "a write waits no longer (p99) than under hasp's own Mutex", 64, "writes", exclusive),
 	},
@@ -56,11 +56,11 @@ var sharedPeers = []*peer{
 	{
 		name:    exclusive,
 		modules: haspPeers[0].modules,
-		config:  "as hasp, with a Mutex for reads, too",
+		config:  "as hasp, with a Mutex also for reads",
 		waits:   true,
 		open: func(ctx context.Context, to target) (locker, error) {
 			l, err := haspPeers[0].open(ctx, to)
-			return struct{ locker }{l}, err // which hides that it can be shared
+			return struct{ locker }{l}, err // hides RLock
 		},
 	},
 	{
@@ -85,18 +85,18 @@ func runS9(ctx context.Context, e *env, v variant, p *peer) (figures, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &crew{opened: []locker{l}, hold: time.Millisecond}
+	c := &workers{opened: []locker{l}, hold: time.Millisecond}
 	defer c.close()
 	g := new(guard)
 	for i := range v.n {
-		c.hands = append(c.hands, &hand{locker: l, key: hotKey, guard: g, reads: func(turn int) bool { return (turn+i)%10 > 0 }})
+		c.list = append(c.list, &worker{locker: l, key: hotKey, guard: g, reads: func(turn int) bool { return (turn+i)%10 > 0 }})
 	}
 	f, err := c.contend(ctx, e, p, e.lasts(2*time.Second))
 	if err != nil {
 		return nil, err
 	}
 	var writes hist
-	for _, h := range c.hands {
+	for _, h := range c.list {
 		writes.join(&h.writes)
 	}
 	f["writes"] = writes.quantile(0.99)

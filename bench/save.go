@@ -15,7 +15,7 @@ import (
 // schema is the version of results.json.
 const schema = 1
 
-// marks are two lines of performance.md, between which make bench writes.
+// marks are the two lines of performance.md between which make bench writes.
 type marks struct{ begin, end string }
 
 var (
@@ -34,7 +34,7 @@ func (r *results) save(dir string) error {
 	if err != nil {
 		return err
 	}
-	// A line for each thing that has a name, so that differences can be read.
+	// A line for each named value, so that diffs can be read.
 	lines := strings.NewReplacer(`{"name":`, "\n"+`{"name":`, `{"peer":`, "\n"+`{"peer":`).Replace(string(data))
 	if err := os.WriteFile(filepath.Join(files, "results.json"), []byte(lines+"\n"), 0o666); err != nil {
 		return err
@@ -76,13 +76,13 @@ func (m marks) splice(page, text string) (string, error) {
 	return before + m.begin + "\n\n" + text + "\n" + m.end + after, nil
 }
 
-// markdown returns the part of performance.md that follows from the results.
+// markdown returns the part of performance.md that is made from the results.
 func (r *results) markdown() string {
 	var w strings.Builder
 	m := r.Machine
 	fmt.Fprintf(&w, "Measured on %s, in %.0f minutes", r.Started.UTC().Format("2006-01-02 15:04 UTC"), r.Seconds/60)
 	if r.Quick {
-		w.WriteString(" (**a quick trial: figures of one short round, worth nothing**)")
+		w.WriteString(" (**a quick trial: figures of one short round, not meaningful**)")
 	}
 	fmt.Fprintf(&w, ": %s, %d cores, %s, %s, %s, Redis %s", m.CPU, m.Cores, m.OS, m.Kernel, m.Go, m.Redis)
 	if m.Etcd != "" {

@@ -11,17 +11,16 @@ import (
 // scenarios are in the order in which they run and are shown.
 var scenarios = []*scenario{&s1, &s2, &s3, &s4, &s5, &s6, &s7, &s8, &s9, &s10}
 
-// children are what this program does when it is started by itself as another
-// process: a scenario starts os.Executable() with the arguments "child", the
-// name and what f gets. Most of them wait to be killed; the process ends when f
-// returns.
+// children are the functions of child processes: a scenario starts os.Executable()
+// with the arguments "child", the name, and the arguments of f. Most of them wait to be
+// killed; the process ends when f returns.
 var children = map[string]func(ctx context.Context, args []string) error{}
 
 // scenario measures all peers under the same load.
 type scenario struct {
 	name    string // "s1"
 	title   string // one line
-	about   string // what is done, held and counted: a few sentences for a reader
+	about   string // a few sentences: what is done, held and counted
 	metrics []metric
 	// variants are the loads, each measured by itself; quick ones take less.
 	variants func(quick bool) []variant
@@ -40,7 +39,7 @@ type scenario struct {
 	run func(ctx context.Context, e *env, v variant, p *peer) (figures, error)
 	// curves are pictures over the variants' n.
 	curves []curve
-	// bars are what hasp must show.
+	// bars are the figures that hasp must reach.
 	bars []bar
 }
 
@@ -65,8 +64,7 @@ type metric struct {
 	main bool
 }
 
-// figures are what one round of one peer came to: the metric's name to a value,
-// in the base unit.
+// figures are the result of one round of one peer, by the metric's name, in base units.
 type figures map[string]float64
 
 type direction int
@@ -95,13 +93,13 @@ type bar struct {
 	judge func(r *scenarioResult) (got string, reached, ok bool)
 }
 
-// waiting keeps the peers that wait: the field of most scenarios. Redlock has one
-// of its own.
+// waiting returns the peers that wait, which take part in most scenarios. Redlock has a
+// scenario of its own.
 func waiting(e *env, all []*peer) []*peer {
 	return slices.DeleteFunc(available(e, all), func(p *peer) bool { return !p.waits || p.turns || p.name == redlock })
 }
 
-// available keeps the peers whose servers run.
+// available returns the peers whose servers run.
 func available(e *env, all []*peer) []*peer {
 	return slices.DeleteFunc(all, func(p *peer) bool { return p.etcd && e.Etcd == "" })
 }

@@ -14,8 +14,8 @@ import (
 
 func init() { redis.SetLogger(silent{}) }
 
-// Each scenario, for an instant, with each peer and real servers. The figures
-// mean nothing; that each metric has one does.
+// Each scenario, for a moment, with each peer and real servers. The figures mean nothing,
+// but each metric must have one.
 func TestScenarios(t *testing.T) {
 	e := newEnv(t, true)
 	e.pace = 0.02
@@ -41,7 +41,7 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// What is left by one peer does not meet the next.
+// What one peer leaves does not affect the next.
 func TestReset(t *testing.T) {
 	e := newEnv(t, true)
 	for _, p := range waiting(e, slices.Clone(peers)) {
@@ -57,7 +57,7 @@ func TestReset(t *testing.T) {
 				t.Fatal(err)
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
-			if _, err := l.Lock(ctx, "k"); err != nil { // never given back
+			if _, err := l.Lock(ctx, "k"); err != nil { // never released
 				t.Errorf("%s: the key of the one before is still there: %v", p.name, err)
 			}
 			cancel()

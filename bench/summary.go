@@ -18,14 +18,14 @@ type headline struct {
 	own      string // hasp's peer, where it is not the baseline
 }
 
-// headlines are the rows of the first screen: what people ask first.
+// headlines are the rows of the first screen.
 var headlines = []headline{
 	{"lock and release a free key, one goroutine", "s1", 1, "p50", ""},
 	{"the same, pairs a second of 64 goroutines with a key each", "s1", 64, "pairs", ""},
 	{"the server's CPU for such a pair", "s1", 64, "server_cpu", ""},
-	{"128 clients want one key: handoffs a second", "s2", 128, "handoffs", ""},
+	{"128 clients contend for one key: handoffs a second", "s2", 128, "handoffs", ""},
 	{"… the slowest 1 % of their waits, at least", "s2", 128, "p99", ""},
-	{"64 goroutines of one process want one key: handoffs a second", "s3", 64, "handoffs", ""},
+	{"64 goroutines of one process contend for one key: handoffs a second", "s3", 64, "handoffs", ""},
 	{"… with `LockOptions.Cohort`", "s3", 64, "handoffs", "hasp cohort"},
 	{"keep 100,000 leases: client and server, of one core", "s4", 100_000, "cpu", ""},
 	{"a holder is killed: the key is free after its expiry for", "s6", 10, "median", ""},
@@ -36,8 +36,7 @@ var headlines = []headline{
 // summaryPeers are the columns of the first screen, after hasp's.
 var summaryPeers = []string{"redislock", "redsync", "rueidislock", "etcd"}
 
-// alternative is a reason to use something else: it is shown where what was
-// measured bears it out.
+// alternative is a reason to use something else. It is shown if the results confirm it.
 type alternative struct {
 	headline          // text says when
 	others   []string // peers, of which the best counts
@@ -45,10 +44,10 @@ type alternative struct {
 
 var alternatives = []alternative{
 	{headline{"All of it happens in one process", "s1", 1, "p50", ""}, []string{"sync.Mutex"}},
-	{headline{"One machine, from a shell, with nothing to renew, fence or show", "s7", 40, "p50", "hasp (SQLite)"}, []string{"flock"}},
+	{headline{"One machine, from a shell, without renewal, fences or a view of the holders", "s7", 40, "p50", "hasp (SQLite)"}, []string{"flock"}},
 	{headline{"Free keys, one call at a time, with no fence, queue or renewal", "s1", 1, "p50", ""}, []string{"redislock", "redsync", "rueidislock"}},
 	{headline{"Free keys, as many pairs a second as one client can make", "s1", 512, "pairs", ""}, []string{"redislock", "redsync", "rueidislock"}},
-	{headline{"One hot key: as many grants a second as possible, whoever gets them and whoever starves", "s2", 128, "grants", ""},
+	{headline{"One hot key: as many grants a second as possible, whoever gets them, even if some starve", "s2", 128, "grants", ""},
 		[]string{"redislock", "redsync", "rueidislock", "etcd"}},
 	{headline{"Redlock, one call at a time", "s8", 1, "p50", redlock}, []string{"redsync 5 nodes", "redsync 5 nodes fail-fast"}},
 	{headline{"etcd runs already, or leases must survive the loss of servers without a pause; many are held, few are taken", "s4", 100_000, "cpu", ""}, []string{"etcd"}},
@@ -61,7 +60,7 @@ func (h headline) peer() string {
 	return h.own
 }
 
-// scenario returns what a scenario came to; nil when it was not run.
+// scenario returns the result of a scenario; nil if it was not run.
 func (r *results) scenario(name string) *scenarioResult {
 	for _, s := range r.Scenarios {
 		if s.Name == name {
@@ -107,7 +106,7 @@ func (r *results) summary() string {
 		}
 		row := []string{h.text, s.write(h.metric, v)}
 		for _, library := range summaryPeers {
-			if h.own != "" && h.own != redlock { // one more way to use hasp: the others stand above
+			if h.own != "" && h.own != redlock { // another way to use hasp: the others' figures are above
 				row = append(row, "")
 				continue
 			}
@@ -116,11 +115,11 @@ func (r *results) summary() string {
 		costs = append(costs, row)
 	}
 	costs.markdown(&w, "---:")
-	fmt.Fprintf(&w, "\nOf each library the best of its configurations below, row by row. Measured on %s, with hasp %s.\n",
+	fmt.Fprintf(&w, "\nEach figure is that of the library's best configuration below. Measured on %s, with hasp %s.\n",
 		r.Started.UTC().Format("2006-01-02"), r.Machine.Revision)
 
 	w.WriteString("\n**When to choose another:**\n\n")
-	others := table{{"when", "use", "it takes, or makes", "hasp"}}
+	others := table{{"when", "use", "its figure", "hasp"}}
 	for _, a := range alternatives {
 		if row := a.row(r.scenario(a.scenario)); row != nil {
 			others = append(others, row)

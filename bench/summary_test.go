@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// published returns the results that stand in the documents.
+// published returns the results in the documents.
 func published(t *testing.T) *results {
 	t.Helper()
 	r := &results{}
@@ -30,7 +30,7 @@ func published(t *testing.T) *results {
 	return r
 }
 
-// The first screen of the page is that of the results beside it.
+// The first screen of the page matches the results beside it.
 func TestFirstScreenIsOfTheResults(t *testing.T) {
 	page := read(t, "../docs/performance.md")
 	want, err := summaryMarks.splice(page, published(t).summary())
@@ -43,8 +43,8 @@ func TestFirstScreenIsOfTheResults(t *testing.T) {
 	}
 }
 
-// Every row of the first screen names a scenario, a metric and peers that there
-// are, so that none is left out in silence.
+// Every row of the first screen names an existing scenario, metric and peers, so that
+// none is silently left out.
 func TestFirstScreenIsWhole(t *testing.T) {
 	r := published(t)
 	for _, h := range headlines {
@@ -68,7 +68,7 @@ func TestFirstScreenIsWhole(t *testing.T) {
 	}
 }
 
-// An alternative is named only where it is better.
+// An alternative is shown only if it is better.
 func TestAlternativeIsBetter(t *testing.T) {
 	s := toy()
 	for _, c := range []struct {

@@ -12,24 +12,24 @@ import (
 	"time"
 )
 
-// sham is a locker that does not exclude, or fails.
-type sham struct {
+// fakeLocker is a locker that does not exclude, or fails.
+type fakeLocker struct {
 	lock, unlock error
 }
 
-func (s sham) Lock(context.Context, string) (func(context.Context) error, error) {
+func (s fakeLocker) Lock(context.Context, string) (func(context.Context) error, error) {
 	return func(context.Context) error { return s.unlock }, s.lock
 }
 
-func (sham) Close() error { return nil }
+func (fakeLocker) Close() error { return nil }
 
-// barge is a lock whose holder takes it again past those who wait, for a second.
-type barge struct {
+// unfairLocker is a lock whose holder takes it again past the waiters, for a second.
+type unfairLocker struct {
 	mu    sync.Mutex
 	taken bool
 }
 
-func (b *barge) Lock(ctx context.Context, _ string) (func(context.Context) error, error) {
+func (b *unfairLocker) Lock(ctx context.Context, _ string) (func(context.Context) error, error) {
 	for {
 		b.mu.Lock()
 		free := !b.taken
@@ -51,13 +51,13 @@ func (b *barge) Lock(ctx context.Context, _ string) (func(context.Context) error
 	}
 }
 
-func (*barge) Close() error { return nil }
+func (*unfairLocker) Close() error { return nil }
 
-func hire(n int, l locker) *crew {
+func newWorkers(n int, l locker) *workers {
 	g := new(guard)
-	c := &crew{hold: time.Millisecond}
+	c := &workers{hold: time.Millisecond}
 	for range n {
-		c.hands = append(c.hands, &hand{locker: l, key: "k", guard: g})
+		c.list = append(c.list, &worker{locker: l, key: "k", guard: g})
 	}
 	return c
 }
@@ -69,24 +69,24 @@ func TestWorkFindsTheFaults(t *testing.T) {
 		locker locker
 		want   error
 	}{
-		{"a lock that does not exclude", sham{}, errTwoHolders},
-		{"a Lock that fails", sham{lock: fault}, fault},
-		{"a release that fails", sham{unlock: errLost}, errLost},
+		{"a lock that does not exclude", fakeLocker{}, errTwoHolders},
+		{"a Lock that fails", fakeLocker{lock: fault}, fault},
+		{"a release that fails", fakeLocker{unlock: errLost}, errLost},
 		{"a good lock", localLocker{}, nil},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			n := 2
-			if c.locker == (sham{unlock: errLost}) {
+			if c.locker == (fakeLocker{unlock: errLost}) {
 				n = 1
 			}
-			if _, err := hire(n, c.locker).work(t.Context(), 50*time.Millisecond, nil); !errors.Is(err, c.want) {
+			if _, err := newWorkers(n, c.locker).work(t.Context(), 50*time.Millisecond, nil); !errors.Is(err, c.want) {
 				t.Errorf("got %v, want %v", err, c.want)
 			}
 		})
 	}
 }
 
-// Those who share may be many, up to a limit, and one who does not is alone.
+// Many may share, up to a limit; one that does not share is alone.
 func TestGuard(t *testing.T) {
 	const read, write = true, false
 	for what, c := range map[string]struct {
@@ -123,39 +123,39 @@ func TestGuard(t *testing.T) {
 }
 
 // rw is a locker that everybody shares.
-type rw struct{ sham }
+type rw struct{ fakeLocker }
 
 func (rw) RLock(context.Context, string) (func(context.Context) error, error) {
 	return func(context.Context) error { return nil }, nil
 }
 
-// Reads share, and a locker that lets everybody in is found by its writes.
+// Reads share, and a locker that excludes nobody is found by its writes.
 func TestWorkReads(t *testing.T) {
 	for what, want := range map[string]error{"reads only": nil, "some write": errTwoHolders} {
-		c := hire(3, rw{})
-		for _, h := range c.hands {
+		c := newWorkers(3, rw{})
+		for _, h := range c.list {
 			h.reads = func(turn int) bool { return want == nil || turn%2 == 0 }
 		}
 		if _, err := c.work(t.Context(), 50*time.Millisecond, nil); !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", what, err, want)
 		}
-		if n := c.hands[0].writes.count; (n > 0) != (want != nil) {
+		if n := c.list[0].writes.count; (n > 0) != (want != nil) {
 			t.Errorf("%s: %d waits to write", what, n)
 		}
 	}
 }
 
-// Who takes the key again and again hands nothing over, and the wait of who
-// never has it counts.
+// A client that takes the key again and again hands nothing off, and the wait of one that
+// is never granted it counts.
 func TestWorkCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := hire(2, &barge{})
+		c := newWorkers(2, &unfairLocker{})
 		asked := false
 		took, err := c.work(t.Context(), 500*time.Millisecond+time.Microsecond, func() error { asked = true; return nil })
 		if err != nil || !asked || took != 500*time.Millisecond+time.Microsecond {
 			t.Fatalf("%v, asked at the end: %v, %v", took, asked, err)
 		}
-		lucky, other := c.hands[0], c.hands[1]
+		lucky, other := c.list[0], c.list[1]
 		if lucky.grants == 0 {
 			lucky, other = other, lucky
 		}
@@ -171,12 +171,12 @@ func TestWorkCounts(t *testing.T) {
 // A first attempt that waits for ever is tried again.
 func TestWarmTriesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &barge{taken: true} // nobody gives it back
-		if err := hire(1, l).warm(t.Context(), 1, 1); !errors.Is(err, errCold) {
-			t.Errorf("got %v, want %v", err, errCold)
+		l := &unfairLocker{taken: true} // nobody releases it
+		if err := newWorkers(1, l).warm(t.Context(), 1, 1); !errors.Is(err, errNotWarm) {
+			t.Errorf("got %v, want %v", err, errNotWarm)
 		}
 		l.taken = false
-		if err := hire(3, l).warm(t.Context(), 2, 1); err != nil {
+		if err := newWorkers(3, l).warm(t.Context(), 2, 1); err != nil {
 			t.Error(err)
 		}
 	})

@@ -13,21 +13,21 @@ import (
 	"time"
 )
 
-// patience bounds what must come to an end by itself.
+// patience bounds what must end by itself.
 const patience = time.Minute
 
-// guard is what a lock protects: it notices a holder too many, and whether the holder
-// is another one than the last.
+// guard is what a lock protects: it notices a holder too many, and whether the holder is
+// a different one from the last.
 type guard struct {
-	limit  int32        // of those who share it; 0: none
-	inside atomic.Int32 // those who share it, and alone for one who does not
-	last   atomic.Pointer[hand]
+	limit  int32        // of holders that share it; 0: none
+	inside atomic.Int32 // the number of sharing holders, plus alone for one that does not share
+	last   atomic.Pointer[worker]
 }
 
-// alone is more than all who can share a lock.
+// alone is more than all that can share a lock.
 const alone = 1 << 16
 
-// errTwoHolders: the lock did not exclude.
+// errTwoHolders means that the lock did not exclude.
 var errTwoHolders = errors.New("TWO HOLDERS AT ONCE: the lock does not exclude")
 
 func weight(shared bool) int32 {
@@ -47,35 +47,35 @@ func (g *guard) enter(shared bool) error {
 
 func (g *guard) leave(shared bool) { g.inside.Add(-weight(shared)) }
 
-// hand is a goroutine that locks and releases one key.
-type hand struct {
+// worker is a goroutine that locks and releases one key.
+type worker struct {
 	locker locker
 	key    string
 	guard  *guard
 	shares bool // its Lock admits more than one
-	// reads says of each turn, from 0, whether it only reads; nil: none does.
+	// reads reports whether a turn, from 0, only reads; nil: none does.
 	reads func(turn int) bool
 	turns int
 
 	waits    hist // of Lock, granted or not
-	writes   hist // of those of waits that were not to read, where some are
+	writes   hist // of Lock for turns that write, if some only read
 	pairs    hist // of Lock and unlock
 	grants   int
 	handoffs int // grants after another hand's
 }
 
-// errCold: some key that nobody else wants was not granted.
-var errCold = fmt.Errorf("not every hand got a free key of its own within %v", patience)
+// errNotWarm means that some uncontended key was not granted.
+var errNotWarm = fmt.Errorf("not every worker was granted a free key of its own within %v", patience)
 
-// crew is hands that work at the same time.
-type crew struct {
-	hands  []*hand
+// workers run at the same time.
+type workers struct {
+	list   []*worker
 	hold   time.Duration
 	opened []locker
 }
 
 // open makes n clients.
-func (c *crew) open(ctx context.Context, p *peer, to target, n int) error {
+func (c *workers) open(ctx context.Context, p *peer, to target, n int) error {
 	made, errs := make([]locker, n), make([]error, n)
 	many(n, func(i int) { made[i], errs[i] = p.open(ctx, to) })
 	c.opened = slices.DeleteFunc(made, func(l locker) bool { return l == nil })
@@ -83,13 +83,13 @@ func (c *crew) open(ctx context.Context, p *peer, to target, n int) error {
 }
 
 // close closes the clients.
-func (c *crew) close() {
+func (c *workers) close() {
 	many(len(c.opened), func(i int) {
-		_ = c.opened[i].Close() // what it held was given back, or the round has failed
+		_ = c.opened[i].Close() // what it held was released, or the round has failed
 	})
 }
 
-// many calls f for 0 to n-1, some at the same time.
+// many calls f for 0 to n-1, up to 32 at a time.
 func many(n int, f func(i int)) {
 	var all sync.WaitGroup
 	places := make(chan struct{}, 32)
@@ -103,13 +103,13 @@ func many(n int, f func(i int)) {
 	all.Wait()
 }
 
-// warm has each hand lock and release a key of its own, so that it is
-// connected; limit of them at once.
-func (c *crew) warm(ctx context.Context, pairs, limit int) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, errCold)
+// warm makes each worker lock and release a key of its own, so that it is connected;
+// limit of them at a time.
+func (c *workers) warm(ctx context.Context, pairs, limit int) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, errNotWarm)
 	defer cancel()
 	places := make(chan struct{}, limit)
-	return c.all(ctx, func(ctx context.Context, i int, h *hand) error {
+	return c.all(ctx, func(ctx context.Context, i int, h *worker) error {
 		places <- struct{}{}
 		defer func() { <-places }()
 		for done := 0; done < pairs && ctx.Err() == nil; {
@@ -124,9 +124,9 @@ func (c *crew) warm(ctx context.Context, pairs, limit int) error {
 	})
 }
 
-// pair takes a free key and gives it back, within a bound: there are peers that
-// wait for ever when the answer to their attempt comes late.
-func (h *hand) pair(ctx context.Context, key string) error {
+// pair locks and releases a free key, within a bound: some peers wait for ever if the
+// answer to their attempt is late.
+func (h *worker) pair(ctx context.Context, key string) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	unlock, err := h.locker.Lock(ctx, key)
@@ -136,19 +136,19 @@ func (h *hand) pair(ctx context.Context, key string) error {
 	return unlock(ctx)
 }
 
-// work has the hands lock and release for so long, but until one has done so
-// once, and returns how long it really was. atEnd, when it is not nil, is
-// called just before the end, while they still work.
-func (c *crew) work(ctx context.Context, lasts time.Duration, atEnd func() error) (took time.Duration, err error) {
+// work makes the workers lock and release for lasts, or until one has done so once if
+// that is later, and returns how long it was. atEnd, if not nil, is called just before
+// the end, while they still work.
+func (c *workers) work(ctx context.Context, lasts time.Duration, atEnd func() error) (took time.Duration, err error) {
 	waits, stop := context.WithCancel(ctx)
 	defer stop()
 	begin, once := make(chan struct{}), make(chan struct{})
 	var ready sync.WaitGroup
 	var first sync.Once
-	ready.Add(len(c.hands))
+	ready.Add(len(c.list))
 	ended := make(chan error, 1)
 	go func() {
-		ended <- c.all(ctx, func(ctx context.Context, _ int, h *hand) error {
+		ended <- c.all(ctx, func(ctx context.Context, _ int, h *worker) error {
 			ready.Done()
 			<-begin
 			return h.work(ctx, waits, c.hold, func() { first.Do(func() { close(once) }) })
@@ -159,7 +159,7 @@ func (c *crew) work(ctx context.Context, lasts time.Duration, atEnd func() error
 	close(begin)
 	select {
 	case <-time.After(lasts):
-	case err := <-ended: // a hand failed, and so all ended
+	case err := <-ended: // a worker failed, and so all ended
 		return time.Since(start), err
 	}
 	select {
@@ -177,14 +177,14 @@ func (c *crew) work(ctx context.Context, lasts time.Duration, atEnd func() error
 	return took, errors.Join(err, <-ended)
 }
 
-// work locks and releases until waits ends, and tells of the first time.
-func (h *hand) work(ctx, waits context.Context, hold time.Duration, tell func()) error {
+// work locks and releases until waits ends, and calls first after the first time.
+func (h *worker) work(ctx, waits context.Context, hold time.Duration, first func()) error {
 	for !ended(waits) {
 		if err := h.turn(ctx, waits, hold); err != nil {
 			return err
 		}
 		if h.grants == 1 {
-			tell()
+			first()
 		}
 	}
 	return nil
@@ -192,7 +192,7 @@ func (h *hand) work(ctx, waits context.Context, hold time.Duration, tell func())
 
 // turn locks and releases once. What is granted after the end counts as a wait
 // only.
-func (h *hand) turn(ctx, waits context.Context, hold time.Duration) error {
+func (h *worker) turn(ctx, waits context.Context, hold time.Duration) error {
 	shared, lock := h.shares, h.locker.Lock
 	write := h.reads != nil && !h.reads(h.turns)
 	if s, ok := h.locker.(sharer); ok && h.reads != nil && !write {
@@ -206,7 +206,7 @@ func (h *hand) turn(ctx, waits context.Context, hold time.Duration) error {
 		h.writes.add(time.Since(begin))
 	}
 	over := ended(waits)
-	if err != nil && over { // its wait was ended
+	if err != nil && over { // its wait was cancelled
 		return nil
 	}
 	if err != nil {
@@ -233,7 +233,7 @@ func (h *hand) turn(ctx, waits context.Context, hold time.Duration) error {
 	return nil
 }
 
-// ended says whether a context has.
+// ended reports whether a context has ended.
 func ended(ctx context.Context) bool {
 	select {
 	case <-ctx.Done():
@@ -243,14 +243,14 @@ func ended(ctx context.Context) bool {
 	}
 }
 
-// all calls f for each hand in a goroutine of its own, and returns when all
-// have returned, with the first error; it ends the others' context. Hands that
-// do not return are left behind, with an error.
-func (c *crew) all(ctx context.Context, f func(ctx context.Context, i int, h *hand) error) error {
+// all calls f for each worker in a goroutine of its own, and returns when all have
+// returned, with the first error, which also ends the others' context. Workers that do
+// not return are abandoned with an error.
+func (c *workers) all(ctx context.Context, f func(ctx context.Context, i int, h *worker) error) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var running sync.WaitGroup
-	for i, h := range c.hands {
+	for i, h := range c.list {
 		running.Go(func() {
 			if err := f(ctx, i, h); err != nil {
 				stop(err)
