@@ -12,28 +12,28 @@ import (
 
 var abandonedCases = []Case{
 	{Name: "ExpiryAbandons", // promise: Lease.Abandoned
-		Rule: "A lease that expires leaves the key abandoned for its next holder, and not for the one after that.",
+		Rule: "A lease that expires leaves the key abandoned for its next holder, and only for that one.",
 		run:  expiryAbandons},
 	{Name: "UnfinishedAbandons",
-		Rule: "A Release of a lease as Unfinished leaves the key abandoned; one as Finished or Unused does not.",
+		Rule: "A Release as Unfinished leaves the key abandoned; one as Finished or Unused does not.",
 		run:  unfinishedAbandons},
 	{Name: "AbandonedOverTheQueue",
-		Rule:  "The first in the queue that is granted the key of a holder that is gone learns that it was abandoned, and only that one.",
+		Rule:  "The first waiter that is granted the key of a vanished holder learns that it was abandoned, and no other does.",
 		Needs: queueing, run: abandonedOverTheQueue},
 	{Name: "AbandonedIsRepeated",
-		Rule: "A holder that asks again gets the same answer as before whether the key was abandoned.",
+		Rule: "A holder that asks again gets the same answer whether the key was abandoned.",
 		run:  abandonedRepeated},
 	{Name: "UnusedPutsTheMarkBack",
-		Rule: "A holder of an abandoned key that releases it Unused leaves it abandoned; so does one that is gone or Unfinished; one that finished does not.",
+		Rule: "A holder of an abandoned key that releases it Unused leaves it abandoned; so does one that vanished or released it Unfinished; one that finished does not.",
 		run:  unusedPutsBack},
 	{Name: "UnclaimedKeyStaysAbandoned",
-		Rule:  "An abandoned key that went to a waiter which never claimed it, or gave it up, is abandoned to the next; one that was not abandoned is not.",
+		Rule:  "An abandoned key that was handed to a waiter which never claimed it, or gave it up, is abandoned for the next; one that was not abandoned is not.",
 		Needs: queueing, timely: true, run: unclaimedStaysAbandoned},
 	{Name: "ReadersLeaveTheMark",
-		Rule:  "Each reader of an abandoned key sees the mark, whatever its own end, and the writer after them too; after that one nobody does.",
+		Rule:  "Each reader of an abandoned key sees the mark, however it ends, and so does the writer after them, but nobody after that.",
 		Needs: shared, run: readersLeaveTheMark},
 	{Name: "QueuedReadersSeeTheMark",
-		Rule:  "The readers that are admitted together after a writer that is gone all see that the key was abandoned.",
+		Rule:  "All readers that are granted the key together after a vanished writer see that it was abandoned.",
 		Needs: sharedQueue, run: queuedReadersSeeTheMark},
 	{Name: "ReadersAbandonNothing",
 		Rule:  "A reader whose lease expires, or that releases Unfinished, leaves no mark on the key.",
@@ -42,7 +42,7 @@ var abandonedCases = []Case{
 		Rule:  "A holder of an abandoned key that converts has finished: nobody after it sees the mark, and its own end, as a reader, leaves none.",
 		Needs: shared, run: convertFinishes},
 	{Name: "LimitedHoldersAbandon",
-		Rule:  "A holder with a Limit that is gone leaves the key abandoned, though others still hold it, for the next one only.",
+		Rule:  "A holder with a Limit that vanished leaves the key abandoned for the next holder only, though others still hold it.",
 		Needs: slots, run: limitedHoldersAbandon},
 }
 
@@ -53,12 +53,12 @@ func ending(r contend.Owner, end driver.End) contend.Owner {
 	return r
 }
 
-// abandonedRight reports whether a grant says rightly that the key was abandoned.
+// abandonedRight reports whether a grant's Abandoned is right.
 func (e *env) abandonedRight(got, want bool) bool {
 	return got == want || got && !e.traits.AbandonedOnce && !e.fake
 }
 
-// grantMarked must be granted the key, with the right answer whether it was abandoned.
+// grantMarked must be granted the key with this Abandoned.
 func (e *env) grantMarked(abandoned bool, r contend.Owner) {
 	e.Helper()
 	if res := e.grant(e.d, r); !e.abandonedRight(res.Abandoned, abandoned) {
@@ -74,7 +74,7 @@ func (e *env) grantFinished(abandoned bool, key string) {
 	e.release(e.d, r)
 }
 
-// abandon leaves a key that is free abandoned.
+// abandon leaves a free key abandoned.
 func (e *env) abandon(key string) {
 	e.Helper()
 	gone := e.ask(key)
@@ -82,8 +82,8 @@ func (e *env) abandon(key string) {
 	e.release(e.d, ending(gone, driver.Unfinished))
 }
 
-// expires waits until nobody holds a key: of several nodes, which granted it one
-// after the other, the last may do so a moment longer than a majority.
+// expires waits until nobody holds a key: of several nodes that granted it one after
+// another, the last may do so a moment longer than a majority.
 func (e *env) expires(key string) {
 	e.Helper()
 	e.eventually(e.ttl, "the lease ends", func() bool {

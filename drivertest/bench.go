@@ -12,8 +12,8 @@ import (
 	"github.com/hasplock/hasp/internal/contend"
 )
 
-// Bench measures a driver: a Try and a Release of a key that nobody else wants, and
-// a key that is handed from one waiter to the next. Harness.Fake has no effect here.
+// Bench measures a driver: a Try and a Release of an uncontended key, and a key
+// that is handed from one waiter to the next. Harness.Fake has no effect here.
 func Bench(b *testing.B, h Harness) {
 	h.Fake = false
 	b.Run("Uncontended", func(b *testing.B) {

@@ -14,7 +14,7 @@ import (
 	"github.com/hasplock/hasp/memdriver"
 )
 
-// The suite passes on an engine behind decorators.
+// The suite passes for an engine behind decorators.
 func TestDecorators(t *testing.T) {
 	for name, s := range map[string]fault.Script{
 		"none":  nil,
@@ -38,8 +38,8 @@ func TestHiddenNode(t *testing.T) {
 	}})
 }
 
-// Each broken engine fails the cases that are there to find it, and each case
-// is failed by one: the suite can fail.
+// Each broken engine fails the cases that must find it, and for each case there is one
+// that fails it: the suite can fail.
 func TestBrokenEnginesAreFound(t *testing.T) {
 	cases := make(map[string]drivertest.Case)
 	finds := make(map[string]int)
@@ -95,7 +95,7 @@ func (b brokenEngine) harness() drivertest.Harness {
 	}}
 }
 
-// one is an open whose clients are all the same.
+// one returns an open function whose clients are all the same.
 func one(patch func(s *memdriver.Store, p *patched)) func(*memdriver.Store) func() driver.Driver {
 	return func(s *memdriver.Store) func() driver.Driver {
 		p := &patched{Store: s}

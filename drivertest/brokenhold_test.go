@@ -36,13 +36,13 @@ var brokenHolds = []brokenEngine{
 	{"the holder is refused when it asks again", "TryAgainIsTheSameGrant LostRepliesDoNoHarm",
 		one(func(s *memdriver.Store, p *patched) {
 			p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
-				if info := looked(s, r.Key); info.Holder.Owner == r.Owner && !handedOver(info) {
+				if info := looked(s, r.Key); info.Holder.Owner == r.Owner && !handedOff(info) {
 					return driver.Result{Holder: info.Holder, Left: info.Left}, nil
 				}
 				return s.Vote(ctx, r)
 			}
 		})},
-	{"no answer in time is taken for not sent", "NotSentIsTrue", one(func(s *memdriver.Store, p *patched) {
+	{"a timeout is reported as not sent", "NotSentIsTrue", one(func(s *memdriver.Store, p *patched) {
 		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 			res, err := s.Vote(ctx, r)
 			if _, ok := ctx.Deadline(); ok && err == nil {
@@ -79,7 +79,7 @@ var brokenHolds = []brokenEngine{
 				return s.Vote(ctx, r)
 			}
 		})},
-	{"the expiry is set anew", "TryNeverShortens RenewNeverShortens", one(func(s *memdriver.Store, p *patched) {
+	{"the expiry is replaced", "TryNeverShortens RenewNeverShortens", one(func(s *memdriver.Store, p *patched) {
 		var until memo[string, time.Time]
 		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 			res, err := s.Vote(ctx, r)
@@ -107,13 +107,13 @@ var brokenHolds = []brokenEngine{
 			return s.Vote(ctx, r)
 		}
 	})},
-	{"everybody who is refused joins the queue", "RefusalLeavesNoTrace", one(func(s *memdriver.Store, p *patched) {
+	{"every refused owner joins the queue", "RefusalLeavesNoTrace", one(func(s *memdriver.Store, p *patched) {
 		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 			r.Queue = true
 			return s.Vote(ctx, r)
 		}
 	})},
-	{"seconds taken for milliseconds", "LeaseEnds MinTTL VanishedHolderDelaysForItsTTL DeadReaderDelaysForItsTTL", one(func(s *memdriver.Store, p *patched) {
+	{"seconds instead of milliseconds", "LeaseEnds MinTTL VanishedHolderDelaysForItsTTL DeadReaderDelaysForItsTTL", one(func(s *memdriver.Store, p *patched) {
 		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 			r.TTL *= 1000
 			res, err := s.Vote(ctx, r)
@@ -121,7 +121,7 @@ var brokenHolds = []brokenEngine{
 			return res, err
 		}
 	})},
-	{"leases end before the TTL that was named", "LeaseEnds RandomMix LossIsKnownBeforeTheNextGrant LockOutlivesAShortOutage LossOfAReaderIsKnownBeforeTheWriter",
+	{"leases end before their TTL", "LeaseEnds RandomMix LossIsKnownBeforeTheNextGrant LockOutlivesAShortOutage LossOfAReaderIsKnownBeforeTheWriter",
 		one(func(s *memdriver.Store, p *patched) {
 			p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 				r.TTL = max(r.TTL/2, 1)
@@ -197,7 +197,7 @@ var brokenHolds = []brokenEngine{
 			return s.Vote(ctx, r)
 		}
 	})},
-	{"labels are made valid text", "HostileLabels", one(func(s *memdriver.Store, p *patched) {
+	{"labels are converted to valid text", "HostileLabels", one(func(s *memdriver.Store, p *patched) {
 		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 			r.Label = strings.ToValidUTF8(r.Label, "?")
 			return s.Vote(ctx, r)
@@ -214,6 +214,6 @@ var brokenHolds = []brokenEngine{
 // memClaim is how long memdriver keeps a key for a waiter that it was handed to.
 const memClaim = 500 * time.Millisecond
 
-// handedOver says whether a key waits for its claim: in memory for no longer
-// than memClaim.
-func handedOver(info driver.Info) bool { return info.Held && info.Left <= memClaim }
+// handedOff reports whether a key waits for its claim: in memory for no longer than
+// memClaim.
+func handedOff(info driver.Info) bool { return info.Held && info.Left <= memClaim }

@@ -37,10 +37,10 @@ func refence(f func(r driver.VoteRequest, fence uint64) uint64) func(*memdriver.
 var brokenFences = []brokenEngine{
 	{"one fence for all", "FencesRise FencesRiseOverHandoffs FencesRiseOverExpiry RandomMix FencesRiseOverSharers FencesRiseAmongSharers",
 		refence(func(driver.VoteRequest, uint64) uint64 { return 1 })},
-	{"fences by chance", "FencesRise RandomMix", refence(func(r driver.VoteRequest, _ uint64) uint64 {
+	{"random fences", "FencesRise RandomMix", refence(func(r driver.VoteRequest, _ uint64) uint64 {
 		return uint64(r.Owner[0]) + uint64(r.Owner[1])
 	})},
-	{"the fence is stored in what ends when the key was free for a day", "FencesRiseOverIdleTime",
+	{"the fence is stored in a record that expires when the key was free for a day", "FencesRiseOverIdleTime",
 		one(func(s *memdriver.Store, p *patched) {
 			var mu sync.Mutex
 			var n uint64
@@ -104,7 +104,7 @@ var brokenLooks = []brokenEngine{
 			return info, err
 		}
 	})},
-	{"List takes a prefix for a pattern", "ListFindsByPrefix", one(func(s *memdriver.Store, p *patched) {
+	{"List uses a prefix as a pattern", "ListFindsByPrefix", one(func(s *memdriver.Store, p *patched) {
 		p.list = func(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
 			return func(yield func(driver.Info, error) bool) {
 				for info, err := range s.List(ctx, "") {

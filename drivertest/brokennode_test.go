@@ -12,14 +12,13 @@ import (
 	"github.com/hasplock/hasp/memdriver"
 )
 
-// votes lets a store vote as it is.
+// votes admits a store as it is.
 func votes(s *memdriver.Store) {
 	rec, _ := s.Record(context.Background())
 	_ = s.Admit(context.Background(), rec, s.Traits().MaxTTL)
 }
 
-// rerecord is an engine whose record is shown as another, and with which it is
-// admitted.
+// rerecord is an engine that shows a different record, and is admitted with it.
 func rerecord(f func(driver.Record) driver.Record) func(*memdriver.Store) func() driver.Driver {
 	return one(func(s *memdriver.Store, p *patched) {
 		p.record = func(ctx context.Context) (driver.Record, error) {
@@ -91,7 +90,7 @@ var brokenNodes = []brokenEngine{
 			return a
 		}
 	})},
-	{"a release at a node that is held back hands on", "HeldBackNodeHandsNothingOn", one(func(s *memdriver.Store, p *patched) {
+	{"a release at a node that is held back hands off", "HeldBackNodeHandsNothingOn", one(func(s *memdriver.Store, p *patched) {
 		p.release = func(ctx context.Context, r driver.WithdrawRequest) error {
 			err := s.Withdraw(ctx, r)
 			if info := looked(s, r.Key); !info.Held && info.Waiters > 0 {
@@ -100,7 +99,7 @@ var brokenNodes = []brokenEngine{
 			return err
 		}
 	})},
-	{"every record that waits admits", "AdmitComparesTheRecord RecordOfAnotherRun", one(func(s *memdriver.Store, p *patched) {
+	{"any waiting record admits", "AdmitComparesTheRecord RecordOfAnotherRun", one(func(s *memdriver.Store, p *patched) {
 		p.admit = func(ctx context.Context, r driver.Record, maxTTL time.Duration) error {
 			rec, err := s.Record(ctx)
 			if err != nil {
@@ -118,7 +117,7 @@ var brokenNodes = []brokenEngine{
 			return err
 		}
 	})},
-	{"a record names the life, and no wait", "RecordsAreNew AdmitComparesTheRecord", rerecord(func(r driver.Record) driver.Record {
+	{"a record names the run, but no nonce", "RecordsAreNew AdmitComparesTheRecord", rerecord(func(r driver.Record) driver.Record {
 		if !r.Voting {
 			r.Text = "wait " + r.Node
 		}
@@ -154,7 +153,7 @@ var brokenNodes = []brokenEngine{
 			return res, err
 		}
 	})},
-	{"the bound of TTLs is not for renewals", "TTLAboveTheRecord", one(func(s *memdriver.Store, p *patched) {
+	{"the bound on TTLs does not apply to renewals", "TTLAboveTheRecord", one(func(s *memdriver.Store, p *patched) {
 		p.renew = func(ctx context.Context, r driver.RenewRequest) driver.Renewal {
 			a := renewOne(ctx, s, r)
 			if a.Err != nil && looked(s, r.Key).Holder.Owner == r.Owner {

@@ -11,7 +11,7 @@ import (
 	"github.com/hasplock/hasp/memdriver"
 )
 
-// reask is an engine that takes each request for another.
+// reask is an engine that replaces each request.
 func reask(f func(s *memdriver.Store, r driver.VoteRequest) driver.VoteRequest) func(*memdriver.Store) func() driver.Driver {
 	return one(func(s *memdriver.Store, p *patched) {
 		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
@@ -20,8 +20,8 @@ func reask(f func(s *memdriver.Store, r driver.VoteRequest) driver.VoteRequest) 
 	})
 }
 
-// insist is an engine that grants refused proposals of one kind with a fence of
-// the store's, and says that it is the proposed one.
+// insist is an engine that grants refused proposals of one kind with a fence of the
+// store, and reports it as the proposed one.
 func insist(which func(r driver.VoteRequest, res driver.Result) bool) func(*memdriver.Store) func() driver.Driver {
 	return one(func(s *memdriver.Store, p *patched) {
 		p.inspect = func(ctx context.Context, key string) (driver.Info, error) {
@@ -50,7 +50,7 @@ var brokenProposals = []brokenEngine{
 			return renewOne(ctx, s, r)
 		}
 	})},
-	{"a vote that is given back is taken whatever its fence", "ReleaseUpToAFence SharedReleaseUpToAFence", one(func(s *memdriver.Store, p *patched) {
+	{"a vote is withdrawn whatever its fence", "ReleaseUpToAFence SharedReleaseUpToAFence", one(func(s *memdriver.Store, p *patched) {
 		p.release = func(ctx context.Context, r driver.WithdrawRequest) error {
 			r.UpTo = 0
 			return s.Withdraw(ctx, r)
@@ -101,7 +101,7 @@ var brokenProposals = []brokenEngine{
 			return res, err
 		}
 	})},
-	{"minted fences have a counter of their own", "MintedAndProposedFencesRise", one(func(s *memdriver.Store, p *patched) {
+	{"minted fences have a separate counter", "MintedAndProposedFencesRise", one(func(s *memdriver.Store, p *patched) {
 		var fences memo[string, uint64]
 		var n atomic.Uint64
 		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
@@ -115,20 +115,20 @@ var brokenProposals = []brokenEngine{
 			return res, err
 		}
 	})},
-	{"a proposal of several fences has them all", "ProposedFencesInARow", one(func(s *memdriver.Store, p *patched) {
+	{"a proposal of several fences is granted them all", "ProposedFencesInARow", one(func(s *memdriver.Store, p *patched) {
 		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 			res, err := s.Vote(ctx, r)
 			res.Fences = r.Fences
 			return res, err
 		}
 	})},
-	{"a proposal of several fences has one", "ProposedFencesInARow", reask(func(_ *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
+	{"a proposal of several fences is granted one", "ProposedFencesInARow", reask(func(_ *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
 		if r.Proposal != 0 {
 			r.Fences = 1
 		}
 		return r
 	})},
-	{"Held names no fence", "HeldRefusalNamesTheFence", one(func(s *memdriver.Store, p *patched) {
+	{"a Held refusal names no fence", "HeldRefusalNamesTheFence", one(func(s *memdriver.Store, p *patched) {
 		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 			res, err := s.Vote(ctx, r)
 			if !res.Granted && res.Why == driver.Held {
@@ -151,8 +151,8 @@ var brokenProposals = []brokenEngine{
 		r.Raise = r.Raise && r.Proposal >= looked(s, r.Key).Fence
 		return r
 	})},
-	{"a claim keeps the fence that was handed over", "ClaimTakesTheProposal SharedClaimTakesTheProposal", reask(func(s *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
-		if handedOver(looked(s, r.Key)) {
+	{"a claim keeps the fence of the handoff", "ClaimTakesTheProposal SharedClaimTakesTheProposal", reask(func(s *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
+		if handedOff(looked(s, r.Key)) {
 			r.Proposal = 0
 		}
 		return r

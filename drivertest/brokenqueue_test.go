@@ -17,11 +17,11 @@ var brokenQueues = []brokenEngine{
 		o := newOwnQueue(s, func(n int) int { return n - 1 })
 		return func() driver.Driver { return o }
 	}},
-	{"a queue that nobody keeps to", "QueueIsInOrder NobodyOvertakesALivePlace DeadHolderHandsOn LimitedQueueIsInOrder", func(s *memdriver.Store) func() driver.Driver {
+	{"a queue without order", "QueueIsInOrder NobodyOvertakesALivePlace DeadHolderHandsOn LimitedQueueIsInOrder", func(s *memdriver.Store) func() driver.Driver {
 		o := newOwnQueue(s, func(int) int { return -1 })
 		return func() driver.Driver { return o }
 	}},
-	{"the first must come and get it", "HandoffIsAtOnce SharedHandoffIsAtOnce", func(s *memdriver.Store) func() driver.Driver {
+	{"no handoff before the first asks", "HandoffIsAtOnce SharedHandoffIsAtOnce", func(s *memdriver.Store) func() driver.Driver {
 		o := newOwnQueue(s, func(int) int { return 0 })
 		return func() driver.Driver { return o }
 	}},
@@ -34,9 +34,9 @@ var brokenQueues = []brokenEngine{
 			return res, err
 		}
 	})},
-	{"a handed-over key is free for whoever asks", "NobodyOvertakesALivePlace", one(func(s *memdriver.Store, p *patched) {
+	{"a handed-off key is free for anybody", "NobodyOvertakesALivePlace", one(func(s *memdriver.Store, p *patched) {
 		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
-			if info := looked(s, r.Key); info.Holder.Owner != r.Owner && handedOver(info) {
+			if info := looked(s, r.Key); info.Holder.Owner != r.Owner && handedOff(info) {
 				s.Lose(r.Key)
 			}
 			return s.Vote(ctx, r)
@@ -67,7 +67,7 @@ var brokenQueues = []brokenEngine{
 			return s.Vote(ctx, r)
 		}
 	})},
-	{"the first in the queue is not told when to look", "FirstInTheQueueKnowsWhenToAsk", one(func(s *memdriver.Store, p *patched) {
+	{"the first in the queue does not learn when to ask", "FirstInTheQueueKnowsWhenToAsk", one(func(s *memdriver.Store, p *patched) {
 		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 			res, err := s.Vote(ctx, r)
 			res.RetryIn = 0
@@ -88,11 +88,11 @@ var brokenQueues = []brokenEngine{
 			return res, err
 		}
 	})},
-	{"a handed-over key waits for ever", "UnclaimedKeyGoesOn UnclaimedKeyGoesFree WatcherThatIsGone VanishedWaiterDelaysForItsPatience UnclaimedSharesGoOn",
+	{"a handed-off key waits for ever", "UnclaimedKeyGoesOn UnclaimedKeyGoesFree WatcherThatIsGone VanishedWaiterDelaysForItsPatience UnclaimedSharesGoOn",
 		one(func(s *memdriver.Store, p *patched) {
 			p.release = func(ctx context.Context, r driver.WithdrawRequest) error {
 				err := s.Withdraw(ctx, r)
-				if info := looked(s, r.Key); handedOver(info) {
+				if info := looked(s, r.Key); handedOff(info) {
 					c := as(r.Claim, info.Holder)
 					c.Mode = info.Holder.Mode
 					_, _ = s.Try(ctx, driver.TryRequest{Claim: c, TTL: 1000 * time.Hour})
@@ -104,7 +104,7 @@ var brokenQueues = []brokenEngine{
 		var handed memo[string, driver.Holder]
 		p.release = func(ctx context.Context, r driver.WithdrawRequest) error {
 			err := s.Withdraw(ctx, r)
-			if info := looked(s, r.Key); handedOver(info) {
+			if info := looked(s, r.Key); handedOff(info) {
 				handed.set(r.Key, info.Holder)
 				handed.set(info.Holder.Owner, info.Holder)
 			}
@@ -123,7 +123,7 @@ var brokenQueues = []brokenEngine{
 			return make(chan struct{}), nil
 		}
 	})},
-	{"a sign of life grantMarked its giver nothing", "StoppedWaitersDelayForTheirClaims", one(func(s *memdriver.Store, p *patched) {
+	{"a sign of life grants nothing", "StoppedWaitersDelayForTheirClaims", one(func(s *memdriver.Store, p *patched) {
 		p.watch = func(context.Context, driver.Claim) (<-chan struct{}, error) {
 			return make(chan struct{}), nil
 		}
@@ -135,7 +135,7 @@ var brokenQueues = []brokenEngine{
 			return a
 		}
 	})},
-	{"hints wake everybody", "HintWakesNobodyElse", one(func(s *memdriver.Store, p *patched) {
+	{"hints go to all waiters", "HintWakesNobodyElse", one(func(s *memdriver.Store, p *patched) {
 		var mu sync.Mutex
 		var all []chan struct{}
 		p.watch = func(context.Context, driver.Claim) (<-chan struct{}, error) {

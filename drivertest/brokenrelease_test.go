@@ -48,7 +48,7 @@ var brokenReleases = []brokenEngine{
 		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 			res, err := s.Vote(ctx, r)
 			if !res.Granted && !looked(s, r.Key).Held {
-				r.Owner = another // as if it was never seen before
+				r.Owner = another // as if it were new
 				return s.Vote(ctx, r)
 			}
 			return res, err
@@ -72,10 +72,10 @@ var brokenReleases = []brokenEngine{
 			return s.Withdraw(ctx, r)
 		}
 	})},
-	{"a key that was handed over cannot be released", "ReleaseOfAHandedOverKeyHandsItOn GivingUpRacesWithRelease HintAfterAPlaceWasGivenUp ReleaseOfHandedOverSharesHandsThemOn",
+	{"a key that was handed off cannot be released", "ReleaseOfAHandedOffKeyHandsItOn GivingUpRacesWithRelease HintAfterAPlaceWasGivenUp ReleaseOfHandedOffSharesHandsThemOn",
 		one(func(s *memdriver.Store, p *patched) {
 			p.release = func(ctx context.Context, r driver.WithdrawRequest) error {
-				if info := looked(s, r.Key); info.Holder.Owner == r.Owner && handedOver(info) {
+				if info := looked(s, r.Key); info.Holder.Owner == r.Owner && handedOff(info) {
 					return driver.ErrNotHeld
 				}
 				return s.Withdraw(ctx, r)
@@ -101,7 +101,7 @@ var brokenReleases = []brokenEngine{
 			return s.Withdraw(ctx, r)
 		}
 	})},
-	{"close takes the locks with it", "CloseEndsWhatTheDriverOpened", one(func(s *memdriver.Store, p *patched) {
+	{"close releases all locks", "CloseEndsWhatTheDriverOpened", one(func(s *memdriver.Store, p *patched) {
 		p.close = func() error {
 			s.Lose("k")
 			return nil
@@ -122,7 +122,7 @@ var brokenRenewals = []brokenEngine{
 				return a
 			}
 		})},
-	{"renewal of what is free grants it", "RenewNeverGrants RenewNeverRevives", one(func(s *memdriver.Store, p *patched) {
+	{"renewal of a free key grants it", "RenewNeverGrants RenewNeverRevives", one(func(s *memdriver.Store, p *patched) {
 		p.renew = func(ctx context.Context, r driver.RenewRequest) driver.Renewal {
 			a := renewOne(ctx, s, r)
 			if a.Err != nil && !looked(s, r.Key).Held {
@@ -133,7 +133,7 @@ var brokenRenewals = []brokenEngine{
 			return a
 		}
 	})},
-	{"renewal prolongs whatever is there", "RenewNeverRevives RenewReportsEach", one(func(s *memdriver.Store, p *patched) {
+	{"renewal prolongs anybody's lease", "RenewNeverRevives RenewReportsEach", one(func(s *memdriver.Store, p *patched) {
 		p.renew = func(ctx context.Context, r driver.RenewRequest) driver.Renewal {
 			if info := looked(s, r.Key); info.Held && !r.Queue {
 				r.Claim = as(r.Claim, info.Holder)
@@ -154,20 +154,20 @@ var brokenRenewals = []brokenEngine{
 			return 0, len(rs)
 		}
 	})},
-	{"an answer too many", "RenewOfNothing", one(func(s *memdriver.Store, p *patched) {
+	{"one answer too many", "RenewOfNothing", one(func(s *memdriver.Store, p *patched) {
 		p.batch = func(rs []driver.RenewRequest, _ []driver.Renewal) (int, int) { return 0, len(rs) + 1 }
 	})},
 	{"only the first 500 are renewed", "RenewOfMany", one(func(s *memdriver.Store, p *patched) {
 		p.batch = func(rs []driver.RenewRequest, _ []driver.Renewal) (int, int) { return 0, min(len(rs), 500) }
 	})},
-	{"renewals do not tell that somebody waits", "RenewSaysThatSomebodyWaits WantedComesWithARenewal", one(func(s *memdriver.Store, p *patched) {
+	{"renewals do not report waiters", "RenewSaysThatSomebodyWaits WantedComesWithARenewal", one(func(s *memdriver.Store, p *patched) {
 		p.renew = func(ctx context.Context, r driver.RenewRequest) driver.Renewal {
 			a := renewOne(ctx, s, r)
 			a.Wanted = false
 			return a
 		}
 	})},
-	{"a handed-over place still stands", "HandedOverPlaceIsNoPlace HandedOverReaderIsNoPlace", one(func(s *memdriver.Store, p *patched) {
+	{"a handed-off place is still a place", "HandedOffPlaceIsNoPlace HandedOffReaderIsNoPlace", one(func(s *memdriver.Store, p *patched) {
 		p.renew = func(ctx context.Context, r driver.RenewRequest) driver.Renewal {
 			a := renewOne(ctx, s, r)
 			if r.Queue {
@@ -182,7 +182,7 @@ var brokenRenewals = []brokenEngine{
 			return renewOne(ctx, s, r)
 		}
 	})},
-	{"who becomes first is not told when to look", "WhoBecomesFirstKnowsWhenToAsk", one(func(s *memdriver.Store, p *patched) {
+	{"an owner that becomes first does not learn when to ask", "WhoBecomesFirstKnowsWhenToAsk", one(func(s *memdriver.Store, p *patched) {
 		p.renew = func(ctx context.Context, r driver.RenewRequest) driver.Renewal {
 			a := renewOne(ctx, s, r)
 			a.RetryIn = 0

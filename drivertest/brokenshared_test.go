@@ -15,7 +15,7 @@ import (
 	"github.com/hasplock/hasp/memdriver"
 )
 
-// reply is an engine that answers otherwise than the store did.
+// reply is an engine that replaces the store's answers.
 func reply(f func(s *memdriver.Store, r driver.VoteRequest, res driver.Result) driver.Result) func(*memdriver.Store) func() driver.Driver {
 	return one(func(s *memdriver.Store, p *patched) {
 		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
@@ -28,19 +28,19 @@ func reply(f func(s *memdriver.Store, r driver.VoteRequest, res driver.Result) d
 	})
 }
 
-// instead is an engine that releases in its own way.
+// instead is an engine with a different release.
 func instead(f func(s *memdriver.Store, r driver.WithdrawRequest) error) func(*memdriver.Store) func() driver.Driver {
 	return one(func(s *memdriver.Store, p *patched) {
 		p.release = func(_ context.Context, r driver.WithdrawRequest) error { return f(s, r) }
 	})
 }
 
-// letIn is a grant that the store did not give.
+// letIn is a grant that is not in the store.
 func letIn(r driver.VoteRequest) driver.Result {
 	return driver.Result{Granted: true, Fence: uint64(time.Now().UnixMicro()), TTL: r.TTL}
 }
 
-// leaseOf is what an owner holds, by what Inspect says.
+// leaseOf returns an owner's lease from an answer of Inspect.
 func leaseOf(info driver.Info, c driver.Claim) (driver.Lease, bool) {
 	i := slices.IndexFunc(info.Holders, func(l driver.Lease) bool { return l.Holder.Owner == c.Owner })
 	if i < 0 {
@@ -49,8 +49,8 @@ func leaseOf(info driver.Info, c driver.Claim) (driver.Lease, bool) {
 	return info.Holders[i], true
 }
 
-// oneAtATime is an engine that makes those that were let in together wait for
-// each other.
+// oneAtATime is an engine that makes readers that were granted together wait for each
+// other.
 var oneAtATime = one(func(s *memdriver.Store, p *patched) {
 	p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 		info := looked(s, r.Key)
@@ -63,7 +63,7 @@ var oneAtATime = one(func(s *memdriver.Store, p *patched) {
 	}
 })
 
-// timed is an engine whose refusals name another moment.
+// timed is an engine with another RetryIn in its refusals.
 func timed(choose func(lefts []time.Duration) time.Duration) func(*memdriver.Store) func() driver.Driver {
 	return reply(func(s *memdriver.Store, r driver.VoteRequest, res driver.Result) driver.Result {
 		var lefts []time.Duration
@@ -89,7 +89,7 @@ var brokenShares = []brokenEngine{
 			}
 			return letIn(r)
 		})},
-	{"one that shares and asks again holds twice", "SharedTryAgainIsTheSameGrant CopiesOfASharedRequestAtOnce",
+	{"a reader that asks again holds twice", "SharedTryAgainIsTheSameGrant CopiesOfASharedRequestAtOnce",
 		reask(func(s *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
 			if _, ok := leaseOf(looked(s, r.Key), r.Claim); ok {
 				again := r
@@ -98,7 +98,7 @@ var brokenShares = []brokenEngine{
 			}
 			return r
 		})},
-	{"one that shares and asks again goes behind the queue", "SharedTryEntersNoQueue",
+	{"a reader that asks again goes to the end of the queue", "SharedTryEntersNoQueue",
 		reply(func(s *memdriver.Store, r driver.VoteRequest, res driver.Result) driver.Result {
 			if n := looked(s, r.Key).Waiters; res.Granted && n > 0 {
 				return driver.Result{Ahead: n}
@@ -113,7 +113,7 @@ var brokenShares = []brokenEngine{
 			return renewOne(ctx, s, r)
 		}
 	})},
-	{"a share lasts as long as the one before", "SharedLeaseEnds", reask(func(s *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
+	{"a share lasts as long as the previous one", "SharedLeaseEnds", reask(func(s *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
 		r.TTL = max(r.TTL, looked(s, r.Key).Left)
 		return r
 	})},
@@ -156,7 +156,7 @@ var brokenShares = []brokenEngine{
 			r.Queue = r.Queue || r.Mode == driver.Shared && !r.Convert
 			return r
 		})},
-	{"labels of shares are made valid text", "HostileLabelsOfSharers", reask(func(_ *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
+	{"labels of shares are converted to valid text", "HostileLabelsOfSharers", reask(func(_ *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
 		if r.Mode == driver.Shared {
 			r.Label = strings.ToValidUTF8(r.Label, "?")
 		}
@@ -199,9 +199,9 @@ var brokenShares = []brokenEngine{
 		}
 		return s.Withdraw(context.Background(), r)
 	})},
-	{"readers that were let in together wait for each other",
+	{"readers that were granted together wait for each other",
 		"NeighboursEnterTogether DeadWriterHandsOnToReaders SharedHandoffIsAtOnce LargerLimitLetsSeveralIn", oneAtATime},
-	{"only the first reader is told", "NeighboursAllGetHints DeadWriterLetsAllReadersIn DeadHoldersLetAsManyIn", one(func(s *memdriver.Store, p *patched) {
+	{"only the first reader gets a hint", "NeighboursAllGetHints DeadWriterLetsAllReadersIn DeadHoldersLetAsManyIn", one(func(s *memdriver.Store, p *patched) {
 		var n atomic.Int64
 		p.watch = func(ctx context.Context, r driver.Claim) (<-chan struct{}, error) {
 			if r.Mode == driver.Shared && n.Add(1) > 1 {
@@ -217,9 +217,9 @@ var brokenShares = []brokenEngine{
 		}
 		return res
 	})},
-	{"a writer is told of the first expiry", "WriterKnowsTheLastExpiry", timed(slices.Min)},
-	{"who waits for room is told of the last expiry", "FirstInTheQueueKnowsWhenThereIsRoom", timed(slices.Max)},
-	{"one of those that share is told that somebody waits", "EachSharerLearnsThatSomebodyWaits", one(func(s *memdriver.Store, p *patched) {
+	{"a writer learns of the first expiry", "WriterKnowsTheLastExpiry", timed(slices.Min)},
+	{"a waiter for a slot learns of the last expiry", "FirstInTheQueueKnowsWhenThereIsRoom", timed(slices.Max)},
+	{"only one reader learns that an owner waits", "EachSharerLearnsThatSomebodyWaits", one(func(s *memdriver.Store, p *patched) {
 		p.renew = func(ctx context.Context, r driver.RenewRequest) driver.Renewal {
 			a := renewOne(ctx, s, r)
 			a.Wanted = a.Wanted && looked(s, r.Key).Holder.Owner == r.Owner
@@ -235,7 +235,7 @@ var brokenConverts = []brokenEngine{
 		}
 		return r
 	})},
-	{"what is shared cannot be converted", "ConvertTwice LostReplyOfADowngrade", one(func(s *memdriver.Store, p *patched) {
+	{"a shared lease cannot be converted", "ConvertTwice LostReplyOfADowngrade", one(func(s *memdriver.Store, p *patched) {
 		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 			info := looked(s, r.Key)
 			if r.Convert && info.Holder.Mode == driver.Shared {

@@ -26,7 +26,7 @@ var brokenSlots = []brokenEngine{
 			}
 			return r
 		})},
-	{"the limit of the one that asks counts", "SmallestLimitCounts", reply(func(s *memdriver.Store, r driver.VoteRequest, res driver.Result) driver.Result {
+	{"only the limit of the request counts", "SmallestLimitCounts", reply(func(s *memdriver.Store, r driver.VoteRequest, res driver.Result) driver.Result {
 		info := looked(s, r.Key)
 		if !res.Granted && r.Mode == driver.Shared && info.Holder.Mode == driver.Shared && (r.Limit == 0 || info.Holds < r.Limit) {
 			return letIn(r)
@@ -76,16 +76,16 @@ var brokenMarks = []brokenEngine{
 			return res, err
 		}
 	})},
-	{"how a lease ended is not looked at", "UnfinishedAbandons", instead(func(s *memdriver.Store, r driver.WithdrawRequest) error {
+	{"the end of a lease is ignored", "UnfinishedAbandons", instead(func(s *memdriver.Store, r driver.WithdrawRequest) error {
 		r.End = driver.Finished
 		return s.Withdraw(context.Background(), r)
 	})},
-	{"the queue is not told", "AbandonedOverTheQueue QueuedReadersSeeTheMark",
+	{"waiters do not see the mark", "AbandonedOverTheQueue QueuedReadersSeeTheMark",
 		reply(func(_ *memdriver.Store, r driver.VoteRequest, res driver.Result) driver.Result {
 			res.Abandoned = res.Abandoned && !r.Queue
 			return res
 		})},
-	{"the mark is told once", "AbandonedIsRepeated", one(func(s *memdriver.Store, p *patched) {
+	{"the mark is reported once", "AbandonedIsRepeated", one(func(s *memdriver.Store, p *patched) {
 		var seen memo[string, bool]
 		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 			res, err := s.Vote(ctx, r)
@@ -94,7 +94,7 @@ var brokenMarks = []brokenEngine{
 			return res, err
 		}
 	})},
-	{"whoever had the key has repaired it", "UnusedPutsTheMarkBack", instead(func(s *memdriver.Store, r driver.WithdrawRequest) error {
+	{"any holder has repaired the key", "UnusedPutsTheMarkBack", instead(func(s *memdriver.Store, r driver.WithdrawRequest) error {
 		if r.End == driver.Unused {
 			r.End = driver.Finished
 		}
@@ -102,7 +102,7 @@ var brokenMarks = []brokenEngine{
 	})},
 	{"a claim that lapses abandons the key", "UnclaimedKeyStaysAbandoned", instead(func(s *memdriver.Store, r driver.WithdrawRequest) error {
 		err := s.Withdraw(context.Background(), r)
-		if info := looked(s, r.Key); handedOver(info) {
+		if info := looked(s, r.Key); handedOff(info) {
 			_, _ = s.Try(context.Background(), driver.TryRequest{Claim: as(r.Claim, info.Holder), TTL: time.Second})
 		}
 		return err

@@ -10,41 +10,41 @@ import (
 
 var convertCases = []Case{
 	{Name: "ConvertShares",
-		Rule:  "A holder that converts keeps its lease and its fence, and from then on whoever asks Shared is admitted beside it, and nobody Exclusive.",
+		Rule:  "A holder that converts keeps its lease and its fence, and from then on Shared requests are granted beside it, and no Exclusive one is.",
 		Needs: shared, run: convertShares},
 	{Name: "ConvertLetsReadersIn",
-		Rule:  "A Convert admits the readers at the front of the queue beside the holder and gives them hints; nobody behind the next writer.",
+		Rule:  "A Convert grants the key to the readers at the front of the queue beside the holder and gives them hints, but to nobody behind the next writer.",
 		Needs: sharedQueue, run: convertLetsReadersIn},
 	{Name: "ConvertTwice", // a lost reply
-		Rule:  "Convert asked again is the standing grant, with the same fence, and changes nothing, whoever came in meanwhile.",
+		Rule:  "Convert asked again is the standing grant, with the same fence, and changes nothing, whoever was granted the key meanwhile.",
 		Needs: shared, run: convertTwice},
 	{Name: "ConvertOfNothing",
-		Rule:  "Convert by an owner that holds nothing is refused, with or without Queue, on a free key and on a held one, and leaves nothing: the owner may ask afterwards.",
+		Rule:  "Convert by an owner that holds nothing is refused, with or without Queue, on a free key and on a held one, and leaves nothing: the owner may still ask for the key.",
 		Needs: shared, run: convertNothing},
 	{Name: "ConvertAfterTheEnd",
-		Rule:  "Convert by an owner whose lease ended or was released is refused, and takes nothing from those that came after it.",
+		Rule:  "Convert by an owner whose lease ended or was released is refused, and takes nothing from later holders.",
 		Needs: shared, run: convertAfterTheEnd},
 	{Name: "LateTryAfterConvert",
 		Rule:  "A Try Exclusive by a holder that converted is refused, joins no queue and takes the key from nobody.",
 		Needs: shared, run: lateTryAfterConvert},
 	{Name: "LateRenewAfterConvert",
-		Rule:  "A Renew that names Exclusive and comes after a Convert prolongs the lease and leaves it Shared, and a Release that names it gives it up.",
+		Rule:  "A Renew as Exclusive after a Convert prolongs the lease and leaves it Shared, and a Release as Exclusive releases it.",
 		Needs: shared, run: lateRenewAfterConvert},
 	{Name: "ConvertProlongs",
 		Rule:  "Convert sets the expiry to now + TTL when that is later, never to an earlier moment.",
 		Needs: shared, run: convertProlongs},
 	{Name: "WriterAfterConvert",
-		Rule:  "A writer in the queue is granted the key once the holder that converted and all that came in beside it are gone, with a larger fence than any of them.",
+		Rule:  "A writer in the queue is granted the key once the holder that converted and all readers beside it are gone, with a larger fence than any of them.",
 		Needs: sharedQueue, run: writerAfterConvert},
 	{Name: "ConvertRacesWithJoin",
-		Rule:  "Whoever asks Shared while the holder converts is granted, or told to ask again, and nobody is ever granted the key Exclusive.",
+		Rule:  "A Shared request during a Convert is granted, or gets a hint to ask again, and nobody is ever granted the key Exclusive.",
 		Needs: sharedQueue, run: convertRaces},
 	{Name: "ConvertComparesTheFence",
-		Rule:  "Convert with a fence is refused, and changes nothing, where the owner has a smaller one only, or was handed the key and did not claim it.",
+		Rule:  "Convert with a fence is refused, and changes nothing, if the owner only has a smaller one, or was handed the key and did not claim it.",
 		Needs: []Need{needShared, needNode}, run: convertComparesFence},
 }
 
-// converting returns r as its owner asks to share what it holds.
+// converting returns r as a Convert to Shared.
 func converting(r contend.Owner) contend.Owner {
 	r.Mode, r.Convert = driver.Shared, true
 	return r
@@ -88,7 +88,7 @@ func convertLetsReadersIn(e *env) {
 	e.convert(e.d, a, fence)
 	e.enter(r2, r1)
 	e.quiet(r3)
-	e.refuse(w.d, queued(w.r)) // who became first may be told so
+	e.refuse(w.d, queued(w.r)) // the new first may get a hint
 	if info := e.sharedBy(a, r1.r, r2.r); info.Waiters != 2 {
 		e.Errorf("the queue is %+v", info.Queue)
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/hasplock/hasp/internal/fault"
 )
 
-// The cases of this file go through package hasp: what it promises on any
-// engine must be true on this one.
+// The cases of this file use package hasp: what it promises on any engine must be true
+// on this one.
 var coreCases = []Case{
 	{Name: "LockWaitsItsTurn", // promise 4
 		Rule: "Lock waits while another client holds the key, and returns soon after its release.",
@@ -26,33 +26,33 @@ var coreCases = []Case{
 		Rule:  "A lease is renewed for as long as it is held, and a waiter keeps its place for as long as it waits.",
 		Needs: queueing, timely: true, run: lockOutlivesTTLs},
 	{Name: "CancelledLockLeavesNothing", // promises 4 and 6, failure cases 11 and 18
-		Rule: "A Lock whose context ends says so and what kept it, leaves no place, and keeps nobody behind it waiting.",
+		Rule: "A Lock whose context ends returns its error and the holder, leaves no place, and makes nobody behind it wait.",
 		run:  cancelledLock},
 	{Name: "CancelAtAnyMoment", // promise 6, failure case 11
 		Rule: "Whenever the context of a Lock ends, either it returns a lease or the store soon has nothing of it.",
 		run:  cancelAtAnyMoment},
 	{Name: "ReleaseNeedsNoContext", // promise 5, failure cases 12 and 19
-		Rule:   "The context given to Lock bounds the wait only: the lease outlives it, and Release works after it ended.",
+		Rule:   "The context of Lock bounds only the wait: the lease outlives it, and Release works after it has ended.",
 		timely: true, run: releaseNeedsNoContext},
 	{Name: "ClientCloseLeavesNothing", // promise 6, failure case 12
 		Rule: "Close ends waits, releases what is held, and leaves nothing in the store.",
 		run:  clientClose},
 	{Name: "VanishedHolderDelaysForItsTTL", // failure case 14
-		Rule: "The key of a holder that vanished right after its grant is a waiting Lock's within the TTL and a little.",
+		Rule: "A waiting Lock is granted the key of a holder that vanished right after its grant within little more than the TTL.",
 		run:  vanishedHolder},
 	{Name: "VanishedWaiterDelaysForItsPatience", // promise 4
 		Rule:  "A waiter that vanished delays those behind it for its patience and its claim, and no longer.",
 		Needs: queueing, timely: true, run: vanishedWaiter},
 	{Name: "LossIsKnownBeforeTheNextGrant", // promises 1 and 2, failure case 1
-		Rule:   "A holder that is cut off right after a renewal is told of its loss before a waiter elsewhere has the key.",
+		Rule:   "A holder that is cut off right after a renewal learns of its loss before a waiter elsewhere has the key.",
 		timely: true, run: func(e *env) {
 			lossBeforeGrant(e, func(c *hasp.Client) *hasp.Lease { return e.lock(c, e.short()) })
 		}},
 	{Name: "LockOutlivesAShortOutage", // promise 7, failure case 16
-		Rule:   "A store that is away for less than the TTL fails neither a Lock that waits nor a lease that is held.",
+		Rule:   "A store that is unreachable for less than the TTL fails neither a waiting Lock nor a held lease.",
 		timely: true, run: shortOutage},
 	{Name: "OutageAtTheTurn", // promise 7, failure case 16
-		Rule:   "A waiter whose turn comes while the store is away for less than the TTL is granted the key afterwards.",
+		Rule:   "A waiter whose turn comes while the store is unreachable for less than the TTL is granted the key afterwards.",
 		timely: true, run: outageAtTheTurn},
 	{Name: "LostRepliesDoNoHarm", // failure case 13
 		Rule:   "When the reply to an acquire, a renewal or a release is lost, asking again has the outcome of the first.",
@@ -61,7 +61,7 @@ var coreCases = []Case{
 		Rule: "Requests that reach the store twice have the outcome of one.",
 		run:  duplicates},
 	{Name: "BreakEndsExactlyOneOwner",
-		Rule:   "Break takes the key from the owner that was named, whose lease is lost, and from nobody else.",
+		Rule:   "Break takes the key from the named owner, whose lease is lost, and from nobody else.",
 		timely: true, run: breakOwner},
 	{Name: "AdoptedLeaseGoesOn",
 		Rule:   "A lease that another client adopts keeps its fence and is renewed there.",
@@ -90,11 +90,11 @@ func (e *env) observed(s fault.Script, observe func(hasp.Event)) *hasp.Client {
 	if err != nil {
 		e.Fatalf("hasp.New: %v", err)
 	}
-	e.Cleanup(func() { _ = c.Close() }) // the case says what it must not leave
+	e.Cleanup(func() { _ = c.Close() }) // the case checks what it leaves
 	return c
 }
 
-// refused counts the Locks that were refused at least once.
+// refused returns how many Locks were refused at least once.
 func (e *env) refused() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -121,7 +121,7 @@ func (e *env) unlock(l *hasp.Lease) {
 	}
 }
 
-// waiting is a Lock under way.
+// waiting is a Lock in the background.
 type waiting struct {
 	*env
 	cancel context.CancelCauseFunc
@@ -187,7 +187,7 @@ func lockWaits(e *env) {
 	select {
 	case <-w.done:
 		e.Fatalf("Lock returned while another holds the key: %v, %v", w.lease, w.err)
-	case <-time.After(e.ttl / 2): // time for a Lock that does not wait to show itself
+	case <-time.After(e.ttl / 2): // enough for a Lock that does not wait to return
 	}
 	e.unlock(holder)
 	next := w.granted(0)
@@ -230,7 +230,7 @@ func lockOutlivesTTLs(e *env) {
 			e.Fatalf("lost: %v", holder.Err())
 		case <-w.done:
 			e.Fatalf("Lock returned while another holds the key: %v", w.err)
-		case <-time.After(2 * e.ttl): // time itself must pass
+		case <-time.After(2 * e.ttl): // time must pass
 		}
 		e.unlock(holder)
 		holder = w.granted(e.ttl)
@@ -298,7 +298,7 @@ func releaseNeedsNoContext(e *env) {
 	select {
 	case <-lease.Done():
 		e.Fatalf("the lease ended with the wait's context: %v", lease.Err())
-	case <-time.After(2 * e.ttl): // time itself must pass
+	case <-time.After(2 * e.ttl): // time must pass
 	}
 	e.unlock(lease)
 	e.free("k")

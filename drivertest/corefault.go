@@ -28,14 +28,14 @@ func vanishedHolder(e *env) {
 
 func vanishedWaiter(e *env) {
 	holder := e.lock(e.client(nil), e.lasting())
-	e.join(e.d, e.brief(e.ask("k")), 0) // nothing is heard of it again
+	e.join(e.d, e.brief(e.ask("k")), 0) // it gives no more signs of life
 	w := e.begin(e.client(nil), e.lasting())
 	e.unlock(holder)
 	e.unlock(w.granted(3 * e.ttl))
 	e.goneFrom(e.ttl)
 }
 
-// link is a script that can cut a client off: its requests are swallowed.
+// link is a script that can cut a client off: its requests are dropped.
 type link struct{ cut atomic.Bool }
 
 func (l *link) script(fault.Call) fault.Fault { return fault.Fault{Hang: l.cut.Load()} }
@@ -50,7 +50,7 @@ func lossBeforeGrant(e *env, lock func(*hasp.Client) *hasp.Lease) {
 	})
 	lease := lock(c)
 	w := e.begin(e.client(nil), e.lasting())
-	for tries := 1; !e.outlives(lease, renewed, &l); tries++ { // this machine stood still for a TTL
+	for tries := 1; !e.outlives(lease, renewed, &l); tries++ { // this machine stalled for a TTL
 		if tries == 20 {
 			e.Fatal("20 leases ended before they were renewed")
 		}
@@ -90,14 +90,14 @@ func (e *env) outlives(lease *hasp.Lease, renewed <-chan struct{}, l *link) bool
 	case <-renewed:
 		return true
 	case <-lease.Done():
-		return l.cut.Load() // then it ended as it was to
+		return l.cut.Load() // then it ended as it should
 	case <-time.After(e.ttl + e.slack + e.lost()):
 		e.Fatal("the lease was neither renewed nor lost")
 		return false
 	}
 }
 
-// outage is a script under which the store is away for some time.
+// outage is a script under which the store is unreachable for some time.
 type outage struct {
 	start time.Time
 	until atomic.Int64 // since start
@@ -125,7 +125,7 @@ func shortOutage(e *env) {
 		e.Fatalf("lost: %v", holder.Err())
 	case <-w.done:
 		e.Fatalf("Lock returned: %v", w.err)
-	case <-time.After(2 * e.ttl): // time itself must pass
+	case <-time.After(2 * e.ttl): // time must pass
 	}
 	e.unlock(holder)
 	e.unlock(w.granted(e.ttl))
@@ -139,7 +139,7 @@ func outageAtTheTurn(e *env) {
 	select {
 	case <-w.done:
 		e.Fatalf("Lock returned: %v", w.err)
-	case <-time.After(2 * e.ttl): // time itself must pass
+	case <-time.After(2 * e.ttl): // time must pass
 	}
 	o.begin(e.ttl / 2)
 	e.unlock(holder)
@@ -147,7 +147,7 @@ func outageAtTheTurn(e *env) {
 	e.goneFrom(e.ttl)
 }
 
-// firstOf does f to the first call of each of the ops.
+// firstOf applies f to the first call of each of the ops.
 func firstOf(f fault.Fault, ops ...fault.Op) fault.Script {
 	return func(c fault.Call) fault.Fault {
 		for _, op := range ops {
@@ -174,7 +174,7 @@ func lostReplies(e *env) {
 	e.unlock(lease)
 	e.free("k")
 
-	// The same for one that waits: the replies to its joining and its claim.
+	// The same for a waiter: the replies to its joining and its claim.
 	holder := e.lock(e.client(nil), e.lasting())
 	tries := func(c fault.Call) fault.Fault {
 		if c.Op == fault.Try && c.N%2 == 0 {
@@ -243,7 +243,7 @@ func adopt(e *env) {
 	select {
 	case <-lease.Done():
 		e.Fatalf("lost: %v", lease.Err())
-	case <-time.After(2 * e.ttl): // time itself must pass
+	case <-time.After(2 * e.ttl): // time must pass
 	}
 	e.heldBy(gone)
 	e.unlock(lease)

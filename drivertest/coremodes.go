@@ -15,47 +15,46 @@ import (
 	"github.com/hasplock/hasp/internal/fault"
 )
 
-// The cases of this file go through package hasp, with locks of other kinds
-// than a Mutex.
+// The cases of this file use package hasp, with other types of lock than Mutex.
 var coreModeCases = []Case{
 	{Name: "RLocksHoldTogether",
-		Rule:  "Read leases of several clients stand together, a Lock waits for all of them, and an RLock that comes after it for the Lock.",
+		Rule:  "Several clients hold read leases together, a Lock waits for all of them, and a later RLock waits for the Lock.",
 		Needs: sharedQueue, run: rlocksTogether},
 	{Name: "WriterIsNotStarved",
-		Rule:  "Under a stream of readers, of whom some hold the key at any time, a Lock is granted before every reader that began to wait after it: after one reader's hold.",
+		Rule:  "Under a stream of readers, of which some hold the key at any time, a Lock is granted before every reader that began to wait after it, that is, after one reader's hold.",
 		Needs: sharedQueue, run: writerIsNotStarved},
 	{Name: "ReadersOutliveManyTTLs",
 		Rule:  "Each read lease is renewed for as long as it is held, and a writer keeps its place for as long as it waits.",
 		Needs: sharedQueue, timely: true, run: readersOutliveTTLs},
 	{Name: "LossOfAReaderIsKnownBeforeTheWriter",
-		Rule:  "A reader that is cut off right after a renewal is told of its loss before a writer elsewhere has the key.",
+		Rule:  "A reader that is cut off right after a renewal learns of its loss before a writer elsewhere has the key.",
 		Needs: shared, timely: true, run: func(e *env) {
 			lossBeforeGrant(e, func(c *hasp.Client) *hasp.Lease { return e.must(c.RWMutex("k", e.short()).TryRLock(e.ctx)) })
 		}},
 	{Name: "DowngradeLetsReadersEnter",
-		Rule:  "Downgrade keeps the lease and its fence, and readers that wait enter at once, while a writer behind them goes on waiting until all are gone.",
+		Rule:  "Downgrade keeps the lease and its fence, and waiting readers are granted the key at once, while a writer behind them waits until all are gone.",
 		Needs: sharedQueue, run: downgradeLetsReadersIn},
 	{Name: "LostReplyOfADowngrade", // failure case 13
 		Rule:  "When the reply to a Downgrade is lost, or the request reaches the store twice, asking again has the outcome of the first.",
 		Needs: shared, run: lostDowngrade},
 	{Name: "SemaphoreNumbersItsSlots",
-		Rule:  "The leases of a semaphore have different slots below n, and who waits is granted the one that was given back.",
+		Rule:  "The leases of a semaphore have different slots below n, and a waiter is granted the one that was released.",
 		Needs: slotsQueue, run: semaphoreSlots},
 	{Name: "LockAllInAnyOrder",
-		Rule: "Those who lock several keys at once, whatever order they name them in, have them all in turn, each alone; TryLockAll has all or none.",
+		Rule: "Clients that lock several keys at once, in whatever order they name them, all have their turn, each alone; TryLockAll acquires all or none.",
 		run:  lockAllInAnyOrder},
 	{Name: "LostPartEndsAll",
-		Rule:   "When one of the keys of a LockAll is lost all its contexts end, and Release gives back the rest.",
+		Rule:   "When one of the keys of a LockAll is lost all its contexts end, and Release releases the others.",
 		timely: true, run: lostPartEndsAll},
 	{Name: "VanishedHolderAbandons", // VMS's invalid value block
-		Rule: "The lease after a holder that vanished is told that the key was abandoned, and the one after that is not.",
+		Rule: "The lease after a vanished holder says that the key was abandoned, and the one after that does not.",
 		run:  vanishedHolderAbandons},
 	{Name: "WantedComesWithARenewal",
-		Rule:  "A lease's Wanted is closed soon after somebody began to wait for its key, and not before.",
+		Rule:  "A lease's Wanted is closed soon after an owner began to wait for its key, and not before.",
 		Needs: queueing, timely: true, run: wantedComes},
 }
 
-// must returns a lease that was granted.
+// must returns the lease, and fails if there is none.
 func (e *env) must(lease *hasp.Lease, err error) *hasp.Lease {
 	e.Helper()
 	if err != nil {
@@ -64,7 +63,7 @@ func (e *env) must(lease *hasp.Lease, err error) *hasp.Lease {
 	return lease
 }
 
-// stillWaits fails when a Lock has returned.
+// stillWaits fails if the Lock has returned.
 func (w *waiting) stillWaits(why string) {
 	w.Helper()
 	select {
@@ -96,8 +95,8 @@ func rlocksTogether(e *env) {
 	e.free("k")
 }
 
-// writerIsNotStarved has a reader begin every 10 ms and hold the key for 20 times
-// as long, so that it is never free.
+// writerIsNotStarved starts a reader every 10 ms, which holds the key for 20 times as
+// long, so that it is never free.
 func writerIsNotStarved(e *env) {
 	const readers, every, holds = 100, 10 * time.Millisecond, 200 * time.Millisecond
 	clients := []*hasp.Client{e.client(nil), e.client(nil), e.client(nil)}
@@ -159,7 +158,7 @@ func writerIsNotStarved(e *env) {
 	e.over(&wg, "not all readers had their turns")
 }
 
-// over waits for goroutines that all have their turns.
+// over waits until all goroutines have had their turns.
 func (e *env) over(wg *sync.WaitGroup, not string) {
 	e.Helper()
 	done := make(chan struct{})
@@ -181,7 +180,7 @@ func readersOutliveTTLs(e *env) {
 			e.Fatalf("lost: %v", r2.Err())
 		case <-w.done:
 			e.Fatalf("Lock returned while another reads: %v", w.err)
-		case <-time.After(2 * e.ttl): // time itself must pass
+		case <-time.After(2 * e.ttl): // time must pass
 		}
 		if r == r1 {
 			e.unlock(r1)

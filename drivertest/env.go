@@ -16,8 +16,8 @@ import (
 	"github.com/hasplock/hasp/internal/stall"
 )
 
-// env is what a case works with: a store of its own, and methods for what should
-// happen there.
+// env is the environment of a case: a store of its own, and methods that check what
+// should happen there.
 type env struct {
 	testing.TB
 	ctx    context.Context
@@ -28,10 +28,10 @@ type env struct {
 	made   func(testing.TB) Store // makes another store
 	fake   bool
 
-	ttl   time.Duration        // of leases and places that the case waits out
+	ttl   time.Duration        // of leases and places whose end the case waits for
 	long  time.Duration        // of those that outlast it
-	slack time.Duration        // what a store and this machine may need for anything
-	lost  func() time.Duration // what this machine took away from the case so far
+	slack time.Duration        // an allowance for the store and this machine
+	lost  func() time.Duration // for how long this process has not got to run so far
 
 	mu      sync.Mutex
 	waiting map[string]bool // owners of a Lock that was refused at least once
@@ -48,7 +48,7 @@ func newEnv(t testing.TB, h Harness) *env {
 	}
 	if h.Fake {
 		e.slack = 100 * time.Millisecond
-		e.lost = func() time.Duration { return 0 } // it stands still while anybody works
+		e.lost = func() time.Duration { return 0 } // a fake clock does not run while a goroutine works
 	} else {
 		e.lost = stall.Watch(t)
 	}
@@ -88,7 +88,7 @@ func (e *env) ask(key string) contend.Owner {
 	}
 }
 
-// brief returns r with a TTL and a patience that the case waits out.
+// brief returns r with a TTL and a patience whose end the case waits for.
 func (e *env) brief(r contend.Owner) contend.Owner {
 	r.TTL, r.Patience = e.ttl, e.ttl
 	return r
@@ -148,7 +148,7 @@ func (e *env) release(d driver.Driver, r contend.Owner) {
 	}
 }
 
-// releaseNothing releases, and must hear that there was nothing.
+// releaseNothing releases, and must get ErrNotHeld.
 func (e *env) releaseNothing(d driver.Driver, r contend.Owner) {
 	e.Helper()
 	if err := contend.Release(e.ctx, d, r); !errors.Is(err, driver.ErrNotHeld) {
@@ -197,7 +197,7 @@ func (e *env) renewed(d driver.Driver, r contend.Owner) driver.Renewal {
 	return a
 }
 
-// renewNothing renews, and must hear that there is nothing.
+// renewNothing renews, and must get ErrNotHeld.
 func (e *env) renewNothing(d driver.Driver, r contend.Owner) {
 	e.Helper()
 	if a := e.renew(d, r)[0]; !errors.Is(a.Err, driver.ErrNotHeld) {
@@ -224,7 +224,7 @@ func (e *env) heldBy(r contend.Owner) driver.Info {
 	return info
 }
 
-// free fails unless the store knows nothing of the key.
+// free fails unless the store has nothing of the key.
 func (e *env) free(key string) {
 	e.Helper()
 	if info := e.inspect(key); info.Held || info.Waiters != 0 {
@@ -260,7 +260,7 @@ func (e *env) comes(event <-chan struct{}, limit time.Duration, not string) {
 			continue
 		}
 		select {
-		case <-event: // both came while this goroutine stood still
+		case <-event: // both happened while this goroutine did not run
 			return
 		default:
 			e.Fatalf("%s within %v", not, most)
@@ -273,16 +273,16 @@ func (e *env) pause() {
 	time.Sleep(e.ttl / 100)
 }
 
-// sure is how long a lease of a TTL may be relied on: what package hasp gives
-// up for clocks that differ, a store may use up.
+// sure is how long a lease of a TTL may be relied on: a store may end it earlier by the
+// drift that package hasp allows for.
 func sure(ttl time.Duration) time.Duration { return ttl - ttl/100 - 2*time.Millisecond }
 
-// inherit asks until r is granted, as soon as the brief lease before it has expired. An
+// inherit asks until r is granted, as soon as the previous, brief lease has expired. An
 // engine that combines several stores may need longer than most of them.
 func (e *env) inherit(d driver.Driver, r contend.Owner) driver.Result {
 	e.Helper()
 	var res driver.Result
-	e.eventually(e.ttl, "the key is granted when the lease before is over", func() bool {
+	e.eventually(e.ttl, "the key is granted when the previous lease has expired", func() bool {
 		res = e.try(d, r)
 		return res.Granted
 	})

@@ -16,16 +16,16 @@ var fenceCases = []Case{
 		Rule:  "Each later holder of a key has a strictly larger fence, on whichever connection it asked.",
 		Needs: fencing, run: fencesRise},
 	{Name: "FencesRiseOverHandoffs",
-		Rule:  "A holder that was handed the key has a strictly larger fence than the one before.",
+		Rule:  "A holder that was handed the key has a strictly larger fence than the previous one.",
 		Needs: []Need{needFencing, needQueue}, run: fencesRiseOverHandoffs},
 	{Name: "FencesRiseOverExpiry",
 		Rule:  "A holder after one whose lease expired has a strictly larger fence.",
 		Needs: fencing, run: fencesRiseOverExpiry},
 	{Name: "FencesRiseOverIdleTime",
-		Rule:  "Fences go on rising when the key was free for long and the store keeps nothing for it.",
+		Rule:  "Fences keep rising after the key was free for a long time and the store keeps nothing for it.",
 		Needs: fencing, run: fencesRiseOverIdleTime},
 	{Name: "FencesInARow",
-		Rule:  "A grant of several fences has them all above those before and below those after; asked again, only the last.",
+		Rule:  "A grant of several fences has them all above earlier and below later ones; asking again returns only the last.",
 		Needs: fencing, run: fencesInARow},
 }
 
@@ -89,7 +89,7 @@ func fencesRiseOverIdleTime(e *env) {
 	if e.fake {
 		time.Sleep(48 * time.Hour)
 	} else {
-		time.Sleep(2 * e.ttl) // nothing to wait for: time itself must pass
+		time.Sleep(2 * e.ttl) // no event to wait for: time must pass
 	}
 	e.rises(fence, e.grant(e.open(), e.ask("k")))
 }

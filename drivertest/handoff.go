@@ -15,23 +15,23 @@ var handoffCases = []Case{
 	{Name: "HandoffIsAtOnce",
 		Rule:  "A Release makes the next in the queue the owner at once, before it asks, and the claim keeps the fence and takes the full TTL.",
 		Needs: handoff, run: handoffIsAtOnce},
-	{Name: "HandedOverPlaceIsNoPlace",
-		Rule:  "Renew of a place that was handed the key is ErrNotHeld, so that its owner asks and claims.",
+	{Name: "HandedOffPlaceIsNoPlace",
+		Rule:  "Renew of a place that was handed the key is ErrNotHeld, so that its owner claims it.",
 		Needs: handoff, run: handedOverPlace},
-	{Name: "ReleaseOfAHandedOverKeyHandsItOn",
-		Rule:  "A waiter that gives up when it was already handed the key hands it on to the next.",
-		Needs: handoff, run: releaseOfHandedOver},
+	{Name: "ReleaseOfAHandedOffKeyHandsItOn",
+		Rule:  "A waiter that gives up after it was handed the key hands it off to the next.",
+		Needs: handoff, run: releaseOfHandedOff},
 	{Name: "UnclaimedKeyGoesOn",
-		Rule:  "A key that was handed to a waiter that never claims it goes on to the next in the queue, within a bounded time.",
+		Rule:  "A key that was handed to a waiter that never claims it goes to the next in the queue, within a bounded time.",
 		Needs: handoff, timely: true, run: unclaimedGoesOn},
 	{Name: "UnclaimedKeyGoesFree",
 		Rule:  "A key that was handed to the only waiter, which never claims it, is free within a bounded time.",
 		Needs: handoff, timely: true, run: unclaimedGoesFree},
 	{Name: "LapsedClaimKeepsThePlaceOnce",
-		Rule:  "A waiter that did not claim the key once is still before those who came after it.",
+		Rule:  "A waiter that did not claim the key once is still before later ones.",
 		Needs: handoff, run: lapsedClaim},
 	{Name: "UnclaimedKeyWakesTheNext",
-		Rule:  "When a waiter that was handed the key does not claim it, the next in the queue gets a hint once the claim time is over, so that asking only then is enough.",
+		Rule:  "When a waiter that was handed the key does not claim it, the next in the queue gets a hint once the claim time has passed, so that asking only then is enough.",
 		Needs: handoff, timely: true, run: unclaimedWakes},
 	{Name: "ExpiryAfterAHandoffWakesTheFirst",
 		Rule:  "A waiter that became the first in the queue by a handoff gets a hint when the lease of the one that claimed the key expires, so that asking only then is enough.",
@@ -40,7 +40,7 @@ var handoffCases = []Case{
 		Rule:  "A waiter that became the first in the queue because the one before it was granted a key that expired gets a hint when that lease expires, so that asking only then is enough.",
 		Needs: queueing, timely: true, run: successorWakes},
 	{Name: "StoppedWaitersDelayForTheirClaims",
-		Rule:  "However many of those before it do not claim the key, a waiter whose sign of life finds the key free gets a hint, and another when each claim time is over, also when it asks once more meanwhile.",
+		Rule:  "However many waiters before it do not claim the key, a waiter whose sign of life finds the key free gets a hint, and another after each claim time, also if it asks again meanwhile.",
 		Needs: handoff, timely: true, run: stoppedWaiters},
 	{Name: "DeadHolderHandsOn",
 		Rule:  "A lease that expires goes to the first in the queue, and to nobody else, as if it had been released.",
@@ -58,7 +58,7 @@ func handoffIsAtOnce(e *env) {
 	}
 	res := e.grant(e.open(), queued(b))
 	if e.traits.Fencing && (res.Fence <= first.Fence || info.Fence != 0 && info.Fence != res.Fence) {
-		e.Errorf("the fence is %d after a holder with %d, and was %d when it was handed over", res.Fence, first.Fence, info.Fence)
+		e.Errorf("the fence is %d after a holder with %d, and was %d when it was handed off", res.Fence, first.Fence, info.Fence)
 	}
 	if res.Abandoned {
 		e.Error("Abandoned, but the holder before released")
@@ -79,7 +79,7 @@ func handedOverPlace(e *env) {
 	e.grant(e.d, queued(b))
 }
 
-func releaseOfHandedOver(e *env) {
+func releaseOfHandedOff(e *env) {
 	a, b, c := e.ask("k"), e.ask("k"), e.ask("k")
 	e.grant(e.d, a)
 	e.join(e.d, b, 0)
@@ -123,7 +123,7 @@ func lapsedClaim(e *env) {
 	e.join(e.d, b, 1)
 	e.join(e.d, c, 2)
 	e.release(e.d, a)
-	e.turn(e.d, b, e.long) // however long this engine waits for a claim
+	e.turn(e.d, b, e.long) // whatever this engine's claim time is
 	e.join(e.d, slow, 0)
 	e.release(e.d, b)
 	e.turn(e.d, slow, 0)
@@ -139,7 +139,7 @@ func unclaimedWakes(e *env) {
 	w := e.await(e.open(), e.ask("k"), 1)
 	e.release(e.d, a)
 	e.heldBy(stopped)
-	e.enterIn(e.long, w) // however long this engine waits for a claim
+	e.enterIn(e.long, w) // whatever this engine's claim time is
 	e.heldBy(w.r)
 }
 
@@ -173,7 +173,7 @@ func stoppedWaiters(e *env) {
 	for i := range n {
 		stopped := e.ask("k")
 		stopped.TTL = e.ttl
-		e.join(e.open(), stopped, i) // each in a process of its own
+		e.join(e.open(), stopped, i) // each in its own process
 	}
 	w := e.await(e.open(), e.ask("k"), n)
 	e.release(e.d, a)

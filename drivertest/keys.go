@@ -15,10 +15,10 @@ var keyCases = []Case{
 		Rule: "Any key of 1 to 512 bytes works from grant to release, and is no other key's.",
 		run:  anyKey},
 	{Name: "HostileLabels",
-		Rule: "Any label of up to 512 bytes comes back as it was given, of a holder and in the queue.",
+		Rule: "Any label of up to 512 bytes is returned unchanged, for a holder and in the queue.",
 		run:  anyLabel},
 	{Name: "KeysNamedLikeTheStoresOwn",
-		Rule: "A key that is named like something the engine keeps beside another key never harms that one.",
+		Rule: "A key with the name of something that the engine keeps for another key never harms that key.",
 		run:  namedLikeTheStoresOwn},
 }
 
@@ -125,7 +125,7 @@ func (e *env) askForNames() {
 			for _, r := range rs {
 				if res, err := contend.Try(e.ctx, e.d, r); err == nil && res.Granted {
 					e.release(e.d, r)
-				} // an error is a fair answer: the name is taken
+				} // an error is allowed: the name is taken
 			}
 		}
 	}

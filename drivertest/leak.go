@@ -19,7 +19,7 @@ import (
 // noGoroutineStays knows the goroutines of the case by their profiler label,
 // which each hands down to those it starts.
 func noGoroutineStays(e *env) {
-	d := e.store.Open() // its pools stay open: they are the caller's
+	d := e.store.Open() // its pools belong to the caller, and stay open
 	if _, err := d.Inspect(e.ctx, "k"); err != nil {
 		e.Fatalf("Inspect: %v", err)
 	}
@@ -38,7 +38,7 @@ func noGoroutineStays(e *env) {
 	})
 }
 
-// comeAndGo locks, gives up and loses many times, and closes the client.
+// comeAndGo acquires, gives up and loses leases many times, and closes the client.
 func comeAndGo(e *env, d driver.Driver) {
 	c, err := hasp.New(d, nil)
 	if err != nil {
@@ -84,7 +84,7 @@ func labelled(id string) (n int, stacks string) {
 			continue
 		}
 		count, _, _ := strings.Cut(group, " @")
-		same, _ := strconv.Atoi(count) // the profile's first line stands apart
+		same, _ := strconv.Atoi(count) // the profile's first line is a header
 		n += max(same, 1)
 		stacks += group + "\n"
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/hasplock/hasp/internal/contend"
 )
 
-// listener is a waiter that asks only on a hint, or at the moment that its refusal named.
+// listener is a waiter that asks only on a hint, or at the time of its refusal's RetryIn.
 type listener struct {
 	d  driver.Driver
 	r  contend.Owner
@@ -19,7 +19,7 @@ type listener struct {
 	at time.Time       // when to ask without a hint; zero: never
 }
 
-// await watches for r and puts it in the queue behind so many.
+// await watches for r and puts it in the queue behind ahead others.
 func (e *env) await(d driver.Driver, r contend.Owner, ahead int) *listener {
 	e.Helper()
 	w := &listener{d: d, r: r, ch: e.watch(d, r)}
@@ -27,7 +27,7 @@ func (e *env) await(d driver.Driver, r contend.Owner, ahead int) *listener {
 	return w
 }
 
-// awaitAll puts n in the queue behind so many, one after the other, on several connections.
+// awaitAll puts n in the queue behind ahead others, one after another, on several connections.
 func (e *env) awaitAll(n, ahead int, ask func() contend.Owner) (ws []*listener) {
 	e.Helper()
 	ds := []driver.Driver{e.d, e.open(), e.open()}
@@ -54,13 +54,13 @@ func (w *listener) now() bool {
 	}
 }
 
-// enter has each ask when it is time to, until all are granted.
+// enter lets each ask when it is time to, until all are granted.
 func (e *env) enter(ws ...*listener) {
 	e.Helper()
 	e.enterIn(0, ws...)
 }
 
-// enterIn is enter for those that may have to wait so long.
+// enterIn is enter with a limit on the wait.
 func (e *env) enterIn(limit time.Duration, ws ...*listener) {
 	e.Helper()
 	ws = slices.Clone(ws)
@@ -77,8 +77,8 @@ func (e *env) enterIn(limit time.Duration, ws ...*listener) {
 	})
 }
 
-// quiet fails when one that must still wait got a hint from a store that hands keys
-// on. Where the queue is on one of several stores it may move, with a hint for all.
+// quiet fails if a listener that must still wait got a hint from a store that hands keys
+// off. If the queue is on one of several stores it may move, with a hint for all.
 func (e *env) quiet(ws ...*listener) {
 	e.Helper()
 	for _, w := range ws {

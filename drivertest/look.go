@@ -23,28 +23,28 @@ var lookCases = []Case{
 		Rule: "Inspect of a key that nobody holds is not an error, and leaves nothing.",
 		run:  inspectFree},
 	{Name: "InspectSaysWhoAndHowLong",
-		Rule:   "Inspect names the holder with its label as it was given and since when it holds the key; what is left of its lease falls with time.",
+		Rule:   "Inspect names the holder with its unchanged label and since when it holds the key; what is left of its lease decreases with time.",
 		timely: true, run: inspectSaysWho},
 	{Name: "InspectChangesNothing",
-		Rule:  "Inspecting a key is no sign of life and takes nobody's turn.",
+		Rule:  "Inspecting a key is no sign of life and takes no owner's turn.",
 		Needs: queueing, timely: true, run: inspectChangesNothing},
 	{Name: "LongestTTL",
-		Rule: "A lease of the longest TTL that there is has nearly all of it left, to whoever asks.",
+		Rule: "A lease of the longest possible TTL has nearly all of it left in every answer.",
 		run:  longestTTL},
 	{Name: "ListFindsByPrefix",
 		Rule: "List yields the keys that start with the prefix, byte by byte, and no others, whatever bytes they hold.",
 		run:  listFindsByPrefix},
 	{Name: "ListOfMany",
-		Rule: "List yields each of many keys, while others come and go.",
+		Rule: "List yields each of many keys, while others are acquired and released.",
 		run:  listOfMany},
 	{Name: "ListMayBeLeft",
-		Rule: "Whoever ranges over List may stop at any key, and the driver goes on working.",
+		Rule: "A range over List may stop at any key, and the driver continues to work.",
 		run:  listMayBeLeft},
 	{Name: "NothingStays", // promise 6; failure cases 11 and 12
-		Rule: "After every release, place given up, unclaimed handoff and expiry the store holds nothing that does not expire.",
+		Rule: "After every release, abandoned wait, unclaimed handoff and expiry the store holds nothing that does not expire.",
 		run:  nothingStays},
 	{Name: "CloseEndsWhatTheDriverOpened",
-		Rule: "Close ends the driver's own goroutines, and the store goes on for others.",
+		Rule: "Close ends the driver's own goroutines, and the store still serves others.",
 		run:  closeEnds},
 }
 
@@ -68,7 +68,7 @@ func inspectSaysWho(e *env) {
 	e.eventually(e.ttl, "Left falls with time", func() bool { return before.Left-e.heldBy(a).Left >= e.ttl })
 	e.renewed(e.d, a)
 	after := e.heldBy(a)
-	if d := after.Holder.Since.Sub(before.Holder.Since).Abs(); d > e.ttl/2 { // an engine may reckon it from what is left
+	if d := after.Holder.Since.Sub(before.Holder.Since).Abs(); d > e.ttl/2 { // an engine may compute it from what is left
 		e.Errorf("Since was %v, is %v after a renewal", before.Holder.Since, after.Holder.Since)
 	}
 }
@@ -121,8 +121,7 @@ func inspectChangesNothing(e *env) {
 	e.turn(e.d, b, e.long)
 }
 
-// hostileKeys are keys that some layer of an engine may take for something
-// else.
+// hostileKeys are keys that some layer of an engine may misinterpret.
 func hostileKeys() []string {
 	return []string{
 		" ", "\x00", "a\x00b", "a\x00", "\n", "a\nb", "a\r\nb", "\x1b[31m", "\x7f",
@@ -212,7 +211,7 @@ func listMayBeLeft(e *env) {
 	for i := range 20 {
 		e.grant(e.d, e.ask("k"+strconv.Itoa(i)))
 	}
-	for range 30 { // more than any pool has connections
+	for range 30 { // more than the connections of any pool
 		for _, err := range e.d.List(e.ctx, "k") {
 			if err != nil {
 				e.Fatalf("List: %v", err)
@@ -233,7 +232,7 @@ func nothingStays(e *env) {
 		e.refuse(e.d, b)
 		if waits {
 			e.join(e.d, b, 0)
-			e.join(e.d, c, 1) // stays until its patience or its claim is over
+			e.join(e.d, c, 1) // stays until its patience or its claim time has passed
 		}
 		e.release(e.d, a)
 		if waits {
@@ -246,8 +245,8 @@ func nothingStays(e *env) {
 	e.goesAway()
 }
 
-// goesAway fails unless the store soon has nothing, and nothing that would stay
-// for good.
+// goesAway fails unless List is soon empty, and nothing in the store would stay for
+// ever.
 func (e *env) goesAway() {
 	e.Helper()
 	e.eventually(4*e.ttl, "List is empty", func() bool { return len(e.list("")) == 0 })
@@ -260,7 +259,7 @@ func (e *env) goesAway() {
 			e.Logf("left in the store: %q", left)
 		}
 	}()
-	e.eventually(4*e.ttl, "nothing in the store stays for good", func() bool {
+	e.eventually(4*e.ttl, "nothing in the store stays for ever", func() bool {
 		left = e.store.Leftovers()
 		return len(left) == 0
 	})

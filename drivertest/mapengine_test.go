@@ -21,7 +21,7 @@ import (
 	"github.com/hasplock/hasp/drivertest"
 )
 
-// The walk "a new engine" of CONTRIBUTING, once: a map behind a TCP port, in which
+// The walk "a new engine" of CONTRIBUTING, followed once: a map behind a TCP port, in which
 // requests and answers are lines of quoted words. It has no queue and shares nothing.
 
 // mapServer is the store.
@@ -184,7 +184,7 @@ func words(text string) (all []string) {
 		text = strings.TrimSpace(text)
 		quoted, err := strconv.QuotedPrefix(text)
 		if err != nil {
-			return append(all, "", "", "", "", "", "", "") // what is missing is empty
+			return append(all, "", "", "", "", "", "", "") // missing words are empty
 		}
 		word, _ := strconv.Unquote(quoted)
 		all, text = append(all, word), text[len(quoted):]
@@ -234,8 +234,7 @@ func (d *mapDriver) connect(ctx context.Context) (net.Conn, error) {
 	}
 }
 
-// ask sends some requests, and has each read the lines of its answer until more is
-// false.
+// ask sends some requests, and reads the lines of each answer until more is false.
 func (d *mapDriver) ask(ctx context.Context, requests []string, answer func(i int, w []string) (more bool)) error {
 	conn, err := d.connect(ctx)
 	if err != nil {
@@ -371,7 +370,7 @@ func (d *mapDriver) List(ctx context.Context, prefix string) iter.Seq2[driver.In
 	}
 }
 
-var errAnswer = errors.New("the store gave an answer that nobody knows")
+var errAnswer = errors.New("the store gave an unknown answer")
 
 func (d *mapDriver) Classify(err error) driver.Class {
 	var away net.Error
@@ -384,7 +383,7 @@ func (d *mapDriver) Classify(err error) driver.Class {
 	return driver.ClassUnknown
 }
 
-// An engine that was made as CONTRIBUTING says passes the suite.
+// An engine that follows CONTRIBUTING passes the suite.
 func TestMapEngine(t *testing.T) {
 	drivertest.Run(t, drivertest.Harness{Parallel: true, New: func(t testing.TB) drivertest.Store {
 		addr := newMapServer(t)

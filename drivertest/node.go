@@ -15,7 +15,7 @@ import (
 // (driver.Node); with others they are skipped.
 var nodeCases = []Case{
 	{Name: "NewNodeIsHeldBack",
-		Rule: "A store that was just made grants nothing until it is admitted.",
+		Rule: "A new store grants nothing until it is admitted.",
 		run:  newNodeIsHeldBack},
 	{Name: "RestartedNodeIsHeldBack",
 		Rule: "A store whose process was replaced by one without data grants, keeps and prolongs nothing until it is admitted.",
@@ -24,10 +24,10 @@ var nodeCases = []Case{
 		Rule: "A store that lost all its data grants, keeps and prolongs nothing until it is admitted.",
 		run:  func(e *env) { isHeldBack(e, e.flush()) }},
 	{Name: "HeldBackNodeHandsNothingOn",
-		Rule: "A store whose process was replaced hands nothing on until it is admitted, neither at a Release nor when a lease ends.",
+		Rule: "A store whose process was replaced hands nothing off until it is admitted, neither at a Release nor when a lease expires.",
 		run:  heldBackHandsNothingOn},
 	{Name: "HeldBackNodeProlongsNothing",
-		Rule: "A store whose process was replaced prolongs no lease that it still has until it is admitted: a renewal is an error that leaves open what the owner has.",
+		Rule: "A store whose process was replaced prolongs no lease that it still has until it is admitted: a renewal is an error that does not say whether the owner still has it.",
 		run:  heldBackProlongsNothing},
 }
 
@@ -51,7 +51,7 @@ func (e *env) heldBack(d driver.Driver, r contend.Owner) {
 	}
 }
 
-// renewUnknown renews a lease, and must be told that nothing is known.
+// renewUnknown renews a lease, and must get an error other than ErrNotHeld.
 func (e *env) renewUnknown(d driver.Driver, r contend.Owner) {
 	e.Helper()
 	if err := e.renew(d, r)[0].Err; err == nil || errors.Is(err, driver.ErrNotHeld) {
@@ -59,7 +59,7 @@ func (e *env) renewUnknown(d driver.Driver, r contend.Owner) {
 	}
 }
 
-// releaseQuietly releases, and must be answered.
+// releaseQuietly releases, and must get an answer.
 func (e *env) releaseQuietly(d driver.Driver, r contend.Owner) {
 	e.Helper()
 	if err := contend.Release(e.ctx, d, r); err != nil && !errors.Is(err, driver.ErrNotHeld) {
@@ -71,7 +71,7 @@ func newNodeIsHeldBack(e *env) {
 	e.node()
 	e.store, e.opened = e.made(e.TB), nil
 	e.d = e.open()
-	e.heldBack(e.d, e.ask("k")) // before anybody looked at the record
+	e.heldBack(e.d, e.ask("k")) // before anybody read the record
 	n := e.node()
 	if rec := e.record(n); rec.Voting {
 		e.Fatalf("Harness.New admitted the store, which the suite does: %+v", rec)
@@ -97,7 +97,7 @@ func isHeldBack(e *env, forget func()) {
 		e.renewUnknown(d, e.ask("unseen"))
 	}
 	e.waits(n)
-	e.heldBack(other, a) // the same with a record that waits
+	e.heldBack(other, a) // the same with a waiting record
 	e.renewUnknown(other, a)
 	e.renewNothing(other, queued(b))
 	e.releaseQuietly(e.d, a)
@@ -109,8 +109,8 @@ func isHeldBack(e *env, forget func()) {
 	e.grant(e.d, e.ask("k"))
 }
 
-// queueOverReload has a holder and one in the queue, and then the store's process is
-// replaced by one with its data.
+// queueOverReload makes a holder and a waiter, and then replaces the store's process by
+// one with its data.
 func (e *env) queueOverReload(a, b contend.Owner) {
 	e.Helper()
 	reload := e.reload()
@@ -131,7 +131,7 @@ func heldBackHandsNothingOn(e *env) {
 	n := e.node()
 	e.release(e.d, a)
 	if info := e.inspect(a.Key); info.Held {
-		e.Fatalf("a store that is held back handed the key on: %+v", info)
+		e.Fatalf("a store that is held back handed the key off: %+v", info)
 	}
 	e.heldBack(e.d, b)
 	e.admitted(n, e.traits.MaxTTL)
@@ -151,7 +151,7 @@ func heldBackProlongsNothing(e *env) {
 	e.grant(e.d, a)
 	reload()
 	a.TTL = e.long
-	for range 2 { // before and after somebody looked at the record
+	for range 2 { // before and after somebody read the record
 		e.renewUnknown(e.d, a)
 		if left := e.inspect("k").Left; left > e.ttl {
 			e.Fatalf("a store that is held back prolonged a lease of %v to %v", e.ttl, left)

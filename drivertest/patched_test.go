@@ -128,13 +128,13 @@ func renewOne(ctx context.Context, d driver.Driver, r driver.RenewRequest) (a dr
 	return a
 }
 
-// looked is Inspect of a store that never fails.
+// looked returns Inspect's answer from a store that never fails.
 func looked(s *memdriver.Store, key string) driver.Info {
 	info, _ := s.Inspect(context.Background(), key)
 	return info
 }
 
-// noFences takes all fences from what Inspect says.
+// noFences removes all fences from an answer of Inspect.
 func noFences(info *driver.Info) {
 	info.Fence = 0
 	for i := range info.Holders {
@@ -142,7 +142,7 @@ func noFences(info *driver.Info) {
 	}
 }
 
-// another is an owner of no case.
+// another is an owner that no case uses.
 const another = "ANOTHERANOTHERANOTHERANOTH"
 
 // as returns c in the name of another.
@@ -151,7 +151,7 @@ func as(c driver.Claim, h driver.Holder) driver.Claim {
 	return c
 }
 
-// memo is what a broken engine remembers by itself.
+// memo is a broken engine's own memory.
 type memo[K comparable, V any] struct {
 	mu sync.Mutex
 	m  map[K]V
@@ -172,8 +172,8 @@ func (m *memo[K, V]) set(k K, v V) {
 	m.m[k] = v
 }
 
-// ownQueue is an engine with a queue of its own over locks that know none: pick
-// says which place of the queue is next, -1 for any that asks.
+// ownQueue is an engine with its own queue over locks without one: pick returns which
+// place of the queue is next, -1 for any that asks.
 type ownQueue struct {
 	*patched
 	mu     sync.Mutex

@@ -15,37 +15,37 @@ var proposable = []Need{needNode}
 
 var proposeCases = []Case{
 	{Name: "ProposedFenceIsGranted",
-		Rule:  "A proposed fence above every fence of the key is granted exactly, and stays the holder's.",
+		Rule:  "A proposed fence above every fence of the key is granted exactly, and remains the holder's.",
 		Needs: proposable, run: proposedFence},
 	{Name: "LowProposalIsRefused",
 		Rule:  "A proposed fence that is not above every fence of the key is refused with FenceTooLow and the newest, and grants nothing.",
 		Needs: proposable, run: lowProposal},
 	{Name: "ProposalFarAheadIsRefused",
-		Rule:  "A proposed fence far above the node's clock is refused with FenceTooLow, of a holder and with Restore too, and the fence after the one that the refusal names is granted.",
+		Rule:  "A proposed fence far above the node's clock is refused with FenceTooLow, also of a holder and with Restore, and the fence after the one that the refusal names is granted.",
 		Needs: proposable, run: farProposal},
 	{Name: "ProposalsMayOvertakeEachOther",
-		Rule:  "Proposals for different keys that arrive in another order than they were made in are all granted.",
+		Rule:  "Proposals for different keys that arrive in a different order from the one in which they were made are all granted.",
 		Needs: proposable, run: overtakingProposals},
 	{Name: "MintedAndProposedFencesRise",
 		Rule:  "A minted fence is above every proposed one of the key, and a fence that is proposed next must be above it.",
 		Needs: []Need{needNode, needFencing}, run: mintedAndProposed},
 	{Name: "ProposedFencesInARow",
-		Rule:  "A proposal of several fences is granted those up to the proposed one that are above every fence of the key; asked again, only the last.",
+		Rule:  "A proposal of several fences is granted those up to the proposed one that are above every fence of the key; asking again returns only the last.",
 		Needs: proposable, run: proposedInARow},
 	{Name: "HeldRefusalNamesTheFence",
-		Rule:  "A proposal for a key that is held is refused as Held, with a fence that is at least the holder's and that the next proposal must be above.",
+		Rule:  "A proposal for a key that is held is refused as Held, with a fence that is at least the holder's, and below the next proposal that can be granted.",
 		Needs: proposable, run: heldNamesTheFence},
 	{Name: "HolderKeepsItsFence",
-		Rule:  "A proposal by the holder is answered with the fence it has, be it larger, the same or smaller.",
+		Rule:  "A proposal by the holder is answered with the fence it has, whether larger, equal or smaller.",
 		Needs: proposable, run: holderKeepsItsFence},
 	{Name: "HolderMayRaiseItsFence",
-		Rule:  "A holder that raises its fence is granted exactly the proposed one, and refused one below what it has.",
+		Rule:  "A holder that raises its fence is granted exactly the proposed one, and refused one below its own.",
 		Needs: proposable, run: raisedProposal},
 	{Name: "ClaimTakesTheProposal",
-		Rule:  "A claim of a handed-over key with a proposal is granted exactly that fence; one that is too low is refused, and the key stays handed over.",
+		Rule:  "A claim of a handed-off key with a proposal is granted exactly that fence; one that is too low is refused, and the key remains handed off.",
 		Needs: []Need{needNode, needHandoff}, run: proposedClaim},
 	{Name: "RestoreGivesALeaseBack",
-		Rule:  "Restore grants a free key with the fence that the owner has elsewhere, though other keys had newer ones.",
+		Rule:  "Restore grants a free key with the fence that the owner has on other nodes, though other keys had newer ones.",
 		Needs: proposable, run: restoreGivesBack},
 	{Name: "RestoreAfterALaterFence",
 		Rule:  "Restore is refused with FenceTooLow when the key had a larger fence since, whether it was proposed or minted.",
@@ -57,10 +57,10 @@ var proposeCases = []Case{
 		Rule:  "Renew with a fence prolongs a lease that has it or a larger one, and is ErrNotHeld for a smaller one.",
 		Needs: []Need{needNode}, run: renewComparesFence},
 	{Name: "RenewIsNoClaim",
-		Rule:  "Renew with a fence of a key that was handed over and not claimed is ErrNotHeld.",
+		Rule:  "Renew with a fence of a key that was handed off and not claimed is ErrNotHeld.",
 		Needs: []Need{needNode, needHandoff}, run: renewIsNoClaim},
 	{Name: "ReleaseUpToAFence",
-		Rule:  "A Release up to a fence leaves a lease with a larger one as it is, whether or not a Try may still come, and gives up any other.",
+		Rule:  "A Release up to a fence leaves a lease with a larger one as it is, whether or not a Try may still arrive, and ends any other.",
 		Needs: []Need{needNode}, run: releaseUpTo},
 }
 
@@ -209,7 +209,7 @@ func heldNamesTheFence(e *env) {
 
 func holderKeepsItsFence(e *env) {
 	for _, a := range []contend.Owner{e.ask("minted"), e.ask("k")} {
-		if a.Key == "k" { // only now: what was minted meanwhile is larger
+		if a.Key == "k" { // only now: fences minted meanwhile are larger
 			a = propose(a, e.newest("k")+1000)
 		}
 		fence := e.grant(e.d, a).Fence
@@ -227,7 +227,7 @@ func raisedProposal(e *env) {
 		a.Fence = fence
 		e.grantExactly(a, fence)
 	}
-	e.refuseFence(propose(a, newest), a.Fence-1) // the one it has would do
+	e.refuseFence(propose(a, newest), a.Fence-1) // the fence it has would be enough
 	e.grantExactly(a, a.Fence)
 	e.release(e.d, a)
 	e.refuseFence(propose(e.ask("k"), a.Fence), a.Fence)
@@ -319,17 +319,17 @@ func releaseUpTo(e *env) {
 	a.Fence++
 	e.grantExactly(a, a.Fence)
 	for _, end := range ends {
-		back.Settled, back.End = false, end // one whose answer was lost is sent again so
-		e.releaseNothing(e.d, back)         // and comes late
+		back.Settled, back.End = false, end // a release without an answer is sent again like this
+		e.releaseNothing(e.d, back)         // and arrives late
 		e.heldBy(a)
-		e.grantExactly(a, a.Fence) // nor is the owner refused from now on
+		e.grantExactly(a, a.Fence) // and the owner is not refused from then on
 	}
 	back.Settled, back.End = true, driver.Finished
 	e.releaseNothing(e.d, back)
 	e.heldBy(a)
 }
 
-// ends are those of a lease.
+// ends lists the ways in which a lease may end.
 var ends = []driver.End{driver.Finished, driver.Unused, driver.Unfinished}
 
 func renewComparesFence(e *env) {

@@ -18,7 +18,7 @@ var queueCases = []Case{
 		Rule:  "The queue is served in the order in which its owners first asked, on whichever connection.",
 		Needs: queueing, run: queueIsInOrder},
 	{Name: "TryAgainKeepsThePlace",
-		Rule:  "Asking again with the same owner keeps its place, and gets no second one.",
+		Rule:  "Asking again with the same owner keeps its place, and adds no second one.",
 		Needs: queueing, run: tryAgainKeepsThePlace},
 	{Name: "NobodyOvertakesALivePlace",
 		Rule:  "Nobody is granted the key past a live place of another, with or without Queue, and each refusal says how many are ahead.",
@@ -27,10 +27,10 @@ var queueCases = []Case{
 		Rule:  "A place without a sign of life for its patience is skipped.",
 		Needs: queueing, timely: true, run: deadPlaceIsSkipped},
 	{Name: "ManyDeadPlacesAreSkipped",
-		Rule:  "However many places in front have died, the first live one is served.",
+		Rule:  "However many dead places are in front, the first live one is served.",
 		Needs: queueing, run: manyDeadPlaces},
 	{Name: "PatienceIsEachPlacesOwn",
-		Rule:  "Each place lasts its own patience, whoever is beside it in the queue.",
+		Rule:  "Each place lasts for its own patience, whatever other places are in the queue.",
 		Needs: queueing, timely: true, run: patienceIsEachOnes},
 	{Name: "RenewKeepsThePlace",
 		Rule:  "A Renew with Queue is a sign of life: it keeps a place beyond its patience, and its order.",
@@ -43,13 +43,13 @@ var queueCases = []Case{
 			keepsThePlace(e, func(r contend.Owner) { e.refuse(e.d, queued(r)) })
 		}},
 	{Name: "ReleaseLeavesTheQueue",
-		Rule:  "Release of a place takes it out of the queue and leaves the order of the others.",
+		Rule:  "Release of a place removes it from the queue and keeps the order of the others.",
 		Needs: queueing, run: releaseLeavesTheQueue},
 	{Name: "FirstInTheQueueKnowsWhenToAsk", // failure case 14
 		Rule:  "The first in the queue learns when the holder's lease ends, and asking then, without any hint, is enough.",
 		Needs: queueing, timely: true, run: firstKnowsWhen},
 	{Name: "WhoBecomesFirstKnowsWhenToAsk",
-		Rule:  "The next sign of life of a place that became the first in the queue is answered with the holder's expiry as its RetryIn.",
+		Rule:  "The next sign of life of a place that became the first in the queue is answered with a RetryIn at the holder's expiry.",
 		Needs: queueing, run: whoBecomesFirst},
 	{Name: "ReleasedBeforeWatch", // failure case 15
 		Rule:  "A key released between a refusal and Watch is granted to the Try that follows Watch.",
@@ -135,8 +135,8 @@ func deadPlaceIsSkipped(e *env) {
 	}
 }
 
-// manyDeadPlaces looks at nothing between the joining and the release: whoever
-// cleans up must do so by itself.
+// manyDeadPlaces inspects nothing between the joining and the release, so that the
+// engine has to clean up by itself.
 func manyDeadPlaces(e *env) {
 	a := e.ask("k")
 	e.grant(e.d, a)
@@ -146,7 +146,7 @@ func manyDeadPlaces(e *env) {
 	b := e.ask("k")
 	ch := e.watch(e.d, b)
 	e.refuse(e.d, queued(b))
-	time.Sleep(e.ttl + e.ttl/4) // time itself must pass
+	time.Sleep(e.ttl + e.ttl/4) // time must pass
 	e.release(e.d, a)
 	e.woken(ch, e.d, b, driver.Result{})
 	e.heldBy(b)

@@ -20,13 +20,13 @@ var raceCases = []Case{
 		Rule: "Copies of one request that arrive at once, on several connections, are one grant.",
 		run:  oneOwnerAtOnce},
 	{Name: "JoinRacesWithRelease", // failure case 15
-		Rule:  "Whoever joins the queue while the key is released is granted, or told to ask again: no hint is lost.",
+		Rule:  "An owner that joins the queue while the key is released is granted it, or gets a hint to ask again: no hint is lost.",
 		Needs: queueing, run: joinRacesWithRelease},
 	{Name: "GivingUpRacesWithRelease",
-		Rule:  "When the next in the queue gives up while the key is released, the one behind it is granted, or told to ask.",
+		Rule:  "When the next in the queue gives up while the key is released, the one behind it is granted the key, or gets a hint.",
 		Needs: queueing, run: givingUpRacesWithRelease},
 	{Name: "NotSentIsTrue", // nobody would release it
-		Rule: "A Try whose error says that it was not sent leaves nothing in the store, then and later.",
+		Rule: "A Try whose error says that it was not sent leaves nothing in the store, neither then nor later.",
 		run:  notSentIsTrue},
 }
 
@@ -37,7 +37,7 @@ const raceRounds = 50
 func atOnce(fs ...func()) {
 	var wg sync.WaitGroup
 	start := make(chan struct{})
-	// Whoever is started last tends to come first.
+	// The goroutine that is started last tends to run first.
 	rand.Shuffle(len(fs), func(i, j int) { fs[i], fs[j] = fs[j], fs[i] })
 	for _, f := range fs {
 		wg.Go(func() { <-start; f() })
@@ -46,8 +46,7 @@ func atOnce(fs ...func()) {
 	wg.Wait()
 }
 
-// woken waits for a hint where there are any, or for the moment that the refusal
-// named, and asks until granted.
+// woken waits for a hint, or for the refusal's RetryIn, and asks until granted.
 func (e *env) woken(ch <-chan struct{}, d driver.Driver, r contend.Owner, refused driver.Result) {
 	e.Helper()
 	if ch != nil && (refused.RetryIn == 0 || refused.RetryIn > e.slack) {
@@ -72,7 +71,7 @@ func notSentIsTrue(e *env) {
 		})
 	}
 	tries.Wait()
-	time.Sleep(e.ttl / 2) // time itself must pass: some requests may be late
+	time.Sleep(e.ttl / 2) // time must pass: some requests may be late
 	for _, r := range notSent {
 		if r.Key != "" {
 			e.free(r.Key)

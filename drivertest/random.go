@@ -19,7 +19,7 @@ import (
 
 var randomCases = []Case{
 	{Name: "RandomMix", // failure cases 28 and 34
-		Rule: "Whatever many clients do at once, with waits that are cancelled and holders that convert or vanish: only those hold a key together that share it, up to their limits and with different slots, fences rise, everybody who goes on waiting is granted, and no key is open to one in the queue that asks only when told.",
+		Rule: "Whatever many clients do at once, with waits that are cancelled and holders that convert or vanish: only owners that share a key hold it together, up to their limits and with different slots, fences rise, every owner that keeps waiting is granted the key, and no key is available to a waiter that asks only on hints.",
 		run:  randomMix},
 }
 
@@ -64,7 +64,7 @@ func randomMix(e *env) {
 	if err := history.Check(holds); err != nil {
 		e.Error(err)
 	}
-	if e.fake && e.traits.Queue == driver.QueueHandoff { // elsewhere a claim may be late
+	if e.fake && e.traits.Queue == driver.QueueHandoff { // otherwise a claim may be late
 		if err := history.CheckOrder(holds); err != nil {
 			e.Error(err)
 		}
@@ -116,7 +116,7 @@ func (m *mix) round(d driver.Driver, rnd *rand.Rand, key string) (ok bool) {
 		m.work(rnd)
 	}
 	r.End = driver.End(rnd.IntN(3))
-	if rnd.IntN(16) == 0 { // gone without a word
+	if rnd.IntN(16) == 0 { // vanished
 		m.vanished.Add(1)
 		return true
 	}
@@ -143,7 +143,7 @@ func (m *mix) mode(rnd *rand.Rand, r contend.Owner) contend.Owner {
 	return m.sharing(rnd, r)
 }
 
-// sharing is sharing with a limit, or none.
+// sharing makes a request Shared, with a limit or without.
 func (m *mix) sharing(rnd *rand.Rand, r contend.Owner) contend.Owner {
 	if !m.traits.Slots {
 		return sharing(r, 0)
@@ -153,7 +153,7 @@ func (m *mix) sharing(rnd *rand.Rand, r contend.Owner) contend.Owner {
 
 func (m *mix) work(rnd *rand.Rand) { time.Sleep(time.Duration(rnd.Int64N(int64(m.ttl / 20)))) }
 
-// convert returns r as the one that shares the key, unless its lease ended.
+// convert returns r in Shared mode, unless its lease ended.
 func (m *mix) convert(d driver.Driver, r contend.Owner, h, kept *history.Hold) (_ contend.Owner, ok bool) {
 	h.Limit = r.Limit
 	m.log.Downgraded(h)
@@ -180,8 +180,8 @@ func (m *mix) giveBack(d driver.Driver, r contend.Owner) bool {
 	return true
 }
 
-// acquire waits as hasp does: watch, join, then ask on a hint, at RetryIn, or
-// with each sign of life. It returns nil when gives is over.
+// acquire waits like hasp: watch, join, then ask on a hint, at RetryIn, or with each
+// sign of life. It gives up after gives, and returns nil.
 func (m *mix) acquire(d driver.Driver, r contend.Owner, gives time.Duration) (h, kept *history.Hold, err error) {
 	ctx, cancel := context.WithCancel(m.ctx)
 	defer cancel()
@@ -194,7 +194,7 @@ func (m *mix) acquire(d driver.Driver, r contend.Owner, gives time.Duration) (h,
 	hold := history.Hold{Key: r.Key, Owner: r.Owner, Shared: r.Mode == driver.Shared, Limit: r.Limit}
 	wait := history.Wait{Key: r.Key, Owner: r.Owner, Shared: hold.Shared, Limit: r.Limit}
 	defer func() { m.waited(wait, h == nil) }()
-	// Everybody before may vanish, one after the other.
+	// All before it may vanish, one after another.
 	limit := 24*m.ttl + m.slack
 	for {
 		start, asked := time.Now(), m.log.Tick()
@@ -241,8 +241,8 @@ func (m *mix) keeps(h history.Hold, ttl time.Duration) *history.Hold {
 	return &h
 }
 
-// waited records a stay in the queue that is over. Who gives up is in the way until its
-// Release arrives, and need not come.
+// waited records a wait that has ended. An owner that gives up keeps its place until its
+// Release arrives, and need not claim the key.
 func (m *mix) waited(w history.Wait, gaveUp bool) {
 	if w.Asked.IsZero() {
 		return

@@ -14,26 +14,26 @@ import (
 
 var recordCases = []Case{
 	{Name: "AdmitComparesTheRecord",
-		Rule: "Admit lets a store vote only with exactly the record with which it is held back: with any other it is ErrNotHeld and changes nothing.",
+		Rule: "Admit makes a store vote only with exactly the record with which it is held back: with any other it is ErrNotHeld and changes nothing.",
 		run:  admitCompares},
 	{Name: "RecordOfAnotherRun",
 		Rule: "Admit with a record of the process before this one is ErrNotHeld and changes nothing.",
 		run:  recordOfAnotherLife},
 	{Name: "RecordsAreNew",
-		Rule: "Each time that a store lost its record it is held back with one that it never had before, and everybody is shown the same.",
+		Rule: "Each time that a store loses its record it is held back with a new one, which it shows to every client.",
 		run:  recordsAreNew},
 	{Name: "FencesRiseOverDataLoss",
-		Rule:  "The fences of a store that lost its data are above its clock once it is admitted, and so above proposals that were as high as the clock.",
+		Rule:  "The fences of a store that lost its data are above its clock once it is admitted, and so above earlier proposals up to the clock.",
 		Needs: fencing, run: fencesRiseOverForgetting},
 	{Name: "TTLAboveTheRecord",
-		Rule: "A TTL above the one that the store was admitted with is refused with TTLTooLong and that one; a renewal with it is an error and prolongs nothing.",
+		Rule: "A TTL above the one that the store was admitted for is refused with TTLTooLong and that one; a renewal with it is an error and prolongs nothing.",
 		run:  ttlAboveTheRecord},
 	{Name: "ResultsNameTheRun",
-		Rule: "Every answer names the current run of the store, to every client: the same after a flush, another after a restart.",
+		Rule: "Every answer to every client names the current run of the store: the same after a flush, another after a restart.",
 		run:  resultsNameTheLife},
 }
 
-// recorded returns d when it keeps a node record, or nil.
+// recorded returns d if it keeps a node record, or nil.
 func recorded(ctx context.Context, d driver.Driver) driver.Recorded {
 	n, ok := d.(driver.Recorded)
 	if !ok {
@@ -105,8 +105,8 @@ func (e *env) waits(n driver.Recorded) driver.Record {
 	return rec
 }
 
-// admitted lets a store vote, as if everything that it may have forgotten was
-// over. It may vote already.
+// admitted admits a store, as if everything that it may have lost had expired. It may
+// vote already.
 func (e *env) admitted(n driver.Recorded, maxTTL time.Duration) {
 	e.Helper()
 	rec := e.record(n)
@@ -121,7 +121,7 @@ func (e *env) admitted(n driver.Recorded, maxTTL time.Duration) {
 	}
 }
 
-// notAdmitted offers a record, which must change nothing.
+// notAdmitted calls Admit with a record, which must change nothing.
 func (e *env) notAdmitted(n driver.Recorded, rec driver.Record) {
 	e.Helper()
 	before := e.record(n)
@@ -172,9 +172,9 @@ func recordOfAnotherLife(e *env) {
 	e.heldBack(e.d, e.ask("k"))
 	if e.store.Reload != nil {
 		waits := e.waits(n)
-		e.reload()() // it has the record, of another life
+		e.reload()() // it has the record of another run
 		if err := n.Admit(e.ctx, waits, e.traits.MaxTTL); !errors.Is(err, driver.ErrNotHeld) {
-			e.Fatalf("Admit with a record of another life, which the store has: %v, want ErrNotHeld", err)
+			e.Fatalf("Admit with a record of another run, which the store has: %v, want ErrNotHeld", err)
 		}
 		e.heldBack(e.d, e.ask("k"))
 	}
@@ -196,7 +196,7 @@ func recordsAreNew(e *env) {
 		forget()
 		rec := e.waits(n)
 		if seen[rec.Text] {
-			e.Fatalf("the store waits with the record %q again", rec.Text)
+			e.Fatalf("the store waits with the earlier record %q", rec.Text)
 		}
 		seen[rec.Text] = true
 		for _, d := range []driver.Driver{e.d, e.open()} {
@@ -276,13 +276,13 @@ func resultsNameTheLife(e *env) {
 		e.Helper()
 		for _, d := range []driver.Driver{e.d, e.open()} {
 			if res := e.try(d, e.ask("k")); res.Node != life || e.record(n).Node != life {
-				e.Fatalf("the store's life is %q, %q and %q (%+v)", life, res.Node, e.record(n).Node, res)
+				e.Fatalf("the store's run is %q, %q and %q (%+v)", life, res.Node, e.record(n).Node, res)
 			}
 		}
 	}
 	same()
 	if life == "" {
-		e.Fatal("a grant does not name the store's life")
+		e.Fatal("a grant does not name the store's run")
 	}
 	if e.store.Flush != nil {
 		e.flush()()
@@ -291,7 +291,7 @@ func resultsNameTheLife(e *env) {
 	restart()
 	before := life
 	if life = e.try(e.d, e.ask("k")).Node; life == "" || life == before {
-		e.Fatalf("the store's life was %q, is %q after a restart", before, life)
+		e.Fatalf("the store's run was %q, is %q after a restart", before, life)
 	}
 	same()
 	e.admitted(n, e.traits.MaxTTL)

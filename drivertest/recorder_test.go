@@ -15,7 +15,7 @@ import (
 	"github.com/hasplock/hasp/drivertest"
 )
 
-// recorder takes the place of a test whose failure is the point.
+// recorder stands in for a test that is expected to fail.
 type recorder struct {
 	testing.TB
 	mu       sync.Mutex
@@ -80,7 +80,7 @@ func record(t *testing.T, c drivertest.Case, h drivertest.Harness) *recorder {
 			c.Run(r, h)
 		}()
 		<-done
-		time.Sleep(2 * time.Hour) // what a broken engine left has ended
+		time.Sleep(2 * time.Hour) // whatever a broken engine left has ended
 	})
 	return r
 }

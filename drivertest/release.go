@@ -13,7 +13,7 @@ import (
 
 var releaseCases = []Case{
 	{Name: "ReleaseFreesTheKey",
-		Rule: "After Release the key is free at once, and its next holder is told that nobody abandoned it.",
+		Rule: "After Release the key is free at once, and its next holder learns that nobody abandoned it.",
 		run:  releaseFrees},
 	{Name: "ReleaseIsTheOwnersAlone", // failure case 33
 		Rule: "A Release by anybody but the holder is ErrNotHeld and changes nothing.",
@@ -22,16 +22,16 @@ var releaseCases = []Case{
 		Rule: "Owner and Label are compared as a whole: the same owner with another label is another one.",
 		run:  releaseComparesTheLabel},
 	{Name: "ReleaseTwice", // failure cases 13 and 33
-		Rule: "The second Release of one owner is ErrNotHeld, and never touches a successor.",
+		Rule: "The second Release of one owner is ErrNotHeld, and never affects the next holder.",
 		run:  releaseTwice},
 	{Name: "LateReleaseSparesTheSuccessor", // failure case 8
 		Rule: "An owner whose lease ended cannot release the next holder's.",
 		run:  lateRelease},
 	{Name: "SettledReleaseIsARelease",
-		Rule: "A Release of an owner with no request under way ends a lease or a place like any other.",
+		Rule: "A settled Release, of an owner without pending requests, ends a lease or a place like any other.",
 		run:  settledRelease},
 	{Name: "SettledOwnerMayAskAgain",
-		Rule: "The engine does not remember a Release of an owner with no request under way: the same owner may ask again, for the key or for a place.",
+		Rule: "The engine does not remember a settled Release: the same owner may ask again, for the key or for a place.",
 		run:  settledAgain},
 	{Name: "TryAfterReleaseIsRefused", // failure cases 11 and 13
 		Rule: "A Try that arrives after the Release of its owner is refused as such, whether the owner held the key, waited in the queue or had nothing, and leaves no place.",

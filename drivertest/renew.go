@@ -21,13 +21,13 @@ var renewCases = []Case{
 		Rule: "Renew never sets the expiry to an earlier moment.",
 		run:  renewNeverShortens},
 	{Name: "RenewNeverGrants",
-		Rule: "Renew of what nobody holds is ErrNotHeld, and grants nothing.",
+		Rule: "Renew of a key that nobody holds is ErrNotHeld, and grants nothing.",
 		run:  renewNeverGrants},
 	{Name: "RenewNeverRevives", // failure case 2
-		Rule: "A lease that ended stays ended: Renew is ErrNotHeld after its expiry, and after another's grant changes nothing of that.",
+		Rule: "A lease that ended never comes back: Renew is ErrNotHeld after its expiry, and does not affect a later grant.",
 		run:  renewNeverRevives},
 	{Name: "RenewReportsEach",
-		Rule: "Renew reports each request by itself: one that is not held decides nothing about the others.",
+		Rule: "Renew reports each request separately: one that is not held does not affect the others.",
 		run:  renewReportsEach},
 	{Name: "RenewOfNothing",
 		Rule: "Renew of no requests returns, and reports nothing.",
@@ -36,7 +36,7 @@ var renewCases = []Case{
 		Rule: "One Renew takes 10,000 leases, and reports each exactly once.",
 		run:  renewOfMany},
 	{Name: "RenewSaysThatSomebodyWaits",
-		Rule:  "The answer to a renewal says whether somebody waits for this lease.",
+		Rule:  "The answer to a renewal says whether an owner waits for this lease.",
 		Needs: []Need{needQueue},
 		run:   renewWanted},
 }
@@ -93,7 +93,7 @@ func renewNeverRevives(e *env) {
 	if info := e.heldBy(b); info.Left > b.TTL+e.ttl {
 		e.Errorf("the renewal of an old lease prolonged the new one to %v", info.Left)
 	}
-	// The same when the successor has come and gone.
+	// The same after the next holder has released.
 	e.release(e.d, b)
 	e.renewNothing(e.d, a)
 	e.free("k")
@@ -123,7 +123,7 @@ func renewReportsEach(e *env) {
 	}
 }
 
-// renewOfMany takes fewer leases from a store that needs long to grant them.
+// renewOfMany acquires fewer leases from a store that is slow to grant them.
 func renewOfMany(e *env) {
 	const most, workers = 10_000, 16
 	var mu sync.Mutex

@@ -11,8 +11,8 @@
 //		}})
 //	}
 //
-// What an engine does not promise is known from its [driver.Traits], never from
-// its name: a case that needs more is skipped, and says which trait is missing.
+// What an engine promises is known from its [driver.Traits], never from its name: a case
+// that needs more is skipped, and names the missing trait.
 // Decorators of an engine must pass, too.
 package drivertest
 
@@ -32,7 +32,7 @@ type Harness struct {
 	// its Traits, which must be an hour at least. Where a decorator hides the record,
 	// New admits the store itself.
 	New func(t testing.TB) Store
-	// TTL is the TTL of leases whose end a case waits for. It must leave room for a
+	// TTL is the TTL of leases whose end a case waits for. It must be long enough for a
 	// few requests. 0 means 30 seconds with Fake, else 500 milliseconds. An engine's
 	// MinTTL is used when it is longer.
 	TTL time.Duration
@@ -56,14 +56,14 @@ type Store struct {
 	// now. nil: it has no names that a key could collide with.
 	Names func() []string
 	// Ended reports whether nothing of a lease on key is left on any node of the
-	// store. nil: there is one node, and Inspect tells.
+	// store. nil: there is one node, and Inspect is enough.
 	Ended func(key string) bool
 
 	// How a store with a node record loses its data, or seems to. Each returns when
 	// the store can be reached again. nil: the cases that need it are skipped.
-	Restart func() // its process is replaced by one that has nothing
-	Reload  func() // its process is replaced by one that has all its data
-	Flush   func() // it loses all its data, its record too, and goes on
+	Restart func() // its process is replaced by one without data
+	Reload  func() // its process is replaced by one with all its data
+	Flush   func() // it loses all its data, including its record, and continues to run
 }
 
 // A Case is one rule and the test of it.
@@ -74,7 +74,7 @@ type Case struct {
 	// Needs are the traits without which the rule does not apply.
 	Needs []Need
 
-	// timely: the case must do something before a TTL is over, such as to renew,
+	// timely: the case must do something within a TTL, such as to renew,
 	// for which a busy machine and a slow disk must be allowed more.
 	timely bool
 	run    func(e *env)

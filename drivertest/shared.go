@@ -19,27 +19,26 @@ var sharedCases = []Case{
 		Rule:  "Any number of owners that ask Shared hold a key together, and one that asks Exclusive is refused until the last of them is gone.",
 		Needs: shared, run: sharersTogether},
 	{Name: "WriterKeepsSharersOut",
-		Rule:  "While one holds a key Exclusive, one that asks Shared is refused, and told who holds it and for how long.",
+		Rule:  "While a key is held Exclusive, a Shared request is refused, and the answer names the holder and how long its lease lasts.",
 		Needs: shared, run: writerKeepsSharersOut},
 	{Name: "OneWriterOrSharersAtOnce",
-		Rule:  "Of many who ask for a free key at once, either one is granted Exclusive and nobody else, or some Shared and nobody else.",
+		Rule:  "Of many simultaneous requests for a free key, either one Exclusive request is granted and no other, or some Shared ones and no other.",
 		Needs: shared, run: oneWriterOrSharers},
 	{Name: "SharedTryAgainIsTheSameGrant",
-		Rule:  "Asking Shared again with the same owner returns the standing grant with its fence, and is no second hold.",
+		Rule:  "Asking Shared again with the same owner returns the standing grant with its fence, and adds no second hold.",
 		Needs: shared, run: sharedTryAgain},
 	{Name: "SharedTryEntersNoQueue",
-		Rule:  "A holder that shares and asks again is answered with its grant, though a writer waits.",
+		Rule:  "A sharing holder that asks again gets its standing grant, though a writer waits.",
 		Needs: []Need{needShared, needQueue}, run: sharedTryBesideAWriter},
 	{Name: "SharedRefusalLeavesNoTrace",
-		Rule:  "A request Shared without Queue that is refused leaves nothing in the store.",
+		Rule:  "A refused Shared request without Queue leaves nothing in the store.",
 		Needs: shared, run: sharedRefusal},
 	{Name: "CopiesOfASharedRequestAtOnce",
 		Rule:  "Copies of one Shared request that arrive at once, on several connections, are one hold.",
 		Needs: shared, run: sharedCopiesAtOnce},
 }
 
-// sharing returns r as one that holds the key with others: limit in all, 0 for
-// any number.
+// sharing returns r in Shared mode: limit holders in all, 0 for any number.
 func sharing(r contend.Owner, limit int) contend.Owner {
 	r.Mode, r.Limit = driver.Shared, limit
 	return r
@@ -52,7 +51,7 @@ func sameOwner(r contend.Owner) func(driver.Lease) bool {
 	return func(l driver.Lease) bool { return l.Holder.Owner == r.Owner && l.Holder.Label == r.Label }
 }
 
-// sharedBy fails unless exactly those hold their key, in no order, all Shared.
+// sharedBy fails unless exactly these hold their key, in any order, all Shared.
 func (e *env) sharedBy(rs ...contend.Owner) driver.Info {
 	e.Helper()
 	info := e.inspect(rs[0].Key)
@@ -72,7 +71,7 @@ func (e *env) sharedBy(rs ...contend.Owner) driver.Info {
 	return info
 }
 
-// left is what is left of a lease, by what the store says of all holders.
+// left returns what is left of a lease according to Inspect.
 func (e *env) left(r contend.Owner) time.Duration {
 	e.Helper()
 	holders := e.inspect(r.Key).Holders
@@ -83,7 +82,7 @@ func (e *env) left(r contend.Owner) time.Duration {
 	return holders[i].Left
 }
 
-// share grants a key to so many readers on several connections.
+// share grants a key to n readers on several connections.
 func (e *env) share(key string, n int) []contend.Owner {
 	e.Helper()
 	ds := []driver.Driver{e.d, e.open(), e.open()}

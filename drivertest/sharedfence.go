@@ -15,40 +15,40 @@ var (
 
 var sharedFenceCases = []Case{
 	{Name: "FencesRiseOverSharers",
-		Rule:  "Each one that shares a key has a larger fence than every writer before it, and a writer after them a larger one than any of them.",
+		Rule:  "Each owner that shares a key has a larger fence than every writer before it, and a later writer has a larger one than any of them.",
 		Needs: sharedFencing, run: fencesRiseOverSharers},
 	{Name: "FencesRiseAmongSharers",
-		Rule:  "A store that chooses fences itself gives each one that shares a key a strictly larger one than all before it.",
+		Rule:  "A store that mints fences gives each owner that shares a key a strictly larger one than all before it.",
 		Needs: sharedNode, run: fencesRiseAmongSharers},
 	{Name: "ReadersMayOvertakeEachOther",
-		Rule:  "A proposal Shared is granted beside others that share the key, or after them, though their fences are larger: it must be above those that were granted Exclusive only.",
+		Rule:  "A Shared proposal is granted beside other readers, or after them, though their fences are larger: it only has to be above those that were granted Exclusive.",
 		Needs: sharedNode, run: readersOvertake},
 	{Name: "ReadersDoNotOvertakeWriters",
-		Rule:  "A proposal Shared that is not above every fence granted Exclusive is refused with FenceTooLow and that one, also when the writer converted or other readers came since.",
+		Rule:  "A Shared proposal that is not above every fence granted Exclusive is refused with FenceTooLow and that one, also if the writer converted or other readers were granted the key since.",
 		Needs: sharedNode, run: readersAfterWriters},
 	{Name: "WritersDoNotOvertakeReaders",
-		Rule:  "A proposal Exclusive that is not above every fence of the key, those of readers too, is refused with FenceTooLow and the newest.",
+		Rule:  "An Exclusive proposal that is not above every fence of the key, including readers', is refused with FenceTooLow and the newest.",
 		Needs: sharedNode, run: writersAfterReaders},
 	{Name: "SharerKeepsItsFence",
-		Rule:  "A proposal by one that shares a key is answered with the fence that it has; with Raise it has the proposed one from then on, and one below is refused with FenceTooLow and the fence it has, as is one far above the clock.",
+		Rule:  "A proposal by a sharing holder is answered with the fence it has; with Raise it gets the proposed one, and one that is smaller, or far above the clock, is refused with FenceTooLow and the fence it has.",
 		Needs: sharedNode, run: sharerKeepsItsFence},
 	{Name: "SharedClaimTakesTheProposal",
-		Rule:  "A reader that was handed the key claims it with exactly the fence that it proposes, though one that was let in with it has a larger one; below the writer's before it is refused.",
+		Rule:  "A reader that was handed the key claims it with exactly the fence that it proposes, though one that was handed it at the same time has a larger one; a fence below the previous writer's is refused.",
 		Needs: []Need{needShared, needNode, needHandoff}, run: sharedProposedClaim},
 	{Name: "RestoreOfASharedLease",
-		Rule:  "Restore gives a Shared lease back with its fence, on a free key or beside others that share it, though readers had larger ones since, and not when one was granted Exclusive.",
+		Rule:  "Restore restores a Shared lease with its fence, on a free key or beside other readers, though readers had larger ones since, but not if the key was granted Exclusive since.",
 		Needs: sharedNode, run: restoreShared},
 	{Name: "RestoreAfterAReader",
-		Rule:  "Restore of an Exclusive lease is refused with FenceTooLow when a reader had a larger fence since, and as Held while any shares the key.",
+		Rule:  "Restore of an Exclusive lease is refused with FenceTooLow when a reader had a larger fence since, and as Held while readers hold the key.",
 		Needs: sharedNode, run: restoreAfterAReader},
 	{Name: "RenewComparesASharersFence",
-		Rule:  "Renew with a fence prolongs the lease of one that shares and has it or a larger one, and is ErrNotHeld for a smaller one, whatever the others have.",
+		Rule:  "Renew with a fence prolongs the lease of a reader that has it or a larger one, and is ErrNotHeld if it has a smaller one, whatever other readers have.",
 		Needs: sharedNode, run: renewComparesSharersFence},
 	{Name: "SharedReleaseUpToAFence",
-		Rule:  "A Release up to a fence leaves the lease of one that shares and has a larger one as it is, and gives up any other.",
+		Rule:  "A Release up to a fence leaves a reader's lease with a larger one as it is, and ends any other.",
 		Needs: sharedNode, run: sharedReleaseUpTo},
 	{Name: "HeldBackNodeSharesNothing",
-		Rule:  "A store whose process was replaced lets nobody in beside those that share a key, converts nothing and hands nothing on, until it is admitted.",
+		Rule:  "A store whose process was replaced grants nobody a shared key, converts nothing and hands nothing off until it is admitted.",
 		Needs: shared, run: heldBackSharesNothing},
 }
 
@@ -63,7 +63,7 @@ func (e *env) holdsFence(r contend.Owner, fence uint64) {
 	e.Fatalf("%s does not hold %q with the fence %d: %+v", r.Owner, r.Key, fence, e.inspect(r.Key).Holders)
 }
 
-// shareExactly must be granted the fence beside whoever else shares the key.
+// shareExactly must be granted the fence beside other readers.
 func (e *env) shareExactly(r contend.Owner, fence uint64) {
 	e.Helper()
 	if res := e.grant(e.d, r); res.Fence != fence {
@@ -186,7 +186,7 @@ func sharedProposedClaim(e *env) {
 	e.release(e.d, w)
 	e.refuseFence(propose(r2, w.Fence), w.Fence)
 	e.sharedBy(r1, r2)
-	e.renewNothing(e.d, r2) // it is no claim
+	e.renewNothing(e.d, r2) // it does not claim
 	e.shareExactly(r1, r1.Fence)
 	e.shareExactly(r2, r2.Fence)
 	e.shareExactly(propose(r2, r1.Fence+1000), r2.Fence) // claimed once
@@ -268,10 +268,10 @@ func sharedReleaseUpTo(e *env) {
 	a.Fence++
 	e.shareExactly(a, a.Fence)
 	for _, end := range ends {
-		back.Settled, back.End = false, end // one whose answer was lost is sent again so
-		e.releaseNothing(e.d, back)         // and comes late
+		back.Settled, back.End = false, end // a release without an answer is sent again like this
+		e.releaseNothing(e.d, back)         // and arrives late
 		e.sharedBy(a, b)
-		e.shareExactly(a, a.Fence) // nor is the owner refused from now on
+		e.shareExactly(a, a.Fence) // and the owner is not refused from then on
 	}
 	back.Settled, back.End = true, driver.Finished
 	e.releaseNothing(e.d, back)
@@ -301,7 +301,7 @@ func heldBackSharesNothing(e *env) {
 	}
 	e.release(e.d, c)
 	if info := e.inspect("waited"); info.Held {
-		e.Fatalf("a store that is held back handed the key on: %+v", info)
+		e.Fatalf("a store that is held back handed the key off: %+v", info)
 	}
 	e.admitted(n, e.traits.MaxTTL)
 	e.convert(e.d, w, fence)

@@ -13,17 +13,17 @@ var sharedHandoffCases = []Case{
 	{Name: "SharedHandoffIsAtOnce",
 		Rule:  "A Release makes all the readers at the front of the queue holders at once, before they ask, and each claim takes the full TTL.",
 		Needs: sharedHandoff, run: sharedHandoffIsAtOnce},
-	{Name: "HandedOverReaderIsNoPlace",
+	{Name: "HandedOffReaderIsNoPlace",
 		Rule:  "Renew of a reader's place that was handed the key is ErrNotHeld, while those still in the queue keep theirs.",
 		Needs: sharedHandoff, run: handedOverReader},
-	{Name: "ReleaseOfHandedOverSharesHandsThemOn",
-		Rule:  "Readers that give up when they were already handed the key leave it to those admitted with them, and the last of them to the next in the queue.",
-		Needs: sharedHandoff, run: releaseOfHandedOverShares},
+	{Name: "ReleaseOfHandedOffSharesHandsThemOn",
+		Rule:  "Readers that give up after they were handed the key leave it to those that were handed it at the same time, and the last of them to the next in the queue.",
+		Needs: sharedHandoff, run: releaseOfHandedOffShares},
 	{Name: "UnclaimedSharesGoOn",
-		Rule:  "A key that was handed to readers of whom none claims it goes on to the writer behind them, within a bounded time.",
+		Rule:  "A key that was handed to readers that never claim it goes to the writer behind them, within a bounded time.",
 		Needs: sharedHandoff, timely: true, run: unclaimedSharesGoOn},
 	{Name: "LapsedSharesKeepTheirPlacesOnce",
-		Rule:  "Readers that did not claim the key once are still before those who came after them, in their order.",
+		Rule:  "Readers that did not claim the key once are still before later ones, in their order.",
 		Needs: sharedHandoff, run: lapsedShares},
 }
 
@@ -66,7 +66,7 @@ func handedOverReader(e *env) {
 	e.grant(e.d, queued(r1))
 }
 
-func releaseOfHandedOverShares(e *env) {
+func releaseOfHandedOffShares(e *env) {
 	a, r1, r2, w := e.ask("k"), e.reader("k"), e.reader("k"), e.ask("k")
 	e.grant(e.d, a)
 	e.join(e.d, r1, 0)
@@ -105,13 +105,13 @@ func lapsedShares(e *env) {
 	e.join(e.d, last, 3)
 	e.join(e.d, late, 4)
 	e.release(e.d, a)
-	e.turn(e.d, w, e.long) // however long this engine waits for a claim
+	e.turn(e.d, w, e.long) // whatever this engine's claim time is
 	waiting := e.heldBy(w).Queue
 	if len(waiting) != 4 || waiting[0].Owner != slow1.Owner || waiting[1].Owner != slow2.Owner || waiting[2].Owner != last.Owner {
 		e.Fatalf("the queue is %+v", waiting)
 	}
 	for _, r := range []contend.Owner{slow1, slow2, last, late} {
-		e.renewed(e.d, queued(r)) // they are slow, not gone
+		e.renewed(e.d, queued(r)) // they are slow, but live
 	}
 	e.release(e.d, w)
 	e.turn(e.d, slow1, 0)

@@ -18,20 +18,20 @@ var sharedKeepCases = []Case{
 		Rule:  "Renew and Release find the owner's lease in whichever Mode they name, and leave the Mode as it is.",
 		Needs: shared, run: renewInWhicheverMode},
 	{Name: "SharedReleaseIsTheOwnersAlone",
-		Rule:  "Release by one that shares gives up its own lease and no other's: the second is ErrNotHeld, and a Try that comes after it is refused.",
+		Rule:  "Release by a reader ends its own lease and no other's: the second is ErrNotHeld, and a Try that arrives after it is refused.",
 		Needs: shared, run: sharedReleaseIsTheOwners},
 	{Name: "SettledSharerMayAskAgain",
-		Rule:  "The engine does not remember a settled Release of one that shared: the same owner may ask again.",
+		Rule:  "The engine does not remember a settled Release of a reader: the same owner may ask again.",
 		Needs: shared, run: settledSharerAgain},
 	{Name: "EachSharerHasItsOwnExpiry",
-		Rule:  "A Try or a Renew by one that shares sets the expiry of its own lease to a later moment, never to an earlier one, and nobody else's.",
+		Rule:  "A Try or a Renew by a reader sets the expiry of its own lease to a later moment, never to an earlier one, and changes nobody else's.",
 		Needs: shared, run: eachSharersExpiry},
 	{Name: "SharedLeaseEnds",
-		Rule:  "The lease of one that shares ends when the TTL that Try named is over, not before, and leaves the others' alone.",
+		Rule:  "A reader's lease ends after the TTL of its Try, not before, and does not affect the others'.",
 		Needs: shared, run: sharedLeaseEnds},
 }
 
-// inOtherMode returns r as its owner would ask if it had the key otherwise.
+// inOtherMode returns r in the other mode.
 func inOtherMode(r contend.Owner) contend.Owner {
 	if r.Mode == driver.Shared {
 		r.Mode = driver.Exclusive
@@ -151,7 +151,7 @@ func eachSharersExpiry(e *env) {
 		}
 	}
 	a.TTL = 2 * e.long
-	if res := e.try(e.d, a); !res.Granted || res.TTL <= e.long { // also when it had ended by now
+	if res := e.try(e.d, a); !res.Granted || res.TTL <= e.long { // also if it had ended by now
 		e.Errorf("asked for %v, granted %+v", a.TTL, res)
 	}
 	if left := e.left(a); left <= e.long {

@@ -13,22 +13,22 @@ import (
 
 var sharedLookCases = []Case{
 	{Name: "HostileLabelsOfSharers",
-		Rule:  "Any label of up to 512 bytes comes back as it was given, of each one that shares a key.",
+		Rule:  "Any label of up to 512 bytes is returned unchanged, for each owner that shares a key.",
 		Needs: shared, run: sharersLabels},
 	{Name: "HostileKeysAreShared",
 		Rule:  "Any key of 1 to 512 bytes can be shared, from the first grant to the last release, and is no other key's.",
 		Needs: shared, run: sharersKeys},
 	{Name: "SharedKeysNamedLikeTheStoresOwn",
-		Rule:  "A key that is named like something the engine keeps beside another key never harms those that share that one.",
+		Rule:  "A key with the name of something that the engine keeps for another key never harms those that share that key.",
 		Needs: shared, run: sharedNamedLikeTheStoresOwn},
 	{Name: "SharersAreListed",
-		Rule:  "Inspect lists all that share a key in the order of their grants, each with its Mode, and who waits in which; List counts them.",
+		Rule:  "Inspect lists all that share a key in the order of their grants, each with its Mode, and the waiters with theirs; List counts them.",
 		Needs: shared, run: sharersAreListed},
 	{Name: "NothingStaysOfSharers",
-		Rule:  "After every release, given-up place and expiry of those that shared a key the store holds nothing that does not end by itself.",
+		Rule:  "After every release, abandoned wait and expiry of those that shared a key the store holds nothing that does not expire.",
 		Needs: shared, run: nothingStaysOfSharers},
 	{Name: "OneHolderIsListed",
-		Rule: "Inspect lists the one that holds a key Exclusive as its only holder.",
+		Rule: "Inspect lists the owner that holds a key Exclusive as its only holder.",
 		run:  oneHolderIsListed},
 }
 
@@ -51,8 +51,8 @@ func sharersLabels(e *env) {
 	e.free("k")
 }
 
-// sharersKeys shares all the keys at once: one that the engine takes for
-// another would have three holders.
+// sharersKeys shares all the keys at once: two that the engine confuses would have more
+// holders.
 func sharersKeys(e *env) {
 	var as []contend.Owner
 	for _, key := range hostileKeys() {
@@ -91,7 +91,7 @@ func sharersAreListed(e *env) {
 	var fences []uint64
 	for i := range 3 {
 		r := e.reader("k")
-		r.TTL -= time.Duration(i) * e.ttl // whoever came first has the most left
+		r.TTL -= time.Duration(i) * e.ttl // the first has the most left
 		fences = append(fences, e.grant(e.d, r).Fence)
 		rs = append(rs, r)
 	}
@@ -150,7 +150,7 @@ func nothingStaysOfSharers(e *env) {
 		e.refuse(e.d, w)
 		if waits {
 			e.join(e.d, w, 0)
-			e.refuse(e.d, queued(late)) // stays until its patience or its claim is over
+			e.refuse(e.d, queued(late)) // stays until its patience or its claim time has passed
 			e.release(e.d, w)
 		}
 		e.release(e.d, a)

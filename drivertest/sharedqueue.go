@@ -18,46 +18,46 @@ var sharedQueueCases = []Case{
 		Rule:  "A writer in the queue is granted the key when the last of those that share it released it, and gets a hint then.",
 		Needs: sharedQueue, run: writerWaitsForAll},
 	{Name: "WaitingWriterStopsLaterReaders",
-		Rule:  "While a writer waits for those that share a key, nobody that comes later is admitted beside them, with or without Queue, and each refusal says how many are ahead.",
+		Rule:  "While a writer waits for those that share a key, no later request is granted beside them, with or without Queue, and each refusal says how many are ahead.",
 		Needs: sharedQueue, run: writerStopsReaders},
 	{Name: "NeighboursEnterTogether",
 		Rule:  "Consecutive readers at the front of the queue hold the key together once it is released, and nobody behind the next writer does.",
 		Needs: sharedQueue, run: neighboursEnterTogether},
 	{Name: "NeighboursAllGetHints",
-		Rule:  "Each of many readers at the front of the queue gets a hint when it is admitted, so that asking only then is enough for all.",
+		Rule:  "Each of many readers at the front of the queue gets a hint when it is granted the key, so that asking only then is enough for all.",
 		Needs: sharedQueue, run: neighboursGetHints},
 	{Name: "MixedQueueIsInOrder",
 		Rule:  "Writers and groups of readers are served in the order of the queue.",
 		Needs: sharedQueue, run: mixedQueue},
 	{Name: "WriterThatLeavesLetsReadersIn",
-		Rule:  "When a writer that waits for those that share a key gives up, the readers behind it are admitted beside them and get hints.",
+		Rule:  "When a writer that waits for those that share a key gives up, the readers behind it are granted the key beside them and get hints.",
 		Needs: sharedQueue, run: writerThatLeaves},
 	{Name: "DeadWaitingWriterLetsReadersIn",
-		Rule:  "A writer in the queue without a sign of life for its patience keeps no reader out any longer.",
+		Rule:  "A waiting writer without a sign of life for its patience no longer makes readers wait.",
 		Needs: sharedQueue, run: deadWaitingWriter},
 	{Name: "DeadReaderDelaysForItsTTL",
-		Rule:  "A reader that is gone keeps a writer waiting until its lease ends, and no longer.",
+		Rule:  "A vanished reader makes a writer wait until its lease ends, and no longer.",
 		Needs: sharedQueue, timely: true, run: deadReader},
 	{Name: "DeadWriterHandsOnToReaders",
 		Rule:  "When a writer's lease expires all the readers at the front of the queue are granted the key, and nobody behind them.",
 		Needs: sharedQueue, timely: true, run: deadWriterHandsOn},
 	{Name: "DeadWriterLetsAllReadersIn",
-		Rule:  "When a writer's lease expires all the readers at the front of the queue are admitted once the first of them asks, and get hints, so that asking only then is enough for all.",
+		Rule:  "When a writer's lease expires all the readers at the front of the queue are granted the key once the first of them asks, and get hints, so that asking only then is enough for all.",
 		Needs: sharedQueue, timely: true, run: deadWriterLetsAllIn},
 	{Name: "WriterKnowsTheLastExpiry",
 		Rule:  "A writer that is first in the queue learns when the last lease of those that share the key ends.",
 		Needs: sharedQueue, run: writerKnowsTheLast},
 	{Name: "EarlierExpiryWakesTheFirst",
-		Rule:  "When the one of those that share a key releases it whose lease would have ended last, the first in the queue gets a hint when the last of the others ends, so that asking only then is enough.",
+		Rule:  "When the reader whose lease would have ended last releases it, the first in the queue gets a hint when the last of the others ends, so that asking only then is enough.",
 		Needs: sharedQueue, timely: true, run: earlierExpiry},
 	{Name: "EachSharerLearnsThatSomebodyWaits",
-		Rule:  "The answer to the renewal of each one that shares a key says whether somebody waits.",
+		Rule:  "The answer to each reader's renewal says whether an owner waits.",
 		Needs: sharedQueue, run: sharersAreWanted},
 	{Name: "WriterJoinsWhileReadersRelease",
-		Rule:  "Whoever joins the queue while the last that share the key release it, or readers while a writer does, is granted or told to ask again.",
+		Rule:  "An owner that joins the queue while the last readers release the key, or a reader that joins while a writer does, is granted the key or gets a hint.",
 		Needs: sharedQueue, run: sharedJoinRaces},
 	{Name: "WriterGivesUpWhileReadersRelease",
-		Rule:  "When a writer in the queue gives up while those that share the key release it, all the readers behind it are granted, or told to ask.",
+		Rule:  "When a waiting writer gives up while those that share the key release it, all the readers behind it are granted the key, or get hints.",
 		Needs: sharedQueue, run: sharedGivingUpRaces},
 }
 
@@ -108,7 +108,7 @@ func neighboursEnterTogether(e *env) {
 	e.release(e.d, a)
 	e.enter(r2, r1)
 	e.quiet(r3)
-	e.refuse(w.d, queued(w.r)) // who became first may be told so
+	e.refuse(w.d, queued(w.r)) // the new first may get a hint
 	if info := e.sharedBy(r1.r, r2.r); info.Waiters != 2 {
 		e.Errorf("the queue is %+v", info.Queue)
 	}
@@ -122,7 +122,7 @@ func neighboursEnterTogether(e *env) {
 	e.sharedBy(r3.r)
 }
 
-// neighboursGetHints has more of them than an engine lets in in one step.
+// neighboursGetHints has more readers than an engine grants in one step.
 func neighboursGetHints(e *env) {
 	const n = 150
 	ds := []driver.Driver{e.d, e.open(), e.open()}
@@ -147,7 +147,7 @@ func mixedQueue(e *env) {
 	e.grant(e.d, a)
 	groups := [][]*listener{nil, nil, nil, nil, nil}
 	ahead := 0
-	for i, n := range []int{2, 0, 1, 0, 3} { // so many readers, or a writer
+	for i, n := range []int{2, 0, 1, 0, 3} { // this many readers; 0: a writer
 		for range max(n, 1) {
 			r := e.ask("k")
 			if n > 0 {
@@ -231,7 +231,7 @@ func deadWriterHandsOn(e *env) {
 	e.sharedBy(r1, r2)
 }
 
-// deadWriterLetsAllIn has more of them than an engine lets in in one step.
+// deadWriterLetsAllIn has more readers than an engine grants in one step.
 func deadWriterLetsAllIn(e *env) {
 	const n = 40
 	a, gone := e.ask("k"), e.ask("k")
@@ -240,7 +240,7 @@ func deadWriterLetsAllIn(e *env) {
 	e.join(e.d, gone, 0)
 	ws := e.awaitAll(n, 1, func() contend.Owner { return e.reader("k") })
 	w := e.await(e.d, e.ask("k"), n+1)
-	e.release(e.d, a) // all are in the queue, however long that took
+	e.release(e.d, a) // all are in the queue by now
 	e.turn(e.d, gone, 0)
 	e.turn(ws[0].d, ws[0].r, e.ttl)
 	e.enter(ws[1:]...)
@@ -332,8 +332,8 @@ func sharedGivingUpRaces(e *env) {
 	}
 }
 
-// joinsAtOnce has some join the queue while the holders release, and all of them
-// must enter.
+// joinsAtOnce makes some join the queue while the holders release, and all of them must
+// be granted the key.
 func (e *env) joinsAtOnce(holders []contend.Owner, ws ...*listener) {
 	e.Helper()
 	errs := make([]error, len(ws)+len(holders))

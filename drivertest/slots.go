@@ -24,31 +24,31 @@ var slotCases = []Case{
 		Rule:  "Limit owners hold a key together, and the next is refused until one of them is gone.",
 		Needs: slots, run: limitIsKept},
 	{Name: "LimitIsKeptAtOnce",
-		Rule:  "Of many who ask at once for one of Limit holds exactly so many are granted, with different slots.",
+		Rule:  "Of many simultaneous requests with a Limit exactly Limit are granted, with different slots.",
 		Needs: slots, run: limitAtOnce},
 	{Name: "SmallestLimitCounts",
-		Rule:  "Where the holders of a key and the one that asks name different limits, nobody is admitted beyond the smallest of them; a reader without a Limit counts as one more.",
+		Rule:  "If the holders of a key and the request have different limits, nobody is granted the key beyond the smallest of them; a reader without a Limit counts as one holder.",
 		Needs: slots, run: smallestLimit},
 	{Name: "SlotIsTheSmallestThatIsFree",
 		Rule:  "A holder's slot is the smallest number from 0 on that no other holder has, and so below its Limit.",
 		Needs: slots, run: smallestSlot},
 	{Name: "SlotIsKept",
-		Rule:  "A slot stays the holder's while it holds the key: asking again and renewing do not change it, even after smaller ones became free.",
+		Rule:  "A holder keeps its slot while it holds the key: asking again and renewing do not change it, even after smaller ones became free.",
 		Needs: slots, run: slotIsKept},
 	{Name: "SlotOfADeadHolderComesBack",
-		Rule:  "The slot of a holder that is gone is another's once its lease ended.",
+		Rule:  "The slot of a vanished holder is free once its lease has ended.",
 		Needs: slots, run: slotComesBack},
 	{Name: "ReaderHasNoSlot",
-		Rule:  "A reader without a Limit has the slot 0 and takes it from nobody; Inspect shows each holder's Limit and Slot.",
+		Rule:  "A reader without a Limit has slot 0 and takes it from nobody; Inspect shows each holder's Limit and Slot.",
 		Needs: slots, run: readerHasNoSlot},
 	{Name: "LimitedQueueIsInOrder",
-		Rule:  "The queue for a key with a Limit is served in order: each holder that leaves makes room for one, with its slot.",
+		Rule:  "The queue for a key with a Limit is served in order: each release makes room for one, with its slot.",
 		Needs: slotsQueue, run: limitedQueue},
 	{Name: "LargerLimitLetsSeveralIn",
-		Rule:  "When the holder with the smallest Limit goes, as many from the front of the queue are admitted as the limits then allow, and get hints.",
+		Rule:  "When the holder with the smallest Limit releases, as many from the front of the queue are granted the key as the limits then allow, and get hints.",
 		Needs: slotsQueue, run: largerLimit},
 	{Name: "DeadHoldersLetAsManyIn",
-		Rule:  "When the leases of all holders of a key with a Limit expire, as many from the front of the queue are admitted once the first of them asks, and get hints.",
+		Rule:  "When the leases of all holders of a key with a Limit expire, as many from the front of the queue are granted the key once the first of them asks, and get hints.",
 		Needs: slotsQueue, timely: true, run: deadHoldersLetIn},
 	{Name: "FirstInTheQueueKnowsWhenThereIsRoom",
 		Rule:  "The first in the queue for a key with a Limit learns when the first of the leases ends that makes room.",
@@ -57,12 +57,12 @@ var slotCases = []Case{
 		Rule:  "A Limit of 1 is one holder at a time.",
 		Needs: slots, run: limitOfOne},
 	{Name: "ConvertTakesASlot",
-		Rule:  "A holder that converts with a Limit has slot 0, and others come in until the Limit is reached.",
+		Rule:  "A holder that converts with a Limit has slot 0, and others are granted the key until the Limit is reached.",
 		Needs: slots, run: convertTakesASlot},
 }
 
-// slotted returns the request of a fresh owner that shares the key with limit-1
-// others at most.
+// slotted returns the request of a fresh owner that shares the key with at most limit-1
+// others.
 func (e *env) slotted(key string, limit int) contend.Owner { return sharing(e.ask(key), limit) }
 
 // grantSlot must be granted the slot.
@@ -213,7 +213,7 @@ func slotIsKept(e *env) {
 func slotComesBack(e *env) {
 	gone, b := e.brief(e.slotted("k", 2)), e.slotted("k", 2)
 	e.grantSlot(e.d, gone, 0)
-	if res := e.grant(e.d, b); res.Slot == 0 { // the other's lease ended by now
+	if res := e.grant(e.d, b); res.Slot == 0 { // the other's lease has ended by now
 		e.release(e.d, b)
 	}
 	next := e.slotted("k", 2)

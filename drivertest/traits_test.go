@@ -14,8 +14,8 @@ import (
 	"github.com/hasplock/hasp/memdriver"
 )
 
-// plain is an engine that promises as little as it may: no queue, no hints, no
-// fences, no sharing.
+// plain is an engine that promises as little as possible: no queue, no hints, no fences,
+// no sharing.
 func plain(s *memdriver.Store) driver.Driver {
 	const poll = 20 * time.Millisecond
 	return struct{ driver.Driver }{&patched{Store: s,
@@ -45,8 +45,8 @@ func plain(s *memdriver.Store) driver.Driver {
 	}}
 }
 
-// An engine passes with what it promises, and what it does not promise is
-// skipped by the name of the trait.
+// An engine passes the cases for what it promises, and the others are skipped with the
+// name of the missing trait.
 func TestPlainEngine(t *testing.T) {
 	h := drivertest.Harness{New: func(testing.TB) drivertest.Store {
 		s := memdriver.New()
@@ -85,11 +85,11 @@ func TestTable(t *testing.T) {
 	names := make(map[string]bool)
 	for _, c := range drivertest.Cases() {
 		if names[c.Name] || c.Name == "" {
-			t.Errorf("the name %q stands twice", c.Name)
+			t.Errorf("the name %q is used twice", c.Name)
 		}
 		names[c.Name] = true
 		if !strings.HasSuffix(c.Rule, ".") || len(c.Rule) < 30 {
-			t.Errorf("the rule of %s is no sentence: %q", c.Name, c.Rule)
+			t.Errorf("the rule of %s is not a sentence: %q", c.Name, c.Rule)
 		}
 	}
 }

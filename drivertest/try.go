@@ -18,13 +18,13 @@ var tryCases = []Case{
 		Rule: "Traits always returns the same value, and names the engine and the smallest TTL.",
 		run:  traitsAreConstant},
 	{Name: "TryGrantsAFreeKey",
-		Rule: "A key that nobody holds is granted, and the store shows that to everybody.",
+		Rule: "A key that nobody holds is granted, and the store shows the holder to every client.",
 		run:  tryGrantsAFreeKey},
 	{Name: "OneHolder",
-		Rule: "While one owner holds a key every other is refused, and told who holds it and for how long.",
+		Rule: "While one owner holds a key every other is refused, and the answer names the holder and how long its lease lasts.",
 		run:  oneHolder},
 	{Name: "OneHolderOfManyAtOnce",
-		Rule: "Of many who ask for a free key at once exactly one is granted.",
+		Rule: "Of many simultaneous requests for a free key exactly one is granted.",
 		run:  oneHolderOfMany},
 	{Name: "TryAgainIsTheSameGrant", // failure case 13
 		Rule: "Asking again with the same owner returns the standing grant with its fence, so that a lost reply does no harm.",
@@ -36,16 +36,16 @@ var tryCases = []Case{
 		Rule: "Try by the holder sets the expiry to now + TTL when that is later.",
 		run:  tryProlongs},
 	{Name: "RefusalLeavesNoTrace",
-		Rule: "A request without Queue that is refused leaves nothing in the store.",
+		Rule: "A refused request without Queue leaves nothing in the store.",
 		run:  refusalLeavesNoTrace},
 	{Name: "LeaseEnds", // failure case 14
-		Rule: "A lease that nobody renews ends when the TTL that Try named is over: not before, and not much later.",
+		Rule: "A lease that nobody renews ends after the TTL of its Try: not before, and not much later.",
 		run:  leaseEnds},
 	{Name: "TTLMustBePositive", // failure case 4
 		Rule: "A TTL of 0 or less is an error, and nothing is held.",
 		run:  ttlMustBePositive},
 	{Name: "MinTTL", // failure case 4
-		Rule: "The smallest TTL that Traits names is granted, and ends.",
+		Rule: "A lease of the smallest TTL that Traits names is granted, and ends.",
 		run:  minTTL},
 	{Name: "SharedIsRefused",
 		Rule:  "An engine without shared locks answers Mode Shared with ErrUnsupported, and never with an exclusive grant.",
@@ -58,7 +58,7 @@ var tryCases = []Case{
 		Rule: "With a context that has ended every method returns soon, with an error.",
 		run:  endedContext},
 	{Name: "CancelledTryIsCleanedUp", // failure case 11
-		Rule: "After a Try whose context ended under way, a Release leaves nothing of it, whatever became of the request.",
+		Rule: "After a Try whose context ended meanwhile, a Release leaves nothing of it, whether or not the request was carried out.",
 		run:  cancelledTry},
 }
 

@@ -14,19 +14,19 @@ var hinted = []Need{needQueue, needHints}
 
 var watchCases = []Case{
 	{Name: "HintReachesTheNext",
-		Rule:  "A Release gives a hint to the next in the queue, whose Watch was confirmed before.",
+		Rule:  "A Release gives a hint to the next in the queue, if its Watch was confirmed before.",
 		Needs: hinted, run: hintReachesTheNext},
 	{Name: "HintWakesNobodyElse",
 		Rule:  "A Release gives a hint to the next in the queue and to nobody behind it.",
 		Needs: hinted, run: hintWakesNobodyElse},
 	{Name: "HintAfterAPlaceWasGivenUp",
-		Rule:  "When a waiter gives up a key that it was just handed, the one behind it gets a hint.",
+		Rule:  "When a waiter gives up a key that it was just handed, the next one gets a hint.",
 		Needs: hinted, run: hintAfterGivingUp},
 	{Name: "WatchersAreIndependent",
-		Rule:  "The end of one Watch takes no hints from the others.",
+		Rule:  "The end of one Watch does not affect the hints of others.",
 		Needs: hinted, run: watchersAreIndependent},
 	{Name: "WatcherThatIsGone",
-		Rule:  "A key whose next waiter no longer watches is handed on to the one behind it, within a bounded time.",
+		Rule:  "A key whose next waiter no longer watches is handed off to the one behind it, within a bounded time.",
 		Needs: queueing, timely: true, run: watcherThatIsGone},
 }
 
@@ -59,7 +59,7 @@ func (e *env) hinted(ch <-chan struct{}) {
 }
 
 func hintReachesTheNext(e *env) {
-	for range 20 { // a hint that races with its Watch gets lost now and then
+	for range 20 { // a hint that races with its Watch is sometimes lost
 		a, b, d := e.ask("k"), e.ask("k"), e.open()
 		e.grant(e.d, a)
 		ch := e.hints(d, b)
@@ -86,10 +86,10 @@ func hintWakesNobodyElse(e *env) {
 	for i := range rs {
 		e.hinted(chs[i])
 		e.grant(e.d, queued(rs[i]))
-		for j := i + 2; j < len(rs); j++ { // who became first may be told so
+		for j := i + 2; j < len(rs); j++ { // the new first may get a hint
 			select {
 			case <-chs[j]:
-				e.Errorf("waiter %d was woken by the release for waiter %d", j, i)
+				e.Errorf("waiter %d got a hint from the release for waiter %d", j, i)
 			default:
 			}
 		}
