@@ -85,6 +85,13 @@ func (b *Ballot) record(a Reply) []Withdrawal {
 		v.granted = true
 		v.fence = max(v.fence, v.open)
 	}
+	if b.gone.over && v.withdrawing {
+		// The release that is under way there takes what came before it, and has the node
+		// refuse what comes after it. A second one could come first, and it would seem that
+		// the owner had nothing.
+		v.granted = false
+		return nil
+	}
 	// An answer after the round belongs to the lease, if there is one, or is
 	// withdrawn.
 	late := v.granted && !(b.place.reserved && b.place.node == a.Node) || b.gone.over && v.unknown

@@ -104,19 +104,34 @@ func TestWhatComesAfterARelease(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		owner func() (Ballot, Step)
+		waits bool // the release is not to be told to nodes that have yet to answer
+		told  bool // and node 2 confirmed it
 		late  Answer
 		back  bool
 	}{
-		"a vote":                             {asked, yes(10), true},
-		"no answer":                          {asked, silent, true},
-		"a refusal":                          {asked, no, false},
-		"a vote of a lease that was adopted": {adopted, yes(10), true},
+		"a vote":                                 {asked, true, false, yes(10), true},
+		"no answer":                              {asked, true, false, silent, true},
+		"a refusal":                              {asked, true, false, no, false},
+		"a vote of a lease that was adopted":     {adopted, true, false, yes(10), true},
+		"a vote, after the node heard of it":     {asked, false, true, yes(10), true},
+		"a vote, while the node is told of it":   {asked, false, false, yes(10), false},
+		"no answer, while the node is told":      {asked, false, false, silent, false},
+		"a vote of an adopted lease, it is told": {adopted, false, false, yes(10), false},
 	} {
 		b, s := c.owner()
-		b.Release(releases(true), None)
+		b.Release(releases(c.waits), None)
+		if c.told {
+			b.Withdrawn(2)
+		}
 		back, _ := b.Heard(Reply{Node: 2, Round: s.Round, Asked: s.Ask, Answer: c.late})
 		if (len(back) == 1 && back[0].Node == 2 && back[0].Over) != c.back || len(back) > 1 {
 			t.Errorf("%s: %+v, want it withdrawn: %v", name, back, c.back)
+		}
+		for i := range 3 {
+			b.Withdrawn(i)
+		}
+		if !b.Over() {
+			t.Errorf("%s: all confirmed, and the ballot stays", name)
 		}
 	}
 }
