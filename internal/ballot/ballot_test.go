@@ -209,6 +209,12 @@ func TestVoteBeingWithdrawnDoesNotCount(t *testing.T) {
 	b := New(3)
 	s := b.Ask(asks(), seen(3, 10))
 	b.votes[1].withdrawn = 3e6
+	c := b
+	c.votes[1].withdrawn = 10 // exactly what is granted
+	answers(&c, s, 0, grants(10))
+	if answers(&c, s, 1, grants(10)); c.majority() != 0 {
+		t.Error("a vote counts up to which it is being withdrawn")
+	}
 	b.Silent(2, s.Round)
 	answers(&b, s, 0, grants(10))
 	answers(&b, s, 1, grants(10))
@@ -353,6 +359,7 @@ func TestWhatComesAfterARefusal(t *testing.T) {
 	// waiting has a place at node 0.
 	waiting := func(b *Ballot) { try(b, queues(), seenQueue(3, 12, 0), no, no, no) }
 	refused := func(b *Ballot) { try(b, asks(), seen(3, 12), no, no, no) }
+	withdrawn := func(b *Ballot) { try(b, asks(), seen(3, 12), yes(12), no, no) }
 	for name, c := range map[string]struct {
 		then func(b *Ballot)
 		node int
@@ -363,6 +370,7 @@ func TestWhatComesAfterARefusal(t *testing.T) {
 		"a refusal":                                 {refused, 2, no, false},
 		"an error":                                  {refused, 2, silent, false},
 		"the vote that is reserved":                 {reserved, 0, yes(10), false},
+		"a vote where one is being withdrawn":       {withdrawn, 0, yes(10), true},
 		"another vote, beside the reserved one":     {reserved, 2, yes(10), true},
 		"a refusal, beside the reserved one":        {reserved, 2, no, false},
 		"a vote where the owner has its place":      {waiting, 0, yes(10), true},
@@ -426,6 +434,21 @@ func TestExpiry(t *testing.T) {
 	b.Renewing(driver.RenewRequest{Claim: asks().Claim, TTL: ttl, Fence: 7}, 0)
 	if b.Expired(2*ttl) || !b.Expired(2*ttl+1) {
 		t.Error("an adopted lease is known for two TTLs")
+	}
+}
+
+// A ballot without anything under way is over only once its owner was released.
+func TestWhenABallotIsOver(t *testing.T) {
+	b := New(3)
+	if b.Over() {
+		t.Error("before its first Try")
+	}
+	b.Release(releases(false), None)
+	for i := range 3 {
+		b.Withdrawn(i)
+	}
+	if !b.Over() {
+		t.Error("it stays after the release")
 	}
 }
 

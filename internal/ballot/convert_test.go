@@ -60,8 +60,15 @@ func TestWhoIsToldOfAConversion(t *testing.T) {
 	after(&b, s, seen(3, 11), yes(10), yes(10), silent)
 	b.Sends(0)
 	b.Heard(Reply{Node: 0, Asked: driver.VoteRequest{TryRequest: asks(), Proposal: 10}, Answer: yes(10)})
-	if b.Uninformed(0, All(3)) || !b.Uninformed(2, All(3)) {
+	b.Sends(2)
+	b.Heard(Reply{Node: 2, Asked: driver.VoteRequest{TryRequest: asks(), Proposal: 10}, Answer: yes(10)})
+	if b.Uninformed(0, All(3)) || b.Uninformed(1, All(3)) || !b.Uninformed(2, All(3)) {
 		t.Error("node 2 alone missed the conversion")
+	}
+	var held Set
+	held.Add(0)
+	if b.Uninformed(0, held) || !b.Uninformed(1, All(3)) {
+		t.Error("node 1 lost its vote: what it has now is not known")
 	}
 }
 
@@ -123,5 +130,110 @@ func TestAbandonedIsToldOnce(t *testing.T) {
 	b = New(3)
 	if s := try(&b, asks(), seen(3, 10), yes(10), yes(10), refuses); s.Outcome != Granted || s.Result.Abandoned {
 		t.Errorf("%+v: a node that did not vote is believed", s)
+	}
+}
+
+// What a renewal says of a conversion: a lease that was converted stays so, whatever the
+// renewal names; and who asked for the key Shared converted nothing.
+func TestRenewalAfterAConversion(t *testing.T) {
+	b := won(t)
+	b.Converting()
+	claim := asks().Claim
+	b.Renewing(driver.RenewRequest{Claim: claim, TTL: ttl, Fence: 10}, 0)
+	if !b.Uninformed(0, All(3)) {
+		t.Error("a renewal that was sent before takes the conversion back")
+	}
+	b = New(3)
+	req := asks()
+	req.Mode = driver.Shared
+	try(&b, req, seen(3, 10), yes(10), yes(10), silent)
+	b.Renewing(driver.RenewRequest{Claim: req.Claim, TTL: ttl, Fence: 10}, 0)
+	if b.Uninformed(2, All(3)) {
+		t.Error("a reader's nodes are told of a conversion")
+	}
+}
+
+// What a node is asked that lost its vote, or missed a conversion: the fence of the lease,
+// and the mode that it has now.
+func TestWhatRestores(t *testing.T) {
+	b := won(t)
+	lost := driver.VoteRequest{TryRequest: asks(), Proposal: 9, Restore: true}
+	missed := driver.VoteRequest{TryRequest: converts()}
+	missed.Fence = 9
+	if r, ok := b.Restore(0, lost); !ok || r.Proposal != 10 || r.Fence != 0 || r.Mode != driver.Exclusive {
+		t.Errorf("%+v, %v, want a proposal of 10", r, ok)
+	}
+	b.Converting()
+	if r, ok := b.Restore(0, lost); !ok || r.Proposal != 10 || r.Mode != driver.Shared {
+		t.Errorf("%+v, %v, want it Shared", r, ok)
+	}
+	if r, ok := b.Restore(0, missed); !ok || r.Proposal != 0 || r.Fence != 10 {
+		t.Errorf("%+v, %v, want the fence 10", r, ok)
+	}
+}
+
+// Whose lease a conversion is about: its own, or one of another process, which is adopted,
+// and forgotten when it turns out to be over.
+func TestConvertAdopts(t *testing.T) {
+	req := converts()
+	req.Fence = 0
+	b := won(t)
+	if b.Ask(req, seen(3, 11)); b.Fence() != 10 {
+		t.Errorf("its own lease has the fence %d, want 10", b.Fence())
+	}
+	b = New(3)
+	if b.Ask(converts(), seen(3, 11)); b.Fence() != 10 || b.Tries() != 0 {
+		t.Errorf("the lease of another process has the fence %d, want 10", b.Fence())
+	}
+	b = New(3)
+	if s := try(&b, converts(), seen(3, 11), no, no, no); s.Outcome != Refused || !s.Forget {
+		t.Errorf("%+v, want the lease of another process forgotten", s)
+	}
+	b = won(t)
+	if s := try(&b, converts(), seen(3, 11), no, no, no); s.Outcome != Refused || s.Forget {
+		t.Errorf("%+v, want its own kept until its release", s)
+	}
+}
+
+// A conversion waits for the queue node, where those are woken who can come in.
+func TestConversionWaitsForTheQueueNode(t *testing.T) {
+	b := won(t)
+	s := b.Ask(converts(), seenQueue(3, 11, 0))
+	answers(&b, s, 1, grants(10))
+	if answers(&b, s, 2, grants(10)); b.Decided() {
+		t.Error("decided without the queue node")
+	}
+	if answers(&b, s, 0, grants(10)); !b.Decided() {
+		t.Error("all answered")
+	}
+}
+
+// A holder that asks again as what it was is told what it is; as what it is, it converts where
+// that was missed.
+func TestHolderAsksAfterAConversion(t *testing.T) {
+	b := won(t)
+	b.Converting()
+	if s := b.Ask(asks(), seen(3, 11)); s.Outcome != Refused || !s.Stays || s.Result.Holder.Mode != driver.Shared || s.Result.Holder.Owner != asks().Owner {
+		t.Errorf("%+v, want a refusal that names it as a reader", s)
+	}
+	req := asks()
+	req.Mode = driver.Shared
+	if s := b.Ask(req, seen(3, 11)); s.Outcome != Asking || !s.Ask.Convert || s.Ask.Fence != 10 {
+		t.Errorf("%+v, want a conversion", s)
+	}
+}
+
+// What was converted before is no excuse for a new lease: its holder did not finish.
+func TestNewLeaseIsNotConverted(t *testing.T) {
+	b := won(t)
+	b.Converting()
+	b.Release(releases(true), None)
+	if s := try(&b, asks(), seen(3, 20), yes(20), yes(20), yes(20)); s.Outcome != Granted {
+		t.Fatalf("%+v, want a grant", s)
+	}
+	req := releases(true)
+	req.End = driver.Unfinished
+	if r := b.Release(req, None); r.Request(0).End != driver.Unfinished {
+		t.Errorf("released as %v, want Unfinished", r.Request(0).End)
 	}
 }

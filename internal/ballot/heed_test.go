@@ -16,6 +16,10 @@ import (
 func TestHowLongTheQueueNodeAloneIsHeeded(t *testing.T) {
 	b2s := holds("B", 2*time.Second)
 	c2s := holds("C", 2*time.Second)
+	released := b2s
+	released.Result.Why = driver.Released
+	reads := b2s
+	reads.Result.Holder.Mode = driver.Shared
 	grant := yes(0) // of what is proposed
 	type moment struct {
 		now  time.Duration
@@ -42,6 +46,12 @@ func TestHowLongTheQueueNodeAloneIsHeeded(t *testing.T) {
 			[]moment{alone(0, b2s), alone(300, b2s), alone(600, b2s)}, Refused},
 		"by those who read, from when a writer asked last": {driver.Shared,
 			[]moment{alone(0, b2s), alone(300, b2s), alone(900, holds("B", 1400*time.Millisecond))}, Granted},
+		"by those who read, who find that a writer asked since": {driver.Shared,
+			[]moment{alone(0, b2s), alone(600, b2s)}, Refused},
+		"by those who read, when it keeps them behind a waiting writer": {driver.Shared,
+			[]moment{alone(0, reads), alone(600, reads)}, Refused},
+		"by those who write, when it names a reader": {driver.Exclusive,
+			[]moment{alone(0, reads), alone(600, reads)}, Granted},
 		"a turn in the queue, which ends by itself": {driver.Exclusive,
 			[]moment{alone(0, holds("B", 300*time.Millisecond)), alone(600, holds("B", 300*time.Millisecond))}, Refused},
 		"one whose lease comes to its end": {driver.Exclusive,
@@ -52,6 +62,8 @@ func TestHowLongTheQueueNodeAloneIsHeeded(t *testing.T) {
 			[]moment{alone(0, b2s), at(300, b2s, silent, silent), alone(600, b2s)}, Granted},
 		"and a Try between that another refused": {driver.Exclusive,
 			[]moment{alone(0, b2s), at(300, b2s, b2s, grant), alone(600, b2s)}, Refused},
+		"and a Try between of which another says that it was released": {driver.Exclusive,
+			[]moment{alone(0, b2s), at(300, b2s, released, c2s), alone(600, b2s)}, Granted},
 		"not from when nodes were silent": {driver.Exclusive,
 			[]moment{at(0, b2s, grant, silent), alone(600, b2s)}, Refused},
 	} {
@@ -130,5 +142,27 @@ func TestHeedIsNotBegunAnew(t *testing.T) {
 	}
 	if s := ask(heedTime, 30, grants(0)); s.Outcome != Granted {
 		t.Errorf("%+v, want a grant: it was heeded for long enough", s)
+	}
+}
+
+// While a node does not answer that may make the majority, the half second goes on: who is
+// refused asks again when it is over.
+func TestHeedGoesOnWhileANodeIsSilent(t *testing.T) {
+	b, v := New(3), seenQueue(3, 10, 0)
+	b2s := holds("B", 2*time.Second)
+	try(&b, queues(), v, b2s, yes(10), yes(10))
+	v.Now = 300 * time.Millisecond
+	if s := try(&b, queues(), v, b2s, yes(10), silent); s.Outcome != Refused || s.Result.RetryIn != heedTime-v.Now {
+		t.Errorf("%+v, want it again in %v", s, heedTime-v.Now)
+	}
+}
+
+// Who reads, where nobody has the queue, heeds nobody.
+func TestReaderWithoutAQueueNode(t *testing.T) {
+	b := New(3)
+	req := asks()
+	req.Mode = driver.Shared
+	if s := try(&b, req, seen(3, 10), no, no, no); s.Outcome != Refused {
+		t.Errorf("%+v, want a refusal", s)
 	}
 }

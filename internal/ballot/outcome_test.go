@@ -142,6 +142,7 @@ func TestWhenALeaseIsLost(t *testing.T) {
 		votes   Set
 	}{
 		"most nodes have another holder":        {[3]Answer{yes(10), no, no}, Refused, true, 0},
+		"most nodes know that it was released":  {[3]Answer{yes(10), {Answered, driver.Result{Why: driver.Released}}, no}, Refused, true, 0},
 		"most nodes granted a larger fence":     {[3]Answer{yes(10), low(20), low(20)}, Refused, true, 0},
 		"one server is listed twice":            {[3]Answer{twin(no), twin(no), yes(10)}, OneStore, false, 0},
 		"one node lost it, another is silent":   {[3]Answer{yes(10), low(20), silent}, InDoubt, false, 1 << 0},
@@ -165,5 +166,38 @@ func TestVotesOfALeaseWithoutAFence(t *testing.T) {
 	req.Fence = 0
 	if s := try(&b, req, seen(3, 11), yes(7), silent, silent); s.Outcome != InDoubt || s.Votes != 1<<0 {
 		t.Errorf("%+v, want a vote of node 0 alone", s)
+	}
+}
+
+// When one asks again that was refused: who has the queue node's vote soon, and the others
+// after a pause that grows.
+func TestWhenTheRefusedAskAgain(t *testing.T) {
+	b := New(3)
+	if s := tryOut(&b, queues(), seenQueue(3, 10, 0), yes(10), no, no); s.Result.RetryIn != 2*minBackoff || s.Jitter != s.Result.RetryIn {
+		t.Errorf("with the queue node's vote: %v and %v", s.Result.RetryIn, s.Jitter)
+	}
+	b = New(3)
+	for _, want := range []time.Duration{4 * minBackoff, 8 * minBackoff} {
+		if s := try(&b, queues(), seen(3, 10), no, no, no); s.Result.RetryIn != want || s.Jitter != want {
+			t.Errorf("without: %v and %v, want %v", s.Result.RetryIn, s.Jitter, want)
+		}
+	}
+}
+
+// An error says what the nodes said.
+func TestWhatTheNodesSaid(t *testing.T) {
+	tooLong := driver.Result{Why: driver.TTLTooLong, TTL: time.Second}
+	b := New(3)
+	s := try(&b, asks(), seen(3, 10), yes(10), Answer{Answered, tooLong}, silent)
+	if s.Outcome != TooFew || s.Said == nil || s.Said[1] != tooLong || !s.Said[0].Granted || s.Votes != 1 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// What comes with an error is no vote.
+func TestErrorIsNoVote(t *testing.T) {
+	b := New(3)
+	if s := try(&b, asks(), seen(3, 10), yes(10), Answer{Unknown, grants(10)}, Answer{HeldBack, grants(10)}); s.Outcome != TooFew {
+		t.Errorf("%+v, want an error", s)
 	}
 }

@@ -251,3 +251,52 @@ func TestReleaseOfAReleasedOwner(t *testing.T) {
 		}
 	}
 }
+
+// The release of one that waits is waited for where its place is, not at the queue node of now.
+func TestReleaseOfAPlace(t *testing.T) {
+	b := New(3)
+	try(&b, queues(), seenQueue(3, 10, 2), no, no, no)
+	r := b.Release(releases(false), 0)
+	r.Sent(All(3))
+	r.Answer(0, NotHolder)
+	if r.Answer(1, NotHolder); r.Decided() {
+		t.Error("its place has yet to go")
+	}
+	if r.Answer(2, Answered); !r.Decided() || r.Outcome() != Answered {
+		t.Errorf("outcome %v: it had a place, and no lease", r.Outcome())
+	}
+}
+
+// The queue node is waited for, whoever else confirmed.
+func TestReleaseWaitsForTheQueueNode(t *testing.T) {
+	b := won(t)
+	r := b.Release(releases(false), 0)
+	var some Set
+	some.Add(0)
+	some.Add(1)
+	if r.Sent(some); !r.Waits(0) || r.Waits(2) {
+		t.Error("it waits for the nodes that were told")
+	}
+	r.Sent(All(3))
+	r.Answer(1, Answered)
+	if r.Answer(2, Answered); r.Decided() {
+		t.Error("decided without the queue node")
+	}
+	if r.Answer(0, Answered); !r.Decided() || r.Waits(0) {
+		t.Error("all confirmed")
+	}
+}
+
+// How a node is told that has a vote, and has yet to answer another Try: at once, and it is to
+// remember it. When the caller says that a Try may still come, every node is.
+func TestReleaseWhileATryIsOut(t *testing.T) {
+	b := won(t)
+	b.Sends(0)
+	c := b
+	if r := b.Release(releases(true), None); !r.Tells(0) || r.Late(0) || r.Request(0).Settled || !r.Request(1).Settled {
+		t.Errorf("node 0 is told: %v, settled: %v", r.Tells(0), r.Request(0).Settled)
+	}
+	if r := c.Release(releases(false), None); r.Request(0).Settled || r.Request(1).Settled {
+		t.Error("a node does not remember it, and a Try may come")
+	}
+}

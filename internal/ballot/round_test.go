@@ -297,3 +297,75 @@ func TestWhoReservesTheQueueNodesVote(t *testing.T) {
 		}
 	}
 }
+
+// Whose vote the queue node gave, while others have others', goes on after a pause: those who
+// asked at the same time give back what they have.
+func TestSplitVotesPause(t *testing.T) {
+	b := New(3)
+	if s := try(&b, queues(), seenQueue(3, 10, 0), yes(10), no, no); s.Outcome != Pausing {
+		t.Errorf("%+v, want a pause", s)
+	}
+	b = New(3)
+	if s := try(&b, queues(), seenQueue(3, 10, 0), yes(10), silent, silent); s.Outcome != TooFew {
+		t.Errorf("%+v, want an error: nobody has the other votes", s)
+	}
+}
+
+// Three stores with names of their own are no twins.
+func TestNodesWithNames(t *testing.T) {
+	var said [3]Answer
+	for i, name := range []string{"a", "b", "c"} {
+		said[i] = yes(10)
+		said[i].Result.Node = name
+	}
+	b := New(3)
+	if s := try(&b, asks(), seen(3, 10), said[0], said[1], said[2]); s.Outcome != Granted {
+		t.Errorf("%+v, want a grant", s)
+	}
+}
+
+// One node that is far behind is enough for the next proposal to be a small one.
+func TestOneNodeIsFarBehind(t *testing.T) {
+	b := New(3)
+	try(&b, asks(), seen(3, 1000), low(500), no, no)
+	if s := b.Ask(asks(), seen(3, 1500)); s.Ask.Proposal != 501 {
+		t.Errorf("%d is proposed, want 501", s.Ask.Proposal)
+	}
+}
+
+// What has to be waited for before a majority counts: the queue node, and in the first round
+// everybody.
+func TestWhoIsWaitedFor(t *testing.T) {
+	met := seen(3, 10)
+	unmet := met
+	unmet.Met = false
+	for name, c := range map[string]struct {
+		v       View
+		decided bool
+	}{"nobody": {met, true}, "the queue node": {seenQueue(3, 10, 0), false}, "who was never met": {unmet, false}} {
+		b := New(3)
+		s := b.Ask(queues(), c.v)
+		answers(&b, s, 1, grants(10))
+		if answers(&b, s, 2, grants(10)); b.Decided() != c.decided {
+			t.Errorf("%s: decided %v", name, b.Decided())
+		}
+	}
+}
+
+// Whose turn it is at the queue node, for a larger fence, asks for that, also when others have
+// the rest: they are about to give it back.
+func TestTurnForALargerFence(t *testing.T) {
+	b := New(3)
+	if s := try(&b, queues(), seenQueue(3, 10, 0), low(20), no, no); s.Outcome != Asking || s.Ask.Proposal != 21 {
+		t.Errorf("%+v, want a round for 21", s)
+	}
+}
+
+// A node that has an earlier fence of ours is not far behind.
+func TestEarlierFenceIsNotFarBehind(t *testing.T) {
+	b, v := New(3), seen(3, 1000)
+	v.Limit = 2000
+	if s := try(&b, asks(), v, yes(900), low(1200), low(5000)); s.Outcome != Asking || s.Ask.Proposal != 1201 {
+		t.Errorf("%+v, want a round for 1201", s)
+	}
+}

@@ -55,7 +55,7 @@ func TestReleaseEndsEarlierWithdrawals(t *testing.T) {
 func TestVanishedOwnerWithAWithdrawUnderWay(t *testing.T) {
 	b := New(3)
 	try(&b, asks(), seen(3, 10), yes(10), no, no)
-	if back := b.Vanished(1); len(back) != 1 || back[0].Node != 0 || back[0].UpTo != 10 {
+	if back := b.Vanished(1); len(back) != 1 || back[0].Node != 0 || back[0].UpTo != 10 || !back[0].Settled {
 		t.Errorf("%+v, want the vote of node 0 withdrawn", back)
 	}
 }
@@ -133,5 +133,22 @@ func TestWhatComesAfterARelease(t *testing.T) {
 		if !b.Over() {
 			t.Errorf("%s: all confirmed, and the ballot stays", name)
 		}
+	}
+}
+
+// A node is to remember an owner that was released, and only such a one, while a Try of it may
+// still come: one that goes on is to be granted.
+func TestWhoIsRemembered(t *testing.T) {
+	b := New(3)
+	after(&b, b.Ask(asks(), seen(3, 10)), seen(3, 10), yes(10), notYet, notYet)
+	if w := b.withdraw(1); !w.Settled {
+		t.Error("one that goes on is remembered as released")
+	}
+	b.gone.over = true
+	if w := b.withdraw(1); w.Settled {
+		t.Error("it is over, and a Try that is still out would be granted")
+	}
+	if w := b.withdraw(0); !w.Settled {
+		t.Error("it is remembered where nothing is out")
 	}
 }
