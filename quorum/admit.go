@@ -45,12 +45,10 @@ func (n *node) admitNow(ctx context.Context) error {
 		return nil
 	case err != nil:
 		return err
-	case !rec.Voting:
-		if err = n.rec.Admit(ctx, rec, n.d.traits.MaxTTL); err != nil {
-			return err
-		}
+	case rec.Voting:
+		return nil
 	}
-	return nil
+	return n.rec.Admit(ctx, rec, n.d.traits.MaxTTL)
 }
 
 // NodeState is what a node says of itself.

@@ -24,24 +24,16 @@ type cleanup struct {
 type cleanups struct {
 	all     map[driver.ID]cleanup
 	working bool // cleanUpSoon is at work
-	sweepAt int  // look for clean-ups that are over when there are so many
 }
 
 // cleanUpLater notes a release for when the node answers again. o may be nil.
 func (n *node) cleanUpLater(o *owner, r driver.WithdrawRequest) {
 	r.Settled = false // the request that was lost may come late
 	n.mu.Lock()
-	now := time.Now()
-	var over []cleanup
-	if len(n.cleanups.all) >= n.cleanups.sweepAt {
-		over = n.dropExpired(now)
-		n.cleanups.sweepAt = 2*len(n.cleanups.all) + 64
-	}
-	n.cleanups.all[r.ID()] = cleanup{o, r, now.Add(r.TTL)}
+	n.cleanups.all[r.ID()] = cleanup{o, r, time.Now().Add(r.TTL)}
 	idle := n.out == nil && !n.cleanups.working
 	n.cleanups.working = n.cleanups.working || idle
 	n.mu.Unlock()
-	n.needless(over)
 	if idle { // it answers others
 		n.d.spawn(n.cleanUpSoon)
 	}
@@ -71,7 +63,7 @@ func (n *node) cleanUpSoon() {
 	for pause := probePause; ; {
 		done := n.serving() && n.cleanUp()
 		n.mu.Lock()
-		if n.out != nil || done && len(n.cleanups.all) == 0 { // out of service: watchOver cleans up
+		if n.out != nil || len(n.cleanups.all) == 0 { // out of service: watchOver cleans up
 			n.cleanups.working = false
 			n.mu.Unlock()
 			return

@@ -155,7 +155,7 @@ func (n *node) writes() bool {
 	c := driver.Claim{Key: probeKey + "/" + crand.Text(), Owner: crand.Text(), Label: "{}"}
 	r := driver.VoteRequest{TryRequest: driver.TryRequest{Claim: c, TTL: n.d.traits.MinTTL}, Proposal: n.d.clock.next()}
 	res, err := n.drv.Vote(ctx, r)
-	if err == nil && res.Why == driver.FenceTooLow && !res.Granted {
+	if err == nil && res.Why == driver.FenceTooLow {
 		r.Proposal = res.Fence + 1
 		res, err = n.drv.Vote(ctx, r)
 	}

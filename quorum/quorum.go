@@ -143,7 +143,7 @@ func refuse(nodes []driver.Node, o *Options) error {
 
 // same says whether two drivers are one value.
 func same(a, b driver.Node) bool {
-	return reflect.TypeOf(a).Comparable() && reflect.TypeOf(b).Comparable() && a == b
+	return reflect.TypeOf(a).Comparable() && a == b
 }
 
 func nameOf(o *Options, i int) string {

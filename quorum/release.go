@@ -109,7 +109,7 @@ func (l *releasing) answer(n *node, err error) {
 		return
 	}
 	kind := kindOf(err)
-	if l.count.Answer(n.index, kind); kind != ballot.Answered && kind != ballot.NotHolder {
+	if l.count.Answer(n.index, kind); kind != ballot.NotHolder {
 		l.errs[n.index] = err
 	}
 	select {

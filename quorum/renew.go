@@ -104,10 +104,11 @@ func (d *Driver) renewLeases(ctx context.Context, rs []driver.RenewRequest, leas
 // adopted, has its ballot from here on; nil when its fence is not known.
 func (d *Driver) renewedOwner(r driver.RenewRequest) *owner {
 	o := d.owners.get(r.Claim)
-	if o == nil && r.Fence == 0 {
+	switch {
+	case o != nil:
+	case r.Fence == 0:
 		return nil
-	}
-	if o == nil {
+	default:
 		o = d.owners.open(d, r.Claim)
 	}
 	o.mu.Lock()
@@ -170,7 +171,7 @@ func (w *renewing) answer(n *node, k int, r driver.Renewal) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	one, kind := &w.all[k], kindOf(r.Err)
-	if one.Answer(n.index, kind, r, n == w.queue); kind != ballot.Answered && kind != ballot.NotHolder {
+	if one.Answer(n.index, kind, r, n == w.queue); kind != ballot.NotHolder {
 		one.errs[n.index] = r.Err
 	}
 	w.judge(k)

@@ -200,7 +200,7 @@ func (n *node) voted(o *owner, a ballot.Reply, err error, counted func(error)) e
 		n.refusedWrite()
 	}
 	n.lives(a.Result.Node)
-	if err == nil && !a.Result.Granted && a.Result.Why == driver.NotVoting {
+	if err == nil && a.Result.Why == driver.NotVoting {
 		err = &admission.HeldBack{Left: a.Result.Left}
 		n.leave(err)
 	}
@@ -282,7 +282,7 @@ func (a *attempt) reasons(step ballot.Step) [maxNodes]error {
 	defer a.o.mu.Unlock()
 	errs := a.errs
 	for _, n := range a.d.nodes {
-		if res := step.Said[n.index]; errs[n.index] == nil && !res.Granted && res.Why == driver.TTLTooLong {
+		if res := step.Said[n.index]; errs[n.index] == nil && res.Why == driver.TTLTooLong {
 			errs[n.index] = &tooLong{res.TTL, a.r.TTL}
 		}
 	}
@@ -306,19 +306,24 @@ func (d *Driver) waitsKnown(ctx context.Context, errs *[maxNodes]error) {
 	for range 10 {
 		unknown := false
 		for _, n := range d.nodes {
-			held := (*admission.HeldBack)(nil)
-			if !errors.As(errs[n.index], &held) || held.Left > 0 {
+			if !waitUnknown(errs[n.index]) {
 				continue
 			}
 			if now := n.trouble(); now != nil {
 				errs[n.index] = now
 			}
-			unknown = unknown || !errors.As(errs[n.index], &held) || held.Left == 0
+			unknown = unknown || waitUnknown(errs[n.index])
 		}
 		if !unknown || ctx.Err() != nil || !d.sleep(minTimeout/10) {
 			return
 		}
 	}
+}
+
+// waitUnknown says that a node is held back for nobody knows how long.
+func waitUnknown(err error) bool {
+	held := (*admission.HeldBack)(nil)
+	return errors.As(err, &held) && held.Left == 0
 }
 
 // startVote begins a Vote at the node.
