@@ -47,7 +47,7 @@ func (n *node) withdraw(o *owner, w ballot.Withdrawal, once chan<- struct{}) {
 		defer o.mu.Unlock()
 		return o.Stands(w.Tries, n.d.now())
 	}
-	for pause := probePause; !ok && !w.Over && stands() && pause.Wait(n.d.life.Done()); {
+	for pause := probePause; !ok && !w.Over && pause.Wait(n.d.life.Done()) && stands(); {
 		ok = send()
 	}
 }
