@@ -1,0 +1,208 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/ballot"
+	"github.com/hasplock/hasp/internal/contend"
+	"github.com/hasplock/hasp/memdriver"
+)
+
+// Which TTLs a quorum takes: those that every node takes, and that a slow node leaves
+// something of. Nothing is sent for another.
+func TestTTLsOfAQuorum(t *testing.T) {
+	for _, longest := range []time.Duration{0, ruleTTL} {
+		for ttl, takes := range map[time.Duration]bool{
+			minTTL - 1: false, minTTL: true, ruleTTL: true, ruleTTL + 1: longest == 0,
+		} {
+			synctest.Test(t, func(t *testing.T) {
+				d, all := stubs(t)
+				d.traits.MaxTTL = longest
+				if longest == 0 {
+					for _, s := range all {
+						s.vote = func(_ context.Context, r driver.VoteRequest) (driver.Result, error) {
+							return driver.Result{Granted: true, Fence: r.Proposal, TTL: r.TTL}, nil
+						}
+					}
+				}
+				r := asks("k")
+				r.TTL = ttl
+				res, err := contend.Try(t.Context(), d, r)
+				if takes != (err == nil && res.Granted) || !takes && all[0].votes.Load() > 0 {
+					t.Errorf("TTL %v, at most %v: %+v, %v", ttl, longest, res, err)
+				}
+			})
+		}
+	}
+}
+
+// After one Try that every node had the time to answer, it is known who they are.
+func TestFirstTryMeetsTheNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, _ := stubs(t)
+		if d.met.Load() {
+			t.Fatal("before anything was asked")
+		}
+		if granted(t, d, asks("k")); !d.met.Load() {
+			t.Error("the nodes were met")
+		}
+	})
+}
+
+// What an answer to a Vote says of its node: whether it writes, and whether it votes. What
+// comes with an error says nothing.
+func TestWhatAnAnswerSaysOfItsNode(t *testing.T) {
+	granted, held := driver.Result{Granted: true, Fence: 7}, driver.Result{Why: driver.Held}
+	notVoting, low := driver.Result{Why: driver.NotVoting}, driver.Result{Why: driver.FenceTooLow}
+	for name, c := range map[string]struct {
+		res    driver.Result
+		err    error
+		queue  bool
+		writes bool // it is known to, who was known not to
+		out    bool
+	}{
+		"granted":                         {granted, nil, false, true, false},
+		"granted, with an error":          {granted, errDenied, false, false, false},
+		"a place":                         {held, nil, true, true, false},
+		"a place, with an error":          {held, errDenied, true, false, false},
+		"refused without a place":         {held, nil, false, false, false},
+		"too low, with a place in mind":   {low, nil, true, false, false},
+		"it does not vote":                {notVoting, nil, true, false, true},
+		"it does not vote, with an error": {notVoting, errDenied, false, false, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			d, all := stubs(t)
+			all[1].record = func(context.Context) (driver.Record, error) { return driver.Record{}, errGone }
+			n, r := d.nodes[1], asks("k")
+			n.readOnly.Store(true)
+			o := d.owners.open(d, r.Claim())
+			asked := driver.VoteRequest{TryRequest: driver.TryRequest{Claim: r.Claim(), TTL: ruleTTL, Queue: c.queue}}
+			o.Sends(1)
+			err := n.voted(o, ballot.Reply{Asked: asked, Answer: ballot.Answer{Result: c.res}}, c.err, func(error) {})
+			if n.readOnly.Load() == c.writes || n.serving() == c.out {
+				t.Errorf("%s: it writes: %v, out of service: %v", name, !n.readOnly.Load(), n.why())
+			}
+			if want := c.err; c.out {
+				if !errors.Is(err, driver.ErrNotVoting) {
+					t.Errorf("%s: %v, want ErrNotVoting", name, err)
+				}
+			} else if err != want {
+				t.Errorf("%s: %v, want %v", name, err, want)
+			}
+		})
+	}
+}
+
+// Which errors mean that a node does not write.
+func TestWhichErrorsAreTheNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, all := stubs(t)
+		all[0].class = func(err error) driver.Class {
+			if errors.Is(err, errFull) {
+				return driver.ClassMisconfigured
+			}
+			return driver.ClassUnknown
+		}
+		for err, want := range map[error]bool{
+			nil: false, errDenied: true, errFull: false, driver.ErrNotVoting: false,
+			context.DeadlineExceeded: false, fmt.Errorf("vote: %w", context.Canceled): false,
+		} {
+			if got := d.nodes[0].refuses(err); got != want {
+				t.Errorf("%v: %v, want %v", err, got, want)
+			}
+		}
+	})
+}
+
+// Why nodes said nothing of the key: their errors, or that they were admitted for less. Of a
+// lease in doubt also that they do not have it.
+func TestWhyNodesSaidNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, _ := stubs(t)
+		a := &attempt{d: d, o: d.owners.open(d, asks("k").Claim()), r: driver.TryRequest{TTL: time.Minute}}
+		long := driver.Result{Why: driver.TTLTooLong, TTL: time.Second}
+		a.errs[0] = errDenied
+		said := [maxNodes]driver.Result{long, long}
+		step := ballot.Step{Said: &said, Votes: setOf(0)}
+		isLong := func(err error) bool { return errors.As(err, new(*tooLong)) }
+		if errs := a.reasons(step); errs[0] != errDenied || !isLong(errs[1]) || errs[2] != nil {
+			t.Errorf("%v", errs)
+		}
+		if errs := a.inDoubt(step); errs[0] != errDenied || !isLong(errs[1]) || errs[2] != errVoteGone {
+			t.Errorf("in doubt: %v", errs)
+		}
+		step.Votes = setOf(2)
+		if errs := a.inDoubt(step); errs[2] != nil {
+			t.Errorf("with a vote of node 3: %v", errs)
+		}
+	})
+}
+
+// What a quorum promises is what each of its nodes does.
+func TestQuorumPromisesWhatEachNodeDoes(t *testing.T) {
+	for name, c := range map[string]struct {
+		lacks func(*driver.Traits) // node 2
+		want  func(driver.Traits) bool
+	}{
+		"nothing":      {func(*driver.Traits) {}, func(t driver.Traits) bool { return t.Hints && t.Shared && t.Queue == driver.QueueHint }},
+		"hints":        {func(t *driver.Traits) { t.Hints = false }, func(t driver.Traits) bool { return !t.Hints }},
+		"shared locks": {func(t *driver.Traits) { t.Shared = false }, func(t driver.Traits) bool { return !t.Shared }},
+		"a queue":      {func(t *driver.Traits) { t.Queue = driver.QueueNone }, func(t driver.Traits) bool { return t.Queue == driver.QueueNone }},
+		"short leases": {func(t *driver.Traits) { t.MinTTL = time.Second }, func(t driver.Traits) bool { return t.MinTTL == time.Second }},
+	} {
+		var nodes []driver.Node
+		for i := range 3 {
+			s := &stub{Store: memdriver.NewNode(memdriver.NodeOptions{MaxTTL: ruleTTL})}
+			s.traits = func(t driver.Traits) driver.Traits {
+				if i == 1 {
+					c.lacks(&t)
+				}
+				return t
+			}
+			nodes = append(nodes, s)
+		}
+		if d := New(nodes, nil); d.Check() != nil || !c.want(d.Traits()) {
+			t.Errorf("without %s: %+v, %v", name, d.Traits(), d.Check())
+		}
+	}
+}
+
+// unequal is a node that cannot be compared.
+type unequal struct {
+	driver.Node
+	_ []int
+}
+
+// checked is a node that says whether it can work.
+type checked struct {
+	driver.Node
+	err error
+}
+
+func (c checked) Check() error { return c.err }
+
+// Which nodes make a quorum, besides what TestCheck tries.
+func TestNodesOfAQuorum(t *testing.T) {
+	node := func() driver.Node { return memdriver.NewNode(memdriver.NodeOptions{MaxTTL: ruleTTL}) }
+	if err := New([]driver.Node{unequal{Node: node()}, unequal{Node: node()}, unequal{Node: node()}}, nil).Check(); err != nil {
+		t.Errorf("nodes that cannot be compared: %v", err)
+	}
+	if err := New([]driver.Node{node(), checked{node(), nil}, checked{node(), nil}}, &Options{Names: []string{"a", "b", "c"}}).Check(); err != nil {
+		t.Errorf("nodes that can work, with names: %v", err)
+	}
+	if err := New([]driver.Node{node(), checked{node(), errDenied}, node()}, nil).Check(); !errors.Is(err, errDenied) {
+		t.Errorf("%v, want what the second node says", err)
+	}
+	if err := New([]driver.Node{node(), node(), node(), node(), node(), node(), node()}, nil).Check(); err != nil {
+		t.Errorf("seven nodes: %v", err)
+	}
+}

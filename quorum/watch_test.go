@@ -1,0 +1,307 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package quorum
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// listened counts the subscriptions at each node that were begun, and that are open.
+type listened struct {
+	mu          sync.Mutex
+	begun, open [3]int
+	confirms    [3]chan struct{} // closed when the node confirms; nil: at once
+	fails       [3]error
+}
+
+func (l *listened) at(i int) func(context.Context) (<-chan struct{}, error) {
+	return func(ctx context.Context) (<-chan struct{}, error) {
+		l.mu.Lock()
+		l.begun[i]++
+		confirms, fails := l.confirms[i], l.fails[i]
+		l.mu.Unlock()
+		if confirms != nil {
+			select {
+			case <-confirms:
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}
+		if fails != nil {
+			return nil, fails
+		}
+		l.mu.Lock()
+		l.open[i]++
+		l.mu.Unlock()
+		context.AfterFunc(ctx, func() {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.open[i]--
+		})
+		return make(chan struct{}), nil
+	}
+}
+
+func (l *listened) want(t *testing.T, when string, begun, open [3]int) {
+	t.Helper()
+	synctest.Wait()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.begun != begun || l.open != open {
+		t.Errorf("%s: begun %v, open %v, want %v and %v", when, l.begun, l.open, begun, open)
+	}
+}
+
+func (l *listened) set(f func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f()
+}
+
+// listens is a watch that listens at node 0, the queue node.
+func listens(t *testing.T) (*Driver, *listened, <-chan struct{}) {
+	t.Helper()
+	d, all := stubs(t)
+	l := &listened{}
+	for i, s := range all {
+		s.watch = l.at(i)
+	}
+	granted(t, d, asks("k"))
+	synctest.Wait()
+	hints, err := d.Watch(t.Context(), asks("k").Claim())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.want(t, "at first", [3]int{1}, [3]int{1})
+	return d, l, hints
+}
+
+func hinted(hints <-chan struct{}) bool {
+	synctest.Wait()
+	select {
+	case <-hints:
+		return true
+	default:
+		return false
+	}
+}
+
+// A watch stays at the old queue node until it is heard at the new one, and is told then,
+// since what was said in between is lost.
+func TestWatchFollowsTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, l, hints := listens(t)
+		confirmed := make(chan struct{})
+		l.set(func() { l.confirms[1] = confirmed })
+		queueAt(d, 1)
+		l.want(t, "on its way", [3]int{1, 1}, [3]int{1})
+		if hinted(hints) {
+			t.Error("told before it is heard there")
+		}
+		close(confirmed)
+		l.want(t, "there", [3]int{1, 1}, [3]int{0, 1})
+		if !hinted(hints) {
+			t.Error("not told that it is heard there")
+		}
+		if time.Sleep(10 * time.Second); hinted(hints) {
+			t.Error("told without a reason")
+		}
+		l.want(t, "later", [3]int{1, 1}, [3]int{0, 1})
+	})
+}
+
+// The queue is back before the watch has left: it stays, and gives up the way.
+func TestQueueComesBackToAWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, l, hints := listens(t)
+		confirmed := make(chan struct{})
+		l.set(func() { l.confirms[1] = confirmed })
+		queueAt(d, 1)
+		l.want(t, "on its way", [3]int{1, 1}, [3]int{1})
+		queueAt(d, 0)
+		l.want(t, "back", [3]int{1, 1}, [3]int{1})
+		if !hinted(hints) {
+			t.Error("not told that the queue is back, where its place may be gone")
+		}
+		close(confirmed)
+		l.want(t, "confirmed, and nobody wants it", [3]int{1, 1}, [3]int{1})
+		if !d.nodes[1].serving() {
+			t.Error("the node that was left is taken for silent")
+		}
+		queueAt(d, 1)
+		l.want(t, "there once more", [3]int{1, 2}, [3]int{0, 1})
+	})
+}
+
+// The queue moves on before the watch has arrived: it goes to where the queue is now.
+func TestQueueMovesOnBeforeAWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, l, _ := listens(t)
+		confirmed := make(chan struct{})
+		l.set(func() { l.confirms[1] = confirmed })
+		queueAt(d, 1)
+		l.want(t, "on its way", [3]int{1, 1}, [3]int{1})
+		queueAt(d, 2)
+		l.want(t, "where the queue is now", [3]int{1, 1, 1}, [3]int{0, 0, 1})
+		close(confirmed)
+		l.want(t, "later", [3]int{1, 1, 1}, [3]int{0, 0, 1})
+	})
+}
+
+// A move there and back that is seen as one is no reason to go anywhere else than before.
+func TestQueueMovesTwiceAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, l, hints := listens(t)
+		confirmed := make(chan struct{})
+		l.set(func() { l.confirms[1] = confirmed })
+		queueAt(d, 1)
+		l.want(t, "on its way", [3]int{1, 1}, [3]int{1})
+		hinted(hints)
+		queueAt(d, 2)
+		queueAt(d, 1)
+		l.want(t, "on its way there already", [3]int{1, 1}, [3]int{1})
+		if hinted(hints) {
+			t.Error("told without a reason")
+		}
+		close(confirmed)
+		l.want(t, "there", [3]int{1, 1}, [3]int{0, 1})
+	})
+}
+
+// A node that does not let us listen is asked to once a second; also when the queue comes
+// back to it.
+func TestDeafWatchListensAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, l, hints := listens(t)
+		l.set(func() { l.fails[1] = errDenied })
+		queueAt(d, 1)
+		l.want(t, "it fails", [3]int{1, 1}, [3]int{0, 0})
+		hinted(hints)
+		time.Sleep(deafPause / 2)
+		l.want(t, "half a second later", [3]int{1, 1}, [3]int{0, 0})
+		l.set(func() { l.fails[1], l.confirms[2] = nil, make(chan struct{}) })
+		queueAt(d, 2)
+		l.want(t, "the queue moves on", [3]int{1, 1, 1}, [3]int{0, 0})
+		queueAt(d, 1)
+		l.want(t, "and back", [3]int{1, 2, 1}, [3]int{0, 1})
+		time.Sleep(10 * time.Second)
+		l.want(t, "later", [3]int{1, 2, 1}, [3]int{0, 1})
+	})
+	synctest.Test(t, func(t *testing.T) {
+		d, l, _ := listens(t)
+		l.set(func() { l.fails[1] = errDenied })
+		queueAt(d, 1)
+		synctest.Wait()
+		l.set(func() { l.fails[1] = nil })
+		time.Sleep(deafPause + deafPause/2)
+		l.want(t, "a second later", [3]int{1, 2}, [3]int{0, 1})
+	})
+}
+
+// How a subscription ends that its node did not confirm: nobody is heard there, and the node
+// is judged by it, unless nobody wanted it any more.
+func TestSubscriptionFails(t *testing.T) {
+	late := min((&Driver{}).probeLimit(), maxListen)
+	for name, c := range map[string]struct {
+		watch func(ctx context.Context) (<-chan struct{}, error)
+		left  bool // the watch is left meanwhile
+		heard bool
+		deaf  bool
+		out   error
+	}{
+		"confirmed": {func(context.Context) (<-chan struct{}, error) { return make(chan struct{}), nil }, false, true, false, nil},
+		"refused":   {func(context.Context) (<-chan struct{}, error) { return nil, errDenied }, false, false, true, nil},
+		"away":      {func(context.Context) (<-chan struct{}, error) { return nil, errGone }, false, false, true, errGone},
+		"silent":    {func(ctx context.Context) (<-chan struct{}, error) { <-ctx.Done(); return nil, errDenied }, false, false, true, errSilent},
+		"confirmed too late": {func(ctx context.Context) (<-chan struct{}, error) {
+			time.Sleep(late + 1)
+			return make(chan struct{}), nil
+		}, false, false, true, errSilent},
+		"left": {func(ctx context.Context) (<-chan struct{}, error) { <-ctx.Done(); return nil, errGone }, true, false, false, nil},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			d, all := stubs(t)
+			all[1].record = func(context.Context) (driver.Record, error) { return driver.Record{}, errGone }
+			all[1].watch = c.watch
+			w := &watch{d: d, ctx: t.Context(), claim: asks("k").Claim(), out: make(chan struct{}, 1)}
+			e := w.listen(d.nodes[1])
+			if c.left {
+				e.leave()
+			}
+			<-e.ready
+			if got := d.nodes[1].why(); (e.in != nil) != c.heard || e.deaf != c.deaf || (got != nil) != (c.out != nil) {
+				t.Errorf("%s: heard %v, deaf %v, out of service: %v", name, e.in != nil, e.deaf, got)
+			}
+			e.leave()
+		})
+	}
+}
+
+// Without a queue node there is nothing to listen to, and a watch waits for one.
+func TestWatchWithoutAQueueNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, all := stubs(t)
+		l := &listened{}
+		for i, s := range all {
+			s.watch = l.at(i)
+			d.nodes[i].setOut(errGone)
+		}
+		if d.queue.Load() != nil {
+			t.Fatal("there is one")
+		}
+		if _, err := d.Watch(t.Context(), asks("k").Claim()); err != nil {
+			t.Fatal(err)
+		}
+		l.want(t, "without", [3]int{}, [3]int{})
+		d.nodes[1].setOut(nil)
+		l.want(t, "with one", [3]int{0, 1}, [3]int{0, 1})
+	})
+}
+
+// Whoever watches before anything was asked has the nodes say who they are: those in service
+// that keep a record.
+func TestWhoIsMet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, all := stubs(t)
+		d.nodes[0].rec = nil
+		d.nodes[1].setOut(errGone)
+		d.meet(t.Context())
+		if got := []int64{all[0].records.Load(), all[1].records.Load(), all[2].records.Load()}; !slices.Equal(got, []int64{0, 0, 1}) {
+			t.Errorf("asked %v times, want the last one alone", got)
+		}
+		d.met.Store(true)
+		if d.meet(t.Context()); all[2].records.Load() != 1 {
+			t.Error("met once more")
+		}
+	})
+}
+
+// A watch whose caller is gone leaves nothing behind.
+func TestWatchOfACallerWhoIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, all := stubs(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		all[0].record = func(context.Context) (driver.Record, error) {
+			cancel() // while the nodes say who they are
+			return driver.Record{}, errDenied
+		}
+		if _, err := d.Watch(ctx, asks("k").Claim()); !errors.Is(err, context.Canceled) {
+			t.Errorf("%v, want the end of its context", err)
+		}
+		synctest.Wait()
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if n := len(d.waiters["k"]); n != 0 {
+			t.Errorf("%d watches stay", n)
+		}
+	})
+}
