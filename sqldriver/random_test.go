@@ -18,9 +18,9 @@ import (
 // model is the rule of one key in plain words, against which the statements are
 // held.
 type model struct {
-	holders, line []*part
-	mark          bool
-	newest        uint64
+	holders, queue []*part
+	mark           bool
+	newest         uint64
 }
 
 // part is a lease or a place.
@@ -55,7 +55,7 @@ func (m *model) expire(now time.Duration) (over []contend.Owner) {
 		}
 		return p.until <= now
 	}
-	m.line = slices.DeleteFunc(m.line, ends)
+	m.queue = slices.DeleteFunc(m.queue, ends)
 	m.holders = slices.DeleteFunc(m.holders, func(h *part) bool {
 		m.mark = m.mark || h.until <= now && !h.reads()
 		return ends(h)
@@ -65,7 +65,7 @@ func (m *model) expire(now time.Duration) (over []contend.Owner) {
 
 // admits says whether r, with so many before it in the queue, can have the key now.
 func (m *model) admits(r contend.Owner, ahead int) bool {
-	others := slices.Concat(m.holders, m.line[:ahead])
+	others := slices.Concat(m.holders, m.queue[:ahead])
 	if r.Mode == driver.Exclusive {
 		return len(others) == 0
 	}
@@ -95,21 +95,21 @@ func (m *model) try(r contend.Owner, now time.Duration) (granted *part, ahead in
 		p.last(now + r.TTL)
 		return p, 0
 	}
-	place := find(m.line, r)
+	place := find(m.queue, r)
 	if ahead = place; place < 0 {
-		ahead = len(m.line)
+		ahead = len(m.queue)
 	}
 	switch {
 	case r.Convert:
 	case m.admits(r, ahead):
 		if place >= 0 {
-			m.line = slices.Delete(m.line, place, place+1)
+			m.queue = slices.Delete(m.queue, place, place+1)
 		}
 		return m.grant(r, now), 0
 	case r.Queue && place < 0:
-		m.line = append(m.line, &part{r: r, until: now + r.Patience})
+		m.queue = append(m.queue, &part{r: r, until: now + r.Patience})
 	case r.Queue:
-		m.line[place].sign(now)
+		m.queue[place].sign(now)
 	}
 	return nil, ahead
 }
@@ -126,8 +126,8 @@ func (m *model) grant(r contend.Owner, now time.Duration) *part {
 }
 
 func (m *model) release(r contend.Owner) {
-	if i := find(m.line, r); i >= 0 {
-		m.line = slices.Delete(m.line, i, i+1)
+	if i := find(m.queue, r); i >= 0 {
+		m.queue = slices.Delete(m.queue, i, i+1)
 		return
 	}
 	i := find(m.holders, r)
@@ -149,7 +149,7 @@ func (m *model) check(t *testing.T, info driver.Info, now time.Duration) {
 	for _, h := range info.Queue {
 		fmt.Fprintln(&got, h.Owner, h.Mode, h.Limit)
 	}
-	for _, p := range m.line {
+	for _, p := range m.queue {
 		fmt.Fprintln(&want, p.r.Owner, p.r.Mode, p.r.Limit)
 	}
 	if got.String() != want.String() {
@@ -214,8 +214,8 @@ func (x *mixed) known(p *part, holds bool) {
 			return
 		}
 		p.last(x.clock.up + r.TTL)
-		if a.TTL != p.until-x.clock.up || a.Wanted != (len(x.m.line) > 0) {
-			x.Fatalf("Renew: %+v, want %v, and %d wait", a, p.until-x.clock.up, len(x.m.line))
+		if a.TTL != p.until-x.clock.up || a.Wanted != (len(x.m.queue) > 0) {
+			x.Fatalf("Renew: %+v, want %v, and %d wait", a, p.until-x.clock.up, len(x.m.queue))
 		}
 	case 3:
 		x.ask(converting(r, x.IntN(3)))
@@ -255,7 +255,7 @@ func TestRandomModes(t *testing.T) {
 			clock.pass(time.Duration(x.Int64N(int64(800 * time.Millisecond))))
 		}
 		x.before = append(x.before, x.m.expire(clock.up)...)
-		parts := slices.Concat(x.m.holders, x.m.line)
+		parts := slices.Concat(x.m.holders, x.m.queue)
 		if i := x.IntN(len(parts) + 3); i < len(parts) {
 			x.known(parts[i], i < len(x.m.holders))
 		} else {

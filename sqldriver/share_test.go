@@ -228,7 +228,7 @@ func TestMarkStays(t *testing.T) {
 }
 
 // Rule: a converted lease is one of several, whatever the rows that were beside
-// it: a key that remembers a fence, tombstones, a line.
+// it: a key that remembers a fence, tombstones, a queue.
 func TestConvertBesideOtherRows(t *testing.T) {
 	m := newMachine("one")
 	d := m.open(t, newFile(t))

@@ -11,10 +11,10 @@ const schemaVersion = 4
 const modesVersion = 3
 
 // sqliteTables makes the tables of version 1. An acquisition is one row for all
-// of its life: it waits ('line'), holds ('held'), was released ('gone'), and is
+// of its life: it waits ('queue'), holds ('held'), was released ('gone'), and is
 // swept when it has been over for a while.
 //
-// hasp_lease_line is what makes two holders impossible by the database's own
+// hasp_lease_queue is what makes two holders impossible by the database's own
 // rule: a holder's seq is 0, a place's is its turn in the queue of the key, a
 // tombstone's is NULL, which is never equal to another, or a fence.
 //
@@ -35,14 +35,14 @@ CREATE TABLE IF NOT EXISTS hasp_lease (
 	key     BLOB    NOT NULL,
 	owner   TEXT    NOT NULL,
 	label   TEXT    NOT NULL,
-	kind    TEXT    NOT NULL CHECK (kind IN ('held', 'line', 'gone')),
+	kind    TEXT    NOT NULL CHECK (kind IN ('held', 'queue', 'gone')),
 	seq     INTEGER,
 	fence   INTEGER NOT NULL,
 	since   INTEGER NOT NULL,
 	expires INTEGER NOT NULL,
 	PRIMARY KEY (key, owner)
 ) STRICT, WITHOUT ROWID;
-CREATE UNIQUE INDEX IF NOT EXISTS hasp_lease_line ON hasp_lease (key, kind, seq);
+CREATE UNIQUE INDEX IF NOT EXISTS hasp_lease_queue ON hasp_lease (key, kind, seq);
 CREATE INDEX IF NOT EXISTS hasp_lease_over ON hasp_lease (kind, expires);
 INSERT OR IGNORE INTO hasp_meta (id, version, boot, before, clock, fence) VALUES (1, 1, '', '', 0, 0);
 `
@@ -109,7 +109,7 @@ const sqliteShift = `UPDATE hasp_lease SET since = since + ?1,
 //
 // ?1 key ?2 owner ?3 now
 const (
-	sqliteAhead = ` FROM hasp_lease q WHERE q.key = ?1 AND q.kind = 'line' AND +q.expires > ?3
+	sqliteAhead = ` FROM hasp_lease q WHERE q.key = ?1 AND q.kind = 'queue' AND +q.expires > ?3
 			AND q.seq < coalesce(iif(p.expires > ?3, p.seq, NULL), 9223372036854775807)`
 	sqliteView = `h.owner, h.label, h.fence, h.since, h.expires, h.mark, h.most,
 		p.kind, p.label, p.fence, p.since, p.expires,
@@ -187,10 +187,10 @@ var sqliteText = [queries]string{
 	qEndSharers: `DELETE FROM hasp_lease WHERE key = ?1 AND kind = 'held' AND seq > 0 AND most > 0 AND +expires <= ?2`,
 
 	// ?1 key ?2 owner ?3 label ?4 now ?5 expires ?6 mode ?7 most
-	qJoin: `INSERT INTO hasp_lease VALUES (?1, ?2, ?3, 'line',
-		(SELECT coalesce(max(seq), 0) + 1 FROM hasp_lease WHERE key = ?1 AND kind = 'line'), 0, ?4, ?5,
+	qJoin: `INSERT INTO hasp_lease VALUES (?1, ?2, ?3, 'queue',
+		(SELECT coalesce(max(seq), 0) + 1 FROM hasp_lease WHERE key = ?1 AND kind = 'queue'), 0, ?4, ?5,
 		?6, ?7, 0, 0, 0)
-		ON CONFLICT (key, owner) DO UPDATE SET label = excluded.label, kind = 'line', seq = excluded.seq,
+		ON CONFLICT (key, owner) DO UPDATE SET label = excluded.label, kind = 'queue', seq = excluded.seq,
 		fence = 0, since = excluded.since, expires = excluded.expires,
 		mode = excluded.mode, most = excluded.most, slot = 0, mark = 0`,
 
@@ -198,7 +198,7 @@ var sqliteText = [queries]string{
 	qRenew: `UPDATE hasp_lease SET expires = max(expires, ?5)
 		WHERE key = ?1 AND owner = ?2 AND label = ?3 AND kind = 'held' AND expires > ?4 AND fence >= ?6
 		RETURNING expires,
-		EXISTS (SELECT 1 FROM hasp_lease q WHERE q.key = ?1 AND q.kind = 'line' AND +q.expires > ?4), mode`,
+		EXISTS (SELECT 1 FROM hasp_lease q WHERE q.key = ?1 AND q.kind = 'queue' AND +q.expires > ?4), mode`,
 
 	// ?1 key ?2 owner ?3 label ?4 up to which fence ?5 expires, with a fence that
 	// the key's row doesn't know ?6 without. Only a lease that was restored can have
@@ -246,7 +246,7 @@ var sqliteText = [queries]string{
 	qMark: `UPDATE hasp_meta SET boot = ?1, before = ?2, clock = ?3, fence = ?4,
 		old = ?5, mid = ?6, at = ?7, wall = ?8 WHERE id = 1`,
 
-	// ?1 key ?2 now. 'held' sorts before 'line'.
+	// ?1 key ?2 now. 'held' sorts before 'queue'.
 	qKey:    sqliteKey(`mode, most, slot`),
 	qOldKey: sqliteKey(`0, 0, 0`),
 
@@ -263,7 +263,7 @@ func sqliteKey(modes string) string {
 
 func sqliteKeys(modes string) string {
 	return `SELECT k.key, k.waiters, k.holds, h.owner, h.label, h.fence, h.since, h.expires, ` + modes + `
-		FROM (SELECT key, sum(kind = 'line') AS waiters, sum(kind = 'held') AS holds,
+		FROM (SELECT key, sum(kind = 'queue') AS waiters, sum(kind = 'held') AS holds,
 			min(iif(kind = 'held', seq, NULL)) AS first FROM hasp_lease
 			WHERE key >= ?1 AND key <= ?2 AND kind <> 'gone' AND owner <> '' AND expires > ?3 AND (?5 = 0 OR key > ?1)
 			GROUP BY key ORDER BY key LIMIT ?4) k

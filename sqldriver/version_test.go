@@ -29,19 +29,19 @@ CREATE TABLE hasp_lease (
 	key     BLOB    NOT NULL,
 	owner   TEXT    NOT NULL,
 	label   TEXT    NOT NULL,
-	kind    TEXT    NOT NULL CHECK (kind IN ('held', 'line', 'gone')),
+	kind    TEXT    NOT NULL CHECK (kind IN ('held', 'queue', 'gone')),
 	seq     INTEGER,
 	fence   INTEGER NOT NULL,
 	since   INTEGER NOT NULL,
 	expires INTEGER NOT NULL,
 	PRIMARY KEY (key, owner)
 ) STRICT, WITHOUT ROWID;
-CREATE UNIQUE INDEX hasp_lease_line ON hasp_lease (key, kind, seq);
+CREATE UNIQUE INDEX hasp_lease_queue ON hasp_lease (key, kind, seq);
 CREATE INDEX hasp_lease_over ON hasp_lease (kind, expires);
 INSERT INTO hasp_meta VALUES (1, 1, '%s', '', 0, %d);
 INSERT INTO hasp_lease VALUES
 	(CAST('k' AS BLOB), '%s', '%s', 'held', 0, %[2]d, %[5]d, %[5]d + 3600000000000),
-	(CAST('k' AS BLOB), '%s', '%[4]s', 'line', 1, 0, %[5]d, %[5]d + 3600000000000),
+	(CAST('k' AS BLOB), '%s', '%[4]s', 'queue', 1, 0, %[5]d, %[5]d + 3600000000000),
 	(CAST('k' AS BLOB), 'RRRRRRRRRRRRRRRRRRRRRRRRRR', '%[4]s', 'gone', NULL, 7, 7, %[5]d + 3600000000000);
 `
 

@@ -14,9 +14,9 @@ import (
 
 // The kinds of rows.
 const (
-	kindHeld   = "held" // holds the key
-	kindQueued = "line" // has a place in the queue
-	kindGone   = "gone" // was released: a late Try is refused
+	kindHeld   = "held"  // holds the key
+	kindQueued = "queue" // has a place in the queue
+	kindGone   = "gone"  // was released: a late Try is refused
 )
 
 // row is one owner's row of a key; the zero value is no row.
