@@ -60,7 +60,7 @@ func newAcquire(args []string, k *keeper) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return acquire(errand{args, shell, jobControl(shell)})
+			return acquire(request{args, shell, jobControl(shell)})
 		},
 		DisableFlagsInUseLine: true,
 	}
@@ -113,17 +113,17 @@ func jobControl(shell child.Process) bool {
 	return err == nil && shell.PID == os.Getppid() && group != unix.Getpgrp()
 }
 
-// errand is what hasp acquire asks of its keeper. It may contain a password, so it is
+// request is what hasp acquire sends to its keeper. It may contain a password, so it is
 // not passed on the command line.
-type errand struct {
+type request struct {
 	Args       []string // of hasp acquire
 	Shell      child.Process
 	JobControl bool
 }
 
-// acquire has a keeper ask for the keys, and ends when the keeper has them. The
-// keeper writes all messages.
-func acquire(e errand) error {
+// acquire starts a keeper, which acquires the keys, and ends when the keeper has them.
+// The keeper writes all messages.
+func acquire(e request) error {
 	signals, stop := child.Notify()
 	defer stop()
 	keeper, pipe, err := startKeeper()
@@ -133,33 +133,33 @@ func acquire(e errand) error {
 	defer pipe.Close()
 	say, answered := gob.NewEncoder(pipe), make(chan bool)
 	go func() {
-		_ = say.Encode(e) // or there is no answer
+		_ = say.Encode(e) // without it there is no answer
 		answered <- gob.NewDecoder(pipe).Decode(new(bool)) == nil
 	}()
-	heard := os.Signal(nil)
+	received := os.Signal(nil)
 	for {
 		select {
-		case heard = <-signals:
-			_ = keeper.Process.Signal(heard) // it may have ended
+		case received = <-signals:
+			_ = keeper.Process.Signal(received) // it may have ended
 		case granted := <-answered:
 			stop() // returns when the signals that came are delivered: they count, as we may have been stopped meanwhile
 			select {
-			case heard = <-signals:
-				_ = keeper.Process.Signal(heard) // it gives the keys back
+			case received = <-signals:
+				_ = keeper.Process.Signal(received) // it releases the keys
 			default:
 			}
-			if granted && heard == nil && say.Encode(true) == nil {
+			if granted && received == nil && say.Encode(true) == nil {
 				return nil
 			}
 			_ = keeper.Wait() // its status is what counts
-			return keeperEnded(keeper.ProcessState.ExitCode(), heard)
+			return keeperEnded(keeper.ProcessState.ExitCode(), received)
 		}
 	}
 }
 
-// keeperEnded is our end after that of a keeper that holds nothing.
-func keeperEnded(code int, heard os.Signal) error {
-	if sig, ok := heard.(syscall.Signal); ok && code < 0 { // before it could handle signals
+// keeperEnded returns the error for a keeper that ended without the keys.
+func keeperEnded(code int, received os.Signal) error {
+	if sig, ok := received.(syscall.Signal); ok && code < 0 { // before it could handle signals
 		code = 128 + int(sig)
 	}
 	if code <= 0 {

@@ -121,8 +121,8 @@ func (j *job) over(status *child.Status, err error) bool {
 		}
 		return end == nil || end.code != exitUnreachable || !j.candidate.answered
 	}
-	told := slices.ContainsFunc(status.Passed, func(sig syscall.Signal) bool { return j.ends(sig) || sig == status.Signal })
-	return told || status.Keyboard
+	signalled := slices.ContainsFunc(status.Passed, func(sig syscall.Signal) bool { return j.ends(sig) || sig == status.Signal })
+	return signalled || status.Keyboard
 }
 
 // rest waits before the next candidacy. An error is the end of it.
@@ -152,15 +152,15 @@ func (j *job) rest(status *child.Status, err error, took time.Duration) error {
 	timer := time.NewTimer(c.pause)
 	defer timer.Stop()
 	for {
-		if j.heard != nil { // while the key was given back
-			return j.interrupted(signaled{j.heard.(syscall.Signal)})
+		if j.received != nil { // while the key was given back
+			return j.interrupted(signaled{j.received.(syscall.Signal)})
 		}
 		select {
 		case <-timer.C:
 			return nil
 		case sig := <-j.signals:
 			if j.ends(sig) {
-				j.heard = sig
+				j.received = sig
 			}
 		}
 	}

@@ -102,7 +102,7 @@ func settle(q question, of []child.Process) error {
 	if err != nil {
 		return err
 	}
-	var end, mute *exit
+	var end, failure *exit
 	missing := slices.Clone(q.Keys)
 	for _, a := range all {
 		missing = slices.DeleteFunc(missing, func(key string) bool { return slices.Contains(a.Keys, key) })
@@ -111,7 +111,7 @@ func settle(q question, of []child.Process) error {
 		}
 		switch {
 		case a.Keys == nil:
-			mute = &exit{code: a.Code, message: a.Message}
+			failure = &exit{code: a.Code, message: a.Message}
 		case a.Code != 0:
 			if end != nil {
 				note("%s", end.message)
@@ -122,8 +122,8 @@ func settle(q question, of []child.Process) error {
 	switch {
 	case end != nil:
 		return end
-	case mute != nil && (len(missing) > 0 || len(q.Keys) == 0): // it may have what was not found
-		return mute
+	case failure != nil && (len(missing) > 0 || len(q.Keys) == 0): // it may have what was not found
+		return failure
 	case len(missing) > 0:
 		return &exit{code: exitNotHeld, message: fmt.Sprintf("hasp acquire does not hold %s for this shell, or no longer does", quoteAll(missing))}
 	case len(all) == 0:

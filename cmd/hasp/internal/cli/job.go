@@ -47,7 +47,7 @@ type job struct {
 	acquired  time.Time
 	leave     bool      // go without releasing
 	silent    bool      // the store did not answer: do not wait long for it
-	heard     os.Signal // the latest that came while nothing of the command ran
+	received  os.Signal // the latest that came while nothing of the command ran
 
 	mu      sync.Mutex
 	failing map[string]bool // keys that cannot be renewed, of which that was said
@@ -127,14 +127,14 @@ func (j *job) closeLocks() {
 	_ = j.finish(j.locks.Close) // every lease was released, or its loss was reported
 }
 
-var errUntold = errors.New("the store does not answer, and keeps the key until its TTL is over")
+var errReleaseUnanswered = errors.New("the store does not answer, and keeps the key until its TTL is over")
 
 // finish runs a last request to the store, within the limits of the library. It does
 // not wait for so long where the store is silent, or when another signal comes: what
 // is left in the store expires.
-func (j *job) finish(tell func() error) error {
+func (j *job) finish(request func() error) error {
 	done := make(chan error, 1)
-	go func() { done <- tell() }()
+	go func() { done <- request() }()
 	var limit <-chan time.Time
 	if j.silent {
 		limit = time.After(silentLimit)
@@ -144,10 +144,10 @@ func (j *job) finish(tell func() error) error {
 		case err := <-done:
 			return err
 		case <-limit:
-			return errUntold
+			return errReleaseUnanswered
 		case sig := <-j.signals:
 			if j.ends(sig) {
-				j.heard = sig
+				j.received = sig
 				limit = time.After(silentLimit)
 			}
 		}

@@ -38,11 +38,11 @@ func TestSignalWhileAStoreIsTold(t *testing.T) {
 			signals <- syscall.SIGTERM
 		}()
 		err := j.finish(func() error { <-never; return nil })
-		if took := time.Since(start); !errors.Is(err, errUntold) || took != time.Hour+silentLimit {
+		if took := time.Since(start); !errors.Is(err, errReleaseUnanswered) || took != time.Hour+silentLimit {
 			t.Errorf("%v after %v", err, took)
 		}
-		if j.heard != syscall.SIGTERM {
-			t.Errorf("heard %v", j.heard)
+		if j.received != syscall.SIGTERM {
+			t.Errorf("heard %v", j.received)
 		}
 		close(never)
 	})

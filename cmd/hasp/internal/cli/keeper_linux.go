@@ -27,15 +27,15 @@ const (
 
 // keeper holds keys for a shell until that ends.
 type keeper struct {
-	errand errand
-	say    *gob.Encoder  // to hasp acquire
-	taken  chan struct{} // closed when that took the keys
-	gone   chan struct{} // closed when it ended, and did not
-	shell  *child.Shell
-	ended  <-chan struct{} // closed when the shell has
-	job    *job
-	leases *hasp.Leases
-	asked  chan asked
+	request request
+	say     *gob.Encoder  // to hasp acquire
+	taken   chan struct{} // closed when that took the keys
+	gone    chan struct{} // closed when it ended, and did not
+	shell   *child.Shell
+	ended   <-chan struct{} // closed when the shell has
+	job     *job
+	leases  *hasp.Leases
+	asked   chan asked
 }
 
 func newKeeper() *cobra.Command {
@@ -43,21 +43,21 @@ func newKeeper() *cobra.Command {
 		Use: keeperName, Short: "The process that holds keys for a shell: for hasp itself", Hidden: true, Args: exactly(0, ""),
 		RunE: func(*cobra.Command, []string) error {
 			pipe := os.NewFile(keeperPipe, "hasp acquire")
-			hear := gob.NewDecoder(pipe)
+			orders := gob.NewDecoder(pipe)
 			k := &keeper{say: gob.NewEncoder(pipe), taken: make(chan struct{}), gone: make(chan struct{}), asked: make(chan asked)}
-			if hear.Decode(&k.errand) != nil || len(k.errand.Args) == 0 {
+			if orders.Decode(&k.request) != nil || len(k.request.Args) == 0 {
 				return usage("hasp %s is for hasp itself", keeperName)
 			}
 			go func() {
-				if hear.Decode(new(bool)) == nil {
+				if orders.Decode(new(bool)) == nil {
 					close(k.taken)
 				} else {
 					close(k.gone)
 				}
 			}()
-			cmd := newAcquire(k.errand.Args, k)
+			cmd := newAcquire(k.request.Args, k)
 			cmd.SilenceErrors, cmd.SilenceUsage = true, true
-			cmd.SetArgs(k.errand.Args[1:])
+			cmd.SetArgs(k.request.Args[1:])
 			return cmd.Execute()
 		},
 	}
@@ -66,11 +66,11 @@ func newKeeper() *cobra.Command {
 // serve asks for the keys, and holds them. Once hasp acquire took them nobody waits
 // for our end: messages and hasp held report what goes wrong.
 func (k *keeper) serve(cmd *cobra.Command, o *options, keys []string) (err error) {
-	if k.shell, err = child.OpenShell(k.errand.Shell); err != nil {
+	if k.shell, err = child.OpenShell(k.request.Shell); err != nil {
 		return usage("%v: a key can be held for a process of yours only", err)
 	}
 	k.ended = k.shell.Ended()
-	if k.errand.JobControl && !cmd.Flags().Changed("on-lost") {
+	if k.request.JobControl && !cmd.Flags().Changed("on-lost") {
 		o.onLost.word = lostIgnore // somebody works at its prompt
 	}
 	j, stop := newJob(o, keys, []string{k.shell.Name()})

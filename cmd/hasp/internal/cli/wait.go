@@ -17,8 +17,8 @@ const (
 	silence = 400 * time.Millisecond
 	// rest is the least time between two lines about a wait.
 	rest = 2 * time.Second
-	// mute is how long a healthy store may take for its first answer.
-	mute = 2 * time.Second
+	// answerDelay is how long a healthy store may take for its first answer.
+	answerDelay = 2 * time.Second
 )
 
 // watcher reports a wait: who is in the way of which key, or that the store is, and
@@ -36,7 +36,7 @@ type watcher struct {
 	last  string // what the latest line was about
 	about string // what next is about
 	timer *time.Timer
-	first *time.Timer // says that nothing was heard yet
+	first *time.Timer // reports that there is no answer yet
 }
 
 func newWatcher(rep *report) *watcher {
@@ -48,32 +48,32 @@ func (w *watcher) begin() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.began, w.over, w.said, w.last, w.next, w.timer = time.Now(), false, false, "", nil, nil
-	w.first = time.AfterFunc(mute, w.unheard)
+	w.first = time.AfterFunc(answerDelay, w.unanswered)
 }
 
-// unheard: the store has not answered the first question.
-func (w *watcher) unheard() {
+// unanswered reports that the store has not answered the first request.
+func (w *watcher) unanswered() {
 	w.mu.Lock()
-	heard := w.next != nil
+	answered := w.next != nil
 	w.mu.Unlock()
-	if !heard {
-		w.away("away", event{Waited: mute.Seconds()}, "no answer yet")
+	if !answered {
+		w.away("away", event{Waited: answerDelay.Seconds()}, "no answer yet")
 	}
 }
 
-// refused: somebody is in the way.
+// refused reports the holder that is in the way.
 func (w *watcher) refused(e hasp.Event) {
 	about := e.Key + " " + e.Holder.Owner
 	if e.Holder.Foreign {
 		about = e.Key + " foreign " + e.Holder.Label
 	}
-	w.tell(about, event{
+	w.report(about, event{
 		Event: "waiting", Key: e.Key, Holder: holding(e.Holder), Ahead: e.Ahead, Left: e.Left.Seconds(), Waited: e.Waited.Seconds(),
 		Message: fmt.Sprintf("waiting for %s: %s", quote(e.Key), obstacle(e.Holder, e.Left, e.Ahead)),
 	})
 }
 
-// troubled: the store does not answer as it should.
+// troubled reports an error of the store.
 func (w *watcher) troubled(e hasp.Event) {
 	about := "away"
 	if e.Left > 0 {
@@ -82,14 +82,14 @@ func (w *watcher) troubled(e hasp.Event) {
 	w.away(about, event{Key: e.Key, Error: e.Err.Error(), Left: e.Left.Seconds(), Waited: e.Waited.Seconds()}, plain.Error(e.Err))
 }
 
-// away: the store is what we wait for.
+// away reports that the wait is for the store.
 func (w *watcher) away(about string, e event, why string) {
 	e.Event, e.Message = "trouble", fmt.Sprintf("waiting for the store %s: %s", w.store, why)
-	w.tell(about, e)
+	w.report(about, e)
 }
 
-// tell reports e when the wait has lasted for a while, and not too often.
-func (w *watcher) tell(about string, e event) {
+// report reports e once the wait has lasted for a while, and not too often.
+func (w *watcher) report(about string, e event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.next, w.about = &e, about

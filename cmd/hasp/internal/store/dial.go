@@ -48,10 +48,10 @@ func dialer(config *tls.Config) func(context.Context, string, string) (net.Conn,
 // Once it failed, it says why to whoever asks: a client may drop the first error.
 type conn struct {
 	net.Conn
-	secure  bool
-	heard   atomic.Bool // the server said something
-	failed  atomic.Pointer[error]
-	replies replies // of Read
+	secure   bool
+	answered atomic.Bool // the server said something
+	failed   atomic.Pointer[error]
+	replies  replies // of Read
 }
 
 func (c *conn) Read(p []byte) (int, error) {
@@ -63,7 +63,7 @@ func (c *conn) Read(p []byte) (int, error) {
 		return 0, c.fail(bad)
 	}
 	if n > 0 {
-		c.heard.Store(true)
+		c.answered.Store(true)
 	}
 	return n, c.early(err)
 }
@@ -88,7 +88,7 @@ func (c *conn) early(err error) error {
 	var alert *net.OpError
 	ended := errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 	switch {
-	case err == nil || c.heard.Load():
+	case err == nil || c.answered.Load():
 		return err
 	case c.secure && (ended || errors.As(err, &alert) && alert.Op == "remote error"):
 		return c.fail(explained("TLS: %w, after the handshake: does it want a certificate of yours? Name one with tls-cert= and tls-key= in the store's URL, or in %s and %s",

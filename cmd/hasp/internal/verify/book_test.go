@@ -189,7 +189,7 @@ func TestPlan(t *testing.T) {
 // What a worker wrote is printed escaped.
 func TestLast(t *testing.T) {
 	m := &member{}
-	m.errs.WriteString("panic\n\x1b[2Jboom\n")
+	m.stderr.WriteString("panic\n\x1b[2Jboom\n")
 	if got := m.last(); got != `\x1b[2Jboom` {
 		t.Error(got)
 	}

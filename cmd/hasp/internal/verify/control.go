@@ -66,7 +66,7 @@ func (r *run) close(signals <-chan os.Signal) {
 	r.closing = true
 	for m := range r.members {
 		r.goOn(m)
-		m.say(order{Stop: true})
+		m.send(order{Stop: true})
 	}
 	most := lastLimit
 	if r.ended != nil { // most often the store is gone, and nobody can tell it anything
@@ -76,8 +76,8 @@ func (r *run) close(signals <-chan os.Signal) {
 	defer limit.Stop()
 	for len(r.members) > 0 {
 		select {
-		case rec := <-r.heard:
-			r.hear(rec)
+		case rec := <-r.events:
+			r.receive(rec)
 		case <-r.resume: // it goes on already
 		case <-signals:
 			return

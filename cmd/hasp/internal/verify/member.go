@@ -17,14 +17,14 @@ import (
 	"github.com/hasplock/hasp/internal/history"
 )
 
-// member is one worker process, as its parent sees it. Only the run's own
-// goroutine touches it once it was started.
+// member is one worker process, as its parent sees it. Once it was started, only the
+// run's own goroutine uses it.
 type member struct {
-	n    int // counts every worker of a run, from 1
-	pid  int
-	cmd  *exec.Cmd
-	in   io.WriteCloser
-	errs bytes.Buffer // to be read once the worker is gone
+	n      int // counts every worker of a run, from 1
+	pid    int
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	stderr bytes.Buffer // to be read once the worker has ended
 
 	began   bool // it asked for an order
 	stopped bool
@@ -35,23 +35,23 @@ type member struct {
 	hold    *history.Hold // under way
 }
 
-// record is an event, and whose it is. A nil event: the process is gone, and all
-// it said was heard.
+// record is an event of a worker. A nil event: the process has ended, and all of its
+// events were received.
 type record struct {
 	of *member
 	e  *event
 }
 
-// startMember starts this program once more, as a worker. What it says goes to heard
+// startMember starts this program again, as a worker. What it reports goes to events
 // until over is closed.
-func startMember(n int, argv []string, job Job, heard chan<- record, over <-chan struct{}) (*member, error) {
+func startMember(n int, argv []string, job Job, events chan<- record, over <-chan struct{}) (*member, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	m := &member{n: n, cmd: exec.Command(exe)}
 	m.cmd.Args = argv
-	m.cmd.Stderr = &m.errs
+	m.cmd.Stderr = &m.stderr
 	m.cmd.SysProcAttr = attributes()
 	if m.in, err = m.cmd.StdinPipe(); err != nil {
 		return nil, err
@@ -68,22 +68,22 @@ func startMember(n int, argv []string, job Job, heard chan<- record, over <-chan
 		err := m.cmd.Start()
 		started <- err
 		if err == nil {
-			m.hear(out, heard, over)
+			m.receive(out, events, over)
 		}
 	}()
 	if err := <-started; err != nil {
 		return nil, err
 	}
 	m.pid = m.cmd.Process.Pid
-	m.say(job)
+	m.send(job)
 	return m, nil
 }
 
-// hear passes on what the worker says, until it is gone.
-func (m *member) hear(out io.Reader, heard chan<- record, over <-chan struct{}) {
+// receive forwards the worker's events, until it has ended.
+func (m *member) receive(out io.Reader, events chan<- record, over <-chan struct{}) {
 	pass := func(e *event) {
 		select {
-		case heard <- record{m, e}:
+		case events <- record{m, e}:
 		case <-over:
 		}
 	}
@@ -95,13 +95,13 @@ func (m *member) hear(out io.Reader, heard chan<- record, over <-chan struct{}) 
 		}
 		pass(&e)
 	}
-	_ = m.cmd.Wait() // how it ended is in what it said
+	_ = m.cmd.Wait() // how it ended is in its events
 	pass(nil)
 }
 
-// say writes a line to the worker, which may be gone. One that is stopped has
-// room for it in its pipe: it gets one line at a time, and the word to stop.
-func (m *member) say(v any) {
+// send writes a line to the worker, which may have ended. The pipe of a stopped one has
+// room for it: it gets one line at a time, and the order to stop.
+func (m *member) send(v any) {
 	b, err := json.Marshal(v)
 	if err != nil {
 		panic(err)
@@ -109,13 +109,13 @@ func (m *member) say(v any) {
 	_, _ = m.in.Write(append(b, '\n'))
 }
 
-// String names the worker for people.
+// String names the worker in messages.
 func (m *member) String() string { return fmt.Sprintf("client %d (pid %d)", m.n, m.pid) }
 
-// last is the last line that the worker wrote to standard error, or else how it
-// ended. The worker is gone.
+// last returns the last line that the worker wrote to standard error, or else how it
+// ended. It must have ended.
 func (m *member) last() string {
-	text := strings.TrimSpace(m.errs.String())
+	text := strings.TrimSpace(m.stderr.String())
 	line := text[strings.LastIndexByte(text, '\n')+1:]
 	if line == "" {
 		return m.cmd.ProcessState.String()

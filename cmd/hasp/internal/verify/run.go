@@ -59,7 +59,7 @@ type run struct {
 	*book
 	o       *Options
 	rand    *rand.Rand // of the orders
-	heard   chan record
+	events  chan record
 	resume  chan *member
 	done    chan struct{} // closed when nobody listens any more
 	members map[*member]bool
@@ -73,7 +73,7 @@ type run struct {
 // when the store is gone. An error says that it could not be done, for reasons
 // that are not the store's.
 func Run(o *Options, signals <-chan os.Signal) (*Outcome, os.Signal, error) {
-	r := &run{book: newBook(), o: o, rand: rand.New(rand.NewPCG(o.Seed, 2)), heard: make(chan record),
+	r := &run{book: newBook(), o: o, rand: rand.New(rand.NewPCG(o.Seed, 2)), events: make(chan record),
 		resume: make(chan *member, o.Clients), done: make(chan struct{}), members: map[*member]bool{}}
 	defer close(r.done)
 	defer r.killAll()
@@ -105,8 +105,8 @@ func (r *run) tryAll(signals <-chan os.Signal) os.Signal {
 	defer limit.Stop()
 	for r.ended == nil && len(r.again) < r.o.Keys {
 		select {
-		case rec := <-r.heard:
-			r.hear(rec)
+		case rec := <-r.events:
+			r.receive(rec)
 		case m := <-r.resume:
 			r.goOn(m)
 		case <-tick.C:
@@ -153,7 +153,7 @@ func (r *run) allBegan() bool {
 // startWorker starts one more worker.
 func (r *run) startWorker() {
 	r.started++
-	m, err := startMember(r.started, r.o.Argv, r.o.Job, r.heard, r.done)
+	m, err := startMember(r.started, r.o.Argv, r.o.Job, r.events, r.done)
 	if err != nil {
 		r.ended = fmt.Errorf("a client could not be started: %w", err)
 		return
@@ -161,8 +161,8 @@ func (r *run) startWorker() {
 	r.members[m] = true
 }
 
-// hear records an event of a worker.
-func (r *run) hear(rec record) {
+// receive records an event of a worker.
+func (r *run) receive(rec record) {
 	m, e := rec.of, rec.e
 	switch {
 	case e == nil:
@@ -175,7 +175,7 @@ func (r *run) hear(rec record) {
 		r.idle = append(r.idle, m)
 	default:
 		if answer := r.add(m, e); answer != nil {
-			m.say(answer)
+			m.send(answer)
 		}
 		if e.What == failed && r.fatal(e) {
 			r.ended = errGone
@@ -226,5 +226,5 @@ func (r *run) order() {
 		}
 	}
 	m.key, m.shared = o.Key, o.Shared
-	m.say(o)
+	m.send(o)
 }

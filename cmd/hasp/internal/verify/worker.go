@@ -64,7 +64,7 @@ func Work(in io.Reader, out io.Writer, open func(Job, func(hasp.Event)) (Locks, 
 		}
 	}
 	_ = w.locks.Close() // what is left in the store ends by itself
-	return w.tell(event{What: bye})
+	return w.report(event{What: bye})
 }
 
 // listen passes orders on, up to the one to stop, after which a worker ends soon.
@@ -82,8 +82,8 @@ func (w *worker) listen(dec *json.Decoder, stop func()) {
 	}
 }
 
-// tell reports an event: it is in the parent's pipe when tell returns.
-func (w *worker) tell(e event) error {
+// report reports an event: it is in the parent's pipe when report returns.
+func (w *worker) report(e event) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.out.Encode(e)
@@ -91,7 +91,7 @@ func (w *worker) tell(e event) error {
 
 // ask reports an event and returns its answer.
 func (w *worker) ask(ctx context.Context, e event) (order, error) {
-	if err := w.tell(e); err != nil {
+	if err := w.report(e); err != nil {
 		return order{}, err
 	}
 	select {
@@ -112,7 +112,7 @@ func (w *worker) observe(e hasp.Event) {
 		l := w.lease
 		w.mu.Unlock()
 		if l != nil && l.Owner() == e.Owner {
-			_ = w.tell(event{What: renewed, Fence: l.Fence(), Deadline: deadline(l)}) // a broken pipe ends the process elsewhere
+			_ = w.report(event{What: renewed, Fence: l.Fence(), Deadline: deadline(l)}) // a broken pipe ends the process elsewhere
 		}
 	}
 }
@@ -132,7 +132,7 @@ func (w *worker) once(ctx context.Context, o order) error {
 		defer cancel()
 	}
 	w.waited.Store(false)
-	if err := w.tell(event{What: asked, At: now()}); err != nil {
+	if err := w.report(event{What: asked, At: now()}); err != nil {
 		return err
 	}
 	m := w.locks.RWMutex(o.Key, &hasp.LockOptions{TTL: w.job.TTL, Reason: "hasp verify"})
@@ -146,10 +146,10 @@ func (w *worker) once(ctx context.Context, o order) error {
 		if wait.Err() != nil {
 			kind = cancelled
 		}
-		return w.tell(event{What: failed, At: now(), Kind: kind, Err: err.Error()})
+		return w.report(event{What: failed, At: now(), Kind: kind, Err: err.Error()})
 	}
 	at := now()
-	if err := w.tell(event{What: granted, At: at, Fence: lease.Fence(), Deadline: deadline(lease), Waited: w.waited.Load()}); err != nil {
+	if err := w.report(event{What: granted, At: at, Fence: lease.Fence(), Deadline: deadline(lease), Waited: w.waited.Load()}); err != nil {
 		return err
 	}
 	w.follow(lease)
@@ -158,7 +158,7 @@ func (w *worker) once(ctx context.Context, o order) error {
 	if err != nil {
 		return err
 	}
-	if err := w.tell(over); err != nil {
+	if err := w.report(over); err != nil {
 		return err
 	}
 	e := event{What: released, Deadline: over.Deadline}
@@ -166,7 +166,7 @@ func (w *worker) once(ctx context.Context, o order) error {
 		e.Kind, e.Err = kindOf(err), err.Error()
 	}
 	e.At = now()
-	return w.tell(e)
+	return w.report(e)
 }
 
 // follow says whose renewals are to be reported.

@@ -36,19 +36,19 @@ func newParent(t *testing.T) *parent {
 			return p.locks, err
 		})
 	}()
-	p.say(Job{TTL: time.Second})
+	p.send(Job{TTL: time.Second})
 	p.hears(ready)
 	return p
 }
 
-func (p *parent) say(v any) {
+func (p *parent) send(v any) {
 	p.t.Helper()
 	if err := p.in.Encode(v); err != nil {
 		p.t.Fatal(err)
 	}
 }
 
-// hears wants these events next, and returns the last of them.
+// hears requires these events next, and returns the last of them.
 func (p *parent) hears(want ...what) (e event) {
 	p.t.Helper()
 	for _, w := range want {
@@ -63,7 +63,7 @@ func (p *parent) hears(want ...what) (e event) {
 // stops ends the worker.
 func (p *parent) stops(last ...what) {
 	p.t.Helper()
-	p.say(order{Stop: true})
+	p.send(order{Stop: true})
 	p.hears(append(last, bye)...)
 	if err := <-p.ended; err != nil {
 		p.t.Error(err)
@@ -76,20 +76,20 @@ func TestWorkerHolds(t *testing.T) {
 		p := newParent(t)
 		// It is renewed every third of its time, or up to 82 ms sooner: after 658 ms it
 		// was twice, and not before 741 ms a third time.
-		p.say(order{Key: "k", Hold: 700 * time.Millisecond})
+		p.send(order{Key: "k", Hold: 700 * time.Millisecond})
 		e := p.hears(asked, granted)
 		if e.Fence == 0 || e.Deadline == 0 || e.Waited {
 			t.Errorf("granted: %+v", e)
 		}
 		p.hears(read)
-		p.say(order{Value: 4})
+		p.send(order{Value: 4})
 		if r := p.hears(renewed, renewed); r.Fence != e.Fence || r.Deadline <= e.Deadline-Mono(time.Second) {
 			t.Errorf("renewed: %+v", r)
 		}
 		if w := p.hears(write); w.Value != 4 || w.Fence != e.Fence {
 			t.Errorf("write: %+v", w)
 		}
-		p.say(order{Value: 5})
+		p.send(order{Value: 5})
 		if over := p.hears(ended); over.Lost {
 			t.Errorf("ended: %+v", over)
 		}
@@ -110,13 +110,13 @@ func TestWorkerReads(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.say(order{Key: "k", Shared: true, Hold: time.Millisecond})
+		p.send(order{Key: "k", Shared: true, Hold: time.Millisecond})
 		p.hears(asked, granted, read)
-		p.say(order{Value: 4})
+		p.send(order{Value: 4})
 		if l := p.hears(look); l.Value != 4 || l.Fence == 0 {
 			t.Errorf("look: %+v", l)
 		}
-		p.say(order{Value: 4})
+		p.send(order{Value: 4})
 		p.hears(ended, released, ready)
 		if err := other.Release(); err != nil {
 			t.Error(err)
@@ -129,9 +129,9 @@ func TestWorkerReads(t *testing.T) {
 func TestWorkerIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newParent(t)
-		p.say(order{Key: "k", Hold: time.Millisecond})
+		p.send(order{Key: "k", Hold: time.Millisecond})
 		p.hears(asked, granted, read)
-		p.say(order{Refused: true})
+		p.send(order{Refused: true})
 		p.hears(ended, released, ready)
 		p.stops()
 	})
@@ -141,9 +141,9 @@ func TestWorkerIsRefused(t *testing.T) {
 func TestWorkerLoses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newParent(t)
-		p.say(order{Key: "k", Hold: time.Minute})
+		p.send(order{Key: "k", Hold: time.Minute})
 		p.hears(asked, granted, read)
-		p.say(order{})
+		p.send(order{})
 		synctest.Wait()
 		info, err := p.locks.Inspect(t.Context(), "k")
 		if err != nil {
@@ -153,7 +153,7 @@ func TestWorkerLoses(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.hears(write)
-		p.say(order{})
+		p.send(order{})
 		if e := p.hears(ended); !e.Lost || e.Kind != NotHeld {
 			t.Errorf("ended: %+v", e)
 		}
@@ -170,7 +170,7 @@ func TestWorkerGivesUp(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.say(order{Key: "k", Limit: 10 * time.Millisecond})
+		p.send(order{Key: "k", Limit: 10 * time.Millisecond})
 		if e := p.hears(asked, failed); e.Kind != cancelled {
 			t.Errorf("failed: %+v", e)
 		}
@@ -178,9 +178,9 @@ func TestWorkerGivesUp(t *testing.T) {
 		if err := other.Release(); err != nil {
 			t.Fatal(err)
 		}
-		p.say(order{Key: "k", Hold: time.Hour})
+		p.send(order{Key: "k", Hold: time.Hour})
 		p.hears(asked, granted, read)
-		p.say(order{})
+		p.send(order{})
 		synctest.Wait()
 		p.stops(write, ended, released, ready)
 	})
