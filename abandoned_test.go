@@ -119,7 +119,7 @@ func TestAbandoned(t *testing.T) {
 	}
 }
 
-// Those to whom the mark was told, and who did not have the key for their user,
+// Turns that saw the mark, but whose user did not have the key,
 // do not take it away.
 func TestAbandonedIsNotSwallowed(t *testing.T) {
 	for name, swallow := range map[string]func(t *testing.T, d *hooked, c *hasp.Client){
@@ -229,7 +229,7 @@ func TestAbandonedIsNotSwallowed(t *testing.T) {
 	}
 }
 
-// Turns of a cohort on one grant: the first is told, and those after it when it
+// Turns of a cohort on one grant: the first sees the mark, and the later ones if it
 // did not have the key for its user.
 func TestAbandonedInACohort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -292,8 +292,8 @@ func TestPanicInACohort(t *testing.T) {
 	})
 }
 
-// A turn that nobody takes any more, since its context ended at that moment, ends
-// as finished: the one before it was.
+// A turn that is not taken, because its context ended at that moment, ends
+// as finished, like the previous one.
 func TestAbandonedAndATurnForNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 50 { // whether the turn or the end of its context comes first is chance
@@ -351,7 +351,7 @@ func TestWanted(t *testing.T) {
 			t.Errorf("learnt after %v", took)
 		}
 		<-nested.Wanted()
-		<-first.Wanted() // stays so, for whoever asks later
+		<-first.Wanted() // stays closed for later callers
 		<-beside.Wanted()
 		release(t, nested)
 		release(t, first)

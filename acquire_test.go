@@ -229,7 +229,7 @@ func TestSlowStoreIsAskedOnceMore(t *testing.T) {
 			}
 		})
 		tries := d.tries.Load()
-		lease, _ := handedOver(t, blocker, got)
+		lease, _ := handedOff(t, blocker, got)
 		if n := d.tries.Load() - tries; n != 2 {
 			t.Errorf("asked %d times", n)
 		}
@@ -301,7 +301,7 @@ func TestCleaningUpAfterErrors(t *testing.T) {
 	}
 }
 
-// A waiter in the queue is told of who is in the way; TryLock does not wait.
+// A waiter in the queue learns who is in the way; TryLock does not wait.
 func TestWaitingIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
@@ -323,7 +323,7 @@ func TestWaitingIsTold(t *testing.T) {
 	})
 }
 
-// What kept a wait that ends during a call: whoever has the key, unless the store was
+// Why a wait that ends during a call had lasted: the holder, unless the store was
 // silent for longer than an answer may take.
 func TestWhatKeptAWait(t *testing.T) {
 	for _, c := range []struct {
@@ -386,7 +386,7 @@ func TestTryLockRefusedAtTheEnd(t *testing.T) {
 	})
 }
 
-// What the store grants while Close ends the wait is given back.
+// What the store grants while Close ends the wait is released.
 func TestGrantDuringClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &hooked{Driver: newStore()}

@@ -88,7 +88,7 @@ func TestRefusedByTheStore(t *testing.T) {
 	}
 }
 
-// Once the wait of a store that was held back is over, the first who asks has the key.
+// After the wait of a store that was held back, the first to ask is granted the key.
 func TestTheWaitIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &recorded{Store: memdriver.NewNode(memdriver.NodeOptions{MaxTTL: time.Minute})}

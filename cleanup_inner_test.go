@@ -14,7 +14,7 @@ import (
 	"github.com/hasplock/hasp/memdriver"
 )
 
-// releasing is a driver whose releases answer as they are told to.
+// releasing is a driver whose releases return what the test sets.
 type releasing struct {
 	driver.Driver
 	answer func(n int) error
@@ -118,7 +118,7 @@ func TestPayAllSaysWhetherTheStoreFails(t *testing.T) {
 	}
 }
 
-// A store that is known to be away keeps nobody who gives up waiting, not for a moment.
+// A store that is known to be unreachable delays no caller that gives up, not even for a moment.
 func TestGiveBackToASilentStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &releasing{Driver: memdriver.New(), answer: func(int) error { return errAway }}

@@ -62,7 +62,7 @@ func TestGaveUpHasLeft(t *testing.T) {
 	}
 }
 
-// A store that does not answer keeps nobody who gave up for longer than a moment,
+// A store that does not answer delays no caller that gave up for longer than a moment,
 // and no more once that is known.
 func TestGivingUpOnASilentStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestDebtsAreProbedOneAtATime(t *testing.T) {
 		d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
 			res, err := next(ctx, r)
 			if away.Load() {
-				return driver.Result{}, errDown // granted, and nobody hears of it
+				return driver.Result{}, errDown // granted, but the answer is lost
 			}
 			return res, err
 		}

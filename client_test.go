@@ -75,7 +75,7 @@ type unfit struct{ driver.Driver }
 
 func (unfit) Check() error { return errDown }
 
-// listing is a driver that lists what it is told to.
+// listing is a driver that lists what the test sets.
 type listing struct {
 	driver.Driver
 	errs []error
@@ -91,7 +91,7 @@ func (d *listing) List(context.Context, string) iter.Seq2[driver.Info, error] {
 	}
 }
 
-// List ends with whoever reads it, and after the first error.
+// List ends when its reader does, and after the first error.
 func TestListEnds(t *testing.T) {
 	c := newClient(t, &listing{newStore(), []error{nil, nil, errDown, nil}}, nil)
 	n := 0

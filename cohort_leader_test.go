@@ -17,7 +17,7 @@ import (
 	"github.com/hasplock/hasp/internal/clock"
 )
 
-// Whoever gives up leaves its turn to the others; the error says who was in
+// A caller that gives up leaves its turn to the others; the error says who was in
 // the way.
 func TestCohortGivingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -108,7 +108,7 @@ func TestCohortGivingUpRacesWithTheTurn(t *testing.T) {
 	}
 }
 
-// A cohort whose leaders' time is always almost over still has its turns: the
+// A cohort whose leaders have almost no time left still has its turns: the
 // place in the queue is the cohort's.
 func TestCohortOfImpatientLeaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -243,7 +243,7 @@ func TestCohortLeaderLeavesAWatch(t *testing.T) {
 	})
 }
 
-// Who takes its turn in a cohort is told of the leader while it waits.
+// A caller that waits for its turn in a cohort learns of the leader.
 func TestWaitingForATurnIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []hasp.Event

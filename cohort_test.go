@@ -14,7 +14,7 @@ import (
 var inCohort = &hasp.LockOptions{Cohort: time.Minute}
 
 // queueUp starts Locks one behind the other, each of which holds the key until
-// it is told to release it, and returns what they got in the order of grants.
+// it is signalled to release it, and returns what they got in the order of grants.
 func queueUp(t *testing.T, c *hasp.Client, n int, o *hasp.LockOptions) (got chan *hasp.Lease) {
 	t.Helper()
 	got = make(chan *hasp.Lease)
@@ -47,7 +47,7 @@ func TestCohortTakesTurns(t *testing.T) {
 		got := queueUp(t, c, 5, inCohort)
 		time.Sleep(time.Minute) // a wait for a turn takes nothing off the lease
 		fence, owner := first.Fence(), ""
-		release(t, first) // it asked for itself alone: the next one asks the store for all
+		release(t, first) // it asked only for itself: the next one asks the store for all
 		for i := range 5 {
 			lease := <-got
 			if lease.Fence() <= fence || lease.Err() != nil {
@@ -75,8 +75,8 @@ func TestCohortTakesTurns(t *testing.T) {
 	})
 }
 
-// Whoever came after the store was asked waits for the next grant, behind those
-// who wait elsewhere: they are passed over by one cohort, not by all.
+// A caller that came after the request to the store waits for the next grant, behind the
+// waiters of other clients: one cohort passes them, not all.
 func TestCohortLetsOthersIn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()

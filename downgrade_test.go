@@ -65,7 +65,7 @@ func TestDowngradeWakesReaders(t *testing.T) {
 	})
 }
 
-// A downgrade whose request or answer was lost is asked again.
+// A downgrade whose request or answer was lost is requested again.
 func TestDowngradeIsAskedAgain(t *testing.T) {
 	for name, broken := range map[string]func(context.Context, driver.TryRequest, tryFunc) (driver.Result, error){
 		"the request was lost": func(context.Context, driver.TryRequest, tryFunc) (driver.Result, error) {
@@ -222,7 +222,7 @@ func TestDowngradeOfALostLease(t *testing.T) {
 	})
 }
 
-// What is refused before the store is asked leaves the lease a writer's.
+// A refusal without a request to the store leaves the lease a writer's.
 func TestDowngradeRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &hooked{Driver: newStore()}

@@ -231,7 +231,7 @@ func TestObserve(t *testing.T) {
 			t.Errorf("and %q", <-seen)
 		}
 
-		// It ends with the client, with trouble that stays, and when it is told to.
+		// It ends with the client, with a permanent error, and with its context.
 		for _, err := range e.Observe(t.Context()) {
 			if err != nil {
 				t.Error(err)
@@ -265,7 +265,7 @@ func TestObserve(t *testing.T) {
 	})
 }
 
-// inspecting is a driver whose Inspect says what it is told to.
+// inspecting is a driver whose Inspect returns what the test sets.
 type inspecting struct {
 	driver.Driver
 	inspect func(ctx context.Context) (driver.Info, error)
@@ -275,7 +275,7 @@ func (d *inspecting) Inspect(ctx context.Context, _ string) (driver.Info, error)
 	return d.inspect(ctx)
 }
 
-// Nobody leads where the store says nothing that it can be held to.
+// Nobody leads if the store's answer is not reliable.
 func TestLeaderIsWhatTheStoreSays(t *testing.T) {
 	leader := driver.Info{Held: true, Holder: driver.Holder{Owner: "O"}, Fence: 7}
 	free, reader := leader, leader
@@ -334,7 +334,7 @@ func TestObserveChanges(t *testing.T) {
 }
 
 // Observe ends with the first error of an invalid election and of a closed client, and
-// with whoever reads it.
+// with its reader.
 func TestObserveEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		closed := newClient(t, newStore(), nil)

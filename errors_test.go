@@ -38,7 +38,7 @@ func TestErrorTexts(t *testing.T) {
 	}
 }
 
-// Of an hour nobody wants to know the milliseconds.
+// An hour needs no milliseconds.
 func TestShortDuration(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		time.Hour + 400*time.Millisecond:            "1h0m0s",

@@ -130,7 +130,7 @@ func secondTurn(t *testing.T, c *hasp.Client) *hasp.Lease {
 	return <-got
 }
 
-// A lease that nobody can reach any more is told of, and its TTL ends it; as long
+// An unreachable lease is reported, and its TTL ends it; as long
 // as somebody may use it, it is renewed.
 func TestForgottenLease(t *testing.T) {
 	for _, f := range forgets {

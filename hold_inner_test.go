@@ -16,7 +16,7 @@ import (
 	"github.com/hasplock/hasp/memdriver"
 )
 
-// innerClient is a client whose parts a test looks at.
+// innerClient is a client whose parts a test inspects.
 func innerClient(t *testing.T, d driver.Driver, o *Options) *Client {
 	t.Helper()
 	c, err := New(d, o)
@@ -43,7 +43,7 @@ func innerLock(t *testing.T, l interface {
 	return lease
 }
 
-// Of a hold that is over nothing is renewed, and of one that was dropped neither;
+// A hold that has ended is not renewed, and neither is one that was dropped;
 // one that was released meanwhile has no reader of the answer, so it may be sent.
 func TestWhatIsRenewed(t *testing.T) {
 	for _, c := range []struct {
@@ -81,7 +81,7 @@ func TestWhatIsRenewed(t *testing.T) {
 	}
 }
 
-// A lease that nobody can reach any more is not renewed once more.
+// An unreachable lease is not renewed again.
 func TestForgottenIsNotSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := innerClient(t, memdriver.New(), nil)
@@ -95,8 +95,8 @@ func TestForgottenIsNotSent(t *testing.T) {
 	})
 }
 
-// A hold ends once: the observer hears of one loss, and whoever ends it later is told
-// that it was over.
+// A hold ends once: the observer gets one loss, and a later caller that ends it learns
+// that it had ended.
 func TestLossIsToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		told := 0
@@ -119,7 +119,7 @@ func TestLossIsToldOnce(t *testing.T) {
 	})
 }
 
-// How a hold ends for whoever comes next.
+// How the end of a hold is reported to the next holder.
 func TestOutcome(t *testing.T) {
 	over := errors.New("over")
 	for _, c := range []struct {
@@ -161,7 +161,7 @@ func TestExtendedStaysExtended(t *testing.T) {
 	})
 }
 
-// Once a channel of Done is handed out, somebody may wait for it, whoever else looks.
+// Once Done has returned a channel, somebody may wait for it, whoever else checks the lease.
 func TestDonePins(t *testing.T) {
 	h := newHold(nil, driver.RenewRequest{}, LockOptions{}, at(0))
 	for _, c := range []struct{ pin, pinned bool }{{false, false}, {true, true}, {false, true}} {
@@ -229,7 +229,7 @@ func TestCloseLeavesTheKeyToFunctions(t *testing.T) {
 	})
 }
 
-// A Downgrade that comes to a lease that has just ended asks for nothing.
+// A Downgrade of a lease that has just ended sends nothing.
 func TestDowngradeOfWhatIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := innerClient(t, memdriver.New(), nil)
@@ -304,7 +304,7 @@ func TestTaken(t *testing.T) {
 	}
 }
 
-// A Release that comes to a hold that Close has ended sends nothing: Close does.
+// A Release of a hold that Close has ended sends nothing: Close does.
 func TestReleaseOfWhatCloseEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &releasing{Driver: memdriver.New(), answer: func(int) error { return nil }}

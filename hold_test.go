@@ -122,7 +122,7 @@ func TestNestedTTLsDoNotAddUp(t *testing.T) {
 	}
 }
 
-// Which may within which, and what the refusals say. None of them asks the
+// Which may be nested in which, and what the refusals say. None of them asks the
 // store, or waits.
 func TestNestedRules(t *testing.T) {
 	kinds := map[string]func(*hasp.Client, *hasp.LockOptions) hasp.Locker{
@@ -221,7 +221,7 @@ func TestNestedInADowngraded(t *testing.T) {
 	})
 }
 
-// What a function of Do left half done is told to the next holder, whichever
+// The next holder learns that a function of Do did not finish, whichever
 // lease of the hold is released last.
 func TestPanicUnderNestedLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -116,7 +116,7 @@ func newClient(t *testing.T, d driver.Driver, o *hasp.Options) *hasp.Client {
 	return c
 }
 
-// bubble is the clock without what no bubble stops: a machine that stands still
+// bubble is the clock without what no bubble stops: a machine that stalls
 // for seconds while a test runs ends no lease.
 func bubble() clock.Instant {
 	now := clock.System()

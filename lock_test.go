@@ -90,7 +90,7 @@ func TestHandleIsOverwritten(t *testing.T) {
 	})
 }
 
-// What is wrong with a lock, or unknown to the engine, is told before the store
+// What is wrong with a lock, or unsupported by the engine, is reported before the store
 // is asked.
 func TestFacesRefuseBeforeTheyAsk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

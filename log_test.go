@@ -75,7 +75,7 @@ func TestLogTo(t *testing.T) {
 		}
 		store.Lose("orders/42")
 		<-lease.Done()
-		synctest.Wait() // the observer is told after those who work
+		synctest.Wait() // observers are called after the callers
 		_ = lease.Release()
 	})
 	if len(got) != 2 || !strings.HasPrefix(got[0], `level=ERROR msg="lock lost" event=lost engine=memory key=orders/42 mode=shared slot=0 held=`) ||
@@ -105,7 +105,7 @@ func TestLogToHostileKey(t *testing.T) {
 	}
 }
 
-// countingHandler takes nothing, and counts who asks.
+// countingHandler is not enabled, and counts the calls of Enabled.
 type countingHandler struct {
 	slog.Handler
 	asked int
@@ -124,7 +124,7 @@ func TestLogToCostsNothingWhenDisabled(t *testing.T) {
 	}
 }
 
-// Every kind has a text and a level of its own choosing, and no field of Event is
+// Every kind has its own text and level, and no field of Event is
 // left out.
 func TestLogToIsWhole(t *testing.T) {
 	var out bytes.Buffer

@@ -90,7 +90,7 @@ func TestLossIsSeenByTheClockThatShowsMost(t *testing.T) {
 	}
 }
 
-// Promise 2: lease.Err asks the clock: code that just woke up learns the truth
+// Promise 2: lease.Err checks the clock: code that just woke up learns of the loss
 // even before the renewer ran.
 func TestErrAsksTheClock(t *testing.T) {
 	c := newClient(t, newStore(), nil)
@@ -150,7 +150,7 @@ func TestErrHeedsTheLead(t *testing.T) {
 		if err := lease.Err(); err != nil {
 			t.Errorf("before the lead: %v", err)
 		}
-		offset.Add(1) // the contexts are over, though the deadline is not: nobody else saw it yet
+		offset.Add(1) // the contexts have ended, though the deadline has not passed: nobody else noticed yet
 		wantIs(t, lease.Err(), hasp.ErrLost)
 	})
 }
@@ -172,7 +172,7 @@ func TestMaxHoldBoundsARenewedLease(t *testing.T) {
 }
 
 // MaxHold counts from when the caller has the lease: a round trip that is longer
-// takes nothing of it, and nothing is asked twice for its sake.
+// takes nothing of it, and nothing is requested twice because of it.
 func TestMaxHoldShorterThanARoundTrip(t *testing.T) {
 	for _, o := range []*hasp.LockOptions{
 		{MaxHold: time.Second},
@@ -205,7 +205,7 @@ func TestMaxHoldShorterThanARoundTrip(t *testing.T) {
 			got := queueUp(t, c, 1, o)
 			time.Sleep(10 * time.Second)
 			tries := d.tries.Load()
-			lease, _ = handedOver(t, blocker, got)
+			lease, _ = handedOff(t, blocker, got)
 			if n := d.tries.Load() - tries; n != 1 {
 				t.Errorf("after its hint a waiter asked %d times", n)
 			}

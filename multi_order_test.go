@@ -49,7 +49,7 @@ func TestLockAllInBothOrders(t *testing.T) {
 }
 
 // 32 processes that want random sets of keys, in random orders and modes, some
-// of which are killed on the way: all others go on, nobody believes in a key
+// of which are killed meanwhile: all others continue, nobody believes to hold a key
 // that another has, and no key stays.
 func TestLockAllOfManyProcesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

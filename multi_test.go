@@ -66,7 +66,7 @@ func TestLockAll(t *testing.T) {
 	})
 }
 
-// What is wrong is told before anything is asked.
+// Errors are reported before anything is requested.
 func TestLockAllRefusesBeforeItAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &hooked{Driver: newStore()}
@@ -185,7 +185,7 @@ func TestLockAllIsNotHalfLost(t *testing.T) {
 			res, err := next(ctx, r)
 			if r.Key == "b" {
 				store.Lose("a")
-				time.Sleep(ttl / 2) // deaf to its context
+				time.Sleep(ttl / 2) // ignores its context
 			}
 			return res, err
 		}
@@ -197,7 +197,7 @@ func TestLockAllIsNotHalfLost(t *testing.T) {
 	})
 }
 
-// What stands costs no goroutine: the bubbles of the other tests would not end
+// A held set costs no goroutine: the bubbles of the other tests would not end
 // if one stayed.
 func TestLeasesCostNoGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -314,8 +314,8 @@ func TestLockAllEndsWithEachClient(t *testing.T) {
 	})
 }
 
-// When the store cannot be told, a LockAll whose context has ended returns after
-// a moment and gives back in the background.
+// When the store does not answer, a LockAll whose context has ended returns after
+// a moment and releases in the background.
 func TestLockAllGivesBackInTheBackground(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
@@ -347,7 +347,7 @@ func TestLockAllGivesBackInTheBackground(t *testing.T) {
 	})
 }
 
-// nosy is a context that looks at something when somebody asks it.
+// nosy is a context that runs a check when it is used.
 type nosy struct {
 	context.Context
 	look func()
@@ -358,7 +358,7 @@ func (n nosy) Value(key any) any {
 	return n.Context.Value(key)
 }
 
-// Whoever finds Err not nil finds Done closed, also while the loss is being told
+// A caller that finds Err not nil finds Done closed, also while the loss is being reported
 // to others.
 func TestDoneIsClosedAfterErr(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"github.com/hasplock/hasp/driver"
 )
 
-// Break takes the key from one of those who share it, and from no other.
+// Break takes the key from one of its sharers, and from no other.
 func TestBreakOneOfMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()

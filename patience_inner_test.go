@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Who goes on with another's wait has borne only what happened since it came.
+// A caller that continues another's wait has only waited since it came.
 func TestPatienceJoins(t *testing.T) {
 	for _, c := range []struct{ silent, puzzled, from, wantSilent, wantPuzzled time.Duration }{
 		{1, 2, 5, 5, 5},
@@ -24,7 +24,7 @@ func TestPatienceJoins(t *testing.T) {
 	}
 }
 
-// The wait is over when the pause would end at the bound, not only after it.
+// The wait ends when the pause would end at the bound, not only after it.
 func TestPatienceTires(t *testing.T) {
 	why := errors.New("trouble")
 	for _, c := range []struct {

@@ -50,8 +50,8 @@ func eachAway(t *testing.T, o *hasp.Options, f func(t *testing.T, c *hasp.Client
 	}
 }
 
-// Promise 8: a store that is away is waited for, however long, and whoever looks
-// is told.
+// Promise 8: a wait for an unreachable store lasts as long as it takes, and an observer
+// is informed.
 func TestStoreAwayIsWaitedFor(t *testing.T) {
 	var told atomic.Int64
 	o := &hasp.Options{Observe: func(e hasp.Event) {
@@ -192,7 +192,7 @@ func TestOneErrorAfterALongWait(t *testing.T) {
 }
 
 // A suspend between two questions of a wait: the silence of that time was not the
-// store's, and it is asked once more before the wait is given up.
+// store's, and it is asked again before the wait is given up.
 func TestSuspendBetweenTwoTries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var jump atomic.Int64

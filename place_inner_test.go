@@ -12,7 +12,7 @@ import (
 	"github.com/hasplock/hasp/internal/keepalive"
 )
 
-// A place gives its sign of life a tick before a third of its patience is over, or
+// A place gives its sign of life a tick before a third of its patience has passed, or
 // sooner when others are sent anyway.
 func TestPlaceIsDue(t *testing.T) {
 	const patience = 9 * time.Second
@@ -69,7 +69,7 @@ func TestPlaceIsWoken(t *testing.T) {
 	}
 }
 
-// A Try's answer is newer than what the store said of the place, or was asked, before.
+// A Try's answer is newer than earlier answers and requests about the place.
 func TestPlaceForgetsOldNews(t *testing.T) {
 	p := &place{wake: make(chan time.Duration, 1)}
 	for name, news := range map[string]func(){

@@ -57,7 +57,7 @@ func TestLockIsFirstComeFirstServed(t *testing.T) {
 	})
 }
 
-// Failure case 14: the holder is gone without a word.
+// Failure case 14: the holder vanished.
 func TestHolderVanishes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()

@@ -18,7 +18,7 @@ import (
 )
 
 // A lease that was lost since the store's client was closed under it is no lease
-// of a closed client: Release tells the store of its end.
+// of a closed client: Release is sent to the store.
 func TestReleaseOfALeaseLostToAClosedPool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var end driver.End
@@ -58,7 +58,7 @@ func TestReleaseAfterCancel(t *testing.T) {
 	})
 }
 
-// Promise 5: Release has a limit of its own, and says what is left.
+// Promise 5: Release has its own time limit, and says what is left.
 func TestReleaseOfAHungStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &hooked{Driver: newStore()}
@@ -203,7 +203,7 @@ func TestReleaseDuringClose(t *testing.T) {
 }
 
 // settledness is a driver that notes what the latest Release said, and loses the
-// answers to Try while it is asked to.
+// answers to Try while the test wants it.
 func settledness(t *testing.T) (c *hasp.Client, loses *atomic.Bool, said func() bool) {
 	t.Helper()
 	loses = new(atomic.Bool)

@@ -122,7 +122,7 @@ func TestWriterIsNotStarved(t *testing.T) {
 	})
 }
 
-// The key of a reader, and of a writer, that died is free when its TTL is over.
+// The key of a reader, or a writer, that died is free after its TTL.
 func TestCrashOfReaderAndWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()

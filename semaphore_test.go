@@ -57,7 +57,7 @@ func TestSemaphore(t *testing.T) {
 	})
 }
 
-// The slot of a holder that died comes back when its TTL is over.
+// The slot of a holder that died is free after its TTL.
 func TestSlotOfACrashedHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
@@ -77,7 +77,7 @@ func TestSlotOfACrashedHolder(t *testing.T) {
 	})
 }
 
-// Where holders name different n, the smallest of theirs and of the one who asks
+// If holders name different n, the smallest one of theirs and the caller's
 // counts.
 func TestSemaphoreOfChangedSize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

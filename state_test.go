@@ -43,7 +43,7 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// Whatever is over never stands again: work under it was told to stop.
+// An ended lease is never valid again: work under it was stopped.
 func TestNothingStandsAgain(t *testing.T) {
 	for s := range states {
 		for n := range states {

@@ -132,7 +132,7 @@ func (w *weather) Try(ctx context.Context, r driver.TryRequest) (driver.Result, 
 }
 
 func (w *weather) Renew(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal)) {
-	var wg sync.WaitGroup // each request by a way of its own
+	var wg sync.WaitGroup // each request by its own link
 	for i := range rs {
 		wg.Go(func() {
 			var mu sync.Mutex
@@ -313,7 +313,7 @@ func (s *stressed) hold(lease *hasp.Lease, o *hasp.LockOptions, limit int) {
 
 // Random mixes of clients, modes, options, cancelled waits, lost, late and doubled
 // messages, hung calls and clock jumps: nobody believes to hold a key beside
-// another who excludes that, fences rise, all goes on once the network is well again, and
+// a holder that excludes it, fences rise, all continues once the network is healthy again, and
 // nothing is left behind.
 func TestStress(t *testing.T) {
 	for seed := range uint64(*stressSeeds) {

@@ -29,7 +29,7 @@ func TestLateAnswerRevivesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.renewer.Remove(lease.h) // a loop that stands still
+		c.renewer.Remove(lease.h) // a loop that does not run
 		time.Sleep(DefaultTTL - time.Second)
 		sent := c.now()
 		time.Sleep(2 * time.Second)
@@ -159,7 +159,7 @@ func TestLateDowngradeRevivesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.renewer.Remove(lease.h) // a loop that stands still
+		c.renewer.Remove(lease.h) // a loop that does not run
 		time.Sleep(DefaultTTL - time.Second)
 		d.wait = 2 * time.Second
 		if err := lease.Downgrade(t.Context()); !errors.Is(err, ErrLost) {

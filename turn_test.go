@@ -13,7 +13,7 @@ import (
 	"github.com/hasplock/hasp/driver"
 )
 
-// A lease that is lost is not passed on: the next asks the store, at once.
+// A lost lease is not passed to the next turn, which asks the store at once.
 func TestCohortLosesItsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
@@ -87,7 +87,7 @@ func TestCohortIsClosed(t *testing.T) {
 	})
 }
 
-// What one turn asked for by Extend is not the next one's.
+// An Extend of one turn does not apply to the next.
 func TestCohortDoesNotPassExtended(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
@@ -183,7 +183,7 @@ func TestMaxHoldOfATurnWithinLockAll(t *testing.T) {
 // An Extend that is under way when its turn ends is for that turn alone: the
 // next one asks the store, and dies within the TTL of its options.
 func TestExtendRacesWithReleaseInACohort(t *testing.T) {
-	for _, late := range []bool{false, true} { // it comes to the store while the lease stands, or later
+	for _, late := range []bool{false, true} { // it arrives at the store while the lease is valid, or later
 		synctest.Test(t, func(t *testing.T) {
 			d := &hooked{Driver: newStore()}
 			c := newClient(t, d, nil)

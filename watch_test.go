@@ -14,16 +14,16 @@ import (
 	"github.com/hasplock/hasp/driver"
 )
 
-// deaf is a driver whose Watch fails while it is set, at once or when it is told
-// to end; it counts the Watches.
-type deaf struct {
+// noWatch is a driver whose Watch fails while it is set, at once or when its context
+// ends; it counts the Watches.
+type noWatch struct {
 	*hooked
 	set, hangs atomic.Bool
 	watches    atomic.Int64
 }
 
-func newDeaf(d driver.Driver) *deaf {
-	x := &deaf{hooked: &hooked{Driver: d}}
+func newNoWatch(d driver.Driver) *noWatch {
+	x := &noWatch{hooked: &hooked{Driver: d}}
 	x.set.Store(true)
 	x.watch = func(ctx context.Context, r driver.Claim, next watchFunc) (<-chan struct{}, error) {
 		x.watches.Add(1)
@@ -39,8 +39,8 @@ func newDeaf(d driver.Driver) *deaf {
 	return x
 }
 
-// handedOver releases a lease, and returns how long the next one takes to come.
-func handedOver(t *testing.T, lease *hasp.Lease, got <-chan *hasp.Lease) (*hasp.Lease, time.Duration) {
+// handedOff releases a lease, and returns how long the next grant takes.
+func handedOff(t *testing.T, lease *hasp.Lease, got <-chan *hasp.Lease) (*hasp.Lease, time.Duration) {
 	t.Helper()
 	release(t, lease)
 	start := time.Now()
@@ -53,12 +53,12 @@ func handedOver(t *testing.T, lease *hasp.Lease, got <-chan *hasp.Lease) (*hasp.
 	}
 }
 
-// Where a store answers every Try and carries no subscription, waiters stand in
-// line and poll, for as long as they like; each failure is told.
+// Where a store answers every Try and carries no subscription, waiters queue
+// and poll, for as long as it takes; each failure is reported.
 func TestLockWithoutASubscription(t *testing.T) {
 	for _, hangs := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			d := newDeaf(newStore())
+			d := newNoWatch(newStore())
 			d.hangs.Store(hangs)
 			var troubles atomic.Int64
 			c := newClient(t, d, &hasp.Options{Observe: func(e hasp.Event) {
@@ -76,7 +76,7 @@ func TestLockWithoutASubscription(t *testing.T) {
 			if tries, watches := d.tries.Load(), d.watches.Load(); tries > 600 || watches < 30 || watches > 150 || troubles.Load() < watches-1 {
 				t.Errorf("the hang is %v: in 10m it tried %d times, watched %d times, and told %d times", hangs, tries, watches, troubles.Load())
 			}
-			lease, took := handedOver(t, blocker, got)
+			lease, took := handedOff(t, blocker, got)
 			if took > 10*time.Second/3+time.Second { // a third of the patience, after the claim time
 				t.Errorf("the hang is %v: the key was free for %v", hangs, took)
 			}
@@ -89,20 +89,20 @@ func TestLockWithoutASubscription(t *testing.T) {
 // A subscription that works again is used again: the hint comes at once.
 func TestSubscriptionComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDeaf(newStore())
+		d := newNoWatch(newStore())
 		blocker := lock(t, newClient(t, d.Driver, nil), "k", nil)
 		got := queueUp(t, newClient(t, d, nil), 1, nil)
 		time.Sleep(time.Minute)
 		d.set.Store(false)
 		time.Sleep(20 * time.Second)
-		if _, took := handedOver(t, blocker, got); took > 0 {
+		if _, took := handedOff(t, blocker, got); took > 0 {
 			t.Errorf("the key was free for %v", took)
 		}
 	})
 }
 
 // The time of a cohort's leader ends while the store confirms the subscription,
-// in each way in which that can be: the next one hears the hints all the same.
+// in every possible way: the next one still gets the hints.
 func TestCohortLosesItsLeaderInWatch(t *testing.T) {
 	for _, after := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -141,7 +141,7 @@ func TestCohortLosesItsLeaderInWatch(t *testing.T) {
 			if more := d.tries.Load() - tries; more > 0 {
 				t.Errorf("it tried %d times in a minute, though nothing happened", more)
 			}
-			lease, took := handedOver(t, blocker, got)
+			lease, took := handedOff(t, blocker, got)
 			if took > 0 {
 				t.Errorf("the key was free for %v", took)
 			}
@@ -205,7 +205,7 @@ func TestLostHint(t *testing.T) {
 func TestPolling(t *testing.T) {
 	for _, hung := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			d := newDeaf(newStore())
+			d := newNoWatch(newStore())
 			if hung {
 				d.renew = hangRenew
 			}
@@ -219,10 +219,10 @@ func TestPolling(t *testing.T) {
 	}
 }
 
-// A store that is away is not asked more often by waiters with a short TTL.
+// An unreachable store is not asked more often by waiters with a short TTL.
 func TestShortTTLOnAnAwayStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDeaf(newStore())
+		d := newNoWatch(newStore())
 		d.classify = func(error) driver.Class { return driver.ClassUnreachable }
 		lock(t, newClient(t, d.Driver, nil), "k", &hasp.LockOptions{TTL: time.Hour, NoRenew: true})
 		queueUp(t, newClient(t, d, nil), 1, &hasp.LockOptions{TTL: 200 * time.Millisecond})
@@ -247,7 +247,7 @@ func TestShortTTLOnAnAwayStore(t *testing.T) {
 // and one that fails again is not.
 func TestLateSubscriptionIsFollowedByATry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDeaf(newStore())
+		d := newNoWatch(newStore())
 		watch := d.watch
 		d.watch = func(ctx context.Context, r driver.Claim, next watchFunc) (<-chan struct{}, error) {
 			d.set.Store(d.watches.Load() < 2)

@@ -164,7 +164,7 @@ func TestTheyRespectSharers(t *testing.T) {
 	})
 }
 
-// intrude has the peer ask for the key until stop, and counts.
+// intrude makes the peer try to lock the key until stop, and counts the tries.
 func (b *bench) intrude(key string, stop <-chan struct{}) (tries int) {
 	for {
 		u, err := b.peer.obtain(b.Context(), b.rdb, key, time.Minute)

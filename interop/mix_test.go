@@ -43,8 +43,8 @@ type taken struct {
 	free     func() error
 }
 
-// Rule: whoever holds the key, by whichever library, holds it alone: the times
-// in which clients believed it are disjoint, and our fences rise.
+// Rule: whichever library holds the key, it holds it alone: the times
+// in which clients believed to hold it are disjoint, and our fences rise.
 func TestAllKindsExcludeEachOther(t *testing.T) {
 	s := testserver.Redis(t)
 	for _, l := range layouts {
@@ -67,7 +67,7 @@ func TestAllKindsExcludeEachOther(t *testing.T) {
 	}
 }
 
-// run takes the key again and again.
+// run locks the key again and again.
 func (m *mix) run(take func() (*taken, error)) {
 	for {
 		select {

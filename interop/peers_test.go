@@ -19,13 +19,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// soon bounds what must happen: far more than it takes.
+// soon bounds what must happen, far above what it takes.
 const soon = time.Minute
 
-// unlock frees a key, and says whether it was still the caller's to free.
+// unlock frees a key, and reports whether the caller still held it.
 type unlock func(ctx context.Context) (bool, error)
 
-// peer is somebody else's lock client. obtain asks once for a key of Redis; a
+// peer is a third-party lock client. obtain tries once to lock a Redis key; a
 // nil unlock without an error is a refusal.
 type peer struct {
 	name   string
@@ -95,7 +95,7 @@ func obtainBare(ctx context.Context, rdb *redis.Client, key string, ttl time.Dur
 	}, nil
 }
 
-// layout is how a hasp key and the peer's key belong together.
+// layout is how a hasp key maps to the peer's key.
 type layout struct {
 	name    string
 	options redisdriver.Options

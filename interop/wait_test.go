@@ -11,14 +11,14 @@ import (
 	"github.com/hasplock/hasp/internal/stall"
 )
 
-// poll is how often the first in the queue looks at a foreign holder, and late is
+// poll is how often the first in the queue checks a foreign holder, and late is
 // what a busy machine may add.
 const (
 	poll = 100 * time.Millisecond
 	late = 900 * time.Millisecond
 )
 
-// Rule: a foreign release tells nobody, so our first in the queue looks every
+// Rule: a foreign release gives no hint, so our first in the queue asks every
 // 100 ms; the others wait for it, in order.
 func TestWaitersFollowTheirRelease(t *testing.T) {
 	each(t, func(t *testing.T, b *bench) {

@@ -13,7 +13,7 @@ import (
 	"github.com/hasplock/hasp/memdriver"
 )
 
-// charge stands for code of yours that must stop when it loses its lock.
+// charge stands for code that must stop when it loses its lock.
 func charge(ctx context.Context, locks *hasp.Client, step func()) error {
 	lease, err := locks.Mutex("orders/42", &hasp.LockOptions{TTL: 300 * time.Millisecond}).TryLock(ctx)
 	if err != nil {
@@ -22,7 +22,7 @@ func charge(ctx context.Context, locks *hasp.Client, step func()) error {
 	defer lease.Release()
 	ctx = lease.Context(ctx)
 	step()
-	<-ctx.Done() // the work, which goes on for as long as it may
+	<-ctx.Done() // the work, which continues for as long as it may
 	return context.Cause(ctx)
 }
 
@@ -47,7 +47,7 @@ func Example() {
 	}
 	release()
 
-	// Loss: the store says that the key is another's, or nobody's.
+	// Loss: the store says that another owner, or none, holds the key.
 	err = charge(ctx, locks, func() { store.Lose("orders/42") })
 	fmt.Println("lost:", errors.Is(err, hasp.ErrLost))
 

@@ -20,7 +20,7 @@ func proposal(key string, fence uint64) contend.Owner {
 	return r
 }
 
-// newFenced returns a store with a clock of its own and no record.
+// newFenced returns a store with its own clock and no record.
 func newFenced() (*memdriver.Store, *wall) {
 	w := newWall()
 	return memdriver.NewNode(memdriver.NodeOptions{Now: w.now}), w

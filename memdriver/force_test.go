@@ -34,7 +34,7 @@ func renew(t *testing.T, s *memdriver.Store, r contend.Owner) (err error) {
 	return err
 }
 
-// Hold takes the key from whoever has it, the queue waits on, and the release
+// Hold takes the key from its holder, the queue keeps waiting, and the release
 // hands the key to its first.
 func TestHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -198,7 +198,7 @@ func renewPlace(t *testing.T, s *memdriver.Store, r contend.Owner) {
 	}
 }
 
-// Memory for keys that nobody asks for any more goes away by itself.
+// Memory for keys that are no longer used is freed.
 func TestNothingPermanentPerKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memdriver.New()

@@ -14,7 +14,7 @@ import (
 	"github.com/hasplock/hasp/memdriver"
 )
 
-// wall is a clock that goes only when it is told to.
+// wall is a clock that only the test advances.
 type wall struct{ micros atomic.Int64 }
 
 func newWall() *wall {
@@ -101,7 +101,7 @@ func TestRestartFromNothing(t *testing.T) {
 	}
 }
 
-// A restart brings back what was saved, also what is over since.
+// A restart brings back what was saved, including what has expired since.
 func TestRestartFromASnapshot(t *testing.T) {
 	s, w := newNode()
 	admit(t, s)
@@ -279,7 +279,7 @@ func TestUnreachableNode(t *testing.T) {
 	}
 }
 
-// A store without a record may be restarted, too: that is how two come to hold
+// A store without a record may be restarted, too: that is how two owners hold
 // one key.
 func TestWithoutARecord(t *testing.T) {
 	s := memdriver.New()

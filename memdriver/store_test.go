@@ -127,7 +127,7 @@ func TestUnclaimed(t *testing.T) {
 	}
 }
 
-// The store hands on what nobody claims by itself, also when several were handed the
+// The store hands off by itself what nobody claims, also when several were handed the
 // key, and the last of them does not claim it.
 func TestUnclaimedByReaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -162,7 +162,7 @@ func TestUnclaimedByReaders(t *testing.T) {
 	})
 }
 
-// Only the first in the queue is told when to ask by itself.
+// Only the first in the queue gets a RetryIn.
 func TestRetryOfTheFirstAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := newNode()
@@ -182,7 +182,7 @@ func TestRetryOfTheFirstAlone(t *testing.T) {
 	})
 }
 
-// A reader that waits only for a writer in front of it is told of the last reader's end.
+// A reader that waits only for a writer in front of it learns of the last reader's end.
 func TestLeftOfAReaderBehindAWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memdriver.New()

@@ -24,7 +24,7 @@ import (
 
 const childEnv = "HASP_SQLDRIVER_CHILD"
 
-// parts are what a process of its own may do with the file at args[0]. Each
+// parts are what a child process may do with the file at args[0]. Each
 // prints a line when it got somewhere.
 var parts = map[string]func(db *sql.DB, args []string) error{
 	"hold":  holdPart,
@@ -89,7 +89,7 @@ func firstPart(db *sql.DB, args []string) error {
 	return db.Close()
 }
 
-// oncePart asks for a key and says of which class the error is.
+// oncePart tries to acquire a key and prints the class of the error.
 func oncePart(db *sql.DB, args []string) error {
 	d := NewSQLite(db)
 	res, err := contend.Try(context.Background(), d, request(args[0]))
@@ -203,7 +203,7 @@ type process struct {
 	lines chan string
 }
 
-// start runs a part in a process of its own, which ends with the test.
+// start runs a part in a child process, which ends with the test.
 func start(t testing.TB, part string, args ...string) *process {
 	t.Helper()
 	return startAs(t, part, exec.Command(os.Args[0], args...))
@@ -252,7 +252,7 @@ func (p *process) says(word string) string {
 	}
 }
 
-// begin lets a process that is ready go on.
+// begin lets a process that is ready continue.
 func (p *process) begin() {
 	p.t.Helper()
 	_, err := io.WriteString(p.stdin, "\n")

@@ -83,7 +83,7 @@ func TestWallClockSteps(t *testing.T) {
 	}
 }
 
-// Rule: after a reboot every key is free at once, and nobody waits; fences
+// Rule: after a reboot every key is free at once, without waiting; fences
 // rise although the clock that ends leases began anew. What may be no reboot
 // leaves each lease the time that it had left.
 func TestReboot(t *testing.T) {
@@ -185,9 +185,9 @@ func TestOwnBootID(t *testing.T) {
 	}
 }
 
-// Rule: where clocks have nothing to do with each other nobody's lease ends early:
+// Rule: if clocks are unrelated nobody's lease ends early:
 // it has what was left of it at the last write. Two machines that share a file are
-// found out as soon as the one that is behind comes back, and that is told by every call.
+// found out as soon as the one that is behind comes back, and every call says so.
 func TestTwoMachines(t *testing.T) {
 	path := newFile(t)
 	ahead, behind := newMachine("ahead"), newMachine("behind")
@@ -220,7 +220,7 @@ func TestTwoMachines(t *testing.T) {
 	granted(t, one, request("k"))
 }
 
-// Rule: nothing is permanent: what is over is swept by whoever writes next.
+// Rule: nothing is permanent: what has expired is swept by the next writer.
 func TestSweep(t *testing.T) {
 	path := newFile(t)
 	m := newMachine("one")
@@ -277,7 +277,7 @@ func TestEndlessTTL(t *testing.T) {
 	granted(t, d, b)
 }
 
-// Rule: a lease whose TTL is over is nobody's: its owner cannot renew or
+// Rule: a lease after its TTL is nobody's: its owner cannot renew or
 // release it even while no other has come. The next holder hears that it was
 // abandoned, also when others have written, and so swept, meanwhile.
 func TestOverIsOver(t *testing.T) {

@@ -28,7 +28,7 @@ func mount(t *testing.T, options string) string {
 }
 
 // Rule: on a full disk new locks are refused with what to do, also by the
-// first who comes; nothing crashes, and with room it goes on.
+// first to ask; nothing crashes, and with room it works again.
 func TestFullDisk(t *testing.T) {
 	dir := mount(t, "size=320k")
 	path := filepath.Join(dir, "locks.db")
@@ -58,7 +58,7 @@ func TestFullDisk(t *testing.T) {
 	granted(t, other, request("k"))
 }
 
-// Rule: the same of a file that nobody has open, for which SQLite has to make its
+// Rule: the same for a file that nobody has open, for which SQLite has to make its
 // -wal and -shm, however little room there is.
 func TestFullDiskAtTheFirstCall(t *testing.T) {
 	dir := mount(t, "size=512k")
@@ -88,7 +88,7 @@ func TestFullDiskAtTheFirstCall(t *testing.T) {
 	granted(t, openDriver(t, path), request("other"))
 }
 
-// Rule: a file system that may only be read is an error of its own.
+// Rule: a read-only file system has its own error.
 func TestReadOnlyDisk(t *testing.T) {
 	dir := mount(t, "size=2m")
 	path := filepath.Join(dir, "locks.db")

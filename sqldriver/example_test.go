@@ -16,7 +16,7 @@ import (
 	_ "github.com/ncruces/go-sqlite3/driver"
 )
 
-// openExample opens a database in a directory of its own.
+// openExample opens a database in its own directory.
 func openExample() (db *sql.DB, done func()) {
 	dir, err := os.MkdirTemp("", "hasp")
 	if err != nil {
@@ -65,7 +65,7 @@ func ExampleSQLiteDSN() {
 // A lease can be lost without its holder noticing in time: the process is
 // stopped, the machine sleeps. The fence lets the database refuse what such a
 // holder still writes. It needs a column, and a condition in each UPDATE:
-// whoever writes with a larger fence shuts out all smaller ones.
+// a write with a larger fence shuts out all smaller ones.
 //
 // The same statement works on Postgres. For MySQL write ? and give the fence
 // twice.
@@ -103,7 +103,7 @@ func Example_fenceGuard() {
 		log.Fatal(err)
 	}
 	fmt.Println("first holder:", save("paid", stale.Fence()))
-	_ = stale.Release() // or the process stands still for longer than the TTL
+	_ = stale.Release() // or the process is stopped for longer than the TTL
 
 	lease, err := mutex.Lock(ctx)
 	if err != nil {

@@ -185,8 +185,8 @@ func TestRememberedFences(t *testing.T) {
 	}
 }
 
-// Rule: the owner of a lease that is over and was released is told so, and the
-// next holder is not told that it was abandoned, also when nothing of the owner
+// Rule: the owner of a lease that expired and was released learns that, and the
+// next holder does not see it as abandoned, also when nothing of the owner
 // is left.
 func TestSettledReleaseOfWhatIsOver(t *testing.T) {
 	m := newMachine("one")

@@ -46,7 +46,7 @@ func fails(t *testing.T, d *Driver, held contend.Owner, words ...string) {
 }
 
 // Rule: a file with a second name is refused, by either and also when it gets it
-// while a key is held: each name would have a -wal of its own.
+// while a key is held: each name would have its own -wal.
 func TestHardLink(t *testing.T) {
 	path, second := newFile(t), newFile(t)
 	d, held := openDriver(t, path), request("k")
@@ -59,7 +59,7 @@ func TestHardLink(t *testing.T) {
 	refused(t, openDriver(t, path), request("k"))
 }
 
-// Rule: who holds a key is told when what SQLite keeps beside the file is deleted,
+// Rule: a holder gets an error when what SQLite keeps beside the file is deleted,
 // one of them or both: who comes next would make them anew, and be granted it.
 func TestDeletedBeside(t *testing.T) {
 	for _, names := range [][]string{{"-wal"}, {"-shm"}, {"-wal", "-shm"}} {

@@ -23,7 +23,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// openFile opens a pool of its own on a file, as another process would.
+// openFile opens a separate pool on a file, as another process would.
 func openFile(t testing.TB, path string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("sqlite3", SQLiteDSN(path))
@@ -32,7 +32,7 @@ func openFile(t testing.TB, path string) *sql.DB {
 	return db
 }
 
-// openDriver opens a driver on a file, with connections of its own.
+// openDriver opens a driver on a file, with its own connections.
 func openDriver(t testing.TB, path string) *Driver {
 	t.Helper()
 	d := NewSQLite(openFile(t, path))

@@ -63,7 +63,7 @@ func TestKeysAreBytes(t *testing.T) {
 	}
 }
 
-// checkKey inspects a held key, and runs the statements that it is told.
+// checkKey inspects a held key, and runs the given statements.
 func checkKey(t testing.TB, d *Driver, key string) {
 	t.Helper()
 	info, err := d.Inspect(t.Context(), key)
@@ -106,7 +106,7 @@ func FuzzByHand(f *testing.F) {
 	})
 }
 
-// Rule: List comes to the end of any number of keys, in whichever order they
+// Rule: List reaches the end of any number of keys, in whichever order they
 // were locked, and names those that are only waited for.
 func TestListPages(t *testing.T) {
 	d := openDriver(t, newFile(t))

@@ -136,7 +136,7 @@ func TestProcessesShareAFile(t *testing.T) {
 	checkLog(t, log, processes*rounds)
 }
 
-// checkLog fails when a line is missing, or a fence is not above the one before.
+// checkLog fails if a line is missing, or a fence is not above the previous one.
 func checkLog(t *testing.T, log string, want int) {
 	t.Helper()
 	text, err := os.ReadFile(log)
@@ -156,8 +156,8 @@ func checkLog(t *testing.T, log string, want int) {
 	}
 }
 
-// Rule: the key of a process that was killed is granted to another when its
-// TTL is over, not before and not much later, and the other is told.
+// Rule: the key of a process that was killed is granted to another after its
+// TTL, not before and not much later, and the next holder learns that it was abandoned.
 func TestKilledHolder(t *testing.T) {
 	path := newFile(t)
 	d := openDriver(t, path)

@@ -20,7 +20,7 @@ import (
 	"github.com/hasplock/hasp/internal/contend"
 )
 
-// Rule: a holder that was stopped for longer than its TTL is told that the
+// Rule: a holder that was stopped for longer than its TTL learns that the
 // lease is lost, and its fence is below its successor's.
 func TestStoppedHolder(t *testing.T) {
 	path := newFile(t)
@@ -67,7 +67,7 @@ func TestStoppedWriter(t *testing.T) {
 	must(t, <-out)
 }
 
-// Rule: a process that was stopped while it reads holds up nobody. With a
+// Rule: a process that was stopped while it reads delays nobody. With a
 // rollback journal it would hold up everybody.
 func TestStoppedReader(t *testing.T) {
 	path := newFile(t)
@@ -83,7 +83,7 @@ func TestStoppedReader(t *testing.T) {
 	}
 }
 
-// Rule: a file that this user may not read or write is an error of its own.
+// Rule: a file that this user may not read or write has its own error.
 func TestOtherUsersFile(t *testing.T) {
 	for _, c := range []struct {
 		name            string

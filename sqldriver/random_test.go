@@ -47,7 +47,7 @@ func find(parts []*part, r contend.Owner) int {
 	return slices.IndexFunc(parts, func(p *part) bool { return p.r.Owner == r.Owner })
 }
 
-// expire returns those that are over.
+// expire returns those that have ended.
 func (m *model) expire(now time.Duration) (over []contend.Owner) {
 	ends := func(p *part) bool {
 		if p.until <= now {
@@ -191,7 +191,7 @@ func (x *mixed) ask(r contend.Owner) {
 	}
 }
 
-// known goes on with a lease or a place.
+// known continues a lease or a place.
 func (x *mixed) known(p *part, holds bool) {
 	x.Helper()
 	r := p.r

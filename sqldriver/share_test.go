@@ -49,7 +49,7 @@ func inspect(t testing.TB, d *Driver, key string) driver.Info {
 	return info
 }
 
-// tells is granted, and must be told whether the key was abandoned.
+// tells is granted the key, and must learn whether it was abandoned.
 func tells(t testing.TB, d *Driver, r contend.Owner, abandoned bool) driver.Result {
 	t.Helper()
 	res := granted(t, d, r)
@@ -86,7 +86,7 @@ func TestRebootFreesSharedKeys(t *testing.T) {
 	})
 }
 
-// Rule: whoever wants a shared key alone has it when the last lease ends, not
+// Rule: a writer is granted a shared key when the last lease ends, not
 // before: whichever of them was prolonged, released or let go.
 func TestLastOfThoseWhoShare(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -302,7 +302,7 @@ func TestFencesOfThoseWhoShare(t *testing.T) {
 	}
 }
 
-// Rule: of those who shared a key nothing is left when it is over.
+// Rule: nothing is left of a shared key after its last lease.
 func TestSweepOfThoseWhoShared(t *testing.T) {
 	m := newMachine("one")
 	d := m.open(t, newFile(t))

@@ -90,7 +90,7 @@ func (o older) version(t *testing.T) (v int) {
 	return v
 }
 
-// check fails unless what was in the file stands, and it is of this version.
+// check fails unless the file still has its contents, and is of this version.
 func (o older) check(t *testing.T, d *Driver) {
 	t.Helper()
 	res := refused(t, d, queued(request("k")))

@@ -164,7 +164,7 @@ func TestClose(t *testing.T) {
 	must(t, d.Close())
 }
 
-// Rule: Close doesn't wait for ever for what nobody waits for any more.
+// Rule: Close does not wait for ever for requests that were given up.
 func TestCloseOfAHangingDatabase(t *testing.T) {
 	t.Parallel()
 	d := NewSQLite(openFile(t, newFile(t)))
@@ -191,7 +191,7 @@ func TestCloseOfAHangingDatabase(t *testing.T) {
 	must(t, d.Close())
 }
 
-// Rule: the first in the queue looks every 5 to 25 ms and at the end of the lease;
+// Rule: the first in the queue asks every 5 to 25 ms and at the end of the lease;
 // those behind it look as much more rarely as they are further back, and at
 // least once a second.
 func TestNextLook(t *testing.T) {

@@ -107,8 +107,8 @@ func TestSeveralUsers(t *testing.T) {
 	matches(t, p.err.String(), `does not allow this: .*for several users .*chgrp`)
 }
 
-// A file system that may only be read, and a file of somebody else: who looks is
-// answered, who locks is told.
+// A read-only file system, and another user's file: whoever lists gets an
+// answer, whoever locks an error.
 func TestReadOnlyFile(t *testing.T) {
 	t.Parallel()
 	s, exe, path := onFile(t)
@@ -135,7 +135,7 @@ func TestReadOnlyFile(t *testing.T) {
 	look(0)
 }
 
-// A container with a boot id of its own shares a file with the host: what one holds
+// A container with its own boot id shares a file with the host: what one holds
 // the other does not get, and no command fails afterwards.
 func TestTwoBootIDs(t *testing.T) {
 	t.Parallel()

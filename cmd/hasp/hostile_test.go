@@ -91,7 +91,7 @@ func TestErrorsOfAHostileServer(t *testing.T) {
 			t.Run(class+strings.Join(args, " "), func(t *testing.T) {
 				t.Parallel()
 				p := s.hasp(args...)
-				if slices.Contains(args, "--observe") { // it asks again for ever
+				if slices.Contains(args, "--observe") { // it retries for ever
 					p.says("^hasp: .*forged")
 					_ = p.cmd.Process.Signal(syscall.SIGTERM)
 				}
@@ -220,7 +220,7 @@ func badly(t *testing.T, mode, addr string) string {
 	return l.Addr().String()
 }
 
-// A server that answers badly grants nothing that it did not grant, and keeps nobody.
+// A server with malformed answers grants nothing that it did not grant, and delays nobody.
 func TestServersThatAnswerBadly(t *testing.T) {
 	t.Parallel()
 	server := testserver.Redis(t)

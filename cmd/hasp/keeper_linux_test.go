@@ -80,8 +80,8 @@ hasp release; test $? = 1 || exit 2; hasp acquire k || exit 3; test "$(hasp held
 	s.empty()
 }
 
-// A keeper that was stopped for longer than the TTL ends the script as soon as it
-// goes on. Until then nobody vouches for the lock.
+// A keeper that was stopped for longer than the TTL ends the script as soon as it is
+// continued. Until then the lock is not confirmed.
 func TestStoppedKeeper(t *testing.T) {
 	t.Parallel()
 	s := newSandbox(t, "redis://"+testserver.Redis(t).Addr())

@@ -32,7 +32,7 @@ func onlyLinux(t *testing.T) {
 // half of it loses its lease, on a machine that is busier than any should be.
 const ttl = "5s"
 
-// works is a command that says that it runs, tells its fence, hears TERM, and
+// works is a command that reports that it runs, prints its fence, traps TERM, and
 // never ends by itself.
 const works = `trap "echo >told; exit 0" TERM; echo $HASP_FENCE >fence; while :; do sleep 0.01; done`
 
@@ -51,7 +51,7 @@ func TestKilledHaspTakesItsCommandAlong(t *testing.T) {
 }
 
 // A hasp that is stopped for longer than its TTL finds that out before it does
-// anything else: its command is told and ended, and its fence is smaller than
+// anything else: its command gets TERM and is ended, and its fence is smaller than
 // the one that came after it.
 func TestStoppedHasp(t *testing.T) {
 	t.Parallel()
@@ -100,7 +100,7 @@ func TestCommandEndsWhileHaspIsStopped(t *testing.T) {
 	})
 }
 
-// The server is gone for good: the command is told grace before the lease ends,
+// The server is gone for ever: the command gets TERM grace before the lease ends,
 // and is gone before anybody else could have the key. The server goes some time
 // after a renewal, which the command is killed earlier by.
 func TestServerGoneInTheMiddle(t *testing.T) {
@@ -132,8 +132,8 @@ func TestServerGoneInTheMiddle(t *testing.T) {
 	matches(t, p.err.String(), `was ended: it was ended by signal 9 \(killed\)\n\z`)
 }
 
-// A link that swallows everything, for less than the TTL: nothing is lost, and
-// a person hears of it once.
+// A link that drops everything, for less than the TTL: nothing is lost, and
+// a person is informed once.
 func TestShortOutage(t *testing.T) {
 	t.Parallel()
 	server := testserver.Redis(t)
@@ -167,8 +167,8 @@ func TestIgnoredLoss(t *testing.T) {
 	})
 }
 
-// Nobody renews the lease of a process that was killed, and whoever looks from the
-// same host is told so, at once and not only when the time is over.
+// Nobody renews the lease of a killed process, and hasp show on the
+// same host says so at once, not only after the TTL.
 func TestHolderThatHasEnded(t *testing.T) {
 	t.Parallel()
 	onlyLinux(t)

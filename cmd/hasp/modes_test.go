@@ -15,7 +15,7 @@ import (
 	"github.com/hasplock/hasp/internal/testserver"
 )
 
-// waits is a command that tells what it sees of its lock, and never ends by
+// waits is a command that prints what it sees of its lock, and never ends by
 // itself.
 const waits = `echo "$HASP_FENCE slot=$HASP_SLOT abandoned=$HASP_ABANDONED" >$0; while :; do sleep 0.01; done`
 
@@ -104,7 +104,7 @@ func TestElectionOutlivesTheStore(t *testing.T) {
 	p.ends(130)
 }
 
-// A signal while keys are given back to a store that does not answer is heard:
+// A signal while keys are released at a store that does not answer has an effect:
 // hasp ends at once, and the keys expire.
 func TestSignalsWhileKeysAreGivenBack(t *testing.T) {
 	t.Parallel()

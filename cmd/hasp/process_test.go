@@ -128,7 +128,7 @@ func (s *sandbox) fifo(name string) {
 	}
 }
 
-// open lets whoever reads the fifo go on, once somebody does.
+// open unblocks the reader of the fifo, once there is one.
 func (s *sandbox) open(name string) {
 	s.t.Helper()
 	var f *os.File
@@ -146,8 +146,8 @@ func (s *sandbox) open(name string) {
 	}
 }
 
-// stop stops a hasp, and returns when it stands still. One that is stopped
-// within a transaction keeps everybody from a SQLite file: it goes on, and is
+// stop stops a hasp, and returns once it is stopped. One that is stopped
+// within a transaction blocks a SQLite file for everybody: it is continued, and
 // stopped at another moment.
 func (s *sandbox) stop(p *proc) {
 	s.t.Helper()

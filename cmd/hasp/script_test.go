@@ -251,7 +251,7 @@ func alive(pid int) bool {
 
 var errNever = errors.New("it did not happen within " + limit.String())
 
-// eventually waits until something that nobody signals is so.
+// eventually polls until a condition is true.
 func eventually(is func() bool) error {
 	for end := time.Now().Add(limit); !is(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {

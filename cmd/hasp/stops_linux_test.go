@@ -21,7 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hasp, or its command, is stopped and goes on, at every moment.
+// hasp, or its command, is stopped and continued, at every moment.
 
 // state is the letter of a process in /proc: T when it is stopped; empty when it
 // is gone.
@@ -42,7 +42,7 @@ func (p *proc) counts(more int) {
 	}
 }
 
-// apart starts hasp as a group of its own, which somebody beside it can stop.
+// apart starts hasp in its own process group, which another process can stop.
 func apart(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
 // link puts this program into the sandbox under that name.
@@ -112,12 +112,12 @@ func (s *sandbox) touch(name string) {
 	}
 }
 
-// begins writes down that it began, and ends when it is told that it is enough.
+// begins records that it began, and ends when the test tells it to.
 const begins = `echo "$0 $HASP_FENCE" >>begun; while ! test -e "enough-$0"; do sleep 0.02; done`
 
 // hasp is stopped at some moment from its start on, until another has had the
-// key. Whatever it was doing: no command begins under a lease that is over, and
-// one that had begun is ended when hasp goes on, though perhaps nobody reads why.
+// key. Whatever it was doing, no command begins under a lease that has ended, and
+// one that had begun is ended when hasp is continued, though perhaps nobody reads why.
 func TestStoppedAtEveryMoment(t *testing.T) {
 	t.Parallel()
 	const seed, rounds = 20261122, 6
@@ -183,7 +183,7 @@ func (s *sandbox) stoppedAt(word string, args ...string) *proc {
 	return p
 }
 
-// inside starts hasp in a mount namespace of its own, after a command line there.
+// inside starts hasp in its own mount namespace, after a command line there.
 func (s *sandbox) inside(setup string, args ...string) *proc {
 	s.t.Helper()
 	if os.Getuid() != 0 {

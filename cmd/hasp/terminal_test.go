@@ -18,7 +18,7 @@ import (
 	"github.com/creack/pty"
 )
 
-// screen is a program at a terminal of its own.
+// screen is a program at its own terminal.
 type screen struct {
 	t    *testing.T
 	tty  *os.File
@@ -406,7 +406,7 @@ func TestElectAtTheTerminal(t *testing.T) {
 	})
 }
 
-// A shell within hasp, with jobs of its own, and a hasp within that.
+// A shell within hasp, with its own jobs, and a hasp within that.
 func TestShellWithin(t *testing.T) {
 	t.Parallel()
 	onTerminal(t, "has job control", func(t *testing.T, s *sandbox) {

@@ -17,11 +17,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Nobody reads what hasp says: every write to it stands still. All that counts
-// goes on.
+// Nobody reads hasp's messages: every write of them blocks. Everything else
+// continues.
 
-// standsStill waits until a thread of a process is held up in a write to fd.
-func standsStill(t testing.TB, pid, fd int) {
+// blocked waits until a thread of a process is blocked in a write to fd.
+func blocked(t testing.TB, pid, fd int) {
 	t.Helper()
 	err := eventually(func() bool {
 		threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/syscall", pid))
@@ -53,7 +53,7 @@ func TestUnreadLoss(t *testing.T) {
 			p := s.unread("run", "-v", "-o", output, "--ttl", ttl, key, "--", "sh", "-c",
 				`trap "" TERM; echo $$ >pid-$0; echo $HASP_OWNER >owner-$0; while :; do sleep 0.01; done`, output)
 			pid, owner := number(t, s.read("pid-"+output)), s.read("owner-"+output)
-			standsStill(t, p.cmd.Process.Pid, 2)
+			blocked(t, p.cmd.Process.Pid, 2)
 			s.exits(0, "break", key, "--owner", owner, "--yes")
 			p.ends(124)
 			if alive(pid) {
@@ -63,8 +63,8 @@ func TestUnreadLoss(t *testing.T) {
 	})
 }
 
-// The server stands still until the command was ended: nothing but hasp's own
-// clock can have told it.
+// The server is stopped until the command was ended: only hasp's own
+// clock can have caused that.
 func TestUnreadLossOfAStoppedServer(t *testing.T) {
 	t.Parallel()
 	server := testserver.Redis(t)
@@ -85,13 +85,13 @@ func TestUnreadSignals(t *testing.T) {
 	onEach(t, func(t *testing.T, s *sandbox) {
 		p := s.unread("run", "-v", "k", "--", "sh", "-c", `exec 2>&-; trap "exit 7" TERM; echo >ready; while :; do sleep 0.01; done`)
 		s.read("ready")
-		standsStill(t, p.cmd.Process.Pid, 2)
+		blocked(t, p.cmd.Process.Pid, 2)
 		p.signal(syscall.SIGTERM)
 		p.ends(7)
 	})
 }
 
-// A line about the wait that nobody reads does not keep the command from the key.
+// An unread line about the wait does not delay the command.
 func TestUnreadWait(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, s *sandbox) {
@@ -99,7 +99,7 @@ func TestUnreadWait(t *testing.T) {
 		holder := s.hasp("run", "k", "--", "sh", "-c", "echo >ready; read x <gate")
 		s.read("ready")
 		p := s.unread("run", "k", "--", "sh", "-c", "echo >mine; exit 3")
-		standsStill(t, p.cmd.Process.Pid, 2)
+		blocked(t, p.cmd.Process.Pid, 2)
 		s.open("gate")
 		holder.ends(0)
 		s.read("mine")
@@ -107,7 +107,7 @@ func TestUnreadWait(t *testing.T) {
 	})
 }
 
-// A candidate goes through its terms, each with a line that nobody reads.
+// A candidate goes through its terms, each with an unread line.
 func TestUnreadElection(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, s *sandbox) {
@@ -124,7 +124,7 @@ func TestUnreadLeader(t *testing.T) {
 	s := newSandbox(t, "sqlite:"+filepath.Join(t.TempDir(), "locks.db"))
 	full := testserver.FullPipe(t)
 	p := s.haspWith(func(cmd *exec.Cmd) { cmd.Stdout = full }, "elect", "--observe", "k")
-	standsStill(t, p.cmd.Process.Pid, 1)
+	blocked(t, p.cmd.Process.Pid, 1)
 	p.signal(syscall.SIGTERM)
 	p.ends(143)
 }
@@ -138,7 +138,7 @@ func TestUnreadAtTheTerminal(t *testing.T) {
 		pid := number(t, s.read("pid"))
 		sc.expect("acquired")
 		sc.send(ctrlS)
-		sc.standsStill()
+		sc.full()
 		s.exits(0, "break", "k", "--owner", s.read("owner"), "--yes")
 		if code := s.read("code"); code != "124" {
 			t.Errorf("it ended with %s", code)
@@ -154,7 +154,7 @@ func TestUnreadAtTheTerminal(t *testing.T) {
 		sc.run(`hasp run -v k -- sh -c 'exec 2>&-; trap "exit 7" TERM; echo $PPID >hasp; while :; do sleep 0.01; done'; echo $? >code`)
 		hasp := number(t, s.read("hasp"))
 		sc.send(ctrlS)
-		sc.standsStill()
+		sc.full()
 		if err := syscall.Kill(hasp, syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
@@ -164,8 +164,8 @@ func TestUnreadAtTheTerminal(t *testing.T) {
 	})
 }
 
-// standsStill waits until nothing more can be written to the terminal.
-func (sc *screen) standsStill() {
+// full waits until nothing more can be written to the terminal.
+func (sc *screen) full() {
 	sc.t.Helper()
 	n, err := unix.IoctlGetInt(int(sc.tty.Fd()), unix.TIOCGPTN)
 	if err != nil {
@@ -189,7 +189,7 @@ func TestUnreadWatch(t *testing.T) {
 	s := newSandbox(t, "sqlite:"+filepath.Join(t.TempDir(), "locks.db"))
 	full := testserver.FullPipe(t)
 	p := s.haspWith(func(cmd *exec.Cmd) { cmd.Stdout = full }, "ls", "--watch=0.1")
-	standsStill(t, p.cmd.Process.Pid, 1)
+	blocked(t, p.cmd.Process.Pid, 1)
 	p.signal(syscall.SIGTERM)
 	p.ends(143)
 }

@@ -178,7 +178,7 @@ func judge(t *testing.T, err error, want string) {
 }
 
 // A hold ends with its Release, or its deadline when that is earlier, and a
-// renewal that comes too late changes nothing.
+// renewal that is too late changes nothing.
 func TestLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l history.Log

@@ -51,7 +51,7 @@ func (s *store) seen() []string {
 	return slices.Clone(s.calls)
 }
 
-// member is renewed at an interval until it is over.
+// member is renewed at an interval until it ends.
 type member struct {
 	keepalive.Entry
 	key   string

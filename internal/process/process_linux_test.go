@@ -115,7 +115,7 @@ func TestEndedInAnotherNamespace(t *testing.T) {
 	if o := start(t, apart(0)); o.pid != 1 || o.name != "" {
 		t.Errorf("process %d calls itself %q under a /proc in which it has another number", o.pid, o.name)
 	}
-	o := start(t, apart(syscall.CLONE_NEWNS)) // with a /proc of its own, where it may
+	o := start(t, apart(syscall.CLONE_NEWNS)) // with its own /proc, if permitted
 	if o.pid != 1 || strings.HasPrefix(o.name, Self()[:17]) {
 		t.Errorf("process %d of a namespace of its own calls itself %q, this one is %q", o.pid, o.name, Self())
 	}

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// What is added stands beside the environment of the test.
+// Variables are added to the environment of the test.
 func TestEnvironmentOfAServer(t *testing.T) {
 	dir := t.TempDir()
 	log := filepath.Join(dir, "log")

@@ -19,7 +19,7 @@ import (
 
 func forAnHour() time.Duration { return time.Hour }
 
-// A command whose time is over when it would begin does not begin, also when
+// A command whose lease has ended when it would begin does not begin, also when
 // that is so only after the last question.
 func TestLateCommandDoesNotBegin(t *testing.T) {
 	for _, left := range []time.Duration{0, 1} {
@@ -69,7 +69,7 @@ func TestCommandIsWhatItWasToBe(t *testing.T) {
 	}
 }
 
-// Why a command cannot be executed is told as it would be at once.
+// The reason why a command cannot be executed is reported as if it were started at once.
 func TestCommandThatCannotBegin(t *testing.T) {
 	dir := t.TempDir()
 	text, noProgram := filepath.Join(dir, "text"), filepath.Join(dir, "no-program")
@@ -116,7 +116,7 @@ func TestInvisibleCommandIsSignalled(t *testing.T) {
 	}
 }
 
-// A stop that was followed by a word to go on is over when it is heard of.
+// A stop that was followed by a CONT has no effect when it is received.
 func TestStopOfThePast(t *testing.T) {
 	p, err := start(shell("kill -STOP $$; exec sleep 1000"), -1)
 	if err != nil {

@@ -42,7 +42,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// What has to be told is told before a stopped command goes on.
+// Signals are delivered before a stopped command is continued.
 func TestResumedComesFirst(t *testing.T) {
 	if _, err := os.Stat("/proc/self/stat"); err != nil {
 		t.Skip("only with /proc can be seen that a command is stopped")
@@ -85,7 +85,7 @@ func TestResumedComesFirst(t *testing.T) {
 	}
 }
 
-// The limit is asked again and again: a clock that jumps counts.
+// The limit is checked again and again: a clock that jumps counts.
 func TestLimitThatJumps(t *testing.T) {
 	dir := t.TempDir()
 	s := shell(`trap "echo >\"$1/told\"" TERM; echo >"$1/ready"; while :; do sleep 0.01; done`, dir)

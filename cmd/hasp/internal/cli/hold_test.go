@@ -13,8 +13,8 @@ import (
 	"github.com/hasplock/hasp"
 )
 
-// A store that is silent for a moment is asked again, for as long as there is
-// time, and whoever hears an answer believes it.
+// A store that does not answer for a moment is asked again, for as long as there is
+// time, and its answer counts.
 func TestInsist(t *testing.T) {
 	silent := &hasp.Error{Class: hasp.ClassUnreachable, Err: errors.New("it does not answer")}
 	lost := &hasp.Error{Class: hasp.ClassUnknown, Err: hasp.ErrLost}

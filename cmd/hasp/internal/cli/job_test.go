@@ -27,7 +27,7 @@ func quietJob(signals <-chan os.Signal) *job {
 	return &job{o: o, rep: rep, keys: rep.keys, wait: newWatcher(rep), signals: signals, failing: map[string]bool{}}
 }
 
-// A store that does not answer keeps nobody who sends a signal waiting.
+// A store that does not answer does not delay signals.
 func TestSignalWhileAStoreIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		signals := make(chan os.Signal)
@@ -65,7 +65,7 @@ func (s *silentStore) Try(ctx context.Context, r driver.TryRequest) (driver.Resu
 }
 
 // The first signal ends the wait for several keys, the second one the wait for
-// those that are given back.
+// those that are released.
 func TestSignalsWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &silentStore{memdriver.New(), make(chan struct{}), make(chan struct{})}
@@ -95,7 +95,7 @@ func TestSignalsWhileWaiting(t *testing.T) {
 	})
 }
 
-// A candidate's own end is not what its command is told.
+// A candidate's own end is not passed on to its command.
 func TestSignalsOfACandidate(t *testing.T) {
 	for _, at := range []struct {
 		sig                            syscall.Signal
@@ -136,7 +136,7 @@ func TestPauseOfACandidate(t *testing.T) {
 	})
 }
 
-// Leases that are over when the command would begin: it does not, and that is
+// If leases have ended when the command would begin, it does not, and that is
 // said with the code of a lost lock.
 func TestLeaseIsOverBeforeTheCommandBegins(t *testing.T) {
 	c, err := hasp.New(memdriver.New(), nil)

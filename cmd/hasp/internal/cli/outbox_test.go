@@ -26,7 +26,7 @@ func (r *reader) Write(p []byte) (int, error) {
 	return r.text.Write(p)
 }
 
-// Who does not read keeps nobody waiting; what is lost by that is counted in its
+// A reader that does not read delays nothing; the lost lines are counted in its
 // place, and it is the oldest.
 func TestUnreadLinesAreDropped(t *testing.T) {
 	for _, output := range []string{"text", "json"} {

@@ -26,7 +26,7 @@ func waitFor(d time.Duration) (text string) {
 	return out.String()
 }
 
-// Most waits are over in a moment, and nothing is said of those.
+// Most waits end at once, and are not reported.
 func TestShortWaitsAreSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		if text := waitFor(silence - 1); text != "" {

@@ -170,7 +170,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, form, password string) {
 		u, err := Parse(strings.Replace(form, "%s", password, 1))
-		// A password that is short, or stands in our own words, proves nothing.
+		// A password that is short, or part of our own texts, proves nothing.
 		if len(password) < 6 || strings.Contains(Help, password) {
 			return
 		}

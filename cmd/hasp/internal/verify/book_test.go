@@ -105,7 +105,7 @@ func TestJudge(t *testing.T) {
 		"lost after its deadline": {history: join(dead,
 			[]said{says(0, event{What: ended, At: at(1400), Deadline: at(1001), Fence: 1, Lost: true, Kind: NotHeld, Err: "x"})})},
 		"a fence of an hour ago": {found: "asked after", history: join(hold(1, 5, 0, 1, 9, 0),
-			// Over before its holder knew: it overlaps nobody.
+			// It ended before its holder knew: it overlaps nobody.
 			[]said{says(0, event{What: asked, At: at(10)}), says(0, event{What: granted, At: at(3000), Fence: 4, Deadline: at(2000)})})},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -118,7 +118,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// What a stopped client asks of the register when it goes on is refused.
+// A request of a stopped client to the register is refused when it is continued.
 func TestRegisterRefuses(t *testing.T) {
 	late := hold(0, 1, 0, 1, 0, 0)
 	o := judged(t, join(late[:3], hold(1, 2, 5, 1001, 1003, 0), late[3:4],
