@@ -96,7 +96,7 @@ func TestDocumentedRights(t *testing.T) {
 }
 
 // Without the right to PUBLISH a release frees the key and keeps the queue; the
-// holder's leases say so from then on, and the first in the queue looks.
+// holder's leases say so from then on, and the first in the queue polls.
 func TestNoRightToPublish(t *testing.T) {
 	for name, change := range map[string]string{"command": "-publish", "channel": "resetchannels"} {
 		t.Run(name, func(t *testing.T) {
@@ -111,7 +111,7 @@ func TestNoRightToPublish(t *testing.T) {
 				t.Fatalf("after Release there is %+v", info)
 			}
 			if res := w.refuse(d, ask("k")); res.Ahead != 2 && res.Holder.Owner != b.Owner {
-				t.Errorf("a newcomer was told %+v", res)
+				t.Errorf("a newcomer got %+v", res)
 			}
 			w.grant(d, queued(b))
 			w.release(d, b)
@@ -136,7 +136,7 @@ func TestNoRightToPublish(t *testing.T) {
 	}
 }
 
-// A Try that would hand the key on, but may not tell, changes nothing and says
+// A Try that would hand the key off, but may not publish, changes nothing and says
 // when to look again.
 func TestNoRightToPublishInTry(t *testing.T) {
 	w := newWorld(t)
@@ -156,7 +156,7 @@ func TestNoRightToPublishInTry(t *testing.T) {
 	}
 }
 
-// A waiter that polls needs nobody to tell it: even a mute holder hands over.
+// A waiter that polls needs no hints: even a holder without PUBLISH hands off to it.
 func TestMuteHandsOverToOneThatPolls(t *testing.T) {
 	w := newWorld(t)
 	mute := w.as("bob", "-publish", "-subscribe")
@@ -166,7 +166,7 @@ func TestMuteHandsOverToOneThatPolls(t *testing.T) {
 		t.Fatalf("Watch without the right to subscribe: %v, %v", hints, err)
 	}
 	if res := w.refuse(mute, queued(b)); res.RetryIn <= 0 || res.RetryIn > 100*time.Millisecond {
-		t.Errorf("a waiter that polls was told %+v", res)
+		t.Errorf("a waiter that polls got %+v", res)
 	}
 	w.release(mute, a)
 	if got := w.holder(w.driver(nil), "k"); got != b.Owner {
@@ -187,7 +187,7 @@ func TestNoRightToSubscribe(t *testing.T) {
 			t.Fatalf("Watch: %v, %v", hints, err)
 		}
 		if res := w.refuse(d, queued(last)); res.RetryIn != min(pollStep*time.Duration(i+1), pollMax) {
-			t.Errorf("place %d was told %+v", i, res)
+			t.Errorf("place %d got %+v", i, res)
 		}
 	}
 	contend.Renew(w.ctx, d, []contend.Owner{queued(last)}, func(_ int, r driver.Renewal) {

@@ -16,7 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// What is wrong with an address, and stays so, is told from a server that is away.
+// A permanently wrong address is distinguished from an unreachable server.
 // A name that led to the server once is no misspelt one.
 func TestAddressesThatCannotExist(t *testing.T) {
 	t.Parallel()

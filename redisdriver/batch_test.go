@@ -106,7 +106,7 @@ func TestBatchInBadCompany(t *testing.T) {
 	w.release(d, good)
 }
 
-// A full server frees and hands over keys, and grants none, also in one script.
+// A full server frees and hands off keys, and grants none, also in one script.
 func TestBatchOnAFullServer(t *testing.T) {
 	w := newWorld(t)
 	d := w.driver(nil)
@@ -122,7 +122,7 @@ func TestBatchOnAFullServer(t *testing.T) {
 	if calls[1].err != nil || calls[1].reply != int64(releasedLease) {
 		t.Errorf("a release: %v, %v", calls[1].reply, calls[1].err)
 	}
-	w.hear(hints)
+	w.hint(hints)
 	w.grant(d, queued(waits))
 }
 
@@ -133,7 +133,7 @@ func TestBatchOnAReplica(t *testing.T) {
 	d := w.driver(nil)
 	held := ask("held")
 	w.grant(d, held)
-	w.do("REPLICAOF", "127.0.0.1", "1") // nobody is there
+	w.do("REPLICAOF", "127.0.0.1", "1") // nothing listens there
 	calls := append(tries(d, ask("a"), ask("b")), d.releaseCall(held.Withdrawal()))
 	w.together(d, calls...)
 	for i, c := range calls {
@@ -159,7 +159,7 @@ func TestFenceNeedsItsMark(t *testing.T) {
 	hints := w.wait(d, waits)
 	w.do("CONFIG", "SET", "maxmemory", "1")
 	w.together(d, append(tries(d, ask("new")), d.releaseCall(held.Withdrawal()))...)
-	w.hear(hints)
+	w.hint(hints)
 	w.do("CONFIG", "SET", "maxmemory", "0")
 	handed := w.grant(d, queued(waits)).Fence
 	if next := w.grant(d, ask("next")).Fence; next <= handed {
@@ -225,7 +225,7 @@ func TestIdleLanesWithinTheirTokens(t *testing.T) {
 }
 
 // What a server did not know is not sent again for a caller that left: what it
-// asked for may be released by now.
+// requested may be released by now.
 func TestNotAgainForWhoeverLeft(t *testing.T) {
 	w := newWorld(t)
 	d := w.driver(nil)

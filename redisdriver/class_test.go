@@ -76,7 +76,7 @@ func TestReadOnlyReplica(t *testing.T) {
 	}
 }
 
-// A full server grants nothing, and still renews, releases and hands over.
+// A full server grants nothing, and still renews, releases and hands off.
 func TestFullServer(t *testing.T) {
 	w := newWorld(t, "--maxmemory-policy", "noeviction")
 	d := w.driver(nil)
@@ -100,7 +100,7 @@ func TestFullServer(t *testing.T) {
 		t.Errorf("after Release there is %+v", info)
 	}
 	w.release(d, a)
-	w.hear(hints)
+	w.hint(hints)
 	if got := w.holder(d, "k"); got != b.Owner {
 		t.Fatalf("the key went to %q", got)
 	}
@@ -113,7 +113,7 @@ func TestFullServer(t *testing.T) {
 	}
 }
 
-// A claim of what was handed over works on a full server, too.
+// A claim of a handed off key works on a full server, too.
 func TestClaimOnAFullServer(t *testing.T) {
 	w := newWorld(t, "--maxmemory-policy", "noeviction")
 	d := w.driver(nil)

@@ -13,8 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A program that closes its Redis client before hasp's: whoever waits is told at
-// once, in whatever way it waits, and so is whoever comes later.
+// A program that closes its Redis client before hasp's: every waiter gets an error at
+// once, in whatever way it waits, and so does every later call.
 func TestApplicationClosedItsClient(t *testing.T) {
 	for name, change := range map[string][]string{"told": nil, "polls": {"-subscribe"}} {
 		t.Run(name, func(t *testing.T) {
@@ -37,7 +37,7 @@ func TestApplicationClosedItsClient(t *testing.T) {
 			if err := d.rdb.Close(); err != nil {
 				t.Fatal(err)
 			}
-			told := func(err error) {
+			hinted := func(err error) {
 				t.Helper()
 				var e *hasp.Error
 				if !errors.As(err, &e) || e.Class != hasp.ClassMisconfigured || !errors.Is(err, redis.ErrClosed) || errors.Is(err, hasp.ErrClosed) ||
@@ -47,12 +47,12 @@ func TestApplicationClosedItsClient(t *testing.T) {
 			}
 			select {
 			case err := <-ended:
-				told(err)
+				hinted(err)
 			case <-w.ctx.Done():
 				t.Fatal("it still waits")
 			}
 			_, err = m.TryLock(w.ctx)
-			told(err)
+			hinted(err)
 		})
 	}
 }

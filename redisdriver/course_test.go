@@ -33,8 +33,8 @@ const (
 	opRestore = 's' // a Try that restores the lease with the last fence
 	opUpTo    = 'o' // a Release of all but a lease with a larger fence than the first one
 
-	opShort = '.' // the claims are over
-	opLong  = '_' // the leases are over, and the places
+	opShort = '.' // the claim times have passed
+	opLong  = '_' // the leases and the places have expired
 )
 
 const (
@@ -45,7 +45,7 @@ const (
 	longGap       = 61 * time.Second
 )
 
-// sequence is who asks for what: "AtBq .Ar" has A try, B queue, the claims be over,
+// sequence lists requests: in "AtBq .Ar" A tries, B queues, the claim times pass,
 // and A release.
 type sequence string
 
@@ -107,7 +107,7 @@ type course struct {
 	had    []uint64 // the fence of each owner
 	seen   []uint64 // all fences
 	heard  string   // the last answer, and the state after it
-	over   bool     // what the engines do from here on is their affair
+	over   bool     // from here on the engines may differ
 }
 
 func newCourse(seq sequence, modes, key string) *course {
@@ -134,7 +134,7 @@ type contender struct {
 	ds   []driver.Driver
 }
 
-// step has a course go on with its i-th request.
+// step continues a course with its i-th request.
 func (x *contender) step(t *testing.T, c *course, i int, now time.Time) {
 	t.Helper()
 	if c.over {
@@ -215,7 +215,7 @@ func (c *course) tried(res driver.Result, err error) string {
 	return fmt.Sprintf("refused %d ahead %d left %v holder %s", res.Why, res.Ahead, left(res.Left), any1(res.Holder))
 }
 
-// name tells fences apart, and says whether one is not above those before.
+// name distinguishes fences, and says whether one is not above earlier ones.
 func (c *course) name(fence uint64) string {
 	i := slices.Index(c.seen, fence)
 	switch {

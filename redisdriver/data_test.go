@@ -57,7 +57,7 @@ func TestAlienMark(t *testing.T) {
 			}
 		}
 		w.release(d, held)
-		w.hear(hints)
+		w.hint(hints)
 		w.refuses(d, queued(waits), markKey)
 		w.do("DEL", markKey)
 		if next := w.grant(d, queued(waits)).Fence; next <= fence {
@@ -66,7 +66,7 @@ func TestAlienMark(t *testing.T) {
 	}
 }
 
-// The last numbers that can be told apart are granted once each, and then none.
+// The last exactly representable numbers are granted once each, and then none.
 func TestFencesEnd(t *testing.T) {
 	w := newWorld(t)
 	d := w.driver(nil)
@@ -134,7 +134,7 @@ func TestAlienGrant(t *testing.T) {
 	}
 }
 
-// A line in which numbers have no order any more takes nobody.
+// A queue whose numbers have no order any more accepts nobody.
 func TestAlienQueue(t *testing.T) {
 	w := newWorld(t)
 	d := w.driver(nil)
@@ -149,7 +149,7 @@ func TestAlienQueue(t *testing.T) {
 		}
 		w.admin.ZRem(w.ctx, names.queue, "someone")
 	}
-	w.admin.HSet(w.ctx, names.places, b.Owner, "abc def") // a place that says nothing is nobody's
+	w.admin.HSet(w.ctx, names.places, b.Owner, "abc def") // a place without a valid value is ignored
 	contend.Renew(w.ctx, d, []contend.Owner{queued(b)}, func(_ int, r driver.Renewal) {
 		if !errors.Is(r.Err, driver.ErrNotHeld) {
 			t.Errorf("a sign of life from a place that is gone: %v", r.Err)

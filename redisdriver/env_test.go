@@ -42,7 +42,7 @@ func newWorldIn(t testing.TB, env []string, args ...string) *world {
 	return w
 }
 
-// client opens connections of its own.
+// client opens separate connections.
 func (w *world) client(change func(*redis.Options)) *redis.Client {
 	o := &redis.Options{Addr: w.server.Addr()}
 	if change != nil {
@@ -53,7 +53,7 @@ func (w *world) client(change func(*redis.Options)) *redis.Client {
 	return c
 }
 
-// driver opens a driver with connections of its own.
+// driver opens a driver with its own connections.
 func (w *world) driver(o *Options) *Driver { return w.over(w.client(nil), o) }
 
 func (w *world) over(rdb redis.UniversalClient, o *Options) *Driver {
@@ -62,7 +62,7 @@ func (w *world) over(rdb redis.UniversalClient, o *Options) *Driver {
 	return d
 }
 
-// node opens a node's driver with connections of its own.
+// node opens a node's driver with its own connections.
 func (w *world) node() *Driver { return w.nodeOver(w.client(nil), nodeMaxTTL) }
 
 func (w *world) nodeOver(rdb redis.UniversalClient, maxTTL time.Duration) *Driver {
@@ -160,8 +160,8 @@ func (w *world) wait(d *Driver, r contend.Owner) <-chan struct{} {
 	return hints
 }
 
-// hear waits for a hint.
-func (w *world) hear(hints <-chan struct{}) {
+// hint waits for a hint.
+func (w *world) hint(hints <-chan struct{}) {
 	w.Helper()
 	select {
 	case <-hints:
@@ -170,7 +170,7 @@ func (w *world) hear(hints <-chan struct{}) {
 	}
 }
 
-// until asks again until something is so.
+// until polls until a condition is true.
 func (w *world) until(what string, so func() bool) {
 	w.Helper()
 	for !so() {
@@ -228,7 +228,7 @@ func (w *world) tick() {
 	}
 }
 
-// strike has the places that d has in a queue passed over, as of now.
+// strike marks d's places in a queue to be passed over from now on.
 func (w *world) strike(key string, d *Driver) {
 	w.Helper()
 	w.do("HSET", d.names(key).places, "!", fmt.Sprintf("%sinbox:%s %013d;", sidecars, d.id, w.micros()/1000))

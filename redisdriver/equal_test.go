@@ -52,7 +52,7 @@ func casts(length int) []string {
 	return append(two, "XXX", "XXS", "XSS", "SSS", "X11", "X22", "XS2", "S12", "222")
 }
 
-// A script that is broken in one word is told from memory.
+// A script with one wrong word is distinguished from the engine in memory.
 func TestEqualityFindsBrokenScripts(t *testing.T) {
 	t.Parallel()
 	for _, b := range []struct {
@@ -187,7 +187,7 @@ func inEach[T any](all []T, f func(T)) {
 	wg.Wait()
 }
 
-// frozenClock is a server's clock that stands still unless it is told.
+// frozenClock is a server's clock that only the test advances.
 type frozenClock struct {
 	step func(at string)
 	look func() uint64

@@ -35,8 +35,8 @@ func TestSubscriberIsKilled(t *testing.T) {
 			} else {
 				w.do("CLIENT", "KILL", "TYPE", "pubsub")
 			}
-			w.hear(hints)
-			w.hear(bystander)
+			w.hint(hints)
+			w.hint(bystander)
 			w.until("it is subscribed again", func() bool {
 				n, err := w.admin.PubSubNumSub(w.ctx, d.inboxName()).Result()
 				return err == nil && n[d.inboxName()] == 1
@@ -45,7 +45,7 @@ func TestSubscriberIsKilled(t *testing.T) {
 				a = ask("k")
 				w.grant(w.driver(nil), a)
 			}
-			w.until("its place is told again", func() bool {
+			w.until("its place gets hints again", func() bool {
 				w.refuse(d, queued(b))
 				mode, _ := d.boxes.mode(b.Claim())
 				return mode == modePublishCounted
@@ -56,7 +56,7 @@ func TestSubscriberIsKilled(t *testing.T) {
 			default:
 			}
 			w.release(w.driver(nil), a)
-			w.hear(hints)
+			w.hint(hints)
 			w.grant(d, queued(b))
 		})
 	}
@@ -64,8 +64,8 @@ func TestSubscriberIsKilled(t *testing.T) {
 
 func (d *Driver) inboxName() string { return sidecars + "inbox:" + d.id }
 
-// FLUSHALL forgets holder and line. Who waited is told by its next sign of
-// life that its place is gone, and tries again; fences go on rising.
+// FLUSHALL deletes holder and queue. A waiter learns by its next sign of
+// life that its place is gone, and tries again; fences keep rising.
 func TestFlushWhileWaiting(t *testing.T) {
 	w := newWorld(t)
 	d := w.driver(nil)
@@ -299,15 +299,15 @@ func TestSubscriptionIsEnded(t *testing.T) {
 	begun, lost := time.Now(), stall.Watch(t)
 	w.do("CLUSTER", "DELSLOTS", s)
 	w.do("CLUSTER", "ADDSLOTS", s)
-	w.hear(hints)
+	w.hint(hints)
 	if took := time.Since(begun); took > quietTime/2+lost() { // not at the next check
 		t.Errorf("it took %v", took)
 	}
-	w.until("its place is told again", func() bool {
+	w.until("its place gets hints again", func() bool {
 		mode, _ := d.boxes.mode(b.Claim())
 		return mode == modeShardPublishCounted
 	})
 	w.refuse(d, queued(b))
 	w.release(d, a)
-	w.hear(hints)
+	w.hint(hints)
 }

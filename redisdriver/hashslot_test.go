@@ -108,7 +108,7 @@ func TestOneMark(t *testing.T) {
 	}
 }
 
-// A client that does not know it talks to a cluster is told so.
+// A client that does not know that it talks to a cluster gets an error that says so.
 func TestPlainClientOnACluster(t *testing.T) {
 	t.Parallel()
 	w := newCluster(t)
@@ -127,7 +127,7 @@ func TestMoreSlotsThanSubscriptionsAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newCluster(t)
 	d := w.over(w.clusterClient(nil), nil)
-	var told, polls atomic.Int64
+	var hinted, polls atomic.Int64
 	var wg sync.WaitGroup
 	for i := range 3 * maxBoxes {
 		wg.Go(func() {
@@ -137,17 +137,17 @@ func TestMoreSlotsThanSubscriptionsAtOnce(t *testing.T) {
 			case hints == nil:
 				polls.Add(1)
 			default:
-				told.Add(1)
+				hinted.Add(1)
 			}
 		})
 	}
 	wg.Wait()
-	if told.Load() != maxBoxes || polls.Load() != 2*maxBoxes {
-		t.Errorf("%d are told and %d poll, want %d and %d", told.Load(), polls.Load(), maxBoxes, 2*maxBoxes)
+	if hinted.Load() != maxBoxes || polls.Load() != 2*maxBoxes {
+		t.Errorf("%d get hints and %d poll, want %d and %d", hinted.Load(), polls.Load(), maxBoxes, 2*maxBoxes)
 	}
 }
 
-// Beyond the bound of subscriptions waiters poll, and a slot that nobody waits
+// Beyond the bound of subscriptions waiters poll, and a slot without waiters
 // for makes room.
 func TestSubscriptionsAreBounded(t *testing.T) {
 	t.Parallel()
@@ -169,7 +169,7 @@ func TestSubscriptionsAreBounded(t *testing.T) {
 	}
 	w.grant(d, ask("beyond"))
 	if res := w.refuse(d, queued(last)); res.RetryIn <= 0 || res.RetryIn > pollMax {
-		t.Errorf("a waiter that polls was told %+v", res)
+		t.Errorf("a waiter that polls got %+v", res)
 	}
 	leave()
 	w.until("a slot makes room", func() bool {

@@ -165,7 +165,7 @@ func TestOtherTypeInTheWay(t *testing.T) {
 	}
 }
 
-// hostile are keys that a name could trip over.
+// hostile are keys that could break a name.
 var hostile = []string{
 	"k", "{k}", "{k", "k}", "}k{", "{}", "{}k", "a{b}c", "a{}b{c}", "{{k}}", "*", "?", "[k]", `\`, "k*",
 	"\x00", "a\nb", "\xff\xfe", " ", `"`, "hasp.", "hasp.fence", "hasp.queue:{k}", "hasp.grant:=k", "#{0}k", "=k", "={k}",
@@ -306,7 +306,7 @@ func TestExtremeTimes(t *testing.T) {
 			t.Errorf("%v: granted to two", ttl)
 		}
 		contend.Renew(w.ctx, d, []contend.Owner{a, queued(b)}, func(i int, r driver.Renewal) {
-			if r.Err != nil && (ttl > time.Second || !errors.Is(r.Err, driver.ErrNotHeld)) { // the short one may be over
+			if r.Err != nil && (ttl > time.Second || !errors.Is(r.Err, driver.ErrNotHeld)) { // the short one may have expired
 				t.Errorf("%v: Renew %d: %v", ttl, i, r.Err)
 			}
 		})

@@ -10,7 +10,7 @@ import (
 )
 
 // TestMain lets more cases run side by side than other packages do: nearly all of
-// their time is waiting for leases to end, and each has a server of its own.
+// they mostly wait for leases to end, and each has its own server.
 func TestMain(m *testing.M) {
 	const least = 16
 	flag.Parse()

@@ -49,7 +49,7 @@ func (h otherInfo) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 }
 
 // A server whose run has no name, or none that a record can carry, cannot be a
-// node: a restart would not be noticed. Every caller is told so, at once, and
+// node: a restart would not be noticed. Every caller gets that error at once, and
 // nothing is written.
 func TestServerWithoutRunID(t *testing.T) {
 	for name, info := range map[string]string{

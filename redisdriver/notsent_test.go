@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Where no connection was had, nothing was sent; where one broke, nobody knows.
+// Without a connection nothing was sent; if one broke, the outcome is unknown.
 func TestNotSent(t *testing.T) {
 	w := newWorld(t)
 	for name, change := range map[string]func(*redis.Options){
@@ -50,7 +50,7 @@ func TestNotSent(t *testing.T) {
 	}
 }
 
-// late is a hook of the program's that returns with the context, and goes on.
+// late is a hook that returns when the context ends, and continues.
 type late struct {
 	redis.Hook
 	in, on, over chan struct{}
@@ -76,7 +76,7 @@ func (h late) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// What was told not to be sent never is, whatever goes on behind our back.
+// A request reported as not sent never is sent, whatever the client does later.
 func TestNotSentStaysSo(t *testing.T) {
 	w := newWorld(t)
 	rdb := w.client(nil)

@@ -19,7 +19,7 @@ func proposing(key string, fence uint64) contend.Owner {
 	return r
 }
 
-// tooLow must be refused with FenceTooLow, and is told the floor.
+// tooLow must be refused with FenceTooLow, and returns the floor.
 func (w *world) tooLow(d *Driver, r contend.Owner) uint64 {
 	w.Helper()
 	res := w.refuse(d, r)
@@ -161,7 +161,7 @@ func TestProposalTooFarAhead(t *testing.T) {
 	w := newWorld(t)
 	d := w.node()
 	w.admit(d)
-	const slack = 60_000_000 // what a machine may take between two looks at its clock
+	const slack = 60_000_000 // what may pass between two readings of a clock
 	lead := uint64(driver.MaxFenceSkew.Microseconds())
 	a := proposing("k", w.micros()+lead)
 	w.grant(d, a)
@@ -186,7 +186,7 @@ func TestProposalTooFarAhead(t *testing.T) {
 }
 
 // Minted and proposed fences of a key rise together, whoever of the two kinds
-// of driver comes, and over a handover between them.
+// of driver comes, and over a handoff between them.
 func TestMintedAndProposed(t *testing.T) {
 	w := newWorld(t)
 	d, old := w.node(), w.driver(nil)
@@ -258,7 +258,7 @@ func TestClaimOfAProposalExpires(t *testing.T) {
 	}
 	w.until("it lapses", func() bool { return w.admin.Exists(w.ctx, "lock:k").Val() == 0 })
 	low := proposing("k", a.Fence)
-	w.refuse(d, low) // b was given its place back, and is passed over or handed the key
+	w.refuse(d, low) // b has its place again, and is passed over or handed the key
 	again := strings.Replace(w.admin.HGet(w.ctx, d.names("k").places, b.Owner).Val(), "!", "", 1)
 	if text := w.admin.Get(w.ctx, d.names("k").grant).Val(); again != place && (text[58] != 'C' || !strings.Contains(text, place)) {
 		t.Errorf("its place was %q, is %q; the grant is %q", place, again, text)
@@ -374,7 +374,7 @@ func TestNodeRights(t *testing.T) {
 		t.Errorf("Renew says %v", errs)
 	}
 	w.release(d, a)
-	w.hear(hints)
+	w.hint(hints)
 	b.Fence = w.micros()
 	w.grant(d, b)
 	w.release(d, b)
@@ -385,7 +385,7 @@ func TestNodeRights(t *testing.T) {
 	c, e := proposing("k", w.micros()), proposing("k", 1)
 	w.grant(mute, c)
 	w.wait(w.node(), e)
-	w.release(mute, c) // and learns that it may not tell
+	w.release(mute, c) // and learns that it may not publish
 	c = proposing("other", w.micros())
 	w.grant(mute, c)
 	if text := w.admin.Get(w.ctx, d.names("other").grant).Val(); text[58] != 'M' {

@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// sleeps waits as hasp does: for a hint, for the moment that it was told, or for
+// sleeps waits like hasp: for a hint, for its RetryIn, or for
 // what its signs of life say, when it gives some. It
 // returns how long it took until it was granted.
 func (w *world) sleeps(d *Driver, r contend.Owner, hints <-chan struct{}, signs bool) time.Duration {
@@ -40,7 +40,7 @@ func (w *world) sleeps(d *Driver, r contend.Owner, hints <-chan struct{}, signs 
 				continue
 			}
 		case <-w.ctx.Done():
-			w.Fatal("nobody told the waiter")
+			w.Fatal("the waiter got no hint")
 		}
 		res := w.try(d, queued(r))
 		if res.Granted {
@@ -67,7 +67,7 @@ func (w *world) many(d *Driver, key string, n int, mode string, contact uint64) 
 	}
 }
 
-// However many places of processes that died stand before a waiter, it is told,
+// However many places of dead processes are before a waiter, it gets a hint,
 // and has the key after a few Tries, again and again.
 func TestManyDeadPlacesAhead(t *testing.T) {
 	for name, contact := range map[string]func(w *world) uint64{
@@ -84,8 +84,8 @@ func TestManyDeadPlacesAhead(t *testing.T) {
 			w.do("CONFIG", "RESETSTAT")
 			w.release(d, a)
 			var wg sync.WaitGroup
-			wg.Go(func() { w.sleeps(d, c, later, false) }) // either may be asked for the next in the queue
-			t.Logf("told after %v", w.sleeps(d, b, hints, false))
+			wg.Go(func() { w.sleeps(d, c, later, false) }) // either may be the next in the queue
+			t.Logf("hint after %v", w.sleeps(d, b, hints, false))
 			w.release(d, b)
 			wg.Wait()
 			if n := w.calls()["evalsha"]; n > 25 {
@@ -155,7 +155,7 @@ func TestDeadPlaceAfterTheClockWasSetBack(t *testing.T) {
 		if got := w.holder(d, "k"); got != c.Owner {
 			t.Fatalf("with the clock set back, the key went to %q; the place that lapsed is %q", got, handed)
 		}
-		w.hear(later)
+		w.hint(later)
 		w.grant(d, queued(c))
 		b, c = c, ask("k")
 		later = w.wait(d, c)
@@ -199,7 +199,7 @@ func TestManyReadersOfASlowProcess(t *testing.T) {
 }
 
 // The key is nobody's for 50 ms at most after a claim or a lease is over, for a
-// waiter that only listens and looks when it was told to.
+// waiter that only asks on hints and at its RetryIn.
 func TestWakingAfterDeaths(t *testing.T) {
 	t.Parallel()
 	const bound = 50 * time.Millisecond

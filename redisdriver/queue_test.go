@@ -61,7 +61,7 @@ func TestNobodyListens(t *testing.T) {
 	if got := w.holder(d, "k"); got != c.Owner {
 		t.Fatalf("the key went to %q", got)
 	}
-	w.hear(hints)
+	w.hint(hints)
 }
 
 // A place that was passed over because nobody listened, for example while the
@@ -89,25 +89,25 @@ func TestPassedOverPlaceStays(t *testing.T) {
 	}
 }
 
-// A claim that lapses strikes the whole inbox: its other places are passed
-// over at once, and a dead process costs one claim time, not one for each of
-// its waiters. The struck place itself stays until its patience is over.
+// A claim time that passes strikes the whole inbox: its other places are
+// passed over at once, and a dead process costs one claim time, not one for each of
+// its waiters. The struck place itself stays until its patience has passed.
 func TestExpiredClaimPassesOverTheInbox(t *testing.T) {
 	w := newWorld(t)
 	d, hung := w.driver(nil), hasty(w.driver(nil))
 	a, c := ask("k"), ask("k")
 	w.grant(d, a)
 	var lost []contend.Owner
-	var told []<-chan struct{}
+	var hinted []<-chan struct{}
 	for range 3 {
 		r := ask("k")
 		r.TTL = 50 * time.Millisecond // and so is its claim time
 		lost = append(lost, r)
-		told = append(told, w.wait(hung, r))
+		hinted = append(hinted, w.wait(hung, r))
 	}
 	w.wait(d, c)
 	w.release(d, a)
-	w.hear(told[0]) // it went there, and may be over already
+	w.hint(hinted[0]) // it got the hint, and its claim time may have passed
 	w.until("the claim lapses", func() bool { return !w.inspect(d, "k").Held })
 	if res := w.try(d, queued(c)); !res.Granted || res.Abandoned {
 		t.Fatalf("the next live place got %+v", res)
@@ -121,7 +121,7 @@ func TestExpiredClaimPassesOverTheInbox(t *testing.T) {
 		t.Errorf("it came back at place %d", res.Ahead)
 	}
 	w.release(d, c)
-	w.hear(told[0])
+	w.hint(hinted[0])
 }
 
 // Each place has its own claim time: what its TTL allows, but never less than
@@ -149,7 +149,7 @@ func TestClaimTimeIsThreeRoundTrips(t *testing.T) {
 	}
 }
 
-// Who polls says so in its place: nobody listens for it, and it is handed the
+// A polling waiter says so in its place: nobody listens for it, and it is handed the
 // key all the same.
 func TestPollingPlaceIsNeverSkipped(t *testing.T) {
 	w := newWorld(t)
@@ -157,7 +157,7 @@ func TestPollingPlaceIsNeverSkipped(t *testing.T) {
 	a, b, c := ask("k"), ask("k"), ask("k")
 	w.grant(d, a)
 	if res := w.refuse(d, queued(b)); res.RetryIn <= 0 || res.RetryIn > pollStep {
-		t.Errorf("a first in the queue that polls was told %+v", res)
+		t.Errorf("a first in the queue that polls got %+v", res)
 	}
 	w.wait(d, c)
 	w.release(d, a)
@@ -228,10 +228,10 @@ func TestHintForNobodyPassesOn(t *testing.T) {
 	leave() // without a Release
 	w.until("it is forgotten", func() bool { mode, _ := d.boxes.mode(b.Claim()); return mode == modePoll })
 	w.release(d, a)
-	w.hear(hints)
+	w.hint(hints)
 	w.grant(d, queued(c))
 	if res := w.refuse(d, queued(b)); res.Why != driver.Held || res.Holder.Owner != c.Owner {
-		t.Errorf("an owner that was away for a moment was told %+v", res)
+		t.Errorf("an owner that was away for a moment got %+v", res)
 	}
 	w.release(d, c)
 	w.grant(d, queued(b))
@@ -255,7 +255,7 @@ func TestLateHintSparesTheLease(t *testing.T) {
 	}
 	late := w.driver(nil)
 	text := fmt.Sprintf("%03d%s%s", len(value(b.Claim())), value(b.Claim()), "lock:k")
-	box := newInbox(late, -1) // where nobody knows b
+	box := newInbox(late, -1) // where b is unknown
 	box.deliver(text)
 	late.running.Wait()
 	if got := w.holder(d, "k"); got != b.Owner {
@@ -264,8 +264,8 @@ func TestLateHintSparesTheLease(t *testing.T) {
 	w.release(d, b)
 }
 
-// Only the first in the queue looks after a foreign holder, which tells nobody when
-// it goes; who becomes the first is told.
+// Only the first in the queue checks a foreign holder, which gives no hint when
+// it releases; the new first gets a RetryIn.
 func TestFirstLooksAfterForeigners(t *testing.T) {
 	w := newWorld(t)
 	d := w.driver(nil)
@@ -275,10 +275,10 @@ func TestFirstLooksAfterForeigners(t *testing.T) {
 	hints := w.wait(d, b)
 	w.wait(d, c)
 	if res := w.refuse(d, queued(a)); res.RetryIn != lookAfter || res.Ahead != 0 {
-		t.Errorf("the first was told %+v", res)
+		t.Errorf("the first got %+v", res)
 	}
 	if res := w.refuse(d, queued(b)); res.RetryIn != 0 || res.Ahead != 1 {
-		t.Errorf("the second was told %+v", res)
+		t.Errorf("the second got %+v", res)
 	}
 	renewed := func() map[int]driver.Renewal {
 		out := map[int]driver.Renewal{}
@@ -289,9 +289,9 @@ func TestFirstLooksAfterForeigners(t *testing.T) {
 		t.Errorf("signs of life of the others: %+v", rs)
 	}
 	w.release(d, a) // gives up
-	w.hear(hints)
+	w.hint(hints)
 	if res := w.refuse(d, queued(b)); res.RetryIn != lookAfter {
-		t.Errorf("who became the first was told %+v", res)
+		t.Errorf("who became the first got %+v", res)
 	}
 	if rs := renewed(); rs[0].RetryIn != lookAfter || rs[1].RetryIn != 0 {
 		t.Errorf("signs of life: %+v", rs)
@@ -303,7 +303,7 @@ func TestFirstLooksAfterForeigners(t *testing.T) {
 	w.grant(d, queued(b))
 }
 
-// A line full of dead places is worked off in bounded steps, each of which
+// A queue full of dead places is worked off in bounded steps, each of which
 // leaves a correct state.
 func TestLongDeadQueue(t *testing.T) {
 	w := newWorld(t)
@@ -328,7 +328,7 @@ func TestLongDeadQueue(t *testing.T) {
 	if n := w.admin.ZCard(w.ctx, "hasp.queue:{lock:k}").Val(); n >= dead || n < dead-1200 {
 		t.Errorf("one script left %d of %d", n, dead)
 	}
-	w.hear(hints) // to go on with it
+	w.hint(hints) // to continue with it
 	var rs driver.Renewal
 	contend.Renew(w.ctx, d, []contend.Owner{queued(last)}, func(_ int, r driver.Renewal) { rs = r })
 	tries := 0

@@ -16,9 +16,9 @@ import (
 
 const nodeMaxTTL = time.Minute
 
-// node opens a driver that keeps a record, with connections of its own.
+// node opens a driver that keeps a record, with its own connections.
 
-// admit lets the server vote, as if everything it may have forgotten was over.
+// admit admits the server, as if everything that it may have lost had expired.
 func (w *world) admit(d *Driver) driver.Record {
 	w.Helper()
 	rec := w.record(d)
@@ -160,7 +160,7 @@ func TestNodeKilledAndEmpty(t *testing.T) {
 }
 
 // A server that comes back with its data comes back with a record of a life
-// that is over: it hands nothing on, prolongs nothing, and what it has stays
+// that is over: it hands nothing off, prolongs nothing, and what it has stays
 // until it ends.
 func TestNodeComesBackWithItsData(t *testing.T) {
 	t.Parallel()
@@ -357,7 +357,7 @@ func TestNodeTTL(t *testing.T) {
 	}
 	a := ask("k")
 	w.grant(d, a)
-	w.do("PEXPIRE", "lock:k", "3600000") // as a handover for longer leaves it
+	w.do("PEXPIRE", "lock:k", "3600000") // as a longer handoff leaves it
 	if res := w.grant(d, a); res.TTL > nodeMaxTTL {
 		t.Errorf("a standing lease is said to last %v", res.TTL)
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/hasplock/hasp/memdriver"
 )
 
-// Whatever is asked for, in whatever order, this engine and the reference
-// engine answer the same: who is granted what, in which line, who is told of a
+// Whatever the requests, in whatever order, this engine and the reference
+// engine answer the same: who is granted what, in which queue, who gets a hint of a
 // holder that did not finish. No time passes here.
 func TestAgreesWithTheReference(t *testing.T) {
 	t.Parallel()
@@ -54,7 +54,7 @@ func (w *world) compare(t *testing.T, d *Driver, mem *memdriver.Store, node bool
 		owners[i] = one(rnd)
 	}
 	base := w.micros() + 1_000_000
-	before := ask("before") // a store that was never asked takes the first fence for the clock
+	before := ask("before") // a fresh store takes its first fence from the clock
 	before.Fence, before.Settled = base-500_000, true
 	_, _ = tried(contend.Try(w.ctx, mem, before)), contend.Release(w.ctx, mem, before)
 	granted := map[string]bool{}

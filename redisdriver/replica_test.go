@@ -51,7 +51,7 @@ func (s *split) admitOther() contend.Owner {
 }
 
 // A record keeps a promoted replica from voting until all that the old master
-// granted before is over. It does not keep the old master from renewing: without
+// granted before has expired. It does not keep the old master from renewing: without
 // min-replicas-to-write it goes on for ever, beside whoever is granted the key by
 // the replica. That is the assumption that the documentation names.
 func TestSplitMasterGoesOn(t *testing.T) {

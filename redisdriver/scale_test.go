@@ -60,7 +60,7 @@ func (w *world) handoffs(n int) float64 {
 	w.do("CONFIG", "RESETSTAT")
 	for i := range n {
 		wg.Go(func() {
-			w.hear(hints[i])
+			w.hint(hints[i])
 			w.grant(drivers[i], queued(rs[i]))
 			mu.Lock()
 			order = append(order, i)
@@ -177,20 +177,20 @@ func TestStuckConnections(t *testing.T) {
 	}
 }
 
-// dialer makes connections that can be made deaf, each as it is now: replies
+// dialer makes connections that can be muted, each as it is now: replies
 // are lost. Later ones are sound.
 type dialer struct {
 	mu    sync.Mutex
-	conns []*deafConn
-	next  atomic.Bool // whichever carries the next script becomes deaf
-	late  bool        // who is deaf does not hang: its time-out is over
+	conns []*muteConn
+	next  atomic.Bool // the connection of the next script is muted
+	late  bool        // a muted connection does not hang: its timeout has passed
 }
 
-type deafConn struct {
+type muteConn struct {
 	net.Conn
-	d    *dialer
-	deaf atomic.Bool
-	over atomic.Bool // its time
+	d     *dialer
+	muted atomic.Bool
+	over  atomic.Bool // its time
 }
 
 func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -198,7 +198,7 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	if err != nil {
 		return nil, err
 	}
-	s := &deafConn{Conn: c, d: d}
+	s := &muteConn{Conn: c, d: d}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.conns = append(d.conns, s)
@@ -209,24 +209,24 @@ func (d *dialer) hang() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, c := range d.conns {
-		c.deaf.Store(true)
+		c.muted.Store(true)
 	}
 }
 
-// hangNext makes the connection deaf that carries the next script.
+// hangNext mutes the connection of the next script.
 func (d *dialer) hangNext() { d.next.Store(true) }
 
-func (c *deafConn) Write(b []byte) (int, error) {
+func (c *muteConn) Write(b []byte) (int, error) {
 	if bytes.Contains(b, []byte("evalsha")) && c.d.next.CompareAndSwap(true, false) {
-		c.deaf.Store(true)
+		c.muted.Store(true)
 	}
 	return c.Conn.Write(b)
 }
 
-func (c *deafConn) Read(b []byte) (int, error) {
+func (c *muteConn) Read(b []byte) (int, error) {
 	for !c.over.Load() {
 		n, err := c.Conn.Read(b)
-		if err != nil || !c.deaf.Load() {
+		if err != nil || !c.muted.Load() {
 			return n, err
 		}
 		c.over.Store(c.d.late) // the server has answered

@@ -34,7 +34,7 @@ func TestMarkBehindManySharers(t *testing.T) {
 	})
 }
 
-// A peer takes the key of a lease that is over: its late release leaves the mark.
+// A peer takes the key of an expired lease: its late release leaves the mark.
 func TestMarkBesideAPeer(t *testing.T) {
 	w := newWorld(t)
 	d := w.driver(nil)
@@ -52,7 +52,7 @@ func TestMarkBesideAPeer(t *testing.T) {
 	}
 }
 
-// A vote that is given back goes also when what is told of the key was evicted.
+// A vote can be withdrawn also after the key's largest fence was evicted.
 func TestShareWithoutItsGrant(t *testing.T) {
 	w := newWorld(t)
 	d := w.node()

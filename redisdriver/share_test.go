@@ -192,7 +192,7 @@ func TestSharesOfAnotherTime(t *testing.T) {
 	}
 }
 
-// Where nobody knows any more who shares a lock, it is held until it expires.
+// If the sharers of a lock are unknown, it is held until it expires.
 func TestSharersAreForgotten(t *testing.T) {
 	for _, lost := range []string{"hasp.held:{lock:k}", "hasp.shares:{lock:k}", "hasp.grant:{lock:k}", "hasp.room:{lock:k}"} {
 		w := newWorld(t)
@@ -232,7 +232,7 @@ func TestSharersAreForgotten(t *testing.T) {
 }
 
 // A release lets in a bounded number from the front of the queue, and each that
-// comes for its lease lets in more: all are told, in order, none is left out.
+// claims its lease brings more: all get hints, in order, none is left out.
 func TestManyReadersAreLetIn(t *testing.T) {
 	w := newWorld(t)
 	d := w.driver(nil)
@@ -250,7 +250,7 @@ func TestManyReadersAreLetIn(t *testing.T) {
 		t.Errorf("one release let in %d, and %d wait", info.Holds, info.Waiters)
 	}
 	for i := range rs {
-		w.hear(hints[i])
+		w.hint(hints[i])
 		w.grant(d, queued(rs[i]))
 	}
 	if info := w.inspect(d, "k"); info.Holds != n || info.Waiters != 1 {
@@ -319,7 +319,7 @@ func TestWriterLeavesBehindAStruckPlace(t *testing.T) {
 	hints := w.wait(d, b)
 	w.strike("k", hung)
 	w.release(d, writer)
-	w.hear(hints)
+	w.hint(hints)
 	if got := w.sharers(d, "k"); !slices.Contains(got, b.Owner) {
 		t.Errorf("the key is shared by %q", got)
 	}

@@ -71,9 +71,9 @@ func TestFullServerAndSharers(t *testing.T) {
 					}
 				}
 				w.convert(d, alone)
-				w.grant(d, other) // let in, and claimed
+				w.grant(d, other) // granted, and claimed
 				w.release(d, writer)
-				w.hear(hints)
+				w.hint(hints)
 				w.grant(d, waits)
 				for _, r := range []contend.Owner{a, claims, waits} {
 					w.release(d, r)
@@ -97,8 +97,8 @@ func TestFullServerAndSharers(t *testing.T) {
 	}
 }
 
-// A lock that a person made permanent is given to nobody, and shared with
-// nobody who waits for its holder; its holders keep it until they release it.
+// A lock that a person made permanent is granted to nobody, and shared with
+// no waiter; its holders keep it until they release it.
 func TestPermanentLocks(t *testing.T) {
 	w := newWorld(t)
 	d := w.driver(nil)
@@ -117,13 +117,13 @@ func TestPermanentLocks(t *testing.T) {
 	w.grant(d, queued(b)) // its holder let it in
 	permanent("shared")
 
-	// What the leases say is over is not over.
+	// A lease that has expired by its record is still held.
 	past := float64(time.Now().Add(-time.Hour).UnixMilli())
 	for _, r := range []contend.Owner{a, b} {
 		w.admin.ZAdd(w.ctx, "hasp.shares:{lock:k}", redis.Z{Score: past, Member: value(r.Claim())})
 	}
 	if res := w.refuse(d, queued(writer)); res.Left != 0 || res.RetryIn <= 0 {
-		t.Errorf("a writer was told %+v", res)
+		t.Errorf("a writer got %+v", res)
 	}
 	if info := w.inspect(d, "k"); info.Holds != 2 || info.Left != forever || info.Holders[1].Left != forever {
 		t.Errorf("Inspect says %+v", info)
@@ -140,7 +140,7 @@ func TestPermanentLocks(t *testing.T) {
 	w.release(d, a)
 	w.grant(d, queued(writer))
 
-	// Even when nobody knows its holders any more.
+	// Even if its holders are unknown.
 	c := reader("k")
 	w.release(d, writer)
 	w.grant(d, c)
@@ -180,8 +180,8 @@ func TestDocumentedRightsAreEnoughToShare(t *testing.T) {
 	w.grant(d, a)
 	hints, late := w.wait(d, b), w.wait(d, c)
 	a = w.convert(d, a)
-	w.hear(hints)
-	w.hear(late)
+	w.hint(hints)
+	w.hint(late)
 	w.grant(d, queued(b))
 	w.refuse(d, queued(writer))
 	for i, err := range w.renew(d, a, b, queued(writer)) {
@@ -225,7 +225,7 @@ func TestNoRightToPublishToSharers(t *testing.T) {
 			if info := w.inspect(d, "k"); info.Holds == 2 {
 				w.grant(d, queued(c))
 			} else if res := w.try(d, queued(c)); !res.Granted {
-				t.Errorf("the next reader was told %+v, beside %+v", res, info)
+				t.Errorf("the next reader got %+v, beside %+v", res, info)
 			}
 			w.release(d, c)
 			w.release(d, b)
@@ -287,7 +287,7 @@ func TestSharersWithoutExpireGreaterThan(t *testing.T) {
 	w.grant(d, queued(writer))
 }
 
-// A node that does not vote lets nobody in beside others, prolongs nothing, and
+// A node that does not vote grants nobody a shared key, prolongs nothing, and
 // a release there hands nothing on.
 func TestNodeHoldsSharersBack(t *testing.T) {
 	w := newWorld(t)

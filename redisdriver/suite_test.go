@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// TestSuite holds the engine to the specification, over RESP3 and RESP2.
+// TestSuite runs the suite on the engine, with RESP3 and RESP2.
 func TestSuite(t *testing.T) {
 	t.Parallel()
 	for name, protocol := range map[string]int{"RESP3": 3, "RESP2": 2} {
