@@ -256,3 +256,27 @@ func TestSuspendThatLeavesTime(t *testing.T) {
 		}
 	})
 }
+
+// A context ends at the deadline, also of a lease that comes just after the renewer was
+// woken for nothing.
+func TestContextEndsAtTheDeadlineAfterASpuriousWake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClient(t, newStore(), nil)
+		wakeForNothing(t, c)
+		lease := lock(t, c, "k", &hasp.LockOptions{TTL: 60 * time.Millisecond, NoRenew: true})
+		ctx, over := lease.Context(t.Context()), lease.Deadline()
+		<-ctx.Done()
+		if late := time.Since(over); late > 0 {
+			t.Errorf("the context ended %v after the deadline", late)
+		}
+	})
+}
+
+// wakeForNothing wakes the renewer, which finds no lease, 50 ms before it looks anyway.
+func wakeForNothing(t *testing.T, c *hasp.Client) {
+	release(t, lock(t, c, "long", nil))
+	synctest.Wait()
+	time.Sleep(200 * time.Millisecond)
+	release(t, lock(t, c, "short", &hasp.LockOptions{TTL: 20 * time.Millisecond, NoRenew: true}))
+	synctest.Wait()
+}

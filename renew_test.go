@@ -316,3 +316,50 @@ func TestHugeTTL(t *testing.T) {
 		mustBeFree(t, store, "k")
 	})
 }
+
+// A short lease is renewed in time, also when the renewer was just woken for nothing.
+func TestShortLeaseIsRenewedAfterASpuriousWake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClient(t, newStore(), nil)
+		wakeForNothing(t, c)
+		lease := lock(t, c, "k", &hasp.LockOptions{TTL: 200 * time.Millisecond})
+		time.Sleep(time.Second)
+		if err := lease.Err(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The error of a renewal is old when a call that began later has succeeded.
+func TestOldErrorOfARenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &hooked{Driver: newStore()}
+		var failed atomic.Int64
+		c := newClient(t, d, &hasp.Options{Observe: func(e hasp.Event) {
+			if e.Kind == hasp.EventRenewFailed {
+				failed.Add(1)
+			}
+		}})
+		lease := lock(t, c, "k", nil)
+		answer := make(chan struct{})
+		d.change(func() {
+			d.renew = func(_ context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), _ renewFunc) {
+				<-answer
+				for i := range rs {
+					done(i, driver.Renewal{Err: errDown})
+				}
+			}
+		})
+		time.Sleep(ttl/3 + time.Second)
+		d.change(func() { d.renew = nil })
+		if err := lease.Extend(t.Context(), ttl); err != nil {
+			t.Fatal(err)
+		}
+		close(answer)
+		synctest.Wait()
+		if failed.Load() > 0 {
+			t.Error("a renewal failed, says an event, after one that began later succeeded")
+		}
+		release(t, lease)
+	})
+}

@@ -199,7 +199,7 @@ func (l *Loop) look() (wait time.Duration, ok bool) {
 		if l.until == 0 {
 			l.until = now.Mono + Tick
 		}
-		return Tick, true
+		return l.until - now.Mono, true // what is added counts on it
 	}
 	now = l.now()
 	l.until = min(l.heap[0].entry().next, now.Mono+Tick)
