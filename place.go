@@ -14,7 +14,7 @@ import (
 	"github.com/hasplock/hasp/internal/keepalive"
 )
 
-// place is a waiter's entry in a line: the renewer gives its signs of life,
+// place is a waiter's entry in the queue: the renewer gives its signs of life,
 // one batch for all waiters of a client.
 type place struct {
 	keepalive.Entry
@@ -26,14 +26,17 @@ type place struct {
 	signAt time.Duration // when the next sign of life is due
 }
 
-// seen notes that the store just answered a Try, which is a sign of life. What it said of
-// the place before is old.
+// seen notes that the store just answered a Try, which is a sign of life. When to ask
+// again, as it said before, is old.
 func (p *place) seen(now clock.Instant) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.tried, p.signAt = now.Mono, now.Mono+p.req.Patience/3
 	select {
-	case <-p.wake:
+	case d := <-p.wake:
+		if d <= 0 {
+			p.wake <- d
+		}
 	default:
 	}
 }
@@ -74,12 +77,12 @@ func (p *place) Renewed(start clock.Instant, r driver.Renewal) {
 	}
 }
 
-// wakeIn wakes the waiter after d, or earlier if an earlier call said so; not when the
-// store was asked before it answered a Try, which said when to ask again.
+// wakeIn wakes the waiter after d, or earlier if an earlier call said so. A moment from
+// before the answer to a Try puts nothing off; that the place is gone may be news still.
 func (p *place) wakeIn(start clock.Instant, d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if start.Mono < p.tried {
+	if d > 0 && start.Mono < p.tried {
 		return
 	}
 	select {

@@ -75,7 +75,7 @@ func TestPlaceForgetsOldNews(t *testing.T) {
 	for name, news := range map[string]func(){
 		"what it said before":    func() { p.Renewed(at(1), driver.Renewal{RetryIn: time.Hour}); p.seen(at(2)) },
 		"what was asked before":  func() { p.seen(at(2)); p.Renewed(at(1), driver.Renewal{RetryIn: time.Hour}) },
-		"an error, asked before": func() { p.seen(at(2)); p.Renewed(at(1), driver.Renewal{Err: ErrNotHeld}) },
+		"an error, asked before": func() { p.seen(at(2)); p.Renewed(at(1), driver.Renewal{Err: errors.New("refused")}) },
 	} {
 		news()
 		select {
@@ -83,5 +83,11 @@ func TestPlaceForgetsOldNews(t *testing.T) {
 			t.Errorf("%s: woken in %v", name, in)
 		default:
 		}
+	}
+	// A place that was handed the key meanwhile is not held either.
+	p.Renewed(at(1), driver.Renewal{Err: ErrNotHeld})
+	p.seen(at(2))
+	if len(p.wake) == 0 {
+		t.Error("that the place is gone was forgotten")
 	}
 }

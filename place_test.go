@@ -7,6 +7,7 @@ import (
 	"context"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -132,6 +133,48 @@ func TestOldNewsDoesNotPutOffATry(t *testing.T) {
 		}
 		if len(queued) < 3 || queued[2].Sub(queued[1]) != 3*time.Second {
 			t.Errorf("asked at %v, want the third 3s after the second", queued)
+		}
+	})
+}
+
+// That the place is gone, as the key was handed over, is news although a Try was answered
+// while the store was asked. The hint is lost here.
+func TestNewsOfAHandoffBesideATry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		holder := lock(t, newClient(t, store, nil), "k", &hasp.LockOptions{TTL: time.Hour, NoRenew: true})
+		var patience time.Duration
+		var queued atomic.Int64
+		d := &hooked{Driver: store}
+		hints := make(chan struct{}, 1)
+		d.watch = func(context.Context, driver.Claim, watchFunc) (<-chan struct{}, error) { return hints, nil }
+		d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
+			res, err := next(ctx, r)
+			if r.Queue {
+				patience = r.Patience
+				if queued.Add(1) == 2 {
+					time.Sleep(300 * time.Millisecond) // the answer is slow
+				}
+			}
+			return res, err
+		}
+		d.renew = func(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), next renewFunc) {
+			if rs[0].Queue && queued.Load() == 2 {
+				time.Sleep(200 * time.Millisecond) // the request is slow
+				release(t, holder)
+			}
+			next(ctx, rs, done)
+		}
+		got := begin(t.Context(), newClient(t, d, nil).Mutex("k", nil).Lock)
+		synctest.Wait()
+		time.Sleep(patience/3 - 130*time.Millisecond)
+		hints <- struct{}{} // a spurious one: there is a sign of life during its Try
+		began := time.Now()
+		if r := <-got; r.err != nil {
+			t.Fatal(r.err)
+		}
+		if took := time.Since(began); took != 300*time.Millisecond {
+			t.Errorf("granted after %v, want 300ms", took)
 		}
 	})
 }
