@@ -46,18 +46,13 @@ func (e *Election) TryLock(ctx context.Context) (*Lease, error) {
 // before another can lead, and when the client is closed; Lead resigns only after
 // f has returned.
 //
-// If the lease was lost before f returned, f's result is dropped (EventLost says
-// why), and Lead campaigns again. Otherwise, and once ctx has ended, it returns
+// If the lease was lost before f returned, or before it began, f's result is dropped
+// (EventLost says why), and Lead campaigns again. Otherwise, and once ctx has ended, it returns
 // f's error joined with that of the release. An error of Campaign ends it, too.
 func (e *Election) Lead(ctx context.Context, f func(ctx context.Context, lease *Lease) error) error {
 	for {
-		var lost error
-		err := e.l.do(ctx, "campaign", func(ctx context.Context, lease *Lease) error {
-			err := f(ctx, lease)
-			lost = lease.h.checkDeadline()
-			return err
-		})
-		if !errors.Is(lost, ErrLost) || ctx.Err() != nil {
+		lost, err := e.l.do(ctx, "campaign", f)
+		if !lost || ctx.Err() != nil {
 			return err
 		}
 	}

@@ -385,3 +385,23 @@ func TestLeadEndsWithItsContext(t *testing.T) {
 		wantIs(t, err, mine, hasp.ErrLost)
 	})
 }
+
+// A term that is lost before its function begins is not the last one.
+func TestLeadCampaignsAgainAfterALossBeforeItsFunction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var stopped sync.Once
+		c := newClient(t, newStore(), &hasp.Options{Observe: func(e hasp.Event) {
+			if e.Kind == hasp.EventAcquired {
+				stopped.Do(func() { time.Sleep(time.Minute) }) // as if the process stood still
+			}
+		}})
+		terms := 0
+		err := c.Election("k", &hasp.LockOptions{TTL: time.Second, NoRenew: true}).Lead(t.Context(), func(context.Context, *hasp.Lease) error {
+			terms++
+			return nil
+		})
+		if err != nil || terms != 1 {
+			t.Errorf("%d terms, %v", terms, err)
+		}
+	})
+}

@@ -103,22 +103,23 @@ func (l *lock) request() driver.TryRequest {
 	}
 }
 
-// do holds the key while f runs.
-func (l *lock) do(ctx context.Context, op string, f func(ctx context.Context, lease *Lease) error) (err error) {
+// do holds the key while f runs. lost: the lease was lost before f returned.
+func (l *lock) do(ctx context.Context, op string, f func(ctx context.Context, lease *Lease) error) (lost bool, err error) {
 	if !l.c.calls.Enter() { // Close waits for f
-		return l.c.fail(op, l.key, ErrClosed)
+		return false, l.c.fail(op, l.key, ErrClosed)
 	}
 	defer l.c.calls.Leave()
 	lease, err := l.acquire(ctx, op, true)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if err := lease.h.run(); err != nil {
-		return errors.Join(err, lease.release(false, driver.Unused))
+		_ = lease.release(false, driver.Unused) // which says the same
+		return errors.Is(err, ErrLost), err
 	}
 	end := driver.Unfinished // if f panics
 	defer func() { err = errors.Join(err, lease.release(true, end)) }()
 	err = f(lease.Context(ctx), lease)
 	end = driver.Finished
-	return err
+	return errors.Is(lease.h.checkDeadline(), ErrLost), err
 }

@@ -177,3 +177,22 @@ func TestTryLockWithACohort(t *testing.T) {
 		release(t, must(c.Mutex("k", inCohort).TryLock(t.Context())))
 	})
 }
+
+// Do of a lease that was lost before its function began says so once.
+func TestDoSaysOnceThatTheLeaseIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClient(t, newStore(), &hasp.Options{Observe: func(e hasp.Event) {
+			if e.Kind == hasp.EventAcquired {
+				time.Sleep(time.Minute) // as if the process stood still
+			}
+		}})
+		err := c.Mutex("k", &hasp.LockOptions{TTL: time.Second, NoRenew: true}).Do(t.Context(), func(context.Context, *hasp.Lease) error {
+			t.Error("the function ran")
+			return nil
+		})
+		wantIs(t, err, hasp.ErrLost)
+		if strings.Count(err.Error(), "lost") != 1 {
+			t.Error(err)
+		}
+	})
+}

@@ -41,7 +41,8 @@ func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
 // has returned. The error joins f's, the loss of the lease, and that of the
 // release. If f panics, the next holder is told (Lease.Abandoned).
 func (m *Mutex) Do(ctx context.Context, f func(ctx context.Context, lease *Lease) error) error {
-	return m.l.do(ctx, "lock", f)
+	_, err := m.l.do(ctx, "lock", f)
+	return err
 }
 
 func (m *Mutex) handle() *lock { return &m.l }

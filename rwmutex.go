@@ -43,7 +43,8 @@ func (m *RWMutex) TryLock(ctx context.Context) (*Lease, error) {
 
 // Do holds the key to write while f runs, as Mutex.Do does.
 func (m *RWMutex) Do(ctx context.Context, f func(ctx context.Context, lease *Lease) error) error {
-	return m.w.do(ctx, "lock", f)
+	_, err := m.w.do(ctx, "lock", f)
+	return err
 }
 
 // RLock waits until the key can be read and returns a lease, as Mutex.Lock
@@ -60,7 +61,8 @@ func (m *RWMutex) TryRLock(ctx context.Context) (*Lease, error) {
 
 // RDo holds the key to read while f runs, as Mutex.Do does.
 func (m *RWMutex) RDo(ctx context.Context, f func(ctx context.Context, lease *Lease) error) error {
-	return m.r.do(ctx, "read lock", f)
+	_, err := m.r.do(ctx, "read lock", f)
+	return err
 }
 
 // RLocker returns the read side, for LockAll.

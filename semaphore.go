@@ -44,7 +44,8 @@ func (s *Semaphore) TryLock(ctx context.Context) (*Lease, error) {
 
 // Do holds a slot while f runs, as Mutex.Do does.
 func (s *Semaphore) Do(ctx context.Context, f func(ctx context.Context, lease *Lease) error) error {
-	return s.l.do(ctx, "lock", f)
+	_, err := s.l.do(ctx, "lock", f)
+	return err
 }
 
 func (s *Semaphore) handle() *lock { return &s.l }
