@@ -4,6 +4,7 @@
 package hasp
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -69,14 +70,20 @@ func (c *Client) Adopt(ctx context.Context, key, owner string, o *LockOptions) (
 	}
 	r := driver.RenewRequest{TTL: l.opts.TTL, Fence: held.Fence,
 		Claim: driver.Claim{Key: key, Owner: owner, Label: held.Holder.Label, Mode: held.Holder.Mode, Limit: held.Holder.Limit}}
-	h := newHold(c.core, r, l.opts, c.now())
-	h.grant.slot, h.term.used = held.Holder.Slot, true
-	h.term.longest = max(r.TTL, held.Left)
-	lease := h.lease(r.Mode)
-	if err := h.extend(ctx, r.TTL); err != nil {
+	start := c.now()
+	res, err := c.renewOnce(ctx, r)
+	if err = cmp.Or(err, res.Err); err != nil {
 		return nil, c.fail("adopt", key, err)
 	}
 	now := c.now()
+	h := newHold(c.core, r, l.opts, start)
+	h.grant.slot, h.term.used = held.Holder.Slot, true
+	h.term.longest = max(r.TTL, held.Left)
+	if h.term.grant(start, now, res.TTL); h.term.over(now) {
+		return nil, c.fail("adopt", key, fmt.Errorf("%w: the answer to its renewal took %v of a TTL of %v", ErrLost, shortDuration(now.Sub(start)), res.TTL))
+	}
+	h.signals.want(res.Wanted)
+	lease := h.lease(r.Mode)
 	if !c.renewer.Add(h, now) {
 		return nil, c.fail("adopt", key, ErrClosed)
 	}

@@ -217,3 +217,36 @@ func TestBreakAsksForNobodyElse(t *testing.T) {
 		}
 	}
 }
+
+// An Adopt that fails has nothing to lose.
+func TestAdoptThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		lease := lock(t, newClient(t, store, nil), "k", nil)
+		d := &hooked{Driver: store}
+		d.renew = func(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), next renewFunc) {
+			store.Lose("k") // since it was looked at
+			next(ctx, rs, done)
+		}
+		c := newClient(t, d, &hasp.Options{Observe: func(e hasp.Event) { t.Errorf("%v of %q", e.Kind, e.Key) }})
+		_, err := c.Adopt(t.Context(), "k", lease.Owner(), nil)
+		wantIs(t, err, hasp.ErrNotHeld)
+		synctest.Wait()
+	})
+}
+
+// The answer to an Adopt that comes too late is no lease.
+func TestAdoptThatIsAnsweredLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		short := &hasp.LockOptions{TTL: 2 * time.Second, NoRenew: true}
+		lease := lock(t, newClient(t, store, nil), "k", short)
+		d := &hooked{Driver: store}
+		d.renew = func(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), next renewFunc) {
+			next(ctx, rs, func(i int, r driver.Renewal) { time.Sleep(2 * time.Second); done(i, r) })
+		}
+		c := newClient(t, d, nil)
+		_, err := c.Adopt(t.Context(), "k", lease.Owner(), short)
+		wantIs(t, err, hasp.ErrLost)
+	})
+}

@@ -71,6 +71,10 @@ func (h *hold) Renewed(start clock.Instant, r driver.Renewal) {
 		return
 	}
 	t := &h.term
+	if r.Err != nil && start.Mono < t.start.Mono {
+		h.mu.Unlock()
+		return // a call that began later had a good answer
+	}
 	t.renewing = false
 	now := h.c.now()
 	if t.valid != 0 && t.over(now) {
@@ -110,22 +114,31 @@ func (h *hold) extend(ctx context.Context, ttl time.Duration) error {
 	req := h.req
 	h.mu.Unlock()
 	req.TTL = ttl
+	start := h.c.now()
+	r, err := h.c.renewOnce(ctx, req)
+	if err != nil {
+		return err
+	}
+	h.Renewed(start, r)
+	if r.Err != nil {
+		return r.Err
+	}
+	h.mu.Lock()
+	h.req.TTL = max(h.req.TTL, ttl)
+	h.mu.Unlock()
+	return h.checkDeadline() // the answer may have come too late
+}
+
+// renewOnce renews one lease. An error: there was no answer.
+func (c *core) renewOnce(ctx context.Context, req driver.RenewRequest) (driver.Renewal, error) {
 	ctx, cancel := context.WithTimeout(ctx, tryLimit)
 	defer cancel()
-	start := h.c.now()
 	got := make(chan driver.Renewal, 1)
-	h.c.drv.Renew(ctx, []driver.RenewRequest{req}, func(_ int, r driver.Renewal) { got <- r })
+	c.drv.Renew(ctx, []driver.RenewRequest{req}, func(_ int, r driver.Renewal) { got <- r })
 	select { // drivers report before they return
 	case r := <-got:
-		h.Renewed(start, r)
-		if r.Err == nil {
-			h.mu.Lock()
-			h.req.TTL = max(h.req.TTL, ttl)
-			h.mu.Unlock()
-			return h.checkDeadline() // the answer may have come too late
-		}
-		return r.Err
+		return r, nil
 	default:
-		return keepalive.Unanswered(ctx)
+		return driver.Renewal{}, keepalive.Unanswered(ctx)
 	}
 }
