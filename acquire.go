@@ -74,7 +74,7 @@ func (a *attempt) lock() (*Lease, error) {
 	for {
 		lease, pause, err := a.try()
 		if lease != nil {
-			a.leaveLine(a.c)
+			a.leaveQueue(a.c)
 			return lease, nil
 		}
 		if err == nil && !a.req.Queue {
@@ -258,8 +258,8 @@ func (w *waiter) joined(c *core) {
 	c.renewer.Add(w.place, now)
 }
 
-// leaveLine ends what only a waiter needs.
-func (w *waiter) leaveLine(c *core) {
+// leaveQueue ends what only a waiter needs.
+func (w *waiter) leaveQueue(c *core) {
 	if w.place != nil {
 		c.renewer.Remove(w.place)
 	}
@@ -327,7 +327,7 @@ func (a *attempt) fail(err error) error {
 // cleanUp ends an attempt without a lease: it leaves nothing in the store, in
 // the background when the store is slow or away.
 func (w *waiter) cleanUp(c *core) {
-	w.leaveLine(c)
+	w.leaveQueue(c)
 	if w.maybe {
 		r := driver.ReleaseRequest{Claim: w.req.Claim, TTL: w.req.TTL, End: driver.Unused, Settled: !w.unsure}
 		c.cleanUp(r, w.patience.failing())

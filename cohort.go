@@ -77,7 +77,7 @@ func (co *cohort) leave(t *caller) bool {
 	return i >= 0
 }
 
-// lead has the next one lead, and go on with what from has, if any. It is false
+// promote has the next one lead, and go on with what from has, if any. It is false
 // when nobody is left: the cohort is over.
 func (co *cohort) promote(from *waiter) bool {
 	co.all.mu.Lock()
@@ -104,7 +104,7 @@ func (co *cohort) fences() int {
 	return min(1+len(co.queue), maxTurns)
 }
 
-// keeps notes what keeps the leader waiting, or who it is, for the errors of
+// waitsFor notes what keeps the leader waiting, or who it is, for the errors of
 // the others.
 func (co *cohort) waitsFor(why error) {
 	co.all.mu.Lock()
@@ -139,15 +139,23 @@ func (co *cohort) waits(t *caller) error {
 // and gets no lease, also since the observer panicked, leaves the lead.
 func (cs *cohorts) lock(a *attempt) (lease *Lease, err error) {
 	co, t := cs.join(cohortID{a.req.Key, a.opts})
-	if t != nil {
+	for t != nil {
 		g, ended := co.await(a, t)
-		if g.lease != nil || ended != nil {
-			return g.lease, ended
+		if ended != nil {
+			return nil, ended
 		}
 		a.sent = true // what the store grants counts from now, not from when we came
-		if g.from != nil {
-			err = a.inherit(g.from)
+		if g.lease == nil {
+			if g.from != nil {
+				err = a.inherit(g.from)
+			}
+			break
 		}
+		if g.lease.h.checkDeadline() == nil {
+			return g.lease, nil
+		}
+		_ = g.lease.release(false, driver.Unused) // it was lost while this process stood still
+		co, t = cs.join(cohortID{a.req.Key, a.opts})
 	}
 	a.behind = co
 	defer func() {
@@ -163,7 +171,7 @@ func (cs *cohorts) lock(a *attempt) (lease *Lease, err error) {
 
 // inherit goes on with the place in the queue, the owner and the silence of another
 // who led: they are the cohort's, which would else start anew at the end of the
-// line whenever a leader's time is over. An error says that the silence has
+// queue whenever a leader's time is over. An error says that the silence has
 // lasted for too long.
 func (a *attempt) inherit(from *waiter) error {
 	a.waiter = *from

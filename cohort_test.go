@@ -4,6 +4,7 @@
 package hasp_test
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -155,4 +156,34 @@ func TestCohortNeedsRenewal(t *testing.T) {
 	if _, err := c.Mutex("k", &hasp.LockOptions{Cohort: -1}).Lock(t.Context()); err == nil {
 		t.Error("a negative time is taken")
 	}
+}
+
+// A turn that is lost before its caller runs again is not what Lock returns.
+func TestTurnThatIsLostOnItsWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		d := &hooked{Driver: store}
+		var waiting atomic.Int64
+		c := newClient(t, d, &hasp.Options{Observe: func(e hasp.Event) {
+			if e.Kind == hasp.EventWaiting && waiting.Add(1) == 2 {
+				time.Sleep(2 * time.Minute) // as if the second caller's process stood still
+			}
+		}})
+		o := &hasp.LockOptions{TTL: ttl, Cohort: time.Hour}
+		holder := lock(t, newClient(t, store, nil), "k", nil)
+		leader := begin(t.Context(), c.Mutex("k", o).Lock)
+		synctest.Wait()
+		second := begin(t.Context(), c.Mutex("k", o).Lock)
+		synctest.Wait()
+		release(t, holder)
+		first := <-leader
+		d.change(func() { d.renew = hangRenew })
+		release(t, first.v) // passes it on
+		r := <-second
+		if r.err != nil || r.v.Err() != nil {
+			t.Fatal(r.err, r.v.Err())
+		}
+		d.change(func() { d.renew = nil })
+		release(t, r.v)
+	})
 }

@@ -15,7 +15,7 @@ import (
 const DefaultTTL = 30 * time.Second
 
 const (
-	maxPatience  = 10 * time.Second // a place in line without a sign of life
+	maxPatience  = 10 * time.Second // a place in the queue without a sign of life
 	releaseLimit = 5 * time.Second  // what Release and Close may take
 	cleanUpLimit = time.Hour        // cleaning up after a call of unknown outcome
 

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// watchLimit bounds how long a waiter stays out of the line for the sake of
+	// watchLimit bounds how long a waiter stays out of the queue for the sake of
 	// its subscription. Then it joins, and polls until one is confirmed.
 	watchLimit = time.Second
 	// After a Watch that failed the next one comes after so long, and twice as
