@@ -13,10 +13,10 @@ import (
 	"strings"
 )
 
-// gated are the units whose growth is judged; benchstat shows all.
+// gated are the units whose growth is judged; benchstat shows all units.
 var gated = map[string]bool{"sec/op": true, "allocs/op": true}
 
-// change is what benchstat says of one benchmark in one unit.
+// change is benchstat's result for one benchmark in one unit.
 type change struct {
 	pkg, name, unit string
 	base, head      float64 // medians

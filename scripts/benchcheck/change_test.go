@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// testdata/table.csv is what benchstat printed of made-up results.
+// testdata/table.csv is benchstat's output for made-up results.
 func TestRead(t *testing.T) {
 	table, err := os.ReadFile("testdata/table.csv")
 	if err != nil {

@@ -17,13 +17,13 @@ import (
 	"strings"
 )
 
-// worktree checks a commit out into dir. remove takes it away again, whatever
-// ctx says by then.
+// worktree checks a commit out into dir. remove removes it again, even if ctx has
+// ended.
 func worktree(ctx context.Context, commit, dir string) (remove func(), err error) {
-	if strings.HasPrefix(commit, "-") { // git would take it for an option
+	if strings.HasPrefix(commit, "-") { // git would parse it as an option
 		return nil, fmt.Errorf("%q is no commit", commit)
 	}
-	if _, err := output(exec.CommandContext(ctx, "git", "worktree", "prune")); err != nil { // of a run that was killed
+	if _, err := output(exec.CommandContext(ctx, "git", "worktree", "prune")); err != nil { // left by a killed run
 		return nil, err
 	}
 	if _, err := output(exec.CommandContext(ctx, "git", "worktree", "add", "--quiet", "--detach", dir, commit)); err != nil {
@@ -36,7 +36,7 @@ func worktree(ctx context.Context, commit, dir string) (remove func(), err error
 	}, nil
 }
 
-// benchmarks is the compiled tests of a package that has benchmarks.
+// benchmarks is the compiled test binary of a package with benchmarks.
 type benchmarks struct {
 	path   string // import path
 	dir    string // of its source, where tests run
@@ -107,7 +107,7 @@ func (p *benchmarks) run(ctx context.Context, o options, results string) error {
 	cmd := exec.CommandContext(ctx, p.binary, "-test.run=^$", "-test.bench="+o.bench, "-test.benchmem",
 		"-test.benchtime="+o.time.String(), "-test.timeout=5m")
 	cmd.Dir = p.dir
-	// Where the servers of benchmarks that are interrupted leave their files.
+	// Servers of interrupted benchmarks leave their files here.
 	cmd.Env = append(os.Environ(), "TMPDIR="+filepath.Dir(results))
 	out, err := cmd.CombinedOutput()
 	if err != nil {

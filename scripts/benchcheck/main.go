@@ -1,16 +1,14 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command benchcheck says whether the working tree became slower than a commit.
-// It runs the Go benchmarks of both, round by round, one after the other, so
-// that what else the machine does hits both alike, and compares them with
-// benchstat:
+// Command benchcheck reports whether the working tree is slower than a commit. It
+// runs the Go benchmarks of both, round by round, alternately, so that other load of
+// the machine affects both alike, and compares them with benchstat:
 //
 //	benchcheck [flags] COMMIT
 //
-// It is run in the top folder of the checkout. The exit code is 1 when a
-// benchmark got significantly slower, or allocates more, and 2 when that could
-// not be found out.
+// It is run in the top folder of the checkout. The exit code is 1 if a benchmark is
+// significantly slower, or allocates more, and 2 if that could not be determined.
 package main
 
 import (
@@ -28,13 +26,13 @@ import (
 	"time"
 )
 
-// benchstat is pinned: verdicts do not change with it.
+// benchstat is pinned, so that verdicts do not change with its version.
 const benchstat = "golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da"
 
-// threshold is how much worse a benchmark may get. Noise is benchstat's affair: of
-// one commit against itself, on a loaded machine with two processors, the
-// medians of two benchmarks in thirteen were further apart than this, and none
-// significantly. The threshold is for what is significant and does not matter.
+// threshold is how much worse a benchmark may get. benchstat takes care of noise: for
+// one commit against itself, on a loaded machine with two processors, the medians of
+// two benchmarks in thirteen were further apart than this, but none significantly. The
+// threshold is for differences that are significant but do not matter.
 const threshold = 15 // percent
 
 type options struct {
@@ -109,14 +107,14 @@ func check(ctx context.Context, o options) (worse []change, err error) {
 	return compare(ctx, filepath.Join(top, ".bin"), o.base+"="+before, "here="+after)
 }
 
-// side is the benchmarks of one checkout, and where their results go.
+// side is the benchmarks of one checkout, and the file of their results.
 type side struct {
 	packages []*benchmarks
 	results  string
 }
 
 // measure runs the packages that have benchmarks on either side: in each round
-// one package after the other, on both sides in turn; who begins alternates.
+// one package after another, on both sides in turn; the side that begins alternates.
 func measure(ctx context.Context, o options, base, head side) error {
 	var paths []string
 	for _, p := range slices.Concat(base.packages, head.packages) {
@@ -143,7 +141,7 @@ func measure(ctx context.Context, o options, base, head side) error {
 	return nil
 }
 
-// compare prints what benchstat says of the results, and returns what got worse.
+// compare prints benchstat's comparison of the results, and returns what got worse.
 func compare(ctx context.Context, bin string, results ...string) ([]change, error) {
 	tool, err := install(ctx, bin)
 	if err != nil {
@@ -182,8 +180,8 @@ func install(ctx context.Context, bin string) (tool string, err error) {
 	return tool, err
 }
 
-// output runs a command and returns what it printed. What it says of an error
-// becomes the error's text.
+// output runs a command and returns its output. Its standard error becomes part of the
+// error's text.
 func output(cmd *exec.Cmd) ([]byte, error) {
 	out, err := cmd.Output()
 	if err == nil {

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// goPackage is what go list says of one.
+// goPackage is go list's description of a package.
 type goPackage struct {
 	Dir, ImportPath, Name string
 	GoFiles, CgoFiles     []string
@@ -32,7 +32,7 @@ func list(ctx context.Context, top, path string) (goPackage, error) {
 }
 
 // build instruments a package of the checkout at top, and builds the tests of every
-// killer with it in place of the original, which nothing is written to.
+// killer with it in place of the original, which stays unchanged.
 func build(ctx context.Context, top, dir, pkg string, killers []string) ([]mutant, []*binary, error) {
 	p, err := list(ctx, top, pkg)
 	if err != nil {
@@ -89,7 +89,7 @@ func build(ctx context.Context, top, dir, pkg string, killers []string) ([]mutan
 	return mutants, binaries, nil
 }
 
-// output is what a command prints; what it complains of is in the error.
+// output returns a command's output; its standard error is in the error.
 func output(ctx context.Context, dir, name string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir

@@ -21,8 +21,8 @@ import (
 //	return true  return true != mutant(5)
 //	case A       case mutantTag == A && !mutant(6)
 //
-// mutant(id) is asked where the change makes a difference only, so that a test is known
-// to reach a mutant when it can tell it from the original.
+// mutant(id) is only called where the change makes a difference, so that a test reaches a
+// mutant only if it can distinguish it from the original.
 
 // instrument returns the text of a Go file with its mutants, which are numbered from
 // first on. No line moves.
@@ -44,14 +44,14 @@ type instrumenter struct {
 	fset    *token.FileSet
 	source  []byte
 	name    string
-	in      string // the function at hand
+	in      string // the current function
 	next    int
 	mutants []mutant
 	edits   []edit
 	results []*ast.FieldList // of the functions around, the innermost last
 }
 
-// edit replaces source[at:end]. Those of one place stand in the order in which they were made.
+// edit replaces source[at:end]. Edits at one place keep the order in which they were made.
 type edit struct {
 	at, end int
 	text    string
@@ -79,12 +79,12 @@ func (in *instrumenter) replace(p token.Pos, old, text string) {
 	in.edits = append(in.edits, edit{in.offset(p), in.offset(p) + len(old), text})
 }
 
-// of is the source of a node.
+// of returns the source of a node.
 func (in *instrumenter) of(n ast.Node) string {
 	return oneLine(string(in.source[in.offset(n.Pos()):in.offset(n.End())]))
 }
 
-// mutant notes a change at a node, and returns its id.
+// mutant records a change at a node, and returns its id.
 func (in *instrumenter) mutant(at ast.Node, from, to string) int {
 	id := in.next
 	in.next++
@@ -145,7 +145,7 @@ func (in *instrumenter) function(t *ast.FuncType, body *ast.BlockStmt) {
 	in.results = in.results[:len(in.results)-1]
 }
 
-// walk makes the mutants of all that n holds.
+// walk makes the mutants of all nodes within n.
 func (in *instrumenter) walk(n ast.Node) {
 	ast.Inspect(n, func(n ast.Node) bool {
 		switch n := n.(type) {
@@ -182,8 +182,8 @@ func (in *instrumenter) each(nodes ...ast.Node) {
 	}
 }
 
-// condition makes the mutants of an expression that decides something. That of a
-// comparison is its opposite already.
+// condition makes the mutants of a condition. For a comparison the opposite operator is
+// enough.
 func (in *instrumenter) condition(x ast.Expr) {
 	if x == nil {
 		return
@@ -195,7 +195,7 @@ func (in *instrumenter) condition(x ast.Expr) {
 	in.negate(x)
 }
 
-// negate has a mutant in which x is the other way round.
+// negate makes a mutant in which x is negated.
 func (in *instrumenter) negate(x ast.Expr) {
 	text := in.of(x)
 	id := in.mutant(x, text, not(x, text))
@@ -223,7 +223,7 @@ func not(x ast.Expr, text string) string {
 	return "!" + text
 }
 
-// opposite and boundary are what the mutants of a comparison have in its place.
+// opposite and boundary are the operators of a comparison's mutants.
 var (
 	opposite = map[token.Token]string{
 		token.EQL: "!=", token.NEQ: "==", token.LSS: ">=", token.GEQ: "<", token.GTR: "<=", token.LEQ: ">",
@@ -234,7 +234,7 @@ var (
 	}
 )
 
-// binary is true when x is of no interest, but perhaps its operands are.
+// binary returns true if x has no mutants, but perhaps its operands have.
 func (in *instrumenter) binary(x *ast.BinaryExpr) bool {
 	switch {
 	case x.Op == token.LAND || x.Op == token.LOR:
@@ -294,7 +294,7 @@ func (in *instrumenter) logical(x *ast.BinaryExpr) {
 	in.insert(x.End(), fmt.Sprintf(") != mutant(%d))", swap))
 }
 
-// bracketed is an operand as it can be read beside another operator.
+// bracketed adds brackets to an operand where another operator needs them.
 func bracketed(x ast.Expr, text string) string {
 	if b, ok := x.(*ast.BinaryExpr); ok && (b.Op == token.LAND || b.Op == token.LOR) {
 		return "(" + text + ")"
@@ -302,7 +302,7 @@ func bracketed(x ast.Expr, text string) string {
 	return text
 }
 
-// result turns round what is returned as a bool.
+// result negates returned bools.
 func (in *instrumenter) result(r *ast.ReturnStmt) {
 	types := flat(in.results[len(in.results)-1])
 	for i, x := range r.Results {
@@ -319,7 +319,7 @@ func isBool(t ast.Expr) bool {
 	return ok && name.Name == "bool"
 }
 
-// flat are the types of the results, one for each.
+// flat returns the types of the results, one for each.
 func flat(fields *ast.FieldList) []ast.Expr {
 	var all []ast.Expr
 	if fields != nil {

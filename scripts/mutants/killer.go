@@ -23,7 +23,7 @@ import (
 type binary struct {
 	pkg, dir, file string
 	tests          []test        // the quickest first
-	patience       time.Duration // how long a mutant may take in any case
+	patience       time.Duration // how long a mutant may take at least
 }
 
 type test struct {
@@ -32,8 +32,8 @@ type test struct {
 	reaches map[int]bool // mutants
 }
 
-// measure runs each test by itself, with all mutants asleep: how long it takes, and
-// which ones it reaches. A suite is as many tests as it has subtests, since few of them
+// measure runs each test by itself, with all mutants asleep, to see how long it takes and
+// which mutants it reaches. Each subtest of a suite counts as a test, since few of them
 // reach a mutant.
 func (b *binary) measure(ctx context.Context, scratch string) error {
 	out, err := b.command(ctx, "-test.list", "^(Test|Example|Fuzz)").Output()
@@ -58,7 +58,7 @@ func (b *binary) measure(ctx context.Context, scratch string) error {
 	return nil
 }
 
-// one runs a test, which has to pass.
+// one runs a test, which must pass.
 func (b *binary) one(ctx context.Context, name, file string) (test, []string, error) {
 	defer func() { _ = os.Remove(file) }()
 	cmd := b.command(ctx, "-test.run", pattern(name), "-test.v", "-test.timeout=5m")
@@ -83,7 +83,7 @@ func (b *binary) one(ctx context.Context, name, file string) (test, []string, er
 	return t, subtests(string(out), name), nil
 }
 
-// subtests are those of a test, of the first level, that ran.
+// subtests returns the subtests of the first level that passed.
 func subtests(out, name string) []string {
 	var names []string
 	for _, m := range regexp.MustCompile(`(?m)^ {4}--- PASS: (\S+)`).FindAllStringSubmatch(out, -1) {
@@ -101,7 +101,7 @@ func cutLast(s, sep string) (before, after string, found bool) {
 	return s, "", false
 }
 
-// pattern is what -test.run wants for exactly these tests, all of one depth.
+// pattern is the -test.run pattern for exactly these tests, all of one depth.
 func pattern(names ...string) string {
 	parts := strings.Split(names[0], "/")
 	for i, p := range parts {
@@ -116,16 +116,16 @@ func pattern(names ...string) string {
 func (b *binary) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, b.file, args...)
 	cmd.Dir = b.dir
-	cmd.Env = append(os.Environ(), "TMPDIR="+filepath.Dir(b.file)) // the killed leave things behind
-	cmd.WaitDelay = time.Second                                    // for what a test has started and left
+	cmd.Env = append(os.Environ(), "TMPDIR="+filepath.Dir(b.file)) // killed processes leave files behind
+	cmd.WaitDelay = time.Second                                    // for processes that a test left behind
 	return cmd
 }
 
-// verdict is what became of a mutant.
+// verdict is the result for a mutant.
 type verdict struct {
 	mutant
 	by      string // the test that killed it, "" when it survived
-	timeout bool   // it was killed by the time that it took
+	timeout bool   // it was killed by a timeout
 	unmet   bool   // no test reaches it
 }
 
@@ -180,8 +180,8 @@ func batches(tests []test) [][]test {
 	return all
 }
 
-// try runs tests with a mutant awake, and returns which one it fails, if any. It
-// may take ten times as long as without, and b.patience, since machines are busy.
+// try runs tests with a mutant awake, and returns the one that fails, if any. It may take
+// ten times as long as without, plus b.patience for a busy machine.
 func (b *binary) try(ctx context.Context, id int, tests []test) (by string, timeout bool, err error) {
 	limit := b.patience
 	var names []string
@@ -196,10 +196,10 @@ func (b *binary) try(ctx context.Context, id int, tests []test) (by string, time
 	return by, timeout, err
 }
 
-// unnamed is a failure that no test began before.
+// unnamed is a failure before any test began.
 const unnamed = "?"
 
-// run runs tests until one fails, and returns which one, and what they printed.
+// run runs tests until one fails, and returns its name and the output.
 func (b *binary) run(ctx context.Context, args []string, limit time.Duration, env ...string) (by string, timeout bool, out string, err error) {
 	cut, cancel := context.WithTimeout(ctx, limit+b.patience)
 	defer cancel()
@@ -227,7 +227,7 @@ func (b *binary) run(ctx context.Context, args []string, limit time.Duration, en
 	return cmp.Or(failed(out), unnamed), false, out, nil
 }
 
-// failed is the test that a run failed in: the one that says so, or else the last one
+// failed returns the test that failed: the one reported as failed, or else the last one
 // that began.
 func failed(out string) string {
 	if m := regexp.MustCompile(`(?m)^--- FAIL: (\S+)`).FindStringSubmatch(out); m != nil {

@@ -51,7 +51,7 @@ func TestSubtests(t *testing.T) {
 	}
 }
 
-// The test that a mutant fails is the one that says so, or that a panic ended.
+// The test that a mutant fails is the one reported as failed, or ended by a panic.
 func TestFailed(t *testing.T) {
 	for out, want := range map[string]string{
 		"=== RUN   TestA\n--- FAIL: TestA (0.00s)\n=== RUN   TestB\n":              "TestA",

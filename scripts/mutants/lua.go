@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// luaMutant is a mutant of a Lua file, whose whole text it has.
+// luaMutant is a mutant of a Lua file, with the whole text.
 type luaMutant struct {
 	mutant
 	text string
 }
 
-// luaToken is a part of a Lua file. What <<...>> encloses is an operand, or steers the
-// generation of the scripts, and then is as good as a space.
+// luaToken is a token of a Lua file. <<...>> is an operand, or controls the generation of
+// the scripts, and then counts as a space.
 type luaToken struct {
 	at, end int
 	text    string
@@ -90,7 +90,7 @@ type luaMutator struct {
 	mutants          []luaMutant
 }
 
-// between is the source from token i to before token j.
+// between returns the source from token i to before token j.
 func (m *luaMutator) between(i, j int) string {
 	if i >= j {
 		return ""
@@ -98,10 +98,10 @@ func (m *luaMutator) between(i, j int) string {
 	return m.source[m.tokens[i].at:m.tokens[j-1].end]
 }
 
-// add notes the mutant that has text in place of the tokens from i to before j. Its
+// add records the mutant with text in place of the tokens from i to before j. Its
 // change shows the tokens from first to before last.
 func (m *luaMutator) add(first, i, j int, text string, last int) {
-	if i == j { // the token before goes: a not
+	if i == j { // the token before it is removed: a not
 		i--
 	}
 	last = min(last, len(m.tokens))
@@ -114,7 +114,7 @@ func (m *luaMutator) add(first, i, j int, text string, last int) {
 	})
 }
 
-// condition turns round what stands between if and then.
+// condition negates the condition between if and then.
 func (m *luaMutator) condition(i int) {
 	_, j := m.extent(i+1, 0)
 	m.add(i+1, i+1, j, "not ("+m.between(i+1, j)+")", j)
@@ -182,8 +182,8 @@ func (m *luaMutator) extent(i, level int) (from, to int) {
 	return from, to
 }
 
-// splits says that a statement ends with token i and the next one begins: two operands
-// stand side by side.
+// splits reports whether a statement ends with token i and the next one begins: two
+// operands are adjacent.
 func (m *luaMutator) splits(i int) bool {
 	a, b := m.tokens[i].text, m.tokens[i+1].text
 	operator := func(t string) bool { return t == "and" || t == "or" || t == "not" }

@@ -23,8 +23,8 @@ const (
 	luaDir    = luaDriver + "/lua/src"
 )
 
-// embedded is how the driver has its scripts; instead the tests read them from their
-// working folder, so that they are built once for all mutants.
+// embedded is how the driver embeds its scripts; it is replaced, so that the tests read
+// them from their working folder, and are built once for all mutants.
 var embedded = regexp.MustCompile(`(?m)^//go:embed lua/\*\.lua\nvar sources embed\.FS$`)
 
 const instead = `var _ embed.FS
@@ -51,7 +51,7 @@ type luaRound struct {
 
 // lua judges the mutants of the sources of the Redis scripts. A mutant is generated into
 // every script; the comparison with the engine in memory judges it first, then the tests
-// that are quick, and last the comparison of longer sequences. One that Redis does not compile is none.
+// that are quick, and last the comparison of longer sequences. One that Redis does not compile does not count.
 func lua(ctx context.Context, atOnce int, r *report, wanted func(mutant) bool) error {
 	dir, err := os.MkdirTemp("", "hasp-mutants-")
 	if err != nil {
@@ -123,7 +123,8 @@ func (k *luaKiller) build(ctx context.Context, dir string) error {
 	return err
 }
 
-// scripts makes a folder with the scripts of a mutant. It is false when it is none.
+// scripts makes a folder with the scripts of a mutant. It returns false if they cannot be
+// generated.
 func (k *luaKiller) scripts(ctx context.Context, dir string, m luaMutant) (string, bool, error) {
 	work, err := os.MkdirTemp(dir, "scripts-")
 	if err != nil {
@@ -140,7 +141,7 @@ func (k *luaKiller) scripts(ctx context.Context, dir string, m luaMutant) (strin
 	old, globErr := filepath.Glob(luaDriver + "/lua/*.lua")
 	others, globErr2 := filepath.Glob(luaDriver + "/*.*")
 	err = errors.Join(err, globErr, globErr2)
-	for _, name := range others { // what the tests read besides
+	for _, name := range others { // other files that the tests read
 		whole, absErr := filepath.Abs(name)
 		err = errors.Join(err, absErr, os.Symlink(whole, filepath.Join(work, filepath.Base(name))))
 	}
@@ -183,7 +184,7 @@ func (k *luaKiller) measure(ctx context.Context, dir string) error {
 
 var passed = regexp.MustCompile(`(?m)^ *--- PASS: ([^/\s]+)(?:/\S+)? \((\d+\.\d+)s\)$`)
 
-// quick are the tests that passed and of which no part took longer than a limit.
+// quick returns the tests that passed and of which no part took longer than a limit.
 func quick(out string, limit time.Duration) []string {
 	var names []string
 	longest := map[string]time.Duration{}

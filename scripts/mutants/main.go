@@ -1,17 +1,17 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command mutants says whether the tests notice wrong conditions. It changes one
+// Command mutants reports whether the tests notice wrong conditions. It changes one
 // condition at a time, and runs the tests that reach it until one fails: then the mutant
-// is killed. No file of the checkout is written to. In the top folder:
+// is killed. No file of the checkout is changed. In the top folder:
 //
 //	mutants [flags] PACKAGE|FILE...
 //
-// The folder redisdriver/lua/src stands for the scripts that are made of it.
+// The folder redisdriver/lua/src stands for the scripts that are generated from it.
 //
 // A mutant that survives needs a reason in the list of survivors, which is in this folder.
-// The exit code is 1 when one has none, or less than 95 % of those of whole packages were
-// killed, and 2 when that could not be found out.
+// The exit code is 1 if one has none, or less than 95 % of those of whole packages were
+// killed, and 2 if that could not be determined.
 package main
 
 import (
@@ -31,7 +31,7 @@ import (
 	"time"
 )
 
-// killers are the packages whose tests try a package, where it is not its own alone.
+// killers are the packages whose tests test a package, if not only its own.
 var killers = map[string][]string{
 	".":                    {".", "./memdriver"}, // drivertest has cases of the core, too
 	"./driver":             {"./driver", "./memdriver", "."},
@@ -52,10 +52,10 @@ type options struct {
 func main() {
 	o := options{out: os.Stdout}
 	flag.IntVar(&o.atOnce, "j", 2, "mutants at once")
-	flag.DurationVar(&o.limit, "for", 0, "stop after this time, and count what is done; 0: never")
-	flag.BoolVar(&o.again, "again", false, "take over from the last report what was killed, and judge the others")
+	flag.DurationVar(&o.limit, "for", 0, "stop after this time, and report what was done; 0: never")
+	flag.BoolVar(&o.again, "again", false, "keep what the last report says was killed, and judge the others")
 	flag.StringVar(&o.survivors, "survivors", "scripts/mutants/survivors.txt", "the list of the mutants that may survive")
-	flag.StringVar(&o.report, "report", ".bin/mutants.txt", "where to write what became of each mutant")
+	flag.StringVar(&o.report, "report", ".bin/mutants.txt", "where to write the verdict on each mutant")
 	flag.Parse()
 	if flag.NArg() == 0 || o.atOnce < 1 {
 		fmt.Fprintln(os.Stderr, "usage: mutants [flags] PACKAGE|FILE...")
@@ -78,7 +78,7 @@ func main() {
 	}
 }
 
-// campaign judges the mutants of packages and files, one package after the other.
+// campaign judges the mutants of packages and files, one package after another.
 func campaign(ctx context.Context, o options, args []string) (good bool, err error) {
 	f, err := os.Open(o.survivors)
 	if err != nil {
@@ -129,7 +129,7 @@ func campaign(ctx context.Context, o options, args []string) (good bool, err err
 
 var errEnough = errors.New("the time is over")
 
-// targets are the packages, in the order in which they are named; of some only files.
+// targets returns the packages, in the order in which they are named; for some only files.
 func targets(args []string) (packages []string, files map[string][]string) {
 	files = map[string][]string{}
 	for _, arg := range args {

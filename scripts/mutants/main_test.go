@@ -38,7 +38,7 @@ func run(t *testing.T, o options, survivors string, args ...string) (good bool, 
 	return good, strings.Split(strings.TrimSpace(string(text)), "\n")
 }
 
-// Every mutant of the sample has the verdict that it must have.
+// Every mutant of the sample gets the right verdict.
 func TestCampaign(t *testing.T) {
 	good, lines := run(t, options{}, "", sample)
 	if good {

@@ -7,10 +7,10 @@ import "fmt"
 
 const (
 	awakeVar   = "HASP_MUTANT"         // the id of the mutant that is awake
-	reachedVar = "HASP_MUTANT_REACHED" // the file that is to say which ones are reached
+	reachedVar = "HASP_MUTANT_REACHED" // the file for the ids of those that are reached
 )
 
-// runtimeSource is the file that an instrumented package gets.
+// runtimeSource returns the file that is added to an instrumented package.
 func runtimeSource(pkg string, last int) string {
 	return fmt.Sprintf(`package %s
 

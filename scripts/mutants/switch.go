@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// choice makes the mutants of a switch. One over a value becomes one over
-// conditions, so that each value can be left out.
+// choice makes the mutants of a switch. A switch over a value becomes one over conditions,
+// so that each value can be left out.
 func (in *instrumenter) choice(s *ast.SwitchStmt) {
 	in.each(s.Init)
 	tag := ""
@@ -46,7 +46,7 @@ func (in *instrumenter) choice(s *ast.SwitchStmt) {
 	}
 }
 
-// value has a mutant that leaves out value i of a case.
+// value makes a mutant that leaves out value i of a case.
 func (in *instrumenter) value(c *ast.CaseClause, i int, tag string) {
 	var from, to []string
 	for j, x := range c.List {
@@ -70,7 +70,7 @@ func hasValues(s *ast.SwitchStmt) bool {
 	return slices.ContainsFunc(s.Body.List, func(c ast.Stmt) bool { return len(c.(*ast.CaseClause).List) > 0 })
 }
 
-// plain says that an expression may be read several times.
+// plain reports whether an expression may be evaluated several times.
 func plain(x ast.Expr) bool {
 	switch x := x.(type) {
 	case *ast.Ident:

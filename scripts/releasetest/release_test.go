@@ -1,7 +1,7 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package releasetest makes a release of this tree, and installs it as a user does.
+// Package releasetest makes a release of this tree, and installs it like a user.
 package releasetest
 
 import (
@@ -19,7 +19,7 @@ const (
 	home    = "https://github.com/hasplock/hasp"
 )
 
-// run runs a program, which has to succeed, and returns what it printed.
+// run runs a program, which must succeed, and returns its output.
 func run(t *testing.T, dir string, env []string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(args[0], args[1:]...)
@@ -69,8 +69,8 @@ func tree(t *testing.T) string {
 	return dir
 }
 
-// A release can be made, its tags are those of what users get, and the command can
-// be installed from a proxy that has it.
+// A release can be made, its tags are those of the modules that users get, and the command
+// can be installed from a proxy.
 func TestReleaseCanBeInstalled(t *testing.T) {
 	dir := tree(t)
 	head := run(t, dir, nil, "git", "rev-parse", "HEAD")
@@ -84,15 +84,15 @@ func TestReleaseCanBeInstalled(t *testing.T) {
 		t.Errorf("the tags are %s, want %s", got, want)
 	}
 	if run(t, dir, nil, "git", "rev-parse", "HEAD") != head || run(t, dir, nil, "git", "status", "--porcelain") != "" {
-		t.Error("the tree is not as it was")
+		t.Error("the tree has changed")
 	}
 
-	// What others need, from where this machine got it.
+	// Third-party modules, from this machine's cache.
 	run(t, filepath.Join(dir, "cmd", "hasp"), []string{"GOWORK=off"}, "go", "list", "-deps", ".")
 	others := "file://" + filepath.Join(strings.TrimSpace(run(t, dir, nil, "go", "env", "GOMODCACHE")), "cache", "download")
-	outside := t.TempDir() // no go.work is in force here
+	outside := t.TempDir() // outside of go.work
 
-	// The proxy: Go's own packing of the tags.
+	// The proxy: the tags as go packs them.
 	proxy := filepath.Join(outside, "proxy")
 	config := filepath.Join(outside, "gitconfig")
 	if err := os.WriteFile(config, fmt.Appendf(nil, "[url %q]\n\tinsteadOf = %s\n", "file://"+dir, home), 0o600); err != nil {

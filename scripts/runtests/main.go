@@ -7,9 +7,9 @@
 //
 //	N passed, N failed
 //
-// Flags after "--" go to go test. A test that has subtests is not counted
-// beside them. A package that fails without a failing test (it does not
-// compile, it panics, it runs out of time) counts as one failure. The exit code
+// Flags after "--" go to go test. A test with subtests is not counted in
+// addition to them. A package that fails without a failing test (it does not
+// compile, it panics, it times out) counts as one failure. The exit code
 // is 1 when anything failed or nothing ran.
 package main
 
@@ -40,7 +40,7 @@ func run(r *report, dirs, flags []string) {
 	for _, dir := range dirs {
 		path := filepath.Join(dir, "...")
 		if !filepath.IsAbs(path) {
-			path = "./" + path // and not of the standard library
+			path = "./" + path // not a package of the standard library
 		}
 		args = append(args, path)
 	}

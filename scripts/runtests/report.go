@@ -30,14 +30,14 @@ type report struct {
 	passed, failed int
 	failures       []string
 	skipped        []string
-	builds         map[string]string // what the compiler said, by ImportPath
+	builds         map[string]string // the compiler's output, by ImportPath
 	pkgs           map[string]*pkg
 }
 
 // pkg is a package whose tests run.
 type pkg struct {
 	tests  map[string]*test
-	output []string // what belongs to no test
+	output []string // output that belongs to no test
 	passed int
 	failed int
 }
@@ -54,7 +54,7 @@ func newReport(out io.Writer) *report {
 	return &report{out: out, builds: make(map[string]string), pkgs: make(map[string]*pkg)}
 }
 
-// read takes in the output of one go test -json. What is no JSON is passed on.
+// read reads the output of one go test -json. Lines that are not JSON are passed on.
 func (r *report) read(in io.Reader) {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, 16<<20)
@@ -100,7 +100,7 @@ func (r *report) take(e event) {
 	}
 }
 
-// test finds a test by its name, and makes it known to the test above it.
+// test returns the test with a name, and registers it with its parent.
 func (p *pkg) test(name string) *test {
 	t := p.tests[name]
 	if t == nil {
@@ -114,7 +114,7 @@ func (p *pkg) test(name string) *test {
 }
 
 // above returns the test that a subtest belongs to, nil for a test at the top.
-// The name of a subtest may hold slashes of its own.
+// The name of a subtest may contain slashes itself.
 func (p *pkg) above(name string) *test {
 	for i := strings.LastIndexByte(name, '/'); i > 0; i = strings.LastIndexByte(name[:i], '/') {
 		if t := p.tests[name[:i]]; t != nil {
@@ -168,7 +168,7 @@ func (r *report) takePackage(p *pkg, e event) {
 	delete(r.pkgs, e.Package)
 }
 
-// unfinished returns the tests that were cut off, as by the time limit.
+// unfinished returns the tests that were cut off, for example by the time limit.
 func (p *pkg) unfinished() []string {
 	var names []string
 	for name, t := range p.tests {
@@ -198,7 +198,7 @@ func (r *report) summary() {
 	fmt.Fprintf(r.out, "\n%d passed, %d failed\n", r.passed, r.failed)
 }
 
-// reason finds why a test was skipped in its output.
+// reason returns why a test was skipped, from its output.
 func reason(output []string) string {
 	for _, line := range output {
 		line = strings.TrimSpace(line)

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// testdata/mixed.json is what go test -json printed for seven packages: good,
-// failing, panicking, out of time, one that does not compile, one whose TestMain
+// testdata/mixed.json is the output of go test -json for seven packages: good,
+// failing, panicking, timed out, one that does not compile, one whose TestMain
 // exits with 3, and one without tests.
 func TestReportOfEveryEnd(t *testing.T) {
 	in, err := os.Open("testdata/mixed.json")
@@ -57,7 +57,7 @@ func TestReportOfEveryEnd(t *testing.T) {
 	}
 }
 
-// What go prints before it has an event is shown, not swallowed.
+// What go prints before the first event is shown, not dropped.
 func TestReportPassesOtherLinesOn(t *testing.T) {
 	var out bytes.Buffer
 	newReport(&out).read(strings.NewReader("go: cannot find main module\n"))
@@ -66,8 +66,8 @@ func TestReportPassesOtherLinesOn(t *testing.T) {
 	}
 }
 
-// A folder without a module that go test can begin with is a failure, also beside
-// one that has.
+// A folder without a module that go test can start with is a failure, also beside a good
+// one.
 func TestRunCountsWhatCannotStart(t *testing.T) {
 	var out bytes.Buffer
 	r := newReport(&out)
