@@ -106,7 +106,7 @@ func TestGivingUpOnASilentStore(t *testing.T) {
 // What many calls may have left in a store that went away is one set: one request
 // is under way at a time, no goroutine waits for each, and all is released once
 // the store answers.
-func TestDebtsAreProbedOneAtATime(t *testing.T) {
+func TestCleanupsAreProbedOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
 		d := &hooked{Driver: store}
@@ -160,7 +160,7 @@ func TestDebtsAreProbedOneAtATime(t *testing.T) {
 }
 
 // A release that fails on its own keeps back no other.
-func TestOneDebtFails(t *testing.T) {
+func TestOneCleanupFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
 		d := &hooked{Driver: store}
@@ -190,7 +190,7 @@ func TestOneDebtFails(t *testing.T) {
 }
 
 // A pending release ends when the owner would have expired, and the set has a bound.
-func TestDebtsEnd(t *testing.T) {
+func TestCleanupsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &hooked{Driver: newStore()}
 		d.try = func(context.Context, driver.TryRequest, tryFunc) (driver.Result, error) {
@@ -237,7 +237,7 @@ func TestDebtsEnd(t *testing.T) {
 // A release stays pending for as long as the store may keep the key, which is longer
 // than the TTL of the options after an Extend, also one that had no answer, and
 // for a lease that another process took.
-func TestDebtLastsAsLongAsTheLease(t *testing.T) {
+func TestCleanupLastsAsLongAsTheLease(t *testing.T) {
 	for name, take := range map[string]func(t *testing.T, c *hasp.Client, d *hooked) *hasp.Lease{
 		"Extend": func(t *testing.T, c *hasp.Client, _ *hooked) *hasp.Lease {
 			lease := lock(t, c, "k", nil)

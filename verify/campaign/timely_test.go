@@ -20,7 +20,7 @@ func ev(client, at int, e event) record {
 func msAt(n int) Mono { return Mono(time.Duration(n) * time.Millisecond) }
 
 // A holder that learns of the end of its lease too late is found, unless its process did not run.
-func TestUnheard(t *testing.T) {
+func TestOverdue(t *testing.T) {
 	got := func(at, deadline, most int) record {
 		return ev(1, at, event{What: granted, Deadline: msAt(deadline), Most: msAt(most)})
 	}
