@@ -82,7 +82,7 @@ func generated(t *testing.T, source string, node bool) string {
 	return blank.ReplaceAllString(b.String(), "\n")
 }
 
-// fields name the parts of the records, of which line.lua, held.lua, fences.lua and
+// fields name the parts of the records, of which queue.lua, key.lua, fences.lua and
 // node.lua say what they are.
 var fields = template.FuncMap{
 	// "<owner> <label>", or SHARED and a stamp
@@ -91,8 +91,8 @@ var fields = template.FuncMap{
 	"shared":   func(v string) string { return cut(1, 27)(v) + " == '" + layout.Shared + "'" },
 	"unshared": func(v string) string { return cut(1, 27)(v) + " ~= '" + layout.Shared + "'" },
 	// a grant
-	"grant": func(value, fence, state string) string {
-		return fmt.Sprintf("sub(%s, 1, 26) .. ' ' .. %s .. ' ' .. sub(stamp, 1, 13) .. ' ' .. %s", value, fence, state)
+	"grant": func(value, fence, since, state string) string {
+		return fmt.Sprintf("sub(%s, 1, 26) .. ' ' .. %s .. ' ' .. %s .. ' ' .. %s", value, fence, since, state)
 	},
 	"fence": cut(28, 43),
 	"since": cut(45, 57),

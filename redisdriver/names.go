@@ -44,7 +44,7 @@ func (d *Driver) names(key string) names {
 // gone is the key that says an owner was released.
 func (n names) gone(owner string) string { return sidecars + "gone:" + owner + ":" + n.side }
 
-// shares and held are the keys that say who shares a lock; see held.lua.
+// shares and held are the keys that say who shares a lock; see key.lua.
 func (n names) shares() string { return sidecars + "shares:" + n.side }
 func (n names) held() string   { return sidecars + "held:" + n.side }
 

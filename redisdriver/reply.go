@@ -120,7 +120,7 @@ func parseFence(s string, r *reply) uint64 {
 }
 
 // grant is the head of a grant record, see queue.lua, or of one of the leases of
-// a key that is shared, see held.lua.
+// a key that is shared, see key.lua.
 type grant struct {
 	owner string
 	fence uint64

@@ -60,7 +60,7 @@ if longest and longest > KEEP then KEEP = longest end
   end
   local taken = cur and cur ~= value and sub(cur, 1, 27) ~= 'SHAREDLEASESAREINHASPSHARE ' -- and nobody waits
   if taken or inWay == 0 and (not was or sub(was, 59, 59) == 'F') then
-    local fence, known, least, n = kind == 'propose' and ARGV[at + 4], was and sub(was, 28, 43), nil, 1
+    local fence, had, least, n = kind == 'propose' and ARGV[at + 4], was and sub(was, 28, 43), nil, 1
     if fence then
 local mark, mints = stored[2], stored[3]
 if not stamp then look() end
@@ -75,7 +75,7 @@ local age = stamp - markAt
 if age < 0 or age >= 20000000 then
   markOld, markMid, markAt, turned = age >= 2 * 20000000 and markCur or markMid, markCur, stamp, true
 end
-      least = known
+      least = had
 if not least or least < markOld then least = markOld end
 if minted > least then least = minted end
 local near = fence <= stamp or
@@ -133,18 +133,18 @@ if age < 0 or age >= 20000000 then
   markOld, markMid, markAt, turned = age >= 2 * 20000000 and markCur or markMid, markCur, stamp, true
 end
 end
-local function allow(fence, known, n, how, newest)
+local function allow(fence, had, n, how, newest)
   recall()
-  local least = known
+  local least = had
 if not least or least < markOld then least = markOld end
 if minted > least then least = minted end
 local near = fence <= stamp or
   tonumber(fence) <= math.min(9007199254740991 - 1048576, math.max(stamp + 4000000, least + 1048576))
   local low = fence <= least
   if how == 'restore' then
-    low, n = known and fence < known, 1
+    low, n = had and fence < had, 1
   elseif how == 'raise' then
-    low = fence < known
+    low = fence < had
   end
   if low or not near then return nil, least end
   local above = newest and newest > least and newest or least
@@ -177,9 +177,10 @@ local caller -- the inbox of the one that asks, if it is known
 local handed, hintLater -- ms after which the next in the queue is to look, see queue.lua; nil: it knows by itself
 local function slow()
   if not stamp then look() end
-  local K -- the keys of the request at hand, see queue.lua
-  local slowShared, ours, tryShared, releaseShared, serveFree, holder -- see held.lua and share.lua
-local LINGER = 60000 -- ms a sidecar outlives what it belongs to
+  local try, release
+  local serving, entry, strike, notify, serve, serveMore, hintFirst, hintLast
+  local sharing, lease, smallest, opens, expire
+  local K, known -- the keys of the request at hand, see queue.lua, and what is known of them, see key.lua
 local function later(key, px)
   if redis.REDIS_VERSION_NUM then -- since 7.0, like GT
     return call('PEXPIRE', key, px, 'GT')
@@ -190,26 +191,180 @@ end
 local function outlast(key, px)
   if later(key, px) == 0 and call('PTTL', key) == -1 then call('PEXPIRE', key, px) end
 end
-local function entry(value, number, place)
+local function alive(number, upTo)
+  upTo = upTo or call('HGET', K.places, '?')
+  if upTo and tonumber(number) <= tonumber(string.match(upTo, '^%S+')) then call('HDEL', K.places, '?') end
+end
+local function unqueue(value)
+  call('ZREM', K.queue, value)
+  call('HDEL', K.places, sub(value, 1, 26))
+end
+local function sound(grant)
+  if grant and string.find(grant, '^%w+ %d+ %d+ [hmcsfHMCSF]') == 1 and sub(grant, 27, 27) == ' '
+    and sub(grant, 44, 44) == ' ' and sub(grant, 58, 58) == ' ' then
+    return grant
+  end
+  return false
+end
+local function fits(limit)
+  return known.n == 0 or limit ~= nil and known.n < known.least and (limit == 0 or known.n < limit)
+end
+local function leaseOf(value)
+  if known.shared then
+    local text = known.n < math.huge and call('HGET', K.held, value)
+    if not text then return nil end
+    local l = lease(text)
+    l.ends = tonumber(call('ZSCORE', K.shares, value) or 0)
+    l.over = l.ends <= ms and call('PTTL', K.lock) ~= -1
+    return l
+  elseif known.lock == value then
+    local grant = known.grant
+    local state = grant and sub(grant, 1, 26) == sub(value, 1, 26) and sub(grant, 59, 59)
+    return {fence = known.newest, state = state, mark = known.mark, place = '', pending = state == 'c' or state == 'C',
+      unknown = not state or state == 'F' or state == 'f'}
+  end
+end
+local function write(value, l, px)
+  if l.limit then
+    local limit, mark = string.format('%.0f', l.limit), l.mark and 1 or 0
+    local place = l.place ~= '' and ' ' .. l.place or ''
+    call('HSET', K.held, value,
+      l.fence .. ' ' .. l.since .. ' ' .. l.state .. ' ' .. limit .. ' ' .. l.slot .. ' ' .. mark .. place)
+    if not known.newest or l.fence > known.newest then known.newest = l.fence end
+    known.mute, known.stale = known.mute or (l.state == 'm' or l.state == 'M'), true
+  else
+    local state = l.state .. (l.mark and '!' or '')
+    if l.place ~= '' then
+      local most = l.state == 'c' and l.fence or known.wrote or '0000000000000000'
+      state = l.state .. (l.mark and '!' or ' ') .. most .. ' ' .. l.place .. ' ' .. sub(value, 28)
+    end
+    local since = l.since or sub(known.grant, 45, 57)
+    known.grant = sub(value, 1, 26) .. ' ' .. l.fence .. ' ' .. since .. ' ' .. state
+    known.stale = false
+    call('SET', K.grant, known.grant, 'PX', px + KEEP + (l.fence > stamp and math.ceil((l.fence - stamp) / 1000) or 0))
+  end
+end
+local function give(value, fence, state, limit, px, place, since)
+  local l = {fence = fence, since = since or sub(stamp, 1, 13), state = state, limit = limit, mark = known.mark, place = place or ''}
+  if not known.lock then
+    known.lock, known.shared = limit and 'SHAREDLEASESAREINHASPSHARE ' .. stamp or value, limit ~= nil
+    call('SET', K.lock, known.lock, 'PX', px)
+    if limit then call('DEL', K.shares, K.held, K.room) end
+  end
+  if limit then
+    sharing()
+    if known.n == 0 then call('HSET', K.held, '!', sub(known.lock, 28)) end
+    l.slot = 0
+    if limit > 0 then -- the smallest free one
+      local back = call('ZRANGE', K.room, -1, -1, 'WITHSCORES')
+      if back[2] then l.slot = tonumber(back[2]) > 4398046511104 / 2 and tonumber(back[1]) or call('ZCARD', K.room) end
+      call('ZADD', K.room, string.format('%.0f', limit), l.slot)
+      known.mark, known.room = false, true
+    end
+    call('ZADD', K.shares, string.format('%.0f', ms + px), value)
+    known.px = math.max(known.px, px)
+  end
+  known.n, known.least = known.n + 1, math.min(known.least, limit and (limit > 0 and limit or math.huge) or 1)
+  write(value, l, px)
+  return l
+end
+local function vacate()
+  call('DEL', K.lock, K.shares, K.held, K.room)
+  known.lock, known.shared, known.n, known.least, known.stale = false, false, 0, math.huge, true
+end
+local function leave(l, ending)
+  local left = l.mark
+  if not l.pending then left = l.over or ending == 'unfinished' or ending == 'unused' and l.mark end
+  if not l.limit then
+    known.mark = left
+  elseif l.limit > 0 then
+    call('ZADD', K.room, 4398046511104 - l.slot, l.slot)
+    known.mark, known.stale = known.mark or left, known.stale or left
+  end
+end
+local function survey(lock, grant, leaving)
+  local side, state = sub(K.queue, 12), grant and sub(grant, 59, 59) or ''
+  K.shares, K.held, K.room = 'hasp.shares:' .. side, 'hasp.held:' .. side, 'hasp.room:' .. side
+  local most = grant and sub(grant, 61, 76)
+  known = {lock = lock, grant = grant, shared = lock and sub(lock, 1, 27) == 'SHAREDLEASESAREINHASPSHARE ', n = 0, least = math.huge,
+    newest = grant and sub(grant, 28, 43), wrote = most == '' and sub(grant, 28, 43) or most,
+    mark = grant and sub(grant, 60, 60) == '!', mute = state == 'S', px = 0, stale = false}
+  if known.shared and call('HGET', K.held, '!') ~= sub(lock, 28) then
+    known.n = math.huge
+    return
+  elseif not lock then
+    local kind = call('TYPE', K.lock).ok
+    known.type = kind ~= 'none' and kind
+    if known.type then return end
+  end
+  if known.shared or string.find(state, '[sS]') or not lock and string.find(state, '[cC]') then
+    sharing()
+    expire(leaving)
+  elseif not lock and string.find(state, '[hmHM]') then
+    known.mark = true
+  end
+  if known.lock and not known.shared then known.n, known.least = 1, 1 end
+end
+local function save()
+  if not known.stale and known.px == 0 then return end
+  local px, newest, most = known.px, known.newest or '0000000000000000', known.wrote or '0000000000000000'
+  local among = known.shared or known.cut
+  local state = known.mute and 'S' or 's'
+  if not among then state = (known.mark or most ~= newest) and 'f' or 'F' end
+  local text = among and 'SHAREDLEASESAREINHASPSHARE ' or sub(known.grant or '', 1, 27)
+  text = text .. newest .. ' ' .. sub(stamp, 1, 13) .. ' ' .. state
+  if state ~= 'F' then text = text .. (known.mark and '!' or ' ') .. most end
+  if known.shared then
+    if px > 0 then later(K.lock, px) end
+    if not known.grant then px = math.max(px, call('PTTL', K.lock)) end
+    if known.stale and known.grant then
+      call('SET', K.grant, text, 'KEEPTTL')
+    elseif known.stale then
+      call('SET', K.grant, text, 'PX', px + KEEP + (newest > stamp and math.ceil((newest - stamp) / 1000) or 0))
+    end
+    if px > 0 then
+      later(K.grant, px + KEEP + (newest > stamp and math.ceil((newest - stamp) / 1000) or 0))
+      outlast(K.shares, px + KEEP)
+      outlast(K.held, px + KEEP)
+      if known.room then outlast(K.room, px + KEEP) end
+    end
+  elseif known.grant and (known.cut or true) then
+    call('SET', K.grant, text, 'KEEPTTL')
+  elseif known.grant then
+    call('DEL', K.grant)
+  end
+end
+local function holder(limit)
+  local left = call('PTTL', K.lock)
+  if not known.shared then return known.lock or '', left, known.grant and sub(known.grant, 1, 59) or '' end
+  sharing()
+  local last, at = opens(limit, known.n, known.least)
+  local text = known.n < math.huge and last and call('HGET', K.held, last)
+  if not text then return known.lock, left, '' end
+  return last, left < 0 and left or math.max(1, at - ms), sub(last, 1, 27) .. string.match(text, '^%d+ %d+ %a %d+ %d+')
+end
+function serving()
+  if serve then return end
+function entry(value, number, place)
   local contact, patience, claim, mode, proposes, limit, missed, inbox =
     string.match(place, '^(%d+) (%d+) (%d+) (%a)(P?)S?(%d*)(!?) (%S+)$')
   return {value = value, number = number, contact = tonumber(contact), patience = tonumber(patience), claim = claim,
     mode = mode, inbox = inbox, place = place, proposes = proposes, limit = tonumber(limit), missed = missed}
 end
-local function notify(e, px)
+function strike(strikes, inbox, at)
+  local others = {}
+  for name, when in string.gmatch(strikes, '(%S+) (%d+);') do
+    if name ~= inbox and #others < 50 then others[#others + 1] = name .. ' ' .. when .. ';' end
+  end
+  return inbox .. ' ' .. at .. ';' .. table.concat(others)
+end
+function notify(e, px)
   local text = string.format('%03d', #e.value) .. e.value .. K.lock
   if px then text = '+' .. px .. ' ' .. text end
   local command = (e.mode == 'N' or e.mode == 'C') and 'SPUBLISH' or 'PUBLISH'
   local n = redis.pcall(command, e.inbox, text)
   if type(n) == 'table' then return nil end
   return n
-end
-local function strike(strikes, inbox, at)
-  local others = {}
-  for name, when in string.gmatch(strikes, '(%S+) (%d+);') do
-    if name ~= inbox and #others < 50 then others[#others + 1] = name .. ' ' .. when .. ';' end
-  end
-  return inbox .. ' ' .. at .. ';' .. table.concat(others)
 end
 local function struck(strikes, e)
   if e.missed ~= '' then return true end
@@ -227,15 +382,15 @@ local function unstrike(strikes)
   call('HDEL', K.places, '?')
   return strikes
 end
-local function beyond(known, at, me)
-  local number, time = string.match(known or '', '^(%S+) (%d+)$')
+local function beyond(upTo, at, me)
+  local number, time = string.match(upTo or '', '^(%S+) (%d+)$')
   if not number or tonumber(time) > ms or tonumber(time) + 1000 < ms then return nil end
   local mine = me and call('ZSCORE', K.queue, me)
   if mine and tonumber(mine) <= tonumber(number) then return nil, true end
   local rank = call('ZCOUNT', K.queue, '-inf', number)
   return rank > at and rank or nil
 end
-local function first(me, hint, fits, from)
+local function first(me, hint, can, from)
   local at, size, passed = from or 0, 1, nil
   for round = 1, 11 do
     local ids = call('ZRANGE', K.queue, at, at + size - 1, 'WITHSCORES')
@@ -260,7 +415,7 @@ local function first(me, hint, fits, from)
         if mine then return {value = me}, nil, at end
         at, passed = next or at + 1, ids[2 * i]
         if next then break end
-      elseif not hint or e.mode == 'p' or fits and not fits(e.limit) then
+      elseif not hint or e.mode == 'p' or can and not can(e.limit) then
         found = e
       else
         local n = notify(e)
@@ -285,9 +440,31 @@ local function first(me, hint, fits, from)
   end
   return nil, 'more'
 end
-local function alive(number, known)
-  known = known or call('HGET', K.places, '?')
-  if known and tonumber(number) <= tonumber(string.match(known, '^%S+')) then call('HDEL', K.places, '?') end
+local function handTo(e)
+  local fence, state = known.newest or '0000000000000000', 'C'
+  if e.proposes == '' then
+    local ok, got = pcall(mint, 1, known.newest)
+    local text = not ok and (type(got) == 'table' and got.err or got)
+    if text and not string.find(text, 'HASPDATA', 1, true) then error(got, 0) end
+    if text then return false end
+    fence, state = got, 'c'
+  end
+  unqueue(e.value)
+  give(e.value, fence, state, e.limit, e.claim, e.number .. ' ' .. e.place)
+  handed = math.max(handed or 0, e.claim)
+  return true
+end
+function serve(me)
+  local at
+  for _ = 1, 32 do
+    local e, why
+    e, why, at = first(me, true, fits, at)
+    if not e or why or e.value == me then return e, why end
+    if not fits(e.limit) then return e, 'shut' end
+    if not handTo(e) then return e, 'poor' end
+    if not known.shared then return e, 'shut' end
+  end
+  return nil, 'more'
 end
 local function placesAt(from, to)
   local ids, owners = call('ZRANGE', K.queue, from, to), {}
@@ -295,7 +472,7 @@ local function placesAt(from, to)
   for i = 1, #ids do owners[i] = sub(ids[i], 1, 26) end
   return ids, call('HMGET', K.places, unpack(owners))
 end
-local function hintLast()
+function hintLast()
   local ids, places = placesAt(-100, -1)
   local last
   for i = 1, #ids do
@@ -318,276 +495,52 @@ function hintLater(px)
   end
   if e and e.mode ~= 'p' then notify(e, string.format('%d', math.min(px, 86400000))) end
 end
-local function hintFirst()
+function hintFirst()
   local e, why = first(false, false)
   if e and e.mode ~= 'p' then notify(e) end
   if why == 'more' then hintLast() end
 end
-local function wrote(grant)
-  local most = grant and sub(grant, 61, 76)
-  return most == '' and sub(grant, 28, 43) or most
+function serveMore()
+  local e, why = serve(false)
+  if why == 'more' and not handed then hintLast() end
+  return e, why
 end
-local function remember(grant, abandoned)
-  local text, most = sub(grant, 1, 58) .. 'F', wrote(grant)
-  if abandoned or most ~= sub(grant, 28, 43) then text = sub(grant, 1, 58) .. 'f' .. (abandoned and '!' or ' ') .. most end
-  call('SET', K.grant, text, 'KEEPTTL')
 end
-local function record(value, ttl, fence, state)
-  local grantKey, keep = K.grant, ttl + KEEP + (fence > stamp and math.ceil((fence - stamp) / 1000) or 0)
-call('SET', grantKey, sub(value, 1, 26) .. ' ' .. fence .. ' ' .. sub(stamp, 1, 13) .. ' ' .. state, 'PX', keep)
-end
-local function hold(value, ttl, fence, state)
-  local lockKey, grantKey, keep = K.lock, K.grant, ttl + KEEP + (fence > stamp and math.ceil((fence - stamp) / 1000) or 0)
-call('SET', lockKey, value, 'PX', ttl)
-call('SET', grantKey, sub(value, 1, 26) .. ' ' .. fence .. ' ' .. sub(stamp, 1, 13) .. ' ' .. state, 'PX', keep)
-end
-local function choose(r, least, newest)
-  if r.fence then
-    local n, floor = allow(r.fence, least, r.fences, r.how == 'restore' and r.how, newest)
-    if n then cover(r.fence) end
-    return n and r.fence, n or floor
-  end
-  return mint(r.fences, newest or least), r.fences
-end
-local function unfinished(grant)
-  return grant and (string.find(sub(grant, 59, 59), '[hmHM]') ~= nil or sub(grant, 60, 60) == '!') or false
-end
-local function mintFor(newest)
-  local ok, fence = pcall(mint, 1, newest)
-  if ok then return fence end
-  local text = type(fence) == 'table' and fence.err or fence
-  if not string.find(text, 'HASPDATA', 1, true) then error(fence, 0) end
-end
-local function unqueue(value)
-  call('ZREM', K.queue, value)
-  call('HDEL', K.places, sub(value, 1, 26))
-end
-local function handOff(e, newest, most, abandoned)
-  local none = string.rep('0', 16)
-  local fence, state = newest or none, 'C'
-  if e.proposes == '' then
-    fence, state = mintFor(newest), 'c'
-    if not fence then return false end
-    most = fence
-  end
-  unqueue(e.value)
-  hold(e.value, e.claim, fence, state .. (abandoned and '!' or ' ') .. (most or none) .. ' ' .. e.number .. ' ' .. e.place .. ' '
-    .. sub(e.value, 28))
-  handed = tonumber(e.claim)
-  return true
-end
-local function unclaimed(place) return (string.gsub(place, '^(%d+ %d+ %d+ %aP?S?%d*) ', '%1! ')) end
-local function restore(grant, abandoned)
-  local number, place, label = string.match(grant, '^(%S+) (%d+ %d+ %d+ %aP?S?%d* %S+) (.*)$', 78)
-  local value = sub(grant, 1, 26) .. ' ' .. label
-  local e = entry(value, number, place)
-  local fence = sub(grant, 28, 43)
-  local px = KEEP + (fence > stamp and math.ceil((fence - stamp) / 1000) or 0)
-  later(K.grant, px) -- takes no memory, and after it nothing is refused for that
-  remember(grant, abandoned)
-  call('ZADD', K.queue, number, value)
-  call('HSET', K.places, sub(grant, 1, 26), unclaimed(place),
-    '!', strike(call('HGET', K.places, '!') or '', e.inbox, sub(grant, 45, 57)))
-  outlast(K.queue, e.patience + LINGER)
-  outlast(K.places, e.patience + LINGER)
-end
-local function sound(grant)
-  if grant and string.find(grant, '^%w+ %d+ %d+ [hmcsfHMCSF]') == 1 and sub(grant, 27, 27) == ' '
-    and sub(grant, 44, 44) == ' ' and sub(grant, 58, 58) == ' ' then
-    return grant
-  end
-  return false
-end
-local function join(r)
-  if not r.place or r.gone then return end
-  local mine = call('ZSCORE', K.queue, r.value)
-  if mine then
-    alive(mine)
-  else
-    local last = call('ZRANGE', K.queue, -1, -1, 'WITHSCORES')[2] or '0'
-    call('ZADD', K.queue, string.format('%.0f', counted('queue', last) + 1), r.value)
-  end
-  call('HSET', K.places, sub(r.value, 1, 26), sub(stamp, 1, 13) .. ' ' .. r.place)
-  outlast(K.queue, r.patience + LINGER)
-  outlast(K.places, r.patience + LINGER)
-end
-local function refuse(r, why, cut, least)
-  local ahead = call('ZRANK', K.queue, r.value) or call('ZCARD', K.queue)
-  local cur, left, grant = r.cur, call('PTTL', K.lock), r.grant
-  local head = grant and sub(grant, 1, 59)
-  if ours then cur, left, head = holder(r.limit, left) end
-  if r.fence and not least then
-    local newest = grant and sub(grant, 28, 43)
-    if r.limit then newest = ours and ours.wrote or wrote(grant) end
-    local _
-    _, least = allow(r.fence, newest, 1)
-  end
-  cut = cut or handed and 3 or 0
-  return {r.gone and 2 or why, cur and sub(cur, 1, 600) or '', left, ahead, head or '', cut, least or ''}
-end
-local function granted(r, fence, abandoned, n, write)
-  write(r.value, r.ttl, fence, abandoned and r.state .. '!' or r.state)
-  return {1, fence, abandoned and 1 or 0, 0, n}
-end
-local function asAgain(r, grant)
-  local ttl, state = r.ttl, grant and sub(grant, 59, 59)
-  local newest = grant and sub(grant, 28, 43)
-  local mine = grant and sub(grant, 1, 26) == sub(r.value, 1, 26) and state ~= 'F' and state ~= 'f'
-  local abandoned = mine and sub(grant, 60, 60) == '!'
-  if not mine or state == 'c' or state == 'C' then -- not claimed yet, or nobody knows
-    if r.fence then
-      local n, least = allow(r.fence, newest, r.fences)
-      if not n then return refuse(r, 3, nil, least) end
-      later(K.lock, ttl)
-      cover(r.fence)
-      return granted(r, r.fence, abandoned, n, record)
-    end
-    later(K.lock, ttl)
-    if state == 'c' and mine and r.fences == 1 then return granted(r, newest, abandoned, 1, record) end
-    return granted(r, mint(r.fences, newest), abandoned, r.fences, record)
-  end
-  local keep = ttl + KEEP
-  if r.how == 'raise' and r.fence ~= newest then
-    local n, least = allow(r.fence, newest, 1, 'raise')
-    if not n then return refuse(r, 3, nil, least) end
-    later(K.lock, ttl)
-    cover(r.fence)
-    newest = r.fence
-    call('SET', K.grant, sub(grant, 1, 27) .. newest .. sub(grant, 44, 58) .. r.state .. (abandoned and '!' or ''), 'KEEPTTL')
-    keep = keep + (newest > stamp and math.ceil((newest - stamp) / 1000) or 0)
-  end
-  later(K.lock, ttl)
-  later(K.grant, keep)
-  local left = call('PTTL', K.lock)
-  if left > longest then left = longest end
-  return {1, newest, abandoned and 1 or 0, left, 1}
-end
-local function try(r)
-  ours, r.fences = nil, tonumber(r.fences or 1)
-  caller = r.place and string.match(r.place, '%S+$')
-  local got = call('MGET', K.lock, K.grant, K.gone)
-  local cur, grant = got[1], got[2]
-  if grant and not sound(grant) then counted('grant', grant, true) end
-  r.cur, r.grant, r.gone = cur, grant, got[3]
-  local state = grant and sub(grant, 59, 59)
-  if r.limit or state == 's' or state == 'S' or cur and sub(cur, 1, 27) == 'SHAREDLEASESAREINHASPSHARE ' then
-    if not tryShared then slowShared() end
-    return tryShared(r) or try(r) -- it is free now
-  end
-  if cur == r.value and not r.gone then return asAgain(r, grant) end
-  if cur or r.gone then
-    join(r)
-    return refuse(r, 0)
-  end
-  local kind = call('TYPE', K.lock).ok
-  if kind ~= 'none' then return {-1, kind} end
-  local newest, abandoned = grant and sub(grant, 28, 43), unfinished(grant)
-  if state == 'c' or state == 'C' then restore(grant, abandoned) end
-  local mine = call('ZSCORE', K.queue, r.value)
-  local me = mine and r.value
-  local e, why = first(me, true)
-  if e and e.value ~= r.value then
-    if not why and e.limit then
-      if not tryShared then slowShared() end
-      serveFree(e, grant, abandoned, me)
-    elseif not why then
-      if not handOff(e, newest, wrote(grant), abandoned) then mint(1, newest) end
-      r.cur, r.grant = e.value, call('GET', K.grant)
-    end
-    join(r)
-    return refuse(r, 0, why and 1)
-  elseif not e and why then
-    join(r)
-    return refuse(r, 0, 2)
-  end
-  local fence, n = choose(r, newest)
-  if not fence then
-    join(r)
-    return refuse(r, 3, nil, n)
-  end
-  if mine then
-    unqueue(r.value)
-    handed = r.ttl -- the next in the queue did not see that
-  end
-  return granted(r, fence, abandoned, n, hold)
-end
-local function release(r)
-  local value, owner = r.value, sub(r.value, 1, 26)
-  ours = nil
-  local got = call('MGET', K.lock, K.grant) -- nothing where it is no string: not ours
-  local cur, grant = got[1], sound(got[2])
-  local state = grant and sub(grant, 59, 59) or ''
-  local pending = grant and sub(grant, 1, 26) == owner and string.find(state, '[cC]') -- never came for it
-  if state == 's' or state == 'S' or cur and sub(cur, 1, 27) == 'SHAREDLEASESAREINHASPSHARE ' then
-    if not tryShared then slowShared() end
-    return releaseShared(r, cur, grant)
-  end
-  local abandoned = grant and sub(grant, 60, 60) == '!'
-  if cur == value then
-    local newest = grant and sub(grant, 28, 43)
-    if not pending then
-      if r.ending == 'unclaimed' or r.upTo and newest and newest > r.upTo then return 0 end
-      abandoned = r.ending == 'unfinished' and grant or abandoned and r.ending == 'unused'
-    end
-    local keep = grant
-    call('DEL', K.lock, keep and K.lock or K.grant)
-    if keep then remember(grant, abandoned) end
-    if r.tombstone then call('SET', K.gone, '', 'PX', r.tombstone) end
-    if call('EXISTS', K.queue) == 0 then return 1 end
-    if not votes() then return 1 end
-    local e, why = first(false, true)
-    if e and not why then
-      if e.limit then
-        if not tryShared then slowShared() end
-        why = serveFree(e, grant, abandoned, false)
-      elseif not handOff(e, newest, wrote(grant), abandoned) then
-        why = 'mute'
-      end
-    end
-    if why == 'more' and not handed then hintLast() end
-    return why == 'mute' and 3 or 1
-  end
-  local rank = call('ZRANK', K.queue, value)
-  if rank or pending then unqueue(value) end
-  if pending then remember(grant, abandoned) end -- or its place would come back
-  if r.tombstone then redis.pcall('SET', K.gone, '', 'PX', r.tombstone) end
-  if (rank == 0 or pending) and votes() then hintFirst() end
-  return (rank or pending) and 2 or 0
-end
-function slowShared()
-local FREE = 4398046511104 -- 2^42; no limit is above a quarter of it
-local function smallest()
+function sharing()
+  if lease then return end
+  serving()
+function smallest()
   local front = call('ZRANGE', K.room, 0, 0, 'WITHSCORES')
-  local limit = tonumber(front[2] or FREE)
-  return limit < FREE / 2 and limit or math.huge, #front > 0
+  local limit = tonumber(front[2] or 4398046511104)
+  return limit < 4398046511104 / 2 and limit or math.huge, #front > 0
 end
-local function opens(limit, n, least)
+function opens(limit, n, least)
   local room = limit and math.min(least, limit > 0 and limit or math.huge)
   local at = room and n < math.huge and n >= room and n - room or -1
   local last = call('ZRANGE', K.shares, at, at, 'WITHSCORES')
   return last[1], tonumber(last[2])
 end
-local function take(limit)
-  local back = call('ZRANGE', K.room, -1, -1, 'WITHSCORES')
-  local number = 0
-  if back[2] then number = tonumber(back[2]) > FREE / 2 and back[1] or call('ZCARD', K.room) end
-  call('ZADD', K.room, string.format('%.0f', limit), number)
-  return number
-end
-local function fits(limit)
-  if ours.n == 0 then return true end
-  return limit ~= nil and ours.n < ours.least and (limit == 0 or ours.n < limit)
-end
-local function lease(text)
+function lease(text)
   local fence, since, state, limit, slot, mark, place =
     string.match(text, '^(%d+) (%d+) (%a) (%d+) (%d+) (%d) ?(.*)$')
   if not fence then counted('held', text, true) end
   return {fence = fence, since = since, state = state, limit = tonumber(limit), slot = tonumber(slot),
     mark = mark == '1', place = place, pending = state == 'c' or state == 'C'}
 end
-local function write(value, l)
-  local limit, mark, place = string.format('%.0f', l.limit), l.mark and 1 or 0, l.place ~= '' and ' ' .. l.place or ''
-  call('HSET', K.held, value, l.fence .. ' ' .. l.since .. ' ' .. l.state .. ' ' .. limit .. ' ' .. l.slot .. ' ' .. mark .. place)
+local function restore(leases)
+  local queue, places, patience, strikes = {}, {}, 0, call('HGET', K.places, '!') or ''
+  for _, l in ipairs(leases) do
+    local number, place = string.match(l.place, '^(%S+) (.*)$')
+    local e = entry(l.value, number, place)
+    queue[#queue + 1], queue[#queue + 2] = number, l.value
+    places[#places + 1], places[#places + 2] = sub(l.value, 1, 26), string.gsub(place, '^(%d+ %d+ %d+ %aP?S?%d*) ', '%1! ')
+    strikes = strike(strikes, e.inbox, l.since)
+    patience = math.max(patience, e.patience)
+  end
+  call('ZADD', K.queue, unpack(queue))
+  call('HSET', K.places, '!', strikes, unpack(places))
+  outlast(K.queue, patience + 60000)
+  outlast(K.places, patience + 60000)
 end
 local function reap(all)
   local size = 1
@@ -598,361 +551,247 @@ local function reap(all)
       over[#over + 1] = ids[i]
     end
     if #over == 0 or not all and call('PTTL', K.lock) == -1 then return true end
-    local leases, strikes = call('HMGET', K.held, unpack(over)), nil
-    local free, queue, places, patience = {}, {}, {}, 0
+    local leases, unclaimed = call('HMGET', K.held, unpack(over)), {}
     call('ZREM', K.shares, unpack(over)) -- takes no memory, and after it nothing is refused for that
     call('HDEL', K.held, unpack(over))
     for i = 1, #over do
       local l = leases[i] and lease(leases[i])
-      if l and l.limit > 0 then
-        free[#free + 1], free[#free + 2] = FREE - l.slot, l.slot
-        if l.mark or not l.pending then ours.mark = true end
-      end
-      if l and l.pending then
-        local number, place = string.match(l.place, '^(%S+) (.*)$')
-        local e = entry(over[i], number, place)
-        queue[#queue + 1], queue[#queue + 2] = number, over[i]
-        places[#places + 1], places[#places + 2] = sub(over[i], 1, 26), unclaimed(place)
-        strikes = strike(strikes or call('HGET', K.places, '!') or '', e.inbox, l.since)
-        patience = math.max(patience, e.patience)
+      if l then
+        l.value, l.over = over[i], true
+        leave(l)
+        if l.pending then unclaimed[#unclaimed + 1] = l end
       end
     end
-    if #free > 0 then call('ZADD', K.room, unpack(free)) end
-    if #queue > 0 then
-      call('ZADD', K.queue, unpack(queue))
-      call('HSET', K.places, '!', strikes, unpack(places))
-      outlast(K.queue, patience + LINGER)
-      outlast(K.places, patience + LINGER)
-    end
-    ours.stale = true
+    if #unclaimed > 0 then restore(unclaimed) end
+    known.stale = true
     if #over < size then return true end
     size = 100
   end
   return false
 end
-local function vacate()
-  call('DEL', K.lock, K.shares, K.held, K.room)
-  ours.lock, ours.n, ours.least, ours.stale = nil, 0, math.huge, true
-end
-local function survey(cur, grant, abandoned)
-  local side = sub(K.queue, 12)
-  K.shares, K.held, K.room = 'hasp.shares:' .. side, 'hasp.held:' .. side, 'hasp.room:' .. side
-  local state = grant and sub(grant, 59, 59)
-  local was = state == 's' or state == 'S'
-  ours = {n = 0, least = math.huge, newest = grant and sub(grant, 28, 43), wrote = wrote(grant), mark = abandoned,
-    mute = state == 'S', px = 0, grant = grant, stale = false}
-  local done
-  if cur and sub(cur, 1, 27) == 'SHAREDLEASESAREINHASPSHARE ' then
-    ours.lock = cur
-    if call('HGET', K.held, '!') ~= sub(cur, 28) then
-      ours.n = math.huge
-      return true
-    end
-    done = reap(false)
-  elseif not cur and was then
-    done = reap(true)
-  else
-    return true
+function expire(leaving)
+  local grant = known.grant
+  if not known.lock and string.find(sub(grant, 59, 59), '[cC]') then
+    later(K.grant, KEEP + (known.newest > stamp and math.ceil((known.newest - stamp) / 1000) or 0))
+    local place, label = string.match(grant, '^(%S+ %d+ %d+ %d+ %aP?S?%d* %S+) (.*)$', 78)
+    local value = sub(grant, 1, 26) .. ' ' .. label
+    known.left, known.stale = value == leaving, true
+    if not known.left then restore({{value = value, since = sub(grant, 45, 57), place = place}}) end
+    return
   end
-  ours.n = call('ZCARD', K.shares)
-  if ours.n == 0 and cur and not ours.stale then
-    ours.n = math.huge -- it was never empty
-  elseif ours.n == 0 then
+  known.cut = not reap(not known.shared)
+  known.n = call('ZCARD', K.shares)
+  if known.n == 0 and known.shared and not known.stale then
+    known.n = math.huge -- it was never empty
+  elseif known.n == 0 and (known.shared or not known.lock) then
     vacate()
-  elseif ours.lock then
-    ours.least, ours.room = smallest()
-  end
-  return done
-end
-local function save()
-  if ours.alone or not ours.stale and ours.px == 0 then return end
-  local zero, px = string.rep('0', 16), ours.px
-  local newest, most = ours.newest or zero, ours.wrote or zero
-  local text = 'SHAREDLEASESAREINHASPSHARE ' .. newest .. ' ' .. sub(stamp, 1, 13) .. ' ' .. (ours.mute and 'S' or 's')
-    .. (ours.mark and '!' or ' ') .. most
-  if ours.lock then
-    if px > 0 then later(K.lock, px) end
-    if not ours.grant then px = math.max(px, call('PTTL', K.lock)) end
-    if ours.stale and ours.grant then
-      call('SET', K.grant, text, 'KEEPTTL')
-    elseif ours.stale then
-      call('SET', K.grant, text, 'PX', px + KEEP + (newest > stamp and math.ceil((newest - stamp) / 1000) or 0))
-    end
-    if px > 0 then
-      later(K.grant, px + KEEP + (newest > stamp and math.ceil((newest - stamp) / 1000) or 0))
-      outlast(K.shares, px + KEEP)
-      outlast(K.held, px + KEEP)
-      if ours.room then outlast(K.room, px + KEEP) end
-    end
-  elseif ours.grant and ours.n > 0 then -- more to reap than one script should
-    call('SET', K.grant, text, 'KEEPTTL')
-  elseif ours.grant and true then
-    remember(text, ours.mark)
-  elseif ours.grant then
-    call('DEL', K.grant)
+  elseif known.shared then
+    known.least, known.room = smallest()
   end
 end
-local function add(value, fence, state, limit, px, since, place)
-  if not ours.lock then
-    ours.lock = 'SHAREDLEASESAREINHASPSHARE ' .. stamp
-    call('SET', K.lock, ours.lock, 'PX', px)
-    call('DEL', K.shares, K.held, K.room)
+end
+local function trying()
+local function join(r)
+  if not r.place or r.gone then return end
+  local mine = call('ZSCORE', K.queue, r.value)
+  if mine then
+    alive(mine)
+  else
+    local last = call('ZRANGE', K.queue, -1, -1, 'WITHSCORES')[2] or '0'
+    call('ZADD', K.queue, string.format('%.0f', counted('queue', last) + 1), r.value)
   end
-  if ours.n == 0 then call('HSET', K.held, '!', sub(ours.lock, 28)) end
-  local l = {fence = fence, since = since or sub(stamp, 1, 13), state = state, limit = limit, slot = 0,
-    mark = ours.mark, place = place or ''}
-  if limit > 0 then
-    l.slot = take(limit)
-    ours.mark, ours.room = false, true
+  call('HSET', K.places, sub(r.value, 1, 26), sub(stamp, 1, 13) .. ' ' .. r.place)
+  outlast(K.queue, r.patience + 60000)
+  outlast(K.places, r.patience + 60000)
+end
+local function refuse(r, why, cut, least)
+  local ahead = call('ZRANK', K.queue, r.value) or call('ZCARD', K.queue)
+  local value, left, head = holder(r.limit)
+  if r.fence and not least then
+    local _
+    _, least = allow(r.fence, r.limit and known.wrote or known.newest, 1)
   end
-  call('ZADD', K.shares, string.format('%.0f', ms + px), value)
-  write(value, l)
-  ours.n, ours.least, ours.px = ours.n + 1, math.min(ours.least, limit > 0 and limit or math.huge), math.max(ours.px, px)
-  if not ours.newest or fence > ours.newest then ours.newest = fence end
-  ours.mute, ours.stale = ours.mute or (state == 'm' or state == 'M'), true
-  return l
+  cut = cut or handed and 3 or 0
+  return {r.gone and 2 or why, sub(value, 1, 600), left, ahead, head, cut, least or ''}
 end
-local function handTo(e)
-  if not e.limit then
-    if not handOff(e, ours.newest, ours.wrote, ours.mark) then return false end
-    ours.alone = e.value
-    return true
-  end
-  local fence, state = string.rep('0', 16), 'C'
-  if e.proposes == '' then fence, state = mintFor(ours.newest), 'c' end
-  if not fence then return false end
-  unqueue(e.value)
-  add(e.value, fence, state, e.limit, tonumber(e.claim), nil, e.number .. ' ' .. e.place)
-  handed = math.max(handed or 0, tonumber(e.claim))
-  return true
-end
-local function serve(me)
-  local at
-  for _ = 1, 32 do
-    local e, why
-    e, why, at = first(me, true, fits, at)
-    if not e or why or e.value == me then return e, why end
-    if ours.alone or not fits(e.limit) then return e, 'shut' end
-    if not handTo(e) then return e, 'mute' end
-    if ours.alone then return e, 'shut' end
-  end
-  return nil, 'more'
-end
-local function serveMore()
-  local e, why = serve(false)
-  if why == 'more' and not handed then hintLast() end
-  return e, why
-end
-function serveFree(e, grant, abandoned, me)
-  survey(nil, nil, abandoned)
-  ours.newest, ours.wrote, ours.grant = grant and sub(grant, 28, 43), wrote(grant), call('EXISTS', K.grant) == 1
-  local _, why = nil, 'mute'
-  if handTo(e) then _, why = serve(me) end
-  save()
-  return why
-end
-function holder(limit, left)
-  if ours.alone then return ours.alone, left, sub(call('GET', K.grant), 1, 59) end
-  if not ours.lock then return nil, left, '' end
-  local last, at = opens(limit, ours.n, ours.least)
-  local text = ours.n < math.huge and last and call('HGET', K.held, last)
-  if not text then return ours.lock, left, '' end
-  if left >= 0 then left = math.max(1, at - ms) end
-  return last, left, sub(last, 1, 27) .. string.match(text, '^%d+ %d+ %a %d+ %d+')
-end
-local function shares(l, left, n)
+local function granted(l, left, n)
   if left > longest then left = longest end
-  return {1, l.fence, l.mark and 1 or 0, left, n, tonumber(l.slot)}
+  return {1, l.fence, l.mark and 1 or 0, left, n, l.slot}
+end
+local function choose(r, l, how)
+  local n, floor = r.fences
+  if r.fence then
+    local above = r.limit and known.wrote or known.newest
+    if how == 'raise' then n, above = 1, l.fence end
+    n, floor = allow(r.fence, above, n, how, known.newest)
+    if not n then return nil, floor end
+  end
+  if l then later(K.lock, r.ttl) end -- takes no memory, and after it nothing is refused for that
+  if r.fence then
+    cover(r.fence)
+    return r.fence, n
+  end
+  return mint(r.fences, known.newest), r.fences
 end
 local function standing(r, l)
-  local value, ttl = r.value, r.ttl
-  local ends = tonumber(call('ZSCORE', K.shares, value) or 0)
-  if ends <= ms and call('PTTL', K.lock) ~= -1 then return nil end
-  if r.how == 'convert' and (l.pending or r.fence and l.fence < r.fence) then return refuse(r, 0) end
-  local n, changed = 1, l.pending
-  local raised = r.how == 'raise' and r.fence ~= l.fence
-  if r.fence and (l.pending or raised) then
-    local least
-    if l.pending then
-      n, least = allow(r.fence, ours.wrote, r.fences, nil, ours.newest)
-    else
-      n, least = allow(r.fence, l.fence, 1, 'raise')
+  local value, ttl, n, left = r.value, r.ttl, 1
+  local claims = l.pending or l.unknown
+  local raises = r.how == 'raise' and not claims and r.fence ~= l.fence
+  if raises or claims and (r.fence or r.fences > 1 or l.state ~= 'c') then
+    local fence
+    fence, n = choose(r, l, raises and 'raise')
+    if not fence then return refuse(r, 3, nil, n) end
+    l.fence = fence
+  else
+    later(K.lock, ttl)
+  end
+  if claims or raises then l.state, l.place = r.state, '' end
+  if claims then l.since = sub(stamp, 1, 13) end
+  if l.pending and l.limit == 0 then l.mark = known.mark end -- one beside it may not have finished since
+  if l.limit then
+    left = math.max(l.ends - ms, ttl)
+    if left == ttl then call('ZADD', K.shares, string.format('%.0f', ms + ttl), value) end
+    if claims or raises then write(value, l) end
+    known.px = math.max(known.px, ttl)
+    if call('EXISTS', K.queue) == 1 then
+      serving()
+      serveMore()
     end
-    if not n then return refuse(r, 3, nil, least) end
+  else
+    left = claims and 0 or call('PTTL', K.lock)
+    if claims or raises then write(value, l, math.max(ttl, left)) else later(K.grant, ttl + KEEP) end
   end
-  later(K.lock, ttl) -- takes no memory, and after it nothing is refused for that
-  if r.fence and (l.pending or raised) then
-    cover(r.fence)
-    l.fence, l.state, changed = r.fence, l.pending and 'C' or l.state, true
-  end
-  if l.pending then
-    if not r.fence and not (l.state == 'c' and r.fences == 1) then
-      l.fence, n = mint(r.fences, ours.newest), r.fences
-    end
-    l.state, l.place, l.pending = r.state, '', false
-    if l.limit == 0 then l.mark = ours.mark end -- one beside it may not have finished since
-    ours.mute = ours.mute or (r.state == 'm' or r.state == 'M')
-  end
-  if ms + ttl > ends then
-    ends = ms + ttl
-    call('ZADD', K.shares, string.format('%.0f', ends), value)
-  end
-  if changed then
-    write(value, l)
-    if not ours.newest or l.fence > ours.newest then ours.newest = l.fence end
-    ours.stale = true
-  end
-  ours.px = math.max(ours.px, ttl)
-  if call('EXISTS', K.queue) == 1 then serveMore() end
-  save()
-  return shares(l, ends - ms, n)
+  return granted(l, left, n)
 end
-local function convert(r, grant)
-  local value, state, fence = r.value, grant and sub(grant, 59, 59), grant and sub(grant, 28, 43)
-  if not state or sub(grant, 1, 26) ~= sub(value, 1, 26) or not string.find(state, '[hmHM]') or r.fence and fence < r.fence then
-    ours = nil
-    return refuse(r, 0)
-  end
+local function convert(r, l)
   later(K.lock, r.ttl) -- takes no memory, and after it nothing is refused for that
   local left = call('PTTL', K.lock)
   if left < 0 then left = r.ttl end
-  ours.lock, ours.mark = 'SHAREDLEASESAREINHASPSHARE ' .. stamp, false
-  call('SET', K.lock, ours.lock, 'KEEPTTL')
+  known.lock, known.shared, known.n, known.least, known.mark = 'SHAREDLEASESAREINHASPSHARE ' .. stamp, true, 0, math.huge, false
+  call('SET', K.lock, known.lock, 'KEEPTTL')
   call('DEL', K.shares, K.held, K.room)
-  local l = add(value, fence, state, r.limit, left, sub(grant, 45, 57))
+  l = give(r.value, l.fence, l.state, r.limit, left, nil, sub(known.grant, 45, 57))
+  serving()
   serveMore()
-  save()
-  return shares(l, left, 1)
+  return granted(l, left, 1)
 end
-function tryShared(r)
-  local value, cur, grant, gone, limit = r.value, r.cur, r.grant, r.gone, tonumber(r.limit)
-  r.ttl, r.limit = tonumber(r.ttl), limit
-  local state = grant and sub(grant, 59, 59)
-  local abandoned
-  if not cur or sub(cur, 1, 27) == 'SHAREDLEASESAREINHASPSHARE ' then abandoned = unfinished(grant) end
-  local done = survey(cur, grant, abandoned)
-  if cur and sub(cur, 1, 27) ~= 'SHAREDLEASESAREINHASPSHARE ' then
-    if cur == value and not gone and r.how == 'convert' then return convert(r, grant) end
-    ours = nil
-    if cur ~= value and r.how ~= 'convert' then join(r) end
-    return refuse(r, 0)
-  end
-  local text = ours.lock and ours.n < math.huge and not gone and call('HGET', K.held, value)
-  if text then
+function try(r)
+  local value, converts = r.value, r.how == 'convert'
+  r.limit, r.fences = tonumber(r.limit), tonumber(r.fences or 1)
+  if r.limit then r.ttl = tonumber(r.ttl) end
+  caller = r.place and string.match(r.place, '%S+$')
+  local got = call('MGET', K.lock, K.grant, K.gone)
+  if got[2] and not sound(got[2]) then counted('grant', got[2], true) end
+  r.gone = got[3]
+  survey(got[1], got[2])
+  local l = not r.gone and leaseOf(value)
+  if l and not l.over then
     local answer
-    if limit then
-      answer = standing(r, lease(text))
-    elseif tonumber(call('ZSCORE', K.shares, value) or 0) > ms or call('PTTL', K.lock) == -1 then
-      answer = refuse(r, 0) -- overtaken by the request that converted the lease
+    local same = (l.limit == nil) == (r.limit == nil)
+    if converts and (l.pending or l.unknown or r.fence and l.fence < r.fence) or not same and not converts then
+      answer = refuse(r, 0) -- overtaken, of one that asks in another mode, by the request that converted the lease
+    else
+      answer = (same and standing or convert)(r, l)
     end
-    if answer then
-      save()
-      return answer
-    end
+    save()
+    return answer
   end
-  if gone or r.how == 'convert' then
+  if r.gone or converts or known.lock and not known.shared then
+    if not converts then join(r) end
     save()
     return refuse(r, 0)
   end
-  if not ours.lock then
-    local kind = call('TYPE', K.lock).ok
-    if kind ~= 'none' then return {-1, kind} end
-    if state == 'c' or state == 'C' then restore(grant, abandoned) end
-  end
-  local mine = call('ZSCORE', K.queue, value)
-  local _, why, low = nil, 'more', nil
-  if done then _, why = serve(mine and value) end
-  local cut = why == 'more' and (handed and 3 or 2) or why == 'mute' and 1 or nil
-  if not why and not limit and ours.n == 0 then
-    save()
-    return nil
-  elseif not why and fits(limit) then
-    local fence, n = choose(r, ours.wrote, ours.newest)
+  if known.type then return {-1, known.type} end
+  local mine, why, cut, fence, n = call('ZSCORE', K.queue, value), 'more'
+  serving()
+  if not known.cut then why = select(2, serve(mine and value)) end
+  if not why and fits(r.limit) then
+    fence, n = choose(r, nil, r.how == 'restore' and r.how)
     if fence then
       if mine then unqueue(value) end
-      local l = add(value, fence, r.state, limit, r.ttl)
-      if call('EXISTS', K.queue) == 1 then
+      l = give(value, fence, r.state, r.limit, r.ttl)
+      if not r.limit then
+        if mine then handed = r.ttl end -- the next in the queue did not see that
+      elseif call('EXISTS', K.queue) == 1 then
         serveMore()
         handed = handed or 0 -- whoever is first now does not know when there will be room for it
       end
       save()
-      return shares(l, 0, n)
+      return granted(l, 0, n)
     end
-    low = n
   end
   save()
+  if why == 'poor' then mint(1, known.newest) end -- says what is wrong
+  if why == 'more' then cut = handed and 3 or 2 elseif why == 'mute' then cut = 1 end
   join(r)
-  return refuse(r, low and 3 or 0, cut, low)
+  return refuse(r, n and 3 or 0, cut, n)
 end
-function releaseShared(r, cur, grant)
-  local value, ending = r.value, r.ending
-  local alone = cur and sub(cur, 1, 27) ~= 'SHAREDLEASESAREINHASPSHARE '
-  local done = survey(cur, grant, unfinished(grant))
-  local text = ours.n < math.huge and (ours.lock or alone) and call('HGET', K.held, value)
-  local l, result, rank, ends = text and lease(text), 0, nil, nil
-  if l and not l.pending and (ending == 'unclaimed' or r.upTo and l.fence > r.upTo) then
+end
+local function releasing()
+function release(r)
+  local value, result, ends, rank = r.value, 0, nil, nil
+  local got = call('MGET', K.lock, K.grant) -- nothing where it is no string: not ours
+  survey(got[1], sound(got[2]), value)
+  local l = leaseOf(value)
+  if l and not l.pending and (r.ending == 'unclaimed' or r.upTo and l.fence and l.fence > r.upTo) then
     save()
     return 0
   end
   if l then
-    ends = tonumber(call('ZSCORE', K.shares, value) or 0)
-    call('ZREM', K.shares, value)
-    call('HDEL', K.held, value)
-    if alone or ends <= ms and call('PTTL', K.lock) ~= -1 then -- it was over
-      result = l.pending and 2 or 0
-    else
-      result = 1
+    ends, result = l.ends, l.over and (l.pending and 2 or 0) or 1
+    if l.limit then
+      call('ZREM', K.shares, value)
+      call('HDEL', K.held, value)
     end
-    if l.limit > 0 then
-      call('ZADD', K.room, FREE - l.slot, l.slot)
-      ours.least, ours.room = smallest()
-      local left = ending == 'unfinished' or result == 0 or ending == 'unused' and l.mark
-      if l.pending then left = l.mark end
-      if left and not ours.mark then ours.mark, ours.stale = true, true end
-    end
-    ours.n = ours.n - 1
+    leave(l, r.ending)
+    known.n, known.least = known.n - 1, known.room and smallest() or math.huge
+    if known.n == 0 then vacate() end
   else
     rank = call('ZRANK', K.queue, value)
-    if rank then
-      unqueue(value)
-      result = 2
-    end
+    if rank then unqueue(value) end
+    if rank or known.left then result = 2 end
   end
   if r.tombstone then
     local set = l and call or redis.pcall -- may fail where the server is full: a Try that comes late then keeps the key for its TTL
     set('SET', K.gone, '', 'PX', r.tombstone)
   end
-  if alone then
-    if ours.mark and ours.stale and grant and sub(grant, 1, 27) == 'SHAREDLEASESAREINHASPSHARE ' then
-      call('SET', K.grant, sub(grant, 1, 59) .. '!' .. sub(grant, 61), 'KEEPTTL')
-    end
-    ours = nil
-    if rank == 0 then hintFirst() end
-    return result
-  end
-  if ours.n == 0 and ours.lock then vacate() end
   local e, why
-  local may = done and call('EXISTS', K.queue) == 1
+  local alone = known.lock and not known.shared or known.type
+  local may = not known.cut and call('EXISTS', K.queue) == 1
   may = may and votes()
-  if may then e, why = serveMore() end
-  if not done then hintLast() end -- what is over is too much for one script
-  if ends and why == 'shut' and not ours.alone and not handed then
-    local _, at = opens(e.limit, ours.n, ours.least)
-    if at and at < ends then handed = math.max(1, at - ms) end -- its hint was to look when this lease ends
+  if may or known.cut then serving() end
+  if known.cut then
+    hintLast()
+  elseif may and alone then
+    if rank == 0 then hintFirst() end
+  elseif may then
+    e, why = serveMore()
+    local waits = why == 'shut' and known.shared and e
+    if waits and ends and not handed then
+      local _, at = opens(e.limit, known.n, known.least)
+      if at and at < ends then handed = math.max(1, at - ms) end -- its hint was to look when this lease ends
+    end
+    if waits and rank == 0 and e.mode ~= 'p' then notify(e) end -- it looks after the holders now
   end
   save()
-  if rank == 0 and why == 'shut' and e.mode ~= 'p' and not ours.alone then notify(e) end -- it looks after the holders now
-  return why == 'mute' and result == 1 and 3 or result
+  return (why == 'mute' or why == 'poor') and result == 1 and 3 or result
 end
 end
 function contended(kind, at)
   K = {lock = KEYS[keysAt], grant = KEYS[keysAt + 1], queue = KEYS[keysAt + 2], places = KEYS[keysAt + 3], gone = KEYS[keysAt + 4]}
-  if kind == 'try' then return try({
+  if kind == 'try' or kind == 'tryAny' or kind == 'propose' then
+    if not try then trying() end
+    if kind == 'try' then return try({
     value = ARGV[at + 1],
     ttl = ARGV[at + 2],
     state = ARGV[at + 3],
     keep = ARGV[at + 4]}) end
-  if kind == 'tryAny' then return try({
+    if kind == 'propose' then return try({
+    value = ARGV[at + 1],
+    ttl = ARGV[at + 2],
+    state = ARGV[at + 3],
+    fence = ARGV[at + 4]}) end
+    return try({
     value = ARGV[at + 1],
     ttl = ARGV[at + 2],
     state = ARGV[at + 3],
@@ -961,14 +800,11 @@ function contended(kind, at)
     how = ARGV[at + 6],
     limit = ARGV[at + 7] ~= '' and ARGV[at + 7] or nil,
     place = ARGV[at + 8] ~= '' and ARGV[at + 8] or nil,
-    patience = ARGV[at + 9]}) end
+    patience = ARGV[at + 9]})
+  end
+  if not release then releasing() end
   if kind == 'release' then return release({
     value = ARGV[at + 1]}) end
-  if kind == 'propose' then return try({
-    value = ARGV[at + 1],
-    ttl = ARGV[at + 2],
-    state = ARGV[at + 3],
-    fence = ARGV[at + 4]}) end
   if kind == 'withdraw' then return release({
     value = ARGV[at + 1],
     upTo = ARGV[at + 2]}) end
@@ -1010,9 +846,9 @@ elseif kind ~= 'releaseAny' then
   end
   local taken = cur and cur ~= value and sub(cur, 1, 27) ~= 'SHAREDLEASESAREINHASPSHARE ' -- and nobody waits
   if taken or inWay == 0 and (not was or sub(was, 59, 59) == 'F') then
-    local fence, known, least, n = kind == 'propose' and ARGV[at + 4], was and sub(was, 28, 43), nil, 1
+    local fence, had, least, n = kind == 'propose' and ARGV[at + 4], was and sub(was, 28, 43), nil, 1
     if fence then
-      n, least = allow(fence, known, 1)
+      n, least = allow(fence, had, 1)
     end
     if taken then
       local left, head = call('PTTL', lockKey), was and sub(was, 1, 59) or ''
@@ -1021,7 +857,7 @@ elseif kind ~= 'releaseAny' then
       return {3, '', -2, 0, '', 0, least}
     end
       if fence then cover(fence) end
-      fence = fence or mint(1, known)
+      fence = fence or mint(1, had)
       local state, keep = ARGV[at + 3], ttl + KEEP + (fence > stamp and math.ceil((fence - stamp) / 1000) or 0)
 call('SET', lockKey, value, 'PX', ttl)
 call('SET', grantKey, sub(value, 1, 26) .. ' ' .. fence .. ' ' .. sub(stamp, 1, 13) .. ' ' .. state, 'PX', keep)

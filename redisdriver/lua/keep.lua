@@ -10,7 +10,6 @@ local function look()
 end
 local caller -- nobody in particular, see batch.lua
 local K -- the keys of the queue at hand, see queue.lua
-local LINGER = 60000 -- ms a sidecar outlives what it belongs to
 local function later(key, px)
   if redis.REDIS_VERSION_NUM then -- since 7.0, like GT
     return call('PEXPIRE', key, px, 'GT')
@@ -21,26 +20,31 @@ end
 local function outlast(key, px)
   if later(key, px) == 0 and call('PTTL', key) == -1 then call('PEXPIRE', key, px) end
 end
-local function entry(value, number, place)
+local function alive(number, upTo)
+  upTo = upTo or call('HGET', K.places, '?')
+  if upTo and tonumber(number) <= tonumber(string.match(upTo, '^%S+')) then call('HDEL', K.places, '?') end
+end
+local entry, strike, notify
+function entry(value, number, place)
   local contact, patience, claim, mode, proposes, limit, missed, inbox =
     string.match(place, '^(%d+) (%d+) (%d+) (%a)(P?)S?(%d*)(!?) (%S+)$')
   return {value = value, number = number, contact = tonumber(contact), patience = tonumber(patience), claim = claim,
     mode = mode, inbox = inbox, place = place, proposes = proposes, limit = tonumber(limit), missed = missed}
 end
-local function notify(e, px)
+function strike(strikes, inbox, at)
+  local others = {}
+  for name, when in string.gmatch(strikes, '(%S+) (%d+);') do
+    if name ~= inbox and #others < 50 then others[#others + 1] = name .. ' ' .. when .. ';' end
+  end
+  return inbox .. ' ' .. at .. ';' .. table.concat(others)
+end
+function notify(e, px)
   local text = string.format('%03d', #e.value) .. e.value .. K.lock
   if px then text = '+' .. px .. ' ' .. text end
   local command = (e.mode == 'N' or e.mode == 'C') and 'SPUBLISH' or 'PUBLISH'
   local n = redis.pcall(command, e.inbox, text)
   if type(n) == 'table' then return nil end
   return n
-end
-local function strike(strikes, inbox, at)
-  local others = {}
-  for name, when in string.gmatch(strikes, '(%S+) (%d+);') do
-    if name ~= inbox and #others < 50 then others[#others + 1] = name .. ' ' .. when .. ';' end
-  end
-  return inbox .. ' ' .. at .. ';' .. table.concat(others)
 end
 local function struck(strikes, e)
   if e.missed ~= '' then return true end
@@ -58,15 +62,15 @@ local function unstrike(strikes)
   call('HDEL', K.places, '?')
   return strikes
 end
-local function beyond(known, at, me)
-  local number, time = string.match(known or '', '^(%S+) (%d+)$')
+local function beyond(upTo, at, me)
+  local number, time = string.match(upTo or '', '^(%S+) (%d+)$')
   if not number or tonumber(time) > ms or tonumber(time) + 1000 < ms then return nil end
   local mine = me and call('ZSCORE', K.queue, me)
   if mine and tonumber(mine) <= tonumber(number) then return nil, true end
   local rank = call('ZCOUNT', K.queue, '-inf', number)
   return rank > at and rank or nil
 end
-local function first(me, hint, fits, from)
+local function first(me, hint, can, from)
   local at, size, passed = from or 0, 1, nil
   for round = 1, 11 do
     local ids = call('ZRANGE', K.queue, at, at + size - 1, 'WITHSCORES')
@@ -91,7 +95,7 @@ local function first(me, hint, fits, from)
         if mine then return {value = me}, nil, at end
         at, passed = next or at + 1, ids[2 * i]
         if next then break end
-      elseif not hint or e.mode == 'p' or fits and not fits(e.limit) then
+      elseif not hint or e.mode == 'p' or can and not can(e.limit) then
         found = e
       else
         local n = notify(e)
@@ -116,17 +120,13 @@ local function first(me, hint, fits, from)
   end
   return nil, 'more'
 end
-local function alive(number, known)
-  known = known or call('HGET', K.places, '?')
-  if known and tonumber(number) <= tonumber(string.match(known, '^%S+')) then call('HDEL', K.places, '?') end
-end
-local FREE = 4398046511104 -- 2^42; no limit is above a quarter of it
-local function smallest()
+local smallest, opens
+function smallest()
   local front = call('ZRANGE', K.room, 0, 0, 'WITHSCORES')
-  local limit = tonumber(front[2] or FREE)
-  return limit < FREE / 2 and limit or math.huge, #front > 0
+  local limit = tonumber(front[2] or 4398046511104)
+  return limit < 4398046511104 / 2 and limit or math.huge, #front > 0
 end
-local function opens(limit, n, least)
+function opens(limit, n, least)
   local room = limit and math.min(least, limit > 0 and limit or math.huge)
   local at = room and n < math.huge and n >= room and n - room or -1
   local last = call('ZRANGE', K.shares, at, at, 'WITHSCORES')
@@ -174,8 +174,8 @@ for key = 1, #KEYS - 3, 4 do
     out[#out + 1] = place and 0 or -1
   end
   if outlives > 0 then
-    outlast(K.queue, outlives + LINGER)
-    outlast(K.places, outlives + LINGER)
+    outlast(K.queue, outlives + 60000)
+    outlast(K.places, outlives + 60000)
     local e, why = first(false, false)
     local mine, after = e and at[e.value], e and watch(e.limit) or 1
     if mine or after == 1 and (e or why) then out[mine or any] = after end

@@ -68,32 +68,53 @@ local contended
 local caller -- the inbox of the one that asks, if it is known
 local handed, hintLater -- ms after which the next in the queue is to look, see queue.lua; nil: it knows by itself
 
--- slow creates what a request needs when others are in its way.
+-- slow makes what a request needs when others are in its way, part by part as it is needed.
 local function slow()
   if not stamp then look() end
-  local K -- the keys of the request at hand, see queue.lua
-  local slowShared, ours, tryShared, releaseShared, serveFree, holder -- see held.lua and share.lua
+  local try, release
+  local serving, entry, strike, notify, serve, serveMore, hintFirst, hintLast
+  local sharing, lease, smallest, opens, expire
+  local K, known -- the keys of the request at hand, see queue.lua, and what is known of them, see key.lua
 <<template "queue" .>>
-<<template "hints" .>>
-<<template "grant" .>>
-<<template "try" .>>
-<<template "release" .>>
+<<template "key" .>>
 
--- slowShared creates what it needs when the key is shared, or may become so.
-function slowShared()
+-- serving makes what looks for the next in the queue.
+function serving()
+  if serve then return end
+<<template "first" .>>
+<<template "serve" .>>
+end
+
+-- sharing makes what a key needs that is shared, or where something expired.
+function sharing()
+  if lease then return end
+  serving()
 <<template "room" .>>
-<<template "held" .>>
-<<template "share" .>>
+<<template "expire" .>>
+end
+
+local function trying()
+<<template "try" .>>
+end
+
+local function releasing()
+<<template "release" .>>
 end
 
 -- contended carries out the request at hand.
 function contended(kind, at)
   K = {lock = KEYS[keysAt], grant = KEYS[keysAt + 1], queue = KEYS[keysAt + 2], places = KEYS[keysAt + 3], gone = KEYS[keysAt + 4]}
-  if kind == 'try' then return try(<<fields "try">>) end
-  if kind == 'tryAny' then return try(<<fields "tryAny">>) end
+  if kind == 'try' or kind == 'tryAny'<<if .Node>> or kind == 'propose'<<end>> then
+    if not try then trying() end
+    if kind == 'try' then return try(<<fields "try">>) end
+<<if .Node>>
+    if kind == 'propose' then return try(<<fields "propose">>) end
+<<end>>
+    return try(<<fields "tryAny">>)
+  end
+  if not release then releasing() end
   if kind == 'release' then return release(<<fields "release">>) end
 <<if .Node>>
-  if kind == 'propose' then return try(<<fields "propose">>) end
   if kind == 'withdraw' then return release(<<fields "withdraw">>) end
 <<end>>
   return release(<<fields "releaseAny">>)

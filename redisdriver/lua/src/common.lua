@@ -45,20 +45,19 @@ local run = string.match(call('INFO', 'server'), '\nrun_id:(' .. string.rep('%x'
 -- The numbered places of those that share a key with a limit. Each number that
 -- was ever given out is a member of room; the two ends of the set are what is asked
 -- for: at the front the smallest limit, at the back the smallest free number.
-local FREE = <<.Free>> -- 2^42; no limit is above a quarter of it
 
 -- smallest answers the smallest limit, math.huge for none, and whether there
 -- are numbers.
-local function smallest()
+function smallest()
   local front = call('ZRANGE', K.room, 0, 0, 'WITHSCORES')
-  local limit = tonumber(front[2] or FREE)
-  return limit < FREE / 2 and limit or math.huge, #front > 0
+  local limit = tonumber(front[2] or <<.Free>>)
+  return limit < <<.Free>> / 2 and limit or math.huge, #front > 0
 end
 
 -- opens answers whose lease must end before one of that limit (nil: Exclusive) can
 -- have the key beside n others, the smallest limit among which is least, and when it
 -- does; or, when it can now, who will be the last to end.
-local function opens(limit, n, least)
+function opens(limit, n, least)
   local room = limit and math.min(least, limit > 0 and limit or math.huge)
   local at = room and n < math.huge and n >= room and n - room or -1
   local last = call('ZRANGE', K.shares, at, at, 'WITHSCORES')

@@ -32,7 +32,7 @@ for i = 1, n do -- an earlier vote, or one that was not claimed, is not the leas
 end
 <<end>>
 
--- prolong does it for one of those who share a key, see held.lua, and says
+-- prolong does it for one of those who share a key, see key.lua, and says
 -- whether the lease stands.
 local function prolong(i)
   if not stamp then look() end

@@ -64,18 +64,18 @@ local function recall()
 end
 
 -- allow says how many fences, of n up to the proposed one, may be granted now, or nil;
--- and one that is no smaller than any fence of the key. known is the largest that is
--- known of it (nil: none is), and newest, for one that shares the key, whose known is
+-- and one that is no smaller than any fence of the key. had is the largest that is
+-- known of it (nil: none is), and newest, for one that shares the key, whose had is
 -- the largest that was granted Exclusive, the largest of all.
-local function allow(fence, known, n, how, newest)
+local function allow(fence, had, n, how, newest)
   recall()
-  local least = known
+  local least = had
 <<template "floor" .>>
   local low = fence <= least
   if how == 'restore' then
-    low, n = known and fence < known, 1
+    low, n = had and fence < had, 1
   elseif how == 'raise' then
-    low = fence < known
+    low = fence < had
   end
   if low or not near then return nil, least end
   local above = newest and newest > least and newest or least

@@ -4,6 +4,11 @@
 -- An Exclusive request for a key that is free, and the release of one that nobody
 -- waits for. All others go on behind this, in try.lua and release.lua.
 
+<<define "take">>
+call('SET', lockKey, value, 'PX', ttl)
+call('SET', grantKey, <<grant "value" "fence" (millis "stamp") "state">>, 'PX', keep)
+<<end>>
+
 local kind, at = ARGV[argsAt], argsAt
 local value = <<arg "value" "try propose tryAny release withdraw releaseAny">>
 local lockKey, grantKey, queueKey = KEYS[keysAt], KEYS[keysAt + 1], KEYS[keysAt + 2]
@@ -58,15 +63,15 @@ elseif kind <<if .Lone>>== 'propose'<<else>>~= 'releaseAny'<<end>> then
   end
   local taken = cur and cur ~= value and <<unshared "cur">> -- and nobody waits
   if taken or inWay == 0 and (not was or <<state "was">> == 'F') then
-    local fence, known, least, n = kind == 'propose' and <<arg "fence" "propose">>, was and <<fence "was">>, nil, 1
+    local fence, had, least, n = kind == 'propose' and <<arg "fence" "propose">>, was and <<fence "was">>, nil, 1
     if fence then
 <<if .Lone>>
 <<template "marks" .>>
-      least = known
+      least = had
 <<template "floor" .>>
       n = near and fence > least
 <<else>>
-      n, least = allow(fence, known, 1)
+      n, least = allow(fence, had, 1)
 <<end>>
     end
     if taken then
@@ -79,7 +84,7 @@ elseif kind <<if .Lone>>== 'propose'<<else>>~= 'releaseAny'<<end>> then
     if not turned and fence <= markCur then
 <<else>>
       if fence then cover(fence) end
-      fence = fence or mint(1, known)
+      fence = fence or mint(1, had)
 <<end>>
       local state, keep = <<arg "state" "try propose">>, <<lasting "ttl + KEEP" "fence">>
 <<template "take" .>>

@@ -2,7 +2,7 @@
 -- SPDX-License-Identifier: Apache-2.0
 --
 -- A reader that finds the key free, or held by readers only, and the queue empty;
--- and the release of one. See held.lua; room, which says that there are
+-- and the release of one. See key.lua; room, which says that there are
 -- limits, sends the request the other way.
 
   local reads = kind == 'tryAny' and <<arg "limit" "tryAny">> == '0' and <<arg "state" "tryAny">> == 'h'
@@ -20,12 +20,12 @@
     if reads and not cur and not was then
       if call('EXISTS', lockKey, queueKey, KEYS[keysAt + 4], sharesKey, roomKey) == 0 then new = mint(1) end
     elseif beside and call('EXISTS', queueKey, roomKey, reads and KEYS[keysAt + 4] or queueKey) == 0 then
-      local lease = call('HMGET', heldKey, '!', value)
-      local known = lease[1] == <<after "cur">> -- else nobody knows who shares it
-      if known and reads and not lease[2] then
+      local held = call('HMGET', heldKey, '!', value)
+      local sure = held[1] == <<after "cur">> -- else nobody knows who shares it
+      if sure and reads and not held[2] then
         local ends = call('ZRANGE', sharesKey, 0, 0, 'WITHSCORES')[2]
-        if ends and tonumber(ends) > ms then new, gt, began = mint(1, <<fence "was">>), 'GT', lease[1] end
-      elseif known and not reads and lease[2] and <<leaseState "lease[2]">> == 'h' then
+        if ends and tonumber(ends) > ms then new, gt, began = mint(1, <<fence "was">>), 'GT', held[1] end
+      elseif sure and not reads and held[2] and <<leaseState "held[2]">> == 'h' then
         local ends = call('ZSCORE', sharesKey, value)
         if ends and tonumber(ends) > ms then
           if call('ZCARD', sharesKey) == 1 then

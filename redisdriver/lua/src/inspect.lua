@@ -3,7 +3,7 @@
 --
 -- Looks at a key and changes nothing.
 -- KEYS  1 lock  2 grant  3 queue  4 places, see queue.lua
---       5 shares  6 held, see held.lua
+--       5 shares  6 held, see key.lua
 -- ARGV  1 how many waiters to name  2 how many of those that share the key
 -- Answers {type of the lock, its first 600 bytes, PTTL, first 59 bytes of
 -- grant, live places among the first 10,000, the first of them, each with its

@@ -16,6 +16,9 @@ local call, sub = redis.call, string.sub
 local caller -- nobody in particular, see batch.lua
 local K -- the keys of the queue at hand, see queue.lua
 <<template "queue" .>>
+local entry, strike, notify
+<<template "first" .>>
+local smallest, opens
 <<template "room" .>>
 
 <<if .Node>>
@@ -27,7 +30,7 @@ if not longest then return 0 end
 look()
 
 -- beside says when the first in the queue may have a key that is shared: ms, or 1
--- where it may now; nil when nobody knows who shares it. See held.lua.
+-- where it may now; nil when nobody knows who shares it. See key.lua.
 local function beside(limit)
   local side = <<side "K.queue">>
   K.shares, K.room = 'hasp.shares:' .. side, 'hasp.room:' .. side
@@ -72,8 +75,8 @@ for key = 1, #KEYS - 3, 4 do
     out[#out + 1] = place and 0 or -1
   end
   if outlives > 0 then
-    outlast(K.queue, outlives + LINGER)
-    outlast(K.places, outlives + LINGER)
+    outlast(K.queue, outlives + <<.Linger>>)
+    outlast(K.places, outlives + <<.Linger>>)
     local e, why = first(false, false)
     local mine, after = e and at[e.value], e and watch(e.limit) or 1
     if mine or after == 1 and (e or why) then out[mine or any] = after end

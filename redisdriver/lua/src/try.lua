@@ -12,72 +12,98 @@ local function join(r)
     call('ZADD', K.queue, string.format('%.0f', counted('queue', last) + 1), r.value)
   end
   call('HSET', K.places, <<owner "r.value">>, <<millis "stamp">> .. ' ' .. r.place)
-  outlast(K.queue, r.patience + LINGER)
-  outlast(K.places, r.patience + LINGER)
+  outlast(K.queue, r.patience + <<.Linger>>)
+  outlast(K.places, r.patience + <<.Linger>>)
 end
 
 local function refuse(r, why, cut, least)
   local ahead = call('ZRANK', K.queue, r.value) or call('ZCARD', K.queue)
-  local cur, left, grant = r.cur, call('PTTL', K.lock), r.grant
-  local head = grant and <<head "grant">>
-  if ours then cur, left, head = holder(r.limit, left) end
+  local value, left, head = holder(r.limit)
 <<if .Node>>
   if r.fence and not least then
-    local newest = grant and <<fence "grant">>
-    if r.limit then newest = ours and ours.wrote or wrote(grant) end
     local _
-    _, least = allow(r.fence, newest, 1)
+    _, least = allow(r.fence, r.limit and known.wrote or known.newest, 1)
   end
 <<end>>
   cut = cut or handed and 3 or 0
-  return <<refusal "r.gone and 2 or why" "cur and sub(cur, 1, 600) or ''" "left" "ahead" "head or ''" "cut" "least or ''">>
+  return <<refusal "r.gone and 2 or why" "sub(value, 1, 600)" "left" "ahead" "head" "cut" "least or ''">>
 end
 
--- granted notes the grant of one that has the key alone, and answers it.
-local function granted(r, fence, abandoned, n, write)
-  write(r.value, r.ttl, fence, abandoned and r.state .. '!' or r.state)
-  return {1, fence, abandoned and 1 or 0, 0, n}
-end
-
--- asAgain answers the holder: a repeated request, or the claim of a handoff.
-local function asAgain(r, grant)
-  local ttl, state = r.ttl, grant and <<state "grant">>
-  local newest = grant and <<fence "grant">>
-  local mine = grant and <<owner "grant">> == <<owner "r.value">> and state ~= 'F' and state ~= 'f'
-  local abandoned = mine and <<mark "grant">> == '!'
-  if not mine or state == 'c' or state == 'C' then -- not claimed yet, or nobody knows
-<<if .Node>>
-    if r.fence then
-      local n, least = allow(r.fence, newest, r.fences)
-      if not n then return refuse(r, 3, nil, least) end
-      later(K.lock, ttl)
-      cover(r.fence)
-      return granted(r, r.fence, abandoned, n, record)
-    end
-<<end>>
-    later(K.lock, ttl)
-    if state == 'c' and mine and r.fences == 1 then return granted(r, newest, abandoned, 1, record) end
-    return granted(r, mint(r.fences, newest), abandoned, r.fences, record)
-  end
-  local keep = ttl + KEEP
-<<if .Node>>
-  if r.how == 'raise' and r.fence ~= newest then
-    local n, least = allow(r.fence, newest, 1, 'raise')
-    if not n then return refuse(r, 3, nil, least) end
-    later(K.lock, ttl)
-    cover(r.fence)
-    newest = r.fence
-    call('SET', K.grant, sub(grant, 1, 27) .. newest .. sub(grant, 44, 58) .. r.state .. (abandoned and '!' or ''), 'KEEPTTL')
-    keep = <<lasting "keep" "newest">>
-  end
-<<end>>
-  later(K.lock, ttl)
-  later(K.grant, keep)
-  local left = call('PTTL', K.lock)
+-- granted answers one that has the lease l for so many ms; 0: as long as was asked.
+local function granted(l, left, n)
 <<if .Node>>
   if left > longest then left = longest end
 <<end>>
-  return {1, newest, abandoned and 1 or 0, left, 1}
+  return {1, l.fence, l.mark and 1 or 0, left, n, l.slot}
+end
+
+-- choose answers the fence of a grant, and how many in a row it is the last of: the
+-- proposed one, or one that is minted; or nil, and what a proposal must be above.
+-- l is the lease that stands, if there is one.
+local function choose(r, l<<if .Node>>, how<<end>>)
+<<if .Node>>
+  local n, floor = r.fences
+  if r.fence then
+    local above = r.limit and known.wrote or known.newest
+    if how == 'raise' then n, above = 1, l.fence end
+    n, floor = allow(r.fence, above, n, how, known.newest)
+    if not n then return nil, floor end
+  end
+<<end>>
+  if l then later(K.lock, r.ttl) end -- takes no memory, and after it nothing is refused for that
+<<if .Node>>
+  if r.fence then
+    cover(r.fence)
+    return r.fence, n
+  end
+<<end>>
+  return mint(r.fences, known.newest), r.fences
+end
+
+-- standing answers a holder: a repeated request, or the claim of a handoff.
+local function standing(r, l)
+  local value, ttl, n, left = r.value, r.ttl, 1
+  local claims = l.pending or l.unknown
+  local raises = r.how == 'raise' and not claims and r.fence ~= l.fence
+  if raises or claims and (r.fence or r.fences > 1 or l.state ~= 'c') then
+    local fence
+    fence, n = choose(r, l, raises and 'raise')
+    if not fence then return refuse(r, 3, nil, n) end
+    l.fence = fence
+  else
+    later(K.lock, ttl)
+  end
+  if claims or raises then l.state, l.place = r.state, '' end
+  if claims then l.since = <<millis "stamp">> end
+  if l.pending and l.limit == 0 then l.mark = known.mark end -- one beside it may not have finished since
+  if l.limit then
+    left = math.max(l.ends - ms, ttl)
+    if left == ttl then call('ZADD', K.shares, string.format('%.0f', ms + ttl), value) end
+    if claims or raises then write(value, l) end
+    known.px = math.max(known.px, ttl)
+    if call('EXISTS', K.queue) == 1 then
+      serving()
+      serveMore()
+    end
+  else
+    left = claims and 0 or call('PTTL', K.lock)
+    if claims or raises then write(value, l, math.max(ttl, left)) else later(K.grant, ttl + KEEP) end
+  end
+  return granted(l, left, n)
+end
+
+-- convert lets others in beside one that has the key alone.
+local function convert(r, l)
+  later(K.lock, r.ttl) -- takes no memory, and after it nothing is refused for that
+  local left = call('PTTL', K.lock)
+  if left < 0 then left = r.ttl end
+  known.lock, known.shared, known.n, known.least, known.mark = '<<.Shared>>' .. stamp, true, 0, math.huge, false
+  call('SET', K.lock, known.lock, 'KEEPTTL')
+  call('DEL', K.shares, K.held, K.room)
+  l = give(r.value, l.fence, l.state, r.limit, left, nil, <<since "known.grant">>)
+  serving()
+  serveMore()
+  return granted(l, left, 1)
 end
 
 -- try is one attempt to hold a key, see layout.go for its fields; refused, it takes a
@@ -94,55 +120,55 @@ end
 --   {3, …} as 0: refused because the proposal is not above that, or too far
 --   {4} the node does not vote  {5, ms} the longest TTL that it allows
 --   {-1, type} the lock key holds something that is not a lock
-local function try(r)
-  ours, r.fences = nil, tonumber(r.fences or 1)
+function try(r)
+  local value, converts = r.value, r.how == 'convert'
+  r.limit, r.fences = tonumber(r.limit), tonumber(r.fences or 1)
+  if r.limit then r.ttl = tonumber(r.ttl) end
   caller = r.place and string.match(r.place, '%S+$')
   local got = call('MGET', K.lock, K.grant, K.gone)
-  local cur, grant = got[1], got[2]
-  if grant and not sound(grant) then counted('grant', grant, true) end
-  r.cur, r.grant, r.gone = cur, grant, got[3]
-  local state = grant and <<state "grant">>
-
-  if r.limit or state == 's' or state == 'S' or cur and <<shared "cur">> then
-    if not tryShared then slowShared() end
-    return tryShared(r) or try(r) -- it is free now
+  if got[2] and not sound(got[2]) then counted('grant', got[2], true) end
+  r.gone = got[3]
+  survey(got[1], got[2])
+  local l = not r.gone and leaseOf(value)
+  if l and not l.over then
+    local answer
+    local same = (l.limit == nil) == (r.limit == nil)
+    if converts and (l.pending or l.unknown or r.fence and l.fence < r.fence) or not same and not converts then
+      answer = refuse(r, 0) -- overtaken, of one that asks in another mode, by the request that converted the lease
+    else
+      answer = (same and standing or convert)(r, l)
+    end
+    save()
+    return answer
   end
-  if cur == r.value and not r.gone then return asAgain(r, grant) end
-  if cur or r.gone then
-    join(r)
+  if r.gone or converts or known.lock and not known.shared then
+    if not converts then join(r) end
+    save()
     return refuse(r, 0)
   end
+  if known.type then return {-1, known.type} end
 
-  -- Nobody holds the key, but somebody waits, or the last holder left no word.
-  local kind = call('TYPE', K.lock).ok
-  if kind ~= 'none' then return {-1, kind} end
-  local newest, abandoned = grant and <<fence "grant">>, unfinished(grant)
-  if state == 'c' or state == 'C' then restore(grant, abandoned) end
-  local mine = call('ZSCORE', K.queue, r.value)
-  local me = mine and r.value
-  local e, why = first(me, true)
-  if e and e.value ~= r.value then
-    if not why and e.limit then
-      if not tryShared then slowShared() end
-      serveFree(e, grant, abandoned, me)
-    elseif not why then
-      if not handOff(e, newest, wrote(grant), abandoned) then mint(1, newest) end
-      r.cur, r.grant = e.value, call('GET', K.grant)
+  local mine, why, cut, fence, n = call('ZSCORE', K.queue, value), 'more'
+  serving()
+  if not known.cut then why = select(2, serve(mine and value)) end
+  if not why and fits(r.limit) then
+    fence, n = choose(r, nil, r.how == 'restore' and r.how)
+    if fence then
+      if mine then unqueue(value) end
+      l = give(value, fence, r.state, r.limit, r.ttl)
+      if not r.limit then
+        if mine then handed = r.ttl end -- the next in the queue did not see that
+      elseif call('EXISTS', K.queue) == 1 then
+        serveMore()
+        handed = handed or 0 -- whoever is first now does not know when there will be room for it
+      end
+      save()
+      return granted(l, 0, n)
     end
-    join(r)
-    return refuse(r, 0, why and 1)
-  elseif not e and why then
-    join(r)
-    return refuse(r, 0, 2)
   end
-  local fence, n = choose(r, newest)
-  if not fence then
-    join(r)
-    return refuse(r, 3, nil, n)
-  end
-  if mine then
-    unqueue(r.value)
-    handed = r.ttl -- the next in the queue did not see that
-  end
-  return granted(r, fence, abandoned, n, hold)
+  save()
+  if why == 'poor' then mint(1, known.newest) end -- says what is wrong
+  if why == 'more' then cut = handed and 3 or 2 elseif why == 'mute' then cut = 1 end
+  join(r)
+  return refuse(r, n and 3 or 0, cut, n)
 end

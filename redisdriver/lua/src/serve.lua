@@ -1,7 +1,41 @@
 -- Copyright 2026 The hasp Authors
 -- SPDX-License-Identifier: Apache-2.0
 --
--- Who gets a hint to look after others: included after queue.lua.
+-- Who has the key next, and who gets a hint to look after others. Included after key.lua.
+
+-- handTo hands the key to a place in the queue, alone or beside others, for its claim time.
+-- It is false when there is no fence to be had because of what stands in the store.
+-- One that proposes brings its fence when it claims the key.
+local function handTo(e)
+  local fence, state = known.newest or '0000000000000000', 'C'
+  if e.proposes == '' then
+    local ok, got = pcall(mint, 1, known.newest)
+    local text = not ok and (type(got) == 'table' and got.err or got)
+    if text and not string.find(text, 'HASPDATA', 1, true) then error(got, 0) end
+    if text then return false end
+    fence, state = got, 'c'
+  end
+  unqueue(e.value)
+  give(e.value, fence, state, e.limit, e.claim, e.number .. ' ' .. e.place)
+  handed = math.max(handed or 0, e.claim)
+  return true
+end
+
+-- serve hands the key to those at the front of the queue that can have it, up to me.
+-- Answers what it stopped at and why: nil, nobody is left; me; a place and
+-- 'shut', it does not fit; 'poor', there is no fence for it; 'mute' and 'more' as of first.
+function serve(me)
+  local at
+  for _ = 1, 32 do
+    local e, why
+    e, why, at = first(me, true, fits, at)
+    if not e or why or e.value == me then return e, why end
+    if not fits(e.limit) then return e, 'shut' end
+    if not handTo(e) then return e, 'poor' end
+    if not known.shared then return e, 'shut' end
+  end
+  return nil, 'more'
+end
 
 -- placesAt reads places, by rank.
 local function placesAt(from, to)
@@ -13,7 +47,7 @@ end
 
 -- hintLast asks for the next in the queue where a search was cut short: a hint goes to the one
 -- with the latest sign of life among the last in the queue, which goes on with it.
-local function hintLast()
+function hintLast()
   local ids, places = placesAt(-100, -1)
   local last
   for i = 1, #ids do
@@ -43,8 +77,15 @@ function hintLater(px)
 end
 
 -- hintFirst has whoever is first in the queue now look after the holder, or to take the key.
-local function hintFirst()
+function hintFirst()
   local e, why = first(false, false)
   if e and e.mode ~= 'p' then notify(e) end
   if why == 'more' then hintLast() end
+end
+
+-- serveMore is serve for those behind one that is served.
+function serveMore()
+  local e, why = serve(false)
+  if why == 'more' and not handed then hintLast() end
+  return e, why
 end
