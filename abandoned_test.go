@@ -92,7 +92,7 @@ func TestAbandoned(t *testing.T) {
 			release(t, first)
 			release(t, <-got)
 			if (<-got).Abandoned() {
-				t.Error("a turn after one that was released is told Abandoned")
+				t.Error("a turn after one that was released is Abandoned")
 			}
 			d.dead.Store(true)
 		}, true},
@@ -108,7 +108,7 @@ func TestAbandoned(t *testing.T) {
 					t.Errorf("Abandoned is %v, want %v", next.Abandoned(), end.want)
 				}
 				if err := next.Downgrade(t.Context()); err != nil || next.Abandoned() != end.want {
-					t.Error("a lease forgets what it was told")
+					t.Error("a lease forgets that it is Abandoned")
 				}
 				release(t, next)
 				if after := lock(t, c, "k", nil); after.Abandoned() {
@@ -127,7 +127,7 @@ func TestAbandonedIsNotSwallowed(t *testing.T) {
 		"a reader": func(t *testing.T, _ *hooked, c *hasp.Client) {
 			r := must(c.RWMutex("k", nil).RLock(t.Context()))
 			if !r.Abandoned() {
-				t.Error("a reader is not told")
+				t.Error("a reader is not Abandoned")
 			}
 			release(t, r)
 		},

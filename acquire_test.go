@@ -251,7 +251,7 @@ func TestLateGrantKeepsItsMark(t *testing.T) {
 			return res, err
 		}
 		if lease := lock(t, newClient(t, d, nil), "k", &hasp.LockOptions{TTL: time.Second}); !lease.Abandoned() {
-			t.Error("the next holder is not told")
+			t.Error("the next holder is not Abandoned")
 		}
 	})
 }
@@ -306,19 +306,19 @@ func TestWaitingIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
 		holder := lock(t, newClient(t, store, nil), "k", nil)
-		var told []hasp.Event
-		c := newClient(t, store, &hasp.Options{Observe: func(e hasp.Event) { told = append(told, e) }})
+		var events []hasp.Event
+		c := newClient(t, store, &hasp.Options{Observe: func(e hasp.Event) { events = append(events, e) }})
 		_, err := c.Mutex("k", nil).TryLock(t.Context())
 		wantIs(t, err, hasp.ErrHeld)
-		if len(told) > 0 {
-			t.Errorf("of a TryLock: %+v", told)
+		if len(events) > 0 {
+			t.Errorf("of a TryLock: %+v", events)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err = c.Mutex("k", nil).Lock(ctx)
 		wantIs(t, err, hasp.ErrHeld)
-		if len(told) != 1 || told[0].Kind != hasp.EventWaiting || told[0].Holder.Owner != holder.Owner() || told[0].Left <= 0 {
-			t.Errorf("of a Lock: %+v", told)
+		if len(events) != 1 || events[0].Kind != hasp.EventWaiting || events[0].Holder.Owner != holder.Owner() || events[0].Left <= 0 {
+			t.Errorf("of a Lock: %+v", events)
 		}
 	})
 }

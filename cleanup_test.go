@@ -280,7 +280,7 @@ func TestCleanupLastsAsLongAsTheLease(t *testing.T) {
 					}
 				})
 				if err := lease.Release(); err == nil {
-					t.Error("the store could be told")
+					t.Error("the release was not lost")
 				}
 				time.Sleep(2 * ttl)
 				d.change(func() { d.release = nil })

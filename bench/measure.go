@@ -50,8 +50,8 @@ func measure(ctx context.Context, e *env, o options) *results {
 		sr.judge()
 	}
 	for _, p := range slices.Concat(peers, seen) { // in the order of the tables, then the others
-		told := slices.ContainsFunc(r.Peers, func(other participant) bool { return other.Name == p.name })
-		if slices.Contains(seen, p) && !told {
+		listed := slices.ContainsFunc(r.Peers, func(other participant) bool { return other.Name == p.name })
+		if slices.Contains(seen, p) && !listed {
 			r.Peers = append(r.Peers, participant{p.name, versions(p.modules), p.config})
 		}
 	}

@@ -30,7 +30,7 @@ func TestWaitersFollowTheirRelease(t *testing.T) {
 			seen[i] = make(chan hasp.Event, 256)
 			waits[i] = lockAsync(t.Context(), b.locks(seen[i]).Mutex(ours, nil))
 			if e := await(t, "refusal in the queue", seen[i]); !e.Holder.Foreign || e.Ahead != i {
-				t.Fatalf("waiter %d was told %+v", i, e)
+				t.Fatalf("waiter %d got %+v", i, e)
 			}
 		}
 		for range 5 {

@@ -25,11 +25,11 @@ type model struct {
 
 // part is a lease or a place.
 type part struct {
-	r     contend.Owner
-	until time.Duration
-	slot  int
-	told  bool
-	fence uint64 // 0: the lease is new
+	r      contend.Owner
+	until  time.Duration
+	slot   int
+	marked bool
+	fence  uint64 // 0: the lease is new
 }
 
 func (p *part) reads() bool { return p.r.Mode == driver.Shared && p.r.Limit == 0 }
@@ -88,7 +88,7 @@ func (m *model) try(r contend.Owner, now time.Duration) (granted *part, ahead in
 		switch {
 		case r.Convert && p.r.Mode == driver.Exclusive:
 			r.Convert = false
-			p.r, p.told = r, false
+			p.r, p.marked = r, false
 		case !r.Convert && p.r.Mode != r.Mode:
 			return nil, 0
 		}
@@ -115,7 +115,7 @@ func (m *model) try(r contend.Owner, now time.Duration) (granted *part, ahead in
 }
 
 func (m *model) grant(r contend.Owner, now time.Duration) *part {
-	p := &part{r: r, until: now + r.TTL, told: m.mark}
+	p := &part{r: r, until: now + r.TTL, marked: m.mark}
 	taken := func(h *part) bool { return h.r.Limit > 0 && h.slot == p.slot }
 	for r.Limit > 0 && slices.ContainsFunc(m.holders, taken) {
 		p.slot++
@@ -132,7 +132,7 @@ func (m *model) release(r contend.Owner) {
 	}
 	i := find(m.holders, r)
 	p := m.holders[i]
-	m.mark = m.mark || !p.reads() && (r.End == driver.Unfinished || r.End == driver.Unused && p.told)
+	m.mark = m.mark || !p.reads() && (r.End == driver.Unfinished || r.End == driver.Unused && p.marked)
 	m.holders = slices.Delete(m.holders, i, i+1)
 }
 
@@ -186,7 +186,7 @@ func (x *mixed) ask(r contend.Owner) {
 	case p.fence == 0 && got.Fence > m.newest:
 		m.newest, p.fence = got.Fence, got.Fence
 	}
-	if got.Slot != p.slot || got.Abandoned != p.told || got.TTL != p.until-now || got.Fence != p.fence {
+	if got.Slot != p.slot || got.Abandoned != p.marked || got.TTL != p.until-now || got.Fence != p.fence {
 		x.Fatalf("%+v: %+v, want %+v", r, got, p)
 	}
 }

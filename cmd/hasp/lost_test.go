@@ -34,7 +34,7 @@ const ttl = "5s"
 
 // works is a command that reports that it runs, prints its fence, traps TERM, and
 // never ends by itself.
-const works = `trap "echo >told; exit 0" TERM; echo $HASP_FENCE >fence; while :; do sleep 0.01; done`
+const works = `trap "echo >term; exit 0" TERM; echo $HASP_FENCE >fence; while :; do sleep 0.01; done`
 
 func TestKilledHaspTakesItsCommandAlong(t *testing.T) {
 	t.Parallel()
@@ -61,8 +61,8 @@ func TestStoppedHasp(t *testing.T) {
 		s.stop(p)
 		s.exits(0, "run", "-w", "30", "k", "--", "sh", "-c", "echo $HASP_FENCE >second")
 		second := number(t, s.read("second"))
-		if _, err := os.Stat(filepath.Join(s.dir, "told")); err == nil {
-			t.Error("a stopped hasp told its command something")
+		if _, err := os.Stat(filepath.Join(s.dir, "term")); err == nil {
+			t.Error("a stopped hasp signalled its command")
 		}
 		lost := stall.Watch(t)
 		p.signal(syscall.SIGCONT)
@@ -70,7 +70,7 @@ func TestStoppedHasp(t *testing.T) {
 		matches(t, p.err.String(), `^hasp: LOST "k": .*TERM now, KILL in`)
 		matches(t, p.err.String(), `^hasp: the lock on "k" was lost, and the command was ended: it (exited with status 0|was ended by signal 9 \(killed\))\n\z`)
 		if killed := strings.Contains(p.err.String(), "signal 9"); !killed {
-			s.read("told")
+			s.read("term")
 		} else if lost() == 0 {
 			t.Error("it was killed, although it had half a second to hear TERM, and this machine kept up")
 		}

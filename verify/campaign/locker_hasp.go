@@ -106,9 +106,9 @@ func (l *haspLocker) observe(e hasp.Event) {
 	l.mu.Unlock()
 	switch { // a broken pipe ends the process elsewhere
 	case e.Kind == hasp.EventRenewed && h != nil:
-		told := event{What: renewed, At: now(), N: h.n, Key: h.key, Fence: h.fence(), Deadline: h.deadline()}
-		told.Most = h.most()
-		_ = l.report(told)
+		renewal := event{What: renewed, At: now(), N: h.n, Key: h.key, Fence: h.fence(), Deadline: h.deadline()}
+		renewal.Most = h.most()
+		_ = l.report(renewal)
 	case first:
 		_ = l.report(t.event(waiting))
 	}

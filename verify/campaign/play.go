@@ -173,7 +173,7 @@ func later(addr string, request []byte, after time.Duration) {
 }
 
 func (r *run) injectClient(a Action) {
-	m := r.crew[a.Client]
+	m := r.processes[a.Client]
 	var err error
 	switch {
 	case a.Kind == ClientStop && a.Part == Begin:

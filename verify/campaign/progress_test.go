@@ -16,16 +16,16 @@ import (
 	"github.com/hasplock/hasp/verify/internal/child"
 )
 
-// crewOf runs f with a crew of processes that never say anything, nor end.
-func crewOf(t *testing.T, f func(r *run)) {
+// withProcesses runs f with processes that neither report anything nor end.
+func withProcesses(t *testing.T, f func(r *run)) {
 	t.Helper()
 	_, err := testserver.Perform(t.Context(), func(p *testserver.Program) any {
 		r := &run{t: p, log: &journal{more: make(chan struct{}, 1), stalled: noStall}, patience: 100 * time.Millisecond, over: 1000}
-		for i := range r.crew {
+		for i := range r.processes {
 			m, err := child.Start(i, exec.Command("sleep", "1000"), r.log.hear)
 			p.Must(err)
 			p.Cleanup(m.Kill)
-			r.crew[i] = m
+			r.processes[i] = m
 		}
 		f(r)
 		return nil
@@ -39,7 +39,7 @@ func noStall() time.Duration { return 0 }
 
 // Who never gets the lock again is found, and who gets it late.
 func TestProgressIsJudged(t *testing.T) {
-	crewOf(t, func(r *run) {
+	withProcesses(t, func(r *run) {
 		got := func(client int, at Mono) {
 			r.log.add(record{Client: client, event: event{What: granted, At: at}})
 		}
@@ -60,8 +60,8 @@ func TestProgressIsJudged(t *testing.T) {
 
 // A client that does not end is found.
 func TestHangIsFound(t *testing.T) {
-	crewOf(t, func(r *run) {
-		r.crew[0].Kill()
+	withProcesses(t, func(r *run) {
+		r.processes[0].Kill()
 		if hung := r.stopClients(); len(hung) != clients-1 || !strings.Contains(hung[0], "client 1 hangs") {
 			t.Errorf("found %q", hung)
 		}

@@ -45,7 +45,7 @@ type run struct {
 	s         *Schedule
 	wires     *wires // nil: the links are proxies
 	nodes     []*node
-	crew      [clients]*child.Process
+	processes [clients]*child.Process
 	spawned   int
 	slots     []int  // of each client process
 	startedAt []Mono // when each was started
@@ -198,7 +198,7 @@ func (r *run) spawn(slot int) error {
 	}
 	r.spawned++
 	r.slots, r.startedAt = append(r.slots, slot), append(r.startedAt, now())
-	r.crew[slot] = m
+	r.processes[slot] = m
 	r.t.Cleanup(m.Kill)
 	return nil
 }
@@ -241,7 +241,7 @@ func (r *run) votes(n *node) bool {
 // and returns those that took too long.
 func (r *run) recover(lost func() time.Duration) (late []string) {
 	waiting := map[int]bool{}
-	for _, m := range r.crew {
+	for _, m := range r.processes {
 		waiting[m.ID] = true
 	}
 	before := lost()
@@ -274,11 +274,11 @@ func (r *run) recover(lost func() time.Duration) (late []string) {
 // stopClients stops the clients, and returns those that do not end, with their
 // stacks.
 func (r *run) stopClients() (hung []string) {
-	for _, m := range r.crew {
+	for _, m := range r.processes {
 		go m.Send(answer{Stop: true})
 	}
 	limit := time.After(r.patience)
-	for _, m := range r.crew {
+	for _, m := range r.processes {
 		select {
 		case <-m.Ended:
 		case <-limit:

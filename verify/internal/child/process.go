@@ -3,8 +3,8 @@
 
 //go:build linux
 
-// Package crew starts this program again, as processes that do as they are told
-// and say what they do, a line of JSON at a time, by one clock.
+// Package child starts this program again, as processes that read requests and report
+// events, each a line of JSON, with the times of one clock.
 package child
 
 import (
@@ -20,20 +20,20 @@ import (
 	"syscall"
 )
 
-// Process is one process. Its methods may be called by any number of goroutines
+// Process is one child process. Its methods may be called by any number of goroutines
 // at once.
 type Process struct {
 	ID    int
-	Ended chan struct{} // closed once it was reaped and all it said was heard
+	Ended chan struct{} // closed once it was reaped and all its events were received
 
 	cmd    *exec.Cmd
 	in     io.WriteCloser
 	stderr bytes.Buffer
 }
 
-// Spawn starts this program once more with a job, as JSON, in the environment
-// variable that env names; enter, which may be empty, is the command that does so
-// somewhere else. What the process says goes to receive, one line after the other.
+// Spawn starts this program again with a job, as JSON, in the environment variable env;
+// enter, which may be empty, is a command that executes it elsewhere, such as in a
+// namespace. Its events are passed to receive, one after another.
 func Spawn[E any](id int, enter []string, env string, job any, receive func(*Process, E)) (*Process, error) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -49,11 +49,11 @@ func Spawn[E any](id int, enter []string, env string, job any, receive func(*Pro
 	return Start(id, cmd, receive)
 }
 
-// Start starts a process that speaks as those do that Spawn starts.
+// Start starts a process with the same protocol as one from Spawn.
 func Start[E any](id int, cmd *exec.Cmd, receive func(*Process, E)) (p *Process, err error) {
 	p = &Process{ID: id, cmd: cmd, Ended: make(chan struct{})}
 	cmd.Stderr = &p.stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // also when it is stopped
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // also if it is stopped
 	if p.in, err = cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
@@ -80,12 +80,12 @@ func Start[E any](id int, cmd *exec.Cmd, receive func(*Process, E)) (p *Process,
 			}
 			receive(p, e)
 		}
-		_ = cmd.Wait() // how it ended is in what it said
+		_ = cmd.Wait() // how it ended is in its events
 	}()
 	return p, <-started
 }
 
-// Send writes a line to the process, which may be gone.
+// Send writes a line to the process, which may have ended.
 func (p *Process) Send(v any) {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -94,10 +94,10 @@ func (p *Process) Send(v any) {
 	_, _ = p.in.Write(append(b, '\n'))
 }
 
-// Errors is what the process wrote to standard error. It must have ended.
+// Errors returns what the process wrote to standard error. It must have ended.
 func (p *Process) Errors() string { return p.stderr.String() }
 
-// Signal sends a signal. It is an error when the process has ended by itself.
+// Signal sends a signal. It returns an error if the process has ended by itself.
 func (p *Process) Signal(s syscall.Signal) error {
 	err := p.cmd.Process.Signal(s)
 	if errors.Is(err, os.ErrProcessDone) {
@@ -106,8 +106,8 @@ func (p *Process) Signal(s syscall.Signal) error {
 	return err
 }
 
-// Kill ends the process and returns once it is gone.
+// Kill kills the process and returns once it has ended.
 func (p *Process) Kill() {
-	_ = p.cmd.Process.Kill() // fails only when it is gone
+	_ = p.cmd.Process.Kill() // fails only if it has ended
 	<-p.Ended
 }

@@ -1,7 +1,7 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package page keeps what was found in the documents.
+// Package page writes results into the documents.
 package page
 
 import (
@@ -20,7 +20,7 @@ func Write(path, name, text string) error {
 	before, rest, ok := strings.Cut(string(b), begin)
 	_, after, closed := strings.Cut(rest, end)
 	if !ok || !closed {
-		return fmt.Errorf("%s has no place for it: the lines %q and %q", path, begin, end)
+		return fmt.Errorf("%s lacks the lines %q and %q", path, begin, end)
 	}
 	return os.WriteFile(path, []byte(before+begin+text+end+after), 0o644)
 }

@@ -19,7 +19,7 @@ type process struct {
 	others  strangers
 	changes chan change // one for each stop, one for the end
 	began   chan error  // one: nil once the command itself runs, or has ended
-	goneOn  int         // how often it was told to go on; guarded by running
+	goneOn  int         // how often it was continued; guarded by running
 }
 
 // change is what became of the command.
@@ -135,7 +135,7 @@ func (p *process) goOn() {
 	p.signal(syscall.SIGCONT)
 }
 
-// since says whether the command was told to go on after that stop.
+// since reports whether the command was continued after that stop.
 func (p *process) since(c change) bool {
 	running.Lock()
 	defer running.Unlock()

@@ -44,7 +44,7 @@ func (j *job) look(key string) {
 		if h, ok := barred(info, around, j.o.shared || j.o.slots.n > 0, j.o.slots.n); ok {
 			select {
 			case j.blocked <- j.own(key, h):
-			default: // told already
+			default: // already reported
 			}
 		}
 	}()

@@ -160,7 +160,7 @@ func (j *job) release(leases *hasp.Leases) {
 	case err == nil:
 		j.rep.say(detail, event{Event: "released", Held: time.Since(j.acquired).Seconds(),
 			Message: fmt.Sprintf("released %s after %s", quoteAll(j.keys), short(time.Since(j.acquired)))})
-	case j.silent: // the loss was told
+	case j.silent: // the loss was reported
 	default:
 		for _, err := range each(err) {
 			if !errors.Is(err, hasp.ErrLost) { // that was reported, or nobody's work was at risk

@@ -84,7 +84,7 @@ func (r *run) close(signals <-chan os.Signal) {
 		case <-limit.C:
 			for m := range r.members {
 				if r.ended == nil {
-					r.broken("%v did not end within %v when it was told to", m, most)
+					r.broken("%v did not end within %v when asked to", m, most)
 				}
 			}
 			return

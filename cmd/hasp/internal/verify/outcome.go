@@ -19,7 +19,7 @@ const mostFound = 10
 // Outcome is the result of a run.
 type Outcome struct {
 	Counts
-	// Tried is how long it took, until the clients were told to end.
+	// Tried is how long it took, until the clients were asked to end.
 	Tried time.Duration
 	// Handoff is the longest time from the end of a hold to the next hold of one
 	// who waited already.

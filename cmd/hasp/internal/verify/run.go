@@ -27,7 +27,7 @@ const (
 	pace = 5 * time.Millisecond
 	// margin is what a busy machine may take on top of what a store may.
 	margin = 30 * time.Second
-	// lastLimit is how long a client may take to end when it is told to.
+	// lastLimit is how long a client may take to end when asked to.
 	lastLimit = 30 * time.Second
 	// goneLimit is the same where the run could not go on.
 	goneLimit = time.Second
@@ -65,7 +65,7 @@ type run struct {
 	members map[*member]bool
 	started int
 	idle    []*member // that asked for an order
-	closing bool      // members are told to end
+	closing bool      // members are asked to end
 	ended   error     // why the run cannot go on
 }
 

@@ -36,7 +36,7 @@ type worker struct {
 }
 
 // Work is all that a worker process does: it takes its job and then orders from
-// in, reports to out, and ends when it is told to. When in ends, so does the
+// in, reports to out, and ends when asked to. When in ends, so does the
 // process: nobody is left to work for.
 func Work(in io.Reader, out io.Writer, open func(Job, func(hasp.Event)) (Locks, error)) error {
 	w := &worker{orders: make(chan order, 1), out: json.NewEncoder(out)}
