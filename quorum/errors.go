@@ -67,7 +67,7 @@ func (d *Driver) tooFew(errs [maxNodes]error) error {
 		if errors.As(err, new(*tooLong)) {
 			c = driver.ClassMisconfigured
 		}
-		if c != driver.ClassUnknown && c != driver.ClassUnreachable {
+		if c != driver.ClassUnknown {
 			final[c]++
 		}
 	}
