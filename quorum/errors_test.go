@@ -105,6 +105,27 @@ func TestClassify(t *testing.T) {
 	}
 }
 
+// It is waited for the last of them.
+func TestWaitsOfAllNodesAreKnownSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, _ := stubs(t)
+		errs := [maxNodes]error{heldFor(0), heldFor(0)}
+		for i, err := range errs[:2] {
+			d.nodes[i].setOut(err)
+		}
+		d.nodes[1].wait = wait{time.Minute, time.Now()}
+		time.AfterFunc(minTimeout/10, func() {
+			d.nodes[0].mu.Lock()
+			defer d.nodes[0].mu.Unlock()
+			d.nodes[0].wait = wait{time.Hour, time.Now()}
+		})
+		d.waitsKnown(t.Context(), &errs)
+		if leftOf(errs[0]) < 59*time.Minute || leftOf(errs[1]) < 59*time.Second {
+			t.Errorf("%v, want an hour and a minute", errs)
+		}
+	})
+}
+
 // An error of nodes that are held back says for how long, if that is found out soon.
 func TestWaitsAreKnownSoon(t *testing.T) {
 	for name, c := range map[string]struct {

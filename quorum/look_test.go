@@ -114,6 +114,7 @@ func TestWhoIsInspected(t *testing.T) {
 		if info, err := d.Inspect(t.Context(), "k"); err != nil || !info.Held {
 			t.Errorf("%+v, %v", info, err)
 		}
+		synctest.Wait()
 		if a, b, c := all[0].inspects.Load(), all[1].inspects.Load(), all[2].inspects.Load(); a != 1 || b != 0 || c != 1 {
 			t.Errorf("the nodes are asked %d, %d and %d times", a, b, c)
 		}

@@ -82,12 +82,12 @@ func TestLookAtAPlace(t *testing.T) {
 func TestNobodyLooksForWhoDoesNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, all := stubs(t)
-		granted(t, d, asks("k"))
-		r := asks("k")
+		holder, r := asks("k"), asks("k")
+		granted(t, d, holder)
 		refused(t, d, r)
 		synctest.Wait()
 		before := all[0].renews.Load()
-		for _, claim := range []driver.Claim{r.Claim(), asks("k").Claim()} { // the second never asked
+		for _, claim := range []driver.Claim{holder.Claim(), r.Claim(), asks("k").Claim()} { // the last never asked
 			w := &watch{d: d, ctx: t.Context(), claim: claim, out: make(chan struct{}, 1)}
 			for _, s := range all {
 				s.inspects.Store(0)
@@ -198,8 +198,8 @@ func TestWhosePlaceIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, all := stubs(t)
 		w := waiterAt(t, d, driver.Exclusive)
-		other := asks("k")
-		refused(t, d, other) // without a place
+		other := asks("another")
+		granted(t, d, other)
 		synctest.Wait()
 		keep := func(c driver.Claim) (res driver.Renewal) {
 			d.keepPlaces(t.Context(), []driver.RenewRequest{{Claim: c, TTL: ruleTTL, Queue: true, Patience: ruleTTL}}, []int{0},

@@ -237,6 +237,7 @@ func TestLongestLeaseThatWasForgotten(t *testing.T) {
 		d, all := stubs(t)
 		n := d.nodes[1]
 		n.noted(driver.Record{Voting: true, MaxTTL: 3 * time.Hour})
+		n.setOut(errGone)
 		d.nodes[0].rec = nil
 		all[2].record = func(context.Context) (driver.Record, error) {
 			return driver.Record{Voting: true, MaxTTL: time.Hour}, nil

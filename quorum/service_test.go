@@ -177,6 +177,18 @@ func TestWhereTheQueueIs(t *testing.T) {
 	}
 }
 
+// A node that does not write has the queue after all that do, whatever their names are, and
+// in whatever order they are listed.
+func TestQueueIsWhereANodeWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, _ := stubs(t)
+		d.nodes[2].readOnly.Store(true)
+		if queueAt(d, 2); d.queueIndex() != 0 {
+			t.Errorf("the queue is at %d, want 0", d.queueIndex())
+		}
+	})
+}
+
 // Who waits is told when the queue moves, and only then.
 func TestMoveOfTheQueueIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
