@@ -35,7 +35,6 @@ import (
 var killers = map[string][]string{
 	".":                    {".", "./memdriver"}, // drivertest has cases of the core, too
 	"./driver":             {"./driver", "./memdriver", "."},
-	"./internal/ballot":    {"./internal/ballot", "./verify/model", "./quorum"},
 	"./internal/keepalive": {"./internal/keepalive", "."},
 	"./internal/gate":      {"./internal/gate", "."},
 }
