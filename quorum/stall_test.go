@@ -92,6 +92,7 @@ func TestRefusalDoesNotWaitForTheOldPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, nodes := spies(t, 3)
 		granted(t, d, asks("k"))
+		synctest.Wait() // or the waiter may have the third vote
 		w := asks("k")
 		w.Queue = true
 		refused(t, d, w)
