@@ -47,7 +47,7 @@ func comeAndGo(e *env, d driver.Driver) {
 	const workers = 8
 	rounds := 25
 	if e.fake {
-		rounds = 10_000 / workers
+		rounds = manyFake / workers
 	}
 	var wg sync.WaitGroup
 	for w := range workers {

@@ -125,7 +125,11 @@ func renewReportsEach(e *env) {
 
 // renewOfMany acquires fewer leases from a store that is slow to grant them.
 func renewOfMany(e *env) {
-	const most, workers = 10_000, 16
+	const workers = 16
+	most := 10_000
+	if e.fake {
+		most = manyFake
+	}
 	var mu sync.Mutex
 	var rs []contend.Owner
 	var wg sync.WaitGroup

@@ -227,7 +227,7 @@ func TestManyWaiters(t *testing.T) {
 	for name, shuffled := range map[string]bool{"one order": false, "each its own order": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				const clients, hold, span = 64, 5 * time.Millisecond, 20 * time.Second
+				const clients, hold, span = 64, 5 * time.Millisecond, manySpan
 				stores := newStores(t, 5)
 				shares := make([]int, clients)
 				ctx, cancel := context.WithTimeout(t.Context(), span)

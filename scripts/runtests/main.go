@@ -7,13 +7,16 @@
 //
 //	N passed, N failed
 //
-// Flags after "--" go to go test. A test with subtests is not counted in
-// addition to them. A package that fails without a failing test (it does not
-// compile, it panics, it times out) counts as one failure. The exit code
-// is 1 when anything failed or nothing ran.
+// Flags after "--" go to go test. With -race among them, the packages that try less
+// under the race detector are tested once more, without it.
+//
+// A test with subtests is not counted in addition to them. A package that fails without
+// a failing test (it does not compile, it panics, it times out) counts as one
+// failure. The exit code is 1 when anything failed or nothing ran.
 package main
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -28,23 +31,67 @@ func main() {
 	}
 	r := newReport(os.Stdout)
 	run(r, dirs, flags)
+	if i := slices.Index(flags, "-race"); i >= 0 {
+		if again := belonging(dirs, shortened); len(again) > 0 {
+			fmt.Println("without the race detector, and in full:")
+			goTest(r, slices.Delete(slices.Clone(flags), i, i+1), again)
+		}
+	}
 	r.summary()
 	if r.failed > 0 || r.passed == 0 {
 		os.Exit(1)
 	}
 }
 
+// longest are the packages that take longest. They begin first, since the last one
+// to end has the machine to itself.
+var longest = []string{
+	"sqldriver", "redisdriver", "cmd/hasp", "verify/modes", "quorum", "verify", "bench", "verify/simulate",
+	"verify/campaign", "scripts/releasetest", "interop", "drivertest",
+}
+
+// shortened are those that try less under the race detector, which makes them ten
+// times slower.
+var shortened = []string{"memdriver", "quorum", "verify/model"}
+
 // run tests modules, which go.work joins: packages of different ones run at once.
 func run(r *report, dirs, flags []string) {
-	args := slices.Concat([]string{"test", "-json"}, flags)
+	packages := belonging(dirs, longest)
 	for _, dir := range dirs {
-		path := filepath.Join(dir, "...")
-		if !filepath.IsAbs(path) {
-			path = "./" + path // not a package of the standard library
-		}
-		args = append(args, path)
+		packages = append(packages, local(filepath.Join(dir, "...")))
 	}
-	cmd := exec.Command("go", args...)
+	goTest(r, flags, packages)
+}
+
+// belonging returns those of the packages that are in a module of dirs.
+func belonging(dirs, packages []string) (in []string) {
+	for _, pkg := range packages {
+		module := pkg
+		for module != "." && !isModule(module) {
+			module = filepath.Dir(module)
+		}
+		if isModule(module) && slices.ContainsFunc(dirs, func(dir string) bool { return filepath.Clean(dir) == module }) {
+			in = append(in, local(pkg))
+		}
+	}
+	return in
+}
+
+func isModule(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "go.mod"))
+	return err == nil
+}
+
+// local is a path that is not taken for a package of the standard library.
+func local(path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return "./" + path
+}
+
+func goTest(r *report, flags, packages []string) {
+	cmd := exec.Command("go", slices.Concat([]string{"test", "-json"}, flags, packages)...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err == nil {
