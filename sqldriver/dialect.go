@@ -5,7 +5,6 @@ package sqldriver
 
 import (
 	"context"
-	"database/sql"
 
 	"github.com/hasplock/hasp/driver"
 )
@@ -21,7 +20,7 @@ type dialect interface {
 
 	// connect makes sure that the database can be reached, and is the one that it
 	// was, before anything is asked of it. Any number of goroutines call it.
-	connect(ctx context.Context, db *sql.DB) error
+	connect(ctx context.Context, d *Driver) error
 
 	// setup checks the settings of the database, and makes the tables where
 	// they are missing, any number of processes at once. It is called until it

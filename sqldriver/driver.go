@@ -27,6 +27,7 @@ type Driver struct {
 	under  sync.WaitGroup // reads under way, their callers gone or not
 
 	endLimit time.Duration // how long a read may take to end after its context
+	fileWait time.Duration // how long a transaction waits for the file's lock
 
 	mu       sync.Mutex
 	prepared [queries]*sql.Stmt
@@ -43,7 +44,7 @@ var (
 const maxReads = 4
 
 func newDriver(db *sql.DB, dia dialect) *Driver {
-	d := &Driver{db: db, dia: dia, reads: make(chan struct{}, maxReads), endLimit: 50 * time.Millisecond}
+	d := &Driver{db: db, dia: dia, reads: make(chan struct{}, maxReads), endLimit: 50 * time.Millisecond, fileWait: fileWait}
 	d.writes.d = d
 	if db == nil {
 		d.bad = errors.New("sqldriver: the *sql.DB is nil")
@@ -167,7 +168,7 @@ func (d *Driver) read(ctx context.Context, f func(ctx context.Context) error) er
 	d.under.Go(func() {
 		defer func() { <-d.reads }()
 		done <- d.guard(func() error {
-			if err := d.dia.connect(ctx, d.db); err != nil {
+			if err := d.dia.connect(ctx, d); err != nil {
 				return err
 			}
 			return f(ctx)

@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -26,16 +27,30 @@ func must(t testing.TB, err error) {
 // openFile opens a separate pool on a file, as another process would.
 func openFile(t testing.TB, path string) *sql.DB {
 	t.Helper()
-	db, err := sql.Open("sqlite3", SQLiteDSN(path))
+	return openDSN(t, SQLiteDSN(path))
+}
+
+func openDSN(t testing.TB, dsn string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("sqlite3", dsn)
 	must(t, err)
 	t.Cleanup(func() { must(t, db.Close()) })
 	return db
 }
 
-// openDriver opens a driver on a file, with its own connections.
+// patient opens a driver that waits for the file for as long as a busy machine takes
+// to run all who want it.
+func patient(t testing.TB, path string) *Driver {
+	t.Helper()
+	d := NewSQLite(openDSN(t, strings.Replace(SQLiteDSN(path), "busy_timeout(5000)", "busy_timeout(60000)", 1)))
+	d.fileWait = time.Minute
+	return d
+}
+
+// openDriver opens a patient driver on a file, with its own connections.
 func openDriver(t testing.TB, path string) *Driver {
 	t.Helper()
-	d := NewSQLite(openFile(t, path))
+	d := patient(t, path)
 	t.Cleanup(func() { must(t, d.Close()) })
 	return d
 }

@@ -212,6 +212,7 @@ func TestLockedFile(t *testing.T) {
 	path := newFile(t)
 	used(t, path)
 	d := openDriver(t, path)
+	d.fileWait = fileWait
 	waiter := request("orders/42")
 	granted(t, d, waiter)
 	p := start(t, "write", path, "SELECT 1")
@@ -256,7 +257,9 @@ func TestLostToALockedFile(t *testing.T) {
 		t.Run(ttl.String(), func(t *testing.T) {
 			t.Parallel()
 			path := newFile(t)
-			locks, err := hasp.New(openDriver(t, path), nil)
+			d := openDriver(t, path)
+			d.fileWait = fileWait
+			locks, err := hasp.New(d, nil)
 			must(t, err)
 			defer locks.Close()
 			lease, err := locks.Mutex("k", &hasp.LockOptions{TTL: ttl}).Lock(t.Context())

@@ -54,13 +54,13 @@ var (
 // waits for a busy file by itself but for one moment: when several processes switch a new file to WAL at once, all
 // but the first fail, without a wait. The file stays switched, so the moment
 // is over when any connection of ours is open.
-func (s *sqlite) connect(ctx context.Context, db *sql.DB) error {
+func (s *sqlite) connect(ctx context.Context, d *Driver) error {
 	var locked error
 	for start := time.Now(); ; {
 		if f := s.file.Load(); f != nil {
 			return f.settled(ctx)
 		}
-		c, err := db.Conn(ctx)
+		c, err := d.db.Conn(ctx)
 		switch {
 		case err == nil:
 			return errors.Join(s.meet(ctx, c), c.Close())
@@ -69,7 +69,7 @@ func (s *sqlite) connect(ctx context.Context, db *sql.DB) error {
 		case locked == nil || ctx.Err() == nil:
 			return err
 		}
-		if ctx.Err() != nil || time.Since(start) > fileWait {
+		if ctx.Err() != nil || time.Since(start) > d.fileWait {
 			return locked
 		}
 		time.Sleep(time.Millisecond)

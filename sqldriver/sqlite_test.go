@@ -13,6 +13,6 @@ import (
 func TestSuite(t *testing.T) {
 	drivertest.Run(t, drivertest.Harness{Parallel: true, New: func(t testing.TB) drivertest.Store {
 		path := newFile(t)
-		return drivertest.Store{Open: func() driver.Driver { return NewSQLite(openFile(t, path)) }}
+		return drivertest.Store{Open: func() driver.Driver { return patient(t, path) }}
 	}})
 }

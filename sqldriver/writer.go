@@ -59,7 +59,7 @@ type batch struct {
 // file.
 const maxWeight = 256
 
-// fileWait is how long a transaction waits for the file's lock.
+// fileWait is how long a transaction waits for the file's lock, as SQLiteDSN has it.
 const fileWait = 5 * time.Second
 
 const (
@@ -204,13 +204,13 @@ func (w *writer) transact(b *batch, jobs []*job) []*job {
 	return nil
 }
 
-// begin waits for the file's lock, for fileWait at most, and lets callers who
+// begin waits for the file's lock, for d.fileWait at most, and lets callers who
 // leave meanwhile know what they waited for.
 func (w *writer) begin(b *batch) (*tx, error) {
 	w.await(time.Now())
 	defer w.await(time.Time{})
 	began := time.Now()
-	limit := time.AfterFunc(fileWait, func() { b.cancel(errFileWait) })
+	limit := time.AfterFunc(w.d.fileWait, func() { b.cancel(errFileWait) })
 	defer limit.Stop()
 	t, err := w.open(b.ctx)
 	if isLocked(err) || err != nil && errors.Is(context.Cause(b.ctx), errFileWait) {
@@ -220,7 +220,7 @@ func (w *writer) begin(b *batch) (*tx, error) {
 }
 
 func (w *writer) open(ctx context.Context) (*tx, error) {
-	if err := w.d.dia.connect(ctx, w.d.db); err != nil {
+	if err := w.d.dia.connect(ctx, w.d); err != nil {
 		return nil, err
 	}
 	if !w.ready {
