@@ -152,11 +152,22 @@ func (r *run) idle(records []record) (found []string, longest time.Duration) {
 		begin, end := Mono(from.UnixNano()), Mono(to.UnixNano())
 		took := taken(records, begin, end, func(client int) bool {
 			return slices.ContainsFunc(out[client], func(o outage) bool { return o.from <= end && begin <= o.to })
-		})
+		}) + r.prepared(begin, end)
 		longest = max(longest, to.Sub(from)-took)
 		return openLimit + took
 	}
 	return lines(history.CheckIdle(holds, waits, limit)), longest
+}
+
+// prepared returns for how long a fault was prepared between two instants: a server that
+// saves its data for that answers nobody, and where the disk is busy it takes long.
+func (r *run) prepared(from, to Mono) (took time.Duration) {
+	for _, a := range r.injected {
+		if a.Part == Prepare {
+			took += max(0, min(a.to, to).Sub(max(a.from, from)))
+		}
+	}
+	return took
 }
 
 // endOf returns when its process was killed, or ended.

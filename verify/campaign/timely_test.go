@@ -69,6 +69,8 @@ func TestIdle(t *testing.T) {
 	at := func(k Kind, p Part, client, ms int, by time.Duration) injected {
 		return injected{Action: Action{Kind: k, Part: p, Client: client, Nodes: []int{0}, By: by}, from: msAt(ms), to: msAt(ms)}
 	}
+	saves := at(RestartRDB, Prepare, -1, 120, 0)
+	saves.to = msAt(570)
 	for name, c := range map[string]struct {
 		records  []record
 		injected []injected
@@ -79,6 +81,8 @@ func TestIdle(t *testing.T) {
 		"the machine stalled":      {records: stalled},
 		"the server was slow":      {records: slow},
 		"the waiter is cut off":    {records: late(600), injected: []injected{at(Partition, Begin, 1, 50, 0), at(Partition, End, 1, 60, 0)}},
+		"the server saves":         {records: late(600), injected: []injected{saves}},
+		"the server saved before":  {records: late(1100), injected: []injected{saves}, want: "for 999ms"},
 		"another is cut off":       {records: late(600), injected: []injected{at(Partition, Begin, 2, 50, 0), at(Partition, End, 2, 60, 0)}, want: "for 499ms"},
 		"the server is stopped":    {records: late(600), injected: []injected{at(StopNode, Begin, -1, 50, 0), at(StopNode, End, -1, 60, 0)}},
 		"the holder died":          {records: append(dead, ev(1, 1090, event{What: granted})), injected: []injected{at(ClientKill, Begin, 0, 40, 0)}},
