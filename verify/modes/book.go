@@ -17,6 +17,7 @@ import (
 // receive records what a process reported.
 func (r *run) receive(rep report) {
 	p, e := rep.of, rep.e
+	r.stalls = append(r.stalls, stalled{child.Now().Time(), r.lost()})
 	if e == nil {
 		r.left(p)
 		return

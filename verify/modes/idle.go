@@ -72,8 +72,8 @@ func (r *run) idle() error {
 		}
 		holds = append(holds, kept)
 	}
-	lost := r.lost()
 	return history.CheckIdle(holds, r.waits, func(_ string, from, to time.Time) time.Duration {
+		lost := r.lostBetween(from, to)
 		most := lost + wake
 		if strings.HasPrefix(r.o.Store, "sqlite:") {
 			most = lost + polls
@@ -85,6 +85,22 @@ func (r *run) idle() error {
 		}
 		return most
 	})
+}
+
+// lostBetween returns for how long this process did not get to run between the reports
+// around two instants.
+func (r *run) lostBetween(from, to time.Time) time.Duration {
+	first, last := time.Duration(0), r.lost()
+	for _, s := range r.stalls {
+		if !s.at.After(from) {
+			first = s.lost
+		}
+		if s.at.After(to) {
+			last = s.lost
+			break
+		}
+	}
+	return last - first
 }
 
 // ending collects the cleanups of a run.

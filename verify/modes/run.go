@@ -66,6 +66,7 @@ type run struct {
 	holds   []*holding
 	waits   []history.Wait
 	lost    func() time.Duration // for how long this process did not get to run
+	stalls  []stalled            // that, whenever a process reported something
 	first   time.Time            // when a hold may first have ended without a release; zero: not yet
 
 	begun   time.Time
@@ -75,6 +76,12 @@ type run struct {
 	rest    time.Time // the earliest time of the next fault
 	held    bool      // it hits a process that was just granted something
 	ended   error     // why the run cannot go on
+}
+
+// stalled is for how long this process did not get to run before an instant.
+type stalled struct {
+	at   time.Time
+	lost time.Duration
 }
 
 func newRun(o *Options, r *rand.Rand) *run {
