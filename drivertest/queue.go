@@ -57,35 +57,65 @@ var queueCases = []Case{
 }
 
 func queueIsInOrder(e *env) {
-	a := e.ask("k")
-	e.grant(e.d, a)
 	const n = 10
-	var rs []contend.Owner
-	var ds []driver.Driver
-	for i := range n {
-		d, r := e.open(), e.ask("k")
-		e.join(d, r, i)
-		rs, ds = append(rs, r), append(ds, d)
-	}
-	info := e.heldBy(a)
-	if info.Waiters != n || len(info.Queue) != n {
-		e.Fatalf("%d wait, %d in the list, want %d", info.Waiters, len(info.Queue), n)
-	}
-	for i, h := range info.Queue {
-		if h.Owner != rs[i].Owner || h.Label != rs[i].Label {
-			e.Errorf("place %d is %+v, want the owner %s", i, h, rs[i].Owner)
+	for range 20 {
+		a := e.ask("k")
+		e.grant(e.d, a)
+		var rs []contend.Owner
+		var ds []driver.Driver
+		for i := range n {
+			d, r := e.open(), e.ask("k")
+			e.join(d, r, i)
+			rs, ds = append(rs, r), append(ds, d)
 		}
+		info := e.heldBy(a)
+		if info.Waiters != n || len(info.Queue) != n {
+			e.Fatalf("%d wait, %d in the list, want %d", info.Waiters, len(info.Queue), n)
+		}
+		for i, h := range info.Queue {
+			if h.Owner != rs[i].Owner || h.Label != rs[i].Label {
+				e.Errorf("place %d is %+v, want the owner %s", i, h, rs[i].Owner)
+			}
+		}
+		freed := time.Now()
+		e.release(e.d, a)
+		if servedInOrder(e, freed, ds, rs) {
+			e.free("k")
+			return
+		}
+		for i, r := range rs {
+			_ = contend.Release(e.ctx, ds[i], r)
+		}
+		e.goneFrom(e.ttl)
 	}
-	e.release(e.d, a)
+	e.Fatalf("20 times, the others could not ask within %v after a release", claimed)
+}
+
+// claimed is less than an engine keeps a key for the first in the queue.
+const claimed = 300 * time.Millisecond
+
+// servedInOrder has each of those in the queue take its turn after all behind it asked. It
+// is false when they took so long that the key was not kept for the first any more.
+func servedInOrder(e *env, freed time.Time, ds []driver.Driver, rs []contend.Owner) bool {
+	e.Helper()
 	for i, r := range rs {
-		for j := n - 1; j > i; j-- {
-			e.refuse(ds[j], queued(rs[j]))
+		for j := len(rs) - 1; j > i; j-- {
+			began := time.Since(freed)
+			res := e.try(ds[j], queued(rs[j]))
+			if res.Granted && time.Since(freed) < claimed {
+				e.Fatalf("the %d. in the queue was granted the key, %v after it was released to the %d.: %+v", j+1, began, i+1, res)
+			}
+			if res.Granted {
+				e.Logf("begun anew: the %d. asked %v after the release to the %d.", j+1, began, i+1)
+				return false
+			}
 		}
 		e.turn(ds[i], r, 0)
 		e.heldBy(r)
+		freed = time.Now()
 		e.release(ds[i], r)
 	}
-	e.free("k")
+	return true
 }
 
 func tryAgainKeepsThePlace(e *env) {
