@@ -78,3 +78,21 @@ func TestInterrupted(t *testing.T) {
 		t.Errorf("got %+v, %v", rep, err)
 	}
 }
+
+// A limit that guards against a hang does not count while this process stands still.
+func TestLimitAllowsForStalls(t *testing.T) {
+	stalls := []time.Duration{time.Millisecond, time.Millisecond}
+	r := &run{log: &journal{stalled: func() time.Duration {
+		now := stalls[0]
+		stalls = stalls[1:]
+		return now
+	}}}
+	limit, stood := time.NewTimer(time.Hour), time.Duration(0)
+	if !r.stoodStill(limit, &stood) {
+		t.Error("the limit was not prolonged")
+	}
+	<-limit.C
+	if r.stoodStill(limit, &stood) {
+		t.Error("the limit was prolonged for nothing")
+	}
+}
