@@ -66,9 +66,18 @@ func TestServiceBeginsAfterTheCleanUp(t *testing.T) {
 			}
 			return nil
 		}
+		var away atomic.Bool
+		away.Store(true)
+		all[1].inspect = func(context.Context, string) (driver.Info, error) {
+			if away.Load() {
+				return driver.Info{}, errGone
+			}
+			return driver.Info{}, nil
+		}
 		n := d.nodes[1]
 		n.leave(errGone)
 		n.cleanUpLater(nil, asks("k").Withdrawal())
+		away.Store(false) // no probe was answered before that
 		if time.Sleep(time.Second); n.serving() {
 			t.Error("it is in service, and a release cannot be delivered")
 		}
