@@ -269,7 +269,7 @@ local function give(value, fence, state, limit, px, place, since)
   return l
 end
 local function vacate()
-  call('DEL', K.lock, K.shares, K.held, K.room)
+  call('DEL', K.lock, K.shares, K.held, K.room, known.grant and K.lock or K.grant) -- one that is no grant would stay
   known.lock, known.shared, known.n, known.least, known.stale = false, false, 0, math.huge, true
 end
 local function leave(l, ending)
@@ -295,9 +295,10 @@ local function survey(lock, grant, leaving)
   elseif not lock then
     local kind = call('TYPE', K.lock).ok
     known.type = kind ~= 'none' and kind
-    if known.type then return end
   end
-  if known.shared or string.find(state, '[sS]') or not lock and string.find(state, '[cC]') then
+  local unclaimed = string.find(state, '[cC]') and not known.shared and (not lock or sub(lock, 1, 26) ~= sub(grant, 1, 26))
+  if known.type and not unclaimed then return end
+  if known.shared or string.find(state, '[sS]') or unclaimed then
     sharing()
     expire(leaving)
   elseif not lock and string.find(state, '[hmHM]') then
@@ -571,9 +572,10 @@ local function reap(all)
 end
 function expire(leaving)
   local grant = known.grant
-  if not known.lock and string.find(sub(grant, 59, 59), '[cC]') then
+  if not known.shared and grant and string.find(sub(grant, 59, 59), '[cC]') then
     later(K.grant, KEEP + (known.newest > stamp and math.ceil((known.newest - stamp) / 1000) or 0))
     local place, label = string.match(grant, '^(%S+ %d+ %d+ %d+ %aP?S?%d* %S+) (.*)$', 78)
+    if not label then counted('grant', grant, true) end
     local value = sub(grant, 1, 26) .. ' ' .. label
     known.left, known.stale = value == leaving, true
     if not known.left then restore({{value = value, since = sub(grant, 45, 57), place = place}}) end
@@ -701,12 +703,20 @@ function try(r)
     save()
     return refuse(r, 0)
   end
-  if known.type then return {-1, known.type} end
+  if known.type then
+    save()
+    return {-1, known.type}
+  end
   local mine, why, cut, fence, n = call('ZSCORE', K.queue, value), 'more'
   serving()
   if not known.cut then why = select(2, serve(mine and value)) end
   if not why and fits(r.limit) then
-    fence, n = choose(r, nil, r.how == 'restore' and r.how)
+    local ok
+    ok, fence, n = pcall(choose, r, nil, r.how == 'restore' and r.how)
+    if not ok then
+      save()
+      error(fence, 0)
+    end
     if fence then
       if mine then unqueue(value) end
       l = give(value, fence, r.state, r.limit, r.ttl)
@@ -765,7 +775,13 @@ function release(r)
   elseif may and alone then
     if rank == 0 then hintFirst() end
   elseif may then
-    e, why = serveMore()
+    if not l and not rank then unqueue(value) end -- takes no memory, and after it nothing is refused for that
+    local ok
+    ok, e, why = pcall(serveMore)
+    if not ok then
+      save()
+      error(e, 0)
+    end
     local waits = why == 'shut' and known.shared and e
     if waits and ends and not handed then
       local _, at = opens(e.limit, known.n, known.least)

@@ -113,7 +113,7 @@ end
 
 -- vacate frees the key, of which nobody has a lease any more.
 local function vacate()
-  call('DEL', K.lock, K.shares, K.held, K.room)
+  call('DEL', K.lock, K.shares, K.held, K.room, known.grant and K.lock or K.grant) -- one that is no grant would stay
   known.lock, known.shared, known.n, known.least, known.stale = false, false, 0, math.huge, true
 end
 
@@ -144,9 +144,11 @@ local function survey(lock, grant, leaving)
   elseif not lock then
     local kind = call('TYPE', K.lock).ok
     known.type = kind ~= 'none' and kind
-    if known.type then return end
   end
-  if known.shared or string.find(state, '[sS]') or not lock and string.find(state, '[cC]') then
+  -- It was handed on, and is not the claimer's: its time is over, or somebody else took the lock.
+  local unclaimed = string.find(state, '[cC]') and not known.shared and (not lock or <<owner "lock">> ~= <<owner "grant">>)
+  if known.type and not unclaimed then return end
+  if known.shared or string.find(state, '[sS]') or unclaimed then
     sharing()
     expire(leaving)
   elseif not lock and string.find(state, '[hmHM]') then

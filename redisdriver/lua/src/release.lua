@@ -47,7 +47,13 @@ function release(r)
   elseif may and alone then
     if rank == 0 then hintFirst() end
   elseif may then
-    e, why = serveMore()
+    if not l and not rank then unqueue(value) end -- takes no memory, and after it nothing is refused for that
+    local ok
+    ok, e, why = pcall(serveMore)
+    if not ok then
+      save()
+      error(e, 0)
+    end
     local waits = why == 'shut' and known.shared and e
     if waits and ends and not handed then
       local _, at = opens(e.limit, known.n, known.least)

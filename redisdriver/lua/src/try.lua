@@ -146,13 +146,21 @@ function try(r)
     save()
     return refuse(r, 0)
   end
-  if known.type then return {-1, known.type} end
+  if known.type then
+    save()
+    return {-1, known.type}
+  end
 
   local mine, why, cut, fence, n = call('ZSCORE', K.queue, value), 'more'
   serving()
   if not known.cut then why = select(2, serve(mine and value)) end
   if not why and fits(r.limit) then
-    fence, n = choose(r, nil, r.how == 'restore' and r.how)
+    local ok
+    ok, fence, n = pcall(choose, r, nil, r.how == 'restore' and r.how)
+    if not ok then
+      save()
+      error(fence, 0)
+    end
     if fence then
       if mine then unqueue(value) end
       l = give(value, fence, r.state, r.limit, r.ttl)
