@@ -190,6 +190,7 @@ func (l *Loop) look() (wait time.Duration, ok bool) {
 
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	now = l.now()
 	if len(l.heap) == 0 {
 		// A program that locks and unlocks one key all day keeps its loop.
 		if l.shutOff || l.until != 0 && now.Mono >= l.until {
@@ -201,7 +202,6 @@ func (l *Loop) look() (wait time.Duration, ok bool) {
 		}
 		return l.until - now.Mono, true // what is added counts on it
 	}
-	now = l.now()
 	l.until = min(l.heap[0].entry().next, now.Mono+Tick)
 	return max(l.until-now.Mono, 0), true
 }

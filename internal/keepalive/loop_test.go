@@ -276,6 +276,37 @@ func TestLoopStaysForATick(t *testing.T) {
 	})
 }
 
+// slowEnd is a member whose end takes long to note.
+type slowEnd struct{ *member }
+
+func (m slowEnd) Expire() func() {
+	time.Sleep(100 * time.Millisecond)
+	return nil
+}
+
+// A look that took long, as on a busy machine, does not put off the next, on which
+// counts what is added meanwhile.
+func TestLoopKeepsItsMoment(t *testing.T) {
+	within(t, func(w *world) {
+		first := &member{key: "first", ttl: time.Hour, every: time.Hour}
+		w.add(time.Hour, first) // the next look is after a Tick
+		time.Sleep(keepalive.Tick / 5)
+		now := w.now()
+		w.Add(slowEnd{&member{next: now.Mono, over: now.Mono}}, now) // the look that takes long
+		time.Sleep(keepalive.Tick / 5)
+		w.Remove(first)
+		time.Sleep(keepalive.Tick * 2 / 5)
+		now = w.now()
+		last := &member{next: now.Mono + time.Hour, over: now.Mono + keepalive.Tick*2/5}
+		w.Add(last, now)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if last.ended != last.over {
+			t.Errorf("it ended at %v, want %v", last.ended, last.over)
+		}
+	})
+}
+
 // What was removed is not looked at again, whatever else there is.
 func TestAgainOfWhatWasRemoved(t *testing.T) {
 	within(t, func(w *world) {
