@@ -38,6 +38,7 @@ type waiter struct {
 	slow     bool          // a grant came so late that it was asked for again
 	marked   bool          // a grant said Abandoned
 	place    *place        // in the queue, once joined
+	answered time.Duration // when the latest Try of it was answered, on the monotonic clock
 	sub      *subscription // once it was to join
 }
 
@@ -248,12 +249,13 @@ func (a *attempt) subscribed(h watched) {
 // joined puts our place in the queue under the renewer's care.
 func (w *waiter) joined(c *core) {
 	now := c.now()
+	w.answered = now.Mono
 	if w.place != nil {
 		w.place.seen(now)
 		return
 	}
 	r := driver.RenewRequest{Claim: w.req.Claim, TTL: w.req.TTL, Queue: true, Patience: w.req.Patience}
-	w.place = &place{req: r, wake: make(chan time.Duration, 1)}
+	w.place = &place{req: r, now: c.now, wake: make(chan news, 1)}
 	w.place.seen(now)
 	c.renewer.Add(w.place, now)
 }
@@ -282,7 +284,8 @@ func (a *attempt) sleep(pause time.Duration) error {
 	case pause <= 0:
 		pause = most
 	}
-	var wake <-chan time.Duration
+	until := a.c.now().Mono + pause
+	var wake <-chan news
 	if a.place != nil {
 		wake = a.place.wake
 	}
@@ -298,12 +301,17 @@ func (a *attempt) sleep(pause time.Duration) error {
 			}
 		case <-timer.C:
 			return nil
-		case in := <-wake:
-			if in <= 0 || polls {
+		case n := <-wake:
+			now := a.c.now().Mono
+			if n.asked < a.answered {
+				n.at = min(n.at, until) // it may be older than the Try's answer: it puts nothing off
+			}
+			if n.at <= now || polls {
 				return nil
 			}
 			if !a.patience.failing() { // after an error: ask soon, whatever the store said before
-				timer.Reset(in)
+				until = n.at
+				timer.Reset(until - now)
 			}
 		case <-a.ctx.Done():
 			return a.ended()

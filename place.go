@@ -19,26 +19,24 @@ import (
 type place struct {
 	keepalive.Entry
 	req  driver.RenewRequest
-	wake chan time.Duration // when to try, from now; room for one
+	now  clock.Clock
+	wake chan news // room for one
 
 	mu     sync.Mutex
-	tried  time.Duration // when the store last answered a Try, on the monotonic clock
 	signAt time.Duration // when the next sign of life is due
 }
 
-// seen notes that the store just answered a Try, which is a sign of life. When to ask
-// again, as it said before, is old.
+// news is what a sign of life learned: when to try. Both are on the monotonic clock.
+type news struct {
+	asked time.Duration // when the store was asked
+	at    time.Duration
+}
+
+// seen notes that the store just answered a Try, which is a sign of life.
 func (p *place) seen(now clock.Instant) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.tried, p.signAt = now.Mono, now.Mono+p.req.Patience/3
-	select {
-	case d := <-p.wake:
-		if d <= 0 {
-			p.wake <- d
-		}
-	default:
-	}
+	p.signAt = now.Mono + p.req.Patience/3
 }
 
 // NextLook is when the next sign of life is due.
@@ -77,18 +75,15 @@ func (p *place) Renewed(start clock.Instant, r driver.Renewal) {
 	}
 }
 
-// wakeIn wakes the waiter after d, or earlier if an earlier call said so. A moment from
-// before the answer to a Try puts nothing off; that the place is gone may be news still.
+// wakeIn wakes the waiter after d, or earlier if an earlier call said so.
 func (p *place) wakeIn(start clock.Instant, d time.Duration) {
+	n := news{asked: start.Mono, at: p.now().Mono + d}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if d > 0 && start.Mono < p.tried {
-		return
-	}
 	select {
 	case before := <-p.wake:
-		d = min(d, before)
+		n.at = min(n.at, before.at)
 	default:
 	}
-	p.wake <- d
+	p.wake <- n
 }

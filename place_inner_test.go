@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/clock"
 	"github.com/hasplock/hasp/internal/keepalive"
 )
 
@@ -53,12 +54,12 @@ func TestPlaceIsWoken(t *testing.T) {
 		{"the place is gone", driver.Renewal{Err: ErrNotHeld}, true, 0},
 		{"the store is away", driver.Renewal{Err: errors.New("refused")}, true, 75 * time.Millisecond},
 	} {
-		p := &place{wake: make(chan time.Duration, 1)}
-		p.seen(at(time.Second))
-		p.Renewed(at(time.Second), c.r)
+		p := &place{now: func() clock.Instant { return at(time.Second) }, wake: make(chan news, 1)}
+		p.Renewed(at(0), c.r)
 		select {
-		case in := <-p.wake:
-			if !c.woken || in > c.most || c.r.RetryIn != 0 && in != c.r.RetryIn {
+		case n := <-p.wake:
+			in := n.at - time.Second
+			if n.asked != 0 || !c.woken || in > c.most || c.r.RetryIn != 0 && in != c.r.RetryIn {
 				t.Errorf("%s: woken in %v", c.name, in)
 			}
 		default:
@@ -69,25 +70,16 @@ func TestPlaceIsWoken(t *testing.T) {
 	}
 }
 
-// A Try's answer is newer than earlier answers and requests about the place.
-func TestPlaceForgetsOldNews(t *testing.T) {
-	p := &place{wake: make(chan time.Duration, 1)}
-	for name, news := range map[string]func(){
-		"what it said before":    func() { p.Renewed(at(1), driver.Renewal{RetryIn: time.Hour}); p.seen(at(2)) },
-		"what was asked before":  func() { p.seen(at(2)); p.Renewed(at(1), driver.Renewal{RetryIn: time.Hour}) },
-		"an error, asked before": func() { p.seen(at(2)); p.Renewed(at(1), driver.Renewal{Err: errors.New("refused")}) },
-	} {
-		news()
-		select {
-		case in := <-p.wake:
-			t.Errorf("%s: woken in %v", name, in)
-		default:
+// A waiter that has not looked at what was learned before is woken once, at the earliest
+// of the moments.
+func TestPlaceIsWokenOnce(t *testing.T) {
+	for _, ins := range [][]time.Duration{{time.Second, time.Minute}, {time.Minute, time.Second}} {
+		p := &place{now: func() clock.Instant { return at(time.Hour) }, wake: make(chan news, 1)}
+		for i, in := range ins {
+			p.Renewed(at(time.Duration(i+1)), driver.Renewal{RetryIn: in})
 		}
-	}
-	// A place that was handed the key meanwhile is not held either.
-	p.Renewed(at(1), driver.Renewal{Err: ErrNotHeld})
-	p.seen(at(2))
-	if len(p.wake) == 0 {
-		t.Error("that the place is gone was forgotten")
+		if n, want := <-p.wake, (news{asked: 2, at: time.Hour + time.Second}); n != want || len(p.wake) > 0 {
+			t.Errorf("%v: woken with %+v, want %+v, and %d more", ins, n, want, len(p.wake))
+		}
 	}
 }

@@ -137,6 +137,46 @@ func TestOldNewsDoesNotPutOffATry(t *testing.T) {
 	})
 }
 
+// What the store says of a place while a Try is under way brings the next Try forward: the
+// store may have answered the Try first.
+func TestNewsWhileATryIsUnderWayBringsTheNextForward(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		lock(t, newClient(t, store, nil), "k", &hasp.LockOptions{TTL: time.Hour, NoRenew: true})
+		var patience time.Duration
+		var queued []time.Time
+		d := &hooked{Driver: store}
+		d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
+			res, err := next(ctx, r)
+			if r.Queue {
+				patience = r.Patience
+				if queued = append(queued, time.Now()); len(queued) == 2 {
+					time.Sleep(2 * time.Second) // the answer is slow; meanwhile there is a sign of life
+				}
+			}
+			return res, err
+		}
+		d.renew = func(_ context.Context, _ []driver.RenewRequest, done func(int, driver.Renewal), _ renewFunc) {
+			var r driver.Renewal
+			if d.renews.Load() == 1 {
+				r.RetryIn = 5 * time.Second
+			}
+			done(0, r)
+		}
+		hints := make(chan struct{}, 1)
+		d.watch = func(context.Context, driver.Claim, watchFunc) (<-chan struct{}, error) { return hints, nil }
+		go func() { _, _ = newClient(t, d, nil).Mutex("k", nil).Lock(t.Context()) }()
+		synctest.Wait()
+		time.Sleep(patience/3 - time.Second)
+		hints <- struct{}{}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if len(queued) < 3 || queued[2].Sub(queued[1]) < 5*time.Second || queued[2].Sub(queued[1]) > 7*time.Second {
+			t.Errorf("asked at %v, want the third 5 to 7 s after the second", queued)
+		}
+	})
+}
+
 // That the place is gone, as the key was handed over, is news although a Try was answered
 // while the store was asked. The hint is lost here.
 func TestNewsOfAHandoffBesideATry(t *testing.T) {
