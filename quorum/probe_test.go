@@ -68,11 +68,11 @@ func TestServiceBeginsAfterTheCleanUp(t *testing.T) {
 		}
 		var away atomic.Bool
 		away.Store(true)
-		all[1].inspect = func(context.Context, string) (driver.Info, error) {
+		all[1].record = func(context.Context) (driver.Record, error) {
 			if away.Load() {
-				return driver.Info{}, errGone
+				return driver.Record{}, errGone
 			}
-			return driver.Info{}, nil
+			return driver.Record{Voting: true}, nil
 		}
 		n := d.nodes[1]
 		n.leave(errGone)
