@@ -33,6 +33,9 @@ type env struct {
 	slack time.Duration        // an allowance for the store and this machine
 	lost  func() time.Duration // for how long this process has not got to run so far
 
+	anew  bool      // the case claims, and may begin anew
+	freed time.Time // when such a case released last
+
 	mu      sync.Mutex
 	waiting map[string]bool // owners of a Lock that was refused at least once
 }
@@ -141,8 +144,27 @@ func (e *env) join(d driver.Driver, r contend.Owner, ahead int) driver.Result {
 	return res
 }
 
+// claimed is less than an engine keeps a key for the first in the queue.
+const claimed = 300 * time.Millisecond
+
+var errAnew = errors.New("the claim time passed before the case looked")
+
+// Fatalf ends the case; or, on a machine so busy that what was released may have been
+// handed off, and on, before the case looked, has it begin anew.
+func (e *env) Fatalf(format string, args ...any) {
+	e.Helper()
+	if e.anew && !e.freed.IsZero() && time.Since(e.freed) > claimed {
+		e.Logf(format, args...)
+		panic(errAnew)
+	}
+	e.TB.Fatalf(format, args...)
+}
+
 func (e *env) release(d driver.Driver, r contend.Owner) {
 	e.Helper()
+	if e.anew {
+		e.freed = time.Now()
+	}
 	if err := contend.Release(e.ctx, d, r); err != nil {
 		e.Fatalf("Release of %q: %v", r.Key, err)
 	}

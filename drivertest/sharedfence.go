@@ -34,7 +34,7 @@ var sharedFenceCases = []Case{
 		Needs: sharedNode, run: sharerKeepsItsFence},
 	{Name: "SharedClaimTakesTheProposal",
 		Rule:  "A reader that was handed the key claims it with exactly the fence that it proposes, though one that was handed it at the same time has a larger one; a fence below the previous writer's is refused.",
-		Needs: []Need{needShared, needNode, needHandoff}, run: sharedProposedClaim},
+		Needs: []Need{needShared, needNode, needHandoff}, claims: true, run: sharedProposedClaim},
 	{Name: "RestoreOfASharedLease",
 		Rule:  "Restore restores a Shared lease with its fence, on a free key or beside other readers, though readers had larger ones since, but not if the key was granted Exclusive since.",
 		Needs: sharedNode, run: restoreShared},

@@ -12,19 +12,19 @@ var sharedHandoff = []Need{needShared, needHandoff}
 var sharedHandoffCases = []Case{
 	{Name: "SharedHandoffIsAtOnce",
 		Rule:  "A Release makes all the readers at the front of the queue holders at once, before they ask, and each claim takes the full TTL.",
-		Needs: sharedHandoff, run: sharedHandoffIsAtOnce},
+		Needs: sharedHandoff, claims: true, run: sharedHandoffIsAtOnce},
 	{Name: "HandedOffReaderIsNoPlace",
 		Rule:  "Renew of a reader's place that was handed the key is ErrNotHeld, while those still in the queue keep theirs.",
-		Needs: sharedHandoff, run: handedOverReader},
+		Needs: sharedHandoff, claims: true, run: handedOverReader},
 	{Name: "ReleaseOfHandedOffSharesHandsThemOn",
 		Rule:  "Readers that give up after they were handed the key leave it to those that were handed it at the same time, and the last of them to the next in the queue.",
-		Needs: sharedHandoff, run: releaseOfHandedOffShares},
+		Needs: sharedHandoff, claims: true, run: releaseOfHandedOffShares},
 	{Name: "UnclaimedSharesGoOn",
 		Rule:  "A key that was handed to readers that never claim it goes to the writer behind them, within a bounded time.",
 		Needs: sharedHandoff, timely: true, run: unclaimedSharesGoOn},
 	{Name: "LapsedSharesKeepTheirPlacesOnce",
 		Rule:  "Readers that did not claim the key once are still before later ones, in their order.",
-		Needs: sharedHandoff, run: lapsedShares},
+		Needs: sharedHandoff, claims: true, run: lapsedShares},
 }
 
 func sharedHandoffIsAtOnce(e *env) {

@@ -28,7 +28,7 @@ var sharedQueueCases = []Case{
 		Needs: sharedQueue, run: neighboursGetHints},
 	{Name: "MixedQueueIsInOrder",
 		Rule:  "Writers and groups of readers are served in the order of the queue.",
-		Needs: sharedQueue, run: mixedQueue},
+		Needs: sharedQueue, claims: true, run: mixedQueue},
 	{Name: "WriterThatLeavesLetsReadersIn",
 		Rule:  "When a writer that waits for those that share a key gives up, the readers behind it are granted the key beside them and get hints.",
 		Needs: sharedQueue, run: writerThatLeaves},

@@ -43,7 +43,7 @@ var slotCases = []Case{
 		Needs: slots, run: readerHasNoSlot},
 	{Name: "LimitedQueueIsInOrder",
 		Rule:  "The queue for a key with a Limit is served in order: each release makes room for one, with its slot.",
-		Needs: slotsQueue, run: limitedQueue},
+		Needs: slotsQueue, claims: true, run: limitedQueue},
 	{Name: "LargerLimitLetsSeveralIn",
 		Rule:  "When the holder with the smallest Limit releases, as many from the front of the queue are granted the key as the limits then allow, and get hints.",
 		Needs: slotsQueue, run: largerLimit},
