@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -261,6 +262,10 @@ func (p *process) run(cmd *exec.Cmd, started chan<- error) {
 	}
 	defer close(p.done)
 	_ = cmd.Wait() // how it ended does not matter: tests kill it
+	for _, file := range []string{"faketime_shm_", "sem.faketime_sem_"} {
+		// libfaketime leaves these behind when its process is killed.
+		_ = os.Remove(filepath.Join("/dev/shm", file+strconv.Itoa(p.pid)))
+	}
 }
 
 // kill ends the process and returns once it was reaped.
