@@ -75,7 +75,7 @@ func TestSeveralUsers(t *testing.T) {
 	must(t, os.Chmod(path, 0o660))
 	for _, holder := range []uint32{oneUser, 0, anotherUser} {
 		key := fmt.Sprint("k", holder)
-		p := s.as(holder, exe, "run", "-v", "--ttl", "2s", key, "--", "sleep", "1000")
+		p := s.as(holder, exe, "run", "-v", "--ttl", "6s", key, "--", "sleep", "1000")
 		p.says("acquired")
 		for _, name := range []string{"-wal", "-shm"} {
 			info, err := os.Stat(path + name)
