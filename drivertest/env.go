@@ -150,7 +150,8 @@ const claimed = 300 * time.Millisecond
 var errAnew = errors.New("the claim time passed before the case looked")
 
 // Fatalf ends the case; or, on a machine so busy that what was released may have been
-// handed off, and on, before the case looked, has it begin anew.
+// handed off, and on, before the case looked, has it begin anew. What eventually waits for
+// in vain is no such failure.
 func (e *env) Fatalf(format string, args ...any) {
 	e.Helper()
 	if e.anew && !e.freed.IsZero() && time.Since(e.freed) > claimed {
@@ -261,7 +262,7 @@ func (e *env) eventually(limit time.Duration, what string, ok func() bool) {
 	start := time.Now()
 	for !ok() {
 		if time.Since(start) > limit+e.slack+e.lost() {
-			e.Fatalf("after %v: not yet: %s", time.Since(start).Round(time.Millisecond), what)
+			e.TB.Fatalf("after %v: not yet: %s", time.Since(start).Round(time.Millisecond), what)
 		}
 		e.pause()
 	}

@@ -29,7 +29,7 @@ var handoffCases = []Case{
 		Needs: handoff, timely: true, run: unclaimedGoesFree},
 	{Name: "LapsedClaimKeepsThePlaceOnce",
 		Rule:  "A waiter that did not claim the key once is still before later ones.",
-		Needs: handoff, claims: true, run: lapsedClaim},
+		Needs: handoff, run: lapsedClaim},
 	{Name: "UnclaimedKeyWakesTheNext",
 		Rule:  "When a waiter that was handed the key does not claim it, the next in the queue gets a hint once the claim time has passed, so that asking only then is enough.",
 		Needs: handoff, timely: true, run: unclaimedWakes},
@@ -58,13 +58,13 @@ func handoffIsAtOnce(e *env) {
 	}
 	res := e.grant(e.open(), queued(b))
 	if e.traits.Fencing && (res.Fence <= first.Fence || info.Fence != 0 && info.Fence != res.Fence) {
-		e.Errorf("the fence is %d after a holder with %d, and was %d when it was handed off", res.Fence, first.Fence, info.Fence)
+		e.Fatalf("the fence is %d after a holder with %d, and was %d when it was handed off", res.Fence, first.Fence, info.Fence)
 	}
 	if res.Abandoned {
-		e.Error("Abandoned, but the holder before released")
+		e.Fatalf("Abandoned, but the holder before released")
 	}
 	if info := e.heldBy(b); info.Left <= e.long/2 {
-		e.Errorf("the claim of a lease of %v left %v", b.TTL, info.Left)
+		e.Fatalf("the claim of a lease of %v left %v", b.TTL, info.Left)
 	}
 }
 

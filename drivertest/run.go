@@ -142,7 +142,7 @@ func (c Case) Run(t testing.TB, h Harness) {
 			t.Logf("the rule: %s", c.Rule)
 		}
 	})
-	for anew := 20; ; anew-- {
+	for anew := 5; ; anew-- {
 		e := newEnv(t, h)
 		for _, n := range c.Needs {
 			if !n.Met(e.d) {

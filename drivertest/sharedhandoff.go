@@ -24,7 +24,7 @@ var sharedHandoffCases = []Case{
 		Needs: sharedHandoff, timely: true, run: unclaimedSharesGoOn},
 	{Name: "LapsedSharesKeepTheirPlacesOnce",
 		Rule:  "Readers that did not claim the key once are still before later ones, in their order.",
-		Needs: sharedHandoff, claims: true, run: lapsedShares},
+		Needs: sharedHandoff, run: lapsedShares},
 }
 
 func sharedHandoffIsAtOnce(e *env) {
