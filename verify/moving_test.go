@@ -136,12 +136,13 @@ func TestHandoffWhileTheSubscriptionMoves(t *testing.T) {
 			delay = 8 * time.Second
 		}
 	}
-	back := make(chan *faultproxy.Proxy, 1<<10)
+	back := make(chan *faultproxy.Proxy, len(links))
 	for link := range slow {
+		var first sync.Once
 		link.Clear()
 		link.Hook(func(c faultproxy.Chunk) bool {
 			if c.Dir == faultproxy.Up && bytes.Contains(c.Data, []byte("lock:other")) {
-				back <- link
+				first.Do(func() { back <- link })
 			}
 			return false
 		})
