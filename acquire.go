@@ -302,14 +302,18 @@ func (a *attempt) sleep(pause time.Duration) error {
 		case <-timer.C:
 			return nil
 		case n := <-wake:
+			old := n.asked < a.answered // or of the same time: it puts nothing off
+			if old {
+				n.at = min(n.at, until)
+			}
 			now := a.c.now().Mono
-			if n.asked < a.answered {
-				n.at = min(n.at, until) // it may be older than the Try's answer: it puts nothing off
-			}
-			if n.at <= now || polls {
+			switch {
+			case n.gone, polls && !old:
 				return nil
-			}
-			if !a.patience.failing() { // after an error: ask soon, whatever the store said before
+			case a.patience.failing(): // the pause after an error stands
+			case n.at <= now:
+				return nil
+			default:
 				until = n.at
 				timer.Reset(until - now)
 			}

@@ -30,6 +30,7 @@ type place struct {
 type news struct {
 	asked time.Duration // when the store was asked
 	at    time.Duration
+	gone  bool // the place is, so at once
 }
 
 // seen notes that the store just answered a Try, which is a sign of life.
@@ -67,22 +68,21 @@ func (p *place) Request() (driver.RenewRequest, bool) { return p.req, true }
 func (p *place) Renewed(start clock.Instant, r driver.Renewal) {
 	switch {
 	case errors.Is(r.Err, ErrNotHeld):
-		p.wakeIn(start, 0)
+		p.learned(news{asked: start.Mono, at: p.now().Mono, gone: true})
 	case r.Err != nil:
-		p.wakeIn(start, backoff.Jitter(50*time.Millisecond))
+		p.learned(news{asked: start.Mono, at: p.now().Mono + backoff.Jitter(50*time.Millisecond)})
 	case r.RetryIn > 0:
-		p.wakeIn(start, r.RetryIn)
+		p.learned(news{asked: start.Mono, at: p.now().Mono + r.RetryIn})
 	}
 }
 
-// wakeIn wakes the waiter after d, or earlier if an earlier call said so.
-func (p *place) wakeIn(start clock.Instant, d time.Duration) {
-	n := news{asked: start.Mono, at: p.now().Mono + d}
+// learned has the waiter try then, or earlier if it has not seen earlier news that said so.
+func (p *place) learned(n news) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	select {
 	case before := <-p.wake:
-		n.at = min(n.at, before.at)
+		n.at, n.gone = min(n.at, before.at), n.gone || before.gone
 	default:
 	}
 	p.wake <- n

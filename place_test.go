@@ -137,6 +137,50 @@ func TestOldNewsDoesNotPutOffATry(t *testing.T) {
 	})
 }
 
+// A sign of life that fails does not end the pause after a Try that failed.
+func TestFailedSignOfLifeIsNoReasonToTry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		lock(t, newClient(t, store, nil), "k", &hasp.LockOptions{TTL: time.Hour, NoRenew: true})
+		hints := make(chan struct{}, 1)
+		var away atomic.Bool
+		var failed time.Time
+		pauses := 0
+		d := &hooked{Driver: store}
+		d.watch = func(context.Context, driver.Claim, watchFunc) (<-chan struct{}, error) { return hints, nil }
+		d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
+			if !away.Load() {
+				return next(ctx, r)
+			}
+			if !failed.IsZero() {
+				if pauses++; time.Since(failed) == 0 {
+					t.Error("there was no pause after a Try without an answer")
+				}
+			}
+			<-ctx.Done()
+			failed = time.Now()
+			return driver.Result{}, ctx.Err()
+		}
+		d.renew = func(_ context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), _ renewFunc) {
+			for i := range rs {
+				done(i, driver.Renewal{Err: errDown})
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		got := begin(ctx, newClient(t, d, nil).Mutex("k", nil).Lock)
+		synctest.Wait()
+		away.Store(true)
+		hints <- struct{}{}
+		if r := <-got; r.err == nil {
+			t.Error("granted")
+		}
+		if pauses < 5 {
+			t.Errorf("%d pauses in a minute", pauses)
+		}
+	})
+}
+
 // What the store says of a place while a Try is under way brings the next Try forward: the
 // store may have answered the Try first.
 func TestNewsWhileATryIsUnderWayBringsTheNextForward(t *testing.T) {
