@@ -306,16 +306,12 @@ func (a *attempt) sleep(pause time.Duration) error {
 			if old {
 				n.at = min(n.at, until)
 			}
-			now := a.c.now().Mono
-			switch {
-			case n.gone, polls && !old:
+			if n.gone || polls && !old {
 				return nil
-			case a.patience.failing(): // the pause after an error stands
-			case n.at <= now:
-				return nil
-			default:
+			}
+			if !a.patience.failing() { // the pause after an error stands
 				until = n.at
-				timer.Reset(until - now)
+				timer.Reset(until - a.c.now().Mono)
 			}
 		case <-a.ctx.Done():
 			return a.ended()

@@ -181,6 +181,41 @@ func TestFailedSignOfLifeIsNoReasonToTry(t *testing.T) {
 	})
 }
 
+// Without hints every sign of life brings the next Try forward, but none that was asked
+// for before the last Try was answered: a slow store would be asked twice each time.
+func TestSlowSignOfLifeIsNoReasonToPoll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		lock(t, newClient(t, store, nil), "k", &hasp.LockOptions{TTL: time.Hour, NoRenew: true})
+		var last time.Time
+		d := &hooked{Driver: store}
+		d.watch = func(context.Context, driver.Claim, watchFunc) (<-chan struct{}, error) { return nil, errDown }
+		d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
+			if r.Queue {
+				if now := time.Now(); !last.IsZero() && now.Sub(last) < r.Patience/4 {
+					t.Errorf("asked again after %v", now.Sub(last))
+				}
+				last = time.Now()
+			}
+			return next(ctx, r)
+		}
+		d.renew = func(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), next renewFunc) {
+			time.Sleep(time.Second) // a Try is answered meanwhile
+			for i := range rs {
+				done(i, driver.Renewal{RetryIn: time.Hour})
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := newClient(t, d, nil).Mutex("k", nil).Lock(ctx); err == nil {
+			t.Error("granted")
+		}
+		if d.tries.Load() < 10 || d.renews.Load() < 5 {
+			t.Errorf("%d Tries and %d signs of life in a minute", d.tries.Load(), d.renews.Load())
+		}
+	})
+}
+
 // What the store says of a place while a Try is under way brings the next Try forward: the
 // store may have answered the Try first.
 func TestNewsWhileATryIsUnderWayBringsTheNextForward(t *testing.T) {
