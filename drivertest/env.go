@@ -106,7 +106,7 @@ func (e *env) try(d driver.Driver, r contend.Owner) driver.Result {
 	e.Helper()
 	res, err := contend.Try(e.ctx, d, r)
 	if err != nil {
-		e.Fatalf("Try of %q: %v", r.Key, err)
+		e.TB.Fatalf("Try of %q: %v", r.Key, err)
 	}
 	return res
 }
@@ -119,7 +119,10 @@ func (e *env) grant(d driver.Driver, r contend.Owner) driver.Result {
 		e.Fatalf("Try of %q was refused, want a grant: %+v", r.Key, res)
 	}
 	if res.TTL <= 0 {
-		e.Fatalf("Try of %q was granted for %v, want a TTL that is positive", r.Key, res.TTL)
+		e.TB.Fatalf("Try of %q was granted for %v, want a TTL that is positive", r.Key, res.TTL)
+	}
+	if e.anew && time.Since(e.freed) <= claimed {
+		e.freed = time.Time{} // claimed in time
 	}
 	return res
 }
@@ -150,8 +153,8 @@ const claimed = 300 * time.Millisecond
 var errAnew = errors.New("the claim time passed before the case looked")
 
 // Fatalf ends the case; or, on a machine so busy that what was released may have been
-// handed off, and on, before the case looked, has it begin anew. What eventually waits for
-// in vain is no such failure.
+// handed off, and on, before the case looked, has it begin anew. An error is no such failure,
+// nor is what eventually waits for in vain, or what comes after the claim.
 func (e *env) Fatalf(format string, args ...any) {
 	e.Helper()
 	if e.anew && !e.freed.IsZero() && time.Since(e.freed) > claimed {
@@ -167,7 +170,7 @@ func (e *env) release(d driver.Driver, r contend.Owner) {
 		e.freed = time.Now()
 	}
 	if err := contend.Release(e.ctx, d, r); err != nil {
-		e.Fatalf("Release of %q: %v", r.Key, err)
+		e.TB.Fatalf("Release of %q: %v", r.Key, err)
 	}
 }
 
@@ -232,7 +235,7 @@ func (e *env) inspect(key string) driver.Info {
 	e.Helper()
 	info, err := e.d.Inspect(e.ctx, key)
 	if err != nil {
-		e.Fatalf("Inspect of %q: %v", key, err)
+		e.TB.Fatalf("Inspect of %q: %v", key, err)
 	}
 	return info
 }
@@ -320,5 +323,8 @@ func (e *env) turn(d driver.Driver, r contend.Owner, limit time.Duration) driver
 		res = e.try(d, queued(r))
 		return res.Granted
 	})
+	if e.anew {
+		e.freed = time.Time{}
+	}
 	return res
 }
