@@ -15,5 +15,6 @@ import (
 func TestMain(m *testing.M) {
 	ClientMain()
 	redis.SetLogger(silent{})
+	room = make(chan struct{}, 8) // each has a dozen processes that are judged by the clock
 	os.Exit(m.Run())
 }

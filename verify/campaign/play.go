@@ -185,6 +185,10 @@ func (r *run) injectClient(a Action) {
 	default:
 		err = r.spawn(a.Client)
 	}
+	if errors.Is(err, os.ErrProcessDone) {
+		<-m.Ended
+		err = fmt.Errorf("client %d ended by itself:\n%s", m.ID, m.Errors())
+	}
 	if err != nil {
 		r.t.Must(errors.Join(fmt.Errorf("%v", a), err))
 	}

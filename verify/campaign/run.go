@@ -64,9 +64,16 @@ type injected struct {
 	from, to Mono
 }
 
+// room is what limits how many schedules the tests run at once; nil: nothing does.
+var room chan struct{}
+
 // perform runs a schedule, and returns the outcome. The error says why it could not
 // be run.
 func perform(ctx context.Context, library, broken string, s *Schedule) (*Outcome, error) {
+	if room != nil {
+		room <- struct{}{}
+		defer func() { <-room }()
+	}
 	begun := now()
 	out, err := testserver.Perform(ctx, func(t *testserver.Program) *Outcome {
 		r := &run{t: t, library: library, broken: broken, s: s, log: &journal{more: make(chan struct{}, 1), registers: map[string]*register{}}, patience: hangLimit}
@@ -295,12 +302,21 @@ func (r *run) stopClients() (hung []string) {
 	for _, m := range r.processes {
 		go m.Send(answer{Stop: true})
 	}
-	limit := time.After(r.patience)
+	limit := time.NewTimer(r.patience)
+	defer limit.Stop()
+	stood := r.log.stalled()
 	for _, m := range r.processes {
-		select {
-		case <-m.Ended:
-		case <-limit:
-			limit = time.After(time.Second)
+		ended := false
+		for tired := false; !ended && !tired; {
+			select {
+			case <-m.Ended:
+				ended = true
+			case <-limit.C:
+				tired = !r.stoodStill(limit, &stood)
+			}
+		}
+		if !ended {
+			limit.Reset(time.Second)
 			_ = m.Signal(syscall.SIGQUIT) // makes Go print the stacks
 			select {
 			case <-m.Ended:
@@ -308,9 +324,7 @@ func (r *run) stopClients() (hung []string) {
 			}
 			m.Kill()
 			hung = append(hung, fmt.Sprintf("client %d hangs:\n%s", m.ID, m.Errors()))
-			continue
-		}
-		if text := m.Errors(); text != "" {
+		} else if text := m.Errors(); text != "" {
 			hung = append(hung, fmt.Sprintf("client %d ended by itself:\n%s", m.ID, text))
 		}
 	}

@@ -10,8 +10,6 @@ package child
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -97,14 +95,8 @@ func (p *Process) Send(v any) {
 // Errors returns what the process wrote to standard error. It must have ended.
 func (p *Process) Errors() string { return p.stderr.String() }
 
-// Signal sends a signal. It returns an error if the process has ended by itself.
-func (p *Process) Signal(s syscall.Signal) error {
-	err := p.cmd.Process.Signal(s)
-	if errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("client %d ended by itself:\n%s", p.ID, p.stderr.String())
-	}
-	return err
-}
+// Signal sends a signal. The error is os.ErrProcessDone if the process has ended by itself.
+func (p *Process) Signal(s syscall.Signal) error { return p.cmd.Process.Signal(s) }
 
 // Kill kills the process and returns once it has ended.
 func (p *Process) Kill() {
