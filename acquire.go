@@ -186,6 +186,12 @@ func (a *attempt) emit(kind EventKind, more func(e *Event)) {
 // that, the store may be what kept us waiting.
 func (a *attempt) silence(ctx context.Context, start clock.Instant, limit time.Duration, err error) error {
 	took := a.c.now().Sub(start)
+	if by, ok := ctx.Deadline(); ok && time.Until(by) <= 0 {
+		select { // a connection that ends at that moment may be faster than the context
+		case <-ctx.Done():
+		case <-time.After(moment):
+		}
+	}
 	switch {
 	case ctx.Err() == nil:
 	case a.ended() == nil:

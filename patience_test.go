@@ -95,6 +95,45 @@ func TestContextEndsWhileTheStoreIsAway(t *testing.T) {
 	})
 }
 
+// A connection whose deadline is that of the context may see it first: what kept the
+// caller waiting is what it was before, not that error.
+func TestConnectionEndsJustBeforeTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		lock(t, newClient(t, store, nil), "k", nil)
+		d := &hooked{Driver: store, classify: func(error) driver.Class { return driver.ClassUnreachable }}
+		const shortly = 100 * time.Millisecond
+		late, end := context.WithTimeout(t.Context(), time.Minute+time.Millisecond)
+		defer end()
+		ctx := early{late}
+		by, _ := ctx.Deadline()
+		d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
+			if time.Until(by) <= shortly {
+				time.Sleep(time.Until(by))
+				return driver.Result{}, errDown
+			}
+			return next(ctx, r)
+		}
+		d.renew = func(_ context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), _ renewFunc) {
+			for i := range rs {
+				done(i, driver.Renewal{RetryIn: max(time.Until(by)-shortly, 1)})
+			}
+		}
+		_, err := newClient(t, d, nil).Mutex("k", nil).Lock(ctx)
+		if wantIs(t, err, hasp.ErrHeld); errors.Is(err, errDown) {
+			t.Error(err)
+		}
+	})
+}
+
+// early is a context whose deadline is a little before it ends.
+type early struct{ context.Context }
+
+func (c early) Deadline() (time.Time, bool) {
+	by, ok := c.Context.Deadline()
+	return by.Add(-time.Millisecond), ok
+}
+
 // MaxSilence bounds the wait for a store that is away.
 func TestMaxSilence(t *testing.T) {
 	const most = 20 * time.Second
