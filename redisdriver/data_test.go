@@ -15,7 +15,7 @@ import (
 
 // alien are texts that stand where hasp counts, and are none of its numbers.
 var alien = []string{"abc", "-5", "0x10", " 12", "12 ", "1e15", "1.5", "+7", "", "inf", "nan",
-	"9007199254740991", "9007199254740992", "9223372036854775806", "18446744073709551615", "99999999999999999999",
+	"9007199254740991", "9007199254740992", "00001763719200123", "9223372036854775806", "18446744073709551615", "99999999999999999999",
 	"0x10000000000000", "1763719200.12345", "\x1b]0;x\a", "a\nb"}
 
 // refuses fails unless Try says that the store holds what is not hasp's, in that key.
@@ -66,6 +66,19 @@ func TestAlienMark(t *testing.T) {
 	}
 }
 
+// Nor does a mark of the proposals that is none of ours.
+func TestAlienProposedMark(t *testing.T) {
+	w := newWorld(t)
+	d := w.node()
+	w.admit(d)
+	for _, text := range []string{"", "abc", strings.Repeat("x", 67), strings.Repeat("1", 66), strings.Repeat("1", 68)} {
+		w.do("SET", proposedKey, text)
+		for _, r := range []contend.Owner{proposing("k", w.micros()), queued(proposing("k", w.micros()))} {
+			w.refuses(d, r, proposedKey)
+		}
+	}
+}
+
 // The last exactly representable numbers are granted once each, and then none.
 func TestFencesEnd(t *testing.T) {
 	w := newWorld(t)
@@ -88,6 +101,31 @@ func TestFencesEnd(t *testing.T) {
 		if f, ok := granted(c); !ok || f != uint64(last-5+i) {
 			t.Errorf("request %d of one script: fence %d, %v", i, f, c.err)
 		}
+	}
+}
+
+// Many fences for one of several requests in a script are all below the mark.
+func TestManyFencesInCompany(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	var rs []contend.Owner
+	for _, key := range []string{"a", "b", "c"} {
+		r := ask(key)
+		r.Fences = 64
+		rs = append(rs, r)
+	}
+	calls := tries(d, rs...)
+	w.together(d, calls...)
+	last := uint64(0)
+	for i, c := range calls {
+		f, ok := granted(c)
+		if !ok || last > 0 && f < last+64 {
+			t.Errorf("request %d of one script: fence %d after %d, %v", i, f, last, c.err)
+		}
+		last = f
+	}
+	if mark, err := w.admin.Get(w.ctx, markKey).Uint64(); err != nil || mark < last {
+		t.Errorf("the mark is %d, below the fence %d (%v)", mark, last, err)
 	}
 }
 
@@ -120,7 +158,9 @@ func TestAlienGrant(t *testing.T) {
 	w := newWorld(t)
 	d := w.driver(nil)
 	for _, text := range []string{"", "abc", strings.Repeat("A", 26) + " 0x10000000000000 1763719200123 h",
-		strings.Repeat("A", 26) + " 1763719200123456 1763719200123 q", strings.Repeat("A", 26) + " 9999999999999999 1763719200123 F"} {
+		strings.Repeat("A", 26) + " 1763719200123456 1763719200123 q",
+		strings.Repeat("A", 26) + " 1763719200123456 176371920012 h", strings.Repeat("A", 25) + " 1763719200123456 17637192001234 h",
+		strings.Repeat("A", 26) + " 176371920012345 17637192001234 h", strings.Repeat("A", 26) + " 9999999999999999 1763719200123 F"} {
 		held, waits := ask("k"), ask("k")
 		w.grant(d, held)
 		w.do("SET", d.names("k").grant, text)

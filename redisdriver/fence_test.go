@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hasplock/hasp/driver"
-	"github.com/hasplock/hasp/internal/contend"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -145,13 +143,20 @@ func TestWithoutExpireGreaterThan(t *testing.T) {
 		t.Errorf("a claim left %v", left)
 	}
 	w.do("CONFIG", "RESETSTAT")
-	contend.Renew(w.ctx, d, []contend.Owner{b}, func(_ int, r driver.Renewal) {
-		if r.Err != nil {
-			t.Errorf("Renew says %v", r.Err)
+	renewed := func() {
+		t.Helper()
+		if errs := w.renew(d, b); errs[0] != nil {
+			t.Errorf("Renew says %v", errs)
 		}
-	})
+	}
+	renewed()
 	if n := w.calls()["pttl"]; n != 2 {
 		t.Errorf("PTTL was asked %d times: this tested the other path", n)
+	}
+	w.do("PERSIST", "lock:k")
+	renewed()
+	if left := w.admin.PTTL(w.ctx, "lock:k").Val(); left >= 0 {
+		t.Errorf("a permanent lock ends after %v", left)
 	}
 }
 

@@ -406,3 +406,30 @@ func TestNodeRights(t *testing.T) {
 		}
 	})
 }
+
+// A vote that a foreign client has is refused, alone and in company; one whose record is
+// gone can be withdrawn.
+func TestVotesWithoutARecord(t *testing.T) {
+	w := newWorld(t)
+	d := w.node()
+	w.admit(d)
+	w.do("SET", "lock:k", "somebody")
+	calls := tries(d, proposing("k", w.micros()), proposing("k", w.micros()))
+	w.together(d, calls...)
+	for _, c := range calls {
+		if _, ok := granted(c); ok || c.err != nil {
+			t.Errorf("in company: granted %v, %v", ok, c.err)
+		}
+	}
+	if res := w.refuse(d, proposing("k", w.micros())); !res.Holder.Foreign {
+		t.Errorf("refused by %+v", res.Holder)
+	}
+	a := proposing("own", w.micros())
+	a.Settled, a.UpTo = true, a.Fence
+	w.grant(d, a)
+	w.do("DEL", d.names("own").grant)
+	w.release(d, a)
+	if w.inspect(d, "own").Held {
+		t.Error("the vote stands")
+	}
+}

@@ -6,6 +6,7 @@ package redisdriver
 import (
 	"fmt"
 	"math"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -229,5 +230,161 @@ func TestWakingAfterDeaths(t *testing.T) {
 			}
 			t.Errorf("granted %v after the end of it at best, want %v", best, bound)
 		})
+	}
+}
+
+// All who wait are dead: whatever looks for the next in the queue finds nobody, and says so.
+func TestNobodyIsLeftInTheQueue(t *testing.T) {
+	for _, n := range []int{1, 150, 350} {
+		for name, frees := range map[string]func(w *world, d, dead *Driver){
+			"a release": func(w *world, d, dead *Driver) {
+				a := ask("k")
+				w.grant(d, a)
+				w.many(dead, "k", n, "c", 1)
+				w.release(d, a)
+			},
+			"a reader's release beside another": func(w *world, d, dead *Driver) {
+				a := reader("k")
+				w.grant(d, a)
+				w.grant(d, reader("k"))
+				w.many(dead, "k", n, "c", 1)
+				w.release(d, a)
+			},
+			"a place that is given up": func(w *world, d, dead *Driver) {
+				w.grant(d, ask("k"))
+				a := ask("k")
+				w.wait(d, a)
+				w.many(dead, "k", n, "c", 1)
+				w.do("ZADD", d.names("k").queue, 0.5, value(a.Claim()))
+				w.release(d, a)
+			},
+			"a Try": func(w *world, d, dead *Driver) {
+				w.many(dead, "k", n, "c", 1)
+				w.grant(d, ask("k"))
+			},
+		} {
+			t.Run(fmt.Sprint(name, ", ", n), func(t *testing.T) {
+				w := newWorld(t)
+				d := w.driver(nil)
+				frees(w, d, w.driver(nil))
+				if info := w.inspect(d, "k"); info.Waiters != 0 {
+					t.Errorf("%d wait", info.Waiters)
+				}
+			})
+		}
+	}
+}
+
+// Places that are passed over are not looked at one by one again within a second.
+func TestPassedOverPlacesCostNothing(t *testing.T) {
+	w := newWorld(t)
+	d, dead := w.driver(nil), w.driver(nil)
+	a, b := ask("k"), ask("k")
+	w.grant(d, a)
+	w.many(dead, "k", 150, "c", w.micros()/1000)
+	w.wait(d, b)
+	w.strike("k", dead)
+	w.do("DEL", "lock:k")
+	if res := w.refuse(d, ask("k")); res.RetryIn <= 0 {
+		t.Errorf("refused: %+v", res)
+	}
+	if known := w.admin.HGet(w.ctx, d.names("k").places, "?").Val(); !strings.HasPrefix(known, "150 ") {
+		t.Errorf("it is known that %q are passed over, want 150", known)
+	}
+}
+
+// Strikes are kept for 51 inboxes, the latest.
+func TestStrikesAreBounded(t *testing.T) {
+	w := newWorld(t)
+	d, gone := w.driver(nil), w.driver(nil)
+	a, b := ask("k"), ask("k")
+	w.grant(d, a)
+	w.wait(gone, ask("k"))
+	if err := gone.Close(); err != nil {
+		t.Fatal(err)
+	}
+	w.until("the subscription is gone", func() bool {
+		return w.admin.PubSubNumSub(w.ctx, gone.inboxName()).Val()[gone.inboxName()] == 0
+	})
+	w.wait(d, b)
+	var strikes strings.Builder
+	for i := range 80 {
+		fmt.Fprintf(&strikes, "%sinbox:%d %013d;", sidecars, i, w.micros()/1000)
+	}
+	w.do("HSET", d.names("k").places, "!", strikes.String())
+	w.release(d, a)
+	if got := strings.Split(w.admin.HGet(w.ctx, d.names("k").places, "!").Val(), ";"); len(got) != 52 || !strings.HasPrefix(got[0], gone.inboxName()+" ") {
+		t.Errorf("%d strikes, the first %q", len(got)-1, got[0])
+	}
+}
+
+// The first in the queue gives up beside readers: the next one looks after them now.
+func TestNextLooksAfterReaders(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	first, next := ask("k"), ask("k")
+	w.grant(d, reader("k"))
+	w.wait(d, first)
+	hints := w.wait(d, next)
+	w.release(d, first)
+	w.hint(hints)
+}
+
+// Which places are passed over is known for a second, and not to one of them that asks.
+func TestPassedOverForASecond(t *testing.T) {
+	for name, c := range map[string]struct {
+		at   time.Duration // when it was known, from now on
+		asks bool          // the second place, which is alive
+	}{
+		"long ago":                   {at: -2 * time.Second},
+		"before the clock went back": {at: time.Hour},
+		"to one of them":             {asks: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			d, dead := w.driver(nil), w.driver(nil)
+			a, b := ask("k"), ask("k")
+			w.grant(d, a)
+			w.wait(dead, ask("k"))
+			w.wait(d, b)
+			w.wait(w.driver(nil), ask("k"))
+			w.strike("k", dead)
+			w.do("HSET", d.names("k").places, "?", fmt.Sprintf("2 %013d", w.micros()/1000+uint64(c.at.Milliseconds())))
+			if c.asks {
+				w.do("DEL", "lock:k", d.names("k").grant)
+				w.grant(d, queued(b))
+			} else if w.release(d, a); w.holder(d, "k") != b.Owner {
+				t.Errorf("the key went to %q", w.holder(d, "k"))
+			}
+		})
+	}
+}
+
+// An owner whose place was lost, but for its number, is still the first.
+func TestFirstWithoutItsPlace(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	a, b := ask("k"), ask("k")
+	w.grant(d, a)
+	w.wait(d, b)
+	w.wait(w.driver(nil), ask("k"))
+	w.do("HDEL", d.names("k").places, b.Owner)
+	w.do("DEL", "lock:k", d.names("k").grant)
+	w.grant(d, queued(b))
+}
+
+// Numbers without their places are at the end of a queue that is too long to be searched.
+func TestNumbersWithoutPlacesAtTheEnd(t *testing.T) {
+	for _, n := range []int{5, 120} {
+		w := newWorld(t)
+		d, dead := w.driver(nil), w.driver(nil)
+		a := ask("k")
+		w.grant(d, a)
+		w.many(dead, "k", 1500, "c", w.micros()/1000)
+		for i := range n {
+			w.do("ZADD", d.names("k").queue, 1400.5+float64(20*i), value(ask("k").Claim()))
+		}
+		w.strike("k", dead)
+		w.release(d, a)
 	}
 }

@@ -68,6 +68,45 @@ func TestShareWithoutItsGrant(t *testing.T) {
 	}
 }
 
+// The leases beside a shared lock that are those of another sharing count for nothing:
+// nobody knows who shares the key.
+func TestLeasesOfAnotherSharing(t *testing.T) {
+	for _, kind := range []string{"reader", "semaphore", "node"} {
+		t.Run(kind, func(t *testing.T) {
+			w := newWorld(t)
+			d, a, b := w.driver(nil), reader("k"), reader("k")
+			switch kind {
+			case "semaphore":
+				a.Limit, b.Limit = 3, 3
+			case "node":
+				d = w.node()
+				w.admit(d)
+				a.Fence, b.Fence = w.micros(), w.micros()
+			}
+			w.grant(d, a)
+			w.do("HSET", "hasp.held:{lock:k}", "!", w.micros())
+			if info := w.inspect(d, "k"); !info.Held || info.Holds != 1 || len(info.Holders) != 1 || info.Holders[0].Holder.Owner != "" {
+				t.Errorf("Inspect says %+v", info)
+			}
+			if errs := w.renew(d, a); !errors.Is(errs[0], driver.ErrNotHeld) {
+				t.Errorf("Renew says %v", errs)
+			}
+			for _, r := range []contend.Owner{a, b, ask("k")} {
+				if res := w.refuse(d, r); res.Holder.Owner != "" {
+					t.Errorf("refused by %+v", res.Holder)
+				}
+			}
+			a.Settled = true
+			if err := contend.Release(w.ctx, d, a); !errors.Is(err, driver.ErrNotHeld) {
+				t.Errorf("Release says %v", err)
+			}
+			if info := w.inspect(d, "k"); !info.Held {
+				t.Error("the key is free")
+			}
+		})
+	}
+}
+
 // A lock that a person made permanent keeps its leases: the Try that a
 // conversion overtook does not join the queue.
 func TestLateTryAtAPermanentLock(t *testing.T) {
@@ -87,4 +126,65 @@ func TestLateTryAtAPermanentLock(t *testing.T) {
 	if w.inspect(d, "k").Held {
 		t.Error("the key was handed to who released it")
 	}
+}
+
+// A foreign client took the lock of those who shared the key: their leases are over, and
+// its lock stays.
+func TestForeignLockInPlaceOfASharedOne(t *testing.T) {
+	for _, px := range []time.Duration{0, time.Minute} {
+		w := newWorld(t)
+		d := w.driver(nil)
+		a := reader("k")
+		w.grant(d, a)
+		w.grant(d, reader("k"))
+		w.admin.Set(w.ctx, "lock:k", "somebody", px)
+		if res := w.refuse(d, ask("k")); !res.Holder.Foreign {
+			t.Errorf("refused by %+v", res.Holder)
+		}
+		if n := w.admin.ZCard(w.ctx, "hasp.shares:{lock:k}").Val(); n != 0 {
+			t.Errorf("%d leases beside a lock that is not shared, with an expiry of %v", n, px)
+		}
+		if got := w.admin.Get(w.ctx, "lock:k").Val(); got != "somebody" {
+			t.Errorf("the lock is %q", got)
+		}
+	}
+}
+
+// A shared lock that outlasts its leases is free.
+func TestSharedLockOutlastsItsLeases(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	for range 2 {
+		a := reader("k")
+		w.grant(d, a)
+		w.do("ZADD", "hasp.shares:{lock:k}", 1, value(a.Claim()))
+	}
+	w.grant(d, ask("k"))
+}
+
+// A lease that is shared and has no expiry any more is over.
+func TestSharedLeaseWithoutItsExpiry(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	a := reader("k")
+	w.grant(d, reader("k"))
+	fence := w.grant(d, a).Fence
+	w.do("ZREM", "hasp.shares:{lock:k}", value(a.Claim()))
+	if errs := w.renew(d, a); !errors.Is(errs[0], driver.ErrNotHeld) {
+		t.Errorf("Renew says %v", errs)
+	}
+	if again := w.grant(d, a).Fence; again <= fence {
+		t.Errorf("granted with the fence %d again after %d", again, fence)
+	}
+}
+
+// A holder whose grant record is gone cannot let others in: nobody knows its fence.
+func TestConvertWithoutItsGrant(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	a := ask("k")
+	w.grant(d, a)
+	w.do("DEL", "hasp.grant:{lock:k}")
+	a.Mode, a.Convert = driver.Shared, true
+	w.refuse(d, a)
 }

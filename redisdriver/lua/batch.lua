@@ -436,7 +436,7 @@ local function reap(all)
 end
 function expire(leaving)
   local grant = known.grant
-  if not known.shared and grant and string.find(sub(grant, 59, 59), '[cC]') then
+  if not known.shared and string.find(sub(grant, 59, 59), '[cC]') then
     later(K.grant, KEEP + (known.newest > stamp and math.ceil((known.newest - stamp) / 1000) or 0))
     local place, label = string.match(grant, '^(%S+ %d+ %d+ %d+ %aP?S?%d* %S+) (.*)$', 78)
     if not label then counted('grant', grant, true) end
@@ -692,7 +692,7 @@ end
   local reads = kind == 'tryAny' and ARGV[at + 7] == '0' and ARGV[at + 3] == 'h'
     and ARGV[at + 4] == '1' and ARGV[at + 6] == ''
   if reads and redis.REDIS_VERSION_NUM -- since 7.0, like GT
-    or type(cur) == 'string' and cur ~= value and sub(cur, 1, 27) == 'SHAREDLEASESAREINHASPSHARE ' then
+    or type(cur) == 'string' and sub(cur, 1, 27) == 'SHAREDLEASESAREINHASPSHARE ' then
     local got, side = call('MGET', lockKey, grantKey), sub(queueKey, 12)
     local was = got[2]
     local sharesKey, heldKey, roomKey = 'hasp.shares:' .. side, 'hasp.held:' .. side, 'hasp.room:' .. side

@@ -572,7 +572,7 @@ local function reap(all)
 end
 function expire(leaving)
   local grant = known.grant
-  if not known.shared and grant and string.find(sub(grant, 59, 59), '[cC]') then
+  if not known.shared and string.find(sub(grant, 59, 59), '[cC]') then
     later(K.grant, KEEP + (known.newest > stamp and math.ceil((known.newest - stamp) / 1000) or 0))
     local place, label = string.match(grant, '^(%S+ %d+ %d+ %d+ %aP?S?%d* %S+) (.*)$', 78)
     if not label then counted('grant', grant, true) end

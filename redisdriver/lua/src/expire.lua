@@ -63,7 +63,7 @@ end
 -- expire ends what is over of the key, as survey says.
 function expire(leaving)
   local grant = known.grant
-  if not known.shared and grant and string.find(<<state "grant">>, '[cC]') then
+  if not known.shared and string.find(<<state "grant">>, '[cC]') then
     -- takes no memory, and after it nothing is refused for that
     later(K.grant, <<lasting "KEEP" "known.newest">>)
     local place, label = string.match(grant, '^(%S+ %d+ %d+ %d+ %aP?S?%d* %S+) (.*)$', 78)

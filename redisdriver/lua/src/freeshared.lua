@@ -8,7 +8,7 @@
   local reads = kind == 'tryAny' and <<arg "limit" "tryAny">> == '0' and <<arg "state" "tryAny">> == 'h'
     and <<arg "fences" "tryAny">> == '1' and <<arg "how" "tryAny">> == ''
   if reads and redis.REDIS_VERSION_NUM -- since 7.0, like GT
-    or type(cur) == 'string' and cur ~= value and <<shared "cur">> then
+    or type(cur) == 'string' and <<shared "cur">> then
     local got, side = call('MGET', lockKey, grantKey), <<side "queueKey">>
     local was = got[2]
     local sharesKey, heldKey, roomKey = 'hasp.shares:' .. side, 'hasp.held:' .. side, 'hasp.room:' .. side

@@ -1,0 +1,127 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package redisdriver
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
+)
+
+// sign gives a sign of life, and returns when the store says to try again.
+func (w *world) sign(d *Driver, r contend.Owner) (in time.Duration) {
+	w.Helper()
+	contend.Renew(w.ctx, d, []contend.Owner{queued(r)}, func(_ int, a driver.Renewal) {
+		if a.Err != nil {
+			w.Errorf("the place is gone: %v", a.Err)
+		}
+		in = a.RetryIn
+	})
+	return in
+}
+
+// A sign of life of the first in the queue says when it should look: when the holder's
+// lease ends, or soon where no hint would come.
+func TestSignOfLifeSaysWhenToLook(t *testing.T) {
+	const soon = lookAfter
+	short := func(r contend.Owner) contend.Owner {
+		r.TTL = 10 * time.Second
+		return r
+	}
+	for name, c := range map[string]struct {
+		holders     []contend.Owner
+		waits       contend.Owner
+		change      []any
+		least, most time.Duration
+	}{
+		"held":                      {[]contend.Owner{short(ask("k"))}, ask("k"), nil, time.Second, 11 * time.Second},
+		"by a foreign client":       {[]contend.Owner{ask("k")}, ask("k"), []any{"SET", "lock:k", "somebody", "PX", "60000"}, soon, soon},
+		"about to be free":          {[]contend.Owner{ask("k")}, ask("k"), []any{"SET", "lock:k", "somebody", "PX", "60"}, 1, 61 * time.Millisecond},
+		"permanent":                 {[]contend.Owner{ask("k")}, ask("k"), []any{"PERSIST", "lock:k"}, soon, soon},
+		"free":                      {[]contend.Owner{ask("k")}, ask("k"), []any{"DEL", "lock:k"}, time.Millisecond, time.Millisecond},
+		"the first of two to end":   {[]contend.Owner{reader("k"), short(reader("k"))}, sharer("k", 2), nil, time.Second, 11 * time.Second},
+		"the last of two to end":    {[]contend.Owner{reader("k"), short(reader("k"))}, ask("k"), nil, 12 * time.Second, 31 * time.Second},
+		"nobody knows who has it":   {[]contend.Owner{short(reader("k"))}, ask("k"), []any{"DEL", "hasp.shares:{lock:k}"}, time.Second, 11 * time.Second},
+		"shared and made permanent": {[]contend.Owner{reader("k")}, ask("k"), []any{"PERSIST", "lock:k"}, soon, soon},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			d := w.driver(nil)
+			for _, r := range c.holders {
+				w.grant(d, r)
+			}
+			w.wait(d, c.waits)
+			if c.change != nil {
+				w.do(c.change...)
+			}
+			if in := w.sign(d, c.waits); in < c.least || in > c.most {
+				t.Errorf("it should look after %v, want %v to %v", in, c.least, c.most)
+			}
+		})
+	}
+}
+
+// One that is not the first is told to try when the key is free and the first does
+// not come for it.
+func TestSignOfLifeBehindOneThatDoesNotCome(t *testing.T) {
+	w := newWorld(t)
+	d, other := w.driver(nil), w.driver(nil)
+	a, first, second := ask("k"), ask("k"), ask("k")
+	w.grant(d, a)
+	w.wait(other, first)
+	w.wait(d, second)
+	if in := w.sign(d, second); in != 0 {
+		t.Errorf("the key is held, and the second should look after %v", in)
+	}
+	w.do("DEL", "lock:k")
+	if in := w.sign(d, second); in != time.Millisecond {
+		t.Errorf("the key is free, and the second should look after %v", in)
+	}
+}
+
+// A place that is known to be passed over is not any more once it shows that it lives.
+func TestSignOfLifeOfAPlaceThatIsPassedOver(t *testing.T) {
+	for name, shows := range map[string]func(w *world, d *Driver, r contend.Owner){
+		"by a sign of life": func(w *world, d *Driver, r contend.Owner) { w.sign(d, r) },
+		"by a Try":          func(w *world, d *Driver, r contend.Owner) { w.refuse(d, queued(r)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			d := w.driver(nil)
+			a, first, second, third := ask("k"), ask("k"), ask("k"), ask("k")
+			w.grant(d, a)
+			for _, r := range []contend.Owner{first, second, third} {
+				w.wait(d, r)
+			}
+			known := func() bool { return w.admin.HExists(w.ctx, d.names("k").places, "?").Val() }
+			w.do("HSET", d.names("k").places, "?", fmt.Sprint("2 ", w.micros()/1000))
+			if shows(w, d, third); !known() {
+				t.Error("the third is behind them")
+			}
+			if shows(w, d, second); known() {
+				t.Error("the second is the last of them")
+			}
+		})
+	}
+}
+
+// A queue lasts as long as the most patient in it.
+func TestQueueLastsForTheMostPatient(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	w.grant(d, ask("k"))
+	for _, patience := range []time.Duration{10 * time.Second, time.Hour, time.Minute} {
+		r := ask("k")
+		r.Patience = patience
+		w.wait(d, r)
+		for _, key := range []string{d.names("k").queue, d.names("k").places} {
+			if left := w.admin.PTTL(w.ctx, key).Val(); left < patience || patience == time.Minute && left < time.Hour {
+				t.Errorf("%s goes after %v, with a patience of %v", key, left, patience)
+			}
+		}
+	}
+}
