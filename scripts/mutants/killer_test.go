@@ -64,10 +64,14 @@ func TestFailed(t *testing.T) {
 	}
 }
 
-// A test is quick when all of its parts are.
-func TestQuick(t *testing.T) {
+// A test is as quick as the longest of its parts.
+func TestFinished(t *testing.T) {
 	out := "--- PASS: TestA (0.10s)\n    --- PASS: TestA/b (0.40s)\n--- PASS: TestC (0.30s)\n--- SKIP: TestD (0.00s)\n--- PASS: TestE (0.31s)\n"
-	if got := fmt.Sprint(quick(out, 300*time.Millisecond)); got != "[TestC]" {
+	tests := finished(out)
+	if got := within(tests, -1, 300*time.Millisecond); got != "-test.run=^(TestC)$" {
+		t.Error(got)
+	}
+	if got := within(tests, 300*time.Millisecond, time.Second); got != "-test.run=^(TestA|TestE)$" {
 		t.Error(got)
 	}
 }

@@ -9,10 +9,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -50,9 +52,10 @@ type luaRound struct {
 }
 
 // lua judges the mutants of the sources of the Redis scripts. A mutant is generated into
-// every script; the comparison with the engine in memory judges it first, then the tests
-// that are quick, and last the comparison of longer sequences. One that Redis does not compile does not count.
-func lua(ctx context.Context, atOnce int, r *report, wanted func(mutant) bool) error {
+// every script; the comparison with the engine in memory and the tests judge it, whatever
+// is quick first. One that Redis does not compile does not count. The order is random, so
+// that those of the first hour are a sample of all.
+func lua(ctx context.Context, o options, r *report, wanted func(mutant) bool) error {
 	dir, err := os.MkdirTemp("", "hasp-mutants-")
 	if err != nil {
 		return err
@@ -83,10 +86,12 @@ func lua(ctx context.Context, atOnce int, r *report, wanted func(mutant) bool) e
 		}
 	}
 	r.expect(some)
-	if err := k.measure(ctx, dir); err != nil {
+	if err := k.measure(ctx, dir, o.round); err != nil {
 		return err
 	}
-	return all(ctx, atOnce, r.left("./"+luaDir, some), func(m mutant) error {
+	left := r.left("./"+luaDir, some)
+	rand.New(rand.NewPCG(1, 2)).Shuffle(len(left), func(i, j int) { left[i], left[j] = left[j], left[i] })
+	return all(ctx, o.atOnce, left, func(m mutant) error {
 		v, viable, err := k.judge(ctx, dir, mutants[m.key()])
 		if err == nil && viable {
 			r.add("./"+luaDir, v)
@@ -156,8 +161,9 @@ func (k *luaKiller) scripts(ctx context.Context, dir string, m luaMutant) (strin
 	return work, err == nil, ctx.Err()
 }
 
-// measure chooses the rounds, on scripts without a mutant.
-func (k *luaKiller) measure(ctx context.Context, dir string) error {
+// measure chooses the rounds, on scripts without a mutant: those that take longer than most
+// are left out, unless it is 0.
+func (k *luaKiller) measure(ctx context.Context, dir string, most time.Duration) error {
 	work, ok, err := k.scripts(ctx, dir, luaMutant{})
 	if err != nil || !ok {
 		return fmt.Errorf("the scripts cannot be generated: %w", err)
@@ -166,42 +172,84 @@ func (k *luaKiller) measure(ctx context.Context, dir string) error {
 	if err != nil {
 		return fmt.Errorf("%w\n%s", err, out)
 	}
-	k.rounds = []luaRound{
-		{args: []string{"-test.run=^TestScriptsEqualMemory$", "-equal=1"}},
-		{args: []string{"-test.run=^TestScriptsEqualMemory$", "-equal=2"}},
-		{args: []string{"-test.run=^(" + strings.Join(quick(string(out), 300*time.Millisecond), "|") + ")$"}},
-		{args: []string{"-test.run=^TestScriptsEqualMemory$", "-equal=3"}},
+	tests := finished(string(out))
+	rounds := []luaRound{
+		{args: []string{equalTest, "-equal=1"}},
+		{args: []string{equalTest, "-equal=2"}},
+		{args: []string{within(tests, -1, 300*time.Millisecond)}},
+		{args: []string{equalTest, "-equal=3", "-part=8"}},
+		{args: []string{within(tests, 300*time.Millisecond, 11*time.Second), "-test.parallel=16"}},
+		{args: []string{"-test.run=^Test(Node)?Suite$", "-test.parallel=16"}},
+		{args: []string{equalTest, "-equal=3"}},
 	}
-	for i := range k.rounds {
+	for _, r := range rounds {
 		start := time.Now()
-		if out, err := output(ctx, work, k.file, k.rounds[i].args...); err != nil {
+		if out, err := output(ctx, work, k.file, r.args...); err != nil {
 			return fmt.Errorf("%w\n%s", err, out)
 		}
-		k.rounds[i].took = time.Since(start)
+		if r.took = time.Since(start); most == 0 || r.took <= most {
+			k.rounds = append(k.rounds, r)
+		}
 	}
 	return nil
 }
 
+const equalTest = "-test.run=^TestScriptsEqualMemory$"
+
 var passed = regexp.MustCompile(`(?m)^ *--- PASS: ([^/\s]+)(?:/\S+)? \((\d+\.\d+)s\)$`)
 
-// quick returns the tests that passed and of which no part took longer than a limit.
-func quick(out string, limit time.Duration) []string {
-	var names []string
-	longest := map[string]time.Duration{}
+// finished returns the tests that passed, each with how long its longest part took.
+func finished(out string) (tests []test) {
+	at := map[string]int{}
 	for _, m := range passed.FindAllStringSubmatch(out, -1) {
-		if _, known := longest[m[1]]; !known {
-			names = append(names, m[1])
+		if _, known := at[m[1]]; !known {
+			at[m[1]] = len(tests)
+			tests = append(tests, test{name: m[1]})
 		}
 		seconds, _ := strconv.ParseFloat(m[2], 64) // digits
-		longest[m[1]] = max(longest[m[1]], time.Duration(seconds*float64(time.Second)))
+		longest := &tests[at[m[1]]].took
+		*longest = max(*longest, time.Duration(seconds*float64(time.Second)))
 	}
-	var some []string
-	for _, name := range names {
-		if longest[name] <= limit {
-			some = append(some, name)
+	return tests
+}
+
+// within is the argument for the tests that took longer than least, and most at most.
+func within(tests []test, least, most time.Duration) string {
+	var names []string
+	for _, t := range tests {
+		if t.took > least && t.took <= most {
+			names = append(names, t.name)
 		}
 	}
-	return some
+	return "-test.run=^(" + strings.Join(names, "|") + ")$"
+}
+
+// changed tells which variants of the comparison run a script that a mutant changed.
+func changed(work string) (variants string, err error) {
+	names, err := filepath.Glob(luaDriver + "/lua/*.lua")
+	node, plain := false, false
+	for _, name := range names {
+		was, oldErr := os.ReadFile(name)
+		is, newErr := os.ReadFile(filepath.Join(work, "lua", filepath.Base(name)))
+		if err = errors.Join(err, oldErr, newErr); bytes.Equal(was, is) {
+			continue
+		}
+		switch base := filepath.Base(name); {
+		case strings.HasSuffix(base, "_node.lua"), base == "record.lua", base == "admit.lua":
+			node = true
+		case base == "inspect.lua":
+			node, plain = true, true
+		default:
+			plain = true
+		}
+	}
+	switch {
+	case node && !plain:
+		return "/node=true", err
+	case plain && !node:
+		return "/node=false", err
+	}
+	return "", err
 }
 
 // judge runs the rounds until a test fails.
@@ -212,9 +260,17 @@ func (k *luaKiller) judge(ctx context.Context, dir string, m luaMutant) (v verdi
 		return v, false, err
 	}
 	defer os.RemoveAll(work)
+	variants, err := changed(work)
+	if err != nil {
+		return v, false, err
+	}
 	for _, r := range k.rounds {
-		b := &binary{dir: work, file: k.file, patience: 10*time.Second + 5*r.took}
-		by, timeout, out, err := b.run(ctx, r.args, b.patience)
+		b := &binary{dir: work, file: k.file, patience: 5*time.Second + 5*r.took}
+		args := slices.Clone(r.args)
+		if args[0] == equalTest {
+			args[0] += variants
+		}
+		by, timeout, out, err := b.run(ctx, args, b.patience)
 		if strings.Contains(out, "Error compiling script") {
 			return v, false, err
 		}

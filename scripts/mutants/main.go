@@ -46,6 +46,7 @@ type options struct {
 	survivors string
 	report    string
 	again     bool
+	round     time.Duration
 }
 
 func main() {
@@ -53,6 +54,7 @@ func main() {
 	flag.IntVar(&o.atOnce, "j", 2, "mutants at once")
 	flag.DurationVar(&o.limit, "for", 0, "stop after this time, and report what was done; 0: never")
 	flag.BoolVar(&o.again, "again", false, "keep what the last report says was killed, and judge the others")
+	flag.DurationVar(&o.round, "round", 0, "of what judges the Redis scripts, leave out the tests that take longer; 0: none")
 	flag.StringVar(&o.survivors, "survivors", "scripts/mutants/survivors.txt", "the list of the mutants that may survive")
 	flag.StringVar(&o.report, "report", ".bin/mutants.txt", "where to write the verdict on each mutant")
 	flag.Parse()
@@ -105,7 +107,7 @@ func campaign(ctx context.Context, o options, args []string) (good bool, err err
 		r.whole = r.whole && files[p] == nil
 		wanted := func(m mutant) bool { return files[p] == nil || slices.Contains(files[p], m.file) }
 		if p == "./"+luaDir {
-			err = lua(ctx, o.atOnce, r, wanted)
+			err = lua(ctx, o, r, wanted)
 		} else {
 			err = one(ctx, o.atOnce, r, p, wanted)
 		}
@@ -117,10 +119,7 @@ func campaign(ctx context.Context, o options, args []string) (good bool, err err
 		fmt.Fprintf(o.out, "stopped after %v; -again goes on\n", o.limit)
 		r.whole, err = false, nil
 	}
-	if err != nil {
-		return false, err
-	}
-	if err := r.save(o.report); err != nil {
+	if err := errors.Join(err, r.save(o.report)); err != nil {
 		return false, err
 	}
 	return r.print(), nil
