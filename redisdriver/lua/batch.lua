@@ -255,7 +255,7 @@ local function beyond(upTo, at, me)
   local rank = call('ZCOUNT', K.queue, '-inf', number)
   return rank > at and rank or nil
 end
-local function first(me, hint, can, from)
+local function first(me, can, from)
   local at, size, passed = from or 0, 1, nil
   for round = 1, 11 do
     local ids = call('ZRANGE', K.queue, at, at + size - 1, 'WITHSCORES')
@@ -280,7 +280,7 @@ local function first(me, hint, can, from)
         if mine then return {value = me}, nil, at end
         at, passed = next or at + 1, ids[2 * i]
         if next then break end
-      elseif not hint or e.mode == 'p' or can and not can(e.limit) then
+      elseif not can or e.mode == 'p' or not can(e.limit) then
         found = e
       else
         local n = notify(e)
@@ -323,7 +323,7 @@ function serve(me)
   local at
   for _ = 1, 32 do
     local e, why
-    e, why, at = first(me, true, fits, at)
+    e, why, at = first(me, fits, at)
     if not e or why or e.value == me then return e, why end
     if not fits(e.limit) then return e, 'shut' end
     if not handTo(e) then return e, 'poor' end
@@ -347,7 +347,7 @@ function hintLast()
   if e and e.mode and e.mode ~= 'p' then notify(e) end
 end
 function hintLater(px)
-  local e, _, at = first(false, false)
+  local e, _, at = first(false)
   if e and e.contact + e.patience / 2 <= ms then
     local ids, places = placesAt(at + 1, at + 3)
     for i = 1, #ids do
@@ -361,7 +361,7 @@ function hintLater(px)
   if e and e.mode ~= 'p' then notify(e, string.format('%d', math.min(px, 86400000))) end
 end
 function hintFirst()
-  local e, why = first(false, false)
+  local e, why = first(false)
   if e and e.mode ~= 'p' then notify(e) end
   if why == 'more' then hintLast() end
 end
@@ -697,7 +697,7 @@ end
     local was = got[2]
     local sharesKey, heldKey, roomKey = 'hasp.shares:' .. side, 'hasp.held:' .. side, 'hasp.room:' .. side
     cur = got[1]
-    local beside = cur and sub(cur, 1, 27) == 'SHAREDLEASESAREINHASPSHARE ' and was and sub(was, 59, 60) == 's '
+    local beside = cur and was and sub(was, 59, 60) == 's '
     if not stamp then look() end
     local new, gt, began = nil, 'NX', stamp
     if reads and not cur and not was then

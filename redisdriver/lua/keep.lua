@@ -70,7 +70,7 @@ local function beyond(upTo, at, me)
   local rank = call('ZCOUNT', K.queue, '-inf', number)
   return rank > at and rank or nil
 end
-local function first(me, hint, can, from)
+local function first(me, can, from)
   local at, size, passed = from or 0, 1, nil
   for round = 1, 11 do
     local ids = call('ZRANGE', K.queue, at, at + size - 1, 'WITHSCORES')
@@ -95,7 +95,7 @@ local function first(me, hint, can, from)
         if mine then return {value = me}, nil, at end
         at, passed = next or at + 1, ids[2 * i]
         if next then break end
-      elseif not hint or e.mode == 'p' or can and not can(e.limit) then
+      elseif not can or e.mode == 'p' or not can(e.limit) then
         found = e
       else
         local n = notify(e)
@@ -176,7 +176,7 @@ for key = 1, #KEYS - 3, 4 do
   if outlives > 0 then
     outlast(K.queue, outlives + 60000)
     outlast(K.places, outlives + 60000)
-    local e, why = first(false, false)
+    local e, why = first(false)
     local mine, after = e and at[e.value], e and watch(e.limit) or 1
     if mine or after == 1 and (e or why) then out[mine or any] = after end
   end

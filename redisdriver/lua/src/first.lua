@@ -65,13 +65,13 @@ local function beyond(upTo, at, me)
 end
 
 -- first finds the first live place that may be given the key; me is always
--- one. Places without a sign of life are taken out on the way. With hint, it
--- is sent one: first goes on to the next when nobody listens there. One
--- that does not fit is found without a hint.
+-- one. Places without a sign of life are taken out on the way. One whose limit can
+-- accepts is sent a hint, and first goes on to the next when nobody listens there; without
+-- can there are no hints.
 -- Second result: 'mute', the place cannot get a hint; 'more', the search was cut
 -- short at its bound and the next call goes on. Third: where in the queue the search
 -- ended, from which a next one may go on when what was found has left.
-local function first(me, hint, can, from)
+local function first(me, can, from)
   local at, size, passed = from or 0, 1, nil
   for round = 1, 11 do
     local ids = call('ZRANGE', K.queue, at, at + size - 1, 'WITHSCORES')
@@ -96,7 +96,7 @@ local function first(me, hint, can, from)
         if mine then return {value = me}, nil, at end
         at, passed = next or at + 1, ids[2 * i]
         if next then break end
-      elseif not hint or e.mode == 'p' or can and not can(e.limit) then
+      elseif not can or e.mode == 'p' or not can(e.limit) then
         found = e
       else
         local n = notify(e)

@@ -13,7 +13,7 @@
     local was = got[2]
     local sharesKey, heldKey, roomKey = 'hasp.shares:' .. side, 'hasp.held:' .. side, 'hasp.room:' .. side
     cur = got[1]
-    local beside = cur and <<shared "cur">> and was and sub(was, 59, 60) == 's '
+    local beside = cur and was and sub(was, 59, 60) == 's '
     if not stamp then look() end
     -- the fence of one that may have the key, and when this sharing of it began
     local new, gt, began = nil, 'NX', stamp

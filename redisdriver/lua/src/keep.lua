@@ -77,7 +77,7 @@ for key = 1, #KEYS - 3, 4 do
   if outlives > 0 then
     outlast(K.queue, outlives + <<.Linger>>)
     outlast(K.places, outlives + <<.Linger>>)
-    local e, why = first(false, false)
+    local e, why = first(false)
     local mine, after = e and at[e.value], e and watch(e.limit) or 1
     if mine or after == 1 and (e or why) then out[mine or any] = after end
   end

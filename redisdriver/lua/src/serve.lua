@@ -28,7 +28,7 @@ function serve(me)
   local at
   for _ = 1, 32 do
     local e, why
-    e, why, at = first(me, true, fits, at)
+    e, why, at = first(me, fits, at)
     if not e or why or e.value == me then return e, why end
     if not fits(e.limit) then return e, 'shut' end
     if not handTo(e) then return e, 'poor' end
@@ -62,7 +62,7 @@ end
 -- has it now expires. Where it gave no sign of life of late, it is one of those
 -- behind it that did. A place that polls looks anyway.
 function hintLater(px)
-  local e, _, at = first(false, false)
+  local e, _, at = first(false)
   if e and e.contact + e.patience / 2 <= ms then
     local ids, places = placesAt(at + 1, at + 3)
     for i = 1, #ids do
@@ -78,7 +78,7 @@ end
 
 -- hintFirst has whoever is first in the queue now look after the holder, or to take the key.
 function hintFirst()
-  local e, why = first(false, false)
+  local e, why = first(false)
   if e and e.mode ~= 'p' then notify(e) end
   if why == 'more' then hintLast() end
 end
