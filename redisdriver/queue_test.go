@@ -344,3 +344,65 @@ func TestLongDeadQueue(t *testing.T) {
 		}
 	}
 }
+
+// When a key is handed off, who looks whether it is claimed is the first in the queue that gave
+// a sign of life in the last half of its patience, of the four behind the one that has it.
+func TestWhoLooksAfterAClaim(t *testing.T) {
+	for name, c := range map[string]struct {
+		silent []int // places, the first of which is next
+		looks  int
+	}{
+		"all are well":           {nil, 1},
+		"the first is silent":    {[]int{1}, 2},
+		"three are silent":       {[]int{1, 2, 3}, 4},
+		"more than three are":    {[]int{1, 2, 3, 4}, 1},
+		"the second alone is":    {[]int{2}, 1},
+		"one without its place":  {[]int{1, -2}, 3},
+		"the last of them is":    {[]int{1, 3}, 2},
+		"all but the last three": {[]int{1, 2}, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			d := w.driver(nil)
+			a := ask("k")
+			w.grant(d, a)
+			var rs []contend.Owner
+			for range 6 {
+				r := ask("k")
+				w.wait(d, r)
+				rs = append(rs, r)
+			}
+			places := d.names("k").places
+			for _, i := range c.silent {
+				if i < 0 {
+					w.do("HDEL", places, rs[-i].Owner)
+					continue
+				}
+				place := strings.Fields(w.admin.HGet(w.ctx, places, rs[i].Owner).Val())
+				place[0] = fmt.Sprintf("%013d", w.micros()/1000-uint64(rs[i].Patience.Milliseconds())*3/4)
+				w.do("HSET", places, rs[i].Owner, strings.Join(place, " "))
+			}
+			sub := w.admin.Subscribe(w.ctx, d.inboxName())
+			defer sub.Close()
+			if _, err := sub.Receive(w.ctx); err != nil {
+				t.Fatal(err)
+			}
+			w.release(d, a)
+			for {
+				m, err := sub.ReceiveMessage(w.ctx)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !strings.HasPrefix(m.Payload, "+") {
+					continue // the hint to the one that has the key
+				}
+				for i, r := range rs {
+					if strings.Contains(m.Payload, r.Owner) && i != c.looks {
+						t.Errorf("place %d is to look, want %d", i, c.looks)
+					}
+				}
+				return
+			}
+		})
+	}
+}
