@@ -83,6 +83,21 @@ func TestSignOfLifeBehindOneThatDoesNotCome(t *testing.T) {
 	}
 }
 
+// Of several places in one request, the one that is the first in the queue is told.
+func TestSignOfLifeOfSeveralPlaces(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	first, second := ask("k"), ask("k")
+	w.grant(d, ask("k"))
+	w.wait(d, first)
+	w.wait(d, second)
+	in := map[int]time.Duration{}
+	contend.Renew(w.ctx, d, []contend.Owner{queued(second), queued(first)}, func(i int, a driver.Renewal) { in[i] = a.RetryIn })
+	if in[0] != 0 || in[1] <= 0 {
+		t.Errorf("the second should look after %v, the first after %v", in[0], in[1])
+	}
+}
+
 // A place that is known to be passed over is not any more once it shows that it lives.
 func TestSignOfLifeOfAPlaceThatIsPassedOver(t *testing.T) {
 	for name, shows := range map[string]func(w *world, d *Driver, r contend.Owner){
