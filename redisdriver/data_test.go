@@ -195,8 +195,10 @@ func TestAlienQueue(t *testing.T) {
 			t.Errorf("a sign of life from a place that is gone: %v", r.Err)
 		}
 	})
-	w.refuse(d, queued(b))
 	w.release(d, a)
+	if w.holder(d, "k") != "" {
+		t.Error("the key was handed to it")
+	}
 	w.grant(d, queued(b))
 }
 

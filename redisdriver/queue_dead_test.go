@@ -293,6 +293,21 @@ func TestPassedOverPlacesCostNothing(t *testing.T) {
 	}
 }
 
+// One that asks when the search for the next was cut short asks again soon.
+func TestSearchIsCutShort(t *testing.T) {
+	w := newWorld(t)
+	d, dead := w.driver(nil), w.driver(nil)
+	b := ask("k")
+	w.grant(d, ask("k"))
+	w.many(dead, "k", 1500, "c", w.micros()/1000)
+	w.wait(d, b)
+	w.strike("k", dead)
+	w.do("DEL", "lock:k")
+	if res := w.refuse(d, queued(b)); res.RetryIn != moreAfter {
+		t.Errorf("it asks again after %v, want %v", res.RetryIn, moreAfter)
+	}
+}
+
 // Strikes are kept for 51 inboxes, the latest.
 func TestStrikesAreBounded(t *testing.T) {
 	w := newWorld(t)

@@ -376,3 +376,38 @@ func TestCommandsOfSharersAreFlat(t *testing.T) {
 		}
 	}
 }
+
+// A refusal says when there will be room for the one that asked.
+func TestRefusalBesideSharers(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	for _, ttl := range []time.Duration{time.Minute, 10 * time.Second, 20 * time.Second} {
+		r := reader("k")
+		r.TTL = ttl
+		w.grant(d, r)
+	}
+	for limit, most := range map[int]time.Duration{3: 10 * time.Second, 2: 20 * time.Second, 1: time.Minute} {
+		if left := w.refuse(d, sharer("k", limit)).Left; left > most || left < most/2+time.Second {
+			t.Errorf("with a limit of %d it is refused for %v, want %v", limit, left, most)
+		}
+	}
+	if left := w.refuse(d, ask("k")).Left; left < 50*time.Second {
+		t.Errorf("a writer is refused for %v", left)
+	}
+}
+
+// A renewal of several leases says of each whether others wait for it.
+func TestWantedOfSeveralLeases(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	a, b, c := ask("{k}a"), ask("{k}b"), reader("{k}c")
+	for _, r := range []contend.Owner{a, b, c} {
+		w.grant(d, r)
+	}
+	w.wait(d, ask("{k}b"))
+	var got [3]bool
+	contend.Renew(w.ctx, d, []contend.Owner{a, b, c}, func(i int, r driver.Renewal) { got[i] = r.Wanted && r.Err == nil })
+	if got != [3]bool{false, true, false} {
+		t.Errorf("wanted: %v", got)
+	}
+}

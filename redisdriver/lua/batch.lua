@@ -270,7 +270,7 @@ local function first(me, can, from)
     for i = 1, #owners do
       local e = places[i + 2] and entry(ids[2 * i - 1], ids[2 * i], places[i + 2])
       if ids[2 * i - 1] == me then
-        found = e or {value = me}
+        found = {value = me}
       elseif not e or not e.contact or e.contact + e.patience <= ms then
         expired[#expired + 1] = ids[2 * i - 1]
         owned[#owned + 1] = owners[i]
@@ -610,8 +610,7 @@ function release(r)
     if rank or known.left then result = 2 end
   end
   if r.tombstone then
-    local set = l and call or redis.pcall -- may fail where the server is full: a Try that comes late then keeps the key for its TTL
-    set('SET', K.gone, '', 'PX', r.tombstone)
+    redis.pcall('SET', K.gone, '', 'PX', r.tombstone)
   end
   local e, why
   local alone = known.lock and not known.shared or known.type
@@ -700,7 +699,7 @@ end
     local beside = cur and was and sub(was, 59, 60) == 's '
     if not stamp then look() end
     local new, gt, began = nil, 'NX', stamp
-    if reads and not cur and not was then
+    if not cur and not was then
       if call('EXISTS', lockKey, queueKey, KEYS[keysAt + 4], sharesKey, roomKey) == 0 then new = mint(1) end
     elseif beside and call('EXISTS', queueKey, roomKey, reads and KEYS[keysAt + 4] or queueKey) == 0 then
       local held = call('HMGET', heldKey, '!', value)

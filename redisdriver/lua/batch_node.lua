@@ -406,7 +406,7 @@ local function first(me, can, from)
     for i = 1, #owners do
       local e = places[i + 2] and entry(ids[2 * i - 1], ids[2 * i], places[i + 2])
       if ids[2 * i - 1] == me then
-        found = e or {value = me}
+        found = {value = me}
       elseif not e or not e.contact or e.contact + e.patience <= ms then
         expired[#expired + 1] = ids[2 * i - 1]
         owned[#owned + 1] = owners[i]
@@ -762,8 +762,7 @@ function release(r)
     if rank or known.left then result = 2 end
   end
   if r.tombstone then
-    local set = l and call or redis.pcall -- may fail where the server is full: a Try that comes late then keeps the key for its TTL
-    set('SET', K.gone, '', 'PX', r.tombstone)
+    redis.pcall('SET', K.gone, '', 'PX', r.tombstone)
   end
   local e, why
   local alone = known.lock and not known.shared or known.type

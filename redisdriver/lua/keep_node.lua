@@ -85,7 +85,7 @@ local function first(me, can, from)
     for i = 1, #owners do
       local e = places[i + 2] and entry(ids[2 * i - 1], ids[2 * i], places[i + 2])
       if ids[2 * i - 1] == me then
-        found = e or {value = me}
+        found = {value = me}
       elseif not e or not e.contact or e.contact + e.patience <= ms then
         expired[#expired + 1] = ids[2 * i - 1]
         owned[#owned + 1] = owners[i]

@@ -179,7 +179,7 @@ func (k *luaKiller) measure(ctx context.Context, dir string, most time.Duration)
 		{args: []string{within(tests, -1, 300*time.Millisecond)}},
 		{args: []string{equalTest, "-equal=3", "-part=8"}},
 		{args: []string{within(tests, 300*time.Millisecond, 11*time.Second), "-test.parallel=16"}},
-		{args: []string{"-test.run=^Test(Node)?Suite$", "-test.parallel=16"}},
+		{args: []string{"-test.run=Suite", "-test.skip=RESP2", "-test.parallel=16"}},
 		{args: []string{equalTest, "-equal=3"}},
 	}
 	for _, r := range rounds {

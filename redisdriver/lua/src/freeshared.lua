@@ -17,7 +17,7 @@
     if not stamp then look() end
     -- the fence of one that may have the key, and when this sharing of it began
     local new, gt, began = nil, 'NX', stamp
-    if reads and not cur and not was then
+    if not cur and not was then
       if call('EXISTS', lockKey, queueKey, KEYS[keysAt + 4], sharesKey, roomKey) == 0 then new = mint(1) end
     elseif beside and call('EXISTS', queueKey, roomKey, reads and KEYS[keysAt + 4] or queueKey) == 0 then
       local held = call('HMGET', heldKey, '!', value)
