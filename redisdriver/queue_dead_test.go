@@ -293,6 +293,20 @@ func TestPassedOverPlacesCostNothing(t *testing.T) {
 	}
 }
 
+// A strike from before the server's clock was set back says nothing about a place.
+func TestStrikeAheadOfTheClock(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	a, b := ask("k"), ask("k")
+	w.grant(d, a)
+	w.wait(d, b)
+	w.do("HSET", d.names("k").places, "!", fmt.Sprintf("%s %013d;", d.inboxName(), w.micros()/1000+3600_000))
+	w.release(w.driver(nil), a)
+	if got := w.holder(d, "k"); got != b.Owner {
+		t.Errorf("the key went to %q", got)
+	}
+}
+
 // One that asks when the search for the next was cut short asks again soon.
 func TestSearchIsCutShort(t *testing.T) {
 	w := newWorld(t)

@@ -162,20 +162,32 @@ func TestSharedLockOutlastsItsLeases(t *testing.T) {
 	w.grant(d, ask("k"))
 }
 
-// A lease that is shared and has no expiry any more is over.
-func TestSharedLeaseWithoutItsExpiry(t *testing.T) {
+// A lease that is shared is over when half of it is gone: its expiry, or the lease.
+func TestHalfOfASharedLease(t *testing.T) {
+	for _, half := range [][]any{{"ZREM", "hasp.shares:{lock:k}"}, {"HDEL", "hasp.held:{lock:k}"}} {
+		w := newWorld(t)
+		d := w.driver(nil)
+		a := reader("k")
+		w.grant(d, reader("k"))
+		fence := w.grant(d, a).Fence
+		w.do(append(half, value(a.Claim()))...)
+		if errs := w.renew(d, a); !errors.Is(errs[0], driver.ErrNotHeld) {
+			t.Errorf("after %v Renew says %v", half, errs)
+		}
+		if again := w.grant(d, a).Fence; again <= fence {
+			t.Errorf("after %v it is granted with the fence %d again after %d", half, again, fence)
+		}
+	}
+}
+
+// Without the expiries of all, nobody shares the key with those that nobody knows.
+func TestExpiriesOfAllAreGone(t *testing.T) {
 	w := newWorld(t)
 	d := w.driver(nil)
-	a := reader("k")
 	w.grant(d, reader("k"))
-	fence := w.grant(d, a).Fence
-	w.do("ZREM", "hasp.shares:{lock:k}", value(a.Claim()))
-	if errs := w.renew(d, a); !errors.Is(errs[0], driver.ErrNotHeld) {
-		t.Errorf("Renew says %v", errs)
-	}
-	if again := w.grant(d, a).Fence; again <= fence {
-		t.Errorf("granted with the fence %d again after %d", again, fence)
-	}
+	w.do("DEL", "hasp.shares:{lock:k}")
+	w.refuse(d, reader("k"))
+	w.refuse(d, ask("k"))
 }
 
 // A holder whose grant record is gone cannot let others in: nobody knows its fence.
