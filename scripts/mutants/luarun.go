@@ -92,7 +92,7 @@ func lua(ctx context.Context, o options, r *report, wanted func(mutant) bool) er
 	left := r.left("./"+luaDir, some)
 	rand.New(rand.NewPCG(1, 2)).Shuffle(len(left), func(i, j int) { left[i], left[j] = left[j], left[i] })
 	return all(ctx, o.atOnce, left, func(m mutant) error {
-		v, viable, err := k.judge(ctx, dir, mutants[m.key()])
+		v, viable, err := k.judge(ctx, dir, mutants[m.key()], r.reasons[m.key()] != "")
 		if err == nil && viable {
 			r.add("./"+luaDir, v)
 		}
@@ -252,8 +252,9 @@ func changed(work string) (variants string, err error) {
 	return "", err
 }
 
-// judge runs the rounds until a test fails.
-func (k *luaKiller) judge(ctx context.Context, dir string, m luaMutant) (v verdict, viable bool, err error) {
+// judge runs the rounds until a test fails; those that take long not for a mutant that is
+// excused, that is, that has a reason to survive.
+func (k *luaKiller) judge(ctx context.Context, dir string, m luaMutant, excused bool) (v verdict, viable bool, err error) {
 	v.mutant = m.mutant
 	work, ok, err := k.scripts(ctx, dir, m)
 	if err != nil || !ok {
@@ -265,6 +266,9 @@ func (k *luaKiller) judge(ctx context.Context, dir string, m luaMutant) (v verdi
 		return v, false, err
 	}
 	for _, r := range k.rounds {
+		if excused && r.took > 20*time.Second {
+			break
+		}
 		b := &binary{dir: work, file: k.file, patience: 5*time.Second + 5*r.took}
 		args := slices.Clone(r.args)
 		if args[0] == equalTest {
