@@ -410,6 +410,7 @@ func TestNumbersWithoutPlacesAtTheEnd(t *testing.T) {
 		a := ask("k")
 		w.grant(d, a)
 		w.many(dead, "k", 1500, "c", w.micros()/1000)
+		w.do("ZADD", d.names("k").queue, 0.5, value(ask("k").Claim()))
 		for i := range n {
 			w.do("ZADD", d.names("k").queue, 1400.5+float64(20*i), value(ask("k").Claim()))
 		}

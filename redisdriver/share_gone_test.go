@@ -162,9 +162,9 @@ func TestSharedLockOutlastsItsLeases(t *testing.T) {
 	w.grant(d, ask("k"))
 }
 
-// A lease that is shared is over when half of it is gone: its expiry, or the lease.
+// A lease that is shared is over when its expiry is past, and when half of it is gone.
 func TestHalfOfASharedLease(t *testing.T) {
-	for _, half := range [][]any{{"ZREM", "hasp.shares:{lock:k}"}, {"HDEL", "hasp.held:{lock:k}"}} {
+	for _, half := range [][]any{{"ZREM", "hasp.shares:{lock:k}"}, {"HDEL", "hasp.held:{lock:k}"}, {"ZADD", "hasp.shares:{lock:k}", 1}} {
 		w := newWorld(t)
 		d := w.driver(nil)
 		a := reader("k")
@@ -199,4 +199,31 @@ func TestConvertWithoutItsGrant(t *testing.T) {
 	w.do("DEL", "hasp.grant:{lock:k}")
 	a.Mode, a.Convert = driver.Shared, true
 	w.refuse(d, a)
+}
+
+// What stands beside a shared lock outlasts it: what a repeated Try prolongs, and a grant
+// that had gone.
+func TestWhatStandsBesideASharedLockOutlastsIt(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	short := func(r contend.Owner) contend.Owner {
+		r.TTL = 10 * time.Second
+		return r
+	}
+	a, b := sharer("k", 2), sharer("k", 2)
+	w.grant(d, short(a))
+	w.grant(d, a)
+	lasts := func(when string, keys ...string) {
+		t.Helper()
+		lock := w.admin.PTTL(w.ctx, "lock:k").Val()
+		for _, key := range keys {
+			if left := w.admin.PTTL(w.ctx, "hasp."+key+":{lock:k}").Val(); left < lock || lock < 20*time.Second {
+				t.Errorf("%s %s goes after %v, the lock after %v", when, key, left, lock)
+			}
+		}
+	}
+	lasts("after a repeated Try", "shares", "held", "room", "grant")
+	w.do("DEL", "hasp.grant:{lock:k}")
+	w.grant(d, short(b))
+	lasts("after a Try without the grant", "shares", "held", "room", "grant")
 }

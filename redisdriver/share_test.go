@@ -411,3 +411,18 @@ func TestWantedOfSeveralLeases(t *testing.T) {
 		t.Errorf("wanted: %v", got)
 	}
 }
+
+// A lease that is converted keeps the time that it had left, and since when it is held.
+func TestConvertKeepsTheTime(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	a := ask("k")
+	w.grant(d, a)
+	since := w.inspect(d, "k").Holders[0].Holder.Since
+	w.tick()
+	a.TTL = time.Second
+	w.convert(d, a)
+	if h := w.inspect(d, "k").Holders[0]; !h.Holder.Since.Equal(since) || h.Left < 20*time.Second {
+		t.Errorf("held since %v and for %v, not since %v and for 30 s", h.Holder.Since, h.Left, since)
+	}
+}

@@ -239,7 +239,7 @@ local function struck(strikes, e)
   return at ~= nil and at <= ms and (e.contact <= at or e.contact > ms)
 end
 local function unstrike(strikes)
-  if not caller or strikes == '' then return strikes end
+  if not caller then return strikes end
   local from, to = string.find(strikes, caller .. ' ', 1, true)
   if not from then return strikes end
   strikes = sub(strikes, 1, from - 1) .. string.gsub(sub(strikes, to + 1), '^%d+;', '')

@@ -44,7 +44,7 @@ end
 -- unstrike takes the strike from the inbox of the one that asks: its process lives,
 -- and may only have been slow.
 local function unstrike(strikes)
-  if not caller or strikes == '' then return strikes end
+  if not caller then return strikes end
   local from, to = string.find(strikes, caller .. ' ', 1, true)
   if not from then return strikes end
   strikes = sub(strikes, 1, from - 1) .. string.gsub(sub(strikes, to + 1), '^%d+;', '')
