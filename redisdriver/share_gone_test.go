@@ -159,7 +159,11 @@ func TestSharedLockOutlastsItsLeases(t *testing.T) {
 		w.grant(d, a)
 		w.do("ZADD", "hasp.shares:{lock:k}", 1, value(a.Claim()))
 	}
-	w.grant(d, ask("k"))
+	b := ask("k")
+	w.grant(d, b)
+	if info := w.inspect(d, "k"); info.Holds != 1 || w.holder(d, "k") != b.Owner {
+		t.Errorf("held by %+v", info.Holders)
+	}
 }
 
 // A lease that is shared is over when its expiry is past, and when half of it is gone.

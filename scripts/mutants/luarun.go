@@ -5,6 +5,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -91,6 +92,11 @@ func lua(ctx context.Context, o options, r *report, wanted func(mutant) bool) er
 	}
 	left := r.left("./"+luaDir, some)
 	rand.New(rand.NewPCG(1, 2)).Shuffle(len(left), func(i, j int) { left[i], left[j] = left[j], left[i] })
+	if o.again {
+		if err := again(o.report, left); err != nil {
+			return err
+		}
+	}
 	return all(ctx, o.atOnce, left, func(m mutant) error {
 		v, viable, err := k.judge(ctx, dir, mutants[m.key()], r.reasons[m.key()] != "")
 		if err == nil && viable {
@@ -183,11 +189,15 @@ func (k *luaKiller) measure(ctx context.Context, dir string, most time.Duration)
 		{args: []string{equalTest, "-equal=3"}},
 	}
 	for _, r := range rounds {
+		cut, cancel := context.WithTimeout(ctx, cmp.Or(most, time.Hour))
 		start := time.Now()
-		if out, err := output(ctx, work, k.file, r.args...); err != nil {
+		out, err := output(cut, work, k.file, r.args...)
+		tooLong := cut.Err() != nil && ctx.Err() == nil
+		cancel()
+		if err != nil && !tooLong {
 			return fmt.Errorf("%w\n%s", err, out)
 		}
-		if r.took = time.Since(start); most == 0 || r.took <= most {
+		if r.took = time.Since(start); !tooLong {
 			k.rounds = append(k.rounds, r)
 		}
 	}

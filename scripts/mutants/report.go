@@ -99,6 +99,28 @@ func (r *report) save(file string) error {
 	return os.WriteFile(file, []byte(b.String()), 0o644)
 }
 
+// again moves those that survived in a saved report to the front.
+func again(file string, mutants []mutant) error {
+	text, err := os.ReadFile(file)
+	survived := map[string]bool{}
+	for _, m := range survivedLine.FindAllStringSubmatch(string(text), -1) {
+		survived[m[1]+m[2]] = true
+	}
+	slices.SortStableFunc(mutants, func(x, y mutant) int {
+		return cmp.Compare(rank(survived[x.key()]), rank(survived[y.key()]))
+	})
+	return err
+}
+
+func rank(first bool) int {
+	if first {
+		return 0
+	}
+	return 1
+}
+
+var survivedLine = regexp.MustCompile(`(?m)^(?:SURVIVED|survives with a reason): (\S+):\d+( .*)$`)
+
 var killedLine = regexp.MustCompile(`(?m)^killed by (the time-out of )?(\S+): (\S+):\d+( .*)$`)
 
 // killedBefore are the verdicts on the mutants that a saved report has as killed.
