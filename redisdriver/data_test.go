@@ -195,11 +195,17 @@ func TestAlienQueue(t *testing.T) {
 			t.Errorf("a sign of life from a place that is gone: %v", r.Err)
 		}
 	})
+	w.refuse(d, queued(b))
 	w.release(d, a)
+	w.grant(d, queued(b))
+	c := ask("k")
+	w.wait(d, c)
+	w.admin.HSet(w.ctx, names.places, c.Owner, "abc def")
+	w.release(d, b)
 	if w.holder(d, "k") != "" {
 		t.Error("the key was handed to it")
 	}
-	w.grant(d, queued(b))
+	w.grant(d, queued(c))
 }
 
 // What a script did not expect is an error of the store's data, not one to ask again for.

@@ -610,7 +610,8 @@ function release(r)
     if rank or known.left then result = 2 end
   end
   if r.tombstone then
-    redis.pcall('SET', K.gone, '', 'PX', r.tombstone)
+    local set = l and call or redis.pcall -- may fail where the server is full: a Try that comes late then keeps the key for its TTL
+    set('SET', K.gone, '', 'PX', r.tombstone)
   end
   local e, why
   local alone = known.lock and not known.shared or known.type

@@ -279,7 +279,7 @@ func (k *luaKiller) judge(ctx context.Context, dir string, m luaMutant, excused 
 		if excused && r.took > 20*time.Second {
 			break
 		}
-		b := &binary{dir: work, file: k.file, patience: 5*time.Second + 5*r.took}
+		b := &binary{dir: work, file: k.file, patience: 10*time.Second + 5*r.took}
 		args := slices.Clone(r.args)
 		if args[0] == equalTest {
 			args[0] += variants

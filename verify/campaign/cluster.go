@@ -112,9 +112,8 @@ func (n *node) stepTo(by time.Duration) {
 	n.t.Must(os.Rename(next, n.clock)) // atomic for concurrent readers
 }
 
-// commandLimit bounds a command of the campaign itself: generous, because a busy machine
-// is no reason to fail.
-const commandLimit = time.Minute
+// commandLimit bounds a command of the campaign itself.
+const commandLimit = 10 * time.Second
 
 // direct connects to the server's unix socket, which has no faults.
 func direct(s *testserver.Server) *redis.Client {
