@@ -317,26 +317,35 @@ func TestProposalsStayNearANodeBehind(t *testing.T) {
 	})
 }
 
-// Only the first Try of an owner may leave a vote as it stands: those of later ones
-// may be on their way back.
+// A later Try of an owner leaves no vote as it stands that may be on its way back.
 func TestLaterTriesRaise(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d, nodes := spies(t, 3)
-		free := []func(){nodes[0].Hold("k", ruleTTL, driver.Label{}), nodes[1].Hold("k", ruleTTL, driver.Label{})}
-		r := asks("k")
-		r.Queue = true // it goes on asking
-		refused(t, d, r)
-		for _, f := range free {
-			f()
-		}
-		first := len(nodes[2].asked("k"))
-		granted(t, d, r)
-		synctest.Wait()
-		asked := nodes[2].asked("k")
-		if asked[0].Raise || !asked[first].Raise {
-			t.Errorf("the first Try raises: %v, the second: %v", asked[0].Raise, asked[first].Raise)
-		}
-	})
+	for name, lost := range map[string]error{"withdrawn": nil, "perhaps withdrawn": errGone} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, nodes := spies(t, 3)
+				nodes[2].onRelease(func(driver.WithdrawRequest) error { return lost })
+				free := []func(){nodes[0].Hold("k", ruleTTL, driver.Label{}), nodes[1].Hold("k", ruleTTL, driver.Label{})}
+				r := asks("k")
+				r.Queue = true // it goes on asking
+				refused(t, d, r)
+				for _, f := range free {
+					f()
+				}
+				var first [3]int
+				for i, n := range nodes {
+					first[i] = len(n.asked("k"))
+				}
+				granted(t, d, r)
+				synctest.Wait()
+				for i, n := range nodes {
+					asked := n.asked("k")
+					if later := i == 2 && lost != nil; asked[0].Raise || asked[first[i]].Raise != later {
+						t.Errorf("node %d: the first Try raises: %v, the second: %v, want %v", i, asked[0].Raise, asked[first[i]].Raise, later)
+					}
+				}
+			})
+		})
+	}
 }
 
 // A node that fails its Tries is no place for the queue.

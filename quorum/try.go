@@ -146,8 +146,7 @@ func (a *attempt) round(ctx context.Context, step ballot.Step) error {
 		if !step.Nodes.Has(n.index) {
 			continue
 		}
-		r := step.Ask
-		r.Queue = r.Queue && n.index == step.Queue
+		r := step.Request(n.index)
 		n.startVote(f.ctx, r, func(res driver.Result, err error) {
 			err = n.voted(a.o, ballot.Reply{Round: step.Round, Asked: r, Answer: ballot.Answer{Result: res}}, err, func(err error) { a.errs[n.index] = err })
 			f.ended(n, err)

@@ -103,7 +103,7 @@ func seenQueue(nodes int, fence uint64, queue int) View {
 func TestMajorityWins(t *testing.T) {
 	b := New(5)
 	s := b.Ask(asks(), seen(5, 10))
-	if s.Outcome != Asking || s.Nodes != All(5) || s.Ask.Proposal != 10 || s.Ask.Raise {
+	if s.Outcome != Asking || s.Nodes != All(5) || s.Ask.Proposal != 10 || s.Raises != 0 {
 		t.Fatalf("%+v, want a proposal of 10 to all", s)
 	}
 	for i := range 3 {
@@ -139,7 +139,7 @@ func TestMinorityIsWithdrawn(t *testing.T) {
 	if b.Blank() {
 		t.Error("a Withdraw is under way, and the ballot counts as blank")
 	}
-	if s = b.Ask(asks(), seen(3, 11)); !s.Ask.Raise {
+	if s = b.Ask(asks(), seen(3, 11)); s.Raises != 1<<0 {
 		t.Error("what stands for the earlier proposal must be raised")
 	}
 }
@@ -175,7 +175,7 @@ func TestAnswersOfEarlierRoundsAreNoVotes(t *testing.T) {
 	answers(&b, first, 0, grants(10))
 	answers(&b, first, 1, driver.Result{Why: driver.FenceTooLow, Fence: 20})
 	second := b.Next(seen(3, 11))
-	if second.Outcome != Asking || second.Ask.Proposal != 21 || !second.Ask.Raise {
+	if second.Outcome != Asking || second.Ask.Proposal != 21 || second.Raises != 1<<0|1<<2 {
 		t.Fatalf("%+v, want a round for 21", second)
 	}
 	answers(&b, first, 2, grants(10))
@@ -221,7 +221,7 @@ func TestVoteBeingWithdrawnDoesNotCount(t *testing.T) {
 	if b.majority() != 0 {
 		t.Error("two votes count, and one is being withdrawn")
 	}
-	if s = b.Next(seen(3, 11)); s.Outcome != Asking || s.Ask.Proposal <= 3e6 || !s.Ask.Raise {
+	if s = b.Next(seen(3, 11)); s.Outcome != Asking || s.Ask.Proposal <= 3e6 || s.Raises != All(3) {
 		t.Errorf("%+v, want a round for more than %d", s, int(3e6))
 	}
 }

@@ -6,6 +6,7 @@ package ballot
 import (
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -22,6 +23,7 @@ type copies struct {
 	rng   *rand.Rand
 	nodes []*memdriver.Store
 	queue int
+	mode  driver.Mode
 	all   [3]copyOf
 	todo  []func() // each of which may come next
 }
@@ -80,8 +82,7 @@ func (c *copyOf) try(s Step) {
 }
 
 func (c *copyOf) vote(s Step, node int) {
-	r := s.Ask
-	r.Queue = r.Queue && node == s.Queue
+	r := s.Request(node)
 	res, err := c.nodes[node].Vote(c.t.Context(), r)
 	if err != nil {
 		c.t.Fatal(err)
@@ -143,6 +144,14 @@ func copiesAreOneGrant(t *testing.T, seed uint64) {
 		}
 		c.nodes = append(c.nodes, s)
 	}
+	c.mode = driver.Mode(c.rng.IntN(2))
+	if c.rng.IntN(2) == 0 { // one of the clients asked for something before
+		c.grantTo(c.all[:1], strings.Repeat("Z", driver.OwnerLen))
+		if c.mode == driver.Exclusive {
+			c.release(&c.all[0])
+		}
+		c.run(c.t.Failed)
+	}
 	for _, letter := range []string{"A", "B", "C"} {
 		c.oneGrant(strings.Repeat(letter, driver.OwnerLen))
 	}
@@ -150,15 +159,7 @@ func copiesAreOneGrant(t *testing.T, seed uint64) {
 
 // oneGrant is that of one owner, and its release.
 func (c *copies) oneGrant(owner string) {
-	for i := range c.all {
-		one := &c.all[i]
-		one.copies, one.b, one.fence, one.asks = c, New(len(c.nodes)), 0, 1+c.rng.IntN(2)
-		req := asks()
-		req.Owner, req.Queue = owner, c.rng.IntN(2) == 0
-		c.later(func() { one.try(one.b.Ask(req, one.view())) })
-	}
-	done := func() bool { return c.all[0].asks+c.all[1].asks+c.all[2].asks == 0 || c.t.Failed() }
-	c.run(done)
+	c.grantTo(c.all[:], owner)
 	for i := range c.all {
 		if c.all[i].fence != c.all[0].fence {
 			c.t.Errorf("copies were granted with the fences %d and %d", c.all[0].fence, c.all[i].fence)
@@ -167,14 +168,14 @@ func (c *copies) oneGrant(owner string) {
 	c.release(&c.all[0])
 	c.run(c.t.Failed)
 	for i, s := range c.nodes {
-		if info, err := s.Inspect(c.t.Context(), "k"); err != nil || info.Held || info.Waiters > 0 {
+		if info, err := s.Inspect(c.t.Context(), "k"); err != nil || info.Holds > 0 && info.Holder.Owner[0] != 'Z' || info.Waiters > 0 {
 			c.t.Errorf("node %d, after the release: %+v, %v", i, info, err)
 		}
 	}
 }
 
 func (c *copies) release(by *copyOf) {
-	req := releases(c.rng.IntN(2) == 0)
+	req := releases(c.mode == driver.Exclusive && c.rng.IntN(2) == 0)
 	req.Claim = by.b.Of().Claim
 	r := by.b.Release(req, c.queue)
 	var told Set
@@ -198,4 +199,18 @@ func (c *copies) release(by *copyOf) {
 			})
 		}
 	}
+}
+
+// grantTo has clients ask for an owner until each is granted what it asks for.
+func (c *copies) grantTo(clients []copyOf, owner string) {
+	for i := range clients {
+		one := &clients[i]
+		one.copies, one.b, one.fence, one.asks = c, New(len(c.nodes)), 0, 1+c.rng.IntN(2)
+		req := asks()
+		req.Mode, req.Owner, req.Queue = c.mode, owner, c.rng.IntN(2) == 0
+		c.later(func() { one.try(one.b.Ask(req, one.view())) })
+	}
+	c.run(func() bool {
+		return c.t.Failed() || !slices.ContainsFunc(clients, func(one copyOf) bool { return one.asks > 0 })
+	})
 }

@@ -26,7 +26,7 @@ func (b Ballot) Permuted(order []int) Ballot {
 		}
 		return moved
 	}
-	p.round.asked, p.round.waits = all(b.round.asked), all(b.round.waits)
+	p.round.asked, p.round.waits, p.round.raises = all(b.round.asked), all(b.round.waits), all(b.round.raises)
 	p.attempt.queue, p.attempt.wakes, p.place.node = to(b.attempt.queue), to(b.attempt.wakes), to(b.place.node)
 	if b.round.sameStore() {
 		p.round.twins = [2]int8{int8(to(int(b.round.twins[0]))), int8(to(int(b.round.twins[1])))}

@@ -40,7 +40,8 @@ type attempt struct {
 // round is one request to all nodes.
 type round struct {
 	no      int                // counted over all Tries: an answer to an earlier one is no vote in this one
-	ask     driver.VoteRequest // what the nodes are asked; Queue is for the queue node only
+	ask     driver.VoteRequest // what the nodes are asked; see Step.Request
+	raises  Set
 	asked   Set
 	waits   Set  // of those, whose answers the round waits for
 	late    bool // the node time-out is over: a majority's answers are enough
@@ -66,8 +67,9 @@ const (
 type Step struct {
 	Outcome Outcome
 	Round   int                // of what is sent, for Reply.Round
-	Ask     driver.VoteRequest // with Queue for the queue node only
+	Ask     driver.VoteRequest // see Request
 	Queue   int                // the queue node, or None
+	Raises  Set                // where a vote that the owner has gets the fence that is proposed
 	Nodes   Set                // to ask
 	Pause   time.Duration
 	Result  driver.Result
@@ -81,6 +83,13 @@ type Step struct {
 	Votes  Set
 	Stays  bool // the owner keeps a place or a lease, or is to ask again or be released after an error
 	Forget bool // the lease was another process's, and is over
+}
+
+// Request is what a node is asked.
+func (s *Step) Request(node int) driver.VoteRequest {
+	r := s.Ask
+	r.Queue, r.Raise = r.Queue && node == s.Queue, s.Raises.Has(node)
+	return r
 }
 
 // View is what the caller knows when a Try begins, or goes on.
@@ -120,7 +129,7 @@ func (b *Ballot) Ask(req driver.TryRequest, v View) Step {
 		b.attempt.queue, b.attempt.introduces, b.attempt.last = None, false, true
 	} else {
 		r.ask.Proposal = b.propose(v.Fence)
-		r.ask.Raise = b.tries > 1 // what nodes may still have for an earlier proposal
+		r.raises = b.raises()
 	}
 	r.ask.Queue = req.Queue && !b.attempt.introduces
 	return b.send(v)
@@ -158,7 +167,7 @@ func (b *Ballot) send(v View) Step {
 		}
 	}
 	r.waits = r.asked
-	return Step{Outcome: Asking, Round: r.no, Ask: r.ask, Queue: b.attempt.queue, Nodes: r.asked}
+	return Step{Outcome: Asking, Round: r.no, Ask: r.ask, Queue: b.attempt.queue, Raises: r.raises, Nodes: r.asked}
 }
 
 // Silent notes that a node is not waited for any longer in a round: it did not answer.
@@ -343,8 +352,24 @@ func (b *Ballot) again() bool {
 	if !turn && len(atLeast) < b.Need() {
 		return false
 	}
-	r.ask.Proposal, r.ask.Raise = b.raised(atLeast), true
+	r.raises = b.raises()
+	r.ask.Proposal = b.raised(atLeast)
 	return true
+}
+
+// raises are the nodes that may still have a vote for an earlier proposal. Another client
+// may ask for the same owner, and have a majority for what it proposed as soon as nodes vote
+// that found a proposal too low: a vote for that stays as it is until they were asked again.
+func (b *Ballot) raises() (s Set) {
+	r := &b.round
+	low := slices.ContainsFunc(r.answers[:], func(a Answer) bool { return a.refuses(driver.FenceTooLow) })
+	for i := range b.nodes {
+		foreign := r.granted(i) && r.answers[i].Result.Fence != r.ask.Proposal
+		if !b.votes[i].quiet() && !(low && foreign) {
+			s.Add(i)
+		}
+	}
+	return s
 }
 
 // raised is the fence for another round, of what each node would grant. A node whose

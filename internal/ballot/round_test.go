@@ -52,21 +52,23 @@ func TestNextProposal(t *testing.T) {
 func TestProposalOfTheNextRound(t *testing.T) {
 	const limit = 2000
 	for name, c := range map[string]struct {
-		said []Answer // to a proposal of 1000
-		want uint64
+		said   []Answer // to a proposal of 1000
+		want   uint64
+		raises Set
 	}{
-		"all are near":                   {[]Answer{yes(1000), low(1000), low(1500)}, 1501},
-		"one wants the limit":            {[]Answer{yes(1000), low(1000), low(limit - 1)}, limit},
-		"one wants more than the limit":  {[]Answer{yes(1000), low(1000), low(limit)}, 1001},
-		"two of five are far behind":     {[]Answer{low(20), low(20), yes(1000), yes(1000), low(1005)}, 1006},
-		"most are far behind":            {[]Answer{low(20), low(30), yes(1000)}, 31},
-		"two fences, and nothing is low": {[]Answer{yes(1000), yes(1200), silent}, 1200},
+		"all are near":                   {[]Answer{yes(1000), low(1000), low(1500)}, 1501, 1 << 0},
+		"one wants the limit":            {[]Answer{yes(1000), low(1000), low(limit - 1)}, limit, 1 << 0},
+		"one wants more than the limit":  {[]Answer{yes(1000), low(1000), low(limit)}, 1001, 1 << 0},
+		"two of five are far behind":     {[]Answer{low(20), low(20), yes(1000), yes(1000), low(1005)}, 1006, 1<<2 | 1<<3},
+		"most are far behind":            {[]Answer{low(20), low(30), yes(1000)}, 31, 1 << 2},
+		"two fences, and nothing is low": {[]Answer{yes(1000), yes(1200), silent}, 1200, All(3)},
+		"somebody else's, and some low":  {[]Answer{yes(1000), yes(1200), low(1500)}, 1501, 1 << 0},
 	} {
 		v := seen(len(c.said), 1000)
 		v.Limit = limit
 		b := New(len(c.said))
-		if s := try(&b, asks(), v, c.said...); s.Outcome != Asking || s.Ask.Proposal != c.want || !s.Ask.Raise {
-			t.Errorf("%s: %+v, want a round for %d", name, s, c.want)
+		if s := try(&b, asks(), v, c.said...); s.Outcome != Asking || s.Ask.Proposal != c.want || s.Raises != c.raises {
+			t.Errorf("%s: %+v, want a round for %d that raises %b", name, s, c.want, c.raises)
 		}
 	}
 }

@@ -45,11 +45,11 @@ const (
 
 // sentVote is one Vote of one owner, sent to all nodes.
 type sentVote struct {
-	round int8
-	fence int8
-	raise bool
-	at    [nodes]delivery
-	reply [nodes]reply // by nodes that carried it out
+	round  int8
+	fence  int8
+	raises [nodes]bool
+	at     [nodes]delivery
+	reply  [nodes]reply // by nodes that carried it out
 }
 
 // delivery is the state of a message to one node.
@@ -324,10 +324,10 @@ func (m ballots) carry(s *ballotsState, j int, step ballot.Step) {
 		p.spent = true
 		return
 	}
-	p.sentVote[k] = sentVote{round: p.rounds, fence: int8(step.Ask.Proposal), raise: step.Ask.Raise}
+	p.sentVote[k] = sentVote{round: p.rounds, fence: int8(step.Ask.Proposal)}
 	for i := range nodes {
 		if step.Nodes.Has(i) {
-			p.sentVote[k].at[m.node(j, i)] = sent
+			p.sentVote[k].at[m.node(j, i)], p.sentVote[k].raises[m.node(j, i)] = sent, step.Raises.Has(i)
 		}
 	}
 }

@@ -21,7 +21,7 @@ func (m ballots) votes(s ballotsState, j, i int, emit func(Step, ballotsState)) 
 		switch a.at[i] {
 		case sent:
 			n := s
-			n.o[j].sentVote[k].reply[i] = m.grant(&n, j, i, a.fence, a.raise)
+			n.o[j].sentVote[k].reply[i] = m.grant(&n, j, i, a.fence, a.raises[i])
 			late := n
 			m.hear(n, j, k, i, ballot.Answered, unsent, st, emit)
 			if s.used[0] < m.Late {
@@ -39,7 +39,7 @@ func (m ballots) votes(s ballotsState, j, i int, emit func(Step, ballotsState)) 
 		case silent:
 			n := s
 			n.o[j].sentVote[k].at[i] = unsent
-			m.grant(&n, j, i, a.fence, a.raise)
+			m.grant(&n, j, i, a.fence, a.raises[i])
 			emit(st, n)
 		}
 		if (a.at[i] == sent || a.at[i] == carried) && s.used[0] < m.Late {
@@ -54,7 +54,7 @@ func (m ballots) votes(s ballotsState, j, i int, emit func(Step, ballotsState)) 
 		if (a.at[i] == sent || a.at[i] == carried) && s.used[2] < m.Duplicates {
 			n := s
 			n.used[2]++
-			m.grant(&n, j, i, a.fence, a.raise)
+			m.grant(&n, j, i, a.fence, a.raises[i])
 			emit(Step{owner(j), TryAgain, i, int(a.round)}, n)
 		}
 	}
@@ -64,7 +64,7 @@ func (m ballots) votes(s ballotsState, j, i int, emit func(Step, ballotsState)) 
 func (m ballots) hear(n ballotsState, j, k, i int, kind ballot.Kind, to delivery, st Step, emit func(Step, ballotsState)) {
 	p, b := &n.o[j], m.all[n.o[j].ballot]
 	q := &p.sentVote[k]
-	r := driver.VoteRequest{TryRequest: m.request(j), Proposal: uint64(q.fence), Raise: q.raise}
+	r := driver.VoteRequest{TryRequest: m.request(j), Proposal: uint64(q.fence), Raise: q.raises[i]}
 	a := ballot.Reply{Node: m.seen(i), Round: int(q.round), Asked: r, Answer: ballot.Answer{Kind: kind}}
 	if kind == ballot.Answered {
 		a.Result = m.result(&n, i, q.reply[i])
@@ -242,6 +242,9 @@ func (m ballots) canon(s ballotsState) ballotsState {
 			if o.sentVote[k].at == [nodes]delivery{} {
 				o.sentVote[k] = sentVote{}
 			}
+			for i, at := range o.sentVote[k].at {
+				o.sentVote[k].raises[i] = o.sentVote[k].raises[i] && at != unsent
+			}
 		}
 		slices.SortFunc(o.sentVote[:], func(a, b sentVote) int { return cmp.Compare(b.round, a.round) })
 		for i := range o.backs {
@@ -277,7 +280,8 @@ func (m ballots) reordered(s ballotsState, by int) ballotsState {
 		for j := range m.Modes {
 			p.o[j].backs[i] = s.o[j].backs[from]
 			for k := range p.o[j].sentVote {
-				p.o[j].sentVote[k].at[i], p.o[j].sentVote[k].reply[i] = s.o[j].sentVote[k].at[from], s.o[j].sentVote[k].reply[from]
+				to, a := &p.o[j].sentVote[k], &s.o[j].sentVote[k]
+				to.at[i], to.reply[i], to.raises[i] = a.at[from], a.reply[from], a.raises[from]
 			}
 		}
 	}
@@ -295,7 +299,7 @@ func (m ballots) encode(s *ballotsState) (key [512]byte) {
 		b = append(b, byte(n.votes[0]), byte(n.votes[1]), byte(n.votes[2]), bit(n.tombs[0]), bit(n.tombs[1]), bit(n.tombs[2]), byte(n.key), byte(n.keyX))
 		for j := range m.Modes {
 			for _, a := range s.o[j].sentVote {
-				b = append(b, byte(a.at[i]), byte(a.reply[i].why), byte(a.reply[i].fence))
+				b = append(b, byte(a.at[i]), byte(a.reply[i].why), byte(a.reply[i].fence), bit(a.raises[i]))
 			}
 			for _, w := range s.o[j].backs[i] {
 				b = append(b, byte(w.at), byte(w.upTo), bit(w.unsettled))
