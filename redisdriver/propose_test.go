@@ -433,3 +433,65 @@ func TestVotesWithoutARecord(t *testing.T) {
 		t.Error("the vote stands")
 	}
 }
+
+// What a proposal must be above is said with each refusal, whoever is in the way.
+func TestRefusedProposalHearsTheFloor(t *testing.T) {
+	w := newWorld(t)
+	d := w.node()
+	w.admit(d)
+	a, b := proposing("k", w.micros()+2_000_000), proposing("k", 1)
+	w.grant(d, a)
+	if res := w.refuse(d, proposing("k", a.Fence-1)); res.Fence != a.Fence || res.Holder.Since.IsZero() {
+		t.Errorf("refused with %+v, want the floor %d, and since when it is held", res, a.Fence)
+	}
+	w.wait(d, b)
+	if res := w.refuse(d, queued(proposing("k", a.Fence-1))); res.Fence != a.Fence {
+		t.Errorf("behind another: refused with %+v, want the floor %d", res, a.Fence)
+	}
+}
+
+// A proposal must be above what was minted for any key, and near the clock whatever the
+// proposals' mark covers: alone, and in company.
+func TestProposalBesideTheMarks(t *testing.T) {
+	w := newWorld(t)
+	d := w.node()
+	w.admit(d)
+	now := w.micros()
+	w.mark(now, now, now+100_000_000, now)
+	far := proposing("k", now+60_000_000)
+	w.tooLow(d, far)
+	w.do("SET", markKey, now+2_000_000)
+	low := proposing("k", now+1_000_000)
+	if floor := w.tooLow(d, low); floor != now+2_000_000 {
+		t.Errorf("the floor is %d, and %d was minted", floor, now+2_000_000)
+	}
+	for _, r := range []contend.Owner{far, low} {
+		for _, c := range w.together(d, tries(d, r, r)...) {
+			if _, ok := granted(c); ok || c.err != nil {
+				t.Errorf("in company, %d is granted: %v, %v", r.Fence, ok, c.err)
+			}
+		}
+	}
+}
+
+// Fences in a row for one that shares a key are all above what anybody has, and above
+// what keys have that are forgotten.
+func TestFencesInARowBesideAReader(t *testing.T) {
+	w := newWorld(t)
+	d := w.node()
+	w.admit(d)
+	a := reader("k")
+	a.Fence = w.micros()
+	w.grant(d, a)
+	for floor, want := range map[uint64]int{a.Fence - 1000: 2, a.Fence + 1000: 1} {
+		w.mark(floor, floor, floor, w.micros())
+		b := reader("k")
+		b.Fence, b.Fences = max(a.Fence+2, floor+1), 5
+		if res := w.grant(d, b); res.Fences != want {
+			t.Errorf("%d fences up to %d, want %d", res.Fences, b.Fence, want)
+		}
+		w.release(d, b)
+		w.do("DEL", proposedKey)
+		a.Fence = max(a.Fence, b.Fence)
+	}
+}

@@ -406,3 +406,109 @@ func TestWhoLooksAfterAClaim(t *testing.T) {
 		})
 	}
 }
+
+// One who claims a handoff is given as many fences as it asks for.
+func TestClaimOfSeveralFences(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	a, b := ask("k"), ask("k")
+	b.Fences = 3
+	before := w.grant(d, a).Fence
+	w.wait(d, b)
+	w.release(d, a)
+	if res := w.grant(d, queued(b)); res.Fences != 3 || res.Fence < before+3 {
+		t.Errorf("claimed with %+v after %d", res, before)
+	}
+}
+
+// A lock whose record is another's gets a new fence, also for the one that has it.
+func TestLockBesideAnothersGrant(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	a := ask("k")
+	before := w.grant(d, a).Fence
+	grant := d.names("k").grant
+	w.do("SET", grant, strings.Replace(w.admin.Get(w.ctx, grant).Val(), a.Owner, ask("k").Owner, 1))
+	if res := w.grant(d, a); res.Fence <= before {
+		t.Errorf("granted with %d after %d", res.Fence, before)
+	}
+}
+
+// Whoever is first in the queue hears of one that takes a free key from before it, and of a
+// sharer that is let in: when the lease ends, or to look at once.
+func TestNextHearsOfAGrantFromTheQueue(t *testing.T) {
+	for name, c := range map[string]struct {
+		r     contend.Owner
+		after time.Duration
+	}{
+		"alone":  {ask("k"), 30*time.Second + time.Millisecond},
+		"shared": {sharer("k", 2), time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			d, other := w.driver(nil), w.driver(nil)
+			next := ask("k")
+			w.grant(d, ask("k"))
+			w.wait(d, c.r)
+			w.wait(other, next)
+			sub := w.news(other)
+			w.do("DEL", "lock:k")
+			w.grant(d, queued(c.r))
+			w.do("PUBLISH", other.inboxName(), "end")
+			m := w.came(sub)
+			if claim, after, ok := other.parseHint(m); !ok || claim.Owner != next.Owner || after != c.after {
+				t.Errorf("%q came, want a hint to look after %v", m, c.after)
+			}
+		})
+	}
+}
+
+// In a cluster hints go by the shard's channels, and a place there is passed over as well.
+func TestHintsOfTheShard(t *testing.T) {
+	for _, mode := range []string{"N", "C"} {
+		w := newWorld(t)
+		d, other := w.driver(nil), w.driver(nil)
+		a, b := ask("k"), ask("k")
+		w.grant(d, a)
+		w.many(other, "k", 1, mode, w.micros()/1000)
+		sub := w.admin.SSubscribe(w.ctx, other.inboxName())
+		defer sub.Close()
+		if _, err := sub.Receive(w.ctx); err != nil {
+			t.Fatal(err)
+		}
+		w.release(d, a)
+		if m := w.came(sub); m[3:29] != w.holder(d, "k") {
+			t.Errorf("mode %s: %q came, and the key is held by %q", mode, m, w.holder(d, "k"))
+		}
+		if mode == "N" {
+			continue
+		}
+		c := ask("other")
+		b.Key = c.Key
+		w.grant(d, c)
+		w.many(w.driver(nil), c.Key, 1, mode, w.micros()/1000)
+		w.wait(d, b)
+		w.release(d, c)
+		if got := w.holder(d, c.Key); got != b.Owner {
+			t.Errorf("nobody listens where the first waits, and the key went to %q", got)
+		}
+	}
+}
+
+// Where a search has come to is noted for the next one.
+func TestSearchIsNoted(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	a, b := ask("k"), ask("k")
+	w.grant(d, a)
+	w.many(w.driver(nil), "k", 5, "c", w.micros()/1000)
+	w.wait(d, b)
+	w.wait(d, ask("k"))
+	w.release(d, a)
+	if got := w.holder(d, "k"); got != b.Owner {
+		t.Fatalf("the key went to %q", got)
+	}
+	if !w.admin.HExists(w.ctx, d.names("k").places, "?").Val() {
+		t.Error("five places are passed over, and none is noted")
+	}
+}

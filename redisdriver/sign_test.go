@@ -140,3 +140,33 @@ func TestQueueLastsForTheMostPatient(t *testing.T) {
 		}
 	}
 }
+
+// A reader that nobody is in the way of any more is told to try, beside other readers.
+func TestSignOfLifeOfAReaderThatMayHaveTheKey(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	a, writer, b := reader("k"), ask("k"), reader("k")
+	w.grant(d, a)
+	w.wait(d, writer)
+	w.wait(d, b)
+	n := d.names("k")
+	w.do("ZREM", n.queue, value(writer.Claim()))
+	w.do("HDEL", n.places, writer.Owner)
+	if in := w.sign(d, b); in <= 0 || in > 2*time.Millisecond {
+		t.Errorf("it should look after %v", in)
+	}
+}
+
+// A reader behind a writer hears of the reader whose lease ends last.
+func TestReaderBehindAWriterIsToldWhoHolds(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	a, b, writer := reader("k"), reader("k"), ask("k")
+	a.TTL = 10 * time.Second
+	w.grant(d, a)
+	w.grant(d, b)
+	w.wait(d, writer)
+	if res := w.refuse(d, queued(reader("k"))); res.Holder.Owner != b.Owner || res.Left < 20*time.Second {
+		t.Errorf("refused with %+v, want the lease of %q", res, b.Owner)
+	}
+}

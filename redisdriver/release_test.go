@@ -1,0 +1,208 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package redisdriver
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
+	"github.com/redis/go-redis/v9"
+)
+
+// news is what comes to the inbox of a driver, beside the driver.
+func (w *world) news(d *Driver) *redis.PubSub {
+	w.Helper()
+	sub := w.admin.Subscribe(w.ctx, d.inboxName())
+	w.Cleanup(func() { _ = sub.Close() })
+	if _, err := sub.Receive(w.ctx); err != nil {
+		w.Fatal(err)
+	}
+	return sub
+}
+
+// came is the next of it that is no sign of life.
+func (w *world) came(sub *redis.PubSub) string {
+	w.Helper()
+	for {
+		m, err := sub.ReceiveMessage(w.ctx)
+		if err != nil {
+			w.Fatal(err)
+		}
+		if m.Payload != "" {
+			return m.Payload
+		}
+	}
+}
+
+// The answer to a hint for nobody gives the key to the next.
+func TestHandoffToNobodyGoesOn(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	a, b, c := ask("k"), ask("k"), ask("k")
+	w.grant(d, a)
+	w.wait(d, b)
+	w.wait(d, c)
+	w.release(d, a)
+	if err := d.sendRelease(w.ctx, d.unclaimedCall(b.Claim())); err != nil {
+		t.Errorf("the handoff is not given up: %v", err)
+	}
+	if got := w.holder(d, "k"); got != c.Owner {
+		t.Errorf("the key went to %q", got)
+	}
+}
+
+// A vote with a larger fence is not withdrawn, whether or not somebody waits.
+func TestWithdrawSparesLargerFences(t *testing.T) {
+	w := newWorld(t)
+	d := w.node()
+	w.admit(d)
+	a, b := proposing("k", w.micros()), proposing("k", 1)
+	w.grant(d, a)
+	for _, waits := range []bool{false, true} {
+		if waits {
+			w.wait(d, b)
+		}
+		for _, a.Settled = range []bool{false, true} {
+			a.UpTo = a.Fence - 1
+			if err := contend.Release(w.ctx, seen(d), a); !errors.Is(err, driver.ErrNotHeld) {
+				t.Errorf("waits=%v settled=%v: Withdraw says %v", waits, a.Settled, err)
+			}
+		}
+	}
+	if got := w.holder(d, "k"); got != a.Owner {
+		t.Errorf("the key is held by %q", got)
+	}
+	a.UpTo = a.Fence
+	w.release(d, a)
+}
+
+// An unclaimed lease that is over is a place, also where more leases are over than one
+// script ends.
+func TestReleaseOfAPlaceBehindManyLeases(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	a, b := reader("k"), reader("k")
+	w.grant(d, a)
+	n := d.names("k")
+	held := w.admin.HGet(w.ctx, n.held(), value(a.Claim())).Val()
+	pipe := w.admin.Pipeline()
+	for i := range 1100 {
+		pipe.ZAdd(w.ctx, n.shares(), redis.Z{Score: 1, Member: fmt.Sprint(i)})
+		pipe.HSet(w.ctx, n.held(), fmt.Sprint(i), held)
+	}
+	pipe.ZAdd(w.ctx, n.shares(), redis.Z{Score: 2, Member: value(b.Claim())})
+	pipe.HSet(w.ctx, n.held(), value(b.Claim()), strings.Replace(held, " h ", " c ", 1)+
+		fmt.Sprintf(" 1 %013d 10000 100 nS0 %s", w.micros()/1000, d.inboxName()))
+	if _, err := pipe.Exec(w.ctx); err != nil {
+		t.Fatal(err)
+	}
+	w.release(d, b)
+}
+
+// Who releases on behalf of nobody has released nothing, also when it may not tell the next.
+func TestMuteReleaseOfNothing(t *testing.T) {
+	w := newWorld(t)
+	mute, d := w.as("bob", "-publish"), w.driver(nil)
+	a, b := ask("k"), ask("k")
+	w.grant(d, a)
+	w.wait(d, b)
+	w.do("DEL", "lock:k")
+	if err := contend.Release(w.ctx, mute, ask("k")); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("Release of nothing says %v", err)
+	}
+}
+
+// When one of several sharers leaves, and another is in the way for longer, nobody gets a hint.
+func TestReleaseBesideALongerLease(t *testing.T) {
+	w := newWorld(t)
+	d, other := w.driver(nil), w.driver(nil)
+	a, b, writer := reader("k"), reader("k"), ask("k")
+	a.TTL = 10 * time.Second
+	w.grant(d, a)
+	w.grant(d, b)
+	w.wait(other, writer)
+	sub := w.news(other)
+	w.release(d, a)
+	w.do("PUBLISH", other.inboxName(), "end")
+	if m := w.came(sub); m != "end" {
+		t.Errorf("a hint came: %q", m)
+	}
+}
+
+// A reader's lease that is over cannot be released any more, beside one that stands.
+func TestReleaseOfAnExpiredReader(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	a, b := reader("k"), reader("k")
+	b.TTL, b.Settled = 50*time.Millisecond, true
+	w.grant(d, a)
+	w.grant(d, b)
+	ends := w.admin.ZScore(w.ctx, d.names("k").shares(), value(b.Claim())).Val()
+	w.until("it is over", func() bool { return float64(w.micros()/1000) > ends })
+	if err := contend.Release(w.ctx, seen(d), b); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("Release says %v", err)
+	}
+}
+
+// That a sharer did not finish is remembered until somebody is told, whoever leaves in between.
+func TestSharerThatDiedIsRemembered(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	a, b, c := sharer("k", 3), sharer("k", 3), sharer("k", 3)
+	a.TTL = 50 * time.Millisecond
+	for _, r := range []contend.Owner{a, b, c} {
+		w.grant(d, r)
+	}
+	ends := w.admin.ZScore(w.ctx, d.names("k").shares(), value(a.Claim())).Val()
+	w.until("it is over", func() bool { return float64(w.micros()/1000) > ends })
+	w.release(d, b)
+	if res := w.grant(d, sharer("k", 3)); !res.Abandoned {
+		t.Error("nobody is told")
+	}
+}
+
+// What is known of a shared key lasts as long as the leases, also once its grant was evicted.
+func TestGrantThatWasEvicted(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	a, b := sharer("k", 3), sharer("k", 3)
+	a.TTL, b.TTL, b.End = 10*time.Minute, 10*time.Minute, driver.Unfinished
+	w.grant(d, a)
+	w.grant(d, b)
+	grant := d.names("k").grant
+	w.do("DEL", grant)
+	w.release(d, b)
+	if left := w.admin.PTTL(w.ctx, grant).Val(); left < 9*time.Minute {
+		t.Errorf("it is known for %v", left)
+	}
+}
+
+// A handoff that nobody claimed in time is a place, which a node has to release, too.
+func TestNodeReleasesALapsedHandoff(t *testing.T) {
+	for name, ask := range map[string]func(string) contend.Owner{"alone": ask, "shared": reader} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			d := w.node()
+			w.admit(d)
+			a, b := proposing("k", w.micros()), ask("k")
+			b.Fence, b.Settled = 1, true
+			w.grant(d, a)
+			w.wait(d, b)
+			w.release(d, a)
+			if got := w.holder(d, "k"); got != b.Owner {
+				t.Fatalf("the key went to %q", got)
+			}
+			w.do("DEL", "lock:k")
+			w.release(d, b)
+			if info := w.inspect(d, "k"); info.Waiters > 0 || info.Held {
+				t.Errorf("it left %+v", info)
+			}
+		})
+	}
+}
