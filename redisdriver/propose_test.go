@@ -4,6 +4,7 @@
 package redisdriver
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -447,6 +448,61 @@ func TestRefusedProposalHearsTheFloor(t *testing.T) {
 	w.wait(d, b)
 	if res := w.refuse(d, queued(proposing("k", a.Fence-1))); res.Fence != a.Fence {
 		t.Errorf("behind another: refused with %+v, want the floor %d", res, a.Fence)
+	}
+	r := reader("r")
+	r.Fence = a.Fence
+	w.grant(d, r)
+	writer := proposing("r", 1)
+	w.wait(d, writer)
+	beside := reader("r")
+	beside.Fence = a.Fence
+	if res := w.refuse(d, queued(beside)); res.Fence == 0 || res.Fence >= r.Fence {
+		t.Errorf("readers share their fences, and the floor is %d where one has %d", res.Fence, r.Fence)
+	}
+}
+
+// A lease of a node is renewed by who has it with that fence, not by who has an earlier vote,
+// or was handed the key and has yet to claim it; and for the longest TTL as well.
+func TestRenewalOfAVote(t *testing.T) {
+	for name, ask := range map[string]func(string) contend.Owner{"alone": ask, "shared": reader} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			d := w.node()
+			w.admit(d)
+			a, b, x := proposing("x", w.micros()), ask("x"), ask("k")
+			x.Fence, b.Fence = a.Fence, 1
+			w.grant(d, x)
+			x.TTL = nodeMaxTTL
+			if errs := w.renew(d, x); errs[0] != nil {
+				t.Errorf("Renew for the longest TTL says %v", errs)
+			}
+			x.Fence++
+			if errs := w.renew(d, x); !errors.Is(errs[0], driver.ErrNotHeld) {
+				t.Errorf("Renew of another vote says %v", errs)
+			}
+			w.grant(d, a)
+			w.wait(d, b)
+			w.release(d, a)
+			b.Fence = a.Fence
+			if errs := w.renew(d, b); !errors.Is(errs[0], driver.ErrNotHeld) {
+				t.Errorf("Renew of what is not claimed says %v", errs)
+			}
+		})
+	}
+}
+
+// What a node mints is above what it may have forgotten of others.
+func TestMintedIsAboveTheProposalsMark(t *testing.T) {
+	w := newWorld(t)
+	d := w.node()
+	w.admit(d)
+	a := ask("k")
+	w.grant(d, a)
+	w.release(d, a)
+	ahead := w.micros() + 10_000_000
+	w.mark(ahead, ahead, ahead, w.micros())
+	if res := w.grant(d, ask("k")); res.Fence <= ahead {
+		t.Errorf("minted %d below %d", res.Fence, ahead)
 	}
 }
 

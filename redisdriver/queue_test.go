@@ -512,3 +512,95 @@ func TestSearchIsNoted(t *testing.T) {
 		t.Error("five places are passed over, and none is noted")
 	}
 }
+
+// What a sign of life in the same millisecond as a strike says does not count.
+func TestStrikeOfTheSameMillisecond(t *testing.T) {
+	w := newWorld(t)
+	d, other := w.driver(nil), w.driver(nil)
+	a, b := ask("k"), ask("k")
+	w.grant(d, a)
+	at := w.micros() / 1000
+	w.many(other, "k", 1, "c", at)
+	w.do("HSET", d.names("k").places, "!", fmt.Sprintf("%s %013d;", other.inboxName(), at))
+	w.news(other) // somebody listens
+	w.wait(d, b)
+	w.release(d, a)
+	if got := w.holder(d, "k"); got != b.Owner {
+		t.Errorf("the key went to %q", got)
+	}
+}
+
+// Strikes stay when another inbox gets one.
+func TestStrikesStay(t *testing.T) {
+	w := newWorld(t)
+	d, stopped := w.driver(nil), hasty(w.driver(nil))
+	a, b := ask("k"), ask("k")
+	b.TTL = 20 * time.Millisecond // and so is its claim time
+	w.grant(d, a)
+	w.wait(stopped, b)
+	w.do("HSET", d.names("k").places, "!", "hasp.inbox:x 5;")
+	w.release(d, a)
+	w.until("it lapses", func() bool { return w.admin.Exists(w.ctx, "lock:k").Val() == 0 })
+	w.grant(d, queued(ask("k")))
+	if got := w.admin.HGet(w.ctx, d.names("k").places, "!").Val(); !strings.Contains(got, "hasp.inbox:x 5;") || !strings.Contains(got, stopped.inboxName()) {
+		t.Errorf("the strikes are %q", got)
+	}
+}
+
+// Whoever looks after several handoffs of one script looks when the last of them has lapsed.
+func TestWhoLooksAfterSeveralClaims(t *testing.T) {
+	w := newWorld(t)
+	d, other := hasty(w.driver(nil)), w.driver(nil)
+	a, long, short, writer := ask("k"), reader("k"), reader("k"), ask("k")
+	long.TTL, short.TTL = 5*time.Second, 400*time.Millisecond // and so are their claim times
+	w.grant(d, a)
+	w.wait(d, long)
+	w.wait(d, short)
+	w.wait(other, writer)
+	claim := strings.Fields(w.admin.HGet(w.ctx, d.names("k").places, long.Owner).Val())[2]
+	sub := w.news(other)
+	w.release(d, a)
+	if m := w.came(sub); !strings.HasPrefix(m, "+"+claim+" ") {
+		t.Errorf("%q came, and the longest claim time is %s", m, claim)
+	}
+}
+
+// One that lets in as many as one script may is told that it did, not to go on at once.
+func TestTryThatLetsManyIn(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	w.grant(d, ask("k"))
+	for range 40 {
+		w.wait(d, reader("k"))
+	}
+	w.do("DEL", "lock:k")
+	writer := ask("k")
+	if _, err := contend.Watch(w.ctx, d, writer); err != nil {
+		t.Fatal(err)
+	}
+	if res := w.refuse(d, queued(writer)); res.Ahead != 8 || res.RetryIn <= moreAfter {
+		t.Errorf("refused with %+v", res)
+	}
+}
+
+// Where a search is cut short, the one of the last in the queue goes on that gave a sign of life last.
+func TestWhoGoesOnWithASearch(t *testing.T) {
+	w := newWorld(t)
+	d, latest, last := w.driver(nil), w.driver(nil), w.driver(nil)
+	a, b, c := ask("k"), ask("k"), ask("k")
+	w.grant(d, a)
+	w.many(w.driver(nil), "k", 1500, "c", w.micros()/1000)
+	w.wait(latest, b)
+	w.wait(last, c)
+	w.tick()
+	w.sign(latest, b)
+	hints, others := w.news(latest), w.news(last)
+	w.release(d, a)
+	w.do("PUBLISH", last.inboxName(), "end")
+	if m := w.came(others); m != "end" {
+		t.Errorf("the last got %q", m)
+	}
+	if _, _, ok := latest.parseHint(w.came(hints)); !ok {
+		t.Error("no hint came")
+	}
+}

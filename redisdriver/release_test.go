@@ -87,7 +87,7 @@ func TestWithdrawSparesLargerFences(t *testing.T) {
 func TestReleaseOfAPlaceBehindManyLeases(t *testing.T) {
 	w := newWorld(t)
 	d := w.driver(nil)
-	a, b := reader("k"), reader("k")
+	a, b, c := reader("k"), reader("k"), reader("k")
 	w.grant(d, a)
 	n := d.names("k")
 	held := w.admin.HGet(w.ctx, n.held(), value(a.Claim())).Val()
@@ -99,10 +99,64 @@ func TestReleaseOfAPlaceBehindManyLeases(t *testing.T) {
 	pipe.ZAdd(w.ctx, n.shares(), redis.Z{Score: 2, Member: value(b.Claim())})
 	pipe.HSet(w.ctx, n.held(), value(b.Claim()), strings.Replace(held, " h ", " c ", 1)+
 		fmt.Sprintf(" 1 %013d 10000 100 nS0 %s", w.micros()/1000, d.inboxName()))
+	pipe.ZAdd(w.ctx, n.shares(), redis.Z{Score: 3, Member: value(c.Claim())})
+	pipe.HSet(w.ctx, n.held(), value(c.Claim()), held)
 	if _, err := pipe.Exec(w.ctx); err != nil {
 		t.Fatal(err)
 	}
+	many := w.admin.Dump(w.ctx, n.shares()).Val()
+	if err := contend.Release(w.ctx, seen(d), c); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("Release of a lease that is over says %v", err)
+	}
+	w.do("RESTORE", n.shares(), 60000, many, "REPLACE")
 	w.release(d, b)
+}
+
+// What a holder did not finish goes with its record, and leaves nothing that never expires.
+func TestUnfinishedWithoutARecord(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	a := ask("k")
+	a.End = driver.Unfinished
+	w.grant(d, a)
+	w.do("DEL", d.names("k").grant)
+	w.release(d, a)
+	if keys := permanent(t, w.admin); len(keys) != 0 {
+		t.Errorf("these never expire: %q", keys)
+	}
+}
+
+// The release of a reader that has no lease releases nothing, beside one that has.
+func TestReleaseOfAnotherReader(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	w.grant(d, reader("k"))
+	other := reader("k")
+	other.Settled = true
+	if err := contend.Release(w.ctx, seen(d), other); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("Release says %v", err)
+	}
+}
+
+// When a place is given up, the next gets a hint, and nobody else.
+func TestReleaseOfAPlaceHintsTheNext(t *testing.T) {
+	w := newWorld(t)
+	d, next, last := w.driver(nil), w.driver(nil), w.driver(nil)
+	a, b, c := ask("k"), ask("k"), ask("k")
+	w.grant(d, ask("k"))
+	w.wait(d, a)
+	w.wait(next, b)
+	w.wait(last, c)
+	others := w.news(last)
+	hints := w.news(next)
+	w.release(d, a)
+	if _, after, ok := next.parseHint(w.came(hints)); !ok || after != 0 {
+		t.Errorf("the next got a hint: %v, to look after %v", ok, after)
+	}
+	w.do("PUBLISH", last.inboxName(), "end")
+	if m := w.came(others); m != "end" {
+		t.Errorf("the last got %q", m)
+	}
 }
 
 // Who releases on behalf of nobody has released nothing, also when it may not tell the next.
@@ -118,20 +172,25 @@ func TestMuteReleaseOfNothing(t *testing.T) {
 	}
 }
 
-// When one of several sharers leaves, and another is in the way for longer, nobody gets a hint.
-func TestReleaseBesideALongerLease(t *testing.T) {
-	w := newWorld(t)
-	d, other := w.driver(nil), w.driver(nil)
-	a, b, writer := reader("k"), reader("k"), ask("k")
-	a.TTL = 10 * time.Second
-	w.grant(d, a)
-	w.grant(d, b)
-	w.wait(other, writer)
-	sub := w.news(other)
-	w.release(d, a)
-	w.do("PUBLISH", other.inboxName(), "end")
-	if m := w.came(sub); m != "end" {
-		t.Errorf("a hint came: %q", m)
+// When one of two sharers leaves, the first in the queue gets a hint if that was the one
+// whose lease ends last.
+func TestReleaseBesideAnotherSharer(t *testing.T) {
+	const end = 20 * time.Second // of the lease that stands
+	for leaves, want := range map[time.Duration]bool{10 * time.Second: false, 30 * time.Second: true} {
+		w := newWorld(t)
+		d, other := w.driver(nil), w.driver(nil)
+		a, b, writer := reader("k"), reader("k"), ask("k")
+		a.TTL, b.TTL = leaves, end
+		w.grant(d, a)
+		w.grant(d, b)
+		w.wait(other, writer)
+		sub := w.news(other)
+		w.release(d, a)
+		w.do("PUBLISH", other.inboxName(), "end")
+		_, after, hint := other.parseHint(w.came(sub))
+		if hint != want || hint && (after < end/2 || after > end+time.Second) {
+			t.Errorf("a lease of %v was given up: hint %v, after %v", leaves, hint, after)
+		}
 	}
 }
 

@@ -231,3 +231,29 @@ func TestWhatStandsBesideASharedLockOutlastsIt(t *testing.T) {
 	w.grant(d, short(b))
 	lasts("after a Try without the grant", "shares", "held", "room", "grant")
 }
+
+// A reader takes a key whose lock was deleted by hand, and one whose lock is of another
+// request is refused.
+func TestReaderWithoutTheLock(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	w.grant(d, reader("k"))
+	w.do("DEL", "lock:k")
+	if res := w.grant(d, reader("k")); res.Fence == 0 {
+		t.Errorf("granted with %+v", res)
+	}
+}
+
+// A Convert of another fence than the lease has is of another lease.
+func TestConvertOfAnotherLease(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	a := ask("k")
+	fence := w.grant(d, a).Fence
+	late := a
+	late.Mode, late.Convert, late.Fence = driver.Shared, true, fence+1
+	w.refuse(d, late)
+	if info := w.inspect(d, "k"); info.Holder.Mode != driver.Exclusive {
+		t.Errorf("the lease is %+v", info)
+	}
+}

@@ -4,6 +4,7 @@
 package redisdriver
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -168,5 +169,26 @@ func TestReaderBehindAWriterIsToldWhoHolds(t *testing.T) {
 	w.wait(d, writer)
 	if res := w.refuse(d, queued(reader("k"))); res.Holder.Owner != b.Owner || res.Left < 20*time.Second {
 		t.Errorf("refused with %+v, want the lease of %q", res, b.Owner)
+	}
+}
+
+// A place that is gone stays gone, whoever else waits for a key that is free; and a lock key
+// of another type is in the way for as long as it lasts.
+func TestSignOfLifeOfAPlaceThatIsGone(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	a, b := ask("k"), ask("k")
+	w.grant(d, ask("k"))
+	w.wait(d, a)
+	w.wait(d, b)
+	w.do("ZREM", d.names("k").queue, value(a.Claim()))
+	w.do("DEL", "lock:k")
+	if errs := w.renew(d, queued(a)); !errors.Is(errs[0], driver.ErrNotHeld) {
+		t.Errorf("a sign of life from a place that is gone: %v", errs)
+	}
+	w.do("RPUSH", "lock:k", "a list")
+	w.do("PEXPIRE", "lock:k", 60)
+	if in := w.sign(d, b); in <= 0 || in > 61*time.Millisecond {
+		t.Errorf("it should look after %v", in)
 	}
 }
