@@ -30,6 +30,7 @@ func TestShortWays(t *testing.T) {
 		prepare []contend.Owner // have the key
 		r       contend.Owner
 		release bool
+		upTo    bool // of the release
 		want    int
 	}{
 		"a free key":                       {r: ask("k"), want: 7},
@@ -41,6 +42,7 @@ func TestShortWays(t *testing.T) {
 		"a vote":                           {node: true, r: proposing("k", 0), want: 8},
 		"a vote that another has":          {node: true, prepare: []contend.Owner{proposing("k", 0)}, r: proposing("k", 0), want: 7},
 		"the release of a vote":            {node: true, r: proposing("k", 0), release: true, want: 5},
+		"the withdrawal of one":            {node: true, r: proposing("k", 0), release: true, upTo: true, want: 5},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -67,6 +69,9 @@ func TestShortWays(t *testing.T) {
 					t.Errorf("refused: %+v", res)
 				}
 			})
+			if c.upTo {
+				r.UpTo = r.Fence
+			}
 			if c.release {
 				got = w.cost(func() { w.release(d, r) })
 			}

@@ -45,6 +45,9 @@ func TestAlienMark(t *testing.T) {
 		hints := w.wait(d, waits)
 		for _, text := range alien {
 			w.do("SET", markKey, text)
+			if node {
+				w.refuses(d, proposing("free", w.micros()), markKey)
+			}
 			for _, key := range []string{"free", "shared"} {
 				for _, mode := range []driver.Mode{driver.Exclusive, driver.Shared} {
 					r := ask(key)

@@ -459,6 +459,9 @@ func TestRefusedProposalHearsTheFloor(t *testing.T) {
 	if res := w.refuse(d, queued(beside)); res.Fence == 0 || res.Fence >= r.Fence {
 		t.Errorf("readers share their fences, and the floor is %d where one has %d", res.Fence, r.Fence)
 	}
+	if res := w.refuse(d, queued(proposing("r", r.Fence-1))); res.Fence != r.Fence {
+		t.Errorf("a writer's floor is %d, and a reader has %d", res.Fence, r.Fence)
+	}
 }
 
 // A lease of a node is renewed by who has it with that fence, not by who has an earlier vote,
@@ -488,6 +491,23 @@ func TestRenewalOfAVote(t *testing.T) {
 				t.Errorf("Renew of what is not claimed says %v", errs)
 			}
 		})
+	}
+}
+
+// A vote that a node lost while it remembers the fence is restored.
+func TestRestoreOfWhatIsRemembered(t *testing.T) {
+	w := newWorld(t)
+	d := w.node()
+	w.admit(d)
+	a := proposing("k", w.micros())
+	w.grant(d, a)
+	w.do("DEL", "lock:k")
+	other := proposing("k", a.Fence-1)
+	other.Restore = true
+	w.tooLow(d, other)
+	a.Restore = true
+	if res := w.grant(d, a); res.Fence != a.Fence {
+		t.Errorf("restored with %d, want %d", res.Fence, a.Fence)
 	}
 }
 
@@ -549,5 +569,20 @@ func TestFencesInARowBesideAReader(t *testing.T) {
 		w.release(d, b)
 		w.do("DEL", proposedKey)
 		a.Fence = max(a.Fence, b.Fence)
+	}
+}
+
+// One who claims a handoff with a proposal gets that, also when it did not say that it proposes.
+func TestClaimWithAProposal(t *testing.T) {
+	w := newWorld(t)
+	d := w.node()
+	w.admit(d)
+	a, b := ask("k"), ask("k")
+	w.grant(d, a)
+	w.wait(d, b)
+	w.release(d, a)
+	b.Fence = w.micros() + 1_000_000
+	if res := w.grant(d, queued(b)); res.Fence != b.Fence {
+		t.Errorf("claimed with %d, want %d", res.Fence, b.Fence)
 	}
 }

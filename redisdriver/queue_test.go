@@ -604,3 +604,21 @@ func TestWhoGoesOnWithASearch(t *testing.T) {
 		t.Error("no hint came")
 	}
 }
+
+// One whose Try hands the key to another looks whether it is claimed, wherever it waits.
+func TestWhoHandsOverLooksAfterIt(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	w.grant(d, ask("k"))
+	for range 6 {
+		w.wait(d, ask("k"))
+	}
+	w.do("DEL", "lock:k")
+	last := ask("k")
+	if _, err := contend.Watch(w.ctx, d, last); err != nil {
+		t.Fatal(err)
+	}
+	if res := w.refuse(d, queued(last)); res.Ahead != 5 || res.RetryIn <= 0 {
+		t.Errorf("refused with %+v", res)
+	}
+}

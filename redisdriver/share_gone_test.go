@@ -68,6 +68,24 @@ func TestShareWithoutItsGrant(t *testing.T) {
 	}
 }
 
+// So can one that its owner has alone; and the key goes on to one that proposes.
+func TestVoteWithoutItsGrant(t *testing.T) {
+	w := newWorld(t)
+	d := w.node()
+	w.admit(d)
+	a, b := proposing("k", w.micros()), proposing("k", 1)
+	w.grant(d, a)
+	w.wait(d, b)
+	w.do("DEL", "hasp.grant:{lock:k}")
+	a.UpTo = a.Fence
+	w.release(d, a)
+	if got := w.holder(d, "k"); got != b.Owner {
+		t.Errorf("the key went to %q", got)
+	}
+	b.Fence = w.micros()
+	w.grant(d, b)
+}
+
 // The leases beside a shared lock that are those of another sharing count for nothing:
 // nobody knows who shares the key.
 func TestLeasesOfAnotherSharing(t *testing.T) {
@@ -232,15 +250,24 @@ func TestWhatStandsBesideASharedLockOutlastsIt(t *testing.T) {
 	lasts("after a Try without the grant", "shares", "held", "room", "grant")
 }
 
-// A reader takes a key whose lock was deleted by hand, and one whose lock is of another
-// request is refused.
-func TestReaderWithoutTheLock(t *testing.T) {
+// A reader takes a key whose lock was deleted by hand, and one whose grant was evicted; and
+// it is given as many fences as it asks for.
+func TestReaderOfWhatIsLeft(t *testing.T) {
 	w := newWorld(t)
 	d := w.driver(nil)
 	w.grant(d, reader("k"))
-	w.do("DEL", "lock:k")
-	if res := w.grant(d, reader("k")); res.Fence == 0 {
-		t.Errorf("granted with %+v", res)
+	for _, gone := range []string{"lock:k", d.names("k").grant} {
+		w.do("DEL", gone)
+		if res := w.grant(d, reader("k")); res.Fences != 1 {
+			t.Errorf("granted with %+v", res)
+		}
+	}
+	for _, key := range []string{"k", "free"} {
+		r := reader(key)
+		r.Fences = 3
+		if res := w.grant(d, r); res.Fences != 3 {
+			t.Errorf("granted with %+v", res)
+		}
 	}
 }
 
@@ -255,5 +282,37 @@ func TestConvertOfAnotherLease(t *testing.T) {
 	w.refuse(d, late)
 	if info := w.inspect(d, "k"); info.Holder.Mode != driver.Exclusive {
 		t.Errorf("the lease is %+v", info)
+	}
+}
+
+// A reader that was released gets nothing for a request that comes late, beside another.
+func TestLateRequestOfAReader(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	a := reader("k")
+	w.grant(d, reader("k"))
+	w.grant(d, a)
+	w.release(d, a)
+	if res := w.refuse(d, a); res.Why != driver.Released {
+		t.Errorf("refused with %+v", res)
+	}
+}
+
+// What was beside a shared lock that is gone goes with the next holder.
+func TestNothingStaysOfALostSharing(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	for range 2 {
+		w.grant(d, sharer("k", 3))
+	}
+	w.do("DEL", "lock:k")
+	a := ask("k")
+	a.Settled = true
+	if !w.grant(d, a).Abandoned {
+		t.Error("nobody is told")
+	}
+	w.release(d, a)
+	if keys := w.ofKey(); len(keys) != 0 {
+		t.Errorf("left are %q", keys)
 	}
 }

@@ -44,6 +44,7 @@ func TestSignOfLifeSaysWhenToLook(t *testing.T) {
 		"about to be free":          {[]contend.Owner{ask("k")}, ask("k"), []any{"SET", "lock:k", "somebody", "PX", "60"}, 1, 61 * time.Millisecond},
 		"permanent":                 {[]contend.Owner{ask("k")}, ask("k"), []any{"PERSIST", "lock:k"}, soon, soon},
 		"free":                      {[]contend.Owner{ask("k")}, ask("k"), []any{"DEL", "lock:k"}, time.Millisecond, time.Millisecond},
+		"a reader, by a writer":     {[]contend.Owner{short(ask("k"))}, reader("k"), nil, time.Second, 11 * time.Second},
 		"the first of two to end":   {[]contend.Owner{reader("k"), short(reader("k"))}, sharer("k", 2), nil, time.Second, 11 * time.Second},
 		"the last of two to end":    {[]contend.Owner{reader("k"), short(reader("k"))}, ask("k"), nil, 12 * time.Second, 31 * time.Second},
 		"nobody knows who has it":   {[]contend.Owner{short(reader("k"))}, ask("k"), []any{"DEL", "hasp.shares:{lock:k}"}, time.Second, 11 * time.Second},
@@ -188,7 +189,53 @@ func TestSignOfLifeOfAPlaceThatIsGone(t *testing.T) {
 	}
 	w.do("RPUSH", "lock:k", "a list")
 	w.do("PEXPIRE", "lock:k", 60)
-	if in := w.sign(d, b); in <= 0 || in > 61*time.Millisecond {
-		t.Errorf("it should look after %v", in)
+	in := w.sign(d, b)
+	if left := w.admin.PTTL(w.ctx, "lock:k").Val(); in < left || in <= 0 || in > 61*time.Millisecond {
+		t.Errorf("it should look after %v, and the key lasts %v", in, left)
+	}
+	w.do("DEL", "lock:k")
+	w.do("HDEL", d.names("k").places, b.Owner)
+	if errs := w.renew(d, queued(b)); !errors.Is(errs[0], driver.ErrNotHeld) {
+		t.Errorf("a sign of life from half a place: %v", errs)
+	}
+	if info := w.inspect(d, "k"); info.Waiters != 0 {
+		t.Errorf("Inspect says %+v", info)
+	}
+}
+
+// Who asks again for longer has everything that belongs to a shared key last for longer.
+func TestSharerAsksForLonger(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	a := sharer("k", 3)
+	w.grant(d, a)
+	a.TTL = 10 * time.Minute
+	w.grant(d, a)
+	for _, key := range w.ofKey() {
+		if left := w.admin.PTTL(w.ctx, key).Val(); left < 9*time.Minute {
+			t.Errorf("%s lasts %v", key, left)
+		}
+	}
+}
+
+// Behind those who share a key a writer looks when it may have it, and a sharer's longer
+// lease moves that.
+func TestWriterBehindSharers(t *testing.T) {
+	for _, limit := range []int{0, 3} {
+		w := newWorld(t)
+		d := w.driver(nil)
+		a, b, writer := sharer("k", limit), sharer("k", limit), ask("k")
+		a.TTL = 10 * time.Second
+		w.grant(d, a)
+		w.grant(d, b)
+		if _, err := contend.Watch(w.ctx, d, writer); err != nil {
+			t.Fatal(err)
+		}
+		if res := w.refuse(d, queued(writer)); res.RetryIn < 20*time.Second {
+			t.Errorf("limit %d: refused with %+v", limit, res)
+		}
+		if left := w.admin.PTTL(w.ctx, "lock:k").Val(); left < 20*time.Second {
+			t.Errorf("limit %d: the key lasts %v", limit, left)
+		}
 	}
 }

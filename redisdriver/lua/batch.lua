@@ -160,7 +160,7 @@ local function survey(lock, grant, leaving)
     local kind = call('TYPE', K.lock).ok
     known.type = kind ~= 'none' and kind
   end
-  local unclaimed = string.find(state, '[cC]') and not known.shared and (not lock or sub(lock, 1, 26) ~= sub(grant, 1, 26))
+  local unclaimed = string.find(state, '[cC]') and (not lock or sub(lock, 1, 26) ~= sub(grant, 1, 26))
   if known.type and not unclaimed then return end
   if known.shared or string.find(state, '[sS]') or unclaimed then
     sharing()
@@ -557,7 +557,7 @@ function try(r)
   end
   local mine, why, cut, fence, n = call('ZSCORE', K.queue, value), 'more'
   serving()
-  if not known.cut then why = select(2, serve(mine and value)) end
+  if not known.cut then why = select(2, serve(value)) end
   if not why and fits(r.limit) then
     local ok
     ok, fence, n = pcall(choose, r, nil, r.how == 'restore' and r.how)
@@ -616,7 +616,7 @@ function release(r)
   local e, why
   local alone = known.lock and not known.shared or known.type
   local may = not known.cut and call('EXISTS', K.queue) == 1
-  if may or known.cut then serving() end
+  if may then serving() end
   if known.cut then
     hintLast()
   elseif may and alone then
@@ -629,7 +629,7 @@ function release(r)
       save()
       error(e, 0)
     end
-    local waits = why == 'shut' and known.shared and e
+    local waits = why == 'shut' and known.shared
     if waits and ends and not handed then
       local _, at = opens(e.limit, known.n, known.least)
       if at and at < ends then handed = math.max(1, at - ms) end -- its hint was to look when this lease ends

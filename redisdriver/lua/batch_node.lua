@@ -78,8 +78,7 @@ end
       least = had
 if not least or least < markOld then least = markOld end
 if minted > least then least = minted end
-local near = fence <= stamp or
-  tonumber(fence) <= math.min(9007199254740991 - 1048576, math.max(stamp + 4000000, least + 1048576))
+local near = tonumber(fence) <= math.min(9007199254740991 - 1048576, math.max(stamp + 4000000, least + 1048576))
       n = near and fence > least
     end
     if taken then
@@ -138,8 +137,7 @@ local function allow(fence, had, n, how, newest)
   local least = had
 if not least or least < markOld then least = markOld end
 if minted > least then least = minted end
-local near = fence <= stamp or
-  tonumber(fence) <= math.min(9007199254740991 - 1048576, math.max(stamp + 4000000, least + 1048576))
+local near = tonumber(fence) <= math.min(9007199254740991 - 1048576, math.max(stamp + 4000000, least + 1048576))
   local low = fence <= least
   if how == 'restore' then
     low, n = had and fence < had, 1
@@ -296,7 +294,7 @@ local function survey(lock, grant, leaving)
     local kind = call('TYPE', K.lock).ok
     known.type = kind ~= 'none' and kind
   end
-  local unclaimed = string.find(state, '[cC]') and not known.shared and (not lock or sub(lock, 1, 26) ~= sub(grant, 1, 26))
+  local unclaimed = string.find(state, '[cC]') and (not lock or sub(lock, 1, 26) ~= sub(grant, 1, 26))
   if known.type and not unclaimed then return end
   if known.shared or string.find(state, '[sS]') or unclaimed then
     sharing()
@@ -709,7 +707,7 @@ function try(r)
   end
   local mine, why, cut, fence, n = call('ZSCORE', K.queue, value), 'more'
   serving()
-  if not known.cut then why = select(2, serve(mine and value)) end
+  if not known.cut then why = select(2, serve(value)) end
   if not why and fits(r.limit) then
     local ok
     ok, fence, n = pcall(choose, r, nil, r.how == 'restore' and r.how)
@@ -769,7 +767,7 @@ function release(r)
   local alone = known.lock and not known.shared or known.type
   local may = not known.cut and call('EXISTS', K.queue) == 1
   may = may and votes()
-  if may or known.cut then serving() end
+  if may then serving() end
   if known.cut then
     hintLast()
   elseif may and alone then
@@ -782,7 +780,7 @@ function release(r)
       save()
       error(e, 0)
     end
-    local waits = why == 'shut' and known.shared and e
+    local waits = why == 'shut' and known.shared
     if waits and ends and not handed then
       local _, at = opens(e.limit, known.n, known.least)
       if at and at < ends then handed = math.max(1, at - ms) end -- its hint was to look when this lease ends

@@ -53,8 +53,7 @@ end
 -- too far ahead, and one that Lua can count with.
 if not least or least < markOld then least = markOld end
 if minted > least then least = minted end
-local near = fence <= stamp or
-  tonumber(fence) <= math.min(<<.Most>> - <<.Reach>>, math.max(stamp + <<.Lead>>, least + <<.Reach>>))
+local near = tonumber(fence) <= math.min(<<.Most>> - <<.Reach>>, math.max(stamp + <<.Lead>>, least + <<.Reach>>))
 <<end>>
 
 <<define "allow">>

@@ -77,9 +77,9 @@ for key = 1, #KEYS - 3, 4 do
   if outlives > 0 then
     outlast(K.queue, outlives + <<.Linger>>)
     outlast(K.places, outlives + <<.Linger>>)
-    local e, why = first(false)
+    local e = first(false)
     local mine, after = e and at[e.value], e and watch(e.limit) or 1
-    if mine or after == 1 and (e or why) then out[mine or any] = after end
+    if mine or after == 1 then out[mine or any] = after end
   end
   arg = arg + 2 * n + 1
 end

@@ -146,7 +146,7 @@ local function survey(lock, grant, leaving)
     known.type = kind ~= 'none' and kind
   end
   -- It was handed on, and is not the claimer's: its time is over, or somebody else took the lock.
-  local unclaimed = string.find(state, '[cC]') and not known.shared and (not lock or <<owner "lock">> ~= <<owner "grant">>)
+  local unclaimed = string.find(state, '[cC]') and (not lock or <<owner "lock">> ~= <<owner "grant">>)
   if known.type and not unclaimed then return end
   if known.shared or string.find(state, '[sS]') or unclaimed then
     sharing()

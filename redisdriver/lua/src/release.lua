@@ -41,7 +41,7 @@ function release(r)
 <<if .Node>>
   may = may and votes()
 <<end>>
-  if may or known.cut then serving() end
+  if may then serving() end
   if known.cut then
     hintLast()
   elseif may and alone then
@@ -54,7 +54,7 @@ function release(r)
       save()
       error(e, 0)
     end
-    local waits = why == 'shut' and known.shared and e
+    local waits = why == 'shut' and known.shared
     if waits and ends and not handed then
       local _, at = opens(e.limit, known.n, known.least)
       if at and at < ends then handed = math.max(1, at - ms) end -- its hint was to look when this lease ends

@@ -153,7 +153,7 @@ function try(r)
 
   local mine, why, cut, fence, n = call('ZSCORE', K.queue, value), 'more'
   serving()
-  if not known.cut then why = select(2, serve(mine and value)) end
+  if not known.cut then why = select(2, serve(value)) end
   if not why and fits(r.limit) then
     local ok
     ok, fence, n = pcall(choose, r, nil, r.how == 'restore' and r.how)
