@@ -120,7 +120,7 @@ func (d *Driver) describeAll(ctx context.Context, keys []string) ([]driver.Info,
 	}
 	type found struct {
 		value, grant *redis.StringCmd
-		left         *redis.DurationCmd
+		left         *redis.Cmd // as a number: a time.Duration may be too short for it
 		queue        *redis.IntCmd
 	}
 	all, err := await(ctx, func(ctx context.Context) ([]found, error) {
@@ -130,7 +130,7 @@ func (d *Driver) describeAll(ctx context.Context, keys []string) ([]driver.Info,
 				n := d.names(key)
 				all[i] = found{
 					value: p.GetRange(ctx, n.lock, 0, 599), grant: p.GetRange(ctx, n.grant, 0, 58),
-					left: p.PTTL(ctx, n.lock), queue: p.ZCard(ctx, n.queue),
+					left: p.Do(ctx, "PTTL", n.lock), queue: p.ZCard(ctx, n.queue),
 				}
 			}
 			return nil
@@ -145,7 +145,8 @@ func (d *Driver) describeAll(ctx context.Context, keys []string) ([]driver.Info,
 		if redis.HasErrorPrefix(f.value.Err(), "WRONGTYPE") {
 			continue // not a lock
 		}
-		if err := cmp.Or(f.value.Err(), f.left.Err()); err != nil {
+		pttl, err := f.left.Int64()
+		if err := cmp.Or(f.value.Err(), err); err != nil {
 			return infos, err
 		}
 		info := driver.Info{Key: keys[i]}
@@ -154,7 +155,7 @@ func (d *Driver) describeAll(ctx context.Context, keys []string) ([]driver.Info,
 				return infos, err
 			}
 			info.Holders, info.Queue, info.Free = nil, nil, nil
-		} else if left := f.left.Val(); left != free {
+		} else if left := span(pttl); left != free {
 			describe(&info, f.value.Val(), left, parseGrant(f.grant.Val()))
 		}
 		if info.Held || info.Waiters > 0 {

@@ -207,3 +207,14 @@ func TestFreeByHand(t *testing.T) {
 		}
 	}
 }
+
+// A lock that lasts for longer than a time.Duration can say lasts for long.
+func TestListOfALongLease(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	w.grant(d, ask("k"))
+	w.do("PEXPIRE", "lock:k", maxMillis+60_000)
+	if left := w.list(d, "")["k"].Left; left != w.inspect(d, "k").Left || left < 24*time.Hour {
+		t.Errorf("List says %v, Inspect %v", left, w.inspect(d, "k").Left)
+	}
+}
