@@ -217,3 +217,14 @@ func TestDenied(t *testing.T) {
 		}
 	}
 }
+
+// A release that may not be remembered is an error: a late Try could take the key again.
+func TestReleaseThatIsNotRemembered(t *testing.T) {
+	w := newWorld(t)
+	d, user := w.driver(nil), w.as("bob", "-set")
+	a := ask("k")
+	w.grant(d, a)
+	if err := contend.Release(w.ctx, user, a); user.Classify(err) != driver.ClassDenied {
+		t.Errorf("Release says %v", err)
+	}
+}

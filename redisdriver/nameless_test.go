@@ -69,6 +69,11 @@ func TestServerWithoutRunID(t *testing.T) {
 			if err := (&Node{d}).Admit(w.ctx, driver.Record{Text: "wait 0 x"}, nodeMaxTTL); !errors.Is(err, driver.ErrNotHeld) {
 				t.Errorf("Admit says %v", err)
 			}
+			w.do("SET", recordKey, "wait 0 x")
+			if err := (&Node{d}).Admit(w.ctx, driver.Record{Text: "wait 0 x"}, nodeMaxTTL); !errors.Is(err, driver.ErrNotHeld) {
+				t.Errorf("Admit of a record that another server left says %v", err)
+			}
+			w.do("DEL", recordKey)
 			if res := w.refuse(d, ask("k")); res.Why != driver.NotVoting {
 				t.Errorf("Try says %+v", res)
 			}

@@ -452,6 +452,9 @@ func TestRefusedProposalHearsTheFloor(t *testing.T) {
 	r := reader("r")
 	r.Fence = a.Fence
 	w.grant(d, r)
+	if res := w.refuse(d, proposing("r", a.Fence)); res.Holder.Owner != r.Owner {
+		t.Errorf("refused with %+v, and %q has it", res, r.Owner)
+	}
 	writer := proposing("r", 1)
 	w.wait(d, writer)
 	beside := reader("r")

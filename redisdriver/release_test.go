@@ -209,6 +209,20 @@ func TestReleaseOfAnExpiredReader(t *testing.T) {
 	}
 }
 
+// Nor can half a lease.
+func TestReleaseOfHalfALease(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	a, b := reader("k"), reader("k")
+	b.Settled = true
+	w.grant(d, a)
+	w.grant(d, b)
+	w.do("ZREM", d.names("k").shares(), value(b.Claim()))
+	if err := contend.Release(w.ctx, seen(d), b); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("Release says %v", err)
+	}
+}
+
 // That a sharer did not finish is remembered until somebody is told, whoever leaves in between.
 func TestSharerThatDiedIsRemembered(t *testing.T) {
 	w := newWorld(t)

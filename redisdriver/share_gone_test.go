@@ -316,3 +316,34 @@ func TestNothingStaysOfALostSharing(t *testing.T) {
 		t.Errorf("left are %q", keys)
 	}
 }
+
+// A handoff beside a sharer is looked after when its claim time is over, not when the lease
+// of the other ends.
+func TestHandoffBesideASharerIsLookedAfter(t *testing.T) {
+	w := newWorld(t)
+	d, other := hasty(w.driver(nil)), w.driver(nil)
+	a, b, c := sharer("k", 2), sharer("k", 2), sharer("k", 2)
+	b.TTL, c.TTL = 20*time.Second, time.Second // and so is its claim time
+	w.grant(d, a)
+	w.grant(d, b)
+	w.wait(d, c)
+	w.wait(other, ask("k"))
+	sub := w.news(other)
+	w.release(d, a)
+	if _, after, ok := other.parseHint(w.came(sub)); !ok || after <= 0 || after > 2*time.Second {
+		t.Errorf("a hint %v to look after %v, and the claim time is a second", ok, after)
+	}
+}
+
+// Who asks again for a shorter time still has what it was granted before.
+func TestAskingAgainForLess(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	for _, a := range []contend.Owner{ask("k"), reader("r"), sharer("s", 3)} {
+		w.grant(d, a)
+		a.TTL = time.Second
+		if res := w.grant(d, a); res.TTL < 20*time.Second {
+			t.Errorf("%s: granted for %v", a.Key, res.TTL)
+		}
+	}
+}
