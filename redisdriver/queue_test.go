@@ -348,6 +348,7 @@ func TestLongDeadQueue(t *testing.T) {
 // When a key is handed off, who looks whether it is claimed is the first in the queue that gave
 // a sign of life in the last half of its patience, of the four behind the one that has it.
 func TestWhoLooksAfterAClaim(t *testing.T) {
+	const malformed = 100
 	for name, c := range map[string]struct {
 		silent []int // places, the first of which is next
 		looks  int
@@ -358,6 +359,7 @@ func TestWhoLooksAfterAClaim(t *testing.T) {
 		"more than three are":    {[]int{1, 2, 3, 4}, 1},
 		"the second alone is":    {[]int{2}, 1},
 		"one without its place":  {[]int{1, -2}, 3},
+		"one that is malformed":  {[]int{1, malformed + 2}, 3},
 		"the last of them is":    {[]int{1, 3}, 2},
 		"all but the last three": {[]int{1, 2}, 3},
 	} {
@@ -376,6 +378,10 @@ func TestWhoLooksAfterAClaim(t *testing.T) {
 			for _, i := range c.silent {
 				if i < 0 {
 					w.do("HDEL", places, rs[-i].Owner)
+					continue
+				}
+				if i > malformed {
+					w.do("HSET", places, rs[i-malformed].Owner, "abc def")
 					continue
 				}
 				place := strings.Fields(w.admin.HGet(w.ctx, places, rs[i].Owner).Val())
