@@ -170,6 +170,31 @@ func (w *world) hint(hints <-chan struct{}) {
 	}
 }
 
+// news is what comes to the inbox of a driver, beside the driver.
+func (w *world) news(d *Driver) *redis.PubSub {
+	w.Helper()
+	sub := w.admin.Subscribe(w.ctx, d.inboxName())
+	w.Cleanup(func() { _ = sub.Close() })
+	if _, err := sub.Receive(w.ctx); err != nil {
+		w.Fatal(err)
+	}
+	return sub
+}
+
+// came is the next of it that is no sign of life.
+func (w *world) came(sub *redis.PubSub) string {
+	w.Helper()
+	for {
+		m, err := sub.ReceiveMessage(w.ctx)
+		if err != nil {
+			w.Fatal(err)
+		}
+		if m.Payload != "" {
+			return m.Payload
+		}
+	}
+}
+
 // until polls until a condition is true.
 func (w *world) until(what string, so func() bool) {
 	w.Helper()

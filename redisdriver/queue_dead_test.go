@@ -210,11 +210,7 @@ func TestWakingAfterDeaths(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			d, stopped := hasty(w.driver(nil)), hasty(w.driver(nil))
-			sub := w.admin.Subscribe(w.ctx, d.inboxName())
-			defer sub.Close()
-			if _, err := sub.Receive(w.ctx); err != nil {
-				t.Fatal(err)
-			}
+			sub := w.news(d)
 			best := time.Duration(math.MaxInt64)
 			for round := 0; round < 5 || best > bound && round < 20; round++ {
 				a, next, b := ask("k"), ask("k"), ask("k")
@@ -231,14 +227,11 @@ func TestWakingAfterDeaths(t *testing.T) {
 				w.sleeps(d, b, hints, false)
 				best = min(best, time.Since(begun)-next.TTL)
 				for told := false; !told; {
-					m, err := sub.ReceiveMessage(w.ctx)
-					if err != nil {
-						t.Fatal(err)
-					}
-					_, after, _ := d.parseHint(m.Payload)
+					m := w.came(sub)
+					_, after, _ := d.parseHint(m)
 					told = after > 0
 					if after > next.TTL+bound {
-						t.Errorf("%q has it look after %v, want %v at most", m.Payload, after, next.TTL+bound)
+						t.Errorf("%q has it look after %v, want %v at most", m, after, next.TTL+bound)
 					}
 				}
 				w.release(d, b)

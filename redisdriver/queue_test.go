@@ -388,22 +388,15 @@ func TestWhoLooksAfterAClaim(t *testing.T) {
 				place[0] = fmt.Sprintf("%013d", w.micros()/1000-uint64(rs[i].Patience.Milliseconds())*3/4)
 				w.do("HSET", places, rs[i].Owner, strings.Join(place, " "))
 			}
-			sub := w.admin.Subscribe(w.ctx, d.inboxName())
-			defer sub.Close()
-			if _, err := sub.Receive(w.ctx); err != nil {
-				t.Fatal(err)
-			}
+			sub := w.news(d)
 			w.release(d, a)
 			for {
-				m, err := sub.ReceiveMessage(w.ctx)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if !strings.HasPrefix(m.Payload, "+") {
+				m := w.came(sub)
+				if !strings.HasPrefix(m, "+") {
 					continue // the hint to the one that has the key
 				}
 				for i, r := range rs {
-					if strings.Contains(m.Payload, r.Owner) && i != c.looks {
+					if strings.Contains(m, r.Owner) && i != c.looks {
 						t.Errorf("place %d is to look, want %d", i, c.looks)
 					}
 				}

@@ -15,31 +15,6 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// news is what comes to the inbox of a driver, beside the driver.
-func (w *world) news(d *Driver) *redis.PubSub {
-	w.Helper()
-	sub := w.admin.Subscribe(w.ctx, d.inboxName())
-	w.Cleanup(func() { _ = sub.Close() })
-	if _, err := sub.Receive(w.ctx); err != nil {
-		w.Fatal(err)
-	}
-	return sub
-}
-
-// came is the next of it that is no sign of life.
-func (w *world) came(sub *redis.PubSub) string {
-	w.Helper()
-	for {
-		m, err := sub.ReceiveMessage(w.ctx)
-		if err != nil {
-			w.Fatal(err)
-		}
-		if m.Payload != "" {
-			return m.Payload
-		}
-	}
-}
-
 // The answer to a hint for nobody gives the key to the next.
 func TestHandoffToNobodyGoesOn(t *testing.T) {
 	w := newWorld(t)

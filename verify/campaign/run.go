@@ -71,8 +71,12 @@ var room chan struct{}
 // be run.
 func perform(ctx context.Context, library, broken string, s *Schedule) (*Outcome, error) {
 	if room != nil {
-		room <- struct{}{}
-		defer func() { <-room }()
+		select {
+		case room <- struct{}{}:
+			defer func() { <-room }()
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
 	begun := now()
 	out, err := testserver.Perform(ctx, func(t *testserver.Program) *Outcome {
