@@ -23,3 +23,15 @@ func TestPlaceKeepsItsLimit(t *testing.T) {
 		t.Errorf("%+v, %v: want one waiter with the limit 1", info.Queue, err)
 	}
 }
+
+// Inspect counts all who share a key, and names the first thousand of them.
+func TestInspectNamesAThousand(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	for range maxLine + 1 {
+		w.grant(d, reader("k"))
+	}
+	if info := w.inspect(d, "k"); info.Holds != maxLine+1 || len(info.Holders) != maxLine {
+		t.Errorf("%d holders, and %d are named", info.Holds, len(info.Holders))
+	}
+}

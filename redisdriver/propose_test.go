@@ -40,7 +40,7 @@ func (w *world) mark(old, mid, cur, at uint64) {
 // exactly; nothing stays for good.
 func TestProposedFenceIsRemembered(t *testing.T) {
 	t.Parallel()
-	for _, maxTTL := range []time.Duration{time.Minute, time.Hour} {
+	for _, maxTTL := range []time.Duration{10 * time.Second, time.Minute, time.Hour} {
 		w := newWorld(t)
 		d := w.nodeOver(w.client(nil), maxTTL)
 		if err := (&Node{d}).Admit(w.ctx, w.record(d), maxTTL); err != nil {
@@ -50,7 +50,7 @@ func TestProposedFenceIsRemembered(t *testing.T) {
 		for i := range 200 {
 			settled := i%2 == 0
 			a := proposing(fmt.Sprint("k", i), w.micros()+uint64(lead.Microseconds()))
-			a.Settled = settled
+			a.TTL, a.Settled = min(a.TTL, maxTTL), settled
 			if i%5 == 0 {
 				a.Fence = 0 // what was minted is remembered as well
 			}

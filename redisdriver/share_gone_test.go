@@ -86,6 +86,23 @@ func TestVoteWithoutItsGrant(t *testing.T) {
 	w.grant(d, b)
 }
 
+// A vote is not renewed after the key's largest fence was evicted: nobody knows whether it
+// still is the one that was granted.
+func TestRenewalOfAVoteWithoutItsGrant(t *testing.T) {
+	w := newWorld(t)
+	d := w.node()
+	w.admit(d)
+	a := proposing("k", w.micros())
+	w.grant(d, a)
+	if errs := w.renew(d, a); errs[0] != nil {
+		t.Errorf("Renew says %v", errs)
+	}
+	w.do("DEL", "hasp.grant:{lock:k}")
+	if errs := w.renew(d, a); !errors.Is(errs[0], driver.ErrNotHeld) {
+		t.Errorf("Renew says %v without the grant", errs)
+	}
+}
+
 // The leases beside a shared lock that are those of another sharing count for nothing:
 // nobody knows who shares the key.
 func TestLeasesOfAnotherSharing(t *testing.T) {

@@ -85,6 +85,21 @@ func TestSignOfLifeBehindOneThatDoesNotCome(t *testing.T) {
 	}
 }
 
+// One behind more places that are passed over than one search goes through is told to
+// try, which goes on with the search.
+func TestSignOfLifeBehindManyPassedOver(t *testing.T) {
+	w := newWorld(t)
+	d, dead := w.driver(nil), w.driver(nil)
+	a := ask("k")
+	w.grant(d, ask("k"))
+	w.many(dead, "k", 1500, "c", w.micros()/1000)
+	w.wait(d, a)
+	w.strike("k", dead)
+	if in := w.sign(d, a); in != time.Millisecond {
+		t.Errorf("it should look after %v", in)
+	}
+}
+
 // Of several places in one request, the one that is the first in the queue is told.
 func TestSignOfLifeOfSeveralPlaces(t *testing.T) {
 	w := newWorld(t)
