@@ -85,7 +85,7 @@ func (s *Store) mint(e *entry, mode driver.Mode, now time.Time, n int) uint64 {
 // propose takes the fence that r proposes for a new grant, and as many below it as
 // r asks for and nobody had. It returns how many there are in all, 0 when the
 // proposal cannot be granted.
-func (s *Store) propose(e *entry, r driver.VoteRequest, now time.Time) (fences int) {
+func (s *Store) propose(e *entry, r *driver.VoteRequest, now time.Time) (fences int) {
 	s.fences.turn(micros(now))
 	floor := s.floor(e, r.Mode)
 	if s.tooFar(e, r, now) || r.Proposal <= floor {
@@ -98,13 +98,13 @@ func (s *Store) propose(e *entry, r driver.VoteRequest, now time.Time) (fences i
 
 // tooFar reports whether a proposal is further ahead than a client with a good
 // clock would make it.
-func (s *Store) tooFar(e *entry, r driver.VoteRequest, now time.Time) bool {
+func (s *Store) tooFar(e *entry, r *driver.VoteRequest, now time.Time) bool {
 	skew := uint64(driver.MaxFenceSkew / time.Microsecond)
 	return r.Proposal > max(micros(now)+skew, s.floor(e, r.Mode)+leap)
 }
 
 // take remembers a proposed fence that is granted.
-func (s *Store) take(e *entry, r driver.VoteRequest) {
+func (s *Store) take(e *entry, r *driver.VoteRequest) {
 	e.granted(r.Proposal, r.Mode)
 	s.fences.cur = max(s.fences.cur, r.Proposal)
 }

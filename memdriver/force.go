@@ -24,7 +24,7 @@ func (s *Store) Hold(key string, ttl time.Duration, label driver.Label) (release
 	now := s.now()
 	e := s.settled(key, now)
 	e.holders = nil
-	s.grant(e, driver.VoteRequest{TryRequest: driver.TryRequest{Claim: c, TTL: ttl}}, now)
+	s.grant(e, &driver.VoteRequest{TryRequest: driver.TryRequest{Claim: c, TTL: ttl}}, now)
 	return func() { s.end(key, func(h *place) bool { return h.id == c.ID() }) }
 }
 

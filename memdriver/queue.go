@@ -217,7 +217,7 @@ func (s *Store) buried(id driver.ID, now time.Time) bool {
 }
 
 // join puts r at the end of the queue, or prolongs the place that it has.
-func (e *entry) join(r driver.TryRequest, now time.Time) {
+func (e *entry) join(r *driver.TryRequest, now time.Time) {
 	i := e.index(r.ID())
 	if i < 0 {
 		i = len(e.queue)
@@ -245,7 +245,7 @@ func indexOf(places []*place, id driver.ID) int {
 }
 
 // refuse describes what is in the way of r.
-func (s *Store) refuse(e *entry, r driver.VoteRequest, now time.Time) driver.Result {
+func (s *Store) refuse(e *entry, r *driver.VoteRequest, now time.Time) driver.Result {
 	res := driver.Result{Why: driver.Held}
 	if r.Proposal != 0 {
 		res.Fence = s.floor(e, r.Mode)

@@ -70,7 +70,7 @@ func (p *place) leaves(end driver.End) bool {
 }
 
 // convert makes a holder share the key; it keeps its fence.
-func (s *Store) convert(e *entry, h *place, r driver.VoteRequest, now time.Time) driver.Result {
+func (s *Store) convert(e *entry, h *place, r *driver.VoteRequest, now time.Time) driver.Result {
 	if !h.claimed || h.fence < r.Fence {
 		return s.refuse(e, r, now)
 	}

@@ -110,12 +110,12 @@ func (s *Store) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, 
 		return driver.Result{}, driver.NotSent(err)
 	}
 	defer s.mu.Unlock()
-	res := s.vote(r, s.now())
+	res := s.vote(&r, s.now())
 	res.Node = s.run
 	return res, nil
 }
 
-func (s *Store) vote(r driver.VoteRequest, now time.Time) driver.Result {
+func (s *Store) vote(r *driver.VoteRequest, now time.Time) driver.Result {
 	switch {
 	case !s.voting():
 		return driver.Result{Why: driver.NotVoting}
@@ -138,13 +138,13 @@ func (s *Store) vote(r driver.VoteRequest, now time.Time) driver.Result {
 		return s.grant(e, r, now)
 	}
 	if r.Queue {
-		e.join(r.TryRequest, now)
+		e.join(&r.TryRequest, now)
 	}
 	return s.refuse(e, r, now)
 }
 
 // again answers a holder: a repeated request, or the claim of a handoff.
-func (s *Store) again(e *entry, h *place, r driver.VoteRequest, now time.Time) driver.Result {
+func (s *Store) again(e *entry, h *place, r *driver.VoteRequest, now time.Time) driver.Result {
 	fences := 1
 	switch {
 	case r.Convert:
@@ -178,7 +178,7 @@ func (s *Store) again(e *entry, h *place, r driver.VoteRequest, now time.Time) d
 }
 
 // grant grants r a key that it can have, unless its proposal cannot be granted.
-func (s *Store) grant(e *entry, r driver.VoteRequest, now time.Time) driver.Result {
+func (s *Store) grant(e *entry, r *driver.VoteRequest, now time.Time) driver.Result {
 	h := newPlace(r.Claim, now)
 	h.claimed, h.fence = true, r.Proposal
 	fences := 1
