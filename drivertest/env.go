@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,8 +34,8 @@ type env struct {
 	slack time.Duration        // an allowance for the store and this machine
 	lost  func() time.Duration // for how long this process has not got to run so far
 
-	anew  bool      // the case claims, and may begin anew
-	freed time.Time // when such a case released last
+	anew  bool                      // the case claims, and may begin anew
+	freed atomic.Pointer[time.Time] // when such a case released last, nil: it was claimed since
 
 	mu      sync.Mutex
 	waiting map[string]bool // owners of a Lock that was refused at least once
@@ -121,8 +122,8 @@ func (e *env) grant(d driver.Driver, r contend.Owner) driver.Result {
 	if res.TTL <= 0 {
 		e.TB.Fatalf("Try of %q was granted for %v, want a TTL that is positive", r.Key, res.TTL)
 	}
-	if e.anew && time.Since(e.freed) <= claimed {
-		e.freed = time.Time{} // claimed in time
+	if freed := e.freed.Load(); freed != nil && time.Since(*freed) <= claimed {
+		e.freed.Store(nil) // claimed in time
 	}
 	return res
 }
@@ -157,7 +158,7 @@ var errAnew = errors.New("the claim time passed before the case looked")
 // nor is what eventually waits for in vain, or what comes after the claim.
 func (e *env) Fatalf(format string, args ...any) {
 	e.Helper()
-	if e.anew && !e.freed.IsZero() && time.Since(e.freed) > claimed {
+	if freed := e.freed.Load(); e.anew && freed != nil && time.Since(*freed) > claimed {
 		e.Logf(format, args...)
 		panic(errAnew)
 	}
@@ -166,9 +167,8 @@ func (e *env) Fatalf(format string, args ...any) {
 
 func (e *env) release(d driver.Driver, r contend.Owner) {
 	e.Helper()
-	if e.anew {
-		e.freed = time.Now()
-	}
+	start := time.Now()
+	e.freed.Store(&start)
 	if err := contend.Release(e.ctx, d, r); err != nil {
 		e.TB.Fatalf("Release of %q: %v", r.Key, err)
 	}
@@ -323,8 +323,6 @@ func (e *env) turn(d driver.Driver, r contend.Owner, limit time.Duration) driver
 		res = e.try(d, queued(r))
 		return res.Granted
 	})
-	if e.anew {
-		e.freed = time.Time{}
-	}
+	e.freed.Store(nil)
 	return res
 }

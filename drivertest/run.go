@@ -78,7 +78,7 @@ type Case struct {
 	// for which a busy machine and a slow disk must be allowed more.
 	timely bool
 	// claims: the case looks at what was handed off before its claim time has passed, and
-	// begins anew when that was too late. Only its own goroutine calls env.
+	// begins anew when that was too late. Only its own goroutine calls env.Fatalf.
 	claims bool
 	run    func(e *env)
 }
