@@ -94,12 +94,12 @@ func commandDir(e *env) (dir string, err error) {
 }
 
 func runCommands(ctx context.Context, e *env, v variant, p *peer) (figures, error) {
-	ctx, cancel := limited(ctx, 2*time.Minute)
-	defer cancel()
-	dir, err := commandDir(e)
+	dir, err := commandDir(e) // built outside the limit: without Go's cache that takes minutes
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := limited(ctx, 2*time.Minute)
+	defer cancel()
 	c := commands[p.name]
 	locked := func(work ...string) *exec.Cmd {
 		cmd := exec.CommandContext(ctx, c.program, slices.Concat(c.args(e, dir), work)...)
