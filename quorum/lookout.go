@@ -80,8 +80,10 @@ func (w *watch) look() {
 	})
 }
 
-// glance asks one of the other nodes who has the key. The queue node may be the only one
-// that does not know of a release, or that its holder shares the key now.
+// glance asks some of the other nodes who has the key. The queue node may be among those
+// that do not know of a release, or that its holder shares the key now; and where the queue
+// was, a place that stayed behind may have been handed the key, with nobody listening. When
+// a majority knows better than the queue node, one of half the nodes does.
 func (w *watch) glance(turn int) {
 	queue := w.d.queue.Load()
 	others := make([]*node, 0, maxNodes)
@@ -91,18 +93,42 @@ func (w *watch) glance(turn int) {
 		}
 	}
 	o := w.d.owners.get(w.claim)
-	if o == nil || !o.inQueue() || len(others) == 0 {
+	if o == nil || !o.inQueue() {
 		return
 	}
-	there, err := w.inspect(others[turn%len(others)])
-	switch {
-	case err != nil:
-	case !there.Held:
-		w.tell()
-	case queue != nil && w.claim.Mode == driver.Shared && there.Holder.Mode == driver.Shared:
-		here, err := w.inspect(queue)
-		shares := func(l driver.Lease) bool { return l.Holder.Owner == here.Holder.Owner }
-		if err == nil && here.Held && here.Holder.Mode == driver.Exclusive && slices.ContainsFunc(there.Holders, shares) {
+	half := len(w.d.nodes) / 2
+	for i := range min(half, len(others)) {
+		if w.learns(queue, others[(turn*half+i)%len(others)]) {
+			w.tell()
+			return
+		}
+	}
+}
+
+// learns asks a node who has the key, and reports whether its owner should ask all now.
+func (w *watch) learns(queue, n *node) bool {
+	there, err := w.inspect(n)
+	if err != nil {
+		return false
+	}
+	w.d.tellHolders(w.claim.Key, there.Holders)
+	if !there.Held {
+		return true
+	}
+	if queue == nil || w.claim.Mode != driver.Shared || there.Holder.Mode != driver.Shared {
+		return false
+	}
+	here, err := w.inspect(queue)
+	shares := func(l driver.Lease) bool { return l.Holder.Owner == here.Holder.Owner }
+	return err == nil && here.Held && here.Holder.Mode == driver.Exclusive && slices.ContainsFunc(there.Holders, shares)
+}
+
+// tellHolders tells the waiters here that have the key at a node to ask the others.
+func (d *Driver) tellHolders(key string, there []driver.Lease) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, w := range d.waiters[key] {
+		if slices.ContainsFunc(there, func(l driver.Lease) bool { return l.Holder.Owner == w.claim.Owner }) {
 			w.tell()
 		}
 	}

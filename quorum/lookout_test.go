@@ -131,6 +131,29 @@ func TestWhereToGlance(t *testing.T) {
 	})
 }
 
+// Where a release did not reach the queue node and others, fewer than half in all, every
+// glance asks a node that knows of it.
+func TestGlanceFindsAMajorityThatKnows(t *testing.T) {
+	for _, n := range []int{3, 5, 7} {
+		synctest.Test(t, func(t *testing.T) {
+			d, all := manyStubs(t, n)
+			w := waiterAt(t, d, driver.Exclusive)
+			for turn := range n {
+				for i, s := range all[1:] {
+					info := holding()
+					if (i+turn)%(n-1) < n/2-1 {
+						info = holding(lease("A", driver.Exclusive, 1))
+					}
+					s.inspect = func(context.Context, string) (driver.Info, error) { return *info, nil }
+				}
+				if w.glance(0); !w.told() {
+					t.Errorf("%d nodes: not told", n)
+				}
+			}
+		})
+	}
+}
+
 // What a waiter is told by a glance: that nobody has the key elsewhere; and who reads, that
 // the queue node alone takes a holder for one that writes. Otherwise it has to wait.
 func TestWhatAGlanceTells(t *testing.T) {
@@ -175,6 +198,30 @@ func TestWhatAGlanceTells(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A place that stayed behind when the queue moved may be handed the key. Its owner listens
+// where the queue is, so a glance tells it; and every other waiter of this process.
+func TestGlanceAtALeftPlaceThatWasHandedTheKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, all := stubs(t)
+		w := waiterAt(t, d, driver.Exclusive)
+		second, third := *w, *w
+		second.claim, second.out = asks("k").Claim(), make(chan struct{}, 1)
+		third.claim, third.out = asks("k").Claim(), make(chan struct{}, 1)
+		d.waiters["k"] = []*watch{w, &second, &third}
+		for _, handed := range []*watch{w, &second} {
+			all[1].inspect = func(context.Context, string) (driver.Info, error) {
+				return *holding(lease(handed.claim.Owner, driver.Exclusive, 0)), nil
+			}
+			w.glance(0)
+			for name, one := range map[string]*watch{"the first": w, "the second": &second, "the third": &third} {
+				if one.told() != (one == handed) {
+					t.Errorf("%s waiter told: %v", name, one != handed)
+				}
+			}
+		}
+	})
 }
 
 // Without a queue node a glance is at the others all the same.

@@ -123,7 +123,13 @@ func (s *stub) Watch(ctx context.Context, c driver.Claim) (<-chan struct{}, erro
 // the first by name, which will have the queue, comes first.
 func stubs(t *testing.T) (*Driver, [3]*stub) {
 	t.Helper()
-	var all [3]*stub
+	d, all := manyStubs(t, 3)
+	return d, [3]*stub(all)
+}
+
+func manyStubs(t *testing.T, n int) (*Driver, []*stub) {
+	t.Helper()
+	all := make([]*stub, n)
 	lives := map[*stub]string{}
 	for i := range all {
 		s := &stub{Store: memdriver.NewNode(memdriver.NodeOptions{MaxTTL: ruleTTL})}
@@ -133,7 +139,7 @@ func stubs(t *testing.T) (*Driver, [3]*stub) {
 		}
 		all[i], lives[s] = s, rec.Node
 	}
-	slices.SortFunc(all[:], func(a, b *stub) int { return cmp.Compare(lives[a], lives[b]) })
+	slices.SortFunc(all, func(a, b *stub) int { return cmp.Compare(lives[a], lives[b]) })
 	nodes := make([]driver.Node, len(all))
 	for i, s := range all {
 		nodes[i] = s
