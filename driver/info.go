@@ -19,7 +19,7 @@ type Info struct {
 	// Fence is the holder's, 0 when not known.
 	Fence uint64
 	// Left is how long the holder's lease lasts without renewal; negative when it
-	// never expires.
+	// never expires, 0 when not known.
 	Left time.Duration
 	// Holds counts the leases on the key; Holders lists them in the order of
 	// their grants (Inspect only), beginning with Holder's.

@@ -15,6 +15,7 @@ type Traits struct {
 	Fencing       bool          // grants carry strictly increasing fences
 	Shared        bool          // honours Mode
 	Slots         bool          // honours Limit and assigns Slot
+	Abandons      bool          // Result.Abandoned is set where it should be
 	AbandonedOnce bool          // exactly one holder gets Result.Abandoned; else perhaps later ones, too
 	MinTTL        time.Duration // the shortest TTL that the engine can keep
 	MaxTTL        time.Duration // 0: no limit
@@ -43,6 +44,7 @@ const (
 	StoreRestart Fault = 1 << iota // the store's process is killed and comes back with its data
 	StoreLoss                      // the store loses all its data
 	ClockStep                      // the clock by which leases expire is stepped
+	Failover                       // another replica or leader answers in place of the one that granted
 )
 
 // Class is the kind of trouble behind an error. hasp decides by it whether to ask

@@ -12,39 +12,47 @@ import (
 
 var abandonedCases = []Case{
 	{Name: "ExpiryAbandons", // promise: Lease.Abandoned
-		Rule: "A lease that expires leaves the key abandoned for its next holder, and only for that one.",
-		run:  expiryAbandons},
+		Rule:  "A lease that expires leaves the key abandoned for its next holder, and only for that one.",
+		Needs: marks, run: expiryAbandons},
 	{Name: "UnfinishedAbandons",
-		Rule: "A Release as Unfinished leaves the key abandoned; one as Finished or Unused does not.",
-		run:  unfinishedAbandons},
+		Rule:  "A Release as Unfinished leaves the key abandoned; one as Finished or Unused does not.",
+		Needs: marks, run: unfinishedAbandons},
 	{Name: "AbandonedOverTheQueue",
 		Rule:  "The first waiter that is granted the key of a vanished holder learns that it was abandoned, and no other does.",
-		Needs: queueing, run: abandonedOverTheQueue},
+		Needs: marksQueue, run: abandonedOverTheQueue},
 	{Name: "AbandonedIsRepeated",
-		Rule: "A holder that asks again gets the same answer whether the key was abandoned.",
-		run:  abandonedRepeated},
+		Rule:  "A holder that asks again gets the same answer whether the key was abandoned.",
+		Needs: marks, run: abandonedRepeated},
 	{Name: "UnusedPutsTheMarkBack",
-		Rule: "A holder of an abandoned key that releases it Unused leaves it abandoned; so does one that vanished or released it Unfinished; one that finished does not.",
-		run:  unusedPutsBack},
+		Rule:  "A holder of an abandoned key that releases it Unused leaves it abandoned; so does one that vanished or released it Unfinished; one that finished does not.",
+		Needs: marks, run: unusedPutsBack},
 	{Name: "UnclaimedKeyStaysAbandoned",
 		Rule:  "An abandoned key that was handed to a waiter which never claimed it, or gave it up, is abandoned for the next; one that was not abandoned is not.",
-		Needs: queueing, timely: true, run: unclaimedStaysAbandoned},
+		Needs: marksQueue, timely: true, run: unclaimedStaysAbandoned},
 	{Name: "ReadersLeaveTheMark",
 		Rule:  "Each reader of an abandoned key sees the mark, however it ends, and so does the writer after them, but nobody after that.",
-		Needs: shared, run: readersLeaveTheMark},
+		Needs: marksShared, run: readersLeaveTheMark},
 	{Name: "QueuedReadersSeeTheMark",
 		Rule:  "All readers that are granted the key together after a vanished writer see that it was abandoned.",
-		Needs: sharedQueue, run: queuedReadersSeeTheMark},
+		Needs: marksSharedQueue, run: queuedReadersSeeTheMark},
 	{Name: "ReadersAbandonNothing",
 		Rule:  "A reader whose lease expires, or that releases Unfinished, leaves no mark on the key.",
-		Needs: shared, run: readersAbandonNothing},
+		Needs: marksShared, run: readersAbandonNothing},
 	{Name: "ConvertFinishes",
 		Rule:  "A holder of an abandoned key that converts has finished: nobody after it sees the mark, and its own end, as a reader, leaves none.",
-		Needs: shared, run: convertFinishes},
+		Needs: marksShared, run: convertFinishes},
 	{Name: "LimitedHoldersAbandon",
 		Rule:  "A holder with a Limit that vanished leaves the key abandoned for the next holder only, though others still hold it.",
-		Needs: slots, run: limitedHoldersAbandon},
+		Needs: marksSlots, run: limitedHoldersAbandon},
 }
+
+var (
+	marks            = []Need{needMarks}
+	marksQueue       = []Need{needMarks, needQueue}
+	marksShared      = []Need{needMarks, needShared}
+	marksSharedQueue = []Need{needMarks, needShared, needQueue}
+	marksSlots       = []Need{needMarks, needShared, needSlots}
+)
 
 func isUnsupported(err error) bool { return errors.Is(err, driver.ErrUnsupported) }
 

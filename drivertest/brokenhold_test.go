@@ -79,26 +79,8 @@ var brokenHolds = []brokenEngine{
 				return s.Vote(ctx, r)
 			}
 		})},
-	{"the expiry is replaced", "TryNeverShortens RenewNeverShortens", one(func(s *memdriver.Store, p *patched) {
-		var until memo[string, time.Time]
-		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
-			res, err := s.Vote(ctx, r)
-			if res.Granted {
-				until.set(r.Key, time.Now().Add(r.TTL))
-				res.TTL = r.TTL
-			}
-			return res, err
-		}
-		p.renew = func(ctx context.Context, r driver.RenewRequest) driver.Renewal {
-			until.set(r.Key, time.Now().Add(r.TTL))
-			return renewOne(ctx, s, r)
-		}
-		p.inspect = func(ctx context.Context, key string) (driver.Info, error) {
-			info, err := s.Inspect(ctx, key)
-			info.Left = time.Until(until.get(key))
-			return info, err
-		}
-	})},
+	{"the expiry is replaced", "TryNeverShortens RenewNeverShortens", one(replacesTheExpiry(false))},
+	{"the expiry is replaced, and not known", "TryNeverShortens RenewNeverShortens", one(replacesTheExpiry(true))},
 	{"asking again does not prolong", "TryProlongs", one(func(s *memdriver.Store, p *patched) {
 		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 			if looked(s, r.Key).Holder.Owner == r.Owner {
@@ -209,6 +191,40 @@ var brokenHolds = []brokenEngine{
 			return s.Watch(ctx, r)
 		}
 	})},
+}
+
+// replacesTheExpiry has the latest request decide when a lease ends.
+func replacesTheExpiry(vague bool) func(*memdriver.Store, *patched) {
+	return func(s *memdriver.Store, p *patched) {
+		var until memo[string, time.Time]
+		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+			res, err := s.Vote(ctx, r)
+			if res.Granted {
+				until.set(r.Key, time.Now().Add(r.TTL))
+				res.TTL = r.TTL
+			}
+			return res, err
+		}
+		p.renew = func(ctx context.Context, r driver.RenewRequest) driver.Renewal {
+			until.set(r.Key, time.Now().Add(r.TTL))
+			return renewOne(ctx, s, r)
+		}
+		p.inspect = func(ctx context.Context, key string) (driver.Info, error) {
+			left := time.Until(until.get(key))
+			if left <= 0 {
+				s.Lose(key)
+			}
+			info, err := s.Inspect(ctx, key)
+			if vague {
+				return vaguely(info), err
+			}
+			info.Left = left
+			for i := range info.Holders {
+				info.Holders[i].Left = left
+			}
+			return info, err
+		}
+	}
 }
 
 // memClaim is how long memdriver keeps a key for a waiter that it was handed to.

@@ -123,7 +123,7 @@ var brokenQueues = []brokenEngine{
 			return make(chan struct{}), nil
 		}
 	})},
-	{"a sign of life grants nothing", "StoppedWaitersDelayForTheirClaims", one(func(s *memdriver.Store, p *patched) {
+	{"a sign of life grants nothing", "StoppedWaitersDelayForTheirClaims SignOfLifeTellsTheTurn", one(func(s *memdriver.Store, p *patched) {
 		p.watch = func(context.Context, driver.Claim) (<-chan struct{}, error) {
 			return make(chan struct{}), nil
 		}
@@ -133,6 +133,27 @@ var brokenQueues = []brokenEngine{
 				a = driver.Renewal{}
 			}
 			return a
+		}
+	})},
+	{"a queue that is polled, with signs of life that say nothing", "SignOfLifeTellsTheTurn", one(func(s *memdriver.Store, p *patched) {
+		p.traits = func(t driver.Traits) driver.Traits {
+			t.Queue, t.Hints = driver.QueueHint, false
+			return t
+		}
+		p.renew = func(ctx context.Context, r driver.RenewRequest) driver.Renewal {
+			a := renewOne(ctx, s, r)
+			if r.Queue && a.Err == nil {
+				a.RetryIn = 0
+			} else if r.Queue {
+				a = driver.Renewal{}
+			}
+			return a
+		}
+	})},
+	{"a queue in an engine that has none", "QueueIsIgnored", one(func(_ *memdriver.Store, p *patched) {
+		p.traits = func(t driver.Traits) driver.Traits {
+			t.Queue, t.Hints = driver.QueueNone, false
+			return t
 		}
 	})},
 	{"hints go to all waiters", "HintWakesNobodyElse", one(func(s *memdriver.Store, p *patched) {

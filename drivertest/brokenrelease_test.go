@@ -133,6 +133,43 @@ var brokenRenewals = []brokenEngine{
 			return a
 		}
 	})},
+	{"a client's leases live as long as one of them", "RenewNamesItsLeases", func(s *memdriver.Store) func() driver.Driver {
+		return func() driver.Driver {
+			var mine memo[string, driver.TryRequest]
+			p := &patched{Store: s}
+			p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+				res, err := s.Vote(ctx, r)
+				if res.Granted {
+					mine.set(r.Owner, r.TryRequest)
+				}
+				return res, err
+			}
+			p.renew = func(ctx context.Context, r driver.RenewRequest) driver.Renewal {
+				mine.each(func(o driver.TryRequest) {
+					_ = renewOne(ctx, s, driver.RenewRequest{Claim: o.Claim, TTL: o.TTL})
+				})
+				return renewOne(ctx, s, r)
+			}
+			return p
+		}
+	}},
+	{"a client's places live as long as one of its leases", "RenewNamesItsLeases", func(s *memdriver.Store) func() driver.Driver {
+		return func() driver.Driver {
+			var mine memo[string, driver.TryRequest]
+			p := &patched{Store: s}
+			p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+				if r.Queue {
+					mine.set(r.Owner, r.TryRequest)
+				}
+				return s.Vote(ctx, r)
+			}
+			p.renew = func(ctx context.Context, r driver.RenewRequest) driver.Renewal {
+				mine.each(func(o driver.TryRequest) { _, _ = s.Try(ctx, o) })
+				return renewOne(ctx, s, r)
+			}
+			return p
+		}
+	}},
 	{"renewal prolongs anybody's lease", "RenewNeverRevives RenewReportsEach", one(func(s *memdriver.Store, p *patched) {
 		p.renew = func(ctx context.Context, r driver.RenewRequest) driver.Renewal {
 			if info := looked(s, r.Key); info.Held && !r.Queue {

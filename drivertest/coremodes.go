@@ -47,8 +47,8 @@ var coreModeCases = []Case{
 		Rule:   "When one of the keys of a LockAll is lost all its contexts end, and Release releases the others.",
 		timely: true, run: lostPartEndsAll},
 	{Name: "VanishedHolderAbandons", // VMS's invalid value block
-		Rule: "The lease after a vanished holder says that the key was abandoned, and the one after that does not.",
-		run:  vanishedHolderAbandons},
+		Rule:  "The lease after a vanished holder says that the key was abandoned, and the one after that does not.",
+		Needs: marks, run: vanishedHolderAbandons},
 	{Name: "WantedComesWithARenewal",
 		Rule:  "A lease's Wanted is closed soon after an owner began to wait for its key, and not before.",
 		Needs: queueing, timely: true, run: wantedComes},

@@ -250,6 +250,22 @@ func (e *env) heldBy(r contend.Owner) driver.Info {
 	return info
 }
 
+// plausible reports whether a lease that has more than least left may have what an engine
+// says: one that does not know says 0.
+func plausible(left, least time.Duration) bool { return left == 0 || left > least }
+
+// outlasts fails unless r's lease lasts for longer than the brief TTL.
+func (e *env) outlasts(r contend.Owner, what string) {
+	e.Helper()
+	left := e.left(r)
+	if left == 0 { // not known
+		time.Sleep(e.ttl + e.ttl/10)
+		e.left(r)
+	} else if left <= e.ttl {
+		e.Errorf("%s: %v left, want more than %v", what, left, e.ttl)
+	}
+}
+
 // free fails unless the store has nothing of the key.
 func (e *env) free(key string) {
 	e.Helper()

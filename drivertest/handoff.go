@@ -63,7 +63,7 @@ func handoffIsAtOnce(e *env) {
 	if res.Abandoned {
 		e.Fatalf("Abandoned, but the holder before released")
 	}
-	if info := e.heldBy(b); info.Left <= e.long/2 {
+	if info := e.heldBy(b); !plausible(info.Left, e.long/2) {
 		e.Fatalf("the claim of a lease of %v left %v", b.TTL, info.Left)
 	}
 }

@@ -207,7 +207,7 @@ var _ driver.Driver = (*mapDriver)(nil)
 func openMap(addr string) *mapDriver { return &mapDriver{addr: addr, idle: make(chan net.Conn, 8)} }
 
 func (d *mapDriver) Traits() driver.Traits {
-	return driver.Traits{Engine: "map", Fencing: true, AbandonedOnce: true, MinTTL: 50 * time.Millisecond}
+	return driver.Traits{Engine: "map", Fencing: true, Abandons: true, AbandonedOnce: true, MinTTL: 50 * time.Millisecond}
 }
 
 func (d *mapDriver) Close() error {

@@ -6,6 +6,7 @@ package drivertest_test
 import (
 	"context"
 	"iter"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -170,6 +171,15 @@ func (m *memo[K, V]) set(k K, v V) {
 		m.m = make(map[K]V)
 	}
 	m.m[k] = v
+}
+
+func (m *memo[K, V]) each(f func(V)) {
+	m.mu.Lock()
+	all := slices.Collect(maps.Values(m.m))
+	m.mu.Unlock()
+	for _, v := range all {
+		f(v)
+	}
 }
 
 // ownQueue is an engine with its own queue over locks without one: pick returns which

@@ -4,6 +4,8 @@
 package drivertest
 
 import (
+	"cmp"
+	"errors"
 	"slices"
 	"time"
 
@@ -51,6 +53,12 @@ var queueCases = []Case{
 	{Name: "WhoBecomesFirstKnowsWhenToAsk",
 		Rule:  "The next sign of life of a place that became the first in the queue is answered with a RetryIn at the holder's expiry.",
 		Needs: queueing, run: whoBecomesFirst},
+	{Name: "SignOfLifeTellsTheTurn",
+		Rule:  "A sign of life of the first in the queue says that its turn has come, by ErrNotHeld or a RetryIn, so that asking then, without any hint, is enough.",
+		Needs: queueing, claims: true, run: signOfLifeTellsTheTurn},
+	{Name: "QueueIsIgnored",
+		Rule:  "An engine without a queue ignores Queue: a refused request leaves no place, and nobody waits for its turn.",
+		Needs: []Need{needNoQueue}, run: queueIsIgnored},
 	{Name: "ReleasedBeforeWatch", // failure case 15
 		Rule:  "A key released between a refusal and Watch is granted to the Try that follows Watch.",
 		Needs: queueing, run: releasedBeforeWatch},
@@ -246,10 +254,52 @@ func whoBecomesFirst(e *env) {
 	e.join(e.d, b, 0)
 	e.join(e.d, c, 1)
 	e.release(e.d, b)
-	left := e.heldBy(a).Left
+	left := cmp.Or(e.heldBy(a).Left, e.long)
 	if res := e.renewed(e.d, queued(c)); res.RetryIn <= 0 || res.RetryIn > left {
 		e.Errorf("RetryIn is %v, want more than 0 and no more than the %v that the holder has left", res.RetryIn, left)
 	}
+}
+
+// signOfLifeTellsTheTurn: a waiter whose hints are lost has only its signs of life.
+func signOfLifeTellsTheTurn(e *env) {
+	a, b, c := e.ask("k"), e.ask("k"), e.ask("k")
+	e.grant(e.d, a)
+	e.join(e.d, b, 0)
+	e.join(e.d, c, 1)
+	e.release(e.open(), a)
+	e.eventually(0, "its turn", func() bool {
+		switch res := e.renew(e.d, queued(b))[0]; {
+		case res.Err == nil && res.RetryIn == 0:
+			return false // it waits for a hint
+		case res.Err == nil:
+			time.Sleep(res.RetryIn)
+		case !errors.Is(res.Err, driver.ErrNotHeld):
+			e.TB.Fatalf("Renew of a place: %v", res.Err)
+		}
+		return e.try(e.d, queued(b)).Granted
+	})
+	e.refuse(e.d, queued(c))
+}
+
+func queueIsIgnored(e *env) {
+	a, b, c := e.ask("k"), e.ask("k"), e.ask("k")
+	e.grant(e.d, a)
+	e.join(e.d, b, 0)
+	e.join(e.d, b, 0)
+	e.join(e.open(), c, 0)
+	if info := e.heldBy(a); info.Waiters != 0 || len(info.Queue) != 0 {
+		e.Errorf("somebody waits: %+v", info)
+	}
+	if e.renewed(e.d, a).Wanted {
+		e.Error("Wanted, but nobody can wait")
+	}
+	e.renewNothing(e.d, queued(b))
+	e.releaseNothing(e.d, b)
+	e.release(e.d, a)
+	e.free("k")
+	e.grant(e.d, queued(c))
+	e.release(e.d, c)
+	e.free("k")
 }
 
 func releasedBeforeWatch(e *env) {

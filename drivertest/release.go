@@ -98,7 +98,7 @@ func releaseIsTheOwners(e *env) {
 		e.releaseNothing(d, b)
 	}
 	info := e.heldBy(a)
-	if info.Left <= e.long/2 || info.Fence != 0 && info.Fence != res.Fence {
+	if !plausible(info.Left, e.long/2) || info.Fence != 0 && info.Fence != res.Fence {
 		e.Errorf("somebody else's Release changed the lease: %+v", info)
 	}
 	e.releaseNothing(e.d, e.ask("nobody's"))

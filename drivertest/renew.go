@@ -29,6 +29,9 @@ var renewCases = []Case{
 	{Name: "RenewReportsEach",
 		Rule: "Renew reports each request separately: one that is not held does not affect the others.",
 		run:  renewReportsEach},
+	{Name: "RenewNamesItsLeases", // an etcd lease or a ZooKeeper session for all of a client
+		Rule:   "A Renew prolongs the leases that it names, and no other lease or place of the same client.",
+		timely: true, run: renewNamesItsLeases},
 	{Name: "RenewOfNothing",
 		Rule: "Renew of no requests returns, and reports nothing.",
 		run:  func(e *env) { e.renew(e.d) }},
@@ -54,18 +57,14 @@ func renewProlongs(e *env) {
 	if res := e.renewed(e.d, a); res.TTL <= e.ttl {
 		e.Errorf("asked for %v, renewed for %v", e.long, res.TTL)
 	}
-	if info := e.heldBy(a); info.Left <= e.ttl {
-		e.Errorf("asked for %v, %v left", e.long, info.Left)
-	}
+	e.outlasts(a, "a renewal for a long TTL")
 }
 
 func renewNeverShortens(e *env) {
 	a := e.ask("k")
 	e.grant(e.d, a)
 	e.renewed(e.d, e.brief(a))
-	if info := e.heldBy(a); info.Left <= e.ttl {
-		e.Errorf("a renewal by %v left a lease of %v with %v", e.ttl, a.TTL, info.Left)
-	}
+	e.outlasts(a, "a renewal for a brief TTL of a long lease")
 }
 
 func renewNeverGrants(e *env) {
@@ -121,6 +120,31 @@ func renewReportsEach(e *env) {
 			e.Errorf("request %d was renewed for %v", i, a.TTL)
 		}
 	}
+}
+
+func renewNamesItsLeases(e *env) {
+	a, b := e.brief(e.ask("renewed")), e.brief(e.ask("forgotten"))
+	next := e.ask(b.Key)
+	e.grant(e.d, a)
+	e.grant(e.d, b)
+	e.eventually(e.ttl, "the lease that nobody renews ends", func() bool {
+		e.renewed(e.d, a)
+		return e.try(e.d, next).Granted
+	})
+	e.heldBy(a)
+	e.renewNothing(e.d, b)
+	if e.traits.Queue == driver.QueueNone {
+		return
+	}
+	gone, waits := e.brief(e.ask(b.Key)), e.ask(b.Key)
+	e.join(e.d, gone, 0)
+	e.join(e.d, waits, 1)
+	e.release(e.d, next)
+	e.eventually(3*e.ttl, "the place that nobody renews is skipped", func() bool {
+		e.renewed(e.d, a)
+		return e.try(e.d, queued(waits)).Granted
+	})
+	e.heldBy(a)
 }
 
 // renewOfMany acquires fewer leases from a store that is slow to grant them.

@@ -46,7 +46,7 @@ func sharedHandoffIsAtOnce(e *env) {
 		if res.Abandoned {
 			e.Error("Abandoned, but the holder before released")
 		}
-		if left := e.left(r); left <= e.long/2 {
+		if left := e.left(r); !plausible(left, e.long/2) {
 			e.Errorf("the claim of a lease of %v left %v", r.TTL, left)
 		}
 	}

@@ -109,7 +109,7 @@ func limitIsKept(e *env) {
 		e.sharedBy(rs...)
 		next := e.slotted("k", n)
 		res := e.refuse(e.open(), next)
-		if res.Why != driver.Held || res.Left <= 0 || !slices.ContainsFunc(rs, func(r contend.Owner) bool { return r.Owner == res.Holder.Owner }) {
+		if res.Why != driver.Held || !plausible(res.Left, 0) || !slices.ContainsFunc(rs, func(r contend.Owner) bool { return r.Owner == res.Holder.Owner }) {
 			e.Errorf("hold %d of %d: %+v, want Held, one of the holders and what it has left", n+1, n, res)
 		}
 		e.refuse(e.d, e.ask("k"))
@@ -308,7 +308,7 @@ func firstKnowsOfRoom(e *env) {
 	e.grant(e.d, a)
 	e.grant(e.d, gone)
 	res := e.join(e.open(), w, 0)
-	if res.RetryIn <= 0 || res.RetryIn > e.ttl || res.Left <= 0 || res.Left > e.ttl {
+	if res.RetryIn <= 0 || res.RetryIn > e.ttl || !plausible(res.Left, 0) || res.Left > e.ttl {
 		e.Errorf("RetryIn is %v and Left %v, want more than 0 and no more than the %v of the one that makes room", res.RetryIn, res.Left, e.ttl)
 	}
 	e.turn(e.d, w, e.ttl)

@@ -5,6 +5,7 @@ package drivertest_test
 
 import (
 	"context"
+	"iter"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +16,7 @@ import (
 )
 
 // plain is an engine that promises as little as possible: no queue, no hints, no fences,
-// no sharing.
+// no sharing, no marks; nor does it know how long a lease lasts.
 func plain(s *memdriver.Store) driver.Driver {
 	const poll = 20 * time.Millisecond
 	return struct{ driver.Driver }{&patched{Store: s,
@@ -28,10 +29,11 @@ func plain(s *memdriver.Store) driver.Driver {
 			}
 			r.Queue = false
 			res, err := s.Vote(ctx, r)
-			res.Fence = 0
+			res.Fence, res.Abandoned = 0, false
 			if !res.Granted {
 				res.RetryIn = min(poll, max(res.Left, 1))
 			}
+			res.Left = 0
 			return res, err
 		},
 		watch: func(ctx context.Context, _ driver.Claim) (<-chan struct{}, error) {
@@ -39,10 +41,37 @@ func plain(s *memdriver.Store) driver.Driver {
 		},
 		inspect: func(ctx context.Context, key string) (driver.Info, error) {
 			info, err := s.Inspect(ctx, key)
-			noFences(&info)
-			return info, err
+			return plainly(info), err
 		},
+		list: vagueList(s, plainly),
 	}}
+}
+
+// plainly is what a plain engine knows of a key.
+func plainly(info driver.Info) driver.Info {
+	noFences(&info)
+	return vaguely(info)
+}
+
+func vagueList(s *memdriver.Store, view func(driver.Info) driver.Info) func(context.Context, string) iter.Seq2[driver.Info, error] {
+	return func(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
+		return func(yield func(driver.Info, error) bool) {
+			for info, err := range s.List(ctx, prefix) {
+				if !yield(view(info), err) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// vaguely is what an engine knows that does not know how long leases last.
+func vaguely(info driver.Info) driver.Info {
+	info.Left = 0
+	for i := range info.Holders {
+		info.Holders[i].Left = 0
+	}
+	return info
 }
 
 // An engine passes the cases for what it promises, and the others are skipped with the
@@ -78,6 +107,26 @@ func TestPlainEngine(t *testing.T) {
 	if ran := len(drivertest.Cases()) - skipped; skipped < 20 || ran < 50 {
 		t.Errorf("%d of %d cases were skipped", skipped, len(drivertest.Cases()))
 	}
+}
+
+// An engine need not know how long a lease lasts.
+func TestVagueEngine(t *testing.T) {
+	drivertest.Run(t, drivertest.Harness{Fake: true, New: func(testing.TB) drivertest.Store {
+		s := memdriver.New()
+		p := &patched{Store: s,
+			try: func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+				res, err := s.Vote(ctx, r)
+				res.Left = 0
+				return res, err
+			},
+			inspect: func(ctx context.Context, key string) (driver.Info, error) {
+				info, err := s.Inspect(ctx, key)
+				return vaguely(info), err
+			},
+			list: vagueList(s, vaguely),
+		}
+		return drivertest.Store{Open: func() driver.Driver { return p }}
+	}})
 }
 
 // Every case has a name of its own and a rule that is a sentence.

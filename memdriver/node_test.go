@@ -63,7 +63,7 @@ func TestTraitsOfNodes(t *testing.T) {
 		{memdriver.NodeOptions{MaxTTL: time.Hour}, driver.StoreRestart | driver.StoreLoss | driver.ClockStep},
 		{memdriver.NodeOptions{MaxTTL: time.Hour, Now: w.now}, driver.StoreRestart | driver.StoreLoss},
 	} {
-		if got := memdriver.NewNode(c.of).Traits(); got.Survives != c.survives || got.MaxTTL != c.of.MaxTTL {
+		if got := memdriver.NewNode(c.of).Traits(); got.Survives != c.survives|driver.Failover || got.MaxTTL != c.of.MaxTTL {
 			t.Errorf("MaxTTL %v, own clock %v: %+v, want %b", c.of.MaxTTL, c.of.Now != nil, got, c.survives)
 		}
 	}

@@ -65,10 +65,12 @@ func (s *Store) Traits() driver.Traits {
 		Fencing:       true,
 		Shared:        true,
 		Slots:         true,
+		Abandons:      true,
 		AbandonedOnce: true,
 		MinTTL:        minTTL,
 		MaxTTL:        s.options.MaxTTL,
 	}
+	t.Survives = driver.Failover // there is no other
 	if s.options.Now == nil {
 		t.Survives |= driver.ClockStep // expiry goes by the monotonic clock
 	}

@@ -161,13 +161,14 @@ func (d *Driver) merge() driver.Traits {
 		Hints:    true,
 		Fencing:  true,
 		Shared:   true,
+		Abandons: true,
 		MinTTL:   minTTL,
-		Survives: driver.StoreRestart | driver.StoreLoss | driver.ClockStep,
+		Survives: driver.StoreRestart | driver.StoreLoss | driver.ClockStep | driver.Failover,
 	}
 	for _, n := range d.nodes {
 		nt := n.drv.Traits()
 		t.MinTTL, t.MaxTTL, t.Survives = max(t.MinTTL, nt.MinTTL), nt.MaxTTL, t.Survives&nt.Survives
-		t.Shared = t.Shared && nt.Shared
+		t.Shared, t.Abandons = t.Shared && nt.Shared, t.Abandons && nt.Abandons
 		if nt.Queue == driver.QueueNone {
 			t.Queue = driver.QueueNone
 		}

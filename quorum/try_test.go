@@ -161,6 +161,7 @@ func TestQuorumPromisesWhatEachNodeDoes(t *testing.T) {
 		"nothing":      {func(*driver.Traits) {}, func(t driver.Traits) bool { return t.Hints && t.Shared && t.Queue == driver.QueueHint }},
 		"hints":        {func(t *driver.Traits) { t.Hints = false }, func(t driver.Traits) bool { return !t.Hints }},
 		"shared locks": {func(t *driver.Traits) { t.Shared = false }, func(t driver.Traits) bool { return !t.Shared }},
+		"marks":        {func(t *driver.Traits) { t.Abandons = false }, func(t driver.Traits) bool { return !t.Abandons }},
 		"a queue":      {func(t *driver.Traits) { t.Queue = driver.QueueNone }, func(t driver.Traits) bool { return t.Queue == driver.QueueNone }},
 		"short leases": {func(t *driver.Traits) { t.MinTTL = time.Second }, func(t driver.Traits) bool { return t.MinTTL == time.Second }},
 	} {

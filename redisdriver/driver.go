@@ -138,6 +138,7 @@ func (d *Driver) Traits() driver.Traits {
 		Fencing:       true,
 		Shared:        true,
 		Slots:         true,
+		Abandons:      true,
 		AbandonedOnce: true,
 		MinTTL:        minTTL,
 		MaxTTL:        d.maxTTL,

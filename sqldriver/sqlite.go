@@ -61,13 +61,14 @@ func (s *sqlite) traits() driver.Traits {
 		Fencing:       true,
 		Shared:        true,
 		Slots:         true,
+		Abandons:      true,
 		AbandonedOnce: true,
 		// A commit may take this long on a slow disk, and some systems' clock
 		// advances in steps of 16 ms.
 		MinTTL: 50 * time.Millisecond,
-		// There is no server to restart: a kill leaves the file as it is. Leases
-		// are not measured by the clock that can be set.
-		Survives: driver.StoreRestart | driver.ClockStep,
+		// There is no server to restart or to take over: a kill leaves the file as it is.
+		// Leases are not measured by the clock that can be set.
+		Survives: driver.StoreRestart | driver.ClockStep | driver.Failover,
 	}
 }
 

@@ -146,7 +146,7 @@ func TestPromise(t *testing.T) {
 		{driver.Traits{Engine: "redis"}, 1, "can lead to two holders: a restart of a server that loses leases; a server that is emptied or replaced; a step"},
 		{driver.Traits{Engine: "redis", Survives: driver.StoreRestart | driver.StoreLoss}, 1,
 			"does not lead to two holders: a restart of a server that loses leases; a server that is emptied or replaced\n" +
-				"can lead to two holders: a step of the clock that ends leases; eviction, DEL of lock keys"},
+				"can lead to two holders: a step of the clock that ends leases; a replica that takes over while the old server goes on; eviction, DEL of lock keys"},
 		{driver.Traits{Engine: "redlock", Survives: driver.StoreRestart | driver.StoreLoss}, 7, "at most 3 of 7 nodes"},
 		{driver.Traits{Engine: "redlock", Fencing: true}, 3, "fences rise"},
 	} {

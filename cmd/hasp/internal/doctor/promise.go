@@ -17,6 +17,7 @@ var faults = []struct {
 	{driver.StoreRestart, "a restart of a server that loses leases"},
 	{driver.StoreLoss, "a server that is emptied or replaced"},
 	{driver.ClockStep, "a step of the clock that ends leases"},
+	{driver.Failover, "a replica that takes over while the old server goes on"},
 }
 
 // dangers are faults that no engine notices.
