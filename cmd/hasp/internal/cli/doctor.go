@@ -59,7 +59,7 @@ func examine(cmd *cobra.Command, store *storeFlag, admit, asJSON bool) error {
 	}
 	end := x.all()
 	d := diagnosis{Store: l.url.String(), Kind: l.Traits().Engine, Findings: x.found, Verdict: "ok",
-		Promise: doctor.Promise(l.Traits(), len(l.store.Servers))}
+		Promise: l.store.Promise()}
 	if end != nil {
 		d.Verdict, d.Code = end.verdict, end.code
 	}

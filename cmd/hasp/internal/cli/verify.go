@@ -16,7 +16,6 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/cmd/hasp/internal/child"
-	"github.com/hasplock/hasp/cmd/hasp/internal/doctor"
 	"github.com/hasplock/hasp/cmd/hasp/internal/plain"
 	"github.com/hasplock/hasp/cmd/hasp/internal/verify"
 	"github.com/spf13/cobra"
@@ -173,7 +172,7 @@ func (t *trial) run(cmd *cobra.Command) error {
 	end := verdictOn(l, o, out, sig)
 	v := &verified{Store: l.url.String(), Kind: l.Traits().Engine, Seed: o.Seed, Tried: out.Tried.Seconds(), TTL: o.TTL.Seconds(), Clients: o.Clients,
 		Keys: o.Keys, Counts: out.Counts, Handoff: out.Handoff.Seconds(), Recovered: out.Recovered, Back: out.Back.Seconds(), Bound: o.Bound().Seconds(),
-		Findings: out.Found, Promise: doctor.Promise(l.Traits(), len(l.store.Servers)), NotTried: notTried, Verdict: "ok"}
+		Findings: out.Found, Promise: l.store.Promise(), NotTried: notTried, Verdict: "ok"}
 	if end != nil {
 		v.Verdict, v.Code = end.verdict, end.code
 	}

@@ -25,7 +25,7 @@ func (x *examination) ask() (votes []doctor.Vote, facts []doctor.Facts) {
 		wg.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, lookLimit)
 			defer cancel()
-			facts[i] = doctor.Look(ctx, s.Redis)
+			facts[i] = s.Look(ctx)
 		})
 	}
 	votes = x.votes(ctx)

@@ -139,18 +139,18 @@ func TestJudge(t *testing.T) {
 func TestPromise(t *testing.T) {
 	for _, c := range []struct {
 		traits driver.Traits
-		nodes  int
+		kind   Kind
 		want   string
 	}{
-		{driver.Traits{Engine: "sqlite", Survives: driver.StoreRestart | driver.ClockStep}, 0, "enough for correctness"},
-		{driver.Traits{Engine: "redis"}, 1, "can lead to two holders: a restart of a server that loses leases; a server that is emptied or replaced; a step"},
-		{driver.Traits{Engine: "redis", Survives: driver.StoreRestart | driver.StoreLoss}, 1,
+		{driver.Traits{Engine: "sqlite", Survives: driver.StoreRestart | driver.ClockStep}, Kind{Local: true}, "enough for correctness"},
+		{driver.Traits{Engine: "redis"}, Kind{Nodes: 1}, "can lead to two holders: a restart of a server that loses leases; a server that is emptied or replaced; a step"},
+		{driver.Traits{Engine: "redis", Survives: driver.StoreRestart | driver.StoreLoss}, Kind{Nodes: 1, Dangers: "eviction, DEL of lock keys"},
 			"does not lead to two holders: a restart of a server that loses leases; a server that is emptied or replaced\n" +
 				"can lead to two holders: a step of the clock that ends leases; a replica that takes over while the old server goes on; eviction, DEL of lock keys"},
-		{driver.Traits{Engine: "redlock", Survives: driver.StoreRestart | driver.StoreLoss}, 7, "at most 3 of 7 nodes"},
-		{driver.Traits{Engine: "redlock", Fencing: true}, 3, "fences rise"},
+		{driver.Traits{Engine: "redlock", Survives: driver.StoreRestart | driver.StoreLoss}, Kind{Nodes: 7}, "at most 3 of 7 nodes"},
+		{driver.Traits{Engine: "redlock", Fencing: true}, Kind{Nodes: 3}, "fences rise"},
 	} {
-		if got := strings.Join(Promise(c.traits, c.nodes), "\n"); !strings.Contains(got, c.want) {
+		if got := strings.Join(Promise(c.traits, c.kind), "\n"); !strings.Contains(got, c.want) {
 			t.Errorf("%+v: %s; want %q", c.traits, got, c.want)
 		}
 	}

@@ -20,16 +20,15 @@ var faults = []struct {
 	{driver.Failover, "a replica that takes over while the old server goes on"},
 }
 
-// dangers are faults that no engine notices.
-var dangers = map[string]string{
-	"sqlite":  "a file that is deleted, restored, or on a network file system",
-	"redis":   "eviction, DEL of lock keys",
-	"redlock": "eviction, DEL of lock keys, all on nodes that vote",
+// Kind is what the traits of an engine do not say about a store.
+type Kind struct {
+	Nodes   int    // the number of its servers
+	Local   bool   // it is a file, for the processes of this machine
+	Dangers string // faults that the engine cannot notice
 }
 
-// Promise describes what a store with these traits promises; nodes is the number of
-// its servers.
-func Promise(t driver.Traits, nodes int) []string {
+// Promise describes what a store with these traits promises.
+func Promise(t driver.Traits, k Kind) []string {
 	var lines []string
 	if t.Survives&(driver.StoreRestart|driver.ClockStep) == driver.StoreRestart|driver.ClockStep {
 		lines = append(lines, "enough for correctness: two never hold a key at once while the store works as described below. "+
@@ -46,19 +45,19 @@ func Promise(t driver.Traits, nodes int) []string {
 			no = append(no, f.words)
 		}
 	}
-	if t.Engine == "sqlite" {
+	if k.Local {
 		yes, no = []string{"a kill of any process", "a reboot", "a step of the wall clock"}, nil
 		lines = append(lines, "for the processes of this machine only")
 	}
-	if d := dangers[t.Engine]; d != "" {
-		no = append(no, d)
+	if k.Dangers != "" {
+		no = append(no, k.Dangers)
 	}
 	if len(yes) > 0 {
 		lines = append(lines, "does not lead to two holders: "+strings.Join(yes, "; "))
 	}
 	lines = append(lines, "can lead to two holders: "+strings.Join(no, "; "))
-	if nodes > 1 {
-		lines = append(lines, fmt.Sprintf("grants locks while at most %d of %d nodes are down or held back", nodes-nodes/2-1, nodes))
+	if k.Nodes > 1 {
+		lines = append(lines, fmt.Sprintf("grants locks while at most %d of %d nodes are down or held back", k.Nodes-k.Nodes/2-1, k.Nodes))
 	}
 	if t.Fencing {
 		lines = append(lines, "fences rise from holder to holder even then, unless a clock is set back, too")

@@ -161,13 +161,13 @@ var envTLS = map[string]string{
 type tlsFiles map[string]string
 
 // tlsFiles are the parameters that are in force; none without TLS.
-func (u *URL) tlsFiles() tlsFiles {
+func (r *redisServers) tlsFiles() tlsFiles {
 	all := tlsFiles{}
-	if len(u.nodes) == 0 || u.nodes[0].TLSConfig == nil {
+	if r.nodes[0].TLSConfig == nil {
 		return all
 	}
 	for name, variable := range envTLS {
-		value, has := u.tls[name]
+		value, has := r.tls[name]
 		if !has {
 			value = os.Getenv(variable)
 		}

@@ -49,7 +49,7 @@ func Find(flag string, given bool) (*URL, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &URL{path: path}, nil
+	return &URL{place: sqliteFile(path)}, nil
 }
 
 // parseFrom parses a URL that where holds. An empty one is no default: whoever
@@ -109,7 +109,7 @@ func defaultFile() (string, error) {
 	}
 	if err := checkDisk(dir); err != nil {
 		return "", fmt.Errorf("the default store is for one machine: %w; name a file on a local disk with --store or %s; "+
-			"or the same one, when this machine alone uses it: %s", err, EnvURL, &URL{path: path})
+			"or the same one, when this machine alone uses it: %s", err, EnvURL, &URL{place: sqliteFile(path)})
 	}
 	return path, nil
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 )
 
 // Inherit returns the variable that names this store to a hasp within a command,
@@ -16,9 +15,10 @@ import (
 // user can read, and that remove deletes.
 func (u *URL) Inherit() (variable string, remove func(), err error) {
 	nothing := func() {}
+	text := u.place.inherited(u.text)
 	switch {
-	case len(u.nodes) == 0:
-		return EnvURL + "=" + u.absolute(), nothing, nil
+	case text != "":
+		return EnvURL + "=" + text, nothing, nil
 	case u.file != "":
 		name, err := filepath.Abs(u.file)
 		return EnvFile + "=" + name, nothing, err
@@ -37,17 +37,4 @@ func (u *URL) Inherit() (variable string, remove func(), err error) {
 		return "", nil, fmt.Errorf("the store's URL has a password, and no file for it could be made: %w; name another directory with TMPDIR, or put the URL into a file of yours, and its name into %s", err, EnvFile)
 	}
 	return EnvFile + "=" + name, remove, nil
-}
-
-// absolute returns the URL of a SQLite file with its whole path.
-func (u *URL) absolute() string {
-	path, err := filepath.Abs(u.path)
-	if err != nil { // the current directory is gone, and so is the file
-		path = u.path
-	}
-	text := "sqlite:" + strings.NewReplacer("%", "%25", "?", "%3F").Replace(path)
-	if _, query, ok := strings.Cut(u.text, "?"); ok {
-		text += "?" + query
-	}
-	return text
 }

@@ -28,24 +28,26 @@ func parseRedlock(scheme, text string) (*URL, error) {
 		user, hosts = hosts[:i+1], hosts[i+1:]
 	}
 	var u *URL
+	var r *redisServers
 	var nodes []*redis.Options
 	for i, host := range strings.Split(hosts, ",") {
 		if host == "" {
 			return nil, fmt.Errorf("host %d in the store's URL is empty", i+1)
 		}
-		one, err := parseRedis(strings.Replace(scheme, "redlock", "redis", 1) + "://" + user + host + tail)
+		one, err := parseRedis(strings.Replace(scheme, "redlock", "redis", 1), "//"+user+host+tail)
 		if err != nil {
 			return nil, err
 		}
-		node := one.nodes[0]
+		u, r = one, one.place.(*redisServers) //nolint:forcetypeassert // parseRedis made it
+		node := r.nodes[0]
 		if slices.ContainsFunc(nodes, func(o *redis.Options) bool { return o.Addr == node.Addr }) {
 			return nil, fmt.Errorf("the store's URL names %s twice, which would give it two votes", node.Addr)
 		}
-		u, nodes = one, append(nodes, node)
+		nodes = append(nodes, node)
 	}
-	u.nodes, u.redlock = nodes, true
-	if u.maxTTL == 0 {
-		u.maxTTL = hasp.DefaultTTL
+	r.nodes, r.majority = nodes, true
+	if r.maxTTL == 0 {
+		r.maxTTL = hasp.DefaultTTL
 	}
 	switch n := len(nodes); {
 	case n < 3 || n > 7:
@@ -54,23 +56,5 @@ func parseRedlock(scheme, text string) (*URL, error) {
 		return nil, fmt.Errorf("the number of hosts in the store's URL is %d: %d survive as many failures as %d, and one more can fail; name %d or %d",
 			n, n, n-1, n-1, n+1)
 	}
-	return u, u.checkTTLs()
-}
-
-// checkTTLs refuses a default TTL that no node would grant.
-func (u *URL) checkTTLs() error {
-	if u.maxTTL > 0 && u.TTL > u.maxTTL {
-		return fmt.Errorf("ttl=%v in the store's URL is longer than max-ttl=%v, the longest lease that a server grants: lower ttl, or raise max-ttl on every client",
-			u.TTL, u.maxTTL)
-	}
-	return nil
-}
-
-// names are what the nodes are called: their addresses.
-func (u *URL) names() []string {
-	names := make([]string, len(u.nodes))
-	for i, o := range u.nodes {
-		names[i] = o.Addr
-	}
-	return names
+	return u, r.checkTTL(u.TTL)
 }

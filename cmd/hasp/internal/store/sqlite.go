@@ -9,14 +9,80 @@ import (
 	"database/sql/driver"
 	"errors"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 
+	"github.com/hasplock/hasp/cmd/hasp/internal/doctor"
+	"github.com/hasplock/hasp/cmd/hasp/internal/shell"
 	"github.com/hasplock/hasp/sqldriver"
 	sqlite3 "github.com/ncruces/go-sqlite3/driver"
 )
+
+// sqliteFile is the path of a SQLite file.
+type sqliteFile string
+
+// parseSQLite reads what follows "sqlite:". The path is a path: only ?, # and %
+// are special in it.
+func parseSQLite(_, rest string) (*URL, error) {
+	path, query, _ := strings.Cut(rest, "?")
+	u := &URL{}
+	if _, err := u.parameters(query); err != nil {
+		return nil, err
+	}
+	if after, ok := strings.CutPrefix(path, "//"); ok {
+		if !strings.HasPrefix(after, "/") {
+			return nil, errors.New("after sqlite: comes a path: write sqlite:/PATH, or sqlite:PATH when it is relative")
+		}
+		path = after
+	}
+	path, err := url.PathUnescape(path)
+	switch {
+	case err != nil:
+		return nil, errors.New("the path of the SQLite file has a % that is not followed by two hexadecimal digits: write %25 for it")
+	case path == "":
+		return nil, errors.New("the path of the SQLite file is missing")
+	case path == ":memory:":
+		return nil, errors.New("a lock in memory keeps nobody else away: name a file")
+	case strings.ContainsRune(path, 0):
+		return nil, errors.New("the path of the SQLite file has a NUL in it")
+	}
+	u.place = sqliteFile(path)
+	return u, nil
+}
+
+func (f sqliteFile) open() (*Store, error) {
+	db, err := openSQLite(string(f))
+	if err != nil {
+		return nil, err
+	}
+	return &Store{Driver: sqldriver.NewSQLite(db), disconnect: db.Close, kind: doctor.Kind{
+		Local: true, Dangers: "a file that is deleted, restored, or on a network file system"}}, nil
+}
+
+func (f sqliteFile) String() string { return "sqlite:" + string(f) }
+
+func (f sqliteFile) inherited(given string) string {
+	path, err := filepath.Abs(string(f))
+	if err != nil { // the current directory is gone, and so is the file
+		path = string(f)
+	}
+	text := "sqlite:" + strings.NewReplacer("%", "%25", "?", "%3F").Replace(path)
+	if _, query, ok := strings.Cut(given, "?"); ok {
+		text += "?" + query
+	}
+	return text
+}
+
+func (sqliteFile) secrets() (some, password bool) { return false, false }
+
+func (f sqliteFile) byHand(_ int, statement string) string {
+	return shell.Join("sqlite3", "-readonly", string(f), statement)
+}
+
+func (sqliteFile) remarks() []string { return nil }
 
 // openSQLite opens a SQLite file. What this user may only read is opened for that:
 // to look at locks needs no more, and to lock is refused by SQLite. Later

@@ -10,14 +10,10 @@ package store
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // Help describes the forms of a URL.
@@ -51,13 +47,31 @@ type URL struct {
 	given bool   // by a flag
 	file  string // that HASP_STORE_FILE names, when it was there
 
-	path     string           // of the SQLite file
-	nodes    []*redis.Options // none for SQLite, several for redlock
-	redlock  bool
-	prefix   string // of keys in Redis
-	noPrefix bool
-	maxTTL   time.Duration // 0: no node record
-	tls      tlsFiles      // of the URL alone
+	place place // what it names
+}
+
+// place is what the URLs of a scheme name. Each scheme has a file of its own: how its
+// URLs are read, opened and written, and what is done with them by hand.
+type place interface {
+	// open opens the store. It does no I/O that may wait.
+	open() (*Store, error)
+	// String returns the URL without secrets and parameters.
+	String() string
+	// inherited returns the URL as given with whole paths; empty: as it was given.
+	inherited(given string) string
+	// secrets says whether the URL holds a user or a password, and whether it holds a password.
+	secrets() (some, password bool)
+	// byHand is the command line for a statement, see [URL.ByHand].
+	byHand(node int, statement string) string
+	// remarks are those of [URL.Remarks].
+	remarks() []string
+}
+
+// schemes has what reads the rest of a URL after its scheme.
+var schemes = map[string]func(scheme, rest string) (*URL, error){
+	"sqlite": parseSQLite,
+	"redis":  parseRedis, "rediss": parseRedis, "unix": parseRedis,
+	"redlock": parseRedlock, "redlocks": parseRedlock,
 }
 
 // Parse reads a URL.
@@ -66,13 +80,9 @@ func Parse(text string) (*URL, error) {
 	if !ok {
 		return nil, errors.New("the store's URL has no scheme (redis:, sqlite: or another)" + meant(text))
 	}
-	switch strings.ToLower(scheme) {
-	case "sqlite":
-		return parseSQLite(rest)
-	case "redis", "rediss", "unix":
-		return parseRedis(strings.ToLower(scheme) + ":" + rest)
-	case "redlock", "redlocks":
-		return parseRedlock(strings.ToLower(scheme), rest)
+	scheme = strings.ToLower(scheme)
+	if parse := schemes[scheme]; parse != nil {
+		return parse(scheme, rest)
 	}
 	if question := meant(text); question != "" {
 		return nil, errors.New("the store's URL has no scheme (redis:, sqlite: or another)" + question)
@@ -83,140 +93,32 @@ func Parse(text string) (*URL, error) {
 	return nil, errors.New("the store's URL begins with a scheme that hasp does not know")
 }
 
-// parseSQLite reads what follows "sqlite:". The path is a path: only ?, # and %
-// are special in it.
-func parseSQLite(rest string) (*URL, error) {
-	path, query, _ := strings.Cut(rest, "?")
-	u := &URL{}
-	if err := u.parameters(query, nil); err != nil {
-		return nil, err
-	}
-	if after, ok := strings.CutPrefix(path, "//"); ok {
-		if !strings.HasPrefix(after, "/") {
-			return nil, errors.New("after sqlite: comes a path: write sqlite:/PATH, or sqlite:PATH when it is relative")
-		}
-		path = after
-	}
-	path, err := url.PathUnescape(path)
-	switch {
-	case err != nil:
-		return nil, errors.New("the path of the SQLite file has a % that is not followed by two hexadecimal digits: write %25 for it")
-	case path == "":
-		return nil, errors.New("the path of the SQLite file is missing")
-	case path == ":memory:":
-		return nil, errors.New("a lock in memory keeps nobody else away: name a file")
-	case strings.ContainsRune(path, 0):
-		return nil, errors.New("the path of the SQLite file has a NUL in it")
-	}
-	u.path = path
-	return u, nil
-}
-
-// parseRedis reads a whole URL of Redis. What url.Parse and redis.ParseURL
-// complain of is not repeated: they quote the URL.
-func parseRedis(text string) (*URL, error) {
-	if _, whole, ok := strings.Cut(text, "://"); ok && !strings.HasPrefix(text, "unix:") && !checkPort(whole) {
-		return nil, errors.New("the port in the store's URL is not a number from 1 to 65535 (a password stands before the host: redis://:PASSWORD@HOST)")
-	}
-	parsed, err := url.Parse(text)
-	if err != nil || parsed.Opaque != "" || !strings.HasPrefix(text, parsed.Scheme+"://") {
-		if question := meant(text); question != "" {
-			return nil, errors.New("the store's URL cannot be read" + question)
-		}
-		return nil, errors.New("the store's URL cannot be read; in a password, write characters with a meaning in a URL with %")
-	}
-	if parsed.Fragment != "" || strings.HasSuffix(text, "#") {
-		return nil, errors.New("the store's URL has a # in it: write %23 when it belongs to the password")
-	}
-	if _, has := parsed.User.Password(); parsed.User.Username() != "" && !has {
-		return nil, errors.New("the store's URL has a user without a password: a password alone is written with a colon, redis://:PASSWORD@HOST")
-	}
-	u := &URL{}
-	var db string
-	if err := u.parameters(parsed.RawQuery, &db); err != nil {
-		return nil, err
-	}
-	if parsed.Scheme == "unix" {
-		if parsed.Host != "" || parsed.Path == "" {
-			return nil, errors.New("after unix:// comes the whole path of the socket: unix:///PATH/TO/SOCKET")
-		}
-	} else if name := strings.Trim(parsed.Path, "/"); name != "" && db == "" {
-		db = name
-	} else if name != "" && name != db {
-		return nil, errors.New("the store's URL names two databases: /N and db=N")
-	}
-	if db != "" {
-		if n, err := strconv.Atoi(db); err != nil || n < 0 {
-			return nil, errors.New("the database in the store's URL is not a number")
-		}
-		parsed.RawQuery = "db=" + db
-	} else {
-		parsed.RawQuery = ""
-	}
-	if parsed.Scheme != "unix" {
-		parsed.Path = ""
-	}
-	o, err := redis.ParseURL(parsed.String())
-	if err != nil {
-		return nil, errors.New("the store's URL cannot be read as a Redis address")
-	}
-	if len(u.tls) > 0 && o.TLSConfig == nil {
-		return nil, errors.New("the store's URL has parameters of TLS (tls-…=), and does not ask for TLS: write rediss: (redlocks:)")
-	}
-	u.nodes = []*redis.Options{o}
-	return u, u.checkTTLs()
-}
-
-// parameters reads the part after the question mark. db is nil where a prefix
-// and a database mean nothing.
-func (u *URL) parameters(query string, db *string) error {
+// parameters reads the part after the question mark, with the parameters that this scheme
+// knows besides ttl.
+func (u *URL) parameters(query string, more ...string) (url.Values, error) {
 	values, err := url.ParseQuery(query)
 	if err != nil {
-		return errors.New("the parameters of the store's URL cannot be read: they are name=value, joined with &")
+		return nil, errors.New("the parameters of the store's URL cannot be read: they are name=value, joined with &")
 	}
-	known := []string{"ttl"}
-	if db != nil {
-		known = append([]string{"ttl", "prefix", "db", "max-ttl"}, slices.Sorted(maps.Keys(envTLS))...)
-	}
+	known := append([]string{"ttl"}, more...)
 	for name, v := range values {
 		switch {
 		case !slices.Contains(known, name) && isWord(name) && !strings.Contains(query, "@"):
-			return fmt.Errorf("the store's URL has the parameter %q: known here are %s", name, strings.Join(known, ", "))
+			return nil, fmt.Errorf("the store's URL has the parameter %q: known here are %s", name, strings.Join(known, ", "))
 		case !slices.Contains(known, name):
-			return fmt.Errorf("the store's URL has a parameter that is not known: known here are %s", strings.Join(known, ", "))
+			return nil, fmt.Errorf("the store's URL has a parameter that is not known: known here are %s", strings.Join(known, ", "))
 		case len(v) > 1:
-			return fmt.Errorf("the store's URL has the parameter %s more than once", name)
+			return nil, fmt.Errorf("the store's URL has the parameter %s more than once", name)
 		}
 	}
 	if values.Has("ttl") {
 		u.TTL, err = time.ParseDuration(values.Get("ttl"))
 		if err != nil || u.TTL <= 0 {
-			return errors.New("ttl= in the store's URL is not a positive duration, such as 30s")
+			return nil, errors.New("ttl= in the store's URL is not a positive duration, such as 30s")
 		}
 	}
-	if db != nil {
-		if values.Has("max-ttl") {
-			u.maxTTL, err = time.ParseDuration(values.Get("max-ttl"))
-			if err != nil || u.maxTTL < minMaxTTL {
-				return fmt.Errorf("max-ttl= in the store's URL is not a duration of at least %v, such as 30s", minMaxTTL)
-			}
-		}
-		u.tls = tlsFiles{}
-		for name := range envTLS {
-			if values.Has(name) {
-				u.tls[name] = values.Get(name)
-			}
-		}
-		*db = values.Get("db")
-		u.prefix = values.Get("prefix")
-		u.noPrefix = values.Has("prefix") && u.prefix == ""
-	}
-	return nil
+	return values, nil
 }
-
-// minMaxTTL is the least that max-ttl may be. Less wins nothing: a server that was
-// restarted is held back for ten seconds more than that.
-const minMaxTTL = time.Second
 
 // isWord: short lower-case words are repeated in errors, as they are typing
 // mistakes and not secrets.
@@ -227,32 +129,34 @@ func isWord(s string) bool {
 	return !strings.ContainsFunc(s, func(c rune) bool { return (c < 'a' || c > 'z') && c != '_' && c != '+' })
 }
 
+// Open opens the store. It reads the files of TLS, and does no other I/O.
+func (u *URL) Open() (*Store, error) { return u.place.open() }
+
 // Secret says whether the URL holds a user or a password.
 func (u *URL) Secret() bool {
-	return len(u.nodes) > 0 && (u.nodes[0].Username != "" || u.nodes[0].Password != "")
+	some, _ := u.place.secrets()
+	return some
 }
 
 // Password says whether the URL holds a password.
-func (u *URL) Password() bool { return len(u.nodes) > 0 && u.nodes[0].Password != "" }
+func (u *URL) Password() bool {
+	_, password := u.place.secrets()
+	return password
+}
 
 // IsFile says whether the store is a file of this machine, and not a server.
-func (u *URL) IsFile() bool { return len(u.nodes) == 0 }
+func (u *URL) IsFile() bool {
+	_, ok := u.place.(sqliteFile)
+	return ok
+}
 
 // String returns the URL without user and password.
-func (u *URL) String() string {
-	if len(u.nodes) == 0 {
-		return "sqlite:" + u.path
-	}
-	first := u.nodes[0]
-	if first.Network == "unix" {
-		return fmt.Sprintf("unix://%s?db=%d", first.Addr, first.DB)
-	}
-	scheme := "redis"
-	if u.redlock {
-		scheme = "redlock"
-	}
-	if first.TLSConfig != nil {
-		scheme += "s"
-	}
-	return fmt.Sprintf("%s://%s/%d", scheme, strings.Join(u.names(), ","), first.DB)
-}
+func (u *URL) String() string { return u.place.String() }
+
+// ByHand returns the command line with which a person has the store, or its
+// node of that number, carry out a statement of its own language. It holds no
+// password.
+func (u *URL) ByHand(node int, statement string) string { return u.place.byHand(node, statement) }
+
+// Remarks are what else a person has to know for the command lines of ByHand.
+func (u *URL) Remarks() []string { return u.place.remarks() }

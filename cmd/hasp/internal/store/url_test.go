@@ -47,12 +47,16 @@ func TestParse(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 			continue
 		}
-		if u.String() != want.shown || u.TTL != want.ttl || u.prefix != want.prefix || u.noPrefix != want.noPrefix || u.maxTTL != want.maxTTL || u.Secret() != want.secret {
+		r, redis := u.place.(*redisServers)
+		if !redis {
+			r = &redisServers{}
+		}
+		if u.String() != want.shown || u.TTL != want.ttl || r.prefix != want.prefix || r.noPrefix != want.noPrefix || r.maxTTL != want.maxTTL || u.Secret() != want.secret {
 			t.Errorf("%s: %s %+v, want %+v", text, u, u, want)
 		}
-		for _, o := range u.nodes {
-			if o.Password != u.nodes[0].Password || o.Username != u.nodes[0].Username || o.DB != u.nodes[0].DB {
-				t.Errorf("%s: %s and %s differ in more than their address", text, u.nodes[0].Addr, o.Addr)
+		for _, o := range r.nodes {
+			if o.Password != r.nodes[0].Password || o.Username != r.nodes[0].Username || o.DB != r.nodes[0].DB {
+				t.Errorf("%s: %s and %s differ in more than their address", text, r.nodes[0].Addr, o.Addr)
 			}
 		}
 	}
@@ -182,8 +186,12 @@ func FuzzParse(f *testing.F) {
 		if err != nil && strings.Contains(err.Error(), password) {
 			t.Errorf("%q with %q: the error has it: %v", form, password, err)
 		}
-		if err == nil && len(u.nodes) > 0 && u.Secret() && u.nodes[0].Password == password && strings.Contains(u.String(), password) &&
-			!strings.Contains(strings.Join(u.names(), ","), password) {
+		if err != nil {
+			return
+		}
+		r, redis := u.place.(*redisServers)
+		if redis && u.Secret() && r.nodes[0].Password == password && strings.Contains(u.String(), password) &&
+			!strings.Contains(strings.Join(r.names(), ","), password) {
 			t.Errorf("%q with %q: the text has it: %s", form, password, u)
 		}
 	})
