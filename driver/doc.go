@@ -10,8 +10,10 @@
 // engine must pass.
 //
 // Four rules shape the interface. An engine never waits: blocking is written once,
-// in hasp. An engine never retries and never sleeps: it returns the store's own
-// error, and hasp decides. A refusal is data; an error means that the outcome
-// is unknown. And every request may arrive more than once: requests are lost,
-// duplicated and delayed, and replies are lost.
+// in hasp. An engine never sleeps, and never repeats a request whose outcome it does
+// not know: it returns the store's own error, and hasp decides. (A compare-and-set that
+// was overtaken is neither: the engine may read and compare again at once, a bounded
+// number of times.) A refusal is data; an error means that the outcome is unknown. And
+// every request may arrive more than once: requests are lost, duplicated and delayed,
+// and replies are lost.
 package driver

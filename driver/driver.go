@@ -56,12 +56,12 @@ type Driver interface {
 	Release(ctx context.Context, r ReleaseRequest) error
 
 	// Watch returns a channel of hints: each says that now is a good moment for
-	// c.Owner to Try again. It returns once the store has confirmed that no later
-	// event will be missed. Hints may be lost or spurious; when a connection that
-	// carried them is lost, every watcher gets one. The channel has room for one
-	// hint, and is never closed; hints end with ctx. A nil channel means that the
-	// engine has no hints: poll. An error does not end the wait: hasp polls, and
-	// calls Watch again after a while.
+	// c.Owner to Try again. It returns once no later event will be missed: the store has
+	// confirmed that, or can tell what happened since the owner joins. Hints may be
+	// lost or spurious; when a connection that carried them is lost, every watcher gets
+	// one. The channel has room for one hint, and is never closed; hints end with ctx. A
+	// nil channel means that the engine has no hints: poll. An error does not end the
+	// wait: hasp polls, and calls Watch again after a while.
 	Watch(ctx context.Context, c Claim) (<-chan struct{}, error)
 
 	// Inspect returns who holds a key and who waits for it. A key that nobody
