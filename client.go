@@ -37,6 +37,9 @@ func New(d driver.Driver, o *Options) (*Client, error) {
 			return nil, c.fail("new", "", err)
 		}
 	}
+	if teller, ok := d.(driver.Teller); ok {
+		teller.Tell((&ended{c: c}).hear)
+	}
 	return &Client{c}, nil
 }
 

@@ -26,6 +26,18 @@ type Traits struct {
 // work. hasp.New returns the error.
 type Checker interface{ Check() error }
 
+// A Teller is a Driver that hears by itself that a lease is over: by a watch, or by the end
+// of its session. hasp ends the lease then, and does not wait for the next renewal.
+type Teller interface {
+	// Tell has lost called for each lease that this driver was granted and that the store
+	// says is over, although this driver did not release it: it expired, was broken or was
+	// revoked. fence is the lease's; 0 without Traits.Fencing. A lease that the store has not
+	// said to be over must not be reported, and not every end must be. lost does not block, and may be
+	// called by any goroutine until Close returns. hasp calls Tell once, before any
+	// method but Traits and Check.
+	Tell(lost func(id ID, fence uint64))
+}
+
 // QueueKind says how an engine's waiters queue.
 type QueueKind uint8
 

@@ -113,7 +113,7 @@ func Cases() []Case {
 	for _, part := range [][]Case{
 		tryCases, releaseCases, renewCases, queueCases, handoffCases, raceCases, fenceCases, proposeCases, watchCases,
 		sharedCases, sharedKeepCases, sharedLookCases, sharedQueueCases, sharedHandoffCases, convertCases, slotCases, abandonedCases, sharedFenceCases,
-		lookCases, keyCases, randomCases, nodeCases, recordCases, coreCases, coreModeCases,
+		tellCases, lookCases, keyCases, randomCases, nodeCases, recordCases, coreCases, coreModeCases,
 	} {
 		all = append(all, part...)
 	}

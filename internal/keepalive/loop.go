@@ -137,6 +137,13 @@ func (l *Loop) Remove(m Member) {
 	}
 }
 
+// Members returns the members of this moment.
+func (l *Loop) Members() []Member {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone([]Member(l.heap))
+}
+
 // Shut stops the loop for good and returns its members.
 func (l *Loop) Shut() []Member {
 	l.mu.Lock()
