@@ -31,7 +31,7 @@ type examination struct {
 	admitted []doctor.Finding // by server, with --admit
 }
 
-func (x *examination) say(l doctor.Level, node, check, format string, args ...any) {
+func (x *examination) say(l driver.Level, node, check, format string, args ...any) {
 	x.found = append(x.found, doctor.Finding{Level: l, Node: node, Check: check, Text: fmt.Sprintf(format, args...)})
 }
 
@@ -39,7 +39,7 @@ func (x *examination) say(l doctor.Level, node, check, format string, args ...an
 func (x *examination) all() *exit {
 	servers := x.l.store.Servers
 	if len(servers) == 0 {
-		return x.trial()
+		return x.whole()
 	}
 	votes, facts := x.ask()
 	need, voting, classes := len(servers)/2+1, 0, map[driver.Class]int{}
@@ -83,6 +83,29 @@ func (x *examination) all() *exit {
 		if end := x.trial(); unfit == nil {
 			return end
 		}
+	}
+	return unfit
+}
+
+// whole examines a store that its engine knows as a whole.
+func (x *examination) whole() *exit {
+	engine := x.l.store.Driver
+	if examiner, ok := engine.(driver.Examiner); ok {
+		ctx, cancel := asking()
+		defer cancel()
+		findings, err := examiner.Examine(ctx)
+		for _, f := range findings {
+			x.say(f.Level, "", f.Check, "%s", driver.Printable(f.Text))
+		}
+		if err != nil {
+			end := trouble(x.l.url, &hasp.Error{Op: "examine", Engine: x.l.Traits().Engine, Class: engine.Classify(err), Err: err})
+			x.say(doctor.Fail, "", "answers", "%s", end.message)
+			return end
+		}
+	}
+	unfit := x.failed()
+	if end := x.trial(); unfit == nil {
+		return end
 	}
 	return unfit
 }

@@ -7,24 +7,25 @@
 // Whatever a server says is hostile text: findings have it escaped.
 package doctor
 
-import "time"
+import (
+	"time"
 
-// Level is the severity of a finding.
-type Level string
+	"github.com/hasplock/hasp/driver"
+)
 
-// The levels.
+// The levels of a finding.
 const (
-	OK   Level = "ok"
-	Warn Level = "warn" // locks are granted, but less is promised than could be
-	Fail Level = "fail" // locks are not granted, or not safe
+	OK   = driver.LevelOK
+	Warn = driver.LevelWarn
+	Fail = driver.LevelFail
 )
 
 // Finding is the result of one check.
 type Finding struct {
-	Level Level  `json:"level"`
-	Node  string `json:"node,omitempty"` // the server's address; empty for the store as a whole
-	Check string `json:"check"`          // what was looked at, in a word
-	Text  string `json:"text"`           // what was found, and what to do about it
+	Level driver.Level `json:"level"`
+	Node  string       `json:"node,omitempty"` // the server's address; empty for the store as a whole
+	Check string       `json:"check"`          // what was looked at, in a word
+	Text  string       `json:"text"`           // what was found, and what to do about it
 
 	Left float64 `json:"left_seconds,omitempty"` // of a server that is held back
 }

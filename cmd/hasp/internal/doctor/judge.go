@@ -31,7 +31,7 @@ type judge struct {
 	all  []Finding
 }
 
-func (j *judge) say(l Level, check, format string, args ...any) {
+func (j *judge) say(l driver.Level, check, format string, args ...any) {
 	j.all = append(j.all, Finding{Level: l, Node: j.name, Check: check, Text: fmt.Sprintf(format, args...)})
 }
 
@@ -61,7 +61,7 @@ func Judge(name string, f Facts, v Vote, a Asked) []Finding {
 }
 
 // rights are what the user lacks.
-func (j *judge) rights(missing Level) {
+func (j *judge) rights(missing driver.Level) {
 	lacks := j.f.Missing
 	if j.f.Denied["INFO"] != nil && j.a.MaxTTL > 0 {
 		lacks = append(lacks, "+info")
@@ -81,7 +81,7 @@ func (j *judge) rights(missing Level) {
 	}
 }
 
-func (j *judge) vote(v Vote, missing Level) {
+func (j *judge) vote(v Vote, missing driver.Level) {
 	switch {
 	case v.Err != nil:
 		j.say(missing, "votes", "it does not say whether it votes: %s", Said(v.Err))

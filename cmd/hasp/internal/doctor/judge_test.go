@@ -53,7 +53,7 @@ func TestJudge(t *testing.T) {
 		record bool
 		enough bool
 		check  string
-		level  Level
+		level  driver.Level
 		text   string
 	}{
 		"silent":           {change: func(f *Facts) { f.Err = errors.New("\x1b[2Jno") }, check: "answers", level: Fail, text: `\x1b[2Jno`},

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/redis/go-redis/v9"
 )
@@ -124,7 +125,7 @@ func TestConfigurationOutlastsARestart(t *testing.T) {
 		done
 		exec "$0" "$CONF" "$@"`}, []string{"CONF=" + conf})
 	rdb := client(t, redis.Options{Addr: server.Addr()})
-	expect := func(level Level, part string) {
+	expect := func(level driver.Level, part string) {
 		t.Helper()
 		found := Judge("h:1", Look(t.Context(), rdb), Vote{Voting: true}, Asked{Command: func(s string) string { return s }})
 		i := slices.IndexFunc(found, func(f Finding) bool { return f.Check == "persistence" })
