@@ -54,9 +54,9 @@ func TestReleaseOfAnExpiredLeaseOnAFullServer(t *testing.T) {
 	w := newWorld(t, "--maxmemory-policy", "noeviction")
 	d := w.driver(nil)
 	a, b := ask("k"), ask("k")
-	a.TTL = 50 * time.Millisecond
 	w.grant(d, a)
 	hints := w.wait(d, b)
+	w.do("PEXPIRE", d.names("k").lock, 1)
 	w.gone(d.names("k").lock)
 	w.do("CONFIG", "SET", "maxmemory", 1)
 	if err := contend.Release(w.ctx, d, a); !errors.Is(err, driver.ErrNotHeld) {

@@ -97,7 +97,7 @@ func output(ctx context.Context, dir, name string, args ...string) ([]byte, erro
 	cmd.Stderr = &complaint
 	out, err := cmd.Output()
 	if err != nil {
-		return nil, fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, complaint.Bytes())
+		return out, fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, complaint.Bytes())
 	}
 	return out, nil
 }
