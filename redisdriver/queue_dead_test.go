@@ -239,6 +239,24 @@ func TestWakingAfterDeaths(t *testing.T) {
 	}
 }
 
+// The first in the queue that asks in the last millisecond of a lease, when PTTL says 0, asks
+// again after it; behind a key without an expiry it looks from time to time.
+func TestRefusalInTheLastMillisecond(t *testing.T) {
+	r := ask("k")
+	head := fmt.Sprintf("%s %016d %013d h", r.Owner, 7, 1763719200123)
+	for left, want := range map[int64]time.Duration{
+		0: time.Millisecond, 1: 2 * time.Millisecond, 40_000: 40_001 * time.Millisecond, -1: lookAfter,
+	} {
+		a, err := parseTry([]any{int64(0), value(r.Claim()), left, int64(0), head, int64(nextFound), ""})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := a.refusal(true).RetryIn; got != want {
+			t.Errorf("with %d ms left: RetryIn is %v, want %v", left, got, want)
+		}
+	}
+}
+
 // A hint to look later comes at that moment, and the last of several counts.
 func TestHintComesLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -209,9 +209,9 @@ func (a answer) looksAfterClaim() bool {
 // retryIn says when to try again without a hint. Only the first in the queue looks
 // after the holder; a waiter that gets no hints has to poll.
 func (a answer) retryIn(r driver.Result, hinted bool) time.Duration {
-	expiry := min(r.Left, math.MaxInt64-time.Millisecond) + time.Millisecond
-	if r.Left == 0 {
-		expiry = lookAfter // no expiry, or gone meanwhile
+	expiry := lookAfter
+	if a.left != forever { // 0: it ends within this millisecond
+		expiry = min(a.left, math.MaxInt64-time.Millisecond) + time.Millisecond
 	}
 	silent := r.Holder.Foreign || a.grant.state == 'm' || a.grant.state == 'M' || a.grant.owner != r.Holder.Owner
 	switch {
