@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"runtime"
 	"testing"
 )
 
@@ -21,22 +22,42 @@ const (
 )
 
 // Etcd starts an etcd of one member for the test, which listens on a free
-// loopback port and writes through to the disk, as it always does. It skips or
-// fails the test where etcd is missing, see Require.
-func Etcd(t testing.TB) *Server {
+// loopback port and writes through to the disk, as it always does. args are further
+// arguments. It skips or fails the test where etcd is missing, see Require.
+func Etcd(t testing.TB, args ...string) *Server {
 	t.Helper()
-	path := require(t, "etcd", binaries)
+	return etcd(t, require(t, "etcd", binaries), args)
+}
+
+// Etcd36 is Etcd with the version 3.6 that scripts/servers builds, whatever the system has. Its
+// name for Require is etcd36.
+func Etcd36(t testing.TB, args ...string) *Server {
+	t.Helper()
+	return etcd(t, etcd36(t), args)
+}
+
+// etcd36 is the path of etcd 3.6.
+func etcd36(t testing.TB) string {
+	t.Helper()
+	_, file, _, _ := runtime.Caller(0)
+	path := filepath.Join(filepath.Dir(file), "..", "..", ".bin", "etcd-3.6")
+	RequireFile(t, "etcd36", path)
+	return path
+}
+
+func etcd(t testing.TB, path string, args []string) *Server {
+	t.Helper()
 	return launch(t, spec{
 		path: path,
 		args: func(s *Server) []string {
 			url := "http://" + s.Addr()
 			const nowhere = "http://localhost:1" // there are no other members to find it
-			return []string{
+			return append([]string{
 				"--name", "one", "--data-dir", filepath.Join(s.dir, "data"),
 				"--listen-client-urls", url + ",unix://" + etcdSocket, "--advertise-client-urls", url,
 				"--listen-peer-urls", "unix://" + etcdPeers, "--initial-advertise-peer-urls", nowhere,
 				"--initial-cluster", "one=" + nowhere,
-			}
+			}, args...)
 		},
 		ready: healthyEtcd,
 		taken: "address already in use",

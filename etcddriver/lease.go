@@ -1,0 +1,302 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package etcddriver
+
+import (
+	"context"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+const (
+	// grantLimit bounds a LeaseGrant, which may outlive the request that began it: others
+	// wait for the same one.
+	grantLimit = 10 * time.Second
+	// maxTTL is a little less than the longest lease of etcd.
+	maxTTL = 8_900_000_000 * time.Second
+	// tombTTL is how long a released owner is remembered: no request is under way for longer.
+	tombTTL = 10 * time.Second
+	// memory is the least time for which the mark of a holder outlives its lease.
+	memory = 15 * time.Minute
+)
+
+// lease is a lease of etcd. The driver's mu guards it.
+type lease struct {
+	id    clientv3.LeaseID
+	asked time.Duration // the TTL that etcd was asked for
+	ttl   time.Duration // the one that it granted
+	sent  time.Time     // when the request was begun since which it lasts for ttl
+
+	members int  // how many owners have their keys on it, or may have them soon
+	strange bool // a request without an answer may have put a key on it
+	alone   bool // it was kept alive, so it takes no newcomers
+}
+
+// left is how long a lease lasts from an instant on, at least. A lease is used for some time
+// after it was granted, so drift between the clocks is allowed for.
+func (l *lease) left(now time.Time) time.Duration {
+	passed := max(elapsed(l.sent, now), 0)
+	return l.ttl - passed - passed/100
+}
+
+// elapsed is the larger of what two clocks show: the monotonic clock of Go stands still while
+// the machine sleeps, and the wall clock may be set back.
+func elapsed(from, to time.Time) time.Duration {
+	return max(to.Sub(from), to.Round(0).Sub(from.Round(0)))
+}
+
+// seconds rounds a TTL up to whole ones, as etcd counts them.
+func seconds(ttl time.Duration) time.Duration {
+	if ttl >= maxTTL {
+		return maxTTL
+	}
+	return (ttl + time.Second - 1).Truncate(time.Second)
+}
+
+// window is how much longer than asked for a lease lasts that newcomers share: for so long
+// after its grant it is good for them.
+const window = time.Second
+
+// markTTL is how long the lease of a mark lasts for a lease of ttl: a power of two in hours, at
+// least half an hour and an eighth longer than both.
+func markTTL(ttl time.Duration) time.Duration {
+	m := 2 * time.Hour
+	for m < maxTTL/2 && m < ttl+ttl/8+time.Hour {
+		m *= 2
+	}
+	if m < ttl+time.Hour {
+		return maxTTL + time.Hour
+	}
+	return m
+}
+
+// pool names the leases that newcomers share.
+type pool struct {
+	ttl   time.Duration
+	marks bool // they are for marks, and never kept alive
+}
+
+// pooled is the lease of a pool.
+type pooled struct {
+	lease    *lease
+	granting chan struct{} // closed when the LeaseGrant under way has ended; nil: there is none
+	err      error         // how the last one ended
+}
+
+// borrow returns a lease that lasts for need from now on, and counts one more member. Newcomers
+// share leases: a Try then costs no LeaseGrant, but one for each window.
+func (d *Driver) borrow(ctx context.Context, from pool, need time.Duration) (*lease, error) {
+	asked := false
+	for {
+		d.mu.Lock()
+		p := d.pool[from]
+		if p == nil {
+			p = &pooled{}
+			d.pool[from] = p
+		}
+		if l := p.lease; l != nil && !l.alone && l.left(time.Now()) >= need {
+			l.members++
+			d.mu.Unlock()
+			return l, nil
+		}
+		if asked && p.granting == nil && p.err != nil {
+			err := p.err
+			d.mu.Unlock()
+			return nil, err
+		}
+		wait := p.granting
+		if wait == nil {
+			wait = d.refill(p, from.ttl)
+		}
+		d.mu.Unlock()
+		asked = true
+		select {
+		case <-wait:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-d.life.Done():
+			return nil, d.life.Err()
+		}
+	}
+}
+
+// lend returns a lease for the key of a newcomer, or of a waiter.
+func (d *Driver) lend(ctx context.Context, ttl time.Duration) (*lease, error) {
+	ttl = min(ttl, maxTTL)
+	return d.borrow(ctx, pool{ttl: seconds(ttl) + window}, ttl)
+}
+
+// lendMark returns a lease for the mark of a holder. Nobody counts its members: it is not kept
+// alive, but replaced.
+func (d *Driver) lendMark(ctx context.Context, ttl time.Duration) (*lease, error) {
+	ttl = min(ttl, maxTTL)
+	l, err := d.borrow(ctx, pool{markTTL(ttl), true}, ttl+2*memory)
+	if err == nil {
+		d.giveBack(l, false)
+	}
+	return l, err
+}
+
+// refill begins a LeaseGrant for newcomers. d.mu is held.
+func (d *Driver) refill(p *pooled, ttl time.Duration) chan struct{} {
+	ended := make(chan struct{})
+	p.granting, p.err = ended, nil
+	d.goes(func() {
+		ctx, cancel := context.WithTimeout(d.life, grantLimit)
+		defer cancel()
+		l, err := d.grant(ctx, ttl)
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		p.granting, p.err = nil, err
+		if err == nil {
+			p.lease = l
+		}
+		close(ended)
+	})
+	return ended
+}
+
+// grant asks etcd for a lease.
+func (d *Driver) grant(ctx context.Context, ttl time.Duration) (*lease, error) {
+	sent := time.Now()
+	res, err := d.client.Grant(ctx, int64(ttl/time.Second))
+	if err != nil {
+		return nil, err
+	}
+	l := &lease{id: res.ID, asked: ttl, ttl: time.Duration(res.TTL) * time.Second, sent: sent}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.sweep(sent)
+	d.leases[l.id] = l
+	return l, nil
+}
+
+// sweep forgets what has expired. A record that does stand is found again by a Renew. d.mu is held.
+func (d *Driver) sweep(now time.Time) {
+	for id, r := range d.records {
+		if r.on.left(now) < -time.Minute {
+			d.forget(id)
+		}
+	}
+	for id, l := range d.leases {
+		if l.members == 0 && l.left(now) < -time.Minute {
+			delete(d.leases, id)
+		}
+	}
+}
+
+// giveBack ends a membership that no key came of. unknown: one may have.
+func (d *Driver) giveBack(l *lease, unknown bool) {
+	if l == nil {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	l.members--
+	l.strange = l.strange || unknown
+}
+
+// expired forgets a lease that etcd does not know, so that nobody borrows it again.
+func (d *Driver) expired(ls ...*lease) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, l := range ls {
+		if l != nil {
+			l.alone, l.ttl = true, min(l.ttl, 0)
+		}
+	}
+}
+
+// forget drops what is known of an owner. d.mu is held.
+func (d *Driver) forget(id driver.ID) {
+	if r := d.records[id]; r != nil {
+		r.on.members--
+		d.unguard(r)
+		delete(d.records, id)
+	}
+}
+
+// known returns a copy of what is known of an owner.
+func (d *Driver) known(id driver.ID) (r record, ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if known := d.records[id]; known != nil {
+		return *known, true
+	}
+	return r, false
+}
+
+// remaining is how long a lease of etcd lasts from an instant before this call on, at least;
+// of another's in whole seconds, 0 when it has expired.
+func (d *Driver) remaining(ctx context.Context, id clientv3.LeaseID, from time.Time) (time.Duration, error) {
+	d.mu.Lock()
+	if l := d.leases[id]; l != nil {
+		defer d.mu.Unlock()
+		return l.left(from), nil
+	}
+	d.mu.Unlock()
+	res, err := d.client.TimeToLive(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	return time.Duration(max(res.TTL, 0)) * time.Second, nil
+}
+
+// keepAlive prolongs a lease. etcd may answer for a lease that it has just revoked, so
+// that the keys on it are to be looked at afterwards.
+func (d *Driver) keepAlive(ctx context.Context, l *lease) error {
+	sent := time.Now()
+	res, err := d.client.KeepAliveOnce(ctx, l.id)
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if ttl := time.Duration(res.TTL) * time.Second; ttl >= l.ttl && sent.After(l.sent) {
+		l.sent = sent
+	}
+	return nil
+}
+
+// record is what this driver knows of an owner's key in etcd. The driver's mu guards it.
+type record struct {
+	own  entry  // as it was seen last
+	on   *lease // its key is on it; the record is a member
+	mark *lease // its mark is on it; nil: it has none
+	// unsure: a request to put the key on another lease had no answer, and may still come.
+	unsure bool
+	guard  context.CancelFunc // ends the watch of the own key; nil: there is none
+}
+
+// remember replaces what is known of an owner. The caller has counted the record among the
+// members of r.on.
+func (d *Driver) remember(id driver.ID, r *record) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.replace(id, r)
+}
+
+// replace is remember with d.mu held.
+func (d *Driver) replace(id driver.ID, r *record) {
+	if old := d.records[id]; old != nil {
+		old.on.members--
+		r.guard = old.guard
+		if old.own.class != r.own.class {
+			d.unguard(r) // it is another key now
+		}
+	}
+	r.own.lease = r.on.id
+	d.records[id] = r
+}
+
+// doubt notes that a request about an owner had no answer.
+func (d *Driver) doubt(id driver.ID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if r := d.records[id]; r != nil {
+		r.unsure = true
+	}
+}

@@ -1,0 +1,209 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package etcddriver
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+)
+
+// plan is what one pass of a Renew prolongs, and for whom.
+type plan struct {
+	now    time.Time
+	all    []*renewal
+	keep   map[*lease]bool              // to be kept alive
+	target map[time.Duration]*lease     // by TTL: the one that takes all
+	move   map[time.Duration][]*renewal // by TTL: those to move
+	remark []*renewal                   // those whose mark needs another lease
+}
+
+// plan decides which leases to keep alive, and who moves to which.
+func (d *Driver) plan(now time.Time, all []*renewal) *plan {
+	p := &plan{now: now, all: all, keep: make(map[*lease]bool), target: make(map[time.Duration]*lease), move: make(map[time.Duration][]*renewal)}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	named := make(map[*lease]int) // members that this Renew names
+	counted := make(map[*record]bool)
+	short := make(map[*lease][]*renewal)
+	for _, it := range all {
+		it.to, it.move, it.remark, it.counted, it.err = nil, false, nil, false, nil
+		rec := d.records[it.key]
+		if rec != nil && !counted[rec] {
+			named[rec.on]++
+			counted[rec] = true
+		}
+		if !it.known {
+			continue
+		}
+		on := d.leases[it.own.lease]
+		switch {
+		case on == nil || rec == nil || rec.on != on || it.force:
+			p.moves(it)
+		case on.left(now) >= it.need:
+			it.to = on
+		default:
+			short[on] = append(short[on], it)
+		}
+		if it.own.held() && leaves(it.own.class, it.own.limit) && (it.mark == nil || it.mark.left(now) < it.need+memory) {
+			p.remark = append(p.remark, it)
+		}
+	}
+	for l, items := range short {
+		for _, it := range items {
+			ttl := seconds(it.need)
+			if l.strange || named[l] < l.members || l.asked < ttl || l.asked > ttl+window || l.ttl == 0 {
+				p.moves(it)
+			} else if t := p.target[ttl]; t == nil || named[l] > named[t] {
+				p.target[ttl] = l
+			}
+		}
+	}
+	p.gather(short)
+	return p
+}
+
+// moves notes that a key is to be put on another lease.
+func (p *plan) moves(it *renewal) {
+	it.move = true
+	p.move[seconds(it.need)] = append(p.move[seconds(it.need)], it)
+}
+
+// gather has all that need one TTL share the lease with the most members, so that one is kept
+// alive and the others are left to expire.
+func (p *plan) gather(short map[*lease][]*renewal) {
+	for l, items := range short {
+		for _, it := range items {
+			switch {
+			case it.move:
+			case p.target[seconds(it.need)] == l:
+				it.to = l
+				p.keep[l], l.alone = true, true
+			default:
+				p.moves(it)
+			}
+		}
+	}
+}
+
+// prolong keeps leases alive, and asks for those that some move to.
+func (d *Driver) prolong(ctx context.Context, p *plan) {
+	var running sync.WaitGroup
+	var mu sync.Mutex
+	failed := make(map[*lease]error)
+	for l := range p.keep {
+		running.Go(func() {
+			err := d.keepAlive(ctx, l)
+			if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+				d.expired(l)
+				err = nil // the look at its keys says what became of them
+			}
+			mu.Lock()
+			failed[l] = err
+			mu.Unlock()
+		})
+	}
+	for ttl, items := range p.move {
+		running.Go(func() {
+			to, err := p.target[ttl], error(nil)
+			if to == nil {
+				to, err = d.grant(ctx, ttl)
+			}
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			for _, it := range items {
+				if it.err = err; err == nil {
+					to.alone, it.to, it.counted = true, to, true
+					to.members++
+				}
+			}
+		})
+	}
+	var marks *lease
+	if len(p.remark) > 0 {
+		longest := time.Duration(0)
+		for _, it := range p.remark {
+			longest = max(longest, it.need)
+		}
+		running.Go(func() { marks, _ = d.lendMark(ctx, longest) }) // without: the next renewal tries again
+	}
+	running.Wait()
+	for _, it := range p.remark {
+		it.remark = marks
+	}
+	for _, it := range p.all {
+		if it.to != nil && failed[it.to] != nil {
+			it.err = failed[it.to]
+		}
+	}
+}
+
+// unanswered notes that a transaction had no answer: the move may still come.
+func (d *Driver) unanswered(it *renewal) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if it.counted {
+		it.to.members--
+		it.to.strange = true
+		it.counted = false
+	}
+	if rec := d.records[it.key]; rec != nil && it.writes() {
+		rec.unsure = true
+	}
+}
+
+// stands takes what a look says of a key, and reports whether that is an answer: it is on the
+// lease that was prolonged, or it is gone. Else another pass knows more.
+func (d *Driver) stands(it *renewal, wrote bool) bool {
+	own := it.seen.find(it.id)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case own == nil || own.held() == it.r.Queue:
+		if it.uncount(); own == nil {
+			d.forget(it.key)
+		}
+		it.own, it.err = nil, nil // there is nothing to prolong, whatever became of the lease
+		return true
+	case it.err != nil:
+		it.uncount()
+		return true
+	case it.to == nil || own.lease != it.to.id || it.force && !(wrote && it.move):
+		it.uncount()
+		it.own, it.known = own, true
+		it.mark = d.markOf(it)
+		return false
+	}
+	it.own = own
+	rec := &record{own: *own, on: it.to, mark: it.mark}
+	if wrote && it.remark != nil {
+		rec.mark = it.remark
+	}
+	if !it.counted {
+		it.to.members++
+	}
+	it.counted = false
+	d.replace(it.key, rec)
+	return true
+}
+
+func (it *renewal) uncount() {
+	if it.counted {
+		it.to.members--
+		it.counted = false
+	}
+}
+
+// markOf is the lease of a holder's mark, nil when this driver does not know it. d.mu is held.
+func (d *Driver) markOf(it *renewal) *lease {
+	for _, m := range it.seen.marks {
+		if m.id == it.id {
+			return d.leases[m.lease]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,77 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package etcddriver
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/drivertest"
+	"github.com/hasplock/hasp/internal/testserver"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+)
+
+// TestSuite runs the suite on the engine, over the oldest and the newest etcd that are tested. Each
+// case has a prefix of its own.
+func TestSuite(t *testing.T) {
+	t.Parallel()
+	for name, start := range versions {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			drivertest.Run(t, harness(t, start(t, quick...)))
+		})
+	}
+}
+
+var versions = map[string]func(testing.TB, ...string) *testserver.Server{"3.4": testserver.Etcd, "3.6": testserver.Etcd36}
+
+// quick has leases of a second, and compacts nothing: see TestCompaction.
+var quick = []string{"--heartbeat-interval=50", "--election-timeout=500"}
+
+const quickElection = 500 * time.Millisecond
+
+func harness(t testing.TB, server *testserver.Server) drivertest.Harness {
+	admin := connect(t, server.Addr())
+	var stores atomic.Int64
+	return drivertest.Harness{Parallel: true, New: func(t testing.TB) drivertest.Store {
+		prefix := fmt.Sprintf("suite%d/", stores.Add(1))
+		return drivertest.Store{
+			Open: func() driver.Driver {
+				return New(connect(t, server.Addr()), &Options{Prefix: prefix, ElectionTimeout: quickElection})
+			},
+			Leftovers: func() []string { return everything(t, admin, prefix, true) },
+			Names:     func() []string { return everything(t, admin, prefix, false) },
+		}
+	}}
+}
+
+// connect returns a client that the test closes.
+func connect(t testing.TB, addrs ...string) *clientv3.Client {
+	t.Helper()
+	c, err := clientv3.New(clientv3.Config{Endpoints: addrs, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// everything lists the keys in etcd; or those that will not expire.
+func everything(t testing.TB, c *clientv3.Client, prefix string, permanent bool) (keys []string) {
+	t.Helper()
+	got, err := c.Get(t.Context(), prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kv := range got.Kvs {
+		if !permanent || kv.Lease == 0 {
+			keys = append(keys, string(kv.Key))
+		}
+	}
+	return keys
+}

@@ -1,0 +1,403 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package etcddriver
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+const (
+	// overtakes bounds how often a request is decided anew when others changed the key
+	// meanwhile. Each time somebody else was served.
+	overtakes = 64
+	// soon is when to look again at a lease that is about to end.
+	soon = 250 * time.Millisecond
+)
+
+// attempt is one Try.
+type attempt struct {
+	d *Driver
+	names
+	r     driver.TryRequest
+	start time.Time
+	class byte // of the key that it wants
+	many  int  // fences
+
+	lease, place, mark *lease // borrowed, for the key of a holder, of a waiter, and for the mark
+}
+
+// Try implements [driver.Driver].
+func (d *Driver) Try(ctx context.Context, r driver.TryRequest) (driver.Result, error) {
+	if err := d.valid(r.Check()); err != nil {
+		return driver.Result{}, err
+	}
+	if r.Mode == driver.Exclusive {
+		r.Limit = 0
+	}
+	a := &attempt{d: d, names: d.names(r.ID()), r: r, start: time.Now(), class: classOfMode(r.Claim), many: min(max(r.Fences, 1), turns)}
+	res, err := a.try(ctx)
+	d.giveBack(a.lease, err != nil && !driver.IsNotSent(err))
+	d.giveBack(a.place, err != nil && !driver.IsNotSent(err))
+	return res, err
+}
+
+func classOfMode(c driver.Claim) byte {
+	switch {
+	case c.Mode == driver.Exclusive:
+		return writes
+	case c.Limit > 0:
+		return slotted
+	}
+	return reads
+}
+
+func (a *attempt) try(ctx context.Context) (driver.Result, error) {
+	for anew := 0; ; anew++ {
+		if err := errors.Join(ctx.Err(), a.borrow(ctx)); err != nil {
+			if anew > 0 {
+				return driver.Result{}, err
+			}
+			return driver.Result{}, driver.NotSent(err) // at most a lease, which expires
+		}
+		res, err := a.decide(ctx)
+		if !errors.Is(err, rpctypes.ErrLeaseNotFound) || anew == 2 {
+			return res, err
+		}
+		// This process stood still, and nothing was written: with other leases, then.
+		a.d.expired(a.lease, a.place, a.mark)
+		a.d.giveBack(a.lease, false)
+		a.d.giveBack(a.place, false)
+		a.lease, a.place, a.mark = nil, nil, nil
+	}
+}
+
+// borrow makes sure of the leases that the request may need.
+func (a *attempt) borrow(ctx context.Context) (err error) {
+	if a.lease, err = a.d.lend(ctx, a.r.TTL); err != nil {
+		return err
+	}
+	if leaves(a.class, 0) || a.r.Convert && a.r.Limit > 0 {
+		if a.mark, err = a.d.lendMark(ctx, a.r.TTL); err != nil {
+			return err
+		}
+	}
+	if a.r.Queue && !a.r.Convert {
+		a.place, err = a.d.lend(ctx, a.r.Patience)
+	}
+	return err
+}
+
+// decide asks until nobody changed the key between the look at it and the grant.
+func (a *attempt) decide(ctx context.Context) (driver.Result, error) {
+	for range overtakes {
+		res, done, err := a.open(ctx)
+		if done || err != nil {
+			return res, err
+		}
+	}
+	return driver.Result{}, errOvertaken
+}
+
+// open is the first transaction: it grants a key that can be granted without a closer look,
+// else joins the queue and reads all that etcd has of the lock. done is false when the
+// request is to be decided anew.
+func (a *attempt) open(ctx context.Context) (res driver.Result, done bool, err error) {
+	rec, known := a.d.known(a.r.ID())
+	var cmps []clientv3.Cmp
+	switch {
+	case a.r.Convert, known && rec.own.held(): // no grant: a look
+	case known && rec.own.class == a.class:
+		cmps = a.claims(rec)
+	case !known:
+		cmps = a.free()
+	}
+	txn := a.d.client.Txn(ctx)
+	if len(cmps) > 0 {
+		txn = txn.If(cmps...).Then(a.puts(stored{state: holds, limit: a.r.Limit, many: a.many, label: a.r.Label}, false)...).Else(a.joins()...)
+	} else {
+		txn = txn.Then(a.joins()...)
+	}
+	got, err := txn.Commit()
+	switch {
+	case err != nil:
+		return res, false, err
+	case len(cmps) > 0 && got.Succeeded:
+		at := got.Header.Revision
+		if known {
+			at = rec.own.at
+		}
+		return a.granted(&entry{stored: stored{state: holds, limit: a.r.Limit, many: a.many}, class: a.class, at: at, mod: got.Header.Revision}), true, nil
+	}
+	n := len(got.Responses)
+	v, err := a.d.look(got.Header.Revision, got.Responses[n-1].GetResponseRange().Kvs)
+	if err != nil {
+		return res, false, err
+	}
+	if got.Responses[0].GetResponseTxn().GetSucceeded() {
+		a.joined(v.find(a.id))
+	}
+	if got.Responses[n-2].GetResponseRange().Count > 0 {
+		res = a.refuse(ctx, v, nil)
+		res.Why = driver.Released
+		return res, true, nil
+	}
+	return a.consider(ctx, v)
+}
+
+// free are the conditions under which a newcomer may have the key without a closer look.
+func (a *attempt) free() []clientv3.Cmp {
+	if a.class != reads {
+		return []clientv3.Cmp{none(a.from(converted), a.to(writes)), none(a.name(released), "")}
+	}
+	return []clientv3.Cmp{
+		none(a.from(slotted), a.to(writes)), none(a.name(reads), ""), none(a.name(converted), ""), none(a.name(released), ""),
+	}
+}
+
+// claims are the conditions under which a waiter may have the key without a closer look. A
+// holder that converted is before everybody, though its key is a later one.
+func (a *attempt) claims(rec record) []clientv3.Cmp {
+	own := clientv3.Compare(clientv3.ModRevision(a.name(a.class)), "=", rec.own.mod)
+	switch a.class {
+	case writes:
+		first := clientv3.Compare(clientv3.CreateRevision(a.from(reads)), ">", rec.own.at-1).WithRange(a.to(writes))
+		return []clientv3.Cmp{own, first, none(a.from(converted), a.to(converted)), none(a.from(unfinished), a.to(unfinished))}
+	case reads:
+		return []clientv3.Cmp{own, none(a.from(slotted), a.to(writes))}
+	}
+	return nil
+}
+
+// none says that no key is in a range; of an empty end, that there is no such key.
+func none(key, end string) clientv3.Cmp {
+	c := clientv3.Compare(clientv3.CreateRevision(key), "=", 0)
+	if end != "" {
+		c = c.WithRange(end)
+	}
+	return c
+}
+
+// puts writes the key of a holder, and its mark.
+func (a *attempt) puts(s stored, marked bool) []clientv3.Op {
+	s.marked = marked
+	ops := []clientv3.Op{clientv3.OpPut(a.name(a.class), s.String(), clientv3.WithLease(a.lease.id))}
+	if a.mark != nil {
+		ops = append(ops, clientv3.OpPut(a.name(unfinished), markOf(marked), clientv3.WithLease(a.mark.id)))
+	}
+	return ops
+}
+
+func markOf(marked bool) string {
+	if marked {
+		return markTaken
+	}
+	return markFresh
+}
+
+// joins puts a newcomer in the queue, and reads whether it was released, and the lock.
+func (a *attempt) joins() (ops []clientv3.Op) {
+	if a.place != nil {
+		place := stored{state: waits, limit: a.r.Limit, many: 1, label: a.r.Label}
+		ops = append(ops, clientv3.OpTxn(
+			[]clientv3.Cmp{none(a.name(converted), ""), none(a.name(reads), ""), none(a.name(slotted), ""), none(a.name(writes), ""), none(a.name(released), "")},
+			[]clientv3.Op{clientv3.OpPut(a.name(a.class), place.String(), clientv3.WithLease(a.place.id))}, nil))
+	}
+	return append(ops, clientv3.OpGet(a.name(released), clientv3.WithCountOnly()), a.lists())
+}
+
+// lists reads all entries and marks of a lock.
+func (n names) lists() clientv3.Op {
+	return clientv3.OpGet(n.from(converted), clientv3.WithRange(n.to(writes)))
+}
+
+// joined notes that the place is there.
+func (a *attempt) joined(own *entry) {
+	a.d.remember(a.r.ID(), &record{own: *own, on: a.place})
+	a.place = nil
+}
+
+// consider decides by what the lock looks like.
+func (a *attempt) consider(ctx context.Context, v *view) (res driver.Result, done bool, err error) {
+	i := v.index(a.id)
+	if i < 0 {
+		if a.r.Convert || !admits(v.entries, a.r.Mode, a.r.Limit) {
+			return a.refuse(ctx, v, nil), !a.r.Queue || a.r.Convert, nil
+		}
+		return a.grant(ctx, v, nil)
+	}
+	switch own := v.entries[i]; {
+	case own.held() && a.r.Convert && own.fence() >= a.r.Fence:
+		return a.convert(ctx, v, own)
+	case own.held() && !a.r.Convert && own.mode() == a.r.Mode:
+		return a.standing(ctx, own)
+	case own.held(), a.r.Convert:
+		return a.refuse(ctx, v, nil), true, nil
+	case own.class == a.class && v.admitted(i):
+		return a.grant(ctx, v, own)
+	case a.r.Queue:
+		if done, err = a.keeps(ctx, own); !done || err != nil {
+			return res, false, err
+		}
+		return a.refuse(ctx, v, own), true, nil
+	}
+	return a.refuse(ctx, v, nil), true, nil
+}
+
+// grant grants the key to one that is admitted: to a waiter with its key, or to a newcomer if
+// nobody came since.
+func (a *attempt) grant(ctx context.Context, v *view, own *entry) (res driver.Result, done bool, err error) {
+	e := &entry{stored: stored{state: holds, limit: a.r.Limit, many: a.many, label: a.r.Label}, class: a.class}
+	var cmps []clientv3.Cmp
+	unchanged := func(end string) clientv3.Cmp {
+		return clientv3.Compare(clientv3.ModRevision(a.from(converted)), "<", v.rev+1).WithRange(end)
+	}
+	if own != nil {
+		e.limit, e.at = own.limit, own.at
+		cmps = append(cmps, clientv3.Compare(clientv3.ModRevision(a.name(a.class)), "=", own.mod))
+	} else {
+		cmps = append(cmps, unchanged(a.to(writes)), none(a.name(released), ""))
+	}
+	if e.limit > 0 {
+		e.slot = v.slot()
+		cmps = append(cmps, unchanged(a.to(slotted)))
+	}
+	orphans := v.orphans()
+	e.marked = len(orphans) > 0
+	ops := a.puts(e.stored, e.marked)
+	if a.mark != nil { // it takes the marks over
+		for _, m := range orphans[:min(len(orphans), 32)] {
+			other := names{a.root, m.id}
+			cmps = append(cmps, clientv3.Compare(clientv3.CreateRevision(other.name(unfinished)), "=", m.create))
+			if m.id != a.id {
+				ops = append(ops, clientv3.OpDelete(other.name(unfinished)))
+			}
+		}
+	}
+	got, err := a.d.client.Txn(ctx).If(cmps...).Then(ops...).Commit()
+	if err != nil || !got.Succeeded {
+		return res, false, err
+	}
+	if e.mod = got.Header.Revision; own == nil {
+		e.at = e.mod
+	}
+	return a.granted(e), true, nil
+}
+
+// granted notes a grant on the borrowed leases.
+func (a *attempt) granted(e *entry) driver.Result {
+	res := driver.Result{Granted: true, Fence: e.fence(), Fences: e.many, TTL: a.left(), Slot: e.slot, Abandoned: e.marked}
+	a.d.remember(a.r.ID(), &record{own: *e, on: a.lease, mark: a.mark})
+	a.lease = nil
+	a.d.unfollow(a.r.ID())
+	return res
+}
+
+// left is how long the lease for a holder lasts from the start of the call.
+func (a *attempt) left() time.Duration {
+	a.d.mu.Lock()
+	defer a.d.mu.Unlock()
+	return a.lease.left(a.start)
+}
+
+// standing answers a holder that asks again.
+func (a *attempt) standing(ctx context.Context, own *entry) (res driver.Result, done bool, err error) {
+	left, done, err := a.lasts(ctx, own, driver.RenewRequest{Claim: a.r.Claim, TTL: a.r.TTL})
+	return driver.Result{Granted: true, Fence: own.fence(), Fences: 1, TTL: left, Slot: own.slot, Abandoned: own.marked}, done, err
+}
+
+// keeps makes the place last for its patience.
+func (a *attempt) keeps(ctx context.Context, own *entry) (done bool, err error) {
+	_, done, err = a.lasts(ctx, own, driver.RenewRequest{Claim: a.r.Claim, Queue: true, Patience: a.r.Patience})
+	return done, err
+}
+
+// lasts makes an owner's key last for as long as r says. done is false when the key is gone.
+func (a *attempt) lasts(ctx context.Context, own *entry, r driver.RenewRequest) (left time.Duration, done bool, err error) {
+	rec, known := a.d.known(a.r.ID())
+	if !known || !rec.unsure {
+		left, err = a.d.remaining(ctx, own.lease, a.start)
+		if err != nil || left >= min(span(r), maxTTL) {
+			return left, err == nil, err
+		}
+	}
+	answer := driver.Renewal{Err: ctx.Err()}
+	a.d.Renew(ctx, []driver.RenewRequest{r}, func(_ int, got driver.Renewal) { answer = got })
+	if errors.Is(answer.Err, driver.ErrNotHeld) {
+		return 0, false, nil
+	}
+	return answer.TTL, answer.Err == nil, answer.Err
+}
+
+// convert makes a holder share the key. It keeps its position, and so its fence.
+func (a *attempt) convert(ctx context.Context, v *view, own *entry) (res driver.Result, done bool, err error) {
+	if own.class != writes {
+		return a.standing(ctx, own)
+	}
+	left, err := a.d.remaining(ctx, own.lease, a.start)
+	if err != nil {
+		return res, false, err
+	}
+	to := own.lease
+	if left < min(a.r.TTL, maxTTL) {
+		to, left = a.lease.id, a.left()
+	}
+	a.d.guardless(a.r.ID()) // its key goes, and the lease stays
+	s := stored{state: holds, limit: a.r.Limit, many: own.many, rev: own.at, label: a.r.Label}
+	ops := []clientv3.Op{clientv3.OpDelete(a.name(writes)), clientv3.OpPut(a.name(converted), s.String(), clientv3.WithLease(to))}
+	if a.r.Limit > 0 {
+		ops = append(ops, clientv3.OpPut(a.name(unfinished), markFresh, clientv3.WithLease(a.mark.id)))
+	} else {
+		ops = append(ops, clientv3.OpDelete(a.name(unfinished))) // as a reader, it has finished
+	}
+	got, err := a.d.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(a.name(writes)), "=", own.mod)).Then(ops...).Commit()
+	if err != nil || !got.Succeeded {
+		return res, false, err
+	}
+	a.turned(&entry{stored: s, class: converted, id: a.id, at: own.at, mod: got.Header.Revision, lease: to})
+	return driver.Result{Granted: true, Fence: own.fence(), Fences: 1, TTL: left}, true, nil
+}
+
+// turned notes a conversion. Of a key on another driver's lease nothing is known: a Renew
+// looks.
+func (a *attempt) turned(e *entry) {
+	a.d.mu.Lock()
+	defer a.d.mu.Unlock()
+	l := a.d.leases[e.lease]
+	if l == nil {
+		a.d.forget(a.r.ID())
+		return
+	}
+	if l == a.lease {
+		a.lease = nil // its membership is the record's
+	} else {
+		l.members++
+	}
+	a.d.replace(a.r.ID(), &record{own: *e, on: l, mark: a.mark})
+}
+
+// refuse describes what is in the way. own is its place, nil when it has none.
+func (a *attempt) refuse(ctx context.Context, v *view, own *entry) driver.Result {
+	i := len(v.entries)
+	if own != nil {
+		i = v.index(a.id)
+	}
+	res := driver.Result{Why: driver.Held, Ahead: v.ahead(i)}
+	if hs := v.holders(); len(hs) > 0 {
+		res.Holder = hs[0].holder()
+	}
+	if own != nil {
+		a.d.follow(a.r.ID(), v, own)
+		if res.Ahead == 0 {
+			res.RetryIn = a.d.opens(ctx, v, own)
+			res.Left = res.RetryIn
+		}
+	}
+	return res
+}

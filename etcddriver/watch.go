@@ -1,0 +1,288 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package etcddriver
+
+import (
+	"context"
+	"strings"
+
+	"github.com/hasplock/hasp/driver"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// guards is how many own keys are watched, so that a loss is told at once. Of more, renewals
+// tell.
+const guards = 1000
+
+// waiter is an owner that somebody watches for.
+type waiter struct {
+	hints map[chan struct{}]bool
+	what  string             // what is watched in etcd for it; empty: nothing
+	end   context.CancelFunc // of that watch
+}
+
+// Watch implements [driver.Driver].
+//
+// What an owner waits for follows from its place: the watch in etcd begins with the answer
+// that put it there, from that revision on, so that nothing is missed.
+func (d *Driver) Watch(ctx context.Context, c driver.Claim) (<-chan struct{}, error) {
+	if err := d.valid(c.Check()); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	id, ch := c.ID(), make(chan struct{}, 1)
+	d.mu.Lock()
+	w := d.waiters[id]
+	if w == nil {
+		w = &waiter{hints: make(map[chan struct{}]bool)}
+		d.waiters[id] = w
+	}
+	w.hints[ch] = true
+	rec := d.records[id]
+	waits := rec != nil && !rec.own.held()
+	d.mu.Unlock()
+	context.AfterFunc(ctx, func() { d.leave(id, ch) })
+	if !waits {
+		return ch, nil
+	}
+	n := d.names(id) // it had a place before it watched
+	got, err := d.client.Get(ctx, n.from(converted), clientv3.WithRange(n.to(writes)))
+	if err != nil {
+		return nil, err
+	}
+	v, err := d.look(got.Header.Revision, got.Kvs)
+	if err != nil {
+		return nil, err
+	}
+	if own := v.find(n.id); own != nil && !own.held() {
+		d.follow(id, v, own)
+	}
+	return ch, nil
+}
+
+// leave ends one Watch.
+func (d *Driver) leave(id driver.ID, ch chan struct{}) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	w := d.waiters[id]
+	if w == nil {
+		return
+	}
+	if delete(w.hints, ch); len(w.hints) == 0 {
+		w.stop()
+		delete(d.waiters, id)
+	}
+}
+
+func (w *waiter) stop() {
+	if w.what = ""; w.end != nil {
+		w.end()
+		w.end = nil
+	}
+}
+
+// unfollow ends what is watched for an owner that has the key, or left.
+func (d *Driver) unfollow(id driver.ID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if w := d.waiters[id]; w != nil {
+		w.stop()
+	}
+}
+
+// hint has an owner try again.
+func (d *Driver) hint(id driver.ID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if w := d.waiters[id]; w != nil {
+		for ch := range w.hints {
+			select {
+			case ch <- struct{}{}:
+			default: // one that it has not looked at yet says the same
+			}
+		}
+	}
+}
+
+// follow watches what a waiter waits for: the last one before it that it cannot be beside, or,
+// where limits count, all that are before it.
+func (d *Driver) follow(id driver.ID, v *view, own *entry) {
+	before := v.entries[:v.index(own.id)]
+	n := names{root: d.root(id.Key)}
+	limits := own.limit > 0
+	var last *entry
+	for _, e := range before {
+		limits = limits || e.limit > 0
+		if own.mode() == driver.Exclusive || e.mode() == driver.Exclusive {
+			last = e
+		}
+	}
+	if own.mode() == driver.Exclusive {
+		limits = false
+	}
+	what, end := "", ""
+	switch {
+	case limits && !admits(before, own.mode(), own.limit):
+		what, end = n.from(converted), n.to(writes)
+	case !limits && last != nil:
+		n.id = last.id
+		what = n.name(last.class)
+	default:
+		d.hint(id) // nothing is in its way
+		return
+	}
+	d.watch(id, v, own, what, end)
+}
+
+// watch begins a watch for a waiter, unless it is the one that there is.
+func (d *Driver) watch(id driver.ID, v *view, own *entry, what, end string) {
+	same := what
+	room := func(string) bool { return true }
+	if end != "" {
+		before := v.entries[:v.index(own.id)]
+		for _, e := range before {
+			same += e.id
+		}
+		room = d.room(before, own)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	w := d.waiters[id]
+	if w == nil || w.what == same || d.life.Err() != nil {
+		return
+	}
+	w.stop()
+	ctx, cancel := context.WithCancel(d.life)
+	w.what, w.end = same, cancel
+	d.goes(func() {
+		defer cancel()
+		told := d.hear(ctx, what, end, v.rev+1, room)
+		d.mu.Lock()
+		if now := d.waiters[id]; now == w && w.what == same && ctx.Err() == nil {
+			w.what = "" // the next answer begins another one
+		}
+		d.mu.Unlock()
+		if told {
+			d.hint(id)
+		}
+	})
+}
+
+// room returns a function that is told the keys that go, and reports when there is room for
+// own. Who leaves the queue makes room as a holder does.
+func (d *Driver) room(before []*entry, own *entry) func(string) bool {
+	before = append([]*entry(nil), before...)
+	return func(gone string) bool {
+		_, _, id, _ := d.split(gone)
+		for i, e := range before {
+			if e.id == id {
+				before = append(before[:i], before[i+1:]...)
+				break
+			}
+		}
+		return admits(before, own.mode(), own.limit)
+	}
+}
+
+// hear waits until a key that is watched from a revision on goes, and enough says that this is
+// what was waited for. It is true also when events may have been missed: the revision was compacted,
+// or the watch ended after it had begun. What cannot be watched at all is no news.
+func (d *Driver) hear(ctx context.Context, key, end string, rev int64, enough func(string) bool) bool {
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	defer cancel()
+	opts := []clientv3.OpOption{clientv3.WithRev(rev), clientv3.WithFilterPut(), clientv3.WithCreatedNotify()}
+	if end != "" {
+		opts = append(opts, clientv3.WithRange(end))
+	}
+	begun := false
+	for res := range d.client.Watch(ctx, key, opts...) {
+		begun = begun || res.Created
+		if res.CompactRevision != 0 {
+			return true
+		}
+		for _, ev := range res.Events {
+			if ev.Type == clientv3.EventTypeDelete && enough(string(ev.Kv.Key)) {
+				return true
+			}
+		}
+	}
+	return begun && ctx.Err() == nil
+}
+
+// attend watches the own key of an owner from a revision on: what a holder loses is told, and a
+// waiter whose place is gone gets a hint.
+func (d *Driver) attend(id driver.ID, rev int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	rec := d.records[id]
+	if rec == nil || rec.guard != nil || d.guarded >= guards || d.life.Err() != nil {
+		return
+	}
+	if rec.own.held() && d.lost == nil || !rec.own.held() && d.waiters[id] == nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(d.life)
+	rec.guard = cancel
+	d.guarded++
+	n := d.names(id)
+	key := n.name(rec.own.class)
+	d.goes(func() {
+		defer cancel()
+		if d.hear(ctx, key, "", rev+1, func(string) bool { return true }) && ctx.Err() == nil {
+			d.gone(ctx, id, n)
+		}
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if rec := d.records[id]; rec != nil && ctx.Err() == nil {
+			d.unguard(rec) // the next renewal watches again
+		}
+	})
+}
+
+// gone looks what became of an owner whose key seems to be gone: another process may have
+// converted the lease.
+func (d *Driver) gone(ctx context.Context, id driver.ID, n names) {
+	got, err := d.client.Get(ctx, n.from(converted), clientv3.WithRange(n.to(writes)), clientv3.WithKeysOnly())
+	if err != nil {
+		return // a renewal will say it
+	}
+	for _, kv := range got.Kvs {
+		if name := string(kv.Key); strings.HasSuffix(name, bar+n.id) && name != n.name(unfinished) {
+			return
+		}
+	}
+	d.mu.Lock()
+	rec, lost := d.records[id], d.lost
+	if rec == nil || ctx.Err() != nil { // released meanwhile
+		d.mu.Unlock()
+		return
+	}
+	held, fence := rec.own.held(), rec.own.fence()
+	d.forget(id)
+	d.mu.Unlock()
+	d.hint(id)
+	if held && lost != nil && d.life.Err() == nil {
+		lost(id, fence)
+	}
+}
+
+// unguard ends the watch of an own key. d.mu is held.
+func (d *Driver) unguard(r *record) {
+	if r.guard != nil {
+		r.guard()
+		r.guard = nil
+		d.guarded--
+	}
+}
+
+// guardless is unguard before this driver itself deletes the key.
+func (d *Driver) guardless(id driver.ID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if r := d.records[id]; r != nil {
+		d.unguard(r)
+	}
+}
