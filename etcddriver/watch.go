@@ -6,6 +6,7 @@ package etcddriver
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/hasplock/hasp/driver"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -191,14 +192,14 @@ func (d *Driver) room(before []*entry, own *entry) func(string) bool {
 // what was waited for. It is true also when events may have been missed: the revision was compacted,
 // or the watch ended after it had begun. What cannot be watched at all is no news.
 func (d *Driver) hear(ctx context.Context, key, end string, rev int64, enough func(string) bool) bool {
-	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
-	defer cancel()
 	opts := []clientv3.OpOption{clientv3.WithRev(rev), clientv3.WithFilterPut(), clientv3.WithCreatedNotify()}
 	if end != "" {
 		opts = append(opts, clientv3.WithRange(end))
 	}
+	events, cancel := d.events(ctx, key, opts)
+	defer cancel()
 	begun := false
-	for res := range d.client.Watch(ctx, key, opts...) {
+	for res := range events {
 		begun = begun || res.Created
 		if res.CompactRevision != 0 {
 			return true
@@ -210,6 +211,23 @@ func (d *Driver) hear(ctx context.Context, key, end string, rev int64, enough fu
 		}
 	}
 	return begun && ctx.Err() == nil
+}
+
+// events begins a watch, which ends with ctx. The client would leave its stream open for ever if the
+// first watch on it was cancelled before etcd has begun it: so that is waited for, for a moment.
+func (d *Driver) events(ctx context.Context, key string, opts []clientv3.OpOption) (clientv3.WatchChan, context.CancelFunc) {
+	watch, cancel := context.WithCancel(clientv3.WithRequireLeader(context.WithoutCancel(ctx)))
+	begun := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		select {
+		case <-begun:
+		case <-time.After(closeTime / 2):
+		}
+		cancel()
+	})
+	ch := d.client.Watch(watch, key, opts...)
+	close(begun)
+	return ch, func() { stop(); cancel() }
 }
 
 // attend watches the own key of an owner from a revision on: what a holder loses is told, and a
