@@ -82,7 +82,7 @@ func (d *Driver) Inspect(ctx context.Context, key string) (driver.Info, error) {
 		return driver.Info{}, err
 	}
 	info, err := v.info(ctx, key, d.lefts(), true)
-	info.ByHand = []string{"etcdctl get --prefix " + strconv.Quote(n.root)}
+	info.ByHand = []string{"get --prefix " + strconv.Quote(n.root)}
 	return info, err
 }
 

@@ -40,6 +40,14 @@ func TestScriptsRedis(t *testing.T) {
 	})
 }
 
+func TestScriptsEtcd(t *testing.T) {
+	t.Parallel()
+	server := testserver.Etcd(t)
+	runScripts(t, []string{"testdata/script", "testdata/etcd"}, func(work string) string {
+		return "etcd://" + server.Addr() + "?prefix=" + filepath.Base(work) + "/"
+	})
+}
+
 func TestScriptsRedlock(t *testing.T) {
 	t.Parallel()
 	url := redlock(t, "?max-ttl=2h")

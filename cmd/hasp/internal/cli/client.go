@@ -61,6 +61,9 @@ func open(text string, given bool, o hasp.Options) (*locks, error) {
 	}
 	s, err := u.Open()
 	if err != nil {
+		if errors.As(err, new(*hasp.Error)) { // it was asked, and says why not
+			return nil, trouble(u, err)
+		}
 		return nil, badConfig(err)
 	}
 	o.StateDir = store.StateDir()

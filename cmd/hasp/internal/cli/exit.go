@@ -75,6 +75,9 @@ func trouble(u *store.URL, err error) *exit {
 			return &exit{code: exitUnreachable, verdict: "unreachable", message: fmt.Sprintf("%s cannot be used now: %s", on, said)}
 		}
 	}
+	if why := u.Unreachable(); why != nil {
+		said += " (" + plain.Error(why) + ")"
+	}
 	switch class {
 	case hasp.ClassDenied:
 		return &exit{code: exitDenied, verdict: "denied",

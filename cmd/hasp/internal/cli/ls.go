@@ -7,9 +7,11 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"slices"
 	"strconv"
 	"text/tabwriter"
@@ -97,13 +99,31 @@ func list(cmd *cobra.Command, store *storeFlag, asJSON bool, prefix string) erro
 	return nil
 }
 
-// all returns the keys that start with prefix, sorted.
+// all returns the keys that start with prefix, sorted. A store of which nothing is heard
+// for askLimit is silent, unless it may have to search for longer.
 func (l *locks) all(ctx context.Context, prefix string) ([]hasp.Info, error) {
+	if !l.store.Searches {
+		within, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		silence := time.AfterFunc(askLimit, func() { cancel(os.ErrDeadlineExceeded) })
+		defer silence.Stop()
+		infos, err := l.collect(within, prefix, func() { silence.Reset(askLimit) })
+		if err != nil && errors.Is(context.Cause(within), os.ErrDeadlineExceeded) {
+			err = &hasp.Error{Op: "list", Engine: l.Traits().Engine, Class: hasp.ClassUnreachable, Err: fmt.Errorf("no answer within %v", askLimit)}
+		}
+		return infos, err
+	}
+	return l.collect(ctx, prefix, func() {})
+}
+
+// collect returns the keys that start with prefix, sorted; heard is called for each.
+func (l *locks) collect(ctx context.Context, prefix string, heard func()) ([]hasp.Info, error) {
 	seen := map[string]hasp.Info{}
 	for info, err := range l.List(ctx, prefix) {
 		if err != nil {
 			return nil, err
 		}
+		heard()
 		seen[info.Key] = info // the store may name one twice
 	}
 	return slices.SortedFunc(maps.Values(seen), func(a, b hasp.Info) int { return cmp.Compare(a.Key, b.Key) }), nil

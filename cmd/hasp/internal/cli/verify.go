@@ -86,7 +86,7 @@ func newVerify() *cobra.Command {
 	f.Var(&t.for_, "for", "how long clients are killed and stopped, at most 10m")
 	f.IntVar(&t.clients, "clients", 6, "`N` processes that want the keys, 2 to 64")
 	f.IntVar(&t.keys, "keys", 2, "`N` keys that they want, 1 to 64")
-	f.Var(&t.ttl, "ttl", "of the leases, at most a third of --for (default 1s)")
+	f.Var(&t.ttl, "ttl", "of the leases, at most a third of --for (default 1s, or the least that the store has)")
 	f.Var(&t.seed, "seed", "of an earlier run, for the same faults at the same moments")
 	f.VarP(&t.output, "output", "o", "lines, or an object")
 	complete(cmd, "output", t.output.among)
@@ -124,7 +124,7 @@ func (t *trial) check(l *locks) error {
 		return usage("--keys is %d: it is 1 to %d", t.keys, verifyKeys)
 	}
 	if !t.ttl.set {
-		t.ttl.d = verifyTTL // no store refuses that
+		t.ttl.d = max(verifyTTL, l.Traits().MinTTL)
 	}
 	if err := checkTTL(l, t.ttl.d); err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -160,14 +161,20 @@ var envTLS = map[string]string{
 // environment.
 type tlsFiles map[string]string
 
-// tlsFiles are the parameters that are in force; none without TLS.
-func (r *redisServers) tlsFiles() tlsFiles {
-	all := tlsFiles{}
-	if r.nodes[0].TLSConfig == nil {
-		return all
+// take takes the parameters of TLS out of a URL's.
+func (t tlsFiles) take(values url.Values) {
+	for name := range envTLS {
+		if values.Has(name) {
+			t[name] = values.Get(name)
+		}
 	}
+}
+
+// inForce are the parameters of a URL, and those that the environment adds.
+func (t tlsFiles) inForce() tlsFiles {
+	all := tlsFiles{}
 	for name, variable := range envTLS {
-		value, has := r.tls[name]
+		value, has := t[name]
 		if !has {
 			value = os.Getenv(variable)
 		}

@@ -46,12 +46,17 @@ func address(text string) string {
 			return ""
 		}
 	}
-	if host == "" || !isPort(port) || net.ParseIP(host) == nil && strings.ContainsFunc(host, func(c rune) bool {
-		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '.' && c != '_'
-	}) {
+	if !isHost(host) || !isPort(port) {
 		return ""
 	}
 	return net.JoinHostPort(host, port)
+}
+
+// isHost says whether a text is an address or may be a name.
+func isHost(text string) bool {
+	return text != "" && (net.ParseIP(text) != nil || !strings.ContainsFunc(text, func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '.' && c != '_'
+	}))
 }
 
 // isPort says whether a text is a port that a server can have.

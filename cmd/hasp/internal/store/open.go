@@ -16,6 +16,9 @@ type Store struct {
 	driver.Driver
 	// Servers are its servers; none for a file.
 	Servers []Server
+	// Searches: a list may find nothing for long, since keys of others are searched, too;
+	// each answer has a limit of its own.
+	Searches bool
 
 	kind       doctor.Kind
 	disconnect func() error

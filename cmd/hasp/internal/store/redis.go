@@ -108,11 +108,7 @@ func (r *redisServers) parameters(values url.Values) (err error) {
 		}
 	}
 	r.tls = tlsFiles{}
-	for name := range envTLS {
-		if values.Has(name) {
-			r.tls[name] = values.Get(name)
-		}
-	}
+	r.tls.take(values)
 	r.prefix = values.Get("prefix")
 	r.noPrefix = values.Has("prefix") && r.prefix == ""
 	return nil
@@ -125,6 +121,14 @@ func (r *redisServers) checkTTL(ttl time.Duration) error {
 			ttl, r.maxTTL)
 	}
 	return nil
+}
+
+// tlsFiles are the parameters that are in force; none without TLS.
+func (r *redisServers) tlsFiles() tlsFiles {
+	if r.nodes[0].TLSConfig == nil {
+		return tlsFiles{}
+	}
+	return r.tls.inForce()
 }
 
 // names are what the nodes are called: their addresses.
@@ -165,7 +169,7 @@ var NodeTimeout time.Duration
 
 func (r *redisServers) open() (*Store, error) {
 	redis.SetLogger(silent{}) // what matters comes back as an error
-	s := &Store{kind: doctor.Kind{Nodes: len(r.nodes), Dangers: "eviction, DEL of lock keys"}}
+	s := &Store{Searches: true, kind: doctor.Kind{Nodes: len(r.nodes), Dangers: "eviction, DEL of lock keys"}}
 	files := r.tlsFiles()
 	if err := files.check(); err != nil {
 		return nil, err

@@ -72,6 +72,7 @@ var schemes = map[string]func(scheme, rest string) (*URL, error){
 	"sqlite": parseSQLite,
 	"redis":  parseRedis, "rediss": parseRedis, "unix": parseRedis,
 	"redlock": parseRedlock, "redlocks": parseRedlock,
+	"etcd": parseEtcd, "etcds": parseEtcd,
 }
 
 // Parse reads a URL.
@@ -142,6 +143,15 @@ func (u *URL) Secret() bool {
 func (u *URL) Password() bool {
 	_, password := u.place.secrets()
 	return password
+}
+
+// Unreachable is how the latest attempt to connect failed, where the store's client does not
+// say so in its own errors; nil when it did not fail.
+func (u *URL) Unreachable() error {
+	if d, ok := u.place.(interface{ unreachable() error }); ok {
+		return d.unreachable()
+	}
+	return nil
 }
 
 // IsFile says whether the store is a file of this machine, and not a server.

@@ -67,7 +67,7 @@ func TestParseRefuses(t *testing.T) {
 		"":                         "no scheme",
 		"locks.db":                 "did you mean sqlite:locks.db?",
 		"hunter2":                  "no scheme",
-		"etcd://h":                 `"etcd:"`,
+		"consul://h":               `"consul:"`,
 		"hunter2@h:1":              "a scheme that hasp does not know",
 		"user:hunter2@h:1":         "a scheme that hasp does not know",
 		"sqlite:":                  "is missing",

@@ -1,0 +1,115 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"crypto/tls"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/cmd/hasp/internal/doctor"
+	"github.com/hasplock/hasp/cmd/hasp/internal/shell"
+	"github.com/hasplock/hasp/etcddriver"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+)
+
+// etcdServers are the members of an etcd cluster.
+type etcdServers struct {
+	*hosts
+	prefix string
+	tls    tlsFiles // of the URL alone
+}
+
+// parseEtcd reads what follows "etcd:" or "etcds:".
+func parseEtcd(scheme, rest string) (*URL, error) {
+	h, query, err := parseHosts(scheme, rest, "2379")
+	if err != nil {
+		return nil, err
+	}
+	if h.path != "" {
+		return nil, errors.New("the store's URL has a path, which etcd has not: name the beginning of its keys with ?prefix=TEXT")
+	}
+	u, e := &URL{}, &etcdServers{hosts: h, tls: tlsFiles{}}
+	u.place = e
+	known := []string{"prefix"}
+	if e.secure() {
+		known = append(known, slices.Sorted(maps.Keys(envTLS))...)
+	}
+	values, err := u.parameters(query, known...)
+	if err != nil {
+		return nil, err
+	}
+	if e.prefix = values.Get("prefix"); values.Has("prefix") && e.prefix == "" {
+		return nil, errors.New("prefix= in the store's URL is empty: locks in etcd need one, since other programs' keys are beside them")
+	}
+	e.tls.take(values)
+	return u, nil
+}
+
+func (e *etcdServers) secure() bool { return e.scheme == "etcds" }
+
+func (e *etcdServers) open() (*Store, error) {
+	config := clientv3.Config{
+		Endpoints: e.addrs, Username: e.user, Password: e.password, DialTimeout: limit,
+		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: limit, PermitWithoutStream: true, // else a connection that is cut off hangs for minutes
+		Logger: zap.NewNop(), // what matters comes back as an error
+		DialOptions: []grpc.DialOption{grpc.WithContextDialer(e.dial), grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second}, MinConnectTimeout: limit,
+		})},
+	}
+	if e.secure() {
+		files := e.tls.inForce()
+		err := files.check()
+		if err == nil {
+			config.TLS, err = files.configure(&tls.Config{MinVersion: tls.VersionTLS12})
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	client, err := clientv3.New(config) // with a password it asks for a token, and waits for the answer
+	if err != nil {
+		unusable := &hasp.Error{Op: "open", Engine: "etcd", Err: err}
+		unusable.Class = etcddriver.New(nil, nil).Classify(err)
+		return nil, unusable
+	}
+	return &Store{
+		Driver: etcddriver.New(client, &etcddriver.Options{Prefix: e.prefix}), disconnect: client.Close,
+		kind: doctor.Kind{Nodes: len(e.addrs), Dangers: "DEL of lock keys, a cluster that is restored from a snapshot"},
+	}, nil
+}
+
+func (*etcdServers) inherited(string) string { return "" }
+
+func (e *etcdServers) byHand(_ int, statement string) string {
+	scheme := "http://"
+	if e.secure() {
+		scheme = "https://"
+	}
+	cli := []string{"etcdctl", "--endpoints=" + scheme + strings.Join(e.addrs, ","+scheme)}
+	for _, flag := range [][2]string{{"--cacert=", "tls-ca"}, {"--cert=", "tls-cert"}, {"--key=", "tls-key"}} {
+		if value := e.tls.inForce()[flag[1]]; e.secure() && value != "" {
+			cli = append(cli, flag[0]+value)
+		}
+	}
+	if e.user != "" {
+		cli = append(cli, "--user="+e.user)
+	}
+	words, _ := plainWords(statement)
+	return shell.Join(append(cli, words...)...)
+}
+
+func (e *etcdServers) remarks() []string {
+	if _, password := e.secrets(); password {
+		return []string{"set ETCDCTL_PASSWORD to the password first"}
+	}
+	return nil
+}
