@@ -76,7 +76,7 @@ func markTTL(ttl time.Duration) time.Duration {
 // pool names the leases that newcomers share.
 type pool struct {
 	ttl   time.Duration
-	marks bool // they are for marks, and never kept alive
+	fixed bool // they are never kept alive: those of marks and of released owners
 }
 
 // pooled is the lease of a pool.
@@ -129,15 +129,18 @@ func (d *Driver) lend(ctx context.Context, ttl time.Duration) (*lease, error) {
 	return d.borrow(ctx, pool{ttl: seconds(ttl) + window}, ttl)
 }
 
-// lendMark returns a lease for the mark of a holder. Nobody counts its members: it is not kept
-// alive, but replaced.
+// lendFixed returns a lease of ttl that lasts for need and is never kept alive, so that nobody
+// counts its members.
+func (d *Driver) lendFixed(ctx context.Context, ttl, need time.Duration) (*lease, error) {
+	l, err := d.borrow(ctx, pool{ttl, true}, need)
+	d.giveBack(l, false)
+	return l, err
+}
+
+// lendMark returns a lease for the mark of a holder.
 func (d *Driver) lendMark(ctx context.Context, ttl time.Duration) (*lease, error) {
 	ttl = min(ttl, maxTTL)
-	l, err := d.borrow(ctx, pool{markTTL(ttl), true}, ttl+2*memory)
-	if err == nil {
-		d.giveBack(l, false)
-	}
-	return l, err
+	return d.lendFixed(ctx, markTTL(ttl), ttl+2*memory)
 }
 
 // refill begins a LeaseGrant for newcomers. d.mu is held.

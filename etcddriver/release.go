@@ -18,11 +18,10 @@ func (d *Driver) Release(ctx context.Context, r driver.ReleaseRequest) error {
 	n := d.names(r.ID())
 	var tomb []clientv3.Op
 	if !r.Settled {
-		l, err := d.lend(ctx, tombTTL)
+		l, err := d.lendFixed(ctx, tombTTL+window, tombTTL)
 		if err != nil {
 			return err
 		}
-		defer d.giveBack(l, true) // it is for as long as it was granted for
 		tomb = []clientv3.Op{clientv3.OpPut(n.name(released), "", clientv3.WithLease(l.id))}
 	}
 	d.guardless(r.ID())

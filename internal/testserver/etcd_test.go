@@ -22,3 +22,14 @@ func TestEtcdAnswersAndKeepsItsPort(t *testing.T) {
 		s.Restart()
 	}
 }
+
+func TestEtcdCluster(t *testing.T) {
+	c := NewEtcdCluster(t)
+	first := c.Leader()
+	c.Cut(first)
+	second := c.Leader(first)
+	c.Heal(first)
+	c.Members[second].Kill()
+	c.Leader(second)
+	c.Members[second].Restart()
+}

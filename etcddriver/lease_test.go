@@ -1,0 +1,233 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package etcddriver
+
+import (
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/testserver"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// TestManyLeases: what a round of renewals costs. The first moves the owners to a lease of
+// their own.
+func TestManyLeases(t *testing.T) {
+	each(t, func(t *testing.T, s *testserver.Server) {
+		const n = 10 * chunk
+		d, p := tapped(t, s.Addr())
+		var rs []driver.TryRequest
+		for i := range n {
+			r := ask(claim("k"+strconv.Itoa(i)), time.Minute)
+			r.Queue = false
+			rs = append(rs, r)
+		}
+		var wg sync.WaitGroup
+		for w := range 16 {
+			wg.Go(func() {
+				for i := w; i < n; i += 16 {
+					if res, err := d.Try(t.Context(), rs[i]); err != nil || !res.Granted {
+						t.Errorf("Try: %+v, %v", res, err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		round := func() (keeps, txns int64) {
+			start, sent := p.keeps.Load(), p.sent.Load()
+			d.mu.Lock()
+			for _, l := range d.leases { // as if time had passed
+				l.sent = l.sent.Add(-20 * time.Second)
+			}
+			d.mu.Unlock()
+			for i, got := range renew(t, d, rs...) {
+				if got.Err != nil || got.TTL < time.Minute {
+					t.Fatalf("renewal %d: %+v", i, got)
+				}
+			}
+			return p.keeps.Load() - start, p.sent.Load() - sent
+		}
+		keeps, txns := round()
+		t.Logf("the first round: %d keep-alives, %d transactions for %d leases", keeps, txns, n)
+		if keeps, txns = round(); keeps > 1 || txns > n/chunk {
+			t.Errorf("a round of %d leases is %d keep-alives and %d transactions, want 1 and %d", n, keeps, txns, n/chunk)
+		}
+	})
+}
+
+// TestLateMove: a request to put a key on another lease, which had no answer and comes late,
+// must not take the key from the lease that a later renewal counted on.
+func TestLateMove(t *testing.T) {
+	each(t, func(t *testing.T, s *testserver.Server) {
+		d, p := tapped(t, s.Addr())
+		a, b := ask(claim("a"), 20*time.Second), ask(claim("b"), 20*time.Second)
+		grant(t, d, a)
+		grant(t, d, b) // shares a's lease
+		age(d, 10*time.Second)
+		var once sync.Once
+		p.set(func(r *pb.TxnRequest) bool {
+			lose := false
+			once.Do(func() { lose = true })
+			return lose
+		})
+		if got := renew(t, d, a)[0]; got.Err == nil {
+			t.Fatalf("the reply was lost, and yet: %+v", got)
+		}
+		late := p.lost()[0]
+		before, _ := own(t, d, a, writes)
+		if left := renewed(t, d, a).TTL; left < a.TTL {
+			t.Errorf("renewed for %v, want %v", left, a.TTL)
+		}
+		after, _ := own(t, d, a, writes)
+		if after == before {
+			t.Error("the key was not moved again, so that the request may still move it")
+		}
+		if _, err := pb.NewKVClient(d.client.ActiveConnection()).Txn(t.Context(), late); err != nil {
+			t.Fatal(err)
+		}
+		if now, _ := own(t, d, a, writes); now != after {
+			t.Errorf("a late request moved the key from lease %x to %x", after, now)
+		}
+	})
+}
+
+// age makes the leases of a driver older.
+func age(d *Driver, by time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, l := range d.leases {
+		l.sent = l.sent.Add(-by)
+	}
+}
+
+// TestSilentOwnersOfOneLease: each kind of a newcomer that shares a lease keeps its own time.
+func TestSilentOwnersOfOneLease(t *testing.T) {
+	each(t, func(t *testing.T, s *testserver.Server) {
+		d := open(t, s.Addr())
+		lives, silent := ask(claim("lives"), 2*time.Second), ask(claim("silent"), 2*time.Second)
+		grant(t, d, lives)
+		grant(t, d, silent)
+		if a, _ := own(t, d, lives, writes); a == 0 {
+			t.Fatal("no lease")
+		} else if b, _ := own(t, d, silent, writes); a != b {
+			t.Fatal("they do not share a lease")
+		}
+		for start := time.Now(); time.Since(start) < limit; {
+			renewed(t, d, lives)
+			if _, found := own(t, d, silent, writes); !found {
+				if took := time.Since(start); took > 6*time.Second {
+					t.Errorf("it took %v", took)
+				}
+				return
+			}
+		}
+		t.Error("an owner that nobody renews is kept alive by another one")
+	})
+}
+
+// TestExpiredPool: a lease that etcd does not know any more is not lent again.
+func TestExpiredPool(t *testing.T) {
+	each(t, func(t *testing.T, s *testserver.Server) {
+		d := open(t, s.Addr())
+		grant(t, d, ask(claim("k"), time.Minute))
+		revokeAll(t, d)
+		fence := grant(t, d, ask(claim("k"), time.Minute)).Fence
+		revokeAll(t, d)
+		waits := ask(claim("k"), time.Minute)
+		if next := grant(t, d, waits); next.Fence <= fence || next.TTL < time.Minute {
+			t.Errorf("after %d: %+v", fence, next)
+		}
+	})
+}
+
+func revokeAll(t testing.TB, d *Driver) {
+	t.Helper()
+	all, err := d.client.Leases(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range all.Leases {
+		if _, err := d.client.Revoke(t.Context(), l.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestKeepAliveProvesNothing: the lease stands, but the key is gone.
+func TestKeepAliveProvesNothing(t *testing.T) {
+	each(t, func(t *testing.T, s *testserver.Server) {
+		d := open(t, s.Addr())
+		a := ask(claim("k"), 10*time.Second)
+		grant(t, d, a)
+		renewed(t, d, a)
+		if _, err := d.client.Delete(t.Context(), d.names(a.ID()).name(writes)); err != nil {
+			t.Fatal(err)
+		}
+		if got := renew(t, d, a)[0]; got.Err != driver.ErrNotHeld { //nolint:errorlint // the very error
+			t.Errorf("renewed a lease without a key: %+v", got)
+		}
+		b := ask(claim("k"), 10*time.Second)
+		if res := grant(t, d, b); !res.Abandoned {
+			t.Error("the next holder does not learn that the one before did not finish")
+		}
+	})
+}
+
+// TestMarkIsRenewed: the mark of a holder stays longer than its lease, however long it is held.
+func TestMarkIsRenewed(t *testing.T) {
+	each(t, func(t *testing.T, s *testserver.Server) {
+		d := open(t, s.Addr())
+		a := ask(claim("k"), 10*time.Second)
+		grant(t, d, a)
+		before, _ := own(t, d, a, unfinished)
+		rec, _ := d.known(a.ID())
+		d.mu.Lock()
+		rec.mark.sent = rec.mark.sent.Add(-2 * time.Hour)
+		d.mu.Unlock()
+		renewed(t, d, a)
+		after, found := own(t, d, a, unfinished)
+		if !found || after == before {
+			t.Fatalf("the mark is still on the lease %x (found: %v)", after, found)
+		}
+		left, err := d.client.TimeToLive(t.Context(), clientv3.LeaseID(after))
+		if err != nil || time.Duration(left.TTL)*time.Second < memory {
+			t.Errorf("the mark has %d s left, %v", left.TTL, err)
+		}
+	})
+}
+
+// TestAdoptedOwner: two processes that renew one owner do not shorten its lease, nor prolong others'.
+func TestAdoptedOwner(t *testing.T) {
+	each(t, func(t *testing.T, s *testserver.Server) {
+		d, other := open(t, s.Addr()), open(t, s.Addr())
+		a, b := ask(claim("a"), time.Minute), ask(claim("b"), time.Minute)
+		grant(t, d, a)
+		grant(t, d, b)
+		shared, _ := own(t, d, b, writes)
+		brief := a
+		brief.TTL = 2 * time.Second
+		if got := renewed(t, other, brief); got.TTL < 50*time.Second {
+			t.Errorf("a lease of a minute was renewed for %v", got.TTL)
+		}
+		long := a
+		long.TTL = time.Hour
+		if got := renewed(t, other, long); got.TTL < time.Hour {
+			t.Errorf("renewed for %v, want an hour", got.TTL)
+		}
+		if now, _ := own(t, d, a, writes); now == shared {
+			t.Error("another's lease was prolonged")
+		}
+		if got := renewed(t, d, a); got.TTL < 50*time.Minute {
+			t.Errorf("the one that it was adopted from shortened it to %v", got.TTL)
+		}
+		left, err := d.client.TimeToLive(t.Context(), clientv3.LeaseID(shared))
+		if err != nil || left.TTL > 61 {
+			t.Errorf("the lease that others share has %d s left, %v", left.TTL, err)
+		}
+	})
+}
