@@ -1,0 +1,156 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package etcddriver
+
+import (
+	"bytes"
+	"context"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/faultproxy"
+	"github.com/hasplock/hasp/internal/testserver"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+)
+
+// fails is the class of a Try's error.
+func fails(t *testing.T, d *Driver, r driver.TryRequest) driver.Class {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	res, err := d.Try(ctx, r)
+	if err == nil {
+		t.Fatalf("no error: %+v", res)
+	}
+	t.Logf("class %d: %v", d.Classify(err), err)
+	return d.Classify(err)
+}
+
+func TestUnreachable(t *testing.T) {
+	t.Parallel()
+	if c := fails(t, open(t, faultproxy.Nobody(t)), ask(claim("k"), time.Minute)); c != driver.ClassUnreachable {
+		t.Errorf("nobody is there: class %d", c)
+	}
+}
+
+func TestFull(t *testing.T) {
+	t.Parallel()
+	for name, start := range versions {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := open(t, start(t, append([]string{"--quota-backend-bytes=2000000"}, quick...)...).Addr())
+			a := ask(claim("k"), time.Minute)
+			grant(t, d, a)
+			big := string(bytes.Repeat([]byte("x"), 500_000))
+			for range 20 {
+				if _, err := d.client.Put(t.Context(), "big", big); err != nil {
+					break
+				}
+			}
+			if c := fails(t, d, ask(claim("other"), time.Minute)); c != driver.ClassFull {
+				t.Errorf("a full etcd: class %d", c)
+			}
+			if got := renew(t, d, a)[0]; got.Err != nil {
+				t.Errorf("a full etcd renews nothing: %v", got.Err)
+			}
+			if err := d.Release(t.Context(), driver.ReleaseRequest{Claim: a.Claim, TTL: a.TTL, Settled: true}); err != nil {
+				t.Errorf("a full etcd releases nothing: %v", err)
+			}
+		})
+	}
+}
+
+func TestDenied(t *testing.T) {
+	each(t, func(t *testing.T, s *testserver.Server) {
+		admin := connect(t, s.Addr())
+		ctx := t.Context()
+		must := func(_ any, err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		must(admin.RoleAdd(ctx, "locks"))
+		must(admin.RoleGrantPermission(ctx, "locks", "hasp/mine/", clientv3.GetPrefixRangeEnd("hasp/mine/"), clientv3.PermissionType(clientv3.PermReadWrite)))
+		must(admin.UserAdd(ctx, "root", "secret"))
+		must(admin.UserGrantRole(ctx, "root", "root"))
+		must(admin.UserAdd(ctx, "user", "word"))
+		must(admin.UserGrantRole(ctx, "user", "locks"))
+		must(admin.AuthEnable(ctx))
+		user := func(name, password string) *Driver {
+			c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Addr()}, Username: name, Password: password, Logger: zap.NewNop(), DialTimeout: limit})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = c.Close() })
+			return opened(t, c)
+		}
+		d := user("user", "word")
+		a := ask(claim("mine/k"), time.Minute)
+		grant(t, d, a)
+		renewed(t, d, a)
+		refuse(t, d, ask(claim("mine/k"), time.Minute))
+		give(t, d, a, driver.Finished)
+		if c := fails(t, d, ask(claim("theirs/k"), time.Minute)); c != driver.ClassDenied {
+			t.Errorf("no permission: class %d", c)
+		}
+		if c := fails(t, open(t, s.Addr()), ask(claim("k"), time.Minute)); c != driver.ClassDenied {
+			t.Errorf("no user: class %d", c)
+		}
+		if _, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Addr()}, Username: "user", Password: "no", Logger: zap.NewNop(), DialTimeout: limit}); err == nil || d.Classify(err) != driver.ClassDenied {
+			t.Errorf("a wrong password: %v, class %d", err, d.Classify(err))
+		}
+	})
+}
+
+func TestMisconfigured(t *testing.T) {
+	t.Parallel()
+	for _, d := range []*Driver{New(nil, nil), New(connect(t, faultproxy.Nobody(t)), &Options{ElectionTimeout: -1})} {
+		if err := d.Check(); err == nil || d.Classify(err) != driver.ClassMisconfigured {
+			t.Errorf("Check: %v", err)
+		}
+		if c := fails(t, d, ask(claim("k"), time.Minute)); c != driver.ClassMisconfigured {
+			t.Errorf("class %d", c)
+		}
+		if _, err := hasp.New(d, nil); err == nil {
+			t.Error("hasp.New takes it")
+		}
+	}
+	s := testserver.Etcd36(t, "--max-txn-ops=2")
+	if c := fails(t, open(t, s.Addr()), ask(claim("k"), time.Minute)); c != driver.ClassMisconfigured {
+		t.Errorf("too few operations for each transaction: class %d", c)
+	}
+}
+
+// TestMinTTL: the shortest TTL that the traits promise is the one that etcd grants.
+func TestMinTTL(t *testing.T) {
+	t.Parallel()
+	for name, start := range versions {
+		for args, election := range map[[2]string]time.Duration{
+			{}: 0,
+			{"--heartbeat-interval=50", "--election-timeout=500"}:   500 * time.Millisecond,
+			{"--heartbeat-interval=300", "--election-timeout=3000"}: 3 * time.Second,
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				var more []string
+				if args[0] != "" {
+					more = args[:]
+				}
+				c := connect(t, start(t, more...).Addr())
+				d := New(c, &Options{ElectionTimeout: election})
+				got, err := c.Grant(t.Context(), 1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if least := time.Duration(got.TTL) * time.Second; d.Traits().MinTTL != least {
+					t.Errorf("with an election time-out of %v the least TTL is %v, the traits say %v", election, least, d.Traits().MinTTL)
+				}
+			})
+		}
+	}
+}

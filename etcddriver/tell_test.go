@@ -1,0 +1,164 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package etcddriver
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/testserver"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// loss is what a Tell was told.
+type loss struct {
+	id    driver.ID
+	fence uint64
+}
+
+func told(d *Driver) <-chan loss {
+	ch := make(chan loss, 100)
+	d.Tell(func(id driver.ID, fence uint64) { ch <- loss{id, fence} })
+	return ch
+}
+
+// TestTell: what becomes of a lease is told once, for the lease that it is about, and only when etcd
+// says that it is over.
+func TestTell(t *testing.T) {
+	each(t, func(t *testing.T, s *testserver.Server) {
+		d, other := open(t, s.Addr()), open(t, s.Addr())
+		losses := told(d)
+		hold := func(key string) (driver.TryRequest, loss) {
+			r := ask(claim(key), time.Minute)
+			fence := grant(t, d, r).Fence
+			renewed(t, d, r)
+			return r, loss{r.ID(), fence}
+		}
+		// What is not a loss comes first, so that it would be told first.
+		released, _ := hold("released")
+		give(t, d, released, driver.Finished)
+		turned, _ := hold("converted here")
+		turned.Mode, turned.Convert = driver.Shared, true
+		grant(t, d, turned)
+		turned, _ = hold("converted elsewhere")
+		turned.Mode, turned.Convert = driver.Shared, true
+		grant(t, other, turned)
+
+		broken, want := hold("broken")
+		give(t, other, broken, driver.Unfinished)
+		if got := comes(t, losses, "the loss of a broken lease"); got != want {
+			t.Errorf("told %+v, want %+v", got, want)
+		}
+		deleted, want := hold("revoked")
+		lease, _ := own(t, d, deleted, writes)
+		if _, err := d.client.Revoke(t.Context(), clientv3.LeaseID(lease)); err != nil {
+			t.Fatal(err)
+		}
+		if got := comes(t, losses, "the loss of a revoked lease"); got != want {
+			t.Errorf("told %+v, want %+v", got, want)
+		}
+		gone, want := hold("silent") // its lease is its own from the renewal on
+		brief := ask(claim("brief"), time.Second)
+		grant(t, d, brief)
+		renewed(t, d, brief)
+		if got := comes(t, losses, "the loss of a lease that expired"); got.id != brief.ID() {
+			t.Errorf("told %+v, want that of %+v", got, brief.ID())
+		}
+		give(t, other, gone, driver.Finished)
+		if got := comes(t, losses, "the loss of a lease that another released"); got != want {
+			t.Errorf("told %+v, want %+v", got, want)
+		}
+	})
+}
+
+// TestLostPlace: a waiter whose place is gone gets a hint, and joins the queue again.
+func TestLostPlace(t *testing.T) {
+	each(t, func(t *testing.T, s *testserver.Server) {
+		d := open(t, s.Addr())
+		a, b := ask(claim("k"), time.Minute), ask(claim("k"), time.Minute)
+		grant(t, d, a)
+		hints, err := d.Watch(t.Context(), b.Claim)
+		if err != nil {
+			t.Fatal(err)
+		}
+		refuse(t, d, b)
+		sign := driver.RenewRequest{Claim: b.Claim, Queue: true, Patience: b.Patience}
+		d.Renew(t.Context(), []driver.RenewRequest{sign}, func(_ int, r driver.Renewal) {
+			if r.Err != nil || r.RetryIn <= 0 {
+				t.Errorf("a sign of life of the first in the queue: %+v", r)
+			}
+		})
+		if _, err := d.client.Delete(t.Context(), d.names(b.ID()).name(writes)); err != nil {
+			t.Fatal(err)
+		}
+		comes(t, hints, "the hint after a place was lost")
+		refuse(t, d, b)
+		if info, err := d.Inspect(t.Context(), "k"); err != nil || info.Waiters != 1 {
+			t.Errorf("it waits again: %+v, %v", info, err)
+		}
+		give(t, d, a, driver.Finished)
+		comes(t, hints, "the hint at its turn")
+		grant(t, d, b)
+	})
+}
+
+// TestCompaction: a watch from a revision that is gone is news, since something may have happened.
+func TestCompaction(t *testing.T) {
+	each(t, func(t *testing.T, s *testserver.Server) {
+		d, other := open(t, s.Addr()), open(t, s.Addr())
+		a, b := ask(claim("k"), time.Minute), ask(claim("k"), time.Minute)
+		grant(t, d, a)
+		refuse(t, d, b)
+		got, err := d.client.Get(t.Context(), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		from := got.Header.Revision
+		give(t, other, a, driver.Finished)
+		if got, err = d.client.Get(t.Context(), "k"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.client.Compact(t.Context(), got.Header.Revision); err != nil {
+			t.Fatal(err)
+		}
+		heard := make(chan bool, 1)
+		go func() {
+			heard <- d.hear(t.Context(), d.names(a.ID()).name(writes), "", from, func(string) bool { return false })
+		}()
+		if !comes(t, heard, "the end of the watch") {
+			t.Error("a watch that missed something is no hint")
+		}
+		hints, err := d.Watch(t.Context(), b.Claim) // it joined before
+		if err != nil {
+			t.Fatal(err)
+		}
+		comes(t, hints, "the hint for one whose turn has come")
+		grant(t, d, b)
+	})
+}
+
+// TestHintsSurviveARestart: the watch goes on where it was.
+func TestHintsSurviveARestart(t *testing.T) {
+	each(t, func(t *testing.T, s *testserver.Server) {
+		d, other := open(t, s.Addr()), open(t, s.Addr())
+		a, b := ask(claim("k"), time.Minute), ask(claim("k"), time.Minute)
+		fence := grant(t, d, a).Fence
+		hints, err := other.Watch(t.Context(), b.Claim)
+		if err != nil {
+			t.Fatal(err)
+		}
+		refuse(t, other, b)
+		s.Restart()
+		renewed(t, d, a)
+		give(t, d, a, driver.Finished)
+		for granted := false; !granted; {
+			comes(t, hints, "the hint after a release")
+			res := try(t, other, b)
+			if granted = res.Granted; granted && res.Fence <= fence {
+				t.Errorf("the fence is %d after %d", res.Fence, fence)
+			}
+		}
+	})
+}
