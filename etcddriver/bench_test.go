@@ -14,7 +14,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-func BenchmarkEngine(b *testing.B) { drivertest.Bench(b, harness(b, testserver.Etcd36(b, quick...))) }
+func BenchmarkEngine(b *testing.B) {
+	drivertest.Bench(b, harness(b, testserver.Etcd36(b, quick...).Addr()))
+}
 
 // BenchmarkPair compares a lock and its release with the two transactions that any lock over
 // etcd needs, in turn.

@@ -73,7 +73,7 @@ func (d *Driver) Inspect(ctx context.Context, key string) (driver.Info, error) {
 		return driver.Info{}, err
 	}
 	n := names{root: d.root(key)}
-	got, err := d.client.Get(ctx, n.from(converted), clientv3.WithRange(n.to(writes)))
+	got, err := d.client.Get(clientv3.WithRequireLeader(ctx), n.from(converted), clientv3.WithRange(n.to(writes)))
 	if err != nil {
 		return driver.Info{}, err
 	}
@@ -126,7 +126,7 @@ func (d *Driver) List(ctx context.Context, prefix string) iter.Seq2[driver.Info,
 		from := d.prefix + escape(prefix)
 		end := clientv3.GetPrefixRangeEnd(from)
 		for more := true; more; {
-			got, err := d.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(page))
+			got, err := d.client.Get(clientv3.WithRequireLeader(ctx), from, clientv3.WithRange(end), clientv3.WithLimit(page))
 			if err != nil {
 				yield(driver.Info{}, err)
 				return

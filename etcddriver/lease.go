@@ -5,9 +5,12 @@ package etcddriver
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -165,7 +168,11 @@ func (d *Driver) refill(p *pooled, ttl time.Duration) chan struct{} {
 // grant asks etcd for a lease.
 func (d *Driver) grant(ctx context.Context, ttl time.Duration) (*lease, error) {
 	sent := time.Now()
-	res, err := d.client.Grant(ctx, int64(ttl/time.Second))
+	var res *clientv3.LeaseGrantResponse
+	err := led(ctx, func(ctx context.Context) (err error) {
+		res, err = d.client.Grant(ctx, int64(ttl/time.Second))
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -241,7 +248,7 @@ func (d *Driver) remaining(ctx context.Context, id clientv3.LeaseID, from time.T
 		return l.left(from), nil
 	}
 	d.mu.Unlock()
-	res, err := d.client.TimeToLive(ctx, id)
+	res, err := d.client.TimeToLive(clientv3.WithRequireLeader(ctx), id)
 	if err != nil {
 		return 0, err
 	}
@@ -252,9 +259,16 @@ func (d *Driver) remaining(ctx context.Context, id clientv3.LeaseID, from time.T
 // that the keys on it are to be looked at afterwards.
 func (d *Driver) keepAlive(ctx context.Context, l *lease) error {
 	sent := time.Now()
-	res, err := d.client.KeepAliveOnce(ctx, l.id)
-	if err != nil {
+	var res *pb.LeaseKeepAliveResponse
+	err := led(ctx, func(ctx context.Context) (err error) {
+		res, err = d.keepAliveOnce(ctx, l.id)
 		return err
+	})
+	switch {
+	case err != nil:
+		return err
+	case res.TTL <= 0:
+		return rpctypes.ErrLeaseNotFound
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -262,6 +276,50 @@ func (d *Driver) keepAlive(ctx context.Context, l *lease) error {
 		l.sent = sent
 	}
 	return nil
+}
+
+// keepAliveOnce sends one keep-alive. The client's own repeats itself without end, and without a
+// pause, while there is no leader.
+func (d *Driver) keepAliveOnce(ctx context.Context, id clientv3.LeaseID) (*pb.LeaseKeepAliveResponse, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := clientv3.RetryLeaseClient(d.client).LeaseKeepAlive(ctx)
+	if err != nil {
+		return nil, clientv3.ContextError(ctx, err)
+	}
+	if err := stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(id)}); err != nil {
+		return nil, clientv3.ContextError(ctx, err)
+	}
+	res, err := stream.Recv()
+	if err != nil {
+		return nil, clientv3.ContextError(ctx, err)
+	}
+	return res, nil
+}
+
+// leaderless bounds how many members without a leader are asked one after another.
+const leaderless = 3
+
+// led sends a request to a member that has a leader. One without refuses it unread, so that
+// another may be asked at once; the client goes from one to the next.
+func led(ctx context.Context, send func(context.Context) error) (err error) {
+	ctx = clientv3.WithRequireLeader(ctx)
+	for range leaderless {
+		if err = send(ctx); !errors.Is(err, rpctypes.ErrNoLeader) {
+			break
+		}
+	}
+	return err
+}
+
+// commit carries out a transaction.
+func (d *Driver) commit(ctx context.Context, cmps []clientv3.Cmp, then, otherwise []clientv3.Op) (res *clientv3.TxnResponse, err error) {
+	err = led(ctx, func(ctx context.Context) error {
+		got, err := d.client.Do(ctx, clientv3.OpTxn(cmps, then, otherwise))
+		res = got.Txn()
+		return err
+	})
+	return res, err
 }
 
 // record is what this driver knows of an owner's key in etcd. The driver's mu guards it.

@@ -5,6 +5,7 @@ package etcddriver
 
 import (
 	"context"
+	"slices"
 
 	"github.com/hasplock/hasp/driver"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -24,8 +25,15 @@ func (d *Driver) Release(ctx context.Context, r driver.ReleaseRequest) error {
 		}
 		tomb = []clientv3.Op{clientv3.OpPut(n.name(released), "", clientv3.WithLease(l.id))}
 	}
+	rec, known := d.known(r.ID())
 	d.guardless(r.ID())
-	got, err := d.client.Txn(ctx).Then(append(tomb, d.ends(n, d.order(r.Claim), r.End))...).Commit()
+	found, err := false, error(nil)
+	if known {
+		found, err = d.release(ctx, n, rec.own.class, rec.own.held(), r.End, tomb)
+	}
+	if err == nil && !found { // it has something else than is known here
+		found, err = d.releaseAny(ctx, n, classOfMode(r.Claim), r.End, tomb)
+	}
 	if err != nil {
 		d.doubt(r.ID())
 		return err
@@ -34,47 +42,35 @@ func (d *Driver) Release(ctx context.Context, r driver.ReleaseRequest) error {
 	d.forget(r.ID())
 	d.mu.Unlock()
 	d.unfollow(r.ID())
-	for t := got.Responses[len(tomb)].GetResponseTxn(); t != nil; t = t.Responses[0].GetResponseTxn() {
-		if t.Succeeded {
-			return nil
-		}
-		if len(t.Responses) == 0 {
-			break
-		}
+	if !found {
+		return driver.ErrNotHeld
 	}
-	return driver.ErrNotHeld
+	return nil
 }
 
-// order is in which order to look for the key of an owner among the classes.
-func (d *Driver) order(c driver.Claim) []byte {
-	first := classOfMode(c)
-	if rec, known := d.known(c.ID()); known {
-		first = rec.own.class
+// release ends what an owner has in a class, as a holder or as a waiter. found is false when it
+// does not have that; then nothing was changed.
+func (d *Driver) release(ctx context.Context, n names, class byte, held bool, end driver.End, tomb []clientv3.Op) (found bool, err error) {
+	cmp, ops := n.ending(class, held, end)
+	got, err := d.commit(ctx, []clientv3.Cmp{cmp}, append(ops, tomb...), nil)
+	if err != nil {
+		return false, err
 	}
-	order := []byte{first}
-	for _, class := range []byte{writes, reads, slotted, converted} {
-		if class != first {
-			order = append(order, class)
-		}
-	}
-	return order
+	return got.Succeeded, nil
 }
 
-// ends deletes what an owner has: the key of a holder, and its mark unless that is to stay;
-// or that of a waiter, which leaves the mark of an earlier lease. The first of the
-// classes in which it has a key is the only one.
-func (d *Driver) ends(n names, order []byte, end driver.End) (op clientv3.Op) {
-	for i := len(order) - 1; i >= 0; i-- {
-		key := n.name(order[i])
-		var otherwise []clientv3.Op
-		if i < len(order)-1 {
-			otherwise = []clientv3.Op{op}
-		}
-		waiting := clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), ">", 0)}, []clientv3.Op{clientv3.OpDelete(key)}, otherwise)
-		gone := append([]clientv3.Op{clientv3.OpDelete(key)}, n.unmark(end)...)
-		op = clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.Value(key), ">", string(holds))}, gone, []clientv3.Op{waiting})
+// ending is how an owner ends that has a key in a class: a holder's mark goes unless it is to stay,
+// and a waiter leaves that of an earlier lease.
+func (n names) ending(class byte, held bool, end driver.End) (clientv3.Cmp, []clientv3.Op) {
+	key := n.name(class)
+	gone := []clientv3.Op{clientv3.OpDelete(key)}
+	switch {
+	case !held:
+		return clientv3.Compare(clientv3.Value(key), "<", string(holds)), gone
+	case class != reads:
+		gone = append(gone, n.unmark(end)...)
 	}
-	return op
+	return clientv3.Compare(clientv3.Value(key), ">", string(holds)), gone
 }
 
 // unmark deletes the mark of a holder unless its end leaves it. One that nobody worked under
@@ -88,4 +84,35 @@ func (n names) unmark(end driver.End) []clientv3.Op {
 		return []clientv3.Op{clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.Value(mark), "=", markFresh)}, []clientv3.Op{clientv3.OpDelete(mark)}, nil)}
 	}
 	return []clientv3.Op{clientv3.OpDelete(mark)}
+}
+
+// releaseAny ends what an owner has in whichever class, in one transaction that tries one
+// after another, and remembers the owner as released whatever it had.
+func (d *Driver) releaseAny(ctx context.Context, n names, first byte, end driver.End, tomb []clientv3.Op) (found bool, err error) {
+	classes := []byte{first}
+	for _, class := range []byte{writes, reads, slotted, converted} {
+		if class != first {
+			classes = append(classes, class)
+		}
+	}
+	var op []clientv3.Op
+	for _, class := range slices.Backward(classes) {
+		for _, held := range []bool{false, true} {
+			cmp, ops := n.ending(class, held, end)
+			op = []clientv3.Op{clientv3.OpTxn([]clientv3.Cmp{cmp}, ops, op)}
+		}
+	}
+	got, err := d.commit(ctx, nil, append(op, tomb...), nil)
+	if err != nil {
+		return false, err
+	}
+	for t := got.Responses[0].GetResponseTxn(); t != nil; t = t.Responses[0].GetResponseTxn() {
+		if t.Succeeded {
+			return true, nil
+		}
+		if len(t.Responses) == 0 {
+			break
+		}
+	}
+	return false, nil
 }

@@ -193,7 +193,7 @@ func (d *Driver) carryOut(ctx context.Context, start time.Time, some []*renewal,
 			ops = append(ops, it.lists())
 		}
 	}
-	got, err := d.client.Txn(ctx).Then(ops...).Commit()
+	got, err := d.commit(ctx, nil, ops, nil)
 	if err != nil {
 		for _, it := range some {
 			d.unanswered(it)

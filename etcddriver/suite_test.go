@@ -5,6 +5,7 @@ package etcddriver
 
 import (
 	"fmt"
+	"os"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -23,7 +24,7 @@ func TestSuite(t *testing.T) {
 	for name, start := range versions {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			drivertest.Run(t, harness(t, start(t, quick...)))
+			runSuite(t, start(t, quick...).Addr())
 		})
 	}
 }
@@ -35,14 +36,19 @@ var quick = []string{"--heartbeat-interval=50", "--election-timeout=500"}
 
 const quickElection = 500 * time.Millisecond
 
-func harness(t testing.TB, server *testserver.Server) drivertest.Harness {
-	admin := connect(t, server.Addr())
+func runSuite(t *testing.T, addrs ...string) { drivertest.Run(t, harness(t, addrs...)) }
+
+// overCluster says whether the suite is to run over three members, too.
+func overCluster() bool { return os.Getenv("HASP_TEST_ETCD_CLUSTER") != "" }
+
+func harness(t testing.TB, addrs ...string) drivertest.Harness {
+	admin := connect(t, addrs...)
 	var stores atomic.Int64
 	return drivertest.Harness{Parallel: true, New: func(t testing.TB) drivertest.Store {
 		prefix := fmt.Sprintf("suite%d/", stores.Add(1))
 		return drivertest.Store{
 			Open: func() driver.Driver {
-				return New(connect(t, server.Addr()), &Options{Prefix: prefix, ElectionTimeout: quickElection})
+				return New(connect(t, addrs...), &Options{Prefix: prefix, ElectionTimeout: quickElection})
 			},
 			Leftovers: func() []string { return everything(t, admin, prefix, true) },
 			Names:     func() []string { return everything(t, admin, prefix, false) },
@@ -53,7 +59,10 @@ func harness(t testing.TB, server *testserver.Server) drivertest.Harness {
 // connect returns a client that the test closes.
 func connect(t testing.TB, addrs ...string) *clientv3.Client {
 	t.Helper()
-	c, err := clientv3.New(clientv3.Config{Endpoints: addrs, Logger: zap.NewNop()})
+	c, err := clientv3.New(clientv3.Config{
+		Endpoints: addrs, Logger: zap.NewNop(),
+		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: time.Second, // as doc.go advises; gRPC takes no less
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

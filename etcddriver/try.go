@@ -118,13 +118,11 @@ func (a *attempt) open(ctx context.Context) (res driver.Result, done bool, err e
 	case !known:
 		cmps = a.free()
 	}
-	txn := a.d.client.Txn(ctx)
+	grants, looks := a.joins(), []clientv3.Op(nil)
 	if len(cmps) > 0 {
-		txn = txn.If(cmps...).Then(a.puts(stored{state: holds, limit: a.r.Limit, many: a.many, label: a.r.Label}, false)...).Else(a.joins()...)
-	} else {
-		txn = txn.Then(a.joins()...)
+		grants, looks = a.puts(stored{state: holds, limit: a.r.Limit, many: a.many, label: a.r.Label}, false), grants
 	}
-	got, err := txn.Commit()
+	got, err := a.d.commit(ctx, cmps, grants, looks)
 	switch {
 	case err != nil:
 		return res, false, err
@@ -280,7 +278,7 @@ func (a *attempt) grant(ctx context.Context, v *view, own *entry) (res driver.Re
 			}
 		}
 	}
-	got, err := a.d.client.Txn(ctx).If(cmps...).Then(ops...).Commit()
+	got, err := a.d.commit(ctx, cmps, ops, nil)
 	if err != nil || !got.Succeeded {
 		return res, false, err
 	}
@@ -356,7 +354,8 @@ func (a *attempt) convert(ctx context.Context, v *view, own *entry) (res driver.
 	} else {
 		ops = append(ops, clientv3.OpDelete(a.name(unfinished))) // as a reader, it has finished
 	}
-	got, err := a.d.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(a.name(writes)), "=", own.mod)).Then(ops...).Commit()
+	unchanged := clientv3.Compare(clientv3.ModRevision(a.name(writes)), "=", own.mod)
+	got, err := a.d.commit(ctx, []clientv3.Cmp{unchanged}, ops, nil)
 	if err != nil || !got.Succeeded {
 		return res, false, err
 	}

@@ -50,7 +50,7 @@ func (d *Driver) Watch(ctx context.Context, c driver.Claim) (<-chan struct{}, er
 		return ch, nil
 	}
 	n := d.names(id) // it had a place before it watched
-	got, err := d.client.Get(ctx, n.from(converted), clientv3.WithRange(n.to(writes)))
+	got, err := d.client.Get(clientv3.WithRequireLeader(ctx), n.from(converted), clientv3.WithRange(n.to(writes)))
 	if err != nil {
 		return nil, err
 	}
@@ -263,7 +263,7 @@ func (d *Driver) attend(id driver.ID, rev int64) {
 // gone looks what became of an owner whose key seems to be gone: another process may have
 // converted the lease.
 func (d *Driver) gone(ctx context.Context, id driver.ID, n names) {
-	got, err := d.client.Get(ctx, n.from(converted), clientv3.WithRange(n.to(writes)), clientv3.WithKeysOnly())
+	got, err := d.client.Get(clientv3.WithRequireLeader(ctx), n.from(converted), clientv3.WithRange(n.to(writes)), clientv3.WithKeysOnly())
 	if err != nil {
 		return // a renewal will say it
 	}
