@@ -15,15 +15,16 @@ import (
 // binaries are the programs that an engine's tests, or those of a shell, need.
 // SQLite needs none: it is compiled in.
 var binaries = map[string]string{
-	"bash":   "bash",
-	"etcd":   "etcd",
-	"fish":   "fish",
-	"redis":  "redis-server",
-	"sqlite": "",
-	"zsh":    "zsh",
+	"bash":      "bash",
+	"etcd":      "etcd",
+	"fish":      "fish",
+	"redis":     "redis-server",
+	"sqlite":    "",
+	"zookeeper": "java",
+	"zsh":       "zsh",
 }
 
-// Require says that the test needs the server of engine ("redis", "etcd", "sqlite"),
+// Require says that the test needs the server of engine ("redis", "etcd", "sqlite", "zookeeper"),
 // or a shell ("bash", "fish", "zsh").
 // Where it is missing the test is skipped, with a message; it fails where the
 // comma-separated HASP_TEST_REQUIRE names the engine, so that a machine that

@@ -1,0 +1,7 @@
+module github.com/hasplock/hasp/zkdriver
+
+go 1.26.0
+
+require github.com/hasplock/hasp v0.0.0
+
+replace github.com/hasplock/hasp => ../

@@ -1,0 +1,74 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package zk
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Code is an error that a server answered.
+type Code int32
+
+// The codes that callers distinguish.
+const (
+	ErrUnimplemented  Code = -6
+	ErrNoNode         Code = -101
+	ErrNoAuth         Code = -102
+	ErrBadVersion     Code = -103
+	ErrNodeExists     Code = -110
+	ErrNotEmpty       Code = -111
+	ErrSessionExpired Code = -112
+	ErrInvalidACL     Code = -114
+	ErrAuthFailed     Code = -115
+	ErrSessionMoved   Code = -118
+	ErrNotReadOnly    Code = -119
+	ErrQuotaExceeded  Code = -125
+)
+
+// decided reports whether the leader has said so, of a write: not so when a server turned it away by itself.
+func (c Code) decided() bool {
+	switch c {
+	case 0, ErrNoNode, ErrBadVersion, ErrNodeExists, ErrNotEmpty:
+		return true
+	}
+	return false
+}
+
+var names = map[Code]string{
+	-1: "system error", -2: "runtime inconsistency", -4: "connection loss", -5: "marshalling error", -7: "operation timed out", -8: "bad arguments",
+	ErrUnimplemented: "unimplemented", ErrNoNode: "no node", ErrNoAuth: "not authorised", ErrBadVersion: "bad version",
+	-108: "an ephemeral node has no children", ErrNodeExists: "the node exists", ErrNotEmpty: "the node is not empty",
+	ErrSessionExpired: "session expired", ErrInvalidACL: "invalid ACL", ErrAuthFailed: "authentication failed",
+	ErrSessionMoved: "session moved", ErrNotReadOnly: "the server is read-only", ErrQuotaExceeded: "quota exceeded", -127: "throttled",
+}
+
+func (c Code) Error() string {
+	if name, ok := names[c]; ok {
+		return "zookeeper: " + name
+	}
+	return fmt.Sprintf("zookeeper: error %d", int32(c))
+}
+
+var (
+	// ErrClosed: the client was closed.
+	ErrClosed = errors.New("zookeeper: the connection was closed")
+	// ErrEnded: the session that was asked is over, and with it all its nodes.
+	ErrEnded = errors.New("zookeeper: the session is over")
+	// ErrLost: the connection was lost before all answers arrived.
+	ErrLost = errors.New("zookeeper: connection lost")
+	// ErrUnreachable: no server could be reached.
+	ErrUnreachable = errors.New("zookeeper: no server could be reached")
+)
+
+// unsent is the error of a request of which no byte was sent, nor will be.
+type unsent struct{ error }
+
+func (e unsent) Unwrap() error { return e.error }
+
+// IsUnsent reports whether a request that failed was never sent.
+func IsUnsent(err error) bool {
+	var u unsent
+	return errors.As(err, &u)
+}

@@ -1,0 +1,386 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package zk
+
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+// maxMessage bounds what is read at once: far more than servers send (jute.maxbuffer is 1 MB).
+const maxMessage = 64 << 20
+
+// link is one connection.
+type link struct {
+	c    *Client
+	s    *Session
+	conn net.Conn
+	r    *bufio.Reader
+	idle time.Duration // without any answer for so long it is dead
+	beat time.Duration // between pings
+	wake chan struct{} // there is something to write
+	stop chan struct{} // it has ended
+
+	mu      sync.Mutex
+	xid     int32
+	out     []byte
+	pending []pending
+	pings   []time.Time // sent and not answered
+	watches map[string]map[*Watch]bool
+	over    bool
+}
+
+// pending is a call that was sent.
+type pending struct {
+	xid  int32
+	call *Call
+	b    *batch
+	sent time.Time
+}
+
+// handshake goes on with the client's session, or begins one.
+func (c *Client) handshake(conn net.Conn) (*link, error) {
+	c.mu.Lock()
+	s, zxid := c.sess, c.zxid
+	c.mu.Unlock()
+	var e encoder
+	e.int(0)     // the length
+	e.int(0)     // the version of the protocol
+	e.long(zxid) // a server that is behind it turns us away
+	e.int(int32(c.cfg.Timeout / time.Millisecond))
+	if s != nil {
+		e.long(s.id)
+		e.data(s.passwd)
+	} else {
+		e.long(0)
+		e.data(make([]byte, 16))
+	}
+	e.bool(false) // a server without the leader is of no use
+	binary.BigEndian.PutUint32(e.b, uint32(len(e.b)-4))
+	sent := time.Now()
+	if _, err := conn.Write(e.b); err != nil {
+		return nil, err
+	}
+	r := bufio.NewReaderSize(conn, 32<<10)
+	msg, err := readMessage(r)
+	if err != nil {
+		return nil, err
+	}
+	d := decoder{b: msg}
+	d.int()
+	timeout, id, passwd := time.Duration(d.int())*time.Millisecond, d.long(), append([]byte(nil), d.data()...)
+	switch {
+	case d.err != nil:
+		return nil, d.err
+	case timeout <= 0 && s == nil:
+		return nil, fmt.Errorf("the server began no session: %w", ErrSessionExpired)
+	case timeout <= 0:
+		c.sessionOver(s)
+		return nil, ErrSessionExpired
+	case s == nil:
+		s = &Session{c: c, id: id, passwd: passwd, over: make(chan struct{})}
+	}
+	s.connected(sent, timeout)
+	return &link{c: c, s: s, conn: conn, r: r, idle: timeout / 3, beat: timeout / rhythm, wake: make(chan struct{}, 1),
+		stop: make(chan struct{}), watches: make(map[string]map[*Watch]bool)}, c.authenticate(conn, r)
+}
+
+// connected notes that the leader knows of the session since sent.
+func (s *Session) connected(sent time.Time, timeout time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.timeout = timeout
+	s.note(touch{sent: sent, answered: time.Now(), direct: true})
+}
+
+// authenticate says who we are, on a new connection.
+func (c *Client) authenticate(conn net.Conn, r *bufio.Reader) error {
+	for _, a := range c.cfg.Auth {
+		var e encoder
+		e.int(0)
+		e.int(xidAuth)
+		e.int(opAuth)
+		e.int(0)
+		e.text(a.Scheme)
+		e.data(a.Data)
+		binary.BigEndian.PutUint32(e.b, uint32(len(e.b)-4))
+		if _, err := conn.Write(e.b); err != nil {
+			return err
+		}
+		for {
+			msg, err := readMessage(r)
+			if err != nil {
+				return err
+			}
+			d := decoder{b: msg}
+			xid, _, code := d.int(), d.long(), Code(d.int())
+			if d.err != nil {
+				return d.err
+			}
+			if xid != xidAuth {
+				continue
+			}
+			if code != 0 {
+				return code
+			}
+			break
+		}
+	}
+	return nil
+}
+
+func readMessage(r *bufio.Reader) ([]byte, error) {
+	var head [4]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return nil, err
+	}
+	n := binary.BigEndian.Uint32(head[:])
+	if n > maxMessage {
+		return nil, errShort
+	}
+	msg := make([]byte, n)
+	_, err := io.ReadFull(r, msg)
+	return msg, err
+}
+
+// serve makes the link the client's, and returns when it has ended.
+func (l *link) serve() {
+	c := l.c
+	c.mu.Lock()
+	if c.over {
+		c.mu.Unlock()
+		l.conn.Close()
+		return
+	}
+	c.sess, c.link = l.s, l
+	c.changed()
+	c.mu.Unlock()
+	if c.cfg.Linked != nil {
+		c.cfg.Linked()
+	}
+	go l.write()
+	ended := make(chan struct{})
+	go func() {
+		select {
+		case <-c.life.Done():
+			l.conn.Close()
+		case <-ended:
+		}
+	}()
+	expired := l.read()
+	close(ended)
+	close(l.stop)
+	l.conn.Close()
+	c.mu.Lock()
+	c.link = nil
+	c.changed()
+	c.mu.Unlock()
+	if expired {
+		c.sessionOver(l.s)
+	}
+	l.fail()
+}
+
+// send has calls written, and their answers awaited. It is false when the link has ended.
+func (l *link) send(b *batch, calls []*Call) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.over {
+		return false
+	}
+	now := time.Now()
+	for _, call := range calls {
+		l.xid++
+		if l.xid <= 0 {
+			l.xid = 1
+		}
+		at := len(l.out)
+		e := encoder{l.out}
+		e.int(0)
+		e.int(l.xid)
+		e.int(call.op)
+		call.encode(&e)
+		binary.BigEndian.PutUint32(e.b[at:], uint32(len(e.b)-at-4))
+		l.out = e.b
+		l.pending = append(l.pending, pending{l.xid, call, b, now})
+	}
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+	return true
+}
+
+// write writes what is to be sent, and pings.
+func (l *link) write() {
+	beat := time.NewTicker(max(l.beat, time.Millisecond))
+	defer beat.Stop()
+	var spare []byte
+	for {
+		select {
+		case <-l.wake:
+		case <-beat.C:
+			l.ping()
+		case <-l.stop:
+			return
+		}
+		l.mu.Lock()
+		out := l.out
+		l.out = spare[:0]
+		l.mu.Unlock()
+		if len(out) == 0 {
+			continue
+		}
+		if l.conn.SetWriteDeadline(time.Now().Add(l.idle)) != nil {
+			return
+		}
+		if _, err := l.conn.Write(out); err != nil {
+			l.conn.Close() // the reader notices
+			return
+		}
+		if spare = out; cap(spare) > 1<<20 {
+			spare = nil
+		}
+	}
+}
+
+func (l *link) ping() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := encoder{l.out}
+	e.int(8)
+	e.int(xidPing)
+	e.int(opPing)
+	l.out = e.b
+	l.pings = append(l.pings, time.Now())
+}
+
+// read takes answers and events until the link ends. expired: because the session has.
+func (l *link) read() (expired bool) {
+	for {
+		if l.conn.SetReadDeadline(time.Now().Add(l.idle)) != nil {
+			return false
+		}
+		msg, err := readMessage(l.r)
+		if err != nil {
+			return false
+		}
+		d := decoder{b: msg}
+		xid, zxid, code := d.int(), d.long(), Code(d.int())
+		l.c.saw(zxid)
+		switch xid {
+		case xidWatch:
+			d.int()
+			d.int()
+			l.event(d.text())
+		case xidPing:
+			l.pinged()
+		case xidAuth:
+		default:
+			if code == ErrSessionExpired {
+				return true
+			}
+			if !l.reply(xid, code, &d) || code == ErrSessionMoved {
+				return false
+			}
+		}
+		if d.err != nil {
+			return false
+		}
+	}
+}
+
+// saw notes the state of the store that an answer is of.
+func (c *Client) saw(zxid int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.zxid = max(c.zxid, zxid)
+}
+
+func (l *link) pinged() {
+	l.mu.Lock()
+	if len(l.pings) == 0 {
+		l.mu.Unlock()
+		return
+	}
+	sent := l.pings[0]
+	l.pings = l.pings[1:]
+	l.mu.Unlock()
+	l.s.answered(sent, false)
+}
+
+// reply takes the answer to the oldest call. It is false when it is another's.
+func (l *link) reply(xid int32, code Code, d *decoder) bool {
+	l.mu.Lock()
+	if len(l.pending) == 0 || l.pending[0].xid != xid {
+		l.mu.Unlock()
+		return false
+	}
+	p := l.pending[0]
+	l.pending[0] = pending{}
+	l.pending = l.pending[1:]
+	l.mu.Unlock()
+	p.call.answer(code, d)
+	if d.err != nil {
+		p.b.err = d.err
+	}
+	if w := p.call.watch; w != nil && p.call.Err == nil {
+		l.mu.Lock()
+		if l.watches[w.path] == nil {
+			l.watches[w.path] = make(map[*Watch]bool)
+		}
+		l.watches[w.path][w] = true
+		l.mu.Unlock()
+	}
+	l.s.answered(p.sent, p.call.writes() && code.decided())
+	if p.b.left--; p.b.left == 0 {
+		p.b.finish(nil)
+	}
+	return true
+}
+
+func (l *link) event(path string) {
+	l.mu.Lock()
+	fired := l.watches[path]
+	delete(l.watches, path)
+	l.mu.Unlock()
+	for w := range fired {
+		w.Fire()
+	}
+}
+
+func (l *link) forget(w *Watch) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if all := l.watches[w.path]; all[w] {
+		if delete(all, w); len(all) == 0 {
+			delete(l.watches, w.path)
+		}
+	}
+}
+
+// fail ends everything that waits for the link.
+func (l *link) fail() {
+	l.mu.Lock()
+	l.over = true
+	lost, watches := l.pending, l.watches
+	l.pending, l.watches = nil, nil
+	l.mu.Unlock()
+	for _, p := range lost {
+		if p.b.left > 0 {
+			p.b.left = 0
+			p.b.finish(ErrLost)
+		}
+	}
+	for _, fired := range watches {
+		for w := range fired {
+			w.Fire()
+		}
+	}
+}
