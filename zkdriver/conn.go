@@ -1,0 +1,195 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package zkdriver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/zkdriver/internal/zk"
+)
+
+// DefaultSessionTimeout is what a [Conn] asks for unless ConnOptions say otherwise.
+const DefaultSessionTimeout = 45 * time.Second
+
+// ConnOptions set how a Conn reaches its servers. A nil *ConnOptions, like the zero value, means the defaults.
+type ConnOptions struct {
+	// SessionTimeout is how long the servers keep what this process holds after its last sign of life;
+	// 0 means [DefaultSessionTimeout]. The servers grant what is nearest to it from 2 to 20 of their
+	// ticks (by default 4 to 40 seconds). A lease is never promised for more than two thirds of it.
+	SessionTimeout time.Duration
+	// User and Password are a digest identity. Nodes are then made for that identity alone.
+	User, Password string
+	// Dial connects to one server, for TLS for example; nil means TCP. It must return soon after ctx ends.
+	Dial func(ctx context.Context, addr string) (net.Conn, error)
+}
+
+// A Conn is one session with a ZooKeeper, which Drivers share. Make one with [Connect], and close it after them. Its
+// methods may be called concurrently.
+//
+// It also ends the leases and places of owners that nobody renewed: the session itself lasts as
+// long as the process does.
+type Conn struct {
+	zk      *zk.Client
+	bad     error
+	timeout time.Duration
+	acl     []zk.ACL
+	life    context.Context
+	end     context.CancelFunc
+	work    sync.WaitGroup
+
+	mu      sync.Mutex
+	closed  bool
+	entries map[place]*entry
+	hints   map[place]map[chan struct{}]bool
+	ending  []*entry // to be given up
+	trash   []string // nodes to be deleted
+	tidying bool
+	again   bool // there may be more to tidy, or a connection again
+}
+
+// place is an owner at a key's directory.
+type place struct {
+	dir string
+	id  driver.ID
+}
+
+// Connect returns a connection to the servers, each "host:port"; they must be of one ensemble. It does no I/O: the first
+// request connects. What is wrong with the arguments is reported by Driver.Check.
+func Connect(servers []string, o *ConnOptions) *Conn {
+	if o == nil {
+		o = &ConnOptions{}
+	}
+	c := &Conn{timeout: o.SessionTimeout, entries: make(map[place]*entry), hints: make(map[place]map[chan struct{}]bool)}
+	if c.timeout == 0 {
+		c.timeout = DefaultSessionTimeout
+	}
+	c.acl = []zk.ACL{{Perms: 31, Scheme: "world", ID: "anyone"}}
+	cfg := zk.Config{Servers: servers, Timeout: c.timeout, Dial: o.Dial, Ended: c.sessionEnded, Linked: c.linked}
+	if o.User != "" {
+		cfg.Auth = []zk.Auth{{Scheme: "digest", Data: []byte(o.User + ":" + o.Password)}}
+		c.acl = []zk.ACL{{Perms: 31, Scheme: "auth"}}
+	}
+	c.bad = unusable(servers, o, c.timeout)
+	c.life, c.end = context.WithCancel(context.Background())
+	c.zk = zk.New(cfg)
+	return c
+}
+
+// unusable says why a connection cannot work.
+func unusable(servers []string, o *ConnOptions, timeout time.Duration) error {
+	if len(servers) == 0 {
+		return &configError{"there are no servers"}
+	}
+	for _, addr := range servers {
+		if _, _, err := net.SplitHostPort(addr); err != nil {
+			return &configError{fmt.Sprintf("the server %q is not host:port: %v", addr, err)}
+		}
+	}
+	switch {
+	case timeout < time.Second || timeout > 1<<31*time.Millisecond-time.Millisecond:
+		return &configError{fmt.Sprintf("the session's time-out is %v: it must be a second at least, and 24 days at most", timeout)}
+	case strings.Contains(o.User, ":"):
+		return &configError{fmt.Sprintf("the user %q has a colon", o.User)}
+	case o.User == "" && o.Password != "":
+		return &configError{"there is a password without a user"}
+	}
+	return nil
+}
+
+// Close ends the session, and with it all that is held over it.
+func (c *Conn) Close() error {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.end()
+	err := c.zk.Close()
+	c.work.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, e := range c.entries {
+		e.clear()
+	}
+	return err
+}
+
+// session returns the current session, connected.
+func (c *Conn) session(ctx context.Context) (*zk.Session, error) {
+	s, err := c.zk.Session(ctx)
+	if errors.Is(err, zk.ErrClosed) {
+		err = fmt.Errorf("%w: %w", driver.ErrClosed, err)
+	}
+	return s, err
+}
+
+// hint wakes the watchers of an owner. The caller holds mu.
+func (c *Conn) hint(p place) {
+	for ch := range c.hints[p] {
+		select {
+		case ch <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// listen registers a watcher until ctx ends.
+func (c *Conn) listen(ctx context.Context, p place) <-chan struct{} {
+	ch := make(chan struct{}, 1)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.hints[p] == nil {
+		c.hints[p] = make(map[chan struct{}]bool)
+	}
+	c.hints[p][ch] = true
+	if e := c.entries[p]; e != nil && e.live() {
+		ch <- struct{}{} // what happened to its place before now was told to nobody
+	}
+	context.AfterFunc(ctx, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if delete(c.hints[p], ch); len(c.hints[p]) == 0 {
+			delete(c.hints, p)
+		}
+	})
+	return ch
+}
+
+// sessionEnded forgets what was held over a session that is over.
+func (c *Conn) sessionEnded(s *zk.Session) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for p, e := range c.entries {
+		if e.sess != s || !e.live() {
+			continue
+		}
+		if e.granted && !c.closed {
+			e.tell()
+		} else {
+			c.hint(p)
+		}
+		e.clear()
+		c.drop(e)
+	}
+	c.ending = slices.DeleteFunc(c.ending, func(e *entry) bool { return e.sess == s || e.sess == nil })
+	c.trash = nil
+}
+
+// linked goes on with what waited for a connection.
+func (c *Conn) linked() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tidy()
+	for _, e := range c.entries {
+		if e.granted && e.own == nil {
+			c.attend(e)
+		}
+	}
+}

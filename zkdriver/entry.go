@@ -1,0 +1,304 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package zkdriver
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hasplock/hasp/zkdriver/internal/zk"
+)
+
+// entry is what this session has of one owner: a node, or perhaps one. Conn.mu guards what changes; whoever
+// has the token of busy alone may change the node.
+type entry struct {
+	place
+	mark mark
+	busy chan struct{}
+	refs int // that have the token or wait for it
+
+	d       *Driver // that was granted it
+	sess    *zk.Session
+	name    string // of the node, "" when it is not known
+	kind    kind
+	fence   uint64
+	ttl     time.Duration // that the node's data has
+	placed  bool          // a request with Queue was refused
+	maybe   bool // a create had no answer
+	granted bool
+	leaving bool // it is about to be deleted, or moved, by us
+	gone    bool // it is being given up
+	until   time.Time
+	timer   *time.Timer
+	watch   *zk.Watch // on the one that it waits for
+	watched string    // its name
+	own     *zk.Watch // on the node itself
+}
+
+// live reports whether the store may have something of it.
+func (e *entry) live() bool { return e.name != "" || e.maybe }
+
+// clear forgets the node. The caller holds mu.
+func (e *entry) clear() {
+	e.sess, e.name, e.fence, e.maybe, e.granted, e.leaving, e.gone = nil, "", 0, false, false, false, false
+	e.ttl, e.placed = 0, false
+	e.watch, e.watched, e.own = nil, "", nil
+	if e.timer != nil {
+		e.timer.Stop()
+		e.timer = nil
+	}
+}
+
+// tell says that a lease is over, though nobody here released it. The caller holds mu.
+func (e *entry) tell() {
+	if e.d != nil && e.d.lost != nil {
+		e.d.lost(e.id, e.fence)
+	}
+}
+
+func sessionName(s *zk.Session) string { return fmt.Sprintf("%016x", uint64(s.ID())) }
+
+// lock returns the entry of an owner, which the caller has for itself until unlock.
+func (c *Conn) lock(ctx context.Context, p place, m mark) (*entry, error) {
+	c.mu.Lock()
+	e := c.entries[p]
+	if e == nil {
+		e = &entry{place: p, mark: m, busy: make(chan struct{}, 1)}
+		c.entries[p] = e
+	}
+	e.refs++
+	c.mu.Unlock()
+	select {
+	case e.busy <- struct{}{}:
+		return e, nil
+	case <-ctx.Done():
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.unref(e)
+		return nil, ctx.Err()
+	}
+}
+
+func (c *Conn) unlock(e *entry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	<-e.busy
+	c.unref(e)
+}
+
+// unref forgets an entry that nobody needs. The caller holds mu.
+func (c *Conn) unref(e *entry) {
+	e.refs--
+	c.drop(e)
+}
+
+func (c *Conn) drop(e *entry) {
+	if e.refs == 0 && !e.live() && c.entries[e.place] == e {
+		delete(c.entries, e.place)
+	}
+}
+
+// over reports whether a session has ended.
+func over(s *zk.Session) bool {
+	select {
+	case <-s.Over():
+		return true
+	default:
+		return false
+	}
+}
+
+// begin notes that a node may be made, which is given up at a time unless that is put off.
+func (c *Conn) begin(e *entry, s *zk.Session, until time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if over(s) {
+		return
+	}
+	was := e.live()
+	e.sess, e.maybe = s, true
+	if !was || until.After(e.until) {
+		c.last(e, until)
+	}
+}
+
+// found notes the node, that it may be used under its name.
+func (c *Conn) found(e *entry, s *zk.Session, n node, data content) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if over(s) {
+		return
+	}
+	e.sess, e.name, e.kind, e.maybe, e.leaving = s, n.name, n.kind, false, false
+	e.fence, e.ttl = data.fence, data.ttl
+}
+
+// lasts puts off when a lease is given up: to a time, when that is later.
+func (c *Conn) lasts(e *entry, name string, until time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e.name == name && !e.gone && until.After(e.until) {
+		c.last(e, until)
+	}
+}
+
+// wrote notes the TTL in a node's data.
+func (c *Conn) wrote(e *entry, name string, ttl time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e.name == name {
+		e.ttl = max(e.ttl, ttl)
+	}
+}
+
+// last sets when it is given up. The caller holds mu.
+func (c *Conn) last(e *entry, until time.Time) {
+	e.until = until
+	if e.timer == nil {
+		e.timer = time.AfterFunc(time.Until(until), func() { c.ring(e) })
+	} else {
+		e.timer.Reset(time.Until(until))
+	}
+}
+
+// held makes a place a lease of a driver until a time, or prolongs a lease: one that stood before was another client's.
+func (c *Conn) held(e *entry, d *Driver, until time.Time, stood bool) (first bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !e.live() {
+		return false
+	}
+	first = !e.granted && !stood
+	if first || until.After(e.until) {
+		c.last(e, until)
+	}
+	e.granted, e.d = true, d
+	if e.own == nil {
+		c.attend(e)
+	}
+	return first
+}
+
+// forget notes that the node does not exist any more.
+func (c *Conn) forget(e *entry, told bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e.watch != nil {
+		c.zk.Forget(e.watch)
+	}
+	if e.own != nil {
+		c.zk.Forget(e.own)
+	}
+	if e.granted && told {
+		e.tell()
+	}
+	e.clear()
+}
+
+// leave notes that the node is about to be deleted by us, or is not.
+func (c *Conn) leave(e *entry, leaving bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e.leaving = leaving
+	if !leaving && e.granted && e.own == nil {
+		c.attend(e)
+	}
+}
+
+// busyPause is when to look again at what was to be given up while a request about it was under way.
+const busyPause = 20 * time.Millisecond
+
+// ring gives up what nobody renewed.
+func (c *Conn) ring(e *entry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !e.live() || e.gone || c.closed || e.timer == nil {
+		return
+	}
+	if left := time.Until(e.until); left > 0 {
+		e.timer.Reset(left)
+		return
+	}
+	select {
+	case e.busy <- struct{}{}:
+	default:
+		e.timer.Reset(busyPause)
+		return
+	}
+	e.refs++
+	e.gone, e.leaving = true, true
+	c.ending = append(c.ending, e)
+	c.tidy()
+}
+
+// attend watches the node of a lease, to tell the holder when another deletes it. The caller holds mu.
+func (c *Conn) attend(e *entry) {
+	if e.d == nil || e.d.lost == nil || e.name == "" {
+		return
+	}
+	s, name := e.sess, e.name
+	w := &zk.Watch{}
+	same := func() bool { return e.own == w && e.name == name && e.sess == s }
+	w.Fire = func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if same() {
+			e.own = nil
+			if !e.leaving {
+				c.attend(e) // whether it is gone, or the connection is
+			}
+		}
+	}
+	e.own = w
+	call := zk.Children(e.dir+"/"+name, w)
+	s.Start(func(err error) {
+		if err == nil && call.Err == nil {
+			return
+		}
+		go func() { // it may be called by one who holds mu
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if !same() {
+				return
+			}
+			e.own = nil
+			if err == nil && call.Err == zk.ErrNoNode && !e.leaving { //nolint:errorlint // a code as it is
+				c.missing(e, s)
+			}
+		}()
+	}, call)
+}
+
+// missing tells the holder that its node is gone, unless another client took it over. The caller holds mu.
+func (c *Conn) missing(e *entry, s *zk.Session) {
+	name := e.name
+	call := zk.Children(e.dir, nil)
+	s.Start(func(err error) {
+		if err != nil {
+			return // linked looks again
+		}
+		go func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if e.sess != s || e.name != name || e.leaving {
+				return
+			}
+			if parseAll(call.Children).of(e.mark) < 0 {
+				e.tell()
+			}
+			e.clear()
+			c.drop(e)
+		}()
+	}, call)
+}
+
+// unnamed notes that the node may have its name or another.
+func (c *Conn) unnamed(e *entry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e.sess != nil {
+		e.name, e.maybe = "", true
+	}
+}

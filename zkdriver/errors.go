@@ -1,0 +1,68 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package zkdriver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/zkdriver/internal/zk"
+)
+
+// configError is a configuration that cannot work.
+type configError struct{ why string }
+
+func (e *configError) Error() string { return "zookeeper: " + e.why }
+
+// LayoutError reports a key whose directory is used by another program in a way that this driver's
+// [Layout] does not exclude. Nothing was changed.
+type LayoutError struct {
+	Path string // of the other program's node
+}
+
+func (e *LayoutError) Error() string {
+	return fmt.Sprintf("zookeeper: the node %q is of a kind of lock that does not see those of this driver's layout: set Options.Layout to what the other program uses", e.Path)
+}
+
+var errOvertaken = errors.New("zookeeper: others changed the key's nodes again and again while this looked at them")
+
+// unsent marks the error of a Try that was not sent.
+func unsent(err error) error {
+	if zk.IsUnsent(err) {
+		return driver.NotSent(err)
+	}
+	return err
+}
+
+// Classify implements [driver.Driver].
+func (d *Driver) Classify(err error) driver.Class {
+	var config *configError
+	var layout *LayoutError
+	var code zk.Code
+	var network net.Error
+	switch {
+	case errors.As(err, &config), errors.As(err, &layout), errors.Is(err, driver.ErrUnsupported):
+		return driver.ClassMisconfigured
+	case errors.As(err, &code):
+		return classes[code]
+	case errors.Is(err, zk.ErrUnreachable), errors.Is(err, zk.ErrLost), errors.Is(err, zk.ErrEnded), errors.Is(err, context.DeadlineExceeded),
+		errors.As(err, &network):
+		return driver.ClassUnreachable
+	}
+	return driver.ClassUnknown
+}
+
+// classes of codes; those that are not here are ClassUnknown.
+var classes = map[zk.Code]driver.Class{
+	zk.ErrNoAuth:         driver.ClassDenied,
+	zk.ErrAuthFailed:     driver.ClassDenied,
+	zk.ErrInvalidACL:     driver.ClassDenied,
+	zk.ErrQuotaExceeded:  driver.ClassFull,
+	zk.ErrNotReadOnly:    driver.ClassReadOnly,
+	zk.ErrUnimplemented:  driver.ClassMisconfigured,
+	zk.ErrSessionExpired: driver.ClassUnreachable,
+}

@@ -1,0 +1,164 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package zkdriver
+
+import (
+	"context"
+	"iter"
+	"strings"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/zkdriver/internal/zk"
+)
+
+// Inspect implements [driver.Driver]. What is left of a lease is not known: it lasts for as long as its session does, and its
+// owner's process renews it.
+func (d *Driver) Inspect(ctx context.Context, key string) (driver.Info, error) {
+	if err := d.valid(driver.CheckKey(key)); err != nil {
+		return driver.Info{}, err
+	}
+	s, err := d.c.session(ctx)
+	if err != nil {
+		return driver.Info{}, err
+	}
+	dir := d.dir(key)
+	info := driver.Info{Key: key, ByHand: []string{"ls " + dir, "stat " + dir}}
+	children := zk.Children(dir, nil)
+	if err := s.Do(ctx, zk.Sync(dir), children); err != nil {
+		return driver.Info{}, err
+	}
+	q, err := queueOf(children)
+	if err != nil {
+		return driver.Info{}, err
+	}
+	var left queue
+	var gets []*zk.Call
+	for len(q) > 0 {
+		n := min(len(q), together)
+		var some []*zk.Call
+		for _, n := range q[:n] {
+			some = append(some, zk.Get(dir+"/"+n.name))
+		}
+		if err := s.Do(ctx, some...); err != nil {
+			return driver.Info{}, err
+		}
+		for i, get := range some {
+			if absent(get.Err) {
+				continue // it has ended since
+			} else if get.Err != nil {
+				return driver.Info{}, get.Err
+			}
+			left, gets = append(left, q[i]), append(gets, get)
+		}
+		q = q[n:]
+	}
+	describe(&info, left, gets)
+	return info, nil
+}
+
+// describe fills in who holds a key and who waits.
+func describe(info *driver.Info, q queue, gets []*zk.Call) {
+	holds := q.holders()
+	for i, n := range q {
+		h := holder(n, gets[i].Data)
+		if i >= holds {
+			info.Queue = append(info.Queue, h)
+			continue
+		}
+		info.Holders = append(info.Holders, driver.Lease{Holder: h, Fence: fenceIn(n, gets[i])})
+	}
+	info.Holds, info.Waiters, info.Held = holds, len(q)-holds, holds > 0
+	if info.Held {
+		info.Holder, info.Fence = info.Holders[0].Holder, info.Holders[0].Fence
+	}
+}
+
+// fenceIn is the fence of a node that was read; 0 for another program's.
+func fenceIn(n node, get *zk.Call) uint64 {
+	if n.foreign() {
+		return 0
+	}
+	if f := decode(get.Data).fence; f != 0 {
+		return f
+	}
+	return fenceOf(get.Stat.Czxid)
+}
+
+// List implements [driver.Driver]. It reads the names of all keys at once, and then the keys, some at a time.
+func (d *Driver) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
+	return func(yield func(driver.Info, error) bool) {
+		if err := d.valid(nil); err != nil {
+			yield(driver.Info{}, err)
+			return
+		}
+		s, err := d.c.session(ctx)
+		if err != nil {
+			yield(driver.Info{}, err)
+			return
+		}
+		root := zk.Children(d.root, nil)
+		if err := s.Do(ctx, zk.Sync(d.root), root); err != nil || root.Err != nil && !absent(root.Err) {
+			if err == nil {
+				err = root.Err
+			}
+			yield(driver.Info{}, err)
+			return
+		}
+		var keys []string
+		for _, name := range root.Children {
+			if key, ok := decodeKey(name); ok && strings.HasPrefix(key, prefix) {
+				keys = append(keys, key)
+			}
+		}
+		for len(keys) > 0 {
+			n := min(len(keys), together)
+			infos, err := d.some(ctx, s, keys[:n])
+			for _, info := range infos {
+				if !yield(info, nil) {
+					return
+				}
+			}
+			if err != nil {
+				yield(driver.Info{}, err)
+				return
+			}
+			keys = keys[n:]
+		}
+	}
+}
+
+// some reads some keys, and leaves out those that nobody holds.
+func (d *Driver) some(ctx context.Context, s *zk.Session, keys []string) (infos []driver.Info, err error) {
+	var lists, gets []*zk.Call
+	for _, key := range keys {
+		lists = append(lists, zk.Children(d.dir(key), nil))
+	}
+	if err := s.Do(ctx, lists...); err != nil {
+		return nil, err
+	}
+	var qs []queue
+	for i, key := range keys {
+		q, err := queueOf(lists[i])
+		if err != nil {
+			return nil, err
+		}
+		if len(q) > 0 {
+			qs = append(qs, q)
+			infos = append(infos, driver.Info{Key: key})
+			gets = append(gets, zk.Get(d.dir(key)+"/"+q[0].name))
+		}
+	}
+	if err := s.Do(ctx, gets...); err != nil {
+		return nil, err
+	}
+	for i, q := range qs {
+		info, holds := &infos[i], q.holders()
+		info.Held, info.Holds, info.Waiters = true, holds, len(q)-holds
+		info.Holder = driver.Holder{Mode: q[0].kind.mode(), Owner: q[0].owner, Foreign: q[0].foreign()}
+		if gets[i].Err == nil {
+			info.Holder, info.Fence = holder(q[0], gets[i].Data), fenceIn(q[0], gets[i])
+		}
+	}
+	return infos, nil
+}

@@ -1,0 +1,104 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package zkdriver
+
+import (
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/zkdriver/internal/zk"
+)
+
+// wait keeps a place, and has the end of the one that it waits for watched.
+func (a *attempt) wait(q queue, i int) (*driver.Result, error) {
+	c, before := a.d.c, q[q.blocker(i, q[i].kind)].name
+	c.mu.Lock()
+	if a.e.live() {
+		c.last(a.e, time.Now().Add(a.r.Patience))
+		a.e.placed = true
+	}
+	watched := a.e.watch != nil && a.e.watched == before
+	c.mu.Unlock()
+	if watched {
+		return a.refuse(q, i)
+	}
+	w := &zk.Watch{}
+	w.Fire = func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if a.e.watch == w {
+			a.e.watch, a.e.watched = nil, ""
+			c.hint(a.e.place)
+		}
+	}
+	c.mu.Lock()
+	if a.e.watch != nil {
+		c.zk.Forget(a.e.watch)
+	}
+	if a.e.live() {
+		a.e.watch, a.e.watched = w, before
+	}
+	c.mu.Unlock()
+	watch := zk.Children(a.path(before), w)
+	err := a.do(watch)
+	if err == nil && watch.Err == nil {
+		return a.refuse(q, i)
+	}
+	c.mu.Lock()
+	if a.e.watch == w {
+		a.e.watch, a.e.watched = nil, ""
+	}
+	c.mu.Unlock()
+	if err == nil && !absent(watch.Err) {
+		err = watch.Err
+	}
+	return nil, err
+}
+
+// looks bounds of how many holders a refusal reads the data.
+const looks = 64
+
+// refuse says who is in the way of the node at i, or of one behind all of them.
+func (a *attempt) refuse(q queue, i int) (*driver.Result, error) {
+	res := &driver.Result{Why: driver.Held, Ahead: q.ahead(i)}
+	if len(q) == 0 {
+		return res, nil
+	}
+	n := 1
+	if res.Ahead == 0 {
+		n = min(q.holders(), looks)
+	}
+	var gets []*zk.Call
+	for _, h := range q[:n] {
+		gets = append(gets, zk.Get(a.path(h.name)))
+	}
+	if err := a.do(gets...); err != nil {
+		return nil, err
+	}
+	for j, get := range gets {
+		if absent(get.Err) {
+			continue // it has ended since
+		} else if get.Err != nil {
+			return nil, get.Err
+		}
+		if res.Holder == (driver.Holder{}) {
+			res.Holder = holder(q[j], get.Data)
+		}
+		if res.Ahead == 0 && !q[j].foreign() {
+			res.RetryIn = max(res.RetryIn, decode(get.Data).ttl)
+		}
+	}
+	return res, nil
+}
+
+// holder describes the owner of a node.
+func holder(n node, data []byte) driver.Holder {
+	h := driver.Holder{Mode: n.kind.mode(), Owner: n.owner, Foreign: n.foreign()}
+	if h.Foreign {
+		h.Label = string(data[:min(len(data), driver.MaxLabel)])
+	} else {
+		h.Label = decode(data).label
+	}
+	return h
+}

@@ -1,0 +1,114 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package zkdriver
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/zkdriver/internal/zk"
+)
+
+// tombTime is how long a released owner is remembered. A session's own requests are carried out in their order, so
+// that this is for those of other sessions.
+const tombTime = 10 * time.Second
+
+// Release implements [driver.Driver]. How the lease ended is not kept.
+func (d *Driver) Release(ctx context.Context, r driver.ReleaseRequest) error {
+	if err := d.valid(r.Check()); err != nil {
+		return err
+	}
+	s, err := d.c.session(ctx)
+	if err != nil {
+		return err
+	}
+	e, err := d.c.lock(ctx, d.place(r.Claim), markOf(r.Claim))
+	if err != nil {
+		return err
+	}
+	defer d.c.unlock(e)
+	d.c.leave(e, true)
+	found, err := d.release(ctx, s, e, r)
+	if err != nil {
+		d.c.leave(e, false)
+		return err
+	}
+	d.c.forget(e, false)
+	if !found {
+		return driver.ErrNotHeld
+	}
+	return nil
+}
+
+// release deletes whatever nodes the owner has. found: there was one.
+func (d *Driver) release(ctx context.Context, s *zk.Session, e *entry, r driver.ReleaseRequest) (found bool, err error) {
+	d.c.mu.Lock()
+	name := e.name
+	d.c.mu.Unlock()
+	if name != "" && r.Settled {
+		del := zk.Delete(e.dir + "/" + name)
+		if err := s.Do(ctx, del); err != nil || !absent(del.Err) {
+			return true, errors.Join(err, del.Err)
+		}
+	}
+	children := zk.Children(e.dir, nil)
+	before := zk.Sync(e.dir)
+	if !r.Settled {
+		// A Try that sees no mark has made its node before this, so that it is found.
+		if err := d.bury(ctx, s, r.Claim); err != nil {
+			return false, err
+		}
+	}
+	if err := s.Do(ctx, before, children); err != nil {
+		return false, err
+	}
+	q, err := queueOf(children)
+	if err != nil {
+		return false, err
+	}
+	var dels []*zk.Call
+	for _, n := range q {
+		if n.is(e.mark) {
+			dels = append(dels, zk.Delete(e.dir+"/"+n.name))
+		}
+	}
+	if err := s.Do(ctx, dels...); err != nil {
+		return false, err
+	}
+	var errs []error
+	for _, del := range dels {
+		switch {
+		case del.Err == nil:
+			found = true
+		case !absent(del.Err):
+			errs = append(errs, del.Err)
+		}
+	}
+	return found, errors.Join(errs...)
+}
+
+// bury marks an owner as released, for a while.
+func (d *Driver) bury(ctx context.Context, s *zk.Session, c driver.Claim) error {
+	path := d.tomb(c)
+	for made := false; ; made = true {
+		tomb := zk.Create(path, nil, d.c.acl, zk.Ephemeral)
+		if err := s.Do(ctx, tomb); err != nil {
+			return err
+		}
+		switch {
+		case tomb.Err == nil:
+			d.c.remove(tombTime, path)
+			return nil
+		case errors.Is(tomb.Err, zk.ErrNodeExists):
+			return nil
+		case made || !absent(tomb.Err):
+			return tomb.Err
+		}
+		if err := d.make(ctx, s, ""); err != nil {
+			return err
+		}
+	}
+}

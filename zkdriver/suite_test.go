@@ -1,0 +1,79 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package zkdriver
+
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/drivertest"
+	"github.com/hasplock/hasp/internal/testserver"
+	"github.com/hasplock/hasp/zkdriver/internal/zk"
+)
+
+// roots numbers the cases, each of which has a root of its own.
+var roots atomic.Int64
+
+// suite runs the suite, with sessions that outlast its longest leases.
+func suite(t *testing.T, o Options, servers ...string) {
+	drivertest.Run(t, drivertest.Harness{Parallel: true, New: func(t testing.TB) drivertest.Store {
+		o := o
+		o.Root = fmt.Sprintf("/suite/%d", roots.Add(1))
+		connect := func() *Conn {
+			c := Connect(servers, &ConnOptions{SessionTimeout: 2 * time.Hour})
+			t.Cleanup(func() { _ = c.Close() })
+			return c
+		}
+		admin := connect()
+		return drivertest.Store{
+			Open:      func() driver.Driver { return New(connect(), &o) },
+			Leftovers: func() []string { return everything(t, admin, o.Root, permanent) },
+			Names:     func() []string { return everything(t, admin, o.Root, func(string, zk.Stat) bool { return true }) },
+		}
+	}})
+}
+
+func TestSuite(t *testing.T) {
+	t.Parallel()
+	server := testserver.ZooKeeper(t).Addr()
+	for layout, name := range []string{ReadWrite: "ReadWrite", Mutex: "Mutex"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			suite(t, Options{Layout: Layout(layout)}, server)
+		})
+	}
+}
+
+// containerOwner is the owner that a container has, instead of a session.
+const containerOwner = -1 << 63
+
+// permanent reports whether a node stays for ever: it is neither of a session, nor a container, nor one of
+// the two that a root has.
+func permanent(path string, s zk.Stat) bool {
+	return s.EphemeralOwner == 0 && strings.Count(path, "/") > 2 && !strings.HasSuffix(path, "/.released")
+}
+
+// everything lists the names of the nodes below a path that are wanted.
+func everything(t testing.TB, c *Conn, path string, want func(string, zk.Stat) bool) (names []string) {
+	t.Helper()
+	s, err := c.session(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	children := zk.Children(path, nil)
+	if err := s.Do(t.Context(), zk.Sync(path), children); err != nil {
+		t.Fatal(err)
+	}
+	if children.Err == nil && want(path, children.Stat) {
+		names = append(names, path)
+	}
+	for _, name := range children.Children {
+		names = append(names, everything(t, c, path+"/"+name, want)...)
+	}
+	return names
+}

@@ -1,0 +1,109 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package zkdriver
+
+import (
+	"slices"
+	"time"
+
+	"github.com/hasplock/hasp/zkdriver/internal/zk"
+)
+
+// together is how many calls are sent at once, at most.
+const together = 128
+
+// remove has a node of ours deleted after a while.
+func (c *Conn) remove(after time.Duration, path string) {
+	time.AfterFunc(after, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.trash = append(c.trash, path)
+		c.tidy()
+	})
+}
+
+// tidy gives up what is to be given up, in the background. The caller holds mu.
+func (c *Conn) tidy() {
+	switch {
+	case c.closed || len(c.ending)+len(c.trash) == 0:
+	case c.tidying:
+		c.again = true
+	default:
+		c.tidying = true
+		c.work.Go(func() {
+			for c.tidyOnce() {
+				continue
+			}
+		})
+	}
+}
+
+// tidyOnce is false when nothing is left to do, or there is no connection: linked begins anew.
+//
+// It repeats what had no answer. That does no harm: the nodes are this session's own, and their names are never
+// given again.
+func (c *Conn) tidyOnce() (more bool) {
+	s, err := c.session(c.life)
+	c.mu.Lock()
+	if err != nil || len(c.ending)+len(c.trash) == 0 {
+		defer c.mu.Unlock()
+		more, c.again = c.again && !c.closed, false
+		c.tidying = more
+		return more
+	}
+	es := slices.Clone(c.ending[:min(len(c.ending), together)])
+	paths := slices.Clone(c.trash[:min(len(c.trash), together)])
+	var calls []*zk.Call
+	var unnamed []*entry // with two calls each, first of all
+	for _, e := range es {
+		if e.name == "" {
+			unnamed = append(unnamed, e)
+			calls = append(calls, zk.Sync(e.dir), zk.Children(e.dir, nil))
+		}
+	}
+	for _, e := range es {
+		if e.name != "" {
+			calls = append(calls, zk.Delete(e.dir+"/"+e.name))
+		}
+	}
+	c.mu.Unlock()
+	for _, path := range paths {
+		calls = append(calls, zk.Delete(path))
+	}
+	if s.Do(c.life, calls...) != nil {
+		return true
+	}
+	var found []*zk.Call
+	for i, e := range unnamed {
+		for _, n := range parseAll(calls[2*i+1].Children) {
+			if n.is(e.mark) && n.sess == sessionName(s) {
+				found = append(found, zk.Delete(e.dir+"/"+n.name))
+			}
+		}
+	}
+	if s.Do(c.life, found...) != nil {
+		return true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	done := func(e *entry) bool { return slices.Contains(es, e) }
+	c.ending = slices.DeleteFunc(c.ending, done)
+	c.trash = slices.DeleteFunc(c.trash, func(path string) bool { return slices.Contains(paths, path) })
+	for _, e := range es {
+		c.gaveUp(e)
+	}
+	return true
+}
+
+// gaveUp forgets a lease or a place that was given up. The caller holds mu.
+func (c *Conn) gaveUp(e *entry) {
+	if e.gone {
+		if e.granted {
+			e.tell()
+		}
+		e.clear()
+		<-e.busy
+		c.unref(e)
+	}
+}

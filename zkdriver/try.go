@@ -1,0 +1,365 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package zkdriver
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/zkdriver/internal/zk"
+)
+
+// attempt is one Try. It has the owner's entry for itself.
+type attempt struct {
+	d     *Driver
+	ctx   context.Context
+	s     *zk.Session
+	e     *entry
+	r     driver.TryRequest
+	start time.Time
+	wrote bool // something was sent that the store may have carried out
+	moved bool // the node was there before this
+}
+
+// overtaken bounds how often an attempt looks again because others changed what it had seen.
+const overtaken = 64
+
+// Try implements [driver.Driver].
+func (d *Driver) Try(ctx context.Context, r driver.TryRequest) (driver.Result, error) {
+	start := time.Now()
+	if err := d.valid(r.Check()); err != nil {
+		return driver.Result{}, err
+	}
+	if err := d.can(r); err != nil {
+		return driver.Result{}, err
+	}
+	s, err := d.c.session(ctx)
+	if err != nil {
+		return driver.Result{}, unsent(err)
+	}
+	e, err := d.c.lock(ctx, d.place(r.Claim), markOf(r.Claim))
+	if err != nil {
+		return driver.Result{}, driver.NotSent(err)
+	}
+	defer d.c.unlock(e)
+	a := &attempt{d: d, ctx: ctx, s: s, e: e, r: r, start: start}
+	res, err := a.try()
+	if err != nil && !a.wrote {
+		err = unsent(err)
+	}
+	return res, err
+}
+
+// do carries out calls of which some may write.
+func (a *attempt) do(calls ...*zk.Call) error {
+	err := a.s.Do(a.ctx, calls...)
+	if !zk.IsUnsent(err) {
+		a.wrote = true
+	}
+	return err
+}
+
+func (a *attempt) path(name string) string { return a.e.dir + "/" + name }
+
+// state is what the entry knows.
+func (a *attempt) state() (name string, maybe bool) {
+	a.d.c.mu.Lock()
+	defer a.d.c.mu.Unlock()
+	return a.e.name, a.e.maybe
+}
+
+// try asks until what it saw was still true when it decided.
+func (a *attempt) try() (driver.Result, error) {
+	for range overtaken {
+		var res *driver.Result
+		var err error
+		switch name, maybe := a.state(); {
+		case a.r.Convert:
+			res, err = a.convert()
+		case name != "":
+			res, err = a.again(name)
+		case !a.r.Queue || maybe:
+			res, err = a.look()
+		default:
+			res, err = a.join()
+		}
+		if err != nil {
+			return driver.Result{}, err
+		}
+		if res != nil {
+			return *res, nil
+		}
+	}
+	return driver.Result{}, errOvertaken
+}
+
+// list reads a key's queue as it is now, or later. An absent directory is an empty queue.
+func (a *attempt) list() (queue, error) {
+	children := zk.Children(a.e.dir, nil)
+	if err := a.do(zk.Sync(a.e.dir), children); err != nil {
+		return nil, err
+	}
+	return queueOf(children)
+}
+
+func queueOf(children *zk.Call) (queue, error) {
+	if absent(children.Err) {
+		return nil, nil
+	}
+	return parseAll(children.Children), children.Err
+}
+
+func absent(err error) bool { return errors.Is(err, zk.ErrNoNode) }
+
+// look reads before it writes: for a request that leaves no trace when it is refused, and for one that may have a node.
+func (a *attempt) look() (*driver.Result, error) {
+	children, tomb := zk.Children(a.e.dir, nil), zk.Exists(a.d.tomb(a.r.Claim))
+	if err := a.s.Do(a.ctx, zk.Sync(a.e.dir), tomb, children); err != nil {
+		return nil, err
+	}
+	q, err := queueOf(children)
+	switch {
+	case err != nil:
+		return nil, err
+	case tomb.Err == nil:
+		return a.released(q)
+	}
+	if i := q.of(a.e.mark); i >= 0 {
+		return a.standing(q, i)
+	}
+	k := a.d.kind(a.r.Mode)
+	if n, ok := q.alien(k); ok {
+		return nil, &LayoutError{a.path(n.name)}
+	}
+	if !a.r.Queue && q.blocker(len(q), k) >= 0 {
+		a.d.c.forget(a.e, false)
+		return a.refuse(q, len(q))
+	}
+	return a.join()
+}
+
+// released is the answer to an owner that was released.
+func (a *attempt) released(q queue) (*driver.Result, error) {
+	a.d.c.forget(a.e, false)
+	res := &driver.Result{Why: driver.Released}
+	if len(q) > 0 {
+		res.Ahead = q.ahead(len(q))
+	}
+	return res, nil
+}
+
+// join makes a node, and finds out what it is worth.
+func (a *attempt) join() (*driver.Result, error) {
+	c, k := a.d.c, a.d.kind(a.r.Mode)
+	prefix := nameOf(a.e.mark, a.s.ID(), k)
+	data := content{ttl: a.r.TTL, label: a.r.Label}.encode()
+	create, tomb, children := zk.Create(a.path(prefix), data, c.acl, zk.EphemeralSequential), zk.Exists(a.d.tomb(a.r.Claim)), zk.Children(a.e.dir, nil)
+	c.begin(a.e, a.s, a.start.Add(max(a.r.TTL, a.r.Patience)))
+	if err := a.do(create, tomb, children); err != nil {
+		if zk.IsUnsent(err) {
+			c.forget(a.e, false)
+		}
+		return nil, err
+	}
+	switch {
+	case absent(create.Err):
+		c.forget(a.e, false)
+		return nil, a.d.make(a.ctx, a.s, a.e.dir)
+	case create.Err != nil:
+		c.forget(a.e, false)
+		return nil, create.Err
+	}
+	n, _ := parse(create.Path[len(a.e.dir)+1:])
+	c.found(a.e, a.s, n, content{ttl: a.r.TTL, fence: fenceOf(create.Stat.Czxid)})
+	if tomb.Err == nil {
+		if err := a.undo(n); err != nil {
+			return nil, err
+		}
+		return a.released(nil)
+	}
+	q, err := queueOf(children)
+	if err != nil {
+		return nil, err
+	}
+	if other, ok := q.alien(k); ok {
+		if err := a.undo(n); err != nil {
+			return nil, err
+		}
+		return nil, &LayoutError{a.path(other.name)}
+	}
+	if i := q.of(a.e.mark); i >= 0 && q[i].name != n.name { // a copy of this request was faster
+		return nil, a.undo(n)
+	}
+	return a.decide(q, n.name)
+}
+
+// undo deletes a node that was made in vain.
+func (a *attempt) undo(n node) error {
+	a.d.c.leave(a.e, true)
+	del := zk.Delete(a.path(n.name))
+	err := a.do(del)
+	if err == nil && (del.Err == nil || absent(del.Err)) {
+		a.d.c.forget(a.e, false)
+		return nil
+	}
+	a.d.c.leave(a.e, false)
+	if err == nil {
+		err = del.Err
+	}
+	return err
+}
+
+// decide answers by the queue, in which the owner's node of this session has a name.
+func (a *attempt) decide(q queue, name string) (*driver.Result, error) {
+	i := q.named(name)
+	if i < 0 {
+		a.d.c.forget(a.e, true) // it was broken; ask anew
+		return nil, nil
+	}
+	switch {
+	case q[i].kind.mode() != a.r.Mode:
+		return a.refuse(q, i)
+	case q.blocker(i, q[i].kind) < 0:
+		return a.grant(q[i])
+	case a.r.Queue:
+		return a.wait(q, i)
+	}
+	if name, _ := a.state(); name == q[i].name && !a.waits() {
+		if err := a.undo(q[i]); err != nil {
+			return nil, err
+		}
+	}
+	return a.refuse(q, i)
+}
+
+// waits reports whether the node is a place that an earlier request has taken.
+func (a *attempt) waits() bool {
+	a.d.c.mu.Lock()
+	defer a.d.c.mu.Unlock()
+	return a.e.placed
+}
+
+// again is for an owner whose node is known.
+//
+// A holder's answer is proven by a write. A waiter that has become a holder is granted the key by what it reads,
+// as long as an earlier write of the session assures enough of the lease.
+func (a *attempt) again(name string) (*driver.Result, error) {
+	a.d.c.mu.Lock()
+	proof := a.e.granted || !a.assured()
+	data := content{ttl: max(a.r.TTL, a.e.ttl), fence: a.e.fence, label: a.r.Label}
+	a.d.c.mu.Unlock()
+	children := zk.Children(a.e.dir, nil)
+	calls := []*zk.Call{children}
+	if proof {
+		calls = []*zk.Call{zk.Set(a.path(name), data.encode()), children}
+	}
+	if err := a.do(calls...); err != nil {
+		return nil, err
+	}
+	q, err := queueOf(children)
+	if err != nil {
+		return nil, err
+	}
+	if q.named(name) < 0 {
+		if i := q.of(a.e.mark); i >= 0 {
+			return a.standing(q, i)
+		}
+	}
+	return a.decide(q, name)
+}
+
+// assured reports whether most of a lease of the TTL is assured without another write.
+func (a *attempt) assured() bool {
+	return a.s.Assured().Sub(a.start) >= min(a.r.TTL, zk.Share(a.s.Timeout()))/2
+}
+
+// standing is for an owner that has a node which this entry did not know.
+func (a *attempt) standing(q queue, i int) (*driver.Result, error) {
+	if q[i].kind.mode() != a.r.Mode {
+		return a.refuse(q, i)
+	}
+	return nil, a.move(q[i], q[i].kind)
+}
+
+// move makes an owner's node one of this session, of a kind, with the same number and fence, in one step.
+func (a *attempt) move(n node, k kind) error {
+	get := zk.Get(a.path(n.name))
+	if err := a.do(get); err != nil || absent(get.Err) {
+		return err // overtaken, when it is absent
+	} else if get.Err != nil {
+		return get.Err
+	}
+	was := decode(get.Data)
+	if was.fence == 0 {
+		was.fence = fenceOf(get.Stat.Czxid)
+	}
+	a.moved = true
+	to := node{name: numbered(nameOf(a.e.mark, a.s.ID(), k), n.seq), kind: k, seq: n.seq}
+	data := content{ttl: max(a.r.TTL, was.ttl), fence: was.fence, label: a.r.Label}
+	a.d.c.begin(a.e, a.s, a.start.Add(max(data.ttl, a.r.Patience)))
+	if to.name == n.name {
+		a.d.c.found(a.e, a.s, to, data)
+		return nil
+	}
+	a.d.c.leave(a.e, true)
+	defer a.d.c.leave(a.e, false)
+	multi := zk.Multi(zk.Delete(a.path(n.name)), zk.Create(a.path(to.name), data.encode(), a.d.c.acl, zk.Ephemeral))
+	if err := a.do(multi); err != nil {
+		a.d.c.unnamed(a.e)
+		return err
+	}
+	switch {
+	case absent(multi.Err), errors.Is(multi.Err, zk.ErrNodeExists):
+		a.d.c.forget(a.e, false)
+		return nil // overtaken
+	case multi.Err != nil:
+		return multi.Err
+	}
+	a.d.c.found(a.e, a.s, to, data)
+	return nil
+}
+
+// grant grants the key to this session's node, as far as the session is assured.
+func (a *attempt) grant(n node) (*driver.Result, error) {
+	a.d.c.mu.Lock()
+	fence := a.e.fence
+	a.d.c.mu.Unlock()
+	if over(a.s) {
+		return nil, zk.ErrEnded
+	}
+	ttl := min(a.r.TTL, a.s.Assured().Sub(a.start))
+	res := &driver.Result{Granted: true, Fence: fence, Fences: 1, TTL: max(ttl, 1)}
+	if a.d.c.held(a.e, a.d, time.Now().Add(a.r.TTL), a.moved) {
+		res.Fences = min(max(a.r.Fences, 1), turns)
+	}
+	return res, nil
+}
+
+// convert makes a writer a reader, with its number, in one step.
+func (a *attempt) convert() (*driver.Result, error) {
+	q, err := a.list()
+	if err != nil {
+		return nil, err
+	}
+	i := q.of(a.e.mark)
+	if i < 0 || q.blocker(i, q[i].kind) >= 0 {
+		return a.refuse(q, max(i, 0))
+	}
+	if name, _ := a.state(); q[i].kind == kindRead && name == q[i].name {
+		a.r.Convert = false // it stands
+		return nil, nil
+	}
+	if a.r.Fence != 0 {
+		get := zk.Get(a.path(q[i].name))
+		if err := a.do(get); err != nil || get.Err != nil {
+			return nil, errors.Join(err, get.Err)
+		}
+		if fenceIn(q[i], get) < a.r.Fence {
+			return a.refuse(q, i)
+		}
+	}
+	return nil, a.move(q[i], kindRead)
+}

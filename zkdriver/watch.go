@@ -1,0 +1,21 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package zkdriver
+
+import (
+	"context"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// Watch implements [driver.Driver]. A Try that is refused a place has the store watch the one that it waits for.
+func (d *Driver) Watch(ctx context.Context, c driver.Claim) (<-chan struct{}, error) {
+	if err := d.valid(c.Check()); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return d.c.listen(ctx, d.place(c)), nil
+}
