@@ -26,7 +26,7 @@ type entry struct {
 	fence   uint64
 	ttl     time.Duration // that the node's data has
 	placed  bool          // a request with Queue was refused
-	maybe   bool // a create had no answer
+	maybe   bool          // a create had no answer
 	granted bool
 	leaving bool // it is about to be deleted, or moved, by us
 	gone    bool // it is being given up

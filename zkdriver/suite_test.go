@@ -49,11 +49,8 @@ func TestSuite(t *testing.T) {
 	}
 }
 
-// containerOwner is the owner that a container has, instead of a session.
-const containerOwner = -1 << 63
-
-// permanent reports whether a node stays for ever: it is neither of a session, nor a container, nor one of
-// the two that a root has.
+// permanent reports whether a node is of no session, and none of the two that a root keeps. A key's directory, too,
+// has to be gone after a while: it is a container.
 func permanent(path string, s zk.Stat) bool {
 	return s.EphemeralOwner == 0 && strings.Count(path, "/") > 2 && !strings.HasSuffix(path, "/.released")
 }

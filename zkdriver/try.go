@@ -22,6 +22,7 @@ type attempt struct {
 	start time.Time
 	wrote bool // something was sent that the store may have carried out
 	moved bool // the node was there before this
+	twin  bool // the owner has another node
 }
 
 // overtaken bounds how often an attempt looks again because others changed what it had seen.
@@ -81,7 +82,7 @@ func (a *attempt) try() (driver.Result, error) {
 			res, err = a.convert()
 		case name != "":
 			res, err = a.again(name)
-		case !a.r.Queue || maybe:
+		case !a.r.Queue || maybe || a.twin:
 			res, err = a.look()
 		default:
 			res, err = a.join()
@@ -157,7 +158,7 @@ func (a *attempt) join() (*driver.Result, error) {
 	prefix := nameOf(a.e.mark, a.s.ID(), k)
 	data := content{ttl: a.r.TTL, label: a.r.Label}.encode()
 	create, tomb, children := zk.Create(a.path(prefix), data, c.acl, zk.EphemeralSequential), zk.Exists(a.d.tomb(a.r.Claim)), zk.Children(a.e.dir, nil)
-	c.begin(a.e, a.s, a.start.Add(max(a.r.TTL, a.r.Patience)))
+	c.begin(a.e, a.s, a.start.Add(a.r.TTL)) // what it turns out to be puts that off
 	if err := a.do(create, tomb, children); err != nil {
 		if zk.IsUnsent(err) {
 			c.forget(a.e, false)
@@ -191,6 +192,7 @@ func (a *attempt) join() (*driver.Result, error) {
 		return nil, &LayoutError{a.path(other.name)}
 	}
 	if i := q.of(a.e.mark); i >= 0 && q[i].name != n.name { // a copy of this request was faster
+		a.twin = true
 		return nil, a.undo(n)
 	}
 	return a.decide(q, n.name)
@@ -299,7 +301,7 @@ func (a *attempt) move(n node, k kind) error {
 	a.moved = true
 	to := node{name: numbered(nameOf(a.e.mark, a.s.ID(), k), n.seq), kind: k, seq: n.seq}
 	data := content{ttl: max(a.r.TTL, was.ttl), fence: was.fence, label: a.r.Label}
-	a.d.c.begin(a.e, a.s, a.start.Add(max(data.ttl, a.r.Patience)))
+	a.d.c.begin(a.e, a.s, a.start.Add(data.ttl)) // what it turns out to be puts that off
 	if to.name == n.name {
 		a.d.c.found(a.e, a.s, to, data)
 		return nil

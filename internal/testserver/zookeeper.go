@@ -126,7 +126,8 @@ func zookeeper(t testing.TB, more func(*Server) []string) spec {
 			}
 			return []string{
 				"-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
-				"-Dzookeeper.admin.enableServer=false", "-Dznode.container.checkIntervalMs=500", "-Djava.awt.headless=true",
+				"-Dzookeeper.admin.enableServer=false", "-Dznode.container.checkIntervalMs=500", "-Dznode.container.maxPerMinute=1000000",
+				"-Djava.awt.headless=true",
 				"-cp", zookeeperJars + "/zookeeper.jar:" + zookeeperJars + "/slf4j-simple.jar", "org.apache.zookeeper.server.quorum.QuorumPeerMain", file,
 			}
 		},

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"runtime/pprof"
 	"slices"
 	"sync"
 	"time"
@@ -150,6 +151,7 @@ const (
 func (c *Client) run() {
 	defer close(c.ended)
 	defer c.sessionOver(nil)
+	pprof.SetGoroutineLabels(context.Background()) // it is not of whoever happened to be the first
 	next := 0
 	for pause := pauseFirst; c.life.Err() == nil; pause = min(2*pause, pauseLast) {
 		var err error

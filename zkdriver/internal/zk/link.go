@@ -232,7 +232,9 @@ func (l *link) write() {
 		}
 		l.mu.Lock()
 		out := l.out
-		l.out = spare[:0]
+		if len(out) > 0 {
+			l.out = spare[:0]
+		}
 		l.mu.Unlock()
 		if len(out) == 0 {
 			continue
