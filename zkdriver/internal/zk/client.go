@@ -42,6 +42,7 @@ type Client struct {
 	kick   chan struct{} // connect now
 	ended  chan struct{} // the loop has returned
 	closer sync.Once
+	quiet  bool // it does not ping: for a test
 
 	mu     sync.Mutex
 	begun  bool

@@ -87,8 +87,16 @@ func (c *Client) handshake(conn net.Conn) (*link, error) {
 		s = &Session{c: c, id: id, passwd: passwd, over: make(chan struct{})}
 	}
 	s.connected(sent, timeout)
-	return &link{c: c, s: s, conn: conn, r: r, idle: timeout / 3, beat: timeout / rhythm, wake: make(chan struct{}, 1),
+	return &link{c: c, s: s, conn: conn, r: r, idle: c.idle(timeout), beat: timeout / rhythm, wake: make(chan struct{}, 1),
 		stop: make(chan struct{}), watches: make(map[string]map[*Watch]bool)}, c.authenticate(conn, r)
+}
+
+// idle is for how long a server may say nothing.
+func (c *Client) idle(timeout time.Duration) time.Duration {
+	if c.quiet {
+		return timeout
+	}
+	return timeout / 3
 }
 
 // connected notes that the leader knows of the session since sent.
@@ -226,7 +234,9 @@ func (l *link) write() {
 		select {
 		case <-l.wake:
 		case <-beat.C:
-			l.ping()
+			if !l.c.quiet {
+				l.ping()
+			}
 		case <-l.stop:
 			return
 		}
