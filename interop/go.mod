@@ -7,6 +7,7 @@ require (
 	github.com/go-redsync/redsync/v4 v4.17.0
 	github.com/hasplock/hasp v0.0.0
 	github.com/hasplock/hasp/redisdriver v0.0.0
+	github.com/hasplock/hasp/zkdriver v0.0.0
 	github.com/redis/go-redis/v9 v9.23.0
 )
 
@@ -19,4 +20,5 @@ require (
 replace (
 	github.com/hasplock/hasp => ../
 	github.com/hasplock/hasp/redisdriver => ../redisdriver
+	github.com/hasplock/hasp/zkdriver => ../zkdriver
 )

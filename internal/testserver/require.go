@@ -16,6 +16,7 @@ import (
 // SQLite needs none: it is compiled in.
 var binaries = map[string]string{
 	"bash":      "bash",
+	"curator":   "java",
 	"etcd":      "etcd",
 	"fish":      "fish",
 	"redis":     "redis-server",

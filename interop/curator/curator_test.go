@@ -1,0 +1,289 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package curator
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/internal/testserver"
+	"github.com/hasplock/hasp/zkdriver"
+)
+
+// soon bounds what must happen, far above what it takes.
+const soon = time.Minute
+
+// java is a running Peer.
+type java struct {
+	testing.TB
+	in io.Writer
+
+	mu      sync.Mutex
+	answers map[string]chan string
+}
+
+// peer starts a Peer against a server.
+func peer(t testing.TB, addr string) *java {
+	t.Helper()
+	classes := filepath.Join("target", "dependency")
+	testserver.Require(t, "curator")
+	testserver.RequireFile(t, "curator", filepath.Join("target", "Peer.class"))
+	cmd := exec.CommandContext(t.Context(), "java", "-Xmx256m", "-cp", "target:"+filepath.Join(classes, "*"), "Peer", addr)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	j := &java{TB: t, in: in, answers: make(map[string]chan string)}
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			thread, answer, _ := strings.Cut(lines.Text(), " ")
+			j.thread(thread) <- answer
+		}
+	}()
+	t.Cleanup(func() { in.Close(); <-read; _ = cmd.Wait() })
+	j.answer("-", "ready")
+	return j
+}
+
+func (j *java) thread(name string) chan string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.answers[name] == nil {
+		j.answers[name] = make(chan string, 100)
+	}
+	return j.answers[name]
+}
+
+// order has a thread do something.
+func (j *java) order(thread, format string, args ...any) {
+	j.Helper()
+	if _, err := fmt.Fprintf(j.in, thread+" "+format+"\n", args...); err != nil {
+		j.Fatal(err)
+	}
+}
+
+// answer waits for the answer to a thread's next order.
+func (j *java) answer(thread, want string) {
+	j.Helper()
+	select {
+	case got := <-j.thread(thread):
+		if got != want {
+			j.Fatalf("Java's thread %s says %q, want %q", thread, got, want)
+		}
+	case <-time.After(soon):
+		j.Fatalf("Java's thread %s does not answer", thread)
+	}
+}
+
+// quiet fails when a thread has answered.
+func (j *java) quiet(thread string) {
+	j.Helper()
+	select {
+	case got := <-j.thread(thread):
+		j.Fatalf("Java's thread %s says %q, but has to wait", thread, got)
+	default:
+	}
+}
+
+// does is an order and its answer.
+func (j *java) does(thread, want, format string, args ...any) {
+	j.Helper()
+	j.order(thread, format, args...)
+	j.answer(thread, want)
+}
+
+// client is hasp over the same server.
+func client(t testing.TB, addr string, o *zkdriver.Options) *hasp.Client {
+	t.Helper()
+	conn := zkdriver.Connect([]string{addr}, nil)
+	c, err := hasp.New(zkdriver.New(conn, o), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close(); _ = conn.Close() })
+	return c
+}
+
+// must returns what has the lease of a call that must succeed.
+func must(t testing.TB) func(*hasp.Lease, error) *hasp.Lease {
+	return func(l *hasp.Lease, err error) *hasp.Lease {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+}
+
+func held(t testing.TB, l *hasp.Lease, err error) {
+	t.Helper()
+	if !errors.Is(err, hasp.ErrHeld) {
+		t.Fatalf("%v, %v, want ErrHeld", l, err)
+	}
+}
+
+func release(t testing.TB, ls ...*hasp.Lease) {
+	t.Helper()
+	for _, l := range ls {
+		if err := l.Release(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A mutex of Java's and one of hasp's exclude each other, and each waits for the other in one queue.
+func TestMutex(t *testing.T) {
+	addr := testserver.ZooKeeper(t).Addr()
+	j, c := peer(t, addr), client(t, addr, &zkdriver.Options{Root: "/locks", Layout: zkdriver.Mutex})
+	m := c.Mutex("orders", nil)
+	l := must(t)(m.Lock(t.Context()))
+	j.does("a", "timeout", "lock mutex /locks/orders 300")
+	j.order("a", "lock mutex /locks/orders 60000")
+	waiting(t, c, "orders", 1)
+	release(t, l)
+	j.answer("a", "locked")
+	l, err := m.TryLock(t.Context())
+	held(t, l, err)
+	info, err := c.Inspect(t.Context(), "orders")
+	if err != nil || !info.Held || !info.Holder.Foreign {
+		t.Errorf("Java holds it: %+v, %v", info, err)
+	}
+	j.does("a", "unlocked", "unlock")
+	release(t, must(t)(m.TryLock(t.Context())))
+}
+
+// Readers of both hold a lock together, and a writer of either waits for all before it.
+func TestReadWriteLock(t *testing.T) {
+	addr := testserver.ZooKeeper(t).Addr()
+	j, c := peer(t, addr), client(t, addr, &zkdriver.Options{Root: "/locks"})
+	m := c.RWMutex("orders", nil)
+	r := must(t)(m.RLock(t.Context()))
+	j.does("a", "locked", "lock read /locks/orders 1000")
+	j.order("w", "lock write /locks/orders 60000")
+	waiting(t, c, "orders", 1)
+	l, err := m.TryRLock(t.Context())
+	held(t, l, err)
+	j.does("b", "timeout", "lock read /locks/orders 200")
+	release(t, r)
+	j.quiet("w")
+	j.does("a", "unlocked", "unlock")
+	j.answer("w", "locked")
+	l, err = m.TryRLock(t.Context())
+	held(t, l, err)
+	j.does("w", "unlocked", "unlock")
+	w := must(t)(m.Lock(t.Context()))
+	j.does("a", "timeout", "lock read /locks/orders 200")
+	j.order("a", "lock read /locks/orders 60000")
+	j.order("w", "lock write /locks/orders 60000")
+	waiting(t, c, "orders", 2)
+	if err := w.Downgrade(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	j.answer("a", "locked")
+	j.quiet("w")
+	release(t, w)
+	j.does("a", "unlocked", "unlock")
+	j.answer("w", "locked")
+	// Java's own downgrade: it has both nodes for a while.
+	j.does("w", "locked", "lock read /locks/orders 1000")
+	j.does("w", "unlocked", "unlock")
+	j.does("w", "unlocked", "unlock")
+	release(t, must(t)(m.TryLock(t.Context())))
+}
+
+// waiting waits until so many wait for a key.
+func waiting(t testing.TB, c *hasp.Client, key string, n int) {
+	t.Helper()
+	for limit := time.Now().Add(soon); ; time.Sleep(10 * time.Millisecond) { // no event says so
+		info, err := c.Inspect(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Waiters == n {
+			return
+		}
+		if time.Now().After(limit) {
+			t.Fatalf("%d wait, want %d: %+v", info.Waiters, n, info)
+		}
+	}
+}
+
+// Threads of Java and goroutines of hasp add to one number in a file, which they read and write: the sum is exact.
+func TestCounter(t *testing.T) {
+	const threads, each = 4, 50
+	for kind, layout := range map[string]zkdriver.Layout{"mutex": zkdriver.Mutex, "write": zkdriver.ReadWrite} {
+		t.Run(kind, func(t *testing.T) {
+			addr := testserver.ZooKeeper(t).Addr()
+			j := peer(t, addr)
+			file := filepath.Join(t.TempDir(), "number")
+			if err := os.WriteFile(file, []byte("0"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			var wg sync.WaitGroup
+			for i := range threads {
+				j.order(strconv.Itoa(i), "count %s /hasp/n %s %d", kind, file, each)
+				c := client(t, addr, &zkdriver.Options{Layout: layout})
+				wg.Go(func() {
+					if err := count(t.Context(), c.Mutex("n", nil), file, each); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+			for i := range threads {
+				j.answer(strconv.Itoa(i), "counted")
+			}
+			if got, err := os.ReadFile(file); string(got) != strconv.Itoa(2*threads*each) {
+				t.Errorf("the number is %s, want %d: %v", got, 2*threads*each, err)
+			}
+		})
+	}
+}
+
+// count adds 1 to the number in a file n times, each under the lock.
+func count(ctx context.Context, m *hasp.Mutex, file string, n int) error {
+	for range n {
+		l, err := m.Lock(ctx)
+		if err != nil {
+			return err
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		now, err := strconv.Atoi(string(text))
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(file, []byte(strconv.Itoa(now+1)), 0o600); err != nil {
+			return err
+		}
+		if err := l.Release(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
