@@ -118,6 +118,7 @@ func (c *Conn) Close() error {
 	for _, e := range c.entries {
 		e.clear()
 	}
+	clear(c.entries)
 	return err
 }
 
@@ -168,6 +169,10 @@ func (c *Conn) sessionEnded(s *zk.Session) {
 	defer c.mu.Unlock()
 	for p, e := range c.entries {
 		if e.sess != s || !e.live() {
+			continue
+		}
+		if e.gone {
+			c.gaveUp(e)
 			continue
 		}
 		if e.granted && !c.closed {

@@ -113,6 +113,9 @@ func (d *Driver) Traits() driver.Traits {
 // Tell has lost called for each lease that this driver was granted and that is over, though this driver did not release it: its
 // session expired, its node was deleted, or nobody renewed it. lost does not block, and is called until Close returns.
 func (d *Driver) Tell(lost func(id driver.ID, fence uint64)) {
+	if d.c == nil {
+		return
+	}
 	d.c.mu.Lock()
 	defer d.c.mu.Unlock()
 	d.lost = lost

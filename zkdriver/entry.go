@@ -131,6 +131,10 @@ func (c *Conn) found(e *entry, s *zk.Session, n node, data content) {
 	if over(s) {
 		return
 	}
+	if e.own != nil && e.name != n.name {
+		c.zk.Forget(e.own)
+		e.own = nil
+	}
 	e.sess, e.name, e.kind, e.maybe, e.leaving = s, n.name, n.kind, false, false
 	e.fence, e.ttl = data.fence, data.ttl
 }
@@ -195,6 +199,20 @@ func (c *Conn) forget(e *entry, told bool) {
 		e.tell()
 	}
 	e.clear()
+}
+
+// released notes that the owner has nothing. Where a create had no answer, it is looked for once more after a while.
+func (c *Conn) released(e *entry) {
+	c.mu.Lock()
+	unsure := e.name == "" && e.maybe
+	if unsure {
+		e.granted, e.placed, e.leaving = false, false, false
+		c.last(e, time.Now().Add(tombTime))
+	}
+	c.mu.Unlock()
+	if !unsure {
+		c.forget(e, false)
+	}
 }
 
 // leave notes that the node is about to be deleted by us, or is not.

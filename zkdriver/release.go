@@ -36,7 +36,7 @@ func (d *Driver) Release(ctx context.Context, r driver.ReleaseRequest) error {
 		d.c.leave(e, false)
 		return err
 	}
-	d.c.forget(e, false)
+	d.c.released(e)
 	if !found {
 		return driver.ErrNotHeld
 	}

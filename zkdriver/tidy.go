@@ -98,12 +98,13 @@ func (c *Conn) tidyOnce() (more bool) {
 
 // gaveUp forgets a lease or a place that was given up. The caller holds mu.
 func (c *Conn) gaveUp(e *entry) {
-	if e.gone {
-		if e.granted {
-			e.tell()
-		}
-		e.clear()
-		<-e.busy
-		c.unref(e)
+	if !e.gone {
+		return // its session has ended since
 	}
+	if e.granted && !c.closed {
+		e.tell()
+	}
+	e.clear()
+	<-e.busy
+	c.unref(e)
 }

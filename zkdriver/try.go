@@ -136,7 +136,6 @@ func (a *attempt) look() (*driver.Result, error) {
 		return nil, &LayoutError{a.path(n.name)}
 	}
 	if !a.r.Queue && q.blocker(len(q), k) >= 0 {
-		a.d.c.forget(a.e, false)
 		return a.refuse(q, len(q))
 	}
 	return a.join()
@@ -144,7 +143,7 @@ func (a *attempt) look() (*driver.Result, error) {
 
 // released is the answer to an owner that was released.
 func (a *attempt) released(q queue) (*driver.Result, error) {
-	a.d.c.forget(a.e, false)
+	a.d.c.released(a.e)
 	res := &driver.Result{Why: driver.Released}
 	if len(q) > 0 {
 		res.Ahead = q.ahead(len(q))

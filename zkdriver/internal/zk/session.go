@@ -89,15 +89,22 @@ func (s *Session) note(t touch) {
 
 // prove finds the latest sign of life that the leader had when it committed a write. The caller holds mu.
 func (s *Session) prove(written time.Time) {
+	now := time.Now()
 	for i := len(s.touched) - 1; i >= 0; i-- {
 		t := s.touched[i]
 		if t.direct && !written.Before(t.answered) || written.Sub(t.answered) >= s.timeout/collected {
-			if until := t.sent.Add(s.timeout); until.After(s.assured) {
+			if until := now.Add(s.timeout - elapsed(t.sent, now)); until.After(s.assured) {
 				s.assured = until
 			}
 			return
 		}
 	}
+}
+
+// elapsed is the time since then. Go's clock stands still while the machine sleeps, and the servers' do not: where the wall
+// clock says that more time has passed, it is believed.
+func elapsed(then, now time.Time) time.Duration {
+	return max(now.Sub(then), now.Round(0).Sub(then.Round(0)))
 }
 
 // batch is some calls that were sent together.
