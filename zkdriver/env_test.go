@@ -1,0 +1,218 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package zkdriver
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
+	"github.com/hasplock/hasp/internal/faultproxy"
+	"github.com/hasplock/hasp/internal/testserver"
+	"github.com/hasplock/hasp/zkdriver/internal/zk"
+)
+
+// soon bounds what must happen, far above what it takes.
+const soon = time.Minute
+
+// world is a server and what a test does with it.
+type world struct {
+	testing.TB
+	ctx    context.Context
+	server *testserver.Server
+	admin  *Conn
+}
+
+func newWorld(t testing.TB) *world {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute) // for a machine under load
+	t.Cleanup(cancel)
+	w := &world{TB: t, ctx: ctx, server: testserver.ZooKeeper(t)}
+	w.admin = w.connect(w.server.Addr(), time.Hour)
+	return w
+}
+
+func (w *world) connect(addr string, timeout time.Duration) *Conn {
+	c := Connect([]string{addr}, &ConnOptions{SessionTimeout: timeout})
+	w.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// behind is a driver behind a bad network, and that.
+func (w *world) behind(timeout time.Duration) (*Driver, *faultproxy.Proxy) {
+	w.Helper()
+	p := faultproxy.New(w, w.server.Addr())
+	return New(w.connect(p.Addr(), timeout), nil), p
+}
+
+// driver is one with a session of its own.
+func (w *world) driver() *Driver { return New(w.connect(w.server.Addr(), time.Hour), nil) }
+
+func ask(key string) contend.Owner {
+	return contend.Owner{Key: key, Owner: rand.Text(), Label: "a test", TTL: time.Minute, Patience: time.Minute}
+}
+
+func queued(r contend.Owner) contend.Owner { r.Queue = true; return r }
+func reader(r contend.Owner) contend.Owner { r.Mode = driver.Shared; return r }
+
+func (w *world) try(d *Driver, r contend.Owner) driver.Result {
+	w.Helper()
+	res, err := contend.Try(w.ctx, d, r)
+	if err != nil {
+		w.Fatalf("Try of %q: %v", r.Key, err)
+	}
+	return res
+}
+
+func (w *world) grant(d *Driver, r contend.Owner) driver.Result {
+	w.Helper()
+	res := w.try(d, r)
+	if !res.Granted {
+		w.Fatalf("Try of %q was refused: %+v", r.Key, res)
+	}
+	return res
+}
+
+func (w *world) refuse(d *Driver, r contend.Owner) driver.Result {
+	w.Helper()
+	res := w.try(d, r)
+	if res.Granted {
+		w.Fatalf("Try of %q was granted: %+v", r.Key, res)
+	}
+	return res
+}
+
+func (w *world) release(d *Driver, r contend.Owner) {
+	w.Helper()
+	if err := contend.Release(w.ctx, d, r); err != nil {
+		w.Fatalf("Release of %q: %v", r.Key, err)
+	}
+}
+
+func (w *world) renew(d *Driver, r contend.Owner) driver.Renewal {
+	w.Helper()
+	var got driver.Renewal
+	contend.Renew(w.ctx, d, []contend.Owner{r}, func(_ int, a driver.Renewal) { got = a })
+	return got
+}
+
+// queue is what the store has of a key.
+func (w *world) queue(key string) queue {
+	w.Helper()
+	s, err := w.admin.session(w.ctx)
+	if err != nil {
+		w.Fatal(err)
+	}
+	dir := DefaultRoot + "/" + encodeKey(key)
+	children := zk.Children(dir, nil)
+	if err := s.Do(w.ctx, zk.Sync(dir), children); err != nil {
+		w.Fatal(err)
+	}
+	q, err := queueOf(children)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return q
+}
+
+// eventually calls ok until it is true.
+func (w *world) eventually(what string, ok func() bool) {
+	w.Helper()
+	for limit := time.Now().Add(soon); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(limit) {
+			w.Fatalf("after %v: not yet: %s", soon, what)
+		}
+	}
+}
+
+// comes waits for an event.
+func comes[T any](w *world, ch <-chan T, what string) (got T) {
+	w.Helper()
+	select {
+	case got = <-ch:
+	case <-time.After(soon):
+		w.Fatalf("after %v: no %s", soon, what)
+	}
+	return got
+}
+
+func (w *world) hints(d *Driver, r contend.Owner) <-chan struct{} {
+	w.Helper()
+	ch, err := contend.Watch(w.ctx, d, r)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return ch
+}
+
+// told is what a driver tells.
+func told(d *Driver) <-chan driver.ID {
+	ch := make(chan driver.ID, 100)
+	d.Tell(func(id driver.ID, _ uint64) { ch <- id })
+	return ch
+}
+
+// do carries out calls over a connection, which must succeed.
+func (w *world) do(c *Conn, calls ...*zk.Call) {
+	w.Helper()
+	s, err := c.session(w.ctx)
+	if err == nil {
+		err = s.Do(w.ctx, calls...)
+	}
+	for _, call := range calls {
+		err = errors.Join(err, call.Err)
+	}
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// java makes a node as Curator does, and returns its path.
+func (w *world) java(d *Driver, key, marker string) string {
+	w.Helper()
+	dir := d.dir(key)
+	node := zk.Create(dir+"/_c_0a1b2c3d-4e5f-4678-9abc-def012345678-"+marker, []byte("10.0.0.1"), w.admin.acl, zk.EphemeralSequential)
+	s, err := w.admin.session(w.ctx)
+	if err != nil {
+		w.Fatal(err)
+	}
+	if err := d.make(w.ctx, s, dir); err != nil {
+		w.Fatal(err)
+	}
+	w.do(w.admin, node)
+	return node.Path
+}
+
+// losesReply has the next answer to a request of an operation lost: the connection is reset instead. It reports when.
+func losesReply(p *faultproxy.Proxy, op byte) <-chan struct{} {
+	var mu sync.Mutex
+	lost := make(chan struct{})
+	armed, over := false, false
+	p.Hook(func(c faultproxy.Chunk) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case over:
+			return false
+		case c.Dir == faultproxy.Up:
+			for b := c.Data; len(b) >= 12 && !armed; b = b[min(len(b), 4+int(binary.BigEndian.Uint32(b))):] {
+				armed = binary.BigEndian.Uint32(b[8:]) == uint32(op)
+			}
+			return false
+		case !armed:
+			return false
+		}
+		over = true
+		close(lost)
+		go p.Reset()
+		return true
+	})
+	return lost
+}

@@ -1,0 +1,163 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package zkdriver
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
+)
+
+// The numbers of operations, as they are sent.
+const (
+	opDelete  = 2
+	opSet     = 5
+	opMulti   = 14
+	opCreate2 = 15
+)
+
+// A node whose create had no answer is found again by its name, and the owner has no second one.
+func TestLostCreateIsFoundAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, queue := range []bool{false, true} {
+		d, p := w.behind(time.Hour)
+		r := ask("k")
+		r.Queue = queue
+		w.release(d, ask2(w, d, "k"))
+		lost := losesReply(p, opCreate2)
+		if res, err := contend.Try(w.ctx, d, r); err == nil || driver.IsNotSent(err) {
+			t.Fatalf("the answer was lost, and the Try says %+v, %v", res, err)
+		}
+		comes(w, lost, "lost answer")
+		if n := len(w.queue("k")); n != 1 {
+			t.Fatalf("%d nodes after the create", n)
+		}
+		res := w.grant(d, r)
+		if q := w.queue("k"); len(q) != 1 {
+			t.Errorf("%d nodes after the second Try", len(q))
+		}
+		if again := w.grant(d, r); again.Fence != res.Fence {
+			t.Errorf("the fence was %d, is %d", res.Fence, again.Fence)
+		}
+		w.release(d, r)
+		if n := len(w.queue("k")); n != 0 {
+			t.Errorf("%d nodes after the release", n)
+		}
+	}
+}
+
+// ask2 is a holder of a key, whose folders exist from then on.
+func ask2(w *world, d *Driver, key string) contend.Owner {
+	r := ask(key)
+	r.Settled = true
+	w.grant(d, r)
+	return r
+}
+
+// A node whose create had no answer, and that nobody asks for again, is given up after the TTL.
+func TestLostCreateIsGivenUp(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d, p := w.behind(time.Hour)
+	w.release(d, ask2(w, d, "k"))
+	r := ask("k")
+	r.TTL = 300 * time.Millisecond
+	lost := losesReply(p, opCreate2)
+	if _, err := contend.Try(w.ctx, d, queued(r)); err == nil {
+		t.Fatal("the answer was not lost")
+	}
+	comes(w, lost, "lost answer")
+	if n := len(w.queue("k")); n != 1 {
+		t.Fatalf("%d nodes after the create", n)
+	}
+	w.eventually("the node is gone", func() bool { return len(w.queue("k")) == 0 })
+}
+
+// A release whose answer was lost has released; the second one finds nothing, and touches nobody.
+func TestLostRelease(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d, p := w.behind(time.Hour)
+	r := ask2(w, d, "k")
+	lost := losesReply(p, opDelete)
+	if err := contend.Release(w.ctx, d, r); err == nil || errors.Is(err, driver.ErrNotHeld) {
+		t.Fatalf("the answer was lost, and Release says %v", err)
+	}
+	comes(w, lost, "lost answer")
+	next := ask("k")
+	other := w.driver()
+	w.grant(other, next)
+	r.Settled = false
+	if err := contend.Release(w.ctx, d, r); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("the second Release says %v", err)
+	}
+	if q := w.queue("k"); len(q) != 1 || q[0].owner != next.Owner {
+		t.Errorf("the queue is %+v", q)
+	}
+}
+
+// A convert whose answer was lost is found done, with its fence.
+func TestLostConvert(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d, p := w.behind(time.Hour)
+	r := ask("k")
+	fence := w.grant(d, r).Fence
+	lost := losesReply(p, opMulti)
+	r.Convert, r.Mode = true, driver.Shared
+	if _, err := contend.Try(w.ctx, d, r); err == nil {
+		t.Fatal("the answer was not lost")
+	}
+	comes(w, lost, "lost answer")
+	if res := w.grant(d, r); res.Fence != fence {
+		t.Errorf("the fence was %d, is %d", fence, res.Fence)
+	}
+	w.grant(w.driver(), reader(ask("k")))
+	if a := w.renew(d, r); a.Err != nil {
+		t.Errorf("the renewal: %v", a.Err)
+	}
+	w.release(d, r)
+}
+
+// A renewal whose answer was lost says so, and the next one is answered.
+func TestLostRenewal(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d, p := w.behind(time.Hour)
+	tells := told(d)
+	r := ask("k")
+	w.grant(d, r)
+	lost := losesReply(p, opSet)
+	if a := w.renew(d, r); a.Err == nil || errors.Is(a.Err, driver.ErrNotHeld) {
+		t.Fatalf("the answer was lost, and the renewal says %+v", a)
+	}
+	comes(w, lost, "lost answer")
+	if a := w.renew(d, r); a.Err != nil || a.TTL != r.TTL {
+		t.Errorf("the next renewal: %+v", a)
+	}
+	select {
+	case id := <-tells:
+		t.Errorf("told that %v is lost", id)
+	default:
+	}
+}
+
+// What was not sent says so, and is not in the store.
+func TestNotSent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d, p := w.behind(time.Hour)
+	p.Refuse()
+	r := ask("k")
+	_, err := contend.Try(w.ctx, d, r)
+	if !driver.IsNotSent(err) || d.Classify(err) != driver.ClassUnreachable {
+		t.Errorf("nobody could be reached: %v, of class %d", err, d.Classify(err))
+	}
+	p.Clear()
+	w.grant(d, r)
+}

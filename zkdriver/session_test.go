@@ -1,0 +1,237 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package zkdriver
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
+	"github.com/hasplock/hasp/internal/testserver"
+	"github.com/hasplock/hasp/zkdriver/internal/zk"
+)
+
+// brief is the time-out of sessions that end: long enough for a machine under load.
+const brief = 6 * testserver.ZooKeeperTick
+
+// When the session has expired the holder is told, a waiter gets a hint and loses its place, and both may ask anew.
+func TestSessionExpires(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d, p := w.behind(brief)
+	other, tells := w.driver(), told(d)
+	a, b, first := ask("a"), ask("b"), ask("b")
+	fence := w.grant(d, a).Fence
+	w.grant(other, first)
+	hints := w.hints(d, b)
+	w.refuse(d, queued(b))
+	p.Refuse()
+	p.CloseAll()
+	w.eventually("the session's nodes are gone", func() bool { return len(w.queue("a")) == 0 && len(w.queue("b")) == 1 })
+	next := ask("a")
+	w.grant(other, next)
+	p.Clear()
+	if id := comes(w, tells, "word of the loss"); id != a.Claim().ID() {
+		t.Errorf("told of %v", id)
+	}
+	comes(w, hints, "hint")
+	if r := w.renew(d, a); !errors.Is(r.Err, driver.ErrNotHeld) {
+		t.Errorf("the renewal: %+v", r)
+	}
+	if err := contend.Release(w.ctx, d, a); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("the release: %v", err)
+	}
+	w.refuse(d, queued(b))
+	w.release(other, next)
+	if res := w.grant(d, ask("a")); res.Fence <= fence {
+		t.Errorf("the fence is %d after %d", res.Fence, fence)
+	}
+}
+
+// No answer promises a lease for longer than the session is assured, however long it is asked for.
+func TestTTLIsTheSessions(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d, _ := w.behind(2 * time.Hour)
+	c := w.connect(w.server.Addr(), 3*time.Second)
+	short := New(c, nil)
+	if got, want := short.Traits().MaxTTL, 2*time.Second; got != want {
+		t.Errorf("MaxTTL is %v, want %v", got, want)
+	}
+	r := ask("k")
+	start := time.Now()
+	s, err := c.session(w.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res := w.grant(short, r); start.Add(res.TTL).After(s.Assured()) || res.TTL <= time.Second {
+		t.Errorf("granted for %v", res.TTL)
+	}
+	start = time.Now()
+	if a := w.renew(short, r); start.Add(a.TTL).After(s.Assured()) || a.TTL <= time.Second {
+		t.Errorf("renewed for %v", a.TTL)
+	}
+	if res := w.grant(d, ask("other")); res.TTL != time.Minute {
+		t.Errorf("granted for %v", res.TTL)
+	}
+}
+
+// A lease whose node another deletes is told at once; one that another client takes over is not.
+func TestTellOfADeletedNode(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d, other := w.driver(), w.driver()
+	tells := told(d)
+	moved, broken, own := ask("moved"), ask("broken"), ask("own")
+	for _, r := range []contend.Owner{moved, broken, own} {
+		w.grant(d, r)
+	}
+	if a := w.renew(other, moved); a.Err != nil {
+		t.Fatal(a.Err)
+	}
+	w.release(d, own)
+	w.eventually("the first client has noticed the move", func() bool {
+		d.c.mu.Lock()
+		defer d.c.mu.Unlock()
+		return d.c.entries[d.place(moved.Claim())] == nil
+	})
+	w.release(other, broken)
+	if id := comes(w, tells, "word of the loss"); id != broken.Claim().ID() {
+		t.Errorf("told of %v", id)
+	}
+	if a := w.renew(d, moved); a.Err != nil {
+		t.Errorf("taken back: %v", a.Err)
+	}
+}
+
+// A lease stands over a restart of the server, with its session; who waits is woken afterwards.
+func TestServerRestart(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d, other := w.driver(), w.driver()
+	tells := told(d)
+	a, b := ask("k"), ask("k")
+	fence := w.grant(d, a).Fence
+	hints := w.hints(other, b)
+	w.refuse(other, queued(b))
+	w.server.Restart()
+	comes(w, hints, "hint when the connection was lost")
+	w.eventually("the lease is renewed", func() bool { return w.renew(d, a).Err == nil })
+	w.eventually("the place stands", func() bool {
+		res, err := contend.Try(w.ctx, other, queued(b))
+		return err == nil && !res.Granted
+	})
+	if q := w.queue("k"); len(q) != 2 || q[0].owner != a.Owner || q[1].owner != b.Owner {
+		t.Fatalf("the queue is %+v", q)
+	}
+	w.release(d, a)
+	comes(w, hints, "hint")
+	if res := w.grant(other, queued(b)); res.Fence <= fence {
+		t.Errorf("the fence is %d after %d", res.Fence, fence)
+	}
+	select {
+	case id := <-tells:
+		t.Errorf("told that %v is lost", id)
+	default:
+	}
+}
+
+// What nobody renews is given up once there is a connection again, although its end came without one.
+func TestGivenUpAfterAnOutage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d, p := w.behind(time.Hour)
+	tells := told(d)
+	r := ask("k")
+	r.TTL = 200 * time.Millisecond
+	w.grant(d, r)
+	p.Refuse()
+	p.CloseAll()
+	w.eventually("it is to be given up", func() bool {
+		d.c.mu.Lock()
+		defer d.c.mu.Unlock()
+		return len(d.c.ending) == 1
+	})
+	if n := len(w.queue("k")); n != 1 {
+		t.Fatalf("%d nodes, and no connection to delete them", n)
+	}
+	p.Clear()
+	w.eventually("the node is gone", func() bool { return len(w.queue("k")) == 0 })
+	comes(w, tells, "word of the end")
+}
+
+// A grant to a waiter that needs no write is proven by an earlier one, and one that waited for long by a new one.
+func TestGrantIsProven(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.connect(w.server.Addr(), brief)
+	d, other := New(c, nil), w.driver()
+	for _, wait := range []time.Duration{0, brief} {
+		a, b := ask("k"), ask("k")
+		b.TTL = brief / 2
+		w.grant(other, a)
+		hints := w.hints(d, b)
+		w.refuse(d, queued(b))
+		time.Sleep(wait) // time must pass
+		w.release(other, a)
+		comes(w, hints, "hint")
+		res := w.grant(d, queued(b))
+		s, err := c.session(w.ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if left := time.Until(s.Assured()); left > s.Timeout() || res.TTL < b.TTL/2 {
+			t.Errorf("after %v granted for %v, and the session is assured for %v", wait, res.TTL, left)
+		}
+		w.release(d, b)
+	}
+}
+
+// Nothing of another program's is deleted, and it is respected like our own.
+func TestForeignHolder(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.driver()
+	path := w.java(d, "k", "__WRIT__")
+	r := ask("k")
+	res := w.refuse(d, r)
+	if !res.Holder.Foreign || res.Holder.Label != "10.0.0.1" || res.Holder.Owner != "" {
+		t.Errorf("the holder is %+v", res.Holder)
+	}
+	hints := w.hints(d, r)
+	w.refuse(d, queued(r))
+	info, err := d.Inspect(w.ctx, "k")
+	if err != nil || !info.Held || !info.Holder.Foreign || info.Waiters != 1 {
+		t.Errorf("it is %+v, %v", info, err)
+	}
+	if a := w.renew(d, queued(r)); a.Err != nil {
+		t.Errorf("the renewal of the place: %v", a.Err)
+	}
+	w.do(w.admin, zk.Delete(path))
+	comes(w, hints, "hint")
+	w.grant(d, queued(r))
+}
+
+// A node of a kind of lock that does not see ours is an error, and leaves nothing.
+func TestOtherLayout(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for layout, marker := range map[Layout]string{ReadWrite: "lock-", Mutex: "__READ__"} {
+		d := New(w.connect(w.server.Addr(), time.Hour), &Options{Layout: layout})
+		key := marker
+		path := w.java(d, key, marker)
+		for _, r := range []contend.Owner{ask(key), queued(ask(key))} {
+			var layoutError *LayoutError
+			_, err := contend.Try(w.ctx, d, r)
+			if !errors.As(err, &layoutError) || layoutError.Path != path || d.Classify(err) != driver.ClassMisconfigured {
+				t.Errorf("beside %q: %v", path, err)
+			}
+		}
+		if q := w.queue(key); len(q) != 1 {
+			t.Errorf("the queue is %+v", q)
+		}
+	}
+}
