@@ -4,17 +4,112 @@
 package zkdriver
 
 import (
+	"errors"
+	"slices"
 	"testing"
+	"time"
 
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/internal/testserver"
 )
 
 // TestSuiteOnAnEnsemble has each client at one of three servers.
 func TestSuiteOnAnEnsemble(t *testing.T) {
 	t.Parallel()
-	var addrs []string
-	for _, s := range testserver.ZooKeepers(t, 3) {
+	_, addrs := ensemble(t)
+	suite(t, Options{}, addrs...)
+}
+
+// ensemble is three servers, and their addresses.
+func ensemble(t testing.TB) (all []*testserver.Server, addrs []string) {
+	t.Helper()
+	all = testserver.ZooKeepers(t, 3)
+	for _, s := range all {
 		addrs = append(addrs, s.Addr())
 	}
-	suite(t, Options{}, addrs...)
+	return all, addrs
+}
+
+// A lease and a place stand while the leader is killed, or the server that a client is at stands still, and nobody is told of a loss.
+func TestServersGo(t *testing.T) {
+	t.Parallel()
+	all, addrs := ensemble(t)
+	w := &world{TB: t, ctx: t.Context()}
+	open := func() *Driver {
+		c := Connect(addrs, &ConnOptions{SessionTimeout: 10 * time.Second})
+		t.Cleanup(func() { _ = c.Close() })
+		return New(c, nil)
+	}
+	holds, waits := open(), open()
+	tells := told(holds)
+	stands := func(a, b contend.Owner) {
+		t.Helper()
+		w.eventually("the lease is renewed", func() bool { return w.renew(holds, a).Err == nil })
+		w.eventually("the place stands", func() bool {
+			res, err := contend.Try(w.ctx, waits, queued(b))
+			return err == nil && !res.Granted && res.Ahead == 0 && res.Holder.Owner == a.Owner
+		})
+	}
+	var fence uint64
+	for _, fault := range []string{"the leader is killed", "a server stands still", "a follower is killed"} {
+		a, b := ask("k"), ask("k")
+		rises := w.grant(holds, a).Fence
+		if rises <= fence {
+			t.Fatalf("%s: the fence is %d after %d", fault, rises, fence)
+		}
+		hints := w.hints(waits, b)
+		w.refuse(waits, queued(b))
+		leads := testserver.ZooKeeperLeader(t, all)
+		back := func() { all[(leads+1)%3].Restart() }
+		switch fault {
+		case "the leader is killed":
+			all[leads].Kill()
+			back = all[leads].Restart
+		case "a server stands still":
+			i := at(t, addrs, holds)
+			all[i].Stop()
+			back = all[i].Cont
+		default:
+			all[(leads+1)%3].Kill()
+		}
+		stands(a, b)
+		back()
+		stands(a, b)
+		w.eventually("the lease is released", func() bool {
+			err := contend.Release(w.ctx, holds, a)
+			return err == nil || errors.Is(err, driver.ErrNotHeld)
+		})
+		comes(w, hints, "hint")
+		w.eventually("the waiter is granted the key", func() bool {
+			res, err := contend.Try(w.ctx, waits, queued(b))
+			fence = res.Fence
+			return err == nil && res.Granted
+		})
+		if fence <= rises {
+			t.Errorf("%s: the fence is %d after %d", fault, fence, rises)
+		}
+		w.eventually("the waiter releases it", func() bool {
+			err := contend.Release(w.ctx, waits, b)
+			return err == nil || errors.Is(err, driver.ErrNotHeld)
+		})
+	}
+	select {
+	case id := <-tells:
+		t.Errorf("told that %v is lost", id)
+	default:
+	}
+}
+
+// at is the number of the server that a driver is connected to.
+func at(t testing.TB, addrs []string, d *Driver) int {
+	t.Helper()
+	if _, err := d.c.session(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	i := slices.Index(addrs, d.c.zk.Server())
+	if i < 0 {
+		t.Fatal("it is not connected")
+	}
+	return i
 }

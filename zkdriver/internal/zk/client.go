@@ -108,6 +108,16 @@ func (c *Client) Session(ctx context.Context) (*Session, error) {
 	}
 }
 
+// Server is the address of the server that it is connected to, "" while there is none.
+func (c *Client) Server() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.link == nil {
+		return ""
+	}
+	return c.link.addr
+}
+
 // changed wakes all that wait. The caller holds mu.
 func (c *Client) changed() {
 	close(c.change)
@@ -241,5 +251,6 @@ func (c *Client) connect(addr string) (*link, error) {
 		conn.Close()
 		return nil, err
 	}
+	l.addr = addr
 	return l, nil
 }

@@ -21,6 +21,7 @@ type link struct {
 	c    *Client
 	s    *Session
 	conn net.Conn
+	addr string
 	r    *bufio.Reader
 	idle time.Duration // without any answer for so long it is dead
 	beat time.Duration // between pings
