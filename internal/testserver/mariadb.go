@@ -1,0 +1,73 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package testserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// MariaDB starts a MariaDB server for the test, on a free loopback port, with the user
+// root, who needs no password. args are further arguments of mariadbd, and win over the
+// defaults. It skips or fails the test where MariaDB is missing, see Require.
+//
+// A commit is written to the system before it is answered, but not synced to the disk:
+// tests kill the process, not the machine.
+func MariaDB(t testing.TB, args ...string) *Server {
+	t.Helper()
+	path := require(t, "mariadb", map[string]string{"mariadb": "mariadbd"})
+	install := require(t, "mariadb", map[string]string{"mariadb": "mariadb-install-db"})
+	me, err := user.Current()
+	if err != nil {
+		t.Fatalf("testserver: %v", err)
+	}
+	return launch(t, spec{
+		path: path,
+		args: func(s *Server) []string {
+			data := filepath.Join(s.dir, "data")
+			if _, err := os.Stat(data); errors.Is(err, os.ErrNotExist) {
+				account{}.run(t, s.dir, install, "--no-defaults", "--datadir="+data, "--user="+me.Username,
+					"--auth-root-authentication-method=normal", "--skip-test-db")
+			}
+			return append([]string{
+				"--no-defaults", "--user=" + me.Username, "--datadir=" + data, "--socket=" + s.Socket(), "--pid-file=" + filepath.Join(s.dir, "pid"),
+				"--bind-address=127.0.0.1", "--port=" + strconv.Itoa(s.port), "--skip-name-resolve",
+				"--debug-no-sync", "--innodb-buffer-pool-size=64M", "--max-connections=500", "--performance-schema=off",
+			}, args...)
+		},
+		ready: greetMariaDB,
+		taken: "Address already in use",
+	}, freePort)
+}
+
+// greetMariaDB reads the greeting at the unix socket, as pingRedis does and for its
+// reason.
+func greetMariaDB(ctx context.Context, s *Server) error {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "unix", s.Socket())
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(time.Second)); err != nil {
+		return err
+	}
+	var greeting [5]byte // a packet's head and the version of the protocol
+	if _, err := io.ReadFull(c, greeting[:]); err != nil {
+		return err
+	}
+	if greeting[4] != 10 {
+		return fmt.Errorf("it greets with %x", greeting)
+	}
+	return nil
+}

@@ -1,0 +1,209 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package testserver
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Postgres starts a PostgreSQL server for the test, on a free loopback port, with the
+// superuser postgres, who needs no password. settings are further ones, each
+// "name=value", and win over the defaults. It skips or fails the test where PostgreSQL
+// is missing, see Require.
+//
+// A commit is written to the system before it is answered, but not synced to the disk:
+// tests kill the process, not the machine.
+func Postgres(t testing.TB, settings ...string) *Server {
+	t.Helper()
+	bin := postgresBin(t)
+	as := unprivileged(t)
+	s := launch(t, spec{
+		path: filepath.Join(bin, "postgres"),
+		by:   as.by(),
+		args: func(s *Server) []string {
+			data := filepath.Join(s.dir, "data")
+			awaitNobody(data)
+			if _, err := os.Stat(data); errors.Is(err, os.ErrNotExist) {
+				as.mkdir(t, s.dir, data)
+				as.run(t, s.dir, filepath.Join(bin, "initdb"), "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+			}
+			args := []string{"-D", data, "-p", strconv.Itoa(s.port)}
+			for _, set := range append([]string{
+				"listen_addresses=127.0.0.1", "unix_socket_directories=" + s.dir, "fsync=off", "full_page_writes=off",
+				"wal_level=minimal", "max_wal_senders=0", "shared_buffers=32MB", "max_connections=500", "jit=off",
+			}, settings...) {
+				args = append(args, "-c", set)
+			}
+			return args
+		},
+		ready: greetPostgres,
+		taken: "Address already in use",
+	}, freePort)
+	t.Cleanup(func() { // before the directory is removed
+		s.endPostgres()
+	})
+	return s
+}
+
+// endPostgres has the server end with all of its processes: those of a server that was
+// killed go on for a moment.
+func (s *Server) endPostgres() {
+	p := s.current()
+	select {
+	case <-p.done:
+	default:
+		_ = cont(p.proc) // it may stand still
+		if err := p.proc.Signal(syscall.SIGQUIT); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			s.t.Errorf("testserver: end postgres: %v", err)
+		}
+		select {
+		case <-p.done:
+		case <-time.After(startLimit):
+		}
+	}
+	awaitNobody(filepath.Join(s.dir, "data"))
+}
+
+// awaitNobody waits until no process works in a directory, as each of a PostgreSQL
+// server does: it does not start beside those of its predecessor. Where /proc does
+// not say so, it waits for nobody.
+func awaitNobody(dir string) {
+	for limit := time.Now().Add(startLimit); time.Now().Before(limit); time.Sleep(5 * time.Millisecond) {
+		links, err := filepath.Glob("/proc/[0-9]*/cwd")
+		if err != nil {
+			return
+		}
+		at := false
+		for _, l := range links {
+			wd, err := os.Readlink(l)
+			at = at || err == nil && wd == dir
+		}
+		if !at {
+			return
+		}
+	}
+}
+
+// greetPostgres opens a session over the unix socket, as pingRedis does and for its
+// reason.
+func greetPostgres(ctx context.Context, s *Server) error {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "unix", filepath.Join(s.dir, fmt.Sprintf(".s.PGSQL.%d", s.port)))
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(time.Second)); err != nil {
+		return err
+	}
+	const start = "\x00\x03\x00\x00user\x00postgres\x00database\x00postgres\x00\x00"
+	if _, err := c.Write(append(binary.BigEndian.AppendUint32(nil, uint32(4+len(start))), start...)); err != nil {
+		return err
+	}
+	var kind [1]byte
+	if _, err := io.ReadFull(c, kind[:]); err != nil {
+		return err
+	}
+	if kind[0] != 'R' {
+		return fmt.Errorf("it answers with a message of kind %q", kind)
+	}
+	return nil
+}
+
+// postgresBin returns the folder of the newest PostgreSQL's programs.
+func postgresBin(t testing.TB) string {
+	t.Helper()
+	best, version := "", 0
+	paths, err := filepath.Glob("/usr/lib/postgresql/*/bin/postgres") // Debian's, not on the PATH
+	if err != nil {
+		t.Fatalf("testserver: %v", err)
+	}
+	for _, path := range paths {
+		bin := filepath.Dir(path)
+		if n, err := strconv.Atoi(filepath.Base(filepath.Dir(bin))); err == nil && n > version {
+			best, version = bin, n
+		}
+	}
+	if best != "" {
+		return best
+	}
+	path, err := look("postgres")
+	if err != nil {
+		missing(t, "postgres", "postgres", err)
+	}
+	return filepath.Dir(path)
+}
+
+// account is whom a server runs as that refuses to run as root.
+type account struct {
+	name     string // empty: as this process
+	uid, gid int
+}
+
+// unprivileged returns an account that is not root's.
+func unprivileged(t testing.TB) account {
+	t.Helper()
+	if os.Getuid() != 0 {
+		return account{}
+	}
+	for _, name := range []string{"postgres", "nobody"} {
+		u, err := user.Lookup(name)
+		if err != nil {
+			continue
+		}
+		uid, err := strconv.Atoi(u.Uid)
+		gid, err2 := strconv.Atoi(u.Gid)
+		if err := errors.Join(err, err2); err != nil {
+			t.Fatalf("testserver: %v", err)
+		}
+		return account{name: name, uid: uid, gid: gid}
+	}
+	t.Fatalf("testserver: there is neither a user postgres nor nobody")
+	return account{}
+}
+
+// by is the program that turns into another, as the account; the kernel forgets that
+// it is to die with its parent when the user changes.
+func (a account) by() []string {
+	if a.name == "" {
+		return nil
+	}
+	return []string{"setpriv", "--pdeathsig", "KILL", "--reuid", a.name, "--regid", strconv.Itoa(a.gid), "--clear-groups", "--"}
+}
+
+// mkdir makes a directory for the account, within one that it is given, too.
+func (a account) mkdir(t testing.TB, parent, dir string) {
+	t.Helper()
+	err := os.Mkdir(dir, 0o700)
+	if a.name != "" && err == nil {
+		err = errors.Join(os.Chown(parent, a.uid, a.gid), os.Chown(dir, a.uid, a.gid))
+	}
+	if err != nil {
+		t.Fatalf("testserver: %v", err)
+	}
+}
+
+// run runs a program to its end, as the account.
+func (a account) run(t testing.TB, dir string, line ...string) {
+	t.Helper()
+	line = append(a.by(), line...)
+	cmd := exec.Command(line[0], line[1:]...)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("testserver: %v: %v\n%s", line, err, out)
+	}
+}
