@@ -105,8 +105,7 @@ func (v view) raisable(r driver.VoteRequest, now reading) bool {
 	return !v.raises(r) || r.Proposal > uint64(v.own.fence) && !v.tooFar(r, now)
 }
 
-// choose returns the fence of a grant, and how many the grant has with those
-// just below it, which nobody else had.
+// choose gives a proposed fence, or mints one.
 func (t *tx) choose(v *view, r driver.VoteRequest) (fence int64, fences int, err error) {
 	fences = max(r.Fences, 1)
 	switch newest := max(v.newest(), v.floor(r.Mode, t.reading)); {

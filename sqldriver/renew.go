@@ -5,9 +5,6 @@ package sqldriver
 
 import (
 	"context"
-	"database/sql"
-	"errors"
-	"time"
 
 	"github.com/hasplock/hasp/driver"
 )
@@ -55,25 +52,25 @@ func (d *Driver) renew(ctx context.Context, rs []driver.RenewRequest) ([]driver.
 
 // renewOne returns an error when the transaction cannot go on; what became of
 // this one request is in the Renewal.
-func (t *tx) renewOne(r driver.RenewRequest) (driver.Renewal, error) {
+func (t *rules) renewOne(r driver.RenewRequest) (driver.Renewal, error) {
 	if r.Queue {
 		return t.renewPlace(r)
 	}
-	var expires int64
-	var wanted bool
-	var mode driver.Mode
-	err := t.row(qRenew, []byte(r.Key), r.Owner, r.Label, int64(t.up), int64(t.after(r.TTL)), int64(r.Fence)).Scan(&expires, &wanted, &mode)
-	if errors.Is(err, sql.ErrNoRows) {
+	lease, ok, err := t.renewLease(r, t.after(r.TTL))
+	if err != nil {
+		return driver.Renewal{}, err
+	}
+	if !ok {
 		return driver.Renewal{Err: driver.ErrNotHeld}, nil
 	}
-	if err == nil && mode == driver.Shared { // the key's own row lasts as long
-		_, err = t.exec(qExtend, []byte(r.Key), "", expires, 0)
+	if lease.mode == driver.Shared { // the key's own row lasts as long
+		err = t.prolong(r.Key, "", lease.expires, 0)
 	}
-	return driver.Renewal{TTL: time.Duration(expires) - t.up, Wanted: wanted}, err
+	return driver.Renewal{TTL: lease.expires - t.up, Wanted: lease.wanted}, err
 }
 
 // renewPlace prolongs a place. An owner whose turn it is should ask at once.
-func (t *tx) renewPlace(r driver.RenewRequest) (driver.Renewal, error) {
+func (t *rules) renewPlace(r driver.RenewRequest) (driver.Renewal, error) {
 	v, err := t.view(r.Claim)
 	if err != nil {
 		return driver.Renewal{}, err
@@ -82,7 +79,7 @@ func (t *tx) renewPlace(r driver.RenewRequest) (driver.Renewal, error) {
 		return driver.Renewal{Err: driver.ErrNotHeld}, nil
 	}
 	if v.own.worthWriting(r.Patience, t.up) {
-		_, err = t.exec(qExtend, []byte(r.Key), r.Owner, int64(t.after(r.Patience)), 0)
+		err = t.prolong(r.Key, r.Owner, t.after(r.Patience), 0)
 	}
 	return driver.Renewal{RetryIn: v.refusal(r.Claim, t.reading).RetryIn}, err
 }

@@ -109,7 +109,7 @@ func freeSlot(beside []row, limit int) int {
 }
 
 // share grants a key that is free, or shared with room for one more.
-func (t *tx) share(v *view, r driver.VoteRequest) (driver.Result, error) {
+func (t *rules) share(v *view, r driver.VoteRequest) (driver.Result, error) {
 	key := row{since: t.up, mark: v.abandoned(t.up)}
 	if v.holder.live(t.up) {
 		key = v.holder
@@ -129,61 +129,36 @@ func (t *tx) share(v *view, r driver.VoteRequest) (driver.Result, error) {
 	until, slot, abandoned := t.after(r.TTL), freeSlot(v.beside, r.Limit), key.mark
 	key.fence, key.expires = max(int64(v.newest()), fence), max(key.expires, until)
 	key.most, key.mark = least(v.beside, r.Limit), key.mark && r.Limit == 0
-	if err := t.keyRow(r.Key, key, v.wrote); err != nil {
+	if err := t.setKey(r.Key, key, v.wrote); err != nil {
 		return driver.Result{}, err
 	}
-	_, err = t.exec(qShare, []byte(r.Key), r.Owner, r.Label, fence, int64(t.up), int64(until), r.Limit, slot, flag(abandoned))
+	err = t.shares(r.Claim, row{fence: fence, since: t.up, expires: until, slot: slot, mark: abandoned})
 	return driver.Result{Granted: true, Fence: uint64(fence), Fences: fences, TTL: until - t.up,
-		Slot: slot, Abandoned: abandoned, Node: t.head.node}, err
+		Slot: slot, Abandoned: abandoned, Node: t.node}, err
 }
 
 // convert makes the holder share the key. It keeps its fence, and the mark that it
 // took over is cleared.
-func (t *tx) convert(v *view, r driver.VoteRequest) (driver.Result, error) {
+func (t *rules) convert(v *view, r driver.VoteRequest) (driver.Result, error) {
 	t.rowsMade++
 	key := row{fence: max(int64(v.newest()), v.own.fence), since: v.own.since, expires: max(v.own.expires, t.after(r.TTL)), most: r.Limit}
-	_, err := t.exec(qShare, []byte(r.Key), r.Owner, r.Label, v.own.fence, int64(key.since), int64(key.expires), r.Limit, 0, 0)
+	err := t.shares(r.Claim, row{fence: v.own.fence, since: key.since, expires: key.expires})
 	if err != nil {
 		return driver.Result{}, err
 	}
-	return driver.Result{Granted: true, Fence: uint64(v.own.fence), TTL: key.expires - t.up, Node: t.head.node},
-		t.keyRow(r.Key, key, v.wrote)
-}
-
-func (t *tx) keyRow(key string, r row, wrote int64) error {
-	_, err := t.exec(qKeyRow, []byte(key), r.fence, int64(r.since), int64(r.expires), r.most, flag(r.mark), wrote)
-	return err
-}
-
-// endSharers deletes the rows of those that shared the key, whose leases have expired
-// and leave a mark. The caller sets the mark.
-func (t *tx) endSharers(key string) (marked bool, err error) {
-	res, err := t.exec(qEndSharers, []byte(key), int64(t.up))
-	if err != nil {
-		return false, err
-	}
-	n, err := res.RowsAffected()
-	return n > 0, err
+	return driver.Result{Granted: true, Fence: uint64(v.own.fence), TTL: key.expires - t.up, Node: t.node},
+		t.setKey(r.Key, key, v.wrote)
 }
 
 // back is for an owner whose lease is over and who joins the queue again: its row
 // becomes its place, so the key's own has to keep what it says.
-func (t *tx) back(v *view, c driver.Claim) error {
+func (t *rules) back(v *view, c driver.Claim) error {
 	if v.mode(c.Owner) == driver.Exclusive {
-		_, err := t.exec(qRemember, []byte(c.Key))
-		return err
+		return t.remember(c.Key)
 	}
 	marked, err := t.endSharers(c.Key)
 	if marked && err == nil {
-		_, err = t.exec(qDepart, []byte(c.Key), 0, int64(t.up), 1)
+		err = t.left(c.Key, 0, true)
 	}
 	return err
-}
-
-// flag is a column's value for b.
-func flag(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }

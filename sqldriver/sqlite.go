@@ -83,6 +83,7 @@ func (s *sqlite) begin(ctx context.Context, d *Driver) (*tx, error) {
 		return nil, err
 	}
 	t := &tx{d: d, sql: sqlTx, ctx: ctx}
+	t.table = t
 	if err := s.open(t); err != nil {
 		t.rollback()
 		return nil, err
@@ -109,7 +110,7 @@ func (s *sqlite) open(t *tx) error {
 	if err != nil {
 		return err
 	}
-	t.reading, t.head = now, t.was
+	t.reading, t.head, t.node = now, t.was, t.was.node
 	change, err := s.clockChange(t.was, now)
 	if err != nil {
 		return err

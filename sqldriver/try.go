@@ -120,7 +120,7 @@ func (d *Driver) glance(ctx context.Context, r driver.VoteRequest) (*driver.Resu
 }
 
 // try decides in the transaction, and does it.
-func (t *tx) try(r driver.VoteRequest) (driver.Result, error) {
+func (t *rules) try(r driver.VoteRequest) (driver.Result, error) {
 	v, err := t.view(r.Claim)
 	if err != nil {
 		return driver.Result{}, err
@@ -140,34 +140,37 @@ func (t *tx) try(r driver.VoteRequest) (driver.Result, error) {
 			err = t.back(v, r.Claim)
 		}
 		if err == nil {
-			_, err = t.exec(qJoin, []byte(r.Key), r.Owner, r.Label, int64(t.up), int64(t.after(r.Patience)), r.Mode, limit(r.Claim))
+			err = t.queue(r.Claim, t.after(r.Patience))
 		}
 	case touch:
-		_, err = t.exec(qExtend, []byte(r.Key), r.Owner, int64(t.after(r.Patience)), 0)
+		err = t.prolong(r.Key, r.Owner, t.after(r.Patience), 0)
 	}
 	return v.refused(r, t.reading), err
 }
 
-func (t *tx) extend(v *view, r driver.VoteRequest) (driver.Result, error) {
+func (t *rules) extend(v *view, r driver.VoteRequest) (driver.Result, error) {
 	fence, until := v.own.fence, max(v.own.expires, t.after(r.TTL))
 	if v.raises(r) {
-		fence = t.take(int64(r.Proposal))
+		var err error
+		if fence, _, err = t.choose(v, r); err != nil {
+			return driver.Result{}, err
+		}
 	}
-	_, err := t.exec(qExtend, []byte(r.Key), r.Owner, int64(until), fence)
+	err := t.prolong(r.Key, r.Owner, until, fence)
 	abandoned := v.holder.mark
 	if v.shared() {
 		abandoned = v.own.mark
 		if err == nil {
-			_, err = t.exec(qExtend, []byte(r.Key), "", int64(until), fence)
+			err = t.prolong(r.Key, "", until, fence)
 		}
 	}
 	return driver.Result{Granted: true, Fence: uint64(fence), TTL: until - t.up,
-		Slot: v.own.slot, Abandoned: abandoned, Node: t.head.node}, err
+		Slot: v.own.slot, Abandoned: abandoned, Node: t.node}, err
 }
 
-func (t *tx) grant(v *view, r driver.VoteRequest) (driver.Result, error) {
+func (t *rules) grant(v *view, r driver.VoteRequest) (driver.Result, error) {
 	if v.holder.kind != "" && !v.holder.live(t.up) {
-		if _, err := t.exec(qEndHolders, []byte(r.Key), int64(t.up)); err != nil {
+		if err := t.endHolders(r.Key); err != nil {
 			return driver.Result{}, err
 		}
 	}
@@ -181,9 +184,9 @@ func (t *tx) grant(v *view, r driver.VoteRequest) (driver.Result, error) {
 		return driver.Result{}, err
 	}
 	until := t.after(r.TTL)
-	_, err = t.exec(qGrant, []byte(r.Key), r.Owner, r.Label, fence, int64(t.up), int64(until), flag(abandoned))
+	err = t.hold(r.Claim, fence, until, abandoned)
 	return driver.Result{Granted: true, Fence: uint64(fence), Fences: fences, TTL: until - t.up,
-		Abandoned: abandoned, Node: t.head.node}, err
+		Abandoned: abandoned, Node: t.node}, err
 }
 
 // refused is the refusal of a Vote.

@@ -6,7 +6,6 @@ package sqldriver
 import (
 	"context"
 	"database/sql"
-	"math"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
@@ -33,10 +32,9 @@ type tx struct {
 	sql *sql.Tx
 	ctx context.Context // ends the transaction
 
-	reading       // read while the file was ours already
-	was      head // as read
-	head     head // as it will be written
-	rowsMade int  // rows that were made
+	rules      // its clock was read while the file was ours already
+	was   head // as read
+	head  head // as it will be written
 }
 
 // stmt returns a statement within the transaction. All were prepared.
@@ -50,11 +48,6 @@ func (t *tx) exec(q query, args ...any) (sql.Result, error) {
 
 func (t *tx) row(q query, args ...any) *sql.Row {
 	return t.stmt(q).QueryRowContext(t.ctx, args...)
-}
-
-// after is the moment d later. A TTL may be as long as anybody likes.
-func (t *tx) after(d time.Duration) time.Duration {
-	return t.up + min(d, math.MaxInt64-t.up)
 }
 
 // Rows that have expired are kept for a while, and then deleted, a few at a time, by
