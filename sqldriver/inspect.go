@@ -8,7 +8,6 @@ import (
 	"database/sql"
 	"errors"
 	"iter"
-	"strings"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
@@ -25,22 +24,27 @@ func (d *Driver) Inspect(ctx context.Context, key string) (driver.Info, error) {
 	}, func(rows *sql.Rows, now time.Duration) error {
 		var r row
 		err := rows.Scan(&r.kind, &r.owner, &r.label, &r.fence, (*int64)(&r.since), (*int64)(&r.expires), &r.mode, &r.most, &r.slot)
-		if r.kind == kindHeld {
-			info.Holds++
-			info.Holders = append(info.Holders, r.lease(now))
-		} else {
-			info.Queue = append(info.Queue, r.holder(now))
-			info.Waiters++
-		}
+		add(&info, r, now)
 		return err
 	})
 	if err != nil {
 		return driver.Info{}, err
 	}
-	if info.Holds > 0 {
-		describe(&info, info.Holders[0])
-	}
 	return info, nil
+}
+
+// add adds an owner to those of a key, in order.
+func add(info *driver.Info, r row, now time.Duration) {
+	if r.kind != kindHeld {
+		info.Queue = append(info.Queue, r.holder(now))
+		info.Waiters++
+		return
+	}
+	info.Holds++
+	info.Holders = append(info.Holders, r.lease(now))
+	if info.Holds == 1 {
+		describe(info, info.Holders[0])
+	}
 }
 
 // pageKeys is how many keys List reads at once.
@@ -49,29 +53,13 @@ const pageKeys = 256
 // List implements [driver.Driver]. It reads page by page, in the order of the
 // keys' bytes, and holds nothing of the database while it yields.
 func (d *Driver) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
-	return func(yield func(driver.Info, error) bool) {
-		if len(prefix) > driver.MaxKey {
-			return // no key is that long
+	return pages(prefix, func(from, last string, after int) ([]driver.Info, string, error) {
+		page, err := d.page(ctx, from, last, after)
+		if err != nil || len(page) < pageKeys {
+			return page, "", err
 		}
-		// No key that starts with the prefix comes after this one.
-		last := prefix + strings.Repeat("\xff", driver.MaxKey-len(prefix))
-		for from, after := prefix, 0; ; after = 1 {
-			page, err := d.page(ctx, from, last, after)
-			if err != nil {
-				yield(driver.Info{}, err)
-				return
-			}
-			for _, info := range page {
-				if !yield(info, nil) {
-					return
-				}
-			}
-			if len(page) < pageKeys {
-				return
-			}
-			from = page[len(page)-1].Key
-		}
-	}
+		return page, page[len(page)-1].Key, nil
+	})
 }
 
 // page reads the keys that are held or waited for, from one to another. The

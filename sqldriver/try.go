@@ -218,7 +218,11 @@ func (v view) refusal(c driver.Claim, now reading) driver.Result {
 			res.Holder = v.beside[0].holder(now.up)
 		}
 	}
-	res.RetryIn = nextLook(v.ahead, held, res.Left)
+	if !v.hints {
+		res.RetryIn = nextLook(v.ahead, held, res.Left)
+	} else if v.ahead == 0 {
+		res.RetryIn = max(res.Left, time.Millisecond) // nobody tells that a lease expires
+	}
 	return res
 }
 

@@ -39,6 +39,7 @@ type view struct {
 	own    row   // the asking owner's, which may be over
 	gone   int64 // the largest fence that was given up
 	ahead  int   // live places before its own
+	hints  bool  // its place gets hints
 
 	// Of a Try that would share the key:
 	barred bool  // one of those before it in the queue wants the key alone

@@ -1,0 +1,133 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sqldriver
+
+import (
+	"database/sql"
+	"fmt"
+	"strings"
+)
+
+// PostgresOptions are options of [NewPostgres]; the zero value is the default.
+type PostgresOptions struct {
+	// Listener hears notifications for the waiters of this driver, so that a release
+	// wakes the next one at once; see package sqldriver/pgxlisten. nil: waiters poll.
+	Listener Listener
+}
+
+// NewPostgres returns a driver that keeps locks in a PostgreSQL database, version 12 or
+// later, in which [Server.Init] made the tables, or somebody did with [PostgresSchema].
+// They are found by the search_path of db's connections. o may be nil.
+//
+// db stays the caller's: hasp.Client.Close does not close it. Any driver of
+// database/sql will do; github.com/jackc/pgx/v5/stdlib is tested.
+func NewPostgres(db *sql.DB, o *PostgresOptions) *Server {
+	s := newServer(db, &postgresEngine)
+	if o != nil {
+		s.hints.listener = o.Listener
+	}
+	return s
+}
+
+// fencesAtOnce is the increment of the sequence: how many fences a grant may have.
+const fencesAtOnce = 1024
+
+// PostgresSchema makes the tables in PostgreSQL, where they are missing, as
+// [Server.Init] does.
+const PostgresSchema = `CREATE TABLE IF NOT EXISTS hasp_key (
+	lock_key BYTEA    PRIMARY KEY,
+	held     SMALLINT NOT NULL DEFAULT 0,
+	owner    TEXT     NOT NULL DEFAULT '',
+	label    BYTEA    NOT NULL DEFAULT '',
+	fence    BIGINT   NOT NULL DEFAULT 0,
+	since    BIGINT   NOT NULL DEFAULT 0,
+	expires  BIGINT   NOT NULL DEFAULT 0,
+	most     INTEGER  NOT NULL DEFAULT 0,
+	mark     SMALLINT NOT NULL DEFAULT 0,
+	others   SMALLINT NOT NULL DEFAULT 0,
+	keep     BIGINT   NOT NULL
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.1);
+CREATE INDEX IF NOT EXISTS hasp_key_keep ON hasp_key (keep);
+CREATE TABLE IF NOT EXISTS hasp_lease (
+	lock_key BYTEA    NOT NULL,
+	owner    TEXT     NOT NULL,
+	label    BYTEA    NOT NULL,
+	kind     TEXT     NOT NULL CHECK (kind IN ('held', 'queue', 'gone')),
+	seq      BIGINT   NOT NULL,
+	fence    BIGINT   NOT NULL,
+	since    BIGINT   NOT NULL,
+	expires  BIGINT   NOT NULL,
+	mode     SMALLINT NOT NULL,
+	most     INTEGER  NOT NULL,
+	slot     INTEGER  NOT NULL,
+	mark     SMALLINT NOT NULL,
+	inbox    TEXT     NOT NULL,
+	PRIMARY KEY (lock_key, owner)
+);
+CREATE SEQUENCE IF NOT EXISTS hasp_fence INCREMENT BY 1024 CACHE 1;
+SELECT setval('hasp_fence', (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) WHERE NOT (SELECT is_called FROM hasp_fence);
+CREATE TABLE IF NOT EXISTS hasp_meta (
+	id      SMALLINT PRIMARY KEY CHECK (id = 1),
+	version INTEGER  NOT NULL
+);
+INSERT INTO hasp_meta (id, version) VALUES (1, 1) ON CONFLICT (id) DO NOTHING;
+`
+
+// postgresSafe is 0 where the server answers a commit before it has written it.
+const postgresSafe = `(CASE WHEN current_setting('synchronous_commit') = 'off' THEN 0 ELSE 1 END)`
+
+const postgresNow = `(((extract(epoch FROM clock_timestamp()) - 1577836800) * 1000000)::bigint * 1000)`
+
+var postgresEngine = engine{
+	name:     "postgres",
+	schema:   PostgresSchema,
+	explain:  explainPostgres,
+	overtook: func(err error) bool { return in(sqlState(err), "40001", "40P01") },
+	sequence: true,
+	byHand: func(key string) []string {
+		const query = "SELECT held, owner, convert_from(label, 'LATIN1') AS label, fence, to_timestamp(expires / 1e9 + 1577836800) AS expires FROM "
+		return []string{
+			fmt.Sprintf(`%shasp_key WHERE lock_key = '\x%x';`, query, key),
+			fmt.Sprintf(`%shasp_lease WHERE lock_key = '\x%x' AND kind <> 'gone' ORDER BY kind, seq;`, strings.Replace(query, "held", "kind", 1), key),
+		}
+	},
+	text: written(postgresText, strings.NewReplacer("{now}", postgresNow, "{safe}", postgresSafe, "{div}", "/"), true),
+}
+
+var postgresText = map[statement]string{
+	sBegin: `BEGIN ISOLATION LEVEL READ COMMITTED`,
+
+	// A transaction whose client stops within it ends, so that others get the row. WHERE
+	// FALSE: of a row that is there nothing is written, it is locked.
+	sLock: `INSERT INTO hasp_key AS k (lock_key, keep)
+		SELECT ?::bytea, {now} / 60000000000 + 2 FROM (SELECT set_config('idle_in_transaction_session_timeout', '5s', true) AS set) s WHERE s.set IS NOT NULL
+		ON CONFLICT (lock_key) DO UPDATE SET keep = k.keep WHERE FALSE`,
+
+	// owner, label, ttl, for how long its row is kept, the same, key
+	//
+	// The clock and the sequence are read when the row is locked, and once more where that
+	// had to be waited for. Only a new row's are older than its right to be there: by no more
+	// than half of what a row is kept for after its key was held, or it fails (22012); so
+	// none can have been made, held and swept in between, and had a larger fence.
+	sGrant: `WITH u AS (UPDATE hasp_key SET held = 1, owner = ?, label = ?, fence = nextval('hasp_fence'),
+			since = {now}, expires = {now} + ?, keep = GREATEST(keep, ({now} + ?) / 60000000000 + 1)
+			WHERE lock_key = ? AND held = 0 AND others = 0 AND {safe} = 1 RETURNING fence),
+		i AS (INSERT INTO hasp_key (lock_key, held, owner, label, fence, since, expires, keep)
+			SELECT ?::bytea, 1, ?::text, ?::bytea, nextval('hasp_fence'), {now}, {now} + ?::bigint, ({now} + ?::bigint) / 60000000000 + 1
+			WHERE NOT EXISTS (SELECT 1 FROM u) AND NOT EXISTS (SELECT 1 FROM hasp_key WHERE lock_key = ?::bytea) AND {safe} = 1
+			ON CONFLICT (lock_key) DO NOTHING
+			RETURNING fence, 1 / (CASE WHEN clock_timestamp() - statement_timestamp() < interval '30 s' THEN 1 ELSE 0 END) AS new)
+		SELECT fence, 0 FROM u UNION ALL SELECT fence, new FROM i`,
+
+	sFloor: `SELECT nextval('hasp_fence')`,
+
+	// key, now, key, now, key, now
+	sNotify: `SELECT pg_notify(q.inbox, q.owner) FROM (SELECT inbox, owner, seq, mode FROM hasp_lease
+			WHERE lock_key = ? AND kind = 'queue' AND expires > ? ORDER BY seq LIMIT 16) q
+		WHERE q.inbox <> '' AND (q.seq = (SELECT MIN(f.seq) FROM hasp_lease f WHERE f.lock_key = ? AND f.kind = 'queue' AND f.expires > ?)
+			OR q.seq < (SELECT COALESCE(MIN(x.seq), 9223372036854775807) FROM hasp_lease x
+				WHERE x.lock_key = ? AND x.kind = 'queue' AND x.expires > ? AND x.mode = 0))`,
+
+	sSelf: `SELECT pg_notify(?, ?)`,
+}

@@ -1,0 +1,157 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sqldriver
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// A Server keeps locks in the database of a server, which any number of machines share.
+// Make one with [NewPostgres] or [NewMySQL]; it is safe for concurrent use.
+type Server struct {
+	db  *sql.DB
+	eng *engine
+	bad error // why this cannot work; see Check
+
+	hints hints
+
+	ready  atomic.Bool    // the tables are there, of a version that we know
+	under  sync.WaitGroup // what is under way, callers gone or not
+	closed atomic.Bool
+	sweep  sweeper
+}
+
+var (
+	_ driver.Driver  = (*Server)(nil)
+	_ driver.Checker = (*Server)(nil)
+)
+
+// An engine is what differs between kinds of servers.
+type engine struct {
+	name     string
+	schema   string
+	text     [statements]string
+	explain  func(err error) error
+	overtook func(err error) bool // the transaction was rolled back since others were faster
+	byHand   func(key string) []string
+	sequence bool // fences come from a sequence, and sGrant returns a row; else each key counts its own
+	literals bool // arguments are written into the statements
+}
+
+func newServer(db *sql.DB, eng *engine) *Server {
+	s := &Server{db: db, eng: eng}
+	s.hints.s, s.sweep.s = s, s
+	if db == nil {
+		s.bad = errors.New("sqldriver: the *sql.DB is nil")
+	}
+	return s
+}
+
+// Check returns an error if the constructor's arguments are invalid, without I/O.
+// What only the database knows (its tables, its settings) is checked on first use.
+func (s *Server) Check() error { return s.bad }
+
+// Traits implements [driver.Driver].
+func (s *Server) Traits() driver.Traits {
+	return driver.Traits{
+		Engine:        s.eng.name,
+		Queue:         driver.QueueHint,
+		Hints:         s.hints.listener != nil,
+		Fencing:       true,
+		Shared:        true,
+		Slots:         true,
+		Abandons:      true,
+		AbandonedOnce: true,
+		// A request over a network and a commit on a disk must fit.
+		MinTTL: 50 * time.Millisecond,
+		// A commit is on the server's disk before it is answered, or it is refused to work.
+		// Leases are measured by the server's wall clock, and what answers in place of a
+		// server may not have its last commits.
+		Survives: driver.StoreRestart,
+	}
+}
+
+// Init makes the tables in the database, where they are missing, as [PostgresSchema] or
+// [MySQLSchema] have it. It may be called at any time, by any number of programs at
+// once. It needs the right to create tables, which the driver itself does not.
+func (s *Server) Init(ctx context.Context) error {
+	return s.do(ctx, func(c *conn) error {
+		if s.eng.sequence { // one at a time: they set where the sequence begins
+			if err := c.run(s.eng.text[sBegin]); err != nil {
+				return err
+			}
+			if err := c.run(`SELECT pg_advisory_xact_lock(hashtext('hasp_init'))`); err != nil {
+				return err
+			}
+		}
+		for text := range strings.SplitSeq(s.eng.schema, ";\n") {
+			if text == "" {
+				continue
+			}
+			if err := c.run(text); err != nil {
+				return err
+			}
+		}
+		if s.eng.sequence {
+			return c.run(`COMMIT`)
+		}
+		return nil
+	})
+}
+
+// Watch implements [driver.Driver]. Without PostgresOptions.Listener, or while that hears
+// nothing, it returns no channel.
+func (s *Server) Watch(ctx context.Context, c driver.Claim) (<-chan struct{}, error) {
+	if s.bad != nil {
+		return nil, s.bad
+	}
+	if err := valid(c.Check()); err != nil {
+		return nil, err
+	}
+	if s.hints.listener == nil {
+		return nil, ctx.Err()
+	}
+	return s.hints.watch(ctx, c.Owner)
+}
+
+// Classify implements [driver.Driver].
+func (s *Server) Classify(err error) driver.Class {
+	var se *storeError
+	switch {
+	case errors.As(err, &se):
+		return se.class
+	case s.bad != nil && errors.Is(err, s.bad):
+		return driver.ClassMisconfigured
+	}
+	return driver.ClassUnknown
+}
+
+// Close ends the listening connection, and waits for what is still running on behalf of
+// callers that have gone. The *sql.DB stays open. It gives up after five seconds, with an
+// error, when the network does not answer.
+func (s *Server) Close() error {
+	s.closed.Store(true)
+	s.hints.close()
+	over := make(chan struct{})
+	go func() {
+		s.under.Wait()
+		close(over)
+	}()
+	limit := time.NewTimer(5 * time.Second)
+	defer limit.Stop()
+	select {
+	case <-over:
+		return nil
+	case <-limit.C:
+		return errors.New("sqldriver: close: the database has not finished a call whose caller has gone")
+	}
+}

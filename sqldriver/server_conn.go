@@ -1,0 +1,212 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sqldriver
+
+import (
+	"context"
+	"database/sql"
+	sqldrv "database/sql/driver"
+	"errors"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// A conn is a connection of the pool, for one call.
+type conn struct {
+	s    *Server
+	ctx  context.Context
+	sql  *sql.Conn
+	sent bool // something was sent that may be carried out, and its answer is not known
+	open bool // a transaction is
+	made int  // rows that were made
+}
+
+const (
+	// endLimit is how long a call may take to end after its context.
+	endLimit = 50 * time.Millisecond
+	// attempts is how often a transaction is tried that others overtake.
+	attempts = 5
+)
+
+// do runs f with a connection, and returns when it has finished or ctx has ended,
+// whichever is first. The error is one of driver.NotSent where nothing was sent that
+// may be carried out. After an error f may still be running: what it sets must not be
+// looked at.
+func (s *Server) do(ctx context.Context, f func(c *conn) error) error {
+	switch {
+	case s.bad != nil:
+		return s.bad
+	case s.closed.Load():
+		return driver.ErrClosed
+	case ctx.Err() != nil:
+		return driver.NotSent(ctx.Err())
+	}
+	done := make(chan error, 1)
+	s.under.Go(func() { done <- s.connected(ctx, f) })
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	limit := time.NewTimer(endLimit)
+	defer limit.Stop()
+	select {
+	case err := <-done: // it ends with ctx, too
+		return err
+	case <-limit.C:
+		return ctx.Err()
+	}
+}
+
+// connected runs f with a connection. One that turns out to be dead before
+// anything was sent is exchanged, as database/sql does it.
+func (s *Server) connected(ctx context.Context, f func(c *conn) error) error {
+	for again := 3; ; again-- {
+		err, sent := s.once(ctx, f)
+		if !sent && errors.Is(err, sqldrv.ErrBadConn) && again > 0 && ctx.Err() == nil {
+			continue
+		}
+		if err != nil {
+			if ctx.Err() != nil {
+				err = errors.Join(ctx.Err(), err)
+			}
+			err = s.explain(err)
+			if !sent {
+				err = driver.NotSent(err)
+			}
+		}
+		return err
+	}
+}
+
+func (s *Server) once(ctx context.Context, f func(c *conn) error) (err error, sent bool) { //nolint:staticcheck // the error is the first thing
+	db, err := s.db.Conn(ctx)
+	if err != nil {
+		return err, false
+	}
+	c := &conn{s: s, ctx: ctx, sql: db}
+	if err = f(c); err != nil && (c.open || ctx.Err() != nil) {
+		c.rollback()
+	}
+	if e := db.Close(); err == nil && e != nil && !errors.Is(e, sql.ErrConnDone) {
+		err = e
+	}
+	if c.made > 0 && err == nil {
+		s.sweep.due(c.made)
+	}
+	return err, c.sent
+}
+
+// rollback ends a transaction. Where the server may not answer, the connection is closed
+// instead, which ends it, too.
+func (c *conn) rollback() {
+	if c.ctx.Err() == nil && c.open {
+		if _, err := c.sql.ExecContext(c.ctx, `ROLLBACK`); err == nil {
+			c.open = false
+			return
+		}
+	}
+	_ = c.sql.Raw(func(any) error { return sqldrv.ErrBadConn }) // has it closed
+}
+
+// run sends a statement that is not one of ours.
+func (c *conn) run(text string) error {
+	_, err := c.sql.ExecContext(c.ctx, text)
+	return err
+}
+
+func (c *conn) written(st statement, args []any) (string, []any) {
+	text := c.s.eng.text[st]
+	if c.s.eng.literals {
+		return literal(text, args), nil
+	}
+	return text, args
+}
+
+func (c *conn) exec(st statement, args ...any) (sql.Result, error) {
+	text, args := c.written(st, args)
+	return c.sql.ExecContext(c.ctx, text, args...)
+}
+
+// count is exec, and returns how many rows there were.
+func (c *conn) count(st statement, args ...any) (int, error) {
+	res, err := c.exec(st, args...)
+	if err != nil {
+		return 0, err
+	}
+	n, err := res.RowsAffected()
+	return int(n), err
+}
+
+func (c *conn) row(st statement, args ...any) *sql.Row {
+	text, args := c.written(st, args)
+	return c.sql.QueryRowContext(c.ctx, text, args...)
+}
+
+func (c *conn) query(st statement, args ...any) (*sql.Rows, error) {
+	text, args := c.written(st, args)
+	return c.sql.QueryContext(c.ctx, text, args...)
+}
+
+// begin opens a transaction in which each statement sees what others committed before.
+func (c *conn) begin() error {
+	if c.s.eng.literals {
+		if err := c.run(mysqlIsolation); err != nil {
+			return err
+		}
+	}
+	if _, err := c.exec(sBegin); err != nil {
+		return err
+	}
+	c.open = true
+	return nil
+}
+
+// commit ends a transaction. Its outcome is unknown until the answer is there.
+func (c *conn) commit() error {
+	c.sent = true
+	if err := c.run(`COMMIT`); err != nil {
+		return err
+	}
+	c.sent, c.open = false, false
+	return nil
+}
+
+// transact runs f in a transaction, again when others overtook it: then it was rolled
+// back, and left nothing.
+func (c *conn) transact(f func() error) error {
+	for again := attempts; ; again-- {
+		err := c.begin()
+		if err == nil {
+			if err = f(); err == nil {
+				err = c.commit()
+			}
+		}
+		if err == nil || !c.s.eng.overtook(err) || again == 0 {
+			return err
+		}
+		c.sent = false
+		c.rollback()
+		if c.open {
+			return err
+		}
+	}
+}
+
+// known makes sure, once, that the tables are there, and of a version that this program knows.
+func (c *conn) known() error {
+	if c.s.ready.Load() {
+		return nil
+	}
+	var version int
+	if err := c.row(sVersion).Scan(&version); err != nil {
+		return err
+	}
+	if version != serverVersion {
+		return tooNew(version)
+	}
+	c.s.ready.Store(true)
+	return nil
+}

@@ -1,0 +1,55 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sqldriver
+
+import (
+	"context"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// Release implements [driver.Driver]. What the owner had becomes a tombstone,
+// which refuses a late Try of the same owner and is swept soon; of a settled
+// owner nothing is left. The key is free then, for the first live place in the queue
+// alone.
+func (s *Server) Release(ctx context.Context, r driver.ReleaseRequest) error {
+	if err := valid(r.Check()); err != nil {
+		return err
+	}
+	var had bool
+	err := s.do(ctx, func(c *conn) (err error) {
+		had, err = c.release(r)
+		return err
+	})
+	switch {
+	case err != nil:
+		return err
+	case !had:
+		return driver.ErrNotHeld
+	}
+	return nil
+}
+
+func (c *conn) release(r driver.ReleaseRequest) (had bool, err error) {
+	if err := c.known(); err != nil {
+		return false, err
+	}
+	if r.Settled && r.Mode == driver.Exclusive && r.End != driver.Unfinished {
+		c.sent = true
+		kept := int64(keepFence)
+		n, err := c.count(sRelease, kept, kept, kept, []byte(r.Key), r.Owner, []byte(r.Label), flag(r.End == driver.Finished))
+		if err != nil && !c.failed(err) {
+			return false, err
+		}
+		c.sent = false
+		if n > 0 && err == nil {
+			return true, nil
+		}
+	}
+	err = c.onKey(r.Claim, func(t *keyTx) (err error) {
+		had, err = t.release(driver.WithdrawRequest{ReleaseRequest: r})
+		return err
+	})
+	return had, err
+}

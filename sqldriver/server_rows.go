@@ -1,0 +1,281 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sqldriver
+
+import (
+	"math"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// A keyTx is a transaction that has locked the row of a key, and with it all of the
+// key's rows.
+type keyTx struct {
+	rules
+	c     *conn
+	claim driver.Claim
+	keyView
+	inbox string // where the owner hears hints, if it does
+	dirty bool   // the key's row has to be written
+	tell  bool   // others may be granted the key now
+}
+
+// onKey runs f in a transaction that has locked the row of a claim's key.
+func (c *conn) onKey(claim driver.Claim, f func(t *keyTx) error) error {
+	var t *keyTx
+	err := c.transact(func() error {
+		t = &keyTx{c: c, claim: claim, inbox: c.s.hints.inbox(claim.Owner)}
+		t.table = t
+		if err := t.open(); err != nil {
+			return err
+		}
+		if err := f(t); err != nil {
+			return err
+		}
+		return t.flush()
+	})
+	if err == nil {
+		c.made += t.rowsMade
+	}
+	return err
+}
+
+// open locks the row, and only then reads the clock and what others wrote.
+func (t *keyTx) open() error {
+	if _, err := t.c.exec(sLock, []byte(t.claim.Key)); err != nil {
+		return err
+	}
+	var err error
+	if t.keyView, err = t.c.look(t.claim); err != nil {
+		return err
+	}
+	t.reading = t.keyView.now
+	if t.over == 0 {
+		return nil
+	}
+	n, err := t.c.count(sEndOver, []byte(t.claim.Key), int64(t.up))
+	t.rows -= n
+	if t.own.kind != kindHeld && !t.own.live(t.up) {
+		t.ownRow = false
+	}
+	return err
+}
+
+// flush writes the key's row, and tells those who may be granted it.
+func (t *keyTx) flush() error {
+	if t.tell && t.hinted > 0 && t.c.s.eng.text[sNotify] != "" {
+		key, now := []byte(t.claim.Key), int64(t.up)
+		rows, err := t.c.query(sNotify, key, now, key, now, key, now)
+		if err != nil {
+			return err
+		}
+		if err := rows.Close(); err != nil {
+			return err
+		}
+	}
+	others, keep := t.rows > 0, t.keepUntil()
+	if !t.dirty && others == t.others && keep == t.keep {
+		return nil
+	}
+	k := t.key
+	_, err := t.c.exec(sWrite, flag(k.kind != ""), k.owner, []byte(k.label), k.fence, int64(k.since), int64(k.expires),
+		k.most, flag(k.mark), flag(others), keep, []byte(t.claim.Key))
+	return err
+}
+
+// keepUntil is the minute from which on nothing of the key matters any more. It changes
+// as seldom as possible, since there is an index of it.
+func (t *keyTx) keepUntil() int64 {
+	last := max(t.up, t.key.expires)
+	if t.rows > 0 {
+		last = max(last, t.last)
+	}
+	keep := int64(last+min(keepFence, math.MaxInt64-last))/minute + 1
+	if keep <= t.keep && t.keep < keep+10 {
+		return t.keep
+	}
+	return keep
+}
+
+func (t *keyTx) view(driver.Claim) (*view, error) { return &t.keyView.view, nil }
+
+func (t *keyTx) choose(v *view, r driver.VoteRequest) (fence int64, fences int, err error) {
+	fences = max(r.Fences, 1)
+	if t.c.s.eng.sequence {
+		err = t.c.row(sFloor).Scan(&fence)
+		return fence, min(fences, fencesAtOnce), err
+	}
+	floor := int64(v.newest())
+	if floor == 0 { // the key's row was made now, after any other was swept
+		if err := t.c.row(sFloor).Scan(&floor); err != nil {
+			return 0, 0, err
+		}
+	}
+	return floor + int64(fences), fences, nil
+}
+
+// put writes the owner's row beside the key's own.
+func (t *keyTx) put(r row, seq int64, inbox string) error {
+	st := sUpdate
+	if !t.ownRow {
+		st = sInsert
+	}
+	_, err := t.c.exec(st, r.kind, []byte(r.label), seq, r.fence, int64(r.since), int64(r.expires), int(r.mode), r.most, r.slot, flag(r.mark), inbox,
+		[]byte(t.claim.Key), r.owner)
+	if err != nil {
+		return err
+	}
+	if !t.ownRow {
+		t.rows++
+	}
+	t.ownRow, t.last = true, max(t.last, r.expires)
+	return nil
+}
+
+// drop deletes the owner's row beside the key's own, if there is one.
+func (t *keyTx) drop() error {
+	if !t.ownRow {
+		return nil
+	}
+	t.ownRow = false
+	t.rows--
+	_, err := t.c.exec(sDelete, []byte(t.claim.Key), t.claim.Owner)
+	return err
+}
+
+// leaves notes that the owner's place is not one any more.
+func (t *keyTx) leaves() {
+	t.tell = true
+	if t.own.live(t.up) && t.own.kind == kindQueued && t.ownInbox != "" {
+		t.hinted--
+	}
+}
+
+func (t *keyTx) hold(c driver.Claim, fence int64, until time.Duration, mark bool) error {
+	t.leaves() // the new first in the queue learns when the lease ends
+	t.key = row{kind: kindHeld, owner: c.Owner, label: c.Label, fence: fence, since: t.up, expires: until, mark: mark}
+	t.dirty = true
+	return t.drop()
+}
+
+func (t *keyTx) shares(c driver.Claim, r row) error {
+	t.leaves()
+	r.kind, r.owner, r.label, r.mode, r.most = kindHeld, c.Owner, c.Label, driver.Shared, c.Limit
+	return t.put(r, t.seq+1, "")
+}
+
+func (t *keyTx) setKey(_ string, r row, _ int64) error {
+	r.kind, r.owner, r.label = kindHeld, "", ""
+	t.key, t.dirty = r, true
+	return nil
+}
+
+func (t *keyTx) prolong(key, owner string, until time.Duration, _ int64) error {
+	if owner == "" || owner == t.key.owner {
+		t.key.expires, t.dirty = max(t.key.expires, until), true
+		return nil
+	}
+	until = max(until, t.own.expires)
+	t.last = max(t.last, until)
+	inbox := ""
+	if t.own.kind == kindQueued {
+		inbox = t.inbox
+	}
+	_, err := t.c.exec(sProlong, int64(until), inbox, []byte(key), owner)
+	return err
+}
+
+func (t *keyTx) queue(c driver.Claim, until time.Duration) error {
+	return t.put(row{kind: kindQueued, owner: c.Owner, label: c.Label, since: t.up, expires: until, mode: c.Mode, most: limit(c)}, t.seq+1, t.inbox)
+}
+
+func (t *keyTx) endHolders(key string) error {
+	if t.key.kind != "" && !t.key.live(t.up) {
+		t.free()
+	}
+	if t.rows == 0 {
+		return nil
+	}
+	n, err := t.c.count(sEndHolders, []byte(key), int64(t.up))
+	t.ended(n, t.own.kind == kindHeld)
+	return err
+}
+
+func (t *keyTx) endSharers(key string) (bool, error) {
+	n, err := t.c.count(sEndSharers, []byte(key), int64(t.up))
+	t.ended(n, t.own.kind == kindHeld && t.own.most > 0)
+	return n > 0, err
+}
+
+// ended notes that n rows of leases that are over were deleted, perhaps the owner's.
+func (t *keyTx) ended(n int, own bool) {
+	t.rows -= n
+	if own && !t.own.live(t.up) {
+		t.ownRow = false
+	}
+}
+
+// free makes the key's row one that only remembers.
+func (t *keyTx) free() {
+	t.key, t.dirty = row{fence: t.key.fence}, true
+}
+
+func (t *keyTx) remember(string) error {
+	t.key.owner, t.key.label, t.key.mark, t.dirty = "", "", true, true
+	return nil
+}
+
+func (t *keyTx) left(key string, until time.Duration, mark bool) error {
+	if t.key.kind == "" || t.key.owner != "" {
+		return nil
+	}
+	var last time.Duration
+	var most int
+	if err := t.c.row(sSharers, []byte(key)).Scan((*int64)(&last), &most); err != nil {
+		return err
+	}
+	if t.key.expires <= until {
+		t.key.expires = max(min(until, t.up), last)
+	}
+	if t.key.most != 0 {
+		t.key.most = most
+	}
+	t.key.mark, t.dirty = t.key.mark || mark, true
+	return nil
+}
+
+func (t *keyTx) renewLease(r driver.RenewRequest, until time.Duration) (lease prolonged, ok bool, err error) {
+	own := t.own
+	if own.kind != kindHeld || !own.live(t.up) || own.label != r.Label || uint64(own.fence) < r.Fence {
+		return prolonged{}, false, nil
+	}
+	lease = prolonged{expires: max(own.expires, until), wanted: t.waiting > 0, mode: t.mode(r.Owner)}
+	return lease, true, t.prolong(r.Key, r.Owner, lease.expires, 0)
+}
+
+func (t *keyTx) end(r driver.WithdrawRequest) (was departed, ok bool, err error) {
+	late := row{kind: kindGone, owner: r.Owner, label: r.Label, since: t.up, expires: t.after(goneFor)}
+	own := t.own
+	switch {
+	case own.kind == "" || own.label != r.Label || own.kind == kindGone:
+		mine := own.kind == "" || !t.ownRow && own.kind != kindHeld || own.kind == kindGone && own.label == r.Label
+		if r.Settled || !mine {
+			return departed{}, false, nil
+		}
+		late.expires = max(late.expires, own.expires)
+		return departed{}, false, t.put(late, 0, "")
+	case own.owner == t.key.owner:
+		own.mode = driver.Exclusive
+		t.free()
+	default:
+		own.mode = driver.Shared
+	}
+	t.leaves()
+	was = departed{key: r.Key, row: own}
+	if r.Settled {
+		return was, true, t.drop()
+	}
+	return was, true, t.put(late, 0, "")
+}

@@ -1,0 +1,90 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sqldriver
+
+import (
+	"database/sql"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	_ "github.com/go-sql-driver/mysql"
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/drivertest"
+	"github.com/hasplock/hasp/internal/testserver"
+	_ "github.com/jackc/pgx/v5/stdlib"
+)
+
+// A database is a new one on a server.
+type database struct {
+	kind string // the driver of database/sql
+	dsn  string
+	make func(db *sql.DB) *Server
+}
+
+var databases atomic.Int64
+
+// newPostgres makes a schema of its own in a server, with the tables.
+func newPostgres(t testing.TB, server *testserver.Server) database {
+	t.Helper()
+	name := fmt.Sprint("s", databases.Add(1))
+	base := fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable", server.Addr())
+	d := database{kind: "pgx", dsn: base + "&search_path=" + name, make: func(db *sql.DB) *Server { return NewPostgres(db, nil) }}
+	d.create(t, base, "CREATE SCHEMA "+name)
+	return d
+}
+
+// newMySQL makes a database of its own in a server, with the tables.
+func newMySQL(t testing.TB, server *testserver.Server) database {
+	t.Helper()
+	name := fmt.Sprint("s", databases.Add(1))
+	base := fmt.Sprintf("root@tcp(%s)/", server.Addr())
+	d := database{kind: "mysql", dsn: base + name, make: func(db *sql.DB) *Server { return NewMySQL(db, nil) }}
+	d.create(t, base, "CREATE DATABASE "+name)
+	return d
+}
+
+func (d database) create(t testing.TB, base, statement string) {
+	t.Helper()
+	db, err := sql.Open(d.kind, base)
+	must(t, err)
+	defer db.Close()
+	_, err = db.ExecContext(t.Context(), statement)
+	must(t, err)
+	must(t, d.open(t).Init(t.Context()))
+}
+
+// pool opens a separate pool on it, as another process would.
+func (d database) pool(t testing.TB) *sql.DB {
+	t.Helper()
+	db, err := sql.Open(d.kind, d.dsn)
+	must(t, err)
+	db.SetMaxIdleConns(8)
+	db.SetConnMaxIdleTime(time.Second) // one of MySQL has a goroutine
+	t.Cleanup(func() { must(t, db.Close()) })
+	return db
+}
+
+// open opens a driver with a pool of its own.
+func (d database) open(t testing.TB) *Server {
+	t.Helper()
+	return d.make(d.pool(t))
+}
+
+func harness(t testing.TB, start func(testing.TB, ...string) *testserver.Server, make func(testing.TB, *testserver.Server) database) drivertest.Harness {
+	server := start(t)
+	return drivertest.Harness{Parallel: true, TTL: time.Second, New: func(t testing.TB) drivertest.Store {
+		d := make(t, server)
+		return drivertest.Store{Open: func() driver.Driver { return d.open(t) }}
+	}}
+}
+
+func TestPostgresSuite(t *testing.T) {
+	drivertest.Run(t, harness(t, testserver.Postgres, newPostgres))
+}
+
+func TestMySQLSuite(t *testing.T) {
+	drivertest.Run(t, harness(t, testserver.MariaDB, newMySQL))
+}

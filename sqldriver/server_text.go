@@ -1,0 +1,160 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sqldriver
+
+import (
+	"strconv"
+	"strings"
+)
+
+// serverVersion is written to hasp_meta. A program meets another one with an error, as
+// it cannot know what the rows mean.
+const serverVersion = 1
+
+// A statement names one that a database server is sent.
+type statement int
+
+const (
+	sVersion    statement = iota // the version of the tables
+	sBegin                       // begin a transaction in which each statement sees what was committed before it
+	sLock                        // make sure that a key has a row, and lock that
+	sLook                        // a key's row, and an owner's
+	sOthers                      // what is to be known of the rows beside a key's own
+	sBeside                      // those who share a key, in the order of their grants
+	sSharers                     // until when they share it, and the smallest limit
+	sFloor                       // what the fences of a key without a row must be above
+	sWrite                       // write a key's own row
+	sInsert                      // make a row
+	sUpdate                      // write a row
+	sProlong                     // prolong the life of a row
+	sDelete                      // delete a row
+	sEndOver                     // delete places and tombstones that are over
+	sEndHolders                  // delete leases beside the key's own row that are over
+	sEndSharers                  // those of them whose end leaves a mark
+	sGrant                       // all of a grant, where nothing stands in its way
+	sRelease                     // all of a release, where nobody waits
+	sDead                        // lock a few keys of which everything is over
+	sRaise                       // raise the fence that those without a row must be above
+	sBury                        // delete the rows beside such a key's own
+	sForget                      // delete its own
+	sNotify                      // tell those who can be granted a key
+	sSelf                        // send a message to a channel
+	sKey                         // everybody who has or wants a key
+	sKeys                        // a page of keys
+
+	statements
+)
+
+// A minute of the store's clock is what keep counts; the index of it changes when it does.
+const minute = int64(60e9)
+
+// serverText are the statements that are the same for all servers but for the notation:
+// {now} is the clock in nanoseconds since 2020 (so that a
+// lease may last for three hundred years, less some), {safe} is 1 where a commit is not
+// forgotten when the server is killed.
+//
+// A key's own row is that of its holder; where the key is shared it stands for all of
+// them, without an owner, until the last of their leases ends; where it is not held
+// (held is 0) it is kept for its fence. Rows of hasp_lease (who shares the key, who
+// waits, who was released) are read and written by those only who have locked the key's
+// own, whose column others says whether there are any.
+var serverText = [statements]string{
+	sVersion: `SELECT version FROM hasp_meta WHERE id = 1`,
+
+	// key, owner
+	sLook: `WITH c AS (SELECT {now} AS now)
+		SELECT c.now, {safe}, k.held, k.owner, k.label, k.fence, k.since, k.expires, k.most, k.mark, k.others, k.keep,
+			p.kind, p.label, p.seq, p.fence, p.since, p.expires, p.mode, p.most, p.slot, p.mark, p.inbox
+		FROM c LEFT JOIN hasp_key k ON k.lock_key = ? LEFT JOIN hasp_lease p ON p.lock_key = k.lock_key AND p.owner = ?`,
+
+	// now, now, now, now, own seq, now, own seq, now, own seq, key
+	sOthers: `SELECT COUNT(*), COUNT(CASE WHEN kind <> 'held' AND expires <= ? THEN 1 END), COALESCE(MAX(seq), 0), COALESCE(MAX(expires), 0),
+			COUNT(CASE WHEN kind = 'queue' AND expires > ? THEN 1 END),
+			COUNT(CASE WHEN kind = 'queue' AND expires > ? AND inbox <> '' THEN 1 END),
+			COUNT(CASE WHEN kind = 'queue' AND expires > ? AND seq < ? THEN 1 END),
+			COALESCE(MAX(CASE WHEN kind = 'queue' AND expires > ? AND seq < ? AND mode = 0 THEN 1 END), 0),
+			COALESCE(MIN(CASE WHEN kind = 'queue' AND expires > ? AND seq < ? AND most > 0 THEN most END), 0)
+		FROM hasp_lease WHERE lock_key = ?`,
+
+	// key, now, how many
+	sBeside: `SELECT owner, label, fence, since, expires, mode, most, slot FROM hasp_lease
+		WHERE lock_key = ? AND kind = 'held' AND expires > ? ORDER BY seq LIMIT ?`,
+
+	// key
+	sSharers: `SELECT COALESCE(MAX(expires), 0), COALESCE(MIN(CASE WHEN most > 0 THEN most END), 0) FROM hasp_lease
+		WHERE lock_key = ? AND kind = 'held'`,
+
+	sWrite: `UPDATE hasp_key SET held = ?, owner = ?, label = ?, fence = ?, since = ?, expires = ?, most = ?, mark = ?, others = ?, keep = ?
+		WHERE lock_key = ?`,
+
+	sInsert: `INSERT INTO hasp_lease (kind, label, seq, fence, since, expires, mode, most, slot, mark, inbox, lock_key, owner)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+
+	sUpdate: `UPDATE hasp_lease SET kind = ?, label = ?, seq = ?, fence = ?, since = ?, expires = ?, mode = ?, most = ?, slot = ?, mark = ?, inbox = ?
+		WHERE lock_key = ? AND owner = ?`,
+
+	// expires, inbox, key, owner
+	sProlong: `UPDATE hasp_lease SET expires = ?, inbox = ? WHERE lock_key = ? AND owner = ?`,
+
+	sDelete: `DELETE FROM hasp_lease WHERE lock_key = ? AND owner = ?`,
+
+	// key, now
+	sEndOver:    `DELETE FROM hasp_lease WHERE lock_key = ? AND kind <> 'held' AND expires <= ?`,
+	sEndHolders: `DELETE FROM hasp_lease WHERE lock_key = ? AND kind = 'held' AND expires <= ?`,
+	sEndSharers: `DELETE FROM hasp_lease WHERE lock_key = ? AND kind = 'held' AND most > 0 AND expires <= ?`,
+
+	// for how long the fence is kept, key, owner, label, whether a mark is cleared
+	sRelease: `UPDATE hasp_key SET held = 0, owner = '', label = '', mark = 0,
+			keep = CASE WHEN keep BETWEEN ({now} + ?) {div} 60000000000 + 1 AND ({now} + ?) {div} 60000000000 + 10 THEN keep
+				ELSE ({now} + ?) {div} 60000000000 + 1 END
+		WHERE lock_key = ? AND owner = ? AND label = ? AND held = 1 AND others = 0 AND mark <= ? AND expires > {now} AND {safe} = 1`,
+
+	// how many
+	sDead: `SELECT lock_key, fence FROM hasp_key WHERE keep < {now} {div} 60000000000 ORDER BY keep LIMIT ? FOR UPDATE SKIP LOCKED`,
+
+	sBury:   `DELETE FROM hasp_lease WHERE lock_key = ?`,
+	sForget: `DELETE FROM hasp_key WHERE lock_key = ?`,
+
+	// key, key
+	sKey: `WITH c AS (SELECT {now} AS now)
+		SELECT c.now AS now, 'held' AS kind, 0 AS seq, k.owner, k.label, k.fence, k.since, k.expires, 0 AS mode, 0 AS most, 0 AS slot
+			FROM c JOIN hasp_key k ON k.lock_key = ? AND k.held = 1 AND k.owner <> '' AND k.expires > c.now
+		UNION ALL SELECT c.now, l.kind, l.seq, l.owner, l.label, l.fence, l.since, l.expires, l.mode, l.most, l.slot
+			FROM c JOIN hasp_lease l ON l.lock_key = ? AND l.kind <> 'gone' AND l.expires > c.now
+		ORDER BY kind, seq`,
+
+	// first key, 1 to leave that out, first key, last key, how many
+	sKeys: `WITH c AS (SELECT {now} AS now)
+		SELECT c.now, k.lock_key, k.held, k.owner, k.label, k.fence, k.since, k.expires,
+			(SELECT COUNT(*) FROM hasp_lease q WHERE q.lock_key = k.lock_key AND q.kind = 'queue' AND q.expires > c.now),
+			(SELECT COUNT(*) FROM hasp_lease q WHERE q.lock_key = k.lock_key AND q.kind = 'held' AND q.expires > c.now),
+			h.owner, h.label, h.fence, h.since, h.expires, h.mode, h.most, h.slot
+		FROM c JOIN hasp_key k ON k.lock_key >= ? AND (k.lock_key > ? OR ? = 0) AND k.lock_key <= ?
+		LEFT JOIN hasp_lease h ON h.lock_key = k.lock_key AND h.kind = 'held' AND k.others = 1 AND h.seq =
+			(SELECT MIN(f.seq) FROM hasp_lease f WHERE f.lock_key = k.lock_key AND f.kind = 'held' AND f.expires > c.now)
+		ORDER BY k.lock_key LIMIT ?`,
+}
+
+// written returns the statements in a server's notation.
+func written(own map[statement]string, notation *strings.Replacer, numbered bool) (out [statements]string) {
+	for s, text := range serverText {
+		if t, ok := own[statement(s)]; ok {
+			text = t
+		}
+		text = notation.Replace(text)
+		if numbered {
+			parts := strings.Split(text, "?")
+			var b strings.Builder
+			for i, p := range parts {
+				if i > 0 {
+					b.WriteString("$" + strconv.Itoa(i))
+				}
+				b.WriteString(p)
+			}
+			text = b.String()
+		}
+		out[s] = text
+	}
+	return out
+}

@@ -1,0 +1,103 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sqldriver
+
+import (
+	"database/sql"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// keyView is what a request reads of its key.
+type keyView struct {
+	view
+	now reading
+
+	key      row   // the key's own; of no kind when it only remembers a fence
+	others   bool  // as its row says
+	keep     int64 // as its row says: the minute from which on nothing of it matters
+	there    bool  // it has a row
+	ownRow   bool  // the owner has a row beside the key's own
+	ownInbox string
+
+	rows    int // beside the key's own
+	over    int // of them, places and tombstones that are over
+	seq     int64
+	last    time.Duration // the last of them expires
+	waiting int           // live places
+	hinted  int           // of them, of those that hear hints
+}
+
+var errForgets = errors.New("the database answers a commit before it is safe")
+
+// look reads what there is of a key. Within a transaction that has locked the key's row
+// that is one moment; else what comes of it can be a refusal only.
+func (c *conn) look(claim driver.Claim) (keyView, error) {
+	var s keyView
+	if err := c.known(); err != nil {
+		return s, err
+	}
+	var k, own nullRow
+	var held, others, keep, seq sql.NullInt64
+	var inbox sql.NullString
+	var safe bool
+	err := c.row(sLook, []byte(claim.Key), claim.Owner).Scan(&s.now.up, &safe,
+		&held, &k.owner, &k.label, &k.fence, &k.since, &k.expires, &k.most, &k.mark, &others, &keep,
+		&own.kind, &own.label, &seq, &own.fence, &own.since, &own.expires, &own.mode, &own.most, &own.slot, &own.mark, &inbox)
+	if err != nil {
+		return s, err
+	}
+	if !safe {
+		return s, errForgets
+	}
+	s.there, s.others, s.keep, s.ownInbox = held.Valid, others.Int64 != 0, keep.Int64, inbox.String
+	s.key = k.row("")
+	if held.Int64 != 0 {
+		s.key.kind = kindHeld
+		s.holder = s.key
+		s.holder.mode = driver.Exclusive
+	}
+	s.gone = s.key.fence
+	if own.kind.Valid {
+		s.ownRow, s.own = true, own.row(own.kind.String)
+		s.own.owner = claim.Owner
+	} else if s.key.kind != "" && s.key.owner == claim.Owner {
+		s.own = s.holder
+	}
+	s.least = claim.Limit
+	if s.others {
+		err = c.lookOthers(claim, &s, seq.Int64)
+	}
+	return s, err
+}
+
+// lookOthers reads what there is beside a key's own row. seq is that of the owner's.
+func (c *conn) lookOthers(claim driver.Claim, s *keyView, seq int64) error {
+	now := int64(s.now.up)
+	if s.own.kind != kindQueued || !s.own.live(s.now.up) {
+		seq = math.MaxInt64
+	}
+	err := c.row(sOthers, now, now, now, now, seq, now, seq, now, seq, []byte(claim.Key)).
+		Scan(&s.rows, &s.over, &s.seq, (*int64)(&s.last), &s.waiting, &s.hinted, &s.ahead, &s.barred, &s.least)
+	if err != nil {
+		return err
+	}
+	s.least = smaller(s.least, claim.Limit)
+	s.view.hints = s.ownInbox != "" && s.ownInbox == c.s.hints.inbox(claim.Owner)
+	n := s.needs(claim, s.now.up)
+	if n == 0 {
+		return nil
+	}
+	if n < 0 {
+		n = math.MaxInt32
+	}
+	rows, err := c.query(sBeside, []byte(claim.Key), now, n)
+	if err == nil {
+		s.beside, err = readRows(rows)
+	}
+	return err
+}
