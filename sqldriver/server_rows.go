@@ -181,13 +181,14 @@ func (t *keyTx) prolong(key, owner string, until time.Duration, _ int64) error {
 	t.last = max(t.last, until)
 	inbox := ""
 	if t.own.kind == kindQueued {
-		inbox = t.inbox
+		inbox, t.hints = t.inbox, t.inbox != ""
 	}
 	_, err := t.c.exec(sProlong, int64(until), inbox, []byte(key), owner)
 	return err
 }
 
 func (t *keyTx) queue(c driver.Claim, until time.Duration) error {
+	t.hints = t.inbox != ""
 	return t.put(row{kind: kindQueued, owner: c.Owner, label: c.Label, since: t.up, expires: until, mode: c.Mode, most: limit(c)}, t.seq+1, t.inbox)
 }
 

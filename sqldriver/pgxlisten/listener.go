@@ -1,0 +1,63 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package pgxlisten hears PostgreSQL's notifications for the waiters of package
+// sqldriver, so that a release wakes the next one at once instead of at its next poll:
+//
+//	config, err := pgx.ParseConfig(url)
+//	...
+//	db := stdlib.OpenDB(*config)
+//	locks, err := hasp.New(sqldriver.NewPostgres(db, &sqldriver.PostgresOptions{Listener: pgxlisten.New(config)}), nil)
+//
+// A listener has one connection, from the first wait until the driver is closed, for any
+// number of waiters. It belongs to a session of the server, so it has to lead to the
+// server itself: behind a pooler of connections that gives each transaction another session (PgBouncer
+// with pool_mode = transaction) no message comes through. The driver notices, as it
+// first sends one to itself, and its waiters poll; give New a config that leads past the pooler.
+package pgxlisten
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// A Listener makes connections that listen. It is a sqldriver.Listener, and may serve
+// any number of drivers, each with a connection of its own.
+type Listener struct{ config *pgx.ConnConfig }
+
+// New returns a listener that connects as config says, which must have been made by
+// pgx.ParseConfig. It is copied. No connection is made yet.
+func New(config *pgx.ConnConfig) *Listener { return &Listener{config: config.Copy()} }
+
+// closeLimit is how long the end of a connection may take.
+const closeLimit = time.Second
+
+// Listen connects, listens on channel, and calls heard with "" when it does, and then
+// with the payload of each message, until ctx ends or the connection is lost. The error is
+// the context's, or says why it ended.
+func (l *Listener) Listen(ctx context.Context, channel string, heard func(payload string)) error {
+	c, err := pgx.ConnectConfig(ctx, l.config)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeLimit)
+		defer cancel()
+		_ = c.Close(ctx) // what is left of it is closed in any case
+	}()
+	if _, err := c.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize()); err != nil {
+		return err
+	}
+	heard("")
+	for {
+		n, err := c.WaitForNotification(ctx)
+		if err != nil {
+			return err
+		}
+		if n.Channel == channel {
+			heard(n.Payload)
+		}
+	}
+}
