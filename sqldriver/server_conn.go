@@ -8,6 +8,7 @@ import (
 	"database/sql"
 	sqldrv "database/sql/driver"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
@@ -70,7 +71,7 @@ func (s *Server) connected(ctx context.Context, f func(c *conn) error) error {
 		}
 		if err != nil {
 			if ctx.Err() != nil {
-				err = errors.Join(ctx.Err(), err)
+				err = fmt.Errorf("%w: %w", ctx.Err(), err)
 			}
 			err = s.explain(err)
 			if !sent {

@@ -47,10 +47,13 @@ func (s *Server) List(ctx context.Context, prefix string) iter.Seq2[driver.Info,
 			}
 			return err
 		}, []byte(from), []byte(from), after, []byte(last), pageKeys)
-		if n < pageKeys {
+		switch {
+		case err != nil: // it may still run
+			return nil, "", err
+		case n < pageKeys:
 			end = ""
 		}
-		return page, end, err
+		return page, end, nil
 	})
 }
 

@@ -5,6 +5,7 @@ package sqldriver
 
 import (
 	"context"
+	"math"
 	"sync"
 
 	"github.com/hasplock/hasp/driver"
@@ -13,7 +14,8 @@ import (
 // renewersAtOnce is how many connections a Renew takes.
 const renewersAtOnce = 4
 
-// Renew implements [driver.Driver]: a transaction for each, on a few connections.
+// Renew implements [driver.Driver]: a statement for each lease for which nobody waits, and a
+// transaction for each other, on a few connections.
 func (s *Server) Renew(ctx context.Context, rs []driver.RenewRequest, done func(i int, r driver.Renewal)) {
 	next := make(chan int)
 	var wg sync.WaitGroup
@@ -54,6 +56,18 @@ func (c *conn) renew(r driver.RenewRequest) (out driver.Renewal, err error) {
 		}
 		if s.own.live(s.now.up) && s.own.kind == kindQueued && s.own.label == r.Label && !s.own.worthWriting(r.Patience, s.now.up) {
 			return driver.Renewal{RetryIn: s.refusal(r.Claim, s.now).RetryIn}, nil
+		}
+	}
+	if !r.Queue && r.TTL <= longest && r.Fence <= math.MaxInt64 {
+		if err := c.known(); err != nil {
+			return out, err
+		}
+		n, err := c.count(sRenew, int64(r.TTL), int64(r.TTL+keepFence), []byte(r.Key), r.Owner, []byte(r.Label), int64(r.Fence))
+		if err != nil && !c.failed(err) {
+			return out, err
+		}
+		if n > 0 && err == nil {
+			return driver.Renewal{TTL: r.TTL}, nil
 		}
 	}
 	err = c.onKey(r.Claim, func(t *keyTx) (err error) {

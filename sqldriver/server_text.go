@@ -34,6 +34,7 @@ const (
 	sEndSharers                  // those of them whose end leaves a mark
 	sGrant                       // all of a grant, where nothing stands in its way
 	sRelease                     // all of a release, where nobody waits
+	sRenew                       // all of a renewal, where nobody waits
 	sDead                        // lock a few keys of which everything is over
 	sRaise                       // raise the fence that those without a row must be above
 	sBury                        // delete the rows beside such a key's own
@@ -109,6 +110,10 @@ var serverText = [statements]string{
 			keep = CASE WHEN keep BETWEEN ({now} + ?) {div} 60000000000 + 1 AND ({now} + ?) {div} 60000000000 + 10 THEN keep
 				ELSE ({now} + ?) {div} 60000000000 + 1 END
 		WHERE lock_key = ? AND owner = ? AND label = ? AND held = 1 AND others = 0 AND mark <= ? AND expires > {now} AND {safe} = 1`,
+
+	// ttl, for how long its row is kept, key, owner, label, the fence held
+	sRenew: `UPDATE hasp_key SET expires = GREATEST(expires, {now} + ?), keep = GREATEST(keep, ({now} + ?) {div} 60000000000 + 1)
+		WHERE lock_key = ? AND owner = ? AND label = ? AND fence >= ? AND held = 1 AND others = 0 AND expires > {now} AND {safe} = 1`,
 
 	// how many
 	sDead: `SELECT lock_key, fence FROM hasp_key WHERE keep < {now} {div} 60000000000 ORDER BY keep LIMIT ? FOR UPDATE SKIP LOCKED`,
