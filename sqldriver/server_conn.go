@@ -202,11 +202,14 @@ func (c *conn) known() error {
 		return nil
 	}
 	var version int
-	if err := c.row(sVersion).Scan(&version); err != nil {
+	var safe bool
+	switch err := c.row(sVersion).Scan(&version, &safe); {
+	case err != nil:
 		return err
-	}
-	if version != serverVersion {
+	case version != serverVersion:
 		return tooNew(version)
+	case !safe:
+		return errForgets
 	}
 	c.s.ready.Store(true)
 	return nil

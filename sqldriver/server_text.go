@@ -61,7 +61,7 @@ const minute = int64(60e9)
 // waits, who was released) are read and written by those only who have locked the key's
 // own, whose column others says whether there are any.
 var serverText = [statements]string{
-	sVersion: `SELECT version FROM hasp_meta WHERE id = 1`,
+	sVersion: `SELECT version, {safe} FROM hasp_meta WHERE id = 1`,
 
 	// key, owner
 	sLook: `WITH c AS (SELECT {now} AS now)

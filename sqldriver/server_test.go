@@ -1,0 +1,382 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sqldriver
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
+	"github.com/hasplock/hasp/internal/testserver"
+)
+
+// serverTests are run on each kind of server, each in a database of its own.
+var serverTests = map[string]func(t *testing.T, d database){
+	"TablesAreNeverMadeSilently": noTables,
+	"OtherVersion":               otherVersion,
+	"InitByManyAtOnce":           initByMany,
+	"UnsafeCommits":              unsafeCommits,
+	"ClockIsReadAfterTheLock":    clockAfterLock,
+	"FencesRiseAfterASweep":      fencesAfterSweep,
+	"SweepsRaceWithGrants":       sweepsRace,
+	"OvertakenIsDoneAgain":       overtaken,
+	"LeastPrivileges":            leastPrivileges,
+	"EveryCutIsUnknown":          everyCut,
+	"BlackHole":                  blackHole,
+	"OneConnection":              oneConnection,
+}
+
+func TestServers(t *testing.T) {
+	for name, kind := range map[string]struct {
+		start func(testing.TB, ...string) *testserver.Server
+		make  func(testing.TB, *testserver.Server) database
+	}{
+		"Postgres": {testserver.Postgres, newPostgres},
+		"MySQL":    {testserver.MariaDB, newMySQL},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := kind.start(t)
+			for name, test := range serverTests {
+				t.Run(name, func(t *testing.T) {
+					t.Parallel()
+					test(t, kind.make(t, server))
+				})
+			}
+		})
+	}
+}
+
+func (d database) postgres() bool { return d.kind == "pgx" }
+
+// run runs a statement.
+func run(t testing.TB, db *sql.DB, text string, args ...any) {
+	t.Helper()
+	if _, err := db.ExecContext(context.Background(), text, args...); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+}
+
+// number returns what a statement answers.
+func number(t testing.TB, db *sql.DB, text string) (n int64) {
+	t.Helper()
+	if err := db.QueryRowContext(context.Background(), text).Scan(&n); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return n
+}
+
+func ask(t testing.TB, d driver.Driver, r contend.Owner) driver.Result {
+	t.Helper()
+	res, err := contend.Try(t.Context(), d, r)
+	must(t, err)
+	return res
+}
+
+func granting(t testing.TB, d driver.Driver, r contend.Owner) driver.Result {
+	t.Helper()
+	res := ask(t, d, r)
+	if !res.Granted {
+		t.Fatalf("Try of %q was refused: %+v", r.Key, res)
+	}
+	return res
+}
+
+func settled(r contend.Owner) contend.Owner {
+	r.Settled = true
+	return r
+}
+
+// misconfigured fails unless every method says what is wrong.
+func misconfigured(t *testing.T, s *Server, want string) {
+	t.Helper()
+	r := request("k")
+	_, err := contend.Try(t.Context(), s, r)
+	shared := r
+	shared.Mode = driver.Shared
+	_, err2 := contend.Try(t.Context(), s, shared)
+	for _, err := range []error{err, err2, contend.Release(t.Context(), s, settled(r))} {
+		if err == nil || s.Classify(err) != driver.ClassMisconfigured || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v (class %d), want one that says %q", err, s.Classify(err), want)
+		}
+	}
+}
+
+// Rule: a database without the tables is an error that says how to make them, and stays
+// as it was.
+func noTables(t *testing.T, d database) {
+	db := d.pool(t)
+	for _, table := range []string{"hasp_key", "hasp_lease", "hasp_meta"} {
+		run(t, db, "DROP TABLE "+table)
+	}
+	s := d.open(t)
+	misconfigured(t, s, "Init of the driver")
+	_, err := s.Inspect(t.Context(), "k")
+	if s.Classify(err) != driver.ClassMisconfigured {
+		t.Errorf("Inspect: %v", err)
+	}
+	must(t, s.Init(t.Context()))
+	granting(t, s, request("k"))
+}
+
+// Rule: tables of another version are an error.
+func otherVersion(t *testing.T, d database) {
+	run(t, d.pool(t), "UPDATE hasp_meta SET version = 7")
+	misconfigured(t, d.open(t), "version 7")
+}
+
+// Rule: Init by many at once, beside the use of the tables, changes nothing that is there,
+// and no fence is given twice.
+func initByMany(t *testing.T, d database) {
+	s, key := d.open(t), settled(request("k"))
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() { must(t, d.open(t).Init(context.Background())) })
+	}
+	var newest uint64
+	for range 50 {
+		res := granting(t, s, key)
+		if res.Fence <= newest {
+			t.Fatalf("the fence is %d, after %d", res.Fence, newest)
+		}
+		newest = res.Fence
+		must(t, contend.Release(t.Context(), s, key))
+	}
+	wg.Wait()
+}
+
+// Rule: a database that answers a commit before it is safe is refused.
+func unsafeCommits(t *testing.T, d database) {
+	held := request("held")
+	granting(t, d.open(t), held)
+	if d.postgres() {
+		d.dsn += "&synchronous_commit=off"
+	} else {
+		d.dsn += "?autocommit=0"
+	}
+	s := d.open(t)
+	misconfigured(t, s, "a lease would be forgotten")
+	s.Renew(t.Context(), []driver.RenewRequest{held.Renewal()}, func(_ int, r driver.Renewal) {
+		if s.Classify(r.Err) != driver.ClassMisconfigured {
+			t.Errorf("Renew: %+v", r)
+		}
+	})
+}
+
+// Rule: a transaction that waited for the key's row knows what time it is.
+func clockAfterLock(t *testing.T, d database) {
+	s, db := d.open(t), d.pool(t)
+	gone, r := request("k"), request("k")
+	gone.TTL, gone.Mode = time.Second, driver.Shared // so that it takes a transaction
+	r.Mode = driver.Shared
+	r.Limit = 1
+	began := time.Now()
+	granting(t, s, gone)
+	tx, err := db.BeginTx(t.Context(), nil)
+	must(t, err)
+	var n int
+	must(t, tx.QueryRowContext(t.Context(), "SELECT held FROM hasp_key FOR UPDATE").Scan(&n))
+	late := queued(r)
+	out := make(chan driver.Result, 1)
+	go func() {
+		res, err := contend.Try(context.Background(), s, late)
+		if err != nil {
+			t.Error(err)
+		}
+		out <- res
+	}()
+	waitFor(t, "it waits for the row", func() bool {
+		if d.postgres() {
+			return number(t, db, "SELECT count(*) FROM pg_locks WHERE NOT granted AND pg_blocking_pids(pid) && ARRAY(SELECT pid FROM pg_locks WHERE relation = 'hasp_key'::regclass)") > 0
+		}
+		return number(t, db, "SELECT count(*) FROM information_schema.processlist WHERE db = DATABASE() AND info LIKE 'INSERT INTO hasp_key%' AND time_ms > 50") > 0
+	})
+	waitFor(t, "the lease is over", func() bool { return time.Since(began) > gone.TTL+gone.TTL/4 })
+	must(t, tx.Commit())
+	if res := <-out; !res.Granted || res.TTL < r.TTL {
+		t.Errorf("when it got the row, it did not see that the lease was over: %+v", res)
+	}
+}
+
+// sweepNow makes all that is over ready to be swept, and has it swept.
+func sweepNow(t testing.TB, s *Server, db *sql.DB) {
+	t.Helper()
+	run(t, db, "UPDATE hasp_key SET keep = 0 WHERE held = 0 AND others = 0")
+	if err, _ := s.once(context.Background(), func(c *conn) error { return c.sweep(1000) }); err != nil {
+		t.Error(err)
+	}
+}
+
+// Rule: nothing stays of a key, not even its fence; and yet its next is larger, whatever
+// fences there were.
+func fencesAfterSweep(t *testing.T, d database) {
+	s, db := d.open(t), d.pool(t)
+	r := settled(request("k"))
+	r.Fences = 1000
+	var newest uint64
+	for range 3 {
+		res := granting(t, s, r)
+		if res.Fence < newest+uint64(res.Fences) || res.Fences != r.Fences {
+			t.Fatalf("%d fences up to %d, after %d", res.Fences, res.Fence, newest)
+		}
+		newest = res.Fence
+		must(t, contend.Release(t.Context(), s, r))
+		waitFor(t, "its row is swept, by whomever", func() bool {
+			sweepNow(t, s, db)
+			return number(t, db, "SELECT count(*) FROM hasp_key") == 0
+		})
+	}
+}
+
+// Rule: a key that is swept while it is granted has one holder, and its fences rise.
+func sweepsRace(t *testing.T, d database) {
+	db := d.pool(t)
+	stop := make(chan struct{})
+	var workers, sweepers sync.WaitGroup
+	var mu sync.Mutex
+	newest, holders := map[string]uint64{}, map[string]int{}
+	for range 6 {
+		s := d.open(t)
+		workers.Go(func() {
+			for i := range 150 {
+				r := settled(request(fmt.Sprint("k", i%3)))
+				if i%5 == 0 {
+					r.Mode, r.Limit = driver.Shared, 1
+				}
+				res, err := contend.Try(context.Background(), s, r)
+				if err != nil {
+					t.Error(err)
+				}
+				if !res.Granted {
+					continue
+				}
+				mu.Lock()
+				if holders[r.Key]++; holders[r.Key] > 1 || res.Fence <= newest[r.Key] {
+					t.Errorf("%d hold %s; the fence is %d, after %d", holders[r.Key], r.Key, res.Fence, newest[r.Key])
+				}
+				newest[r.Key] = res.Fence
+				mu.Unlock()
+				mu.Lock()
+				holders[r.Key]--
+				mu.Unlock()
+				if err := contend.Release(context.Background(), s, r); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	sweepers.Go(func() {
+		s := d.open(t)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				sweepNow(t, s, db)
+			}
+		}
+	})
+	workers.Wait()
+	close(stop)
+	sweepers.Wait()
+}
+
+// overtook is an error of a server that rolled a transaction back.
+type overtook struct{ Number uint16 }
+
+func (overtook) Error() string    { return "deadlock" }
+func (overtook) SQLState() string { return "40P01" }
+
+// Rule: a transaction that was rolled back because others were faster is done again, a
+// bounded number of times, and leaves nothing of the earlier ones.
+func overtaken(t *testing.T, d database) {
+	s := d.open(t)
+	for _, times := range []int{attempts, attempts + 1} {
+		n := 0
+		err := s.do(t.Context(), func(c *conn) error {
+			return c.transact(func() error {
+				n++
+				if _, err := c.exec(sLock, fmt.Appendf(nil, "%d %d", times, n)); err != nil {
+					return err
+				}
+				if n <= times {
+					return fmt.Errorf("it was: %w", &overtook{1213})
+				}
+				return nil
+			})
+		})
+		if failed := times > attempts; failed != (err != nil) || failed && (!errors.As(err, new(*overtook)) || !driver.IsNotSent(err)) {
+			t.Errorf("overtaken %d times: %v", times, err)
+		}
+		if rows := number(t, d.pool(t), "SELECT count(*) FROM hasp_key"); rows != 1 {
+			t.Errorf("%d rows are there", rows)
+		}
+	}
+}
+
+// Rule: with the privileges that the documentation names, and no more, everything works
+// but Init.
+func leastPrivileges(t *testing.T, d database) {
+	db := d.pool(t)
+	name := fmt.Sprint("u", databases.Add(1))
+	var grants []string
+	if d.postgres() {
+		schema := d.dsn[strings.LastIndex(d.dsn, "=")+1:]
+		grants = []string{"CREATE ROLE NAME LOGIN", "GRANT USAGE ON SCHEMA " + schema + " TO NAME",
+			"GRANT SELECT, INSERT, UPDATE, DELETE ON hasp_key, hasp_lease TO NAME", "GRANT SELECT ON hasp_meta TO NAME", "GRANT USAGE ON SEQUENCE hasp_fence TO NAME"}
+		d.dsn = strings.Replace(d.dsn, "postgres@", name+"@", 1)
+	} else {
+		grants = []string{"CREATE USER NAME", "GRANT SELECT, INSERT, UPDATE, DELETE ON hasp_key TO NAME",
+			"GRANT SELECT, INSERT, UPDATE, DELETE ON hasp_lease TO NAME", "GRANT SELECT, UPDATE ON hasp_meta TO NAME"}
+		d.dsn = strings.Replace(d.dsn, "root@", name+"@", 1)
+	}
+	for _, g := range grants {
+		run(t, db, strings.ReplaceAll(g, "NAME", name))
+	}
+	s := d.open(t)
+	a, b := request("k"), queued(request("k"))
+	granting(t, s, a)
+	ask(t, s, b)
+	s.Renew(t.Context(), []driver.RenewRequest{a.Renewal(), b.Renewal()}, func(_ int, r driver.Renewal) { must(t, r.Err) })
+	must(t, contend.Release(t.Context(), s, a))
+	granting(t, s, b)
+	must(t, contend.Release(t.Context(), s, settled(b)))
+	sweepNow(t, s, db)
+	_, err := s.Inspect(t.Context(), "k")
+	must(t, err)
+	run(t, db, "REVOKE UPDATE ON hasp_key FROM "+name)
+	if _, err := contend.Try(t.Context(), s, request("new")); s.Classify(err) != driver.ClassDenied {
+		t.Errorf("without a privilege: %v (class %d)", err, s.Classify(err))
+	}
+}
+
+// Rule: one connection is enough for everything.
+func oneConnection(t *testing.T, d database) {
+	db := d.pool(t)
+	db.SetMaxOpenConns(1)
+	s := d.make(db)
+	a, b, c := request("k"), queued(request("k")), request("k")
+	c.Mode, c.Limit = driver.Shared, 2
+	granting(t, s, a)
+	ask(t, s, b)
+	ask(t, s, queued(c))
+	s.Renew(t.Context(), []driver.RenewRequest{a.Renewal(), b.Renewal(), queued(c).Renewal()}, func(_ int, r driver.Renewal) { must(t, r.Err) })
+	must(t, contend.Release(t.Context(), s, a))
+	granting(t, s, b)
+	must(t, contend.Release(t.Context(), s, b))
+	granting(t, s, queued(c))
+	for info, err := range s.List(t.Context(), "") {
+		must(t, err)
+		if info.Holds != 1 {
+			t.Errorf("%+v", info)
+		}
+	}
+	must(t, s.Close())
+}
