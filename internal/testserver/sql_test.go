@@ -11,8 +11,9 @@ import (
 // The database servers start, and again after a kill, at the same address.
 func TestDatabases(t *testing.T) {
 	for name, start := range map[string]func(testing.TB) *Server{
-		"postgres": func(t testing.TB) *Server { return Postgres(t) },
-		"mariadb":  func(t testing.TB) *Server { return MariaDB(t) },
+		"postgres":  func(t testing.TB) *Server { return Postgres(t) },
+		"mariadb":   func(t testing.TB) *Server { return MariaDB(t) },
+		"pgbouncer": func(t testing.TB) *Server { return PgBouncer(t, Postgres(t)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := start(t)
