@@ -65,7 +65,7 @@ func (s *Server) do(ctx context.Context, f func(c *conn) error) error {
 // anything was sent is exchanged, as database/sql does it.
 func (s *Server) connected(ctx context.Context, f func(c *conn) error) error {
 	for again := 3; ; again-- {
-		err, sent := s.once(ctx, f)
+		sent, err := s.once(ctx, f)
 		if !sent && errors.Is(err, sqldrv.ErrBadConn) && again > 0 && ctx.Err() == nil {
 			continue
 		}
@@ -82,10 +82,10 @@ func (s *Server) connected(ctx context.Context, f func(c *conn) error) error {
 	}
 }
 
-func (s *Server) once(ctx context.Context, f func(c *conn) error) (err error, sent bool) { //nolint:staticcheck // the error is the first thing
+func (s *Server) once(ctx context.Context, f func(c *conn) error) (sent bool, err error) {
 	db, err := s.db.Conn(ctx)
 	if err != nil {
-		return err, false
+		return false, err
 	}
 	c := &conn{s: s, ctx: ctx, sql: db}
 	if err = f(c); err != nil && (c.open || ctx.Err() != nil) {
@@ -97,7 +97,7 @@ func (s *Server) once(ctx context.Context, f func(c *conn) error) (err error, se
 	if c.made > 0 && err == nil {
 		s.sweep.due(c.made)
 	}
-	return err, c.sent
+	return c.sent, err
 }
 
 // rollback ends a transaction. Where the server may not answer, the connection is closed

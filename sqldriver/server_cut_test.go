@@ -136,6 +136,36 @@ func found(t *testing.T, d driver.Driver, r contend.Owner) bool {
 	return false
 }
 
+// Rule: a free key costs one request, and so do its renewal and its release.
+func oneRequest(t *testing.T, d database) {
+	far, p := d.through(t)
+	s, r := far.open(t), settled(request("k"))
+	var sent atomic.Int64
+	p.Hook(func(c faultproxy.Chunk) bool {
+		if c.Dir == faultproxy.Up {
+			sent.Add(1)
+		}
+		return false
+	})
+	for round := range 3 {
+		for _, c := range []struct {
+			name string
+			call func()
+		}{
+			{"Try", func() { granting(t, s, r) }},
+			{"Renew", func() { s.Renew(t.Context(), []driver.RenewRequest{r.Renewal()}, func(_ int, r driver.Renewal) { must(t, r.Err) }) }},
+			{"Release", func() { must(t, contend.Release(t.Context(), s, r)) }},
+		} {
+			sent.Store(0)
+			c.call()
+			s.under.Wait() // the first makes a row, and sweeps
+			if n := sent.Load(); round == 2 && n != 1 {
+				t.Errorf("%s sent %d requests", c.name, n)
+			}
+		}
+	}
+}
+
 // Rule: a call ends soon after its context, and Close after it, whatever the network does.
 func blackHole(t *testing.T, d database) {
 	far, p := d.through(t)
@@ -173,7 +203,7 @@ func blackHole(t *testing.T, d database) {
 func TestServerRestart(t *testing.T) {
 	for name, kind := range map[string]struct {
 		start func(testing.TB, ...string) *testserver.Server
-		make  func(testing.TB, *testserver.Server) database
+		empty func(testing.TB, *testserver.Server) database
 	}{
 		"Postgres": {testserver.Postgres, newPostgres},
 		"MySQL":    {testserver.MariaDB, newMySQL},
@@ -181,7 +211,7 @@ func TestServerRestart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := kind.start(t)
-			s := kind.make(t, server).open(t)
+			s := kind.empty(t, server).open(t)
 			held, other := request("held"), settled(request("other"))
 			fence := granting(t, s, held).Fence
 			var newest uint64

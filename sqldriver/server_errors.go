@@ -33,7 +33,7 @@ func sqlState(err error) string {
 // of its error type, which this package does not import.
 func mysqlNumber(err error) int {
 	for ; err != nil; err = errors.Unwrap(err) {
-		if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // walks the tree itself
+		if joined, ok := err.(interface{ Unwrap() []error }); ok {
 			for _, e := range joined.Unwrap() {
 				if n := mysqlNumber(e); n != 0 {
 					return n

@@ -21,7 +21,7 @@ import (
 type database struct {
 	kind string // the driver of database/sql
 	dsn  string
-	make func(db *sql.DB) *Server
+	wrap func(db *sql.DB) *Server
 }
 
 var databases atomic.Int64
@@ -34,7 +34,7 @@ func newPostgres(t testing.TB, server *testserver.Server) database {
 	t.Helper()
 	name := fmt.Sprint("s", databases.Add(1))
 	base := fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable", server.Addr())
-	d := database{kind: "pgx", dsn: base + "&search_path=" + name, make: func(db *sql.DB) *Server { return NewPostgres(db, nil) }}
+	d := database{kind: "pgx", dsn: base + "&search_path=" + name, wrap: func(db *sql.DB) *Server { return NewPostgres(db, nil) }}
 	d.create(t, base, "CREATE SCHEMA "+name)
 	return d
 }
@@ -44,7 +44,7 @@ func newMySQL(t testing.TB, server *testserver.Server) database {
 	t.Helper()
 	name := fmt.Sprint("s", databases.Add(1))
 	base := fmt.Sprintf("root@tcp(%s)/", server.Addr())
-	d := database{kind: "mysql", dsn: base + name, make: func(db *sql.DB) *Server { return NewMySQL(db, nil) }}
+	d := database{kind: "mysql", dsn: base + name, wrap: func(db *sql.DB) *Server { return NewMySQL(db, nil) }}
 	d.create(t, base, "CREATE DATABASE "+name)
 	return d
 }
@@ -73,13 +73,13 @@ func (d database) pool(t testing.TB) *sql.DB {
 // open opens a driver with a pool of its own.
 func (d database) open(t testing.TB) *Server {
 	t.Helper()
-	return d.make(d.pool(t))
+	return d.wrap(d.pool(t))
 }
 
-func harness(t testing.TB, start func(testing.TB, ...string) *testserver.Server, make func(testing.TB, *testserver.Server) database) drivertest.Harness {
+func harness(t testing.TB, start func(testing.TB, ...string) *testserver.Server, empty func(testing.TB, *testserver.Server) database) drivertest.Harness {
 	server := start(t)
 	return drivertest.Harness{Parallel: true, TTL: time.Second, New: func(t testing.TB) drivertest.Store {
-		d := make(t, server)
+		d := empty(t, server)
 		return drivertest.Store{Open: func() driver.Driver { return d.open(t) }}
 	}}
 }

@@ -32,12 +32,15 @@ var serverTests = map[string]func(t *testing.T, d database){
 	"EveryCutIsUnknown":          everyCut,
 	"BlackHole":                  blackHole,
 	"OneConnection":              oneConnection,
+	"FreeKeyCostsOneRequest":     oneRequest,
+	"LockRow":                    lockRow,
+	"LockAdvisory":               lockAdvisory,
 }
 
 func TestServers(t *testing.T) {
 	for name, kind := range map[string]struct {
 		start func(testing.TB, ...string) *testserver.Server
-		make  func(testing.TB, *testserver.Server) database
+		empty func(testing.TB, *testserver.Server) database
 	}{
 		"Postgres": {testserver.Postgres, newPostgres},
 		"MySQL":    {testserver.MariaDB, newMySQL},
@@ -47,7 +50,7 @@ func TestServers(t *testing.T) {
 			for name, test := range serverTests {
 				t.Run(name, func(t *testing.T) {
 					t.Parallel()
-					test(t, kind.make(t, server))
+					test(t, kind.empty(t, server))
 				})
 			}
 		})
@@ -209,7 +212,7 @@ func clockAfterLock(t *testing.T, d database) {
 func sweepNow(t testing.TB, s *Server, db *sql.DB) {
 	t.Helper()
 	run(t, db, "UPDATE hasp_key SET keep = 0 WHERE held = 0 AND others = 0")
-	if err, _ := s.once(context.Background(), func(c *conn) error { return c.sweep(1000) }); err != nil {
+	if _, err := s.once(context.Background(), func(c *conn) error { return c.sweep(1000) }); err != nil {
 		t.Error(err)
 	}
 }
@@ -361,7 +364,7 @@ func leastPrivileges(t *testing.T, d database) {
 func oneConnection(t *testing.T, d database) {
 	db := d.pool(t)
 	db.SetMaxOpenConns(1)
-	s := d.make(db)
+	s := d.wrap(db)
 	a, b, c := request("k"), queued(request("k")), request("k")
 	c.Mode, c.Limit = driver.Shared, 2
 	granting(t, s, a)

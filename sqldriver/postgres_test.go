@@ -1,0 +1,80 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sqldriver
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
+	"github.com/hasplock/hasp/internal/testserver"
+)
+
+// Rule: a statement that chose its fence, and then stood still while the key was granted
+// to another, released and swept, does not grant with that fence.
+func TestLateInsertion(t *testing.T) {
+	t.Parallel()
+	d := newPostgres(t, testserver.Postgres(t))
+	db := d.pool(t)
+	run(t, db, "CREATE FUNCTION late() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(2); RETURN NEW; END'")
+	run(t, db, "CREATE TRIGGER late BEFORE INSERT ON hasp_key FOR EACH ROW EXECUTE FUNCTION late()")
+	eng := postgresEngine
+	eng.text[sGrant] = strings.Replace(eng.text[sGrant], "30 s", "1 s", 1)
+	slow := newServer(d.pool(t), &eng)
+	quick := d
+	quick.dsn += "&session_replication_role=replica" // without triggers
+	near := quick.open(t)
+	r := settled(request("k"))
+	out := make(chan driver.Result, 1)
+	go func() {
+		res, err := contend.Try(context.Background(), slow, request("k"))
+		if err != nil {
+			t.Error(err)
+		}
+		out <- res
+	}()
+	waitFor(t, "it has chosen a fence", func() bool {
+		return number(t, db, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'") > 0
+	})
+	fence := granting(t, near, r).Fence
+	must(t, contend.Release(t.Context(), near, r))
+	waitFor(t, "the key is swept", func() bool {
+		sweepNow(t, near, db)
+		return number(t, db, "SELECT count(*) FROM hasp_key") == 0
+	})
+	if res := <-out; !res.Granted || res.Fence <= fence {
+		t.Errorf("granted with the fence %d after %d: %+v", res.Fence, fence, res)
+	}
+}
+
+// Rule: who stops within a transaction delays a key by a few seconds, and its transaction
+// is none any more.
+func TestStoppedInATransaction(t *testing.T) {
+	t.Parallel()
+	d := newPostgres(t, testserver.Postgres(t))
+	stopped, s, r := d.open(t), d.open(t), request("k")
+	r.Mode = driver.Shared // which takes a transaction
+	locked, goOn := make(chan struct{}), make(chan struct{})
+	out := make(chan error, 1)
+	go func() {
+		out <- stopped.do(context.Background(), func(c *conn) error {
+			return c.onKey(request("k").Claim(), func(*keyTx) error {
+				close(locked)
+				<-goOn
+				return nil
+			})
+		})
+	}()
+	<-locked
+	began := time.Now()
+	granting(t, s, r)
+	t.Logf("granted after %v", time.Since(began))
+	close(goOn)
+	if err := <-out; err == nil {
+		t.Error("its transaction goes on")
+	}
+}
