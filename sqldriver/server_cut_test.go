@@ -153,7 +153,9 @@ func oneRequest(t *testing.T, d database) {
 			call func()
 		}{
 			{"Try", func() { granting(t, s, r) }},
-			{"Renew", func() { s.Renew(t.Context(), []driver.RenewRequest{r.Renewal()}, func(_ int, r driver.Renewal) { must(t, r.Err) }) }},
+			{"Renew", func() {
+				s.Renew(t.Context(), []driver.RenewRequest{r.Renewal()}, func(_ int, r driver.Renewal) { must(t, r.Err) })
+			}},
 			{"Release", func() { must(t, contend.Release(t.Context(), s, r)) }},
 		} {
 			sent.Store(0)
