@@ -105,7 +105,7 @@ func (d *Driver) Traits() driver.Traits {
 		Survives: driver.StoreRestart | driver.ClockStep | driver.Failover,
 	}
 	if d.c != nil {
-		t.MaxTTL = zk.Share(d.c.timeout)
+		t.MaxTTL, t.SessionTTL = zk.Share(d.c.timeout), d.c.timeout
 	}
 	return t
 }

@@ -6,6 +6,7 @@
 package main
 
 import (
+	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -18,6 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hasplock/hasp/cmd/hasp/internal/store"
+	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/rogpeppe/go-internal/testscript"
 )
@@ -48,6 +51,52 @@ func TestScriptsEtcd(t *testing.T) {
 	})
 }
 
+func TestScriptsZooKeeper(t *testing.T) {
+	t.Parallel()
+	server := testserver.ZooKeeper(t)
+	runScripts(t, []string{"testdata/script", "testdata/zk"}, func(work string) string {
+		return "zk://" + server.Addr() + "/" + filepath.Base(work)
+	})
+}
+
+func TestScriptsPostgres(t *testing.T) {
+	t.Parallel()
+	base := "postgres://postgres@" + testserver.Postgres(t).Addr() + "/postgres?sslmode=disable"
+	runScripts(t, []string{"testdata/script", "testdata/postgres"}, database(t, "pgx", base, "CREATE SCHEMA ", func(name string) string {
+		return base + "&options=-csearch_path%3D" + name
+	}))
+}
+
+func TestScriptsMariaDB(t *testing.T) {
+	t.Parallel()
+	server := testserver.MariaDB(t)
+	runScripts(t, []string{"testdata/script", "testdata/mysql"}, database(t, "mysql", "root@tcp("+server.Addr()+")/", "CREATE DATABASE ", func(name string) string {
+		return "mysql://root@" + server.Addr() + "/" + name
+	}))
+}
+
+// database returns the URLs of the scripts' stores, each with tables of its own.
+func database(t *testing.T, driver, dsn, create string, url func(name string) string) func(work string) string {
+	db, err := sql.Open(driver, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	return func(work string) string {
+		name := strings.ReplaceAll(filepath.Base(work), "-", "_")
+		if work == "." {
+			return url("none") // for a condition
+		}
+		if _, err := db.Exec(create + name); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := exec.Command("hasp", "init", "--store", url(name)).CombinedOutput(); err != nil {
+			t.Fatalf("hasp init: %v\n%s", err, out)
+		}
+		return url(name)
+	}
+}
+
 func TestScriptsRedlock(t *testing.T) {
 	t.Parallel()
 	url := redlock(t, "?max-ttl=2h")
@@ -61,7 +110,7 @@ func runScripts(t *testing.T, dirs []string, url func(work string) string) {
 			Dir:                 dir,
 			RequireExplicitExec: true,
 			RequireUniqueNames:  true,
-			Condition:           func(engine string) (bool, error) { return strings.HasPrefix(url("."), engine+":"), nil },
+			Condition:           func(name string) (bool, error) { return meets(url("."), name) },
 			Setup: func(e *testscript.Env) error {
 				e.Setenv("HASP_STORE", url(e.WorkDir))
 				e.Setenv("XDG_STATE_HOME", filepath.Join(e.WorkDir, "state"))
@@ -80,6 +129,30 @@ func runScripts(t *testing.T, dirs []string, url func(work string) string) {
 			},
 		})
 	}
+}
+
+// meets says whether a condition of a script holds: a trait of the store, or the scheme of its URL.
+func meets(url, name string) (bool, error) {
+	trait, ok := map[string]func(driver.Traits) bool{
+		"abandons": func(t driver.Traits) bool { return t.Abandons },
+		"slots":    func(t driver.Traits) bool { return t.Slots },
+	}[name]
+	if !ok {
+		return strings.HasPrefix(url, name+":"), nil
+	}
+	if url == "redlock:" { // each script has servers of its own
+		url += "//a,b,c"
+	}
+	u, err := store.Parse(url)
+	if err != nil {
+		return false, err
+	}
+	s, err := u.Open()
+	if err != nil {
+		return false, err
+	}
+	defer s.Disconnect()
+	return trait(s.Traits()), s.Close()
 }
 
 // limit bounds every wait for an event. It is for a machine under load; nothing

@@ -77,7 +77,7 @@ SQLite file in your state directory, for the processes of this machine.`,
 		}
 		return usage("%v%s; see: %s --help", err, meantFlag(cmd, err), cmd.CommandPath())
 	})
-	root.AddCommand(newRun(args), newElect(args), newLs(), newShow(), newBreak(), newDoctor(), newVerify(), newWorker(), newVersion(), newStores(), newMan(root))
+	root.AddCommand(newRun(args), newElect(args), newLs(), newShow(), newBreak(), newDoctor(), newInit(), newVerify(), newWorker(), newVersion(), newStores(), newMan(root))
 	root.AddCommand(forShells(args)...)
 	return root
 }

@@ -175,7 +175,7 @@ var errAgain = errors.New("it is held back again: repeat --admit")
 // admit declares on behalf of the operator that nobody holds a lock, and reports what
 // that changed.
 func (x *examination) admit() error {
-	if x.l.Traits().MaxTTL == 0 {
+	if x.l.Traits().MaxTTL == 0 || len(x.l.store.Servers) == 0 {
 		return usage("--admit is for servers that are held back after a restart, and this store has none: they are those of redlock:, and of redis: with max-ttl= in the URL")
 	}
 	note("you declare that nobody holds a lock in %s. Servers that are held back vote now; if the declaration is wrong, there can be two holders", x.l.url)

@@ -171,18 +171,20 @@ func leftOf(i hasp.Info) string {
 		return "-"
 	case i.Left < 0:
 		return "never ends"
+	case i.Left == 0: // not known
+		return "?"
 	}
 	return short(i.Left)
 }
 
 // keyJSON is a key for programs. More fields may come.
 type keyJSON struct {
-	Key     string        `json:"key"`
-	Bytes   []byte        `json:"key_base64,omitempty"` // when JSON cannot carry the key as it is
-	Held    bool          `json:"held"`
-	Holder  *holderJSON   `json:"holder,omitempty"` // of several, the first
-	Fence   uint64        `json:"fence,omitempty"`
-	Left    *float64      `json:"left_seconds,omitempty"` // missing: it never ends
+	Key    string      `json:"key"`
+	Bytes  []byte      `json:"key_base64,omitempty"` // when JSON cannot carry the key as it is
+	Held   bool        `json:"held"`
+	Holder *holderJSON `json:"holder,omitempty"` // of several, the first
+	Fence  uint64      `json:"fence,omitempty"`
+	leftJSON
 	Holds   int           `json:"holds"`
 	Holders []heldJSON    `json:"holders,omitempty"` // of hasp show
 	Waiters int           `json:"waiters"`
@@ -194,8 +196,14 @@ type keyJSON struct {
 // heldJSON is one of those who hold a key, for programs.
 type heldJSON struct {
 	*holderJSON
-	Fence uint64   `json:"fence,omitempty"`
-	Left  *float64 `json:"left_seconds,omitempty"` // missing: it never ends
+	Fence uint64 `json:"fence,omitempty"`
+	leftJSON
+}
+
+// leftJSON is how long a lease lasts without renewal, for programs; neither: the store does not say.
+type leftJSON struct {
+	Left  float64 `json:"left_seconds,omitempty"`
+	Never bool    `json:"never_ends,omitempty"`
 }
 
 func infoJSON(i hasp.Info) keyJSON {
@@ -204,10 +212,10 @@ func infoJSON(i hasp.Info) keyJSON {
 		k.Bytes = []byte(i.Key)
 	}
 	if i.Held {
-		k.Holder, k.Left = holding(i.Holder), seconds(i.Left)
+		k.Holder, k.leftJSON = holding(i.Holder), toLeft(i.Left)
 	}
 	for _, l := range i.Holders {
-		k.Holders = append(k.Holders, heldJSON{holding(l.Holder), l.Fence, seconds(l.Left)})
+		k.Holders = append(k.Holders, heldJSON{holding(l.Holder), l.Fence, toLeft(l.Left)})
 	}
 	for _, h := range i.Queue {
 		k.Queue = append(k.Queue, toJSON(h))
@@ -215,11 +223,4 @@ func infoJSON(i hasp.Info) keyJSON {
 	return k
 }
 
-// seconds is what is left of a lease; nil when it never ends.
-func seconds(left time.Duration) *float64 {
-	if left < 0 {
-		return nil
-	}
-	s := left.Seconds()
-	return &s
-}
+func toLeft(left time.Duration) leftJSON { return leftJSON{max(left, 0).Seconds(), left < 0} }

@@ -213,6 +213,9 @@ func checkTTL(l *locks, ttl time.Duration) *exit {
 	case ttl < tr.MinTTL:
 		return usage("the TTL of %v is too short: %s needs at least %v", ttl, tr.Engine, tr.MinTTL)
 	case tr.MaxTTL > 0 && ttl > tr.MaxTTL:
+		if len(l.store.Servers) == 0 {
+			return usage("the TTL of %v is too long: %s grants at most %v", ttl, tr.Engine, tr.MaxTTL)
+		}
 		return usage("the TTL of %v is too long: %s allows at most %v, as its servers grant nothing for so long after a restart. "+
 			"Lower the TTL, or raise max-ttl= in the store's URL, for every client at once (see: hasp doctor --help)", ttl, tr.Engine, tr.MaxTTL)
 	}

@@ -127,11 +127,12 @@ func describeLease(fact func(name, format string, args ...any), l driver.Lease) 
 	if l.Fence > 0 {
 		fact("fence", "%d", l.Fence)
 	}
-	if l.Left < 0 {
+	switch {
+	case l.Left < 0:
 		fact("left", "it never ends by itself")
-		return
+	case l.Left > 0: // else it is not known
+		fact("left", "%s unless it is renewed", short(l.Left))
 	}
-	fact("left", "%s unless it is renewed", short(l.Left))
 }
 
 // person writes who has or wants a key.

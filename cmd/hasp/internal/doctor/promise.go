@@ -59,6 +59,9 @@ func Promise(t driver.Traits, k Kind) []string {
 	if k.Nodes > 1 {
 		lines = append(lines, fmt.Sprintf("grants locks while at most %d of %d nodes are down or held back", k.Nodes-k.Nodes/2-1, k.Nodes))
 	}
+	if t.SessionTTL > 0 {
+		lines = append(lines, fmt.Sprintf("keeps what a process that dies held until its session expires, after up to %v, even if its TTL is shorter", t.SessionTTL))
+	}
 	if t.Fencing {
 		lines = append(lines, "fences rise from holder to holder even then, unless a clock is set back, too")
 	}

@@ -31,6 +31,9 @@ type etcdServers struct {
 // parseEtcd reads what follows "etcd:" or "etcds:".
 func parseEtcd(scheme, rest string) (*URL, error) {
 	h, query, err := parseHosts(scheme, rest, "2379")
+	if err == nil {
+		err = h.both()
+	}
 	if err != nil {
 		return nil, err
 	}

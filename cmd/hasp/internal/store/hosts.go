@@ -86,17 +86,30 @@ func parseHosts(scheme, rest, port string) (h *hosts, query string, err error) {
 	return h, query, nil
 }
 
-// credentials reads USER:PASSWORD.
+// credentials reads USER[:PASSWORD].
 func (h *hosts) credentials(text string) error {
-	user, password, ok := strings.Cut(text, ":")
-	if !ok || user == "" {
-		return fmt.Errorf("the store's URL has a user without a password, or a password without a user: write %s://USER:PASSWORD@HOST", h.scheme)
+	user, password, _ := strings.Cut(text, ":")
+	if user == "" {
+		return h.needsBoth()
 	}
 	var err, err2 error
 	h.user, err = url.PathUnescape(user)
 	h.password, err2 = url.PathUnescape(password)
 	if err != nil || err2 != nil {
 		return errors.New("the store's URL has a % in its password that is not followed by two hexadecimal digits: write %25 for it")
+	}
+	return nil
+}
+
+// needsBoth is the error of a URL with only one of user and password.
+func (h *hosts) needsBoth() error {
+	return fmt.Errorf("the store's URL has a user without a password, or a password without a user: write %s://USER:PASSWORD@HOST", h.scheme)
+}
+
+// both checks that a URL with a user has a password.
+func (h *hosts) both() error {
+	if h.user != "" && h.password == "" {
+		return h.needsBoth()
 	}
 	return nil
 }

@@ -20,8 +20,17 @@ type Store struct {
 	// each answer has a limit of its own.
 	Searches bool
 
+	// Tables are those that have to be made before the first use; nil where nothing has.
+	Tables *Tables
+
 	kind       doctor.Kind
 	disconnect func() error
+}
+
+// Tables are those of a database.
+type Tables struct {
+	Schema string                          // the statements that make them
+	Make   func(ctx context.Context) error // makes those that are missing
 }
 
 // Server is one server, named by its address, as in errors.

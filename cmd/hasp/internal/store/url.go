@@ -28,6 +28,14 @@ Without any of them it is a SQLite file in your state directory.
   redlock://[USER:PASSWORD@]HOST[:PORT],HOST[:PORT],HOST[:PORT][/DB]
                                                 3, 5 or 7 independent ones, of which a majority grants a lock;
                                                 redlocks:// with TLS
+  etcd://[USER:PASSWORD@]HOST[:PORT],HOST[:PORT][?prefix=TEXT]
+                                                the members of an etcd cluster; etcds:// with TLS
+  zk://[USER:PASSWORD@]HOST[:PORT],HOST[:PORT][/PATH][?layout=mutex]
+                                                a ZooKeeper ensemble, with Apache Curator's locks
+  postgres://[USER:PASSWORD@]HOST[:PORT]/DATABASE
+                                                PostgreSQL, with psql's parameters (sslmode=…); make the tables with hasp init
+  mysql://USER:PASSWORD@HOST[:PORT]/DATABASE[?tls=true]
+                                                MariaDB or MySQL; make the tables with hasp init
 with the parameters ?ttl=DURATION (such as 30s; the default TTL of hasp run) and, for Redis,
 prefix=TEXT (before every key; "lock:" when not given, nothing when empty), db=N, and max-ttl=DURATION:
 the longest TTL, for which a server grants nothing after a restart (30s for redlock:, else none);
@@ -73,6 +81,9 @@ var schemes = map[string]func(scheme, rest string) (*URL, error){
 	"redis":  parseRedis, "rediss": parseRedis, "unix": parseRedis,
 	"redlock": parseRedlock, "redlocks": parseRedlock,
 	"etcd": parseEtcd, "etcds": parseEtcd,
+	"zk":       parseZK,
+	"postgres": parsePostgres, "postgresql": parsePostgres,
+	"mysql": parseMySQL, "mariadb": parseMySQL,
 }
 
 // Parse reads a URL.

@@ -39,7 +39,8 @@ type Options struct {
 	TTL     time.Duration
 	Clients int
 	Keys    int
-	Shares  bool // the store shares keys: some clients read, beside others
+	Shares  bool          // the store shares keys: some clients read, beside others
+	Session time.Duration // driver.Traits.SessionTTL
 	Seed    uint64
 	Prefix  string   // of the keys, which nobody else may use
 	Argv    []string // starts this program as a worker
@@ -50,9 +51,9 @@ type Options struct {
 func (o *Options) key(i int) string { return fmt.Sprintf("%s/%d", o.Prefix, i) }
 
 // Bound is how long after the last fault every key must have been acquired again: the
-// lease of a killed holder expires after the TTL, and so may the place in the queue of
-// one that was killed right behind it.
-func (o *Options) Bound() time.Duration { return 2*o.TTL + margin }
+// lease of a killed holder expires after the TTL, or with its session, and so may the
+// place in the queue of one that was killed right behind it.
+func (o *Options) Bound() time.Duration { return 2*max(o.TTL, o.Session) + margin }
 
 // run is a run under way. One goroutine does all that is decided.
 type run struct {

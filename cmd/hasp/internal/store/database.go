@@ -1,0 +1,188 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/hasplock/hasp/cmd/hasp/internal/doctor"
+	"github.com/hasplock/hasp/cmd/hasp/internal/shell"
+	"github.com/hasplock/hasp/sqldriver"
+	"github.com/hasplock/hasp/sqldriver/pgxlisten"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+)
+
+// maxConns bounds the connections to a database: each is a process, or a thread, of its server.
+const maxConns = 4
+
+// dangers are what no database notices.
+const dangers = "a server that is restored from a backup"
+
+// postgresDB is a database of PostgreSQL.
+type postgresDB struct {
+	url    *url.URL // without hasp's own parameters
+	config *pgx.ConnConfig
+}
+
+// postgresParameters are those that pgx and psql understand alike.
+var postgresParameters = []string{
+	"application_name", "connect_timeout", "dbname", "host", "options", "passfile", "password", "port", "sslcert", "sslkey", "sslmode",
+	"sslpassword", "sslrootcert", "sslsni", "target_session_attrs", "user",
+}
+
+// parsePostgres reads a URL of PostgreSQL. What is wrong with it is not repeated: the
+// parsers may quote it.
+func parsePostgres(_, rest string) (*URL, error) {
+	const form = "it is postgres://[USER[:PASSWORD]@]HOST[:PORT]/DATABASE; in a password, write characters with a meaning in a URL with %"
+	parsed, err := url.Parse("postgres:" + rest)
+	if err != nil || parsed.Opaque != "" || !strings.HasPrefix(rest, "//") || parsed.Fragment != "" || strings.HasSuffix(rest, "#") {
+		return nil, errors.New("the store's URL cannot be read: " + form)
+	}
+	u, p := &URL{}, &postgresDB{url: parsed}
+	u.place = p
+	values, err := u.parameters(parsed.RawQuery, postgresParameters...)
+	if err != nil {
+		return nil, err
+	}
+	values.Del("ttl")
+	parsed.RawQuery = values.Encode()
+	if p.config, err = pgx.ParseConfig(parsed.String()); err != nil {
+		return nil, errors.New("the store's URL, or a variable such as PGPORT or the file that PGPASSFILE names, cannot be read as PostgreSQL's: " + form)
+	}
+	if _, set := p.config.RuntimeParams["application_name"]; !set {
+		p.config.RuntimeParams["application_name"] = "hasp"
+	}
+	if p.config.ConnectTimeout == 0 {
+		p.config.ConnectTimeout = limit
+	}
+	return u, nil
+}
+
+func (p *postgresDB) open() (*Store, error) {
+	db := stdlib.OpenDB(*p.config)
+	db.SetMaxOpenConns(maxConns)
+	locks := sqldriver.NewPostgres(db, &sqldriver.PostgresOptions{Listener: pgxlisten.New(p.config)})
+	return &Store{
+		Driver: locks, disconnect: db.Close, kind: doctor.Kind{Dangers: dangers},
+		Tables: &Tables{Schema: sqldriver.PostgresSchema, Make: locks.Init},
+	}, nil
+}
+
+func (p *postgresDB) String() string {
+	if strings.HasPrefix(p.config.Host, "/") {
+		return fmt.Sprintf("postgres:///%s?host=%s&port=%d", url.PathEscape(p.config.Database), p.config.Host, p.config.Port)
+	}
+	return fmt.Sprintf("postgres://%s/%s", net.JoinHostPort(p.config.Host, fmt.Sprint(p.config.Port)), url.PathEscape(p.config.Database))
+}
+
+func (*postgresDB) inherited(string) string { return "" }
+
+func (p *postgresDB) secrets() (some, password bool) {
+	_, set := p.url.User.Password()
+	query := p.url.Query()
+	password = set || query.Has("password") || query.Has("sslpassword")
+	return password || p.url.User != nil || query.Has("user"), password
+}
+
+func (p *postgresDB) byHand(_ int, statement string) string {
+	public := *p.url
+	if name := p.url.User.Username(); name != "" {
+		public.User = url.User(name)
+	}
+	query := public.Query()
+	query.Del("password")
+	query.Del("sslpassword")
+	public.RawQuery = query.Encode()
+	return shell.Join("psql", public.String(), "-c", statement)
+}
+
+func (p *postgresDB) remarks() []string {
+	if _, password := p.secrets(); password {
+		return []string{"set PGPASSWORD to the password first"}
+	}
+	return nil
+}
+
+// mysqlDB is a database of MariaDB or MySQL.
+type mysqlDB struct {
+	*hosts
+	config *mysql.Config
+}
+
+// parseMySQL reads what follows "mysql:" or "mariadb:".
+func parseMySQL(scheme, rest string) (*URL, error) {
+	h, query, err := parseHosts(scheme, rest, "3306")
+	switch {
+	case err != nil:
+		return nil, err
+	case len(h.addrs) > 1:
+		return nil, errors.New("the store's URL names several hosts: locks are in one database server")
+	case h.path == "" || strings.Contains(h.path, "/"):
+		return nil, fmt.Errorf("the store's URL names no database: it is %s://USER:PASSWORD@HOST[:PORT]/DATABASE", scheme)
+	}
+	u, m := &URL{}, &mysqlDB{hosts: h, config: mysql.NewConfig()}
+	u.place = m
+	values, err := u.parameters(query, "tls", "socket")
+	if err != nil {
+		return nil, err
+	}
+	c := m.config
+	c.User, c.Passwd, c.Net, c.Addr, c.DBName = h.user, h.password, "tcp", h.addrs[0], h.path
+	if socket := values.Get("socket"); socket != "" {
+		c.Net, c.Addr = "unix", socket
+	}
+	switch tls := values.Get("tls"); tls {
+	case "", "true", "preferred", "skip-verify":
+		c.TLSConfig = tls
+	default:
+		return nil, errors.New("tls= in the store's URL is not true, preferred or skip-verify")
+	}
+	c.Timeout = limit
+	c.Logger = &mysql.NopLogger{} // what matters comes back as an error
+	return u, nil
+}
+
+func (m *mysqlDB) open() (*Store, error) {
+	connector, err := mysql.NewConnector(m.config)
+	if err != nil {
+		return nil, err
+	}
+	db := sql.OpenDB(connector)
+	db.SetMaxOpenConns(maxConns)
+	db.SetMaxIdleConns(maxConns)
+	locks := sqldriver.NewMySQL(db, nil)
+	return &Store{
+		Driver: locks, disconnect: db.Close, kind: doctor.Kind{Dangers: dangers},
+		Tables: &Tables{Schema: sqldriver.MySQLSchema, Make: locks.Init},
+	}, nil
+}
+
+func (*mysqlDB) inherited(string) string { return "" }
+
+func (m *mysqlDB) byHand(_ int, statement string) string {
+	cli := []string{"mariadb"}
+	if host, port, err := net.SplitHostPort(m.config.Addr); m.config.Net == "unix" {
+		cli = append(cli, "-S", m.config.Addr)
+	} else if err == nil {
+		cli = append(cli, "-h", host, "-P", port)
+	}
+	if m.user != "" {
+		cli = append(cli, "-u", m.user)
+	}
+	return shell.Join(append(cli, m.config.DBName, "-e", statement)...)
+}
+
+func (m *mysqlDB) remarks() []string {
+	if _, password := m.secrets(); password {
+		return []string{"add -p, and type the password"}
+	}
+	return nil
+}

@@ -1,0 +1,70 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/hasplock/hasp/cmd/hasp/internal/doctor"
+	"github.com/hasplock/hasp/cmd/hasp/internal/shell"
+	"github.com/hasplock/hasp/zkdriver"
+)
+
+// zkServers are the servers of a ZooKeeper ensemble.
+type zkServers struct {
+	*hosts
+	root   string
+	layout zkdriver.Layout
+}
+
+// parseZK reads what follows "zk:".
+func parseZK(scheme, rest string) (*URL, error) {
+	h, query, err := parseHosts(scheme, rest, "2181")
+	if err == nil {
+		err = h.both()
+	}
+	if err != nil {
+		return nil, err
+	}
+	u, z := &URL{}, &zkServers{hosts: h, root: zkdriver.DefaultRoot}
+	u.place = z
+	values, err := u.parameters(query, "layout")
+	if err != nil {
+		return nil, err
+	}
+	if path := strings.TrimSuffix(h.path, "/"); path != "" {
+		z.root = "/" + path
+	}
+	switch values.Get("layout") {
+	case "", "readwrite":
+	case "mutex":
+		z.layout = zkdriver.Mutex
+	default:
+		return nil, errors.New("layout= in the store's URL is not one of Curator's that hasp has: readwrite (InterProcessReadWriteLock), the default, or mutex (InterProcessMutex)")
+	}
+	return u, nil
+}
+
+func (z *zkServers) open() (*Store, error) {
+	conn := zkdriver.Connect(z.addrs, &zkdriver.ConnOptions{User: z.user, Password: z.password, Dial: z.dial})
+	return &Store{
+		Driver: zkdriver.New(conn, &zkdriver.Options{Root: z.root, Layout: z.layout}), disconnect: conn.Close,
+		kind: doctor.Kind{Nodes: len(z.addrs), Dangers: "a client that deletes the nodes of locks"},
+	}, nil
+}
+
+func (*zkServers) inherited(string) string { return "" }
+
+func (z *zkServers) byHand(_ int, statement string) string {
+	words, _ := plainWords(statement)
+	return shell.Join(append([]string{"zkCli.sh", "-server", strings.Join(z.addrs, ",")}, words...)...)
+}
+
+func (z *zkServers) remarks() []string {
+	if some, _ := z.secrets(); some {
+		return []string{"within zkCli.sh first: addauth digest USER:PASSWORD"}
+	}
+	return nil
+}
