@@ -12,6 +12,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 )
 
 const (
@@ -283,7 +284,7 @@ func (d *Driver) keepAlive(ctx context.Context, l *lease) error {
 func (d *Driver) keepAliveOnce(ctx context.Context, id clientv3.LeaseID) (*pb.LeaseKeepAliveResponse, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := clientv3.RetryLeaseClient(d.client).LeaseKeepAlive(ctx)
+	stream, err := clientv3.RetryLeaseClient(d.client).LeaseKeepAlive(ctx, grpc.WaitForReady(true)) // as all requests of the client
 	if err != nil {
 		return nil, clientv3.ContextError(ctx, err)
 	}

@@ -1,0 +1,74 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package etcddriver keeps locks in etcd, 3.4 or later.
+//
+//	client, err := clientv3.New(clientv3.Config{
+//		Endpoints:            []string{"10.0.0.1:2379", "10.0.0.2:2379", "10.0.0.3:2379"},
+//		DialKeepAliveTime:    10 * time.Second, // see below
+//		DialKeepAliveTimeout: 3 * time.Second,
+//	})
+//	locks, err := hasp.New(etcddriver.New(client, nil), nil)
+//
+// # Layout
+//
+// All that etcd has of a lock is below prefix + key + "|", where each byte of the key that is not a
+// printable ASCII character, or is "%" or "|", is written as %XX. An owner has one key there:
+//
+//	hasp/orders/42|w|OWNER.LABEL
+//
+// w for one that asks Exclusive, r for Shared, s for Shared with a Limit, c for a holder that
+// converted. LABEL is a hash; the value has the label, and says whether the owner holds the
+// key or waits for it. Every key of etcd is on a lease.
+//
+// The order of the create revisions is the queue. Who is in it holds the key, or may claim it, when
+// it can be beside all that are before it. That needs no compare-and-set, and once true it stays
+// true: what comes later stands behind, and what goes only makes room. A free key is granted by one
+// transaction, and so is one whose predecessor left. The fence is the create revision times
+// 1024, so that one grant has as many fences for turns; a converted lease keeps its
+// first one.
+//
+// Beside a holder's key that is Exclusive or has a Limit stands a mark (u), on a lease that
+// outlives the holder's by a quarter of an hour at least. A release deletes both; of a holder whose
+// lease expired the mark alone is left, and says so to the next. An owner that was released
+// unsettled has a key z for ten seconds, so that a Try that comes late is refused.
+//
+// # Leases
+//
+// A lease of etcd has any number of keys. Newcomers share one for a second, so that a lock
+// costs no request for its lease; it lasts a second longer than was asked for. It is kept alive only
+// by a Renew that names all who are on it. Otherwise those that are named move to a lease of
+// their own, in the transaction that looks at their keys anyway, and the others expire. So
+// a TTL ends a lease whether the process has died or is alive and silent, and it is etcd alone
+// that ends it. Owners that are renewed together stay together: a round of 10,000 is one keep-alive
+// and 80 transactions, which only read.
+//
+// A renewal counts from before its keep-alive was sent. A keep-alive proves nothing by itself, as
+// etcd has answered for leases that were revoked: the keys are looked at after it.
+//
+// # Promises
+//
+// Exclusion and the order of fences hold over crashes, restarts and changes of the leader, since all
+// members agree on them. That a holder knows of its end in time also needs clocks that run equally
+// fast, within the hundredth that hasp allows for; leases expire by the leader's monotonic clock, so that steps
+// of wall clocks do no harm, and a new leader begins them anew. A cluster that was restored from a
+// snapshot goes back to older fences, unless its revision is bumped (etcdutl snapshot restore
+// --bump-revision).
+//
+// TTLs are whole seconds, and at least three halves of the servers' election time-out: 2 s with
+// etcd's default. A lease ends up to two seconds after its TTL: one is the newcomers', and the
+// rest is the time that etcd takes to notice. A waiter is told by a watch on what is before it, from
+// the revision of its own place on, and every third of its patience looks for itself. An etcd that is
+// out of space (NOSPACE) still renews leases that stay together, and releases; it grants nothing.
+//
+// Servers before 3.4.31 and 3.5.13 may revoke leases that were renewed, after their leader was stalled:
+// the holder is told, a moment too late. Fences cover that.
+//
+// # The client
+//
+// A member that hangs answers nothing, and by default the client of etcd goes on sending it every
+// third request. DialKeepAliveTime, of which gRPC takes no less than 10 seconds, has it notice. A
+// member that is cut off from the others is passed over at once.
+//
+// The user of the client needs permission to read and write below the prefix.
+package etcddriver
