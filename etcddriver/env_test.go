@@ -41,6 +41,7 @@ type tap struct {
 	mu    sync.Mutex
 	txns  []*pb.TxnRequest
 	lose  func(r *pb.TxnRequest) bool // carried out, and not answered
+	drop  func(r *pb.TxnRequest) bool // neither, though it may still come
 	keeps atomic.Int64                // keep-alives
 	sent  atomic.Int64                // transactions
 }
@@ -51,6 +52,19 @@ func (p *tap) set(lose func(*pb.TxnRequest) bool) {
 	p.lose, p.txns = lose, nil
 }
 
+// before has f called before the n-th transaction from now on is sent.
+func (p *tap) before(n int64, f func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var seen atomic.Int64
+	p.drop = func(*pb.TxnRequest) bool {
+		if seen.Add(1) == n {
+			f()
+		}
+		return false
+	}
+}
+
 // lost are the transactions whose replies were lost.
 func (p *tap) lost() []*pb.TxnRequest {
 	p.mu.Lock()
@@ -59,8 +73,14 @@ func (p *tap) lost() []*pb.TxnRequest {
 }
 
 func (p *tap) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	err := call(ctx, method, req, reply, cc, opts...)
 	txn, ok := req.(*pb.TxnRequest)
+	p.mu.Lock()
+	drop := p.drop
+	p.mu.Unlock()
+	if ok && drop != nil && drop(txn) {
+		return status.Error(codes.Unavailable, "the request was lost")
+	}
+	err := call(ctx, method, req, reply, cc, opts...)
 	if !ok || err != nil {
 		return err
 	}

@@ -157,3 +157,57 @@ func TestLateClaim(t *testing.T) {
 		}
 	})
 }
+
+// TestConvertKeepsWritersOut: a writer that waited before the holder converted is behind it,
+// though the holder's key is a later one since.
+func TestConvertKeepsWritersOut(t *testing.T) {
+	each(t, func(t *testing.T, s *testserver.Server) {
+		d := open(t, s.Addr())
+		a, w := ask(claim("k"), time.Minute), ask(claim("k"), time.Minute)
+		fence := grant(t, d, a).Fence
+		refuse(t, d, w)
+		a.Mode, a.Convert = driver.Shared, true
+		grant(t, d, a)
+		refuse(t, d, w)
+		refuse(t, open(t, s.Addr()), w)
+		give(t, d, a, driver.Finished)
+		if res := grant(t, d, w); res.Fence <= fence {
+			t.Errorf("the fence is %d after %d", res.Fence, fence)
+		}
+	})
+}
+
+// TestOvertakenGrant: what happens between the look at a lock and the grant decides.
+func TestOvertakenGrant(t *testing.T) {
+	each(t, func(t *testing.T, s *testserver.Server) {
+		d, p := tapped(t, s.Addr())
+		other := open(t, s.Addr())
+		// A reader that sees the mark of a vanished holder, and a writer that comes then.
+		gone := ask(claim("marked"), time.Minute)
+		grant(t, d, gone)
+		give(t, d, gone, driver.Unfinished)
+		w := ask(claim("marked"), time.Minute)
+		r := ask(claim("marked"), time.Minute)
+		r.Mode, r.Queue = driver.Shared, false
+		p.before(2, func() { grant(t, other, w) })
+		refuse(t, d, r)
+
+		// One that waits for a slot, and whose place is gone then.
+		a, b, c := ask(claim("limited"), time.Minute), ask(claim("limited"), time.Minute), ask(claim("limited"), time.Minute)
+		for _, r := range []*driver.TryRequest{&a, &b} {
+			r.Mode, r.Limit = driver.Shared, 1
+		}
+		p.before(0, nil)
+		grant(t, d, a)
+		refuse(t, d, b)
+		refuse(t, other, c)
+		give(t, d, a, driver.Finished)
+		p.before(2, func() {
+			if err := other.Release(t.Context(), driver.ReleaseRequest{Claim: b.Claim, TTL: b.TTL, Settled: true}); err != nil {
+				t.Error(err)
+			}
+			grant(t, other, c)
+		})
+		refuse(t, d, b)
+	})
+}

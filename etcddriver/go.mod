@@ -6,7 +6,7 @@ require (
 	github.com/hasplock/hasp v0.0.0
 	go.etcd.io/etcd/api/v3 v3.6.8
 	go.etcd.io/etcd/client/v3 v3.6.8
-	go.uber.org/zap v1.28.0
+	go.uber.org/zap v1.27.0
 	google.golang.org/grpc v1.71.1
 )
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/testserver"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -28,7 +29,8 @@ func told(d *Driver) <-chan loss {
 // says that it is over.
 func TestTell(t *testing.T) {
 	each(t, func(t *testing.T, s *testserver.Server) {
-		d, other := open(t, s.Addr()), open(t, s.Addr())
+		d, p := tapped(t, s.Addr())
+		other := open(t, s.Addr())
 		losses := told(d)
 		hold := func(key string) (driver.TryRequest, loss) {
 			r := ask(claim(key), time.Minute)
@@ -45,6 +47,13 @@ func TestTell(t *testing.T) {
 		turned, _ = hold("converted elsewhere")
 		turned.Mode, turned.Convert = driver.Shared, true
 		grant(t, other, turned)
+
+		unknown, _ := hold("released, without an answer")
+		p.set(func(*pb.TxnRequest) bool { return true })
+		if err := d.Release(t.Context(), driver.ReleaseRequest{Claim: unknown.Claim, TTL: unknown.TTL}); err == nil {
+			t.Fatal("the reply was lost, and yet there is no error")
+		}
+		p.set(nil)
 
 		broken, want := hold("broken")
 		give(t, other, broken, driver.Unfinished)

@@ -124,7 +124,7 @@ func (d *Driver) follow(id driver.ID, v *view, own *entry) {
 	if own.mode() == driver.Exclusive {
 		limits = false
 	}
-	what, end := "", ""
+	var what, end string
 	switch {
 	case limits && !admits(before, own.mode(), own.limit):
 		what, end = n.from(converted), n.to(writes)
