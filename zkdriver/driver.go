@@ -5,6 +5,7 @@ package zkdriver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -28,6 +29,9 @@ const (
 	ReadWrite Layout = iota
 	// Mutex is InterProcessMutex. There are no shared leases.
 	Mutex
+	// Semaphore is InterProcessSemaphoreV2: a shared lease is one of its leases, also without a limit, and an exclusive one
+	// holds its mutex while there is no lease. A limit is each program's own: those of Java's are not known.
+	Semaphore
 )
 
 // Options set where a Driver keeps its locks. A nil *Options, like the zero value, means the defaults.
@@ -69,7 +73,7 @@ func New(c *Conn, o *Options) *Driver {
 		d.bad = c.bad
 	case !validRoot(d.root):
 		d.bad = &configError{fmt.Sprintf("the root %q is no path of ZooKeeper below \"/\"", d.root)}
-	case d.layout > Mutex:
+	case d.layout > Semaphore:
 		d.bad = &configError{fmt.Sprintf("there is no layout %d", d.layout)}
 	}
 	return d
@@ -100,7 +104,8 @@ func (d *Driver) Traits() driver.Traits {
 		Queue:    driver.QueueHint,
 		Hints:    true,
 		Fencing:  true,
-		Shared:   d.layout == ReadWrite,
+		Shared:   d.layout != Mutex,
+		Slots:    d.layout == Semaphore,
 		MinTTL:   minTTL,
 		Survives: driver.StoreRestart | driver.ClockStep | driver.Failover,
 	}
@@ -147,7 +152,7 @@ func (d *Driver) can(r driver.TryRequest) error {
 	switch {
 	case r.Mode == driver.Shared && d.layout == Mutex:
 		return fmt.Errorf("zookeeper: a shared lease in the layout of a mutex: %w", driver.ErrUnsupported)
-	case r.Mode == driver.Shared && r.Limit > 0:
+	case r.Mode == driver.Shared && r.Limit > 0 && d.layout != Semaphore:
 		return fmt.Errorf("zookeeper: a limit: %w", driver.ErrUnsupported)
 	}
 	return nil
@@ -176,9 +181,64 @@ func (d *Driver) tomb(c driver.Claim) string {
 	return d.released() + "/" + digest(c.Key, c.Owner, c.Label)
 }
 
-// make makes the folders that a key needs; dir may be "". Its directory is a container: the servers delete it some time after
-// its last child.
-func (d *Driver) make(ctx context.Context, s *zk.Session, dir string) error {
+// folders are where the nodes of a key are, below its directory.
+func (d *Driver) folders() []string {
+	if d.layout == Semaphore {
+		return []string{locks, leases}
+	}
+	return flat
+}
+
+// flat: the nodes are in the directory itself.
+var flat = []string{""}
+
+// lists asks for the nodes in a directory's folders.
+func lists(dir string, folders []string) (calls []*zk.Call) {
+	for _, folder := range folders {
+		calls = append(calls, zk.Children(strings.TrimSuffix(dir+"/"+folder, "/"), nil))
+	}
+	return calls
+}
+
+// queueOf is what they say. An absent folder is empty.
+func queueOf(folders []string, calls []*zk.Call) (q queue, err error) {
+	for i, call := range calls {
+		switch {
+		case absent(call.Err):
+		case call.Err != nil:
+			return nil, call.Err
+		case folders[i] == "":
+			q = parseAll(call.Children)
+		default:
+			for _, name := range call.Children {
+				if n, ok := parseIn(folders[i], name); ok {
+					q = append(q, n)
+				}
+			}
+		}
+	}
+	return q.sorted(), nil
+}
+
+// read reads a key's queue as it is now, or later.
+func (d *Driver) read(ctx context.Context, s *zk.Session, dir string) (queue, error) {
+	calls := lists(dir, d.folders())
+	if err := s.Do(ctx, append([]*zk.Call{zk.Sync(dir)}, calls...)...); err != nil {
+		return nil, err
+	}
+	return queueOf(d.folders(), calls)
+}
+
+// waitsIn is the folder in which all are that wait for a key.
+func (d *Driver) waitsIn(dir string) string {
+	if d.layout == Semaphore {
+		return dir + "/" + locks
+	}
+	return dir
+}
+
+// make makes the root, and what it has besides the keys' directories.
+func (d *Driver) make(ctx context.Context, s *zk.Session) error {
 	var calls []*zk.Call
 	for i := range d.root {
 		if i > 0 && d.root[i] == '/' {
@@ -186,22 +246,30 @@ func (d *Driver) make(ctx context.Context, s *zk.Session, dir string) error {
 		}
 	}
 	calls = append(calls, zk.Create(d.root, nil, d.c.acl, zk.Persistent), zk.Create(d.released(), nil, d.c.acl, zk.Persistent))
-	if dir != "" {
-		calls = append(calls, zk.Create(dir, nil, d.c.acl, zk.Container))
-	}
 	if err := s.Do(ctx, calls...); err != nil {
 		return err
 	}
-	last := calls[len(calls)-1].Err
-	if last == zk.ErrNodeExists { //nolint:errorlint // a code as it is
+	// Where somebody else made the first ones, we need not be allowed to. The first that failed says why.
+	if last := calls[len(calls)-1].Err; last == nil || errors.Is(last, zk.ErrNodeExists) {
 		return nil
 	}
-	if last == zk.ErrNoNode { //nolint:errorlint // a code as it is
-		for _, call := range calls { // the first that failed says why
-			if call.Err != nil && call.Err != zk.ErrNodeExists { //nolint:errorlint // a code as it is
-				return call.Err
-			}
+	for _, call := range calls {
+		if call.Err != nil && !errors.Is(call.Err, zk.ErrNodeExists) {
+			return call.Err
 		}
 	}
-	return last
+	return nil
+}
+
+// in makes a node in a folder of a key, and the folders that are absent, in one step: a container that never had a child would
+// stay. node is its Create. The answer's Err is ErrNodeExists when another made a folder first.
+func (d *Driver) in(dir, folder string, node *zk.Call, absent bool) *zk.Call {
+	if !absent {
+		return node
+	}
+	parts := []*zk.Call{zk.Create(dir, nil, d.c.acl, zk.Container)}
+	if folder != "" {
+		parts = append(parts, zk.Create(dir+"/"+folder, nil, d.c.acl, zk.Container))
+	}
+	return zk.Multi(append(parts, node)...)
 }

@@ -15,9 +15,10 @@ import (
 // has the token of busy alone may change the node.
 type entry struct {
 	place
-	mark mark
-	busy chan struct{}
-	refs int // that have the token or wait for it
+	mark    mark
+	folders []string // of its directory, in which its node may be
+	busy    chan struct{}
+	refs    int // that have the token or wait for it
 
 	d       *Driver // that was granted it
 	sess    *zk.Session
@@ -61,11 +62,11 @@ func (e *entry) tell() {
 func sessionName(s *zk.Session) string { return fmt.Sprintf("%016x", uint64(s.ID())) }
 
 // lock returns the entry of an owner, which the caller has for itself until unlock.
-func (c *Conn) lock(ctx context.Context, p place, m mark) (*entry, error) {
+func (c *Conn) lock(ctx context.Context, p place, m mark, folders []string) (*entry, error) {
 	c.mu.Lock()
 	e := c.entries[p]
 	if e == nil {
-		e = &entry{place: p, mark: m, busy: make(chan struct{}, 1)}
+		e = &entry{place: p, mark: m, folders: folders, busy: make(chan struct{}, 1)}
 		c.entries[p] = e
 	}
 	e.refs++
@@ -292,8 +293,12 @@ func (c *Conn) attend(e *entry) {
 // missing tells the holder that its node is gone, unless another client took it over. The caller holds mu.
 func (c *Conn) missing(e *entry, s *zk.Session) {
 	name := e.name
-	call := zk.Children(e.dir, nil)
+	calls := lists(e.dir, e.folders)
 	s.Start(func(err error) {
+		var q queue
+		if err == nil {
+			q, err = queueOf(e.folders, calls)
+		}
 		if err != nil {
 			return // linked looks again
 		}
@@ -303,13 +308,13 @@ func (c *Conn) missing(e *entry, s *zk.Session) {
 			if e.sess != s || e.name != name || e.leaving {
 				return
 			}
-			if parseAll(call.Children).of(e.mark) < 0 {
+			if q.of(e.mark) < 0 {
 				e.tell()
 			}
 			e.clear()
 			c.drop(e)
 		}()
-	}, call)
+	}, calls...)
 }
 
 // unnamed notes that the node may have its name or another.

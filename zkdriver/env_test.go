@@ -115,7 +115,7 @@ func (w *world) queue(key string) queue {
 	if err := s.Do(w.ctx, zk.Sync(dir), children); err != nil {
 		w.Fatal(err)
 	}
-	q, err := queueOf(children)
+	q, err := queueOf(flat, []*zk.Call{children})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -183,10 +183,10 @@ func (w *world) java(d *Driver, key, marker string) string {
 	if err != nil {
 		w.Fatal(err)
 	}
-	if err := d.make(w.ctx, s, dir); err != nil {
+	if err := d.make(w.ctx, s); err != nil {
 		w.Fatal(err)
 	}
-	w.do(w.admin, node)
+	w.do(w.admin, d.in(dir, "", node, true))
 	return node.Path
 }
 

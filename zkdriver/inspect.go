@@ -24,11 +24,7 @@ func (d *Driver) Inspect(ctx context.Context, key string) (driver.Info, error) {
 	}
 	dir := d.dir(key)
 	info := driver.Info{Key: key, ByHand: []string{"ls " + dir, "stat " + dir}}
-	children := zk.Children(dir, nil)
-	if err := s.Do(ctx, zk.Sync(dir), children); err != nil {
-		return driver.Info{}, err
-	}
-	q, err := queueOf(children)
+	q, err := d.read(ctx, s, dir)
 	if err != nil {
 		return driver.Info{}, err
 	}
@@ -130,16 +126,17 @@ func (d *Driver) List(ctx context.Context, prefix string) iter.Seq2[driver.Info,
 
 // some reads some keys, and leaves out those that nobody holds.
 func (d *Driver) some(ctx context.Context, s *zk.Session, keys []string) (infos []driver.Info, err error) {
-	var lists, gets []*zk.Call
+	var all, gets []*zk.Call
 	for _, key := range keys {
-		lists = append(lists, zk.Children(d.dir(key), nil))
+		all = append(all, lists(d.dir(key), d.folders())...)
 	}
-	if err := s.Do(ctx, lists...); err != nil {
+	if err := s.Do(ctx, all...); err != nil {
 		return nil, err
 	}
 	var qs []queue
+	n := len(d.folders())
 	for i, key := range keys {
-		q, err := queueOf(lists[i])
+		q, err := queueOf(d.folders(), all[i*n:][:n])
 		if err != nil {
 			return nil, err
 		}
@@ -154,10 +151,12 @@ func (d *Driver) some(ctx context.Context, s *zk.Session, keys []string) (infos 
 	}
 	for i, q := range qs {
 		info, holds := &infos[i], q.holders()
-		info.Held, info.Holds, info.Waiters = true, holds, len(q)-holds
-		info.Holder = driver.Holder{Mode: q[0].kind.mode(), Owner: q[0].owner, Foreign: q[0].foreign()}
-		if gets[i].Err == nil {
-			info.Holder, info.Fence = holder(q[0], gets[i].Data), fenceIn(q[0], gets[i])
+		info.Held, info.Holds, info.Waiters = holds > 0, holds, len(q)-holds
+		if info.Held {
+			info.Holder = holder(q[0], gets[i].Data)
+		}
+		if info.Held && gets[i].Err == nil {
+			info.Fence = fenceIn(q[0], gets[i])
 		}
 	}
 	return infos, nil

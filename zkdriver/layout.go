@@ -23,17 +23,13 @@ const (
 	kindLock  kind = iota // Curator's InterProcessMutex
 	kindWrite             // the write lock of its InterProcessReadWriteLock
 	kindRead              // the read lock
+	kindSlot              // a lease of InterProcessSemaphoreV2
+	kindFull              // its mutex, held by one of ours that has all leases
+	kindWait              // its mutex, held or waited for
 )
 
-// markers are the ends of names, before the number.
+// markers are the ends of names, before the number, in the directory of a mutex or a read-write lock.
 var markers = [...]string{kindLock: "lock-", kindWrite: "__WRIT__", kindRead: "__READ__"}
-
-func (k kind) mode() driver.Mode {
-	if k == kindRead {
-		return driver.Shared
-	}
-	return driver.Exclusive
-}
 
 // node is one child of a key's directory: a place in the queue, or a hold.
 type node struct {
@@ -42,6 +38,27 @@ type node struct {
 	seq  int32
 	// Of hasp's own: its owner, a digest of its label, and the session that it lasts for.
 	owner, label, sess string
+	// Of a semaphore's.
+	want
+	slot int
+}
+
+// want is how a node of a semaphore holds the key, or wants to. brief: it is gone as soon as it is refused.
+type want struct {
+	exclusive, brief bool
+	limit            int
+}
+
+func (n node) mode() driver.Mode {
+	switch n.kind {
+	case kindRead, kindSlot:
+		return driver.Shared
+	case kindWait:
+		if !n.exclusive && !n.foreign() {
+			return driver.Shared
+		}
+	}
+	return driver.Exclusive
 }
 
 func (n node) foreign() bool { return n.owner == "" }
@@ -72,8 +89,8 @@ const protected = "_c_"
 const sessionLen = 16
 
 // nameOf is the name of a node without its number.
-func nameOf(m mark, sess int64, k kind) string {
-	return fmt.Sprintf("%s%s-%s-%016x-%s", protected, m.owner, m.label, uint64(sess), markers[k])
+func nameOf(m mark, sess int64, marker string) string {
+	return fmt.Sprintf("%s%s-%s-%016x-%s", protected, m.owner, m.label, uint64(sess), marker)
 }
 
 // numbered is the name of a node with a number, as servers write it.
@@ -95,14 +112,25 @@ func parse(name string) (n node, ok bool) {
 		return node{}, false
 	}
 	n.seq = int32(seq)
-	const l = driver.OwnerLen
-	who, found := strings.CutPrefix(name[:at], protected)
-	if !found || len(who) != 2*l+sessionLen+3 || who[l] != '-' || who[2*l+1] != '-' || who[len(who)-1] != '-' ||
-		!driver.ValidOwner(who[:l]) || !driver.ValidOwner(who[l+1:2*l+1]) {
-		return n, true
+	if field, ok := n.made(name[:at]); !ok || field != "" {
+		n.owner, n.label, n.sess = "", "", ""
 	}
-	n.owner, n.label, n.sess = who[:l], who[l+1:2*l+1], who[2*l+2:len(who)-1]
 	return n, true
+}
+
+// made understands what of a name says who made the node; field is what else is there. ok is false for another program's.
+func (n *node) made(by string) (field string, ok bool) {
+	const l, all = driver.OwnerLen, 2*driver.OwnerLen + sessionLen + 2
+	who, found := strings.CutPrefix(by, protected)
+	if !found || len(who) <= all || who[l] != '-' || who[2*l+1] != '-' || who[all] != '-' || who[len(who)-1] != '-' ||
+		!driver.ValidOwner(who[:l]) || !driver.ValidOwner(who[l+1:2*l+1]) {
+		return "", false
+	}
+	n.owner, n.label, n.sess = who[:l], who[l+1:2*l+1], who[2*l+2:all]
+	if len(who) > all+1 {
+		field = who[all+1 : len(who)-1]
+	}
+	return field, true
 }
 
 // queue is the nodes of a key in order: those that hold it, and those that wait.
@@ -115,9 +143,17 @@ func parseAll(children []string) queue {
 			q = append(q, n)
 		}
 	}
+	return q.sorted()
+}
+
+func (q queue) sorted() queue {
 	slices.SortFunc(q, func(a, b node) int {
 		// The number is an int32 that wraps: those of nodes that are there at one time are near each other.
-		return cmp.Or(cmp.Compare(a.seq-b.seq, 0), cmp.Compare(a.kind, b.kind), cmp.Compare(a.name, b.name))
+		seq, kind := cmp.Compare(a.seq-b.seq, 0), cmp.Compare(a.kind, b.kind)
+		if a.kind >= kindSlot { // leases, and places before them, are numbered separately
+			return cmp.Or(kind, seq, cmp.Compare(a.name, b.name))
+		}
+		return cmp.Or(seq, kind, cmp.Compare(a.name, b.name))
 	})
 	return q
 }
@@ -134,6 +170,10 @@ func (q queue) of(id mark) int {
 func (q queue) holders() int {
 	if len(q) == 0 {
 		return 0
+	}
+	if q[0].kind >= kindSlot {
+		n := slices.IndexFunc(q, func(n node) bool { return n.kind == kindWait })
+		return (n + len(q) + 1) % (len(q) + 1) // -1 is all
 	}
 	if n := slices.IndexFunc(q, func(n node) bool { return n.kind != kindRead }); n > 0 {
 		return n
@@ -152,6 +192,14 @@ func (q queue) blocker(i int, k kind) int {
 		continue
 	}
 	return i
+}
+
+// holds reports whether the node at i holds the key.
+func (q queue) holds(i int) bool {
+	if q[i].kind >= kindSlot {
+		return q[i].kind != kindWait
+	}
+	return q.blocker(i, q[i].kind) < 0
 }
 
 // ahead is how many places are before the one at i, without holders.

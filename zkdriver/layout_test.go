@@ -21,7 +21,7 @@ func TestNames(t *testing.T) {
 	m := mark{someOwner, digest("a label")}
 	for k := range markers {
 		for _, seq := range []int32{0, 7, math.MaxInt32, math.MinInt32, -1} {
-			name := numbered(nameOf(m, -5, kind(k)), seq)
+			name := numbered(nameOf(m, -5, markers[k]), seq)
 			n, ok := parse(name)
 			if !ok || n.foreign() || !n.is(m) || n.kind != kind(k) || n.seq != seq || n.sess != "fffffffffffffffb" || n.name != name {
 				t.Errorf("%s: %+v, %v", name, n, ok)

@@ -12,7 +12,7 @@ import (
 
 // wait keeps a place, and has the end of the one that it waits for watched.
 func (a *attempt) wait(q queue, i int) (*driver.Result, error) {
-	c, before := a.d.c, q[q.blocker(i, q[i].kind)].name
+	c, before := a.d.c, q.before(i)
 	c.mu.Lock()
 	if a.e.live() {
 		c.last(a.e, time.Now().Add(a.r.Patience))
@@ -42,7 +42,7 @@ func (a *attempt) wait(q queue, i int) (*driver.Result, error) {
 	c.mu.Unlock()
 	watch := zk.Children(a.path(before), w)
 	err := a.do(watch)
-	if err == nil && watch.Err == nil {
+	if err == nil && watch.Err == nil && (before != leases || q.same(watch.Children)) {
 		return a.refuse(q, i)
 	}
 	c.mu.Lock()
@@ -86,15 +86,24 @@ func (a *attempt) refuse(q queue, i int) (*driver.Result, error) {
 			res.Holder = holder(q[j], get.Data)
 		}
 		if res.Ahead == 0 && !q[j].foreign() {
-			res.RetryIn = max(res.RetryIn, decode(get.Data).ttl)
+			res.RetryIn = sooner(res.RetryIn, decode(get.Data).ttl, a.r.Mode, q[j].kind)
 		}
 	}
 	return res, nil
 }
 
+// sooner adds the TTL of a holder to the time after which it is worth to ask again: the first lease of a semaphore that ends
+// may make room, else all have to end.
+func sooner(in, ttl time.Duration, m driver.Mode, k kind) time.Duration {
+	if k == kindSlot && m == driver.Shared && in > 0 {
+		return min(in, ttl)
+	}
+	return max(in, ttl)
+}
+
 // holder describes the owner of a node.
 func holder(n node, data []byte) driver.Holder {
-	h := driver.Holder{Mode: n.kind.mode(), Owner: n.owner, Foreign: n.foreign()}
+	h := driver.Holder{Mode: n.mode(), Owner: n.owner, Foreign: n.foreign(), Limit: n.limit, Slot: n.slot}
 	if h.Foreign {
 		h.Label = string(data[:min(len(data), driver.MaxLabel)])
 	} else {

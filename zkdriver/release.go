@@ -25,7 +25,7 @@ func (d *Driver) Release(ctx context.Context, r driver.ReleaseRequest) error {
 	if err != nil {
 		return err
 	}
-	e, err := d.c.lock(ctx, d.place(r.Claim), markOf(r.Claim))
+	e, err := d.c.lock(ctx, d.place(r.Claim), markOf(r.Claim), d.folders())
 	if err != nil {
 		return err
 	}
@@ -54,18 +54,13 @@ func (d *Driver) release(ctx context.Context, s *zk.Session, e *entry, r driver.
 			return true, errors.Join(err, del.Err)
 		}
 	}
-	children := zk.Children(e.dir, nil)
-	before := zk.Sync(e.dir)
 	if !r.Settled {
 		// A Try that sees no mark has made its node before this, so that it is found.
 		if err := d.bury(ctx, s, r.Claim); err != nil {
 			return false, err
 		}
 	}
-	if err := s.Do(ctx, before, children); err != nil {
-		return false, err
-	}
-	q, err := queueOf(children)
+	q, err := d.read(ctx, s, e.dir)
 	if err != nil {
 		return false, err
 	}
@@ -107,7 +102,7 @@ func (d *Driver) bury(ctx context.Context, s *zk.Session, c driver.Claim) error 
 		case made || !absent(tomb.Err):
 			return tomb.Err
 		}
-		if err := d.make(ctx, s, ""); err != nil {
+		if err := d.make(ctx, s); err != nil {
 			return err
 		}
 	}

@@ -112,7 +112,7 @@ func (d *Driver) renewLeases(ctx context.Context, s *zk.Session, start time.Time
 			call = zk.Set(path, n.data.encode())
 			*proven = true
 		}
-		nodes, dirs = append(nodes, call), append(dirs, zk.Exists(n.e.dir))
+		nodes, dirs = append(nodes, call), append(dirs, zk.Exists(d.waitsIn(n.e.dir)))
 	}
 	if !*proven {
 		d.c.mu.Lock()
@@ -141,7 +141,7 @@ func (d *Driver) renewLeases(ctx context.Context, s *zk.Session, start time.Time
 				d.c.wrote(n.e, n.name, n.data.ttl)
 			}
 			d.c.lasts(n.e, n.name, time.Now().Add(n.r.TTL))
-			more := dirs[i].Err == nil && dirs[i].Stat.NumChildren > 1
+			more := dirs[i].Err == nil && (dirs[i].Stat.NumChildren > 1 || n.kind == kindSlot && dirs[i].Stat.NumChildren > 0)
 			if more && n.kind == kindRead {
 				more = d.waiters(ctx, s, n.e.dir)
 			}
@@ -153,25 +153,22 @@ func (d *Driver) renewLeases(ctx context.Context, s *zk.Session, start time.Time
 
 // waiters reports whether somebody waits for a key that some share.
 func (d *Driver) waiters(ctx context.Context, s *zk.Session, dir string) bool {
-	children := zk.Children(dir, nil)
-	if s.Do(ctx, children) != nil {
-		return false
-	}
-	q, _ := queueOf(children)
-	return len(q) > q.holders()
+	q, err := d.read(ctx, s, dir)
+	return err == nil && len(q) > q.holders()
 }
 
 // renewPlaces tells owners about their places, and returns those that this session does not have.
 func (d *Driver) renewPlaces(ctx context.Context, s *zk.Session, ns []renewal, done func(int, driver.Renewal)) (gone []renewal) {
-	var lists []*zk.Call
+	var calls []*zk.Call
+	each := len(d.folders())
 	for _, n := range ns {
-		lists = append(lists, zk.Children(n.e.dir, nil))
+		calls = append(calls, lists(n.e.dir, d.folders())...)
 	}
-	err := s.Do(ctx, lists...)
+	err := s.Do(ctx, calls...)
 	for i, n := range ns {
 		var q queue
 		if err == nil {
-			q, err = queueOf(lists[i])
+			q, err = queueOf(d.folders(), calls[i*each:][:each])
 		}
 		if err != nil {
 			done(n.i, driver.Renewal{Err: err})
@@ -188,7 +185,7 @@ func (d *Driver) renewPlaces(ctx context.Context, s *zk.Session, ns []renewal, d
 
 // turn is what the owner of the place at i learns: whether its turn has come, or when it may.
 func (d *Driver) turn(ctx context.Context, s *zk.Session, dir string, q queue, i int) driver.Renewal {
-	if q.blocker(i, q[i].kind) < 0 {
+	if q.holds(i) || q[i].kind == kindWait && q.room(i, q[i].want) {
 		return driver.Renewal{Err: driver.ErrNotHeld}
 	}
 	if q.ahead(i) > 0 {
@@ -204,7 +201,7 @@ func (d *Driver) turn(ctx context.Context, s *zk.Session, dir string, q queue, i
 	var in time.Duration
 	for j, get := range gets {
 		if get.Err == nil && !q[j].foreign() {
-			in = max(in, decode(get.Data).ttl)
+			in = sooner(in, decode(get.Data).ttl, q[i].mode(), q[j].kind)
 		}
 	}
 	return driver.Renewal{RetryIn: in}
@@ -212,7 +209,7 @@ func (d *Driver) turn(ctx context.Context, s *zk.Session, dir string, q queue, i
 
 // takeOver renews what this session does not have: it makes another's node of the same owner its own.
 func (d *Driver) takeOver(ctx context.Context, s *zk.Session, start time.Time, r driver.RenewRequest) driver.Renewal {
-	e, err := d.c.lock(ctx, d.place(r.Claim), markOf(r.Claim))
+	e, err := d.c.lock(ctx, d.place(r.Claim), markOf(r.Claim), d.folders())
 	if err != nil {
 		return driver.Renewal{Err: err}
 	}
@@ -225,24 +222,23 @@ func (d *Driver) takeOver(ctx context.Context, s *zk.Session, start time.Time, r
 			return driver.Renewal{Err: err}
 		}
 		i := q.of(e.mark)
-		holds := i >= 0 && q.blocker(i, q[i].kind) < 0
-		if i < 0 || holds == r.Queue {
+		if i < 0 || q.holds(i) == r.Queue {
 			return driver.Renewal{Err: driver.ErrNotHeld}
 		}
 		if name, _ := a.state(); name != q[i].name {
-			if err := a.move(q[i], q[i].kind); err != nil {
+			if err := a.move(q[i], q[i].marker()); err != nil {
 				return driver.Renewal{Err: err}
 			}
 			continue
 		}
 		if r.Queue {
-			if _, err := a.wait(q, i); err != nil {
+			if err := a.keep(q, i); err != nil {
 				return driver.Renewal{Err: err}
 			}
 			return d.turn(ctx, s, e.dir, q, i)
 		}
-		a.r.Mode = q[i].kind.mode()
-		res, err := a.again(q[i].name)
+		a.r.Mode = q[i].mode()
+		res, err := a.stands(q, i)
 		if err != nil {
 			return driver.Renewal{Err: err}
 		}

@@ -41,7 +41,7 @@ func suite(t *testing.T, o Options, servers ...string) {
 func TestSuite(t *testing.T) {
 	t.Parallel()
 	server := testserver.ZooKeeper(t).Addr()
-	for layout, name := range []string{ReadWrite: "ReadWrite", Mutex: "Mutex"} {
+	for layout, name := range []string{ReadWrite: "ReadWrite", Mutex: "Mutex", Semaphore: "Semaphore"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			suite(t, Options{Layout: Layout(layout)}, server)

@@ -55,11 +55,11 @@ func (c *Conn) tidyOnce() (more bool) {
 	es := slices.Clone(c.ending[:min(len(c.ending), together)])
 	paths := slices.Clone(c.trash[:min(len(c.trash), together)])
 	var calls []*zk.Call
-	var unnamed []*entry // with two calls each, first of all
+	var unnamed []*entry // with their calls first of all
 	for _, e := range es {
 		if e.name == "" {
 			unnamed = append(unnamed, e)
-			calls = append(calls, zk.Sync(e.dir), zk.Children(e.dir, nil))
+			calls = append(append(calls, zk.Sync(e.dir)), lists(e.dir, e.folders)...)
 		}
 	}
 	for _, e := range es {
@@ -75,8 +75,11 @@ func (c *Conn) tidyOnce() (more bool) {
 		return true
 	}
 	var found []*zk.Call
-	for i, e := range unnamed {
-		for _, n := range parseAll(calls[2*i+1].Children) {
+	for _, e := range unnamed {
+		n := len(e.folders)
+		q, _ := queueOf(e.folders, calls[1:1+n])
+		calls = calls[1+n:]
+		for _, n := range q {
 			if n.is(e.mark) && n.sess == sessionName(s) {
 				found = append(found, zk.Delete(e.dir+"/"+n.name))
 			}

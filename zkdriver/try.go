@@ -23,6 +23,7 @@ type attempt struct {
 	wrote bool // something was sent that the store may have carried out
 	moved bool // the node was there before this
 	twin  bool // the owner has another node
+	bare  bool // the key's directory is absent
 }
 
 // overtaken bounds how often an attempt looks again because others changed what it had seen.
@@ -41,7 +42,7 @@ func (d *Driver) Try(ctx context.Context, r driver.TryRequest) (driver.Result, e
 	if err != nil {
 		return driver.Result{}, unsent(err)
 	}
-	e, err := d.c.lock(ctx, d.place(r.Claim), markOf(r.Claim))
+	e, err := d.c.lock(ctx, d.place(r.Claim), markOf(r.Claim), d.folders())
 	if err != nil {
 		return driver.Result{}, driver.NotSent(err)
 	}
@@ -78,6 +79,8 @@ func (a *attempt) try() (driver.Result, error) {
 		var res *driver.Result
 		var err error
 		switch name, maybe := a.state(); {
+		case a.d.layout == Semaphore:
+			res, err = a.semaphore()
 		case a.r.Convert:
 			res, err = a.convert()
 		case name != "":
@@ -99,18 +102,7 @@ func (a *attempt) try() (driver.Result, error) {
 
 // list reads a key's queue as it is now, or later. An absent directory is an empty queue.
 func (a *attempt) list() (queue, error) {
-	children := zk.Children(a.e.dir, nil)
-	if err := a.do(zk.Sync(a.e.dir), children); err != nil {
-		return nil, err
-	}
-	return queueOf(children)
-}
-
-func queueOf(children *zk.Call) (queue, error) {
-	if absent(children.Err) {
-		return nil, nil
-	}
-	return parseAll(children.Children), children.Err
+	return a.d.read(a.ctx, a.s, a.e.dir)
 }
 
 func absent(err error) bool { return errors.Is(err, zk.ErrNoNode) }
@@ -121,7 +113,7 @@ func (a *attempt) look() (*driver.Result, error) {
 	if err := a.s.Do(a.ctx, zk.Sync(a.e.dir), tomb, children); err != nil {
 		return nil, err
 	}
-	q, err := queueOf(children)
+	q, err := queueOf(flat, []*zk.Call{children})
 	switch {
 	case err != nil:
 		return nil, err
@@ -154,33 +146,21 @@ func (a *attempt) released(q queue) (*driver.Result, error) {
 // join makes a node, and finds out what it is worth.
 func (a *attempt) join() (*driver.Result, error) {
 	c, k := a.d.c, a.d.kind(a.r.Mode)
-	prefix := nameOf(a.e.mark, a.s.ID(), k)
+	prefix := nameOf(a.e.mark, a.s.ID(), markers[k])
 	data := content{ttl: a.r.TTL, label: a.r.Label}.encode()
-	create, tomb, children := zk.Create(a.path(prefix), data, c.acl, zk.EphemeralSequential), zk.Exists(a.d.tomb(a.r.Claim)), zk.Children(a.e.dir, nil)
-	c.begin(a.e, a.s, a.start.Add(a.r.TTL)) // what it turns out to be puts that off
-	if err := a.do(create, tomb, children); err != nil {
-		if zk.IsUnsent(err) {
-			c.forget(a.e, false)
-		}
+	node, tomb, children := zk.Create(a.path(prefix), data, c.acl, zk.EphemeralSequential), zk.Exists(a.d.tomb(a.r.Claim)), zk.Children(a.e.dir, nil)
+	if made, err := a.create("", node, tomb, children); !made || err != nil {
 		return nil, err
 	}
-	switch {
-	case absent(create.Err):
-		c.forget(a.e, false)
-		return nil, a.d.make(a.ctx, a.s, a.e.dir)
-	case create.Err != nil:
-		c.forget(a.e, false)
-		return nil, create.Err
-	}
-	n, _ := parse(create.Path[len(a.e.dir)+1:])
-	c.found(a.e, a.s, n, content{ttl: a.r.TTL, fence: fenceOf(create.Stat.Czxid)})
+	n, _ := parse(node.Path[len(a.e.dir)+1:])
+	c.found(a.e, a.s, n, content{ttl: a.r.TTL, fence: fenceOf(node.Stat.Czxid)})
 	if tomb.Err == nil {
 		if err := a.undo(n); err != nil {
 			return nil, err
 		}
 		return a.released(nil)
 	}
-	q, err := queueOf(children)
+	q, err := queueOf(flat, []*zk.Call{children})
 	if err != nil {
 		return nil, err
 	}
@@ -195,6 +175,47 @@ func (a *attempt) join() (*driver.Result, error) {
 		return nil, a.undo(n)
 	}
 	return a.decide(q, n.name)
+}
+
+// create makes the owner's node in a folder, and reads more. made is false when it was not made, and should be tried again.
+func (a *attempt) create(folder string, node *zk.Call, more ...*zk.Call) (made bool, err error) {
+	c := a.d.c
+	c.begin(a.e, a.s, a.start.Add(a.r.TTL)) // what it turns out to be puts that off
+	call := a.d.in(a.e.dir, folder, node, a.bare)
+	if err := a.do(append([]*zk.Call{call}, more...)...); err != nil {
+		if zk.IsUnsent(err) {
+			c.forget(a.e, false)
+		}
+		return false, err
+	}
+	if call.Err == nil {
+		return true, a.stat(node)
+	}
+	c.forget(a.e, false)
+	switch was := a.bare; {
+	case absent(call.Err):
+		if a.bare = true; was {
+			return false, a.d.make(a.ctx, a.s)
+		}
+		return false, nil
+	case was && errors.Is(call.Err, zk.ErrNodeExists):
+		a.bare = false
+		return false, a.fill(folder)
+	}
+	return false, call.Err
+}
+
+// stat finds out when a node was made, which the answer to a multi does not say.
+func (a *attempt) stat(node *zk.Call) error {
+	if node.Stat.Czxid != 0 {
+		return nil
+	}
+	exists := zk.Exists(node.Path)
+	if err := a.do(exists); err != nil {
+		return err
+	}
+	node.Stat = exists.Stat
+	return exists.Err
 }
 
 // undo deletes a node that was made in vain.
@@ -221,7 +242,7 @@ func (a *attempt) decide(q queue, name string) (*driver.Result, error) {
 		return nil, nil
 	}
 	switch {
-	case q[i].kind.mode() != a.r.Mode:
+	case q[i].mode() != a.r.Mode:
 		return a.refuse(q, i)
 	case q.blocker(i, q[i].kind) < 0:
 		return a.grant(q[i])
@@ -260,7 +281,7 @@ func (a *attempt) again(name string) (*driver.Result, error) {
 	if err := a.do(calls...); err != nil {
 		return nil, err
 	}
-	q, err := queueOf(children)
+	q, err := queueOf(flat, []*zk.Call{children})
 	if err != nil {
 		return nil, err
 	}
@@ -279,14 +300,14 @@ func (a *attempt) assured() bool {
 
 // standing is for an owner that has a node which this entry did not know.
 func (a *attempt) standing(q queue, i int) (*driver.Result, error) {
-	if q[i].kind.mode() != a.r.Mode {
+	if q[i].mode() != a.r.Mode {
 		return a.refuse(q, i)
 	}
-	return nil, a.move(q[i], q[i].kind)
+	return nil, a.move(q[i], markers[q[i].kind])
 }
 
-// move makes an owner's node one of this session, of a kind, with the same number and fence, in one step.
-func (a *attempt) move(n node, k kind) error {
+// move makes an owner's node one of this session, with another marker or the same, the same number and the same fence, in one step.
+func (a *attempt) move(n node, marker string) error {
 	get := zk.Get(a.path(n.name))
 	if err := a.do(get); err != nil || absent(get.Err) {
 		return err // overtaken, when it is absent
@@ -298,7 +319,11 @@ func (a *attempt) move(n node, k kind) error {
 		was.fence = fenceOf(get.Stat.Czxid)
 	}
 	a.moved = true
-	to := node{name: numbered(nameOf(a.e.mark, a.s.ID(), k), n.seq), kind: k, seq: n.seq}
+	to := n
+	to.name = numbered(n.sub()+nameOf(a.e.mark, a.s.ID(), marker), n.seq)
+	if marker == markers[kindRead] {
+		to.kind = kindRead
+	}
 	data := content{ttl: max(a.r.TTL, was.ttl), fence: was.fence, label: a.r.Label}
 	a.d.c.begin(a.e, a.s, a.start.Add(data.ttl)) // what it turns out to be puts that off
 	if to.name == n.name {
@@ -332,7 +357,7 @@ func (a *attempt) grant(n node) (*driver.Result, error) {
 		return nil, zk.ErrEnded
 	}
 	ttl := min(a.r.TTL, a.s.Assured().Sub(a.start))
-	res := &driver.Result{Granted: true, Fence: fence, Fences: 1, TTL: max(ttl, 1)}
+	res := &driver.Result{Granted: true, Fence: fence, Fences: 1, TTL: max(ttl, 1), Slot: n.slot}
 	if a.d.c.held(a.e, a.d, time.Now().Add(a.r.TTL), a.moved) {
 		res.Fences = min(max(a.r.Fences, 1), turns)
 	}
@@ -362,5 +387,5 @@ func (a *attempt) convert() (*driver.Result, error) {
 			return a.refuse(q, i)
 		}
 	}
-	return nil, a.move(q[i], kindRead)
+	return nil, a.move(q[i], markers[kindRead])
 }
