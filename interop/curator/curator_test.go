@@ -197,6 +197,7 @@ func TestReadWriteLock(t *testing.T) {
 	w := must(t)(m.Lock(t.Context()))
 	j.does("a", "timeout", "lock read /locks/orders 200")
 	j.order("a", "lock read /locks/orders 60000")
+	waiting(t, c, "orders", 1)
 	j.order("w", "lock write /locks/orders 60000")
 	waiting(t, c, "orders", 2)
 	if err := w.Downgrade(t.Context()); err != nil {
@@ -214,19 +215,71 @@ func TestReadWriteLock(t *testing.T) {
 	release(t, must(t)(m.TryLock(t.Context())))
 }
 
+// Leases of both count together, and who has all of them keeps the others out.
+func TestSemaphore(t *testing.T) {
+	const n = 3
+	addr := testserver.ZooKeeper(t).Addr()
+	j, c := peer(t, addr), client(t, addr, &zkdriver.Options{Root: "/locks", Layout: zkdriver.Semaphore})
+	sem := c.Semaphore("pool", n, nil)
+	a, b := must(t)(sem.TryLock(t.Context())), must(t)(sem.TryLock(t.Context()))
+	if a.Slot() != 0 || b.Slot() != 1 {
+		t.Errorf("slots %d and %d", a.Slot(), b.Slot())
+	}
+	j.does("a", "locked", "lock sem:3 /locks/pool 1000")
+	j.does("b", "timeout", "lock sem:3 /locks/pool 300")
+	l, err := sem.TryLock(t.Context())
+	held(t, l, err)
+	j.order("b", "lock sem:3 /locks/pool 60000") // it waits, and has its node of a lease already
+	holds(t, c, "pool", n+1)
+	l, err = sem.TryLock(t.Context())
+	held(t, l, err)
+	release(t, a)
+	j.answer("b", "locked")
+	got := make(chan *hasp.Lease)
+	go func() {
+		l, err := sem.Lock(t.Context())
+		if err != nil {
+			t.Error(err)
+		}
+		got <- l
+	}()
+	waiting(t, c, "pool", 1)
+	j.does("c", "timeout", "lock sem:3 /locks/pool 300") // behind ours
+	j.does("a", "unlocked", "unlock")
+	l = <-got
+	release(t, l, b)
+	j.does("b", "unlocked", "unlock")
+	all := must(t)(c.Mutex("pool", nil).Lock(t.Context()))
+	j.does("c", "timeout", "lock sem:3 /locks/pool 300")
+	release(t, all)
+	j.does("c", "locked", "lock sem:3 /locks/pool 60000")
+	j.does("c", "unlocked", "unlock")
+}
+
+// holds waits until so many hold a key.
+func holds(t testing.TB, c *hasp.Client, key string, n int) {
+	t.Helper()
+	until(t, c, key, func(info hasp.Info) bool { return info.Holds == n })
+}
+
 // waiting waits until so many wait for a key.
 func waiting(t testing.TB, c *hasp.Client, key string, n int) {
+	t.Helper()
+	until(t, c, key, func(info hasp.Info) bool { return info.Waiters == n })
+}
+
+func until(t testing.TB, c *hasp.Client, key string, ok func(hasp.Info) bool) {
 	t.Helper()
 	for limit := time.Now().Add(soon); ; time.Sleep(10 * time.Millisecond) { // no event says so
 		info, err := c.Inspect(t.Context(), key)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if info.Waiters == n {
+		if ok(info) {
 			return
 		}
 		if time.Now().After(limit) {
-			t.Fatalf("%d wait, want %d: %+v", info.Waiters, n, info)
+			t.Fatalf("it is %+v", info)
 		}
 	}
 }
@@ -234,7 +287,7 @@ func waiting(t testing.TB, c *hasp.Client, key string, n int) {
 // Threads of Java and goroutines of hasp add to one number in a file, which they read and write: the sum is exact.
 func TestCounter(t *testing.T) {
 	const threads, each = 4, 50
-	for kind, layout := range map[string]zkdriver.Layout{"mutex": zkdriver.Mutex, "write": zkdriver.ReadWrite} {
+	for kind, layout := range map[string]zkdriver.Layout{"mutex": zkdriver.Mutex, "write": zkdriver.ReadWrite, "sem:1": zkdriver.Semaphore} {
 		t.Run(kind, func(t *testing.T) {
 			addr := testserver.ZooKeeper(t).Addr()
 			j := peer(t, addr)
@@ -247,7 +300,11 @@ func TestCounter(t *testing.T) {
 				j.order(strconv.Itoa(i), "count %s /hasp/n %s %d", kind, file, each)
 				c := client(t, addr, &zkdriver.Options{Layout: layout})
 				wg.Go(func() {
-					if err := count(t.Context(), c.Mutex("n", nil), file, each); err != nil {
+					l := hasp.Locker(c.Mutex("n", nil))
+					if layout == zkdriver.Semaphore && i%2 == 0 {
+						l = c.Semaphore("n", 1, nil)
+					}
+					if err := count(t.Context(), l, file, each); err != nil {
 						t.Error(err)
 					}
 				})
@@ -264,7 +321,7 @@ func TestCounter(t *testing.T) {
 }
 
 // count adds 1 to the number in a file n times, each under the lock.
-func count(ctx context.Context, m *hasp.Mutex, file string, n int) error {
+func count(ctx context.Context, m hasp.Locker, file string, n int) error {
 	for range n {
 		l, err := m.Lock(ctx)
 		if err != nil {
