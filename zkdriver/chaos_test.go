@@ -20,6 +20,15 @@ import (
 // fences rise, and in the end every key can be had.
 func TestCutLinks(t *testing.T) {
 	t.Parallel()
+	for layout, name := range map[Layout]string{ReadWrite: "ReadWrite", Semaphore: "Semaphore"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cutLinks(t, layout)
+		})
+	}
+}
+
+func cutLinks(t *testing.T, layout Layout) {
 	const clients, workers, keys, lasts = 3, 9, 2, 15 * time.Second
 	w := newWorld(t)
 	var log history.Log
@@ -27,6 +36,7 @@ func TestCutLinks(t *testing.T) {
 	var links []*faultproxy.Proxy
 	for range clients {
 		d, p := w.behind(brief)
+		d = New(d.c, &Options{Root: w.root, Layout: layout})
 		c, err := hasp.New(d, nil)
 		if err != nil {
 			t.Fatal(err)

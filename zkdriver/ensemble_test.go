@@ -16,8 +16,8 @@ import (
 
 // TestSuiteOnAnEnsemble has each client at one of three servers.
 func TestSuiteOnAnEnsemble(t *testing.T) {
+	_, addrs := ensemble(t) // before the other tests, which are parallel, keep the machine busy
 	t.Parallel()
-	_, addrs := ensemble(t)
 	suite(t, Options{}, addrs...)
 }
 
@@ -33,7 +33,6 @@ func ensemble(t testing.TB) (all []*testserver.Server, addrs []string) {
 
 // A lease and a place stand while the leader is killed, or the server that a client is at stands still, and nobody is told of a loss.
 func TestServersGo(t *testing.T) {
-	t.Parallel()
 	all, addrs := ensemble(t)
 	w := &world{TB: t, ctx: t.Context()}
 	open := func() *Driver {

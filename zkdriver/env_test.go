@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -22,22 +23,48 @@ import (
 // soon bounds what must happen, far above what it takes.
 const soon = time.Minute
 
-// world is a server and what a test does with it.
+// world is a server and what a test does with it, below a root of its own.
 type world struct {
 	testing.TB
 	ctx    context.Context
+	root   string
 	server *testserver.Server
 	admin  *Conn
 }
 
+var (
+	program *testserver.Program // of all tests
+	once    sync.Once
+	common  *testserver.Server
+)
+
+// server is one for all tests that leave it as it is.
+func server(t testing.TB) *testserver.Server {
+	t.Helper()
+	testserver.RequireZooKeeper(t)
+	once.Do(func() { common = testserver.ZooKeeper(program) })
+	if common == nil {
+		t.Fatal("the server did not start")
+	}
+	return common
+}
+
 func newWorld(t testing.TB) *world {
+	t.Helper()
+	return worldOf(t, server(t))
+}
+
+func worldOf(t testing.TB, server *testserver.Server) *world {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute) // for a machine under load
 	t.Cleanup(cancel)
-	w := &world{TB: t, ctx: ctx, server: testserver.ZooKeeper(t)}
+	w := &world{TB: t, ctx: ctx, root: fmt.Sprintf("/test/%d", roots.Add(1)), server: server}
 	w.admin = w.connect(w.server.Addr(), time.Hour)
 	return w
 }
+
+// over is a driver over a connection.
+func (w *world) over(c *Conn) *Driver { return New(c, &Options{Root: w.root}) }
 
 func (w *world) connect(addr string, timeout time.Duration) *Conn {
 	c := Connect([]string{addr}, &ConnOptions{SessionTimeout: timeout})
@@ -49,11 +76,11 @@ func (w *world) connect(addr string, timeout time.Duration) *Conn {
 func (w *world) behind(timeout time.Duration) (*Driver, *faultproxy.Proxy) {
 	w.Helper()
 	p := faultproxy.New(w, w.server.Addr())
-	return New(w.connect(p.Addr(), timeout), nil), p
+	return w.over(w.connect(p.Addr(), timeout)), p
 }
 
 // driver is one with a session of its own.
-func (w *world) driver() *Driver { return New(w.connect(w.server.Addr(), time.Hour), nil) }
+func (w *world) driver() *Driver { return w.over(w.connect(w.server.Addr(), time.Hour)) }
 
 func ask(key string) contend.Owner {
 	return contend.Owner{Key: key, Owner: rand.Text(), Label: "a test", TTL: time.Minute, Patience: time.Minute}
@@ -110,7 +137,7 @@ func (w *world) queue(key string) queue {
 	if err != nil {
 		w.Fatal(err)
 	}
-	dir := DefaultRoot + "/" + encodeKey(key)
+	dir := w.root + "/" + encodeKey(key)
 	children := zk.Children(dir, nil)
 	if err := s.Do(w.ctx, zk.Sync(dir), children); err != nil {
 		w.Fatal(err)

@@ -151,7 +151,7 @@ func TestCheck(t *testing.T) {
 		if err == nil || d.Classify(err) != driver.ClassMisconfigured {
 			t.Errorf("%s: %v, of class %d", name, err, d.Classify(err))
 		}
-		if _, got := d.Inspect(t.Context(), "k"); got != err { //nolint:errorlint // the same
+		if _, got := d.Inspect(t.Context(), "k"); got != err {
 			t.Errorf("%s: Inspect says %v", name, got)
 		}
 		d.Tell(nil)

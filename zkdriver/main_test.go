@@ -4,9 +4,13 @@
 package zkdriver
 
 import (
+	"context"
 	"flag"
+	"fmt"
 	"os"
 	"testing"
+
+	"github.com/hasplock/hasp/internal/testserver"
 )
 
 // TestMain lets more cases run side by side than other packages do: nearly all of
@@ -20,5 +24,13 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 	}
-	os.Exit(m.Run())
+	code, err := testserver.Perform(context.Background(), func(p *testserver.Program) int {
+		program = p
+		return m.Run()
+	})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
 }

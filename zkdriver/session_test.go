@@ -57,7 +57,7 @@ func TestTTLIsTheSessions(t *testing.T) {
 	w := newWorld(t)
 	d, _ := w.behind(2 * time.Hour)
 	c := w.connect(w.server.Addr(), 3*time.Second)
-	short := New(c, nil)
+	short := w.over(c)
 	if got, want := short.Traits().MaxTTL, 2*time.Second; got != want {
 		t.Errorf("MaxTTL is %v, want %v", got, want)
 	}
@@ -109,8 +109,7 @@ func TestTellOfADeletedNode(t *testing.T) {
 
 // A lease stands over a restart of the server, with its session; who waits is woken afterwards.
 func TestServerRestart(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
+	w := worldOf(t, testserver.ZooKeeper(t))
 	d, other := w.driver(), w.driver()
 	tells := told(d)
 	a, b := ask("k"), ask("k")
@@ -168,7 +167,7 @@ func TestGrantIsProven(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c := w.connect(w.server.Addr(), brief)
-	d, other := New(c, nil), w.driver()
+	d, other := w.over(c), w.driver()
 	for _, wait := range []time.Duration{0, brief} {
 		a, b := ask("k"), ask("k")
 		b.TTL = brief / 2
@@ -220,7 +219,7 @@ func TestOtherLayout(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for layout, marker := range map[Layout]string{ReadWrite: "lock-", Mutex: "__READ__"} {
-		d := New(w.connect(w.server.Addr(), time.Hour), &Options{Layout: layout})
+		d := New(w.connect(w.server.Addr(), time.Hour), &Options{Root: w.root, Layout: layout})
 		key := marker
 		path := w.java(d, key, marker)
 		for _, r := range []contend.Owner{ask(key), queued(ask(key))} {

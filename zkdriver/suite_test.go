@@ -12,7 +12,6 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/drivertest"
-	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/hasplock/hasp/zkdriver/internal/zk"
 )
 
@@ -40,7 +39,7 @@ func suite(t *testing.T, o Options, servers ...string) {
 
 func TestSuite(t *testing.T) {
 	t.Parallel()
-	server := testserver.ZooKeeper(t).Addr()
+	server := server(t).Addr()
 	for layout, name := range []string{ReadWrite: "ReadWrite", Mutex: "Mutex", Semaphore: "Semaphore"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

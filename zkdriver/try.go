@@ -266,15 +266,16 @@ func (a *attempt) waits() bool {
 
 // again is for an owner whose node is known.
 //
-// A holder's answer is proven by a write. A waiter that has become a holder is granted the key by what it reads,
-// as long as an earlier write of the session assures enough of the lease.
+// A holder's answer is proven by a write. A waiter that has become a holder is granted the key by what it reads, after a
+// sync: another client may have released this owner, of which the server need not know yet. An earlier write of the session
+// must assure enough of the lease.
 func (a *attempt) again(name string) (*driver.Result, error) {
 	a.d.c.mu.Lock()
 	proof := a.e.granted || !a.assured()
 	data := content{ttl: max(a.r.TTL, a.e.ttl), fence: a.e.fence, label: a.r.Label}
 	a.d.c.mu.Unlock()
 	children := zk.Children(a.e.dir, nil)
-	calls := []*zk.Call{children}
+	calls := []*zk.Call{zk.Sync(a.e.dir), children}
 	if proof {
 		calls = []*zk.Call{zk.Set(a.path(name), data.encode()), children}
 	}

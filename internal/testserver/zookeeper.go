@@ -110,13 +110,18 @@ func ZooKeeperLeader(t testing.TB, all []*Server) int {
 	}
 }
 
+// RequireZooKeeper is Require, and looks for the jars, too.
+func RequireZooKeeper(t testing.TB) {
+	t.Helper()
+	Require(t, "zookeeper")
+	RequireFile(t, "zookeeper", filepath.Join(zookeeperJars, "zookeeper.jar"))
+}
+
 // zookeeper is what starts one, with more lines in its configuration.
 func zookeeper(t testing.TB, more func(*Server) []string) spec {
 	t.Helper()
 	path := require(t, "zookeeper", binaries)
-	if _, err := os.Stat(filepath.Join(zookeeperJars, "zookeeper.jar")); err != nil {
-		missing(t, "zookeeper", "ZooKeeper", err)
-	}
+	RequireZooKeeper(t)
 	return spec{
 		path: path,
 		args: func(s *Server) []string {

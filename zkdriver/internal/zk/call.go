@@ -201,8 +201,8 @@ func (c *Call) answerMulti(code Code, d *decoder) {
 		c.Err = code
 	}
 	for i := 0; len(d.b) > 0 && d.err == nil; i++ {
-		op, done, part := d.int(), d.bool(), Code(d.int())
-		if done {
+		op, done := d.int(), d.bool()
+		if d.int(); done {
 			return
 		}
 		if i >= len(c.parts) {
@@ -214,10 +214,11 @@ func (c *Call) answerMulti(code Code, d *decoder) {
 			p.read(op, d)
 			continue
 		}
-		if part = Code(d.int()); part != 0 {
+		part := Code(d.int())
+		if part != 0 {
 			p.Err = part
 		}
-		if p.Err != nil && part != -2 {
+		if part != 0 && part != runtimeInconsistency {
 			c.Err = part
 		}
 	}

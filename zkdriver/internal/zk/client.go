@@ -5,6 +5,7 @@ package zk
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -170,7 +171,10 @@ func (c *Client) run() {
 			addr := c.cfg.Servers[next%len(c.cfg.Servers)]
 			next++
 			var l *link
-			if l, err = c.connect(addr); err == nil {
+			if l, err = c.connect(addr); errors.Is(err, ErrSessionExpired) {
+				l, err = c.connect(addr) // it begins another
+			}
+			if err == nil {
 				began := time.Now()
 				l.serve()
 				if time.Since(began) > pauseLast {
@@ -242,13 +246,13 @@ func (c *Client) connect(addr string) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	l, err := c.handshake(conn)
 	if !stop() && err == nil {
 		err = ctx.Err()
 	}
 	if err != nil {
-		conn.Close()
+		_ = conn.Close()
 		return nil, err
 	}
 	l.addr = addr

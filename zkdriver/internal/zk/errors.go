@@ -36,8 +36,11 @@ func (c Code) decided() bool {
 	return false
 }
 
+// runtimeInconsistency is the code of the parts of a multi after the one that failed.
+const runtimeInconsistency Code = -2
+
 var names = map[Code]string{
-	-1: "system error", -2: "runtime inconsistency", -4: "connection loss", -5: "marshalling error", -7: "operation timed out", -8: "bad arguments",
+	-1: "system error", runtimeInconsistency: "runtime inconsistency", -4: "connection loss", -5: "marshalling error", -7: "operation timed out", -8: "bad arguments",
 	ErrUnimplemented: "unimplemented", ErrNoNode: "no node", ErrNoAuth: "not authorised", ErrBadVersion: "bad version",
 	-108: "an ephemeral node has no children", ErrNodeExists: "the node exists", ErrNotEmpty: "the node is not empty",
 	ErrSessionExpired: "session expired", ErrInvalidACL: "invalid ACL", ErrAuthFailed: "authentication failed",

@@ -164,7 +164,7 @@ func (l *link) serve() {
 	c.mu.Lock()
 	if c.over {
 		c.mu.Unlock()
-		l.conn.Close()
+		_ = l.conn.Close()
 		return
 	}
 	c.sess, c.link = l.s, l
@@ -178,14 +178,14 @@ func (l *link) serve() {
 	go func() {
 		select {
 		case <-c.life.Done():
-			l.conn.Close()
+			_ = l.conn.Close()
 		case <-ended:
 		}
 	}()
 	expired := l.read()
 	close(ended)
 	close(l.stop)
-	l.conn.Close()
+	_ = l.conn.Close()
 	c.mu.Lock()
 	c.link = nil
 	c.changed()
@@ -254,7 +254,7 @@ func (l *link) write() {
 			return
 		}
 		if _, err := l.conn.Write(out); err != nil {
-			l.conn.Close() // the reader notices
+			_ = l.conn.Close() // the reader notices
 			return
 		}
 		if spare = out; cap(spare) > 1<<20 {
