@@ -51,7 +51,7 @@ func TestServersGo(t *testing.T) {
 		})
 	}
 	var fence uint64
-	for _, fault := range []string{"the leader is killed", "a server stands still", "a follower is killed"} {
+	for _, fault := range []string{killsLeader, stopsServer, "a follower is killed"} {
 		a, b := ask("k"), ask("k")
 		rises := w.grant(holds, a).Fence
 		if rises <= fence {
@@ -59,19 +59,7 @@ func TestServersGo(t *testing.T) {
 		}
 		hints := w.hints(waits, b)
 		w.refuse(waits, queued(b))
-		leads := testserver.ZooKeeperLeader(t, all)
-		back := func() { all[(leads+1)%3].Restart() }
-		switch fault {
-		case "the leader is killed":
-			all[leads].Kill()
-			back = all[leads].Restart
-		case "a server stands still":
-			i := at(t, addrs, holds)
-			all[i].Stop()
-			back = all[i].Cont
-		default:
-			all[(leads+1)%3].Kill()
-		}
+		back := breaks(t, fault, all, func() int { return at(t, addrs, holds) })
 		stands(a, b)
 		back()
 		stands(a, b)
@@ -98,6 +86,29 @@ func TestServersGo(t *testing.T) {
 		t.Errorf("told that %v is lost", id)
 	default:
 	}
+}
+
+const (
+	killsLeader = "the leader is killed"
+	stopsServer = "a server stands still"
+)
+
+// breaks has one of an ensemble fail, and returns what brings it back.
+func breaks(t *testing.T, fault string, all []*testserver.Server, at func() int) (back func()) {
+	t.Helper()
+	leads := testserver.ZooKeeperLeader(t, all)
+	switch fault {
+	case killsLeader:
+		all[leads].Kill()
+		return all[leads].Restart
+	case stopsServer:
+		s := all[at()]
+		s.Stop()
+		return s.Cont
+	}
+	follower := all[(leads+1)%3]
+	follower.Kill()
+	return follower.Restart
 }
 
 // at is the number of the server that a driver is connected to.

@@ -204,7 +204,7 @@ func (a *attempt) semaphore() (*driver.Result, error) {
 		return nil, err
 	}
 	i := v.q.of(a.e.mark)
-	switch name, maybe := a.state(); {
+	switch name, _ := a.state(); {
 	case name != "" && v.q.named(name) < 0 && i < 0:
 		a.d.c.forget(a.e, true) // it was broken; ask anew
 		return nil, nil
@@ -220,7 +220,6 @@ func (a *attempt) semaphore() (*driver.Result, error) {
 		return a.share(v, i)
 	case i >= 0:
 		return a.prove(v.q[i])
-	case maybe && a.r.Queue: // it is looked for once more when it should be over
 	}
 	if w := a.want(); !a.r.Queue && !v.q.room(len(v.q), w) {
 		return a.refuse(v.q, len(v.q))

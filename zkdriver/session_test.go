@@ -234,3 +234,31 @@ func TestOtherLayout(t *testing.T) {
 		}
 	}
 }
+
+// With a user the nodes are that user's alone, and another is told that it may not.
+func TestUser(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	user := func(name, password string) *Driver {
+		c := Connect([]string{w.server.Addr()}, &ConnOptions{User: name, Password: password})
+		t.Cleanup(func() { _ = c.Close() })
+		return w.over(c)
+	}
+	mine := user("me", "secret")
+	r := ask("k")
+	w.grant(mine, r)
+	w.refuse(user("me", "secret"), ask("k"))
+	for _, d := range []*Driver{user("you", "secret"), user("me", "wrong"), w.driver()} {
+		_, err := contend.Try(w.ctx, d, ask("k"))
+		if err == nil || d.Classify(err) != driver.ClassDenied {
+			t.Errorf("somebody else: %v, of class %d", err, d.Classify(err))
+		}
+		if a := w.renew(d, r); d.Classify(a.Err) != driver.ClassDenied {
+			t.Errorf("a renewal by somebody else: %v", a.Err)
+		}
+		if err := contend.Release(w.ctx, d, r); d.Classify(err) != driver.ClassDenied {
+			t.Errorf("a release by somebody else: %v", err)
+		}
+	}
+	w.release(mine, r)
+}

@@ -18,9 +18,11 @@ import (
 // roots numbers the cases, each of which has a root of its own.
 var roots atomic.Int64
 
-// suite runs the suite, with sessions that outlast its longest leases.
-func suite(t *testing.T, o Options, servers ...string) {
-	drivertest.Run(t, drivertest.Harness{Parallel: true, New: func(t testing.TB) drivertest.Store {
+func suite(t *testing.T, o Options, servers ...string) { drivertest.Run(t, harness(o, servers...)) }
+
+// harness has stores with sessions that outlast the suite's longest leases.
+func harness(o Options, servers ...string) drivertest.Harness {
+	return drivertest.Harness{Parallel: true, New: func(t testing.TB) drivertest.Store {
 		o := o
 		o.Root = fmt.Sprintf("/suite/%d", roots.Add(1))
 		connect := func() *Conn {
@@ -34,7 +36,7 @@ func suite(t *testing.T, o Options, servers ...string) {
 			Leftovers: func() []string { return everything(t, admin, o.Root, permanent) },
 			Names:     func() []string { return everything(t, admin, o.Root, func(string, zk.Stat) bool { return true }) },
 		}
-	}})
+	}}
 }
 
 func TestSuite(t *testing.T) {

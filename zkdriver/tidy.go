@@ -54,19 +54,7 @@ func (c *Conn) tidyOnce() (more bool) {
 	}
 	es := slices.Clone(c.ending[:min(len(c.ending), together)])
 	paths := slices.Clone(c.trash[:min(len(c.trash), together)])
-	var calls []*zk.Call
-	var unnamed []*entry // with their calls first of all
-	for _, e := range es {
-		if e.name == "" {
-			unnamed = append(unnamed, e)
-			calls = append(append(calls, zk.Sync(e.dir)), lists(e.dir, e.folders)...)
-		}
-	}
-	for _, e := range es {
-		if e.name != "" {
-			calls = append(calls, zk.Delete(e.dir+"/"+e.name))
-		}
-	}
+	calls, unnamed := deletes(es)
 	c.mu.Unlock()
 	for _, path := range paths {
 		calls = append(calls, zk.Delete(path))
@@ -74,15 +62,23 @@ func (c *Conn) tidyOnce() (more bool) {
 	if s.Do(c.life, calls...) != nil {
 		return true
 	}
+	stays := make(map[*entry]bool) // could not be deleted
 	var found []*zk.Call
 	for _, e := range unnamed {
 		n := len(e.folders)
-		q, _ := queueOf(e.folders, calls[1:1+n])
+		q, err := queueOf(e.folders, calls[1:1+n])
+		stays[e] = err != nil
 		calls = calls[1+n:]
 		for _, n := range q {
 			if n.is(e.mark) && n.sess == sessionName(s) {
 				found = append(found, zk.Delete(e.dir+"/"+n.name))
 			}
+		}
+	}
+	for _, e := range es {
+		if !slices.Contains(unnamed, e) {
+			stays[e] = calls[0].Err != nil && !absent(calls[0].Err)
+			calls = calls[1:]
 		}
 	}
 	if s.Do(c.life, found...) != nil {
@@ -94,9 +90,32 @@ func (c *Conn) tidyOnce() (more bool) {
 	c.ending = slices.DeleteFunc(c.ending, done)
 	c.trash = slices.DeleteFunc(c.trash, func(path string) bool { return slices.Contains(paths, path) })
 	for _, e := range es {
+		if stays[e] && e.gone {
+			e.gone, e.leaving = false, false
+			<-e.busy
+			e.refs--
+			c.last(e, time.Now().Add(tombTime)) // once more, then
+			continue
+		}
 		c.gaveUp(e)
 	}
 	return true
+}
+
+// deletes is what deletes the nodes of some entries. Those whose node is not known come first: for each a sync, and lists.
+func deletes(es []*entry) (calls []*zk.Call, unnamed []*entry) {
+	for _, e := range es {
+		if e.name == "" {
+			unnamed = append(unnamed, e)
+			calls = append(append(calls, zk.Sync(e.dir)), lists(e.dir, e.folders)...)
+		}
+	}
+	for _, e := range es {
+		if e.name != "" {
+			calls = append(calls, zk.Delete(e.dir+"/"+e.name))
+		}
+	}
+	return calls, unnamed
 }
 
 // gaveUp forgets a lease or a place that was given up. The caller holds mu.
