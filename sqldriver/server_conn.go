@@ -126,6 +126,25 @@ func (c *conn) written(st statement, args []any) (string, []any) {
 	return text, args
 }
 
+// writtenFor is written of a statement about n leases.
+func (c *conn) writtenFor(st statement, n int, args []any) (string, []any) {
+	text := listed(c.s.eng.text[st], n)
+	if c.s.eng.literals {
+		return literal(text, args), nil
+	}
+	return withNumbers(text), args
+}
+
+func (c *conn) execMany(st statement, n int, args []any) (sql.Result, error) {
+	text, args := c.writtenFor(st, n, args)
+	return c.sql.ExecContext(c.ctx, text, args...)
+}
+
+func (c *conn) queryMany(st statement, n int, args []any) (*sql.Rows, error) {
+	text, args := c.writtenFor(st, n, args)
+	return c.sql.QueryContext(c.ctx, text, args...)
+}
+
 func (c *conn) exec(st statement, args ...any) (sql.Result, error) {
 	text, args := c.written(st, args)
 	return c.sql.ExecContext(c.ctx, text, args...)

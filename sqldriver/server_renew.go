@@ -6,7 +6,9 @@ package sqldriver
 import (
 	"context"
 	"math"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/hasplock/hasp/driver"
 )
@@ -14,7 +16,7 @@ import (
 // renewersAtOnce is how many connections a Renew takes.
 const renewersAtOnce = 4
 
-// Renew implements [driver.Driver]: a statement for each lease for which nobody waits, and a
+// Renew implements [driver.Driver]: a statement for many leases for which nobody waits, and a
 // transaction for each other, on a few connections.
 func (s *Server) Renew(ctx context.Context, rs []driver.RenewRequest, done func(i int, r driver.Renewal)) {
 	next := make(chan int)
@@ -26,11 +28,93 @@ func (s *Server) Renew(ctx context.Context, rs []driver.RenewRequest, done func(
 			}
 		})
 	}
-	for i := range rs {
+	for _, i := range s.renewTogether(ctx, rs, done) {
 		next <- i
 	}
 	close(next)
 	wg.Wait()
+}
+
+// renewTogether renews leases for which nobody waits, and returns the rest.
+func (s *Server) renewTogether(ctx context.Context, rs []driver.RenewRequest, done func(i int, r driver.Renewal)) (rest []int) {
+	alike := make(map[time.Duration][]int)
+	for i, r := range rs {
+		if !r.Queue && r.TTL <= longest && r.Check() == nil {
+			alike[r.TTL] = append(alike[r.TTL], i)
+		} else {
+			rest = append(rest, i)
+		}
+	}
+	most := renewSizes[len(renewSizes)-1]
+	for ttl, all := range alike {
+		for chunk := range slices.Chunk(all, most) {
+			if len(chunk) == 1 {
+				rest = append(rest, chunk...)
+				continue
+			}
+			var left map[driver.ID]time.Duration
+			err := s.do(ctx, func(c *conn) (err error) {
+				left, err = c.renewMany(rs, chunk, ttl)
+				return err
+			})
+			for _, i := range chunk {
+				lasts, ok := time.Duration(0), false
+				if err == nil {
+					lasts, ok = left[rs[i].ID()]
+				}
+				switch {
+				case err != nil:
+					done(i, driver.Renewal{Err: err})
+				case ok:
+					done(i, driver.Renewal{TTL: lasts})
+				default:
+					rest = append(rest, i)
+				}
+			}
+		}
+	}
+	return rest
+}
+
+// renewMany renews leases, and returns what is left of those that it could. Some of the
+// fences are not compared: only a driver.Node needs to.
+func (c *conn) renewMany(rs []driver.RenewRequest, chunk []int, ttl time.Duration) (map[driver.ID]time.Duration, error) {
+	if err := c.known(); err != nil {
+		return nil, err
+	}
+	size := renewSizes[slices.IndexFunc(renewSizes, func(n int) bool { return n >= len(chunk) })]
+	var keys, ids []any
+	labels := make(map[driver.ID]string, len(chunk))
+	for n := range size { // the last one stands in for those that there are not
+		r := rs[chunk[min(n, len(chunk)-1)]]
+		keys = append(keys, []byte(r.Key))
+		ids = append(ids, []byte(r.Key), r.Owner, []byte(r.Label))
+		labels[driver.ID{Key: r.Key, Owner: r.Owner}] = r.Label
+	}
+	names := append(keys, ids...)
+	if _, err := c.execMany(sRenewMany, size, append([]any{int64(ttl), int64(ttl + keepFence)}, names...)); err != nil {
+		if c.failed(err) {
+			err = nil
+		}
+		return nil, err
+	}
+	rows, err := c.queryMany(sRenewed, size, names)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	left := make(map[driver.ID]time.Duration, len(chunk))
+	for rows.Next() {
+		var key, owner string
+		var lasts time.Duration
+		if err := rows.Scan(&key, &owner, &lasts); err != nil {
+			return nil, err
+		}
+		id := driver.ID{Key: key, Owner: owner}
+		id.Label = labels[id]
+		left[id] = lasts
+	}
+	return left, rows.Err()
 }
 
 func (s *Server) renew(ctx context.Context, r driver.RenewRequest) driver.Renewal {

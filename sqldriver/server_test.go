@@ -10,11 +10,13 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/contend"
+	"github.com/hasplock/hasp/internal/faultproxy"
 	"github.com/hasplock/hasp/internal/testserver"
 )
 
@@ -33,6 +35,7 @@ var serverTests = map[string]func(t *testing.T, d database){
 	"BlackHole":                  blackHole,
 	"OneConnection":              oneConnection,
 	"FreeKeyCostsOneRequest":     oneRequest,
+	"ManyRenewals":               renewMany,
 	"LockRow":                    lockRow,
 	"LockAdvisory":               lockAdvisory,
 }
@@ -382,4 +385,62 @@ func oneConnection(t *testing.T, d database) {
 		}
 	}
 	must(t, s.Close())
+}
+
+// Rule: a thousand leases are renewed in a few requests, each those that are held alone.
+func renewMany(t *testing.T, d database) {
+	s := d.open(t)
+	const n = 300
+	var rs []driver.RenewRequest
+	held := map[int]bool{}
+	for i := range n {
+		r := request(fmt.Sprintf("\x00k%d\xff", i%(n/2)))
+		if i < n/2 { // of each key one owner has it, and one has it not
+			r.TTL = 5 * time.Second
+			granting(t, s, r)
+			held[i] = true
+			r.TTL = time.Minute
+		}
+		rs = append(rs, r.Renewal())
+	}
+	wanted := request(rs[7].Key)
+	ask(t, s, queued(wanted))
+	far, p := d.through(t)
+	s = far.open(t)
+	_, err := s.Inspect(t.Context(), "warm")
+	must(t, err)
+	var sent atomic.Int64
+	p.Hook(func(c faultproxy.Chunk) bool {
+		if c.Dir == faultproxy.Up {
+			sent.Add(1)
+		}
+		return false
+	})
+	var mu sync.Mutex
+	got := map[int]driver.Renewal{}
+	only := rs[:n/2]
+	s.Renew(t.Context(), only, func(i int, r driver.Renewal) {
+		mu.Lock()
+		defer mu.Unlock()
+		got[i] = r
+	})
+	if n := sent.Load(); n > 60 {
+		t.Errorf("it sent %d requests", n)
+	}
+	s.Renew(t.Context(), rs[n/2:], func(i int, r driver.Renewal) {
+		mu.Lock()
+		defer mu.Unlock()
+		got[n/2+i] = r
+	})
+	for i := range n {
+		r := got[i]
+		if held[i] && (r.Err != nil || r.TTL < 50*time.Second || r.Wanted != (i == 7)) || !held[i] && !errors.Is(r.Err, driver.ErrNotHeld) {
+			t.Errorf("%d: %+v", i, r)
+		}
+	}
+	info, err := s.Inspect(t.Context(), rs[3].Key)
+	must(t, err)
+	if info.Left < 40*time.Second || info.Left > time.Minute {
+		t.Errorf("%+v", info)
+	}
 }

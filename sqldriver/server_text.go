@@ -35,6 +35,8 @@ const (
 	sGrant                       // all of a grant, where nothing stands in its way
 	sRelease                     // all of a release, where nobody waits
 	sRenew                       // all of a renewal, where nobody waits
+	sRenewMany                   // all of many, of one TTL
+	sRenewed                     // what became of them
 	sDead                        // lock a few keys of which everything is over
 	sRaise                       // raise the fence that those without a row must be above
 	sBury                        // delete the rows beside such a key's own
@@ -115,6 +117,12 @@ var serverText = [statements]string{
 	sRenew: `UPDATE hasp_key SET expires = GREATEST(expires, {now} + ?), keep = GREATEST(keep, ({now} + ?) {div} 60000000000 + 1)
 		WHERE lock_key = ? AND owner = ? AND label = ? AND fence >= ? AND held = 1 AND others = 0 AND expires > {now} AND {safe} = 1`,
 
+	// ttl, for how long its row is kept, keys, keys with owners and labels. The keys are
+	// named twice for the index.
+	sRenewMany: `UPDATE hasp_key SET expires = GREATEST(expires, {now} + ?), keep = GREATEST(keep, ({now} + ?) {div} 60000000000 + 1)
+		WHERE ` + serverMany,
+	sRenewed: `SELECT lock_key, owner, expires - {now} FROM hasp_key WHERE ` + serverMany,
+
 	// how many
 	sDead: `SELECT lock_key, fence FROM hasp_key WHERE keep < {now} {div} 60000000000 ORDER BY keep LIMIT ? FOR UPDATE SKIP LOCKED`,
 
@@ -141,6 +149,19 @@ var serverText = [statements]string{
 		ORDER BY k.lock_key LIMIT ?`,
 }
 
+const serverMany = `lock_key IN ({keys}) AND (lock_key, owner, label) IN ({ids}) AND held = 1 AND others = 0 AND expires > {now} AND {safe} = 1`
+
+// The numbers of leases that one statement renews: few, since servers keep what they know
+// of each text.
+var renewSizes = []int{4, 32, 128}
+
+// listed returns a statement for n leases, not yet numbered.
+func listed(text string, n int) string {
+	return strings.NewReplacer("{keys}", list("?", n), "{ids}", list("(?, ?, ?)", n)).Replace(text)
+}
+
+func list(one string, n int) string { return strings.Repeat(one+", ", n-1) + one }
+
 // written returns the statements in a server's notation.
 func written(own map[statement]string, notation *strings.Replacer, numbered bool) (out [statements]string) {
 	for s, text := range serverText {
@@ -148,18 +169,22 @@ func written(own map[statement]string, notation *strings.Replacer, numbered bool
 			text = t
 		}
 		text = notation.Replace(text)
-		if numbered {
-			parts := strings.Split(text, "?")
-			var b strings.Builder
-			for i, p := range parts {
-				if i > 0 {
-					b.WriteString("$" + strconv.Itoa(i))
-				}
-				b.WriteString(p)
-			}
-			text = b.String()
+		if numbered && !strings.Contains(text, "{keys}") {
+			text = withNumbers(text)
 		}
 		out[s] = text
 	}
 	return out
+}
+
+// withNumbers names the arguments as PostgreSQL does.
+func withNumbers(text string) string {
+	var b strings.Builder
+	for i, part := range strings.Split(text, "?") {
+		if i > 0 {
+			b.WriteString("$" + strconv.Itoa(i))
+		}
+		b.WriteString(part)
+	}
+	return b.String()
 }
