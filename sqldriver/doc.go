@@ -1,21 +1,23 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sqldriver keeps hasp's locks in a SQL database. Today that is
-// SQLite: several processes of one machine share a file, and need no server.
+// Package sqldriver keeps hasp's locks in a SQL database: in a SQLite file, which several
+// processes of one machine share without a server, or on a server: PostgreSQL, MariaDB, MySQL.
 //
 //	db, err := sql.Open("sqlite3", sqldriver.SQLiteDSN("/var/lib/app/locks.db"))
 //	...
 //	locks, err := hasp.New(sqldriver.NewSQLite(db), nil)
 //
 // The package imports no database driver and takes the *sql.DB that the
-// program opened. It never closes it and never changes its settings; the two
-// tables it makes are named hasp_lease and hasp_meta, so the database may be
+// program opened. It never closes it and never changes its settings; the
+// tables are named hasp_lease, hasp_key and hasp_meta, so the database may be
 // the program's own. Each kind of database has a constructor of its own, with
 // options of its own where it has any; the *sql.DB does not say what it leads
-// to.
+// to. [LockRow] locks a row of the program's own in its own transaction, which needs
+// none of this. [NewPostgres] and [NewMySQL] return a [Server], which the last sections
+// are about; the next ones are about SQLite.
 //
-// # Opening the file
+// # SQLite: opening the file
 //
 // SQLite's settings belong to a connection, so they are part of the data source name,
 // where they apply to every connection of the pool. [SQLiteDSN] returns one for
@@ -45,7 +47,7 @@
 // of 100 to 170), and a process that was stopped while it reads (hasp ls, and Ctrl-Z)
 // delays nobody. With a rollback journal it would block every lock on the machine.
 //
-// # Guarantees and assumptions
+// # SQLite: guarantees and assumptions
 //
 // Leases are measured by the machine's uptime, sleep included, and by which boot this
 // is. So a step of the wall clock neither ends a lease nor prolongs one, and after a
@@ -78,7 +80,7 @@
 // The key of a holder that dies is free when its TTL is over. Process ids are not used:
 // they are reused, and mean nothing in another container.
 //
-// # Waiting
+// # SQLite: waiting
 //
 // The queue is kept in the table, first come, first served, and a release frees the key
 // for the first in the queue alone. SQLite cannot notify, so waiters poll: the first in
@@ -87,4 +89,54 @@
 // poll is a read, which no writer waits for. With a key that is held only for a moment,
 // 8 processes make 120 handoffs a second, and 64 make 110. 64 that wait for a key that is
 // held for long use an eighth of one core together.
+//
+// # Servers: the tables
+//
+// A server's tables are made by [Server.Init], or by hand with [PostgresSchema] or
+// [MySQLSchema], never silently; without them every call is an error that says so. Where
+// they are is what the connections say: their search_path, or their database. The
+// driver's user needs no more than
+//
+//	GRANT SELECT, INSERT, UPDATE, DELETE ON hasp_key, hasp_lease TO app;
+//	GRANT SELECT ON hasp_meta TO app;           -- MariaDB and MySQL: SELECT, UPDATE
+//	GRANT USAGE ON SEQUENCE hasp_fence TO app;  -- PostgreSQL
+//
+// Each key that is in use has a row in hasp_key, with its holder. Those who share the key,
+// wait for it, or were released a moment ago have rows in hasp_lease, which are touched by
+// those only who have locked the key's row: so keys do not wait for each other. A key for
+// which nobody stands in the way is granted, renewed and released by one statement each.
+// Times are nanoseconds since 2020 on the server's clock. A row stays for a minute after
+// its key was held, and is then swept by whoever makes rows: nothing is permanent.
+//
+// # Servers: guarantees and assumptions
+//
+// Leases are measured by the database server's wall clock alone: when that is stepped forward, two may believe
+// that they hold a key, and the fence decides. Fences rise for each key whatever the clock does: in
+// PostgreSQL they come from a sequence (in steps of 1024, which is how many a grant may
+// have), in MariaDB and MySQL from the key's row, or, when that was swept, from a number in
+// hasp_meta that is above all that were. Neither is to be set back: tables that are dropped and
+// made anew begin at the clock.
+//
+// A lease stands while the server is killed and comes back, provided a commit is written
+// before it is answered: a database with synchronous_commit = off, or
+// innodb_flush_log_at_trx_commit = 0, is refused. Where an asynchronous standby takes over, the last
+// commits are lost, and with them leases and fences: use a synchronous one.
+//
+// A process that stops within a transaction keeps others from that one key: in PostgreSQL for five seconds
+// (idle_in_transaction_session_timeout, set for these transactions alone), in MariaDB and MySQL
+// until the server finds the connection dead. A request is asked again by the driver only where the
+// server said that it was rolled back (a deadlock, a serialization failure), five times at most; when the answer to a commit
+// is lost, its outcome is unknown.
+//
+// Poolers of connections do no harm, whatever they pool: there are no session locks, and no settings of a
+// session. Behind PgBouncer pgx must not prepare statements (default_query_exec_mode=exec).
+//
+// A Server is not a driver.Node: a quorum of databases is not offered.
+//
+// # Servers: waiting
+//
+// The queue is in the table, first come, first served, and waiters poll as with SQLite:
+// the first every 5 to 25 ms. In PostgreSQL, with PostgresOptions.Listener, they are told instead:
+// a release, and only one for which somebody waits, notifies the process of the next one. (A commit with a
+// notification takes a lock of the whole server, which is why there are no others.)
 package sqldriver

@@ -6,6 +6,7 @@ package sqldriver_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"log"
 	"os"
@@ -123,4 +124,56 @@ func Example_fenceGuard() {
 	// second holder: <nil>
 	// first holder, late: lease lost
 	// the order is shipped
+}
+
+func ExampleNewPostgres() {
+	ctx := context.Background()
+	db, err := sql.Open("pgx", "postgres://app@db.example.com/app")
+	if err != nil {
+		log.Fatal(err)
+	}
+	d := sqldriver.NewPostgres(db, nil)
+	if err := d.Init(ctx); err != nil { // once, by a user who may create tables
+		log.Fatal(err)
+	}
+	locks, err := hasp.New(d, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close()
+	lease, err := locks.Mutex("nightly report", nil).Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer lease.Release()
+}
+
+func ExampleLockRow() {
+	ctx := context.Background()
+	db, err := sql.Open("pgx", "postgres://app@db.example.com/app")
+	if err != nil {
+		log.Fatal(err)
+	}
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer tx.Rollback() //nolint:errcheck // after the commit it has nothing to do
+	var id int
+	var task string
+	// The next task that no other worker has.
+	err = sqldriver.LockRow(ctx, tx, sqldriver.SkipLocked, []any{&id, &task}, "SELECT id, task FROM job ORDER BY id LIMIT 1")
+	switch {
+	case errors.Is(err, hasp.ErrHeld):
+		return // others have them all
+	case err != nil:
+		log.Fatal(err)
+	}
+	fmt.Println(task)
+	if _, err := tx.ExecContext(ctx, "DELETE FROM job WHERE id = $1", id); err != nil {
+		log.Fatal(err)
+	}
+	if err := tx.Commit(); err != nil {
+		log.Fatal(err)
+	}
 }

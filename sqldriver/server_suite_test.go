@@ -64,7 +64,7 @@ func (d database) pool(t testing.TB) *sql.DB {
 	t.Helper()
 	db, err := sql.Open(d.kind, d.dsn)
 	must(t, err)
-	db.SetMaxIdleConns(8)
+	db.SetMaxIdleConns(64)
 	db.SetConnMaxIdleTime(time.Second)   // one of MySQL has a goroutine
 	t.Cleanup(func() { _ = db.Close() }) // it tells of connections that were cut
 	return db

@@ -38,7 +38,7 @@ func config(t testing.TB, server *testserver.Server, schema string) *pgx.ConnCon
 func pool(t testing.TB, c *pgx.ConnConfig) *sql.DB {
 	t.Helper()
 	db := stdlib.OpenDB(*c)
-	db.SetMaxIdleConns(8)
+	db.SetMaxIdleConns(64)
 	t.Cleanup(func() { must(t, db.Close()) })
 	return db
 }
