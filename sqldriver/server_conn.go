@@ -172,7 +172,7 @@ func (c *conn) query(st statement, args ...any) (*sql.Rows, error) {
 
 // begin opens a transaction in which each statement sees what others committed before.
 func (c *conn) begin() error {
-	if c.s.eng.literals {
+	if c.s.eng.literals { // in another isolation it would lock the gaps beside what it deletes, where others insert
 		if err := c.run(mysqlIsolation); err != nil {
 			return err
 		}

@@ -37,6 +37,7 @@ var serverTests = map[string]func(t *testing.T, d database){
 	"OneConnection":              oneConnection,
 	"FreeKeyCostsOneRequest":     oneRequest,
 	"ManyRenewals":               renewMany,
+	"ReleasedTooLate":            releasedTooLate,
 	"LockRow":                    lockRow,
 	"LockAdvisory":               lockAdvisory,
 }
@@ -239,6 +240,29 @@ func fencesAfterSweep(t *testing.T, d database) {
 			sweepNow(t, s, db)
 			return number(t, db, "SELECT count(*) FROM hasp_key") == 0
 		})
+		if err := contend.Release(t.Context(), s, settled(request("k"))); !errors.Is(err, driver.ErrNotHeld) { // makes a row that knows no fence
+			t.Fatal(err)
+		}
+	}
+}
+
+// Rule: whoever releases a lease that is over is told so, in whichever way it is released.
+func releasedTooLate(t *testing.T, d database) {
+	s := d.open(t)
+	for i, r := range []contend.Owner{request("a"), settled(request("b")), settled(request("c"))} {
+		r.TTL = 100 * time.Millisecond
+		if i == 2 {
+			r.Mode = driver.Shared
+		}
+		granting(t, s, r)
+		waitFor(t, "it is over", func() bool {
+			info, err := s.Inspect(t.Context(), r.Key)
+			must(t, err)
+			return !info.Held
+		})
+		if err := contend.Release(t.Context(), s, r); !errors.Is(err, driver.ErrNotHeld) {
+			t.Errorf("%s: %v", r.Key, err)
+		}
 	}
 }
 
