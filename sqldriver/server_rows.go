@@ -92,6 +92,9 @@ func (t *keyTx) keepUntil() int64 {
 	if t.rows > 0 {
 		last = max(last, t.last)
 	}
+	if t.ownRow {
+		last = max(last, t.ends)
+	}
 	keep := int64(last+min(keepFence, math.MaxInt64-last))/minute + 1
 	if keep <= t.keep && t.keep < keep+10 {
 		return t.keep
@@ -130,7 +133,7 @@ func (t *keyTx) put(r row, seq int64, inbox string) error {
 	if !t.ownRow {
 		t.rows++
 	}
-	t.ownRow, t.last = true, max(t.last, r.expires)
+	t.ownRow, t.ends = true, r.expires
 	return nil
 }
 
@@ -178,7 +181,7 @@ func (t *keyTx) prolong(key, owner string, until time.Duration, _ int64) error {
 		return nil
 	}
 	until = max(until, t.own.expires)
-	t.last = max(t.last, until)
+	t.ends = until
 	inbox := ""
 	if t.own.kind == kindQueued {
 		inbox, t.hints = t.inbox, t.inbox != ""

@@ -11,13 +11,11 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/contend"
-	"github.com/hasplock/hasp/internal/faultproxy"
 	"github.com/hasplock/hasp/internal/testserver"
 )
 
@@ -38,6 +36,8 @@ var serverTests = map[string]func(t *testing.T, d database){
 	"FreeKeyCostsOneRequest":     oneRequest,
 	"ManyRenewals":               renewMany,
 	"ReleasedTooLate":            releasedTooLate,
+	"UnusedKeepsTheMark":         unusedKeepsTheMark,
+	"KeptLongEnough":             keptLongEnough,
 	"LockRow":                    lockRow,
 	"LockAdvisory":               lockAdvisory,
 }
@@ -178,6 +178,16 @@ func unsafeCommits(t *testing.T, d database) {
 	})
 }
 
+// expired waits until the lease of a key is over.
+func expired(t testing.TB, s *Server, key string) {
+	t.Helper()
+	waitFor(t, "the lease is over", func() bool {
+		info, err := s.Inspect(t.Context(), key)
+		must(t, err)
+		return !info.Held
+	})
+}
+
 // Rule: a transaction that waited for the key's row knows what time it is.
 func clockAfterLock(t *testing.T, d database) {
 	s, db := d.open(t), d.pool(t)
@@ -185,7 +195,6 @@ func clockAfterLock(t *testing.T, d database) {
 	gone.TTL, gone.Mode = time.Second, driver.Shared // so that it takes a transaction
 	r.Mode = driver.Shared
 	r.Limit = 1
-	began := time.Now()
 	granting(t, s, gone)
 	tx, err := db.BeginTx(t.Context(), nil)
 	must(t, err)
@@ -206,7 +215,7 @@ func clockAfterLock(t *testing.T, d database) {
 		}
 		return number(t, db, "SELECT count(*) FROM information_schema.processlist WHERE db = DATABASE() AND info LIKE 'INSERT INTO hasp_key%' AND time_ms > 50") > 0
 	})
-	waitFor(t, "the lease is over", func() bool { return time.Since(began) > gone.TTL+gone.TTL/4 })
+	expired(t, s, "k")
 	must(t, tx.Commit())
 	if res := <-out; !res.Granted || res.TTL < r.TTL {
 		t.Errorf("when it got the row, it did not see that the lease was over: %+v", res)
@@ -255,11 +264,7 @@ func releasedTooLate(t *testing.T, d database) {
 			r.Mode = driver.Shared
 		}
 		granting(t, s, r)
-		waitFor(t, "it is over", func() bool {
-			info, err := s.Inspect(t.Context(), r.Key)
-			must(t, err)
-			return !info.Held
-		})
+		expired(t, s, r.Key)
 		if err := contend.Release(t.Context(), s, r); !errors.Is(err, driver.ErrNotHeld) {
 			t.Errorf("%s: %v", r.Key, err)
 		}
@@ -393,87 +398,5 @@ func leastPrivileges(t *testing.T, d database) {
 	run(t, db, "REVOKE UPDATE ON hasp_key FROM "+name)
 	if _, err := contend.Try(t.Context(), s, request("new")); s.Classify(err) != driver.ClassDenied {
 		t.Errorf("without a privilege: %v (class %d)", err, s.Classify(err))
-	}
-}
-
-// Rule: one connection is enough for everything.
-func oneConnection(t *testing.T, d database) {
-	db := d.pool(t)
-	db.SetMaxOpenConns(1)
-	s := d.wrap(db)
-	a, b, c := request("k"), queued(request("k")), request("k")
-	c.Mode, c.Limit = driver.Shared, 2
-	granting(t, s, a)
-	ask(t, s, b)
-	ask(t, s, queued(c))
-	s.Renew(t.Context(), []driver.RenewRequest{a.Renewal(), b.Renewal(), queued(c).Renewal()}, func(_ int, r driver.Renewal) { must(t, r.Err) })
-	must(t, contend.Release(t.Context(), s, a))
-	granting(t, s, b)
-	must(t, contend.Release(t.Context(), s, b))
-	granting(t, s, queued(c))
-	for info, err := range s.List(t.Context(), "") {
-		must(t, err)
-		if info.Holds != 1 {
-			t.Errorf("%+v", info)
-		}
-	}
-	must(t, s.Close())
-}
-
-// Rule: a thousand leases are renewed in a few requests, each those that are held alone.
-func renewMany(t *testing.T, d database) {
-	s := d.open(t)
-	const n = 300
-	var rs []driver.RenewRequest
-	held := map[int]bool{}
-	for i := range n {
-		r := request(fmt.Sprintf("\x00k%d\xff", i%(n/2)))
-		if i < n/2 { // of each key one owner has it, and one has it not
-			r.TTL = 5 * time.Second
-			granting(t, s, r)
-			held[i] = true
-			r.TTL = time.Minute
-		}
-		rs = append(rs, r.Renewal())
-	}
-	wanted := request(rs[7].Key)
-	ask(t, s, queued(wanted))
-	far, p := d.through(t)
-	s = far.open(t)
-	_, err := s.Inspect(t.Context(), "warm")
-	must(t, err)
-	var sent atomic.Int64
-	p.Hook(func(c faultproxy.Chunk) bool {
-		if c.Dir == faultproxy.Up {
-			sent.Add(1)
-		}
-		return false
-	})
-	var mu sync.Mutex
-	got := map[int]driver.Renewal{}
-	only := rs[:n/2]
-	s.Renew(t.Context(), only, func(i int, r driver.Renewal) {
-		mu.Lock()
-		defer mu.Unlock()
-		got[i] = r
-	})
-	if n := sent.Load(); n > 60 {
-		t.Errorf("it sent %d requests", n)
-	}
-	s.Renew(t.Context(), rs[n/2:], func(i int, r driver.Renewal) {
-		mu.Lock()
-		defer mu.Unlock()
-		got[n/2+i] = r
-	})
-	for i := range n {
-		r := got[i]
-		if held[i] && (r.Err != nil || r.TTL < 50*time.Second || r.Wanted != (i == 7)) || !held[i] && !errors.Is(r.Err, driver.ErrNotHeld) {
-			t.Errorf("%d: %+v", i, r)
-		}
-	}
-	info, err := s.Inspect(t.Context(), rs[3].Key)
-	must(t, err)
-	if info.Left < 40*time.Second || info.Left > time.Minute {
-		t.Errorf("%+v", info)
 	}
 }

@@ -71,8 +71,9 @@ var serverText = [statements]string{
 			p.kind, p.label, p.seq, p.fence, p.since, p.expires, p.mode, p.most, p.slot, p.mark, p.inbox
 		FROM c LEFT JOIN hasp_key k ON k.lock_key = ? LEFT JOIN hasp_lease p ON p.lock_key = k.lock_key AND p.owner = ?`,
 
-	// now, now, now, now, own seq, now, own seq, now, own seq, key
-	sOthers: `SELECT COUNT(*), COUNT(CASE WHEN kind <> 'held' AND expires <= ? THEN 1 END), COALESCE(MAX(seq), 0), COALESCE(MAX(expires), 0),
+	// now, owner, now, now, now, own seq, now, own seq, now, own seq, key
+	sOthers: `SELECT COUNT(*), COUNT(CASE WHEN kind <> 'held' AND expires <= ? THEN 1 END), COALESCE(MAX(seq), 0),
+			COALESCE(MAX(CASE WHEN owner <> ? THEN expires END), 0),
 			COUNT(CASE WHEN kind = 'queue' AND expires > ? THEN 1 END),
 			COUNT(CASE WHEN kind = 'queue' AND expires > ? AND inbox <> '' THEN 1 END),
 			COUNT(CASE WHEN kind = 'queue' AND expires > ? AND seq < ? THEN 1 END),

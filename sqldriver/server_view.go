@@ -27,7 +27,8 @@ type keyView struct {
 	rows    int // beside the key's own
 	over    int // of them, places and tombstones that are over
 	seq     int64
-	last    time.Duration // the last of them expires
+	last    time.Duration // the last of them expires, but for the owner's
+	ends    time.Duration // the owner's expires
 	waiting int           // live places
 	hinted  int           // of them, of those that hear hints
 }
@@ -64,7 +65,7 @@ func (c *conn) look(claim driver.Claim) (keyView, error) {
 	s.gone = s.key.fence
 	if own.kind.Valid {
 		s.ownRow, s.own = true, own.row(own.kind.String)
-		s.own.owner = claim.Owner
+		s.own.owner, s.ends = claim.Owner, s.own.expires
 	} else if s.key.kind != "" && s.key.owner == claim.Owner {
 		s.own = s.holder
 	}
@@ -81,7 +82,7 @@ func (c *conn) lookOthers(claim driver.Claim, s *keyView, seq int64) error {
 	if s.own.kind != kindQueued || !s.own.live(s.now.up) {
 		seq = math.MaxInt64
 	}
-	err := c.row(sOthers, now, now, now, now, seq, now, seq, now, seq, []byte(claim.Key)).
+	err := c.row(sOthers, now, claim.Owner, now, now, now, seq, now, seq, now, seq, []byte(claim.Key)).
 		Scan(&s.rows, &s.over, &s.seq, (*int64)(&s.last), &s.waiting, &s.hinted, &s.ahead, &s.barred, &s.least)
 	if err != nil {
 		return err

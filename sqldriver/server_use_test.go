@@ -1,0 +1,166 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sqldriver
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
+	"github.com/hasplock/hasp/internal/faultproxy"
+)
+
+// Rule: one connection is enough for everything.
+func oneConnection(t *testing.T, d database) {
+	db := d.pool(t)
+	db.SetMaxOpenConns(1)
+	s := d.wrap(db)
+	a, b, c := request("k"), queued(request("k")), request("k")
+	c.Mode, c.Limit = driver.Shared, 2
+	granting(t, s, a)
+	ask(t, s, b)
+	ask(t, s, queued(c))
+	s.Renew(t.Context(), []driver.RenewRequest{a.Renewal(), b.Renewal(), queued(c).Renewal()}, func(_ int, r driver.Renewal) { must(t, r.Err) })
+	must(t, contend.Release(t.Context(), s, a))
+	granting(t, s, b)
+	must(t, contend.Release(t.Context(), s, b))
+	granting(t, s, queued(c))
+	for info, err := range s.List(t.Context(), "") {
+		must(t, err)
+		if info.Holds != 1 {
+			t.Errorf("%+v", info)
+		}
+	}
+	must(t, s.Close())
+}
+
+// Rule: a thousand leases are renewed in a few requests, each those that are held alone.
+func renewMany(t *testing.T, d database) {
+	s := d.open(t)
+	const n = 300
+	var rs []driver.RenewRequest
+	held := map[int]bool{}
+	for i := range n {
+		r := request(fmt.Sprintf("\x00k%d\xff", i%(n/2)))
+		if i < n/2 { // of each key one owner has it, and one has it not
+			granting(t, s, r)
+			held[i] = true
+			r.TTL = time.Hour
+		}
+		rs = append(rs, r.Renewal())
+	}
+	wanted := request(rs[7].Key)
+	ask(t, s, queued(wanted))
+	far, p := d.through(t)
+	s = far.open(t)
+	_, err := s.Inspect(t.Context(), "warm")
+	must(t, err)
+	var sent atomic.Int64
+	p.Hook(func(c faultproxy.Chunk) bool {
+		if c.Dir == faultproxy.Up {
+			sent.Add(1)
+		}
+		return false
+	})
+	var mu sync.Mutex
+	got := map[int]driver.Renewal{}
+	only := rs[:n/2]
+	s.Renew(t.Context(), only, func(i int, r driver.Renewal) {
+		mu.Lock()
+		defer mu.Unlock()
+		got[i] = r
+	})
+	if n := sent.Load(); n > 60 {
+		t.Errorf("it sent %d requests", n)
+	}
+	s.Renew(t.Context(), rs[n/2:], func(i int, r driver.Renewal) {
+		mu.Lock()
+		defer mu.Unlock()
+		got[n/2+i] = r
+	})
+	for i := range n {
+		r := got[i]
+		if held[i] && (r.Err != nil || r.TTL < 50*time.Minute || r.Wanted != (i == 7)) || !held[i] && !errors.Is(r.Err, driver.ErrNotHeld) {
+			t.Errorf("%d: %+v", i, r)
+		}
+	}
+	info, err := s.Inspect(t.Context(), rs[3].Key)
+	must(t, err)
+	if info.Left < 50*time.Minute || info.Left > time.Hour {
+		t.Errorf("%+v", info)
+	}
+}
+
+// Rule: a mark that its holder took over is on the key again when nobody worked under the
+// lease, also where the release is all that there was.
+func unusedKeepsTheMark(t *testing.T, d database) {
+	s := d.open(t)
+	first, second, third := settled(request("k")), settled(request("k")), settled(request("k"))
+	granting(t, s, first)
+	first.End, second.End = driver.Unfinished, driver.Unused
+	must(t, contend.Release(t.Context(), s, first))
+	for _, r := range []contend.Owner{second, third} {
+		if res := granting(t, s, r); !res.Abandoned {
+			t.Errorf("the mark is gone: %+v", res)
+		}
+		must(t, contend.Release(t.Context(), s, r))
+	}
+	if res := granting(t, s, request("k")); res.Abandoned {
+		t.Error("the mark stays after a holder that finished")
+	}
+}
+
+// Rule: a key's row stays for a minute after all that is in it, and not much longer.
+func keptLongEnough(t *testing.T, d database) {
+	s, db := d.open(t), d.pool(t)
+	const soon = "SELECT count(*) FROM hasp_key k WHERE keep * 60000000000 < 64000000000 + " +
+		"(SELECT COALESCE(MAX(expires), 0) FROM (SELECT lock_key, expires FROM hasp_lease UNION ALL SELECT lock_key, expires FROM hasp_key WHERE held = 1) l WHERE l.lock_key = k.lock_key)"
+	late := "SELECT count(*) FROM hasp_key WHERE keep > " + d.now() + " / 60000000000 + 20"
+	check := func(what, text string) {
+		t.Helper()
+		if n := number(t, db, text); n != 0 {
+			t.Errorf("%s: %d rows are swept too soon, or too late", what, n)
+		}
+	}
+	for name, change := range map[string]func(r *contend.Owner){
+		"exclusive": func(*contend.Owner) {},
+		"shared":    func(r *contend.Owner) { r.Mode = driver.Shared },
+		"a place":   func(r *contend.Owner) { r.Queue, r.Patience = true, 2*time.Hour },
+	} {
+		r := request(name)
+		r.TTL = time.Hour
+		change(&r)
+		if r.Queue {
+			granting(t, s, request(name))
+		}
+		ask(t, s, r)
+		check(name, soon)
+		r.TTL, r.Patience = 3*time.Hour, 4*time.Hour
+		s.Renew(t.Context(), []driver.RenewRequest{r.Renewal(), request(name).Renewal()}, func(int, driver.Renewal) {})
+		check(name+", renewed", soon)
+		must(t, contend.Release(t.Context(), s, r))
+		check(name+", released", soon)
+		check(name+", released", late)
+	}
+	quick := settled(request("quick"))
+	quick.TTL = time.Hour
+	granting(t, s, quick)
+	check("at once", soon)
+	must(t, contend.Release(t.Context(), s, quick))
+	check("at once", soon)
+	check("at once", late)
+}
+
+// now is the server's clock.
+func (d database) now() string {
+	if d.postgres() {
+		return postgresNow
+	}
+	return mysqlNow
+}
