@@ -47,7 +47,7 @@ func main() {
 // to end has the machine to itself. verify/campaign is not one of them: dozens of its
 // processes are judged by the clock, so it comes when hardly anything else runs.
 var longest = []string{
-	"sqldriver", "redisdriver", "cmd/hasp", "verify/modes", "quorum", "verify", "bench", "verify/simulate",
+	"sqldriver", "cmd/hasp", "redisdriver", "zkdriver", "etcddriver", "sqldriver/pgxlisten", "verify/modes", "quorum", "verify", "bench", "verify/simulate",
 	"scripts/releasetest", "interop", "drivertest",
 }
 

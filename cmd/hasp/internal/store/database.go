@@ -60,6 +60,7 @@ func parsePostgres(_, rest string) (*URL, error) {
 	if _, set := p.config.RuntimeParams["application_name"]; !set {
 		p.config.RuntimeParams["application_name"] = "hasp"
 	}
+	p.config.DefaultQueryExecMode = pgx.QueryExecModeExec // works behind a pooler, too
 	if p.config.ConnectTimeout == 0 {
 		p.config.ConnectTimeout = limit
 	}
