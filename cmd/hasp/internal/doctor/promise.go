@@ -30,7 +30,7 @@ type Kind struct {
 // Promise describes what a store with these traits promises.
 func Promise(t driver.Traits, k Kind) []string {
 	var lines []string
-	if t.Survives&(driver.StoreRestart|driver.ClockStep) == driver.StoreRestart|driver.ClockStep {
+	if lasting := driver.StoreRestart | driver.ClockStep; t.Survives&lasting == lasting && k.Local {
 		lines = append(lines, "enough for correctness: two never hold a key at once while the store works as described below. "+
 			"What is written elsewhere should compare the fence")
 	} else {
