@@ -46,6 +46,7 @@ type Driver struct {
 	leases  map[clientv3.LeaseID]*lease     // those that this driver was granted, and that may stand
 	records map[driver.ID]*record           // what this driver's owners have in the store
 	waiters map[driver.ID]*waiter           // who watches
+	watched map[string]int                  // by key: how many of the waiters there are
 	lost    func(c driver.ID, fence uint64) // nil: nobody wants to hear
 	guarded int                             // how many own keys are watched
 }
@@ -68,6 +69,7 @@ func New(client *clientv3.Client, o *Options) *Driver {
 		leases:  make(map[clientv3.LeaseID]*lease),
 		records: make(map[driver.ID]*record),
 		waiters: make(map[driver.ID]*waiter),
+		watched: make(map[string]int),
 	}
 	if d.prefix == "" {
 		d.prefix = DefaultPrefix

@@ -96,6 +96,9 @@ func (a *attempt) borrow(ctx context.Context) (err error) {
 
 // decide asks until nobody changed the key between the look at it and the grant.
 func (a *attempt) decide(ctx context.Context) (driver.Result, error) {
+	if res, done, err := a.peek(ctx); done || err != nil {
+		return res, err
+	}
 	for range overtakes {
 		res, done, err := a.open(ctx)
 		if done || err != nil {
@@ -106,8 +109,8 @@ func (a *attempt) decide(ctx context.Context) (driver.Result, error) {
 }
 
 // open is the first transaction: it grants a key that can be granted without a closer look,
-// else joins the queue and reads all that etcd has of the lock. done is false when the
-// request is to be decided anew.
+// else joins the queue and reads what etcd has of the lock. done is false when the request is to
+// be decided anew.
 func (a *attempt) open(ctx context.Context) (res driver.Result, done bool, err error) {
 	rec, known := a.d.known(a.r.ID())
 	var cmps []clientv3.Cmp
@@ -118,11 +121,12 @@ func (a *attempt) open(ctx context.Context) (res driver.Result, done bool, err e
 	case !known:
 		cmps = a.free()
 	}
-	grants, looks := a.joins(), []clientv3.Op(nil)
+	glancing := a.glancing()
+	then, otherwise := a.joins(glancing), []clientv3.Op(nil)
 	if len(cmps) > 0 {
-		grants, looks = a.puts(stored{state: holds, limit: a.r.Limit, many: a.many, label: a.r.Label}, false), grants
+		then, otherwise = a.puts(stored{state: holds, limit: a.r.Limit, many: a.many, label: a.r.Label}, false), then
 	}
-	got, err := a.d.commit(ctx, cmps, grants, looks)
+	got, err := a.d.commit(ctx, cmps, then, otherwise)
 	switch {
 	case err != nil:
 		return res, false, err
@@ -133,15 +137,41 @@ func (a *attempt) open(ctx context.Context) (res driver.Result, done bool, err e
 		}
 		return a.granted(&entry{stored: stored{state: holds, limit: a.r.Limit, many: a.many}, class: a.class, at: at, mod: got.Header.Revision}), true, nil
 	}
-	n := len(got.Responses)
-	v, err := a.d.look(got.Header.Revision, got.Responses[n-1].GetResponseRange().Kvs)
+	return a.looked(ctx, got, glancing)
+}
+
+// looked goes on with what the first transaction read.
+func (a *attempt) looked(ctx context.Context, got *clientv3.TxnResponse, glancing bool) (res driver.Result, done bool, err error) {
+	in := got.Responses
+	joined := in[0].GetResponseTxn().GetSucceeded()
+	if a.place != nil {
+		in = in[1:]
+	}
+	var v *view
+	if glancing {
+		v, err = a.d.glance(got.Header.Revision, in[1:], joined)
+	} else {
+		v, err = a.d.look(got.Header.Revision, in[1].GetResponseRange().Kvs)
+	}
 	if err != nil {
 		return res, false, err
 	}
-	if got.Responses[0].GetResponseTxn().GetSucceeded() {
-		a.joined(v.find(a.id))
+	if joined {
+		own := &entry{stored: stored{state: waits, limit: a.r.Limit}, class: a.class, id: a.id, at: got.Header.Revision, mod: got.Header.Revision, lease: a.place.id}
+		a.d.remember(a.r.ID(), &record{own: *own, on: a.place})
+		a.place = nil
 	}
-	if got.Responses[n-2].GetResponseRange().Count > 0 {
+	gone := in[0].GetResponseRange().Count > 0
+	if v == nil { // a glance is not enough
+		full, err := a.d.commit(ctx, nil, []clientv3.Op{a.lists()}, nil)
+		if err != nil {
+			return res, false, err
+		}
+		if v, err = a.d.look(full.Header.Revision, full.Responses[0].GetResponseRange().Kvs); err != nil {
+			return res, false, err
+		}
+	}
+	if gone {
 		res = a.refuse(ctx, v, nil)
 		res.Why = driver.Released
 		return res, true, nil
@@ -200,25 +230,23 @@ func markOf(marked bool) string {
 }
 
 // joins puts a newcomer in the queue, and reads whether it was released, and the lock.
-func (a *attempt) joins() (ops []clientv3.Op) {
+func (a *attempt) joins(glancing bool) (ops []clientv3.Op) {
 	if a.place != nil {
 		place := stored{state: waits, limit: a.r.Limit, many: 1, label: a.r.Label}
 		ops = append(ops, clientv3.OpTxn(
 			[]clientv3.Cmp{none(a.name(converted), ""), none(a.name(reads), ""), none(a.name(slotted), ""), none(a.name(writes), ""), none(a.name(released), "")},
 			[]clientv3.Op{clientv3.OpPut(a.name(a.class), place.String(), clientv3.WithLease(a.place.id))}, nil))
 	}
-	return append(ops, clientv3.OpGet(a.name(released), clientv3.WithCountOnly()), a.lists())
+	ops = append(ops, clientv3.OpGet(a.name(released), clientv3.WithCountOnly()))
+	if glancing {
+		return append(ops, a.glances(a.place != nil)...)
+	}
+	return append(ops, a.lists())
 }
 
 // lists reads all entries and marks of a lock.
 func (n names) lists() clientv3.Op {
 	return clientv3.OpGet(n.from(converted), clientv3.WithRange(n.to(writes)))
-}
-
-// joined notes that the place is there.
-func (a *attempt) joined(own *entry) {
-	a.d.remember(a.r.ID(), &record{own: *own, on: a.place})
-	a.place = nil
 }
 
 // consider decides by what the lock looks like.

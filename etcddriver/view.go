@@ -65,6 +65,7 @@ type mark struct {
 type view struct {
 	rev     int64
 	entries []*entry // in order of position
+	hidden  int      // places that a glance counted only, all of them between the first entry and the next
 	marks   []mark
 }
 
@@ -131,6 +132,7 @@ func (v *view) admitted(i int) bool {
 
 // ahead counts the places before a position.
 func (v *view) ahead(i int) (n int) {
+	n = v.hidden
 	for _, e := range v.entries[:i] {
 		if !e.held() {
 			n++

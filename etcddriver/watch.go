@@ -40,6 +40,7 @@ func (d *Driver) Watch(ctx context.Context, c driver.Claim) (<-chan struct{}, er
 	if w == nil {
 		w = &waiter{hints: make(map[chan struct{}]bool)}
 		d.waiters[id] = w
+		d.watched[id.Key]++
 	}
 	w.hints[ch] = true
 	rec := d.records[id]
@@ -75,6 +76,9 @@ func (d *Driver) leave(id driver.ID, ch chan struct{}) {
 	if delete(w.hints, ch); len(w.hints) == 0 {
 		w.stop()
 		delete(d.waiters, id)
+		if d.watched[id.Key]--; d.watched[id.Key] == 0 {
+			delete(d.watched, id.Key)
+		}
 	}
 }
 
