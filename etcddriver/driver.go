@@ -118,9 +118,9 @@ func (d *Driver) Traits() driver.Traits {
 }
 
 // Tell has lost called for each lease that this driver was granted, or found held by a Renew, and
-// that etcd says is over though this driver did not release it. The first guards leases are
-// watched, each from its first Renew on; of more a Renew tells. lost is called until Close
-// returns.
+// that etcd says is over though this driver did not release it. The keys of a thousand leases
+// are watched, each from its first Renew on; of more, renewals tell. lost must not block; it is
+// called by any goroutine, and no more once Close has returned.
 func (d *Driver) Tell(lost func(c driver.ID, fence uint64)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
