@@ -4,8 +4,10 @@
 package zkdriver
 
 import (
+	"cmp"
 	"context"
 	"iter"
+	"slices"
 	"strings"
 
 	"github.com/hasplock/hasp/driver"
@@ -64,6 +66,7 @@ func describe(info *driver.Info, q queue, gets []*zk.Call) {
 		}
 		info.Holders = append(info.Holders, driver.Lease{Holder: h, Fence: fenceIn(n, gets[i])})
 	}
+	slices.SortStableFunc(info.Holders, func(a, b driver.Lease) int { return cmp.Compare(a.Fence, b.Fence) }) // in the order of the grants
 	info.Holds, info.Waiters, info.Held = holds, len(q)-holds, holds > 0
 	if info.Held {
 		info.Holder, info.Fence = info.Holders[0].Holder, info.Holders[0].Fence
@@ -94,7 +97,7 @@ func (d *Driver) List(ctx context.Context, prefix string) iter.Seq2[driver.Info,
 			return
 		}
 		root := zk.Children(d.root, nil)
-		if err := s.Do(ctx, zk.Sync(d.root), root); err != nil || root.Err != nil && !absent(root.Err) {
+		if err := s.Do(ctx, barrier(d.released()), root); err != nil || root.Err != nil && !absent(root.Err) {
 			if err == nil {
 				err = root.Err
 			}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/contend"
+	"github.com/hasplock/hasp/zkdriver/internal/zk"
 )
 
 // The numbers of operations, as they are sent.
@@ -24,31 +25,44 @@ const (
 func TestLostCreateIsFoundAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	for _, queue := range []bool{false, true} {
+	for key, queue := range map[string]bool{"k": false, "queued": true} {
 		d, p := w.behind(time.Hour)
-		r := ask("k")
+		r := ask(key)
 		r.Queue = queue
-		w.release(d, ask2(w, d, "k"))
+		w.stays(d, key)
 		lost := losesReply(p, opCreate2)
 		if res, err := contend.Try(w.ctx, d, r); err == nil || driver.IsNotSent(err) {
 			t.Fatalf("the answer was lost, and the Try says %+v, %v", res, err)
 		}
 		comes(w, lost, "lost answer")
-		if n := len(w.queue("k")); n != 1 {
+		if n := len(w.queue(key)); n != 1 {
 			t.Fatalf("%d nodes after the create", n)
 		}
 		res := w.grant(d, r)
-		if q := w.queue("k"); len(q) != 1 {
+		if q := w.queue(key); len(q) != 1 {
 			t.Errorf("%d nodes after the second Try", len(q))
 		}
 		if again := w.grant(d, r); again.Fence != res.Fence {
 			t.Errorf("the fence was %d, is %d", res.Fence, again.Fence)
 		}
 		w.release(d, r)
-		if n := len(w.queue("k")); n != 0 {
+		if n := len(w.queue(key)); n != 0 {
 			t.Errorf("%d nodes after the release", n)
 		}
 	}
+}
+
+// stays makes a key's directory, which is not deleted.
+func (w *world) stays(d *Driver, key string) {
+	w.Helper()
+	s, err := d.c.session(w.ctx)
+	if err == nil {
+		err = d.make(w.ctx, s)
+	}
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.do(w.admin, d.in(d.dir(key), "", zk.Create(d.dir(key)+"/stays", nil, w.admin.acl, zk.Ephemeral), true))
 }
 
 // ask2 is a holder of a key, whose folders exist from then on.
@@ -64,7 +78,7 @@ func TestLostCreateIsGivenUp(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	d, p := w.behind(time.Hour)
-	w.release(d, ask2(w, d, "k"))
+	w.stays(d, "k")
 	r := ask("k")
 	r.TTL = 300 * time.Millisecond
 	lost := losesReply(p, opCreate2)

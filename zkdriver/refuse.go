@@ -77,8 +77,10 @@ func (a *attempt) refuse(q queue, i int) (*driver.Result, error) {
 		return nil, err
 	}
 	for j, get := range gets {
-		if absent(get.Err) {
-			continue // it has ended since
+		if absent(get.Err) && j == 0 {
+			return nil, nil // it has ended since: look again
+		} else if absent(get.Err) {
+			continue
 		} else if get.Err != nil {
 			return nil, get.Err
 		}

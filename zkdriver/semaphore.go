@@ -196,7 +196,12 @@ func viewOf(calls []*zk.Call) (v view, err error) {
 // semaphore asks once, and is nil when it has to look again.
 func (a *attempt) semaphore() (*driver.Result, error) {
 	tomb, calls := zk.Exists(a.d.tomb(a.r.Claim)), lists(a.e.dir, a.e.folders)
-	if err := a.s.Do(a.ctx, append([]*zk.Call{zk.Sync(a.e.dir), tomb}, calls...)...); err != nil {
+	all := append([]*zk.Call{tomb}, calls...)
+	name, maybe := a.state()
+	if a.sure = a.sure || maybe || a.r.Convert; a.sure {
+		all = append([]*zk.Call{barrier(a.e.dir)}, all...)
+	}
+	if err := a.do(all...); err != nil {
 		return nil, err
 	}
 	v, err := viewOf(calls)
@@ -204,7 +209,7 @@ func (a *attempt) semaphore() (*driver.Result, error) {
 		return nil, err
 	}
 	i := v.q.of(a.e.mark)
-	switch name, _ := a.state(); {
+	switch {
 	case name != "" && v.q.named(name) < 0 && i < 0:
 		a.d.c.forget(a.e, true) // it was broken; ask anew
 		return nil, nil
@@ -221,10 +226,14 @@ func (a *attempt) semaphore() (*driver.Result, error) {
 	case i >= 0:
 		return a.prove(v.q[i])
 	}
-	if w := a.want(); !a.r.Queue && !v.q.room(len(v.q), w) {
+	switch {
+	case a.r.Queue || v.q.room(len(v.q), a.want()):
+		return a.line()
+	case a.sure:
 		return a.refuse(v.q, len(v.q))
 	}
-	return a.line()
+	a.sure = true
+	return nil, nil
 }
 
 func (a *attempt) want() want {

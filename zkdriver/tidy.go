@@ -102,12 +102,12 @@ func (c *Conn) tidyOnce() (more bool) {
 	return true
 }
 
-// deletes is what deletes the nodes of some entries. Those whose node is not known come first: for each a sync, and lists.
+// deletes is what deletes the nodes of some entries. Those whose node is not known come first: for each a barrier, and lists.
 func deletes(es []*entry) (calls []*zk.Call, unnamed []*entry) {
 	for _, e := range es {
 		if e.name == "" {
 			unnamed = append(unnamed, e)
-			calls = append(append(calls, zk.Sync(e.dir)), lists(e.dir, e.folders)...)
+			calls = append(append(calls, barrier(e.dir)), lists(e.dir, e.folders)...)
 		}
 	}
 	for _, e := range es {

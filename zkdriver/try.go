@@ -24,6 +24,7 @@ type attempt struct {
 	moved bool // the node was there before this
 	twin  bool // the owner has another node
 	bare  bool // the key's directory is absent
+	sure  bool // what is read has to be as new as now
 }
 
 // overtaken bounds how often an attempt looks again because others changed what it had seen.
@@ -107,30 +108,41 @@ func (a *attempt) list() (queue, error) {
 
 func absent(err error) bool { return errors.Is(err, zk.ErrNoNode) }
 
-// look reads before it writes: for a request that leaves no trace when it is refused, and for one that may have a node.
+// look reads before it writes: for a request that leaves no trace when it is refused, and for one that may have a node. What it refuses
+// by, and what it misses, it has read after a barrier.
 func (a *attempt) look() (*driver.Result, error) {
-	children, tomb := zk.Children(a.e.dir, nil), zk.Exists(a.d.tomb(a.r.Claim))
-	if err := a.s.Do(a.ctx, zk.Sync(a.e.dir), tomb, children); err != nil {
-		return nil, err
-	}
-	q, err := queueOf(flat, []*zk.Call{children})
-	switch {
-	case err != nil:
-		return nil, err
-	case tomb.Err == nil:
-		return a.released(q)
-	}
-	if i := q.of(a.e.mark); i >= 0 {
-		return a.standing(q, i)
-	}
 	k := a.d.kind(a.r.Mode)
-	if n, ok := q.alien(k); ok {
-		return nil, &LayoutError{a.path(n.name)}
+	_, sure := a.state()
+	for {
+		children, tomb := zk.Children(a.e.dir, nil), zk.Exists(a.d.tomb(a.r.Claim))
+		calls := []*zk.Call{tomb, children}
+		if sure {
+			calls = append([]*zk.Call{barrier(a.e.dir)}, calls...)
+		}
+		if err := a.do(calls...); err != nil {
+			return nil, err
+		}
+		q, err := queueOf(flat, []*zk.Call{children})
+		switch {
+		case err != nil:
+			return nil, err
+		case tomb.Err == nil:
+			return a.released(q)
+		}
+		if i := q.of(a.e.mark); i >= 0 {
+			return a.standing(q, i)
+		}
+		if n, ok := q.alien(k); ok {
+			return nil, &LayoutError{a.path(n.name)}
+		}
+		switch free := q.blocker(len(q), k) < 0; {
+		case a.r.Queue || free:
+			return a.join()
+		case sure:
+			return a.refuse(q, len(q))
+		}
+		sure = true
 	}
-	if !a.r.Queue && q.blocker(len(q), k) >= 0 {
-		return a.refuse(q, len(q))
-	}
-	return a.join()
 }
 
 // released is the answer to an owner that was released.
@@ -266,21 +278,18 @@ func (a *attempt) waits() bool {
 
 // again is for an owner whose node is known.
 //
-// A holder's answer is proven by a write. A waiter that has become a holder is granted the key by what it reads, after a
-// sync: another client may have released this owner, of which the server need not know yet. An earlier write of the session
-// must assure enough of the lease.
+// The answer is proven by a write to the node: that the session lives, and that no other client has released this owner, of
+// which the server need not know yet. What is read after the write is as new.
 func (a *attempt) again(name string) (*driver.Result, error) {
 	a.d.c.mu.Lock()
-	proof := a.e.granted || !a.assured()
 	data := content{ttl: max(a.r.TTL, a.e.ttl), fence: a.e.fence, label: a.r.Label}
 	a.d.c.mu.Unlock()
-	children := zk.Children(a.e.dir, nil)
-	calls := []*zk.Call{zk.Sync(a.e.dir), children}
-	if proof {
-		calls = []*zk.Call{zk.Set(a.path(name), data.encode()), children}
-	}
-	if err := a.do(calls...); err != nil {
+	set, children := zk.Set(a.path(name), data.encode()), zk.Children(a.e.dir, nil)
+	if err := a.do(set, children); err != nil {
 		return nil, err
+	}
+	if set.Err != nil && !absent(set.Err) {
+		return nil, set.Err
 	}
 	q, err := queueOf(flat, []*zk.Call{children})
 	if err != nil {
@@ -292,11 +301,6 @@ func (a *attempt) again(name string) (*driver.Result, error) {
 		}
 	}
 	return a.decide(q, name)
-}
-
-// assured reports whether most of a lease of the TTL is assured without another write.
-func (a *attempt) assured() bool {
-	return a.s.Assured().Sub(a.start) >= min(a.r.TTL, zk.Share(a.s.Timeout()))/2
 }
 
 // standing is for an owner that has a node which this entry did not know.

@@ -31,6 +31,7 @@ func TestSessionMayEndSoonAfterAWrite(t *testing.T) {
 	gone := make(chan struct{})
 	do(t, w, Sync("/lives"), Children("/lives", &Watch{Fire: func() { close(gone) }}))
 	time.Sleep(timeout * 3 / 4) // without a sign of life
+	do(t, s, Exists("/lives"))  // a sign of life that the leader has not heard of, either
 	written := time.Now()
 	do(t, s, Set("/lives", nil))
 	assured := s.Assured()
