@@ -85,26 +85,26 @@ func (s *Server) Traits() driver.Traits {
 // once. It needs the right to create tables, which the driver itself does not.
 func (s *Server) Init(ctx context.Context) error {
 	return s.do(ctx, func(c *conn) error {
-		if s.eng.sequence { // one at a time: they set where the sequence begins
-			if err := c.run(s.eng.text[sBegin]); err != nil {
-				return err
+		tables := func() error {
+			for text := range strings.SplitSeq(s.eng.schema, ";\n") {
+				if text == "" {
+					continue
+				}
+				if err := c.run(text); err != nil {
+					return err
+				}
 			}
+			return nil
+		}
+		if !s.eng.sequence {
+			return tables()
+		}
+		return c.transact(func() error { // one at a time: they set where the sequence begins
 			if err := c.run(`SELECT pg_advisory_xact_lock(hashtext('hasp_init'))`); err != nil {
 				return err
 			}
-		}
-		for text := range strings.SplitSeq(s.eng.schema, ";\n") {
-			if text == "" {
-				continue
-			}
-			if err := c.run(text); err != nil {
-				return err
-			}
-		}
-		if s.eng.sequence {
-			return c.run(`COMMIT`)
-		}
-		return nil
+			return tables()
+		})
 	})
 }
 

@@ -88,7 +88,10 @@ func (s *Server) once(ctx context.Context, f func(c *conn) error) (sent bool, er
 		return false, err
 	}
 	c := &conn{s: s, ctx: ctx, sql: db}
-	if err = f(c); err != nil && (c.open || ctx.Err() != nil) {
+	err = f(c)
+	// A driver says that a connection is bad when it sent nothing. Of a commit that is not relied on.
+	sent = c.sent && (c.open || !errors.Is(err, sqldrv.ErrBadConn))
+	if err != nil && (c.open || ctx.Err() != nil) {
 		c.rollback()
 	}
 	if e := db.Close(); err == nil && e != nil && !errors.Is(e, sql.ErrConnDone) {
@@ -97,7 +100,7 @@ func (s *Server) once(ctx context.Context, f func(c *conn) error) (sent bool, er
 	if c.made > 0 && err == nil {
 		s.sweep.due(c.made)
 	}
-	return c.sent, err
+	return sent, err
 }
 
 // rollback ends a transaction. Where the server may not answer, the connection is closed

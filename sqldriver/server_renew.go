@@ -92,12 +92,14 @@ func (c *conn) renewMany(rs []driver.RenewRequest, chunk []int, ttl time.Duratio
 		labels[driver.ID{Key: r.Key, Owner: r.Owner}] = r.Label
 	}
 	names := append(keys, ids...)
+	c.sent = true
 	if _, err := c.execMany(sRenewMany, size, append([]any{int64(ttl), int64(ttl + keepFence)}, names...)); err != nil {
 		if c.failed(err) {
 			err = nil
 		}
 		return nil, err
 	}
+	c.sent = false
 	rows, err := c.queryMany(sRenewed, size, names)
 	if err != nil {
 		return nil, err
@@ -146,10 +148,12 @@ func (c *conn) renew(r driver.RenewRequest) (out driver.Renewal, err error) {
 		if err := c.known(); err != nil {
 			return out, err
 		}
+		c.sent = true
 		n, err := c.count(sRenew, int64(r.TTL), int64(r.TTL+keepFence), []byte(r.Key), r.Owner, []byte(r.Label), int64(r.Fence))
 		if err != nil && !c.failed(err) {
 			return out, err
 		}
+		c.sent = false
 		if n > 0 && err == nil {
 			return driver.Renewal{TTL: r.TTL}, nil
 		}

@@ -6,6 +6,7 @@ package sqldriver
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -163,4 +164,40 @@ func (d database) now() string {
 		return postgresNow
 	}
 	return mysqlNow
+}
+
+// Rule: with the privileges that the documentation names, and no more, everything works
+// but Init.
+func leastPrivileges(t *testing.T, d database) {
+	db := d.pool(t)
+	name := fmt.Sprint("u", databases.Add(1))
+	var grants []string
+	if d.postgres() {
+		schema := d.dsn[strings.LastIndex(d.dsn, "=")+1:]
+		grants = []string{"CREATE ROLE NAME LOGIN", "GRANT USAGE ON SCHEMA " + schema + " TO NAME",
+			"GRANT SELECT, INSERT, UPDATE, DELETE ON hasp_key, hasp_lease TO NAME", "GRANT SELECT ON hasp_meta TO NAME", "GRANT USAGE ON SEQUENCE hasp_fence TO NAME"}
+		d.dsn = strings.Replace(d.dsn, "postgres@", name+"@", 1)
+	} else {
+		grants = []string{"CREATE USER NAME", "GRANT SELECT, INSERT, UPDATE, DELETE ON hasp_key TO NAME",
+			"GRANT SELECT, INSERT, UPDATE, DELETE ON hasp_lease TO NAME", "GRANT SELECT, UPDATE ON hasp_meta TO NAME"}
+		d.dsn = strings.Replace(d.dsn, "root@", name+"@", 1)
+	}
+	for _, g := range grants {
+		run(t, db, strings.ReplaceAll(g, "NAME", name))
+	}
+	s := d.open(t)
+	a, b := request("k"), queued(request("k"))
+	granting(t, s, a)
+	ask(t, s, b)
+	s.Renew(t.Context(), []driver.RenewRequest{a.Renewal(), b.Renewal()}, func(_ int, r driver.Renewal) { must(t, r.Err) })
+	must(t, contend.Release(t.Context(), s, a))
+	granting(t, s, b)
+	must(t, contend.Release(t.Context(), s, settled(b)))
+	sweepNow(t, s, db)
+	_, err := s.Inspect(t.Context(), "k")
+	must(t, err)
+	run(t, db, "REVOKE UPDATE ON hasp_key FROM "+name)
+	if _, err := contend.Try(t.Context(), s, request("new")); s.Classify(err) != driver.ClassDenied {
+		t.Errorf("without a privilege: %v (class %d)", err, s.Classify(err))
+	}
 }
