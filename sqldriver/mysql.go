@@ -70,8 +70,9 @@ const mysqlSafe = `(@@autocommit = 1 AND @@innodb_flush_log_at_trx_commit > 0)`
 const mysqlNow = `(TIMESTAMPDIFF(MICROSECOND, '2020-01-01', UTC_TIMESTAMP(6)) * 1000)`
 
 var mysqlEngine = engine{
-	name:    "mysql",
-	schema:  MySQLSchema,
+	name:     "mysql",
+	schema:   MySQLSchema,
+	settings: mysqlSettings, judge: judgeMySQL,
 	explain: explainMySQL,
 	// A deadlock; a row that changed since the transaction's snapshot (MariaDB).
 	overtook: func(err error) bool { return in(mysqlNumber(err), 1213, 1020) },

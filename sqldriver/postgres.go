@@ -82,6 +82,7 @@ const postgresNow = `(((extract(epoch FROM clock_timestamp()) - 1577836800) * 10
 var postgresEngine = engine{
 	name:     "postgres",
 	schema:   PostgresSchema,
+	settings: postgresSettings, judge: judgePostgres,
 	explain:  explainPostgres,
 	overtook: func(err error) bool { return in(sqlState(err), "40001", "40P01") },
 	sequence: true,

@@ -43,6 +43,8 @@ type engine struct {
 	explain  func(err error) error
 	overtook func(err error) bool // the transaction was rolled back since others were faster
 	byHand   func(key string) []string
+	settings string // four values that judge looks at, for Examine
+	judge    func(values [4]string) []driver.Finding
 	sequence bool // fences come from a sequence, and sGrant returns a row; else each key counts its own
 	literals bool // arguments are written into the statements
 }
