@@ -57,7 +57,7 @@ func (d *Driver) Renew(ctx context.Context, rs []driver.RenewRequest, done func(
 		others = append(others, d.renewLeases(ctx, s, start, part, &proven, done)...)
 	}
 	for part := range chunks(places) {
-		others = append(others, d.renewPlaces(ctx, s, part, done)...)
+		others = append(others, d.renewPlaces(ctx, s, part, &proven, done)...)
 	}
 	for _, n := range others {
 		done(n.i, d.takeOver(ctx, s, start, n.r))
@@ -128,6 +128,7 @@ func (d *Driver) renewLeases(ctx context.Context, s *zk.Session, start time.Time
 		return nil
 	}
 	assured := s.Assured().Sub(start)
+	wanted := d.wanted(ctx, s, ns, dirs)
 	for i, n := range ns {
 		switch err := nodes[i].Err; {
 		case absent(err):
@@ -141,26 +142,42 @@ func (d *Driver) renewLeases(ctx context.Context, s *zk.Session, start time.Time
 				d.c.wrote(n.e, n.name, n.data.ttl)
 			}
 			d.c.lasts(n.e, n.name, time.Now().Add(n.r.TTL))
-			more := dirs[i].Err == nil && (dirs[i].Stat.NumChildren > 1 || n.kind == kindSlot && dirs[i].Stat.NumChildren > 0)
-			if more && n.kind == kindRead {
-				more = d.waiters(ctx, s, n.e.dir)
-			}
-			done(n.i, driver.Renewal{TTL: min(n.r.TTL, assured), Wanted: more})
+			done(n.i, driver.Renewal{TTL: min(n.r.TTL, assured), Wanted: wanted[i]})
 		}
 	}
 	return gone
 }
 
-// waiters reports whether somebody waits for a key that some share.
-func (d *Driver) waiters(ctx context.Context, s *zk.Session, dir string) bool {
-	q, err := d.read(ctx, s, dir)
-	return err == nil && len(q) > q.holders()
+// wanted reports for whose keys somebody waits. dirs says how many nodes are where those are that wait; of a key that some share it
+// does not say which of them hold it. What cannot be read is not wanted.
+func (d *Driver) wanted(ctx context.Context, s *zk.Session, ns []renewal, dirs []*zk.Call) map[int]bool {
+	wanted := make(map[int]bool)
+	var some []int
+	var calls []*zk.Call
+	for i, n := range ns {
+		more := dirs[i].Err == nil && (dirs[i].Stat.NumChildren > 1 || n.kind == kindSlot && dirs[i].Stat.NumChildren > 0)
+		if wanted[i] = more; more && n.kind == kindRead {
+			some, calls = append(some, i), append(calls, zk.Children(n.e.dir, nil))
+		}
+	}
+	err := s.Do(ctx, calls...)
+	for j, i := range some {
+		var q queue
+		if err == nil {
+			q, _ = queueOf(flat, calls[j:j+1])
+		}
+		wanted[i] = len(q) > q.holders()
+	}
+	return wanted
 }
 
 // renewPlaces tells owners about their places, and returns those that this session does not have.
-func (d *Driver) renewPlaces(ctx context.Context, s *zk.Session, ns []renewal, done func(int, driver.Renewal)) (gone []renewal) {
+func (d *Driver) renewPlaces(ctx context.Context, s *zk.Session, ns []renewal, proven *bool, done func(int, driver.Renewal)) (gone []renewal) {
 	var calls []*zk.Call
-	each := len(d.folders())
+	if !*proven {
+		calls, *proven = append(calls, barrier(ns[0].e.dir)), true
+	}
+	first, each := len(calls), len(d.folders())
 	for _, n := range ns {
 		calls = append(calls, lists(n.e.dir, d.folders())...)
 	}
@@ -168,7 +185,7 @@ func (d *Driver) renewPlaces(ctx context.Context, s *zk.Session, ns []renewal, d
 	for i, n := range ns {
 		var q queue
 		if err == nil {
-			q, err = queueOf(d.folders(), calls[i*each:][:each])
+			q, err = queueOf(d.folders(), calls[first+i*each:][:each])
 		}
 		if err != nil {
 			done(n.i, driver.Renewal{Err: err})

@@ -30,6 +30,7 @@ func TestSessionExpires(t *testing.T) {
 	w.refuse(d, queued(b))
 	p.Refuse()
 	p.CloseAll()
+	comes(w, hints, "hint when the connection was lost")
 	w.eventually("the session's nodes are gone", func() bool { return len(w.queue("a")) == 0 && len(w.queue("b")) == 1 })
 	next := ask("a")
 	w.grant(other, next)
