@@ -150,7 +150,7 @@ func TestPromise(t *testing.T) {
 			"does not lead to two holders: a restart of a server that loses leases; a server that is emptied or replaced\n" +
 				"can lead to two holders: a step of the clock that ends leases; a replica that takes over while the old server goes on; eviction, DEL of lock keys"},
 		{driver.Traits{Engine: "redlock", Survives: driver.StoreRestart | driver.StoreLoss}, Kind{Nodes: 7}, "at most 3 of 7 nodes"},
-		{driver.Traits{Engine: "redlock", Fencing: true}, Kind{Nodes: 3}, "fences rise"},
+		{driver.Traits{Engine: "redlock", Fencing: true}, Kind{Nodes: 3, Clock: true}, "fences rise from holder to holder even then"},
 	} {
 		if got := strings.Join(Promise(c.traits, c.kind), "\n"); !strings.Contains(got, c.want) {
 			t.Errorf("%+v: %s; want %q", c.traits, got, c.want)

@@ -25,6 +25,7 @@ type Kind struct {
 	Nodes   int    // the number of its servers
 	Local   bool   // it is a file, for the processes of this machine
 	Dangers string // faults that the engine cannot notice
+	Clock   bool   // a store that lost its fences begins again at its clock
 }
 
 // Promise describes what a store with these traits promises.
@@ -62,8 +63,11 @@ func Promise(t driver.Traits, k Kind) []string {
 	if t.SessionTTL > 0 {
 		lines = append(lines, fmt.Sprintf("keeps what a process that dies held until its session expires, after up to %v, even if its TTL is shorter", t.SessionTTL))
 	}
-	if t.Fencing {
+	switch {
+	case t.Fencing && k.Clock:
 		lines = append(lines, "fences rise from holder to holder even then, unless a clock is set back, too")
+	case t.Fencing:
+		lines = append(lines, "fences rise from holder to holder, provided that the store loses no data")
 	}
 	return lines
 }

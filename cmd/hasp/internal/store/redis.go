@@ -169,7 +169,7 @@ var NodeTimeout time.Duration
 
 func (r *redisServers) open() (*Store, error) {
 	redis.SetLogger(silent{}) // what matters comes back as an error
-	s := &Store{Searches: true, kind: doctor.Kind{Nodes: len(r.nodes), Dangers: "eviction, DEL of lock keys"}}
+	s := &Store{Searches: true, kind: doctor.Kind{Clock: true, Nodes: len(r.nodes), Dangers: "eviction, DEL of lock keys"}}
 	files := r.tlsFiles()
 	if err := files.check(); err != nil {
 		return nil, err

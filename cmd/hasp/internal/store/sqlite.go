@@ -59,7 +59,7 @@ func (f sqliteFile) open() (*Store, error) {
 		return nil, err
 	}
 	return &Store{Driver: sqldriver.NewSQLite(db), disconnect: db.Close, kind: doctor.Kind{
-		Local: true, Dangers: "a file that is deleted, restored, or on a network file system"}}, nil
+		Local: true, Clock: true, Dangers: "a file that is deleted, restored, or on a network file system"}}, nil
 }
 
 func (f sqliteFile) String() string { return "sqlite:" + string(f) }
