@@ -57,8 +57,8 @@
 //
 // TTLs are whole seconds, and at least three halves of the servers' election time-out: 2 s with
 // etcd's default. A lease ends up to two seconds after its TTL: one is the newcomers', and the
-// rest is the time that etcd takes to notice. A waiter is told by a watch on what is before it, from
-// the revision of its own place on, and every third of its patience looks for itself. An etcd that is
+// rest is the time that etcd takes to notice. A waiter is told by a watch on what is before it, and
+// every third of its patience looks for itself. An etcd that is
 // out of space (NOSPACE) still renews leases that stay together, and releases; it grants nothing.
 //
 // Servers before 3.4.31 and 3.5.13 may revoke leases that were renewed, after their leader was stalled:

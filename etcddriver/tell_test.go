@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/faultproxy"
 	"github.com/hasplock/hasp/internal/testserver"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -113,39 +114,87 @@ func TestLostPlace(t *testing.T) {
 	})
 }
 
-// TestCompaction: a watch from a revision that is gone is news, since something may have happened.
+// TestCompaction: a watch that missed something, since it was compacted while the connection was
+// away, is news.
 func TestCompaction(t *testing.T) {
 	each(t, func(t *testing.T, s *testserver.Server) {
-		d, other := open(t, s.Addr()), open(t, s.Addr())
+		proxy := faultproxy.New(t, s.Addr())
+		d, other := open(t, proxy.Addr()), open(t, s.Addr())
 		a, b := ask(claim("k"), time.Minute), ask(claim("k"), time.Minute)
-		grant(t, d, a)
-		refuse(t, d, b)
-		got, err := d.client.Get(t.Context(), "k")
+		grant(t, other, a)
+		hints, err := d.Watch(t.Context(), b.Claim)
 		if err != nil {
 			t.Fatal(err)
 		}
-		from := got.Header.Revision
+		refuse(t, d, b)
+		proxy.Refuse()
+		proxy.Reset()
 		give(t, other, a, driver.Finished)
-		if got, err = d.client.Get(t.Context(), "k"); err != nil {
+		got, err := other.client.Get(t.Context(), "k")
+		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := d.client.Compact(t.Context(), got.Header.Revision); err != nil {
+		if _, err := other.client.Put(t.Context(), "unrelated", ""); err != nil {
 			t.Fatal(err)
 		}
-		heard := make(chan bool, 1)
-		go func() {
-			heard <- d.hear(t.Context(), d.names(a.ID()).name(writes), "", from, func(string) bool { return false })
-		}()
-		if !comes(t, heard, "the end of the watch") {
-			t.Error("a watch that missed something is no hint")
+		if _, err := other.client.Compact(t.Context(), got.Header.Revision+1); err != nil {
+			t.Fatal(err)
 		}
+		proxy.Clear()
+		comes(t, hints, "the hint of a watch that missed something")
+		grant(t, d, b)
+	})
+}
+
+// TestLateWatch: what went before the watch began, and what was waited for from a place that the
+// owner had before it watched.
+func TestLateWatch(t *testing.T) {
+	each(t, func(t *testing.T, s *testserver.Server) {
+		d, other := open(t, s.Addr()), open(t, s.Addr())
+		for _, limit := range []int{0, 1} {
+			a, b := ask(claim("k"), time.Minute), ask(claim("k"), time.Minute)
+			if limit > 0 {
+				a.Mode, a.Limit, b.Mode, b.Limit = driver.Shared, limit, driver.Shared, limit
+			}
+			grant(t, d, a)
+			refuse(t, d, b)
+			v, own := viewOf(t, d, b)
+			give(t, other, a, driver.Finished)
+			hints := make(chan struct{}, 1)
+			d.mu.Lock()
+			d.waiters[b.ID()] = &waiter{hints: map[chan struct{}]bool{hints: true}}
+			d.mu.Unlock()
+			d.follow(b.ID(), v, own) // as if this came late
+			comes(t, hints, "the hint for what had gone")
+			grant(t, d, b)
+			give(t, d, b, driver.Finished)
+		}
+		a, b := ask(claim("k"), time.Minute), ask(claim("k"), time.Minute)
+		grant(t, d, a)
+		refuse(t, d, b)
 		hints, err := d.Watch(t.Context(), b.Claim) // it joined before
 		if err != nil {
 			t.Fatal(err)
 		}
-		comes(t, hints, "the hint for one whose turn has come")
+		give(t, other, a, driver.Finished)
+		comes(t, hints, "the hint for one that joined before it watched")
 		grant(t, d, b)
 	})
+}
+
+// viewOf is all of a lock, and the owner's part of it.
+func viewOf(t testing.TB, d *Driver, r driver.TryRequest) (*view, *entry) {
+	t.Helper()
+	n := d.names(r.ID())
+	got, err := d.commit(t.Context(), nil, []clientv3.Op{n.lists()}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := d.look(got.Header.Revision, got.Responses[0].GetResponseRange().Kvs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v, v.find(n.id)
 }
 
 // TestHintsSurviveARestart: the watch goes on where it was.

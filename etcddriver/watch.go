@@ -26,7 +26,7 @@ type waiter struct {
 // Watch implements [driver.Driver].
 //
 // What an owner waits for follows from its place: the watch in etcd begins with the answer
-// that put it there, from that revision on, so that nothing is missed.
+// that put it there, and a look says what happened since, so that nothing is missed.
 func (d *Driver) Watch(ctx context.Context, c driver.Claim) (<-chan struct{}, error) {
 	if err := d.valid(c.Check()); err != nil {
 		return nil, err
@@ -144,12 +144,14 @@ func (d *Driver) follow(id driver.ID, v *view, own *entry) {
 
 // watch begins a watch for a waiter, unless it is the one that there is.
 func (d *Driver) watch(id driver.ID, v *view, own *entry, what, end string) {
-	same := what
+	same, there := what, []string{what}
 	room := func(string) bool { return true }
 	if end != "" {
 		before := v.entries[:v.index(own.id)]
+		there = nil
 		for _, e := range before {
 			same += e.id
+			there = append(there, names{d.root(id.Key), e.id}.name(e.class))
 		}
 		room = d.room(before, own)
 	}
@@ -164,7 +166,7 @@ func (d *Driver) watch(id driver.ID, v *view, own *entry, what, end string) {
 	w.what, w.end = same, cancel
 	d.goes(func() {
 		defer cancel()
-		told := d.hear(ctx, what, end, v.rev+1, room)
+		told := d.hear(ctx, what, end, v.rev, there, room)
 		d.mu.Lock()
 		if now := d.waiters[id]; now == w && w.what == same && ctx.Err() == nil {
 			w.what = "" // the next answer begins another one
@@ -192,11 +194,15 @@ func (d *Driver) room(before []*entry, own *entry) func(string) bool {
 	}
 }
 
-// hear waits until a key that is watched from a revision on goes, and enough says that this is
-// what was waited for. It is true also when events may have been missed: the revision was compacted,
-// or the watch ended after it had begun. What cannot be watched at all is no news.
-func (d *Driver) hear(ctx context.Context, key, end string, rev int64, enough func(string) bool) bool {
-	opts := []clientv3.OpOption{clientv3.WithRev(rev), clientv3.WithFilterPut(), clientv3.WithCreatedNotify()}
+// hear waits until a key goes that was there at a revision, and enough says that this is what was
+// waited for. there are the keys of a range that were. It is true also when events may have been missed:
+// they were compacted while the connection was away, or the watch ended after it had begun. What cannot
+// be watched at all is no news.
+//
+// The watch begins now, and a look says what happened before: etcd keeps those that begin in the
+// past waiting for up to 100 ms before they get anything.
+func (d *Driver) hear(ctx context.Context, key, end string, rev int64, there []string, enough func(string) bool) bool {
+	opts := []clientv3.OpOption{clientv3.WithFilterPut(), clientv3.WithCreatedNotify()}
 	if end != "" {
 		opts = append(opts, clientv3.WithRange(end))
 	}
@@ -204,10 +210,13 @@ func (d *Driver) hear(ctx context.Context, key, end string, rev int64, enough fu
 	defer cancel()
 	begun := false
 	for res := range events {
-		begun = begun || res.Created
-		if res.CompactRevision != 0 {
+		switch {
+		case res.CompactRevision != 0:
+			return true
+		case res.Created && !begun && res.Header.Revision > rev && d.went(ctx, key, end, there, enough):
 			return true
 		}
+		begun = begun || res.Created
 		for _, ev := range res.Events {
 			if ev.Type == clientv3.EventTypeDelete && enough(string(ev.Kv.Key)) {
 				return true
@@ -215,6 +224,28 @@ func (d *Driver) hear(ctx context.Context, key, end string, rev int64, enough fu
 		}
 	}
 	return begun && ctx.Err() == nil
+}
+
+// went looks which of the keys are gone, and tells enough. Without an answer it is true.
+func (d *Driver) went(ctx context.Context, key, end string, there []string, enough func(string) bool) bool {
+	opts := []clientv3.OpOption{clientv3.WithKeysOnly()}
+	if end != "" {
+		opts = append(opts, clientv3.WithRange(end))
+	}
+	got, err := d.client.Get(clientv3.WithRequireLeader(ctx), key, opts...)
+	if err != nil {
+		return true
+	}
+	left := make(map[string]bool)
+	for _, kv := range got.Kvs {
+		left[string(kv.Key)] = true
+	}
+	for _, name := range there {
+		if !left[name] && enough(name) {
+			return true
+		}
+	}
+	return false
 }
 
 // events begins a watch, which ends with ctx. The client would leave its stream open for ever if the
@@ -253,7 +284,7 @@ func (d *Driver) attend(id driver.ID, rev int64) {
 	key := n.name(rec.own.class)
 	d.goes(func() {
 		defer cancel()
-		if d.hear(ctx, key, "", rev+1, func(string) bool { return true }) && ctx.Err() == nil {
+		if d.hear(ctx, key, "", rev, []string{key}, func(string) bool { return true }) && ctx.Err() == nil {
 			d.gone(ctx, id, n)
 		}
 		d.mu.Lock()
