@@ -151,8 +151,7 @@ func meets(url, name string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	defer s.Disconnect()
-	return trait(s.Traits()), s.Close()
+	return trait(s.Traits()), errors.Join(s.Close(), s.Disconnect())
 }
 
 // limit bounds every wait for an event. It is for a machine under load; nothing

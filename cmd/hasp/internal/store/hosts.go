@@ -116,9 +116,9 @@ func (h *hosts) both() error {
 
 // hostPort returns HOST:PORT for a host with or without a port.
 func hostPort(text, port string) (string, bool) {
-	host := text
-	if h, p, err := net.SplitHostPort(text); err == nil {
-		host, port = h, p
+	host, own, err := net.SplitHostPort(text)
+	if err == nil {
+		port = own
 	} else {
 		host = strings.TrimSuffix(strings.TrimPrefix(text, "["), "]")
 	}
