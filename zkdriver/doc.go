@@ -50,7 +50,8 @@
 // No two holders, and rising fences, over crashes and restarts of servers, changes of the leader, partitions, steps of any clock and lost, late or
 // repeated messages; not when the ensemble loses its data, or is restored from a backup. Every grant follows a write of its owner's session that went
 // through the leader, also when a waiter takes up a key that became free: what a server shows without one may be old, on the leader even after
-// a sync. Waiters are served in order, and each watches the one before it, so that a release wakes who is next and nobody else. A lease that is over is told (Driver.Tell) when the server says so.
+// a sync. Waiters are served in order, and each watches the one before it, so that a release wakes who is next and nobody else.
+// A lease that is over is told (Driver.Tell) when the server says so.
 //
 // Not promised: the mark of a holder that did not finish (Traits.Abandons), and how long a lease lasts without renewal, which only its own
 // process knows (Info.Left is 0). Programs of Java know nothing of limits other than their own, of shared leases in the semaphore's layout without
