@@ -30,7 +30,7 @@ Without any of them it is a SQLite file in your state directory.
                                                 redlocks:// with TLS
   etcd://[USER:PASSWORD@]HOST[:PORT],HOST[:PORT][?prefix=TEXT]
                                                 the members of an etcd cluster; etcds:// with TLS
-  zk://[USER:PASSWORD@]HOST[:PORT],HOST[:PORT][/PATH][?layout=mutex]
+  zk://[USER:PASSWORD@]HOST[:PORT],HOST[:PORT][/PATH][?layout=mutex|semaphore]
                                                 a ZooKeeper ensemble, with Apache Curator's locks
   postgres://[USER:PASSWORD@]HOST[:PORT]/DATABASE
                                                 PostgreSQL, with psql's parameters (sslmode=…); make the tables with hasp init

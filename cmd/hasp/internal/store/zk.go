@@ -41,8 +41,11 @@ func parseZK(scheme, rest string) (*URL, error) {
 	case "", "readwrite":
 	case "mutex":
 		z.layout = zkdriver.Mutex
+	case "semaphore":
+		z.layout = zkdriver.Semaphore
 	default:
-		return nil, errors.New("layout= in the store's URL is not one of Curator's that hasp has: readwrite (InterProcessReadWriteLock), the default, or mutex (InterProcessMutex)")
+		return nil, errors.New("layout= in the store's URL is not one of Curator's that hasp has: readwrite (InterProcessReadWriteLock), the default, " +
+			"mutex (InterProcessMutex) or semaphore (InterProcessSemaphoreV2)")
 	}
 	return u, nil
 }
