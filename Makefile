@@ -5,7 +5,7 @@
 MODULES ?= $(shell scripts/modules)
 
 .DEFAULT_GOAL := help
-.PHONY: help test check show verify verify-quick simulate equal bench bench-quick bench-check mutants lint fmt release
+.PHONY: help test check show verify verify-quick interop simulate equal bench bench-quick bench-check mutants lint fmt release
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -19,8 +19,9 @@ check: ## what a change wants before a commit, in a minute and a half: lint of w
 show: ## run the long demonstrations on real servers; one alone: make show NAME=leases
 	@go run ./verify/show $(or $(NAME),all)
 
-verify: ## 200 seeded schedules of faults against Redlock on real servers, and 150 against one, about 20 minutes; rewrites their tables in docs/evidence.md
+verify: ## the suite over three etcds, then 200 seeded schedules of faults against Redlock on real servers, and 150 against one, about 20 minutes; rewrites their tables in docs/evidence.md
 	@scripts/servers
+	@cd etcddriver && HASP_TEST_ETCD_CLUSTER=1 go test -race -count=1 -run TestSuiteOver .
 	@go run ./verify/campaign/cmd -n 200 -into docs/evidence.md
 	@go run ./verify/campaign/cmd -lone -n 150 -into docs/evidence.md
 
@@ -29,6 +30,11 @@ verify-quick: ## the schedules and the broken variants that make test runs, too
 	@go test -race -count=1 ./verify/campaign
 
 SEEDS = 100000
+
+interop: ## take turns with Curator on one ZooKeeper; needs Maven and a JDK
+	@scripts/servers
+	@cd interop/curator && mvn -q dependency:copy-dependencies && javac -cp 'target/dependency/*' -d target Peer.java
+	@cd interop && HASP_TEST_REQUIRE=curator,zookeeper go test -race -count=1 ./curator
 
 simulate: ## SEEDS=100000 seeds of the deterministic simulation, half an hour on a free machine; so many rewrite their table in docs/evidence.md
 	@go test -count=1 ./verify/simulate -run TestSeeds -seeds=$(SEEDS) -timeout=2h -v $(if $(filter 100000,$(SEEDS)),-into=$(CURDIR)/docs/evidence.md)

@@ -57,7 +57,7 @@ type Driver interface {
 
 	// Watch returns a channel of hints: each says that now is a good moment for
 	// c.Owner to Try again. It returns once no later event will be missed: the store has
-	// confirmed that, or can tell what happened since the owner joins. Hints may be
+	// confirmed that, or can tell what happened since the owner joins, or the engine looks once it watches. Hints may be
 	// lost or spurious; when a connection that carried them is lost, every watcher gets
 	// one. The channel has room for one hint, and is never closed; hints end with ctx. A
 	// nil channel means that the engine has no hints: poll. An error does not end the

@@ -33,9 +33,9 @@ type Teller interface {
 	// Tell has lost called for each lease that this driver was granted and that the store
 	// says is over, although this driver did not release it: it expired, was broken or was
 	// revoked. fence is the lease's; 0 without Traits.Fencing. A lease that the store has not
-	// said to be over must not be reported, and not every end must be. lost does not block, and may be
-	// called by any goroutine until Close returns. hasp calls Tell once, before any
-	// method but Traits and Check.
+	// said to be over must not be reported; an end before the lease's first Renew, or while the store cannot
+	// be reached, need not be. lost does not block, and may be called by any goroutine until Close
+	// returns. hasp calls Tell once, before any method but Traits and Check.
 	Tell(lost func(id ID, fence uint64))
 }
 

@@ -12,7 +12,7 @@ import (
 
 var tellCases = []Case{
 	{Name: "BrokenLeaseIsTold",
-		Rule:  "A Teller reports a lease that another client released in its owner's name, once the owner has it: with its owner, its label and its fence.",
+		Rule:  "A Teller reports a lease that was renewed once and that another client released in its owner's name: with its owner, its label and its fence.",
 		Needs: []Need{needTeller}, run: brokenLeaseIsTold},
 	{Name: "OnlyEndedLeasesAreTold",
 		Rule:  "A Teller reports neither what its own client released or never had, nor a lease that stands.",
@@ -51,6 +51,7 @@ func brokenLeaseIsTold(e *env) {
 	for _, a := range []contend.Owner{e.ask("k"), e.ask("a\x00\xff")} {
 		d, heard := e.hears()
 		res := e.grant(d, a)
+		e.renewed(d, a)
 		e.release(e.d, a)
 		if got, want := e.next(heard), (report{a.Claim().ID(), res.Fence}); got != want {
 			e.Errorf("reported %+v, want %+v", got, want)
@@ -71,6 +72,7 @@ func onlyEndedLeasesAreTold(e *env) {
 	e.grant(e.d, others)
 	e.release(e.d, others)
 	e.grant(d, broken)
+	e.renewed(d, broken)
 	e.release(e.d, broken)
 	if got := e.next(heard); got.id != broken.Claim().ID() {
 		e.Errorf("reported %+v, want only the end of %q", got, broken.Key)

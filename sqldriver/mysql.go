@@ -10,16 +10,13 @@ import (
 	"strings"
 )
 
-// MySQLOptions are options of [NewMySQL]. There are none yet; nil will do.
-type MySQLOptions struct{}
-
 // NewMySQL returns a driver that keeps locks in a database of MariaDB 10.6 or later, or
 // MySQL 8, in which [Server.Init] made the tables, or somebody did with [MySQLSchema].
-// They are in the database that db's connections use. o may be nil.
+// They are in the database that db's connections use.
 //
 // db stays the caller's: hasp.Client.Close does not close it. It is tested with
 // github.com/go-sql-driver/mysql and MariaDB 10.11; for MySQL 8 it is written, not tested.
-func NewMySQL(db *sql.DB, _ *MySQLOptions) *Server { return newServer(db, &mysqlEngine) }
+func NewMySQL(db *sql.DB) *Server { return newServer(db, &mysqlEngine) }
 
 // MySQLSchema makes the tables in MariaDB or MySQL, where they are missing, as
 // [Server.Init] does.

@@ -44,7 +44,7 @@ func newMySQL(t testing.TB, server *testserver.Server) database {
 	t.Helper()
 	name := fmt.Sprint("s", databases.Add(1))
 	base := fmt.Sprintf("root@tcp(%s)/", server.Addr())
-	d := database{kind: "mysql", dsn: base + name, wrap: func(db *sql.DB) *Server { return NewMySQL(db, nil) }}
+	d := database{kind: "mysql", dsn: base + name, wrap: func(db *sql.DB) *Server { return NewMySQL(db) }}
 	d.create(t, base, "CREATE DATABASE "+name)
 	return d
 }

@@ -159,7 +159,7 @@ func (m *mysqlDB) open() (*Store, error) {
 	db := sql.OpenDB(connector)
 	db.SetMaxOpenConns(maxConns)
 	db.SetMaxIdleConns(maxConns)
-	locks := sqldriver.NewMySQL(db, nil)
+	locks := sqldriver.NewMySQL(db)
 	return &Store{
 		Driver: locks, disconnect: db.Close, kind: doctor.Kind{Dangers: dangers},
 		Tables: &Tables{Schema: sqldriver.MySQLSchema, Make: locks.Init},
