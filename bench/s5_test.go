@@ -11,6 +11,8 @@ import (
 	"time"
 )
 
+func init() { waiters = 100 }
+
 func TestS5(t *testing.T) { smoke(t, &s5, variant{n: 2}, baseline, "redsync", "etcd") }
 
 // The waiters are cancelled once all are in the queue, or the queue stops growing.
