@@ -40,6 +40,7 @@ type waiter struct {
 type idle struct {
 	w          *world
 	since      map[string]time.Duration // for each owner in the queue: since when it could have the key
+	asked      map[string]*client       // whose each owner is that was seen to wait
 	grants     int
 	last       time.Duration             // the previous inspection
 	noMajority map[*client]time.Duration // when each last had no majority
@@ -49,7 +50,7 @@ type idle struct {
 }
 
 func newIdle(w *world) *idle {
-	return &idle{w: w, since: map[string]time.Duration{}, noMajority: map[*client]time.Duration{}, over: make(chan struct{})}
+	return &idle{w: w, since: map[string]time.Duration{}, asked: map[string]*client{}, noMajority: map[*client]time.Duration{}, over: make(chan struct{})}
 }
 
 // watch inspects the nodes until the run is over.
@@ -74,6 +75,7 @@ func (i *idle) look() {
 	for _, c := range i.w.clients {
 		if wt, ok := c.waits(); ok {
 			waiters = append(waiters, wt)
+			i.asked[wt.owner] = c
 		}
 	}
 	i.noteMajorities(now)
@@ -87,6 +89,7 @@ func (i *idle) look() {
 	handedOff := false // to a place whose owner is gone: it lasts for the claim time, and does not count
 	for n, node := range i.w.nodes {
 		states[n] = node.state(i.live(waiters, node))
+		states[n].node = node
 		handedOff = handedOff || states[n].handedOff
 	}
 	// A waiter that has a vote, but cannot get the others because of a cut or of votes
@@ -121,14 +124,15 @@ func (i *idle) look() {
 }
 
 // behindAbsent reports whether a waiter is behind a place whose owner cannot claim the
-// key: it is cut off from that node, or the place was made by a request that arrived
-// after the node had forgotten its owner's release. Either place lasts for its patience.
+// key: it is cut off from that node, or gave up while its client is, or the place was made by a
+// request that arrived after the node had forgotten its owner's release. Each such place lasts for its patience.
 func (i *idle) behindAbsent(wt waiter, states []state) bool {
 	leftovers := i.w.plan.Network.LateBy > slices.Min(i.w.plan.TTLs)
 	return slices.ContainsFunc(states, func(s state) bool {
 		nobody := slices.IndexFunc(s.queue, func(o string) bool {
 			reaches, waits := s.live[o]
-			return waits && !reaches || !waits && leftovers
+			c := i.asked[o]
+			return waits && !reaches || !waits && (leftovers || c != nil && !i.w.joined(c, s.node))
 		})
 		return 0 <= nobody && nobody < slices.Index(s.queue, wt.owner)
 	})
@@ -189,6 +193,7 @@ func (w *world) joined(c *client, n *node) bool { return !w.cut(CutOut, c, n) &&
 
 // state is what a node would vote for.
 type state struct {
+	node      *node
 	votes     bool     // it answers, and votes
 	used      bool     // an owner that does not wait has the key there
 	reads     bool     // and all that have it only read
