@@ -363,6 +363,24 @@ func TestStrikeAheadOfTheClock(t *testing.T) {
 	}
 }
 
+// A sign of life from before the clock was set back is none: a strike since then counts.
+func TestContactAheadOfTheClock(t *testing.T) {
+	w := newWorld(t)
+	d, dead := w.driver(nil), w.driver(nil)
+	a, gone, b := ask("k"), ask("k"), ask("k")
+	w.grant(d, a)
+	w.wait(dead, gone)
+	w.wait(d, b)
+	places := d.names("k").places
+	place := strings.SplitN(w.admin.HGet(w.ctx, places, gone.Owner).Val(), " ", 2)
+	w.do("HSET", places, gone.Owner, fmt.Sprintf("%013d %s", w.micros()/1000+3600_000, place[1]))
+	w.strike("k", dead)
+	w.release(d, a)
+	if got := w.holder(d, "k"); got != b.Owner {
+		t.Errorf("the key went to %q", got)
+	}
+}
+
 // One that asks when the search for the next was cut short asks again soon.
 func TestSearchIsCutShort(t *testing.T) {
 	w := newWorld(t)
