@@ -95,15 +95,39 @@ func rlocksTogether(e *env) {
 	e.free("k")
 }
 
+// crowd is what the readers of a case and its writer know of each other.
+type crowd struct {
+	inQueue atomic.Bool           // the writer is
+	early   atomic.Int64          // readers that began after that and were granted before it
+	written atomic.Bool           // the writer has the key, or had it
+	failed  atomic.Pointer[error] // of a reader
+}
+
+// read holds the key for so long, beside other readers.
+func (c *crowd) read(ctx context.Context, e *env, client *hasp.Client, holds time.Duration) {
+	late := c.inQueue.Load()
+	lease, err := client.RWMutex("k", e.lasting()).RLock(ctx)
+	if late && err == nil && !c.written.Load() {
+		c.early.Add(1)
+	}
+	if err == nil {
+		time.Sleep(holds)
+		start := time.Now()
+		if err = lease.Release(); time.Since(start) > claimed {
+			e.freed.Store(&start) // the writer's claim may take as long
+		}
+	}
+	if err != nil {
+		c.failed.Store(&err)
+	}
+}
+
 // writerIsNotStarved starts a reader every 10 ms, which holds the key for 20 times as
 // long, so that it is never free.
 func writerIsNotStarved(e *env) {
 	const readers, every, holds = 100, 10 * time.Millisecond, 200 * time.Millisecond
 	clients := []*hasp.Client{e.client(nil), e.client(nil), e.client(nil)}
-	var inQueue atomic.Bool          // the writer is
-	var early atomic.Int64           // readers that began after that and were granted before it
-	var written atomic.Bool          // the writer has the key, or had it
-	var failed atomic.Pointer[error] // of a reader
+	c := &crowd{}
 	ctx, cancel := context.WithCancel(e.ctx)
 	var wg sync.WaitGroup
 	defer func() { cancel(); wg.Wait() }()
@@ -113,23 +137,7 @@ func writerIsNotStarved(e *env) {
 			if i == readers/2 {
 				close(begin)
 			}
-			wg.Go(func() {
-				late := inQueue.Load()
-				lease, err := clients[i%2].RWMutex("k", e.lasting()).RLock(ctx)
-				if late && err == nil && !written.Load() {
-					early.Add(1)
-				}
-				if err == nil {
-					time.Sleep(holds)
-					start := time.Now()
-					if err = lease.Release(); time.Since(start) > claimed {
-						e.freed.Store(&start) // the writer's claim may take as long
-					}
-				}
-				if err != nil {
-					failed.Store(&err)
-				}
-			})
+			wg.Go(func() { c.read(ctx, e, clients[i%2], holds) })
 			time.Sleep(every)
 		}
 	})
@@ -138,23 +146,23 @@ func writerIsNotStarved(e *env) {
 	start := time.Now()
 	e.eventually(0, "the writer waits in the queue", func() bool {
 		for _, h := range e.inspect("k").Queue {
-			inQueue.Store(inQueue.Load() || h.Mode == driver.Exclusive)
+			c.inQueue.Store(c.inQueue.Load() || h.Mode == driver.Exclusive)
 		}
 		select {
 		case <-w.done:
 			return true
 		default:
-			return inQueue.Load()
+			return c.inQueue.Load()
 		}
 	})
 	lease := w.granted(holds)
 	waited := time.Since(start)
-	overtook := early.Load()
-	written.Store(true)
+	overtook := c.early.Load()
+	c.written.Store(true)
 	released := lease.Release()
 	e.over(&wg, "not all readers had their turns")
 	e.Logf("the writer waited %v under readers that hold for %v", waited, holds)
-	switch err := failed.Load(); {
+	switch err := c.failed.Load(); {
 	case err != nil:
 		e.Fatalf("RLock or Release of a reader: %v", *err)
 	case released != nil:
