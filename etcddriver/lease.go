@@ -90,10 +90,10 @@ type pooled struct {
 	err      error         // how the last one ended
 }
 
-// borrow returns a lease that lasts for need from now on, and counts one more member. Newcomers
-// share leases: a Try then costs no LeaseGrant, but one for each window.
+// borrow returns a lease that lasts for need from the start of this call on, and counts one more
+// member. Newcomers share leases: a Try then costs no LeaseGrant, but one for each window.
 func (d *Driver) borrow(ctx context.Context, from pool, need time.Duration) (*lease, error) {
-	asked := false
+	asked, began := false, time.Now()
 	for {
 		d.mu.Lock()
 		p := d.pool[from]
@@ -101,7 +101,7 @@ func (d *Driver) borrow(ctx context.Context, from pool, need time.Duration) (*le
 			p = &pooled{}
 			d.pool[from] = p
 		}
-		if l := p.lease; l != nil && !l.alone && l.left(time.Now()) >= need {
+		if l := p.lease; l != nil && !l.alone && (l.left(time.Now()) >= need || l.sent.After(began)) {
 			l.members++
 			d.mu.Unlock()
 			return l, nil

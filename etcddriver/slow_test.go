@@ -1,0 +1,54 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package etcddriver
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/testserver"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+)
+
+// replied returns a driver that has f called before the reply to a request is given to the client.
+func replied(t *testing.T, s *testserver.Server, f func(req any)) *Driver {
+	t.Helper()
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Addr()}, Logger: zap.NewNop(), DialOptions: []grpc.DialOption{
+		grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			err := call(ctx, method, req, reply, cc, opts...)
+			f(req)
+			return err
+		}),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return opened(t, c)
+}
+
+// TestSlowGrant: an etcd that takes longer for a lease than newcomers share one is slow, but grants.
+func TestSlowGrant(t *testing.T) {
+	each(t, func(t *testing.T, s *testserver.Server) {
+		d := replied(t, s, func(req any) {
+			if _, ok := req.(*pb.LeaseGrantRequest); ok {
+				time.Sleep(window + window/4)
+			}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		r := ask(claim("k"), 20*time.Second)
+		if res, err := d.Try(ctx, r); err != nil || !res.Granted || res.TTL < r.TTL {
+			t.Fatalf("Try: %+v, %v", res, err)
+		}
+		if err := d.Release(ctx, driver.ReleaseRequest{Claim: r.Claim, TTL: r.TTL}); err != nil {
+			t.Fatalf("Release: %v", err)
+		}
+	})
+}
