@@ -5,6 +5,8 @@ package etcddriver
 
 import (
 	"context"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -49,6 +51,55 @@ func TestSlowGrant(t *testing.T) {
 		}
 		if err := d.Release(ctx, driver.ReleaseRequest{Claim: r.Claim, TTL: r.TTL}); err != nil {
 			t.Fatalf("Release: %v", err)
+		}
+	})
+}
+
+// TestLateLook: a grant that came after the look at a place that was lost is not told as lost.
+func TestLateLook(t *testing.T) {
+	each(t, func(t *testing.T, s *testserver.Server) {
+		looks, goOn := make(chan struct{}), make(chan struct{})
+		var once sync.Once
+		d := replied(t, s, func(req any) {
+			if r, ok := req.(*pb.RangeRequest); ok && r.KeysOnly && strings.HasSuffix(string(r.Key), bar+string(converted)) {
+				once.Do(func() {
+					close(looks)
+					<-goOn
+				})
+			}
+		})
+		losses := told(d)
+		a, b := ask(claim("k"), time.Minute), ask(claim("k"), time.Minute)
+		grant(t, d, a)
+		hints, err := d.Watch(t.Context(), b.Claim)
+		if err != nil {
+			t.Fatal(err)
+		}
+		refuse(t, d, b)
+		sign := driver.RenewRequest{Claim: b.Claim, Queue: true, Patience: b.Patience}
+		d.Renew(t.Context(), []driver.RenewRequest{sign}, func(_ int, r driver.Renewal) {
+			if r.Err != nil {
+				t.Error(r.Err)
+			}
+		})
+		if _, err := d.client.Delete(t.Context(), d.names(b.ID()).name(writes)); err != nil {
+			t.Fatal(err)
+		}
+		comes(t, looks, "the look after a place was lost")
+		give(t, d, a, driver.Finished)
+		select {
+		case <-hints:
+		default:
+		}
+		grant(t, d, b)
+		close(goOn)
+		select {
+		case l := <-losses:
+			t.Errorf("told the loss of a lease that stands: %+v", l)
+		case <-time.After(time.Second):
+		}
+		if rec, ok := d.known(b.ID()); !ok || !rec.own.held() {
+			t.Errorf("the grant was forgotten: %+v", rec)
 		}
 	})
 }

@@ -309,7 +309,7 @@ func (d *Driver) gone(ctx context.Context, id driver.ID, n names) {
 	}
 	d.mu.Lock()
 	rec, lost := d.records[id], d.lost
-	if rec == nil || ctx.Err() != nil { // released meanwhile
+	if rec == nil || ctx.Err() != nil || rec.own.mod > got.Header.Revision { // released, or granted anew meanwhile
 		d.mu.Unlock()
 		return
 	}
