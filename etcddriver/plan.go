@@ -37,7 +37,7 @@ func (d *Driver) plan(now time.Time, all []*renewal) *plan {
 			named[rec.on]++
 			counted[rec] = true
 		}
-		if !it.known {
+		if !it.known || it.own.held() == it.r.Queue { // only a look: a place is no lease
 			continue
 		}
 		on := d.leases[it.own.lease]

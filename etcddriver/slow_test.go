@@ -5,6 +5,7 @@ package etcddriver
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 	"testing"
@@ -100,6 +101,25 @@ func TestLateLook(t *testing.T) {
 		}
 		if rec, ok := d.known(b.ID()); !ok || !rec.own.held() {
 			t.Errorf("the grant was forgotten: %+v", rec)
+		}
+	})
+}
+
+// TestSignOfAHolder: a sign of life of a place does not touch the lease of one that has the key.
+func TestSignOfAHolder(t *testing.T) {
+	each(t, func(t *testing.T, s *testserver.Server) {
+		d := open(t, s.Addr())
+		r := ask(claim("k"), time.Minute)
+		grant(t, d, r)
+		before, _ := own(t, d, r, writes)
+		sign := driver.RenewRequest{Claim: r.Claim, Queue: true, Patience: time.Hour}
+		d.Renew(t.Context(), []driver.RenewRequest{sign}, func(_ int, got driver.Renewal) {
+			if !errors.Is(got.Err, driver.ErrNotHeld) {
+				t.Errorf("Renew: %+v, want ErrNotHeld", got)
+			}
+		})
+		if after, _ := own(t, d, r, writes); after != before {
+			t.Error("the holder's key is on a lease that lasts as long as the patience")
 		}
 	})
 }
