@@ -162,6 +162,12 @@ func (d *Driver) stands(it *renewal, wrote bool) bool {
 	own := it.seen.find(it.id)
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if rec := d.records[it.key]; rec != nil && rec.own.mod > it.seen.rev { // a Try was carried out after this look
+		it.uncount()
+		later := *rec
+		it.own, it.mark, it.known, it.force = &later.own, later.mark, !later.unsure, later.unsure
+		return false
+	}
 	switch {
 	case own == nil || own.held() == it.r.Queue:
 		if it.uncount(); own == nil {

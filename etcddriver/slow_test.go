@@ -8,6 +8,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -101,6 +102,46 @@ func TestLateLook(t *testing.T) {
 		}
 		if rec, ok := d.known(b.ID()); !ok || !rec.own.held() {
 			t.Errorf("the grant was forgotten: %+v", rec)
+		}
+	})
+}
+
+// TestLateSign: a sign of life whose answer comes after that of the Try which was granted the key
+// leaves the grant counted among the members of its lease.
+func TestLateSign(t *testing.T) {
+	each(t, func(t *testing.T, s *testserver.Server) {
+		looks, goOn := make(chan struct{}), make(chan struct{})
+		var armed atomic.Bool
+		d := replied(t, s, func(req any) {
+			if _, ok := req.(*pb.TxnRequest); ok && armed.CompareAndSwap(true, false) {
+				close(looks)
+				<-goOn
+			}
+		})
+		a, b := ask(claim("k"), time.Minute), ask(claim("k"), time.Minute)
+		b.Patience = time.Hour
+		grant(t, d, a)
+		refuse(t, d, b)
+		armed.Store(true)
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			sign := driver.RenewRequest{Claim: b.Claim, Queue: true, Patience: b.Patience}
+			d.Renew(t.Context(), []driver.RenewRequest{sign}, func(int, driver.Renewal) {})
+		}()
+		comes(t, looks, "the look of the sign of life")
+		give(t, d, a, driver.Finished)
+		grant(t, d, b)
+		close(goOn)
+		comes(t, ended, "the end of the renewal")
+		on, _ := own(t, d, b, writes)
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if l := d.leases[clientv3.LeaseID(on)]; l.members != 1 {
+			t.Errorf("the lease of the grant has %d members, want 1", l.members)
+		}
+		if rec := d.records[b.ID()]; rec == nil || !rec.own.held() {
+			t.Errorf("the driver took the grant for a place: %+v", rec)
 		}
 	})
 }
