@@ -160,5 +160,5 @@ func parse(value string) (s stored, ok bool) {
 		}
 	}
 	s = stored{state: parts[0][0], limit: int(n[0]), slot: int(n[1]), many: int(n[2]), rev: n[3], marked: n[4] == 1, label: parts[6]}
-	return s, s.state == waits || s.state == holds
+	return s, s.many > 0 && (s.state == waits || s.state == holds)
 }
