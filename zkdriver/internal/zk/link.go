@@ -351,7 +351,7 @@ func (l *link) reply(xid int32, code Code, d *decoder) bool {
 		l.watches[w.path][w] = true
 		l.mu.Unlock()
 	}
-	l.s.answered(p.sent, p.call.writes() && code.decided())
+	l.s.answered(p.sent, p.call.writes() && code.decided() && p.call.Err != error(ErrSessionExpired)) //nolint:errorlint // a code as it is
 	if p.b.left--; p.b.left == 0 {
 		p.b.finish(nil)
 	}
