@@ -10,6 +10,7 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/contend"
+	"github.com/hasplock/hasp/internal/faultproxy"
 	"github.com/hasplock/hasp/zkdriver/internal/zk"
 )
 
@@ -174,4 +175,31 @@ func TestNotSent(t *testing.T) {
 	}
 	p.Clear()
 	w.grant(d, r)
+}
+
+// A folder of a semaphore is never made without a node in it: a container that never had a child is not deleted by the servers.
+func TestFolderIsMadeWithItsNode(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := faultproxy.New(w, w.server.Addr())
+	d := New(w.connect(p.Addr(), time.Hour), &Options{Root: w.root, Layout: Semaphore})
+	w.stays(d, "k") // the directory without its folders
+	const opCreateContainer = 19
+	losesReply(p, opCreateContainer)
+	r := ask("k")
+	_, err := contend.Try(w.ctx, d, r)
+	s, sessionErr := w.admin.session(w.ctx)
+	if sessionErr != nil {
+		t.Fatal(sessionErr)
+	}
+	folder := zk.Exists(d.dir("k") + "/" + locks)
+	w.do(w.admin, zk.Sync(d.dir("k")))
+	if doErr := s.Do(w.ctx, folder); doErr != nil {
+		t.Fatal(doErr)
+	}
+	if folder.Err == nil && folder.Stat.NumChildren == 0 && folder.Stat.Cversion == 0 {
+		t.Errorf("the folder never had a child (%v)", err)
+	}
+	w.grant(d, r)
+	w.release(d, r)
 }

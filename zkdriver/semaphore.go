@@ -360,18 +360,6 @@ func (a *attempt) prove(n node) (*driver.Result, error) {
 	return a.grant(n)
 }
 
-// fill makes a folder of a key's directory, which another made in the meantime or which was left without it.
-func (a *attempt) fill(folder string) error {
-	if folder == "" {
-		return nil
-	}
-	call := zk.Create(a.path(folder), nil, a.d.c.acl, zk.Container)
-	if err := a.do(call); err != nil || call.Err == nil || errors.Is(call.Err, zk.ErrNodeExists) || absent(call.Err) {
-		return err
-	}
-	return call.Err
-}
-
 // keep keeps the place at i.
 func (a *attempt) keep(q queue, i int) error {
 	if q[i].kind == kindWait && q.room(i, q[i].want) {

@@ -24,6 +24,7 @@ type attempt struct {
 	moved bool // the node was there before this
 	twin  bool // the owner has another node
 	bare  bool // the key's directory is absent
+	part  bool // the directory is there, without the folder
 	sure  bool // what is read has to be as new as now
 }
 
@@ -194,6 +195,9 @@ func (a *attempt) create(folder string, node *zk.Call, more ...*zk.Call) (made b
 	c := a.d.c
 	c.begin(a.e, a.s, a.start.Add(a.r.TTL)) // what it turns out to be puts that off
 	call := a.d.in(a.e.dir, folder, node, a.bare)
+	if a.part {
+		call = zk.Multi(zk.Create(a.path(folder), nil, c.acl, zk.Container), node)
+	}
 	if err := a.do(append([]*zk.Call{call}, more...)...); err != nil {
 		if zk.IsUnsent(err) {
 			c.forget(a.e, false)
@@ -204,15 +208,18 @@ func (a *attempt) create(folder string, node *zk.Call, more ...*zk.Call) (made b
 		return true, a.stat(node)
 	}
 	c.forget(a.e, false)
-	switch was := a.bare; {
+	switch was, part := a.bare, a.part; {
 	case absent(call.Err):
-		if a.bare = true; was {
+		if a.bare, a.part = true, false; was {
 			return false, a.d.make(a.ctx, a.s)
 		}
 		return false, nil
 	case was && errors.Is(call.Err, zk.ErrNodeExists):
-		a.bare = false
-		return false, a.fill(folder)
+		a.bare, a.part = false, folder != ""
+		return false, nil
+	case part && errors.Is(call.Err, zk.ErrNodeExists):
+		a.part = false
+		return false, nil
 	}
 	return false, call.Err
 }
