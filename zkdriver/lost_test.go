@@ -203,3 +203,27 @@ func TestFolderIsMadeWithItsNode(t *testing.T) {
 	w.grant(d, r)
 	w.release(d, r)
 }
+
+// A lease that another client took over, or that was broken, while its owner's Try was being answered is not granted without its fence.
+func TestGrantOfANodeThatIsGone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.driver()
+	r := ask("k")
+	w.grant(d, r)
+	s, err := d.c.session(w.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := d.c.lock(w.ctx, d.place(r.Claim()), markOf(r.Claim()), d.folders())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.c.unlock(e)
+	n := w.queue("k")[0]
+	d.c.forget(e, false) // as missing does, when the server says that the node is gone
+	a := &attempt{d: d, ctx: w.ctx, s: s, e: e, r: driver.TryRequest{Claim: r.Claim(), TTL: r.TTL}, start: time.Now()}
+	if res, err := a.grant(n); err != nil || res != nil {
+		t.Errorf("granted %+v, %v", res, err)
+	}
+}

@@ -363,10 +363,13 @@ func (a *attempt) move(n node, marker string) error {
 // grant grants the key to this session's node, as far as the session is assured.
 func (a *attempt) grant(n node) (*driver.Result, error) {
 	a.d.c.mu.Lock()
-	fence := a.e.fence
+	name, fence := a.e.name, a.e.fence
 	a.d.c.mu.Unlock()
 	if over(a.s) {
 		return nil, zk.ErrEnded
+	}
+	if name != n.name {
+		return nil, nil // it is gone since: look again
 	}
 	ttl := min(a.r.TTL, a.s.Assured().Sub(a.start))
 	res := &driver.Result{Granted: true, Fence: fence, Fences: 1, TTL: max(ttl, 1), Slot: n.slot}
