@@ -95,6 +95,12 @@ var mysqlText = map[statement]string{
 			since = {now}, expires = {now} + ?, keep = GREATEST(keep, ({now} + ?) DIV 60000000000 + 1)
 		WHERE lock_key = ? AND held = 0 AND others = 0 AND fence > 0 AND {safe} = 1`,
 
+	// A row that somebody has locked is passed over: others' leases do not wait for it. LIMIT keeps the
+	// inner SELECT one of its own.
+	sRenewMany: `UPDATE (SELECT lock_key FROM hasp_key WHERE ` + serverMany + ` LIMIT 1000 FOR UPDATE SKIP LOCKED) AS f STRAIGHT_JOIN hasp_key AS k
+			ON k.lock_key = f.lock_key
+		SET k.expires = GREATEST(k.expires, {now} + ?), k.keep = GREATEST(k.keep, ({now} + ?) DIV 60000000000 + 1)`,
+
 	sFloor: `SELECT fence FROM hasp_meta WHERE id = 1`,
 	sRaise: `UPDATE hasp_meta SET fence = GREATEST(fence, ?) WHERE id = 1`,
 }

@@ -121,6 +121,11 @@ var postgresText = map[statement]string{
 			RETURNING fence, 1 / (CASE WHEN clock_timestamp() - statement_timestamp() < interval '30 s' THEN 1 ELSE 0 END) AS new)
 		SELECT fence, 0 FROM u UNION ALL SELECT fence, new FROM i`,
 
+	// A row that somebody has locked is passed over: others' leases do not wait for it.
+	sRenewMany: `WITH f AS (SELECT lock_key FROM hasp_key WHERE ` + serverMany + ` FOR UPDATE SKIP LOCKED)
+		UPDATE hasp_key AS k SET expires = GREATEST(k.expires, {now} + ?), keep = GREATEST(k.keep, ({now} + ?) / 60000000000 + 1)
+		FROM f WHERE k.lock_key = f.lock_key`,
+
 	sFloor: `SELECT nextval('hasp_fence')`,
 
 	// key, now, key, now, key, now

@@ -93,7 +93,8 @@ func (c *conn) renewMany(rs []driver.RenewRequest, chunk []int, ttl time.Duratio
 	}
 	names := append(keys, ids...)
 	c.sent = true
-	if _, err := c.execMany(sRenewMany, size, append([]any{int64(ttl), int64(ttl + keepFence)}, names...)); err != nil {
+	began := time.Now()
+	if _, err := c.execMany(sRenewMany, size, append(slices.Clone(names), int64(ttl), int64(ttl+keepFence))); err != nil {
 		if c.failed(err) {
 			err = nil
 		}
@@ -111,6 +112,9 @@ func (c *conn) renewMany(rs []driver.RenewRequest, chunk []int, ttl time.Duratio
 		var lasts time.Duration
 		if err := rows.Scan(&key, &owner, &lasts); err != nil {
 			return nil, err
+		}
+		if lasts+time.Since(began)+time.Millisecond < ttl {
+			continue // it was locked, and passed over
 		}
 		id := driver.ID{Key: key, Owner: owner}
 		id.Label = labels[id]

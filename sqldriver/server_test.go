@@ -35,6 +35,7 @@ var serverTests = map[string]func(t *testing.T, d database){
 	"OneConnection":              oneConnection,
 	"FreeKeyCostsOneRequest":     oneRequest,
 	"ManyRenewals":               renewMany,
+	"RenewalsBesideALockedKey":   renewBesideLocked,
 	"ReleasedTooLate":            releasedTooLate,
 	"UnusedKeepsTheMark":         unusedKeepsTheMark,
 	"KeptLongEnough":             keptLongEnough,

@@ -118,10 +118,8 @@ var serverText = [statements]string{
 	sRenew: `UPDATE hasp_key SET expires = GREATEST(expires, {now} + ?), keep = GREATEST(keep, ({now} + ?) {div} 60000000000 + 1)
 		WHERE lock_key = ? AND owner = ? AND label = ? AND fence >= ? AND held = 1 AND others = 0 AND expires > {now} AND {safe} = 1`,
 
-	// ttl, for how long its row is kept, keys, keys with owners and labels. The keys are
-	// named twice for the index.
-	sRenewMany: `UPDATE hasp_key SET expires = GREATEST(expires, {now} + ?), keep = GREATEST(keep, ({now} + ?) {div} 60000000000 + 1)
-		WHERE ` + serverMany,
+	// keys, keys with owners and labels; sRenewMany, which is each server's own, then has ttl, and for
+	// how long a row is kept. The keys are named twice for the index.
 	sRenewed: `SELECT lock_key, owner, expires - {now} FROM hasp_key WHERE ` + serverMany,
 
 	// how many

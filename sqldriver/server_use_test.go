@@ -4,6 +4,7 @@
 package sqldriver
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -199,5 +200,37 @@ func leastPrivileges(t *testing.T, d database) {
 	run(t, db, "REVOKE UPDATE ON hasp_key FROM "+name)
 	if _, err := contend.Try(t.Context(), s, request("new")); s.Classify(err) != driver.ClassDenied {
 		t.Errorf("without a privilege: %v (class %d)", err, s.Classify(err))
+	}
+}
+
+// Rule: a process that stops within a transaction keeps others from that one key: leases of other
+// keys are renewed, although they are renewed together with that one.
+func renewBesideLocked(t *testing.T, d database) {
+	s := d.open(t)
+	var rs []driver.RenewRequest
+	for i := range 6 {
+		r := request(fmt.Sprint("k", i))
+		granting(t, s, r)
+		r.TTL = time.Hour
+		rs = append(rs, r.Renewal())
+	}
+	tx, err := d.pool(t).BeginTx(t.Context(), nil)
+	must(t, err)
+	defer func() { _ = tx.Rollback() }()
+	_, err = tx.ExecContext(t.Context(), "SELECT 1 FROM hasp_key WHERE lock_key = 'k3' FOR UPDATE")
+	must(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	var mu sync.Mutex
+	got := map[int]driver.Renewal{}
+	s.Renew(ctx, rs, func(i int, r driver.Renewal) {
+		mu.Lock()
+		defer mu.Unlock()
+		got[i] = r
+	})
+	for i := range rs {
+		if r, has := got[i]; i != 3 && (!has || r.Err != nil || r.TTL < 50*time.Minute) || i == 3 && has && r.Err == nil {
+			t.Errorf("%s: %+v", rs[i].Key, r)
+		}
 	}
 }
