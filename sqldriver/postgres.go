@@ -105,6 +105,11 @@ var postgresText = map[statement]string{
 		SELECT ?::bytea, {now} / 60000000000 + 2 FROM (SELECT set_config('idle_in_transaction_session_timeout', '5s', true) AS set) s WHERE s.set IS NOT NULL
 		ON CONFLICT (lock_key) DO UPDATE SET keep = k.keep WHERE FALSE`,
 
+	// As sLock, it limits how long its transaction may be idle, before it locks a row.
+	sDead: `SELECT lock_key, fence FROM hasp_key
+		WHERE keep < {now} / 60000000000 AND set_config('idle_in_transaction_session_timeout', '5s', true) IS NOT NULL
+		ORDER BY keep LIMIT ? FOR UPDATE SKIP LOCKED`,
+
 	// owner, label, ttl, for how long its row is kept, the same, key
 	//
 	// The clock and the sequence are read when the row is locked, and once more where that

@@ -36,6 +36,7 @@ var serverTests = map[string]func(t *testing.T, d database){
 	"FreeKeyCostsOneRequest":     oneRequest,
 	"ManyRenewals":               renewMany,
 	"RenewalsBesideALockedKey":   renewBesideLocked,
+	"StoppedSweep":               stoppedSweep,
 	"ReleasedTooLate":            releasedTooLate,
 	"UnusedKeepsTheMark":         unusedKeepsTheMark,
 	"KeptLongEnough":             keptLongEnough,

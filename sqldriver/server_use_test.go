@@ -234,3 +234,40 @@ func renewBesideLocked(t *testing.T, d database) {
 		}
 	}
 }
+
+// Rule: a process that stops while it sweeps does not keep others from the keys for long. MariaDB
+// has no limit of a transaction that is idle.
+func stoppedSweep(t *testing.T, d database) {
+	if !d.postgres() {
+		t.Skip("PostgreSQL alone")
+	}
+	s, db := d.open(t), d.pool(t)
+	r := settled(request("k"))
+	granting(t, s, r)
+	must(t, contend.Release(t.Context(), s, r))
+	run(t, db, "UPDATE hasp_key SET keep = 0")
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		_, _ = s.once(t.Context(), func(c *conn) error {
+			return c.transact(func() error {
+				rows, err := c.query(sDead, 8)
+				if err != nil {
+					return err
+				}
+				for rows.Next() {
+				}
+				_ = rows.Close()
+				time.Sleep(8 * time.Second)
+				return nil
+			})
+		})
+	}()
+	time.Sleep(200 * time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 7*time.Second)
+	defer cancel()
+	if res, err := contend.Try(ctx, s, request("k")); err != nil || !res.Granted {
+		t.Errorf("%+v, %v", res, err)
+	}
+	<-stopped
+}
