@@ -95,13 +95,14 @@ func (p *postgresDB) secrets() (some, password bool) {
 
 func (p *postgresDB) byHand(_ int, statement string) string {
 	public := *p.url
+	public.User = nil // a password may stand there without a name
 	if name := p.url.User.Username(); name != "" {
 		public.User = url.User(name)
 	}
 	query := public.Query()
 	query.Del("password")
 	query.Del("sslpassword")
-	public.RawQuery = query.Encode()
+	public.RawQuery = strings.ReplaceAll(query.Encode(), "+", "%20") // psql takes a plus for a plus
 	return shell.Join("psql", public.String(), "-c", statement)
 }
 

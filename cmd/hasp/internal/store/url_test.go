@@ -151,6 +151,8 @@ func TestByHand(t *testing.T) {
 		{"rediss://me:secret@h/3", `ZRANGE "l" 0 -1`, "redis-cli -h h -p 6379 --tls --user me -n 3 ZRANGE l 0 -1"},
 		{"unix:///s", `GET "a\nb"`, `printf '%s\n' 'GET "a\nb"' | redis-cli -s /s`},
 		{"redlocks://me:secret@a:1,b:2,c:3", `GET a`, "redis-cli -h a -p 1 --tls --user me GET a"},
+		{"postgres://:hunter2@h/db?user=me", "SELECT 1", "psql 'postgres://h/db?user=me' -c 'SELECT 1'"},
+		{"postgres://me:hunter2@h/db?options=-c%20search_path%3Da", "SELECT 1", "psql 'postgres://me@h/db?options=-c%20search_path%3Da' -c 'SELECT 1'"},
 		{"redis://h", `GET "a`, `printf '%s\n' 'GET "a' | redis-cli -h h -p 6379`},
 	} {
 		u, err := Parse(c.url)
