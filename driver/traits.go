@@ -19,7 +19,7 @@ type Traits struct {
 	AbandonedOnce bool          // exactly one holder gets Result.Abandoned; else perhaps later ones, too
 	MinTTL        time.Duration // the shortest TTL that the engine can keep
 	MaxTTL        time.Duration // 0: no limit
-	SessionTTL    time.Duration // what a process that dies held lasts for so long at most, even if its TTL is shorter; 0: no longer than its TTL
+	SessionTTL    time.Duration // what a process that dies held may last for about so long, even if its TTL is shorter; 0: no longer than its TTL
 	Survives      Fault         // faults that never lead to two holders
 }
 

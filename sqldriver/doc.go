@@ -124,7 +124,8 @@
 //
 // A process that stops within a transaction keeps others from that one key: in PostgreSQL for five seconds
 // (idle_in_transaction_session_timeout, set for these transactions alone), in MariaDB and MySQL
-// until the server finds the connection dead. A request is asked again by the driver only where the
+// until the server finds the connection dead. One that stops while it sweeps keeps a few keys, which nobody held of
+// late. A request is asked again by the driver only where the
 // server said that it was rolled back (a deadlock, a serialization failure), five times at most; when the answer to a commit
 // is lost, its outcome is unknown.
 //
