@@ -49,13 +49,7 @@ func ZooKeepers(t testing.TB, n int) []*Server {
 // ensemble is nil when a port was taken in between.
 func ensemble(t testing.TB, n int) []*Server {
 	t.Helper()
-	ports := make([]int, 3*n)
-	for i := range ports {
-		var err error
-		if ports[i], err = freePort(); err != nil {
-			t.Fatalf("testserver: %v", err)
-		}
-	}
+	ports := freePorts(t, 3*n)
 	lines := []string{"initLimit=10", "syncLimit=4"}
 	for i := range n {
 		lines = append(lines, fmt.Sprintf("server.%d=127.0.0.1:%d:%d;127.0.0.1:%d", i+1, ports[3*i], ports[3*i+1], ports[3*i+2]))
@@ -87,6 +81,21 @@ func ensemble(t testing.TB, n int) []*Server {
 		}
 	}
 	return all
+}
+
+// freePorts returns n different ports.
+func freePorts(t testing.TB, n int) (ports []int) {
+	t.Helper()
+	for len(ports) < n {
+		port, err := freePort()
+		if err != nil {
+			t.Fatalf("testserver: %v", err)
+		}
+		if !slices.Contains(ports, port) {
+			ports = append(ports, port)
+		}
+	}
+	return ports
 }
 
 // ZooKeeperLeader returns which of an ensemble leads, once each has a leader.
