@@ -61,7 +61,7 @@ func measure(top string) (weights []weight, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir) //nolint:errcheck // nothing depends on it
+	defer os.RemoveAll(dir)
 	for _, p := range programs {
 		w := weight{name: p.name}
 		if w.modules, w.bytes, err = weigh(top, dir, p.imports, p.store); err != nil {
