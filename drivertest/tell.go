@@ -43,7 +43,7 @@ func (e *env) next(heard <-chan report) report {
 		return got
 	case <-time.After(e.slack + e.lost()):
 		e.Fatalf("nothing was reported")
-		panic("unreachable")
+		return report{}
 	}
 }
 
