@@ -84,14 +84,21 @@ func TestSemaphoreBesideJava(t *testing.T) {
 	first := one()
 	w.grant(d, first)
 	java := func(folder, name string) string {
-		node := zk.Create(d.dir("k")+"/"+folder+"/_c_0a1b2c3d-4e5f-4678-9abc-def012345678-"+name, nil, w.admin.acl, zk.EphemeralSequential)
+		folder = d.dir("k") + "/" + folder
 		s, err := w.admin.session(w.ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = s.Do(w.ctx, zk.Create(d.dir("k")+"/"+folder, nil, w.admin.acl, zk.Container)) // it may be there
-		w.do(w.admin, node)
-		return node.Path
+		var path string
+		w.eventually("a node in "+folder, func() bool { // as Curator does: the servers may delete an empty folder at any time
+			node := zk.Create(folder+"/_c_0a1b2c3d-4e5f-4678-9abc-def012345678-"+name, nil, w.admin.acl, zk.EphemeralSequential)
+			if err := s.Do(w.ctx, zk.Create(folder, nil, w.admin.acl, zk.Container), node); err != nil {
+				t.Fatal(err)
+			}
+			path = node.Path
+			return node.Err == nil
+		})
+		return path
 	}
 	mutex := java(locks, lockMarker)
 	r := one()
