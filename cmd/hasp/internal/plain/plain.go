@@ -75,8 +75,24 @@ func Error(err error) string {
 	if errors.Is(err, io.EOF) && (text == "EOF" || strings.HasSuffix(text, ": EOF")) {
 		text = strings.TrimSuffix(text, "EOF") + "it closed the connection"
 	}
-	return Line(strings.NewReplacer(context.DeadlineExceeded.Error(), late, os.ErrDeadlineExceeded.Error(), late,
-		"its MaxHold of", "its --max-hold of", "\n", "; ").Replace(text))
+	text = strings.NewReplacer(context.DeadlineExceeded.Error(), late, os.ErrDeadlineExceeded.Error(), late,
+		"its MaxHold of", "its --max-hold of").Replace(text)
+	return Line(joined(text))
+}
+
+// joined returns the lines of a text in one. One that the next begins with is left out: a
+// driver that tried an address twice says so twice.
+func joined(text string) string {
+	var parts []string
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if n := len(parts); n > 0 && strings.HasPrefix(line, parts[n-1]) {
+			parts[n-1] = line
+		} else if line != "" {
+			parts = append(parts, line)
+		}
+	}
+	return strings.ReplaceAll(strings.Join(parts, "; "), ":; ", ": ")
 }
 
 // JSON returns v in one line. encoding/json leaves DEL, C1, bidi and other format

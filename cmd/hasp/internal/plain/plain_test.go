@@ -33,8 +33,15 @@ func TestLine(t *testing.T) {
 	if got, want := Lines("ours:\n\x1b[2J\n"), "ours:\n\\x1b[2J\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if got, want := Error(errors.Join(errors.New("a\x1b"), errors.New("b"))), `a\x1b; b`; got != want {
-		t.Errorf("%q, want %q", got, want)
+	for text, want := range map[string]string{
+		"a\x1b\nb": `a\x1b; b`,
+		"failed to connect to `user=u`:\n\ta:1: refused\n\ta:1: refused; is it there": "failed to connect to `user=u`: a:1: refused; is it there",
+		"\na\n\n b \n": "a; b",
+		"":             "",
+	} {
+		if got := Error(errors.New(text)); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
 	}
 }
 
