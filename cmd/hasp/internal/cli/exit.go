@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strings"
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/cmd/hasp/internal/plain"
@@ -75,7 +76,7 @@ func trouble(u *store.URL, err error) *exit {
 			return &exit{code: exitUnreachable, verdict: "unreachable", message: fmt.Sprintf("%s cannot be used now: %s", on, said)}
 		}
 	}
-	if why := u.Unreachable(); why != nil {
+	if why := u.Unreachable(); why != nil && !strings.Contains(said, plain.Error(why)) {
 		said += " (" + plain.Error(why) + ")"
 	}
 	switch class {
