@@ -61,17 +61,21 @@ func open(text string, given bool, o hasp.Options) (*locks, error) {
 	}
 	s, err := u.Open()
 	if err != nil {
-		if errors.As(err, new(*hasp.Error)) { // it was asked, and says why not
-			return nil, trouble(u, err)
-		}
-		return nil, badConfig(err)
+		return nil, unopened(u, err)
 	}
 	o.StateDir = store.StateDir()
 	c, err := hasp.New(s.Driver, &o)
 	if err != nil {
-		return nil, badConfig(err)
+		return nil, unopened(u, err)
 	}
 	return &locks{Client: c, url: u, store: s}, nil
+}
+
+func unopened(u *store.URL, err error) *exit {
+	if errors.As(err, new(*hasp.Error)) { // the store, or its driver, says why not
+		return trouble(u, err)
+	}
+	return badConfig(err)
 }
 
 // Close closes the client, which waits until nothing of ours is left in the store,
