@@ -12,8 +12,9 @@ import (
 )
 
 // Break takes a key away from the owner, in whatever process it is. The owner's
-// lease is lost, which it learns at its next renewal (without renewal, at its
-// deadline), and the key goes to the next waiter, which is told (Lease.Abandoned).
+// lease is lost, which it learns at its next renewal at the latest, at once if the store
+// tells it (see driver.Teller; without renewal, at its deadline), and the key goes to
+// the next waiter, which is told (Lease.Abandoned).
 // Others who share the key keep it. An owner that waits loses its place, and
 // rejoins at the end of the queue. owner is the 26 characters that Inspect shows,
 // so that a successor is never broken by mistake; ErrNotHeld says that this owner

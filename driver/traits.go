@@ -27,8 +27,8 @@ type Traits struct {
 // work. hasp.New returns the error.
 type Checker interface{ Check() error }
 
-// A Teller is a Driver that hears by itself that a lease is over: by a watch, or by the end
-// of its session. hasp ends the lease then, and does not wait for the next renewal.
+// A Teller is a Driver that hears by itself that a lease is over: by a watch, a message, or the
+// end of its session. hasp ends the lease then, and does not wait for the next renewal.
 type Teller interface {
 	// Tell has lost called for each lease that this driver was granted and that the store
 	// says is over, although this driver did not release it: it expired, was broken or was

@@ -37,8 +37,11 @@
 //
 // A release hands the key off to the next in the queue at once, with a hint by pub/sub,
 // on one channel and one connection per Driver (in a cluster one for each hash slot
-// with waiters, up to 32). The connection is opened by the first wait and
-// stays until Close. Waiters without hints poll: the first every 50 ms,
+// with waiters, up to 32). The connection is opened by the first wait, or the first
+// renewal of a lease, and stays until Close. It also carries the channel hasp.broken, on
+// which whoever breaks a lease says so: its holder then does not learn it by a renewal
+// only, TTL/3 later. Who may publish there can end a lease early. Over a quorum only
+// renewals tell. Waiters without hints poll: the first every 50 ms,
 // none less often than every second. Behind a foreign holder, which sends no
 // hint when it releases the key, only the first in the queue polls, every 100 ms. Foreign
 // clients that poll may starve while waiters of hasp are in the queue.

@@ -49,6 +49,8 @@ type Driver struct {
 	delay roundTrip
 	muted atomic.Bool // the server does not let us PUBLISH
 
+	leases leases
+
 	life    context.Context // ends with Close
 	end     context.CancelFunc
 	running sync.WaitGroup
@@ -59,6 +61,7 @@ type Driver struct {
 var (
 	_ driver.Driver  = (*Driver)(nil)
 	_ driver.Checker = (*Driver)(nil)
+	_ driver.Teller  = (*Driver)(nil)
 )
 
 // New returns a Driver that uses the caller's client, and never closes or changes it.
@@ -76,7 +79,7 @@ func newDriver(rdb redis.UniversalClient, o *Options) *Driver {
 	}
 	d := &Driver{
 		rdb: rdb, prefix: o.Prefix, scripts: &plain,
-		id: rand.Text(), bad: unusable(rdb, o), giving: make(chan struct{}, 16),
+		id: rand.Text(), bad: unusable(rdb, o), giving: make(chan struct{}, 16), leases: leases{all: map[driver.ID]lease{}},
 	}
 	if d.prefix == "" && !o.NoPrefix {
 		d.prefix = DefaultPrefix

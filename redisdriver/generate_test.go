@@ -130,6 +130,9 @@ var fields = template.FuncMap{
 	"lone":    lone,
 	"refusal": func(part ...string) string { return "{" + strings.Join(part, ", ") + "}" },
 
+	// who a message is about: the length of the value, the value, and the lock
+	"about": func(v string) string { return fmt.Sprintf("string.format('%%03d', #%[1]s) .. %[1]s .. K.lock", v) },
+
 	"millis": cut(1, 13),                       // of a stamp
 	"side":   cut(len(sidecars+"queue:")+1, 0), // what the names of all sidecars of a lock end with, of that of its queue
 }
@@ -211,7 +214,7 @@ func fieldsOfKind(kind string) []reflect.StructField {
 func TestRequestsHaveTheirFields(t *testing.T) {
 	for _, args := range []interface{ args() []any }{
 		tryArgs{"1", 2, "3", 4}, proposeArgs{"1", 2, "3", "4"}, tryAnyArgs{"1", 2, "3", 4, "5", "6", "7", "8", 9},
-		releaseArgs{"1"}, withdrawArgs{"1", "2"}, releaseAnyArgs{"1", "2", "3", "4"},
+		releaseArgs{"1"}, withdrawArgs{"1", "2"}, releaseAnyArgs{"1", "2", "3", "4", "5"},
 	} {
 		have := args.args()
 		if n := reflect.TypeOf(args).NumField(); len(have) != n+1 {

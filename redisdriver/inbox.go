@@ -31,13 +31,14 @@ type inbox struct {
 	life     context.Context
 	end      context.CancelFunc
 	kick     chan struct{} // do not pause
+	first    chan struct{} // closed when the first attempt came to something
 
 	mu       sync.Mutex
 	up       bool                  // subscribed, as far as is known
 	counted  bool                  // PUBLISH counts us as a receiver
 	denied   bool                  // the server does not let us subscribe
-	since    time.Time             // when it said so
 	err      error                 // why the last attempt failed
+	since    time.Time             // when it did
 	attempt  chan struct{}         // closed when the attempt under way came to something
 	watchers map[string][]*watcher // by owner
 	coming   int                   // calls of Watch that have not become watchers yet
@@ -75,6 +76,7 @@ func newInbox(d *Driver, hashSlot int) *inbox {
 	if hashSlot >= 0 {
 		in.channel = sidecars + "inbox:{" + tagOf(hashSlot) + "}" + d.id
 	}
+	in.first = in.attempt
 	in.life, in.end = context.WithCancel(d.life)
 	return in
 }
@@ -84,7 +86,7 @@ func newInbox(d *Driver, hashSlot int) *inbox {
 func (in *inbox) await(ctx context.Context) (bool, error) {
 	for first := true; ; first = false {
 		in.mu.Lock()
-		up, denied, err, attempt := in.up, in.denied && time.Since(in.since) < deniedPause, in.err, in.attempt
+		up, denied, err, attempt := in.up, in.denied && time.Since(in.since) < in.rest(), in.err, in.attempt
 		in.mu.Unlock()
 		switch {
 		case up || denied:
@@ -183,14 +185,19 @@ func (in *inbox) run() {
 	}
 }
 
+// rest is how long to wait after an attempt that failed. mu is held.
+func (in *inbox) rest() time.Duration {
+	if in.denied {
+		return deniedPause
+	}
+	return reopenPause
+}
+
 // pause waits for a good moment for the next attempt: soon while somebody
 // waits, else when somebody comes. It returns false when there is none.
 func (in *inbox) pause() bool {
 	in.mu.Lock()
-	after := reopenPause
-	if in.denied {
-		after = deniedPause
-	}
+	after := in.rest()
 	var soon <-chan time.Time
 	if len(in.watchers) > 0 {
 		timer := time.NewTimer(after)
@@ -231,11 +238,17 @@ func (in *inbox) session() error {
 	if in.hashSlot >= 0 {
 		subscribe = conn.SSubscribe
 	}
-	if err := subscribe(in.life, in.channel); err != nil {
+	channels := []string{in.channel}
+	if in.hashSlot < 0 {
+		channels = append(channels, brokenChannel)
+	}
+	if err := subscribe(in.life, channels...); err != nil {
 		return err
 	}
-	if _, err := conn.ReceiveTimeout(in.life, confirmTime); err != nil {
-		return err
+	for range channels {
+		if _, err := conn.ReceiveTimeout(in.life, confirmTime); err != nil {
+			return err
+		}
 	}
 	counted, _ := in.probe()
 	in.raise(counted)
@@ -247,7 +260,7 @@ func (in *inbox) session() error {
 		}
 		switch m := m.(type) {
 		case *redis.Message:
-			in.deliver(m.Payload)
+			in.receive(m)
 		case *redis.Subscription:
 			return errUnsubscribed // the hash slot moved to another node
 		}
@@ -312,11 +325,11 @@ func (in *inbox) down(err error) (was bool) {
 	was = in.up
 	switch in.d.Classify(err) {
 	case driver.ClassDenied, driver.ClassMisconfigured:
-		in.denied, in.since = true, time.Now()
+		in.denied = true
 	default:
 		in.denied = false
 	}
-	in.up, in.err = false, err
+	in.up, in.err, in.since = false, err, time.Now()
 	in.news()
 	return was
 }
@@ -332,7 +345,17 @@ func (in *inbox) news() {
 	}
 }
 
-// deliver hands a message to the owner it names.
+// receive takes a message. Anybody who may publish can have sent it: what is not of our
+// form is ignored.
+func (in *inbox) receive(m *redis.Message) {
+	if m.Channel == in.channel {
+		in.deliver(m.Payload)
+	} else if id, fence, ok := in.d.parseLoss(m.Payload); ok {
+		in.d.leases.hear(id, fence)
+	}
+}
+
+// deliver hands a hint to the owner it names.
 func (in *inbox) deliver(payload string) {
 	c, after, ok := in.d.parseHint(payload)
 	if !ok {

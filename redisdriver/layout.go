@@ -74,6 +74,7 @@ type (
 		tombstone string `lua:"optional"` // ms for which this owner is granted nothing more; or ""
 		upTo      string `lua:"optional"` // as of withdrawArgs, or ""
 		ending    string `lua:"optional"` // "", "unused", "unfinished", or "unclaimed": a lease goes only if it was handed off and never claimed
+		tell      string `lua:"optional"` // the channel on which its holder hears of it, or ""
 	}
 )
 
@@ -87,7 +88,7 @@ func (a tryAnyArgs) args() []any {
 }
 
 func (a releaseAnyArgs) args() []any {
-	return []any{"releaseAny", a.value, a.tombstone, a.upTo, a.ending}
+	return []any{"releaseAny", a.value, a.tombstone, a.upTo, a.ending, a.tell}
 }
 
 // kinds are these, each with how many keys its requests have: the fifth is the owner's

@@ -53,7 +53,7 @@ func (d *Driver) releaseOutcome(reply any) error {
 
 // releaseCall is a Release as the batch script wants it.
 func (d *Driver) releaseCall(r driver.WithdrawRequest) *call {
-	n, upTo := d.names(r.Key), ""
+	n, upTo, ours := d.names(r.Key), "", d.leases.drop(r.ID())
 	if r.UpTo != 0 {
 		upTo = digits(r.UpTo)
 	}
@@ -62,6 +62,9 @@ func (d *Driver) releaseCall(r driver.WithdrawRequest) *call {
 		a := releaseAnyArgs{value: value(r.Claim), upTo: upTo, ending: endings[r.End]}
 		if !r.Settled {
 			a.tombstone = strconv.FormatInt(max(millis(min(r.TTL, lateRequest)), 1), 10)
+		}
+		if !ours && r.End != driver.Unused { // of what was never answered we do not know that it is ours
+			a.tell = brokenChannel
 		}
 		return d.batchCall(n, n.gone(r.Owner), a.args())
 	case upTo != "":

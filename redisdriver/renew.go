@@ -47,6 +47,14 @@ func (d *Driver) Renew(ctx context.Context, rs []driver.RenewRequest, done func(
 			leases = append(leases, i)
 		}
 	}
+	if len(leases) > 0 {
+		if in := d.listen(); in != nil {
+			defer in.begun(ctx) // all outcomes are reported before
+		}
+	}
+	for _, i := range leases {
+		d.leases.note(rs[i].ID(), rs[i].Fence, rs[i].TTL)
+	}
 	jobs := append(d.leaseJobs(rs, leases), d.placeJobs(rs, places)...)
 	slices.SortStableFunc(jobs, func(a, b *job) int { return cmp.Compare(a.hashSlot, b.hashSlot) }) // neighbours share a node
 	size, lanes := perPipe, renewLanes
@@ -222,6 +230,9 @@ func (d *Driver) report(rs []driver.RenewRequest, j *job, done func(int, driver.
 		case r.bad:
 			done(i, driver.Renewal{Err: errReply})
 		case j.lease && n <= 0, n < 0:
+			if j.lease {
+				d.leases.drop(rs[i].ID())
+			}
 			done(i, driver.Renewal{Err: driver.ErrNotHeld})
 		case j.lease:
 			done(i, driver.Renewal{TTL: rs[i].TTL, Wanted: n == 2})

@@ -62,10 +62,12 @@ func (d *Driver) tried(r driver.VoteRequest, c *call, hinted bool, begun time.Ti
 	case a.kind != "":
 		return driver.Result{}, &TypeError{Key: d.prefix + r.Key, Type: a.kind}
 	case a.granted:
-		return driver.Result{
+		res := driver.Result{
 			Granted: true, Fence: a.fence, Fences: a.fences, TTL: max(r.TTL, a.lasts), Slot: a.slot, Abandoned: a.abandoned,
 			Node: c.life,
-		}, nil
+		}
+		d.leases.note(r.ID(), res.Fence, res.TTL)
+		return res, nil
 	}
 	res := a.refusal(hinted)
 	res.Node = c.life

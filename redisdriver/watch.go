@@ -135,9 +135,8 @@ func (d *Driver) giveBack(c driver.Claim) {
 	})
 }
 
-// parseHint reads what call in the queue.lua publishes: the length of the value in
-// three digits, the value, the lock key. Before it may stand when to try, in ms:
-// such a hint says only that somebody should look then.
+// parseHint reads what notify in first.lua publishes: who waits, and before that may stand
+// when to try, in ms: such a hint says only that somebody should look then.
 func (d *Driver) parseHint(s string) (c driver.Claim, after time.Duration, ok bool) {
 	if rest, late := strings.CutPrefix(s, "+"); late {
 		ms, rest, _ := strings.Cut(rest, " ")
@@ -147,17 +146,24 @@ func (d *Driver) parseHint(s string) (c driver.Claim, after time.Duration, ok bo
 		}
 		s, after = rest, time.Duration(n)*time.Millisecond+time.Millisecond
 	}
+	c, ok = d.parseClaim(s)
+	return c, after, ok
+}
+
+// parseClaim reads who a message is about: the length of the value in three digits, the
+// value, the lock key.
+func (d *Driver) parseClaim(s string) (c driver.Claim, ok bool) {
 	if len(s) < 3 {
-		return c, 0, false
+		return c, false
 	}
 	n, err := strconv.ParseUint(s[:3], 10, 16)
 	if s = s[3:]; err != nil || int(n) > len(s) {
-		return c, 0, false
+		return c, false
 	}
 	h := holderOf(s[:n])
 	key := s[n:]
 	if h.Foreign || len(key) <= len(d.prefix) || key[:len(d.prefix)] != d.prefix {
-		return c, 0, false
+		return c, false
 	}
-	return driver.Claim{Key: key[len(d.prefix):], Owner: h.Owner, Label: h.Label}, after, true
+	return driver.Claim{Key: key[len(d.prefix):], Owner: h.Owner, Label: h.Label}, true
 }

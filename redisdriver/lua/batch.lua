@@ -604,6 +604,7 @@ function release(r)
     leave(l, r.ending)
     known.n, known.least = known.n - 1, known.room and smallest() or math.huge
     if known.n == 0 then vacate() end
+    if r.tell then redis.pcall('PUBLISH', r.tell, (l.fence or '') .. string.format('%03d', #value) .. value .. K.lock) end -- or its holder learns it by a renewal
   else
     rank = call('ZRANK', K.queue, value)
     if rank then unqueue(value) end
@@ -667,7 +668,8 @@ function contended(kind, at)
     value = ARGV[at + 1],
     tombstone = ARGV[at + 2] ~= '' and ARGV[at + 2] or nil,
     upTo = ARGV[at + 3] ~= '' and ARGV[at + 3] or nil,
-    ending = ARGV[at + 4] ~= '' and ARGV[at + 4] or nil})
+    ending = ARGV[at + 4] ~= '' and ARGV[at + 4] or nil,
+    tell = ARGV[at + 5] ~= '' and ARGV[at + 5] or nil})
 end
 end
 local function request()
@@ -750,7 +752,7 @@ local function run()
 end
 if ARGV[1] == '1' then return {run()} end
 local keys = {try = 5, propose = 5, tryAny = 5, release = 4, withdraw = 4, releaseAny = 5}
-local fields = {try = 4, propose = 4, tryAny = 9, release = 1, withdraw = 2, releaseAny = 4}
+local fields = {try = 4, propose = 4, tryAny = 9, release = 1, withdraw = 2, releaseAny = 5}
 local out = {}
 for i = 1, tonumber(ARGV[1]) do
   local ok, answer = pcall(run)

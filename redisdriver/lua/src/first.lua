@@ -22,7 +22,7 @@ end
 -- notify sends a hint to an inbox about a place in the queue, at once or after px ms: the number
 -- of receivers, or nil when this user may not publish there.
 function notify(e, px)
-  local text = string.format('%03d', #e.value) .. e.value .. K.lock
+  local text = <<about "e.value">>
   if px then text = '+' .. px .. ' ' .. text end
   local command = (e.mode == 'N' or e.mode == 'C') and 'SPUBLISH' or 'PUBLISH'
   local n = redis.pcall(command, e.inbox, text)

@@ -27,9 +27,10 @@ func newBreak() *cobra.Command {
 		Short: "Take a key away from its holder",
 		Long: `hasp break takes a key away from exactly the OWNER that hasp show names, or removes
 it from the queue: never from whoever got the key since. The owner's lease is
-lost; a hasp run that holds it ends its command within a third of its TTL. The
-key goes to the next waiter, which learns that it was not released
-(HASP_ABANDONED). Others who share the key keep it.
+lost; a hasp run that holds it ends its command within a third of its TTL, and at
+once after its first renewal on Redis, etcd and ZooKeeper. The key goes to the next
+waiter, which learns that it was not released (HASP_ABANDONED). Others who share the
+key keep it.
 
 It shows what it is about to do and asks you to type the key. In scripts, give
 --yes instead. Keys of foreign holders, which do not use hasp, are never broken.`,

@@ -1,0 +1,129 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package redisdriver
+
+import (
+	"context"
+	"maps"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// brokenChannel carries the leases that somebody else than their holder released, see
+// release.lua. There is one for the server: such leases are rare, and owners unique.
+const brokenChannel = sidecars + "broken"
+
+// Tell has lost called for each lease that this driver was granted, or renewed, and
+// that another client released; see [driver.Teller]. The news comes over the connection
+// for waiters' hints, which the first Renew of a lease opens, and waits for, where no wait
+// did. Nothing is told while that connection does not stand, nor without the right
+// to subscribe here, or to publish there.
+func (d *Driver) Tell(lost func(id driver.ID, fence uint64)) {
+	d.leases.mu.Lock()
+	defer d.leases.mu.Unlock()
+	d.leases.lost = lost
+}
+
+// leases are those that this driver was granted, or renews, and did not release.
+type leases struct {
+	mu   sync.Mutex
+	lost func(driver.ID, uint64) // nil: nobody wants to know
+	all  map[driver.ID]lease
+	room int // when there are more, those that expired go
+}
+
+type lease struct {
+	fence uint64 // 0: not known
+	until time.Time
+}
+
+// note notes a lease that lasts for ttl.
+func (l *leases) note(id driver.ID, fence uint64, ttl time.Duration) {
+	now := time.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all[id] = lease{max(fence, l.all[id].fence), now.Add(ttl)}
+	if len(l.all) > l.room { // some were never released
+		maps.DeleteFunc(l.all, func(_ driver.ID, of lease) bool { return of.until.Before(now) })
+		l.room = 2*len(l.all) + 100
+	}
+}
+
+// drop forgets a lease, and says whether it was noted.
+func (l *leases) drop(id driver.ID) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, noted := l.all[id]
+	delete(l.all, id)
+	return noted
+}
+
+// hear reports a lease that is over, if it is one of these. Its owner may have been granted
+// a later one since, with a larger fence.
+func (l *leases) hear(id driver.ID, fence uint64) {
+	l.mu.Lock()
+	of, noted := l.all[id]
+	lost := l.lost
+	if noted = noted && fence >= of.fence && lost != nil; noted {
+		delete(l.all, id)
+	}
+	l.mu.Unlock()
+	if noted {
+		lost(id, fence)
+	}
+}
+
+// listen opens the subscription by which leases are heard of. It is nil when nobody
+// wants to know.
+func (d *Driver) listen() *inbox {
+	d.leases.mu.Lock()
+	told := d.leases.lost != nil
+	d.leases.mu.Unlock()
+	if !told {
+		return nil
+	}
+	in, _ := d.boxes.get(-1) // without one, renewals find out
+	if in != nil {
+		in.again()
+		in.come(-1)
+	}
+	return in
+}
+
+// parseLoss reads what release.lua publishes: the fence in 16 digits, and the lease as in a
+// hint.
+func (d *Driver) parseLoss(s string) (id driver.ID, fence uint64, ok bool) {
+	const digits = 16
+	if len(s) < digits {
+		return id, 0, false
+	}
+	fence, err := strconv.ParseUint(s[:digits], 10, 64)
+	c, ok := d.parseClaim(s[digits:])
+	return c.ID(), fence, ok && err == nil
+}
+
+// begun returns when the first attempt to subscribe has come to something, or ctx ended.
+func (in *inbox) begun(ctx context.Context) {
+	select {
+	case <-in.first:
+	case <-ctx.Done():
+	case <-in.life.Done():
+	}
+}
+
+// again makes a new attempt, unless there was one a moment ago.
+func (in *inbox) again() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if time.Since(in.since) < in.rest() {
+		return
+	}
+	select {
+	case in.kick <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,461 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package redisdriver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
+	"github.com/redis/go-redis/v9"
+)
+
+// loss is what a Tell reported.
+type loss struct {
+	id    driver.ID
+	fence uint64
+}
+
+// told is what d reports from now on.
+func told(d *Driver) <-chan loss {
+	ch := make(chan loss, 100)
+	d.Tell(func(id driver.ID, fence uint64) { ch <- loss{id, fence} })
+	return ch
+}
+
+// comes checks the next that is reported. What must not be reported is made to happen before it.
+func (w *world) comes(losses <-chan loss, want loss) {
+	w.Helper()
+	select {
+	case got := <-losses:
+		if got != want {
+			w.Errorf("reported is %+v, want %+v", got, want)
+		}
+	case <-w.ctx.Done():
+		w.Fatalf("nothing is reported, want %+v", want)
+	}
+}
+
+// renewed renews a lease that stands.
+func (w *world) renewed(d *Driver, r contend.Owner) {
+	w.Helper()
+	if err := w.renew(d, r)[0]; err != nil {
+		w.Fatalf("Renew: %v", err)
+	}
+}
+
+// hold has d hold and renew a key, and returns what its loss is.
+func (w *world) hold(d *Driver, r contend.Owner) loss {
+	w.Helper()
+	fence := w.grant(d, r).Fence
+	w.renewed(d, r)
+	return loss{r.Claim().ID(), fence}
+}
+
+// broken is r as somebody else releases it.
+func broken(r contend.Owner) contend.Owner {
+	r.End = driver.Unfinished
+	return r
+}
+
+// listeners counts the connections that hear of broken leases.
+func (w *world) listeners() int64 {
+	w.Helper()
+	return w.admin.PubSubNumSub(w.ctx, brokenChannel).Val()[brokenChannel]
+}
+
+// What another client releases is reported, of every mode and on every kind of server; what
+// this client released, or never had, is not.
+func TestTell(t *testing.T) {
+	t.Parallel()
+	for name, open := range map[string]func(*testing.T) (w *world, d, other *Driver){
+		"plain": func(t *testing.T) (w *world, d, other *Driver) {
+			w = newWorld(t)
+			return w, w.driver(nil), w.driver(nil)
+		},
+		"node": func(t *testing.T) (w *world, d, other *Driver) {
+			w = newWorld(t)
+			d = w.node()
+			w.admit(d)
+			return w, d, w.node()
+		},
+		"cluster": func(t *testing.T) (w *world, d, other *Driver) {
+			w = newCluster(t)
+			return w, w.over(w.clusterClient(nil), nil), w.over(w.clusterClient(nil), nil)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, d, other := open(t)
+			losses := told(d)
+			for _, r := range []contend.Owner{ask("k"), reader("r"), sharer("s", 2), ask("a \x00}\xff")} {
+				r.Label = "a \x00\xff"
+				w.hold(d, ask("stands"+r.Key))
+				own := ask("own")
+				w.hold(d, own)
+				w.release(d, own) // without Settled
+				again := ask("again")
+				w.hold(d, again)
+				ended, cancel := context.WithCancel(w.ctx)
+				cancel()
+				_ = contend.Release(ended, d, again) // not sent
+				_ = contend.Release(w.ctx, d, again)
+				others := ask("others")
+				w.grant(other, others)
+				w.release(d, broken(others))
+
+				want := w.hold(d, r)
+				if r.Mode == driver.Shared { // one beside it that is another's
+					beside := r
+					beside.Owner = ask("").Owner
+					w.grant(other, beside)
+					w.release(other, beside)
+				}
+				w.release(other, broken(r))
+				w.comes(losses, want)
+				if err := w.renew(d, r)[0]; !errors.Is(err, driver.ErrNotHeld) {
+					t.Errorf("and its renewal: %v", err)
+				}
+			}
+		})
+	}
+}
+
+// What an owner, or whoever cleans up after it, releases itself is published to nobody: nor does
+// a place, or a lease that was never claimed, have a holder that wants to hear of it.
+func TestOwnReleasesAreNotPublished(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d, other := w.driver(nil), w.driver(nil)
+	a, b, c := ask("k"), ask("k"), ask("k")
+	w.grant(d, a)
+	w.refuse(other, queued(b))
+	w.refuse(other, queued(c))
+	quiet := func(what string, f func()) {
+		t.Helper()
+		w.do("CONFIG", "RESETSTAT")
+		f()
+		if n := w.calls()["publish"]; n != 0 {
+			t.Errorf("%s: %d messages", what, n)
+		}
+	}
+	quiet("a place that is broken", func() { w.release(d, broken(c)) })
+	quiet("one's own, unsettled", func() { w.release(d, a) }) // to b, who polls
+	quiet("an unanswered Try", func() {
+		b.End = driver.Unused
+		w.release(d, b)
+	})
+	e := ask("e")
+	e.Settled = true
+	w.grant(d, e)
+	quiet("one's own, unfinished", func() { w.release(d, broken(e)) })
+	f := reader("f")
+	w.grant(d, f)
+	w.do("CONFIG", "RESETSTAT")
+	w.release(other, broken(f))
+	if n := w.calls()["publish"]; n != 1 {
+		t.Errorf("one that is broken: %d messages", n)
+	}
+}
+
+// A lock that is held briefly costs neither a command nor a connection more.
+func TestBriefLocksDoNotListen(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.driver(nil)
+	c := newClient(t, d)
+	m := c.Mutex("k", nil)
+	pair := func() {
+		lease, err := m.Lock(w.ctx)
+		if err == nil {
+			err = lease.Release()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	pair() // the script is loaded, and the mark is there
+	if n := w.cost(pair); n != 11 {
+		t.Errorf("a lock and its release cost %d commands, those of TestShortWays are 11", n)
+	}
+	if n := w.calls()["subscribe"]; n != 0 || w.listeners() != 0 || len(d.boxes.open) != 0 {
+		t.Errorf("%d subscriptions, %d listen", n, w.listeners())
+	}
+	if len(d.leases.all) != 0 {
+		t.Errorf("noted are still %v", d.leases.all)
+	}
+	r := ask("long")
+	w.hold(d, r)
+	if n := w.listeners(); n != 1 {
+		t.Errorf("after a Renew %d listen", n)
+	}
+	w.do("CONFIG", "RESETSTAT")
+	w.renewed(d, r)
+	if n := w.calls()["subscribe"]; n != 0 {
+		t.Errorf("the second Renew subscribed %d times more", n)
+	}
+}
+
+// newClient is hasp on a driver.
+func newClient(t *testing.T, d driver.Driver) *hasp.Client {
+	t.Helper()
+	c, err := hasp.New(d, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// The holder learns of a Break by its message: its next renewal is twenty minutes away.
+func TestHolderHearsOfBreak(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c, op := newClient(t, w.driver(nil)), newClient(t, w.driver(nil))
+	o := &hasp.LockOptions{TTL: time.Hour}
+	rw := c.RWMutex("rw", o)
+	for name, take := range map[string]func(context.Context) (*hasp.Lease, error){
+		"writer": c.Mutex("k", o).Lock, "reader": rw.RLock, "slot": c.Semaphore("s", 3, o).Lock,
+	} {
+		t.Run(name, func(t *testing.T) {
+			lease, err := take(w.ctx)
+			if err == nil {
+				err = lease.Extend(w.ctx, time.Hour) // its first renewal
+			}
+			if err == nil {
+				err = op.Break(w.ctx, lease.Key(), lease.Owner())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case <-lease.Done():
+			case <-w.ctx.Done():
+				t.Fatal("it has not heard of it")
+			}
+			if err := lease.Err(); !errors.Is(err, hasp.ErrLost) || !errors.Is(err, hasp.ErrNotHeld) {
+				t.Errorf("the lease says: %v", err)
+			}
+			if err := lease.Release(); !errors.Is(err, hasp.ErrLost) {
+				t.Errorf("its Release says: %v", err)
+			}
+		})
+	}
+}
+
+// Anybody who may publish can say anything. What is not about exactly this lease, or about an
+// earlier one of its owner, ends nothing.
+func TestForgedLosses(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.driver(nil)
+	losses := told(d)
+	r := ask("k")
+	want := w.hold(d, r)
+	message := func(fence string, value, lock string) string {
+		return fmt.Sprintf("%s%03d%s%s", fence, len(value), value, lock)
+	}
+	fence, v := digits(want.fence), value(r.Claim())
+	for _, text := range []string{
+		"", "x", fence, fence + "1", fence[:15], strings.Repeat("9", 1000),
+		message(fence, v, ""), message(fence, v, "lock:"), message(fence, v, "lock:kk"), message(fence, v, "k"), message(fence, v, "other:k"),
+		message(fence, r.Owner+" other", "lock:k"), message(fence, ask("k").Owner+" "+r.Label, "lock:k"), message(fence, r.Owner, "lock:k"),
+		message(digits(want.fence-1), v, "lock:k"), message(digits(0), v, "lock:k"),
+		message(fence[:15]+"x", v, "lock:k"), message("-"+fence[1:], v, "lock:k"), message(fence[1:], v, "lock:k"), message("0"+fence, v, "lock:k"),
+		fence + "+5 " + message("", v, "lock:k"), fence + "999" + v + "lock:k", fence + "-01" + v + "lock:k",
+		message("", v, "lock:k"),
+	} {
+		w.do("PUBLISH", brokenChannel, text)
+	}
+	w.do("PUBLISH", d.inboxName(), message(fence, v, "lock:k"))
+	w.renewed(d, r)
+	w.release(w.driver(nil), broken(r))
+	w.comes(losses, want)
+
+	r = ask("k")
+	want = w.hold(d, r)
+	w.do("PUBLISH", brokenChannel, message(digits(want.fence), value(r.Claim()), "lock:k"))
+	w.comes(losses, want) // the doc says so
+	w.do("PUBLISH", brokenChannel, message(digits(want.fence), value(r.Claim()), "lock:k"))
+	next := w.hold(d, ask("next")) // told once
+	w.do("PUBLISH", brokenChannel, message(digits(next.fence), next.id.Owner+" "+next.id.Label, "lock:next"))
+	w.comes(losses, next)
+}
+
+// An owner that was broken, and holds the key again, has a larger fence: late news of its
+// earlier lease ends nothing.
+func TestLateLossSparesTheNextLease(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d, other := w.driver(nil), w.driver(nil)
+	losses := told(d)
+	sub := w.admin.Subscribe(w.ctx, brokenChannel)
+	t.Cleanup(func() { _ = sub.Close() })
+	if _, err := sub.Receive(w.ctx); err != nil {
+		t.Fatal(err)
+	}
+	r := ask("k")
+	first := w.hold(d, r)
+	w.release(other, broken(r))
+	late := w.came(sub)
+	w.comes(losses, first)
+	w.do("DEL", d.names("k").gone(r.Owner)) // ten seconds later
+	second := w.hold(d, r)
+	if second.fence <= first.fence {
+		t.Fatalf("the fence is %d after %d", second.fence, first.fence)
+	}
+	w.do("PUBLISH", brokenChannel, late)
+	w.release(other, broken(r))
+	w.comes(losses, second)
+
+	// One that was adopted may not know its fence: the core compares it.
+	adopted := ask("adopted")
+	fence := w.grant(other, adopted).Fence
+	w.renewed(d, adopted)
+	w.release(w.driver(nil), broken(adopted))
+	w.comes(losses, loss{adopted.Claim().ID(), fence})
+}
+
+// A lease whose grant is gone has no fence to name. It is broken all the same.
+func TestBreakWithoutGrant(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d, other := w.driver(nil), w.driver(nil)
+	losses := told(d)
+	r := ask("k")
+	w.hold(d, r)
+	w.do("DEL", d.names("k").grant)
+	w.release(other, broken(r))
+	if err := w.renew(d, r)[0]; !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("its renewal: %v", err)
+	}
+	next := ask("k")
+	want := w.hold(d, next)
+	w.release(other, broken(next))
+	w.comes(losses, want)
+}
+
+// Without the right to publish, or to subscribe, a lease is broken as well, and its renewal says so.
+func TestBreakWithoutTheRights(t *testing.T) {
+	t.Parallel()
+	for _, change := range []string{"-publish", "resetchannels", "-subscribe"} {
+		t.Run(change, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			bob, d := w.as("bob", change), w.driver(nil)
+			losses := told(d)
+			r := ask("k")
+			want := w.hold(d, r)
+			w.release(bob, broken(r))
+			if change == "-subscribe" {
+				w.comes(losses, want)
+			}
+			if err := w.renew(d, r)[0]; !errors.Is(err, driver.ErrNotHeld) {
+				t.Errorf("the renewal of a broken lease: %v", err)
+			}
+
+			_ = told(bob)
+			mine := ask("mine")
+			w.hold(bob, mine) // waits for no subscription that will not come
+			w.release(d, broken(mine))
+			if err := w.renew(bob, mine)[0]; !errors.Is(err, driver.ErrNotHeld) {
+				t.Errorf("the renewal of a broken lease: %v", err)
+			}
+		})
+	}
+}
+
+// A waiter's connection hears of broken leases, too: nobody may want to know.
+func TestNobodyWantsToKnow(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d, other := w.driver(nil), w.driver(nil)
+	a, b, r := ask("k"), ask("k"), ask("r")
+	w.grant(other, a)
+	hints := w.wait(d, b)
+	w.hold(d, r)
+	w.release(other, broken(r))
+	w.release(other, a)
+	w.hint(hints) // comes behind it
+	w.grant(d, queued(b))
+}
+
+// A subscription that was lost comes back with the renewals, and claims nothing of what it missed.
+func TestListensAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var closes atomic.Bool
+	closes.Store(true)
+	d := w.over(w.client(func(o *redis.Options) {
+		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+			if closes.Load() && err == nil {
+				conn = &closing{conn}
+			}
+			return conn, err
+		}
+	}), nil)
+	other := w.driver(nil)
+	losses := told(d)
+	r, missed := ask("k"), ask("missed")
+	var conn *redis.PubSub
+	back := func() {
+		t.Helper()
+		in := d.boxes.open[-1]
+		w.until("it listens again", func() bool {
+			w.renewed(d, r)
+			in.mu.Lock()
+			defer in.mu.Unlock()
+			if !in.up || in.conn == conn { // the one that was killed may not have noticed
+				return false
+			}
+			conn = in.conn
+			return true
+		})
+	}
+	want := w.hold(d, r) // the first attempt fails
+	w.hold(d, missed)
+	w.release(other, broken(missed))
+	if n := w.listeners(); n != 0 {
+		t.Fatalf("%d listen", n)
+	}
+	closes.Store(false)
+	back()
+	w.do("CLIENT", "KILL", "TYPE", "pubsub")
+	back()
+	w.release(other, broken(r))
+	w.comes(losses, want)
+	if err := w.renew(d, missed)[0]; !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("the renewal of one that was broken meanwhile: %v", err)
+	}
+}
+
+// Leases that were neither released nor renewed are forgotten at last.
+func TestForgottenLeasesAreNotNoted(t *testing.T) {
+	l := leases{all: map[driver.ID]lease{}}
+	for i := range 10_000 {
+		l.note(driver.ID{Key: fmt.Sprint(i)}, 1, -time.Second)
+		l.note(driver.ID{Key: "stands"}, 7, time.Hour)
+	}
+	if n := len(l.all); n > 110 {
+		t.Errorf("%d are noted", n)
+	}
+	if !l.drop(driver.ID{Key: "stands"}) || l.drop(driver.ID{Key: "stands"}) {
+		t.Error("one that stands is not noted, or noted for ever")
+	}
+	for i := range 1000 {
+		l.note(driver.ID{Key: fmt.Sprint(i)}, 1, time.Hour)
+	}
+	if n := len(l.all); n != 1000 {
+		t.Errorf("of 1000 leases that stand %d are noted", n)
+	}
+}
