@@ -7,6 +7,7 @@ import (
 	"context"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -35,7 +36,7 @@ var rights = sync.OnceValue(func() (all []string) {
 func allow(t testing.TB, admin *redis.Client, user string, change ...string) {
 	t.Helper()
 	args := []any{"ACL", "SETUSER", user, "reset", "on", ">secret"}
-	for _, r := range append(rights(), change...) {
+	for _, r := range slices.Concat(rights(), change) {
 		args = append(args, r)
 	}
 	if err := admin.Do(t.Context(), args...).Err(); err != nil {
