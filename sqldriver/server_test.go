@@ -42,6 +42,7 @@ var serverTests = map[string]func(t *testing.T, d database){
 	"KeptLongEnough":             keptLongEnough,
 	"LockRow":                    lockRow,
 	"LockAdvisory":               lockAdvisory,
+	"FenceGuard":                 fenceGuard,
 }
 
 func TestServers(t *testing.T) {
