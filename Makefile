@@ -22,6 +22,7 @@ show: ## run the long demonstrations on real servers; one alone: make show NAME=
 verify: ## the suite over three etcds, then 200 seeded schedules of faults against Redlock on real servers, and 150 against one, about 20 minutes; rewrites their tables in docs/evidence.md
 	@scripts/servers
 	@cd etcddriver && HASP_TEST_ETCD_CLUSTER=1 go test -race -count=1 -run TestSuiteOver .
+	@cd verify && go test -race -count=1 -v -run TestWakesUpLate ./late -rounds=1000
 	@go run ./verify/campaign/cmd -n 200 -into docs/evidence.md
 	@go run ./verify/campaign/cmd -lone -n 150 -into docs/evidence.md
 
