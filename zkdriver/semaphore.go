@@ -165,17 +165,22 @@ func (q queue) before(i int) string {
 	return leases
 }
 
-// same reports whether the leases are those in a list.
+// same reports whether the leases are those among the names in their folder.
 func (q queue) same(names []string) bool {
-	n := 0
-	for _, l := range q {
-		if l.kind == kindSlot {
-			if n++; !slices.Contains(names, l.name[len(leases)+1:]) {
+	more := 0
+	for _, name := range names {
+		if l, ok := parseIn(leases, name); ok {
+			if more++; q.named(l.name) < 0 {
 				return false
 			}
 		}
 	}
-	return n == len(names)
+	for _, n := range q {
+		if n.kind == kindSlot {
+			more--
+		}
+	}
+	return more == 0
 }
 
 // view is what an attempt on a semaphore sees. Everything that is decided by it is done only if nothing of

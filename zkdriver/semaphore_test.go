@@ -127,3 +127,23 @@ func TestSemaphoreBesideJava(t *testing.T) {
 		t.Errorf("refused by %+v", res)
 	}
 }
+
+// A node in the folder of leases that is no lease is in nobody's way, and does not keep a waiter from waiting.
+func TestStrangerAmongLeases(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := New(w.connect(w.server.Addr(), time.Hour), &Options{Root: w.root, Layout: Semaphore})
+	first := reader(ask("k"))
+	first.Limit = 1
+	w.grant(d, first)
+	w.do(w.admin, zk.Create(d.dir("k")+"/"+leases+"/stranger", nil, w.admin.acl, zk.Ephemeral))
+	next := reader(ask("k"))
+	next.Limit = 1
+	hints := w.hints(d, next)
+	if res := w.refuse(d, queued(next)); res.Holder.Owner != first.Owner {
+		t.Errorf("refused by %+v", res)
+	}
+	w.release(d, first)
+	comes(w, hints, "hint")
+	w.grant(d, queued(next))
+}
