@@ -193,7 +193,7 @@ func (c *Conn) linked() {
 	defer c.mu.Unlock()
 	c.tidy()
 	for _, e := range c.entries {
-		if e.granted && e.own == nil {
+		if e.granted {
 			c.attend(e)
 		}
 	}

@@ -180,9 +180,7 @@ func (c *Conn) held(e *entry, d *Driver, until time.Time, stood bool) (first boo
 		c.last(e, until)
 	}
 	e.granted, e.d = true, d
-	if e.own == nil {
-		c.attend(e)
-	}
+	c.attend(e)
 	return first
 }
 
@@ -221,7 +219,7 @@ func (c *Conn) leave(e *entry, leaving bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e.leaving = leaving
-	if !leaving && e.granted && e.own == nil {
+	if !leaving && e.granted {
 		c.attend(e)
 	}
 }
@@ -252,9 +250,10 @@ func (c *Conn) ring(e *entry) {
 	c.tidy()
 }
 
-// attend watches the node of a lease, to tell the holder when another deletes it. The caller holds mu.
+// attend watches the node of a lease, to tell the holder when another deletes it. Without a connection it does nothing: linked does it then.
+// The caller holds mu.
 func (c *Conn) attend(e *entry) {
-	if e.d == nil || e.d.lost == nil || e.name == "" {
+	if e.d == nil || e.d.lost == nil || e.name == "" || e.own != nil {
 		return
 	}
 	s, name := e.sess, e.name
@@ -272,48 +271,60 @@ func (c *Conn) attend(e *entry) {
 	}
 	e.own = w
 	call := zk.Children(e.dir+"/"+name, w)
-	s.Start(func(err error) {
-		if err == nil && call.Err == nil {
+	if s.Start(func(err error) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if !same() || err == nil && call.Err == nil {
 			return
 		}
-		go func() { // it may be called by one who holds mu
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			if !same() {
-				return
-			}
-			e.own = nil
-			if err == nil && call.Err == zk.ErrNoNode && !e.leaving { //nolint:errorlint // a code as it is
-				c.missing(e, s)
-			}
-		}()
-	}, call)
+		e.own = nil
+		switch {
+		case err != nil: // linked does it
+		case !absent(call.Err):
+			c.attendLater(e)
+		case !e.leaving:
+			c.missing(e)
+		}
+	}, call) != nil {
+		e.own = nil
+	}
+}
+
+// attendPause is when to look again at a lease's node that the server did not let us look at.
+const attendPause = time.Second
+
+// attendLater looks again after a while, if the lease is the same then. The caller holds mu.
+func (c *Conn) attendLater(e *entry) {
+	s, name := e.sess, e.name
+	time.AfterFunc(attendPause, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if e.name == name && e.sess == s && !e.leaving {
+			c.attend(e)
+		}
+	})
 }
 
 // missing tells the holder that its node is gone, unless another client took it over. The caller holds mu.
-func (c *Conn) missing(e *entry, s *zk.Session) {
-	name := e.name
+func (c *Conn) missing(e *entry) {
+	s, name := e.sess, e.name
 	calls := lists(e.dir, e.folders)
-	s.Start(func(err error) {
-		var q queue
-		if err == nil {
-			q, err = queueOf(e.folders, calls)
+	_ = s.Start(func(err error) { // unsent: linked looks again
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if err != nil || e.sess != s || e.name != name || e.leaving {
+			return // linked looks again, or leave does
 		}
+		q, err := queueOf(e.folders, calls)
 		if err != nil {
-			return // linked looks again
+			c.attendLater(e)
+			return
 		}
-		go func() {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			if e.sess != s || e.name != name || e.leaving {
-				return
-			}
-			if q.of(e.mark) < 0 {
-				e.tell()
-			}
-			e.clear()
-			c.drop(e)
-		}()
+		if i := q.of(e.mark); i < 0 || !q.holds(i) {
+			e.tell()
+		}
+		e.clear()
+		c.drop(e)
 	}, calls...)
 }
 

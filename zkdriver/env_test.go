@@ -243,3 +243,21 @@ func losesReply(p *faultproxy.Proxy, op byte) <-chan struct{} {
 	})
 	return lost
 }
+
+// answers reports when an answer with an error comes.
+func answers(p *faultproxy.Proxy, code zk.Code) <-chan struct{} {
+	var once sync.Once
+	came := make(chan struct{})
+	p.Hook(func(c faultproxy.Chunk) bool {
+		if c.Dir == faultproxy.Up {
+			return false
+		}
+		for b := c.Data; len(b) >= 20; b = b[min(len(b), 4+int(binary.BigEndian.Uint32(b))):] {
+			if int32(binary.BigEndian.Uint32(b[16:])) == int32(code) {
+				once.Do(func() { close(came) })
+			}
+		}
+		return false
+	})
+	return came
+}

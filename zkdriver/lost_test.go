@@ -16,10 +16,11 @@ import (
 
 // The numbers of operations, as they are sent.
 const (
-	opDelete  = 2
-	opSet     = 5
-	opMulti   = 14
-	opCreate2 = 15
+	opDelete   = 2
+	opSet      = 5
+	opChildren = 12
+	opMulti    = 14
+	opCreate2  = 15
 )
 
 // A node whose create had no answer is found again by its name, and the owner has no second one.

@@ -108,6 +108,41 @@ func TestTellOfADeletedNode(t *testing.T) {
 	}
 }
 
+// The loss of a lease is told although the watch on its node was lost, with the answer to the call that set it.
+func TestTellAfterALostWatch(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d, p := w.behind(time.Hour)
+	r := ask("k")
+	w.grant(d, r)
+	tells := told(d)
+	lost := losesReply(p, opChildren)
+	p.Reset() // once it is connected again it watches what it holds
+	comes(w, lost, "lost answer")
+	w.do(w.admin, zk.Delete(d.dir("k")+"/"+w.queue("k")[0].name))
+	if id := comes(w, tells, "word of the loss"); id != r.Claim().ID() {
+		t.Errorf("told of %v", id)
+	}
+}
+
+// The loss of a lease is told although the server does not let us see, for a while, whether another client took it over.
+func TestTellAfterADeniedLook(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d, p := w.behind(time.Hour)
+	tells, denied := told(d), answers(p, zk.ErrNoAuth)
+	r := ask("k")
+	w.grant(d, r)
+	dir := d.dir("k")
+	unreadable := []zk.ACL{{Perms: 31 &^ 1, Scheme: "world", ID: "anyone"}}
+	w.do(w.admin, zk.Multi(zk.Delete(dir+"/"+w.queue("k")[0].name), zk.Delete(dir), zk.Create(dir, nil, unreadable, zk.Persistent)))
+	comes(w, denied, "answer that it may not look")
+	w.do(w.admin, zk.Delete(dir))
+	if id := comes(w, tells, "word of the loss"); id != r.Claim().ID() {
+		t.Errorf("told of %v", id)
+	}
+}
+
 // A lease stands over a restart of the server, with its session; who waits is woken afterwards.
 func TestServerRestart(t *testing.T) {
 	w := worldOf(t, testserver.ZooKeeper(t))

@@ -92,6 +92,9 @@ func (c *Conn) tidyOnce() (more bool) {
 	for _, e := range es {
 		if stays[e] && e.gone {
 			e.gone, e.leaving = false, false
+			if e.granted {
+				c.attend(e)
+			}
 			<-e.busy
 			e.refs--
 			c.last(e, time.Now().Add(tombTime)) // once more, then

@@ -148,12 +148,10 @@ func (s *Session) Do(ctx context.Context, calls ...*Call) error {
 	}
 }
 
-// Start is Do without the wait: then is called once, with what Do would return, by the goroutine that reads
-// or the one that calls. It must not block.
-func (s *Session) Start(then func(error), calls ...*Call) {
-	if err := s.send(&batch{left: len(calls), then: then}, calls); err != nil {
-		then(err)
-	}
+// Start is Do without the wait. Unless it returns an error, of calls that were not sent, then is called once, with what Do would return, by
+// the goroutine that reads, and before that connects again. It must not block.
+func (s *Session) Start(then func(error), calls ...*Call) error {
+	return s.send(&batch{left: len(calls), then: then}, calls)
 }
 
 func (s *Session) send(b *batch, calls []*Call) error {
