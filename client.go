@@ -43,8 +43,8 @@ func New(d driver.Driver, o *Options) (*Client, error) {
 	return &Client{c}, nil
 }
 
-// Traits says what the store promises as it is configured.
-func (c *Client) Traits() driver.Traits { return c.traits }
+// Traits says what the store promises as it is configured, and, of MaxTTL and SessionTTL, as it has decided since it was reached.
+func (c *Client) Traits() driver.Traits { return c.drv.Traits() }
 
 // Inspect says who holds a key, and who waits for it. A free key is no error:
 // Info.Held is false.

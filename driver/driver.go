@@ -19,7 +19,8 @@ import (
 // Leases and places expire by the store's own clock: an engine never compares
 // anything with the client's wall clock.
 type Driver interface {
-	// Traits returns what this engine promises. It does no I/O; the value is constant.
+	// Traits returns what this engine promises. It does no I/O; the value is constant, but for what a store
+	// decides once it is reached: a MaxTTL that is shorter then, and SessionTTL.
 	Traits() Traits
 
 	// Try asks once for r.Key on behalf of r.Owner, and never waits.

@@ -131,6 +131,14 @@ func (c *Conn) session(ctx context.Context) (*zk.Session, error) {
 	return s, err
 }
 
+// granted is the time-out of the latest session, or the one to be asked for.
+func (c *Conn) granted() time.Duration {
+	if granted := c.zk.Timeout(); granted > 0 {
+		return granted
+	}
+	return c.timeout
+}
+
 // hint wakes the watchers of an owner. The caller holds mu.
 func (c *Conn) hint(p place) {
 	for ch := range c.hints[p] {

@@ -98,7 +98,8 @@ func validRoot(root string) bool {
 // Check returns nil, or an error that says why this configuration cannot work. It does no I/O.
 func (d *Driver) Check() error { return d.bad }
 
-// Traits returns what this engine promises; see [driver.Traits].
+// Traits returns what this engine promises; see [driver.Traits]. The times are of the session that the servers granted, once they have
+// been reached, and until then of the one that is asked for.
 func (d *Driver) Traits() driver.Traits {
 	t := driver.Traits{
 		Engine:   "zookeeper",
@@ -111,7 +112,8 @@ func (d *Driver) Traits() driver.Traits {
 		Survives: driver.StoreRestart | driver.ClockStep | driver.Failover,
 	}
 	if d.c != nil {
-		t.MaxTTL, t.SessionTTL = zk.Share(d.c.timeout), d.c.timeout
+		t.SessionTTL = d.c.granted()
+		t.MaxTTL = min(zk.Share(t.SessionTTL), zk.Share(d.c.timeout))
 	}
 	return t
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 
 	"github.com/hasplock/hasp/driver"
-	"github.com/hasplock/hasp/zkdriver/internal/zk"
 )
 
 var _ driver.Examiner = (*Driver)(nil)
@@ -23,10 +22,14 @@ func (d *Driver) Examine(ctx context.Context) ([]driver.Finding, error) {
 		return nil, err
 	}
 	f := driver.Finding{Level: driver.LevelOK, Check: "session", Text: fmt.Sprintf("%s has a session of %v for this process, and so leases of at most %v",
-		d.c.zk.Server(), s.Timeout(), zk.Share(s.Timeout()))}
-	if s.Timeout() < d.c.timeout {
+		d.c.zk.Server(), s.Timeout(), d.Traits().MaxTTL)}
+	switch {
+	case s.Timeout() < d.c.timeout:
 		f.Level = driver.LevelWarn
 		f.Text += fmt.Sprintf(": %v were asked for, and its maxSessionTimeout is shorter", d.c.timeout)
+	case s.Timeout() > d.c.timeout:
+		f.Level = driver.LevelWarn
+		f.Text += fmt.Sprintf(": %v were asked for, and its minSessionTimeout is longer: so long does what a process that dies held last", d.c.timeout)
 	}
 	return []driver.Finding{f}, nil
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/internal/testserver"
@@ -77,6 +78,44 @@ func TestTTLIsTheSessions(t *testing.T) {
 	}
 	if res := w.grant(d, ask("other")); res.TTL != time.Minute {
 		t.Errorf("granted for %v", res.TTL)
+	}
+}
+
+// What is promised is by the session that the servers granted, once they have, and a TTL that was right before stays so.
+func TestTraitsAreTheGrantedSessions(t *testing.T) {
+	t.Parallel()
+	w := worldOf(t, testserver.ZooKeeper(t, "minSessionTimeout=6000", "maxSessionTimeout=24000"))
+	for _, c := range []struct{ asked, granted, longest time.Duration }{
+		{time.Minute, 24 * time.Second, 16 * time.Second},
+		{9 * time.Second, 9 * time.Second, 6 * time.Second},
+		{3 * time.Second, 6 * time.Second, 2 * time.Second},
+	} {
+		conn := w.connect(w.server.Addr(), c.asked)
+		client, err := hasp.New(w.over(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := &hasp.LockOptions{TTL: c.asked / 3 * 2}
+		if tr := client.Traits(); tr.MaxTTL != o.TTL || tr.SessionTTL != c.asked {
+			t.Errorf("%v asked for: %+v before the servers were reached", c.asked, tr)
+		}
+		m := client.Mutex("k", o)
+		for range 2 {
+			l, err := m.Lock(w.ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := l.Release(); err != nil {
+				t.Error(err)
+			}
+		}
+		if tr := client.Traits(); tr.MaxTTL != c.longest || tr.SessionTTL != c.granted {
+			t.Errorf("%v asked for: %+v", c.asked, tr)
+		}
+		if found, err := w.over(conn).Examine(w.ctx); err != nil || (found[0].Level == driver.LevelOK) != (c.asked == c.granted) {
+			t.Errorf("%v asked for: %+v, %v", c.asked, found, err)
+		}
+		_ = client.Close()
 	}
 }
 

@@ -45,15 +45,16 @@ type Client struct {
 	closer sync.Once
 	quiet  bool // it does not ping: for a test
 
-	mu     sync.Mutex
-	begun  bool
-	over   bool
-	sess   *Session
-	link   *link         // nil: not connected
-	zxid   int64         // the newest state of the store that this session has seen
-	change chan struct{} // closed at the next change of link or rounds
-	rounds int           // attempts to reach any server that failed
-	last   error         // why the latest of them failed
+	mu      sync.Mutex
+	begun   bool
+	over    bool
+	sess    *Session
+	link    *link         // nil: not connected
+	granted time.Duration // the time-out of the latest session
+	zxid    int64         // the newest state of the store that this session has seen
+	change  chan struct{} // closed at the next change of link or rounds
+	rounds  int           // attempts to reach any server that failed
+	last    error         // why the latest of them failed
 }
 
 // New returns a client. It does no I/O.
@@ -117,6 +118,13 @@ func (c *Client) Server() string {
 		return ""
 	}
 	return c.link.addr
+}
+
+// Timeout is that of the latest session, as the servers granted it; 0 before there was one.
+func (c *Client) Timeout() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.granted
 }
 
 // changed wakes all that wait. The caller holds mu.

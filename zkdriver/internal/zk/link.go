@@ -167,7 +167,7 @@ func (l *link) serve() {
 		_ = l.conn.Close()
 		return
 	}
-	c.sess, c.link = l.s, l
+	c.sess, c.link, c.granted = l.s, l, l.s.Timeout()
 	c.changed()
 	c.mu.Unlock()
 	if c.cfg.Linked != nil {

@@ -152,13 +152,14 @@ func (t *trial) run(cmd *cobra.Command) error {
 	if err := t.check(l); err != nil {
 		return err
 	}
-	o := &verify.Options{For: t.for_.d, TTL: t.ttl.d, Clients: t.clients, Keys: t.keys, Shares: l.Traits().Shared, Session: l.Traits().SessionTTL, Seed: t.seed.n,
+	o := &verify.Options{For: t.for_.d, TTL: t.ttl.d, Clients: t.clients, Keys: t.keys, Shares: l.Traits().Shared, Seed: t.seed.n,
 		Prefix: "hasp-verify/" + rand.Text()[:12], Argv: []string{os.Args[0], verifyWorker},
 		Job: verify.Job{Store: t.store.text, Given: cmd.Flags().Changed("store"), TTL: t.ttl.d}}
 	if err := touch(l, o); err != nil {
 		silent = true
 		return trouble(l.url, err)
 	}
+	o.Session = l.Traits().SessionTTL // as the store has decided by now
 	signals, stop := child.Notify()
 	defer stop()
 	if t.output.word == "text" {
