@@ -4,6 +4,7 @@
 package zk
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -143,22 +144,58 @@ func (c *Client) Close() error {
 const closeTime = time.Second
 
 func (c *Client) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+	defer cancel()
 	c.mu.Lock()
-	s, linked, begun := c.sess, c.link != nil, c.begun
+	s, linked := c.sess, c.link != nil
 	c.mu.Unlock()
-	if s != nil && linked {
-		ctx, cancel := context.WithTimeout(c.life, closeTime)
-		_ = s.Do(ctx, &Call{op: opCloseSession, encode: func(*encoder) {}}) // else it expires
-		cancel()
+	if linked && s.Do(ctx, &Call{op: opCloseSession, encode: func(*encoder) {}}) == nil {
+		c.sessionOver(s)
 	}
 	c.mu.Lock()
 	c.over = true
+	begun := c.begun
 	c.changed()
 	c.mu.Unlock()
 	c.end()
 	if begun {
 		<-c.ended
 	}
+	c.mu.Lock()
+	s = c.sess
+	c.mu.Unlock()
+	if s != nil {
+		c.quit(ctx, s)
+		c.sessionOver(s)
+	}
+}
+
+// quit ends a session without a connection, over one that says nothing else: not who we are, which may be what the servers refuse.
+// Where none answers it expires.
+func (c *Client) quit(ctx context.Context, s *Session) {
+	for _, addr := range c.cfg.Servers {
+		if conn, err := c.dial(ctx, addr); err == nil && c.quitOver(ctx, conn, s) == nil {
+			return
+		}
+	}
+}
+
+func (c *Client) quitOver(ctx context.Context, conn net.Conn, s *Session) error {
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	r := bufio.NewReader(conn)
+	if w, err := c.greet(conn, r, s); err != nil || w.timeout <= 0 {
+		return err
+	}
+	var e encoder
+	e.int(8)
+	e.int(1)
+	e.int(opCloseSession)
+	if _, err := conn.Write(e.b); err != nil {
+		return err
+	}
+	_, err := readMessage(r)
+	return err
 }
 
 // The pauses between attempts to reach any server.
@@ -170,7 +207,6 @@ const (
 // run keeps the client connected.
 func (c *Client) run() {
 	defer close(c.ended)
-	defer c.sessionOver(nil)
 	pprof.SetGoroutineLabels(context.Background()) // it is not of whoever happened to be the first
 	next := 0
 	for pause := pauseFirst; c.life.Err() == nil; pause = min(2*pause, pauseLast) {
@@ -214,13 +250,10 @@ func (c *Client) run() {
 	}
 }
 
-// sessionOver ends a session; nil is the current one.
+// sessionOver ends a session, if it is the current one.
 func (c *Client) sessionOver(s *Session) {
 	c.mu.Lock()
-	if s == nil {
-		s = c.sess
-	}
-	if s == nil || c.sess != s {
+	if c.sess != s {
 		c.mu.Unlock()
 		return
 	}

@@ -45,10 +45,18 @@ type pending struct {
 	sent time.Time
 }
 
-// handshake goes on with the client's session, or begins one.
-func (c *Client) handshake(conn net.Conn) (*link, error) {
+// welcome is what a server answers to who connects. Without a timeout the session is over.
+type welcome struct {
+	sent    time.Time // when it was asked
+	timeout time.Duration
+	id      int64
+	passwd  []byte
+}
+
+// greet tells a server of a session, or that there is none.
+func (c *Client) greet(conn net.Conn, r *bufio.Reader, s *Session) (w welcome, err error) {
 	c.mu.Lock()
-	s, zxid := c.sess, c.zxid
+	zxid := c.zxid
 	c.mu.Unlock()
 	var e encoder
 	e.int(0)     // the length
@@ -64,31 +72,43 @@ func (c *Client) handshake(conn net.Conn) (*link, error) {
 	}
 	e.bool(false) // a server without the leader is of no use
 	binary.BigEndian.PutUint32(e.b, uint32(len(e.b)-4))
-	sent := time.Now()
+	w.sent = time.Now()
 	if _, err := conn.Write(e.b); err != nil {
-		return nil, err
+		return w, err
 	}
-	r := bufio.NewReaderSize(conn, 32<<10)
 	msg, err := readMessage(r)
 	if err != nil {
-		return nil, err
+		return w, err
 	}
 	d := decoder{b: msg}
 	d.int()
-	timeout, id, passwd := time.Duration(d.int())*time.Millisecond, d.long(), append([]byte(nil), d.data()...)
+	w.timeout, w.id, w.passwd = time.Duration(d.int())*time.Millisecond, d.long(), append([]byte(nil), d.data()...)
+	return w, d.err
+}
+
+// handshake goes on with the client's session, or begins one, which is the client's from then on, whatever else fails.
+func (c *Client) handshake(conn net.Conn) (*link, error) {
+	c.mu.Lock()
+	s := c.sess
+	c.mu.Unlock()
+	r := bufio.NewReaderSize(conn, 32<<10)
+	w, err := c.greet(conn, r, s)
 	switch {
-	case d.err != nil:
-		return nil, d.err
-	case timeout <= 0 && s == nil:
+	case err != nil:
+		return nil, err
+	case w.timeout <= 0 && s == nil:
 		return nil, fmt.Errorf("the server began no session: %w", ErrSessionExpired)
-	case timeout <= 0:
+	case w.timeout <= 0:
 		c.sessionOver(s)
 		return nil, ErrSessionExpired
 	case s == nil:
-		s = &Session{c: c, id: id, passwd: passwd, over: make(chan struct{})}
+		s = &Session{c: c, id: w.id, passwd: w.passwd, over: make(chan struct{})}
 	}
-	s.connected(sent, timeout)
-	return &link{c: c, s: s, conn: conn, r: r, idle: c.idle(timeout), beat: timeout / rhythm, wake: make(chan struct{}, 1),
+	s.connected(w.sent, w.timeout)
+	c.mu.Lock()
+	c.sess, c.granted = s, w.timeout
+	c.mu.Unlock()
+	return &link{c: c, s: s, conn: conn, r: r, idle: c.idle(w.timeout), beat: w.timeout / rhythm, wake: make(chan struct{}, 1),
 		stop: make(chan struct{}), watches: make(map[string]map[*Watch]bool)}, c.authenticate(conn, r)
 }
 
@@ -167,7 +187,7 @@ func (l *link) serve() {
 		_ = l.conn.Close()
 		return
 	}
-	c.sess, c.link, c.granted = l.s, l, l.s.Timeout()
+	c.link = l
 	c.changed()
 	c.mu.Unlock()
 	if c.cfg.Linked != nil {

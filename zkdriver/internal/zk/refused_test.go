@@ -4,9 +4,14 @@
 package zk
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/hasplock/hasp/internal/testserver"
 )
 
 // A transaction that was refused because the session is over proves nothing, although its header has no error.
@@ -32,4 +37,41 @@ func TestRefusedMultiProvesNothing(t *testing.T) {
 	if until := s.Assured(); !until.IsZero() {
 		t.Errorf("the session is assured for %v", until.Sub(now))
 	}
+}
+
+// A client that the servers do not let in leaves one session behind however often it tries, and none when it is closed.
+func TestRefusedClientLeavesNoSessions(t *testing.T) {
+	t.Parallel()
+	server := testserver.ZooKeeper(t)
+	c := New(Config{Servers: []string{server.Addr()}, Timeout: time.Hour, Auth: []Auth{{Scheme: "unheard-of", Data: []byte("me")}}})
+	defer c.Close()
+	for range 3 {
+		if s, err := c.Session(t.Context()); !errors.Is(err, ErrAuthFailed) {
+			t.Fatalf("session %v, %v", s, err)
+		}
+	}
+	if n := sessions(t, server); n > 1 {
+		t.Errorf("%d sessions after three attempts", n)
+	}
+	_ = c.Close()
+	if n := sessions(t, server); n > 0 {
+		t.Errorf("%d sessions after Close", n)
+	}
+}
+
+// sessions is how many a server keeps.
+func sessions(t *testing.T, server *testserver.Server) (n int) {
+	t.Helper()
+	text, err := server.FourLetters(context.Background(), "dump")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, _, _ = strings.Cut(text, "ephemeral nodes") // after it are connections
+	for line := range strings.SplitSeq(text, "\n") {
+		var some int
+		if _, err := fmt.Sscanf(line, "%d expire at", &some); err == nil {
+			n += some
+		}
+	}
+	return n
 }
