@@ -158,8 +158,8 @@ func (c *Conn) listen(ctx context.Context, p place) <-chan struct{} {
 		c.hints[p] = make(map[chan struct{}]bool)
 	}
 	c.hints[p][ch] = true
-	if e := c.entries[p]; e != nil && e.live() {
-		ch <- struct{}{} // what happened to its place before now was told to nobody
+	if e := c.entries[p]; e != nil && e.live() && e.watch == nil {
+		ch <- struct{}{} // what it waited for has ended before now, and nobody was told
 	}
 	context.AfterFunc(ctx, func() {
 		c.mu.Lock()

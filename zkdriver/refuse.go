@@ -40,10 +40,10 @@ func (a *attempt) wait(q queue, i int) (*driver.Result, error) {
 		a.e.watch, a.e.watched = w, before
 	}
 	c.mu.Unlock()
-	watch := zk.Children(a.path(before), w)
-	err := a.do(watch)
+	watch, gets := zk.Children(a.path(before), w), a.holders(q, i)
+	err := a.do(append([]*zk.Call{watch}, gets...)...)
 	if err == nil && watch.Err == nil && (before != leases || q.same(watch.Children)) {
-		return a.refuse(q, i)
+		return a.refused(q, i, gets)
 	}
 	c.mu.Lock()
 	if a.e.watch == w {
@@ -56,32 +56,44 @@ func (a *attempt) wait(q queue, i int) (*driver.Result, error) {
 	return nil, err
 }
 
-// looks bounds of how many holders a refusal reads the data.
-const looks = 64
+// Of how many nodes a refusal reads the data: of all that hold the key, when the next turn is ours, or of the first ones of those before us.
+const (
+	looks = 64
+	few   = 2
+)
 
-// refuse says who is in the way of the node at i, or of one behind all of them.
-func (a *attempt) refuse(q queue, i int) (*driver.Result, error) {
-	res := &driver.Result{Why: driver.Held, Ahead: q.ahead(i)}
-	if len(q) == 0 {
-		return res, nil
-	}
-	n := 1
-	if res.Ahead == 0 {
+// holders reads the nodes that are in the way of the one at i.
+func (a *attempt) holders(q queue, i int) (gets []*zk.Call) {
+	n := min(few, i)
+	if q.ahead(i) == 0 {
 		n = min(q.holders(), looks)
 	}
-	var gets []*zk.Call
 	for _, h := range q[:n] {
 		gets = append(gets, zk.Get(a.path(h.name)))
 	}
+	return gets
+}
+
+// refuse says who is in the way of the node at i, or of one behind all of them.
+func (a *attempt) refuse(q queue, i int) (*driver.Result, error) {
+	gets := a.holders(q, i)
 	if err := a.do(gets...); err != nil {
 		return nil, err
 	}
+	return a.refused(q, i, gets)
+}
+
+// refused is refuse with what holders has read. It is nil when the node at i may be next by now, and has to look again. One with others before it does
+// not: where many wait, the one that held the key has often released it in the meantime, and the next one in order has it.
+func (a *attempt) refused(q queue, i int, gets []*zk.Call) (*driver.Result, error) {
+	res := &driver.Result{Why: driver.Held, Ahead: q.ahead(i)}
 	for j, get := range gets {
-		if absent(get.Err) && j == 0 {
-			return nil, nil // it has ended since: look again
-		} else if absent(get.Err) {
+		switch {
+		case absent(get.Err) && j == 0 && res.Ahead == 0:
+			return nil, nil
+		case absent(get.Err):
 			continue
-		} else if get.Err != nil {
+		case get.Err != nil:
 			return nil, get.Err
 		}
 		if res.Holder == (driver.Holder{}) {
@@ -90,6 +102,9 @@ func (a *attempt) refuse(q queue, i int) (*driver.Result, error) {
 		if res.Ahead == 0 && !q[j].foreign() {
 			res.RetryIn = sooner(res.RetryIn, decode(get.Data).ttl, a.r.Mode, q[j].kind)
 		}
+	}
+	if len(q) > 0 && res.Holder == (driver.Holder{}) {
+		res.Holder = holder(q[0], nil)
 	}
 	return res, nil
 }

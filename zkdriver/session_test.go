@@ -337,3 +337,33 @@ func TestUser(t *testing.T) {
 	}
 	w.release(mine, r)
 }
+
+// One of many that wait is refused at once, although those before it end while it looks at them: it asks once for its place.
+func TestRefusalAmongMany(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.driver()
+	first, second, r := ask("k"), ask("k"), ask("k")
+	w.grant(d, first)
+	w.refuse(d, queued(second))
+	s, err := d.c.session(w.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := d.c.lock(w.ctx, d.place(r.Claim()), markOf(r.Claim()), d.folders())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.c.unlock(e)
+	q := w.queue("k")
+	w.release(d, first)
+	w.release(d, second)
+	a := &attempt{d: d, ctx: w.ctx, s: s, e: e, r: driver.TryRequest{Claim: r.Claim(), TTL: r.TTL}, start: time.Now()}
+	res, err := a.refuse(q, len(q))
+	if err != nil || res == nil || res.Ahead != 1 || res.Holder.Owner != first.Owner {
+		t.Errorf("one before it: %+v, %v", res, err)
+	}
+	if res, err := a.refuse(q[:1], 1); err != nil || res != nil {
+		t.Errorf("the holder was all that was in its way, and has ended: %+v, %v", res, err)
+	}
+}
