@@ -70,16 +70,19 @@ func (a *attempt) tryLock() (*Lease, error) {
 // lock is the one loop: try without the queue, watch, try with the queue; then
 // wait for a hint or for the moment that the store named, and try.
 //
-// It watches before it joins, so that a release between the two is not missed.
+// It watches before it joins, so that a release between the two is not missed, unless the store says that
+// it misses none: then it joins at once.
 func (a *attempt) lock() (*Lease, error) {
+	a.req.Queue = a.req.Queue || a.c.traits.JoinFirst
 	for {
 		lease, pause, err := a.try()
 		if lease != nil {
 			a.leaveQueue(a.c)
 			return lease, nil
 		}
-		if err == nil && !a.req.Queue {
-			if err = a.subscribe(); err == nil {
+		if err == nil && a.sub == nil {
+			joined := a.req.Queue
+			if err = a.subscribe(); err == nil && !joined {
 				a.req.Queue = true
 				continue
 			}

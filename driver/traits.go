@@ -12,6 +12,7 @@ type Traits struct {
 	Engine        string // "redis", "sqlite", "memory": for error texts and HASP_STORE_KIND
 	Queue         QueueKind
 	Hints         bool          // Watch gives hints to whoever is next in the queue
+	JoinFirst     bool          // Watch gives a hint, too, for what happened since its owner joined: so hasp joins with its first Try, and watches after it
 	Fencing       bool          // grants carry strictly increasing fences
 	Shared        bool          // honours Mode
 	Slots         bool          // honours Limit and assigns Slot

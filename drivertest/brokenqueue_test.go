@@ -156,6 +156,12 @@ var brokenQueues = []brokenEngine{
 			return t
 		}
 	})},
+	{"a watch that begins when it is asked for", "WatchAfterTheJoin", one(func(_ *memdriver.Store, p *patched) {
+		p.traits = func(t driver.Traits) driver.Traits {
+			t.JoinFirst = true
+			return t
+		}
+	})},
 	{"hints go to all waiters", "HintWakesNobodyElse", one(func(s *memdriver.Store, p *patched) {
 		var mu sync.Mutex
 		var all []chan struct{}

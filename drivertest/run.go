@@ -90,17 +90,18 @@ type Need struct {
 }
 
 var (
-	needQueue   = need("Queue", func(t driver.Traits) bool { return t.Queue != driver.QueueNone })
-	needHandoff = need("Queue: QueueHandoff", func(t driver.Traits) bool { return t.Queue == driver.QueueHandoff })
-	needHints   = need("Hints", func(t driver.Traits) bool { return t.Hints })
-	needNoQueue = need("Queue: QueueNone", func(t driver.Traits) bool { return t.Queue == driver.QueueNone })
-	needFencing = need("Fencing", func(t driver.Traits) bool { return t.Fencing })
-	needMarks   = need("Abandons", func(t driver.Traits) bool { return t.Abandons })
-	needShared  = need("Shared", func(t driver.Traits) bool { return t.Shared })
-	needSlots   = need("Slots", func(t driver.Traits) bool { return t.Slots })
-	needNoSlots = need("Slots: false", func(t driver.Traits) bool { return !t.Slots })
-	needNoShare = need("Shared: false", func(t driver.Traits) bool { return !t.Shared })
-	needNode    = Need{"driver.Node", func(d driver.Driver) bool { _, ok := d.(driver.Node); return ok }}
+	needQueue     = need("Queue", func(t driver.Traits) bool { return t.Queue != driver.QueueNone })
+	needHandoff   = need("Queue: QueueHandoff", func(t driver.Traits) bool { return t.Queue == driver.QueueHandoff })
+	needHints     = need("Hints", func(t driver.Traits) bool { return t.Hints })
+	needJoinFirst = need("JoinFirst", func(t driver.Traits) bool { return t.JoinFirst })
+	needNoQueue   = need("Queue: QueueNone", func(t driver.Traits) bool { return t.Queue == driver.QueueNone })
+	needFencing   = need("Fencing", func(t driver.Traits) bool { return t.Fencing })
+	needMarks     = need("Abandons", func(t driver.Traits) bool { return t.Abandons })
+	needShared    = need("Shared", func(t driver.Traits) bool { return t.Shared })
+	needSlots     = need("Slots", func(t driver.Traits) bool { return t.Slots })
+	needNoSlots   = need("Slots: false", func(t driver.Traits) bool { return !t.Slots })
+	needNoShare   = need("Shared: false", func(t driver.Traits) bool { return !t.Shared })
+	needNode      = Need{"driver.Node", func(d driver.Driver) bool { _, ok := d.(driver.Node); return ok }}
 )
 
 func need(trait string, met func(driver.Traits) bool) Need {

@@ -25,6 +25,9 @@ var watchCases = []Case{
 	{Name: "WatchersAreIndependent",
 		Rule:  "The end of one Watch does not affect the hints of others.",
 		Needs: hinted, run: watchersAreIndependent},
+	{Name: "WatchAfterTheJoin",
+		Rule:  "A Watch gives a hint for what happened to its owner's place since the owner joined.",
+		Needs: []Need{needQueue, needHints, needJoinFirst}, run: watchAfterTheJoin},
 	{Name: "WatcherThatIsGone",
 		Rule:  "A key whose next waiter no longer watches is handed off to the one behind it, within a bounded time.",
 		Needs: queueing, timely: true, run: watcherThatIsGone},
@@ -69,6 +72,21 @@ func hintReachesTheNext(e *env) {
 		e.grant(d, queued(b))
 		e.release(d, b)
 	}
+}
+
+func watchAfterTheJoin(e *env) {
+	a, b, d := e.ask("k"), e.ask("k"), e.open()
+	e.grant(e.d, a)
+	e.join(d, b, 0)
+	ch := e.hints(d, b)
+	e.release(e.d, a)
+	e.hinted(ch)
+	e.grant(d, queued(b))
+	c := e.ask("k")
+	e.join(e.d, c, 0)
+	e.release(d, b)
+	e.hinted(e.hints(e.d, c))
+	e.grant(e.d, queued(c))
 }
 
 func hintWakesNobodyElse(e *env) {

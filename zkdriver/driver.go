@@ -102,14 +102,15 @@ func (d *Driver) Check() error { return d.bad }
 // been reached, and until then of the one that is asked for.
 func (d *Driver) Traits() driver.Traits {
 	t := driver.Traits{
-		Engine:   "zookeeper",
-		Queue:    driver.QueueHint,
-		Hints:    true,
-		Fencing:  true,
-		Shared:   d.layout != Mutex,
-		Slots:    d.layout == Semaphore,
-		MinTTL:   minTTL,
-		Survives: driver.StoreRestart | driver.ClockStep | driver.Failover,
+		Engine:    "zookeeper",
+		Queue:     driver.QueueHint,
+		Hints:     true,
+		JoinFirst: true,
+		Fencing:   true,
+		Shared:    d.layout != Mutex,
+		Slots:     d.layout == Semaphore,
+		MinTTL:    minTTL,
+		Survives:  driver.StoreRestart | driver.ClockStep | driver.Failover,
 	}
 	if d.c != nil {
 		t.SessionTTL = d.c.granted()

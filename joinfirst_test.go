@@ -1,0 +1,90 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hasp_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/memdriver"
+)
+
+// joiner records what it is asked, and has the trait JoinFirst or not.
+type joiner struct {
+	*memdriver.Store
+	first bool
+	mu    sync.Mutex
+	calls []string
+}
+
+func (j *joiner) Traits() driver.Traits {
+	t := j.Store.Traits()
+	t.JoinFirst = j.first
+	return t
+}
+
+func (j *joiner) call(what string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.calls = append(j.calls, what)
+}
+
+func (j *joiner) Try(ctx context.Context, r driver.TryRequest) (driver.Result, error) {
+	what := "try"
+	if r.Queue {
+		what = "join"
+	}
+	j.call(what)
+	return j.Store.Try(ctx, r)
+}
+
+func (j *joiner) Watch(ctx context.Context, c driver.Claim) (<-chan struct{}, error) {
+	j.call("watch")
+	return j.Store.Watch(ctx, c)
+}
+
+// A Lock asks without the queue and watches before it joins, unless the store says that it may join at once; a TryLock never joins.
+func TestJoinFirst(t *testing.T) {
+	for first, want := range map[bool][]string{false: {"try", "watch", "join", "join"}, true: {"join", "watch", "join"}} {
+		synctest.Test(t, func(t *testing.T) {
+			d := &joiner{Store: memdriver.New(), first: first}
+			c, err := hasp.New(d, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			held, err := c.Mutex("k", nil).TryLock(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(d.calls, []string{"try"}) {
+				t.Errorf("JoinFirst %v: a TryLock asks %q", first, d.calls)
+			}
+			d.calls = nil
+			got := make(chan error)
+			go func() {
+				l, err := c.Mutex("k", nil).Lock(t.Context())
+				if err == nil {
+					err = l.Release()
+				}
+				got <- err
+			}()
+			synctest.Wait()
+			if err := held.Release(); err != nil {
+				t.Error(err)
+			}
+			if err := <-got; err != nil {
+				t.Error(err)
+			}
+			if !slices.Equal(d.calls, want) {
+				t.Errorf("JoinFirst %v: a Lock that waits asks %q, want %q", first, d.calls, want)
+			}
+		})
+	}
+}
