@@ -33,6 +33,7 @@ type env struct {
 	t     testing.TB
 	redis []*testserver.Server
 	etcd  *testserver.Server // nil: none is installed
+	zoo   *testserver.Server // nil: not started
 	admin []*redis.Client    // over the unix socket, one for each of redis
 }
 
@@ -56,6 +57,14 @@ func newEnv(t testing.TB, quick bool) *env {
 		t.Logf("no etcd is installed: its rows are left out")
 	}
 	return e
+}
+
+// startZooKeeper starts one, unless it runs. What a peer has there ends with its sessions.
+func (e *env) startZooKeeper() {
+	if e.zoo == nil {
+		e.zoo = testserver.ZooKeeper(e.t)
+		e.ZooKeeper = e.zoo.Addr()
+	}
 }
 
 // lasts returns the duration of a measurement that takes d in a full run.
@@ -97,7 +106,7 @@ type load struct {
 
 // serverLoad returns the work of the peer's servers so far: their processor
 // time, and the commands that they ran, including those within scripts. For etcd the
-// commands are the gRPC messages that it received. The function's own commands do not
+// commands are the gRPC messages that it received, for ZooKeeper the packets. The function's own commands do not
 // count. A local peer has none.
 func (e *env) serverLoad(ctx context.Context, p *peer) (sum load, err error) {
 	switch {
@@ -105,6 +114,8 @@ func (e *env) serverLoad(ctx context.Context, p *peer) (sum load, err error) {
 		return load{}, nil
 	case p.etcd:
 		return e.etcdLoad(ctx)
+	case p.zookeeper:
+		return e.zookeeperLoad(ctx)
 	}
 	for _, a := range e.admin {
 		text, err := a.InfoMap(ctx, "cpu", "commandstats").Result()
@@ -162,6 +173,20 @@ func (e *env) etcdLoad(ctx context.Context) (sum load, err error) {
 		}
 	}
 	return sum, lines.Err()
+}
+
+func (e *env) zookeeperLoad(ctx context.Context) (sum load, err error) {
+	text, err := e.zoo.FourLetters(ctx, "mntr")
+	if err != nil {
+		return sum, err
+	}
+	_, after, ok := strings.Cut(text, "zk_packets_received\t")
+	if !ok {
+		return sum, fmt.Errorf("ZooKeeper says %q", text)
+	}
+	number, _, _ := strings.Cut(after, "\n")
+	sum.commands, err = strconv.ParseFloat(number, 64)
+	return sum, err
 }
 
 func (l load) minus(o load) load { return load{l.cpu - o.cpu, l.commands - o.commands} }

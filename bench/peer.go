@@ -17,7 +17,9 @@ const defaultTTL = 30 * time.Second
 type target struct {
 	Redis []string // host:port of five independent servers; most peers use the first
 	Etcd  string   // host:port; empty without an etcd
-	TTL   time.Duration
+	// ZooKeeper is host:port; empty before env.startZooKeeper.
+	ZooKeeper string
+	TTL       time.Duration
 }
 
 // peer is a lock that people use today, or hasp itself. Scenarios that do not use
@@ -35,6 +37,8 @@ type peer struct {
 	turns bool
 	// etcd: it needs etcd.
 	etcd bool
+	// zookeeper: it needs ZooKeeper.
+	zookeeper bool
 	// local: it excludes within this process only; nothing crosses a network.
 	local bool
 	// open makes one client, as a user would, with connections of its own.

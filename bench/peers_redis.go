@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"io"
 	"time"
 
 	"github.com/hasplock/hasp"
@@ -40,14 +41,14 @@ func haspPeer(name string, cohort time.Duration, config string) *peer {
 			if err != nil {
 				return nil, errors.Join(err, rdb.Close())
 			}
-			return &haspLocker{rdb: rdb, locks: locks, options: hasp.LockOptions{TTL: to.TTL, Cohort: cohort}}, nil
+			return &haspLocker{under: rdb, locks: locks, options: hasp.LockOptions{TTL: to.TTL, Cohort: cohort}}, nil
 		},
 	}
 }
 
 // haspLocker is a client of hasp.
 type haspLocker struct {
-	rdb     *redis.Client
+	under   io.Closer // the connections
 	locks   *hasp.Client
 	options hasp.LockOptions
 }
@@ -68,7 +69,7 @@ func (l *haspLocker) RLock(ctx context.Context, key string) (func(context.Contex
 	return func(context.Context) error { return lease.Release() }, nil
 }
 
-func (l *haspLocker) Close() error { return errors.Join(l.locks.Close(), l.rdb.Close()) }
+func (l *haspLocker) Close() error { return errors.Join(l.locks.Close(), l.under.Close()) }
 
 // The floor is the least that any lock on Redis has to send, through the client that
 // hasp uses: without fence, queue, renewal or waiting.

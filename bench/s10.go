@@ -67,7 +67,7 @@ var semaphorePeers = []*peer{
 			if err != nil {
 				return nil, errors.Join(err, rdb.Close())
 			}
-			return &haspSlots{haspLocker{rdb: rdb, locks: locks, options: hasp.LockOptions{TTL: to.TTL}}}, nil
+			return &haspSlots{haspLocker{under: rdb, locks: locks, options: hasp.LockOptions{TTL: to.TTL}}}, nil
 		},
 	},
 	{

@@ -126,6 +126,13 @@ func RequireZooKeeper(t testing.TB) {
 	RequireFile(t, "zookeeper", filepath.Join(zookeeperJars, "zookeeper.jar"))
 }
 
+// HasZooKeeper reports whether one can be started.
+func HasZooKeeper() bool {
+	_, java := look(binaries["zookeeper"])
+	_, jar := os.Stat(filepath.Join(zookeeperJars, "zookeeper.jar"))
+	return java == nil && jar == nil
+}
+
 // zookeeper is what starts one, with more lines in its configuration.
 func zookeeper(t testing.TB, more func(*Server) []string) spec {
 	t.Helper()
