@@ -8,7 +8,9 @@ require (
 	github.com/go-zookeeper/zk v1.0.4
 	github.com/hasplock/hasp v0.0.0
 	github.com/hasplock/hasp/redisdriver v0.0.0
+	github.com/hasplock/hasp/sqldriver v0.0.0
 	github.com/hasplock/hasp/zkdriver v0.0.0
+	github.com/ncruces/go-sqlite3 v0.35.4
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/redis/rueidis v1.0.79
 	go.etcd.io/etcd/client/v3 v3.6.7
@@ -22,6 +24,8 @@ require (
 	github.com/gogo/protobuf v1.3.2 // indirect
 	github.com/golang/protobuf v1.5.4 // indirect
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.26.3 // indirect
+	github.com/ncruces/go-sqlite3-wasm/v5 v5.0.35304 // indirect
+	github.com/ncruces/julianday v1.0.0 // indirect
 	go.etcd.io/etcd/api/v3 v3.6.7 // indirect
 	go.etcd.io/etcd/client/pkg/v3 v3.6.7 // indirect
 	go.uber.org/atomic v1.12.0 // indirect
@@ -38,5 +42,6 @@ require (
 replace (
 	github.com/hasplock/hasp => ../
 	github.com/hasplock/hasp/redisdriver => ../redisdriver
+	github.com/hasplock/hasp/sqldriver => ../sqldriver
 	github.com/hasplock/hasp/zkdriver => ../zkdriver
 )

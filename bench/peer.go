@@ -19,6 +19,7 @@ type target struct {
 	Etcd  string   // host:port; empty without an etcd
 	// ZooKeeper is host:port; empty before env.startZooKeeper.
 	ZooKeeper string
+	Dir       string // for those that lock a file
 	TTL       time.Duration
 }
 

@@ -1,0 +1,13 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !unix
+
+package main
+
+import (
+	"errors"
+	"os"
+)
+
+func flock(*os.File, bool) error { return errors.ErrUnsupported }
