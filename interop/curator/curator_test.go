@@ -5,14 +5,12 @@ package curator
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -282,65 +280,4 @@ func until(t testing.TB, c *hasp.Client, key string, ok func(hasp.Info) bool) {
 			t.Fatalf("it is %+v", info)
 		}
 	}
-}
-
-// Threads of Java and goroutines of hasp add to one number in a file, which they read and write: the sum is exact.
-func TestCounter(t *testing.T) {
-	const threads, each = 4, 50
-	for kind, layout := range map[string]zkdriver.Layout{"mutex": zkdriver.Mutex, "write": zkdriver.ReadWrite, "sem:1": zkdriver.Semaphore} {
-		t.Run(kind, func(t *testing.T) {
-			addr := testserver.ZooKeeper(t).Addr()
-			j := peer(t, addr)
-			file := filepath.Join(t.TempDir(), "number")
-			if err := os.WriteFile(file, []byte("0"), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			var wg sync.WaitGroup
-			for i := range threads {
-				j.order(strconv.Itoa(i), "count %s /hasp/n %s %d", kind, file, each)
-				c := client(t, addr, &zkdriver.Options{Layout: layout})
-				wg.Go(func() {
-					l := hasp.Locker(c.Mutex("n", nil))
-					if layout == zkdriver.Semaphore && i%2 == 0 {
-						l = c.Semaphore("n", 1, nil)
-					}
-					if err := count(t.Context(), l, file, each); err != nil {
-						t.Error(err)
-					}
-				})
-			}
-			wg.Wait()
-			for i := range threads {
-				j.answer(strconv.Itoa(i), "counted")
-			}
-			if got, err := os.ReadFile(file); string(got) != strconv.Itoa(2*threads*each) {
-				t.Errorf("the number is %s, want %d: %v", got, 2*threads*each, err)
-			}
-		})
-	}
-}
-
-// count adds 1 to the number in a file n times, each under the lock.
-func count(ctx context.Context, m hasp.Locker, file string, n int) error {
-	for range n {
-		l, err := m.Lock(ctx)
-		if err != nil {
-			return err
-		}
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return err
-		}
-		now, err := strconv.Atoi(string(text))
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(file, []byte(strconv.Itoa(now+1)), 0o600); err != nil {
-			return err
-		}
-		if err := l.Release(); err != nil {
-			return err
-		}
-	}
-	return nil
 }
