@@ -40,8 +40,9 @@
 // pings, every half tick. When the follower is cut off between the two, the session ends earlier: 1.4 seconds after a write, with a time-out
 // of 4 seconds (tried). A promise therefore counts from the last sign of life that is a quarter of the time-out older than the write: two
 // thirds of the time-out in the ordinary case, which is Traits.MaxTTL. This relies on servers whose shortest session is two ticks or more, as it is by
-// default (minSessionTimeout), and on a leader that is never stopped for seconds and goes on as the leader: with a session of less than
-// a dozen seconds, of which syncLimit allows that, a promise may then be too long. Ask for the default, or more.
+// default (minSessionTimeout), and on a leader that is never stopped for longer than a quarter of the time-out and goes on as the leader: syncLimit
+// bounds that, to 10 seconds by default. A session of less than 12 seconds may be over by then; of a longer one a promise is too long only if the
+// client's server, too, fails in the half tick in which the leader goes on. Ask for the default, or more.
 //
 // The fence of a lease is the zxid of the write that made its node, times 64: a zxid is given to one write of the ensemble only, and
 // later ones are larger. The number in a name is none: it wraps, and begins anew with the directory.
