@@ -44,7 +44,8 @@ type Client struct {
 	kick   chan struct{} // connect now
 	ended  chan struct{} // the loop has returned
 	closer sync.Once
-	quiet  bool // it does not ping: for a test
+	quiet  bool          // it does not ping: for a test
+	ends   time.Duration // for how long Close waits for the answer to the end of the session
 
 	mu      sync.Mutex
 	begun   bool
@@ -60,7 +61,7 @@ type Client struct {
 
 // New returns a client. It does no I/O.
 func New(cfg Config) *Client {
-	c := &Client{cfg: cfg, kick: make(chan struct{}, 1), ended: make(chan struct{}), change: make(chan struct{})}
+	c := &Client{cfg: cfg, kick: make(chan struct{}, 1), ended: make(chan struct{}), change: make(chan struct{}), ends: time.Second}
 	c.cfg.Servers = slices.Clone(cfg.Servers)
 	rand.Shuffle(len(c.cfg.Servers), func(i, j int) {
 		s := c.cfg.Servers
@@ -140,11 +141,8 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// closeTime bounds the wait for the answer to the end of the session.
-const closeTime = time.Second
-
 func (c *Client) close() {
-	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+	ctx, cancel := context.WithTimeout(context.Background(), c.ends)
 	defer cancel()
 	c.mu.Lock()
 	s, linked := c.sess, c.link != nil
