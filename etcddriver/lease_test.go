@@ -267,3 +267,77 @@ func TestAdoptedOwner(t *testing.T) {
 		}
 	})
 }
+
+// TestRevokedMarkLease: a lease of marks that etcd does not know any more spoils no renewal, and the
+// marks are put again.
+func TestRevokedMarkLease(t *testing.T) {
+	each(t, func(t *testing.T, s *testserver.Server) {
+		d := open(t, s.Addr())
+		a, b := ask(claim("a"), 10*time.Second), ask(claim("b"), 10*time.Second)
+		grant(t, d, a)
+		rec, _ := d.known(a.ID())
+		d.mu.Lock()
+		rec.mark.sent = rec.mark.sent.Add(-2 * time.Hour) // a's mark needs another lease
+		d.mu.Unlock()
+		grant(t, d, b) // on the one that a's mark is to be put on
+		lease, _ := own(t, d, b, unfinished)
+		if _, err := d.client.Revoke(t.Context(), clientv3.LeaseID(lease)); err != nil {
+			t.Fatal(err)
+		}
+		for i, got := range renew(t, d, a, b) {
+			if got.Err != nil || got.TTL < a.TTL {
+				t.Errorf("renewal %d: %+v", i, got)
+			}
+		}
+		for _, r := range []driver.TryRequest{a, b} {
+			if _, found := own(t, d, r, unfinished); !found {
+				t.Errorf("%s has no mark", r.Key)
+			}
+		}
+		// Nothing has to be put on the lease, and yet the mark is missed.
+		lease, _ = own(t, d, b, unfinished)
+		if _, err := d.client.Revoke(t.Context(), clientv3.LeaseID(lease)); err != nil {
+			t.Fatal(err)
+		}
+		renewed(t, d, b)
+		renewed(t, d, b)
+		if _, found := own(t, d, b, unfinished); !found {
+			t.Error("a mark that etcd lost is not put again")
+		}
+	})
+}
+
+// TestRevokedTarget: a lease that etcd revokes before keys were moved to it spoils no renewal.
+func TestRevokedTarget(t *testing.T) {
+	each(t, func(t *testing.T, s *testserver.Server) {
+		d, p := tapped(t, s.Addr())
+		a, b := ask(claim("a"), 10*time.Second), ask(claim("b"), 10*time.Second)
+		grant(t, d, a)
+		grant(t, d, b)
+		age(d, 5*time.Second)
+		p.before(1, func() {
+			old, _ := own(t, d, a, writes)
+			all, err := d.client.Leases(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			for _, l := range all.Leases {
+				if int64(l.ID) == old {
+					continue
+				}
+				if _, err := d.client.Revoke(t.Context(), l.ID); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		if got := renewed(t, d, a); got.TTL < a.TTL {
+			t.Errorf("renewed for %v", got.TTL)
+		}
+		if _, found := own(t, d, a, unfinished); !found {
+			renewed(t, d, a)
+			if _, found = own(t, d, a, unfinished); !found {
+				t.Error("the mark is not put again")
+			}
+		}
+	})
+}

@@ -156,6 +156,21 @@ func (d *Driver) unanswered(it *renewal) {
 	}
 }
 
+// anew returns renewals whose transaction etcd refused, since it does not know a lease that a key or a
+// mark was to be put on: nothing was written, and another pass takes others.
+func (d *Driver) anew(some []*renewal) []*renewal {
+	for _, it := range some {
+		d.expired(it.remark)
+		if it.move {
+			d.expired(it.to)
+		}
+		d.mu.Lock()
+		it.uncount()
+		d.mu.Unlock()
+	}
+	return some
+}
+
 // stands takes what a look says of a key, and reports whether that is an answer: it is on the
 // lease that was prolonged, or it is gone. Else another pass knows more.
 func (d *Driver) stands(it *renewal, wrote bool) bool {
@@ -185,10 +200,7 @@ func (d *Driver) stands(it *renewal, wrote bool) bool {
 		return false
 	}
 	it.own = own
-	rec := &record{own: *own, on: it.to, mark: it.mark}
-	if wrote && it.remark != nil {
-		rec.mark = it.remark
-	}
+	rec := &record{own: *own, on: it.to, mark: d.markOf(it)}
 	if !it.counted {
 		it.to.members++
 	}
@@ -204,7 +216,8 @@ func (it *renewal) uncount() {
 	}
 }
 
-// markOf is the lease of a holder's mark, nil when this driver does not know it. d.mu is held.
+// markOf is the lease of a holder's mark, nil when this driver does not know it, or the mark is gone:
+// then the next renewal puts it. d.mu is held.
 func (d *Driver) markOf(it *renewal) *lease {
 	for _, m := range it.seen.marks {
 		if m.id == it.id {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -194,7 +195,10 @@ func (d *Driver) carryOut(ctx context.Context, start time.Time, some []*renewal,
 		}
 	}
 	got, err := d.commit(ctx, nil, ops, nil)
-	if err != nil {
+	switch {
+	case errors.Is(err, rpctypes.ErrLeaseNotFound):
+		return d.anew(some)
+	case err != nil:
 		for _, it := range some {
 			d.unanswered(it)
 			done(it.i, driver.Renewal{Err: err})
