@@ -41,14 +41,15 @@ type Driver struct {
 	end     context.CancelFunc
 	running sync.WaitGroup
 
-	mu      sync.Mutex
-	pool    map[pool]*pooled                // the leases that newcomers share
-	leases  map[clientv3.LeaseID]*lease     // those that this driver was granted, and that may stand
-	records map[driver.ID]*record           // what this driver's owners have in the store
-	waiters map[driver.ID]*waiter           // who watches
-	watched map[string]int                  // by key: how many of the waiters there are
-	lost    func(c driver.ID, fence uint64) // nil: nobody wants to hear
-	guarded int                             // how many own keys are watched
+	mu       sync.Mutex
+	pool     map[pool]*pooled                // the leases that newcomers share
+	leases   map[clientv3.LeaseID]*lease     // those that this driver was granted, and that may stand
+	records  map[driver.ID]*record           // what this driver's owners have in the store
+	renewing map[driver.ID]chan struct{}     // whom a Renew is at work on; closed when it has ended
+	waiters  map[driver.ID]*waiter           // who watches
+	watched  map[string]int                  // by key: how many of the waiters there are
+	lost     func(c driver.ID, fence uint64) // nil: nobody wants to hear
+	guarded  int                             // how many own keys are watched
 }
 
 var (
@@ -66,11 +67,12 @@ func New(client *clientv3.Client, o *Options) *Driver {
 	}
 	d := &Driver{
 		client: client, prefix: o.Prefix, minTTL: minTTL(o.ElectionTimeout), bad: unusable(client, o),
-		pool:    make(map[pool]*pooled),
-		leases:  make(map[clientv3.LeaseID]*lease),
-		records: make(map[driver.ID]*record),
-		waiters: make(map[driver.ID]*waiter),
-		watched: make(map[string]int),
+		pool:     make(map[pool]*pooled),
+		leases:   make(map[clientv3.LeaseID]*lease),
+		records:  make(map[driver.ID]*record),
+		renewing: make(map[driver.ID]chan struct{}),
+		waiters:  make(map[driver.ID]*waiter),
+		watched:  make(map[string]int),
 	}
 	if d.prefix == "" {
 		d.prefix = DefaultPrefix

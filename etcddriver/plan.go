@@ -28,14 +28,12 @@ func (d *Driver) plan(now time.Time, all []*renewal) *plan {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	named := make(map[*lease]int) // members that this Renew names
-	counted := make(map[*record]bool)
 	short := make(map[*lease][]*renewal)
 	for _, it := range all {
 		it.to, it.move, it.remark, it.counted, it.err = nil, false, nil, false, nil
 		rec := d.records[it.key]
-		if rec != nil && !counted[rec] {
+		if rec != nil {
 			named[rec.on]++
-			counted[rec] = true
 		}
 		if !it.known || it.own.held() == it.r.Queue { // only a look: a place is no lease
 			continue

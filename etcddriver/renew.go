@@ -59,6 +59,9 @@ func span(r driver.RenewRequest) time.Duration {
 // Owners that are renewed together share a lease of etcd, which is kept alive in one request, and
 // their keys are looked at in one transaction for 126 of them. Who is on a lease with others
 // that are not renewed moves to another one, so that those expire.
+//
+// One at a time renews an owner: a move to a lease that was the longer one when it was planned may
+// come after another Renew has prolonged the old one.
 func (d *Driver) Renew(ctx context.Context, rs []driver.RenewRequest, done func(i int, r driver.Renewal)) {
 	start := time.Now()
 	var all []*renewal
@@ -67,12 +70,60 @@ func (d *Driver) Renew(ctx context.Context, rs []driver.RenewRequest, done func(
 			done(i, driver.Renewal{Err: err})
 			continue
 		}
-		it := &renewal{names: d.names(r.ID()), i: i, key: r.ID(), r: r, need: min(span(r), maxTTL)}
-		if rec, ok := d.known(it.key); ok {
-			it.own, it.mark, it.known, it.force = &rec.own, rec.mark, !rec.unsure, rec.unsure
-		}
-		all = append(all, it)
+		all = append(all, &renewal{names: d.names(r.ID()), i: i, key: r.ID(), r: r, need: min(span(r), maxTTL)})
 	}
+	for len(all) > 0 {
+		mine, busy, ended := d.begin(all)
+		if len(mine) > 0 {
+			d.renew(ctx, start, mine, done)
+		} else {
+			select {
+			case <-ended:
+			case <-ctx.Done():
+				for _, it := range busy {
+					done(it.i, driver.Renewal{Err: ctx.Err()})
+				}
+				return
+			}
+		}
+		all = busy
+	}
+}
+
+// begin makes this Renew the only one that is at work on the owners of mine. Others are at work on
+// those of busy, one of them until ended is closed.
+func (d *Driver) begin(all []*renewal) (mine, busy []*renewal, ended chan struct{}) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	own := make(chan struct{})
+	for _, it := range all {
+		if other := d.renewing[it.key]; other != nil {
+			busy, ended = append(busy, it), other
+			continue
+		}
+		d.renewing[it.key] = own
+		if rec := d.records[it.key]; rec != nil {
+			last := *rec
+			it.own, it.mark, it.known, it.force = &last.own, last.mark, !last.unsure, last.unsure
+		}
+		mine = append(mine, it)
+	}
+	return mine, busy, ended
+}
+
+// finish is the end of what begin began.
+func (d *Driver) finish(mine []*renewal) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	close(d.renewing[mine[0].key])
+	for _, it := range mine {
+		delete(d.renewing, it.key)
+	}
+}
+
+// renew renews owners that no other Renew is at work on.
+func (d *Driver) renew(ctx context.Context, start time.Time, all []*renewal, done func(int, driver.Renewal)) {
+	defer d.finish(all)
 	for range passes {
 		if len(all) == 0 {
 			return
