@@ -276,62 +276,6 @@ func (a *attempt) consider(ctx context.Context, v *view) (res driver.Result, don
 	return a.refuse(ctx, v, nil), true, nil
 }
 
-// grant grants the key to one that is admitted: to a waiter with its key, or to a newcomer if
-// nobody came since.
-func (a *attempt) grant(ctx context.Context, v *view, own *entry) (res driver.Result, done bool, err error) {
-	e := &entry{stored: stored{state: holds, limit: a.r.Limit, many: a.many, label: a.r.Label}, class: a.class}
-	var cmps []clientv3.Cmp
-	unchanged := func(end string) clientv3.Cmp {
-		return clientv3.Compare(clientv3.ModRevision(a.from(converted)), "<", v.rev+1).WithRange(end)
-	}
-	if own != nil {
-		e.limit, e.at = own.limit, own.at
-		cmps = append(cmps, clientv3.Compare(clientv3.ModRevision(a.name(a.class)), "=", own.mod))
-	} else {
-		cmps = append(cmps, unchanged(a.to(writes)), none(a.name(released), ""))
-	}
-	if e.limit > 0 {
-		e.slot = v.slot()
-		cmps = append(cmps, unchanged(a.to(slotted)))
-	}
-	orphans := v.orphans()
-	e.marked = len(orphans) > 0
-	ops := a.puts(e.stored, e.marked)
-	if a.mark != nil { // it takes the marks over
-		for _, m := range orphans[:min(len(orphans), 32)] {
-			other := names{a.root, m.id}
-			cmps = append(cmps, clientv3.Compare(clientv3.CreateRevision(other.name(unfinished)), "=", m.create))
-			if m.id != a.id {
-				ops = append(ops, clientv3.OpDelete(other.name(unfinished)))
-			}
-		}
-	}
-	got, err := a.d.commit(ctx, cmps, ops, nil)
-	if err != nil || !got.Succeeded {
-		return res, false, err
-	}
-	if e.mod = got.Header.Revision; own == nil {
-		e.at = e.mod
-	}
-	return a.granted(e), true, nil
-}
-
-// granted notes a grant on the borrowed leases.
-func (a *attempt) granted(e *entry) driver.Result {
-	res := driver.Result{Granted: true, Fence: e.fence(), Fences: e.many, TTL: a.left(), Slot: e.slot, Abandoned: e.marked}
-	a.d.remember(a.r.ID(), &record{own: *e, on: a.lease, mark: a.mark})
-	a.lease = nil
-	a.d.unfollow(a.r.ID())
-	return res
-}
-
-// left is how long the lease for a holder lasts from the start of the call.
-func (a *attempt) left() time.Duration {
-	a.d.mu.Lock()
-	defer a.d.mu.Unlock()
-	return a.lease.left(a.start)
-}
-
 // standing answers a holder that asks again.
 func (a *attempt) standing(ctx context.Context, own *entry) (res driver.Result, done bool, err error) {
 	left, done, err := a.lasts(ctx, own, driver.RenewRequest{Claim: a.r.Claim, TTL: a.r.TTL})
