@@ -182,6 +182,36 @@ func TestLateWatch(t *testing.T) {
 	})
 }
 
+// TestWatchOfAnUnknownPlace: the owner has a place that this driver does not know of, since the reply
+// was lost, or another process joined for it.
+func TestWatchOfAnUnknownPlace(t *testing.T) {
+	each(t, func(t *testing.T, s *testserver.Server) {
+		d, p := tapped(t, s.Addr())
+		other := open(t, s.Addr())
+		for _, lost := range []bool{true, false} {
+			a, b := ask(claim("k"), time.Minute), ask(claim("k"), time.Minute)
+			grant(t, other, a)
+			if lost {
+				p.set(func(*pb.TxnRequest) bool { return true })
+				if _, err := d.Try(t.Context(), b); err == nil {
+					t.Fatal("the reply was lost, and yet there is no error")
+				}
+				p.set(nil)
+			} else {
+				refuse(t, other, b)
+			}
+			hints, err := d.Watch(t.Context(), b.Claim)
+			if err != nil {
+				t.Fatal(err)
+			}
+			give(t, other, a, driver.Finished)
+			comes(t, hints, "the hint for a place that the driver did not know")
+			grant(t, d, b)
+			give(t, d, b, driver.Finished)
+		}
+	})
+}
+
 // viewOf is all of a lock, and the owner's part of it.
 func viewOf(t testing.TB, d *Driver, r driver.TryRequest) (*view, *entry) {
 	t.Helper()

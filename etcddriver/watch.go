@@ -26,7 +26,8 @@ type waiter struct {
 // Watch implements [driver.Driver].
 //
 // What an owner waits for follows from its place: the watch in etcd begins with the answer
-// that put it there, and a look says what happened since, so that nothing is missed.
+// that put it there, and a look says what happened since, so that nothing is missed. A place
+// that this driver does not know, since the answer was lost or another process joined, is looked for.
 func (d *Driver) Watch(ctx context.Context, c driver.Claim) (<-chan struct{}, error) {
 	if err := d.valid(c.Check()); err != nil {
 		return nil, err
@@ -44,25 +45,40 @@ func (d *Driver) Watch(ctx context.Context, c driver.Claim) (<-chan struct{}, er
 	}
 	w.hints[ch] = true
 	rec := d.records[id]
-	waits := rec != nil && !rec.own.held()
+	known, held := rec != nil, rec != nil && rec.own.held()
 	d.mu.Unlock()
 	context.AfterFunc(ctx, func() { d.leave(id, ch) })
-	if !waits {
+	if held {
 		return ch, nil
 	}
-	n := d.names(id) // it had a place before it watched
-	got, err := d.client.Get(clientv3.WithRequireLeader(ctx), n.from(converted), clientv3.WithRange(n.to(writes)))
-	if err != nil {
+	if err := d.catchUp(ctx, id, classOfMode(c), known); err != nil {
 		return nil, err
+	}
+	return ch, nil
+}
+
+// catchUp follows the place that an owner has already. Of one that is not known there mostly is none,
+// which is less to read than the queue.
+func (d *Driver) catchUp(ctx context.Context, id driver.ID, class byte, known bool) error {
+	n := d.names(id)
+	ctx = clientv3.WithRequireLeader(ctx)
+	if !known {
+		if place, err := d.client.Get(ctx, n.name(class), clientv3.WithCountOnly()); err != nil || place.Count == 0 {
+			return err
+		}
+	}
+	got, err := d.client.Get(ctx, n.from(converted), clientv3.WithRange(n.to(writes)))
+	if err != nil {
+		return err
 	}
 	v, err := d.look(got.Header.Revision, got.Kvs)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if own := v.find(n.id); own != nil && !own.held() {
 		d.follow(id, v, own)
 	}
-	return ch, nil
+	return nil
 }
 
 // leave ends one Watch.
