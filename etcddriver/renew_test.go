@@ -41,8 +41,7 @@ func TestOverlappingRenews(t *testing.T) {
 			}
 		})
 		a, b := ask(claim("a"), 20*time.Second), ask(claim("b"), 20*time.Second)
-		grant(t, d, a)
-		grant(t, d, b) // on a's lease, so that a has to leave it
+		together(t, d, a, b) // so that a has to leave b's lease
 		age(d, 10*time.Second)
 		long := a
 		long.TTL = time.Hour
