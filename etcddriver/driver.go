@@ -48,6 +48,7 @@ type Driver struct {
 	renewing map[driver.ID]chan struct{}     // whom a Renew is at work on; closed when it has ended
 	waiters  map[driver.ID]*waiter           // who watches
 	watched  map[string]int                  // by key: how many of the waiters there are
+	refused  map[string]time.Time            // by key: when an owner was refused it last
 	lost     func(c driver.ID, fence uint64) // nil: nobody wants to hear
 	guarded  int                             // how many own keys are watched
 }
@@ -73,6 +74,7 @@ func New(client *clientv3.Client, o *Options) *Driver {
 		renewing: make(map[driver.ID]chan struct{}),
 		waiters:  make(map[driver.ID]*waiter),
 		watched:  make(map[string]int),
+		refused:  make(map[string]time.Time),
 	}
 	if d.prefix == "" {
 		d.prefix = DefaultPrefix

@@ -189,7 +189,7 @@ func TestOvertakenGrant(t *testing.T) {
 		w := ask(claim("marked"), time.Minute)
 		r := ask(claim("marked"), time.Minute)
 		r.Mode, r.Queue = driver.Shared, false
-		p.before(2, func() { grant(t, other, w) })
+		p.before(3, func() { grant(t, other, w) }) // the attempt, the look, the grant
 		refuse(t, d, r)
 
 		// One that waits for a slot, and whose place is gone then.

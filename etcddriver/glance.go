@@ -5,6 +5,7 @@ package etcddriver
 
 import (
 	"context"
+	"time"
 
 	"github.com/hasplock/hasp/driver"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -52,19 +53,25 @@ func (d *Driver) glance(rev int64, in []*pb.ResponseOp, joined bool) (*view, err
 	return v, err
 }
 
+// crowded is for how long after a refusal a key is taken for one that many want.
+const crowded = 10 * time.Second
+
 // peek refuses a newcomer that asks Exclusive without the queue when others of this process wait for
-// the key: a look costs etcd less than an attempt that it has to write to its log. done is
-// false when the key may be had.
+// the key, or were refused it of late: a look costs etcd less than an attempt that it has to write
+// to its log. done is false when the key may be had.
 func (a *attempt) peek(ctx context.Context) (res driver.Result, done bool, err error) {
 	a.d.mu.Lock()
-	crowded := a.d.watched[a.r.Key] > 0
+	many := a.d.watched[a.r.Key] > 0 || time.Since(a.d.refused[a.r.Key]) < crowded
 	a.d.mu.Unlock()
-	if !crowded || a.r.Queue || !a.glancing() {
+	if !many || a.r.Queue || !a.glancing() {
 		return res, false, nil
 	}
 	got, err := a.d.commit(ctx, nil, append([]clientv3.Op{clientv3.OpGet(a.name(released), clientv3.WithCountOnly())}, a.glances(false)...), nil)
-	if err != nil || got.Responses[0].GetResponseRange().Count > 0 {
-		return res, false, err
+	if err != nil {
+		return res, false, driver.NotSent(err) // it was to write nothing
+	}
+	if got.Responses[0].GetResponseRange().Count > 0 {
+		return res, false, nil
 	}
 	v, err := a.d.glance(got.Header.Revision, got.Responses[1:], false)
 	if v == nil || err != nil {

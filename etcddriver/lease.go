@@ -185,7 +185,8 @@ func (d *Driver) grant(ctx context.Context, ttl time.Duration) (*lease, error) {
 	return l, nil
 }
 
-// sweep forgets what has expired. A record that does stand is found again by a Renew. d.mu is held.
+// sweep forgets what has expired, and what was long ago. A record that does stand is found again by a
+// Renew. d.mu is held.
 func (d *Driver) sweep(now time.Time) {
 	for id, r := range d.records {
 		if r.on.left(now) < -time.Minute {
@@ -195,6 +196,11 @@ func (d *Driver) sweep(now time.Time) {
 	for id, l := range d.leases {
 		if l.members == 0 && l.left(now) < -time.Minute {
 			delete(d.leases, id)
+		}
+	}
+	for key, at := range d.refused {
+		if now.Sub(at) > crowded {
+			delete(d.refused, key)
 		}
 	}
 }

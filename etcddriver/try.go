@@ -59,6 +59,9 @@ func classOfMode(c driver.Claim) byte {
 }
 
 func (a *attempt) try(ctx context.Context) (driver.Result, error) {
+	if res, done, err := a.peek(ctx); done || err != nil {
+		return res, err
+	}
 	for anew := 0; ; anew++ {
 		if err := errors.Join(ctx.Err(), a.borrow(ctx)); err != nil {
 			if anew > 0 {
@@ -88,7 +91,15 @@ func (a *attempt) borrow(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if a.r.Queue && !a.r.Convert {
+	if _, known := a.d.known(a.r.ID()); a.r.Queue && !a.r.Convert && !known {
+		err = a.queues(ctx)
+	}
+	return err
+}
+
+// queues makes sure of a lease for a place in the queue.
+func (a *attempt) queues(ctx context.Context) (err error) {
+	if a.place == nil {
 		a.place, err = a.d.lend(ctx, a.r.Patience)
 	}
 	return err
@@ -96,9 +107,6 @@ func (a *attempt) borrow(ctx context.Context) (err error) {
 
 // decide asks until nobody changed the key between the look at it and the grant.
 func (a *attempt) decide(ctx context.Context) (driver.Result, error) {
-	if res, done, err := a.peek(ctx); done || err != nil {
-		return res, err
-	}
 	for range overtakes {
 		res, done, err := a.open(ctx)
 		if done || err != nil {
@@ -122,20 +130,29 @@ func (a *attempt) open(ctx context.Context) (res driver.Result, done bool, err e
 		cmps = a.free()
 	}
 	glancing := a.glancing()
-	then, otherwise := a.joins(glancing), []clientv3.Op(nil)
+	otherwise := a.joins(glancing)
 	if len(cmps) > 0 {
-		then, otherwise = a.puts(stored{state: holds, limit: a.r.Limit, many: a.many, label: a.r.Label}, false), then
-	}
-	got, err := a.d.commit(ctx, cmps, then, otherwise)
-	switch {
-	case err != nil:
-		return res, false, err
-	case len(cmps) > 0 && got.Succeeded:
-		at := got.Header.Revision
-		if known {
-			at = rec.own.at
+		then, look := a.puts(stored{state: holds, limit: a.r.Limit, many: a.many, label: a.r.Label}, false), otherwise
+		if a.place == nil { // it mostly succeeds, and what it did not need to ask would be in etcd's log, too
+			look = nil
 		}
-		return a.granted(&entry{stored: stored{state: holds, limit: a.r.Limit, many: a.many}, class: a.class, at: at, mod: got.Header.Revision}), true, nil
+		got, err := a.d.commit(ctx, cmps, then, look)
+		switch {
+		case err != nil:
+			return res, false, err
+		case got.Succeeded:
+			at := got.Header.Revision
+			if known {
+				at = rec.own.at
+			}
+			return a.granted(&entry{stored: stored{state: holds, limit: a.r.Limit, many: a.many}, class: a.class, at: at, mod: got.Header.Revision}), true, nil
+		case look != nil:
+			return a.looked(ctx, got, glancing)
+		}
+	}
+	got, err := a.d.commit(ctx, nil, otherwise, nil)
+	if err != nil {
+		return res, false, err
 	}
 	return a.looked(ctx, got, glancing)
 }
@@ -253,10 +270,13 @@ func (n names) lists() clientv3.Op {
 func (a *attempt) consider(ctx context.Context, v *view) (res driver.Result, done bool, err error) {
 	i := v.index(a.id)
 	if i < 0 {
-		if a.r.Convert || !admits(v.entries, a.r.Mode, a.r.Limit) {
-			return a.refuse(ctx, v, nil), !a.r.Queue || a.r.Convert, nil
+		switch {
+		case admits(v.entries, a.r.Mode, a.r.Limit) && !a.r.Convert:
+			return a.grant(ctx, v, nil)
+		case a.r.Queue && !a.r.Convert: // it had a place, or comes anew
+			return res, false, a.queues(ctx)
 		}
-		return a.grant(ctx, v, nil)
+		return a.refuse(ctx, v, nil), true, nil
 	}
 	switch own := v.entries[i]; {
 	case own.held() && a.r.Convert && own.fence() >= a.r.Fence:
@@ -307,6 +327,9 @@ func (a *attempt) lasts(ctx context.Context, own *entry, r driver.RenewRequest) 
 
 // refuse describes what is in the way. own is its place, nil when it has none.
 func (a *attempt) refuse(ctx context.Context, v *view, own *entry) driver.Result {
+	a.d.mu.Lock()
+	a.d.refused[a.r.Key] = time.Now()
+	a.d.mu.Unlock()
 	i := len(v.entries)
 	if own != nil {
 		i = v.index(a.id)
