@@ -62,3 +62,61 @@ func TestCosts(t *testing.T) {
 		}
 	})
 }
+
+// TestLeaseIsUsedAgain: a lease that newcomers shared is kept alive for the next ones once nobody is
+// on it, and nobody may be.
+func TestLeaseIsUsedAgain(t *testing.T) {
+	each(t, func(t *testing.T, s *testserver.Server) {
+		d, p := tapped(t, s.Addr())
+		lock := func() (driver.TryRequest, int64) {
+			t.Helper()
+			r := ask(claim("k"), 10*time.Second)
+			r.Key, r.Queue = r.Owner, false
+			if res := grant(t, d, r); res.TTL < r.TTL {
+				t.Errorf("granted for %v", res.TTL)
+			}
+			on, _ := own(t, d, r, writes)
+			return r, on
+		}
+		r, before := lock()
+		give(t, d, r, driver.Finished)
+		age(d, 2*time.Second)
+		keeps := p.keeps.Load()
+		stays, after := lock()
+		if after != before || p.keeps.Load() != keeps+1 {
+			t.Errorf("a lease that nobody was on: another one (%v), and %d keep-alives", after != before, p.keeps.Load()-keeps)
+		}
+		age(d, 2*time.Second)
+		r, after = lock()
+		if after == before {
+			t.Error("the lease of a holder was kept alive by newcomers")
+		}
+		give(t, d, r, driver.Finished)
+		give(t, d, stays, driver.Finished)
+
+		before = after
+		p.set(func(*pb.TxnRequest) bool { return true })
+		lost := ask(claim("lost"), 10*time.Second)
+		if _, err := d.Try(t.Context(), lost); err == nil {
+			t.Fatal("the reply was lost, and yet there is no error")
+		}
+		p.set(nil)
+		age(d, 2*time.Second)
+		r, after = lock()
+		if after == before {
+			t.Error("a lease that a late request may put a key on was kept alive by newcomers")
+		}
+
+		before = after
+		age(d, 2*time.Minute) // all is over by this driver's clock, and yet etcd has it
+		d.mu.Lock()
+		d.sweep(time.Now())
+		d.mu.Unlock()
+		if _, known := d.known(r.ID()); known {
+			t.Error("an owner whose time is over is remembered")
+		}
+		if _, after = lock(); after == before {
+			t.Error("a lease that an owner who was forgotten is on was kept alive by newcomers")
+		}
+	})
+}

@@ -36,8 +36,8 @@
 // # Leases
 //
 // A lease of etcd has any number of keys. Newcomers share one for a second, so that a lock
-// costs no request for its lease; it lasts a second longer than was asked for. It is kept alive only
-// by a Renew that names all who are on it. Otherwise those that are named move to a lease of
+// costs no request for its lease; it lasts a second longer than was asked for. Once nobody is on it, it
+// is kept alive for the next ones; else only by a Renew that names all who are on it. Otherwise those that are named move to a lease of
 // their own, in the transaction that looks at their keys anyway, and the others expire. So
 // a TTL ends a lease whether the process has died or is alive and silent, and it is etcd alone
 // that ends it. Owners that are renewed together stay together: a round of 10,000 is one keep-alive

@@ -113,7 +113,7 @@ func (d *Driver) borrow(ctx context.Context, from pool, need time.Duration) (*le
 		}
 		wait := p.granting
 		if wait == nil {
-			wait = d.refill(p, from.ttl)
+			wait = d.refill(p, from)
 		}
 		d.mu.Unlock()
 		asked = true
@@ -147,16 +147,25 @@ func (d *Driver) lendMark(ctx context.Context, ttl time.Duration) (*lease, error
 	return d.lendFixed(ctx, markTTL(ttl), ttl+2*memory)
 }
 
-// refill begins a LeaseGrant for newcomers. d.mu is held.
-func (d *Driver) refill(p *pooled, ttl time.Duration) chan struct{} {
+// refill begins to get a lease for newcomers: the last one, if nobody is on it any more, which costs
+// etcd no write, or a new one. d.mu is held.
+func (d *Driver) refill(p *pooled, from pool) chan struct{} {
 	ended := make(chan struct{})
 	p.granting, p.err = ended, nil
+	last := p.lease
+	if from.fixed || last != nil && (last.members > 0 || last.strange || last.alone) {
+		last = nil
+	}
 	d.goes(func() {
 		ctx, cancel := context.WithTimeout(d.life, grantLimit)
 		defer cancel()
-		l, err := d.grant(ctx, ttl)
+		l, err := last, error(nil)
+		if !d.again(ctx, last) {
+			l, err = d.grant(ctx, from.ttl)
+		}
 		d.mu.Lock()
 		defer d.mu.Unlock()
+		d.sweep(time.Now())
 		p.granting, p.err = nil, err
 		if err == nil {
 			p.lease = l
@@ -164,6 +173,18 @@ func (d *Driver) refill(p *pooled, ttl time.Duration) chan struct{} {
 		close(ended)
 	})
 	return ended
+}
+
+// again keeps a lease alive that nobody is on, and reports whether it is as good as a new one.
+func (d *Driver) again(ctx context.Context, l *lease) bool {
+	began := time.Now()
+	if l == nil || d.keepAlive(ctx, l) != nil {
+		return false
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.leases[l.id] = l // a sweep may have taken it for over
+	return !l.alone && !l.sent.Before(began)
 }
 
 // grant asks etcd for a lease.
@@ -190,6 +211,7 @@ func (d *Driver) grant(ctx context.Context, ttl time.Duration) (*lease, error) {
 func (d *Driver) sweep(now time.Time) {
 	for id, r := range d.records {
 		if r.on.left(now) < -time.Minute {
+			r.on.strange = true // a new leader may have begun it anew, so the key may be there
 			d.forget(id)
 		}
 	}
