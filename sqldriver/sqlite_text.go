@@ -129,7 +129,8 @@ const (
 )
 
 // A + before a column keeps it out of the choice of an index: of all that is
-// held, most is not over, and little of it is of one key.
+// held, most is not over, and little of it is of one key. A parameter in a LIMIT is never
+// alone: SQLite looks at the value of such a one, and prepares the statement again for each.
 var sqliteText = [queries]string{
 	qSettings: `SELECT
 		(SELECT synchronous FROM pragma_synchronous),
@@ -154,7 +155,7 @@ var sqliteText = [queries]string{
 
 	// ?1 key ?2 now ?3 how many, -1 for all
 	qBeside: `SELECT owner, label, fence, since, expires, mode, most, slot FROM hasp_lease
-		WHERE key = ?1 AND kind = 'held' AND seq > 0 AND +expires > ?2 ORDER BY seq LIMIT ?3`,
+		WHERE key = ?1 AND kind = 'held' AND seq > 0 AND +expires > ?2 ORDER BY seq LIMIT ?3 + 0`,
 
 	// ?1 key ?2 owner ?3 label ?4 fence ?5 now ?6 expires ?7 mark
 	qGrant: `INSERT INTO hasp_lease (key, owner, label, kind, seq, fence, since, expires, mark)
@@ -241,7 +242,7 @@ var sqliteText = [queries]string{
 
 	// ?1 kind ?2 over since ?3 how many
 	qSweep: `DELETE FROM hasp_lease WHERE (key, owner) IN
-		(SELECT key, owner FROM hasp_lease WHERE kind = ?1 AND expires <= ?2 LIMIT ?3)`,
+		(SELECT key, owner FROM hasp_lease WHERE kind = ?1 AND expires <= ?2 LIMIT ?3 + 0)`,
 
 	qMark: `UPDATE hasp_meta SET boot = ?1, before = ?2, clock = ?3, fence = ?4,
 		old = ?5, mid = ?6, at = ?7, wall = ?8 WHERE id = 1`,
@@ -266,7 +267,7 @@ func sqliteKeys(modes string) string {
 		FROM (SELECT key, sum(kind = 'queue') AS waiters, sum(kind = 'held') AS holds,
 			min(iif(kind = 'held', seq, NULL)) AS first FROM hasp_lease
 			WHERE key >= ?1 AND key <= ?2 AND kind <> 'gone' AND owner <> '' AND expires > ?3 AND (?5 = 0 OR key > ?1)
-			GROUP BY key ORDER BY key LIMIT ?4) k
+			GROUP BY key ORDER BY key LIMIT ?4 + 0) k
 		LEFT JOIN hasp_lease h ON h.key = k.key AND h.kind = 'held' AND h.seq = k.first
 		ORDER BY k.key`
 }
