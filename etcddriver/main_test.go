@@ -4,22 +4,13 @@
 package etcddriver
 
 import (
-	"flag"
 	"os"
-	"strconv"
 	"testing"
+
+	"github.com/hasplock/hasp/internal/testserver"
 )
 
-// TestMain lets more cases run side by side than other packages do: leases of etcd last for
-// whole seconds, and nearly all cases wait for their end.
 func TestMain(m *testing.M) {
-	const least = 24
-	flag.Parse()
-	parallel := flag.Lookup("test.parallel").Value.(flag.Getter)
-	if n := parallel.Get().(int); n < least {
-		if err := flag.Set("test.parallel", strconv.Itoa(least)); err != nil {
-			panic(err)
-		}
-	}
+	testserver.SideBySide(24) // leases of etcd last for whole seconds
 	os.Exit(m.Run())
 }

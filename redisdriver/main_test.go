@@ -4,21 +4,13 @@
 package redisdriver
 
 import (
-	"flag"
 	"os"
 	"testing"
+
+	"github.com/hasplock/hasp/internal/testserver"
 )
 
-// TestMain lets more cases run side by side than other packages do: nearly all of
-// they mostly wait for leases to end, and each has its own server.
 func TestMain(m *testing.M) {
-	const least = 16
-	flag.Parse()
-	parallel := flag.Lookup("test.parallel").Value.(flag.Getter)
-	if n := parallel.Get().(int); n < least {
-		if err := flag.Set("test.parallel", "16"); err != nil {
-			panic(err)
-		}
-	}
+	testserver.SideBySide(16) // each has its own server
 	os.Exit(m.Run())
 }

@@ -5,7 +5,6 @@ package verify
 
 import (
 	"context"
-	"flag"
 	"slices"
 	"strings"
 	"testing"
@@ -20,10 +19,7 @@ import (
 func TestMain(m *testing.M) {
 	HolderMain()
 	redis.SetLogger(silent{}) // it would log every refused connection
-	flag.Parse()
-	if err := flag.Set("test.parallel", "8"); err != nil { // they mostly wait
-		panic(err)
-	}
+	testserver.SideBySide(8)
 	goleak.VerifyTestMain(m)
 }
 

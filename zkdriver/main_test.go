@@ -5,7 +5,6 @@ package zkdriver
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"os"
 	"testing"
@@ -13,17 +12,8 @@ import (
 	"github.com/hasplock/hasp/internal/testserver"
 )
 
-// TestMain lets more cases run side by side than other packages do: nearly all of
-// them mostly wait for leases to end.
 func TestMain(m *testing.M) {
-	const least = 16
-	flag.Parse()
-	parallel := flag.Lookup("test.parallel").Value.(flag.Getter)
-	if n := parallel.Get().(int); n < least {
-		if err := flag.Set("test.parallel", "16"); err != nil {
-			panic(err)
-		}
-	}
+	testserver.SideBySide(16)
 	code, err := testserver.Perform(context.Background(), func(p *testserver.Program) int {
 		program = p
 		return m.Run()
