@@ -383,10 +383,26 @@ func (d *mapDriver) Classify(err error) driver.Class {
 	return driver.ClassUnknown
 }
 
-// An engine that follows CONTRIBUTING passes the suite.
+// An engine that follows CONTRIBUTING passes the suite, which runs as many cases at once as
+// it is told to.
 func TestMapEngine(t *testing.T) {
-	drivertest.Run(t, drivertest.Harness{Parallel: true, New: func(t testing.TB) drivertest.Store {
+	const atOnce = 6
+	var mu sync.Mutex
+	cases, most := map[string]bool{}, 0
+	drivertest.Run(t, drivertest.Harness{Parallel: true, AtOnce: atOnce, New: func(t testing.TB) drivertest.Store {
+		mu.Lock()
+		defer mu.Unlock()
+		cases[t.Name()] = true
+		most = max(most, len(cases))
+		t.Cleanup(func() {
+			mu.Lock()
+			defer mu.Unlock()
+			delete(cases, t.Name())
+		})
 		addr := newMapServer(t)
 		return drivertest.Store{Open: func() driver.Driver { return openMap(addr) }}
 	}})
+	if most < 2 || most > atOnce {
+		t.Errorf("%d cases ran at once, want %d", most, atOnce)
+	}
 }

@@ -17,6 +17,7 @@
 package drivertest
 
 import (
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,6 +40,9 @@ type Harness struct {
 	// Parallel runs the cases in parallel, as t.Parallel does: most of them wait for
 	// leases to end. New must make a separate store for each.
 	Parallel bool
+	// AtOnce is how many cases run at once with Parallel, whatever the -parallel of go test is:
+	// few for a store that works more than it waits. 0 means that t.Parallel decides.
+	AtOnce int
 	// Fake runs each case in a testing/synctest bubble, where waiting takes no
 	// time. It needs a store without I/O.
 	Fake bool
@@ -123,18 +127,34 @@ func Cases() []Case {
 
 // Run runs every case as a subtest.
 func Run(t *testing.T, h Harness) {
+	slots := make(chan struct{}, h.AtOnce)
+	var begun sync.WaitGroup
 	for _, c := range Cases() {
-		t.Run(c.Name, func(t *testing.T) {
-			if h.Parallel {
-				t.Parallel()
-			}
-			if !h.Fake {
-				c.Run(t, h)
-				return
-			}
-			synctest.Test(t, func(t *testing.T) { c.Run(t, h) })
+		if !h.Parallel || h.AtOnce == 0 {
+			c.sub(t, h)
+			continue
+		}
+		slots <- struct{}{}
+		begun.Go(func() {
+			defer func() { <-slots }()
+			c.sub(t, h)
 		})
 	}
+	begun.Wait()
+}
+
+// sub runs the case as a subtest.
+func (c Case) sub(t *testing.T, h Harness) {
+	t.Run(c.Name, func(t *testing.T) {
+		if h.Parallel && h.AtOnce == 0 {
+			t.Parallel()
+		}
+		if !h.Fake {
+			c.Run(t, h)
+			return
+		}
+		synctest.Test(t, func(t *testing.T) { c.Run(t, h) })
+	})
 }
 
 // Run runs one case, and reports its rule when it fails. With Harness.Fake the
