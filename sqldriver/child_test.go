@@ -236,7 +236,7 @@ func startAs(t testing.TB, part string, cmd *exec.Cmd) *process {
 // says waits for a line that begins with word, and returns the rest of it.
 func (p *process) says(word string) string {
 	p.t.Helper()
-	limit := time.After(60 * time.Second)
+	limit := time.After(5 * time.Minute)
 	for {
 		select {
 		case line, ok := <-p.lines:

@@ -50,6 +50,7 @@ func (m *machine) set(f func(m *machine)) {
 func (m *machine) open(t testing.TB, path string) *Driver {
 	t.Helper()
 	d := newDriver(openFile(t, path), &sqlite{clock: m.read, wall: m.wall})
+	d.fileWait = time.Minute
 	t.Cleanup(func() { must(t, d.Close()) })
 	return d
 }
@@ -222,6 +223,7 @@ func TestTwoMachines(t *testing.T) {
 
 // Rule: nothing is permanent: what has expired is swept by the next writer.
 func TestSweep(t *testing.T) {
+	t.Parallel()
 	path := newFile(t)
 	m := newMachine("one")
 	d := m.open(t, path)

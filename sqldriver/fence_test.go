@@ -92,6 +92,7 @@ func TestLastFences(t *testing.T) {
 // Rule: proposals for different keys may overtake each other by 20 seconds, at
 // any time and with any number of keys.
 func TestProposalsOvertake(t *testing.T) {
+	t.Parallel()
 	m := newMachine("one")
 	d := m.open(t, newFile(t))
 	grantAndRelease(t, d, proposal("before", m.fence()+1)) // what is older than the file is refused
@@ -106,6 +107,7 @@ func TestProposalsOvertake(t *testing.T) {
 // Rule: a key that is forgotten leaves no way back for its fences, whether they
 // were proposed or minted, and whatever made the store forget.
 func TestForgottenFences(t *testing.T) {
+	t.Parallel()
 	for name, forget := range map[string]func(m *machine){
 		"it was swept":            func(m *machine) { m.up += keepFence },
 		"and much later":          func(m *machine) { m.up += 1000 * time.Hour },
@@ -143,6 +145,7 @@ func TestForgottenFences(t *testing.T) {
 // Rule: until then a Restore with an earlier fence is refused, whatever became
 // of the lease: it was released, it ended, or its owner went back to the queue.
 func TestRememberedFences(t *testing.T) {
+	t.Parallel()
 	for name, end := range map[string]func(d *Driver, m *machine, r contend.Owner) error{
 		"settled": func(d *Driver, _ *machine, r contend.Owner) error { return contend.Release(t.Context(), d, r) },
 		"unsettled": func(d *Driver, _ *machine, r contend.Owner) error {
@@ -258,6 +261,7 @@ func TestRefusedProposalIsARead(t *testing.T) {
 
 // Rule: whatever clients propose and the clocks do, a key's fences rise.
 func TestFencesRiseWhateverTheClocksDo(t *testing.T) {
+	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 0))
@@ -319,6 +323,7 @@ func TestFencesRiseWhateverTheClocksDo(t *testing.T) {
 // Rule: of several processes that propose fences one holds the key at a time,
 // and the fence of each is larger than the one's before.
 func TestProcessesPropose(t *testing.T) {
+	t.Parallel()
 	const processes, rounds = 4, 15
 	path, log := newFile(t), filepath.Join(t.TempDir(), "log")
 	must(t, os.WriteFile(log, nil, 0o600))

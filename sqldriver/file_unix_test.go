@@ -48,6 +48,7 @@ func fails(t *testing.T, d *Driver, held contend.Owner, words ...string) {
 // Rule: a file with a second name is refused, by either and also when it gets it
 // while a key is held: each name would have its own -wal.
 func TestHardLink(t *testing.T) {
+	t.Parallel()
 	path, second := newFile(t), newFile(t)
 	d, held := openDriver(t, path), request("k")
 	granted(t, d, held)
@@ -62,6 +63,7 @@ func TestHardLink(t *testing.T) {
 // Rule: a holder gets an error when what SQLite keeps beside the file is deleted,
 // one of them or both: who comes next would make them anew, and be granted it.
 func TestDeletedBeside(t *testing.T) {
+	t.Parallel()
 	for _, names := range [][]string{{"-wal"}, {"-shm"}, {"-wal", "-shm"}} {
 		for _, next := range []bool{false, true} {
 			path := newFile(t)
@@ -115,6 +117,7 @@ func TestNobodyHasItOpen(t *testing.T) {
 // or a read, and ends no program, not even when that closes its database. Whoever
 // starts after it has ended finds what was held.
 func TestShmIsCutOff(t *testing.T) {
+	t.Parallel()
 	for when := range cuts {
 		t.Run(when, func(t *testing.T) {
 			path := newFile(t)

@@ -102,6 +102,7 @@ func change(t testing.TB, path, statement string) {
 	must(t, err)
 	defer db.Close()
 	d := NewSQLite(db)
+	d.fileWait = time.Minute
 	granted(t, d, request("held"))
 	must(t, d.Close())
 	_, err = db.Exec(statement)

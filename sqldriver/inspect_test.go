@@ -177,6 +177,7 @@ func TestOneConnection(t *testing.T) {
 // Rule: a file that was deleted or replaced under a program that uses it is an
 // error at the next call, for locks in it protect nothing.
 func TestDeletedFile(t *testing.T) {
+	t.Parallel()
 	path := newFile(t)
 	d := openDriver(t, path)
 	a := request("k")

@@ -7,6 +7,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/hasplock/hasp/internal/testserver"
 	"go.uber.org/goleak"
 )
 
@@ -16,5 +17,6 @@ func TestMain(m *testing.M) {
 	if part := os.Getenv(childEnv); part != "" {
 		os.Exit(child(part, os.Args[1:]))
 	}
+	testserver.SideBySide(6)
 	goleak.VerifyTestMain(m)
 }

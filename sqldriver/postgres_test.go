@@ -20,8 +20,13 @@ func TestLateInsertion(t *testing.T) {
 	t.Parallel()
 	d := newPostgres(t, testserver.Postgres(t))
 	db := d.pool(t)
-	run(t, db, "CREATE FUNCTION late() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(2); RETURN NEW; END'")
+	run(t, db, "CREATE FUNCTION late() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_advisory_xact_lock_shared(7); RETURN NEW; END'")
 	run(t, db, "CREATE TRIGGER late BEFORE INSERT ON hasp_key FOR EACH ROW EXECUTE FUNCTION late()")
+	gate, err := db.Conn(t.Context())
+	must(t, err)
+	defer gate.Close()
+	_, err = gate.ExecContext(t.Context(), "SELECT pg_advisory_lock(7)")
+	must(t, err)
 	eng := postgresEngine
 	eng.text[sGrant] = strings.Replace(eng.text[sGrant], "30 s", "1 s", 1)
 	slow := newServer(d.pool(t), &eng)
@@ -38,7 +43,7 @@ func TestLateInsertion(t *testing.T) {
 		out <- res
 	}()
 	waitFor(t, "it has chosen a fence", func() bool {
-		return number(t, db, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'") > 0
+		return number(t, db, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'advisory'") > 0
 	})
 	fence := granting(t, near, r).Fence
 	must(t, contend.Release(t.Context(), near, r))
@@ -46,6 +51,11 @@ func TestLateInsertion(t *testing.T) {
 		sweepNow(t, near, db)
 		return number(t, db, "SELECT count(*) FROM hasp_key") == 0
 	})
+	waitFor(t, "its statement is late", func() bool {
+		return number(t, db, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'advisory' AND clock_timestamp() - query_start > interval '2 s'") > 0
+	})
+	_, err = gate.ExecContext(t.Context(), "SELECT pg_advisory_unlock(7)")
+	must(t, err)
 	if res := <-out; !res.Granted || res.Fence <= fence {
 		t.Errorf("granted with the fence %d after %d: %+v", res.Fence, fence, res)
 	}

@@ -26,6 +26,7 @@ import (
 
 // Rule: any number of processes may meet a file that does not exist yet.
 func TestProcessesMakeTheTablesAtOnce(t *testing.T) {
+	t.Parallel()
 	for range 5 {
 		path := newFile(t)
 		var all []*process
@@ -115,6 +116,7 @@ func (c *countingConnector) Connect(ctx context.Context) (sqldrv.Conn, error) {
 // Rule: of several processes that share the file one holds the key at a time,
 // and the fence of each is larger than the one's before.
 func TestProcessesShareAFile(t *testing.T) {
+	t.Parallel()
 	const processes, rounds = 6, 25
 	path, log := newFile(t), filepath.Join(t.TempDir(), "log")
 	must(t, os.WriteFile(log, nil, 0o600))
@@ -159,6 +161,7 @@ func checkLog(t *testing.T, log string, want int) {
 // Rule: the key of a process that was killed is granted to another after its
 // TTL, not before and not much later, and the next holder learns that it was abandoned.
 func TestKilledHolder(t *testing.T) {
+	t.Parallel()
 	path := newFile(t)
 	d := openDriver(t, path)
 	lost := stall.Watch(t)
@@ -190,6 +193,7 @@ func TestKilledHolder(t *testing.T) {
 // Rule: a process that is killed within a transaction leaves nothing of it,
 // and holds up nobody.
 func TestKilledWriter(t *testing.T) {
+	t.Parallel()
 	path := newFile(t)
 	used(t, path)
 	d := openDriver(t, path)
@@ -253,6 +257,7 @@ func TestLockedFile(t *testing.T) {
 // Rule: a lease that is lost since the file was locked says so, and is not taken
 // for that of a process that was stopped.
 func TestLostToALockedFile(t *testing.T) {
+	t.Parallel()
 	for _, ttl := range []time.Duration{2 * time.Second, 12 * time.Second} {
 		t.Run(ttl.String(), func(t *testing.T) {
 			t.Parallel()

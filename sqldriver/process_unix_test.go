@@ -23,6 +23,7 @@ import (
 // Rule: a holder that was stopped for longer than its TTL learns that the
 // lease is lost, and its fence is below its successor's.
 func TestStoppedHolder(t *testing.T) {
+	t.Parallel()
 	path := newFile(t)
 	d := openDriver(t, path)
 	p := start(t, "hold", path, "orders/42", "3s")
@@ -50,6 +51,7 @@ func TestStoppedHolder(t *testing.T) {
 // Rule: a process that was stopped while it writes locks the file for as long
 // as it is stopped, and no longer.
 func TestStoppedWriter(t *testing.T) {
+	t.Parallel()
 	path := newFile(t)
 	used(t, path)
 	d := openDriver(t, path)
@@ -70,6 +72,7 @@ func TestStoppedWriter(t *testing.T) {
 // Rule: a process that was stopped while it reads delays nobody. With a
 // rollback journal it would hold up everybody.
 func TestStoppedReader(t *testing.T) {
+	t.Parallel()
 	path := newFile(t)
 	used(t, path)
 	d := openDriver(t, path)
@@ -85,6 +88,7 @@ func TestStoppedReader(t *testing.T) {
 
 // Rule: a file that this user may not read or write has its own error.
 func TestOtherUsersFile(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name            string
 		dir, file, side os.FileMode

@@ -245,6 +245,7 @@ func (x *mixed) fresh() contend.Owner {
 // Rule: whatever clients do, in whichever order, each gets the answer that the
 // rule of the lock demands, and the tables say who has the key and who waits.
 func TestRandomModes(t *testing.T) {
+	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	clock := newMachine("one")

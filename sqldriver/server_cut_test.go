@@ -213,6 +213,7 @@ func blackHole(t *testing.T, d database) {
 // Rule: a lease stands while the server is killed and comes back, and fences go on; the
 // errors of dead connections are those of a server that cannot be reached.
 func TestServerRestart(t *testing.T) {
+	t.Parallel()
 	for name, kind := range map[string]struct {
 		start func(testing.TB, ...string) *testserver.Server
 		empty func(testing.TB, *testserver.Server) database

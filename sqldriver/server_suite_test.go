@@ -79,16 +79,18 @@ func (d database) open(t testing.TB) *Server {
 func harness(t testing.TB, start func(testing.TB, ...string) *testserver.Server, empty func(testing.TB, *testserver.Server) database) drivertest.Harness {
 	server := start(t)
 	// Under the race detector, on a busy machine, a renewal may take a second.
-	return drivertest.Harness{Parallel: true, TTL: time.Second, New: func(t testing.TB) drivertest.Store {
+	return drivertest.Harness{Parallel: true, AtOnce: 6, TTL: time.Second, New: func(t testing.TB) drivertest.Store {
 		d := empty(t, server)
 		return drivertest.Store{Open: func() driver.Driver { return d.open(t) }}
 	}}
 }
 
 func TestPostgresSuite(t *testing.T) {
+	t.Parallel()
 	drivertest.Run(t, harness(t, testserver.Postgres, newPostgres))
 }
 
 func TestMySQLSuite(t *testing.T) {
+	t.Parallel()
 	drivertest.Run(t, harness(t, testserver.MariaDB, newMySQL))
 }

@@ -46,6 +46,7 @@ var serverTests = map[string]func(t *testing.T, d database){
 }
 
 func TestServers(t *testing.T) {
+	t.Parallel()
 	for name, kind := range map[string]struct {
 		start func(testing.TB, ...string) *testserver.Server
 		empty func(testing.TB, *testserver.Server) database
@@ -54,6 +55,7 @@ func TestServers(t *testing.T) {
 		"MySQL":    {testserver.MariaDB, newMySQL},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			server := kind.start(t)
 			for name, test := range serverTests {
 				t.Run(name, func(t *testing.T) {

@@ -98,6 +98,7 @@ func alone(log string, slot int) error {
 // together, one who writes it holds it alone until it is a reader, and each
 // slot of a semaphore has one holder.
 func TestProcessesShareKeys(t *testing.T) {
+	t.Parallel()
 	const processes, rounds = 4, 24
 	path, log := newFile(t), filepath.Join(t.TempDir(), "log")
 	must(t, os.WriteFile(log, nil, 0o600))

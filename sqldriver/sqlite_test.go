@@ -12,8 +12,9 @@ import (
 )
 
 func TestSuite(t *testing.T) {
+	t.Parallel()
 	// Under the race detector, on a busy machine, a renewal may take a second.
-	drivertest.Run(t, drivertest.Harness{Parallel: true, TTL: time.Second, New: func(t testing.TB) drivertest.Store {
+	drivertest.Run(t, drivertest.Harness{Parallel: true, AtOnce: 6, TTL: time.Second, New: func(t testing.TB) drivertest.Store {
 		path := newFile(t)
 		return drivertest.Store{Open: func() driver.Driver { return patient(t, path) }}
 	}})

@@ -166,6 +166,7 @@ func TestUpgradeSoonAfterBoot(t *testing.T) {
 
 // Rule: any number of processes may meet a file of an earlier version.
 func TestProcessesUpgradeAtOnce(t *testing.T) {
+	t.Parallel()
 	now, err := system()
 	must(t, err)
 	eachOlder(t, now, func(t *testing.T, o older) {
