@@ -76,6 +76,7 @@ func behind(t testing.TB, pooler *testserver.Server, c *pgx.ConnConfig) *pgx.Con
 // Rule: behind a pooler no message is believed in, and waiters poll; with a listener that
 // leads past it they need not.
 func TestPooler(t *testing.T) {
+	t.Parallel()
 	server := testserver.Postgres(t)
 	pooler := testserver.PgBouncer(t, server)
 	c := newDatabase(t, server)
@@ -109,6 +110,7 @@ func TestPooler(t *testing.T) {
 // Rule: through a pooler that gives each transaction another session, an engine without a
 // listener does what it does without one.
 func TestPoolerCases(t *testing.T) {
+	t.Parallel()
 	server := testserver.Postgres(t)
 	pooler := testserver.PgBouncer(t, server)
 	h := drivertest.Harness{Parallel: true, TTL: time.Second, New: func(t testing.TB) drivertest.Store {
@@ -130,6 +132,7 @@ func TestPoolerCases(t *testing.T) {
 // Rule: when the connection that hears is lost, all who wait ask, and poll; once there is
 // another they get hints again.
 func TestListenerIsLost(t *testing.T) {
+	t.Parallel()
 	server := testserver.Postgres(t)
 	c := newSchema(t, server)
 	d := open(t, c)
@@ -166,6 +169,7 @@ func (nobody) Listen(context.Context, string, func(string)) error { return conte
 
 // Rule: a listener that cannot connect costs the hints, and nothing else.
 func TestListenerThatCannotConnect(t *testing.T) {
+	t.Parallel()
 	c := newSchema(t, testserver.Postgres(t))
 	d := sqldriver.NewPostgres(pool(t, c), &sqldriver.PostgresOptions{Listener: nobody{}})
 	defer func() { must(t, d.Close()) }()
