@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/cmd/hasp/internal/store"
+	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
@@ -25,6 +26,7 @@ func TestMain(m *testing.M) {
 	commands := map[string]func(){"hasp": patient, "counter": counter}
 	if commands[filepath.Base(os.Args[0])] == nil {
 		heed(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT)
+		testserver.SideBySide(8)
 	}
 	testscript.Main(m, commands)
 }
