@@ -47,8 +47,8 @@ func main() {
 // to end has the machine to itself. verify/campaign is not one of them: dozens of its
 // processes are judged by the clock, so it comes when hardly anything else runs.
 var longest = []string{
-	"sqldriver", "cmd/hasp", "redisdriver", "zkdriver", "etcddriver", "sqldriver/pgxlisten", "verify/modes", "quorum", "verify", "bench", "verify/simulate",
-	"scripts/releasetest", "interop", "drivertest",
+	"cmd/hasp", "redisdriver", "sqldriver", "zkdriver", "verify", "etcddriver", "verify/modes", "verify/simulate", "scripts/releasetest",
+	"sqldriver/pgxlisten", "interop", "drivertest", "quorum", "bench",
 }
 
 // shortened are those that try less under the race detector, which makes them ten
