@@ -37,7 +37,7 @@ var parts = map[string]func(db *sql.DB, args []string) error{
 }
 
 func child(part string, args []string) int {
-	db, err := sql.Open("sqlite3", SQLiteDSN(args[0]))
+	db, err := sql.Open("sqlite3", patientDSN(args[0]))
 	if err == nil {
 		err = parts[part](db, args[1:])
 	}
@@ -51,7 +51,7 @@ func child(part string, args []string) int {
 // holdPart locks a key for a TTL, and says when the lease is lost. It does not
 // renew, so that whoever stops it does so outside of a transaction.
 func holdPart(db *sql.DB, args []string) error {
-	locks, err := hasp.New(NewSQLite(db), nil)
+	locks, err := hasp.New(waiting(db), nil)
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func workPart(db *sql.DB, args []string) error {
 	if err != nil {
 		return err
 	}
-	locks, err := hasp.New(NewSQLite(db), nil)
+	locks, err := hasp.New(waiting(db), nil)
 	if err != nil {
 		return err
 	}
@@ -150,7 +150,7 @@ func bidPart(db *sql.DB, args []string) error {
 	if err != nil {
 		return err
 	}
-	d := NewSQLite(db)
+	d := waiting(db)
 	fmt.Println("ready")
 	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
 		return err

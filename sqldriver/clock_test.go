@@ -49,7 +49,7 @@ func (m *machine) set(f func(m *machine)) {
 
 func (m *machine) open(t testing.TB, path string) *Driver {
 	t.Helper()
-	d := newDriver(openFile(t, path), &sqlite{clock: m.read, wall: m.wall})
+	d := newDriver(openDSN(t, patientDSN(path)), &sqlite{clock: m.read, wall: m.wall})
 	d.fileWait = time.Minute
 	t.Cleanup(func() { must(t, d.Close()) })
 	return d

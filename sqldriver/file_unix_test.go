@@ -48,7 +48,6 @@ func fails(t *testing.T, d *Driver, held contend.Owner, words ...string) {
 // Rule: a file with a second name is refused, by either and also when it gets it
 // while a key is held: each name would have its own -wal.
 func TestHardLink(t *testing.T) {
-	t.Parallel()
 	path, second := newFile(t), newFile(t)
 	d, held := openDriver(t, path), request("k")
 	granted(t, d, held)

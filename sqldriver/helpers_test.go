@@ -42,7 +42,17 @@ func openDSN(t testing.TB, dsn string) *sql.DB {
 // to run all who want it.
 func patient(t testing.TB, path string) *Driver {
 	t.Helper()
-	d := NewSQLite(openDSN(t, strings.Replace(SQLiteDSN(path), "busy_timeout(5000)", "busy_timeout(60000)", 1)))
+	return waiting(openDSN(t, patientDSN(path)))
+}
+
+// patientDSN is of a database for waiting.
+func patientDSN(path string) string {
+	return strings.Replace(SQLiteDSN(path), "busy_timeout(5000)", "busy_timeout(60000)", 1)
+}
+
+// waiting makes a patient driver.
+func waiting(db *sql.DB) *Driver {
+	d := NewSQLite(db)
 	d.fileWait = time.Minute
 	return d
 }
@@ -98,11 +108,10 @@ func used(t testing.TB, path string) { change(t, path, "SELECT 1") }
 // change makes a database in which a key is held, and changes it by hand.
 func change(t testing.TB, path, statement string) {
 	t.Helper()
-	db, err := sql.Open("sqlite3", SQLiteDSN(path))
+	db, err := sql.Open("sqlite3", patientDSN(path))
 	must(t, err)
 	defer db.Close()
-	d := NewSQLite(db)
-	d.fileWait = time.Minute
+	d := waiting(db)
 	granted(t, d, request("held"))
 	must(t, d.Close())
 	_, err = db.Exec(statement)

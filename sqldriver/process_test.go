@@ -193,7 +193,6 @@ func TestKilledHolder(t *testing.T) {
 // Rule: a process that is killed within a transaction leaves nothing of it,
 // and holds up nobody.
 func TestKilledWriter(t *testing.T) {
-	t.Parallel()
 	path := newFile(t)
 	used(t, path)
 	d := openDriver(t, path)

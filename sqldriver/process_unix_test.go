@@ -51,7 +51,6 @@ func TestStoppedHolder(t *testing.T) {
 // Rule: a process that was stopped while it writes locks the file for as long
 // as it is stopped, and no longer.
 func TestStoppedWriter(t *testing.T) {
-	t.Parallel()
 	path := newFile(t)
 	used(t, path)
 	d := openDriver(t, path)
@@ -72,7 +71,6 @@ func TestStoppedWriter(t *testing.T) {
 // Rule: a process that was stopped while it reads delays nobody. With a
 // rollback journal it would hold up everybody.
 func TestStoppedReader(t *testing.T) {
-	t.Parallel()
 	path := newFile(t)
 	used(t, path)
 	d := openDriver(t, path)

@@ -30,7 +30,7 @@ func mixPart(db *sql.DB, args []string) error {
 	if err != nil {
 		return err
 	}
-	locks, err := hasp.New(NewSQLite(db), nil)
+	locks, err := hasp.New(waiting(db), nil)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testserver.SideBySide(16)
+	testserver.SideBySide(10)
 	os.Exit(m.Run())
 }
