@@ -25,6 +25,13 @@ import (
 // tests kill the process, not the machine.
 func MariaDB(t testing.TB, args ...string) *Server {
 	t.Helper()
+	return MariaDBIn(t, nil, args...)
+}
+
+// MariaDBIn is MariaDB with more in the environment, each "NAME=value", over every
+// Restart.
+func MariaDBIn(t testing.TB, env []string, args ...string) *Server {
+	t.Helper()
 	path := require(t, "mariadb", map[string]string{"mariadb": "mariadbd"})
 	install := require(t, "mariadb", map[string]string{"mariadb": "mariadb-install-db"})
 	me, err := user.Current()
@@ -45,6 +52,7 @@ func MariaDB(t testing.TB, args ...string) *Server {
 				"--debug-no-sync", "--innodb-buffer-pool-size=64M", "--max-connections=500", "--performance-schema=off",
 			}, args...)
 		},
+		env:   env,
 		ready: greetMariaDB,
 		taken: "Address already in use",
 	}, freePort)

@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 	"testing"
@@ -29,11 +30,19 @@ import (
 // tests kill the process, not the machine.
 func Postgres(t testing.TB, settings ...string) *Server {
 	t.Helper()
+	return PostgresIn(t, nil, settings...)
+}
+
+// PostgresIn is Postgres with more in the environment, each "NAME=value", over every
+// Restart.
+func PostgresIn(t testing.TB, env []string, settings ...string) *Server {
+	t.Helper()
 	bin := postgresBin(t)
 	as := unprivileged(t)
 	s := launch(t, spec{
 		path: filepath.Join(bin, "postgres"),
-		by:   as.by(),
+		// Not in setpriv's own environment: what libfaketime makes as root, postgres may not open.
+		by: slices.Concat(as.by(), under(env)),
 		args: func(s *Server) []string {
 			data := filepath.Join(s.dir, "data")
 			awaitNobody(data)
@@ -183,6 +192,14 @@ func (a account) by() []string {
 		return nil
 	}
 	return []string{"setpriv", "--pdeathsig", "KILL", "--reuid", a.name, "--regid", strconv.Itoa(a.gid), "--clear-groups", "--"}
+}
+
+// under is the program that turns into another with more in its environment.
+func under(env []string) []string {
+	if env == nil {
+		return nil
+	}
+	return append([]string{"env"}, env...)
 }
 
 // mkdir makes a directory for the account, within one that it is given, too.

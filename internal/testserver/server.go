@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -262,10 +261,7 @@ func (p *process) run(cmd *exec.Cmd, started chan<- error) {
 	}
 	defer close(p.done)
 	_ = cmd.Wait() // how it ended does not matter: tests kill it
-	for _, file := range []string{"faketime_shm_", "sem.faketime_sem_"} {
-		// libfaketime leaves these behind when its process is killed; most processes have none.
-		_ = os.Remove(filepath.Join("/dev/shm", file+strconv.Itoa(p.pid)))
-	}
+	forgetClock(p.pid)
 }
 
 // kill ends the process and returns once it was reaped.

@@ -31,7 +31,16 @@ const ZooKeeperTick = 500 * time.Millisecond
 // or fails the test where ZooKeeper is missing, see Require. lines are added to its configuration.
 func ZooKeeper(t testing.TB, lines ...string) *Server {
 	t.Helper()
-	return launch(t, zookeeper(t, func(s *Server) []string { return lines }), freePort)
+	return ZooKeeperIn(t, nil, lines...)
+}
+
+// ZooKeeperIn is ZooKeeper with more in the environment, each "NAME=value", over every
+// Restart.
+func ZooKeeperIn(t testing.TB, env []string, lines ...string) *Server {
+	t.Helper()
+	sp := zookeeper(t, func(*Server) []string { return lines })
+	sp.env = env
+	return launch(t, sp, freePort)
 }
 
 // ZooKeepers starts an ensemble of n ZooKeepers, and returns once each has a leader.

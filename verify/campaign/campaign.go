@@ -11,6 +11,8 @@ import (
 	"os"
 	"slices"
 	"sync"
+
+	"github.com/hasplock/hasp/internal/testserver"
 )
 
 // Options say what to run. The zero value runs nothing.
@@ -50,7 +52,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 			for seed := range work {
 				s := o.Schedule(seed)
 				s.Wired = o.Wired && s.canBeWired()
-				if err := CanFakeClocks(); err != nil && s.FakesClocks() {
+				if err := testserver.CanStepClocks(); err != nil && s.FakesClocks() {
 					mu.Lock()
 					rep.Skipped = append(rep.Skipped, fmt.Sprintf("SKIPPED WITHOUT A FAKE CLOCK: seed %d: %v", seed, err))
 					mu.Unlock()

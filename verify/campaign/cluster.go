@@ -26,39 +26,16 @@ type node struct {
 	server *testserver.Server
 	spare  *testserver.Server // the replica to be promoted
 	keep   Persistence
-	clock  string    // the file that libfaketime reads; empty: the clock is right
-	wired  *location // its address in the real network; nil: it is behind proxies
+	clock  *testserver.Clock // nil: the clock is right
+	wired  *location         // its address in the real network; nil: it is behind proxies
 	links  [clients]*faultproxy.Proxy
-}
-
-// faketime is the library, where Debian puts it for its architecture.
-func faketime() (string, error) {
-	found, err := filepath.Glob("/usr/lib/*/faketime/libfaketime.so.1")
-	if err == nil && len(found) == 0 {
-		err = errors.New("libfaketime is not installed (apt-get install faketime)")
-	}
-	if err != nil {
-		return "", err
-	}
-	return found[0], nil
-}
-
-// CanFakeClocks returns nil if clocks of servers can be stepped, or says what is
-// missing.
-func CanFakeClocks() error {
-	_, err := faketime()
-	return err
 }
 
 // newNode starts a server. Its clock can be stepped if fake is set.
 func newNode(t *testserver.Program, keep Persistence, fake bool, wired *location) *node {
 	n := &node{t: t, keep: keep, wired: wired}
 	if fake {
-		dir, err := os.MkdirTemp("", "hasp-clock-")
-		t.Must(err)
-		t.Cleanup(func() { _ = os.RemoveAll(dir) })
-		n.clock = filepath.Join(dir, "offset")
-		n.stepTo(0)
+		n.clock = testserver.NewClock(t)
 	}
 	n.server = n.start()
 	for c := range n.links {
@@ -79,16 +56,8 @@ func (n *node) addr(client int) string {
 
 func (n *node) start() *testserver.Server {
 	var env []string
-	if n.clock != "" {
-		lib, err := faketime()
-		n.t.Must(err)
-		// Debian's redis-server has jemalloc, in which libfaketime would call
-		// itself: the C library's own allocator must come first.
-		libc := filepath.Join(filepath.Dir(filepath.Dir(lib)), "libc.so.6")
-		env = []string{
-			"LD_PRELOAD=" + lib + ":" + libc,
-			"FAKETIME_TIMESTAMP_FILE=" + n.clock, "FAKETIME_NO_CACHE=1", "FAKETIME_DONT_FAKE_MONOTONIC=1",
-		}
+	if n.clock != nil {
+		env = n.clock.Env()
 	}
 	args := []string{"--repl-diskless-sync-delay", "0"} // so that a replica has the data when it is promoted
 	switch n.keep {
@@ -103,13 +72,6 @@ func (n *node) start() *testserver.Server {
 		args = append(args, "--bind", "127.0.0.1", n.wired.addr, "--protected-mode", "no")
 	}
 	return testserver.RedisUnder(n.t, by, env, args...)
-}
-
-// stepTo sets how far the node's clock is ahead.
-func (n *node) stepTo(by time.Duration) {
-	next := n.clock + ".new"
-	n.t.Must(os.WriteFile(next, fmt.Appendf(nil, "%+f\n", by.Seconds()), 0o600))
-	n.t.Must(os.Rename(next, n.clock)) // atomic for concurrent readers
 }
 
 // commandLimit bounds a command of the campaign itself.

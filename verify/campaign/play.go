@@ -70,7 +70,7 @@ func (n *node) begin(a Action) {
 		n.t.Must(n.do(n.server, []any{"config", "set", "maxmemory-policy", "volatile-lru"}, []any{"config", "set", "maxmemory", "1"}))
 		_ = n.do(n.server, []any{"set", "x", "y"}) // evicts keys, and is then refused for lack of memory
 	case ClockForward, ClockBack:
-		n.stepTo(a.By)
+		n.clock.Step(a.By)
 	case StopNode:
 		n.server.Stop()
 	case RefuseWrites:
@@ -100,7 +100,7 @@ func (n *node) end(a Action) {
 		n.forget()
 		n.server.Restart()
 		if a.Kind == ClockHeldBack {
-			n.stepTo(a.By)
+			n.clock.Step(a.By)
 		}
 	case RestartRDB:
 		n.forget()

@@ -44,7 +44,7 @@ var Singles = []Kind{"", ClockForward, RestartEmpty, Flush}
 func SideBySide(ctx context.Context) ([]Single, error) {
 	var rows []Single
 	for _, fault := range Singles {
-		if fault == ClockForward && CanFakeClocks() != nil {
+		if fault == ClockForward && testserver.CanStepClocks() != nil {
 			continue
 		}
 		rows = append(rows, Single{Library: "redsync", Fault: fault}, Single{Library: "hasp", Fault: fault})
@@ -91,7 +91,7 @@ func single(t *testserver.Program, library string, fault Kind) Single {
 
 	switch fault {
 	case ClockForward:
-		r.nodes[2].stepTo(time.Minute)
+		r.nodes[2].clock.Step(time.Minute)
 	case "":
 	default:
 		a := Action{Kind: fault, Part: Begin}

@@ -18,7 +18,7 @@ import (
 func TestSingleFaultsSideBySide(t *testing.T) {
 	testserver.Require(t, "redis")
 	t.Parallel()
-	if err := CanFakeClocks(); err != nil {
+	if err := testserver.CanStepClocks(); err != nil {
 		t.Logf("SKIPPED WITHOUT A FAKE CLOCK: the fault %q: %v", ClockForward, err)
 	}
 	rows, err := SideBySide(t.Context())

@@ -1,0 +1,93 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package testserver
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// Clock is a wall clock for servers, which can be stepped; their monotonic clock is the machine's.
+// It does not reach programs that ask the kernel and not the C library, as those in Go do.
+type Clock struct {
+	t    testing.TB
+	file string // what libfaketime reads at each look at the clock
+	lib  string
+}
+
+// faketime is the library, where Debian puts it for its architecture.
+func faketime() (string, error) {
+	found, err := filepath.Glob("/usr/lib/*/faketime/libfaketime.so.1")
+	if err == nil && len(found) == 0 {
+		err = errors.New("libfaketime is not installed (apt-get install faketime)")
+	}
+	if err != nil {
+		return "", err
+	}
+	return found[0], nil
+}
+
+// CanStepClocks returns nil if there can be a Clock, or says what is missing.
+func CanStepClocks() error {
+	_, err := faketime()
+	return err
+}
+
+// NewClock makes a clock that is right. It skips the test where CanStepClocks is not nil.
+func NewClock(t testing.TB) *Clock {
+	t.Helper()
+	lib, err := faketime()
+	if err != nil {
+		t.Skipf("SKIPPED WITHOUT LIBFAKETIME: this test of a server's clock did not run: %v", err)
+	}
+	dir, err := os.MkdirTemp("", "hasp-clock-")
+	if err == nil {
+		err = os.Chmod(dir, 0o755) // a server may run as somebody else
+	}
+	if err != nil {
+		t.Fatalf("testserver: %v", err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	c := &Clock{t: t, file: filepath.Join(dir, "offset"), lib: lib}
+	c.Step(0)
+	return c
+}
+
+// Step sets how far the clock is ahead, for all servers that have it.
+func (c *Clock) Step(ahead time.Duration) {
+	c.t.Helper()
+	next := c.file + ".new"
+	err := os.WriteFile(next, fmt.Appendf(nil, "%+f\n", ahead.Seconds()), 0o644)
+	if err == nil {
+		err = os.Rename(next, c.file) // atomic for concurrent readers
+	}
+	if err != nil {
+		c.t.Fatalf("testserver: %v", err)
+	}
+}
+
+// Env is what a server needs in its environment to have this clock: see RedisIn.
+func (c *Clock) Env() []string {
+	// Debian's redis-server has jemalloc, in which libfaketime would call
+	// itself: the C library's own allocator must come first.
+	libc := filepath.Join(filepath.Dir(filepath.Dir(c.lib)), "libc.so.6")
+	// The fix is for old C libraries; with this one it makes Java wait for nothing.
+	return []string{
+		"FAKETIME_FORCE_MONOTONIC_FIX=0", "LD_PRELOAD=" + c.lib + ":" + libc,
+		"FAKETIME_TIMESTAMP_FILE=" + c.file, "FAKETIME_NO_CACHE=1", "FAKETIME_DONT_FAKE_MONOTONIC=1",
+	}
+}
+
+// forgetClock removes what libfaketime leaves behind of a process that has ended; most
+// processes had no clock.
+func forgetClock(pid int) {
+	for _, file := range []string{"faketime_shm_", "sem.faketime_sem_"} {
+		_ = os.Remove(filepath.Join("/dev/shm", file+strconv.Itoa(pid)))
+	}
+}
