@@ -96,8 +96,36 @@ type holdKey struct {
 	key string
 }
 
-// Value answers holdKey, and passes on the rest.
+// innermostKey asks a context for the innermost of the leases' contexts that it is.
+type innermostKey struct{}
+
+// Err looks at the clock, as Lease.Err does, and so do the leases' contexts that this one
+// is within: a process that was stopped may ask before the renewer has run. Whoever asks may
+// have locks of its own, so the observer is told elsewhere.
+func (x *leaseCtx) Err() error {
+	if err := x.Context.Err(); err != nil {
+		return err // Done is closed, and a context that begins asks then, under the hold's lock
+	}
+	h := x.lease.h
+	if h.expired() {
+		if tell := h.declareLost(nil); tell != nil {
+			go tell()
+		}
+	}
+	if end := h.whyEnded(); end != nil {
+		x.cancel(end) // who declared it may not have come so far
+	}
+	if outer, ok := x.Context.Value(innermostKey{}).(*leaseCtx); ok {
+		_ = outer.Err() // its end is this one's, too
+	}
+	return x.Context.Err()
+}
+
+// Value answers holdKey and innermostKey, and passes on the rest.
 func (x *leaseCtx) Value(k any) any {
+	if k == any(innermostKey{}) {
+		return x
+	}
 	if k == any(holdKey{x.lease.h.c, x.lease.h.req.Key}) && !x.lease.gone() {
 		return x.lease.h
 	}
@@ -107,7 +135,8 @@ func (x *leaseCtx) Value(k any) any {
 // Context returns a context that ends with parent, with Release of this lease
 // (cause context.Canceled), with the client (ErrClosed), and Lead before the
 // lease's deadline (ErrLost), whatever the store or the network does;
-// context.Cause says which. It costs memory until one of these happens.
+// context.Cause says which. Its own Err looks at the clock, as Lease.Err does; those of
+// contexts derived from it do not. It costs memory until one of these happens.
 func (l *Lease) Context(parent context.Context) context.Context {
 	ctx, cancel := context.WithCancelCause(parent)
 	x := &leaseCtx{Context: ctx, lease: l, cancel: cancel}

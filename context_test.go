@@ -6,6 +6,7 @@ package hasp_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -92,6 +93,60 @@ func TestContextRacesWithLoss(t *testing.T) {
 			}
 		}
 		_ = l.Release()
+	}
+}
+
+// Once anybody knows of the loss, no context of the lease says that it stands, while they are still being ended.
+func TestContextsEndTogether(t *testing.T) {
+	store := newStore()
+	c := newClient(t, store, nil)
+	for i := range 3000 {
+		l, err := c.Mutex("k", nil).TryLock(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ctxs [32]context.Context
+		for i := range ctxs {
+			ctxs[i] = l.Context(t.Context()) //nolint:fatcontext // none of them is another's parent
+		}
+		store.Lose("k")
+		var wg sync.WaitGroup
+		wg.Go(func() { _ = l.Extend(context.Background(), time.Minute) })
+		for l.Err() == nil {
+			runtime.Gosched()
+		}
+		for _, x := range ctxs {
+			if x.Err() == nil {
+				t.Fatalf("iteration %d: the lease is lost (%v) and its context lives", i, l.Err())
+			}
+		}
+		wg.Wait()
+		_ = l.Release()
+	}
+}
+
+// A context of a hold that stands may be made within an ended one of the same hold.
+func TestContextWithinAnEndedOneOfItsHold(t *testing.T) {
+	c := newClient(t, newStore(), nil)
+	m := c.Mutex("k", &hasp.LockOptions{Reentrant: true})
+	first, err := m.Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	outer := first.Context(t.Context())
+	second, err := m.Lock(outer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Release(); err != nil {
+		t.Fatal(err)
+	}
+	if err := second.Err(); err != nil {
+		t.Fatal(err)
+	}
+	wantIs(t, second.Context(outer).Err(), context.Canceled)
+	if err := second.Release(); err != nil {
+		t.Fatal(err)
 	}
 }
 

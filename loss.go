@@ -8,12 +8,22 @@ import "fmt"
 // checkDeadline declares the hold lost when its time is over. It returns why it
 // is lost or closed: nil while it stands, and once it was released.
 func (h *hold) checkDeadline() error {
-	h.mu.Lock()
-	if h.state.stands() && h.term.over(h.c.now()) {
-		h.mu.Unlock()
+	if h.expired() {
 		h.lose(nil)
-		h.mu.Lock()
 	}
+	return h.whyEnded()
+}
+
+// expired says that the hold's time is over, and that nobody has declared it lost yet.
+func (h *hold) expired() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.state.stands() && h.term.over(h.c.now())
+}
+
+// whyEnded returns what checkDeadline returns, without a look at the clock.
+func (h *hold) whyEnded() error {
+	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.end
 }
