@@ -5,7 +5,7 @@
 MODULES ?= $(shell scripts/modules)
 
 .DEFAULT_GOAL := help
-.PHONY: help test check show verify verify-quick interop simulate equal bench bench-quick bench-check mutants lint fmt release
+.PHONY: help test check show verify verify-quick overlap interop simulate equal bench bench-quick bench-check mutants lint fmt release
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,10 @@ verify: ## the suite over three etcds, then 200 seeded schedules of faults again
 verify-quick: ## the schedules and the broken variants that make test runs, too
 	@scripts/servers
 	@go test -race -count=1 ./verify/campaign
+
+overlap: ## for how long two believe that they hold a key, under hasp and other locks, in some 5 minutes; rewrites its table in docs/evidence.md
+	@scripts/servers
+	@go run ./verify/overlap -into docs/evidence.md
 
 SEEDS = 100000
 

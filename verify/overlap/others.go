@@ -1,0 +1,154 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync/atomic"
+	"time"
+
+	"github.com/bsm/redislock"
+	"github.com/go-redsync/redsync/v4"
+	redsyncredis "github.com/go-redsync/redsync/v4/redis"
+	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
+	"github.com/go-zookeeper/zk"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
+	"github.com/redis/rueidis/rueidislock"
+	"go.etcd.io/etcd/client/v3/concurrency"
+)
+
+// otherSubjects have the best signal of a loss that their documentation names. Those without a renewal of
+// their own are renewed every third of the TTL.
+var otherSubjects = []*subject{
+	{name: "redsync, one Redis", signal: "`Until`, and a failed `Extend`, every TTL/3", store: &oneRedis, open: openRedsync},
+	{name: "redsync, five Redis", signal: "the same; three of the clocks are stepped", store: &fiveRedis, stepped: 3, open: openRedsync},
+	{name: "redislock", signal: "a failed `Refresh`, every TTL/3", store: &oneRedis, open: redislockOver(redis.Options{})},
+	{name: "redislock, contexts obeyed", signal: "the same, each within TTL/3, with go-redis's `ContextTimeoutEnabled`", store: &oneRedis,
+		open: redislockOver(redis.Options{ContextTimeoutEnabled: true})},
+	{name: "rueidislock", signal: "its context; it renews every TTL/2", store: &oneRedis, open: openRueidislock},
+	{name: "etcd `concurrency`", signal: "`Session.Done`", store: &oneEtcd, open: openConcurrency},
+	{name: "go-zookeeper `Lock`", signal: "none: the lock has no signal", store: &zooKeeper, open: zkLock(func(*zkLoss) bool { return true })},
+	{name: "go-zookeeper `Lock`, by events", signal: "the connection's `StateDisconnected` or `StateExpired`", store: &zooKeeper,
+		open: zkLock(func(l *zkLoss) bool { return !l.Load() })},
+}
+
+// pollEvery is how often a waiter asks that has to: often, so that no overlap hides behind its pause.
+const pollEvery = 20 * time.Millisecond
+
+func openRedsync(_ context.Context, j job) (locker, error) {
+	var pools []redsyncredis.Pool
+	for _, addr := range j.Addrs {
+		pools = append(pools, goredis.NewPool(redis.NewClient(&redis.Options{Addr: addr})))
+	}
+	rs := redsync.New(pools...)
+	return func(ctx context.Context) (func() bool, error) {
+		m := rs.NewMutex(key, redsync.WithExpiry(j.TTL), redsync.WithTries(math.MaxInt32), redsync.WithRetryDelay(pollEvery))
+		if err := m.LockContext(ctx); err != nil {
+			return nil, err
+		}
+		var until atomic.Pointer[time.Time] // the mutex is not for two goroutines
+		keep := func() { t := m.Until(); until.Store(&t) }
+		keep()
+		go func() {
+			for range time.Tick(j.TTL / 3) {
+				if ok, _ := m.ExtendContext(ctx); !ok {
+					until.Store(&time.Time{})
+					return
+				}
+				keep()
+			}
+		}()
+		return func() bool { return time.Now().Before(*until.Load()) }, nil
+	}, nil
+}
+
+func redislockOver(o redis.Options) opener {
+	return func(_ context.Context, j job) (locker, error) {
+		o.Addr = j.Addrs[0]
+		c := redislock.New(redis.NewClient(&o))
+		return func(ctx context.Context) (func() bool, error) {
+			var lock *redislock.Lock
+			err := context.DeadlineExceeded
+			for errors.Is(err, context.DeadlineExceeded) { // it gives up after the TTL
+				lock, err = c.Obtain(ctx, key, j.TTL, &redislock.Options{RetryStrategy: redislock.LinearBackoff(pollEvery)})
+			}
+			if err != nil {
+				return nil, err
+			}
+			var lost atomic.Bool
+			go func() {
+				for range time.Tick(j.TTL / 3) {
+					within, cancel := context.WithTimeout(ctx, j.TTL/3)
+					err := lock.Refresh(within, j.TTL, nil)
+					cancel()
+					if err != nil {
+						lost.Store(true)
+						return
+					}
+				}
+			}()
+			return func() bool { return !lost.Load() }, nil
+		}, nil
+	}
+}
+
+func openRueidislock(_ context.Context, j job) (locker, error) {
+	c, err := rueidislock.NewLocker(rueidislock.LockerOption{
+		ClientOption: rueidis.ClientOption{InitAddress: j.Addrs},
+		KeyValidity:  j.TTL,
+		TryNextAfter: time.Second, // by default a server that stalls for 20 ms makes it wait for ever for a free key
+		KeyMajority:  1, NoLoopTracking: true,
+	})
+	return func(ctx context.Context) (func() bool, error) {
+		during, _, err := c.WithContext(ctx, key)
+		return func() bool { return during.Err() == nil }, err
+	}, err
+}
+
+func openConcurrency(_ context.Context, j job) (locker, error) {
+	c, err := newEtcd(j)
+	if err != nil {
+		return nil, err
+	}
+	s, err := concurrency.NewSession(c, concurrency.WithTTL(int(j.TTL/time.Second)))
+	return func(ctx context.Context) (func() bool, error) {
+		return func() bool {
+			select {
+			case <-s.Done():
+				return false
+			default:
+				return true
+			}
+		}, concurrency.NewMutex(s, "/"+key).Lock(ctx)
+	}, err
+}
+
+// zkLoss is set once a connection of go-zookeeper has said that it is cut off.
+type zkLoss struct{ atomic.Bool }
+
+func zkLock(holds func(*zkLoss) bool) opener {
+	return func(_ context.Context, j job) (locker, error) {
+		var loss zkLoss
+		c, _, err := zk.Connect(j.Addrs, j.TTL, zk.WithLogInfo(false), zk.WithLogger(quiet{}), zk.WithEventCallback(func(e zk.Event) {
+			if e.Type == zk.EventSession && (e.State == zk.StateDisconnected || e.State == zk.StateExpired) {
+				loss.Store(true)
+			}
+		}))
+		return func(context.Context) (func() bool, error) {
+			loss.Store(false)
+			err := zk.NewLock(c, "/overlap/"+key, zk.WorldACL(zk.PermAll)).Lock()
+			return func() bool { return holds(&loss) }, err
+		}, err
+	}
+}
+
+// quiet drops what go-zookeeper says of every connection that breaks.
+type quiet struct{}
+
+func (quiet) Printf(string, ...any) {}

@@ -1,0 +1,83 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+func TestMain(m *testing.M) {
+	clientMain()
+	redis.SetLogger(silent{})
+	os.Exit(m.Run())
+}
+
+// tried is a run whose holder has no time to lose the key on a busy machine before the fault.
+func tried(f fault, deaf bool) *run {
+	return &run{subject: find("hasp, Redis"), fault: f, ttl: 10 * time.Second, watch: 100 * time.Millisecond, deaf: deaf}
+}
+
+// Rule: a holder that was cut off or stopped does not believe that it holds the key once another does. One that never
+// notices its loss does, and is caught.
+func TestOverlap(t *testing.T) {
+	for _, f := range []fault{partition, pause} {
+		for _, deaf := range []bool{false, true} {
+			name := string(f)
+			if deaf {
+				name += ", deaf"
+			}
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				out, err := tried(f, deaf).measure(t)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !out.granted || (out.overlap > 0) != deaf || out.whole != deaf {
+					t.Errorf("%+v", out)
+				}
+			})
+		}
+	}
+}
+
+// Rule: when the server's clock is stepped, the key is granted at once, and a holder that never notices is caught.
+func TestOverlapAfterAStep(t *testing.T) {
+	t.Parallel()
+	out, err := tried(clockStep, true).measure(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !out.granted || out.overlap <= 0 || !out.whole {
+		t.Errorf("%+v", out)
+	}
+}
+
+// Rule: the holder of each lock that is measured says that it holds the key while nothing is wrong.
+func TestEachLockIsHeld(t *testing.T) {
+	for _, s := range subjects {
+		if s.faults != nil {
+			continue // the same lock as another's, under fewer faults
+		}
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			r := &run{subject: s, ttl: 30 * time.Second}
+			p, err := r.client(t, s.store.start(t, nil, 0), false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := p.lock(); err != nil {
+				t.Fatal(err)
+			}
+			if _, whole, err := p.believed(0); !whole || err != nil {
+				t.Errorf("it holds the key no longer: %v", err)
+			}
+		})
+	}
+}
