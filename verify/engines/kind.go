@@ -1,0 +1,53 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engines
+
+import "time"
+
+// Kind is a kind of store.
+type Kind string
+
+// The kinds of store.
+const (
+	Etcd       Kind = "etcd"
+	Etcd3      Kind = "etcd, three members"
+	ZooKeeper  Kind = "ZooKeeper"
+	ZooKeeper3 Kind = "ZooKeeper, three servers"
+	Postgres   Kind = "PostgreSQL"
+	MariaDB    Kind = "MariaDB"
+	SQLite     Kind = "SQLite"
+)
+
+// Kinds are all of them.
+var Kinds = []Kind{Etcd, Etcd3, ZooKeeper, ZooKeeper3, Postgres, MariaDB, SQLite}
+
+// Servers returns how many there are; 0: a file.
+func (k Kind) Servers() int {
+	switch k {
+	case Etcd3, ZooKeeper3:
+		return 3
+	case SQLite:
+		return 0
+	}
+	return 1
+}
+
+// Session is the time-out of the sessions of ZooKeeper here: a lease lasts for two thirds of it at
+// most.
+const Session = 3 * time.Second
+
+// Lingers returns for how much longer than a TTL the store may keep what nobody renews, as
+// docs/engines.md says.
+func (k Kind) Lingers() time.Duration {
+	switch k {
+	case Etcd, Etcd3: // newcomers share leases of a second more, and etcd looks every half second
+		return 2 * time.Second
+	case ZooKeeper, ZooKeeper3: // the session's time-out, which counts from the last ping, and what a server rounds it up by
+		return Session
+	}
+	return 0
+}
+
+// Tells reports whether the driver hears by itself that a lease is over.
+func (k Kind) Tells() bool { return k != Postgres && k != MariaDB && k != SQLite }

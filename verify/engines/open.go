@@ -1,0 +1,144 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engines
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/etcddriver"
+	"github.com/hasplock/hasp/sqldriver"
+	"github.com/hasplock/hasp/sqldriver/pgxlisten"
+	"github.com/hasplock/hasp/zkdriver"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	_ "github.com/ncruces/go-sqlite3/driver" // registers "sqlite3"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+)
+
+// Conn is a driver with the connections that it uses.
+type Conn struct {
+	driver.Driver
+	disconnect func() error
+}
+
+// Close closes both.
+func (c *Conn) Close() error { return errors.Join(c.Driver.Close(), c.disconnect()) }
+
+const (
+	// dialLimit bounds a connect, above what it takes on a busy machine.
+	dialLimit = 2 * time.Second
+	// maxConns is how many connections a client has to a database.
+	maxConns = 8
+	// electionTimeout is that of every etcd here, so that leases can be short.
+	electionTimeout = 500 * time.Millisecond
+)
+
+// Open connects a driver as a program would. addrs are the servers', or links to them; of SQLite,
+// the file's.
+func Open(k Kind, addrs []string) (*Conn, error) {
+	switch k {
+	case Etcd, Etcd3:
+		return openEtcd(addrs)
+	case ZooKeeper, ZooKeeper3:
+		return openZooKeeper(addrs, Session), nil
+	case Postgres:
+		return openPostgres(addrs[0])
+	case MariaDB:
+		return openMariaDB(addrs[0])
+	case SQLite:
+		db, err := sql.Open("sqlite3", sqldriver.SQLiteDSN(addrs[0]))
+		if err != nil {
+			return nil, err
+		}
+		return &Conn{sqldriver.NewSQLite(db), db.Close}, nil
+	}
+	return nil, fmt.Errorf("no store is called %q", k)
+}
+
+func openEtcd(addrs []string) (*Conn, error) {
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: addrs, Logger: zap.NewNop(), DialTimeout: dialLimit,
+		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: dialLimit, PermitWithoutStream: true, // as etcddriver advises
+		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second}, MinConnectTimeout: dialLimit,
+		})},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Conn{etcddriver.New(client, &etcddriver.Options{ElectionTimeout: electionTimeout}), client.Close}, nil
+}
+
+func openZooKeeper(addrs []string, session time.Duration) *Conn {
+	c := zkdriver.Connect(addrs, &zkdriver.ConnOptions{SessionTimeout: session})
+	return &Conn{zkdriver.New(c, nil), c.Close}
+}
+
+func openPostgres(addr string) (*Conn, error) {
+	config, err := pgx.ParseConfig(fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable&connect_timeout=2", addr))
+	if err != nil {
+		return nil, err
+	}
+	db := stdlib.OpenDB(*config)
+	db.SetMaxOpenConns(maxConns)
+	return &Conn{sqldriver.NewPostgres(db, &sqldriver.PostgresOptions{Listener: pgxlisten.New(config)}), db.Close}, nil
+}
+
+// database is what MariaDB's is called.
+const database = "locks"
+
+func openMariaDB(addr string) (*Conn, error) {
+	db, err := openMySQL(addr, database)
+	if err != nil {
+		return nil, err
+	}
+	return &Conn{sqldriver.NewMySQL(db), db.Close}, nil
+}
+
+func openMySQL(addr, name string) (*sql.DB, error) {
+	c := mysql.NewConfig()
+	c.User, c.Net, c.Addr, c.DBName = "root", "tcp", addr, name
+	c.Timeout, c.Logger = dialLimit, &mysql.NopLogger{} // connections that are cut are no news
+	connector, err := mysql.NewConnector(c)
+	if err != nil {
+		return nil, err
+	}
+	db := sql.OpenDB(connector)
+	db.SetMaxOpenConns(maxConns)
+	db.SetMaxIdleConns(maxConns)
+	return db, nil
+}
+
+// initialize makes the tables of a database.
+func initialize(ctx context.Context, k Kind, addr string) error {
+	switch k {
+	case Postgres, MariaDB:
+	default:
+		return nil
+	}
+	if k == MariaDB {
+		db, err := openMySQL(addr, "")
+		if err != nil {
+			return err
+		}
+		defer db.Close()
+		if _, err := db.ExecContext(ctx, "CREATE DATABASE "+database); err != nil {
+			return err
+		}
+	}
+	c, err := Open(k, []string{addr})
+	if err != nil {
+		return err
+	}
+	return errors.Join(c.Driver.(*sqldriver.Server).Init(ctx), c.Close())
+}
