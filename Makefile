@@ -19,16 +19,17 @@ check: ## what a change wants before a commit, in a minute and a half: lint of w
 show: ## run the long demonstrations on real servers; one alone: make show NAME=leases
 	@go run ./verify/show $(or $(NAME),all)
 
-verify: ## the suite over three etcds, then 200 seeded schedules of faults against Redlock on real servers, and 150 against one, about 20 minutes; rewrites their tables in docs/evidence.md
+verify: ## the suite over three etcds, then 200 seeded schedules of faults against Redlock on real servers, 150 against one, and 100 against each other engine, about an hour; rewrites their tables in docs/evidence.md
 	@scripts/servers
 	@cd etcddriver && HASP_TEST_ETCD_CLUSTER=1 go test -race -count=1 -run TestSuiteOver .
 	@cd verify && go test -race -count=1 -v -run TestWakesUpLate ./late -rounds=1000
 	@go run ./verify/campaign/cmd -n 200 -into docs/evidence.md
 	@go run ./verify/campaign/cmd -lone -n 150 -into docs/evidence.md
+	@go run ./verify/campaign/cmd -engine all -n 100 -into docs/evidence.md
 
 verify-quick: ## the schedules and the broken variants that make test runs, too
 	@scripts/servers
-	@go test -race -count=1 ./verify/campaign
+	@go test -race -count=1 ./verify/campaign ./verify/engines
 
 overlap: ## for how long two believe that they hold a key, under hasp and other locks, in some 5 minutes; rewrites its table in docs/evidence.md
 	@scripts/servers

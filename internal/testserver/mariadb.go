@@ -33,6 +33,7 @@ func MariaDB(t testing.TB, args ...string) *Server {
 func MariaDBIn(t testing.TB, env []string, args ...string) *Server {
 	t.Helper()
 	path := require(t, "mariadb", map[string]string{"mariadb": "mariadbd"})
+	path := require(t, "mariadb", binaries)
 	install := require(t, "mariadb", map[string]string{"mariadb": "mariadb-install-db"})
 	me, err := user.Current()
 	if err != nil {

@@ -133,6 +133,12 @@ func greetPostgres(ctx context.Context, s *Server) error {
 	return nil
 }
 
+// RequirePostgres is Require for PostgreSQL.
+func RequirePostgres(t testing.TB) {
+	t.Helper()
+	postgresBin(t)
+}
+
 // postgresBin returns the folder of the newest PostgreSQL's programs.
 func postgresBin(t testing.TB) string {
 	t.Helper()

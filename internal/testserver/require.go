@@ -18,6 +18,7 @@ var binaries = map[string]string{
 	"bash":      "bash",
 	"curator":   "java",
 	"etcd":      "etcd",
+	"mariadb":   "mariadbd",
 	"fish":      "fish",
 	"redis":     "redis-server",
 	"sqlite":    "",

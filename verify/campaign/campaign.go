@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/hasplock/hasp/internal/testserver"
+	"github.com/hasplock/hasp/verify/engines"
 )
 
 // Options say what to run. The zero value runs nothing.
@@ -24,6 +25,8 @@ type Options struct {
 	Broken string
 	// Lone runs the schedules for one server instead of those for Redlock.
 	Lone bool
+	// Engine runs the schedules for another engine; empty: Redis.
+	Engine engines.Kind
 	// Wired makes real network links, between network namespaces, for the schedules
 	// whose faults allow it. See CanCutWires.
 	Wired bool
@@ -43,7 +46,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if o.Library == "" {
 		o.Library = "hasp"
 	}
-	rep := &Report{Library: o.Library, Lone: o.Lone}
+	rep := &Report{Library: o.Library, Lone: o.Lone, Engine: o.Engine}
 	work := make(chan uint64)
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -84,7 +87,10 @@ feed:
 
 // Schedule returns the schedule of a seed.
 func (o *Options) Schedule(seed uint64) *Schedule {
-	if o.Lone {
+	switch {
+	case o.Engine != "":
+		return GenerateEngine(o.Engine, seed)
+	case o.Lone:
 		return GenerateLone(seed)
 	}
 	return Generate(seed)

@@ -55,7 +55,7 @@ func (r *run) outages() [][]outage {
 			o.to = max(o.to, r.voting)
 		}
 		if a.Kind != ClientKill {
-			o.to = o.to.Add(r.s.MaxTTL + backOn)
+			o.to = o.to.Add(r.s.lingers() + backOn)
 		}
 		switch {
 		case a.Client < 0:
@@ -145,8 +145,8 @@ func (r *run) idle(records []record) (found []string, longest time.Duration) {
 		over = max(over, e.At)
 	}
 	for _, s := range attemptsOf(records) {
-		holds = append(holds, s.holds(out[s.client], r.s.MaxTTL, over)...)
-		waits = append(waits, s.waits(out[s.client], r.s.MaxTTL, over)...)
+		holds = append(holds, s.holds(out[s.client], r.s.lingers(), over)...)
+		waits = append(waits, s.waits(out[s.client], r.s.lingers(), over)...)
 	}
 	limit := func(_ string, from, to time.Time) time.Duration {
 		begin, end := Mono(from.UnixNano()), Mono(to.UnixNano())

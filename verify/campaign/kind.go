@@ -5,7 +5,11 @@
 
 package campaign
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/hasplock/hasp/verify/engines"
+)
 
 // Kind is a kind of fault.
 type Kind string
@@ -40,6 +44,20 @@ const (
 	// Faults of one server only.
 	Split  Kind = "replica promoted, and the old master goes on"
 	CutAll Kind = "partition of all clients from the server"
+
+	// Faults of the other engines only.
+	RestartKept  Kind = "server killed (kill -9), and started again with its data"
+	KillLeader   Kind = "leader killed, and started again"
+	KillFollower Kind = "follower killed, and started again"
+	StopLeader   Kind = "leader stopped (SIGSTOP), then continued"
+	StopFollower Kind = "follower stopped (SIGSTOP), then continued"
+	CutLeader    Kind = "leader cut off from the other members"
+	CutFollower  Kind = "follower cut off from the other members"
+	Hold         Kind = "requests held back on a half-open link, then delivered"
+	Expire       Kind = "session expires: a client is cut off for longer"
+	Terminate    Kind = "all connections ended by the database (pg_terminate_backend, KILL)"
+	Break        Kind = "leases broken by an operator (hasp break)"
+	Revoke       Kind = "etcd's leases revoked"
 )
 
 // incident adds one kind of fault to a schedule.
@@ -82,8 +100,11 @@ var loneCatalogue = slices.Concat(
 	[]incident{{Split, (*generator).splitMaster}, {CutAll, (*generator).cutAll}})
 
 func catalogueOf(s Store) []incident {
-	if s == Redlock {
+	switch s {
+	case Redlock:
 		return catalogue
+	case Redis, RedisNode:
+		return loneCatalogue
 	}
-	return loneCatalogue
+	return engineCatalogue(engines.Kind(s))
 }

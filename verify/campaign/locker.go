@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -57,7 +58,7 @@ func dial(addrs []string, strict bool) (all []*redis.Client) {
 	return all
 }
 
-func closeAll(all []*redis.Client) error {
+func closeAll[C io.Closer](all []C) error {
 	var errs []error
 	for _, c := range all {
 		errs = append(errs, c.Close())

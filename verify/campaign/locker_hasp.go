@@ -8,6 +8,7 @@ package campaign
 import (
 	"context"
 	"errors"
+	"io"
 	"sync"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/quorum"
 	"github.com/hasplock/hasp/redisdriver"
+	"github.com/hasplock/hasp/verify/engines"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -49,7 +51,7 @@ func (plain) Admit(context.Context, driver.Record, time.Duration) error { return
 
 // haspLocker is hasp on one server, or on a quorum of the nodes.
 type haspLocker struct {
-	conns  []*redis.Client
+	conns  []io.Closer
 	locks  *hasp.Client
 	ttl    time.Duration
 	skew   time.Duration
@@ -70,27 +72,47 @@ type haspLease struct {
 }
 
 func openHasp(j *job, report func(event) error) (*haspLocker, error) {
-	l := &haspLocker{conns: dial(j.Addrs, j.Strict), ttl: j.MaxTTL, skew: j.Skew, report: report, held: map[string]*haspLease{}}
+	l := &haspLocker{ttl: j.MaxTTL, skew: j.Skew, report: report, held: map[string]*haspLease{}}
 	l.seen = newWitness(func(e event) { _ = report(e) }) // a broken pipe ends the process elsewhere
 	v, err := named(j.Broken)
 	if err != nil {
 		return nil, err
 	}
 	o := &hasp.Options{Observe: l.observe}
-	var d driver.Driver
-	switch j.Store {
-	case Redlock:
-		d = v.compose(nodesOf(l.conns, j.MaxTTL), j.Skew, &quorum.Options{Names: j.Addrs, NodeTimeout: j.Timeout, StateDir: j.State}, l.seen)
-	case RedisNode:
-		d, o.StateDir = v.alone(nodesOf(l.conns, j.MaxTTL)[0], l.seen), j.State
-	default:
-		d = v.alone(nodesOf(l.conns, 0)[0], l.seen)
+	d, err := l.connect(j, v, o)
+	if err == nil {
+		l.locks, err = hasp.New(d, o)
 	}
-	l.locks, err = hasp.New(d, o)
 	if err != nil {
 		return nil, errors.Join(err, closeAll(l.conns))
 	}
 	return l, nil
+}
+
+// connect makes the driver that a job names, with a safeguard removed.
+func (l *haspLocker) connect(j *job, v *variant, o *hasp.Options) (driver.Driver, error) {
+	switch j.Store {
+	case Redlock, Redis, RedisNode:
+	default:
+		c, err := engines.Open(engines.Kind(j.Store), j.Addrs)
+		if err != nil {
+			return nil, err
+		}
+		l.conns = append(l.conns, c)
+		return v.over(c.Driver, l.seen), nil
+	}
+	conns := dial(j.Addrs, j.Strict)
+	for _, c := range conns {
+		l.conns = append(l.conns, c)
+	}
+	switch j.Store {
+	case Redlock:
+		return v.compose(nodesOf(conns, j.MaxTTL), j.Skew, &quorum.Options{Names: j.Addrs, NodeTimeout: j.Timeout, StateDir: j.State}, l.seen), nil
+	case RedisNode:
+		o.StateDir = j.State
+		return v.alone(nodesOf(conns, j.MaxTTL)[0], l.seen), nil
+	}
+	return v.alone(nodesOf(conns, 0)[0], l.seen), nil
 }
 
 // observe reports each renewal, which moves a deadline, and the first refusal with a

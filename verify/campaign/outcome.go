@@ -59,9 +59,10 @@ const (
 	NoHang    = "no client hangs"
 	TimelyEnd = "a lease ends in time, and its holder learns of it"
 	Idle      = "no key is free beside a waiter"
+	Told      = "a holder is told that its lease was taken away"
 )
 
-var oracles = []string{Exclusion, Fences, Register, Linear, TimelyEnd, Idle, Progress, NoHang}
+var oracles = []string{Exclusion, Fences, Register, Linear, TimelyEnd, Told, Idle, Progress, NoHang}
 
 // Outcome is the result of a schedule.
 type Outcome struct {
@@ -73,6 +74,7 @@ type Outcome struct {
 	Back     time.Duration `json:"back"`              // from the end of the last fault to the last client's next lock
 	Stalled  time.Duration `json:"stalled"`           // for how long the campaign's own process did not get to run
 	Open     time.Duration `json:"open,omitempty"`    // the longest that a key was free beside a waiter, without stalls of the machine
+	Told     time.Duration `json:"told,omitempty"`    // the longest that a holder did not know that its lease was taken away
 	Dropped  int           `json:"dropped,omitempty"` // packets, on real links
 	Resent   int           `json:"resent,omitempty"`  // TCP segments
 	Unknown  int           `json:"unknown,omitempty"` // keys whose history was too long to search
@@ -106,6 +108,11 @@ func (r *run) judge(late, hung []string, stalled time.Duration) *Outcome {
 	}
 	if r.library == "hasp" {
 		verdict(TimelyEnd, nil, overdue(o.records, r.s.MaxTTL))
+	}
+	if r.ensemble != nil {
+		var late []string
+		late, o.Told = r.untold(o.records)
+		verdict(Told, nil, late)
 	}
 	if r.s.Store != Redlock {
 		var open []string

@@ -27,12 +27,35 @@ func (r *run) play(a Action) {
 		r.wires.play(a)
 	case a.Client >= 0:
 		for _, n := range a.Nodes {
-			r.nodes[n].injectLink(a, a.Client)
+			r.servers.link(a, n)
 		}
 	default:
-		for _, n := range a.Nodes {
-			r.nodes[n].play(a)
-		}
+		r.servers.play(a)
+	}
+}
+
+// servers are those of a run: where a client finds them, and what is done to them and to its links.
+type servers interface {
+	addrs(client int) []string
+	link(a Action, node int)
+	play(a Action)
+}
+
+// redises are the servers of Redis, and of Redlock.
+type redises []*node
+
+func (r redises) addrs(client int) (all []string) {
+	for _, n := range r {
+		all = append(all, n.addr(client))
+	}
+	return all
+}
+
+func (r redises) link(a Action, node int) { r[node].injectLink(a, a.Client) }
+
+func (r redises) play(a Action) {
+	for _, n := range a.Nodes {
+		r[n].play(a)
 	}
 }
 

@@ -10,17 +10,20 @@ import (
 	"io"
 	"slices"
 	"time"
+
+	"github.com/hasplock/hasp/verify/engines"
 )
 
 // Report is the result of a campaign. As JSON it has everything but the events.
 type Report struct {
-	Library   string     `json:"library"`
-	Lone      bool       `json:"lone"` // of one server, with and without a node record
-	Outcomes  []*Outcome `json:"outcomes"`
-	Singles   []Single   `json:"singles,omitempty"`   // of SideBySide, if requested
-	Skipped   []string   `json:"skipped,omitempty"`   // schedules that this machine cannot run
-	Broken    []string   `json:"broken,omitempty"`    // errors of the campaign itself
-	Histories []string   `json:"histories,omitempty"` // files, one for each violation
+	Library   string       `json:"library"`
+	Lone      bool         `json:"lone"` // of one server, with and without a node record
+	Engine    engines.Kind `json:"engine,omitempty"`
+	Outcomes  []*Outcome   `json:"outcomes"`
+	Singles   []Single     `json:"singles,omitempty"`   // of SideBySide, if requested
+	Skipped   []string     `json:"skipped,omitempty"`   // schedules that this machine cannot run
+	Broken    []string     `json:"broken,omitempty"`    // errors of the campaign itself
+	Histories []string     `json:"histories,omitempty"` // files, one for each violation
 }
 
 // Violations returns the outcomes in which something is wrong that must hold.
@@ -97,7 +100,10 @@ func (rep *Report) Markdown(w io.Writer) {
 		fmt.Fprintln(w)
 	}
 	kinds := catalogue
-	if rep.Lone {
+	switch {
+	case rep.Engine != "":
+		kinds = engineCatalogue(rep.Engine)
+	case rep.Lone:
 		kinds = loneCatalogue
 	}
 	for _, k := range kinds {
@@ -110,12 +116,16 @@ func (rep *Report) Markdown(w io.Writer) {
 	}
 	line("**all schedules**", rep.row(func(*Outcome) bool { return true }))
 	fmt.Fprintln(w)
-	if rep.Lone {
-		longest := time.Duration(0)
+	if rep.Lone || rep.Engine != "" {
+		longest, told := time.Duration(0), time.Duration(0)
 		for _, o := range rep.Outcomes {
-			longest = max(longest, o.Open)
+			longest, told = max(longest, o.Open), max(told, o.Told)
 		}
-		fmt.Fprintf(w, "A key was free beside a waiter for %v at most, without stalls of the machine.\n\n", longest.Round(100*time.Microsecond))
+		fmt.Fprintf(w, "A key was free beside a waiter for %v at most, without stalls of the machine.", longest.Round(100*time.Microsecond))
+		if told > 0 {
+			fmt.Fprintf(w, " Holders learned within %v that their lease was taken away.", told.Round(time.Millisecond))
+		}
+		fmt.Fprint(w, "\n\n")
 	}
 	if n := rep.row(func(o *Outcome) bool { return o.Schedule.Wired }).schedules; n > 0 {
 		fmt.Fprintf(w, "In %d of them the links were real: network namespaces, and a bridge that dropped packets.\n\n", n)

@@ -44,7 +44,9 @@ type run struct {
 	broken    string
 	s         *Schedule
 	wires     *wires // nil: the links are proxies
-	nodes     []*node
+	servers   servers
+	nodes     []*node   // those of Redis
+	ensemble  *ensemble // those of another engine
 	processes [clients]*child.Process
 	spawned   int
 	slots     []int  // of each client process
@@ -104,10 +106,16 @@ func (r *run) all() *Outcome {
 	if r.s.Wired {
 		r.wires = newWires(r.t)
 	}
-	for i := range r.s.on() {
-		r.nodes = append(r.nodes, newNode(r.t, r.s.Keep[i], r.s.FakesClocks(), r.wires.node(i)))
+	if k, ok := r.s.engine(); ok {
+		r.ensemble = newEnsemble(r.t, k)
+		r.servers = r.ensemble
+	} else {
+		for i := range r.s.on() {
+			r.nodes = append(r.nodes, newNode(r.t, r.s.Keep[i], r.s.FakesClocks(), r.wires.node(i)))
+		}
+		r.servers = redises(r.nodes)
+		r.t.Must(r.admit())
 	}
-	r.t.Must(r.admit())
 	for slot := range clients {
 		r.t.Must(r.spawn(slot))
 	}
@@ -209,9 +217,7 @@ func (r *run) admit() error {
 
 func (r *run) job(slot int) job {
 	j := job{Library: r.library, Store: r.s.Store, Broken: r.broken, MaxTTL: r.s.MaxTTL, Skew: r.s.Skew[slot], State: r.state, Strict: r.s.Strict, Long: r.s.Long, Hasty: r.s.Hasty, Longest: cmp.Or(r.s.Longest, r.s.MaxTTL*3/2), Seed: r.s.Seed<<8 + uint64(r.spawned)}
-	for _, n := range r.nodes {
-		j.Addrs = append(j.Addrs, n.addr(slot))
-	}
+	j.Addrs = r.servers.addrs(slot)
 	return j
 }
 

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/hasplock/hasp/verify/engines"
 )
 
 const (
@@ -119,15 +121,32 @@ func (s *Schedule) String() string {
 
 // on returns the number of nodes.
 func (s *Schedule) on() int {
+	if k, ok := s.engine(); ok {
+		return k.Servers()
+	}
 	if s.Store == Redlock {
 		return nodes
 	}
 	return 1
 }
 
+// engine returns which engine it is for, if not Redis.
+func (s *Schedule) engine() (engines.Kind, bool) {
+	k := engines.Kind(s.Store)
+	return k, slices.Contains(engines.Kinds, k)
+}
+
+// lingers returns how long the store may keep what nobody renews.
+func (s *Schedule) lingers() time.Duration {
+	if k, ok := s.engine(); ok {
+		return s.MaxTTL + k.Lingers()
+	}
+	return s.MaxTTL
+}
+
 // records reports whether the nodes keep a record, and do not vote after they may have
 // lost data.
-func (s *Schedule) records() bool { return s.Store != Redis }
+func (s *Schedule) records() bool { return s.Store == Redlock || s.Store == RedisNode }
 
 // Kinds returns the kinds of fault that occur, in the order of the catalogue.
 func (s *Schedule) Kinds() (kinds []Kind) {
@@ -160,6 +179,15 @@ func (a Action) steps() bool {
 	return a.Kind == ClockForward || a.Kind == ClockBack || a.Kind == ClockHeldBack
 }
 
+// silences reports whether the action keeps a client from talking to the servers.
+func (a Action) silences() bool {
+	switch a.Kind {
+	case Partition, LoseRequests, LoseReplies, Hold, Expire, Delay, CutAll, ResetLinks, ClientStop:
+		return true
+	}
+	return false
+}
+
 // forgets reports whether the action makes a node lose data in a way that its record
 // shows.
 func (a Action) forgets() bool {
@@ -187,7 +215,11 @@ func (s *Schedule) MayOverlap() (broken []string) {
 			broken = append(broken, fmt.Sprintf("node %v evicts leases", a.Nodes))
 		case a.Kind == Split && a.Part == Begin && !(s.records() && a.How == guarded):
 			broken = append(broken, "the old master of a promoted replica continues to run")
-		case !s.records() && a.forgets() && a.Kind != RestartAOF:
+		case a.Kind == Break || a.Kind == Revoke:
+			broken = append(broken, "a lease is taken away from its holder")
+		case s.Store == Store(engines.ZooKeeper3) && a.Kind == StopLeader && a.Part == Begin && slices.ContainsFunc(s.Actions, Action.silences):
+			broken = append(broken, "the sessions are short, the leader stands still and goes on, and holders are cut off or stopped")
+		case s.Store == Redis && a.forgets() && a.Kind != RestartAOF:
 			broken = append(broken, "the server forgets leases, and keeps no record")
 		}
 	}

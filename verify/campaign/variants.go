@@ -56,7 +56,7 @@ var variants = []*variant{
 
 // named returns the variant with a name; nil for an empty name.
 func named(name string) (*variant, error) {
-	for _, v := range slices.Concat(variants, loneVariants) {
+	for _, v := range slices.Concat(variants, loneVariants, engineVariants) {
 		if v.name == name {
 			return v, nil
 		}
@@ -86,6 +86,14 @@ func (v *variant) alone(n member, seen *witness) driver.Driver {
 		return v.whole(seen.around(asOne{n}), share)
 	}
 	return witnessed{seen.around(asOne{n}), n}
+}
+
+// over makes the driver of another engine, with a safeguard removed; nil leaves it as it is.
+func (v *variant) over(d driver.Driver, seen *witness) driver.Driver {
+	if d = seen.around(d); v != nil {
+		return v.whole(d, v.shared())
+	}
+	return d
 }
 
 // compose makes a quorum of nodes, with a safeguard removed; nil leaves Redlock as it

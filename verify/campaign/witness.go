@@ -65,7 +65,18 @@ const usual = 10 * time.Millisecond
 func (w *witness) took(since Mono) { w.slow.Add(int64(max(0, now().Sub(since)-usual))) }
 
 // around wraps a driver.
-func (w *witness) around(d driver.Driver) driver.Driver { return watched{d, w} }
+func (w *witness) around(d driver.Driver) driver.Driver {
+	if t, ok := d.(driver.Teller); ok {
+		return watchedTeller{watched{d, w}, t}
+	}
+	return watched{d, w}
+}
+
+// watchedTeller is a watched driver that hears of losses.
+type watchedTeller struct {
+	watched
+	driver.Teller
+}
 
 type watched struct {
 	driver.Driver

@@ -82,15 +82,15 @@ func (s *step) released(ctx context.Context, r driver.TryRequest, settled bool) 
 		err := s.nearRelease(limit, r, settled)
 		cancel()
 		if err != nil && !errors.Is(err, driver.ErrNotHeld) {
-			s.heal()
+			s.mend()
 		}
 	}
 	if before != holds {
-		s.heal()
+		s.mend()
 		return s.releasedAgain(ctx, r, settled)
 	}
-	if s.cut != Late || s.healed() {
-		s.heal()
+	if s.cut != Late || s.mended() {
+		s.mend()
 		if err := s.releasedAgain(ctx, r, settled); err != nil {
 			return err
 		}
@@ -99,7 +99,7 @@ func (s *step) released(ctx context.Context, r driver.TryRequest, settled bool) 
 	if err := s.nearTry(ctx, next, true); err != nil {
 		return err
 	}
-	s.heal()
+	s.mend()
 	if err := s.releasedAgain(ctx, r, settled); err != nil {
 		return err
 	}

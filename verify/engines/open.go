@@ -66,17 +66,21 @@ func Open(k Kind, addrs []string) (*Conn, error) {
 }
 
 func openEtcd(addrs []string) (*Conn, error) {
-	client, err := clientv3.New(clientv3.Config{
+	client, err := connectEtcd(addrs)
+	if err != nil {
+		return nil, err
+	}
+	return &Conn{etcddriver.New(client, &etcddriver.Options{ElectionTimeout: electionTimeout}), client.Close}, nil
+}
+
+func connectEtcd(addrs []string) (*clientv3.Client, error) {
+	return clientv3.New(clientv3.Config{
 		Endpoints: addrs, Logger: zap.NewNop(), DialTimeout: dialLimit,
 		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: dialLimit, PermitWithoutStream: true, // as etcddriver advises
 		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second}, MinConnectTimeout: dialLimit,
 		})},
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &Conn{etcddriver.New(client, &etcddriver.Options{ElectionTimeout: electionTimeout}), client.Close}, nil
 }
 
 func openZooKeeper(addrs []string, session time.Duration) *Conn {

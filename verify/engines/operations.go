@@ -80,7 +80,7 @@ func (s *step) cutTry(ctx context.Context, r driver.TryRequest) (res driver.Resu
 	if cut != nil && s.cut == Late {
 		return res, true, s.overtaken(ctx)
 	}
-	s.heal()
+	s.mend()
 	got := res
 	if err := s.again(ctx, func(ctx context.Context) (err error) { got, err = s.far.Try(ctx, r); return err }); err != nil {
 		return res, false, err
@@ -105,7 +105,7 @@ func (s *step) overtaken(ctx context.Context) error {
 		err = release(limit)
 		cancel()
 	}
-	s.heal()
+	s.mend()
 	if err != nil {
 		if err := s.again(ctx, release); err != nil && !errors.Is(err, driver.ErrNotHeld) {
 			return err
@@ -201,7 +201,7 @@ func (s *step) convert(ctx context.Context) error {
 	if cut == nil && !res.Granted {
 		s.found("the lease that it holds is not converted: %+v", res)
 	}
-	s.heal()
+	s.mend()
 	if err := s.again(ctx, func(ctx context.Context) (err error) { res, err = s.far.Try(ctx, s.r); return err }); err != nil {
 		return err
 	}
@@ -249,7 +249,7 @@ func (s *step) renewed(ctx context.Context, r driver.RenewRequest, then func() e
 	if err := s.call(ctx, once(s.far)); errors.Is(err, driver.ErrNotHeld) {
 		s.found("it is said not to be held")
 	}
-	s.heal()
+	s.mend()
 	if err := s.again(ctx, once(s.far)); err != nil {
 		s.found("the next renewal: %v", err)
 	}
@@ -305,7 +305,7 @@ func (s *step) watch(ctx context.Context) error {
 		joined = joins(ctx)
 		return errors.Join(watched, joined)
 	})
-	s.heal()
+	s.mend()
 	if watched != nil {
 		if err := s.again(ctx, listens); err != nil {
 			return err
@@ -375,7 +375,7 @@ func (s *step) looks(ctx context.Context, look func(ctx context.Context) (driver
 		return err
 	}
 	_ = s.call(ctx, once)
-	s.heal()
+	s.mend()
 	if err := s.again(ctx, once); err != nil {
 		return err
 	}

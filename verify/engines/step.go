@@ -57,7 +57,7 @@ func (s *step) run() (cut bool) {
 		s.links = s.w.store.Links(t)
 		conn, err := Open(s.w.store.Kind, s.w.store.Through(s.links))
 		t.Must(err)
-		t.Cleanup(func() { s.heal(); _ = conn.Close() })
+		t.Cleanup(func() { s.mend(); _ = conn.Close() })
 		if s.far = conn; s.w.o.Broken != nil {
 			s.far = s.w.o.Broken(conn)
 		}
@@ -143,22 +143,21 @@ func (s *step) disarm() {
 	}
 }
 
-// heal ends the fault: what was held back is delivered, and half-open connections are reset.
-func (s *step) heal() {
+// mend ends the fault: what was held back is delivered, and half-open connections are reset.
+func (s *step) mend() {
 	s.disarm()
-	if s.healed() {
+	if s.mended() {
 		return
 	}
 	close(s.release)
 	if s.cut == Mute {
 		for _, l := range s.links {
-			l.Clear()
-			l.Reset()
+			Reconnect(l)
 		}
 	}
 }
 
-func (s *step) healed() bool {
+func (s *step) mended() bool {
 	select {
 	case <-s.release:
 		return true

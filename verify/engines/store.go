@@ -124,6 +124,30 @@ func (s *Store) Cut(member int, cut bool) {
 	}
 }
 
+// Reconnect ends the faults of a link that lost something. Its connections begin anew, since TCP leaves
+// nothing out.
+func Reconnect(l *faultproxy.Proxy) {
+	l.Refuse()
+	l.Reset()
+	l.Clear()
+}
+
+// Revoke revokes all leases of an etcd.
+func (s *Store) Revoke(ctx context.Context) error {
+	client, err := connectEtcd(s.Addrs())
+	if err != nil {
+		return err
+	}
+	all, err := client.Leases(ctx)
+	if err != nil {
+		return errors.Join(err, client.Close())
+	}
+	for _, l := range all.Leases {
+		_, _ = client.Revoke(ctx, l.ID) // it may have ended
+	}
+	return client.Close()
+}
+
 // Terminate has a database end the connections of all clients, as an administrator does.
 func (s *Store) Terminate(ctx context.Context) error {
 	if s.Kind == Postgres {

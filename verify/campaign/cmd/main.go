@@ -8,6 +8,7 @@
 //
 //	go run ./verify/campaign/cmd                 200 schedules, four side by side: about 15 minutes
 //	go run ./verify/campaign/cmd -lone           one server, with and without a node record
+//	go run ./verify/campaign/cmd -engine etcd    another engine; "all" is each of them, and every operation cut at every message
 //	go run ./verify/campaign/cmd -seed 17        one schedule, with its history
 //	go run ./verify/campaign/cmd -library redsync -n 20
 //	go run ./verify/campaign/cmd -wired          partitions by network namespaces and nftables; as root
@@ -25,10 +26,12 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
 	"syscall"
 	"time"
 
 	"github.com/hasplock/hasp/verify/campaign"
+	"github.com/hasplock/hasp/verify/engines"
 	"github.com/hasplock/hasp/verify/internal/page"
 	"github.com/redis/go-redis/v9"
 )
@@ -62,6 +65,7 @@ func run(ctx context.Context) error {
 	flag.StringVar(&o.Library, "library", "hasp", "whose locks: hasp or redsync")
 	flag.StringVar(&o.Broken, "broken", "", "the safeguard that is taken out of hasp")
 	flag.BoolVar(&o.Lone, "lone", false, "one server, every other round of the faults with a node record, instead of Redlock over five")
+	engine := flag.String("engine", "", "the engine instead of Redis: "+names()+", or all")
 	flag.BoolVar(&o.Wired, "wired", false, "links of the kernel's, in network namespaces, where the faults of a schedule allow it; needs root")
 	flag.StringVar(&o.Failures, "failures", "", "a directory for the histories of violations")
 	flag.Parse()
@@ -70,6 +74,13 @@ func run(ctx context.Context) error {
 	}
 	if *seed >= 0 {
 		o.Seeds = []uint64{uint64(*seed)}
+	}
+	o.Engine = engines.Kind(*engine)
+	if *engine == "all" {
+		return all(ctx, o, *into)
+	}
+	if o.Engine != "" && !slices.Contains(engines.Kinds, o.Engine) {
+		return fmt.Errorf("no engine is called %q: there are %s", o.Engine, names())
 	}
 	if *show {
 		for _, s := range o.Seeds {
@@ -93,11 +104,13 @@ func run(ctx context.Context) error {
 	begun := time.Now()
 	rep, err := campaign.Run(ctx, o)
 	fmt.Fprintf(os.Stderr, "%d schedules in %v\n", done, time.Since(begun).Round(time.Second))
-	if err == nil && *seed < 0 && !o.Lone && o.Library == "hasp" && o.Broken == "" {
+	if err == nil && *seed < 0 && !o.Lone && o.Engine == "" && o.Library == "hasp" && o.Broken == "" {
 		rep.Singles, err = campaign.SideBySide(ctx)
 	}
 	rep.Markdown(os.Stdout)
-	if *into != "" {
+	if *into != "" && o.Engine != "" {
+		err = errors.Join(err, errors.New("only the tables of all engines are written into a document"))
+	} else if *into != "" {
 		err = errors.Join(err, write(rep, *into, fmt.Sprintf("%d schedules from seed %d on, %d side by side, in %v (%s):",
 			done, *from, o.Parallel, time.Since(begun).Round(time.Second), runtime.Version())))
 	}

@@ -1,0 +1,145 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package campaign
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/internal/testserver"
+	"github.com/hasplock/hasp/verify/engines"
+)
+
+// quickEngineSeeds are few for each engine: make verify has more, and the engines of three servers.
+var quickEngineSeeds = map[engines.Kind][]uint64{
+	engines.Etcd:      {1, 2},
+	engines.ZooKeeper: {1, 2},
+	engines.Postgres:  {1, 2},
+	engines.MariaDB:   {1},
+	engines.SQLite:    {1, 2},
+}
+
+// Rule: whatever the schedule, every promise of an engine whose assumptions it keeps holds.
+func TestQuickEngineCampaigns(t *testing.T) {
+	for k, seeds := range quickEngineSeeds {
+		t.Run(string(k), func(t *testing.T) {
+			requireEngine(t, k)
+			t.Parallel()
+			checkCampaign(t, Options{Seeds: seeds, Engine: k})
+		})
+	}
+}
+
+// requireEngine skips a test where the server is missing: a campaign cannot.
+func requireEngine(t *testing.T, k engines.Kind) {
+	t.Helper()
+	switch k {
+	case engines.Etcd:
+		testserver.Require(t, "etcd")
+	case engines.ZooKeeper:
+		testserver.RequireZooKeeper(t)
+	case engines.Postgres:
+		testserver.RequirePostgres(t)
+	case engines.MariaDB:
+		testserver.Require(t, "mariadb")
+	}
+}
+
+// Rule: a schedule of an engine ends every fault that it begins, a seed always gives the same schedule, every fault
+// occurs, and no two servers have a fault at once.
+func TestEngineSchedules(t *testing.T) {
+	for _, k := range engines.Kinds {
+		t.Run(string(k), func(t *testing.T) {
+			count := map[Kind]int{}
+			const all = 1000
+			for seed := range uint64(all) {
+				s := GenerateEngine(k, seed)
+				if text := s.String(); GenerateEngine(k, seed).String() != text {
+					t.Fatalf("seed %d gives another schedule the second time than\n%s", seed, text)
+				}
+				checkEngineSchedule(t, s)
+				for _, kind := range s.Kinds() {
+					count[kind]++
+				}
+			}
+			kinds := engineCatalogue(k)
+			for _, c := range kinds {
+				if count[c.kind] < all/len(kinds)*3/4 {
+					t.Errorf("%q occurs in %d of %d schedules", c.kind, count[c.kind], all)
+				}
+			}
+		})
+	}
+}
+
+func checkEngineSchedule(t *testing.T, s *Schedule) {
+	t.Helper()
+	open, down := map[string]int{}, 0
+	for i, a := range s.Actions {
+		if i > 0 && a.At < s.Actions[i-1].At || slices.ContainsFunc(a.Nodes, func(n int) bool { return n >= s.on() }) {
+			t.Fatalf("out of order, or of servers that are not there:\n%v", s)
+		}
+		by := map[Part]int{Begin: 1, End: -1}[a.Part]
+		if a.Client < 0 && a.Kind != Break && a.Kind != Revoke && a.Kind != Terminate && a.Kind != CutAll {
+			if down += by; down > 1 {
+				t.Fatalf("two servers have a fault at once:\n%v", s)
+			}
+		}
+		a.At, a.By, a.Part = 0, 0, ""
+		open[a.String()] += by
+	}
+	for what, n := range open {
+		if n != 0 && !slices.ContainsFunc([]Kind{Break, Revoke, Terminate, ResetLinks}, func(k Kind) bool { return strings.Contains(what, string(k)) }) {
+			t.Fatalf("%q does not end:\n%v", what, s)
+		}
+	}
+}
+
+// Rule: without a safeguard the campaign of an engine finds a violation, in one of a few runs of a schedule in which
+// hasp as it is has none.
+func TestBrokenEngineVariantsAreCaught(t *testing.T) {
+	testserver.Require(t, "etcd")
+	t.Parallel()
+	checkVariants(t, engineVariants)
+}
+
+// Who goes on without the lease that was taken away is found, unless the machine or another fault can be the reason.
+func TestUntold(t *testing.T) {
+	fenced := func(r record) record { r.Fence = 7; return r }
+	hold := func(end int, more event) []record {
+		more.What = ended
+		return []record{fenced(ev(1, 0, event{What: granted})), fenced(ev(1, 100, event{What: renewed})), fenced(ev(1, end, more))}
+	}
+	stood := hold(1900, event{Lost: true, Stood: time.Second})
+	cut := injected{Action: Action{Kind: Partition, Part: Begin, Client: 1, Nodes: []int{0}}, from: msAt(300), to: msAt(300)}
+	for name, c := range map[string]struct {
+		records  []record
+		store    engines.Kind
+		injected []injected
+		want     string
+	}{
+		"told at once":           {records: hold(1010, event{Lost: true}), store: engines.Etcd},
+		"told late":              {records: hold(1300, event{Lost: true}), store: engines.Etcd, want: "went on for 300ms and not at most 250ms"},
+		"never told":             {records: hold(2500, event{}), store: engines.Etcd, want: "told: false"},
+		"the machine stalled":    {records: stood, store: engines.Etcd},
+		"by the next renewal":    {records: hold(1300, event{Lost: true}), store: engines.MariaDB},
+		"after the next renewal": {records: hold(1600, event{Lost: true}), store: engines.MariaDB, want: "not at most 583.333333ms"},
+		"not renewed yet":        {records: slices.Delete(hold(1300, event{Lost: true}), 1, 2), store: engines.Etcd},
+		"released before":        {records: hold(900, event{}), store: engines.Etcd},
+		"released at that time":  {records: hold(1100, event{}), store: engines.Etcd},
+		"cut off meanwhile":      {records: hold(1300, event{Lost: true}), store: engines.Etcd, injected: []injected{cut}},
+		"another's lease":        {records: []record{ev(1, 0, event{What: granted, Fence: 6}), ev(1, 5000, event{What: ended, Fence: 6})}, store: engines.Etcd},
+	} {
+		r := &run{s: &Schedule{Store: Store(c.store), MaxTTL: time.Second}, spawned: 2, slots: []int{0, 1}, startedAt: make([]Mono, 2), injected: c.injected,
+			ensemble: &ensemble{taken: []takenAway{{"k", 7, msAt(1000)}}}}
+		found, _ := r.untold(c.records)
+		if text := strings.Join(found, "\n"); (text == "") != (c.want == "") || !strings.Contains(text, c.want) {
+			t.Errorf("%s: found %q, want %q", name, text, c.want)
+		}
+	}
+}
