@@ -42,15 +42,17 @@ func MariaDBIn(t testing.TB, env []string, args ...string) *Server {
 	return launch(t, spec{
 		path: path,
 		args: func(s *Server) []string {
+			// A server that starts removes all temporary tables from its tmpdir: also those of
+			// another one that has the same.
 			data := filepath.Join(s.dir, "data")
 			if _, err := os.Stat(data); errors.Is(err, os.ErrNotExist) {
 				account{}.run(t, s.dir, install, "--no-defaults", "--datadir="+data, "--user="+me.Username,
-					"--auth-root-authentication-method=normal", "--skip-test-db")
+					"--auth-root-authentication-method=normal", "--skip-test-db", "--tmpdir="+s.dir)
 			}
 			return append([]string{
 				"--no-defaults", "--user=" + me.Username, "--datadir=" + data, "--socket=" + s.Socket(), "--pid-file=" + filepath.Join(s.dir, "pid"),
 				"--bind-address=127.0.0.1", "--port=" + strconv.Itoa(s.port), "--skip-name-resolve",
-				"--debug-no-sync", "--innodb-buffer-pool-size=64M", "--max-connections=500", "--performance-schema=off",
+				"--tmpdir=" + s.dir, "--debug-no-sync", "--innodb-buffer-pool-size=64M", "--max-connections=500", "--performance-schema=off",
 			}, args...)
 		},
 		env:   env,
