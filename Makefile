@@ -25,7 +25,8 @@ verify: ## the suite over three etcds, then 200 seeded schedules of faults again
 	@cd verify && go test -race -count=1 -v -run TestWakesUpLate ./late -rounds=1000
 	@go run ./verify/campaign/cmd -n 200 -into docs/evidence.md
 	@go run ./verify/campaign/cmd -lone -n 150 -into docs/evidence.md
-	@go run ./verify/campaign/cmd -engine all -n 100 -into docs/evidence.md
+	@go run ./verify/campaign/cmd -sweep -into docs/evidence.md
+	@go run ./verify/campaign/cmd -engine all -n 100 -parallel 6 -into docs/evidence.md
 
 verify-quick: ## the schedules and the broken variants that make test runs, too
 	@scripts/servers

@@ -137,7 +137,7 @@ func TestUntold(t *testing.T) {
 	} {
 		r := &run{s: &Schedule{Store: Store(c.store), MaxTTL: time.Second}, spawned: 2, slots: []int{0, 1}, startedAt: make([]Mono, 2), injected: c.injected,
 			ensemble: &ensemble{taken: []takenAway{{"k", 7, msAt(1000)}}}}
-		found, _ := r.untold(c.records)
+		found, _, _ := r.untold(c.records)
 		if text := strings.Join(found, "\n"); (text == "") != (c.want == "") || !strings.Contains(text, c.want) {
 			t.Errorf("%s: found %q, want %q", name, text, c.want)
 		}

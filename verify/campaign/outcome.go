@@ -75,6 +75,7 @@ type Outcome struct {
 	Stalled  time.Duration `json:"stalled"`           // for how long the campaign's own process did not get to run
 	Open     time.Duration `json:"open,omitempty"`    // the longest that a key was free beside a waiter, without stalls of the machine
 	Told     time.Duration `json:"told,omitempty"`    // the longest that a holder did not know that its lease was taken away
+	Taken    int           `json:"taken,omitempty"`   // leases that were taken away, and whose holders no other fault affected
 	Dropped  int           `json:"dropped,omitempty"` // packets, on real links
 	Resent   int           `json:"resent,omitempty"`  // TCP segments
 	Unknown  int           `json:"unknown,omitempty"` // keys whose history was too long to search
@@ -111,7 +112,7 @@ func (r *run) judge(late, hung []string, stalled time.Duration) *Outcome {
 	}
 	if r.ensemble != nil {
 		var late []string
-		late, o.Told = r.untold(o.records)
+		late, o.Taken, o.Told = r.untold(o.records)
 		verdict(Told, nil, late)
 	}
 	if r.s.Store != Redlock {

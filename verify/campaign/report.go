@@ -117,13 +117,13 @@ func (rep *Report) Markdown(w io.Writer) {
 	line("**all schedules**", rep.row(func(*Outcome) bool { return true }))
 	fmt.Fprintln(w)
 	if rep.Lone || rep.Engine != "" {
-		longest, told := time.Duration(0), time.Duration(0)
+		longest, told, taken := time.Duration(0), time.Duration(0), 0
 		for _, o := range rep.Outcomes {
-			longest, told = max(longest, o.Open), max(told, o.Told)
+			longest, told, taken = max(longest, o.Open), max(told, o.Told), taken+o.Taken
 		}
 		fmt.Fprintf(w, "A key was free beside a waiter for %v at most, without stalls of the machine.", longest.Round(100*time.Microsecond))
-		if told > 0 {
-			fmt.Fprintf(w, " Holders learned within %v that their lease was taken away.", told.Round(time.Millisecond))
+		if taken > 0 {
+			fmt.Fprintf(w, " Of %d leases that were taken away the holder learned it within %v.", taken, told.Round(time.Millisecond))
 		}
 		fmt.Fprint(w, "\n\n")
 	}

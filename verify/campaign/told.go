@@ -15,10 +15,10 @@ import (
 // the rest is for the messages between the processes.
 const toldLimit = 250 * time.Millisecond
 
-// untold finds holders that went on after their lease was taken away, and returns the longest that one did,
-// without stalls of the machine. An engine that does not hear of that by itself, or whose driver has not renewed the
+// untold finds holders that went on after their lease was taken away, and returns how many were judged, and the longest
+// that one did, without stalls of the machine. An engine that does not hear of that by itself, or whose driver has not renewed the
 // lease yet, learns it by the next renewal, a third of the TTL later. It only judges holders that no other fault affects.
-func (r *run) untold(records []record) (found []string, longest time.Duration) {
+func (r *run) untold(records []record) (found []string, judged int, longest time.Duration) {
 	k, _ := r.s.engine()
 	out := r.outages()
 	for _, t := range r.ensemble.taken {
@@ -36,6 +36,7 @@ func (r *run) untold(records []record) (found []string, longest time.Duration) {
 		if slices.ContainsFunc(out[h.client], affects) {
 			continue
 		}
+		judged++
 		stood := taken(records, t.at, h.ended, func(int) bool { return false })
 		if h.lost {
 			longest = max(longest, h.ended.Sub(t.at)-stood)
@@ -45,7 +46,7 @@ func (r *run) untold(records []record) (found []string, longest time.Duration) {
 				h.client, h.n, t.key, t.fence, time.Duration(t.at).Seconds(), late, limit+stood, h.lost))
 		}
 	}
-	return found, longest
+	return found, judged, longest
 }
 
 // holder is an acquisition whose lease was taken away.

@@ -20,7 +20,7 @@ const (
 	// soon bounds what must happen, far above what it takes.
 	soon = time.Minute
 	// patient is how long a call may take whose connection is reset, and every one that is not cut.
-	patient = 10 * time.Second
+	patient = 30 * time.Second
 	// brief is how long one may take that gets no answer: its caller gives up then.
 	brief = 500 * time.Millisecond
 	// lasts is the TTL of every lease, so that none ends by itself.

@@ -30,13 +30,11 @@ func names() string {
 	return strings.Join(all, ", ")
 }
 
-// all runs the schedules of every other engine, and the sweep, and writes their tables into a document.
+// all runs the schedules of every other engine, and writes their tables into a document.
 func all(ctx context.Context, o campaign.Options, into string) error {
 	begun := time.Now()
 	var text bytes.Buffer
 	var errs []error
-	fmt.Fprint(&text, "Every operation, cut at every message, in both directions: at how many, and what was wrong.\n\n")
-	errs = append(errs, sweeps(ctx, &text))
 	for _, k := range engines.Kinds {
 		if ctx.Err() != nil {
 			break
@@ -55,17 +53,24 @@ func all(ctx context.Context, o campaign.Options, into string) error {
 		fmt.Fprintf(&text, "**%s**\n\n", k)
 		rep.Markdown(&text)
 	}
-	head := fmt.Sprintf("%d schedules of each engine from seed %d on, %d side by side, and the sweep, in %v (%s):\n\n",
+	head := fmt.Sprintf("%d schedules of each engine from seed %d on, %d side by side, in %v (%s):\n\n",
 		len(o.Seeds), o.Seeds[0], o.Parallel, time.Since(begun).Round(time.Second), runtime.Version())
 	fmt.Print(head, text.String())
-	if into != "" {
-		errs = append(errs, page.Write(into, "campaigns of the other engines", head+text.String()))
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, put(into, "campaigns of the other engines", head+text.String()))...)
 }
 
-// sweeps cuts every operation of every engine.
-func sweeps(ctx context.Context, text *bytes.Buffer) error {
+// put writes a result into a document, if there is one.
+func put(into, mark, text string) error {
+	if into == "" {
+		return nil
+	}
+	return page.Write(into, mark, text)
+}
+
+// sweep cuts every operation of every engine at every message, and writes the table.
+func sweep(ctx context.Context, into string) error {
+	begun := time.Now()
+	text := &bytes.Buffer{}
 	fmt.Fprint(text, "| engine |")
 	for _, c := range engines.Cuts {
 		fmt.Fprintf(text, " %s |", c)
@@ -78,7 +83,7 @@ func sweeps(ctx context.Context, text *bytes.Buffer) error {
 			continue
 		}
 		swept, err := testserver.Perform(ctx, func(t *testserver.Program) *engines.Swept {
-			return engines.Sweep(t, engines.Start(t, k), engines.Sweeping{Cuts: engines.Cuts})
+			return engines.Sweep(t, engines.Start(t, k), engines.Sweeping{Cuts: engines.Cuts, Beside: 16})
 		})
 		if err != nil {
 			errs = append(errs, fmt.Errorf("the sweep of %s: %w", k, err))
@@ -103,5 +108,7 @@ func sweeps(ctx context.Context, text *bytes.Buffer) error {
 		errs = append(errs, errors.New(f))
 	}
 	fmt.Fprintln(text)
-	return errors.Join(errs...)
+	head := fmt.Sprintf("At how many messages an operation was cut, in %v (%s):\n\n", time.Since(begun).Round(time.Second), runtime.Version())
+	fmt.Print(head, text)
+	return errors.Join(append(errs, put(into, "sweep of the other engines", head+text.String()))...)
 }

@@ -8,7 +8,8 @@
 //
 //	go run ./verify/campaign/cmd                 200 schedules, four side by side: about 15 minutes
 //	go run ./verify/campaign/cmd -lone           one server, with and without a node record
-//	go run ./verify/campaign/cmd -engine etcd    another engine; "all" is each of them, and every operation cut at every message
+//	go run ./verify/campaign/cmd -engine etcd    another engine; "all" is each of them
+//	go run ./verify/campaign/cmd -sweep          every operation of the other engines, cut at every message
 //	go run ./verify/campaign/cmd -seed 17        one schedule, with its history
 //	go run ./verify/campaign/cmd -library redsync -n 20
 //	go run ./verify/campaign/cmd -wired          partitions by network namespaces and nftables; as root
@@ -66,6 +67,7 @@ func run(ctx context.Context) error {
 	flag.StringVar(&o.Broken, "broken", "", "the safeguard that is taken out of hasp")
 	flag.BoolVar(&o.Lone, "lone", false, "one server, every other round of the faults with a node record, instead of Redlock over five")
 	engine := flag.String("engine", "", "the engine instead of Redis: "+names()+", or all")
+	cut := flag.Bool("sweep", false, "cut every operation of the other engines at every message, and run no schedules")
 	flag.BoolVar(&o.Wired, "wired", false, "links of the kernel's, in network namespaces, where the faults of a schedule allow it; needs root")
 	flag.StringVar(&o.Failures, "failures", "", "a directory for the histories of violations")
 	flag.Parse()
@@ -74,6 +76,9 @@ func run(ctx context.Context) error {
 	}
 	if *seed >= 0 {
 		o.Seeds = []uint64{uint64(*seed)}
+	}
+	if *cut {
+		return sweep(ctx, *into)
 	}
 	o.Engine = engines.Kind(*engine)
 	if *engine == "all" {
