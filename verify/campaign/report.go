@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hasplock/hasp/verify/engines"
@@ -135,7 +136,8 @@ func (rep *Report) Markdown(w io.Writer) {
 	}
 	for _, list := range [][]string{rep.Skipped, rep.Broken, rep.Histories} {
 		for _, s := range list {
-			fmt.Fprintf(w, "- %s\n", s)
+			first, _, _ := strings.Cut(s, "\n") // what follows is a server's log
+			fmt.Fprintf(w, "- %s\n", first)
 		}
 	}
 }

@@ -41,8 +41,8 @@ func all(ctx context.Context, o campaign.Options, into string) error {
 		}
 		o := o
 		o.Engine = k
-		if k == engines.ZooKeeper3 { // three Javas each
-			o.Parallel = max(1, o.Parallel/2)
+		if k == engines.ZooKeeper3 { // each starts three Javas
+			o.Parallel = max(1, o.Parallel/3)
 		}
 		o.Done = func(out *campaign.Outcome, err error) { fmt.Fprintf(os.Stderr, "%s: %s\n", k, line(out, err)) }
 		rep, err := campaign.Run(ctx, o)
