@@ -151,7 +151,7 @@ func (r *run) idle(records []record) (found []string, longest time.Duration) {
 	limit := func(_ string, from, to time.Time) time.Duration {
 		begin, end := Mono(from.UnixNano()), Mono(to.UnixNano())
 		took := taken(records, begin, end, func(client int) bool {
-			return slices.ContainsFunc(out[client], func(o outage) bool { return o.from <= end && begin <= o.to })
+			return slices.ContainsFunc(out[client], func(o outage) bool { return o.from < end && begin < o.to })
 		}) + r.prepared(begin, end)
 		longest = max(longest, to.Sub(from)-took)
 		return openLimit + took

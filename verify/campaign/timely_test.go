@@ -64,6 +64,8 @@ func TestIdle(t *testing.T) {
 	stalled[len(stalled)-1].Stood = 450 * time.Millisecond
 	slow := late(600)
 	slow[len(slow)-1].Slow = 450 * time.Millisecond
+	slower := late(700)
+	slower[len(slower)-1].Slow = 450 * time.Millisecond
 	dead := []record{
 		ev(0, 0, event{What: asked}), ev(0, 10, event{What: granted}), ev(1, 20, event{What: asked}), ev(1, 30, event{What: waiting})}
 	at := func(k Kind, p Part, client, ms int, by time.Duration) injected {
@@ -81,6 +83,8 @@ func TestIdle(t *testing.T) {
 		"the machine stalled":      {records: stalled},
 		"the server was slow":      {records: slow},
 		"the waiter is cut off":    {records: late(600), injected: []injected{at(Partition, Begin, 1, 50, 0), at(Partition, End, 1, 60, 0)}},
+		"slow, and then stopped":   {records: slower, injected: []injected{at(StopNode, Begin, -1, 600, 0), at(StopNode, End, -1, 650, 0)}},
+		"idle, and then stopped":   {records: late(700), injected: []injected{at(StopNode, Begin, -1, 600, 0), at(StopNode, End, -1, 650, 0)}, want: "for 499ms"},
 		"the server saves":         {records: late(600), injected: []injected{saves}},
 		"the server saved before":  {records: late(1100), injected: []injected{saves}, want: "for 999ms"},
 		"another is cut off":       {records: late(600), injected: []injected{at(Partition, Begin, 2, 50, 0), at(Partition, End, 2, 60, 0)}, want: "for 499ms"},
