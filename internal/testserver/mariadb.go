@@ -32,7 +32,6 @@ func MariaDB(t testing.TB, args ...string) *Server {
 // Restart.
 func MariaDBIn(t testing.TB, env []string, args ...string) *Server {
 	t.Helper()
-	path := require(t, "mariadb", map[string]string{"mariadb": "mariadbd"})
 	path := require(t, "mariadb", binaries)
 	install := require(t, "mariadb", map[string]string{"mariadb": "mariadb-install-db"})
 	me, err := user.Current()
