@@ -79,7 +79,9 @@ func (e *env) client(s fault.Script) *hasp.Client {
 
 func (e *env) observed(s fault.Script, observe func(hasp.Event)) *hasp.Client {
 	e.Helper()
-	c, err := hasp.New(fault.New(e.store.Open(), s), &hasp.Options{Observe: func(ev hasp.Event) {
+	d := fault.New(e.store.Open(), s)
+	d.Took = e.took
+	c, err := hasp.New(d, &hasp.Options{Observe: func(ev hasp.Event) {
 		if ev.Kind == hasp.EventWaiting {
 			e.mu.Lock()
 			e.waiting[ev.Owner] = true

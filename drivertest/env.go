@@ -34,8 +34,11 @@ type env struct {
 	slack time.Duration        // an allowance for the store and this machine
 	lost  func() time.Duration // for how long this process has not got to run so far
 
-	anew  bool                      // the case claims, and may begin anew
-	freed atomic.Pointer[time.Time] // when such a case released last, nil: it was claimed since
+	anew    bool                      // the case claims, and may begin anew
+	freed   atomic.Pointer[time.Time] // when such a case released last, nil: it was claimed since
+	hurries bool                      // the case is timely, and may begin anew
+	slowest atomic.Int64              // the longest that the store took for a request, in ns
+	void    atomic.Bool               // what such a case found does not count
 
 	mu      sync.Mutex
 	waiting map[string]bool // owners of a Lock that was refused at least once
@@ -105,7 +108,9 @@ func queued(r contend.Owner) contend.Owner {
 
 func (e *env) try(d driver.Driver, r contend.Owner) driver.Result {
 	e.Helper()
+	start := time.Now()
 	res, err := contend.Try(e.ctx, d, r)
+	e.sent(start)
 	if err != nil {
 		e.TB.Fatalf("Try of %q: %v", r.Key, err)
 	}
@@ -151,25 +156,53 @@ func (e *env) join(d driver.Driver, r contend.Owner, ahead int) driver.Result {
 // claimed is less than an engine keeps a key for the first in the queue.
 const claimed = 300 * time.Millisecond
 
-var errAnew = errors.New("the claim time passed before the case looked")
+var errAnew = errors.New("the machine was too busy for the times of this case")
+
+// sent notes how long the store took for a request that was sent at start.
+func (e *env) sent(start time.Time) { e.took(time.Since(start)) }
+
+func (e *env) took(d time.Duration) {
+	for was := e.slowest.Load(); int64(d) > was && !e.slowest.CompareAndSwap(was, int64(d)); was = e.slowest.Load() {
+	}
+}
+
+// late says that nothing can be concluded: the case must do things within the TTL, and
+// a request, or what this process lost, took a good part of that.
+func (e *env) late() bool {
+	return e.hurries && max(time.Duration(e.slowest.Load()), e.lost()) > e.ttl/4
+}
 
 // Fatalf ends the case; or, on a machine so busy that what was released may have been
-// handed off, and on, before the case looked, has it begin anew. An error is no such failure,
-// nor is what eventually waits for in vain, or what comes after the claim.
+// handed off, and on, before the case looked, or that leases may have ended before they were renewed, has it begin
+// anew. An error is no such failure, nor is what eventually waits for in vain, or what comes after the claim.
 func (e *env) Fatalf(format string, args ...any) {
 	e.Helper()
-	if freed := e.freed.Load(); e.anew && freed != nil && time.Since(*freed) > claimed {
+	freed := e.freed.Load()
+	if e.anew && freed != nil && time.Since(*freed) > claimed || e.late() {
 		e.Logf(format, args...)
 		panic(errAnew)
 	}
 	e.TB.Fatalf(format, args...)
 }
 
+// Errorf fails the case, unless it is to begin anew, as with Fatalf, when it ends.
+func (e *env) Errorf(format string, args ...any) {
+	e.Helper()
+	if e.late() {
+		e.Logf(format, args...)
+		e.void.Store(true)
+		return
+	}
+	e.TB.Errorf(format, args...)
+}
+
 func (e *env) release(d driver.Driver, r contend.Owner) {
 	e.Helper()
 	start := time.Now()
 	e.freed.Store(&start)
-	if err := contend.Release(e.ctx, d, r); err != nil {
+	err := contend.Release(e.ctx, d, r)
+	e.sent(start)
+	if err != nil {
 		e.TB.Fatalf("Release of %q: %v", r.Key, err)
 	}
 }
@@ -189,6 +222,7 @@ func (e *env) renew(d driver.Driver, rs ...contend.Owner) []driver.Renewal {
 	over := false
 	answers := make([]driver.Renewal, len(rs))
 	count := make([]int, len(rs))
+	start := time.Now()
 	contend.Renew(e.ctx, d, rs, func(i int, r driver.Renewal) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -202,6 +236,7 @@ func (e *env) renew(d driver.Driver, rs ...contend.Owner) []driver.Renewal {
 		answers[i] = r
 		count[i]++
 	})
+	e.sent(start)
 	mu.Lock()
 	defer mu.Unlock()
 	over = true
@@ -233,7 +268,9 @@ func (e *env) renewNothing(d driver.Driver, r contend.Owner) {
 
 func (e *env) inspect(key string) driver.Info {
 	e.Helper()
+	start := time.Now()
 	info, err := e.d.Inspect(e.ctx, key)
+	e.sent(start)
 	if err != nil {
 		e.TB.Fatalf("Inspect of %q: %v", key, err)
 	}

@@ -78,8 +78,9 @@ type Case struct {
 	// Needs are the traits without which the rule does not apply.
 	Needs []Need
 
-	// timely: the case must do something within a TTL, such as to renew,
-	// for which a busy machine and a slow disk must be allowed more.
+	// timely: the case must do something within a TTL, such as to renew, for which a busy
+	// machine and a slow disk must be allowed more. It begins anew with more yet, twice at most, when it
+	// fails and the machine was so slow that it proves nothing. Only its own goroutine calls env.Fatalf.
 	timely bool
 	// claims: the case looks at what was handed off before its claim time has passed, and
 	// begins anew when that was too late. Only its own goroutine calls env.Fatalf.
@@ -175,7 +176,8 @@ func (c Case) Run(t testing.TB, h Harness) {
 		switch {
 		case h.Fake || anew == 0: // a fake clock does not run while a goroutine works
 		case c.timely:
-			e.ttl *= 6
+			e.ttl *= 6 << (5 - anew)
+			e.hurries = anew > 3
 		case c.claims:
 			e.anew = true
 		}
@@ -195,5 +197,5 @@ func (e *env) carriesOut(c Case) (done bool) {
 		}
 	}()
 	c.run(e)
-	return true
+	return !e.void.Load()
 }

@@ -76,6 +76,8 @@ type Script func(Call) Fault
 // Driver is a driver with faults.
 type Driver struct {
 	driver.Driver
+	Took func(time.Duration) // how long the driver took for a call, without the faults; nil: nobody asks
+
 	script Script
 
 	mu sync.Mutex
@@ -117,7 +119,11 @@ func (d *Driver) do(ctx context.Context, c Call, send func(repeat bool) error) e
 	if err := first(f.Before.pass(ctx), wait(ctx, f.Delay), fail(f.Err), hang(ctx, f.Hang)); err != nil {
 		return err
 	}
+	start := time.Now()
 	err := send(false)
+	if d.Took != nil {
+		d.Took(time.Since(start))
+	}
 	if f.Twice {
 		_ = send(true)
 	}
