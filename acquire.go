@@ -80,9 +80,8 @@ func (a *attempt) lock() (*Lease, error) {
 			a.leaveQueue(a.c)
 			return lease, nil
 		}
-		if err == nil && a.sub == nil {
-			joined := a.req.Queue
-			if err = a.subscribe(); err == nil && !joined {
+		if err == nil && (a.sub == nil || !a.sub.answered) {
+			if err = a.subscribe(); err == nil && !a.req.Queue {
 				a.req.Queue = true
 				continue
 			}
@@ -246,6 +245,7 @@ func (a *attempt) subscribe() error {
 
 // subscribed notes the answer to a Watch.
 func (a *attempt) subscribed(h watched) {
+	a.sub.answered = true
 	if h.err == nil {
 		a.sub.hints = h.hints
 		return

@@ -65,6 +65,7 @@ func single(t *testserver.Program, library string, fault Kind) Single {
 	for range nodes {
 		r.nodes = append(r.nodes, newNode(t, KeepNothing, fault == ClockForward, nil))
 	}
+	r.servers = redises(r.nodes)
 	t.Must(r.admit())
 	for _, i := range []int{0, 1} {
 		r.nodes[i].links[1].Refuse()
