@@ -205,7 +205,12 @@ func (a *attempt) create(folder string, node *zk.Call, more ...*zk.Call) (made b
 		return false, err
 	}
 	if call.Err == nil {
-		return true, a.stat(node)
+		err := a.stat(node)
+		if absent(err) { // a copy of this request has made it its own
+			c.forget(a.e, false)
+			return false, nil
+		}
+		return err == nil, err
 	}
 	c.forget(a.e, false)
 	switch was, part := a.bare, a.part; {

@@ -32,10 +32,14 @@ func TestBrokenDriversAreCaught(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			got := Sweep(t, store, Sweeping{Cuts: []Cut{Lost, Late}, Ops: []string{c.op}, Beside: 4, First: true, Broken: c.broken})
-			if text := strings.Join(got.Found, "\n"); !strings.Contains(text, c.want) {
-				t.Errorf("found %q, want %q", text, c.want)
+			var text string
+			for range 5 { // which messages travel together differs, and so what a cut hits
+				got := Sweep(t, store, Sweeping{Cuts: []Cut{Lost, Late}, Ops: []string{c.op}, Beside: 4, First: true, Broken: c.broken})
+				if text = strings.Join(got.Found, "\n"); strings.Contains(text, c.want) {
+					return
+				}
 			}
+			t.Errorf("found %q, want %q", text, c.want)
 		})
 	}
 }
