@@ -4,7 +4,9 @@
 package zkdriver
 
 import (
+	"encoding/binary"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -232,5 +234,38 @@ func TestGrantOfANodeThatIsGone(t *testing.T) {
 	a := &attempt{d: d, ctx: w.ctx, s: s, e: e, r: driver.TryRequest{Claim: r.Claim(), TTL: r.TTL}, start: time.Now()}
 	if res, err := a.grant(n); err != nil || res != nil {
 		t.Errorf("granted %+v, %v", res, err)
+	}
+}
+
+// A copy of a request, on another connection, may make the first one's node its own before that has read when the
+// node was made: both are granted the key, with one fence.
+func TestCopyTakesTheNode(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	far, p := w.behind(time.Hour)
+	near := w.driver()
+	w.grant(near, ask("other")) // which makes the root
+	r := ask("k")
+	const opExists, opMulti = 3, 14
+	var copied driver.Result
+	var mu sync.Mutex
+	multi, made, done := false, false, false
+	p.Hook(func(c faultproxy.Chunk) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		made = made || multi && c.Dir == faultproxy.Down
+		for b := c.Data; c.Dir == faultproxy.Up && len(b) >= 12 && !done; b = b[min(len(b), 4+int(binary.BigEndian.Uint32(b))):] {
+			switch op := binary.BigEndian.Uint32(b[8:]); {
+			case op == opMulti:
+				multi = true
+			case op == opExists && made:
+				done = true
+				copied, _ = contend.Try(w.ctx, near, r)
+			}
+		}
+		return false
+	})
+	if res := w.grant(far, r); !copied.Granted || res.Fence != copied.Fence {
+		t.Errorf("granted %+v, and the copy %+v", res, copied)
 	}
 }
