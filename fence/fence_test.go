@@ -124,8 +124,8 @@ func TestMemoryExcludes(t *testing.T) {
 	wrote := make(chan error, 1)
 	go func() { wrote <- m.Write("r", 2, func() error { return nil }) }()
 	select {
-	case <-wrote:
-		t.Error("written while others read")
+	case err := <-wrote:
+		t.Errorf("written while others read: %v", err)
 	default:
 	}
 	close(out)

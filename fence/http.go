@@ -41,12 +41,17 @@ func (t Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // Refused returns a *[StaleError] if a [Handler] refused a request for its fence, and nil otherwise.
 func Refused(r *http.Response) error {
-	newest, err := strconv.ParseUint(r.Header.Get(Header), 10, 64)
-	if r.StatusCode != http.StatusPreconditionFailed || err != nil {
+	newest := number(r.Header)
+	if r.StatusCode != http.StatusPreconditionFailed || newest == 0 {
 		return nil
 	}
-	sent, _ := strconv.ParseUint(r.Request.Header.Get(Header), 10, 64) // 0 if it sent none
-	return &StaleError{r.Request.URL.Redacted(), sent, newest}
+	return &StaleError{r.Request.URL.Redacted(), number(r.Request.Header), newest}
+}
+
+// number is the fence in a header, 0 if it has none.
+func number(h http.Header) uint64 {
+	n, _ := strconv.ParseUint(h.Get(Header), 10, 63) // 0 is no fence
+	return n
 }
 
 // Handler lets next serve a request only with a fence that is large enough: otherwise it answers
