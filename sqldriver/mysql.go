@@ -74,6 +74,7 @@ var mysqlEngine = engine{
 	// A deadlock; a row that changed since the transaction's snapshot (MariaDB).
 	overtook: func(err error) bool { return in(mysqlNumber(err), 1213, 1020) },
 	literals: true,
+	isolate:  mysqlIsolation,
 	byHand: func(key string) []string {
 		const query = "SELECT held, owner, label, fence, FROM_UNIXTIME(expires / 1e9 + 1577836800) AS expires FROM "
 		return []string{
@@ -105,7 +106,8 @@ var mysqlText = map[statement]string{
 	sRaise: `UPDATE hasp_meta SET fence = GREATEST(fence, ?) WHERE id = 1`,
 }
 
-// mysqlIsolation is for the next transaction alone.
+// mysqlIsolation is for the next transaction alone. In another isolation it would lock the gaps beside
+// what it deletes, where others insert.
 const mysqlIsolation = `SET TRANSACTION ISOLATION LEVEL READ COMMITTED`
 
 // literal writes the arguments of a statement into it, so that it needs no preparation,

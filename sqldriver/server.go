@@ -23,6 +23,7 @@ type Server struct {
 	bad error // why this cannot work; see Check
 
 	hints hints
+	pipe  Pipeliner // nil: statements are sent one after the other
 
 	ready  atomic.Bool    // the tables are there, of a version that we know
 	under  sync.WaitGroup // what is under way, callers gone or not
@@ -45,8 +46,9 @@ type engine struct {
 	byHand   func(key string) []string
 	settings string // four values that judge looks at, for Examine
 	judge    func(values [4]string) []driver.Finding
-	sequence bool // fences come from a sequence, and sGrant returns a row; else each key counts its own
-	literals bool // arguments are written into the statements
+	sequence bool   // fences come from a sequence, and sGrant returns a row; else each key counts its own
+	literals bool   // arguments are written into the statements
+	isolate  string // sent before each transaction begins
 }
 
 func newServer(db *sql.DB, eng *engine) *Server {

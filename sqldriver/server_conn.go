@@ -19,9 +19,10 @@ type conn struct {
 	s    *Server
 	ctx  context.Context
 	sql  *sql.Conn
-	sent bool // something was sent that may be carried out, and its answer is not known
-	open bool // a transaction is
-	made int  // rows that were made
+	sent bool   // something was sent that may be carried out, and its answer is not known
+	open bool   // a transaction is
+	made int    // rows that were made
+	todo []Step // statements to be sent before, or with, the next one
 }
 
 const (
@@ -106,6 +107,7 @@ func (s *Server) once(ctx context.Context, f func(c *conn) error) (sent bool, er
 // rollback ends a transaction. Where the server may not answer, the connection is closed
 // instead, which ends it, too.
 func (c *conn) rollback() {
+	c.todo = nil
 	if c.ctx.Err() == nil && c.open {
 		if _, err := c.sql.ExecContext(c.ctx, `ROLLBACK`); err == nil {
 			c.open = false
@@ -115,10 +117,53 @@ func (c *conn) rollback() {
 	_ = c.sql.Raw(func(any) error { return sqldrv.ErrBadConn }) // has it closed
 }
 
+// A Step is a statement whose answer does not matter, unless it is an error.
+type Step struct {
+	Text string
+	Args []any
+}
+
+// A Pipeliner sends several statements in one request, as a [Listener] may: what a transaction
+// writes, and its commit, need not wait for each other's answers.
+type Pipeliner interface {
+	// Pipeline carries out the steps in order, on a connection as sql.Conn.Raw gives it, up to the first
+	// that fails, whose error it returns: driver.ErrBadConn of database/sql, where nothing was sent.
+	// pipelined is false, and nothing is done, when the connection is of a kind that it does not know.
+	Pipeline(ctx context.Context, conn any, steps []Step) (pipelined bool, err error)
+}
+
 // run sends a statement that is not one of ours.
 func (c *conn) run(text string) error {
-	_, err := c.sql.ExecContext(c.ctx, text)
-	return err
+	c.todo = append(c.todo, Step{Text: text})
+	return c.flush()
+}
+
+// later has a statement sent before the next one whose answer matters, or with the commit.
+func (c *conn) later(st statement, args ...any) {
+	text, args := c.written(st, args)
+	c.todo = append(c.todo, Step{text, args})
+}
+
+// flush sends what was put off.
+func (c *conn) flush() error {
+	todo := c.todo
+	c.todo = nil
+	if len(todo) > 1 && c.s.pipe != nil {
+		var done bool
+		err := c.sql.Raw(func(conn any) (err error) {
+			done, err = c.s.pipe.Pipeline(c.ctx, conn, todo)
+			return err
+		})
+		if done || err != nil {
+			return err
+		}
+	}
+	for _, step := range todo {
+		if _, err := c.sql.ExecContext(c.ctx, step.Text, step.Args...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (c *conn) written(st statement, args []any) (string, []any) {
@@ -149,6 +194,9 @@ func (c *conn) queryMany(st statement, n int, args []any) (*sql.Rows, error) {
 }
 
 func (c *conn) exec(st statement, args ...any) (sql.Result, error) {
+	if err := c.flush(); err != nil {
+		return nil, err
+	}
 	text, args := c.written(st, args)
 	return c.sql.ExecContext(c.ctx, text, args...)
 }
@@ -163,28 +211,31 @@ func (c *conn) count(st statement, args ...any) (int, error) {
 	return int(n), err
 }
 
-func (c *conn) row(st statement, args ...any) *sql.Row {
+// scan reads the one row that a statement answers with.
+func (c *conn) scan(st statement, args []any, dest ...any) error {
+	if err := c.flush(); err != nil {
+		return err
+	}
 	text, args := c.written(st, args)
-	return c.sql.QueryRowContext(c.ctx, text, args...)
+	return c.sql.QueryRowContext(c.ctx, text, args...).Scan(dest...)
 }
 
 func (c *conn) query(st statement, args ...any) (*sql.Rows, error) {
+	if err := c.flush(); err != nil {
+		return nil, err
+	}
 	text, args := c.written(st, args)
 	return c.sql.QueryContext(c.ctx, text, args...)
 }
 
 // begin opens a transaction in which each statement sees what others committed before.
-func (c *conn) begin() error {
-	if c.s.eng.literals { // in another isolation it would lock the gaps beside what it deletes, where others insert
-		if err := c.run(mysqlIsolation); err != nil {
-			return err
-		}
+func (c *conn) begin() {
+	c.todo = nil
+	if c.s.eng.isolate != "" {
+		c.todo = append(c.todo, Step{Text: c.s.eng.isolate})
 	}
-	if _, err := c.exec(sBegin); err != nil {
-		return err
-	}
+	c.later(sBegin)
 	c.open = true
-	return nil
 }
 
 // commit ends a transaction. Its outcome is unknown until the answer is there.
@@ -201,11 +252,10 @@ func (c *conn) commit() error {
 // back, and left nothing.
 func (c *conn) transact(f func() error) error {
 	for again := attempts; ; again-- {
-		err := c.begin()
+		c.begin()
+		err := f()
 		if err == nil {
-			if err = f(); err == nil {
-				err = c.commit()
-			}
+			err = c.commit()
 		}
 		if err == nil || !c.s.eng.overtook(err) || again == 0 {
 			return err
@@ -225,7 +275,7 @@ func (c *conn) known() error {
 	}
 	var version int
 	var safe bool
-	switch err := c.row(sVersion).Scan(&version, &safe); {
+	switch err := c.scan(sVersion, nil, &version, &safe); {
 	case err != nil:
 		return err
 	case version != serverVersion:

@@ -38,7 +38,7 @@ func (c *conn) release(r driver.ReleaseRequest) (had bool, err error) {
 	if r.Settled && r.Mode == driver.Exclusive && r.End != driver.Unfinished {
 		c.sent = true
 		kept := int64(keepFence)
-		n, err := c.count(sRelease, kept, kept, kept, []byte(r.Key), r.Owner, []byte(r.Label), flag(r.End == driver.Finished))
+		n, err := c.count(sRelease, kept, kept, []byte(r.Key), r.Owner, []byte(r.Label), flag(r.End == driver.Finished))
 		if err != nil && !c.failed(err) {
 			return false, err
 		}

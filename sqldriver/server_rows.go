@@ -34,7 +34,8 @@ func (c *conn) onKey(claim driver.Claim, f func(t *keyTx) error) error {
 		if err := f(t); err != nil {
 			return err
 		}
-		return t.flush()
+		t.flush()
+		return nil
 	})
 	if err == nil {
 		c.made += t.rowsMade
@@ -44,9 +45,7 @@ func (c *conn) onKey(claim driver.Claim, f func(t *keyTx) error) error {
 
 // open locks the row, and only then reads the clock and what others wrote.
 func (t *keyTx) open() error {
-	if _, err := t.c.exec(sLock, []byte(t.claim.Key)); err != nil {
-		return err
-	}
+	t.c.later(sLock, []byte(t.claim.Key))
 	var err error
 	if t.keyView, err = t.c.look(t.claim); err != nil {
 		return err
@@ -64,25 +63,18 @@ func (t *keyTx) open() error {
 }
 
 // flush writes the key's row, and tells those who may be granted it.
-func (t *keyTx) flush() error {
+func (t *keyTx) flush() {
+	key, now := []byte(t.claim.Key), int64(t.up)
 	if t.tell && t.hinted > 0 && t.c.s.eng.text[sNotify] != "" {
-		key, now := []byte(t.claim.Key), int64(t.up)
-		rows, err := t.c.query(sNotify, key, now, key, now, key, now)
-		if err != nil {
-			return err
-		}
-		if err := rows.Close(); err != nil {
-			return err
-		}
+		t.c.later(sNotify, key, now, key, now, key, now)
 	}
 	others, keep := t.rows > 0, t.keepUntil()
 	if !t.dirty && others == t.others && keep == t.keep {
-		return nil
+		return
 	}
 	k := t.key
-	_, err := t.c.exec(sWrite, flag(k.kind != ""), k.owner, []byte(k.label), k.fence, int64(k.since), int64(k.expires),
-		k.most, flag(k.mark), flag(others), keep, []byte(t.claim.Key))
-	return err
+	t.c.later(sWrite, flag(k.kind != ""), k.owner, []byte(k.label), k.fence, int64(k.since), int64(k.expires),
+		k.most, flag(k.mark), flag(others), keep, key)
 }
 
 // keepUntil is the minute from which on nothing of the key matters any more. It changes
@@ -107,12 +99,12 @@ func (t *keyTx) view(driver.Claim) (*view, error) { return &t.keyView.view, nil 
 func (t *keyTx) choose(v *view, r driver.VoteRequest) (fence int64, fences int, err error) {
 	fences = max(r.Fences, 1)
 	if t.c.s.eng.sequence {
-		err = t.c.row(sFloor).Scan(&fence)
+		err = t.c.scan(sFloor, nil, &fence)
 		return fence, min(fences, fencesAtOnce), err
 	}
 	floor := int64(v.newest())
 	if floor == 0 { // the key's row was made now, after any other was swept
-		if err := t.c.row(sFloor).Scan(&floor); err != nil {
+		if err := t.c.scan(sFloor, nil, &floor); err != nil {
 			return 0, 0, err
 		}
 	}
@@ -125,11 +117,8 @@ func (t *keyTx) put(r row, seq int64, inbox string) error {
 	if !t.ownRow {
 		st = sInsert
 	}
-	_, err := t.c.exec(st, r.kind, []byte(r.label), seq, r.fence, int64(r.since), int64(r.expires), int(r.mode), r.most, r.slot, flag(r.mark), inbox,
+	t.c.later(st, r.kind, []byte(r.label), seq, r.fence, int64(r.since), int64(r.expires), int(r.mode), r.most, r.slot, flag(r.mark), inbox,
 		[]byte(t.claim.Key), r.owner)
-	if err != nil {
-		return err
-	}
 	if !t.ownRow {
 		t.rows++
 	}
@@ -144,8 +133,8 @@ func (t *keyTx) drop() error {
 	}
 	t.ownRow = false
 	t.rows--
-	_, err := t.c.exec(sDelete, []byte(t.claim.Key), t.claim.Owner)
-	return err
+	t.c.later(sDelete, []byte(t.claim.Key), t.claim.Owner)
+	return nil
 }
 
 // leaves notes that the owner's place is not one any more.
@@ -186,8 +175,8 @@ func (t *keyTx) prolong(key, owner string, until time.Duration, _ int64) error {
 	if t.own.kind == kindQueued {
 		inbox, t.hints = t.inbox, t.inbox != ""
 	}
-	_, err := t.c.exec(sProlong, int64(until), inbox, []byte(key), owner)
-	return err
+	t.c.later(sProlong, int64(until), inbox, []byte(key), owner)
+	return nil
 }
 
 func (t *keyTx) queue(c driver.Claim, until time.Duration) error {
@@ -237,7 +226,7 @@ func (t *keyTx) left(key string, until time.Duration, mark bool) error {
 	}
 	var last time.Duration
 	var most int
-	if err := t.c.row(sSharers, []byte(key)).Scan((*int64)(&last), &most); err != nil {
+	if err := t.c.scan(sSharers, []any{[]byte(key)}, (*int64)(&last), &most); err != nil {
 		return err
 	}
 	if t.key.expires <= until {

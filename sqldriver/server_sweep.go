@@ -73,17 +73,11 @@ func (c *conn) sweep(most int) error {
 			return err
 		}
 		if !c.s.eng.sequence {
-			if _, err := c.exec(sRaise, newest); err != nil {
-				return err
-			}
+			c.later(sRaise, newest)
 		}
 		for _, key := range keys {
-			if _, err := c.exec(sBury, key); err != nil {
-				return err
-			}
-			if _, err := c.exec(sForget, key); err != nil {
-				return err
-			}
+			c.later(sBury, key)
+			c.later(sForget, key)
 		}
 		return nil
 	})

@@ -19,8 +19,7 @@ const (
 	sVersion    statement = iota // the version of the tables
 	sBegin                       // begin a transaction in which each statement sees what was committed before it
 	sLock                        // make sure that a key has a row, and lock that
-	sLook                        // a key's row, and an owner's
-	sOthers                      // what is to be known of the rows beside a key's own
+	sLook                        // a key's row, an owner's, and what is to be known of the others
 	sBeside                      // those who share a key, in the order of their grants
 	sSharers                     // until when they share it, and the smallest limit
 	sFloor                       // what the fences of a key without a row must be above
@@ -65,21 +64,23 @@ const minute = int64(60e9)
 var serverText = [statements]string{
 	sVersion: `SELECT version, {safe} FROM hasp_meta WHERE id = 1`,
 
-	// key, owner
-	sLook: `WITH c AS (SELECT {now} AS now)
+	// key, owner, owner, key, key
+	sLook: `WITH c AS (SELECT {now} AS now),
+		p AS (SELECT * FROM hasp_lease WHERE lock_key = ? AND owner = ?),
+		o AS (SELECT COUNT(*) AS found, COUNT(CASE WHEN l.kind <> 'held' AND l.expires <= c.now THEN 1 END) AS past, COALESCE(MAX(l.seq), 0) AS seq,
+				COALESCE(MAX(CASE WHEN l.owner <> ? THEN l.expires END), 0) AS last,
+				COUNT(CASE WHEN l.kind = 'queue' AND l.expires > c.now THEN 1 END) AS waiting,
+				COUNT(CASE WHEN l.kind = 'queue' AND l.expires > c.now AND l.inbox <> '' THEN 1 END) AS hinted,
+				COUNT(CASE WHEN l.kind = 'queue' AND l.expires > c.now AND l.seq < w.seq THEN 1 END) AS ahead,
+				COALESCE(MAX(CASE WHEN l.kind = 'queue' AND l.expires > c.now AND l.seq < w.seq AND l.mode = 0 THEN 1 END), 0) AS barred,
+				COALESCE(MIN(CASE WHEN l.kind = 'queue' AND l.expires > c.now AND l.seq < w.seq AND l.most > 0 THEN l.most END), 0) AS least
+			FROM c CROSS JOIN (SELECT COALESCE(MAX(CASE WHEN p.kind = 'queue' AND p.expires > c.now THEN p.seq END), 9223372036854775807) AS seq
+					FROM c LEFT JOIN p ON 1 = 1) w
+				CROSS JOIN hasp_lease l WHERE l.lock_key = ?)
 		SELECT c.now, {safe}, k.held, k.owner, k.label, k.fence, k.since, k.expires, k.most, k.mark, k.others, k.keep,
-			p.kind, p.label, p.seq, p.fence, p.since, p.expires, p.mode, p.most, p.slot, p.mark, p.inbox
-		FROM c LEFT JOIN hasp_key k ON k.lock_key = ? LEFT JOIN hasp_lease p ON p.lock_key = k.lock_key AND p.owner = ?`,
-
-	// now, owner, now, now, now, own seq, now, own seq, now, own seq, key
-	sOthers: `SELECT COUNT(*), COUNT(CASE WHEN kind <> 'held' AND expires <= ? THEN 1 END), COALESCE(MAX(seq), 0),
-			COALESCE(MAX(CASE WHEN owner <> ? THEN expires END), 0),
-			COUNT(CASE WHEN kind = 'queue' AND expires > ? THEN 1 END),
-			COUNT(CASE WHEN kind = 'queue' AND expires > ? AND inbox <> '' THEN 1 END),
-			COUNT(CASE WHEN kind = 'queue' AND expires > ? AND seq < ? THEN 1 END),
-			COALESCE(MAX(CASE WHEN kind = 'queue' AND expires > ? AND seq < ? AND mode = 0 THEN 1 END), 0),
-			COALESCE(MIN(CASE WHEN kind = 'queue' AND expires > ? AND seq < ? AND most > 0 THEN most END), 0)
-		FROM hasp_lease WHERE lock_key = ?`,
+			p.kind, p.label, p.fence, p.since, p.expires, p.mode, p.most, p.slot, p.mark, p.inbox,
+			o.found, o.past, o.seq, o.last, o.waiting, o.hinted, o.ahead, o.barred, o.least
+		FROM c CROSS JOIN o LEFT JOIN hasp_key k ON k.lock_key = ? LEFT JOIN p ON p.lock_key = k.lock_key`,
 
 	// key, now, how many
 	sBeside: `SELECT owner, label, fence, since, expires, mode, most, slot FROM hasp_lease
@@ -108,10 +109,9 @@ var serverText = [statements]string{
 	sEndHolders: `DELETE FROM hasp_lease WHERE lock_key = ? AND kind = 'held' AND expires <= ?`,
 	sEndSharers: `DELETE FROM hasp_lease WHERE lock_key = ? AND kind = 'held' AND most > 0 AND expires <= ?`,
 
-	// for how long the fence is kept, key, owner, label, whether a mark is cleared
+	// for how long the fence is kept, the same, key, owner, label, whether a mark is cleared
 	sRelease: `UPDATE hasp_key SET held = 0, owner = '', label = '', mark = 0,
-			keep = CASE WHEN keep BETWEEN ({now} + ?) {div} 60000000000 + 1 AND ({now} + ?) {div} 60000000000 + 10 THEN keep
-				ELSE ({now} + ?) {div} 60000000000 + 1 END
+			keep = LEAST(GREATEST(keep, ({now} + ?) {div} 60000000000 + 1), ({now} + ?) {div} 60000000000 + 10)
 		WHERE lock_key = ? AND owner = ? AND label = ? AND held = 1 AND others = 0 AND mark <= ? AND expires > {now} AND {safe} = 1`,
 
 	// ttl, for how long its row is kept, key, owner, label, the fence held

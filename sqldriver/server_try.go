@@ -76,7 +76,7 @@ func (c *conn) grantAtOnce(r driver.VoteRequest) (driver.Result, error) {
 		fences = min(fences, fencesAtOnce)
 		var made int
 		key, label := []byte(r.Key), []byte(r.Label)
-		err = c.row(sGrant, r.Owner, label, ttl, kept, key, key, r.Owner, label, ttl, kept, key).Scan(&fence, &made)
+		err = c.scan(sGrant, []any{r.Owner, label, ttl, kept, key, key, r.Owner, label, ttl, kept, key}, &fence, &made)
 		c.made += made
 	} else {
 		var res sql.Result

@@ -43,12 +43,14 @@ func (c *conn) look(claim driver.Claim) (keyView, error) {
 		return s, err
 	}
 	var k, own nullRow
-	var held, others, keep, seq sql.NullInt64
+	var held, others, keep sql.NullInt64
 	var inbox sql.NullString
 	var safe bool
-	err := c.row(sLook, []byte(claim.Key), claim.Owner).Scan(&s.now.up, &safe,
+	key := []byte(claim.Key)
+	err := c.scan(sLook, []any{key, claim.Owner, claim.Owner, key, key}, &s.now.up, &safe,
 		&held, &k.owner, &k.label, &k.fence, &k.since, &k.expires, &k.most, &k.mark, &others, &keep,
-		&own.kind, &own.label, &seq, &own.fence, &own.since, &own.expires, &own.mode, &own.most, &own.slot, &own.mark, &inbox)
+		&own.kind, &own.label, &own.fence, &own.since, &own.expires, &own.mode, &own.most, &own.slot, &own.mark, &inbox,
+		&s.rows, &s.over, &s.seq, (*int64)(&s.last), &s.waiting, &s.hinted, &s.ahead, &s.barred, &s.least)
 	if err != nil {
 		return s, err
 	}
@@ -69,25 +71,15 @@ func (c *conn) look(claim driver.Claim) (keyView, error) {
 	} else if s.key.kind != "" && s.key.owner == claim.Owner {
 		s.own = s.holder
 	}
-	s.least = claim.Limit
+	s.least = smaller(s.least, claim.Limit)
 	if s.others {
-		err = c.lookOthers(claim, &s, seq.Int64)
+		err = c.lookBeside(claim, &s)
 	}
 	return s, err
 }
 
-// lookOthers reads what there is beside a key's own row. seq is that of the owner's.
-func (c *conn) lookOthers(claim driver.Claim, s *keyView, seq int64) error {
-	now := int64(s.now.up)
-	if s.own.kind != kindQueued || !s.own.live(s.now.up) {
-		seq = math.MaxInt64
-	}
-	err := c.row(sOthers, now, claim.Owner, now, now, now, seq, now, seq, now, seq, []byte(claim.Key)).
-		Scan(&s.rows, &s.over, &s.seq, (*int64)(&s.last), &s.waiting, &s.hinted, &s.ahead, &s.barred, &s.least)
-	if err != nil {
-		return err
-	}
-	s.least = smaller(s.least, claim.Limit)
+// lookBeside reads those who share a key, as far as a claim has to know them.
+func (c *conn) lookBeside(claim driver.Claim, s *keyView) error {
 	s.view.hints = s.ownInbox != "" && s.ownInbox == c.s.hints.inbox(claim.Owner)
 	n := s.needs(claim, s.now.up)
 	if n == 0 {
@@ -96,7 +88,7 @@ func (c *conn) lookOthers(claim driver.Claim, s *keyView, seq int64) error {
 	if n < 0 {
 		n = math.MaxInt32
 	}
-	rows, err := c.query(sBeside, []byte(claim.Key), now, n)
+	rows, err := c.query(sBeside, []byte(claim.Key), int64(s.now.up), n)
 	if err == nil {
 		s.beside, err = readRows(rows)
 	}

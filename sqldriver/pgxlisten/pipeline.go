@@ -1,0 +1,33 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pgxlisten
+
+import (
+	"context"
+	"database/sql/driver"
+
+	"github.com/hasplock/hasp/sqldriver"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+)
+
+// Pipeline implements sqldriver.Pipeliner for connections of package stdlib of pgx.
+func (*Listener) Pipeline(ctx context.Context, conn any, steps []sqldriver.Step) (pipelined bool, err error) {
+	c, ok := conn.(*stdlib.Conn)
+	if !ok {
+		return false, nil
+	}
+	var batch pgx.Batch
+	for _, s := range steps {
+		batch.Queue(s.Text, s.Args...)
+	}
+	if err := c.Conn().SendBatch(ctx, &batch).Close(); err != nil {
+		if pgconn.SafeToRetry(err) {
+			return true, driver.ErrBadConn
+		}
+		return true, err
+	}
+	return true, nil
+}
