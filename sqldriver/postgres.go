@@ -102,10 +102,13 @@ var postgresEngine = engine{
 var postgresText = map[statement]string{
 	sBegin: `BEGIN ISOLATION LEVEL READ COMMITTED`,
 
-	// A transaction whose client stops within it ends, so that others get the row. WHERE
-	// FALSE: of a row that is there nothing is written, it is locked.
+	// A transaction whose client stops within it ends, so that others get the row. The advisory lock, whose
+	// first number is "hasp", is a queue: those who wait for a row that others keep changing get it in any
+	// order. WHERE FALSE: of a row that is there nothing is written, it is locked.
 	sLock: `INSERT INTO hasp_key AS k (lock_key, keep)
-		SELECT ?::bytea, {now} / 60000000000 + 2 FROM (SELECT set_config('idle_in_transaction_session_timeout', '5s', true) AS set) s WHERE s.set IS NOT NULL
+		SELECT $1::bytea, {now} / 60000000000 + 2
+		FROM (SELECT set_config('idle_in_transaction_session_timeout', '5s', true) AS set,
+			pg_advisory_xact_lock(1751217008, hashtext(encode($1::bytea, 'hex'))) IS NULL AS lock) s WHERE s.set IS NOT NULL AND s.lock IS NOT NULL
 		ON CONFLICT (lock_key) DO UPDATE SET keep = k.keep WHERE FALSE`,
 
 	// As sLock, it limits how long its transaction may be idle, before it locks a row.

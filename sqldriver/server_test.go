@@ -37,6 +37,7 @@ var serverTests = map[string]func(t *testing.T, d database){
 	"ManyRenewals":               renewMany,
 	"RenewalsBesideALockedKey":   renewBesideLocked,
 	"StoppedSweep":               stoppedSweep,
+	"RowInOrder":                 rowInOrder,
 	"ReleasedTooLate":            releasedTooLate,
 	"UnusedKeepsTheMark":         unusedKeepsTheMark,
 	"KeptLongEnough":             keptLongEnough,

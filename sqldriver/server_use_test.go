@@ -5,8 +5,10 @@ package sqldriver
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -270,4 +272,63 @@ func stoppedSweep(t *testing.T, d database) {
 		t.Errorf("%+v, %v", res, err)
 	}
 	<-stopped
+}
+
+// Rule: whoever has to wait for a key's row gets it in the order in which they came, also beside others who come later.
+func rowInOrder(t *testing.T, d database) {
+	s, db := d.open(t), d.pool(t)
+	granting(t, s, request("k"))
+	const waiters = 12
+	var mu sync.Mutex
+	var order []int
+	var wg sync.WaitGroup
+	arrive := func(i int, within func()) {
+		wg.Go(func() {
+			_, err := s.once(context.Background(), func(c *conn) error {
+				return c.onKey(request("k").Claim(), func(k *keyTx) error {
+					mu.Lock()
+					order = append(order, i)
+					mu.Unlock()
+					if within != nil {
+						within()
+					}
+					k.dirty = true
+					return nil
+				})
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+		waitFor(t, "it is in, or waits", func() bool {
+			mu.Lock()
+			got := len(order)
+			mu.Unlock()
+			return got > i || blocked(t, db, d) >= i+1-max(got, 1)
+		})
+	}
+	free := make(chan struct{}, waiters)
+	arrive(0, func() { <-free })
+	for i := 1; i < waiters; i++ {
+		arrive(i, func() { <-free })
+		if i >= waiters/2 { // one goes, and the next one comes
+			free <- struct{}{}
+		}
+	}
+	for range waiters / 2 {
+		free <- struct{}{}
+	}
+	wg.Wait()
+	if !slices.IsSorted(order) {
+		t.Errorf("they got the row in the order %v", order)
+	}
+}
+
+// blocked is how many connections wait for a lock.
+func blocked(t testing.TB, db *sql.DB, d database) int {
+	t.Helper()
+	if d.postgres() {
+		return int(number(t, db, "SELECT count(DISTINCT pid) FROM pg_locks WHERE NOT granted AND pg_blocking_pids(pid) && ARRAY(SELECT pid FROM pg_locks WHERE relation = 'hasp_key'::regclass)"))
+	}
+	return int(number(t, db, "SELECT count(*) FROM information_schema.processlist WHERE db = DATABASE() AND info LIKE 'INSERT INTO hasp_key%' AND time_ms > 50"))
 }
