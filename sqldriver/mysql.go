@@ -102,6 +102,10 @@ var mysqlText = map[statement]string{
 			ON k.lock_key = f.lock_key
 		SET k.expires = GREATEST(k.expires, {now} + ?), k.keep = GREATEST(k.keep, ({now} + ?) DIV 60000000000 + 1)`,
 
+	// key, the largest fence
+	sBury: `DELETE k, l FROM hasp_key k LEFT JOIN hasp_lease l ON l.lock_key = k.lock_key
+		WHERE k.lock_key = ? AND k.fence <= ? AND k.keep < {now} DIV 60000000000`,
+
 	sFloor: `SELECT fence FROM hasp_meta WHERE id = 1`,
 	sRaise: `UPDATE hasp_meta SET fence = GREATEST(fence, ?) WHERE id = 1`,
 }

@@ -51,34 +51,36 @@ func (w *sweeper) loop() {
 	}
 }
 
-// sweep passes over keys that somebody has locked.
+// sweep passes over keys that somebody has locked. No lock of its own outlasts a statement: it may
+// stop at any moment. So what it deletes may have changed since it looked, and is looked at again.
 func (c *conn) sweep(most int) error {
-	return c.transact(func() error {
-		rows, err := c.query(sDead, most)
-		if err != nil {
+	rows, err := c.query(sDead, most)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	var keys [][]byte
+	var newest int64
+	for rows.Next() {
+		var key []byte
+		var fence int64
+		if err := rows.Scan(&key, &fence); err != nil {
 			return err
 		}
-		defer rows.Close()
-		var keys [][]byte
-		var newest int64
-		for rows.Next() {
-			var key []byte
-			var fence int64
-			if err := rows.Scan(&key, &fence); err != nil {
-				return err
-			}
-			keys, newest = append(keys, key), max(newest, fence)
-		}
-		if err := rows.Err(); err != nil || len(keys) == 0 {
+		keys, newest = append(keys, key), max(newest, fence)
+	}
+	if err := rows.Err(); err != nil || len(keys) == 0 {
+		return err
+	}
+	if !c.s.eng.sequence { // before a row goes that has a fence, what others must be above
+		if _, err := c.exec(sRaise, newest); err != nil {
 			return err
 		}
-		if !c.s.eng.sequence {
-			c.later(sRaise, newest)
+	}
+	for _, key := range keys {
+		if _, err := c.exec(sBury, key, newest); err != nil {
+			return err
 		}
-		for _, key := range keys {
-			c.later(sBury, key)
-			c.later(sForget, key)
-		}
-		return nil
-	})
+	}
+	return nil
 }

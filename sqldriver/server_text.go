@@ -36,10 +36,9 @@ const (
 	sRenew                       // all of a renewal, where nobody waits
 	sRenewMany                   // all of many, of one TTL
 	sRenewed                     // what became of them
-	sDead                        // lock a few keys of which everything is over
+	sDead                        // a few keys of which everything is over, and that nobody has locked
 	sRaise                       // raise the fence that those without a row must be above
-	sBury                        // delete the rows beside such a key's own
-	sForget                      // delete its own
+	sBury                        // delete such a key's rows
 	sNotify                      // tell those who can be granted a key
 	sSelf                        // send a message to a channel
 	sKey                         // everybody who has or wants a key
@@ -124,9 +123,6 @@ var serverText = [statements]string{
 
 	// how many
 	sDead: `SELECT lock_key, fence FROM hasp_key WHERE keep < {now} {div} 60000000000 ORDER BY keep LIMIT ? FOR UPDATE SKIP LOCKED`,
-
-	sBury:   `DELETE FROM hasp_lease WHERE lock_key = ?`,
-	sForget: `DELETE FROM hasp_key WHERE lock_key = ?`,
 
 	// key, key
 	sKey: `WITH c AS (SELECT {now} AS now)
