@@ -16,13 +16,14 @@ import (
 
 // A conn is a connection of the pool, for one call.
 type conn struct {
-	s    *Server
-	ctx  context.Context
-	sql  *sql.Conn
-	sent bool   // something was sent that may be carried out, and its answer is not known
-	open bool   // a transaction is
-	made int    // rows that were made
-	todo []Step // statements to be sent before, or with, the next one
+	s        *Server
+	ctx      context.Context
+	sql      *sql.Conn
+	sent     bool   // something was sent that may be carried out, and its answer is not known
+	open     bool   // a transaction is
+	made     int    // rows that were made
+	passOver bool   // do not wait for a row that somebody has locked: errLocked
+	todo     []Step // statements to be sent before, or with, the next one
 }
 
 const (

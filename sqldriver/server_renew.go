@@ -5,6 +5,7 @@ package sqldriver
 
 import (
 	"context"
+	"errors"
 	"math"
 	"slices"
 	"sync"
@@ -17,22 +18,41 @@ import (
 const renewersAtOnce = 4
 
 // Renew implements [driver.Driver]: a statement for many leases for which nobody waits, and a
-// transaction for each other, on a few connections.
+// transaction for each other, on a few connections. Keys that somebody has locked are the last, so that
+// no other lease waits for them.
 func (s *Server) Renew(ctx context.Context, rs []driver.RenewRequest, done func(i int, r driver.Renewal)) {
+	rest := s.renewTogether(ctx, rs, done)
+	if len(rs) > 1 {
+		rest = s.renewEach(ctx, rs, rest, true, done)
+	}
+	s.renewEach(ctx, rs, rest, false, done)
+}
+
+// renewEach renews some of the leases, one by one, and returns those that it passed over.
+func (s *Server) renewEach(ctx context.Context, rs []driver.RenewRequest, some []int, passOver bool, done func(i int, r driver.Renewal)) (locked []int) {
 	next := make(chan int)
 	var wg sync.WaitGroup
-	for range min(renewersAtOnce, len(rs)) {
+	var mu sync.Mutex
+	for range min(renewersAtOnce, len(some)) {
 		wg.Go(func() {
 			for i := range next {
-				done(i, s.renew(ctx, rs[i]))
+				r := s.renew(ctx, rs[i], passOver)
+				if !errors.Is(r.Err, errLocked) {
+					done(i, r)
+					continue
+				}
+				mu.Lock()
+				locked = append(locked, i)
+				mu.Unlock()
 			}
 		})
 	}
-	for _, i := range s.renewTogether(ctx, rs, done) {
+	for _, i := range some {
 		next <- i
 	}
 	close(next)
 	wg.Wait()
+	return locked
 }
 
 // renewTogether renews leases for which nobody waits, and returns the rest.
@@ -48,7 +68,7 @@ func (s *Server) renewTogether(ctx context.Context, rs []driver.RenewRequest, do
 	most := renewSizes[len(renewSizes)-1]
 	for ttl, all := range alike {
 		for chunk := range slices.Chunk(all, most) {
-			if len(chunk) == 1 {
+			if len(rs) == 1 {
 				rest = append(rest, chunk...)
 				continue
 			}
@@ -123,12 +143,13 @@ func (c *conn) renewMany(rs []driver.RenewRequest, chunk []int, ttl time.Duratio
 	return left, rows.Err()
 }
 
-func (s *Server) renew(ctx context.Context, r driver.RenewRequest) driver.Renewal {
+func (s *Server) renew(ctx context.Context, r driver.RenewRequest, passOver bool) driver.Renewal {
 	if err := valid(r.Check()); err != nil {
 		return driver.Renewal{Err: err}
 	}
 	var out driver.Renewal
 	err := s.do(ctx, func(c *conn) (err error) {
+		c.passOver = passOver
 		out, err = c.renew(r)
 		return err
 	})
@@ -148,7 +169,7 @@ func (c *conn) renew(r driver.RenewRequest) (out driver.Renewal, err error) {
 			return driver.Renewal{RetryIn: s.refusal(r.Claim, s.now).RetryIn}, nil
 		}
 	}
-	if !r.Queue && r.TTL <= longest && r.Fence <= math.MaxInt64 {
+	if !c.passOver && !r.Queue && r.TTL <= longest && r.Fence <= math.MaxInt64 {
 		if err := c.known(); err != nil {
 			return out, err
 		}

@@ -4,6 +4,8 @@
 package sqldriver
 
 import (
+	"database/sql"
+	"errors"
 	"math"
 	"time"
 
@@ -43,10 +45,23 @@ func (c *conn) onKey(claim driver.Claim, f func(t *keyTx) error) error {
 	return err
 }
 
+// errLocked is for a key whose row somebody has locked, or that has none, see conn.passOver.
+var errLocked = errors.New("the key's row is locked, or not there")
+
 // open locks the row, and only then reads the clock and what others wrote.
 func (t *keyTx) open() error {
-	t.c.later(sLock, []byte(t.claim.Key))
 	var err error
+	if t.c.passOver {
+		var others int
+		if err = t.c.scan(sFree, []any{[]byte(t.claim.Key)}, &others); errors.Is(err, sql.ErrNoRows) {
+			err = errLocked
+		}
+		if err != nil {
+			return err
+		}
+	} else {
+		t.c.later(sLock, []byte(t.claim.Key))
+	}
 	if t.keyView, err = t.c.look(t.claim); err != nil {
 		return err
 	}

@@ -36,6 +36,7 @@ var serverTests = map[string]func(t *testing.T, d database){
 	"FreeKeyCostsOneRequest":     oneRequest,
 	"ManyRenewals":               renewMany,
 	"RenewalsBesideALockedKey":   renewBesideLocked,
+	"RenewalsBesideManyLocked":   renewBesideManyLocked,
 	"StoppedSweep":               stoppedSweep,
 	"RowInOrder":                 rowInOrder,
 	"ReleasedTooLate":            releasedTooLate,

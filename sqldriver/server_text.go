@@ -19,6 +19,7 @@ const (
 	sVersion    statement = iota // the version of the tables
 	sBegin                       // begin a transaction in which each statement sees what was committed before it
 	sLock                        // make sure that a key has a row, and lock that
+	sFree                        // lock a key's row if nobody has
 	sLook                        // a key's row, an owner's, and what is to be known of the others
 	sBeside                      // those who share a key, in the order of their grants
 	sSharers                     // until when they share it, and the smallest limit
@@ -62,6 +63,8 @@ const minute = int64(60e9)
 // own, whose column others says whether there are any.
 var serverText = [statements]string{
 	sVersion: `SELECT version, {safe} FROM hasp_meta WHERE id = 1`,
+
+	sFree: `SELECT others FROM hasp_key WHERE lock_key = ? FOR UPDATE SKIP LOCKED`,
 
 	// key, owner, owner, key, key
 	sLook: `WITH c AS (SELECT {now} AS now),

@@ -237,6 +237,59 @@ func renewBesideLocked(t *testing.T, d database) {
 	}
 }
 
+// Rule: however many keys somebody keeps, leases that others wait for, places, and leases of another TTL, are renewed.
+func renewBesideManyLocked(t *testing.T, d database) {
+	s := d.open(t)
+	var rs []driver.RenewRequest
+	locked := make(map[int]bool)
+	for i := range 12 {
+		r := request(fmt.Sprintf("k%02d", i))
+		granting(t, s, r)
+		waiter := queued(request(r.Key))
+		waiter.Patience = time.Minute
+		if i%2 == 0 {
+			ask(t, s, waiter)
+		}
+		r.TTL = time.Hour
+		if i == 11 {
+			r.TTL = 2 * time.Hour
+		}
+		if locked[len(rs)] = i < 8; i == 10 {
+			waiter.Patience = time.Hour
+			r = waiter
+		}
+		rs = append(rs, r.Renewal())
+	}
+	tx, err := d.pool(t).BeginTx(t.Context(), nil)
+	must(t, err)
+	defer func() { _ = tx.Rollback() }()
+	_, err = tx.ExecContext(t.Context(), "SELECT 1 FROM hasp_key WHERE lock_key IN ('k00', 'k01', 'k02', 'k03', 'k04', 'k05', 'k06', 'k07') FOR UPDATE")
+	must(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var mu sync.Mutex
+	free := len(rs) - 8
+	s.Renew(ctx, rs, func(i int, r driver.Renewal) {
+		mu.Lock()
+		defer mu.Unlock()
+		if locked[i] {
+			if ctx.Err() == nil {
+				t.Errorf("%s: %+v", rs[i].Key, r)
+			}
+			return
+		}
+		if r.Err != nil || !rs[i].Queue && r.TTL < 50*time.Minute {
+			t.Errorf("%s: %+v", rs[i].Key, r)
+		}
+		if free--; free == 0 { // all that can be renewed are
+			cancel()
+		}
+	})
+	if free != 0 {
+		t.Errorf("%d are not renewed", free)
+	}
+}
+
 // Rule: a process that stops while it sweeps, wherever that is, keeps nobody from a key.
 func stoppedSweep(t *testing.T, d database) {
 	near, db := d.open(t), d.pool(t)
@@ -283,6 +336,8 @@ func stoppedSweep(t *testing.T, d database) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			if res, err := contend.Try(ctx, near, r); err != nil || !res.Granted {
 				t.Errorf("stopped before request %d: %s: %+v, %v", n, r.Key, res, err)
+				cancel()
+				break
 			}
 			cancel()
 		}
