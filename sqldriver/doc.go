@@ -124,10 +124,13 @@
 //
 // A process that stops within a transaction keeps others from that one key: in PostgreSQL for five seconds
 // (idle_in_transaction_session_timeout, set for these transactions alone), in MariaDB and MySQL
-// until the server finds the connection dead. One that stops while it sweeps keeps a few keys, which nobody held of
-// late. A request is asked again by the driver only where the
+// until the server finds the connection dead. Leases of other keys are renewed meanwhile. A sweep holds no lock
+// from one statement to the next. A request is asked again by the driver only where the
 // server said that it was rolled back (a deadlock, a serialization failure), five times at most; when the answer to a commit
 // is lost, its outcome is unknown.
+//
+// Those who wait for the row of a key get it in the order in which they came: in PostgreSQL by way of an advisory lock
+// of the transaction, whose first number is 1751217008 ("hasp"), since its row locks are granted in any order.
 //
 // Poolers of connections do no harm, whatever they pool: there are no session locks, and no settings of a
 // session. Behind PgBouncer pgx must not prepare statements (default_query_exec_mode=exec).
@@ -140,4 +143,12 @@
 // the first every 5 to 25 ms. In PostgreSQL, with PostgresOptions.Listener, they are told instead:
 // a release, and only one for which somebody waits, notifies the process of the next one. (A commit with a
 // notification takes a lock of the whole server, which is why there are no others.)
+//
+// # Servers: what it costs
+//
+// A free key costs two requests and two durable commits, which is the least that a lease can: a grant that the server
+// could forget when it is killed would be given to another. Where each commit is synced to a disk that is nearly all
+// of it. What has to look at a queue is a transaction of a few requests more. The Listener of package
+// sqldriver/pgxlisten is a [Pipeliner], too, and sends together what need not wait for an answer: a handoff takes 13 requests,
+// else 22.
 package sqldriver

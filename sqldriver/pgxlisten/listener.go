@@ -14,6 +14,9 @@
 // server itself: behind a pooler of connections that gives each transaction another session (PgBouncer
 // with pool_mode = transaction) no message comes through. The driver notices, as it
 // first sends one to itself, and its waiters poll; give New a config that leads past the pooler.
+//
+// A listener is a sqldriver.Pipeliner, too: where the *sql.DB is one of pgx's package stdlib, the statements of
+// a transaction that need not wait for each other's answers are sent together.
 package pgxlisten
 
 import (

@@ -1,0 +1,156 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pgxlisten_test
+
+import (
+	"context"
+	sqldrv "database/sql/driver"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/faultproxy"
+	"github.com/hasplock/hasp/internal/testserver"
+	"github.com/hasplock/hasp/sqldriver"
+	"github.com/hasplock/hasp/sqldriver/pgxlisten"
+	"github.com/jackc/pgx/v5"
+)
+
+// far opens a driver whose locks, and not its hints, go over a link that can be cut.
+func far(t testing.TB, c *pgx.ConnConfig) (*sqldriver.Server, *faultproxy.Proxy) {
+	t.Helper()
+	p := faultproxy.New(t, fmt.Sprintf("%s:%d", c.Host, c.Port))
+	link := c.Copy()
+	_, err := fmt.Sscanf(p.Addr(), "127.0.0.1:%d", &link.Port)
+	must(t, err)
+	d := sqldriver.NewPostgres(pool(t, link), &sqldriver.PostgresOptions{Listener: pgxlisten.New(c)})
+	t.Cleanup(func() { must(t, d.Close()) })
+	return d, p
+}
+
+// Rule: what a transaction writes, and its commit, are one request, and so are its beginning and the lock of the row.
+func TestFewRequests(t *testing.T) {
+	c := newSchema(t, testserver.Postgres(t))
+	d, p := far(t, c)
+	var sent atomic.Int64
+	p.Hook(func(c faultproxy.Chunk) bool {
+		if c.Dir == faultproxy.Up {
+			sent.Add(1)
+		}
+		return false
+	})
+	holder := claim("k")
+	try(t, d, holder)
+	least := int64(1 << 30)
+	for range 12 {
+		next := claim("k")
+		ch := watch(t, d, next)
+		sent.Store(0)
+		try(t, d, next)
+		release(t, d, holder)
+		comes(t, ch, "the key was released")
+		if !try(t, d, next).Granted {
+			t.Fatal("its turn has come, and it is refused")
+		}
+		least = min(least, sent.Load())
+		holder = next
+	}
+	if most := int64(4 + 4 + 5 + 2); least > most { // twice it looks for what can be swept
+		t.Errorf("a handoff took %d requests, want %d", least, most)
+	}
+}
+
+// Rule: wherever the link breaks in statements that are sent together, a request that is said not to
+// have been sent left nothing, one that was answered is as it was answered, and asking again puts it right.
+func TestCutPipeline(t *testing.T) {
+	c := newSchema(t, testserver.Postgres(t))
+	near := open(t, c)
+	defer func() { must(t, near.Close()) }()
+	d, p := far(t, c)
+	for _, shared := range []bool{false, true} {
+		for _, dir := range []faultproxy.Direction{faultproxy.Up, faultproxy.Down} {
+			for n, happened := int64(1), true; happened; n++ {
+				r := claim(fmt.Sprint("k", shared, dir, n))
+				if shared {
+					r.Mode, r.Limit = driver.Shared, 2
+				} else {
+					try(t, near, claim(r.Key)) // it has to wait
+				}
+				_, err := d.Inspect(t.Context(), "warm") // it is connected
+				must(t, err)
+				var seen atomic.Int64
+				over := make(chan struct{})
+				p.Hook(func(c faultproxy.Chunk) bool {
+					if c.Dir != dir || seen.Add(1) != n {
+						return false
+					}
+					go func() { // within the hook it would wait for itself
+						p.Reset()
+						close(over)
+					}()
+					return true
+				})
+				res, err := d.Try(t.Context(), r)
+				if happened = seen.Load() >= n; happened {
+					<-over
+				}
+				p.Hook(nil)
+				cutTried(t, near, r, res, err, happened)
+			}
+		}
+	}
+}
+
+func cutTried(t *testing.T, near driver.Driver, r driver.TryRequest, res driver.Result, err error, happened bool) {
+	t.Helper()
+	info, e := near.Inspect(t.Context(), r.Key)
+	must(t, e)
+	there := slices.ContainsFunc(info.Holders, func(l driver.Lease) bool { return l.Holder.Owner == r.Owner }) ||
+		slices.ContainsFunc(info.Queue, func(h driver.Holder) bool { return h.Owner == r.Owner })
+	switch {
+	case err == nil && !there:
+		t.Errorf("%s: answered %+v, and nothing is there", r.Key, res)
+	case driver.IsNotSent(err) && there:
+		t.Errorf("%s: it was said not to be sent (%v), and is there", r.Key, err)
+	case err != nil && !happened:
+		t.Errorf("%s: it fails without a cut: %v", r.Key, err)
+	}
+	again := try(t, near, r)
+	if again.Granted != (r.Mode == driver.Shared) || again.Granted && res.Granted && again.Fence != res.Fence {
+		t.Errorf("%s: asked again: %+v, before %+v", r.Key, again, res)
+	}
+	release(t, near, r)
+}
+
+// Rule: a connection of another kind is left alone, and one that is closed says that nothing was sent.
+func TestPipelineOfOthers(t *testing.T) {
+	c := newSchema(t, testserver.Postgres(t))
+	l := pgxlisten.New(c)
+	steps := []sqldriver.Step{{Text: "SELECT 1"}, {Text: "SELECT $1::text", Args: []any{"x"}}}
+	if done, err := l.Pipeline(t.Context(), struct{}{}, steps); done || err != nil {
+		t.Errorf("%v, %v", done, err)
+	}
+	conn, err := pool(t, c).Conn(t.Context())
+	must(t, err)
+	defer conn.Close()
+	_ = conn.Raw(func(raw any) error {
+		if done, err := l.Pipeline(t.Context(), raw, steps); !done || err != nil {
+			t.Errorf("%v, %v", done, err)
+		}
+		bad := append(steps, sqldriver.Step{Text: "SELECT 1 / $1::int", Args: []any{0}})
+		var state interface{ SQLState() string }
+		if done, err := l.Pipeline(t.Context(), raw, bad); !done || !errors.As(err, &state) || state.SQLState() != "22012" {
+			t.Errorf("%v, %v", done, err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if done, err := l.Pipeline(ctx, raw, steps); !done || !errors.Is(err, sqldrv.ErrBadConn) {
+			t.Errorf("%v, %v", done, err)
+		}
+		return sqldrv.ErrBadConn
+	})
+}
