@@ -46,7 +46,7 @@ func BenchmarkRatio(b *testing.B) {
 
 var (
 	postgresAdvisory = [2]string{"SELECT pg_advisory_lock($1)", "SELECT pg_advisory_unlock($1)"}
-	mysqlAdvisory    = [2]string{"SELECT GET_LOCK(?, 1)", "SELECT RELEASE_LOCK(?)"}
+	mysqlAdvisory    = [2]string{"SELECT GET_LOCK(CONCAT(?, ''), 1)", "SELECT RELEASE_LOCK(CONCAT(?, ''))"}
 )
 
 func ratio(b *testing.B, d database, advisory [2]string) {
