@@ -98,7 +98,8 @@ func (b *book) grant(m *member, e *event) {
 	m.hold = &history.Hold{Key: m.key, Owner: m.String(), Fence: e.Fence, Shared: m.shared,
 		From: b.wall(e.At), To: b.wall(e.Deadline), Asked: int64(m.asked), Granted: int64(e.At)}
 	b.holds = append(b.holds, m.hold)
-	if b.over != 0 && e.At > b.over && !b.again[m.key] {
+	// One who writes, and asked since: where they queue, the places of the dead before it have ended, too.
+	if b.over != 0 && m.asked > b.over && !m.shared && !b.again[m.key] {
 		b.again[m.key] = true
 		b.back = max(b.back, e.At)
 	}

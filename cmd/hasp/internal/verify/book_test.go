@@ -87,7 +87,7 @@ func TestJudge(t *testing.T) {
 	}{
 		"in turn":             {history: join(hold(0, 1, 0, 1, 9, 0), hold(1, 2, 5, 10, 12, 1), hold(2, 3, 11, 20, 30, 2))},
 		"killed":              {history: join(dead, hold(1, 2, 5, 1001, 1002, 0))},
-		"not acquired":        {found: `nobody acquired "p/0" within 32s`},
+		"not acquired":        {found: `no client that asked for "p/0" after the last fault acquired it alone within 32s`},
 		"two holders":         {history: join(hold(0, 1, 0, 1, 9, 0), hold(1, 2, 5, 8, 12, 1)), found: `two holders of "p/0": client 1 (pid 100) from `},
 		"before a dead one's": {history: join(dead, hold(1, 2, 5, 1000, 1002, 0)), found: "two holders"},
 		"a fence falls":       {history: join(hold(0, 2, 0, 1, 9, 0), hold(1, 1, 10, 11, 12, 0)), found: "does not rise"},
@@ -135,6 +135,23 @@ func TestHandoff(t *testing.T) {
 	}
 	if !o.Recovered || o.Back != 2*time.Millisecond {
 		t.Errorf("recovered %v, within %v", o.Recovered, o.Back)
+	}
+}
+
+// Who was in the queue before the last fault ended may stand before places of the dead, and a reader beside leases of theirs.
+func TestRecovered(t *testing.T) {
+	for name, c := range map[string]struct {
+		history []said
+		want    bool
+	}{
+		"asked since":     {hold(0, 1, 0, 5, 9, 0), true},
+		"asked before":    {hold(0, 1, -2, 5, 9, 0), false},
+		"only to read":    {reads(0, 1, 0, 5, 9, 0), false},
+		"and then writes": {join(reads(0, 1, 0, 5, 9, 0), hold(1, 2, 3, 10, 12, 0)), true},
+	} {
+		if o := judged(t, c.history); o.Recovered != c.want {
+			t.Errorf("%s: recovered %v, want %v", name, o.Recovered, c.want)
+		}
 	}
 }
 

@@ -59,7 +59,7 @@ func (r *run) judge(tried time.Duration, interrupted bool) *Outcome {
 	case !o.Recovered && !interrupted:
 		for i := range r.o.Keys {
 			if key := r.o.key(i); !r.again[key] {
-				o.Found = append(o.Found, fmt.Sprintf("nobody acquired %q within %v after the last fault, although clients asked for it", key, r.o.Bound()))
+				o.Found = append(o.Found, fmt.Sprintf("no client that asked for %q after the last fault acquired it alone within %v", key, r.o.Bound()))
 			}
 		}
 	}

@@ -221,7 +221,7 @@ func (r *run) order() {
 		o.Limit, o.Hold = 0, min(o.Hold, shortHold)
 		for i := range r.o.Keys {
 			if key := r.o.key((m.n + i) % r.o.Keys); !r.again[key] {
-				o.Key = key
+				o.Key, o.Shared = key, false
 				break
 			}
 		}
