@@ -20,9 +20,9 @@ const (
 	// a holder that only the queue node knows (0.5 s); less than this with the timeouts
 	// of nodes. See docs/engines.md.
 	freeFor = time.Second
-	// recovers is how much longer it may take after a time without a majority: until an
-	// unanswered probe is given up (1 s) and sent again (0.4 s), and a waiter asks again
-	// after errors (1 s).
+	// recovers is how much longer it may take after a node did not answer without which
+	// there is no majority: until an unanswered probe is given up (1 s) and sent again
+	// (0.4 s), and a waiter asks again after errors (1 s).
 	recovers = 2400 * time.Millisecond
 	// lookStep is how often the nodes are inspected.
 	lookStep = 20 * time.Millisecond
@@ -38,19 +38,25 @@ type waiter struct {
 // idle detects a key that nobody uses while somebody waits for it. It inspects the
 // nodes directly, and changes nothing there.
 type idle struct {
-	w          *world
-	since      map[string]time.Duration // for each owner in the queue: since when it could have the key
-	asked      map[string]*client       // whose each owner is that was seen to wait
-	grants     int
-	last       time.Duration             // the previous inspection
-	noMajority map[*client]time.Duration // when each last had no majority
-	longest    time.Duration
-	found      []string
-	over       chan struct{}
+	w       *world
+	since   map[string]time.Duration // for each owner in the queue: since when it could have the key
+	asked   map[string]*client       // whose each owner is that was seen to wait
+	grants  int
+	last    time.Duration         // the previous inspection
+	apart   map[way]time.Duration // when each client last did not reach each node
+	longest time.Duration
+	found   []string
+	over    chan struct{}
+}
+
+// way is the way from a client to a node.
+type way struct {
+	c *client
+	n *node
 }
 
 func newIdle(w *world) *idle {
-	return &idle{w: w, since: map[string]time.Duration{}, asked: map[string]*client{}, noMajority: map[*client]time.Duration{}, over: make(chan struct{})}
+	return &idle{w: w, since: map[string]time.Duration{}, asked: map[string]*client{}, apart: map[way]time.Duration{}, over: make(chan struct{})}
 }
 
 // watch inspects the nodes until the run is over.
@@ -78,7 +84,7 @@ func (i *idle) look() {
 			i.asked[wt.owner] = c
 		}
 	}
-	i.noteMajorities(now)
+	i.noteApart(now)
 	was := i.since
 	i.since = map[string]time.Duration{}
 	if grants := i.w.log.count(); grants != i.grants || len(waiters) == 0 || !i.applies() {
@@ -96,10 +102,12 @@ func (i *idle) look() {
 	// that are not withdrawn yet, makes all those behind it wait.
 	kept := map[string]bool{}
 	for _, wt := range waiters {
-		kept[wt.owner] = !i.open(wt, waiters, states, nil)
+		_, open := i.open(wt, waiters, states, nil)
+		kept[wt.owner] = !open
 	}
 	for _, wt := range waiters {
-		if !i.open(wt, waiters, states, kept) {
+		whole, open := i.open(wt, waiters, states, kept)
+		if !open {
 			continue
 		}
 		since, ok := was[wt.owner]
@@ -109,8 +117,8 @@ func (i *idle) look() {
 		case handedOff, i.behindAbsent(wt, states):
 			since += step
 		}
-		if bad, ok := i.noMajority[wt.p.c]; ok {
-			since = max(since, min(now, bad+recovers))
+		if whole > 0 {
+			since = max(since, min(now, whole+recovers))
 		}
 		i.since[wt.owner] = since
 		free := now - since
@@ -138,17 +146,13 @@ func (i *idle) behindAbsent(wt waiter, states []state) bool {
 	})
 }
 
-// noteMajorities records which clients cannot reach a majority now, or have a network that loses messages.
-func (i *idle) noteMajorities(now time.Duration) {
+// noteApart records which clients do not reach which nodes now, or have a network that loses messages.
+func (i *idle) noteApart(now time.Duration) {
 	for _, c := range i.w.clients {
-		reached := 0
 		for _, n := range i.w.nodes {
-			if n.up() && i.w.joined(c, n) {
-				reached++
+			if !n.up() || !i.w.joined(c, n) || !i.w.network().healthy() {
+				i.apart[way{c, n}] = now
 			}
-		}
-		if reached <= len(i.w.nodes)/2 || !i.w.network().healthy() {
-			i.noMajority[c] = now
 		}
 	}
 }
@@ -235,21 +239,25 @@ func (n *node) state(live map[string]bool) (s state) {
 	return s
 }
 
-// open reports whether a majority would vote for a waiter. kept are the waiters that
-// cannot get a majority themselves, whose votes are therefore not available.
-func (i *idle) open(wt waiter, all []waiter, states []state, kept map[string]bool) bool {
+// open reports whether a majority would vote for a waiter, and when that majority was last not whole for its client. kept are the
+// waiters that cannot get a majority themselves, whose votes are therefore not available.
+func (i *idle) open(wt waiter, all []waiter, states []state, kept map[string]bool) (whole time.Duration, open bool) {
 	beside := wt.shared // it may share with other readers, unless a waiter before it may want to write
 	for _, o := range all {
 		beside = beside && o.shared
 	}
-	votes := 0
+	var votes []time.Duration // when each was last out of reach
 	for n, s := range states {
 		blocked := slices.ContainsFunc(s.waits, func(o string) bool { return o != wt.owner && kept[o] })
 		if s.votes && !blocked && (!s.used || beside && s.reads) && i.w.joined(wt.p.c, i.w.nodes[n]) {
-			votes++
+			votes = append(votes, i.apart[way{wt.p.c, i.w.nodes[n]}])
 		}
 	}
-	return votes > len(states)/2
+	if len(votes) <= len(states)/2 {
+		return 0, false
+	}
+	slices.Sort(votes)
+	return votes[len(states)/2], true
 }
 
 // waits returns the client's owner in the queue, if the client runs.
