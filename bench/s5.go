@@ -136,6 +136,7 @@ func waitUngranted(ctx context.Context, l locker) error {
 // queue is the waiters of the hot key, as the store knows them.
 type queue struct {
 	count func(ctx context.Context) (int, error) // nil: it knows none
+	whole bool                                   // each waiter has a place in the store; one that gives up before it hears of its own leaves it behind
 	close func()
 }
 
@@ -160,6 +161,7 @@ func (e *env) queueOf(p *peer) (*queue, error) {
 			return nil, err
 		}
 		return &queue{
+			whole: true,
 			count: func(ctx context.Context) (int, error) {
 				got, err := c.Get(ctx, "/lock/"+hotKey+"/", clientv3.WithPrefix(), clientv3.WithCountOnly())
 				if err != nil {
@@ -173,11 +175,11 @@ func (e *env) queueOf(p *peer) (*queue, error) {
 	return &queue{close: func() {}}, nil
 }
 
-// full returns once want waiters are in the queue, or the queue stops growing: a peer's
+// full returns once want waiters are in the queue, or, unless all will be, the queue stops growing: a peer's
 // waiters may queue within its own process.
 func (q *queue) full(ctx context.Context, want int) error {
 	grew := time.Now()
-	for most := 0; most < want && time.Since(grew) < settled; {
+	for most := 0; most < want && (q.whole || time.Since(grew) < settled); {
 		if err := pause(ctx, 10*time.Millisecond); err != nil {
 			return err
 		}

@@ -20,16 +20,18 @@ func TestQueueIsFull(t *testing.T) {
 	for name, c := range map[string]struct {
 		grow  int // a second
 		until int
+		whole bool
 		want  time.Duration
 	}{
-		"all":                 {1000, 1000, time.Second},
-		"some in the process": {1000, 500, 500*time.Millisecond + settled},
-		"none":                {0, 0, settled},
+		"all":                 {1000, 1000, false, time.Second},
+		"some in the process": {1000, 500, false, 500*time.Millisecond + settled},
+		"all, slowly":         {1, 1000, true, 1000 * time.Second},
+		"none":                {0, 0, false, settled},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				start := time.Now()
-				l := &queue{count: func(context.Context) (int, error) {
+				l := &queue{whole: c.whole, count: func(context.Context) (int, error) {
 					return min(int(time.Since(start).Seconds()*float64(c.grow)), c.until), nil
 				}}
 				if c.grow == 0 {
