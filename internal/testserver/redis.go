@@ -6,6 +6,7 @@ package testserver
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -86,7 +87,13 @@ func (s *Server) info() string {
 // the answer, which must begin with want.
 func (s *Server) order(command, want string) string {
 	s.t.Helper()
-	c, err := net.DialTimeout("unix", s.Socket(), time.Second)
+	return s.ask("unix", s.Socket(), want, strings.Fields(command)...)
+}
+
+// ask has the server carry out one command and returns the answer, which must begin with want.
+func (s *Server) ask(network, addr, want string, args ...string) string {
+	s.t.Helper()
+	c, err := net.DialTimeout(network, addr, time.Second)
 	if err != nil {
 		s.t.Fatalf("testserver: %v", err)
 	}
@@ -94,13 +101,27 @@ func (s *Server) order(command, want string) string {
 	if err := c.SetDeadline(time.Now().Add(startLimit)); err != nil {
 		s.t.Fatalf("testserver: %v", err)
 	}
-	// QUIT ends the connection after the answer.
-	if _, err := c.Write([]byte(command + "\r\nQUIT\r\n")); err != nil {
+	var b strings.Builder
+	lines := [][]string{args}
+	if network == "unix" { // a Sentinel does not know it, and answers what it was asked before it sees the end
+		lines = append(lines, []string{"QUIT"})
+	}
+	for _, line := range lines {
+		fmt.Fprintf(&b, "*%d\r\n", len(line))
+		for _, arg := range line {
+			fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(arg), arg)
+		}
+	}
+	_, err = io.WriteString(c, b.String())
+	if tcp, ok := c.(*net.TCPConn); ok {
+		err = errors.Join(err, tcp.CloseWrite())
+	}
+	if err != nil {
 		s.t.Fatalf("testserver: %v", err)
 	}
 	answer, err := io.ReadAll(c)
 	if err != nil || !strings.HasPrefix(string(answer), want) {
-		s.t.Fatalf("testserver: %s says %q (%v)", command, answer, err)
+		s.t.Fatalf("testserver: %s says %q (%v)", args, answer, err)
 	}
 	return string(answer)
 }
