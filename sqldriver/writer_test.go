@@ -168,9 +168,10 @@ func TestClose(t *testing.T) {
 func TestCloseOfAHangingDatabase(t *testing.T) {
 	t.Parallel()
 	d := NewSQLite(openFile(t, newFile(t)))
+	d.fileWait = time.Minute // for the first transaction on a slow disk
 	begun, hang := make(chan struct{}), make(chan struct{})
 	ctx, cancel := context.WithCancel(t.Context())
-	out := make(chan error)
+	out := make(chan error, 1)
 	go func() {
 		out <- d.writes.do(ctx, 1, func(*tx) error {
 			close(begun)
@@ -178,7 +179,11 @@ func TestCloseOfAHangingDatabase(t *testing.T) {
 			return nil
 		})
 	}()
-	<-begun
+	select {
+	case <-begun:
+	case err := <-out:
+		t.Fatalf("it did not begin: %v", err)
+	}
 	cancel()
 	if err := <-out; !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
