@@ -29,6 +29,7 @@ func TestScriptsAreGenerated(t *testing.T) {
 		"batch": {"batch", false}, "batch_node": {"batch", true},
 		"extend": {"extend", false}, "extend_node": {"extend", true},
 		"keep": {"keep", false}, "keep_node": {"keep", true},
+		"bear":    {"bear", false},
 		"inspect": {"inspect", false},
 		"record":  {"record", true}, "admit": {"admit", true},
 	} {

@@ -111,6 +111,8 @@ func explain(err error) error {
 	switch {
 	case redis.HasErrorPrefix(err, "CROSSSLOT"):
 		return fmt.Errorf("%w (this server is a cluster: use a redis.ClusterClient)", err)
+	case redis.HasErrorPrefix(err, "TRYAGAIN"):
+		return fmt.Errorf("%w (the key's hash slot moves to another master; once it has moved, this works again)", err)
 	case unauthenticated(err):
 		return fmt.Errorf("%w (the server wants a password)", err)
 	case errors.Is(err, redis.ErrClosed):

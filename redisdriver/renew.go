@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/redis/go-redis/v9"
 )
 
 // A script of Renew carries up to perScript requests, a pipeline up to perPipe
@@ -30,6 +31,7 @@ type job struct {
 	about    []int // request of each answer
 	lease    bool
 	hashSlot int
+	alone    []*call // for each again, of the lock alone: its slot moves
 }
 
 // Renew prolongs leases and keeps places in queues; see [driver.Driver].
@@ -104,6 +106,21 @@ func (d *Driver) renewPart(ctx context.Context, part []*job) {
 	if calls[0].err == nil {
 		d.delay.sample(time.Since(begun))
 	}
+	for _, j := range part {
+		if j.lease && redis.HasErrorPrefix(j.call.err, "TRYAGAIN") {
+			d.bear(ctx, j)
+		}
+	}
+}
+
+// bear prolongs leases whose slot moves to another master of the cluster, for which it may
+// take longer than they have left. See bear.lua.
+func (d *Driver) bear(ctx context.Context, j *job) {
+	ttl, values := j.call.args[0], j.call.args[1:]
+	for i := range j.about {
+		j.alone = append(j.alone, &call{script: bearScript, keys: j.call.keys[i : i+1], args: []any{values[i], ttl}})
+	}
+	d.send.exec(ctx, j.alone)
 }
 
 // leaseJobs groups leases by what one script can carry: one TTL and, in a
@@ -220,9 +237,13 @@ func (d *Driver) report(rs []driver.RenewRequest, j *job, done func(int, driver.
 	if err == nil && (r.bad || len(r.fields) != len(j.about)) {
 		err = errReply
 	}
-	for _, i := range j.about {
+	for k, i := range j.about {
 		if err != nil {
-			done(i, driver.Renewal{Err: err})
+			one := driver.Renewal{Err: err}
+			if j.alone != nil && j.alone[k].err == nil && j.alone[k].reply == int64(1) {
+				one = driver.Renewal{TTL: rs[i].TTL}
+			}
+			done(i, one)
 			continue
 		}
 		n := next[int64](r)

@@ -28,6 +28,7 @@ var (
 	plain = scripts{loadBatch("batch"), load("extend"), load("keep")}
 	node  = scripts{loadBatch("batch_node"), load("extend_node"), load("keep_node")}
 
+	bearScript    = load("bear")
 	inspectScript = load("inspect")
 	recordScript  = load("record")
 	admitScript   = load("admit")

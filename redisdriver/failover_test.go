@@ -1,0 +1,134 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package redisdriver
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/internal/testserver"
+	"github.com/redis/go-redis/v9"
+)
+
+// down is for how long a master is silent before it is replaced, in tests of that.
+const down = time.Second
+
+func newSentinels(t testing.TB) (*testserver.RedisSentinel, *group) {
+	t.Helper()
+	servers := testserver.NewRedisSentinel(t, down)
+	return servers, newGroup(t, func() redis.UniversalClient {
+		return redis.NewFailoverClient(&redis.FailoverOptions{MasterName: testserver.MasterName, SentinelAddrs: servers.Addrs()})
+	})
+}
+
+// replicated waits until every replica has what the master has.
+func replicated(t testing.TB, s *testserver.RedisSentinel) {
+	t.Helper()
+	one := redis.NewClient(&redis.Options{Addr: s.Master.Addr(), ReadTimeout: time.Minute})
+	defer one.Close()
+	if err := one.Set(t.Context(), "written", 1, 0).Err(); err != nil { // WAIT is about what its connection wrote
+		t.Fatal(err)
+	}
+	if n, err := one.Wait(t.Context(), len(s.Replicas), 0).Result(); err != nil || int(n) != len(s.Replicas) {
+		t.Fatalf("%d replicas have it: %v", n, err)
+	}
+}
+
+// A lease that the promoted replica has goes on, and a waiter gets the key after it.
+func TestFailoverKeepsALease(t *testing.T) {
+	t.Parallel()
+	servers, g := newSentinels(t)
+	holder, other := g.client(), g.client()
+	lease, err := holder.Mutex("k", &hasp.LockOptions{TTL: 30 * time.Second}).Lock(g.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := g.wait(other, "k")
+	replicated(t, servers)
+	servers.Master.Kill()
+	for lease.Extend(g.ctx, 30*time.Second) != nil {
+		if err := lease.Err(); err != nil {
+			t.Fatalf("the lease is lost: %v", err)
+		}
+		g.pause()
+	}
+	select {
+	case l := <-next:
+		t.Fatalf("somebody else was granted the key: %v", l)
+	default:
+	}
+	if err := lease.Release(); err != nil {
+		t.Fatal(err)
+	}
+	if l := <-next; l == nil || l.Fence() <= lease.Fence() {
+		t.Errorf("the next lease is %v, after fence %d", l, lease.Fence())
+	}
+}
+
+// A lease that no replica has yet is lost when its master dies: another is granted the key while the first may still believe that it
+// holds it. The fence of the other one is larger, so that a guard refuses the first.
+func TestFailoverLosesALease(t *testing.T) {
+	t.Parallel()
+	servers, g := newSentinels(t)
+	holder, other := g.client(), g.client()
+	replicated(t, servers)
+	for _, s := range servers.Replicas {
+		s.Stop()
+	}
+	one := redis.NewClient(&redis.Options{Addr: servers.Master.Addr()})
+	defer one.Close()
+	if err := one.Do(g.ctx, "CLIENT", "KILL", "TYPE", "REPLICA").Err(); err != nil { // or they would find it in their buffers
+		t.Fatal(err)
+	}
+	lease, err := holder.Mutex("k", &hasp.LockOptions{TTL: time.Hour}).Lock(g.ctx) // no renewal tells the holder soon
+	if err != nil {
+		t.Fatal(err)
+	}
+	servers.Master.Kill()
+	for _, s := range servers.Replicas {
+		s.Cont()
+	}
+	l := <-g.wait(other, "k")
+	switch {
+	case l == nil:
+	case lease.Err() != nil:
+		t.Errorf("the first holder knows of it already: %v", lease.Err())
+	case l.Fence() <= lease.Fence():
+		t.Errorf("fence %d after %d: no guard would refuse the first holder", l.Fence(), lease.Fence())
+	}
+	if err := lease.Extend(g.ctx, time.Hour); err == nil || lease.Err() == nil {
+		t.Errorf("the first holder is not told at its next renewal: %v", err)
+	}
+}
+
+// wait has a client ask for a key, also while its store is gone, and returns when it waits. The channel gets the lease, or nil.
+func (g *group) wait(c *hasp.Client, key string) <-chan *hasp.Lease {
+	g.Helper()
+	out := make(chan *hasp.Lease, 1)
+	go func() {
+		for {
+			l, err := c.Mutex(key, nil).Lock(g.ctx)
+			if err == nil {
+				out <- l
+				return
+			}
+			if g.ctx.Err() != nil {
+				g.Errorf("Lock: %v", err)
+				close(out)
+				return
+			}
+			g.pause()
+		}
+	}()
+	return out
+}
+
+// pause is between two attempts while there may be no master.
+func (g *group) pause() {
+	select {
+	case <-time.After(10 * time.Millisecond):
+	case <-g.ctx.Done():
+	}
+}
