@@ -104,9 +104,13 @@ func (sc *screen) send(text string) {
 // run types a line into a shell.
 func (sc *screen) run(line string) { sc.t.Helper(); sc.send(line + "\n") }
 
-// expect waits for a pattern after what was expected before.
+// expect waits for a pattern after what was expected before. A line that was typed before the shell
+// showed its prompt has been echoed before that: what it prints then stands right behind the prompt.
 func (sc *screen) expect(pattern string) {
 	sc.t.Helper()
+	if rest, first := strings.CutPrefix(pattern, "^"); first {
+		pattern = "^(?:PROMPT>)*" + rest
+	}
 	re := regexp.MustCompile("(?m)" + pattern)
 	err := eventually(func() bool {
 		text := sc.text.String()[sc.seen:]
