@@ -67,9 +67,13 @@ type goZooKeeperLocker struct{ conn *gozk.Conn }
 
 // Lock ends the connection when ctx ends first: there is no other way to make it return.
 func (l goZooKeeperLocker) Lock(ctx context.Context, key string) (func(context.Context) error, error) {
-	defer context.AfterFunc(ctx, l.conn.Close)()
+	stop := context.AfterFunc(ctx, l.conn.Close)
 	lock := gozk.NewLock(l.conn, "/lock/"+key, gozk.WorldACL(gozk.PermAll))
-	if err := lock.Lock(); err != nil {
+	err := lock.Lock()
+	if !stop() { // the lock ends with the connection, even if it was granted just now
+		return nil, ctx.Err()
+	}
+	if err != nil {
 		return nil, err
 	}
 	return func(context.Context) error { return lock.Unlock() }, nil
