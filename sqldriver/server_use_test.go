@@ -370,8 +370,14 @@ func rowInOrder(t *testing.T, d database) {
 	var order []int
 	var wg sync.WaitGroup
 	arrive := func(i int, within func()) {
+		var id atomic.Int64 // of its connection
 		wg.Go(func() {
 			_, err := s.once(context.Background(), func(c *conn) error {
+				n, err := d.connection(c)
+				if err != nil {
+					return err
+				}
+				id.Store(n)
 				return c.onKey(request("k").Claim(), func(k *keyTx) error {
 					mu.Lock()
 					order = append(order, i)
@@ -391,7 +397,7 @@ func rowInOrder(t *testing.T, d database) {
 			mu.Lock()
 			got := len(order)
 			mu.Unlock()
-			return got > i || got > 0 && blocked(t, db, d) >= i+1-got
+			return got > i || id.Load() != 0 && blocked(t, db, d, id.Load())
 		})
 	}
 	free := make(chan struct{}, waiters)
@@ -411,11 +417,22 @@ func rowInOrder(t *testing.T, d database) {
 	}
 }
 
-// blocked is how many connections wait for a lock.
-func blocked(t testing.TB, db *sql.DB, d database) int {
-	t.Helper()
+// connection returns the database's number of a connection.
+func (d database) connection(c *conn) (n int64, err error) {
+	text := "SELECT CONNECTION_ID()"
 	if d.postgres() {
-		return int(number(t, db, "SELECT count(DISTINCT pid) FROM pg_locks WHERE NOT granted AND pg_blocking_pids(pid) && ARRAY(SELECT pid FROM pg_locks WHERE relation = 'hasp_key'::regclass)"))
+		text = "SELECT pg_backend_pid()"
 	}
-	return int(number(t, db, "SELECT count(*) FROM information_schema.processlist WHERE db = DATABASE() AND info LIKE 'INSERT INTO hasp_key%' AND time_ms > 50"))
+	err = c.sql.QueryRowContext(c.ctx, text).Scan(&n)
+	return n, err
+}
+
+// blocked reports whether a connection waits for a lock.
+func blocked(t testing.TB, db *sql.DB, d database, id int64) bool {
+	t.Helper()
+	text := "SELECT count(*) FROM information_schema.processlist WHERE id = %d AND info LIKE 'INSERT INTO hasp_key%%' AND time_ms > 50"
+	if d.postgres() {
+		text = "SELECT count(*) FROM pg_locks WHERE pid = %d AND NOT granted"
+	}
+	return number(t, db, fmt.Sprintf(text, id)) > 0
 }
