@@ -17,16 +17,22 @@ import (
 	"github.com/hasplock/hasp/drivertest"
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 // calm is for how long a master may be silent in a test without a failover, on a machine under load.
 const calm = 30 * time.Second
 
+// quietly is without go-redis's notifications of maintenance, which begin goroutines with each node that a client comes to know.
+var quietly = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+
 // TestClusterSuite runs the suite over a cluster of three masters with a replica each. Each case has a prefix of its own.
 func TestClusterSuite(t *testing.T) {
 	t.Parallel()
 	c := testserver.NewRedisCluster(t, 3, calm)
-	open := func() redis.UniversalClient { return redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs()}) }
+	open := func() redis.UniversalClient {
+		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), MaintNotificationsConfig: quietly})
+	}
 	runShared(t, open, func(f func(context.Context, *redis.Client) error) error {
 		cluster := open().(*redis.ClusterClient)
 		defer cluster.Close()
@@ -51,7 +57,7 @@ func TestSentinelSuite(t *testing.T) {
 // runShared runs the suite over servers that the cases share. each calls a function with every master.
 func runShared(t *testing.T, open func() redis.UniversalClient, each func(func(context.Context, *redis.Client) error) error) {
 	var stores atomic.Int64
-	h := drivertest.Harness{New: func(t testing.TB) drivertest.Store {
+	drivertest.Run(t, drivertest.Harness{Parallel: true, New: func(t testing.TB) drivertest.Store {
 		prefix := fmt.Sprintf("suite%d:", stores.Add(1))
 		names := func(list func(testing.TB, *redis.Client) []string) (all []string) {
 			var mu sync.Mutex
@@ -76,14 +82,5 @@ func runShared(t *testing.T, open func() redis.UniversalClient, each func(func(c
 			Leftovers: func() []string { return names(permanent) },
 			Names:     func() []string { return names(everything) },
 		}
-	}}
-	for _, c := range drivertest.Cases() {
-		t.Run(c.Name, func(t *testing.T) {
-			t.Parallel()
-			if c.Name == "NoGoroutineStays" {
-				t.Skip("go-redis leaves goroutines behind here: circuit breakers of a cluster's nodes, listeners to Sentinels; TestSuite runs it")
-			}
-			c.Run(t, h)
-		})
-	}
+	}})
 }
