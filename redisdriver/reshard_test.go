@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/redis/go-redis/v9"
 )
@@ -62,6 +63,10 @@ func TestResharding(t *testing.T) {
 		}
 		leases = append(leases, l)
 	}
+	reader, err := holder.RWMutex("{tag}read", &hasp.LockOptions{TTL: time.Minute}).RLock(g.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
 	next := make(chan error, 1)
 	go func() {
 		l, err := other.Mutex(key(0), nil).Lock(g.ctx)
@@ -81,6 +86,16 @@ func TestResharding(t *testing.T) {
 	if to == from {
 		to = servers.Masters[1]
 	}
+	raw := g.open()
+	defer raw.Close()
+	d := New(raw, nil)
+	defer d.Close()
+	stranger := func() (got driver.Renewal) { // one who does not hold the key prolongs nothing
+		r := ask(key(2))
+		r.TTL = time.Hour
+		d.Renew(g.ctx, []driver.RenewRequest{r.Renewal()}, func(_ int, r driver.Renewal) { got = r })
+		return got
+	}
 	servers.Move(slot, from, to, func(step int) {
 		for i := range n {
 			ctx, cancel := context.WithTimeout(g.ctx, 100*time.Millisecond)
@@ -90,20 +105,28 @@ func TestResharding(t *testing.T) {
 				t.Errorf("step %d: %q was granted to another: %v", step, key(i), l)
 			}
 		}
-		for i, l := range leases { // however long the slot moves
-			if err := l.Extend(g.ctx, time.Minute); err != nil || time.Until(l.Deadline()) < 50*time.Second {
+		ttl := time.Duration(step+1) * 10 * time.Minute // however long the slot moves
+		for i, l := range leases {
+			if err := l.Extend(g.ctx, ttl); err != nil || time.Until(l.Deadline()) < ttl-5*time.Minute {
 				t.Errorf("step %d: Extend of %q: %v; it lasts until %v", step, key(i), err, l.Deadline())
 			}
 		}
-	})
-	for i, l := range leases {
-		if err := l.Extend(g.ctx, 5*time.Second); err != nil {
-			t.Errorf("%q: %v", key(i), err)
+		if got := stranger(); got.Err == nil {
+			t.Errorf("step %d: the renewal of one who does not hold the key: %+v", step, got)
 		}
-	}
-	for i, l := range leases {
+		if left := raw.PTTL(g.ctx, "lock:"+key(2)).Val(); left > ttl || left < ttl-5*time.Minute {
+			t.Errorf("step %d: %q lasts for %v more", step, key(2), left)
+		}
+		if err := reader.Extend(g.ctx, time.Minute); step > 0 && err == nil || reader.Err() != nil {
+			t.Errorf("step %d: Extend of a reader: %v; its lease: %v", step, err, reader.Err())
+		}
+	})
+	for i, l := range append(leases, reader) {
+		if err := l.Extend(g.ctx, 5*time.Second); err != nil {
+			t.Errorf("%d: Extend: %v", i, err)
+		}
 		if err := l.Release(); err != nil {
-			t.Errorf("%q: %v", key(i), err)
+			t.Errorf("%d: Release: %v", i, err)
 		}
 	}
 	if err := <-next; err != nil {
