@@ -107,12 +107,7 @@ func (c *EtcdCluster) start() {
 }
 
 // Addrs are the members' addresses.
-func (c *EtcdCluster) Addrs() (addrs []string) {
-	for _, s := range c.Members {
-		addrs = append(addrs, s.Addr())
-	}
-	return addrs
-}
+func (c *EtcdCluster) Addrs() []string { return addrs(c.Members) }
 
 // Leader waits until a majority of the members names one that leads, other than those, and returns
 // its index.

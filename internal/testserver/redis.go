@@ -68,13 +68,9 @@ func (s *Server) Promote() {
 func (s *Server) Follow(master *Server) {
 	s.t.Helper()
 	s.order(fmt.Sprintf("REPLICAOF 127.0.0.1 %d", master.port), "+OK")
-	limit := time.Now().Add(startLimit)
-	for !strings.Contains(s.info(), "master_link_status:up") || !strings.Contains(master.info(), fmt.Sprintf("port=%d,state=online", s.port)) {
-		if time.Now().After(limit) {
-			s.t.Fatalf("testserver: it follows nobody:\n%s", s.info())
-		}
-		time.Sleep(5 * time.Millisecond) // no event says so
-	}
+	until(s.t, "it follows the other", func() bool {
+		return strings.Contains(s.info(), "master_link_status:up") && strings.Contains(master.info(), fmt.Sprintf("port=%d,state=online", s.port))
+	})
 }
 
 // info is what INFO says of replication.

@@ -48,7 +48,7 @@ func NewRedisCluster(t testing.TB, n int, timeout time.Duration, args ...string)
 		}
 		c.Masters[0].order(fmt.Sprintf("CLUSTER MEET 127.0.0.1 %d %d", s.port, bus), "+OK")
 	}
-	c.until("they know each other", func() bool {
+	until(t, "they know each other", func() bool {
 		for _, s := range c.All() {
 			if !strings.Contains(s.order("CLUSTER INFO", "$"), fmt.Sprintf("cluster_known_nodes:%d\r", 2*n)) {
 				return false
@@ -59,7 +59,7 @@ func NewRedisCluster(t testing.TB, n int, timeout time.Duration, args ...string)
 	for i, s := range c.Replicas {
 		s.order("CLUSTER REPLICATE "+c.Masters[i].ID(), "+OK")
 	}
-	c.until("it is up, with its replicas", func() bool {
+	until(t, "it is up, with its replicas", func() bool {
 		for i, s := range c.Replicas {
 			if !strings.Contains(s.info(), "master_link_status:up") || c.Master(i*hashSlots/n) != c.Masters[i] {
 				return false
@@ -132,7 +132,7 @@ func owns(ranges []string, slot int) bool {
 
 // answers reports whether the server runs and answers.
 func (s *Server) answers() bool {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := context.WithTimeout(s.t.Context(), time.Second)
 	defer cancel()
 	return pingRedis(ctx, s) == nil
 }
@@ -178,11 +178,6 @@ func bulks(answer string) (all []string) {
 }
 
 // until waits for what no event tells.
-func (c *RedisCluster) until(what string, so func() bool) {
-	c.t.Helper()
-	until(c.t, what, so)
-}
-
 func until(t testing.TB, what string, so func() bool) {
 	t.Helper()
 	for limit := time.Now().Add(startLimit); !so(); time.Sleep(10 * time.Millisecond) {
