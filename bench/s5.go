@@ -73,7 +73,7 @@ func runStorm(ctx context.Context, e *env, v variant, p *peer) (figures, error) 
 	for i := range waiters {
 		go func() { ended <- waitUngranted(wait, clients[i%len(clients)]) }()
 	}
-	if err := queue.full(ctx, waiters); err != nil {
+	if err := queue.full(ctx, waiters, ended); err != nil {
 		return nil, err
 	}
 	start := time.Now()
@@ -176,12 +176,17 @@ func (e *env) queueOf(p *peer) (*queue, error) {
 }
 
 // full returns once want waiters are in the queue, or, unless all will be, the queue stops growing: a peer's
-// waiters may queue within its own process.
-func (q *queue) full(ctx context.Context, want int) error {
+// waiters may queue within its own process. early is of waiters that ended before they were to.
+func (q *queue) full(ctx context.Context, want int, early <-chan error) error {
 	grew := time.Now()
 	for most := 0; most < want && (q.whole || time.Since(grew) < settled); {
 		if err := pause(ctx, 10*time.Millisecond); err != nil {
 			return err
+		}
+		select {
+		case err := <-early:
+			return fmt.Errorf("a waiter gave up too early: %w", err)
+		default:
 		}
 		if q.count == nil {
 			continue

@@ -37,7 +37,7 @@ func TestQueueIsFull(t *testing.T) {
 				if c.grow == 0 {
 					l.count = nil
 				}
-				if err := l.full(t.Context(), 1000); err != nil {
+				if err := l.full(t.Context(), 1000, nil); err != nil {
 					t.Fatal(err)
 				}
 				if took := time.Since(start); took < c.want || took > c.want+20*time.Millisecond {
@@ -46,6 +46,17 @@ func TestQueueIsFull(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A waiter that fails on the way is what the scenario says, however long the others take.
+func TestQueueIsNeverFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, early, broken := &queue{whole: true, count: func(context.Context) (int, error) { return 1, nil }}, make(chan error, 1), errors.New("broken")
+		early <- broken
+		if err := l.full(t.Context(), 2, early); !errors.Is(err, broken) {
+			t.Errorf("%v", err)
+		}
+	})
 }
 
 func TestQueueClears(t *testing.T) {
