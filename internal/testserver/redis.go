@@ -39,6 +39,12 @@ func RedisIn(t testing.TB, env []string, args ...string) *Server {
 // program means that the server is started itself.
 func RedisUnder(t testing.TB, by, env []string, args ...string) *Server {
 	t.Helper()
+	return redisWith(t, by, env, func(*Server) []string { return args })
+}
+
+// redisWith has arguments that depend on the server's port.
+func redisWith(t testing.TB, by, env []string, args func(*Server) []string) *Server {
+	t.Helper()
 	path := require(t, "redis", binaries)
 	return launch(t, spec{
 		path: path,
@@ -48,7 +54,7 @@ func RedisUnder(t testing.TB, by, env []string, args ...string) *Server {
 				"--bind", "127.0.0.1", "--port", strconv.Itoa(s.port),
 				"--unixsocket", s.Socket(), "--dir", s.dir,
 				"--save", "", "--appendonly", "no", "--daemonize", "no",
-			}, args...)
+			}, args(s)...)
 		},
 		env:   env,
 		ready: pingRedis,

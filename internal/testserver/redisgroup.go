@@ -6,7 +6,6 @@ package testserver
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -33,12 +32,17 @@ func NewRedisCluster(t testing.TB, n int, timeout time.Duration, args ...string)
 	t.Helper()
 	c := &RedisCluster{t: t}
 	for i := range 2 * n {
-		bus := freePorts(t, 1)[0]
-		s := Redis(t, append([]string{
-			"--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(bus),
-			"--cluster-node-timeout", strconv.FormatInt(timeout.Milliseconds(), 10),
-			"--cluster-allow-replica-migration", "no", "--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1",
-		}, args...)...)
+		bus := make(map[int]int) // by port: the other one is taken as well, now and then
+		s := redisWith(t, nil, nil, func(s *Server) []string {
+			for bus[s.port] == 0 || bus[s.port] == s.port {
+				bus[s.port] = freePorts(t, 1)[0]
+			}
+			return append([]string{
+				"--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(bus[s.port]),
+				"--cluster-node-timeout", strconv.FormatInt(timeout.Milliseconds(), 10),
+				"--cluster-allow-replica-migration", "no", "--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1",
+			}, args...)
+		})
 		if i < n {
 			s.order(fmt.Sprintf("CLUSTER ADDSLOTSRANGE %d %d", i*hashSlots/n, (i+1)*hashSlots/n-1), "+OK")
 			s.order(fmt.Sprintf("CLUSTER SET-CONFIG-EPOCH %d", i+1), "+OK") // no two of them may have the same
@@ -46,7 +50,7 @@ func NewRedisCluster(t testing.TB, n int, timeout time.Duration, args ...string)
 		} else {
 			c.Replicas = append(c.Replicas, s)
 		}
-		c.Masters[0].order(fmt.Sprintf("CLUSTER MEET 127.0.0.1 %d %d", s.port, bus), "+OK")
+		c.Masters[0].order(fmt.Sprintf("CLUSTER MEET 127.0.0.1 %d %d", s.port, bus[s.port]), "+OK")
 	}
 	until(t, "they know each other", func() bool {
 		for _, s := range c.All() {
@@ -138,23 +142,26 @@ func (s *Server) answers() bool {
 }
 
 // Move moves a hash slot with all its keys to another master, as redis-cli --cluster reshard does it. between is called while the slot
-// is on its way, before each step: 0 after the target imports it, 1 after the source lets it go, 2 after its keys were moved.
+// is on its way: 0 after the target imports it, 1 after the source lets it go, 2 after some of its keys were moved, 3 after all were.
 func (c *RedisCluster) Move(slot int, from, to *Server, between func(step int)) {
 	c.t.Helper()
 	to.order(fmt.Sprintf("CLUSTER SETSLOT %d IMPORTING %s", slot, from.ID()), "+OK")
 	between(0)
 	from.order(fmt.Sprintf("CLUSTER SETSLOT %d MIGRATING %s", slot, to.ID()), "+OK")
 	between(1)
-	for {
-		keys := bulks(from.order(fmt.Sprintf("CLUSTER GETKEYSINSLOT %d 100", slot), "*"))
+	for first := true; ; first = false {
+		keys := bulks(from.order(fmt.Sprintf("CLUSTER GETKEYSINSLOT %d 25", slot), "*"))
 		if len(keys) == 0 {
 			break
 		}
 		for _, key := range keys {
 			from.ask("unix", from.Socket(), "+", "MIGRATE", "127.0.0.1", strconv.Itoa(to.port), key, "0", "5000")
 		}
+		if first {
+			between(2)
+		}
 	}
-	between(2)
+	between(3)
 	for _, s := range append([]*Server{to, from}, c.Masters...) {
 		if !strings.Contains(s.info(), "role:slave") {
 			s.order(fmt.Sprintf("CLUSTER SETSLOT %d NODE %s", slot, to.ID()), "+OK")
@@ -177,12 +184,15 @@ func bulks(answer string) (all []string) {
 	return all
 }
 
+// groupLimit bounds what servers have to agree about: a Sentinel that stood still for two seconds believes nothing for half a minute.
+const groupLimit = 2 * time.Minute
+
 // until waits for what no event tells.
 func until(t testing.TB, what string, so func() bool) {
 	t.Helper()
-	for limit := time.Now().Add(startLimit); !so(); time.Sleep(10 * time.Millisecond) {
+	for limit := time.Now().Add(groupLimit); !so(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(limit) {
-			t.Fatalf("testserver: it was not so within %v: %s", startLimit, what)
+			t.Fatalf("testserver: it was not so within %v: %s", groupLimit, what)
 		}
 	}
 }
@@ -214,16 +224,9 @@ func NewRedisSentinel(t testing.TB, timeout time.Duration, args ...string) *Redi
 	path := require(t, "redis", binaries)
 	for range 3 {
 		c.Sentinels = append(c.Sentinels, launch(t, spec{
-			path: path,
-			args: func(s *Server) []string { return []string{c.configure(s, timeout), "--sentinel"} },
-			ready: func(ctx context.Context, s *Server) error {
-				var d net.Dialer
-				conn, err := d.DialContext(ctx, "tcp", s.Addr())
-				if err == nil {
-					err = conn.Close()
-				}
-				return err
-			},
+			path:  path,
+			args:  func(s *Server) []string { return []string{c.configure(s, timeout), "--sentinel"} },
+			ready: pingRedis,
 			taken: "Address already in use",
 		}, freePort))
 	}
@@ -241,11 +244,11 @@ func NewRedisSentinel(t testing.TB, timeout time.Duration, args ...string) *Redi
 
 // configure writes the file that a Sentinel begins with, and changes itself, and returns its name.
 func (c *RedisSentinel) configure(s *Server, timeout time.Duration) string {
-	name := filepath.Join(s.dir, "sentinel.conf")
+	name := filepath.Join(s.dir, fmt.Sprintf("sentinel-%d.conf", s.port))
 	if _, err := os.Stat(name); err == nil {
 		return name // it goes on with what it knows
 	}
-	text := fmt.Sprintf("port %d\nbind 127.0.0.1\ndir %s\nsentinel monitor %s 127.0.0.1 %d 2\nsentinel down-after-milliseconds %[3]s %[5]d\n"+
+	text := fmt.Sprintf("port %d\nbind 127.0.0.1\nunixsocket sock\ndir %s\nsentinel monitor %s 127.0.0.1 %d 2\nsentinel down-after-milliseconds %[3]s %[5]d\n"+
 		"sentinel failover-timeout %[3]s 10000\nsentinel parallel-syncs %[3]s 2\n", s.port, s.dir, MasterName, c.Master.port, timeout.Milliseconds())
 	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 		c.t.Fatalf("testserver: %v", err)
