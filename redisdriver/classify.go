@@ -111,7 +111,7 @@ var texts = []struct {
 	{"wrong number of arguments", driver.ClassMisconfigured},
 	{"DB index is out of range", driver.ClassMisconfigured},
 	{"cluster support disabled", driver.ClassMisconfigured},
-	{"non local key", driver.ClassMisconfigured},
+	{nonLocal, driver.ClassUnreachable},
 }
 
 // classOf reads an error that the server wrote.

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -106,12 +107,15 @@ func unauthenticated(err error) bool {
 	return redis.HasErrorPrefix(err, "Protocol error: unauthenticated")
 }
 
+// nonLocal is of a script whose named keys all exist on the master that their slot leaves, and which came to one that does not.
+const nonLocal = "non local key"
+
 // explain adds to errors of the server that do not say what to do.
 func explain(err error) error {
 	switch {
 	case redis.HasErrorPrefix(err, "CROSSSLOT"):
 		return fmt.Errorf("%w (this server is a cluster: use a redis.ClusterClient)", err)
-	case redis.HasErrorPrefix(err, "TRYAGAIN"):
+	case redis.HasErrorPrefix(err, "TRYAGAIN"), err != nil && strings.Contains(err.Error(), nonLocal):
 		return fmt.Errorf("%w (the key's hash slot moves to another master; once it has moved, this works again)", err)
 	case unauthenticated(err):
 		return fmt.Errorf("%w (the server wants a password)", err)

@@ -114,13 +114,24 @@ func (d *Driver) renewPart(ctx context.Context, part []*job) {
 }
 
 // bear prolongs leases whose slot moves to another master of the cluster, for which it may
-// take longer than they have left. See bear.lua.
+// take longer than they have left: the grant of each, and then its lock, which alone says whether it
+// stands. See bear.lua.
 func (d *Driver) bear(ctx context.Context, j *job) {
-	ttl, values := j.call.args[0], j.call.args[1:]
-	for i := range j.about {
-		j.alone = append(j.alone, &call{script: bearScript, keys: j.call.keys[i : i+1], args: []any{values[i], ttl}})
+	if ctx.Err() != nil {
+		return
 	}
-	d.send.exec(ctx, j.alone)
+	n, ttl, values := len(j.about), j.call.args[0].(int64), j.call.args[1:]
+	var grants []*call
+	for i := range n {
+		owner := values[i].(string)[:driver.OwnerLen]
+		grants = append(grants, bearing(j.call.keys[n+i], owner, len(owner), ttl+keep.Milliseconds()))
+		j.alone = append(j.alone, bearing(j.call.keys[i], values[i], -1, ttl))
+	}
+	d.send.exec(ctx, append(grants, j.alone...))
+}
+
+func bearing(key any, begins any, length int, ms int64) *call {
+	return &call{script: bearScript, keys: []any{key}, args: []any{begins, length, ms}}
 }
 
 // leaseJobs groups leases by what one script can carry: one TTL and, in a

@@ -7,11 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/redis/go-redis/v9"
 )
@@ -67,22 +69,23 @@ func TestResharding(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	next := make(chan error, 1)
-	go func() {
-		l, err := other.Mutex(key(0), nil).Lock(g.ctx)
-		if err == nil {
-			err = l.Release()
-		}
-		next <- err
-	}()
-	for info, err := holder.Inspect(g.ctx, key(0)); info.Waiters == 0; info, err = holder.Inspect(g.ctx, key(0)) {
-		if err != nil {
-			t.Fatal(err)
+	free, err := holder.Mutex("{tag}free", &hasp.LockOptions{TTL: 5 * time.Second}).Lock(g.ctx) // is released on the way
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := []<-chan *hasp.Lease{g.wait(other, key(0)), g.wait(other, "{tag}free")}
+	for _, key := range []string{key(0), "{tag}free"} {
+		for info, err := holder.Inspect(g.ctx, key); info.Waiters == 0; info, err = holder.Inspect(g.ctx, key) {
+			if err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	slot := hashSlot("lock:" + key(0))
-	from := servers.Master(slot)
-	to := servers.Masters[0]
+	from, to := servers.Master(slot), servers.Masters[0]
+	for from == nil { // it did not answer at once
+		from = servers.Master(slot)
+	}
 	if to == from {
 		to = servers.Masters[1]
 	}
@@ -90,11 +93,15 @@ func TestResharding(t *testing.T) {
 	defer raw.Close()
 	d := New(raw, nil)
 	defer d.Close()
-	stranger := func() (got driver.Renewal) { // one who does not hold the key prolongs nothing
-		r := ask(key(2))
-		r.TTL = time.Hour
-		d.Renew(g.ctx, []driver.RenewRequest{r.Renewal()}, func(_ int, r driver.Renewal) { got = r })
-		return got
+	var many []driver.RenewRequest // in one script: every other one is of an owner who does not hold its key
+	for i := range n {
+		r := ask(fmt.Sprintf("{tag}many%d", i/2))
+		if i%2 == 0 {
+			if res, err := contend.Try(g.ctx, d, r); err != nil || !res.Granted {
+				t.Fatalf("%+v, %v", res, err)
+			}
+		}
+		many = append(many, r.Renewal())
 	}
 	servers.Move(slot, from, to, func(step int) {
 		for i := range n {
@@ -111,11 +118,29 @@ func TestResharding(t *testing.T) {
 				t.Errorf("step %d: Extend of %q: %v; it lasts until %v", step, key(i), err, l.Deadline())
 			}
 		}
-		if got := stranger(); got.Err == nil {
-			t.Errorf("step %d: the renewal of one who does not hold the key: %+v", step, got)
+		for i := range many {
+			many[i].TTL = ttl
+			if i%2 == 1 {
+				many[i].TTL = 24 * time.Hour
+			}
 		}
-		if left := raw.PTTL(g.ctx, "lock:"+key(2)).Val(); left > ttl || left < ttl-5*time.Minute {
-			t.Errorf("step %d: %q lasts for %v more", step, key(2), left)
+		for i, got := range renewed(g.ctx, d, many) {
+			if held := i%2 == 0; held && (got.Err != nil || got.TTL != ttl) || !held && got.Err == nil {
+				t.Errorf("step %d: renewal %d: %+v", step, i, got)
+			}
+		}
+		for i := 0; i < n; i += 2 {
+			names := d.names(many[i].Key)
+			for key, most := range map[string]time.Duration{names.lock: ttl, names.grant: ttl + keep} { // each key has one master at any moment
+				if left := raw.PTTL(g.ctx, key).Val(); left > most+time.Second || left < most-keep/2 {
+					t.Errorf("step %d: %q lasts for %v more", step, key, left)
+				}
+			}
+		}
+		if step == 1 {
+			if err := free.Release(); err != nil && class(err) != hasp.ClassUnreachable {
+				t.Errorf("Release on the way: %v", err)
+			}
 		}
 		if err := reader.Extend(g.ctx, time.Minute); step > 0 && err == nil || reader.Err() != nil {
 			t.Errorf("step %d: Extend of a reader: %v; its lease: %v", step, err, reader.Err())
@@ -129,12 +154,37 @@ func TestResharding(t *testing.T) {
 			t.Errorf("%d: Release: %v", i, err)
 		}
 	}
-	if err := <-next; err != nil {
-		t.Error(err)
+	for _, next := range next {
+		if l := <-next; l == nil {
+			t.Error("a waiter was not granted its key")
+		} else if err := l.Release(); err != nil {
+			t.Error(err)
+		}
 	}
 	for i := range n {
 		if _, err := other.Mutex(key(i), nil).TryLock(g.ctx); errors.Is(err, hasp.ErrHeld) {
 			t.Errorf("%q: %v", key(i), err)
 		}
 	}
+}
+
+// renewed is what a Renew says of each request.
+func renewed(ctx context.Context, d driver.Driver, rs []driver.RenewRequest) map[int]driver.Renewal {
+	var mu sync.Mutex
+	out := map[int]driver.Renewal{}
+	d.Renew(ctx, rs, func(i int, r driver.Renewal) {
+		mu.Lock()
+		defer mu.Unlock()
+		out[i] = r
+	})
+	return out
+}
+
+func class(err error) hasp.Class {
+	var e *hasp.Error
+	errors.As(err, &e)
+	if e == nil {
+		return hasp.ClassUnknown
+	}
+	return e.Class
 }

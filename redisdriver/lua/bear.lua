@@ -9,6 +9,6 @@ local function later(key, px)
   local left = call('PTTL', key)
   return left >= 0 and left < tonumber(px) and call('PEXPIRE', key, px) or 0
 end
-if call('MGET', KEYS[1])[1] ~= ARGV[1] then return 0 end
-later(KEYS[1], ARGV[2])
+if string.sub(call('MGET', KEYS[1])[1] or '', 1, ARGV[2]) ~= ARGV[1] then return 0 end
+later(KEYS[1], ARGV[3])
 return 1
