@@ -218,8 +218,8 @@ func TestAlienLease(t *testing.T) {
 	a := ask("k")
 	a.Mode = driver.Shared
 	w.grant(d, a)
-	w.admin.HSet(w.ctx, d.names("k").held(), value(a.Claim()), "abc")
-	w.refuses(d, queued(a), d.names("k").held())
+	w.admin.HSet(w.ctx, d.names("k").held, value(a.Claim()), "abc")
+	w.refuses(d, queued(a), d.names("k").held)
 	b := ask("bad") // the name of a person, where a score of ours was
 	w.do("SET", d.names("bad").grant, d.names("bad").grant+" x")
 	w.refuses(d, queued(b), d.names("bad").grant)

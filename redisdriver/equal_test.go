@@ -64,7 +64,7 @@ func TestEqualityFindsBrokenScripts(t *testing.T) {
 		good, bad string
 	}{
 		{"XX", false, "if cur == value and call('EXISTS', queueKey) == 0 then", "if cur == value then"},                               // forgets who waits
-		{"XX", false, "call('EXISTS', lockKey, grantKey, queueKey, KEYS[keysAt + 4]) == 0", "call('EXISTS', lockKey, grantKey) == 0"}, // overtakes a queue, and a tombstone
+		{"XX", false, "call('EXISTS', lockKey, grantKey, queueKey, KEYS[keysAt + 7]) == 0", "call('EXISTS', lockKey, grantKey) == 0"}, // overtakes a queue, and a tombstone
 		{"XX", false, "(known.mark or most ~= newest)", "(most ~= newest)"},                                                           // tells nobody who did not finish
 		{"12", false, "known.n < known.least and (limit", "(limit"},                                                                   // heeds the limit of the one that asks alone
 		{"XX", true, "local low = fence <= least", "local low = false"},                                                               // grants any fence

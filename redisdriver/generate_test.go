@@ -134,8 +134,7 @@ var fields = template.FuncMap{
 	// who a message is about: the length of the value, the value, and the lock
 	"about": func(v string) string { return fmt.Sprintf("string.format('%%03d', #%[1]s) .. %[1]s .. K.lock", v) },
 
-	"millis": cut(1, 13),                       // of a stamp
-	"side":   cut(len(sidecars+"queue:")+1, 0), // what the names of all sidecars of a lock end with, of that of its queue
+	"millis": cut(1, 13), // of a stamp
 }
 
 // cut is the part of a text from one byte to another; 0: to its end.
@@ -209,6 +208,16 @@ func fieldsOfKind(kind string) []reflect.StructField {
 		}
 	}
 	return nil
+}
+
+// Every key that a script touches is among those that it is called with: a server may refuse any other. So no script makes a name.
+func TestScriptsMakeNoKeys(t *testing.T) {
+	for _, s := range []*script{plain.batch, plain.extend, plain.keep, node.batch, node.extend, node.keep, bearScript, inspectScript,
+		recordScript, admitScript, guardScript} {
+		if made := regexp.MustCompile(`'hasp\.[^']*'|(KEYS\[[^]]*\]|K\.[a-z]+) *\.\.|\.\. *K(EYS\[|\.(queue|grant|places))`).FindString(s.text); made != "" {
+			t.Errorf("a script makes a name: %s", made)
+		}
+	}
 }
 
 // A request has all the fields of its kind, in their order.

@@ -41,7 +41,7 @@ func (d *Driver) look(ctx context.Context, key string, n int) (driver.Info, erro
 	names := d.names(key)
 	v, err := d.send.do(ctx, &call{
 		script: inspectScript, args: []any{n, maxLine},
-		keys: []any{names.lock, names.grant, names.queue, names.places, names.shares(), names.held()},
+		keys: []any{names.lock, names.grant, names.queue, names.places, names.shares, names.held},
 	})
 	if err != nil {
 		return driver.Info{}, err
@@ -82,7 +82,7 @@ func byHand(n names, shared bool) []string {
 		"HGETALL " + quote(n.places),
 	}
 	if shared {
-		statements = append(statements, "ZRANGE "+quote(n.shares())+" 0 -1 WITHSCORES", "HGETALL "+quote(n.held()))
+		statements = append(statements, "ZRANGE "+quote(n.shares)+" 0 -1 WITHSCORES", "HGETALL "+quote(n.held))
 	}
 	return statements
 }

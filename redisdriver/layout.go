@@ -91,13 +91,13 @@ func (a releaseAnyArgs) args() []any {
 	return []any{"releaseAny", a.value, a.tombstone, a.upTo, a.ending, a.tell}
 }
 
-// kinds are these, each with how many keys its requests have: the fifth is the owner's
+// kinds are these, each with how many keys its requests have: the eighth is the owner's
 // tombstone.
 var kinds = []struct {
 	keys   int
 	fields interface{ args() []any }
 }{
-	{5, tryArgs{}}, {5, proposeArgs{}}, {5, tryAnyArgs{}}, {4, releaseArgs{}}, {4, withdrawArgs{}}, {5, releaseAnyArgs{}},
+	{8, tryArgs{}}, {8, proposeArgs{}}, {8, tryAnyArgs{}}, {7, releaseArgs{}}, {7, withdrawArgs{}}, {8, releaseAnyArgs{}},
 }
 
 const (

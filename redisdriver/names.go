@@ -24,17 +24,26 @@ const (
 // sharedValue begins the value of a lock key that is shared.
 const sharedValue = "SHAREDLEASESAREINHASPSHARE "
 
-// names are the Redis keys that belong to one lock key.
-type names struct{ lock, grant, queue, places, mark, side string }
+// names are the Redis keys that belong to one lock key: see queue.lua, and key.lua for those of one that is shared.
+type names struct{ lock, grant, queue, places, shares, held, room, mark, side string }
 
 // names returns the keys of a lock, all in its slot.
 func (d *Driver) names(key string) names {
 	lock := d.prefix + key
 	side := beside(lock)
-	const grant, queue, places = sidecars + "grant:", sidecars + "queue:", sidecars + "places:"
-	all := grant + side + queue + side + places + side // one text for three: this is on every call's way
-	g, l := len(grant)+len(side), len(queue)+len(side)
-	n := names{lock: lock, grant: all[:g], queue: all[g : g+l], places: all[g+l:], mark: markKey, side: side}
+	const (
+		grant, queue, places = sidecars + "grant:", sidecars + "queue:", sidecars + "places:"
+		shares, held, room   = sidecars + "shares:", sidecars + "held:", sidecars + "room:"
+	)
+	all := grant + side + queue + side + places + side + shares + side + held + side + room + side // one text: this is on every call's way
+	cut := func(begins string) (name string) {
+		name, all = all[:len(begins)+len(side)], all[len(begins)+len(side):]
+		return name
+	}
+	n := names{
+		lock: lock, grant: cut(grant), queue: cut(queue), places: cut(places), shares: cut(shares), held: cut(held), room: cut(room),
+		mark: markKey, side: side,
+	}
 	if d.cluster {
 		n.mark += ":{" + tagOf(hashSlot(lock)) + "}"
 	}
@@ -43,10 +52,6 @@ func (d *Driver) names(key string) names {
 
 // gone is the key that says an owner was released.
 func (n names) gone(owner string) string { return sidecars + "gone:" + owner + ":" + n.side }
-
-// shares and held are the keys that say who shares a lock; see key.lua.
-func (n names) shares() string { return sidecars + "shares:" + n.side }
-func (n names) held() string   { return sidecars + "held:" + n.side }
 
 // beside returns the end of a sidecar's name. It lies in the lock key's slot
 // and tells the three forms apart, so that no two locks share a sidecar:

@@ -78,9 +78,9 @@ var endings = map[driver.End]string{driver.Unused: "unused", driver.Unfinished: 
 
 // batchCall is one request of the batch script. gone is "" where its kind has none.
 func (d *Driver) batchCall(n names, gone string, args []any) *call {
-	keys := []any{n.lock, n.grant, n.queue, n.places, gone}
+	keys := []any{n.lock, n.grant, n.queue, n.places, n.shares, n.held, n.room, gone}
 	if gone == "" {
-		keys = keys[:4]
+		keys = keys[:7]
 	}
 	return &call{script: d.scripts.batch, mark: n.mark, keys: keys, args: args}
 }

@@ -65,25 +65,25 @@ func TestReleaseOfAPlaceBehindManyLeases(t *testing.T) {
 	a, b, c := reader("k"), reader("k"), reader("k")
 	w.grant(d, a)
 	n := d.names("k")
-	held := w.admin.HGet(w.ctx, n.held(), value(a.Claim())).Val()
+	held := w.admin.HGet(w.ctx, n.held, value(a.Claim())).Val()
 	pipe := w.admin.Pipeline()
 	for i := range 1100 {
-		pipe.ZAdd(w.ctx, n.shares(), redis.Z{Score: 1, Member: fmt.Sprint(i)})
-		pipe.HSet(w.ctx, n.held(), fmt.Sprint(i), held)
+		pipe.ZAdd(w.ctx, n.shares, redis.Z{Score: 1, Member: fmt.Sprint(i)})
+		pipe.HSet(w.ctx, n.held, fmt.Sprint(i), held)
 	}
-	pipe.ZAdd(w.ctx, n.shares(), redis.Z{Score: 2, Member: value(b.Claim())})
-	pipe.HSet(w.ctx, n.held(), value(b.Claim()), strings.Replace(held, " h ", " c ", 1)+
+	pipe.ZAdd(w.ctx, n.shares, redis.Z{Score: 2, Member: value(b.Claim())})
+	pipe.HSet(w.ctx, n.held, value(b.Claim()), strings.Replace(held, " h ", " c ", 1)+
 		fmt.Sprintf(" 1 %013d 10000 100 nS0 %s", w.micros()/1000, d.inboxName()))
-	pipe.ZAdd(w.ctx, n.shares(), redis.Z{Score: 3, Member: value(c.Claim())})
-	pipe.HSet(w.ctx, n.held(), value(c.Claim()), held)
+	pipe.ZAdd(w.ctx, n.shares, redis.Z{Score: 3, Member: value(c.Claim())})
+	pipe.HSet(w.ctx, n.held, value(c.Claim()), held)
 	if _, err := pipe.Exec(w.ctx); err != nil {
 		t.Fatal(err)
 	}
-	many := w.admin.Dump(w.ctx, n.shares()).Val()
+	many := w.admin.Dump(w.ctx, n.shares).Val()
 	if err := contend.Release(w.ctx, seen(d), c); !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("Release of a lease that is over says %v", err)
 	}
-	w.do("RESTORE", n.shares(), 60000, many, "REPLACE")
+	w.do("RESTORE", n.shares, 60000, many, "REPLACE")
 	w.release(d, b)
 }
 
@@ -177,7 +177,7 @@ func TestReleaseOfAnExpiredReader(t *testing.T) {
 	b.TTL, b.Settled = 50*time.Millisecond, true
 	w.grant(d, a)
 	w.grant(d, b)
-	ends := w.admin.ZScore(w.ctx, d.names("k").shares(), value(b.Claim())).Val()
+	ends := w.admin.ZScore(w.ctx, d.names("k").shares, value(b.Claim())).Val()
 	w.until("it is over", func() bool { return float64(w.micros()/1000) > ends })
 	if err := contend.Release(w.ctx, seen(d), b); !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("Release says %v", err)
@@ -192,7 +192,7 @@ func TestReleaseOfHalfALease(t *testing.T) {
 	b.Settled = true
 	w.grant(d, a)
 	w.grant(d, b)
-	w.do("ZREM", d.names("k").shares(), value(b.Claim()))
+	w.do("ZREM", d.names("k").shares, value(b.Claim()))
 	if err := contend.Release(w.ctx, seen(d), b); !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("Release says %v", err)
 	}
@@ -206,7 +206,7 @@ func TestSharerThatDiedIsRemembered(t *testing.T) {
 	for _, r := range []contend.Owner{a, b, c} {
 		w.grant(d, r)
 	}
-	w.do("ZADD", d.names("k").shares(), "XX", w.micros()/1000-1, value(a.Claim())) // its lease is over
+	w.do("ZADD", d.names("k").shares, "XX", w.micros()/1000-1, value(a.Claim())) // its lease is over
 	w.release(d, b)
 	if res := w.grant(d, sharer("k", 3)); !res.Abandoned {
 		t.Error("nobody is told")

@@ -150,12 +150,14 @@ func (d *Driver) leaseJobs(rs []driver.RenewRequest, idx []int) []*job {
 	for g, all := range groups {
 		for about := range slices.Chunk(all, perScript) {
 			n := len(about)
-			keys := make([]any, 3*n, 3*n+1)
+			keys := make([]any, 6*n, 6*n+1)
 			args := make([]any, 1, 2*n+1)
 			args[0] = millis(g.ttl)
 			for k, i := range about {
 				names := d.names(rs[i].Key)
-				keys[k], keys[n+k], keys[2*n+k] = names.lock, names.grant, names.queue
+				for part, name := range []string{names.lock, names.grant, names.queue, names.shares, names.held, names.room} {
+					keys[part*n+k] = name
+				}
 				args = append(args, value(rs[i].Claim))
 			}
 			for _, i := range about {
@@ -198,7 +200,7 @@ func (d *Driver) placeJobs(rs []driver.RenewRequest, idx []int) []*job {
 			jobs = append(jobs, j)
 		}
 		names := d.names(key)
-		j.call.keys = append(j.call.keys, names.lock, names.grant, names.queue, names.places)
+		j.call.keys = append(j.call.keys, names.lock, names.grant, names.queue, names.places, names.shares, names.room)
 		j.call.args = append(j.call.args, n)
 		for _, i := range sorted[:n] {
 			j.call.args = append(j.call.args, value(rs[i].Claim), millis(rs[i].Patience))

@@ -147,8 +147,7 @@ local function leave(l, ending)
   end
 end
 local function survey(lock, grant, leaving)
-  local side, state = sub(K.queue, 12), grant and sub(grant, 59, 59) or ''
-  K.shares, K.held, K.room = 'hasp.shares:' .. side, 'hasp.held:' .. side, 'hasp.room:' .. side
+  local state = grant and sub(grant, 59, 59) or ''
   local most = grant and sub(grant, 61, 76)
   known = {lock = lock, grant = grant, shared = lock and sub(lock, 1, 27) == 'SHAREDLEASESAREINHASPSHARE ', n = 0, least = math.huge,
     newest = grant and sub(grant, 28, 43), wrote = most == '' and sub(grant, 28, 43) or most,
@@ -642,7 +641,8 @@ function release(r)
 end
 end
 function contended(kind, at)
-  K = {lock = KEYS[keysAt], grant = KEYS[keysAt + 1], queue = KEYS[keysAt + 2], places = KEYS[keysAt + 3], gone = KEYS[keysAt + 4]}
+  K = {lock = KEYS[keysAt], grant = KEYS[keysAt + 1], queue = KEYS[keysAt + 2], places = KEYS[keysAt + 3],
+    shares = KEYS[keysAt + 4], held = KEYS[keysAt + 5], room = KEYS[keysAt + 6], gone = KEYS[keysAt + 7]}
   if kind == 'try' or kind == 'tryAny' then
     if not try then trying() end
     if kind == 'try' then return try({
@@ -678,7 +678,7 @@ local value = ARGV[at + 1]
 local lockKey, grantKey, queueKey = KEYS[keysAt], KEYS[keysAt + 1], KEYS[keysAt + 2]
 local cur
 if kind == 'try' then
-  if call('EXISTS', lockKey, grantKey, queueKey, KEYS[keysAt + 4]) == 0 then
+  if call('EXISTS', lockKey, grantKey, queueKey, KEYS[keysAt + 7]) == 0 then
     local ttl, state, fence, keep = ARGV[at + 2], ARGV[at + 3], mint(1), ARGV[at + 4]
 call('SET', lockKey, value, 'PX', ttl)
 call('SET', grantKey, sub(value, 1, 26) .. ' ' .. fence .. ' ' .. sub(stamp, 1, 13) .. ' ' .. state, 'PX', keep)
@@ -695,16 +695,16 @@ end
     and ARGV[at + 4] == '1' and ARGV[at + 6] == ''
   if reads and redis.REDIS_VERSION_NUM -- since 7.0, like GT
     or type(cur) == 'string' and sub(cur, 1, 27) == 'SHAREDLEASESAREINHASPSHARE ' then
-    local got, side = call('MGET', lockKey, grantKey), sub(queueKey, 12)
+    local got = call('MGET', lockKey, grantKey)
     local was = got[2]
-    local sharesKey, heldKey, roomKey = 'hasp.shares:' .. side, 'hasp.held:' .. side, 'hasp.room:' .. side
+    local sharesKey, heldKey, roomKey = KEYS[keysAt + 4], KEYS[keysAt + 5], KEYS[keysAt + 6]
     cur = got[1]
     local beside = cur and was and sub(was, 59, 60) == 's '
     if not stamp then look() end
     local new, gt, began = nil, 'NX', stamp
     if not cur and not was then
-      if call('EXISTS', lockKey, queueKey, KEYS[keysAt + 4], sharesKey, roomKey) == 0 then new = mint(1) end
-    elseif beside and call('EXISTS', queueKey, roomKey, reads and KEYS[keysAt + 4] or queueKey) == 0 then
+      if call('EXISTS', lockKey, queueKey, KEYS[keysAt + 7], sharesKey, roomKey) == 0 then new = mint(1) end
+    elseif beside and call('EXISTS', queueKey, roomKey, reads and KEYS[keysAt + 7] or queueKey) == 0 then
       local held = call('HMGET', heldKey, '!', value)
       local sure = held[1] == sub(cur, 28) -- else nobody knows who shares it
       if sure and reads and not held[2] then
@@ -751,7 +751,7 @@ local function run()
   return answer
 end
 if ARGV[1] == '1' then return {run()} end
-local keys = {try = 5, propose = 5, tryAny = 5, release = 4, withdraw = 4, releaseAny = 5}
+local keys = {try = 8, propose = 8, tryAny = 8, release = 7, withdraw = 7, releaseAny = 8}
 local fields = {try = 4, propose = 4, tryAny = 9, release = 1, withdraw = 2, releaseAny = 5}
 local out = {}
 for i = 1, tonumber(ARGV[1]) do

@@ -51,7 +51,7 @@ life = longest and sub(record, 4, 19) or string.match(info, '\nrun_id:(' .. stri
 if longest and longest > KEEP then KEEP = longest end
   if not longest then return {{4}, life} end
   if tonumber(ttl) > longest then return {{5, longest}, life} end
-  local inWay, cur, was = kind ~= 'tryAny' and call('EXISTS', lockKey, queueKey, KEYS[keysAt + 4]), nil, nil
+  local inWay, cur, was = kind ~= 'tryAny' and call('EXISTS', lockKey, queueKey, KEYS[keysAt + 7]), nil, nil
   if inWay == 0 then
     was = call('GET', grantKey)
   elseif inWay == 1 then
@@ -281,8 +281,7 @@ local function leave(l, ending)
   end
 end
 local function survey(lock, grant, leaving)
-  local side, state = sub(K.queue, 12), grant and sub(grant, 59, 59) or ''
-  K.shares, K.held, K.room = 'hasp.shares:' .. side, 'hasp.held:' .. side, 'hasp.room:' .. side
+  local state = grant and sub(grant, 59, 59) or ''
   local most = grant and sub(grant, 61, 76)
   known = {lock = lock, grant = grant, shared = lock and sub(lock, 1, 27) == 'SHAREDLEASESAREINHASPSHARE ', n = 0, least = math.huge,
     newest = grant and sub(grant, 28, 43), wrote = most == '' and sub(grant, 28, 43) or most,
@@ -793,7 +792,8 @@ function release(r)
 end
 end
 function contended(kind, at)
-  K = {lock = KEYS[keysAt], grant = KEYS[keysAt + 1], queue = KEYS[keysAt + 2], places = KEYS[keysAt + 3], gone = KEYS[keysAt + 4]}
+  K = {lock = KEYS[keysAt], grant = KEYS[keysAt + 1], queue = KEYS[keysAt + 2], places = KEYS[keysAt + 3],
+    shares = KEYS[keysAt + 4], held = KEYS[keysAt + 5], room = KEYS[keysAt + 6], gone = KEYS[keysAt + 7]}
   if kind == 'try' or kind == 'tryAny' or kind == 'propose' then
     if not try then trying() end
     if kind == 'try' then return try({
@@ -853,7 +853,7 @@ elseif kind ~= 'releaseAny' then
   votes()
   if not longest then return {4} end
   if tonumber(ttl) > longest then return {5, longest} end
-  local inWay, cur, was = kind ~= 'tryAny' and call('EXISTS', lockKey, queueKey, KEYS[keysAt + 4]), nil, nil
+  local inWay, cur, was = kind ~= 'tryAny' and call('EXISTS', lockKey, queueKey, KEYS[keysAt + 7]), nil, nil
   if inWay == 0 then
     was = call('GET', grantKey)
   elseif inWay == 1 then
@@ -890,7 +890,7 @@ local function run()
   return answer
 end
 if ARGV[1] == '1' then return {run(), life} end
-local keys = {try = 5, propose = 5, tryAny = 5, release = 4, withdraw = 4, releaseAny = 5}
+local keys = {try = 8, propose = 8, tryAny = 8, release = 7, withdraw = 7, releaseAny = 8}
 local fields = {try = 4, propose = 4, tryAny = 9, release = 1, withdraw = 2, releaseAny = 5}
 local out = {}
 for i = 1, tonumber(ARGV[1]) do

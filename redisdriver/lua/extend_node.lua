@@ -16,7 +16,7 @@ local function look()
   stamp = clock[1] .. sub('000000' .. clock[2], -6)
   ms = tonumber(sub(stamp, 1, 13))
 end
-local n = math.floor(#KEYS / 3)
+local n = math.floor(#KEYS / 6)
 local life -- names this run of the server; nil until somebody asked
 local longest -- ms, the longest lease; false: the node does not vote
 local stored -- the record, and behind it the marks that fences.lua reads
@@ -40,8 +40,7 @@ for i = 1, n do -- an earlier vote, or one that was not claimed, is not the leas
 end
 local function prolong(i)
   if not stamp then look() end
-  local lock, side, value = KEYS[i], sub(KEYS[2 * n + i], 12), ARGV[i + 1]
-  local shares, leases = 'hasp.shares:' .. side, 'hasp.held:' .. side
+  local lock, shares, leases, room, value = KEYS[i], KEYS[3 * n + i], KEYS[4 * n + i], KEYS[5 * n + i], ARGV[i + 1]
   local got = call('HMGET', leases, '!', value)
   local ends = got[2] and got[1] == sub(held[i], 28) and call('ZSCORE', shares, value)
   if not ends or tonumber(ends) <= ms and call('PTTL', lock) ~= -1 then return false end
@@ -51,7 +50,7 @@ local function prolong(i)
   end
   later(lock, ttl)
   if tonumber(ends) < ms + ttl then call('ZADD', shares, string.format('%.0f', ms + ttl), value) end
-  for _, key in ipairs({KEYS[n + i], shares, leases, 'hasp.room:' .. side}) do later(key, keep) end
+  for _, key in ipairs({KEYS[n + i], shares, leases, room}) do later(key, keep) end
   return true
 end
 local wanted = call('EXISTS', unpack(KEYS, 2 * n + 1, 3 * n)) > 0

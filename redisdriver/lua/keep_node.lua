@@ -146,8 +146,6 @@ if longest and longest > KEEP then KEEP = longest end
 if not longest then return 0 end
 look()
 local function beside(limit)
-  local side = sub(K.queue, 12)
-  K.shares, K.room = 'hasp.shares:' .. side, 'hasp.room:' .. side
   local n, least = call('ZCARD', K.shares), smallest()
   if limit and n < math.min(least, limit > 0 and limit or math.huge) then return 1 end
   local _, at = opens(limit, n, least)
@@ -165,8 +163,8 @@ local function watch(limit)
   return (left < 0 or left > 100) and 100 or left + 1
 end
 local out, arg = {}, 1
-for key = 1, #KEYS - 3, 4 do
-  K = {lock = KEYS[key], grant = KEYS[key + 1], queue = KEYS[key + 2], places = KEYS[key + 3]}
+for key = 1, #KEYS - 5, 6 do
+  K = {lock = KEYS[key], grant = KEYS[key + 1], queue = KEYS[key + 2], places = KEYS[key + 3], shares = KEYS[key + 4], room = KEYS[key + 5]}
   local n, at, outlives, any = tonumber(ARGV[arg]), {}, 0, nil
   for i = arg + 1, arg + 2 * n, 2 do
     local value, patience, owner = ARGV[i], ARGV[i + 1], sub(ARGV[i], 1, 26)

@@ -3,7 +3,8 @@
 --
 -- Carries out requests, one after the other, each as if it were alone.
 -- KEYS  1 mark, in a node 2 its record, 3 the proposals' mark; then for each
---       request lock, grant, queue, places and, of some kinds, gone: see queue.lua
+--       request lock, grant, queue, places, shares, held, room and, of some kinds, gone: see
+--       queue.lua and key.lua
 -- ARGV  1 the number of requests, then for each its kind, and the kind's fields: see
 --       layout.go, which names them
 -- Answers a list, see try.lua and release.lua; nil for a request that failed in
@@ -103,7 +104,8 @@ end
 
 -- contended carries out the request at hand.
 function contended(kind, at)
-  K = {lock = KEYS[keysAt], grant = KEYS[keysAt + 1], queue = KEYS[keysAt + 2], places = KEYS[keysAt + 3], gone = KEYS[keysAt + 4]}
+  K = {lock = KEYS[keysAt], grant = KEYS[keysAt + 1], queue = KEYS[keysAt + 2], places = KEYS[keysAt + 3],
+    shares = KEYS[keysAt + 4], held = KEYS[keysAt + 5], room = KEYS[keysAt + 6], gone = KEYS[keysAt + 7]}
   if kind == 'try' or kind == 'tryAny'<<if .Node>> or kind == 'propose'<<end>> then
     if not try then trying() end
     if kind == 'try' then return try(<<fields "try">>) end

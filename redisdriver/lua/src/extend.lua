@@ -2,8 +2,8 @@
 -- SPDX-License-Identifier: Apache-2.0
 --
 -- Prolongs many leases by one TTL. A key of another type reads as not held.
--- KEYS  n locks, n grants, n queues: all in one hash slot where there are any; in a
---       node at the end its record
+-- KEYS  n locks, then as many grants, queues, shares, held and rooms, see key.lua: all in
+--       one hash slot where there are any; in a node at the end its record
 -- ARGV  1 TTL, ms  2… n times "<owner> <label>"; in a node
 --       then n times the fence held, 16 digits, or ""
 -- Answers a list of n: 0 not held, 1 held, 2 held and others wait. Or 0: the
@@ -12,7 +12,7 @@ local call, sub = redis.call, string.sub
 local KEEP = <<.Keep>> -- ms the largest fence of a key is kept after its lease, see fences.lua
 <<template "later" .>>
 <<template "clock" .>>
-local n = math.floor(#KEYS / 3)
+local n = math.floor(#KEYS / 6)
 <<if .Node>>
 <<template "node" .>>
 <<template "vote" .>>
@@ -36,8 +36,7 @@ end
 -- whether the lease stands.
 local function prolong(i)
   if not stamp then look() end
-  local lock, side, value = KEYS[i], <<side "KEYS[2 * n + i]">>, ARGV[i + 1]
-  local shares, leases = 'hasp.shares:' .. side, 'hasp.held:' .. side
+  local lock, shares, leases, room, value = KEYS[i], KEYS[3 * n + i], KEYS[4 * n + i], KEYS[5 * n + i], ARGV[i + 1]
   local got = call('HMGET', leases, '!', value)
   local ends = got[2] and got[1] == <<after "held[i]">> and call('ZSCORE', shares, value)
   if not ends or tonumber(ends) <= ms and call('PTTL', lock) ~= -1 then return false end
@@ -49,7 +48,7 @@ local function prolong(i)
 <<end>>
   later(lock, ttl)
   if tonumber(ends) < ms + ttl then call('ZADD', shares, string.format('%.0f', ms + ttl), value) end
-  for _, key in ipairs({KEYS[n + i], shares, leases, 'hasp.room:' .. side}) do later(key, keep) end
+  for _, key in ipairs({KEYS[n + i], shares, leases, room}) do later(key, keep) end
   return true
 end
 

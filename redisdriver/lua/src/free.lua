@@ -15,7 +15,7 @@ local lockKey, grantKey, queueKey = KEYS[keysAt], KEYS[keysAt + 1], KEYS[keysAt 
 <<if not .Node>>
 local cur
 if kind == 'try' then
-  if call('EXISTS', lockKey, grantKey, queueKey, KEYS[keysAt + 4]) == 0 then
+  if call('EXISTS', lockKey, grantKey, queueKey, KEYS[keysAt + 7]) == 0 then
     local ttl, state, fence, keep = <<arg "ttl" "try">>, <<arg "state" "try">>, mint(1), <<arg "keep" "try">>
 <<template "take" .>>
     return fence
@@ -54,7 +54,7 @@ elseif kind <<if .Lone>>== 'propose'<<else>>~= 'releaseAny'<<end>> then
 <<end>>
   if not longest then return <<reply "{4}" .Lone>> end
   if tonumber(ttl) > longest then return <<reply "{5, longest}" .Lone>> end
-  local inWay, cur, was = kind ~= 'tryAny' and call('EXISTS', lockKey, queueKey, KEYS[keysAt + 4]), nil, nil
+  local inWay, cur, was = kind ~= 'tryAny' and call('EXISTS', lockKey, queueKey, KEYS[keysAt + 7]), nil, nil
   if inWay == 0 then
     was = call('GET', grantKey)
   elseif inWay == 1 then

@@ -9,17 +9,17 @@
     and <<arg "fences" "tryAny">> == '1' and <<arg "how" "tryAny">> == ''
   if reads and redis.REDIS_VERSION_NUM -- since 7.0, like GT
     or type(cur) == 'string' and <<shared "cur">> then
-    local got, side = call('MGET', lockKey, grantKey), <<side "queueKey">>
+    local got = call('MGET', lockKey, grantKey)
     local was = got[2]
-    local sharesKey, heldKey, roomKey = 'hasp.shares:' .. side, 'hasp.held:' .. side, 'hasp.room:' .. side
+    local sharesKey, heldKey, roomKey = KEYS[keysAt + 4], KEYS[keysAt + 5], KEYS[keysAt + 6]
     cur = got[1]
     local beside = cur and was and sub(was, 59, 60) == 's '
     if not stamp then look() end
     -- the fence of one that may have the key, and when this sharing of it began
     local new, gt, began = nil, 'NX', stamp
     if not cur and not was then
-      if call('EXISTS', lockKey, queueKey, KEYS[keysAt + 4], sharesKey, roomKey) == 0 then new = mint(1) end
-    elseif beside and call('EXISTS', queueKey, roomKey, reads and KEYS[keysAt + 4] or queueKey) == 0 then
+      if call('EXISTS', lockKey, queueKey, KEYS[keysAt + 7], sharesKey, roomKey) == 0 then new = mint(1) end
+    elseif beside and call('EXISTS', queueKey, roomKey, reads and KEYS[keysAt + 7] or queueKey) == 0 then
       local held = call('HMGET', heldKey, '!', value)
       local sure = held[1] == <<after "cur">> -- else nobody knows who shares it
       if sure and reads and not held[2] then

@@ -2,8 +2,8 @@
 -- SPDX-License-Identifier: Apache-2.0
 --
 -- The sign of life of many places, in one queue or several.
--- KEYS  for each queue: lock, grant, queue, places, see queue.lua; in a node at
---       the end its record
+-- KEYS  for each queue: lock, grant, queue, places, shares, room, see queue.lua and key.lua;
+--       in a node at the end its record
 -- ARGV  for each queue: n, then n times "<owner> <label>" and its patience, ms
 -- Answers one number for each place: -1 it is gone; 0 it stands; more: it
 -- should try again after so many ms, because it is the first that may get the key,
@@ -32,8 +32,6 @@ look()
 -- beside says when the first in the queue may have a key that is shared: ms, or 1
 -- where it may now; nil when nobody knows who shares it. See key.lua.
 local function beside(limit)
-  local side = <<side "K.queue">>
-  K.shares, K.room = 'hasp.shares:' .. side, 'hasp.room:' .. side
   local n, least = call('ZCARD', K.shares), smallest()
   if limit and n < math.min(least, limit > 0 and limit or math.huge) then return 1 end
   local _, at = opens(limit, n, least)
@@ -54,8 +52,8 @@ local function watch(limit)
 end
 
 local out, arg = {}, 1
-for key = 1, #KEYS - 3, 4 do
-  K = {lock = KEYS[key], grant = KEYS[key + 1], queue = KEYS[key + 2], places = KEYS[key + 3]}
+for key = 1, #KEYS - 5, 6 do
+  K = {lock = KEYS[key], grant = KEYS[key + 1], queue = KEYS[key + 2], places = KEYS[key + 3], shares = KEYS[key + 4], room = KEYS[key + 5]}
   local n, at, outlives, any = tonumber(ARGV[arg]), {}, 0, nil
   for i = arg + 1, arg + 2 * n, 2 do
     local value, patience, owner = ARGV[i], ARGV[i + 1], <<owner "ARGV[i]">>

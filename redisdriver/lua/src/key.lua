@@ -132,8 +132,7 @@ end
 -- survey finds out what is known of the key, and ends what is over. The place of one that
 -- is leaving does not come back.
 local function survey(lock, grant, leaving)
-  local side, state = <<side "K.queue">>, grant and <<state "grant">> or ''
-  K.shares, K.held, K.room = 'hasp.shares:' .. side, 'hasp.held:' .. side, 'hasp.room:' .. side
+  local state = grant and <<state "grant">> or ''
   local most = grant and <<most "grant">>
   known = {lock = lock, grant = grant, shared = lock and <<shared "lock">>, n = 0, least = math.huge,
     newest = grant and <<fence "grant">>, wrote = most == '' and <<fence "grant">> or most,
