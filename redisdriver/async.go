@@ -23,7 +23,7 @@ func (n *Node) StartVote(ctx context.Context, r driver.VoteRequest, done func(dr
 			done(driver.Result{}, c.err)
 			return
 		}
-		done(n.tried(r, c, hinted, begun))
+		done(n.tried(ctx, r, c, hinted, begun))
 	})
 }
 

@@ -25,6 +25,7 @@ func (d *Driver) Classify(err error) driver.Class {
 	var kind *TypeError
 	var data *DataError
 	var server redis.Error
+	var replicas *ReplicasError
 	switch {
 	case err == nil:
 		return driver.ClassUnknown
@@ -33,7 +34,7 @@ func (d *Driver) Classify(err error) driver.Class {
 		return driver.ClassMisconfigured
 	case errors.As(err, &server):
 		return classOf(server.Error())
-	case errors.Is(err, driver.ErrNotVoting), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted),
+	case errors.As(err, &replicas), errors.Is(err, driver.ErrNotVoting), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted),
 		errors.Is(err, context.DeadlineExceeded), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return driver.ClassUnreachable
 	}

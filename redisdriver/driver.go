@@ -32,6 +32,16 @@ type Options struct {
 	Prefix string
 	// NoPrefix: the Redis key is the key itself, without a prefix. Prefix must be "".
 	NoPrefix bool
+	// Replicas is how many replicas of the key's master must have confirmed a lease (Redis's
+	// WAIT) before it is granted, and each renewal before it counts; 0: none. If fewer do so
+	// within a second, or half of the client's ReadTimeout, the error is a [*ReplicasError],
+	// and Lock tries again. Each grant takes another round trip, to the replicas and back.
+	//
+	// A failover then loses no lease if Replicas is the number of all replicas that may be
+	// promoted, each keeps its memory, and their clocks are not ahead of the master's. With
+	// fewer it may: Sentinel and Cluster may promote one that did not confirm. [NewNode]
+	// takes no Replicas: it treats a promotion as a restart.
+	Replicas int
 }
 
 // Driver keeps locks in Redis. Create one with [New]. All methods may be called
@@ -46,6 +56,7 @@ type Driver struct {
 	bad     error // the configuration cannot work
 
 	send  *sender
+	renew *sender // of renewals: send, unless replicas confirm them
 	delay roundTrip
 	muted atomic.Bool // the server does not let us PUBLISH
 
@@ -87,6 +98,10 @@ func newDriver(rdb redis.UniversalClient, o *Options) *Driver {
 	_, d.cluster = rdb.(*redis.ClusterClient)
 	d.life, d.end = context.WithCancel(context.Background())
 	d.send = newSender(rdb, d.cluster, d.life.Done())
+	if d.renew = d.send; o.Replicas > 0 {
+		d.renew = newSender(rdb, d.cluster, d.life.Done())
+		d.renew.replicas = o.Replicas
+	}
 	d.boxes = &boxes{d: d, open: map[int]*inbox{}}
 	return d
 }
@@ -111,6 +126,9 @@ func unusable(rdb redis.UniversalClient, o *Options) error {
 	if o.NoPrefix && o.Prefix != "" {
 		return &configError{fmt.Sprintf("Options have the prefix %q, and NoPrefix: choose one of them", o.Prefix)}
 	}
+	if o.Replicas < 0 {
+		return &configError{fmt.Sprintf("Options have %d Replicas: use 0 or more", o.Replicas)}
+	}
 	if strings.HasPrefix(o.Prefix, sidecars) {
 		return &configError{fmt.Sprintf("the prefix %q begins with %q, which is reserved for what hasp stores beside its locks: choose another prefix", o.Prefix, sidecars)}
 	}
@@ -118,9 +136,12 @@ func unusable(rdb redis.UniversalClient, o *Options) error {
 }
 
 // unusableNode says why a client cannot be a node's.
-func unusableNode(rdb redis.UniversalClient, maxTTL time.Duration) error {
+func unusableNode(rdb redis.UniversalClient, maxTTL time.Duration, o *Options) error {
 	if _, cluster := rdb.(*redis.ClusterClient); cluster {
 		return &configError{"a node is a single server, but the client is a *redis.ClusterClient"}
+	}
+	if o != nil && o.Replicas != 0 {
+		return &configError{"a node waits for no Replicas: it grants nothing for a while after a promotion"}
 	}
 	if maxTTL < minTTL {
 		return &configError{fmt.Sprintf("the largest TTL of a node is %v: it must be at least %v", maxTTL, minTTL)}

@@ -34,7 +34,7 @@ func NewNode(rdb redis.UniversalClient, maxTTL time.Duration, o *Options) *Node 
 	d := newDriver(rdb, o)
 	d.maxTTL, d.scripts = maxTTL, &node
 	if d.bad == nil {
-		d.bad = unusableNode(rdb, maxTTL)
+		d.bad = unusableNode(rdb, maxTTL, o)
 	}
 	return &Node{d}
 }

@@ -74,10 +74,13 @@ func (s *sender) pipe(ctx context.Context, calls []*call, size int, load bool) {
 		cmds = append(cmds, newCommand(ctx, rest[:n], text))
 		rest = rest[n:]
 	}
-	var all, shut error
-	if len(cmds) == 1 {
+	var all, short, shut error
+	switch {
+	case s.replicas > 0:
+		short, all = s.replicate(ctx, cmds)
+	case len(cmds) == 1:
 		all = s.rdb.Process(ctx, cmds[0])
-	} else {
+	default:
 		p := s.rdb.Pipeline()
 		for _, cmd := range cmds {
 			_ = p.Process(ctx, cmd)
@@ -86,6 +89,9 @@ func (s *sender) pipe(ctx context.Context, calls []*call, size int, load bool) {
 	}
 	for _, cmd := range cmds {
 		reply, err := cmd.Result()
+		if err == nil && reply != nil {
+			err = short
+		}
 		if err == nil && reply == nil {
 			// A connection whose set-up the server refused (a wrong password)
 			// leaves a pipeline's commands without a word.

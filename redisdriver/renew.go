@@ -102,7 +102,7 @@ func (d *Driver) renewPart(ctx context.Context, part []*job) {
 		return // nothing was sent, and every job says so
 	}
 	begun := time.Now()
-	d.send.exec(ctx, calls)
+	d.renew.exec(ctx, calls)
 	if calls[0].err == nil {
 		d.delay.sample(time.Since(begun))
 	}
@@ -127,7 +127,7 @@ func (d *Driver) bear(ctx context.Context, j *job) {
 		grants = append(grants, bearing(j.call.keys[n+i], owner, len(owner), ttl+keep.Milliseconds()))
 		j.alone = append(j.alone, bearing(j.call.keys[i], values[i], -1, ttl))
 	}
-	d.send.exec(ctx, append(grants, j.alone...))
+	d.renew.exec(ctx, append(grants, j.alone...))
 }
 
 func bearing(key any, begins any, length int, ms int64) *call {

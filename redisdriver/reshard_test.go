@@ -21,22 +21,23 @@ import (
 // group is a deployment of several servers, and clients of it.
 type group struct {
 	testing.TB
-	ctx  context.Context
-	open func() redis.UniversalClient
+	ctx     context.Context
+	open    func() redis.UniversalClient
+	options *Options // of drivers
 }
 
 func newGroup(t testing.TB, open func() redis.UniversalClient) *group {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // for a machine under load
 	t.Cleanup(cancel)
-	return &group{t, ctx, open}
+	return &group{TB: t, ctx: ctx, open: open}
 }
 
 // client opens a client of hasp with connections of its own.
 func (g *group) client() *hasp.Client {
 	g.Helper()
 	rdb := g.open()
-	c, err := hasp.New(New(rdb, nil), nil)
+	c, err := hasp.New(New(rdb, g.options), nil)
 	if err != nil {
 		g.Fatal(err)
 	}

@@ -49,12 +49,13 @@ func (c *call) voids() bool { return c.fate.CompareAndSwap(unsent, void) }
 // A caller leaves when its context ends, whatever the connection does: most
 // clients let no context interrupt their sockets.
 type sender struct {
-	rdb     redis.UniversalClient
-	lanes   int // pipelines on their way at once, while they come back
-	batch   int // calls in one
-	closing <-chan struct{}
-	wake    chan struct{} // a token for each lane that was idle and has work again
-	reached atomic.Bool   // the server answered once
+	rdb      redis.UniversalClient
+	lanes    int // pipelines on their way at once, while they come back
+	batch    int // calls in one
+	replicas int // that must confirm what the calls wrote
+	closing  <-chan struct{}
+	wake     chan struct{} // a token for each lane that was idle and has work again
+	reached  atomic.Bool   // the server answered once
 
 	mu       sync.Mutex
 	queue    []*call

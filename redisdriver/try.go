@@ -36,7 +36,7 @@ func (d *Driver) vote(ctx context.Context, r driver.VoteRequest) (driver.Result,
 	if _, err := d.send.do(ctx, c); err != nil {
 		return driver.Result{}, err
 	}
-	return d.tried(r, c, hinted, begun)
+	return d.tried(ctx, r, c, hinted, begun)
 }
 
 // prepare returns the call of a Try, or what needs no call to be said.
@@ -52,7 +52,7 @@ func (d *Driver) prepare(r driver.VoteRequest) (c *call, hinted bool, refused dr
 }
 
 // tried reads the answer to a Try that began at begun.
-func (d *Driver) tried(r driver.VoteRequest, c *call, hinted bool, begun time.Time) (driver.Result, error) {
+func (d *Driver) tried(ctx context.Context, r driver.VoteRequest, c *call, hinted bool, begun time.Time) (driver.Result, error) {
 	d.delay.sample(time.Since(begun))
 	a, err := parseTry(c.reply)
 	if err != nil {
@@ -67,6 +67,9 @@ func (d *Driver) tried(r driver.VoteRequest, c *call, hinted bool, begun time.Ti
 			Node: c.life,
 		}
 		d.leases.note(r.ID(), res.Fence, res.TTL)
+		if d.renew.replicas > 0 {
+			return d.confirm(ctx, driver.RenewRequest{Claim: r.Claim, TTL: r.TTL, Fence: res.Fence}, res)
+		}
 		return res, nil
 	}
 	res := a.refusal(hinted)

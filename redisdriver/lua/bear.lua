@@ -9,6 +9,7 @@ local function later(key, px)
   local left = call('PTTL', key)
   return left >= 0 and left < tonumber(px) and call('PEXPIRE', key, px) or 0
 end
-if string.sub(call('MGET', KEYS[1])[1] or '', 1, ARGV[2]) ~= ARGV[1] then return 0 end
-later(KEYS[1], ARGV[3])
+local value = call('MGET', KEYS[1])[1] or ''
+if string.sub(value, 1, ARGV[2]) ~= ARGV[1] then return 0 end
+if later(KEYS[1], ARGV[3]) == 0 then call('SET', KEYS[1], value, 'KEEPTTL') end -- as in extend.lua
 return 1

@@ -19,28 +19,31 @@ end
 local n = math.floor(#KEYS / 6)
 local ttl, keep = ARGV[1], string.format('%.0f', ARGV[1] + KEEP)
 local held = call('MGET', unpack(KEYS, 1, n))
+local written -- see the end
 local function prolong(i)
   if not stamp then look() end
   local lock, shares, leases, room, value = KEYS[i], KEYS[3 * n + i], KEYS[4 * n + i], KEYS[5 * n + i], ARGV[i + 1]
   local got = call('HMGET', leases, '!', value)
   local ends = got[2] and got[1] == sub(held[i], 28) and call('ZSCORE', shares, value)
   if not ends or tonumber(ends) <= ms and call('PTTL', lock) ~= -1 then return false end
-  later(lock, ttl)
+  written = later(lock, ttl) == 1 or written
   if tonumber(ends) < ms + ttl then call('ZADD', shares, string.format('%.0f', ms + ttl), value) end
   for _, key in ipairs({KEYS[n + i], shares, leases, room}) do later(key, keep) end
   return true
 end
 local wanted = call('EXISTS', unpack(KEYS, 2 * n + 1, 3 * n)) > 0
-local out = {}
+local out, any = {}, nil
 for i = 1, n do
   out[i] = 0
   local stands = held[i] == ARGV[i + 1]
   if stands then
-    later(KEYS[i], ttl)
+    written = later(KEYS[i], ttl) == 1 or written
     later(KEYS[n + i], keep)
   elseif held[i] and sub(held[i], 1, 27) == 'SHAREDLEASESAREINHASPSHARE ' then
     stands = prolong(i)
   end
+  if stands and not any then any = i end
   if stands then out[i] = wanted and call('EXISTS', KEYS[2 * n + i]) == 1 and 2 or 1 end
 end
+if any and not written then call('SET', KEYS[any], held[any], 'KEEPTTL') end
 return out

@@ -31,6 +31,7 @@ if not longest then return 0 end
 if tonumber(ARGV[1]) > longest then return longest end
 local ttl, keep = ARGV[1], string.format('%.0f', ARGV[1] + KEEP)
 local held = call('MGET', unpack(KEYS, 1, n))
+local written -- see the end
 local grants = call('MGET', unpack(KEYS, n + 1, 2 * n))
 for i = 1, n do -- an earlier vote, or one that was not claimed, is not the lease
   local fence, grant = ARGV[1 + n + i], grants[i]
@@ -48,22 +49,24 @@ local function prolong(i)
   if fence ~= '' and (sub(got[2], 1, 16) < fence or string.find(sub(got[2], 32, 32), '[cC]')) then
     return false
   end
-  later(lock, ttl)
+  written = later(lock, ttl) == 1 or written
   if tonumber(ends) < ms + ttl then call('ZADD', shares, string.format('%.0f', ms + ttl), value) end
   for _, key in ipairs({KEYS[n + i], shares, leases, room}) do later(key, keep) end
   return true
 end
 local wanted = call('EXISTS', unpack(KEYS, 2 * n + 1, 3 * n)) > 0
-local out = {}
+local out, any = {}, nil
 for i = 1, n do
   out[i] = 0
   local stands = held[i] == ARGV[i + 1]
   if stands then
-    later(KEYS[i], ttl)
+    written = later(KEYS[i], ttl) == 1 or written
     later(KEYS[n + i], keep)
   elseif held[i] and sub(held[i], 1, 27) == 'SHAREDLEASESAREINHASPSHARE ' then
     stands = prolong(i)
   end
+  if stands and not any then any = i end
   if stands then out[i] = wanted and call('EXISTS', KEYS[2 * n + i]) == 1 and 2 or 1 end
 end
+if any and not written then call('SET', KEYS[any], held[any], 'KEEPTTL') end
 return out

@@ -1,0 +1,78 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package redisdriver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/redis/go-redis/v9"
+)
+
+// replicaTime is for how long a master waits for its replicas at most.
+const replicaTime = time.Second
+
+// ReplicasError reports that fewer replicas than [Options].Replicas confirmed a request in time, so that a failover may undo it. A lease
+// that was requested is not granted then, and one that was to be renewed lasts no longer.
+type ReplicasError struct{ Want, Got int }
+
+func (e *ReplicasError) Error() string {
+	return fmt.Sprintf("redis: %d of %d replicas confirmed in time: see INFO replication on the master, or lower Options.Replicas", e.Got, e.Want)
+}
+
+// replicate carries out commands about keys of one master, over one connection: WAIT is about what its own connection wrote. short
+// is why none of them counts; all is what the pipeline said.
+func (s *sender) replicate(ctx context.Context, cmds []command) (short, all error) {
+	rdb, wait := s.rdb, replicaTime
+	switch c := rdb.(type) {
+	case *redis.ClusterClient:
+		node, err := c.MasterForKey(ctx, cmds[0].calls[0].keys[0].(string))
+		if err != nil {
+			return err, err
+		}
+		rdb, wait = node, shorter(wait, c.Options().ReadTimeout)
+	case *redis.Client:
+		wait = shorter(wait, c.Options().ReadTimeout)
+	}
+	p := rdb.Pipeline()
+	for _, cmd := range cmds {
+		_ = p.Process(ctx, cmd)
+	}
+	confirmed := redis.NewIntCmd(ctx, "wait", s.replicas, wait.Milliseconds())
+	_ = p.Process(ctx, confirmed)
+	_, all = p.Exec(ctx)
+	n, err := confirmed.Result()
+	if err == nil && int(n) < s.replicas {
+		err = &ReplicasError{Want: s.replicas, Got: int(n)}
+	}
+	return err, all
+}
+
+// shorter is wait, or half of what the client gives an answer; 0: any time.
+func shorter(wait, timeout time.Duration) time.Duration {
+	if timeout <= 0 {
+		return wait
+	}
+	return min(wait, timeout/2)
+}
+
+// confirm has the replicas confirm a lease that was granted: a renewal does, since it always writes.
+func (d *Driver) confirm(ctx context.Context, r driver.RenewRequest, granted driver.Result) (res driver.Result, err error) {
+	one := []driver.RenewRequest{r}
+	j := d.leaseJobs(one, []int{0})[0]
+	if _, err := d.renew.do(ctx, j.call); err != nil {
+		return res, err
+	}
+	d.report(one, j, func(_ int, answer driver.Renewal) { err = answer.Err })
+	if errors.Is(err, driver.ErrNotHeld) { // another master answered, which does not have it
+		err = &ReplicasError{Want: d.renew.replicas}
+	}
+	if err != nil {
+		return res, err
+	}
+	return granted, nil
+}

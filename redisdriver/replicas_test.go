@@ -1,0 +1,200 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package redisdriver
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
+	"github.com/hasplock/hasp/internal/testserver"
+	"github.com/redis/go-redis/v9"
+)
+
+// followed is a master with two replicas, and a driver for which both must confirm.
+func followed(t *testing.T) (w *world, replicas []*testserver.Server, d *Driver) {
+	t.Helper()
+	w = newWorld(t, "--repl-diskless-sync-delay", "0", "--repl-timeout", "600")
+	for range 2 {
+		s := testserver.Redis(t)
+		s.Follow(w.server)
+		replicas = append(replicas, s)
+	}
+	return w, replicas, w.driver(&Options{Replicas: 2})
+}
+
+// A lease counts when both replicas have it, and so does each renewal: also one that changes nothing at the master, as that
+// of a client which asks again because no answer came.
+func TestReplicasConfirm(t *testing.T) {
+	t.Parallel()
+	w, replicas, d := followed(t)
+	alone := w.driver(nil)
+	short := func(what string, err error) {
+		t.Helper()
+		var e *ReplicasError
+		if !errors.As(err, &e) || e.Want != 2 || e.Got > 1 || d.Classify(err) != driver.ClassUnreachable {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	held, reader := ask("held"), ask("read")
+	reader.Mode = driver.Shared
+	for _, r := range []contend.Owner{held, reader} {
+		w.grant(d, r)
+	}
+	for _, s := range replicas {
+		rdb := redis.NewClient(&redis.Options{Addr: s.Addr()})
+		if got := rdb.Exists(w.ctx, "lock:held", "lock:read").Val(); got != 2 {
+			t.Errorf("a replica has %d of the 2 leases that were granted", got)
+		}
+		_ = rdb.Close()
+	}
+
+	replicas[0].Stop()
+	next := ask("next")
+	for range 3 { // of which the later ones write nothing of their own
+		_, err := contend.Try(w.ctx, d, next)
+		short("Try", err)
+	}
+	brief := held
+	brief.TTL = time.Second // the lease has longer: nothing is prolonged
+	for _, r := range []contend.Owner{held, held, brief, reader} {
+		short("Renew", w.renew(d, r)[0])
+	}
+	for _, r := range []contend.Owner{brief, reader} { // WAIT is about what its connection wrote, so that it must have written something
+		r.TTL = time.Second
+		w.do("CONFIG", "RESETSTAT")
+		if err := w.renew(alone, r)[0]; err != nil || w.calls()["set"] != 1 {
+			t.Errorf("a renewal that prolongs nothing: %v, %d writes", err, w.calls()["set"])
+		}
+	}
+	if res := w.try(d, ask("held")); res.Granted {
+		t.Error("granted twice")
+	}
+	if err := w.renew(alone, held)[0]; err != nil { // of a client that asks for none
+		t.Error(err)
+	}
+
+	replicas[0].Cont()
+	for _, r := range []contend.Owner{held, brief, reader} {
+		w.until("it catches up", func() bool { return w.renew(d, r)[0] == nil })
+	}
+	w.grant(d, next)
+	w.release(d, next)
+	if err := w.renew(d, ask("nobody's"))[0]; !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("Renew of what is not held: %v", err)
+	}
+}
+
+// Lock tries again until the replicas confirm, and TryLock says that they did not.
+func TestLockWaitsForReplicas(t *testing.T) {
+	t.Parallel()
+	w, replicas, d := followed(t)
+	c, err := hasp.New(d, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	replicas[1].Stop()
+	var short *ReplicasError
+	if l, err := c.Mutex("k", nil).TryLock(w.ctx); !errors.As(err, &short) {
+		t.Errorf("TryLock: %v, %v", l, err)
+	}
+	granted := make(chan error, 1)
+	go func() {
+		l, err := c.Mutex("k", nil).Lock(w.ctx)
+		if err == nil {
+			err = l.Release()
+		}
+		granted <- err
+	}()
+	w.until("it asks", func() bool { return w.admin.Exists(w.ctx, "lock:k").Val() == 1 })
+	select {
+	case err := <-granted:
+		t.Fatalf("Lock: %v", err)
+	default:
+	}
+	replicas[1].Cont()
+	if err := <-granted; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A lease that all replicas confirmed outlives its master, whichever of them is promoted.
+func TestFailoverKeepsAConfirmedLease(t *testing.T) {
+	t.Parallel()
+	servers := testserver.NewRedisSentinel(t, down)
+	g := newGroup(t, func() redis.UniversalClient {
+		return redis.NewFailoverClient(&redis.FailoverOptions{MasterName: testserver.MasterName, SentinelAddrs: servers.Addrs()})
+	})
+	g.options = &Options{Replicas: 2}
+	holder := g.client()
+	lease, err := holder.Mutex("k", &hasp.LockOptions{TTL: time.Hour}).Lock(g.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	servers.Master.Kill()
+	g.options = nil // one replica is left
+	other := g.client()
+	for {
+		_, err := other.Mutex("k", nil).TryLock(g.ctx)
+		if errors.Is(err, hasp.ErrHeld) {
+			break
+		} else if err == nil || g.ctx.Err() != nil {
+			t.Fatalf("TryLock beside the holder: %v", err)
+		}
+		g.pause()
+	}
+	if err := lease.Release(); err != nil {
+		t.Error(err)
+	}
+}
+
+// In a cluster the replicas of the key's own master confirm.
+func TestReplicasConfirmInACluster(t *testing.T) {
+	t.Parallel()
+	servers := testserver.NewRedisCluster(t, 3, calm)
+	g := newGroup(t, func() redis.UniversalClient {
+		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: servers.Addrs()})
+	})
+	rdb := g.open()
+	defer rdb.Close()
+	d := New(rdb, &Options{Replicas: 1})
+	defer d.Close()
+	one := ask("k")
+	if res, err := contend.Try(g.ctx, d, one); err != nil || !res.Granted {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	var replica *testserver.Server
+	for i := range servers.Masters {
+		if servers.Master(hashSlot("lock:k")) == servers.Masters[i] {
+			replica = servers.Replicas[i]
+		}
+	}
+	replica.Stop()
+	var short *ReplicasError
+	renew := func(r contend.Owner) (err error) {
+		contend.Renew(g.ctx, d, []contend.Owner{r}, func(_ int, answer driver.Renewal) { err = answer.Err })
+		return err
+	}
+	if err := renew(one); !errors.As(err, &short) {
+		t.Errorf("Renew: %v", err)
+	}
+	two := one
+	for i := 0; servers.Master(hashSlot("lock:"+two.Key)) == servers.Master(hashSlot("lock:k")); i++ {
+		two = ask(string(rune('a' + i)))
+	}
+	if res, err := contend.Try(g.ctx, d, two); err != nil || !res.Granted {
+		t.Errorf("a key of another master: %+v, %v", res, err)
+	}
+	replica.Cont()
+	for renew(one) != nil {
+		g.pause()
+		if g.ctx.Err() != nil {
+			t.Fatal("it never catches up")
+		}
+	}
+}
