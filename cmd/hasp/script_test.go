@@ -104,6 +104,21 @@ func TestScriptsRedlock(t *testing.T) {
 	runScripts(t, []string{"testdata/redlock"}, func(string) string { return "redlock:" }) // each has servers of its own
 }
 
+// What the store's URL means, and the doctor: that the locks are the same, the suite of redisdriver shows.
+func TestScriptsSentinel(t *testing.T) {
+	t.Parallel()
+	g := testserver.NewRedisSentinel(t, time.Minute)
+	runScripts(t, []string{"testdata/sentinel"}, func(string) string {
+		return "redis+sentinel://" + testserver.MasterName + "@" + strings.Join(g.Addrs(), ",")
+	})
+}
+
+func TestScriptsCluster(t *testing.T) {
+	t.Parallel()
+	g := testserver.NewRedisCluster(t, 3, time.Minute)
+	runScripts(t, []string{"testdata/cluster"}, func(string) string { return "redis+cluster://" + strings.Join(g.Addrs(), ",") })
+}
+
 func runScripts(t *testing.T, dirs []string, url func(work string) string) {
 	for _, dir := range dirs {
 		testscript.Run(t, testscript.Params{

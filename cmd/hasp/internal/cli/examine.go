@@ -14,6 +14,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/cmd/hasp/internal/doctor"
+	"github.com/hasplock/hasp/cmd/hasp/internal/store"
 	"github.com/hasplock/hasp/driver"
 )
 
@@ -27,6 +28,8 @@ const (
 // examination is one hasp doctor at work.
 type examination struct {
 	l        *locks
+	servers  []store.Server
+	cluster  bool // each of the servers has a part of the keys
 	found    []doctor.Finding
 	admitted []doctor.Finding // by server, with --admit
 }
@@ -37,12 +40,18 @@ func (x *examination) say(l driver.Level, node, check, format string, args ...an
 
 // all examines everything, and returns nil when nothing fails.
 func (x *examination) all() *exit {
-	servers := x.l.store.Servers
+	if end := x.find(); end != nil {
+		return end
+	}
+	servers := x.servers
 	if len(servers) == 0 {
 		return x.whole()
 	}
 	votes, facts := x.ask()
 	need, voting, classes := len(servers)/2+1, 0, map[driver.Class]int{}
+	if x.cluster {
+		need = len(servers)
+	}
 	for i, v := range votes {
 		if err := errors.Join(facts[i].Err, v.Err); err != nil {
 			classes[servers[i].Driver.Classify(err)]++
@@ -58,14 +67,19 @@ func (x *examination) all() *exit {
 			x.found = append(x.found, x.admitted[i])
 		}
 		x.found = append(x.found, doctor.Judge(s.Name, facts[i], votes[i], doctor.Asked{
-			MaxTTL: x.l.Traits().MaxTTL, Enough: voting >= need,
-			Command: func(statement string) string { return x.l.url.ByHand(i, statement) },
+			MaxTTL: x.l.Traits().MaxTTL, Enough: voting >= need, Cluster: x.cluster, Replicas: x.l.store.Replicas,
+			Command: func(statement string) string {
+				if s.ByHand != nil {
+					return s.ByHand(statement)
+				}
+				return x.l.url.ByHand(i, statement)
+			},
 		})...)
 		if duplicates[i] != "" {
 			x.say(doctor.Fail, s.Name, "twice", "it is the same server as %s, which would have a vote for each name: name every server once", duplicates[i])
 		}
 	}
-	if len(servers) > 1 {
+	if len(servers) > 1 && !x.cluster {
 		level := doctor.OK
 		switch {
 		case voting < need:
@@ -87,6 +101,33 @@ func (x *examination) all() *exit {
 	return unfit
 }
 
+// find finds the servers, and returns nil when it did.
+func (x *examination) find() *exit {
+	x.servers = x.l.store.Servers
+	if x.cluster = x.l.store.Masters != nil; !x.cluster {
+		return nil
+	}
+	ctx, cancel := asking()
+	defer cancel()
+	ctx, cancel = context.WithTimeout(ctx, lookLimit)
+	defer cancel()
+	var err error
+	if x.servers, err = x.l.store.Masters(ctx); err == nil && len(x.servers) == 0 {
+		err = errors.New("the cluster names no masters")
+	}
+	return x.unusable(err)
+}
+
+// unusable is the end when the store cannot be examined; nil without an error.
+func (x *examination) unusable(err error) *exit {
+	if err == nil {
+		return nil
+	}
+	end := trouble(x.l.url, &hasp.Error{Op: "examine", Engine: x.l.Traits().Engine, Class: x.l.store.Classify(err), Err: err})
+	x.say(doctor.Fail, "", "answers", "%s", end.message)
+	return end
+}
+
 // whole examines a store that its engine knows as a whole.
 func (x *examination) whole() *exit {
 	engine := x.l.store.Driver
@@ -97,9 +138,7 @@ func (x *examination) whole() *exit {
 		for _, f := range findings {
 			x.say(f.Level, "", f.Check, "%s", driver.Printable(f.Text))
 		}
-		if err != nil {
-			end := trouble(x.l.url, &hasp.Error{Op: "examine", Engine: x.l.Traits().Engine, Class: engine.Classify(err), Err: err})
-			x.say(doctor.Fail, "", "answers", "%s", end.message)
+		if end := x.unusable(err); end != nil {
 			return end
 		}
 	}

@@ -6,6 +6,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/hasplock/hasp/cmd/hasp/internal/doctor"
@@ -19,9 +20,9 @@ import (
 func (x *examination) ask() (votes []doctor.Vote, facts []doctor.Facts) {
 	ctx, cancel := asking()
 	defer cancel()
-	facts = make([]doctor.Facts, len(x.l.store.Servers))
+	facts = make([]doctor.Facts, len(x.servers))
 	var wg sync.WaitGroup
-	for i, s := range x.l.store.Servers {
+	for i, s := range x.servers {
 		wg.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, lookLimit)
 			defer cancel()
@@ -48,7 +49,7 @@ func (x *examination) votes(ctx context.Context) []doctor.Vote {
 	most := x.l.Traits().MaxTTL
 	n, ok := x.l.store.Driver.(driver.Recorded)
 	if !ok || most == 0 {
-		return []doctor.Vote{{Voting: true}}
+		return slices.Repeat([]doctor.Vote{{Voting: true}}, len(x.servers))
 	}
 	rec, err := n.Record(ctx)
 	v := doctor.Vote{Err: err, Record: true, Voting: rec.Voting, MaxTTL: rec.MaxTTL, Run: rec.Node}
@@ -67,7 +68,7 @@ func (x *examination) votes(ctx context.Context) []doctor.Vote {
 // duplicates returns, by number, the names of servers that an earlier one is, too.
 func (x *examination) duplicates(votes []doctor.Vote, facts []doctor.Facts) map[int]string {
 	duplicates, seen := map[int]string{}, map[string]string{}
-	for i, s := range x.l.store.Servers {
+	for i, s := range x.servers {
 		for _, id := range []string{votes[i].Run, facts[i].Info["run_id"]} {
 			if first := seen[id]; id != "" && first != "" && first != s.Name {
 				duplicates[i] = first

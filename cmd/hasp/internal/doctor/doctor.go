@@ -44,6 +44,9 @@ type Vote struct {
 type Asked struct {
 	MaxTTL time.Duration // of the store's URL; 0: no node record
 	Enough bool          // a majority votes without this one
+	// Cluster: it is one of the masters of a Redis Cluster.
+	Cluster  bool
+	Replicas int // that must confirm a lock
 	// Command is the command line that has the server carry out a statement.
 	Command func(statement string) string
 }

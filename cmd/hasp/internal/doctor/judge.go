@@ -123,17 +123,51 @@ func (j *judge) server() {
 	case info["role"] == "slave":
 		j.say(Fail, "role", "it is a replica of %s:%s, which grants no locks: name its master", driver.Printable(info["master_host"]),
 			driver.Printable(info["master_port"]))
+	case j.a.Replicas > 0:
+		j.confirming(replicas)
+	case replicas > 0 && j.a.Cluster:
+		j.say(Warn, "role", "it is a master with %s. One that is promoted may not have received every lock, and there can be "+
+			"two holders: set replicas=%d in the store's URL, for every client", several(replicas), replicas)
 	case replicas > 0 && j.a.MaxTTL == 0:
-		j.say(Warn, "role", "it is a master with %d replicas. One that is promoted may not have received every lock, and there can be "+
-			"two holders: set max-ttl=30s in the store's URL, for every client", replicas)
+		j.say(Warn, "role", "it is a master with %s. One that is promoted may not have received every lock, and there can be "+
+			"two holders: set max-ttl=30s in the store's URL, for every client", several(replicas))
 	case replicas > 0:
 		j.replicas(replicas)
 	default:
 		j.say(OK, "role", "it is a master")
 	}
-	if info["cluster_enabled"] == "1" {
-		j.say(Fail, "cluster", "it is a node of a Redis Cluster, which has only a part of the keys: name a server without cluster-enabled")
+	switch state := j.f.Cluster["cluster_state"]; {
+	case info["cluster_enabled"] != "1":
+	case !j.a.Cluster:
+		j.say(Fail, "cluster", "it is a node of a Redis Cluster, which has only a part of the keys: write redis+cluster: in the store's URL")
+	case state == "":
+		j.say(Warn, "cluster", "the state of the cluster is unknown (CLUSTER INFO is not allowed)")
+	case state != "ok":
+		j.say(Fail, "cluster", "it takes the cluster for %s, and serves no keys: look at CLUSTER INFO and CLUSTER NODES", driver.Printable(state))
+	default:
+		j.say(OK, "cluster", "the cluster serves all of its slots, by %s masters", driver.Printable(j.f.Cluster["cluster_size"]))
 	}
+}
+
+// confirming is what to say of replicas that must confirm each lock.
+func (j *judge) confirming(connected int) {
+	switch want := j.a.Replicas; {
+	case connected < want:
+		j.say(Fail, "role", "it is a master with %s, and replicas=%d: too few can confirm a lock, and none is granted", several(connected), want)
+	case connected > want:
+		j.say(Warn, "role", "it is a master with %s, of which %d must confirm a lock. One that did not may be promoted, and there can be "+
+			"two holders: set replicas=%d in the store's URL, for every client", several(connected), want, connected)
+	default:
+		j.say(OK, "role", "it is a master with %s, and all confirm a lock before it is granted", several(connected))
+	}
+}
+
+// several counts replicas.
+func several(replicas int) string {
+	if replicas == 1 {
+		return "1 replica"
+	}
+	return fmt.Sprintf("%d replicas", replicas)
 }
 
 func (j *judge) memory() {

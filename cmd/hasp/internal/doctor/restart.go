@@ -155,8 +155,11 @@ func (j *judge) lasts(settings string) {
 }
 
 func (j *judge) remedy() string {
-	return "Set max-ttl=30s in the store's URL, for every client; or run: " + j.a.Command("CONFIG SET appendonly yes") + " and: " +
-		j.a.Command("CONFIG SET appendfsync always") + ", " + j.keep()
+	text := "Set max-ttl=30s in the store's URL, for every client; or run: "
+	if j.a.Cluster || j.a.Replicas > 0 { // max-ttl is not for them
+		text = "Run: "
+	}
+	return text + j.a.Command("CONFIG SET appendonly yes") + " and: " + j.a.Command("CONFIG SET appendfsync always") + ", " + j.keep()
 }
 
 // A promoted replica is held back for the longest TTL and ten seconds. The master
@@ -173,14 +176,14 @@ func (j *judge) replicas(n int) {
 	needs, ok := j.f.Config["min-replicas-to-write"]
 	lag := atoi(j.f.Config["min-replicas-max-lag"])
 	if ok && atoi(needs) >= n && lag > 0 && lag <= maxLag {
-		j.say(OK, "role", "it is a master with %d replicas. One that is promoted is held back at first, and without it this one stops "+
-			"granting and renewing (min-replicas-to-write %d, min-replicas-max-lag %d)", n, atoi(needs), lag)
+		j.say(OK, "role", "it is a master with %s. One that is promoted is held back at first, and without it this one stops "+
+			"granting and renewing (min-replicas-to-write %d, min-replicas-max-lag %d)", several(n), atoi(needs), lag)
 		return
 	}
 	why := "whoever still reaches this one goes on renewing here, and there can be two holders"
 	if !ok {
 		why = "whether this one then stops renewing is unknown (CONFIG is not allowed); if not, there can be two holders"
 	}
-	j.say(Warn, "role", "it is a master with %d replicas. One that is promoted is held back at first, but %s. Run: %s and: %s, %s", n, why,
+	j.say(Warn, "role", "it is a master with %s. One that is promoted is held back at first, but %s. Run: %s and: %s, %s", several(n), why,
 		j.a.Command(fmt.Sprintf("CONFIG SET min-replicas-to-write %d", n)), j.a.Command(fmt.Sprintf("CONFIG SET min-replicas-max-lag %d", adviseLag)), j.keep())
 }

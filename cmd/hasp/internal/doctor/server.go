@@ -22,6 +22,8 @@ type Facts struct {
 	Info    map[string]string // INFO
 	InfoErr error
 
+	Cluster map[string]string // CLUSTER INFO, of a node of a cluster
+
 	Config map[string]string // the settings that could be read
 	File   map[string]string // those of the file that a restart reads; nil when it cannot be read from here
 
@@ -59,6 +61,11 @@ func Look(ctx context.Context, rdb *redis.Client) Facts {
 	}
 	text, err := rdb.Info(ctx).Result()
 	f.Info, f.InfoErr = parseInfo(text), err
+	if f.Info["cluster_enabled"] == "1" {
+		if text, err := rdb.ClusterInfo(ctx).Result(); err == nil {
+			f.Cluster = parseInfo(text)
+		}
+	}
 	for _, name := range settings {
 		if got, err := rdb.ConfigGet(ctx, name).Result(); err == nil && len(got) == 1 {
 			f.Config[name] = got[name]

@@ -122,6 +122,9 @@ type mysqlDB struct {
 // parseMySQL reads what follows "mysql:" or "mariadb:".
 func parseMySQL(scheme, rest string) (*URL, error) {
 	h, query, err := parseHosts(scheme, rest, "3306")
+	if err == nil && h.user == "" && h.password != "" {
+		err = h.needsBoth()
+	}
 	switch {
 	case err != nil:
 		return nil, err

@@ -34,7 +34,12 @@ func dialer(config *tls.Config) func(context.Context, string, string) (net.Conn,
 		if config == nil {
 			return &plainConn{conn{Conn: c}}, nil
 		}
-		t := tls.Client(c, config)
+		own := config
+		if host, _, err := net.SplitHostPort(addr); err == nil && config.ServerName == "" { // of a server that others named
+			own = config.Clone()
+			own.ServerName = host
+		}
+		t := tls.Client(c, own)
 		ctx, cancel := context.WithTimeout(ctx, tlsLimit)
 		defer cancel()
 		if err := t.HandshakeContext(ctx); err != nil {

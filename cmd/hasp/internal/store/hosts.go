@@ -89,9 +89,6 @@ func parseHosts(scheme, rest, port string) (h *hosts, query string, err error) {
 // credentials reads USER[:PASSWORD].
 func (h *hosts) credentials(text string) error {
 	user, password, _ := strings.Cut(text, ":")
-	if user == "" {
-		return h.needsBoth()
-	}
 	var err, err2 error
 	h.user, err = url.PathUnescape(user)
 	h.password, err2 = url.PathUnescape(password)
@@ -106,9 +103,9 @@ func (h *hosts) needsBoth() error {
 	return fmt.Errorf("the store's URL has a user without a password, or a password without a user: write %s://USER:PASSWORD@HOST", h.scheme)
 }
 
-// both checks that a URL with a user has a password.
+// both checks that a URL has a user and a password, or neither.
 func (h *hosts) both() error {
-	if h.user != "" && h.password == "" {
+	if (h.user == "") != (h.password == "") {
 		return h.needsBoth()
 	}
 	return nil

@@ -16,6 +16,10 @@ type Store struct {
 	driver.Driver
 	// Servers are its servers; none for a file.
 	Servers []Server
+	// Masters finds the servers of a store that consists of what it says itself; nil otherwise.
+	Masters func(ctx context.Context) ([]Server, error)
+	// Replicas is how many replicas must confirm a lock.
+	Replicas int
 	// Searches: a list may find nothing for long, since keys of others are searched, too;
 	// each answer has a limit of its own.
 	Searches bool
@@ -39,6 +43,8 @@ type Server struct {
 	Driver driver.Driver // the engine of this server alone
 	// Look asks the server about itself, and changes nothing.
 	Look func(ctx context.Context) doctor.Facts
+	// ByHand is as [URL.ByHand], of a server that Masters found.
+	ByHand func(statement string) string
 
 	disconnect func() error
 }

@@ -28,9 +28,15 @@ import (
 type redisServers struct {
 	nodes    []*redis.Options
 	majority bool
+	redisKeys
+}
+
+// redisKeys are the parameters that all URLs of Redis have.
+type redisKeys struct {
 	prefix   string // of keys
 	noPrefix bool
 	maxTTL   time.Duration // 0: no node record
+	replicas int           // that must confirm a lease
 	tls      tlsFiles      // of the URL alone
 }
 
@@ -56,7 +62,7 @@ func parseRedis(scheme, rest string) (*URL, error) {
 	}
 	u, r := &URL{}, &redisServers{}
 	u.place = r
-	values, err := u.parameters(parsed.RawQuery, append([]string{"prefix", "db", "max-ttl"}, slices.Sorted(maps.Keys(envTLS))...)...)
+	values, err := u.parameters(parsed.RawQuery, append([]string{"prefix", "db", "max-ttl", "replicas"}, slices.Sorted(maps.Keys(envTLS))...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -100,11 +106,17 @@ func parseRedis(scheme, rest string) (*URL, error) {
 const minMaxTTL = time.Second
 
 // parameters takes those that only Redis has.
-func (r *redisServers) parameters(values url.Values) (err error) {
+func (r *redisKeys) parameters(values url.Values) (err error) {
 	if values.Has("max-ttl") {
 		r.maxTTL, err = time.ParseDuration(values.Get("max-ttl"))
 		if err != nil || r.maxTTL < minMaxTTL {
 			return fmt.Errorf("max-ttl= in the store's URL is not a duration of at least %v, such as 30s", minMaxTTL)
+		}
+	}
+	if values.Has("replicas") {
+		r.replicas, err = strconv.Atoi(values.Get("replicas"))
+		if err != nil || r.replicas < 0 {
+			return errors.New("replicas= in the store's URL is not the number of replicas that must confirm a lock, such as 2")
 		}
 	}
 	r.tls = tlsFiles{}
@@ -114,13 +126,21 @@ func (r *redisServers) parameters(values url.Values) (err error) {
 	return nil
 }
 
-// checkTTL refuses a default TTL that no node would grant.
-func (r *redisServers) checkTTL(ttl time.Duration) error {
+// checkTTL refuses a default TTL that no node would grant, and what a node does not do.
+func (r *redisKeys) checkTTL(ttl time.Duration) error {
+	if r.replicas > 0 && r.maxTTL > 0 {
+		return errors.New("the store's URL has replicas=, and a longest TTL (max-ttl=, or redlock:). These are two answers to the same fault: with a " +
+			"longest TTL, a server grants nothing for a while after it was promoted. Choose one of them")
+	}
 	if r.maxTTL > 0 && ttl > r.maxTTL {
 		return fmt.Errorf("ttl=%v in the store's URL is longer than max-ttl=%v, the longest lease that a server grants: lower ttl, or raise max-ttl on every client",
 			ttl, r.maxTTL)
 	}
 	return nil
+}
+
+func (r *redisKeys) options() *redisdriver.Options {
+	return &redisdriver.Options{Prefix: r.prefix, NoPrefix: r.noPrefix, Replicas: r.replicas}
 }
 
 // tlsFiles are the parameters that are in force; none without TLS.
@@ -169,7 +189,7 @@ var NodeTimeout time.Duration
 
 func (r *redisServers) open() (*Store, error) {
 	redis.SetLogger(silent{}) // what matters comes back as an error
-	s := &Store{Searches: true, kind: doctor.Kind{Clock: true, Nodes: len(r.nodes), Dangers: "eviction, DEL of lock keys"}}
+	s := &Store{Searches: true, Replicas: r.replicas, kind: doctor.Kind{Clock: true, Nodes: len(r.nodes), Dangers: "eviction, DEL of lock keys"}}
 	files := r.tlsFiles()
 	if err := files.check(); err != nil {
 		return nil, err
@@ -187,11 +207,11 @@ func (r *redisServers) open() (*Store, error) {
 		node.Dialer = dialer(node.TLSConfig)
 		rdb := redis.NewClient(node)
 		var drv driver.Driver
-		if names := (&redisdriver.Options{Prefix: r.prefix, NoPrefix: r.noPrefix}); r.maxTTL > 0 {
-			n := redisdriver.NewNode(rdb, r.maxTTL, names)
+		if r.maxTTL > 0 {
+			n := redisdriver.NewNode(rdb, r.maxTTL, r.options())
 			drv, nodes = n, append(nodes, n)
 		} else {
-			drv = redisdriver.New(rdb, names)
+			drv = redisdriver.New(rdb, r.options())
 		}
 		s.Servers = append(s.Servers, Server{
 			Name: o.Addr, Driver: drv, disconnect: rdb.Close,
@@ -242,12 +262,7 @@ func (r *redisServers) byHand(node int, statement string) string {
 		cli = append(cli, "-h", host, "-p", port)
 	}
 	if o.TLSConfig != nil {
-		cli = append(cli, "--tls")
-		for _, flag := range [][2]string{{"--cacert", "tls-ca"}, {"--cert", "tls-cert"}, {"--key", "tls-key"}, {"--sni", "tls-server-name"}} {
-			if value := r.tlsFiles()[flag[1]]; value != "" {
-				cli = append(cli, flag[0], value)
-			}
-		}
+		cli = append(cli, r.tlsFiles().redisCLI()...)
 	}
 	if o.Username != "" {
 		cli = append(cli, "--user", o.Username)
@@ -255,12 +270,28 @@ func (r *redisServers) byHand(node int, statement string) string {
 	if o.DB != 0 {
 		cli = append(cli, "-n", strconv.Itoa(o.DB))
 	}
+	return redisCLI(shell.Join(cli...), statement)
+}
+
+// redisCLI is redis-cli with its options, and a statement for it.
+func redisCLI(cli, statement string) string {
 	if words, ok := plainWords(statement); ok {
-		return shell.Join(append(cli, words...)...)
+		return cli + " " + shell.Join(words...)
 	}
 	// What has bytes that a shell cannot carry goes through standard input,
 	// where redis-cli reads its own escapes.
-	return shell.Join("printf", `%s\n`, statement) + " | " + shell.Join(cli...)
+	return shell.Join("printf", `%s\n`, statement) + " | " + cli
+}
+
+// redisCLI are the options of redis-cli for a server with TLS.
+func (t tlsFiles) redisCLI() []string {
+	cli := []string{"--tls"}
+	for _, flag := range [][2]string{{"--cacert", "tls-ca"}, {"--cert", "tls-cert"}, {"--key", "tls-key"}, {"--sni", "tls-server-name"}} {
+		if value := t[flag[1]]; value != "" {
+			cli = append(cli, flag[0], value)
+		}
+	}
+	return cli
 }
 
 func (r *redisServers) remarks() []string {

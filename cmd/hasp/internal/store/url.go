@@ -25,6 +25,10 @@ Without any of them it is a SQLite file in your state directory.
   redis://[USER:PASSWORD@]HOST[:PORT][/DB]      Redis or Valkey
   rediss://[USER:PASSWORD@]HOST[:PORT][/DB]     the same with TLS
   unix://[USER:PASSWORD@]/PATH/TO/SOCKET[?db=N] the same over a unix socket
+  redis+sentinel://NAME[:PASSWORD]@HOST[:PORT],HOST[:PORT][/DB][?user=USER][&sentinel-password=PASSWORD]
+                                                the master that these Sentinels call NAME; rediss+sentinel:// with TLS
+  redis+cluster://[USER:PASSWORD@]HOST[:PORT],HOST[:PORT]
+                                                a Redis Cluster; rediss+cluster:// with TLS
   redlock://[USER:PASSWORD@]HOST[:PORT],HOST[:PORT],HOST[:PORT][/DB]
                                                 3, 5 or 7 independent ones, of which a majority grants a lock;
                                                 redlocks:// with TLS
@@ -38,7 +42,8 @@ Without any of them it is a SQLite file in your state directory.
                                                 MariaDB or MySQL; make the tables with hasp init
 with the parameters ?ttl=DURATION (such as 30s; the default TTL of hasp run) and, for Redis,
 prefix=TEXT (before every key; "lock:" when not given, nothing when empty), db=N, and max-ttl=DURATION:
-the longest TTL, for which a server grants nothing after a restart (30s for redlock:, else none);
+the longest TTL, for which a server grants nothing after a restart (30s for redlock:, else none), and
+replicas=N: so many replicas must confirm a lock before it is held (not with max-ttl=);
 with TLS, tls-ca=FILE (else the system's authorities), tls-cert=FILE and tls-key=FILE (a certificate of
 yours) and tls-server-name=NAME, or HASP_TLS_CA, HASP_TLS_CERT, HASP_TLS_KEY and HASP_TLS_SERVER_NAME.
 Characters with a meaning in a URL are written with %: %3A for :, %2F for /, %3F for ?, %23 for #, %40 for @, %25 for %.`
@@ -79,6 +84,8 @@ type place interface {
 var schemes = map[string]func(scheme, rest string) (*URL, error){
 	"sqlite": parseSQLite,
 	"redis":  parseRedis, "rediss": parseRedis, "unix": parseRedis,
+	"redis+sentinel": parseSentinel, "rediss+sentinel": parseSentinel,
+	"redis+cluster": parseCluster, "rediss+cluster": parseCluster,
 	"redlock": parseRedlock, "redlocks": parseRedlock,
 	"etcd": parseEtcd, "etcds": parseEtcd,
 	"zk":       parseZK,

@@ -39,6 +39,13 @@ func TestParse(t *testing.T) {
 		"redlock://a,b,c":                          {shown: "redlock://a:6379,b:6379,c:6379/0", maxTTL: 30 * time.Second},
 		"redlocks://a:1,b:2,[::1]:3/4?ttl=5s&max-ttl=5s&prefix=p:": {
 			shown: "redlocks://a:1,b:2,[::1]:3/4", ttl: 5 * time.Second, prefix: "p:", maxTTL: 5 * time.Second},
+		"redis+sentinel://mymaster@a,b:1,[::1]":                {shown: "redis+sentinel://mymaster@a:26379,b:1,[::1]:26379/0"},
+		"redis+sentinel://my%20m:se%3Acret@a/3?user=me&ttl=1m": {shown: "redis+sentinel://my%20m@a:26379/3", secret: true, ttl: time.Minute},
+		"rediss+sentinel://m@a?sentinel-password=secret":       {shown: "rediss+sentinel://m@a:26379/0", secret: true},
+		"redis+sentinel://m@a?max-ttl=1m&prefix=":              {shown: "redis+sentinel://m@a:26379/0", maxTTL: time.Minute, noPrefix: true},
+		"redis+cluster://a,b:1?prefix=p:&replicas=1":           {shown: "redis+cluster://a:6379,b:1", prefix: "p:"},
+		"rediss+cluster://:secret@a/0":                         {shown: "rediss+cluster://a:6379", secret: true},
+		"redis+cluster://me:secret@a":                          {shown: "redis+cluster://a:6379", secret: true},
 		"RedLock://me:se,cr@et@a,b,c,d:9,e?prefix=": {
 			shown: "redlock://a:6379,b:6379,c:6379,d:9,e:6379/0", noPrefix: true, secret: true, maxTTL: 30 * time.Second},
 	} {
@@ -47,9 +54,12 @@ func TestParse(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 			continue
 		}
-		r, redis := u.place.(*redisServers)
-		if !redis {
-			r = &redisServers{}
+		r := &redisServers{}
+		switch p := u.place.(type) {
+		case *redisServers:
+			r = p
+		case *redisGroup:
+			r.redisKeys = p.redisKeys
 		}
 		if u.String() != want.shown || u.TTL != want.ttl || r.prefix != want.prefix || r.noPrefix != want.noPrefix || r.maxTTL != want.maxTTL || u.Secret() != want.secret {
 			t.Errorf("%s: %s %+v, want %+v", text, u, u, want)
@@ -111,28 +121,42 @@ func TestParseRefuses(t *testing.T) {
 		"unix://run/redis.sock":    "whole path",
 		"unix://":                  "whole path",
 
-		"redis://h?max-ttl=5":         "at least 1s",
-		"redis://h?max-ttl=0.5s":      "at least 1s",
-		"redis://h?max-ttl=5s&ttl=6s": "ttl=6s in the store's URL is longer than max-ttl=5s",
-		"sqlite:a?max-ttl=5s":         "known here are ttl",
-		"redlock:a,b,c":               "redlock://HOST1,HOST2,HOST3",
-		"redlock://":                  "host 1 in the store's URL is empty",
-		"redlock://a,,c":              "host 2 in the store's URL is empty",
-		"redlock://a":                 "is 1: a lock that is held on a majority takes 3, 5 or 7",
-		"redlock://a,b":               "is 2: a lock that is held on a majority takes 3, 5 or 7",
-		"redlock://a,b,c,d":           "is 4: 4 survive as many failures as 3, and one more can fail; name 3 or 5",
-		"redlock://a,b,c,d,e,f,g,h,i": "is 9",
-		"redlock://a,b:6379,c,b,d":    "names b:6379 twice",
-		"redlock://a,b,c?ttl=31s":     "longer than max-ttl=30s",
-		"redlock://a,b:port,c":        "the port in",
-		"redlock://u:hunter2@a,b,c,d": "name 3 or 5",
-		"redlock://hunter2@a,b,c":     "without a password",
-		"redlock://u:hun#ter2@a,b,c":  "cannot be read",
-		"redlock://u:hun?ter2@a,b,c":  "cannot be read",
-		"redlock://u:hun/ter2@a,b,c":  "cannot be read",
-		"redlock://u:1?hunter2@a,b,c": "a parameter that is not known",
-		"redlock://u:1/hunter2@a,b,c": "not a number",
-		"redlock://a,u:hunter2,b/c@d": "not a number",
+		"redis://h?max-ttl=5":                        "at least 1s",
+		"redis://h?max-ttl=0.5s":                     "at least 1s",
+		"redis://h?max-ttl=5s&ttl=6s":                "ttl=6s in the store's URL is longer than max-ttl=5s",
+		"sqlite:a?max-ttl=5s":                        "known here are ttl",
+		"redis+sentinel://a,b":                       "how the Sentinels call the master: redis+sentinel://NAME@",
+		"redis+sentinel://m@":                        "host 1 in",
+		"redis+sentinel://m@a/x":                     "not a number",
+		"redis+sentinel://m@a?user=hunter2":          "user= in the store's URL needs a password",
+		"redis+sentinel://m@a?replicas=-1":           "replicas=",
+		"redis+sentinel://m@a?replicas=1&max-ttl=1s": "Choose one of them",
+		"redis+sentinel://m@a?tls-ca=/x":             "not known",
+		"redis+sentinel://m@a?ttl=31s&max-ttl=30s":   "longer than max-ttl=30s",
+		"redis+cluster://hunter2@a":                  "without a password",
+		"redis+cluster://a/1":                        "only database 0",
+		"redis+cluster://a?max-ttl=1s":               "not known",
+		"redis+cluster:a":                            "after redis+cluster: come //",
+		"redlock://a,b,c?replicas=1":                 "Choose one of them",
+		"mysql://:hunter2@h/db":                      "a password without a user",
+		"redlock:a,b,c":                              "redlock://HOST1,HOST2,HOST3",
+		"redlock://":                                 "host 1 in the store's URL is empty",
+		"redlock://a,,c":                             "host 2 in the store's URL is empty",
+		"redlock://a":                                "is 1: a lock that is held on a majority takes 3, 5 or 7",
+		"redlock://a,b":                              "is 2: a lock that is held on a majority takes 3, 5 or 7",
+		"redlock://a,b,c,d":                          "is 4: 4 survive as many failures as 3, and one more can fail; name 3 or 5",
+		"redlock://a,b,c,d,e,f,g,h,i":                "is 9",
+		"redlock://a,b:6379,c,b,d":                   "names b:6379 twice",
+		"redlock://a,b,c?ttl=31s":                    "longer than max-ttl=30s",
+		"redlock://a,b:port,c":                       "the port in",
+		"redlock://u:hunter2@a,b,c,d":                "name 3 or 5",
+		"redlock://hunter2@a,b,c":                    "without a password",
+		"redlock://u:hun#ter2@a,b,c":                 "cannot be read",
+		"redlock://u:hun?ter2@a,b,c":                 "cannot be read",
+		"redlock://u:hun/ter2@a,b,c":                 "cannot be read",
+		"redlock://u:1?hunter2@a,b,c":                "a parameter that is not known",
+		"redlock://u:1/hunter2@a,b,c":                "not a number",
+		"redlock://a,u:hunter2,b/c@d":                "not a number",
 	} {
 		_, err := Parse(text)
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -151,6 +175,8 @@ func TestByHand(t *testing.T) {
 		{"rediss://me:secret@h/3", `ZRANGE "l" 0 -1`, "redis-cli -h h -p 6379 --tls --user me -n 3 ZRANGE l 0 -1"},
 		{"unix:///s", `GET "a\nb"`, `printf '%s\n' 'GET "a\nb"' | redis-cli -s /s`},
 		{"redlocks://me:secret@a:1,b:2,c:3", `GET a`, "redis-cli -h a -p 1 --tls --user me GET a"},
+		{"redis+sentinel://m:secret@a,b/3?user=me", `GET "a b"`, `redis-cli -h "$1" -p "$2" --user me -n 3 GET 'a b'`},
+		{"rediss+cluster://:secret@[::1]:7,b", `GET a`, "redis-cli -c -h ::1 -p 7 --tls GET a"},
 		{"postgres://:hunter2@h/db?user=me", "SELECT 1", "psql 'postgres://h/db?user=me' -c 'SELECT 1'"},
 		{"postgres://me:hunter2@h/db?options=-c%20search_path%3Da", "SELECT 1", "psql 'postgres://me@h/db?options=-c%20search_path%3Da' -c 'SELECT 1'"},
 		{"redis://h", `GET "a`, `printf '%s\n' 'GET "a' | redis-cli -h h -p 6379`},
@@ -170,7 +196,8 @@ func TestByHand(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{"redis://u:%s@h:1/2?ttl=5s&prefix=a", "rediss://:%s@h", "redis://%s@h", "unix://u:%s@/s?db=1", "sqlite:a?ttl=%s",
 		"redis://h?%s=x", "redis://h/%s", "%s://h", "%s", "redis://h:%s", "redis://u:a?%s=b@h", "redis://u:a#%s@h", "redis://u:a/%s@h",
-		"redlock://u:%s@a,b,c?max-ttl=5s", "redlock://%s@a,b", "redlocks://u:%s@a,b,c,d/1", "redlock://u:a?%s@a,b,c", "redlock://u:a,%s@a,a,c"} {
+		"redlock://u:%s@a,b,c?max-ttl=5s", "redlock://%s@a,b", "redlocks://u:%s@a,b,c,d/1", "redlock://u:a?%s@a,b,c", "redlock://u:a,%s@a,a,c",
+		"redis+sentinel://m:%s@a,b/1?user=u", "redis+sentinel://m@a?sentinel-password=%s", "redis+cluster://u:%s@a,b", "rediss+cluster://:%s@a"} {
 		f.Add(s, "hunter22")
 		f.Add(s, "p:w?a=b#c/d@%41")
 	}

@@ -1,0 +1,228 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/hasplock/hasp/cmd/hasp/internal/doctor"
+	"github.com/hasplock/hasp/cmd/hasp/internal/shell"
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/redisdriver"
+	"github.com/redis/go-redis/v9"
+)
+
+// redisGroup is Redis with replicas: a master that Sentinels watch, or a cluster.
+type redisGroup struct {
+	*hosts
+	redisKeys
+	master   string // as its Sentinels call it; empty for a cluster
+	user     string // of Redis
+	password string // of Redis
+	sentinel string // password of the Sentinels
+	db       int
+}
+
+// parseSentinel reads what follows "redis+sentinel:" or "rediss+sentinel:".
+func parseSentinel(scheme, rest string) (*URL, error) {
+	u, g, values, err := parseGroup(scheme, rest, "26379", "max-ttl", "user", "sentinel-password")
+	if err != nil {
+		return nil, err
+	}
+	if g.master = g.hosts.user; g.master == "" {
+		return nil, fmt.Errorf("the store's URL does not say how the Sentinels call the master: %s://NAME@HOST[:PORT],HOST[:PORT]", scheme)
+	}
+	g.user, g.sentinel = values.Get("user"), values.Get("sentinel-password")
+	if g.user != "" && g.password == "" {
+		return nil, fmt.Errorf("user= in the store's URL needs a password: %s://NAME:PASSWORD@HOST", scheme)
+	}
+	if g.path != "" {
+		if g.db, err = strconv.Atoi(g.path); err != nil || g.db < 0 {
+			return nil, errors.New("the database in the store's URL is not a number")
+		}
+	}
+	return u, g.checkTTL(u.TTL)
+}
+
+// parseCluster reads what follows "redis+cluster:" or "rediss+cluster:".
+func parseCluster(scheme, rest string) (*URL, error) {
+	u, g, _, err := parseGroup(scheme, rest, "6379")
+	if err != nil {
+		return nil, err
+	}
+	if g.user = g.hosts.user; g.user != "" && g.password == "" {
+		return nil, fmt.Errorf("the store's URL has a user without a password: a password alone is written with a colon, %s://:PASSWORD@HOST", scheme)
+	}
+	if g.path != "" && g.path != "0" {
+		return nil, errors.New("the store's URL names a database, and a Redis Cluster has only database 0")
+	}
+	return u, nil
+}
+
+func parseGroup(scheme, rest, port string, more ...string) (*URL, *redisGroup, url.Values, error) {
+	h, query, err := parseHosts(scheme, rest, port)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	u, g := &URL{}, &redisGroup{hosts: h, password: h.password}
+	u.place = g
+	known := append([]string{"prefix", "replicas"}, more...)
+	if g.secure() {
+		known = append(known, slices.Sorted(maps.Keys(envTLS))...)
+	}
+	values, err := u.parameters(query, known...)
+	if err == nil {
+		err = g.parameters(values)
+	}
+	return u, g, values, err
+}
+
+func (g *redisGroup) secure() bool { return strings.HasPrefix(g.scheme, "rediss") }
+
+func (g *redisGroup) secrets() (some, password bool) {
+	password = g.password != "" || g.sentinel != ""
+	return password || g.user != "", password
+}
+
+func (*redisGroup) inherited(string) string { return "" }
+
+func (g *redisGroup) String() string {
+	if g.master == "" {
+		return fmt.Sprintf("%s://%s", g.scheme, strings.Join(g.addrs, ","))
+	}
+	return fmt.Sprintf("%s://%s@%s/%d", g.scheme, url.PathEscape(g.master), strings.Join(g.addrs, ","), g.db)
+}
+
+// options are those of a client of one server; Addr is not set.
+func (g *redisGroup) options() (*redis.Options, error) {
+	o := redis.Options{Username: g.user, Password: g.password, DB: g.db}
+	if g.secure() {
+		files := g.tls.inForce()
+		err := files.check()
+		if err == nil {
+			o.TLSConfig, err = files.configure(&tls.Config{MinVersion: tls.VersionTLS12})
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	o.Dialer = dialer(o.TLSConfig)
+	return options(o), nil
+}
+
+func (g *redisGroup) open() (*Store, error) {
+	redis.SetLogger(silent{}) // what matters comes back as an error
+	o, err := g.options()
+	if err != nil {
+		return nil, err
+	}
+	if g.master == "" {
+		return g.openCluster(o), nil
+	}
+	rdb := redis.NewFailoverClient(&redis.FailoverOptions{
+		MasterName: g.master, SentinelAddrs: g.addrs, SentinelPassword: g.sentinel,
+		Username: o.Username, Password: o.Password, DB: o.DB, Dialer: o.Dialer, OnConnect: o.OnConnect,
+		MaxRetries: o.MaxRetries, DialerRetries: o.DialerRetries, ContextTimeoutEnabled: true, DisableIdentity: true,
+		DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, PoolSize: o.PoolSize,
+	})
+	s := &Store{Searches: true, Replicas: g.replicas, kind: doctor.Kind{Clock: true, Nodes: 1, Dangers: "eviction, DEL of lock keys"}}
+	s.Driver = g.driver(rdb)
+	s.Servers = []Server{{
+		Name: g.master, Driver: s.Driver, disconnect: rdb.Close,
+		Look: func(ctx context.Context) doctor.Facts { return doctor.Look(ctx, rdb) },
+	}}
+	return s, nil
+}
+
+func (g *redisGroup) openCluster(o *redis.Options) *Store {
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{
+		Addrs: g.addrs, Username: o.Username, Password: o.Password, Dialer: o.Dialer, OnConnect: o.OnConnect,
+		MaxRetries: o.MaxRetries, DialerRetries: o.DialerRetries, ContextTimeoutEnabled: true, DisableIdentity: true,
+		DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, PoolSize: o.PoolSize,
+		MaintNotificationsConfig: o.MaintNotificationsConfig,
+	})
+	s := &Store{Searches: true, Replicas: g.replicas, kind: doctor.Kind{Clock: true, Dangers: "eviction, DEL of lock keys"}, disconnect: rdb.Close}
+	s.Driver = g.driver(rdb)
+	s.Masters = func(ctx context.Context) (all []Server, err error) {
+		var mu sync.Mutex
+		err = rdb.ForEachMaster(ctx, func(_ context.Context, one *redis.Client) error {
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, Server{
+				Name: one.Options().Addr, Driver: s.Driver,
+				Look:   func(ctx context.Context) doctor.Facts { return doctor.Look(ctx, one) },
+				ByHand: func(statement string) string { return redisCLI(g.cli("redis-cli "+at(one.Options().Addr)), statement) },
+			})
+			return nil
+		})
+		slices.SortFunc(all, func(a, b Server) int { return strings.Compare(a.Name, b.Name) })
+		return all, err
+	}
+	return s
+}
+
+func (g *redisGroup) driver(rdb redis.UniversalClient) driver.Driver {
+	if g.maxTTL > 0 {
+		return redisdriver.NewNode(rdb, g.maxTTL, g.redisKeys.options())
+	}
+	return redisdriver.New(rdb, g.redisKeys.options())
+}
+
+// byHand has redis-cli follow a cluster's redirections, and leaves a master that Sentinels know to what
+// remarks tell.
+func (g *redisGroup) byHand(_ int, statement string) string {
+	if g.master != "" {
+		return redisCLI(g.cli(`redis-cli -h "$1" -p "$2"`), statement)
+	}
+	return redisCLI(g.cli("redis-cli -c "+at(g.addrs[0])), statement)
+}
+
+// at are the options of redis-cli for an address.
+func at(addr string) string {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return ""
+	}
+	return shell.Join("-h", host, "-p", port)
+}
+
+// cli adds the options of redis-cli that all servers have in common.
+func (g *redisGroup) cli(text string) string {
+	var cli []string
+	if g.secure() {
+		cli = append(cli, g.tls.inForce().redisCLI()...)
+	}
+	if g.user != "" {
+		cli = append(cli, "--user", g.user)
+	}
+	if g.db != 0 {
+		cli = append(cli, "-n", strconv.Itoa(g.db))
+	}
+	if len(cli) == 0 {
+		return text
+	}
+	return text + " " + shell.Join(cli...)
+}
+
+func (g *redisGroup) remarks() []string {
+	var all []string
+	if g.master != "" {
+		all = append(all, "find the master first: set -- $("+
+			redisCLI("redis-cli "+at(g.addrs[0]), shell.Join("SENTINEL", "GET-MASTER-ADDR-BY-NAME", g.master))+")")
+	}
+	if g.password != "" {
+		all = append(all, "set REDISCLI_AUTH to the password first")
+	}
+	return all
+}
