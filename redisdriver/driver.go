@@ -38,7 +38,8 @@ type Options struct {
 	// and Lock tries again. Each grant takes another round trip, to the replicas and back.
 	//
 	// A failover then loses no lease if Replicas is the number of all replicas that may be
-	// promoted, each keeps its memory, and their clocks are not ahead of the master's. With
+	// promoted, each keeps its memory, and their clocks are not ahead of the master's. The
+	// client must be a *redis.Client or *redis.ClusterClient, without a proxy in between. With
 	// fewer it may: Sentinel and Cluster may promote one that did not confirm. [NewNode]
 	// takes no Replicas: it treats a promotion as a restart.
 	Replicas int
@@ -125,6 +126,13 @@ func unusable(rdb redis.UniversalClient, o *Options) error {
 	}
 	if o.NoPrefix && o.Prefix != "" {
 		return &configError{fmt.Sprintf("Options have the prefix %q, and NoPrefix: choose one of them", o.Prefix)}
+	}
+	switch rdb.(type) {
+	case *redis.Client, *redis.ClusterClient:
+	default: // WAIT is about its own connection, to the key's master
+		if o.Replicas > 0 {
+			return &configError{fmt.Sprintf("Replicas needs a *redis.Client or a *redis.ClusterClient, and the client is a %T", rdb)}
+		}
 	}
 	if o.Replicas < 0 {
 		return &configError{fmt.Sprintf("Options have %d Replicas: use 0 or more", o.Replicas)}

@@ -18,16 +18,26 @@ const replicaTime = time.Second
 
 // ReplicasError reports that fewer replicas than [Options].Replicas confirmed a request in time, so that a failover may undo it. A lease
 // that was requested is not granted then, and one that was to be renewed lasts no longer.
-type ReplicasError struct{ Want, Got int }
+type ReplicasError struct {
+	Want, Got int
+
+	gone bool
+}
 
 func (e *ReplicasError) Error() string {
-	return fmt.Sprintf("redis: %d of %d replicas confirmed in time: see INFO replication on the master, or lower Options.Replicas", e.Got, e.Want)
+	if e.gone {
+		return "redis: the lease was gone before replicas confirmed it: another master took over, somebody broke it, or its TTL was over"
+	}
+	return fmt.Sprintf("redis: %d of %d replicas confirmed in time: see INFO replication on the master", e.Got, e.Want)
 }
 
 // replicate carries out commands about keys of one master, over one connection: WAIT is about what its own connection wrote. short
 // is why none of them counts; all is what the pipeline said.
 func (s *sender) replicate(ctx context.Context, cmds []command) (short, all error) {
 	rdb, wait := s.rdb, replicaTime
+	if at, ok := ctx.Deadline(); ok {
+		wait = min(wait, time.Until(at)*3/4)
+	}
 	switch c := rdb.(type) {
 	case *redis.ClusterClient:
 		node, err := c.MasterForKey(ctx, cmds[0].calls[0].keys[0].(string))
@@ -35,6 +45,11 @@ func (s *sender) replicate(ctx context.Context, cmds []command) (short, all erro
 			return err, err
 		}
 		rdb, wait = node, shorter(wait, c.Options().ReadTimeout)
+		defer func() {
+			if all != nil { // the node may no longer be the master, which its own client does not look after
+				c.ReloadState(ctx)
+			}
+		}()
 	case *redis.Client:
 		wait = shorter(wait, c.Options().ReadTimeout)
 	}
@@ -42,7 +57,7 @@ func (s *sender) replicate(ctx context.Context, cmds []command) (short, all erro
 	for _, cmd := range cmds {
 		_ = p.Process(ctx, cmd)
 	}
-	confirmed := redis.NewIntCmd(ctx, "wait", s.replicas, wait.Milliseconds())
+	confirmed := redis.NewIntCmd(ctx, "wait", s.replicas, max(wait.Milliseconds(), 1)) // 0: for ever
 	_ = p.Process(ctx, confirmed)
 	_, all = p.Exec(ctx)
 	n, err := confirmed.Result()
@@ -65,11 +80,11 @@ func (d *Driver) confirm(ctx context.Context, r driver.RenewRequest, granted dri
 	one := []driver.RenewRequest{r}
 	j := d.leaseJobs(one, []int{0})[0]
 	if _, err := d.renew.do(ctx, j.call); err != nil {
-		return res, err
+		return res, fmt.Errorf("redis: asking the replicas: %w", err) // never NotSent: the lease was granted
 	}
 	d.report(one, j, func(_ int, answer driver.Renewal) { err = answer.Err })
-	if errors.Is(err, driver.ErrNotHeld) { // another master answered, which does not have it
-		err = &ReplicasError{Want: d.renew.replicas}
+	if errors.Is(err, driver.ErrNotHeld) {
+		err = &ReplicasError{Want: d.renew.replicas, gone: true}
 	}
 	if err != nil {
 		return res, err

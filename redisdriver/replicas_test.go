@@ -4,6 +4,7 @@
 package redisdriver
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -51,6 +52,12 @@ func TestReplicasConfirm(t *testing.T) {
 			t.Errorf("a replica has %d of the 2 leases that were granted", got)
 		}
 		_ = rdb.Close()
+	}
+
+	ended, cancel := context.WithCancel(w.ctx)
+	cancel()
+	if _, err := d.confirm(ended, held.Renewal(), driver.Result{}); err == nil || driver.IsNotSent(err) {
+		t.Errorf("a lease that was granted, and not confirmed: %v", err) // else nobody would release it
 	}
 
 	replicas[0].Stop()

@@ -15,6 +15,7 @@ import (
 	"github.com/hasplock/hasp/cmd/hasp/internal/store"
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/quorum"
+	"github.com/hasplock/hasp/redisdriver"
 )
 
 // The exit codes that are hasp's own; docs/command.md explains them.
@@ -95,6 +96,9 @@ func trouble(u *store.URL, err error) *exit {
 			message: fmt.Sprintf("%s cannot be written, is it a replica? %s", on, said)}
 	case hasp.ClassUnreachable:
 		if votes := (*quorum.VoteError)(nil); errors.As(err, &votes) || errors.Is(err, driver.ErrNotVoting) {
+			return &exit{code: exitUnreachable, verdict: "unreachable", message: fmt.Sprintf("%s grants nothing now: %s. Look: hasp doctor", on, said)}
+		}
+		if errors.As(err, new(*redisdriver.ReplicasError)) {
 			return &exit{code: exitUnreachable, verdict: "unreachable", message: fmt.Sprintf("%s grants nothing now: %s. Look: hasp doctor", on, said)}
 		}
 		return &exit{code: exitUnreachable, verdict: "unreachable",

@@ -142,8 +142,9 @@ func (j *judge) server() {
 		j.say(Fail, "cluster", "it is a node of a Redis Cluster, which has only a part of the keys: write redis+cluster: in the store's URL")
 	case state == "":
 		j.say(Warn, "cluster", "the state of the cluster is unknown (CLUSTER INFO is not allowed)")
-	case state != "ok":
-		j.say(Fail, "cluster", "it takes the cluster for %s, and serves no keys: look at CLUSTER INFO and CLUSTER NODES", driver.Printable(state))
+	case state != "ok" || j.f.Cluster["cluster_slots_ok"] != "16384":
+		j.say(Fail, "cluster", "keys of some slots cannot be locked (cluster_state %s, %s of 16384 slots): look at CLUSTER NODES",
+			driver.Printable(state), driver.Printable(j.f.Cluster["cluster_slots_ok"]))
 	default:
 		j.say(OK, "cluster", "the cluster serves all of its slots, by %s masters", driver.Printable(j.f.Cluster["cluster_size"]))
 	}

@@ -192,7 +192,7 @@ func (g *redisGroup) byHand(_ int, statement string) string {
 func at(addr string) string {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		return ""
+		return shell.Join("-h", addr)
 	}
 	return shell.Join("-h", host, "-p", port)
 }
@@ -218,11 +218,18 @@ func (g *redisGroup) cli(text string) string {
 func (g *redisGroup) remarks() []string {
 	var all []string
 	if g.master != "" {
+		find := []string{"redis-cli"}
+		if g.secure() {
+			find = append(find, g.tls.inForce().redisCLI()...)
+		}
+		if g.sentinel != "" {
+			all = append(all, "set REDISCLI_AUTH to the Sentinels' password first")
+		}
 		all = append(all, "find the master first: set -- $("+
-			redisCLI("redis-cli "+at(g.addrs[0]), shell.Join("SENTINEL", "GET-MASTER-ADDR-BY-NAME", g.master))+")")
+			redisCLI(shell.Join(find...)+" "+at(g.addrs[0]), shell.Join("SENTINEL", "GET-MASTER-ADDR-BY-NAME", g.master))+")")
 	}
 	if g.password != "" {
-		all = append(all, "set REDISCLI_AUTH to the password first")
+		all = append(all, "then set REDISCLI_AUTH to the password of Redis")
 	}
 	return all
 }
