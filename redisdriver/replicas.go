@@ -55,7 +55,7 @@ func (s *sender) replicate(ctx context.Context, cmds []command) (short, all erro
 	}
 	p := rdb.Pipeline()
 	for _, cmd := range cmds {
-		_ = p.Process(ctx, cmd)
+		_ = p.Process(ctx, cmd) // is queued only: its outcome is the command's own
 	}
 	confirmed := redis.NewIntCmd(ctx, "wait", s.replicas, max(wait.Milliseconds(), 1)) // 0: for ever
 	_ = p.Process(ctx, confirmed)

@@ -153,6 +153,9 @@ func (x *examination) whole() *exit {
 // the troubles of its servers by class; one that more than spare of them have decides.
 func (x *examination) silent(classes map[driver.Class]int, spare int) *exit {
 	e := &exit{code: exitUnreachable, verdict: "unreachable", message: fmt.Sprintf("the store %s grants no locks now", x.l.url)}
+	if x.cluster {
+		e.message = fmt.Sprintf("the store %s grants no locks now for the keys of some of its masters", x.l.url)
+	}
 	switch {
 	case classes[driver.ClassDenied] > spare:
 		e.code, e.verdict = exitDenied, "denied"

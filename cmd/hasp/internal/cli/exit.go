@@ -95,10 +95,7 @@ func trouble(u *store.URL, err error) *exit {
 		return &exit{code: exitConfig, verdict: "read-only",
 			message: fmt.Sprintf("%s cannot be written, is it a replica? %s", on, said)}
 	case hasp.ClassUnreachable:
-		if votes := (*quorum.VoteError)(nil); errors.As(err, &votes) || errors.Is(err, driver.ErrNotVoting) {
-			return &exit{code: exitUnreachable, verdict: "unreachable", message: fmt.Sprintf("%s grants nothing now: %s. Look: hasp doctor", on, said)}
-		}
-		if errors.As(err, new(*redisdriver.ReplicasError)) {
+		if errors.As(err, new(*quorum.VoteError)) || errors.Is(err, driver.ErrNotVoting) || errors.As(err, new(*redisdriver.ReplicasError)) {
 			return &exit{code: exitUnreachable, verdict: "unreachable", message: fmt.Sprintf("%s grants nothing now: %s. Look: hasp doctor", on, said)}
 		}
 		return &exit{code: exitUnreachable, verdict: "unreachable",

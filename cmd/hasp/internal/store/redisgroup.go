@@ -138,11 +138,36 @@ func (g *redisGroup) open() (*Store, error) {
 	})
 	s := &Store{Searches: true, Replicas: g.replicas, kind: doctor.Kind{Clock: true, Nodes: 1, Dangers: "eviction, DEL of lock keys"}}
 	s.Driver = g.driver(rdb)
+	found := "" // the address of the master, once Look has asked for it
 	s.Servers = []Server{{
 		Name: g.master, Driver: s.Driver, disconnect: rdb.Close,
-		Look: func(ctx context.Context) doctor.Facts { return doctor.Look(ctx, rdb) },
+		Look: func(ctx context.Context) doctor.Facts {
+			found = g.find(ctx, o)
+			return doctor.Look(ctx, rdb)
+		},
+		ByHand: func(statement string) string {
+			if found == "" {
+				return g.byHand(0, statement)
+			}
+			return redisCLI(g.cli("redis-cli "+at(found)), statement)
+		},
 	}}
 	return s, nil
+}
+
+// find asks the Sentinels for the address of the master; "": none of them said it.
+func (g *redisGroup) find(ctx context.Context, o *redis.Options) string {
+	for _, addr := range g.addrs {
+		one := redis.NewSentinelClient(&redis.Options{
+			Addr: addr, Password: g.sentinel, Dialer: o.Dialer, MaxRetries: -1, DisableIdentity: true, ContextTimeoutEnabled: true,
+		})
+		at, err := one.GetMasterAddrByName(ctx, g.master).Result()
+		_ = one.Close() // it was only asked
+		if err == nil && len(at) == 2 {
+			return net.JoinHostPort(at[0], at[1])
+		}
+	}
+	return ""
 }
 
 func (g *redisGroup) openCluster(o *redis.Options) *Store {
