@@ -165,7 +165,7 @@ func TestReplicasConfirmInACluster(t *testing.T) {
 	t.Parallel()
 	servers := testserver.NewRedisCluster(t, 3, calm)
 	g := newGroup(t, func() redis.UniversalClient {
-		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: servers.Addrs()})
+		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: servers.Addrs(), ClusterStateReloadInterval: time.Hour})
 	})
 	rdb := g.open()
 	defer rdb.Close()
@@ -198,10 +198,25 @@ func TestReplicasConfirmInACluster(t *testing.T) {
 		t.Errorf("a key of another master: %+v, %v", res, err)
 	}
 	replica.Cont()
-	for renew(one) != nil {
-		g.pause()
-		if g.ctx.Err() != nil {
-			t.Fatal("it never catches up")
+	renewed := func(what string) {
+		t.Helper()
+		for renew(one) != nil {
+			g.pause()
+			if g.ctx.Err() != nil {
+				t.Fatalf("never: %s", what)
+			}
 		}
 	}
+	renewed("it catches up")
+
+	slot := hashSlot("lock:k")
+	from, to := servers.Master(slot), servers.Masters[0]
+	for from == nil { // it did not answer at once
+		from = servers.Master(slot)
+	}
+	if to == from {
+		to = servers.Masters[1]
+	}
+	servers.Move(slot, from, to, func(int) {})
+	renewed("a holder that only renews finds the new master of its key")
 }
