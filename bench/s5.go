@@ -44,6 +44,9 @@ var s5 = scenario{
 // waiters is how many give up; tests have fewer, since requests of a thousand time out on a busy machine.
 var waiters = 1000
 
+// heard is how long waiters have to hear of their own place, which is in the store.
+const heard = 2 * time.Second
+
 // settled is how long waiters wait before they give up, if the store does not
 // show its waiters.
 const settled = 500 * time.Millisecond
@@ -198,6 +201,9 @@ func (q *queue) full(ctx context.Context, want int, early <-chan error) error {
 		if n > most {
 			most, grew = n, time.Now()
 		}
+	}
+	if q.whole {
+		return pause(ctx, heard)
 	}
 	return nil
 }

@@ -23,10 +23,11 @@ func TestQueueIsFull(t *testing.T) {
 		whole bool
 		want  time.Duration
 	}{
-		"all":                 {1000, 1000, false, time.Second},
-		"some in the process": {1000, 500, false, 500*time.Millisecond + settled},
-		"all, slowly":         {1, 1000, true, 1000 * time.Second},
-		"none":                {0, 0, false, settled},
+		"all":                    {1000, 1000, false, time.Second},
+		"all, each in the store": {1000, 1000, true, time.Second + heard},
+		"some in the process":    {1000, 500, false, 500*time.Millisecond + settled},
+		"all, slowly":            {1, 1000, true, 1000*time.Second + heard},
+		"none":                   {0, 0, false, settled},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

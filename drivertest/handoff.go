@@ -48,7 +48,8 @@ var handoffCases = []Case{
 }
 
 func handoffIsAtOnce(e *env) {
-	a, b := e.brief(e.ask("k")), e.ask("k")
+	a, b := e.ask("k"), e.ask("k")
+	a.TTL = e.long / 8 // less than the claim has in the end, and more than a busy machine takes
 	first := e.grant(e.d, a)
 	e.join(e.open(), b, 0)
 	e.release(e.d, a)
