@@ -17,7 +17,7 @@ const down = 3 * time.Second
 
 func newSentinels(t testing.TB) (*testserver.RedisSentinel, *group) {
 	t.Helper()
-	servers := testserver.NewRedisSentinel(t, down)
+	servers := testserver.NewRedisSentinel(t, testserver.RedisGroup{Timeout: down})
 	return servers, newGroup(t, func() redis.UniversalClient {
 		return redis.NewFailoverClient(&redis.FailoverOptions{MasterName: testserver.MasterName, SentinelAddrs: servers.Addrs()})
 	})

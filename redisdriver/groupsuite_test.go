@@ -29,7 +29,7 @@ var quietly = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 // TestClusterSuite runs the suite over a cluster of three masters with a replica each. Each case has a prefix of its own.
 func TestClusterSuite(t *testing.T) {
 	t.Parallel()
-	c := testserver.NewRedisCluster(t, 3, calm)
+	c := testserver.NewRedisCluster(t, 3, testserver.RedisGroup{Timeout: calm})
 	open := func() redis.UniversalClient {
 		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), MaintNotificationsConfig: quietly})
 	}
@@ -43,7 +43,7 @@ func TestClusterSuite(t *testing.T) {
 // TestSentinelSuite runs the suite over a master with two replicas that Sentinels watch.
 func TestSentinelSuite(t *testing.T) {
 	t.Parallel()
-	c := testserver.NewRedisSentinel(t, calm)
+	c := testserver.NewRedisSentinel(t, testserver.RedisGroup{Timeout: calm})
 	open := func() redis.UniversalClient {
 		return redis.NewFailoverClient(&redis.FailoverOptions{MasterName: testserver.MasterName, SentinelAddrs: c.Addrs()})
 	}

@@ -133,7 +133,7 @@ func TestLockWaitsForReplicas(t *testing.T) {
 // A lease that all replicas confirmed outlives its master, whichever of them is promoted.
 func TestFailoverKeepsAConfirmedLease(t *testing.T) {
 	t.Parallel()
-	servers := testserver.NewRedisSentinel(t, down)
+	servers := testserver.NewRedisSentinel(t, testserver.RedisGroup{Timeout: down})
 	g := newGroup(t, func() redis.UniversalClient {
 		return redis.NewFailoverClient(&redis.FailoverOptions{MasterName: testserver.MasterName, SentinelAddrs: servers.Addrs()})
 	})
@@ -163,7 +163,7 @@ func TestFailoverKeepsAConfirmedLease(t *testing.T) {
 // In a cluster the replicas of the key's own master confirm.
 func TestReplicasConfirmInACluster(t *testing.T) {
 	t.Parallel()
-	servers := testserver.NewRedisCluster(t, 3, calm)
+	servers := testserver.NewRedisCluster(t, 3, testserver.RedisGroup{Timeout: calm})
 	g := newGroup(t, func() redis.UniversalClient {
 		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: servers.Addrs(), ClusterStateReloadInterval: time.Hour})
 	})

@@ -51,7 +51,7 @@ func (g *group) client() *hasp.Client {
 // A slot that moves to another master takes its leases along. While it moves, nobody is granted a key of it.
 func TestResharding(t *testing.T) {
 	t.Parallel()
-	servers := testserver.NewRedisCluster(t, 3, calm)
+	servers := testserver.NewRedisCluster(t, 3, testserver.RedisGroup{Timeout: calm})
 	g := newGroup(t, func() redis.UniversalClient {
 		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: servers.Addrs()})
 	})

@@ -107,7 +107,7 @@ func TestScriptsRedlock(t *testing.T) {
 // What the store's URL means, and the doctor: that the locks are the same, the suite of redisdriver shows.
 func TestScriptsSentinel(t *testing.T) {
 	t.Parallel()
-	g := testserver.NewRedisSentinel(t, time.Minute)
+	g := testserver.NewRedisSentinel(t, testserver.RedisGroup{Timeout: time.Minute})
 	runScripts(t, []string{"testdata/sentinel"}, func(string) string {
 		return "redis+sentinel://" + testserver.MasterName + "@" + strings.Join(g.Addrs(), ",")
 	})
@@ -115,7 +115,7 @@ func TestScriptsSentinel(t *testing.T) {
 
 func TestScriptsCluster(t *testing.T) {
 	t.Parallel()
-	g := testserver.NewRedisCluster(t, 3, time.Minute)
+	g := testserver.NewRedisCluster(t, 3, testserver.RedisGroup{Timeout: time.Minute})
 	runScripts(t, []string{"testdata/cluster"}, func(string) string { return "redis+cluster://" + strings.Join(g.Addrs(), ",") })
 }
 

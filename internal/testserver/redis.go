@@ -73,9 +73,15 @@ func (s *Server) Promote() {
 // data and the other counts it.
 func (s *Server) Follow(master *Server) {
 	s.t.Helper()
-	s.order(fmt.Sprintf("REPLICAOF 127.0.0.1 %d", master.port), "+OK")
+	s.follow(master, master.port, s.port)
+}
+
+// follow is Follow with the ports that the two announce.
+func (s *Server) follow(master *Server, theirs, own int) {
+	s.t.Helper()
+	s.order(fmt.Sprintf("REPLICAOF 127.0.0.1 %d", theirs), "+OK")
 	until(s.t, "it follows the other", func() bool {
-		return strings.Contains(s.info(), "master_link_status:up") && strings.Contains(master.info(), fmt.Sprintf("port=%d,state=online", s.port))
+		return strings.Contains(s.info(), "master_link_status:up") && strings.Contains(master.info(), fmt.Sprintf("port=%d,state=online", own))
 	})
 }
 

@@ -20,28 +20,35 @@ import (
 type RedisCluster struct {
 	Masters, Replicas []*Server
 
+	*backbone
 	t testing.TB
+}
+
+// RedisGroup says how servers that belong together are started.
+type RedisGroup struct {
+	Timeout time.Duration // a master that does not answer for so long is replaced
+	Linked  bool          // they reach each other over links, for Cut and Lag, which clients have to be dialed around: see Announced
+	Args    []string      // further arguments of each Redis
 }
 
 // hashSlots is how many a cluster has.
 const hashSlots = 16384
 
-// NewRedisCluster starts a cluster of n masters with a replica each, and returns once every server knows of all slots. A master that
-// does not answer for timeout is replaced. args are further arguments of each server.
-func NewRedisCluster(t testing.TB, n int, timeout time.Duration, args ...string) *RedisCluster {
+// NewRedisCluster starts a cluster of n masters with a replica each, and returns once every server knows of all slots.
+func NewRedisCluster(t testing.TB, n int, o RedisGroup) *RedisCluster {
 	t.Helper()
-	c := &RedisCluster{t: t}
+	c := &RedisCluster{backbone: newBackbone(t, o.Linked), t: t}
 	for i := range 2 * n {
 		bus := make(map[int]int) // by port: the other one is taken as well, now and then
 		s := redisWith(t, nil, nil, func(s *Server) []string {
 			for bus[s.port] == 0 || bus[s.port] == s.port {
 				bus[s.port] = freePorts(t, 1)[0]
 			}
-			return append([]string{
+			return append(append([]string{
 				"--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(bus[s.port]),
-				"--cluster-node-timeout", strconv.FormatInt(timeout.Milliseconds(), 10),
+				"--cluster-node-timeout", strconv.FormatInt(o.Timeout.Milliseconds(), 10),
 				"--cluster-allow-replica-migration", "no", "--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1",
-			}, args...)
+			}, c.announce(s, bus[s.port])...), o.Args...)
 		})
 		if i < n {
 			s.order(fmt.Sprintf("CLUSTER ADDSLOTSRANGE %d %d", i*hashSlots/n, (i+1)*hashSlots/n-1), "+OK")
@@ -50,7 +57,7 @@ func NewRedisCluster(t testing.TB, n int, timeout time.Duration, args ...string)
 		} else {
 			c.Replicas = append(c.Replicas, s)
 		}
-		c.Masters[0].order(fmt.Sprintf("CLUSTER MEET 127.0.0.1 %d %d", s.port, bus[s.port]), "+OK")
+		c.Masters[0].order(fmt.Sprintf("CLUSTER MEET 127.0.0.1 %d %d", portOf(c.Announced(s)), c.busOf(s, bus[s.port])), "+OK")
 	}
 	until(t, "they know each other", func() bool {
 		for _, s := range c.All() {
@@ -162,7 +169,7 @@ func (c *RedisCluster) Move(slot int, from, to *Server, between func(step int)) 
 		}
 	}
 	between(3)
-	for _, s := range append([]*Server{to, from}, c.Masters...) {
+	for _, s := range append([]*Server{to, from}, c.All()...) {
 		if !strings.Contains(s.info(), "role:slave") {
 			s.order(fmt.Sprintf("CLUSTER SETSLOT %d NODE %s", slot, to.ID()), "+OK")
 		}
@@ -203,6 +210,7 @@ type RedisSentinel struct {
 	Replicas  []*Server
 	Sentinels []*Server
 
+	*backbone
 	t testing.TB
 }
 
@@ -210,22 +218,26 @@ type RedisSentinel struct {
 const MasterName = "mymaster"
 
 // NewRedisSentinel starts a master with two replicas and three Sentinels, and returns once the Sentinels know of each other and of the
-// replicas. A master that does not answer for timeout is replaced. args are further arguments of each Redis.
-func NewRedisSentinel(t testing.TB, timeout time.Duration, args ...string) *RedisSentinel {
+// replicas.
+func NewRedisSentinel(t testing.TB, o RedisGroup) *RedisSentinel {
 	t.Helper()
-	c := &RedisSentinel{t: t}
-	args = append([]string{"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"}, args...)
-	c.Master = Redis(t, args...)
+	c := &RedisSentinel{backbone: newBackbone(t, o.Linked), t: t}
+	start := func() *Server {
+		return redisWith(t, nil, nil, func(s *Server) []string {
+			return append(append([]string{"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"}, c.announce(s, 0)...), o.Args...)
+		})
+	}
+	c.Master = start()
 	for range 2 {
-		s := Redis(t, args...)
-		s.Follow(c.Master)
+		s := start()
+		s.follow(c.Master, portOf(c.Announced(c.Master)), portOf(c.Announced(s)))
 		c.Replicas = append(c.Replicas, s)
 	}
 	path := require(t, "redis", binaries)
 	for range 3 {
 		c.Sentinels = append(c.Sentinels, launch(t, spec{
 			path:  path,
-			args:  func(s *Server) []string { return []string{c.configure(s, timeout), "--sentinel"} },
+			args:  func(s *Server) []string { return []string{c.configure(s, o.Timeout), "--sentinel"} },
 			ready: pingRedis,
 			taken: "Address already in use",
 		}, freePort))
@@ -249,7 +261,7 @@ func (c *RedisSentinel) configure(s *Server, timeout time.Duration) string {
 		return name // it goes on with what it knows
 	}
 	text := fmt.Sprintf("port %d\nbind 127.0.0.1\nunixsocket sock\ndir %s\nsentinel monitor %s 127.0.0.1 %d 2\nsentinel down-after-milliseconds %[3]s %[5]d\n"+
-		"sentinel failover-timeout %[3]s 10000\nsentinel parallel-syncs %[3]s 2\n", s.port, s.dir, MasterName, c.Master.port, timeout.Milliseconds())
+		"sentinel failover-timeout %[3]s 10000\nsentinel parallel-syncs %[3]s 2\n", s.port, s.dir, MasterName, portOf(c.Announced(c.Master)), timeout.Milliseconds())
 	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 		c.t.Fatalf("testserver: %v", err)
 	}
@@ -259,12 +271,18 @@ func (c *RedisSentinel) configure(s *Server, timeout time.Duration) string {
 // Addrs are the addresses of the Sentinels.
 func (c *RedisSentinel) Addrs() []string { return addrs(c.Sentinels) }
 
+// Redises are those that are no Sentinels.
+func (c *RedisSentinel) Redises() []*Server { return append([]*Server{c.Master}, c.Replicas...) }
+
 // Current returns the server that the first Sentinel takes for the master.
-func (c *RedisSentinel) Current() *Server {
+func (c *RedisSentinel) Current() *Server { return c.named(c.Sentinels[0]) }
+
+// named returns the server that a Sentinel takes for the master.
+func (c *RedisSentinel) named(by *Server) *Server {
 	c.t.Helper()
-	answer := bulks(c.Sentinels[0].ask("tcp", c.Sentinels[0].Addr(), "*", "SENTINEL", "GET-MASTER-ADDR-BY-NAME", MasterName))
-	for _, s := range append([]*Server{c.Master}, c.Replicas...) {
-		if len(answer) == 2 && answer[1] == strconv.Itoa(s.port) {
+	answer := bulks(by.ask("tcp", by.Addr(), "*", "SENTINEL", "GET-MASTER-ADDR-BY-NAME", MasterName))
+	for _, s := range c.Redises() {
+		if len(answer) == 2 && answer[1] == strconv.Itoa(portOf(c.Announced(s))) {
 			return s
 		}
 	}

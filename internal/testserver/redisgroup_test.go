@@ -13,7 +13,7 @@ const nodeTimeout = 3 * time.Second
 
 func TestRedisCluster(t *testing.T) {
 	t.Parallel()
-	c := NewRedisCluster(t, 3, nodeTimeout)
+	c := NewRedisCluster(t, 3, RedisGroup{Timeout: nodeTimeout})
 	const slot = 12182 // of "foo"
 	if c.Master(slot) != c.Masters[2] {
 		t.Fatal("the third master has not the last slots")
@@ -32,7 +32,7 @@ func TestRedisCluster(t *testing.T) {
 
 func TestRedisSentinel(t *testing.T) {
 	t.Parallel()
-	c := NewRedisSentinel(t, nodeTimeout)
+	c := NewRedisSentinel(t, RedisGroup{Timeout: nodeTimeout})
 	if c.Current() != c.Master {
 		t.Fatal("they name another")
 	}

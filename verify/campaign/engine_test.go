@@ -6,6 +6,7 @@
 package campaign
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -22,6 +23,9 @@ var quickEngineSeeds = map[engines.Kind][]uint64{
 	engines.Postgres:  {1, 2},
 	engines.MariaDB:   {1},
 	engines.SQLite:    {1, 2},
+
+	engines.SentinelReplicas: {1},
+	engines.ClusterReplicas:  {1},
 }
 
 // Rule: whatever the schedule, every promise of an engine whose assumptions it keeps holds.
@@ -39,6 +43,8 @@ func TestQuickEngineCampaigns(t *testing.T) {
 func requireEngine(t *testing.T, k engines.Kind) {
 	t.Helper()
 	switch k {
+	case engines.Sentinel, engines.SentinelRecord, engines.SentinelReplicas, engines.Cluster, engines.ClusterReplicas:
+		testserver.Require(t, "redis")
 	case engines.Etcd:
 		testserver.Require(t, "etcd")
 	case engines.ZooKeeper:
@@ -53,7 +59,7 @@ func requireEngine(t *testing.T, k engines.Kind) {
 // Rule: a schedule of an engine ends every fault that it begins, a seed always gives the same schedule, every fault
 // occurs, and no two servers have a fault at once.
 func TestEngineSchedules(t *testing.T) {
-	for _, k := range engines.Kinds {
+	for _, k := range slices.Concat(engines.Kinds, engines.Replicated) {
 		t.Run(string(k), func(t *testing.T) {
 			count := map[Kind]int{}
 			const all = 1000
@@ -85,7 +91,7 @@ func checkEngineSchedule(t *testing.T, s *Schedule) {
 			t.Fatalf("out of order, or of servers that are not there:\n%v", s)
 		}
 		by := map[Part]int{Begin: 1, End: -1}[a.Part]
-		if a.Client < 0 && a.Kind != Break && a.Kind != Revoke && a.Kind != Terminate && a.Kind != CutAll {
+		if a.Client < 0 && a.Kind != Break && a.Kind != Revoke && a.Kind != Terminate && a.Kind != CutAll && a.Kind != Switch && a.Kind != Reshard {
 			if down += by; down > 1 {
 				t.Fatalf("two servers have a fault at once:\n%v", s)
 			}
@@ -94,7 +100,7 @@ func checkEngineSchedule(t *testing.T, s *Schedule) {
 		open[a.String()] += by
 	}
 	for what, n := range open {
-		if n != 0 && !slices.ContainsFunc([]Kind{Break, Revoke, Terminate, ResetLinks}, func(k Kind) bool { return strings.Contains(what, string(k)) }) {
+		if n != 0 && !slices.ContainsFunc([]Kind{Break, Revoke, Terminate, ResetLinks, Switch, Reshard}, func(k Kind) bool { return strings.Contains(what, string(k)) }) {
 			t.Fatalf("%q does not end:\n%v", what, s)
 		}
 	}
@@ -106,6 +112,53 @@ func TestBrokenEngineVariantsAreCaught(t *testing.T) {
 	testserver.Require(t, "etcd")
 	t.Parallel()
 	checkVariants(t, engineVariants)
+}
+
+// failovers is of tests that take minutes, and are in make verify.
+func failovers(t *testing.T) {
+	t.Helper()
+	if os.Getenv("HASP_TEST_FAILOVERS") == "" {
+		t.Skip("SKIPPED: HASP_TEST_FAILOVERS is not set")
+	}
+	testserver.Require(t, "redis")
+}
+
+// Rule: without a safeguard a failover loses a lease that was granted last, and the campaign finds it.
+func TestBrokenReplicaVariantsAreCaught(t *testing.T) {
+	failovers(t)
+	t.Parallel()
+	checkVariants(t, replicaVariants)
+}
+
+// Rule: a failover that loses a lease makes two holders, as the source of Redlock describes it, and the fence of the second
+// is the larger one: a register that compares fences loses nothing.
+func TestFailoverMakesTwoHolders(t *testing.T) {
+	failovers(t)
+	for _, k := range []engines.Kind{engines.Sentinel, engines.Cluster} {
+		t.Run(string(k), func(t *testing.T) {
+			t.Parallel()
+			const few = 4
+			shown := false
+			for seed := range uint64(few) {
+				o, err := perform(t.Context(), "hasp", "", lagging(k, seed+1))
+				if err != nil {
+					t.Fatal(err)
+				}
+				var text strings.Builder
+				o.Summary(&text)
+				t.Logf("%+v in %v, both for %v, no grant for %v: %s", o.Counts, o.Took, o.Both, o.Gap, text.String())
+				if o.Violated() {
+					t.Error("something else is wrong")
+				}
+				if shown = o.Both > 0 && o.Counts.Stale > 0; shown {
+					break
+				}
+			}
+			if !shown {
+				t.Error("two holders, and a late write that is refused, were not to be seen")
+			}
+		})
+	}
 }
 
 // Who goes on without the lease that was taken away is found, unless the machine or another fault can be the reason.

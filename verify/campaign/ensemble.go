@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/faultproxy"
@@ -26,6 +27,7 @@ type ensemble struct {
 	victim map[Kind]int                        // the server that has the fault
 	gates  map[*faultproxy.Proxy]chan struct{} // closed to deliver what is held back
 	taken  []takenAway
+	log    *journal
 }
 
 // takenAway is a lease that was taken away from its holder.
@@ -35,8 +37,8 @@ type takenAway struct {
 	at    Mono // when that was done
 }
 
-func newEnsemble(t *testserver.Program, k engines.Kind) *ensemble {
-	e := &ensemble{t: t, store: engines.Start(t, k), victim: map[Kind]int{}, gates: map[*faultproxy.Proxy]chan struct{}{}}
+func newEnsemble(t *testserver.Program, k engines.Kind, log *journal) *ensemble {
+	e := &ensemble{t: t, store: engines.Start(t, k), log: log, victim: map[Kind]int{}, gates: map[*faultproxy.Proxy]chan struct{}{}}
 	for c := range e.links {
 		e.links[c] = e.store.Links(t)
 	}
@@ -72,7 +74,7 @@ func (e *ensemble) link(a Action, node int) {
 
 func (e *ensemble) cut(l *faultproxy.Proxy, a Action) {
 	switch a.Kind {
-	case Partition, Expire, CutAll:
+	case Partition, Expire, CutAll, CutMaster:
 		l.Swallow(true, true)
 	case LoseRequests:
 		l.Swallow(true, false)
@@ -116,27 +118,55 @@ func (e *ensemble) play(a Action) {
 		e.take(ctx, a.Kind)
 	case Terminate:
 		e.t.Must(e.store.Terminate(ctx))
+	case Switch:
+		e.store.Failover()
+	case Reshard:
+		e.store.Reshard(func(int) { time.Sleep(reshardStep) })
 	default:
 		if a.Part == Begin {
 			e.choose(a.Kind)
 		}
-		e.fault(a.Kind, a.Part == Begin, e.victim[a.Kind])
+		e.fault(a, e.victim[a.Kind])
+		if a.Part == End {
+			e.store.Settle()
+		}
 	}
 }
+
+// reshardStep is how long a slot stays as it is at each step of its way.
+const reshardStep = 100 * time.Millisecond
 
 // choose picks the server for a fault.
 func (e *ensemble) choose(k Kind) {
-	n := e.store.Leader()
 	switch k {
 	case KillFollower, StopFollower, CutFollower:
-		n = (n + 1) % len(e.store.Servers)
+		e.victim[k] = e.store.Follower()
+	default:
+		e.victim[k] = e.store.Leader()
 	}
-	e.victim[k] = n
 }
 
-func (e *ensemble) fault(k Kind, begin bool, n int) {
-	s := e.store.Servers[n]
-	switch k {
+func (e *ensemble) fault(a Action, n int) {
+	s, begin := e.store.Servers[n], a.Part == Begin
+	switch a.Kind {
+	case CutMaster:
+		e.store.Cut(n, begin)
+		for c := range e.links {
+			for i := range e.links[c] {
+				if (c%2 == 0) != (i == n) {
+					e.link(Action{Kind: a.Kind, Part: a.Part, Client: c}, i)
+				}
+			}
+		}
+	case KillLagging:
+		if !begin {
+			s.Restart()
+			return
+		}
+		e.store.Lag(n, true)
+		e.awaitGrant(a.By)
+		s.Kill()
+		e.store.Lag(n, false)
 	case StopNode, StopLeader, StopFollower:
 		if begin {
 			s.Stop()
@@ -150,6 +180,26 @@ func (e *ensemble) fault(k Kind, begin bool, n int) {
 			s.Kill()
 		} else {
 			s.Restart()
+		}
+	}
+}
+
+// awaitGrant returns once a writer has held the leader's key since after now, and for longer than a short hold, or the limit has passed.
+func (e *ensemble) awaitGrant(limit time.Duration) {
+	const short = 60 * time.Millisecond
+	for from := now(); now().Sub(from) < limit; time.Sleep(5 * time.Millisecond) {
+		var holder record
+		for _, r := range e.log.from(0) {
+			switch {
+			case r.Key != "k0":
+			case r.What == granted && !r.Shared:
+				holder = r
+			case r.What == lowered || r.What == ended:
+				holder = record{}
+			}
+		}
+		if holder.At > from && now().Sub(holder.At) > short {
+			return
 		}
 	}
 }

@@ -39,7 +39,18 @@ func engineCatalogue(k engines.Kind) []incident {
 	if k.Servers() == 1 {
 		all = append(all, down(RestartKept, 900), down(StopNode, 2400))
 	} else {
-		all = append(all, down(KillLeader, 2000), down(KillFollower, 2000), down(StopLeader, 2400), down(StopFollower, 2400))
+		last := ms(2000)
+		if slices.Contains(engines.Replicated, k) {
+			last = 5000 // so that most are replaced meanwhile
+		}
+		all = append(all, down(KillLeader, last), down(KillFollower, 2000), down(StopLeader, last+400), down(StopFollower, 2400))
+	}
+	if slices.Contains(engines.Replicated, k) {
+		all = append(all, incident{KillLagging, (*generator).killLagging}, incident{CutMaster, (*generator).cutMaster},
+			incident{Switch, func(g *generator, at ms) bool { return g.operate(at, Switch) }})
+	}
+	if k.IsCluster() {
+		all = append(all, incident{Reshard, func(g *generator, at ms) bool { return g.operate(at, Reshard) }})
 	}
 	switch k {
 	case engines.Etcd3:
@@ -62,6 +73,10 @@ func GenerateEngine(k engines.Kind, seed uint64) *Schedule {
 	_, _ = name.Write([]byte(k)) // a hash refuses nothing
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, name.Sum64())), s: &Schedule{Seed: seed, Store: Store(k)}, on: k.Servers(), pivot: -1}
 	g.s.MaxTTL = []time.Duration{time.Second, 1500 * time.Millisecond, 2 * time.Second}[g.IntN(3)]
+	if slices.Contains(engines.Replicated, k) && k != engines.SentinelRecord {
+		g.s.MaxTTL = []time.Duration{3 * time.Second, 6 * time.Second, 12 * time.Second}[g.IntN(3)] // most outlive a failover
+		g.s.Longest = 6 * time.Second
+	}
 	g.s.Long, g.s.Hasty = []int{3, 12}[g.IntN(2)], g.IntN(3) == 0
 	for c := range g.reach {
 		for n := range g.on {
@@ -101,5 +116,43 @@ func (g *generator) expire(at ms) bool {
 	on := slices.Clone(g.reach[c])
 	g.act(at, Expire, Begin, on, c, 0)
 	g.act(to, Expire, End, on, c, 0)
+	return true
+}
+
+// operate is what an operator does to the servers, while none has a fault.
+func (g *generator) operate(at ms, k Kind) bool {
+	if overlaps(g.busy[0], at, at+1) {
+		return false
+	}
+	g.busy[0] = append(g.busy[0], [2]ms{at, at + 1})
+	return g.once(at, k)
+}
+
+// killLagging kills a master whose replicas do not have what it granted last.
+func (g *generator) killLagging(at ms) bool {
+	if !g.down(at, KillLagging, 5000) {
+		return false
+	}
+	g.s.Actions[len(g.s.Actions)-2].By = time.Duration(g.between(200, 2000)) * time.Millisecond
+	return true
+}
+
+// cutMaster cuts the master and every other client off from all others.
+func (g *generator) cutMaster(at ms) bool {
+	to := at + g.between(1500, 6000)
+	if overlaps(g.busy[0], at, to) {
+		return false
+	}
+	for c := range clients {
+		if overlaps(g.bad[c], at, to) {
+			return false
+		}
+	}
+	g.busy[0] = append(g.busy[0], [2]ms{at, to})
+	for c := range clients {
+		g.bad[c] = append(g.bad[c], [2]ms{at, to})
+	}
+	g.act(at, CutMaster, Begin, nil, -1, 0)
+	g.act(to, CutMaster, End, nil, -1, 0)
 	return true
 }

@@ -8,6 +8,7 @@ package campaign
 import (
 	"cmp"
 	"slices"
+	"time"
 )
 
 // hold is one hold of a key, as its client recorded it.
@@ -71,6 +72,38 @@ func holdsOf(records []record) (holds []hold) {
 	}
 	slices.SortStableFunc(holds, func(a, b hold) int { return cmp.Compare(a.From, b.From) })
 	return holds
+}
+
+// together returns the longest time for which two held a key, not both to read.
+func together(holds []hold) (longest time.Duration) {
+	for _, hs := range byKey(holds) {
+		for i := range hs {
+			for j := range hs[:i] {
+				longest = max(longest, hs[i].beside(&hs[j]), hs[j].beside(&hs[i]))
+			}
+		}
+	}
+	return longest
+}
+
+// beside returns for how long another one held the key while this one could write.
+func (h *hold) beside(other *hold) time.Duration {
+	to := h.To
+	switch {
+	case h.Shared:
+		return 0
+	case h.Down != 0:
+		to = min(to, h.Down)
+	}
+	return min(to, other.To).Sub(max(h.From, other.From))
+}
+
+// gap returns the longest time in which nothing was granted, between two grants.
+func gap(holds []hold) (longest time.Duration) {
+	for i := 1; i < len(holds); i++ { // in order
+		longest = max(longest, holds[i].From.Sub(holds[i-1].From))
+	}
+	return longest
 }
 
 // byKey groups holds.

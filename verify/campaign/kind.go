@@ -58,6 +58,12 @@ const (
 	Terminate    Kind = "all connections ended by the database (pg_terminate_backend, KILL)"
 	Break        Kind = "leases broken by an operator (hasp break)"
 	Revoke       Kind = "etcd's leases revoked"
+
+	// Faults of Redis with replicas only.
+	KillLagging Kind = "master killed right after a grant that its replicas lack, and started again"
+	CutMaster   Kind = "partition, with the master and half of the clients on one side"
+	Switch      Kind = "failover by an operator"
+	Reshard     Kind = "hash slot moves to another master"
 )
 
 // incident adds one kind of fault to a schedule.

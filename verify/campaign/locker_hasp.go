@@ -94,11 +94,18 @@ func (l *haspLocker) connect(j *job, v *variant, o *hasp.Options) (driver.Driver
 	switch j.Store {
 	case Redlock, Redis, RedisNode:
 	default:
-		c, err := engines.Open(engines.Kind(j.Store), j.Addrs)
+		kind := engines.Kind(j.Store)
+		if v != nil && v.opens != "" {
+			kind = v.opens
+		}
+		c, err := engines.Open(kind, j.Addrs)
 		if err != nil {
 			return nil, err
 		}
 		l.conns = append(l.conns, c)
+		if n, ok := c.Driver.(member); ok {
+			return v.alone(n, l.seen), nil
+		}
 		return v.over(c.Driver, l.seen), nil
 	}
 	conns := dial(j.Addrs, j.Strict)

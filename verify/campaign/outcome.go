@@ -8,6 +8,8 @@ package campaign
 import (
 	"slices"
 	"time"
+
+	"github.com/hasplock/hasp/verify/engines"
 )
 
 // Counts says how much happened in a run.
@@ -60,9 +62,10 @@ const (
 	TimelyEnd = "a lease ends in time, and its holder learns of it"
 	Idle      = "no key is free beside a waiter"
 	Told      = "a holder is told that its lease was taken away"
+	Kept      = "no lease is lost before its deadline"
 )
 
-var oracles = []string{Exclusion, Fences, Register, Linear, TimelyEnd, Told, Idle, Progress, NoHang}
+var oracles = []string{Exclusion, Fences, Register, Linear, TimelyEnd, Told, Kept, Idle, Progress, NoHang}
 
 // Outcome is the result of a schedule.
 type Outcome struct {
@@ -75,6 +78,8 @@ type Outcome struct {
 	Stalled  time.Duration `json:"stalled"`           // for how long the campaign's own process did not get to run
 	Open     time.Duration `json:"open,omitempty"`    // the longest that a key was free beside a waiter, without stalls of the machine
 	Told     time.Duration `json:"told,omitempty"`    // the longest that a holder did not know that its lease was taken away
+	Both     time.Duration `json:"both,omitempty"`    // the longest that two held a key
+	Gap      time.Duration `json:"gap,omitempty"`     // the longest between two grants, of whatever key
 	Taken    int           `json:"taken,omitempty"`   // leases that were taken away, and whose holders no other fault affected
 	Dropped  int           `json:"dropped,omitempty"` // packets, on real links
 	Resent   int           `json:"resent,omitempty"`  // TCP segments
@@ -115,11 +120,15 @@ func (r *run) judge(late, hung []string, stalled time.Duration) *Outcome {
 		late, o.Taken, o.Told = r.untold(o.records)
 		verdict(Told, nil, late)
 	}
+	if k, ok := r.s.engine(); ok && slices.Contains(engines.Replicated, k) {
+		verdict(Kept, r.s.MayLose(), lostEarly(o.records))
+	}
 	if r.s.Store != Redlock {
 		var open []string
 		open, o.Open = r.idle(o.records)
 		verdict(Idle, r.s.MayWait(), open)
 	}
+	o.Both, o.Gap = together(o.holds), gap(o.holds)
 	verdict(Progress, nil, late)
 	verdict(NoHang, nil, hung)
 	o.count(r)

@@ -128,6 +128,9 @@ func (rep *Report) Markdown(w io.Writer) {
 		}
 		fmt.Fprint(w, "\n\n")
 	}
+	if slices.Contains(engines.Replicated, rep.Engine) {
+		rep.failovers(w)
+	}
 	if n := rep.row(func(o *Outcome) bool { return o.Schedule.Wired }).schedules; n > 0 {
 		fmt.Fprintf(w, "In %d of them the links were real: network namespaces, and a bridge that dropped packets.\n\n", n)
 	}
@@ -140,6 +143,32 @@ func (rep *Report) Markdown(w io.Writer) {
 			fmt.Fprintf(w, "- %s\n", first)
 		}
 	}
+}
+
+// failovers writes how often two held a key, and for how long, and for how long nobody got one.
+func (rep *Report) failovers(w io.Writer) {
+	var both, gaps []time.Duration
+	n := 0
+	for _, o := range rep.Outcomes {
+		if !slices.ContainsFunc(o.Schedule.Actions, Action.replaces) {
+			continue
+		}
+		n++
+		gaps = append(gaps, o.Gap)
+		if o.Both > 0 {
+			both = append(both, o.Both)
+		}
+	}
+	if n == 0 {
+		return
+	}
+	slices.Sort(gaps)
+	slices.Sort(both)
+	fmt.Fprintf(w, "Of %d schedules in which the master may be replaced, two held a key at once in %d", n, len(both))
+	if len(both) > 0 {
+		fmt.Fprintf(w, ", for %v in the middle and %v at most", both[len(both)/2].Round(time.Millisecond), both[len(both)-1].Round(time.Millisecond))
+	}
+	fmt.Fprintf(w, ". The longest time without any grant was %v in the middle and %v at most.\n\n", gaps[n/2].Round(10*time.Millisecond), gaps[n-1].Round(10*time.Millisecond))
 }
 
 // Summary writes the schedule, and what is wrong.

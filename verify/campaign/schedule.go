@@ -57,7 +57,7 @@ type Action struct {
 	Part   Part          `json:"part"`
 	Nodes  []int         `json:"nodes,omitempty"` // from 0
 	Client int           `json:"client"`          // from 0; -1: none in particular
-	// By is a clock's step, a link's delay, or how late a request arrives.
+	// By is a clock's step, a link's delay, how late a request arrives, or for how long replicas receive nothing.
 	By  time.Duration `json:"by,omitempty"`
 	How string        `json:"how,omitempty"` // of RefuseWrites: how the errors begin; of Split: guarded, or not
 }
@@ -103,7 +103,7 @@ type Schedule struct {
 func (s *Schedule) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d: %s; TTL %v; nodes keep %v; clients' clocks off by %v; waits shared: %v; strict connections: %v; one hold in %d is long; hasty: %v; links in namespaces: %v\n",
-		s.Seed, s.Store, s.MaxTTL, s.Keep[:s.on()], s.Skew, s.Shared, s.Strict, s.Long, s.Hasty, s.Wired)
+		s.Seed, s.Store, s.MaxTTL, s.Keep[:min(s.on(), nodes)], s.Skew, s.Shared, s.Strict, s.Long, s.Hasty, s.Wired)
 	for _, a := range s.Actions {
 		fmt.Fprintf(&b, "  %v\n", a)
 	}
@@ -133,7 +133,7 @@ func (s *Schedule) on() int {
 // engine returns which engine it is for, if not Redis.
 func (s *Schedule) engine() (engines.Kind, bool) {
 	k := engines.Kind(s.Store)
-	return k, slices.Contains(engines.Kinds, k)
+	return k, slices.Contains(engines.Kinds, k) || slices.Contains(engines.Replicated, k)
 }
 
 // lingers returns how long the store may keep what nobody renews.
@@ -179,6 +179,15 @@ func (a Action) steps() bool {
 	return a.Kind == ClockForward || a.Kind == ClockBack || a.Kind == ClockHeldBack
 }
 
+// replaces reports whether the action may have another master replace the one that there is.
+func (a Action) replaces() bool {
+	switch a.Kind {
+	case KillLeader, StopLeader, KillLagging, CutMaster, Switch:
+		return a.Part == Begin
+	}
+	return false
+}
+
 // silences reports whether the action keeps a client from talking to the servers.
 func (a Action) silences() bool {
 	switch a.Kind {
@@ -219,8 +228,25 @@ func (s *Schedule) MayOverlap() (broken []string) {
 			broken = append(broken, "a lease is taken away from its holder")
 		case s.Store == Store(engines.ZooKeeper3) && a.Kind == StopLeader && a.Part == Begin && slices.ContainsFunc(s.Actions, Action.silences):
 			broken = append(broken, "the sessions are short, the leader stands still and goes on, and holders are cut off or stopped")
+		case a.replaces() && (s.Store == Store(engines.Sentinel) || s.Store == Store(engines.Cluster)):
+			broken = append(broken, "the replica that is promoted may not have the lease yet")
 		case s.Store == Redis && a.forgets() && a.Kind != RestartAOF:
 			broken = append(broken, "the server forgets leases, and keeps no record")
+		}
+	}
+	return broken
+}
+
+// MayLose names what the schedule does that may take a lease from its holder before the deadline. Where there is nothing, a lease that
+// is lost so is a violation.
+func (s *Schedule) MayLose() (broken []string) {
+	k, _ := s.engine()
+	for _, a := range s.Actions {
+		switch {
+		case a.Kind == Break:
+			broken = append(broken, "a lease is taken away from its holder")
+		case a.replaces() && k != engines.SentinelReplicas && k != engines.ClusterReplicas:
+			broken = append(broken, "the replica that is promoted may not have the lease yet")
 		}
 	}
 	return broken

@@ -40,6 +40,23 @@ func overdue(records []record, ttl time.Duration) (found []string) {
 	return found
 }
 
+// lostEarly finds leases that were lost before their deadline: the store did not have them any more.
+func lostEarly(records []record) (found []string) {
+	deadlines := map[acquisition]Mono{}
+	for _, r := range records {
+		id := acquisition{r.Client, r.N}
+		switch r.What {
+		case granted, renewed:
+			deadlines[id] = max(deadlines[id], r.Deadline)
+		case ended:
+			if left := deadlines[id].Sub(r.At); r.Lost && left > 0 {
+				found = append(found, fmt.Sprintf("client %d, acquisition %d: its lease of %s with fence %d was lost %v before its deadline", r.Client, r.N, r.Key, r.Fence, left))
+			}
+		}
+	}
+	return found
+}
+
 // stalled returns for how long a process did not get to run between its last event
 // before an instant and its last event.
 func stalled(own []record, since Mono) time.Duration {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/quorum"
+	"github.com/hasplock/hasp/verify/engines"
 )
 
 // variant is Redlock with one safeguard removed, by wrappers around its nodes or
@@ -27,6 +28,8 @@ type variant struct {
 	lists    []int                                          // the store behind each node, if not its own
 	rate     float64                                        // of the nodes' clocks; 0 means 1
 	scenario func(ctx context.Context, w *world) error
+
+	opens engines.Kind // instead of the engine that the schedule names
 
 	// For one real server: the schedule in which it shows, and the oracle that notices.
 	plan   func() *Schedule
@@ -56,7 +59,7 @@ var variants = []*variant{
 
 // named returns the variant with a name; nil for an empty name.
 func named(name string) (*variant, error) {
-	for _, v := range slices.Concat(variants, loneVariants, engineVariants) {
+	for _, v := range slices.Concat(variants, loneVariants, engineVariants, replicaVariants) {
 		if v.name == name {
 			return v, nil
 		}
@@ -90,7 +93,7 @@ func (v *variant) alone(n member, seen *witness) driver.Driver {
 
 // over makes the driver of another engine, with a safeguard removed; nil leaves it as it is.
 func (v *variant) over(d driver.Driver, seen *witness) driver.Driver {
-	if d = seen.around(d); v != nil {
+	if d = seen.around(d); v != nil && v.whole != nil {
 		return v.whole(d, v.shared())
 	}
 	return d

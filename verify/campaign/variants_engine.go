@@ -23,6 +23,21 @@ var engineVariants = []*variant{
 	{name: "renewals that are assumed", whole: func(d driver.Driver, _ any) driver.Driver { return assumeRenewed{d} }, plan: cutOffEngine, oracle: TimelyEnd},
 }
 
+// replicaVariants are hasp on Redis with replicas, with a safeguard removed.
+var replicaVariants = []*variant{
+	{name: "the replicas of a master are not asked", opens: engines.Sentinel, plan: func() *Schedule { return lagging(engines.SentinelReplicas, 1) }, oracle: Kept},
+	{name: "the replica of a cluster's master is not asked", opens: engines.Cluster, plan: func() *Schedule { return lagging(engines.ClusterReplicas, 1) }, oracle: Kept},
+}
+
+// lagging: a master that is killed right after a grant that its replicas lack. Its holder is to renew the lease only when another
+// may have been granted the key.
+func lagging(k engines.Kind, seed uint64) *Schedule {
+	return &Schedule{Seed: seed, Store: Store(k), MaxTTL: 18 * time.Second, Long: 3, Longest: 9 * time.Second, Actions: []Action{
+		{At: 500 * time.Millisecond, Kind: KillLagging, Part: Begin, Client: -1, By: 9 * time.Second},
+		{At: 8 * time.Second, Kind: KillLagging, Part: End, Client: -1},
+	}}
+}
+
 func onEtcd(s *Schedule) *Schedule {
 	s.Store = Store(engines.Etcd)
 	return s

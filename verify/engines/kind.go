@@ -3,7 +3,11 @@
 
 package engines
 
-import "time"
+import (
+	"time"
+
+	"github.com/hasplock/hasp/internal/admission"
+)
 
 // Kind is a kind of store.
 type Kind string
@@ -17,10 +21,26 @@ const (
 	Postgres   Kind = "PostgreSQL"
 	MariaDB    Kind = "MariaDB"
 	SQLite     Kind = "SQLite"
+
+	// Redis with replicas, as it is; with a node record, and min-replicas-to-write; and with all replicas confirming each lease.
+	Sentinel         Kind = "Redis Sentinel"
+	SentinelRecord   Kind = "Redis Sentinel, node record"
+	SentinelReplicas Kind = "Redis Sentinel, replicas confirm"
+	Cluster          Kind = "Redis Cluster"
+	ClusterReplicas  Kind = "Redis Cluster, replicas confirm"
 )
 
-// Kinds are all of them.
+// Kinds are all of them but Redis.
 var Kinds = []Kind{Etcd, Etcd3, ZooKeeper, ZooKeeper3, Postgres, MariaDB, SQLite}
+
+// Replicated are those of Redis with replicas.
+var Replicated = []Kind{Sentinel, SentinelRecord, SentinelReplicas, Cluster, ClusterReplicas}
+
+// IsSentinel reports whether it is a master that Sentinels watch.
+func (k Kind) IsSentinel() bool { return k == Sentinel || k == SentinelRecord || k == SentinelReplicas }
+
+// IsCluster reports whether it is a Redis Cluster.
+func (k Kind) IsCluster() bool { return k == Cluster || k == ClusterReplicas }
 
 // Servers returns how many there are; 0: a file.
 func (k Kind) Servers() int {
@@ -29,6 +49,8 @@ func (k Kind) Servers() int {
 		return 3
 	case SQLite:
 		return 0
+	case Sentinel, SentinelRecord, SentinelReplicas, Cluster, ClusterReplicas: // a master, two replicas, three Sentinels; or three of each
+		return 6
 	}
 	return 1
 }
@@ -36,6 +58,9 @@ func (k Kind) Servers() int {
 // Session is the time-out of the sessions of ZooKeeper here: a lease lasts for two thirds of it at
 // most.
 const Session = 3 * time.Second
+
+// RecordTTL is the largest TTL of a node record here.
+const RecordTTL = 2 * time.Second
 
 // Lingers returns for how much longer than a TTL the store may keep what nobody renews, as
 // docs/engines.md says.
@@ -45,9 +70,13 @@ func (k Kind) Lingers() time.Duration {
 		return 2 * time.Second
 	case ZooKeeper, ZooKeeper3: // the session's time-out, which counts from the last ping, and what a server rounds it up by
 		return Session
+	case SentinelRecord:
+		return admission.Wait(RecordTTL)
 	}
 	return 0
 }
 
 // Tells reports whether the driver hears by itself that a lease is over.
-func (k Kind) Tells() bool { return k != Postgres && k != MariaDB && k != SQLite }
+func (k Kind) Tells() bool {
+	return k == Etcd || k == Etcd3 || k == ZooKeeper || k == ZooKeeper3
+}

@@ -8,6 +8,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -44,7 +45,7 @@ const (
 )
 
 // Open connects a driver as a program would. addrs are the servers', or links to them; of SQLite,
-// the file's.
+// the file's; of Redis with replicas, what Through returned.
 func Open(k Kind, addrs []string) (*Conn, error) {
 	switch k {
 	case Etcd, Etcd3:
@@ -61,6 +62,9 @@ func Open(k Kind, addrs []string) (*Conn, error) {
 			return nil, err
 		}
 		return &Conn{sqldriver.NewSQLite(db), db.Close}, nil
+	}
+	if slices.Contains(Replicated, k) {
+		return openReplicated(k, addrs), nil
 	}
 	return nil, fmt.Errorf("no store is called %q", k)
 }

@@ -25,6 +25,7 @@ type Store struct {
 	Servers []*testserver.Server
 	etcd    *testserver.EtcdCluster // of three members
 	file    string                  // of SQLite
+	redis   *group                  // with replicas
 	t       testing.TB
 }
 
@@ -50,14 +51,20 @@ func Start(t testing.TB, k Kind) *Store {
 		one(testserver.Postgres(t))
 	case MariaDB:
 		one(testserver.MariaDB(t))
+	case Sentinel, SentinelRecord, SentinelReplicas, Cluster, ClusterReplicas:
+		s.redis = startGroup(t, k)
+		s.Servers = s.redis.all
 	case SQLite:
 		dir, err := os.MkdirTemp("", "hasp-file-")
 		s.must(err)
 		t.Cleanup(func() { _ = os.RemoveAll(dir) })
 		s.file = filepath.Join(dir, "locks.db")
 	}
-	if s.file == "" {
+	switch k {
+	case Postgres, MariaDB:
 		s.must(initialize(t.Context(), k, s.Servers[0].Addr()))
+	case SentinelRecord:
+		s.must(admit(t.Context(), k, s.Addrs()))
 	}
 	return s
 }
@@ -73,6 +80,9 @@ func (s *Store) must(err error) {
 func (s *Store) Addrs() (all []string) {
 	if s.file != "" {
 		return []string{s.file}
+	}
+	if s.redis != nil {
+		return s.redis.through(func(i int) string { return s.Servers[i].Addr() })
 	}
 	for _, server := range s.Servers {
 		all = append(all, server.Addr())
@@ -95,14 +105,20 @@ func (s *Store) Through(links []*faultproxy.Proxy) (addrs []string) {
 	if s.file != "" {
 		return s.Addrs()
 	}
+	if s.redis != nil {
+		return s.redis.through(func(i int) string { return links[i].Addr() })
+	}
 	for _, l := range links {
 		addrs = append(addrs, l.Addr())
 	}
 	return addrs
 }
 
-// Leader returns which server leads now, once one does; of one, that one.
+// Leader returns which server leads now, once one does; of one, that one; of a cluster, the master of [Store.Key].
 func (s *Store) Leader() int {
+	if s.redis != nil {
+		return s.redis.leader()
+	}
 	switch s.Kind {
 	case Etcd3:
 		return s.etcd.Leader()
@@ -112,11 +128,23 @@ func (s *Store) Leader() int {
 	return 0
 }
 
+// Follower returns a server that follows the leader.
+func (s *Store) Follower() int {
+	if s.redis != nil {
+		return s.redis.follower()
+	}
+	return (s.Leader() + 1) % len(s.Servers)
+}
+
 // CanCut reports whether a member can be cut off from the others.
 func (s *Store) CanCut() bool { return s.etcd != nil }
 
 // Cut cuts a member off from the others, or ends that: clients still reach it.
 func (s *Store) Cut(member int, cut bool) {
+	if s.redis != nil {
+		s.redis.Cut(s.Servers[member], cut)
+		return
+	}
 	if cut {
 		s.etcd.Cut(member)
 	} else {

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,18 +25,18 @@ import (
 // names lists the engines.
 func names() string {
 	var all []string
-	for _, k := range engines.Kinds {
+	for _, k := range slices.Concat(engines.Kinds, engines.Replicated) {
 		all = append(all, fmt.Sprintf("%q", string(k)))
 	}
 	return strings.Join(all, ", ")
 }
 
-// all runs the schedules of every other engine, and writes their tables into a document.
-func all(ctx context.Context, o campaign.Options, into string) error {
+// all runs the schedules of some engines, and writes their tables into a document.
+func all(ctx context.Context, o campaign.Options, kinds []engines.Kind, into, mark string) error {
 	begun := time.Now()
 	var text bytes.Buffer
 	var errs []error
-	for _, k := range engines.Kinds {
+	for _, k := range kinds {
 		if ctx.Err() != nil {
 			break
 		}
@@ -56,7 +57,7 @@ func all(ctx context.Context, o campaign.Options, into string) error {
 	head := fmt.Sprintf("%d schedules of each engine from seed %d on, %d side by side, in %v (%s):\n\n",
 		len(o.Seeds), o.Seeds[0], o.Parallel, time.Since(begun).Round(time.Second), runtime.Version())
 	fmt.Print(head, text.String())
-	return errors.Join(append(errs, put(into, "campaigns of the other engines", head+text.String()))...)
+	return errors.Join(append(errs, put(into, mark, head+text.String()))...)
 }
 
 // put writes a result into a document, if there is one.

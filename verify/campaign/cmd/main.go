@@ -66,7 +66,7 @@ func run(ctx context.Context) error {
 	flag.StringVar(&o.Library, "library", "hasp", "whose locks: hasp or redsync")
 	flag.StringVar(&o.Broken, "broken", "", "the safeguard that is taken out of hasp")
 	flag.BoolVar(&o.Lone, "lone", false, "one server, every other round of the faults with a node record, instead of Redlock over five")
-	engine := flag.String("engine", "", "the engine instead of Redis: "+names()+", or all")
+	engine := flag.String("engine", "", "the engine instead of Redis: "+names()+"; all but Redis; or replicated, for Redis with replicas")
 	cut := flag.Bool("sweep", false, "cut every operation of the other engines at every message, and run no schedules")
 	flag.BoolVar(&o.Wired, "wired", false, "links of the kernel's, in network namespaces, where the faults of a schedule allow it; needs root")
 	flag.StringVar(&o.Failures, "failures", "", "a directory for the histories of violations")
@@ -81,10 +81,13 @@ func run(ctx context.Context) error {
 		return sweep(ctx, *into)
 	}
 	o.Engine = engines.Kind(*engine)
-	if *engine == "all" {
-		return all(ctx, o, *into)
+	switch *engine {
+	case "all":
+		return all(ctx, o, engines.Kinds, *into, "campaigns of the other engines")
+	case "replicated":
+		return all(ctx, o, engines.Replicated, *into, "campaigns of Redis with replicas")
 	}
-	if o.Engine != "" && !slices.Contains(engines.Kinds, o.Engine) {
+	if o.Engine != "" && !slices.Contains(slices.Concat(engines.Kinds, engines.Replicated), o.Engine) {
 		return fmt.Errorf("no engine is called %q: there are %s", o.Engine, names())
 	}
 	if *show {

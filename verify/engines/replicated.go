@@ -1,0 +1,167 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engines
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/internal/testserver"
+	"github.com/hasplock/hasp/redisdriver"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+const (
+	// replaced is for how long a master is silent before another replaces it.
+	replaced = time.Second
+	// masters is how many a cluster has, each with a replica.
+	masters = 3
+	// redisKey is a lock's key in Redis whose master is the leader of a cluster.
+	redisKey = "lock:k0"
+)
+
+// servers are those of a Redis with replicas.
+type servers interface {
+	Announced(s *testserver.Server) string
+	Cut(s *testserver.Server, cut bool)
+	Lag(s *testserver.Server, lag bool)
+	Settle()
+}
+
+// group is a Redis with replicas.
+type group struct {
+	servers
+	all      []*testserver.Server
+	sentinel *testserver.RedisSentinel // or nil
+	cluster  *testserver.RedisCluster  // or nil
+}
+
+// startGroup starts servers that keep what they were told when they are killed, and reach each other over links.
+func startGroup(t testing.TB, k Kind) *group {
+	o := testserver.RedisGroup{Timeout: replaced, Linked: true, Args: []string{"--appendonly", "yes", "--appendfsync", "everysec"}}
+	if k.IsCluster() {
+		c := testserver.NewRedisCluster(t, masters, o)
+		return &group{servers: c, all: c.All(), cluster: c}
+	}
+	if k == SentinelRecord {
+		o.Args = append(o.Args, "--min-replicas-to-write", "2", "--min-replicas-max-lag", "5") // as docs/engines.md says
+	}
+	c := testserver.NewRedisSentinel(t, o)
+	return &group{servers: c, all: slices.Concat(c.Redises(), c.Sentinels), sentinel: c}
+}
+
+// through returns where a client is told that each server is, and where it finds it instead.
+func (g *group) through(addr func(i int) string) (all []string) {
+	for i, s := range g.all {
+		all = append(all, g.Announced(s)+"="+addr(i))
+	}
+	return all
+}
+
+func (g *group) leader() int {
+	if g.cluster != nil {
+		return slices.Index(g.all, g.cluster.Master(g.cluster.Slot(redisKey)))
+	}
+	return slices.Index(g.all, g.sentinel.Current())
+}
+
+func (g *group) follower() int {
+	master := g.all[g.leader()]
+	if g.cluster != nil {
+		return slices.Index(g.all, g.cluster.ReplicaOf(master))
+	}
+	return slices.IndexFunc(g.all, func(s *testserver.Server) bool { return s != master })
+}
+
+// Settle waits until servers agree again about who leads.
+func (s *Store) Settle() {
+	if s.redis != nil {
+		s.redis.Settle()
+	}
+}
+
+// Lag has the replicas of a master receive nothing, or ends that.
+func (s *Store) Lag(master int, lag bool) { s.redis.Lag(s.Servers[master], lag) }
+
+// Failover has a replica replace the leader, as an operator does.
+func (s *Store) Failover() {
+	if c := s.redis.cluster; c != nil {
+		c.Failover(s.Servers[s.Leader()])
+		return
+	}
+	s.redis.sentinel.Failover()
+}
+
+// Reshard moves the hash slot of a key to another master of a cluster. between is called at each step.
+func (s *Store) Reshard(between func(step int)) {
+	c := s.redis.cluster
+	slot := c.Slot(redisKey)
+	from := c.Master(slot)
+	for _, to := range c.All() {
+		if to != from && c.ReplicaOf(to) != nil {
+			c.Move(slot, from, to, between)
+			return
+		}
+	}
+	s.t.Fatalf("%s: no other master has a replica", s.Kind)
+}
+
+func openReplicated(k Kind, addrs []string) *Conn {
+	at := map[string]string{}
+	var told []string
+	for _, a := range addrs {
+		announced, real, _ := strings.Cut(a, "=")
+		at[announced] = real
+		told = append(told, announced)
+	}
+	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
+		real, ok := at[addr]
+		if !ok {
+			return nil, fmt.Errorf("no server is at %q", addr)
+		}
+		d := net.Dialer{Timeout: dialLimit}
+		return d.DialContext(ctx, network, real)
+	}
+	if k.IsCluster() {
+		rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: told, Dialer: dial, ContextTimeoutEnabled: true,
+			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}})
+		return &Conn{redisdriver.New(rdb, optionsOf(k)), rdb.Close}
+	}
+	rdb := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: testserver.MasterName, SentinelAddrs: told[len(told)-3:], Dialer: dial, ContextTimeoutEnabled: true})
+	if k == SentinelRecord {
+		return &Conn{redisdriver.NewNode(rdb, RecordTTL, nil), rdb.Close}
+	}
+	return &Conn{redisdriver.New(rdb, optionsOf(k)), rdb.Close}
+}
+
+func optionsOf(k Kind) *redisdriver.Options {
+	switch k {
+	case SentinelReplicas:
+		return &redisdriver.Options{Replicas: 2}
+	case ClusterReplicas:
+		return &redisdriver.Options{Replicas: 1}
+	}
+	return nil
+}
+
+// admit admits a new server with a node record on behalf of the operator.
+func admit(ctx context.Context, k Kind, addrs []string) error {
+	conn, err := Open(k, addrs)
+	if err != nil {
+		return err
+	}
+	c, err := hasp.New(conn.Driver, nil)
+	if err != nil {
+		return errors.Join(err, conn.Close())
+	}
+	return errors.Join(c.Admit(ctx), c.Close(), conn.disconnect())
+}
