@@ -19,14 +19,16 @@ check: ## what a change wants before a commit, in a minute and a half: lint of w
 show: ## run the long demonstrations on real servers; one alone: make show NAME=leases
 	@go run ./verify/show $(or $(NAME),all)
 
-verify: ## the suite over three etcds, then 200 seeded schedules of faults against Redlock on real servers, 150 against one, and 100 against each other engine, about an hour; rewrites their tables in docs/evidence.md
+verify: ## the suite over three etcds, then 200 seeded schedules of faults against Redlock on real servers, 150 against one, 100 against each other engine, and 60 against each way to use Redis with replicas, about an hour and a half; rewrites their tables in docs/evidence.md
 	@scripts/servers
 	@cd etcddriver && HASP_TEST_ETCD_CLUSTER=1 go test -race -count=1 -run TestSuiteOver .
 	@cd verify && go test -race -count=1 -v -run TestWakesUpLate ./late -rounds=1000
+	@cd verify && HASP_TEST_FAILOVERS=1 go test -race -count=1 -run 'TestBrokenReplicaVariants|TestFailoverMakes' ./campaign
 	@go run ./verify/campaign/cmd -n 200 -into docs/evidence.md
 	@go run ./verify/campaign/cmd -lone -n 150 -into docs/evidence.md
 	@go run ./verify/campaign/cmd -sweep -into docs/evidence.md
 	@go run ./verify/campaign/cmd -engine all -n 100 -parallel 6 -into docs/evidence.md
+	@go run ./verify/campaign/cmd -engine replicated -n 60 -parallel 6 -into docs/evidence.md
 
 verify-quick: ## the schedules and the broken variants that make test runs, too
 	@scripts/servers
@@ -52,9 +54,10 @@ equal: ## compare the Redis scripts with the engine in memory over all sequences
 	@scripts/servers
 	@cd redisdriver && go test -count=1 -run TestScriptsEqualMemory -equal=$(LENGTH) -parallel=4 -timeout=6h -v .
 
-bench: ## measure hasp beside other locks, about 40 minutes; rewrites docs/performance.md
+bench: ## measure hasp beside other locks, about 40 minutes; rewrites docs/performance.md, and what each engine costs in docs/choosing.md
 	@scripts/servers
 	@go run ./bench -out docs
+	@go run ./verify/choose -into docs/choosing.md
 
 bench-quick: ## a trial of the same in two minutes, written to .bin/bench
 	@scripts/servers

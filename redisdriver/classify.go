@@ -32,6 +32,8 @@ func (d *Driver) Classify(err error) driver.Class {
 	case errors.As(err, &bad), errors.As(err, &kind), errors.As(err, &data), errors.Is(err, driver.ErrUnsupported), isTLS(err),
 		errors.Is(err, redis.ErrClosed): // the program closed its client: no later attempt differs
 		return driver.ClassMisconfigured
+	case isNameless(err):
+		return driver.ClassMisconfigured
 	case errors.As(err, &server):
 		return classOf(server.Error())
 	case errors.As(err, &replicas), errors.Is(err, driver.ErrNotVoting), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted),
@@ -42,10 +44,26 @@ func (d *Driver) Classify(err error) driver.Class {
 		return class
 	}
 	var network net.Error
-	if errors.As(err, &network) || strings.Contains(err.Error(), "sentinels specified in configuration are unreachable") {
+	if errors.As(err, &network) || noMaster(err) {
 		return driver.ClassUnreachable
 	}
 	return driver.ClassUnknown
+}
+
+// noMaster: no Sentinel names a master.
+func noMaster(err error) bool {
+	return strings.Contains(err.Error(), "sentinels specified in configuration are unreachable")
+}
+
+// isNameless: a Sentinel knows no master by that name, and go-redis says that it cannot be reached.
+func isNameless(err error) bool { return errors.Is(err, redis.Nil) && noMaster(err) }
+
+// explained is the error of a call, in words of ours where go-redis's mislead.
+func explained(err error) error {
+	if err != nil && isNameless(err) {
+		return &configError{"the Sentinels know no master by this name: SENTINEL MASTERS lists those that they know"}
+	}
+	return err
 }
 
 // ofAddress returns what is wrong with where we connect to, and stays so. A name

@@ -258,6 +258,7 @@ func (s *sender) run(calls []*call) {
 	s.exec(ctx, wanted)
 	cancel()
 	for _, c := range wanted {
+		c.err = explained(c.err)
 		if c.err != nil && c.voids() {
 			c.err = driver.NotSent(c.err)
 		}

@@ -101,13 +101,31 @@ func (s *Server) order(command, want string) string {
 // ask has the server carry out one command and returns the answer, which must begin with want.
 func (s *Server) ask(network, addr, want string, args ...string) string {
 	s.t.Helper()
+	answer, err := exchange(network, addr, args)
+	if err != nil || !strings.HasPrefix(answer, want) {
+		s.t.Fatalf("testserver: %s says %q (%v)", args, answer, err)
+	}
+	return answer
+}
+
+// says is what the server answers to a command, if it does.
+func (s *Server) says(command string) string {
+	answer, err := exchange("unix", s.Socket(), strings.Fields(command))
+	if err != nil {
+		return "" // it does not run, or ended all connections since it became a replica
+	}
+	return answer
+}
+
+// exchange sends one command, and returns the answer.
+func exchange(network, addr string, args []string) (string, error) {
 	c, err := net.DialTimeout(network, addr, time.Second)
 	if err != nil {
-		s.t.Fatalf("testserver: %v", err)
+		return "", err
 	}
 	defer c.Close()
 	if err := c.SetDeadline(time.Now().Add(startLimit)); err != nil {
-		s.t.Fatalf("testserver: %v", err)
+		return "", err
 	}
 	var b strings.Builder
 	lines := [][]string{args}
@@ -125,13 +143,10 @@ func (s *Server) ask(network, addr, want string, args ...string) string {
 		err = errors.Join(err, tcp.CloseWrite())
 	}
 	if err != nil {
-		s.t.Fatalf("testserver: %v", err)
+		return "", err
 	}
 	answer, err := io.ReadAll(c)
-	if err != nil || !strings.HasPrefix(string(answer), want) {
-		s.t.Fatalf("testserver: %s says %q (%v)", args, answer, err)
-	}
-	return string(answer)
+	return string(answer), err
 }
 
 // Socket returns the path of the server's unix socket.

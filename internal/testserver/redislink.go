@@ -154,7 +154,7 @@ func portOf(addr string) int {
 
 // replicates reports whether the server is a replica that has what the one at a port has.
 func (s *Server) replicates(master int) bool {
-	text := s.info()
+	text := s.says("INFO replication")
 	return strings.Contains(text, "role:slave") && strings.Contains(text, "master_link_status:up") && strings.Contains(text, fmt.Sprintf("master_port:%d\r", master))
 }
 
@@ -171,7 +171,7 @@ func (c *RedisSentinel) Settle() {
 		if slices.ContainsFunc(c.Sentinels, func(s *Server) bool { return c.named(s) != master }) {
 			return false
 		}
-		text := master.info()
+		text := master.says("INFO replication")
 		for _, s := range c.Redises() {
 			if s != master && !(s.replicates(portOf(c.Announced(master))) && strings.Contains(text, fmt.Sprintf("port=%d,state=online", portOf(c.Announced(s))))) {
 				return false
@@ -196,14 +196,14 @@ func (c *RedisCluster) Settle() {
 	until(c.t, "all servers agree, and all replicas have a master", func() bool {
 		var first string
 		for i, s := range c.All() {
-			if !s.answers() || !strings.Contains(s.order("CLUSTER INFO", "$"), "cluster_state:ok") {
+			if !s.answers() || !strings.Contains(s.says("CLUSTER INFO"), "cluster_state:ok") {
 				return false
 			}
 			is := c.view(s)
 			if i == 0 {
 				first = is
 			}
-			if text := s.info(); is == "" || is != first || strings.Contains(text, "role:slave") && !strings.Contains(text, "master_link_status:up") {
+			if text := s.says("INFO replication"); is == "" || is != first || strings.Contains(text, "role:slave") && !strings.Contains(text, "master_link_status:up") {
 				return false
 			}
 		}
@@ -215,7 +215,7 @@ func (c *RedisCluster) Settle() {
 func (c *RedisCluster) view(s *Server) string {
 	var all []string
 	slaves := 0
-	for line := range strings.Lines(s.order("CLUSTER NODES", "$")) {
+	for line := range strings.Lines(s.says("CLUSTER NODES")) {
 		f := strings.Fields(line)
 		if len(f) < 8 {
 			continue
@@ -264,6 +264,6 @@ func (c *RedisCluster) Failover(master *Server) {
 	c.t.Helper()
 	next := c.ReplicaOf(master)
 	next.order("CLUSTER FAILOVER", "+OK")
-	until(c.t, "the replica is a master", func() bool { return strings.Contains(next.info(), "role:master") })
+	until(c.t, "the replica is a master", func() bool { return strings.Contains(next.says("INFO replication"), "role:master") })
 	c.Settle()
 }

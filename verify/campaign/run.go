@@ -30,7 +30,7 @@ const (
 	// settle is how long the clients run before the faults begin, from the first lock.
 	settle = 300 * time.Millisecond
 	// recoveryLimit is how long it may take until a node votes, or a client is granted
-	// the lock, once no fault is left, beside the holds of others. Most of it is for
+	// the lock, once no fault is left, see beside. Most of it is for
 	// go-redis, which by default waits four times 3 s for a lost reply.
 	recoveryLimit = 20 * time.Second
 	// hangLimit is how long a run waits for an event that may never happen.
@@ -53,7 +53,7 @@ type run struct {
 	startedAt []Mono // when each was started
 	log       *journal
 	state     string
-	patience  time.Duration // hangLimit, and the holds of others; but for tests
+	patience  time.Duration // hangLimit, and what may come beside it; but for tests
 	lastLoss  Mono          // when a node last lost data
 	over      Mono          // when the last fault had ended
 	voting    Mono          // when all nodes voted after that
@@ -82,7 +82,7 @@ func perform(ctx context.Context, library, broken string, s *Schedule) (*Outcome
 	}
 	begun := now()
 	out, err := testserver.Perform(ctx, func(t *testserver.Program) *Outcome {
-		r := &run{t: t, library: library, broken: broken, s: s, log: &journal{more: make(chan struct{}, 1), registers: map[string]*register{}}, patience: hangLimit + clients*s.Longest}
+		r := &run{t: t, library: library, broken: broken, s: s, log: &journal{more: make(chan struct{}, 1), registers: map[string]*register{}}, patience: hangLimit + s.beside()}
 		if s.Shared {
 			var err error
 			r.state, err = os.MkdirTemp("", "hasp-waits-")
@@ -284,7 +284,7 @@ func (r *run) recover(lost func() time.Duration) (late []string) {
 			seen++
 			if e.What == granted && e.At > r.over && waiting[e.Client] {
 				delete(waiting, e.Client)
-				if took := e.At.Sub(r.over); took > recoveryLimit+clients*r.s.Longest+lost()-before {
+				if took := e.At.Sub(r.over); took > recoveryLimit+r.s.beside()+lost()-before {
 					late = append(late, fmt.Sprintf("client %d had the lock only %v after the faults", e.Client, took))
 				}
 			}

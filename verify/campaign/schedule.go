@@ -144,6 +144,15 @@ func (s *Schedule) lingers() time.Duration {
 	return s.MaxTTL
 }
 
+// beside is how much longer a client may have to wait: for the long holds of others, and for a store that is held back.
+func (s *Schedule) beside() time.Duration {
+	more := clients * s.Longest
+	if k, ok := s.engine(); ok {
+		more += k.Lingers()
+	}
+	return more
+}
+
 // records reports whether the nodes keep a record, and do not vote after they may have
 // lost data.
 func (s *Schedule) records() bool { return s.Store == Redlock || s.Store == RedisNode }

@@ -32,6 +32,9 @@ type Conn struct {
 	disconnect func() error
 }
 
+// Disconnect closes the connections alone, of a driver that somebody else closes.
+func (c *Conn) Disconnect() error { return c.disconnect() }
+
 // Close closes both.
 func (c *Conn) Close() error { return errors.Join(c.Driver.Close(), c.disconnect()) }
 

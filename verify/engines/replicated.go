@@ -163,5 +163,5 @@ func admit(ctx context.Context, k Kind, addrs []string) error {
 	if err != nil {
 		return errors.Join(err, conn.Close())
 	}
-	return errors.Join(c.Admit(ctx), c.Close(), conn.disconnect())
+	return errors.Join(c.Admit(ctx), c.Close(), conn.Disconnect())
 }

@@ -66,6 +66,9 @@ func (j *judge) rights(missing driver.Level) {
 	if j.f.Denied["INFO"] != nil && j.a.MaxTTL > 0 {
 		lacks = append(lacks, "+info")
 	}
+	if j.f.Denied["WAIT"] != nil && j.a.Replicas > 0 {
+		lacks = append(lacks, "+wait")
+	}
 	if len(lacks) > 0 {
 		j.say(missing, "rights", "this user may not do what every lock needs. As an administrator, run: ACL SETUSER %s %s, and keep it (ACL SAVE, or CONFIG REWRITE)",
 			driver.Printable(j.f.User), strings.Join(lacks, " "))
@@ -73,6 +76,8 @@ func (j *judge) rights(missing driver.Level) {
 	for _, right := range []struct{ name, without string }{
 		{"SUBSCRIBE", "waiters poll instead of being notified that a key is free"},
 		{"PUBLISH", "waiters are not notified that a key is free, and poll"},
+		{"SSUBSCRIBE", "waiters poll instead of being notified that a key is free"},
+		{"SPUBLISH", "waiters are not notified that a key is free, and poll"},
 		{"SCAN", "hasp ls does not work"},
 	} {
 		if err := j.f.Denied[right.name]; err != nil {

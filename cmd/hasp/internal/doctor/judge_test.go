@@ -52,6 +52,7 @@ func TestJudge(t *testing.T) {
 		vote   Vote
 		record bool
 		enough bool
+		waits  int // for so many replicas
 		check  string
 		level  driver.Level
 		text   string
@@ -95,21 +96,25 @@ func TestJudge(t *testing.T) {
 		"rights":            {change: func(f *Facts) { f.Missing, f.User = []string{"+set", "~hasp.*"}, "bob" }, check: "rights", level: Fail, text: "run: ACL SETUSER bob +set ~hasp.*, and keep it"},
 		"rights, one":       {change: func(f *Facts) { f.Missing = []string{"+set"} }, enough: true, check: "rights", level: Warn, text: "+set"},
 		"no INFO, record":   {change: func(f *Facts) { f.Denied = map[string]error{"INFO": errors.New("NOPERM")} }, record: true, vote: votes, check: "rights", level: Fail, text: " +info,"},
-		"no channel":        {change: func(f *Facts) { f.Denied = map[string]error{"PUBLISH": errors.New("NOPERM to access a channel")} }, check: "rights", level: Warn, text: "(it lacks &hasp.*)"},
-		"cannot enter":      {change: func(f *Facts) { f.Err = errors.New("NOPERM no permissions to run the 'select' command") }, check: "rights", level: Fail, text: "'select'"},
-		"everysec":          {change: func(f *Facts) { f.Config["appendfsync"] = "everysec" }, check: "persistence", level: Warn, text: "locks of the last second"},
-		"no":                {change: func(f *Facts) { f.Config["appendfsync"] = "no" }, check: "persistence", level: Warn, text: "recent locks"},
-		"memory only":       {change: func(f *Facts) { f.Config["appendonly"] = "no" }, check: "persistence", level: Warn, text: "a restart loses locks"},
-		"memory, record":    {change: func(f *Facts) { f.Config["appendonly"] = "no" }, vote: votes, record: true, check: "persistence", level: OK, text: "held back for 1m10s afterwards"},
-		"same time":         {change: func(f *Facts) { f.Ahead = 40 * time.Microsecond }, check: "clock", level: OK, text: "give or take 100µs"},
-		"ahead":             {change: func(f *Facts) { f.Ahead = 2 * time.Second }, vote: votes, record: true, check: "clock", level: Warn, text: "2s ahead of this"},
-		"behind":            {change: func(f *Facts) { f.Ahead = -2 * time.Second }, check: "clock", level: Warn, text: "2s behind this"},
-		"far behind":        {change: func(f *Facts) { f.Ahead = -month }, vote: votes, record: true, check: "clock", level: Fail, text: "720h0m0s behind"},
-		"far, no record":    {change: func(f *Facts) { f.Ahead = month }, check: "clock", level: Warn, text: "720h0m0s ahead"},
-		"far, but slow":     {change: func(f *Facts) { f.Ahead = 4 * time.Second; f.Trip = 3 * time.Second }, vote: votes, record: true, check: "clock", level: Warn, text: "4s ahead"},
-		"no SUBSCRIBE":      {change: func(f *Facts) { f.Denied = map[string]error{"SUBSCRIBE": errors.New("NOPERM")} }, check: "rights", level: Warn, text: "SUBSCRIBE: waiters poll"},
+		"no WAIT":           {change: func(f *Facts) { f.Denied = map[string]error{"WAIT": errors.New("NOPERM")} }, waits: 1, check: "rights", level: Fail, text: " +wait,"},
+		"no SPUBLISH": {change: func(f *Facts) {
+			f.Denied = map[string]error{"SPUBLISH": errors.New("NOPERM this user has no permissions to run the 'spublish' command")}
+		}, check: "rights", level: Warn, text: "(it lacks +spublish)"},
+		"no channel":     {change: func(f *Facts) { f.Denied = map[string]error{"PUBLISH": errors.New("NOPERM to access a channel")} }, check: "rights", level: Warn, text: "(it lacks &hasp.*)"},
+		"cannot enter":   {change: func(f *Facts) { f.Err = errors.New("NOPERM no permissions to run the 'select' command") }, check: "rights", level: Fail, text: "'select'"},
+		"everysec":       {change: func(f *Facts) { f.Config["appendfsync"] = "everysec" }, check: "persistence", level: Warn, text: "locks of the last second"},
+		"no":             {change: func(f *Facts) { f.Config["appendfsync"] = "no" }, check: "persistence", level: Warn, text: "recent locks"},
+		"memory only":    {change: func(f *Facts) { f.Config["appendonly"] = "no" }, check: "persistence", level: Warn, text: "a restart loses locks"},
+		"memory, record": {change: func(f *Facts) { f.Config["appendonly"] = "no" }, vote: votes, record: true, check: "persistence", level: OK, text: "held back for 1m10s afterwards"},
+		"same time":      {change: func(f *Facts) { f.Ahead = 40 * time.Microsecond }, check: "clock", level: OK, text: "give or take 100µs"},
+		"ahead":          {change: func(f *Facts) { f.Ahead = 2 * time.Second }, vote: votes, record: true, check: "clock", level: Warn, text: "2s ahead of this"},
+		"behind":         {change: func(f *Facts) { f.Ahead = -2 * time.Second }, check: "clock", level: Warn, text: "2s behind this"},
+		"far behind":     {change: func(f *Facts) { f.Ahead = -month }, vote: votes, record: true, check: "clock", level: Fail, text: "720h0m0s behind"},
+		"far, no record": {change: func(f *Facts) { f.Ahead = month }, check: "clock", level: Warn, text: "720h0m0s ahead"},
+		"far, but slow":  {change: func(f *Facts) { f.Ahead = 4 * time.Second; f.Trip = 3 * time.Second }, vote: votes, record: true, check: "clock", level: Warn, text: "4s ahead"},
+		"no SUBSCRIBE":   {change: func(f *Facts) { f.Denied = map[string]error{"SUBSCRIBE": errors.New("NOPERM")} }, check: "rights", level: Warn, text: "SUBSCRIBE: waiters poll"},
 	} {
-		f, a := well(), Asked{Enough: c.enough, Command: func(s string) string { return "by hand " + s }}
+		f, a := well(), Asked{Enough: c.enough, Replicas: c.waits, Command: func(s string) string { return "by hand " + s }}
 		f.Info = maps.Clone(f.Info)
 		if c.record {
 			a.MaxTTL = time.Minute

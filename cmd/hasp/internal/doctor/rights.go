@@ -54,30 +54,49 @@ var needed = []right{
 	{"+hdel", asks("HDEL", "f")},
 }
 
+// neededInCluster are those that a client of a cluster needs in addition.
+var neededInCluster = []right{
+	{"+cluster|slots", asksAs("CLUSTER", "SLOTS")},
+	{"+command", asksAs("COMMAND", "INFO", "get")},
+}
+
 // rights finds out which rights are missing.
 func (f *Facts) rights(ctx context.Context, rdb *redis.Client) {
 	key := "hasp.doctor:" + rand.Text() // beside locks; nobody else's
+	all, cluster := needed, f.Info["cluster_enabled"] == "1"
+	if cluster {
+		all = slices.Concat(needed, neededInCluster)
+	}
 	p := rdb.Pipeline()
-	for _, r := range needed {
+	for _, r := range all {
 		p.Do(ctx, r.ask(key)...)
 	}
 	cmds, _ := p.Exec(ctx) // each command has its own error
 	for i, cmd := range cmds {
-		f.lacks(needed[i].name, cmd.Err())
+		f.lacks(all[i].name, cmd.Err())
 	}
 	if f.InfoErr != nil && denied(f.InfoErr) {
 		f.Denied["INFO"] = f.InfoErr
 	}
-	for name, ask := range map[string]func() error{
-		"PUBLISH": func() error { return rdb.Publish(ctx, channel, "").Err() },
-		"SCAN":    func() error { return rdb.Scan(ctx, 0, channel, 1).Err() },
-		"SUBSCRIBE": func() error {
-			sub := rdb.Subscribe(ctx, channel)
+	hears := func(subscribe func(context.Context, ...string) *redis.PubSub) func() error {
+		return func() error {
+			sub := subscribe(ctx, channel)
 			defer sub.Close()
 			_, err := sub.Receive(ctx)
 			return err
-		},
-	} {
+		}
+	}
+	optional := map[string]func() error{
+		"SCAN":      func() error { return rdb.Scan(ctx, 0, channel, 1).Err() },
+		"WAIT":      func() error { return rdb.Do(ctx, "WAIT", 0, 1).Err() },
+		"PUBLISH":   func() error { return rdb.Publish(ctx, channel, "").Err() },
+		"SUBSCRIBE": hears(rdb.Subscribe),
+	}
+	if cluster { // which node has the channel is not asked before the right
+		optional["SPUBLISH"] = func() error { return rdb.SPublish(ctx, channel, "").Err() }
+		optional["SSUBSCRIBE"] = hears(rdb.SSubscribe)
+	}
+	for name, ask := range optional {
 		if err := ask(); denied(err) {
 			f.Denied[name] = err
 		}

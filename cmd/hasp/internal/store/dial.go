@@ -100,7 +100,7 @@ func (c *conn) early(err error) error {
 		return c.fail(explained("TLS: %w, after the handshake: does it want a certificate of yours? Name one with tls-cert= and tls-key= in the store's URL, or in %s and %s",
 			err, envTLS["tls-cert"], envTLS["tls-key"]))
 	case ended && !c.secure:
-		return c.fail(explained("%w before the first answer: does the server speak only TLS? Then write rediss: (or redlocks:) in the store's URL", err))
+		return c.fail(explained("%w before the first answer: does the server speak only TLS? Then write rediss (or rediss+sentinel, rediss+cluster, redlocks) in the store's URL", err))
 	}
 	return err
 }

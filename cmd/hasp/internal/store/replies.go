@@ -29,7 +29,7 @@ type replies struct {
 	elements int    // announced in this reply until now
 }
 
-var errTLS = errors.New("the server answers with TLS, and was not asked to: write rediss: instead of redis: (redlocks: instead of redlock:) in the store's URL")
+var errTLS = errors.New("the server answers with TLS, and was not asked to: write rediss instead of redis (redlocks instead of redlock) in the store's URL")
 
 // scan takes what was read, before anybody else does.
 func (r *replies) scan(p []byte) error {
