@@ -146,13 +146,13 @@ func explain(err error) error {
 	case errors.As(err, &name):
 		hint = ": name what its certificate says with tls-server-name= in the store's URL, or in " + envTLS["tls-server-name"]
 	case errors.As(err, &record):
-		hint = ": it does not speak TLS here: is it the right port, or is it redis: (redlock:) in the store's URL?"
+		hint = ": it does not speak TLS here: is it the right port, or should the store's URL say redis instead of rediss (redlock instead of redlocks)?"
 	case errors.Is(err, context.DeadlineExceeded):
-		err, hint = os.ErrDeadlineExceeded, ": it accepts connections, and does not answer the handshake: does it speak TLS, or is it redis: (redlock:) in the store's URL?"
+		err, hint = os.ErrDeadlineExceeded, ": it accepts connections, and does not answer the handshake: does it speak TLS, or should the store's URL say redis instead of rediss (redlock instead of redlocks)?"
 	case errors.As(err, &alert) && alert.Op == "remote error":
 		hint = ": if it wants a certificate of yours, name one with tls-cert= and tls-key= in the store's URL, or in " + envTLS["tls-cert"] + " and " + envTLS["tls-key"]
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
-		hint = ": it closed the connection: does it speak TLS, or is it redis: (redlock:) in the store's URL?"
+		hint = ": it closed the connection: does it speak TLS, or should the store's URL say redis instead of rediss (redlock instead of redlocks)?"
 	}
 	return explained("TLS: %w%s", err, hint)
 }

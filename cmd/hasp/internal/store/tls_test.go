@@ -74,12 +74,18 @@ func (a *authority) make(name string, c *x509.Certificate) (*x509.Certificate, *
 
 func (a *authority) file(name string) string { return filepath.Join(a.dir, name) }
 
+// certify makes the certificates of a server and of a client.
+func (a *authority) certify() {
+	a.t.Helper()
+	a.make("server", &x509.Certificate{DNSNames: []string{"redis.test"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+	a.make("client", &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+}
+
 // overTLS starts a server that speaks TLS at the port that it returns, to clients
 // with a certificate only, and plainly at its own.
 func (a *authority) overTLS() (server *testserver.Server, addr string) {
 	a.t.Helper()
-	a.make("server", &x509.Certificate{DNSNames: []string{"redis.test"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
-	a.make("client", &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	a.certify()
 	server = testserver.Redis(a.t)
 	admin := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer admin.Close()
@@ -142,8 +148,8 @@ func TestTLS(t *testing.T) {
 		"not trusted":     {url(addr, cert, key, name), `^.*TLS: .*unknown authority.*tls-ca=.*HASP_TLS_CA`},
 		"another name":    {url(addr, ca, cert, key), `TLS: .*127\.0\.0\.1.*tls-server-name=`},
 		"no certificate":  {url(addr, ca, name), `TLS: .*tls-cert= and tls-key=`},
-		"a plain server":  {url(server.Addr(), ca, cert, key, name), `TLS: .*redis: \(redlock:\) in the store's URL`},
-		"a plain client":  {"redis://" + addr, `rediss:`},
+		"a plain server":  {url(server.Addr(), ca, cert, key, name), `TLS: .*redis instead of rediss \(redlock instead of redlocks\)`},
+		"a plain client":  {"redis://" + addr, `rediss instead of redis|rediss \(or rediss\+sentinel`},
 		"another's key":   {url(addr, ca, cert, "tls-key="+a.file("server.key")), `TLS: .*HASP_TLS_CERT.*does not match`},
 		"no key":          {url(addr, cert), `belong together`},
 		"half a path":     {url(addr, "tls-ca=ca.crt"), `not the whole path`},
@@ -159,6 +165,39 @@ func TestTLS(t *testing.T) {
 				t.Errorf("%s: %v; want %q", c.url, err, c.want)
 			}
 		})
+	}
+}
+
+// A cluster that speaks TLS says so to who asks over TLS: one node with all slots is enough to see it.
+func TestTLSOfACluster(t *testing.T) {
+	a := newAuthority(t)
+	a.certify()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	_ = l.Close() // for the server
+	server := testserver.Redis(t, "--tls-port", port, "--tls-ca-cert-file", a.file("ca.crt"), "--tls-cert-file", a.file("server.crt"), "--tls-key-file", a.file("server.key"),
+		"--cluster-enabled", "yes", "--tls-cluster", "yes")
+	admin := redis.NewClient(&redis.Options{Network: "unix", Addr: server.Socket()})
+	defer admin.Close()
+	if err := admin.ClusterAddSlotsRange(t.Context(), 0, 16383).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for ok := false; !ok; {
+		text, err := admin.ClusterInfo(t.Context()).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ok = strings.Contains(text, "cluster_state:ok")
+	}
+	url := "rediss+cluster://127.0.0.1:" + port + "?tls-ca=" + a.file("ca.crt") + "&tls-server-name=redis.test"
+	if err := lock(t, url+"&tls-cert="+a.file("client.crt")+"&tls-key="+a.file("client.key")); err != nil {
+		t.Error(err)
+	}
+	if err := lock(t, url); err == nil || !strings.Contains(err.Error(), "tls-cert= and tls-key=") {
+		t.Errorf("without a certificate: %v", err)
 	}
 }
 
