@@ -219,3 +219,24 @@ func TestClassOf(t *testing.T) {
 		}
 	}
 }
+
+// What go-redis says of Sentinels that know no master by a name is told from Sentinels that cannot be reached.
+func TestNamelessMaster(t *testing.T) {
+	d := New(redis.NewClient(&redis.Options{}), nil)
+	defer d.Close()
+	refused := &net.OpError{Op: "dial", Err: errors.New("connection refused")}
+	for name, c := range map[string]struct {
+		said []error
+		want driver.Class
+	}{
+		"all know none":  {[]error{redis.Nil, redis.Nil}, driver.ClassMisconfigured},
+		"one knows none": {[]error{redis.Nil, refused}, driver.ClassUnreachable},
+		"one is slow":    {[]error{context.DeadlineExceeded, redis.Nil}, driver.ClassUnreachable},
+		"nobody answers": {[]error{refused, refused}, driver.ClassUnreachable},
+	} {
+		err := explained(fmt.Errorf("redis: all sentinels specified in configuration are unreachable: %w", errors.Join(c.said...)))
+		if got := d.Classify(err); got != c.want {
+			t.Errorf("%s: %v: class %v, want %v", name, err, got, c.want)
+		}
+	}
+}

@@ -32,8 +32,8 @@ func (d *Driver) Classify(err error) driver.Class {
 	case errors.As(err, &bad), errors.As(err, &kind), errors.As(err, &data), errors.Is(err, driver.ErrUnsupported), isTLS(err),
 		errors.Is(err, redis.ErrClosed): // the program closed its client: no later attempt differs
 		return driver.ClassMisconfigured
-	case isNameless(err):
-		return driver.ClassMisconfigured
+	case noMaster(err) && errors.Is(err, redis.Nil): // one Sentinel does not know it, others do not answer
+		return driver.ClassUnreachable
 	case errors.As(err, &server):
 		return classOf(server.Error())
 	case errors.As(err, &replicas), errors.Is(err, driver.ErrNotVoting), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted),
@@ -55,15 +55,19 @@ func noMaster(err error) bool {
 	return strings.Contains(err.Error(), "sentinels specified in configuration are unreachable")
 }
 
-// isNameless: a Sentinel knows no master by that name, and go-redis says that it cannot be reached.
-func isNameless(err error) bool { return errors.Is(err, redis.Nil) && noMaster(err) }
-
-// explained is the error of a call, in words of ours where go-redis's mislead.
+// explained is the error of a call, in words of ours where go-redis's mislead: it says of Sentinels that know no master by a name
+// that they cannot be reached. One that cannot be reached may know it.
 func explained(err error) error {
-	if err != nil && isNameless(err) {
-		return &configError{"the Sentinels know no master by this name: SENTINEL MASTERS lists those that they know"}
+	var joined interface{ Unwrap() []error }
+	if err == nil || !noMaster(err) || !errors.As(err, &joined) {
+		return err
 	}
-	return err
+	for _, said := range joined.Unwrap() {
+		if said != redis.Nil { //nolint:errorlint // the value itself: it is what one Sentinel answered
+			return err
+		}
+	}
+	return &configError{"the Sentinels know no master by the name that the client has for it: SENTINEL MASTERS lists those that they know"}
 }
 
 // ofAddress returns what is wrong with where we connect to, and stays so. A name

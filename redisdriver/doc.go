@@ -56,7 +56,7 @@
 //	+info +select
 //
 // +info is for a node, see below, and +select for a database other than 0. In a cluster
-// also +ssubscribe +spublish +cluster|slots +command, and Options.Replicas
+// also +ssubscribe +spublish +cluster|slots +command +asking, and Options.Replicas
 // needs +wait. Without the right to subscribe,
 // waiters poll. Without the right to publish, a release frees the key and the first in the
 // queue, who looks every 100 ms, takes it. +scan is for lists. The command "hasp doctor"

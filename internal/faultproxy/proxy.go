@@ -129,6 +129,14 @@ func (p *Proxy) Hook(f func(c Chunk) (drop bool)) {
 	p.hook = f
 }
 
+// Reconnect ends all faults after something was lost: connections begin anew, since TCP leaves
+// nothing out.
+func (p *Proxy) Reconnect() {
+	p.Refuse()
+	p.Reset()
+	p.Clear()
+}
+
 // CloseAll closes every connection, to both sides, in the orderly way.
 func (p *Proxy) CloseAll() {
 	for _, c := range p.all() {

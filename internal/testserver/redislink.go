@@ -118,31 +118,33 @@ func (b *backbone) Cut(s *Server, cut bool) {
 		id := s.ID()
 		b.mu.Lock()
 		b.apart[s], b.mute[id] = cut, cut
+		if !cut {
+			for _, bus := range b.buses {
+				bus.Reset() // TCP leaves nothing out
+			}
+		}
 		b.mu.Unlock()
 	}
-	l := b.links[s]
 	if cut {
-		l.Swallow(true, true)
-		return
-	}
-	l.Clear()
-	l.Reset() // TCP leaves nothing out
-	for _, bus := range b.buses {
-		bus.Reset()
+		b.links[s].Swallow(true, true)
+	} else {
+		b.links[s].Reconnect()
 	}
 }
 
 // Lag has the replicas of a master receive nothing from it, which neither they nor a Sentinel notice soon, or ends that.
 func (b *backbone) Lag(s *Server, lag bool) {
+	if lag {
+		b.t.Cleanup(func() { b.Lag(s, false) }) // or its link would not end
+	}
 	b.mu.Lock()
-	over := b.lag[s]
+	defer b.mu.Unlock()
+	if over := b.lag[s]; over != nil {
+		b.links[s].Reset() // what was held back is lost, and what comes behind it, too
+		close(over)
+	}
 	if delete(b.lag, s); lag {
 		b.lag[s] = make(chan struct{})
-	}
-	b.mu.Unlock()
-	if over != nil {
-		close(over)
-		b.links[s].Reset() // what was held back is lost
 	}
 }
 
@@ -248,7 +250,7 @@ func (c *RedisCluster) Slot(key string) int {
 	return n
 }
 
-// ReplicaOf returns a replica of a master; nil if it has none.
+// ReplicaOf returns a replica of a master that has what the master has; nil if there is none.
 func (c *RedisCluster) ReplicaOf(master *Server) *Server {
 	c.t.Helper()
 	for _, s := range c.All() {
@@ -262,7 +264,8 @@ func (c *RedisCluster) ReplicaOf(master *Server) *Server {
 // Failover has the replica of a master replace it, as an operator does, and returns once all is settled.
 func (c *RedisCluster) Failover(master *Server) {
 	c.t.Helper()
-	next := c.ReplicaOf(master)
+	var next *Server
+	until(c.t, "the master has a replica", func() bool { next = c.ReplicaOf(master); return next != nil })
 	next.order("CLUSTER FAILOVER", "+OK")
 	until(c.t, "the replica is a master", func() bool { return strings.Contains(next.says("INFO replication"), "role:master") })
 	c.Settle()

@@ -68,7 +68,7 @@ func (e *ensemble) link(a Action, node int) {
 	case Delay:
 		l.Clear()
 	default:
-		engines.Reconnect(l)
+		l.Reconnect()
 	}
 }
 
@@ -122,6 +122,7 @@ func (e *ensemble) play(a Action) {
 		e.store.Failover()
 	case Reshard:
 		e.store.Reshard(func(int) { time.Sleep(reshardStep) })
+		e.store.Settle()
 	default:
 		if a.Part == Begin {
 			e.choose(a.Kind)
@@ -194,7 +195,7 @@ func (e *ensemble) awaitGrant(limit time.Duration) {
 			case r.Key != "k0":
 			case r.What == granted && !r.Shared:
 				holder = r
-			case r.What == lowered || r.What == ended:
+			case (r.What == lowered || r.What == ended) && r.Client == holder.Client && r.N == holder.N:
 				holder = record{}
 			}
 		}

@@ -74,7 +74,7 @@ func GenerateEngine(k engines.Kind, seed uint64) *Schedule {
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, name.Sum64())), s: &Schedule{Seed: seed, Store: Store(k)}, on: k.Servers(), pivot: -1}
 	g.s.MaxTTL = []time.Duration{time.Second, 1500 * time.Millisecond, 2 * time.Second}[g.IntN(3)]
 	if slices.Contains(engines.Replicated, k) && k != engines.SentinelRecord {
-		g.s.MaxTTL = []time.Duration{3 * time.Second, 6 * time.Second, 12 * time.Second}[g.IntN(3)] // most outlive a failover
+		g.s.MaxTTL = []time.Duration{3 * time.Second, 6 * time.Second}[g.IntN(2)] // most outlive a failover
 		g.s.Longest = 6 * time.Second
 	}
 	g.s.Long, g.s.Hasty = []int{3, 12}[g.IntN(2)], g.IntN(3) == 0
@@ -130,10 +130,14 @@ func (g *generator) operate(at ms, k Kind) bool {
 
 // killLagging kills a master whose replicas do not have what it granted last.
 func (g *generator) killLagging(at ms) bool {
-	if !g.down(at, KillLagging, 5000) {
+	lag := g.between(200, 2000)
+	to := at + lag + g.between(100, 5000)
+	if overlaps(g.busy[0], at, to) {
 		return false
 	}
-	g.s.Actions[len(g.s.Actions)-2].By = time.Duration(g.between(200, 2000)) * time.Millisecond
+	g.busy[0] = append(g.busy[0], [2]ms{at, to})
+	g.act(at, KillLagging, Begin, nil, -1, time.Duration(lag)*time.Millisecond)
+	g.act(to, KillLagging, End, nil, -1, 0)
 	return true
 }
 

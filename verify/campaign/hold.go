@@ -98,14 +98,6 @@ func (h *hold) beside(other *hold) time.Duration {
 	return min(to, other.To).Sub(max(h.From, other.From))
 }
 
-// gap returns the longest time in which nothing was granted, between two grants.
-func gap(holds []hold) (longest time.Duration) {
-	for i := 1; i < len(holds); i++ { // in order
-		longest = max(longest, holds[i].From.Sub(holds[i-1].From))
-	}
-	return longest
-}
-
 // byKey groups holds.
 func byKey(holds []hold) map[string][]hold {
 	m := map[string][]hold{}

@@ -85,6 +85,22 @@ func (r *run) outages() [][]outage {
 	return all
 }
 
+// gap returns the longest time from when the master may have been replaced to the next grant.
+func (r *run) gap() (longest time.Duration) {
+	for _, a := range r.injected {
+		if !a.replaces() {
+			continue
+		}
+		for _, e := range r.log.from(0) {
+			if e.What == granted && e.At > a.to {
+				longest = max(longest, e.At.Sub(a.to))
+				break
+			}
+		}
+	}
+	return longest
+}
+
 // startOf returns when the run started a client.
 func (r *run) startOf(id int) Mono { return r.startedAt[id] }
 

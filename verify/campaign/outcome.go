@@ -79,7 +79,7 @@ type Outcome struct {
 	Open     time.Duration `json:"open,omitempty"`    // the longest that a key was free beside a waiter, without stalls of the machine
 	Told     time.Duration `json:"told,omitempty"`    // the longest that a holder did not know that its lease was taken away
 	Both     time.Duration `json:"both,omitempty"`    // the longest that two held a key
-	Gap      time.Duration `json:"gap,omitempty"`     // the longest between two grants, of whatever key
+	Gap      time.Duration `json:"gap,omitempty"`     // the longest from when the master may have been replaced to the next grant, of whatever key
 	Taken    int           `json:"taken,omitempty"`   // leases that were taken away, and whose holders no other fault affected
 	Dropped  int           `json:"dropped,omitempty"` // packets, on real links
 	Resent   int           `json:"resent,omitempty"`  // TCP segments
@@ -121,14 +121,15 @@ func (r *run) judge(late, hung []string, stalled time.Duration) *Outcome {
 		verdict(Told, nil, late)
 	}
 	if k, ok := r.s.engine(); ok && slices.Contains(engines.Replicated, k) {
-		verdict(Kept, r.s.MayLose(), lostEarly(o.records))
+		verdict(Kept, r.s.MayLose(), lostEarly(o.records, r.ensemble.taken))
+		o.Gap = r.gap()
 	}
 	if r.s.Store != Redlock {
 		var open []string
 		open, o.Open = r.idle(o.records)
 		verdict(Idle, r.s.MayWait(), open)
 	}
-	o.Both, o.Gap = together(o.holds), gap(o.holds)
+	o.Both = together(o.holds)
 	verdict(Progress, nil, late)
 	verdict(NoHang, nil, hung)
 	o.count(r)

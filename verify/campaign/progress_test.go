@@ -20,7 +20,7 @@ import (
 func withProcesses(t *testing.T, f func(r *run)) {
 	t.Helper()
 	_, err := testserver.Perform(t.Context(), func(p *testserver.Program) any {
-		r := &run{t: p, log: &journal{more: make(chan struct{}, 1), stalled: noStall}, patience: 100 * time.Millisecond, over: 1000}
+		r := &run{s: &Schedule{}, t: p, log: &journal{more: make(chan struct{}, 1), stalled: noStall}, patience: 100 * time.Millisecond, over: 1000}
 		for i := range r.processes {
 			m, err := child.Start(i, exec.Command("sleep", "1000"), r.log.hear)
 			p.Must(err)

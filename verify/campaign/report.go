@@ -150,7 +150,7 @@ func (rep *Report) failovers(w io.Writer) {
 	var both, gaps []time.Duration
 	n := 0
 	for _, o := range rep.Outcomes {
-		if !slices.ContainsFunc(o.Schedule.Actions, Action.replaces) {
+		if !slices.ContainsFunc(o.Schedule.Actions, Action.replaces) || slices.Contains(o.Kinds, Break) {
 			continue
 		}
 		n++
@@ -164,11 +164,11 @@ func (rep *Report) failovers(w io.Writer) {
 	}
 	slices.Sort(gaps)
 	slices.Sort(both)
-	fmt.Fprintf(w, "Of %d schedules in which the master may be replaced, two held a key at once in %d", n, len(both))
+	fmt.Fprintf(w, "Of %d schedules in which the master may be replaced, and no operator breaks a lease, two held a key at once in %d", n, len(both))
 	if len(both) > 0 {
 		fmt.Fprintf(w, ", for %v in the middle and %v at most", both[len(both)/2].Round(time.Millisecond), both[len(both)-1].Round(time.Millisecond))
 	}
-	fmt.Fprintf(w, ". The longest time without any grant was %v in the middle and %v at most.\n\n", gaps[n/2].Round(10*time.Millisecond), gaps[n-1].Round(10*time.Millisecond))
+	fmt.Fprintf(w, ". Until the next grant it took %v in the middle and %v at most.\n\n", gaps[n/2].Round(10*time.Millisecond), gaps[n-1].Round(10*time.Millisecond))
 }
 
 // Summary writes the schedule, and what is wrong.

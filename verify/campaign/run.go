@@ -22,6 +22,7 @@ import (
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/hasplock/hasp/quorum"
 	"github.com/hasplock/hasp/redisdriver"
+	"github.com/hasplock/hasp/verify/engines"
 	"github.com/hasplock/hasp/verify/internal/child"
 	"github.com/redis/go-redis/v9"
 )
@@ -126,12 +127,22 @@ func (r *run) all() *Outcome {
 	r.voting = now()
 	r.injectAll(r.s.AfterRecovery)
 	late = append(late, r.recover(lost)...)
+	r.sleep(r.calm())
 	hung := r.stopClients()
 	o := r.judge(late, hung, lost())
 	if r.wires != nil {
 		o.Dropped, o.Resent = r.wires.traffic()
 	}
 	return o
+}
+
+// calm is for how long the clients go on after the faults, so that keys are free, and wanted, when no fault is the reason: with one
+// server or a few links that is so all the time, and a group of Redis takes its time to settle.
+func (r *run) calm() time.Duration {
+	if k, ok := r.s.engine(); ok && slices.Contains(engines.Replicated, k) {
+		return r.s.lingers() + backOn + 2*time.Second
+	}
+	return 0
 }
 
 // begin waits for the first lock.

@@ -57,7 +57,7 @@ type Action struct {
 	Part   Part          `json:"part"`
 	Nodes  []int         `json:"nodes,omitempty"` // from 0
 	Client int           `json:"client"`          // from 0; -1: none in particular
-	// By is a clock's step, a link's delay, how late a request arrives, or for how long replicas receive nothing.
+	// By is a clock's step, a link's delay, how late a request arrives, or for how long at most replicas receive nothing before their master is killed.
 	By  time.Duration `json:"by,omitempty"`
 	How string        `json:"how,omitempty"` // of RefuseWrites: how the errors begin; of Split: guarded, or not
 }
@@ -246,15 +246,12 @@ func (s *Schedule) MayOverlap() (broken []string) {
 	return broken
 }
 
-// MayLose names what the schedule does that may take a lease from its holder before the deadline. Where there is nothing, a lease that
-// is lost so is a violation.
+// MayLose names what the schedule does that may lose a lease before its deadline, beside those that somebody takes away. Where there is
+// nothing, a lease that is lost so is a violation.
 func (s *Schedule) MayLose() (broken []string) {
 	k, _ := s.engine()
 	for _, a := range s.Actions {
-		switch {
-		case a.Kind == Break:
-			broken = append(broken, "a lease is taken away from its holder")
-		case a.replaces() && k != engines.SentinelReplicas && k != engines.ClusterReplicas:
+		if a.replaces() && k != engines.SentinelReplicas && k != engines.ClusterReplicas {
 			broken = append(broken, "the replica that is promoted may not have the lease yet")
 		}
 	}

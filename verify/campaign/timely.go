@@ -7,6 +7,7 @@ package campaign
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -40,16 +41,19 @@ func overdue(records []record, ttl time.Duration) (found []string) {
 	return found
 }
 
-// lostEarly finds leases that were lost before their deadline: the store did not have them any more.
-func lostEarly(records []record) (found []string) {
+// lostEarly finds leases that were lost before their deadline, though nobody took them away: the store did not have them any more, as
+// their holder heard, or as their release found.
+func lostEarly(records []record, taken []takenAway) (found []string) {
 	deadlines := map[acquisition]Mono{}
 	for _, r := range records {
 		id := acquisition{r.Client, r.N}
 		switch r.What {
 		case granted, renewed:
 			deadlines[id] = max(deadlines[id], r.Deadline)
-		case ended:
-			if left := deadlines[id].Sub(r.At); r.Lost && left > 0 {
+		case ended, released:
+			away := slices.ContainsFunc(taken, func(t takenAway) bool { return t.key == r.Key && t.fence == r.Fence })
+			if left := deadlines[id].Sub(r.At); r.Lost && left > 0 && !away {
+				deadlines[id] = 0 // once
 				found = append(found, fmt.Sprintf("client %d, acquisition %d: its lease of %s with fence %d was lost %v before its deadline", r.Client, r.N, r.Key, r.Fence, left))
 			}
 		}

@@ -101,3 +101,52 @@ func TestIdle(t *testing.T) {
 		}
 	}
 }
+
+// A lease that the store had lost is found, by what its holder heard or by its release; one that somebody took away is not.
+func TestLostEarly(t *testing.T) {
+	got := ev(1, 10, event{What: granted, Fence: 7, Deadline: msAt(900)})
+	end := func(w what, at int) record { return ev(1, at, event{What: w, Fence: 7, Lost: true}) }
+	for name, c := range map[string]struct {
+		records []record
+		taken   []takenAway
+		want    string
+	}{
+		"heard":                  {records: []record{got, end(ended, 400)}, want: "fence 7 was lost 500ms before"},
+		"found by its release":   {records: []record{got, ev(1, 300, event{What: ended, Fence: 7}), end(released, 400)}, want: "lost 500ms before"},
+		"both, and told once":    {records: []record{got, end(ended, 300), end(released, 400)}, want: "lost 600ms before"},
+		"renewed before":         {records: []record{got, ev(1, 300, event{What: renewed, Fence: 7, Deadline: msAt(1200)}), end(ended, 1000)}, want: "lost 200ms before"},
+		"at its deadline":        {records: []record{got, end(ended, 901)}},
+		"kept":                   {records: []record{got, ev(1, 300, event{What: ended, Fence: 7}), ev(1, 400, event{What: released, Fence: 7})}},
+		"taken away":             {records: []record{got, end(ended, 400)}, taken: []takenAway{{key: "k", fence: 7}}},
+		"another was taken away": {records: []record{got, end(ended, 400)}, taken: []takenAway{{key: "k", fence: 8}}, want: "lost"},
+	} {
+		found := strings.Join(lostEarly(c.records, c.taken), "\n")
+		if (found == "") != (c.want == "") || !strings.Contains(found, c.want) || strings.Count(found, "\n") > 0 {
+			t.Errorf("%s: found %q, want %q", name, found, c.want)
+		}
+	}
+}
+
+// How long two held a key counts a writer beside anybody.
+func TestTogether(t *testing.T) {
+	h := func(from, to int, shared bool, down int) hold {
+		return hold{Key: "k", From: msAt(from), To: msAt(to), Shared: shared, Down: msAt(down)}
+	}
+	for name, c := range map[string]struct {
+		a, b hold
+		want time.Duration
+	}{
+		"one after the other":         {h(0, 10, false, 0), h(10, 20, false, 0), 0},
+		"two writers":                 {h(0, 10, false, 0), h(7, 20, false, 0), 3 * time.Millisecond},
+		"a reader beside a writer":    {h(0, 10, true, 0), h(6, 8, false, 0), 2 * time.Millisecond},
+		"two readers":                 {h(0, 10, true, 0), h(6, 8, true, 0), 0},
+		"a reader, after a downgrade": {h(0, 10, false, 4), h(6, 8, true, 0), 0},
+		"a reader, before it":         {h(0, 10, false, 7), h(6, 8, true, 0), time.Millisecond},
+	} {
+		for _, both := range [][]hold{{c.a, c.b}, {c.b, c.a}} {
+			if got := together(both); got != c.want {
+				t.Errorf("%s: %v, want %v", name, got, c.want)
+			}
+		}
+	}
+}

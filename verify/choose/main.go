@@ -15,7 +15,7 @@ import (
 	"os/signal"
 	"runtime"
 	"slices"
-	"sync"
+	"syscall"
 	"time"
 
 	"github.com/hasplock/hasp"
@@ -32,7 +32,7 @@ const (
 	rounds = 5
 	each   = 400 * time.Millisecond // of a round, for each engine and figure
 	nodes  = 3                      // of Redlock
-	ttl    = 2 * time.Second // sessions of ZooKeeper are short here
+	ttl    = 2 * time.Second        // sessions of ZooKeeper are short here
 )
 
 // candidate is an engine to choose.
@@ -47,7 +47,7 @@ type candidate struct {
 func main() {
 	into := flag.String("into", "", "write the table into this `file`, between the marks that are there")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	redis.SetLogger(silent{})
 	if err := run(ctx, *into); err != nil {
@@ -107,9 +107,22 @@ func candidates(t *testserver.Program) (all []*candidate) {
 		rdb := redis.NewClient(&redis.Options{Addr: one.Addr()})
 		return redisdriver.New(rdb, nil), rdb.Close, nil
 	})
-	over("Redis, Sentinel", engines.Sentinel)
-	over("the same with `replicas=2`", engines.SentinelReplicas)
-	over("Redis Cluster", engines.Cluster)
+	sentinel := testserver.NewRedisSentinel(t, testserver.RedisGroup{Timeout: time.Minute})
+	for _, replicas := range []int{0, len(sentinel.Replicas)} {
+		name := "Redis, Sentinel"
+		if replicas > 0 {
+			name = fmt.Sprintf("the same with `replicas=%d`", replicas)
+		}
+		add(name, func() (driver.Driver, func() error, error) {
+			rdb := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: testserver.MasterName, SentinelAddrs: sentinel.Addrs()})
+			return redisdriver.New(rdb, &redisdriver.Options{Replicas: replicas}), rdb.Close, nil
+		})
+	}
+	cluster := testserver.NewRedisCluster(t, 3, testserver.RedisGroup{Timeout: time.Minute})
+	add("Redis Cluster", func() (driver.Driver, func() error, error) {
+		rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()})
+		return redisdriver.New(rdb, nil), rdb.Close, nil
+	})
 	redlock(t, add)
 	over("etcd", engines.Etcd)
 	over("etcd, three members", engines.Etcd3)
@@ -229,19 +242,21 @@ func handoff(ctx context.Context, from, to *hasp.Client, waits <-chan struct{}) 
 	var next *hasp.Lease
 	var failed error
 	var granted time.Time
-	var wg sync.WaitGroup
-	wg.Go(func() {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
 		next, failed = to.Mutex("both", &hasp.LockOptions{TTL: ttl}).Lock(ctx)
 		granted = time.Now()
-	})
+	}()
 	select {
 	case <-waits:
+	case <-ended:
 	case <-ctx.Done():
 	}
 	time.Sleep(2 * time.Millisecond) // until it listens, too
 	begun := time.Now()
 	err = lease.Release()
-	wg.Wait()
+	<-ended
 	if err = errors.Join(err, failed); err != nil {
 		return 0, err
 	}

@@ -62,8 +62,8 @@ const Session = 3 * time.Second
 // RecordTTL is the largest TTL of a node record here.
 const RecordTTL = 2 * time.Second
 
-// Lingers returns for how much longer than a TTL the store may keep what nobody renews, as
-// docs/engines.md says.
+// Lingers returns for how much longer than a TTL a key may be nobody's, as docs/engines.md says: the store keeps what nobody
+// renews, or is held back after a failover.
 func (k Kind) Lingers() time.Duration {
 	switch k {
 	case Etcd, Etcd3: // newcomers share leases of a second more, and etcd looks every half second

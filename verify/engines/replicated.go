@@ -68,6 +68,7 @@ func (g *group) through(addr func(i int) string) (all []string) {
 }
 
 func (g *group) leader() int {
+	g.Settle()
 	if g.cluster != nil {
 		return slices.Index(g.all, g.cluster.Master(g.cluster.Slot(redisKey)))
 	}
@@ -77,7 +78,7 @@ func (g *group) leader() int {
 func (g *group) follower() int {
 	master := g.all[g.leader()]
 	if g.cluster != nil {
-		return slices.Index(g.all, g.cluster.ReplicaOf(master))
+		return slices.Index(g.all, g.cluster.ReplicaOf(master)) // it has one, since all is settled
 	}
 	return slices.IndexFunc(g.all, func(s *testserver.Server) bool { return s != master })
 }

@@ -152,7 +152,7 @@ func (s *step) mend() {
 	close(s.release)
 	if s.cut == Mute {
 		for _, l := range s.links {
-			Reconnect(l)
+			l.Reconnect()
 		}
 	}
 }

@@ -114,7 +114,7 @@ func (s *Store) Through(links []*faultproxy.Proxy) (addrs []string) {
 	return addrs
 }
 
-// Leader returns which server leads now, once one does; of one, that one; of a cluster, the master of [Store.Key].
+// Leader returns which server leads now, once one does; of one, that one; of a cluster, the master of the key k0.
 func (s *Store) Leader() int {
 	if s.redis != nil {
 		return s.redis.leader()
@@ -150,14 +150,6 @@ func (s *Store) Cut(member int, cut bool) {
 	} else {
 		s.etcd.Heal(member)
 	}
-}
-
-// Reconnect ends the faults of a link that lost something. Its connections begin anew, since TCP leaves
-// nothing out.
-func Reconnect(l *faultproxy.Proxy) {
-	l.Refuse()
-	l.Reset()
-	l.Clear()
 }
 
 // Revoke revokes all leases of an etcd.

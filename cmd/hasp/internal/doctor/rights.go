@@ -57,7 +57,8 @@ var needed = []right{
 // neededInCluster are those that a client of a cluster needs in addition.
 var neededInCluster = []right{
 	{"+cluster|slots", asksAs("CLUSTER", "SLOTS")},
-	{"+command", asksAs("COMMAND", "INFO", "get")},
+	{"+command", asksAs("COMMAND")},
+	{"+asking", asksAs("ASKING")}, // for a slot that moves
 }
 
 // rights finds out which rights are missing.
