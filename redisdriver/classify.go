@@ -128,6 +128,7 @@ var texts = []struct {
 	{"invalid password", driver.ClassDenied},
 	{"without any password configured", driver.ClassDenied},
 	{"The user executing the script can't", driver.ClassDenied},
+	{"ACL failure in script", driver.ClassDenied}, // 7.2 and later, and Valkey
 	{"unknown command", driver.ClassMisconfigured},
 	{"Unknown Redis command", driver.ClassMisconfigured},
 	{"unknown subcommand", driver.ClassMisconfigured},

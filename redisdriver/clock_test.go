@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hasplock/hasp/internal/testserver"
 )
 
 // clocked is a world whose server has a clock that can be stepped.
@@ -33,10 +35,8 @@ func fakeClock(t *testing.T, at, reads string) (w *world, write func(at string))
 	// Debian's redis-server brings an allocator that asks for the time before
 	// libfaketime is ready: the C library's stands in front of it.
 	const faketime, libc = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1", "/lib/x86_64-linux-gnu/libc.so.6"
-	for _, file := range []string{faketime, libc} {
-		if _, err := os.Stat(file); err != nil {
-			t.Skipf("SKIPPED WITHOUT LIBFAKETIME: this test of a node's clock did not run: %v", err)
-		}
+	if err := testserver.CanStepClocks(); err != nil {
+		t.Skipf("SKIPPED WITHOUT LIBFAKETIME: this test of a node's clock did not run: %v", err)
 	}
 	file := filepath.Join(t.TempDir(), "clock")
 	write = func(at string) {

@@ -60,7 +60,8 @@
 // needs +wait. Without the right to subscribe,
 // waiters poll. Without the right to publish, a release frees the key and the first in the
 // queue, who looks every 100 ms, takes it. +scan is for lists. The command "hasp doctor"
-// says which right is missing.
+// says which right is missing. From Redis 7.2 on each new connection of go-redis is in ACL LOG, since
+// it sends CLIENT SETINFO, unless its options have DisableIdentity.
 //
 // # Servers that are not trusted
 //

@@ -44,7 +44,7 @@ func newWorldIn(t testing.TB, env []string, args ...string) *world {
 
 // client opens separate connections.
 func (w *world) client(change func(*redis.Options)) *redis.Client {
-	o := &redis.Options{Addr: w.server.Addr()}
+	o := &redis.Options{Addr: w.server.Addr(), DisableIdentity: true} // which is a command of go-redis's own
 	if change != nil {
 		change(o)
 	}

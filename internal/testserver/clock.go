@@ -4,11 +4,14 @@
 package testserver
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 )
@@ -34,17 +37,40 @@ func faketime() (string, error) {
 }
 
 // CanStepClocks returns nil if there can be a Clock, or says what is missing.
-func CanStepClocks() error {
-	_, err := faketime()
-	return err
-}
+func CanStepClocks() error { return canStepClocks() }
+
+// canStepClocks starts a program of Redis under the library: one with a C library of its own cannot have it.
+var canStepClocks = sync.OnceValue(func() error {
+	lib, err := faketime()
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "hasp-clock-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	c := &Clock{file: filepath.Join(dir, "offset"), lib: lib}
+	if err := os.WriteFile(c.file, []byte("+0\n"), 0o644); err != nil {
+		return err
+	}
+	cmd := exec.Command(binaries["redis"], "--version")
+	cmd.Env = append(os.Environ(), c.Env()...)
+	if out, err := cmd.CombinedOutput(); !errors.Is(err, exec.ErrNotFound) && !bytes.Contains(out, []byte("v=")) {
+		return fmt.Errorf("%s does not run under %s: %v: %s", binaries["redis"], lib, err, out)
+	}
+	return nil
+})
 
 // NewClock makes a clock that is right. It skips the test where CanStepClocks is not nil.
 func NewClock(t testing.TB) *Clock {
 	t.Helper()
+	if err := CanStepClocks(); err != nil {
+		t.Skipf("SKIPPED WITHOUT LIBFAKETIME: this test of a server's clock did not run: %v", err)
+	}
 	lib, err := faketime()
 	if err != nil {
-		t.Skipf("SKIPPED WITHOUT LIBFAKETIME: this test of a server's clock did not run: %v", err)
+		t.Fatalf("testserver: %v", err)
 	}
 	dir, err := os.MkdirTemp("", "hasp-clock-")
 	if err == nil {
