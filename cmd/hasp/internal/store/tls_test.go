@@ -172,12 +172,7 @@ func TestTLS(t *testing.T) {
 func TestTLSOfACluster(t *testing.T) {
 	a := newAuthority(t)
 	a.certify()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	_ = l.Close() // for the server
+	port := freePort(t)
 	server := testserver.Redis(t, "--tls-port", port, "--tls-ca-cert-file", a.file("ca.crt"), "--tls-cert-file", a.file("server.crt"), "--tls-key-file", a.file("server.key"),
 		"--cluster-enabled", "yes", "--tls-cluster", "yes")
 	admin := redis.NewClient(&redis.Options{Network: "unix", Addr: server.Socket()})
@@ -199,6 +194,40 @@ func TestTLSOfACluster(t *testing.T) {
 	if err := lock(t, url); err == nil || !strings.Contains(err.Error(), "tls-cert= and tls-key=") {
 		t.Errorf("without a certificate: %v", err)
 	}
+}
+
+// A Sentinel and its master both speak TLS, to clients with a certificate only.
+func TestTLSOfASentinel(t *testing.T) {
+	a := newAuthority(t)
+	_, master := a.overTLS()
+	_, masterPort, _ := net.SplitHostPort(master)
+	port := freePort(t)
+	conf := a.file("sentinel.conf")
+	text := fmt.Sprintf("port 0\ntls-port %s\ntls-ca-cert-file %s\ntls-cert-file %s\ntls-key-file %s\ntls-replication yes\nunixsocket sock\nsentinel monitor main 127.0.0.1 %s 1\n",
+		port, a.file("ca.crt"), a.file("server.crt"), a.file("server.key"), masterPort)
+	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	testserver.RedisUnder(t, []string{"sh", "-c", `exec "$1" "$0" --sentinel`, conf}, nil)
+	url := "rediss+sentinel://main@127.0.0.1:" + port + "?tls-ca=" + a.file("ca.crt") + "&tls-server-name=redis.test"
+	if err := lock(t, url+"&tls-cert="+a.file("client.crt")+"&tls-key="+a.file("client.key")); err != nil {
+		t.Error(err)
+	}
+	if err := lock(t, url); err == nil || !strings.Contains(err.Error(), "tls-cert= and tls-key=") {
+		t.Errorf("without a certificate: %v", err)
+	}
+}
+
+// freePort is a port that nobody has now.
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	return port
 }
 
 // What the URL does not say, the environment does.
