@@ -15,6 +15,7 @@ import (
 	"os/signal"
 	"runtime"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -299,9 +300,11 @@ func yes(b bool) string {
 func short(d time.Duration) string {
 	switch {
 	case d < 100*time.Microsecond:
-		return d.Round(time.Microsecond).String()
+		d = d.Round(time.Microsecond)
 	case d < time.Millisecond:
-		return d.Round(10 * time.Microsecond).String()
+		d = d.Round(10 * time.Microsecond)
+	default:
+		d = d.Round(100 * time.Microsecond)
 	}
-	return d.Round(100 * time.Microsecond).String()
+	return strings.NewReplacer("µs", " µs", "ms", " ms").Replace(d.String())
 }
