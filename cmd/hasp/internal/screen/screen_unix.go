@@ -50,17 +50,25 @@ func Stop(f *os.File) {
 	defer signal.Stop(goOn)
 	for {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGTTIN) // Go cannot undo that SIGTSTP is caught
+		if !stopped(goOn) || Foreground(f) {
+			return
+		}
+	}
+}
+
+// stopped reports whether we were stopped, once we go on. The first timer may have run while we stood still, so that it has
+// expired before we hear that we go on.
+func stopped(goOn <-chan os.Signal) bool {
+	for range 2 {
 		timer := time.NewTimer(patience)
 		select {
 		case <-goOn:
 			timer.Stop()
+			return true
 		case <-timer.C:
-			return
-		}
-		if Foreground(f) {
-			return
 		}
 	}
+	return false
 }
 
 // Foreground says whether the terminal f is this process's to draw on.
