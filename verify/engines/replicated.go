@@ -120,17 +120,17 @@ func openReplicated(k Kind, addrs []string) *Conn {
 	at := map[string]string{}
 	var told []string
 	for _, a := range addrs {
-		announced, real, _ := strings.Cut(a, "=")
-		at[announced] = real
+		announced, link, _ := strings.Cut(a, "=")
+		at[announced] = link
 		told = append(told, announced)
 	}
 	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
-		real, ok := at[addr]
+		link, ok := at[addr]
 		if !ok {
 			return nil, fmt.Errorf("no server is at %q", addr)
 		}
 		d := net.Dialer{Timeout: dialLimit}
-		return d.DialContext(ctx, network, real)
+		return d.DialContext(ctx, network, link)
 	}
 	if k.IsCluster() {
 		rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: told, Dialer: dial, ContextTimeoutEnabled: true,
