@@ -86,6 +86,9 @@ func check(ctx context.Context, o options) (worse []change, err error) {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, 0o755); err != nil { // a server may run as somebody else
+		return nil, err
+	}
 	remove, err := worktree(ctx, o.base, filepath.Join(dir, "base"))
 	if err != nil {
 		return nil, err
