@@ -20,7 +20,7 @@ type attempt struct {
 	c      *core
 	ctx    context.Context // bounds the wait: the caller's, ended also by Close
 	op     string
-	opts   LockOptions
+	opts   *LockOptions
 	part   bool // its lease is nobody's until others are held, too
 	began  clock.Instant
 	sent   bool // a Try was sent

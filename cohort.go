@@ -138,7 +138,7 @@ func (co *cohort) waits(t *caller) error {
 // lock is attempt.lock for one of many: it leads, or takes its turn. Who leads
 // and gets no lease, also since the observer panicked, leaves the lead.
 func (cs *cohorts) lock(a *attempt) (lease *Lease, err error) {
-	co, t := cs.join(cohortID{a.req.Key, a.opts})
+	co, t := cs.join(cohortID{a.req.Key, *a.opts})
 	for t != nil {
 		g, ended := co.await(a, t)
 		if ended != nil {
@@ -155,7 +155,7 @@ func (cs *cohorts) lock(a *attempt) (lease *Lease, err error) {
 			return g.lease, nil
 		}
 		_ = g.lease.release(false, driver.Unused) // it was lost while this process stood still
-		co, t = cs.join(cohortID{a.req.Key, a.opts})
+		co, t = cs.join(cohortID{a.req.Key, *a.opts})
 	}
 	a.behind = co
 	defer func() {

@@ -16,7 +16,7 @@ import (
 
 // passingHold is one that its cohort may pass on.
 func passingHold(c *Client) *hold {
-	h := newHold(c.core, driver.RenewRequest{Claim: driver.Claim{Key: "k"}, Fence: 7}, LockOptions{Cohort: 10 * time.Second}, c.now())
+	h := newHold(c.core, driver.RenewRequest{Claim: driver.Claim{Key: "k"}, Fence: 7}, &LockOptions{Cohort: 10 * time.Second}, c.now())
 	h.state = passing
 	h.turn = turn{behind: alone{}, began: c.now(), spare: 1}
 	h.term.grant(c.now(), c.now(), DefaultTTL)

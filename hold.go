@@ -36,7 +36,7 @@ type grant struct {
 }
 
 // newHold returns a hold that was asked for at born. It is not granted yet.
-func newHold(c *core, req driver.RenewRequest, opts LockOptions, born clock.Instant) *hold {
+func newHold(c *core, req driver.RenewRequest, opts *LockOptions, born clock.Instant) *hold {
 	return &hold{c: c, req: req, term: term{opts: opts, born: born, longest: req.TTL}, turn: turn{behind: alone{}}}
 }
 

@@ -65,7 +65,7 @@ func TestWhatIsRenewed(t *testing.T) {
 		{"dropped", held, true, false, time.Minute, 10 * time.Second, false, false, false, time.Minute},
 		{"released meanwhile", released, false, false, time.Minute, 10 * time.Second, true, false, true, 10*time.Second + 10*time.Second},
 	} {
-		h := newHold(&core{}, driver.RenewRequest{Claim: driver.Claim{Key: "k"}}, LockOptions{NoRenew: c.noRenew}, at(0))
+		h := newHold(&core{}, driver.RenewRequest{Claim: driver.Claim{Key: "k"}}, &LockOptions{NoRenew: c.noRenew}, at(0))
 		h.state, h.term.valid, h.term.renewAt = c.state, c.valid, c.renewAt
 		h.handles.forgotten, h.handles.pinned = c.dropped, c.state == held // somebody can reach it
 		due, over := h.Due(at(10*time.Second), false)
@@ -85,7 +85,7 @@ func TestWhatIsRenewed(t *testing.T) {
 func TestForgottenIsNotSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := innerClient(t, memdriver.New(), nil)
-		h := newHold(c.core, driver.RenewRequest{Claim: driver.Claim{Key: "k"}}, LockOptions{}, c.now())
+		h := newHold(c.core, driver.RenewRequest{Claim: driver.Claim{Key: "k"}}, &LockOptions{}, c.now())
 		h.handles.known = make([]weakLease, 1)
 		for range 2 {
 			if _, ok := h.Request(); ok || !h.handles.forgotten {
@@ -137,7 +137,7 @@ func TestOutcome(t *testing.T) {
 		{"nobody was given it, and it was lost", false, false, over, driver.Finished, driver.Unused},
 		{"nobody, but the turn before came to its end", false, true, nil, driver.Unused, driver.Finished},
 	} {
-		h := newHold(nil, driver.RenewRequest{}, LockOptions{}, at(0))
+		h := newHold(nil, driver.RenewRequest{}, &LockOptions{}, at(0))
 		h.term.used, h.turn.clean, h.end = c.used, c.clean, c.over
 		if got := h.outcome(c.end); got != c.want {
 			t.Errorf("%s: %v, must be %v", c.name, got, c.want)
@@ -163,7 +163,7 @@ func TestExtendedStaysExtended(t *testing.T) {
 
 // Once Done has returned a channel, somebody may wait for it, whoever else checks the lease.
 func TestDonePins(t *testing.T) {
-	h := newHold(nil, driver.RenewRequest{}, LockOptions{}, at(0))
+	h := newHold(nil, driver.RenewRequest{}, &LockOptions{}, at(0))
 	for _, c := range []struct{ pin, pinned bool }{{false, false}, {true, true}, {false, true}} {
 		if h.over(c.pin); h.handles.pinned != c.pinned {
 			t.Errorf("after a look that pins: %v, it is pinned: %v", c.pin, h.handles.pinned)
@@ -173,7 +173,7 @@ func TestDonePins(t *testing.T) {
 
 // Wanted stays closed, also when the channel is asked for after the waiter has left.
 func TestWantedStays(t *testing.T) {
-	h := newHold(nil, driver.RenewRequest{}, LockOptions{}, at(0))
+	h := newHold(nil, driver.RenewRequest{}, &LockOptions{}, at(0))
 	for _, wanted := range []bool{true, false} {
 		h.signals.want(wanted)
 	}
@@ -297,7 +297,7 @@ func TestTaken(t *testing.T) {
 	}
 	for _, record := range []bool{false, true} {
 		first, second := &origin{1}, &origin{2}
-		l := &Lease{h: newHold(&core{recordTaken: record}, driver.RenewRequest{}, LockOptions{}, at(0)), taken: first}
+		l := &Lease{h: newHold(&core{recordTaken: record}, driver.RenewRequest{}, &LockOptions{}, at(0)), taken: first}
 		if l.takenHere(); (l.taken == first) == record || l.taken == nil || l.taken == second {
 			t.Errorf("recorded is %v: taken %v", record, l.taken)
 		}

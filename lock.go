@@ -23,7 +23,7 @@ type Locker interface {
 type lock struct {
 	c     *core
 	key   string
-	opts  LockOptions
+	opts  *LockOptions // its own, and never changed: a handle may be overwritten while its leases live
 	mode  Mode
 	limit int
 	err   error // what is wrong with all that: of the first use

@@ -22,13 +22,13 @@ func TestWhyLost(t *testing.T) {
 		hold *hold
 		want string
 	}{
-		{"the store says so", ErrNotHeld, &hold{}, "the store says that this owner no longer holds the key"},
-		{"MaxHold", nil, &hold{term: term{used: true, opts: LockOptions{MaxHold: 1}}}, "held for its MaxHold of 1ns"},
-		{"dropped", nil, &hold{handles: handles{forgotten: true}}, "dropped without Release"},
-		{"NoRenew", nil, &hold{term: term{opts: LockOptions{NoRenew: true}}}, "its TTL of 7s is over"},
-		{"an error", nil, &hold{term: term{lastErr: trouble}}, "last error: trouble"},
-		{"no answer", nil, &hold{term: term{renewing: true}}, "the store has not answered"},
-		{"neither", nil, &hold{}, "by the clock of this machine"},
+		{"the store says so", ErrNotHeld, &hold{term: term{opts: &LockOptions{}}}, "the store says that this owner no longer holds the key"},
+		{"MaxHold", nil, &hold{term: term{used: true, opts: &LockOptions{MaxHold: 1}}}, "held for its MaxHold of 1ns"},
+		{"dropped", nil, &hold{term: term{opts: &LockOptions{}}, handles: handles{forgotten: true}}, "dropped without Release"},
+		{"NoRenew", nil, &hold{term: term{opts: &LockOptions{NoRenew: true}}}, "its TTL of 7s is over"},
+		{"an error", nil, &hold{term: term{opts: &LockOptions{}, lastErr: trouble}}, "last error: trouble"},
+		{"no answer", nil, &hold{term: term{opts: &LockOptions{}, renewing: true}}, "the store has not answered"},
+		{"neither", nil, &hold{term: term{opts: &LockOptions{}}}, "by the clock of this machine"},
 	} {
 		h := c.hold
 		h.c, h.req = &core{now: func() clock.Instant { return at(time.Hour) }}, driver.RenewRequest{TTL: 7 * time.Second}

@@ -83,11 +83,12 @@ type LockOptions struct {
 // Redlock algorithm's CLOCK_DRIFT as its implementations use it.
 func drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
 
-// normal returns the options with the defaults in place, or what is wrong.
-func (o *LockOptions) normal(tr driver.Traits) (LockOptions, error) {
-	var n LockOptions
+// normal returns a copy of the options with the defaults in place, which nobody
+// changes any more, and what is wrong with them.
+func (o *LockOptions) normal(tr driver.Traits) (*LockOptions, error) {
+	n := new(LockOptions)
 	if o != nil {
-		n = *o
+		*n = *o
 	}
 	if n.TTL == 0 {
 		n.TTL = DefaultTTL

@@ -14,7 +14,7 @@ import (
 // term is how long a hold may be relied on, and when it is to be renewed. It
 // only computes: h.mu guards that of a hold.
 type term struct {
-	opts    LockOptions
+	opts    *LockOptions
 	born    clock.Instant // when the call began that was granted
 	idle    time.Duration // since born, before somebody had it: MaxHold does not count it
 	used    bool          // somebody was given it, who may have begun to work

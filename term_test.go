@@ -46,7 +46,7 @@ func at(d time.Duration) clock.Instant { return clock.Instant{Mono: d, Wall: d} 
 // The deadline counts from before the call, and moves only forward; a shorter answer
 // changes when to renew, and nothing else.
 func TestGrantMovesTheDeadlineForward(t *testing.T) {
-	tm := term{opts: LockOptions{}}
+	tm := term{opts: &LockOptions{}}
 	tm.grant(at(10*time.Second), at(11*time.Second), 30*time.Second)
 	if left, want := tm.left(at(12*time.Second)), 28*time.Second-drift(30*time.Second); left != want {
 		t.Errorf("%v are left of the first answer, must be %v", left, want)
@@ -80,7 +80,7 @@ func TestDue(t *testing.T) {
 		{"late", 20 * time.Second, false, true},
 		{"late, in a hurry", 20 * time.Second, true, true},
 	} {
-		tm := term{opts: LockOptions{}, valid: 30 * time.Second, renewAt: 10 * time.Second}
+		tm := term{opts: &LockOptions{}, valid: 30 * time.Second, renewAt: 10 * time.Second}
 		due := tm.due(at(c.at), c.hurry)
 		again := c.at + tm.span()/6
 		if due != c.due || tm.renewing != due || due != (tm.renewAt == again) {
@@ -104,7 +104,7 @@ func TestTooLong(t *testing.T) {
 		{"at the lead", term{used: true}, LockOptions{MaxHold: time.Minute + 5*time.Second, Lead: 5 * time.Second}, true},
 		{"it was idle", term{used: true, idle: time.Second}, LockOptions{MaxHold: time.Minute}, false},
 	} {
-		c.term.opts = c.opts
+		c.term.opts = &c.opts
 		if got := c.term.tooLong(at(time.Minute)); got != c.long {
 			t.Errorf("%s: %v", c.name, got)
 		}
@@ -127,7 +127,7 @@ func TestHealthy(t *testing.T) {
 		{"the renewal failed", term{lastErr: errors.New("trouble")}, time.Second, false},
 		{"the renewal is under way", term{renewing: true}, time.Second, false},
 	} {
-		c.term.opts, c.term.valid = LockOptions{Lead: lead}, 20*time.Second+lead
+		c.term.opts, c.term.valid = &LockOptions{Lead: lead}, 20*time.Second+lead
 		if got := c.term.healthy(at(c.now)); got != c.healthy {
 			t.Errorf("%s: %v", c.name, got)
 		}
