@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/redisdriver/internal/wire"
 )
 
 // StartVote starts a Vote; see [driver.Async].
@@ -18,9 +19,9 @@ func (n *Node) StartVote(ctx context.Context, r driver.VoteRequest, done func(dr
 		return
 	}
 	begun := time.Now()
-	n.send.begin(ctx, c, func(c *call) {
-		if c.err != nil {
-			done(driver.Result{}, c.err)
+	n.send.Begin(ctx, c, func(c *wire.Call) {
+		if c.Err != nil {
+			done(driver.Result{}, c.Err)
 			return
 		}
 		done(n.tried(ctx, r, c, hinted, begun))
@@ -33,11 +34,11 @@ func (n *Node) StartWithdraw(ctx context.Context, r driver.WithdrawRequest, done
 		done(err)
 		return
 	}
-	n.send.begin(ctx, n.releaseCall(r), func(c *call) {
-		if c.err != nil {
-			done(c.err)
+	n.send.Begin(ctx, n.releaseCall(r), func(c *wire.Call) {
+		if c.Err != nil {
+			done(c.Err)
 			return
 		}
-		done(n.releaseOutcome(c.reply))
+		done(n.releaseOutcome(c.Reply))
 	})
 }

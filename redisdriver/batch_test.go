@@ -4,26 +4,23 @@
 package redisdriver
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/contend"
+	"github.com/hasplock/hasp/redisdriver/internal/wire"
 	"github.com/redis/go-redis/v9"
 )
 
 // together runs requests as one script, and returns them as they were answered.
-func (w *world) together(d *Driver, calls ...*call) []*call {
-	d.send.exec(w.ctx, calls)
+func (w *world) together(d *Driver, calls ...*wire.Call) []*wire.Call {
+	d.send.Exec(w.ctx, calls)
 	return calls
 }
 
-func tries(d *Driver, rs ...contend.Owner) (calls []*call) {
+func tries(d *Driver, rs ...contend.Owner) (calls []*wire.Call) {
 	for _, r := range rs {
 		c, _ := d.tryCall(r.Vote())
 		calls = append(calls, c)
@@ -32,9 +29,9 @@ func tries(d *Driver, rs ...contend.Owner) (calls []*call) {
 }
 
 // granted says whether a Try was, and by which fence.
-func granted(c *call) (uint64, bool) {
-	a, err := parseTry(c.reply)
-	return a.fence, c.err == nil && err == nil && a.granted
+func granted(c *wire.Call) (uint64, bool) {
+	a, err := parseTry(c.Reply)
+	return a.fence, c.Err == nil && err == nil && a.granted
 }
 
 // Requests in one script are answered one by one, in their order, and fences
@@ -64,10 +61,10 @@ func TestBatch(t *testing.T) {
 		case ok:
 			got = append(got, "granted")
 			fences = append(fences, f)
-		case c.err != nil:
-			got = append(got, c.err.Error())
+		case c.Err != nil:
+			got = append(got, c.Err.Error())
 		default:
-			if n, ok := c.reply.(int64); ok {
+			if n, ok := c.Reply.(int64); ok {
 				got = append(got, fmt.Sprint(n))
 			} else {
 				got = append(got, "refused")
@@ -97,11 +94,11 @@ func TestBatchInBadCompany(t *testing.T) {
 	good, bad := ask("good"), ask("bad")
 	calls := append(tries(d, good, queued(bad)), d.releaseCall(held.Withdrawal()))
 	w.together(d, calls...)
-	if _, ok := granted(calls[0]); !ok || calls[2].err != nil || calls[2].reply != int64(releasedLease) {
-		t.Errorf("beside a bad one: %v %v, %v %v", calls[0].reply, calls[0].err, calls[2].reply, calls[2].err)
+	if _, ok := granted(calls[0]); !ok || calls[2].Err != nil || calls[2].Reply != int64(releasedLease) {
+		t.Errorf("beside a bad one: %v %v, %v %v", calls[0].Reply, calls[0].Err, calls[2].Reply, calls[2].Err)
 	}
-	if !redis.HasErrorPrefix(calls[1].err, "WRONGTYPE") || d.Classify(calls[1].err) != driver.ClassMisconfigured {
-		t.Errorf("the bad one: %v, %v", calls[1].reply, calls[1].err)
+	if !redis.HasErrorPrefix(calls[1].Err, "WRONGTYPE") || d.Classify(calls[1].Err) != driver.ClassMisconfigured {
+		t.Errorf("the bad one: %v, %v", calls[1].Reply, calls[1].Err)
 	}
 	w.release(d, good)
 }
@@ -116,11 +113,11 @@ func TestBatchOnAFullServer(t *testing.T) {
 	w.do("CONFIG", "SET", "maxmemory", "1")
 	calls := append(tries(d, ask("new")), d.releaseCall(held.Withdrawal()))
 	w.together(d, calls...)
-	if d.Classify(calls[0].err) != driver.ClassFull {
-		t.Errorf("a new one: %v, %v", calls[0].reply, calls[0].err)
+	if d.Classify(calls[0].Err) != driver.ClassFull {
+		t.Errorf("a new one: %v, %v", calls[0].Reply, calls[0].Err)
 	}
-	if calls[1].err != nil || calls[1].reply != int64(releasedLease) {
-		t.Errorf("a release: %v, %v", calls[1].reply, calls[1].err)
+	if calls[1].Err != nil || calls[1].Reply != int64(releasedLease) {
+		t.Errorf("a release: %v, %v", calls[1].Reply, calls[1].Err)
 	}
 	w.hint(hints)
 	w.grant(d, queued(waits))
@@ -137,8 +134,8 @@ func TestBatchOnAReplica(t *testing.T) {
 	calls := append(tries(d, ask("a"), ask("b")), d.releaseCall(held.Withdrawal()))
 	w.together(d, calls...)
 	for i, c := range calls {
-		if d.Classify(c.err) != driver.ClassReadOnly {
-			t.Errorf("request %d: %v, %v", i, c.reply, c.err)
+		if d.Classify(c.Err) != driver.ClassReadOnly {
+			t.Errorf("request %d: %v, %v", i, c.Reply, c.Err)
 		}
 	}
 	w.do("REPLICAOF", "NO", "ONE")
@@ -164,82 +161,5 @@ func TestFenceNeedsItsMark(t *testing.T) {
 	handed := w.grant(d, queued(waits)).Fence
 	if next := w.grant(d, ask("next")).Fence; next <= handed {
 		t.Errorf("the fence %d after %d", next, handed)
-	}
-}
-
-// answering is a client whose server answers everything.
-type answering struct{ redis.UniversalClient }
-
-func (answering) Process(_ context.Context, c redis.Cmder) error {
-	time.Sleep(2 * time.Millisecond)
-	c.(command).SetVal([]any{"x"})
-	return nil
-}
-
-// Bursts of calls in a cluster, at the moment when the lanes of the last one
-// end, block nobody.
-func TestBurstsOfLanes(t *testing.T) {
-	t.Parallel()
-	s := newSender(answering{}, true, make(chan struct{}))
-	for round := range 15 {
-		var wg sync.WaitGroup
-		for range 400 {
-			wg.Go(func() {
-				if _, err := s.do(t.Context(), &call{script: plain.batch}); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		done := make(chan struct{})
-		go func() { wg.Wait(); close(done) }()
-		select {
-		case <-done:
-		case <-time.After(time.Minute):
-			t.Fatal("calls are stuck")
-		}
-		time.Sleep(idleTime - time.Duration(round)*time.Millisecond)
-	}
-}
-
-// No more lanes rest than there is room for tokens: to wake one never waits.
-func TestIdleLanesWithinTheirTokens(t *testing.T) {
-	for name, full := range map[string]func(*sender){
-		"as many are idle": func(s *sender) { s.idle = cap(s.wake) },
-		"as many tokens are out": func(s *sender) {
-			for range cap(s.wake) {
-				s.wake <- struct{}{}
-			}
-		},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			s := newSender(answering{}, true, make(chan struct{}))
-			full(s)
-			start := time.Now()
-			s.mu.Lock()
-			s.busy++
-			if s.rest() || time.Since(start) > 0 {
-				t.Errorf("%s: one more rested for %v", name, time.Since(start))
-			}
-		})
-	}
-}
-
-// What a server did not know is not sent again for a caller that left: what it
-// requested may be released by now.
-func TestNotAgainForWhoeverLeft(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
-	w.do("SCRIPT", "FLUSH")
-	left, stays := ask("left"), ask("stays")
-	calls := tries(d, left, stays)
-	ctx, cancel := context.WithCancel(w.ctx)
-	calls[0].ctx, calls[1].ctx = ctx, w.ctx
-	cancel()
-	w.together(d, calls...)
-	if !errors.Is(calls[0].err, context.Canceled) || w.inspect(d, "left").Held {
-		t.Errorf("for the one that left: %v, %v", calls[0].reply, calls[0].err)
-	}
-	if _, ok := granted(calls[1]); !ok {
-		t.Errorf("for the other: %v, %v", calls[1].reply, calls[1].err)
 	}
 }

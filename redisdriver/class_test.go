@@ -15,6 +15,7 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/contend"
+	"github.com/hasplock/hasp/redisdriver/internal/wire"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -187,7 +188,7 @@ func TestConfigurationsThatCannotWork(t *testing.T) {
 // is no trouble of the network.
 func TestClassOfAnAlert(t *testing.T) {
 	for op, want := range map[string]driver.Class{"remote error": driver.ClassMisconfigured, "local error": driver.ClassMisconfigured, "read": driver.ClassUnreachable} {
-		if got := (&Driver{}).Classify(fmt.Errorf("TLS: %w", &net.OpError{Op: op, Err: errors.New("tls: certificate required")})); got != want {
+		if got := New(nil, nil).Classify(fmt.Errorf("TLS: %w", &net.OpError{Op: op, Err: errors.New("tls: certificate required")})); got != want {
 			t.Errorf("%s is %v, want %v", op, got, want)
 		}
 	}
@@ -215,7 +216,7 @@ func TestClassOf(t *testing.T) {
 		"ERR Error running script (call to f_ab): @user_script:5: WRONGTYPE Operation against a key holding":       driver.ClassMisconfigured,
 		"ERR Error running script (call to f_ab): @user_script:5: -OOM command not allowed when used memory > 'm'": driver.ClassFull,
 	} {
-		if got := classOf(text); got != want {
+		if got := wire.ClassOf(text); got != want {
 			t.Errorf("%q is %v, want %v", text, got, want)
 		}
 	}
@@ -235,7 +236,7 @@ func TestNamelessMaster(t *testing.T) {
 		"one is slow":    {[]error{context.DeadlineExceeded, redis.Nil}, driver.ClassUnreachable},
 		"nobody answers": {[]error{refused, refused}, driver.ClassUnreachable},
 	} {
-		err := explained(fmt.Errorf("redis: all sentinels specified in configuration are unreachable: %w", errors.Join(c.said...)))
+		err := wire.Explained(fmt.Errorf("redis: all sentinels specified in configuration are unreachable: %w", errors.Join(c.said...)))
 		if got := d.Classify(err); got != c.want {
 			t.Errorf("%s: %v: class %v, want %v", name, err, got, c.want)
 		}

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+
+	"github.com/hasplock/hasp/redisdriver/internal/wire"
 )
 
 // DataError reports data in the store that hasp did not write and cannot work with: a
@@ -26,31 +28,25 @@ func (e *DataError) Error() string {
 	return fmt.Sprintf("redis: key %q: %q is not what hasp wrote there, or there is no larger number: %s", e.Key, e.Text, e.hint)
 }
 
-// dataFault matches what `counted` in common.lua says, faultyScript a script that met something
-// else than it expects.
-var (
-	dataFault    = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`HASPDATA (\w+) (.*?)(?: script: .*)?$`) })
-	faultyScript = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`^(?:ERR )?(?:@?user_script: ?\d+: )+(.*?)(?: script: .*)?$`)
-	})
-)
+// dataFault matches what `counted` in common.lua says.
+var dataFault = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`HASPDATA (\w+) (.*?)(?: script: .*)?$`) })
 
 // dataError finds out whether a request of the batch script failed for what the
 // store holds, and names the key.
-func (c *call) dataError(err error) error {
-	text := wrapped().ReplaceAllString(err.Error(), "")
-	lock, grant, queue := fmt.Sprint(c.keys[0]), fmt.Sprint(c.keys[1]), fmt.Sprint(c.keys[2])
+func dataError(c *wire.Call, err error) error {
+	text := wire.Wrapped().ReplaceAllString(err.Error(), "")
+	lock, grant, queue := fmt.Sprint(c.Keys[0]), fmt.Sprint(c.Keys[1]), fmt.Sprint(c.Keys[2])
 	const fence = "restore it; or delete it, if nothing compares new fences with earlier ones"
 	if m := dataFault().FindStringSubmatch(text); m != nil {
 		e := &DataError{Text: m[2], hint: fence}
 		switch m[1] {
 		case "clock":
 		case "mark":
-			e.Key = c.mark
+			e.Key = c.Mark
 		case "proposed":
 			e.Key = proposedKey
 		case "held":
-			e.Key, e.hint = sidecars+"held:"+strings.TrimPrefix(queue, sidecars+"queue:"), "delete what is not a lease from it"
+			e.Key, e.hint = wire.Sidecars+"held:"+strings.TrimPrefix(queue, wire.Sidecars+"queue:"), "delete what is not a lease from it"
 		case "queue":
 			e.Key, e.hint = queue, "delete it; the waiters join it again"
 		default:
@@ -58,7 +54,7 @@ func (c *call) dataError(err error) error {
 		}
 		return e
 	}
-	if m := faultyScript().FindStringSubmatch(text); m != nil {
+	if m := wire.FaultyScript().FindStringSubmatch(text); m != nil {
 		return &DataError{Key: lock, Text: m[1], hint: fmt.Sprintf("data beside it was edited: look at %q and the keys with similar names", grant)}
 	}
 	return err

@@ -102,7 +102,7 @@ func TestFencesEnd(t *testing.T) {
 	w.together(d, calls...)
 	for i, c := range calls {
 		if f, ok := granted(c); !ok || f != uint64(last-5+i) {
-			t.Errorf("request %d of one script: fence %d, %v", i, f, c.err)
+			t.Errorf("request %d of one script: fence %d, %v", i, f, c.Err)
 		}
 	}
 }
@@ -123,7 +123,7 @@ func TestManyFencesInCompany(t *testing.T) {
 	for i, c := range calls {
 		f, ok := granted(c)
 		if !ok || last > 0 && f < last+64 {
-			t.Errorf("request %d of one script: fence %d after %d, %v", i, f, last, c.err)
+			t.Errorf("request %d of one script: fence %d after %d, %v", i, f, last, c.Err)
 		}
 		last = f
 	}

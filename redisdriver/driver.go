@@ -6,7 +6,6 @@ package redisdriver
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/redisdriver/internal/wire"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -56,8 +56,8 @@ type Driver struct {
 	id      string
 	bad     error // the configuration cannot work
 
-	send  *sender
-	renew *sender // of renewals: send, unless replicas confirm them
+	send  *wire.Sender
+	renew *wire.Sender // of renewals: send, unless replicas confirm them
 	delay roundTrip
 	muted atomic.Bool // the server does not let us PUBLISH
 
@@ -98,10 +98,9 @@ func newDriver(rdb redis.UniversalClient, o *Options) *Driver {
 	}
 	_, d.cluster = rdb.(*redis.ClusterClient)
 	d.life, d.end = context.WithCancel(context.Background())
-	d.send = newSender(rdb, d.cluster, d.life.Done())
+	d.send = wire.NewSender(rdb, 0, d.life.Done())
 	if d.renew = d.send; o.Replicas > 0 {
-		d.renew = newSender(rdb, d.cluster, d.life.Done())
-		d.renew.replicas = o.Replicas
+		d.renew = wire.NewSender(rdb, o.Replicas, d.life.Done())
 	}
 	d.boxes = &boxes{d: d, open: map[int]*inbox{}}
 	return d
@@ -111,34 +110,34 @@ func newDriver(rdb redis.UniversalClient, o *Options) *Driver {
 func unusable(rdb redis.UniversalClient, o *Options) error {
 	switch c := rdb.(type) {
 	case nil:
-		return &configError{"the client is nil"}
+		return &wire.ConfigError{Why: "the client is nil"}
 	case *redis.Client:
 		if c == nil {
-			return &configError{"the client is nil"}
+			return &wire.ConfigError{Why: "the client is nil"}
 		}
 	case *redis.ClusterClient:
 		if c == nil {
-			return &configError{"the client is nil"}
+			return &wire.ConfigError{Why: "the client is nil"}
 		}
 	case *redis.Ring:
-		return &configError{"a redis.Ring moves keys to another server when one fails, so two clients " +
+		return &wire.ConfigError{Why: "a redis.Ring moves keys to another server when one fails, so two clients " +
 			"could hold one lock: use a redis.Client, or package quorum over several"}
 	}
 	if o.NoPrefix && o.Prefix != "" {
-		return &configError{fmt.Sprintf("Options have the prefix %q, and NoPrefix: choose one of them", o.Prefix)}
+		return &wire.ConfigError{Why: fmt.Sprintf("Options have the prefix %q, and NoPrefix: choose one of them", o.Prefix)}
 	}
 	switch rdb.(type) {
 	case *redis.Client, *redis.ClusterClient:
 	default: // WAIT is about its own connection, to the key's master
 		if o.Replicas > 0 {
-			return &configError{fmt.Sprintf("Replicas needs a *redis.Client or a *redis.ClusterClient, and the client is a %T", rdb)}
+			return &wire.ConfigError{Why: fmt.Sprintf("Replicas needs a *redis.Client or a *redis.ClusterClient, and the client is a %T", rdb)}
 		}
 	}
 	if o.Replicas < 0 {
-		return &configError{fmt.Sprintf("Options have %d Replicas: use 0 or more", o.Replicas)}
+		return &wire.ConfigError{Why: fmt.Sprintf("Options have %d Replicas: use 0 or more", o.Replicas)}
 	}
-	if strings.HasPrefix(o.Prefix, sidecars) {
-		return &configError{fmt.Sprintf("the prefix %q begins with %q, which is reserved for what hasp stores beside its locks: choose another prefix", o.Prefix, sidecars)}
+	if strings.HasPrefix(o.Prefix, wire.Sidecars) {
+		return &wire.ConfigError{Why: fmt.Sprintf("the prefix %q begins with %q, which is reserved for what hasp stores beside its locks: choose another prefix", o.Prefix, wire.Sidecars)}
 	}
 	return nil
 }
@@ -146,13 +145,13 @@ func unusable(rdb redis.UniversalClient, o *Options) error {
 // unusableNode says why a client cannot be a node's.
 func unusableNode(rdb redis.UniversalClient, maxTTL time.Duration, o *Options) error {
 	if _, cluster := rdb.(*redis.ClusterClient); cluster {
-		return &configError{"a node is a single server, but the client is a *redis.ClusterClient"}
+		return &wire.ConfigError{Why: "a node is a single server, but the client is a *redis.ClusterClient"}
 	}
 	if o != nil && o.Replicas != 0 {
-		return &configError{"a node waits for no Replicas: it grants nothing for a while after a promotion"}
+		return &wire.ConfigError{Why: "a node waits for no Replicas: it grants nothing for a while after a promotion"}
 	}
 	if maxTTL < minTTL {
-		return &configError{fmt.Sprintf("the largest TTL of a node is %v: it must be at least %v", maxTTL, minTTL)}
+		return &wire.ConfigError{Why: fmt.Sprintf("the largest TTL of a node is %v: it must be at least %v", maxTTL, minTTL)}
 	}
 	return nil
 }
@@ -214,9 +213,9 @@ func (d *Driver) valid(key string, err error) error {
 		return d.bad
 	case err != nil:
 		return fmt.Errorf("redis: %w", err)
-	case strings.HasPrefix(d.prefix+key, sidecars):
-		return &configError{fmt.Sprintf("the key %q, prefix included, begins with %q, which is reserved for what hasp stores "+
-			"beside its locks: choose another prefix", d.prefix+key, sidecars)}
+	case strings.HasPrefix(d.prefix+key, wire.Sidecars):
+		return &wire.ConfigError{Why: fmt.Sprintf("the key %q, prefix included, begins with %q, which is reserved for what hasp stores "+
+			"beside its locks: choose another prefix", d.prefix+key, wire.Sidecars)}
 	}
 	return nil
 }
@@ -243,18 +242,3 @@ const (
 func (t *roundTrip) claim(ttl time.Duration) time.Duration {
 	return min(max(3*time.Duration(t.ns.Load()), min(claimTime, ttl)), maxClaim)
 }
-
-// configError is a configuration that cannot work.
-type configError struct{ Why string }
-
-func (e *configError) Error() string { return "redis: " + e.Why }
-
-// TypeError reports a lock key that holds another type of Redis value, which is left
-// unchanged.
-type TypeError struct{ Key, Type string }
-
-func (e *TypeError) Error() string {
-	return fmt.Sprintf("redis: key %q holds a %s, not a lock: choose another key or prefix", e.Key, e.Type)
-}
-
-var errReply = errors.New("redis: the server returned a reply that this version of hasp does not know")

@@ -16,6 +16,7 @@ import (
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/internal/testserver"
+	"github.com/hasplock/hasp/redisdriver/internal/wire"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -256,7 +257,7 @@ func (w *world) tick() {
 // strike marks d's places in a queue to be passed over from now on.
 func (w *world) strike(key string, d *Driver) {
 	w.Helper()
-	w.do("HSET", d.names(key).places, "!", fmt.Sprintf("%sinbox:%s %013d;", sidecars, d.id, w.micros()/1000))
+	w.do("HSET", d.names(key).places, "!", fmt.Sprintf("%sinbox:%s %013d;", wire.Sidecars, d.id, w.micros()/1000))
 }
 
 // calls counts the commands that the server carried out since CONFIG

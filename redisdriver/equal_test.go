@@ -15,6 +15,7 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/memdriver"
+	"github.com/hasplock/hasp/redisdriver/internal/wire"
 )
 
 var (
@@ -73,11 +74,12 @@ func TestEqualityFindsBrokenScripts(t *testing.T) {
 			t.Parallel()
 			e := newEquality(t, b.node, false)
 			all := *e.drivers[0].scripts
-			broken := script{text: strings.Replace(all.batch.text, b.good, b.bad, 1), batch: true, keys: all.batch.keys}
-			if broken.text == all.batch.text {
+			broken := wire.NewScript(strings.Replace(all.batch.Text, b.good, b.bad, 1))
+			broken.Batch, broken.Keys = true, all.batch.Keys
+			if broken.Text == all.batch.Text {
 				t.Fatalf("no script has %q", b.good)
 			}
-			all.batch = named(broken)
+			all.batch = broken
 			for _, d := range e.drivers {
 				d.scripts = &all
 			}
@@ -114,7 +116,7 @@ func newEquality(t *testing.T, node, alone bool) *equality {
 			d = w.nodeOver(w.client(nil), equalMaxTTL)
 		}
 		if alone { // each request is a script of its own
-			d.send.lanes, d.send.batch = 32, 1
+			d.send.Width(32, 1)
 		}
 		e.drivers, e.scripts.ds = append(e.drivers, d), append(e.scripts.ds, seen(d))
 		e.memory.ds = append(e.memory.ds, mem)

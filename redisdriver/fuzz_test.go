@@ -11,6 +11,7 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/contend"
+	"github.com/hasplock/hasp/redisdriver/internal/wire"
 )
 
 // Sidecars lie in the lock's slot, name their lock, and no other.
@@ -22,17 +23,17 @@ func FuzzNames(f *testing.F) {
 		if a == "" || b == "" {
 			t.Skip()
 		}
-		side := beside(a)
-		if hashSlot(sidecars+"queue:"+side) != hashSlot(a) {
+		side := wire.Beside(a)
+		if wire.HashSlot(wire.Sidecars+"queue:"+side) != wire.HashSlot(a) {
 			t.Errorf("%q of %q is in another slot", side, a)
 		}
-		if lock, ok := lockOf(side); !ok || lock != a {
+		if lock, ok := wire.LockOf(side); !ok || lock != a {
 			t.Errorf("%q of %q is read as %q, %v", side, a, lock, ok)
 		}
-		if a != b && side == beside(b) {
+		if a != b && side == wire.Beside(b) {
 			t.Errorf("%q and %q share %q", a, b, side)
 		}
-		if lock, ok := lockOf(a); ok && beside(lock) != a {
+		if lock, ok := wire.LockOf(a); ok && wire.Beside(lock) != a {
 			t.Errorf("%q is read as the side of %q", a, lock)
 		}
 	})
@@ -121,7 +122,7 @@ func FuzzTryReply(f *testing.F) {
 func FuzzQuote(f *testing.F) {
 	f.Add("k\x00\"\\\n\xff'")
 	f.Fuzz(func(t *testing.T, s string) {
-		q := quote(s)
+		q := wire.Quote(s)
 		if strings.ContainsFunc(q, func(r rune) bool { return r < ' ' || r > '~' }) {
 			t.Errorf("%q is not printable", q)
 		}

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"text/template"
+
+	"github.com/hasplock/hasp/redisdriver/internal/wire"
 )
 
 var generate = flag.Bool("generate", false, "write the scripts in lua")
@@ -212,9 +214,9 @@ func fieldsOfKind(kind string) []reflect.StructField {
 
 // Every key that a script touches is among those that it is called with: a server may refuse any other. So no script makes a name.
 func TestScriptsMakeNoKeys(t *testing.T) {
-	for _, s := range []*script{plain.batch, plain.extend, plain.keep, node.batch, node.extend, node.keep, bearScript, inspectScript,
+	for _, s := range []*wire.Script{plain.batch, plain.extend, plain.keep, node.batch, node.extend, node.keep, bearScript, inspectScript,
 		recordScript, admitScript, guardScript} {
-		if made := regexp.MustCompile(`'hasp\.[^']*'|(KEYS\[[^]]*\]|K\.[a-z]+) *\.\.|\.\. *K(EYS\[|\.(queue|grant|places))`).FindString(s.text); made != "" {
+		if made := regexp.MustCompile(`'hasp\.[^']*'|(KEYS\[[^]]*\]|K\.[a-z]+) *\.\.|\.\. *K(EYS\[|\.(queue|grant|places))`).FindString(s.Text); made != "" {
 			t.Errorf("a script makes a name: %s", made)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/fence"
+	"github.com/hasplock/hasp/redisdriver/internal/wire"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -49,7 +50,7 @@ func (g *Guard) Read(ctx context.Context, resource string, fence uint64, keys []
 func (g *Guard) Set(ctx context.Context, key string, value any, ttl time.Duration, fence uint64) error {
 	set := Command{"SET", key, value}
 	if ttl > 0 {
-		set = append(set, "PX", millis(ttl))
+		set = append(set, "PX", wire.Millis(ttl))
 	}
 	_, err := g.Write(ctx, key, fence, []string{key}, set)
 	return err
@@ -78,12 +79,12 @@ func (g *Guard) do(ctx context.Context, how, resource string, n uint64, keys []s
 	if err := fence.Check(resource, n, 0); err != nil {
 		return nil, err
 	}
-	all := append([]string{sidecars + "guard:" + beside(resource)}, keys...)
+	all := append([]string{wire.Sidecars + "guard:" + wire.Beside(resource)}, keys...)
 	args := []any{strconv.FormatUint(n, 10), how}
 	for _, c := range commands {
 		args = append(append(args, len(c)), c...)
 	}
-	reply, err := redis.NewScript(guardScript.text).Run(ctx, g.rdb, all, args...).Slice()
+	reply, err := redis.NewScript(guardScript.Text).Run(ctx, g.rdb, all, args...).Slice()
 	if err != nil {
 		if _, text, ok := strings.Cut(err.Error(), "HASPDATA guard "); ok {
 			return nil, &DataError{Key: all[0], Text: text, hint: "write the largest fence there that the resource may have been written with"}

@@ -15,6 +15,7 @@ import (
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/drivertest"
 	"github.com/hasplock/hasp/internal/contend"
+	"github.com/hasplock/hasp/redisdriver/internal/wire"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -22,7 +23,7 @@ import (
 func newCluster(t testing.TB, args ...string) *world {
 	t.Helper()
 	w := newWorld(t, append([]string{"--cluster-enabled", "yes"}, args...)...)
-	w.do("CLUSTER", "ADDSLOTSRANGE", 0, slots-1)
+	w.do("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
 	w.until("the cluster is up", func() bool {
 		return strings.Contains(w.admin.ClusterInfo(w.ctx).Val(), "cluster_state:ok")
 	})
@@ -53,8 +54,8 @@ func TestSidecarsShareTheSlot(t *testing.T) {
 			n := d.names(key)
 			want := keySlot(n.lock)
 			for _, k := range []string{n.lock, n.grant, n.queue, n.places, n.mark, n.gone(ask(key).Owner)} {
-				if got := keySlot(k); got != want || hashSlot(k) != want {
-					t.Errorf("%q of lock %q is in slot %d, computed %d, want %d", k, n.lock, got, hashSlot(k), want)
+				if got := keySlot(k); got != want || wire.HashSlot(k) != want {
+					t.Errorf("%q of lock %q is in slot %d, computed %d, want %d", k, n.lock, got, wire.HashSlot(k), want)
 				}
 			}
 			if in := newInbox(d, want); keySlot(in.channel) != want {
@@ -65,9 +66,9 @@ func TestSidecarsShareTheSlot(t *testing.T) {
 }
 
 func TestTagOfEverySlot(t *testing.T) {
-	for s := range slots {
-		if got := hashSlot("x{" + tagOf(s) + "}y"); got != s {
-			t.Fatalf("the tag %q of slot %d is in slot %d", tagOf(s), s, got)
+	for s := range 16384 {
+		if got := wire.HashSlot("x{" + wire.TagOf(s) + "}y"); got != s {
+			t.Fatalf("the tag %q of slot %d is in slot %d", wire.TagOf(s), s, got)
 		}
 	}
 }

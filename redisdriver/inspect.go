@@ -6,14 +6,13 @@ package redisdriver
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/redisdriver/internal/wire"
 )
 
 // maxLine is how many waiters Inspect names, and how many that share a key.
@@ -39,28 +38,28 @@ func (d *Driver) Inspect(ctx context.Context, key string) (driver.Info, error) {
 // look asks for a key and the first n of its queue.
 func (d *Driver) look(ctx context.Context, key string, n int) (driver.Info, error) {
 	names := d.names(key)
-	v, err := d.send.do(ctx, &call{
-		script: inspectScript, args: []any{n, maxLine},
-		keys: []any{names.lock, names.grant, names.queue, names.places, names.shares, names.held},
+	v, err := d.send.Do(ctx, &wire.Call{
+		Script: inspectScript, Args: []any{n, maxLine},
+		Keys: []any{names.lock, names.grant, names.queue, names.places, names.shares, names.held},
 	})
 	if err != nil {
 		return driver.Info{}, err
 	}
-	r := newReply(v)
+	r := wire.NewReply(v)
 	info := driver.Info{Key: key}
-	kind, text, left := next[string](r), next[string](r), next[int64](r)
-	g := parseGrant(next[string](r))
-	info.Waiters = int(next[int64](r))
-	info.Queue = waiters(newReply(next[[]any](r)))
-	info.Holds = int(next[int64](r))
-	shares := newReply(next[[]any](r))
+	kind, text, left := wire.Next[string](r), wire.Next[string](r), wire.Next[int64](r)
+	g := parseGrant(wire.Next[string](r))
+	info.Waiters = int(wire.Next[int64](r))
+	info.Queue = waiters(wire.NewReply(wire.Next[[]any](r)))
+	info.Holds = int(wire.Next[int64](r))
+	shares := wire.NewReply(wire.Next[[]any](r))
 	switch {
-	case r.bad:
-		return driver.Info{}, errReply
+	case r.Bad:
+		return driver.Info{}, wire.ErrReply
 	case kind == "string" && info.Holds == 0 && strings.HasPrefix(text, sharedValue): // they are over
 	case kind == "string":
 		info.Free = byHandFree(names.lock, text, left)
-		describe(&info, text, span(left), g)
+		describe(&info, text, wire.Span(left), g)
 		if info.Holders = holders(shares); len(info.Holders) > 0 {
 			first := info.Holders[0]
 			info.Holder, info.Fence, info.Left = first.Holder, first.Fence, first.Left
@@ -75,14 +74,14 @@ func (d *Driver) look(ctx context.Context, key string, n int) (driver.Info, erro
 // would ask.
 func byHand(n names, shared bool) []string {
 	statements := []string{
-		"GET " + quote(n.lock),
-		"PTTL " + quote(n.lock),
-		"GET " + quote(n.grant),
-		"ZRANGE " + quote(n.queue) + " 0 -1",
-		"HGETALL " + quote(n.places),
+		"GET " + wire.Quote(n.lock),
+		"PTTL " + wire.Quote(n.lock),
+		"GET " + wire.Quote(n.grant),
+		"ZRANGE " + wire.Quote(n.queue) + " 0 -1",
+		"HGETALL " + wire.Quote(n.places),
 	}
 	if shared {
-		statements = append(statements, "ZRANGE "+quote(n.shares)+" 0 -1 WITHSCORES", "HGETALL "+quote(n.held))
+		statements = append(statements, "ZRANGE "+wire.Quote(n.shares)+" 0 -1 WITHSCORES", "HGETALL "+wire.Quote(n.held))
 	}
 	return statements
 }
@@ -94,18 +93,18 @@ const maxShown = 600
 // expiry, if its value still is what was seen: by whoever took it since, nothing is
 // lost. It is not there for a value of which we saw a part.
 func byHandFree(lock, value string, left int64) []string {
-	if left != int64(forever) || len(value) >= maxShown || !holderOf(value).Foreign {
+	if left != int64(wire.Forever) || len(value) >= maxShown || !holderOf(value).Foreign {
 		return nil
 	}
 	const script = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
-	return []string{"EVAL " + quote(script) + " 1 " + quote(lock) + " " + quote(value)}
+	return []string{"EVAL " + wire.Quote(script) + " 1 " + wire.Quote(lock) + " " + wire.Quote(value)}
 }
 
 // waiters reads places as inspect.lua lists them: the value and the place.
-func waiters(r *reply) (queue []driver.Holder) {
-	for !r.bad && len(r.fields) > 0 {
-		h := holderOf(next[string](r))
-		if f := strings.Fields(next[string](r)); len(f) > 3 {
+func waiters(r *wire.Reply) (queue []driver.Holder) {
+	for !r.Bad && len(r.Fields) > 0 {
+		h := holderOf(wire.Next[string](r))
+		if f := strings.Fields(wire.Next[string](r)); len(f) > 3 {
 			if _, limit, ok := strings.Cut(f[3], "S"); ok {
 				h.Mode = driver.Shared
 				h.Limit, _ = strconv.Atoi(strings.TrimSuffix(limit, "!")) // "!": it was handed the key, and did not claim it
@@ -118,53 +117,16 @@ func waiters(r *reply) (queue []driver.Holder) {
 
 // holders reads the leases of a key that is shared as inspect.lua lists them,
 // and returns them in the order of their grants.
-func holders(r *reply) (all []driver.Lease) {
-	for !r.bad && len(r.fields) > 0 {
-		value, left := next[string](r), next[int64](r)
-		g := parseGrant(value[:min(len(value), driver.OwnerLen+1)] + next[string](r))
-		all = append(all, driver.Lease{Holder: g.holder(value), Fence: g.fence, Left: span(left)})
+func holders(r *wire.Reply) (all []driver.Lease) {
+	for !r.Bad && len(r.Fields) > 0 {
+		value, left := wire.Next[string](r), wire.Next[int64](r)
+		g := parseGrant(value[:min(len(value), driver.OwnerLen+1)] + wire.Next[string](r))
+		all = append(all, driver.Lease{Holder: g.holder(value), Fence: g.fence, Left: wire.Span(left)})
 	}
 	slices.SortStableFunc(all, func(a, b driver.Lease) int {
 		return cmp.Or(a.Holder.Since.Compare(b.Holder.Since), cmp.Compare(a.Fence, b.Fence))
 	})
 	return all
-}
-
-// quote writes s as redis-cli reads it, in one printable line.
-func quote(s string) string {
-	var b strings.Builder
-	b.WriteByte('"')
-	for i := range len(s) {
-		switch c := s[i]; {
-		case c == '"' || c == '\\':
-			b.WriteByte('\\')
-			b.WriteByte(c)
-		case c < ' ' || c > '~':
-			fmt.Fprintf(&b, `\x%02x`, c)
-		default:
-			b.WriteByte(c)
-		}
-	}
-	b.WriteByte('"')
-	return b.String()
-}
-
-// What PTTL says of a key without an expiry and of one that is not there;
-// other values are milliseconds.
-const (
-	forever time.Duration = -1
-	free    time.Duration = -2
-)
-
-// maxMillis is the longest time.Duration: a TTL rounded up may be longer.
-const maxMillis = int64(math.MaxInt64 / time.Millisecond)
-
-// span reads PTTL's number.
-func span(pttl int64) time.Duration {
-	if pttl < 0 {
-		return time.Duration(pttl)
-	}
-	return time.Duration(min(pttl, maxMillis)) * time.Millisecond
 }
 
 // describe fills in who holds a key, from its value, what PTTL says of it and

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/contend"
+	"github.com/hasplock/hasp/redisdriver/internal/wire"
 )
 
 // compareAndDelete is how redsync, redislock and the Redis manual release.
@@ -180,7 +181,7 @@ func TestHostileKeys(t *testing.T) {
 		d := w.driver(o)
 		held := map[string]contend.Owner{}
 		for _, key := range hostile {
-			if o != nil && o.NoPrefix && strings.HasPrefix(key, sidecars) {
+			if o != nil && o.NoPrefix && strings.HasPrefix(key, wire.Sidecars) {
 				if _, err := contend.Try(w.ctx, d, ask(key)); d.Classify(err) != driver.ClassMisconfigured {
 					t.Errorf("Try of %q, a name of ours, says %v", key, err)
 				}
@@ -315,7 +316,7 @@ func TestExtremeTimes(t *testing.T) {
 			t.Errorf("%v: Release: %v", ttl, err)
 		}
 	}
-	if got := millis(10*time.Millisecond + 1); got != 11 {
+	if got := wire.Millis(10*time.Millisecond + 1); got != 11 {
 		t.Errorf("rounded to %d", got)
 	}
 }

@@ -8,9 +8,9 @@ import (
 	"context"
 	"iter"
 	"strings"
-	"sync"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/redisdriver/internal/wire"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -26,7 +26,7 @@ func (d *Driver) List(ctx context.Context, prefix string) iter.Seq2[driver.Info,
 			yield(driver.Info{}, d.bad)
 			return
 		}
-		nodes, err := d.masters(ctx)
+		nodes, err := wire.Masters(ctx, d.rdb)
 		if err != nil {
 			yield(driver.Info{}, err)
 			return
@@ -39,34 +39,16 @@ func (d *Driver) List(ctx context.Context, prefix string) iter.Seq2[driver.Info,
 	}
 }
 
-// masters returns every server that has keys.
-func (d *Driver) masters(ctx context.Context) ([]redis.Cmdable, error) {
-	c, ok := d.rdb.(*redis.ClusterClient)
-	if !ok {
-		return []redis.Cmdable{d.rdb}, nil
-	}
-	return await(ctx, func(ctx context.Context) (nodes []redis.Cmdable, err error) {
-		var mu sync.Mutex
-		err = c.ForEachMaster(ctx, func(_ context.Context, node *redis.Client) error {
-			mu.Lock()
-			defer mu.Unlock()
-			nodes = append(nodes, node)
-			return nil
-		})
-		return nodes, err
-	})
-}
-
 // listNode lists one server, and says whether to go on.
 func (d *Driver) listNode(ctx context.Context, node redis.Cmdable, prefix string, yield func(driver.Info, error) bool) bool {
 	// One pattern finds locks and queues alike: "lock:a…" and "hasp.queue:{lock:a…".
-	match := "*" + glob(d.prefix+prefix) + "*"
+	match := "*" + wire.Glob(d.prefix+prefix) + "*"
 	for cursor := uint64(0); ; {
 		type page struct {
 			keys   []string
 			cursor uint64
 		}
-		p, err := await(ctx, func(ctx context.Context) (p page, err error) {
+		p, err := wire.Await(ctx, func(ctx context.Context) (p page, err error) {
 			p.keys, p.cursor, err = node.Scan(ctx, cursor, match, scanCount).Result()
 			return p, err
 		})
@@ -96,11 +78,11 @@ func (d *Driver) lockKeys(keys []string, prefix string) []string {
 	var out []string
 	seen := map[string]bool{}
 	for _, k := range keys {
-		if side, ok := strings.CutPrefix(k, sidecars+"queue:"); ok {
-			if k, ok = lockOf(side); !ok {
+		if side, ok := strings.CutPrefix(k, wire.Sidecars+"queue:"); ok {
+			if k, ok = wire.LockOf(side); !ok {
 				continue
 			}
-		} else if strings.HasPrefix(k, sidecars) {
+		} else if strings.HasPrefix(k, wire.Sidecars) {
 			continue
 		}
 		key, ok := strings.CutPrefix(k, d.prefix)
@@ -123,7 +105,7 @@ func (d *Driver) describeAll(ctx context.Context, keys []string) ([]driver.Info,
 		left         *redis.Cmd // as a number: a time.Duration may be too short for it
 		queue        *redis.IntCmd
 	}
-	all, err := await(ctx, func(ctx context.Context) ([]found, error) {
+	all, err := wire.Await(ctx, func(ctx context.Context) ([]found, error) {
 		all := make([]found, len(keys))
 		_, _ = d.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 			for i, key := range keys {
@@ -155,7 +137,7 @@ func (d *Driver) describeAll(ctx context.Context, keys []string) ([]driver.Info,
 				return infos, err
 			}
 			info.Holders, info.Queue, info.Free = nil, nil, nil
-		} else if left := span(pttl); left != free {
+		} else if left := wire.Span(pttl); left != wire.Free {
 			describe(&info, f.value.Val(), left, parseGrant(f.grant.Val()))
 		}
 		if info.Held || info.Waiters > 0 {

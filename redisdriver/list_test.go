@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os/exec"
 	"strings"
 	"testing"
@@ -213,7 +214,7 @@ func TestListOfALongLease(t *testing.T) {
 	w := newWorld(t)
 	d := w.driver(nil)
 	w.grant(d, ask("k"))
-	w.do("PEXPIRE", "lock:k", maxMillis+60_000)
+	w.do("PEXPIRE", "lock:k", int64(math.MaxInt64/time.Millisecond)+60_000)
 	if left := w.list(d, "")["k"].Left; left != w.inspect(d, "k").Left || left < 24*time.Hour {
 		t.Errorf("List says %v, Inspect %v", left, w.inspect(d, "k").Left)
 	}

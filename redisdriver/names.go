@@ -8,17 +8,15 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/redisdriver/internal/wire"
 )
-
-// Everything of ours but the locks themselves begins with this; no lock does.
-const sidecars = "hasp."
 
 // What a node keeps beside what belongs to a lock key; see node.lua and
 // fences.lua.
 const (
-	markKey     = sidecars + "fence"
-	recordKey   = sidecars + "node"
-	proposedKey = sidecars + "proposed"
+	markKey     = wire.Sidecars + "fence"
+	recordKey   = wire.Sidecars + "node"
+	proposedKey = wire.Sidecars + "proposed"
 )
 
 // sharedValue begins the value of a lock key that is shared.
@@ -30,10 +28,10 @@ type names struct{ lock, grant, queue, places, shares, held, room, mark, side st
 // names returns the keys of a lock, all in its slot.
 func (d *Driver) names(key string) names {
 	lock := d.prefix + key
-	side := beside(lock)
+	side := wire.Beside(lock)
 	const (
-		grant, queue, places = sidecars + "grant:", sidecars + "queue:", sidecars + "places:"
-		shares, held, room   = sidecars + "shares:", sidecars + "held:", sidecars + "room:"
+		grant, queue, places = wire.Sidecars + "grant:", wire.Sidecars + "queue:", wire.Sidecars + "places:"
+		shares, held, room   = wire.Sidecars + "shares:", wire.Sidecars + "held:", wire.Sidecars + "room:"
 	)
 	all := grant + side + queue + side + places + side + shares + side + held + side + room + side // one text: this is on every call's way
 	cut := func(begins string) (name string) {
@@ -45,40 +43,13 @@ func (d *Driver) names(key string) names {
 		mark: markKey, side: side,
 	}
 	if d.cluster {
-		n.mark += ":{" + tagOf(hashSlot(lock)) + "}"
+		n.mark += ":{" + wire.TagOf(wire.HashSlot(lock)) + "}"
 	}
 	return n
 }
 
 // gone is the key that says an owner was released.
-func (n names) gone(owner string) string { return sidecars + "gone:" + owner + ":" + n.side }
-
-// beside returns the end of a sidecar's name. It lies in the lock key's slot
-// and tells the three forms apart, so that no two locks share a sidecar:
-// "={tag}rest" for a key with a hash tag, "{key}" for one that has no }, and
-// "#{tag of the slot}key" for the others.
-func beside(lock string) string {
-	if _, tagged := hashed(lock); tagged {
-		return "=" + lock
-	}
-	if !strings.Contains(lock, "}") {
-		return "{" + lock + "}"
-	}
-	return "#{" + tagOf(hashSlot(lock)) + "}" + lock
-}
-
-// lockOf undoes beside.
-func lockOf(side string) (lock string, ok bool) {
-	switch {
-	case strings.HasPrefix(side, "="):
-		lock = side[1:]
-	case strings.HasPrefix(side, "{"):
-		lock = strings.TrimSuffix(side[1:], "}")
-	case strings.HasPrefix(side, "#{"):
-		_, lock, _ = strings.Cut(side, "}")
-	}
-	return lock, lock != "" && beside(lock) == side
-}
+func (n names) gone(owner string) string { return wire.Sidecars + "gone:" + owner + ":" + n.side }
 
 // value is what a lock key holds while an owner has it.
 func value(c driver.Claim) string { return c.Owner + " " + c.Label }
@@ -97,20 +68,5 @@ func holderOf(v string) driver.Holder {
 	return driver.Holder{Foreign: true, Label: v[:min(len(v), driver.MaxLabel)]}
 }
 
-// glob escapes what SCAN's MATCH would read as a pattern.
-func glob(s string) string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(s)
-}
-
-// millis counts whole milliseconds, rounded up: the store keeps a lease at
-// least as long as was asked.
-func millis(d time.Duration) int64 {
-	ms := int64(d / time.Millisecond)
-	if d%time.Millisecond > 0 {
-		ms++
-	}
-	return ms
-}
-
 // keeping is for how many milliseconds the grant of a lease is kept.
-func keeping(ttl time.Duration) int64 { return millis(ttl) + keep.Milliseconds() }
+func keeping(ttl time.Duration) int64 { return wire.Millis(ttl) + keep.Milliseconds() }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/contend"
+	"github.com/hasplock/hasp/redisdriver/internal/wire"
 )
 
 func proposing(key string, fence uint64) contend.Owner {
@@ -295,7 +296,7 @@ func TestNodeBatch(t *testing.T) {
 	settled.Settled = true
 	calls = append(calls, d.releaseCall(settled.Withdrawal()), d.releaseCall(rs[5].Withdrawal()), d.releaseCall(rs[5].Withdrawal()), d.releaseCall(rs[2].Withdrawal()))
 	calls = append(calls, tries(d, proposing("k4", now+4), proposing("k4", now+300_000_000), rs[5], queued(ask("k5")), ask("k6"))...)
-	for len(calls) < scriptCalls {
+	for len(calls) < wire.ScriptCalls {
 		calls = append(calls, tries(d, proposing(fmt.Sprint("more", len(calls)), now))...)
 	}
 	w.do("CONFIG", "RESETSTAT")
@@ -305,14 +306,14 @@ func TestNodeBatch(t *testing.T) {
 	}
 	var got []string
 	for i, c := range calls {
-		if c.err != nil {
-			t.Fatalf("request %d: %v", i, c.err)
+		if c.Err != nil {
+			t.Fatalf("request %d: %v", i, c.Err)
 		}
-		if n, ok := c.reply.(int64); ok {
+		if n, ok := c.Reply.(int64); ok {
 			got = append(got, fmt.Sprint(n))
 			continue
 		}
-		a, err := parseTry(c.reply)
+		a, err := parseTry(c.Reply)
 		switch {
 		case err != nil:
 			t.Fatalf("request %d: %v", i, err)
@@ -321,7 +322,7 @@ func TestNodeBatch(t *testing.T) {
 		default:
 			got = append(got, map[driver.Why]string{driver.Held: "held", driver.FenceTooLow: "low", driver.Released: "gone"}[a.why])
 		}
-		if c.life == "" {
+		if c.Life == "" {
 			t.Errorf("request %d does not name the server", i)
 		}
 	}
@@ -418,8 +419,8 @@ func TestVotesWithoutARecord(t *testing.T) {
 	calls := tries(d, proposing("k", w.micros()), proposing("k", w.micros()))
 	w.together(d, calls...)
 	for _, c := range calls {
-		if _, ok := granted(c); ok || c.err != nil {
-			t.Errorf("in company: granted %v, %v", ok, c.err)
+		if _, ok := granted(c); ok || c.Err != nil {
+			t.Errorf("in company: granted %v, %v", ok, c.Err)
 		}
 	}
 	if res := w.refuse(d, proposing("k", w.micros())); !res.Holder.Foreign {
@@ -546,8 +547,8 @@ func TestProposalBesideTheMarks(t *testing.T) {
 	}
 	for _, r := range []contend.Owner{far, low} {
 		for _, c := range w.together(d, tries(d, r, r)...) {
-			if _, ok := granted(c); ok || c.err != nil {
-				t.Errorf("in company, %d is granted: %v, %v", r.Fence, ok, c.err)
+			if _, ok := granted(c); ok || c.Err != nil {
+				t.Errorf("in company, %d is granted: %v, %v", r.Fence, ok, c.Err)
 			}
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/contend"
+	"github.com/hasplock/hasp/redisdriver/internal/wire"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -412,7 +413,7 @@ func TestStrikesAreBounded(t *testing.T) {
 	w.wait(d, b)
 	var strikes strings.Builder
 	for i := range 80 {
-		fmt.Fprintf(&strikes, "%sinbox:%d %013d;", sidecars, i, w.micros()/1000)
+		fmt.Fprintf(&strikes, "%sinbox:%d %013d;", wire.Sidecars, i, w.micros()/1000)
 	}
 	w.do("HSET", d.names("k").places, "!", strikes.String())
 	w.release(d, a)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/contend"
+	"github.com/hasplock/hasp/redisdriver/internal/wire"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -53,7 +54,7 @@ func TestNobodyListens(t *testing.T) {
 	if err := gone.Close(); err != nil {
 		t.Fatal(err)
 	}
-	channel := sidecars + "inbox:" + gone.id
+	channel := wire.Sidecars + "inbox:" + gone.id
 	w.until("the subscription is gone", func() bool {
 		return w.admin.PubSubNumSub(w.ctx, channel).Val()[channel] == 0
 	})
@@ -180,7 +181,7 @@ func TestUncountedPlaceIsNotSkipped(t *testing.T) {
 	if hints, err := contend.Watch(w.ctx, far, b); hints == nil || err != nil {
 		t.Fatal(hints, err)
 	}
-	far.boxes.open[-1].raise(false)
+	far.boxes.open[-1].Raise(false)
 	w.refuse(far, queued(b))
 	w.wait(d, ask("k"))
 	_ = far.Close()

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/redisdriver/internal/wire"
 )
 
 // Release ends the lease of r.Owner, or gives its place up; see [driver.Driver].
@@ -30,11 +31,11 @@ const (
 	releasedMute // the lease, but we may not PUBLISH to the next in the queue
 )
 
-func (d *Driver) sendRelease(ctx context.Context, c *call) error {
-	if _, err := d.send.do(ctx, c); err != nil {
+func (d *Driver) sendRelease(ctx context.Context, c *wire.Call) error {
+	if _, err := d.send.Do(ctx, c); err != nil {
 		return err
 	}
-	return d.releaseOutcome(c.reply)
+	return d.releaseOutcome(c.Reply)
 }
 
 // releaseOutcome reads the answer to a release.
@@ -48,11 +49,11 @@ func (d *Driver) releaseOutcome(reply any) error {
 		d.muted.Store(true) // from now on our leases say so, and the first in the queue looks
 		return nil
 	}
-	return errReply
+	return wire.ErrReply
 }
 
 // releaseCall is a Release as the batch script wants it.
-func (d *Driver) releaseCall(r driver.WithdrawRequest) *call {
+func (d *Driver) releaseCall(r driver.WithdrawRequest) *wire.Call {
 	n, upTo, ours := d.names(r.Key), "", d.leases.drop(r.ID())
 	if r.UpTo != 0 {
 		upTo = digits(r.UpTo)
@@ -61,7 +62,7 @@ func (d *Driver) releaseCall(r driver.WithdrawRequest) *call {
 	case r.End != driver.Finished || !r.Settled:
 		a := releaseAnyArgs{value: value(r.Claim), upTo: upTo, ending: endings[r.End]}
 		if !r.Settled {
-			a.tombstone = strconv.FormatInt(max(millis(min(r.TTL, lateRequest)), 1), 10)
+			a.tombstone = strconv.FormatInt(max(wire.Millis(min(r.TTL, lateRequest)), 1), 10)
 		}
 		if !ours && r.End != driver.Unused { // of what was never answered we do not know that it is ours
 			a.tell = brokenChannel
@@ -77,19 +78,19 @@ func (d *Driver) releaseCall(r driver.WithdrawRequest) *call {
 var endings = map[driver.End]string{driver.Unused: "unused", driver.Unfinished: "unfinished"}
 
 // batchCall is one request of the batch script. gone is "" where its kind has none.
-func (d *Driver) batchCall(n names, gone string, args []any) *call {
+func (d *Driver) batchCall(n names, gone string, args []any) *wire.Call {
 	keys := []any{n.lock, n.grant, n.queue, n.places, n.shares, n.held, n.room, gone}
 	if gone == "" {
 		keys = keys[:7]
 	}
-	return &call{script: d.scripts.batch, mark: n.mark, keys: keys, args: args}
+	return &wire.Call{Script: d.scripts.batch, Mark: n.mark, Keys: keys, Args: args}
 }
 
 // unclaimedCall is the answer to a hint for nobody: a lease goes only when it was
 // handed off and nobody claimed it, since the hint may be late. And the owner is
 // not remembered: it may have been away from its subscription for a moment only,
 // and ask again. One that gave up was released by whoever gave it up.
-func (d *Driver) unclaimedCall(c driver.Claim) *call {
+func (d *Driver) unclaimedCall(c driver.Claim) *wire.Call {
 	n := d.names(c.Key)
 	return d.batchCall(n, n.gone(c.Owner), releaseAnyArgs{value: value(c), ending: "unclaimed"}.args())
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/redisdriver/internal/wire"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -27,11 +28,11 @@ const (
 
 // job is one script of a Renew and what its answers are about.
 type job struct {
-	call     *call
+	call     *wire.Call
 	about    []int // request of each answer
 	lease    bool
 	hashSlot int
-	alone    []*call // for each again, of the lock alone: its slot moves
+	alone    []*wire.Call // for each again, of the lock alone: its slot moves
 }
 
 // Renew prolongs leases and keeps places in queues; see [driver.Driver].
@@ -51,7 +52,7 @@ func (d *Driver) Renew(ctx context.Context, rs []driver.RenewRequest, done func(
 	}
 	if len(leases) > 0 {
 		if in := d.listen(); in != nil {
-			defer in.begun(ctx) // all outcomes are reported before
+			defer in.Begun(ctx) // all outcomes are reported before
 		}
 	}
 	for _, i := range leases {
@@ -93,21 +94,21 @@ func (d *Driver) Renew(ctx context.Context, rs []driver.RenewRequest, done func(
 
 // renewPart sends some jobs as one pipeline.
 func (d *Driver) renewPart(ctx context.Context, part []*job) {
-	calls := make([]*call, len(part))
+	calls := make([]*wire.Call, len(part))
 	ended := ctx.Err()
 	for i, j := range part {
-		calls[i], j.call.err = j.call, ended
+		calls[i], j.call.Err = j.call, ended
 	}
 	if ended != nil {
 		return // nothing was sent, and every job says so
 	}
 	begun := time.Now()
-	d.renew.exec(ctx, calls)
-	if calls[0].err == nil {
+	d.renew.Exec(ctx, calls)
+	if calls[0].Err == nil {
 		d.delay.sample(time.Since(begun))
 	}
 	for _, j := range part {
-		if j.lease && redis.HasErrorPrefix(j.call.err, "TRYAGAIN") {
+		if j.lease && redis.HasErrorPrefix(j.call.Err, "TRYAGAIN") {
 			d.bear(ctx, j)
 		}
 	}
@@ -120,18 +121,18 @@ func (d *Driver) bear(ctx context.Context, j *job) {
 	if ctx.Err() != nil {
 		return
 	}
-	n, ttl, values := len(j.about), j.call.args[0].(int64), j.call.args[1:]
-	var grants []*call
+	n, ttl, values := len(j.about), j.call.Args[0].(int64), j.call.Args[1:]
+	var grants []*wire.Call
 	for i := range n {
 		owner := values[i].(string)[:driver.OwnerLen]
-		grants = append(grants, bearing(j.call.keys[n+i], owner, len(owner), ttl+keep.Milliseconds()))
-		j.alone = append(j.alone, bearing(j.call.keys[i], values[i], -1, ttl))
+		grants = append(grants, bearing(j.call.Keys[n+i], owner, len(owner), ttl+keep.Milliseconds()))
+		j.alone = append(j.alone, bearing(j.call.Keys[i], values[i], -1, ttl))
 	}
-	d.renew.exec(ctx, append(grants, j.alone...))
+	d.renew.Exec(ctx, append(grants, j.alone...))
 }
 
-func bearing(key any, begins any, length int, ms int64) *call {
-	return &call{script: bearScript, keys: []any{key}, args: []any{begins, length, ms}}
+func bearing(key any, begins any, length int, ms int64) *wire.Call {
+	return &wire.Call{Script: bearScript, Keys: []any{key}, Args: []any{begins, length, ms}}
 }
 
 // leaseJobs groups leases by what one script can carry: one TTL and, in a
@@ -152,7 +153,7 @@ func (d *Driver) leaseJobs(rs []driver.RenewRequest, idx []int) []*job {
 			n := len(about)
 			keys := make([]any, 6*n, 6*n+1)
 			args := make([]any, 1, 2*n+1)
-			args[0] = millis(g.ttl)
+			args[0] = wire.Millis(g.ttl)
 			for k, i := range about {
 				names := d.names(rs[i].Key)
 				for part, name := range []string{names.lock, names.grant, names.queue, names.shares, names.held, names.room} {
@@ -166,7 +167,7 @@ func (d *Driver) leaseJobs(rs []driver.RenewRequest, idx []int) []*job {
 				}
 			}
 			jobs = append(jobs, &job{
-				call: &call{script: d.scripts.extend, keys: d.withRecord(keys), args: args}, about: about, lease: true, hashSlot: g.hashSlot,
+				call: &wire.Call{Script: d.scripts.extend, Keys: d.withRecord(keys), Args: args}, about: about, lease: true, hashSlot: g.hashSlot,
 			})
 		}
 	}
@@ -196,20 +197,20 @@ func (d *Driver) placeJobs(rs []driver.RenewRequest, idx []int) []*job {
 			n++
 		}
 		if hashSlot := d.hashSlotOf(key); j == nil || j.hashSlot != hashSlot || len(j.about)+n > perScript {
-			j = &job{call: &call{script: d.scripts.keep}, hashSlot: hashSlot}
+			j = &job{call: &wire.Call{Script: d.scripts.keep}, hashSlot: hashSlot}
 			jobs = append(jobs, j)
 		}
 		names := d.names(key)
-		j.call.keys = append(j.call.keys, names.lock, names.grant, names.queue, names.places, names.shares, names.room)
-		j.call.args = append(j.call.args, n)
+		j.call.Keys = append(j.call.Keys, names.lock, names.grant, names.queue, names.places, names.shares, names.room)
+		j.call.Args = append(j.call.Args, n)
 		for _, i := range sorted[:n] {
-			j.call.args = append(j.call.args, value(rs[i].Claim), millis(rs[i].Patience))
+			j.call.Args = append(j.call.Args, value(rs[i].Claim), wire.Millis(rs[i].Patience))
 		}
 		j.about = append(j.about, sorted[:n]...)
 		sorted = sorted[n:]
 	}
 	for _, j := range jobs {
-		j.call.keys = d.withRecord(j.call.keys)
+		j.call.Keys = d.withRecord(j.call.Keys)
 	}
 	return jobs
 }
@@ -224,45 +225,45 @@ func (d *Driver) withRecord(keys []any) []any {
 
 // tooLong is of a TTL that the node does not allow.
 func tooLong(ttl, most time.Duration) error {
-	return &configError{fmt.Sprintf("a TTL of %v is longer than %v, the longest that the node allows", ttl, most)}
+	return &wire.ConfigError{Why: fmt.Sprintf("a TTL of %v is longer than %v, the longest that the node allows", ttl, most)}
 }
 
 // barred says why a node's script did nothing, or nil.
 func (j *job) barred(ttl time.Duration) error {
-	switch most, ok := j.call.reply.(int64); {
+	switch most, ok := j.call.Reply.(int64); {
 	case !ok:
 		return nil
 	case !j.lease:
 		return driver.ErrNotHeld
 	case most > 0:
-		return tooLong(ttl, span(most))
+		return tooLong(ttl, wire.Span(most))
 	}
 	return fmt.Errorf("redis: %w", driver.ErrNotVoting)
 }
 
 // report passes on what a job's script answered.
 func (d *Driver) report(rs []driver.RenewRequest, j *job, done func(int, driver.Renewal)) {
-	err := j.call.err
+	err := j.call.Err
 	if err == nil && d.maxTTL != 0 {
 		err = j.barred(rs[j.about[0]].TTL)
 	}
-	r := newReply(j.call.reply)
-	if err == nil && (r.bad || len(r.fields) != len(j.about)) {
-		err = errReply
+	r := wire.NewReply(j.call.Reply)
+	if err == nil && (r.Bad || len(r.Fields) != len(j.about)) {
+		err = wire.ErrReply
 	}
 	for k, i := range j.about {
 		if err != nil {
 			one := driver.Renewal{Err: err}
-			if j.alone != nil && j.alone[k].err == nil && j.alone[k].reply == int64(1) {
+			if j.alone != nil && j.alone[k].Err == nil && j.alone[k].Reply == int64(1) {
 				one = driver.Renewal{TTL: rs[i].TTL}
 			}
 			done(i, one)
 			continue
 		}
-		n := next[int64](r)
+		n := wire.Next[int64](r)
 		switch {
-		case r.bad:
-			done(i, driver.Renewal{Err: errReply})
+		case r.Bad:
+			done(i, driver.Renewal{Err: wire.ErrReply})
 		case j.lease && n <= 0, n < 0:
 			if j.lease {
 				d.leases.drop(rs[i].ID())
@@ -278,7 +279,7 @@ func (d *Driver) report(rs []driver.RenewRequest, j *job, done func(int, driver.
 
 // lookIn says when a place should try again without a hint.
 func (d *Driver) lookIn(c driver.Claim, ms int64) time.Duration {
-	in := span(ms)
+	in := wire.Span(ms)
 	if mode, _ := d.boxes.mode(c); mode != modePoll {
 		return in
 	}

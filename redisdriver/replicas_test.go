@@ -13,6 +13,7 @@ import (
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/internal/testserver"
+	"github.com/hasplock/hasp/redisdriver/internal/wire"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -177,7 +178,7 @@ func TestReplicasConfirmInACluster(t *testing.T) {
 	}
 	var replica *testserver.Server
 	for i := range servers.Masters {
-		if servers.Master(hashSlot("lock:k")) == servers.Masters[i] {
+		if servers.Master(wire.HashSlot("lock:k")) == servers.Masters[i] {
 			replica = servers.Replicas[i]
 		}
 	}
@@ -191,7 +192,7 @@ func TestReplicasConfirmInACluster(t *testing.T) {
 		t.Errorf("Renew: %v", err)
 	}
 	two := one
-	for i := 0; servers.Master(hashSlot("lock:"+two.Key)) == servers.Master(hashSlot("lock:k")); i++ {
+	for i := 0; servers.Master(wire.HashSlot("lock:"+two.Key)) == servers.Master(wire.HashSlot("lock:k")); i++ {
 		two = ask(string(rune('a' + i)))
 	}
 	if res, err := contend.Try(g.ctx, d, two); err != nil || !res.Granted {
@@ -209,7 +210,7 @@ func TestReplicasConfirmInACluster(t *testing.T) {
 	}
 	renewed("it catches up")
 
-	slot := hashSlot("lock:k")
+	slot := wire.HashSlot("lock:k")
 	from, to := servers.Master(slot), servers.Masters[0]
 	for from == nil { // it did not answer at once
 		from = servers.Master(slot)

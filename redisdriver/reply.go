@@ -10,29 +10,8 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/redisdriver/internal/wire"
 )
-
-// reply reads a script's answer field by field, and remembers whether one was
-// missing or of another kind.
-type reply struct {
-	fields []any
-	bad    bool
-}
-
-func newReply(v any) *reply {
-	fields, ok := v.([]any)
-	return &reply{fields: fields, bad: !ok}
-}
-
-func next[T any](r *reply) (v T) {
-	ok := false
-	if len(r.fields) > 0 {
-		v, ok = r.fields[0].(T)
-		r.fields = r.fields[1:]
-	}
-	r.bad = r.bad || !ok
-	return v
-}
 
 // answer is what try.lua says.
 type answer struct {
@@ -67,26 +46,26 @@ func parseTry(v any) (answer, error) {
 	if text, ok := v.(string); ok {
 		v = []any{int64(1), text, int64(0), int64(0), int64(1)}
 	}
-	r := newReply(v)
-	switch code := next[int64](r); code {
+	r := wire.NewReply(v)
+	switch code := wire.Next[int64](r); code {
 	case 1:
 		a.granted = true
-		a.fence = r.fence()
-		a.abandoned = next[int64](r) == 1
-		a.lasts = span(next[int64](r))
-		a.fences = int(next[int64](r))
-		if len(r.fields) > 0 {
-			a.slot = int(next[int64](r))
+		a.fence = parseFence(wire.Next[string](r), r)
+		a.abandoned = wire.Next[int64](r) == 1
+		a.lasts = wire.Span(wire.Next[int64](r))
+		a.fences = int(wire.Next[int64](r))
+		if len(r.Fields) > 0 {
+			a.slot = int(wire.Next[int64](r))
 		}
-		r.bad = r.bad || a.fences < 1
+		r.Bad = r.Bad || a.fences < 1
 	case -1:
-		a.kind = next[string](r)
-		r.bad = r.bad || a.kind == ""
+		a.kind = wire.Next[string](r)
+		r.Bad = r.Bad || a.kind == ""
 	case 4:
 		a.why = driver.NotVoting
 	case 5:
 		a.why = driver.TTLTooLong
-		a.most = span(next[int64](r))
+		a.most = wire.Span(wire.Next[int64](r))
 	case 2, 3, 0:
 		switch code {
 		case 2:
@@ -94,28 +73,26 @@ func parseTry(v any) (answer, error) {
 		case 3:
 			a.why = driver.FenceTooLow
 		}
-		a.value = next[string](r)
-		a.left = span(next[int64](r))
-		a.ahead = int(next[int64](r))
-		a.grant = parseGrant(next[string](r))
-		a.next = next[int64](r)
-		if least := next[string](r); least != "" {
+		a.value = wire.Next[string](r)
+		a.left = wire.Span(wire.Next[int64](r))
+		a.ahead = int(wire.Next[int64](r))
+		a.grant = parseGrant(wire.Next[string](r))
+		a.next = wire.Next[int64](r)
+		if least := wire.Next[string](r); least != "" {
 			a.fence = parseFence(least, r)
 		}
 	default:
-		r.bad = true
+		r.Bad = true
 	}
-	if r.bad || len(r.fields) > 0 {
-		return answer{}, errReply
+	if r.Bad || len(r.Fields) > 0 {
+		return answer{}, wire.ErrReply
 	}
 	return a, nil
 }
 
-func (r *reply) fence() uint64 { return parseFence(next[string](r), r) }
-
-func parseFence(s string, r *reply) uint64 {
+func parseFence(s string, r *wire.Reply) uint64 {
 	n, err := strconv.ParseUint(s, 10, 64)
-	r.bad = r.bad || err != nil || n == 0
+	r.Bad = r.Bad || err != nil || n == 0
 	return n
 }
 
@@ -190,7 +167,7 @@ func (a answer) refusal(hinted bool) driver.Result {
 		return r
 	case driver.Held, driver.Released:
 	}
-	if a.left != free {
+	if a.left != wire.Free {
 		r.Holder = a.grant.holder(a.value)
 		r.Left = max(a.left, 0)
 	}
@@ -210,14 +187,14 @@ func (a answer) looksAfterClaim() bool {
 // after the holder; a waiter that gets no hints has to poll.
 func (a answer) retryIn(r driver.Result, hinted bool) time.Duration {
 	expiry := lookAfter
-	if a.left != forever { // 0: it ends within this millisecond
+	if a.left != wire.Forever { // 0: it ends within this millisecond
 		expiry = min(a.left, math.MaxInt64-time.Millisecond) + time.Millisecond
 	}
 	silent := r.Holder.Foreign || a.grant.state == 'm' || a.grant.state == 'M' || a.grant.owner != r.Holder.Owner
 	switch {
 	case a.next == nextMore:
 		return moreAfter
-	case a.left == free || a.next == nextMute: // free, but not for us: the next in the queue could not get a hint
+	case a.left == wire.Free || a.next == nextMute: // free, but not for us: the next in the queue could not get a hint
 		return lookAfter
 	case !hinted:
 		return min(expiry, pollStep*time.Duration(a.ahead+1), pollMax)

@@ -15,6 +15,7 @@ import (
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/internal/testserver"
+	"github.com/hasplock/hasp/redisdriver/internal/wire"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -82,7 +83,7 @@ func TestResharding(t *testing.T) {
 			}
 		}
 	}
-	slot := hashSlot("lock:" + key(0))
+	slot := wire.HashSlot("lock:" + key(0))
 	from, to := servers.Master(slot), servers.Masters[0]
 	for from == nil { // it did not answer at once
 		from = servers.Master(slot)

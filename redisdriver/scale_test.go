@@ -17,6 +17,7 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/contend"
+	"github.com/hasplock/hasp/redisdriver/internal/wire"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -175,7 +176,7 @@ func TestStuckConnections(t *testing.T) {
 	w := newWorld(t)
 	var stuck dialer
 	d := w.over(w.client(func(o *redis.Options) { o.Dialer, o.ReadTimeout = stuck.dial, time.Hour }), nil)
-	const dead = senderLanes + 2
+	const dead = wire.Lanes + 2
 	var conns []*redis.Conn
 	for range dead {
 		c := d.rdb.(*redis.Client).Conn()
@@ -191,9 +192,8 @@ func TestStuckConnections(t *testing.T) {
 	for i := range dead {
 		go func() { _, _ = contend.Try(w.ctx, d, ask("k")) }()
 		w.until("it hangs", func() bool {
-			d.send.mu.Lock()
-			defer d.send.mu.Unlock()
-			return d.send.busy == i+1 && len(d.send.queue) == 0
+			lanes, queued := d.send.Busy()
+			return lanes == i+1 && queued == 0
 		})
 	}
 	if _, err := contend.Try(w.ctx, d, ask("other")); err != nil { // long before the client's read timeout

@@ -4,9 +4,9 @@
 package redisdriver
 
 import (
-	"crypto/sha1"
 	"embed"
-	"encoding/hex"
+
+	"github.com/hasplock/hasp/redisdriver/internal/wire"
 )
 
 // The scripts are generated from lua/src: see layout.go.
@@ -14,15 +14,8 @@ import (
 //go:embed lua/*.lua
 var sources embed.FS
 
-// script is Lua that Redis runs as one step.
-type script struct {
-	text, sha string
-	batch     bool  // carries requests of many
-	keys      []any // of the batch script of a node: what stands behind the mark
-}
-
 // scripts are those that differ where a node record is kept.
-type scripts struct{ batch, extend, keep *script }
+type scripts struct{ batch, extend, keep *wire.Script }
 
 var (
 	plain = scripts{loadBatch("batch"), load("extend"), load("keep")}
@@ -34,26 +27,19 @@ var (
 	admitScript   = load("admit")
 )
 
-func loadBatch(name string) *script {
+func loadBatch(name string) *wire.Script {
 	s := load(name)
-	s.batch = true
+	s.Batch, s.Fault = true, dataError
 	if name == "batch_node" {
-		s.keys = []any{recordKey, proposedKey}
+		s.Keys = []any{recordKey, proposedKey}
 	}
 	return s
 }
 
-func load(name string) *script {
+func load(name string) *wire.Script {
 	text, err := sources.ReadFile("lua/" + name + ".lua")
 	if err != nil {
 		panic(err) // embedded: it is there or nothing builds
 	}
-	return named(script{text: string(text)})
-}
-
-// named is a script with the name that Redis gives it.
-func named(s script) *script {
-	sum := sha1.Sum([]byte(s.text)) // not a safeguard
-	s.sha = hex.EncodeToString(sum[:])
-	return &s
+	return wire.NewScript(string(text))
 }

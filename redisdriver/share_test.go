@@ -12,6 +12,7 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/contend"
+	"github.com/hasplock/hasp/redisdriver/internal/wire"
 )
 
 func reader(key string) contend.Owner {
@@ -48,7 +49,7 @@ func (w *world) sharers(d *Driver, key string) (owners []string) {
 func (w *world) ofKey() []string {
 	w.Helper()
 	return slices.DeleteFunc(w.keys(), func(k string) bool {
-		return k == markKey || k == recordKey || k == proposedKey || strings.HasPrefix(k, sidecars+"gone:")
+		return k == markKey || k == recordKey || k == proposedKey || strings.HasPrefix(k, wire.Sidecars+"gone:")
 	})
 }
 
@@ -113,7 +114,7 @@ func TestSidecarsOfSharersExpire(t *testing.T) {
 	check := func(step string) {
 		t.Helper()
 		for _, k := range w.keys() {
-			if left := w.admin.PTTL(w.ctx, k).Val(); left == forever || left > 24*time.Hour {
+			if left := w.admin.PTTL(w.ctx, k).Val(); left == wire.Forever || left > 24*time.Hour {
 				t.Errorf("%s: %q expires in %v", step, k, left)
 			}
 		}
@@ -273,7 +274,7 @@ func TestManyUnclaimedLeasesKeepTheirPlaces(t *testing.T) {
 	const n = 350
 	a := ask("k")
 	w.grant(d, a)
-	calls := []*call{}
+	calls := []*wire.Call{}
 	var owners []string
 	for range n {
 		r := sharer("k", n+1)

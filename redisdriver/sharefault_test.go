@@ -12,6 +12,7 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/contend"
+	"github.com/hasplock/hasp/redisdriver/internal/wire"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -104,7 +105,7 @@ func TestPermanentLocks(t *testing.T) {
 	d := w.driver(nil)
 	permanent := func(step string) {
 		t.Helper()
-		if left := w.admin.PTTL(w.ctx, "lock:k").Val(); left != forever {
+		if left := w.admin.PTTL(w.ctx, "lock:k").Val(); left != wire.Forever {
 			t.Errorf("%s: the lock expires in %v", step, left)
 		}
 	}
@@ -125,7 +126,7 @@ func TestPermanentLocks(t *testing.T) {
 	if res := w.refuse(d, queued(writer)); res.Left != 0 || res.RetryIn <= 0 {
 		t.Errorf("a writer got %+v", res)
 	}
-	if info := w.inspect(d, "k"); info.Holds != 2 || info.Left != forever || info.Holders[1].Left != forever {
+	if info := w.inspect(d, "k"); info.Holds != 2 || info.Left != wire.Forever || info.Holders[1].Left != wire.Forever {
 		t.Errorf("Inspect says %+v", info)
 	}
 	for i, err := range w.renew(d, a, b) {

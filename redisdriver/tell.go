@@ -4,18 +4,18 @@
 package redisdriver
 
 import (
-	"context"
 	"maps"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/redisdriver/internal/wire"
 )
 
 // brokenChannel carries the leases that somebody else than their holder released, see
 // release.lua. There is one for the server: such leases are rare, and owners unique.
-const brokenChannel = sidecars + "broken"
+const brokenChannel = wire.Sidecars + "broken"
 
 // Tell has lost called for each lease that this driver was granted, or renewed, and
 // that another client released; see [driver.Teller]. The news comes over the connection
@@ -88,8 +88,8 @@ func (d *Driver) listen() *inbox {
 	}
 	in, _ := d.boxes.get(-1) // without one, renewals find out
 	if in != nil {
-		in.again()
-		in.come(-1)
+		in.Again()
+		in.Use(-1)
 	}
 	return in
 }
@@ -104,26 +104,4 @@ func (d *Driver) parseLoss(s string) (id driver.ID, fence uint64, ok bool) {
 	fence, err := strconv.ParseUint(s[:digits], 10, 64)
 	c, ok := d.parseClaim(s[digits:])
 	return c.ID(), fence, ok && err == nil
-}
-
-// begun returns when the first attempt to subscribe has come to something, or ctx ended.
-func (in *inbox) begun(ctx context.Context) {
-	select {
-	case <-in.first:
-	case <-ctx.Done():
-	case <-in.life.Done():
-	}
-}
-
-// again makes a new attempt, unless there was one a moment ago.
-func (in *inbox) again() {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	if time.Since(in.since) < in.rest() {
-		return
-	}
-	select {
-	case in.kick <- struct{}{}:
-	default:
-	}
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -407,18 +408,18 @@ func TestListensAgain(t *testing.T) {
 	other := w.driver(nil)
 	losses := told(d)
 	r, missed := ask("k"), ask("missed")
-	var conn *redis.PubSub
+	var conn string
 	back := func() {
 		t.Helper()
 		in := d.boxes.open[-1]
 		w.until("it listens again", func() bool {
 			w.renewed(d, r)
-			in.mu.Lock()
-			defer in.mu.Unlock()
-			if !in.up || in.conn == conn { // the one that was killed may not have noticed
+			now := w.admin.Do(w.ctx, "CLIENT", "LIST", "TYPE", "pubsub").String()
+			id := regexp.MustCompile(`id=\d+`).FindString(now)
+			if up, _ := in.Up(); !up || id == "" || id == conn { // the one that was killed may not have noticed
 				return false
 			}
-			conn = in.conn
+			conn = id
 			return true
 		})
 	}

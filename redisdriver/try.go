@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/redisdriver/internal/wire"
 )
 
 const (
@@ -33,14 +34,14 @@ func (d *Driver) vote(ctx context.Context, r driver.VoteRequest) (driver.Result,
 		return refused, err
 	}
 	begun := time.Now()
-	if _, err := d.send.do(ctx, c); err != nil {
+	if _, err := d.send.Do(ctx, c); err != nil {
 		return driver.Result{}, err
 	}
 	return d.tried(ctx, r, c, hinted, begun)
 }
 
 // prepare returns the call of a Try, or what needs no call to be said.
-func (d *Driver) prepare(r driver.VoteRequest) (c *call, hinted bool, refused driver.Result, err error) {
+func (d *Driver) prepare(r driver.VoteRequest) (c *wire.Call, hinted bool, refused driver.Result, err error) {
 	switch err = d.valid(r.Key, r.Check()); {
 	case err != nil:
 		return nil, false, refused, err
@@ -52,9 +53,9 @@ func (d *Driver) prepare(r driver.VoteRequest) (c *call, hinted bool, refused dr
 }
 
 // tried reads the answer to a Try that began at begun.
-func (d *Driver) tried(ctx context.Context, r driver.VoteRequest, c *call, hinted bool, begun time.Time) (driver.Result, error) {
+func (d *Driver) tried(ctx context.Context, r driver.VoteRequest, c *wire.Call, hinted bool, begun time.Time) (driver.Result, error) {
 	d.delay.sample(time.Since(begun))
-	a, err := parseTry(c.reply)
+	a, err := parseTry(c.Reply)
 	if err != nil {
 		return driver.Result{}, err
 	}
@@ -64,22 +65,22 @@ func (d *Driver) tried(ctx context.Context, r driver.VoteRequest, c *call, hinte
 	case a.granted:
 		res := driver.Result{
 			Granted: true, Fence: a.fence, Fences: a.fences, TTL: max(r.TTL, a.lasts), Slot: a.slot, Abandoned: a.abandoned,
-			Node: c.life,
+			Node: c.Life,
 		}
 		d.leases.note(r.ID(), res.Fence, res.TTL)
-		if d.renew.replicas > 0 {
+		if d.renew.Replicas() > 0 {
 			return d.confirm(ctx, driver.RenewRequest{Claim: r.Claim, TTL: r.TTL, Fence: res.Fence}, res)
 		}
 		return res, nil
 	}
 	res := a.refusal(hinted)
-	res.Node = c.life
+	res.Node = c.Life
 	return res, nil
 }
 
 // tryCall is a Try as the batch script wants it. hinted says that hints will
 // reach r.
-func (d *Driver) tryCall(r driver.VoteRequest) (c *call, hinted bool) {
+func (d *Driver) tryCall(r driver.VoteRequest) (c *wire.Call, hinted bool) {
 	n, state, place := d.names(r.Key), "h", ""
 	if d.muted.Load() {
 		state = "m"
@@ -94,8 +95,8 @@ func (d *Driver) tryCall(r driver.VoteRequest) (c *call, hinted bool) {
 	switch {
 	case r.Mode == driver.Shared || r.Queue || r.Fences > 1 || how(r) != "":
 		a := tryAnyArgs{
-			value: value(r.Claim), ttl: millis(r.TTL), state: state, fences: max(r.Fences, 1), how: how(r),
-			place: place, patience: millis(r.Patience),
+			value: value(r.Claim), ttl: wire.Millis(r.TTL), state: state, fences: max(r.Fences, 1), how: how(r),
+			place: place, patience: wire.Millis(r.Patience),
 		}
 		fence := r.Proposal
 		if r.Convert {
@@ -109,9 +110,9 @@ func (d *Driver) tryCall(r driver.VoteRequest) (c *call, hinted bool) {
 		}
 		return d.batchCall(n, gone, a.args()), hinted
 	case r.Proposal != 0:
-		return d.batchCall(n, gone, proposeArgs{value(r.Claim), millis(r.TTL), state, digits(r.Proposal)}.args()), hinted
+		return d.batchCall(n, gone, proposeArgs{value(r.Claim), wire.Millis(r.TTL), state, digits(r.Proposal)}.args()), hinted
 	}
-	return d.batchCall(n, gone, tryArgs{value(r.Claim), millis(r.TTL), state, keeping(r.TTL)}.args()), hinted
+	return d.batchCall(n, gone, tryArgs{value(r.Claim), wire.Millis(r.TTL), state, keeping(r.TTL)}.args()), hinted
 }
 
 // how says what a Try is more than an attempt.
@@ -147,7 +148,7 @@ func (d *Driver) place(r driver.VoteRequest) (text string, hinted bool) {
 	mode, inbox := d.boxes.mode(r.Claim)
 	if mode == modePoll {
 		claim = min(claim+pollMax, maxClaim)
-		inbox = sidecars + "inbox:" + d.id
+		inbox = wire.Sidecars + "inbox:" + d.id
 	}
 	proposes := ""
 	if r.Proposal != 0 {
@@ -156,5 +157,5 @@ func (d *Driver) place(r driver.VoteRequest) (text string, hinted bool) {
 	if r.Mode == driver.Shared {
 		proposes += "S" + strconv.FormatInt(limitOf(r.Claim), 10)
 	}
-	return fmt.Sprintf("%d %d %c%s %s", millis(r.Patience), millis(claim), mode, proposes, inbox), mode != modePoll
+	return fmt.Sprintf("%d %d %c%s %s", wire.Millis(r.Patience), wire.Millis(claim), mode, proposes, inbox), mode != modePoll
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/redisdriver/internal/wire"
 )
 
 // The modes of a place, see queue.lua.
@@ -48,8 +49,8 @@ func (d *Driver) Watch(ctx context.Context, c driver.Claim) (<-chan struct{}, er
 	if in == nil {
 		return nil, err
 	}
-	defer in.come(-1)
-	ok, err := in.await(ctx)
+	defer in.Use(-1)
+	ok, err := in.Await(ctx)
 	if !ok {
 		return nil, err
 	}
@@ -61,7 +62,7 @@ func (d *Driver) hashSlotOf(key string) int {
 	if !d.cluster {
 		return -1
 	}
-	return hashSlot(d.prefix + key)
+	return wire.HashSlot(d.prefix + key)
 }
 
 // get returns the inbox for a hash slot, a new one if need be, or nil when there
@@ -73,16 +74,16 @@ func (b *boxes) get(hashSlot int) (*inbox, error) {
 		return nil, driver.ErrClosed
 	}
 	if in := b.open[hashSlot]; in != nil {
-		in.come(1)
+		in.Use(1)
 		return in, nil
 	}
 	if len(b.open) >= maxBoxes && !b.makeRoom() {
 		return nil, nil
 	}
 	in := newInbox(b.d, hashSlot)
-	in.coming = 1
+	in.Use(1)
 	b.open[hashSlot] = in
-	b.d.running.Go(in.run)
+	b.d.running.Go(in.Run)
 	return in, nil
 }
 
@@ -91,7 +92,7 @@ func (b *boxes) makeRoom() bool {
 	for hashSlot, in := range b.open {
 		if in.idle() {
 			delete(b.open, hashSlot)
-			in.close()
+			in.Close()
 			return true
 		}
 	}
@@ -114,7 +115,7 @@ func (b *boxes) close() {
 	defer b.mu.Unlock()
 	b.closed = true
 	for _, in := range b.open {
-		in.close()
+		in.Close()
 	}
 }
 

@@ -1,7 +1,7 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package redisdriver
+package wire
 
 import (
 	"strconv"
@@ -11,9 +11,9 @@ import (
 
 const slots = 16384
 
-// hashed returns the part of a key that decides its cluster slot: what stands
+// Hashed returns the part of a key that decides its cluster slot: what stands
 // between the first { and the first } after it, if anything, else all.
-func hashed(key string) (part string, tagged bool) {
+func Hashed(key string) (part string, tagged bool) {
 	if _, after, ok := strings.Cut(key, "{"); ok {
 		if tag, _, ok := strings.Cut(after, "}"); ok && tag != "" {
 			return tag, true
@@ -22,9 +22,9 @@ func hashed(key string) (part string, tagged bool) {
 	return key, false
 }
 
-// hashSlot is the cluster slot of a key: CRC-16/XMODEM of its hashed part.
-func hashSlot(key string) int {
-	part, _ := hashed(key)
+// HashSlot is the cluster slot of a key: CRC-16/XMODEM of its hashed part.
+func HashSlot(key string) int {
+	part, _ := Hashed(key)
 	var crc uint16
 	for i := range len(part) {
 		crc ^= uint16(part[i]) << 8
@@ -39,15 +39,15 @@ func hashSlot(key string) int {
 	return int(crc) % slots
 }
 
-// tagOf returns a hash tag that lies in a slot, always the same one: the first
+// TagOf returns a hash tag that lies in a slot, always the same one: the first
 // number, written in base 36, that does.
-func tagOf(s int) string { return tags()[s] }
+func TagOf(s int) string { return tags()[s] }
 
 var tags = sync.OnceValue(func() *[slots]string {
 	var t [slots]string
 	for n, found := int64(0), 0; found < slots; n++ {
 		tag := strconv.FormatInt(n, 36)
-		if s := hashSlot(tag); t[s] == "" {
+		if s := HashSlot(tag); t[s] == "" {
 			t[s] = tag
 			found++
 		}

@@ -1,7 +1,7 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package redisdriver
+package wire
 
 import (
 	"cmp"
@@ -20,17 +20,17 @@ import (
 // is the master now). Asking again is harmless: see [driver.Driver].
 var errCompany = errors.New("redis: a request failed in company")
 
-// exec runs calls as one pipeline: EVALSHA, then with EVAL what the server did
-// not know, and alone what failed in company. It sets reply and err of each.
-func (s *sender) exec(ctx context.Context, calls []*call) {
-	s.pipe(ctx, calls, scriptCalls, false)
+// Exec runs calls as one pipeline: EVALSHA, then with EVAL what the server did
+// not know, and alone what failed in company. It sets Reply and Err of each.
+func (s *Sender) Exec(ctx context.Context, calls []*Call) {
+	s.pipe(ctx, calls, ScriptCalls, false)
 	for range 2 { // the server may not know the script, or fail in company
-		var again, alone []*call
+		var again, alone []*Call
 		for _, c := range calls {
 			switch {
-			case c.err == errCompany: //nolint:errorlint // the very value, set in answer
+			case c.Err == errCompany: //nolint:errorlint // the very value, set in answer
 				alone = append(alone, c)
-			case c.err != nil && redis.HasErrorPrefix(c.err, "NOSCRIPT"):
+			case c.Err != nil && redis.HasErrorPrefix(c.Err, "NOSCRIPT"):
 				again = append(again, c)
 			}
 		}
@@ -38,7 +38,7 @@ func (s *sender) exec(ctx context.Context, calls []*call) {
 			return
 		}
 		if again = stillWanted(again); len(again) > 0 {
-			s.pipe(ctx, again, scriptCalls, true)
+			s.pipe(ctx, again, ScriptCalls, true)
 		}
 		if alone = stillWanted(alone); len(alone) > 0 {
 			s.pipe(ctx, alone, 1, false)
@@ -48,28 +48,28 @@ func (s *sender) exec(ctx context.Context, calls []*call) {
 
 // stillWanted leaves out the calls whose callers left: what they asked for may
 // have been released meanwhile.
-func stillWanted(calls []*call) []*call {
-	return slices.DeleteFunc(calls, func(c *call) bool {
+func stillWanted(calls []*Call) []*Call {
+	return slices.DeleteFunc(calls, func(c *Call) bool {
 		if c.ctx == nil || c.ctx.Err() == nil {
 			return false
 		}
-		c.err = c.ctx.Err()
+		c.Err = c.ctx.Err()
 		return true
 	})
 }
 
 // pipe sends calls, requests of the batch script at most size to a script;
 // with load, the server learns the scripts.
-func (s *sender) pipe(ctx context.Context, calls []*call, size int, load bool) {
+func (s *Sender) pipe(ctx context.Context, calls []*Call, size int, load bool) {
 	var cmds []command
-	for rest, known := calls, (map[*script]bool)(nil); len(rest) > 0; {
+	for rest, known := calls, (map[*Script]bool)(nil); len(rest) > 0; {
 		n := together(rest, size)
-		text := load && !known[rest[0].script]
+		text := load && !known[rest[0].Script]
 		if load && s.batch > 1 { // in a cluster each goes to a node of its own
 			if known == nil {
-				known = map[*script]bool{}
+				known = map[*Script]bool{}
 			}
-			known[rest[0].script] = true
+			known[rest[0].Script] = true
 		}
 		cmds = append(cmds, newCommand(ctx, rest[:n], text))
 		rest = rest[n:]
@@ -95,7 +95,7 @@ func (s *sender) pipe(ctx context.Context, calls []*call, size int, load bool) {
 		if err == nil && reply == nil {
 			// A connection whose set-up the server refused (a wrong password)
 			// leaves a pipeline's commands without a word.
-			err = cmp.Or(all, errReply)
+			err = cmp.Or(all, ErrReply)
 		}
 		if err == nil && !s.reached.Load() {
 			s.reached.Store(true)
@@ -136,7 +136,7 @@ func explain(err error) error {
 // is long gone and has released what it asked for.
 type command struct {
 	*redis.Cmd
-	calls []*call
+	calls []*Call
 }
 
 func (command) NoRetry() bool { return true }
@@ -155,40 +155,40 @@ func (c command) Args() []any {
 func (c command) Clone() redis.Cmder { return command{c.Cmd.Clone().(*redis.Cmd), c.calls} }
 
 // together counts the calls at the front that one command carries.
-func together(calls []*call, size int) int {
+func together(calls []*Call, size int) int {
 	n := 1
-	for calls[0].script.batch && n < min(len(calls), size) && calls[n].script.batch {
+	for calls[0].Script.Batch && n < min(len(calls), size) && calls[n].Script.Batch {
 		n++
 	}
 	return n
 }
 
-func newCommand(ctx context.Context, calls []*call, text bool) command {
+func newCommand(ctx context.Context, calls []*Call, text bool) command {
 	first := calls[0]
 	nkeys, nargs := 0, 0
 	for _, c := range calls {
-		nkeys, nargs = nkeys+len(c.keys), nargs+len(c.args)
+		nkeys, nargs = nkeys+len(c.Keys), nargs+len(c.Args)
 	}
 	args := make([]any, 0, 7+nkeys+nargs)
 	if text {
-		args = append(args, "eval", first.script.text)
+		args = append(args, "eval", first.Script.Text)
 	} else {
-		args = append(args, "evalsha", first.script.sha)
+		args = append(args, "evalsha", first.Script.sha)
 	}
-	if first.script.batch {
-		args = append(args, 1+len(first.script.keys)+nkeys, first.mark)
-		args = append(args, first.script.keys...)
+	if first.Script.Batch {
+		args = append(args, 1+len(first.Script.Keys)+nkeys, first.Mark)
+		args = append(args, first.Script.Keys...)
 	} else {
 		args = append(args, nkeys)
 	}
 	for _, c := range calls {
-		args = append(args, c.keys...)
+		args = append(args, c.Keys...)
 	}
-	if first.script.batch {
+	if first.Script.Batch {
 		args = append(args, len(calls))
 	}
 	for _, c := range calls {
-		args = append(args, c.args...)
+		args = append(args, c.Args...)
 	}
 	cmd := redis.NewCmd(ctx, args...)
 	cmd.SetFirstKeyPos(3)
@@ -197,29 +197,29 @@ func newCommand(ctx context.Context, calls []*call, text bool) command {
 
 // answer deals out the reply of a script.
 func (c command) answer(reply any, err error) {
-	if err != nil || !c.calls[0].script.batch {
+	if err != nil || !c.calls[0].Script.Batch {
 		for _, call := range c.calls {
-			call.reply, call.err = reply, err
-			if err != nil && call.script.batch {
-				call.err = call.dataError(err)
+			call.Reply, call.Err = reply, err
+			if err != nil && call.Script.Fault != nil {
+				call.Err = call.Script.Fault(call, err)
 			}
 		}
 		return
 	}
 	answers, _ := reply.([]any)
 	life := ""
-	if n := len(c.calls); len(answers) == n+1 && len(c.calls[0].script.keys) > 0 {
+	if n := len(c.calls); len(answers) == n+1 && len(c.calls[0].Script.Keys) > 0 {
 		life, _ = answers[n].(string)
 		answers = answers[:n]
 	}
 	for i, call := range c.calls {
 		switch {
 		case len(answers) != len(c.calls):
-			call.err = errReply
+			call.Err = ErrReply
 		case answers[i] == nil:
-			call.err = errCompany
+			call.Err = errCompany
 		default:
-			call.reply, call.life, call.err = answers[i], life, nil
+			call.Reply, call.Life, call.Err = answers[i], life, nil
 		}
 	}
 }

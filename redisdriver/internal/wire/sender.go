@@ -1,7 +1,7 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package redisdriver
+package wire
 
 import (
 	"context"
@@ -15,19 +15,20 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// call is one run of a script, or one request of the batch script.
-type call struct {
-	ctx    context.Context // the caller's; nil in a Renew, which has one for all
-	script *script
-	mark   string // of the batch script: where fences are counted
-	keys   []any
-	args   []any
-	reply  any
-	life   string // of the batch script of a node: names the run of the server
-	err    error
-	report func(*call) // called once, when reply and err stand; nil in a Renew
+// Call is one run of a script, or one request of a batch script.
+type Call struct {
+	Script *Script
+	Mark   string // of a batch script: its first key, which its requests share
+	Keys   []any
+	Args   []any
+	Reply  any
+	Err    error
+	Life   string // of a batch script with Keys: what it says behind its answers
 
-	taken bool         // by a lane; guarded by sender.mu
+	ctx    context.Context // the caller's; nil in an Exec, which has one for all
+	report func(*Call)     // called once, when Reply and Err stand; nil in an Exec
+
+	taken bool         // by a lane; guarded by Sender.mu
 	fate  atomic.Int32 // whether it goes out: unsent, sent or void
 }
 
@@ -40,15 +41,15 @@ const (
 )
 
 // voids makes sure that a call is never sent, if it was not yet.
-func (c *call) voids() bool { return c.fate.CompareAndSwap(unsent, void) }
+func (c *Call) voids() bool { return c.fate.CompareAndSwap(unsent, void) }
 
-// sender runs scripts. Calls of many goroutines travel together: while all
+// Sender runs scripts. Calls of many goroutines travel together: while all
 // lanes are on their way, what arrives waits and leaves as one pipeline, and
 // requests of the batch script as one script. A lone call leaves at once.
 //
 // A caller leaves when its context ends, whatever the connection does: most
 // clients let no context interrupt their sockets.
-type sender struct {
+type Sender struct {
 	rdb      redis.UniversalClient
 	lanes    int // pipelines on their way at once, while they come back
 	batch    int // calls in one
@@ -58,7 +59,7 @@ type sender struct {
 	reached  atomic.Bool   // the server answered once
 
 	mu       sync.Mutex
-	queue    []*call
+	queue    []*Call
 	busy     int  // lanes at work
 	away     int  // calls on their way
 	idle     int  // lanes that rest
@@ -72,37 +73,58 @@ type sender struct {
 // connections may be dead, and others not: more are opened, up to a bound. In a
 // cluster a batch would wait for its slowest node, so calls travel alone.
 const (
-	senderLanes = 3
+	// Lanes is how many pipelines are on their way at once.
+	Lanes       = 3
 	senderBatch = 128
 	stuckLanes  = 64
 	stuckAfter  = 20 * time.Millisecond
 
-	// scriptCalls is how many requests one script carries: the server does
+	// ScriptCalls is how many requests one script carries: the server does
 	// nothing else meanwhile, for about 10 µs each in the worst case.
-	scriptCalls = 32
+	ScriptCalls = 32
 	// idleTime is how long a lane without work keeps its goroutine.
 	idleTime = 200 * time.Millisecond
 )
 
-func newSender(rdb redis.UniversalClient, cluster bool, closing <-chan struct{}) *sender {
-	s := &sender{rdb: rdb, lanes: senderLanes, batch: senderBatch, closing: closing}
-	if cluster {
-		s.lanes, s.batch = 1<<20, 1
+// NewSender returns a Sender over the caller's client, whose calls count once so many replicas of
+// their keys' master have confirmed what they wrote. Its goroutines end when they have had no work for
+// a moment, and when closing is closed.
+func NewSender(rdb redis.UniversalClient, replicas int, closing <-chan struct{}) *Sender {
+	s := &Sender{rdb: rdb, replicas: replicas, closing: closing, wake: make(chan struct{}, stuckLanes)}
+	s.Width(Lanes, senderBatch)
+	if _, cluster := rdb.(*redis.ClusterClient); cluster {
+		s.Width(1<<20, 1)
 	}
-	s.wake = make(chan struct{}, stuckLanes)
 	return s
 }
 
-// do runs one call and returns when it answered or ctx ended.
-func (s *sender) do(ctx context.Context, c *call) (any, error) {
+// Width sets how many pipelines are on their way at once, while they come back, and how many calls one
+// carries at most. It must not be called once the Sender is in use.
+func (s *Sender) Width(lanes, batch int) { s.lanes, s.batch = lanes, batch }
+
+// Replicas is how many replicas confirm each call.
+func (s *Sender) Replicas() int { return s.replicas }
+
+// Reached reports whether the server answered once.
+func (s *Sender) Reached() bool { return s.reached.Load() }
+
+// Busy returns how many lanes are at work, and how many calls wait for one.
+func (s *Sender) Busy() (lanes, queued int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.busy, len(s.queue)
+}
+
+// Do runs one call and returns when it answered or ctx ended.
+func (s *Sender) Do(ctx context.Context, c *Call) (any, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, driver.NotSent(err)
 	}
 	done := make(chan struct{})
-	s.begin(ctx, c, func(*call) { close(done) })
+	s.Begin(ctx, c, func(*Call) { close(done) })
 	select {
 	case <-done:
-		return c.reply, c.err
+		return c.Reply, c.Err
 	case <-ctx.Done():
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -113,9 +135,9 @@ func (s *sender) do(ctx context.Context, c *call) (any, error) {
 	}
 }
 
-// begin runs one call. report is called once, by whoever has the answer: it must
+// Begin runs one call. report is called once, by whoever has the answer: it must
 // not block. A call whose ctx ended is dropped where it was not sent yet.
-func (s *sender) begin(ctx context.Context, c *call, report func(*call)) {
+func (s *Sender) Begin(ctx context.Context, c *Call, report func(*Call)) {
 	c.ctx, c.report = ctx, report
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,7 +150,7 @@ func (s *sender) begin(ctx context.Context, c *call, report func(*call)) {
 }
 
 // start opens a lane. mu is held.
-func (s *sender) start() {
+func (s *Sender) start() {
 	s.busy++
 	if s.idle > 0 {
 		s.idle--
@@ -139,7 +161,7 @@ func (s *sender) start() {
 }
 
 // arm has unblock look after what waits. mu is held.
-func (s *sender) arm() {
+func (s *Sender) arm() {
 	if s.armed {
 		return
 	}
@@ -149,8 +171,8 @@ func (s *sender) arm() {
 }
 
 // unblock opens a lane more when nothing came back since it was armed.
-func (s *sender) unblock(returned int) {
-	var left []*call
+func (s *Sender) unblock(returned int) {
+	var left []*Call
 	defer func() {
 		for _, c := range left {
 			c.report(c)
@@ -159,11 +181,11 @@ func (s *sender) unblock(returned int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.armed = false
-	s.queue = slices.DeleteFunc(s.queue, func(c *call) bool {
-		if c.err = driver.NotSent(c.ctx.Err()); c.err != nil { // its caller left
+	s.queue = slices.DeleteFunc(s.queue, func(c *Call) bool {
+		if c.Err = driver.NotSent(c.ctx.Err()); c.Err != nil { // its caller left
 			left = append(left, c)
 		}
-		return c.err != nil
+		return c.Err != nil
 	})
 	if len(s.queue) == 0 {
 		return
@@ -175,7 +197,7 @@ func (s *sender) unblock(returned int) {
 }
 
 // work sends what waits until nothing does, and for a while longer.
-func (s *sender) work() {
+func (s *Sender) work() {
 	for company := false; ; {
 		if company {
 			runtime.Gosched() // whoever was answered, and is about to ask again, comes along
@@ -211,7 +233,7 @@ func (s *sender) work() {
 
 // rest ends the work of a lane, and keeps its goroutine for the next. It is
 // false when none came. mu is held, and released.
-func (s *sender) rest() bool {
+func (s *Sender) rest() bool {
 	s.busy--
 	if s.idle >= s.lanes || s.idle+len(s.wake) >= cap(s.wake) { // a token never waits for room
 		s.mu.Unlock()
@@ -239,10 +261,10 @@ func (s *sender) rest() bool {
 }
 
 // run sends calls as one pipeline and waits for the answers.
-func (s *sender) run(calls []*call) {
+func (s *Sender) run(calls []*Call) {
 	wanted := calls[:0] // calls are this lane's alone
 	for _, c := range calls {
-		if c.err = driver.NotSent(c.ctx.Err()); c.err != nil {
+		if c.Err = driver.NotSent(c.ctx.Err()); c.Err != nil {
 			c.report(c) // its caller left before anything was sent
 			continue
 		}
@@ -255,12 +277,12 @@ func (s *sender) run(calls []*call) {
 	if len(wanted) > 1 { // one caller's end must not end the others', the last one's may
 		ctx, cancel = lastOf(wanted)
 	}
-	s.exec(ctx, wanted)
+	s.Exec(ctx, wanted)
 	cancel()
 	for _, c := range wanted {
-		c.err = explained(c.err)
-		if c.err != nil && c.voids() {
-			c.err = driver.NotSent(c.err)
+		c.Err = Explained(c.Err)
+		if c.Err != nil && c.voids() {
+			c.Err = driver.NotSent(c.Err)
 		}
 		c.report(c)
 	}
@@ -268,7 +290,7 @@ func (s *sender) run(calls []*call) {
 
 // lastOf returns a context that ends at the latest deadline of calls; never,
 // when one of them has none.
-func lastOf(calls []*call) (context.Context, context.CancelFunc) {
+func lastOf(calls []*Call) (context.Context, context.CancelFunc) {
 	var last time.Time
 	for _, c := range calls {
 		at, ok := c.ctx.Deadline()
@@ -280,25 +302,4 @@ func lastOf(calls []*call) (context.Context, context.CancelFunc) {
 		}
 	}
 	return context.WithDeadline(context.Background(), last)
-}
-
-// await runs f, which may not heed its context, and returns when it did or ctx
-// ended.
-func await[T any](ctx context.Context, f func(context.Context) (T, error)) (T, error) {
-	type result struct {
-		v   T
-		err error
-	}
-	ch := make(chan result, 1)
-	go func() {
-		v, err := f(ctx)
-		ch <- result{v, err}
-	}()
-	select {
-	case r := <-ch:
-		return r.v, r.err
-	case <-ctx.Done():
-		var none T
-		return none, ctx.Err()
-	}
 }

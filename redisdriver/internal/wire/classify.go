@@ -1,0 +1,180 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"regexp"
+	"strings"
+	"sync"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/redis/go-redis/v9"
+)
+
+// Classify returns the class of an error of this client or its server. reached: the server answered once.
+func Classify(err error, reached bool) driver.Class {
+	var bad *ConfigError
+	var kind *TypeError
+	var server redis.Error
+	var replicas *ReplicasError
+	switch {
+	case err == nil:
+		return driver.ClassUnknown
+	case errors.As(err, &bad), errors.As(err, &kind), errors.Is(err, driver.ErrUnsupported), isTLS(err),
+		errors.Is(err, redis.ErrClosed): // the program closed its client: no later attempt differs
+		return driver.ClassMisconfigured
+	case noMaster(err) && errors.Is(err, redis.Nil): // one Sentinel does not know it, others do not answer
+		return driver.ClassUnreachable
+	case errors.As(err, &server):
+		return ClassOf(server.Error())
+	case errors.As(err, &replicas), errors.Is(err, driver.ErrNotVoting), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted),
+		errors.Is(err, context.DeadlineExceeded), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return driver.ClassUnreachable
+	}
+	if class := ofAddress(err, reached); class != driver.ClassUnknown {
+		return class
+	}
+	var network net.Error
+	if errors.As(err, &network) || noMaster(err) {
+		return driver.ClassUnreachable
+	}
+	return driver.ClassUnknown
+}
+
+// noMaster: no Sentinel names a master.
+func noMaster(err error) bool {
+	return strings.Contains(err.Error(), "sentinels specified in configuration are unreachable")
+}
+
+// Explained is the error of a call, in words of ours where go-redis's mislead: it says of Sentinels that know no master by a name
+// that they cannot be reached. One that cannot be reached may know it.
+func Explained(err error) error {
+	var joined interface{ Unwrap() []error }
+	if err == nil || !noMaster(err) || !errors.As(err, &joined) {
+		return err
+	}
+	for _, said := range joined.Unwrap() {
+		if said != redis.Nil { //nolint:errorlint // the value itself: it is what one Sentinel answered
+			return err
+		}
+	}
+	return &ConfigError{"the Sentinels know no master by the name that the client has for it: SENTINEL MASTERS lists those that they know"}
+}
+
+// ofAddress returns what is wrong with where we connect to, and stays so. A name
+// that DNS does not know stays unknown when the server was never reached; else it
+// is away with its server, as that of a container is.
+func ofAddress(err error, reached bool) driver.Class {
+	var name *net.DNSError
+	var address *net.AddrError
+	var network net.UnknownNetworkError
+	switch {
+	case errors.As(err, &name) && name.IsNotFound && !reached, errors.As(err, &address), errors.As(err, &network):
+		return driver.ClassMisconfigured
+	case errors.Is(err, fs.ErrPermission): // of a socket in a folder, or a firewall
+		return driver.ClassDenied
+	}
+	return driver.ClassUnknown
+}
+
+// isTLS: the two sides do not agree on who they are, or on TLS at all; asking
+// again changes nothing.
+func isTLS(err error) bool {
+	var cert *tls.CertificateVerificationError
+	var record tls.RecordHeaderError
+	var alert tls.AlertError
+	var unknown x509.UnknownAuthorityError
+	var op *net.OpError // how an alert of either side comes, without QUIC
+	return errors.As(err, &cert) || errors.As(err, &record) || errors.As(err, &alert) || errors.As(err, &unknown) ||
+		errors.As(err, &op) && (op.Op == "remote error" || op.Op == "local error")
+}
+
+// Wrapped is how servers before 7.0 report an error inside a script.
+var Wrapped = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^ERR Error running script .*@user_script: ?\d+: `)
+})
+
+// codes are the first words of Redis' errors.
+var codes = map[string]driver.Class{
+	"NOAUTH": driver.ClassDenied, "WRONGPASS": driver.ClassDenied, "NOPERM": driver.ClassDenied, "DENIED": driver.ClassDenied,
+
+	"WRONGTYPE": driver.ClassMisconfigured, "CROSSSLOT": driver.ClassMisconfigured, "NOPROTO": driver.ClassMisconfigured,
+
+	"OOM": driver.ClassFull, "MISCONF": driver.ClassFull,
+
+	"READONLY": driver.ClassReadOnly,
+
+	"LOADING": driver.ClassUnreachable, "MASTERDOWN": driver.ClassUnreachable, "CLUSTERDOWN": driver.ClassUnreachable,
+	"TRYAGAIN": driver.ClassUnreachable, "BUSY": driver.ClassUnreachable, "NOREPLICAS": driver.ClassUnreachable,
+	"MOVED": driver.ClassUnreachable, "ASK": driver.ClassUnreachable, "UNBLOCKED": driver.ClassUnreachable,
+}
+
+// texts are errors that share the word ERR.
+var texts = []struct {
+	part  string
+	class driver.Class
+}{
+	{"max number of clients", driver.ClassUnreachable},
+	{"unauthenticated", driver.ClassDenied}, // a long command before AUTH
+	{"invalid password", driver.ClassDenied},
+	{"without any password configured", driver.ClassDenied},
+	{"The user executing the script can't", driver.ClassDenied},
+	{"ACL failure in script", driver.ClassDenied}, // 7.2 and later, and Valkey
+	{"unknown command", driver.ClassMisconfigured},
+	{"Unknown Redis command", driver.ClassMisconfigured},
+	{"unknown subcommand", driver.ClassMisconfigured},
+	{"wrong number of arguments", driver.ClassMisconfigured},
+	{"DB index is out of range", driver.ClassMisconfigured},
+	{"cluster support disabled", driver.ClassMisconfigured},
+	{nonLocal, driver.ClassUnreachable},
+}
+
+// ClassOf reads an error that the server wrote.
+func ClassOf(text string) driver.Class {
+	text = strings.TrimPrefix(Wrapped().ReplaceAllString(text, ""), "-")
+	code, rest, _ := strings.Cut(text, " ")
+	if c, ok := codes[code]; ok {
+		return c
+	}
+	if c, ok := codes[strings.SplitN(rest, " ", 2)[0]]; ok && code == "ERR" { // Kvrocks
+		return c
+	}
+	if FaultyScript().MatchString(text) { // it met what hasp did not write
+		return driver.ClassMisconfigured
+	}
+	for _, t := range texts {
+		if strings.Contains(text, t.part) {
+			return t.class
+		}
+	}
+	return driver.ClassUnknown
+}
+
+// FaultyScript matches the error of a script that met something else than it expects.
+var FaultyScript = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(?:ERR )?(?:@?user_script: ?\d+: )+(.*?)(?: script: .*)?$`)
+})
+
+// ConfigError is a configuration that cannot work.
+type ConfigError struct{ Why string }
+
+func (e *ConfigError) Error() string { return "redis: " + e.Why }
+
+// TypeError reports a key that holds another type of Redis value.
+type TypeError struct{ Key, Type string }
+
+func (e *TypeError) Error() string {
+	return fmt.Sprintf("redis: key %q holds a %s, not a lock: choose another key or prefix", e.Key, e.Type)
+}
+
+// ErrReply is of an answer that is not of the form that was expected.
+var ErrReply = errors.New("redis: the server returned a reply that this version of hasp does not know")

@@ -1,0 +1,180 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/testserver"
+	"github.com/redis/go-redis/v9"
+)
+
+// soon bounds what must happen, far above what it takes.
+const soon = time.Minute
+
+// post is an Inbox over a server of its own, and what came to it.
+type post struct {
+	testing.TB
+	*Inbox
+	admin  *redis.Client
+	stands chan string
+	mail   chan string
+}
+
+// newPost connects as a user with access to some channels only, if any are given.
+func newPost(t testing.TB, channels ...any) *post {
+	t.Helper()
+	server := testserver.Redis(t)
+	p := &post{TB: t, admin: redis.NewClient(&redis.Options{Addr: server.Addr()}), stands: make(chan string, 1000), mail: make(chan string, 1000)}
+	t.Cleanup(func() { _ = p.admin.Close() })
+	o := &redis.Options{Addr: server.Addr()}
+	if len(channels) > 0 {
+		p.do(append([]any{"ACL", "SETUSER", "u", "on", "nopass", "+@all", "~*", "resetchannels"}, channels...)...)
+		o.Username, o.Password = "u", "any"
+	}
+	rdb := redis.NewClient(o)
+	t.Cleanup(func() { _ = rdb.Close() })
+	p.Inbox = NewInbox(t.Context(), InboxOptions{
+		Client: rdb, Own: "hasp.own", Muted: func(bool) {}, News: func() {},
+		Receive: func(channel, payload string) {
+			if channel != "hasp.own" {
+				p.mail <- channel + " " + payload
+			}
+		},
+		Stands:   func(channel string) { p.stands <- channel },
+		Classify: func(err error) driver.Class { return Classify(err, true) },
+		Idle:     func() bool { return false },
+	})
+	ended := make(chan struct{})
+	go func() { defer close(ended); p.Run() }()
+	t.Cleanup(func() { p.Close(); <-ended })
+	if up, err := p.Await(t.Context()); !up || err != nil {
+		t.Fatal(up, err)
+	}
+	return p
+}
+
+func (p *post) do(args ...any) any {
+	p.Helper()
+	v, err := p.admin.Do(p.Context(), args...).Result()
+	if err != nil {
+		p.Fatalf("%v: %v", args, err)
+	}
+	return v
+}
+
+func (p *post) join(channel string, want bool) {
+	p.Helper()
+	if ok, err := p.Join(p.Context(), channel); ok != want || err != nil {
+		p.Fatalf("Join of %q: %v, %v", channel, ok, err)
+	}
+}
+
+// until waits for what the server knows.
+func (p *post) until(what string, done func() bool) {
+	p.Helper()
+	for end := time.Now().Add(soon); !done(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			p.Fatalf("not within %v: %s", soon, what)
+		}
+	}
+}
+
+func (p *post) listeners(channel string) int64 {
+	return p.admin.PubSubNumSub(p.Context(), channel).Val()[channel]
+}
+
+func (p *post) comes(want string) {
+	p.Helper()
+	select {
+	case got := <-p.mail:
+		if got != want {
+			p.Fatalf("%q came, want %q", got, want)
+		}
+	case <-time.After(soon):
+		p.Fatalf("%q has not come", want)
+	}
+}
+
+// A channel stands from Join until its last user left, over connections that are lost.
+func TestChannelsComeAndGo(t *testing.T) {
+	p := newPost(t)
+	p.join("a", true)
+	p.join("a", true)
+	p.join("b", true)
+	p.do("PUBLISH", "a", "1")
+	p.comes("a 1")
+	p.Leave("a")
+	p.do("PUBLISH", "a", "2")
+	p.comes("a 2")
+	p.Leave("b")
+	p.until("nobody listens to b", func() bool { return p.listeners("b") == 0 })
+	for len(p.stands) > 0 {
+		<-p.stands
+	}
+	p.do("CLIENT", "KILL", "TYPE", "pubsub")
+	if name := <-p.stands; name != "a" {
+		t.Errorf("%q stands again", name)
+	}
+	if !p.Listens("a") || p.Listens("b") {
+		t.Errorf("it listens to a: %v, to b: %v", p.Listens("a"), p.Listens("b"))
+	}
+	p.do("PUBLISH", "a", "3")
+	p.comes("a 3")
+}
+
+// A channel that is left, and joined again before the server has answered, stands.
+func TestChannelIsLeftAndJoined(t *testing.T) {
+	p := newPost(t)
+	var all sync.WaitGroup
+	for i := range 20 {
+		all.Go(func() {
+			name := fmt.Sprint("c", i%4)
+			for range 50 {
+				ctx, cancel := context.WithCancel(t.Context())
+				if i%2 == 0 {
+					cancel() // it leaves at once
+				}
+				if ok, _ := p.Join(ctx, name); ok {
+					p.Leave(name)
+				}
+				cancel()
+			}
+		})
+	}
+	all.Wait()
+	for i := range 4 {
+		name := fmt.Sprint("c", i)
+		p.join(name, true)
+		if n := p.listeners(name); n != 1 {
+			t.Errorf("%d listen to %q, which stands", n, name)
+		}
+		p.do("PUBLISH", name, "x")
+		p.comes(name + " x")
+		p.Leave(name)
+		p.until("nobody listens", func() bool { return p.listeners(name) == 0 })
+	}
+}
+
+// A channel that the server does not allow is no hindrance to the others, and may be asked for again.
+func TestChannelIsDenied(t *testing.T) {
+	p := newPost(t, "&hasp.*", "&open*")
+	p.join("open 1", true)
+	p.join("secret", false)
+	p.join("open 2", true)
+	p.do("PUBLISH", "open 1", "x")
+	p.comes("open 1 x")
+	if up, _ := p.Up(); !up || p.Listens("secret") || !p.Listens("open 2") {
+		t.Errorf("it is up: %v; it listens to what is denied: %v, to what is not: %v", up, p.Listens("secret"), p.Listens("open 2"))
+	}
+	p.do("ACL", "SETUSER", "u", "&secret")
+	p.join("secret", true)
+	p.do("PUBLISH", "secret", "y")
+	p.comes("secret y")
+}

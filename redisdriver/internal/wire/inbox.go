@@ -1,0 +1,216 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	confirmTime = 5 * time.Second        // for the answer to SUBSCRIBE, and to PING
+	quietTime   = 5 * time.Second        // between checks of a subscription that stands
+	reopenPause = 500 * time.Millisecond // between attempts, unless a waiter comes
+	deniedPause = time.Minute            // and where the server refuses
+)
+
+// Inbox is one connection of its own for subscriptions: to the channels that it always has, and to
+// those that come and go.
+type Inbox struct {
+	o     InboxOptions
+	life  context.Context
+	end   context.CancelFunc
+	kick  chan struct{} // do not pause
+	first chan struct{} // closed when the first attempt came to something
+
+	mu      sync.Mutex
+	up      bool          // subscribed, as far as is known
+	counted bool          // PUBLISH counts us as a receiver
+	denied  bool          // the server does not let us subscribe
+	err     error         // why the last attempt failed
+	since   time.Time     // when it did
+	attempt chan struct{} // closed when the attempt under way came to something
+	users   int           // see Use
+	conn    *redis.PubSub
+	guests  guests
+}
+
+// InboxOptions set what an Inbox is for. It calls Receive, News and Stands without a lock of its own, and one after the other.
+type InboxOptions struct {
+	Client  redis.UniversalClient
+	Sharded bool     // SSUBSCRIBE: the channels are in one hash slot of a cluster
+	Own     string   // the channel by which it finds out whether messages come
+	More    []string // others that it always has
+
+	Receive  func(channel, payload string)
+	News     func()                    // the subscription stands now, or does not: messages may have been missed
+	Stands   func(channel string)      // one that came stands now: messages on it may have been missed
+	Muted    func(bool)                // whether this client may not publish
+	Classify func(error) driver.Class  // of an error of the client
+	Idle     func() (nobodyWaits bool) // then it is not reopened in haste
+}
+
+// NewInbox returns an Inbox that lives until Close, or the end of life. Run opens it.
+func NewInbox(life context.Context, o InboxOptions) *Inbox {
+	in := &Inbox{o: o, kick: make(chan struct{}, 1), attempt: make(chan struct{})}
+	in.first = in.attempt
+	in.life, in.end = context.WithCancel(life)
+	in.guests.all = map[string]*guest{}
+	return in
+}
+
+// Use counts a user in (1) and out (-1), and returns how many there are.
+func (in *Inbox) Use(n int) int {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.users += n
+	return in.users
+}
+
+// Up reports whether the subscription stands, and whether PUBLISH counts it as a receiver.
+func (in *Inbox) Up() (up, counted bool) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.up, in.counted
+}
+
+// Await returns true once the subscription stands, false with a nil error when
+// there will be none.
+func (in *Inbox) Await(ctx context.Context) (bool, error) {
+	for first := true; ; first = false {
+		in.mu.Lock()
+		up, denied, err, attempt := in.up, in.denied && time.Since(in.since) < in.rest(), in.err, in.attempt
+		in.mu.Unlock()
+		switch {
+		case up || denied:
+			return up, nil
+		case !first && err != nil:
+			return false, err
+		}
+		in.hurry()
+		select {
+		case <-attempt:
+		case <-ctx.Done():
+			return false, ctx.Err()
+		case <-in.life.Done():
+			return false, driver.ErrClosed
+		}
+	}
+}
+
+// Begun returns when the first attempt to subscribe has come to something, or ctx ended.
+func (in *Inbox) Begun(ctx context.Context) {
+	select {
+	case <-in.first:
+	case <-ctx.Done():
+	case <-in.life.Done():
+	}
+}
+
+// Again makes a new attempt, unless there was one a moment ago.
+func (in *Inbox) Again() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if time.Since(in.since) >= in.rest() {
+		in.hurry()
+	}
+}
+
+func (in *Inbox) hurry() {
+	select {
+	case in.kick <- struct{}{}:
+	default:
+	}
+}
+
+// Run keeps the subscription up until Close.
+func (in *Inbox) Run() {
+	for {
+		begun := time.Now()
+		err := in.session()
+		if in.life.Err() != nil {
+			return
+		}
+		if stood := in.down(err); stood && time.Since(begun) > reopenPause {
+			continue
+		}
+		if !in.pause() {
+			return
+		}
+	}
+}
+
+// rest is how long to wait after an attempt that failed. mu is held.
+func (in *Inbox) rest() time.Duration {
+	if in.denied {
+		return deniedPause
+	}
+	return reopenPause
+}
+
+// pause waits for a good moment for the next attempt: soon while somebody
+// waits, else when somebody comes. It returns false when there is none.
+func (in *Inbox) pause() bool {
+	idle := in.o.Idle()
+	in.mu.Lock()
+	after := in.rest()
+	in.mu.Unlock()
+	var soon <-chan time.Time
+	if !idle {
+		timer := time.NewTimer(after)
+		defer timer.Stop()
+		soon = timer.C
+	}
+	select {
+	case <-in.kick:
+	case <-soon:
+	case <-in.life.Done():
+		return false
+	}
+	return true
+}
+
+// Close ends the subscription, and Run.
+func (in *Inbox) Close() {
+	in.end()
+	in.mu.Lock()
+	conn := in.conn
+	in.mu.Unlock()
+	if conn != nil {
+		_ = conn.Close() // ends a Receive that is under way
+	}
+}
+
+// Raise says that the subscription stands. Who waited meanwhile tries again.
+func (in *Inbox) Raise(counted bool) {
+	in.mu.Lock()
+	in.up, in.denied, in.counted, in.err = true, false, counted, nil
+	in.decided()
+	in.mu.Unlock()
+	in.o.News()
+}
+
+// down says that there is no subscription now.
+func (in *Inbox) down(err error) (was bool) {
+	class := in.o.Classify(err)
+	in.mu.Lock()
+	was = in.up
+	in.denied = class == driver.ClassDenied || class == driver.ClassMisconfigured
+	in.up, in.err, in.since, in.conn = false, err, time.Now(), nil
+	in.decided()
+	in.mu.Unlock()
+	in.guests.gone()
+	in.o.News()
+	return was
+}
+
+// decided wakes all who wait for an attempt. mu is held.
+func (in *Inbox) decided() {
+	close(in.attempt)
+	in.attempt = make(chan struct{})
+}

@@ -1,0 +1,52 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package wire is what the drivers over Redis share, whatever they store there: calls of scripts that
+// travel together, and their replies; subscriptions; the classes of errors; hash slots.
+package wire
+
+import (
+	"context"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Await runs f, which may not heed its context, and returns when it did or ctx
+// ended.
+func Await[T any](ctx context.Context, f func(context.Context) (T, error)) (T, error) {
+	type result struct {
+		v   T
+		err error
+	}
+	ch := make(chan result, 1)
+	go func() {
+		v, err := f(ctx)
+		ch <- result{v, err}
+	}()
+	select {
+	case r := <-ch:
+		return r.v, r.err
+	case <-ctx.Done():
+		var none T
+		return none, ctx.Err()
+	}
+}
+
+// Masters returns every server that has keys.
+func Masters(ctx context.Context, rdb redis.UniversalClient) ([]redis.Cmdable, error) {
+	c, ok := rdb.(*redis.ClusterClient)
+	if !ok {
+		return []redis.Cmdable{rdb}, nil
+	}
+	return Await(ctx, func(ctx context.Context) (nodes []redis.Cmdable, err error) {
+		var mu sync.Mutex
+		err = c.ForEachMaster(ctx, func(_ context.Context, node *redis.Client) error {
+			mu.Lock()
+			defer mu.Unlock()
+			nodes = append(nodes, node)
+			return nil
+		})
+		return nodes, err
+	})
+}
