@@ -5,8 +5,6 @@ package wire
 
 import (
 	"context"
-	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -22,6 +20,7 @@ const soon = time.Minute
 type post struct {
 	testing.TB
 	*Inbox
+	server *testserver.Server
 	admin  *redis.Client
 	stands chan string
 	mail   chan string
@@ -31,7 +30,7 @@ type post struct {
 func newPost(t testing.TB, channels ...any) *post {
 	t.Helper()
 	server := testserver.Redis(t)
-	p := &post{TB: t, admin: redis.NewClient(&redis.Options{Addr: server.Addr()}), stands: make(chan string, 1000), mail: make(chan string, 1000)}
+	p := &post{TB: t, server: server, admin: redis.NewClient(&redis.Options{Addr: server.Addr()}), stands: make(chan string, 1000), mail: make(chan string, 1000)}
 	t.Cleanup(func() { _ = p.admin.Close() })
 	o := &redis.Options{Addr: server.Addr()}
 	if len(channels) > 0 {
@@ -132,34 +131,34 @@ func TestChannelsComeAndGo(t *testing.T) {
 // A channel that is left, and joined again before the server has answered, stands.
 func TestChannelIsLeftAndJoined(t *testing.T) {
 	p := newPost(t)
-	var all sync.WaitGroup
-	for i := range 20 {
-		all.Go(func() {
-			name := fmt.Sprint("c", i%4)
-			for range 50 {
-				ctx, cancel := context.WithCancel(t.Context())
-				if i%2 == 0 {
-					cancel() // it leaves at once
-				}
-				if ok, _ := p.Join(ctx, name); ok {
-					p.Leave(name)
-				}
-				cancel()
-			}
-		})
-	}
-	all.Wait()
-	for i := range 4 {
-		name := fmt.Sprint("c", i)
-		p.join(name, true)
-		if n := p.listeners(name); n != 1 {
-			t.Errorf("%d listen to %q, which stands", n, name)
+	p.server.Stop()
+	ctx, leave := context.WithCancel(t.Context())
+	left := make(chan bool)
+	go func() { ok, _ := p.Join(ctx, "c"); left <- ok }()
+	asked := func(n int) func() bool {
+		return func() bool {
+			p.guests.mu.Lock()
+			defer p.guests.mu.Unlock()
+			return len(p.guests.asked) == n
 		}
-		p.do("PUBLISH", name, "x")
-		p.comes(name + " x")
-		p.Leave(name)
-		p.until("nobody listens", func() bool { return p.listeners(name) == 0 })
 	}
+	p.until("it is asked for", asked(1))
+	leave()
+	if <-left {
+		t.Error("it stands, although the server has not answered")
+	}
+	joined := make(chan bool)
+	go func() { ok, _ := p.Join(t.Context(), "c"); joined <- ok }()
+	p.until("it is asked for again", asked(2))
+	p.server.Cont()
+	if !<-joined {
+		t.Error("it does not stand")
+	}
+	if n := p.listeners("c"); n != 1 {
+		t.Errorf("%d listen", n)
+	}
+	p.do("PUBLISH", "c", "x")
+	p.comes("c x")
 }
 
 // A channel that the server does not allow is no hindrance to the others, and may be asked for again.
