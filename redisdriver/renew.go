@@ -64,32 +64,12 @@ func (d *Driver) Renew(ctx context.Context, rs []driver.RenewRequest, done func(
 	if d.cluster { // a node that hangs must not keep the others' leases waiting
 		size, lanes = 1, len(jobs)
 	}
-	work := make(chan []*job, len(jobs)/size+1)
-	parts := 0
-	for part := range slices.Chunk(jobs, size) {
-		work <- part
-		parts++
-	}
-	close(work)
-	ready := make(chan []*job, parts) // room for all: nobody waits for a Renew that has gone
-	for range min(lanes, parts) {
-		go func() {
-			for part := range work {
-				d.renewPart(ctx, part)
-				ready <- part
-			}
-		}()
-	}
-	for range parts {
-		select {
-		case part := <-ready:
-			for _, j := range part {
-				d.report(rs, j, done)
-			}
-		case <-ctx.Done():
-			return
+	parts := slices.Collect(slices.Chunk(jobs, size))
+	wire.Carry(ctx, parts, lanes, func(part []*job) { d.renewPart(ctx, part) }, func(part []*job) {
+		for _, j := range part {
+			d.report(rs, j, done)
 		}
-	}
+	})
 }
 
 // renewPart sends some jobs as one pipeline.
