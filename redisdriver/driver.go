@@ -108,20 +108,8 @@ func newDriver(rdb redis.UniversalClient, o *Options) *Driver {
 
 // unusable says why a configuration cannot work.
 func unusable(rdb redis.UniversalClient, o *Options) error {
-	switch c := rdb.(type) {
-	case nil:
-		return &wire.ConfigError{Why: "the client is nil"}
-	case *redis.Client:
-		if c == nil {
-			return &wire.ConfigError{Why: "the client is nil"}
-		}
-	case *redis.ClusterClient:
-		if c == nil {
-			return &wire.ConfigError{Why: "the client is nil"}
-		}
-	case *redis.Ring:
-		return &wire.ConfigError{Why: "a redis.Ring moves keys to another server when one fails, so two clients " +
-			"could hold one lock: use a redis.Client, or package quorum over several"}
+	if err := wire.Unusable(rdb); err != nil {
+		return err
 	}
 	if o.NoPrefix && o.Prefix != "" {
 		return &wire.ConfigError{Why: fmt.Sprintf("Options have the prefix %q, and NoPrefix: choose one of them", o.Prefix)}

@@ -76,3 +76,23 @@ func Masters(ctx context.Context, rdb redis.UniversalClient) ([]redis.Cmdable, e
 		return nodes, err
 	})
 }
+
+// Unusable says why a client cannot be used for locks.
+func Unusable(rdb redis.UniversalClient) error {
+	switch c := rdb.(type) {
+	case nil:
+		return &ConfigError{Why: "the client is nil"}
+	case *redis.Client:
+		if c == nil {
+			return &ConfigError{Why: "the client is nil"}
+		}
+	case *redis.ClusterClient:
+		if c == nil {
+			return &ConfigError{Why: "the client is nil"}
+		}
+	case *redis.Ring:
+		return &ConfigError{Why: "a redis.Ring moves keys to another server when one fails, so two clients " +
+			"could hold one lock: use a redis.Client, or package quorum over several"}
+	}
+	return nil
+}

@@ -1,0 +1,173 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package redisson
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/redisdriver/internal/wire"
+	"github.com/redis/go-redis/v9"
+)
+
+// Kind is which of Redisson's locks a name is. A name has one kind, on both sides.
+type Kind uint8
+
+// The kinds. The zero value is Lock.
+const (
+	Lock      Kind = iota // getLock, getNonReentrantLock, getSpinLock
+	Fair                  // getFairLock, getNonReentrantFairLock
+	Fenced                // getFencedLock
+	ReadWrite             // getReadWriteLock
+)
+
+var kinds = []string{"lock", "fair", "fenced", "readwrite"}
+
+func (k Kind) String() string {
+	if int(k) < len(kinds) {
+		return kinds[k]
+	}
+	return fmt.Sprintf("kind %d", k)
+}
+
+// ParseKind returns the kind that String names so.
+func ParseKind(s string) (Kind, error) {
+	for k, name := range kinds {
+		if s == name {
+			return Kind(k), nil
+		}
+	}
+	return 0, fmt.Errorf("the kind %q is none of Redisson's: use %s", s, strings.Join(kinds, ", "))
+}
+
+// Options say which locks a Driver keeps. A nil *Options, like the zero value, means those of getLock.
+type Options struct {
+	Kind Kind
+	// Prefix is prepended to every key; "" is none. Redisson's names have none, unless its
+	// configuration has a NameMapper.
+	Prefix string
+}
+
+// Driver keeps locks in Redis as Redisson does. Create one with [New]. All methods may be called
+// concurrently.
+type Driver struct {
+	rdb     redis.UniversalClient
+	kind    Kind
+	prefix  string
+	cluster bool
+	id      string
+	bad     error // the configuration cannot work
+
+	send  *wire.Sender
+	muted atomic.Bool // the server does not let us PUBLISH: Java's waiters ask when the lease has ended
+
+	life    context.Context // ends with Close
+	end     context.CancelFunc
+	running sync.WaitGroup
+	posts   *posts
+}
+
+var (
+	_ driver.Driver  = (*Driver)(nil)
+	_ driver.Checker = (*Driver)(nil)
+)
+
+// New returns a Driver that uses the caller's client, and never closes or changes it: a *redis.Client, also of Sentinels, or a
+// *redis.ClusterClient.
+//
+// New does no I/O. A client that cannot be used for locks is reported by Check, by hasp.New, and by every method.
+func New(rdb redis.UniversalClient, o *Options) *Driver {
+	if o == nil {
+		o = &Options{}
+	}
+	d := &Driver{rdb: rdb, kind: o.Kind, prefix: o.Prefix, id: rand.Text(), bad: wire.Unusable(rdb)}
+	switch {
+	case d.bad != nil:
+	case int(o.Kind) >= len(kinds):
+		d.bad = &wire.ConfigError{Why: fmt.Sprintf("Options have %v, which is none of Redisson's", o.Kind)}
+	case strings.HasPrefix(o.Prefix, wire.Sidecars):
+		d.bad = &wire.ConfigError{Why: fmt.Sprintf("the prefix %q begins with %q, which is reserved for what hasp stores beside locks: "+
+			"choose another prefix", o.Prefix, wire.Sidecars)}
+	}
+	_, d.cluster = rdb.(*redis.ClusterClient)
+	d.life, d.end = context.WithCancel(context.Background())
+	d.send = wire.NewSender(rdb, 0, d.life.Done())
+	d.posts = &posts{d: d, open: map[int]*post{}}
+	return d
+}
+
+// Check returns nil, or an error that says why this configuration cannot work. It
+// does no I/O.
+func (d *Driver) Check() error { return d.bad }
+
+// minTTL is the shortest useful TTL: Redis counts milliseconds, and a round trip has
+// to fit in.
+const minTTL = 10 * time.Millisecond
+
+// Traits returns what this engine promises; see [driver.Traits].
+func (d *Driver) Traits() driver.Traits {
+	t := driver.Traits{Engine: "redisson", Hints: true, MinTTL: minTTL, Fencing: d.kind == Fenced, Shared: d.kind == ReadWrite}
+	if d.kind == Fair {
+		t.Queue = driver.QueueHint
+	}
+	return t
+}
+
+// Classify returns the class of an error; see [driver.Driver].
+func (d *Driver) Classify(err error) driver.Class { return wire.Classify(err, d.send.Reached()) }
+
+// closeTime bounds Close.
+const closeTime = time.Second
+
+// Close ends the driver's subscriptions and goroutines. The client stays open. An
+// attempt to connect to a server that hangs cannot be interrupted: Close waits for it
+// for a second at most, and the client's own timeouts end it later.
+func (d *Driver) Close() error {
+	d.end()
+	ended := make(chan struct{})
+	go func() {
+		d.posts.close()
+		d.running.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(closeTime):
+	}
+	return nil
+}
+
+// valid returns what is wrong with a request about a key, err among it.
+func (d *Driver) valid(key string, err error) error {
+	switch {
+	case d.bad != nil:
+		return d.bad
+	case err != nil:
+		return fmt.Errorf("redisson: %w", err)
+	case strings.HasPrefix(d.prefix+key, wire.Sidecars):
+		return &wire.ConfigError{Why: fmt.Sprintf("the key %q begins with %q, which is reserved for what hasp stores beside locks: choose another",
+			d.prefix+key, wire.Sidecars)}
+	case d.cluster:
+		return d.names(key).oneSlot()
+	}
+	return nil
+}
+
+// check returns what is wrong with a claim: this kind may not have its mode.
+func (d *Driver) check(c driver.Claim, err error) error {
+	switch {
+	case err != nil:
+	case c.Mode == driver.Shared && d.kind != ReadWrite:
+		err = fmt.Errorf("a %v lock of Redisson's cannot be shared: use the kind %v: %w", d.kind, ReadWrite, driver.ErrUnsupported)
+	case c.Limit > 0:
+		err = fmt.Errorf("locks of Redisson's have no number of holders: use Synchronizers for its semaphores: %w", driver.ErrUnsupported)
+	}
+	return d.valid(c.Key, err)
+}

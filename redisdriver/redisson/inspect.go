@@ -1,0 +1,111 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package redisson
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/redisdriver/internal/wire"
+)
+
+// maxLine is how many waiters Inspect names.
+const maxLine = 1000
+
+// Inspect describes a key's holders and waiters; see [driver.Driver]. Those of Java are foreign. It counts the first 10,000 places
+// of a queue; of a hash with more than 1,000 fields it says only that it is held.
+func (d *Driver) Inspect(ctx context.Context, key string) (driver.Info, error) {
+	if err := d.valid(key, driver.CheckKey(key)); err != nil {
+		return driver.Info{}, err
+	}
+	c := d.inspectCall(key, maxLine)
+	if _, err := d.send.Do(ctx, c); err != nil {
+		return driver.Info{}, err
+	}
+	info, err := d.describe(key, c.Reply)
+	if err != nil {
+		return driver.Info{}, err
+	}
+	info.ByHand = d.byHand(d.names(key))
+	return info, nil
+}
+
+func (d *Driver) inspectCall(key string, names int) *wire.Call {
+	n := d.names(key)
+	c := &wire.Call{Script: inspect, Keys: []any{n.lock, n.about()}, Args: []any{n.reader, names}}
+	if d.kind == Fair {
+		c.Keys = append(c.Keys, n.queue, n.waiters())
+	}
+	return c
+}
+
+// describe reads the answer of inspect.lua.
+func (d *Driver) describe(key string, reply any) (driver.Info, error) {
+	r := wire.NewReply(reply)
+	info := driver.Info{Key: key}
+	kind, left := wire.Next[string](r), wire.Span(wire.Next[int64](r))
+	holders := wire.NewReply(wire.Next[[]any](r))
+	info.Waiters = int(wire.Next[int64](r))
+	queue := wire.NewReply(wire.Next[[]any](r))
+	if kind != "hash" && kind != "none" && !r.Bad {
+		return driver.Info{}, &wire.TypeError{Key: d.prefix + key, Type: kind}
+	}
+	for !holders.Bad && len(holders.Fields) > 0 {
+		field, _, about := wire.Next[string](holders), wire.Next[string](holders), wire.Next[string](holders)
+		l := driver.Lease{Left: wire.Span(wire.Next[int64](holders))}
+		l.Holder, l.Fence = holderOf(field, about)
+		if d.kind == ReadWrite && !strings.HasSuffix(field, ":write") {
+			l.Holder.Mode = driver.Shared
+		}
+		info.Holders = append(info.Holders, l)
+	}
+	for !queue.Bad && len(queue.Fields) > 0 {
+		info.Queue = append(info.Queue, waiterOf(wire.Next[string](queue), wire.Next[string](queue)))
+	}
+	if r.Bad || holders.Bad || queue.Bad || len(r.Fields) > 0 {
+		return driver.Info{}, wire.ErrReply
+	}
+	slices.SortStableFunc(info.Holders, func(a, b driver.Lease) int {
+		return cmp.Or(a.Holder.Since.Compare(b.Holder.Since), cmp.Compare(a.Fence, b.Fence))
+	})
+	if info.Holds = len(info.Holders); info.Holds > 0 {
+		first := info.Holders[0]
+		info.Held, info.Holder, info.Fence, info.Left = true, first.Holder, first.Fence, first.Left
+	}
+	if info.Holds == 0 && kind == "hash" { // readers whose leases are over, and who still keep writers out
+		info.Held, info.Holds, info.Left = true, 1, left
+		info.Holder = driver.Holder{Foreign: true, Mode: driver.Shared}
+		info.Holders = []driver.Lease{{Holder: info.Holder, Left: left}}
+	}
+	return info, nil
+}
+
+// waiterOf reads a place in a queue.
+func waiterOf(field, said string) driver.Holder {
+	owner, ok := ownerOf(field)
+	if !ok {
+		return driver.Holder{Foreign: true, Label: field[:min(len(field), driver.MaxLabel)]}
+	}
+	h := driver.Holder{Owner: owner}
+	if f := strings.SplitN(said, " ", 4); len(f) == 4 {
+		h.Label = f[3]
+	}
+	return h
+}
+
+// byHand are redis-cli statements about a key, in the order in which a person would ask.
+func (d *Driver) byHand(n names) []string {
+	statements := []string{"HGETALL " + wire.Quote(n.lock), "PTTL " + wire.Quote(n.lock), "HGETALL " + wire.Quote(n.about())}
+	switch d.kind {
+	case Fair:
+		statements = append(statements, "LRANGE "+wire.Quote(n.queue)+" 0 -1", "ZRANGE "+wire.Quote(n.timeouts)+" 0 -1 WITHSCORES", "HGETALL "+wire.Quote(n.waiters()))
+	case Fenced:
+		statements = append(statements, "GET "+wire.Quote(n.token))
+	case Lock, ReadWrite:
+	}
+	return statements
+}

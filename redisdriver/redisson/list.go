@@ -1,0 +1,139 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package redisson
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"strings"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/redisdriver/internal/wire"
+	"github.com/redis/go-redis/v9"
+)
+
+// scanCount is how many keys one SCAN looks at: a fraction of a millisecond.
+const scanCount = 1000
+
+// List yields the keys that are held or waited for; see [driver.Driver]. It reads the whole database with SCAN, in steps. Without
+// a Prefix every hash in it may be a lock, and counts as one if its fields are those of Redisson's locks.
+func (d *Driver) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
+	return func(yield func(driver.Info, error) bool) {
+		if d.bad != nil {
+			yield(driver.Info{}, d.bad)
+			return
+		}
+		nodes, err := wire.Masters(ctx, d.rdb)
+		if err != nil {
+			yield(driver.Info{}, err)
+			return
+		}
+		for _, node := range nodes {
+			if !d.listNode(ctx, node, prefix, yield) {
+				return
+			}
+		}
+	}
+}
+
+// listNode lists one server, and says whether to go on.
+func (d *Driver) listNode(ctx context.Context, node redis.Cmdable, prefix string, yield func(driver.Info, error) bool) bool {
+	// One pattern finds locks and queues alike: "a…" and "redisson_lock_queue:{a…".
+	match := "*" + wire.Glob(d.prefix+prefix) + "*"
+	for cursor := uint64(0); ; {
+		type page struct {
+			keys   []string
+			cursor uint64
+		}
+		p, err := wire.Await(ctx, func(ctx context.Context) (p page, err error) {
+			p.keys, p.cursor, err = node.Scan(ctx, cursor, match, scanCount).Result()
+			return p, err
+		})
+		if err != nil {
+			yield(driver.Info{}, err)
+			return false
+		}
+		infos, err := d.describeAll(ctx, d.lockKeys(p.keys, prefix))
+		for _, info := range infos {
+			if !yield(info, nil) {
+				return false
+			}
+		}
+		if err != nil {
+			yield(driver.Info{}, err)
+			return false
+		}
+		if cursor = p.cursor; cursor == 0 {
+			return true
+		}
+	}
+}
+
+// lockKeys returns the locks that Redis keys are, or belong to as a queue, as
+// far as they start with prefix; each once.
+func (d *Driver) lockKeys(keys []string, prefix string) []string {
+	var out []string
+	seen := map[string]bool{}
+	for _, k := range keys {
+		if side, ok := strings.CutPrefix(k, "redisson_lock_queue:"); ok && d.kind == Fair {
+			k = side
+			if inner := strings.TrimSuffix(strings.TrimPrefix(side, "{"), "}"); prefixName("", inner) == ":"+side {
+				k = inner
+			}
+		} else if strings.HasPrefix(k, wire.Sidecars) {
+			continue
+		}
+		key, ok := strings.CutPrefix(k, d.prefix)
+		if ok && key != "" && len(key) <= driver.MaxKey && strings.HasPrefix(key, prefix) && !seen[key] && d.valid(key, nil) == nil {
+			seen[key] = true
+			out = append(out, key)
+		}
+	}
+	return out
+}
+
+// describeAll looks at keys in one pipeline. Keys that are no locks, or that
+// nobody holds or waits for any more, are left out.
+func (d *Driver) describeAll(ctx context.Context, keys []string) (infos []driver.Info, err error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	calls := make([]*wire.Call, len(keys))
+	for i, key := range keys {
+		calls[i] = d.inspectCall(key, 0)
+	}
+	_, err = wire.Await(ctx, func(ctx context.Context) (none struct{}, _ error) {
+		d.send.Exec(ctx, calls)
+		return none, nil // each call has its own error
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i, key := range keys {
+		if calls[i].Err != nil {
+			return infos, calls[i].Err
+		}
+		info, err := d.describe(key, calls[i].Reply)
+		var other *wire.TypeError
+		switch {
+		case errors.As(err, &other):
+			continue
+		case err != nil:
+			return infos, err
+		case info.Held && !d.isLock(info):
+			continue
+		}
+		info.Holders = nil
+		if info.Held || info.Waiters > 0 {
+			infos = append(infos, info)
+		}
+	}
+	return infos, nil
+}
+
+// isLock: a hash without a prefix may be anything. What hasp did not write has fields as Java's.
+func (d *Driver) isLock(info driver.Info) bool {
+	return !info.Holder.Foreign || field.MatchString(strings.TrimSuffix(info.Holder.Label, ":write")) || info.Waiters > 0
+}

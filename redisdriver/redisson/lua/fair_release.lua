@@ -1,0 +1,28 @@
+-- Copyright 2026 The hasp Authors
+-- SPDX-License-Identifier: Apache-2.0
+--
+-- A Release of a fair lock, or of a place in its queue.
+-- KEYS: lock, about, queue, timeouts, waiters, gone
+-- ARGV: field, label, for how long to remember it (ms or ''), PUBLISH or SPUBLISH, channel
+-- Replies: 1 released, 0 it had nothing
+
+local field, label, remember, how, channel = unpack(ARGV)
+
+bury(KEYS[6], remember)
+if strange() then
+  return 0
+end
+tidy((clock()))
+local had = 0
+if call('HEXISTS', lockKey, field) == 1 and mine(aboutKey, field, label) then
+  call('HDEL', lockKey, field)
+  call('HDEL', aboutKey, field)
+  had = 1
+end
+local w = waiter(field)
+if w and w.label == label then
+  leave(field, w)
+  had = 1
+end
+nudge(how, channel)
+return had

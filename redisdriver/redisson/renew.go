@@ -1,0 +1,163 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package redisson
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/redisdriver/internal/wire"
+)
+
+// A script of Renew carries up to perScript requests, a pipeline up to perPipe scripts, and
+// renewLanes pipelines are on their way at once.
+const (
+	perScript  = 100
+	perPipe    = 16
+	renewLanes = 2
+)
+
+// job is one script of a Renew and what its answers are about.
+type job struct {
+	call  *wire.Call
+	about []int // request of each answer
+	place bool
+	slot  int
+}
+
+// Renew prolongs leases and keeps places in queues; see [driver.Driver].
+func (d *Driver) Renew(ctx context.Context, rs []driver.RenewRequest, done func(i int, r driver.Renewal)) {
+	var leases, places []int
+	for i, r := range rs {
+		switch err := d.valid(r.Key, r.Check()); {
+		case err != nil:
+			done(i, driver.Renewal{Err: err})
+		case !r.Queue:
+			leases = append(leases, i)
+		case d.kind == Fair:
+			places = append(places, i)
+		default: // there are none
+			done(i, driver.Renewal{Err: driver.ErrNotHeld})
+		}
+	}
+	jobs := append(d.leaseJobs(rs, leases), d.placeJobs(rs, places)...)
+	slices.SortStableFunc(jobs, func(a, b *job) int { return cmp.Compare(a.slot, b.slot) }) // neighbours share a node
+	size, lanes := perPipe, renewLanes
+	if d.cluster { // a node that hangs must not keep the others' leases waiting
+		size, lanes = 1, len(jobs)
+	}
+	carry := func(part []*job) {
+		var calls []*wire.Call
+		for _, j := range part {
+			calls, j.call.Err = append(calls, j.call), ctx.Err()
+		}
+		if ctx.Err() == nil {
+			d.send.Exec(ctx, calls)
+		}
+	}
+	wire.Carry(ctx, slices.Collect(slices.Chunk(jobs, size)), lanes, carry, func(part []*job) {
+		for _, j := range part {
+			d.report(rs, j, done)
+		}
+	})
+}
+
+func (d *Driver) slotOf(key string) int {
+	if !d.cluster {
+		return -1
+	}
+	return wire.HashSlot(d.prefix + key)
+}
+
+// leaseJobs groups leases by what one script can carry: one TTL and, in a cluster, one hash slot.
+func (d *Driver) leaseJobs(rs []driver.RenewRequest, idx []int) (jobs []*job) {
+	type group struct {
+		ttl  time.Duration
+		slot int
+	}
+	groups := map[group][]int{}
+	for _, i := range idx {
+		g := group{rs[i].TTL, d.slotOf(rs[i].Key)}
+		groups[g] = append(groups[g], i)
+	}
+	for g, all := range groups {
+		for about := range slices.Chunk(all, perScript) {
+			n, ttl := len(about), wire.Millis(g.ttl)
+			parts, script := 2, extend
+			switch d.kind {
+			case Fair:
+				parts = 3
+			case ReadWrite:
+				parts, script = 3, rwExtend
+			case Lock, Fenced:
+			}
+			keys, args := make([]any, parts*n), []any{ttl, ttl + keepAbout.Milliseconds(), n}
+			for k, i := range about {
+				names, own := d.names(rs[i].Key), fieldOf(rs[i].Owner)
+				keys[k], keys[n+k] = names.lock, names.about()
+				switch d.kind {
+				case Fair:
+					keys[2*n+k] = names.queue
+				case ReadWrite:
+					keys[2*n+k] = names.timeout(own)
+				case Lock, Fenced:
+				}
+				args = append(args, own, rs[i].Label)
+			}
+			jobs = append(jobs, &job{call: &wire.Call{Script: script, Keys: keys, Args: args}, about: about, slot: g.slot})
+		}
+	}
+	return jobs
+}
+
+// placeJobs makes a script of the places in one queue.
+func (d *Driver) placeJobs(rs []driver.RenewRequest, idx []int) (jobs []*job) {
+	byKey := map[string][]int{}
+	for _, i := range idx {
+		byKey[rs[i].Key] = append(byKey[rs[i].Key], i)
+	}
+	for key, all := range byKey {
+		names := d.names(key)
+		for about := range slices.Chunk(all, perScript) {
+			args := []any{d.publish(), names.channel}
+			for _, i := range about {
+				args = append(args, fieldOf(rs[i].Owner), rs[i].Label, wire.Millis(rs[i].Patience))
+			}
+			keys := []any{names.lock, names.about(), names.queue, names.timeouts, names.waiters()}
+			jobs = append(jobs, &job{call: &wire.Call{Script: fairKeep, Keys: keys, Args: args}, about: about, place: true, slot: d.slotOf(key)})
+		}
+	}
+	return jobs
+}
+
+// report passes on what a job's script answered.
+func (d *Driver) report(rs []driver.RenewRequest, j *job, done func(int, driver.Renewal)) {
+	answers, _ := j.call.Reply.([]any)
+	for k, i := range j.about {
+		var n int64
+		err, ok := j.call.Err, false
+		if err == nil && len(answers) == len(j.about) {
+			n, ok = answers[k].(int64)
+		}
+		switch {
+		case err != nil:
+			done(i, driver.Renewal{Err: err})
+		case !ok:
+			done(i, driver.Renewal{Err: wire.ErrReply})
+		case j.place && n < 0, !j.place && n == 0:
+			done(i, driver.Renewal{Err: driver.ErrNotHeld})
+		case j.place:
+			in := wire.Span(n)
+			if _, hinted := d.posts.rank(rs[i].Claim); !hinted {
+				in = pollMax
+			}
+			done(i, driver.Renewal{RetryIn: in})
+		default:
+			done(i, driver.Renewal{TTL: rs[i].TTL, Wanted: n == 2})
+		}
+	}
+}

@@ -1,0 +1,39 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package redisson
+
+import (
+	"embed"
+
+	"github.com/hasplock/hasp/redisdriver/internal/wire"
+)
+
+//go:embed lua/*.lua
+var sources embed.FS
+
+var (
+	lockTry     = load("common", "lock_try")
+	lockRelease = load("common", "lock_release")
+	extend      = load("common", "extend")
+	fairTry     = load("common", "fair", "fair_try")
+	fairKeep    = load("common", "fair", "fair_keep")
+	fairRelease = load("common", "fair", "fair_release")
+	rwTry       = load("common", "rw", "rw_try")
+	rwRelease   = load("common", "rw", "rw_release")
+	rwExtend    = load("common", "rw", "rw_extend")
+	inspect     = load("common", "rw", "inspect")
+)
+
+// load returns a script of some parts.
+func load(parts ...string) *wire.Script {
+	text := ""
+	for _, part := range parts {
+		b, err := sources.ReadFile("lua/" + part + ".lua")
+		if err != nil {
+			panic(err) // embedded: it is there or nothing builds
+		}
+		text += string(b)
+	}
+	return wire.NewScript(text)
+}
