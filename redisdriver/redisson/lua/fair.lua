@@ -164,11 +164,13 @@ local function look(at, now)
   return math.max(0, (w and w.life or score(before) or now) - now) + 1
 end
 
--- nudge wakes the first in the queue, if the lock is free and it is not the one who asks: a message may have been lost, or
--- somebody before it died.
+local led = call('TYPE', queueKey).ok == 'list' and call('LINDEX', queueKey, 0) -- who was the first when the script began
+
+-- nudge wakes the first in the queue, unless it is the one who asks: if the lock is free, since a message may have been lost, or somebody
+-- before it died; and if it was not the first before, since it looks after the lease from now on. Java does not.
 local function nudge(how, channel, asks)
-  local first = call('EXISTS', lockKey) == 0 and call('LINDEX', queueKey, 0)
-  if first and first ~= asks then
+  local first = call('LINDEX', queueKey, 0)
+  if first and first ~= asks and (call('EXISTS', lockKey) == 0 or first ~= led and waiter(first)) then
     tell(how, channel .. ':' .. first, '0')
   end
 end

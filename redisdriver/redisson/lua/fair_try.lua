@@ -34,10 +34,7 @@ if call('EXISTS', lockKey) == 0 and not stranger and (not first or first == fiel
   if w then
     leave(field, w)
   end
-  local next = call('LINDEX', queueKey, 0)
-  if next and waiter(next) then -- it looks after the lease from now on
-    tell(how, channel .. ':' .. next, '0')
-  end
+  nudge(how, channel, field)
   return { 1, '0', 1, ttl }
 end
 local at

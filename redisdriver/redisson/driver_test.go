@@ -1,0 +1,206 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package redisson
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
+	"github.com/hasplock/hasp/internal/testserver"
+	"github.com/redis/go-redis/v9"
+)
+
+func z(score float64, member string) redis.Z { return redis.Z{Score: score, Member: member} }
+
+// calls counts the commands that the server carried out, within scripts, too.
+func (w *world) calls() (n int64) {
+	w.Helper()
+	for _, line := range strings.Split(w.admin.Info(w.ctx, "commandstats").Val(), "\r\n") {
+		if _, rest, ok := strings.Cut(line, ":calls="); ok {
+			var one int64
+			for _, c := range rest {
+				if c < '0' || c > '9' {
+					break
+				}
+				one = 10*one + int64(c-'0')
+			}
+			n += one
+		}
+	}
+	return n
+}
+
+// A configuration that cannot work is reported without I/O, and by each method.
+func TestConfiguration(t *testing.T) {
+	away := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer away.Close()
+	for name, d := range map[string]*Driver{
+		"no client":     New(nil, nil),
+		"a ring":        New(redis.NewRing(&redis.RingOptions{}), nil),
+		"no such kind":  New(away, &Options{Kind: 4}),
+		"hasp's prefix": New(away, &Options{Prefix: "hasp.x"}),
+	} {
+		if err := d.Check(); err == nil || d.Classify(err) != driver.ClassMisconfigured {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := contend.Try(t.Context(), d, ask("k")); d.Classify(err) != driver.ClassMisconfigured {
+			t.Errorf("%s: Try says %v", name, err)
+		}
+		_ = d.Close()
+	}
+	for kind := range Kind(len(kinds)) {
+		d := New(away, &Options{Kind: kind})
+		if got, err := ParseKind(kind.String()); got != kind || err != nil {
+			t.Errorf("%v is %v, %v", kind, got, err)
+		}
+		r := shared(ask("k"))
+		if kind == ReadWrite {
+			r.Limit = 3
+		}
+		if _, err := contend.Try(t.Context(), d, r); !errors.Is(err, driver.ErrUnsupported) {
+			t.Errorf("%v: what it has not: %v", kind, err)
+		}
+		if _, err := contend.Try(t.Context(), d, ask("hasp.x")); d.Classify(err) != driver.ClassMisconfigured {
+			t.Errorf("%v: a sidecar's name: %v", kind, err)
+		}
+		_ = d.Close()
+	}
+	if _, err := ParseKind("spin"); err == nil {
+		t.Error("there is a kind spin")
+	}
+}
+
+// In a cluster a name whose braces Redisson would tear apart is refused before any I/O; others have all their keys in one slot.
+func TestBraces(t *testing.T) {
+	t.Parallel()
+	c := testserver.NewRedisCluster(t, 3, testserver.RedisGroup{Timeout: calm})
+	for kind := range Kind(len(kinds)) {
+		rdb := clusterClient(c.Addrs())
+		d := New(rdb, &Options{Kind: kind})
+		for _, key := range []string{"a{b", "{}a", "a}b", "a{}b", "{", "}"} {
+			if _, err := contend.Try(t.Context(), d, ask(key)); d.Classify(err) != driver.ClassMisconfigured || !strings.Contains(err.Error(), "two hash slots") {
+				t.Errorf("%v: %q: %v", kind, key, err)
+			}
+		}
+		for _, key := range []string{"plain", "a{b}c", "{tag}", "a{b}{c}", "\x00\xff"} {
+			r, next := ask(key), ask(key)
+			if res, err := contend.Try(t.Context(), d, r); err != nil || !res.Granted {
+				t.Fatalf("%v: %q: %+v, %v", kind, key, res, err)
+			}
+			hints, err := contend.Watch(t.Context(), d, next)
+			if err != nil || hints == nil {
+				t.Fatalf("%v: %q: Watch: %v, %v", kind, key, hints, err)
+			}
+			if res, err := contend.Try(t.Context(), d, queued(next)); err != nil || res.Granted {
+				t.Fatalf("%v: %q: %+v, %v", kind, key, res, err)
+			}
+			if err := contend.Release(t.Context(), d, r); err != nil {
+				t.Errorf("%v: %q: %v", kind, key, err)
+			}
+			<-hints
+			if err := contend.Release(t.Context(), d, next); err != nil && !errors.Is(err, driver.ErrNotHeld) {
+				t.Errorf("%v: %q: %v", kind, key, err)
+			}
+		}
+		_ = d.Close()
+		_ = rdb.Close()
+	}
+}
+
+// A server that is full grants nothing more, and takes every release, of which it remembers what it must.
+func TestFullServer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for kind := range Kind(len(kinds)) {
+		d := w.driver(kind)
+		held, reader, waits, never := ask("k"), shared(ask("r")), queued(ask("k")), ask("k")
+		if kind != ReadWrite {
+			reader.Mode = driver.Exclusive
+		}
+		w.grant(d, held)
+		w.grant(d, reader)
+		w.refuse(d, waits, 0)
+		w.do("CONFIG", "SET", "maxmemory", 1)
+		if _, err := contend.Try(w.ctx, d, ask("new")); d.Classify(err) != driver.ClassFull {
+			t.Errorf("%v: a full server granted: %v", kind, err)
+		}
+		if kind == Fair {
+			if r := w.renew(d, waits); r.Err != nil {
+				t.Errorf("%v: a waiter's sign of life: %v", kind, r.Err)
+			}
+		}
+		if r := w.renew(d, held); r.Err != nil {
+			t.Errorf("%v: a renewal: %v", kind, r.Err)
+		}
+		w.release(d, reader)
+		if err := contend.Release(w.ctx, d, never); !errors.Is(err, driver.ErrNotHeld) {
+			t.Errorf("%v: a release of nothing: %v", kind, err)
+		}
+		if err := contend.Release(w.ctx, d, waits); err != nil && (kind == Fair || !errors.Is(err, driver.ErrNotHeld)) {
+			t.Errorf("%v: a waiter leaves: %v", kind, err)
+		}
+		w.release(d, held)
+		w.do("CONFIG", "SET", "maxmemory", 0)
+		for _, r := range []contend.Owner{never, held} {
+			if res := w.try(d, r); res.Why != driver.Released {
+				t.Errorf("%v: an owner that was released: %+v", kind, res)
+			}
+		}
+		w.do("FLUSHALL")
+	}
+}
+
+// Without the right to publish, and without that to subscribe, locks work; whoever waits asks.
+func TestDenied(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.do("ACL", "SETUSER", "mute", "on", "nopass", "~*", "&*", "+@all", "-publish")
+	w.do("ACL", "SETUSER", "deaf", "on", "nopass", "~*", "resetchannels", "&hasp.inbox:*", "+@all")
+	for kind := range Kind(len(kinds)) {
+		mute, deaf := w.over(w.client("mute"), kind), w.over(w.client("deaf"), kind)
+		a, b := ask("k"), queued(ask("k"))
+		w.grant(mute, a)
+		if hints, err := contend.Watch(w.ctx, deaf, b); hints != nil || err != nil {
+			t.Errorf("%v: Watch of one that may not subscribe: %v, %v", kind, hints, err)
+		}
+		if res := w.refuse(deaf, b, 0); res.RetryIn <= 0 || res.RetryIn > pollMax {
+			t.Errorf("%v: it asks again in %v", kind, res.RetryIn)
+		}
+		w.release(mute, a)
+		w.grant(deaf, b)
+		w.release(deaf, b)
+	}
+}
+
+// Of those who wait here for one lock, a message wakes the one that has waited for longest; if it leaves instead of asking,
+// it wakes the next.
+func TestMessageWakesOne(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.driver(Lock)
+	a, b, c := ask("k"), ask("k"), ask("k")
+	w.grant(d, a)
+	ctx, leave := context.WithCancel(w.ctx)
+	first, err := contend.Watch(ctx, d, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := w.watch(d, c)
+	if res := w.refuse(d, b, 0); res.RetryIn > pollMax {
+		t.Errorf("the first asks again in %v", res.RetryIn)
+	}
+	if res := w.refuse(d, c, 0); res.RetryIn <= pollMax {
+		t.Errorf("the second asks again in %v", res.RetryIn)
+	}
+	w.release(d, a)
+	w.hint(first)
+	w.none(d, second)
+	leave()
+	w.hint(second)
+	w.grant(d, c)
+}

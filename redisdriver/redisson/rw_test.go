@@ -1,0 +1,169 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package redisson
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
+)
+
+// What a read-write lock holds is what Redisson would have written.
+func TestReadWriteLayout(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.driver(ReadWrite)
+	a, b := ask("k"), shared(ask("k"))
+	has := func(want map[string]string) {
+		t.Helper()
+		got := w.admin.HGetAll(w.ctx, "k").Val()
+		if len(got) != len(want) {
+			t.Errorf("the hash is %v, want %v", got, want)
+		}
+		for k, v := range want {
+			if got[k] != v {
+				t.Errorf("the hash is %v, want %v", got, want)
+			}
+		}
+	}
+	w.grant(d, a)
+	has(map[string]string{"mode": "write", fieldOf(a.Owner) + ":write": "1"})
+	w.refuse(d, b, 0)
+	w.release(d, a)
+	has(nil)
+	w.grant(d, b)
+	has(map[string]string{"mode": "read", fieldOf(b.Owner): "1"})
+	if ttl := w.admin.PTTL(w.ctx, "{k}:"+fieldOf(b.Owner)+":rwlock_timeout:1").Val(); ttl <= 0 || ttl > b.TTL {
+		t.Errorf("its hold lasts for %v", ttl)
+	}
+	w.release(d, b)
+	has(nil)
+	if keys := w.admin.Keys(w.ctx, "*rwlock*").Val(); len(keys) != 0 {
+		t.Errorf("left: %q", keys)
+	}
+}
+
+// The lock lasts as long as the longest hold of those who are left, Java's nested ones among them.
+func TestReadersWhoAreLeft(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.driver(ReadWrite)
+	long, short := shared(ask("k")), shared(ask("k"))
+	long.TTL, short.TTL = time.Hour, time.Minute
+	w.grant(d, long)
+	w.grant(d, short)
+	w.do("HSET", "k", thread(1), 2)
+	w.do("SET", "{k}:"+thread(1)+":rwlock_timeout:1", 1, "PX", 1000)
+	w.do("SET", "{k}:"+thread(1)+":rwlock_timeout:2", 1, "PX", 600_000)
+	w.release(d, long)
+	if ttl := w.admin.PTTL(w.ctx, "k").Val(); ttl < 9*time.Minute || ttl > 10*time.Minute {
+		t.Errorf("it lasts for %v", ttl)
+	}
+	info := w.inspect(d, "k")
+	if info.Holds != 2 || info.Holder.Owner != short.Owner && info.Holders[1].Holder.Owner != short.Owner {
+		t.Errorf("who has it: %+v", info)
+	}
+	w.release(d, short)
+	if w.admin.HGet(w.ctx, "k", "mode").Val() != "read" {
+		t.Error("it is free, and a thread of Java's reads")
+	}
+	w.refuse(d, ask("k"), 0)
+}
+
+// A reader whose own hold has ended has no lease, although the lock lasts for others; it may have another.
+func TestReaderWhoseHoldHasEnded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.driver(ReadWrite)
+	a, b := shared(ask("k")), shared(ask("k"))
+	w.grant(d, a)
+	w.grant(d, b)
+	w.do("DEL", "{k}:"+fieldOf(a.Owner)+":rwlock_timeout:1")
+	if r := w.renew(d, a); !errors.Is(r.Err, driver.ErrNotHeld) {
+		t.Errorf("its renewal: %+v", r)
+	}
+	if info := w.inspect(d, "k"); info.Holds != 1 || info.Holder.Owner != b.Owner {
+		t.Errorf("who has it: %+v", info)
+	}
+	w.grant(d, a)
+	w.do("DEL", "{k}:"+fieldOf(a.Owner)+":rwlock_timeout:1")
+	if err := contend.Release(w.ctx, d, a); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("its release: %v", err)
+	}
+	w.release(d, b)
+	w.grant(d, ask("k"))
+}
+
+// A Convert that is repeated promises what the hold of the reader lasts, however long the lock does for others.
+func TestConvertIsRepeated(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.driver(ReadWrite)
+	a, other := ask("k"), shared(ask("k"))
+	other.TTL = time.Hour
+	w.grant(d, a)
+	a = shared(a)
+	a.Convert = true
+	w.grant(d, a)
+	w.grant(d, other)
+	res := w.grant(d, a)
+	if ttl := w.admin.PTTL(w.ctx, "{k}:"+fieldOf(a.Owner)+":rwlock_timeout:1").Val(); res.TTL > a.TTL || ttl < res.TTL-10*time.Second {
+		t.Errorf("it promises %v, and the hold lasts for %v", res.TTL, ttl)
+	}
+}
+
+// A writer that becomes a reader wakes those who wait to read.
+func TestDowngradeWakesReaders(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.driver(ReadWrite)
+	a, b, c := ask("k"), shared(ask("k")), shared(ask("k"))
+	w.grant(d, a)
+	one, two := w.watch(d, b), w.watch(d, c)
+	a = shared(a)
+	a.Convert = true
+	w.grant(d, a)
+	w.hint(one)
+	w.hint(two)
+	w.grant(d, b)
+	w.grant(d, c)
+}
+
+// What is no lock of this kind is held by a stranger, and stays as it is.
+func TestOtherLayouts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for name, hash := range map[string][]any{
+		"a lock":         {thread(1), 1},
+		"something else": {"name", "x"},
+		"many fields":    {},
+		"a large count":  {"mode", "read", thread(1), "1000000000000000"},
+	} {
+		w.do("DEL", "k")
+		if len(hash) == 0 {
+			for i := range 1500 {
+				hash = append(hash, i, 1)
+			}
+		}
+		w.do(append([]any{"HSET", "k"}, hash...)...)
+		before := w.admin.HGetAll(w.ctx, "k").Val()
+		for _, kind := range []Kind{ReadWrite, Lock, Fair, Fenced} {
+			d := w.driver(kind)
+			w.refuse(d, ask("k"), 0)
+			info := w.inspect(d, "k")
+			if !info.Held || !info.Holder.Foreign {
+				t.Errorf("%s, as %v: %+v", name, kind, info)
+			}
+			if r := ask("k"); !errors.Is(contend.Release(w.ctx, d, r), driver.ErrNotHeld) {
+				t.Errorf("%s, as %v: released", name, kind)
+			}
+		}
+		if after := w.admin.HGetAll(w.ctx, "k").Val(); len(after) != len(before) {
+			t.Errorf("%s became %v", name, after)
+		}
+	}
+}
