@@ -8,5 +8,63 @@
 //	locks, err := hasp.New(redisson.New(rdb, &redisson.Options{Kind: redisson.Fair}), nil)
 //	lease, err := locks.Mutex("orders", nil).Lock(ctx) // redisson.getFairLock("orders").lock()
 //
-// Package redisdriver keeps another layout, with a queue and fences for all locks: use this one where Java holds them, too.
+// Use it where Java holds the locks, too. Where all programs are in Go, package redisdriver promises more: a queue and fences for
+// every lock, and a release that hands the key off.
+//
+// A name has one [Kind], on both sides, and both use the same database. Redisson's semaphores and latches are no locks: see
+// [Synchronizers].
+//
+// # What each kind gives
+//
+// Lock is getLock, and excludes getNonReentrantLock and getSpinLock, too. Waiters have no order. There are no fences, since Java's
+// grants in between take no number: it gives efficiency, not correctness.
+//
+// Fair is getFairLock. Threads of Java's and owners of hasp's are granted the lock in the order in which they came.
+//
+// Fenced is getFencedLock. Its fence is Redisson's own counter, redisson_lock_token:{name}, which never expires: one key remains for
+// each name that was ever locked. A getLock of the same name in Java excludes it, and takes no fence.
+//
+// ReadWrite is getReadWriteLock, for hasp.RWMutex. Waiters have no order, and readers who come and go may starve a writer.
+//
+// None of them reports a key as abandoned, and none can have a number of holders. A master that fails may lose its latest grants:
+// Traits.Survives is 0, as in package redisdriver without a node record.
+//
+// # Waiting
+//
+// A release sends Redisson's message, by PUBLISH, or in a cluster by SPUBLISH, as Redisson does since 3.22 on Redis 7. (In a cluster,
+// a Redisson that was told not to use sharded channels, or is older, neither hears hasp nor is heard: both then wait for the end
+// of the lease, or ask.) In each process a message wakes the one that has waited for longest. A spin lock of Java's sends none: of those who
+// wait here for one key, the first asks every second, and the others more rarely.
+//
+// In the queue of a fair lock a waiter of hasp's shows that it is alive, and the others take it out when it has not for its patience
+// (10 s), wherever it stands. Java takes out only the first, and only when its score has passed: a thread of Java's that dies at
+// the head of the queue holds everybody up for its fairLockWaitTimeout, 5 minutes, as in Redisson. The clocks of the
+// Java hosts and the server must be right to a few seconds, since Java puts its own time into the queue.
+//
+// # Layout
+//
+// Redisson's keys are as it writes them. An owner of hasp's is a field of the form <uuid>:<number>: 128 of its bits are the UUID, and
+// the other two a number from 2^62 on, which no thread has. What the hash has no room for (label, since, fence) stands beside it,
+// in keys that begin with "hasp.", lie in the same slot, and expire: hasp.redisson:… and hasp.redisson.waiters:…, and hasp.gone:…
+// for an owner that was released a moment ago. A queue that hasp has used expires a day after it did so last; Redisson's
+// own never does. The counts of a hash stay 1: re-entrance is hasp's own (hasp.LockOptions.Reentrant).
+//
+// Holders of Java's are foreign: shown, respected, never broken. A key of another type is an error; a hash that is no lock of this
+// kind is a foreign holder.
+//
+// In a cluster, Redisson puts a name without braces into them, and leaves one with a brace as it is. A name such as "a{b" or "{}x"
+// then has its keys in several hash slots, where no script can reach them all: it is refused, as a misconfiguration.
+//
+// # Permissions
+//
+// With ACLs a user needs these, and no more, where k* stands for the names of the locks:
+//
+//	~k* ~{k* ~redisson_lock_* ~hasp.*
+//	&redisson_lock__channel:* &redisson_rwlock:* &hasp.*
+//	+evalsha +eval +publish +subscribe +unsubscribe +ping +scan +time +type +exists +pttl +pexpire
+//	+get +set +del +incrby +hget +hset +hdel +hincrby +hexists +hkeys +hlen +hgetall +hrandfield
+//	+llen +lindex +lpos +lrange +ltrim +lpush +rpush +lrem +linsert +zadd +zrem +zscore +zcard
+//
+// In a cluster also +ssubscribe +sunsubscribe +spublish +cluster|slots +command +asking, and +select for a database other than 0.
+// Without the right to subscribe, waiters ask; without that to publish, Java's waiters ask when the lease has ended.
 package redisson

@@ -41,12 +41,12 @@ func (d *Driver) releaseCall(r driver.ReleaseRequest) *wire.Call {
 		}
 	case ReadWrite:
 		return &wire.Call{
-			Script: rwRelease, Keys: []any{n.lock, n.about(), n.gone(r.Owner), n.channel, n.timeout(own)},
-			Args: []any{own, r.Label, remember, n.reader, d.publish()},
+			Script: rwRelease, Keys: []any{n.lock, n.about(), n.gone(r.Owner), n.timeout(own)},
+			Args: []any{own, r.Label, remember, n.reader, d.publish(), n.channel},
 		}
 	case Lock, Fenced:
 	}
 	return &wire.Call{
-		Script: lockRelease, Keys: []any{n.lock, n.about(), n.gone(r.Owner), n.channel}, Args: []any{own, r.Label, remember, d.publish()},
+		Script: lockRelease, Keys: []any{n.lock, n.about(), n.gone(r.Owner)}, Args: []any{own, r.Label, remember, d.publish(), n.channel},
 	}
 }

@@ -63,8 +63,8 @@ func (d *Driver) tryCall(r driver.TryRequest) *wire.Call {
 			how = "read"
 		}
 		return &wire.Call{
-			Script: rwTry, Keys: []any{n.lock, n.about(), n.gone(r.Owner), n.channel, n.timeout(own)},
-			Args: []any{how, ttl, keep, own, r.Label, n.reader, d.publish()},
+			Script: rwTry, Keys: []any{n.lock, n.about(), n.gone(r.Owner), n.timeout(own)},
+			Args: []any{how, ttl, keep, own, r.Label, n.reader, d.publish(), n.channel},
 		}
 	case Lock, Fenced:
 	}

@@ -175,4 +175,6 @@ local function nudge(how, channel, asks)
   end
 end
 
-local function strange() return kind({ [lockKey] = 'hash', [aboutKey] = 'hash', [queueKey] = 'list', [timeoutsKey] = 'zset', [waitersKey] = 'hash' }) end
+local function strange()
+  return kind({ [lockKey] = 'hash', [aboutKey] = 'hash', [queueKey] = 'list', [timeoutsKey] = 'zset', [waitersKey] = 'hash' })
+end

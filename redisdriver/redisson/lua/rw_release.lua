@@ -2,12 +2,12 @@
 -- SPDX-License-Identifier: Apache-2.0
 --
 -- A Release of a read-write lock, in whichever mode.
--- KEYS: lock, about, gone, channel, timeout of this owner's hold as a reader
--- ARGV: field, label, for how long to remember it (ms or ''), prefix of timeouts, PUBLISH or SPUBLISH
+-- KEYS: lock, about, gone, timeout of this owner's hold as a reader
+-- ARGV: field, label, for how long to remember it (ms or ''), prefix of timeouts, PUBLISH or SPUBLISH, channel
 -- Replies: 1 released, 0 it had nothing
 
-local lockKey, aboutKey, goneKey, channel, timeoutKey = unpack(KEYS)
-local field, label, remember, prefix, how = unpack(ARGV)
+local lockKey, aboutKey, goneKey, timeoutKey = unpack(KEYS)
+local field, label, remember, prefix, how, channel = unpack(ARGV)
 local writer = field .. ':write'
 
 bury(goneKey, remember)

@@ -2,12 +2,13 @@
 -- SPDX-License-Identifier: Apache-2.0
 --
 -- A Try for a read-write lock.
--- KEYS: lock, about, gone, channel, timeout of this owner's hold as a reader
--- ARGV: "read", "write" or "convert", ttl, keep (ms), field, label, prefix of timeouts, PUBLISH or SPUBLISH
+-- KEYS: lock, about, gone, timeout of this owner's hold as a reader
+-- ARGV: "read", "write" or "convert", ttl, keep (ms), field, label, prefix of timeouts, PUBLISH or SPUBLISH, channel
 -- Replies: as lock_try.lua
 
-local lockKey, aboutKey, goneKey, channel, timeoutKey = unpack(KEYS)
-local how, ttl, keep, field, label, prefix, publish = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], ARGV[5], ARGV[6], ARGV[7]
+local lockKey, aboutKey, goneKey, timeoutKey = unpack(KEYS)
+local how, ttl, keep, field, label = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], ARGV[5]
+local prefix, publish, channel = ARGV[6], ARGV[7], ARGV[8]
 local writer = field .. ':write'
 
 local other = kind({ [lockKey] = 'hash', [aboutKey] = 'hash' })
