@@ -204,3 +204,36 @@ func TestMessageWakesOne(t *testing.T) {
 	w.hint(second)
 	w.grant(d, c)
 }
+
+// What somebody wrote over a sidecar or a counter is an error that stays, and ends nobody else's lease.
+func TestDamage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for kind := range Kind(len(kinds)) {
+		d := w.driver(kind)
+		a, b := ask("a"), ask("b")
+		w.grant(d, a)
+		w.grant(d, b)
+		w.do("SET", d.names("a").about(), "x")
+		var errs [2]error
+		contend.Renew(w.ctx, d, []contend.Owner{a, b}, func(i int, r driver.Renewal) { errs[i] = r.Err })
+		if d.Classify(errs[0]) != driver.ClassMisconfigured || errs[1] != nil {
+			t.Errorf("%v: renewals: %v", kind, errs)
+		}
+		if _, err := contend.Try(w.ctx, d, ask("a")); d.Classify(err) != driver.ClassMisconfigured {
+			t.Errorf("%v: a Try: %v", kind, err)
+		}
+		w.do("FLUSHALL")
+	}
+	d := w.driver(Fenced)
+	for _, damage := range [][]any{{"SET", d.names("k").token, "x"}, {"SET", d.names("k").token, "9223372036854775807"}, {"HSET", d.names("k").token, "x", 1}} {
+		w.do("DEL", d.names("k").token)
+		w.do(damage...)
+		if _, err := contend.Try(w.ctx, d, ask("k")); d.Classify(err) != driver.ClassMisconfigured {
+			t.Errorf("after %v: %v", damage, err)
+		}
+		if info := w.inspect(d, "k"); info.Held {
+			t.Errorf("after %v it is held: %+v", damage, info)
+		}
+	}
+}

@@ -66,13 +66,6 @@ func (d *Driver) Renew(ctx context.Context, rs []driver.RenewRequest, done func(
 	})
 }
 
-func (d *Driver) slotOf(key string) int {
-	if !d.cluster {
-		return -1
-	}
-	return wire.HashSlot(d.prefix + key)
-}
-
 // leaseJobs groups leases by what one script can carry: one TTL and, in a cluster, one hash slot.
 func (d *Driver) leaseJobs(rs []driver.RenewRequest, idx []int) (jobs []*job) {
 	type group struct {
@@ -148,11 +141,13 @@ func (d *Driver) report(rs []driver.RenewRequest, j *job, done func(int, driver.
 			done(i, driver.Renewal{Err: err})
 		case !ok:
 			done(i, driver.Renewal{Err: wire.ErrReply})
+		case !j.place && n < 0:
+			done(i, driver.Renewal{Err: &wire.TypeError{Key: d.names(rs[i].Key).about(), Type: "value that hasp did not write"}})
 		case j.place && n < 0, !j.place && n == 0:
 			done(i, driver.Renewal{Err: driver.ErrNotHeld})
 		case j.place:
 			in := wire.Span(n)
-			if _, hinted := d.posts.rank(rs[i].Claim); !hinted {
+			if _, hinted := d.rank(rs[i].Claim); !hinted {
 				in = pollMax
 			}
 			done(i, driver.Renewal{RetryIn: in})

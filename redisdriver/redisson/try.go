@@ -17,8 +17,9 @@ const (
 	lateRequest = 10 * time.Second // how long a late request may be under way at most
 	keepAbout   = time.Minute      // what stands beside a lock outlives it for so long
 
-	pollStep = 50 * time.Millisecond // without hints: this much longer for each place before
-	pollMax  = time.Second           // but no longer than this
+	pollStep = 50 * time.Millisecond  // without hints: this much longer for each place before
+	pollMax  = time.Second            // but no longer than this
+	pollDeaf = 250 * time.Millisecond // without hints and without a queue
 )
 
 // Try requests r.Key once; see [driver.Driver].
@@ -26,20 +27,12 @@ func (d *Driver) Try(ctx context.Context, r driver.TryRequest) (driver.Result, e
 	if err := d.check(r.Claim, r.Check()); err != nil {
 		return driver.Result{}, err
 	}
-	defer d.posts.asked(r.Claim)()
+	defer d.asked(r.Claim)()
 	reply, err := d.send.Do(ctx, d.tryCall(r))
 	if err != nil {
 		return driver.Result{}, err
 	}
 	return d.tried(r, wire.NewReply(reply))
-}
-
-// publish is the command that sends messages to Java: in a cluster of Redis 7 it uses sharded channels.
-func (d *Driver) publish() string {
-	if d.cluster {
-		return "SPUBLISH"
-	}
-	return "PUBLISH"
 }
 
 func (d *Driver) tryCall(r driver.TryRequest) *wire.Call {
@@ -123,11 +116,13 @@ func (d *Driver) retryIn(c driver.Claim, ahead int, left, look time.Duration) ti
 	if left >= 0 {
 		expiry = left + time.Millisecond
 	}
-	switch rank, hinted := d.posts.rank(c); {
-	case !hinted:
+	switch rank, hinted := d.rank(c); {
+	case d.kind == Fair && !hinted:
 		return min(expiry, pollStep*time.Duration(ahead+1), pollMax)
 	case d.kind == Fair:
 		return look
+	case !hinted:
+		return min(expiry, pollDeaf)
 	default:
 		return min(expiry, pollMax*time.Duration(rank+1))
 	}

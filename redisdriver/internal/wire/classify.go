@@ -135,6 +135,10 @@ var texts = []struct {
 	{"wrong number of arguments", driver.ClassMisconfigured},
 	{"DB index is out of range", driver.ClassMisconfigured},
 	{"cluster support disabled", driver.ClassMisconfigured},
+	{"value is not an integer", driver.ClassMisconfigured}, // a counter that holds something else
+	{"hash value is not an integer", driver.ClassMisconfigured},
+	{"not a valid float", driver.ClassMisconfigured},
+	{"would overflow", driver.ClassMisconfigured},
 	{nonLocal, driver.ClassUnreachable},
 }
 

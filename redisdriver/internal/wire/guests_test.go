@@ -40,7 +40,7 @@ func newPost(t testing.TB, channels ...any) *post {
 	rdb := redis.NewClient(o)
 	t.Cleanup(func() { _ = rdb.Close() })
 	p.Inbox = NewInbox(t.Context(), InboxOptions{
-		Client: rdb, Own: "hasp.own", Muted: func(bool) {}, News: func() {},
+		Client: rdb, Own: "hasp.own", News: func() {},
 		Receive: func(channel, payload string) {
 			if channel != "hasp.own" {
 				p.mail <- channel + " " + payload

@@ -50,7 +50,7 @@ type InboxOptions struct {
 	Receive  func(channel, payload string)
 	News     func()                    // the subscription stands now, or does not: messages may have been missed
 	Stands   func(channel string)      // one that came stands now: messages on it may have been missed
-	Muted    func(bool)                // whether this client may not publish
+	Muted    func(bool)                // whether this client may not publish; nil: it does not matter
 	Classify func(error) driver.Class  // of an error of the client
 	Idle     func() (nobodyWaits bool) // then it is not reopened in haste
 }

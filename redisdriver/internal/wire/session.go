@@ -79,7 +79,7 @@ func (in *Inbox) receive(conn *redis.PubSub, counted bool) error {
 }
 
 func (in *Inbox) stands(channel string) {
-	if in.o.Stands != nil {
+	if in.o.Stands != nil { // else no channel comes and goes
 		in.o.Stands(channel)
 	}
 }
@@ -106,12 +106,14 @@ func (in *Inbox) probe() (counted bool, err error) {
 	ctx, cancel := context.WithTimeout(in.life, confirmTime)
 	defer cancel()
 	n, err := Await(ctx, func(ctx context.Context) (int64, error) { return publish(ctx, in.o.Own, "").Result() })
-	switch in.o.Classify(err) {
-	case driver.ClassDenied, driver.ClassMisconfigured:
-		in.o.Muted(true)
-	default:
-		if err == nil {
-			in.o.Muted(false)
+	if in.o.Muted != nil {
+		switch in.o.Classify(err) {
+		case driver.ClassDenied, driver.ClassMisconfigured:
+			in.o.Muted(true)
+		default:
+			if err == nil {
+				in.o.Muted(false)
+			}
 		}
 	}
 	return n > 0, err
