@@ -11,6 +11,7 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/redisdriver/internal/wire"
+	"github.com/redis/go-redis/v9"
 )
 
 // A script of Renew carries up to perScript requests, a pipeline up to perPipe scripts, and
@@ -27,6 +28,7 @@ type job struct {
 	about []int // request of each answer
 	place bool
 	slot  int
+	borne []bool // which leases were prolonged alone: their slot moves
 }
 
 // Renew prolongs leases and keeps places in queues; see [driver.Driver].
@@ -55,8 +57,14 @@ func (d *Driver) Renew(ctx context.Context, rs []driver.RenewRequest, done func(
 		for _, j := range part {
 			calls, j.call.Err = append(calls, j.call), ctx.Err()
 		}
-		if ctx.Err() == nil {
-			d.send.Exec(ctx, calls)
+		if ctx.Err() != nil {
+			return
+		}
+		d.send.Exec(ctx, calls)
+		for _, j := range part {
+			if !j.place && redis.HasErrorPrefix(j.call.Err, "TRYAGAIN") {
+				d.bear(ctx, rs, j)
+			}
 		}
 	}
 	wire.Carry(ctx, slices.Collect(slices.Chunk(jobs, size)), lanes, carry, func(part []*job) {
@@ -64,6 +72,34 @@ func (d *Driver) Renew(ctx context.Context, rs []driver.RenewRequest, done func(
 			d.report(rs, j, done)
 		}
 	})
+}
+
+// bear prolongs leases whose slot moves to another master of the cluster, for which it may take longer than they have left: each key
+// by a script of its own, which go-redis takes to where it is. Of a reader the hold comes before the lock, which alone would keep others out.
+func (d *Driver) bear(ctx context.Context, rs []driver.RenewRequest, j *job) {
+	if ctx.Err() != nil {
+		return
+	}
+	var holds, locks []*wire.Call
+	for _, i := range j.about {
+		names, own, ttl := d.names(rs[i].Key), fieldOf(rs[i].Owner), wire.Millis(rs[i].TTL)
+		lock := &wire.Call{Script: bear, Keys: []any{names.lock}, Args: []any{ttl, own}}
+		if d.kind == ReadWrite {
+			holds = append(holds, &wire.Call{Script: bear, Keys: []any{names.timeout(own)}, Args: []any{ttl}})
+			lock.Args = append(lock.Args, own+":write")
+		}
+		locks = append(locks, lock)
+	}
+	if len(holds) > 0 {
+		d.send.Exec(ctx, holds)
+	}
+	d.send.Exec(ctx, locks)
+	j.borne = make([]bool, len(j.about))
+	for k, lock := range locks {
+		field, _ := lock.Reply.(int64)
+		reader := d.kind == ReadWrite && field == 1
+		j.borne[k] = lock.Err == nil && field > 0 && (!reader || holds[k].Err == nil && holds[k].Reply == int64(1))
+	}
 }
 
 // leaseJobs groups leases by what one script can carry: one TTL and, in a cluster, one hash slot.
@@ -137,6 +173,8 @@ func (d *Driver) report(rs []driver.RenewRequest, j *job, done func(int, driver.
 			n, ok = answers[k].(int64)
 		}
 		switch {
+		case err != nil && j.borne != nil && j.borne[k]:
+			done(i, driver.Renewal{TTL: rs[i].TTL})
 		case err != nil:
 			done(i, driver.Renewal{Err: err})
 		case !ok:

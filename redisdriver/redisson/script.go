@@ -22,6 +22,7 @@ var (
 	rwTry       = load("common", "rw", "rw_try")
 	rwRelease   = load("common", "rw", "rw_release")
 	rwExtend    = load("common", "rw", "rw_extend")
+	bear        = load("common", "bear")
 	inspect     = load("common", "rw", "inspect")
 )
 

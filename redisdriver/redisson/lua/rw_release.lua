@@ -10,12 +10,36 @@ local lockKey, aboutKey, goneKey, timeoutKey = unpack(KEYS)
 local field, label, remember, prefix, how, channel = unpack(ARGV)
 local writer = field .. ':write'
 
-bury(goneKey, remember)
 local mode = call('TYPE', lockKey).ok == 'hash' and call('HGET', lockKey, 'mode')
-if not mode or not mine(aboutKey, field, label) then
-  return 0
+local ours = mode and mine(aboutKey, field, label)
+local writes = ours and call('HEXISTS', lockKey, writer) == 1
+local reads = ours and not writes and call('HEXISTS', lockKey, field) == 1
+
+-- rest returns how long the longest of the other readers' holds lasts, in ms: -2 without one, -1 for ever; nil if they are too many.
+local function rest()
+  if call('HLEN', lockKey) > most then
+    return
+  end
+  local left = -2
+  local all = call('HGETALL', lockKey)
+  for i = 1, #all, 2 do
+    if all[i] ~= 'mode' and all[i] ~= field then
+      local ms = lasts(prefix, all[i], all[i + 1])
+      if ms == -1 then
+        return ms
+      end
+      left = math.max(left, ms)
+    end
+  end
+  return left
 end
-if call('HDEL', lockKey, writer) == 1 then
+
+-- Before the first write: while the slot moves to another master of a cluster, this may end the script.
+local left = reads and rest()
+
+bury(goneKey, remember)
+if writes then
+  call('HDEL', lockKey, writer)
   call('HDEL', aboutKey, field)
   if call('HLEN', lockKey) == 1 then
     call('DEL', lockKey)
@@ -25,26 +49,16 @@ if call('HDEL', lockKey, writer) == 1 then
   wake(how, channel)
   return 1
 end
-local alive = call('DEL', timeoutKey)
-if call('HDEL', lockKey, field) == 0 then
+if not reads then
   return 0
 end
+local alive = call('DEL', timeoutKey)
+call('HDEL', lockKey, field)
 call('HDEL', aboutKey, field)
--- The lock lasts as long as the longest of those who are left.
-if call('HLEN', lockKey) <= most then
-  local left = -2
-  local all = call('HGETALL', lockKey)
-  for i = 1, #all, 2 do
-    if all[i] ~= 'mode' and left ~= -1 then
-      local ms = lasts(prefix, all[i], all[i + 1])
-      left = ms == -1 and -1 or math.max(left, ms)
-    end
-  end
-  if left > 0 then
-    call('PEXPIRE', lockKey, left)
-  elseif left ~= -1 and mode ~= 'write' then
-    call('DEL', lockKey)
-    tell(how, channel, '0')
-  end
+if left and left > 0 then
+  call('PEXPIRE', lockKey, left) -- as long as the longest of those who are left
+elseif left == -2 and mode ~= 'write' then
+  call('DEL', lockKey)
+  tell(how, channel, '0')
 end
 return alive

@@ -65,7 +65,7 @@ if how == 'read' and not writes and (free or mode == 'read') then
     call('PEXPIRE', lockKey, ttl)
   else
     prolong(lockKey, ttl)
-    sweep()
+    pcall(sweep) -- while the slot moves to another master of a cluster, it may not look
   end
   note(aboutKey, field, label, clock(), '0', keep, not free)
   return { 1, '0', 1, ttl }
