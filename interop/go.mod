@@ -9,6 +9,7 @@ require (
 	github.com/hasplock/hasp/redisdriver v0.0.0
 	github.com/hasplock/hasp/zkdriver v0.0.0
 	github.com/redis/go-redis/v9 v9.23.0
+	github.com/redis/rueidis v1.0.79
 )
 
 require (

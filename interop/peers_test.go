@@ -35,6 +35,7 @@ type peer struct {
 var peers = []peer{
 	{"redsync", obtainRedsync},
 	{"redislock", obtainRedislock},
+	{"rueidislock", obtainRueidislock},
 	{"SET NX PX", obtainBare},
 }
 
@@ -140,7 +141,7 @@ func dial(t testing.TB, s *testserver.Server) *redis.Client {
 
 // key returns a key of this test, as we and as the peer call it.
 func (b *bench) key(name string) (ours, theirs string) {
-	name = b.Name() + "/" + name
+	name = "interop" + rueidislockPart + b.Name() + "/" + name
 	return name, b.layout.prefix + name
 }
 

@@ -4,6 +4,7 @@
 package interop
 
 import (
+	"bytes"
 	"go/format"
 	"os"
 	"os/exec"
@@ -15,18 +16,32 @@ import (
 	"github.com/hasplock/hasp/internal/testserver"
 )
 
-var goBlock = regexp.MustCompile("(?ms)^```go\n(.*?)^```")
+// block is a block of code in a document.
+type block struct {
+	line int // of its first line
+	text string
+}
+
+// blocks returns what a document has in a language.
+func blocks(t *testing.T, path, language string) []block {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []block
+	for _, m := range regexp.MustCompile("(?ms)^```"+language+"\n(.*?)^```").FindAllSubmatchIndex(text, -1) {
+		found = append(found, block{1 + bytes.Count(text[:m[2]], []byte("\n")), string(text[m[2]:m[3]])})
+	}
+	return found
+}
 
 // readme returns README's blocks of Go: the whole program, the line that moves
 // it to Redis, and the fragments.
 func readme(t *testing.T) (program, line string, fragments []string) {
 	t.Helper()
-	text, err := os.ReadFile("../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, m := range goBlock.FindAllStringSubmatch(string(text), -1) {
-		switch block := m[1]; {
+	for _, b := range blocks(t, "../README.md", "go") {
+		switch block := b.text; {
 		case strings.HasPrefix(block, "package main") && program == "":
 			program = block
 		case strings.HasPrefix(block, "store := redisdriver.New(") && line == "":
@@ -44,13 +59,31 @@ func readme(t *testing.T) (program, line string, fragments []string) {
 // gotool runs a subcommand of go on a program.
 func gotool(t *testing.T, verb, program string) string {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "main.go")
-	if err := os.WriteFile(file, []byte(program), 0o600); err != nil {
-		t.Fatal(err)
+	return gotoolIn(t, ".", verb, map[string]string{"main.go": program})
+}
+
+// gotoolIn is gotool for a program of several files, with the modules that the one in dir has.
+func gotoolIn(t *testing.T, dir, verb string, files map[string]string) string {
+	t.Helper()
+	args, temp := []string{verb}, t.TempDir()
+	for name, text := range files {
+		file := filepath.Join(temp, name)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, file)
 	}
-	out, err := exec.CommandContext(t.Context(), "go", verb, file).CombinedOutput()
+	cmd := exec.CommandContext(t.Context(), "go", args...)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Fatalf("go %s: %v\n%s\n%s", verb, err, out, program)
+		t.Errorf("go %s: %v\n%s", verb, err, out)
+		for name, text := range files {
+			if bytes.Contains(out, []byte(name)) {
+				t.Log(text)
+			}
+		}
+		t.FailNow()
 	}
 	return string(out)
 }
