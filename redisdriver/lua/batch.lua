@@ -603,7 +603,7 @@ function release(r)
     leave(l, r.ending)
     known.n, known.least = known.n - 1, known.room and smallest() or math.huge
     if known.n == 0 then vacate() end
-    if r.tell then redis.pcall('PUBLISH', r.tell, (l.fence or '') .. string.format('%03d', #value) .. value .. K.lock) end -- or its holder learns it by a renewal
+    if r.tell then redis.pcall('PUBLISH', r.tell, (l.fence or '') .. string.format('%03d', #value) .. value .. K.lock) end
   else
     rank = call('ZRANK', K.queue, value)
     if rank then unqueue(value) end

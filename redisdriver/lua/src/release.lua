@@ -25,7 +25,8 @@ function release(r)
     leave(l, r.ending)
     known.n, known.least = known.n - 1, known.room and smallest() or math.huge
     if known.n == 0 then vacate() end
-    if r.tell then redis.pcall('PUBLISH', r.tell, (l.fence or '') .. <<about "value">>) end -- or its holder learns it by a renewal
+    -- Without the right to publish, its holder learns it by a renewal.
+    if r.tell then redis.pcall('PUBLISH', r.tell, (l.fence or '') .. <<about "value">>) end
   else
     rank = call('ZRANK', K.queue, value)
     if rank then unqueue(value) end
