@@ -41,10 +41,12 @@ overlap: ## for how long two believe that they hold a key, under hasp and other 
 
 SEEDS = 100000
 
-interop: ## take turns with Curator on one ZooKeeper; needs Maven and a JDK
+interop: ## take turns with Curator on one ZooKeeper, and with Redisson and clients in Python, JavaScript and Go on one Redis, some 15 minutes; needs Maven, a JDK, Python 3 and npm; rewrites the tables of docs/interop.md
 	@scripts/servers
 	@cd interop/curator && mvn -q dependency:copy-dependencies && javac -cp 'target/dependency/*' -d target Peer.java
 	@cd interop && HASP_TEST_REQUIRE=curator,zookeeper go test -race -count=1 ./curator
+	@interop/clients/install redisson python node
+	@cd interop && HASP_TEST_REQUIRE=redis,redisson,python,node go test -count=1 -timeout=60m ./clients -long -into=$(CURDIR)/docs/interop.md
 
 simulate: ## SEEDS=100000 seeds of the deterministic simulation, half an hour on a free machine; so many rewrite their table in docs/evidence.md
 	@go test -count=1 ./verify/simulate -run TestSeeds -seeds=$(SEEDS) -timeout=2h -v $(if $(filter 100000,$(SEEDS)),-into=$(CURDIR)/docs/evidence.md)

@@ -1,0 +1,108 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+package clients
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/internal/testserver"
+	"github.com/redis/go-redis/v9"
+)
+
+// duo is a process of hasp and one of Java on one server.
+type duo struct {
+	*testing.T
+	server *testserver.Server
+	rdb    *redis.Client
+	pair   [2]*peer
+}
+
+func newDuo(t *testing.T) *duo {
+	s := testserver.Redis(t)
+	d := &duo{T: t, server: s, rdb: redis.NewClient(&redis.Options{Addr: s.Addr()})}
+	t.Cleanup(func() { d.rdb.Close() })
+	d.pair = [2]*peer{start(t, haspPeer, longTTL, s.Addr()), start(t, java, longTTL, s.Addr())}
+	for _, p := range d.pair {
+		p.ready()
+	}
+	return d
+}
+
+// Rule: readers of both sides hold a lock together, and writers of both are refused until the last of them has unlocked it.
+func TestReadersShareRedissons(t *testing.T) {
+	d := newDuo(t)
+	for i := range d.pair {
+		first, second := d.pair[i], d.pair[1-i]
+		refused := func() {
+			t.Helper()
+			for _, p := range d.pair {
+				p.does("w", "timeout", "lock write k 0")
+			}
+		}
+		first.does("r", "locked", "lock read k 0")
+		second.does("r", "locked", "lock read k 0")
+		second.does("s", "locked", "lock read k 0")
+		refused()
+		first.does("r", "unlocked", "unlock read k")
+		refused()
+		second.does("r", "unlocked", "unlock read k")
+		refused()
+		first.does("r", "locked", "lock read k 0")
+		second.does("s", "unlocked", "unlock read k")
+		refused()
+		first.does("r", "unlocked", "unlock read k")
+		for _, p := range d.pair {
+			p.does("w", "locked", "lock write k 0")
+			for _, q := range d.pair {
+				q.does("r", "timeout", "lock read k 0")
+			}
+			p.does("w", "unlocked", "unlock write k")
+		}
+	}
+}
+
+// Rule: a reader that died keeps nobody out for longer than its TTL, also when a reader of the other side kept the lock meanwhile.
+func TestDeadReadersOfRedissons(t *testing.T) {
+	if !*long {
+		t.Skip("part of the long form: -long")
+	}
+	d := newDuo(t)
+	for i, p := range []*program{haspPeer, java} {
+		for _, writer := range d.pair {
+			key := fmt.Sprintf("dead.%s.%s", p.name, writer.name)
+			dead, alive := start(t, p, shortTTL, d.server.Addr()).ready(), d.pair[1-i]
+			dead.does("r", "locked", "lock read %s 0", key)
+			alive.does("r", "locked", "lock read %s 0", key)
+			writer.order("w", "lock write %s 60000", key)
+			dead.kill()
+			d.holds(key, 1)
+			writer.quiet("w")
+			left := alive.does("r", "unlocked", "unlock read %s", key)[0]
+			got := writer.says("w", "locked")[0]
+			t.Logf("a reader of %s died; a writer of %s has the lock %v after the unlock of the other reader", p.name, writer.name, since(left, got))
+			if since(left, got) > longTTL/2 {
+				t.Errorf("the writer of %s was not told", writer.name)
+			}
+			writer.does("w", "unlocked", "unlock write %s", key)
+		}
+	}
+}
+
+// holds waits until so many holds of readers have not expired.
+func (d *duo) holds(key string, n int) {
+	d.Helper()
+	for end := time.Now().Add(soon); ; time.Sleep(10 * time.Millisecond) { // no event says so
+		all, err := d.rdb.Keys(d.Context(), "{"+key+"}:*:rwlock_timeout:*").Result()
+		if err != nil || time.Now().After(end) {
+			d.Fatalf("%q: %v, want %d", all, err, n)
+		}
+		if len(all) == n {
+			return
+		}
+	}
+}
