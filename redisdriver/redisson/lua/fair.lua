@@ -117,9 +117,6 @@ end
 local function due(at, life)
   local base = life
   local ahead = at > 0 and call('LRANGE', queueKey, math.max(0, at - few), at - 1) or {}
-  if at == 0 and call('ZCARD', timeoutsKey) == 0 then
-    base = base + math.max(0, call('PTTL', lockKey))
-  end
   local before
   for _, field in ipairs(ahead) do
     local s = score(field)
