@@ -43,6 +43,12 @@ func TestScriptsRedis(t *testing.T) {
 	})
 }
 
+// Only what differs from hasp's own layout: each script has a server of its own.
+func TestScriptsRedisson(t *testing.T) {
+	t.Parallel()
+	runScripts(t, []string{"testdata/redisson"}, func(string) string { return "redis:" })
+}
+
 func TestScriptsEtcd(t *testing.T) {
 	t.Parallel()
 	server := testserver.Etcd(t)

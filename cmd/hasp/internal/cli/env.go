@@ -51,8 +51,10 @@ type variable struct{ name, value string }
 func (j *job) facts(lease *hasp.Lease) []variable {
 	facts := []variable{
 		{"HASP_KEY", lease.Key()},
-		{"HASP_FENCE", strconv.FormatUint(lease.Fence(), 10)},
 		{"HASP_OWNER", lease.Owner()},
+	}
+	if j.locks.Traits().Fencing {
+		facts = append(facts, variable{"HASP_FENCE", strconv.FormatUint(lease.Fence(), 10)})
 	}
 	if j.o.slots.n > 0 {
 		facts = append(facts, variable{"HASP_SLOT", strconv.Itoa(lease.Slot())})

@@ -6,7 +6,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"strings"
@@ -67,7 +66,7 @@ func (x *examination) all() *exit {
 			x.found = append(x.found, x.admitted[i])
 		}
 		x.found = append(x.found, doctor.Judge(s.Name, facts[i], votes[i], doctor.Asked{
-			MaxTTL: x.l.Traits().MaxTTL, Enough: voting >= need, Cluster: x.cluster, Replicas: x.l.store.Replicas,
+			MaxTTL: x.l.Traits().MaxTTL, Enough: voting >= need, Cluster: x.cluster, Replicas: x.l.store.Replicas, Redisson: x.l.store.Redisson,
 			Command: func(statement string) string {
 				if s.ByHand != nil {
 					return s.ByHand(statement)
@@ -180,13 +179,18 @@ func (x *examination) failed() *exit {
 		message: fmt.Sprintf("the store %s is not fit for locks: %s above", x.l.url, count(fails, "check fails", "checks fail"))}
 }
 
-// lock takes a lock that nobody else uses.
-func (x *examination) lock(ctx context.Context) (*hasp.Lease, error) {
+// lock takes a lock that nobody else uses now.
+func (x *examination) lock(ctx context.Context) (lease *hasp.Lease, err error) {
 	o := &hasp.LockOptions{TTL: trialTTL, Reason: "hasp doctor"}
 	if most := x.l.Traits().MaxTTL; most > 0 {
 		o.TTL = min(o.TTL, most)
 	}
-	return x.l.Mutex("doctor/"+rand.Text(), o).TryLock(ctx)
+	for range 10 {
+		if lease, err = x.l.Mutex("doctor/"+x.l.store.Name(), o).TryLock(ctx); !errors.Is(err, hasp.ErrHeld) {
+			break
+		}
+	}
+	return lease, err
 }
 
 // trial takes and releases a lock.
@@ -199,7 +203,11 @@ func (x *examination) trial() *exit {
 		err = lease.Release()
 	}
 	if err == nil {
-		x.say(doctor.OK, "", "lock", "a lock was granted and released, in %v (fence %d)", time.Since(begun).Round(10*time.Microsecond), lease.Fence())
+		took, fence := time.Since(begun).Round(10*time.Microsecond), ""
+		if x.l.Traits().Fencing {
+			fence = fmt.Sprintf(" (fence %d)", lease.Fence())
+		}
+		x.say(doctor.OK, "", "lock", "a lock was granted and released, in %v%s", took, fence)
 		return nil
 	}
 	end := trouble(x.l.url, err)

@@ -6,8 +6,9 @@ package cli
 const runLong = `hasp run waits for KEY, holds it while COMMAND runs, and exits with the
 command's own status. No shell is involved: for one, write sh -c '…'.
 
-Waiting is first come, first served. After 400 ms hasp says who holds the key.
-Ctrl-C and TERM end the wait at once and leave no place in the queue.
+Waiting is first come, first served (but for Redisson's locks without kind=fair).
+After 400 ms hasp says who holds the key. Ctrl-C and TERM end the wait at once and
+leave no place in the queue.
 
 With --shared any number of commands read together; without it a command writes,
 alone. Consecutive readers are admitted together, and those who come after a
@@ -44,15 +45,15 @@ but the key is released. On macOS processes that left the command's group are no
 found; on Windows there are no signals, and only the command itself is killed.
 
 The command sees HASP_KEY, HASP_FENCE (larger for each later holder; give it to
-the storage that you write to, to refuse a late writer), HASP_OWNER, HASP_SLOT
-(with --slots) and HASP_STORE_KIND. Those are of the first key; HASP_KEY_1,
-HASP_FENCE_1, HASP_KEY_2 and so on are of each. HASP_ABANDONED=1 says that a
-previous holder did not release a key, since it died or lost it: what it worked
-on may need repair. HASP_STORE, or HASP_STORE_FILE, names the store, so that a hasp
-within the command means the same one; a URL with a password from --store is put
-into a file that only you can read, until hasp ends. A hasp within the command
-that asks for a key which the command runs under ends at once, as busy: it would
-wait for ever.
+the storage that you write to, to refuse a late writer; unset where the locks of
+the store have no fences), HASP_OWNER, HASP_SLOT (with --slots) and
+HASP_STORE_KIND. Those are of the first key; HASP_KEY_1, HASP_FENCE_1, HASP_KEY_2
+and so on are of each. HASP_ABANDONED=1 says that a previous holder did not release
+a key, since it died or lost it: what it worked on may need repair. HASP_STORE, or
+HASP_STORE_FILE, names the store, so that a hasp within the command means the same
+one; a URL with a password from --store is put into a file that only you can read,
+until hasp ends. A hasp within the command that asks for a key which the command
+runs under ends at once, as busy: it would wait for ever.
 
 With --hold-at-least hasp stays after a quick command and keeps the key, so that
 a host whose clock is behind does not run the same job again. A signal in that
@@ -186,6 +187,9 @@ what the clients do in between depends on the machine.
 Exit status: 0 when nothing was found, 1 when a rule was broken: BROKEN says which,
 by whom, and when. 69, 77, 78 when the store cannot be used, or went away. 130, 143
 when a signal ended it early and nothing was found until then.
+
+Where leases have no fences (Redisson's locks, but for kind=fenced), the second and
+the third are not tried.
 
 A run that finds nothing proves nothing: it was one run, without faults of a server.`
 

@@ -281,11 +281,14 @@ func (j *job) won(leases []*hasp.Lease, said bool) {
 			left = append(left, lease.Key())
 		}
 	}
-	words := "fence " + strings.Join(fences, " and ")
-	if j.o.slots.n > 0 {
-		words += ", slot " + strings.Join(slots, " and ")
+	words := ""
+	if j.locks.Traits().Fencing {
+		words = "fence " + strings.Join(fences, " and ") + ", "
 	}
-	e.Message = fmt.Sprintf("%s %s after %s (%s, TTL %v)", what, quoteAll(j.keys), short(waited), words, j.o.ttl.d)
+	if j.o.slots.n > 0 {
+		words += "slot " + strings.Join(slots, " and ") + ", "
+	}
+	e.Message = fmt.Sprintf("%s %s after %s (%sTTL %v)", what, quoteAll(j.keys), short(waited), words, j.o.ttl.d)
 	j.rep.say(l, e)
 	if len(left) > 0 {
 		test := "HASP_ABANDONED=1"

@@ -188,6 +188,9 @@ func (k *keeper) answer(q question, socket net.Listener, ending bool) (a reply, 
 	switch {
 	case len(a.Keys) == 0:
 		return a, false
+	case q.Print == "fence" && !j.locks.Traits().Fencing: // whoever asks wants to hand it on
+		a.Code, a.Facts, a.Message = exitConfig, nil, fmt.Sprintf("the locks of the store %s have no fences: %s is held without one", j.locks.url, quoteAll(a.Keys))
+		return a, false
 	case q.Release && len(rest) > 0:
 		a.Code, a.Message = exitUsage, fmt.Sprintf("%s was acquired together with %s, and is released together with it: name all of them", quoteAll(a.Keys), quoteAll(rest))
 		return a, false

@@ -5,6 +5,7 @@ package cli
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/hasplock/hasp"
@@ -147,6 +148,9 @@ func (o *options) lockers(l *locks, keys []string, lo *hasp.LockOptions) []hasp.
 // lockOptions checks the flags against each other and against the store, and
 // returns them as the library wants them.
 func (o *options) lockOptions(l *locks) (*hasp.LockOptions, error) {
+	if err := o.redisson(l); err != nil {
+		return nil, err
+	}
 	if o.now && o.wait.set && o.wait.d > 0 {
 		return nil, usage("-n does not wait, and -w does: use one of them")
 	}
@@ -177,6 +181,18 @@ func (o *options) lockOptions(l *locks) (*hasp.LockOptions, error) {
 		return nil, usage("--hold-at-least %v is longer than --max-hold %v", o.atLeast.d, o.maxHold.d)
 	}
 	return &hasp.LockOptions{TTL: o.ttl.d, MaxHold: o.maxHold.d, Lead: o.lead(), Reason: o.reason}, nil
+}
+
+// redisson refuses what Redisson's locks do not have, as the library would, but says which do.
+func (o *options) redisson(l *locks) error {
+	switch t := l.Traits(); {
+	case !l.store.Redisson:
+	case o.shared && !t.Shared:
+		return badConfig(fmt.Errorf("the store %s cannot do this: of Redisson's locks, only those of kind=readwrite can be shared", l.url))
+	case o.slots.n > 0 && !t.Slots:
+		return badConfig(fmt.Errorf("the store %s cannot do this: Redisson's locks have no --slots", l.url))
+	}
+	return nil
 }
 
 // whose names what works under the lock, after an article.

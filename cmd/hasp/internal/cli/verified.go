@@ -17,6 +17,9 @@ import (
 // notTried is what hasp verify does not cover.
 const notTried = "restarts and losses of servers, lost and late messages, clocks that are stepped: docs/guarantees.md says what holds then"
 
+// bareNotTried is what it does not cover besides where leases have no fences.
+const bareNotTried = "fences and late writes (these locks have no fences: what a client that was stopped writes too late, nothing refuses); "
+
 // verified is the outcome of hasp verify, for programs. More fields may come.
 type verified struct {
 	Store   string  `json:"store"`
@@ -36,6 +39,8 @@ type verified struct {
 	NotTried  string   `json:"not_tried"`
 	Verdict   string   `json:"verdict"` // ok, or the word of the exit code
 	Code      int      `json:"code"`
+
+	bare bool // leases have no fences
 }
 
 // print writes it for people.
@@ -72,7 +77,10 @@ func (v *verified) print(w io.Writer) {
 	for _, f := range v.Findings {
 		line("BROKEN", "%s", f)
 	}
-	if v.Verdict == "ok" {
+	switch {
+	case v.Verdict == "ok" && v.bare:
+		line("ok", "one holder at a time, every key became free")
+	case v.Verdict == "ok":
 		line("ok", "one holder at a time, fences rose, no late write was accepted, every key became free")
 	}
 	name := "promise"

@@ -152,8 +152,8 @@ func (t *trial) run(cmd *cobra.Command) error {
 	if err := t.check(l); err != nil {
 		return err
 	}
-	o := &verify.Options{For: t.for_.d, TTL: t.ttl.d, Clients: t.clients, Keys: t.keys, Shares: l.Traits().Shared, Seed: t.seed.n,
-		Prefix: "hasp-verify/" + rand.Text()[:12], Argv: []string{os.Args[0], verifyWorker},
+	o := &verify.Options{For: t.for_.d, TTL: t.ttl.d, Clients: t.clients, Keys: t.keys, Shares: l.Traits().Shared, Bare: !l.Traits().Fencing, Seed: t.seed.n,
+		Prefix: "hasp-verify/" + l.store.Name(), Argv: []string{os.Args[0], verifyWorker},
 		Job: verify.Job{Store: t.store.text, Given: cmd.Flags().Changed("store"), TTL: t.ttl.d}}
 	if err := touch(l, o); err != nil {
 		silent = true
@@ -173,7 +173,10 @@ func (t *trial) run(cmd *cobra.Command) error {
 	end := verdictOn(l, o, out, sig)
 	v := &verified{Store: l.url.String(), Kind: l.Traits().Engine, Seed: o.Seed, Tried: out.Tried.Seconds(), TTL: o.TTL.Seconds(), Clients: o.Clients,
 		Keys: o.Keys, Counts: out.Counts, Handoff: out.Handoff.Seconds(), Recovered: out.Recovered, Back: out.Back.Seconds(), Bound: o.Bound().Seconds(),
-		Findings: out.Found, Promise: l.store.Promise(), NotTried: notTried, Verdict: "ok"}
+		Findings: out.Found, Promise: l.store.Promise(), NotTried: notTried, Verdict: "ok", bare: o.Bare}
+	if o.Bare {
+		v.NotTried = bareNotTried + notTried
+	}
 	if end != nil {
 		v.Verdict, v.Code = end.verdict, end.code
 	}

@@ -46,7 +46,8 @@ type Asked struct {
 	Enough bool          // a majority votes without this one
 	// Cluster: it is one of the masters of a Redis Cluster.
 	Cluster  bool
-	Replicas int // that must confirm a lock
+	Replicas int  // that must confirm a lock
+	Redisson bool // locks are in the layout of Redisson, which has no record and waits for no replicas
 	// Command is the command line that has the server carry out a statement.
 	Command func(statement string) string
 }

@@ -73,15 +73,16 @@ func (j *judge) rights(missing driver.Level) {
 		j.say(missing, "rights", "this user may not do what every lock needs. As an administrator, run: ACL SETUSER %s %s, and keep it (ACL SAVE, or CONFIG REWRITE)",
 			driver.Printable(j.f.User), strings.Join(lacks, " "))
 	}
+	told, tells := "waiters poll instead of being notified that a key is free", "waiters are not notified that a key is free, and poll"
+	if j.a.Redisson {
+		tells += "; those in Java sleep until the lease would have expired"
+	}
 	for _, right := range []struct{ name, without string }{
-		{"SUBSCRIBE", "waiters poll instead of being notified that a key is free"},
-		{"PUBLISH", "waiters are not notified that a key is free, and poll"},
-		{"SSUBSCRIBE", "waiters poll instead of being notified that a key is free"},
-		{"SPUBLISH", "waiters are not notified that a key is free, and poll"},
-		{"SCAN", "hasp ls does not work"},
+		{"SUBSCRIBE", told}, {"PUBLISH", tells}, {"SSUBSCRIBE", told}, {"SPUBLISH", tells},
+		{"UNSUBSCRIBE", told}, {"SUNSUBSCRIBE", told}, {"SCAN", "hasp ls does not work"},
 	} {
 		if err := j.f.Denied[right.name]; err != nil {
-			j.say(Warn, "rights", "this user may not use %s: %s (it lacks %s)", right.name, right.without, grants(right.name, err))
+			j.say(Warn, "rights", "this user may not use %s: %s (it lacks %s)", right.name, right.without, j.f.grants(right.name))
 		}
 	}
 }
@@ -130,6 +131,9 @@ func (j *judge) server() {
 			driver.Printable(info["master_port"]))
 	case j.a.Replicas > 0:
 		j.confirming(replicas)
+	case replicas > 0 && j.a.Redisson:
+		j.say(Warn, "role", "it is a master with %s. One that is promoted may not have received every lock, and there can be "+
+			"two holders. Redisson's layout has nothing against that (hasp's own has max-ttl= and replicas=)", several(replicas))
 	case replicas > 0 && j.a.Cluster:
 		j.say(Warn, "role", "it is a master with %s. One that is promoted may not have received every lock, and there can be "+
 			"two holders: set replicas=%d in the store's URL, for every client", several(replicas), replicas)

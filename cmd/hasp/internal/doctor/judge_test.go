@@ -53,6 +53,7 @@ func TestJudge(t *testing.T) {
 		record bool
 		enough bool
 		waits  int // for so many replicas
+		java   bool
 		check  string
 		level  driver.Level
 		text   string
@@ -69,6 +70,9 @@ func TestJudge(t *testing.T) {
 		"valkey":           {change: info("valkey_version", "8.1.0"), check: "version", level: OK, text: "Valkey 8.1.0"},
 		"replica":          {change: info("role", "slave", "master_host", "h", "master_port", "1"), check: "role", level: Fail, text: "replica of h:1"},
 		"replicas":         {change: info("connected_slaves", "2"), check: "role", level: Warn, text: "2 replicas. One that is promoted may not"},
+		"replicas, Java":   {change: info("connected_slaves", "2"), java: true, check: "role", level: Warn, text: "Redisson's layout has nothing against that"},
+		"memory, Java":     {change: func(f *Facts) { f.Config["appendonly"] = "no" }, java: true, check: "persistence", level: Warn, text: "next renewal. Run: by hand CONFIG"},
+		"no PUBLISH, Java": {change: func(f *Facts) { f.Denied = map[string]error{"PUBLISH": errors.New("NOPERM")} }, java: true, check: "rights", level: Warn, text: "those in Java sleep until"},
 		"replicas, record": {change: info("connected_slaves", "2"), vote: votes, record: true, check: "role", level: Warn,
 			text: "unknown (CONFIG is not allowed); if not, there can be two holders. Run: by hand CONFIG SET min-replicas-to-write 2 and: by hand CONFIG SET min-replicas-max-lag 5"},
 		"replicas, not all": {change: replicas("1", "5"), vote: votes, record: true, check: "role", level: Warn, text: "goes on renewing here"},
@@ -100,7 +104,9 @@ func TestJudge(t *testing.T) {
 		"no SPUBLISH": {change: func(f *Facts) {
 			f.Denied = map[string]error{"SPUBLISH": errors.New("NOPERM this user has no permissions to run the 'spublish' command")}
 		}, check: "rights", level: Warn, text: "(it lacks +spublish)"},
-		"no channel":     {change: func(f *Facts) { f.Denied = map[string]error{"PUBLISH": errors.New("NOPERM to access a channel")} }, check: "rights", level: Warn, text: "(it lacks &hasp.*)"},
+		"no channel": {change: func(f *Facts) {
+			f.Denied, f.Closed = map[string]error{"PUBLISH": errors.New("NOPERM to access a channel")}, map[string][]string{"PUBLISH": {"&hasp.*"}}
+		}, check: "rights", level: Warn, text: "(it lacks &hasp.*)"},
 		"cannot enter":   {change: func(f *Facts) { f.Err = errors.New("NOPERM no permissions to run the 'select' command") }, check: "rights", level: Fail, text: "'select'"},
 		"everysec":       {change: func(f *Facts) { f.Config["appendfsync"] = "everysec" }, check: "persistence", level: Warn, text: "locks of the last second"},
 		"no":             {change: func(f *Facts) { f.Config["appendfsync"] = "no" }, check: "persistence", level: Warn, text: "recent locks"},
@@ -114,7 +120,7 @@ func TestJudge(t *testing.T) {
 		"far, but slow":  {change: func(f *Facts) { f.Ahead = 4 * time.Second; f.Trip = 3 * time.Second }, vote: votes, record: true, check: "clock", level: Warn, text: "4s ahead"},
 		"no SUBSCRIBE":   {change: func(f *Facts) { f.Denied = map[string]error{"SUBSCRIBE": errors.New("NOPERM")} }, check: "rights", level: Warn, text: "SUBSCRIBE: waiters poll"},
 	} {
-		f, a := well(), Asked{Enough: c.enough, Replicas: c.waits, Command: func(s string) string { return "by hand " + s }}
+		f, a := well(), Asked{Enough: c.enough, Replicas: c.waits, Redisson: c.java, Command: func(s string) string { return "by hand " + s }}
 		f.Info = maps.Clone(f.Info)
 		if c.record {
 			a.MaxTTL = time.Minute
@@ -155,6 +161,8 @@ func TestPromise(t *testing.T) {
 			"does not lead to two holders: a restart of a server that loses leases; a server that is emptied or replaced\n" +
 				"can lead to two holders: a step of the clock that ends leases; a replica that takes over while the old server goes on; eviction, DEL of lock keys"},
 		{driver.Traits{Engine: "redlock", Survives: driver.StoreRestart | driver.StoreLoss}, Kind{Nodes: 7}, "at most 3 of 7 nodes"},
+		{driver.Traits{Engine: "redisson"}, Kind{Nodes: 1, Notes: []string{"a note"}}, "Not for correctness: these locks have no fences"},
+		{driver.Traits{Engine: "redisson"}, Kind{Nodes: 1, Notes: []string{"a note"}}, "\na note"},
 		{driver.Traits{Engine: "redlock", Fencing: true}, Kind{Nodes: 3, Clock: true}, "fences rise from holder to holder even then"},
 	} {
 		if got := strings.Join(Promise(c.traits, c.kind), "\n"); !strings.Contains(got, c.want) {

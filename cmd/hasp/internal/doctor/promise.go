@@ -26,6 +26,8 @@ type Kind struct {
 	Local   bool   // it is a file, for the processes of this machine
 	Dangers string // faults that the engine cannot notice
 	Clock   bool   // a store that lost its fences begins again at its clock
+
+	Notes []string // what else a person has to know
 }
 
 // Promise describes what a store with these traits promises.
@@ -34,9 +36,11 @@ func Promise(t driver.Traits, k Kind) []string {
 	if lasting := driver.StoreRestart | driver.ClockStep; t.Survives&lasting == lasting && k.Local {
 		lines = append(lines, "enough for correctness: two never hold a key at once while the store works as described below. "+
 			"What is written elsewhere should compare the fence")
-	} else {
+	} else if t.Fencing {
 		lines = append(lines, "enough for efficiency: work is hardly ever done twice. For correctness, what the command writes to must "+
 			"compare the fence (HASP_FENCE) and refuse a smaller one")
+	} else {
+		lines = append(lines, "enough for efficiency: work is hardly ever done twice. Not for correctness: these locks have no fences")
 	}
 	var yes, no []string
 	for _, f := range faults {
@@ -69,5 +73,5 @@ func Promise(t driver.Traits, k Kind) []string {
 	case t.Fencing:
 		lines = append(lines, "fences rise from holder to holder, provided that the store loses no data")
 	}
-	return lines
+	return append(lines, k.Notes...)
 }

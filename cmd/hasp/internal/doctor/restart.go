@@ -156,7 +156,7 @@ func (j *judge) lasts(settings string) {
 
 func (j *judge) remedy() string {
 	text := "Set max-ttl=30s in the store's URL, for every client; or run: "
-	if j.a.Cluster || j.a.Replicas > 0 { // max-ttl is not for them
+	if j.a.Cluster || j.a.Replicas > 0 || j.a.Redisson { // max-ttl is not for them
 		text = "Run: "
 	}
 	return text + j.a.Command("CONFIG SET appendonly yes") + " and: " + j.a.Command("CONFIG SET appendfsync always") + ", " + j.keep()

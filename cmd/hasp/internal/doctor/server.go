@@ -30,6 +30,8 @@ type Facts struct {
 	User    string           // who asks
 	Missing []string         // rights without which no lock can be acquired, as ACL SETUSER has them
 	Denied  map[string]error // optional commands that are not allowed
+	// Closed are the channels on which one of those is not allowed, as ACL SETUSER has them; none where the command is not allowed at all.
+	Closed map[string][]string
 }
 
 // settings are those that matter here. CONFIG GET * would bring the password.
@@ -38,12 +40,9 @@ var settings = []string{"maxmemory-policy", "appendonly", "appendfsync", "no-app
 // trips is how often the round trip is measured, after the connection stands.
 const trips = 3
 
-// channel is one that the ACL of locks allows; nobody listens there.
-const channel = "hasp.inbox:doctor"
-
-// Look collects the facts about a server. It changes nothing.
-func Look(ctx context.Context, rdb *redis.Client) Facts {
-	f := Facts{Denied: map[string]error{}, Config: map[string]string{}, User: cmp.Or(rdb.Options().Username, "default")}
+// Look collects the facts about a server, and which of the rights that are needed its user lacks. It changes nothing.
+func Look(ctx context.Context, rdb *redis.Client, needed Rights) Facts {
+	f := Facts{Denied: map[string]error{}, Closed: map[string][]string{}, Config: map[string]string{}, User: cmp.Or(rdb.Options().Username, "default")}
 	if err := rdb.Ping(ctx).Err(); err != nil && !strings.Contains(err.Error(), "run the 'ping'") {
 		f.Err = err
 		return f
@@ -74,7 +73,7 @@ func Look(ctx context.Context, rdb *redis.Client) Facts {
 	if o := rdb.Options(); local(o.Network, o.Addr) {
 		f.File = readFile(f.Info["config_file"])
 	}
-	f.rights(ctx, rdb)
+	f.rights(ctx, rdb, needed)
 	return f
 }
 

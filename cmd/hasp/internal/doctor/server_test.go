@@ -6,6 +6,7 @@
 package doctor
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,8 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/testserver"
+	"github.com/hasplock/hasp/redisdriver/redisson"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -30,13 +33,9 @@ func client(t *testing.T, o redis.Options) *redis.Client {
 // documented are the rights that the package documentation of the engine names.
 func documented(t *testing.T) []string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "redisdriver", "doc.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, text2, found := strings.Cut(string(text), "# Permissions")
-	block := regexp.MustCompile(`(?m)^//\t(.*)$`).FindAllStringSubmatch(text2, -1)
-	if !found || len(block) == 0 {
+	_, text := fromRoot(t, "redisdriver/doc.go", "# Permissions")
+	block := regexp.MustCompile(`(?m)^//\t(.*)$`).FindAllStringSubmatch(text, -1)
+	if len(block) == 0 {
 		t.Fatal("doc.go names no rights")
 	}
 	var rights []string
@@ -46,26 +45,55 @@ func documented(t *testing.T) []string {
 	return rights
 }
 
+// fromRoot returns what a file of the repository has before and after a text.
+func fromRoot(t *testing.T, name, from string) (before, after string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "..", filepath.FromSlash(name)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, after, found := strings.Cut(string(text), from)
+	if !found {
+		t.Fatalf("%s has no %q", name, from)
+	}
+	return before, after
+}
+
+// documentedForRedisson are the rights that docs/command.md names for a kind of Redisson's locks.
+func documentedForRedisson(t *testing.T, kind redisson.Kind) []string {
+	t.Helper()
+	_, text := fromRoot(t, "docs/command.md", "### A Redis user for Redisson's locks")
+	text, _, _ = strings.Cut(text, "\n### ")
+	block := regexp.MustCompile("(?s)```\nACL SETUSER locks on >PASSWORD (.*?)```").FindStringSubmatch(text)
+	row := regexp.MustCompile("(?m)^\\| `" + kind.String() + "` \\| `(.*)` \\|$").FindStringSubmatch(text)
+	if block == nil || row == nil {
+		t.Fatalf("docs/command.md does not name the rights of the kind %v", kind)
+	}
+	return strings.Fields(block[1] + " " + row[1])
+}
+
 // With the documented rights nothing is missing; without any one of them, the
 // doctor names exactly that one. Looking changes nothing.
 func TestRights(t *testing.T) {
+	namesEach(t, documented(t), Canonical(), Asked{MaxTTL: time.Minute})
+}
+
+func TestRightsForRedisson(t *testing.T) {
+	for kind := redisson.Lock; kind <= redisson.ReadWrite; kind++ {
+		t.Run(kind.String(), func(t *testing.T) {
+			namesEach(t, documentedForRedisson(t, kind), Redisson(kind, "jobs/"), Asked{Redisson: true})
+		})
+	}
+}
+
+func namesEach(t *testing.T, all []string, needed Rights, a Asked) {
 	server := testserver.Redis(t)
 	admin := client(t, redis.Options{Addr: server.Addr()})
-	all := documented(t)
+	a.Command = func(s string) string { return s }
 	look := func(without string) []Finding {
-		args := []any{"ACL", "SETUSER", "bob", "reset", "on", ">secret"}
-		for _, r := range all {
-			if r != without {
-				args = append(args, r)
-			}
-		}
-		if err := admin.Do(t.Context(), args...).Err(); err != nil {
-			t.Fatal(err)
-		}
-		f := Look(t.Context(), client(t, redis.Options{Addr: server.Addr(), Username: "bob", Password: "secret"}))
-		return slices.DeleteFunc(Judge("h:1", f, Vote{Voting: true, Record: true, MaxTTL: time.Minute}, Asked{
-			MaxTTL: time.Minute, Command: func(s string) string { return s },
-		}), func(f Finding) bool { return f.Check != "rights" })
+		allow(t, admin, slices.DeleteFunc(slices.Clone(all), func(r string) bool { return r == without }))
+		f := Look(t.Context(), client(t, redis.Options{Addr: server.Addr(), Username: "bob", Password: "secret"}), needed)
+		return slices.DeleteFunc(Judge("h:1", f, Vote{Voting: true, Record: a.MaxTTL > 0, MaxTTL: a.MaxTTL}, a), func(f Finding) bool { return f.Check != "rights" })
 	}
 	if found := look(""); len(found) != 0 {
 		t.Errorf("with all rights it finds %+v", found)
@@ -74,11 +102,11 @@ func TestRights(t *testing.T) {
 		want := regexp.MustCompile(`^this user may not do what every lock needs\. As an administrator, run: ACL SETUSER bob ` + regexp.QuoteMeta(right) + `, and keep it`)
 		level := Fail
 		switch right {
-		case "~lock:*": // seen by the trial: locks are under any prefix
+		case "~lock:*", "~jobs/*": // seen by the trial: locks are under any prefix
 			continue
 		case "+select": // seen where there is a database to select
 			continue
-		case "+subscribe", "+publish", "+scan", "&hasp.*":
+		case "+subscribe", "+unsubscribe", "+publish", "+scan", "&hasp.*", "&redisson_lock__channel:*", "&redisson_rwlock:*":
 			want, level = regexp.MustCompile(`\(it lacks `+regexp.QuoteMeta(right)+`\)$`), Warn
 		}
 		found := look(right)
@@ -91,6 +119,119 @@ func TestRights(t *testing.T) {
 	}
 }
 
+// allow gives the user bob these rights, and no others.
+func allow(t *testing.T, admin *redis.Client, rights []string) {
+	t.Helper()
+	args := []any{"ACL", "SETUSER", "bob", "reset", "on", ">secret"}
+	for _, r := range rights {
+		args = append(args, r)
+	}
+	if err := admin.Do(t.Context(), args...).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The documented rights are those of the scripts of redisson, and they are enough: what is refused nevertheless is in
+// the server's log.
+func TestRightsForRedissonAreEnough(t *testing.T) {
+	asked, calls := map[string]bool{}, regexp.MustCompile(`call\('(\w+)'`)
+	for kind := redisson.Lock; kind <= redisson.ReadWrite; kind++ {
+		for _, r := range Redisson(kind, "").commands {
+			asked[r.name] = true
+		}
+		t.Run(kind.String(), func(t *testing.T) {
+			server := testserver.Redis(t)
+			admin := client(t, redis.Options{Addr: server.Addr()})
+			allow(t, admin, documentedForRedisson(t, kind))
+			var two [2]*hasp.Client
+			waits := make(chan struct{}, 1)
+			for i := range two {
+				rdb := client(t, redis.Options{Addr: server.Addr(), Username: "bob", Password: "secret", DisableIdentity: true})
+				c, err := hasp.New(redisson.New(rdb, &redisson.Options{Kind: kind, Prefix: "jobs/"}), &hasp.Options{Observe: func(e hasp.Event) {
+					if e.Kind == hasp.EventWaiting {
+						select {
+						case waits <- struct{}{}:
+						default:
+						}
+					}
+				}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				two[i] = c
+			}
+			use(t, two, waits, kind == redisson.ReadWrite)
+			entries, err := admin.ACLLog(t.Context(), 100).Result()
+			for _, e := range entries {
+				if !strings.HasPrefix(e.Object, "client") && e.Object != "hello" {
+					t.Errorf("refused: %s %s", e.Reason, e.Object)
+				}
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	for _, of := range []string{"common", "extend", "inspect", "lock_*", "fair*", "rw*"} {
+		names, err := filepath.Glob("../../../../redisdriver/redisson/lua/" + of + ".lua")
+		if err != nil || len(names) == 0 {
+			t.Fatalf("no scripts %s, %v", of, err)
+		}
+		for _, name := range names {
+			text, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, call := range calls.FindAllStringSubmatch(string(text), -1) {
+				if !asked["+"+strings.ToLower(call[1])] {
+					t.Errorf("%s calls %s, for which the doctor does not ask", filepath.Base(name), call[1])
+				}
+			}
+		}
+	}
+}
+
+// use does with locks what there is to do.
+func use(t *testing.T, two [2]*hasp.Client, waits <-chan struct{}, shared bool) {
+	t.Helper()
+	ctx := t.Context()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	first, err := two[0].Mutex("k", nil).Lock(ctx)
+	must(err)
+	must(first.Extend(ctx, time.Minute))
+	got := make(chan *hasp.Lease)
+	go func() {
+		lease, _ := two[1].Mutex("k", nil).Lock(ctx)
+		got <- lease
+	}()
+	<-waits
+	_, err = two[0].Inspect(ctx, "k")
+	must(err)
+	for _, err := range two[0].List(ctx, "") {
+		must(err)
+	}
+	must(first.Release())
+	lease := <-got
+	if lease == nil {
+		t.Fatal("the waiter was not granted the key")
+	}
+	must(two[0].Break(ctx, "k", lease.Owner()))
+	if shared {
+		one, err := two[0].RWMutex("k", nil).RLock(ctx)
+		must(err)
+		other, err := two[1].RWMutex("k", nil).RLock(ctx)
+		must(err)
+		must(one.Extend(ctx, time.Minute))
+		must(errors.Join(one.Release(), other.Release()))
+	}
+}
+
 // The right to another database is needed before anything else.
 func TestNoRightToSelect(t *testing.T) {
 	server := testserver.Redis(t)
@@ -98,7 +239,7 @@ func TestNoRightToSelect(t *testing.T) {
 	if err := admin.Do(t.Context(), "ACL", "SETUSER", "bob", "on", ">secret", "~*", "&*", "+@all", "-select").Err(); err != nil {
 		t.Fatal(err)
 	}
-	f := Look(t.Context(), client(t, redis.Options{Addr: server.Addr(), Username: "bob", Password: "secret", DB: 1}))
+	f := Look(t.Context(), client(t, redis.Options{Addr: server.Addr(), Username: "bob", Password: "secret", DB: 1}), Canonical())
 	found := Judge("h:1", f, Vote{Voting: true}, Asked{})
 	if len(found) != 1 || found[0].Level != Fail || found[0].Check != "rights" || !strings.Contains(found[0].Text, "'select'") {
 		t.Errorf("found %+v", found)
@@ -127,7 +268,7 @@ func TestConfigurationOutlastsARestart(t *testing.T) {
 	rdb := client(t, redis.Options{Addr: server.Addr()})
 	expect := func(level driver.Level, part string) {
 		t.Helper()
-		found := Judge("h:1", Look(t.Context(), rdb), Vote{Voting: true}, Asked{Command: func(s string) string { return s }})
+		found := Judge("h:1", Look(t.Context(), rdb, Canonical()), Vote{Voting: true}, Asked{Command: func(s string) string { return s }})
 		i := slices.IndexFunc(found, func(f Finding) bool { return f.Check == "persistence" })
 		if i < 0 || found[i].Level != level || !strings.Contains(found[i].Text, part) {
 			t.Fatalf("found %+v, want %s: %s", found, level, part)

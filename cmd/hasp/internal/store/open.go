@@ -5,6 +5,7 @@ package store
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 
 	"github.com/hasplock/hasp/cmd/hasp/internal/doctor"
@@ -20,6 +21,8 @@ type Store struct {
 	Masters func(ctx context.Context) ([]Server, error)
 	// Replicas is how many replicas must confirm a lock.
 	Replicas int
+	// Redisson: the locks are in the layout of Redisson, which has other clients.
+	Redisson bool
 	// Searches: a list may find nothing for long, since keys of others are searched, too;
 	// each answer has a limit of its own.
 	Searches bool
@@ -47,6 +50,15 @@ type Server struct {
 	ByHand func(statement string) string
 
 	disconnect func() error
+}
+
+// Name returns a name for a key of hasp's own. Where a counter of each key stays for ever it is one of a few, so that another hasp may
+// use it, too; else it is nobody else's.
+func (s *Store) Name() string {
+	if s.Redisson && s.Traits().Fencing {
+		return rand.Text()[:1]
+	}
+	return rand.Text()
 }
 
 // Promise describes what the store promises.

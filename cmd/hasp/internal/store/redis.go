@@ -20,6 +20,7 @@ import (
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/quorum"
 	"github.com/hasplock/hasp/redisdriver"
+	"github.com/hasplock/hasp/redisdriver/redisson"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
@@ -38,7 +39,13 @@ type redisKeys struct {
 	maxTTL   time.Duration // 0: no node record
 	replicas int           // that must confirm a lease
 	tls      tlsFiles      // of the URL alone
+
+	redisson bool // the locks are in Redisson's layout, not in hasp's own
+	kind     redisson.Kind
 }
+
+// layoutParameters say in whose layout the locks are.
+var layoutParameters = []string{"layout", "kind"}
 
 // parseRedis reads a whole URL of Redis. What url.Parse and redis.ParseURL
 // complain of is not repeated: they quote the URL.
@@ -62,7 +69,7 @@ func parseRedis(scheme, rest string) (*URL, error) {
 	}
 	u, r := &URL{}, &redisServers{}
 	u.place = r
-	values, err := u.parameters(parsed.RawQuery, append([]string{"prefix", "db", "max-ttl", "replicas"}, slices.Sorted(maps.Keys(envTLS))...)...)
+	values, err := u.parameters(parsed.RawQuery, slices.Concat([]string{"prefix", "db", "max-ttl", "replicas"}, layoutParameters, slices.Sorted(maps.Keys(envTLS)))...)
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +130,7 @@ func (r *redisKeys) parameters(values url.Values) (err error) {
 	r.tls.take(values)
 	r.prefix = values.Get("prefix")
 	r.noPrefix = values.Has("prefix") && r.prefix == ""
-	return nil
+	return r.takeLayout(values)
 }
 
 // checkTTL refuses a default TTL that no node would grant, and what a node does not do.
@@ -139,8 +146,16 @@ func (r *redisKeys) checkTTL(ttl time.Duration) error {
 	return nil
 }
 
-func (r *redisKeys) options() *redisdriver.Options {
-	return &redisdriver.Options{Prefix: r.prefix, NoPrefix: r.noPrefix, Replicas: r.replicas}
+// driver returns the engine for these keys.
+func (r *redisKeys) driver(rdb redis.UniversalClient) driver.Driver {
+	o := &redisdriver.Options{Prefix: r.prefix, NoPrefix: r.noPrefix, Replicas: r.replicas}
+	switch {
+	case r.redisson:
+		return redisson.New(rdb, &redisson.Options{Kind: r.kind, Prefix: r.prefix})
+	case r.maxTTL > 0:
+		return redisdriver.NewNode(rdb, r.maxTTL, o)
+	}
+	return redisdriver.New(rdb, o)
 }
 
 // tlsFiles are the parameters that are in force; none without TLS.
@@ -189,7 +204,7 @@ var NodeTimeout time.Duration
 
 func (r *redisServers) open() (*Store, error) {
 	redis.SetLogger(silent{}) // what matters comes back as an error
-	s := &Store{Searches: true, Replicas: r.replicas, kind: doctor.Kind{Clock: true, Nodes: len(r.nodes), Dangers: "eviction, DEL of lock keys"}}
+	s := &Store{Searches: true, Replicas: r.replicas, Redisson: r.redisson, kind: r.about(len(r.nodes))}
 	files := r.tlsFiles()
 	if err := files.check(); err != nil {
 		return nil, err
@@ -206,16 +221,13 @@ func (r *redisServers) open() (*Store, error) {
 		}
 		node.Dialer = dialer(node.TLSConfig)
 		rdb := redis.NewClient(node)
-		var drv driver.Driver
-		if r.maxTTL > 0 {
-			n := redisdriver.NewNode(rdb, r.maxTTL, r.options())
-			drv, nodes = n, append(nodes, n)
-		} else {
-			drv = redisdriver.New(rdb, r.options())
+		drv := r.driver(rdb)
+		if n, ok := drv.(driver.Node); ok {
+			nodes = append(nodes, n)
 		}
 		s.Servers = append(s.Servers, Server{
 			Name: o.Addr, Driver: drv, disconnect: rdb.Close,
-			Look: func(ctx context.Context) doctor.Facts { return doctor.Look(ctx, rdb) },
+			Look: func(ctx context.Context) doctor.Facts { return doctor.Look(ctx, rdb, r.rights()) },
 		})
 	}
 	s.Driver = s.Servers[0].Driver

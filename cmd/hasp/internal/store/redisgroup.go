@@ -18,8 +18,6 @@ import (
 
 	"github.com/hasplock/hasp/cmd/hasp/internal/doctor"
 	"github.com/hasplock/hasp/cmd/hasp/internal/shell"
-	"github.com/hasplock/hasp/driver"
-	"github.com/hasplock/hasp/redisdriver"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -77,7 +75,7 @@ func parseGroup(scheme, rest, port string, more ...string) (*URL, *redisGroup, u
 	}
 	u, g := &URL{}, &redisGroup{hosts: h, password: h.password}
 	u.place = g
-	known := append([]string{"prefix", "replicas"}, more...)
+	known := slices.Concat([]string{"prefix", "replicas"}, more, layoutParameters)
 	if g.secure() {
 		known = append(known, slices.Sorted(maps.Keys(envTLS))...)
 	}
@@ -136,14 +134,14 @@ func (g *redisGroup) open() (*Store, error) {
 		MaxRetries: o.MaxRetries, DialerRetries: o.DialerRetries, ContextTimeoutEnabled: true, DisableIdentity: true,
 		DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, PoolSize: o.PoolSize,
 	})
-	s := &Store{Searches: true, Replicas: g.replicas, kind: doctor.Kind{Clock: true, Nodes: 1, Dangers: "eviction, DEL of lock keys"}}
+	s := &Store{Searches: true, Replicas: g.replicas, Redisson: g.redisson, kind: g.about(1)}
 	s.Driver = g.driver(rdb)
 	found := "" // the address of the master, once Look has asked for it
 	s.Servers = []Server{{
 		Name: g.master, Driver: s.Driver, disconnect: rdb.Close,
 		Look: func(ctx context.Context) doctor.Facts {
 			found = g.find(ctx, o)
-			return doctor.Look(ctx, rdb)
+			return doctor.Look(ctx, rdb, g.rights())
 		},
 		ByHand: func(statement string) string {
 			if found == "" {
@@ -177,8 +175,10 @@ func (g *redisGroup) openCluster(o *redis.Options) *Store {
 		DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, PoolSize: o.PoolSize,
 		MaintNotificationsConfig: o.MaintNotificationsConfig,
 	})
-	s := &Store{Searches: true, Replicas: g.replicas, kind: doctor.Kind{Clock: true, Dangers: "eviction, DEL of lock keys"}, disconnect: rdb.Close}
+	s := &Store{Searches: true, Replicas: g.replicas, Redisson: g.redisson, kind: g.about(0), disconnect: rdb.Close}
 	s.Driver = g.driver(rdb)
+	needed := g.rights()
+	needed.Cluster = true
 	s.Masters = func(ctx context.Context) (all []Server, err error) {
 		var mu sync.Mutex
 		err = rdb.ForEachMaster(ctx, func(_ context.Context, one *redis.Client) error {
@@ -186,7 +186,7 @@ func (g *redisGroup) openCluster(o *redis.Options) *Store {
 			defer mu.Unlock()
 			all = append(all, Server{
 				Name: one.Options().Addr, Driver: s.Driver,
-				Look:   func(ctx context.Context) doctor.Facts { return doctor.Look(ctx, one) },
+				Look:   func(ctx context.Context) doctor.Facts { return doctor.Look(ctx, one, needed) },
 				ByHand: func(statement string) string { return redisCLI(g.cli("redis-cli "+at(one.Options().Addr)), statement) },
 			})
 			return nil
@@ -195,13 +195,6 @@ func (g *redisGroup) openCluster(o *redis.Options) *Store {
 		return all, err
 	}
 	return s
-}
-
-func (g *redisGroup) driver(rdb redis.UniversalClient) driver.Driver {
-	if g.maxTTL > 0 {
-		return redisdriver.NewNode(rdb, g.maxTTL, g.redisKeys.options())
-	}
-	return redisdriver.New(rdb, g.redisKeys.options())
 }
 
 // byHand has redis-cli follow a cluster's redirections, and leaves a master that Sentinels know to what

@@ -45,6 +45,9 @@ func parseRedlock(scheme, text string) (*URL, error) {
 		}
 		nodes = append(nodes, node)
 	}
+	if r.redisson {
+		return nil, errRedlockLayout
+	}
 	r.nodes, r.majority = nodes, true
 	if r.maxTTL == 0 {
 		r.maxTTL = hasp.DefaultTTL

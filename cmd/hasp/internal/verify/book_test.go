@@ -61,9 +61,9 @@ func interleave(a, b []said) (all []said) {
 
 // judged is the outcome of a history of three clients on one key, after the last
 // fault, so that a grant is a recovery.
-func judged(t *testing.T, history []said) *Outcome {
+func judged(t *testing.T, bare bool, history []said) *Outcome {
 	t.Helper()
-	r := &run{book: newBook(), o: &Options{Keys: 1, Prefix: "p", TTL: time.Second}}
+	r := &run{book: newBook(bare), o: &Options{Keys: 1, Prefix: "p", TTL: time.Second}}
 	var members []*member
 	for n := range 3 {
 		members = append(members, &member{n: n + 1, pid: 100 + n, key: r.o.key(0)})
@@ -84,6 +84,7 @@ func TestJudge(t *testing.T) {
 	for name, c := range map[string]struct {
 		history []said
 		found   string // part of it; empty: nothing
+		bare    bool   // there are no fences
 	}{
 		"in turn":             {history: join(hold(0, 1, 0, 1, 9, 0), hold(1, 2, 5, 10, 12, 1), hold(2, 3, 11, 20, 30, 2))},
 		"killed":              {history: join(dead, hold(1, 2, 5, 1001, 1002, 0))},
@@ -100,6 +101,10 @@ func TestJudge(t *testing.T) {
 		"a reader beside a writer": {found: "two holders", history: join(hold(0, 1, 0, 1, 9, 0), reads(1, 2, 5, 8, 12, 1))},
 		"a change under a reader": {found: `changed under a reader: client 1 (pid 100) with fence 2 read value 0, and found 1`,
 			history: interleave(hold(1, 2, 10, 11, 12, 0), reads(0, 2, 0, 1, 9, 0))},
+		"without fences":              {bare: true, history: join(hold(0, 0, 0, 1, 9, 0), hold(1, 0, 5, 10, 12, 0))}, // a late write, which nothing refuses
+		"without fences, two holders": {bare: true, history: join(hold(0, 0, 0, 1, 9, 0), hold(1, 0, 5, 8, 12, 1)), found: "two holders"},
+		"without fences, taken": {bare: true, found: "was taken from client 1 (pid 100), 601ms before its deadline", history: join(
+			hold(0, 0, 0, 1, 0, 0)[:3], []said{says(0, event{What: ended, At: at(400), Deadline: at(1001), Lost: true, Kind: NotHeld, Err: "x"})})},
 		"taken before its deadline": {found: "was taken from client 1", history: join(dead,
 			[]said{says(0, event{What: ended, At: at(400), Deadline: at(1001), Fence: 1, Lost: true, Kind: NotHeld, Err: "x"})})},
 		"lost after its deadline": {history: join(dead,
@@ -109,7 +114,7 @@ func TestJudge(t *testing.T) {
 			[]said{says(0, event{What: asked, At: at(10)}), says(0, event{What: granted, At: at(3000), Fence: 4, Deadline: at(2000)})})},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := judged(t, c.history)
+			o := judged(t, c.bare, c.history)
 			all := strings.Join(o.Found, "\n")
 			if c.found == "" && len(o.Found) > 0 || !strings.Contains(all, c.found) {
 				t.Errorf("found %q, want %q", o.Found, c.found)
@@ -121,7 +126,7 @@ func TestJudge(t *testing.T) {
 // A request of a stopped client to the register is refused when it is continued.
 func TestRegisterRefuses(t *testing.T) {
 	late := hold(0, 1, 0, 1, 0, 0)
-	o := judged(t, join(late[:3], hold(1, 2, 5, 1001, 1003, 0), late[3:4],
+	o := judged(t, false, join(late[:3], hold(1, 2, 5, 1001, 1003, 0), late[3:4],
 		[]said{says(0, event{What: ended, At: at(1400), Deadline: at(1001), Fence: 1, Lost: true, Kind: expired, Err: "x"})}))
 	if o.Refused != 1 || o.Expired != 1 || len(o.Found) > 0 {
 		t.Errorf("%d refused, %d expired, found %q", o.Refused, o.Expired, o.Found)
@@ -129,7 +134,7 @@ func TestRegisterRefuses(t *testing.T) {
 }
 
 func TestHandoff(t *testing.T) {
-	o := judged(t, join(hold(0, 1, 0, 1, 9, 0), hold(1, 2, 5, 40, 50, 1), hold(2, 3, 600, 700, 710, 2)))
+	o := judged(t, false, join(hold(0, 1, 0, 1, 9, 0), hold(1, 2, 5, 40, 50, 1), hold(2, 3, 600, 700, 710, 2)))
 	if o.Handoff != 31*time.Millisecond { // the third did not wait for the second
 		t.Errorf("the longest handoff is %v", o.Handoff)
 	}
@@ -149,7 +154,7 @@ func TestRecovered(t *testing.T) {
 		"only to read":    {reads(0, 1, 0, 5, 9, 0), false},
 		"and then writes": {join(reads(0, 1, 0, 5, 9, 0), hold(1, 2, 3, 10, 12, 0)), true},
 	} {
-		if o := judged(t, c.history); o.Recovered != c.want {
+		if o := judged(t, false, c.history); o.Recovered != c.want {
 			t.Errorf("%s: recovered %v, want %v", name, o.Recovered, c.want)
 		}
 	}
@@ -157,14 +162,14 @@ func TestRecovered(t *testing.T) {
 
 // A store that is gone breaks no rule.
 func TestTroubleIsNoFinding(t *testing.T) {
-	o := judged(t, []said{says(0, event{What: asked, At: at(0)}), says(0, event{What: failed, At: at(9), Kind: "unreachable", Err: "refused"})})
+	o := judged(t, false, []said{says(0, event{What: asked, At: at(0)}), says(0, event{What: failed, At: at(9), Kind: "unreachable", Err: "refused"})})
 	if len(o.Found) > 0 || o.Trouble != "refused" || o.Class != classOf("unreachable") || o.Troubles["unreachable"] != 1 {
 		t.Errorf("%+v", o)
 	}
 }
 
 func TestHopeless(t *testing.T) {
-	r := &run{book: newBook(), o: &Options{Clients: 3}}
+	r := &run{book: newBook(false), o: &Options{Clients: 3}}
 	for kind, want := range map[string]bool{"denied": true, "full": true, "read-only": true, "misconfigured": true, "unreachable": false, "unknown": false} {
 		if got := r.fatal(&event{What: failed, Kind: kind}); got != want {
 			t.Errorf("%s: %v", kind, got)

@@ -40,6 +40,7 @@ type Options struct {
 	Clients int
 	Keys    int
 	Shares  bool          // the store shares keys: some clients read, beside others
+	Bare    bool          // its leases have no fences, so that nothing is written under them: a late write could not be told
 	Session time.Duration // driver.Traits.SessionTTL
 	Seed    uint64
 	Prefix  string   // of the keys, which nobody else may use
@@ -74,7 +75,7 @@ type run struct {
 // when the store is gone. An error says that it could not be done, for reasons
 // that are not the store's.
 func Run(o *Options, signals <-chan os.Signal) (*Outcome, os.Signal, error) {
-	r := &run{book: newBook(), o: o, rand: rand.New(rand.NewPCG(o.Seed, 2)), events: make(chan record),
+	r := &run{book: newBook(o.Bare), o: o, rand: rand.New(rand.NewPCG(o.Seed, 2)), events: make(chan record),
 		resume: make(chan *member, o.Clients), done: make(chan struct{}), members: map[*member]bool{}}
 	defer close(r.done)
 	defer r.killAll()

@@ -1,0 +1,81 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"errors"
+	"net/url"
+
+	"github.com/hasplock/hasp/cmd/hasp/internal/doctor"
+	"github.com/hasplock/hasp/redisdriver/redisson"
+)
+
+// takeLayout takes the parameters that say in whose layout the locks are. What they are instead is
+// not repeated: it may be a part of a password.
+func (r *redisKeys) takeLayout(values url.Values) error {
+	switch {
+	case !values.Has("layout") && values.Has("kind"):
+		return errors.New("kind= in the store's URL is one of Redisson's locks, and needs layout=redisson")
+	case !values.Has("layout"):
+		return nil
+	case values.Get("layout") != "redisson":
+		return errors.New("layout= in the store's URL is not one that hasp has for Redis: it is redisson, for the locks of Redisson (Java); " +
+			"without it they are hasp's own, the string of SET key value NX PX")
+	case values.Has("max-ttl"):
+		return errors.New("the store's URL has max-ttl= and layout=redisson: a server grants nothing after a restart only if every client compares " +
+			"its record, and Redisson does not")
+	case values.Has("replicas"):
+		return errors.New("the store's URL has replicas= and layout=redisson: a failover loses no lock only if every client waits for the replicas, " +
+			"and Redisson does not know of replicas=")
+	}
+	r.redisson = true
+	if values.Has("kind") {
+		var err error
+		if r.kind, err = redisson.ParseKind(values.Get("kind")); err != nil {
+			return errors.New("kind= in the store's URL is none of Redisson's locks: lock (getLock), the default, fair (getFairLock), " +
+				"fenced (getFencedLock) or readwrite (getReadWriteLock)")
+		}
+	}
+	return nil
+}
+
+// errRedlockLayout refuses Redisson's layout for a quorum.
+var errRedlockLayout = errors.New("the store's URL has layout=, and several servers of which a majority grants a lock (redlock:). Such a majority proposes " +
+	"the fence to each server, which Redisson's layout cannot take. To take turns with its RedissonRedLock, lock the key on every one of its servers " +
+	"(in Go: LockAll)")
+
+// redissonNotes are what people have to know of a kind of Redisson's locks.
+func redissonNotes(k redisson.Kind) []string {
+	const order = "no queue: whoever asks first when the key is free gets it"
+	call, notes := "", []string(nil)
+	switch k {
+	case redisson.Lock:
+		call, notes = "getLock", []string{order}
+	case redisson.Fair:
+		call, notes = "getFairLock", []string{"first come, first served, with those who wait in Java"}
+	case redisson.Fenced:
+		call, notes = "getFencedLock", []string{order, "fences count only if every program takes the key with getFencedLock: getLock raises none. " +
+			"The counter of each key stays for ever (redisson_lock_token:…)"}
+	case redisson.ReadWrite:
+		call, notes = "getReadWriteLock", []string{order + ", and readers that keep coming keep writers waiting"}
+	}
+	return append([]string{"takes turns with Redisson's " + call + ". What Java holds is foreign to hasp: it is shown and waited for, and never broken"}, notes...)
+}
+
+// about is what the doctor is told of a store in this layout, over so many servers; 0: a cluster.
+func (r *redisKeys) about(nodes int) doctor.Kind {
+	k := doctor.Kind{Clock: true, Nodes: nodes, Dangers: "eviction, DEL of lock keys"}
+	if r.redisson {
+		k.Clock, k.Notes = false, redissonNotes(r.kind) // the counter of a fenced lock begins again at 1
+	}
+	return k
+}
+
+// rights are those that this layout takes.
+func (r *redisKeys) rights() doctor.Rights {
+	if r.redisson {
+		return doctor.Redisson(r.kind, r.prefix)
+	}
+	return doctor.Canonical()
+}
