@@ -22,7 +22,9 @@
 // Fair is getFairLock. Threads of Java's and owners of hasp's are granted the lock in the order in which they came.
 //
 // Fenced is getFencedLock. Its fence is Redisson's own counter, redisson_lock_token:{name}, which never expires: one key remains for
-// each name that was ever locked. A getLock of the same name in Java excludes it, and takes no fence.
+// each name that was ever locked. A getLock of the same name in Java excludes it, and takes no fence. Where the counter is lost, fences
+// begin again at 1, and guards refuse every new holder: do not call delete() on a fenced lock in Java, and raise the counter by hand after
+// a server has lost data.
 //
 // ReadWrite is getReadWriteLock, for hasp.RWMutex. Waiters have no order, and readers who come and go may starve a writer.
 //
@@ -31,15 +33,28 @@
 //
 // # Waiting
 //
-// A release sends Redisson's message, by PUBLISH, or in a cluster by SPUBLISH, as Redisson does since 3.22 on Redis 7. (In a cluster,
-// a Redisson that was told not to use sharded channels, or is older, neither hears hasp nor is heard: both then wait for the end
-// of the lease, or ask.) In each process a message wakes the one that has waited for longest. A spin lock of Java's sends none: of those who
-// wait here for one key, the first asks every second, and the others more rarely.
+// A release sends Redisson's message, by PUBLISH, or in a cluster by SPUBLISH, as Redisson does since 3.22 on Redis 7. (In a cluster of
+// Redis 6, or with a Redisson that is older or does without sharded channels, neither side gets the other's messages: hasp then asks every
+// second, and Java when the lease has ended.) In each process a message is a hint for the waiter that has waited for longest; if that one wants
+// to read, for all who do. A spin lock of Java's sends none: of those who wait here for one key, the first asks every second, and the
+// others more rarely.
 //
-// In the queue of a fair lock a waiter of hasp's shows that it is alive, and the others take it out when it has not for its patience
-// (10 s), wherever it stands. Java takes out only the first, and only when its score has passed: a thread of Java's that dies at
-// the head of the queue holds everybody up for its fairLockWaitTimeout, 5 minutes, as in Redisson. The clocks of the
-// Java hosts and the server must be right to a few seconds, since Java puts its own time into the queue.
+// In the queue of a fair lock a waiter of hasp's shows that it is alive, and the other clients of hasp's take it out when it has not for its
+// patience (10 s), wherever it stands. Java takes out only the first, and only when its score has passed, which for a waiter of hasp's is its
+// patience, too, once it is the first. A thread of Java's that dies as the first holds everybody up for its fairLockWaitTimeout, 5
+// minutes, as in Redisson. The clocks of the Java hosts and the server must be right to a few seconds, since Java puts its own
+// time into the queue.
+//
+// # Semaphores and latches
+//
+// [Synchronizers] has getSemaphore, getPermitExpirableSemaphore (of Redisson 3.17 and later) and getCountDownLatch. They are no locks: a permit of
+// a Semaphore has no holder, nothing renews any, and there is no order among those who wait. Their keys are Redisson's own; beside them
+// stands only hasp.gone:…, for 10 seconds, where it is not known whether a permit was acquired. Leases of permits are by the server's
+// clock, and Java's by its host's. A number that is no number of permits is an error, and stays as it is. A full server takes back permits and
+// counts events. In a cluster a latch's name must have no braces: Redisson's own has its keys in two hash slots then.
+//
+// A waiter also asks every 3 seconds, so that it goes on after a lost message, where Redisson's may wait for the next one. As in Redisson, a
+// Semaphore's permits are lost with a reply that is lost, or a process that ends: use a PermitExpirableSemaphore with a lease where that matters.
 //
 // # Layout
 //
@@ -62,9 +77,14 @@
 //	~k* ~{k* ~redisson_lock_* ~hasp.*
 //	&redisson_lock__channel:* &redisson_rwlock:* &hasp.*
 //	+evalsha +eval +publish +subscribe +unsubscribe +ping +scan +time +type +exists +pttl +pexpire
-//	+get +set +del +incrby +hget +hset +hdel +hincrby +hexists +hkeys +hlen +hgetall +hrandfield
-//	+llen +lindex +lpos +lrange +ltrim +lpush +rpush +lrem +linsert +zadd +zrem +zscore +zcard
+//	+get +set +del +incrby +hget +hset +hdel +hincrby +hexists +hkeys +hlen +hgetall +hstrlen +hrandfield
+//	+llen +lindex +lpos +lrange +ltrim +lpush +rpush +lrem +linsert +zadd +zrem +zscore
 //
-// In a cluster also +ssubscribe +sunsubscribe +spublish +cluster|slots +command +asking, and +select for a database other than 0.
-// Without the right to subscribe, waiters ask; without that to publish, Java's waiters ask when the lease has ended.
+// and for semaphores and latches also
+//
+//	&redisson_sc:* &redisson_countdownlatch__channel__* +persist +zrange +zremrangebyscore +zcard
+//
+// In a cluster it also needs +ssubscribe +sunsubscribe +spublish +cluster|slots +command +asking, and for a database other than 0 +select.
+// Without the right to subscribe, waiters ask; without that to publish, Java's waiters ask when the lease has ended. Which of these one kind of
+// lock takes is in docs/command.md.
 package redisson

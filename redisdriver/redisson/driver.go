@@ -4,12 +4,8 @@
 package redisson
 
 import (
-	"context"
-	"crypto/rand"
 	"fmt"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
@@ -58,20 +54,8 @@ type Options struct {
 // Driver keeps locks in Redis as Redisson does. Create one with [New]. All methods may be called
 // concurrently.
 type Driver struct {
-	rdb     redis.UniversalClient
-	kind    Kind
-	prefix  string
-	cluster bool
-	id      string
-	bad     error // the configuration cannot work
-
-	send  *wire.Sender
-	muted atomic.Bool // the server does not let us PUBLISH: Java's waiters ask when the lease has ended
-
-	life    context.Context // ends with Close
-	end     context.CancelFunc
-	running sync.WaitGroup
-	posts   *posts
+	*store
+	kind Kind
 }
 
 var (
@@ -87,19 +71,10 @@ func New(rdb redis.UniversalClient, o *Options) *Driver {
 	if o == nil {
 		o = &Options{}
 	}
-	d := &Driver{rdb: rdb, kind: o.Kind, prefix: o.Prefix, id: rand.Text(), bad: wire.Unusable(rdb)}
-	switch {
-	case d.bad != nil:
-	case int(o.Kind) >= len(kinds):
+	d := &Driver{store: newStore(rdb, o.Prefix, wakeLock, "0"), kind: o.Kind}
+	if d.bad == nil && int(o.Kind) >= len(kinds) {
 		d.bad = &wire.ConfigError{Why: fmt.Sprintf("Options have %v, which is none of Redisson's", o.Kind)}
-	case strings.HasPrefix(o.Prefix, wire.Sidecars):
-		d.bad = &wire.ConfigError{Why: fmt.Sprintf("the prefix %q begins with %q, which is reserved for what hasp stores beside locks: "+
-			"choose another prefix", o.Prefix, wire.Sidecars)}
 	}
-	_, d.cluster = rdb.(*redis.ClusterClient)
-	d.life, d.end = context.WithCancel(context.Background())
-	d.send = wire.NewSender(rdb, 0, d.life.Done())
-	d.posts = &posts{d: d, open: map[int]*post{}}
 	return d
 }
 
@@ -121,26 +96,13 @@ func (d *Driver) Traits() driver.Traits {
 }
 
 // Classify returns the class of an error; see [driver.Driver].
-func (d *Driver) Classify(err error) driver.Class { return wire.Classify(err, d.send.Reached()) }
-
-// closeTime bounds Close.
-const closeTime = time.Second
+func (d *Driver) Classify(err error) driver.Class { return d.classify(err) }
 
 // Close ends the driver's subscriptions and goroutines. The client stays open. An
 // attempt to connect to a server that hangs cannot be interrupted: Close waits for it
 // for a second at most, and the client's own timeouts end it later.
 func (d *Driver) Close() error {
-	d.end()
-	ended := make(chan struct{})
-	go func() {
-		d.posts.close()
-		d.running.Wait()
-		close(ended)
-	}()
-	select {
-	case <-ended:
-	case <-time.After(closeTime):
-	}
+	d.close()
 	return nil
 }
 
@@ -151,9 +113,8 @@ func (d *Driver) valid(key string, err error) error {
 		return d.bad
 	case err != nil:
 		return fmt.Errorf("redisson: %w", err)
-	case strings.HasPrefix(d.prefix+key, wire.Sidecars):
-		return &wire.ConfigError{Why: fmt.Sprintf("the key %q begins with %q, which is reserved for what hasp stores beside locks: choose another",
-			d.prefix+key, wire.Sidecars)}
+	case d.reserved(key) != nil:
+		return d.reserved(key)
 	case d.cluster:
 		return d.names(key).oneSlot()
 	}

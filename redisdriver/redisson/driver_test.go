@@ -6,6 +6,7 @@ package redisson
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -236,4 +237,114 @@ func TestDamage(t *testing.T) {
 			t.Errorf("after %v it is held: %+v", damage, info)
 		}
 	}
+}
+
+// A renewal on a server that takes no writes says so, as a Try does: go-redis looks for another then.
+func TestRenewalOnAReplica(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for kind := range Kind(len(kinds)) {
+		d := w.driver(kind)
+		a := ask("k")
+		w.grant(d, a)
+		w.do("REPLICAOF", "127.0.0.1", 1)
+		if r := w.renew(d, a); d.Classify(r.Err) != driver.ClassReadOnly {
+			t.Errorf("%v: %v", kind, r.Err)
+		}
+		w.do("REPLICAOF", "NO", "ONE")
+		w.do("FLUSHALL")
+	}
+}
+
+// Hashes of others are looked at only as far as it takes to tell that they are no locks, whatever is in them.
+func TestListPassesOverHashes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const many, fields = 50, 500
+	for i := range many {
+		hash := []any{"HSET", i}
+		for f := range fields {
+			hash = append(hash, f, "x")
+		}
+		w.do(hash...)
+	}
+	w.do("ACL", "SETUSER", "u", "on", "nopass", "~k*", "~{k*", "~hasp.*", "~redisson_lock_*", "&*", "+@all")
+	w.do("HSET", "hasp.redisson:{kx}", "x", "y")
+	for kind := range Kind(len(kinds)) {
+		d, narrow := w.driver(kind), w.over(w.client("u"), kind)
+		a := ask("k")
+		w.grant(d, a)
+		w.do("CONFIG", "RESETSTAT")
+		for _, d := range []*Driver{d, narrow} {
+			var found []string
+			for info, err := range d.List(w.ctx, "") {
+				if err != nil {
+					t.Fatalf("%v: %v", kind, err)
+				}
+				found = append(found, info.Key)
+			}
+			if !slices.Equal(found, []string{"k"}) {
+				t.Errorf("%v: the locks %q", kind, found)
+			}
+		}
+		if n := w.calls(); n > 20*many {
+			t.Errorf("%v: %d commands for %d hashes", kind, n, many)
+		}
+		w.release(d, a)
+	}
+}
+
+// Where the end of a lock cannot be written there is none.
+func TestLockThatWouldNeverEnd(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.do("ACL", "SETUSER", "u", "on", "nopass", "~*", "&*", "+@all", "-pexpire")
+	for kind := range Kind(len(kinds)) {
+		d := w.over(w.client("u"), kind)
+		if _, err := contend.Try(w.ctx, d, ask("k")); d.Classify(err) != driver.ClassDenied {
+			t.Errorf("%v: %v", kind, err)
+		}
+		if w.admin.Exists(w.ctx, "k").Val() != 0 {
+			t.Errorf("%v: the lock stays", kind)
+		}
+	}
+}
+
+// The standing grant of a fenced lock has its fence, also when what stands beside the lock is gone.
+func TestFenceWithoutItsSidecar(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.driver(Fenced)
+	a := ask("k")
+	want := w.grant(d, a).Fence
+	w.do("DEL", d.names("k").about())
+	if got := w.grant(d, a).Fence; got != want || got == 0 {
+		t.Errorf("the fence %d became %d", want, got)
+	}
+}
+
+// A hint goes on to the next waiter when the request that followed it was not sent.
+func TestHintOfARequestThatWasNotSent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.driver(Lock)
+	a, b, c := ask("k"), ask("k"), ask("k")
+	w.grant(d, a)
+	ctx, leave := context.WithCancel(w.ctx)
+	first, err := contend.Watch(ctx, d, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := w.watch(d, c)
+	w.refuse(d, b, 0)
+	w.refuse(d, c, 0)
+	w.release(d, a)
+	w.hint(first)
+	ended, end := context.WithCancel(w.ctx)
+	end()
+	if _, err := contend.Try(ended, d, b); !driver.IsNotSent(err) {
+		t.Fatal(err)
+	}
+	leave()
+	w.hint(second)
 }

@@ -48,6 +48,7 @@ func (d *Driver) describe(key string, reply any) (driver.Info, error) {
 	r := wire.NewReply(reply)
 	info := driver.Info{Key: key}
 	kind, left := wire.Next[string](r), wire.Span(wire.Next[int64](r))
+	info.Holds = int(wire.Next[int64](r))
 	holders := wire.NewReply(wire.Next[[]any](r))
 	info.Waiters = int(wire.Next[int64](r))
 	queue := wire.NewReply(wire.Next[[]any](r))
@@ -55,12 +56,9 @@ func (d *Driver) describe(key string, reply any) (driver.Info, error) {
 		return driver.Info{}, &wire.TypeError{Key: d.prefix + key, Type: kind}
 	}
 	for !holders.Bad && len(holders.Fields) > 0 {
-		field, _, about := wire.Next[string](holders), wire.Next[string](holders), wire.Next[string](holders)
+		field, about := wire.Next[string](holders), wire.Next[string](holders)
 		l := driver.Lease{Left: wire.Span(wire.Next[int64](holders))}
-		l.Holder, l.Fence = holderOf(field, about)
-		if d.kind == ReadWrite && !strings.HasSuffix(field, ":write") {
-			l.Holder.Mode = driver.Shared
-		}
+		l.Holder, l.Fence = d.holderOf(field, about)
 		info.Holders = append(info.Holders, l)
 	}
 	for !queue.Bad && len(queue.Fields) > 0 {
@@ -72,11 +70,11 @@ func (d *Driver) describe(key string, reply any) (driver.Info, error) {
 	slices.SortStableFunc(info.Holders, func(a, b driver.Lease) int {
 		return cmp.Or(a.Holder.Since.Compare(b.Holder.Since), cmp.Compare(a.Fence, b.Fence))
 	})
-	if info.Holds = len(info.Holders); info.Holds > 0 {
+	if len(info.Holders) > 0 {
 		first := info.Holders[0]
 		info.Held, info.Holder, info.Fence, info.Left = true, first.Holder, first.Fence, first.Left
 	}
-	if info.Holds == 0 && kind == "hash" { // readers whose leases are over, and who still keep writers out
+	if info.Holds == 0 && kind == "hash" { // readers whose leases have ended, and who still keep writers out
 		info.Held, info.Holds, info.Left = true, 1, left
 		info.Holder = driver.Holder{Foreign: true, Mode: driver.Shared}
 		info.Holders = []driver.Lease{{Holder: info.Holder, Left: left}}

@@ -112,8 +112,11 @@ func (d *Driver) describeAll(ctx context.Context, keys []string) (infos []driver
 		return nil, err
 	}
 	for i, key := range keys {
-		if calls[i].Err != nil {
-			return infos, calls[i].Err
+		switch err := calls[i].Err; {
+		case notOurs(err):
+			continue
+		case err != nil:
+			return infos, err
 		}
 		info, err := d.describe(key, calls[i].Reply)
 		var other *wire.TypeError
@@ -133,7 +136,12 @@ func (d *Driver) describeAll(ctx context.Context, keys []string) (infos []driver
 	return infos, nil
 }
 
+// notOurs: the user may not read this key, or it, or what stands beside it, is of another type: SCAN finds them all.
+func notOurs(err error) bool {
+	return redis.HasErrorPrefix(err, "WRONGTYPE") || redis.HasErrorPrefix(err, "NOPERM") && strings.Contains(err.Error(), " key")
+}
+
 // isLock: a hash without a prefix may be anything. What hasp did not write has fields as Java's.
 func (d *Driver) isLock(info driver.Info) bool {
-	return !info.Holder.Foreign || field.MatchString(strings.TrimSuffix(info.Holder.Label, ":write")) || info.Waiters > 0
+	return !info.Holder.Foreign || info.Holder.Label == "" || field.MatchString(strings.TrimSuffix(info.Holder.Label, ":write")) || info.Waiters > 0
 }

@@ -60,13 +60,19 @@ func suffixName(name, suffix string) string {
 	return "{" + name + "}:" + suffix
 }
 
+// tagged are the names whose keys Redisson has in one hash slot.
+const tagged = "choose a name without braces, or with one tag {like this}"
+
 // oneSlot returns nil if all of a lock's names are in one hash slot.
-func (n names) oneSlot() error {
-	slot := wire.HashSlot(n.lock)
-	for _, name := range []string{n.queue, n.channel, n.reader} {
+func (n names) oneSlot() error { return oneSlot("lock", tagged, n.lock, n.queue, n.channel, n.reader) }
+
+// oneSlot returns nil if the names that belong to a lock, or to a semaphore, are in its hash slot.
+func oneSlot(what, advice, key string, others ...string) error {
+	slot := wire.HashSlot(key)
+	for _, name := range others {
 		if wire.HashSlot(name) != slot {
-			return &wire.ConfigError{Why: fmt.Sprintf("of the lock %q, Redisson's names are in two hash slots of a cluster (%q is one), since its braces are no hash tag: "+
-				"choose a name without braces, or with one tag {like this}", n.lock, name)}
+			return &wire.ConfigError{Why: fmt.Sprintf("of the %s %q, Redisson's names are in two hash slots of a cluster (%q is one), since its braces are no hash tag: %s",
+				what, key, name, advice)}
 		}
 	}
 	return nil

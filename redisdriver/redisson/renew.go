@@ -18,6 +18,7 @@ import (
 // renewLanes pipelines are on their way at once.
 const (
 	perScript  = 100
+	perQueue   = 25 // of signs of life in one queue, each of which looks at the places before it
 	perPipe    = 16
 	renewLanes = 2
 )
@@ -25,7 +26,8 @@ const (
 // job is one script of a Renew and what its answers are about.
 type job struct {
 	call  *wire.Call
-	about []int // request of each answer
+	about []int                 // request of each answer
+	owned []driver.RenewRequest // these; the caller may have its own back before a lane is done with them
 	place bool
 	slot  int
 	borne []bool // which leases were prolonged alone: their slot moves
@@ -63,7 +65,7 @@ func (d *Driver) Renew(ctx context.Context, rs []driver.RenewRequest, done func(
 		d.send.Exec(ctx, calls)
 		for _, j := range part {
 			if !j.place && redis.HasErrorPrefix(j.call.Err, "TRYAGAIN") {
-				d.bear(ctx, rs, j)
+				d.bear(ctx, j)
 			}
 		}
 	}
@@ -76,13 +78,13 @@ func (d *Driver) Renew(ctx context.Context, rs []driver.RenewRequest, done func(
 
 // bear prolongs leases whose slot moves to another master of the cluster, for which it may take longer than they have left: each key
 // by a script of its own, which go-redis takes to where it is. Of a reader the hold comes before the lock, which alone would keep others out.
-func (d *Driver) bear(ctx context.Context, rs []driver.RenewRequest, j *job) {
+func (d *Driver) bear(ctx context.Context, j *job) {
 	if ctx.Err() != nil {
 		return
 	}
 	var holds, locks []*wire.Call
-	for _, i := range j.about {
-		names, own, ttl := d.names(rs[i].Key), fieldOf(rs[i].Owner), wire.Millis(rs[i].TTL)
+	for _, r := range j.owned {
+		names, own, ttl := d.names(r.Key), fieldOf(r.Owner), wire.Millis(r.TTL)
 		lock := &wire.Call{Script: bear, Keys: []any{names.lock}, Args: []any{ttl, own}}
 		if d.kind == ReadWrite {
 			holds = append(holds, &wire.Call{Script: bear, Keys: []any{names.timeout(own)}, Args: []any{ttl}})
@@ -125,7 +127,9 @@ func (d *Driver) leaseJobs(rs []driver.RenewRequest, idx []int) (jobs []*job) {
 			case Lock, Fenced:
 			}
 			keys, args := make([]any, parts*n), []any{ttl, ttl + keepAbout.Milliseconds(), n}
+			var owned []driver.RenewRequest
 			for k, i := range about {
+				owned = append(owned, rs[i])
 				names, own := d.names(rs[i].Key), fieldOf(rs[i].Owner)
 				keys[k], keys[n+k] = names.lock, names.about()
 				switch d.kind {
@@ -137,7 +141,7 @@ func (d *Driver) leaseJobs(rs []driver.RenewRequest, idx []int) (jobs []*job) {
 				}
 				args = append(args, own, rs[i].Label)
 			}
-			jobs = append(jobs, &job{call: &wire.Call{Script: script, Keys: keys, Args: args}, about: about, slot: g.slot})
+			jobs = append(jobs, &job{call: &wire.Call{Script: script, Keys: keys, Args: args}, about: about, owned: owned, slot: g.slot})
 		}
 	}
 	return jobs
@@ -151,7 +155,7 @@ func (d *Driver) placeJobs(rs []driver.RenewRequest, idx []int) (jobs []*job) {
 	}
 	for key, all := range byKey {
 		names := d.names(key)
-		for about := range slices.Chunk(all, perScript) {
+		for about := range slices.Chunk(all, perQueue) {
 			args := []any{d.publish(), names.channel}
 			for _, i := range about {
 				args = append(args, fieldOf(rs[i].Owner), rs[i].Label, wire.Millis(rs[i].Patience))

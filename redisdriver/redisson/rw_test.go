@@ -167,3 +167,60 @@ func TestOtherLayouts(t *testing.T) {
 		}
 	}
 }
+
+// A hold of a reader that ends while another is released leaves no lock behind that nobody has.
+func TestLastHoldEnds(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.driver(ReadWrite)
+	for range 100 {
+		a := shared(ask("k"))
+		a.TTL = time.Hour
+		w.grant(d, a)
+		w.do("HSET", "k", thread(1), 1)
+		w.do("SET", "{k}:"+thread(1)+":rwlock_timeout:1", 1, "PX", 1)
+		w.release(d, a)
+		if ttl := w.admin.PTTL(w.ctx, "k").Val(); ttl > time.Second {
+			t.Fatalf("it lasts for %v", ttl)
+		}
+		w.do("DEL", "k")
+	}
+}
+
+// What a stranger counted is looked at up to a bound: nobody else may wait for that.
+func TestManyHolds(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.driver(ReadWrite)
+	a := shared(ask("k"))
+	w.grant(d, a)
+	hash := []any{"HSET", "k"}
+	for n := range 990 {
+		hash = append(hash, thread(n), 1_000_000)
+	}
+	w.do(hash...)
+	for what, act := range map[string]func(){
+		"Inspect": func() { w.inspect(d, "k") }, "a release": func() { w.release(d, a) },
+	} {
+		w.do("CONFIG", "RESETSTAT")
+		if act(); w.calls() > 10_000 {
+			t.Errorf("%s took %d commands", what, w.calls())
+		}
+	}
+	w.refuse(d, ask("k"), 0)
+}
+
+// A request with another label is another owner's.
+func TestReaderWithAnotherLabel(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.driver(ReadWrite)
+	a := shared(ask("k"))
+	w.grant(d, a)
+	other := a
+	other.Label = "another"
+	w.refuse(d, other, 0)
+	if r := w.renew(d, a); r.Err != nil {
+		t.Error(r.Err)
+	}
+}

@@ -27,11 +27,12 @@ func (d *Driver) Try(ctx context.Context, r driver.TryRequest) (driver.Result, e
 	if err := d.check(r.Claim, r.Check()); err != nil {
 		return driver.Result{}, err
 	}
-	defer d.asked(r.Claim)()
+	answered := d.asked(r.Claim)
 	reply, err := d.send.Do(ctx, d.tryCall(r))
 	if err != nil {
-		return driver.Result{}, err
+		return driver.Result{}, err // a hint that it followed goes on to the next, if it asks no more
 	}
+	answered()
 	return d.tried(r, wire.NewReply(reply))
 }
 
@@ -95,7 +96,7 @@ func (d *Driver) tried(r driver.TryRequest, a *wire.Reply) (res driver.Result, e
 			res.Ahead, look = int(wire.Next[int64](a)), wire.Span(wire.Next[int64](a))
 		}
 		if a.Bad = a.Bad || who.Bad; left != wire.Free {
-			res.Holder, _ = holderOf(field, about)
+			res.Holder, _ = d.holderOf(field, about)
 			res.Left = max(left, 0)
 		}
 		res.RetryIn = d.retryIn(r.Claim, res.Ahead, left, look)
@@ -129,13 +130,17 @@ func (d *Driver) retryIn(c driver.Claim, ahead int, left, look time.Duration) ti
 }
 
 // holderOf reads a field of a lock, and what is known of it.
-func holderOf(field, about string) (h driver.Holder, fence uint64) {
+func (d *Driver) holderOf(field, about string) (h driver.Holder, fence uint64) {
+	mode := driver.Exclusive
+	if d.kind == ReadWrite && !strings.HasSuffix(field, ":write") {
+		mode = driver.Shared
+	}
 	own := strings.TrimSuffix(field, ":write")
 	owner, ok := ownerOf(own)
 	if !ok {
-		return driver.Holder{Foreign: true, Label: field[:min(len(field), driver.MaxLabel)]}, 0
+		return driver.Holder{Foreign: true, Label: field[:min(len(field), driver.MaxLabel)], Mode: mode}, 0
 	}
-	h = driver.Holder{Owner: owner}
+	h = driver.Holder{Owner: owner, Mode: mode}
 	since, rest, _ := strings.Cut(about, " ")
 	digits, label, ok := strings.Cut(rest, " ")
 	if ms, err := strconv.ParseInt(since, 10, 64); ok && err == nil {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/hasplock/hasp/driver"
@@ -54,6 +55,9 @@ func (in *Inbox) Join(ctx context.Context, name string) (ok bool, err error) {
 			in.Leave(name)
 		}
 	}()
+	if up, _ := in.Up(); !up {
+		in.hurry()
+	}
 	if err := gs.subscribe(in, g); err != nil {
 		return false, err
 	}
@@ -144,7 +148,7 @@ func (gs *guests) subscribe(in *Inbox, g *guest) error {
 
 // written ends the session whose connection takes no more commands. Receive would only say that it was closed.
 func (gs *guests) written(conn *redis.PubSub, err error) error {
-	if err == nil {
+	if err == nil || errors.Is(err, redis.ErrClosed) { // the session ended meanwhile; the next one asks again
 		return nil
 	}
 	gs.mu.Lock()
@@ -192,11 +196,15 @@ func (gs *guests) confirmed(m *redis.Subscription) bool {
 	return true
 }
 
-// refused reports whether err is the server's answer to a command that subscribes, and to which channel.
+// refused reports whether err is the server's answer to a command that subscribes, and to which channel; "" to one that
+// ends a subscription, which then stands for nobody.
 func (gs *guests) refused(err error) (name string, ok bool) {
 	var server redis.Error
 	if !errors.As(err, &server) || ClassOf(server.Error()) != driver.ClassDenied {
 		return "", false
+	}
+	if strings.Contains(server.Error(), "unsubscribe") {
+		return "", true
 	}
 	gs.mu.Lock()
 	defer gs.mu.Unlock()

@@ -182,7 +182,7 @@ func (in *Inbox) Close() {
 	conn := in.conn
 	in.mu.Unlock()
 	if conn != nil {
-		_ = conn.Close() // ends a Receive that is under way
+		go conn.Close() // ends a Receive that is under way; it waits for an attempt to connect
 	}
 }
 

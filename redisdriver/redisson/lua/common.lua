@@ -17,13 +17,22 @@ end
 local function text(n) return string.format('%.0f', n) end
 
 -- prolong moves the expiry of a key to the later of what it is and ttl from now, and returns it. A key
--- without one keeps none.
+-- without one keeps none. It always writes, so that a replica, which may be behind, refuses it.
 local function prolong(key, ttl)
   local left = call('PTTL', key)
-  if left ~= -1 and left < ttl then
-    call('PEXPIRE', key, ttl)
+  if left ~= -1 then
+    call('PEXPIRE', key, text(math.max(left, ttl)))
   end
   return math.max(left, ttl)
+end
+
+-- bound gives a lock that was just written its end. Where that is denied the lock goes again: it would never end.
+local function bound(lockKey, ttl)
+  local failed = redis.pcall('PEXPIRE', lockKey, ttl)
+  if type(failed) == 'table' and failed.err then
+    call('DEL', lockKey)
+    error(failed.err, 0)
+  end
 end
 
 -- outlive keeps what stands beside a lock for ttl at least.
@@ -34,7 +43,7 @@ local function outlive(key, ttl)
 end
 
 -- mine: the field of an owner is that of the one with this label. Where nothing stands beside the lock the
--- field decides, which is 130 bits of chance.
+-- field decides alone: it has 130 random bits.
 local function mine(aboutKey, field, label)
   local said = call('HGET', aboutKey, field)
   return not said or string.match(said, '^%d+ %d+ (.*)$') == label
@@ -49,8 +58,8 @@ local function note(aboutKey, field, label, ms, fence, keep, shared)
   outlive(aboutKey, keep)
 end
 
--- bury remembers that an owner was released, for ms; '' for one of whom no Try can come any more. It begins
--- with a write that a full server allows, which makes it allow the others of its script.
+-- bury remembers that an owner was released, for ms; '' for one of whom no Try can come any more. The DEL, which a full server allows, is
+-- the first write of a script, and makes the server allow the others.
 local function bury(goneKey, ms)
   call('DEL', goneKey)
   if ms ~= '' then
@@ -58,8 +67,8 @@ local function bury(goneKey, ms)
   end
 end
 
--- tell sends a message, which a server may not allow: then those who wait find out by asking.
-local function tell(how, channel, message) redis.pcall(how, channel, message) end
+-- send sends a message, which a server may not allow: then those who wait find out by asking.
+local function send(how, channel, message) redis.pcall(how, channel, message) end
 
 -- holder returns somebody who has the lock, and what is known of it.
 local function holder(lockKey, aboutKey)

@@ -13,6 +13,7 @@ local lockKey, aboutKey, queueKey, timeoutsKey, waitersKey = unpack(KEYS, 1, 5)
 local most = 10000 -- places that are looked at
 local few = 64 -- those that are looked at each time
 local again = 1000 -- ms after which all are, once more
+local soon = 50 -- ms after which a waiter asks again at the earliest, unless it is the first
 local java = 300000 -- ms that Java adds, unless its caller says otherwise: fairLockWaitTimeout
 local day = 86400000 -- ms after which a queue is gone that nobody cares for; Java's never expires
 
@@ -38,17 +39,23 @@ local function sooner(fields, ms)
   end
 end
 
+-- last keeps both halves of the queue for a day: Java cannot do with one of them.
+local function last()
+  outlive(queueKey, day)
+  outlive(timeoutsKey, day)
+end
+
 -- sweep takes the dead out of the first n places: those of hasp, and of the others those before anybody who lives, as Java does. It
 -- reports whether there is nobody alive.
 local function sweep(n, now)
   local kept, less, dead = {}, 0, 0
   for _, field in ipairs(call('LRANGE', queueKey, 0, n - 1)) do
     local w, s = waiter(field), score(field)
-    local over = #kept == 0 and s and s <= now
+    local gone = #kept == 0 and s and s <= now
     if w then
-      over = w.life <= now
+      gone = w.life <= now
     end
-    if over then
+    if gone then
       dead = dead + 1
       call('ZREM', timeoutsKey, field)
       call('HDEL', waitersKey, field)
@@ -68,14 +75,28 @@ local function sweep(n, now)
     for i = #kept, 1, -1 do
       call('LPUSH', queueKey, kept[i])
     end
-    outlive(queueKey, day)
+    last()
   end
   return #kept == 0
+end
+
+-- forget drops what is known of waiters whom Java took out, and who are dead: some of them, if they are many.
+local function forget(n, now)
+  if call('HLEN', waitersKey) <= n + few then
+    return
+  end
+  for _, field in ipairs(call('HRANDFIELD', waitersKey, few)) do
+    local w = waiter(field)
+    if w and w.life <= now and not call('LPOS', queueKey, field) then
+      call('HDEL', waitersKey, field)
+    end
+  end
 end
 
 -- tidy takes the dead out of the queue. Of a long one only the first places are looked at each time.
 local function tidy(now)
   local n = call('LLEN', queueKey)
+  forget(n, now)
   if n == 0 then
     return
   end
@@ -133,7 +154,7 @@ end
 local function stay(field, w, now, patience)
   local at = call('LPOS', queueKey, field)
   if not at then
-    if w.new then
+    if w.new or w.life <= now then -- Java took it out, and it was dead
       call('RPUSH', queueKey, field)
     else
       place(field, w)
@@ -141,12 +162,14 @@ local function stay(field, w, now, patience)
     at = call('LPOS', queueKey, field)
   end
   w.life = math.max(w.life, now + patience)
-  local s = math.max(score(field) or 0, due(at, w.life))
+  local s = due(at, w.life)
+  if at > 0 then -- nobody is before the first to subtract anything
+    s = math.max(s, score(field) or 0)
+  end
   call('ZADD', timeoutsKey, text(s), field)
   call('HSET', waitersKey, field, text(w.life) .. ' ' .. w.joined .. ' ' .. text(w.added) .. ' ' .. w.label)
   outlive(waitersKey, w.life - now + 60000)
-  outlive(queueKey, day)
-  outlive(timeoutsKey, day)
+  last()
   return at
 end
 
@@ -154,21 +177,23 @@ end
 -- before it counts as dead.
 local function look(at, now)
   if at == 0 then
-    return math.max(0, call('PTTL', lockKey)) + 1
+    local left = call('PTTL', lockKey)
+    return left == -1 and again or math.max(0, left) + 1
   end
   local before = call('LINDEX', queueKey, at - 1)
   local w = waiter(before)
-  return math.max(0, (w and w.life or score(before) or now) - now) + 1
+  local life = w and w.life or score(before)
+  return life and math.max(soon, life - now + 1) or again
 end
 
 local led = call('TYPE', queueKey).ok == 'list' and call('LINDEX', queueKey, 0) -- who was the first when the script began
 
--- nudge wakes the first in the queue, unless it is the one who asks: if the lock is free, since a message may have been lost, or somebody
+-- hint wakes the first in the queue, unless it is the one who asks: if the lock is free, since a message may have been lost, or somebody
 -- before it died; and if it was not the first before, since it looks after the lease from now on. Java does not.
-local function nudge(how, channel, asks)
+local function hint(how, channel, asks)
   local first = call('LINDEX', queueKey, 0)
   if first and first ~= asks and (call('EXISTS', lockKey) == 0 or first ~= led and waiter(first)) then
-    tell(how, channel .. ':' .. first, '0')
+    send(how, channel .. ':' .. first, '0')
   end
 end
 

@@ -14,10 +14,10 @@ local answers = {}
 for i = 3, #ARGV, 3 do
   local field, w = ARGV[i], waiter(ARGV[i])
   local answer = -1
-  if w and w.label == ARGV[i + 1] then
+  if w and w.label == ARGV[i + 1] and (w.life > now or call('LPOS', queueKey, field)) then
     answer = look(stay(field, w, now, tonumber(ARGV[i + 2])), now)
   end
   answers[#answers + 1] = answer
 end
-nudge(how, channel)
+hint(how, channel)
 return answers

@@ -20,9 +20,9 @@ if call('HEXISTS', lockKey, field) == 1 and mine(aboutKey, field, label) then
   had = 1
 end
 local w = waiter(field)
-if w and w.label == label then
-  leave(field, w)
+if w and w.label == label or not w and call('LPOS', queueKey, field) then
+  leave(field, w or { added = 0 }) -- what was known of it may be gone
   had = 1
 end
-nudge(how, channel)
+hint(how, channel)
 return had

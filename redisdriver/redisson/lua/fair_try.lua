@@ -29,18 +29,18 @@ local first = call('LINDEX', queueKey, 0)
 local stranger = w and w.label ~= label
 if call('EXISTS', lockKey) == 0 and not stranger and (not first or first == field) then
   call('HINCRBY', lockKey, field, 1)
-  call('PEXPIRE', lockKey, ttl)
+  bound(lockKey, ttl)
   note(aboutKey, field, label, now, '0', keep)
-  if w then
-    leave(field, w)
+  if first then
+    leave(field, w or { added = 0 }) -- what was known of it may be gone
   end
-  nudge(how, channel, field)
+  hint(how, channel, field)
   return { 1, '0', 1, ttl }
 end
 local at
 if patience ~= '' and not stranger then
   at = stay(field, w or { new = true, life = 0, joined = text(us), added = tonumber(patience), label = label }, now, tonumber(patience))
 end
-nudge(how, channel, field)
+hint(how, channel, field)
 local before = at or call('LPOS', queueKey, field) or call('LLEN', queueKey)
 return { 0, holder(lockKey, aboutKey), call('PTTL', lockKey), before, at and look(at, now) or 0 }

@@ -4,7 +4,7 @@
 -- Who has a lock, and who waits for it. Stands behind common.lua and rw.lua.
 -- KEYS: lock, about, queue, waiters
 -- ARGV: prefix of the timeouts of readers, how many waiters to name
--- Replies: {type, PTTL, {field, its value, about it, ms that it lasts, ...}, waiters, {field, what is known of it, ...}}
+-- Replies: {type, PTTL, holders, {field, about it, ms that it lasts, ...}, waiters, {field, what is known of it, ...}}
 
 local lockKey, aboutKey, queueKey, waitersKey = unpack(KEYS)
 local prefix, names = ARGV[1], tonumber(ARGV[2])
@@ -12,21 +12,45 @@ local prefix, names = ARGV[1], tonumber(ARGV[2])
 local is = call('TYPE', lockKey).ok
 local left = call('PTTL', lockKey)
 local holders, queue, n = {}, {}, 0
+-- owner: a field is of the form of Redisson's, and a hash with another is no lock: its values may be of any size.
+local function owner(field) return string.match(field, '^%x+%-%x+%-%x+%-%x+%-%x+:%-?%d+$') end
+
+-- add adds a holder; only the first that was granted the lock, where none are to be named.
+local count, first = 0, nil
+local function add(field, about, ms)
+  count = count + 1
+  local since = tonumber(string.match(about, '^%d+')) or 0
+  if names == 0 and count > 1 then
+    if since >= first then
+      return
+    end
+    holders = {}
+  end
+  first = since
+  for _, v in ipairs({ string.sub(field, 1, 600), about, ms }) do
+    holders[#holders + 1] = v
+  end
+end
+
 if is == 'hash' then
   local mode = call('HGET', lockKey, 'mode')
-  local all = call('HLEN', lockKey) <= most and call('HGETALL', lockKey) or { '', '' }
-  for i = 1, #all, 2 do
-    local field, value = all[i], all[i + 1]
-    if field ~= 'mode' or not mode then
+  local all = call('HLEN', lockKey) <= most and call('HKEYS', lockKey) or { '' }
+  for _, field in ipairs(all) do
+    local own = string.gsub(field, ':write$', '')
+    if field == 'mode' and (mode == 'read' or mode == 'write') then
+      own = nil
+    elseif not owner(own) then
+      holders, count = {}, 0
+      add(field, '', left)
+      break
+    end
+    if own then
       local ms = left
-      if mode == 'read' then
-        ms = lasts(prefix, field, value)
+      if mode == 'read' and call('HSTRLEN', lockKey, field) <= 20 then
+        ms = lasts(prefix, field, call('HGET', lockKey, field)) or left
       end
       if ms ~= -2 then
-        local own = string.gsub(field, ':write$', '')
-        for _, v in ipairs({ string.sub(field, 1, 600), string.sub(value, 1, 20), call('HGET', aboutKey, own) or '', ms }) do
-          holders[#holders + 1] = v
-        end
+        add(field, call('HGET', aboutKey, own) or '', ms)
       end
     end
   end
@@ -45,4 +69,4 @@ if queueKey and call('TYPE', queueKey).ok == 'list' then
     end
   end
 end
-return { is, left, holders, n, queue }
+return { is, left, count, holders, n, queue }

@@ -16,6 +16,6 @@ end
 call('HDEL', lockKey, field)
 call('HDEL', aboutKey, field)
 if call('EXISTS', lockKey) == 0 then
-  tell(how, channel, '0')
+  send(how, channel, '0')
 end
 return 1

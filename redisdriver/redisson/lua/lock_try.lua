@@ -24,13 +24,14 @@ if call('EXISTS', lockKey) == 0 then
     fence = call('GET', tokenKey) -- its digits: Lua's numbers are too small for all of them
   end
   call('HINCRBY', lockKey, field, 1)
-  call('PEXPIRE', lockKey, ttl)
+  bound(lockKey, ttl)
   note(aboutKey, field, label, clock(), fence, keep)
   return { 1, fence, tonumber(fences), ttl }
 end
 if call('HEXISTS', lockKey, field) == 1 and mine(aboutKey, field, label) then
   local said = call('HGET', aboutKey, field)
   outlive(aboutKey, keep)
-  return { 1, said and string.match(said, '^%d+ (%d+) ') or '0', 1, prolong(lockKey, ttl) }
+  local fence = said and string.match(said, '^%d+ (%d+) ') or tokenKey and call('GET', tokenKey) -- nobody took another since
+  return { 1, fence or '0', 1, prolong(lockKey, ttl) }
 end
 return { 0, holder(lockKey, aboutKey), call('PTTL', lockKey) }

@@ -25,7 +25,7 @@ local function rest()
   for i = 1, #all, 2 do
     if all[i] ~= 'mode' and all[i] ~= field then
       local ms = lasts(prefix, all[i], all[i + 1])
-      if ms == -1 then
+      if not ms or ms == -1 then
         return ms
       end
       left = math.max(left, ms)
@@ -55,10 +55,10 @@ end
 local alive = call('DEL', timeoutKey)
 call('HDEL', lockKey, field)
 call('HDEL', aboutKey, field)
-if left and left > 0 then
-  call('PEXPIRE', lockKey, left) -- as long as the longest of those who are left
+if left and left >= 0 then
+  call('PEXPIRE', lockKey, math.max(left, 1)) -- as long as the longest of those who are left
 elseif left == -2 and mode ~= 'write' then
   call('DEL', lockKey)
-  tell(how, channel, '0')
+  send(how, channel, '0')
 end
 return alive

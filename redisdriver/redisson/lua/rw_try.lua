@@ -24,7 +24,7 @@ local ours = mine(aboutKey, field, label)
 local writes = ours and mode == 'write' and call('HEXISTS', lockKey, writer) == 1
 local reads = ours and mode == 'read' and call('HEXISTS', lockKey, field) == 1 and call('EXISTS', timeoutKey) == 1
 
--- sweep takes out readers of hasp's whose lease is over, some of many: a lock that always has readers never ends.
+-- sweep takes out readers of hasp's whose lease has ended, some of many: a lock that always has readers never ends.
 local function sweep()
   if call('HLEN', lockKey) <= 100 then
     return
@@ -58,11 +58,11 @@ if how == 'write' and writes then
   outlive(aboutKey, keep)
   return { 1, '0', 1, prolong(lockKey, ttl) }
 end
-if how == 'read' and not writes and (free or mode == 'read') then
+if how == 'read' and not writes and (free or mode == 'read' and (ours or call('HEXISTS', lockKey, field) == 0)) then
   call('HSET', lockKey, 'mode', 'read', field, 1)
   call('SET', timeoutKey, '1', 'PX', ttl)
   if free then
-    call('PEXPIRE', lockKey, ttl)
+    bound(lockKey, ttl)
   else
     prolong(lockKey, ttl)
     pcall(sweep) -- while the slot moves to another master of a cluster, it may not look
@@ -72,7 +72,7 @@ if how == 'read' and not writes and (free or mode == 'read') then
 end
 if how == 'write' and free then
   call('HSET', lockKey, 'mode', 'write', writer, 1)
-  call('PEXPIRE', lockKey, ttl)
+  bound(lockKey, ttl)
   note(aboutKey, field, label, clock(), '0', keep)
   return { 1, '0', 1, ttl }
 end
