@@ -24,6 +24,10 @@ var (
 	rwExtend    = load("common", "rw", "rw_extend")
 	bear        = load("common", "bear")
 	inspect     = load("common", "rw", "inspect")
+
+	semaphore = load("common", "count", "semaphore")
+	expirable = load("common", "count", "expirable")
+	latch     = load("common", "count", "latch")
 )
 
 // load returns a script of some parts.
