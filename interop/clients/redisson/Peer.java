@@ -25,7 +25,8 @@ import org.redisson.config.Config;
 /**
  * A program with Redisson's locks, for tests. What it is told, and what it answers, is in ../../peers/internal/lines/lines.go. Its
  * kinds: lock, fair, fenced, spin, read, write; multi is an RMultiLock of the plain locks KEY,KEY,...; red is a RedissonRedLock of one
- * plain lock of each deployment.
+ * plain lock of each deployment. Only this one has the kinds semaphore, permit and latch, and for them the verbs "set KIND KEY N",
+ * "acquire KIND KEY WAIT" and "give KIND KEY ID".
  */
 public class Peer {
     static final List<RedissonClient> clients = new ArrayList<>();
@@ -74,6 +75,17 @@ public class Peer {
     static String carryOut(String[] o) throws Exception {
         String kind = o[2];
         String key = o[3];
+        switch (o[1]) {
+            case "set":
+                return set(kind, key, Integer.parseInt(o[4])) ? "set" : "kept";
+            case "acquire":
+                String id = acquire(kind, key, Long.parseLong(o[4]));
+                return id == null ? "timeout" : "acquired " + now() + " " + id;
+            case "give":
+                long since = now();
+                return give(kind, key, o[4]) ? "given " + since : "lost";
+            default:
+        }
         RLock lock = lock(kind, key);
         switch (o[1]) {
             case "lock":
@@ -113,6 +125,48 @@ public class Peer {
                 return "read " + o[4] + " torn " + torn;
             default:
                 return "failed: no such verb";
+        }
+    }
+
+    static boolean set(String kind, String key, int n) {
+        RedissonClient c = clients.get(0);
+        switch (kind) {
+            case "semaphore":
+                return c.getSemaphore(key).trySetPermits(n);
+            case "permit":
+                return c.getPermitExpirableSemaphore(key).trySetPermits(n);
+            case "latch":
+                return c.getCountDownLatch(key).trySetCount(n);
+            default:
+                throw new IllegalArgumentException("no kind " + kind);
+        }
+    }
+
+    /** acquire takes a permit, or waits for a latch; null: not within wait. Only permits that expire have an id. */
+    static String acquire(String kind, String key, long wait) throws Exception {
+        RedissonClient c = clients.get(0);
+        switch (kind) {
+            case "semaphore":
+                return c.getSemaphore(key).tryAcquire(1, wait, TimeUnit.MILLISECONDS) ? "-" : null;
+            case "permit":
+                return c.getPermitExpirableSemaphore(key).tryAcquire(wait, 600000, TimeUnit.MILLISECONDS);
+            default:
+                return c.getCountDownLatch(key).await(wait, TimeUnit.MILLISECONDS) ? "-" : null;
+        }
+    }
+
+    /** give releases a permit, or counts a latch down. */
+    static boolean give(String kind, String key, String id) {
+        RedissonClient c = clients.get(0);
+        switch (kind) {
+            case "semaphore":
+                c.getSemaphore(key).release();
+                return true;
+            case "permit":
+                return c.getPermitExpirableSemaphore(key).tryRelease(id);
+            default:
+                c.getCountDownLatch(key).countDown();
+                return true;
         }
     }
 
