@@ -22,6 +22,7 @@ show: ## run the long demonstrations on real servers; one alone: make show NAME=
 verify: ## redisdriver over Redis 8 and Valkey 8, the suite over three etcds, then 200 seeded schedules of faults against Redlock on real servers, 150 against one, 100 against each other engine, and 60 against each way to use Redis with replicas, about an hour and a half; rewrites their tables in docs/evidence.md
 	@scripts/servers
 	@all=$$(scripts/redises) && for other in $$all; do (cd redisdriver && PATH=$$other:$$PATH go test -race -count=1 -timeout=15m -parallel=6 . ./redisson) || exit 1; done
+	@cd redisdriver && HASP_TEST_REDISSON_CLUSTER=1 go test -race -count=1 -timeout=15m -run TestClusterSuite ./redisson
 	@cd etcddriver && HASP_TEST_ETCD_CLUSTER=1 go test -race -count=1 -run TestSuiteOver .
 	@cd verify && go test -race -count=1 -v -run TestWakesUpLate ./late -rounds=1000
 	@cd verify && HASP_TEST_FAILOVERS=1 go test -race -count=1 -timeout=30m -run 'TestBrokenReplicaVariants|TestFailoverMakes' ./campaign

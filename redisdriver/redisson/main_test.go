@@ -11,6 +11,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testserver.SideBySide(16) // each has its own server
+	testserver.SideBySide(8) // each has its own server
 	os.Exit(m.Run())
 }
