@@ -105,6 +105,9 @@ func (p *post) comes(want string) {
 func TestChannelsComeAndGo(t *testing.T) {
 	p := newPost(t)
 	p.join("a", true)
+	if n := len(p.stands); n != 1 { // whoever waits from now on has missed nothing
+		t.Errorf("when it is joined it stood %d times", n)
+	}
 	p.join("a", true)
 	p.join("b", true)
 	p.do("PUBLISH", "a", "1")

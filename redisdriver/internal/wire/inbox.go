@@ -186,13 +186,13 @@ func (in *Inbox) Close() {
 	}
 }
 
-// Raise says that the subscription stands. Who waited meanwhile tries again.
+// Raise says that the subscription stands. Who waited meanwhile tries again; who comes from now on has missed nothing.
 func (in *Inbox) Raise(counted bool) {
+	in.o.News()
 	in.mu.Lock()
+	defer in.mu.Unlock()
 	in.up, in.denied, in.counted, in.err = true, false, counted, nil
 	in.decided()
-	in.mu.Unlock()
-	in.o.News()
 }
 
 // down says that there is no subscription now.

@@ -58,11 +58,11 @@ func (in *Inbox) receive(conn *redis.PubSub, counted bool) error {
 		case *redis.Message:
 			in.o.Receive(m.Channel, m.Payload)
 		case *redis.Subscription:
+			if m.Kind == "subscribe" || m.Kind == "ssubscribe" {
+				in.stands(m.Channel) // before whoever joins it now hears of it, and has missed nothing
+			}
 			if !in.guests.confirmed(m) {
 				return errUnsubscribed // the hash slot moved to another node
-			}
-			if m.Kind == "subscribe" || m.Kind == "ssubscribe" {
-				in.stands(m.Channel)
 			}
 		}
 		if pinged = false; time.Since(checked) < quietTime {
