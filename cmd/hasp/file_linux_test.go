@@ -153,7 +153,7 @@ func TestTwoBootIDs(t *testing.T) {
 	for range 2 {
 		for _, pair := range [][2]func(...string) []string{{inside, outside}, {outside, inside}} {
 			holder, other := pair[0], pair[1]
-			p := s.as(0, holder("run", "--ttl", "2s", "k", "--", "sh", "-c", "echo held >&2; sleep 3; echo kept >&2")...)
+			p := s.as(0, holder("run", "--ttl", "5s", "k", "--", "sh", "-c", "echo held >&2; sleep 6; echo kept >&2")...)
 			p.says("held")
 			s.as(0, other("run", "-n", "k", "--", "true")...).ends(75)
 			s.as(0, other("run", "another", "--", "true")...).ends(0)
