@@ -165,7 +165,7 @@ func TestKilledHolder(t *testing.T) {
 	path := newFile(t)
 	d := openDriver(t, path)
 	lost := stall.Watch(t)
-	const ttl = 3 * time.Second
+	const ttl = 10 * time.Second
 	p := start(t, "hold", path, "orders/42", ttl.String())
 	fence, err := strconv.ParseUint(p.says("held"), 10, 64)
 	must(t, err)
