@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command hasp is a program that locks with hasp, for the tests of interop/clients: see package lines for what it is told. Its kinds:
-// string is the layout that most clients share, and strings several of them, KEY,KEY,...; lock, fair, fenced, read and write are Redisson's; multi is several of Redisson's
+// string is the layout that most clients share, and strings several of them, KEY,KEY,...; lock, fair, fenced, read and write are
+// Redisson's; multi is several of Redisson's
 // plain locks, KEY,KEY,...; red is one of each deployment.
 package main
 

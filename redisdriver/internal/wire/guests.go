@@ -101,7 +101,7 @@ func (in *Inbox) Leave(name string) {
 	if in.o.Sharded {
 		unsubscribe = conn.SUnsubscribe
 	}
-	gs.written(conn, unsubscribe(in.life, name))
+	_ = gs.written(conn, unsubscribe(in.life, name)) // it ended the session
 }
 
 // Listens reports whether messages on a channel reach this client now.

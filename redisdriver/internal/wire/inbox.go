@@ -182,7 +182,7 @@ func (in *Inbox) Close() {
 	conn := in.conn
 	in.mu.Unlock()
 	if conn != nil {
-		go conn.Close() // ends a Receive that is under way; it waits for an attempt to connect
+		go func() { _ = conn.Close() }() // ends a Receive that is under way; it waits for an attempt to connect
 	}
 }
 

@@ -77,7 +77,7 @@ func Serve(open func(p *Program) (func(ctx context.Context, r Request) (*Held, e
 
 func (p *Program) serve(open func(p *Program) (func(ctx context.Context, r Request) (*Held, error), error)) error {
 	if len(os.Args) < 3 {
-		return errors.New("usage: PROGRAM TTL DEPLOYMENT...")
+		return errors.New("usage: PROGRAM TTL DEPLOYMENT [DEPLOYMENT …]")
 	}
 	ms, err := strconv.Atoi(os.Args[1])
 	if err != nil {
