@@ -18,7 +18,7 @@ import (
 var engineVariants = []*variant{
 	{name: "everybody shares", whole: func(d driver.Driver, _ any) driver.Driver { return everybodyShares{d} }, plan: calmEngine, oracle: Exclusion},
 	{name: "fences that fall", whole: func(d driver.Driver, _ any) driver.Driver { return mirrored{d} }, plan: calmEngine, oracle: Fences},
-	{name: "hints that are dropped", whole: func(d driver.Driver, _ any) driver.Driver { return noHints{d} }, plan: calmEngine, oracle: Idle},
+	{name: "hints that are dropped", whole: func(d driver.Driver, _ any) driver.Driver { return noHints{d} }, plan: func() *Schedule { return onEtcd(unheard()) }, oracle: Idle},
 	{name: "a lost lease that is not told", whole: func(d driver.Driver, _ any) driver.Driver { return quiet{d} }, plan: brokenLeases, oracle: Told},
 	{name: "renewals that are assumed", whole: func(d driver.Driver, _ any) driver.Driver { return assumeRenewed{d} }, plan: cutOffEngine, oracle: TimelyEnd},
 }

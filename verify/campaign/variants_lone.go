@@ -20,7 +20,7 @@ var loneVariants = []*variant{
 	{name: "leases without drift", whole: func(d driver.Driver, _ any) driver.Driver { return noDrift{d} }, plan: calm, oracle: TimelyEnd},
 	{name: "renewals without an answer count", whole: func(d driver.Driver, _ any) driver.Driver { return assumeRenewed{d} }, plan: cutOff, oracle: TimelyEnd},
 	{name: "a release that compares nothing", node: func(n member, _ any) member { return blindRelease{n} }, plan: impatient, oracle: Exclusion},
-	{name: "no hints", whole: func(d driver.Driver, _ any) driver.Driver { return noHints{d} }, plan: calm, oracle: Idle},
+	{name: "no hints", whole: func(d driver.Driver, _ any) driver.Driver { return noHints{d} }, plan: unheard, oracle: Idle},
 }
 
 // scripted returns a schedule of some faults, of at least two seconds.
@@ -33,6 +33,14 @@ func scripted(actions ...Action) *Schedule {
 func noop(at time.Duration) Action { return Action{At: at, Kind: ResetLinks, Part: Prepare} }
 
 func calm() *Schedule { return scripted() }
+
+// unheard: a waiter that hears nothing asks once in a third of its TTL, and that must be long beside what a slow machine
+// takes, which the oracle subtracts.
+func unheard() *Schedule {
+	s := scripted(noop(3 * time.Second))
+	s.MaxTTL, s.Longest = 6*time.Second, 3*time.Second
+	return s
+}
 
 // linkFault returns the actions of a fault of some clients' links.
 func linkFault(k Kind, from, to, by time.Duration, of ...int) (all []Action) {
