@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/admission"
 	"github.com/hasplock/hasp/internal/clock"
 )
 
@@ -23,7 +24,8 @@ type attempt struct {
 	opts   *LockOptions
 	part   bool // its lease is nobody's until others are held, too
 	began  clock.Instant
-	sent   bool // a Try was sent
+	sent   bool          // a Try was sent
+	asked  time.Duration // when the latest one was, on the monotonic clock
 	behind successors
 	waiter
 }
@@ -113,9 +115,9 @@ func (a *attempt) try() (*Lease, time.Duration, error) {
 	if a.sent {
 		start = a.c.now()
 	}
-	a.sent = true
+	a.sent, a.asked = true, start.Mono
 	a.patience.asks(start)
-	limit := a.patience.limit(start)
+	limit := a.patience.limit(start, a.req.TTL)
 	ctx, cancel := context.WithTimeout(a.ctx, limit)
 	defer cancel()
 	defer context.AfterFunc(a.c.calls.Open, cancel)()
@@ -141,7 +143,8 @@ func (a *attempt) granted(start clock.Instant, res driver.Result) (*Lease, time.
 	now := a.c.now()
 	a.marked = a.marked || res.Abandoned
 	h := newHold(a.c, driver.RenewRequest{Claim: a.req.Claim, TTL: a.req.TTL, Fence: res.Fence}, a.opts, start)
-	h.grant = grant{slot: res.Slot, abandoned: a.marked}
+	h.grant = grant{slot: res.Slot, abandoned: a.marked, handoff: res.Handoff}
+	h.tells(a.ctx)
 	h.settled = !a.unsure
 	h.req.Fence -= h.turn.share(a.behind, start, res.Fences)
 	h.term.used = !a.part
@@ -178,7 +181,11 @@ func (a *attempt) emit(kind EventKind, more func(e *Event)) {
 	if a.c.observe == nil {
 		return
 	}
-	e := Event{Kind: kind, Key: a.req.Key, Owner: a.req.Owner, Mode: a.req.Mode, Waited: a.c.now().Sub(a.began)}
+	e := Event{Kind: kind, Context: a.ctx, Key: a.req.Key, Owner: a.req.Owner, Mode: a.req.Mode, TTL: a.req.TTL,
+		Waited: a.c.now().Sub(a.began)}
+	if a.asked != 0 {
+		e.Sent = a.c.sentAt(a.asked)
+	}
 	more(&e)
 	a.c.emit(e)
 }
@@ -219,10 +226,14 @@ func (a *attempt) troubled(err error) (time.Duration, error) {
 		return 0, err
 	}
 	pause := a.patience.failed(a.c.now(), a.c.classify(err) == ClassUnknown)
-	if err := a.patience.exhausted(a.c.now(), pause); err != nil {
+	if err := a.patience.exhausted(a.c.now(), pause, a.req.TTL); err != nil {
 		return 0, err
 	}
-	a.emit(EventTrouble, func(e *Event) { e.Left, e.Err = heldBack(err), err })
+	kind := EventTrouble
+	if errors.As(err, new(*admission.HeldBack)) {
+		kind = EventHeldBack
+	}
+	a.emit(kind, func(e *Event) { e.Left, e.Err = heldBack(err), err })
 	return pause, nil
 }
 
@@ -251,6 +262,7 @@ func (a *attempt) subscribed(h watched) {
 		return
 	}
 	a.emit(EventTrouble, func(e *Event) {
+		e.Sent = time.Time{} // that is a Try's
 		e.Err = fmt.Errorf("the store sends no hints when the key is free, so this polls: %w", h.err)
 	})
 }

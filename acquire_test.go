@@ -301,7 +301,8 @@ func TestCleaningUpAfterErrors(t *testing.T) {
 	}
 }
 
-// A waiter in the queue learns who is in the way; TryLock does not wait.
+// A waiter in the queue learns who is in the way; TryLock does not wait. Either tells
+// that it got no lease, once, with the error it returns.
 func TestWaitingIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
@@ -310,15 +311,19 @@ func TestWaitingIsTold(t *testing.T) {
 		c := newClient(t, store, &hasp.Options{Observe: func(e hasp.Event) { events = append(events, e) }})
 		_, err := c.Mutex("k", nil).TryLock(t.Context())
 		wantIs(t, err, hasp.ErrHeld)
-		if len(events) > 0 {
+		if len(events) != 1 || events[0].Kind != hasp.EventFailed || !errors.Is(events[0].Err, err) || !events[0].Sent.Equal(time.Now()) {
 			t.Errorf("of a TryLock: %+v", events)
 		}
+		events = nil
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err = c.Mutex("k", nil).Lock(ctx)
 		wantIs(t, err, hasp.ErrHeld)
-		if len(events) != 1 || events[0].Kind != hasp.EventWaiting || events[0].Holder.Owner != holder.Owner() || events[0].Left <= 0 {
-			t.Errorf("of a Lock: %+v", events)
+		if len(events) != 2 || events[0].Kind != hasp.EventWaiting || events[0].Holder.Owner != holder.Owner() || events[0].Left <= 0 {
+			t.Fatalf("of a Lock: %+v", events)
+		}
+		if e := events[1]; e.Kind != hasp.EventFailed || !errors.Is(e.Err, err) || e.Waited != time.Second || e.Owner != events[0].Owner {
+			t.Errorf("of a Lock that gave up: %+v", e)
 		}
 	})
 }

@@ -179,7 +179,7 @@ func (a *attempt) inherit(from *waiter) error {
 		return nil
 	}
 	a.patience.joins(a.began) // we have not waited for all of it
-	return a.patience.exhausted(a.c.now(), 0)
+	return a.patience.exhausted(a.c.now(), 0, a.req.TTL)
 }
 
 // await returns what a is given, or why it gave up.
@@ -203,6 +203,7 @@ func (co *cohort) await(a *attempt, t *caller) (g gift, err error) {
 				g.lease.h.begin(a.c.now())
 			}
 			g.lease.takenHere()
+			g.lease.h.tells(a.ctx)
 		}
 		return g, nil
 	case <-a.ctx.Done():

@@ -4,6 +4,7 @@
 package hasp
 
 import (
+	"context"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
@@ -40,6 +41,9 @@ func newCore(d driver.Driver, o *Options) *core {
 func (c *core) emit(e Event) {
 	if c.observe != nil {
 		e.Engine = c.traits.Engine
+		if e.Context == nil {
+			e.Context = context.Background()
+		}
 		c.observe(e)
 	}
 }

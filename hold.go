@@ -4,7 +4,9 @@
 package hasp
 
 import (
+	"context"
 	"sync"
+	"time"
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/clock"
@@ -26,13 +28,15 @@ type hold struct {
 	handles handles
 	signals signals
 	turn    turn
-	settled bool // as driver.ReleaseRequest.Settled
+	ctx     context.Context // of the call that took it; nil without an observer
+	settled bool            // as driver.ReleaseRequest.Settled
 }
 
 // grant is what a hold has beside the key. It never changes.
 type grant struct {
-	slot      int  // as Lease.Slot
-	abandoned bool // as Lease.Abandoned
+	slot      int           // as Lease.Slot
+	abandoned bool          // as Lease.Abandoned
+	handoff   time.Duration // as Event.Handoff
 }
 
 // newHold returns a hold that was asked for at born. It is not granted yet.
@@ -76,15 +80,25 @@ func (h *hold) leftover() error {
 	return h.c.fail("close", h.req.Key, h.handles.left)
 }
 
+// tells notes whose context the events of this hold have.
+func (h *hold) tells(ctx context.Context) {
+	if h.c.observe == nil {
+		return // or it would be kept for nobody
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ctx = ctx
+}
+
 // emit reports an event of this hold.
 func (h *hold) emit(kind EventKind, more func(e *Event)) {
 	if h.c.observe == nil {
 		return
 	}
 	h.mu.Lock()
-	mode := h.req.Mode
+	e := Event{Kind: kind, Context: h.ctx, Key: h.req.Key, Owner: h.req.Owner, Fence: h.req.Fence, Mode: h.req.Mode, TTL: h.req.TTL,
+		Slot: h.grant.slot}
 	h.mu.Unlock()
-	e := Event{Kind: kind, Key: h.req.Key, Owner: h.req.Owner, Fence: h.req.Fence, Mode: mode, Slot: h.grant.slot}
 	more(&e)
 	h.c.emit(e)
 }
@@ -98,12 +112,20 @@ func (l *Lease) acquired(began clock.Instant) {
 			_ = l.release(false, driver.Unused)
 		}
 	}()
-	l.h.emit(EventAcquired, func(e *Event) { e.Waited = l.h.c.now().Sub(began) })
+	h := l.h
+	h.emit(EventAcquired, func(e *Event) {
+		e.Waited, e.Sent, e.Handoff = h.c.now().Sub(began), h.c.sentAt(h.term.born.Mono), h.grant.handoff
+	})
 	panics = false
 }
 
-// given tells the observer that the key was given back, to the store or to the
-// next turn.
-func (h *hold) given(err error) {
-	h.emit(EventReleased, func(e *Event) { e.Held, e.Err = h.term.held(h.c.now()), err })
+// given tells the observer that the key was given back: to the store, which was told
+// at sent, or to the next turn.
+func (h *hold) given(sent time.Duration, err error) {
+	h.emit(EventReleased, func(e *Event) {
+		e.Held, e.Err = h.term.held(h.c.now()), err
+		if sent != 0 {
+			e.Sent = h.c.sentAt(sent)
+		}
+	})
 }

@@ -79,7 +79,7 @@ func (l *lock) ask(ctx context.Context, op string, wait, part bool) (lease *Leas
 	}
 	defer l.c.calls.Leave()
 	a := &attempt{c: l.c, ctx: ctx, op: op, opts: l.opts, part: part, began: l.c.now(), behind: alone{},
-		waiter: waiter{req: l.request(), patience: newPatience(l.opts.TTL, l.c.maxSilence)}}
+		waiter: waiter{req: l.request(), patience: newPatience(l.c.maxSilence)}}
 	switch {
 	case !wait:
 		lease, err = a.alone(a.tryLock)
@@ -88,10 +88,12 @@ func (l *lock) ask(ctx context.Context, op string, wait, part bool) (lease *Leas
 	default:
 		lease, err = a.alone(a.lock)
 	}
-	if err == nil {
-		lease.acquired(a.began)
+	if err != nil {
+		a.emit(EventFailed, func(e *Event) { e.Err = err })
+		return nil, err
 	}
-	return lease, err
+	lease.acquired(a.began)
+	return lease, nil
 }
 
 // request returns what a new acquisition asks for.

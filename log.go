@@ -5,6 +5,7 @@ package hasp
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 
 	"github.com/hasplock/hasp/driver"
@@ -15,22 +16,24 @@ import (
 // clients.
 //
 // Losses are errors. What needs attention is a warning: a renewal or release
-// that failed, trouble with the store while waiting, a lease that was dropped. All
-// else happens in normal use, and is for debugging.
+// that failed, trouble with the store while waiting or instead of a lease, a lease
+// that was dropped. All else happens in normal use, and is for debugging.
 //
 // The attributes are event (Event.Kind as a word), engine, key and owner, and those
-// of fence, mode, slot, holder, ahead, left, waited, held, taken and err that the
-// event has. Keys are escaped as in a Go string, so that no handler prints
+// of fence, mode, slot, holder, ahead, left, waited, held, age, handoff, taken and err
+// that the event has. The handler is given Event.Context. Keys are escaped as in a Go string, so that no handler prints
 // what a terminal might act on.
 func LogTo(logger *slog.Logger) func(Event) {
 	if logger == nil {
 		logger = slog.Default()
 	}
 	return func(e Event) {
-		ctx := context.Background() // events belong to no call
+		if e.Context == nil { // of no client
+			e.Context = context.Background()
+		}
 		level, text := e.describe()
-		if logger.Enabled(ctx, level) {
-			logger.LogAttrs(ctx, level, text, e.attrs()...)
+		if logger.Enabled(e.Context, level) {
+			logger.LogAttrs(e.Context, level, text, e.attrs()...)
 		}
 	}
 }
@@ -58,15 +61,29 @@ func (e *Event) describe() (slog.Level, string) {
 		return slog.LevelWarn, "lock store in trouble"
 	case EventDowngraded:
 		return level, "lock downgraded"
+	case EventHeldBack:
+		return slog.LevelWarn, "lock store held back after a restart"
+	case EventFailed:
+		return failed(e.Err), "lock not acquired"
 	case EventForgotten:
 		return slog.LevelWarn, "lock dropped without release"
 	}
 	return level, "lock event"
 }
 
+// failed: somebody else has the key, or the caller waited no longer, which is
+// normal use.
+func failed(err error) slog.Level {
+	var held *HeldError
+	if errors.Is(err, ErrClosed) || errors.As(err, &held) {
+		return slog.LevelDebug
+	}
+	return slog.LevelWarn
+}
+
 // attrs returns the event's fields, without those that say nothing.
 func (e *Event) attrs() []slog.Attr {
-	all := make([]slog.Attr, 0, 12)
+	all := make([]slog.Attr, 0, 14)
 	all = append(all,
 		slog.String("event", e.Kind.String()),
 		slog.String("engine", e.Engine),
@@ -92,6 +109,12 @@ func (e *Event) attrs() []slog.Attr {
 	}
 	if e.Held != 0 {
 		all = append(all, slog.Duration("held", e.Held))
+	}
+	if e.Age != 0 {
+		all = append(all, slog.Duration("age", e.Age))
+	}
+	if e.Handoff != 0 {
+		all = append(all, slog.Duration("handoff", e.Handoff))
 	}
 	if e.Taken != "" {
 		all = append(all, slog.String("taken", e.Taken))

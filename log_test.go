@@ -10,6 +10,7 @@ import (
 	"errors"
 	"log/slog"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -124,8 +125,8 @@ func TestLogToCostsNothingWhenDisabled(t *testing.T) {
 	}
 }
 
-// Every kind has its own text and level, and no field of Event is
-// left out.
+// Every kind has its own text and level, and no field of Event is left out, but what no
+// reader of a log asks for.
 func TestLogToIsWhole(t *testing.T) {
 	var out bytes.Buffer
 	observe := hasp.LogTo(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})))
@@ -137,7 +138,7 @@ func TestLogToIsWhole(t *testing.T) {
 		}
 	}
 	e := hasp.Event{Kind: hasp.EventLost, Engine: "x", Key: "k", Owner: "o", Fence: 1, Mode: hasp.Shared, Slot: 1, Holder: hasp.Holder{Owner: "p"},
-		Ahead: 1, Left: 1, Waited: 1, Held: 1, Taken: "f", Err: errors.New("e")}
+		TTL: 1, Ahead: 1, Left: 1, Waited: 1, Held: 1, Age: 1, Handoff: 1, Sent: time.Now(), Taken: "f", Err: errors.New("e"), Context: t.Context()}
 	out.Reset()
 	observe(e)
 	v := reflect.ValueOf(e)
@@ -146,7 +147,7 @@ func TestLogToIsWhole(t *testing.T) {
 		if v.Field(i).IsZero() {
 			t.Errorf("this test does not set Event.%s", name)
 		}
-		if attr := strings.ToLower(name); name != "Kind" && !strings.Contains(out.String(), " "+attr+"=") {
+		if attr := strings.ToLower(name); !slices.Contains([]string{"Kind", "Context", "TTL", "Sent"}, name) && !strings.Contains(out.String(), " "+attr+"=") {
 			t.Errorf("Event.%s is not logged: %s", name, out.String())
 		}
 	}

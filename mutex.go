@@ -22,8 +22,8 @@ func (c *Client) Mutex(key string, o *LockOptions) *Mutex {
 // joined with what kept Lock waiting, both found with errors.Is and errors.As, and
 // whatever this attempt left in the store is cleaned up, in the background if need
 // be. Lock also waits for a store that is unreachable or held back, as long as
-// ctx and Options.MaxSilence allow; EventTrouble reports it. A store that returns a
-// permanent error (Error.Class ClassDenied, ClassMisconfigured, ClassFull,
+// ctx and Options.MaxSilence allow; EventTrouble or EventHeldBack reports it. A
+// store that returns a permanent error (Error.Class ClassDenied, ClassMisconfigured, ClassFull,
 // ClassReadOnly) ends Lock at once, an error that the engine cannot classify
 // (ClassUnknown) after the TTL, 5 s at least.
 func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {

@@ -3,7 +3,11 @@
 
 package hasp
 
-import "time"
+import (
+	"context"
+	"slices"
+	"time"
+)
 
 // EventKind says what happened.
 type EventKind uint8
@@ -13,12 +17,14 @@ const (
 	// EventWaiting: the store refused, and Lock goes on waiting in the queue. Sent
 	// after every refusal. Holder, Left and Ahead say who is in the way.
 	EventWaiting EventKind = iota + 1
-	// EventAcquired: Waited is how long it took, Fence the fence.
+	// EventAcquired: Waited is how long it took, Fence the fence; Handoff is known
+	// of some that waited.
 	EventAcquired
-	// EventRenewed: the lease was renewed; Left is how long it lasts from now.
+	// EventRenewed: the lease was renewed; Left is how long it lasts from now, Age
+	// how old it had become.
 	EventRenewed
 	// EventRenewFailed: a renewal had no answer, or an error: Err. It is retried
-	// until the deadline, in Left.
+	// until the deadline, in Left. Age is how old the lease is.
 	EventRenewFailed
 	// EventLost: the lease ended before its Release; Err says why. Held is how
 	// long it was held.
@@ -27,8 +33,7 @@ const (
 	// how long the lease was held.
 	EventReleased
 	// EventTrouble: a Lock that goes on waiting met an error: Err. Sent after each
-	// error. Left is for how long a store that was restarted is still held back, if
-	// that is known.
+	// error, but those of EventHeldBack.
 	EventTrouble
 	// EventDowngraded: a writer became a reader; Err is nil, or why the store
 	// may not know.
@@ -37,11 +42,19 @@ const (
 	// collector took it. It is no longer renewed: EventLost follows in Left. Held is
 	// how long it was held; Taken, with Options.RecordTaken, by which calls.
 	EventForgotten
+	// EventFailed: a call that asked the store for a key ended without a lease. Err is
+	// what it returns, Waited how long it took. Nothing is sent for a call that never
+	// asked: its options were invalid, its context had ended, or its client was closed.
+	EventFailed
+	// EventHeldBack: a Lock goes on waiting for a store that grants nothing yet since
+	// it was restarted, or too many of whose nodes were: Err. Left is for how long, if
+	// that is known.
+	EventHeldBack
 )
 
 // String returns the kind as one word.
 func (k EventKind) String() string {
-	names := [...]string{"", "waiting", "acquired", "renewed", "renew-failed", "lost", "released", "trouble", "downgraded", "forgotten"}
+	names := [...]string{"", "waiting", "acquired", "renewed", "renew-failed", "lost", "released", "trouble", "downgraded", "forgotten", "failed", "held-back"}
 	if int(k) < len(names) {
 		return names[k]
 	}
@@ -53,6 +66,9 @@ func (k EventKind) String() string {
 type Event struct {
 	// Kind says what happened, and which of the fields below have a meaning.
 	Kind EventKind
+	// Context is the caller's, for its values (a trace, a logger); it may have ended.
+	// Of a lease it is that of the call which took it. Never nil.
+	Context context.Context
 	// Engine is the kind of store: "redis", "sqlite", "memory", ...
 	Engine string
 	// Key is what is locked, as the caller named it: any bytes.
@@ -63,6 +79,8 @@ type Event struct {
 	Fence uint64
 	// Mode is how the lease holds the key, or the caller asks for it.
 	Mode Mode
+	// TTL is how long the store keeps the lease that nobody renews: as asked for.
+	TTL time.Duration
 	// Slot is a Semaphore's, once acquired; see Lease.Slot.
 	Slot int
 	// Holder is who is in the way of a waiter; zero when that is not known.
@@ -71,8 +89,17 @@ type Event struct {
 	Ahead int
 	// Left is what is left: of the holder's lease (EventWaiting), of this one
 	// (EventRenewed, EventRenewFailed, EventForgotten), or of the time for which
-	// the store is held back (EventTrouble). 0 when that is not known.
+	// the store is held back (EventHeldBack). 0 when that is not known.
 	Left time.Duration
+	// Sent is when the request was sent that the event is the answer to; zero when it
+	// answers none.
+	Sent time.Time
+	// Age is how long before this answer the request was sent from which the lease
+	// counted. At most a third of the TTL and a round trip when all is well.
+	Age time.Duration
+	// Handoff is how long after the release a waiter that was handed the key came for
+	// it, by the store's clock. 0: it was free, or the engine does not know.
+	Handoff time.Duration
 	// Waited is how long ago the call began to ask for the key.
 	Waited time.Duration
 	// Held is how long the lease was held.
@@ -82,4 +109,26 @@ type Event struct {
 	Taken string
 	// Err is what went wrong, or why the lease ended.
 	Err error
+}
+
+// Observers returns a function for [Options.Observe] that calls all of these in their
+// order, without those that are nil. It is nil when nothing is left.
+func Observers(all ...func(Event)) func(Event) {
+	all = slices.DeleteFunc(slices.Clone(all), func(f func(Event)) bool { return f == nil })
+	switch len(all) {
+	case 0:
+		return nil
+	case 1:
+		return all[0]
+	}
+	return func(e Event) {
+		for _, f := range all {
+			f(e)
+		}
+	}
+}
+
+// sentAt returns a time on the monotonic clock as the observer wants it.
+func (c *core) sentAt(mono time.Duration) time.Time {
+	return time.Now().Add(mono - c.now().Mono)
 }

@@ -13,7 +13,6 @@ import (
 
 // patience is how a wait bears a store that gives no good answer. It only computes.
 type patience struct {
-	ttl     time.Duration
 	most    time.Duration // Options.MaxSilence
 	silent  clock.Instant // when the first call began that had no good answer
 	puzzled clock.Instant // since when no error was one that the engine knows
@@ -21,8 +20,8 @@ type patience struct {
 	why     error // what keeps us waiting: the latest refusal or error
 }
 
-func newPatience(ttl, most time.Duration) patience {
-	return patience{ttl: ttl, most: most, pause: backoff.Backoff{Least: 20 * time.Millisecond, Most: time.Second}}
+func newPatience(most time.Duration) patience {
+	return patience{most: most, pause: backoff.Backoff{Least: 20 * time.Millisecond, Most: time.Second}}
 }
 
 // failing says that the latest call had no good answer.
@@ -64,20 +63,20 @@ func (p *patience) joins(from clock.Instant) {
 // exhausted returns what ends a wait without a good answer, once pause has passed: a
 // silence that the client bears no longer; or errors that the engine does not
 // know, and that may stay for ever.
-func (p *patience) exhausted(now clock.Instant, pause time.Duration) error {
+func (p *patience) exhausted(now clock.Instant, pause, ttl time.Duration) error {
 	silent, puzzled := now.Sub(p.silent), now.Sub(p.puzzled)
 	switch {
 	case p.most > 0 && silent+pause >= p.most:
 		return fmt.Errorf("no good answer from the store for %v: %w", shortDuration(silent), p.why)
-	case puzzled+pause >= max(p.ttl, tryLimit):
+	case puzzled+pause >= max(ttl, tryLimit):
 		return fmt.Errorf("the store has failed for %v, and not for being away: %w", shortDuration(puzzled), p.why)
 	}
 	return nil
 }
 
-// limit is how long the call that begins at start may take.
-func (p *patience) limit(start clock.Instant) time.Duration {
-	limit := min(p.ttl, tryLimit)
+// limit is how long the call that begins at start, for a lease of ttl, may take.
+func (p *patience) limit(start clock.Instant, ttl time.Duration) time.Duration {
+	limit := min(ttl, tryLimit)
 	if p.most == 0 {
 		return limit
 	}

@@ -41,8 +41,8 @@ func TestPatienceTires(t *testing.T) {
 		{"a short TTL gives no less than a Try", time.Second, 0, time.Hour, tryLimit - time.Second - 1, false},
 		{"after a Try", time.Second, 0, time.Hour, tryLimit - time.Second, true},
 	} {
-		p := patience{ttl: c.ttl, most: c.most, silent: at(2*time.Hour - c.silent), puzzled: at(2*time.Hour - c.puzzled), why: why}
-		if err := p.exhausted(at(2*time.Hour), time.Second); (err != nil) != c.exhausted || err != nil && !errors.Is(err, why) {
+		p := patience{most: c.most, silent: at(2*time.Hour - c.silent), puzzled: at(2*time.Hour - c.puzzled), why: why}
+		if err := p.exhausted(at(2*time.Hour), time.Second, c.ttl); (err != nil) != c.exhausted || err != nil && !errors.Is(err, why) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
@@ -59,8 +59,8 @@ func TestPatienceLimit(t *testing.T) {
 		{time.Minute, 6 * time.Second, time.Hour, 3 * time.Second},
 		{time.Minute, time.Hour, 0, tryLimit},
 	} {
-		p := patience{ttl: c.ttl, most: c.most, silent: at(time.Hour)}
-		if got := p.limit(at(time.Hour + c.silent)); got != c.want {
+		p := patience{most: c.most, silent: at(time.Hour)}
+		if got := p.limit(at(time.Hour+c.silent), c.ttl); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}

@@ -184,7 +184,7 @@ func TestHeldBackStoreIsWaitedFor(t *testing.T) {
 		store := memdriver.NewNode(memdriver.NodeOptions{MaxTTL: time.Minute})
 		var told []time.Duration
 		c := newClient(t, store, &hasp.Options{Observe: func(e hasp.Event) {
-			if e.Kind == hasp.EventTrouble {
+			if e.Kind == hasp.EventHeldBack {
 				told = append(told, e.Left)
 			}
 		}})

@@ -53,7 +53,7 @@ func (l *Lease) release(ran bool, end driver.End) error {
 	h.mu.Unlock()
 	endAll(ctxs, context.Canceled)
 	if behind.pass(h) {
-		h.given(nil)
+		h.given(0, nil)
 		return nil
 	}
 	h.c.renewer.Remove(h)
@@ -68,6 +68,7 @@ func (h *hold) release(ctx context.Context, why error, end driver.End) error {
 	h.state.become(released) // no turn came after it
 	req := driver.ReleaseRequest{Claim: h.req.Claim, TTL: h.term.longest, End: h.outcome(end), Settled: h.settled}
 	h.mu.Unlock()
+	sent := h.c.now().Mono
 	err := h.c.release(ctx, req)
 	if errors.Is(err, errNotReleased) && h.c.calls.Open.Err() == nil {
 		h.c.cleanups.add(req) // the caller waits no longer, but others do
@@ -80,7 +81,7 @@ func (h *hold) release(ctx context.Context, why error, end driver.End) error {
 		err = lostByStore(err)
 	}
 	err = h.c.fail("release", h.req.Key, err)
-	h.given(err)
+	h.given(sent, err)
 	return err
 }
 

@@ -84,6 +84,7 @@ func (h *hold) Renewed(start clock.Instant, r driver.Renewal) {
 		return
 	}
 	var wanted context.CancelFunc
+	age := now.Sub(t.start)
 	if r.Err == nil {
 		t.grant(start, now, r.TTL)
 		wanted = h.signals.want(r.Wanted)
@@ -100,7 +101,7 @@ func (h *hold) Renewed(start clock.Instant, r driver.Renewal) {
 	if r.Err != nil {
 		kind = EventRenewFailed
 	}
-	h.emit(kind, func(e *Event) { e.Left, e.Err = left, r.Err })
+	h.emit(kind, func(e *Event) { e.Left, e.Sent, e.Age, e.Err = left, h.c.sentAt(start.Mono), age, r.Err })
 }
 
 // extend renews once, at the caller's wish.

@@ -126,6 +126,9 @@ type Result struct {
 	Fences  int           // how many the grant has, Fence being the last: 1 when an earlier Try was granted. 0 means 1
 	TTL     time.Duration // the store keeps the lease for at least this long, counted from the start of this call
 	Slot    int           // with Limit: the smallest number from 0 that no other holder has
+	// Handoff is how long before the store answered it gave the key to this owner's place,
+	// which now came for it; 0: it did not, or does not know.
+	Handoff time.Duration
 	// Abandoned: a previous holder did not release the key, so that what it
 	// protects may need repair; see End.
 	Abandoned bool

@@ -52,6 +52,7 @@ func handoffIsAtOnce(e *env) {
 	a.TTL = e.long / 8 // less than the claim has in the end, and more than a busy machine takes
 	first := e.grant(e.d, a)
 	e.join(e.open(), b, 0)
+	start := time.Now()
 	e.release(e.d, a)
 	info := e.heldBy(b)
 	if info.Waiters != 0 {
@@ -63,6 +64,12 @@ func handoffIsAtOnce(e *env) {
 	}
 	if res.Abandoned {
 		e.Fatalf("Abandoned, but the holder before released")
+	}
+	if most := time.Since(start) + 5*time.Millisecond; first.Handoff != 0 || res.Handoff < 0 || res.Handoff > most { // of whole milliseconds, by another clock
+		e.Fatalf("it came %v after the release, and that was at most %v ago; a free key was handed over for %v", res.Handoff, most, first.Handoff)
+	}
+	if again := e.grant(e.open(), queued(b)); again.Handoff != 0 {
+		e.Fatalf("asked again, it was handed the key for %v", again.Handoff)
 	}
 	if info := e.heldBy(b); !plausible(info.Left, e.long/2) {
 		e.Fatalf("the claim of a lease of %v left %v", b.TTL, info.Left)

@@ -174,9 +174,15 @@ func (s *Store) again(e *entry, h *place, r *driver.VoteRequest, now time.Time) 
 	if !h.claimed && h.reads() {
 		h.abandoned = e.abandoned // those that came in beside it may have left it so
 	}
+	var handoff time.Duration
+	if !h.claimed {
+		handoff = max(now.Sub(h.since), 1)
+	}
 	h.claimed = true
 	h.extend(now.Add(r.TTL))
-	return h.granted(now, fences)
+	res := h.granted(now, fences)
+	res.Handoff = handoff
+	return res
 }
 
 // grant grants r a key that it can have, unless its proposal cannot be granted.

@@ -21,6 +21,7 @@ type answer struct {
 	abandoned bool   // a previous holder did not finish
 	slot      int
 	lasts     time.Duration // 0: as long as was asked
+	waited    time.Duration // since it was handed the key; 0: it was not
 
 	why   driver.Why
 	most  time.Duration // with TTLTooLong
@@ -44,7 +45,7 @@ const (
 func parseTry(v any) (answer, error) {
 	var a answer
 	if text, ok := v.(string); ok {
-		v = []any{int64(1), text, int64(0), int64(0), int64(1)}
+		v = []any{int64(1), text, int64(0), int64(0), int64(1), int64(0)}
 	}
 	r := wire.NewReply(v)
 	switch code := wire.Next[int64](r); code {
@@ -54,6 +55,7 @@ func parseTry(v any) (answer, error) {
 		a.abandoned = wire.Next[int64](r) == 1
 		a.lasts = wire.Span(wire.Next[int64](r))
 		a.fences = int(wire.Next[int64](r))
+		a.waited = wire.Span(wire.Next[int64](r))
 		if len(r.Fields) > 0 {
 			a.slot = int(wire.Next[int64](r))
 		}

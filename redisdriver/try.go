@@ -65,7 +65,7 @@ func (d *Driver) tried(ctx context.Context, r driver.VoteRequest, c *wire.Call, 
 	case a.granted:
 		res := driver.Result{
 			Granted: true, Fence: a.fence, Fences: a.fences, TTL: max(r.TTL, a.lasts), Slot: a.slot, Abandoned: a.abandoned,
-			Node: c.Life,
+			Handoff: a.waited, Node: c.Life,
 		}
 		d.leases.note(r.ID(), res.Fence, res.TTL)
 		if d.renew.Replicas() > 0 {

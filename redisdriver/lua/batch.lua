@@ -475,8 +475,8 @@ local function refuse(r, why, cut, least)
   cut = cut or handed and 3 or 0
   return {r.gone and 2 or why, sub(value, 1, 600), left, ahead, head, cut, least or ''}
 end
-local function granted(l, left, n)
-  return {1, l.fence, l.mark and 1 or 0, left, n, l.slot}
+local function granted(l, left, n, waited)
+  return {1, l.fence, l.mark and 1 or 0, left, n, waited or 0, l.slot}
 end
 local function choose(r, l)
   if l then later(K.lock, r.ttl) end -- takes no memory, and after it nothing is refused for that
@@ -485,6 +485,7 @@ end
 local function standing(r, l)
   local value, ttl, n, left = r.value, r.ttl, 1
   local claims = l.pending or l.unknown
+  local waited = l.pending and math.max(ms - tonumber(l.since or sub(known.grant, 45, 57)), 1)
   local raises = r.how == 'raise' and not claims and r.fence ~= l.fence
   if raises or claims and (r.fence or r.fences > 1 or l.state ~= 'c') then
     local fence
@@ -510,7 +511,7 @@ local function standing(r, l)
     left = claims and 0 or call('PTTL', K.lock)
     if claims or raises then write(value, l, math.max(ttl, left)) else later(K.grant, ttl + KEEP) end
   end
-  return granted(l, left, n)
+  return granted(l, left, n, waited)
 end
 local function convert(r, l)
   later(K.lock, r.ttl) -- takes no memory, and after it nothing is refused for that

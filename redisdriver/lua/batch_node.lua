@@ -613,9 +613,9 @@ local function refuse(r, why, cut, least)
   cut = cut or handed and 3 or 0
   return {r.gone and 2 or why, sub(value, 1, 600), left, ahead, head, cut, least or ''}
 end
-local function granted(l, left, n)
+local function granted(l, left, n, waited)
   if left > longest then left = longest end
-  return {1, l.fence, l.mark and 1 or 0, left, n, l.slot}
+  return {1, l.fence, l.mark and 1 or 0, left, n, waited or 0, l.slot}
 end
 local function choose(r, l, how)
   local n, floor = r.fences
@@ -635,6 +635,7 @@ end
 local function standing(r, l)
   local value, ttl, n, left = r.value, r.ttl, 1
   local claims = l.pending or l.unknown
+  local waited = l.pending and math.max(ms - tonumber(l.since or sub(known.grant, 45, 57)), 1)
   local raises = r.how == 'raise' and not claims and r.fence ~= l.fence
   if raises or claims and (r.fence or r.fences > 1 or l.state ~= 'c') then
     local fence
@@ -660,7 +661,7 @@ local function standing(r, l)
     left = claims and 0 or call('PTTL', K.lock)
     if claims or raises then write(value, l, math.max(ttl, left)) else later(K.grant, ttl + KEEP) end
   end
-  return granted(l, left, n)
+  return granted(l, left, n, waited)
 end
 local function convert(r, l)
   later(K.lock, r.ttl) -- takes no memory, and after it nothing is refused for that

@@ -30,11 +30,12 @@ local function refuse(r, why, cut, least)
 end
 
 -- granted answers one that has the lease l for so many ms; 0: as long as was asked.
-local function granted(l, left, n)
+-- waited: ms since it was handed over, which now is claimed.
+local function granted(l, left, n, waited)
 <<if .Node>>
   if left > longest then left = longest end
 <<end>>
-  return {1, l.fence, l.mark and 1 or 0, left, n, l.slot}
+  return {1, l.fence, l.mark and 1 or 0, left, n, waited or 0, l.slot}
 end
 
 -- choose answers the fence of a grant, and how many in a row it is the last of: the
@@ -64,6 +65,7 @@ end
 local function standing(r, l)
   local value, ttl, n, left = r.value, r.ttl, 1
   local claims = l.pending or l.unknown
+  local waited = l.pending and math.max(ms - tonumber(l.since or <<since "known.grant">>), 1)
   local raises = r.how == 'raise' and not claims and r.fence ~= l.fence
   if raises or claims and (r.fence or r.fences > 1 or l.state ~= 'c') then
     local fence
@@ -89,7 +91,7 @@ local function standing(r, l)
     left = claims and 0 or call('PTTL', K.lock)
     if claims or raises then write(value, l, math.max(ttl, left)) else later(K.grant, ttl + KEEP) end
   end
-  return granted(l, left, n)
+  return granted(l, left, n, waited)
 end
 
 -- convert lets others in beside one that has the key alone.
@@ -110,7 +112,8 @@ end
 -- place in the queue when there is one to note. Answers
 --   fence: granted, and nobody was in doubt about it
 --   {1, fence, 1 when a previous holder did not finish, ms the lease lasts
---       or 0: as long as was asked, number of fences, slot if it is shared}
+--       or 0: as long as was asked, number of fences, ms since it was handed this
+--       key or 0, slot if it is shared}
 --   {0, value of a holder or "", ms left as PTTL says, places before,
 --       first 59 bytes of grant, and " <limit> <slot>" of one that is shared,
 --       1 when the next could not get a hint, 2 when the search for it was cut short,

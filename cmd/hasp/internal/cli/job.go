@@ -329,7 +329,7 @@ func (j *job) observe(e hasp.Event) {
 	case hasp.EventWaiting:
 		j.wait.refused(e)
 		j.look(e.Key)
-	case hasp.EventTrouble:
+	case hasp.EventTrouble, hasp.EventHeldBack:
 		j.wait.troubled(e)
 	case hasp.EventRenewed:
 		j.renewed(e)
