@@ -4,6 +4,7 @@
 package hasp
 
 import (
+	"context"
 	"slices"
 	"weak"
 )
@@ -18,15 +19,16 @@ import (
 // has ended, since that refers to it, and for good a channel of Done or Wanted that was
 // handed out, since nobody can tell whether somebody waits for that.
 type handles struct {
-	n         int         // 0 after the last Release
-	writers   int         // those of them that are Exclusive
-	running   int         // functions of Do that have not returned: Close leaves the key to them
-	left      error       // why a key that Close left to them is not free
-	broken    bool        // a function of Do panicked: the end is Unfinished, whoever releases last
-	fresh     *Lease      // of those that were not released, until the next renewal; linked
-	known     []weakLease // those of before
-	pinned    bool        // somebody may wait for a channel of it
-	forgotten bool        // nobody could reach it: it is not renewed, also when a finalizer brings a lease back
+	caller    context.Context // of the call that took the hold; nil without an observer
+	n         int             // 0 after the last Release
+	writers   int             // those of them that are Exclusive
+	running   int             // functions of Do that have not returned: Close leaves the key to them
+	left      error           // why a key that Close left to them is not free
+	broken    bool            // a function of Do panicked: the end is Unfinished, whoever releases last
+	fresh     *Lease          // of those that were not released, until the next renewal; linked
+	known     []weakLease     // those of before
+	pinned    bool            // somebody may wait for a channel of it
+	forgotten bool            // nobody could reach it: it is not renewed, also when a finalizer brings a lease back
 }
 
 // weakLease is a lease that was not released.

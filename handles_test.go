@@ -78,6 +78,10 @@ var forgets = []struct {
 		must(c.LockKeys(t.Context(), "k"))
 		return nil
 	}},
+	{"nothing of LockAll of two", true, func(t *testing.T, c *hasp.Client) any {
+		must(c.LockKeys(t.Context(), "k", "other"))
+		return nil
+	}},
 	{"the inner one of two", false, func(t *testing.T, c *hasp.Client) any {
 		return within(t, c).inner
 	}},
@@ -139,10 +143,11 @@ func TestForgottenLease(t *testing.T) {
 				store := newStore()
 				told, lost := make(chan hasp.Event, 10), make(chan hasp.Event, 10)
 				c := newClient(t, store, &hasp.Options{RecordTaken: true, Observe: func(e hasp.Event) {
-					switch e.Kind {
-					case hasp.EventForgotten:
+					switch {
+					case e.Key != "k":
+					case e.Kind == hasp.EventForgotten:
 						told <- e
-					case hasp.EventLost:
+					case e.Kind == hasp.EventLost:
 						lost <- e
 					}
 				}})

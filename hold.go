@@ -28,8 +28,7 @@ type hold struct {
 	handles handles
 	signals signals
 	turn    turn
-	ctx     context.Context // of the call that took it; nil without an observer
-	settled bool            // as driver.ReleaseRequest.Settled
+	settled bool // as driver.ReleaseRequest.Settled
 }
 
 // grant is what a hold has beside the key. It never changes.
@@ -87,7 +86,7 @@ func (h *hold) tells(ctx context.Context) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.ctx = ctx
+	h.handles.caller = ctx
 }
 
 // emit reports an event of this hold.
@@ -96,7 +95,7 @@ func (h *hold) emit(kind EventKind, more func(e *Event)) {
 		return
 	}
 	h.mu.Lock()
-	e := Event{Kind: kind, Context: h.ctx, Key: h.req.Key, Owner: h.req.Owner, Fence: h.req.Fence, Mode: h.req.Mode, TTL: h.req.TTL,
+	e := Event{Kind: kind, Context: h.handles.caller, Key: h.req.Key, Owner: h.req.Owner, Fence: h.req.Fence, Mode: h.req.Mode, TTL: h.req.TTL,
 		Slot: h.grant.slot}
 	h.mu.Unlock()
 	more(&e)

@@ -169,6 +169,7 @@ func takeAll(ctx context.Context, op string, wait bool, parts []*part) (err erro
 			}
 			return err
 		}
+		p.lease.h.tells(ctx)           // watch would keep the leases before it, also when all were dropped
 		watch = p.lease.Context(watch) //nolint:fatcontext // one for each lease
 	}
 	return lostOf(op, parts, nil)

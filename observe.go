@@ -67,7 +67,7 @@ type Event struct {
 	// Kind says what happened, and which of the fields below have a meaning.
 	Kind EventKind
 	// Context is the caller's, for its values (a trace, a logger); it may have ended.
-	// Of a lease it is that of the call which took it. Never nil.
+	// Of a lease it is that of the call which took it, and is kept as long. Never nil.
 	Context context.Context
 	// Engine is the kind of store: "redis", "sqlite", "memory", ...
 	Engine string
