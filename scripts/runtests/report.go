@@ -133,7 +133,7 @@ func (r *report) takeFailure(p *pkg, t *test, e event) {
 	fmt.Fprintf(r.out, "\n%s", strings.Join(t.output, ""))
 	if !t.subFailed {
 		p.failed++
-		r.failures = append(r.failures, e.Package+" "+e.Test)
+		r.failures = append(r.failures, e.Package+" "+e.Test+cause(t.output))
 	}
 }
 
@@ -154,7 +154,11 @@ func (r *report) takePackage(p *pkg, e event) {
 		}
 		if len(cut) > 0 {
 			p.failed++
-			r.failures = append(r.failures, e.Package+" ended in "+strings.Join(cut, ", "))
+			output := p.output
+			for _, name := range cut {
+				output = append(output, p.tests[name].output...)
+			}
+			r.failures = append(r.failures, e.Package+" ended in "+strings.Join(cut, ", ")+cause(output))
 		} else if p.failed == 0 {
 			p.failed++
 			r.failures = append(r.failures, e.Package)
@@ -166,6 +170,25 @@ func (r *report) takePackage(p *pkg, e event) {
 	r.passed += p.passed
 	r.failed += p.failed
 	delete(r.pkgs, e.Package)
+}
+
+// cause returns what a failed test, or a program that ended, said first: of why, as a rule.
+func cause(output []string) string {
+	var lines []string
+	for _, line := range output {
+		text := strings.TrimSpace(line)
+		said := strings.Contains(text, "_test.go:") || strings.Contains(text, ".go:") && strings.HasPrefix(line, "    ")
+		for _, start := range []string{"panic: ", "fatal error: ", "signal: ", "WARNING: DATA RACE"} {
+			said = said || strings.HasPrefix(text, start)
+		}
+		if said && len(lines) < 3 {
+			lines = append(lines, text[:min(len(text), 200)])
+		}
+	}
+	if lines == nil {
+		return ""
+	}
+	return ": " + strings.Join(lines, " | ")
 }
 
 // unfinished returns the tests that were cut off, for example by the time limit.

@@ -27,12 +27,12 @@ func TestReportOfEveryEnd(t *testing.T) {
 
 	slices.Sort(r.failures)
 	want := []string{
-		"example.com/rt/bad TestA/x",
-		"example.com/rt/bad TestB",
+		"example.com/rt/bad TestA/x: a_test.go:3: boo",
+		"example.com/rt/bad TestB: a_test.go:4: parent boo",
 		"example.com/rt/broken",
 		"example.com/rt/exits",
-		"example.com/rt/panics TestX",
-		"example.com/rt/slow ended in TestX",
+		"example.com/rt/panics TestX: panic: ouch [recovered, repanicked]",
+		"example.com/rt/slow ended in TestX: panic: test timed out after 2s",
 	}
 	if !slices.Equal(r.failures, want) {
 		t.Errorf("failures %q, want %q", r.failures, want)
