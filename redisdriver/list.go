@@ -14,62 +14,17 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// scanCount is how many keys one SCAN looks at: a fraction of a millisecond.
-const scanCount = 1000
-
 // List yields the keys that are held or waited for; see [driver.Driver]. It reads the
 // whole database with SCAN, in steps. With NoPrefix every string in the database counts
 // as a lock.
 func (d *Driver) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
-	return func(yield func(driver.Info, error) bool) {
-		if d.bad != nil {
-			yield(driver.Info{}, d.bad)
-			return
-		}
-		nodes, err := wire.Masters(ctx, d.rdb)
-		if err != nil {
-			yield(driver.Info{}, err)
-			return
-		}
-		for _, node := range nodes {
-			if !d.listNode(ctx, node, prefix, yield) {
-				return
-			}
-		}
+	if d.bad != nil {
+		return func(yield func(driver.Info, error) bool) { yield(driver.Info{}, d.bad) }
 	}
-}
-
-// listNode lists one server, and says whether to go on.
-func (d *Driver) listNode(ctx context.Context, node redis.Cmdable, prefix string, yield func(driver.Info, error) bool) bool {
 	// One pattern finds locks and queues alike: "lock:a…" and "hasp.queue:{lock:a…".
-	match := "*" + wire.Glob(d.prefix+prefix) + "*"
-	for cursor := uint64(0); ; {
-		type page struct {
-			keys   []string
-			cursor uint64
-		}
-		p, err := wire.Await(ctx, func(ctx context.Context) (p page, err error) {
-			p.keys, p.cursor, err = node.Scan(ctx, cursor, match, scanCount).Result()
-			return p, err
-		})
-		if err != nil {
-			yield(driver.Info{}, err)
-			return false
-		}
-		infos, err := d.describeAll(ctx, d.lockKeys(p.keys, prefix))
-		for _, info := range infos {
-			if !yield(info, nil) {
-				return false
-			}
-		}
-		if err != nil {
-			yield(driver.Info{}, err)
-			return false
-		}
-		if cursor = p.cursor; cursor == 0 {
-			return true
-		}
-	}
+	return wire.Scan(ctx, d.rdb, "*"+wire.Glob(d.prefix+prefix)+"*", func(ctx context.Context, keys []string) ([]driver.Info, error) {
+		return d.describeAll(ctx, d.lockKeys(keys, prefix))
+	})
 }
 
 // lockKeys returns the locks that Redis keys are, or belong to as a queue, as

@@ -2,12 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package wire is what the drivers over Redis share, whatever they store there: calls of scripts that
-// travel together, and their replies; subscriptions; the classes of errors; hash slots.
+// travel together, and their replies; subscriptions; the classes of errors; hash slots; reading the whole database.
 package wire
 
 import (
 	"context"
-	"sync"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -57,24 +56,6 @@ func Carry[T any](ctx context.Context, parts []T, lanes int, carry, report func(
 			return
 		}
 	}
-}
-
-// Masters returns every server that has keys.
-func Masters(ctx context.Context, rdb redis.UniversalClient) ([]redis.Cmdable, error) {
-	c, ok := rdb.(*redis.ClusterClient)
-	if !ok {
-		return []redis.Cmdable{rdb}, nil
-	}
-	return Await(ctx, func(ctx context.Context) (nodes []redis.Cmdable, err error) {
-		var mu sync.Mutex
-		err = c.ForEachMaster(ctx, func(_ context.Context, node *redis.Client) error {
-			mu.Lock()
-			defer mu.Unlock()
-			nodes = append(nodes, node)
-			return nil
-		})
-		return nodes, err
-	})
 }
 
 // Unusable says why a client cannot be used for locks.
