@@ -24,6 +24,7 @@ import (
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/hasplock/hasp/quorum"
 	"github.com/hasplock/hasp/redisdriver"
+	"github.com/hasplock/hasp/redisdriver/redisson"
 	"github.com/hasplock/hasp/verify/engines"
 	"github.com/hasplock/hasp/verify/internal/page"
 	"github.com/redis/go-redis/v9"
@@ -124,6 +125,17 @@ func candidates(t *testserver.Program) (all []*candidate) {
 		rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()})
 		return redisdriver.New(rdb, nil), rdb.Close, nil
 	})
+	for _, kind := range []redisson.Kind{redisson.Lock, redisson.Fair, redisson.Fenced, redisson.ReadWrite} {
+		name := "Redis, `layout=redisson`"
+		if kind != redisson.Lock {
+			name = fmt.Sprintf("the same with `kind=%v`", kind)
+		}
+		add(name, func() (driver.Driver, func() error, error) {
+			rdb := redis.NewClient(&redis.Options{Addr: one.Addr()})
+			// Redisson knows a name as one kind only.
+			return redisson.New(rdb, &redisson.Options{Kind: kind, Prefix: fmt.Sprintf("%v:", kind)}), rdb.Close, nil
+		})
+	}
 	redlock(t, add)
 	over("etcd", engines.Etcd)
 	over("etcd, three members", engines.Etcd3)
@@ -273,7 +285,7 @@ func table(all []*candidate) string {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s; %s | %s | %s |\n", c.name, waiting(tr), yes(tr.Fencing), yes(tr.Shared), yes(tr.Slots),
 			short(median(c.pairs)), short(median(c.handoffs)))
 	}
-	fmt.Fprintln(&b, "\nZooKeeper has semaphores in a layout of their own.")
+	fmt.Fprintln(&b, "\nZooKeeper has semaphores in a layout of their own; Redisson's are types of their own (`redisson.Synchronizers`).")
 	return b.String()
 }
 
