@@ -25,6 +25,7 @@ type attempt struct {
 	part   bool // its lease is nobody's until others are held, too
 	began  clock.Instant
 	sent   bool          // a Try was sent
+	waits  bool          // the observer was told that it waits
 	asked  time.Duration // when the latest one was, on the monotonic clock
 	behind successors
 	waiter
@@ -185,6 +186,12 @@ func (a *attempt) emit(kind EventKind, more func(e *Event)) {
 		Waited: a.c.now().Sub(a.began)}
 	if a.asked != 0 {
 		e.Sent = a.c.sentAt(a.asked)
+	}
+	switch ends := kind == EventFailed; {
+	case ends && a.waits:
+		e.Waiters = -1
+	case !ends && !a.waits:
+		a.waits, e.Waiters = true, 1
 	}
 	more(&e)
 	a.c.emit(e)

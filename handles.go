@@ -27,6 +27,7 @@ type handles struct {
 	broken    bool            // a function of Do panicked: the end is Unfinished, whoever releases last
 	fresh     *Lease          // of those that were not released, until the next renewal; linked
 	known     []weakLease     // those of before
+	counted   bool            // an event said that it is held, and none that it ended
 	pinned    bool            // somebody may wait for a channel of it
 	forgotten bool            // nobody could reach it: it is not renewed, also when a finalizer brings a lease back
 }

@@ -96,15 +96,31 @@ func (h *hold) emit(kind EventKind, more func(e *Event)) {
 	}
 	h.mu.Lock()
 	e := Event{Kind: kind, Context: h.handles.caller, Key: h.req.Key, Owner: h.req.Owner, Fence: h.req.Fence, Mode: h.req.Mode, TTL: h.req.TTL,
-		Slot: h.grant.slot}
+		Slot: h.grant.slot, Leases: h.count(kind)}
 	h.mu.Unlock()
 	more(&e)
 	h.c.emit(e)
 }
 
+// count returns Event.Leases of an event of this kind. It goes by the state, since the
+// events of several goroutines may overtake one another: what was lost is ended by
+// EventLost, also when the release is told first. h.mu is held.
+func (h *hold) count(kind EventKind) int {
+	switch {
+	case kind == EventAcquired && h.state.stands():
+		h.handles.counted = true
+		return 1
+	case h.handles.counted && (kind == EventLost || kind == EventReleased && h.state != lost):
+		h.handles.counted = false
+		return -1
+	}
+	return 0
+}
+
 // acquired tells the observer that the lease is the caller's, who asked for it at
-// began. A panic of the observer's keeps it from the caller: it is released.
-func (l *Lease) acquired(began clock.Instant) {
+// began, and waited or did not. A panic of the observer's keeps it from the caller: it
+// is released.
+func (l *Lease) acquired(began clock.Instant, waited bool) {
 	panics := true
 	defer func() {
 		if panics {
@@ -114,6 +130,9 @@ func (l *Lease) acquired(began clock.Instant) {
 	h := l.h
 	h.emit(EventAcquired, func(e *Event) {
 		e.Waited, e.Sent, e.Handoff = h.c.now().Sub(began), h.c.sentAt(h.term.born.Mono), h.grant.handoff
+		if waited {
+			e.Waiters = -1
+		}
 	})
 	panics = false
 }

@@ -318,3 +318,34 @@ func TestReleaseOfWhatCloseEnded(t *testing.T) {
 		}
 	})
 }
+
+// Events of several goroutines overtake one another, and the sum of Event.Leases is exact
+// all the same: a lease counts once from when its caller has it to the first end.
+func TestLeasesCountOnce(t *testing.T) {
+	type step struct {
+		state state
+		kind  EventKind
+		want  int
+	}
+	for name, steps := range map[string][]step{
+		"released":                  {{held, EventAcquired, 1}, {held, EventRenewed, 0}, {released, EventReleased, -1}},
+		"passed on":                 {{held, EventAcquired, 1}, {passing, EventReleased, -1}},
+		"lost, then released":       {{held, EventAcquired, 1}, {lost, EventLost, -1}, {lost, EventReleased, 0}},
+		"the release is told first": {{held, EventAcquired, 1}, {lost, EventReleased, 0}, {lost, EventLost, -1}},
+		"closed":                    {{held, EventAcquired, 1}, {closed, EventReleased, -1}},
+		"lost before it was had":    {{held, EventRenewed, 0}, {lost, EventLost, 0}, {lost, EventAcquired, 0}, {lost, EventReleased, 0}},
+		"lost, which is told later": {{lost, EventAcquired, 0}, {lost, EventLost, 0}},
+		"closed before it was had":  {{closed, EventReleased, 0}, {closed, EventAcquired, 0}},
+		"turn that nobody came for": {{released, EventReleased, 0}},
+		"forgotten":                 {{held, EventAcquired, 1}, {held, EventForgotten, 0}, {lost, EventLost, -1}},
+		"downgraded":                {{held, EventAcquired, 1}, {converting, EventDowngraded, 0}, {released, EventReleased, -1}},
+	} {
+		h := &hold{}
+		for i, s := range steps {
+			h.state = s.state
+			if got := h.count(s.kind); got != s.want {
+				t.Errorf("%s: step %d, %v counts %d, want %d", name, i+1, s.kind, got, s.want)
+			}
+		}
+	}
+}

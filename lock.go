@@ -92,7 +92,7 @@ func (l *lock) ask(ctx context.Context, op string, wait, part bool) (lease *Leas
 		a.emit(EventFailed, func(e *Event) { e.Err = err })
 		return nil, err
 	}
-	lease.acquired(a.began)
+	lease.acquired(a.began, a.waits)
 	return lease, nil
 }
 

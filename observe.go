@@ -107,6 +107,16 @@ type Event struct {
 	// Taken has the calls that took the lease, one a line, the innermost first;
 	// empty without Options.RecordTaken.
 	Taken string
+	// Leases is by how much the number of held leases changes: 1 with EventAcquired, -1
+	// with the EventLost or EventReleased that ends the lease, 0 with all else. A lease
+	// that ended before its caller had it never counts, nor do re-entrant leases. The sum
+	// over all events of a client is how many it holds, whatever the order they come in.
+	Leases int
+	// Waiters is by how much the number of calls that wait changes: 1 with the first
+	// event of a Lock that goes on waiting, for a holder or for a store in trouble, and -1
+	// with the EventAcquired or EventFailed of the same call. Owner cannot tell: in a
+	// cohort (LockOptions.Cohort) a call goes on as another's owner.
+	Waiters int
 	// Err is what went wrong, or why the lease ended.
 	Err error
 }

@@ -88,7 +88,8 @@ func (c *Client) Adopt(ctx context.Context, key, owner string, o *LockOptions) (
 	if !c.renewer.Add(h, now) {
 		return nil, c.fail("adopt", key, ErrClosed)
 	}
-	lease.acquired(now)
+	h.tells(ctx)
+	lease.acquired(now, false)
 	return lease, nil
 }
 
