@@ -182,10 +182,11 @@ func (a *attempt) emit(kind EventKind, more func(e *Event)) {
 	if a.c.observe == nil {
 		return
 	}
+	now := a.c.now()
 	e := Event{Kind: kind, Context: a.ctx, Key: a.req.Key, Owner: a.req.Owner, Mode: a.req.Mode, TTL: a.req.TTL,
-		Waited: a.c.now().Sub(a.began)}
+		Waited: now.Sub(a.began)}
 	if a.asked != 0 {
-		e.Sent = a.c.sentAt(a.asked)
+		e.Sent = sentAt(a.asked, now)
 	}
 	switch ends := kind == EventFailed; {
 	case ends && a.waits:

@@ -94,12 +94,17 @@ func (h *hold) emit(kind EventKind, more func(e *Event)) {
 	if h.c.observe == nil {
 		return
 	}
-	h.mu.Lock()
-	e := Event{Kind: kind, Context: h.handles.caller, Key: h.req.Key, Owner: h.req.Owner, Fence: h.req.Fence, Mode: h.req.Mode, TTL: h.req.TTL,
-		Slot: h.grant.slot, Leases: h.count(kind)}
-	h.mu.Unlock()
+	e := h.event(kind)
 	more(&e)
 	h.c.emit(e)
+}
+
+// event returns what all events of this hold say.
+func (h *hold) event(kind EventKind) Event {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return Event{Kind: kind, Context: h.handles.caller, Key: h.req.Key, Owner: h.req.Owner, Fence: h.req.Fence, Mode: h.req.Mode, TTL: h.req.TTL,
+		Slot: h.grant.slot, Leases: h.count(kind)}
 }
 
 // count returns Event.Leases of an event of this kind. It goes by the state, since the
@@ -128,22 +133,27 @@ func (l *Lease) acquired(began clock.Instant, waited bool) {
 		}
 	}()
 	h := l.h
-	h.emit(EventAcquired, func(e *Event) {
-		e.Waited, e.Sent, e.Handoff = h.c.now().Sub(began), h.c.sentAt(h.term.born.Mono), h.grant.handoff
+	if h.c.observe != nil { // emit would move the event to the heap, for each pair of calls twice
+		e, now := h.event(EventAcquired), h.c.now()
+		e.Waited, e.Sent, e.Handoff = now.Sub(began), sentAt(h.term.born.Mono, now), h.grant.handoff
 		if waited {
 			e.Waiters = -1
 		}
-	})
+		h.c.emit(e)
+	}
 	panics = false
 }
 
 // given tells the observer that the key was given back: to the store, which was told
 // at sent, or to the next turn.
 func (h *hold) given(sent time.Duration, err error) {
-	h.emit(EventReleased, func(e *Event) {
-		e.Held, e.Err = h.term.held(h.c.now()), err
-		if sent != 0 {
-			e.Sent = h.c.sentAt(sent)
-		}
-	})
+	if h.c.observe == nil {
+		return
+	}
+	e, now := h.event(EventReleased), h.c.now()
+	e.Held, e.Err = h.term.held(now), err
+	if sent != 0 {
+		e.Sent = sentAt(sent, now)
+	}
+	h.c.emit(e)
 }

@@ -7,6 +7,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/hasplock/hasp/internal/clock"
 )
 
 // EventKind says what happened.
@@ -139,6 +141,6 @@ func Observers(all ...func(Event)) func(Event) {
 }
 
 // sentAt returns a time on the monotonic clock as the observer wants it.
-func (c *core) sentAt(mono time.Duration) time.Time {
-	return time.Now().Add(mono - c.now().Mono)
+func sentAt(mono time.Duration, now clock.Instant) time.Time {
+	return time.Now().Add(mono - now.Mono)
 }
