@@ -15,19 +15,21 @@ import (
 // binaries are the programs that an engine's tests, or those of a shell, need.
 // SQLite needs none: it is compiled in.
 var binaries = map[string]string{
-	"bash":      "bash",
-	"curator":   "java",
-	"etcd":      "etcd",
-	"mariadb":   "mariadbd",
-	"fish":      "fish",
-	"redis":     "redis-server",
-	"sqlite":    "",
-	"zookeeper": "java",
-	"zsh":       "zsh",
+	"bash":       "bash",
+	"curator":    "java",
+	"etcd":       "etcd",
+	"mariadb":    "mariadbd",
+	"fish":       "fish",
+	"prometheus": "prometheus",
+	"promtool":   "promtool",
+	"redis":      "redis-server",
+	"sqlite":     "",
+	"zookeeper":  "java",
+	"zsh":        "zsh",
 }
 
 // Require says that the test needs the server of engine ("redis", "etcd", "sqlite", "zookeeper"),
-// or a shell ("bash", "fish", "zsh").
+// a shell ("bash", "fish", "zsh"), or "promtool".
 // Where it is missing the test is skipped, with a message; it fails where the
 // comma-separated HASP_TEST_REQUIRE names the engine, so that a machine that
 // should have every server cannot pass by skipping. An engine that this package
