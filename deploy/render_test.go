@@ -1,0 +1,52 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// What Prometheus and Grafana read is what the mixin says.
+func TestRenderedFilesAreFresh(t *testing.T) {
+	for path := range rendered {
+		want, err := render(".", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(got) != want {
+			t.Errorf("%s is not what the mixin makes: go run ./deploy", path)
+		}
+	}
+}
+
+// The configuration changes every query, as config.libsonnet says.
+func TestConfiguration(t *testing.T) {
+	text, err := vmIn(".").EvaluateAnonymousSnippet("override", `
+		local m = (import 'mixin.libsonnet') + { _config+:: { selector: 'cluster="eu"', waitSeconds: 5, longHeldClasses: 'nightly|backup' } };
+		[m.prometheusAlerts, m.grafanaDashboards]`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	metrics := regexp.MustCompile(`distributed_lock_\w+.{0,13}`).FindAllString(text, -1)
+	if len(metrics) < 40 {
+		t.Errorf("only %d metrics are asked for", len(metrics))
+	}
+	for _, m := range metrics {
+		if !strings.Contains(m, `{cluster=\"eu`) {
+			t.Errorf("selects without the selector: %s", m)
+		}
+	}
+	for _, want := range []string{`> 5"`, `cluster=\"eu\", class!~\"nightly|backup\"`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("nothing rendered has %s", want)
+		}
+	}
+}
