@@ -1,0 +1,50 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package haspprom_test
+
+import (
+	"testing"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/memdriver"
+	haspprom "github.com/hasplock/hasp/telemetry/prometheus"
+)
+
+// What metrics cost an uncontended Lock and Release: beside none, and beside an observer that
+// does nothing. bench/telemetry measures it on Redis, too.
+func BenchmarkPair(b *testing.B) {
+	for _, c := range []struct {
+		name    string
+		observe func(hasp.Event)
+	}{
+		{"none", nil},
+		{"empty", func(hasp.Event) {}},
+		{"metrics", haspprom.New(nil).Observe},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			m := open(b, memdriver.New(), c.observe).Mutex("order:1", nil)
+			b.ReportAllocs()
+			for b.Loop() {
+				lease, err := m.Lock(b.Context())
+				if err != nil {
+					b.Fatal(err)
+				}
+				if err := lease.Release(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkObserve(b *testing.B) {
+	c := haspprom.New(nil)
+	acquired := hasp.Event{Kind: hasp.EventAcquired, Engine: "memory", Key: "order:1", Leases: 1, Waited: 12345}
+	released := hasp.Event{Kind: hasp.EventReleased, Engine: "memory", Key: "order:1", Leases: -1, Held: 12345}
+	b.ReportAllocs()
+	for b.Loop() {
+		c.Observe(acquired)
+		c.Observe(released)
+	}
+}
