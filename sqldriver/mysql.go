@@ -69,7 +69,7 @@ const mysqlNow = `(TIMESTAMPDIFF(MICROSECOND, '2020-01-01', UTC_TIMESTAMP(6)) * 
 var mysqlEngine = engine{
 	name:     "mysql",
 	schema:   MySQLSchema,
-	settings: mysqlSettings, judge: judgeMySQL,
+	settings: mysqlSettings, clock: mysqlClock, judge: judgeMySQL,
 	explain: explainMySQL,
 	// A deadlock; a row that changed since the transaction's snapshot (MariaDB).
 	overtook: func(err error) bool { return in(mysqlNumber(err), 1213, 1020) },

@@ -85,7 +85,7 @@ const postgresNow = `((date_part('epoch', clock_timestamp()) * 1000000)::bigint 
 var postgresEngine = engine{
 	name:     "postgres",
 	schema:   PostgresSchema,
-	settings: postgresSettings, judge: judgePostgres,
+	settings: postgresSettings, clock: postgresClock, judge: judgePostgres,
 	explain:  explainPostgres,
 	overtook: func(err error) bool { return in(sqlState(err), "40001", "40P01") },
 	sequence: true,

@@ -44,8 +44,9 @@ type engine struct {
 	explain  func(err error) error
 	overtook func(err error) bool // the transaction was rolled back since others were faster
 	byHand   func(key string) []string
-	settings string // four values that judge looks at, for Examine
-	judge    func(values [4]string) []driver.Finding
+	settings []string // queries for names and values, for Examine
+	clock    string   // and one for the microseconds since 1970
+	judge    func(settings) []driver.Finding
 	sequence bool   // fences come from a sequence, and sGrant returns a row; else each key counts its own
 	literals bool   // arguments are written into the statements
 	isolate  string // sent before each transaction begins

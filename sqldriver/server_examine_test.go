@@ -4,33 +4,107 @@
 package sqldriver
 
 import (
+	"maps"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/testserver"
 )
 
+// has fails unless there is such a finding.
+func has(t *testing.T, found []driver.Finding, level driver.Level, check, part string) {
+	t.Helper()
+	if !slices.ContainsFunc(found, func(f driver.Finding) bool {
+		return f.Level == level && f.Check == check && strings.Contains(f.Text, part)
+	}) {
+		t.Errorf("no finding %s %s %q in %+v", level, check, part, found)
+	}
+}
+
 func TestSettingsAreJudged(t *testing.T) {
+	const flush = "innodb_flush_log_at_trx_commit"
+	postgres := settings{"server_version": "15.1", "fsync": "on", "full_page_writes": "on", "synchronous_commit": "on", "standby": "false", "standbys": "0",
+		"asynchronous": "0", "default_transaction_isolation": "read committed", "default_transaction_read_only": "off"}
+	mysql := settings{"version": "10.11", flush: "1", "read_only": "OFF", "autocommit": "ON", "replicas": "0", "tx_isolation": "REPEATABLE-READ"}
 	for _, c := range []struct {
-		judge  func([4]string) []driver.Finding
-		values [4]string
-		want   []driver.Level // beside the version's
+		judge   func(settings) []driver.Finding
+		base    settings
+		change  settings
+		level   driver.Level
+		check   string
+		text    string
+		repeats bool
 	}{
-		{judgePostgres, [4]string{"15.1", "on", "false", "0"}, nil},
-		{judgePostgres, [4]string{"15.1", "off", "false", "0"}, []driver.Level{driver.LevelWarn}},
-		{judgePostgres, [4]string{"15.1", "on", "true", "0"}, []driver.Level{driver.LevelFail}},
-		{judgePostgres, [4]string{"15.1", "on", "false", "2"}, []driver.Level{driver.LevelWarn}},
-		{judgeMySQL, [4]string{"10.11", "1", "0", "1"}, nil},
-		{judgeMySQL, [4]string{"8.0", "1", "OFF", "1"}, nil},
-		{judgeMySQL, [4]string{"10.11", "2", "0", "1"}, []driver.Level{driver.LevelWarn}},
-		{judgeMySQL, [4]string{"10.11", "1", "1", "1"}, []driver.Level{driver.LevelFail}},
+		{judgePostgres, postgres, nil, driver.LevelOK, "role", "a primary without standbys", false},
+		{judgePostgres, postgres, nil, driver.LevelOK, "isolation", "read committed;", false},
+		{judgePostgres, postgres, settings{"fsync": "off"}, driver.LevelWarn, "fsync", "fsync = on", true},
+		{judgePostgres, postgres, settings{"full_page_writes": "off"}, driver.LevelWarn, "fsync", "full_page_writes = on", true},
+		{judgePostgres, postgres, settings{"synchronous_commit": "off"}, driver.LevelFail, "synchronous_commit", "ALTER ROLE", false},
+		{judgePostgres, postgres, settings{"standby": "true"}, driver.LevelFail, "role", "name its primary", false},
+		{judgePostgres, postgres, settings{"default_transaction_read_only": "on"}, driver.LevelFail, "role", "default_transaction_read_only", false},
+		{judgePostgres, postgres, settings{"standbys": "2"}, driver.LevelWarn, "role", "2 standbys receive its commits later", true},
+		{judgePostgres, postgres, settings{"standbys": "2", "synchronous_standby_names": "*"}, driver.LevelOK, "role", "whose commits wait for standbys", false},
+		{judgePostgres, postgres, settings{"standbys": "2", "asynchronous": "1", "synchronous_standby_names": "a"}, driver.LevelWarn, "role", "1 of its 2 standbys", true},
+		{judgePostgres, postgres, settings{"standbys": "1", "synchronous_standby_names": "*", "synchronous_commit": "local"}, driver.LevelWarn, "role", "wait for no standby", true},
+		{judgePostgres, postgres, settings{"synchronous_standby_names": "*"}, driver.LevelWarn, "role", "none is connected", false},
+		{judgePostgres, postgres, settings{"default_transaction_isolation": "serializable"}, driver.LevelWarn, "isolation", "serializable", false},
+		{judgeMySQL, mysql, nil, driver.LevelOK, "role", "it takes writes", false},
+		{judgeMySQL, mysql, nil, driver.LevelOK, "isolation", "repeatable read;", false},
+		{judgeMySQL, mysql, settings{flush: "2"}, driver.LevelWarn, flush, "last second", true},
+		{judgeMySQL, mysql, settings{flush: "0"}, driver.LevelFail, flush, "Set it to 1", false},
+		{judgeMySQL, mysql, settings{"read_only": "ON"}, driver.LevelFail, "role", "read-only", false},
+		{judgeMySQL, mysql, settings{"autocommit": "OFF"}, driver.LevelFail, "autocommit", "autocommit is off", false},
+		{judgeMySQL, mysql, settings{"replicas": "1"}, driver.LevelWarn, "role", "1 replicas", true},
+		{judgeMySQL, mysql, settings{"transaction_isolation": "SERIALIZABLE"}, driver.LevelWarn, "isolation", "serializable", false},
 	} {
-		var got []driver.Level
-		for _, f := range c.judge(c.values)[1:] {
-			got = append(got, f.Level)
-		}
-		if !slices.Equal(got, c.want) {
-			t.Errorf("%q: %q, want %q", c.values, got, c.want)
+		v := maps.Clone(c.base)
+		maps.Copy(v, c.change)
+		found := c.judge(v)
+		has(t, found, c.level, c.check, c.text)
+		for _, f := range found {
+			if f.Check != c.check && f.Level != driver.LevelOK || f.Check == c.check && f.FencesRepeat != c.repeats {
+				t.Errorf("%v: besides, %+v", c.change, f)
+			}
 		}
 	}
+}
+
+func TestClockIsJudged(t *testing.T) {
+	for _, c := range []struct {
+		ahead, trip time.Duration
+		level       driver.Level
+		text        string
+	}{
+		{time.Millisecond, time.Millisecond, driver.LevelOK, "give or take 1ms"},
+		{-3 * time.Second, time.Millisecond, driver.LevelWarn, "3s behind"},
+		{3 * time.Second, time.Millisecond, driver.LevelWarn, "3s ahead of"},
+		{3 * time.Second, 5 * time.Second, driver.LevelOK, "give or take 3s"},
+	} {
+		has(t, []driver.Finding{judgeClock(c.ahead, c.trip)}, c.level, "clock", c.text)
+	}
+}
+
+func TestExaminePostgres(t *testing.T) {
+	t.Parallel()
+	found, err := newPostgres(t, testserver.Postgres(t)).open(t).Examine(t.Context())
+	must(t, err)
+	has(t, found, driver.LevelOK, "version", "PostgreSQL 1")
+	has(t, found, driver.LevelWarn, "fsync", "fsync = on") // as the tests start it
+	has(t, found, driver.LevelOK, "role", "without standbys")
+	has(t, found, driver.LevelOK, "isolation", "read committed;")
+	has(t, found, driver.LevelOK, "clock", "this machine's")
+}
+
+func TestExamineMySQL(t *testing.T) {
+	t.Parallel()
+	found, err := newMySQL(t, testserver.MariaDB(t, "--transaction-isolation=SERIALIZABLE")).open(t).Examine(t.Context())
+	must(t, err)
+	has(t, found, driver.LevelOK, "version", "MariaDB")
+	has(t, found, driver.LevelOK, "innodb_flush_log_at_trx_commit", "on the disk")
+	has(t, found, driver.LevelOK, "role", "takes writes")
+	has(t, found, driver.LevelWarn, "isolation", "serializable")
+	has(t, found, driver.LevelOK, "clock", "this machine's")
 }

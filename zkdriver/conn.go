@@ -39,6 +39,8 @@ type ConnOptions struct {
 // long as the process does.
 type Conn struct {
 	zk      *zk.Client
+	servers []string
+	dial    func(ctx context.Context, addr string) (net.Conn, error)
 	bad     error
 	timeout time.Duration
 	acl     []zk.ACL
@@ -68,9 +70,14 @@ func Connect(servers []string, o *ConnOptions) *Conn {
 	if o == nil {
 		o = &ConnOptions{}
 	}
-	c := &Conn{timeout: o.SessionTimeout, entries: make(map[place]*entry), hints: make(map[place]map[chan struct{}]bool)}
+	c := &Conn{servers: slices.Clone(servers), dial: o.Dial, timeout: o.SessionTimeout, entries: make(map[place]*entry), hints: make(map[place]map[chan struct{}]bool)}
 	if c.timeout == 0 {
 		c.timeout = DefaultSessionTimeout
+	}
+	if c.dial == nil {
+		c.dial = func(ctx context.Context, addr string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "tcp", addr)
+		}
 	}
 	c.acl = []zk.ACL{{Perms: 31, Scheme: "world", ID: "anyone"}}
 	cfg := zk.Config{Servers: servers, Timeout: c.timeout, Dial: o.Dial, Ended: c.sessionEnded, Linked: c.linked}

@@ -4,8 +4,12 @@
 package zkdriver
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"io"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
@@ -20,7 +24,7 @@ const (
 	shortSession = longStop * 6 / 5
 )
 
-// Examine implements [driver.Examiner]: the session that the servers granted.
+// Examine implements [driver.Examiner]: the session that the servers granted, and what each server says of itself.
 func (d *Driver) Examine(ctx context.Context) ([]driver.Finding, error) {
 	if d.bad != nil {
 		return nil, d.bad
@@ -45,5 +49,94 @@ func (d *Driver) Examine(ctx context.Context) ([]driver.Finding, error) {
 			"which may be for syncLimit ticks (%v by default): when it goes on, a key may have two holders if the first is cut off at that moment. Ask for %v or more",
 			s.Timeout(), longStop, shortSession)})
 	}
-	return found, nil
+	return append(found, d.c.ensemble(ctx)...), nil
+}
+
+const (
+	// wordLimit bounds the answer to a word: in time, and in bytes.
+	wordLimit = 2 * time.Second
+	wordBytes = 64 << 10
+)
+
+// word asks a server by one of ZooKeeper's words of four letters.
+func (c *Conn) word(ctx context.Context, addr, word string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, wordLimit)
+	defer cancel()
+	conn, err := c.dial(ctx, addr)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close() // it was only asked
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	if _, err := io.WriteString(conn, word); err != nil {
+		return "", err
+	}
+	text, err := io.ReadAll(io.LimitReader(conn, wordBytes))
+	if len(text) > 0 { // some servers then reset the connection
+		return string(text), nil
+	}
+	return "", cmp.Or(err, io.ErrUnexpectedEOF)
+}
+
+// fieldOf returns the value of a line "name: value", or "name=value".
+func fieldOf(text, name string) string {
+	for line := range strings.Lines(text) {
+		if value, ok := strings.CutPrefix(line, name); ok {
+			return strings.TrimSpace(strings.TrimLeft(value, ":="))
+		}
+	}
+	return ""
+}
+
+// ensemble asks each server for its mode, and judges whether they are one.
+func (c *Conn) ensemble(ctx context.Context) []driver.Finding {
+	texts, bounds, errs := make([]string, len(c.servers)), make([]string, len(c.servers)), make([]error, len(c.servers))
+	var asked sync.WaitGroup
+	for i, addr := range c.servers {
+		asked.Go(func() {
+			if texts[i], errs[i] = c.word(ctx, addr, "srvr"); errs[i] == nil {
+				bounds[i], _ = c.word(ctx, addr, "conf") // few servers allow it
+			}
+		})
+	}
+	asked.Wait()
+	var found []driver.Finding
+	say := func(level driver.Level, check, format string, args ...any) {
+		found = append(found, driver.Finding{Level: level, Check: check, Text: fmt.Sprintf(format, args...)})
+	}
+	modes := map[string]int{}
+	for i, addr := range c.servers {
+		mode := fieldOf(texts[i], "Mode")
+		version, _, _ := strings.Cut(fieldOf(texts[i], "Zookeeper version"), "-")
+		switch {
+		case errs[i] != nil:
+			say(driver.LevelWarn, "mode", "%s does not answer: %v", addr, errs[i])
+			continue
+		case strings.Contains(texts[i], "not currently serving"):
+			say(driver.LevelWarn, "mode", "%s serves nobody: it is cut off from the others, or too few of them run", addr)
+		case mode == "":
+			say(driver.LevelOK, "mode", "%s does not say its mode (srvr is not in its 4lw.commands.whitelist)", addr)
+		case mode == "read-only":
+			say(driver.LevelWarn, "mode", "%s is read-only: it is cut off from the others, and grants nothing", addr)
+		default:
+			say(driver.LevelOK, "mode", "%s is ZooKeeper %s, %s", addr, version, mode)
+		}
+		modes[mode]++
+		if least, most := fieldOf(bounds[i], "minSessionTimeout"), fieldOf(bounds[i], "maxSessionTimeout"); least != "" && most != "" {
+			say(driver.LevelOK, "session", "%s grants sessions from %s to %s ms", addr, least, most)
+		}
+	}
+	switch {
+	case modes["standalone"] > 0 && len(c.servers) > 1:
+		say(driver.LevelFail, "ensemble", "%d of the %d servers are standalone: they are no ensemble, and each grants a key, whoever holds it at another. Name one, or make "+
+			"them one (server.N= in their configuration)", modes["standalone"], len(c.servers))
+	case modes["leader"] > 1:
+		say(driver.LevelFail, "ensemble", "%d of the servers are leaders: they belong to several ensembles, and each grants a key, whoever holds it in another. Name the servers "+
+			"of one. (While a leader changes, two may say so for a moment: look again)", modes["leader"])
+	case modes["standalone"] == 1:
+		say(driver.LevelOK, "ensemble", "it is one server: while that is down, nothing is granted or renewed")
+	case modes["leader"] == 0 && modes[""] == 0:
+		say(driver.LevelWarn, "ensemble", "none of the servers that answer is the leader: name all servers, or this program stops with those that are named")
+	}
+	return found
 }

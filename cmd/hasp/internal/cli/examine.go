@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/hasplock/hasp"
@@ -17,16 +16,14 @@ import (
 	"github.com/hasplock/hasp/driver"
 )
 
-const (
-	// trialTTL is the TTL of the doctor's own lock.
-	trialTTL = 10 * time.Second
-	// lookLimit bounds what the servers are asked at once: one may hang.
-	lookLimit = 2 * time.Second
-)
+// lookLimit bounds what the servers are asked at once: one may hang.
+const lookLimit = 2 * time.Second
 
 // examination is one hasp doctor at work.
 type examination struct {
+	ctx      context.Context // a signal ends it
 	l        *locks
+	second   func() (*store.Store, error) // opens the store once more
 	servers  []store.Server
 	cluster  bool // each of the servers has a part of the keys
 	found    []doctor.Finding
@@ -35,6 +32,17 @@ type examination struct {
 
 func (x *examination) say(l driver.Level, node, check, format string, args ...any) {
 	x.found = append(x.found, doctor.Finding{Level: l, Node: node, Check: check, Text: fmt.Sprintf(format, args...)})
+}
+
+// measured is say of something that took so long.
+func (x *examination) measured(took time.Duration, l driver.Level, check, format string, args ...any) {
+	x.say(l, "", check, format, args...)
+	x.found[len(x.found)-1].Took = took.Seconds()
+}
+
+// within returns the context of what may take so long.
+func (x *examination) within(limit time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(x.ctx, limit)
 }
 
 // all examines everything, and returns nil when nothing fails.
@@ -78,6 +86,9 @@ func (x *examination) all() *exit {
 			x.say(doctor.Fail, s.Name, "twice", "it is the same server as %s, which would have a vote for each name: name every server once", duplicates[i])
 		}
 	}
+	ctx, cancel := x.within(lookLimit)
+	x.besides(ctx)
+	cancel()
 	if len(servers) > 1 && !x.cluster {
 		level := doctor.OK
 		switch {
@@ -93,7 +104,7 @@ func (x *examination) all() *exit {
 	}
 	unfit := x.failed()
 	if len(duplicates) == 0 {
-		if end := x.trial(); unfit == nil {
+		if end := x.try(); unfit == nil {
 			return end
 		}
 	}
@@ -106,9 +117,7 @@ func (x *examination) find() *exit {
 	if x.cluster = x.l.store.Masters != nil; !x.cluster {
 		return nil
 	}
-	ctx, cancel := asking()
-	defer cancel()
-	ctx, cancel = context.WithTimeout(ctx, lookLimit)
+	ctx, cancel := x.within(lookLimit)
 	defer cancel()
 	var err error
 	if x.servers, err = x.l.store.Masters(ctx); err == nil && len(x.servers) == 0 {
@@ -129,23 +138,35 @@ func (x *examination) unusable(err error) *exit {
 
 // whole examines a store that its engine knows as a whole.
 func (x *examination) whole() *exit {
-	engine := x.l.store.Driver
-	if examiner, ok := engine.(driver.Examiner); ok {
-		ctx, cancel := asking()
-		defer cancel()
+	ctx, cancel := x.within(askLimit)
+	defer cancel()
+	if examiner, ok := x.l.store.Driver.(driver.Examiner); ok {
 		findings, err := examiner.Examine(ctx)
-		for _, f := range findings {
-			x.say(f.Level, "", f.Check, "%s", driver.Printable(f.Text))
-		}
+		x.take(findings)
 		if end := x.unusable(err); end != nil {
 			return end
 		}
 	}
+	x.besides(ctx)
 	unfit := x.failed()
-	if end := x.trial(); unfit == nil {
+	if end := x.try(); unfit == nil {
 		return end
 	}
 	return unfit
+}
+
+// take takes over the findings of an engine.
+func (x *examination) take(findings []driver.Finding) {
+	for _, f := range findings {
+		x.found = append(x.found, doctor.Finding{Level: f.Level, Check: f.Check, Text: driver.Printable(f.Text), FencesRepeat: f.FencesRepeat})
+	}
+}
+
+// besides looks at what the engine cannot know.
+func (x *examination) besides(ctx context.Context) {
+	if x.l.store.Examine != nil {
+		x.take(x.l.store.Examine(ctx))
+	}
 }
 
 // silent is the end of an examination of a store that grants nothing. classes counts
@@ -179,46 +200,6 @@ func (x *examination) failed() *exit {
 		message: fmt.Sprintf("the store %s is not fit for locks: %s above", x.l.url, count(fails, "check fails", "checks fail"))}
 }
 
-// lock takes a lock that nobody else uses now.
-func (x *examination) lock(ctx context.Context) (lease *hasp.Lease, err error) {
-	o := &hasp.LockOptions{TTL: trialTTL, Reason: "hasp doctor"}
-	if most := x.l.Traits().MaxTTL; most > 0 {
-		o.TTL = min(o.TTL, most)
-	}
-	for range 10 {
-		if lease, err = x.l.Mutex("doctor/"+x.l.store.Name(), o).TryLock(ctx); !errors.Is(err, hasp.ErrHeld) {
-			break
-		}
-	}
-	return lease, err
-}
-
-// trial takes and releases a lock.
-func (x *examination) trial() *exit {
-	ctx, cancel := asking()
-	defer cancel()
-	begun := time.Now()
-	lease, err := x.lock(ctx)
-	if err == nil {
-		err = lease.Release()
-	}
-	if err == nil {
-		took, fence := time.Since(begun).Round(10*time.Microsecond), ""
-		if x.l.Traits().Fencing {
-			fence = fmt.Sprintf(" (fence %d)", lease.Fence())
-		}
-		x.say(doctor.OK, "", "lock", "a lock was granted and released, in %v%s", took, fence)
-		return nil
-	}
-	end := trouble(x.l.url, err)
-	if end.code == exitDenied && strings.Contains(err.Error(), "access") && strings.Contains(err.Error(), "key") {
-		end.message = fmt.Sprintf("%s does not allow this user to lock the trial key, doctor/… (%s). If it may lock some keys only, put "+
-			"their beginning into prefix= of the URL for hasp doctor", x.l.url, doctor.Said(err))
-	}
-	x.say(doctor.Fail, "", "lock", "no lock was granted: %s", end.message)
-	return end
-}
-
 // errAgain: the server was restarted after the declaration, before its effect was seen.
 var errAgain = errors.New("it is held back again: repeat --admit")
 
@@ -229,13 +210,11 @@ func (x *examination) admit() error {
 		return usage("--admit is for servers that are held back after a restart, and this store has none: they are those of redlock:, and of redis: with max-ttl= in the URL")
 	}
 	note("you declare that nobody holds a lock in %s. Servers that are held back vote now; if the declaration is wrong, there can be two holders", x.l.url)
-	ctx, stop := listening()
-	defer stop()
-	before := x.votes(ctx)
-	limited, cancel := context.WithTimeout(ctx, lookLimit)
+	before := x.votes(x.ctx)
+	limited, cancel := x.within(lookLimit)
 	err := x.l.Admit(limited)
 	cancel()
-	after := x.votes(ctx)
+	after := x.votes(x.ctx)
 	for i, s := range x.l.store.Servers {
 		f := doctor.Finding{Level: doctor.OK, Node: s.Name, Check: "admit"}
 		switch {

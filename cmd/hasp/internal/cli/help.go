@@ -149,9 +149,23 @@ const electExample = `  hasp elect scheduler -- ./scheduler          on each of 
   hasp elect --observe -o json scheduler | jq .leader.host`
 
 const doctorLong = `hasp doctor examines a store: does it answer, does it grant locks, what does it
-promise, and what in its configuration endangers that. It takes and releases a
-lock of its own. What it finds is ok; or a warning: locks are granted, but less is
-promised than could be; or it fails: no locks, or none that are safe.
+promise, and what in its configuration endangers that. What it finds is ok; or a
+warning: locks are granted, but less is promised than could be; or it fails: no
+locks, or none that are safe.
+
+Then it tries a lock, on a key of its own, doctor/RANDOM, with two clients: the
+second one waits, the first releases; a short lease is left to expire, and goes to
+the second; the fences of all grants rise. That takes some seconds at most, and
+leaves nothing behind, also when Ctrl-C ends it.
+
+At the end it says what you may use the store for:
+
+  efficiency    work is hardly ever done twice
+  fences        and what you write to is correct, if it compares the fence
+  correctness   two never hold a key at once: programs of one machine only
+
+--require USE makes it exit with 78 when the store may be used for less, with a
+line that says what is missing and what to change.
 
 Redis servers with max-ttl= in the URL, and those of redlock:, grant nothing after
 a restart, or when they are new, until every lease that they may have lost has
@@ -164,7 +178,8 @@ store, DEL hasp.node on every server, change the URL everywhere, then
 hasp doctor --admit.
 
 Exit status: 0 when nothing fails. 69 when the store, or too many of its nodes, do
-not answer or vote. 77 when they do not allow it. 78 for all else that fails.`
+not answer or vote. 77 when they do not allow it. 78 for all else that fails, and
+when there is less than --require asks for.`
 
 const verifyLong = `hasp verify tries your store as it is: it starts processes that want a few keys,
 kills some of them with -9, stops others for longer than their lease lasts

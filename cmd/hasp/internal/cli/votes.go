@@ -18,7 +18,7 @@ import (
 
 // ask asks all servers about their votes, and themselves.
 func (x *examination) ask() (votes []doctor.Vote, facts []doctor.Facts) {
-	ctx, cancel := asking()
+	ctx, cancel := x.within(askLimit)
 	defer cancel()
 	facts = make([]doctor.Facts, len(x.servers))
 	var wg sync.WaitGroup

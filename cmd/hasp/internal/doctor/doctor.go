@@ -27,7 +27,9 @@ type Finding struct {
 	Check string       `json:"check"`          // what was looked at, in a word
 	Text  string       `json:"text"`           // what was found, and what to do about it
 
-	Left float64 `json:"left_seconds,omitempty"` // of a server that is held back
+	Left         float64 `json:"left_seconds,omitempty"`  // of a server that is held back
+	Took         float64 `json:"took_seconds,omitempty"`  // of a trial: what it measured
+	FencesRepeat bool    `json:"fences_repeat,omitempty"` // as driver.Finding has it
 }
 
 // Vote is whether a server votes, by its own account.

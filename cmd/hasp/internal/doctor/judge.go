@@ -35,6 +35,13 @@ func (j *judge) say(l driver.Level, check, format string, args ...any) {
 	j.all = append(j.all, Finding{Level: l, Node: j.name, Check: check, Text: fmt.Sprintf(format, args...)})
 }
 
+// repeats marks the latest finding, where it is so: fences may repeat because of it. In hasp's own layout they go on above the server's clock.
+func (j *judge) repeats(is bool) {
+	if f := &j.all[len(j.all)-1]; is && f.Level != OK {
+		f.FencesRepeat = true
+	}
+}
+
 // Judge returns the findings about a server.
 func Judge(name string, f Facts, v Vote, a Asked) []Finding {
 	j := &judge{name: name, f: &f, a: a}
@@ -53,8 +60,12 @@ func Judge(name string, f Facts, v Vote, a Asked) []Finding {
 	j.say(OK, "answers", "it answers, within %v", f.Trip.Round(10*time.Microsecond))
 	j.vote(v, missing)
 	j.server()
+	j.lag()
+	j.cluster()
 	j.memory()
+	j.left()
 	j.persistence()
+	j.written()
 	j.clock()
 	j.rights(missing)
 	return j.all
@@ -94,7 +105,7 @@ func (j *judge) vote(v Vote, missing driver.Level) {
 	case !v.Record:
 	case !v.Voting:
 		j.say(missing, "votes", "held back, %v left: it may have lost leases when it was started or emptied. Wait and use hasp then; "+
-			"or, if nobody holds a lock in this store: hasp doctor --admit", left(v.Left))
+			"or, if nobody holds a lock in this store: hasp doctor --admit", leftOf(v.Left))
 		j.all[len(j.all)-1].Left = v.Left.Seconds()
 	case v.MaxTTL != j.a.MaxTTL:
 		j.say(Warn, "votes", "it votes, for leases of at most %v, while max-ttl is %v here: it must be the same on every client "+
@@ -104,8 +115,8 @@ func (j *judge) vote(v Vote, missing driver.Level) {
 	}
 }
 
-// left is what is left of a wait, in whole seconds.
-func left(d time.Duration) time.Duration {
+// leftOf is what is left of a wait, in whole seconds.
+func leftOf(d time.Duration) time.Duration {
 	return max(d+time.Second-1, time.Second).Truncate(time.Second)
 }
 
@@ -125,12 +136,13 @@ func (j *judge) server() {
 		j.say(OK, "version", "%s %s", product, driver.Printable(version))
 	}
 	replicas := atoi(info["connected_slaves"])
+	defer j.repeats(j.a.Redisson && replicas > 0)
 	switch {
 	case info["role"] == "slave":
 		j.say(Fail, "role", "it is a replica of %s:%s, which grants no locks: name its master", driver.Printable(info["master_host"]),
 			driver.Printable(info["master_port"]))
 	case j.a.Replicas > 0:
-		j.confirming(replicas)
+		j.confirming(j.f.online())
 	case replicas > 0 && j.a.Redisson:
 		j.say(Warn, "role", "it is a master with %s. One that is promoted may not have received every lock, and there can be "+
 			"two holders. Redisson's layout has nothing against that (hasp's own has max-ttl= and replicas=)", several(replicas))
@@ -145,8 +157,12 @@ func (j *judge) server() {
 	default:
 		j.say(OK, "role", "it is a master")
 	}
+}
+
+// cluster is about a node of a Redis Cluster.
+func (j *judge) cluster() {
 	switch state := j.f.Cluster["cluster_state"]; {
-	case info["cluster_enabled"] != "1":
+	case !j.a.Cluster && j.f.Info["cluster_enabled"] != "1":
 	case !j.a.Cluster:
 		j.say(Fail, "cluster", "it is a node of a Redis Cluster, which has only a part of the keys: write redis+cluster: in the store's URL")
 	case state == "":
@@ -154,6 +170,9 @@ func (j *judge) server() {
 	case state != "ok" || j.f.Cluster["cluster_slots_ok"] != "16384":
 		j.say(Fail, "cluster", "keys of some slots cannot be locked (cluster_state %s, %s of 16384 slots): look at CLUSTER NODES",
 			driver.Printable(state), driver.Printable(j.f.Cluster["cluster_slots_ok"]))
+	case atoi(j.f.Cluster["cluster_slots_pfail"]) > 0:
+		j.say(Warn, "cluster", "the cluster serves all of its slots, but the master of %s of them does not answer this node, and may be down: look at CLUSTER NODES",
+			driver.Printable(j.f.Cluster["cluster_slots_pfail"]))
 	default:
 		j.say(OK, "cluster", "the cluster serves all of its slots, by %s masters", driver.Printable(j.f.Cluster["cluster_size"]))
 	}
@@ -196,6 +215,7 @@ func (j *judge) memory() {
 			text += fmt.Sprintf(". It has evicted %d keys since it was started", n)
 		}
 		j.say(Warn, "maxmemory-policy", "%s", text)
+		j.repeats(j.a.Redisson && strings.HasPrefix(policy, "allkeys")) // the counter of a fenced lock has no TTL
 		return
 	}
 	if other := j.differs(map[string]string{"maxmemory-policy": "noeviction"}); other != "" {
@@ -206,7 +226,7 @@ func (j *judge) memory() {
 	case "", "0":
 		j.say(OK, "maxmemory-policy", "nothing is evicted; maxmemory is %s", cmp.Or(most, "unknown"))
 	default:
-		j.say(OK, "maxmemory-policy", "nothing is evicted; when maxmemory (%s bytes) is reached, no lock is granted", driver.Printable(most))
+		j.say(OK, "maxmemory-policy", "nothing is evicted; when maxmemory is reached, no lock is granted")
 	}
 }
 

@@ -6,6 +6,7 @@ package doctor
 import (
 	"errors"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -79,28 +80,52 @@ func TestJudge(t *testing.T) {
 		"replicas, late":    {change: replicas("2", "8"), vote: votes, record: true, check: "role", level: Warn, text: "goes on renewing here"},
 		"replicas, not set": {change: replicas("2", "0"), vote: votes, record: true, check: "role", level: Warn, text: "goes on renewing here"},
 		"replicas, needed":  {change: replicas("2", "7"), vote: votes, record: true, check: "role", level: OK, text: "stops granting and renewing"},
-		"cluster":           {change: info("cluster_enabled", "1"), check: "cluster", level: Fail, text: "Redis Cluster"},
-		"evicts":            {change: info("maxmemory_policy", "volatile-lru"), check: "maxmemory-policy", level: Warn, text: "Run: by hand CONFIG SET maxmemory-policy noeviction"},
-		"evicts nothing":    {change: info("maxmemory_policy", "volatile-lru"), check: "maxmemory-policy", level: Warn, text: "nothing is evicted yet"},
-		"has evicted":       {change: info("maxmemory_policy", "volatile-lru", "evicted_keys", "7"), check: "maxmemory-policy", level: Warn, text: "evicted 7 keys"},
-		"bounded":           {change: info("maxmemory", "1000"), check: "maxmemory-policy", level: OK, text: "(1000 bytes) is reached, no lock"},
-		"no INFO":           {change: func(f *Facts) { clear(f.Info); f.InfoErr = errors.New("NOPERM") }, check: "server", level: Warn, text: "INFO is not allowed"},
-		"no INFO, policy":   {change: func(f *Facts) { clear(f.Info) }, check: "maxmemory-policy", level: OK, text: "maxmemory is unknown"},
-		"no INFO, CONFIG":   {change: func(f *Facts) { clear(f.Info); clear(f.Config) }, check: "maxmemory-policy", level: Warn, text: "unknown (INFO and CONFIG are not allowed)"},
-		"no CONFIG":         {change: func(f *Facts) { clear(f.Config) }, check: "persistence", level: Warn, text: "unknown (CONFIG is not allowed)"},
-		"always":            {check: "persistence", level: OK, text: "as now configured, a restart loses nothing. It has no configuration file"},
-		"always, no INFO":   {change: func(f *Facts) { clear(f.Info) }, check: "persistence", level: OK, text: "as now configured, a restart loses nothing (what it reads then is unknown"},
-		"always, far":       {change: info("config_file", "/a\x1b"), check: "persistence", level: OK, text: `as now configured, a restart loses nothing. It reads /a\x1b then`},
-		"always, and kept":  {change: file("appendonly", "yes", "appendfsync", "always"), check: "persistence", level: OK, text: "and /f says the same: a restart loses nothing"},
-		"always, not kept":  {change: file("appendfsync", "always"), check: "persistence", level: Warn, text: "as now configured, but /f, which a restart reads, says appendonly no. Run: by hand CONFIG REWRITE"},
-		"always, but":       {change: func(f *Facts) { f.Config["no-appendfsync-on-rewrite"] = "yes" }, check: "persistence", level: Warn, text: "while the log is rewritten"},
-		"always, soon":      {change: info("aof_rewrite_in_progress", "1"), check: "persistence", level: Warn, text: "Look again then"},
-		"evicts later":      {change: file("maxmemory-policy", "allkeys-lru"), check: "maxmemory-policy", level: Warn, text: "now, but /f, which a restart reads, says maxmemory-policy allkeys-lru. Run: by hand CONFIG REWRITE"},
-		"evicts, rewrite":   {change: func(f *Facts) { info("maxmemory_policy", "volatile-lru", "config_file", "/f")(f) }, check: "maxmemory-policy", level: Warn, text: "noeviction, and: by hand CONFIG REWRITE, as a restart reads /f"},
-		"rights":            {change: func(f *Facts) { f.Missing, f.User = []string{"+set", "~hasp.*"}, "bob" }, check: "rights", level: Fail, text: "run: ACL SETUSER bob +set ~hasp.*, and keep it"},
-		"rights, one":       {change: func(f *Facts) { f.Missing = []string{"+set"} }, enough: true, check: "rights", level: Warn, text: "+set"},
-		"no INFO, record":   {change: func(f *Facts) { f.Denied = map[string]error{"INFO": errors.New("NOPERM")} }, record: true, vote: votes, check: "rights", level: Fail, text: " +info,"},
-		"no WAIT":           {change: func(f *Facts) { f.Denied = map[string]error{"WAIT": errors.New("NOPERM")} }, waits: 1, check: "rights", level: Fail, text: " +wait,"},
+		"replica, fresh": {change: info("connected_slaves", "1", "master_repl_offset", "1000", "slave0", "ip=h,port=2,state=online,offset=1000,lag=0"),
+			check: "replica", level: OK, text: "1 replica is up to date, heard of less than 1s ago"},
+		"replicas, near": {change: info("connected_slaves", "2", "master_repl_offset", "3000", "slave0", "ip=h,port=2,state=online,offset=952,lag=1",
+			"slave1", "ip=h,port=3,state=online,offset=3000,lag=0"), check: "replica", level: OK, text: "2 replicas are at most 2.0 KiB behind, heard of at most 2s ago"},
+		"replica, far": {change: info("connected_slaves", "1", "master_repl_offset", "9000000", "slave0", "ip=h,port=2,state=online,offset=1,lag=0"),
+			check: "replica", level: Warn, text: "h:2 lacks the latest 8.6 MiB"},
+		"replica, silent": {change: info("connected_slaves", "1", "master_repl_offset", "1", "slave0", "ip=h,port=2,state=online,offset=1,lag=9"),
+			check: "replica", level: Warn, text: "last heard of 9s ago"},
+		"replica, no copy": {change: info("connected_slaves", "1", "slave0", "ip=\x1b[2J,port=2,state=wait_bgsave,offset=0,lag=0"),
+			check: "replica", level: Warn, text: `\x1b[2J:2 has no copy yet (wait_bgsave)`},
+		"replica confirms nothing": {change: info("connected_slaves", "1", "slave0", "ip=h,port=2,state=wait_bgsave,offset=0,lag=0"), waits: 1,
+			check: "role", level: Fail, text: "a master with 0 replicas, and replicas=1"},
+		"memory left":       {change: info("used_memory", "1048576", "maxmemory", "4194304"), check: "memory", level: OK, text: "3.0 MiB of maxmemory 4.0 MiB are left"},
+		"memory full":       {change: info("used_memory", "4190000", "maxmemory", "4194304"), check: "memory", level: Warn, text: "4.2 KiB of maxmemory 4.0 MiB are left"},
+		"buffers count not": {change: info("used_memory", "4190000", "mem_not_counted_for_evict", "2097152", "maxmemory", "4194304"), check: "memory", level: OK, text: "2.0 MiB of"},
+		"no limit":          {change: info("used_memory", "100", "used_memory_rss", "1000", "total_system_memory", "4194304"), check: "memory", level: OK, text: "100 bytes; its machine has 4.0 MiB"},
+		"machine full":      {change: info("used_memory", "100", "used_memory_rss", "4190000", "total_system_memory", "4194304"), check: "memory", level: Warn, text: "the machine may end it"},
+		"log not written":   {change: info("aof_last_write_status", "err"), check: "persistence", level: Warn, text: "no lock is granted. Is its disk full"},
+		"log grows":         {change: info("aof_last_bgrewrite_status", "err"), check: "persistence", level: Warn, text: "could not be rewritten"},
+		"no snapshot":       {change: info("rdb_last_bgsave_status", "err"), check: "persistence", level: Warn, text: "stop-writes-on-bgsave-error"},
+		"old snapshot": {change: func(f *Facts) {
+			f.Config["appendonly"], f.Config["save"] = "no", "3600 1"
+			info("rdb_last_save_time", "1000", "server_time_usec", "1090000000")(f)
+		}, check: "persistence", level: Warn, text: "(it reads its snapshot, which is 1m30s old or older)"},
+		"cluster":          {change: info("cluster_enabled", "1"), check: "cluster", level: Fail, text: "Redis Cluster"},
+		"evicts":           {change: info("maxmemory_policy", "volatile-lru"), check: "maxmemory-policy", level: Warn, text: "Run: by hand CONFIG SET maxmemory-policy noeviction"},
+		"evicts nothing":   {change: info("maxmemory_policy", "volatile-lru"), check: "maxmemory-policy", level: Warn, text: "nothing is evicted yet"},
+		"has evicted":      {change: info("maxmemory_policy", "volatile-lru", "evicted_keys", "7"), check: "maxmemory-policy", level: Warn, text: "evicted 7 keys"},
+		"bounded":          {change: info("maxmemory", "1000"), check: "maxmemory-policy", level: OK, text: "when maxmemory is reached, no lock"},
+		"no INFO":          {change: func(f *Facts) { clear(f.Info); f.InfoErr = errors.New("NOPERM") }, check: "server", level: Warn, text: "INFO is not allowed"},
+		"no INFO, policy":  {change: func(f *Facts) { clear(f.Info) }, check: "maxmemory-policy", level: OK, text: "maxmemory is unknown"},
+		"no INFO, CONFIG":  {change: func(f *Facts) { clear(f.Info); clear(f.Config) }, check: "maxmemory-policy", level: Warn, text: "unknown (INFO and CONFIG are not allowed)"},
+		"no CONFIG":        {change: func(f *Facts) { clear(f.Config) }, check: "persistence", level: Warn, text: "unknown (CONFIG is not allowed)"},
+		"always":           {check: "persistence", level: OK, text: "as now configured, a restart loses nothing. It has no configuration file"},
+		"always, no INFO":  {change: func(f *Facts) { clear(f.Info) }, check: "persistence", level: OK, text: "as now configured, a restart loses nothing (what it reads then is unknown"},
+		"always, far":      {change: info("config_file", "/a\x1b"), check: "persistence", level: OK, text: `as now configured, a restart loses nothing. It reads /a\x1b then`},
+		"always, and kept": {change: file("appendonly", "yes", "appendfsync", "always"), check: "persistence", level: OK, text: "and /f says the same: a restart loses nothing"},
+		"always, not kept": {change: file("appendfsync", "always"), check: "persistence", level: Warn, text: "as now configured, but /f, which a restart reads, says appendonly no. Run: by hand CONFIG REWRITE"},
+		"always, but":      {change: func(f *Facts) { f.Config["no-appendfsync-on-rewrite"] = "yes" }, check: "persistence", level: Warn, text: "while the log is rewritten"},
+		"always, soon":     {change: info("aof_rewrite_in_progress", "1"), check: "persistence", level: Warn, text: "Look again then"},
+		"evicts later":     {change: file("maxmemory-policy", "allkeys-lru"), check: "maxmemory-policy", level: Warn, text: "now, but /f, which a restart reads, says maxmemory-policy allkeys-lru. Run: by hand CONFIG REWRITE"},
+		"evicts, rewrite":  {change: func(f *Facts) { info("maxmemory_policy", "volatile-lru", "config_file", "/f")(f) }, check: "maxmemory-policy", level: Warn, text: "noeviction, and: by hand CONFIG REWRITE, as a restart reads /f"},
+		"rights":           {change: func(f *Facts) { f.Missing, f.User = []string{"+set", "~hasp.*"}, "bob" }, check: "rights", level: Fail, text: "run: ACL SETUSER bob +set ~hasp.*, and keep it"},
+		"rights, one":      {change: func(f *Facts) { f.Missing = []string{"+set"} }, enough: true, check: "rights", level: Warn, text: "+set"},
+		"no INFO, record":  {change: func(f *Facts) { f.Denied = map[string]error{"INFO": errors.New("NOPERM")} }, record: true, vote: votes, check: "rights", level: Fail, text: " +info,"},
+		"no WAIT":          {change: func(f *Facts) { f.Denied = map[string]error{"WAIT": errors.New("NOPERM")} }, waits: 1, check: "rights", level: Fail, text: " +wait,"},
 		"no SPUBLISH": {change: func(f *Facts) {
 			f.Denied = map[string]error{"SPUBLISH": errors.New("NOPERM this user has no permissions to run the 'spublish' command")}
 		}, check: "rights", level: Warn, text: "(it lacks +spublish)"},
@@ -142,6 +167,50 @@ func TestJudge(t *testing.T) {
 		}
 		if !found {
 			t.Errorf("%s: no finding %s %s about %q in %+v", name, c.level, c.check, c.text, Judge("h:1", f, c.vote, a))
+		}
+	}
+}
+
+// Which findings have fences repeat: in hasp's own layout none, where they go on above the server's clock.
+func TestFencesRepeat(t *testing.T) {
+	for _, java := range []bool{false, true} {
+		f := well()
+		f.Info["connected_slaves"], f.Info["maxmemory_policy"], f.Info["aof_last_write_status"] = "1", "allkeys-lru", "err"
+		f.Config["appendfsync"] = "everysec"
+		var repeat []string
+		for _, got := range Judge("h:1", f, Vote{Voting: true}, Asked{Redisson: java, Command: func(s string) string { return s }}) {
+			if got.FencesRepeat {
+				repeat = append(repeat, got.Check)
+			}
+		}
+		want := []string(nil)
+		if java {
+			want = []string{"role", "maxmemory-policy", "persistence", "persistence"}
+		}
+		if !slices.Equal(repeat, want) {
+			t.Errorf("Redisson %v: %q, want %q", java, repeat, want)
+		}
+	}
+}
+
+// The state of a cluster is judged although INFO is not allowed.
+func TestClusterIsJudged(t *testing.T) {
+	for text, c := range map[string]struct {
+		level driver.Level
+		state map[string]string
+	}{
+		"is unknown":            {Warn, nil},
+		"serves all":            {OK, map[string]string{"cluster_state": "ok", "cluster_slots_ok": "16384", "cluster_size": "3", "cluster_slots_pfail": "0"}},
+		"master of 5461 of":     {Warn, map[string]string{"cluster_state": "ok", "cluster_slots_ok": "16384", "cluster_slots_pfail": "5461"}},
+		"10923 of 16384 slots)": {Fail, map[string]string{"cluster_state": "fail", "cluster_slots_ok": "10923"}},
+	} {
+		f := well()
+		f.Info, f.InfoErr, f.Cluster = nil, errors.New("NOPERM"), c.state
+		found := Judge("h:1", f, Vote{Voting: true}, Asked{Cluster: true, Command: func(s string) string { return s }})
+		if !slices.ContainsFunc(found, func(f Finding) bool {
+			return f.Check == "cluster" && f.Level == c.level && strings.Contains(f.Text, text)
+		}) {
+			t.Errorf("no finding %q in %+v", text, found)
 		}
 	}
 }

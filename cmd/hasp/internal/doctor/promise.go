@@ -27,13 +27,16 @@ type Kind struct {
 	Dangers string // faults that the engine cannot notice
 	Clock   bool   // a store that lost its fences begins again at its clock
 
+	// NoFences says what to change where there are no fences: the end of a sentence.
+	NoFences string
+
 	Notes []string // what else a person has to know
 }
 
 // Promise describes what a store with these traits promises.
 func Promise(t driver.Traits, k Kind) []string {
 	var lines []string
-	if lasting := driver.StoreRestart | driver.ClockStep; t.Survives&lasting == lasting && k.Local {
+	if k.Lasting(t) {
 		lines = append(lines, "enough for correctness: two never hold a key at once while the store works as described below. "+
 			"What is written elsewhere should compare the fence")
 	} else if t.Fencing {

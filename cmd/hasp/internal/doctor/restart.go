@@ -96,6 +96,7 @@ func (j *judge) keep() string {
 var lasting = map[string]string{"appendonly": "yes", "appendfsync": "always", "no-appendfsync-on-rewrite": "no"}
 
 func (j *judge) persistence() {
+	defer func() { j.repeats(j.a.Redisson) }()
 	aof, fsync, save := j.f.Config["appendonly"], j.f.Config["appendfsync"], j.f.Config["save"]
 	if aof == "" {
 		aof = map[string]string{"1": "yes", "0": "no"}[j.f.Info["aof_enabled"]]
@@ -123,8 +124,33 @@ func (j *judge) persistence() {
 	case aof == "yes":
 		j.say(Warn, "persistence", "%s: when the machine dies, recent locks may be lost, and there can be two holders. %s", settings, j.remedy())
 	default:
-		j.say(Warn, "persistence", "%s: a restart loses locks, and there can be two holders, until the first one's next renewal. %s",
-			settings, j.remedy())
+		j.say(Warn, "persistence", "%s: a restart loses locks, and there can be two holders, until the first one's next renewal%s. %s",
+			settings, j.snapshot(), j.remedy())
+	}
+}
+
+// snapshot says which one a restart reads that has no log; empty when that is not known, or there is none.
+func (j *judge) snapshot() string {
+	saved, now := atoi(j.f.Info["rdb_last_save_time"]), atoi(j.f.Info["server_time_usec"])/1e6
+	if j.f.Config["save"] == "" || saved == 0 || now < saved {
+		return ""
+	}
+	return fmt.Sprintf(" (it reads its snapshot, which is %v old or older)", time.Duration(now-saved)*time.Second)
+}
+
+// written is about a server that could not write to its disk what a restart reads: it may grant nothing, and what it has granted may be lost.
+func (j *judge) written() {
+	const look = ". Is its disk full, or read-only? Its log says why"
+	if j.f.Info["aof_last_write_status"] == "err" {
+		j.say(Warn, "persistence", "its latest write to the append-only file failed, and while that lasts no lock is granted%s", look)
+		j.repeats(j.a.Redisson)
+	}
+	if j.f.Info["aof_last_bgrewrite_status"] == "err" {
+		j.say(Warn, "persistence", "its append-only file could not be rewritten (aof_last_bgrewrite_status err), and grows%s", look)
+	}
+	if j.f.Info["rdb_last_bgsave_status"] == "err" {
+		j.say(Warn, "persistence", "its latest snapshot failed (rdb_last_bgsave_status err). Unless stop-writes-on-bgsave-error is no, no lock is granted "+
+			"until one succeeds%s", look)
 	}
 }
 

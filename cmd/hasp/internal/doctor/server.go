@@ -60,7 +60,7 @@ func Look(ctx context.Context, rdb *redis.Client, needed Rights) Facts {
 	}
 	text, err := rdb.Info(ctx).Result()
 	f.Info, f.InfoErr = parseInfo(text), err
-	if f.Info["cluster_enabled"] == "1" {
+	if needed.Cluster || f.Info["cluster_enabled"] == "1" {
 		if text, err := rdb.ClusterInfo(ctx).Result(); err == nil {
 			f.Cluster = parseInfo(text)
 		}

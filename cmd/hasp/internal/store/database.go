@@ -4,6 +4,7 @@
 package store
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/hasplock/hasp/cmd/hasp/internal/doctor"
 	"github.com/hasplock/hasp/cmd/hasp/internal/shell"
+	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/sqldriver"
 	"github.com/hasplock/hasp/sqldriver/pgxlisten"
 	"github.com/jackc/pgx/v5"
@@ -72,9 +74,25 @@ func (p *postgresDB) open() (*Store, error) {
 	db.SetMaxOpenConns(maxConns)
 	locks := sqldriver.NewPostgres(db, &sqldriver.PostgresOptions{Listener: pgxlisten.New(p.config)})
 	return &Store{
-		Driver: locks, disconnect: db.Close, kind: doctor.Kind{Dangers: dangers},
-		Tables: &Tables{Schema: sqldriver.PostgresSchema, Make: locks.Init},
+		Driver: locks, disconnect: db.Close, kind: doctor.Kind{Dangers: dangers}, Examine: p.pooler,
+		NoMessages: ": is there a pooler of connections in between (PgBouncer in transaction mode), through which LISTEN does not work?",
+		Tables:     &Tables{Schema: sqldriver.PostgresSchema, Make: locks.Init},
 	}, nil
+}
+
+// pooler notices one between this program and the server: what it says of the connection is not what the server says.
+func (p *postgresDB) pooler(ctx context.Context) []driver.Finding {
+	c, err := pgx.ConnectConfig(ctx, p.config.Copy())
+	if err != nil {
+		return nil // the driver's own connections say why
+	}
+	defer c.Close(ctx) // it was only asked
+	var pid uint32
+	if err := c.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&pid); err != nil || pid == c.PgConn().PID() {
+		return nil
+	}
+	return []driver.Finding{{Level: driver.LevelOK, Check: "pooler", Text: "there is a pooler of connections in between. Locks need none of what it hides; " +
+		"the handoff below says whether messages come through it"}}
 }
 
 func (p *postgresDB) String() string {

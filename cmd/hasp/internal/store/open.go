@@ -21,6 +21,10 @@ type Store struct {
 	Masters func(ctx context.Context) ([]Server, error)
 	// Replicas is how many replicas must confirm a lock.
 	Replicas int
+	// Examine looks at what the engine cannot know of its own store; nil where there is nothing.
+	Examine func(ctx context.Context) []driver.Finding
+	// NoMessages says why no message may come that a key is free: the end of a sentence.
+	NoMessages string
 	// Redisson: the locks are in the layout of Redisson, which has other clients.
 	Redisson bool
 	// Searches: a list may find nothing for long, since keys of others are searched, too;
@@ -59,6 +63,11 @@ func (s *Store) Name() string {
 		return rand.Text()[:1]
 	}
 	return rand.Text()
+}
+
+// Fit judges what the store may be used for, by what was found. usable: it was examined, and grants locks.
+func (s *Store) Fit(found []doctor.Finding, usable bool) (doctor.Use, []doctor.Fitness) {
+	return doctor.Fit(s.Traits(), s.kind, found, usable)
 }
 
 // Promise describes what the store promises.

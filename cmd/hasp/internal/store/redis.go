@@ -204,7 +204,7 @@ var NodeTimeout time.Duration
 
 func (r *redisServers) open() (*Store, error) {
 	redis.SetLogger(silent{}) // what matters comes back as an error
-	s := &Store{Searches: true, Replicas: r.replicas, Redisson: r.redisson, kind: r.about(len(r.nodes))}
+	s := &Store{Searches: true, Replicas: r.replicas, Redisson: r.redisson, kind: r.about(len(r.nodes)), NoMessages: r.noMessages()}
 	files := r.tlsFiles()
 	if err := files.check(); err != nil {
 		return nil, err

@@ -18,6 +18,7 @@ import (
 
 	"github.com/hasplock/hasp/cmd/hasp/internal/doctor"
 	"github.com/hasplock/hasp/cmd/hasp/internal/shell"
+	"github.com/hasplock/hasp/driver"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -134,8 +135,9 @@ func (g *redisGroup) open() (*Store, error) {
 		MaxRetries: o.MaxRetries, DialerRetries: o.DialerRetries, ContextTimeoutEnabled: true, DisableIdentity: true,
 		DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, PoolSize: o.PoolSize,
 	})
-	s := &Store{Searches: true, Replicas: g.replicas, Redisson: g.redisson, kind: g.about(1)}
+	s := &Store{Searches: true, Replicas: g.replicas, Redisson: g.redisson, kind: g.about(1), NoMessages: g.noMessages()}
 	s.Driver = g.driver(rdb)
+	s.Examine = func(ctx context.Context) []driver.Finding { return g.sentinels(ctx, o) }
 	found := "" // the address of the master, once Look has asked for it
 	s.Servers = []Server{{
 		Name: g.master, Driver: s.Driver, disconnect: rdb.Close,
@@ -153,12 +155,55 @@ func (g *redisGroup) open() (*Store, error) {
 	return s, nil
 }
 
+// watching returns a client of one Sentinel.
+func (g *redisGroup) watching(addr string, o *redis.Options) *redis.SentinelClient {
+	return redis.NewSentinelClient(&redis.Options{
+		Addr: addr, Password: g.sentinel, Dialer: o.Dialer, MaxRetries: -1, DisableIdentity: true, ContextTimeoutEnabled: true,
+	})
+}
+
+// sentinels asks each Sentinel which master it knows, and whether they could promote another.
+func (g *redisGroup) sentinels(ctx context.Context, o *redis.Options) []driver.Finding {
+	found := make([]driver.Finding, len(g.addrs))
+	masters := make([]string, len(g.addrs))
+	var asked sync.WaitGroup
+	for i, addr := range g.addrs {
+		asked.Go(func() {
+			one := g.watching(addr, o)
+			defer one.Close() // it was only asked
+			f := driver.Finding{Level: driver.LevelWarn, Check: "sentinel"}
+			at, err := one.GetMasterAddrByName(ctx, g.master).Result()
+			if err == nil && len(at) == 2 {
+				masters[i] = net.JoinHostPort(at[0], at[1])
+				err = one.CkQuorum(ctx, g.master).Err()
+			}
+			switch {
+			case err == nil:
+				f.Level, f.Text = driver.LevelOK, fmt.Sprintf("the Sentinel %s knows the master as %s, and enough of them to promote another", addr, masters[i])
+			case masters[i] != "":
+				f.Text = fmt.Sprintf("the Sentinel %s knows the master as %s, but if that dies, none is promoted: %s", addr, masters[i], doctor.Said(err))
+			case errors.Is(err, redis.Nil):
+				f.Text = fmt.Sprintf("the Sentinel %s knows no master by the name %s: have it monitor that, or leave it out of the store's URL", addr, g.master)
+			default:
+				f.Text = fmt.Sprintf("the Sentinel %s does not answer as it should: %s. Does it run, are its address and password right?", addr, doctor.Said(err))
+			}
+			found[i] = f
+		})
+	}
+	asked.Wait()
+	masters = slices.DeleteFunc(masters, func(m string) bool { return m == "" })
+	slices.Sort(masters)
+	if masters = slices.Compact(masters); len(masters) > 1 {
+		found = append(found, driver.Finding{Level: driver.LevelWarn, Check: "sentinel", Text: fmt.Sprintf("the Sentinels know different masters (%s): while "+
+			"clients use both, there can be two holders. A failover takes seconds; if this stays, some of them watch another master", strings.Join(masters, ", "))})
+	}
+	return found
+}
+
 // find asks the Sentinels for the address of the master; "": none of them said it.
 func (g *redisGroup) find(ctx context.Context, o *redis.Options) string {
 	for _, addr := range g.addrs {
-		one := redis.NewSentinelClient(&redis.Options{
-			Addr: addr, Password: g.sentinel, Dialer: o.Dialer, MaxRetries: -1, DisableIdentity: true, ContextTimeoutEnabled: true,
-		})
+		one := g.watching(addr, o)
 		at, err := one.GetMasterAddrByName(ctx, g.master).Result()
 		_ = one.Close() // it was only asked
 		if err == nil && len(at) == 2 {
@@ -175,7 +220,7 @@ func (g *redisGroup) openCluster(o *redis.Options) *Store {
 		DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, PoolSize: o.PoolSize,
 		MaintNotificationsConfig: o.MaintNotificationsConfig,
 	})
-	s := &Store{Searches: true, Replicas: g.replicas, Redisson: g.redisson, kind: g.about(0), disconnect: rdb.Close}
+	s := &Store{Searches: true, Replicas: g.replicas, Redisson: g.redisson, kind: g.about(0), NoMessages: g.noMessages(), disconnect: rdb.Close}
 	s.Driver = g.driver(rdb)
 	needed := g.rights()
 	needed.Cluster = true

@@ -68,8 +68,14 @@ func (r *redisKeys) about(nodes int) doctor.Kind {
 	k := doctor.Kind{Clock: true, Nodes: nodes, Dangers: "eviction, DEL of lock keys"}
 	if r.redisson {
 		k.Clock, k.Notes = false, redissonNotes(r.kind) // the counter of a fenced lock begins again at 1
+		k.NoFences = ". Take kind=fenced in the store's URL, and getFencedLock in Java; or hasp's own layout, where no Java takes part"
 	}
 	return k
+}
+
+// noMessages is for Store.NoMessages.
+func (*redisKeys) noMessages() string {
+	return ": is this user allowed to use SUBSCRIBE and PUBLISH (which is said above), and does a proxy in between pass messages on?"
 }
 
 // rights are those that this layout takes.

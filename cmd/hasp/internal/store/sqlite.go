@@ -17,6 +17,7 @@ import (
 
 	"github.com/hasplock/hasp/cmd/hasp/internal/doctor"
 	"github.com/hasplock/hasp/cmd/hasp/internal/shell"
+	haspdriver "github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/sqldriver"
 	sqlite3 "github.com/ncruces/go-sqlite3/driver"
 )
@@ -58,8 +59,18 @@ func (f sqliteFile) open() (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{Driver: sqldriver.NewSQLite(db), disconnect: db.Close, kind: doctor.Kind{
+	return &Store{Driver: sqldriver.NewSQLite(db), disconnect: db.Close, Examine: f.disk, kind: doctor.Kind{
 		Local: true, Clock: true, Dangers: "a file that is deleted, restored, or on a network file system"}}, nil
+}
+
+// disk says when the file is on one that other machines may use.
+func (f sqliteFile) disk(context.Context) []haspdriver.Finding {
+	kind := sharedDisk(filepath.Dir(string(f)))
+	if kind == "" {
+		return nil
+	}
+	return []haspdriver.Finding{{Level: doctor.Warn, Check: "disk", FencesRepeat: true, Text: "the file is on " + kind + ", which other machines may use, too: " +
+		"if two do, there can be two holders, and the file may break. Move it to a local disk, or take a server for locks"}}
 }
 
 func (f sqliteFile) String() string { return "sqlite:" + string(f) }

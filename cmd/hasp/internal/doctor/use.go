@@ -1,0 +1,139 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// Use is what locks may be used for. Each but the first includes those before it.
+type Use string
+
+// The uses, as docs/guarantees.md has them.
+const (
+	ForNothing     Use = "nothing"
+	ForEfficiency  Use = "efficiency"  // the work is hardly ever done twice
+	ForFences      Use = "fences"      // and storage that compares the fence takes no late write
+	ForCorrectness Use = "correctness" // two never hold a key at once
+)
+
+// Uses are those that can be asked for, in order.
+var Uses = []Use{ForEfficiency, ForFences, ForCorrectness}
+
+// Fitness says whether a store is fit for a use, and why; if not, what to change.
+type Fitness struct {
+	Use Use    `json:"use"`
+	Met bool   `json:"met"`
+	Why string `json:"why"`
+}
+
+// Fit judges by what the engine promises, and by what was found: the most that a store
+// may be used for, and all uses one by one.
+//
+// Where it does not grant locks now it is fit for nothing: granted is false.
+func Fit(t driver.Traits, k Kind, found []Finding, granted bool) (Use, []Fitness) {
+	if !granted {
+		found = append(slices.Clone(found), Finding{Level: Fail})
+	}
+	all := []Fitness{efficient(found), fenced(t, k, found), correct(t, k, found)}
+	best := ForNothing
+	for i := range all {
+		if all[i].Met = all[i].Why == ""; all[i].Met {
+			best = all[i].Use
+		}
+	}
+	for i, why := range []string{
+		"locks are granted, handed on, and free again when they expire: work is hardly ever done twice",
+		"what you write to is correct, too, if it compares the fence (HASP_FENCE) and refuses a smaller one",
+		"two never hold a key at once, as long as the file stays where it is. A write that is still on its way when a lease ends is refused by the fence alone",
+	} {
+		if all[i].Met {
+			all[i].Why = why
+		}
+	}
+	return best, all
+}
+
+// efficient, and the others, leave Why empty where nothing is in the way.
+func efficient(found []Finding) Fitness {
+	f := Fitness{Use: ForEfficiency}
+	if failed := checks(found, func(f Finding) bool { return f.Level == Fail }); failed != "" {
+		f.Why = "first, do what is said above, of " + failed
+	} else if slices.ContainsFunc(found, func(f Finding) bool { return f.Level == Fail }) {
+		f.Why = "it grants no locks now"
+	}
+	return f
+}
+
+func fenced(t driver.Traits, k Kind, found []Finding) Fitness {
+	f := Fitness{Use: ForFences}
+	switch repeat := checks(found, func(f Finding) bool { return f.Level != OK && f.FencesRepeat }); {
+	case efficient(found).Why != "":
+		f.Why = efficient(found).Why
+	case !t.Fencing:
+		f.Why = "these locks have no fences, so nothing can refuse the late write of a holder that was paused" + k.NoFences
+	case repeat != "":
+		f.Why = "fences may repeat or go back: do what is said above, of " + repeat
+	}
+	return f
+}
+
+func correct(t driver.Traits, k Kind, found []Finding) Fitness {
+	f := Fitness{Use: ForCorrectness}
+	if fenced(t, k, found).Why != "" {
+		f.Why = "it takes what the line above does"
+	}
+	warned := checks(found, func(f Finding) bool { return f.Level == Warn })
+	switch {
+	case f.Why != "":
+	case !k.Lasting(t):
+		f.Why = "no lease is enough for it by itself: a holder that is paused for longer than its TTL goes on, and writes after the next one. " +
+			"Have what you write to compare the fence (docs/guards.md), and ask for fences; or, for programs of one machine, use a SQLite file"
+	case warned != "":
+		f.Why = "do what is said above, of " + warned
+	}
+	return f
+}
+
+// Lasting: nothing but what the kind's Dangers name leads to two holders.
+func (k Kind) Lasting(t driver.Traits) bool {
+	const lasting = driver.StoreRestart | driver.ClockStep
+	return k.Local && t.Survives&lasting == lasting
+}
+
+// checks names those of the findings for which is holds, each once.
+func checks(found []Finding, is func(Finding) bool) string {
+	var names []string
+	for _, f := range found {
+		if is(f) && f.Check != "" && !slices.Contains(names, f.Check) {
+			names = append(names, f.Check)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// Words are how a person reads it.
+func (u Use) Words() string {
+	if u == ForFences {
+		return "efficiency with fences"
+	}
+	return string(u)
+}
+
+// Lacks is the sentence about a store that is not fit for what was asked for; "" when it is.
+func Lacks(all []Fitness, asked Use) string {
+	if asked == "" {
+		return ""
+	}
+	for _, f := range all[:slices.Index(Uses, asked)+1] {
+		if !f.Met {
+			return fmt.Sprintf("not for %s: %s", f.Use.Words(), f.Why)
+		}
+	}
+	return ""
+}

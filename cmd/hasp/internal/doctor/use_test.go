@@ -1,0 +1,56 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+func TestFit(t *testing.T) {
+	file := driver.Traits{Fencing: true, Survives: driver.StoreRestart | driver.ClockStep}
+	server := driver.Traits{Fencing: true, Survives: driver.StoreRestart}
+	repeats := Finding{Level: Warn, Check: "fsync", FencesRepeat: true}
+	for name, c := range map[string]struct {
+		traits driver.Traits
+		kind   Kind
+		found  []Finding
+		silent bool
+		want   Use
+		lacks  string // asked for correctness
+	}{
+		"a file":             {traits: file, kind: Kind{Local: true}, want: ForCorrectness},
+		"a file, shared":     {traits: file, kind: Kind{Local: true}, found: []Finding{{Level: Warn, Check: "disk"}}, want: ForFences, lacks: "of disk"},
+		"a server":           {traits: server, want: ForFences, lacks: "no lease is enough"},
+		"survives, not here": {traits: file, want: ForFences, lacks: "no lease is enough"},
+		"warnings":           {traits: server, found: []Finding{{Level: Warn, Check: "persistence"}}, want: ForFences, lacks: "no lease is enough"},
+		"fences repeat":      {traits: server, found: []Finding{repeats}, want: ForEfficiency, lacks: "not for efficiency with fences: fences may repeat or go back: do what is said above, of fsync"},
+		"repeats, but ok":    {traits: server, found: []Finding{{Level: OK, FencesRepeat: true}}, want: ForFences, lacks: "no lease is enough"},
+		"no fences":          {kind: Kind{NoFences: ". Change that"}, want: ForEfficiency, lacks: "paused. Change that"},
+		"fails":              {traits: file, kind: Kind{Local: true}, found: []Finding{{Level: Fail, Check: "lock"}, {Level: Fail, Check: "lock"}}, want: ForNothing, lacks: "not for efficiency: first, do what is said above, of lock"},
+		"grants nothing":     {traits: file, kind: Kind{Local: true}, silent: true, want: ForNothing, lacks: "it grants no locks now"},
+	} {
+		best, all := Fit(c.traits, c.kind, c.found, !c.silent)
+		if best != c.want || len(all) != len(Uses) {
+			t.Errorf("%s: for %s, %+v; want %s", name, best, all, c.want)
+		}
+		for i, f := range all {
+			if f.Use != Uses[i] || f.Why == "" {
+				t.Errorf("%s: %+v", name, f)
+			}
+			lacks := Lacks(all, f.Use)
+			if f.Met != (lacks == "") {
+				t.Errorf("%s: of %s it lacks %q", name, f.Use, lacks)
+			}
+		}
+		if lacks := Lacks(all, ForCorrectness); !strings.Contains(lacks, c.lacks) || (lacks == "") != (c.lacks == "") {
+			t.Errorf("%s: it lacks %q, want %q", name, lacks, c.lacks)
+		}
+		if Lacks(all, "") != "" {
+			t.Errorf("%s: it lacks what nobody asked for", name)
+		}
+	}
+}
