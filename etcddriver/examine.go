@@ -59,7 +59,11 @@ func (d *Driver) Examine(ctx context.Context) ([]driver.Finding, error) {
 	for i, endpoint := range endpoints {
 		if errs[i] != nil {
 			x.states[i] = nil
-			x.say(driver.LevelWarn, "member", "%s does not answer: %v", endpoint, errs[i])
+			why := errs[i].Error()
+			if errors.Is(errs[i], context.DeadlineExceeded) {
+				why = fmt.Sprintf("nothing within %v", memberLimit)
+			}
+			x.say(driver.LevelWarn, "member", "%s does not answer: %s. Does it run, and is its address right?", endpoint, why)
 			continue
 		}
 		answers++
@@ -164,8 +168,8 @@ func (x *examination) election(ctx context.Context) {
 	_, _ = x.d.client.Revoke(ctx, got.ID) // else it expires
 	switch least := time.Duration(got.TTL) * time.Second; {
 	case least > x.d.minTTL:
-		x.say(driver.LevelWarn, "election", "its election time-out (some %v) makes every lease last for %v at least: with a shorter TTL, others wait that long for what a crashed "+
-			"process held. Use TTLs of %v or more", (least * 2 / 3).Round(time.Second), least, least)
+		x.say(driver.LevelWarn, "election", "its election time-out (some %v) makes every lease last for %v at least: with a shorter TTL, others wait that long nevertheless for what a "+
+			"crashed process held. Use TTLs of %v or more", (least * 2 / 3).Round(time.Second), least, least)
 	default:
 		x.say(driver.LevelOK, "election", "its election time-out allows leases of %v", least)
 	}

@@ -187,7 +187,7 @@ func judgeMySQL(v settings) []driver.Finding {
 		found = append(found, repeats("role", "%s replicas receive its commits later: one that is promoted may not have received every lock, and there can be two holders, and fences may "+
 			"repeat. Semi-synchronous replication (AFTER_SYNC) prevents that, as long as it does not time out", v["replicas"]))
 	default:
-		found = append(found, finding(driver.LevelOK, "role", "it takes writes; no replica is seen (with the right PROCESS, one would be)"))
+		found = append(found, finding(driver.LevelOK, "role", "it takes writes, and no replica is seen (without the right PROCESS, none is)"))
 	}
 	return append(found, judgeIsolation(cmp.Or(v["transaction_isolation"], v["tx_isolation"])))
 }

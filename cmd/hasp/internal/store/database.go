@@ -91,7 +91,7 @@ func (p *postgresDB) pooler(ctx context.Context) []driver.Finding {
 	if err := c.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&pid); err != nil || pid == c.PgConn().PID() {
 		return nil
 	}
-	return []driver.Finding{{Level: driver.LevelOK, Check: "pooler", Text: "there is a pooler of connections in between. Locks need none of what it hides; " +
+	return []driver.Finding{{Level: driver.LevelOK, Check: "pooler", Text: "there is a pooler of connections in between, which does locks no harm; " +
 		"the handoff below says whether messages come through it"}}
 }
 

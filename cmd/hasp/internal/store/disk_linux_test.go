@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hasplock/hasp/driver"
 	"golang.org/x/sys/unix"
 )
 
@@ -27,24 +28,30 @@ func TestSharedDisks(t *testing.T) {
 	}
 }
 
-// The default store is refused where others may mount it, and named to whoever
-// knows better.
-func TestDefaultOnASharedDisk(t *testing.T) {
-	home := t.TempDir()
-	t.Setenv("XDG_STATE_HOME", home)
+// pretendShared has the disk of a folder be one that others may use, for this test.
+func pretendShared(t *testing.T, dir string) {
+	t.Helper()
 	var s unix.Statfs_t
-	if err := unix.Statfs(home, &s); err != nil {
+	if err := unix.Statfs(dir, &s); err != nil {
 		t.Fatal(err)
 	}
 	number := uint32(s.Type)
 	if sharedDisks[number] != "" {
 		t.Fatalf("the tests run on %s", sharedDisks[number])
 	}
+	sharedDisks[number] = "a test's disk"
+	t.Cleanup(func() { delete(sharedDisks, number) })
+}
+
+// The default store is refused where others may mount it, and named to whoever
+// knows better.
+func TestDefaultOnASharedDisk(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("XDG_STATE_HOME", home)
 	if _, err := Find("", false); err != nil {
 		t.Fatalf("on a disk of this machine: %v", err)
 	}
-	sharedDisks[number] = "a test's disk"
-	t.Cleanup(func() { delete(sharedDisks, number) })
+	pretendShared(t, home)
 	_, err := Find("", false)
 	url := "sqlite:" + filepath.Join(home, "hasp", "locks.db")
 	if err == nil || !strings.Contains(err.Error(), "is on a test's disk, which other machines may use, too") || !strings.HasSuffix(err.Error(), ": "+url) {
@@ -53,4 +60,14 @@ func TestDefaultOnASharedDisk(t *testing.T) {
 	if _, err := Find(url, true); err != nil {
 		t.Errorf("the same one, named: %v", err)
 	}
+}
+
+// A file that is named is used wherever it is, and the doctor says so.
+func TestSharedDiskIsFound(t *testing.T) {
+	dir := t.TempDir()
+	if found := looks(t, "sqlite:"+dir+"/x.db"); len(found) > 0 {
+		t.Errorf("on a local disk: %+v", found)
+	}
+	pretendShared(t, dir)
+	has(t, looks(t, "sqlite:"+dir+"/x.db"), driver.LevelWarn, "disk", "on a test's disk, which other machines may use")
 }

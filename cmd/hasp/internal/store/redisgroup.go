@@ -164,7 +164,7 @@ func (g *redisGroup) watching(addr string, o *redis.Options) *redis.SentinelClie
 
 // sentinels asks each Sentinel which master it knows, and whether they could promote another.
 func (g *redisGroup) sentinels(ctx context.Context, o *redis.Options) []driver.Finding {
-	found := make([]driver.Finding, len(g.addrs))
+	answers := make([]driver.Finding, len(g.addrs))
 	masters := make([]string, len(g.addrs))
 	var asked sync.WaitGroup
 	for i, addr := range g.addrs {
@@ -187,10 +187,11 @@ func (g *redisGroup) sentinels(ctx context.Context, o *redis.Options) []driver.F
 			default:
 				f.Text = fmt.Sprintf("the Sentinel %s does not answer as it should: %s. Does it run, are its address and password right?", addr, doctor.Said(err))
 			}
-			found[i] = f
+			answers[i] = f
 		})
 	}
 	asked.Wait()
+	found := slices.Clone(answers)
 	masters = slices.DeleteFunc(masters, func(m string) bool { return m == "" })
 	slices.Sort(masters)
 	if masters = slices.Compact(masters); len(masters) > 1 {
