@@ -6,17 +6,24 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/hasplock/hasp"
-	"github.com/hasplock/hasp/driver"
-	"github.com/hasplock/hasp/internal/process"
+	"github.com/hasplock/hasp/cmd/hasp/internal/people"
 )
 
 // Text for people. What others wrote (keys, hosts, users, reasons) is hostile: it is
 // printed escaped.
+
+// These words are also those of hasp top.
+var (
+	modeName = people.Mode
+	who      = people.Who
+	ended    = people.Ended
+	count    = people.Count
+	short    = people.Short
+)
 
 // quote returns a key as it is safe to print.
 func quote(key string) string { return fmt.Sprintf("%q", key) }
@@ -38,14 +45,6 @@ func keyOf(err error, other string) string {
 	return other
 }
 
-// modeName names a mode for people and for programs.
-func modeName(m hasp.Mode) string {
-	if m == hasp.Shared {
-		return "shared"
-	}
-	return "exclusive"
-}
-
 // share says how one holds a key, or wants to; nothing where it is alone with it.
 func share(h hasp.Holder, held bool) string {
 	switch {
@@ -57,23 +56,6 @@ func share(h hasp.Holder, held bool) string {
 		return fmt.Sprintf("slot %d of %d", h.Slot, h.Limit)
 	}
 	return fmt.Sprintf("one of %d slots", h.Limit)
-}
-
-// who names a holder: web-3 (pid 4211, user app).
-func who(h hasp.Holder) string {
-	l := h.Describe()
-	if h.Foreign || l.Host == "" || l.PID == 0 || l.User == "" {
-		return h.String()
-	}
-	return fmt.Sprintf("%s (pid %d, user %s)", driver.Printable(l.Host), l.PID, driver.Printable(l.User))
-}
-
-// ended says whether the process of a holder, or a waiter, is known to have ended.
-// Its lease may be another's by now (Client.Adopt), or is left to expire.
-func ended(h hasp.Holder) bool {
-	l := h.Describe()
-	host, err := os.Hostname()
-	return !h.Foreign && err == nil && l.Host == host && process.Ended(l.Process, l.PID)
 }
 
 // nobody: the store named no holder.
@@ -115,28 +97,4 @@ func obstacle(h hasp.Holder, left time.Duration, ahead int) string {
 		s += fmt.Sprintf("; %s ahead of us", count(ahead, "waiter", "waiters"))
 	}
 	return s
-}
-
-func count(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
-}
-
-// short returns a duration with as many digits as a person wants: 0.4s, 41s,
-// 3m12s, 5h2m, 3d4h.
-func short(d time.Duration) string {
-	d = max(d, 0)
-	switch {
-	case d < 10*time.Second:
-		return fmt.Sprintf("%.1fs", d.Seconds())
-	case d < time.Minute:
-		return fmt.Sprintf("%.0fs", d.Truncate(time.Second).Seconds())
-	case d < time.Hour:
-		return fmt.Sprintf("%dm%ds", d/time.Minute, d%time.Minute/time.Second)
-	case d < 24*time.Hour:
-		return fmt.Sprintf("%dh%dm", d/time.Hour, d%time.Hour/time.Minute)
-	}
-	return fmt.Sprintf("%dd%dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
 }

@@ -34,6 +34,7 @@ type watching struct {
 	prefix string
 	every  time.Duration
 	out    outbox
+	ends   ends
 
 	draws   bool // on a terminal
 	entered bool // which shows it
@@ -49,22 +50,47 @@ type watching struct {
 func watch(l *locks, prefix string, every time.Duration) error {
 	w := &watching{locks: l, prefix: prefix, every: every}
 	w.out.w, w.out.most = stdout, 1 // whoever reads too slowly sees the latest
-	signals := make(chan os.Signal, 1)
-	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT} {
-		if !signal.Ignored(sig) { // nohup
-			signal.Notify(signals, sig)
-		}
-	}
 	var changes <-chan os.Signal
 	if _, _, ok := screen.Size(os.Stdout); ok && screen.Foreground(os.Stdout) {
 		w.draws, changes = true, screen.Changes()
 	}
-	sig, err := w.loop(signals, changes)
+	w.ends = catchEnds()
+	sig, err := w.loop(w.ends, changes)
 	w.leave()
 	l.leave(true) // nothing of ours is in the store
 	if err != nil || sig == nil {
 		return err
 	}
+	return endedBy(sig)
+}
+
+// ends delivers the signals that end what is shown until then.
+type ends chan os.Signal
+
+func catchEnds() ends {
+	e := make(ends, 1)
+	e.catch()
+	return e
+}
+
+func (e ends) catch() {
+	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT} {
+		if !signal.Ignored(sig) { // nohup
+			signal.Notify(e, sig)
+		}
+	}
+}
+
+// stop stops this process, which has left the terminal, until it has it again. Meanwhile
+// such a signal ends it as any other: a shell sends TERM to a job that stands still.
+func (e ends) stop() {
+	signal.Stop(e)
+	screen.Stop(os.Stdout)
+	e.catch()
+}
+
+// endedBy is the end by such a signal.
+func endedBy(sig os.Signal) *exit {
 	n, _ := sig.(syscall.Signal)
 	return &exit{code: 128 + int(n), verdict: "interrupted", interrupted: n == syscall.SIGINT}
 }
@@ -97,7 +123,7 @@ func (w *watching) loop(signals, changes <-chan os.Signal) (os.Signal, error) {
 		case sig := <-changes:
 			if screen.Stops(sig) {
 				w.leave()
-				screen.Stop(os.Stdout)
+				w.ends.stop()
 			}
 			w.show()
 		}
@@ -116,7 +142,7 @@ func (w *watching) show() {
 		w.out.put(w.frame(now))
 	default:
 		w.entered = true
-		w.out.put(append([]byte(screen.Enter), w.frame(now)...))
+		w.out.put(append([]byte(screen.Show), w.frame(now)...))
 		w.out.flush(flushLimit) // no later one takes its place
 	}
 }

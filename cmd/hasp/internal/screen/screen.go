@@ -1,19 +1,22 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package screen shows text on the whole of a terminal, frame by frame, and leaves
-// the terminal as it was. Its modes are not touched, so that a process that is
-// killed leaves it usable, too.
+// Package screen shows text on the whole of a terminal, frame by frame, reads its keys,
+// and leaves the terminal as it was. For frames alone its modes are not touched, so that
+// a process that is killed leaves it usable, too.
 package screen
 
 import (
 	"strings"
+	"unicode"
 	"unicode/utf8"
+
+	"golang.org/x/text/width"
 )
 
 const (
-	// Enter puts what the terminal shows aside.
-	Enter = "\x1b[?1049h\x1b[?25l"
+	// Show puts what the terminal shows aside.
+	Show = "\x1b[?1049h\x1b[?25l"
 	// Leave brings it back.
 	Leave = "\x1b[?7h\x1b[?25h\x1b[?1049l"
 
@@ -27,12 +30,41 @@ const (
 	below = "\r\n\x1b[J"
 )
 
+// Line is a line of a frame. Its text must be safe to print.
+type Line struct {
+	Text  string
+	Style Style
+}
+
+// Style is how a line looks.
+type Style uint8
+
+// The styles.
+const (
+	Normal Style = iota
+	Bold
+	Inverse
+	Alarm
+)
+
+var looks = [...]string{Bold: "\x1b[1m", Inverse: "\x1b[7m", Alarm: "\x1b[31m"}
+
 // Frame is what shows the lines, cut to so many columns and rows. The lines must be
 // safe to print. more names n lines that have no room.
 func Frame(lines []string, width, height int, more func(n int) string) string {
 	if over := len(lines) - height; over > 0 && height > 1 {
 		lines = append(lines[:height-1:height-1], more(over+1))
 	}
+	all := make([]Line, len(lines))
+	for i, line := range lines {
+		all[i].Text = line
+	}
+	return Draw(all, width, height, false)
+}
+
+// Draw is what shows the lines, cut to so many columns and rows; without their styles
+// when they are not wanted.
+func Draw(lines []Line, width, height int, styled bool) string {
 	lines = lines[:min(len(lines), height)]
 	var b strings.Builder
 	b.WriteString(begin)
@@ -41,7 +73,11 @@ func Frame(lines []string, width, height int, more func(n int) string) string {
 			b.WriteString("\r\n")
 		}
 		b.WriteString(blank)
-		b.WriteString(cut(line, width))
+		if text := Cut(line.Text, width); styled && line.Style != Normal {
+			b.WriteString(looks[line.Style] + text + "\x1b[m")
+		} else {
+			b.WriteString(text)
+		}
 	}
 	if len(lines) < height {
 		b.WriteString(below)
@@ -50,20 +86,52 @@ func Frame(lines []string, width, height int, more func(n int) string) string {
 	return b.String()
 }
 
-// cut returns as much of a line as has room. Characters of East Asia take two
-// columns; some others are counted so, too, which only cuts more.
-func cut(line string, width int) string {
+// Width is how many columns a text takes: two for a wide character of East Asia, none for
+// one that is drawn over the one before it. A terminal may think otherwise of a few.
+func Width(text string) (columns int) {
+	for _, r := range text {
+		columns += runeWidth(r)
+	}
+	return columns
+}
+
+func runeWidth(r rune) int {
+	switch {
+	case r < 0x300:
+		return 1
+	case unicode.In(r, unicode.Mn, unicode.Me):
+		return 0
+	}
+	switch width.LookupRune(r).Kind() {
+	case width.EastAsianWide, width.EastAsianFullwidth:
+		return 2
+	}
+	return 1
+}
+
+// Ellipsis stands for what has no room, in one column. It is set before anything is shown.
+var Ellipsis = "…"
+
+// Cut returns as much of a text as has room.
+func Cut(text string, width int) string {
+	if width <= 0 {
+		return ""
+	}
 	columns, keep := 0, 0 // keep: as much as has room beside an ellipsis
-	for i, r := range line {
-		if columns++; r >= 0x1100 && r != '…' {
-			columns++
-		}
+	for i, r := range text {
+		columns += runeWidth(r)
 		if columns < width {
 			keep = i + utf8.RuneLen(r)
 		}
 		if columns > width {
-			return line[:keep] + "…"
+			return text[:keep] + Ellipsis
 		}
 	}
-	return line
+	return text
+}
+
+// Pad returns a text of exactly so many columns.
+func Pad(text string, width int) string {
+	text = Cut(text, width)
+	return text + strings.Repeat(" ", max(0, width-Width(text)))
 }

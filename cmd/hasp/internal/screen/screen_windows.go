@@ -35,3 +35,18 @@ func Stop(*os.File) {}
 
 // Foreground says whether the terminal f is this process's to draw on.
 func Foreground(*os.File) bool { return true }
+
+// Raw has the console f deliver each key at once, and show none. restore brings back how
+// it was.
+func Raw(f *os.File) (restore func(), err error) {
+	h := windows.Handle(f.Fd())
+	var was uint32
+	if err := windows.GetConsoleMode(h, &was); err != nil {
+		return nil, err
+	}
+	raw := was&^(windows.ENABLE_LINE_INPUT|windows.ENABLE_ECHO_INPUT) | windows.ENABLE_PROCESSED_INPUT | windows.ENABLE_VIRTUAL_TERMINAL_INPUT
+	if err := windows.SetConsoleMode(h, raw); err != nil {
+		return nil, err
+	}
+	return func() { _ = windows.SetConsoleMode(h, was) }, nil // the console may be gone
+}

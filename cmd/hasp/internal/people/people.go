@@ -1,0 +1,66 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package people puts holders, modes and times into words for people. What others wrote
+// is escaped.
+package people
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/process"
+)
+
+// Mode names a mode for people and for programs.
+func Mode(m hasp.Mode) string {
+	if m == hasp.Shared {
+		return "shared"
+	}
+	return "exclusive"
+}
+
+// Who names a holder: web-3 (pid 4211, user app).
+func Who(h hasp.Holder) string {
+	l := h.Describe()
+	if h.Foreign || l.Host == "" || l.PID == 0 || l.User == "" {
+		return h.String()
+	}
+	return fmt.Sprintf("%s (pid %d, user %s)", driver.Printable(l.Host), l.PID, driver.Printable(l.User))
+}
+
+// Ended says whether the process of a holder, or a waiter, is known to have ended.
+// Its lease may be another's by now (Client.Adopt), or is left to expire.
+func Ended(h hasp.Holder) bool {
+	l := h.Describe()
+	host, err := os.Hostname()
+	return !h.Foreign && err == nil && l.Host == host && process.Ended(l.Process, l.PID)
+}
+
+// Count is a number with its noun.
+func Count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+// Short returns a duration with as many digits as a person wants: 0.4s, 41s,
+// 3m12s, 5h2m, 3d4h.
+func Short(d time.Duration) string {
+	d = max(d, 0)
+	switch {
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.1fs", d.Seconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%.0fs", d.Truncate(time.Second).Seconds())
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%ds", d/time.Minute, d%time.Minute/time.Second)
+	case d < 24*time.Hour:
+		return fmt.Sprintf("%dh%dm", d/time.Hour, d%time.Hour/time.Minute)
+	}
+	return fmt.Sprintf("%dd%dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
+}
