@@ -5,7 +5,6 @@ package cli
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -15,12 +14,13 @@ import (
 	"github.com/hasplock/hasp/cmd/hasp/internal/child"
 	"github.com/hasplock/hasp/cmd/hasp/internal/plain"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/audit"
 	"github.com/spf13/cobra"
 )
 
 func newBreak() *cobra.Command {
-	store := &storeFlag{}
-	var owner string
+	store, record := &storeFlag{}, &auditFlag{}
+	var owner, reason string
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "break KEY --owner OWNER",
@@ -33,23 +33,32 @@ waiter, which learns that it was not released (HASP_ABANDONED). Others who share
 key keep it.
 
 It shows what it is about to do and asks you to type the key. In scripts, give
---yes instead. Keys of foreign holders, which do not use hasp, are never broken.`,
+--yes instead. Keys of foreign holders, which do not use hasp, are never broken.
+
+With --audit, or HASP_AUDIT, it records who broke what, when and why, before and after;
+what cannot be recorded is not broken.`,
 		Args: exactly(1, "KEY"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !driver.ValidOwner(owner) {
 				return usage("--owner takes the %d characters that this shows: %s", driver.OwnerLen, store.again("show", args[0]))
 			}
-			return breakKey(cmd, store, args[0], owner, yes)
+			log, err := record.open()
+			if err != nil {
+				return err
+			}
+			return breakKey(cmd, store, log, args[0], owner, reason, yes)
 		},
 	}
 	cmd.ValidArgsFunction = store.completeKeys
 	cmd.Flags().StringVar(&owner, "owner", "", "whom to take it from: the `OWNER` that hasp show names")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.Flags().StringVar(&reason, "reason", "", "`TEXT` that says why, for the audit record")
+	record.add(cmd, "record who broke what")
 	store.add(cmd)
 	return cmd
 }
 
-func breakKey(cmd *cobra.Command, store *storeFlag, key, owner string, yes bool) error {
+func breakKey(cmd *cobra.Command, store *storeFlag, log *audit.Log, key, owner, reason string, yes bool) error {
 	if err := checkKey(key); err != nil {
 		return err
 	}
@@ -67,11 +76,11 @@ func breakKey(cmd *cobra.Command, store *storeFlag, key, owner string, yes bool)
 	if err != nil {
 		return err
 	}
-	victim, waits := withOwner(info, owner)
-	if victim == nil {
+	v, ok := withOwner(info, owner)
+	if !ok {
 		return notThatOwner(info, key, owner)
 	}
-	note("%s", plan(info, key, *victim, waits))
+	note("%s", plan(info, key, v))
 	if !yes {
 		if err := confirm(key); err != nil {
 			return err
@@ -79,42 +88,42 @@ func breakKey(cmd *cobra.Command, store *storeFlag, key, owner string, yes bool)
 	}
 	ctx, cancelBreak := asking() // the question may have taken its time
 	defer cancelBreak()
-	switch err := l.Break(ctx, key, owner); {
-	case errors.Is(err, hasp.ErrNotHeld):
-		info, err := l.inspect(ctx, key)
-		if err != nil {
-			return err
-		}
-		return notThatOwner(info, key, owner)
-	case err != nil:
-		return trouble(l.url, err)
+	if end := l.takeAway(ctx, log, "hasp break", key, v, reason); end != nil {
+		return end
 	}
-	note("broke %s: taken from %s", quote(key), who(*victim))
+	note("broke %s: taken from %s", quote(key), who(v.Holder))
 	return nil
 }
 
-// withOwner returns the holder or waiter with this owner; nil when there is none.
-func withOwner(i hasp.Info, owner string) (victim *hasp.Holder, waits bool) {
+// victim is somebody to take a key from.
+type victim struct {
+	hasp.Holder
+	fence uint64
+	waits bool // it has a place in the queue, not the key
+}
+
+// withOwner returns the holder or waiter with this owner.
+func withOwner(i hasp.Info, owner string) (v victim, ok bool) {
 	for _, l := range i.Holders {
 		if l.Holder.Owner == owner {
-			return &l.Holder, false
+			return victim{l.Holder, l.Fence, false}, true
 		}
 	}
 	for _, h := range i.Queue {
 		if h.Owner == owner {
-			return &h, true
+			return victim{h, 0, true}, true
 		}
 	}
-	return nil, false
+	return v, false
 }
 
 // plan says what a break does.
-func plan(i hasp.Info, key string, victim hasp.Holder, waits bool) string {
-	if waits {
-		return fmt.Sprintf("this removes %s from the queue for %s; it may queue again", who(victim), quote(key))
+func plan(i hasp.Info, key string, v victim) string {
+	if v.waits {
+		return fmt.Sprintf("this removes %s from the queue for %s; it may queue again", who(v.Holder), quote(key))
 	}
-	s := fmt.Sprintf("this takes %s from %s", quote(key), who(victim))
-	l := victim.Describe()
+	s := fmt.Sprintf("this takes %s from %s", quote(key), who(v.Holder))
+	l := v.Describe()
 	if !l.Since.IsZero() {
 		s += ", who has held it for " + short(time.Since(l.Since))
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/cmd/hasp/internal/child"
+	"github.com/hasplock/hasp/internal/audit"
 	"github.com/spf13/cobra"
 )
 
@@ -43,6 +44,10 @@ type job struct {
 
 	signals <-chan os.Signal
 
+	audit     *audit.Log // of losses
+	via       string     // the command that it names
+	recording sync.WaitGroup
+
 	candidate *candidate // of hasp elect, else nil
 	acquired  time.Time
 	leave     bool      // go without releasing
@@ -51,6 +56,9 @@ type job struct {
 
 	mu      sync.Mutex
 	failing map[string]bool // keys that cannot be renewed, of which that was said
+
+	recordedOf map[string]bool // owners whose loss is, or is being, recorded
+	closing    bool            // nobody waits for another record
 }
 
 // newJob returns a job, which catches signals until stop is called.
@@ -60,7 +68,7 @@ func newJob(o *options, keys, argv []string) (j *job, stop func()) {
 		o.reason = filepath.Base(argv[0])
 	}
 	signals, stop := child.Notify()
-	return &job{o: o, rep: rep, keys: keys, argv: argv, signals: signals, wait: newWatcher(rep), around: surrounding(), blocked: make(chan *exit, 1), failing: map[string]bool{}}, stop
+	return &job{o: o, rep: rep, keys: keys, argv: argv, signals: signals, wait: newWatcher(rep), around: surrounding(), blocked: make(chan *exit, 1), failing: map[string]bool{}, recordedOf: map[string]bool{}}, stop
 }
 
 // run is hasp run: it waits for the keys, holds them while the command runs, and
@@ -93,6 +101,10 @@ func (j *job) all(cmd *cobra.Command, work func() (*child.Status, error)) (statu
 
 // opened does something with the store open, and the flags checked.
 func (j *job) opened(cmd *cobra.Command, work func() (*child.Status, error)) (status *child.Status, err error) {
+	if j.audit, err = j.o.audit.open(); err != nil {
+		return nil, err
+	}
+	j.via = "hasp " + cmd.Name()
 	j.locks, err = j.o.store.open(cmd, j.observe)
 	if err != nil {
 		return nil, err
@@ -102,6 +114,7 @@ func (j *job) opened(cmd *cobra.Command, work func() (*child.Status, error)) (st
 		if !j.leave {
 			j.closeLocks()
 		}
+		j.recorded()
 	}()
 	j.rep.say(detail, event{Event: "store", Message: fmt.Sprintf("the store is %s", j.locks.url)})
 	lo, err := j.o.lockOptions(j.locks)
@@ -335,7 +348,12 @@ func (j *job) observe(e hasp.Event) {
 		j.renewed(e)
 	case hasp.EventRenewFailed:
 		j.renewFailed(e)
+	case hasp.EventReleased:
+		if errors.Is(e.Err, hasp.ErrNotHeld) { // it was another's already
+			j.recordLost(e)
+		}
 	case hasp.EventLost:
+		j.recordLost(e)
 		if j.o.onLost.word == lostIgnore {
 			j.rep.say(problem, event{Event: "lost", Key: e.Key, Error: e.Err.Error(), Held: e.Held.Seconds(),
 				Message: fmt.Sprintf("LOST %s: %s. %s goes on without the lock (--on-lost=ignore)", quote(e.Key), reason(e.Err), j.o.whose("The"))})

@@ -32,6 +32,7 @@ type options struct {
 	quiet      bool
 	verbose    bool
 	output     choice
+	audit      auditFlag
 	ttlFromURL bool
 }
 
@@ -115,6 +116,7 @@ func (o *options) holdFlags(cmd *cobra.Command, onLost string) {
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "report errors only: not who holds the key, not that it is busy, not how the command ended")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "also say when the key is acquired, renewed, released")
 	f.VarP(&o.output, "output", "o", "messages as lines, or as objects, one a line")
+	o.audit.add(cmd, "record a loss of the lock")
 	o.store.add(cmd)
 	complete(cmd, "on-lost", o.onLost.among)
 	complete(cmd, "output", o.output.among)

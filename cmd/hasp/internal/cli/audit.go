@@ -1,0 +1,100 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/internal/audit"
+	"github.com/spf13/cobra"
+)
+
+// envAudit is --audit for all commands.
+const envAudit = "HASP_AUDIT"
+
+// auditFlag is --audit.
+type auditFlag struct{ to string }
+
+func (f *auditFlag) add(cmd *cobra.Command, what string) {
+	cmd.Flags().StringVar(&f.to, "audit", "", what+": `FILE`, or syslog; without it what HASP_AUDIT says")
+}
+
+// open returns the log of what is broken and lost; nil when none is wanted.
+func (f *auditFlag) open() (*audit.Log, error) {
+	log, err := audit.Open(cmp.Or(f.to, os.Getenv(envAudit)))
+	if err != nil {
+		return nil, badConfig(err)
+	}
+	return log, nil
+}
+
+// takeAway breaks the lease, or the place in the queue, of exactly this victim, and has
+// that recorded. An error says what became of it.
+func (l *locks) takeAway(ctx context.Context, log *audit.Log, via, key string, v victim, reason string) *exit {
+	r := audit.Record{Event: audit.Break, Via: via, By: audit.Self(), Store: l.url.String(), Reason: reason}
+	err := log.Do(r.Victim(key, v.Holder, v.fence, v.waits), func() error { return l.Break(ctx, key, v.Owner) })
+	var end *exit
+	unwritten := (*audit.UnwrittenError)(nil)
+	switch lost := errors.As(err, &unwritten); {
+	case err == nil:
+		return nil
+	case lost && !unwritten.Tried:
+		return &exit{code: exitFailed, verdict: "failed", message: fmt.Sprintf("nothing was done: %v", unwritten)}
+	case errors.Is(err, hasp.ErrNotHeld):
+		info, err := l.inspect(ctx, key)
+		if end = notThatOwner(info, key, v.Owner); err != nil {
+			end = &exit{code: exitBusy, verdict: "busy", message: fmt.Sprintf("nothing was done: %s no longer has %s", v.Owner, quote(key))}
+		}
+	case lost && errors.As(err, new(*hasp.Error)), !lost:
+		end = trouble(l.url, err)
+	default:
+		return &exit{code: exitFailed, verdict: "failed", message: fmt.Sprintf("broke %s: taken from %s; but %v", quote(key), who(v.Holder), unwritten)}
+	}
+	if unwritten != nil {
+		end.message += fmt.Sprintf("; and %v", unwritten)
+	}
+	return end
+}
+
+// recordLost has the loss of a lease recorded, once. It does not wait for that.
+func (j *job) recordLost(e hasp.Event) {
+	if j.audit == nil {
+		return
+	}
+	r := audit.Record{
+		Event: audit.Lost, Via: j.via, By: audit.Self(), Store: j.locks.url.String(), Key: e.Key, Owner: e.Owner, Fence: e.Fence,
+		Held: e.Held.Seconds(), Reason: j.o.reason, Error: reason(e.Err),
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.closing || j.recordedOf[e.Owner] {
+		return
+	}
+	j.recordedOf[e.Owner] = true
+	j.recording.Go(func() {
+		if err := j.audit.Write(r); err != nil {
+			j.rep.say(problem, event{Event: "unrecorded", Key: e.Key, Error: err.Error(),
+				Message: fmt.Sprintf("the loss of %s is not recorded: %v", quote(e.Key), err)})
+		}
+	})
+}
+
+// recorded waits until losses are recorded, but not for a disk that hangs.
+func (j *job) recorded() {
+	j.mu.Lock()
+	j.closing = true
+	j.mu.Unlock()
+	done := make(chan struct{})
+	go func() { j.recording.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(flushLimit):
+	}
+}
