@@ -12,6 +12,7 @@ import (
 
 	"github.com/hasplock/hasp/cmd/hasp/internal/child"
 	"github.com/hasplock/hasp/cmd/hasp/internal/plain"
+	"github.com/hasplock/hasp/cmd/hasp/internal/screen"
 	"github.com/spf13/cobra"
 )
 
@@ -19,6 +20,9 @@ import (
 func Main() int {
 	seen := child.IsTerminal(os.Stdout) || child.IsTerminal(os.Stderr)
 	plain.ASCII = seen && runtime.GOOS != "windows" && !plain.UTF8(os.Getenv)
+	if plain.ASCII {
+		screen.Ellipsis = "~"
+	}
 	err := newRoot(os.Args[1:]).Execute()
 	end := stdout.failed()
 	switch {
@@ -53,6 +57,7 @@ SQLite file in your state directory, for the processes of this machine.`,
   hasp acquire nightly || exit                 in a script: hold the key until the script ends
   hasp elect worker -- ./worker                run it on one of several hosts, again and again
   hasp ls                                      who holds what
+  hasp top                                     the same, live: sort, filter, look, break
   hasp show nightly                            all about one key
   hasp doctor                                  does the store work, and what does it promise
   hasp verify                                  does it keep that, when clients are killed and stopped`,
@@ -77,7 +82,7 @@ SQLite file in your state directory, for the processes of this machine.`,
 		}
 		return usage("%v%s; see: %s --help", err, meantFlag(cmd, err), cmd.CommandPath())
 	})
-	root.AddCommand(newRun(args), newElect(args), newLs(), newShow(), newBreak(), newDoctor(), newInit(), newVerify(), newWorker(), newVersion(), newStores(), newMan(root))
+	root.AddCommand(newRun(args), newElect(args), newLs(), newTop(), newShow(), newBreak(), newDoctor(), newInit(), newVerify(), newWorker(), newVersion(), newStores(), newMan(root))
 	root.AddCommand(forShells(args)...)
 	return root
 }

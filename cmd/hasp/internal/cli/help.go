@@ -208,6 +208,27 @@ the third are not tried.
 
 A run that finds nothing proves nothing: it was one run, without faults of a server.`
 
+const topLong = `hasp top shows the keys that are held or waited for, all of them or those that start
+with PREFIX, and asks for them again every 2 s: how each is held, by whom, for how
+long, what is left of its TTL, how many wait, and for how long the first of them has.
+
+  up down j k    move; also PgUp PgDn g G
+  Enter          one key: its holders, with owner, fence and reason, and its queue
+  b              break: take the key from the holder, or the waiter, that the cursor is on
+  /              filter keys and holders as you type, by a part, or with * and ? as a
+                 whole (orders/* is a prefix)
+  s r            sort by the next column; the other way round
+  q Ctrl-C       quit
+
+A break shows whom it hits and what follows, asks for a reason, and needs a y. It hits
+exactly the owner that was shown, never a later one. With --audit, or HASP_AUDIT, it
+is recorded, with the reason, before and after; what cannot be recorded is not broken.
+
+The store is asked as hasp ls asks it, and about the keys on the screen that others
+wait for; at most a quarter of the time. One that is slow or away leaves the latest
+list on the screen, with its age. NO_COLOR turns colours and inverse text off. Without
+a terminal, or at one that cannot be drawn on, use hasp ls --watch.`
+
 // manual are the sections that every manual page ends with.
 var manual = []struct{ title, text string }{
 	{"EXIT STATUS", `hasp run and hasp elect exit with the status of the command; 128 + n when signal n ended it. Its own codes are these, and the same for every other hasp command, where 0 is success. New ones may be added: treat an unknown one as a failure.
@@ -236,6 +257,10 @@ As the command's own status may be any of these, hasp says on standard error, in
 	{"ENVIRONMENT", `HASP_STORE: the URL of the store.
 
 HASP_STORE_FILE: a file that holds the URL, for URLs with a password, which do not belong on a command line that ps shows.
+
+HASP_AUDIT: a file, or the word syslog: where --audit records who broke a key, and which were lost.
+
+NO_COLOR: when it is not empty, hasp top uses no colours.
 
 XDG_STATE_HOME: where the default store is (~/.local/state when unset).
 

@@ -1,0 +1,309 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package top
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/cmd/hasp/internal/screen"
+)
+
+// store is a store whose answers take a while.
+type store struct {
+	t     *testing.T
+	delay time.Duration
+
+	mu        *sync.Mutex
+	infos     []hasp.Info
+	err       error
+	lists     []time.Time
+	inspected []string
+	rounds    int // under way
+	broken    []Target
+}
+
+// wait is a question that takes its time. No two lists, and no list and an Inspect, overlap.
+func (s *store) wait(ctx context.Context, list bool) error {
+	s.mu.Lock()
+	if list {
+		if s.rounds > 0 {
+			s.t.Errorf("a list began while %d questions were under way", s.rounds)
+		}
+		s.lists = append(s.lists, time.Now())
+	}
+	s.rounds++
+	delay := s.delay
+	s.mu.Unlock()
+	select {
+	case <-time.After(delay):
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rounds--
+	return s.err
+}
+
+func (s *store) List(ctx context.Context) ([]hasp.Info, error) {
+	err := s.wait(ctx, true)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.infos == nil && err == nil {
+		panic("a bug")
+	}
+	return s.infos, err
+}
+
+func (s *store) Inspect(ctx context.Context, key string) (hasp.Info, error) {
+	s.mu.Lock()
+	s.inspected = append(s.inspected, key)
+	s.mu.Unlock()
+	return looked(key), s.wait(ctx, false)
+}
+
+func (s *store) Plan(_ context.Context, t Target) (string, error) { return "plan for " + t.Owner, nil }
+
+func (s *store) Break(_ context.Context, t Target) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.broken = append(s.broken, t)
+	return "broke it", nil
+}
+
+func (s *store) Hopeless(err error) bool { return errors.Is(err, os.ErrPermission) }
+
+// set changes the store, or the terminal.
+func (s *store) set(change func()) {
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
+}
+
+// asked returns when it was asked for a list, and for which keys since the last time.
+func (s *store) asked() (lists []time.Time, keys []string) {
+	s.set(func() {
+		lists, keys = slices.Clone(s.lists), slices.Sorted(slices.Values(s.inspected))
+		s.inspected = nil
+	})
+	return lists, keys
+}
+
+// paper is a terminal that remembers the latest screen.
+type paper struct {
+	mu            *sync.Mutex
+	width, height int
+	text          string
+}
+
+func (p *paper) Size() (width, height int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.width, p.height
+}
+
+func (p *paper) Draw(lines []screen.Line) {
+	var b strings.Builder
+	for _, l := range lines {
+		b.WriteString(l.Text + "\n")
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.text = b.String()
+}
+
+func (p *paper) Changed(os.Signal) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.height += 10
+}
+
+func (p *paper) shows(t *testing.T, words ...string) {
+	t.Helper()
+	synctest.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, w := range words {
+		if !strings.Contains(p.text, w) {
+			t.Errorf("at %v it does not show %q:\n%s", time.Now(), w, p.text)
+		}
+	}
+}
+
+// running is a loop in a bubble, in which nothing takes time but the store.
+type running struct {
+	*store
+	*paper
+	keys    chan screen.Key
+	signals chan os.Signal
+	changes chan os.Signal
+	done    chan error
+}
+
+func run(t *testing.T, test func(r *running)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		mu, was := new(sync.Mutex), start
+		defer func() { start = was }()
+		r := &running{&store{t: t, mu: mu}, &paper{mu: mu, width: 80, height: 24}, make(chan screen.Key), make(chan os.Signal), make(chan os.Signal), make(chan error, 1)}
+		start = time.Now()
+		r.infos = infos()
+		l := &Loop{Model: &Model{Store: "memory", Every: 2 * time.Second}, Locks: r.store, Term: r.paper, Keys: r.keys}
+		go func() {
+			defer func() {
+				if p := recover(); p != nil {
+					r.done <- fmt.Errorf("panic: %v", p)
+				}
+			}()
+			sig, err := l.Run(r.signals, r.changes)
+			if sig != nil {
+				err = fmt.Errorf("signal %v", sig)
+			}
+			r.done <- err
+		}()
+		test(r)
+	})
+}
+
+func (r *running) press(words ...string) {
+	for _, k := range keys(words...) {
+		r.keys <- k
+		synctest.Wait()
+	}
+}
+
+func (r *running) quit(t *testing.T) {
+	t.Helper()
+	r.press("q")
+	if err := <-r.done; err != nil {
+		t.Error(err)
+	}
+}
+
+// It asks every 2 s, counted from the answer; of the keys only those on the screen that others wait for.
+func TestRounds(t *testing.T) {
+	run(t, func(r *running) {
+		r.shows(t, "7 keys, 3 waited for", "1m30s")
+		if _, keys := r.asked(); !slices.Equal(keys, []string{"gpu", "orders/1", "waited"}) {
+			t.Errorf("it asked for %q", keys)
+		}
+		time.Sleep(5 * time.Second)
+		lists, _ := r.asked()
+		if len(lists) != 3 || lists[2].Sub(lists[0]) != 4*time.Second {
+			t.Errorf("it asked at %v", lists)
+		}
+		r.set(func() { r.height = 4 })
+		time.Sleep(2 * time.Second)
+		if _, keys := r.asked(); !slices.Equal(keys, []string{"gpu"}) {
+			t.Errorf("with room for two keys it asked for %q", keys)
+		}
+		r.press("end")
+		lists, keys := r.asked()
+		if !slices.Equal(keys, []string{"waited"}) {
+			t.Errorf("with other keys on the screen it asked for %q", keys)
+		}
+		for range 200 { // who scrolls does not keep the list from being asked for
+			r.press("up", "down")
+			time.Sleep(50 * time.Millisecond)
+		}
+		if after, _ := r.asked(); len(after)-len(lists) != 5 {
+			t.Errorf("in 10 s of scrolling it asked %d times", len(after)-len(lists))
+		}
+		r.quit(t)
+	})
+}
+
+// A slow store is asked less often, and leaves the latest list on the screen, with its age.
+func TestSlowStore(t *testing.T) {
+	run(t, func(r *running) {
+		r.set(func() { r.delay = 10 * time.Second })
+		time.Sleep(11 * time.Second)
+		r.shows(t, "7 keys", "(11s old)", "orders/1")
+		time.Sleep(2 * time.Minute)
+		lists, _ := r.asked()
+		for n := 2; n < len(lists); n++ { // list, then Inspects: 20 s, and three times that for others
+			if gap := lists[n].Sub(lists[n-1]); gap < 60*time.Second {
+				t.Errorf("it asked again after %v", gap)
+			}
+		}
+		r.set(func() { r.delay, r.err = 0, errors.New("no answer within 5s") })
+		time.Sleep(80 * time.Second)
+		r.shows(t, "no answer within 5s", "old)", "orders/1")
+		r.set(func() { r.err = nil })
+		time.Sleep(3 * time.Second)
+		r.shows(t, "7 keys", "sorted by key")
+		r.quit(t)
+	})
+}
+
+// A break is of the owner that was shown, whoever has the key by then.
+func TestBreakIsOfWhomWasShown(t *testing.T) {
+	run(t, func(r *running) {
+		r.press("/", "orders/1", "enter", "b")
+		owner := person("web-3", 4121, 0, "").Owner
+		r.shows(t, "plan for "+owner, "reason (may be empty)")
+		r.press("stuck")
+		r.set(func() {
+			i := slices.IndexFunc(r.infos, func(i hasp.Info) bool { return i.Key == "orders/1" })
+			r.infos[i].Holder = person("web-9", 1, 0, "the successor")
+		})
+		time.Sleep(3 * time.Second)
+		r.press("enter")
+		r.shows(t, "Break it? y/N")
+		r.press("y")
+		r.shows(t, "broke it", "web-9")
+		if want := (Target{Key: "orders/1", Owner: owner, Who: "web-3 (pid 4121, user app)", Plan: "plan for " + owner, Reason: "stuck"}); !slices.Equal(r.broken, []Target{want}) {
+			t.Errorf("it broke %+v, want %+v", r.broken, want)
+		}
+		r.quit(t)
+	})
+}
+
+func TestEnds(t *testing.T) {
+	for name, c := range map[string]struct {
+		do   func(r *running)
+		want string
+	}{
+		"by a signal":              {func(r *running) { r.signals <- syscall.SIGTERM }, "signal terminated"},
+		"without its terminal":     {func(r *running) { close(r.keys) }, ErrGone.Error()},
+		"when it has no rights":    {func(r *running) { r.set(func() { r.err = os.ErrPermission }); time.Sleep(3 * time.Second) }, os.ErrPermission.Error()},
+		"by a panic in a question": {func(r *running) { r.set(func() { r.infos = nil }); time.Sleep(3 * time.Second) }, "panic: a bug"},
+		"while the store hangs": {func(r *running) {
+			r.set(func() { r.delay = time.Hour })
+			time.Sleep(3 * time.Second)
+			r.signals <- syscall.SIGINT
+		}, "signal interrupt"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(r *running) {
+				c.do(r)
+				if err := <-r.done; err == nil || !strings.HasPrefix(err.Error(), c.want) {
+					t.Errorf("it ended with %v", err)
+				}
+			})
+		})
+	}
+}
+
+// A terminal that grew shows more.
+func TestResize(t *testing.T) {
+	run(t, func(r *running) {
+		r.set(func() { r.height = 3 })
+		r.press("down")
+		r.changes <- os.Interrupt // whichever
+		r.shows(t, "orders/1", "waited", "q quit")
+		r.quit(t)
+	})
+}

@@ -1,0 +1,371 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package top
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/cmd/hasp/internal/people"
+	"github.com/hasplock/hasp/cmd/hasp/internal/plain"
+	"github.com/hasplock/hasp/cmd/hasp/internal/screen"
+	"github.com/hasplock/hasp/driver"
+)
+
+const (
+	cursor = "> "
+	beside = "  "
+)
+
+// parts are what a screen of some height has room for.
+type parts struct {
+	head, sub, titles, foot bool
+	rows                    int
+}
+
+func layout(height int) parts {
+	p := parts{head: height > 1, sub: height > 5, titles: height > 5, foot: height > 2}
+	p.rows = height
+	for _, has := range []bool{p.head, p.sub, p.titles, p.foot} {
+		if has {
+			p.rows--
+		}
+	}
+	return p
+}
+
+// View is what a terminal of this size shows now: at most height lines.
+func (m *Model) View(width, height int, now time.Time) []screen.Line {
+	p := layout(height)
+	var lines []screen.Line
+	add := func(style screen.Style, text string) { lines = append(lines, screen.Line{Text: text, Style: style}) }
+	if p.head {
+		add(screen.Bold, m.head(width, now))
+	}
+	if p.sub {
+		lines = append(lines, m.sub(now))
+	}
+	body := height - len(lines)
+	if p.foot {
+		body--
+	}
+	texts := func(all []string) {
+		for _, text := range all[:min(len(all), body)] {
+			add(screen.Normal, text)
+		}
+	}
+	switch {
+	case m.notice(width):
+		texts(wrap(m.status, width))
+	case m.page == one:
+		lines = append(lines, m.viewOne(width, body, now)...)
+	case m.page == help:
+		texts(strings.Split(helpText, "\n"))
+	case m.page == confirm:
+		texts(m.confirming(width))
+	default:
+		lines = append(lines, m.viewList(width, p, now)...)
+	}
+	if p.foot {
+		for len(lines) < height-1 {
+			add(screen.Normal, "")
+		}
+		lines = append(lines, m.foot(width))
+	}
+	return lines
+}
+
+// notice says that the status is too long for the last line, and covers the list.
+func (m *Model) notice(width int) bool {
+	return m.field == none && m.page != confirm && screen.Width(m.status) > width
+}
+
+// head is the first line: what it is, and as of when.
+func (m *Model) head(width int, now time.Time) string {
+	right := m.age(now)
+	waited := 0
+	for i := range m.all {
+		if m.all[i].Waiters > 0 {
+			waited++
+		}
+	}
+	left := people.Count(len(m.all), "key", "keys")
+	if waited > 0 {
+		left += fmt.Sprintf(", %d waited for", waited)
+	}
+	if m.page != list {
+		left = Shown(m.chosen)
+	}
+	if long := "hasp top  " + m.Store + "  " + left; screen.Width(long)+2+screen.Width(right) <= width {
+		left = long
+	}
+	room := width - screen.Width(right) - 1
+	if room < 8 {
+		return screen.Cut(left, width)
+	}
+	return screen.Pad(left, room) + " " + right
+}
+
+// age says as of when the list is, and how old when that is more than usual.
+func (m *Model) age(now time.Time) string {
+	if m.at.IsZero() {
+		return "no answer yet"
+	}
+	s := m.at.Format("15:04:05")
+	if age := now.Sub(m.at); age > m.Every+3*time.Second {
+		s += " (" + people.Short(age) + " old)"
+	}
+	return s
+}
+
+// sub is the second line: what is wrong, or which part of the list is shown.
+func (m *Model) sub(now time.Time) screen.Line {
+	switch {
+	case m.trouble != "":
+		return screen.Line{Style: screen.Alarm, Text: fmt.Sprintf("no answer for %s: %s", people.Short(now.Sub(m.since)), m.trouble)}
+	case m.page != list:
+		return screen.Line{}
+	}
+	s := "sorted by " + strings.ToLower(columns[m.sort].title)
+	if m.reversed {
+		s += ", reversed"
+	}
+	if m.filter != "" || m.field == filter {
+		s = fmt.Sprintf("%d of %d like %s, %s", len(m.rows), len(m.all), m.filter, s)
+	}
+	if m.Prefix != "" {
+		s += ", starting with " + Shown(m.Prefix)
+	}
+	return screen.Line{Text: s}
+}
+
+// foot is the last line: what is asked, what became of it, or what can be pressed.
+func (m *Model) foot(width int) screen.Line {
+	tail := func(prompt, text string) screen.Line { // the end of what is typed is seen
+		room := width - screen.Width(prompt) - 1
+		for screen.Width(text) > max(room, 0) {
+			text = text[len(string([]rune(text)[0])):]
+		}
+		return screen.Line{Style: screen.Bold, Text: prompt + text + "_"}
+	}
+	switch {
+	case m.field == filter:
+		return tail("filter: ", m.filter)
+	case m.field == reason:
+		return tail("reason (may be empty): ", m.target.Reason)
+	case m.page == confirm && m.target.Plan != "":
+		return screen.Line{Style: screen.Alarm, Text: "Break it? y/N"}
+	case m.page == confirm:
+		return screen.Line{Text: "asking the store …"}
+	case m.notice(width):
+		return screen.Line{Text: "any key: back"}
+	case m.status != "":
+		return screen.Line{Style: screen.Bold, Text: m.status}
+	}
+	brk := "b break  "
+	if m.ReadOnly {
+		brk = ""
+	}
+	switch m.page {
+	case one:
+		return screen.Line{Text: "Esc back  " + brk + "j k move  q quit"}
+	case help:
+		return screen.Line{Text: "any key: back"}
+	}
+	return screen.Line{Text: "? help  q quit  Enter look  " + brk + "/ filter  s sort  r reverse"}
+}
+
+const helpText = `Enter  one key with its queue
+b      break whom the cursor is on;
+       it asks first
+/      filter keys and holders; * and ?
+       match as a whole; Esc shows all
+s r    sort by the next column; reverse
+arrows j k g G PgUp PgDn move, q quits`
+
+// viewList is the list.
+func (m *Model) viewList(width int, p parts, now time.Time) (lines []screen.Line) {
+	fit, widths := fitting(width)
+	line := func(mark string, cell func(c int) string) string {
+		cells := make([]string, len(fit))
+		for n, c := range fit {
+			if text := cell(c); columns[c].right {
+				text = screen.Cut(text, widths[n])
+				cells[n] = strings.Repeat(" ", widths[n]-screen.Width(text)) + text
+			} else {
+				cells[n] = screen.Pad(text, widths[n])
+			}
+		}
+		return mark + strings.Join(cells, " ")
+	}
+	if p.titles {
+		lines = append(lines, screen.Line{Style: screen.Bold, Text: line(beside, func(c int) string { return columns[c].title })})
+	}
+	rows := m.visible(p.rows)
+	for _, e := range rows {
+		l := screen.Line{}
+		mark := beside
+		if e.Key == m.chosen {
+			mark, l.Style = cursor, screen.Inverse
+		}
+		l.Text = line(mark, func(c int) string { return columns[c].text(m, e, now) })
+		lines = append(lines, l)
+	}
+	if len(rows) == 0 && !m.at.IsZero() {
+		text := "nothing is held or waited for"
+		if len(m.all) > 0 {
+			text = "no key is like that; Esc shows all"
+		}
+		lines = append(lines, screen.Line{Text: beside + text})
+	}
+	return lines
+}
+
+// viewOne is a key with its holders and its queue.
+func (m *Model) viewOne(width, height int, now time.Time) []screen.Line {
+	look, known := m.looks[m.chosen]
+	var lines []screen.Line
+	add := func(format string, args ...any) {
+		lines = append(lines, screen.Line{Text: plain.Line(fmt.Sprintf(format, args...))})
+	}
+	from, to := 0, 0 // the lines of the person that the cursor is on
+	person := func(n int, say func(mark string)) {
+		mark := beside
+		if n == m.person {
+			mark, from = cursor, len(lines)
+		}
+		at := len(lines)
+		say(mark)
+		if n == m.person {
+			to = len(lines)
+			lines[at].Style = screen.Inverse
+			lines[at].Text = screen.Pad(lines[at].Text, width)
+		}
+	}
+	i := look.Info
+	switch {
+	case !known:
+		add("asking the store …")
+	case look.Trouble != "":
+		add("%s", look.Trouble)
+	case !i.Held && i.Waiters == 0:
+		add("free: nobody holds it, and nobody waits")
+	case !i.Held:
+		add("nobody holds it")
+	}
+	for n, l := range i.Holders {
+		person(n, func(mark string) { m.sayHolder(add, mark, l, now) })
+	}
+	if i.Waiters > 0 {
+		add("")
+		add("%s, first come, first served", people.Count(i.Waiters, "waiter", "waiters"))
+	}
+	for n, h := range i.Queue {
+		person(len(i.Holders)+n, func(mark string) { sayWaiter(add, mark, n, h, now) })
+	}
+	if more := i.Waiters - len(i.Queue); more > 0 && len(i.Queue) > 0 {
+		add("  … and %d more", more)
+	}
+	if n := len(lines) - height; n > 0 {
+		m.scroll = max(0, min(m.scroll, from, n))
+		m.scroll = max(m.scroll, to-height)
+		lines = lines[m.scroll:min(len(lines), m.scroll+height)]
+	}
+	return lines
+}
+
+func (m *Model) sayHolder(add func(string, ...any), mark string, l driver.Lease, now time.Time) {
+	h := l.Holder
+	d := h.Describe()
+	add("%s%s", mark, people.Who(h))
+	facts := []string{people.Mode(h.Mode)}
+	if h.Limit > 0 {
+		facts[0] = fmt.Sprintf("slot %d of %d", h.Slot, h.Limit)
+	}
+	if !d.Since.IsZero() {
+		facts = append(facts, "held "+people.Short(now.Sub(d.Since)))
+	}
+	facts = append(facts, "left "+leftText(l.Left, now.Sub(m.at)))
+	add("    %s", strings.Join(facts, ", "))
+	if l.Fence > 0 {
+		add("    fence %d", l.Fence)
+	}
+	if people.Ended(h) {
+		add("    this process of this host has ended")
+	}
+	if h.Owner != "" {
+		add("    owner %s", driver.Printable(h.Owner))
+	}
+	if d.Reason != "" {
+		add("    reason %q", d.Reason)
+	}
+}
+
+func sayWaiter(add func(string, ...any), mark string, n int, h hasp.Holder, now time.Time) {
+	d := h.Describe()
+	s := fmt.Sprintf("%s%d. ", mark, n+1)
+	if !d.Since.IsZero() {
+		s += "waits " + people.Short(now.Sub(d.Since)) + "  "
+	}
+	s += people.Who(h)
+	if h.Mode == hasp.Shared {
+		s += ", shared"
+	}
+	if d.Reason != "" {
+		s += fmt.Sprintf(", reason %q", d.Reason)
+	}
+	if people.Ended(h) {
+		s += ", this process of this host has ended"
+	}
+	add("%s", s)
+}
+
+// confirming says whom a break is about to hit.
+func (m *Model) confirming(width int) []string {
+	t := m.target
+	if t.Plan == "" {
+		return wrap(fmt.Sprintf("about to break %s, which %s has", Shown(t.Key), t.Who), width)
+	}
+	lines := append([]string{"owner " + driver.Printable(t.Owner)}, wrap(plain.Line(t.Plan)+".", width)...)
+	if m.field != reason {
+		lines = append(lines, wrap("reason "+t.Reason, width)...)
+	}
+	return lines
+}
+
+// wrap breaks a text into lines, between words where it can.
+func wrap(text string, width int) (lines []string) {
+	line := ""
+	for word := range strings.SplitSeq(text, " ") {
+		for {
+			joined := word
+			if line != "" {
+				joined = line + " " + word
+			}
+			if screen.Width(joined) <= width {
+				line = joined
+				break
+			}
+			if line != "" {
+				lines, line = append(lines, line), ""
+				continue
+			}
+			n := head(word, width)
+			lines, word = append(lines, word[:n]), word[n:]
+		}
+	}
+	return append(lines, line)
+}
+
+// head is how many bytes of a word have room; at least one character.
+func head(word string, width int) int {
+	for i, r := range word {
+		if i > 0 && screen.Width(word[:i+len(string(r))]) > width {
+			return i
+		}
+	}
+	return len(word)
+}

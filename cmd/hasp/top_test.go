@@ -1,0 +1,294 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/creack/pty"
+	"github.com/hasplock/hasp/internal/testserver"
+)
+
+const (
+	topEntered = entered + `\x1b\[\?2004h`
+	topLeft    = `\x1b\[\?2004l` + left
+)
+
+// top starts hasp top at a shell's terminal, and waits for its first list.
+func (s *sandbox) top(t *testing.T, command string) *screen {
+	t.Helper()
+	sc := s.atTerminal(t, "bash", "--norc", "--noediting", "-i")
+	if err := pty.Setsize(sc.tty, &pty.Winsize{Rows: 24, Cols: 80}); err != nil {
+		t.Fatal(err)
+	}
+	sc.expect("PROMPT>")
+	sc.run("TERM=xterm " + command)
+	sc.expect(topEntered)
+	return sc
+}
+
+// restored expects the shell's prompt on a terminal as it was: bash, without its own editing,
+// leaves it as hasp did.
+func (sc *screen) restored(rc string) {
+	sc.t.Helper()
+	sc.expect("PROMPT>")
+	sc.run(`echo "rc=$?"; stty -a`)
+	sc.expect("^rc=" + rc)
+	sc.expect(`[^-]icanon`)
+	sc.expect(`[^-]echo `)
+	sc.expect("PROMPT>")
+}
+
+// hold starts a hasp that holds a key, and returns it and its owner.
+func (s *sandbox) hold(file, key string, flags ...string) (*proc, string) {
+	s.t.Helper()
+	p := s.hasp(append(append([]string{"run", "--ttl", ttl}, flags...), key, "--", "sh", "-c", "echo $HASP_OWNER >"+file+"; exec sleep 1000")...)
+	return p, s.read(file)
+}
+
+func TestTop(t *testing.T) {
+	t.Parallel()
+	onTerminal(t, "sort, filter, look, break, quit", func(t *testing.T, s *sandbox) {
+		p, owner := s.hold("owner", "orders/1", "--reason", "why not")
+		s.hold("other", "the key")
+		waiter := s.hasp("run", "orders/1", "--", "sh", "-c", "echo >mine; exec sleep 1000")
+		waiter.says("waiting for")
+		sc := s.top(t, "hasp top --every 0.2 --audit audit")
+		sc.expect(`\x1b\[7m> orders/1 +excl +\S+ \(pid \d+\) +\S+ +\S+ +1 +\d\S+ *\x1b\[m`)
+		sc.send("/the")
+		sc.expect(`1 of 2 like the`)
+		sc.expect(`> the key +excl`)
+		sc.send("\r\x1b")
+		sc.expect(`sorted by key`)
+		sc.send("s")
+		sc.expect(`sorted by holder`)
+		sc.send("/ord*\r\r")
+		sc.expect(`owner ` + owner)
+		sc.expect(`reason "why not"`)
+		sc.expect(`1 waiter, first come, first served`)
+		sc.send("\x1b[B") // the waiter
+		sc.expect(`\x1b\[7m>\x20 1\. waits|\x1b\[7m> 1\. waits`)
+		sc.send("\x1b[A")
+		sc.send("b")
+		sc.expect(`this takes "orders/1" from .*`)
+		sc.expect(`reason \(may be empty\): `)
+		sc.send("stuck\rn")
+		sc.expect(`nothing was broken`)
+		sc.send("b")
+		sc.expect(`reason \(may be empty\): `)
+		sc.send("stuck since noon\r")
+		sc.expect(`Break it\? y/N`)
+		sc.send("y")
+		sc.expect(`broke "orders/1": taken from`)
+		p.ends(124)
+		s.read("mine")
+		sc.send("q")
+		sc.expect(topLeft)
+		sc.restored("0")
+		rs := s.records("audit")
+		if len(rs) != 2 || rs[0]["outcome"] != "begun" || rs[1]["outcome"] != "done" || rs[0]["id"] != rs[1]["id"] || rs[1]["owner"] != owner ||
+			rs[1]["reason"] != "stuck since noon" || rs[1]["via"] != "hasp top" || rs[1]["key"] != "orders/1" || rs[1]["fence"] == nil {
+			t.Errorf("the records are %v", rs)
+		}
+	})
+	onTerminal(t, "what cannot be recorded is not broken", func(t *testing.T, s *sandbox) {
+		_, owner := s.hold("owner", "k")
+		sc := s.top(t, "hasp top --audit audit")
+		sc.expect(`> k +excl`)
+		if err := os.Remove(filepath.Join(s.dir, "audit")); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Mkdir(filepath.Join(s.dir, "audit"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		sc.send("b")
+		sc.expect(`reason`)
+		sc.send("\r")
+		sc.expect(`Break it`)
+		sc.send("y")
+		sc.expect(`nothing was done: the audit record cannot be written`)
+		sc.send(" q")
+		sc.restored("0")
+		s.exits(0, "break", "k", "--owner", owner, "--yes") // it still has the key
+	})
+	onTerminal(t, "read-only, without colours", func(t *testing.T, s *sandbox) {
+		s.hold("owner", "k")
+		sc := s.top(t, "NO_COLOR=1 hasp top --read-only")
+		sc.expect(`^\x1b\[K> k +excl`)
+		sc.send("b")
+		sc.expect("nothing can be broken: --read-only")
+		sc.send("q")
+		sc.restored("0")
+		if m := regexp.MustCompile(`\x1b\[\d*m`).FindString(sc.text.String()); m != "" {
+			t.Errorf("there is %q", m)
+		}
+	})
+	onTerminal(t, "its size, and a change of it", func(t *testing.T, s *sandbox) {
+		for _, key := range []string{"a", "b", "c"} {
+			s.hold("owner."+key, key)
+		}
+		sc := s.top(t, "hasp top")
+		sc.expect(`^\x1b\[K  c +excl`)
+		if err := pty.Setsize(sc.tty, &pty.Winsize{Rows: 4, Cols: 30}); err != nil {
+			t.Fatal(err)
+		}
+		sc.expect(`> a [^\n]*\r+\n\x1b\[K  b [^\n]*\r+\n\x1b\[K\? help`)
+		sc.send("G")
+		sc.expect(`  b [^\n]*\r+\n\x1b\[K\x1b\[7m> c `)
+		if err := pty.Setsize(sc.tty, &pty.Winsize{Rows: 1, Cols: 1}); err != nil {
+			t.Fatal(err)
+		}
+		sc.expect(`\x1b\[H\x1b\[K\x1b\[7m(…|~)\x1b\[m\x1b\[\?7h`)
+		if err := pty.Setsize(sc.tty, &pty.Winsize{Rows: 24, Cols: 80}); err != nil { // stty's lines depend on it
+			t.Fatal(err)
+		}
+		sc.send("q")
+		sc.restored("0")
+	})
+	onTerminal(t, "hostile text", func(t *testing.T, s *sandbox) {
+		s.hold("owner", "k\x1b]0;t\a\u009b31m\x7f\u202e\u2066\U000e0041丛e\u0301\n\xff", "--reason", hostileText)
+		sc := s.top(t, "hasp top")
+		sc.expect(`> k\\x1b\]0;t`)
+		sc.send("\r")
+		sc.expect(`reason "ERR`)
+		sc.send("b")
+		sc.expect(`this takes`)
+		sc.send("\x1b[200~by\rq\x1b[201~") // is text for the reason
+		sc.expect(`: byq_`)
+		sc.send("\x1b")
+		sc.expect(`nothing was broken`)
+		sc.send("q")
+		sc.expect(topLeft)
+		text := regexp.MustCompile(`\x1b\[(\d*m|H|J|K|\?\d+[hl])|\r`).ReplaceAllString(sc.text.String(), "")
+		harmless(t, "hasp top", text)
+	})
+}
+
+// records are those of an audit file.
+func (s *sandbox) records(name string) (rs []map[string]any) {
+	s.t.Helper()
+	text, err := os.ReadFile(filepath.Join(s.dir, name))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		var r map[string]any
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			s.t.Fatalf("%v: %s", err, line)
+		}
+		rs = append(rs, r)
+	}
+	return rs
+}
+
+// However it ends, the terminal is as it was.
+func TestTopLeavesTheTerminal(t *testing.T) {
+	t.Parallel()
+	onTerminal(t, "by Ctrl-C", func(t *testing.T, s *sandbox) {
+		sc := s.top(t, "hasp top")
+		sc.send(ctrlC)
+		sc.expect(topLeft)
+		sc.restored("130")
+	})
+	onTerminal(t, "by TERM, also after Ctrl-S", func(t *testing.T, s *sandbox) {
+		sc := s.top(t, `sh -c 'echo $$ >pid; exec hasp top --every 0.2'`)
+		sc.send(ctrlS)
+		pid := number(t, s.read("pid"))
+		if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if err := eventually(func() bool { return !alive(pid) }); err != nil {
+			t.Error(err)
+		}
+		sc.send(ctrlQ)
+		sc.restored("143")
+	})
+	onTerminal(t, "by Ctrl-Z, until fg", func(t *testing.T, s *sandbox) {
+		s.hold("owner", "k")
+		sc := s.top(t, "hasp top")
+		sc.expect(`> k `)
+		sc.send(ctrlZ)
+		sc.expect(topLeft)
+		sc.expect("Stopped")
+		sc.restored(`\d+`)
+		sc.run("bg; sleep 0; while jobs | grep -q Running; do sleep 0.05; done; jobs")
+		sc.expect("Stopped .*hasp top")
+		sc.expect("PROMPT>")
+		sc.run("fg")
+		sc.expect(topEntered)
+		sc.send("\r")
+		sc.expect(`owner`)
+		sc.send("q")
+		sc.expect(topLeft)
+		sc.restored("0")
+	})
+	onTerminal(t, "by kill while it is stopped", func(t *testing.T, s *sandbox) {
+		sc := s.top(t, "hasp top")
+		sc.send(ctrlZ)
+		sc.expect("Stopped")
+		sc.run("kill %1; while jobs | grep -q Stopped; do sleep 0.05; done")
+		sc.expect("Terminated")
+		sc.restored(`\d+`)
+	})
+	onTerminal(t, "in the background until fg", func(t *testing.T, s *sandbox) {
+		sc := s.shell(t)
+		sc.run("TERM=xterm hasp top &")
+		sc.run("while jobs | grep -q Running; do sleep 0.05; done; jobs")
+		sc.expect("Stopped .*hasp top")
+		sc.expect("PROMPT>")
+		sc.run("fg")
+		sc.expect(topEntered)
+		sc.send("q")
+		sc.restored("0")
+	})
+}
+
+// A store that goes away leaves the latest list on the screen, and is asked again.
+func TestTopWithoutItsStore(t *testing.T) {
+	t.Parallel()
+	server := testserver.Redis(t)
+	s := newSandbox(t, "redis://"+server.Addr())
+	s.hold("owner", "k")
+	sc := s.top(t, "hasp top --every 0.2")
+	sc.expect(`> k +excl`)
+	server.Kill()
+	sc.expect(`no answer for \d.*: the store redis:.* cannot be reached`)
+	sc.expect(`> k +excl`)
+	sc.send("b")
+	sc.expect(`the store redis:.* cannot be reached`)
+	sc.send(" ")
+	server.Restart()
+	sc.expect(`sorted by key`)
+	sc.send("q")
+	sc.restored("0")
+}
+
+func TestTopNeedsATerminal(t *testing.T) {
+	t.Parallel()
+	s := newSandbox(t, "sqlite:locks.db")
+	matches(t, s.exits(64, "top"), `needs a terminal .*: use hasp ls --watch`)
+	matches(t, s.exits(64, "top", "--every", "0"), `--every 0s is too often: at least 100ms`)
+	onTerminal(t, "that can be drawn on", func(t *testing.T, s *sandbox) {
+		sc := s.shell(t)
+		sc.run("hasp top") // TERM=dumb
+		sc.expect("hasp top needs a terminal that it can draw on.*hasp ls --watch")
+		sc.restored("64")
+		sc.run("TERM=xterm hasp top <&-")
+		sc.expect("needs a terminal")
+		sc.run("TERM=xterm hasp top --audit no/such/file")
+		sc.expect("the audit record cannot be written to .*no such file or directory")
+		sc.restored("78")
+		sc.run("TERM=xterm hasp top --store redis://nobody:x@" + testserver.Redis(t).Addr())
+		sc.expect("does not allow this")
+		sc.restored("77")
+	})
+}
