@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -237,5 +238,30 @@ func TestAPI(t *testing.T) {
 	}
 	if toHolderJSON(driver.Holder{Label: `{"since":"+292277026596-12-04T15:30:08Z"}`}).Since != nil {
 		t.Error("a year that JSON cannot carry is carried")
+	}
+}
+
+func TestInventory(t *testing.T) {
+	w := newWorld(t)
+	w.ask(hostileKeys[0], label("web-1"))
+	w.ask(hostileKeys[0], label("web-2"))
+	w.ask("k", label("web-1"))
+	got := w.get(nil, "/metrics")
+	for _, want := range []string{"\nhasp_inventory_keys{state=\"held\"} 2\n", "\nhasp_inventory_keys{state=\"waited\"} 1\n", "\nhasp_inventory_waiters 1\n", "\nhasp_inventory_up 1\n"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is missing in:\n%s", want, got)
+		}
+	}
+	if strings.Contains(got, "script") || regexp.MustCompile(`(?m)^hasp\S* .*[a-z+]`).MatchString(got) {
+		t.Errorf("it says:\n%s", got)
+	}
+	w.store.SetUnreachable(true)
+	if got := w.get(nil, "/metrics"); !strings.Contains(got, "\nhasp_inventory_up 0\n") || strings.Contains(got, "keys{") {
+		t.Errorf("of a store that is away:\n%s", got)
+	}
+	o := local()
+	o.Metrics = http.NotFoundHandler()
+	if code, _, _ := serve(New(w.client, o), request("GET", "/metrics", "")); code != 404 {
+		t.Errorf("other metrics: %d", code)
 	}
 }

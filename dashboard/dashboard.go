@@ -44,7 +44,8 @@ type Options struct {
 	// what came of it. If it returns an error the first time, nothing is broken. It is
 	// called by several goroutines at once. nil: nothing is recorded.
 	Audit func(Record) error
-	// Metrics is served at /metrics, to whoever may look. nil: there is none.
+	// Metrics is served at /metrics, to whoever may look. nil: how many keys the store has,
+	// held, waited for, foreign and without an end, in the text format of Prometheus.
 	Metrics http.Handler
 	// Doctor examines the store for the page of that name, at most once in half a minute,
 	// and never twice at once. nil: there is no such page.
@@ -92,6 +93,11 @@ type Leak struct {
 // with the contexts of their requests, so let the server's BaseContext end when it is to
 // stop.
 func New(c *hasp.Client, o *Options) http.Handler {
+	s := newServer(c, o)
+	return s.guard(s.routes())
+}
+
+func newServer(c *hasp.Client, o *Options) *server {
 	s := &server{client: c}
 	if o != nil {
 		s.Options = *o
@@ -116,7 +122,7 @@ func New(c *hasp.Client, o *Options) http.Handler {
 	if s.Leaks != nil {
 		s.leaks = &report[Leak]{ask: s.Leaks}
 	}
-	return s.guard(s.routes())
+	return s
 }
 
 // server is what all handlers share.
@@ -149,9 +155,10 @@ func (s *server) routes() http.Handler {
 	if s.leaks != nil {
 		mux.HandleFunc("GET /leaks", s.leaksPage)
 	}
-	if s.Metrics != nil {
-		mux.Handle("GET /metrics", s.Metrics)
+	if s.Metrics == nil {
+		s.Metrics = http.HandlerFunc(s.inventory)
 	}
+	mux.Handle("GET /metrics", s.Metrics)
 	return mux
 }
 

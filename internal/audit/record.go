@@ -36,6 +36,7 @@ const (
 	Done    Outcome = "done"     // the store has done it
 	NotHeld Outcome = "not-held" // nothing was done: that owner no longer had the key
 	Unknown Outcome = "unknown"  // an error: it may or may not have been done
+	Denied  Outcome = "denied"   // nothing was done: whoever asked has no right to it
 )
 
 // Actor is who did something.

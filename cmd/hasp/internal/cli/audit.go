@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/cmd/hasp/internal/plain"
+	"github.com/hasplock/hasp/dashboard"
 	"github.com/hasplock/hasp/internal/audit"
 	"github.com/spf13/cobra"
 )
@@ -61,6 +63,30 @@ func (l *locks) takeAway(ctx context.Context, log *audit.Log, via, key string, v
 		end.message += fmt.Sprintf("; and %v", unwritten)
 	}
 	return end
+}
+
+// recordOfPage returns what records the breaks of the page, and tells of them on standard
+// error. What it cannot record the page does not do.
+func (l *locks) recordOfPage(log *audit.Log) func(dashboard.Record) error {
+	by := audit.Self()
+	return func(p dashboard.Record) error {
+		r := audit.Record{ID: p.ID, Event: audit.Break, Via: "hasp serve", By: by, Store: l.url.String(), Key: p.Key, Owner: p.Owner, Fence: p.Fence, Reason: p.Reason}
+		r.By.User = p.Actor
+		switch p.Outcome {
+		case "attempt":
+			r.Outcome = audit.Begun
+		case "broken":
+			r.Outcome = audit.Done
+		case "not held":
+			r.Outcome = audit.NotHeld
+		case "denied":
+			r.Outcome = audit.Denied
+		default:
+			r.Outcome, r.Error = audit.Unknown, p.Outcome
+		}
+		note("%s of %s by %s, owner %s, reason %q: %s", p.Action, quote(p.Key), plain.Line(p.Actor), plain.Line(p.Owner), p.Reason, plain.Line(p.Outcome))
+		return log.Write(r)
+	}
 }
 
 // recordLost has the loss of a lease recorded, once. It does not wait for that.

@@ -181,6 +181,39 @@ Exit status: 0 when nothing fails. 69 when the store, or too many of its nodes, 
 not answer or vote. 77 when they do not allow it. 78 for all else that fails, and
 when there is less than --require asks for.`
 
+const serveLong = `hasp serve shows the keys that are held or waited for in a browser, all of them or
+those that start with PREFIX: who holds what and who waits, live; of one key its
+queue and what happened while somebody looked; what hasp doctor finds. /api/v1 is the
+same for programs (its file is /api/v1/openapi.json), /metrics has counts for
+Prometheus, and /healthz says that it lives. The store is asked once for all who look,
+and nothing while nobody does.
+
+Without further flags it is for this machine only, and to look only; with
+--allow-break, everybody on this machine may also break a lock. To listen on another
+address it needs --tokens, or --client-ca for client certificates. A line of the file
+of --tokens is "read NAME TOKEN" or "break NAME TOKEN"; NAME says who it was in the
+record, and a token has 16 characters at least. Browsers ask for it: it is the
+password, with any user name. Programs send "Authorization: Bearer TOKEN". All who have
+a certificate may look; those whom --break-subject names may break.
+
+A break takes the key from exactly the owner that was shown, asks for a reason, and is
+told on standard error and, with --audit, written to a file, before it is done: what
+cannot be recorded is not done.
+
+A name other than localhost by which browsers ask for it has to be given with --host:
+others are refused, since a page of another site may have pointed its own name here.
+
+INT and TERM end it, after the requests that are under way, with status 0.
+
+Exit status: 0 ended by INT or TERM. 64 wrong usage. 69, 77, 78 the store or a file
+cannot be used. 125 the server ended by itself.`
+
+const serveExample = `  hasp serve                                   http://127.0.0.1:8390/, to look only
+  hasp serve --allow-break --audit breaks.log orders/
+  (umask 077; echo "break alice $(openssl rand -hex 32)" >tokens)
+  hasp serve --listen :8390 --tokens tokens --tls-cert cert.pem --tls-key key.pem --host locks.example.com
+  curl -H "Authorization: Bearer $TOKEN" https://locks.example.com:8390/api/v1/locks?state=waited`
+
 const verifyLong = `hasp verify tries your store as it is: it starts processes that want a few keys,
 kills some of them with -9, stops others for longer than their lease lasts
 (not on Windows) and cancels waits. It does nothing to servers or the network.
@@ -261,6 +294,8 @@ HASP_STORE_FILE: a file that holds the URL, for URLs with a password, which do n
 HASP_AUDIT: a file, or the word syslog: where --audit records who broke a key, and which were lost.
 
 NO_COLOR: when it is not empty, hasp top uses no colours.
+
+HASP_SERVE_TOKENS: the tokens of hasp serve, a line each, when there is no --tokens.
 
 XDG_STATE_HOME: where the default store is (~/.local/state when unset).
 
