@@ -20,8 +20,8 @@ const (
 
 // change is something that happened to a key while it was watched.
 type change struct {
-	Seq  int    `json:"seq"`
-	At   int64  `json:"at"` // when it was noticed, in ms since 1970
+	Seq  int64  `json:"seq"` // grows, and is never used again: a view that connects anew knows what it has
+	At   int64  `json:"at"`  // when it was noticed, in ms since 1970
 	Text string `json:"text"`
 }
 
@@ -33,7 +33,6 @@ type watch struct {
 	err     error
 	log     []change // the newest mostChanges
 	version int
-	seq     int
 }
 
 // joinKey says that one more looks at a key, until leave is called. The history begins
@@ -58,7 +57,7 @@ func (p *poller) joinKey(key string) (w *watch, leave func()) {
 }
 
 // note takes an answer, and says whether it is news.
-func (w *watch) note(e *entry, err error, now time.Time) bool {
+func (w *watch) note(e *entry, err error, now time.Time, seq *int64) bool {
 	if err != nil {
 		news := w.err == nil || w.err.Error() != err.Error()
 		w.err = err
@@ -73,8 +72,8 @@ func (w *watch) note(e *entry, err error, now time.Time) bool {
 	}
 	if before != nil {
 		for _, text := range happened(before, e) {
-			w.seq++
-			w.log = append(w.log, change{w.seq, now.UnixMilli(), text})
+			*seq++
+			w.log = append(w.log, change{*seq, now.UnixMilli(), text})
 		}
 		if over := len(w.log) - mostChanges; over > 0 {
 			w.log = slices.Delete(w.log, 0, over)

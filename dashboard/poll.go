@@ -67,13 +67,14 @@ type poller struct {
 	lists   int                // how many streams show the list
 	screens map[string]int     // keys on their screens, and on how many
 	watched map[string]*watch  // keys with a page of their own that somebody looks at
+	seq     int64              // of the latest change
 	stop    context.CancelFunc // of the loop; nil while there is none
 	wake    chan struct{}
 }
 
 func newPoller(c *hasp.Client, prefix string, every time.Duration) *poller {
 	return &poller{client: c, prefix: prefix, every: every, listing: make(chan struct{}, 1), changed: make(chan struct{}),
-		snap: newSnapshot(nil), screens: map[string]int{}, watched: map[string]*watch{}, wake: make(chan struct{}, 1)}
+		snap: newSnapshot(nil), screens: map[string]int{}, watched: map[string]*watch{}, seq: time.Now().UnixMicro(), wake: make(chan struct{}, 1)}
 }
 
 func newSnapshot(entries []*entry) *snapshot {
@@ -204,7 +205,7 @@ func (p *poller) look(ctx context.Context) {
 	}
 	now := time.Now()
 	for _, key := range pages {
-		if w, looked := p.watched[key], infos[key]; w != nil && w.note(looked.entry, looked.err, now) {
+		if w, looked := p.watched[key], infos[key]; w != nil && w.note(looked.entry, looked.err, now, &p.seq) {
 			p.tell()
 		}
 	}

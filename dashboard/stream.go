@@ -49,7 +49,9 @@ func (st *stream) send(event string, v any) error {
 	if _, err := st.w.Write([]byte(text)); err != nil {
 		return err
 	}
-	return st.out.Flush()
+	err := st.out.Flush()
+	_ = st.out.SetWriteDeadline(time.Time{}) // HTTP/2 ends a stream whose time is over, also when nothing is written
+	return err
 }
 
 // follow calls news whenever there may be something new, until it returns an error or the
@@ -183,7 +185,7 @@ func (s *server) lockEvents(w http.ResponseWriter, r *http.Request) {
 	if st.send("", nil) != nil {
 		return
 	}
-	version, seq := 0, 0
+	version, seq := 0, int64(0)
 	st.follow(r.Context(), s.poller, func(*snapshot) error {
 		ev, v := s.poller.lockEvent(watch, version, seq)
 		if v == version {
@@ -197,7 +199,7 @@ func (s *server) lockEvents(w http.ResponseWriter, r *http.Request) {
 }
 
 // lockEvent returns what a watch has that is newer than version and seq.
-func (p *poller) lockEvent(w *watch, version, seq int) (lockEvent, int) {
+func (p *poller) lockEvent(w *watch, version int, seq int64) (lockEvent, int) {
 	p.mu.Lock()
 	e, err, v := w.entry, w.err, w.version
 	var changes []change

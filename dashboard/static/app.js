@@ -150,7 +150,7 @@
   // One key.
   const lock = () => {
     const id = $("lock").dataset.id, breaks = document.body.dataset.breaks === "true";
-    let last = null;
+    let last = null, seen = 0;
     const person = (li, p) => {
       li.dataset.owner = p.owner;
       for (const [name, value] of [["text", p.who], ["mark", p.mark], ["how", p.how], ["fence", p.fence], ["reason", p.reason], ["owner", p.owner]]) {
@@ -199,6 +199,8 @@
         codes($("tofree"), $("frees"), last.free_by_hand);
       }
       for (const c of d.changes || []) {
+        if (c.seq <= seen) continue; // of an earlier connection
+        seen = c.seq;
         const li = document.createElement("li"), time = document.createElement("time");
         time.dateTime = new Date(c.at).toISOString();
         time.textContent = clock(c.at);
