@@ -21,10 +21,12 @@ const (
 	listLimit = time.Minute
 	lookLimit = 5 * time.Second
 	// share: between two lists is at least this many times what the last one took, so that a
-	// large store is not kept busy by being watched.
-	share = 15
+	// large store is not kept busy by being watched; asked is the same for somebody who
+	// loads a page or asks the API.
+	share = 50
+	asked = 5
 	// longestPause bounds that.
-	longestPause = 15 * time.Second
+	longestPause = 30 * time.Second
 	// mostKeys bounds what a list keeps in memory.
 	mostKeys = 100_000
 	// mostLooks bounds how many of the keys on screens are inspected between two lists.
@@ -62,7 +64,8 @@ type poller struct {
 
 	mu      sync.Mutex
 	snap    *snapshot
-	next    time.Time          // before it nothing is listed
+	next    time.Time          // before it nothing is listed for those who watch
+	soonest time.Time          // and before this for nobody
 	changed chan struct{}      // closed when there is something new, and replaced
 	lists   int                // how many streams show the list
 	screens map[string]int     // keys on their screens, and on how many
@@ -276,7 +279,7 @@ func newEntry(info hasp.Info, at time.Time) *entry {
 // looks only once. The error says why there is none.
 func (p *poller) fresh(ctx context.Context) (*snapshot, error) {
 	p.mu.Lock()
-	s, wait := p.snap, time.Now().Before(p.next)
+	s, wait := p.snap, time.Now().Before(p.soonest)
 	p.mu.Unlock()
 	if !s.at.IsZero() && wait {
 		return s, nil
@@ -293,7 +296,7 @@ func (p *poller) list(ctx context.Context) (*snapshot, error) {
 		return nil, ctx.Err()
 	}
 	p.mu.Lock()
-	before, wait := p.snap, time.Now().Before(p.next)
+	before, wait := p.snap, time.Now().Before(p.soonest)
 	p.mu.Unlock()
 	if wait {
 		return before, before.failed()
@@ -306,7 +309,10 @@ func (p *poller) list(ctx context.Context) (*snapshot, error) {
 	if ctx.Err() != nil { // it is not the store's fault
 		return nil, ctx.Err()
 	}
-	p.next = now.Add(min(max(p.every, share*now.Sub(begun)), max(p.every, longestPause)))
+	pause := func(times time.Duration) time.Time {
+		return now.Add(max(p.every, min(times*now.Sub(begun), longestPause)))
+	}
+	p.next, p.soonest = pause(share), pause(asked)
 	if err != nil {
 		copied := *p.snap
 		copied.err = err
@@ -417,7 +423,7 @@ func same(a, b *entry) bool {
 func (p *poller) relist() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.next = time.Time{}
+	p.next, p.soonest = time.Time{}, time.Time{}
 }
 
 // trouble describes an error of the store in one line, without the parts that are for

@@ -188,7 +188,7 @@ func TestServe(t *testing.T) {
 		t.Errorf("recorded: %v", got)
 	}
 
-	r, err := http.NewRequestWithContext(t.Context(), "GET", url+"events/locks", nil)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"events/locks", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +199,7 @@ func TestServe(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	in := bufio.NewReader(resp.Body)
-	if line, err := in.ReadString('\n'); err != nil || resp.StatusCode != 200 {
+	if line, err := in.ReadString('\n'); err != nil || resp.StatusCode != http.StatusOK {
 		t.Fatalf("%s: %q, %v", resp.Status, line, err)
 	}
 	p.signal(syscall.SIGTERM)
