@@ -67,7 +67,7 @@ func (s *server) apiLocks(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *server) apiLock(w http.ResponseWriter, r *http.Request) {
-	key, ok := s.keyParam(w, r, r.PathValue("key"))
+	key, ok := s.keyParam(w, r, r.PathValue("id"))
 	if !ok {
 		return
 	}
@@ -121,7 +121,7 @@ type brokenJSON struct {
 }
 
 func (s *server) apiBreak(w http.ResponseWriter, r *http.Request) {
-	key, ok := s.keyParam(w, r, r.PathValue("key"))
+	key, ok := s.keyParam(w, r, r.PathValue("id"))
 	if !ok {
 		return
 	}

@@ -201,7 +201,7 @@ func TestOpenAPI(t *testing.T) {
 			if err := json.Unmarshal(raw, &op); err != nil || op.Responses["200"] == nil || op.Responses["401"] == nil || op.Responses["400"] == nil {
 				t.Errorf("%s %s: %v, %v", method, path, op.Responses, err)
 			}
-			r := request(strings.ToUpper(method), strings.ReplaceAll(path, "{key}", encodeKey("k")), asBody(owner, "test"), "Content-Type", "application/json")
+			r := request(strings.ToUpper(method), strings.ReplaceAll(path, "{id}", encodeKey("k")), asBody(owner, "test"), "Content-Type", "application/json")
 			if code, answer, header := serve(New(w.client, local()), r); code != 200 || header.Get("Content-Type") != "application/json" {
 				t.Errorf("%s %s: %d %s", method, path, code, answer)
 			}
@@ -238,6 +238,29 @@ func TestAPI(t *testing.T) {
 	}
 	if toHolderJSON(driver.Holder{Label: `{"since":"+292277026596-12-04T15:30:08Z"}`}).Since != nil {
 		t.Error("a year that JSON cannot carry is carried")
+	}
+}
+
+// Programs are answered with JSON, whatever they ask.
+func TestAPIAnswersInJSON(t *testing.T) {
+	w := newWorld(t)
+	for r, want := range map[*http.Request]int{
+		request("GET", "/api/v2", ""):                                     404,
+		request("DELETE", "/api/v1/locks", ""):                            405,
+		request("PUT", "/api/v1/locks/aw", ""):                            405,
+		request("GET", "/api/v1/locks/aw/break", ""):                      405,
+		request("GET", "/api/v1/locks", "", "Host", "evil.example"):       403,
+		request("GET", "/api/v1/locks", "", "X-Forwarded-For", "1.2.3.4"): 401,
+		request("GET", "/api/v1/locks/a", ""):                             400,
+	} {
+		code, text, header := serve(New(w.client, nil), r)
+		var p problem
+		if err := json.Unmarshal([]byte(text), &p); code != want || err != nil || p.Error == "" || header.Get("Content-Type") != "application/json" {
+			t.Errorf("%s %s: %d %s", r.Method, r.URL, code, text)
+		}
+		if code == 405 && header.Get("Allow") == "" {
+			t.Errorf("%s %s: without saying what is allowed", r.Method, r.URL)
+		}
 	}
 }
 

@@ -18,6 +18,8 @@ package dashboard
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -147,8 +149,18 @@ func (s *server) routes() http.Handler {
 	mux.HandleFunc("GET /healthz", healthy)
 	mux.HandleFunc("GET /api/v1/openapi.json", openAPI)
 	mux.HandleFunc("GET /api/v1/locks", s.apiLocks)
-	mux.HandleFunc("GET /api/v1/locks/{key}", s.apiLock)
-	mux.HandleFunc("POST /api/v1/locks/{key}/break", s.apiBreak)
+	mux.HandleFunc("GET /api/v1/locks/{id}", s.apiLock)
+	mux.HandleFunc("POST /api/v1/locks/{id}/break", s.apiBreak)
+	// What is asked wrongly of the API is answered as everything there is.
+	for path, allowed := range map[string]string{"/api/v1/locks": "GET, HEAD", "/api/v1/locks/{id}": "GET, HEAD", "/api/v1/locks/{id}/break": "POST"} {
+		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Allow", allowed)
+			refuse(w, r, http.StatusMethodNotAllowed, fmt.Errorf("this takes %s only", allowed))
+		})
+	}
+	mux.HandleFunc("/api/", func(w http.ResponseWriter, r *http.Request) {
+		refuse(w, r, http.StatusNotFound, errors.New("there is no such thing"))
+	})
 	if s.doctor != nil {
 		mux.HandleFunc("GET /doctor", s.doctorPage)
 	}

@@ -54,7 +54,7 @@ func (s *server) guard(next http.Handler) http.Handler {
 			return
 		}
 		if len(r.URL.RawQuery) > queryLimit {
-			refuse(w, r, http.StatusRequestURITooLong, errors.New("the query is too long"))
+			refuse(w, r, http.StatusBadRequest, errors.New("the query is too long"))
 			return
 		}
 		if err := fromHere(r); err != nil {

@@ -100,7 +100,7 @@ func TestGuard(t *testing.T) {
 		{"another site frames", "GET", "/", []string{"Authorization", reader, "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "iframe"}, 403},
 		{"a link from another site", "GET", "/", []string{"Authorization", reader, "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document"}, 200},
 		{"typed", "GET", "/", []string{"Authorization", reader, "Sec-Fetch-Site", "none", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document"}, 200},
-		{"too long a query", "GET", "/?q=" + strings.Repeat("x", 5000), []string{"Authorization", reader}, 414},
+		{"too long a query", "GET", "/?q=" + strings.Repeat("x", 5000), []string{"Authorization", reader}, 400},
 		{"a reader signs in anew", "GET", "/signin", []string{"Authorization", reader}, 401},
 		{"a breaker has signed in", "GET", "/signin", []string{"Authorization", breaker}, 303},
 		{"no such file", "GET", "/static/..%2fdashboard.go", []string{"Authorization", reader}, 404},

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
@@ -44,6 +45,9 @@ func parseQuery(v url.Values) (query, error) {
 	}
 	if !slices.Contains(sorts, q.Sort) {
 		return q, errors.New("sort is one of " + strings.Join(sorts, ", "))
+	}
+	if utf8.RuneCountInString(q.Text) > driver.MaxKey {
+		return q, fmt.Errorf("q has more than %d characters", driver.MaxKey)
 	}
 	var err error
 	if q.Page, err = number(v, "page", 1, 1_000_000); err != nil {
