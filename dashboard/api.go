@@ -5,6 +5,7 @@ package dashboard
 
 import (
 	"context"
+	"crypto/rand"
 	_ "embed"
 	"encoding/json"
 	"errors"
@@ -132,7 +133,7 @@ func (s *server) apiBreak(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), breakLimit)
 	defer cancel()
-	rec := Record{Actor: who(r).Name, Action: "break", Key: key, Owner: body.Owner, Reason: body.Reason}
+	rec := Record{ID: rand.Text()[:16], Actor: who(r).Name, Action: "break", Key: key, Owner: body.Owner, Reason: body.Reason}
 	if !who(r).Break {
 		_ = s.record(rec, "denied") // nothing is done either way
 		refuse(w, r, http.StatusForbidden, errors.New("you may look, but not break locks"))

@@ -65,6 +65,7 @@ type Options struct {
 // Record says who broke which lock of whom, and why.
 type Record struct {
 	Time    time.Time `json:"time"`
+	ID      string    `json:"id"`     // joins the records of one break
 	Actor   string    `json:"actor"`  // Identity.Name
 	Action  string    `json:"action"` // "break"
 	Key     string    `json:"key"`    // any bytes
