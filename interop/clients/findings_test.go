@@ -70,6 +70,28 @@ func (p *peer) tells(thread, format string, args ...any) string {
 	return p.answer(thread)
 }
 
+// Finding D16: the watchdog of a reader sets the end of the lock to its own time, also where another reader's hold lasts longer.
+func TestRedissonsWatchdogShortensTheLock(t *testing.T) {
+	j, rdb, _ := alone(t, shortTTL)
+	j.does("a", "locked", "lock read k -1")
+	if err := rdb.PExpire(t.Context(), "k", longTTL).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for { // until it has renewed
+		left, err := rdb.PTTL(t.Context(), "k").Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if left <= shortTTL {
+			t.Logf("of %v the watchdog left %v", longTTL, left)
+			return
+		}
+		if left < longTTL-4*shortTTL {
+			t.Fatalf("the lock still lasts for %v: this release does not have the defect", left)
+		}
+	}
+}
+
 // Finding D2: the unlock of a read lock within a write lock shortens the write lock to what the read lock's lease was.
 func TestRedissonShortensTheWriteLock(t *testing.T) {
 	j, rdb, _ := alone(t, longTTL)

@@ -76,6 +76,9 @@ func TestDeadReadersOfRedissons(t *testing.T) {
 		for _, writer := range d.pair {
 			key := fmt.Sprintf("dead.%s.%s", p.name, writer.name)
 			dead, alive := start(t, p, shortTTL, d.server.Addr()).ready(), d.pair[1-i]
+			if p == java { // no TTL of hasp's may be longer than Java's
+				alive = start(t, haspPeer, shortTTL, d.server.Addr()).ready()
+			}
 			dead.does("r", "locked", "lock read %s 0", key)
 			alive.does("r", "locked", "lock read %s 0", key)
 			writer.order("w", "lock write %s 60000", key)
@@ -93,8 +96,36 @@ func TestDeadReadersOfRedissons(t *testing.T) {
 	}
 }
 
-// holds waits until so many holds of readers have not expired.
-func (d *duo) holds(key string, n int) {
+// Rule: a reader of hasp's keeps the lock when a reader of Java's is killed that the watchdog has renewed.
+func TestReaderOutlivesTheWatchdogOfRedisson(t *testing.T) {
+	if !*long {
+		t.Skip("part of the long form: -long")
+	}
+	d := newDuo(t)
+	dead, alive := start(t, java, shortTTL, d.server.Addr()).ready(), start(t, haspPeer, shortTTL, d.server.Addr()).ready()
+	dead.does("r", "locked", "lock read k -1")
+	hold := d.holds("k", 1)[0]
+	alive.does("r", "locked", "lock read k 0")
+	first := d.rdb.PExpireTime(t.Context(), hold).Val()
+	for end := time.Now().Add(soon); d.rdb.PExpireTime(t.Context(), hold).Val() <= first+shortTTL/2; time.Sleep(10 * time.Millisecond) { // no event says so
+		if time.Now().After(end) {
+			t.Fatal("its watchdog does not renew it")
+		}
+	}
+	dead.kill()
+	d.holds("k", 1)
+	for _, writer := range d.pair {
+		writer.does("w", "timeout", "lock write k 0")
+	}
+	alive.does("r", "unlocked", "unlock read k")
+	for _, writer := range d.pair {
+		writer.does("w", "locked", "lock write k 0")
+		writer.does("w", "unlocked", "unlock write k")
+	}
+}
+
+// holds waits until so many holds of readers have not expired, and returns them.
+func (d *duo) holds(key string, n int) []string {
 	d.Helper()
 	for end := time.Now().Add(soon); ; time.Sleep(10 * time.Millisecond) { // no event says so
 		all, err := d.rdb.Keys(d.Context(), "{"+key+"}:*:rwlock_timeout:*").Result()
@@ -102,7 +133,7 @@ func (d *duo) holds(key string, n int) {
 			d.Fatalf("%q: %v, want %d", all, err, n)
 		}
 		if len(all) == n {
-			return
+			return all
 		}
 	}
 }

@@ -26,7 +26,9 @@
 // begin again at 1, and guards refuse every new holder: do not call delete() on a fenced lock in Java, and raise the counter by hand after
 // a server has lost data.
 //
-// ReadWrite is getReadWriteLock, for hasp.RWMutex. Waiters have no order, and readers who come and go may starve a writer.
+// ReadWrite is getReadWriteLock, for hasp.RWMutex. Waiters have no order, and readers who come and go may starve a writer. No TTL may be longer
+// than Redisson's lockWatchdogTimeout, which Options.LockWatchdogTimeout states: when Redisson renews a reader of Java's, the lock of all readers ends so
+// long after that, and once that program has died a writer would be let in under a longer lease of hasp's.
 //
 // None of them reports a key as abandoned, and none can have a number of holders. A master that fails may lose its latest grants:
 // Traits.Survives is 0, as in package redisdriver without a node record.

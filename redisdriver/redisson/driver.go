@@ -4,6 +4,7 @@
 package redisson
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -43,9 +44,16 @@ func ParseKind(s string) (Kind, error) {
 	return 0, fmt.Errorf("the kind %q is none of Redisson's: use %s", s, strings.Join(kinds, ", "))
 }
 
+// DefaultLockWatchdogTimeout is Redisson's default of its setting lockWatchdogTimeout.
+const DefaultLockWatchdogTimeout = 30 * time.Second
+
 // Options say which locks a Driver keeps. A nil *Options, like the zero value, means those of getLock.
 type Options struct {
 	Kind Kind
+	// LockWatchdogTimeout is Redisson's setting of that name, the smallest among the programs in Java that use these locks; 0 is Redisson's
+	// default, 30 s. It is for ReadWrite only, and the longest TTL there (Traits.MaxTTL): when Redisson renews a reader of Java's, the lock of
+	// all readers ends so long after that, and a writer would be let in under a longer lease of hasp's.
+	LockWatchdogTimeout time.Duration
 	// Prefix is prepended to every key; "" is none. Redisson's names have none, unless its
 	// configuration has a NameMapper.
 	Prefix string
@@ -55,7 +63,8 @@ type Options struct {
 // concurrently.
 type Driver struct {
 	*store
-	kind Kind
+	kind   Kind
+	maxTTL time.Duration // of ReadWrite; else 0
 }
 
 var (
@@ -72,10 +81,29 @@ func New(rdb redis.UniversalClient, o *Options) *Driver {
 		o = &Options{}
 	}
 	d := &Driver{store: newStore(rdb, o.Prefix, wakeLock, "0"), kind: o.Kind}
-	if d.bad == nil && int(o.Kind) >= len(kinds) {
-		d.bad = &wire.ConfigError{Why: fmt.Sprintf("Options have %v, which is none of Redisson's", o.Kind)}
+	if d.kind == ReadWrite {
+		d.maxTTL = cmp.Or(o.LockWatchdogTimeout, DefaultLockWatchdogTimeout)
+	}
+	if d.bad == nil {
+		d.bad = o.check()
 	}
 	return d
+}
+
+// check returns what is wrong with the options.
+func (o *Options) check() error {
+	var why string
+	switch {
+	case int(o.Kind) >= len(kinds):
+		why = fmt.Sprintf("Options have %v, which is none of Redisson's", o.Kind)
+	case o.Kind != ReadWrite && o.LockWatchdogTimeout != 0:
+		why = fmt.Sprintf("Options have a LockWatchdogTimeout, and the kind %v: it is for %v only", o.Kind, ReadWrite)
+	case o.LockWatchdogTimeout != 0 && o.LockWatchdogTimeout < minTTL:
+		why = fmt.Sprintf("Options have a LockWatchdogTimeout of %v: it must be at least %v, or 0 for %v", o.LockWatchdogTimeout, minTTL, DefaultLockWatchdogTimeout)
+	default:
+		return nil
+	}
+	return &wire.ConfigError{Why: why}
 }
 
 // Check returns nil, or an error that says why this configuration cannot work. It
@@ -86,9 +114,12 @@ func (d *Driver) Check() error { return d.bad }
 // to fit in.
 const minTTL = 10 * time.Millisecond
 
+// tooLong: Redisson may end a lock before a lease of this TTL does.
+func (d *Driver) tooLong(ttl time.Duration) bool { return d.maxTTL > 0 && ttl > d.maxTTL }
+
 // Traits returns what this engine promises; see [driver.Traits].
 func (d *Driver) Traits() driver.Traits {
-	t := driver.Traits{Engine: "redisson", Hints: true, MinTTL: minTTL, Fencing: d.kind == Fenced, Shared: d.kind == ReadWrite}
+	t := driver.Traits{Engine: "redisson", Hints: true, MinTTL: minTTL, Fencing: d.kind == Fenced, Shared: d.kind == ReadWrite, MaxTTL: d.maxTTL}
 	if d.kind == Fair {
 		t.Queue = driver.QueueHint
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 	"testing"
 
 	"github.com/hasplock/hasp/driver"
@@ -45,6 +46,9 @@ func TestConfiguration(t *testing.T) {
 		"a ring":        New(redis.NewRing(&redis.RingOptions{}), nil),
 		"no such kind":  New(away, &Options{Kind: 4}),
 		"hasp's prefix": New(away, &Options{Prefix: "hasp.x"}),
+		"a watchdog":    New(away, &Options{Kind: Fair, LockWatchdogTimeout: time.Minute}),
+		"a short one":   New(away, &Options{Kind: ReadWrite, LockWatchdogTimeout: time.Millisecond}),
+		"a negative":    New(away, &Options{Kind: ReadWrite, LockWatchdogTimeout: -time.Minute}),
 	} {
 		if err := d.Check(); err == nil || d.Classify(err) != driver.ClassMisconfigured {
 			t.Errorf("%s: %v", name, err)
@@ -56,6 +60,9 @@ func TestConfiguration(t *testing.T) {
 	}
 	for kind := range Kind(len(kinds)) {
 		d := New(away, &Options{Kind: kind})
+		if most := d.Traits().MaxTTL; (most != 0) != (kind == ReadWrite) { // only there the watchdog touches what is another's
+			t.Errorf("%v: the longest TTL is %v", kind, most)
+		}
 		if got, err := ParseKind(kind.String()); got != kind || err != nil {
 			t.Errorf("%v is %v, %v", kind, got, err)
 		}

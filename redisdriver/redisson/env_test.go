@@ -53,6 +53,15 @@ func (w *world) over(rdb redis.UniversalClient, kind Kind) *Driver {
 	return d
 }
 
+// unbounded are the options of a kind for leases of any length, as where no program in Java is.
+func unbounded(kind Kind, prefix string) *Options {
+	o := &Options{Kind: kind, Prefix: prefix}
+	if kind == ReadWrite {
+		o.LockWatchdogTimeout = 10_000 * time.Hour
+	}
+	return o
+}
+
 // ask makes a request of a fresh owner.
 func ask(key string) contend.Owner {
 	return contend.Owner{Key: key, Owner: rand.Text(), Label: `{"host":"test","pid":1}`, TTL: 30 * time.Second, Patience: 10 * time.Second}

@@ -91,7 +91,7 @@ func runShared(t *testing.T, kind Kind, open func() redis.UniversalClient, each 
 			Open: func() driver.Driver {
 				rdb := open()
 				t.Cleanup(func() { _ = rdb.Close() })
-				return New(rdb, &Options{Kind: kind, Prefix: prefix})
+				return New(rdb, unbounded(kind, prefix))
 			},
 			Leftovers: func() []string { return names(leftovers) },
 			Names:     func() []string { return names(everything) },

@@ -6,6 +6,7 @@ package redisson
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -40,6 +41,9 @@ func (d *Driver) Renew(ctx context.Context, rs []driver.RenewRequest, done func(
 		switch err := d.valid(r.Key, r.Check()); {
 		case err != nil:
 			done(i, driver.Renewal{Err: err})
+		case !r.Queue && d.tooLong(r.TTL):
+			done(i, driver.Renewal{Err: &wire.ConfigError{Why: fmt.Sprintf("a TTL of %v is longer than %v, Redisson's lockWatchdogTimeout (Options.LockWatchdogTimeout)",
+				r.TTL, d.maxTTL)}})
 		case !r.Queue:
 			leases = append(leases, i)
 		case d.kind == Fair:

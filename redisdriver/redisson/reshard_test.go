@@ -22,7 +22,7 @@ func TestResharding(t *testing.T) {
 	c := testserver.NewRedisCluster(t, 3, testserver.RedisGroup{Timeout: calm})
 	for kind := range Kind(len(kinds)) {
 		rdb := clusterClient(c.Addrs())
-		d := New(rdb, &Options{Kind: kind})
+		d := New(rdb, unbounded(kind, ""))
 		const n = 8
 		var held []contend.Owner
 		for i := range n {

@@ -4,10 +4,12 @@
 package redisson
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
 
+	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/contend"
 )
@@ -51,7 +53,7 @@ func TestReadWriteLayout(t *testing.T) {
 func TestReadersWhoAreLeft(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	d := w.driver(ReadWrite)
+	d := w.readWrite(time.Hour)
 	long, short := shared(ask("k")), shared(ask("k"))
 	long.TTL, short.TTL = time.Hour, time.Minute
 	w.grant(d, long)
@@ -102,7 +104,7 @@ func TestReaderWhoseHoldHasEnded(t *testing.T) {
 func TestConvertIsRepeated(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	d := w.driver(ReadWrite)
+	d := w.readWrite(time.Hour)
 	a, other := ask("k"), shared(ask("k"))
 	other.TTL = time.Hour
 	w.grant(d, a)
@@ -172,7 +174,7 @@ func TestOtherLayouts(t *testing.T) {
 func TestLastHoldEnds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	d := w.driver(ReadWrite)
+	d := w.readWrite(time.Hour)
 	for range 100 {
 		a := shared(ask("k"))
 		a.TTL = time.Hour
@@ -222,5 +224,104 @@ func TestReaderWithAnotherLabel(t *testing.T) {
 	w.refuse(d, other, 0)
 	if r := w.renew(d, a); r.Err != nil {
 		t.Error(r.Err)
+	}
+}
+
+// readWrite is a driver for programs in Java with this lockWatchdogTimeout.
+func (w *world) readWrite(watchdog time.Duration) *Driver {
+	d := New(w.client(""), &Options{Kind: ReadWrite, LockWatchdogTimeout: watchdog})
+	w.Cleanup(func() { _ = d.Close() })
+	return d
+}
+
+// Redisson's watchdog sets the end of the lock to its own time, whatever the other readers have. So no lease of ours may be longer, or a
+// writer would be let in under it once the program in Java dies.
+func TestWatchdogOfAReader(t *testing.T) {
+	t.Parallel()
+	const watchdog = time.Minute
+	w := newWorld(t)
+	d := w.readWrite(watchdog)
+	reader, writer := shared(ask("k")), ask("k")
+	reader.TTL = watchdog + 1
+	if res := w.try(d, reader); res.Why != driver.TTLTooLong || res.TTL != watchdog {
+		t.Errorf("a TTL of %v: %+v", reader.TTL, res)
+	}
+	if keys := everything(t, w.admin); len(keys) != 0 {
+		t.Errorf("it left %q", keys)
+	}
+	reader.TTL = watchdog
+	w.grant(d, reader)
+	long := reader
+	long.TTL++
+	if r := w.renew(d, long); d.Classify(r.Err) != driver.ClassMisconfigured {
+		t.Errorf("a renewal for %v: %+v", long.TTL, r)
+	}
+	java := "{k}:" + thread(1) + ":rwlock_timeout:1"
+	w.do("HSET", "k", thread(1), 1)
+	w.do("SET", java, 1, "PX", watchdog.Milliseconds())
+	for range 3 { // Redisson's ReadLockTask, and Java dies
+		if r := w.renew(d, reader); r.Err != nil {
+			t.Fatal(r.Err)
+		}
+		w.do("PEXPIRE", java, watchdog.Milliseconds())
+		w.do("PEXPIRE", "k", watchdog.Milliseconds())
+	}
+	own := "{k}:" + fieldOf(reader.Owner) + ":rwlock_timeout:1"
+	lock, hold := w.admin.PExpireTime(w.ctx, "k").Val(), w.admin.PExpireTime(w.ctx, own).Val()
+	if hold <= 0 || lock < hold {
+		t.Errorf("the lock ends %v before the hold of a reader", hold-lock)
+	}
+	w.refuse(d, writer, 0)
+}
+
+// A client refuses what is longer before it asks anybody.
+func TestLeaseLongerThanTheWatchdogs(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c, err := hasp.New(w.driver(ReadWrite), nil) // for Redisson's default
+	w.succeeds(err)
+	defer c.Close()
+	if most := c.Traits().MaxTTL; most != DefaultLockWatchdogTimeout {
+		t.Errorf("the longest TTL is %v", most)
+	}
+	for name, l := range map[string]func(*hasp.LockOptions) hasp.Locker{
+		"a writer": func(o *hasp.LockOptions) hasp.Locker { return c.RWMutex("k", o) },
+		"a reader": func(o *hasp.LockOptions) hasp.Locker { return c.RWMutex("k", o).RLocker() },
+	} {
+		for _, lock := range []func(context.Context) (*hasp.Lease, error){
+			l(&hasp.LockOptions{TTL: time.Minute}).Lock, l(&hasp.LockOptions{TTL: time.Minute}).TryLock,
+		} {
+			if _, err := lock(w.ctx); err == nil {
+				t.Fatalf("%s has a lease of a minute", name)
+			}
+		}
+		if n := w.scripts(); n != 0 {
+			t.Errorf("%s asked the server", name)
+		}
+	}
+	lease, err := c.RWMutex("k", nil).RLock(w.ctx)
+	w.succeeds(err)
+	defer func() { _ = lease.Release() }()
+	if err := lease.Extend(w.ctx, time.Minute); err == nil || lease.Err() != nil {
+		t.Errorf("Extend to a minute: %v, and the lease: %v", err, lease.Err())
+	}
+	w.succeeds(lease.Extend(w.ctx, DefaultLockWatchdogTimeout))
+}
+
+// Where the hold of a reader cannot be written there is no lock, which would never end.
+func TestHoldThatIsDenied(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.do("ACL", "SETUSER", "u", "on", "nopass", "~*", "&*", "+@all", "-set")
+	d := w.over(w.client("u"), ReadWrite)
+	if _, err := contend.Try(w.ctx, d, shared(ask("k"))); d.Classify(err) != driver.ClassDenied || w.admin.Exists(w.ctx, "k").Val() != 0 {
+		t.Errorf("%v, and there are %q", err, everything(t, w.admin))
+	}
+	a := ask("k")
+	w.grant(d, a)
+	a = shared(a)
+	a.Convert = true
+	if _, err := contend.Try(w.ctx, d, a); d.Classify(err) != driver.ClassDenied || w.admin.HGet(w.ctx, "k", "mode").Val() != "write" {
+		t.Errorf("%v, and the mode is %q", err, w.admin.HGet(w.ctx, "k", "mode").Val())
 	}
 }

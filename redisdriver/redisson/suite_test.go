@@ -28,7 +28,7 @@ func TestSuite(t *testing.T) {
 					Open: func() driver.Driver {
 						rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
 						t.Cleanup(func() { _ = rdb.Close() })
-						return New(rdb, &Options{Kind: kind})
+						return New(rdb, unbounded(kind, ""))
 					},
 					Leftovers: func() []string { return leftovers(t, admin) },
 					Names:     func() []string { return everything(t, admin) },

@@ -27,6 +27,9 @@ func (d *Driver) Try(ctx context.Context, r driver.TryRequest) (driver.Result, e
 	if err := d.check(r.Claim, r.Check()); err != nil {
 		return driver.Result{}, err
 	}
+	if d.tooLong(r.TTL) {
+		return driver.Result{Why: driver.TTLTooLong, TTL: d.maxTTL}, nil
+	}
 	answered := d.asked(r.Claim)
 	reply, err := d.send.Do(ctx, d.tryCall(r))
 	if err != nil {

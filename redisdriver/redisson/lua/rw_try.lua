@@ -41,9 +41,9 @@ local function refused() return { 0, holder(lockKey, aboutKey), call('PTTL', loc
 
 if how == 'convert' and writes then
   local left = math.max(ttl, call('PTTL', lockKey))
+  call('SET', timeoutKey, '1', 'PX', left) -- the hold comes first, here and below: where it is denied the lock would have no end
   call('HSET', lockKey, 'mode', 'read', field, 1)
   call('HDEL', lockKey, writer)
-  call('SET', timeoutKey, '1', 'PX', left)
   outlive(aboutKey, keep)
   wake(publish, channel)
   return { 1, '0', 1, prolong(lockKey, ttl) }
@@ -59,8 +59,8 @@ if how == 'write' and writes then
   return { 1, '0', 1, prolong(lockKey, ttl) }
 end
 if how == 'read' and not writes and (free or mode == 'read' and (ours or call('HEXISTS', lockKey, field) == 0)) then
-  call('HSET', lockKey, 'mode', 'read', field, 1)
   call('SET', timeoutKey, '1', 'PX', ttl)
+  call('HSET', lockKey, 'mode', 'read', field, 1)
   if free then
     bound(lockKey, ttl)
   else

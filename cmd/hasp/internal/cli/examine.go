@@ -74,7 +74,7 @@ func (x *examination) all() *exit {
 			x.found = append(x.found, x.admitted[i])
 		}
 		x.found = append(x.found, doctor.Judge(s.Name, facts[i], votes[i], doctor.Asked{
-			MaxTTL: x.l.Traits().MaxTTL, Enough: voting >= need, Cluster: x.cluster, Replicas: x.l.store.Replicas, Redisson: x.l.store.Redisson,
+			MaxTTL: x.recorded(), Enough: voting >= need, Cluster: x.cluster, Replicas: x.l.store.Replicas, Redisson: x.l.store.Redisson,
 			Command: func(statement string) string {
 				if s.ByHand != nil {
 					return s.ByHand(statement)
@@ -109,6 +109,14 @@ func (x *examination) all() *exit {
 		}
 	}
 	return unfit
+}
+
+// recorded is the longest TTL of servers that keep a record; 0: they keep none.
+func (x *examination) recorded() time.Duration {
+	if x.l.store.Redisson { // there it says what Redisson's watchdog does
+		return 0
+	}
+	return x.l.Traits().MaxTTL
 }
 
 // find finds the servers, and returns nil when it did.
@@ -206,7 +214,7 @@ var errAgain = errors.New("it is held back again: repeat --admit")
 // admit declares on behalf of the operator that nobody holds a lock, and reports what
 // that changed.
 func (x *examination) admit() error {
-	if x.l.Traits().MaxTTL == 0 || len(x.l.store.Servers) == 0 {
+	if x.recorded() == 0 || len(x.l.store.Servers) == 0 {
 		return usage("--admit is for servers that are held back after a restart, and this store has none: they are those of redlock:, and of redis: with max-ttl= in the URL")
 	}
 	note("you declare that nobody holds a lock in %s. Servers that are held back vote now; if the declaration is wrong, there can be two holders", x.l.url)

@@ -206,7 +206,7 @@ func (j *job) leaveToStore(leases *hasp.Leases, sig os.Signal, rest time.Duratio
 	ttl := rest + rest/50 + j.o.grace.d + j.o.grace.d/50 + 100*time.Millisecond
 	for_ := short(ttl)
 	if most := j.locks.Traits().MaxTTL; most > 0 && ttl > most {
-		ttl, for_ = most, short(most)+" only, the longest that it allows (max-ttl)"
+		ttl, for_ = most, short(most)+" only, the longest that it allows"
 	}
 	j.leave = true
 	var wg sync.WaitGroup

@@ -231,6 +231,10 @@ func checkTTL(l *locks, ttl time.Duration) *exit {
 	case ttl < tr.MinTTL:
 		return usage("the TTL of %v is too short: %s needs at least %v", ttl, tr.Engine, tr.MinTTL)
 	case tr.MaxTTL > 0 && ttl > tr.MaxTTL:
+		if l.store.Redisson {
+			return usage("the TTL of %v is too long: it may be %v, Redisson's lockWatchdogTimeout, as its watchdog ends the lock of all readers so long after it "+
+				"renewed one of its own. Lower the TTL, or raise both in every program (lock-watchdog-timeout= in the store's URL)", ttl, tr.MaxTTL)
+		}
 		if len(l.store.Servers) == 0 {
 			return usage("the TTL of %v is too long: %s grants at most %v", ttl, tr.Engine, tr.MaxTTL)
 		}

@@ -204,7 +204,7 @@ func use(t *testing.T, two [2]*hasp.Client, waits <-chan struct{}, shared bool) 
 	}
 	first, err := two[0].Mutex("k", nil).Lock(ctx)
 	must(err)
-	must(first.Extend(ctx, time.Minute))
+	must(first.Extend(ctx, hasp.DefaultTTL))
 	got := make(chan *hasp.Lease)
 	go func() {
 		lease, _ := two[1].Mutex("k", nil).Lock(ctx)
@@ -227,7 +227,7 @@ func use(t *testing.T, two [2]*hasp.Client, waits <-chan struct{}, shared bool) 
 		must(err)
 		other, err := two[1].RWMutex("k", nil).RLock(ctx)
 		must(err)
-		must(one.Extend(ctx, time.Minute))
+		must(one.Extend(ctx, hasp.DefaultTTL))
 		must(errors.Join(one.Release(), other.Release()))
 	}
 }

@@ -42,10 +42,11 @@ type redisKeys struct {
 
 	redisson bool // the locks are in Redisson's layout, not in hasp's own
 	kind     redisson.Kind
+	watchdog time.Duration // Redisson's lockWatchdogTimeout; 0: its default
 }
 
 // layoutParameters say in whose layout the locks are.
-var layoutParameters = []string{"layout", "kind"}
+var layoutParameters = []string{"layout", "kind", "lock-watchdog-timeout"}
 
 // parseRedis reads a whole URL of Redis. What url.Parse and redis.ParseURL
 // complain of is not repeated: they quote the URL.
@@ -139,6 +140,10 @@ func (r *redisKeys) checkTTL(ttl time.Duration) error {
 		return errors.New("the store's URL has replicas=, and a longest TTL (max-ttl=, or redlock:). These are two answers to the same fault: with a " +
 			"longest TTL, a server grants nothing for a while after it was promoted. Choose one of them")
 	}
+	if most := r.longest(); most > 0 && ttl > most {
+		return fmt.Errorf("ttl=%v in the store's URL is longer than %v, Redisson's lockWatchdogTimeout: lower ttl, or raise both in every program "+
+			"(lock-watchdog-timeout= in the URL)", ttl, most)
+	}
 	if r.maxTTL > 0 && ttl > r.maxTTL {
 		return fmt.Errorf("ttl=%v in the store's URL is longer than max-ttl=%v, the longest lease that a server grants: lower ttl, or raise max-ttl on every client",
 			ttl, r.maxTTL)
@@ -151,7 +156,7 @@ func (r *redisKeys) driver(rdb redis.UniversalClient) driver.Driver {
 	o := &redisdriver.Options{Prefix: r.prefix, NoPrefix: r.noPrefix, Replicas: r.replicas}
 	switch {
 	case r.redisson:
-		return redisson.New(rdb, &redisson.Options{Kind: r.kind, Prefix: r.prefix})
+		return redisson.New(rdb, &redisson.Options{Kind: r.kind, LockWatchdogTimeout: r.watchdog, Prefix: r.prefix})
 	case r.maxTTL > 0:
 		return redisdriver.NewNode(rdb, r.maxTTL, o)
 	}

@@ -66,7 +66,7 @@ func parseCluster(scheme, rest string) (*URL, error) {
 	if g.path != "" && g.path != "0" {
 		return nil, errors.New("the store's URL names a database, and a Redis Cluster has only database 0")
 	}
-	return u, nil
+	return u, g.checkTTL(u.TTL)
 }
 
 func parseGroup(scheme, rest, port string, more ...string) (*URL, *redisGroup, url.Values, error) {

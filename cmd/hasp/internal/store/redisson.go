@@ -4,8 +4,11 @@
 package store
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"net/url"
+	"time"
 
 	"github.com/hasplock/hasp/cmd/hasp/internal/doctor"
 	"github.com/hasplock/hasp/redisdriver/redisson"
@@ -15,6 +18,8 @@ import (
 // not repeated: it may be a part of a password.
 func (r *redisKeys) takeLayout(values url.Values) error {
 	switch {
+	case !values.Has("layout") && values.Has("lock-watchdog-timeout"):
+		return errors.New("lock-watchdog-timeout= in the store's URL is a setting of Redisson's, and needs layout=redisson&kind=readwrite")
 	case !values.Has("layout") && values.Has("kind"):
 		return errors.New("kind= in the store's URL is one of Redisson's locks, and needs layout=redisson")
 	case !values.Has("layout"):
@@ -37,7 +42,33 @@ func (r *redisKeys) takeLayout(values url.Values) error {
 				"fenced (getFencedLock) or readwrite (getReadWriteLock)")
 		}
 	}
+	return r.takeWatchdog(values)
+}
+
+// minWatchdog is the least that lock-watchdog-timeout may be: less is not meant, such as Redisson's milliseconds.
+const minWatchdog = time.Second
+
+func (r *redisKeys) takeWatchdog(values url.Values) (err error) {
+	if !values.Has("lock-watchdog-timeout") {
+		return nil
+	}
+	if r.kind != redisson.ReadWrite {
+		return errors.New("the store's URL has lock-watchdog-timeout=, and its locks are not those of kind=readwrite: only there Redisson's watchdog " +
+			"bounds the leases of others")
+	}
+	r.watchdog, err = time.ParseDuration(values.Get("lock-watchdog-timeout"))
+	if err != nil || r.watchdog < minWatchdog {
+		return fmt.Errorf("lock-watchdog-timeout= in the store's URL is not a duration of at least %v, such as 30s", minWatchdog)
+	}
 	return nil
+}
+
+// longest is the longest TTL in Redisson's layout; 0: it has none, or this is another.
+func (r *redisKeys) longest() time.Duration {
+	if r.kind != redisson.ReadWrite {
+		return 0
+	}
+	return cmp.Or(r.watchdog, redisson.DefaultLockWatchdogTimeout)
 }
 
 // errRedlockLayout refuses Redisson's layout for a quorum.
@@ -45,8 +76,8 @@ var errRedlockLayout = errors.New("the store's URL has layout=, and several serv
 	"the fence to each server, which Redisson's layout cannot take. To take turns with its RedissonRedLock, lock the key on every one of its servers " +
 	"(in Go: LockAll)")
 
-// redissonNotes are what people have to know of a kind of Redisson's locks.
-func redissonNotes(k redisson.Kind) []string {
+// redissonNotes are what people have to know of a kind of Redisson's locks, the longest TTL of which is most.
+func redissonNotes(k redisson.Kind, most time.Duration) []string {
 	const order = "no queue: whoever asks first when the key is free gets it"
 	call, notes := "", []string(nil)
 	switch k {
@@ -58,7 +89,9 @@ func redissonNotes(k redisson.Kind) []string {
 		call, notes = "getFencedLock", []string{order, "fences count only if every program takes the key with getFencedLock: getLock raises none. " +
 			"The counter of each key stays for ever (redisson_lock_token:…)"}
 	case redisson.ReadWrite:
-		call, notes = "getReadWriteLock", []string{order + ", and readers that keep coming keep writers waiting"}
+		call, notes = "getReadWriteLock", []string{order + ", and readers that keep coming keep writers waiting",
+			fmt.Sprintf("grants leases of at most %v. No program in Java may have a smaller lockWatchdogTimeout, or there can be two holders "+
+				"(lock-watchdog-timeout= in the store's URL)", most)}
 	}
 	return append([]string{"takes turns with Redisson's " + call + ". What Java holds is foreign to hasp: it is shown and waited for, and never broken"}, notes...)
 }
@@ -67,7 +100,7 @@ func redissonNotes(k redisson.Kind) []string {
 func (r *redisKeys) about(nodes int) doctor.Kind {
 	k := doctor.Kind{Clock: true, Nodes: nodes, Dangers: "eviction, DEL of lock keys"}
 	if r.redisson {
-		k.Clock, k.Notes = false, redissonNotes(r.kind) // the counter of a fenced lock begins again at 1
+		k.Clock, k.Notes = false, redissonNotes(r.kind, r.longest()) // the counter of a fenced lock begins again at 1
 		k.NoFences = ". Take kind=fenced in the store's URL, and getFencedLock in Java; or hasp's own layout, where no Java takes part"
 	}
 	return k

@@ -45,7 +45,8 @@ prefix=TEXT (before every key; "lock:" when not given, nothing when empty), db=N
 the longest TTL, for which a server grants nothing after a restart (30s for redlock:, else none), and
 replicas=N: so many replicas must confirm a lock before it is held (not with max-ttl=);
 or layout=redisson with kind=lock|fair|fenced|readwrite (lock when not given): the locks of Redisson, so that
-programs in Java take turns with hasp (no prefix when not given; not with redlock:, max-ttl= or replicas=);
+programs in Java take turns with hasp (no prefix when not given; not with redlock:, max-ttl= or replicas=),
+and for readwrite lock-watchdog-timeout=DURATION: Redisson's setting (30s), the longest TTL;
 with TLS, tls-ca=FILE (else the system's authorities), tls-cert=FILE and tls-key=FILE (a certificate of
 yours) and tls-server-name=NAME, or HASP_TLS_CA, HASP_TLS_CERT, HASP_TLS_KEY and HASP_TLS_SERVER_NAME.
 Characters with a meaning in a URL are written with %: %3A for :, %2F for /, %3F for ?, %23 for #, %40 for @, %25 for %.`

@@ -18,6 +18,7 @@ func TestParse(t *testing.T) {
 		secret   bool
 		maxTTL   time.Duration
 		redisson string // the kind
+		watchdog time.Duration
 	}{
 		"sqlite:/a/b.db":                           {shown: "sqlite:/a/b.db"},
 		"sqlite:b.db":                              {shown: "sqlite:b.db"},
@@ -40,17 +41,19 @@ func TestParse(t *testing.T) {
 		"redlock://a,b,c":                          {shown: "redlock://a:6379,b:6379,c:6379/0", maxTTL: 30 * time.Second},
 		"redlocks://a:1,b:2,[::1]:3/4?ttl=5s&max-ttl=5s&prefix=p:": {
 			shown: "redlocks://a:1,b:2,[::1]:3/4", ttl: 5 * time.Second, prefix: "p:", maxTTL: 5 * time.Second},
-		"redis+sentinel://mymaster@a,b:1,[::1]":                  {shown: "redis+sentinel://mymaster@a:26379,b:1,[::1]:26379/0"},
-		"redis+sentinel://my%20m:se%3Acret@a/3?user=me&ttl=1m":   {shown: "redis+sentinel://my%20m@a:26379/3", secret: true, ttl: time.Minute},
-		"rediss+sentinel://m@a?sentinel-password=secret":         {shown: "rediss+sentinel://m@a:26379/0", secret: true},
-		"redis+sentinel://m@a?max-ttl=1m&prefix=":                {shown: "redis+sentinel://m@a:26379/0", maxTTL: time.Minute, noPrefix: true},
-		"redis+cluster://a,b:1?prefix=p:&replicas=1":             {shown: "redis+cluster://a:6379,b:1", prefix: "p:"},
-		"rediss+cluster://:secret@a/0":                           {shown: "rediss+cluster://a:6379", secret: true},
-		"redis+cluster://me:secret@a":                            {shown: "redis+cluster://a:6379", secret: true},
-		"redis://h?layout=redisson":                              {shown: "redis://h:6379/0", redisson: "lock"},
-		"rediss://h/2?kind=fair&layout=redisson&ttl=5s":          {shown: "rediss://h:6379/2", redisson: "fair", ttl: 5 * time.Second},
-		"unix:///s?layout=redisson&kind=fenced&prefix=a:":        {shown: "unix:///s?db=0", redisson: "fenced", prefix: "a:"},
-		"redis+sentinel://m@a?layout=redisson&kind=readwrite":    {shown: "redis+sentinel://m@a:26379/0", redisson: "readwrite"},
+		"redis+sentinel://mymaster@a,b:1,[::1]":                {shown: "redis+sentinel://mymaster@a:26379,b:1,[::1]:26379/0"},
+		"redis+sentinel://my%20m:se%3Acret@a/3?user=me&ttl=1m": {shown: "redis+sentinel://my%20m@a:26379/3", secret: true, ttl: time.Minute},
+		"rediss+sentinel://m@a?sentinel-password=secret":       {shown: "rediss+sentinel://m@a:26379/0", secret: true},
+		"redis+sentinel://m@a?max-ttl=1m&prefix=":              {shown: "redis+sentinel://m@a:26379/0", maxTTL: time.Minute, noPrefix: true},
+		"redis+cluster://a,b:1?prefix=p:&replicas=1":           {shown: "redis+cluster://a:6379,b:1", prefix: "p:"},
+		"rediss+cluster://:secret@a/0":                         {shown: "rediss+cluster://a:6379", secret: true},
+		"redis+cluster://me:secret@a":                          {shown: "redis+cluster://a:6379", secret: true},
+		"redis://h?layout=redisson":                            {shown: "redis://h:6379/0", redisson: "lock"},
+		"rediss://h/2?kind=fair&layout=redisson&ttl=5s":        {shown: "rediss://h:6379/2", redisson: "fair", ttl: 5 * time.Second},
+		"unix:///s?layout=redisson&kind=fenced&prefix=a:":      {shown: "unix:///s?db=0", redisson: "fenced", prefix: "a:"},
+		"redis+sentinel://m@a?layout=redisson&kind=readwrite":  {shown: "redis+sentinel://m@a:26379/0", redisson: "readwrite"},
+		"redis+cluster://a?layout=redisson&kind=readwrite&lock-watchdog-timeout=1m&ttl=1m": {
+			shown: "redis+cluster://a:6379", redisson: "readwrite", ttl: time.Minute, watchdog: time.Minute},
 		"rediss+cluster://a?layout=redisson&kind=lock&tls-ca=/x": {shown: "rediss+cluster://a:6379", redisson: "lock"},
 		"RedLock://me:se,cr@et@a,b,c,d:9,e?prefix=": {
 			shown: "redlock://a:6379,b:6379,c:6379,d:9,e:6379/0", noPrefix: true, secret: true, maxTTL: 30 * time.Second},
@@ -70,7 +73,7 @@ func TestParse(t *testing.T) {
 		if kind := r.kind.String(); r.redisson != (want.redisson != "") || r.redisson && kind != want.redisson {
 			t.Errorf("%s: Redisson %v, %s, want %q", text, r.redisson, kind, want.redisson)
 		}
-		if u.String() != want.shown || u.TTL != want.ttl || r.prefix != want.prefix || r.noPrefix != want.noPrefix || r.maxTTL != want.maxTTL || u.Secret() != want.secret {
+		if u.String() != want.shown || u.TTL != want.ttl || r.prefix != want.prefix || r.noPrefix != want.noPrefix || r.maxTTL != want.maxTTL || r.watchdog != want.watchdog || u.Secret() != want.secret {
 			t.Errorf("%s: %s %+v, want %+v", text, u, u, want)
 		}
 		for _, o := range r.nodes {
@@ -167,20 +170,24 @@ func TestParseRefuses(t *testing.T) {
 		"redlock://u:1/hunter2@a,b,c":                "not a number",
 		"redlock://a,u:hunter2,b/c@d":                "not a number",
 
-		"redis://h?layout=":                               "layout= in the store's URL is not one",
-		"redis://h?layout=hunter2":                        "layout= in the store's URL is not one",
-		"redis://h?kind=fair":                             "needs layout=redisson",
-		"redis://h?layout=redisson&kind=":                 "none of Redisson's locks",
-		"redis://h?layout=redisson&kind=hunter2":          "none of Redisson's locks",
-		"redis://h?layout=redisson&max-ttl=5s":            "every client compares its record",
-		"redis://h?layout=redisson&replicas=1":            "every client waits for the replicas",
-		"redis+sentinel://m@a?layout=redisson&max-ttl=1m": "every client compares its record",
-		"redis+sentinel://m@a?layout=redisson&replicas=2": "every client waits for the replicas",
-		"redis+cluster://a?layout=redisson&replicas=1":    "every client waits for the replicas",
-		"redis+cluster://a?kind=lock":                     "needs layout=redisson",
-		"redlock://a,b,c?layout=redisson":                 "RedissonRedLock",
-		"redlock://a,b,c?kind=lock":                       "needs layout=redisson",
-		"sqlite:a?layout=redisson":                        "known here are ttl",
+		"redis://h?layout=":                                                          "layout= in the store's URL is not one",
+		"redis://h?layout=hunter2":                                                   "layout= in the store's URL is not one",
+		"redis://h?kind=fair":                                                        "needs layout=redisson",
+		"redis://h?layout=redisson&kind=":                                            "none of Redisson's locks",
+		"redis://h?layout=redisson&kind=hunter2":                                     "none of Redisson's locks",
+		"redis://h?layout=redisson&max-ttl=5s":                                       "every client compares its record",
+		"redis://h?layout=redisson&replicas=1":                                       "every client waits for the replicas",
+		"redis+sentinel://m@a?layout=redisson&max-ttl=1m":                            "every client compares its record",
+		"redis+sentinel://m@a?layout=redisson&replicas=2":                            "every client waits for the replicas",
+		"redis+cluster://a?layout=redisson&replicas=1":                               "every client waits for the replicas",
+		"redis+cluster://a?kind=lock":                                                "needs layout=redisson",
+		"redis+cluster://a?layout=redisson&kind=readwrite&ttl=31s":                   "longer than 30s, Redisson's lockWatchdogTimeout",
+		"redis+sentinel://m@a?layout=redisson&kind=readwrite&lock-watchdog-timeout=": "is not a duration of at least 1s",
+		"redis://h?layout=redisson&lock-watchdog-timeout=1m":                         "not those of kind=readwrite",
+		"redis+cluster://a?lock-watchdog-timeout=1m":                                 "needs layout=redisson&kind=readwrite",
+		"redlock://a,b,c?layout=redisson":                                            "RedissonRedLock",
+		"redlock://a,b,c?kind=lock":                                                  "needs layout=redisson",
+		"sqlite:a?layout=redisson":                                                   "known here are ttl",
 	} {
 		_, err := Parse(text)
 		if err == nil || !strings.Contains(err.Error(), want) {
