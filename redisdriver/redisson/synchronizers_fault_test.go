@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -236,7 +237,38 @@ func TestWaitWithoutAServer(t *testing.T) {
 	err := (&wait{object: &s.CountDownLatch("k").object, since: time.Now().Add(-2 * silentTime), trouble: errors.New("before"),
 		try: func(context.Context) (bool, time.Duration, error) { return false, 0, context.DeadlineExceeded },
 	}).run(w.ctx)
-	if !errors.Is(err, context.DeadlineExceeded) {
+	if !errors.Is(err, errSilent) {
 		t.Errorf("after a long silence: %v", err)
+	}
+}
+
+// A caller without a deadline is not told that one has passed, when the server is silent.
+func TestSilentServer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	h, rdb := w.holder("acquire")
+	s := w.synchronizers(rdb)
+	w.do("SET", "k", 1)
+	h.armed.Store(true)
+	err := s.Semaphore("k").Acquire(context.Background(), 1) // until askTime is over
+	if errors.Is(err, context.DeadlineExceeded) || s.classify(err) != driver.ClassUnreachable || !strings.Contains(err.Error(), "no answer from the server within 5s") {
+		t.Errorf("it says %v, of the class %v", err, s.classify(err))
+	}
+	h.let()
+	w.until("the late grant was given back", func() bool { return w.do("GET", "k") == "1" })
+
+	m := s.PermitExpirableSemaphore("k")
+	err = (&wait{object: &m.object, since: time.Now().Add(-2 * silentTime), trouble: errors.New("before"),
+		try: func(context.Context) (bool, time.Duration, error) {
+			return false, 0, driver.NotSent(context.DeadlineExceeded)
+		},
+	}).run(w.ctx)
+	if !driver.IsNotSent(err) || !errors.Is(err, errSilent) {
+		t.Errorf("of a request that was not sent: %v", err)
+	}
+	ctx, cancel := context.WithDeadline(w.ctx, time.Now())
+	defer cancel()
+	if err := s.CountDownLatch("l").Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("after the caller's deadline: %v", err)
 	}
 }

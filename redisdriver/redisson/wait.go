@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -74,16 +75,26 @@ func (w *wait) run(ctx context.Context) error {
 	}
 }
 
+// errSilent is of the class Unreachable, and does not look like the end of the caller's context.
+var errSilent = fmt.Errorf("redisson: no answer from the server within %v: %w", askTime, os.ErrDeadlineExceeded)
+
 // ask tries once, within askTime.
 func (w *wait) ask(ctx context.Context) (done bool, in time.Duration, err error) {
 	answered := func() {}
 	if w.post != nil {
 		answered = w.post.asks(w.watcher)
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTime)
+	brief, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	if done, in, err = w.try(ctx); err == nil {
+	done, in, err = w.try(brief)
+	switch {
+	case err == nil:
 		answered()
+	case ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded):
+	case driver.IsNotSent(err):
+		err = driver.NotSent(errSilent)
+	default:
+		err = errSilent
 	}
 	return done, in, err
 }
