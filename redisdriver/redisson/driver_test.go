@@ -13,6 +13,7 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/contend"
+	"github.com/hasplock/hasp/redisdriver/internal/wire"
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/redis/go-redis/v9"
 )
@@ -314,6 +315,48 @@ func TestLockThatWouldNeverEnd(t *testing.T) {
 		if w.admin.Exists(w.ctx, "k").Val() != 0 {
 			t.Errorf("%v: the lock stays", kind)
 		}
+	}
+}
+
+// A release ends the lease also where what stands beside the lock is another's, and says what that is.
+func TestReleaseBesideAStranger(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, kind := range []Kind{Lock, Fair, Fenced, ReadWrite} {
+		d := w.driver(kind)
+		n := d.names("k")
+		beside := []string{n.about()}
+		if kind == Fair {
+			beside = append(beside, n.queue, n.timeouts, n.waiters())
+		}
+		for _, key := range beside {
+			a, other := ask("k"), ask("k")
+			modes := []contend.Owner{a}
+			if kind == ReadWrite {
+				modes = append(modes, shared(a))
+			}
+			for _, a := range modes {
+				w.grant(d, a)
+				w.do("DEL", key)
+				w.do("SET", key, "x")
+				var strange *wire.TypeError
+				if err := contend.Release(w.ctx, d, other); w.admin.Exists(w.ctx, "k").Val() != 1 {
+					t.Errorf("%v, %s: another's release took the lock: %v", kind, key, err)
+				}
+				if err := contend.Release(w.ctx, d, a); !errors.As(err, &strange) || strange.Key != key {
+					t.Errorf("%v, %s: Release says %v", kind, key, err)
+				}
+				if left := w.admin.Exists(w.ctx, "k").Val(); left != 0 {
+					t.Errorf("%v, %s: the lock is still there", kind, key)
+				}
+				w.do("FLUSHALL")
+			}
+		}
+		w.do("SET", "k", "x") // what is no lock was lost
+		if err := contend.Release(w.ctx, d, ask("k")); !errors.Is(err, driver.ErrNotHeld) {
+			t.Errorf("%v: a string instead of the lock: %v", kind, err)
+		}
+		w.do("FLUSHALL")
 	}
 }
 

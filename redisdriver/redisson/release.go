@@ -11,7 +11,8 @@ import (
 	"github.com/hasplock/hasp/redisdriver/internal/wire"
 )
 
-// Release ends the lease of r.Owner, or gives its place up; see [driver.Driver].
+// Release ends the lease of r.Owner, or gives its place up; see [driver.Driver]. It ends the lease also where what stands beside
+// the lock is of another type, and says that.
 func (d *Driver) Release(ctx context.Context, r driver.ReleaseRequest) error {
 	if err := d.valid(r.Key, r.Claim.Check()); err != nil {
 		return err
@@ -25,7 +26,12 @@ func (d *Driver) Release(ctx context.Context, r driver.ReleaseRequest) error {
 	case reply == int64(0):
 		return driver.ErrNotHeld
 	}
-	return wire.ErrReply
+	a := wire.NewReply(reply)
+	code, key, kind := wire.Next[int64](a), wire.Next[string](a), wire.Next[string](a)
+	if a.Bad || code != -1 {
+		return wire.ErrReply
+	}
+	return &wire.TypeError{Key: key, Type: kind}
 }
 
 func (d *Driver) releaseCall(r driver.ReleaseRequest) *wire.Call {

@@ -4,20 +4,26 @@
 -- A Release of a fair lock, or of a place in its queue.
 -- KEYS: lock, about, queue, timeouts, waiters, gone
 -- ARGV: field, label, for how long to remember it (ms or ''), PUBLISH or SPUBLISH, channel
--- Replies: 1 released, 0 it had nothing
+-- Replies: as lock_release.lua
 
 local field, label, remember, how, channel = unpack(ARGV)
 
 bury(KEYS[6], remember)
-if strange() then
-  return 0
+local other = kind({ [aboutKey] = 'hash' })
+local noQueue = kind({ [queueKey] = 'list', [timeoutsKey] = 'zset', [waitersKey] = 'hash' })
+if not noQueue then
+  tidy((clock()))
 end
-tidy((clock()))
 local had = 0
-if call('HEXISTS', lockKey, field) == 1 and mine(aboutKey, field, label) then
+if call('TYPE', lockKey).ok == 'hash' and call('HEXISTS', lockKey, field) == 1 and (other or mine(aboutKey, field, label)) then
   call('HDEL', lockKey, field)
-  call('HDEL', aboutKey, field)
+  if not other then
+    call('HDEL', aboutKey, field)
+  end
   had = 1
+end
+if noQueue then
+  return noQueue
 end
 local w = waiter(field)
 if w and w.label == label or not w and call('LPOS', queueKey, field) then
@@ -25,4 +31,4 @@ if w and w.label == label or not w and call('LPOS', queueKey, field) then
   had = 1
 end
 hint(how, channel)
-return had
+return other or had

@@ -4,14 +4,15 @@
 -- A Release of a read-write lock, in whichever mode.
 -- KEYS: lock, about, gone, timeout of this owner's hold as a reader
 -- ARGV: field, label, for how long to remember it (ms or ''), prefix of timeouts, PUBLISH or SPUBLISH, channel
--- Replies: 1 released, 0 it had nothing
+-- Replies: as lock_release.lua
 
 local lockKey, aboutKey, goneKey, timeoutKey = unpack(KEYS)
 local field, label, remember, prefix, how, channel = unpack(ARGV)
 local writer = field .. ':write'
 
+local other = kind({ [aboutKey] = 'hash' })
 local mode = call('TYPE', lockKey).ok == 'hash' and call('HGET', lockKey, 'mode')
-local ours = mode and mine(aboutKey, field, label)
+local ours = mode and (other or mine(aboutKey, field, label))
 local writes = ours and call('HEXISTS', lockKey, writer) == 1
 local reads = ours and not writes and call('HEXISTS', lockKey, field) == 1
 
@@ -38,27 +39,28 @@ end
 local left = reads and rest()
 
 bury(goneKey, remember)
+if ours and not other then
+  call('HDEL', aboutKey, field)
+end
 if writes then
   call('HDEL', lockKey, writer)
-  call('HDEL', aboutKey, field)
   if call('HLEN', lockKey) == 1 then
     call('DEL', lockKey)
   else
     call('HSET', lockKey, 'mode', 'read')
   end
   wake(how, channel)
-  return 1
+  return other or 1
 end
 if not reads then
-  return 0
+  return other or 0
 end
 local alive = call('DEL', timeoutKey)
 call('HDEL', lockKey, field)
-call('HDEL', aboutKey, field)
 if left and left >= 0 then
   call('PEXPIRE', lockKey, math.max(left, 1)) -- as long as the longest of those who are left
 elseif left == -2 and mode ~= 'write' then
   call('DEL', lockKey)
   send(how, channel, '0')
 end
-return alive
+return other or alive
