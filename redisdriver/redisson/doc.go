@@ -79,7 +79,7 @@
 //	~k* ~{k* ~redisson_lock_* ~hasp.*
 //	&redisson_lock__channel:* &redisson_rwlock:* &hasp.*
 //	+evalsha +eval +publish +subscribe +unsubscribe +ping +scan +time +type +exists +pttl +pexpire
-//	+get +set +del +incrby +hget +hset +hdel +hincrby +hexists +hkeys +hlen +hgetall +hstrlen +hrandfield
+//	+get +set +del +incrby +hget +hmget +hset +hdel +hincrby +hexists +hkeys +hlen +hgetall +hstrlen +hrandfield
 //	+llen +lindex +lpos +lrange +ltrim +lpush +rpush +lrem +linsert +zadd +zrem +zscore
 //
 // and for semaphores and latches also

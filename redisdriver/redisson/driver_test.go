@@ -6,15 +6,14 @@ package redisson
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
-	"time"
 	"testing"
+	"time"
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/contend"
-	"github.com/hasplock/hasp/redisdriver/internal/wire"
 	"github.com/hasplock/hasp/internal/testserver"
+	"github.com/hasplock/hasp/redisdriver/internal/wire"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -264,44 +263,6 @@ func TestRenewalOnAReplica(t *testing.T) {
 	}
 }
 
-// Hashes of others are looked at only as far as it takes to tell that they are no locks, whatever is in them.
-func TestListPassesOverHashes(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	const many, fields = 50, 500
-	for i := range many {
-		hash := []any{"HSET", i}
-		for f := range fields {
-			hash = append(hash, f, "x")
-		}
-		w.do(hash...)
-	}
-	w.do("ACL", "SETUSER", "u", "on", "nopass", "~k*", "~{k*", "~hasp.*", "~redisson_lock_*", "&*", "+@all")
-	w.do("HSET", "hasp.redisson:{kx}", "x", "y")
-	for kind := range Kind(len(kinds)) {
-		d, narrow := w.driver(kind), w.over(w.client("u"), kind)
-		a := ask("k")
-		w.grant(d, a)
-		w.do("CONFIG", "RESETSTAT")
-		for _, d := range []*Driver{d, narrow} {
-			var found []string
-			for info, err := range d.List(w.ctx, "") {
-				if err != nil {
-					t.Fatalf("%v: %v", kind, err)
-				}
-				found = append(found, info.Key)
-			}
-			if !slices.Equal(found, []string{"k"}) {
-				t.Errorf("%v: the locks %q", kind, found)
-			}
-		}
-		if n := w.calls(); n > 20*many {
-			t.Errorf("%v: %d commands for %d hashes", kind, n, many)
-		}
-		w.release(d, a)
-	}
-}
-
 // Where the end of a lock cannot be written there is none.
 func TestLockThatWouldNeverEnd(t *testing.T) {
 	t.Parallel()
@@ -316,6 +277,45 @@ func TestLockThatWouldNeverEnd(t *testing.T) {
 			t.Errorf("%v: the lock stays", kind)
 		}
 	}
+}
+
+// The standing grant of a fenced lock has its fence, also when what stands beside the lock is gone.
+func TestFenceWithoutItsSidecar(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.driver(Fenced)
+	a := ask("k")
+	want := w.grant(d, a).Fence
+	w.do("DEL", d.names("k").about())
+	if got := w.grant(d, a).Fence; got != want || got == 0 {
+		t.Errorf("the fence %d became %d", want, got)
+	}
+}
+
+// A hint goes on to the next waiter when the request that followed it was not sent.
+func TestHintOfARequestThatWasNotSent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.driver(Lock)
+	a, b, c := ask("k"), ask("k"), ask("k")
+	w.grant(d, a)
+	ctx, leave := context.WithCancel(w.ctx)
+	first, err := contend.Watch(ctx, d, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := w.watch(d, c)
+	w.refuse(d, b, 0)
+	w.refuse(d, c, 0)
+	w.release(d, a)
+	w.hint(first)
+	ended, end := context.WithCancel(w.ctx)
+	end()
+	if _, err := contend.Try(ended, d, b); !driver.IsNotSent(err) {
+		t.Fatal(err)
+	}
+	leave()
+	w.hint(second)
 }
 
 // A release ends the lease also where what stands beside the lock is another's, and says what that is.
@@ -358,43 +358,4 @@ func TestReleaseBesideAStranger(t *testing.T) {
 		}
 		w.do("FLUSHALL")
 	}
-}
-
-// The standing grant of a fenced lock has its fence, also when what stands beside the lock is gone.
-func TestFenceWithoutItsSidecar(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	d := w.driver(Fenced)
-	a := ask("k")
-	want := w.grant(d, a).Fence
-	w.do("DEL", d.names("k").about())
-	if got := w.grant(d, a).Fence; got != want || got == 0 {
-		t.Errorf("the fence %d became %d", want, got)
-	}
-}
-
-// A hint goes on to the next waiter when the request that followed it was not sent.
-func TestHintOfARequestThatWasNotSent(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	d := w.driver(Lock)
-	a, b, c := ask("k"), ask("k"), ask("k")
-	w.grant(d, a)
-	ctx, leave := context.WithCancel(w.ctx)
-	first, err := contend.Watch(ctx, d, b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	second := w.watch(d, c)
-	w.refuse(d, b, 0)
-	w.refuse(d, c, 0)
-	w.release(d, a)
-	w.hint(first)
-	ended, end := context.WithCancel(w.ctx)
-	end()
-	if _, err := contend.Try(ended, d, b); !driver.IsNotSent(err) {
-		t.Fatal(err)
-	}
-	leave()
-	w.hint(second)
 }

@@ -26,7 +26,7 @@ func (d *Driver) Inspect(ctx context.Context, key string) (driver.Info, error) {
 	if _, err := d.send.Do(ctx, c); err != nil {
 		return driver.Info{}, err
 	}
-	info, err := d.describe(key, c.Reply)
+	info, _, err := d.describe(key, c.Reply)
 	if err != nil {
 		return driver.Info{}, err
 	}
@@ -43,17 +43,19 @@ func (d *Driver) inspectCall(key string, names int) *wire.Call {
 	return c
 }
 
-// describe reads the answer of inspect.lua.
-func (d *Driver) describe(key string, reply any) (driver.Info, error) {
+// describe reads the answer of inspect.lua. lock is false for a hash whose fields are not those of Redisson's locks.
+func (d *Driver) describe(key string, reply any) (info driver.Info, lock bool, err error) {
 	r := wire.NewReply(reply)
-	info := driver.Info{Key: key}
-	kind, left := wire.Next[string](r), wire.Span(wire.Next[int64](r))
+	info.Key = key
+	kind := wire.Next[string](r)
+	lock = wire.Next[int64](r) == 1
+	left := wire.Span(wire.Next[int64](r))
 	info.Holds = int(wire.Next[int64](r))
 	holders := wire.NewReply(wire.Next[[]any](r))
 	info.Waiters = int(wire.Next[int64](r))
 	queue := wire.NewReply(wire.Next[[]any](r))
 	if kind != "hash" && kind != "none" && !r.Bad {
-		return driver.Info{}, &wire.TypeError{Key: d.prefix + key, Type: kind}
+		return driver.Info{}, false, &wire.TypeError{Key: d.prefix + key, Type: kind}
 	}
 	for !holders.Bad && len(holders.Fields) > 0 {
 		field, about := wire.Next[string](holders), wire.Next[string](holders)
@@ -65,7 +67,7 @@ func (d *Driver) describe(key string, reply any) (driver.Info, error) {
 		info.Queue = append(info.Queue, waiterOf(wire.Next[string](queue), wire.Next[string](queue)))
 	}
 	if r.Bad || holders.Bad || queue.Bad || len(r.Fields) > 0 {
-		return driver.Info{}, wire.ErrReply
+		return driver.Info{}, false, wire.ErrReply
 	}
 	slices.SortStableFunc(info.Holders, func(a, b driver.Lease) int {
 		return cmp.Or(a.Holder.Since.Compare(b.Holder.Since), cmp.Compare(a.Fence, b.Fence))
@@ -79,7 +81,7 @@ func (d *Driver) describe(key string, reply any) (driver.Info, error) {
 		info.Holder = driver.Holder{Foreign: true, Mode: driver.Shared}
 		info.Holders = []driver.Lease{{Holder: info.Holder, Left: left}}
 	}
-	return info, nil
+	return info, lock, nil
 }
 
 // waiterOf reads a place in a queue.

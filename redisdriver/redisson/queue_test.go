@@ -144,3 +144,40 @@ func TestFairRecordsGo(t *testing.T) {
 		t.Errorf("%d are remembered", n)
 	}
 }
+
+// A long queue costs List no more than it takes to look at its beginning, and Inspect one command for many places.
+func TestLongQueueIsCounted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.driver(Fair)
+	w.grant(d, ask("k"))
+	const many, dead = 5000, 10
+	var fields, lives []any
+	for i := range many {
+		field, until := fieldOf(ask("k").Owner), "99999999999999"
+		if i < dead {
+			until = "1"
+		}
+		fields, lives = append(fields, field), append(lives, field, until+" 1 10000 label")
+	}
+	w.do(append([]any{"RPUSH", d.names("k").queue}, fields...)...)
+	w.do(append([]any{"HSET", d.names("k").waiters()}, lives...)...)
+	for what, waiters := range map[string]func() int{
+		"Inspect": func() int { return w.inspect(d, "k").Waiters },
+		"List": func() (n int) {
+			for info, err := range d.List(w.ctx, "k") {
+				w.succeeds(err)
+				n = info.Waiters
+			}
+			return n
+		},
+	} {
+		w.do("CONFIG", "RESETSTAT")
+		if n := waiters(); n != many-dead {
+			t.Errorf("%s counts %d who wait, want %d", what, n, many-dead)
+		}
+		if n := w.calls(); n > 50 {
+			t.Errorf("%s took %d commands", what, n)
+		}
+	}
+}

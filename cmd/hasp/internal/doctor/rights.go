@@ -111,6 +111,7 @@ func Redisson(kind redisson.Kind, prefix string) Rights {
 		{"+hkeys", asks("HKEYS")},
 		{"+hlen", asks("HLEN")},
 		{"+hstrlen", asks("HSTRLEN", "f")},
+		{"+hrandfield", asks("HRANDFIELD", 1)},
 	})}
 	increases := right{"+hincrby", asks("HINCRBY", "f", "no number")}
 	switch kind {
@@ -122,7 +123,7 @@ func Redisson(kind redisson.Kind, prefix string) Rights {
 	case redisson.Fair:
 		r.commands = slices.Concat(r.commands, sets, []right{
 			increases,
-			{"+hrandfield", asks("HRANDFIELD", 1)},
+			{"+hmget", asks("HMGET", "f")},
 			{"+lindex", asks("LINDEX", 0)},
 			{"+linsert", asks("LINSERT", "BEFORE", "a", "b")},
 			{"+llen", asks("LLEN")},
@@ -136,7 +137,7 @@ func Redisson(kind redisson.Kind, prefix string) Rights {
 		r.keys = []pattern{{"redisson_lock_queue:*", "redisson_lock_queue:" + tagged}, {"redisson_lock_timeout:*", "redisson_lock_timeout:" + tagged}}
 	case redisson.ReadWrite:
 		channel = pattern{"redisson_rwlock:*", "redisson_rwlock:" + tagged}
-		r.commands = append(r.commands, right{"+hgetall", asks("HGETALL")}, right{"+hrandfield", asks("HRANDFIELD", 1)})
+		r.commands = append(r.commands, right{"+hgetall", asks("HGETALL")})
 		r.keys = []pattern{{"{*}:*:rwlock_timeout:*", tagged + ":doctor:rwlock_timeout:1"}}
 	}
 	r.channels = []pattern{beside, channel}
