@@ -196,3 +196,40 @@ func TestExpirableWaiters(t *testing.T) {
 	done = begin(func() error { _, err := m.AcquireMany(w.ctx, 1, time.Hour); return err })
 	w.ends(done, nil)
 }
+
+// Where this user may not write one half of a permit, the other stays as it is.
+func TestExpirableIsWrittenAsAWhole(t *testing.T) {
+	t.Parallel()
+	for _, denied := range []string{"zadd", "incrby", "zrem", "zremrangebyscore", "pexpire", "persist"} {
+		t.Run(denied, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.do("ACL", "SETUSER", "u", "on", "nopass", "~*", "&*", "+@all", "-"+denied)
+			for _, expiry := range []bool{false, true} {
+				w.do("FLUSHALL")
+				w.do("SET", "k", 5)
+				if expiry {
+					w.do("PEXPIRE", "k", 3_600_000)
+				}
+				java, ended := w.javaPermit(1, forever), ""
+				whole := func() {
+					t.Helper()
+					free, held := must[int](t)(w.admin.Get(w.ctx, "k").Int()), int(w.admin.ZCard(w.ctx, "{k}:timeout").Val())
+					if free+held != 5 {
+						t.Errorf("%d are free, %d held, of 5 (expiry: %v, ended: %v)", free, held, expiry, ended != "")
+					}
+				}
+				m := w.synchronizers(w.client("u")).PermitExpirableSemaphore("k")
+				for range 2 {
+					for range 3 {
+						_, _ = m.TryAcquireMany(w.ctx, 1, time.Hour)
+						whole()
+					}
+					_ = m.Release(w.ctx, java)
+					whole()
+					ended = w.javaPermit(2, 1)
+				}
+			}
+		})
+	}
+}

@@ -31,8 +31,13 @@ local function ends()
   return text(n == 0 and never or now + n)
 end
 
+-- may fails where this user may not change the number, and changes nothing. The number and the set change together, or not at all.
+local function may() call('INCRBY', key, '0') end
+
 -- Permits whose lease has ended are free again.
 if (first() or never) <= now then
+  begin(key)
+  may()
   had = add(key, call('ZREMRANGEBYSCORE', held, '-inf', text(now)), how, channel)
 end
 local free = had or 0
@@ -46,11 +51,15 @@ elseif op == 'acquire' then -- when refused: in how many ms a lease ends, or -1
     local at = first() or never
     return { 0, at < never and at - now or -1 }
   end
-  call('INCRBY', key, text(4 - #ARGV))
+  may()
+  local left = call('PTTL', key)
+  if left >= 0 then
+    begin(key) -- who may do this may do so below
+  end
   for i = 5, #ARGV do
     call('ZADD', held, ends(), ARGV[i])
   end
-  local left = call('PTTL', key)
+  call('INCRBY', key, text(4 - #ARGV))
   if left >= 0 then
     call('PEXPIRE', held, math.max(left, 1))
   end
@@ -62,6 +71,7 @@ elseif op == 'release' then -- all of them, or none
       return { 0, 0 }
     end
   end
+  may()
   local released = 0
   for i = 5, #ARGV do
     released = released + call('ZREM', held, ARGV[i])
