@@ -62,7 +62,8 @@ func (m *PermitExpirableSemaphore) SetPermits(ctx context.Context, n int) error 
 	return err
 }
 
-// AddPermits adds n free permits, or takes -n away: then Available may be negative. A semaphore that does not exist has none before.
+// AddPermits adds n free permits, or takes -n away, at most 2^31-1 either way: then Available may be negative. A semaphore that does not exist
+// has none before. More than 2^31-1 permits, free and acquired ones, are an error, which changes nothing.
 func (m *PermitExpirableSemaphore) AddPermits(ctx context.Context, n int) error {
 	if err := number("permits", n, -math.MaxInt32); err != nil {
 		return err

@@ -36,8 +36,9 @@ func (m *Semaphore) TrySetPermits(ctx context.Context, n int) (bool, error) {
 	return a.done, err
 }
 
-// AddPermits adds n free permits, or takes -n away: then there may be less than none, and Available is negative. A semaphore that does not
-// exist has none before. An expiry that Redisson gave it stays.
+// AddPermits adds n free permits, or takes -n away, at most 2^31-1 either way: then there may be less than none, and Available is negative. A
+// semaphore that does not exist has none before. An expiry that Redisson gave it stays. More than 2^31-1 free permits are an error, which
+// changes nothing.
 func (m *Semaphore) AddPermits(ctx context.Context, n int) error {
 	if err := number("permits", n, -math.MaxInt32); err != nil {
 		return err
@@ -95,7 +96,8 @@ func (m *Semaphore) try(ctx context.Context, n int) (bool, error) {
 	return a.done, err
 }
 
-// Release makes n permits more free, whoever acquired them. After an error they may or may not be.
+// Release makes n permits more free, whoever acquired them. After an error they may or may not be. More than 2^31-1 free permits are an
+// error, which changes nothing.
 func (m *Semaphore) Release(ctx context.Context, n int) error {
 	if err := number("permits", n, 0); err != nil {
 		return err

@@ -5,6 +5,7 @@ package redisson
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 )
@@ -259,4 +260,36 @@ func TestWaitersWithoutMessages(t *testing.T) {
 	w.until("it asks", func() bool { return w.scripts() >= 3 })
 	w.succeeds(s.Semaphore("k").Release(w.ctx, 1)) // without a message
 	w.ends(done, nil)
+}
+
+// No number of permits that Java cannot read comes from here.
+func TestTooManyPermits(t *testing.T) {
+	t.Parallel()
+	const most = 1<<31 - 1
+	w := newWorld(t)
+	s := w.synchronizers(w.client(""))
+	m, e := s.Semaphore("k"), s.PermitExpirableSemaphore("k")
+	refused := func(want string, errs ...error) {
+		t.Helper()
+		for i, err := range errs {
+			if err == nil || !strings.Contains(err.Error(), "nothing was added") {
+				t.Errorf("%d: %v", i, err)
+			}
+		}
+		if got := w.do("GET", "k"); got != want {
+			t.Errorf("there are %v, want %s", got, want)
+		}
+	}
+	must[bool](t)(m.TrySetPermits(w.ctx, most))
+	refused("2147483647", m.Release(w.ctx, 1), m.AddPermits(w.ctx, 1), e.AddPermits(w.ctx, 1))
+	id, err := e.TryAcquire(w.ctx, 0)
+	w.succeeds(err)
+	refused("2147483646", e.AddPermits(w.ctx, 1)) // which the holder would give back
+	w.succeeds(e.Release(w.ctx, id))
+	w.do("SET", "k", most+10) // as Java's own script leaves it
+	refused("2147483657", m.Release(w.ctx, 1))
+	w.succeeds(m.AddPermits(w.ctx, -10))
+	w.do("SET", "k", -most)
+	w.succeeds(m.AddPermits(w.ctx, -1))
+	refused("-2147483648", m.AddPermits(w.ctx, -1), e.AddPermits(w.ctx, -1))
 }

@@ -152,6 +152,11 @@ func (o *object) read(c *wire.Call) (a answer, err error) {
 			a.numbers[i] = wire.Next[int64](r)
 		}
 	case 2: // its release came first
+	case -3:
+		key, sum := wire.Next[string](r), wire.Next[string](r)
+		if !r.Bad {
+			return a, fmt.Errorf("redisson: key %q would have %s permits, free and acquired ones, and Java's numbers have 32 bits: nothing was added", key, sum)
+		}
 	case -1, -2:
 		key, is := wire.Next[string](r), wire.Next[string](r)
 		if code == -1 {

@@ -30,6 +30,13 @@ local function begin(key)
   end
 end
 
+-- beyond returns what to reply where so many permits are no number of Java's, which has 32 bits.
+local function beyond(key, n)
+  if n > 2147483647 or n < -2147483648 then
+    return { -3, key, text(n) }
+  end
+end
+
 -- add adds to the free permits, and tells Java's waiters how many there are. Java takes no number below 0.
 local function add(key, n, how, channel)
   local free = call('INCRBY', key, text(n))

@@ -7,7 +7,7 @@
 -- ARGV: what to do, PUBLISH or SPUBLISH, channel, n; or the lease (ms, 0: without end) and permits; or for how long to
 -- remember a release (ms or '') and permits
 -- Replies: {1 done or 0 not, a number: see there, another}; {2} released; {-1, key, type} a key of another type;
--- {-2, key, text} one that has no number
+-- {-2, key, text} one that has no number; {-3, key, sum} there would be too many
 
 local key, held, goneKey = unpack(KEYS)
 local op, how, channel, n = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
@@ -93,6 +93,10 @@ elseif op == 'update' then
   call('ZADD', held, ends(), ARGV[5])
   return { 1, 0 }
 elseif op == 'add' then
+  local many = beyond(key, free + n) or beyond(key, free + n + call('ZCARD', held))
+  if many then
+    return many
+  end
   return { 1, add(key, n, how, channel) }
 elseif op == 'set' then
   if had then

@@ -5,7 +5,7 @@
 -- KEYS: free permits
 -- ARGV: what to do, PUBLISH or SPUBLISH, channel, n
 -- Replies: {1 done or 0 not, free permits, or as many as drain took}; {-1, key, type} a key of another
--- type; {-2, key, text} one that has no number
+-- type; {-2, key, text} one that has no number; {-3, key, sum} there would be too many
 
 local key = KEYS[1]
 local op, how, channel, n = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
@@ -22,10 +22,14 @@ elseif op == 'acquire' then
     return { 0, free }
   end
   return { 1, call('INCRBY', key, text(-n)) }
-elseif op == 'release' then
-  begin(key)
-  return { 1, add(key, n, how, channel) }
-elseif op == 'add' then
+elseif op == 'release' or op == 'add' then
+  local other = beyond(key, free + n)
+  if other then
+    return other
+  end
+  if op == 'release' then
+    begin(key)
+  end
   return { 1, add(key, n, how, channel) }
 elseif op == 'set' then
   if had then
