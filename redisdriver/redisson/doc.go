@@ -35,9 +35,11 @@
 //
 // # Waiting
 //
-// A release sends Redisson's message, by PUBLISH, or in a cluster by SPUBLISH, as Redisson does since 3.22 on Redis 7. (In a cluster of
-// Redis 6, or with a Redisson that is older or does without sharded channels, neither side gets the other's messages: hasp then asks every
-// second, and Java when the lease has ended.) In each process a message is a hint for the waiter that has waited for longest; if that one wants
+// Use Redisson 3.24 or later, and 3.52 or later for fair locks with a NameMapper.
+//
+// A release sends Redisson's message, by PUBLISH, or in a cluster by SPUBLISH, as Redisson does on Redis 7. (In a cluster of Redis 6, or with
+// Redisson's shardedSubscriptionMode OFF, neither side gets the other's messages: hasp then asks every second, and Java when the lease has
+// ended.) In each process a message is a hint for the waiter that has waited for longest; if that one wants
 // to read, for all who do. A spin lock of Java's sends none: of those who wait here for one key, the first asks every second, and the
 // others more rarely.
 //
@@ -49,11 +51,14 @@
 //
 // # Semaphores and latches
 //
-// [Synchronizers] has getSemaphore, getPermitExpirableSemaphore (of Redisson 3.17 and later) and getCountDownLatch. They are no locks: a permit of
+// [Synchronizers] has getSemaphore, getPermitExpirableSemaphore and getCountDownLatch. They are no locks: a permit of
 // a Semaphore has no holder, nothing renews any, and there is no order among those who wait. Their keys are Redisson's own; beside them
 // stands only hasp.gone:…, for 10 seconds, where it is not known whether a permit was acquired. Leases of permits are by the server's
 // clock, and Java's by its host's. A number that is no number of permits is an error, and stays as it is. A full server takes back permits and
 // counts events. In a cluster a latch's name must have no braces: Redisson's own has its keys in two hash slots then.
+//
+// After a loss of the server's data, a FLUSHALL or an eviction, semaphores and latches are gone, as in Redisson: a latch that is gone is open, so that
+// Wait returns nil with events still to come, and a semaphore has no permits, so that Acquire waits until somebody sets them again.
 //
 // A waiter also asks every 3 seconds, so that it goes on after a lost message, where Redisson's may wait for the next one. As in Redisson, a
 // Semaphore's permits are lost with a reply that is lost, or a process that ends: use a PermitExpirableSemaphore with a lease where that matters.
@@ -66,7 +71,8 @@
 // for an owner that was released a moment ago. A queue that hasp has used expires a day after it did so last; Redisson's
 // own never does. The counts of a hash stay 1: re-entrance is hasp's own (hasp.LockOptions.Reentrant).
 //
-// Holders of Java's are foreign: shown, respected, never broken. A key of another type is an error; a hash that is no lock of this
+// Holders and live waiters of Java's are foreign: shown, respected, never broken. (A thread of Java's at the head of a queue whose time has passed
+// is taken out, as Redisson does.) A key of another type is an error; a hash that is no lock of this
 // kind is a foreign holder.
 //
 // In a cluster, Redisson puts a name without braces into them, and leaves one with a brace as it is. A name such as "a{b" or "{}x"

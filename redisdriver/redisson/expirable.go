@@ -23,7 +23,8 @@ const maxAtOnce = 1000
 // whose lease is over is free again, and may be another's: nothing renews it but UpdateLease. Ids are 32 hexadecimal digits, as
 // Redisson shows them.
 //
-// Leases are by the server's clock. Redisson's are by that of the Java host, which has to be right.
+// Leases are by the server's clock. Redisson's are by that of the Java host, which has to be right. As with a [Semaphore], nothing is left
+// of it, and Acquire waits, once the server has lost its data.
 type PermitExpirableSemaphore struct {
 	object
 	held string

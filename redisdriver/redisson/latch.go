@@ -12,6 +12,9 @@ import (
 
 // CountDownLatch is one of getCountDownLatch: it is open while its count is 0, which it is before anybody has set one. It
 // never expires.
+//
+// A latch that is not there is open, as Redisson defines it: after the server has lost its data, or after a FLUSHALL or an eviction, Wait returns
+// nil although events are still to come. Where that matters, keep elsewhere what has happened, and look there after Wait.
 type CountDownLatch struct{ object }
 
 // CountDownLatch returns the latch of a name, of 1 to 512 bytes. It does no I/O. In a cluster the name must have no braces:
@@ -47,7 +50,7 @@ func (l *CountDownLatch) CountDown(ctx context.Context) error {
 	return err
 }
 
-// Wait waits until the latch is open. The error is ctx.Err() when ctx ends first. As in Redisson, it may miss that a latch
+// Wait waits until the latch is open, or gone, see [CountDownLatch]. The error is ctx.Err() when ctx ends first. As in Redisson, it may miss that a latch
 // was open which was closed again at once.
 func (l *CountDownLatch) Wait(ctx context.Context) error {
 	w := &wait{object: &l.object, try: func(ctx context.Context) (bool, time.Duration, error) {

@@ -6,6 +6,7 @@ package redisson
 import (
 	"context"
 	"testing"
+	"time"
 )
 
 const latchK = latchChannel + "{k}"
@@ -74,4 +75,18 @@ func TestLatchWaiters(t *testing.T) {
 	for i := range done {
 		w.ends(done[i], nil)
 	}
+}
+
+// A latch that is gone is open, as Redisson defines it, whatever it counted.
+func TestLatchThatIsGone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := w.synchronizers(w.client(""))
+	s.poll = 50 * time.Millisecond // no message says so
+	l := s.CountDownLatch("k")
+	must[bool](t)(l.TrySetCount(w.ctx, 3))
+	done := begin(func() error { return l.Wait(w.ctx) })
+	w.asleep(s, latchK, 1)
+	w.do("FLUSHALL")
+	w.ends(done, nil)
 }

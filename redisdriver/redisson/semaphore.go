@@ -16,6 +16,9 @@ import (
 //
 // As in Redisson, permits can be lost: when the reply to Acquire or TryAcquire is lost, together with its connection, or when this process ends
 // while one is under way. A reply that is only late is not lost: what it grants is released when nobody waits for it any more.
+//
+// A semaphore that is not there has no permits, as in Redisson: after the server has lost its data, or after a FLUSHALL or an eviction, Acquire waits
+// until somebody sets permits again, for ever if nobody does.
 type Semaphore struct{ object }
 
 // Semaphore returns the semaphore of a name, of 1 to 512 bytes. It does no I/O.
@@ -54,7 +57,7 @@ func (m *Semaphore) Available(ctx context.Context) (int, error) {
 }
 
 // Acquire waits until n permits are free at once, and takes them. There is no order among those who wait. The error is
-// ctx.Err() when ctx ends first; no permits are taken then. A lost reply ends the wait with an error, see [Semaphore].
+// ctx.Err() when ctx ends first; no permits stay taken then, unless the reply is lost. A lost reply ends the wait with an error, see [Semaphore].
 func (m *Semaphore) Acquire(ctx context.Context, n int) error {
 	if err := number("permits", n, 0); err != nil {
 		return err
