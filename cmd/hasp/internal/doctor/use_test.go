@@ -28,7 +28,7 @@ func TestFit(t *testing.T) {
 		"survives, not here": {traits: file, want: ForFences, lacks: "no lease is enough"},
 		"warnings":           {traits: server, found: []Finding{{Level: Warn, Check: "persistence"}}, want: ForFences, lacks: "no lease is enough"},
 		"fences repeat":      {traits: server, found: []Finding{repeats}, want: ForEfficiency, lacks: "not for efficiency with fences: fences may repeat or go back: do what is said above, of fsync"},
-		"repeats, but ok":    {traits: server, found: []Finding{{Level: OK, FencesRepeat: true}}, want: ForFences, lacks: "no lease is enough"},
+		"repeats, but ok":    {traits: server, found: []Finding{{Level: OK, Check: "fsync", FencesRepeat: true}}, want: ForFences, lacks: "no lease is enough"},
 		"no fences":          {kind: Kind{NoFences: ". Change that"}, want: ForEfficiency, lacks: "paused. Change that"},
 		"fails":              {traits: file, kind: Kind{Local: true}, found: []Finding{{Level: Fail, Check: "lock"}, {Level: Fail, Check: "lock"}}, want: ForNothing, lacks: "not for efficiency: first, do what is said above, of lock"},
 		"grants nothing":     {traits: file, kind: Kind{Local: true}, silent: true, want: ForNothing, lacks: "it grants no locks now"},
