@@ -91,6 +91,7 @@ func (b brokenEngine) harness() drivertest.Harness {
 			Restart: func() { s.Restart(nil) },
 			Reload:  func() { s.Restart(s.Snapshot()) },
 			Flush:   s.Flush,
+			Persist: s.Persist,
 		}
 	}}
 }
@@ -107,7 +108,7 @@ func one(patch func(s *memdriver.Store, p *patched)) func(*memdriver.Store) func
 func brokenEngines() []brokenEngine {
 	var all []brokenEngine
 	for _, part := range [][]brokenEngine{brokenHolds, brokenReleases, brokenRenewals, brokenQueues, brokenFences, brokenProposals, brokenNodes, brokenLooks,
-		brokenShares, brokenConverts, brokenSlots, brokenMarks, brokenTellers} {
+		brokenShares, brokenConverts, brokenSlots, brokenMarks, brokenTellers, brokenSweepers} {
 		all = append(all, part...)
 	}
 	return all

@@ -27,6 +27,8 @@ type patched struct {
 	inspect func(ctx context.Context, key string) (driver.Info, error)
 	list    func(ctx context.Context, prefix string) iter.Seq2[driver.Info, error]
 	close   func() error
+	sweep   func(ctx context.Context, prefix string, held func(driver.Info)) iter.Seq2[driver.Leftover, error]
+	remove  func(ctx context.Context, l driver.Leftover) (time.Duration, error)
 	record  func(ctx context.Context) (driver.Record, error)
 	admit   func(ctx context.Context, r driver.Record, maxTTL time.Duration) error
 }
@@ -101,6 +103,20 @@ func (p *patched) List(ctx context.Context, prefix string) iter.Seq2[driver.Info
 		return p.list(ctx, prefix)
 	}
 	return p.Store.List(ctx, prefix)
+}
+
+func (p *patched) ListLeftovers(ctx context.Context, prefix string, held func(driver.Info)) iter.Seq2[driver.Leftover, error] {
+	if p.sweep != nil {
+		return p.sweep(ctx, prefix, held)
+	}
+	return p.Store.ListLeftovers(ctx, prefix, held)
+}
+
+func (p *patched) RemoveLeftover(ctx context.Context, l driver.Leftover) (time.Duration, error) {
+	if p.remove != nil {
+		return p.remove(ctx, l)
+	}
+	return p.Store.RemoveLeftover(ctx, l)
 }
 
 func (p *patched) Close() error {

@@ -63,6 +63,9 @@ type Store struct {
 	// store. nil: there is one node, and Inspect is enough.
 	Ended func(key string) bool
 
+	// Persist takes the expiry from the lease on a key, as a person may. nil: no lease is without one.
+	Persist func(key string)
+
 	// How a store with a node record loses its data, or seems to. Each returns when
 	// the store can be reached again. nil: the cases that need it are skipped.
 	Restart func() // its process is replaced by one without data
@@ -119,7 +122,7 @@ func Cases() []Case {
 	for _, part := range [][]Case{
 		tryCases, releaseCases, renewCases, queueCases, handoffCases, raceCases, fenceCases, proposeCases, watchCases,
 		sharedCases, sharedKeepCases, sharedLookCases, sharedQueueCases, sharedHandoffCases, convertCases, slotCases, abandonedCases, sharedFenceCases,
-		tellCases, lookCases, keyCases, randomCases, nodeCases, recordCases, coreCases, coreModeCases,
+		tellCases, lookCases, sweepCases, keyCases, randomCases, nodeCases, recordCases, coreCases, coreModeCases,
 	} {
 		all = append(all, part...)
 	}

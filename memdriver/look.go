@@ -73,7 +73,7 @@ func (e *entry) info(now time.Time) driver.Info {
 }
 
 func (p *place) lease(now time.Time) driver.Lease {
-	return driver.Lease{Holder: p.holderInfo(), Fence: p.fence, Left: p.until.Sub(now)}
+	return driver.Lease{Holder: p.holderInfo(), Fence: p.fence, Left: p.left(now)}
 }
 
 // List implements [driver.Driver].

@@ -36,6 +36,7 @@ type place struct {
 	slot      int
 	claimed   bool // false: handed over, and not claimed yet
 	abandoned bool // of a holder: one before it did not finish
+	persisted bool // of a holder: its lease does not end by itself, whatever until says
 	skipped   bool // one handoff was not claimed: the next such costs the place
 	patience  time.Time
 }
@@ -98,7 +99,7 @@ func (s *Store) settled(key string, now time.Time) *entry {
 func (e *entry) expire(now time.Time) (unclaimed []*place) {
 	var last time.Time
 	e.holders = slices.DeleteFunc(e.holders, func(h *place) bool {
-		if h.until.After(now) {
+		if h.persisted || h.until.After(now) {
 			return false
 		}
 		if h.until.After(last) {
@@ -255,7 +256,7 @@ func (s *Store) refuse(e *entry, r *driver.VoteRequest, now time.Time) driver.Re
 	}
 	if len(e.holders) > 0 {
 		res.Holder = e.holders[0].holderInfo()
-		res.Left = opens(e.holders, r.Mode, r.Limit).Sub(now)
+		res.Left = max(opens(e.holders, r.Mode, r.Limit).Sub(now), 0) // 0: it was persisted
 		if res.Ahead == 0 {
 			res.RetryIn = res.Left
 		}
@@ -274,7 +275,7 @@ func (e *entry) opensToTheFirst() (at time.Time, waits bool) {
 // retryIn is when the place i may be granted the key without a hint.
 func (e *entry) retryIn(i int, now time.Time) time.Duration {
 	if at, waits := e.opensToTheFirst(); waits && i == 0 {
-		return at.Sub(now)
+		return max(at.Sub(now), 0)
 	}
 	return 0
 }

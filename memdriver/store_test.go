@@ -21,7 +21,7 @@ func TestEngine(t *testing.T) {
 		Fake: true,
 		New: func(testing.TB) drivertest.Store {
 			s := memdriver.New()
-			return drivertest.Store{Open: func() driver.Driver { return s }, Leftovers: s.Leftovers}
+			return drivertest.Store{Open: func() driver.Driver { return s }, Leftovers: s.Leftovers, Persist: s.Persist}
 		},
 	})
 }
@@ -40,6 +40,7 @@ func TestNode(t *testing.T) {
 				Restart:   func() { s.Restart(nil) },
 				Reload:    func() { s.Restart(s.Snapshot()) },
 				Flush:     s.Flush,
+				Persist:   s.Persist,
 			}
 		},
 	})

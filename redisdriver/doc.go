@@ -22,7 +22,8 @@
 // hasp.held, and in hasp.room the slots of those that have a limit. If a
 // person or an eviction policy deletes one of these, nobody knows who shares the
 // lock, and it stays held until it expires. PERSIST on a lock keeps it for all its
-// holders until they release it.
+// holders until they release it, or, where they died, until somebody removes it:
+// [Driver.ListLeftovers] finds such a lock.
 //
 // Everything else begins with "hasp.", lies in the lock key's hash slot and
 // expires: the queue of waiters, who was granted what, owners that were

@@ -33,6 +33,7 @@ func TestScriptsAreGenerated(t *testing.T) {
 		"keep": {"keep", false}, "keep_node": {"keep", true},
 		"bear":    {"bear", false},
 		"inspect": {"inspect", false},
+		"sweep":   {"sweep", false},
 		"record":  {"record", true}, "admit": {"admit", true},
 	} {
 		text := generated(t, of.source, of.node)
@@ -214,7 +215,7 @@ func fieldsOfKind(kind string) []reflect.StructField {
 
 // Every key that a script touches is among those that it is called with: a server may refuse any other. So no script makes a name.
 func TestScriptsMakeNoKeys(t *testing.T) {
-	for _, s := range []*wire.Script{plain.batch, plain.extend, plain.keep, node.batch, node.extend, node.keep, bearScript, inspectScript,
+	for _, s := range []*wire.Script{plain.batch, plain.extend, plain.keep, node.batch, node.extend, node.keep, bearScript, inspectScript, sweepScript,
 		recordScript, admitScript, guardScript} {
 		if made := regexp.MustCompile(`'hasp\.[^']*'|(KEYS\[[^]]*\]|K\.[a-z]+) *\.\.|\.\. *K(EYS\[|\.(queue|grant|places))`).FindString(s.Text); made != "" {
 			t.Errorf("a script makes a name: %s", made)

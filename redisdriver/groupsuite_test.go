@@ -81,6 +81,11 @@ func runShared(t *testing.T, open func() redis.UniversalClient, each func(func(c
 			},
 			Leftovers: func() []string { return names(permanent) },
 			Names:     func() []string { return names(everything) },
+			Persist: func(key string) {
+				rdb := open()
+				defer rdb.Close()
+				persist(t, rdb, prefix+key)
+			},
 		}
 	}})
 }

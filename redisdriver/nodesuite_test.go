@@ -40,8 +40,9 @@ func TestNodeSuite(t *testing.T) {
 			Leftovers: func() []string {
 				return slices.DeleteFunc(permanent(t, admin), func(key string) bool { return key == recordKey })
 			},
-			Names: func() []string { return everything(t, admin) },
-			Flush: flush,
+			Names:   func() []string { return everything(t, admin) },
+			Persist: func(key string) { persist(t, admin, DefaultPrefix+key) },
+			Flush:   flush,
 			Reload: func() {
 				if err := admin.Save(t.Context()).Err(); err != nil {
 					t.Fatal(err)

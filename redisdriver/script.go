@@ -23,6 +23,7 @@ var (
 
 	bearScript    = load("bear")
 	inspectScript = load("inspect")
+	sweepScript   = load("sweep")
 	recordScript  = load("record")
 	admitScript   = load("admit")
 )

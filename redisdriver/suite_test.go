@@ -31,6 +31,7 @@ func TestSuite(t *testing.T) {
 					},
 					Leftovers: func() []string { return permanent(t, admin) },
 					Names:     func() []string { return everything(t, admin) },
+					Persist:   func(key string) { persist(t, admin, DefaultPrefix+key) },
 				}
 			}})
 		})
@@ -48,6 +49,14 @@ func everything(t testing.TB, rdb *redis.Client) (keys []string) {
 		t.Fatal(err)
 	}
 	return keys
+}
+
+// persist takes the expiry from a lock.
+func persist(t testing.TB, rdb redis.UniversalClient, lock string) {
+	t.Helper()
+	if ok, err := rdb.Persist(t.Context(), lock).Result(); err != nil || !ok {
+		t.Fatalf("PERSIST of %q: %v, %v", lock, ok, err)
+	}
 }
 
 // permanent names the keys that will not expire.

@@ -1,0 +1,412 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package redisdriver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
+	"github.com/hasplock/hasp/redisdriver/internal/wire"
+)
+
+// leftovers lists what is left over, by its name in Redis; of a queue by the owner of the place.
+func (w *world) leftovers(d *Driver, prefix string) map[string]driver.Leftover {
+	w.Helper()
+	all := map[string]driver.Leftover{}
+	for l, err := range d.ListLeftovers(w.ctx, prefix, nil) {
+		if err != nil {
+			w.Fatalf("ListLeftovers: %v", err)
+		}
+		name := l.Name
+		if l.Kind == driver.LeftPlace {
+			name = l.Holder.Owner
+		}
+		all[name] = l
+	}
+	return all
+}
+
+// only returns the one thing that is left over.
+func (w *world) only(d *Driver) driver.Leftover {
+	w.Helper()
+	all := w.leftovers(d, "")
+	if len(all) != 1 {
+		w.Fatalf("left over are %+v, want one", all)
+	}
+	return slices.Collect(maps.Values(all))[0]
+}
+
+// removes fails unless a leftover is removed, and kept for so long nevertheless.
+func (w *world) removes(d *Driver, l driver.Leftover, stays time.Duration) {
+	w.Helper()
+	if got, err := d.RemoveLeftover(w.ctx, l); err != nil || got != stays {
+		w.Fatalf("RemoveLeftover of %+v: %v, %v, want %v", l, got, err, stays)
+	}
+}
+
+// leaves fails unless a leftover is no longer as it was listed.
+func (w *world) leaves(d *Driver, l driver.Leftover) {
+	w.Helper()
+	if _, err := d.RemoveLeftover(w.ctx, l); !errors.Is(err, driver.ErrNotHeld) {
+		w.Fatalf("RemoveLeftover of %+v: %v, want ErrNotHeld", l, err)
+	}
+}
+
+// A lock that another tool set without an expiry is listed as foreign, and goes only while it has the value that was seen.
+func TestForeignLeftovers(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	for i, key := range hostile {
+		w.admin.Set(w.ctx, "lock:"+key, fmt.Sprint("peer\x00\n", i), 0)
+	}
+	w.admin.Set(w.ctx, "lock:expires", "peer", time.Minute)
+	w.admin.Set(w.ctx, "lock:large", strings.Repeat("x", maxShown), 0) // we see a part
+	w.do("LPUSH", "lock:list", "x")
+	w.admin.Set(w.ctx, "unlock:x", "peer", 0)
+	all := w.leftovers(d, "")
+	if len(all) != len(hostile) {
+		t.Errorf("left over are %d, want %d", len(all), len(hostile))
+	}
+	for i, key := range hostile {
+		l := all["lock:"+key]
+		value := fmt.Sprint("peer\x00\n", i)
+		if l.Key != key || !l.Foreign() || l.Live || l.Holder.Label != value {
+			t.Fatalf("%q is listed as %+v", key, l)
+		}
+		w.admin.Set(w.ctx, "lock:"+key, value+".", 0)
+		w.leaves(d, l)
+		w.admin.Set(w.ctx, "lock:"+key, value, time.Minute)
+		w.leaves(d, l)
+		w.admin.Set(w.ctx, "lock:"+key, value, 0)
+		w.removes(d, l, 0)
+		a := ask(key)
+		w.grant(d, a)
+		w.leaves(d, l)
+		if w.holder(d, key) != a.Owner {
+			t.Errorf("%q was taken from its holder", key)
+		}
+		w.release(d, a)
+	}
+	bare := w.driver(&Options{NoPrefix: true})
+	if all := w.leftovers(bare, ""); len(all) != 0 {
+		t.Errorf("without a prefix, data of others is left over: %+v", all)
+	}
+}
+
+// The prefix is text, and what is below it is found by SCAN in steps.
+func TestLeftoversWalk(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	pipe := w.admin.Pipeline()
+	for i := range 3000 {
+		pipe.Set(w.ctx, fmt.Sprint("other:", i), "x", 0)
+		pipe.Set(w.ctx, fmt.Sprint("lock:n", i), value(ask("n").Claim()), time.Minute)
+	}
+	for _, key := range []string{"a*", "ab", "a[b]", "b"} {
+		pipe.Set(w.ctx, "lock:"+key, "peer", 0)
+	}
+	if _, err := pipe.Exec(w.ctx); err != nil {
+		t.Fatal(err)
+	}
+	w.do("CONFIG", "RESETSTAT")
+	held := 0
+	for _, err := range d.ListLeftovers(w.ctx, "", func(i driver.Info) {
+		if held++; !i.Held || i.Left <= 0 || i.Left > time.Minute || i.Holder.Foreign {
+			t.Errorf("held is %+v", i)
+		}
+	}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if calls := w.calls(); held != 3000 || calls["keys"] != 0 || calls["scan"] < 20 {
+		t.Errorf("%d are held, and it took %v", held, calls)
+	}
+	for prefix, want := range map[string]int{"a": 3, "a*": 1, "a[": 1, "": 4, "none": 0} {
+		if all := w.leftovers(d, prefix); len(all) != want {
+			t.Errorf("of %q there are %d left over, want %d", prefix, len(all), want)
+		}
+	}
+	for _, err := range d.ListLeftovers(w.ctx, "", nil) {
+		if err != nil {
+			t.Error(err)
+		}
+		break
+	}
+	ctx, cancel := context.WithCancel(w.ctx)
+	cancel()
+	for l, err := range d.ListLeftovers(ctx, "", nil) {
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("after the end of its context: %+v, %v", l, err)
+		}
+	}
+}
+
+// Of a lease without a grant nobody knows whether it is renewed: it gets an expiry, which a holder that renews moves.
+func TestLeftoverWithoutAGrant(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	for name, spoil := range map[string]string{"gone": "DEL", "permanent": "PERSIST"} {
+		a := ask("k")
+		a.TTL = time.Hour
+		w.grant(d, a)
+		w.do("PERSIST", "lock:k")
+		w.do(spoil, d.names("k").grant)
+		l := w.leftovers(d, "")["lock:k"]
+		if l.Live || l.Foreign() || l.Holder.Owner != a.Owner {
+			t.Fatalf("%s: listed as %+v", name, l)
+		}
+		w.removes(d, l, keep)
+		w.leaves(d, l)
+		if left := w.inspect(d, "k").Left; left <= 0 || left > keep {
+			t.Errorf("%s: %v left", name, left)
+		}
+		contend.Renew(w.ctx, d, []contend.Owner{a}, func(_ int, r driver.Renewal) {
+			if r.Err != nil {
+				t.Errorf("%s: a holder that still renews: %v", name, r.Err)
+			}
+		})
+		if left := w.inspect(d, "k").Left; left < a.TTL-time.Minute {
+			t.Errorf("%s: %v left after a renewal", name, left)
+		}
+		w.release(d, a)
+	}
+}
+
+// A shared lock is live while one of those who share it renews.
+func TestSharedLeftover(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	a, b := ask("k"), ask("k")
+	a.Mode, b.Mode = driver.Shared, driver.Shared
+	w.grant(d, a)
+	w.grant(d, b)
+	w.do("PERSIST", "lock:k")
+	n := d.names("k")
+	over := func(o contend.Owner) { w.do("ZADD", n.shares, "XX", 1, value(o.Claim())) }
+	over(a)
+	l := w.only(d)
+	if !l.Live || l.Holder.Mode != driver.Shared || l.Holder.Owner == "" || l.Fence == 0 {
+		t.Errorf("shared by one that renews: listed as %+v", l)
+	}
+	w.leaves(d, l)
+	over(b)
+	dead := w.only(d)
+	if dead.Live {
+		t.Errorf("shared by none that renews: listed as %+v", dead)
+	}
+	contend.Renew(w.ctx, d, []contend.Owner{b}, func(int, driver.Renewal) {})
+	w.leaves(d, dead)
+	over(b)
+	w.removes(d, dead, 0)
+	w.grant(d, ask("k"))
+
+	c := ask("torn")
+	c.Mode = driver.Shared
+	w.grant(d, c)
+	w.do("PERSIST", "lock:torn")
+	w.do("DEL", d.names("torn").held) // nobody knows who shares it
+	w.removes(d, w.only(d), keep)
+}
+
+// What stands beside a lock is left over once it has no expiry and the lock is gone, and nobody waits; it gets an expiry.
+func TestSidecarsLeftOver(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	n := d.names("k")
+	a, b := ask("k"), ask("k")
+	a.Mode, a.Limit, b.Patience = driver.Shared, 2, time.Hour
+	w.grant(d, a)
+	w.wait(d, b)
+	gone := n.gone(ask("k").Owner)
+	w.do("SET", gone, "")
+	all := []string{n.grant, n.queue, n.places, n.shares, n.held, n.room}
+	for _, name := range all {
+		w.do("PERSIST", name)
+	}
+	w.do("SET", recordKey, "ok", "KEEPTTL")
+	w.do("SET", wire.Sidecars+"guard:"+n.side, "1")
+	w.do("SET", wire.Sidecars+"queue", "1")
+	w.do("SET", wire.Sidecars+"queue:no lock", "1")
+	w.do("PERSIST", n.mark)
+	if l := w.only(d); l.Name != gone || l.Kind != driver.LeftSidecar {
+		t.Errorf("while the lock is held: %+v", l)
+	}
+	w.removes(d, w.only(d), keep)
+	w.do("DEL", n.lock)
+	if all := w.leftovers(d, ""); len(all) != 0 {
+		t.Errorf("while somebody waits: %+v", all)
+	}
+	w.do("HSET", n.places, "!", "")
+	w.do("HDEL", n.places, b.Owner) // it is no waiter any more
+	listed := w.leftovers(d, "")
+	if len(listed) != len(all)+1 { // and its place in the queue
+		t.Errorf("of a lock that is gone: %q", slices.Sorted(maps.Keys(listed)))
+	}
+	c := ask("k")
+	w.do("ZADD", n.queue, 1, value(c.Claim()))
+	w.do("HSET", n.places, c.Owner, fmt.Sprintf("%013d 3600000 500 p -", w.micros()/1000))
+	w.leaves(d, listed[n.queue])
+	w.do("ZREM", n.queue, value(c.Claim()))
+	w.do("HDEL", n.places, c.Owner)
+	w.do("SET", n.grant, "other")
+	w.leaves(d, listed[n.grant])
+	listed = w.leftovers(d, "")
+	for _, name := range all {
+		w.removes(d, listed[name], keep)
+		w.leaves(d, listed[name])
+	}
+	w.removes(d, listed[b.Owner], 0)
+	w.leaves(d, listed[b.Owner])
+	if all := w.leftovers(d, ""); len(all) != 0 {
+		t.Errorf("left over are still %+v", all)
+	}
+	w.do("DEL", n.grant) // it is not what hasp wrote
+	w.grant(d, ask("k"))
+}
+
+// Redis keys of other types where hasp has its own are left over, too, and end nobody's walk.
+func TestSidecarsOfOtherTypes(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	for _, key := range []string{"held", "gone"} {
+		n := d.names(key)
+		if key == "held" {
+			w.grant(d, ask(key))
+		}
+		for _, name := range []string{n.queue, n.places, n.shares, n.held, n.room} {
+			w.do("SET", name, "x")
+		}
+		w.do("LPUSH", n.grant+"x}", "x") // the grant of another
+	}
+	listed := w.leftovers(d, "")
+	if len(listed) != 5 {
+		t.Errorf("left over are %q", slices.Sorted(maps.Keys(listed)))
+	}
+	for _, l := range listed {
+		w.removes(d, l, keep)
+	}
+}
+
+// A place is left over when its waiter has been silent for a minute longer than its patience; behind it somebody waits.
+func TestPlacesLeftOver(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	holder, dead, live := ask("k"), ask("k"), ask("k")
+	w.grant(d, holder)
+	w.wait(d, dead)
+	w.wait(d, live)
+	places := d.names("k").places
+	if all := w.leftovers(d, ""); len(all) != 0 {
+		t.Fatalf("of waiters there is left over %+v", all)
+	}
+	silent := func(r contend.Owner, since time.Duration) {
+		_, rest, _ := strings.Cut(w.do("HGET", places, r.Owner).(string), " ")
+		w.do("HSET", places, r.Owner, fmt.Sprintf("%013d %s", int64(w.micros()/1000)-since.Milliseconds(), rest))
+	}
+	silent(dead, dead.Patience+linger/2)
+	if all := w.leftovers(d, ""); len(all) != 0 {
+		t.Fatalf("of a waiter that has been silent for half a minute there is left over %+v", all)
+	}
+	silent(dead, dead.Patience+linger)
+	l := w.only(d)
+	if l.Kind != driver.LeftPlace || l.Holder.Owner != dead.Owner || l.Holder.Label != dead.Label || l.Live {
+		t.Fatalf("listed as %+v", l)
+	}
+	silent(dead, 0) // a sign of life
+	w.leaves(d, l)
+	silent(dead, dead.Patience+2*linger)
+	w.leaves(d, l)
+	w.removes(d, w.only(d), 0)
+	if info := w.inspect(d, "k"); info.Waiters != 1 || info.Queue[0].Owner != live.Owner {
+		t.Errorf("the queue is %+v", info.Queue)
+	}
+	w.release(d, holder)
+	w.grant(d, queued(live))
+}
+
+// What was listed may be renewed, released, and another's at any moment: a removal takes nothing from whoever is
+// granted the key, and keeps nothing from them.
+func TestRemovalsBesideGrants(t *testing.T) {
+	w := newWorld(t)
+	d, other := w.driver(nil), w.driver(nil)
+	ctx, cancel := context.WithCancel(w.ctx)
+	var wg sync.WaitGroup
+	for range 2 { // sweeps
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				for l, err := range other.ListLeftovers(ctx, "", nil) {
+					if err != nil {
+						break // the end
+					}
+					if _, err := other.RemoveLeftover(ctx, l); err != nil && !errors.Is(err, driver.ErrNotHeld) && ctx.Err() == nil {
+						t.Errorf("RemoveLeftover: %v", err)
+					}
+				}
+			}
+		})
+	}
+	for i := range 60 {
+		dead := ask("k")
+		dead.TTL = 20 * time.Millisecond
+		w.grant(d, dead)
+		w.admin.Persist(w.ctx, "lock:k") // it may be over by now
+		var next contend.Owner
+		w.until("the key is granted", func() bool {
+			next = ask("k")
+			return w.try(d, next).Granted
+		})
+		if i%2 == 0 {
+			w.do("PERSIST", "lock:k") // and its holder lives
+		}
+		for range 20 {
+			if w.holder(d, "k") != next.Owner {
+				t.Fatal("a sweep took the key from its holder")
+			}
+		}
+		w.release(d, next)
+	}
+	cancel()
+	wg.Wait()
+}
+
+// A State that came from elsewhere removes nothing.
+func TestLeftoversOfOthersAreRefused(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	w.do("SET", "lock:k", "peer")
+	l := w.only(d)
+	for _, change := range []func(*driver.Leftover){
+		func(l *driver.Leftover) { l.Key = "" }, func(l *driver.Leftover) { l.Key = "other" }, func(l *driver.Leftover) { l.Name = "other:k" },
+		func(l *driver.Leftover) { l.State = "" }, func(l *driver.Leftover) { l.State = "foreign" }, func(l *driver.Leftover) { l.Kind = "other" },
+		func(l *driver.Leftover) { l.Kind = driver.LeftPlace }, func(l *driver.Leftover) { l.State = "foreign x" },
+	} {
+		bad := l
+		change(&bad)
+		if _, err := d.RemoveLeftover(w.ctx, bad); err == nil {
+			t.Errorf("removed %+v", bad)
+		}
+	}
+	if w.do("GET", "lock:k") != "peer" {
+		t.Error("it is gone")
+	}
+	broken := New(nil, nil)
+	for _, err := range broken.ListLeftovers(w.ctx, "", nil) {
+		if err == nil {
+			t.Error("a driver without a client lists")
+		}
+	}
+	if _, err := broken.RemoveLeftover(w.ctx, l); err == nil {
+		t.Error("a driver without a client removes")
+	}
+}
