@@ -341,6 +341,7 @@ func TestRemovalsBesideGrants(t *testing.T) {
 	w := newWorld(t)
 	d, other := w.driver(nil), w.driver(nil)
 	ctx, cancel := context.WithCancel(w.ctx)
+	defer cancel()
 	var wg sync.WaitGroup
 	for range 2 { // sweeps
 		wg.Go(func() {

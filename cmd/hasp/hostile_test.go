@@ -82,7 +82,7 @@ func TestErrorsOfAHostileServer(t *testing.T) {
 		s := newSandbox(t, "redis://"+addr)
 		for _, args := range [][]string{
 			{"ls"}, {"ls", "-o", "json"}, {"show", "k"}, {"show", "k", "-o", "json"}, {"doctor"}, {"doctor", "-o", "json"},
-			{"break", "k", "--owner", "AAAAAAAAAAAAAAAAAAAAAAAAAA", "--yes"}, {"run", "-n", "k", "--", "true"}, {"run", "-v", "-w", "1", "k", "--", "true"},
+			{"leaks"}, {"leaks", "-o", "json"}, {"break", "k", "--owner", "AAAAAAAAAAAAAAAAAAAAAAAAAA", "--yes"}, {"run", "-n", "k", "--", "true"}, {"run", "-v", "-w", "1", "k", "--", "true"},
 			{"run", "-o", "json", "-w", "1", "k", "--", "true"}, {"elect", "k", "--", "true"}, {"elect", "--observe", "k"},
 			{"verify", "--for", "3"}, {"__complete", "show", ""},
 			{"ls", "--store", "redlock://" + addr + ",127.0.0.1:1,127.0.0.1:2"},
@@ -117,7 +117,7 @@ func TestHostileKeysAndReasons(t *testing.T) {
 		for _, args := range [][]string{
 			{"ls"}, {"ls", "-o", "json"}, {"show", key}, {"show", key, "-o", "json"}, {"run", "-n", key, "--", "true"}, {"run", "-w", "1", key, "--", "true"},
 			{"run", "-o", "json", "-w", "1", key, "--", "true"}, {"run", "-n", key, "true"}, {"break", key, "--owner", "AAAAAAAAAAAAAAAAAAAAAAAAAA", "--yes"},
-			{"break", key}, {"__complete", "show", ""}, {"break", key, "--owner", owner, "--yes"},
+			{"break", key}, {"leaks", "--older", "1ns"}, {"leaks", "--older", "1ns", "-o", "json"}, {"leaks", key}, {"__complete", "show", ""}, {"break", key, "--owner", owner, "--yes"},
 		} {
 			p := s.hasp(args...)
 			_, _ = p.wait() // busy, mostly
@@ -149,7 +149,7 @@ func TestAnswersThatCannotBeWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{
-		{"ls"}, {"ls", "-o", "json"}, {"show", "k"}, {"show", "k", "-o", "json"}, {"doctor"}, {"doctor", "-o", "json"}, {"version"}, {"version", "-o", "json"},
+		{"ls"}, {"ls", "-o", "json"}, {"show", "k"}, {"show", "k", "-o", "json"}, {"doctor"}, {"doctor", "-o", "json"}, {"leaks", "--older", "1ns"}, {"leaks", "--older", "1ns", "-o", "json"}, {"version"}, {"version", "-o", "json"},
 		{"--version"}, {"verify", "--for", "3"}, {"verify", "--for", "3", "-o", "json"}, {"help"}, {"--help"}, {"run", "--help"}, {"help", "store"},
 		{"completion", "bash"}, {"completion", "zsh"}, {"completion", "fish"}, {"completion", "powershell"}, {"__complete", "run", "--on-lost", ""},
 		{"elect", "--observe", "k"}, {"man", "/dev/null"},
@@ -231,7 +231,7 @@ func TestServersThatAnswerBadly(t *testing.T) {
 		if got != want || (err == nil) != (want == 0) {
 			t.Errorf("%s: it ended with %d, want %d; the command: %v", mode, got, want, err)
 		}
-		for _, args := range [][]string{{"ls"}, {"show", mode}, {"doctor"}} {
+		for _, args := range [][]string{{"ls"}, {"show", mode}, {"doctor"}, {"leaks"}} {
 			p := s.hasp(args...)
 			if code, _ := p.wait(); code != 0 && code != 69 && code != 78 {
 				t.Errorf("%s, %s: it ended with %d:\n%s", mode, args[0], code, p.err.String())

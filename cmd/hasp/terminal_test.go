@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/creack/pty"
+	"github.com/hasplock/hasp/internal/testserver"
+	"github.com/redis/go-redis/v9"
 )
 
 // screen is a program at its own terminal.
@@ -492,4 +494,32 @@ func TestBreakAsks(t *testing.T) {
 		sc.expect("rc=0")
 		p.ends(124)
 	})
+}
+
+func TestLeaksAsks(t *testing.T) {
+	t.Parallel()
+	server := testserver.Redis(t)
+	s := newSandbox(t, "redis://"+server.Addr())
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	t.Cleanup(func() { rdb.Close() })
+	grant := "hasp.grant:{lock:x}"
+	if err := rdb.Set(t.Context(), grant, "x", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	sc := s.atTerminal(t, "sh", "-i")
+	sc.expect("PROMPT>")
+	sc.run("hasp leaks --fix; echo $?.")
+	sc.expect(`sidecar +"x" .*to be removed`)
+	sc.expect("To remove 1 leak, type yes: ")
+	sc.send("y\n")
+	sc.expect(`nothing was done`)
+	sc.expect(`64\.`)
+	if left := rdb.PTTL(t.Context(), grant).Val(); left != -1 {
+		t.Errorf("without a yes its expiry is %v", left)
+	}
+	sc.run("hasp leaks --fix -o json; echo $?.")
+	sc.expect("To remove 1 leak, type yes: ")
+	sc.send("yes\n")
+	sc.expect(`"result":"expires"`)
+	sc.expect(`\n0\.`)
 }

@@ -60,6 +60,7 @@ SQLite file in your state directory, for the processes of this machine.`,
   hasp top                                     the same, live: sort, filter, look, break
   hasp show nightly                            all about one key
   hasp serve                                   the same in a browser
+  hasp leaks                                   what nobody will end
   hasp doctor                                  does the store work, and what does it promise
   hasp verify                                  does it keep that, when clients are killed and stopped`,
 		Version:                    readBuild().String(),
@@ -83,7 +84,7 @@ SQLite file in your state directory, for the processes of this machine.`,
 		}
 		return usage("%v%s; see: %s --help", err, meantFlag(cmd, err), cmd.CommandPath())
 	})
-	root.AddCommand(newRun(args), newElect(args), newLs(), newTop(), newShow(), newBreak(), newDoctor(), newServe(), newInit(), newVerify(), newWorker(), newVersion(), newStores(), newMan(root))
+	root.AddCommand(newRun(args), newElect(args), newLs(), newTop(), newShow(), newBreak(), newLeaks(), newDoctor(), newServe(), newInit(), newVerify(), newWorker(), newVersion(), newStores(), newMan(root))
 	root.AddCommand(forShells(args)...)
 	return root
 }

@@ -20,6 +20,7 @@ import (
 
 // The exit codes that are hasp's own; docs/command.md explains them.
 const (
+	exitLeaks         = 1 // of hasp leaks
 	exitUsage         = 64
 	exitUnreachable   = 69
 	exitBusy          = 75

@@ -214,6 +214,37 @@ const serveExample = `  hasp serve                                   http://127.
   hasp serve --listen :8390 --tokens tokens --tls-cert cert.pem --tls-key key.pem --host locks.example.com
   curl -H "Authorization: Bearer $TOKEN" https://locks.example.com:8390/api/v1/locks?state=waited`
 
+const leaksLong = `hasp leaks lists what nobody will end: all of it, or only that of the KEYs named, or of
+the keys that start with --prefix.
+
+  lease     a lock without an expiry (somebody's PERSIST) that nobody renews
+  live      one that its holder renews: it ends with its release, or never
+  foreign   a lock without an expiry that another program set
+  sidecar   what hasp kept beside a lock that is gone, without an expiry
+  place     of a waiter that has been silent for a minute longer than it may be
+  overdue   held for longer than 10 times what is usual for its class, and for a
+            minute at least; or for longer than --older, and then nothing else is
+  ended     held by a process of this host that has ended, with an expiry
+
+The class of a key is its part before the first : or /; what is usual is the median of
+what the class holds now, if that are 5 keys at least. What ends by itself soon is no
+leak: a lease of a holder that died, within its TTL; a place, when its patience is over;
+what Redis keeps of a key for a minute. Only Redis can have the first five: what other
+stores keep always expires, and is swept.
+
+It walks through the store in small steps with pauses, so that others are not slowed
+(SCAN on Redis, never KEYS): a million keys take a minute or two.
+
+With --fix it shows all of this, asks, and removes each lease, sidecar and place: only
+if it still is exactly as it was shown, and never what somebody renews. What somebody
+may still need gets an expiry of a minute instead. It removes what is foreign, or of a
+process that has ended, only if you name its KEY: you have to know that nobody
+holds it (another process may have adopted a lease). What is live or overdue it never
+removes: hasp break does.
+
+Exit status: 0 nothing was found, or all of it was removed. 1 something was found, and is
+still there. 64, 69, 77, 78 as everywhere.`
+
 const verifyLong = `hasp verify tries your store as it is: it starts processes that want a few keys,
 kills some of them with -9, stops others for longer than their lease lasts
 (not on Windows) and cancels waits. It does nothing to servers or the network.
@@ -266,7 +297,7 @@ a terminal, or at one that cannot be drawn on, use hasp ls --watch.`
 var manual = []struct{ title, text string }{
 	{"EXIT STATUS", `hasp run and hasp elect exit with the status of the command; 128 + n when signal n ended it. Its own codes are these, and the same for every other hasp command, where 0 is success. New ones may be added: treat an unknown one as a failure.
 
-1: hasp verify saw a rule broken; hasp held, hasp release: the shell does not hold the key.
+1: hasp leaks found something that it did not remove; hasp verify saw a rule broken; hasp held, hasp release: the shell does not hold the key.
 
 75: busy: the key was not acquired with -n or within -w (run has -E for another code); or what was to be broken is held by another.
 

@@ -66,7 +66,7 @@ func page(root, cmd *cobra.Command) string {
 	for _, s := range manual {
 		section(&b, s.title, s.text)
 	}
-	section(&b, "SEE ALSO", "hasp(1), hasp-run(1), hasp-elect(1), hasp-acquire(1), hasp-held(1), hasp-release(1), hasp-ls(1), hasp-top(1), hasp-show(1), hasp-break(1), hasp-doctor(1), hasp-serve(1), hasp-verify(1), flock(1), timeout(1)")
+	section(&b, "SEE ALSO", "hasp(1), hasp-run(1), hasp-elect(1), hasp-acquire(1), hasp-held(1), hasp-release(1), hasp-ls(1), hasp-top(1), hasp-show(1), hasp-break(1), hasp-leaks(1), hasp-doctor(1), hasp-serve(1), hasp-verify(1), flock(1), timeout(1)")
 	return b.String()
 }
 

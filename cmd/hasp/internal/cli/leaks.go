@@ -1,0 +1,386 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/cmd/hasp/internal/child"
+	"github.com/hasplock/hasp/cmd/hasp/internal/leaks"
+	"github.com/hasplock/hasp/cmd/hasp/internal/plain"
+	"github.com/hasplock/hasp/driver"
+	"github.com/spf13/cobra"
+)
+
+// leaksCommand is what hasp leaks was asked for.
+type leaksCommand struct {
+	store  storeFlag
+	prefix string
+	older  duration
+	fix    bool
+	yes    bool
+	json   bool
+	keys   []string // only these; and they are named
+}
+
+func newLeaks() *cobra.Command {
+	c := &leaksCommand{}
+	output := &choice{"text", []string{"text", "json"}}
+	cmd := &cobra.Command{
+		Use:   "leaks [KEY...]",
+		Short: "Find locks, and what belongs to them, that nobody will end",
+		Long:  leaksLong,
+		Example: `  hasp leaks
+  hasp leaks --prefix orders/ --older 15m
+  hasp leaks -o json | jq 'select(.what == "overdue") | .key'
+  hasp leaks --fix                             shows what it would remove, and asks
+  hasp leaks --fix --yes old-importer          a lock of another program, which you know to be gone`,
+		RunE: func(cmd *cobra.Command, keys []string) (err error) {
+			if c.keys, err = distinct(keys); err != nil {
+				return err
+			}
+			c.json = output.word == "json"
+			return c.run(cmd)
+		},
+	}
+	cmd.ValidArgsFunction = c.store.completeKeys
+	cmd.Flags().StringVar(&c.prefix, "prefix", "", "look only at keys that start with this `TEXT`")
+	cmd.Flags().Var(&c.older, "older", "what is held for longer than this is overdue, whatever is usual")
+	cmd.Flags().BoolVar(&c.fix, "fix", false, "remove what is found and may be removed, after it was shown")
+	cmd.Flags().BoolVar(&c.yes, "yes", false, "with --fix: do not ask")
+	cmd.Flags().VarP(output, "output", "o", "lines, or objects, one a line")
+	complete(cmd, "output", output.among)
+	c.store.add(cmd)
+	return cmd
+}
+
+func (c *leaksCommand) run(cmd *cobra.Command) error {
+	switch {
+	case c.yes && !c.fix:
+		return usage("--yes answers the question of --fix: give both")
+	case c.older.set && c.older.d == 0:
+		return usage("--older=0s would call every lock overdue: give a longer time, such as 15m")
+	case c.fix && !c.yes && !child.IsTerminal(os.Stdin):
+		return usage("standard input is no terminal, so nobody can be asked: give --yes to remove what hasp leaks shows without a question")
+	}
+	l, err := c.store.open(cmd, nil)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	ctx, cancel := listening()
+	defer cancel()
+	found, err := l.leaks(ctx, c)
+	if err != nil {
+		return err
+	}
+	if c.fix && !c.json || c.fix && !c.yes { // what is about to be done, before it is
+		w := io.Writer(stdout)
+		if c.json {
+			w = os.Stderr
+		}
+		if err := c.print(w, found); err != nil {
+			return err
+		}
+	}
+	if err := c.remove(ctx, l, found); err != nil {
+		return err
+	}
+	if c.json {
+		for _, f := range found {
+			if err := plain.WriteJSON(stdout, c.asJSON(f)); err != nil {
+				return err
+			}
+		}
+	} else if !c.fix {
+		if err := c.print(stdout, found); err != nil {
+			return err
+		}
+	}
+	return c.verdict(l, found)
+}
+
+// verdict is how it ends.
+func (c *leaksCommand) verdict(l *locks, found []*leak) error {
+	left := 0
+	for _, f := range found {
+		if !f.removed {
+			left++
+		}
+	}
+	switch {
+	case len(found) == 0:
+		note("nothing has leaked in %s", l.url)
+		return nil
+	case left == 0:
+		return nil
+	case c.fix:
+		return &exit{code: exitLeaks, verdict: "leaks", message: fmt.Sprintf("%s in %s", count(left, "leak is left", "leaks are left"), l.url)}
+	}
+	return &exit{code: exitLeaks, verdict: "leaks", message: fmt.Sprintf("%s in %s", count(left, "leak", "leaks"), l.url)}
+}
+
+// leak is one thing that was found.
+type leak struct {
+	what     string
+	key      string
+	name     string // in the store, of a sidecar or a place
+	server   string // of several that grant locks together
+	holder   hasp.Holder
+	held     time.Duration // 0: not known
+	left     time.Duration // as driver.Info has it
+	usual    time.Duration // of an overdue one, 0: --older said so
+	how      how
+	by       driver.Sweeper   // who removes it
+	leftover *driver.Leftover // nil: a lease that expires
+
+	result  string        // what became of it
+	removed bool          // or gets an expiry
+	stays   time.Duration // for which it is kept nevertheless
+}
+
+// how says whether --fix removes something.
+type how int
+
+const (
+	freely how = iota
+	named      // only if the user named its key
+	never      // its holder renews it, as far as anybody knows
+)
+
+// What is found, in words for people and programs.
+const (
+	whatLease   = "lease"   // it has no expiry, and nobody renews it
+	whatLive    = "live"    // it has no expiry, but its holder renews it
+	whatForeign = "foreign" // it has no expiry, and another program set it
+	whatPlace   = "place"
+	whatSidecar = "sidecar"
+	whatOverdue = "overdue"
+	whatEnded   = "ended"
+)
+
+// leaks finds what has leaked, sorted by key.
+func (l *locks) leaks(ctx context.Context, c *leaksCommand) ([]*leak, error) {
+	ages := leaks.NewAges(c.older.d)
+	host, _ := os.Hostname() // "" is in every label
+	var found []*leak
+	held := func(i hasp.Info) {
+		since := sinceOf(i.Holder)
+		if since > 0 {
+			ages.Add(i.Key, since)
+		}
+		if strings.Contains(i.Holder.Label, host) && ended(i.Holder) && c.names(i.Key) { // a label is read slowly
+			found = append(found, &leak{what: whatEnded, key: i.Key, holder: i.Holder, held: since, left: i.Left, how: named})
+		}
+	}
+	sweepers := l.sweepers()
+	for _, s := range sweepers {
+		for left, err := range s.ListLeftovers(ctx, c.prefix, held) {
+			if err != nil {
+				return nil, l.leaksTrouble(err)
+			}
+			if c.names(left.Key) {
+				found = append(found, leakOf(left, s))
+			}
+		}
+		held = nil // other servers have the same keys
+	}
+	if len(sweepers) == 0 {
+		for info, err := range l.List(ctx, c.prefix) {
+			if err != nil {
+				return nil, trouble(l.url, err)
+			}
+			if info.Held {
+				held(info)
+			}
+		}
+	}
+	overdue, err := l.overdue(ctx, c, ages)
+	if err != nil {
+		return nil, err
+	}
+	found = append(found, overdue...)
+	slices.SortStableFunc(found, func(a, b *leak) int {
+		return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.what, b.what), cmp.Compare(a.server, b.server), cmp.Compare(a.name, b.name), cmp.Compare(a.holder.Owner, b.holder.Owner))
+	})
+	return slices.CompactFunc(found, func(a, b *leak) bool { // a store may name one twice
+		return a.server == b.server && a.what == b.what && a.key == b.key && a.name == b.name && a.holder.Owner == b.holder.Owner
+	}), nil
+}
+
+// sweeper finds what a store, or one server of several, has left over.
+type sweeper struct {
+	driver.Sweeper
+	server string // of several, its name
+}
+
+// sweepers are those of the store; none where nothing can be left over.
+func (l *locks) sweepers() (all []sweeper) {
+	if s, ok := l.store.Driver.(driver.Sweeper); ok {
+		return []sweeper{{s, ""}}
+	}
+	for _, server := range l.store.Servers {
+		if s, ok := server.Driver.(driver.Sweeper); ok {
+			all = append(all, sweeper{s, server.Name})
+		}
+	}
+	return all
+}
+
+func (l *locks) leaksTrouble(err error) error {
+	return trouble(l.url, &hasp.Error{Op: "leaks", Engine: l.Traits().Engine, Class: l.store.Classify(err), Err: err})
+}
+
+// sinceOf says for how long somebody has held a key, by our clock; 0: not known.
+func sinceOf(h hasp.Holder) time.Duration {
+	since := h.Since
+	if since.IsZero() {
+		since = h.Describe().Since
+	}
+	if since.IsZero() {
+		return 0
+	}
+	return max(time.Since(since), 1)
+}
+
+// names says whether the findings of a key are wanted.
+func (c *leaksCommand) names(key string) bool {
+	return len(c.keys) == 0 || slices.Contains(c.keys, key)
+}
+
+func leakOf(l driver.Leftover, by sweeper) *leak {
+	f := &leak{key: l.Key, server: by.server, holder: l.Holder, by: by, leftover: &l}
+	f.held = sinceOf(l.Holder)
+	if l.Kind == driver.LeftLease {
+		f.left = -1
+	}
+	switch {
+	case l.Kind == driver.LeftPlace:
+		f.what, f.name = whatPlace, l.Name
+	case l.Kind == driver.LeftSidecar:
+		f.what, f.name = whatSidecar, l.Name
+	case l.Foreign():
+		f.what, f.how = whatForeign, named
+	case l.Live:
+		f.what, f.how = whatLive, never
+	default:
+		f.what = whatLease
+	}
+	return f
+}
+
+// maxOverdue is how many overdue leases are looked at once more.
+const maxOverdue = 1000
+
+// overdue looks once more at those that have been held for too long: they may have been released since.
+func (l *locks) overdue(ctx context.Context, c *leaksCommand, ages *leaks.Ages) (found []*leak, err error) {
+	late := ages.Overdue()
+	if len(late) > maxOverdue {
+		note("%d keys are overdue: of these, the %d that have been held for longest are shown", len(late), maxOverdue)
+		late = late[:maxOverdue]
+	}
+	for _, late := range late {
+		if !c.names(late.Key) {
+			continue
+		}
+		info, err := l.inspect(ctx, late.Key)
+		if err != nil {
+			return nil, err
+		}
+		if held := sinceOf(info.Holder); info.Held && held >= late.Held {
+			found = append(found, &leak{what: whatOverdue, key: late.Key, holder: info.Holder, held: held, left: info.Left, usual: late.Usual, how: never})
+		}
+	}
+	return found, nil
+}
+
+// removable says whether --fix may remove it.
+func (c *leaksCommand) removable(f *leak) bool {
+	return f.how == freely || f.how == named && len(c.keys) > 0 // all that is found was named then
+}
+
+// remove asks, and removes what may be removed.
+func (c *leaksCommand) remove(ctx context.Context, l *locks, found []*leak) error {
+	var todo []*leak
+	for _, f := range found {
+		if f.result = "shown"; c.fix && c.removable(f) {
+			todo = append(todo, f)
+		}
+	}
+	if len(todo) == 0 {
+		return nil
+	}
+	if !c.yes {
+		if err := confirmed(len(todo)); err != nil {
+			return err
+		}
+	}
+	for _, f := range todo {
+		if err := l.removeLeak(ctx, f); err != nil {
+			return err
+		}
+		if !c.json {
+			note("%s %s: %s", f.what, quote(f.key), f.outcome())
+		}
+	}
+	return nil
+}
+
+// confirmed asks whether to do it.
+func confirmed(n int) error {
+	fmt.Fprintf(os.Stderr, "To remove %s, type yes: ", count(n, "leak", "leaks"))
+	line, err := bufio.NewReader(os.Stdin).ReadString('\n')
+	if strings.TrimRight(line, "\r\n") == "yes" {
+		return nil
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr)
+	}
+	return usage("that is not yes: nothing was done")
+}
+
+// removeLeak removes one leak, exactly as it was found. Nothing else here removes anything: whoever records what was removed,
+// and by whom, does it here.
+func (l *locks) removeLeak(ctx context.Context, f *leak) error {
+	ctx, cancel := context.WithTimeout(ctx, askLimit)
+	defer cancel()
+	var err error
+	if f.leftover != nil {
+		if f.stays, err = f.by.RemoveLeftover(ctx, *f.leftover); err != nil && !errors.Is(err, hasp.ErrNotHeld) {
+			return l.leaksTrouble(err)
+		}
+	} else if err = l.Break(ctx, f.key, f.holder.Owner); err != nil && !errors.Is(err, hasp.ErrNotHeld) {
+		return trouble(l.url, err)
+	}
+	switch {
+	case err != nil:
+		f.result = "changed"
+	case f.stays > 0:
+		f.result, f.removed = "expires", true
+	default:
+		f.result, f.removed = "removed", true
+	}
+	return nil
+}
+
+// outcome says what became of it.
+func (f *leak) outcome() string {
+	switch f.result {
+	case "changed":
+		return "it changed since it was shown, and nothing was done"
+	case "expires":
+		return fmt.Sprintf("it has an expiry now, and is gone in %s unless somebody renews it", short(f.stays))
+	}
+	return "removed"
+}

@@ -1,0 +1,118 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/hasplock/hasp/cmd/hasp/internal/leaks"
+	"github.com/hasplock/hasp/cmd/hasp/internal/plain"
+	"github.com/hasplock/hasp/driver"
+)
+
+// print writes what was found, a line for each.
+func (c *leaksCommand) print(w io.Writer, found []*leak) error {
+	for _, f := range found {
+		text := f.String() + c.advice(f)
+		if f.server != "" {
+			text = driver.Printable(f.server) + ": " + text
+		}
+		if _, err := fmt.Fprintln(w, plain.Line(fmt.Sprintf("%-8s  %s  %s", f.what, quote(f.key), text))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// String says what is wrong.
+func (f *leak) String() string {
+	since := ""
+	if f.held > 0 {
+		since = " for " + short(f.held)
+	}
+	switch f.what {
+	case whatLease:
+		return fmt.Sprintf("held%s by %s%s; it has no expiry, and nobody renews it", since, who(f.holder), f.dead())
+	case whatLive:
+		return fmt.Sprintf("held%s by %s%s; it has no expiry, and was renewed within its TTL: it ends when its holder releases it", since, who(f.holder), f.dead())
+	case whatForeign:
+		return fmt.Sprintf("held by %s; it has no expiry", who(f.holder))
+	case whatPlace:
+		return fmt.Sprintf("%s waits in its queue, and has given no sign of life for a minute longer than it may", who(f.holder))
+	case whatSidecar:
+		return fmt.Sprintf("%s has no expiry, and its lock is gone", quote(f.name))
+	case whatEnded:
+		return fmt.Sprintf("held%s by %s%s%s", since, who(f.holder), f.dead(), f.kept())
+	}
+	usual := ""
+	if f.usual > 0 {
+		usual = fmt.Sprintf(", and the keys of %q usually for %s", leaks.Class(f.key), short(f.usual))
+	}
+	return fmt.Sprintf("held%s by %s%s%s%s", since, who(f.holder), f.dead(), usual, f.kept())
+}
+
+func (f *leak) dead() string {
+	if ended(f.holder) {
+		return ", a process of this host that has ended"
+	}
+	return ""
+}
+
+// kept says how long the store keeps it, if nobody renews it.
+func (f *leak) kept() string {
+	if f.left <= 0 {
+		return ""
+	}
+	return fmt.Sprintf("; the store keeps it for %s more unless it is renewed", short(f.left))
+}
+
+// advice says what to do.
+func (c *leaksCommand) advice(f *leak) string {
+	switch {
+	case c.removable(f) && c.fix:
+		return ": to be removed"
+	case f.how == freely:
+		return ""
+	case f.how == named:
+		return ". If you know that it is gone: " + c.store.again("leaks", f.key, "--fix")
+	case f.what == whatLive:
+		return ""
+	}
+	return ". To break it: " + c.store.again("break", f.key, "--owner", f.holder.Owner)
+}
+
+// leakJSON is a leak for programs. More fields may come.
+type leakJSON struct {
+	What   string      `json:"what"`
+	Key    string      `json:"key"`
+	Bytes  []byte      `json:"key_base64,omitempty"` // when JSON cannot carry the key as it is
+	Server string      `json:"server,omitempty"`     // of several that grant locks together
+	Name   string      `json:"name,omitempty"`       // in the store
+	Holder *holderJSON `json:"holder,omitempty"`
+	Held   float64     `json:"held_seconds,omitempty"`
+	Usual  float64     `json:"usual_seconds,omitempty"`
+	leftJSON
+	Fix    string  `json:"fix"`              // what --fix does: removes, removes-if-named, nothing
+	Result string  `json:"result,omitempty"` // with --fix: removed, expires, changed, shown
+	Stays  float64 `json:"stays_seconds,omitempty"`
+}
+
+func (c *leaksCommand) asJSON(f *leak) leakJSON {
+	j := leakJSON{
+		What: f.what, Key: f.key, Server: f.server, Name: f.name, Holder: holding(f.holder), Held: seconds(f.held), Usual: seconds(f.usual),
+		leftJSON: toLeft(f.left), Fix: map[how]string{freely: "removes", named: "removes-if-named", never: "nothing"}[f.how], Stays: f.stays.Seconds(),
+	}
+	if !isText(f.key) {
+		j.Bytes = []byte(f.key)
+	}
+	if c.fix {
+		j.Result = f.result
+	}
+	return j
+}
+
+// seconds is a duration for programs, to the millisecond.
+func seconds(d time.Duration) float64 { return d.Round(time.Millisecond).Seconds() }
