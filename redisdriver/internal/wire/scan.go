@@ -24,7 +24,7 @@ func Scan[T any](
 ) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var none T
-		nodes, err := masters(ctx, rdb)
+		nodes, err := Masters(ctx, rdb)
 		if err != nil {
 			yield(none, err)
 			return
@@ -63,8 +63,8 @@ func scan(ctx context.Context, node redis.Cmdable, cursor uint64, match string) 
 	return p.keys, p.next, err
 }
 
-// masters returns every server that has keys.
-func masters(ctx context.Context, rdb redis.UniversalClient) ([]redis.Cmdable, error) {
+// Masters returns every server that has keys.
+func Masters(ctx context.Context, rdb redis.UniversalClient) ([]redis.Cmdable, error) {
 	c, ok := rdb.(*redis.ClusterClient)
 	if !ok {
 		return []redis.Cmdable{rdb}, nil
