@@ -7,7 +7,9 @@ import (
 	"cmp"
 	"context"
 	"iter"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/redisdriver/internal/wire"
@@ -21,10 +23,17 @@ func (d *Driver) List(ctx context.Context, prefix string) iter.Seq2[driver.Info,
 	if d.bad != nil {
 		return func(yield func(driver.Info, error) bool) { yield(driver.Info{}, d.bad) }
 	}
-	// One pattern finds locks and queues alike: "lock:a…" and "hasp.queue:{lock:a…".
-	return wire.Scan(ctx, d.rdb, "*"+wire.Glob(d.prefix+prefix)+"*", func(ctx context.Context, keys []string) ([]driver.Info, error) {
-		return d.describeAll(ctx, d.lockKeys(keys, prefix))
-	})
+	return func(yield func(driver.Info, error) bool) {
+		looked := map[string]bool{} // a lock and its queue are met in different steps
+		// One pattern finds locks and queues alike: "lock:a…" and "hasp.queue:{lock:a…".
+		for info, err := range wire.Scan(ctx, d.rdb, "*"+wire.Glob(d.prefix+prefix)+"*", func(ctx context.Context, keys []string) ([]driver.Info, error) {
+			return d.describeAll(ctx, d.lockKeys(keys, prefix), looked)
+		}) {
+			if !yield(info, err) {
+				return
+			}
+		}
+	}
 }
 
 // lockKeys returns the locks that Redis keys are, or belong to as a queue, as
@@ -49,9 +58,10 @@ func (d *Driver) lockKeys(keys []string, prefix string) []string {
 	return out
 }
 
-// describeAll looks at keys in one pipeline. Keys that are no locks, or that
-// nobody holds or waits for any more, are left out.
-func (d *Driver) describeAll(ctx context.Context, keys []string) ([]driver.Info, error) {
+// describeAll looks at keys in one pipeline, and at those that are shared or waited for,
+// unless they were looked at, in a few more. Keys that are no locks, or that nobody holds
+// or waits for any more, are left out.
+func (d *Driver) describeAll(ctx context.Context, keys []string, looked map[string]bool) ([]driver.Info, error) {
 	if len(keys) == 0 {
 		return nil, nil
 	}
@@ -78,6 +88,7 @@ func (d *Driver) describeAll(ctx context.Context, keys []string) ([]driver.Info,
 		return nil, err
 	}
 	var infos []driver.Info
+	var closer []string
 	for i, f := range all {
 		if redis.HasErrorPrefix(f.value.Err(), "WRONGTYPE") {
 			continue // not a lock
@@ -88,15 +99,43 @@ func (d *Driver) describeAll(ctx context.Context, keys []string) ([]driver.Info,
 		}
 		info := driver.Info{Key: keys[i]}
 		if f.queue.Val() > 0 || strings.HasPrefix(f.value.Val(), sharedValue) {
-			if info, err = d.look(ctx, keys[i], 0); err != nil {
-				return infos, err
+			if !looked[keys[i]] {
+				looked[keys[i]] = true
+				closer = append(closer, keys[i])
 			}
-			info.Holders, info.Queue, info.Free = nil, nil, nil
 		} else if left := wire.Span(pttl); left != wire.Free {
 			describe(&info, f.value.Val(), left, parseGrant(f.grant.Val()))
 		}
 		if info.Held || info.Waiters > 0 {
 			infos = append(infos, info)
+		}
+	}
+	more, err := d.lookAll(ctx, closer)
+	return append(infos, more...), err
+}
+
+// atOnce is how many keys are looked at together: the sender puts them into one pipeline.
+const atOnce = 64
+
+// lookAll looks at keys, and returns those that are held or waited for, without names. An
+// error is of one of them.
+func (d *Driver) lookAll(ctx context.Context, keys []string) ([]driver.Info, error) {
+	var infos []driver.Info
+	for some := range slices.Chunk(keys, atOnce) {
+		found, errs := make([]driver.Info, len(some)), make([]error, len(some))
+		var all sync.WaitGroup
+		for i, key := range some {
+			all.Go(func() { found[i], errs[i] = d.look(ctx, key, 0) })
+		}
+		all.Wait()
+		for i, info := range found {
+			if errs[i] != nil {
+				return infos, errs[i]
+			}
+			if info.Held || info.Waiters > 0 {
+				info.Holders, info.Queue, info.Free = nil, nil, nil
+				infos = append(infos, info)
+			}
 		}
 	}
 	return infos, nil
