@@ -86,7 +86,7 @@ func (h *hold) tells(ctx context.Context) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.handles.caller = ctx
+	h.handles.caller = ctx //nolint:fatcontext // it is the first one
 }
 
 // emit reports an event of this hold.

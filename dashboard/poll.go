@@ -309,8 +309,9 @@ func (p *poller) list(ctx context.Context) (*snapshot, error) {
 	if ctx.Err() != nil { // it is not the store's fault
 		return nil, ctx.Err()
 	}
-	pause := func(times time.Duration) time.Time {
-		return now.Add(max(p.every, min(times*now.Sub(begun), longestPause)))
+	took := now.Sub(begun)
+	pause := func(times int) time.Time {
+		return now.Add(max(p.every, min(time.Duration(times)*took, longestPause)))
 	}
 	p.next, p.soonest = pause(share), pause(asked)
 	if err != nil {
