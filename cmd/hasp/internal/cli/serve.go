@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -200,7 +201,7 @@ func (o *serveOptions) readTokens() ([]dashboard.Token, error) {
 			return nil, badConfig(fmt.Errorf("--tokens: %w", err))
 		}
 		where, text = o.tokens, string(b)
-		if info, err := os.Stat(o.tokens); err == nil && info.Mode().Perm()&0o004 != 0 {
+		if info, err := os.Stat(o.tokens); err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o004 != 0 {
 			note("warning: everybody on this machine can read the tokens in %s: chmod 600", o.tokens)
 		}
 	}
