@@ -23,13 +23,20 @@ import (
 )
 
 var (
-	drawInto = flag.String("draw", "", "draw the dashboard into this file, as SVG, once a run of two minutes was scraped")
+	drawInto = flag.String("draw", "", "draw the dashboard into this file, as SVG, once a longer run, of two minutes, was scraped")
 	// limit bounds every wait for an event. It is for a machine under load.
 	limit = 2 * time.Minute
 )
 
 // patience is how many scrapes a query may stay without an answer.
 const patience = 60
+
+// counters are the metrics that stay at 0 while all is well. A run counts in each of them.
+var counters = []string{
+	`wait_seconds_count{outcome="acquired"}`, `wait_seconds_count{outcome="failed"}`, `failures_total{reason="held"}`, `failures_total{reason="timeout"}`,
+	`renewals_total{result="ok"}`, `renewals_total{result="failed"}`, "renewal_age_ratio_count", "handoff_seconds_count", "held_seconds_count",
+	"losses_total", "forgotten_total", "release_failures_total", "store_errors_total", "held_back_total",
+}
 
 // dashboard is what the tests need of grafana/hasp.json.
 type dashboard struct {
@@ -140,6 +147,9 @@ func TestQueries(t *testing.T) {
 			p.values(t, v)
 		}
 	}
+	for _, counter := range counters {
+		p.answers(t, "the run", "sum(distributed_lock_"+counter+") > 0")
+	}
 	p.rulesWork(t)
 	if *drawInto != "" {
 		p.draws(t, &d)
@@ -155,7 +165,11 @@ type scraper struct {
 
 // scraping starts a Prometheus that has seen some seconds of the source.
 func scraping(t *testing.T) *scraper {
-	serve := source(t)
+	pace := 1
+	if *drawInto != "" {
+		pace = 10
+	}
+	serve := source(t, pace)
 	scrapes := make(chan struct{}, 10_000)
 	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		serve.ServeHTTP(w, r)

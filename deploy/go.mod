@@ -6,6 +6,7 @@ require (
 	github.com/Masterminds/sprig/v3 v3.3.0
 	github.com/google/go-jsonnet v0.22.0
 	github.com/hasplock/hasp v0.0.0
+	github.com/hasplock/hasp/telemetry/prometheus v0.0.0
 	github.com/prometheus/client_golang v1.25.0
 	sigs.k8s.io/yaml v1.4.0
 )
@@ -31,4 +32,7 @@ require (
 	google.golang.org/protobuf v1.36.12 // indirect
 )
 
-replace github.com/hasplock/hasp => ../
+replace (
+	github.com/hasplock/hasp => ../
+	github.com/hasplock/hasp/telemetry/prometheus => ../telemetry/prometheus
+)

@@ -4,143 +4,208 @@
 package main
 
 import (
-	"math"
+	"context"
+	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"runtime"
+	"sync"
 	"testing"
+	"time"
 
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/memdriver"
+	haspprom "github.com/hasplock/hasp/telemetry/prometheus"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// source serves the metrics that the tests scrape.
-var source func(testing.TB) http.Handler = standIn
+// ttl is that of all leases of a run, and the store's longest.
+const ttl = 6 * time.Second
 
-// standIn serves the metrics of locks that nobody holds: each scrape is a second of a run in which, from
-// the second 40 to the second 80, a holder of the class orders is stuck, and the store is restarted.
-func standIn(t testing.TB) http.Handler {
-	r := &run{random: rand.New(rand.NewPCG(1, 2))}
-	registry := prometheus.NewRegistry()
-	r.register(registry)
-	for _, class := range []string{"orders", "stock", "nightly"} {
-		r.zero(class)
+// run is a shop of three processes whose locks are in one store: orders want a key one after
+// the other, stock is tried and left alone when it is taken, and a nightly job is held all the
+// time while others wait for it. Each scrape is a second of its script.
+type run struct {
+	t         testing.TB
+	store     *memdriver.Store
+	clients   []*hasp.Client
+	scrapes   chan struct{}
+	now       int // seconds
+	pace      int // seconds that a step of the script takes
+	forgotten chan struct{}
+	all       sync.WaitGroup
+}
+
+// source serves the metrics of a run. Its incident takes 8 steps of pace seconds, and then the
+// store is held back.
+func source(t testing.TB, pace int) http.Handler {
+	r := &run{
+		t: t, pace: pace, scrapes: make(chan struct{}, 10_000), forgotten: make(chan struct{}, 10),
+		store: memdriver.NewNode(memdriver.NodeOptions{MaxTTL: ttl}),
 	}
+	metrics := haspprom.New(&haspprom.Options{Classes: []string{"order", "stock", "nightly"}, Engine: "memory"})
+	for range 3 {
+		c, err := hasp.New(r.store, &hasp.Options{Observe: hasp.Observers(metrics.Observe, r.observe)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		r.clients = append(r.clients, c)
+	}
+	if err := r.clients[0].Admit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(func() {
+		cancel()
+		r.all.Wait()
+	})
+	for _, c := range r.clients {
+		r.all.Go(func() { r.orders(ctx, c) })
+		r.all.Go(func() { r.stock(ctx, c) })
+		for i := range 4 {
+			r.all.Go(func() { r.nightly(ctx, c, fmt.Sprint("nightly:", i)) })
+		}
+	}
+	r.all.Go(func() { r.incident(ctx) })
+
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(metrics)
 	serve := promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		r.second()
 		serve.ServeHTTP(w, req)
+		r.scrapes <- struct{}{}
 	})
 }
 
-type run struct {
-	random *rand.Rand
-	now    int // seconds
-	stuck  float64
-
-	wait, held, age, handoff                                     *prometheus.HistogramVec
-	holders, waiters                                             *prometheus.GaugeVec
-	failures, renewals                                           *prometheus.CounterVec
-	losses, forgotten, releaseFailures, storeErrors, heldBackers *prometheus.CounterVec
-}
-
-const engine = "redis"
-
-func (r *run) register(to prometheus.Registerer) {
-	histogram := func(name string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-		v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "distributed_lock_" + name, Buckets: buckets}, append([]string{"engine", "class"}, labels...))
-		to.MustRegister(v)
-		return v
-	}
-	counter := func(name string, labels ...string) *prometheus.CounterVec {
-		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "distributed_lock_" + name}, append([]string{"engine", "class"}, labels...))
-		to.MustRegister(v)
-		return v
-	}
-	gauge := func(name string) *prometheus.GaugeVec {
-		v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "distributed_lock_" + name}, []string{"engine", "class"})
-		to.MustRegister(v)
-		return v
-	}
-	seconds := []float64{.001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
-	r.wait = histogram("wait_seconds", seconds, "outcome")
-	r.held = histogram("held_seconds", seconds)
-	r.age = histogram("renewal_age_ratio", []float64{.3, .35, .4, .5, .6, .7, .8, .9, 1})
-	r.handoff = histogram("handoff_seconds", seconds)
-	r.holders, r.waiters = gauge("held"), gauge("waiters")
-	r.failures, r.renewals = counter("failures_total", "reason"), counter("renewals_total", "result")
-	r.losses, r.forgotten, r.releaseFailures = counter("losses_total"), counter("forgotten_total"), counter("release_failures_total")
-	r.storeErrors, r.heldBackers = counter("store_errors_total"), counter("held_back_total")
-}
-
-// zero makes all series of a class, as hasp does when it first sees one.
-func (r *run) zero(class string) {
-	for _, v := range []*prometheus.CounterVec{r.losses, r.forgotten, r.releaseFailures, r.storeErrors, r.heldBackers} {
-		v.WithLabelValues(engine, class)
-	}
-	for _, v := range []*prometheus.HistogramVec{r.held, r.age, r.handoff} {
-		v.WithLabelValues(engine, class)
-	}
-	for _, outcome := range []string{"acquired", "failed"} {
-		r.wait.WithLabelValues(engine, class, outcome)
-	}
-	for _, reason := range []string{
-		"held", "timeout", "canceled", "closed", "lost", "unreachable", "held_back", "denied", "misconfigured", "full", "read_only", "unknown",
-	} {
-		r.failures.WithLabelValues(engine, class, reason)
-	}
-	for _, result := range []string{"ok", "failed"} {
-		r.renewals.WithLabelValues(engine, class, result)
-	}
-	r.holders.WithLabelValues(engine, class)
-	r.waiters.WithLabelValues(engine, class)
-}
-
-// second goes on by a second.
-func (r *run) second() {
-	r.now++
-	incident := r.now >= 40 && r.now < 80
-	r.class("stock", 20, 0.02, 0.05)
-	if !incident {
-		r.class("orders", 12, 0.08+r.stuck/20, 0.3)
-	}
-	switch {
-	case incident:
-		r.stuck++
-		r.fail("orders", "timeout", 10)
-		r.renewals.WithLabelValues(engine, "orders", "failed").Inc()
-		r.age.WithLabelValues(engine, "orders").Observe(0.6)
-		r.storeErrors.WithLabelValues(engine, "stock").Add(2)
-	case r.now == 80:
-		r.losses.WithLabelValues(engine, "orders").Inc()
-		r.releaseFailures.WithLabelValues(engine, "orders").Inc()
-		r.forgotten.WithLabelValues(engine, "stock").Inc()
-	case r.now > 80 && r.now < 100:
-		r.heldBackers.WithLabelValues(engine, "stock").Add(3)
-		r.stuck = math.Max(0, r.stuck-4)
-	}
-	r.fail("stock", "held", 0)
-	r.holders.WithLabelValues(engine, "orders").Set(3)
-	r.holders.WithLabelValues(engine, "stock").Set(1 + float64(r.random.IntN(3)))
-	r.holders.WithLabelValues(engine, "nightly").Set(1)
-	r.waiters.WithLabelValues(engine, "orders").Set(float64(r.random.IntN(4)) + r.stuck)
-	r.waiters.WithLabelValues(engine, "stock").Set(float64(r.random.IntN(3)))
-	r.waiters.WithLabelValues(engine, "nightly").Set(1)
-	for range 2 {
-		r.renewals.WithLabelValues(engine, "nightly", "ok").Inc()
-		r.age.WithLabelValues(engine, "nightly").Observe(0.33 + r.random.Float64()/50)
+func (r *run) observe(e hasp.Event) {
+	if e.Kind == hasp.EventForgotten {
+		r.forgotten <- struct{}{}
 	}
 }
 
-// class has n leases taken and released, after a wait of about these seconds.
-func (r *run) class(name string, n int, wait, held float64) {
-	for range n {
-		r.wait.WithLabelValues(engine, name, "acquired").Observe(wait * r.random.ExpFloat64())
-		r.held.WithLabelValues(engine, name).Observe(held * r.random.ExpFloat64())
-		r.handoff.WithLabelValues(engine, name).Observe(0.002 * r.random.ExpFloat64())
+var options = &hasp.LockOptions{TTL: ttl}
+
+// orders come whether or not those before them were served, and give up after a step.
+func (r *run) orders(ctx context.Context, c *hasp.Client) {
+	for pause(ctx, 300*time.Millisecond) {
+		r.all.Go(func() {
+			wait, cancel := context.WithTimeout(ctx, time.Duration(r.pace)*time.Second)
+			defer cancel()
+			if lease, err := c.Mutex("order:1", options).Lock(wait); err == nil {
+				pause(ctx, 40*time.Millisecond)
+				_ = lease.Release()
+			}
+		})
 	}
 }
 
-func (r *run) fail(class, reason string, wait float64) {
-	r.wait.WithLabelValues(engine, class, "failed").Observe(wait)
-	r.failures.WithLabelValues(engine, class, reason).Inc()
+func (r *run) stock(ctx context.Context, c *hasp.Client) {
+	for pause(ctx, 150*time.Millisecond) {
+		r.all.Go(func() {
+			if lease, err := c.Mutex(fmt.Sprint("stock:", rand.IntN(10)), options).TryLock(ctx); err == nil {
+				pause(ctx, 80*time.Millisecond)
+				_ = lease.Release()
+			}
+		})
+	}
+}
+
+// nightly holds a key until it is lost, and then waits for it again.
+func (r *run) nightly(ctx context.Context, c *hasp.Client, key string) {
+	for ctx.Err() == nil {
+		if lease, err := c.Mutex(key, options).Lock(ctx); err == nil {
+			<-lease.Context(ctx).Done()
+			_ = lease.Release()
+		}
+	}
+}
+
+// pause waits for a time that differs around mean, and returns false when ctx has ended.
+func pause(ctx context.Context, mean time.Duration) bool {
+	select {
+	case <-ctx.Done():
+	case <-time.After(time.Duration(float64(mean) * (0.5 + rand.Float64()))):
+	}
+	return ctx.Err() == nil
+}
+
+// incident is what goes wrong: a holder is stuck, and is broken after four steps; a lease is
+// dropped; the store is away for some seconds; it is restarted without its data.
+func (r *run) incident(ctx context.Context) {
+	c := r.clients[0]
+	if !r.until(ctx, 2*r.pace) {
+		return
+	}
+	stuck, err := c.Mutex("order:1", options).Lock(ctx)
+	if err != nil {
+		r.failed(ctx, err)
+		return
+	}
+	if !r.until(ctx, 6*r.pace) {
+		return
+	}
+	if err := c.Break(ctx, stuck.Key(), stuck.Owner()); err != nil {
+		r.failed(ctx, err)
+		return
+	}
+	if err := stuck.Release(); err == nil {
+		r.failed(ctx, fmt.Errorf("the stuck holder lost nothing"))
+	}
+	r.forget(ctx)
+	if !r.until(ctx, 7*r.pace) {
+		return
+	}
+	last, err := c.Mutex("stock:last", options).Lock(ctx)
+	if err != nil {
+		r.failed(ctx, err)
+		return
+	}
+	r.store.SetUnreachable(true)
+	if err := last.Release(); err == nil {
+		r.failed(ctx, fmt.Errorf("a store that is away confirmed a release"))
+	}
+	r.store.SetUnreachable(false)
+	if r.until(ctx, 8*r.pace) {
+		r.store.Restart(nil)
+	}
+	r.until(ctx, -1)
+}
+
+// forget drops a lease, and returns once it was found.
+func (r *run) forget(ctx context.Context) {
+	if _, err := r.clients[0].Mutex("stock:forgotten", options).Lock(ctx); err != nil {
+		r.failed(ctx, err)
+		return
+	}
+	for {
+		runtime.GC()
+		select {
+		case <-r.forgotten:
+			return
+		case <-ctx.Done():
+			return
+		case <-time.After(10 * time.Millisecond): // no event says that a collection has found nothing
+		}
+	}
+}
+
+// until goes on to a second, or for ever, and returns false when the test has ended before.
+func (r *run) until(ctx context.Context, second int) bool {
+	for r.now != second {
+		select {
+		case <-r.scrapes:
+			r.now++
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
+}
+
+func (r *run) failed(ctx context.Context, err error) {
+	if ctx.Err() == nil {
+		r.t.Errorf("the run went wrong: %v", err)
+	}
 }
