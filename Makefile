@@ -5,7 +5,7 @@
 MODULES ?= $(shell scripts/modules)
 
 .DEFAULT_GOAL := help
-.PHONY: help test check show verify verify-quick overlap interop simulate equal bench bench-quick bench-check mutants lint fmt release
+.PHONY: help test check show verify verify-quick overlap interop browser simulate equal bench bench-quick bench-check mutants lint fmt release
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ overlap: ## for how long two believe that they hold a key, under hasp and other 
 	@go run ./verify/overlap -into docs/evidence.md
 
 SEEDS = 100000
+
+browser: ## try the page in Chromium, and its API with Schemathesis: HASP_TEST_CHROMIUM=/usr/bin/chromium HASP_TEST_SCHEMATHESIS=schemathesis; needs npm; SHOTS=$(CURDIR)/docs/images makes the pictures anew
+	@cd dashboard/browser && npm install --ignore-scripts --no-audit --no-fund && go test -count=1 -timeout=30m -v .
 
 interop: ## take turns with Curator on one ZooKeeper, and with Redisson and clients in Python, JavaScript and Go on one Redis, some 15 minutes; needs Maven, a JDK, Python 3 and npm; rewrites the tables of docs/interop.md
 	@scripts/servers
