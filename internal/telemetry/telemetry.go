@@ -3,7 +3,7 @@
 
 // Package telemetry says in words of a bounded number what metrics and traces say of an
 // event: which class a key is of, and why a call failed. Both modules of telemetry use it,
-// so that a lock has one name in all of them.
+// and hasp leaks, so that a lock has one name in all of them.
 package telemetry
 
 import (

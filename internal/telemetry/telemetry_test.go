@@ -18,7 +18,7 @@ import (
 
 func TestClass(t *testing.T) {
 	for key, want := range map[string]string{
-		"order:4711": "order", "cron/nightly:1": "cron", "a:b/c": "a", "leader": "leader", ":a": "", "": "",
+		"order:4711": "order", "cron/nightly:1": "cron", "a:b/c": "a", "leader": "leader", ":a": "", "/": "", "": "", "a\x00:b": "a\x00",
 	} {
 		if got := Class(key); got != want {
 			t.Errorf("the class of %q is %q, want %q", key, got, want)

@@ -8,9 +8,9 @@ import (
 	"io"
 	"time"
 
-	"github.com/hasplock/hasp/cmd/hasp/internal/leaks"
 	"github.com/hasplock/hasp/cmd/hasp/internal/plain"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/telemetry"
 )
 
 // print writes what was found, a line for each.
@@ -49,7 +49,7 @@ func (f *leak) String() string {
 	}
 	usual := ""
 	if f.usual > 0 {
-		usual = fmt.Sprintf(", and the keys of %q usually for %s", leaks.Class(f.key), short(f.usual))
+		usual = fmt.Sprintf(", and the keys of %q usually for %s", telemetry.Class(f.key), short(f.usual))
 	}
 	return fmt.Sprintf("held%s by %s%s%s%s", since, who(f.holder), f.dead(), usual, f.kept())
 }

@@ -7,25 +7,18 @@ package leaks
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"time"
+
+	"github.com/hasplock/hasp/internal/telemetry"
 )
 
-// The rule for keys of one class: far longer than usual is so many times the median of what the class holds now, if that are
+// The rule for keys of one class, as metrics have it: far longer than usual is so many times the median of what the class holds now, if that are
 // so many leases at least. What is held for less than a minute never is.
 const (
 	Times    = 10
 	Least    = 5
 	Shortest = time.Minute
 )
-
-// Class is the part of a key before its first : or /, by which keys are counted together; all of a key that has neither.
-func Class(key string) string {
-	if i := strings.IndexAny(key, ":/"); i >= 0 {
-		return key[:i]
-	}
-	return key
-}
 
 // Ages are for how long keys have been held.
 type Ages struct {
@@ -48,7 +41,7 @@ func (a *Ages) Add(key string, held time.Duration) {
 	if a.older > 0 && held <= a.older {
 		return
 	}
-	class := Class(key)
+	class := telemetry.Class(key)
 	a.all[class] = append(a.all[class], Age{Key: key, Held: held})
 }
 

@@ -10,14 +10,6 @@ import (
 	"time"
 )
 
-func TestClass(t *testing.T) {
-	for key, want := range map[string]string{"orders:1/2": "orders", "orders/1:2": "orders", "nightly": "nightly", ":x": "", "/": "", "": "", "a\x00:b": "a\x00"} {
-		if got := Class(key); got != want {
-			t.Errorf("the class of %q is %q, want %q", key, got, want)
-		}
-	}
-}
-
 // keys returns what is overdue, and what is usual for it.
 func keys(a *Ages) (out []string) {
 	for _, age := range a.Overdue() {
