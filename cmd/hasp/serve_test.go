@@ -27,6 +27,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hasplock/hasp/internal/audit"
 )
 
 // certificates writes ca.pem, and for each name a certificate NAME.pem and its key NAME.key;
@@ -175,16 +177,16 @@ func TestServe(t *testing.T) {
 	}
 	var got []string
 	for line := range strings.Lines(string(text)) {
-		var r struct{ Actor, Action, Key, Owner, Reason, Outcome string }
+		var r audit.Record
 		if err := json.Unmarshal([]byte(line), &r); err != nil {
 			t.Fatalf("%s: %v", line, err)
 		}
-		if want := map[bool]string{true: second, false: first}[r.Reason == "again"]; r.Action != "break" || r.Key != key || r.Owner != want {
+		if want := map[bool]string{true: second, false: first}[r.Reason == "again"]; r.Event != audit.Break || r.Via != "hasp serve" || r.Key != key || r.Owner != want {
 			t.Errorf("recorded: %+v", r)
 		}
-		got = append(got, r.Actor+" "+r.Outcome)
+		got = append(got, r.By.User+" "+string(r.Outcome))
 	}
-	if want := "bob denied,CN=dave denied,alice attempt,alice broken,CN=carol attempt,CN=carol not held,CN=carol attempt,CN=carol broken"; strings.Join(got, ",") != want {
+	if want := "bob denied,CN=dave denied,alice begun,alice done,CN=carol begun,CN=carol not-held,CN=carol begun,CN=carol done"; strings.Join(got, ",") != want {
 		t.Errorf("recorded: %v", got)
 	}
 

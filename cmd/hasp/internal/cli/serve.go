@@ -93,8 +93,10 @@ func serve(cmd *cobra.Command, o *serveOptions, prefix string) error {
 	if conf != nil {
 		scheme, listener = "https", tls.NewListener(listener, conf)
 	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) // before anybody knows that it serves
+	defer stop()
 	note("the locks of %s are at %s://%s/", l.url, scheme, listener.Addr())
-	return serveUntilSignal(listener, dashboard.New(l.Client, &dashboard.Options{
+	return serveUntilSignal(ctx, stop, listener, dashboard.New(l.Client, &dashboard.Options{
 		Title: l.url.String(), Prefix: prefix, Identify: identify, Hosts: o.hosts, Audit: l.recordOfPage(log), Doctor: l.diagnose,
 	}))
 }
@@ -108,10 +110,8 @@ const (
 	stopLimit   = 10 * time.Second // for requests that are under way when it is to stop
 )
 
-// serveUntilSignal serves until a signal ends it.
-func serveUntilSignal(listener net.Listener, handler http.Handler) error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+// serveUntilSignal serves until a signal ends ctx; stop leaves the next one to the system.
+func serveUntilSignal(ctx context.Context, stop func(), listener net.Listener, handler http.Handler) error {
 	server := &http.Server{
 		Handler: handler, ReadHeaderTimeout: headerLimit, ReadTimeout: bodyLimit, IdleTimeout: idleLimit, MaxHeaderBytes: headerBytes,
 		BaseContext: func(net.Listener) context.Context { return ctx }, // ends the live views, not a break
@@ -254,8 +254,8 @@ func (o *serveOptions) tls() (*tls.Config, error) {
 }
 
 // diagnose is hasp doctor, for the page.
-func (l *locks) diagnose(context.Context) ([]dashboard.Finding, error) {
-	x := &examination{l: l}
+func (l *locks) diagnose(ctx context.Context) ([]dashboard.Finding, error) {
+	x := &examination{ctx: ctx, l: l, second: l.url.Open}
 	end := x.all()
 	var found []dashboard.Finding
 	for _, f := range x.found {
