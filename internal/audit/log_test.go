@@ -103,7 +103,7 @@ func TestNoLog(t *testing.T) {
 func TestHostileRecords(t *testing.T) {
 	l, path := open(t)
 	const text = "k\x1b]0;t\a\u009b31m\x7f\u202e\U000e0041\n{\"event\":\"forged\"}\xff"
-	r := Record{Event: Break, Key: text, Label: text, Reason: text + strings.Repeat("丛", 2000), Error: text}
+	r := Record{Event: Break, Key: text, Name: text + strings.Repeat("丛", 2000), Label: text, Reason: text + strings.Repeat("丛", 2000), Error: text}
 	if err := l.Write(r); err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func TestHostileRecords(t *testing.T) {
 		}
 	}
 	rs := records(t, path)
-	if len(rs) != 1 || string(rs[0].Bytes) != text || rs[0].Event != Break || len(raw) > 16<<10 {
+	if len(rs) != 1 || string(rs[0].Bytes) != text || rs[0].Event != Break || len(raw) > 24<<10 {
 		t.Errorf("%d bytes: %+v", len(raw), rs)
 	}
 }

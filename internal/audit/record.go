@@ -1,8 +1,8 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package audit keeps a record of who broke which lock, when and why, and of leases that
-// were lost: one JSON object a line, in a file or in the system's log.
+// Package audit keeps a record of who broke which lock, when and why, of what hasp leaks
+// removed, and of leases that were lost: one JSON object a line, in a file or in the system's log.
 package audit
 
 import (
@@ -23,8 +23,9 @@ type Event string
 
 // The events.
 const (
-	Break Event = "break" // somebody took a lease away, or a place in the queue
-	Lost  Event = "lost"  // a lease of this process ended before its release
+	Break  Event = "break"  // somebody took a lease away, or a place in the queue
+	Remove Event = "remove" // somebody removed what was left over, or gave it an expiry
+	Lost   Event = "lost"   // a lease of this process ended before its release
 )
 
 // Outcome says how far it came.
@@ -34,7 +35,7 @@ type Outcome string
 const (
 	Begun   Outcome = "begun"    // it is about to be tried; another record with the same ID says how it ended
 	Done    Outcome = "done"     // the store has done it
-	NotHeld Outcome = "not-held" // nothing was done: that owner no longer had the key
+	NotHeld Outcome = "not-held" // nothing was done: that owner no longer had the key, or what was left over has changed
 	Unknown Outcome = "unknown"  // an error: it may or may not have been done
 	Denied  Outcome = "denied"   // nothing was done: whoever asked has no right to it
 )
@@ -56,8 +57,8 @@ func Self() Actor {
 	return a
 }
 
-// Record is one line. Empty fields are left out. Key, Label, Reason and Error may be any
-// bytes.
+// Record is one line. Empty fields are left out. Key, Name, Label, Reason and Error may
+// be any bytes.
 type Record struct {
 	Time    time.Time `json:"time"` // of the writing; Write sets it
 	ID      string    `json:"id"`   // joins the records of one act; Write sets it when it is empty
@@ -65,7 +66,10 @@ type Record struct {
 	Outcome Outcome   `json:"outcome,omitempty"`
 	Via     string    `json:"via,omitempty"` // the command or the page: "hasp break"
 	By      Actor     `json:"by"`
-	Store   string    `json:"store,omitempty"` // without a password
+	Store   string    `json:"store,omitempty"`  // without a password
+	Server  string    `json:"server,omitempty"` // of several that grant locks together
+	What    string    `json:"what,omitempty"`   // what was removed, in the word of hasp leaks
+	Name    string    `json:"name,omitempty"`   // what that is called in the store
 
 	Key    string  `json:"key"`
 	Bytes  []byte  `json:"key_base64,omitempty"` // a Key that JSON cannot carry as it is; Write sets it
@@ -78,7 +82,7 @@ type Record struct {
 	Error  string  `json:"error,omitempty"`
 }
 
-// maxText bounds a reason and an error, in bytes: with a key and a label of the largest
+// maxText bounds a name, a reason and an error, in bytes: with a key and a label of the largest
 // size a record stays so small that one write appends it.
 const maxText = 1024
 
@@ -88,7 +92,7 @@ func (r Record) line() ([]byte, error) {
 	if !utf8.ValidString(r.Key) {
 		r.Bytes = []byte(r.Key)
 	}
-	r.Reason, r.Error = clip(r.Reason), clip(r.Error)
+	r.Name, r.Reason, r.Error = clip(r.Name), clip(r.Reason), clip(r.Error)
 	text, err := json.Marshal(r)
 	if err != nil {
 		return nil, err

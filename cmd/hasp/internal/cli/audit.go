@@ -65,6 +65,15 @@ func (l *locks) takeAway(ctx context.Context, log *audit.Log, via, key string, v
 	return end
 }
 
+// recordOf is what is recorded of the removal of a leak; a lease that expires is broken.
+func (l *locks) recordOf(f *leak) audit.Record {
+	r := audit.Record{Event: audit.Remove, Via: "hasp leaks", By: audit.Self(), Store: l.url.String(), Server: f.server, What: f.what, Name: f.name}
+	if f.leftover == nil {
+		r.Event = audit.Break
+	}
+	return r.Victim(f.key, f.holder, f.fence, f.what == whatPlace)
+}
+
 // recordOfPage returns what records the breaks of the page, and tells of them on standard
 // error. What it cannot record the page does not do.
 func (l *locks) recordOfPage(log *audit.Log) func(dashboard.Record) error {

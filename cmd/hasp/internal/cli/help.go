@@ -183,10 +183,10 @@ when there is less than --require asks for.`
 
 const serveLong = `hasp serve shows the keys that are held or waited for in a browser, all of them or
 those that start with PREFIX: who holds what and who waits, live; of one key its
-queue and what happened while somebody looked; what hasp doctor finds. /api/v1 is the
-same for programs (its file is /api/v1/openapi.json), /metrics has counts for
-Prometheus, and /healthz says that it lives. The store is asked once for all who look,
-and nothing while nobody does.
+queue and what happened while somebody looked; what hasp doctor and hasp leaks find.
+/api/v1 is the same for programs (its file is /api/v1/openapi.json), /metrics has counts
+for Prometheus, and /healthz says that it lives. The store is asked once for all who
+look, and nothing while nobody does.
 
 Without further flags it is for this machine only, and to look only; with
 --allow-break, everybody on this machine may also break a lock. To listen on another
@@ -240,7 +240,8 @@ if it still is exactly as it was shown, and never what somebody renews. What som
 may still need gets an expiry of a minute instead. It removes what is foreign, or of a
 process that has ended, only if you name its KEY: you have to know that nobody
 holds it (another process may have adopted a lease). What is live or overdue it never
-removes: hasp break does.
+removes: hasp break does. With --audit, or HASP_AUDIT, it records what it removes, before
+and after; what cannot be recorded is not removed.
 
 Exit status: 0 nothing was found, or all of it was removed. 1 something was found, and is
 still there. 64, 69, 77, 78 as everywhere.`
@@ -322,7 +323,7 @@ As the command's own status may be any of these, hasp says on standard error, in
 
 HASP_STORE_FILE: a file that holds the URL, for URLs with a password, which do not belong on a command line that ps shows.
 
-HASP_AUDIT: a file, or the word syslog: where --audit records who broke a key, and which were lost.
+HASP_AUDIT: a file, or the word syslog: where --audit records who broke a key or removed a leak, and which were lost.
 
 NO_COLOR: when it is not empty, hasp top uses no colours.
 

@@ -20,6 +20,7 @@ import (
 	"github.com/hasplock/hasp/cmd/hasp/internal/leaks"
 	"github.com/hasplock/hasp/cmd/hasp/internal/plain"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/audit"
 	"github.com/spf13/cobra"
 )
 
@@ -31,11 +32,13 @@ type leaksCommand struct {
 	fix    bool
 	yes    bool
 	json   bool
-	keys   []string // only these; and they are named
+	audit  auditFlag
+	keys   []string                         // only these; and they are named
+	remark func(format string, args ...any) // says what else there is to know
 }
 
 func newLeaks() *cobra.Command {
-	c := &leaksCommand{}
+	c := &leaksCommand{remark: note}
 	output := &choice{"text", []string{"text", "json"}}
 	cmd := &cobra.Command{
 		Use:   "leaks [KEY...]",
@@ -61,6 +64,7 @@ func newLeaks() *cobra.Command {
 	cmd.Flags().BoolVar(&c.yes, "yes", false, "with --fix: do not ask")
 	cmd.Flags().VarP(output, "output", "o", "lines, or objects, one a line")
 	complete(cmd, "output", output.among)
+	c.audit.add(cmd, "record what --fix removes")
 	c.store.add(cmd)
 	return cmd
 }
@@ -69,10 +73,19 @@ func (c *leaksCommand) run(cmd *cobra.Command) error {
 	switch {
 	case c.yes && !c.fix:
 		return usage("--yes answers the question of --fix: give both")
+	case c.audit.to != "" && !c.fix:
+		return usage("--audit records what --fix removes: give both")
 	case c.older.set && c.older.d == 0:
 		return usage("--older=0s would call every lock overdue: give a longer time, such as 15m")
 	case c.fix && !c.yes && !child.IsTerminal(os.Stdin):
 		return usage("standard input is no terminal, so nobody can be asked: give --yes to remove what hasp leaks shows without a question")
+	}
+	var log *audit.Log
+	if c.fix {
+		var err error
+		if log, err = c.audit.open(); err != nil {
+			return err
+		}
 	}
 	l, err := c.store.open(cmd, nil)
 	if err != nil {
@@ -94,7 +107,7 @@ func (c *leaksCommand) run(cmd *cobra.Command) error {
 			return err
 		}
 	}
-	if err := c.remove(ctx, l, found); err != nil {
+	if err := c.remove(ctx, l, log, found); err != nil {
 		return err
 	}
 	if c.json {
@@ -138,6 +151,7 @@ type leak struct {
 	name     string // in the store, of a sidecar or a place
 	server   string // of several that grant locks together
 	holder   hasp.Holder
+	fence    uint64        // of a lease; 0: not known
 	held     time.Duration // 0: not known
 	left     time.Duration // as driver.Info has it
 	usual    time.Duration // of an overdue one, 0: --older said so
@@ -170,25 +184,40 @@ const (
 	whatEnded   = "ended"
 )
 
-// leaks finds what has leaked, sorted by key.
+// leaks finds what has leaked, sorted by key. With an error it returns what it had found until then.
 func (l *locks) leaks(ctx context.Context, c *leaksCommand) ([]*leak, error) {
 	ages := leaks.NewAges(c.older.d)
+	found, err := l.walk(ctx, c, ages)
+	if err == nil {
+		var overdue []*leak
+		overdue, err = l.overdue(ctx, c, ages)
+		found = append(found, overdue...)
+	}
+	slices.SortStableFunc(found, func(a, b *leak) int {
+		return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.what, b.what), cmp.Compare(a.server, b.server), cmp.Compare(a.name, b.name), cmp.Compare(a.holder.Owner, b.holder.Owner))
+	})
+	return slices.CompactFunc(found, func(a, b *leak) bool { // a store may name one twice
+		return a.server == b.server && a.what == b.what && a.key == b.key && a.name == b.name && a.holder.Owner == b.holder.Owner
+	}), err
+}
+
+// walk finds all but the overdue, and fills in ages.
+func (l *locks) walk(ctx context.Context, c *leaksCommand, ages *leaks.Ages) (found []*leak, err error) {
 	host, _ := os.Hostname() // "" is in every label
-	var found []*leak
 	held := func(i hasp.Info) {
 		since := sinceOf(i.Holder)
 		if since > 0 {
 			ages.Add(i.Key, since)
 		}
 		if strings.Contains(i.Holder.Label, host) && ended(i.Holder) && c.names(i.Key) { // a label is read slowly
-			found = append(found, &leak{what: whatEnded, key: i.Key, holder: i.Holder, held: since, left: i.Left, how: named})
+			found = append(found, &leak{what: whatEnded, key: i.Key, holder: i.Holder, fence: i.Fence, held: since, left: i.Left, how: named})
 		}
 	}
 	sweepers := l.sweepers()
 	for _, s := range sweepers {
 		for left, err := range s.ListLeftovers(ctx, c.prefix, held) {
 			if err != nil {
-				return nil, l.leaksTrouble(err)
+				return found, l.leaksTrouble(err)
 			}
 			if c.names(left.Key) {
 				found = append(found, leakOf(left, s))
@@ -199,24 +228,14 @@ func (l *locks) leaks(ctx context.Context, c *leaksCommand) ([]*leak, error) {
 	if len(sweepers) == 0 {
 		for info, err := range l.List(ctx, c.prefix) {
 			if err != nil {
-				return nil, trouble(l.url, err)
+				return found, trouble(l.url, err)
 			}
 			if info.Held {
 				held(info)
 			}
 		}
 	}
-	overdue, err := l.overdue(ctx, c, ages)
-	if err != nil {
-		return nil, err
-	}
-	found = append(found, overdue...)
-	slices.SortStableFunc(found, func(a, b *leak) int {
-		return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.what, b.what), cmp.Compare(a.server, b.server), cmp.Compare(a.name, b.name), cmp.Compare(a.holder.Owner, b.holder.Owner))
-	})
-	return slices.CompactFunc(found, func(a, b *leak) bool { // a store may name one twice
-		return a.server == b.server && a.what == b.what && a.key == b.key && a.name == b.name && a.holder.Owner == b.holder.Owner
-	}), nil
+	return found, nil
 }
 
 // sweeper finds what a store, or one server of several, has left over.
@@ -238,7 +257,7 @@ func (l *locks) sweepers() (all []sweeper) {
 	return all
 }
 
-func (l *locks) leaksTrouble(err error) error {
+func (l *locks) leaksTrouble(err error) *exit {
 	return trouble(l.url, &hasp.Error{Op: "leaks", Engine: l.Traits().Engine, Class: l.store.Classify(err), Err: err})
 }
 
@@ -260,7 +279,7 @@ func (c *leaksCommand) names(key string) bool {
 }
 
 func leakOf(l driver.Leftover, by sweeper) *leak {
-	f := &leak{key: l.Key, server: by.server, holder: l.Holder, by: by, leftover: &l}
+	f := &leak{key: l.Key, server: by.server, holder: l.Holder, fence: l.Fence, by: by, leftover: &l}
 	f.held = sinceOf(l.Holder)
 	if l.Kind == driver.LeftLease {
 		f.left = -1
@@ -287,7 +306,7 @@ const maxOverdue = 1000
 func (l *locks) overdue(ctx context.Context, c *leaksCommand, ages *leaks.Ages) (found []*leak, err error) {
 	late := ages.Overdue()
 	if len(late) > maxOverdue {
-		note("%d keys are overdue: of these, the %d that have been held for longest are shown", len(late), maxOverdue)
+		c.remark("%d keys are overdue: of these, the %d that have been held for longest are shown", len(late), maxOverdue)
 		late = late[:maxOverdue]
 	}
 	for _, late := range late {
@@ -296,7 +315,7 @@ func (l *locks) overdue(ctx context.Context, c *leaksCommand, ages *leaks.Ages) 
 		}
 		info, err := l.inspect(ctx, late.Key)
 		if err != nil {
-			return nil, err
+			return found, err
 		}
 		if held := sinceOf(info.Holder); info.Held && held >= late.Held {
 			found = append(found, &leak{what: whatOverdue, key: late.Key, holder: info.Holder, held: held, left: info.Left, usual: late.Usual, how: never})
@@ -311,7 +330,7 @@ func (c *leaksCommand) removable(f *leak) bool {
 }
 
 // remove asks, and removes what may be removed.
-func (c *leaksCommand) remove(ctx context.Context, l *locks, found []*leak) error {
+func (c *leaksCommand) remove(ctx context.Context, l *locks, log *audit.Log, found []*leak) error {
 	var todo []*leak
 	for _, f := range found {
 		if f.result = "shown"; c.fix && c.removable(f) {
@@ -327,7 +346,7 @@ func (c *leaksCommand) remove(ctx context.Context, l *locks, found []*leak) erro
 		}
 	}
 	for _, f := range todo {
-		if err := l.removeLeak(ctx, f); err != nil {
+		if err := l.removeLeak(ctx, log, f); err != nil {
 			return err
 		}
 		if !c.json {
@@ -350,26 +369,43 @@ func confirmed(n int) error {
 	return usage("that is not yes: nothing was done")
 }
 
-// removeLeak removes one leak, exactly as it was found. Nothing else here removes anything: whoever records what was removed,
-// and by whom, does it here.
-func (l *locks) removeLeak(ctx context.Context, f *leak) error {
+// removeLeak removes one leak, exactly as it was found, and has that recorded. Nothing else here removes anything.
+func (l *locks) removeLeak(ctx context.Context, log *audit.Log, f *leak) error {
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
 	var err error
-	if f.leftover != nil {
-		if f.stays, err = f.by.RemoveLeftover(ctx, *f.leftover); err != nil && !errors.Is(err, hasp.ErrNotHeld) {
-			return l.leaksTrouble(err)
+	unwritten := (*audit.UnwrittenError)(nil)
+	lost := errors.As(log.Do(l.recordOf(f), func() error {
+		if f.leftover != nil {
+			f.stays, err = f.by.RemoveLeftover(ctx, *f.leftover)
+		} else {
+			err = l.Break(ctx, f.key, f.holder.Owner)
 		}
-	} else if err = l.Break(ctx, f.key, f.holder.Owner); err != nil && !errors.Is(err, hasp.ErrNotHeld) {
-		return trouble(l.url, err)
-	}
+		return err
+	}), &unwritten)
+	end := (*exit)(nil)
 	switch {
-	case err != nil:
+	case lost && !unwritten.Tried:
+		return &exit{code: exitFailed, verdict: "failed", message: fmt.Sprintf("%s %s was not removed: %v", f.what, quote(f.key), unwritten)}
+	case errors.Is(err, hasp.ErrNotHeld):
 		f.result = "changed"
+	case err != nil && f.leftover != nil:
+		end = l.leaksTrouble(err)
+	case err != nil:
+		end = trouble(l.url, err)
 	case f.stays > 0:
 		f.result, f.removed = "expires", true
 	default:
 		f.result, f.removed = "removed", true
+	}
+	switch {
+	case lost && end == nil:
+		return &exit{code: exitFailed, verdict: "failed", message: fmt.Sprintf("%s %s: %s; but %v", f.what, quote(f.key), f.outcome(), unwritten)}
+	case lost:
+		end.message += fmt.Sprintf("; and %v", unwritten)
+		return end
+	case end != nil:
+		return end
 	}
 	return nil
 }

@@ -17,9 +17,6 @@ import (
 func (c *leaksCommand) print(w io.Writer, found []*leak) error {
 	for _, f := range found {
 		text := f.String() + c.advice(f)
-		if f.server != "" {
-			text = driver.Printable(f.server) + ": " + text
-		}
 		if _, err := fmt.Fprintln(w, plain.Line(fmt.Sprintf("%-8s  %s  %s", f.what, quote(f.key), text))); err != nil {
 			return err
 		}
@@ -27,8 +24,15 @@ func (c *leaksCommand) print(w io.Writer, found []*leak) error {
 	return nil
 }
 
-// String says what is wrong.
+// String says what is wrong, and where.
 func (f *leak) String() string {
+	if f.server != "" {
+		return driver.Printable(f.server) + ": " + f.wrong()
+	}
+	return f.wrong()
+}
+
+func (f *leak) wrong() string {
 	since := ""
 	if f.held > 0 {
 		since = " for " + short(f.held)
@@ -77,11 +81,19 @@ func (c *leaksCommand) advice(f *leak) string {
 	case f.how == freely:
 		return ""
 	case f.how == named:
-		return ". If you know that it is gone: " + c.store.again("leaks", f.key, "--fix")
+		return ". If you know that it is gone: " + c.command(f)
 	case f.what == whatLive:
 		return ""
 	}
-	return ". To break it: " + c.store.again("break", f.key, "--owner", f.holder.Owner)
+	return ". To break it: " + c.command(f)
+}
+
+// command is what ends it, if that is wanted.
+func (c *leaksCommand) command(f *leak) string {
+	if f.how == never {
+		return c.store.again("break", f.key, "--owner", f.holder.Owner)
+	}
+	return c.store.again("leaks", f.key, "--fix")
 }
 
 // leakJSON is a leak for programs. More fields may come.
