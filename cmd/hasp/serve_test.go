@@ -29,6 +29,8 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/internal/audit"
+	"github.com/hasplock/hasp/internal/testserver"
+	"github.com/redis/go-redis/v9"
 )
 
 // certificates writes ca.pem, and for each name a certificate NAME.pem and its key NAME.key;
@@ -233,5 +235,42 @@ func TestServeLocally(t *testing.T) {
 		}
 		p.signal(syscall.SIGINT)
 		p.ends(0)
+	}
+}
+
+// The page shows what hasp leaks finds below the prefix, and what removes it.
+func TestServeLeaks(t *testing.T) {
+	t.Parallel()
+	server := testserver.Redis(t)
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	t.Cleanup(func() { rdb.Close() })
+	s := newSandbox(t, "redis://"+server.Addr())
+	_, url := s.serve("orders/")
+	page := func() string {
+		t.Helper()
+		resp, err := http.Get(url + "leaks")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatalf("%s, %v", resp.Status, err)
+		}
+		return string(text)
+	}
+	for _, key := range []string{"lock:orders/<1>", "lock:other"} {
+		if err := rdb.Set(t.Context(), key, "peer", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text := page()
+	for _, want := range []string{">orders/&lt;1&gt;</a>", "foreign: held by a foreign client (value &#34;peer&#34;); it has no expiry", "<code>hasp leaks &#39;orders/&lt;1&gt;&#39; --fix</code>"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is missing in:\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "lock:other") || strings.Contains(text, ">other<") {
+		t.Errorf("a key that does not start with the prefix:\n%s", text)
 	}
 }

@@ -97,7 +97,7 @@ func serve(cmd *cobra.Command, o *serveOptions, prefix string) error {
 	defer stop()
 	note("the locks of %s are at %s://%s/", l.url, scheme, listener.Addr())
 	return serveUntilSignal(ctx, stop, listener, dashboard.New(l.Client, &dashboard.Options{
-		Title: l.url.String(), Prefix: prefix, Identify: identify, Hosts: o.hosts, Audit: l.recordOfPage(log), Doctor: l.diagnose,
+		Title: l.url.String(), Prefix: prefix, Identify: identify, Hosts: o.hosts, Audit: l.recordOfPage(log), Doctor: l.diagnose, Leaks: l.leaksOf(o.store, prefix),
 	}))
 }
 
