@@ -270,7 +270,7 @@ func TestInventory(t *testing.T) {
 	w.ask(hostileKeys[0], label("web-2"))
 	w.ask("k", label("web-1"))
 	got := w.get(nil, "/metrics")
-	for _, want := range []string{"\nhasp_inventory_keys{state=\"held\"} 2\n", "\nhasp_inventory_keys{state=\"waited\"} 1\n", "\nhasp_inventory_waiters 1\n", "\nhasp_inventory_up 1\n"} {
+	for _, want := range []string{"\nhasp_inventory_held_keys 2\n", "\nhasp_inventory_waited_keys 1\n", "\nhasp_inventory_foreign_keys 0\n", "\nhasp_inventory_endless_keys 0\n", "\nhasp_inventory_waiters 1\n", "\nhasp_inventory_up 1\n"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is missing in:\n%s", want, got)
 		}
@@ -279,7 +279,7 @@ func TestInventory(t *testing.T) {
 		t.Errorf("it says:\n%s", got)
 	}
 	w.store.SetUnreachable(true)
-	if got := w.get(nil, "/metrics"); !strings.Contains(got, "\nhasp_inventory_up 0\n") || strings.Contains(got, "keys{") {
+	if got := w.get(nil, "/metrics"); !strings.Contains(got, "\nhasp_inventory_up 0\n") || strings.Contains(got, "_keys ") {
 		t.Errorf("of a store that is away:\n%s", got)
 	}
 	o := local()

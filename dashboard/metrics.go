@@ -38,21 +38,20 @@ func (s *server) inventory(w http.ResponseWriter, r *http.Request) {
 		up = 0
 	}
 	var b bytes.Buffer
-	gauge := func(name, help string, values ...any) {
-		fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %s gauge\n", name, help, name)
-		for i := 0; i < len(values); i += 2 {
-			fmt.Fprintf(&b, "%s%s %v\n", name, values[i], values[i+1])
-		}
+	gauge := func(name, help string, value any) {
+		fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %s gauge\n%s %v\n", name, help, name, name, value)
 	}
-	gauge("hasp_inventory_up", "1 when the latest list of the store succeeded.", "", up)
-	if !snap.at.IsZero() {
-		gauge("hasp_inventory_keys", "Keys of the store by state; a key may have several.",
-			`{state="held"}`, snap.held, `{state="waited"}`, waited, `{state="foreign"}`, foreign, `{state="endless"}`, endless)
-		gauge("hasp_inventory_waiters", "Waiters of all keys.", "", snap.waiters)
-		gauge("hasp_inventory_list_timestamp_seconds", "When the store was last listed.", "", seconds(snap.at.UnixMilli()))
+	gauge("hasp_inventory_up", "1 when the latest list of the store succeeded.", up)
+	if !snap.at.IsZero() { // a key may count as several, so these are no labels of one metric: their sum says nothing
+		gauge("hasp_inventory_held_keys", "Keys that are held.", snap.held)
+		gauge("hasp_inventory_waited_keys", "Keys that somebody waits for.", waited)
+		gauge("hasp_inventory_foreign_keys", "Keys that are held by another program than hasp.", foreign)
+		gauge("hasp_inventory_endless_keys", "Keys that are held without an expiry.", endless)
+		gauge("hasp_inventory_waiters", "Waiters of all keys.", snap.waiters)
+		gauge("hasp_inventory_list_timestamp_seconds", "When the store was last listed.", seconds(snap.at.UnixMilli()))
 	}
 	if ms := millis(oldest); ms > 0 {
-		gauge("hasp_inventory_oldest_hold_start_timestamp_seconds", "When the oldest lease began.", "", seconds(ms))
+		gauge("hasp_inventory_oldest_hold_start_timestamp_seconds", "When the oldest lease began.", seconds(ms))
 	}
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 	_, _ = w.Write(b.Bytes())
