@@ -87,7 +87,7 @@ func TestBreak(t *testing.T) {
 				t.Fatalf("%q: %d, %+v", key, code, got)
 			}
 			want := Record{Actor: "loopback", Action: "break", Key: key, Owner: first, Fence: fence, Reason: "it hangs", Outcome: "attempt"}
-			if len(a.records) != 2 || a.records[0].Time.IsZero() {
+			if len(a.records) != 2 || a.records[0].Time.IsZero() || a.records[0].ID == "" || a.records[0].ID != a.records[1].ID {
 				t.Fatalf("recorded: %+v", a.records)
 			}
 			for i, outcome := range []string{"attempt", "broken"} {
@@ -95,7 +95,7 @@ func TestBreak(t *testing.T) {
 				if want.Outcome = outcome; r.Time.Before(time.Now().Add(-time.Hour)) {
 					t.Errorf("record %d is of %v", i, r.Time)
 				}
-				if r.Time = (time.Time{}); r != want {
+				if r.Time, r.ID = (time.Time{}), ""; r != want {
 					t.Errorf("record %d is %+v, want %+v", i, r, want)
 				}
 			}
