@@ -77,8 +77,12 @@ if ARGV[1] == 'places' then
   call('HDEL', KEYS[4], sub(id, 1, 26))
   return 0
 end
-local what, content = nil, value
-if ARGV[1] == 'lease' or ARGV[1] == 'foreign' then what = lease() else what, content = sidecar() end
+local what, content
+if ARGV[1] == 'lease' or ARGV[1] == 'foreign' then
+  what, content = lease(), value
+else
+  what, content = sidecar()
+end
 if ARGV[2] == '' then return what and {what, content} or {} end
 if not what or what == 'live' or what .. ' ' .. content ~= ARGV[2] then return -1 end
 if what == 'dead' or what == 'foreign' then
