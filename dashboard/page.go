@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/people"
 )
 
 //go:embed templates/*.html
@@ -30,7 +31,7 @@ var pages = template.Must(template.New("").Funcs(template.FuncMap{
 		if ms == 0 {
 			return "–"
 		}
-		return short(now.Sub(time.UnixMilli(ms)))
+		return people.Short(now.Sub(time.UnixMilli(ms)))
 	},
 	"left": func(ms int64, now time.Time) string {
 		switch ms {
@@ -39,7 +40,7 @@ var pages = template.Must(template.New("").Funcs(template.FuncMap{
 		case -1:
 			return "never ends"
 		}
-		return short(time.UnixMilli(ms).Sub(now))
+		return people.Short(time.UnixMilli(ms).Sub(now))
 	},
 	"clock": func(ms int64) string { return time.UnixMilli(ms).UTC().Format("15:04:05 UTC") },
 	"shown": shown,
@@ -254,20 +255,4 @@ func (s *server) leaksPage(w http.ResponseWriter, r *http.Request) {
 		p.Found = append(p.Found, leak{l, id})
 	}
 	s.render(w, r, http.StatusOK, "leaks.html", p)
-}
-
-// short returns a duration as people want it: 0.4s, 41s, 3m12s, 5h2m, 3d4h.
-func short(d time.Duration) string {
-	d = max(d, 0)
-	switch {
-	case d < 10*time.Second:
-		return fmt.Sprintf("%.1fs", d.Seconds())
-	case d < time.Minute:
-		return fmt.Sprintf("%.0fs", d.Truncate(time.Second).Seconds())
-	case d < time.Hour:
-		return fmt.Sprintf("%dm%ds", d/time.Minute, d%time.Minute/time.Second)
-	case d < 24*time.Hour:
-		return fmt.Sprintf("%dh%dm", d/time.Hour, d%time.Hour/time.Minute)
-	}
-	return fmt.Sprintf("%dd%dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/people"
 )
 
 // query is what somebody wants to see of the list.
@@ -205,7 +206,7 @@ func markOf(h hasp.Holder) string {
 	switch {
 	case h.Foreign:
 		return "foreign"
-	case ended(h):
+	case people.Ended(h):
 		return "its process has ended"
 	}
 	return ""
@@ -215,7 +216,7 @@ func modeOf(e *entry) string {
 	if e.Holder.Limit > 0 {
 		return fmt.Sprintf("%d of %d", e.Holds, e.Holder.Limit)
 	}
-	return modeName(e.Holder.Mode)
+	return people.Mode(e.Holder.Mode)
 }
 
 func fence(n uint64) string {
@@ -256,7 +257,7 @@ type person struct {
 
 func toPerson(h hasp.Holder) person {
 	l := h.Describe()
-	how := modeName(h.Mode)
+	how := people.Mode(h.Mode)
 	if h.Limit > 0 {
 		how = fmt.Sprintf("one of %d", h.Limit)
 	}

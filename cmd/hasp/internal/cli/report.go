@@ -9,7 +9,6 @@ import (
 	"io"
 	"time"
 
-	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/cmd/hasp/internal/child"
 	"github.com/hasplock/hasp/cmd/hasp/internal/plain"
 )
@@ -141,45 +140,4 @@ type leaseJSON struct {
 	Owner     string `json:"owner"`
 	Slot      *int   `json:"slot,omitempty"`
 	Abandoned bool   `json:"abandoned,omitempty"`
-}
-
-// holderJSON is a holder, or a waiter, for programs.
-type holderJSON struct {
-	Owner   string     `json:"owner,omitempty"`
-	Host    string     `json:"host,omitempty"`
-	PID     int        `json:"pid,omitempty"`
-	User    string     `json:"user,omitempty"`
-	Reason  string     `json:"reason,omitempty"`
-	Since   *time.Time `json:"since,omitempty"`
-	Ended   bool       `json:"ended,omitempty"` // its process is known to have ended
-	Foreign bool       `json:"foreign,omitempty"`
-	Value   string     `json:"value,omitempty"` // of a foreign holder
-	Mode    string     `json:"mode"`            // exclusive, shared
-	Slots   int        `json:"slots,omitempty"` // of a semaphore
-	Slot    *int       `json:"slot,omitempty"`  // of one who holds one
-}
-
-// holding returns one who holds a key, for programs.
-func holding(h hasp.Holder) *holderJSON {
-	j := toJSON(h)
-	if j != nil && h.Limit > 0 {
-		j.Slot = &h.Slot
-	}
-	return j
-}
-
-// toJSON returns one who waits for a key, or holds it; nil for nobody.
-func toJSON(h hasp.Holder) *holderJSON {
-	if nobody(h) {
-		return nil
-	}
-	l := h.Describe()
-	j := &holderJSON{Owner: h.Owner, Mode: modeName(h.Mode), Slots: h.Limit, Host: l.Host, PID: l.PID, User: l.User, Reason: l.Reason, Ended: ended(h), Foreign: h.Foreign}
-	if !l.Since.IsZero() {
-		j.Since = &l.Since
-	}
-	if h.Foreign {
-		j.Value = h.Label
-	}
-	return j
 }

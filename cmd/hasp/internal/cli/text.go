@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
-	"github.com/hasplock/hasp/cmd/hasp/internal/people"
+	"github.com/hasplock/hasp/internal/people"
 )
 
 // Text for people. What others wrote (keys, hosts, users, reasons) is hostile: it is
@@ -23,6 +23,19 @@ var (
 	ended    = people.Ended
 	count    = people.Count
 	short    = people.Short
+	nobody   = people.Nobody
+)
+
+// What programs are told of keys is what the API of the page tells them.
+type (
+	holderJSON = people.HolderJSON
+	leftJSON   = people.LeftJSON
+)
+
+var (
+	infoJSON = people.ToKeyJSON
+	holding  = people.Holding
+	toLeft   = people.ToLeftJSON
 )
 
 // quote returns a key as it is safe to print.
@@ -57,9 +70,6 @@ func share(h hasp.Holder, held bool) string {
 	}
 	return fmt.Sprintf("one of %d slots", h.Limit)
 }
-
-// nobody: the store named no holder.
-func nobody(h hasp.Holder) bool { return h.Owner == "" && h.Label == "" && !h.Foreign }
 
 // obstacle describes what keeps us from a key: who, since when, why, for how long.
 func obstacle(h hasp.Holder, left time.Duration, ahead int) string {

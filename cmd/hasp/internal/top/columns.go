@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
-	"github.com/hasplock/hasp/cmd/hasp/internal/people"
+	"github.com/hasplock/hasp/internal/people"
 )
 
 // column is one of the list's.

@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/hasplock/hasp"
-	"github.com/hasplock/hasp/cmd/hasp/internal/people"
 	"github.com/hasplock/hasp/cmd/hasp/internal/plain"
 	"github.com/hasplock/hasp/cmd/hasp/internal/screen"
+	"github.com/hasplock/hasp/internal/people"
 )
 
 // Act is what a key asks for beyond the screen.

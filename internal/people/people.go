@@ -1,8 +1,8 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package people puts holders, modes and times into words for people. What others wrote
-// is escaped.
+// Package people puts holders, modes and times into words for people, escaped, and into
+// JSON for programs, which is not.
 package people
 
 import (

@@ -1,0 +1,105 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package people
+
+import (
+	"time"
+	"unicode/utf8"
+
+	"github.com/hasplock/hasp"
+)
+
+// KeyJSON is a key for programs: of hasp ls, hasp show and the API. More fields may come.
+type KeyJSON struct {
+	Key    string      `json:"key"`
+	Bytes  []byte      `json:"key_base64,omitempty"` // when JSON cannot carry the key as it is
+	Held   bool        `json:"held"`
+	Holder *HolderJSON `json:"holder,omitempty"` // of several, the first
+	Fence  uint64      `json:"fence,omitempty"`
+	LeftJSON
+	Holds   int           `json:"holds"`
+	Holders []HeldJSON    `json:"holders,omitempty"` // of one key
+	Waiters int           `json:"waiters"`
+	Queue   []*HolderJSON `json:"queue,omitempty"`        // of one key
+	ByHand  []string      `json:"by_hand,omitempty"`      // statements of the store's own language
+	Free    []string      `json:"free_by_hand,omitempty"` // of a foreign holder that never expires
+}
+
+// HeldJSON is one of those who hold a key.
+type HeldJSON struct {
+	*HolderJSON
+	Fence uint64 `json:"fence,omitempty"`
+	LeftJSON
+}
+
+// LeftJSON is how long a lease lasts without renewal; neither: the store does not say.
+type LeftJSON struct {
+	Left  float64 `json:"left_seconds,omitempty"`
+	Never bool    `json:"never_ends,omitempty"`
+}
+
+// HolderJSON is a holder, or a waiter.
+type HolderJSON struct {
+	Owner   string     `json:"owner,omitempty"`
+	Host    string     `json:"host,omitempty"`
+	PID     int        `json:"pid,omitempty"`
+	User    string     `json:"user,omitempty"`
+	Reason  string     `json:"reason,omitempty"`
+	Since   *time.Time `json:"since,omitempty"`
+	Ended   bool       `json:"ended,omitempty"` // its process is known to have ended
+	Foreign bool       `json:"foreign,omitempty"`
+	Value   string     `json:"value,omitempty"` // of a foreign holder
+	Mode    string     `json:"mode"`            // exclusive, shared
+	Slots   int        `json:"slots,omitempty"` // of a semaphore
+	Slot    *int       `json:"slot,omitempty"`  // of one who holds one
+}
+
+// ToKeyJSON returns a key, without statements.
+func ToKeyJSON(i hasp.Info) KeyJSON {
+	k := KeyJSON{Key: i.Key, Held: i.Held, Fence: i.Fence, Holds: i.Holds, Waiters: i.Waiters}
+	if !utf8.ValidString(i.Key) {
+		k.Bytes = []byte(i.Key)
+	}
+	if i.Held {
+		k.Holder, k.LeftJSON = Holding(i.Holder), ToLeftJSON(i.Left)
+	}
+	for _, l := range i.Holders {
+		k.Holders = append(k.Holders, HeldJSON{Holding(l.Holder), l.Fence, ToLeftJSON(l.Left)})
+	}
+	for _, h := range i.Queue {
+		k.Queue = append(k.Queue, Waiting(h))
+	}
+	return k
+}
+
+// ToLeftJSON returns what is left of a lease; less than nothing: it never ends.
+func ToLeftJSON(left time.Duration) LeftJSON { return LeftJSON{max(left, 0).Seconds(), left < 0} }
+
+// Nobody says that the store did not say who.
+func Nobody(h hasp.Holder) bool { return h.Owner == "" && h.Label == "" && !h.Foreign }
+
+// Holding returns one who holds a key; nil for nobody.
+func Holding(h hasp.Holder) *HolderJSON {
+	j := Waiting(h)
+	if j != nil && h.Limit > 0 {
+		j.Slot = &h.Slot
+	}
+	return j
+}
+
+// Waiting returns one who waits for a key; nil for nobody.
+func Waiting(h hasp.Holder) *HolderJSON {
+	if Nobody(h) {
+		return nil
+	}
+	l := h.Describe()
+	j := &HolderJSON{Owner: h.Owner, Mode: Mode(h.Mode), Slots: h.Limit, Host: l.Host, PID: l.PID, User: l.User, Reason: l.Reason, Ended: Ended(h), Foreign: h.Foreign}
+	if year := l.Since.Year(); !l.Since.IsZero() && year >= 0 && year <= 9999 { // others JSON cannot carry
+		j.Since = &l.Since
+	}
+	if h.Foreign {
+		j.Value = h.Label
+	}
+	return j
+}
