@@ -5,6 +5,7 @@ package haspprom
 
 import (
 	"errors"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -80,7 +81,7 @@ func (v *vectors) gauge(name, help string) *prometheus.GaugeVec {
 type series struct {
 	leases, waits atomic.Int64 // for the gauges, which cost more to change
 
-	acquired, failed, heldFor, age, handoff                   prometheus.Observer
+	acquired, failed, heldFor, age, handoff                   batch
 	held, waiters                                             prometheus.Gauge
 	failures                                                  map[string]prometheus.Counter // by reason
 	renewed, renewFailed                                      prometheus.Counter
@@ -90,9 +91,10 @@ type series struct {
 // series makes all series of a class at 0.
 func (v *vectors) series(engine, class string) *series {
 	s := &series{
-		acquired: v.wait.WithLabelValues(engine, class, acquired), failed: v.wait.WithLabelValues(engine, class, failed),
-		heldFor: v.heldFor.WithLabelValues(engine, class), age: v.age.WithLabelValues(engine, class), handoff: v.handoff.WithLabelValues(engine, class),
-		held: v.held.WithLabelValues(engine, class), waiters: v.waiters.WithLabelValues(engine, class),
+		acquired: batch{to: v.wait.WithLabelValues(engine, class, acquired)}, failed: batch{to: v.wait.WithLabelValues(engine, class, failed)},
+		heldFor: batch{to: v.heldFor.WithLabelValues(engine, class)}, age: batch{to: v.age.WithLabelValues(engine, class)},
+		handoff: batch{to: v.handoff.WithLabelValues(engine, class)},
+		held:    v.held.WithLabelValues(engine, class), waiters: v.waiters.WithLabelValues(engine, class),
 		failures: map[string]prometheus.Counter{},
 		renewed:  v.renewals.WithLabelValues(engine, class, ok), renewFailed: v.renewals.WithLabelValues(engine, class, failed),
 		losses: v.losses.WithLabelValues(engine, class), forgotten: v.forgotten.WithLabelValues(engine, class),
@@ -105,10 +107,42 @@ func (v *vectors) series(engine, class string) *series {
 	return s
 }
 
-// show brings the gauges up to date.
+// show brings the gauges and histograms up to date.
 func (s *series) show() {
+	for _, b := range []*batch{&s.acquired, &s.failed, &s.heldFor, &s.age, &s.handoff} {
+		b.mu.Lock()
+		b.flush()
+		b.mu.Unlock()
+	}
 	s.held.Set(float64(s.leases.Load()))
 	s.waiters.Set(float64(s.waits.Load()))
+}
+
+// batch keeps values until there are many of them, or somebody looks. A histogram touches so
+// much memory that one value at a time costs 3 % of a pair on Redis.
+type batch struct {
+	to prometheus.Observer
+
+	mu     sync.Mutex
+	values [30]float64
+	n      int
+}
+
+func (b *batch) observe(value float64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.values[b.n] = value
+	if b.n++; b.n == len(b.values) {
+		b.flush()
+	}
+}
+
+// flush is called with the mutex.
+func (b *batch) flush() {
+	for _, value := range b.values[:b.n] {
+		b.to.Observe(value)
+	}
+	b.n = 0
 }
 
 // observe counts an event. Between two of them others use the machine's caches, so what it
@@ -118,16 +152,16 @@ func (s *series) observe(e *hasp.Event) {
 		s.leases.Add(int64(e.Leases))
 	}
 	if e.Leases < 0 { // its first end: one that was lost is released as well
-		s.heldFor.Observe(e.Held.Seconds())
+		s.heldFor.observe(e.Held.Seconds())
 	}
 	if e.Waiters != 0 {
 		s.waits.Add(int64(e.Waiters))
 	}
 	switch e.Kind {
 	case hasp.EventAcquired:
-		s.acquired.Observe(e.Waited.Seconds())
+		s.acquired.observe(e.Waited.Seconds())
 		if e.Handoff > 0 {
-			s.handoff.Observe(e.Handoff.Seconds())
+			s.handoff.observe(e.Handoff.Seconds())
 		}
 	case hasp.EventFailed:
 		s.fails(e)
@@ -152,7 +186,7 @@ func (s *series) observe(e *hasp.Event) {
 }
 
 func (s *series) fails(e *hasp.Event) {
-	s.failed.Observe(e.Waited.Seconds())
+	s.failed.observe(e.Waited.Seconds())
 	reason := telemetry.Reason(e.Err)
 	s.failures[reason].Inc()
 	switch untold := telemetry.Untold(e.Err, reason); {
@@ -165,7 +199,7 @@ func (s *series) fails(e *hasp.Event) {
 
 func (s *series) ages(e *hasp.Event) {
 	if e.TTL > 0 {
-		s.age.Observe(e.Age.Seconds() / e.TTL.Seconds())
+		s.age.observe(e.Age.Seconds() / e.TTL.Seconds())
 	}
 }
 
