@@ -119,13 +119,12 @@ func (a *attempt) try() (*Lease, time.Duration, error) {
 	a.sent, a.asked = true, start.Mono
 	a.patience.asks(start)
 	limit := a.patience.limit(start, a.req.TTL)
-	ctx, cancel := context.WithTimeout(a.ctx, limit)
-	defer cancel()
-	defer context.AfterFunc(a.c.calls.Open, cancel)()
+	ctx := newRequest(a.ctx, a.c.calls.Open, limit)
+	defer ctx.done()
 	a.req.Fences = a.behind.fences()
-	res, refusal, err := a.c.ask(ctx, a.req)
-	if err != nil && !driver.IsNotSent(err) {
-		a.maybe, a.unsure = true, true
+	res, refusal, err := a.asks(ctx)
+	if driver.IsAskAgain(err) && ctx.Err() == nil {
+		res, refusal, err = a.asks(ctx)
 	}
 	switch err = cmp.Or(err, refusal); {
 	case err != nil:
@@ -136,6 +135,15 @@ func (a *attempt) try() (*Lease, time.Duration, error) {
 	}
 	a.maybe = true
 	return a.granted(start, res)
+}
+
+// asks is one Try; refusal is of one that is about the store.
+func (a *attempt) asks(ctx context.Context) (res driver.Result, refusal, err error) {
+	res, refusal, err = a.c.ask(ctx, a.req)
+	if err != nil && !driver.IsNotSent(err) {
+		a.maybe, a.unsure = true, true
+	}
+	return res, refusal, err
 }
 
 // granted returns the lease of a grant that was asked for at start, unless its

@@ -45,9 +45,9 @@ func (c *core) answered(err error) bool {
 
 // releaseOnce sends a release, and waits for the answer for limit at most.
 func (c *core) releaseOnce(ctx context.Context, limit time.Duration, req driver.ReleaseRequest) error {
-	ctx, cancel := context.WithTimeout(ctx, min(limit, releaseLimit/3))
-	defer cancel()
-	return c.drv.Release(ctx, req)
+	r := newRequest(ctx, nil, min(limit, releaseLimit/3))
+	defer r.done()
+	return c.drv.Release(r, req)
 }
 
 func (cs *cleanups) any() bool {

@@ -5,6 +5,7 @@ package hasp_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -248,6 +249,41 @@ func TestReleaseIsSettled(t *testing.T) {
 		}
 		if said() {
 			t.Error("the Try had no answer, but what cleans up is settled")
+		}
+	})
+}
+
+// Nor is it where the driver had a Try made again.
+func TestReleaseAfterATryThatWasMadeAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		releases, tries := make(chan bool, 16), 0
+		d := &hooked{Driver: newStore()}
+		d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
+			res, err := next(ctx, r)
+			if _, again := driver.AsksAgain(ctx); !again {
+				t.Error("it does not ask again")
+			}
+			if tries++; tries%2 == 1 {
+				return driver.Result{}, driver.AskAgain(errDown)
+			}
+			return res, err
+		}
+		d.release = func(ctx context.Context, r driver.ReleaseRequest, next releaseFunc) error {
+			releases <- r.Settled
+			return next(ctx, r)
+		}
+		began := time.Now()
+		c := newClient(t, d, nil)
+		l := lock(t, c, "k", nil)
+		if _, err := c.Mutex("k", nil).TryLock(t.Context()); !errors.Is(err, hasp.ErrHeld) {
+			t.Fatal(err)
+		}
+		release(t, l)
+		if <-releases {
+			t.Error("a Try was made again, but the Release is settled")
+		}
+		if took := time.Since(began); took > 0 {
+			t.Errorf("it was made again after %v", took)
 		}
 	})
 }
