@@ -42,7 +42,7 @@ func dataError(c *wire.Call, err error) error {
 		switch m[1] {
 		case "clock":
 		case "mark":
-			e.Key = c.Mark
+			e.Key = fmt.Sprint(c.Mark)
 		case "proposed":
 			e.Key = proposedKey
 		case "held":

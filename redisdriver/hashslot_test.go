@@ -53,7 +53,7 @@ func TestSidecarsShareTheSlot(t *testing.T) {
 		for _, key := range hostile {
 			n := d.names(key)
 			want := keySlot(n.lock)
-			for _, k := range []string{n.lock, n.grant, n.queue, n.places, n.mark, n.gone(ask(key).Owner)} {
+			for _, k := range []string{n.lock, n.grant, n.queue, n.places, n.mark.(string), n.gone(ask(key).Owner)} {
 				if got := keySlot(k); got != want || wire.HashSlot(k) != want {
 					t.Errorf("%q of lock %q is in slot %d, computed %d, want %d", k, n.lock, got, wire.HashSlot(k), want)
 				}

@@ -4,9 +4,11 @@
 package redisdriver
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/redisdriver/internal/wire"
 )
 
 //go:generate go test -run TestScriptsAreGenerated -generate
@@ -78,7 +80,9 @@ type (
 	}
 )
 
-func (a tryArgs) args() []any      { return []any{"try", a.value, a.ttl, a.state, a.keep} }
+func (a tryArgs) args() []any {
+	return []any{"try", a.value, number(a.ttl), letter(a.state), number(a.keep)}
+}
 func (a proposeArgs) args() []any  { return []any{"propose", a.value, a.ttl, a.state, a.fence} }
 func (a releaseArgs) args() []any  { return []any{"release", a.value} }
 func (a withdrawArgs) args() []any { return []any{"withdraw", a.value, a.upTo} }
@@ -87,8 +91,33 @@ func (a tryAnyArgs) args() []any {
 	return []any{"tryAny", a.value, a.ttl, a.state, a.fences, a.fence, a.how, a.limit, a.place, a.patience}
 }
 
+// releaseOf releases what a Try acquired: its keys but the tombstone, and its value.
+func releaseOf(try *wire.Call) *wire.Call {
+	return &wire.Call{Script: try.Script, Mark: try.Mark, Keys: try.Keys[:7], Args: []any{"release", try.Args[1]}}
+}
+
 func (a releaseAnyArgs) args() []any {
 	return []any{"releaseAny", a.value, a.tombstone, a.upTo, a.ending, a.tell}
+}
+
+// numbers are some that were used last: a program has few TTLs, and each call wants them as any.
+var numbers [16]atomic.Pointer[any]
+
+func number(n int64) any {
+	last := &numbers[uint64(n)%uint64(len(numbers))]
+	if p := last.Load(); p != nil && *p == n {
+		return *p
+	}
+	var v any = n
+	last.Store(&v)
+	return v
+}
+
+func letter(s string) any {
+	if s == "h" {
+		return "h" // a constant, which needs no memory as any
+	}
+	return s
 }
 
 // kinds are these, each with how many keys its requests have: the eighth is the owner's

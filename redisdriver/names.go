@@ -23,27 +23,42 @@ const (
 const sharedValue = "SHAREDLEASESAREINHASPSHARE "
 
 // names are the Redis keys that belong to one lock key: see queue.lua, and key.lua for those of one that is shared.
-type names struct{ lock, grant, queue, places, shares, held, room, mark, side string }
+type names struct {
+	lock, grant, queue, places, shares, held, room, side string
+
+	mark any // a string; outside of a cluster it is one for all
+}
+
+// anyMark is markKey, as calls want it.
+var anyMark any = markKey
 
 // names returns the keys of a lock, all in its slot.
 func (d *Driver) names(key string) names {
-	lock := d.prefix + key
-	side := wire.Beside(lock)
 	const (
 		grant, queue, places = wire.Sidecars + "grant:", wire.Sidecars + "queue:", wire.Sidecars + "places:"
 		shares, held, room   = wire.Sidecars + "shares:", wire.Sidecars + "held:", wire.Sidecars + "room:"
 	)
-	all := grant + side + queue + side + places + side + shares + side + held + side + room + side // one text: this is on every call's way
+	var all, lock, side string // one text: this is on every call's way
+	if p := d.prefix; strings.ContainsAny(p, "{}") || strings.ContainsAny(key, "{}") {
+		lock = p + key
+		side = wire.Beside(lock)
+		all = grant + side + queue + side + places + side + shares + side + held + side + room + side
+	} else {
+		all = grant + "{" + p + key + "}" + queue + "{" + p + key + "}" + places + "{" + p + key + "}" +
+			shares + "{" + p + key + "}" + held + "{" + p + key + "}" + room + "{" + p + key + "}"
+		side = all[len(grant):][:len(p)+len(key)+2]
+		lock = side[1 : len(side)-1]
+	}
 	cut := func(begins string) (name string) {
 		name, all = all[:len(begins)+len(side)], all[len(begins)+len(side):]
 		return name
 	}
 	n := names{
 		lock: lock, grant: cut(grant), queue: cut(queue), places: cut(places), shares: cut(shares), held: cut(held), room: cut(room),
-		mark: markKey, side: side,
+		mark: anyMark, side: side,
 	}
 	if d.cluster {
-		n.mark += ":{" + wire.TagOf(wire.HashSlot(lock)) + "}"
+		n.mark = markKey + ":{" + wire.TagOf(wire.HashSlot(lock)) + "}"
 	}
 	return n
 }

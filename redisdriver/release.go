@@ -54,7 +54,11 @@ func (d *Driver) releaseOutcome(reply any) error {
 
 // releaseCall is a Release as the batch script wants it.
 func (d *Driver) releaseCall(r driver.WithdrawRequest) *wire.Call {
-	n, upTo, ours := d.names(r.Key), "", d.leases.drop(r.ID())
+	ours, ready := d.leases.drop(r.ID())
+	if ready != nil && r.End == driver.Finished && r.Settled && r.UpTo == 0 {
+		return ready
+	}
+	n, upTo := d.names(r.Key), ""
 	if r.UpTo != 0 {
 		upTo = digits(r.UpTo)
 	}

@@ -56,7 +56,7 @@ func (d *Driver) Renew(ctx context.Context, rs []driver.RenewRequest, done func(
 		}
 	}
 	for _, i := range leases {
-		d.leases.note(rs[i].ID(), rs[i].Fence, rs[i].TTL)
+		d.leases.note(rs[i].ID(), rs[i].Fence, rs[i].TTL, nil)
 	}
 	jobs := append(d.leaseJobs(rs, leases), d.placeJobs(rs, places)...)
 	slices.SortStableFunc(jobs, func(a, b *job) int { return cmp.Compare(a.hashSlot, b.hashSlot) }) // neighbours share a node

@@ -44,8 +44,12 @@ const (
 
 func parseTry(v any) (answer, error) {
 	var a answer
-	if text, ok := v.(string); ok {
-		v = []any{int64(1), text, int64(0), int64(0), int64(1), int64(0)}
+	if text, ok := v.(string); ok { // of a key that was free: all else is as usual
+		fence, err := strconv.ParseUint(text, 10, 64)
+		if err != nil || fence == 0 {
+			return answer{}, wire.ErrReply
+		}
+		return answer{granted: true, fence: fence, fences: 1}, nil
 	}
 	r := wire.NewReply(v)
 	switch code := wire.Next[int64](r); code {

@@ -39,27 +39,28 @@ type leases struct {
 type lease struct {
 	fence uint64 // 0: not known
 	until time.Time
+	gives *wire.Call // its Release, where the names for it were at hand; not of one that was renewed, since it takes memory
 }
 
 // note notes a lease that lasts for ttl.
-func (l *leases) note(id driver.ID, fence uint64, ttl time.Duration) {
+func (l *leases) note(id driver.ID, fence uint64, ttl time.Duration, gives *wire.Call) {
 	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.all[id] = lease{max(fence, l.all[id].fence), now.Add(ttl)}
+	l.all[id] = lease{max(fence, l.all[id].fence), now.Add(ttl), gives}
 	if len(l.all) > l.room { // some were never released
 		maps.DeleteFunc(l.all, func(_ driver.ID, of lease) bool { return of.until.Before(now) })
 		l.room = 2*len(l.all) + 100
 	}
 }
 
-// drop forgets a lease, and says whether it was noted.
-func (l *leases) drop(id driver.ID) bool {
+// drop forgets a lease, and says whether it was noted, and what releases it if that was.
+func (l *leases) drop(id driver.ID) (noted bool, gives *wire.Call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_, noted := l.all[id]
+	of, noted := l.all[id]
 	delete(l.all, id)
-	return noted
+	return noted, of.gives
 }
 
 // hear reports a lease that is over, if it is one of these. Its owner may have been granted

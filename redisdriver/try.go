@@ -67,7 +67,7 @@ func (d *Driver) tried(ctx context.Context, r driver.VoteRequest, c *wire.Call, 
 			Granted: true, Fence: a.fence, Fences: a.fences, TTL: max(r.TTL, a.lasts), Slot: a.slot, Abandoned: a.abandoned,
 			Handoff: a.waited, Node: c.Life,
 		}
-		d.leases.note(r.ID(), res.Fence, res.TTL)
+		d.leases.note(r.ID(), res.Fence, res.TTL, releaseOf(c))
 		if d.renew.Replicas() > 0 {
 			return d.confirm(ctx, driver.RenewRequest{Claim: r.Claim, TTL: r.TTL, Fence: res.Fence}, res)
 		}

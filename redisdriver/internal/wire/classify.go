@@ -58,8 +58,11 @@ func noMaster(err error) bool {
 // Explained is the error of a call, in words of ours where go-redis's mislead: it says of Sentinels that know no master by a name
 // that they cannot be reached. One that cannot be reached may know it.
 func Explained(err error) error {
+	if err == nil {
+		return nil
+	}
 	var joined interface{ Unwrap() []error }
-	if err == nil || !noMaster(err) || !errors.As(err, &joined) {
+	if !noMaster(err) || !errors.As(err, &joined) {
 		return err
 	}
 	for _, said := range joined.Unwrap() {

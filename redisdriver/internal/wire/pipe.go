@@ -22,8 +22,11 @@ var errCompany = errors.New("redis: a request failed in company")
 
 // Exec runs calls as one pipeline: EVALSHA, then with EVAL what the server did
 // not know, and alone what failed in company. It sets Reply and Err of each.
-func (s *Sender) Exec(ctx context.Context, calls []*Call) {
-	s.pipe(ctx, calls, ScriptCalls, false)
+func (s *Sender) Exec(ctx context.Context, calls []*Call) { s.exec(ctx, s.rdb, calls) }
+
+// exec is Exec by a client over the same connections.
+func (s *Sender) exec(ctx context.Context, rdb redis.UniversalClient, calls []*Call) {
+	s.pipe(ctx, rdb, calls, ScriptCalls, false)
 	for range 2 { // the server may not know the script, or fail in company
 		var again, alone []*Call
 		for _, c := range calls {
@@ -38,10 +41,10 @@ func (s *Sender) Exec(ctx context.Context, calls []*Call) {
 			return
 		}
 		if again = stillWanted(again); len(again) > 0 {
-			s.pipe(ctx, again, ScriptCalls, true)
+			s.pipe(ctx, rdb, again, ScriptCalls, true)
 		}
 		if alone = stillWanted(alone); len(alone) > 0 {
-			s.pipe(ctx, alone, 1, false)
+			s.pipe(ctx, rdb, alone, 1, false)
 		}
 	}
 }
@@ -60,8 +63,9 @@ func stillWanted(calls []*Call) []*Call {
 
 // pipe sends calls, requests of the batch script at most size to a script;
 // with load, the server learns the scripts.
-func (s *Sender) pipe(ctx context.Context, calls []*Call, size int, load bool) {
-	var cmds []command
+func (s *Sender) pipe(ctx context.Context, rdb redis.UniversalClient, calls []*Call, size int, load bool) {
+	var room [1]*command
+	cmds := room[:0]
 	for rest, known := calls, (map[*Script]bool)(nil); len(rest) > 0; {
 		n := together(rest, size)
 		text := load && !known[rest[0].Script]
@@ -79,9 +83,9 @@ func (s *Sender) pipe(ctx context.Context, calls []*Call, size int, load bool) {
 	case s.replicas > 0:
 		short, all = s.replicate(ctx, cmds)
 	case len(cmds) == 1:
-		all = s.rdb.Process(ctx, cmds[0])
+		all = rdb.Process(ctx, cmds[0])
 	default:
-		p := s.rdb.Pipeline()
+		p := rdb.Pipeline()
 		for _, cmd := range cmds {
 			_ = p.Process(ctx, cmd)
 		}
@@ -110,7 +114,7 @@ func (s *Sender) pipe(ctx context.Context, calls []*Call, size int, load bool) {
 }
 
 func unauthenticated(err error) bool {
-	return redis.HasErrorPrefix(err, "Protocol error: unauthenticated")
+	return err != nil && redis.HasErrorPrefix(err, "Protocol error: unauthenticated")
 }
 
 // nonLocal is of a script whose named keys all exist on the master that their slot leaves, and which came to one that does not.
@@ -119,6 +123,8 @@ const nonLocal = "non local key"
 // explain adds to errors of the server that do not say what to do.
 func explain(err error) error {
 	switch {
+	case err == nil:
+		return nil
 	case redis.HasErrorPrefix(err, "CROSSSLOT"):
 		return fmt.Errorf("%w (this server is a cluster: use a redis.ClusterClient)", err)
 	case redis.HasErrorPrefix(err, "TRYAGAIN"), err != nil && strings.Contains(err.Error(), nonLocal):
@@ -139,11 +145,11 @@ type command struct {
 	calls []*Call
 }
 
-func (command) NoRetry() bool { return true }
+func (*command) NoRetry() bool { return true }
 
 // Args is what the client asks for when it writes. A call that was given up before
 // is not sent even then, by a hook that goes on after its caller: PING is.
-func (c command) Args() []any {
+func (c *command) Args() []any {
 	for _, call := range c.calls {
 		if !call.fate.CompareAndSwap(unsent, sent) && call.fate.Load() == void {
 			return []any{"ping"}
@@ -152,7 +158,7 @@ func (c command) Args() []any {
 	return c.Cmd.Args()
 }
 
-func (c command) Clone() redis.Cmder { return command{c.Cmd.Clone().(*redis.Cmd), c.calls} }
+func (c *command) Clone() redis.Cmder { return &command{c.Cmd.Clone().(*redis.Cmd), c.calls} }
 
 // together counts the calls at the front that one command carries.
 func together(calls []*Call, size int) int {
@@ -163,7 +169,7 @@ func together(calls []*Call, size int) int {
 	return n
 }
 
-func newCommand(ctx context.Context, calls []*Call, text bool) command {
+func newCommand(ctx context.Context, calls []*Call, text bool) *command {
 	first := calls[0]
 	nkeys, nargs := 0, 0
 	for _, c := range calls {
@@ -190,13 +196,13 @@ func newCommand(ctx context.Context, calls []*Call, text bool) command {
 	for _, c := range calls {
 		args = append(args, c.Args...)
 	}
-	cmd := redis.NewCmd(ctx, args...)
+	cmd := &command{redis.NewCmd(ctx, args...), calls}
 	cmd.SetFirstKeyPos(3)
-	return command{cmd, calls}
+	return cmd
 }
 
 // answer deals out the reply of a script.
-func (c command) answer(reply any, err error) {
+func (c *command) answer(reply any, err error) {
 	if err != nil || !c.calls[0].Script.Batch {
 		for _, call := range c.calls {
 			call.Reply, call.Err = reply, err

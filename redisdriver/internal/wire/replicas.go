@@ -31,7 +31,7 @@ func (e *ReplicasError) Error() string {
 
 // replicate carries out commands about keys of one master, over one connection: WAIT is about what its own connection wrote. short
 // is why none of them counts; all is what the pipeline said.
-func (s *Sender) replicate(ctx context.Context, cmds []command) (short, all error) {
+func (s *Sender) replicate(ctx context.Context, cmds []*command) (short, all error) {
 	rdb, wait := s.rdb, replicaTime
 	if at, ok := ctx.Deadline(); ok {
 		wait = min(wait, time.Until(at)*3/4)

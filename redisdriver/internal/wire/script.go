@@ -16,7 +16,7 @@ type Script struct {
 	// Fault makes more of an error of the server, nil: nothing.
 	Fault func(c *Call, err error) error
 
-	sha string
+	sha any // a string; as any once, since each call needs it so
 }
 
 // NewScript returns a script with the name that Redis gives it.

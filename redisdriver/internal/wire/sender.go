@@ -18,7 +18,7 @@ import (
 // Call is one run of a script, or one request of a batch script.
 type Call struct {
 	Script *Script
-	Mark   string // of a batch script: its first key, which its requests share
+	Mark   any // of a batch script: its first key, which its requests share
 	Keys   []any
 	Args   []any
 	Reply  any
@@ -26,7 +26,9 @@ type Call struct {
 	Life   string // of a batch script with Keys: what it says behind its answers
 
 	ctx    context.Context // the caller's; nil in an Exec, which has one for all
-	report func(*Call)     // called once, when Reply and Err stand; nil in an Exec
+	report func(*Call)     // called once, when Reply and Err stand; nil in a Do, which waits for done
+	done   chan struct{}
+	alone  [1]*Call // itself, for a pipeline of one
 
 	taken bool         // by a lane; guarded by Sender.mu
 	fate  atomic.Int32 // whether it goes out: unsent, sent or void
@@ -48,15 +50,18 @@ func (c *Call) voids() bool { return c.fate.CompareAndSwap(unsent, void) }
 // requests of the batch script as one script. A lone call leaves at once.
 //
 // A caller leaves when its context ends, whatever the connection does: most
-// clients let no context interrupt their sockets.
+// clients let no context interrupt their sockets, so a lane waits for them. See sendAlone for
+// who may wait for itself.
 type Sender struct {
 	rdb      redis.UniversalClient
-	lanes    int // pipelines on their way at once, while they come back
-	batch    int // calls in one
-	replicas int // that must confirm what the calls wrote
+	direct   *direct // for lone calls; nil: there are none
+	lanes    int     // pipelines on their way at once, while they come back
+	batch    int     // calls in one
+	replicas int     // that must confirm what the calls wrote
 	closing  <-chan struct{}
-	wake     chan struct{} // a token for each lane that was idle and has work again
-	reached  atomic.Bool   // the server answered once
+	wake     chan bool   // a token for each lane that was idle: true: it has work again, false: it ends
+	reached  atomic.Bool // the server answered once
+	prompt   atomic.Bool // its latest answer came soon
 
 	mu       sync.Mutex
 	queue    []*Call
@@ -65,6 +70,7 @@ type Sender struct {
 	idle     int  // lanes that rest
 	returned int  // counts pipelines that came back
 	armed    bool // unblock will run
+	reaping  bool // reap will run
 }
 
 // Few lanes make large batches, and no lane takes more than its share of all
@@ -82,18 +88,28 @@ const (
 	// ScriptCalls is how many requests one script carries: the server does
 	// nothing else meanwhile, for about 10 µs each in the worst case.
 	ScriptCalls = 32
-	// idleTime is how long a lane without work keeps its goroutine.
+	// idleTime is how long lanes without work keep their goroutines, at least.
 	idleTime = 200 * time.Millisecond
+
+	// promptly is how soon a server answers that its callers may wait for themselves, and aloneFor for how long
+	// they do so at most.
+	promptly = 100 * time.Millisecond
+	aloneFor = 250 * time.Millisecond
 )
 
 // NewSender returns a Sender over the caller's client, whose calls count once so many replicas of
 // their keys' master have confirmed what they wrote. Its goroutines end when they have had no work for
 // a moment, and when closing is closed.
 func NewSender(rdb redis.UniversalClient, replicas int, closing <-chan struct{}) *Sender {
-	s := &Sender{rdb: rdb, replicas: replicas, closing: closing, wake: make(chan struct{}, stuckLanes)}
+	s := &Sender{rdb: rdb, replicas: replicas, closing: closing, wake: make(chan bool, stuckLanes)}
 	s.Width(Lanes, senderBatch)
-	if _, cluster := rdb.(*redis.ClusterClient); cluster {
+	switch c := rdb.(type) {
+	case *redis.ClusterClient:
 		s.Width(1<<20, 1)
+	case *redis.Client:
+		if own := c.Options().ReadTimeout; replicas == 0 && (own <= 0 || own > aloneFor) {
+			s.direct = &direct{rdb: c}
+		}
 	}
 	return s
 }
@@ -120,10 +136,13 @@ func (s *Sender) Do(ctx context.Context, c *Call) (any, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, driver.NotSent(err)
 	}
-	done := make(chan struct{})
-	s.Begin(ctx, c, func(*Call) { close(done) })
+	if caller, ok := driver.AsksAgain(ctx); ok && s.sendAlone(ctx, caller, c) {
+		return c.Reply, c.Err
+	}
+	c.done = make(chan struct{})
+	s.Begin(ctx, c, nil)
 	select {
-	case <-done:
+	case <-c.done:
 		return c.Reply, c.Err
 	case <-ctx.Done():
 		s.mu.Lock()
@@ -149,12 +168,21 @@ func (s *Sender) Begin(ctx context.Context, c *Call, report func(*Call)) {
 	}
 }
 
+// ends tells whoever waits for the call: Reply and Err stand.
+func (c *Call) ends() {
+	if c.report != nil {
+		c.report(c)
+	} else {
+		close(c.done)
+	}
+}
+
 // start opens a lane. mu is held.
 func (s *Sender) start() {
 	s.busy++
 	if s.idle > 0 {
 		s.idle--
-		s.wake <- struct{}{}
+		s.wake <- true
 		return
 	}
 	go s.work()
@@ -175,7 +203,7 @@ func (s *Sender) unblock(returned int) {
 	var left []*Call
 	defer func() {
 		for _, c := range left {
-			c.report(c)
+			c.ends()
 		}
 	}()
 	s.mu.Lock()
@@ -207,7 +235,9 @@ func (s *Sender) work() {
 		n := min(len(s.queue), s.batch, share)
 		if n == 0 {
 			s.queue = nil
-			if !s.rest() {
+			stays := s.rest()
+			s.mu.Unlock()
+			if !stays || !s.woken() {
 				return
 			}
 			continue
@@ -223,69 +253,109 @@ func (s *Sender) work() {
 		}
 		company = n > 1
 		s.mu.Unlock()
-		s.run(calls)
+		calls = s.run(calls)
 		s.mu.Lock()
 		s.returned++
 		s.away -= n
+		over, stays := !company && len(s.queue) == 0, false
+		if over { // before its caller asks again, who then need not share the way with this lane
+			stays = s.rest()
+		}
 		s.mu.Unlock()
+		for _, c := range calls {
+			c.ends()
+		}
+		if over && (!stays || !s.woken()) {
+			return
+		}
 	}
 }
 
-// rest ends the work of a lane, and keeps its goroutine for the next. It is
-// false when none came. mu is held, and released.
-func (s *Sender) rest() bool {
+// rest ends the work of a lane, and says whether to keep its goroutine for the next. mu is
+// held.
+func (s *Sender) rest() (stays bool) {
 	s.busy--
 	if s.idle >= s.lanes || s.idle+len(s.wake) >= cap(s.wake) { // a token never waits for room
-		s.mu.Unlock()
 		return false
 	}
 	s.idle++
-	s.mu.Unlock()
-	limit := time.NewTimer(idleTime)
-	defer limit.Stop()
+	s.reap()
+	return true
+}
+
+// woken waits until there is work for a lane that rests, and is false when there is none.
+func (s *Sender) woken() bool {
 	select {
-	case <-s.wake:
-		return true
-	case <-limit.C:
+	case work := <-s.wake:
+		return work
 	case <-s.closing:
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	select {
-	case <-s.wake:
-		return true
+	case work := <-s.wake:
+		return work
 	default:
 		s.idle--
 		return false
 	}
 }
 
-// run sends calls as one pipeline and waits for the answers.
-func (s *Sender) run(calls []*Call) {
+// reap ends lanes that are idle, once nothing came back for a while: one timer for all,
+// since one for each call costs as much as a lane's work. mu is held.
+func (s *Sender) reap() {
+	if s.reaping {
+		return
+	}
+	s.reaping = true
+	returned := s.returned
+	time.AfterFunc(idleTime, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.reaping = false
+		if s.returned != returned {
+			s.reap()
+			return
+		}
+		for ; s.idle > 0; s.idle-- {
+			s.wake <- false
+		}
+	})
+}
+
+// run sends calls as one pipeline and waits for the answers. It returns those whose callers
+// are to be told: whoever left before anything was sent has been.
+func (s *Sender) run(calls []*Call) []*Call {
 	wanted := calls[:0] // calls are this lane's alone
 	for _, c := range calls {
 		if c.Err = driver.NotSent(c.ctx.Err()); c.Err != nil {
-			c.report(c) // its caller left before anything was sent
+			c.ends() // its caller left before anything was sent
 			continue
 		}
 		wanted = append(wanted, c)
 	}
 	if len(wanted) == 0 {
-		return
+		return nil
 	}
 	ctx, cancel := wanted[0].ctx, context.CancelFunc(func() {})
 	if len(wanted) > 1 { // one caller's end must not end the others', the last one's may
 		ctx, cancel = lastOf(wanted)
 	}
-	s.Exec(ctx, wanted)
+	s.send(ctx, s.rdb, wanted)
 	cancel()
-	for _, c := range wanted {
-		c.Err = Explained(c.Err)
-		if c.Err != nil && c.voids() {
+	return wanted
+}
+
+// send runs calls as one pipeline, and makes of their errors what callers are told.
+func (s *Sender) send(ctx context.Context, rdb redis.UniversalClient, calls []*Call) {
+	began := time.Now()
+	s.exec(ctx, rdb, calls)
+	for _, c := range calls {
+		if c.Err = Explained(c.Err); c.Err != nil && c.voids() {
 			c.Err = driver.NotSent(c.Err)
 		}
-		c.report(c)
 	}
+	s.prompt.Store(calls[0].Err == nil && time.Since(began) < promptly)
 }
 
 // lastOf returns a context that ends at the latest deadline of calls; never,

@@ -19,7 +19,7 @@ type answering struct{ redis.UniversalClient }
 
 func (answering) Process(_ context.Context, c redis.Cmder) error {
 	time.Sleep(2 * time.Millisecond)
-	c.(command).SetVal([]any{"x"})
+	c.(*command).SetVal([]any{"x"})
 	return nil
 }
 
@@ -67,7 +67,7 @@ func TestIdleLanesWithinTheirTokens(t *testing.T) {
 		"as many are idle": func(s *Sender) { s.idle = cap(s.wake) },
 		"as many tokens are out": func(s *Sender) {
 			for range cap(s.wake) {
-				s.wake <- struct{}{}
+				s.wake <- true
 			}
 		},
 	} {
@@ -92,7 +92,7 @@ type forgetful struct {
 }
 
 func (f forgetful) Process(_ context.Context, c redis.Cmder) error {
-	cmd := c.(command)
+	cmd := c.(*command)
 	if cmd.Args()[0] == "evalsha" {
 		cmd.SetErr(noScript{})
 		f.leave()
