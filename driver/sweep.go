@@ -34,7 +34,7 @@ type Sweeper interface {
 
 // Leftover is one thing that a Sweeper found. All of its texts are hostile.
 type Leftover struct {
-	Key  string // the lock's
+	Key  string // the lock's; "" of a LeftSidecar: not known
 	Kind LeftoverKind
 	Name string // what it is called in the store
 	// Holder is who has the lease, or had the place; the zero value of a LeftSidecar.

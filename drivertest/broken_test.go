@@ -91,7 +91,7 @@ func (b brokenEngine) harness() drivertest.Harness {
 			Restart: func() { s.Restart(nil) },
 			Reload:  func() { s.Restart(s.Snapshot()) },
 			Flush:   s.Flush,
-			Persist: s.Persist,
+			Persist: func(key string) bool { s.Persist(key); return true },
 		}
 	}}
 }

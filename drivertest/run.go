@@ -63,8 +63,9 @@ type Store struct {
 	// store. nil: there is one node, and Inspect is enough.
 	Ended func(key string) bool
 
-	// Persist takes the expiry from the lease on a key, as a person may. nil: no lease is without one.
-	Persist func(key string)
+	// Persist takes the expiry from the lease on a key, as a person may, and reports whether there was one still. nil: no lease is
+	// without one.
+	Persist func(key string) bool
 
 	// How a store with a node record loses its data, or seems to. Each returns when
 	// the store can be reached again. nil: the cases that need it are skipped.

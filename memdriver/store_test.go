@@ -21,9 +21,14 @@ func TestEngine(t *testing.T) {
 		Fake: true,
 		New: func(testing.TB) drivertest.Store {
 			s := memdriver.New()
-			return drivertest.Store{Open: func() driver.Driver { return s }, Leftovers: s.Leftovers, Persist: s.Persist}
+			return drivertest.Store{Open: func() driver.Driver { return s }, Leftovers: s.Leftovers, Persist: persist(s)}
 		},
 	})
+}
+
+// persist is how a store's leases lose their expiry.
+func persist(s *memdriver.Store) func(key string) bool {
+	return func(key string) bool { s.Persist(key); return true }
 }
 
 // The same for a node, with a wall clock that is wrong.
@@ -40,7 +45,7 @@ func TestNode(t *testing.T) {
 				Restart:   func() { s.Restart(nil) },
 				Reload:    func() { s.Restart(s.Snapshot()) },
 				Flush:     s.Flush,
-				Persist:   s.Persist,
+				Persist:   persist(s),
 			}
 		},
 	})

@@ -81,10 +81,10 @@ func runShared(t *testing.T, open func() redis.UniversalClient, each func(func(c
 			},
 			Leftovers: func() []string { return names(permanent) },
 			Names:     func() []string { return names(everything) },
-			Persist: func(key string) {
+			Persist: func(key string) bool {
 				rdb := open()
 				defer rdb.Close()
-				persist(t, rdb, prefix+key)
+				return persist(t, rdb, prefix+key)
 			},
 		}
 	}})

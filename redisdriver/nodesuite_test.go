@@ -41,7 +41,7 @@ func TestNodeSuite(t *testing.T) {
 				return slices.DeleteFunc(permanent(t, admin), func(key string) bool { return key == recordKey })
 			},
 			Names:   func() []string { return everything(t, admin) },
-			Persist: func(key string) { persist(t, admin, DefaultPrefix+key) },
+			Persist: func(key string) bool { return persist(t, admin, DefaultPrefix+key) },
 			Flush:   flush,
 			Reload: func() {
 				if err := admin.Save(t.Context()).Err(); err != nil {

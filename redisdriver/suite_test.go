@@ -31,7 +31,7 @@ func TestSuite(t *testing.T) {
 					},
 					Leftovers: func() []string { return permanent(t, admin) },
 					Names:     func() []string { return everything(t, admin) },
-					Persist:   func(key string) { persist(t, admin, DefaultPrefix+key) },
+					Persist:   func(key string) bool { return persist(t, admin, DefaultPrefix+key) },
 				}
 			}})
 		})
@@ -51,12 +51,14 @@ func everything(t testing.TB, rdb *redis.Client) (keys []string) {
 	return keys
 }
 
-// persist takes the expiry from a lock.
-func persist(t testing.TB, rdb redis.UniversalClient, lock string) {
+// persist takes the expiry from a lock, and reports whether there was one.
+func persist(t testing.TB, rdb redis.UniversalClient, lock string) bool {
 	t.Helper()
-	if ok, err := rdb.Persist(t.Context(), lock).Result(); err != nil || !ok {
-		t.Fatalf("PERSIST of %q: %v, %v", lock, ok, err)
+	ok, err := rdb.Persist(t.Context(), lock).Result()
+	if err != nil {
+		t.Fatalf("PERSIST of %q: %v", lock, err)
 	}
+	return ok
 }
 
 // permanent names the keys that will not expire.
