@@ -6,6 +6,7 @@ package etcddriver
 import (
 	"bytes"
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -101,6 +102,18 @@ func TestDenied(t *testing.T) {
 		}
 		if c := fails(t, open(t, s.Addr()), ask(claim("k"), time.Minute)); c != driver.ClassDenied {
 			t.Errorf("no user: class %d", c)
+		}
+		for _, err := range d.ListLeftovers(ctx, "mine/", nil) {
+			t.Errorf("with the permission: %v", err)
+		}
+		for _, err := range d.ListLeftovers(ctx, "theirs/", nil) {
+			if d.Classify(err) != driver.ClassDenied || !strings.Contains(err.Error(), `read the keys from "hasp/theirs/`) {
+				t.Errorf("leftovers without a permission: %v", err)
+			}
+		}
+		theirs := driver.Leftover{Key: "theirs/k", Name: "hasp/theirs/k|w|x", Kind: driver.LeftLease, State: "1"}
+		if _, err := d.RemoveLeftover(ctx, theirs); d.Classify(err) != driver.ClassDenied || !strings.Contains(err.Error(), theirs.Name) {
+			t.Errorf("a leftover without a permission: %v", err)
 		}
 		if _, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Addr()}, Username: "user", Password: "no", Logger: zap.NewNop(), DialTimeout: limit}); err == nil || d.Classify(err) != driver.ClassDenied {
 			t.Errorf("a wrong password: %v, class %d", err, d.Classify(err))

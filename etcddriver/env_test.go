@@ -219,3 +219,22 @@ func own(t testing.TB, d *Driver, r driver.TryRequest, class byte) (lease int64,
 	}
 	return got.Kvs[0].Lease, true
 }
+
+// forgetful returns a driver whose servers' answers about leases are changed.
+func forgetful(t testing.TB, addr string, change func(*pb.LeaseTimeToLiveResponse)) *Driver {
+	t.Helper()
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{addr}, Logger: zap.NewNop(), DialOptions: []grpc.DialOption{
+		grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			err := call(ctx, method, req, reply, cc, opts...)
+			if r, ok := reply.(*pb.LeaseTimeToLiveResponse); ok && err == nil {
+				change(r)
+			}
+			return err
+		}),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return opened(t, c)
+}

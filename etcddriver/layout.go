@@ -104,13 +104,19 @@ func unescape(text string) (key string, ok bool) {
 
 // split returns the parts of a key in etcd. ok is false when it is not of a lock.
 func (d *Driver) split(name string) (key string, class byte, id string, ok bool) {
-	text, found := strings.CutPrefix(name, d.prefix)
-	text, rest, bars := strings.Cut(text, bar)
-	key, known := unescape(text)
-	if !found || !bars || !known || len(rest) < 2 || rest[1] != bar[0] {
+	key, rest, ok := d.below(name)
+	if !ok || len(rest) < 2 || rest[1] != bar[0] {
 		return "", 0, "", false
 	}
 	return key, rest[0], rest[2:], true
+}
+
+// below returns the lock that a key in etcd is below, and what its name has after the root.
+func (d *Driver) below(name string) (key, rest string, ok bool) {
+	text, found := strings.CutPrefix(name, d.prefix)
+	text, rest, bars := strings.Cut(text, bar)
+	key, known := unescape(text)
+	return key, rest, found && bars && known
 }
 
 // The value of an owner's key is text: its state, Limit, slot, how many fences it was granted, the

@@ -52,8 +52,30 @@ func harness(t testing.TB, addrs ...string) drivertest.Harness {
 			},
 			Leftovers: func() []string { return everything(t, admin, prefix, true) },
 			Names:     func() []string { return everything(t, admin, prefix, false) },
+			Persist:   func(key string) bool { return persist(t, admin, prefix+escape(key)+bar+string(writes)+bar) },
 		}
 	}}
+}
+
+// persist takes the lease from each key below a prefix, as a person does that writes it anew with etcdctl.
+// It reports whether there were any.
+func persist(t testing.TB, c *clientv3.Client, prefix string) bool {
+	t.Helper()
+	got, err := c.Get(t.Context(), prefix, clientv3.WithPrefix())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kv := range got.Kvs {
+		put, err := c.Txn(t.Context()).If(clientv3.Compare(clientv3.ModRevision(string(kv.Key)), "=", kv.ModRevision)).
+			Then(clientv3.OpPut(string(kv.Key), string(kv.Value))).Commit()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !put.Succeeded {
+			return false
+		}
+	}
+	return len(got.Kvs) > 0
 }
 
 // connect returns a client that the test closes.

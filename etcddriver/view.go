@@ -74,23 +74,28 @@ func (d *Driver) look(rev int64, kvs []*mvccpb.KeyValue) (*view, error) {
 	v := &view{rev: rev}
 	for _, kv := range kvs {
 		_, class, id, ok := d.split(string(kv.Key))
-		if !ok || len(id) != idLen {
-			return nil, &DataError{string(kv.Key)}
-		}
-		if class == unfinished {
+		if ok && len(id) == idLen && class == unfinished {
 			v.marks = append(v.marks, mark{id, kv.CreateRevision, clientv3.LeaseID(kv.Lease)})
 			continue
 		}
-		s, ok := parse(string(kv.Value))
-		if !ok || class != converted && class != reads && class != slotted && class != writes {
+		e, ok := d.entryOf(kv)
+		if !ok {
 			return nil, &DataError{string(kv.Key)}
 		}
-		v.entries = append(v.entries, &entry{
-			stored: s, class: class, id: id, at: cmp.Or(s.rev, kv.CreateRevision), mod: kv.ModRevision, lease: clientv3.LeaseID(kv.Lease),
-		})
+		v.entries = append(v.entries, e)
 	}
 	slices.SortFunc(v.entries, func(a, b *entry) int { return cmp.Compare(a.at, b.at) })
 	return v, nil
+}
+
+// entryOf reads an owner's key. ok is false for what is none.
+func (d *Driver) entryOf(kv *mvccpb.KeyValue) (e *entry, ok bool) {
+	_, class, id, ok := d.split(string(kv.Key))
+	if !ok || len(id) != idLen || class != converted && class != reads && class != slotted && class != writes {
+		return nil, false
+	}
+	s, ok := parse(string(kv.Value))
+	return &entry{stored: s, class: class, id: id, at: cmp.Or(s.rev, kv.CreateRevision), mod: kv.ModRevision, lease: clientv3.LeaseID(kv.Lease)}, ok
 }
 
 // index is the position of an owner among the entries, -1 when it has none.
