@@ -59,6 +59,18 @@
 // process knows (Info.Left is 0). Programs of Java know nothing of limits other than their own, of shared leases in the semaphore's layout without
 // a limit, and of fences. At a number of 2,147,483,647 nodes in one directory that was never empty Curator's order breaks; ours does not.
 //
+// # Leftovers
+//
+// A node in a queue that belongs to no session, since somebody made it by hand or brought it back from a backup, stays for ever. hasp leaks finds
+// it (Driver.ListLeftovers). One of another program is foreign. One of ours is live while it was written less than its owner's TTL ago, by
+// the clock of the leader: an owner that renews makes its node one of its session again. A place is left over a minute later than that.
+// Marks of released owners that belong to no session are left over, too, and so are plain directories of keys that have been empty
+// for ten minutes, as old programs leave them. They look like containers, and nodes do not say since when they have been empty: it takes another
+// node below the root, written later and ten minutes ago, to know.
+//
+// A removal deletes only what belongs to no session, as it was listed, whatever has become of the name: in one step it
+// makes a child of the node, which an ephemeral one cannot have, and deletes both.
+//
 // # The client
 //
 // The driver speaks the protocol itself. With go-zookeeper a call cannot be ended by a context and some hang, pings prove nothing, a lost

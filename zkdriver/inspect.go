@@ -96,19 +96,10 @@ func (d *Driver) List(ctx context.Context, prefix string) iter.Seq2[driver.Info,
 			yield(driver.Info{}, err)
 			return
 		}
-		root := zk.Children(d.root, nil)
-		if err := s.Do(ctx, barrier(d.released()), root); err != nil || root.Err != nil && !absent(root.Err) {
-			if err == nil {
-				err = root.Err
-			}
+		keys, err := d.keys(ctx, s, prefix)
+		if err != nil {
 			yield(driver.Info{}, err)
 			return
-		}
-		var keys []string
-		for _, name := range root.Children {
-			if key, ok := decodeKey(name); ok && strings.HasPrefix(key, prefix) {
-				keys = append(keys, key)
-			}
 		}
 		for len(keys) > 0 {
 			n := min(len(keys), together)
@@ -125,6 +116,23 @@ func (d *Driver) List(ctx context.Context, prefix string) iter.Seq2[driver.Info,
 			keys = keys[n:]
 		}
 	}
+}
+
+// keys are those that have a directory, as it is now, or later.
+func (d *Driver) keys(ctx context.Context, s *zk.Session, prefix string) (keys []string, err error) {
+	root := zk.Children(d.root, nil)
+	if err := s.Do(ctx, barrier(d.released()), root); err != nil {
+		return nil, err
+	}
+	if root.Err != nil && !absent(root.Err) {
+		return nil, root.Err
+	}
+	for _, name := range root.Children {
+		if key, ok := decodeKey(name); ok && strings.HasPrefix(key, prefix) {
+			keys = append(keys, key)
+		}
+	}
+	return keys, nil
 }
 
 // some reads some keys, and leaves out those that nobody holds.

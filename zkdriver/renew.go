@@ -135,6 +135,9 @@ func (d *Driver) renewLeases(ctx context.Context, s *zk.Session, start time.Time
 			gone = append(gone, n)
 		case err != nil:
 			done(n.i, driver.Renewal{Err: err})
+		case nodes[i].Stat.EphemeralOwner != s.ID(): // somebody made it anew, and no session ends it
+			d.c.unnamed(n.e)
+			gone = append(gone, n)
 		case assured <= 0 || over(s):
 			done(n.i, driver.Renewal{Err: zk.ErrEnded})
 		default:

@@ -35,6 +35,7 @@ func harness(o Options, servers ...string) drivertest.Harness {
 			Open:      func() driver.Driver { return New(connect(), &o) },
 			Leftovers: func() []string { return everything(t, admin, o.Root, permanent) },
 			Names:     func() []string { return everything(t, admin, o.Root, func(string, zk.Stat) bool { return true }) },
+			Persist:   func(key string) bool { return persist(t, New(admin, &o), key) },
 		}
 	}}
 }
@@ -48,6 +49,35 @@ func TestSuite(t *testing.T) {
 			suite(t, Options{Layout: Layout(layout)}, server)
 		})
 	}
+}
+
+// persist puts a copy in the place of the node that holds a key, as a tool does that brings nodes back from a backup: of no session,
+// and named after one that is over. It reports whether there was such a node.
+func persist(t testing.TB, d *Driver, key string) bool {
+	t.Helper()
+	s, err := d.c.session(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, err := d.read(t.Context(), s, d.dir(key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(q) == 0 {
+		return false
+	}
+	n, get := q[0], zk.Get(d.dir(key)+"/"+q[0].name)
+	if err := s.Do(t.Context(), get); err != nil {
+		t.Fatal(err)
+	}
+	data := decode(get.Data)
+	data.fence = fenceIn(n, get)
+	name := numbered(n.sub()+nameOf(mark{n.owner, n.label}, 1, n.marker()), n.seq)
+	all := zk.Multi(zk.Delete(d.dir(key)+"/"+n.name), zk.Create(d.dir(key)+"/"+name, data.encode(), d.c.acl, zk.Persistent))
+	if err := s.Do(t.Context(), all); err != nil || all.Err != nil && !absent(all.Err) {
+		t.Fatal(err, all.Err)
+	}
+	return all.Err == nil
 }
 
 // permanent reports whether a node is of no session, and none of the two that a root keeps. A key's directory, too,

@@ -343,7 +343,7 @@ func (a *attempt) move(n node, marker string) error {
 	}
 	data := content{ttl: max(a.r.TTL, was.ttl), fence: was.fence, label: a.r.Label}
 	a.d.c.begin(a.e, a.s, a.start.Add(data.ttl)) // what it turns out to be puts that off
-	if to.name == n.name {
+	if to.name == n.name && get.Stat.EphemeralOwner == a.s.ID() {
 		a.d.c.found(a.e, a.s, to, data)
 		return nil
 	}

@@ -97,8 +97,11 @@ func Create(path string, data []byte, acl []ACL, kind Kind) *Call {
 }
 
 // Delete deletes a node of any version.
-func Delete(path string) *Call {
-	return &Call{op: opDelete, encode: func(e *encoder) { e.text(path); e.int(-1) }}
+func Delete(path string) *Call { return DeleteVersion(path, -1) }
+
+// DeleteVersion deletes a node whose data has this version.
+func DeleteVersion(path string, version int32) *Call {
+	return &Call{op: opDelete, encode: func(e *encoder) { e.text(path); e.int(version) }}
 }
 
 // Exists asks for a node's Stat.

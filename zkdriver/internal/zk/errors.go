@@ -17,6 +17,7 @@ const (
 	ErrNoNode         Code = -101
 	ErrNoAuth         Code = -102
 	ErrBadVersion     Code = -103
+	ErrEphemeral      Code = -108
 	ErrNodeExists     Code = -110
 	ErrNotEmpty       Code = -111
 	ErrSessionExpired Code = -112
@@ -42,7 +43,7 @@ const runtimeInconsistency Code = -2
 var names = map[Code]string{
 	-1: "system error", runtimeInconsistency: "runtime inconsistency", -4: "connection loss", -5: "marshalling error", -7: "operation timed out", -8: "bad arguments",
 	ErrUnimplemented: "unimplemented", ErrNoNode: "no node", ErrNoAuth: "not authorised", ErrBadVersion: "bad version",
-	-108: "an ephemeral node has no children", ErrNodeExists: "the node exists", ErrNotEmpty: "the node is not empty",
+	ErrEphemeral: "an ephemeral node has no children", ErrNodeExists: "the node exists", ErrNotEmpty: "the node is not empty",
 	ErrSessionExpired: "session expired", ErrInvalidACL: "invalid ACL", ErrAuthFailed: "authentication failed",
 	ErrSessionMoved: "session moved", ErrNotReadOnly: "the server is read-only", ErrQuotaExceeded: "quota exceeded", -127: "throttled",
 }

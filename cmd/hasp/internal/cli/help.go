@@ -229,11 +229,12 @@ the keys that start with --prefix.
 The class of a key is its part before the first : or /; what is usual is the median of
 what the class holds now, if that are 5 keys at least. What ends by itself soon is no
 leak: a lease of a holder that died, within its TTL; a place, when its patience is over;
-what Redis keeps of a key for a minute. Only Redis can have the first five: what other
-stores keep always expires, and is swept.
+what Redis keeps of a key for a minute. Redis, etcd (keys without a lease) and ZooKeeper
+(nodes of no session) can have the first five: what databases keep always expires, and is
+swept.
 
 It walks through the store in small steps with pauses, so that others are not slowed
-(SCAN on Redis, never KEYS): a million keys take a minute or two.
+(SCAN on Redis, never KEYS; pages on etcd): a million keys take a minute or two.
 
 With --fix it shows all of this, asks, and removes each lease, sidecar and place: only
 if it still is exactly as it was shown, and never what somebody renews. What somebody

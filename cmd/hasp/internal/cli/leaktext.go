@@ -93,6 +93,9 @@ func (c *leaksCommand) command(f *leak) string {
 	if f.how == never {
 		return c.store.again("break", f.key, "--owner", f.holder.Owner)
 	}
+	if f.key == "" { // the store does not say which it was
+		return c.store.again("leaks", "--fix")
+	}
 	return c.store.again("leaks", f.key, "--fix")
 }
 

@@ -1,0 +1,399 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package zkdriver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/zkdriver/internal/zk"
+)
+
+var _ driver.Sweeper = (*Driver)(nil)
+
+// A sweep asks for little at a time, and leaves the server to others for longer than it took.
+const (
+	sweepKeys  = 50 // keys whose directories are read at once
+	sweepPause = 50 * time.Millisecond
+
+	// rest is how long an empty folder that is no container stays empty before it is left over. Of containers, which look the same, the
+	// servers delete 10,000 each minute.
+	rest = 10 * time.Minute
+)
+
+// ListLeftovers yields what is left over of keys; see [driver.Sweeper]. It reads the names of all keys at once, and then the
+// keys, some at a time, with pauses that are longer than the reads. A lease that is live is told from one that is not by the clock of the
+// ensemble's leader. Without a prefix it also yields marks of released owners, of which it is not known what their keys are.
+func (d *Driver) ListLeftovers(ctx context.Context, prefix string, held func(driver.Info)) iter.Seq2[driver.Leftover, error] {
+	return func(yield func(driver.Leftover, error) bool) {
+		if err := d.valid(nil); err != nil {
+			yield(driver.Leftover{}, err)
+			return
+		}
+		sw := &sweep{d: d, held: held, yield: func(l driver.Leftover) bool { return yield(l, nil) }, rest: rest}
+		if err := sw.walk(ctx, prefix); err != nil {
+			yield(driver.Leftover{}, err)
+		}
+	}
+}
+
+// sweep is one walk over what the servers have.
+type sweep struct {
+	d     *Driver
+	s     *zk.Session
+	held  func(driver.Info)
+	yield func(driver.Leftover) bool
+	rest  time.Duration
+	now   time.Time // by the leader's clock, when the walk began
+	// Nodes say with which write their last child came or went, and not when. But every write up to old is older than rest,
+	// by what other nodes say.
+	old   int64
+	empty []folder
+}
+
+// folder is one that is empty, since a write.
+type folder struct {
+	driver.Leftover
+	since int64
+}
+
+func (sw *sweep) walk(ctx context.Context, prefix string) (err error) {
+	if sw.s, err = sw.d.c.session(ctx); err != nil {
+		return err
+	}
+	keys, err := sw.d.keys(ctx, sw.s, prefix)
+	if err != nil {
+		return about(err, "read", sw.d.root)
+	}
+	if len(keys) > 0 {
+		if sw.now, err = sw.d.now(ctx, sw.s); err != nil {
+			return err
+		}
+	}
+	for some := range slices.Chunk(keys, sweepKeys) {
+		if more, err := sw.some(ctx, some); err != nil || !more {
+			return err
+		}
+	}
+	for _, f := range sw.empty {
+		if f.since <= sw.old && !sw.yield(f.Leftover) {
+			return nil
+		}
+	}
+	if prefix != "" {
+		return nil
+	}
+	return sw.tombs(ctx)
+}
+
+// saw notes when two writes were.
+func (sw *sweep) saw(s zk.Stat) {
+	for zxid, ms := range map[int64]int64{s.Czxid: s.Ctime, s.Mzxid: s.Mtime} {
+		if sw.now.Sub(time.UnixMilli(ms)) >= sw.rest {
+			sw.old = max(sw.old, zxid)
+		}
+	}
+}
+
+// do carries out calls, and pauses for twice as long as they took.
+func (sw *sweep) do(ctx context.Context, calls ...*zk.Call) error {
+	for some := range slices.Chunk(calls, together) {
+		begun := time.Now()
+		if err := sw.s.Do(ctx, some...); err != nil {
+			return err
+		}
+		pause := time.NewTimer(min(2*time.Since(begun), sweepPause))
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// directory is what a key's directory has. Its path is the last of paths.
+type directory struct {
+	key   string
+	paths []string   // of the folders that its nodes are in, and of the directory
+	lists []*zk.Call // of these
+	queue queue
+	gets  []*zk.Call // of the nodes
+}
+
+func (dir directory) path() string { return dir.paths[len(dir.paths)-1] }
+
+// some yields what is left over of some keys, and says whether to go on.
+func (sw *sweep) some(ctx context.Context, keys []string) (more bool, err error) {
+	dirs, err := sw.read(ctx, keys)
+	if err != nil {
+		return false, err
+	}
+	for _, dir := range dirs {
+		sw.look(dir)
+		if i := slices.IndexFunc(dir.gets, func(get *zk.Call) bool { return get.Stat.EphemeralOwner != 0 }); i >= 0 && dir.queue.holds(i) && sw.held != nil {
+			n := dir.queue[i]
+			sw.held(driver.Info{Key: dir.key, Held: true, Holder: holder(n, dir.gets[i].Data), Fence: fenceIn(n, dir.gets[i])})
+		}
+		for _, l := range dir.nodes(sw.now) {
+			if !sw.yield(l) {
+				return false, nil
+			}
+		}
+	}
+	return true, nil
+}
+
+// read reads the directories of keys, and the nodes in them.
+func (sw *sweep) read(ctx context.Context, keys []string) (dirs []directory, err error) {
+	var calls []*zk.Call
+	folders := sw.d.folders()
+	for _, key := range keys {
+		dir := directory{key: key}
+		for _, folder := range folders {
+			if folder != "" {
+				dir.paths = append(dir.paths, sw.d.dir(key)+"/"+folder)
+			}
+		}
+		dir.paths = append(dir.paths, sw.d.dir(key))
+		for _, path := range dir.paths {
+			dir.lists = append(dir.lists, zk.Children(path, nil))
+		}
+		dirs, calls = append(dirs, dir), append(calls, dir.lists...)
+	}
+	if err := sw.do(ctx, calls...); err != nil {
+		return nil, err
+	}
+	calls = nil
+	for i := range dirs {
+		dir := &dirs[i]
+		if dir.queue, err = queueOf(folders, dir.lists[:len(folders)]); err != nil {
+			return nil, about(err, "read", dir.path())
+		}
+		for _, n := range dir.queue {
+			dir.gets = append(dir.gets, zk.Get(dir.path()+"/"+n.name))
+		}
+		calls = append(calls, dir.gets...)
+	}
+	if err := sw.do(ctx, calls...); err != nil {
+		return nil, err
+	}
+	for i := range dirs {
+		if err := dirs[i].settle(); err != nil {
+			return nil, err
+		}
+	}
+	return dirs, nil
+}
+
+// settle leaves out the nodes that have ended since.
+func (dir *directory) settle() error {
+	q, gets := dir.queue, dir.gets
+	dir.queue, dir.gets = nil, nil
+	for i, get := range gets {
+		if absent(get.Err) {
+			continue
+		} else if get.Err != nil {
+			return about(get.Err, "read", dir.path()+"/"+q[i].name)
+		}
+		dir.queue, dir.gets = append(dir.queue, q[i]), append(dir.gets, get)
+	}
+	return nil
+}
+
+// linger is how long a waiter has been gone before its place is left over.
+const linger = time.Minute
+
+// nodes are those that no session ends. hasp writes none: somebody copied them.
+func (dir directory) nodes(now time.Time) (all []driver.Leftover) {
+	for i, n := range dir.queue {
+		get := dir.gets[i]
+		if get.Stat.EphemeralOwner != 0 {
+			continue
+		}
+		l := driver.Leftover{Key: dir.key, Kind: driver.LeftPlace, Name: dir.path() + "/" + n.name, Holder: holder(n, get.Data), State: state(get)}
+		switch {
+		case n.foreign(): // it may hold the key by now, or soon
+			l.Kind = driver.LeftLease
+		case dir.queue.holds(i):
+			l.Kind, l.Fence, l.Live = driver.LeftLease, fenceIn(n, get), !quiet(get, now)
+		case !quiet(get, now.Add(-linger)):
+			continue
+		}
+		all = append(all, l)
+	}
+	return all
+}
+
+// look notes the folders of a directory that are empty.
+func (sw *sweep) look(dir directory) {
+	for _, get := range dir.gets {
+		sw.saw(get.Stat)
+	}
+	for i, list := range dir.lists {
+		if list.Err != nil {
+			continue
+		}
+		if sw.saw(list.Stat); len(dir.queue) == 0 && list.Stat.NumChildren == 0 && list.Stat.DataLength == 0 {
+			l := driver.Leftover{Key: dir.key, Kind: driver.LeftSidecar, Name: dir.paths[i], State: state(list)}
+			sw.empty = append(sw.empty, folder{l, list.Stat.Pzxid})
+		}
+	}
+}
+
+// tombs yields the marks of released owners that no session ends.
+func (sw *sweep) tombs(ctx context.Context) error {
+	list := zk.Children(sw.d.released(), nil)
+	if err := sw.do(ctx, list); err != nil || absent(list.Err) {
+		return err
+	} else if list.Err != nil {
+		return about(list.Err, "read", sw.d.released())
+	}
+	var names []string
+	for _, name := range list.Children {
+		if driver.ValidOwner(name) { // a digest looks like one
+			names = append(names, sw.d.released()+"/"+name)
+		}
+	}
+	for some := range slices.Chunk(names, together) {
+		var gets []*zk.Call
+		for _, name := range some {
+			gets = append(gets, zk.Get(name))
+		}
+		if err := sw.do(ctx, gets...); err != nil {
+			return err
+		}
+		for i, get := range gets {
+			if get.Err != nil || get.Stat.EphemeralOwner != 0 {
+				continue
+			}
+			if !sw.yield(driver.Leftover{Kind: driver.LeftSidecar, Name: some[i], State: state(get)}) {
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+// state differs for each node of a name, and after each write to it, and below it.
+func state(call *zk.Call) string {
+	return fmt.Sprintf("%x %x %x", uint64(call.Stat.Czxid), uint64(call.Stat.Mzxid), uint64(call.Stat.Pzxid))
+}
+
+// unreadable is the TTL of a node whose data does not say it: longer than a session of ZooKeeper is by default.
+const unreadable = time.Hour
+
+// quiet reports whether a node that no session ends was written longer ago than a lease lasts. If it was somebody's
+// lease then it is over: a renewal makes such a node one of its session again.
+func quiet(get *zk.Call, now time.Time) bool {
+	ttl := decode(get.Data).ttl
+	if ttl <= 0 {
+		ttl = unreadable
+	}
+	return now.Sub(time.UnixMilli(get.Stat.Mtime)) > ttl
+}
+
+// now is the leader's time, by which nodes say when they were written. What is made to know it is gone in the same step.
+func (d *Driver) now(ctx context.Context, s *zk.Session) (time.Time, error) {
+	path := d.root + "/.now-" + digest(fmt.Sprint(s.ID(), time.Now()))
+	set := zk.Set(path, nil)
+	all := zk.Multi(zk.Create(path, nil, d.c.acl, zk.Ephemeral), set, zk.Delete(path))
+	if err := s.Do(ctx, all); err != nil || all.Err != nil {
+		return time.Time{}, errors.Join(err, about(all.Err, "make and delete", path))
+	}
+	return time.UnixMilli(set.Stat.Mtime), nil
+}
+
+// RemoveLeftover removes what ListLeftovers found; see [driver.Sweeper]. All of it is gone at once. Only what no session ends is
+// ever deleted, whatever became of its name.
+func (d *Driver) RemoveLeftover(ctx context.Context, l driver.Leftover) (stays time.Duration, err error) {
+	if err := d.valid(nil); err != nil {
+		return 0, err
+	}
+	n, ok := d.listed(l)
+	if !ok {
+		return 0, errNotListed
+	}
+	if l.Live {
+		return 0, driver.ErrNotHeld
+	}
+	s, err := d.c.session(ctx)
+	if err != nil {
+		return 0, err
+	}
+	get := zk.Get(l.Name)
+	if err := s.Do(ctx, barrier(d.released()), get); err != nil {
+		return 0, err
+	}
+	switch {
+	case absent(get.Err):
+		return 0, driver.ErrNotHeld
+	case get.Err != nil:
+		return 0, about(get.Err, "read", l.Name)
+	case state(get) != l.State, get.Stat.EphemeralOwner != 0:
+		return 0, driver.ErrNotHeld
+	}
+	if l.Kind != driver.LeftSidecar && !n.foreign() {
+		now, err := d.now(ctx, s)
+		switch {
+		case err != nil:
+			return 0, err
+		case !quiet(get, now):
+			return 0, driver.ErrNotHeld
+		}
+	}
+	// An ephemeral node has no children: a child that is made first proves that this one is still none.
+	child := l.Name + "/-"
+	del := zk.Multi(zk.Create(child, nil, d.c.acl, zk.Persistent), zk.Delete(child), zk.DeleteVersion(l.Name, get.Stat.Version))
+	if err := s.Do(ctx, del); err != nil {
+		return 0, err
+	}
+	switch {
+	case absent(del.Err), errors.Is(del.Err, zk.ErrEphemeral), errors.Is(del.Err, zk.ErrBadVersion), errors.Is(del.Err, zk.ErrNotEmpty) && l.Kind == driver.LeftSidecar:
+		return 0, driver.ErrNotHeld
+	}
+	return 0, about(del.Err, "delete", l.Name)
+}
+
+var errNotListed = errors.New("zookeeper: this was not listed by ListLeftovers of a driver with these options")
+
+// listed reports whether ListLeftovers may have listed it, and which node of a queue it is.
+func (d *Driver) listed(l driver.Leftover) (n node, ok bool) {
+	if l.Key == "" {
+		name, below := strings.CutPrefix(l.Name, d.released()+"/")
+		return node{}, below && driver.ValidOwner(name) && l.Kind == driver.LeftSidecar
+	}
+	name, below := strings.CutPrefix(l.Name, d.dir(l.Key))
+	if driver.CheckKey(l.Key) != nil || !below {
+		return node{}, false
+	}
+	if l.Kind == driver.LeftSidecar {
+		return node{}, name == "" || slices.Contains(d.folders(), strings.TrimPrefix(name, "/"))
+	}
+	folder, name := "", strings.TrimPrefix(name, "/")
+	if d.layout == Semaphore {
+		folder, name, _ = strings.Cut(name, "/")
+	}
+	if folder == "" {
+		n, ok = parse(name)
+	} else {
+		n, ok = parseIn(folder, name)
+	}
+	return n, ok && n.foreign() == l.Foreign() && (l.Kind == driver.LeftLease || l.Kind == driver.LeftPlace && !n.foreign())
+}
+
+// about adds to the refusal of a server what was refused.
+func about(err error, what, path string) error {
+	if code := zk.Code(0); !errors.As(err, &code) {
+		return err
+	}
+	return fmt.Errorf("%w: to %s %q", err, what, path)
+}
