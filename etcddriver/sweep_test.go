@@ -254,6 +254,9 @@ func TestForeignLeftovers(t *testing.T) {
 				put(t, d, name, value)
 				leavesIt(t, d, l)
 				l = only(t, d)
+				live := l
+				live.Live = true
+				leavesIt(t, d, live)
 				unnamed := l
 				unnamed.Holder.Foreign = false
 				if _, err := d.RemoveLeftover(t.Context(), unnamed); err == nil || errors.Is(err, driver.ErrNotHeld) {
@@ -334,15 +337,16 @@ func TestLeftoverOfAWriter(t *testing.T) {
 func TestLeftoverFromACopy(t *testing.T) {
 	each(t, func(t *testing.T, s *testserver.Server) {
 		d := open(t, s.Addr())
-		a := ask(claim("k"), time.Minute)
+		a := reader(ask(claim("k"), time.Minute))
 		grant(t, d, a)
-		name := d.names(a.ID()).name(writes)
+		name := d.names(a.ID()).name(reads)
 		got, err := d.client.Get(t.Context(), name)
 		if err != nil {
 			t.Fatal(err)
 		}
 		give(t, d, a, driver.Finished)
 		put(t, d, name, string(got.Kvs[0].Value))
+		compact(t, d)
 		l := only(t, d)
 		if l.Live || l.Holder.Owner != a.Owner {
 			t.Fatalf("listed as %+v", l)
