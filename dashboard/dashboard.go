@@ -36,7 +36,8 @@ type Options struct {
 	// nor broken. Empty: all keys.
 	Prefix string
 	// Identify says who sent a request and what they may do. It is called for each request
-	// except that for /healthz, by several goroutines at once. nil: [Local](false).
+	// except that for /healthz, and every five seconds for that of a live view, which ends
+	// when it may no longer look; by several goroutines at once. nil: [Local](false).
 	Identify func(*http.Request) Identity
 	// Hosts are the host names, without a port, by which the handler may be asked for, beside
 	// localhost and every IP address: a page of another site that points its own name at this

@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// heartbeat keeps proxies from ending a stream on which nothing happens.
-const heartbeat = 15 * time.Second
+// heartbeat keeps proxies from ending a stream on which nothing happens; as often it is
+// asked whether whoever looks still may.
+const heartbeat = 5 * time.Second
 
 var errStreams = errors.New("too many live views are open")
 
@@ -29,12 +30,13 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request) (st *stream) {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("X-Accel-Buffering", "no") // nginx would keep it back
-	return &stream{w: w, out: http.NewResponseController(w), done: func() { <-s.slots }}
+	return &stream{w: w, out: http.NewResponseController(w), may: func() bool { return s.Identify(r).Read }, done: func() { <-s.slots }}
 }
 
 type stream struct {
 	w    http.ResponseWriter
 	out  *http.ResponseController
+	may  func() bool // whether its reader may still look
 	done func()
 }
 
@@ -54,8 +56,8 @@ func (st *stream) send(event string, v any) error {
 	return err
 }
 
-// follow calls news whenever there may be something new, until it returns an error or the
-// reader has gone.
+// follow calls news whenever there may be something new, until it returns an error, or the
+// reader has gone or may look no longer.
 func (st *stream) follow(ctx context.Context, p *poller, news func(*snapshot) error) {
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
@@ -68,7 +70,7 @@ func (st *stream) follow(ctx context.Context, p *poller, news func(*snapshot) er
 		select {
 		case <-changed:
 		case <-beat.C:
-			if st.send("", nil) != nil {
+			if !st.may() || st.send("", nil) != nil {
 				return
 			}
 			goto wait

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -307,6 +308,38 @@ func TestAnHour(t *testing.T) {
 		page.close()
 		if len(p.screens) > 0 || len(p.watched) > 0 {
 			t.Errorf("after all have left it keeps %v and %v", p.screens, p.watched)
+		}
+	})
+}
+
+// A live view ends when whoever looks may look no longer, whatever else happens on it.
+func TestStreamOfRevoked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.ask("k", label("web-1"))
+		var revoked atomic.Bool
+		h := New(w.client, &Options{Identify: func(r *http.Request) Identity {
+			return Identity{Name: "bob", Read: !revoked.Load()}
+		}})
+		for _, path := range []string{"/events/locks", "/events/lock?key=" + encodeKey("k")} {
+			revoked.Store(false)
+			s := open(h, path)
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			select {
+			case <-s.done:
+				t.Fatalf("%s: it ended although bob may look", path)
+			default:
+			}
+			revoked.Store(true)
+			time.Sleep(heartbeat + time.Millisecond)
+			synctest.Wait()
+			select {
+			case <-s.done:
+			default:
+				t.Errorf("%s: it goes on although bob may look no longer", path)
+			}
+			s.close()
 		}
 	})
 }

@@ -196,6 +196,11 @@ record, and a token has 16 characters at least. Browsers ask for it: it is the
 password, with any user name. Programs send "Authorization: Bearer TOKEN". All who have
 a certificate may look; those whom --break-subject names may break.
 
+To renew a certificate or revoke a token, change its file: it is read again when
+somebody asks, 2 to 4 seconds later, or at once by HUP (kill -HUP PID). The live views
+of those who may look no longer end within 5 seconds more. If a new file is wrong, it
+says so on standard error, once, and goes on with what it had read before.
+
 A break takes the key from exactly the owner that was shown, asks for a reason, and is
 told on standard error and, with --audit, written to a file, before it is done: what
 cannot be recorded is not done.
@@ -203,7 +208,8 @@ cannot be recorded is not done.
 A name other than localhost by which browsers ask for it has to be given with --host:
 others are refused, since a page of another site may have pointed its own name here.
 
-INT and TERM end it, after the requests that are under way, with status 0.
+INT and TERM end it, after the requests that are under way, with status 0; and so does
+its terminal when that is closed. HUP reads the files again; without files it ends it.
 
 Exit status: 0 ended by INT or TERM. 64 wrong usage. 69, 77, 78 the store or a file
 cannot be used. 125 the server ended by itself.`

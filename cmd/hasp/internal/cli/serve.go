@@ -6,7 +6,6 @@ package cli
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log"
@@ -14,7 +13,6 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
-	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -57,7 +55,7 @@ func newServe() *cobra.Command {
 	f.StringVar(&o.listen, "listen", "127.0.0.1:8390", "the `ADDRESS` to listen on; with port 0, any port")
 	f.StringArrayVar(&o.hosts, "host", nil, "a `NAME` by which browsers ask for it, beside localhost and IP addresses; may be repeated")
 	f.StringVar(&o.tokens, "tokens", "", "a `FILE` of tokens, each a line: read NAME TOKEN, or break NAME TOKEN; without it what HASP_SERVE_TOKENS has in it")
-	f.StringVar(&o.cert, "tls-cert", "", "a `FILE` with the certificate of this server, in PEM form")
+	f.StringVar(&o.cert, "tls-cert", "", "a `FILE` with the certificate of this server and those above it, in PEM form")
 	f.StringVar(&o.key, "tls-key", "", "a `FILE` with its key")
 	f.StringVar(&o.clientCA, "client-ca", "", "a `FILE` with the authorities of client certificates, whose owners may look")
 	f.StringArrayVar(&o.breakers, "break-subject", nil, "the common name or whole `SUBJECT` of a client certificate whose owner may break; may be repeated")
@@ -68,11 +66,7 @@ func newServe() *cobra.Command {
 }
 
 func serve(cmd *cobra.Command, o *serveOptions, prefix string) error {
-	identify, err := o.identify()
-	if err != nil {
-		return err
-	}
-	conf, err := o.tls()
+	c, err := o.credentials()
 	if err != nil {
 		return err
 	}
@@ -90,15 +84,18 @@ func serve(cmd *cobra.Command, o *serveOptions, prefix string) error {
 		return &exit{code: exitConfig, verdict: "misconfigured", message: fmt.Sprintf("--listen: %v", err)}
 	}
 	scheme := "http"
-	if conf != nil {
-		scheme, listener = "https", tls.NewListener(listener, conf)
+	if c.pair != nil {
+		scheme, listener = "https", tls.NewListener(listener, c.tls())
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) // before anybody knows that it serves
 	defer stop()
+	ctx, hungUp := context.WithCancel(ctx)
+	defer hungUp()
+	c.onHangup(ctx, hungUp)
 	note("the locks of %s are at %s://%s/", l.url, scheme, listener.Addr())
-	return serveUntilSignal(ctx, stop, listener, dashboard.New(l.Client, &dashboard.Options{
-		Title: l.url.String(), Prefix: prefix, Identify: identify, Hosts: o.hosts, Audit: l.recordOfPage(log), Doctor: l.diagnose, Leaks: l.leaksOf(o.store, prefix),
-	}))
+	return serveUntilSignal(ctx, stop, listener, c.closing(dashboard.New(l.Client, &dashboard.Options{
+		Title: l.url.String(), Prefix: prefix, Identify: c.identify, Hosts: o.hosts, Audit: l.recordOfPage(log), Doctor: l.diagnose, Leaks: l.leaksOf(o.store, prefix),
+	})))
 }
 
 // limits of a server that strangers may reach.
@@ -139,118 +136,6 @@ type noteWriter struct{}
 func (noteWriter) Write(p []byte) (int, error) {
 	note("%s", plain.Line(strings.TrimSuffix(string(p), "\n")))
 	return len(p), nil
-}
-
-// identify says who may do what. Whatever leaves this machine needs a token or a certificate.
-func (o *serveOptions) identify() (func(*http.Request) dashboard.Identity, error) {
-	tokens, err := o.readTokens()
-	if err != nil {
-		return nil, err
-	}
-	if len(o.breakers) > 0 && o.clientCA == "" {
-		return nil, usage("--break-subject is about client certificates: give --client-ca as well")
-	}
-	var ways []func(*http.Request) dashboard.Identity
-	if len(tokens) > 0 {
-		byToken, err := dashboard.Tokens(tokens...)
-		if err != nil {
-			return nil, badConfig(err)
-		}
-		ways = append(ways, byToken)
-	}
-	if o.clientCA != "" {
-		ways = append(ways, dashboard.Certificates(o.breakers...))
-	}
-	here, err := loopback(o.listen)
-	if err != nil {
-		return nil, usage("--listen: %v", err)
-	}
-	switch {
-	case len(ways) > 0 && o.allowBreak:
-		return nil, usage("--allow-break is for everybody on this machine: with tokens or certificates, those say who may break")
-	case len(ways) > 0:
-		if !here && o.cert == "" {
-			note("warning: without --tls-cert, tokens and keys cross the network as they are; it should be behind a server that has TLS")
-		}
-		return dashboard.FirstOf(ways...), nil
-	case !here:
-		return nil, usage("--listen %s can be reached from other machines: give --tokens FILE, or --client-ca FILE with --tls-cert and --tls-key", o.listen)
-	}
-	return dashboard.Local(o.allowBreak), nil
-}
-
-// loopback says whether only this machine reaches an address. A name may mean anything.
-func loopback(address string) (bool, error) {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return false, fmt.Errorf("%s is no address: HOST:PORT", quote(address))
-	}
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback(), nil
-}
-
-// envTokens has tokens in it, as the file of --tokens.
-const envTokens = "HASP_SERVE_TOKENS"
-
-// readTokens returns the tokens of the file, or of the environment. No message has one in it.
-func (o *serveOptions) readTokens() ([]dashboard.Token, error) {
-	where, text := envTokens, os.Getenv(envTokens)
-	if o.tokens != "" {
-		b, err := os.ReadFile(o.tokens)
-		if err != nil {
-			return nil, badConfig(fmt.Errorf("--tokens: %w", err))
-		}
-		where, text = o.tokens, string(b)
-		if info, err := os.Stat(o.tokens); err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o004 != 0 {
-			note("warning: everybody on this machine can read the tokens in %s: chmod 600", o.tokens)
-		}
-	}
-	var tokens []dashboard.Token
-	n := 0
-	for line := range strings.Lines(text) {
-		n++
-		words := strings.Fields(line)
-		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
-			continue
-		}
-		if len(words) != 3 || words[0] != "read" && words[0] != "break" {
-			return nil, badConfig(fmt.Errorf("line %d of %s is no token: read NAME TOKEN, or break NAME TOKEN", n, where))
-		}
-		tokens = append(tokens, dashboard.Token{Name: words[1], Secret: words[2], Break: words[0] == "break"})
-	}
-	if o.tokens != "" && len(tokens) == 0 {
-		return nil, badConfig(fmt.Errorf("there is no token in %s", o.tokens))
-	}
-	return tokens, nil
-}
-
-// tls returns how connections are protected; nil when they are not.
-func (o *serveOptions) tls() (*tls.Config, error) {
-	if o.cert == "" && o.key == "" && o.clientCA == "" {
-		return nil, nil
-	}
-	if o.cert == "" || o.key == "" {
-		return nil, usage("--tls-cert, --tls-key and --client-ca need one another: a certificate has a key, and client certificates need TLS")
-	}
-	pair, err := tls.LoadX509KeyPair(o.cert, o.key)
-	if err != nil {
-		return nil, badConfig(fmt.Errorf("--tls-cert, --tls-key: %w", err))
-	}
-	conf := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
-	if o.clientCA == "" {
-		return conf, nil
-	}
-	pem, err := os.ReadFile(o.clientCA)
-	if err != nil {
-		return nil, badConfig(fmt.Errorf("--client-ca: %w", err))
-	}
-	conf.ClientCAs = x509.NewCertPool()
-	if !conf.ClientCAs.AppendCertsFromPEM(pem) {
-		return nil, badConfig(fmt.Errorf("--client-ca: there is no certificate in %s", o.clientCA))
-	}
-	// Those who have none may have a token; and whether it lives, anybody may ask.
-	conf.ClientAuth = tls.VerifyClientCertIfGiven
-	return conf, nil
 }
 
 // diagnose is hasp doctor, for the page.
