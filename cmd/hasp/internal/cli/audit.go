@@ -66,8 +66,8 @@ func (l *locks) takeAway(ctx context.Context, log *audit.Log, via, key string, v
 }
 
 // recordOf is what is recorded of the removal of a leak; a lease that expires is broken.
-func (l *locks) recordOf(f *leak) audit.Record {
-	r := audit.Record{Event: audit.Remove, Via: "hasp leaks", By: audit.Self(), Store: l.url.String(), Server: f.server, What: f.what, Name: f.name}
+func (l *locks) recordOf(f *leak, reason string) audit.Record {
+	r := audit.Record{Event: audit.Remove, Via: "hasp leaks", By: audit.Self(), Store: l.url.String(), Server: f.server, What: f.what, Name: f.name, Reason: reason}
 	if f.leftover == nil {
 		r.Event = audit.Break
 	}

@@ -248,7 +248,7 @@ may still need gets an expiry of a minute instead. It removes what is foreign, o
 process that has ended, only if you name its KEY: you have to know that nobody
 holds it (another process may have adopted a lease). What is live or overdue it never
 removes: hasp break does. With --audit, or HASP_AUDIT, it records what it removes, before
-and after; what cannot be recorded is not removed.
+and after, with the --reason; what cannot be recorded is not removed.
 
 Exit status: 0 nothing was found, or all of it was removed. 1 something was found, and is
 still there. 64, 69, 77, 78 as everywhere.`

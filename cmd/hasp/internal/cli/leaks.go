@@ -32,6 +32,7 @@ type leaksCommand struct {
 	fix    bool
 	yes    bool
 	json   bool
+	reason string
 	audit  auditFlag
 	keys   []string                         // only these; and they are named
 	remark func(format string, args ...any) // says what else there is to know
@@ -48,6 +49,7 @@ func newLeaks() *cobra.Command {
   hasp leaks --prefix orders/ --older 15m
   hasp leaks -o json | jq 'select(.what == "overdue") | .key'
   hasp leaks --fix                             shows what it would remove, and asks
+  hasp leaks --fix --audit removed.log --reason "crash of batch1, OPS-4711"
   hasp leaks --fix --yes old-importer          a lock of another program, which you know to be gone`,
 		RunE: func(cmd *cobra.Command, keys []string) (err error) {
 			if c.keys, err = distinct(keys); err != nil {
@@ -64,6 +66,7 @@ func newLeaks() *cobra.Command {
 	cmd.Flags().BoolVar(&c.yes, "yes", false, "with --fix: do not ask")
 	cmd.Flags().VarP(output, "output", "o", "lines, or objects, one a line")
 	complete(cmd, "output", output.among)
+	cmd.Flags().StringVar(&c.reason, "reason", "", "with --fix: `TEXT` that says why, for the audit record")
 	c.audit.add(cmd, "record what --fix removes")
 	c.store.add(cmd)
 	return cmd
@@ -75,6 +78,8 @@ func (c *leaksCommand) run(cmd *cobra.Command) error {
 		return usage("--yes answers the question of --fix: give both")
 	case c.audit.to != "" && !c.fix:
 		return usage("--audit records what --fix removes: give both")
+	case c.reason != "" && !c.fix:
+		return usage("--reason says why --fix removes something: give both")
 	case c.older.set && c.older.d == 0:
 		return usage("--older=0s would call every lock overdue: give a longer time, such as 15m")
 	case c.fix && !c.yes && !child.IsTerminal(os.Stdin):
@@ -346,7 +351,7 @@ func (c *leaksCommand) remove(ctx context.Context, l *locks, log *audit.Log, fou
 		}
 	}
 	for _, f := range todo {
-		if err := l.removeLeak(ctx, log, f); err != nil {
+		if err := l.removeLeak(ctx, log, f, c.reason); err != nil {
 			return err
 		}
 		if !c.json {
@@ -370,12 +375,12 @@ func confirmed(n int) error {
 }
 
 // removeLeak removes one leak, exactly as it was found, and has that recorded. Nothing else here removes anything.
-func (l *locks) removeLeak(ctx context.Context, log *audit.Log, f *leak) error {
+func (l *locks) removeLeak(ctx context.Context, log *audit.Log, f *leak, reason string) error {
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
 	var err error
 	unwritten := (*audit.UnwrittenError)(nil)
-	lost := errors.As(log.Do(l.recordOf(f), func() error {
+	lost := errors.As(log.Do(l.recordOf(f, reason), func() error {
 		if f.leftover != nil {
 			f.stays, err = f.by.RemoveLeftover(ctx, *f.leftover)
 		} else {

@@ -116,12 +116,12 @@ func TestRemovalsAreRecorded(t *testing.T) {
 	if err != nil || len(found) != 1 {
 		t.Fatal(found, err)
 	}
-	if err := l.removeLeak(t.Context(), lost, found[0]); err == nil || !strings.Contains(err.Error(), `sidecar "k00000" was not removed: the audit record cannot be written`) || s.removed != 0 || found[0].removed {
+	if err := l.removeLeak(t.Context(), lost, found[0], ""); err == nil || !strings.Contains(err.Error(), `sidecar "k00000" was not removed: the audit record cannot be written`) || s.removed != 0 || found[0].removed {
 		t.Errorf("without a record: %v, removed: %d", err, s.removed)
 	}
 	for want, remove := range map[string]error{"done": nil, "not-held": hasp.ErrNotHeld, "unknown": context.DeadlineExceeded} {
 		s.remove = remove
-		if err := l.removeLeak(t.Context(), log, found[0]); (err != nil) != (want == "unknown") {
+		if err := l.removeLeak(t.Context(), log, found[0], "tidying"); (err != nil) != (want == "unknown") {
 			t.Errorf("%s: %v", want, err)
 		}
 		text, err := os.ReadFile(filepath.Join(dir, "log"))
@@ -134,7 +134,7 @@ func TestRemovalsAreRecorded(t *testing.T) {
 		}
 		last := lines[len(lines)-2:]
 		for i, outcome := range []string{"begun", want} {
-			if !strings.Contains(last[i], `"event":"remove","outcome":"`+outcome+`","via":"hasp leaks"`) || !strings.Contains(last[i], `"what":"sidecar","name":"grant","key":"k00000"`) {
+			if !strings.Contains(last[i], `"event":"remove","outcome":"`+outcome+`","via":"hasp leaks"`) || !strings.Contains(last[i], `"what":"sidecar","name":"grant","key":"k00000"`) || !strings.Contains(last[i], `"reason":"tidying"`) {
 				t.Errorf("%s: recorded %s", want, last[i])
 			}
 		}
