@@ -249,7 +249,7 @@ func (a *attempt) troubled(err error) (time.Duration, error) {
 	if errors.As(err, new(*admission.HeldBack)) {
 		kind = EventHeldBack
 	}
-	a.emit(kind, func(e *Event) { e.Left, e.Err = heldBack(err), err })
+	a.emit(kind, func(e *Event) { e.Left, e.Err = heldBack(err), a.c.fail(a.op, a.req.Key, err) })
 	return pause, nil
 }
 
@@ -279,7 +279,7 @@ func (a *attempt) subscribed(h watched) {
 	}
 	a.emit(EventTrouble, func(e *Event) {
 		e.Sent = time.Time{} // that is a Try's
-		e.Err = fmt.Errorf("the store sends no hints when the key is free, so this polls: %w", h.err)
+		e.Err = a.c.fail(a.op, a.req.Key, fmt.Errorf("the store sends no hints when the key is free, so this polls: %w", h.err))
 	})
 }
 

@@ -25,8 +25,8 @@ const (
 	// EventRenewed: the lease was renewed; Left is how long it lasts from now, Age
 	// how old it had become.
 	EventRenewed
-	// EventRenewFailed: a renewal had no answer, or an error: Err. It is retried
-	// until the deadline, in Left. Age is how old the lease is.
+	// EventRenewFailed: a renewal had no answer, or an error: Err, with its Class. It is
+	// retried until the deadline, in Left. Age is how old the lease is.
 	EventRenewFailed
 	// EventLost: the lease ended before its Release; Err says why. Held is how
 	// long it was held.
@@ -119,7 +119,8 @@ type Event struct {
 	// with the EventAcquired or EventFailed of the same call. Owner cannot tell: in a
 	// cohort (LockOptions.Cohort) a call goes on as another's owner.
 	Waiters int
-	// Err is what went wrong, or why the lease ended.
+	// Err is what went wrong, or why the lease ended: an *Error, which says the Class of
+	// trouble with the store.
 	Err error
 }
 

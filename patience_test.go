@@ -186,6 +186,9 @@ func TestHeldBackStoreIsWaitedFor(t *testing.T) {
 		c := newClient(t, store, &hasp.Options{Observe: func(e hasp.Event) {
 			if e.Kind == hasp.EventHeldBack {
 				told = append(told, e.Left)
+				if err, ok := e.Err.(*hasp.Error); !ok || err.Class != hasp.ClassUnreachable { //nolint:errorlint // the outermost
+					t.Errorf("told of %#v", e.Err)
+				}
 			}
 		}})
 		start := time.Now()
@@ -345,6 +348,10 @@ func TestShortOutageWhileWaiting(t *testing.T) {
 		if len(trouble) != 3 {
 			t.Fatalf("told of %d troubles, want 3", len(trouble))
 		}
-		wantIs(t, (<-trouble).Err, errDown)
+		told := (<-trouble).Err
+		wantIs(t, told, errDown)
+		if e, ok := told.(*hasp.Error); !ok || e.Op != "lock" || e.Key != "k" || e.Engine != "memory" { //nolint:errorlint // the outermost
+			t.Errorf("told of %#v", told)
+		}
 	})
 }

@@ -101,7 +101,9 @@ func (h *hold) Renewed(start clock.Instant, r driver.Renewal) {
 	if r.Err != nil {
 		kind = EventRenewFailed
 	}
-	h.emit(kind, func(e *Event) { e.Left, e.Sent, e.Age, e.Err = left, sentAt(start.Mono, now), age, r.Err })
+	h.emit(kind, func(e *Event) {
+		e.Left, e.Sent, e.Age, e.Err = left, sentAt(start.Mono, now), age, h.c.fail("renew", h.req.Key, r.Err)
+	})
 }
 
 // extend renews once, at the caller's wish.

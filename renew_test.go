@@ -10,6 +10,8 @@ import (
 	"math"
 	"runtime"
 	"strconv"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -17,6 +19,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/telemetry"
 )
 
 const usable = ttl - ttl/100 - 2*time.Millisecond // of a lease, from before the request
@@ -326,6 +329,58 @@ func TestShortLeaseIsRenewedAfterASpuriousWake(t *testing.T) {
 		time.Sleep(time.Second)
 		if err := lease.Err(); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// A renewal that failed is told as every other error is: with what it was about and the
+// class of the trouble, once. So are the loss and the Extend that come of it.
+func TestErrorOfARenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &hooked{Driver: newStore(), classify: func(err error) driver.Class {
+			if errors.Is(err, errDown) {
+				return driver.ClassUnreachable
+			}
+			return driver.ClassUnknown
+		}}
+		var mu sync.Mutex
+		got := map[hasp.EventKind]error{}
+		c := newClient(t, d, &hasp.Options{Observe: func(e hasp.Event) {
+			mu.Lock()
+			defer mu.Unlock()
+			if _, told := got[e.Kind]; !told {
+				got[e.Kind] = e.Err
+			}
+		}})
+		lease := lock(t, c, "k", nil)
+		time.Sleep(ttl/3 + time.Second)
+		d.change(func() {
+			d.renew = func(_ context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), _ renewFunc) {
+				for i := range rs {
+					done(i, driver.Renewal{Err: errDown})
+				}
+			}
+		})
+		extend := lease.Extend(t.Context(), ttl)
+		<-lease.Done()
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		if err, told := got[hasp.EventRenewed]; !told || err != nil {
+			t.Errorf("a renewal that succeeded: told %v, %v", told, err)
+		}
+		for op, err := range map[string]error{"renew": got[hasp.EventRenewFailed], "extend": extend, "hold": got[hasp.EventLost]} {
+			e, ok := err.(*hasp.Error) //nolint:errorlint // the outermost
+			if !ok || e.Op != op || e.Key != "k" || e.Engine != "memory" || e.Class != hasp.ClassUnreachable || !errors.Is(err, errDown) {
+				t.Errorf("%s: %#v", op, err)
+				continue
+			}
+			if text := err.Error(); strings.Count(text, `hasp: `) != 1 || strings.Count(text, `"k"`) != 1 {
+				t.Errorf("%s: it says so twice: %s", op, text)
+			}
+			if want := map[bool]string{true: "lost", false: "unreachable"}[op == "hold"]; telemetry.Reason(err) != want {
+				t.Errorf("%s: the reason is %s", op, telemetry.Reason(err))
+			}
 		}
 	})
 }

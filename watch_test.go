@@ -64,6 +64,9 @@ func TestLockWithoutASubscription(t *testing.T) {
 			c := newClient(t, d, &hasp.Options{Observe: func(e hasp.Event) {
 				if e.Kind == hasp.EventTrouble {
 					troubles.Add(1)
+					if err, ok := e.Err.(*hasp.Error); !ok || err.Op != "lock" || err.Key != "k" { //nolint:errorlint // the outermost
+						t.Errorf("told of %#v", e.Err)
+					}
 				}
 			}})
 			blocker := lock(t, newClient(t, d.Driver, nil), "k", nil)

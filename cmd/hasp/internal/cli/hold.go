@@ -260,7 +260,7 @@ func (j *job) renewFailed(e hasp.Event) {
 	}
 	j.mu.Unlock()
 	j.rep.say(l, event{Event: "renew-failed", Key: e.Key, Left: e.Left.Seconds(), Error: e.Err.Error(), Message: fmt.Sprintf(
-		"cannot renew %s, asking again: %s. Without an answer %s is ended in %s", quote(e.Key), plain.Error(e.Err), j.o.whose("the"), short(e.Left))})
+		"cannot renew %s, asking again: %s. Without an answer %s is ended in %s", quote(e.Key), reason(e.Err), j.o.whose("the"), short(e.Left))})
 }
 
 // each returns the errors that errors.Join put together.

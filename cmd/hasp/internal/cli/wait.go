@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
-	"github.com/hasplock/hasp/cmd/hasp/internal/plain"
 )
 
 const (
@@ -79,7 +78,7 @@ func (w *watcher) troubled(e hasp.Event) {
 	if e.Left > 0 {
 		about = "held back"
 	}
-	w.away(about, event{Key: e.Key, Error: e.Err.Error(), Left: e.Left.Seconds(), Waited: e.Waited.Seconds()}, plain.Error(e.Err))
+	w.away(about, event{Key: e.Key, Error: e.Err.Error(), Left: e.Left.Seconds(), Waited: e.Waited.Seconds()}, reason(e.Err))
 }
 
 // away reports that the wait is for the store.
