@@ -28,8 +28,8 @@ type storeFlag struct{ text string }
 
 func (f *storeFlag) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.text, "store", "",
-		"`URL` of the store: sqlite:PATH, redis://…, rediss://…, unix://… or redlock://…; without it what HASP_STORE says, or the file "+
-			"that HASP_STORE_FILE names, else a SQLite file of yours")
+		"`URL` of the store, such as redis://HOST:6379 or sqlite:PATH (hasp help store has all forms); without it what HASP_STORE says, "+
+			"or the file that HASP_STORE_FILE names, else a SQLite file of yours")
 }
 
 // locks are the client of a store, open.

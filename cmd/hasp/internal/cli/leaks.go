@@ -61,8 +61,8 @@ func newLeaks() *cobra.Command {
 	}
 	cmd.ValidArgsFunction = c.store.completeKeys
 	cmd.Flags().StringVar(&c.prefix, "prefix", "", "look only at keys that start with this `TEXT`")
-	cmd.Flags().Var(&c.older, "older", "what is held for longer than this is overdue, whatever is usual")
-	cmd.Flags().BoolVar(&c.fix, "fix", false, "remove what is found and may be removed, after it was shown")
+	cmd.Flags().Var(&c.older, "older", "what is held for longer than this, such as 15m, is overdue, whatever is usual")
+	cmd.Flags().BoolVar(&c.fix, "fix", false, "show what is found, ask, and remove what may be removed")
 	cmd.Flags().BoolVar(&c.yes, "yes", false, "with --fix: do not ask")
 	cmd.Flags().VarP(output, "output", "o", "lines, or objects, one a line")
 	complete(cmd, "output", output.among)

@@ -54,13 +54,13 @@ func newServe() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&o.listen, "listen", "127.0.0.1:8390", "the `ADDRESS` to listen on; with port 0, any port")
 	f.StringArrayVar(&o.hosts, "host", nil, "a `NAME` by which browsers ask for it, beside localhost and IP addresses; may be repeated")
-	f.StringVar(&o.tokens, "tokens", "", "a `FILE` of tokens, each a line: read NAME TOKEN, or break NAME TOKEN; without it what HASP_SERVE_TOKENS has in it")
+	f.StringVar(&o.tokens, "tokens", "", "a `FILE` of tokens, a line each: read NAME TOKEN, or break NAME TOKEN; without it what HASP_SERVE_TOKENS has in it")
 	f.StringVar(&o.cert, "tls-cert", "", "a `FILE` with the certificate of this server and those above it, in PEM form")
 	f.StringVar(&o.key, "tls-key", "", "a `FILE` with its key")
 	f.StringVar(&o.clientCA, "client-ca", "", "a `FILE` with the authorities of client certificates, whose owners may look")
 	f.StringArrayVar(&o.breakers, "break-subject", nil, "the common name or whole `SUBJECT` of a client certificate whose owner may break; may be repeated")
 	f.BoolVar(&o.allowBreak, "allow-break", false, "everybody on this machine may break locks; only without tokens and certificates")
-	o.audit.add(cmd, "record each break")
+	o.audit.add(cmd, "record who broke what, and why")
 	o.store.add(cmd)
 	return cmd
 }
