@@ -64,16 +64,22 @@ func (w *world) makes(d *Driver, key, name string, data []byte, k zk.Kind) strin
 	if err == nil {
 		err = d.make(w.ctx, s)
 	}
-	dir := zk.Create(d.dir(key), nil, w.admin.acl, zk.Container)
-	if err == nil {
-		err = s.Do(w.ctx, dir) // it may be there
-	}
 	if err != nil {
 		w.Fatal(err)
 	}
 	path := d.dir(key) + "/" + name
-	w.do(w.admin, zk.Create(path, data, w.admin.acl, k))
-	return path
+	for {
+		dir, node := zk.Create(d.dir(key), nil, w.admin.acl, zk.Container), zk.Create(path, data, w.admin.acl, k)
+		if err := s.Do(w.ctx, dir, node); err != nil { // the directory may be there
+			w.Fatal(err)
+		}
+		switch {
+		case node.Err == nil:
+			return path
+		case !absent(node.Err): // else the servers took the empty directory away in between
+			w.Fatal(node.Err)
+		}
+	}
 }
 
 // inPlace makes a node one of no session, under its name.
@@ -212,7 +218,7 @@ func TestRemovalOvertaken(t *testing.T) {
 		"it is a session's":       func() { w.do(w.admin, zk.Multi(zk.Delete(path), zk.Create(path, nil, w.admin.acl, zk.Ephemeral))) },
 		"it was written":          func() { w.do(w.admin, zk.Set(path, nil)) },
 		"it is gone":              func() { w.do(w.admin, zk.Delete(path)) },
-		"it and its key are gone": func() { w.do(w.admin, zk.Delete(path), zk.Delete(d.dir("k"))) },
+		"it and its key are gone": func() { w.do(w.admin, zk.Multi(zk.Delete(path), zk.Delete(d.dir("k")))) },
 	} {
 		if w.has(path) {
 			w.do(w.admin, zk.Delete(path))
