@@ -11,6 +11,7 @@ type signals struct {
 	done    chan struct{} // closed at the end; made on demand
 	ctxs    map[*leaseCtx]struct{}
 	wanted  bool            // somebody waits in the queue
+	ask     bool            // the store is still to be asked to tell when somebody does
 	wishCtx context.Context // ends then; made on demand
 	wishEnd context.CancelFunc
 }
@@ -51,10 +52,10 @@ func (s *signals) want(wanted bool) context.CancelFunc {
 	return nil
 }
 
-// wish returns a context that ends once somebody waits for the key.
+// wish returns a context that ends once somebody waits for the key. The first call has the
+// store asked to tell of it, by a renewal that is sent now.
 func (h *hold) wish() context.Context {
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	h.handles.pinned = true
 	s := &h.signals
 	if s.wishCtx == nil {
@@ -62,8 +63,30 @@ func (h *hold) wish() context.Context {
 		if s.wanted {
 			s.wishEnd()
 		}
+		s.ask = !s.wanted && h.state.stands() && h.c.traits.TellsWanted
 	}
-	return s.wishCtx
+	ctx, ask := s.wishCtx, s.ask
+	h.mu.Unlock()
+	if ask {
+		h.c.renewer.Again(h, h.c.now())
+	}
+	return ctx
+}
+
+// listens says whether renewals ask the store to tell when somebody waits.
+func (s *signals) listens() bool { return s.wishCtx != nil && !s.wanted }
+
+// hear takes what the store tells of one who joined the queue.
+func (h *hold) hear() {
+	h.mu.Lock()
+	var tell context.CancelFunc
+	if h.state.stands() {
+		tell = h.signals.want(true)
+	}
+	h.mu.Unlock()
+	if tell != nil {
+		tell()
+	}
 }
 
 // over returns a channel that is closed when the hold is over. pin: somebody

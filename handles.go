@@ -24,9 +24,9 @@ type handles struct {
 	writers   int             // those of them that are Exclusive
 	running   int             // functions of Do that have not returned: Close leaves the key to them
 	left      error           // why a key that Close left to them is not free
-	broken    bool            // a function of Do panicked: the end is Unfinished, whoever releases last
 	fresh     *Lease          // of those that were not released, until the next renewal; linked
 	known     []weakLease     // those of before
+	broken    bool            // a function of Do panicked: the end is Unfinished, whoever releases last
 	counted   bool            // an event said that it is held, and none that it ended
 	pinned    bool            // somebody may wait for a channel of it
 	forgotten bool            // nobody could reach it: it is not renewed, also when a finalizer brings a lease back

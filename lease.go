@@ -69,9 +69,11 @@ func (l *Lease) Slot() int { return l.h.grant.slot }
 func (l *Lease) Abandoned() bool { return l.h.grant.abandoned }
 
 // Wanted returns a channel that is closed once somebody waits in the queue for the
-// key, so that a long holder can finish early. It is learned at a renewal, up to a
-// third of the TTL later, or, with NoRenew, only from Extend. It stays closed.
-// Waiters for a turn in this lease's own cohort do not count.
+// key, so that a long holder can finish early. It stays closed. Where the engine can
+// (Traits.TellsWanted) the first call has the lease renewed at once, and from then on the
+// store tells within a round trip; if its message is lost, or the engine cannot, it is
+// learned at a renewal, up to a third of the TTL later. With NoRenew nothing is asked before
+// Extend is called. Waiters for a turn in this lease's own cohort do not count.
 func (l *Lease) Wanted() <-chan struct{} { return l.h.wish().Done() }
 
 // Deadline returns the instant after which the lease may not be relied on, as of

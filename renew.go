@@ -24,7 +24,9 @@ func (h *hold) Due(now clock.Instant, hurry bool) (renew, over bool) {
 	if h.term.over(now) {
 		return false, true
 	}
-	return h.renews() && h.term.due(now, hurry), false
+	renew = h.renews() && h.term.due(now, hurry || h.signals.ask)
+	h.signals.ask = h.signals.ask && !renew
+	return renew, false
 }
 
 // NextLook is when to renew, or to declare the loss.
@@ -32,8 +34,11 @@ func (h *hold) NextLook(now clock.Instant) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	over := now.Mono + h.term.left(now) - h.term.opts.Lead
-	if !h.renews() {
+	switch {
+	case !h.renews():
 		return over
+	case h.signals.ask:
+		return min(over, now.Mono)
 	}
 	return min(over, h.term.renewAt)
 }
@@ -47,7 +52,7 @@ func (h *hold) Request() (r driver.RenewRequest, ok bool) {
 		return r, false
 	}
 	if !h.state.stands() || h.handles.reachable() {
-		return h.req, true
+		return h.renewal(), true
 	}
 	h.handles.forgotten = true
 	now := h.c.now()
@@ -57,6 +62,15 @@ func (h *hold) Request() (r driver.RenewRequest, ok bool) {
 		e.Held, e.Left, e.Taken, e.Err = took, left, taken.String(), h.c.fail("hold", h.req.Key, err)
 	})
 	return r, false
+}
+
+// renewal is what to send. h.mu is held.
+func (h *hold) renewal() driver.RenewRequest {
+	r := h.req
+	if h.signals.listens() {
+		r.Wanted = h.hear
+	}
+	return r
 }
 
 // Renewed takes the answer to a renewal.
@@ -114,7 +128,7 @@ func (h *hold) extend(ctx context.Context, ttl time.Duration) error {
 		return h.checkStands()
 	}
 	h.term.longest = max(h.term.longest, ttl) // whatever the answer
-	req := h.req
+	req := h.renewal()
 	h.mu.Unlock()
 	req.TTL = ttl
 	start := h.c.now()

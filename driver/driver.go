@@ -105,6 +105,13 @@ type RenewRequest struct {
 	Queue    bool          // the request is about a place in the queue
 	Patience time.Duration // for a place: as TryRequest.Patience
 	Fence    uint64        // for a lease: the fence held; 0: not known. Only a Node needs to look at it
+	// Wanted, with Traits.TellsWanted and for a lease, is called when somebody joins the queue
+	// for its key, until the lease is released, or renewed without it; nil: nobody wants to know. Who
+	// joins while somebody waits need not be reported: Renewal.Wanted of the same Renew says
+	// whether somebody does, and none who joins after that is missed, unless a
+	// message is lost. A call that is late, repeated or for nobody is rare and does no harm.
+	// Wanted does not block, and may be called by any goroutine until Close returns.
+	Wanted func()
 }
 
 // ReleaseRequest is the argument of Release.

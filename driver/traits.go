@@ -13,6 +13,7 @@ type Traits struct {
 	Queue         QueueKind
 	Hints         bool          // Watch gives hints to whoever is next in the queue
 	JoinFirst     bool          // Watch gives a hint, too, for what happened since its owner joined: so hasp joins with its first Try, and watches after it
+	TellsWanted   bool          // RenewRequest.Wanted is called at once; else Renewal.Wanted is all that tells
 	Fencing       bool          // grants carry strictly increasing fences
 	Shared        bool          // honours Mode
 	Slots         bool          // honours Limit and assigns Slot

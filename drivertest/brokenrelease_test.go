@@ -199,6 +199,7 @@ var brokenRenewals = []brokenEngine{
 	})},
 	{"renewals do not report waiters", "RenewSaysThatSomebodyWaits WantedComesWithARenewal", one(func(s *memdriver.Store, p *patched) {
 		p.renew = func(ctx context.Context, r driver.RenewRequest) driver.Renewal {
+			r.Wanted = nil // nor is the holder told
 			a := renewOne(ctx, s, r)
 			a.Wanted = false
 			return a

@@ -39,6 +39,7 @@ type place struct {
 	persisted bool // of a holder: its lease does not end by itself, whatever until says
 	skipped   bool // one handoff was not claimed: the next such costs the place
 	patience  time.Time
+	wanted    func() // of a holder: as RenewRequest.Wanted
 }
 
 func newPlace(c driver.Claim, now time.Time) *place {
@@ -218,13 +219,18 @@ func (s *Store) buried(id driver.ID, now time.Time) bool {
 }
 
 // join puts r at the end of the queue, or prolongs the place that it has.
-func (e *entry) join(r *driver.TryRequest, now time.Time) {
+func (s *Store) join(e *entry, r *driver.TryRequest, now time.Time) {
 	i := e.index(r.ID())
 	if i < 0 {
 		i = len(e.queue)
 		p := newPlace(r.Claim, now)
 		p.claim = min(r.Patience/2, claimLimit)
 		e.queue = append(e.queue, p)
+		for _, h := range e.holders {
+			if h.wanted != nil {
+				s.told = append(s.told, h.wanted)
+			}
+		}
 	}
 	e.queue[i].extend(now.Add(r.Patience))
 }

@@ -49,6 +49,7 @@ type Store struct {
 	run         string // changes with a restart
 	watchers    map[driver.ID]map[chan struct{}]struct{}
 	alarms      map[string]*alarm
+	told        []func() // the holders that hear, after this request, that somebody joined
 	unreachable bool
 }
 
@@ -62,6 +63,7 @@ func (s *Store) Traits() driver.Traits {
 		Engine:        "memory",
 		Queue:         driver.QueueHandoff,
 		Hints:         true,
+		TellsWanted:   true,
 		Fencing:       true,
 		Shared:        true,
 		Slots:         true,
@@ -111,9 +113,14 @@ func (s *Store) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, 
 	if err := s.enter(ctx); err != nil {
 		return driver.Result{}, driver.NotSent(err)
 	}
-	defer s.mu.Unlock()
 	res := s.vote(&r, s.now())
 	res.Node = s.run
+	told := s.told
+	s.told = nil
+	s.mu.Unlock()
+	for _, wanted := range told {
+		wanted()
+	}
 	return res, nil
 }
 
@@ -140,7 +147,7 @@ func (s *Store) vote(r *driver.VoteRequest, now time.Time) driver.Result {
 		return s.grant(e, r, now)
 	}
 	if r.Queue {
-		e.join(&r.TryRequest, now)
+		s.join(e, &r.TryRequest, now)
 	}
 	return s.refuse(e, r, now)
 }
@@ -250,6 +257,7 @@ func (s *Store) renew(r driver.RenewRequest, now time.Time) driver.Renewal {
 		return driver.Renewal{Err: driver.ErrNotHeld}
 	}
 	h.extend(now.Add(r.TTL))
+	h.wanted = r.Wanted
 	return driver.Renewal{TTL: h.until.Sub(now), Wanted: len(e.queue) > 0}
 }
 

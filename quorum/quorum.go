@@ -156,14 +156,15 @@ func nameOf(o *Options, i int) string {
 // merge is what the nodes promise together.
 func (d *Driver) merge() driver.Traits {
 	t := driver.Traits{
-		Engine:   engine,
-		Queue:    driver.QueueHint,
-		Hints:    true,
-		Fencing:  true,
-		Shared:   true,
-		Abandons: true,
-		MinTTL:   minTTL,
-		Survives: driver.StoreRestart | driver.StoreLoss | driver.ClockStep | driver.Failover,
+		Engine:      engine,
+		Queue:       driver.QueueHint,
+		Hints:       true,
+		TellsWanted: true, // by the node of the queue, or any other that has heard of a waiter
+		Fencing:     true,
+		Shared:      true,
+		Abandons:    true,
+		MinTTL:      minTTL,
+		Survives:    driver.StoreRestart | driver.StoreLoss | driver.ClockStep | driver.Failover,
 	}
 	for _, n := range d.nodes {
 		nt := n.drv.Traits()
@@ -172,7 +173,7 @@ func (d *Driver) merge() driver.Traits {
 		if nt.Queue == driver.QueueNone {
 			t.Queue = driver.QueueNone
 		}
-		t.Hints = t.Hints && nt.Hints
+		t.Hints, t.TellsWanted = t.Hints && nt.Hints, t.TellsWanted && nt.TellsWanted
 	}
 	return t
 }

@@ -23,6 +23,7 @@ type Owner struct {
 	Queue, Convert bool
 	Fences         int
 	Fence          uint64 // proposed in a Try; in a Convert and a Renew the fence held
+	Wanted         func() // in a Renew
 	Raise, Restore bool
 
 	Settled bool
@@ -49,7 +50,7 @@ func (o Owner) Vote() driver.VoteRequest {
 
 // Renewal is its request in a Renew.
 func (o Owner) Renewal() driver.RenewRequest {
-	return driver.RenewRequest{Claim: o.Claim(), TTL: o.TTL, Queue: o.Queue, Patience: o.Patience, Fence: o.Fence}
+	return driver.RenewRequest{Claim: o.Claim(), TTL: o.TTL, Queue: o.Queue, Patience: o.Patience, Fence: o.Fence, Wanted: o.Wanted}
 }
 
 // Withdrawal is its Withdraw at a node.
@@ -112,7 +113,7 @@ func OfVote(r driver.VoteRequest) Owner {
 // OfRenewal is the owner of a renewal.
 func OfRenewal(r driver.RenewRequest) Owner {
 	o := of(r.Claim)
-	o.TTL, o.Queue, o.Patience, o.Fence = r.TTL, r.Queue, r.Patience, r.Fence
+	o.TTL, o.Queue, o.Patience, o.Fence, o.Wanted = r.TTL, r.Queue, r.Patience, r.Fence, r.Wanted
 	return o
 }
 

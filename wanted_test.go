@@ -1,0 +1,269 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hasp_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
+)
+
+// isWanted checks whether a channel of Wanted is closed by now.
+func isWanted(t *testing.T, what string, ch <-chan struct{}, want bool) {
+	t.Helper()
+	synctest.Wait()
+	select {
+	case <-ch:
+		if !want {
+			t.Fatalf("%s: Wanted, but nobody waits", what)
+		}
+	default:
+		if want {
+			t.Fatalf("%s: not Wanted, but somebody waits", what)
+		}
+	}
+}
+
+// A holder that asks hears of a waiter at once, in every mode, and whoever shares the key with it.
+func TestWantedComesAtOnce(t *testing.T) {
+	for name, hold := range map[string]func(c *hasp.Client) hasp.Locker{
+		"Exclusive": func(c *hasp.Client) hasp.Locker { return c.Mutex("k", nil) },
+		"Shared":    func(c *hasp.Client) hasp.Locker { return c.RWMutex("k", nil).RLocker() },
+		"a slot":    func(c *hasp.Client) hasp.Locker { return c.Semaphore("k", 2, nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := &hooked{Driver: newStore()}
+				c, other := newClient(t, d, nil), newClient(t, d.Driver, nil)
+				var held []*hasp.Lease
+				for range map[bool]int{true: 1, false: 2}[name == "Exclusive"] {
+					l, err := hasp.LockAll(t.Context(), hold(c))
+					if err != nil {
+						t.Fatal(err)
+					}
+					held = append(held, l.All()...)
+				}
+				began := time.Now()
+				for _, l := range held {
+					isWanted(t, "before", l.Wanted(), false)
+				}
+				if n := d.renews.Load(); n != int64(len(held)) {
+					t.Errorf("%d renewals asked, want one for each lease", n)
+				}
+				waits := begin(t.Context(), other.Mutex("k", nil).Lock)
+				for _, l := range held {
+					isWanted(t, "after", l.Wanted(), true)
+				}
+				if now := time.Now(); !now.Equal(began) {
+					t.Errorf("it took %v", now.Sub(began))
+				}
+				for _, l := range held {
+					if err := l.Release(); err != nil {
+						t.Error(err)
+					}
+				}
+				synctest.Wait()
+				granted(t, "the waiter", waits)
+			})
+		})
+	}
+}
+
+// Who was in the queue before the holder asked is in the answer to the renewal that asks.
+func TestWantedAtOnceWhenSomebodyWaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		lease := lock(t, newClient(t, store, nil), "k", nil)
+		began := time.Now()
+		_ = begin(t.Context(), newClient(t, store, nil).Mutex("k", nil).Lock)
+		synctest.Wait()
+		isWanted(t, "at once", lease.Wanted(), true)
+		if took := time.Since(began); took != 0 {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+// asked are the renewals of a driver that ask to be told.
+type asked struct {
+	mu   sync.Mutex
+	all  []func() // as they come; nil: of a renewal that does not ask
+	lost bool     // the store is not asked
+}
+
+func (a *asked) of(d *hooked) {
+	d.renew = func(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), next renewFunc) {
+		a.mu.Lock()
+		for i := range rs {
+			if !rs[i].Queue {
+				a.all = append(a.all, rs[i].Wanted)
+			}
+			if a.lost {
+				rs[i].Wanted = nil
+			}
+		}
+		a.mu.Unlock()
+		next(ctx, rs, done)
+	}
+}
+
+// seen returns for each renewal whether it asked.
+func (a *asked) seen() (all []bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, wanted := range a.all {
+		all = append(all, wanted != nil)
+	}
+	return all
+}
+
+// Where the message is lost, or the engine sends none, the next renewal says it.
+func TestWantedComesWithARenewal(t *testing.T) {
+	for name, c := range map[string]struct {
+		tells  bool
+		renews int64 // before the next that is due
+	}{"the message is lost": {true, 1}, "the engine sends none": {false, 0}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := newStore()
+				traits := store.Traits()
+				traits.TellsWanted = c.tells
+				d := &hooked{Driver: &without{store, traits}}
+				(&asked{lost: true}).of(d)
+				lease := lock(t, newClient(t, d, nil), "k", nil)
+				wanted := lease.Wanted()
+				synctest.Wait()
+				if n := d.renews.Load(); n != c.renews {
+					t.Errorf("asking cost %d renewals, want %d", n, c.renews)
+				}
+				_ = begin(t.Context(), newClient(t, store, nil).Mutex("k", nil).Lock)
+				isWanted(t, "before the renewal", wanted, false)
+				time.Sleep(ttl / 3)
+				isWanted(t, "after it", wanted, true)
+			})
+		})
+	}
+}
+
+// Who never asks has the store told nothing; who asked, and heard, does not ask again.
+func TestWantedIsAskedForOnDemand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &hooked{Driver: newStore()}
+		a := &asked{}
+		a.of(d)
+		lease := lock(t, newClient(t, d, nil), "k", nil)
+		time.Sleep(ttl)
+		for _, asks := range a.seen() {
+			if asks {
+				t.Fatal("nobody called Wanted, but the store is asked")
+			}
+		}
+		a.all = nil
+		wanted := lease.Wanted()
+		synctest.Wait()
+		time.Sleep(2 * ttl / 3)
+		for _, asks := range a.seen() {
+			if !asks {
+				t.Fatal("a renewal does not ask")
+			}
+		}
+		_ = begin(t.Context(), newClient(t, d.Driver, nil).Mutex("k", nil).Lock)
+		isWanted(t, "at once", wanted, true)
+		before := len(a.seen())
+		time.Sleep(ttl)
+		if after := a.seen()[before:]; len(after) == 0 || after[0] {
+			t.Errorf("and then the renewals ask: %v", after)
+		}
+	})
+}
+
+// A renewal that was sent before the call did not ask: another one does, and does not wait for it.
+func TestWantedDuringARenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &hooked{Driver: newStore()}
+		lease := lock(t, newClient(t, d, nil), "k", nil)
+		hang := make(chan struct{})
+		var asks []bool
+		d.change(func() {
+			d.renew = func(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), next renewFunc) {
+				asks = append(asks, rs[0].Wanted != nil)
+				if len(asks) == 1 {
+					<-hang
+				}
+				next(ctx, rs, done)
+			}
+		})
+		time.Sleep(ttl / 3)
+		synctest.Wait()
+		wanted := lease.Wanted()
+		synctest.Wait()
+		if len(asks) != 2 || asks[0] || !asks[1] {
+			t.Fatalf("the renewals ask: %v, want only the second", asks)
+		}
+		_ = begin(t.Context(), newClient(t, d.Driver, nil).Mutex("k", nil).Lock)
+		isWanted(t, "at once", wanted, true)
+		close(hang)
+	})
+}
+
+// Without renewal nothing is sent that would prolong the lease: an Extend asks.
+func TestWantedWithoutRenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &hooked{Driver: newStore()}
+		lease := lock(t, newClient(t, d, nil), "k", &hasp.LockOptions{NoRenew: true})
+		wanted := lease.Wanted()
+		synctest.Wait()
+		if n := d.renews.Load(); n != 0 {
+			t.Errorf("it was renewed %d times", n)
+		}
+		if err := lease.Extend(t.Context(), ttl); err != nil {
+			t.Fatal(err)
+		}
+		_ = begin(t.Context(), newClient(t, d.Driver, nil).Mutex("k", nil).Lock)
+		isWanted(t, "at once", wanted, true)
+	})
+}
+
+// News that comes late is for nobody: neither for the lease that has ended, nor for the next.
+func TestWantedAfterTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &hooked{Driver: newStore()}
+		a := &asked{}
+		a.of(d)
+		c := newClient(t, d, nil)
+		first := lock(t, c, "k", nil)
+		wanted := first.Wanted()
+		synctest.Wait()
+		if err := first.Release(); err != nil {
+			t.Fatal(err)
+		}
+		second := lock(t, c, "k", nil)
+		a.all[0]()
+		isWanted(t, "of the lease that ended", wanted, false)
+		isWanted(t, "of the next", second.Wanted(), false)
+	})
+}
+
+// Wanted of several leases asks for all of them.
+func TestWantedOfLeases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		all, err := newClient(t, store, nil).LockKeys(t.Context(), "a", "b")
+		if err != nil {
+			t.Fatal(err)
+		}
+		wanted, began := all.Wanted(), time.Now()
+		isWanted(t, "before", wanted, false)
+		_ = begin(t.Context(), newClient(t, store, nil).Mutex("b", nil).Lock)
+		isWanted(t, "after", wanted, true)
+		if took := time.Since(began); took != 0 {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
