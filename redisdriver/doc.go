@@ -42,7 +42,9 @@
 // renewal of a lease, and stays until Close. It also carries the channel hasp.broken, on
 // which whoever breaks a lease says so: its holder then does not learn it by a renewal
 // only, TTL/3 later. Who may publish there can end a lease early. Over a quorum only
-// renewals tell. Waiters without hints poll: the first every 50 ms,
+// renewals tell of that. The first in the queue tells the holders that called hasp.Lease.Wanted; their
+// inboxes stand behind the grant, and who may publish there can make them believe it.
+// Waiters without hints poll: the first every 50 ms,
 // none less often than every second. Behind a foreign holder, which sends no
 // hint when it releases the key, only the first in the queue polls, every 100 ms. Foreign
 // clients that poll may starve while waiters of hasp are in the queue.

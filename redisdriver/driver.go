@@ -91,7 +91,7 @@ func newDriver(rdb redis.UniversalClient, o *Options) *Driver {
 	}
 	d := &Driver{
 		rdb: rdb, prefix: o.Prefix, scripts: &plain,
-		id: rand.Text(), bad: unusable(rdb, o), giving: make(chan struct{}, 16), leases: leases{all: map[driver.ID]lease{}},
+		id: rand.Text(), bad: unusable(rdb, o), giving: make(chan struct{}, 16), leases: leases{all: map[driver.ID]lease{}, askers: map[string][]asker{}},
 	}
 	if d.prefix == "" && !o.NoPrefix {
 		d.prefix = DefaultPrefix
@@ -154,6 +154,7 @@ func (d *Driver) Traits() driver.Traits {
 		Engine:        "redis",
 		Queue:         driver.QueueHandoff,
 		Hints:         true,
+		TellsWanted:   true,
 		Fencing:       true,
 		Shared:        true,
 		Slots:         true,

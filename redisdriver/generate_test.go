@@ -78,7 +78,7 @@ func generated(t *testing.T, source string, node bool) string {
 	fmt.Fprintf(&b, "-- Code generated from src/%s.lua by go generate; DO NOT EDIT.\n", source)
 	data := map[string]any{
 		"Node": node, "Batch": source == "batch", "Lone": false, "Shared": layout.Shared, "Linger": layout.Linger, "Keep": layout.Keep, "Day": layout.Day,
-		"Lead": layout.Lead, "Reach": layout.Reach, "Turn": layout.Turn, "Most": layout.Most, "Free": layout.Free,
+		"Lead": layout.Lead, "Reach": layout.Reach, "Turn": layout.Turn, "Most": layout.Most, "Free": layout.Free, "Askers": layout.Askers,
 	}
 	if err := all.ExecuteTemplate(&b, source, data); err != nil {
 		t.Fatal(err)
@@ -103,6 +103,7 @@ var fields = template.FuncMap{
 	"state": cut(59, 59),
 	"mark":  cut(60, 60),
 	"most":  cut(61, 76),
+	"asks":  cut(77, 0),
 	"ended": func(g string) string { return cut(1, 58)(g) + " .. 'F'" },
 	"head":  cut(1, 59),
 	"mute":  func(state string) string { return fmt.Sprintf("(%[1]s == 'm' or %[1]s == 'M')", state) },

@@ -51,7 +51,7 @@ func (w *watcher) signalLater(after time.Duration) {
 func newInbox(d *Driver, hashSlot int) *inbox {
 	in := &inbox{d: d, hashSlot: hashSlot, channel: wire.Sidecars + "inbox:" + d.id, watchers: map[string][]*watcher{}}
 	o := wire.InboxOptions{
-		Client: d.rdb, Receive: in.receive, News: in.news, Muted: d.muted.Store, Classify: d.Classify, Idle: in.unwatched,
+		Client: d.rdb, Receive: in.receive, News: in.news, Muted: d.muted.Store, Classify: d.Classify, Idle: in.unused,
 	}
 	if hashSlot >= 0 {
 		in.channel = wire.Sidecars + "inbox:{" + wire.TagOf(hashSlot) + "}" + d.id
@@ -100,8 +100,13 @@ func (in *inbox) unwatched() bool {
 	return len(in.watchers) == 0
 }
 
+// unused: nobody waits for a message, neither of who is next nor of who joins.
+func (in *inbox) unused() bool {
+	return in.unwatched() && (in.hashSlot >= 0 || !in.d.leases.asking())
+}
+
 // idle: nobody is about to watch, nor does.
-func (in *inbox) idle() bool { return in.Use(0) == 0 && in.unwatched() }
+func (in *inbox) idle() bool { return in.Use(0) == 0 && in.unused() }
 
 // mode says how a place of c gets hints now.
 func (in *inbox) mode(c driver.Claim) byte {
@@ -135,7 +140,9 @@ func (in *inbox) news() {
 // receive takes a message. Anybody who may publish can have sent it: what is not of our
 // form is ignored.
 func (in *inbox) receive(channel, payload string) {
-	if channel == in.channel {
+	if key, fence, ok := in.d.parseJoin(payload); ok && channel == in.channel {
+		in.d.leases.joined(key, fence)
+	} else if channel == in.channel {
 		in.deliver(payload)
 	} else if id, fence, ok := in.d.parseLoss(payload); ok {
 		in.d.leases.hear(id, fence)

@@ -21,6 +21,7 @@ var layout = struct {
 	Lead, Reach, Turn int64 // us
 	Most              int64 // Lua does not tell larger numbers from their neighbours
 	Free              int64 // no limit is above a quarter of it
+	Askers            int64 // inboxes besides the latest that a grant has
 }{
 	Shared: sharedValue,
 	Linger: linger.Milliseconds(),
@@ -31,6 +32,7 @@ var layout = struct {
 	Turn:   (20 * time.Second).Microseconds(),
 	Most:   1<<53 - 1,
 	Free:   4 * maxLimit,
+	Askers: 31,
 }
 
 // The requests of the batch script, by kind. A request is its kind, and then all of the

@@ -50,15 +50,26 @@ func (d *Driver) Renew(ctx context.Context, rs []driver.RenewRequest, done func(
 			leases = append(leases, i)
 		}
 	}
+	asked := slices.ContainsFunc(leases, func(i int) bool { return rs[i].Wanted != nil })
+	channel := "" // of who wants to hear of who joins
 	if len(leases) > 0 {
-		if in := d.listen(); in != nil {
-			defer in.Begun(ctx) // all outcomes are reported before
+		if in := d.listen(asked); in != nil {
+			defer in.Begun(ctx) // all outcomes are reported before, and so they are here
+			if stands, _ := in.Up(); stands {
+				channel = in.channel
+			} else if asked {
+				defer d.askOnceItStands(ctx, rs, leases, in)
+			}
 		}
 	}
 	for _, i := range leases {
-		d.leases.note(rs[i].ID(), rs[i].Fence, rs[i].TTL, nil)
+		d.leases.renewed(rs[i])
 	}
-	jobs := append(d.leaseJobs(rs, leases), d.placeJobs(rs, places)...)
+	d.carry(ctx, append(d.leaseJobs(rs, leases, channel), d.placeJobs(rs, places)...), func(j *job) { d.report(rs, j, done) })
+}
+
+// carry sends jobs, and calls report for each.
+func (d *Driver) carry(ctx context.Context, jobs []*job, report func(*job)) {
 	slices.SortStableFunc(jobs, func(a, b *job) int { return cmp.Compare(a.hashSlot, b.hashSlot) }) // neighbours share a node
 	size, lanes := perPipe, renewLanes
 	if d.cluster { // a node that hangs must not keep the others' leases waiting
@@ -67,7 +78,7 @@ func (d *Driver) Renew(ctx context.Context, rs []driver.RenewRequest, done func(
 	parts := slices.Collect(slices.Chunk(jobs, size))
 	wire.Carry(ctx, parts, lanes, func(part []*job) { d.renewPart(ctx, part) }, func(part []*job) {
 		for _, j := range part {
-			d.report(rs, j, done)
+			report(j)
 		}
 	})
 }
@@ -115,16 +126,17 @@ func bearing(key any, begins any, length int, ms int64) *wire.Call {
 	return &wire.Call{Script: bearScript, Keys: []any{key}, Args: []any{begins, length, ms}}
 }
 
-// leaseJobs groups leases by what one script can carry: one TTL and, in a
-// cluster, one hash slot.
-func (d *Driver) leaseJobs(rs []driver.RenewRequest, idx []int) []*job {
+// leaseJobs groups leases by what one script can carry: one TTL, whether they ask to be told on that
+// channel of who joins (none where it is ""), and, in a cluster, one hash slot.
+func (d *Driver) leaseJobs(rs []driver.RenewRequest, idx []int, channel string) []*job {
 	type group struct {
 		ttl      time.Duration
 		hashSlot int
+		asks     bool
 	}
 	groups := map[group][]int{}
 	for _, i := range idx {
-		g := group{rs[i].TTL, d.hashSlotOf(rs[i].Key)}
+		g := group{rs[i].TTL, d.hashSlotOf(rs[i].Key), channel != "" && rs[i].Wanted != nil}
 		groups[g] = append(groups[g], i)
 	}
 	var jobs []*job
@@ -145,6 +157,9 @@ func (d *Driver) leaseJobs(rs []driver.RenewRequest, idx []int) []*job {
 				if d.maxTTL != 0 {
 					args = append(args, fenceHeld(rs[i]))
 				}
+			}
+			if g.asks {
+				args = append(args, channel)
 			}
 			jobs = append(jobs, &job{
 				call: &wire.Call{Script: d.scripts.extend, Keys: d.withRecord(keys), Args: args}, about: about, lease: true, hashSlot: g.hashSlot,

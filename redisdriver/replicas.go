@@ -19,7 +19,7 @@ type ReplicasError = wire.ReplicasError
 // confirm has the replicas confirm a lease that was granted: a renewal does, since it always writes.
 func (d *Driver) confirm(ctx context.Context, r driver.RenewRequest, granted driver.Result) (res driver.Result, err error) {
 	one := []driver.RenewRequest{r}
-	j := d.leaseJobs(one, []int{0})[0]
+	j := d.leaseJobs(one, []int{0}, "")[0]
 	if _, err := d.renew.Do(ctx, j.call); err != nil {
 		return res, fmt.Errorf("redis: asking the replicas: %w", err) // never NotSent: the lease was granted
 	}

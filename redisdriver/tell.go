@@ -30,10 +30,11 @@ func (d *Driver) Tell(lost func(id driver.ID, fence uint64)) {
 
 // leases are those that this driver was granted, or renews, and did not release.
 type leases struct {
-	mu   sync.Mutex
-	lost func(driver.ID, uint64) // nil: nobody wants to know
-	all  map[driver.ID]lease
-	room int // when there are more, those that expired go
+	mu     sync.Mutex
+	lost   func(driver.ID, uint64) // nil: nobody wants to know
+	all    map[driver.ID]lease
+	room   int                // when there are more, those that expired go
+	askers map[string][]asker // by key: see wanted.go
 }
 
 type lease struct {
@@ -44,12 +45,34 @@ type lease struct {
 
 // note notes a lease that lasts for ttl.
 func (l *leases) note(id driver.ID, fence uint64, ttl time.Duration, gives *wire.Call) {
-	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.last(id, fence, ttl, gives)
+}
+
+// renewed notes what a renewal asks for.
+func (l *leases) renewed(r driver.RenewRequest) {
+	id := r.ID()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.last(id, r.Fence, r.TTL, nil)
+	if r.Wanted != nil || len(l.askers) > 0 {
+		l.ask(id, l.all[id].fence, r.Wanted)
+	}
+}
+
+// last is note. mu is held.
+func (l *leases) last(id driver.ID, fence uint64, ttl time.Duration, gives *wire.Call) {
+	now := time.Now()
 	l.all[id] = lease{max(fence, l.all[id].fence), now.Add(ttl), gives}
 	if len(l.all) > l.room { // some were never released
-		maps.DeleteFunc(l.all, func(_ driver.ID, of lease) bool { return of.until.Before(now) })
+		maps.DeleteFunc(l.all, func(id driver.ID, of lease) bool {
+			over := of.until.Before(now)
+			if over {
+				l.ask(id, 0, nil)
+			}
+			return over
+		})
 		l.room = 2*len(l.all) + 100
 	}
 }
@@ -59,8 +82,16 @@ func (l *leases) drop(id driver.ID) (noted bool, gives *wire.Call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	of, noted := l.all[id]
-	delete(l.all, id)
+	l.forget(id)
 	return noted, of.gives
+}
+
+// forget forgets a lease. mu is held.
+func (l *leases) forget(id driver.ID) {
+	delete(l.all, id)
+	if len(l.askers) > 0 {
+		l.ask(id, 0, nil)
+	}
 }
 
 // hear reports a lease that is over, if it is one of these. Its owner may have been granted
@@ -70,7 +101,7 @@ func (l *leases) hear(id driver.ID, fence uint64) {
 	of, noted := l.all[id]
 	lost := l.lost
 	if noted = noted && fence >= of.fence && lost != nil; noted {
-		delete(l.all, id)
+		l.forget(id)
 	}
 	l.mu.Unlock()
 	if noted {
@@ -79,10 +110,10 @@ func (l *leases) hear(id driver.ID, fence uint64) {
 }
 
 // listen opens the subscription by which leases are heard of. It is nil when nobody
-// wants to know.
-func (d *Driver) listen() *inbox {
+// wants to know: asked says that a holder does.
+func (d *Driver) listen(asked bool) *inbox {
 	d.leases.mu.Lock()
-	told := d.leases.lost != nil
+	told := d.leases.lost != nil || asked
 	d.leases.mu.Unlock()
 	if !told {
 		return nil

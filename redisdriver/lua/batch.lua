@@ -111,6 +111,7 @@ end
 local function give(value, fence, state, limit, px, place, since)
   local l = {fence = fence, since = since or sub(stamp, 1, 13), state = state, limit = limit, mark = known.mark, place = place or ''}
   if not known.lock then
+    known.asks = ''
     known.lock, known.shared = limit and 'SHAREDLEASESAREINHASPSHARE ' .. stamp or value, limit ~= nil
     call('SET', K.lock, known.lock, 'PX', px)
     if limit then call('DEL', K.shares, K.held, K.room) end
@@ -151,7 +152,10 @@ local function survey(lock, grant, leaving)
   local most = grant and sub(grant, 61, 76)
   known = {lock = lock, grant = grant, shared = lock and sub(lock, 1, 27) == 'SHAREDLEASESAREINHASPSHARE ', n = 0, least = math.huge,
     newest = grant and sub(grant, 28, 43), wrote = most == '' and sub(grant, 28, 43) or most,
-    mark = grant and sub(grant, 60, 60) == '!', mute = state == 'S', px = 0, stale = false}
+    mark = grant and sub(grant, 60, 60) == '!', mute = state == 'S', px = 0, stale = false, asks = ''}
+  if lock and (known.shared and string.find(state, '[sS]') or string.find(state, '[hmHM]') and sub(lock, 1, 26) == sub(grant, 1, 26)) then
+    known.asks = sub(grant, 77)
+  end
   if known.shared and call('HGET', K.held, '!') ~= sub(lock, 28) then
     known.n = math.huge
     return
@@ -178,6 +182,7 @@ local function save()
   local text = among and 'SHAREDLEASESAREINHASPSHARE ' or sub(known.grant or '', 1, 27)
   text = text .. newest .. ' ' .. sub(stamp, 1, 13) .. ' ' .. state
   if state ~= 'F' then text = text .. (known.mark and '!' or ' ') .. most end
+  if known.shared then text = text .. known.asks end
   if known.shared then
     if px > 0 then later(K.lock, px) end
     if not known.grant then px = math.max(px, call('PTTL', K.lock)) end
@@ -462,8 +467,13 @@ local function join(r)
   if mine then
     alive(mine)
   else
-    local last = call('ZRANGE', K.queue, -1, -1, 'WITHSCORES')[2] or '0'
-    call('ZADD', K.queue, string.format('%.0f', counted('queue', last) + 1), r.value)
+    local last = call('ZRANGE', K.queue, -1, -1, 'WITHSCORES')[2]
+    call('ZADD', K.queue, string.format('%.0f', counted('queue', last or '0') + 1), r.value)
+    if not last then
+      for inbox in string.gmatch(known.asks, '%S+') do
+        redis.pcall('PUBLISH', inbox, '*' .. known.newest .. K.lock) -- without the right to, they learn it by a renewal
+      end
+    end
   end
   call('HSET', K.places, sub(r.value, 1, 26), sub(stamp, 1, 13) .. ' ' .. r.place)
   outlast(K.queue, r.patience + 60000)

@@ -54,6 +54,21 @@ local function prolong(i)
   for _, key in ipairs({KEYS[n + i], shares, leases, room}) do later(key, keep) end
   return true
 end
+local asks -- notes that whoever joins the queue of one of the keys is to tell the inbox, see queue.lua
+local inbox = ARGV[2 * n + 2]
+if inbox then
+  function asks(i)
+    local grant = grants[i] or ''
+    local mark, most, others = sub(grant, 60, 60), sub(grant, 61, 76), sub(grant, 77)
+    local states = sub(held[i], 1, 27) == 'SHAREDLEASESAREINHASPSHARE ' and '[sS]' or '[hmHM]' -- of the grant of a lease
+    local stands = sub(grant, 1, 26) == sub(held[i], 1, 26) and string.find(sub(grant, 59, 59), states)
+    if not stands or string.find(others, inbox, 1, true) then return end
+    if mark ~= '!' then mark = ' ' end
+    if most == '' then most = sub(grant, 28, 43) end
+    others = sub(others, 1, 31 * (1 + #inbox))
+    redis.pcall('SET', KEYS[n + i], sub(grant, 1, 59) .. mark .. most .. ' ' .. inbox .. others, 'KEEPTTL') -- if not, renewals tell
+  end
+end
 local wanted = call('EXISTS', unpack(KEYS, 2 * n + 1, 3 * n)) > 0
 local out, any = {}, nil
 for i = 1, n do
@@ -66,6 +81,7 @@ for i = 1, n do
     stands = prolong(i)
   end
   if stands and not any then any = i end
+  if stands and inbox then asks(i) end
   if stands then out[i] = wanted and call('EXISTS', KEYS[2 * n + i]) == 1 and 2 or 1 end
 end
 if any and not written then call('SET', KEYS[any], held[any], 'KEEPTTL') end

@@ -5,7 +5,8 @@
 -- KEYS  n locks, then as many grants, queues, shares, held and rooms, see key.lua: all in
 --       one hash slot where there are any; in a node at the end its record
 -- ARGV  1 TTL, ms  2… n times "<owner> <label>"; in a node
---       then n times the fence held, 16 digits, or ""
+--       then n times the fence held, 16 digits, or ""; then, where the holders ask to be told when
+--       somebody joins the queue, their inbox
 -- Answers a list of n: 0 not held, 1 held, 2 held and others wait. Or 0: the
 -- node does not vote; or the longest TTL that it allows, ms.
 local call, sub = redis.call, string.sub
@@ -53,6 +54,25 @@ local function prolong(i)
   return true
 end
 
+local asks -- notes that whoever joins the queue of one of the keys is to tell the inbox, see queue.lua
+local inbox = ARGV[<<if .Node>>2 * n<<else>>n<<end>> + 2]
+if inbox then
+<<if not .Node>>
+  local grants = call('MGET', unpack(KEYS, n + 1, 2 * n))
+<<end>>
+  function asks(i)
+    local grant = grants[i] or ''
+    local mark, most, others = <<mark "grant">>, <<most "grant">>, <<asks "grant">>
+    local states = <<shared "held[i]">> and '[sS]' or '[hmHM]' -- of the grant of a lease
+    local stands = <<owner "grant">> == <<owner "held[i]">> and string.find(<<state "grant">>, states)
+    if not stands or string.find(others, inbox, 1, true) then return end
+    if mark ~= '!' then mark = ' ' end
+    if most == '' then most = <<fence "grant">> end
+    others = sub(others, 1, <<.Askers>> * (1 + #inbox))
+    redis.pcall('SET', KEYS[n + i], <<head "grant">> .. mark .. most .. ' ' .. inbox .. others, 'KEEPTTL') -- if not, renewals tell
+  end
+end
+
 local wanted = call('EXISTS', unpack(KEYS, 2 * n + 1, 3 * n)) > 0
 local out, any = {}, nil
 for i = 1, n do
@@ -65,6 +85,7 @@ for i = 1, n do
     stands = prolong(i)
   end
   if stands and not any then any = i end
+  if stands and inbox then asks(i) end
   if stands then out[i] = wanted and call('EXISTS', KEYS[2 * n + i]) == 1 and 2 or 1 end
 end
 -- Replicas that confirm what the connection wrote confirm what stands.

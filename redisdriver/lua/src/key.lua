@@ -22,7 +22,7 @@
 --   n      leases; math.huge: nobody knows which
 --   least  the smallest limit among them, 1 for Exclusive
 --   newest, wrote  the largest fence, and the largest that was Exclusive
---   mark, mute     as in the grant
+--   mark, mute, asks  as in the grant
 --   px     ms for which a shared lock must last;  room: there are slots
 --   stale  the grant must be written
 
@@ -89,6 +89,7 @@ end
 local function give(value, fence, state, limit, px, place, since)
   local l = {fence = fence, since = since or <<millis "stamp">>, state = state, limit = limit, mark = known.mark, place = place or ''}
   if not known.lock then
+    known.asks = ''
     known.lock, known.shared = limit and '<<.Shared>>' .. stamp or value, limit ~= nil
     call('SET', K.lock, known.lock, 'PX', px)
     if limit then call('DEL', K.shares, K.held, K.room) end
@@ -136,7 +137,10 @@ local function survey(lock, grant, leaving)
   local most = grant and <<most "grant">>
   known = {lock = lock, grant = grant, shared = lock and <<shared "lock">>, n = 0, least = math.huge,
     newest = grant and <<fence "grant">>, wrote = most == '' and <<fence "grant">> or most,
-    mark = grant and <<mark "grant">> == '!', mute = state == 'S', px = 0, stale = false}
+    mark = grant and <<mark "grant">> == '!', mute = state == 'S', px = 0, stale = false, asks = ''}
+  if lock and (known.shared and string.find(state, '[sS]') or string.find(state, '[hmHM]') and <<owner "lock">> == <<owner "grant">>) then
+    known.asks = <<asks "grant">>
+  end
   if known.shared and call('HGET', K.held, '!') ~= <<after "lock">> then
     known.n = math.huge
     return
@@ -166,6 +170,7 @@ local function save()
   local text = among and '<<.Shared>>' or sub(known.grant or '', 1, 27)
   text = text .. newest .. ' ' .. <<millis "stamp">> .. ' ' .. state
   if state ~= 'F' then text = text .. (known.mark and '!' or ' ') .. most end
+  if known.shared then text = text .. known.asks end
   if known.shared then
     if px > 0 then later(K.lock, px) end
     if not known.grant then px = math.max(px, call('PTTL', K.lock)) end

@@ -22,6 +22,8 @@
 --         Behind the state a !: a previous holder did not finish; and, of c, C, f,
 --         s and S, in the 16 digits after that, the largest fence that was granted
 --         Exclusive; and, of c and C: <number> <place> <label>
+--         Of h, m, H, M, s and S those 16 digits may be followed by the inboxes of holders that
+--         asked to be told when somebody joins the queue, each after a blank: the last to ask is the first
 --         A grant that is left behind by a holder means that this one did not finish.
 -- place:  contact(13 digits) patience claim mode inbox
 --         contact is the server's ms of the last sign of life; patience and

@@ -1,15 +1,21 @@
 -- Copyright 2026 The hasp Authors
 -- SPDX-License-Identifier: Apache-2.0
 
--- join takes the last place, or gives the one there is a sign of life.
+-- join takes the last place, or gives the one there is a sign of life. The first to wait is told of to the
+-- holders that asked: from then on they know.
 local function join(r)
   if not r.place or r.gone then return end
   local mine = call('ZSCORE', K.queue, r.value)
   if mine then
     alive(mine)
   else
-    local last = call('ZRANGE', K.queue, -1, -1, 'WITHSCORES')[2] or '0'
-    call('ZADD', K.queue, string.format('%.0f', counted('queue', last) + 1), r.value)
+    local last = call('ZRANGE', K.queue, -1, -1, 'WITHSCORES')[2]
+    call('ZADD', K.queue, string.format('%.0f', counted('queue', last or '0') + 1), r.value)
+    if not last then
+      for inbox in string.gmatch(known.asks, '%S+') do
+        redis.pcall('PUBLISH', inbox, '*' .. known.newest .. K.lock) -- without the right to, they learn it by a renewal
+      end
+    end
   end
   call('HSET', K.places, <<owner "r.value">>, <<millis "stamp">> .. ' ' .. r.place)
   outlast(K.queue, r.patience + <<.Linger>>)

@@ -1,0 +1,96 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package redisdriver
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// asker is a lease whose holder wants to hear of it when somebody joins the queue.
+type asker struct {
+	id     driver.ID
+	fence  uint64
+	wanted func()
+}
+
+// ask notes whether the holder of a lease wants to hear of who joins. mu is held.
+func (l *leases) ask(id driver.ID, fence uint64, wanted func()) {
+	all := l.askers[id.Key]
+	i := slices.IndexFunc(all, func(a asker) bool { return a.id == id })
+	switch a := (asker{id, fence, wanted}); {
+	case wanted == nil && i < 0:
+	case wanted == nil && len(all) == 1:
+		delete(l.askers, id.Key)
+	case wanted == nil:
+		l.askers[id.Key] = slices.Delete(all, i, i+1)
+	case i >= 0:
+		all[i] = a
+	default:
+		l.askers[id.Key] = append(all, a)
+	}
+}
+
+// joined tells those who hold a key, with a fence up to that one, that somebody joined its queue. A later
+// holder has a larger fence.
+func (l *leases) joined(key string, fence uint64) {
+	l.tell(key, func(a asker) bool { return a.fence <= fence })
+}
+
+// tell tells those of a key's askers whom it concerns.
+func (l *leases) tell(key string, concerns func(asker) bool) {
+	l.mu.Lock()
+	var told []func()
+	for _, a := range l.askers[key] {
+		if concerns(a) {
+			told = append(told, a.wanted)
+		}
+	}
+	l.mu.Unlock()
+	for _, wanted := range told {
+		wanted()
+	}
+}
+
+// asking says whether a holder wants to hear of who joins.
+func (l *leases) asking() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.askers) > 0
+}
+
+// askOnceItStands has the leases renewed that ask, some of which were renewed without that since the subscription did
+// not stand: whoever joined before it did was not heard of.
+func (d *Driver) askOnceItStands(ctx context.Context, rs []driver.RenewRequest, leases []int, in *inbox) {
+	if stands, err := in.Await(ctx); !stands || err != nil {
+		return // the next renewal asks
+	}
+	asks := slices.DeleteFunc(slices.Clone(leases), func(i int) bool { return rs[i].Wanted == nil })
+	d.carry(ctx, d.leaseJobs(rs, asks, in.channel), func(j *job) {
+		d.report(rs, j, func(i int, r driver.Renewal) {
+			if id := rs[i].ID(); r.Err == nil && r.Wanted {
+				d.leases.tell(id.Key, func(a asker) bool { return a.id == id })
+			}
+		})
+	})
+}
+
+// joinMark begins what try.lua publishes to the holders that asked.
+const joinMark = "*"
+
+// parseJoin reads it: a fence that none of them is above, in 16 digits, and the lock key.
+func (d *Driver) parseJoin(s string) (key string, fence uint64, ok bool) {
+	const digits = 16
+	rest, ok := strings.CutPrefix(s, joinMark)
+	if !ok || len(rest) < digits {
+		return "", 0, false
+	}
+	fence, err := strconv.ParseUint(rest[:digits], 10, 64)
+	key, ok = strings.CutPrefix(rest[digits:], d.prefix)
+	return key, fence, ok && err == nil
+}
