@@ -1,0 +1,110 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package redisdriver
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
+)
+
+// A claim says how long ago the key was handed over, alone and beside others, whatever
+// was written of the key since.
+func TestClaimSaysHowLongAgo(t *testing.T) {
+	at := time.Now().UTC().Truncate(time.Second)
+	w, write := fakeClock(t, at.Format(time.DateTime), "FAKETIME_NO_CACHE=1") // it stands
+	pass := func(d time.Duration) {
+		at = at.Add(d)
+		write(at.Format(time.DateTime))
+	}
+	d := w.driver(nil)
+	a, b, c, writer := ask("k"), reader("k"), reader("k"), ask("k")
+	w.grant(d, a)
+	w.wait(d, b)
+	w.wait(d, c)
+	w.release(d, a)
+	for i, r := range []*contend.Owner{&b, &c} {
+		pass(time.Second)
+		if got, want := w.grant(d, queued(*r)).Handoff, time.Duration(i+1)*time.Second; got != want {
+			t.Errorf("a reader was handed the key %v ago, want %v", got, want)
+		}
+	}
+	w.wait(d, writer)
+	w.release(d, b)
+	w.release(d, c)
+	pass(2 * time.Second)
+	if got := w.grant(d, queued(writer)).Handoff; got != 2*time.Second {
+		t.Errorf("a writer was handed the key %v ago", got)
+	}
+}
+
+// A reader that was handed the key beside one that did not finish hears of that when it claims it.
+func TestReaderThatClaimsHearsOfASharer(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	a, b, c := ask("k"), sharer("k", 5), reader("k")
+	w.grant(d, a)
+	w.wait(d, b)
+	w.wait(d, c)
+	w.release(d, a)
+	if w.grant(d, queued(b)).Abandoned {
+		t.Error("the writer finished")
+	}
+	b.End = driver.Unfinished
+	w.release(d, b)
+	if !w.grant(d, queued(c)).Abandoned {
+		t.Error("the sharer did not finish")
+	}
+}
+
+// One that was handed a key, and has not claimed it, has nothing that it could share.
+func TestConvertIsNoClaim(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	a, b := ask("k"), ask("k")
+	w.grant(d, a)
+	w.wait(d, b)
+	w.release(d, a)
+	converts := b
+	converts.Mode, converts.Convert = driver.Shared, true
+	w.refuse(d, converts)
+	if res := w.grant(d, queued(b)); res.Handoff == 0 {
+		t.Errorf("the claim after it is answered with %+v", res)
+	}
+}
+
+// A Raise of one that was handed a key claims it: its fence must be above all that may have been
+// granted, not only above the previous holder's.
+func TestRaiseOfAHandoff(t *testing.T) {
+	w := newWorld(t)
+	d := w.node()
+	w.admit(d)
+	a, b := proposing("k", w.micros()), proposing("k", 1)
+	w.grant(d, a)
+	w.wait(d, b)
+	w.release(d, a)
+	w.mark(a.Fence+1000, a.Fence+2000, a.Fence+3000, w.micros())
+	b.Raise, b.Fence = true, a.Fence+500
+	if floor := w.tooLow(d, b); floor != a.Fence+1000 {
+		t.Errorf("the floor is %d above the previous fence, want 1000", floor-a.Fence)
+	}
+	b.Fence = a.Fence + 1001
+	w.grant(d, b)
+}
+
+// The fence of a writer must be above those of the readers before it, too.
+func TestWriterProposesAboveReaders(t *testing.T) {
+	w := newWorld(t)
+	d := w.node()
+	w.admit(d)
+	a := reader("k")
+	a.Fence = w.micros() + 1000
+	w.grant(d, a)
+	w.release(d, a)
+	if floor := w.tooLow(d, proposing("k", a.Fence-1)); floor != a.Fence {
+		t.Errorf("the floor is %d, the reader's fence was %d", floor, a.Fence)
+	}
+}
