@@ -116,3 +116,30 @@ func TestAbandonedBesideABadMark(t *testing.T) {
 		t.Error("nobody released the semaphore, and the key does not count as abandoned")
 	}
 }
+
+// That a previous holder did not finish hears its successor in each answer, and who comes after one that
+// gave the key back unused.
+func TestAbandonedIsSaidAgain(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	w.granted(d, "k")
+	lock := d.names("k").lock
+	w.do("PEXPIRE", lock, 1)
+	w.gone(lock)
+	b := ask("k")
+	for i := range 2 {
+		if !w.grant(d, b).Abandoned {
+			t.Errorf("it was not told at answer %d", i)
+		}
+	}
+	b.End = driver.Unused
+	w.release(d, b)
+	c := ask("k")
+	if !w.grant(d, c).Abandoned {
+		t.Error("the next was not told")
+	}
+	w.release(d, c)
+	if w.grant(d, ask("k")).Abandoned {
+		t.Error("it is told after one that finished")
+	}
+}

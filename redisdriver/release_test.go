@@ -134,6 +134,21 @@ func TestReleaseOfAPlaceHintsTheNext(t *testing.T) {
 	}
 }
 
+// A place that is given up before one whose waiter is gone leaves nobody to get a hint.
+func TestReleaseOfAPlaceBeforeADeadOne(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	n, b, dead := d.names("k"), ask("k"), ask("k")
+	w.grant(d, ask("k"))
+	w.wait(d, b)
+	w.do("ZADD", n.queue, 5, value(dead.Claim()))
+	w.do("HSET", n.places, dead.Owner, "0000000000001 10000 500 n hasp.inbox:dead")
+	w.release(d, b)
+	if w.admin.Exists(w.ctx, n.queue).Val() != 0 {
+		t.Errorf("in the queue are still %v", w.admin.ZRange(w.ctx, n.queue, 0, -1).Val())
+	}
+}
+
 // Who releases on behalf of nobody has released nothing, also when it may not tell the next.
 func TestMuteReleaseOfNothing(t *testing.T) {
 	w := newWorld(t)
