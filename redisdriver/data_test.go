@@ -185,7 +185,7 @@ func TestAlienQueue(t *testing.T) {
 	a, b := ask("k"), ask("k")
 	w.grant(d, a)
 	w.wait(d, b)
-	for _, number := range []float64{1e300, 1 << 53, -5, 0.5} {
+	for _, number := range []float64{1e300, 1 << 53, 1<<53 - 1, -5, 0.5} {
 		w.admin.ZAdd(w.ctx, names.queue, redis.Z{Score: number, Member: "someone"})
 		if number > 1 {
 			w.refuses(d, queued(ask("k")), names.queue)

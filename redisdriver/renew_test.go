@@ -1,0 +1,117 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package redisdriver
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
+)
+
+// A renewal writes, so that replicas that confirm it confirm the leases; where there is
+// nothing to prolong, it writes a lock as it is, once.
+func TestRenewalWritesSomething(t *testing.T) {
+	for _, mode := range []driver.Mode{driver.Exclusive, driver.Shared} {
+		t.Run(fmt.Sprint(mode), func(t *testing.T) {
+			w := newWorld(t)
+			d := w.driver(nil)
+			a, b, other := ask("a"), ask("b"), ask("other")
+			for _, r := range []*contend.Owner{&a, &b, &other} {
+				r.Mode = mode
+			}
+			const lower, upper = 30 * time.Second, time.Hour // than the TTL
+			for _, r := range []*contend.Owner{&a, &b, &other} {
+				r.TTL = time.Minute
+			}
+			w.grant(d, a)
+			w.grant(d, b)
+			for _, c := range []struct {
+				name         string
+				of           []contend.Owner
+				leftA, leftB time.Duration
+				sets         int
+			}{
+				{"nothing to prolong", []contend.Owner{a}, upper, upper, 1},
+				{"nothing of two", []contend.Owner{a, b}, upper, upper, 1},
+				{"nothing behind one that is not held", []contend.Owner{other, a}, upper, upper, 1},
+				{"prolonged", []contend.Owner{a}, lower, upper, 0},
+				{"the first is", []contend.Owner{a, b}, lower, upper, 0},
+				{"the second is", []contend.Owner{a, b}, upper, lower, 0},
+				{"not held", []contend.Owner{other}, upper, upper, 0},
+			} {
+				w.do("PEXPIRE", "lock:a", c.leftA.Milliseconds())
+				w.do("PEXPIRE", "lock:b", c.leftB.Milliseconds())
+				before := map[string]string{}
+				for _, key := range []string{"a", "b"} {
+					before[key] = w.admin.Get(w.ctx, "lock:"+key).Val()
+				}
+				w.do("CONFIG", "RESETSTAT")
+				errs := w.renew(d, c.of...)
+				if got := w.calls()["set"]; got != c.sets {
+					t.Errorf("%s: %d locks were written as they are, want %d", c.name, got, c.sets)
+				}
+				for i, r := range c.of {
+					if want := map[bool]error{true: driver.ErrNotHeld}[r.Key == other.Key]; !errors.Is(errs[i], want) {
+						t.Errorf("%s: Renew of %s says %v, want %v", c.name, r.Key, errs[i], want)
+					}
+				}
+				for key, was := range before {
+					if got := w.admin.Get(w.ctx, "lock:"+key).Val(); got != was {
+						t.Errorf("%s: the lock of %s became %q", c.name, key, got)
+					}
+					if left := w.admin.PTTL(w.ctx, "lock:"+key).Val(); left <= 0 {
+						t.Errorf("%s: the lock of %s lasts for %v", c.name, key, left)
+					}
+				}
+				if len(w.admin.Keys(w.ctx, "lock:*").Val()) != 2 {
+					t.Errorf("%s: there is %q", c.name, w.keys())
+				}
+			}
+		})
+	}
+}
+
+// A node grants, and renews for, the longest TTL that it allows, and not for more.
+func TestLongestTTLOfANode(t *testing.T) {
+	w := newWorld(t)
+	d := w.node()
+	w.admit(d)
+	for _, propose := range []bool{false, true} {
+		for _, r := range []contend.Owner{ask("a"), reader("b")} {
+			r.Key += fmt.Sprint(propose)
+			r.TTL = nodeMaxTTL
+			if propose {
+				r.Fence = w.micros()
+			}
+			w.grant(d, r)
+			w.grant(d, r) // again
+			if errs := w.renew(d, r); errs[0] != nil {
+				t.Errorf("Renew of %+v says %v", r, errs[0])
+			}
+		}
+	}
+}
+
+// In company, a fence is above its key's although those before it were minted below that.
+func TestFencesInCompanyOfAKeyAhead(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	const ahead = uint64(time.Hour / time.Microsecond)
+	a := reader("ahead")
+	w.grant(d, a)
+	w.do("SET", markKey, w.micros()+ahead, "EX", 60)
+	last := w.grant(d, reader("ahead")).Fence
+	w.do("DEL", markKey) // as when it was evicted
+	calls := w.together(d, tries(d, ask("x"), sharer("ahead", 5), ask("y"))...)
+	x, _ := granted(calls[0])
+	of, ok := granted(calls[1])
+	y, _ := granted(calls[2])
+	if !ok || x == 0 || x > last || of <= last || y <= of {
+		t.Errorf("granted are %d, %d and %d, after %d", x, of, y, last)
+	}
+}
