@@ -160,8 +160,11 @@ func TestWithoutExpireGreaterThan(t *testing.T) {
 	}
 }
 
-// oldServer makes scripts believe that they run on a server before 7.0.
+// oldServer makes scripts believe that they run on a server before 7.0, and refuses
+// PEXPIRE with an option.
 type oldServer struct{}
+
+var before70 = strings.NewReplacer("redis.REDIS_VERSION_NUM", "redis.NO_SUCH_FIELD", "'GT'", "'NO_GT'", "'NX'", "'NO_NX'")
 
 func (oldServer) DialHook(next redis.DialHook) redis.DialHook { return next }
 
@@ -171,7 +174,7 @@ func (oldServer) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		case "evalsha":
 			return redis.ErrNoScript
 		case "eval":
-			cmd.Args()[1] = strings.ReplaceAll(cmd.Args()[1].(string), "redis.REDIS_VERSION_NUM", "redis.NO_SUCH_FIELD")
+			cmd.Args()[1] = before70.Replace(cmd.Args()[1].(string))
 		}
 		return next(ctx, cmd)
 	}
