@@ -115,3 +115,53 @@ func TestFencesInCompanyOfAKeyAhead(t *testing.T) {
 		t.Errorf("granted are %d, %d and %d, after %d", x, of, y, last)
 	}
 }
+
+// While a slot moves, each Redis key of a lease is prolonged by itself: if it begins as it
+// should, and with a write in any case.
+func TestOneKeyIsProlonged(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	const ttl = time.Minute
+	for _, c := range []struct {
+		name, has, begins string
+		length            int
+		left              time.Duration
+		stands            int64
+		sets              int
+	}{
+		{"the whole value", "owner label", "owner label", -1, time.Second, 1, 0},
+		{"its beginning", "owner fence ms", "owner", 5, time.Second, 1, 0},
+		{"nothing to prolong", "owner label", "owner label", -1, time.Hour, 1, 1},
+		{"a longer value", "owner label", "owner", -1, time.Second, 0, 0},
+		{"another owner", "other label", "owner", 5, time.Second, 0, 0},
+		{"nothing", "", "owner", 5, time.Second, 0, 0},
+		{"another type", "list", "owner", 5, time.Second, 0, 0},
+	} {
+		w.do("DEL", "k")
+		switch c.has {
+		case "":
+		case "list":
+			w.do("LPUSH", "k", "x")
+		default:
+			w.do("SET", "k", c.has)
+		}
+		w.do("PEXPIRE", "k", c.left.Milliseconds())
+		w.do("CONFIG", "RESETSTAT")
+		got, err := d.send.Do(w.ctx, bearing("k", c.begins, c.length, ttl.Milliseconds()))
+		if err != nil || got != c.stands {
+			t.Errorf("%s: %v, %v, want %d", c.name, got, err, c.stands)
+		}
+		if sets := w.calls()["set"]; sets != c.sets {
+			t.Errorf("%s: it was written %d times as it is, want %d", c.name, sets, c.sets)
+		}
+		if c.stands == 0 {
+			continue
+		}
+		if left := w.admin.PTTL(w.ctx, "k").Val(); left <= c.left && c.sets == 0 || left <= 0 {
+			t.Errorf("%s: it lasts for %v", c.name, left)
+		}
+		if has := w.admin.Get(w.ctx, "k").Val(); has != c.has {
+			t.Errorf("%s: it became %q", c.name, has)
+		}
+	}
+}
