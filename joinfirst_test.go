@@ -88,3 +88,56 @@ func TestJoinFirst(t *testing.T) {
 		})
 	}
 }
+
+// Who goes on in the place of a cohort's leader that gave up asks with that place, from the first Try on.
+func TestNextLeaderAsksWithThePlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &joiner{Store: newStore()}
+		c := newClient(t, d, nil)
+		blocker := lock(t, newClient(t, d.Store, nil), "k", nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		failed := make(chan error)
+		go func() {
+			_, err := c.Mutex("k", inCohort).Lock(ctx)
+			failed <- err
+		}()
+		synctest.Wait()
+		got := queueUp(t, c, 1, inCohort)
+		d.calls = nil
+		cancel()
+		wantIs(t, <-failed, context.Canceled)
+		synctest.Wait()
+		if len(d.calls) == 0 || slices.Contains(d.calls, "try") {
+			t.Errorf("the next leader asked %q", d.calls)
+		}
+		release(t, blocker)
+		release(t, <-got)
+	})
+}
+
+// A wait that ends while the store is asked for hints asks for nothing more.
+func TestEndBeforeTheWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &hooked{Driver: &joiner{Store: newStore()}}
+		d.watch = func(ctx context.Context, _ driver.Claim, _ watchFunc) (<-chan struct{}, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		c := newClient(t, d, nil)
+		held := lock(t, c, "k", nil)
+		before := d.tries.Load()
+		ctx, cancel := context.WithCancel(t.Context())
+		failed := make(chan error)
+		go func() {
+			_, err := c.Mutex("k", nil).Lock(ctx)
+			failed <- err
+		}()
+		synctest.Wait()
+		cancel()
+		wantIs(t, <-failed, context.Canceled, hasp.ErrHeld)
+		if n := d.tries.Load() - before; n != 1 {
+			t.Errorf("it asked %d times", n)
+		}
+		release(t, held)
+	})
+}
