@@ -126,3 +126,23 @@ func TestEngineTellsOfThousands(t *testing.T) {
 		}
 	})
 }
+
+// What an engine without fences tells ends that lease alone.
+func TestEngineWithoutFencesTellsOfTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &teller{hooked: &hooked{Driver: newStore()}}
+		d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
+			res, err := next(ctx, r)
+			res.Fence = 0
+			return res, err
+		}
+		c := newClient(t, d, nil)
+		lease, other := lock(t, c, "k", nil), lock(t, c, "other", nil)
+		d.lost(d.id(t, "k"), 0)
+		synctest.Wait()
+		wantIs(t, lease.Err(), hasp.ErrLost)
+		if err := other.Err(); err != nil {
+			t.Errorf("the other lease: %v", err)
+		}
+	})
+}

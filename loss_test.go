@@ -186,6 +186,36 @@ func TestErrHeedsTheLead(t *testing.T) {
 	})
 }
 
+// The observer hears of a loss that a context is the first to see, once.
+func TestObserverHearsWhatAContextSees(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told atomic.Int64
+		c := newClient(t, newStore(), &hasp.Options{Observe: func(e hasp.Event) {
+			if e.Kind == hasp.EventLost {
+				told.Add(1)
+			}
+		}})
+		var offset atomic.Int64
+		hasp.SetClock(c, func() clock.Instant {
+			now := bubble()
+			now.Wall += time.Duration(offset.Load())
+			return now
+		})
+		ctx := lock(t, c, "k", nil).Context(t.Context())
+		synctest.Wait() // the renewer's first look must not see the clock jump
+		offset.Store(int64(usable))
+		for range 2 {
+			if ctx.Err() == nil {
+				t.Error("the context has not ended")
+			}
+			synctest.Wait()
+			if n := told.Load(); n != 1 {
+				t.Errorf("the observer was told %d times", n)
+			}
+		}
+	})
+}
+
 func TestMaxHoldBoundsARenewedLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClient(t, newStore(), nil)

@@ -297,3 +297,46 @@ func TestNewsOfAHandoffBesideATry(t *testing.T) {
 		}
 	})
 }
+
+// A place that is gone ends the pause after a Try that failed: the next one joins anew.
+func TestGonePlaceEndsAPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		lock(t, newClient(t, store, nil), "k", &hasp.LockOptions{TTL: time.Hour, NoRenew: true})
+		hints, later := make(chan struct{}, 1), make(chan time.Duration, 1)
+		var away atomic.Bool
+		var gone atomic.Pointer[time.Time]
+		d := &hooked{Driver: store}
+		d.watch = func(context.Context, driver.Claim, watchFunc) (<-chan struct{}, error) { return hints, nil }
+		d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
+			if !away.Load() {
+				return next(ctx, r)
+			}
+			if at := gone.Swap(nil); at != nil {
+				select {
+				case later <- time.Since(*at):
+				default:
+				}
+			}
+			return driver.Result{}, errDown
+		}
+		d.renew = func(_ context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), _ renewFunc) {
+			if now := time.Now(); away.Load() {
+				gone.Store(&now)
+			}
+			for i := range rs {
+				done(i, driver.Renewal{Err: driver.ErrNotHeld})
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		got := begin(ctx, newClient(t, d, nil).Mutex("k", nil).Lock)
+		synctest.Wait()
+		away.Store(true)
+		hints <- struct{}{}
+		if took := <-later; took != 0 {
+			t.Errorf("it asked %v after its place was gone", took)
+		}
+		cancel()
+		<-got
+	})
+}
