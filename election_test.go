@@ -405,3 +405,33 @@ func TestLeadCampaignsAgainAfterALossBeforeItsFunction(t *testing.T) {
 		}
 	})
 }
+
+// An error of the campaign, or a client that is closed, ends Lead: only a lost lease has it
+// campaign again.
+func TestLeadEndsWithAnErrorOfTheCampaign(t *testing.T) {
+	d := &hooked{Driver: newStore()}
+	d.classify = func(error) driver.Class { return driver.ClassMisconfigured }
+	d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
+		if d.tries.Load() > 3 {
+			return next(ctx, r)
+		}
+		return driver.Result{}, errDown
+	}
+	c := newClient(t, d, nil)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	lead := func() error {
+		return c.Election("k", nil).Lead(ctx, func(context.Context, *hasp.Lease) error { return nil })
+	}
+	wantIs(t, lead(), errDown)
+	if n := d.tries.Load(); n != 1 {
+		t.Errorf("it asked %d times", n)
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	wantIs(t, lead(), hasp.ErrClosed)
+	if ctx.Err() != nil {
+		t.Error("Lead of a closed client went on until its context ended")
+	}
+}

@@ -106,6 +106,55 @@ func TestLogToHostileKey(t *testing.T) {
 	}
 }
 
+// A call that ended without a lease is normal use when somebody else has the key, or the client
+// was closed.
+func TestLogToLevelOfAFailure(t *testing.T) {
+	held := &hasp.HeldError{}
+	for _, c := range []struct {
+		err  error
+		want slog.Level
+	}{
+		{held, slog.LevelDebug},
+		{&hasp.Error{Err: &hasp.WaitError{End: context.Canceled, Why: held}}, slog.LevelDebug},
+		{&hasp.Error{Err: hasp.ErrClosed}, slog.LevelDebug},
+		{&hasp.Error{Err: &hasp.WaitError{End: context.Canceled, Why: errDown}}, slog.LevelWarn},
+		{errDown, slog.LevelWarn},
+		{context.Canceled, slog.LevelWarn},
+	} {
+		h := &keepingHandler{Handler: slog.DiscardHandler}
+		hasp.LogTo(slog.New(h))(hasp.Event{Kind: hasp.EventFailed, Err: c.err})
+		if len(h.levels) != 1 || h.levels[0] != c.want {
+			t.Errorf("%v is logged as %v, want %v", c.err, h.levels, c.want)
+		}
+	}
+}
+
+// The handler is given the event's context, and one without values where there is none.
+func TestLogToGivesTheContext(t *testing.T) {
+	h := &keepingHandler{Handler: slog.DiscardHandler}
+	observe := hasp.LogTo(slog.New(h))
+	ctx := context.WithValue(t.Context(), ctxKey{}, "caller")
+	observe(hasp.Event{Kind: hasp.EventAcquired, Context: ctx})
+	observe(hasp.Event{Kind: hasp.EventAcquired})
+	if len(h.contexts) != 2 || h.contexts[0] != ctx || h.contexts[1] == nil || h.contexts[1].Value(ctxKey{}) != nil {
+		t.Errorf("the handler was given %v", h.contexts)
+	}
+}
+
+// keepingHandler keeps what it is given.
+type keepingHandler struct {
+	slog.Handler
+	contexts []context.Context
+	levels   []slog.Level
+}
+
+func (h *keepingHandler) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h *keepingHandler) Handle(ctx context.Context, r slog.Record) error {
+	h.contexts, h.levels = append(h.contexts, ctx), append(h.levels, r.Level)
+	return nil
+}
+
 // countingHandler is not enabled, and counts the calls of Enabled.
 type countingHandler struct {
 	slog.Handler

@@ -83,3 +83,17 @@ func TestPlaceIsWokenOnce(t *testing.T) {
 		}
 	}
 }
+
+// That a place is gone is not forgotten for what is learned after it, or was before.
+func TestPlaceStaysGone(t *testing.T) {
+	gone, later := driver.Renewal{Err: ErrNotHeld}, driver.Renewal{RetryIn: time.Minute}
+	for _, all := range [][]driver.Renewal{{gone, later}, {later, gone}} {
+		p := &place{now: func() clock.Instant { return at(time.Hour) }, wake: make(chan news, 1)}
+		for i, r := range all {
+			p.Renewed(at(time.Duration(i+1)), r)
+		}
+		if n, want := <-p.wake, (news{asked: 2, at: time.Hour, gone: true}); n != want {
+			t.Errorf("%+v: woken with %+v, want %+v", all, n, want)
+		}
+	}
+}
