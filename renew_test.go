@@ -385,36 +385,73 @@ func TestErrorOfARenewal(t *testing.T) {
 	})
 }
 
-// The error of a renewal is old when a call that began later has succeeded.
-func TestOldErrorOfARenewal(t *testing.T) {
+// Each renewal without a good answer is told to the observer, and the last of them to who asks why
+// the lease was lost.
+func TestFailedRenewalIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &hooked{Driver: newStore()}
 		var failed atomic.Int64
-		c := newClient(t, d, &hasp.Options{Observe: func(e hasp.Event) {
-			if e.Kind == hasp.EventRenewFailed {
-				failed.Add(1)
-			}
-		}})
-		lease := lock(t, c, "k", nil)
-		answer := make(chan struct{})
-		d.change(func() {
-			d.renew = func(_ context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), _ renewFunc) {
-				<-answer
-				for i := range rs {
-					done(i, driver.Renewal{Err: errDown})
-				}
-			}
-		})
-		time.Sleep(ttl/3 + time.Second)
-		d.change(func() { d.renew = nil })
-		if err := lease.Extend(t.Context(), ttl); err != nil {
-			t.Fatal(err)
+		d := &hooked{Driver: newStore()}
+		d.renew = func(_ context.Context, _ []driver.RenewRequest, done func(int, driver.Renewal), _ renewFunc) {
+			done(0, driver.Renewal{Err: errDown})
 		}
-		close(answer)
+		lease := lock(t, newClient(t, d, &hasp.Options{Observe: func(e hasp.Event) {
+			if e.Kind != hasp.EventRenewFailed {
+				return
+			}
+			failed.Add(1)
+			if !errors.Is(e.Err, errDown) || e.Left <= 0 || e.Left > ttl || e.Age <= 0 || e.Sent.IsZero() {
+				t.Errorf("told of %+v", e)
+			}
+		}}), "k", nil)
+		<-lease.Done()
 		synctest.Wait()
-		if failed.Load() > 0 {
-			t.Error("a renewal failed, says an event, after one that began later succeeded")
+		if n := failed.Load(); n == 0 || n != d.renews.Load() {
+			t.Errorf("%d renewals failed, the observer was told of %d", d.renews.Load(), n)
 		}
-		release(t, lease)
+		wantIs(t, lease.Err(), hasp.ErrLost, errDown)
 	})
+}
+
+// The error of a renewal is old when a call that began later has succeeded; a good answer is
+// one that late, too.
+func TestOldAnswerOfARenewal(t *testing.T) {
+	for _, c := range []struct {
+		answer          driver.Renewal
+		failed, renewed int64
+	}{{driver.Renewal{Err: errDown}, 0, 1}, {driver.Renewal{TTL: ttl}, 0, 2}} {
+		synctest.Test(t, func(t *testing.T) {
+			d := &hooked{Driver: newStore()}
+			var failed, renewed atomic.Int64
+			client := newClient(t, d, &hasp.Options{Observe: func(e hasp.Event) {
+				switch e.Kind {
+				case hasp.EventRenewFailed:
+					failed.Add(1)
+				case hasp.EventRenewed:
+					renewed.Add(1)
+				}
+			}})
+			lease := lock(t, client, "k", nil)
+			answer := make(chan struct{})
+			d.change(func() {
+				d.renew = func(_ context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), _ renewFunc) {
+					<-answer
+					for i := range rs {
+						done(i, c.answer)
+					}
+				}
+			})
+			time.Sleep(ttl/3 + time.Second)
+			d.change(func() { d.renew = nil })
+			if err := lease.Extend(t.Context(), ttl); err != nil {
+				t.Fatal(err)
+			}
+			close(answer)
+			synctest.Wait()
+			if failed.Load() != c.failed || renewed.Load() != c.renewed {
+				t.Errorf("%+v after an Extend that began later: %d failed and %d renewed, say events, want %d and %d",
+					c.answer, failed.Load(), renewed.Load(), c.failed, c.renewed)
+			}
+			release(t, lease)
+		})
+	}
 }
