@@ -41,22 +41,52 @@ func TestClaimSaysHowLongAgo(t *testing.T) {
 	}
 }
 
-// A reader that was handed the key beside one that did not finish hears of that when it claims it.
+// A reader that was handed the key beside one that did not finish hears of that when it claims it. One
+// that claimed before does not, nor one that was given another slot before.
 func TestReaderThatClaimsHearsOfASharer(t *testing.T) {
 	w := newWorld(t)
 	d := w.driver(nil)
-	a, b, c := ask("k"), sharer("k", 5), reader("k")
+	a, b, late, early, slot := ask("k"), sharer("k", 5), reader("k"), reader("k"), sharer("k", 5)
 	w.grant(d, a)
-	w.wait(d, b)
-	w.wait(d, c)
+	for _, r := range []contend.Owner{b, late, early, slot} {
+		w.wait(d, r)
+	}
 	w.release(d, a)
-	if w.grant(d, queued(b)).Abandoned {
-		t.Error("the writer finished")
+	for _, r := range []contend.Owner{b, early} {
+		if w.grant(d, queued(r)).Abandoned {
+			t.Error("the writer finished")
+		}
 	}
 	b.End = driver.Unfinished
 	w.release(d, b)
-	if !w.grant(d, queued(c)).Abandoned {
+	if !w.grant(d, queued(late)).Abandoned {
 		t.Error("the sharer did not finish")
+	}
+	for _, r := range []contend.Owner{early, slot} {
+		if w.grant(d, queued(r)).Abandoned {
+			t.Error("told of a sharer that had the key beside it")
+		}
+	}
+}
+
+// An owner that holds nothing has nothing to convert: it is refused, and leaves nothing.
+func TestConvertOfNothing(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	converts := func() contend.Owner {
+		r := queued(ask("k"))
+		r.Mode, r.Convert = driver.Shared, true
+		return r
+	}
+	w.refuse(d, converts())
+	if keys := w.ofKey(); len(keys) != 0 {
+		t.Errorf("it left %q", keys)
+	}
+	a := reader("k")
+	w.grant(d, a)
+	w.refuse(d, converts())
+	if info := w.inspect(d, "k"); info.Holds != 1 || info.Waiters != 0 {
+		t.Errorf("beside a reader it left %+v", info)
 	}
 }
 
