@@ -138,3 +138,32 @@ func TestWriterProposesAboveReaders(t *testing.T) {
 		t.Errorf("the floor is %d, the reader's fence was %d", floor, a.Fence)
 	}
 }
+
+// A Raise of one that holds nothing is a Try like any other.
+func TestRaiseOfNothing(t *testing.T) {
+	w := newWorld(t)
+	d := w.node()
+	w.admit(d)
+	r := proposing("k", w.micros())
+	r.Raise = true
+	if res := w.grant(d, r); res.Fence != r.Fence {
+		t.Errorf("granted with the fence %d, proposed was %d", res.Fence, r.Fence)
+	}
+}
+
+// Who asks shows that its inbox is read: the strike is taken from it, for its other places, too.
+func TestWhoAsksIsNotStruck(t *testing.T) {
+	w := newWorld(t)
+	d, slow := w.driver(nil), w.driver(nil)
+	other, asks := ask("k"), ask("k")
+	w.grant(d, ask("k"))
+	w.wait(slow, other)
+	w.wait(slow, asks)
+	w.tick()
+	w.strike("k", slow)
+	w.do("DEL", "lock:k")
+	w.refuse(slow, queued(asks))
+	if got := w.holder(d, "k"); got != other.Owner {
+		t.Errorf("the key went to %q", got)
+	}
+}
