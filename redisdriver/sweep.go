@@ -235,7 +235,11 @@ func (s *sweep) passOn(ctx context.Context, key, value string, pttl int64, g gra
 
 // describe asks for one of those who share a key.
 func (s *sweep) describe(ctx context.Context, key string) (driver.Info, error) {
-	return paced(ctx, func(ctx context.Context) (driver.Info, error) { return s.d.look(ctx, key, 0) })
+	info, err := paced(ctx, func(ctx context.Context) (driver.Info, error) { return s.d.look(ctx, key, 0) })
+	if err != nil && strings.Contains(err.Error(), "WRONGTYPE") { // what is beside it is not ours, and says nothing
+		return driver.Info{Key: key}, nil
+	}
+	return info, err
 }
 
 // sidecar yields what belonged to a lock and has no expiry, and of a queue the places that are over.
