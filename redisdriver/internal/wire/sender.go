@@ -107,7 +107,10 @@ func NewSender(rdb redis.UniversalClient, replicas int, closing <-chan struct{})
 	case *redis.ClusterClient:
 		s.Width(1<<20, 1)
 	case *redis.Client:
-		if own := c.Options().ReadTimeout; replicas == 0 && (own <= 0 || own > aloneFor) {
+		if c == nil || replicas > 0 {
+			break
+		}
+		if own := c.Options().ReadTimeout; own <= 0 || own > aloneFor {
 			s.direct = &direct{rdb: c}
 		}
 	}
