@@ -174,6 +174,7 @@ func run(t *testing.T, test func(r *running)) {
 			r.done <- err
 		}()
 		test(r)
+		synctest.Wait() // for the looks that the loop had begun: they read start
 	})
 }
 
