@@ -25,6 +25,7 @@ func TestRedisCluster(t *testing.T) {
 		t.Fatalf("the slot was not moved, in steps %v", steps)
 	}
 	c.Masters[0].ask("unix", c.Masters[0].Socket(), "$3\r\nbar", "GET", "foo")
+	c.Masters[0].ask("unix", c.Masters[0].Socket(), ":1", "WAIT", "1", "0")
 	c.Masters[0].Kill()
 	until(t, "its replica replaces it", func() bool { return c.Master(slot) == c.Replicas[0] })
 	c.Replicas[0].ask("unix", c.Replicas[0].Socket(), "$3\r\nbar", "GET", "foo")
