@@ -149,13 +149,11 @@ func (r *report) takePackage(p *pkg, e event) {
 	case "fail":
 		fmt.Fprint(r.out, "\n", r.builds[e.FailedBuild], strings.Join(p.output, ""))
 		cut := p.unfinished()
-		for _, name := range cut {
-			fmt.Fprint(r.out, strings.Join(p.tests[name].output, ""))
-		}
 		if len(cut) > 0 {
 			p.failed++
 			output := p.output
-			for _, name := range cut {
+			for _, name := range slices.Concat(p.crashed(), cut) {
+				fmt.Fprint(r.out, strings.Join(p.tests[name].output, ""))
 				output = append(output, p.tests[name].output...)
 			}
 			r.failures = append(r.failures, e.Package+" ended in "+strings.Join(cut, ", ")+cause(output))
@@ -178,10 +176,7 @@ func cause(output []string) string {
 	for _, line := range output {
 		text := strings.TrimSpace(line)
 		said := strings.Contains(text, "_test.go:") || strings.Contains(text, ".go:") && strings.HasPrefix(line, "    ")
-		for _, start := range []string{"panic: ", "fatal error: ", "signal: ", "WARNING: DATA RACE"} {
-			said = said || strings.HasPrefix(text, start)
-		}
-		if said && len(lines) < 3 {
+		if (said || crashes(text)) && len(lines) < 3 {
 			lines = append(lines, text[:min(len(text), 200)])
 		}
 	}
@@ -189,6 +184,29 @@ func cause(output []string) string {
 		return ""
 	}
 	return ": " + strings.Join(lines, " | ")
+}
+
+// crashes says whether a line tells how the program ended.
+func crashes(text string) bool {
+	for _, start := range []string{"panic: ", "fatal error: ", "signal: ", "*** Test killed", "WARNING: DATA RACE"} {
+		if strings.HasPrefix(text, start) {
+			return true
+		}
+	}
+	return false
+}
+
+// crashed returns the tests that passed, and whose output has the end of the program nevertheless: go takes what
+// comes after a test's result for its output.
+func (p *pkg) crashed() []string {
+	var names []string
+	for name, t := range p.tests {
+		if t.ended && slices.ContainsFunc(t.output, crashes) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // unfinished returns the tests that were cut off, for example by the time limit.

@@ -80,3 +80,21 @@ func TestRunCountsWhatCannotStart(t *testing.T) {
 		t.Errorf("%d failed, want 2\n%s", r.failed, out.String())
 	}
 }
+
+// go takes the end of a program for the output of the test that passed last.
+func TestReportOfAnEndInAnother(t *testing.T) {
+	var out bytes.Buffer
+	r := newReport(&out)
+	r.read(strings.NewReader(`{"Action":"run","Package":"p","Test":"TestHangs"}
+{"Action":"output","Package":"p","Test":"TestPasses","Output":"--- PASS: TestPasses (0.00s)\n"}
+{"Action":"output","Package":"p","Test":"TestPasses","Output":"panic: test timed out after 2s\n"}
+{"Action":"pass","Package":"p","Test":"TestPasses"}
+{"Action":"fail","Package":"p"}
+`))
+	if want := []string{"p ended in TestHangs: panic: test timed out after 2s"}; !slices.Equal(r.failures, want) {
+		t.Errorf("failures %q, want %q", r.failures, want)
+	}
+	if !strings.Contains(out.String(), "panic: test timed out") {
+		t.Errorf("the report lacks the panic:\n%s", out.String())
+	}
+}
