@@ -60,3 +60,16 @@ const (
 	LeftPlace   LeftoverKind = "place"   // in a queue, of a waiter whose patience has been over for a minute or more
 	LeftSidecar LeftoverKind = "sidecar" // what belonged to a lock that is gone, without an expiry
 )
+
+// Rest waits between two calls of a [Sweeper], which the server's other clients should notice little of: for twice as long as the
+// last one took, and for most at the longest. It returns ctx.Err() when ctx ends before that.
+func Rest(ctx context.Context, took, most time.Duration) error {
+	timer := time.NewTimer(min(2*took, most))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -74,7 +74,7 @@ func (s *sweep) walk(ctx context.Context, w *stride) (more bool, err error) {
 	return true, nil
 }
 
-// paced returns what f does, after a pause of twice the time that f took.
+// paced returns what f does, after a rest.
 func paced[T any](ctx context.Context, f func(context.Context) (T, error)) (v T, err error) {
 	begun := time.Now()
 	limited, cancel := context.WithTimeout(ctx, sweepLimit)
@@ -82,14 +82,7 @@ func paced[T any](ctx context.Context, f func(context.Context) (T, error)) (v T,
 	if v, err = f(limited); err != nil {
 		return v, err
 	}
-	pause := time.NewTimer(min(2*time.Since(begun), sweepPause))
-	defer pause.Stop()
-	select {
-	case <-pause.C:
-		return v, nil
-	case <-ctx.Done():
-		return v, ctx.Err()
-	}
+	return v, driver.Rest(ctx, time.Since(begun), sweepPause)
 }
 
 // add takes the next key of etcd. What is not of a lock is none of ours.

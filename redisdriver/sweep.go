@@ -105,20 +105,13 @@ func (s *sweep) node(ctx context.Context, node redis.Cmdable) (more bool, err er
 	return true, nil
 }
 
-// paced returns what f does, which may not heed its context, after a pause of twice the time that f took.
+// paced returns what f does, which may not heed its context, after a rest.
 func paced[T any](ctx context.Context, f func(context.Context) (T, error)) (v T, err error) {
 	begun := time.Now()
 	if v, err = wire.Await(ctx, f); err != nil {
 		return v, err
 	}
-	pause := time.NewTimer(min(2*time.Since(begun), sweepPause))
-	defer pause.Stop()
-	select {
-	case <-pause.C:
-		return v, nil
-	case <-ctx.Done():
-		return v, ctx.Err()
-	}
+	return v, driver.Rest(ctx, time.Since(begun), sweepPause)
 }
 
 // remnantOf says which lock a key of Redis is, or belongs to.

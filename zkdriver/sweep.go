@@ -102,19 +102,15 @@ func (sw *sweep) saw(s zk.Stat) {
 	}
 }
 
-// do carries out calls, and pauses for twice as long as they took.
+// do carries out calls, and rests.
 func (sw *sweep) do(ctx context.Context, calls ...*zk.Call) error {
 	for some := range slices.Chunk(calls, together) {
 		begun := time.Now()
 		if err := sw.s.Do(ctx, some...); err != nil {
 			return err
 		}
-		pause := time.NewTimer(min(2*time.Since(begun), sweepPause))
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
-			return ctx.Err()
+		if err := driver.Rest(ctx, time.Since(begun), sweepPause); err != nil {
+			return err
 		}
 	}
 	return nil
