@@ -198,7 +198,11 @@ func joinRacesWithAsking(e *env) {
 			}
 		}
 		var both sync.WaitGroup
-		both.Go(func() { _, _ = contend.Try(e.ctx, other, queued(w)) })
+		both.Go(func() {
+			if _, err := contend.Try(e.ctx, other, queued(w)); err != nil {
+				e.Errorf("Try: %v", err)
+			}
+		})
 		if e.renewed(e.d, a).Wanted {
 			a.Wanted()
 		}

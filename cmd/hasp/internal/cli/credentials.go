@@ -263,7 +263,7 @@ func (c *credentials) onHangup(ctx context.Context, end func()) {
 func hasTerminal() bool {
 	f, err := os.Open("/dev/tty")
 	if err == nil {
-		_ = f.Close()
+		_ = f.Close() // it was only looked for
 	}
 	return err == nil
 }
