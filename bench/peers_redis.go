@@ -21,7 +21,7 @@ const goRedis = "github.com/redis/go-redis/v9"
 var errTaken = errors.New("the key is held, and this peer does not wait")
 
 var haspPeers = []*peer{
-	haspPeer(baseline, 0, "hasp's defaults: TTL 30 s, renewal, fences and the queue on"),
+	haspPeer(baseline, 0, "hasp's defaults: TTL 30 s, renewal, fences and the queue on; the client with ContextTimeoutEnabled, as its documentation has it"),
 	haspPeer(turns, 100*time.Millisecond, "as hasp, with Cohort: 100 ms, so that the goroutines of a client take turns on one grant"),
 }
 
@@ -36,7 +36,7 @@ func haspPeer(name string, cohort time.Duration, config string) *peer {
 		waits:   true,
 		turns:   cohort > 0,
 		open: func(_ context.Context, to target) (locker, error) {
-			rdb := redis.NewClient(&redis.Options{Addr: to.Redis[0]})
+			rdb := redis.NewClient(&redis.Options{Addr: to.Redis[0], ContextTimeoutEnabled: true})
 			locks, err := hasp.New(redisdriver.New(rdb, nil), nil)
 			if err != nil {
 				return nil, errors.Join(err, rdb.Close())

@@ -62,7 +62,7 @@ var semaphorePeers = []*peer{
 		config:  "a Semaphore for each acquisition; otherwise as above",
 		waits:   true,
 		open: func(ctx context.Context, to target) (locker, error) {
-			rdb := redis.NewClient(&redis.Options{Addr: to.Redis[0]})
+			rdb := redis.NewClient(&redis.Options{Addr: to.Redis[0], ContextTimeoutEnabled: true})
 			locks, err := hasp.New(redisdriver.New(rdb, nil), nil)
 			if err != nil {
 				return nil, errors.Join(err, rdb.Close())

@@ -30,7 +30,7 @@ var redlockPeers = []*peer{{
 		l := &redlockLocker{}
 		var list []driver.Node
 		for _, addr := range to.Redis {
-			rdb := redis.NewClient(&redis.Options{Addr: addr})
+			rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
 			l.rdbs = append(l.rdbs, rdb)
 			list = append(list, redisdriver.NewNode(rdb, to.TTL, nil))
 		}
