@@ -16,7 +16,7 @@ func BenchmarkEngine(b *testing.B) {
 	server := testserver.Redis(b)
 	drivertest.Bench(b, drivertest.Harness{New: func(t testing.TB) drivertest.Store {
 		return drivertest.Store{Open: func() driver.Driver {
-			rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
+			rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
 			t.Cleanup(func() { _ = rdb.Close() })
 			return New(rdb, nil)
 		}}

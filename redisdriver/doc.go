@@ -4,8 +4,11 @@
 // Package redisdriver keeps hasp's locks in Redis 7, Valkey and compatibles,
 // through the go-redis client that a program already has:
 //
-//	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+//	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379", ContextTimeoutEnabled: true})
 //	locks, err := hasp.New(redisdriver.New(rdb, nil), nil)
+//
+// ContextTimeoutEnabled has the client heed the deadlines of contexts. Without it a request occupies its connection
+// until ReadTimeout, whoever has left, and one that is alone cannot be sent by its own caller, which is faster.
 //
 // # Layout
 //

@@ -15,7 +15,7 @@ import (
 
 // The client is the program's own: hasp neither closes nor changes it.
 func Example() {
-	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379", ContextTimeoutEnabled: true})
 	defer rdb.Close()
 	locks, err := hasp.New(redisdriver.New(rdb, nil), nil)
 	if err != nil {
@@ -35,7 +35,7 @@ func Example() {
 // Without a prefix, redsync, redislock and redis-cli call the lock by the same
 // name.
 func ExampleOptions() {
-	d := redisdriver.New(redis.NewClient(&redis.Options{Addr: "localhost:6379"}), &redisdriver.Options{NoPrefix: true})
+	d := redisdriver.New(redis.NewClient(&redis.Options{Addr: "localhost:6379", ContextTimeoutEnabled: true}), &redisdriver.Options{NoPrefix: true})
 	fmt.Println(d.Traits().Engine, d.Check())
 	// Output: redis <nil>
 }

@@ -4,7 +4,7 @@
 // Package redisson keeps hasp's locks in Redis as Redisson does, so that programs in Go and in Java take turns
 // on the same locks, and wake each other:
 //
-//	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+//	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379", ContextTimeoutEnabled: true})
 //	locks, err := hasp.New(redisson.New(rdb, &redisson.Options{Kind: redisson.Fair}), nil)
 //	lease, err := locks.Mutex("orders", nil).Lock(ctx) // redisson.getFairLock("orders").lock()
 //

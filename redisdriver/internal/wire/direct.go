@@ -7,85 +7,82 @@ import (
 	"context"
 	"errors"
 	"net"
-	"sync"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
-	"github.com/redis/go-redis/v9"
 )
 
-// direct is what lone calls are sent with: a client over the same connections, with
-// time-outs of its own.
+// direct bounds the waits of lone calls. It is used by one caller at a time: see takeAlone.
 type direct struct {
-	rdb *redis.Client
-
-	mu    sync.Mutex
-	short *redis.Client
-	made  time.Time
-	used  time.Time
+	timer *time.Timer   // there is one for all calls, until one of them has taken too long
+	ended chan struct{} // closed by it
 }
 
-const (
-	// shortLives is how long a client with other time-outs is used: hooks that its origin got meanwhile are
-	// not in it.
-	shortLives = time.Second
-	// stillOpen is for how long after an answer a connection is taken to be free.
-	stillOpen = 100 * time.Millisecond
-)
+// begin returns the context to send a call with, until end.
+func (d *direct) begin(caller context.Context) context.Context {
+	if d.timer != nil {
+		d.timer.Reset(aloneFor)
+	} else {
+		ended := make(chan struct{})
+		d.ended, d.timer = ended, time.AfterFunc(aloneFor, func() { close(ended) })
+	}
+	return waiting{caller, d.ended, time.Now().Add(aloneFor)}
+}
 
-// client returns the client, or nil when there may be no connection: to wait for one is for a lane.
-func (d *direct) client() *redis.Client {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	now := time.Now()
-	if now.Sub(d.used) > stillOpen && d.rdb.PoolStats().IdleConns == 0 {
-		return nil
+func (d *direct) end() {
+	if !d.timer.Stop() {
+		d.timer = nil
 	}
-	if now.Sub(d.made) > shortLives {
-		d.short, d.made = d.rdb.WithTimeout(aloneFor), now
+}
+
+// waiting is a context that ends with a wait. To make a timer and a channel for each costs as much as the call.
+type waiting struct {
+	context.Context
+	ended <-chan struct{}
+	until time.Time
+}
+
+func (w waiting) Done() <-chan struct{}       { return w.ended }
+func (w waiting) Deadline() (time.Time, bool) { return w.until, true }
+
+func (w waiting) Err() error {
+	select {
+	case <-w.ended:
+		return context.DeadlineExceeded
+	default:
+		return w.Context.Err()
 	}
-	d.used = now
-	return d.short
 }
 
 // sendAlone sends a call by its caller's goroutine, and reports whether it did: if it is the
 // only one, a request of a batch script, and the server answers promptly. That saves two switches between
 // goroutines, half of what a call costs. It counts as a lane.
 //
-// The client lets no context interrupt its sockets, so the caller cannot leave, but for less time than
-// it is given: then it is told to ask again, and that takes a lane. So one call of a server that stops answering
-// is held up, for a moment, and no other.
+// The caller cannot leave, but after a moment: the client heeds deadlines (ContextTimeoutEnabled), though it lets no
+// other end of a context interrupt its sockets. Then the caller is told to ask again, and that takes a lane. So one call of
+// a server that stops answering is held up, for aloneFor at most, and no other.
 func (s *Sender) sendAlone(ctx, caller context.Context, c *Call) bool {
 	if s.direct == nil || !c.Script.Batch || !s.prompt.Load() {
 		return false
 	}
-	if by, ok := ctx.Deadline(); ok && time.Until(by) < aloneFor {
+	if by, ok := ctx.Deadline(); ok && time.Until(by) < aloneFor || !s.takeAlone() {
 		return false
 	}
-	rdb := s.direct.client()
-	if rdb == nil || !s.takeAlone() {
-		return false
-	}
+	defer s.giveAlone() // also when a hook of the client's panics
+	wait := s.direct.begin(caller)
+	defer s.direct.end()
 	c.ctx, c.alone[0] = ctx, c
-	s.send(caller, rdb, c.alone[:])
+	s.send(wait, c.alone[:])
 	if c.Err != nil {
 		c.Err = tooSlow(c.Err)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.returned++
-	s.away--
-	s.busy--
-	if len(s.queue) > 0 {
-		s.start()
 	}
 	return true
 }
 
-// tooSlow makes [driver.AskAgain] of an answer that did not come.
+// tooSlow makes [driver.AskAgain] of what took too long: the answer, or the connection.
 func tooSlow(err error) error {
 	var network net.Error
-	if errors.As(err, &network) && network.Timeout() && !driver.IsNotSent(err) {
+	if errors.As(err, &network) && network.Timeout() { // context.DeadlineExceeded is such an error, too
 		return driver.AskAgain(err)
 	}
 	return err
@@ -101,4 +98,16 @@ func (s *Sender) takeAlone() bool {
 	s.busy++
 	s.away++
 	return true
+}
+
+// giveAlone ends that lane.
+func (s *Sender) giveAlone() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.returned++
+	s.away--
+	s.busy--
+	if len(s.queue) > 0 {
+		s.start()
+	}
 }

@@ -22,11 +22,8 @@ var errCompany = errors.New("redis: a request failed in company")
 
 // Exec runs calls as one pipeline: EVALSHA, then with EVAL what the server did
 // not know, and alone what failed in company. It sets Reply and Err of each.
-func (s *Sender) Exec(ctx context.Context, calls []*Call) { s.exec(ctx, s.rdb, calls) }
-
-// exec is Exec by a client over the same connections.
-func (s *Sender) exec(ctx context.Context, rdb redis.UniversalClient, calls []*Call) {
-	s.pipe(ctx, rdb, calls, ScriptCalls, false)
+func (s *Sender) Exec(ctx context.Context, calls []*Call) {
+	s.pipe(ctx, calls, ScriptCalls, false)
 	for range 2 { // the server may not know the script, or fail in company
 		var again, alone []*Call
 		for _, c := range calls {
@@ -41,10 +38,10 @@ func (s *Sender) exec(ctx context.Context, rdb redis.UniversalClient, calls []*C
 			return
 		}
 		if again = stillWanted(again); len(again) > 0 {
-			s.pipe(ctx, rdb, again, ScriptCalls, true)
+			s.pipe(ctx, again, ScriptCalls, true)
 		}
 		if alone = stillWanted(alone); len(alone) > 0 {
-			s.pipe(ctx, rdb, alone, 1, false)
+			s.pipe(ctx, alone, 1, false)
 		}
 	}
 }
@@ -63,7 +60,7 @@ func stillWanted(calls []*Call) []*Call {
 
 // pipe sends calls, requests of the batch script at most size to a script;
 // with load, the server learns the scripts.
-func (s *Sender) pipe(ctx context.Context, rdb redis.UniversalClient, calls []*Call, size int, load bool) {
+func (s *Sender) pipe(ctx context.Context, calls []*Call, size int, load bool) {
 	var room [1]*command
 	cmds := room[:0]
 	for rest, known := calls, (map[*Script]bool)(nil); len(rest) > 0; {
@@ -83,9 +80,9 @@ func (s *Sender) pipe(ctx context.Context, rdb redis.UniversalClient, calls []*C
 	case s.replicas > 0:
 		short, all = s.replicate(ctx, cmds)
 	case len(cmds) == 1:
-		all = rdb.Process(ctx, cmds[0])
+		all = s.rdb.Process(ctx, cmds[0])
 	default:
-		p := rdb.Pipeline()
+		p := s.rdb.Pipeline()
 		for _, cmd := range cmds {
 			_ = p.Process(ctx, cmd)
 		}

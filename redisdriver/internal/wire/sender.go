@@ -107,11 +107,8 @@ func NewSender(rdb redis.UniversalClient, replicas int, closing <-chan struct{})
 	case *redis.ClusterClient:
 		s.Width(1<<20, 1)
 	case *redis.Client:
-		if c == nil || replicas > 0 {
-			break
-		}
-		if own := c.Options().ReadTimeout; own <= 0 || own > aloneFor {
-			s.direct = &direct{rdb: c}
+		if c != nil && replicas == 0 && c.Options().ContextTimeoutEnabled {
+			s.direct = &direct{}
 		}
 	}
 	return s
@@ -126,6 +123,9 @@ func (s *Sender) Replicas() int { return s.replicas }
 
 // Reached reports whether the server answered once.
 func (s *Sender) Reached() bool { return s.reached.Load() }
+
+// Prompt reports whether the latest answer came so soon that a lone request may be sent by its caller.
+func (s *Sender) Prompt() bool { return s.prompt.Load() }
 
 // Busy returns how many lanes are at work, and how many calls wait for one.
 func (s *Sender) Busy() (lanes, queued int) {
@@ -344,15 +344,15 @@ func (s *Sender) run(calls []*Call) []*Call {
 	if len(wanted) > 1 { // one caller's end must not end the others', the last one's may
 		ctx, cancel = lastOf(wanted)
 	}
-	s.send(ctx, s.rdb, wanted)
+	s.send(ctx, wanted)
 	cancel()
 	return wanted
 }
 
 // send runs calls as one pipeline, and makes of their errors what callers are told.
-func (s *Sender) send(ctx context.Context, rdb redis.UniversalClient, calls []*Call) {
+func (s *Sender) send(ctx context.Context, calls []*Call) {
 	began := time.Now()
-	s.exec(ctx, rdb, calls)
+	s.Exec(ctx, calls)
 	for _, c := range calls {
 		if c.Err = Explained(c.Err); c.Err != nil && c.voids() {
 			c.Err = driver.NotSent(c.Err)

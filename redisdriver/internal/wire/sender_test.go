@@ -126,3 +126,20 @@ func TestNotAgainForWhoeverLeft(t *testing.T) {
 		t.Errorf("for the other: %v, %v, and %d scripts", stays.Reply, stays.Err, texts)
 	}
 }
+
+// A caller waits for itself only where that ends with a deadline, and for no replicas.
+func TestWhereCallersWaitForThemselves(t *testing.T) {
+	heeds := redis.NewClient(&redis.Options{ContextTimeoutEnabled: true})
+	defer heeds.Close()
+	not := redis.NewClient(&redis.Options{})
+	defer not.Close()
+	for _, c := range []struct {
+		rdb      redis.UniversalClient
+		replicas int
+		want     bool
+	}{{heeds, 0, true}, {heeds, 1, false}, {not, 0, false}, {(*redis.Client)(nil), 0, false}, {answering{}, 0, false}} {
+		if got := NewSender(c.rdb, c.replicas, nil).direct != nil; got != c.want {
+			t.Errorf("%T with %d replicas: %v", c.rdb, c.replicas, got)
+		}
+	}
+}
