@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/memdriver"
 )
 
@@ -35,7 +36,11 @@ func logged(t *testing.T, level slog.Level, f func(t *testing.T, c *hasp.Client,
 			return a
 		}})
 		store := memdriver.New()
-		c, err := hasp.New(store, &hasp.Options{Observe: hasp.LogTo(slog.New(h))})
+		slow := &hooked{Driver: store, try: func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
+			time.Sleep(time.Millisecond) // of the fake clock
+			return next(ctx, r)
+		}}
+		c, err := hasp.New(slow, &hasp.Options{Observe: hasp.LogTo(slog.New(h))})
 		if err != nil {
 			t.Fatal(err)
 		}
