@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/memdriver"
@@ -42,6 +43,14 @@ func pair(b *testing.B, m *hasp.Mutex) bool {
 
 func BenchmarkLock(b *testing.B) {
 	m := benchClient(b).Mutex("k", nil)
+	for b.Loop() {
+		pair(b, m)
+	}
+}
+
+// The key stays in the process.
+func BenchmarkLockKept(b *testing.B) {
+	m := benchClient(b).Mutex("k", &hasp.LockOptions{Keep: time.Second})
 	for b.Loop() {
 		pair(b, m)
 	}

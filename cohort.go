@@ -7,6 +7,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/clock"
@@ -19,8 +20,12 @@ const maxTurns = 64
 // Cohorting" (Dice, Marathe, Shavit; PPoPP 2012), with the store as the global
 // lock. One of them at a time deals with the store: it leads.
 type cohorts struct {
-	mu   sync.Mutex
-	byID map[cohortID]*cohort
+	mu      sync.Mutex
+	byID    map[cohortID]*cohort
+	keepers map[string]*cohort // by key, those that keep one, or did on the grant that stands
+	habits  map[string]habit   // of keys without a cohort
+
+	keeping atomic.Int64 // how many keepers there are
 }
 
 // cohortID is what calls must share.
@@ -35,6 +40,7 @@ type cohort struct {
 	id    cohortID
 	queue []*caller
 	why   error // what keeps the leader waiting, or who it is: *HeldError
+	keeper
 }
 
 // caller is one who waits for those before it in the same client. It is given
@@ -54,16 +60,40 @@ func (cs *cohorts) join(id cohortID) (*cohort, *caller) {
 	defer cs.mu.Unlock()
 	co := cs.byID[id]
 	if co == nil {
-		co = &cohort{all: cs, id: id}
-		if cs.byID == nil {
-			cs.byID = map[cohortID]*cohort{}
-		}
-		cs.byID[id] = co
-		return co, nil
+		return cs.found(id), nil
 	}
 	t := &caller{given: make(chan gift, 1)}
+	if co.kept != nil { // it was released since we looked
+		if lease := co.take(false, co.kept.c.now()); lease != nil {
+			t.given <- gift{lease: lease}
+			return co, t
+		}
+	}
 	co.queue = append(co.queue, t)
 	return co, t
+}
+
+// lead returns a cohort to lead, or nil when there is one.
+func (cs *cohorts) lead(id cohortID) *cohort {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if cs.byID[id] != nil {
+		return nil
+	}
+	return cs.found(id)
+}
+
+// found makes a cohort. cs.mu is held.
+func (cs *cohorts) found(id cohortID) *cohort {
+	co := &cohort{all: cs, id: id}
+	if co.keeps() {
+		co.habit = cs.habits[id.key]
+	}
+	if cs.byID == nil {
+		cs.byID = map[cohortID]*cohort{}
+	}
+	cs.byID[id] = co
+	return co
 }
 
 // leave takes a turn back; false when it was given meanwhile.
@@ -97,11 +127,17 @@ func (co *cohort) give(g gift) {
 	t.given <- g
 }
 
-// fences is how many a leader asks for: one for each who is there.
+// fences is how many a leader asks for: one for each who is there, and some for those who
+// come while the key is kept.
 func (co *cohort) fences() int {
 	co.all.mu.Lock()
 	defer co.all.mu.Unlock()
-	return min(1+len(co.queue), maxTurns)
+	n := min(1+len(co.queue), maxTurns)
+	co.waited = n - 1
+	if co.keeps() {
+		n = max(n, co.row())
+	}
+	return n
 }
 
 // waitsFor notes what keeps the leader waiting, or who it is, for the errors of
@@ -113,11 +149,21 @@ func (co *cohort) waitsFor(why error) {
 }
 
 func (co *cohort) granted(h *hold) {
-	co.waitsFor(&HeldError{Holder: Holder{Owner: h.req.Owner, Label: h.req.Label}, Left: h.term.valid})
+	co.all.mu.Lock()
+	defer co.all.mu.Unlock()
+	co.why = &HeldError{Holder: Holder{Owner: h.req.Owner, Label: h.req.Label}, Left: h.term.valid}
+	if co.keeps() {
+		co.begins(h)
+	}
 }
 
 // over has the next one lead, anew.
-func (co *cohort) over() { co.promote(nil) }
+func (co *cohort) over() {
+	if co.keeps() {
+		co.ends()
+	}
+	co.promote(nil)
+}
 
 // waits returns what a turn waits for.
 func (co *cohort) waits(t *caller) error {
@@ -229,43 +275,60 @@ func (co *cohort) quit(c *core, t *caller) {
 	}()
 }
 
-// pass gives what h holds to the next in its cohort, without the store, while
-// there is a fence for it and the grant is fit for that.
+// pass gives what h holds to the next in its cohort, without the store, or keeps it for
+// who may come, while there is a fence for it and the grant is fit for that.
 func (co *cohort) pass(h *hold) bool {
 	now := h.c.now()
-	follower, lease := h.follower(co, now)
+	follower := h.follower(co, now)
 	if follower == nil {
 		return false
 	}
 	co.all.mu.Lock()
 	defer co.all.mu.Unlock()
-	if len(co.queue) == 0 {
+	var lease *Lease
+	switch {
+	case len(co.queue) > 0:
+		lease = follower.lease(Exclusive)
+	case co.keeps() && !co.shy:
+		co.offers(follower)
+	default:
 		return false
 	}
-	h.c.renewer.Remove(h)
-	if !h.c.renewer.Add(follower, now) {
+	if !h.c.renewer.Replace(h, follower, now) {
 		return false // Close has begun
 	}
+	if lease == nil {
+		co.keep(follower, h)
+		return true
+	}
+	co.again()
 	co.give(gift{lease: lease})
 	return true
 }
 
-// follower returns the hold of the next turn, and its lease; nil when there is no
-// fence for one, or the grant is not fit to be passed on: its renewal is in
-// trouble, or it was extended, which was for one turn.
-func (h *hold) follower(behind successors, now clock.Instant) (*hold, *Lease) {
+// follower returns the hold of the next turn; nil when there is no fence for one, or the
+// grant is not fit to be passed on: its renewal is in trouble, or it was extended, which
+// was for one turn. Those who waited when the store was asked have their turn within
+// Cohort; who came later does while the key may be kept, and nobody waits elsewhere.
+func (h *hold) follower(behind successors, now clock.Instant) *hold {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	t := &h.term
-	if h.state != passing || h.turn.spare == 0 || now.Sub(h.turn.began) >= t.opts.Cohort || t.extended() || !t.healthy(now) {
-		return nil, nil
+	due := h.turn.spare > h.turn.extra && now.Sub(h.turn.began) < t.opts.Cohort
+	if h.state != passing || h.turn.spare == 0 || t.extended() || !t.healthy(now) {
+		return nil
+	}
+	if !due && (t.opts.Keep == 0 || h.signals.wanted) {
+		return nil
 	}
 	follower := newHold(h.c, h.req, t.opts, now)
+	follower.signals.wanted = h.signals.wanted
 	follower.settled = h.settled
 	follower.req.Fence++
 	follower.term.start, follower.term.valid, follower.term.renewAt = t.start, t.valid, t.renewAt
-	follower.turn = turn{behind: behind, began: h.turn.began, spare: h.turn.spare - 1, clean: t.used || h.turn.clean}
+	follower.turn = turn{behind: behind, began: h.turn.began, spare: h.turn.spare - 1, later: true, clean: t.used || h.turn.clean}
+	follower.turn.extra = min(h.turn.extra, follower.turn.spare)
 	follower.grant = h.grant
 	follower.grant.abandoned = h.grant.abandoned && !follower.turn.clean // whoever used it came to its end
-	return follower, follower.lease(Exclusive)
+	return follower
 }

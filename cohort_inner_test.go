@@ -48,13 +48,14 @@ func TestHeir(t *testing.T) {
 			client := innerClient(t, memdriver.New(), nil)
 			h := passingHold(client)
 			c.change(h)
-			follower, lease := h.follower(alone{}, later(client.now(), 3*time.Second))
-			if (follower != nil) != c.follower || (lease != nil) != c.follower {
+			follower := h.follower(alone{}, later(client.now(), 3*time.Second))
+			if (follower != nil) != c.follower {
 				t.Fatalf("%s: there is an follower: %v", c.name, follower != nil)
 			}
 			if follower == nil {
 				return
 			}
+			lease := follower.lease(Exclusive)
 			if follower.turn.clean != c.clean || lease.Abandoned() != c.abandoned || lease.Fence() != h.req.Fence+1 {
 				t.Errorf("%s: clean %v, abandoned %v, fence %d", c.name, follower.turn.clean, lease.Abandoned(), lease.Fence())
 			}
@@ -69,10 +70,12 @@ func TestNothingIsPassedDuringClose(t *testing.T) {
 			c := innerClient(t, memdriver.New(), nil)
 			next := &caller{given: make(chan gift, 1)}
 			co := &cohort{all: &c.cohorts, queue: []*caller{next}}
+			h := passingHold(c)
+			c.renewer.Add(h, c.now())
 			if closing {
 				c.renewer.Shut()
 			}
-			passed := co.pass(passingHold(c))
+			passed := co.pass(h)
 			if passed == closing || len(next.given) > 0 == closing {
 				t.Errorf("closing is %v: passed %v, given %d", closing, passed, len(next.given))
 			}
@@ -127,8 +130,16 @@ func TestQuitAsTheLast(t *testing.T) {
 func TestNothingIsPassedToNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := innerClient(t, memdriver.New(), nil)
-		if co := (&cohort{all: &c.cohorts}); co.pass(passingHold(c)) {
-			t.Error("passed")
+		for _, co := range []*cohort{
+			{all: &c.cohorts},
+			{all: &c.cohorts, id: cohortID{opts: LockOptions{Keep: 1}}, keeper: keeper{shy: true}},
+		} {
+			h := passingHold(c)
+			c.renewer.Add(h, c.now())
+			if co.pass(h) {
+				t.Error("passed")
+			}
+			c.renewer.Remove(h)
 		}
 	})
 }

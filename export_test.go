@@ -21,6 +21,23 @@ func Contexts(l *Lease) int {
 // RenewerRuns says whether a client's goroutine is there.
 func RenewerRuns(c *Client) bool { return c.renewer.Running() }
 
+// Want tells a client's leases of a key that somebody waits for it, as a renewal does, or an
+// engine that hears of it earlier.
+func Want(c *Client, key string) {
+	for _, m := range c.renewer.Members() {
+		h, ok := m.(*hold)
+		if !ok || h.req.Key != key {
+			continue
+		}
+		h.mu.Lock()
+		tell := h.signals.want(true)
+		h.mu.Unlock()
+		if tell != nil {
+			tell()
+		}
+	}
+}
+
 // MaxCleanups bounds PendingReleases.
 const MaxCleanups = maxCleanups
 

@@ -135,7 +135,9 @@ func (l *Lease) acquired(began clock.Instant, waited bool) {
 	h := l.h
 	if h.c.observe != nil { // emit would move the event to the heap, for each pair of calls twice
 		e, now := h.event(EventAcquired), h.c.now()
-		e.Waited, e.Sent, e.Handoff = now.Sub(began), sentAt(h.term.born.Mono, now), h.grant.handoff
+		if e.Waited = now.Sub(began); !h.turn.later {
+			e.Sent, e.Handoff = sentAt(h.term.born.Mono, now), h.grant.handoff
+		}
 		if waited {
 			e.Waiters = -1
 		}

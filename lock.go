@@ -40,10 +40,14 @@ func (c *core) lock(key string, o *LockOptions, mode Mode, limit int) lock {
 	return l
 }
 
-// noCohort refuses the option that is Mutex's alone.
+// noCohort refuses the options that are Mutex's alone.
 func (l lock) noCohort() lock {
-	if l.err == nil && l.opts.Cohort > 0 {
+	switch {
+	case l.err != nil:
+	case l.opts.Cohort > 0:
 		l.err = errors.New("only a Mutex can have a cohort: set Cohort to 0")
+	case l.opts.Keep > 0:
+		l.err = errors.New("only a Mutex can be kept: set Keep to 0")
 	}
 	return l
 }
@@ -78,12 +82,17 @@ func (l *lock) ask(ctx context.Context, op string, wait, part bool) (lease *Leas
 		return nil, l.c.fail(op, l.key, ErrClosed)
 	}
 	defer l.c.calls.Leave()
+	if lease := l.kept(ctx, wait, part); lease != nil {
+		return lease, nil
+	}
 	a := &attempt{c: l.c, ctx: ctx, op: op, opts: l.opts, part: part, began: l.c.now(), behind: alone{},
 		waiter: waiter{req: l.request(), patience: newPatience(l.c.maxSilence)}}
 	switch {
+	case !wait && l.opts.Keep > 0:
+		lease, err = l.c.cohorts.tryLock(a)
 	case !wait:
 		lease, err = a.alone(a.tryLock)
-	case l.opts.Cohort > 0:
+	case l.opts.Cohort > 0 || l.opts.Keep > 0:
 		lease, err = l.c.cohorts.lock(a)
 	default:
 		lease, err = a.alone(a.lock)

@@ -55,13 +55,16 @@ func (h *hold) Expire() (tell func()) { return h.declareLost(nil) }
 // was over before.
 func (h *hold) declareLost(answer error) (tell func()) {
 	h.mu.Lock()
-	why := h.whyLost(answer)
+	why, nobodys := h.whyLost(answer), h.handles.n == 0 // a kept key
 	h.mu.Unlock()
 	why = h.c.fail("hold", h.req.Key, why)
 	if ended, _ := h.finish(lost, why); !ended {
 		return nil
 	}
 	h.c.renewer.Remove(h)
+	if nobodys {
+		return nil
+	}
 	took := h.term.held(h.c.now())
 	return func() { h.emit(EventLost, func(e *Event) { e.Held, e.Err = took, why }) }
 }

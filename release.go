@@ -67,6 +67,7 @@ func (h *hold) release(ctx context.Context, why error, end driver.End) error {
 	h.mu.Lock()
 	h.state.become(released) // no turn came after it
 	req := driver.ReleaseRequest{Claim: h.req.Claim, TTL: h.term.longest, End: h.outcome(end), Settled: h.settled}
+	kept := h.turn.kept
 	h.mu.Unlock()
 	sent := h.c.now().Mono
 	err := h.c.release(ctx, req)
@@ -77,6 +78,8 @@ func (h *hold) release(ctx context.Context, why error, end driver.End) error {
 	case why != nil:
 		h.notFreed(err)
 		err = why // the store's answer adds nothing
+	case kept && (err == nil || errors.Is(err, ErrNotHeld)):
+		return nil // nobody had it: nobody is told
 	case errors.Is(err, ErrNotHeld):
 		err = lostByStore(err)
 	}

@@ -21,6 +21,10 @@ func (h *hold) renews() bool { return !h.term.opts.NoRenew && !h.handles.forgott
 func (h *hold) Due(now clock.Instant, hurry bool) (renew, over bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.stale(now) {
+		h.letGo()
+		return false, false
+	}
 	if h.term.over(now) {
 		return false, true
 	}
@@ -40,6 +44,9 @@ func (h *hold) NextLook(now clock.Instant) time.Duration {
 	case h.signals.ask:
 		return min(over, now.Mono)
 	}
+	if h.state == kept {
+		over = min(over, h.term.born.Mono+h.term.opts.Keep)
+	}
 	return min(over, h.term.renewAt)
 }
 
@@ -51,7 +58,7 @@ func (h *hold) Request() (r driver.RenewRequest, ok bool) {
 	if h.handles.forgotten {
 		return r, false
 	}
-	if !h.state.stands() || h.handles.reachable() {
+	if !h.state.stands() || h.state == kept || h.handles.reachable() {
 		return h.renewal(), true
 	}
 	h.handles.forgotten = true
@@ -93,8 +100,11 @@ func (h *hold) Renewed(start clock.Instant, r driver.Renewal) {
 	now := h.c.now()
 	if t.valid != 0 && t.over(now) {
 		// Too late, whatever the answer: others may have had the key since.
+		back := h.letGo()
 		h.mu.Unlock()
-		h.lose(nil)
+		if !back {
+			h.lose(nil)
+		}
 		return
 	}
 	var wanted context.CancelFunc
@@ -104,6 +114,7 @@ func (h *hold) Renewed(start clock.Instant, r driver.Renewal) {
 		wanted = h.signals.want(r.Wanted)
 	} else {
 		t.failed(now, r.Err)
+		h.letGo()
 	}
 	left := t.left(now) - t.opts.Lead
 	h.mu.Unlock()

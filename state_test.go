@@ -9,7 +9,7 @@ import (
 )
 
 func TestStates(t *testing.T) {
-	all := []state{held, converting, passing, released, lost, closed}
+	all := []state{held, converting, kept, passing, released, lost, closed}
 	if len(all) != int(states) {
 		t.Fatalf("%d states here, %d in all", len(all), states)
 	}
@@ -21,6 +21,7 @@ func TestStates(t *testing.T) {
 	}{
 		{held, true, append([]state{converting}, ends...)},
 		{converting, true, append([]state{held, converting}, ends...)},
+		{kept, true, []state{held, released, lost, closed}},
 		{passing, false, []state{released}},
 		{released, false, nil},
 		{lost, false, nil},

@@ -204,7 +204,7 @@ func (s *stressed) ms(n int) time.Duration { return time.Duration(1+s.rnd.IntN(n
 
 // face returns a lock of a key, of any kind, and its limit.
 func (s *stressed) face(key string, o *hasp.LockOptions) (hasp.Locker, int) {
-	if o.Cohort > 0 {
+	if o.Cohort > 0 || o.Keep > 0 {
 		return s.c.Mutex(key, o), 0
 	}
 	switch s.rnd.IntN(8) {
@@ -232,6 +232,12 @@ func (s *stressed) once(key string) {
 	}
 	if s.rnd.IntN(3) == 0 { // equal options, or they would not be one cohort
 		o = &hasp.LockOptions{TTL: 10 * time.Second, Reentrant: true, Cohort: 40 * time.Second}
+	}
+	if s.rnd.IntN(3) == 0 {
+		o = &hasp.LockOptions{TTL: 10 * time.Second, Reentrant: true, Keep: 20 * time.Second}
+		if s.rnd.IntN(3) == 0 {
+			o.Cohort = 40 * time.Second
+		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.ms(60000))
 	defer cancel()

@@ -29,8 +29,11 @@ func (alone) over()           {}
 type turn struct {
 	behind successors    // notified once the hold is over
 	began  clock.Instant // when the store was asked for the grant
-	spare  int           // fences left for those behind
+	spare  int32         // fences left for those behind
+	extra  int32         // those of them that nobody waited for when the store was asked
 	clean  bool          // one before this came to its end
+	later  bool          // it is not the first: the store was not asked for it
+	kept   bool          // nobody has had it yet, since it was kept
 }
 
 // leave returns, once, those to notify that the hold is over.
@@ -43,6 +46,6 @@ func (t *turn) leave() successors {
 // share leaves a grant's other fences to those behind, and returns how many they are.
 func (t *turn) share(behind successors, began clock.Instant, fences int) uint64 {
 	t.behind, t.began = behind, began
-	t.spare = max(fences, 1) - 1
+	t.spare = int32(max(fences, 1) - 1)
 	return uint64(t.spare)
 }

@@ -241,7 +241,7 @@ func decode(data []byte) (c content) {
 	return c
 }
 
-// turns is how many fences each grant has: as many as hasp asks for at most.
+// turns is how many fences each grant has, however many are asked for.
 const turns = 64
 
 // fenceOf is the last fence of a grant to the node that was created with a zxid. A store orders all of its

@@ -118,6 +118,26 @@ func (l *Loop) Again(m Member, now clock.Instant) {
 	}
 }
 
+// Replace puts m in the place of old; false when old is not in. m is looked at no later
+// than old would have been.
+func (l *Loop) Replace(old, m Member, now clock.Instant) bool {
+	next := m.NextLook(now)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	was, is := old.entry(), m.entry()
+	if was.index == 0 {
+		return false
+	}
+	is.index, is.next = was.index, min(next, was.next)
+	was.index = 0
+	l.heap[is.index-1] = m
+	if is.next < was.next {
+		heap.Fix(&l.heap, is.index-1)
+		l.wakeFor(is.next)
+	}
+	return true
+}
+
 // wakeFor wakes the loop when next is before its next look. l.mu is held.
 func (l *Loop) wakeFor(next time.Duration) {
 	if next < l.until {

@@ -343,3 +343,36 @@ func TestUnanswered(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A member in the place of another is looked at when it wants to be, or when the other did if
+// that is earlier; in the place of one that is gone it is not taken.
+func TestReplace(t *testing.T) {
+	for name, c := range map[string]struct{ first, second, at time.Duration }{
+		"earlier": {10 * time.Second, 2 * time.Second, 2 * time.Second},
+		"later":   {2 * time.Second, 10 * time.Second, 10 * time.Second},
+	} {
+		within(t, func(w *world) {
+			old, m := &member{key: "old", every: time.Hour}, &member{key: "new", every: time.Hour}
+			w.add(c.first, old)
+			w.add(5*time.Second, &member{key: "beside", every: time.Hour})
+			m.next = w.now().Mono + c.second
+			if !w.Replace(old, m, w.now()) || w.Replace(old, m, w.now()) {
+				t.Errorf("%s: what is in was not replaced, or what is not", name)
+			}
+			time.Sleep(c.at - 2*keepalive.Tick)
+			synctest.Wait()
+			if slices.Contains(w.seen(), "new") {
+				t.Errorf("%s: renewed too early", name)
+			}
+			time.Sleep(3 * keepalive.Tick)
+			synctest.Wait()
+			if got := w.seen(); !slices.Contains(got, "new") || slices.Contains(got, "old") {
+				t.Errorf("%s: renewed are %q", name, got)
+			}
+			w.Remove(m)
+			if n := len(w.Members()); n != 1 {
+				t.Errorf("%s: %d members stay", name, n)
+			}
+		})
+	}
+}

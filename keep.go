@@ -1,0 +1,282 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hasp
+
+import (
+	"context"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/clock"
+)
+
+// A key that is kept (LockOptions.Keep) is a turn that nobody has yet: a hold in state
+// kept, which is renewed like any other, and stands in front of asking the store. It
+// belongs to the cohort of those who may have it. Whoever changes its state does so under
+// its mu, so that it is either taken or given back, and each once.
+
+const (
+	minRow    = 16      // fences that the store is asked for where a key may be kept
+	maxRow    = 1024    // at most, once that many were used
+	maxLevel  = 6       // 2^n grants of the store are not kept after one that was kept in vain
+	maxHabits = 1 << 14 // keys of a client that are remembered
+)
+
+// keeper is what a cohort knows of the key that it may keep. cohorts.mu guards it.
+type keeper struct {
+	kept   *hold  // what the next one may take; it may have been given back since
+	told   func() // somebody waits elsewhere; made with the first that is kept
+	reused int    // turns on the store's grant, after the first
+	waited int    // callers that waited for a turn when the store was asked
+	shy    bool   // this grant is not kept
+	habit  habit
+}
+
+// habit is what is remembered of a key from one grant of the store to the next.
+type habit struct {
+	row   int // how many fences to ask for
+	level int // how often in succession it was kept in vain, at most maxLevel
+	skip  int // how many grants are not kept
+}
+
+// keeps says whether the options are for it.
+func (co *cohort) keeps() bool { return co.id.opts.Keep > 0 }
+
+// row is how many fences to ask for, so that there are some for those who come.
+func (k *keeper) row() int {
+	if k.habit.skip > 0 {
+		return 0
+	}
+	return max(k.habit.row, minRow)
+}
+
+// begins notes a grant of the store, which nobody else has yet.
+func (k *keeper) begins(h *hold) {
+	h.turn.extra = max(h.turn.spare-int32(k.waited), 0)
+	k.kept, k.reused, k.shy = nil, 0, k.habit.skip > 0
+	if k.shy {
+		k.habit.skip--
+	}
+}
+
+// inVain notes that the key had to be given back to somebody elsewhere: where it was
+// kept for nobody, that cost the other a round trip.
+func (k *keeper) inVain() {
+	if k.reused > 0 {
+		return
+	}
+	k.habit.level = min(k.habit.level+1, maxLevel)
+	k.habit.skip = 1 << k.habit.level
+}
+
+// ends notes that the store's grant is over.
+func (co *cohort) ends() {
+	cs := co.all
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	co.kept = nil
+	co.habit.row = min(2*co.reused, maxRow)
+	if cs.keepers[co.id.key] == co {
+		delete(cs.keepers, co.id.key)
+		cs.keeping.Add(-1)
+	}
+	switch {
+	case co.habit == habit{}:
+		delete(cs.habits, co.id.key)
+	case cs.habits == nil || len(cs.habits) >= maxHabits:
+		cs.habits = map[string]habit{co.id.key: co.habit}
+	default:
+		cs.habits[co.id.key] = co.habit
+	}
+}
+
+// again notes a turn after the first.
+func (k *keeper) again() {
+	k.reused++
+	k.habit.level = 0
+}
+
+// offers makes a hold that nobody knows yet one that waits for its caller. cs.mu is held.
+func (co *cohort) offers(h *hold) {
+	if co.told == nil {
+		co.told = co.revoke
+	}
+	h.state, h.turn.kept, h.signals.wishEnd = kept, true, co.told
+}
+
+// keep notes what was offered, after the turn of before. cs.mu is held.
+func (co *cohort) keep(h, before *hold) {
+	cs := co.all
+	co.kept = h
+	if before.wanted() { // since the offer was made
+		h.yield()
+		co.inVain()
+	}
+	if cs.keepers[co.id.key] == co {
+		return
+	}
+	if cs.keepers == nil {
+		cs.keepers = map[string]*cohort{}
+	}
+	if cs.keepers[co.id.key] == nil {
+		cs.keeping.Add(1)
+	}
+	cs.keepers[co.id.key] = co // another had it: the store has taken the key from that one
+}
+
+// revoke gives the key back, if it is kept: somebody waits for it elsewhere.
+func (co *cohort) revoke() {
+	co.all.mu.Lock()
+	defer co.all.mu.Unlock()
+	if h := co.kept; h != nil && h.yield() {
+		co.inVain()
+	}
+}
+
+// take returns the lease of a key that is kept, if it still may be granted at now. It is
+// used, or part of what is worth nothing yet. cs.mu is held.
+func (co *cohort) take(use bool, now clock.Instant) *Lease {
+	if co.kept == nil {
+		return nil
+	}
+	lease := co.kept.take(use, now)
+	if lease != nil {
+		co.kept = nil
+		co.again()
+	}
+	return lease
+}
+
+// kept returns a lease of what this client keeps of the key; nil: ask the store. What is
+// kept for others than l is given back first.
+func (l *lock) kept(ctx context.Context, wait, part bool) *Lease {
+	cs := &l.c.cohorts
+	if cs.keeping.Load() == 0 {
+		return nil
+	}
+	now := l.c.now()
+	cs.mu.Lock()
+	co := cs.keepers[l.key]
+	if co == nil {
+		cs.mu.Unlock()
+		return nil
+	}
+	mine := co.id.opts == *l.opts
+	if mine {
+		if lease := co.take(!part, now); lease != nil {
+			cs.mu.Unlock()
+			if l.opts.MaxHold > 0 {
+				l.c.renewer.Again(lease.h, now) // it may end earlier than was planned
+			}
+			lease.h.tells(ctx)
+			lease.acquired(now, false)
+			return lease
+		}
+	}
+	h := co.kept
+	cs.mu.Unlock()
+	if h == nil || mine && wait { // held; or it takes its turn when it is given back
+		return nil
+	}
+	select {
+	case <-h.back():
+	case <-ctx.Done():
+	case <-l.c.calls.Open.Done():
+	}
+	return nil
+}
+
+// tryLock is attempt.tryLock for a key that may be kept: it leads while it asks, if nobody
+// does, so that its lease can be.
+func (cs *cohorts) tryLock(a *attempt) (lease *Lease, err error) {
+	co := cs.lead(cohortID{a.req.Key, *a.opts})
+	if co == nil {
+		return a.alone(a.tryLock)
+	}
+	a.behind = co
+	defer func() {
+		if lease == nil && !co.promote(&a.waiter) {
+			a.cleanUp(a.c)
+		}
+	}()
+	return a.tryLock()
+}
+
+// take is cohort.take of this hold.
+func (h *hold) take(use bool, now clock.Instant) *Lease {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.state != kept {
+		return nil
+	}
+	if !h.fit(now) {
+		h.letGo()
+		return nil
+	}
+	h.state.become(held)
+	h.turn.kept = false
+	h.term.born, h.term.used = now, use
+	return h.lease(Exclusive)
+}
+
+// fit says that a kept hold may still be granted: its renewal is not in trouble, more than
+// half of its time is left, and nobody else waits. h.mu is held.
+func (h *hold) fit(now clock.Instant) bool {
+	return !h.signals.wanted && h.term.lastErr == nil && h.term.granted(now)-h.term.opts.Lead > h.term.span()/2
+}
+
+// wanted says whether somebody waits elsewhere.
+func (h *hold) wanted() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.signals.wanted
+}
+
+// stale says that a kept hold has to go back. h.mu is held.
+func (h *hold) stale(now clock.Instant) bool {
+	return h.state == kept && (now.Sub(h.term.born) >= h.term.opts.Keep || !h.fit(now))
+}
+
+// yield is letGo for one who does not hold h.mu.
+func (h *hold) yield() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.letGo()
+}
+
+// letGo gives a kept hold back, in the background; false when it is not kept any more, or
+// Close does it. h.mu is held, and locks that the store's answer needs may be.
+func (h *hold) letGo() bool {
+	if h.state != kept || !h.c.calls.Enter() {
+		return false
+	}
+	h.state.become(released)
+	h.signals.done = make(chan struct{})
+	go h.giveBack()
+	return true
+}
+
+// back gives a kept hold back, and returns what is closed once that is done, or at
+// once when it was not kept any more.
+func (h *hold) back() <-chan struct{} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.letGo()
+	if h.signals.done != nil {
+		return h.signals.done
+	}
+	none := make(chan struct{}) // it was taken or lost, or Close gives it back
+	close(none)
+	return none
+}
+
+func (h *hold) giveBack() {
+	defer h.c.calls.Leave()
+	defer h.signals.end()
+	h.c.renewer.Remove(h)
+	h.mu.Lock()
+	behind := h.turn.leave()
+	h.mu.Unlock()
+	defer behind.over()
+	_ = h.release(h.c.calls.Base, nil, driver.Finished) // its event says what went wrong
+}

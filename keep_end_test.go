@@ -1,0 +1,352 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hasp_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/clock"
+)
+
+// The clock is asked before a kept key is granted: a process that stood still for most of the
+// lease's time, and whose renewer has not run yet, asks the store.
+func TestKeptKeyIsNotGrantedLate(t *testing.T) {
+	for name, c := range map[string]struct {
+		ahead time.Duration
+		local bool
+	}{
+		"less than half": {ttl / 3, true},
+		"more than half": {ttl/2 + time.Second, false},
+		"all":            {ttl, false},
+		"more than all":  {2 * ttl, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := &hooked{Driver: newStore()}
+				client := must(hasp.New(d, nil))
+				defer client.Close()
+				var ahead atomic.Int64
+				hasp.SetClock(client, func() clock.Instant {
+					now := bubble()
+					now.Wall += time.Duration(ahead.Load())
+					return now
+				})
+				o := &hasp.LockOptions{Keep: time.Hour}
+				first := lock(t, client, "k", o)
+				release(t, first)
+				ahead.Store(int64(c.ahead))
+				next := lock(t, client, "k", o)
+				if local := d.tries.Load() == 1; local != c.local || (next.Owner() == first.Owner()) != c.local {
+					t.Errorf("granted locally: %v", local)
+				}
+				if next.Fence() <= first.Fence() || next.Err() != nil {
+					t.Errorf("fence %d after %d, %v", next.Fence(), first.Fence(), next.Err())
+				}
+				release(t, next)
+			})
+		})
+	}
+}
+
+// A kept key whose renewal fails, or has no answer, goes back, and the observer is told of the
+// renewal alone: nobody had the key.
+func TestKeptKeyInTrouble(t *testing.T) {
+	for name, renew := range map[string]func(context.Context, []driver.RenewRequest, func(int, driver.Renewal), renewFunc){
+		"refused": func(_ context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), _ renewFunc) {
+			for i := range rs {
+				done(i, driver.Renewal{Err: errDown})
+			}
+		},
+		"silent": hangRenew,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := &hooked{Driver: newStore(), renew: renew}
+				var mu sync.Mutex
+				kinds := map[hasp.EventKind]int{}
+				c := newClient(t, d, &hasp.Options{Observe: func(e hasp.Event) {
+					mu.Lock()
+					defer mu.Unlock()
+					kinds[e.Kind]++
+				}})
+				o := &hasp.LockOptions{Keep: time.Hour}
+				useOnce(t, c, o)
+				time.Sleep(ttl / 3)
+				if name == "silent" { // that is known later
+					time.Sleep(ttl / 3)
+				}
+				synctest.Wait()
+				mustBeFree(t, d, "k")
+				tries := d.tries.Load()
+				release(t, lock(t, c, "k", o))
+				if d.tries.Load() != tries+1 {
+					t.Error("granted without the store")
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				if kinds[hasp.EventLost] != 0 || kinds[hasp.EventAcquired] != 2 || kinds[hasp.EventReleased] != 2 || kinds[hasp.EventRenewFailed] == 0 && name == "refused" {
+					t.Errorf("the events: %v", kinds)
+				}
+			})
+		})
+	}
+}
+
+// A kept key that the store has given away is forgotten once that is known.
+func TestKeptKeyIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		d := &hooked{Driver: store}
+		c := newClient(t, d, &hasp.Options{Observe: func(e hasp.Event) {
+			if e.Kind == hasp.EventLost || e.Err != nil {
+				t.Errorf("%v: %v", e.Kind, e.Err)
+			}
+		}})
+		o := &hasp.LockOptions{Keep: time.Hour}
+		fence := useOnce(t, c, o)
+		store.Lose("k")
+		other := lock(t, newClient(t, store, nil), "k", nil)
+		time.Sleep(ttl / 3)
+		synctest.Wait()
+		back := begin(t.Context(), c.Mutex("k", o).Lock)
+		synctest.Wait()
+		release(t, other)
+		if next := comes(t, back); next.Fence() <= fence || d.tries.Load() < 2 {
+			t.Errorf("fence %d after %d, %d tries", next.Fence(), fence, d.tries.Load())
+		} else {
+			release(t, next)
+		}
+	})
+}
+
+// Close gives back what is kept, as finished, and ends those who wait for their turn.
+func TestCloseOfAKeeper(t *testing.T) {
+	for _, how := range []string{"kept", "on its way back", "lost unnoticed"} {
+		t.Run(how, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := newStore()
+				d := &hooked{Driver: store}
+				n := &counts{}
+				c := newClient(t, d, &hasp.Options{Observe: n.observe})
+				useOnce(t, c, kept)
+				switch how {
+				case "on its way back":
+					hangs := make(chan struct{})
+					d.change(func() {
+						d.release = func(ctx context.Context, r driver.ReleaseRequest, next releaseFunc) error {
+							<-hangs
+							return next(ctx, r)
+						}
+					})
+					time.Sleep(5*time.Second + time.Millisecond)
+					waits := begin(t.Context(), c.Mutex("k", kept).Lock)
+					synctest.Wait()
+					time.AfterFunc(time.Second, func() { close(hangs) })
+					defer func() { wantIs(t, (<-waits).err, hasp.ErrClosed) }()
+				case "lost unnoticed":
+					store.Lose("k")
+				}
+				if err := c.Close(); err != nil {
+					t.Error(err)
+				}
+				mustBeFree(t, store, "k")
+				n.want(t, "after Close", 0, 0)
+				if _, err := c.Mutex("k", kept).Lock(t.Context()); !errors.Is(err, hasp.ErrClosed) {
+					t.Error(err)
+				}
+				if how != "lost unnoticed" && lock(t, newClient(t, store, nil), "k", nil).Abandoned() {
+					t.Error("nobody abandoned it")
+				}
+			})
+		})
+	}
+}
+
+// A key that was kept by a process that died is Abandoned, as the store cannot tell.
+func TestKeeperDied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		d := &mortal{Driver: store}
+		useOnce(t, newClient(t, d, nil), kept)
+		d.dead.Store(true)
+		start := time.Now()
+		next := lock(t, newClient(t, store, nil), "k", nil)
+		if took := time.Since(start); !next.Abandoned() || took > ttl {
+			t.Errorf("abandoned %v, after %v", next.Abandoned(), took)
+		}
+	})
+}
+
+// The mark of who died before stays until somebody has worked under the key: a keeper does not
+// take it away, and its next turn does not see it again.
+func TestKeptAbandoned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		d := &mortal{Driver: store}
+		lock(t, newClient(t, d, nil), "k", nil)
+		d.dead.Store(true)
+		c := newClient(t, store, nil)
+		z := lock(t, newClient(t, store, nil), "z", nil)
+		ctx, cancel := context.WithTimeout(t.Context(), ttl+time.Second)
+		defer cancel()
+		_, err := hasp.LockAll(ctx, c.Mutex("k", kept), c.Mutex("z", nil)) // has k, and nobody works
+		wantIs(t, err, context.DeadlineExceeded)
+		release(t, z)
+		if !isKept(t, store) {
+			t.Fatal("the case is void")
+		}
+		for i := range 3 {
+			lease := lock(t, c, "k", kept)
+			if lease.Abandoned() != (i == 0) {
+				t.Errorf("turn %d: Abandoned is %v", i, lease.Abandoned())
+			}
+			release(t, lease)
+		}
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if lock(t, newClient(t, store, nil), "k", nil).Abandoned() {
+			t.Error("the mark is back")
+		}
+	})
+}
+
+// A function of Do that panics leaves nothing to keep.
+func TestKeepAndPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		c := newClient(t, store, nil)
+		useOnce(t, c, kept)
+		func() {
+			defer func() { _ = recover() }()
+			_ = c.Mutex("k", kept).Do(t.Context(), func(context.Context, *hasp.Lease) error { panic("a bug") })
+		}()
+		mustBeFree(t, store, "k")
+		next := lock(t, c, "k", kept)
+		if !next.Abandoned() {
+			t.Error("not Abandoned after a panic")
+		}
+		release(t, next)
+		if !isKept(t, store) {
+			t.Error("not kept after that")
+		}
+	})
+}
+
+// The sums of the events are exact, and what is kept counts as nobody's.
+func TestEventsOfAKeeper(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &counts{}
+		var acquired, released atomic.Int64
+		d := &hooked{Driver: newStore()}
+		type ctxKey struct{}
+		c := newClient(t, d, &hasp.Options{Observe: func(e hasp.Event) {
+			n.observe(e)
+			switch e.Kind {
+			case hasp.EventAcquired:
+				if e.Context.Value(ctxKey{}) != acquired.Add(1) {
+					t.Errorf("the context of another call: %v", e.Context)
+				}
+				if first := e.Sent.IsZero(); first == (acquired.Load() == 1) {
+					t.Errorf("event %d: sent %v", acquired.Load(), e.Sent)
+				}
+			case hasp.EventReleased:
+				released.Add(1)
+				if e.Held != time.Second {
+					t.Errorf("held for %v", e.Held)
+				}
+			}
+		}})
+		m := c.Mutex("k", kept)
+		for i := range int64(3) {
+			lease := must(m.Lock(context.WithValue(t.Context(), ctxKey{}, i+1)))
+			n.want(t, "held", 1, 0)
+			time.Sleep(time.Second)
+			release(t, lease)
+			n.want(t, "kept", 0, 0)
+			time.Sleep(2 * time.Second)
+		}
+		time.Sleep(time.Minute)
+		n.want(t, "given back", 0, 0)
+		acquired.Store(0) // a later turn that the store is told of
+		m = c.Mutex("j", kept)
+		for i := range int64(2) {
+			lease := must(m.Lock(context.WithValue(t.Context(), ctxKey{}, i+1)))
+			time.Sleep(time.Second)
+			if i == 1 {
+				hasp.Want(c, "j")
+			}
+			release(t, lease)
+		}
+		n.want(t, "released", 0, 0)
+		if acquired.Load() != 2 || released.Load() != 5 || d.releases.Load() != 2 {
+			t.Errorf("%d acquired, %d released, %d of them in the store", acquired.Load(), released.Load(), d.releases.Load())
+		}
+	})
+}
+
+// An observer that panics keeps the lease from its caller, and not from the next.
+func TestKeepAndAnObserverThatPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var n atomic.Int64
+		c := newClient(t, newStore(), &hasp.Options{Observe: func(e hasp.Event) {
+			if e.Kind == hasp.EventAcquired && n.Add(1) == 2 {
+				panic("a bug")
+			}
+		}})
+		useOnce(t, c, kept)
+		func() {
+			defer func() { _ = recover() }()
+			_, _ = c.Mutex("k", kept).Lock(t.Context())
+			t.Error("no panic")
+		}()
+		useOnce(t, c, kept)
+	})
+}
+
+// Whenever the context of a Lock ends, either it returns a lease or the key is kept, or free,
+// and the next one can have it.
+func TestKeepAndCancelledContexts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &counts{}
+		d := &hooked{Driver: newStore()}
+		c := newClient(t, d, &hasp.Options{Observe: n.observe})
+		m := c.Mutex("k", kept)
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		useOnce(t, c, kept)
+		_, err := m.Lock(ended)
+		wantIs(t, err, context.Canceled)
+		if !isKept(t, d) {
+			t.Error("a Lock whose context had ended took the key")
+		}
+		for i := range 200 { // what comes first is chance
+			ctx, cancel := context.WithCancel(t.Context())
+			held := lock(t, c, "k", kept)
+			waits := begin(ctx, m.Lock)
+			if i%2 == 0 {
+				synctest.Wait()
+			}
+			go cancel()
+			release(t, held)
+			if got := <-waits; got.v != nil {
+				release(t, got.v)
+			}
+			synctest.Wait()
+			if i%10 == 0 {
+				time.Sleep(5 * time.Second)
+				synctest.Wait()
+				mustBeFree(t, d, "k")
+			}
+		}
+		n.want(t, "in the end", 0, 0)
+	})
+}

@@ -1,0 +1,229 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hasp
+
+import (
+	"errors"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/clock"
+	"github.com/hasplock/hasp/memdriver"
+)
+
+// keptHold has a client keep "k", and returns what it keeps, and the cohort.
+func keptHold(t *testing.T, c *Client) (*cohort, *hold) {
+	t.Helper()
+	lease, err := c.Mutex("k", &LockOptions{Keep: time.Hour}).Lock(t.Context())
+	if err == nil {
+		err = lease.Release()
+	}
+	co := c.cohorts.keepers["k"]
+	if err != nil || co == nil || co.kept == nil || co.kept.state != kept {
+		t.Fatal("not kept", err)
+	}
+	return co, co.kept
+}
+
+// What makes a kept hold one that is not granted, but goes back, when it is asked for, and when
+// the renewer looks.
+func TestKeptThatIsNotFit(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(h *hold)
+		later  time.Duration
+		fit    bool
+		stays  bool // as far as the renewer is concerned
+	}{
+		{"fit", func(*hold) {}, 0, true, true},
+		{"just less than half of its time is over", func(*hold) {}, 14*time.Second + 849*time.Millisecond - 1, true, true},
+		{"half of its time is over", func(*hold) {}, 14*time.Second + 849*time.Millisecond, false, false},
+		{"all of its time is over", func(*hold) {}, DefaultTTL, false, false},
+		{"just more than half without the lead is left", func(h *hold) { h.term.opts.Lead = 9698 * time.Millisecond }, 10*time.Second - 1, true, true},
+		{"half without the lead is left", func(h *hold) { h.term.opts.Lead = 9698 * time.Millisecond }, 10 * time.Second, false, false},
+		{"wanted", func(h *hold) { h.signals.wanted = true }, 0, false, false},
+		{"in trouble", func(h *hold) { h.term.lastErr = errors.New("trouble") }, 0, false, false},
+		{"being renewed", func(h *hold) { h.term.renewing = true }, 0, true, true},
+		{"just within its time", func(h *hold) { h.term.opts.Keep = time.Second + 1 }, time.Second, true, true},
+		{"kept for long enough", func(h *hold) { h.term.opts.Keep = time.Second }, time.Second, true, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			try := func(ask func(h *hold, now clock.Instant) bool) (stays bool) {
+				client := innerClient(t, memdriver.New(), nil)
+				_, h := keptHold(t, client)
+				h.mu.Lock()
+				c.change(h)
+				h.mu.Unlock()
+				stays = ask(h, later(client.now(), c.later))
+				h.mu.Lock()
+				defer h.mu.Unlock()
+				if (h.state == released) == stays {
+					t.Errorf("%s: the state is %d", c.name, h.state)
+				}
+				return stays
+			}
+			took := try(func(h *hold, now clock.Instant) bool { return h.take(true, now) != nil })
+			stays := try(func(h *hold, now clock.Instant) bool {
+				_, over := h.Due(now, false)
+				if over {
+					t.Errorf("%s: lost", c.name)
+				}
+				h.mu.Lock()
+				defer h.mu.Unlock()
+				return h.state == kept
+			})
+			if took != c.fit || stays != c.stays {
+				t.Errorf("%s: granted %v, stays %v", c.name, took, stays)
+			}
+		})
+	}
+}
+
+// A renewal whose answer came too late takes a kept key back to the store: nobody has lost it.
+func TestKeptThatIsRenewedTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := innerClient(t, memdriver.New(), nil)
+		_, h := keptHold(t, c)
+		time.Sleep(time.Second)
+		h.mu.Lock()
+		h.term.start, h.term.renewAt = later(c.now(), -DefaultTTL), c.now().Mono+time.Hour
+		h.mu.Unlock()
+		h.Renewed(c.now(), driver.Renewal{TTL: DefaultTTL})
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.state != released {
+			t.Errorf("the state is %d", h.state)
+		}
+	})
+}
+
+// Once Close has begun it gives back what is kept, and nobody else takes it or does.
+func TestKeptDuringClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := innerClient(t, memdriver.New(), nil)
+		co, h := keptHold(t, c)
+		c.calls.Close()
+		<-h.back() // does not wait for it
+		co.revoke()
+		if h.take(true, later(c.now(), DefaultTTL)) != nil || h.state != kept || co.habit.level != 0 {
+			t.Errorf("the state is %d", h.state)
+		}
+		c.renewer.Shut()
+	})
+}
+
+// What a client knows of a kept key goes with it.
+func TestNothingStaysOfWhatWasKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := innerClient(t, memdriver.New(), nil)
+		co, h := keptHold(t, c)
+		if c.cohorts.keeping.Load() != 1 {
+			t.Error("not counted")
+		}
+		other := &cohort{all: &c.cohorts, id: co.id}
+		other.ends()
+		if c.cohorts.keepers["k"] != co || c.cohorts.keeping.Load() != 1 {
+			t.Error("another's end is taken for its own")
+		}
+		<-h.back()
+		if n := len(c.renewer.Members()); n > 0 {
+			t.Errorf("%d are renewed", n)
+		}
+		if cs := &c.cohorts; len(cs.keepers)+len(cs.byID)+len(cs.habits) > 0 || cs.keeping.Load() != 0 {
+			t.Errorf("%d keepers, %d cohorts, %d habits, %d counted", len(cs.keepers), len(cs.byID), len(cs.habits), cs.keeping.Load())
+		}
+	})
+}
+
+// A wait elsewhere that is heard of while the key is being kept is not forgotten, nor is one
+// that is heard of once it was taken.
+func TestWantedAtTheWrongMoment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := innerClient(t, memdriver.New(), nil)
+		co, h := keptHold(t, c)
+		before := passingHold(c)
+		c.cohorts.mu.Lock()
+		co.keep(h, before)
+		c.cohorts.mu.Unlock()
+		if h.state != kept {
+			t.Error("given back for nobody")
+		}
+		before.signals.wanted = true
+		c.cohorts.mu.Lock()
+		co.keep(h, before)
+		c.cohorts.mu.Unlock()
+		synctest.Wait()
+		if h.state != released || co.habit.level != 1 {
+			t.Errorf("the state is %d, level %d", h.state, co.habit.level)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		c := innerClient(t, memdriver.New(), nil)
+		co, h := keptHold(t, c)
+		c.cohorts.mu.Lock()
+		lease := co.take(true, c.now())
+		c.cohorts.mu.Unlock()
+		h.mu.Lock()
+		tell := h.signals.want(true)
+		h.mu.Unlock()
+		tell()
+		<-lease.Wanted()
+		if err := lease.Release(); err != nil || co.kept != nil || h.state != released {
+			t.Error("kept, though somebody waits", err)
+		}
+	})
+}
+
+// A caller who looked before the key was released, and joins the cohort after that, has it at once,
+// if it still may; otherwise it waits until the key was given back.
+func TestJoinAKeeper(t *testing.T) {
+	for _, fit := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			c := innerClient(t, memdriver.New(), nil)
+			co, h := keptHold(t, c)
+			if !fit {
+				h.mu.Lock()
+				h.term.lastErr = errors.New("trouble")
+				h.mu.Unlock()
+			}
+			_, turn := c.cohorts.join(co.id)
+			g := <-turn.given
+			info, err := c.Inspect(t.Context(), "k")
+			if (g.lease != nil) != fit || info.Held != fit || err != nil {
+				t.Errorf("fit %v: given %+v while it is held: %v, %v", fit, g, info.Held, err)
+			}
+		})
+	}
+}
+
+// Each grant of the store is counted for itself, in a cohort that outlives it, too.
+func TestGrantsOfAKeeper(t *testing.T) {
+	k := keeper{reused: 7, waited: 2, habit: habit{skip: 1}}
+	h := &hold{turn: turn{spare: 5}}
+	if k.begins(h); k.reused != 0 || h.turn.extra != 3 || !k.shy || k.habit.skip != 0 {
+		t.Errorf("%+v, %d extra", k, h.turn.extra)
+	}
+	if k.begins(&hold{}); k.shy || k.habit.skip != 0 {
+		t.Errorf("%+v after the last that was not kept", k)
+	}
+}
+
+// A client remembers a bounded number of keys.
+func TestHabitsAreBounded(t *testing.T) {
+	cs := &cohorts{}
+	for i := range maxHabits + 1 {
+		co := &cohort{all: cs, id: cohortID{key: strconv.Itoa(i), opts: LockOptions{Keep: 1}}}
+		co.reused = 1
+		co.ends()
+		if want := i%maxHabits + 1; len(cs.habits) != want {
+			t.Fatalf("%d are remembered after %d", len(cs.habits), i+1)
+		}
+	}
+	if co := cs.found(cohortID{key: strconv.Itoa(maxHabits), opts: LockOptions{Keep: 1}}); co.habit.row != 2 {
+		t.Error("the latest is forgotten")
+	}
+}
