@@ -8,12 +8,15 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/internal/contend"
 )
 
 // Bench measures a driver: a Try and a Release of an uncontended key, and a key
-// that is handed from one waiter to the next. Harness.Fake has no effect here.
+// that is handed from one waiter to the next; and hasp over it, with a key that is released
+// each time, and one that is kept. Harness.Fake has no effect here.
 func Bench(b *testing.B, h Harness) {
 	h.Fake = false
 	b.Run("Uncontended", func(b *testing.B) {
@@ -46,6 +49,19 @@ func Bench(b *testing.B, h Harness) {
 			}
 		})
 	})
+	for _, keep := range []time.Duration{0, time.Second} {
+		name := "Lock"
+		if keep > 0 {
+			name = "LockKept"
+		}
+		b.Run(name, func(b *testing.B) {
+			e := newEnv(b, h)
+			c, o := e.client(nil), &hasp.LockOptions{Keep: keep}
+			for b.Loop() {
+				e.unlock(e.lock(c, o))
+			}
+		})
+	}
 	b.Run("Handoff", func(b *testing.B) {
 		e := newEnv(b, h)
 		if !needQueue.Met(e.d) {

@@ -51,7 +51,7 @@ var brokenHolds = []brokenEngine{
 			return res, err
 		}
 	})},
-	{"several fences are counted from the first", "FencesInARow", one(func(s *memdriver.Store, p *patched) {
+	{"several fences are counted from the first", "FencesInARow KeptKeyGoesToWhoWaits", one(func(s *memdriver.Store, p *patched) {
 		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 			n := r.Fences
 			r.Fences = 0

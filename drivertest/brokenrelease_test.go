@@ -197,7 +197,7 @@ var brokenRenewals = []brokenEngine{
 	{"only the first 500 are renewed", "RenewOfMany", one(func(s *memdriver.Store, p *patched) {
 		p.batch = func(rs []driver.RenewRequest, _ []driver.Renewal) (int, int) { return 0, min(len(rs), 500) }
 	})},
-	{"renewals do not report waiters", "RenewSaysThatSomebodyWaits WantedComesWithARenewal", one(func(s *memdriver.Store, p *patched) {
+	{"renewals do not report waiters", "RenewSaysThatSomebodyWaits WantedComesWithARenewal KeptKeyGoesToWhoWaits", one(func(s *memdriver.Store, p *patched) {
 		p.renew = func(ctx context.Context, r driver.RenewRequest) driver.Renewal {
 			r.Wanted = nil // nor is the holder told
 			a := renewOne(ctx, s, r)

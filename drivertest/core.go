@@ -66,6 +66,9 @@ var coreCases = []Case{
 	{Name: "AdoptedLeaseGoesOn",
 		Rule:   "A lease that another client adopts keeps its fence and is renewed there.",
 		timely: true, run: adopt},
+	{Name: "KeptKeyGoesToWhoWaits",
+		Rule:  "A client that keeps a key takes it again with rising fences, and gives it back once its renewal says that somebody waits.",
+		Needs: queueing, timely: true, run: keptKey},
 	{Name: "NoGoroutineStays", // promise 6, failure case 28
 		Rule: "After many locks, waits that were cancelled, lost leases and Close no goroutine is left.",
 		run:  noGoroutineStays},
