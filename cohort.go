@@ -294,9 +294,11 @@ func (co *cohort) pass(h *hold) bool {
 	default:
 		return false
 	}
+	follower.signals.heard = co.hears
 	if !h.c.renewer.Replace(h, follower, now) {
 		return false // Close has begun
 	}
+	co.latest = follower
 	if lease == nil {
 		co.keep(follower, h)
 		return true

@@ -12,6 +12,7 @@ type signals struct {
 	ctxs    map[*leaseCtx]struct{}
 	wanted  bool            // somebody waits in the queue
 	ask     bool            // the store is still to be asked to tell when somebody does
+	heard   func()          // of the turns of a key that is kept: what the store is to call then; nil: nothing
 	wishCtx context.Context // ends then; made on demand
 	wishEnd context.CancelFunc
 }

@@ -25,6 +25,8 @@ const (
 // keeper is what a cohort knows of the key that it may keep. cohorts.mu guards it.
 type keeper struct {
 	kept   *hold  // what the next one may take; it may have been given back since
+	latest *hold  // whose turn it is, or was last: it hears who waits
+	hears  func() // somebody waits elsewhere: nil until the store was asked to tell
 	told   func() // somebody waits elsewhere; made with the first that is kept
 	reused int    // turns on the store's grant, after the first
 	waited int    // callers that waited for a turn when the store was asked
@@ -53,7 +55,7 @@ func (k *keeper) row() int {
 // begins notes a grant of the store, which nobody else has yet.
 func (k *keeper) begins(h *hold) {
 	h.turn.extra = max(h.turn.spare-int32(k.waited), 0)
-	k.kept, k.reused, k.shy = nil, 0, k.habit.skip > 0
+	k.kept, k.latest, k.hears, k.reused, k.shy = nil, h, nil, 0, k.habit.skip > 0
 	if k.shy {
 		k.habit.skip--
 	}
@@ -74,7 +76,7 @@ func (co *cohort) ends() {
 	cs := co.all
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	co.kept = nil
+	co.kept, co.latest = nil, nil
 	co.habit.row = min(2*co.reused, maxRow)
 	if cs.keepers[co.id.key] == co {
 		delete(cs.keepers, co.id.key)
@@ -108,6 +110,10 @@ func (co *cohort) offers(h *hold) {
 func (co *cohort) keep(h, before *hold) {
 	cs := co.all
 	co.kept = h
+	if co.hears == nil && h.c.traits.TellsWanted {
+		co.hears = co.hear
+		co.ask(h)
+	}
 	if before.wanted() { // since the offer was made
 		h.yield()
 		co.inVain()
@@ -122,6 +128,33 @@ func (co *cohort) keep(h, before *hold) {
 		cs.keeping.Add(1)
 	}
 	cs.keepers[co.id.key] = co // another had it: the store has taken the key from that one
+}
+
+// ask has the store tell of who waits, once for each of its grants and beside the renewals: a
+// hold whose renewal is under way is not kept. Without an answer the next renewal asks.
+func (co *cohort) ask(h *hold) {
+	h.mu.Lock()
+	h.signals.heard = co.hears
+	r := h.req
+	h.mu.Unlock()
+	r.Wanted = co.hears
+	h.c.calls.EnterLate()
+	go func() {
+		defer h.c.calls.Leave()
+		if res, err := h.c.renewOnce(h.c.calls.Base, r); err == nil && res.Wanted {
+			co.hear()
+		}
+	}()
+}
+
+// hear is told that somebody waits elsewhere.
+func (co *cohort) hear() {
+	co.all.mu.Lock()
+	h := co.latest
+	co.all.mu.Unlock()
+	if h != nil {
+		h.hear()
+	}
 }
 
 // revoke gives the key back, if it is kept: somebody waits for it elsewhere.

@@ -20,7 +20,10 @@ import (
 // ask the keeper after that.
 func TestKeeperYields(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newStore()
+		mem := newStore()
+		traits := mem.Traits()
+		traits.TellsWanted = false
+		store := &hooked{Driver: &without{mem, traits}}
 		c, elsewhere := newClient(t, store, nil), newClient(t, store, nil)
 		o := &hasp.LockOptions{Keep: time.Hour}
 		fence := useOnce(t, c, o)
@@ -50,6 +53,42 @@ func TestKeeperYields(t *testing.T) {
 		}
 		release(t, next)
 	})
+}
+
+// With a store that tells who waits, the keeper hears of it at once, whether it keeps the key or somebody has it, and in
+// whichever turn; each grant of the store costs one renewal for that.
+func TestKeeperAsksToBeTold(t *testing.T) {
+	for _, busy := range []bool{false, true} {
+		for turns := range 4 {
+			synctest.Test(t, func(t *testing.T) {
+				store := newStore()
+				d := &hooked{Driver: store}
+				c, elsewhere := newClient(t, d, nil), newClient(t, store, nil)
+				o := &hasp.LockOptions{Keep: time.Hour}
+				for range turns + 1 {
+					useOnce(t, c, o)
+				}
+				var lease *hasp.Lease
+				if busy {
+					lease = lock(t, c, "k", o)
+				}
+				synctest.Wait()
+				if n := d.renews.Load(); n != 1 {
+					t.Errorf("asking took %d renewals", n)
+				}
+				start := time.Now()
+				other := begin(t.Context(), elsewhere.Mutex("k", nil).Lock)
+				synctest.Wait()
+				if busy {
+					release(t, lease)
+				}
+				release(t, comes(t, other))
+				if took := time.Since(start); took > 0 {
+					t.Errorf("busy %v, after %d turns: it waited for %v", busy, turns, took)
+				}
+			})
+		}
+	}
 }
 
 // messages has every wait in the store told to the clients that may keep the key.

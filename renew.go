@@ -74,7 +74,10 @@ func (h *hold) Request() (r driver.RenewRequest, ok bool) {
 // renewal is what to send. h.mu is held.
 func (h *hold) renewal() driver.RenewRequest {
 	r := h.req
-	if h.signals.listens() {
+	switch {
+	case h.signals.heard != nil:
+		r.Wanted = h.signals.heard
+	case h.signals.listens():
 		r.Wanted = h.hear
 	}
 	return r
