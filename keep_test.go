@@ -81,6 +81,20 @@ func TestKeep(t *testing.T) {
 	})
 }
 
+// A lease of a key that was kept counts from the store's latest answer, as the one before it did.
+func TestKeptLeaseCountsFromTheStoresAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClient(t, newStore(), nil)
+		first := lock(t, c, "k", kept)
+		release(t, first)
+		time.Sleep(4 * time.Second) // not renewed yet
+		again := lock(t, c, "k", kept)
+		if got, want := again.Deadline(), first.Deadline(); !got.Equal(want) {
+			t.Errorf("the deadline is %v after that of the lease before", got.Sub(want))
+		}
+	})
+}
+
 // The time counts from the last Release, however long the key was held before.
 func TestKeepCountsFromTheRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
