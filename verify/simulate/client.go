@@ -37,6 +37,7 @@ type process struct {
 	c        *client
 	life     int
 	rng      *rand.Rand
+	keep     time.Duration // of what it writes under; 0: it gives that back
 	locks    *hasp.Client
 	ended    chan struct{} // closed by a crash
 	recorder recorder
@@ -50,6 +51,9 @@ func newClient(w *world, i int) *client {
 func (c *client) start(life int) *process {
 	p := &process{c: c, life: life, ended: make(chan struct{})}
 	p.rng = rand.New(rand.NewPCG(c.w.plan.Seed, uint64(c.index)<<16|uint64(life)<<8|1<<63))
+	if p.rng.IntN(3) == 0 {
+		p.keep = time.Millisecond + p.upTo(2*time.Second)
+	}
 	links := make([]driver.Node, len(c.w.nodes))
 	for i, n := range c.w.nodes {
 		links[i] = newLink(p, n)
@@ -171,7 +175,11 @@ func (p *process) upTo(d time.Duration) time.Duration { return rand64(p.rng, d) 
 // work acquires the key again and again until the faults are over.
 func (p *process) work() {
 	for !p.c.w.over() {
-		if p.spend(p.upTo(200*time.Millisecond)) != nil || p.turn() != nil {
+		pause := p.upTo(200 * time.Millisecond)
+		if p.keep > 0 && p.rng.IntN(3) > 0 { // before others ask
+			pause /= 40
+		}
+		if p.spend(pause) != nil || p.turn() != nil {
 			return
 		}
 	}
@@ -195,6 +203,13 @@ func (p *process) turn() error {
 		lock = m.TryLock
 	case read:
 		lock = m.RLock
+	}
+	if !read && p.keep > 0 {
+		o.NoRenew, o.Keep = false, p.keep
+		m := p.locks.Mutex(key, o)
+		if lock = m.Lock; try {
+			lock = m.TryLock
+		}
 	}
 	lease, err := p.acquire(lock, limit)
 	if err != nil {

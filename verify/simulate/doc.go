@@ -39,7 +39,8 @@
 //
 // The clients of every schedule write, read, and downgrade: two in five of their
 // acquisitions are shared, and one writer in three downgrades at some point and
-// only reads from then on.
+// only reads from then on. One process in three keeps its key for up to two seconds after a write
+// ([hasp.LockOptions].Keep), and then takes it again without the nodes.
 //
 // What is reported: two clients that may rely on the key by their own clocks at
 // one instant, unless both only read; a fence that is not above the fence of a
