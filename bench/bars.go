@@ -26,12 +26,16 @@ func atMost(limit float64, text string, n int, metric string, names ...string) b
 	return against(baseline, text, n, metric, names, func(ratio float64) bool { return ratio <= limit })
 }
 
-// under is a bar for hasp's figure itself, whatever the peers do.
-func under(limit float64, text string, n int, metric string) bar {
+// within is a bar for own's figure itself, whatever the peers do.
+func within(own, text string, n int, metric string, reached func(v float64) bool) bar {
 	return bar{text, func(r *scenarioResult) (string, bool, bool) {
-		v, ok := r.figure(n, baseline, metric)
-		return r.write(metric, v), v <= limit, ok
+		v, ok := r.figure(n, own, metric)
+		return r.write(metric, v), reached(v), ok
 	}}
+}
+
+func under(limit float64, text string, n int, metric string) bar {
+	return within(baseline, text, n, metric, func(v float64) bool { return v <= limit })
 }
 
 // flat is a bar for how hasp's figure grows from one load to another.

@@ -36,6 +36,8 @@ type peer struct {
 	// turns: it differs from another peer only where the goroutines of one
 	// client contend.
 	turns bool
+	// keeps: it differs from another peer only where a client wants a key again.
+	keeps bool
 	// etcd: it needs etcd.
 	etcd bool
 	// zookeeper: it needs ZooKeeper.

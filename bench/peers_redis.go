@@ -21,27 +21,34 @@ const goRedis = "github.com/redis/go-redis/v9"
 var errTaken = errors.New("the key is held, and this peer does not wait")
 
 var haspPeers = []*peer{
-	haspPeer(baseline, 0, "hasp's defaults: TTL 30 s, renewal, fences and the queue on; the client with ContextTimeoutEnabled, as its documentation has it"),
-	haspPeer(turns, 100*time.Millisecond, "as hasp, with Cohort: 100 ms, so that the goroutines of a client take turns on one grant"),
+	haspPeer(baseline, hasp.LockOptions{}, "hasp's defaults: TTL 30 s, renewal, fences and the queue on; the client with ContextTimeoutEnabled, as its documentation has it"),
+	haspPeer(turns, hasp.LockOptions{Cohort: 100 * time.Millisecond}, "as hasp, with Cohort: 100 ms, so that the goroutines of a client take turns on one grant"),
+	haspPeer(kept, hasp.LockOptions{Keep: time.Second}, "as hasp, with Keep: 1 s, so that a client that wants a key again has it without the server"),
 }
 
-// turns is hasp with its lock cohorting, which is off by default.
-const turns = baseline + " cohort"
+// Options of hasp that are off by default.
+const (
+	turns = baseline + " cohort"
+	kept  = baseline + " keep"
+)
 
-func haspPeer(name string, cohort time.Duration, config string) *peer {
+func haspPeer(name string, o hasp.LockOptions, config string) *peer {
 	return &peer{
 		name:    name,
 		modules: []string{"github.com/hasplock/hasp", goRedis},
-		config:  config + "; redisdriver over a go-redis client with its default options; a Mutex for each acquisition",
+		config:  config + "; redisdriver over a go-redis client with otherwise default options; a Mutex for each acquisition",
 		waits:   true,
-		turns:   cohort > 0,
+		turns:   o.Cohort > 0,
+		keeps:   o.Keep > 0,
 		open: func(_ context.Context, to target) (locker, error) {
 			rdb := redis.NewClient(&redis.Options{Addr: to.Redis[0], ContextTimeoutEnabled: true})
 			locks, err := hasp.New(redisdriver.New(rdb, nil), nil)
 			if err != nil {
 				return nil, errors.Join(err, rdb.Close())
 			}
-			return &haspLocker{under: rdb, locks: locks, options: hasp.LockOptions{TTL: to.TTL, Cohort: cohort}}, nil
+			its := o
+			its.TTL = to.TTL
+			return &haspLocker{under: rdb, locks: locks, options: its}, nil
 		},
 	}
 }

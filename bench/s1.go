@@ -37,13 +37,17 @@ var s1 = scenario{
 	curves: []curve{{"pairs", "Uncontended: lock and release, pairs a second", "goroutines over one client"}},
 	bars: []bar{
 		atMost(1.2, "1 goroutine: p50 at most 1.2 times the floor's", 1, "p50", "floor"),
+		atLeast(1, "1 goroutine: pairs/s at least those of redislock and redsync", 1, "pairs", uncontendedRivals...),
 		atLeast(1.5, "64 goroutines: pairs/s at least 1.5 times the best of redislock and redsync", 64, "pairs", uncontendedRivals...),
 		atLeast(2, "512 goroutines: pairs/s at least twice the best of redislock and redsync", 512, "pairs", uncontendedRivals...),
 		atLeast(1, "64 goroutines: ahead of rueidislock", 64, "pairs", "rueidislock", "rueidislock majority 2"),
-		atLeast(1, "512 goroutines: ahead of rueidislock", 512, "pairs", "rueidislock", "rueidislock majority 2"),
+		atLeast(1.3, "512 goroutines: pairs/s at least 1.3 times rueidislock's", 512, "pairs", "rueidislock", "rueidislock majority 2"),
 		atMost(3, "1 goroutine: server CPU a pair at most 3 times the floor's", 1, "server_cpu", "floor"),
 		atMost(3, "64 goroutines: server CPU a pair at most 3 times the floor's", 64, "server_cpu", "floor"),
-		atMost(3, "512 goroutines: server CPU a pair at most 3 times the floor's", 512, "server_cpu", "floor"),
+		atMost(2.5, "512 goroutines: server CPU a pair at most 2.5 times the floor's", 512, "server_cpu", "floor"),
+		within(kept, "with Keep, 1 goroutine: at least 300,000 pairs/s", 1, "pairs", func(v float64) bool { return v >= 300_000 }),
+		within(kept, "with Keep, 1 goroutine: less than 0.1 commands a pair", 1, "commands", func(v float64) bool { return v < 0.1 }),
+		within(kept, "with Keep, 64 goroutines: less than 0.1 commands a pair", 64, "commands", func(v float64) bool { return v < 0.1 }),
 	},
 }
 

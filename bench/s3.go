@@ -18,7 +18,7 @@ var s3 = scenario{
 	metrics:  contended,
 	variants: func(bool) []variant { return goroutines(64) },
 	field: func(e *env, all []*peer) []*peer {
-		return slices.DeleteFunc(available(e, all), func(p *peer) bool { return !p.waits })
+		return slices.DeleteFunc(available(e, all), func(p *peer) bool { return !p.waits || p.keeps })
 	},
 	run: runS3,
 	bars: []bar{

@@ -9,7 +9,7 @@ import (
 )
 
 // scenarios are in the order in which they run and are shown.
-var scenarios = []*scenario{&s1, &s2, &s3, &s4, &s5, &s6, &s7, &s8, &s9, &s10, &s11, &s12}
+var scenarios = []*scenario{&s1, &s2, &s3, &s4, &s5, &s6, &s7, &s8, &s9, &s10, &s11, &s12, &s13}
 
 // children are the functions of child processes: a scenario starts os.Executable()
 // with the arguments "child", the name, and the arguments of f. Most of them wait to be
@@ -96,7 +96,7 @@ type bar struct {
 // waiting returns the peers that wait, which take part in most scenarios. Redlock has a
 // scenario of its own.
 func waiting(e *env, all []*peer) []*peer {
-	return slices.DeleteFunc(available(e, all), func(p *peer) bool { return !p.waits || p.turns || p.name == redlock })
+	return slices.DeleteFunc(available(e, all), func(p *peer) bool { return !p.waits || p.turns || p.keeps || p.name == redlock })
 }
 
 // available returns the peers whose servers run.
