@@ -119,6 +119,9 @@ func (c *Client) Close() error {
 	case <-c.calls.Idle(): // the driver ends what Base ended
 	case <-time.After(time.Second):
 	}
+	c.cohorts.mu.Lock()
+	err = errors.Join(err, errors.Join(c.cohorts.left...))
+	c.cohorts.mu.Unlock()
 	for _, h := range running {
 		err = errors.Join(err, h.leftover())
 	}

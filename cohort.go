@@ -24,6 +24,7 @@ type cohorts struct {
 	byID    map[cohortID]*cohort
 	keepers map[string]*cohort // by key, those that keep one, or did on the grant that stands
 	habits  map[string]habit   // of keys without a cohort
+	left    []error            // of kept keys that could not be given back during Close
 
 	keeping atomic.Int64 // how many keepers there are
 }
@@ -279,12 +280,12 @@ func (co *cohort) quit(c *core, t *caller) {
 // who may come, while there is a fence for it and the grant is fit for that.
 func (co *cohort) pass(h *hold) bool {
 	now := h.c.now()
-	follower := h.follower(co, now)
+	co.all.mu.Lock()
+	defer co.all.mu.Unlock()
+	follower := h.follower(co, now) // under all.mu: it knows what hear noted until now
 	if follower == nil {
 		return false
 	}
-	co.all.mu.Lock()
-	defer co.all.mu.Unlock()
 	var lease *Lease
 	switch {
 	case len(co.queue) > 0:
@@ -299,6 +300,10 @@ func (co *cohort) pass(h *hold) bool {
 		return false // Close has begun
 	}
 	co.latest = follower
+	if co.keeps() && co.hears == nil && h.c.traits.TellsWanted {
+		co.hears = co.hear
+		co.ask(follower)
+	}
 	if lease == nil {
 		co.keep(follower, h)
 		return true

@@ -64,7 +64,7 @@ func (h *hold) wish() context.Context {
 		if s.wanted {
 			s.wishEnd()
 		}
-		s.ask = !s.wanted && h.state.stands() && h.c.traits.TellsWanted
+		s.ask = !s.wanted && s.heard == nil && h.state.stands() && h.c.traits.TellsWanted // heard: it was asked
 	}
 	ctx, ask := s.wishCtx, s.ask
 	h.mu.Unlock()
@@ -79,15 +79,19 @@ func (s *signals) listens() bool { return s.wishCtx != nil && !s.wanted }
 
 // hear takes what the store tells of one who joined the queue.
 func (h *hold) hear() {
-	h.mu.Lock()
-	var tell context.CancelFunc
-	if h.state.stands() {
-		tell = h.signals.want(true)
-	}
-	h.mu.Unlock()
-	if tell != nil {
+	if tell := h.noteWanted(); tell != nil {
 		tell()
 	}
+}
+
+// noteWanted notes that somebody waits, also for a turn that comes after this one, and returns what tells of it.
+func (h *hold) noteWanted() context.CancelFunc {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.state.stands() && h.state != passing {
+		return nil
+	}
+	return h.signals.want(true)
 }
 
 // over returns a channel that is closed when the hold is over. pin: somebody

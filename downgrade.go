@@ -71,6 +71,9 @@ func (l *Lease) beginConversion() (ask bool, err error) {
 	}
 	h.state.become(converting)
 	h.req.Mode, h.settled = Shared, false
+	if h.signals.heard != nil { // its cohort hears of it no more
+		h.signals.heard, h.signals.ask = nil, h.signals.listens()
+	}
 	behind := h.turn.leave() // their turns write
 	h.mu.Unlock()
 	behind.over()

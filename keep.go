@@ -5,6 +5,7 @@ package hasp
 
 import (
 	"context"
+	"errors"
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/clock"
@@ -110,10 +111,6 @@ func (co *cohort) offers(h *hold) {
 func (co *cohort) keep(h, before *hold) {
 	cs := co.all
 	co.kept = h
-	if co.hears == nil && h.c.traits.TellsWanted {
-		co.hears = co.hear
-		co.ask(h)
-	}
 	if before.wanted() { // since the offer was made
 		h.yield()
 		co.inVain()
@@ -141,7 +138,11 @@ func (co *cohort) ask(h *hold) {
 	h.c.calls.EnterLate()
 	go func() {
 		defer h.c.calls.Leave()
-		if res, err := h.c.renewOnce(h.c.calls.Base, r); err == nil && res.Wanted {
+		switch res, err := h.c.renewOnce(h.c.calls.Open, r); {
+		case err != nil:
+		case errors.Is(res.Err, ErrNotHeld):
+			h.lose(res.Err)
+		case res.Wanted:
 			co.hear()
 		}
 	}()
@@ -150,10 +151,13 @@ func (co *cohort) ask(h *hold) {
 // hear is told that somebody waits elsewhere.
 func (co *cohort) hear() {
 	co.all.mu.Lock()
-	h := co.latest
+	var tell func()
+	if h := co.latest; h != nil { // under all.mu: a turn that passes has it, or its follower
+		tell = h.noteWanted()
+	}
 	co.all.mu.Unlock()
-	if h != nil {
-		h.hear()
+	if tell != nil {
+		tell()
 	}
 }
 
@@ -311,5 +315,10 @@ func (h *hold) giveBack() {
 	behind := h.turn.leave()
 	h.mu.Unlock()
 	defer behind.over()
-	_ = h.release(h.c.calls.Base, nil, driver.Finished) // its event says what went wrong
+	err := h.release(h.c.calls.Base, nil, driver.Finished) // its event says what went wrong
+	if err != nil && h.c.calls.Open.Err() != nil {         // so does Close
+		h.c.cohorts.mu.Lock()
+		h.c.cohorts.left = append(h.c.cohorts.left, err)
+		h.c.cohorts.mu.Unlock()
+	}
 }

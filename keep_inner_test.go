@@ -6,6 +6,7 @@ package hasp
 import (
 	"errors"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -226,4 +227,106 @@ func TestHabitsAreBounded(t *testing.T) {
 	if co := cs.found(cohortID{key: strconv.Itoa(maxHabits), opts: LockOptions{Keep: 1}}); co.habit.row != 2 {
 		t.Error("the latest is forgotten")
 	}
+}
+
+// A message that somebody waits may come after a Release has made the hold passing, and
+// before its follower is noted.
+func TestMessageWhileATurnPasses(t *testing.T) {
+	for _, queued := range []bool{false, true} {
+		t.Run(strconv.FormatBool(queued), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := memdriver.New()
+				c, elsewhere := innerClient(t, store, nil), innerClient(t, store, nil)
+				var armed, void atomic.Bool
+				var calls atomic.Int64
+				void.Store(true)
+				got := make(chan *Lease, 1)
+				system := c.now
+				c.now = func() clock.Instant {
+					if armed.Load() && calls.Add(1) == 2 { // that of pass; the first is of checkDeadline
+						void.Store(false)
+						go func() {
+							l, err := elsewhere.Mutex("k", nil).Lock(t.Context())
+							if err != nil {
+								t.Error(err)
+							}
+							got <- l
+						}()
+						time.Sleep(time.Nanosecond) // it has joined the queue, and the keeper was told
+					}
+					return system()
+				}
+				keptHold(t, c)
+				synctest.Wait() // the store has been asked to tell
+				m := c.Mutex("k", &LockOptions{Keep: time.Hour})
+				lease, err := m.Lock(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if queued {
+					go func() {
+						if l, err := m.Lock(t.Context()); err == nil {
+							time.Sleep(time.Millisecond)
+							_ = l.Release()
+						}
+					}()
+					synctest.Wait()
+				}
+				start := time.Now()
+				armed.Store(true)
+				if err := lease.Release(); err != nil {
+					t.Fatal(err)
+				}
+				l := <-got
+				if took := time.Since(start); void.Load() || took > 2*time.Millisecond {
+					t.Errorf("queued %v, void %v: it waited for %v, though the store told the keeper", queued, void.Load(), took)
+				}
+				_ = l.Release()
+			})
+		})
+	}
+}
+
+// A key that is taken just before it is declared lost is lost to whoever took it.
+func TestKeptKeyIsTakenAndLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var sum atomic.Int64
+		var lostTold atomic.Int64
+		d := &rkClassify{Store: memdriver.New()}
+		c := innerClient(t, d, &Options{Observe: func(e Event) {
+			sum.Add(int64(e.Leases))
+			if e.Kind == EventLost {
+				lostTold.Add(1)
+			}
+		}})
+		_, h := keptHold(t, c)
+		synctest.Wait()
+		var lease *Lease
+		d.hook = func(err error) {
+			if lease == nil && errors.Is(err, ErrLost) {
+				lease, _ = c.Mutex("k", &LockOptions{Keep: time.Hour}).Lock(t.Context())
+			}
+		}
+		d.Lose("k")
+		h.Renewed(c.now(), driver.Renewal{Err: ErrNotHeld})
+		if lease == nil {
+			t.Fatal("void")
+		}
+		_ = lease.Release()
+		if sum.Load() != 0 || lostTold.Load() != 1 {
+			t.Errorf("the sum of Event.Leases is %d, EventLost was told %d times", sum.Load(), lostTold.Load())
+		}
+	})
+}
+
+type rkClassify struct {
+	*memdriver.Store
+	hook func(error)
+}
+
+func (d *rkClassify) Classify(err error) driver.Class {
+	if d.hook != nil {
+		d.hook(err)
+	}
+	return d.Store.Classify(err)
 }

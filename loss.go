@@ -55,13 +55,16 @@ func (h *hold) Expire() (tell func()) { return h.declareLost(nil) }
 // was over before.
 func (h *hold) declareLost(answer error) (tell func()) {
 	h.mu.Lock()
-	why, nobodys := h.whyLost(answer), h.handles.n == 0 // a kept key
+	why := h.whyLost(answer)
 	h.mu.Unlock()
 	why = h.c.fail("hold", h.req.Key, why)
 	if ended, _ := h.finish(lost, why); !ended {
 		return nil
 	}
 	h.c.renewer.Remove(h)
+	h.mu.Lock()
+	nobodys := h.turn.kept // now that nobody takes it any more
+	h.mu.Unlock()
 	if nobodys {
 		return nil
 	}
