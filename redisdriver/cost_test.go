@@ -33,7 +33,7 @@ func TestShortWays(t *testing.T) {
 		upTo    bool // of the release
 		want    int
 	}{
-		"a free key":                       {r: ask("k"), want: 7},
+		"a free key":                       {r: ask("k"), want: 6},
 		"the release of one":               {r: ask("k"), release: true, want: 4},
 		"a free key, to read":              {r: reader("k"), want: 12},
 		"beside a reader":                  {prepare: []contend.Owner{reader("k")}, r: reader("k"), want: 15},

@@ -60,21 +60,23 @@ func casts(length int) []string {
 func TestEqualityFindsBrokenScripts(t *testing.T) {
 	t.Parallel()
 	for _, b := range []struct {
-		cast      string
-		node      bool
-		good, bad string
+		cast        string
+		node, alone bool
+		good, bad   string
 	}{
-		{"XX", false, "if cur == value and call('EXISTS', queueKey) == 0 then", "if cur == value then"},                               // forgets who waits
-		{"XX", false, "call('EXISTS', lockKey, grantKey, queueKey, KEYS[keysAt + 7]) == 0", "call('EXISTS', lockKey, grantKey) == 0"}, // overtakes a queue, and a tombstone
-		{"XX", false, "(known.mark or most ~= newest)", "(most ~= newest)"},                                                           // tells nobody who did not finish
-		{"12", false, "known.n < known.least and (limit", "(limit"},                                                                   // heeds the limit of the one that asks alone
-		{"XX", true, "local low = fence <= least", "local low = false"},                                                               // grants any fence
+		{"XX", false, false, "if cur == value and call('EXISTS', queueKey) == 0 then", "if cur == value then"}, // forgets who waits
+		{"XX", false, true, "if cur == value and call('EXISTS', queueKey) == 0 then", "if cur == value then"},
+		{"XX", false, true, "call('EXISTS', lockKey, grantKey, queueKey, KEYS[keysAt + 7])", "call('EXISTS', lockKey, grantKey)"}, // overtakes a queue, and a tombstone
+		{"XX", false, false, "call('EXISTS', lockKey, grantKey, queueKey, KEYS[keysAt + 7])", "call('EXISTS', lockKey, grantKey)"},
+		{"XX", false, false, "(known.mark or most ~= newest)", "(most ~= newest)"}, // tells nobody who did not finish
+		{"12", false, false, "known.n < known.least and (limit", "(limit"},         // heeds the limit of the one that asks alone
+		{"XX", true, false, "local low = fence <= least", "local low = false"},     // grants any fence
 	} {
-		t.Run(b.bad, func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s, alone=%v", b.bad, b.alone), func(t *testing.T) {
 			t.Parallel()
-			e := newEquality(t, b.node, false)
+			e := newEquality(t, b.node, b.alone)
 			all := *e.drivers[0].scripts
-			broken := wire.NewScript(strings.Replace(all.batch.Text, b.good, b.bad, 1))
+			broken := wire.NewScript(strings.ReplaceAll(all.batch.Text, b.good, b.bad)) // some stand there for one that comes alone, too
 			broken.Batch, broken.Keys = true, all.batch.Keys
 			if broken.Text == all.batch.Text {
 				t.Fatalf("no script has %q", b.good)

@@ -183,3 +183,54 @@ func (oldServer) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 func (oldServer) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }
+
+// The mark is moved with each grant that comes alone, and keeps its expiry for 1,000 seconds; what is not as usual is
+// left to the slower way, with the mark as it was.
+func TestMarkIsMovedByALoneGrant(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(nil)
+	w.grant(d, ask("first"))
+	const day = 24 * time.Hour
+	for name, c := range map[string]struct {
+		mark     func(now uint64) string // "": there is none
+		px       time.Duration           // its expiry
+		fence    func(mark uint64) uint64
+		lo, hi   time.Duration // between which its expiry is then
+		unusable bool
+	}{
+		"behind the clock": {mark: func(now uint64) string { return strconv.FormatUint(now-1, 10) }, px: time.Hour, hi: time.Hour},
+		"set long ago":     {mark: func(now uint64) string { return strconv.FormatUint(now-1_000_000_000, 10) }, px: time.Hour, lo: day - time.Minute, hi: day},
+		"none":             {lo: day - time.Minute, hi: day},
+		"ahead of the clock": {mark: func(now uint64) string { return strconv.FormatUint(now+60_000_000, 10) }, px: time.Hour,
+			fence: func(mark uint64) uint64 { return mark + 1 }, lo: day, hi: day + time.Minute},
+		"too long":     {mark: func(now uint64) string { return strconv.FormatUint(now-1, 10) + "0" }, px: time.Hour, hi: time.Hour, unusable: true},
+		"none of ours": {mark: func(now uint64) string { return strconv.FormatUint(now-1, 10)[:15] + "x" }, px: time.Hour, hi: time.Hour, unusable: true},
+	} {
+		now, text := w.micros(), ""
+		w.do("DEL", markKey)
+		if c.mark != nil {
+			text = c.mark(now)
+			w.do("SET", markKey, text, "PX", c.px.Milliseconds())
+		}
+		r := ask(name)
+		if c.unusable {
+			w.refuses(d, r, markKey)
+			if got := w.do("GET", markKey); got != text {
+				t.Errorf("%s: the mark is %v, and was %s", name, got, text)
+			}
+		} else {
+			fence := w.grant(d, r).Fence
+			want := fence
+			if c.fence != nil {
+				mark, _ := strconv.ParseUint(text, 10, 64)
+				want = c.fence(mark)
+			}
+			if got := w.do("GET", markKey); fence != want || fence < now || got != strconv.FormatUint(fence, 10) {
+				t.Errorf("%s: the fence is %d, want %d at %d; the mark is %v", name, fence, want, now, got)
+			}
+		}
+		if left := w.admin.PTTL(w.ctx, markKey).Val(); left < c.lo || left > c.hi {
+			t.Errorf("%s: the mark expires in %v, want %v to %v", name, left, c.lo, c.hi)
+		}
+	}
+}

@@ -139,6 +139,7 @@ var fields = template.FuncMap{
 	"about": func(v string) string { return fmt.Sprintf("string.format('%%03d', #%[1]s) .. %[1]s .. K.lock", v) },
 
 	"millis": cut(1, 13), // of a stamp
+	"kilo":   cut(1, 7),  // its thousands of seconds
 }
 
 // cut is the part of a text from one byte to another; 0: to its end.
@@ -185,11 +186,14 @@ func lone(data map[string]any) map[string]any {
 }
 
 // replied is what a script, or its function for a request, returns.
-func replied(answer string, lone any) string {
-	if lone == true {
-		return "{" + answer + ", life}"
+func replied(answer string, data map[string]any) string {
+	switch {
+	case data["Lone"] == false:
+		return answer
+	case data["Node"] == false:
+		return "{" + answer + "}"
 	}
-	return answer
+	return "{" + answer + ", life}"
 }
 
 // sizes are how many keys, or fields, the requests of each kind have.

@@ -185,8 +185,8 @@ func TestBriefLocksDoNotListen(t *testing.T) {
 		}
 	}
 	pair() // the script is loaded, and the mark is there
-	if n := w.cost(pair); n != 11 {
-		t.Errorf("a lock and its release cost %d commands, those of TestShortWays are 11", n)
+	if n := w.cost(pair); n != 10 {
+		t.Errorf("a lock and its release cost %d commands, those of TestShortWays are 10", n)
 	}
 	if n := w.calls()["subscribe"]; n != 0 || w.listeners() != 0 || len(d.boxes.open) != 0 {
 		t.Errorf("%d subscriptions, %d listen", n, w.listeners())

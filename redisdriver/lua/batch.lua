@@ -11,6 +11,43 @@ end
 local KEEP = 61000 -- ms the largest fence of a key is kept after its lease, see fences.lua
 local keysAt, argsAt = 2, 2 -- where in KEYS and ARGV the request at hand begins
 local lastMinted, reserved
+local inWay, seen -- of a request that comes alone: how many keys are in its way, and what the lock holds
+if ARGV[1] == '1' then -- nothing is made for what comes alone and nobody is in the way of
+local kind, at = ARGV[argsAt], argsAt
+local value = ARGV[at + 1]
+local lockKey, grantKey, queueKey = KEYS[keysAt], KEYS[keysAt + 1], KEYS[keysAt + 2]
+local cur
+if kind == 'try' then
+  inWay = call('EXISTS', lockKey, grantKey, queueKey, KEYS[keysAt + 7])
+  if inWay == 0 then
+    local ttl, state, keep = ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
+    local fence
+if redis.REDIS_VERSION_NUM then -- since 7.0; GET beside KEEPTTL is older
+  look()
+  local last = call('SET', KEYS[1], stamp, 'KEEPTTL', 'GET')
+  if last and #last == 16 and last < stamp and sub(last, 1, 7) == sub(stamp, 1, 7) and not string.find(last, '%D') then
+    fence = stamp
+  elseif last then
+    call('SET', KEYS[1], last, 'KEEPTTL')
+  else
+    call('DEL', KEYS[1])
+  end
+end
+    if fence then
+call('SET', lockKey, value, 'PX', ttl)
+call('SET', grantKey, sub(value, 1, 26) .. ' ' .. fence .. ' ' .. sub(stamp, 1, 13) .. ' ' .. state, 'PX', keep)
+      return {fence}
+    end
+  end
+elseif kind == 'release' then
+  cur = redis.pcall('GET', lockKey)
+  seen = cur
+  if cur == value and call('EXISTS', queueKey) == 0 then
+    call('DEL', lockKey, grantKey)
+    return {1}
+  end
+end
+end
 local function counted(where, text, over)
   if over or text == '' or #text > 16 or string.find(text, '%D') or tonumber(text) >= 9007199254740991 then
     error('HASPDATA ' .. where .. ' ' .. string.gsub(sub(text, 1, 40), '[^%w%p ]', '?'), 0)
@@ -689,14 +726,16 @@ local value = ARGV[at + 1]
 local lockKey, grantKey, queueKey = KEYS[keysAt], KEYS[keysAt + 1], KEYS[keysAt + 2]
 local cur
 if kind == 'try' then
-  if call('EXISTS', lockKey, grantKey, queueKey, KEYS[keysAt + 7]) == 0 then
-    local ttl, state, fence, keep = ARGV[at + 2], ARGV[at + 3], mint(1), ARGV[at + 4]
+  if (inWay or call('EXISTS', lockKey, grantKey, queueKey, KEYS[keysAt + 7])) == 0 then
+    local ttl, state, keep = ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
+    local fence = mint(1)
 call('SET', lockKey, value, 'PX', ttl)
 call('SET', grantKey, sub(value, 1, 26) .. ' ' .. fence .. ' ' .. sub(stamp, 1, 13) .. ' ' .. state, 'PX', keep)
     return fence
   end
 elseif kind == 'release' then
-  cur = redis.pcall('GET', lockKey)
+  cur = seen
+  if cur == nil then cur = redis.pcall('GET', lockKey) end
   if cur == value and call('EXISTS', queueKey) == 0 then
     call('DEL', lockKey, grantKey)
     return 1

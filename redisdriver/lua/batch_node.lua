@@ -23,7 +23,7 @@ local stored -- the record, and behind it the marks that fences.lua reads
 local markOld, markMid, markCur, markAt
 local minted -- no minted fence is larger; '' when nothing is known
 local turned -- the mark is not stored as it is here
-if ARGV[1] == '1' then -- nothing is made for a vote that comes alone, and one that is given back
+if ARGV[1] == '1' then -- nothing is made for what comes alone and nobody is in the way of
 local kind, at = ARGV[argsAt], argsAt
 local value = ARGV[at + 1]
 local lockKey, grantKey, queueKey = KEYS[keysAt], KEYS[keysAt + 1], KEYS[keysAt + 2]

@@ -22,14 +22,22 @@ local KEEP = <<.Keep>> -- ms the largest fence of a key is kept after its lease,
 local keysAt, argsAt = <<if .Node>>4<<else>>2<<end>>, 2 -- where in KEYS and ARGV the request at hand begins
 local lastMinted, reserved
 
-<<template "counted" .>>
 <<if .Node>>
+<<template "counted" .>>
 <<template "node" .>>
 <<template "fences" .>>
+<<end>>
 
-if ARGV[1] == '1' then -- nothing is made for a vote that comes alone, and one that is given back
+<<if not .Node>>
+local inWay, seen -- of a request that comes alone: how many keys are in its way, and what the lock holds
+<<end>>
+
+if ARGV[1] == '1' then -- nothing is made for what comes alone and nobody is in the way of
 <<template "free" (lone .)>>
 end
+<<if not .Node>>
+<<template "counted" .>>
+<<else>>
 <<template "votes" .>>
 <<template "cover" .>>
 <<template "allow" .>>
@@ -37,7 +45,7 @@ end
 
 -- mint returns the last of n fences above all that were granted for any key; newest
 -- is the largest that is known of this one. The mark is moved first, for
--- all requests at once, and outlives the fences that it covers by a day.
+-- all requests at once, and outlives the fences that it covers by a day, less 1,000 s: see free.lua.
 local function mint(n, newest)
 <<if .Node>>
   recall()

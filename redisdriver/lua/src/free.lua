@@ -2,11 +2,28 @@
 -- SPDX-License-Identifier: Apache-2.0
 --
 -- An Exclusive request for a key that is free, and the release of one that nobody
--- waits for. All others go on behind this, in try.lua and release.lua.
+-- waits for. All others go on behind this, in try.lua and release.lua. .Lone: the request
+-- came alone, and what would be functions stands here.
 
 <<define "take">>
 call('SET', lockKey, value, 'PX', ttl)
 call('SET', grantKey, <<grant "value" "fence" (millis "stamp") "state">>, 'PX', keep)
+<<end>>
+
+<<define "step">>
+-- The fence is the clock, as nearly always: the mark is behind it, and its expiry, which mint sets, was set
+-- in these 1,000 seconds. Else the mark is put back, and mint does it.
+if redis.REDIS_VERSION_NUM then -- since 7.0; GET beside KEEPTTL is older
+  look()
+  local last = call('SET', KEYS[1], stamp, 'KEEPTTL', 'GET')
+  if last and #last == 16 and last < stamp and <<kilo "last">> == <<kilo "stamp">> and not string.find(last, '%D') then
+    fence = stamp
+  elseif last then
+    call('SET', KEYS[1], last, 'KEEPTTL')
+  else
+    call('DEL', KEYS[1])
+  end
+end
 <<end>>
 
 local kind, at = ARGV[argsAt], argsAt
@@ -15,23 +32,43 @@ local lockKey, grantKey, queueKey = KEYS[keysAt], KEYS[keysAt + 1], KEYS[keysAt 
 <<if not .Node>>
 local cur
 if kind == 'try' then
-  if call('EXISTS', lockKey, grantKey, queueKey, KEYS[keysAt + 7]) == 0 then
-    local ttl, state, fence, keep = <<arg "ttl" "try">>, <<arg "state" "try">>, mint(1), <<arg "keep" "try">>
+<<if .Lone>>
+  inWay = call('EXISTS', lockKey, grantKey, queueKey, KEYS[keysAt + 7])
+  if inWay == 0 then
+<<else>>
+  if (inWay or call('EXISTS', lockKey, grantKey, queueKey, KEYS[keysAt + 7])) == 0 then
+<<end>>
+    local ttl, state, keep = <<arg "ttl" "try">>, <<arg "state" "try">>, <<arg "keep" "try">>
+<<if .Lone>>
+    local fence
+<<template "step" .>>
+    if fence then
+<<template "take" .>>
+      return <<reply "fence" .>>
+    end
+<<else>>
+    local fence = mint(1)
 <<template "take" .>>
     return fence
+<<end>>
   end
 elseif kind == 'release' then
+<<if .Lone>>
   cur = redis.pcall('GET', lockKey)
+  seen = cur
+<<else>>
+  cur = seen
+  if cur == nil then cur = redis.pcall('GET', lockKey) end
+<<end>>
   if cur == value and call('EXISTS', queueKey) == 0 then
     call('DEL', lockKey, grantKey)
-    return 1
+    return <<reply "1" .>>
   end
 end
 <<end>>
 <<if .Node>>
 -- The same at a node, which remembers the fence of a free key, and answers at once
--- that another has the vote, or that there is none to withdraw. .Lone: the request came
--- alone, and what would be functions stands here.
+-- that another has the vote, or that there is none to withdraw.
 if kind == 'release' or kind == 'withdraw' then
   local got = call('MGET', lockKey, grantKey)
   local cur, was = got[1], got[2]
@@ -39,11 +76,11 @@ if kind == 'release' or kind == 'withdraw' then
     if cur == value and (kind == 'release' or not was or <<fence "was">> <= <<arg "upTo" "withdraw">>) then
       call('DEL', lockKey)
       if was then call('SET', grantKey, <<ended "was">>, 'KEEPTTL') end
-      return <<reply "1" .Lone>>
+      return <<reply "1" .>>
     end
     local mine = cur == value or was and <<owner "was">> == <<owner "value">>
     local among = cur and <<shared "cur">> or was and <<shared "was">>
-    if not mine and not among then return <<reply "0" .Lone>> end
+    if not mine and not among then return <<reply "0" .>> end
   end
 elseif kind <<if .Lone>>== 'propose'<<else>>~= 'releaseAny'<<end>> then
   local ttl = <<arg "ttl" "try propose tryAny">>
@@ -52,8 +89,8 @@ elseif kind <<if .Lone>>== 'propose'<<else>>~= 'releaseAny'<<end>> then
 <<else>>
   votes()
 <<end>>
-  if not longest then return <<reply "{4}" .Lone>> end
-  if tonumber(ttl) > longest then return <<reply "{5, longest}" .Lone>> end
+  if not longest then return <<reply "{4}" .>> end
+  if tonumber(ttl) > longest then return <<reply "{5, longest}" .>> end
   local inWay, cur, was = kind ~= 'tryAny' and call('EXISTS', lockKey, queueKey, KEYS[keysAt + 7]), nil, nil
   if inWay == 0 then
     was = call('GET', grantKey)
@@ -76,9 +113,9 @@ elseif kind <<if .Lone>>== 'propose'<<else>>~= 'releaseAny'<<end>> then
     end
     if taken then
       local left, head = call('PTTL', lockKey), was and <<head "was">> or ''
-      return <<reply (refusal "0" "sub(cur, 1, 600)" "left" "0" "head" "0" "least or ''") .Lone>>
+      return <<reply (refusal "0" "sub(cur, 1, 600)" "left" "0" "head" "0" "least or ''") .>>
     elseif not n then
-      return <<reply (refusal "3" "''" "-2" "0" "''" "0" "least") .Lone>>
+      return <<reply (refusal "3" "''" "-2" "0" "''" "0" "least") .>>
     end
 <<if .Lone>>
     if not turned and fence <= markCur then
@@ -88,7 +125,7 @@ elseif kind <<if .Lone>>== 'propose'<<else>>~= 'releaseAny'<<end>> then
 <<end>>
       local state, keep = <<arg "state" "try propose">>, <<lasting "ttl + KEEP" "fence">>
 <<template "take" .>>
-      return <<reply "fence" .Lone>>
+      return <<reply "fence" .>>
 <<if .Lone>>
     end
 <<end>>
