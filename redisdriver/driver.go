@@ -62,6 +62,7 @@ type Driver struct {
 	muted atomic.Bool // the server does not let us PUBLISH
 
 	leases leases
+	recent recent
 
 	life    context.Context // ends with Close
 	end     context.CancelFunc

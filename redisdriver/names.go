@@ -4,7 +4,9 @@
 package redisdriver
 
 import (
+	"hash/maphash"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
@@ -61,6 +63,31 @@ func (d *Driver) names(key string) names {
 		n.mark = markKey + ":{" + wire.TagOf(wire.HashSlot(lock)) + "}"
 	}
 	return n
+}
+
+// keyed are the names of a key, as calls want them.
+type keyed struct {
+	names
+	key string
+	all [7]any // lock to room
+}
+
+// recent are some keys that were used last: most programs want the same ones again, and to make their names
+// and have them as any is a fifth of what a call allocates.
+type recent [1024]atomic.Pointer[keyed]
+
+var recentSeed = maphash.MakeSeed()
+
+// keyed returns the names of a key, as calls want them.
+func (d *Driver) keyed(key string) *keyed {
+	last := &d.recent[maphash.String(recentSeed, key)%uint64(len(d.recent))]
+	if k := last.Load(); k != nil && k.key == key {
+		return k
+	}
+	n := d.names(key)
+	k := &keyed{n, n.lock[len(d.prefix):], [7]any{n.lock, n.grant, n.queue, n.places, n.shares, n.held, n.room}}
+	last.Store(k)
+	return k
 }
 
 // gone is the key that says an owner was released.

@@ -4,6 +4,7 @@
 package redisdriver
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/hasplock/hasp/redisdriver/internal/wire"
@@ -23,5 +24,28 @@ func TestNamesOfALock(t *testing.T) {
 				t.Errorf("of %q behind %q: %+v", key, prefix, got)
 			}
 		}
+	}
+}
+
+// The names that are remembered are those of the key, also where another took its place.
+func TestRememberedNames(t *testing.T) {
+	d := New(nil, &Options{Prefix: "p:"})
+	for range 2 {
+		for i := range 2 * len(d.recent) {
+			for _, key := range []string{fmt.Sprint("k", i), fmt.Sprintf("{%d}x", i)} {
+				n, k := d.names(key), d.keyed(key)
+				if k.names != n || k.key != key || k.all != [7]any{n.lock, n.grant, n.queue, n.places, n.shares, n.held, n.room} {
+					t.Fatalf("of %q are remembered %+v", key, k)
+				}
+				if d.keyed(key) != k {
+					t.Fatalf("the names of %q are made anew", key)
+				}
+			}
+		}
+	}
+	k := d.keyed("k")
+	c := d.batchCall(k, "gone", nil)
+	if c.Keys[0] = "changed"; k.all[0] != k.lock || len(c.Keys) != 8 {
+		t.Errorf("%v, remembered are %v", c.Keys, k.all)
 	}
 }

@@ -58,7 +58,7 @@ func (d *Driver) releaseCall(r driver.WithdrawRequest) *wire.Call {
 	if ready != nil && r.End == driver.Finished && r.Settled && r.UpTo == 0 {
 		return ready
 	}
-	n, upTo := d.names(r.Key), ""
+	n, upTo := d.keyed(r.Key), ""
 	if r.UpTo != 0 {
 		upTo = digits(r.UpTo)
 	}
@@ -82,10 +82,10 @@ func (d *Driver) releaseCall(r driver.WithdrawRequest) *wire.Call {
 var endings = map[driver.End]string{driver.Unused: "unused", driver.Unfinished: "unfinished"}
 
 // batchCall is one request of the batch script. gone is "" where its kind has none.
-func (d *Driver) batchCall(n names, gone string, args []any) *wire.Call {
-	keys := []any{n.lock, n.grant, n.queue, n.places, n.shares, n.held, n.room, gone}
-	if gone == "" {
-		keys = keys[:7]
+func (d *Driver) batchCall(n *keyed, gone string, args []any) *wire.Call {
+	keys := n.all[:]
+	if gone != "" {
+		keys = append(append(make([]any, 0, len(n.all)+1), keys...), gone)
 	}
 	return &wire.Call{Script: d.scripts.batch, Mark: n.mark, Keys: keys, Args: args}
 }
@@ -95,6 +95,6 @@ func (d *Driver) batchCall(n names, gone string, args []any) *wire.Call {
 // not remembered: it may have been away from its subscription for a moment only,
 // and ask again. One that gave up was released by whoever gave it up.
 func (d *Driver) unclaimedCall(c driver.Claim) *wire.Call {
-	n := d.names(c.Key)
+	n := d.keyed(c.Key)
 	return d.batchCall(n, n.gone(c.Owner), releaseAnyArgs{value: value(c), ending: "unclaimed"}.args())
 }

@@ -81,7 +81,7 @@ func (d *Driver) tried(ctx context.Context, r driver.VoteRequest, c *wire.Call, 
 // tryCall is a Try as the batch script wants it. hinted says that hints will
 // reach r.
 func (d *Driver) tryCall(r driver.VoteRequest) (c *wire.Call, hinted bool) {
-	n, state, place := d.names(r.Key), "h", ""
+	n, state, place := d.keyed(r.Key), "h", ""
 	if d.muted.Load() {
 		state = "m"
 	}
