@@ -290,7 +290,7 @@ func (co *cohort) pass(h *hold) bool {
 	switch {
 	case len(co.queue) > 0:
 		lease = follower.lease(Exclusive)
-	case co.keeps() && !co.shy:
+	case co.keeps() && !co.shy && !follower.signals.wanted:
 		co.offers(follower)
 	default:
 		return false
@@ -305,7 +305,7 @@ func (co *cohort) pass(h *hold) bool {
 		co.ask(follower)
 	}
 	if lease == nil {
-		co.keep(follower, h)
+		co.keep(follower)
 		return true
 	}
 	co.again()

@@ -24,7 +24,7 @@ func passingHold(c *Client) *hold {
 }
 
 // What is passed on to the next turn, and with which marks.
-func TestHeir(t *testing.T) {
+func TestFollower(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		change    func(h *hold)
@@ -50,7 +50,7 @@ func TestHeir(t *testing.T) {
 			c.change(h)
 			follower := h.follower(alone{}, later(client.now(), 3*time.Second))
 			if (follower != nil) != c.follower {
-				t.Fatalf("%s: there is an follower: %v", c.name, follower != nil)
+				t.Fatalf("%s: there is a follower: %v", c.name, follower != nil)
 			}
 			if follower == nil {
 				return

@@ -107,14 +107,10 @@ func (co *cohort) offers(h *hold) {
 	h.state, h.turn.kept, h.signals.wishEnd = kept, true, co.told
 }
 
-// keep notes what was offered, after the turn of before. cs.mu is held.
-func (co *cohort) keep(h, before *hold) {
+// keep notes what was offered. cs.mu is held.
+func (co *cohort) keep(h *hold) {
 	cs := co.all
 	co.kept = h
-	if before.wanted() { // since the offer was made
-		h.yield()
-		co.inVain()
-	}
 	if cs.keepers[co.id.key] == co {
 		return
 	}
@@ -260,13 +256,6 @@ func (h *hold) take(use bool, now clock.Instant) *Lease {
 // half of its time is left, and nobody else waits. h.mu is held.
 func (h *hold) fit(now clock.Instant) bool {
 	return !h.signals.wanted && h.term.lastErr == nil && h.term.granted(now)-h.term.opts.Lead > h.term.span()/2
-}
-
-// wanted says whether somebody waits elsewhere.
-func (h *hold) wanted() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.signals.wanted
 }
 
 // stale says that a kept hold has to go back. h.mu is held.

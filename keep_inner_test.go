@@ -6,6 +6,7 @@ package hasp
 import (
 	"errors"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -143,25 +144,19 @@ func TestNothingStaysOfWhatWasKept(t *testing.T) {
 // A wait elsewhere that is heard of while the key is being kept is not forgotten, nor is one
 // that is heard of once it was taken.
 func TestWantedAtTheWrongMoment(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := innerClient(t, memdriver.New(), nil)
-		co, h := keptHold(t, c)
-		before := passingHold(c)
-		c.cohorts.mu.Lock()
-		co.keep(h, before)
-		c.cohorts.mu.Unlock()
-		if h.state != kept {
-			t.Error("given back for nobody")
-		}
-		before.signals.wanted = true
-		c.cohorts.mu.Lock()
-		co.keep(h, before)
-		c.cohorts.mu.Unlock()
-		synctest.Wait()
-		if h.state != released || co.habit.level != 1 {
-			t.Errorf("the state is %d, level %d", h.state, co.habit.level)
-		}
-	})
+	for _, wanted := range []bool{false, true} { // a turn that one of its cohort may have, who has left since
+		synctest.Test(t, func(t *testing.T) {
+			c := innerClient(t, memdriver.New(), nil)
+			o := &LockOptions{Cohort: time.Hour, Keep: time.Hour}
+			co := &cohort{all: &c.cohorts, id: cohortID{"k", *o}}
+			h := passingHold(c)
+			h.term.opts, h.signals.wanted = o, wanted
+			c.renewer.Add(h, c.now())
+			if passed := co.pass(h); passed == wanted || co.kept != nil == wanted {
+				t.Errorf("wanted is %v: passed %v, kept %v", wanted, passed, co.kept != nil)
+			}
+		})
+	}
 	synctest.Test(t, func(t *testing.T) {
 		c := innerClient(t, memdriver.New(), nil)
 		co, h := keptHold(t, c)
@@ -329,4 +324,33 @@ func (d *rkClassify) Classify(err error) driver.Class {
 		d.hook(err)
 	}
 	return d.Store.Classify(err)
+}
+
+// A message that comes while a turn passes finds it, or its follower: what is kept has not been told of anybody.
+func TestMessageRacesWithPass(t *testing.T) {
+	c := innerClient(t, memdriver.New(), nil)
+	o := &LockOptions{Keep: time.Hour}
+	for i := range 5000 {
+		h := passingHold(c)
+		h.term.opts = o
+		co := &cohort{all: &c.cohorts, id: cohortID{"k", *o}}
+		co.latest, co.hears = h, co.hear
+		c.renewer.Add(h, c.now())
+		var both sync.WaitGroup
+		both.Go(co.hear)
+		both.Go(func() { co.pass(h) })
+		both.Wait()
+		c.cohorts.mu.Lock()
+		k := co.kept
+		c.cohorts.mu.Unlock()
+		if k == nil {
+			continue
+		}
+		k.mu.Lock()
+		stays := k.state == kept
+		k.mu.Unlock()
+		if stays {
+			t.Fatalf("round %d: it is kept, and somebody waits", i)
+		}
+	}
 }

@@ -5,6 +5,7 @@ package hasp_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -180,5 +181,39 @@ func TestKeeperWantedBeforeDowngrade(t *testing.T) {
 		}
 		release(t, lease)
 		release(t, comes(t, got))
+	})
+}
+
+// One who waits already when the store is asked to tell is told of by the answer.
+func TestKeeperIsToldByTheAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		c, elsewhere := newClient(t, store, nil), newClient(t, store, nil)
+		lease := lock(t, c, "k", &hasp.LockOptions{Keep: time.Hour})
+		got := begin(t.Context(), elsewhere.Mutex("k", nil).Lock)
+		synctest.Wait() // it is in the queue
+		start := time.Now()
+		release(t, lease)
+		release(t, comes(t, got))
+		if took := time.Since(start); took > 0 {
+			t.Errorf("it waited for %v", took)
+		}
+	})
+}
+
+// What could not be given back earlier is not Close's to tell: it has expired since, or will.
+func TestCloseLongAfterAKeyWasNotGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &hooked{Driver: newStore()}
+		c := newClient(t, d, nil)
+		useOnce(t, c, &hasp.LockOptions{Keep: time.Second})
+		d.change(func() {
+			d.release = func(context.Context, driver.ReleaseRequest, releaseFunc) error { return errors.New("no") }
+		})
+		time.Sleep(time.Hour)
+		d.change(func() { d.release = nil })
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
 	})
 }
