@@ -40,8 +40,8 @@ func (c *core) lock(key string, o *LockOptions, mode Mode, limit int) lock {
 	return l
 }
 
-// noCohort refuses the options that are Mutex's alone.
-func (l lock) noCohort() lock {
+// noTurns refuses the options that are Mutex's alone.
+func (l lock) noTurns() lock {
 	switch {
 	case l.err != nil:
 	case l.opts.Cohort > 0:

@@ -25,8 +25,8 @@ type RWMutex struct{ w, r lock }
 // cannot share a key (ErrUnsupported), is reported on first use.
 func (c *Client) RWMutex(key string, o *LockOptions) *RWMutex {
 	return &RWMutex{
-		w: c.lock(key, o, Exclusive, 0).noCohort(),
-		r: c.lock(key, o, Shared, 0).noCohort(),
+		w: c.lock(key, o, Exclusive, 0).noTurns(),
+		r: c.lock(key, o, Shared, 0).noTurns(),
 	}
 }
 

@@ -24,7 +24,7 @@ type Semaphore struct{ l lock }
 // options mean the defaults; Cohort must be 0. An invalid key or option, an n
 // below 1, or an engine without slots (ErrUnsupported) is reported on first use.
 func (c *Client) Semaphore(key string, n int, o *LockOptions) *Semaphore {
-	l := c.lock(key, o, Shared, n).noCohort()
+	l := c.lock(key, o, Shared, n).noTurns()
 	if n < 1 {
 		l.err = fmt.Errorf("the semaphore has %d slots: it needs at least 1", n)
 	}
