@@ -96,7 +96,7 @@ func TestOverhead(t *testing.T) {
 		{"redis", func(t *testing.T) func() driver.Driver {
 			server := testserver.Redis(t)
 			return func() driver.Driver {
-				rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
+				rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
 				t.Cleanup(func() { rdb.Close() })
 				return redisdriver.New(rdb, nil)
 			}
