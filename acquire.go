@@ -42,6 +42,7 @@ type waiter struct {
 	marked   bool          // a grant said Abandoned
 	place    *place        // in the queue, once joined
 	answered time.Duration // when the latest Try of it was answered, on the monotonic clock
+	seen     sample        // of the latest refusal
 	sub      *subscription // once it was to join
 }
 
@@ -100,6 +101,10 @@ func (a *attempt) lock() (*Lease, error) {
 		if err != nil {
 			return nil, a.fail(err)
 		}
+		if lease := a.enter(); lease != nil {
+			a.leaveQueue(a.c)
+			return lease, nil
+		}
 	}
 }
 
@@ -130,7 +135,7 @@ func (a *attempt) try() (*Lease, time.Duration, error) {
 	case err != nil:
 		return nil, 0, a.silence(ctx, start, limit, err)
 	case !res.Granted:
-		a.refused(res)
+		a.refused(start, res)
 		return nil, res.RetryIn, nil
 	}
 	a.maybe = true
@@ -151,12 +156,8 @@ func (a *attempt) asks(ctx context.Context) (res driver.Result, refusal, err err
 func (a *attempt) granted(start clock.Instant, res driver.Result) (*Lease, time.Duration, error) {
 	now := a.c.now()
 	a.marked = a.marked || res.Abandoned
-	h := newHold(a.c, driver.RenewRequest{Claim: a.req.Claim, TTL: a.req.TTL, Fence: res.Fence}, a.opts, start)
-	h.grant = grant{slot: res.Slot, abandoned: a.marked, handoff: res.Handoff}
-	h.tells(a.ctx)
-	h.settled = !a.unsure
+	h := a.hold(start, res)
 	h.req.Fence -= h.turn.share(a.behind, start, res.Fences)
-	h.term.used = !a.part
 	h.term.idle = h.term.held(now) // MaxHold counts from when the caller has it
 	h.term.grant(start, now, res.TTL)
 	switch left := h.term.granted(now) - a.opts.Lead; {
@@ -174,7 +175,18 @@ func (a *attempt) granted(start clock.Instant, res driver.Result) (*Lease, time.
 	return lease, 0, nil
 }
 
-func (a *attempt) refused(res driver.Result) {
+// hold returns the hold of a grant that was asked for at born.
+func (a *attempt) hold(born clock.Instant, res driver.Result) *hold {
+	h := newHold(a.c, driver.RenewRequest{Claim: a.req.Claim, TTL: a.req.TTL, Fence: res.Fence}, a.opts, born)
+	h.grant = grant{slot: res.Slot, abandoned: a.marked, handoff: res.Handoff}
+	h.tells(a.ctx)
+	h.settled = !a.unsure
+	h.term.used = !a.part
+	return h
+}
+
+func (a *attempt) refused(start clock.Instant, res driver.Result) {
+	a.seen = sample{start, res.At, res.Fence}
 	a.maybe = a.maybe || a.req.Queue
 	held := &HeldError{Holder: res.Holder, Left: res.Left, Ahead: res.Ahead}
 	a.patience.refused(held)

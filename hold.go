@@ -29,6 +29,7 @@ type hold struct {
 	signals signals
 	turn    turn
 	settled bool // as driver.ReleaseRequest.Settled
+	claims  bool // it entered, and its claim was not answered yet: see enter.go
 }
 
 // grant is what a hold has beside the key. It never changes.
@@ -36,6 +37,7 @@ type grant struct {
 	slot      int           // as Lease.Slot
 	abandoned bool          // as Lease.Abandoned
 	handoff   time.Duration // as Event.Handoff
+	entered   bool          // it began with a handover, without a request
 }
 
 // newHold returns a hold that was asked for at born. It is not granted yet.
@@ -136,7 +138,10 @@ func (l *Lease) acquired(began clock.Instant, waited bool) {
 	if h.c.observe != nil { // emit would move the event to the heap, for each pair of calls twice
 		e, now := h.event(EventAcquired), h.c.now()
 		if e.Waited = now.Sub(began); !h.turn.later {
-			e.Sent, e.Handoff = sentAt(h.term.born.Mono, now), h.grant.handoff
+			e.Handoff = h.grant.handoff
+		}
+		if !h.turn.later && !h.grant.entered {
+			e.Sent = sentAt(h.term.born.Mono, now)
 		}
 		if waited {
 			e.Waiters = -1

@@ -111,6 +111,7 @@ func (l *lock) request() driver.TryRequest {
 		Claim:    driver.Claim{Key: l.key, Owner: rand.Text(), Label: l.c.labels.label(l.opts.Reason), Mode: l.mode, Limit: l.limit},
 		TTL:      l.opts.TTL,
 		Patience: min(l.opts.TTL, maxPatience),
+		Enters:   l.enters(),
 	}
 }
 

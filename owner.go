@@ -69,7 +69,7 @@ func (c *Client) Adopt(ctx context.Context, key, owner string, o *LockOptions) (
 	if !ok {
 		return nil, c.fail("adopt", key, notThatOwner(info))
 	}
-	r := driver.RenewRequest{TTL: l.opts.TTL, Fence: held.Fence,
+	r := driver.RenewRequest{TTL: l.opts.TTL, Fence: held.Fence, Entered: true, // it may have
 		Claim: driver.Claim{Key: key, Owner: owner, Label: held.Holder.Label, Mode: held.Holder.Mode, Limit: held.Holder.Limit}}
 	start := c.now()
 	res, err := c.renewOnce(ctx, r)

@@ -28,6 +28,9 @@ func (h *hold) Due(now clock.Instant, hurry bool) (renew, over bool) {
 	if h.term.over(now) {
 		return false, true
 	}
+	if h.claims && now.Mono < h.term.renewAt && !hurry && !h.signals.ask {
+		return false, false // work that is over by then needs no claim
+	}
 	renew = h.renews() && h.term.due(now, hurry || h.signals.ask)
 	h.signals.ask = h.signals.ask && !renew
 	return renew, false
@@ -74,6 +77,7 @@ func (h *hold) Request() (r driver.RenewRequest, ok bool) {
 // renewal is what to send. h.mu is held.
 func (h *hold) renewal() driver.RenewRequest {
 	r := h.req
+	r.Entered = h.claims
 	switch {
 	case h.signals.heard != nil:
 		r.Wanted = h.signals.heard
@@ -114,6 +118,7 @@ func (h *hold) Renewed(start clock.Instant, r driver.Renewal) {
 	age := now.Sub(t.start)
 	if r.Err == nil {
 		t.grant(start, now, r.TTL)
+		h.claims = false
 		wanted = h.signals.want(r.Wanted)
 	} else {
 		t.failed(now, r.Err)

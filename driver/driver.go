@@ -96,6 +96,11 @@ type TryRequest struct {
 	// grant. An owner that holds nothing is refused, and does not queue.
 	Convert bool
 	Fence   uint64 // with Convert, the fence held; 0: not known. One that is larger than the owner's here is refused
+	// Enters, with Queue and Exclusive: when the key is handed to the owner's place it may act on
+	// what a Hander says, before it asks again. So whoever neither claims the key then nor releases it
+	// Unused counts as one that may have begun to work. A Try says that the owner did not enter. Only a
+	// Hander needs to look at it.
+	Enters bool
 }
 
 // RenewRequest is one of the requests of a Renew.
@@ -105,6 +110,7 @@ type RenewRequest struct {
 	Queue    bool          // the request is about a place in the queue
 	Patience time.Duration // for a place: as TryRequest.Patience
 	Fence    uint64        // for a lease: the fence held; 0: not known. Only a Node needs to look at it
+	Entered  bool          // the lease began with a Handover: this is its claim, as a Try's would be. Only a Hander needs to look at it
 	// Wanted, with Traits.TellsWanted and for a lease, is called when somebody joins the queue
 	// for its key, until the lease is released, or renewed without it; nil: nobody wants to know. Who
 	// joins while somebody waits need not be reported: Renewal.Wanted of the same Renew says
@@ -129,10 +135,12 @@ type ReleaseRequest struct {
 // Result is the answer to a Try.
 type Result struct {
 	Granted bool
-	Fence   uint64        // of the grant: larger than that of every previous holder. 0 without Traits.Fencing
-	Fences  int           // how many the grant has, Fence being the last: 1 when an earlier Try was granted. 0 means 1
-	TTL     time.Duration // the store keeps the lease for at least this long, counted from the start of this call
-	Slot    int           // with Limit: the smallest number from 0 that no other holder has
+	// Fence is that of the grant: larger than that of every previous holder. 0 without Traits.Fencing. Of
+	// a refusal to one that Enters: the newest of the key, so that a Handover with this one, or an older one, is of before.
+	Fence  uint64
+	Fences int           // how many the grant has, Fence being the last: 1 when an earlier Try was granted. 0 means 1
+	TTL    time.Duration // the store keeps the lease for at least this long, counted from the start of this call
+	Slot   int           // with Limit: the smallest number from 0 that no other holder has
 	// Handoff is how long before the store answered it gave the key to this owner's place,
 	// which now came for it; 0: it did not, or does not know.
 	Handoff time.Duration
@@ -146,6 +154,9 @@ type Result struct {
 	RetryIn time.Duration // when a Try may next succeed without a hint, as when the holder's lease expires; 0: wait for a hint
 	Holder  Holder        // who holds the key (any one of them when it is shared)
 	Node    string        // identifies one run of the store: it changes with a restart; empty when not known
+	// At is when the store answered, on its own clock, from an arbitrary moment on. Of a refusal to one
+	// that Enters; 0: it must Try.
+	At time.Duration
 }
 
 // Renewal is the outcome of one request of a Renew.

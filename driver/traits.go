@@ -14,6 +14,7 @@ type Traits struct {
 	Hints         bool          // Watch gives hints to whoever is next in the queue
 	JoinFirst     bool          // Watch gives a hint, too, for what happened since its owner joined: so hasp joins with its first Try, and watches after it
 	TellsWanted   bool          // RenewRequest.Wanted is called at once; else Renewal.Wanted is all that tells
+	Enters        bool          // the driver is a Hander: who is handed a key has it with the hint
 	Fencing       bool          // grants carry strictly increasing fences
 	Shared        bool          // honours Mode
 	Slots         bool          // honours Limit and assigns Slot
@@ -75,3 +76,20 @@ const (
 	ClassFull                // the store takes no more data
 	ClassReadOnly            // a replica, or a read-only file
 )
+
+// A Hander is a Driver that knows, with the hint that a key was handed to an owner's place, the lease that
+// the owner has since: it may enter at once, and claim the key behind. See TryRequest.Enters.
+type Hander interface {
+	// Handed returns the newest lease that a hint for c told of since c's Watch began; false: there
+	// is none. It does no I/O. Hints are lost, late and repeated, and whoever may write to
+	// the engine's channel can forge one; the caller tells by Result.At and Result.Fence what may be relied on.
+	Handed(c Claim) (Handover, bool)
+}
+
+// Handover is a lease that the store gave to an owner's place.
+type Handover struct {
+	Fence     uint64
+	At        time.Duration // when it began, on the clock of Result.At
+	TTL       time.Duration // how long it lasts, unless it is renewed
+	Abandoned bool          // as Result.Abandoned
+}

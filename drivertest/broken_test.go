@@ -108,7 +108,7 @@ func one(patch func(s *memdriver.Store, p *patched)) func(*memdriver.Store) func
 func brokenEngines() []brokenEngine {
 	var all []brokenEngine
 	for _, part := range [][]brokenEngine{brokenHolds, brokenReleases, brokenRenewals, brokenQueues, brokenFences, brokenProposals, brokenNodes, brokenLooks,
-		brokenShares, brokenConverts, brokenSlots, brokenMarks, brokenTellers, brokenWanted, brokenSweepers} {
+		brokenShares, brokenConverts, brokenSlots, brokenMarks, brokenTellers, brokenWanted, brokenEnter, brokenSweepers} {
 		all = append(all, part...)
 	}
 	return all

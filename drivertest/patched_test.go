@@ -24,6 +24,7 @@ type patched struct {
 	batch   func(rs []driver.RenewRequest, answers []driver.Renewal) (first, end int)
 	release func(ctx context.Context, r driver.WithdrawRequest) error
 	watch   func(ctx context.Context, c driver.Claim) (<-chan struct{}, error)
+	handed  func(c driver.Claim) (driver.Handover, bool)
 	inspect func(ctx context.Context, key string) (driver.Info, error)
 	list    func(ctx context.Context, prefix string) iter.Seq2[driver.Info, error]
 	close   func() error
@@ -89,6 +90,13 @@ func (p *patched) Watch(ctx context.Context, c driver.Claim) (<-chan struct{}, e
 		return p.watch(ctx, c)
 	}
 	return p.Store.Watch(ctx, c)
+}
+
+func (p *patched) Handed(c driver.Claim) (driver.Handover, bool) {
+	if p.handed != nil {
+		return p.handed(c)
+	}
+	return p.Store.Handed(c)
 }
 
 func (p *patched) Inspect(ctx context.Context, key string) (driver.Info, error) {

@@ -123,7 +123,7 @@ func Cases() []Case {
 	for _, part := range [][]Case{
 		tryCases, releaseCases, renewCases, queueCases, handoffCases, raceCases, fenceCases, proposeCases, watchCases,
 		sharedCases, sharedKeepCases, sharedLookCases, sharedQueueCases, sharedHandoffCases, convertCases, slotCases, abandonedCases, sharedFenceCases,
-		tellCases, wantedCases, lookCases, sweepCases, keyCases, randomCases, nodeCases, recordCases, coreCases, coreModeCases,
+		tellCases, wantedCases, enterCases, lookCases, sweepCases, keyCases, randomCases, nodeCases, recordCases, coreCases, coreModeCases,
 	} {
 		all = append(all, part...)
 	}

@@ -29,12 +29,21 @@ func (s *Store) Watch(ctx context.Context, c driver.Claim) (<-chan struct{}, err
 		delete(s.watchers[id], ch)
 		if len(s.watchers[id]) == 0 {
 			delete(s.watchers, id)
+			delete(s.handed, id)
 		}
 	})
 	return ch, nil
 }
 
 // hint tells an owner to try again.
+// Handed returns what the hint said by which c.Owner was handed the key; see [driver.Hander].
+func (s *Store) Handed(c driver.Claim) (driver.Handover, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	to, ok := s.handed[c.ID()]
+	return to, ok && !s.unreachable
+}
+
 func (s *Store) hint(id driver.ID) {
 	for ch := range s.watchers[id] {
 		select {

@@ -27,7 +27,9 @@ type NodeOptions struct {
 
 // NewNode returns an empty store.
 func NewNode(o NodeOptions) *Store {
-	s := &Store{options: o, watchers: make(map[driver.ID]map[chan struct{}]struct{}), alarms: make(map[string]*alarm)}
+	s := &Store{options: o, watchers: make(map[driver.ID]map[chan struct{}]struct{}), alarms: make(map[string]*alarm),
+		handed: make(map[driver.ID]driver.Handover)}
+	s.epoch = s.now().Add(-time.Second) // before all that is told
 	s.Restart(nil)
 	return s
 }

@@ -35,6 +35,8 @@ type place struct {
 	fence     uint64
 	slot      int
 	claimed   bool // false: handed over, and not claimed yet
+	enters    bool // as driver.TryRequest.Enters
+	declined  bool // it said that it did not enter
 	abandoned bool // of a holder: one before it did not finish
 	persisted bool // of a holder: its lease does not end by itself, whatever until says
 	skipped   bool // one handoff was not claimed: the next such costs the place
@@ -108,7 +110,8 @@ func (e *entry) expire(now time.Time) (unclaimed []*place) {
 		}
 		e.abandoned = e.abandoned || h.leaves(driver.Unfinished)
 		if !h.claimed && !h.skipped && h.patience.After(now) {
-			unclaimed = append(unclaimed, &place{id: h.id, mode: h.mode, limit: h.limit, since: h.since, until: h.patience, claim: h.claim, skipped: true})
+			unclaimed = append(unclaimed, &place{id: h.id, mode: h.mode, limit: h.limit, since: h.since, until: h.patience, claim: h.claim,
+				enters: h.enters, skipped: true})
 		}
 		return true
 	})
@@ -125,8 +128,14 @@ func (s *Store) handOn(e *entry, now time.Time) {
 		p := e.queue[0]
 		e.leave(0)
 		p.patience = p.until
-		p.since, p.until = now, now.Add(p.claim) // its fence comes with the claim
+		p.since, p.until = now, now.Add(p.claim) // its fence comes with the claim, unless it may enter
+		if p.enters {
+			p.fence = s.mint(e, driver.Exclusive, now, 1)
+		}
 		e.install(p)
+		if p.enters && len(s.watchers[p.id]) > 0 {
+			s.handed[p.id] = driver.Handover{Fence: p.fence, At: s.at(now), TTL: p.claim, Abandoned: p.abandoned}
+		}
 		s.hint(p.id)
 		s.look(e.key, p.until, now)
 	}
@@ -233,7 +242,24 @@ func (s *Store) join(e *entry, r *driver.TryRequest, now time.Time) {
 		}
 	}
 	e.queue[i].extend(now.Add(r.Patience))
+	e.queue[i].enters = r.Enters
 }
+
+// mayHaveEntered returns the owner's lease that it was handed and did not claim, also one that is over by now, if it may
+// have entered.
+func (s *Store) mayHaveEntered(id driver.ID) *place {
+	e := s.keys[id.Key]
+	if e == nil {
+		return nil
+	}
+	if h := e.holding(id); h != nil && h.enters && !h.claimed {
+		return h
+	}
+	return nil
+}
+
+// at is a moment as Result.At has it.
+func (s *Store) at(now time.Time) time.Duration { return now.Sub(s.epoch) }
 
 func (e *entry) leave(i int) { e.queue = slices.Delete(e.queue, i, i+1) }
 
@@ -254,8 +280,11 @@ func indexOf(places []*place, id driver.ID) int {
 // refuse describes what is in the way of r.
 func (s *Store) refuse(e *entry, r *driver.VoteRequest, now time.Time) driver.Result {
 	res := driver.Result{Why: driver.Held}
-	if r.Proposal != 0 {
+	switch {
+	case r.Proposal != 0:
 		res.Fence = s.floor(e, r.Mode)
+	case r.Enters && r.Queue:
+		res.At, res.Fence = s.at(now), e.newest
 	}
 	if res.Ahead = e.index(r.ID()); res.Ahead < 0 {
 		res.Ahead = len(e.queue)

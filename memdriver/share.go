@@ -63,7 +63,7 @@ func (p *place) leaves(end driver.End) bool {
 	switch {
 	case p.reads():
 		return false
-	case !p.claimed || end == driver.Unused:
+	case !p.claimed && (!p.enters || p.declined) || end == driver.Unused:
 		return p.abandoned
 	}
 	return end == driver.Unfinished
@@ -71,9 +71,11 @@ func (p *place) leaves(end driver.End) bool {
 
 // convert makes a holder share the key; it keeps its fence.
 func (s *Store) convert(e *entry, h *place, r *driver.VoteRequest, now time.Time) driver.Result {
-	if !h.claimed || h.fence < r.Fence {
+	entered := h.enters && h.fence == r.Fence // it knows the fence
+	if !h.claimed && !entered || h.fence < r.Fence {
 		return s.refuse(e, r, now)
 	}
+	h.claimed = true
 	h.extend(now.Add(r.TTL))
 	if h.mode == driver.Exclusive {
 		h.mode, h.limit, h.abandoned = driver.Shared, r.Limit, false

@@ -48,6 +48,8 @@ type Store struct {
 	data
 	run         string // changes with a restart
 	watchers    map[driver.ID]map[chan struct{}]struct{}
+	handed      map[driver.ID]driver.Handover // to the places of those that watch
+	epoch       time.Time                     // what Result.At counts from
 	alarms      map[string]*alarm
 	told        []func() // the holders that hear, after this request, that somebody joined
 	unreachable bool
@@ -64,6 +66,7 @@ func (s *Store) Traits() driver.Traits {
 		Queue:         driver.QueueHandoff,
 		Hints:         true,
 		TellsWanted:   true,
+		Enters:        true,
 		Fencing:       true,
 		Shared:        true,
 		Slots:         true,
@@ -132,6 +135,10 @@ func (s *Store) vote(r *driver.VoteRequest, now time.Time) driver.Result {
 		return driver.Result{Why: driver.TTLTooLong, TTL: s.maxTTL()}
 	}
 	s.sweep(now)
+	r.Enters = r.Enters && r.Proposal == 0 && r.Mode == driver.Exclusive
+	if h := s.mayHaveEntered(r.ID()); h != nil {
+		h.declined = true
+	}
 	e := s.settled(r.Key, now)
 	defer s.forget(e, now)
 	switch {
@@ -165,6 +172,7 @@ func (s *Store) again(e *entry, h *place, r *driver.VoteRequest, now time.Time) 
 			return s.tooLow(e, r.Mode)
 		}
 		h.fence = r.Proposal
+	case !h.claimed && h.enters && r.Fences <= 1: // it has one since it was handed the key
 	case !h.claimed:
 		fences = max(r.Fences, 1)
 		h.fence = s.mint(e, r.Mode, now, fences)
@@ -257,7 +265,7 @@ func (s *Store) renew(r driver.RenewRequest, now time.Time) driver.Renewal {
 		return driver.Renewal{Err: driver.ErrNotHeld}
 	}
 	h.extend(now.Add(r.TTL))
-	h.wanted = r.Wanted
+	h.wanted, h.claimed = r.Wanted, h.claimed || r.Entered
 	return driver.Renewal{TTL: h.until.Sub(now), Wanted: len(e.queue) > 0}
 }
 
@@ -273,6 +281,9 @@ func (s *Store) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
 	}
 	defer s.mu.Unlock()
 	now := s.now()
+	if h := s.mayHaveEntered(r.ID()); h != nil {
+		h.declined = r.End == driver.Unused
+	}
 	e := s.settled(r.Key, now)
 	defer s.forget(e, now)
 	h := e.holding(r.ID())
@@ -294,10 +305,14 @@ func (s *Store) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
 	if i < 0 {
 		return driver.ErrNotHeld
 	}
+	p := e.queue[i]
 	e.leave(i)
 	s.handOn(e, now) // a writer left: those behind it may join the readers
 	if i == 0 && len(e.queue) > 0 && s.voting() {
 		s.hint(e.queue[0].id) // now first: it must look at the holders' expiry
+	}
+	if p.enters && p.skipped && r.End != driver.Unused {
+		return driver.ErrNotHeld // it entered, and its lease was over: the place is that from before
 	}
 	return nil
 }

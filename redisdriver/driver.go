@@ -75,6 +75,7 @@ var (
 	_ driver.Driver  = (*Driver)(nil)
 	_ driver.Checker = (*Driver)(nil)
 	_ driver.Teller  = (*Driver)(nil)
+	_ driver.Hander  = (*Driver)(nil)
 )
 
 // New returns a Driver that uses the caller's client, and never closes or changes it.
@@ -156,6 +157,7 @@ func (d *Driver) Traits() driver.Traits {
 		Queue:         driver.QueueHandoff,
 		Hints:         true,
 		TellsWanted:   true,
+		Enters:        d.enters(),
 		Fencing:       true,
 		Shared:        true,
 		Slots:         true,

@@ -62,13 +62,14 @@ func FuzzHolder(f *testing.F) {
 func FuzzHint(f *testing.F) {
 	v := value(ask("k").Claim())
 	f.Add(fmt.Sprintf("%03d%slock:k", len(v), v))
+	f.Add(fmt.Sprintf("=1763719200123456 1763719200123457 500! %03d%slock:k", len(v), v))
 	f.Add("")
 	f.Add("000lock:k")
 	f.Add("999")
 	f.Add("-01x")
 	d := New(nil, nil)
 	f.Fuzz(func(t *testing.T, s string) {
-		c, _, ok := d.parseHint(s)
+		c, _, _, ok := d.parseHint(s)
 		if !ok {
 			return
 		}

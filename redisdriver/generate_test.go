@@ -104,6 +104,9 @@ var fields = template.FuncMap{
 	"mark":  cut(60, 60),
 	"most":  cut(61, 76),
 	"asks":  cut(77, 0),
+	"enters": func(g string) string {
+		return fmt.Sprintf(`string.find(%s, '^%%S+ %%d+ %%d+ %%d+ %%aE', 78) ~= nil`, g)
+	},
 	"ended": func(g string) string { return cut(1, 58)(g) + " .. 'F'" },
 	"head":  cut(1, 59),
 	"mute":  func(state string) string { return fmt.Sprintf("(%[1]s == 'm' or %[1]s == 'M')", state) },

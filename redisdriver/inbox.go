@@ -27,9 +27,10 @@ type inbox struct {
 
 // watcher is one owner who waits.
 type watcher struct {
-	key  string
-	hint chan struct{}
-	late *time.Timer // signals it later; guarded by inbox.mu
+	key    string
+	hint   chan struct{}
+	late   *time.Timer     // signals it later; guarded by inbox.mu, as is:
+	handed driver.Handover // the newest that a message told of
 }
 
 func (w *watcher) signal() {
@@ -94,6 +95,18 @@ func (in *inbox) waiting(c driver.Claim) []*watcher {
 	return slices.DeleteFunc(slices.Clone(in.watchers[c.Owner]), func(w *watcher) bool { return w.key != c.Key })
 }
 
+// handed returns the newest handover to c that a message told of.
+func (in *inbox) handed(c driver.Claim) (to driver.Handover, ok bool) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for _, w := range in.waiting(c) {
+		if w.handed.Fence > to.Fence {
+			to = w.handed
+		}
+	}
+	return to, to.Fence != 0
+}
+
 func (in *inbox) unwatched() bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -151,12 +164,17 @@ func (in *inbox) receive(channel, payload string) {
 
 // deliver hands a hint to the owner it names.
 func (in *inbox) deliver(payload string) {
-	c, after, ok := in.d.parseHint(payload)
+	c, after, handed, ok := in.d.parseHint(payload)
 	if !ok {
 		return // a probe, or none of ours
 	}
 	in.mu.Lock()
 	watchers := in.waiting(c)
+	for _, w := range watchers {
+		if handed.Fence > w.handed.Fence {
+			w.handed = handed
+		}
+	}
 	if after > 0 {
 		for _, w := range watchers {
 			w.signalLater(after)
@@ -164,11 +182,14 @@ func (in *inbox) deliver(payload string) {
 		in.mu.Unlock()
 		return
 	}
+	if handed.Fence != 0 && len(watchers) > 0 { // it may enter: a copy of the message gives nothing back
+		in.d.leases.note(c.ID(), handed.Fence, handed.TTL, nil)
+	}
 	in.mu.Unlock()
 	for _, w := range watchers {
 		w.signal()
 	}
-	if len(watchers) == 0 {
+	if len(watchers) == 0 && !in.d.leases.has(c.ID(), handed.Fence) {
 		in.d.giveBack(c)
 	}
 }

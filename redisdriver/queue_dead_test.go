@@ -243,7 +243,7 @@ func TestWakingAfterDeaths(t *testing.T) {
 				}
 				for look := false; !look; {
 					m := w.came(sub)
-					_, after, _ := d.parseHint(m)
+					_, after, _, _ := d.parseHint(m)
 					look = after > 0
 					if after > over+bound {
 						t.Errorf("%q has it look after %v, want %v at most", m, after, over+bound)

@@ -456,7 +456,7 @@ func TestNextHearsOfAGrantFromTheQueue(t *testing.T) {
 			w.grant(d, queued(c.r))
 			w.do("PUBLISH", other.inboxName(), "end")
 			m := w.came(sub)
-			if claim, after, ok := other.parseHint(m); !ok || claim.Owner != next.Owner || after != c.after {
+			if claim, after, _, ok := other.parseHint(m); !ok || claim.Owner != next.Owner || after != c.after {
 				t.Errorf("%q came, want a hint to look after %v", m, c.after)
 			}
 		})
@@ -600,7 +600,7 @@ func TestWhoGoesOnWithASearch(t *testing.T) {
 	if m := w.came(others); m != "end" {
 		t.Errorf("the last got %q", m)
 	}
-	if _, _, ok := latest.parseHint(w.came(hints)); !ok {
+	if _, _, _, ok := latest.parseHint(w.came(hints)); !ok {
 		t.Error("no hint came")
 	}
 }

@@ -125,7 +125,7 @@ func TestReleaseOfAPlaceHintsTheNext(t *testing.T) {
 	others := w.news(last)
 	hints := w.news(next)
 	w.release(d, a)
-	if _, after, ok := next.parseHint(w.came(hints)); !ok || after != 0 {
+	if _, after, _, ok := next.parseHint(w.came(hints)); !ok || after != 0 {
 		t.Errorf("the next got a hint: %v, to look after %v", ok, after)
 	}
 	w.do("PUBLISH", last.inboxName(), "end")
@@ -177,7 +177,7 @@ func TestReleaseBesideAnotherSharer(t *testing.T) {
 		sub := w.news(other)
 		w.release(d, a)
 		w.do("PUBLISH", other.inboxName(), "end")
-		_, after, hint := other.parseHint(w.came(sub))
+		_, after, _, hint := other.parseHint(w.came(sub))
 		if hint != want || hint && (after < end/2 || after > end+time.Second) {
 			t.Errorf("a lease of %v was given up: hint %v, after %v", leaves, hint, after)
 		}

@@ -127,16 +127,17 @@ func bearing(key any, begins any, length int, ms int64) *wire.Call {
 }
 
 // leaseJobs groups leases by what one script can carry: one TTL, whether they ask to be told on that
-// channel of who joins (none where it is ""), and, in a cluster, one hash slot.
+// channel of who joins (none where it is ""), whether they entered, and, in a cluster, one hash slot.
 func (d *Driver) leaseJobs(rs []driver.RenewRequest, idx []int, channel string) []*job {
 	type group struct {
 		ttl      time.Duration
 		hashSlot int
 		asks     bool
+		entered  bool
 	}
 	groups := map[group][]int{}
 	for _, i := range idx {
-		g := group{rs[i].TTL, d.hashSlotOf(rs[i].Key), channel != "" && rs[i].Wanted != nil}
+		g := group{rs[i].TTL, d.hashSlotOf(rs[i].Key), channel != "" && rs[i].Wanted != nil, rs[i].Entered && d.maxTTL == 0}
 		groups[g] = append(groups[g], i)
 	}
 	var jobs []*job
@@ -144,7 +145,7 @@ func (d *Driver) leaseJobs(rs []driver.RenewRequest, idx []int, channel string) 
 		for about := range slices.Chunk(all, perScript) {
 			n := len(about)
 			keys := make([]any, 6*n, 6*n+1)
-			args := make([]any, 1, 2*n+1)
+			args := make([]any, 1, 2*n+3)
 			args[0] = wire.Millis(g.ttl)
 			for k, i := range about {
 				names := d.names(rs[i].Key)
@@ -160,6 +161,12 @@ func (d *Driver) leaseJobs(rs []driver.RenewRequest, idx []int, channel string) 
 			}
 			if g.asks {
 				args = append(args, channel)
+			}
+			if g.entered {
+				if !g.asks {
+					args = append(args, "")
+				}
+				args = append(args, d.granted())
 			}
 			jobs = append(jobs, &job{
 				call: &wire.Call{Script: d.scripts.extend, Keys: d.withRecord(keys), Args: args}, about: about, lease: true, hashSlot: g.hashSlot,

@@ -29,7 +29,8 @@ type answer struct {
 	left  time.Duration // or free, or forever
 	ahead int
 	grant grant
-	next  int64 // what became of the search for the next in the queue: nextFound…
+	next  int64         // what became of the search for the next in the queue: nextFound…
+	at    time.Duration // the server's clock, of one that queues
 
 	kind string // the lock key holds something of this type
 }
@@ -86,6 +87,9 @@ func parseTry(v any) (answer, error) {
 		a.next = wire.Next[int64](r)
 		if least := wire.Next[string](r); least != "" {
 			a.fence = parseFence(least, r)
+		}
+		if len(r.Fields) > 0 {
+			a.at = time.Duration(parseFence(wire.Next[string](r), r)) * time.Microsecond
 		}
 	default:
 		r.Bad = true

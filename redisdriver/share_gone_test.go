@@ -347,7 +347,7 @@ func TestHandoffBesideASharerIsLookedAfter(t *testing.T) {
 	w.wait(other, ask("k"))
 	sub := w.news(other)
 	w.release(d, a)
-	if _, after, ok := other.parseHint(w.came(sub)); !ok || after <= 0 || after > 2*time.Second {
+	if _, after, _, ok := other.parseHint(w.came(sub)); !ok || after <= 0 || after > 2*time.Second {
 		t.Errorf("a hint %v to look after %v, and the claim time is a second", ok, after)
 	}
 }

@@ -75,16 +75,16 @@ func (d *Driver) tried(ctx context.Context, r driver.VoteRequest, c *wire.Call, 
 	}
 	res := a.refusal(hinted)
 	res.Node = c.Life
+	if res.At = a.at; !r.Enters || !hinted || !d.enters() {
+		res.At = 0
+	}
 	return res, nil
 }
 
 // tryCall is a Try as the batch script wants it. hinted says that hints will
 // reach r.
 func (d *Driver) tryCall(r driver.VoteRequest) (c *wire.Call, hinted bool) {
-	n, state, place := d.keyed(r.Key), "h", ""
-	if d.muted.Load() {
-		state = "m"
-	}
+	n, state, place := d.keyed(r.Key), d.granted(), ""
 	if r.Proposal != 0 {
 		state = strings.ToUpper(state)
 	}
@@ -115,6 +115,14 @@ func (d *Driver) tryCall(r driver.VoteRequest) (c *wire.Call, hinted bool) {
 	return d.batchCall(n, gone, tryArgs{value(r.Claim), wire.Millis(r.TTL), state, keeping(r.TTL)}.args()), hinted
 }
 
+// granted is the state of a grant, see queue.lua.
+func (d *Driver) granted() string {
+	if d.muted.Load() {
+		return "m"
+	}
+	return "h"
+}
+
 // how says what a Try is more than an attempt.
 func how(r driver.VoteRequest) string {
 	switch {
@@ -141,6 +149,9 @@ const maxFence = 9_999_999_999_999_999
 
 func digits(fence uint64) string { return fmt.Sprintf("%016d", min(fence, maxFence)) }
 
+// enters says whether who is handed a key may enter on the message: not before replicas have confirmed it.
+func (d *Driver) enters() bool { return d.renew.Replicas() == 0 && d.maxTTL == 0 }
+
 // place describes r's place in the queue: patience, claim, mode and inbox as
 // queue.lua wants them. hinted says that hints will reach r.
 func (d *Driver) place(r driver.VoteRequest) (text string, hinted bool) {
@@ -150,12 +161,14 @@ func (d *Driver) place(r driver.VoteRequest) (text string, hinted bool) {
 		claim = min(claim+pollMax, maxClaim)
 		inbox = wire.Sidecars + "inbox:" + d.id
 	}
-	proposes := ""
+	takes := ""
 	if r.Proposal != 0 {
-		proposes = "P"
+		takes = "P"
+	} else if r.Enters && mode != modePoll && d.enters() {
+		takes = "E"
 	}
 	if r.Mode == driver.Shared {
-		proposes += "S" + strconv.FormatInt(limitOf(r.Claim), 10)
+		takes += "S" + strconv.FormatInt(limitOf(r.Claim), 10)
 	}
-	return fmt.Sprintf("%d %d %c%s %s", wire.Millis(r.Patience), wire.Millis(claim), mode, proposes, inbox), mode != modePoll
+	return fmt.Sprintf("%d %d %c%s %s", wire.Millis(r.Patience), wire.Millis(claim), mode, takes, inbox), mode != modePoll
 }

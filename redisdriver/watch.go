@@ -57,6 +57,17 @@ func (d *Driver) Watch(ctx context.Context, c driver.Claim) (<-chan struct{}, er
 	return in.watch(ctx, c), nil
 }
 
+// Handed returns the lease that a hint told c.Owner of; see [driver.Hander].
+func (d *Driver) Handed(c driver.Claim) (driver.Handover, bool) {
+	d.boxes.mu.Lock()
+	in := d.boxes.open[d.hashSlotOf(c.Key)]
+	d.boxes.mu.Unlock()
+	if in == nil {
+		return driver.Handover{}, false
+	}
+	return in.handed(c)
+}
+
 // hashSlotOf says which inbox serves a key: its hash slot, or -1 outside a cluster.
 func (d *Driver) hashSlotOf(key string) int {
 	if !d.cluster {
@@ -137,18 +148,38 @@ func (d *Driver) giveBack(c driver.Claim) {
 }
 
 // parseHint reads what notify in first.lua publishes: who waits, and before that may stand
-// when to try, in ms: such a hint says only that somebody should look then.
-func (d *Driver) parseHint(s string) (c driver.Claim, after time.Duration, ok bool) {
+// when to try, in ms: such a hint says only that somebody should look then; or the lease that it was handed, see
+// offer in serve.lua.
+func (d *Driver) parseHint(s string) (c driver.Claim, after time.Duration, to driver.Handover, ok bool) {
 	if rest, late := strings.CutPrefix(s, "+"); late {
 		ms, rest, _ := strings.Cut(rest, " ")
 		n, err := strconv.ParseUint(ms, 10, 32)
 		if err != nil {
-			return c, 0, false
+			return c, 0, to, false
 		}
 		s, after = rest, time.Duration(n)*time.Millisecond+time.Millisecond
+	} else if rest, handed := strings.CutPrefix(s, "="); handed {
+		if s, to, ok = parseHandover(rest); !ok {
+			return c, 0, to, false
+		}
 	}
 	c, ok = d.parseClaim(s)
-	return c, after, ok
+	return c, after, to, ok
+}
+
+// parseHandover reads a lease, and returns what stands behind it.
+func parseHandover(s string) (rest string, to driver.Handover, ok bool) {
+	fence, s, _ := strings.Cut(s, " ")
+	at, s, _ := strings.Cut(s, " ")
+	claim, rest, _ := strings.Cut(s, " ")
+	ms, marked := strings.CutSuffix(claim, "!")
+	n, err := strconv.ParseUint(fence, 10, 53)
+	us, err2 := strconv.ParseUint(at, 10, 53)
+	lasts, err3 := strconv.ParseUint(ms, 10, 32)
+	ok = n > 0 && err == nil && err2 == nil && err3 == nil
+	return rest, driver.Handover{
+		Fence: n, At: time.Duration(us) * time.Microsecond, TTL: time.Duration(lasts) * time.Millisecond, Abandoned: marked,
+	}, ok
 }
 
 // parseClaim reads who a message is about: the length of the value in three digits, the

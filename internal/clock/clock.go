@@ -15,6 +15,15 @@ type Instant struct {
 	Boot time.Duration // counts suspended time; 0 where the system has no such clock
 }
 
+// Add returns the moment d later on each clock.
+func (i Instant) Add(d time.Duration) Instant {
+	i.Mono, i.Wall = i.Mono+d, i.Wall+d
+	if i.Boot != 0 {
+		i.Boot += d
+	}
+	return i
+}
+
 // Sub returns the time from earlier to i: the largest that any clock shows. A
 // machine that slept is seen by Boot and Wall, and a forward step of the wall
 // clock counts as elapsed, which is the safe direction; a step backward does

@@ -20,11 +20,12 @@ type Owner struct {
 	Mode              driver.Mode
 	Limit             int
 
-	Queue, Convert bool
-	Fences         int
-	Fence          uint64 // proposed in a Try; in a Convert and a Renew the fence held
-	Wanted         func() // in a Renew
-	Raise, Restore bool
+	Queue, Convert  bool
+	Enters, Entered bool // of a Try, and of a Renew
+	Fences          int
+	Fence           uint64 // proposed in a Try; in a Convert and a Renew the fence held
+	Wanted          func() // in a Renew
+	Raise, Restore  bool
 
 	Settled bool
 	End     driver.End
@@ -39,8 +40,9 @@ func (o Owner) Claim() driver.Claim {
 // Vote is its request to a node.
 func (o Owner) Vote() driver.VoteRequest {
 	r := driver.VoteRequest{
-		TryRequest: driver.TryRequest{Claim: o.Claim(), TTL: o.TTL, Queue: o.Queue, Patience: o.Patience, Fences: o.Fences, Convert: o.Convert},
-		Proposal:   o.Fence, Raise: o.Raise, Restore: o.Restore,
+		TryRequest: driver.TryRequest{Claim: o.Claim(), TTL: o.TTL, Queue: o.Queue, Patience: o.Patience, Fences: o.Fences, Convert: o.Convert,
+			Enters: o.Enters},
+		Proposal: o.Fence, Raise: o.Raise, Restore: o.Restore,
 	}
 	if o.Convert {
 		r.Proposal, r.Fence = 0, o.Fence
@@ -50,7 +52,8 @@ func (o Owner) Vote() driver.VoteRequest {
 
 // Renewal is its request in a Renew.
 func (o Owner) Renewal() driver.RenewRequest {
-	return driver.RenewRequest{Claim: o.Claim(), TTL: o.TTL, Queue: o.Queue, Patience: o.Patience, Fence: o.Fence, Wanted: o.Wanted}
+	return driver.RenewRequest{Claim: o.Claim(), TTL: o.TTL, Queue: o.Queue, Patience: o.Patience, Fence: o.Fence, Wanted: o.Wanted,
+		Entered: o.Entered}
 }
 
 // Withdrawal is its Withdraw at a node.
@@ -102,7 +105,7 @@ func Watch(ctx context.Context, d driver.Driver, o Owner) (<-chan struct{}, erro
 // OfVote is the owner of a vote request.
 func OfVote(r driver.VoteRequest) Owner {
 	o := of(r.Claim)
-	o.TTL, o.Queue, o.Patience, o.Fences, o.Convert = r.TTL, r.Queue, r.Patience, r.Fences, r.Convert
+	o.TTL, o.Queue, o.Patience, o.Fences, o.Convert, o.Enters = r.TTL, r.Queue, r.Patience, r.Fences, r.Convert, r.Enters
 	o.Fence, o.Raise, o.Restore = r.Proposal, r.Raise, r.Restore
 	if r.Convert {
 		o.Fence = r.Fence
@@ -113,7 +116,7 @@ func OfVote(r driver.VoteRequest) Owner {
 // OfRenewal is the owner of a renewal.
 func OfRenewal(r driver.RenewRequest) Owner {
 	o := of(r.Claim)
-	o.TTL, o.Queue, o.Patience, o.Fence, o.Wanted = r.TTL, r.Queue, r.Patience, r.Fence, r.Wanted
+	o.TTL, o.Queue, o.Patience, o.Fence, o.Wanted, o.Entered = r.TTL, r.Queue, r.Patience, r.Fence, r.Wanted, r.Entered
 	return o
 }
 

@@ -122,16 +122,16 @@ local function leaseOf(value)
     local grant = known.grant
     local state = grant and sub(grant, 1, 26) == sub(value, 1, 26) and sub(grant, 59, 59)
     return {fence = known.newest, state = state, mark = known.mark, place = '', pending = state == 'c' or state == 'C',
-      unknown = not state or state == 'F' or state == 'f'}
+      enters = state == 'c' and string.find(grant, '^%S+ %d+ %d+ %d+ %aE', 78) ~= nil, unknown = not state or state == 'F' or state == 'f'}
   end
 end
 local function write(value, l, px)
+  if not known.newest or l.fence > known.newest then known.newest = l.fence end
   if l.limit then
     local limit, mark = string.format('%.0f', l.limit), l.mark and 1 or 0
     local place = l.place ~= '' and ' ' .. l.place or ''
     call('HSET', K.held, value,
       l.fence .. ' ' .. l.since .. ' ' .. l.state .. ' ' .. limit .. ' ' .. l.slot .. ' ' .. mark .. place)
-    if not known.newest or l.fence > known.newest then known.newest = l.fence end
     known.mute, known.stale = known.mute or (l.state == 'm' or l.state == 'M'), true
   else
     local state = l.state .. (l.mark and '!' or '')
@@ -176,7 +176,9 @@ local function vacate()
 end
 local function leave(l, ending)
   local left = l.mark
-  if not l.pending then left = l.over or ending == 'unfinished' or ending == 'unused' and l.mark end
+  if not l.pending or l.enters and ending ~= 'unclaimed' then
+    left = l.over or ending == 'unfinished' or ending == 'unused' and l.mark
+  end
   if not l.limit then
     known.mark = left
   elseif l.limit > 0 then
@@ -184,7 +186,7 @@ local function leave(l, ending)
     known.mark, known.stale = known.mark or left, known.stale or left
   end
 end
-local function survey(lock, grant, leaving)
+local function survey(lock, grant, leaving, declines)
   local state = grant and sub(grant, 59, 59) or ''
   local most = grant and sub(grant, 61, 76)
   known = {lock = lock, grant = grant, shared = lock and sub(lock, 1, 27) == 'SHAREDLEASESAREINHASPSHARE ', n = 0, least = math.huge,
@@ -204,7 +206,7 @@ local function survey(lock, grant, leaving)
   if known.type and not unclaimed then return end
   if known.shared or string.find(state, '[sS]') or unclaimed then
     sharing()
-    expire(leaving)
+    expire(leaving, declines)
   elseif not lock and string.find(state, '[hmHM]') then
     known.mark = true
   end
@@ -252,10 +254,10 @@ end
 function serving()
   if serve then return end
 function entry(value, number, place)
-  local contact, patience, claim, mode, proposes, limit, missed, inbox =
-    string.match(place, '^(%d+) (%d+) (%d+) (%a)(P?)S?(%d*)(!?) (%S+)$')
+  local contact, patience, claim, mode, how, limit, missed, inbox =
+    string.match(place, '^(%d+) (%d+) (%d+) (%a)([PE]?)S?(%d*)(!?) (%S+)$')
   return {value = value, number = number, contact = tonumber(contact), patience = tonumber(patience), claim = claim,
-    mode = mode, inbox = inbox, place = place, proposes = proposes, limit = tonumber(limit), missed = missed}
+    mode = mode, inbox = inbox, place = place, how = how, limit = tonumber(limit), missed = missed}
 end
 function strike(strikes, inbox, at)
   local others = {}
@@ -264,9 +266,8 @@ function strike(strikes, inbox, at)
   end
   return inbox .. ' ' .. at .. ';' .. table.concat(others)
 end
-function notify(e, px)
-  local text = string.format('%03d', #e.value) .. e.value .. K.lock
-  if px then text = '+' .. px .. ' ' .. text end
+function notify(e, says)
+  local text = (says or '') .. string.format('%03d', #e.value) .. e.value .. K.lock
   local command = (e.mode == 'N' or e.mode == 'C') and 'SPUBLISH' or 'PUBLISH'
   local n = redis.pcall(command, e.inbox, text)
   if type(n) == 'table' then return nil end
@@ -296,7 +297,7 @@ local function beyond(upTo, at, me)
   local rank = call('ZCOUNT', K.queue, '-inf', number)
   return rank > at and rank or nil
 end
-local function first(me, can, from)
+local function first(me, offer, from)
   local at, size, passed = from or 0, 1, nil
   for round = 1, 11 do
     local ids = call('ZRANGE', K.queue, at, at + size - 1, 'WITHSCORES')
@@ -321,16 +322,17 @@ local function first(me, can, from)
         if mine then return {value = me}, nil, at end
         at, passed = next or at + 1, ids[2 * i]
         if next then break end
-      elseif not can or e.mode == 'p' or not can(e.limit) then
+      elseif not offer or e.mode == 'p' then
         found = e
       else
-        local n = notify(e)
+        local says = offer(e)
+        local n = says and notify(e, says)
         if n == 0 and (e.mode == 'c' or e.mode == 'C') then
           strikes = strike(strikes, e.inbox, ms)
           call('HSET', K.places, '!', strikes)
           at, passed = at + 1, ids[2 * i]
         else
-          found, why = e, not n and 'mute' or nil
+          found, why = e, says and not n and 'mute' or nil
         end
       end
       if found then break end
@@ -348,7 +350,9 @@ local function first(me, can, from)
 end
 local function handTo(e)
   local fence, state = known.newest or '0000000000000000', 'C'
-  if e.proposes == '' then
+  if e.fence then
+    fence, state = e.fence, 'c'
+  elseif e.how ~= 'P' then
     local ok, got = pcall(mint, 1, known.newest)
     local text = not ok and (type(got) == 'table' and got.err or got)
     if text and not string.find(text, 'HASPDATA', 1, true) then error(got, 0) end
@@ -360,11 +364,19 @@ local function handTo(e)
   handed = math.max(handed or 0, e.claim)
   return true
 end
+local function offer(e)
+  if not fits(e.limit) then return nil end
+  if e.how ~= 'E' then return '' end
+  local ok, fence = pcall(mint, 1, known.newest)
+  if not ok then return '' end -- handTo finds out why
+  e.fence = fence
+  return '=' .. fence .. ' ' .. stamp .. ' ' .. e.claim .. (known.mark and '! ' or ' ')
+end
 function serve(me)
   local at
   for _ = 1, 32 do
     local e, why
-    e, why, at = first(me, fits, at)
+    e, why, at = first(me, offer, at)
     if not e or why or e.value == me then return e, why end
     if not fits(e.limit) then return e, 'shut' end
     if not handTo(e) then return e, 'poor' end
@@ -399,7 +411,7 @@ function hintLater(px)
       end
     end
   end
-  if e and e.mode ~= 'p' then notify(e, string.format('%d', math.min(px, 86400000))) end
+  if e and e.mode ~= 'p' then notify(e, '+' .. string.format('%d', math.min(px, 86400000)) .. ' ') end
 end
 function hintFirst()
   local e, why = first(false)
@@ -439,7 +451,7 @@ local function restore(leases)
     local number, place = string.match(l.place, '^(%S+) (.*)$')
     local e = entry(l.value, number, place)
     queue[#queue + 1], queue[#queue + 2] = number, l.value
-    places[#places + 1], places[#places + 2] = sub(l.value, 1, 26), string.gsub(place, '^(%d+ %d+ %d+ %aP?S?%d*) ', '%1! ')
+    places[#places + 1], places[#places + 2] = sub(l.value, 1, 26), string.gsub(place, '^(%d+ %d+ %d+ %a[PE]?S?%d*) ', '%1! ')
     strikes = strike(strikes, e.inbox, l.since)
     patience = math.max(patience, e.patience)
   end
@@ -475,14 +487,16 @@ local function reap(all)
   end
   return false
 end
-function expire(leaving)
+function expire(leaving, declines)
   local grant = known.grant
   if not known.shared and string.find(sub(grant, 59, 59), '[cC]') then
     later(K.grant, KEEP + (known.newest > stamp and math.ceil((known.newest - stamp) / 1000) or 0))
-    local place, label = string.match(grant, '^(%S+ %d+ %d+ %d+ %aP?S?%d* %S+) (.*)$', 78)
+    local place, label = string.match(grant, '^(%S+ %d+ %d+ %d+ %a[PE]?S?%d* %S+) (.*)$', 78)
     if not label then counted('grant', grant, true) end
     local value = sub(grant, 1, 26) .. ' ' .. label
     known.left, known.stale = value == leaving, true
+    known.entered = string.find(grant, '^%S+ %d+ %d+ %d+ %aE', 78) ~= nil and value ~= declines
+    known.mark = known.mark or known.entered -- it may have begun to work
     if not known.left then restore({{value = value, since = sub(grant, 45, 57), place = place}}) end
     return
   end
@@ -520,6 +534,9 @@ local function refuse(r, why, cut, least)
   local ahead = call('ZRANK', K.queue, r.value) or call('ZCARD', K.queue)
   local value, left, head = holder(r.limit)
   cut = cut or handed and 3 or 0
+  if r.place then
+    return {r.gone and 2 or why, sub(value, 1, 600), left, ahead, head, cut, known.newest or '', stamp}
+  end
   return {r.gone and 2 or why, sub(value, 1, 600), left, ahead, head, cut, least or ''}
 end
 local function granted(l, left, n, waited)
@@ -567,7 +584,7 @@ local function convert(r, l)
   known.lock, known.shared, known.n, known.least, known.mark = 'SHAREDLEASESAREINHASPSHARE ' .. stamp, true, 0, math.huge, false
   call('SET', K.lock, known.lock, 'KEEPTTL')
   call('DEL', K.shares, K.held, K.room)
-  l = give(r.value, l.fence, l.state, r.limit, left, nil, sub(known.grant, 45, 57))
+  l = give(r.value, l.fence, l.pending and r.state or l.state, r.limit, left, nil, sub(known.grant, 45, 57))
   serving()
   serveMore()
   return granted(l, left, 1)
@@ -580,12 +597,13 @@ function try(r)
   local got = call('MGET', K.lock, K.grant, K.gone)
   if got[2] and not sound(got[2]) then counted('grant', got[2], true) end
   r.gone = got[3]
-  survey(got[1], got[2])
+  survey(got[1], got[2], nil, value)
   local l = not r.gone and leaseOf(value)
   if l and not l.over then
     local answer
     local same = (l.limit == nil) == (r.limit == nil)
-    if converts and (l.pending or l.unknown or r.fence and l.fence < r.fence) or not same and not converts then
+    local unclaimed = l.unknown or l.pending and not (l.enters and r.fence == l.fence) -- who enters knows the fence
+    if converts and (unclaimed or r.fence and l.fence < r.fence) or not same and not converts then
       answer = refuse(r, 0) -- overtaken, of one that asks in another mode, by the request that converted the lease
     else
       answer = (same and standing or convert)(r, l)
@@ -636,7 +654,8 @@ local function releasing()
 function release(r)
   local value, result, ends, rank = r.value, 0, nil, nil
   local got = call('MGET', K.lock, K.grant) -- nothing where it is no string: not ours
-  survey(got[1], sound(got[2]), value)
+  local unused = r.ending == 'unused' or r.ending == 'unclaimed'
+  survey(got[1], sound(got[2]), value, unused and value)
   local l = leaseOf(value)
   if l and not l.pending and (r.ending == 'unclaimed' or r.upTo and l.fence and l.fence > r.upTo) then
     save()
@@ -654,8 +673,10 @@ function release(r)
     if r.tell then redis.pcall('PUBLISH', r.tell, (l.fence or '') .. string.format('%03d', #value) .. value .. K.lock) end
   else
     rank = call('ZRANK', K.queue, value)
+    local place = rank and not unused and call('HGET', K.places, sub(value, 1, 26))
+    local late = place and string.find(place, '^%d+ %d+ %d+ %aE!') -- it entered, and its lease was over: that is its place from before
     if rank then unqueue(value) end
-    if rank or known.left then result = 2 end
+    if rank and not late or known.left and not known.entered then result = 2 end
   end
   if r.tombstone then
     local set = l and call or redis.pcall -- may fail where the server is full: a Try that comes late then keeps the key for its TTL

@@ -33,8 +33,9 @@ local function prolong(i)
 end
 local asks -- notes that whoever joins the queue of one of the keys is to tell the inbox, see queue.lua
 local inbox = ARGV[n + 2]
-if inbox then
-  local grants = call('MGET', unpack(KEYS, n + 1, 2 * n))
+local state = ARGV[n + 3]
+local grants = inbox and call('MGET', unpack(KEYS, n + 1, 2 * n))
+if inbox and inbox ~= '' then
   function asks(i)
     local grant = grants[i] or ''
     local mark, most, others = sub(grant, 60, 60), sub(grant, 61, 76), sub(grant, 77)
@@ -45,6 +46,14 @@ if inbox then
     if most == '' then most = sub(grant, 28, 43) end
     others = sub(others, 1, 31 * (1 + #inbox))
     redis.pcall('SET', KEYS[n + i], sub(grant, 1, 59) .. mark .. most .. ' ' .. inbox .. others, 'KEEPTTL') -- if not, renewals tell
+  end
+end
+local function claim(i)
+  local grant = grants[i] or ''
+  if sub(grant, 59, 59) == 'c' and sub(grant, 1, 26) == sub(held[i], 1, 26) then
+    local fence, since, mark = sub(grant, 28, 43), sub(grant, 45, 57), sub(grant, 60, 60) == '!' and '!' or ''
+    grants[i] = sub(held[i], 1, 26) .. ' ' .. fence .. ' ' .. since .. ' ' .. state .. mark
+    call('SET', KEYS[n + i], grants[i], 'KEEPTTL')
   end
 end
 local wanted = call('EXISTS', unpack(KEYS, 2 * n + 1, 3 * n)) > 0
@@ -59,7 +68,8 @@ for i = 1, n do
     stands = prolong(i)
   end
   if stands and not any then any = i end
-  if stands and inbox then asks(i) end
+  if stands and state then claim(i) end
+  if stands and asks then asks(i) end
   if stands then out[i] = wanted and call('EXISTS', KEYS[2 * n + i]) == 1 and 2 or 1 end
 end
 if any and not written then call('SET', KEYS[any], held[any], 'KEEPTTL') end

@@ -56,7 +56,7 @@ local function prolong(i)
 end
 local asks -- notes that whoever joins the queue of one of the keys is to tell the inbox, see queue.lua
 local inbox = ARGV[2 * n + 2]
-if inbox then
+if inbox and inbox ~= '' then
   function asks(i)
     local grant = grants[i] or ''
     local mark, most, others = sub(grant, 60, 60), sub(grant, 61, 76), sub(grant, 77)
@@ -81,7 +81,7 @@ for i = 1, n do
     stands = prolong(i)
   end
   if stands and not any then any = i end
-  if stands and inbox then asks(i) end
+  if stands and asks then asks(i) end
   if stands then out[i] = wanted and call('EXISTS', KEYS[2 * n + i]) == 1 and 2 or 1 end
 end
 if any and not written then call('SET', KEYS[any], held[any], 'KEEPTTL') end

@@ -26,10 +26,10 @@ local function alive(number, upTo)
 end
 local entry, strike, notify
 function entry(value, number, place)
-  local contact, patience, claim, mode, proposes, limit, missed, inbox =
-    string.match(place, '^(%d+) (%d+) (%d+) (%a)(P?)S?(%d*)(!?) (%S+)$')
+  local contact, patience, claim, mode, how, limit, missed, inbox =
+    string.match(place, '^(%d+) (%d+) (%d+) (%a)([PE]?)S?(%d*)(!?) (%S+)$')
   return {value = value, number = number, contact = tonumber(contact), patience = tonumber(patience), claim = claim,
-    mode = mode, inbox = inbox, place = place, proposes = proposes, limit = tonumber(limit), missed = missed}
+    mode = mode, inbox = inbox, place = place, how = how, limit = tonumber(limit), missed = missed}
 end
 function strike(strikes, inbox, at)
   local others = {}
@@ -38,9 +38,8 @@ function strike(strikes, inbox, at)
   end
   return inbox .. ' ' .. at .. ';' .. table.concat(others)
 end
-function notify(e, px)
-  local text = string.format('%03d', #e.value) .. e.value .. K.lock
-  if px then text = '+' .. px .. ' ' .. text end
+function notify(e, says)
+  local text = (says or '') .. string.format('%03d', #e.value) .. e.value .. K.lock
   local command = (e.mode == 'N' or e.mode == 'C') and 'SPUBLISH' or 'PUBLISH'
   local n = redis.pcall(command, e.inbox, text)
   if type(n) == 'table' then return nil end
@@ -70,7 +69,7 @@ local function beyond(upTo, at, me)
   local rank = call('ZCOUNT', K.queue, '-inf', number)
   return rank > at and rank or nil
 end
-local function first(me, can, from)
+local function first(me, offer, from)
   local at, size, passed = from or 0, 1, nil
   for round = 1, 11 do
     local ids = call('ZRANGE', K.queue, at, at + size - 1, 'WITHSCORES')
@@ -95,16 +94,17 @@ local function first(me, can, from)
         if mine then return {value = me}, nil, at end
         at, passed = next or at + 1, ids[2 * i]
         if next then break end
-      elseif not can or e.mode == 'p' or not can(e.limit) then
+      elseif not offer or e.mode == 'p' then
         found = e
       else
-        local n = notify(e)
+        local says = offer(e)
+        local n = says and notify(e, says)
         if n == 0 and (e.mode == 'c' or e.mode == 'C') then
           strikes = strike(strikes, e.inbox, ms)
           call('HSET', K.places, '!', strikes)
           at, passed = at + 1, ids[2 * i]
         else
-          found, why = e, not n and 'mute' or nil
+          found, why = e, says and not n and 'mute' or nil
         end
       end
       if found then break end
@@ -171,7 +171,7 @@ for key = 1, #KEYS - 5, 6 do
     local number, place = call('ZSCORE', K.queue, value), nil
     if number then
       local got = call('HMGET', K.places, owner, '?')
-      local head, tail = string.match(got[1] or '', '^%d+ %d+( %d+ %aP?S?%d*)!?( %S+)$')
+      local head, tail = string.match(got[1] or '', '^%d+ %d+( %d+ %a[PE]?S?%d*)!?( %S+)$')
       place = head
       if place then
         call('HSET', K.places, owner, sub(stamp, 1, 13) .. ' ' .. patience .. head .. tail)

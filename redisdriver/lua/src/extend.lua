@@ -6,7 +6,8 @@
 --       one hash slot where there are any; in a node at the end its record
 -- ARGV  1 TTL, ms  2… n times "<owner> <label>"; in a node
 --       then n times the fence held, 16 digits, or ""; then, where the holders ask to be told when
---       somebody joins the queue, their inbox
+--       somebody joins the queue, their inbox, or ""; then, where they entered and claim what they were handed, the
+--       state of their grants
 -- Answers a list of n: 0 not held, 1 held, 2 held and others wait. Or 0: the
 -- node does not vote; or the longest TTL that it allows, ms.
 local call, sub = redis.call, string.sub
@@ -56,10 +57,11 @@ end
 
 local asks -- notes that whoever joins the queue of one of the keys is to tell the inbox, see queue.lua
 local inbox = ARGV[<<if .Node>>2 * n<<else>>n<<end>> + 2]
-if inbox then
 <<if not .Node>>
-  local grants = call('MGET', unpack(KEYS, n + 1, 2 * n))
+local state = ARGV[n + 3]
+local grants = inbox and call('MGET', unpack(KEYS, n + 1, 2 * n))
 <<end>>
+if inbox and inbox ~= '' then
   function asks(i)
     local grant = grants[i] or ''
     local mark, most, others = <<mark "grant">>, <<most "grant">>, <<asks "grant">>
@@ -73,6 +75,18 @@ if inbox then
   end
 end
 
+<<if not .Node>>
+-- claim makes the grant of one that entered one like others, see offer in serve.lua.
+local function claim(i)
+  local grant = grants[i] or ''
+  if <<state "grant">> == 'c' and <<owner "grant">> == <<owner "held[i]">> then
+    local fence, since, mark = <<fence "grant">>, <<since "grant">>, <<mark "grant">> == '!' and '!' or ''
+    grants[i] = <<grant "held[i]" "fence" "since" "state">> .. mark
+    call('SET', KEYS[n + i], grants[i], 'KEEPTTL')
+  end
+end
+<<end>>
+
 local wanted = call('EXISTS', unpack(KEYS, 2 * n + 1, 3 * n)) > 0
 local out, any = {}, nil
 for i = 1, n do
@@ -85,7 +99,10 @@ for i = 1, n do
     stands = prolong(i)
   end
   if stands and not any then any = i end
-  if stands and inbox then asks(i) end
+<<if not .Node>>
+  if stands and state then claim(i) end
+<<end>>
+  if stands and asks then asks(i) end
   if stands then out[i] = wanted and call('EXISTS', KEYS[2 * n + i]) == 1 and 2 or 1 end
 end
 -- Replicas that confirm what the connection wrote confirm what stands.

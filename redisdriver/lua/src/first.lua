@@ -4,10 +4,10 @@
 -- Who is first in the queue: included after queue.lua.
 
 function entry(value, number, place)
-  local contact, patience, claim, mode, proposes, limit, missed, inbox =
-    string.match(place, '^(%d+) (%d+) (%d+) (%a)(P?)S?(%d*)(!?) (%S+)$')
+  local contact, patience, claim, mode, how, limit, missed, inbox =
+    string.match(place, '^(%d+) (%d+) (%d+) (%a)([PE]?)S?(%d*)(!?) (%S+)$')
   return {value = value, number = number, contact = tonumber(contact), patience = tonumber(patience), claim = claim,
-    mode = mode, inbox = inbox, place = place, proposes = proposes, limit = tonumber(limit), missed = missed}
+    mode = mode, inbox = inbox, place = place, how = how, limit = tonumber(limit), missed = missed}
 end
 
 -- strike adds to the strikes that an inbox did not answer at that time.
@@ -19,11 +19,11 @@ function strike(strikes, inbox, at)
   return inbox .. ' ' .. at .. ';' .. table.concat(others)
 end
 
--- notify sends a hint to an inbox about a place in the queue, at once or after px ms: the number
--- of receivers, or nil when this user may not publish there.
-function notify(e, px)
-  local text = <<about "e.value">>
-  if px then text = '+' .. px .. ' ' .. text end
+-- notify sends a hint to an inbox about a place in the queue, which says so much before that:
+-- "+<ms> ", to look then; or as offer in serve.lua says. Answers the number of receivers, or nil when this user may
+-- not publish there.
+function notify(e, says)
+  local text = (says or '') .. <<about "e.value">>
   local command = (e.mode == 'N' or e.mode == 'C') and 'SPUBLISH' or 'PUBLISH'
   local n = redis.pcall(command, e.inbox, text)
   if type(n) == 'table' then return nil end
@@ -65,13 +65,13 @@ local function beyond(upTo, at, me)
 end
 
 -- first finds the first live place that may be given the key; me is always
--- one. Places without a sign of life are taken out on the way. One whose limit can
--- accepts is sent a hint, and first goes on to the next when nobody listens there; without
--- can there are no hints.
+-- one. Places without a sign of life are taken out on the way. One that may have the key, for which
+-- offer has a text, is sent a hint, and first goes on to the next when nobody listens there; without
+-- offer there are no hints.
 -- Second result: 'mute', the place cannot get a hint; 'more', the search was cut
 -- short at its bound and the next call goes on. Third: where in the queue the search
 -- ended, from which a next one may go on when what was found has left.
-local function first(me, can, from)
+local function first(me, offer, from)
   local at, size, passed = from or 0, 1, nil
   for round = 1, 11 do
     local ids = call('ZRANGE', K.queue, at, at + size - 1, 'WITHSCORES')
@@ -96,16 +96,17 @@ local function first(me, can, from)
         if mine then return {value = me}, nil, at end
         at, passed = next or at + 1, ids[2 * i]
         if next then break end
-      elseif not can or e.mode == 'p' or not can(e.limit) then
+      elseif not offer or e.mode == 'p' then
         found = e
       else
-        local n = notify(e)
+        local says = offer(e)
+        local n = says and notify(e, says)
         if n == 0 and (e.mode == 'c' or e.mode == 'C') then
           strikes = strike(strikes, e.inbox, ms)
           call('HSET', K.places, '!', strikes)
           at, passed = at + 1, ids[2 * i]
         else
-          found, why = e, not n and 'mute' or nil
+          found, why = e, says and not n and 'mute' or nil
         end
       end
       if found then break end

@@ -17,7 +17,8 @@
 --
 -- known, of the key at hand:
 --   lock, grant  what these two hold; false: nothing
---   type   of the lock key, when it is no string;  left: the one that is leaving never claimed it
+--   type   of the lock key, when it is no string;  left: the one that is leaving never claimed it;
+--   entered: whoever did not claim it may have begun to work
 --   shared the lock is shared;  cut: more leases are over than one script should end
 --   n      leases; math.huge: nobody knows which
 --   least  the smallest limit among them, 1 for Exclusive
@@ -59,18 +60,18 @@ local function leaseOf(value)
     local grant = known.grant
     local state = grant and <<owner "grant">> == <<owner "value">> and <<state "grant">>
     return {fence = known.newest, state = state, mark = known.mark, place = '', pending = state == 'c' or state == 'C',
-      unknown = not state or state == 'F' or state == 'f'}
+      enters = state == 'c' and <<enters "grant">>, unknown = not state or state == 'F' or state == 'f'}
   end
 end
 
 -- write stores the lease of one that has the key, which is its alone for px ms.
 local function write(value, l, px)
+  if not known.newest or l.fence > known.newest then known.newest = l.fence end
   if l.limit then
     local limit, mark = string.format('%.0f', l.limit), l.mark and 1 or 0
     local place = l.place ~= '' and ' ' .. l.place or ''
     call('HSET', K.held, value,
       <<lease "l.fence" "l.since" "l.state" "limit" "l.slot" "mark">> .. place)
-    if not known.newest or l.fence > known.newest then known.newest = l.fence end
     known.mute, known.stale = known.mute or <<mute "l.state">>, true
   else
     local state = l.state .. (l.mark and '!' or '')
@@ -121,7 +122,9 @@ end
 -- leave gives the slot of a lease back that ended, and notes whether its owner did not finish.
 local function leave(l, ending)
   local left = l.mark
-  if not l.pending then left = l.over or ending == 'unfinished' or ending == 'unused' and l.mark end
+  if not l.pending or l.enters and ending ~= 'unclaimed' then
+    left = l.over or ending == 'unfinished' or ending == 'unused' and l.mark
+  end
   if not l.limit then
     known.mark = left
   elseif l.limit > 0 then
@@ -131,8 +134,8 @@ local function leave(l, ending)
 end
 
 -- survey finds out what is known of the key, and ends what is over. The place of one that
--- is leaving does not come back.
-local function survey(lock, grant, leaving)
+-- is leaving does not come back. One that declines says that it did not enter.
+local function survey(lock, grant, leaving, declines)
   local state = grant and <<state "grant">> or ''
   local most = grant and <<most "grant">>
   known = {lock = lock, grant = grant, shared = lock and <<shared "lock">>, n = 0, least = math.huge,
@@ -153,7 +156,7 @@ local function survey(lock, grant, leaving)
   if known.type and not unclaimed then return end
   if known.shared or string.find(state, '[sS]') or unclaimed then
     sharing()
-    expire(leaving)
+    expire(leaving, declines)
   elseif not lock and string.find(state, '[hmHM]') then
     known.mark = true
   end

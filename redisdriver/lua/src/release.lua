@@ -10,7 +10,8 @@
 function release(r)
   local value, result, ends, rank = r.value, 0, nil, nil
   local got = call('MGET', K.lock, K.grant) -- nothing where it is no string: not ours
-  survey(got[1], sound(got[2]), value)
+  local unused = r.ending == 'unused' or r.ending == 'unclaimed'
+  survey(got[1], sound(got[2]), value, unused and value)
   local l = leaseOf(value)
   if l and not l.pending and (r.ending == 'unclaimed' or r.upTo and l.fence and l.fence > r.upTo) then
     save()
@@ -29,8 +30,10 @@ function release(r)
     if r.tell then redis.pcall('PUBLISH', r.tell, (l.fence or '') .. <<about "value">>) end
   else
     rank = call('ZRANK', K.queue, value)
+    local place = rank and not unused and call('HGET', K.places, <<owner "value">>)
+    local late = place and string.find(place, '^%d+ %d+ %d+ %aE!') -- it entered, and its lease was over: that is its place from before
     if rank then unqueue(value) end
-    if rank or known.left then result = 2 end
+    if rank and not late or known.left and not known.entered then result = 2 end
   end
   if r.tombstone then
     local set = l and call or redis.pcall -- may fail where the server is full: a Try that comes late then keeps the key for its TTL

@@ -8,7 +8,9 @@
 -- One that proposes brings its fence when it claims the key.
 local function handTo(e)
   local fence, state = known.newest or '0000000000000000', 'C'
-  if e.proposes == '' then
+  if e.fence then
+    fence, state = e.fence, 'c'
+  elseif e.how ~= 'P' then
     local ok, got = pcall(mint, 1, known.newest)
     local text = not ok and (type(got) == 'table' and got.err or got)
     if text and not string.find(text, 'HASPDATA', 1, true) then error(got, 0) end
@@ -21,6 +23,18 @@ local function handTo(e)
   return true
 end
 
+-- offer answers what a hint says to a place that can have the key, nil when it can't. To one that enters it is
+-- "=<fence> <us> <claim> ", and a ! before the last blank where a previous holder did not finish: its
+-- lease, which began at that time of the clock.
+local function offer(e)
+  if not fits(e.limit) then return nil end
+  if e.how ~= 'E' then return '' end
+  local ok, fence = pcall(mint, 1, known.newest)
+  if not ok then return '' end -- handTo finds out why
+  e.fence = fence
+  return '=' .. fence .. ' ' .. stamp .. ' ' .. e.claim .. (known.mark and '! ' or ' ')
+end
+
 -- serve hands the key to those at the front of the queue that can have it, up to me.
 -- Answers what it stopped at and why: nil, nobody is left; me; a place and
 -- 'shut', it does not fit; 'poor', there is no fence for it; 'mute' and 'more' as of first.
@@ -28,7 +42,7 @@ function serve(me)
   local at
   for _ = 1, 32 do
     local e, why
-    e, why, at = first(me, fits, at)
+    e, why, at = first(me, offer, at)
     if not e or why or e.value == me then return e, why end
     if not fits(e.limit) then return e, 'shut' end
     if not handTo(e) then return e, 'poor' end
@@ -73,7 +87,7 @@ function hintLater(px)
       end
     end
   end
-  if e and e.mode ~= 'p' then notify(e, string.format('%d', math.min(px, <<.Day>>))) end
+  if e and e.mode ~= 'p' then notify(e, '+' .. string.format('%d', math.min(px, <<.Day>>)) .. ' ') end
 end
 
 -- hintFirst has whoever is first in the queue now look after the holder, or to take the key.

@@ -32,6 +32,11 @@ local function refuse(r, why, cut, least)
   end
 <<end>>
   cut = cut or handed and 3 or 0
+<<if not .Node>>
+  if r.place then
+    return <<refusal "r.gone and 2 or why" "sub(value, 1, 600)" "left" "ahead" "head" "cut" "known.newest or ''" "stamp">>
+  end
+<<end>>
   return <<refusal "r.gone and 2 or why" "sub(value, 1, 600)" "left" "ahead" "head" "cut" "least or ''">>
 end
 
@@ -108,7 +113,7 @@ local function convert(r, l)
   known.lock, known.shared, known.n, known.least, known.mark = '<<.Shared>>' .. stamp, true, 0, math.huge, false
   call('SET', K.lock, known.lock, 'KEEPTTL')
   call('DEL', K.shares, K.held, K.room)
-  l = give(r.value, l.fence, l.state, r.limit, left, nil, <<since "known.grant">>)
+  l = give(r.value, l.fence, l.pending and r.state or l.state, r.limit, left, nil, <<since "known.grant">>)
   serving()
   serveMore()
   return granted(l, left, 1)
@@ -124,7 +129,7 @@ end
 --       first 59 bytes of grant, and " <limit> <slot>" of one that is shared,
 --       1 when the next could not get a hint, 2 when the search for it was cut short,
 --       3 when this request handed the key over, what a proposal must be above,
---       or ""}
+--       or ""}; of one that queues, without proposals, the key's newest fence, or "", and the clock, us
 --   {2, …} as 0: refused because this owner was released
 --   {3, …} as 0: refused because the proposal is not above that, or too far
 --   {4} the node does not vote  {5, ms} the longest TTL that it allows
@@ -137,12 +142,13 @@ function try(r)
   local got = call('MGET', K.lock, K.grant, K.gone)
   if got[2] and not sound(got[2]) then counted('grant', got[2], true) end
   r.gone = got[3]
-  survey(got[1], got[2])
+  survey(got[1], got[2], nil, value)
   local l = not r.gone and leaseOf(value)
   if l and not l.over then
     local answer
     local same = (l.limit == nil) == (r.limit == nil)
-    if converts and (l.pending or l.unknown or r.fence and l.fence < r.fence) or not same and not converts then
+    local unclaimed = l.unknown or l.pending and not (l.enters and r.fence == l.fence) -- who enters knows the fence
+    if converts and (unclaimed or r.fence and l.fence < r.fence) or not same and not converts then
       answer = refuse(r, 0) -- overtaken, of one that asks in another mode, by the request that converted the lease
     else
       answer = (same and standing or convert)(r, l)

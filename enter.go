@@ -1,0 +1,60 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hasp
+
+import (
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/clock"
+)
+
+// Who is handed a key may enter on the message (driver.Hander), and claims it behind, with its first
+// renewal. The argument for its deadline stands in docs/design.md.
+
+// claimAfter is when an owner that entered claims the key. Work that is over by then needs no claim.
+const claimAfter = 10 * time.Millisecond
+
+// sample is a reading of the store's clock, and of the key, by the answer to a Try.
+type sample struct {
+	start clock.Instant // before that Try
+	at    time.Duration // as driver.Result.At
+	fence uint64        // as driver.Result.Fence
+}
+
+// enters says whether to act on a handover: not for a lease that nothing would claim, nor where others
+// take turns on it, who need more fences than a handover has.
+func (l *lock) enters() bool {
+	return l.c.handed != nil && l.mode == Exclusive && !l.opts.NoRenew && l.opts.Cohort == 0 && l.opts.Keep == 0
+}
+
+// enter returns the lease that the store gave to our place, if it is certain enough how long that
+// lasts; nil: ask the store.
+//
+// The lease counts from before the latest refusal was asked for, plus the time that passed from that
+// answer to the handover on the store's clock: never from when the message came.
+func (a *attempt) enter() *Lease {
+	if !a.req.Enters || a.seen.at == 0 {
+		return nil
+	}
+	to, ok := a.c.handed(a.req.Claim)
+	now := a.c.now()
+	since, passed := to.At-a.seen.at, now.Sub(a.seen.start)
+	if !ok || to.Fence <= a.seen.fence || since < 0 || since > passed { // of before the refusal; or a clock was set
+		return nil
+	}
+	a.marked = a.marked || to.Abandoned
+	h := a.hold(now, driver.Result{Fence: to.Fence, Handoff: max(passed-since, 1)})
+	h.grant.entered, h.claims = true, true
+	h.term.grant(a.seen.start.Add(since-drift(since)), now, to.TTL)
+	h.term.renewAt = now.Mono + claimAfter
+	if left := h.term.granted(now) - a.opts.Lead; left < (to.TTL-a.opts.Lead)*2/3 {
+		return nil // an old sample, a slow message, or a large lead
+	}
+	lease := h.lease(Exclusive)
+	if !a.c.renewer.Add(h, now) {
+		return nil
+	}
+	return lease
+}

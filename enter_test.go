@@ -1,0 +1,419 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hasp_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/clock"
+	"github.com/hasplock/hasp/memdriver"
+)
+
+// claimTime is how long a store in memory waits for a claim.
+const claimTime = 500 * time.Millisecond
+
+// hander is a hooked store that says what it handed over, or what say makes of that.
+type hander struct {
+	*hooked
+	store *memdriver.Store
+	say   func(to driver.Handover) driver.Handover
+
+	mu     sync.Mutex
+	sent   []driver.TryRequest
+	claims []driver.RenewRequest
+	ends   []driver.ReleaseRequest
+}
+
+func newHander(store *memdriver.Store) *hander {
+	d := &hander{hooked: &hooked{Driver: store}, store: store}
+	d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
+		d.mu.Lock()
+		d.sent = append(d.sent, r)
+		d.mu.Unlock()
+		return next(ctx, r)
+	}
+	d.renew = func(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), next renewFunc) {
+		d.mu.Lock()
+		for _, r := range rs {
+			if r.Entered {
+				d.claims = append(d.claims, r)
+			}
+		}
+		d.mu.Unlock()
+		next(ctx, rs, done)
+	}
+	d.release = func(ctx context.Context, r driver.ReleaseRequest, next releaseFunc) error {
+		d.mu.Lock()
+		d.ends = append(d.ends, r)
+		d.mu.Unlock()
+		return next(ctx, r)
+	}
+	return d
+}
+
+func (d *hander) Handed(c driver.Claim) (driver.Handover, bool) {
+	to, ok := d.store.Handed(c)
+	if ok && d.say != nil {
+		to = d.say(to)
+	}
+	return to, ok
+}
+
+// counts returns how many requests of each kind were sent: Tries of the line, claims, releases.
+func (d *hander) counts() [3]int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	lined := 0
+	for _, r := range d.sent {
+		if r.Queue {
+			lined++
+		}
+	}
+	return [3]int{lined, len(d.claims), len(d.ends)}
+}
+
+// waits has a client of d wait for the key, which another holds; begin tells of its lease.
+func (d *hander) waits(t *testing.T, lock func(c *hasp.Client) hasp.Locker) (held, lease *hasp.Lease, c *hasp.Client, since time.Duration) {
+	t.Helper()
+	held = lockOf(t, newClient(t, d.store, nil))
+	c = newClient(t, d, nil)
+	got := make(chan *hasp.Lease, 1)
+	go func() {
+		l, err := lock(c).Lock(t.Context())
+		if err != nil {
+			t.Error(err)
+		}
+		got <- l
+	}()
+	synctest.Wait()
+	time.Sleep(time.Second) // so that the deadline would show what it counts from
+	synctest.Wait()
+	began := time.Now()
+	if err := held.Release(); err != nil {
+		t.Fatal(err)
+	}
+	lease = <-got
+	if lease == nil {
+		t.FailNow()
+	}
+	return held, lease, c, time.Since(began)
+}
+
+func lockOf(t *testing.T, c *hasp.Client) *hasp.Lease { return lock(t, c, "k", nil) }
+
+func mutex(o *hasp.LockOptions) func(c *hasp.Client) hasp.Locker {
+	return func(c *hasp.Client) hasp.Locker { return c.Mutex("k", o) }
+}
+
+// Who is handed the key has it with the message, and claims it ten milliseconds later; then its lease is one
+// like others.
+func TestEnters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newHander(newStore())
+		held, lease, _, took := d.waits(t, mutex(nil))
+		if got := d.counts(); took != 0 || got != [3]int{1, 0, 0} {
+			t.Errorf("after the message: %v later, %v requests, want one Try of the line", took, got)
+		}
+		if lease.Fence() <= held.Fence() {
+			t.Errorf("fence %d after %d", lease.Fence(), held.Fence())
+		}
+		// A second passed since the refusal, of which a hundredth is given up, with twice 2 ms and a hundredth of the claim time.
+		if want := claimTime - 10*time.Millisecond - 2*2*time.Millisecond - 5*time.Millisecond; time.Until(lease.Deadline()) != want {
+			t.Errorf("it lasts %v before the claim, want %v", time.Until(lease.Deadline()), want)
+		}
+		time.Sleep(10*time.Millisecond - 1)
+		if got := d.counts(); got[1] != 0 {
+			t.Error("claimed before it was time")
+		}
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		if got := d.counts(); got != [3]int{1, 1, 0} {
+			t.Errorf("%v requests, want one claim", got)
+		}
+		if left := time.Until(lease.Deadline()); left < ttl*9/10 {
+			t.Errorf("%v are left of a lease that was claimed", left)
+		}
+		time.Sleep(ttl)
+		synctest.Wait()
+		if got := d.counts(); got[1] != 1 {
+			t.Errorf("%d renewals claim, want one", got[1])
+		}
+		if err := lease.Release(); err != nil {
+			t.Error(err)
+		}
+		mustBeFree(t, d.store, "k")
+	})
+}
+
+// Work that is over by the time of the claim sends none, and its Release is all that the store hears.
+func TestEntersForAMoment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newHander(newStore())
+		_, lease, c, _ := d.waits(t, mutex(nil))
+		time.Sleep(9 * time.Millisecond)
+		if err := lease.Release(); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Second)
+		if got := d.counts(); got != [3]int{1, 0, 1} || !d.ends[0].Settled {
+			t.Errorf("%v requests, the last settled: %v; want a Try and a Release that is", got, d.ends[0].Settled)
+		}
+		if next := lockOf(t, c); next.Abandoned() {
+			t.Error("the next is told of a lease that was released")
+		}
+	})
+}
+
+// Where it isn't certain for how long, it asks first, with the place that it has.
+func TestClaimsFirst(t *testing.T) {
+	for name, c := range map[string]struct {
+		say  func(to driver.Handover) driver.Handover
+		opts *hasp.LockOptions
+		lock func(c *hasp.Client) hasp.Locker
+	}{
+		"the message is late":            {say: func(to driver.Handover) driver.Handover { to.At -= 180 * time.Millisecond; return to }},
+		"it is of before the refusal":    {say: func(to driver.Handover) driver.Handover { to.At -= 2 * time.Second; return to }},
+		"it is of the future":            {say: func(to driver.Handover) driver.Handover { to.At += time.Nanosecond; return to }},
+		"an older fence":                 {say: func(to driver.Handover) driver.Handover { to.Fence /= 2; return to }},
+		"the lead is too large":          {opts: &hasp.LockOptions{Lead: claimTime}},
+		"without renewal":                {opts: &hasp.LockOptions{NoRenew: true}},
+		"turns":                          {opts: &hasp.LockOptions{Cohort: time.Second}},
+		"kept":                           {opts: &hasp.LockOptions{Keep: time.Second}},
+		"a reader":                       {lock: func(c *hasp.Client) hasp.Locker { return c.RWMutex("k", nil).RLocker() }},
+		"a slot":                         {lock: func(c *hasp.Client) hasp.Locker { return c.Semaphore("k", 2, nil) }},
+		"a claim time that is too short": {say: func(to driver.Handover) driver.Handover { to.TTL = 10 * time.Millisecond; return to }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newHander(newStore())
+				d.say = c.say
+				if c.lock == nil {
+					c.lock = mutex(c.opts)
+				}
+				_, lease, _, took := d.waits(t, c.lock)
+				if got := d.counts(); took != 0 || got != [3]int{2, 0, 0} {
+					t.Errorf("%v later, %v requests, want two Tries of the line", took, got)
+				}
+				if err := lease.Release(); err != nil {
+					t.Error(err)
+				}
+				if name != "kept" {
+					mustBeFree(t, d.store, "k")
+				}
+			})
+		})
+	}
+}
+
+// A wait so long that the refusal is an old one: as much as the clocks may differ is given up of the claim time, and then
+// it asks first.
+func TestEntersAfterALongWait(t *testing.T) {
+	for waited, enters := range map[time.Duration]bool{14 * time.Second: true, 18 * time.Second: false} {
+		synctest.Test(t, func(t *testing.T) {
+			d := newHander(newStore())
+			held := lockOf(t, newClient(t, d.store, nil))
+			waits := begin(t.Context(), newClient(t, d, nil).Mutex("k", nil).Lock)
+			time.Sleep(waited)
+			synctest.Wait()
+			before := d.counts()[0]
+			if err := held.Release(); err != nil {
+				t.Error(err)
+			}
+			synctest.Wait()
+			lease := granted(t, "the waiter", waits)
+			if asked := d.counts()[0] > before; asked == enters {
+				t.Errorf("after %v it asked first: %v", waited, asked)
+			}
+			if err := lease.Release(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A claim without an answer is sent again; without any the lease ends before the store gives the key to another.
+func TestClaimIsNotAnswered(t *testing.T) {
+	for name, c := range map[string]struct {
+		lost int // claims that are
+		ends bool
+	}{"once": {1, false}, "twice": {2, false}, "never": {1 << 20, true}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newHander(newStore())
+				_, lease, _, _ := d.waits(t, mutex(nil))
+				next := d.renew
+				d.change(func() {
+					d.renew = func(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), driver renewFunc) {
+						if c.lost--; c.lost >= 0 && rs[0].Entered {
+							hangRenew(ctx, rs, done, driver)
+							return
+						}
+						next(ctx, rs, done, driver)
+					}
+				})
+				began := time.Now()
+				if !c.ends {
+					time.Sleep(ttl / 2)
+					if err := lease.Err(); err != nil {
+						t.Fatal(err)
+					}
+					return
+				}
+				waits := begin(t.Context(), newClient(t, d.store, nil).Mutex("k", nil).Lock)
+				<-lease.Done()
+				if took := time.Since(began); took >= claimTime || !errors.Is(lease.Err(), hasp.ErrLost) {
+					t.Errorf("it ends after %v with %v", took, lease.Err())
+				}
+				select {
+				case g := <-waits:
+					t.Errorf("granted to another first: %+v", g)
+				default:
+				}
+				time.Sleep(claimTime)
+				synctest.Wait()
+				if next := granted(t, "the next", waits); !next.Abandoned() {
+					t.Error("the next isn't told that one before may have begun to work")
+				}
+			})
+		})
+	}
+}
+
+// A store that says that the lease is over ends it.
+func TestClaimIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newHander(newStore())
+		_, lease, _, _ := d.waits(t, mutex(nil))
+		d.store.Lose("k")
+		time.Sleep(10 * time.Millisecond)
+		synctest.Wait()
+		wantIs(t, lease.Err(), hasp.ErrLost)
+	})
+}
+
+// Who gave up while the message came did not enter: the next has the key at once, and is told of nothing.
+func TestGivesUpWhenHanded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newHander(newStore())
+		held := lockOf(t, newClient(t, d.store, nil))
+		ctx, cancel := context.WithCancel(t.Context())
+		waits := begin(ctx, newClient(t, d, nil).Mutex("k", nil).Lock)
+		synctest.Wait()
+		next := begin(t.Context(), newClient(t, d.store, nil).Mutex("k", nil).Lock)
+		synctest.Wait()
+		cancel()
+		began := time.Now()
+		if err := held.Release(); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if g := <-waits; g.err == nil {
+			_ = g.v.Release() // the message was faster
+		}
+		if lease := granted(t, "the next", next); lease.Abandoned() || !time.Now().Equal(began) {
+			t.Errorf("Abandoned: %v, after %v", lease.Abandoned(), time.Since(began))
+		}
+	})
+}
+
+// What a lease that entered can do before its claim: all that others can.
+func TestEnteredLease(t *testing.T) {
+	for name, use := range map[string]func(t *testing.T, c *hasp.Client, l *hasp.Lease){
+		"Extend": func(t *testing.T, _ *hasp.Client, l *hasp.Lease) {
+			if err := l.Extend(t.Context(), time.Hour); err != nil || time.Until(l.Deadline()) < 59*time.Minute {
+				t.Errorf("%v, %v left", err, time.Until(l.Deadline()))
+			}
+		},
+		"Downgrade": func(t *testing.T, c *hasp.Client, l *hasp.Lease) {
+			if err := l.Downgrade(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			other, err := c.RWMutex("k", nil).TryRLock(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := other.Release(); err != nil {
+				t.Error(err)
+			}
+		},
+		"Wanted": func(t *testing.T, c *hasp.Client, l *hasp.Lease) {
+			wanted := l.Wanted()
+			synctest.Wait()
+			ctx, cancel := context.WithCancel(t.Context())
+			waits := begin(ctx, c.Mutex("k", nil).Lock)
+			isWanted(t, "a waiter came", wanted, true)
+			cancel()
+			<-waits
+		},
+		"Break": func(t *testing.T, c *hasp.Client, l *hasp.Lease) {
+			if err := c.Break(t.Context(), "k", l.Owner()); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(10 * time.Millisecond)
+			synctest.Wait()
+			wantIs(t, l.Err(), hasp.ErrLost)
+		},
+		"Adopt": func(t *testing.T, c *hasp.Client, l *hasp.Lease) {
+			adopted, err := c.Adopt(t.Context(), "k", l.Owner(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if adopted.Fence() != l.Fence() {
+				t.Errorf("fence %d, want %d", adopted.Fence(), l.Fence())
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newHander(newStore())
+				_, lease, c, _ := d.waits(t, mutex(nil))
+				use(t, c, lease)
+				if lease.Err() == nil {
+					time.Sleep(2 * ttl)
+					if err := lease.Release(); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// Suspended after the refusal for longer than the store knows: the time counts, by whichever clock.
+func TestSuspendedBeforeItEnters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newHander(newStore())
+		held := lockOf(t, newClient(t, d.store, nil))
+		c := newClient(t, d, nil)
+		var mu sync.Mutex
+		var slept time.Duration
+		hasp.SetClock(c, func() clock.Instant {
+			mu.Lock()
+			defer mu.Unlock()
+			now := bubble()
+			now.Wall += slept
+			return now
+		})
+		waits := begin(t.Context(), c.Mutex("k", nil).Lock)
+		synctest.Wait()
+		mu.Lock()
+		slept = 300 * time.Millisecond
+		mu.Unlock()
+		if err := held.Release(); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		granted(t, "the waiter", waits)
+		if got := d.counts(); got[0] != 2 {
+			t.Errorf("%v requests, want two Tries of the line", got)
+		}
+	})
+}

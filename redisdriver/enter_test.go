@@ -1,0 +1,272 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package redisdriver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
+)
+
+// enters is an owner that may enter.
+func enters(key string) contend.Owner {
+	r := ask(key)
+	r.Enters, r.Entered = true, true
+	return r
+}
+
+// handed has d's owner b handed the key by a, and returns what the hint said.
+func (w *world) handed(d *Driver, a, b contend.Owner) driver.Handover {
+	w.Helper()
+	hints := w.wait(d, b)
+	w.release(d, a)
+	w.hint(hints)
+	to, ok := d.Handed(b.Claim())
+	if !ok {
+		w.Fatal("the hint did not say what was handed over")
+	}
+	return to
+}
+
+// What the hint says is what the store has.
+func TestHandoverSaysWhatTheStoreHas(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, end := range []driver.End{driver.Finished, driver.Unfinished} {
+		for _, key := range []string{"k", "a}{b\x00 \xff"} {
+			d := w.driver(nil)
+			a, b := ask(key), enters(key)
+			w.grant(d, a)
+			a.End = end
+			before := w.micros()
+			to := w.handed(d, a, b)
+			if after := w.micros(); to.At < time.Duration(before)*time.Microsecond || to.At > time.Duration(after)*time.Microsecond {
+				t.Errorf("At is %d, between %d and %d", to.At.Microseconds(), before, after)
+			}
+			info := w.inspect(d, key)
+			if info.Holder.Owner != b.Owner || info.Fence != to.Fence || to.Abandoned != (end == driver.Unfinished) {
+				t.Errorf("the hint says %+v, the store %+v", to, info)
+			}
+			if left := w.admin.PTTL(w.ctx, d.names(key).lock).Val(); left > to.TTL || left < to.TTL-time.Second {
+				t.Errorf("it lasts %v, the hint says %v", left, to.TTL)
+			}
+			w.release(d, b)
+		}
+	}
+}
+
+// A copy of the message that finds nobody waiting takes no key from one that may have entered; a message to one
+// that never waited here gives the key on.
+func TestCopyOfAHandover(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d, other := w.driver(nil), w.driver(nil)
+	a, b, c := ask("k"), enters("k"), ask("k")
+	w.grant(d, a)
+	sub := w.news(d)
+	ctx, cancel := context.WithCancel(w.ctx)
+	hints, err := contend.Watch(ctx, d, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.refuse(d, queued(b))
+	w.wait(other, c)
+	w.release(d, a)
+	w.hint(hints)
+	message := ""
+	for !strings.HasPrefix(message, "=") {
+		message = w.came(sub)
+	}
+	in := d.boxes.open[-1]
+	cancel() // the wait is over, since it entered
+	w.until("nobody waits here", in.unwatched)
+	given := len(d.giving)
+	in.deliver(message)
+	in.deliver(strings.TrimLeft(message, "= 0123456789!")) // without the lease: not of our form
+	if len(d.giving) != given {
+		t.Error("a copy gives the key back")
+	}
+	if got := w.holder(d, "k"); got != b.Owner {
+		t.Fatalf("%s has the key, want %s, which entered", got, b.Owner)
+	}
+	w.release(d, b)
+	if got := w.holder(d, "k"); got != c.Owner {
+		t.Fatalf("%s has the key, want %s", got, c.Owner)
+	}
+	d.leases.drop(b.Claim().ID())
+	in.deliver(message) // it was released: there is nothing to give back
+	if got := w.holder(d, "k"); got != c.Owner {
+		t.Fatalf("%s has the key after a late copy, want %s", got, c.Owner)
+	}
+	elsewhere := w.driver(nil)
+	w.wait(elsewhere, enters("k")) // opens its subscription
+	elsewhere.boxes.open[-1].deliver("=" + fmt.Sprintf("%016d %016d 500 ", w.micros(), w.micros()) + fmt.Sprintf("%03d%slock:k", len(value(c.Claim())), value(c.Claim())))
+	w.until("the key went on", func() bool { return w.holder(d, "k") != c.Owner })
+}
+
+// After the end of a handover nobody knows whether its owner entered, unless it says so: with a Try, or a Release as Unused.
+func TestAfterTheEndOfAHandover(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		says func(w *world, d *Driver, b contend.Owner)
+		want bool
+	}{
+		"it says nothing":    {func(*world, *Driver, contend.Owner) {}, true},
+		"it tries":           {func(w *world, d *Driver, b contend.Owner) { w.grant(d, queued(b)); w.release(d, b) }, false},
+		"it releases unused": {func(w *world, d *Driver, b contend.Owner) { b.End = driver.Unused; w.release(d, b) }, false},
+		"it releases": {func(w *world, d *Driver, b contend.Owner) {
+			if err := contend.Release(w.ctx, d, b); !errors.Is(err, driver.ErrNotHeld) {
+				w.Errorf("Release of a lease that is over: %v", err)
+			}
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			d := hasty(w.driver(nil))
+			a, b, next := ask("k"), enters("k"), ask("k")
+			b.TTL = 50 * time.Millisecond // and so is its claim time
+			w.grant(d, a)
+			w.handed(d, a, b)
+			w.until("the handover is over", func() bool { return w.admin.Exists(w.ctx, d.names("k").lock).Val() == 0 })
+			b.TTL = ask("k").TTL
+			c.says(w, d, b)
+			if res := w.grant(w.driver(nil), next); res.Abandoned != c.want {
+				t.Errorf("Abandoned is %v, want %v", res.Abandoned, c.want)
+			}
+			w.release(d, next)
+			if left := w.admin.Exists(w.ctx, d.names("k").lock).Val(); left != 0 {
+				t.Error("the key is not free")
+			}
+		})
+	}
+}
+
+// Where a message may not come, or replicas must confirm, or fences are proposed, nobody is told that it may enter.
+func TestWhoMayNotEnter(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	node, muted := w.node(), w.driver(nil)
+	w.admit(node)
+	muted.muted.Store(true)
+	for name, c := range map[string]struct {
+		d       *Driver
+		watches bool
+		want    bool
+	}{
+		"as it is":     {w.driver(nil), true, true},
+		"no watch":     {w.driver(nil), false, false},
+		"replicas":     {w.driver(&Options{Replicas: 1}), true, false},
+		"a node":       {node, true, false},
+		"does not ask": {w.driver(nil), true, false},
+	} {
+		a, b := ask(name), enters(name)
+		b.Enters = name != "does not ask"
+		holder := w.driver(nil)
+		if name == "a node" {
+			holder = node
+		}
+		w.grant(holder, a)
+		if c.watches {
+			if _, err := contend.Watch(w.ctx, c.d, b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		res := w.refuse(c.d, queued(b))
+		place := w.admin.HGet(w.ctx, c.d.names(name).places, b.Owner).Val()
+		if got := strings.Contains(strings.Fields(place)[3], "E"); got != c.want || res.At > 0 != c.want || seen(c.d).Traits().Enters != c.want && c.watches && b.Enters {
+			t.Errorf("%s: the place is %q, the refusal of %v, the trait %v", name, place, res.At, c.d.Traits().Enters)
+		}
+	}
+}
+
+// A claim renews many leases that entered at once, beside one that asks to be told of who joins, and leaves
+// alone what it does not concern.
+func TestClaimsOfManyLeases(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.driver(nil)
+	var entered []contend.Owner
+	for i := range 3 {
+		key := fmt.Sprint("k", i)
+		a, b := ask(key), enters(key)
+		w.grant(d, a)
+		if i == 2 {
+			a.End = driver.Unfinished
+		}
+		w.handed(d, a, b)
+		entered = append(entered, b)
+	}
+	plain := ask("plain")
+	w.grant(d, plain)
+	told := make(chan struct{}, 1)
+	entered[1].Wanted = func() { told <- struct{}{} }
+	for i, err := range w.renew(d, append(entered, plain)...) {
+		if err != nil {
+			t.Errorf("renewal %d: %v", i, err)
+		}
+	}
+	for i, b := range entered {
+		grant := w.admin.Get(w.ctx, d.names(b.Key).grant).Val()
+		if want := map[bool]string{true: "h!", false: "h"}[i == 2]; !strings.HasPrefix(grant[58:], want) {
+			t.Errorf("the grant of %q is %q, want state %q", b.Key, grant, want)
+		}
+		if left := w.admin.PTTL(w.ctx, d.names(b.Key).lock).Val(); left < b.TTL-5*time.Second || left > b.TTL {
+			t.Errorf("%q lasts %v", b.Key, left)
+		}
+	}
+	w.refuse(w.driver(nil), queued(ask("k1")))
+	w.heard(told)
+	again := w.admin.Get(w.ctx, d.names("k2").grant).Val()
+	w.renew(d, entered...)
+	if now := w.admin.Get(w.ctx, d.names("k2").grant).Val(); now != again {
+		t.Errorf("a second claim makes %q of %q", now, again)
+	}
+}
+
+// A server that is full hands the key over, and the hint says so; one that has no fence to give sends a plain hint, and
+// the key stays where it is.
+func TestFullServerHandsOver(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.driver(nil)
+	a, b := ask("k"), enters("k")
+	w.grant(d, a)
+	hints := w.wait(d, b)
+	off := w.full()
+	w.release(d, a)
+	w.hint(hints)
+	to, ok := d.Handed(b.Claim())
+	if info := w.inspect(d, "k"); !ok || info.Fence != to.Fence || info.Holder.Owner != b.Owner {
+		t.Errorf("the hint says %+v, %v, the store %+v", to, ok, info)
+	}
+	for i, err := range w.renew(d, b) {
+		if err != nil {
+			t.Errorf("claim %d: %v", i, err)
+		}
+	}
+	off()
+	w.release(d, b)
+
+	next, last := ask("k"), enters("k")
+	w.grant(d, next)
+	hints = w.wait(d, last)
+	w.do("SET", "hasp.fence", "9007199254740991")
+	if err := contend.Release(w.ctx, d, next); err != nil {
+		t.Fatal(err)
+	}
+	w.hint(hints)
+	if to, ok := d.Handed(last.Claim()); ok {
+		t.Errorf("handed over without a fence: %+v", to)
+	}
+	if info := w.inspect(d, "k"); info.Held || info.Waiters != 1 {
+		t.Errorf("the key is handed over without a fence: %+v", info)
+	}
+}
