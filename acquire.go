@@ -40,6 +40,7 @@ type waiter struct {
 	unsure   bool          // a Try had no answer: it may still come to the store
 	slow     bool          // a grant came so late that it was asked for again
 	marked   bool          // a grant said Abandoned
+	kept     bool          // a refusal said Keeps
 	place    *place        // in the queue, once joined
 	answered time.Duration // when the latest Try of it was answered, on the monotonic clock
 	seen     sample        // of the latest refusal
@@ -57,9 +58,16 @@ func (a *attempt) alone(ask func() (*Lease, error)) (lease *Lease, err error) {
 	return ask()
 }
 
-// tryLock asks once.
+// keeperTime is how long a TryLock waits for a keeper, beside three times what its Try took: that is
+// the join with the message to the keeper, its release, and the message of that.
+const keeperTime = 5 * time.Millisecond
+
+// tryLock asks once, and waits only where the holder keeps the key for nobody, until it has given it back.
 func (a *attempt) tryLock() (*Lease, error) {
 	lease, _, err := a.try()
+	if lease == nil && err == nil && a.kept {
+		lease, err = a.askKeeper(3*a.c.now().Sub(a.began) + keeperTime)
+	}
 	switch {
 	case lease != nil:
 		return lease, nil
@@ -71,15 +79,53 @@ func (a *attempt) tryLock() (*Lease, error) {
 	return nil, a.fail(err)
 }
 
+// askKeeper waits for a key that is kept, for that long at most; neither a lease nor an error: it was in use.
+func (a *attempt) askKeeper(limit time.Duration) (*Lease, error) {
+	all, why := a.ctx, a.patience.why
+	ctx, cancel := context.WithTimeout(all, limit)
+	defer cancel()
+	a.ctx = ctx
+	defer func() { a.ctx = all }()
+	err := a.subscribe()
+	var lease *Lease
+	if err == nil {
+		a.req.Queue = true
+		lease, err = a.wait()
+	}
+	if err != nil && ctx.Err() != nil && all.Err() == nil {
+		a.patience.why, err = why, nil
+	}
+	return lease, err
+}
+
 // lock is the one loop: try without the queue, watch, try with the queue; then
 // wait for a hint or for the moment that the store named, and try.
 //
 // It watches before it joins, so that a release between the two is not missed, unless the store says that
-// it misses none: then it joins at once.
+// it misses none: then it joins at once. So it does after it watched, where it is likely to wait.
 func (a *attempt) lock() (*Lease, error) {
+	lease, err := a.wait()
+	if err != nil {
+		return nil, a.fail(err)
+	}
+	return lease, nil
+}
+
+// wait is lock with the bare error.
+func (a *attempt) wait() (*Lease, error) {
 	a.req.Queue = a.req.Queue || a.c.traits.JoinFirst
-	for {
+	asks := !a.req.Queue
+	if asks && a.c.busy.is(a.req.Key) {
+		if err := a.subscribe(); err != nil {
+			return nil, err
+		}
+		a.req.Queue = true
+	}
+	for ; ; asks = false {
 		lease, pause, err := a.try()
+		if asks && err == nil {
+			a.c.busy.note(a.req.Key, lease == nil)
+		}
 		if lease != nil {
 			a.leaveQueue(a.c)
 			return lease, nil
@@ -99,7 +145,7 @@ func (a *attempt) lock() (*Lease, error) {
 			err = a.sleep(pause)
 		}
 		if err != nil {
-			return nil, a.fail(err)
+			return nil, err
 		}
 		if lease := a.enter(); lease != nil {
 			a.leaveQueue(a.c)
@@ -186,7 +232,7 @@ func (a *attempt) hold(born clock.Instant, res driver.Result) *hold {
 }
 
 func (a *attempt) refused(start clock.Instant, res driver.Result) {
-	a.seen = sample{start, res.At, res.Fence}
+	a.seen, a.kept = sample{start, res.At, res.Fence}, res.Keeps
 	a.maybe = a.maybe || a.req.Queue
 	held := &HeldError{Holder: res.Holder, Left: res.Left, Ahead: res.Ahead}
 	a.patience.refused(held)
@@ -285,6 +331,7 @@ func (a *attempt) subscribe() error {
 // subscribed notes the answer to a Watch.
 func (a *attempt) subscribed(h watched) {
 	a.sub.answered = true
+	a.c.busy.deaf.Store(h.err != nil)
 	if h.err == nil {
 		a.sub.hints = h.hints
 		return

@@ -29,6 +29,7 @@ type core struct {
 	renewer     *keepalive.Loop
 	cleanups    *cleanups
 	cohorts     cohorts
+	busy        busy
 }
 
 func newCore(d driver.Driver, o *Options) *core {

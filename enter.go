@@ -35,7 +35,7 @@ func (l *lock) enters() bool {
 // The lease counts from before the latest refusal was asked for, plus the time that passed from that
 // answer to the handover on the store's clock: never from when the message came.
 func (a *attempt) enter() *Lease {
-	if !a.req.Enters || a.seen.at == 0 {
+	if !a.req.Enters || a.seen.at == 0 || a.unsure { // a Try that is still under way says that we did not enter
 		return nil
 	}
 	to, ok := a.c.handed(a.req.Claim)

@@ -180,7 +180,7 @@ func TestClaimsFirst(t *testing.T) {
 		lock func(c *hasp.Client) hasp.Locker
 	}{
 		"the message is late":            {say: func(to driver.Handover) driver.Handover { to.At -= 180 * time.Millisecond; return to }},
-		"it is of before the refusal":    {say: func(to driver.Handover) driver.Handover { to.At -= 2 * time.Second; return to }},
+		"it is of before the refusal":    {say: func(to driver.Handover) driver.Handover { to.At -= time.Second + time.Millisecond; return to }},
 		"it is of the future":            {say: func(to driver.Handover) driver.Handover { to.At += time.Nanosecond; return to }},
 		"an older fence":                 {say: func(to driver.Handover) driver.Handover { to.Fence /= 2; return to }},
 		"the lead is too large":          {opts: &hasp.LockOptions{Lead: claimTime}},
@@ -211,6 +211,38 @@ func TestClaimsFirst(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Who has a Try under way that was not answered asks first: the store may hear of that later, and takes it for a word that its
+// owner did not enter.
+func TestClaimsFirstWhenUnsure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newHander(newStore())
+		held := lockOf(t, newClient(t, d.store, nil))
+		next, lost := d.try, true
+		d.try = func(ctx context.Context, r driver.TryRequest, to tryFunc) (driver.Result, error) {
+			if r.Queue && lost {
+				lost = false
+				return driver.Result{}, errDown
+			}
+			return next(ctx, r, to)
+		}
+		waits := begin(t.Context(), newClient(t, d, nil).Mutex("k", nil).Lock)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		before := d.counts()
+		if err := held.Release(); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		lease := granted(t, "the waiter", waits)
+		if got := d.counts(); got[0] != before[0]+1 {
+			t.Errorf("%d Tries of the line after %d, want one more", got[0], before[0])
+		}
+		if err := lease.Release(); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // A wait so long that the refusal is an old one: as much as the clocks may differ is given up of the claim time, and then

@@ -38,6 +38,12 @@ func Want(c *Client, key string) {
 	}
 }
 
+// Busy returns how many keys a client expects to wait for.
+func Busy(c *Client) int { return int(c.busy.n.Load()) }
+
+// MaxBusy bounds Busy.
+const MaxBusy = maxBusy
+
 // MaxCleanups bounds PendingReleases.
 const MaxCleanups = maxCleanups
 

@@ -130,7 +130,7 @@ func (co *cohort) ask(h *hold) {
 	h.signals.heard = co.hears
 	r := h.req
 	h.mu.Unlock()
-	r.Wanted = co.hears
+	r.Wanted, r.Keeps = co.hears, true
 	h.c.calls.EnterLate()
 	go func() {
 		defer h.c.calls.Leave()

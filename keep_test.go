@@ -187,7 +187,7 @@ func TestKeepWithoutARow(t *testing.T) {
 	})
 }
 
-// TryLock takes what its client keeps, is refused elsewhere, and its own lease is kept.
+// TryLock takes what its client keeps, is refused elsewhere while somebody has it, and its own lease is kept.
 func TestKeepAndTryLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &hooked{Driver: newStore()}
@@ -199,9 +199,9 @@ func TestKeepAndTryLock(t *testing.T) {
 		if d.tries.Load() != 1 {
 			t.Errorf("the store was asked %d times", d.tries.Load())
 		}
+		lease := must(m.TryLock(t.Context()))
 		_, err := elsewhere.Mutex("k", nil).TryLock(t.Context())
 		wantIs(t, err, hasp.ErrHeld)
-		lease := must(m.TryLock(t.Context()))
 		_, err = m.TryLock(t.Context())
 		wantIs(t, err, hasp.ErrHeld)
 		release(t, lease)

@@ -62,7 +62,8 @@ func (l *Lease) Mode() Mode {
 func (l *Lease) Slot() int { return l.h.grant.slot }
 
 // Abandoned says that a previous holder did not release the key: it died, lost
-// the lease, or its client was closed before it was done. What the key protects
+// the lease, or its client was closed before it was done; or a waiter was handed the key and
+// vanished, of which nobody knows whether it began. What the key protects
 // may need repair. Readers see the mark but do not clear it; any other holder
 // that saw it clears it by releasing or downgrading its lease. It is never true
 // of an adopted lease.

@@ -31,7 +31,8 @@ func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {
 }
 
 // TryLock asks once. It returns ErrHeld (as *HeldError) when somebody holds the
-// key or waits for it.
+// key or waits for it. Only a key that another client keeps for nobody (LockOptions.Keep) is asked
+// for, and waited for as long as that client may need to give it back: 5 ms and a few round trips.
 func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
 	return m.l.acquire(ctx, "try lock", false)
 }

@@ -100,7 +100,8 @@ type Event struct {
 	// counted. At most a third of the TTL and a round trip when all is well.
 	Age time.Duration
 	// Handoff is how long after the release a waiter that was handed the key came for
-	// it, by the store's clock. 0: it was free, or the engine does not know.
+	// it, by the store's clock; of one that entered on the message, how long ago that was at most. 0: it was
+	// free, or the engine does not know.
 	Handoff time.Duration
 	// Waited is how long ago the call began to ask for the key.
 	Waited time.Duration

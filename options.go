@@ -79,9 +79,10 @@ type LockOptions struct {
 	// promises what every lease does. Calls of the client that wait meanwhile take turns without
 	// the store, too. It is for a key that one process wants again and again, and others seldom.
 	//
-	// To others a kept key is held: a TryLock elsewhere is refused, and a Lock there waits until
-	// this client learns of it (see Lease.Wanted), but not for longer than Keep if nobody uses the
-	// key here. Then nothing more is granted here, and the key goes back. It also does when a
+	// To others a kept key is held: a Lock elsewhere waits until this client learns of it (see
+	// Lease.Wanted), but not for longer than Keep if nobody uses the key here. So does a TryLock where
+	// the engine says that the key is kept (Redis, memory), for three round trips and 5 ms at most;
+	// over others it is refused. Then nothing more is granted here, and the key goes back. It also does when a
 	// renewal fails or is late, at Close, for a lock with other options, and after at most 1,024
 	// grants. If the process dies, the next holder is told (Lease.Abandoned). A key that had to go
 	// back before it was used again is not kept after the next 2 Releases, then 4, up to 64, until

@@ -80,7 +80,7 @@ func (h *hold) renewal() driver.RenewRequest {
 	r.Entered = h.claims
 	switch {
 	case h.signals.heard != nil:
-		r.Wanted = h.signals.heard
+		r.Wanted, r.Keeps = h.signals.heard, true // as only a cohort that keeps does
 	case h.signals.listens():
 		r.Wanted = h.hear
 	}

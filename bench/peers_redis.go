@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/redisdriver"
 	"github.com/redis/go-redis/v9"
 )
@@ -33,6 +34,10 @@ const (
 )
 
 func haspPeer(name string, o hasp.LockOptions, config string) *peer {
+	return haspOver(func(rdb *redis.Client) driver.Driver { return redisdriver.New(rdb, nil) }, name, o, config)
+}
+
+func haspOver(engine func(*redis.Client) driver.Driver, name string, o hasp.LockOptions, config string) *peer {
 	return &peer{
 		name:    name,
 		modules: []string{"github.com/hasplock/hasp", goRedis},
@@ -42,7 +47,7 @@ func haspPeer(name string, o hasp.LockOptions, config string) *peer {
 		keeps:   o.Keep > 0,
 		open: func(_ context.Context, to target) (locker, error) {
 			rdb := redis.NewClient(&redis.Options{Addr: to.Redis[0], ContextTimeoutEnabled: true})
-			locks, err := hasp.New(redisdriver.New(rdb, nil), nil)
+			locks, err := hasp.New(engine(rdb), nil)
 			if err != nil {
 				return nil, errors.Join(err, rdb.Close())
 			}

@@ -118,6 +118,7 @@ type RenewRequest struct {
 	// message is lost. A call that is late, repeated or for nobody is rare and does no harm.
 	// Wanted does not block, and may be called by any goroutine until Close returns.
 	Wanted func()
+	Keeps  bool // with Wanted: the holder gives the lease back when it is told, unless somebody works under it
 }
 
 // ReleaseRequest is the argument of Release.
@@ -149,6 +150,7 @@ type Result struct {
 	Abandoned bool
 
 	Why     Why           // of a refusal: its reason
+	Keeps   bool          // of a refusal, with Traits.Enters: a holder asked with RenewRequest.Keeps, so that who joins may have the key at once
 	Ahead   int           // how many places are before this owner's in the queue, not counting holders
 	Left    time.Duration // what is left of the holder's lease; 0: not known, or it never expires
 	RetryIn time.Duration // when a Try may next succeed without a hint, as when the holder's lease expires; 0: wait for a hint

@@ -97,6 +97,8 @@ var brokenWanted = []brokenEngine{
 			return res, err
 		}
 	})},
+	{"whoever asks keeps", "KeeperIsNamed", renewals(func(r driver.RenewRequest) driver.RenewRequest { r.Keeps = r.Wanted != nil; return r })},
+	{"no keeper is named", "KeeperIsNamed", renewals(func(r driver.RenewRequest) driver.RenewRequest { r.Keeps = false; return r })},
 	{"the renewal that asks does not say that somebody waits", "JoinRacesWithAsking", one(func(s *memdriver.Store, p *patched) {
 		p.renew = func(ctx context.Context, r driver.RenewRequest) driver.Renewal {
 			for r.Wanted != nil && looked(s, r.Key).Waiters == 0 { // the join comes first

@@ -31,6 +31,9 @@ var wantedCases = []Case{
 	{Name: "JoinIsToldToWhoAsks",
 		Rule:  "Nobody is told of a join who released the key, who renewed without Wanted since, or who holds another key.",
 		Needs: []Need{needTellsWanted}, run: joinIsToldToWhoAsks},
+	{Name: "KeeperIsNamed",
+		Rule:  "A refusal says Keeps while a holder stands that asked with Keeps last; who joins is told to it as to others.",
+		Needs: []Need{needTellsWanted, needEnters}, run: keeperIsNamed},
 	{Name: "JoinRacesWithAsking",
 		Rule:  "Somebody joins while the holder's Renew asks: either the answer to that says Wanted, or the holder is told.",
 		Needs: []Need{needTellsWanted}, run: joinRacesWithAsking},
@@ -183,6 +186,33 @@ func joinIsToldToWhoAsks(e *env) {
 	if i := slices.IndexFunc(none, func(told *news) bool { return told.n.Load() > 0 }); i >= 0 {
 		e.Errorf("told is holder %d, whom it does not concern", i)
 	}
+}
+
+func keeperIsNamed(e *env) {
+	names := func(want bool, when string) {
+		e.Helper()
+		if res := e.try(e.open(), e.ask("k")); res.Granted || res.Keeps != want {
+			e.Errorf("%s: Keeps is %v: %+v", when, res.Keeps, res)
+		}
+	}
+	a, b := e.ask("k"), e.ask("k")
+	e.grant(e.d, a)
+	names(false, "before it asked")
+	e.asks(e.d, a)
+	names(false, "it only wants to hear")
+	e.release(e.d, a)
+	a = e.ask("k")
+	e.grant(e.d, a)
+	a.Keeps = true
+	told := e.asks(e.d, a)
+	names(true, "it keeps")
+	d := e.open()
+	e.join(d, b, 0)
+	e.told(told)
+	e.release(e.d, a)
+	e.turn(d, b, e.long)
+	names(false, "it has gone")
+	e.release(d, b)
 }
 
 func joinRacesWithAsking(e *env) {

@@ -35,7 +35,6 @@ func (s *Store) Watch(ctx context.Context, c driver.Claim) (<-chan struct{}, err
 	return ch, nil
 }
 
-// hint tells an owner to try again.
 // Handed returns what the hint said by which c.Owner was handed the key; see [driver.Hander].
 func (s *Store) Handed(c driver.Claim) (driver.Handover, bool) {
 	s.mu.Lock()
@@ -44,6 +43,7 @@ func (s *Store) Handed(c driver.Claim) (driver.Handover, bool) {
 	return to, ok && !s.unreachable
 }
 
+// hint tells an owner to try again.
 func (s *Store) hint(id driver.ID) {
 	for ch := range s.watchers[id] {
 		select {

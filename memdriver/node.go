@@ -58,6 +58,7 @@ func (s *Store) Restart(from *Snapshot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.run = rand.Text()
+	clear(s.handed)
 	s.data = newData()
 	if from != nil {
 		s.data = from.data.clone()
@@ -72,6 +73,7 @@ func (s *Store) Restart(from *Snapshot) {
 func (s *Store) Flush() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	clear(s.handed)
 	s.data = newData()
 }
 

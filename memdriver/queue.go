@@ -40,8 +40,10 @@ type place struct {
 	abandoned bool // of a holder: one before it did not finish
 	persisted bool // of a holder: its lease does not end by itself, whatever until says
 	skipped   bool // one handoff was not claimed: the next such costs the place
+	late      bool // and it may have entered then
 	patience  time.Time
 	wanted    func() // of a holder: as RenewRequest.Wanted
+	keeps     bool   // and as Keeps
 }
 
 func newPlace(c driver.Claim, now time.Time) *place {
@@ -111,7 +113,7 @@ func (e *entry) expire(now time.Time) (unclaimed []*place) {
 		e.abandoned = e.abandoned || h.leaves(driver.Unfinished)
 		if !h.claimed && !h.skipped && h.patience.After(now) {
 			unclaimed = append(unclaimed, &place{id: h.id, mode: h.mode, limit: h.limit, since: h.since, until: h.patience, claim: h.claim,
-				enters: h.enters, skipped: true})
+				late: h.enters, skipped: true})
 		}
 		return true
 	})
@@ -289,6 +291,7 @@ func (s *Store) refuse(e *entry, r *driver.VoteRequest, now time.Time) driver.Re
 	if res.Ahead = e.index(r.ID()); res.Ahead < 0 {
 		res.Ahead = len(e.queue)
 	}
+	res.Keeps = slices.ContainsFunc(e.holders, func(h *place) bool { return h.keeps })
 	if len(e.holders) > 0 {
 		res.Holder = e.holders[0].holderInfo()
 		res.Left = max(opens(e.holders, r.Mode, r.Limit).Sub(now), 0) // 0: it was persisted

@@ -137,7 +137,7 @@ func (s *Store) vote(r *driver.VoteRequest, now time.Time) driver.Result {
 	s.sweep(now)
 	r.Enters = r.Enters && r.Proposal == 0 && r.Mode == driver.Exclusive
 	if h := s.mayHaveEntered(r.ID()); h != nil {
-		h.declined = true
+		h.declined = !r.Convert // which only one does that entered
 	}
 	e := s.settled(r.Key, now)
 	defer s.forget(e, now)
@@ -261,11 +261,13 @@ func (s *Store) renew(r driver.RenewRequest, now time.Time) driver.Renewal {
 		return driver.Renewal{RetryIn: e.retryIn(i, now)}
 	}
 	h := e.holding(r.ID())
-	if h == nil || h.fence < r.Fence {
+	late := h != nil && r.Entered && !h.claimed && r.Fence != 0 && h.fence != r.Fence // the claim of an earlier handover
+	if h == nil || h.fence < r.Fence || late {
 		return driver.Renewal{Err: driver.ErrNotHeld}
 	}
 	h.extend(now.Add(r.TTL))
-	h.wanted, h.claimed = r.Wanted, h.claimed || r.Entered
+	h.wanted, h.keeps = r.Wanted, r.Wanted != nil && r.Keeps
+	h.claimed = h.claimed || r.Entered && h.enters
 	return driver.Renewal{TTL: h.until.Sub(now), Wanted: len(e.queue) > 0}
 }
 
@@ -311,7 +313,7 @@ func (s *Store) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
 	if i == 0 && len(e.queue) > 0 && s.voting() {
 		s.hint(e.queue[0].id) // now first: it must look at the holders' expiry
 	}
-	if p.enters && p.skipped && r.End != driver.Unused {
+	if p.late && r.End != driver.Unused {
 		return driver.ErrNotHeld // it entered, and its lease was over: the place is that from before
 	}
 	return nil

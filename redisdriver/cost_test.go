@@ -35,8 +35,8 @@ func TestShortWays(t *testing.T) {
 	}{
 		"a free key":                       {r: ask("k"), want: 6},
 		"the release of one":               {r: ask("k"), release: true, want: 4},
-		"a free key, to read":              {r: reader("k"), want: 12},
-		"beside a reader":                  {prepare: []contend.Owner{reader("k")}, r: reader("k"), want: 15},
+		"a free key, to read":              {r: reader("k"), want: 11},
+		"beside a reader":                  {prepare: []contend.Owner{reader("k")}, r: reader("k"), want: 14},
 		"a reader's release beside others": {prepare: []contend.Owner{reader("k")}, r: reader("k"), release: true, want: 10},
 		"the last reader's release":        {r: reader("k"), release: true, want: 9},
 		"a vote":                           {node: true, r: proposing("k", 0), want: 8},

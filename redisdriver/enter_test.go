@@ -270,3 +270,55 @@ func TestFullServerHandsOver(t *testing.T) {
 		t.Errorf("the key is handed over without a fence: %+v", info)
 	}
 }
+
+// A refusal without the queue names a keeper, and its inbox gets the news of who joins without the mark.
+func TestKeeperInTheGrant(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d, other := w.driver(nil), w.driver(nil)
+	a := ask("k")
+	w.grant(d, a)
+	w.listens(d)
+	if w.refuse(other, ask("k")).Keeps {
+		t.Error("a holder that did not ask keeps")
+	}
+	told := make(chan struct{}, 10)
+	a.Wanted, a.Keeps = func() { told <- struct{}{} }, true
+	w.renewed(d, a)
+	grant := w.admin.Get(w.ctx, d.names("k").grant).Val()
+	if !strings.HasSuffix(grant, " ~"+d.inboxName()) {
+		t.Errorf("the grant is %q, and has no keeper", grant)
+	}
+	if !w.refuse(other, ask("k")).Keeps {
+		t.Error("no keeper is named")
+	}
+	if w.refuse(other, queued(ask("k"))).Keeps {
+		t.Error("one who joins is told whom to ask")
+	}
+	w.heard(told)
+}
+
+// A place that came back after a handover is not one that may enter until its owner asks, whatever sign of life was still under
+// way: its late Release would end another handover as if it were its own.
+func TestPlaceThatCameBackDoesNotEnter(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := hasty(w.driver(nil))
+	a, b := ask("k"), enters("k")
+	b.TTL = 50 * time.Millisecond
+	w.grant(d, a)
+	w.handed(d, a, b)
+	w.until("the handover is over", func() bool { return w.admin.Exists(w.ctx, d.names("k").lock).Val() == 0 })
+	other := ask("k")
+	w.grant(w.driver(nil), other)
+	entersNow := func() bool {
+		place := w.admin.HGet(w.ctx, d.names("k").places, b.Owner).Val()
+		return strings.Contains(strings.Fields(place)[3], "E")
+	}
+	if w.sign(d, queued(b)); entersNow() {
+		t.Error("a sign of life has it enter")
+	}
+	if w.refuse(d, queued(b)); !entersNow() {
+		t.Error("its Try does not have it enter")
+	}
+}

@@ -65,7 +65,7 @@ func TestEqualityFindsBrokenScripts(t *testing.T) {
 		good, bad   string
 	}{
 		{"XX", false, false, "if cur == value and call('EXISTS', queueKey) == 0 then", "if cur == value then"}, // forgets who waits
-		{"XX", false, true, "if cur == value and call('EXISTS', queueKey) == 0 then", "if cur == value then"},
+		{"XX", false, true, "inWay = seen[1] == value and call('EXISTS', queueKey)", "inWay = seen[1] == value and 0"},
 		{"XX", false, true, "call('EXISTS', lockKey, grantKey, queueKey, KEYS[keysAt + 7])", "call('EXISTS', lockKey, grantKey)"}, // overtakes a queue, and a tombstone
 		{"XX", false, false, "call('EXISTS', lockKey, grantKey, queueKey, KEYS[keysAt + 7])", "call('EXISTS', lockKey, grantKey)"},
 		{"XX", false, false, "(known.mark or most ~= newest)", "(most ~= newest)"}, // tells nobody who did not finish

@@ -164,7 +164,7 @@ func TestWithoutExpireGreaterThan(t *testing.T) {
 // PEXPIRE with an option.
 type oldServer struct{}
 
-var before70 = strings.NewReplacer("redis.REDIS_VERSION_NUM", "redis.NO_SUCH_FIELD", "'GT'", "'NO_GT'", "'NX'", "'NO_NX'")
+var before70 = strings.NewReplacer("redis.REDIS_VERSION_NUM", "redis.NO_SUCH_FIELD", "'GT'", "'NO_GT'", "nil, 'NX'", "nil, 'NO_NX'")
 
 func (oldServer) DialHook(next redis.DialHook) redis.DialHook { return next }
 

@@ -132,12 +132,12 @@ func (d *Driver) leaseJobs(rs []driver.RenewRequest, idx []int, channel string) 
 	type group struct {
 		ttl      time.Duration
 		hashSlot int
-		asks     bool
+		inbox    string // "": it does not ask
 		entered  bool
 	}
 	groups := map[group][]int{}
 	for _, i := range idx {
-		g := group{rs[i].TTL, d.hashSlotOf(rs[i].Key), channel != "" && rs[i].Wanted != nil, rs[i].Entered && d.maxTTL == 0}
+		g := group{rs[i].TTL, d.hashSlotOf(rs[i].Key), inboxOf(rs[i], channel), rs[i].Entered && d.maxTTL == 0}
 		groups[g] = append(groups[g], i)
 	}
 	var jobs []*job
@@ -159,13 +159,10 @@ func (d *Driver) leaseJobs(rs []driver.RenewRequest, idx []int, channel string) 
 					args = append(args, fenceHeld(rs[i]))
 				}
 			}
-			if g.asks {
-				args = append(args, channel)
+			if g.inbox != "" || g.entered {
+				args = append(args, g.inbox)
 			}
 			if g.entered {
-				if !g.asks {
-					args = append(args, "")
-				}
 				args = append(args, d.granted())
 			}
 			jobs = append(jobs, &job{
@@ -174,6 +171,17 @@ func (d *Driver) leaseJobs(rs []driver.RenewRequest, idx []int, channel string) 
 		}
 	}
 	return jobs
+}
+
+// inboxOf is where the holder of a lease wants to be told of who joins, see queue.lua; "": nowhere.
+func inboxOf(r driver.RenewRequest, channel string) string {
+	switch {
+	case channel == "" || r.Wanted == nil:
+		return ""
+	case r.Keeps:
+		return "~" + channel
+	}
+	return channel
 }
 
 // fenceHeld is what a lease's fence must not be below; nothing when it is not

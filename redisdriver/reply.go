@@ -31,6 +31,7 @@ type answer struct {
 	grant grant
 	next  int64         // what became of the search for the next in the queue: nextFound…
 	at    time.Duration // the server's clock, of one that queues
+	keeps bool          // a holder would give the key back
 
 	kind string // the lock key holds something of this type
 }
@@ -85,7 +86,11 @@ func parseTry(v any) (answer, error) {
 		a.ahead = int(wire.Next[int64](r))
 		a.grant = parseGrant(wire.Next[string](r))
 		a.next = wire.Next[int64](r)
-		if least := wire.Next[string](r); least != "" {
+		switch least := wire.Next[string](r); least {
+		case "":
+		case "keeps":
+			a.keeps = true
+		default:
 			a.fence = parseFence(least, r)
 		}
 		if len(r.Fields) > 0 {
@@ -164,7 +169,7 @@ func (g grant) holder(value string) driver.Holder {
 
 // refusal turns the answer of a Try that was not granted into a Result.
 func (a answer) refusal(hinted bool) driver.Result {
-	r := driver.Result{Why: a.why, Fence: a.fence, Ahead: a.ahead}
+	r := driver.Result{Why: a.why, Fence: a.fence, Ahead: a.ahead, Keeps: a.keeps}
 	switch a.why {
 	case driver.NotVoting:
 		r.RetryIn = pollMax

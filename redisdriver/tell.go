@@ -77,14 +77,6 @@ func (l *leases) last(id driver.ID, fence uint64, ttl time.Duration, gives *wire
 	}
 }
 
-// has says whether that lease, or a later one of its owner, was noted.
-func (l *leases) has(id driver.ID, fence uint64) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	of, noted := l.all[id]
-	return noted && of.fence >= fence
-}
-
 // drop forgets a lease, and says whether it was noted, and what releases it if that was.
 func (l *leases) drop(id driver.ID) (noted bool, gives *wire.Call) {
 	l.mu.Lock()

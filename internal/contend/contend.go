@@ -25,6 +25,7 @@ type Owner struct {
 	Fences          int
 	Fence           uint64 // proposed in a Try; in a Convert and a Renew the fence held
 	Wanted          func() // in a Renew
+	Keeps           bool   // in a Renew with Wanted
 	Raise, Restore  bool
 
 	Settled bool
@@ -53,7 +54,7 @@ func (o Owner) Vote() driver.VoteRequest {
 // Renewal is its request in a Renew.
 func (o Owner) Renewal() driver.RenewRequest {
 	return driver.RenewRequest{Claim: o.Claim(), TTL: o.TTL, Queue: o.Queue, Patience: o.Patience, Fence: o.Fence, Wanted: o.Wanted,
-		Entered: o.Entered}
+		Keeps: o.Keeps, Entered: o.Entered}
 }
 
 // Withdrawal is its Withdraw at a node.
@@ -116,7 +117,8 @@ func OfVote(r driver.VoteRequest) Owner {
 // OfRenewal is the owner of a renewal.
 func OfRenewal(r driver.RenewRequest) Owner {
 	o := of(r.Claim)
-	o.TTL, o.Queue, o.Patience, o.Fence, o.Wanted, o.Entered = r.TTL, r.Queue, r.Patience, r.Fence, r.Wanted, r.Entered
+	o.TTL, o.Queue, o.Patience, o.Fence, o.Wanted = r.TTL, r.Queue, r.Patience, r.Fence, r.Wanted
+	o.Keeps, o.Entered = r.Keeps, r.Entered
 	return o
 }
 

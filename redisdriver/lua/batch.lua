@@ -11,19 +11,18 @@ end
 local KEEP = 61000 -- ms the largest fence of a key is kept after its lease, see fences.lua
 local keysAt, argsAt = 2, 2 -- where in KEYS and ARGV the request at hand begins
 local lastMinted, reserved
-local inWay, seen -- of a request that comes alone: how many keys are in its way, and what the lock holds
+local inWay, seen -- of a request that comes alone: how many keys are in its way; of a release: lock and grant
 if ARGV[1] == '1' then -- nothing is made for what comes alone and nobody is in the way of
 local kind, at = ARGV[argsAt], argsAt
 local value = ARGV[at + 1]
 local lockKey, grantKey, queueKey = KEYS[keysAt], KEYS[keysAt + 1], KEYS[keysAt + 2]
-local cur
 if kind == 'try' then
   inWay = call('EXISTS', lockKey, grantKey, queueKey, KEYS[keysAt + 7])
   if inWay == 0 then
     local ttl, state, keep = ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
     local fence
 if redis.REDIS_VERSION_NUM then -- since 7.0; GET beside KEEPTTL is older
-  look()
+  if not stamp then look() end
   local last = call('SET', KEYS[1], stamp, 'KEEPTTL', 'GET')
   if last and #last == 16 and last < stamp and sub(last, 1, 7) == sub(stamp, 1, 7) and not string.find(last, '%D') then
     fence = stamp
@@ -40,9 +39,9 @@ call('SET', grantKey, sub(value, 1, 26) .. ' ' .. fence .. ' ' .. sub(stamp, 1, 
     end
   end
 elseif kind == 'release' then
-  cur = redis.pcall('GET', lockKey)
-  seen = cur
-  if cur == value and call('EXISTS', queueKey) == 0 then
+  seen = call('MGET', lockKey, grantKey) -- nothing where it is no string: not ours
+  inWay = seen[1] == value and call('EXISTS', queueKey)
+  if inWay == 0 then
     call('DEL', lockKey, grantKey)
     return {1}
   end
@@ -58,6 +57,25 @@ local function mint(n, newest)
   local above = newest and counted('grant', newest) or 0
   if not lastMinted or lastMinted + n > reserved or above > lastMinted then
     if not stamp then look() end
+    local fence
+    if n == 1 and ARGV[1] == '1' and not lastMinted and (not newest or newest < stamp) then
+if redis.REDIS_VERSION_NUM then -- since 7.0; GET beside KEEPTTL is older
+  if not stamp then look() end
+  local last = call('SET', KEYS[1], stamp, 'KEEPTTL', 'GET')
+  if last and #last == 16 and last < stamp and sub(last, 1, 7) == sub(stamp, 1, 7) and not string.find(last, '%D') then
+    fence = stamp
+  elseif last then
+    call('SET', KEYS[1], last, 'KEEPTTL')
+  else
+    call('DEL', KEYS[1])
+  end
+end
+    end
+    if fence then
+      lastMinted = tonumber(fence)
+      reserved = lastMinted
+      return fence
+    end
     local last, keep, now = call('GET', KEYS[1]), '86400000', tonumber(stamp)
     local from, where, text = now, 'clock', stamp
     if last and (#last ~= 16 or last >= stamp or string.find(last, '%D')) then -- the clock stands, or was set back
@@ -76,6 +94,7 @@ end
 local contended
 local caller -- the inbox of the one that asks, if it is known
 local handed, hintLater -- ms after which the next in the queue is to look, see queue.lua; nil: it knows by itself
+local follower -- who that is, where it was seen, see first.lua
 local function slow()
   if not stamp then look() end
   local try, release
@@ -300,7 +319,7 @@ end
 local function first(me, offer, from)
   local at, size, passed = from or 0, 1, nil
   for round = 1, 11 do
-    local ids = call('ZRANGE', K.queue, at, at + size - 1, 'WITHSCORES')
+    local ids = call('ZRANGE', K.queue, at, at + size, 'WITHSCORES') -- one more than is looked for
     if #ids == 0 then
       if passed and round > 2 then call('HSET', K.places, '?', passed .. ' ' .. string.format('%.0f', ms)) end
       return nil
@@ -308,7 +327,7 @@ local function first(me, offer, from)
     local owners = {}
     for i = 1, #ids, 2 do owners[#owners + 1] = sub(ids[i], 1, 26) end
     local places = call('HMGET', K.places, '!', '?', unpack(owners))
-    local strikes, expired, owned, found, why = unstrike(places[1] or ''), {}, {}, nil, nil
+    local strikes, expired, owned, found, why, behind = unstrike(places[1] or ''), {}, {}, nil, nil, nil
     for i = 1, #owners do
       local e = places[i + 2] and entry(ids[2 * i - 1], ids[2 * i], places[i + 2])
       if ids[2 * i - 1] == me then
@@ -335,15 +354,22 @@ local function first(me, offer, from)
           found, why = e, says and not n and 'mute' or nil
         end
       end
-      if found then break end
+      if found then
+        local next = offer and places[i + 3] and entry(ids[2 * i + 1], ids[2 * i + 2], places[i + 3])
+        if next and next.contact and next.contact + next.patience > ms and not struck(strikes, next) then
+          behind = next
+          behind.at = at
+        end
+        break
+      end
     end
     if #expired > 0 then
       call('ZREM', K.queue, unpack(expired))
       call('HDEL', K.places, unpack(owned))
     end
-    if found and size == 1 then return found, why, at end
+    if found and size == 1 then return found, why, at, behind end
     if passed and (found or round == 11) then call('HSET', K.places, '?', passed .. ' ' .. string.format('%.0f', ms)) end
-    if found then return found, why, at end
+    if found then return found, why, at, behind end
     size = 100
   end
   return nil, 'more'
@@ -375,12 +401,15 @@ end
 function serve(me)
   local at
   for _ = 1, 32 do
-    local e, why
-    e, why, at = first(me, offer, at)
+    local e, why, behind
+    e, why, at, behind = first(me, offer, at)
     if not e or why or e.value == me then return e, why end
     if not fits(e.limit) then return e, 'shut' end
     if not handTo(e) then return e, 'poor' end
-    if not known.shared then return e, 'shut' end
+    if not known.shared then
+      follower = behind
+      return e, 'shut'
+    end
   end
   return nil, 'more'
 end
@@ -400,7 +429,8 @@ function hintLast()
   if e and e.mode and e.mode ~= 'p' then notify(e) end
 end
 function hintLater(px)
-  local e, _, at = first(false)
+  local e, _, at = follower, nil, follower and follower.at
+  if not e then e, _, at = first(false) end
   if e and e.contact + e.patience / 2 <= ms then
     local ids, places = placesAt(at + 1, at + 3)
     for i = 1, #ids do
@@ -514,14 +544,12 @@ end
 local function trying()
 local function join(r)
   if not r.place or r.gone then return end
-  local mine = call('ZSCORE', K.queue, r.value)
-  if mine then
-    alive(mine)
+  local last = call('ZRANGE', K.queue, -1, -1, 'WITHSCORES')[2]
+  if call('ZADD', K.queue, 'NX', string.format('%.0f', counted('queue', last or '0') + 1), r.value) == 0 then
+    alive(call('ZSCORE', K.queue, r.value))
   else
-    local last = call('ZRANGE', K.queue, -1, -1, 'WITHSCORES')[2]
-    call('ZADD', K.queue, string.format('%.0f', counted('queue', last or '0') + 1), r.value)
     if not last then
-      for inbox in string.gmatch(known.asks, '%S+') do
+      for inbox in string.gmatch(known.asks, '~?(%S+)') do
         redis.pcall('PUBLISH', inbox, '*' .. known.newest .. K.lock) -- without the right to, they learn it by a renewal
       end
     end
@@ -537,6 +565,7 @@ local function refuse(r, why, cut, least)
   if r.place then
     return {r.gone and 2 or why, sub(value, 1, 600), left, ahead, head, cut, known.newest or '', stamp}
   end
+  if string.find(known.asks, '~', 1, true) then least = 'keeps' end
   return {r.gone and 2 or why, sub(value, 1, 600), left, ahead, head, cut, least or ''}
 end
 local function granted(l, left, n, waited)
@@ -597,7 +626,7 @@ function try(r)
   local got = call('MGET', K.lock, K.grant, K.gone)
   if got[2] and not sound(got[2]) then counted('grant', got[2], true) end
   r.gone = got[3]
-  survey(got[1], got[2], nil, value)
+  survey(got[1], got[2], nil, not converts and value) -- only one that entered converts without a claim
   local l = not r.gone and leaseOf(value)
   if l and not l.over then
     local answer
@@ -653,7 +682,7 @@ end
 local function releasing()
 function release(r)
   local value, result, ends, rank = r.value, 0, nil, nil
-  local got = call('MGET', K.lock, K.grant) -- nothing where it is no string: not ours
+  local got = seen or call('MGET', K.lock, K.grant)
   local unused = r.ending == 'unused' or r.ending == 'unclaimed'
   survey(got[1], sound(got[2]), value, unused and value)
   local l = leaseOf(value)
@@ -684,7 +713,7 @@ function release(r)
   end
   local e, why
   local alone = known.lock and not known.shared or known.type
-  local may = not known.cut and call('EXISTS', K.queue) == 1
+  local may = not known.cut and (inWay == 1 or call('EXISTS', K.queue) == 1)
   if may then serving() end
   if known.cut then
     hintLast()
@@ -755,11 +784,14 @@ call('SET', grantKey, sub(value, 1, 26) .. ' ' .. fence .. ' ' .. sub(stamp, 1, 
     return fence
   end
 elseif kind == 'release' then
-  cur = seen
-  if cur == nil then cur = redis.pcall('GET', lockKey) end
-  if cur == value and call('EXISTS', queueKey) == 0 then
-    call('DEL', lockKey, grantKey)
-    return 1
+  if seen then
+    cur = seen[1]
+  else
+    cur = redis.pcall('GET', lockKey)
+    if cur == value and call('EXISTS', queueKey) == 0 then
+      call('DEL', lockKey, grantKey)
+      return 1
+    end
   end
 end
   local reads = kind == 'tryAny' and ARGV[at + 7] == '0' and ARGV[at + 3] == 'h'
@@ -816,7 +848,7 @@ end
   return contended(kind, at)
 end
 local function run()
-  caller, handed = nil, nil
+  caller, handed, follower = nil, nil, nil
   local answer = request()
   if handed then hintLater(handed) end
   return answer

@@ -173,6 +173,7 @@ end
 local contended
 local caller -- the inbox of the one that asks, if it is known
 local handed, hintLater -- ms after which the next in the queue is to look, see queue.lua; nil: it knows by itself
+local follower -- who that is, where it was seen, see first.lua
 local function slow()
   if not stamp then look() end
   local try, release
@@ -397,7 +398,7 @@ end
 local function first(me, offer, from)
   local at, size, passed = from or 0, 1, nil
   for round = 1, 11 do
-    local ids = call('ZRANGE', K.queue, at, at + size - 1, 'WITHSCORES')
+    local ids = call('ZRANGE', K.queue, at, at + size, 'WITHSCORES') -- one more than is looked for
     if #ids == 0 then
       if passed and round > 2 then call('HSET', K.places, '?', passed .. ' ' .. string.format('%.0f', ms)) end
       return nil
@@ -405,7 +406,7 @@ local function first(me, offer, from)
     local owners = {}
     for i = 1, #ids, 2 do owners[#owners + 1] = sub(ids[i], 1, 26) end
     local places = call('HMGET', K.places, '!', '?', unpack(owners))
-    local strikes, expired, owned, found, why = unstrike(places[1] or ''), {}, {}, nil, nil
+    local strikes, expired, owned, found, why, behind = unstrike(places[1] or ''), {}, {}, nil, nil, nil
     for i = 1, #owners do
       local e = places[i + 2] and entry(ids[2 * i - 1], ids[2 * i], places[i + 2])
       if ids[2 * i - 1] == me then
@@ -432,15 +433,22 @@ local function first(me, offer, from)
           found, why = e, says and not n and 'mute' or nil
         end
       end
-      if found then break end
+      if found then
+        local next = offer and places[i + 3] and entry(ids[2 * i + 1], ids[2 * i + 2], places[i + 3])
+        if next and next.contact and next.contact + next.patience > ms and not struck(strikes, next) then
+          behind = next
+          behind.at = at
+        end
+        break
+      end
     end
     if #expired > 0 then
       call('ZREM', K.queue, unpack(expired))
       call('HDEL', K.places, unpack(owned))
     end
-    if found and size == 1 then return found, why, at end
+    if found and size == 1 then return found, why, at, behind end
     if passed and (found or round == 11) then call('HSET', K.places, '?', passed .. ' ' .. string.format('%.0f', ms)) end
-    if found then return found, why, at end
+    if found then return found, why, at, behind end
     size = 100
   end
   return nil, 'more'
@@ -472,12 +480,15 @@ end
 function serve(me)
   local at
   for _ = 1, 32 do
-    local e, why
-    e, why, at = first(me, offer, at)
+    local e, why, behind
+    e, why, at, behind = first(me, offer, at)
     if not e or why or e.value == me then return e, why end
     if not fits(e.limit) then return e, 'shut' end
     if not handTo(e) then return e, 'poor' end
-    if not known.shared then return e, 'shut' end
+    if not known.shared then
+      follower = behind
+      return e, 'shut'
+    end
   end
   return nil, 'more'
 end
@@ -497,7 +508,8 @@ function hintLast()
   if e and e.mode and e.mode ~= 'p' then notify(e) end
 end
 function hintLater(px)
-  local e, _, at = first(false)
+  local e, _, at = follower, nil, follower and follower.at
+  if not e then e, _, at = first(false) end
   if e and e.contact + e.patience / 2 <= ms then
     local ids, places = placesAt(at + 1, at + 3)
     for i = 1, #ids do
@@ -611,14 +623,12 @@ end
 local function trying()
 local function join(r)
   if not r.place or r.gone then return end
-  local mine = call('ZSCORE', K.queue, r.value)
-  if mine then
-    alive(mine)
+  local last = call('ZRANGE', K.queue, -1, -1, 'WITHSCORES')[2]
+  if call('ZADD', K.queue, 'NX', string.format('%.0f', counted('queue', last or '0') + 1), r.value) == 0 then
+    alive(call('ZSCORE', K.queue, r.value))
   else
-    local last = call('ZRANGE', K.queue, -1, -1, 'WITHSCORES')[2]
-    call('ZADD', K.queue, string.format('%.0f', counted('queue', last or '0') + 1), r.value)
     if not last then
-      for inbox in string.gmatch(known.asks, '%S+') do
+      for inbox in string.gmatch(known.asks, '~?(%S+)') do
         redis.pcall('PUBLISH', inbox, '*' .. known.newest .. K.lock) -- without the right to, they learn it by a renewal
       end
     end
@@ -707,7 +717,7 @@ function try(r)
   local got = call('MGET', K.lock, K.grant, K.gone)
   if got[2] and not sound(got[2]) then counted('grant', got[2], true) end
   r.gone = got[3]
-  survey(got[1], got[2], nil, value)
+  survey(got[1], got[2], nil, not converts and value) -- only one that entered converts without a claim
   local l = not r.gone and leaseOf(value)
   if l and not l.over then
     local answer
@@ -913,7 +923,7 @@ end
   return contended(kind, at)
 end
 local function run()
-  caller, handed = nil, nil
+  caller, handed, follower = nil, nil, nil
   local answer = request()
   if handed then hintLater(handed) end
   return answer

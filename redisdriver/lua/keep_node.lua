@@ -72,7 +72,7 @@ end
 local function first(me, offer, from)
   local at, size, passed = from or 0, 1, nil
   for round = 1, 11 do
-    local ids = call('ZRANGE', K.queue, at, at + size - 1, 'WITHSCORES')
+    local ids = call('ZRANGE', K.queue, at, at + size, 'WITHSCORES') -- one more than is looked for
     if #ids == 0 then
       if passed and round > 2 then call('HSET', K.places, '?', passed .. ' ' .. string.format('%.0f', ms)) end
       return nil
@@ -80,7 +80,7 @@ local function first(me, offer, from)
     local owners = {}
     for i = 1, #ids, 2 do owners[#owners + 1] = sub(ids[i], 1, 26) end
     local places = call('HMGET', K.places, '!', '?', unpack(owners))
-    local strikes, expired, owned, found, why = unstrike(places[1] or ''), {}, {}, nil, nil
+    local strikes, expired, owned, found, why, behind = unstrike(places[1] or ''), {}, {}, nil, nil, nil
     for i = 1, #owners do
       local e = places[i + 2] and entry(ids[2 * i - 1], ids[2 * i], places[i + 2])
       if ids[2 * i - 1] == me then
@@ -107,15 +107,22 @@ local function first(me, offer, from)
           found, why = e, says and not n and 'mute' or nil
         end
       end
-      if found then break end
+      if found then
+        local next = offer and places[i + 3] and entry(ids[2 * i + 1], ids[2 * i + 2], places[i + 3])
+        if next and next.contact and next.contact + next.patience > ms and not struck(strikes, next) then
+          behind = next
+          behind.at = at
+        end
+        break
+      end
     end
     if #expired > 0 then
       call('ZREM', K.queue, unpack(expired))
       call('HDEL', K.places, unpack(owned))
     end
-    if found and size == 1 then return found, why, at end
+    if found and size == 1 then return found, why, at, behind end
     if passed and (found or round == 11) then call('HSET', K.places, '?', passed .. ' ' .. string.format('%.0f', ms)) end
-    if found then return found, why, at end
+    if found then return found, why, at, behind end
     size = 100
   end
   return nil, 'more'
@@ -171,7 +178,8 @@ for key = 1, #KEYS - 5, 6 do
     local number, place = call('ZSCORE', K.queue, value), nil
     if number then
       local got = call('HMGET', K.places, owner, '?')
-      local head, tail = string.match(got[1] or '', '^%d+ %d+( %d+ %a[PE]?S?%d*)!?( %S+)$')
+      local head, missed, tail = string.match(got[1] or '', '^%d+ %d+( %d+ %a[PE]?S?%d*)(!?)( %S+)$')
+      if missed == '!' then head = string.gsub(head, 'E', '', 1) end -- it may have entered: only its own Try says that it waits
       place = head
       if place then
         call('HSET', K.places, owner, sub(stamp, 1, 13) .. ' ' .. patience .. head .. tail)

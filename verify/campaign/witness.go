@@ -16,8 +16,9 @@ import (
 )
 
 // witness wraps hasp's engine, and computes how late the deadline of each lease may be:
-// the TTL that the engine reported, less the drift, counted from before the request. It
-// also reports when the store has answered a release.
+// the TTL that the engine reported, less the drift, counted from before the request; of one that was handed
+// over, as of a lease that the refusal before granted for until its end. It also reports when the store has
+// answered a release.
 type witness struct {
 	report func(event)
 	slow   atomic.Int64 // ns, see usual
@@ -26,10 +27,17 @@ type witness struct {
 	now   *turn            // that the next new owner belongs to
 	turns map[string]*turn // by owner
 	most  map[string]Mono
+	seen  map[string]refusal // the latest of each owner
+}
+
+// refusal is when a Try was sent that was refused, and when that was on the store's clock.
+type refusal struct {
+	sent Mono
+	at   time.Duration
 }
 
 func newWitness(report func(event)) *witness {
-	return &witness{report: report, turns: map[string]*turn{}, most: map[string]Mono{}}
+	return &witness{report: report, turns: map[string]*turn{}, most: map[string]Mono{}, seen: map[string]refusal{}}
 }
 
 // takes records that a turn begins.
@@ -57,6 +65,23 @@ func (w *witness) note(owner string, at Mono, ttl time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.most[owner] = max(w.most[owner], at.Add(ttl-drift(ttl)))
+}
+
+// refused notes the answer to a Try that was sent at that time.
+func (w *witness) refused(owner string, sent Mono, at time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.seen[owner] = refusal{sent, at}
+}
+
+// handed notes a lease that was handed over.
+func (w *witness) handed(owner string, to driver.Handover) {
+	w.mu.Lock()
+	seen, ok := w.seen[owner]
+	w.mu.Unlock()
+	if ok && seen.at != 0 {
+		w.note(owner, seen.sent, to.At-seen.at+to.TTL)
+	}
 }
 
 // usual is how long a call may take before it counts as slow.
@@ -88,10 +113,26 @@ func (d watched) Try(ctx context.Context, r driver.TryRequest) (driver.Result, e
 	at := now()
 	res, err := d.Driver.Try(ctx, r)
 	d.by.took(at)
-	if err == nil && res.Granted {
+	switch {
+	case err == nil && res.Granted:
 		d.by.note(r.Owner, at, res.TTL)
+	case err == nil:
+		d.by.refused(r.Owner, at, res.At)
 	}
 	return res, err
+}
+
+// Handed is that of a driver that is a driver.Hander, as its Traits say.
+func (d watched) Handed(c driver.Claim) (driver.Handover, bool) {
+	h, ok := d.Driver.(driver.Hander)
+	if !ok {
+		return driver.Handover{}, false
+	}
+	to, ok := h.Handed(c)
+	if ok {
+		d.by.handed(c.Owner, to)
+	}
+	return to, ok
 }
 
 func (d watched) Renew(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal)) {

@@ -20,7 +20,7 @@ type Case struct {
 	Name  string
 	Kind  Kind
 	About string // what is special in it: the rule that is removed, or the faults
-	Model any    // Fences, Votes, Again, Ballots, WriteBack or Floor
+	Model any    // Fences, Votes, Again, Ballots, WriteBack, Floor or Handover
 	Long  bool   // too large for the short run, at least under the race detector
 
 	search func(limit int) Report
@@ -30,10 +30,13 @@ type Case struct {
 func (c Case) Search(limit int) Report { return c.search(limit) }
 
 // Replays reports whether a counterexample is to be replayed on the real code. Ballots
-// runs the real code in the search itself.
+// runs the real code in the search itself, and replays are of several stores.
 func (c Case) Replays() bool {
-	_, drives := c.Model.(Ballots)
-	return !drives && (c.Kind == Refuted || c.Kind == Limit)
+	switch c.Model.(type) {
+	case Ballots, Handover:
+		return false
+	}
+	return c.Kind == Refuted || c.Kind == Limit
 }
 
 // Cases returns all searches.
@@ -45,6 +48,7 @@ func Cases() []Case {
 	all = append(all, votesCases()...)
 	all = append(all, againCases()...)
 	all = append(all, ballotsCases()...)
+	all = append(all, handoverCases()...)
 	return append(all, progressCases()...)
 }
 

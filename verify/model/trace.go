@@ -37,6 +37,12 @@ const (
 	Vanished    Act = "vanished"     // was refused, and neither asks again nor releases: its votes are withdrawn
 	Choose      Act = "choose"       // takes the largest fence Value of a majority, to write it back
 	Write       Act = "write"        // the write-back of Value is carried out at Node
+	Send        Act = "send"         // sends its Try number Value to Node
+	TryLate     Act = "late"         // a Try is carried out at Node, and its owner waits for no answer
+	Message     Act = "message"      // gets the message that it was handed the key with the fence Value
+	MessageCopy Act = "message-copy" // gets that message, and it will come again
+	Enter       Act = "enter"        // acts on the message: it holds the key, until the time Value
+	GiveBack    Act = "give-back"    // what gives back its handover, which nobody waits for, is carried out at Node
 
 	// Of no owner.
 	Tick     Act = "tick"      // time goes on to Value
@@ -48,6 +54,7 @@ const (
 	Reload   Act = "reload"    // Node restarts with what it saved
 	Flush    Act = "flush"     // Node loses everything, and runs on
 	Jump     Act = "jump"      // the wall clock of Node goes forward by Value
+	Expire   Act = "expire"    // Node ends the lease of owner number Value (A is 0), which is over
 	TombEnds Act = "tomb-ends" // Node forgets that owner number Value (A is 0) was released
 	Access   Act = "access"    // a proposal for another key arrives
 	Grant    Act = "grant"     // the key is granted with a fence larger than all before
@@ -85,6 +92,12 @@ var texts = map[Act]string{
 	Vanished:    "WHO does not come back",
 	Choose:      "WHO takes the largest fence of a majority, VALUE, to write it back",
 	Write:       "node NODE carries out WHO's write-back of VALUE",
+	Send:        "WHO sends node NODE its Try number VALUE",
+	TryLate:     "node NODE carries out a Try of WHO, which waits for no answer",
+	Message:     "WHO gets the message that it was handed the key with fence VALUE",
+	MessageCopy: "WHO gets the message that it was handed the key with fence VALUE, which will come again",
+	Enter:       "WHO ENTERS (VALUE)",
+	GiveBack:    "node NODE carries out what gives back the handover to WHO",
 	Tick:        "time VALUE",
 	Vanish:      "node NODE: the key is free",
 	Forget:      "node NODE forgets the fences of the key",
@@ -94,6 +107,7 @@ var texts = map[Act]string{
 	Reload:      "node NODE restarts from its snapshot",
 	Flush:       "node NODE is flushed",
 	Jump:        "the clock of node NODE jumps forward by VALUE",
+	Expire:      "node NODE ends the lease of owner VALUE, which is over",
 	TombEnds:    "node NODE forgets that owner VALUE was released",
 	Access:      "a proposal for another key",
 	Grant:       "the key is granted",
@@ -115,7 +129,7 @@ type Trace struct {
 	Name  string // of the Case
 	Rule  string // the rule that was removed, or the assumption that was broken
 	Wrong string // what is wrong in the end
-	Model any    // Fences, Votes, Again, WriteBack or Floor: what was searched
+	Model any    // Fences, Votes, Again, Ballots, WriteBack, Floor or Handover: what was searched
 	Steps []Step
 }
 

@@ -20,6 +20,8 @@ func (t Trace) Walk() string {
 		return walk(m.system(), t.Steps)
 	case Floor:
 		return walk(m.system(), t.Steps)
+	case Handover:
+		return walk(m.system(), t.Steps)
 	}
 	return ""
 }

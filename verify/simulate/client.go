@@ -54,18 +54,8 @@ func (c *client) start(life int) *process {
 	if p.rng.IntN(3) == 0 {
 		p.keep = time.Millisecond + p.upTo(2*time.Second)
 	}
-	links := make([]driver.Node, len(c.w.nodes))
-	for i, n := range c.w.nodes {
-		links[i] = newLink(p, n)
-		if c.w.plan.Eager {
-			links[i] = eager{newLink(p, n)}
-		}
-	}
-	if c.w.variant.nodes != nil {
-		links = c.w.variant.nodes(c.index, links)
-	}
-	p.recorder = recorder{Driver: quorum.New(links, nil), p: p, tries: map[string]int64{}}
-	locks, err := hasp.New(&p.recorder, &hasp.Options{Observe: func(e hasp.Event) { c.w.log.saw(e) }})
+	p.recorder = recorder{p: p, tries: map[string]try{}}
+	locks, err := hasp.New(p.driver(), &hasp.Options{Observe: func(e hasp.Event) { c.w.log.saw(e) }})
 	if err != nil {
 		panic(err)
 	}
@@ -74,6 +64,28 @@ func (c *client) start(life int) *process {
 	c.cur = p
 	c.mu.Unlock()
 	return p
+}
+
+// driver returns what the process's hasp.Client uses.
+func (p *process) driver() driver.Driver {
+	w := p.c.w
+	if w.plan.Lone {
+		l := newLone(p, w.nodes[0])
+		p.recorder.Driver = l
+		return hander{&p.recorder, l}
+	}
+	links := make([]driver.Node, len(w.nodes))
+	for i, n := range w.nodes {
+		links[i] = newLink(p, n)
+		if w.plan.Eager {
+			links[i] = eager{newLink(p, n)}
+		}
+	}
+	if w.variant.nodes != nil {
+		links = w.variant.nodes(p.c.index, links)
+	}
+	p.recorder.Driver = quorum.New(links, nil)
+	return &p.recorder
 }
 
 // run runs a client: processes that acquire the key again and again until the faults

@@ -6,6 +6,11 @@
 // the clients saw. A minute of it takes milliseconds, so that thousands of
 // schedules are played where a campaign on real servers plays a few.
 //
+// One schedule in six, by its seed, is of one store alone, without a quorum: those whose names begin with
+// "lone". There a waiter may enter on the message that it was handed the key ([driver.Hander]), which a quorum's never
+// does. The message has a delay of its own; it may be lost, come twice, after the lease that it tells of, or after
+// the next one. Hints may come for no reason.
+//
 // The faults, all of a schedule that is derived from a seed:
 //
 //   - requests and replies are independently delayed, lost, reordered or
@@ -37,6 +42,12 @@
 //     the key off to a place whose owner is gone, or that voted for a waiter which
 //     cannot itself get a majority.
 //
+// One store alone has no node record. So exclusion and the order of fences must hold while
+// it forgets nothing, also over restarts, and its clock neither runs nor is stepped ahead,
+// while it is up or down, by more than that drift. Progress must be made whatever happens;
+// the bound for a free key holds where no answer to a client is cut off, since who never
+// hears of a grant has it for its TTL.
+//
 // The clients of every schedule write, read, and downgrade: two in five of their
 // acquisitions are shared, and one writer in three downgrades at some point and
 // only reads from then on. One process in three keeps its key for up to two seconds after a write
@@ -46,7 +57,8 @@
 // one instant, unless both only read; a fence that is not above the fence of a
 // hold that was granted before the request was sent (readers may have theirs in any
 // order among themselves); one fence for two owners; a register that compares
-// fences and refuses a holder whose lease is valid; a client that never acquires
+// fences and refuses a holder whose lease is valid; with one store alone, a writer that was not told that the one before it
+// did not finish ([hasp.Lease.Abandoned]); a client that never acquires
 // the key; a waiter that could have the key, and does not; and whatever is left
 // after every client was closed, since a bubble does not end before its last
 // goroutine.

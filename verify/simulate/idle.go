@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
-	"github.com/hasplock/hasp/memdriver"
 )
 
 const (
@@ -217,7 +216,7 @@ func (n *node) state(live map[string]bool) (s state) {
 	n.store.Renew(context.Background(), []driver.RenewRequest{{Claim: driver.Claim{Key: "votes"}, TTL: time.Millisecond}}, func(_ int, r driver.Renewal) {
 		s.votes = errors.Is(r.Err, driver.ErrNotHeld)
 	})
-	image := memdriver.NewNode(memdriver.NodeOptions{MaxTTL: n.w.plan.MaxTTL, Now: n.clock.now})
+	image := n.newStore()
 	image.Restart(n.store.Snapshot())
 	info, err := image.Inspect(context.Background(), key)
 	if err != nil {

@@ -192,11 +192,16 @@ func (l *link) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
 	return err
 }
 
-// Watch forwards hints, late or not at all.
-func (l *link) Watch(ctx context.Context, c driver.Claim) (<-chan struct{}, error) {
-	in, err := exchange(ctx, l, message{"watch", contend.Owner{Key: c.Key, Owner: c.Owner, Label: c.Label, Mode: c.Mode, Limit: c.Limit}}, func(s *memdriver.Store, _ contend.Owner) (<-chan struct{}, error) {
+// hints asks the node for hints.
+func (l *link) hints(ctx context.Context, c driver.Claim) (<-chan struct{}, error) {
+	return exchange(ctx, l, message{"watch", contend.Owner{Key: c.Key, Owner: c.Owner, Label: c.Label, Mode: c.Mode, Limit: c.Limit}}, func(s *memdriver.Store, _ contend.Owner) (<-chan struct{}, error) {
 		return s.Watch(ctx, c)
 	})
+}
+
+// Watch forwards hints, late or not at all.
+func (l *link) Watch(ctx context.Context, c driver.Claim) (<-chan struct{}, error) {
+	in, err := l.hints(ctx, c)
 	if err != nil {
 		return nil, err
 	}

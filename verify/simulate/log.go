@@ -17,9 +17,13 @@ type hold struct {
 	client, life int
 	owner        string
 	fence        uint64
-	asked        int64 // tick before the request was sent that was granted
+	asked        int64 // tick before the request was sent that was granted, or after which the key was handed over
 	granted      int64 // tick at which the client knew
 	From, To     time.Duration
+	entered      bool          // it began with a message, without a Try
+	claimed      bool          // it was renewed
+	marked       bool          // its client was told that one before it did not finish
+	unfinished   bool          // it was lost, or its client died, before the release
 	shared       bool          // its client only reads
 	down         time.Duration // when Downgrade was called: from then on it only reads; 0: never
 	over         bool          // To is final
@@ -43,10 +47,13 @@ func (l *log) acquired(p *process, lease *hasp.Lease) *hold {
 	h := &hold{
 		client: p.c.index, life: p.life, owner: lease.Owner(),
 		fence:   lease.Fence() + uint64(p.c.skew.Microseconds()),
-		asked:   p.recorder.began(lease.Owner()),
 		granted: l.w.tick(),
 		From:    now, To: now + time.Until(lease.Deadline()),
-		shared: lease.Mode() == hasp.Shared,
+		shared: lease.Mode() == hasp.Shared, marked: lease.Abandoned(),
+	}
+	how := "holds"
+	if h.asked, h.entered = p.recorder.began(h.owner); h.entered {
+		how = "enters"
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -55,7 +62,7 @@ func (l *log) acquired(p *process, lease *hasp.Lease) *hold {
 		l.byOwner = map[string]*hold{}
 	}
 	l.byOwner[h.owner] = h
-	l.w.trace.add(entry{kind: "holds", client: h.client, life: h.life, owner: h.owner, fence: h.fence, till: h.To, shared: h.shared})
+	l.w.trace.add(entry{kind: how, client: h.client, life: h.life, owner: h.owner, fence: h.fence, till: h.To, shared: h.shared})
 	return h
 }
 
@@ -81,7 +88,7 @@ func (l *log) saw(e hasp.Event) {
 		l.lost++
 		l.end(h, now, "lost", e.Err)
 	case h != nil && !h.over && now < h.To && now+e.Left > h.To:
-		h.To = now + e.Left
+		h.To, h.claimed = now+e.Left, true
 		l.w.trace.add(entry{kind: "renewed", client: h.client, life: h.life, owner: h.owner, till: h.To})
 	}
 }
@@ -91,7 +98,7 @@ func (l *log) end(h *hold, now time.Duration, how string, err error) {
 	if h == nil || h.over {
 		return
 	}
-	h.over = true
+	h.over, h.unfinished = true, how != "releases"
 	h.To = min(h.To, now)
 	l.w.trace.add(entry{kind: how, client: h.client, life: h.life, owner: h.owner, till: h.To, err: err})
 }

@@ -64,8 +64,17 @@ var errRefused = errors.New("simulated: connection refused")
 
 func newNode(w *world, i int) *node {
 	n := &node{w: w, index: i, clock: newClock(w.plan.Offsets[i], w.plan.Rates[i])}
-	n.store = memdriver.NewNode(memdriver.NodeOptions{MaxTTL: w.plan.MaxTTL, Now: n.clock.now})
+	n.store = n.newStore()
 	return n
+}
+
+// newStore returns an empty store with the node's clock. One that is used alone has no node record.
+func (n *node) newStore() *memdriver.Store {
+	o := memdriver.NodeOptions{MaxTTL: n.w.plan.MaxTTL, Now: n.clock.now}
+	if n.w.plan.Lone {
+		o.MaxTTL = 0
+	}
+	return memdriver.NewNode(o)
 }
 
 // arrive carries out a request, now or when the node is resumed. err says that the

@@ -82,6 +82,7 @@ type Network struct {
 	Twice  float64       // share of requests that are duplicated
 	Late   float64       // share of requests that arrive long after their caller gave up
 	LateBy time.Duration // how late at most, also of duplicates
+	Hints  time.Duration // how often waiters get a hint from a lone store for no reason; 0: never
 }
 
 // Plan is a schedule of faults. It is derived from its seed and its scenario alone.
@@ -89,6 +90,7 @@ type Plan struct {
 	Seed      uint64
 	Scenario  string
 	Nodes     int
+	Lone      bool            // there is one node, which clients use without a quorum
 	Admitted  bool            // an operator admits all nodes at the start, so that nobody has to wait for it
 	Eager     bool            // the drivers of the nodes are driver.Async
 	MaxTTL    time.Duration   // of the nodes
@@ -112,6 +114,9 @@ type Plan struct {
 // clockError is how wrong a node's clock may be without harm to fences, as in
 // internal/admission.
 const clockError = 3 * time.Second
+
+// claimTime is how long one who was handed the key has to claim it, as in memdriver.
+const claimTime = 500 * time.Millisecond
 
 // judge determines which assumptions the plan's faults break.
 func (p *Plan) judge() {
@@ -144,6 +149,17 @@ func (p *Plan) judge() {
 	if forgets && wrong > clockError {
 		p.Fences = fmt.Sprintf("a node forgets, and a clock is wrong by %v", wrong.Round(time.Millisecond))
 	}
+	slices.Sort(back)
+	p.SetBack = back[p.Nodes/2]
+	if p.Lone { // its fences are its own, and its clock matters to leases only
+		if p.Fences = ""; forgets {
+			p.Exclusion, p.Fences = "the store forgets", "the store forgets"
+		}
+		if slices.ContainsFunc(p.Faults, func(f Fault) bool { return f.Kind == CutIn }) {
+			p.Free = "who never hears that it was granted the key has it for its TTL"
+		}
+		return
+	}
 	slices.Sort(lags)
 	lead := slices.Max(p.Skews) + lags[p.Nodes/2]
 	switch most := slices.Max(p.Skews) + lags[p.Nodes-1]; {
@@ -158,8 +174,6 @@ func (p *Plan) judge() {
 	case off > 0 && lead > driver.MaxFenceSkew:
 		p.Progress = fmt.Sprintf("a client's clock is ahead by %v of a node's without which there is no majority", lead)
 	}
-	slices.Sort(back)
-	p.SetBack = back[p.Nodes/2]
 }
 
 // course follows one node's clock through a plan.
@@ -188,7 +202,7 @@ func (c *course) apply(f Fault) {
 		c.rate = f.Rate
 		c.fastest = max(c.fastest, c.rate)
 	case Step, RestartEmpty, RestartSaved, RestartKept:
-		if f.By > 0 && f.Kind == Step { // a node that was down has no votes to lose
+		if f.By > 0 && (f.Kind == Step || c.p.Lone) { // a node that was down has no votes to lose, but one alone has leases
 			c.ahead += f.By
 		}
 		c.back += max(-f.By, 0)
@@ -203,7 +217,11 @@ func (c *course) note() {
 
 // early says why leases may expire on the node before their holders' deadlines, or "".
 func (c *course) early() string {
-	for _, ttl := range c.p.TTLs {
+	ttls := c.p.TTLs
+	if c.p.Lone { // who enters relies on the time that it has to claim the key
+		ttls = append(slices.Clone(ttls), claimTime)
+	}
+	for _, ttl := range ttls {
 		drift := ttl/100 + 2*time.Millisecond // hasp's
 		held := ttl - drift
 		switch {

@@ -12,15 +12,26 @@ import (
 	"github.com/hasplock/hasp/internal/contend"
 )
 
-// recorder wraps the quorum, and records when each Try that was granted began, and
-// which owner waits.
+// recorder wraps the quorum, or the one store, and records which owner waits, and what the store said to it last.
 type recorder struct {
 	driver.Driver
 	p *process
 
 	mu    sync.Mutex
-	tries map[string]int64 // by owner
-	waits waiter           // the process's owner in the queue, if any
+	tries map[string]try // by owner
+	waits waiter         // the process's owner in the queue, if any
+}
+
+// try is the latest that was granted, or that was refused to one who may enter.
+type try struct {
+	began   int64
+	granted bool
+}
+
+// hander is a recorder of a driver.Hander.
+type hander struct {
+	*recorder
+	driver.Hander
 }
 
 // Try forwards the request.
@@ -32,10 +43,12 @@ func (a *recorder) Try(ctx context.Context, r driver.TryRequest) (driver.Result,
 		a.mu.Unlock()
 	}
 	res, err := a.Driver.Try(ctx, r)
-	if err == nil && res.Granted {
+	if err == nil && (res.Granted || res.At != 0) {
 		a.mu.Lock()
-		a.tries[r.Owner] = began
+		a.tries[r.Owner] = try{began, res.Granted}
 		a.mu.Unlock()
+	}
+	if err == nil && res.Granted {
 		a.p.c.w.variant.prolong(&res.TTL, r.TTL, time.Since(at))
 	}
 	a.p.c.w.trace.tried(a.p, contend.OfVote(driver.VoteRequest{TryRequest: r}), res, err)
@@ -60,9 +73,11 @@ func (a *recorder) gone() {
 	a.waits = waiter{}
 }
 
-// began returns when the Try that granted an owner's lease began.
-func (a *recorder) began(owner string) int64 {
+// began returns when the Try began that granted an owner's lease. An owner that entered was handed the key after its
+// latest Try was refused: that is when that one began.
+func (a *recorder) began(owner string) (tick int64, entered bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.tries[owner]
+	t := a.tries[owner]
+	return t.began, !t.granted
 }

@@ -4,6 +4,7 @@
 package simulate
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,9 +20,11 @@ type Report struct {
 	// list everything that was seen, also where the plan allows it.
 	Violations                      []string
 	Overlaps, Falls, WronglyRefused []string
-	Stuck, Idle                     []string
+	Stuck, Idle, Unmarked           []string
 
 	Holds, Lost, Messages int
+	Entered               int           // holds that began with a message, without a Try
+	Unclaimed             int           // those of them that ended without a release, and were never renewed
 	Refused               int           // writes that the register refused
 	Waited                time.Duration // the longest wait for a turn after the faults
 	Free                  time.Duration // the longest time for which a waiter could have had the key
@@ -40,6 +43,12 @@ func (w *world) judge() *Report {
 	holds := make([]hold, len(l.holds))
 	for i, h := range l.holds {
 		holds[i] = *h
+		if h.entered {
+			r.Entered++
+		}
+		if h.entered && h.unfinished && !h.claimed {
+			r.Unclaimed++
+		}
 	}
 	r.Messages = w.trace.messages()
 	r.Overlaps = overlapping(holds)
@@ -65,6 +74,12 @@ func (w *world) judge() *Report {
 		if exclusive {
 			r.Violations = append(r.Violations, r.WronglyRefused...)
 		}
+	}
+	if w.plan.Lone {
+		r.Unmarked = unmarked(holds)
+	}
+	if w.plan.Lone && exclusive && w.plan.Fences == "" {
+		r.Violations = append(r.Violations, r.Unmarked...)
 	}
 	if w.plan.Progress == "" {
 		r.Violations = append(r.Violations, r.Stuck...)
@@ -110,6 +125,20 @@ func falling(holds []hold, exclusive bool) []string {
 	if exclusive {
 		valid := slices.DeleteFunc(slices.Clone(holds), func(h hold) bool { return h.To <= h.From })
 		found = append(found, lines(history.CheckRise(entries(valid)))...)
+	}
+	return found
+}
+
+// unmarked finds a holder that was not told that the one before it did not finish. Readers neither leave
+// a mark nor take it away; of one that downgraded nobody can say whether it still was a writer.
+func unmarked(holds []hold) (found []string) {
+	writers := slices.DeleteFunc(slices.Clone(holds), func(h hold) bool { return h.shared })
+	slices.SortStableFunc(writers, func(a, b hold) int { return cmp.Compare(a.fence, b.fence) })
+	for i := 1; i < len(writers); i++ {
+		a, b := writers[i-1], writers[i]
+		if a.unfinished && a.down == 0 && !b.marked {
+			found = append(found, fmt.Sprintf("nobody told %v that %v did not finish", b, a))
+		}
 	}
 	return found
 }

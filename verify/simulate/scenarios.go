@@ -38,29 +38,58 @@ var scenarios = []scenario{
 	{"everything", 3, func(g *generator) { g.mixed(); g.far(); g.some(3, g.stepForward); g.fast() }},
 }
 
+// lones are the kinds of schedule for one store alone. The last two break an assumption.
+var lones = []scenario{
+	{"lone, calm", 1, func(*generator) {}},
+	{"lone, messages", 3, func(g *generator) { g.stormLone() }},
+	{"lone, partitions", 2, func(g *generator) { g.some(6, g.cut) }},
+	{"lone, clients", 3, func(g *generator) { g.some(5, g.pause); g.some(2, g.crash) }},
+	{"lone, clocks within bounds", 3, func(g *generator) { g.slew(); g.some(3, g.stepBack); g.some(2, g.stepLittle) }},
+	{"lone, restarts kept", 3, func(g *generator) { g.some(5, g.restartKept); g.some(2, g.stop) }},
+	{"lone, mixed", 6, func(g *generator) { g.mixedLone() }},
+	{"lone, clock forward", 2, func(g *generator) { g.mixedLone(); g.some(4, g.stepForward) }},
+	{"lone, restarts", 2, func(g *generator) { g.mixedLone(); g.some(4, g.restart) }},
+}
+
 // Scenarios returns the names of the scenarios.
 func Scenarios() []string {
-	names := make([]string, len(scenarios))
-	for i, s := range scenarios {
-		names[i] = s.name
+	var names []string
+	for _, s := range slices.Concat(scenarios, lones) {
+		names = append(names, s.name)
 	}
 	return names
 }
 
-// NewPlan generates the schedule of a seed. With an empty name the seed chooses the scenario.
+// NewPlan generates the schedule of a seed. With an empty name the seed chooses the scenario: one
+// in six is of one store alone, by numbers of its own, so that the others do not depend on them.
 func NewPlan(seed uint64, name string) *Plan {
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 1))}
-	s := g.choose(name)
+	s := g.choose(scenarios, name)
+	l := &generator{Rand: rand.New(rand.NewPCG(seed, 1<<62))}
+	if alone, one := l.choose(lones, name), l.oneIn(6); alone.name == name || one && s.name != name {
+		return l.plan(seed, alone, true)
+	}
+	return g.plan(seed, s, false)
+}
+
+// plan generates a plan of a scenario.
+func (g *generator) plan(seed uint64, s scenario, alone bool) *Plan {
 	g.p = &Plan{Seed: seed, Scenario: s.name, Nodes: 3, MaxTTL: 2 * time.Second}
 	p := g.p
 	if g.oneIn(4) {
 		p.Nodes = 5
+	}
+	if p.Lone = alone; alone {
+		p.Nodes = 1
 	}
 	p.Admitted = !g.oneIn(6)
 	p.Eager = g.oneIn(2)
 	for range 2 + g.IntN(3) {
 		p.TTLs = append(p.TTLs, g.between(p.MaxTTL/2, p.MaxTTL))
 		p.Skews = append(p.Skews, g.skew())
+	}
+	if alone {
+		clear(p.Skews) // no fence is a client's
 	}
 	for range p.Nodes {
 		p.Offsets = append(p.Offsets, g.between(-time.Second, time.Second))
@@ -89,7 +118,7 @@ type generator struct {
 
 // choose draws a scenario, unless there is one of that name. It draws in either case,
 // so that a seed gives the same plan whether its scenario is named or not.
-func (g *generator) choose(name string) scenario {
+func (g *generator) choose(scenarios []scenario, name string) scenario {
 	total := 0
 	for _, s := range scenarios {
 		total += s.weight
@@ -215,16 +244,29 @@ func (g *generator) together(n int) {
 	}
 }
 
+// restartKept kills a node that loses nothing by it.
+func (g *generator) restartKept() {
+	f := Fault{Kind: RestartKept, Node: g.node(), For: g.between(time.Millisecond, 800*time.Millisecond)}
+	if g.oneIn(4) { // the host reboots, and its clock is set
+		f.By = -g.between(0, 2*time.Second)
+	}
+	g.add(f)
+}
+
 func (g *generator) stop() {
 	g.add(Fault{Kind: Stop, Node: g.node(), For: g.between(10*time.Millisecond, 4*time.Second)})
 }
 
 // slew gives every node's clock a rate within the drift that leases allow for.
 func (g *generator) slew() {
-	for n := range g.p.Rates {
-		g.p.Rates[n] = 0.01*g.Float64() - 0.005
+	most := 0.005
+	if g.p.Lone {
+		most = 0.009
 	}
-	g.add(Fault{Kind: Rate, Node: g.node(), Rate: 0.01*g.Float64() - 0.005})
+	for n := range g.p.Rates {
+		g.p.Rates[n] = 2*most*g.Float64() - most
+	}
+	g.add(Fault{Kind: Rate, Node: g.node(), Rate: 2*most*g.Float64() - most})
 }
 
 func (g *generator) stepBack() {
@@ -295,5 +337,26 @@ func (g *generator) mixed() {
 	}
 	if g.oneIn(4) {
 		g.together(1 + g.IntN(g.p.Nodes))
+	}
+}
+
+// stormLone makes the network unreliable, and some hints spurious.
+func (g *generator) stormLone() {
+	g.storm()
+	if g.oneIn(3) {
+		g.p.Network.Hints = g.between(20*time.Millisecond, 500*time.Millisecond)
+	}
+}
+
+// mixedLone combines many faults, all of which one store alone tolerates.
+func (g *generator) mixedLone() {
+	g.stormLone()
+	for _, do := range []func(){g.cut, g.restartKept, g.stop, g.stepBack, g.pause, g.crash} {
+		if !g.oneIn(3) {
+			g.some(3, do)
+		}
+	}
+	if g.oneIn(2) {
+		g.slew()
 	}
 }

@@ -103,6 +103,16 @@ func TestSeeds(t *testing.T) {
 	})
 	text := Table(all)
 	t.Logf("%d seeds\n%s", len(all), text)
+	lone, entered, unclaimed := 0, 0, 0
+	for _, r := range all {
+		if r.Plan.Lone {
+			lone, entered, unclaimed = lone+1, entered+r.Entered, unclaimed+r.Unclaimed
+		}
+	}
+	t.Logf("with one store alone, in %d seeds: %d holds began with a message; of %d nobody claimed the key or gave it back", lone, entered, unclaimed)
+	if lone >= 10 && entered == 0 {
+		t.Error("nobody ever entered on a message")
+	}
 	if *into != "" {
 		head := fmt.Sprintf("%d seeds from %d on, in %v (%s):", len(all), *first, time.Since(begun).Round(time.Second), runtime.Version())
 		if err := page.Write(*into, "simulate", head+"\n\n"+text); err != nil {
@@ -123,6 +133,8 @@ func TestBroken(t *testing.T) {
 				switch {
 				case v.Fences:
 					found, may = r.Falls, r.Plan.Fences
+				case v.Marks:
+					found = r.Unmarked
 				case v.Free:
 					found, may = r.Idle, r.Plan.Free
 				}

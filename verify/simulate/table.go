@@ -18,8 +18,8 @@ func (r *Report) String() string {
 	fmt.Fprintf(&b, "seed %d, %s: %d nodes, %d clients, TTLs %v, client clocks %v, node clocks %v, rates %v, faults for %v, %+v\n",
 		p.Seed, p.Scenario, p.Nodes, len(p.TTLs), p.TTLs, p.Skews, p.Offsets, p.Rates, p.FaultsEnd, p.Network)
 	fmt.Fprintf(&b, "exclusion %s; fences %s; progress %s\n", must(p.Exclusion), must(p.Fences), must(p.Progress))
-	fmt.Fprintf(&b, "%d holds, %d lost, %d messages, %d writes refused; the last turn came %v after the faults; free beside a waiter for %v\n",
-		r.Holds, r.Lost, r.Messages, r.Refused, r.Waited, r.Free)
+	fmt.Fprintf(&b, "%d holds, %d of them entered (%d ended unclaimed), %d lost, %d messages, %d writes refused; the last turn came %v after the faults; free beside a waiter for %v\n",
+		r.Holds, r.Entered, r.Unclaimed, r.Lost, r.Messages, r.Refused, r.Waited, r.Free)
 	for _, s := range r.Violations {
 		fmt.Fprintf(&b, "VIOLATION %s\n", s)
 	}
@@ -37,7 +37,8 @@ func must(why string) string {
 func Table(all []*Report) string {
 	type row struct {
 		runs, must, broke, mustF, fell int
-		holds, lost, messages, refused int
+		holds, entered, lost           int
+		messages, refused              int
 		waited, free                   time.Duration
 		violations                     int
 	}
@@ -60,6 +61,7 @@ func Table(all []*Report) string {
 			x.fell++
 		}
 		x.holds += r.Holds
+		x.entered += r.Entered
 		x.lost += r.Lost
 		x.messages += r.Messages
 		x.refused += r.Refused
@@ -72,8 +74,8 @@ func Table(all []*Report) string {
 		}
 	}
 	var b strings.Builder
-	b.WriteString("| faults | runs | exclusion must hold | broke where it may | fences must rise | fell where they may | holds | lost | messages | late writes refused | longest wait after the faults | longest free beside a waiter | violations |\n")
-	b.WriteString("|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
+	b.WriteString("| faults | runs | exclusion must hold | broke where it may | fences must rise | fell where they may | holds | entered | lost | messages | late writes refused | longest wait after the faults | longest free beside a waiter | violations |\n")
+	b.WriteString("|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
 	names := Scenarios()
 	for _, name := range slices.SortedFunc(slices.Values(names), func(a, b string) int {
 		return cmp.Compare(slices.Index(names, a), slices.Index(names, b))
@@ -82,9 +84,9 @@ func Table(all []*Report) string {
 		if x == nil {
 			continue
 		}
-		fmt.Fprintf(&b, "| %s | %d | %d | %d of %d | %d | %d of %d | %d | %d | %d | %d | %v | %v | %d |\n",
+		fmt.Fprintf(&b, "| %s | %d | %d | %d of %d | %d | %d of %d | %d | %d | %d | %d | %d | %v | %v | %d |\n",
 			name, x.runs, x.must, x.broke, x.runs-x.must, x.mustF, x.fell, x.runs-x.mustF,
-			x.holds, x.lost, x.messages, x.refused, x.waited.Round(10*time.Millisecond), x.free, x.violations)
+			x.holds, x.entered, x.lost, x.messages, x.refused, x.waited.Round(10*time.Millisecond), x.free, x.violations)
 	}
 	return b.String()
 }

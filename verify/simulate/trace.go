@@ -107,8 +107,10 @@ func (e entry) text() string {
 	case "sent":
 		return fmt.Sprintf("      %s sends to node %d %s%s", who, e.node, e.msg.m.op, e.fate)
 	case "outcome":
-		return fmt.Sprintf("  %s: the quorum says: %s", who, e.msg.text(e.err))
-	case "holds", "downgrades", "renewed", "releases", "lost", "dies":
+		return fmt.Sprintf("  %s: the answer is: %s", who, e.msg.text(e.err))
+	case "hears":
+		return fmt.Sprintf("    %s hears of fence %d", who, e.fence)
+	case "holds", "enters", "downgrades", "renewed", "releases", "lost", "dies":
 		text := fmt.Sprintf("%s %s: until %.6f", who, strings.ToUpper(e.kind), e.till.Seconds())
 		if e.shared {
 			text += ", to read"

@@ -5,6 +5,7 @@ package simulate
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
@@ -17,6 +18,7 @@ type Variant struct {
 	Name     string
 	Scenario string // the scenario in which it shows
 	Fences   bool   // it breaks the order of fences
+	Marks    bool   // it does not tell that a holder did not finish
 	Free     bool   // it lets a key be free beside waiters; otherwise it breaks exclusion
 	// AtOnce: a node that lost its data is admitted at once.
 	AtOnce bool
@@ -26,6 +28,7 @@ type Variant struct {
 	doFree  func(s *memdriver.Store, r driver.WithdrawRequest) error
 	nodes   func(client int, links []driver.Node) []driver.Node
 	longer  func(ttl, took time.Duration) time.Duration
+	handed  func(to driver.Handover, came time.Duration) driver.Handover
 }
 
 // Broken lists the variants.
@@ -78,6 +81,32 @@ var Broken = []*Variant{
 		doFree: func(s *memdriver.Store, r driver.WithdrawRequest) error {
 			s.Lose(r.Key)
 			return nil
+		},
+	},
+	{
+		Name: "who enters counts from when the message came", Scenario: "lone, clients",
+		prepare: func(p *Plan) { p.pauses() },
+		handed: func(to driver.Handover, came time.Duration) driver.Handover {
+			to.At = came
+			return to
+		},
+	},
+	{
+		Name: "who enters does not look at fences", Scenario: "lone, clocks within bounds",
+		prepare: func(p *Plan) { p.backAndLate() },
+		doTry: func(s *memdriver.Store, r driver.VoteRequest) (driver.Result, error) {
+			res, err := s.Vote(context.Background(), r)
+			if !res.Granted {
+				res.Fence = 0
+			}
+			return res, err
+		},
+	},
+	{
+		Name: "who enters is not told of one that did not finish", Scenario: "lone, clients", Marks: true,
+		handed: func(to driver.Handover, _ time.Duration) driver.Handover {
+			to.Abandoned = false
+			return to
 		},
 	},
 	{
@@ -152,6 +181,27 @@ func (p *Plan) fastClocks() {
 			p.Faults = append(p.Faults, Fault{At: time.Duration(c+1) * time.Second, Kind: CutOut, Client: c, Node: n, For: 3 * time.Second})
 		}
 	}
+}
+
+// pauses suspends one client after the other, each for longer than a claim time, among enough others.
+func (p *Plan) pauses() {
+	p.FaultsEnd = time.Minute
+	p.Faults = nil
+	p.TTLs, p.Skews = slices.Repeat([]time.Duration{p.MaxTTL}, 4), make([]time.Duration, 4)
+	for at, n := time.Second, 0; at < p.FaultsEnd-2*time.Second; at, n = at+700*time.Millisecond, n+1 {
+		p.Faults = append(p.Faults, Fault{At: at, Kind: Pause, Client: n % 4, For: time.Second})
+	}
+}
+
+// backAndLate sets the store's clock back again and again, and has messages come after another owner got the key.
+func (p *Plan) backAndLate() {
+	p.Network = Network{Twice: 0.2, Late: 0.1, LateBy: 2 * time.Second, Hints: 100 * time.Millisecond}
+	p.FaultsEnd = time.Minute
+	p.Faults = nil
+	for at := time.Second; at < p.FaultsEnd-time.Second; at += 2500 * time.Millisecond {
+		p.Faults = append(p.Faults, Fault{At: at, Kind: Step, By: -time.Second})
+	}
+	p.TTLs, p.Skews = slices.Repeat([]time.Duration{p.MaxTTL}, 4), make([]time.Duration, 4)
 }
 
 // duplicate makes requests arrive twice.

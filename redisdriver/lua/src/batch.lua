@@ -29,7 +29,7 @@ local lastMinted, reserved
 <<end>>
 
 <<if not .Node>>
-local inWay, seen -- of a request that comes alone: how many keys are in its way, and what the lock holds
+local inWay, seen -- of a request that comes alone: how many keys are in its way; of a release: lock and grant
 <<end>>
 
 if ARGV[1] == '1' then -- nothing is made for what comes alone and nobody is in the way of
@@ -54,6 +54,17 @@ local function mint(n, newest)
   local above = newest and counted('grant', newest) or 0
   if not lastMinted or lastMinted + n > reserved or above > lastMinted then
     if not stamp then look() end
+<<if not .Node>>
+    local fence
+    if n == 1 and ARGV[1] == '1' and not lastMinted and (not newest or newest < stamp) then
+<<template "step" .>>
+    end
+    if fence then
+      lastMinted = tonumber(fence)
+      reserved = lastMinted
+      return fence
+    end
+<<end>>
     local last, keep, now = call('GET', KEYS[1]), '<<.Day>>', tonumber(stamp)
     local from, where, text = now, 'clock', stamp
     if last and (#last ~= 16 or last >= stamp or string.find(last, '%D')) then -- the clock stands, or was set back
@@ -76,6 +87,7 @@ end
 local contended
 local caller -- the inbox of the one that asks, if it is known
 local handed, hintLater -- ms after which the next in the queue is to look, see queue.lua; nil: it knows by itself
+local follower -- who that is, where it was seen, see first.lua
 
 -- slow makes what a request needs when others are in its way, part by part as it is needed.
 local function slow()
@@ -143,7 +155,7 @@ end
 -- run carries out one request, and has the next in the queue look after what became
 -- of it.
 local function run()
-  caller, handed = nil, nil
+  caller, handed, follower = nil, nil, nil
   local answer = request()
   if handed then hintLater(handed) end
   return answer

@@ -6,7 +6,7 @@
 --       one hash slot where there are any; in a node at the end its record
 -- ARGV  1 TTL, ms  2… n times "<owner> <label>"; in a node
 --       then n times the fence held, 16 digits, or ""; then, where the holders ask to be told when
---       somebody joins the queue, their inbox, or ""; then, where they entered and claim what they were handed, the
+--       somebody joins the queue, their inbox, or "", see queue.lua; then, where they entered and claim what they were handed, the
 --       state of their grants
 -- Answers a list of n: 0 not held, 1 held, 2 held and others wait. Or 0: the
 -- node does not vote; or the longest TTL that it allows, ms.

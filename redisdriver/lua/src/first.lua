@@ -70,11 +70,12 @@ end
 -- offer there are no hints.
 -- Second result: 'mute', the place cannot get a hint; 'more', the search was cut
 -- short at its bound and the next call goes on. Third: where in the queue the search
--- ended, from which a next one may go on when what was found has left.
+-- ended, from which a next one may go on when what was found has left. Fourth: the live place right behind
+-- what was found first, with where it is then, if it was seen.
 local function first(me, offer, from)
   local at, size, passed = from or 0, 1, nil
   for round = 1, 11 do
-    local ids = call('ZRANGE', K.queue, at, at + size - 1, 'WITHSCORES')
+    local ids = call('ZRANGE', K.queue, at, at + size, 'WITHSCORES') -- one more than is looked for
     if #ids == 0 then
       if passed and round > 2 then call('HSET', K.places, '?', passed .. ' ' .. string.format('%.0f', ms)) end
       return nil
@@ -82,7 +83,7 @@ local function first(me, offer, from)
     local owners = {}
     for i = 1, #ids, 2 do owners[#owners + 1] = <<owner "ids[i]">> end
     local places = call('HMGET', K.places, '!', '?', unpack(owners))
-    local strikes, expired, owned, found, why = unstrike(places[1] or ''), {}, {}, nil, nil
+    local strikes, expired, owned, found, why, behind = unstrike(places[1] or ''), {}, {}, nil, nil, nil
     for i = 1, #owners do
       local e = places[i + 2] and entry(ids[2 * i - 1], ids[2 * i], places[i + 2])
       if ids[2 * i - 1] == me then
@@ -109,15 +110,22 @@ local function first(me, offer, from)
           found, why = e, says and not n and 'mute' or nil
         end
       end
-      if found then break end
+      if found then
+        local next = offer and places[i + 3] and entry(ids[2 * i + 1], ids[2 * i + 2], places[i + 3])
+        if next and next.contact and next.contact + next.patience > ms and not struck(strikes, next) then
+          behind = next
+          behind.at = at
+        end
+        break
+      end
     end
     if #expired > 0 then
       call('ZREM', K.queue, unpack(expired))
       call('HDEL', K.places, unpack(owned))
     end
-    if found and size == 1 then return found, why, at end
+    if found and size == 1 then return found, why, at, behind end
     if passed and (found or round == 11) then call('HSET', K.places, '?', passed .. ' ' .. string.format('%.0f', ms)) end
-    if found then return found, why, at end
+    if found then return found, why, at, behind end
     size = 100
   end
   return nil, 'more'

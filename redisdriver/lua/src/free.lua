@@ -14,7 +14,7 @@ call('SET', grantKey, <<grant "value" "fence" (millis "stamp") "state">>, 'PX', 
 -- The fence is the clock, as nearly always: the mark is behind it, and its expiry, which mint sets, was set
 -- in these 1,000 seconds. Else the mark is put back, and mint does it.
 if redis.REDIS_VERSION_NUM then -- since 7.0; GET beside KEEPTTL is older
-  look()
+  if not stamp then look() end
   local last = call('SET', KEYS[1], stamp, 'KEEPTTL', 'GET')
   if last and #last == 16 and last < stamp and <<kilo "last">> == <<kilo "stamp">> and not string.find(last, '%D') then
     fence = stamp
@@ -30,7 +30,9 @@ local kind, at = ARGV[argsAt], argsAt
 local value = <<arg "value" "try propose tryAny release withdraw releaseAny">>
 local lockKey, grantKey, queueKey = KEYS[keysAt], KEYS[keysAt + 1], KEYS[keysAt + 2]
 <<if not .Node>>
+<<if not .Lone>>
 local cur
+<<end>>
 if kind == 'try' then
 <<if .Lone>>
   inWay = call('EXISTS', lockKey, grantKey, queueKey, KEYS[keysAt + 7])
@@ -54,16 +56,23 @@ if kind == 'try' then
   end
 elseif kind == 'release' then
 <<if .Lone>>
-  cur = redis.pcall('GET', lockKey)
-  seen = cur
-<<else>>
-  cur = seen
-  if cur == nil then cur = redis.pcall('GET', lockKey) end
-<<end>>
-  if cur == value and call('EXISTS', queueKey) == 0 then
+  seen = call('MGET', lockKey, grantKey) -- nothing where it is no string: not ours
+  inWay = seen[1] == value and call('EXISTS', queueKey)
+  if inWay == 0 then
     call('DEL', lockKey, grantKey)
     return <<reply "1" .>>
   end
+<<else>>
+  if seen then
+    cur = seen[1]
+  else
+    cur = redis.pcall('GET', lockKey)
+    if cur == value and call('EXISTS', queueKey) == 0 then
+      call('DEL', lockKey, grantKey)
+      return 1
+    end
+  end
+<<end>>
 end
 <<end>>
 <<if .Node>>

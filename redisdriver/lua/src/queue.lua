@@ -23,7 +23,8 @@
 --         s and S, in the 16 digits after that, the largest fence that was granted
 --         Exclusive; and, of c and C: <number> <place> <label>
 --         Of h, m, H, M, s and S those 16 digits may be followed by the inboxes of holders that
---         asked to be told when somebody joins the queue, each after a blank: the last to ask is the first
+--         asked to be told when somebody joins the queue, each after a blank: the last to ask is the first;
+--         with a ~ before it where that one gives the key back then, unless somebody works under it
 --         A grant that is left behind by a holder means that this one did not finish.
 -- place:  contact(13 digits) patience claim mode inbox
 --         contact is the server's ms of the last sign of life; patience and

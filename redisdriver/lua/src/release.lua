@@ -9,7 +9,11 @@
 -- server that is full still frees a key and hands it over.
 function release(r)
   local value, result, ends, rank = r.value, 0, nil, nil
+<<if .Node>>
   local got = call('MGET', K.lock, K.grant) -- nothing where it is no string: not ours
+<<else>>
+  local got = seen or call('MGET', K.lock, K.grant)
+<<end>>
   local unused = r.ending == 'unused' or r.ending == 'unclaimed'
   survey(got[1], sound(got[2]), value, unused and value)
   local l = leaseOf(value)
@@ -42,8 +46,10 @@ function release(r)
 
   local e, why
   local alone = known.lock and not known.shared or known.type
+<<if not .Node>>
+  local may = not known.cut and (inWay == 1 or call('EXISTS', K.queue) == 1)
+<<else>>
   local may = not known.cut and call('EXISTS', K.queue) == 1
-<<if .Node>>
   may = may and votes()
 <<end>>
   if may then serving() end

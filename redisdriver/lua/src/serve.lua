@@ -41,12 +41,15 @@ end
 function serve(me)
   local at
   for _ = 1, 32 do
-    local e, why
-    e, why, at = first(me, offer, at)
+    local e, why, behind
+    e, why, at, behind = first(me, offer, at)
     if not e or why or e.value == me then return e, why end
     if not fits(e.limit) then return e, 'shut' end
     if not handTo(e) then return e, 'poor' end
-    if not known.shared then return e, 'shut' end
+    if not known.shared then
+      follower = behind
+      return e, 'shut'
+    end
   end
   return nil, 'more'
 end
@@ -76,7 +79,8 @@ end
 -- has it now expires. Where it gave no sign of life of late, it is one of those
 -- behind it that did. A place that polls looks anyway.
 function hintLater(px)
-  local e, _, at = first(false)
+  local e, _, at = follower, nil, follower and follower.at
+  if not e then e, _, at = first(false) end
   if e and e.contact + e.patience / 2 <= ms then
     local ids, places = placesAt(at + 1, at + 3)
     for i = 1, #ids do

@@ -5,14 +5,12 @@
 -- holders that asked: from then on they know.
 local function join(r)
   if not r.place or r.gone then return end
-  local mine = call('ZSCORE', K.queue, r.value)
-  if mine then
-    alive(mine)
+  local last = call('ZRANGE', K.queue, -1, -1, 'WITHSCORES')[2]
+  if call('ZADD', K.queue, 'NX', string.format('%.0f', counted('queue', last or '0') + 1), r.value) == 0 then
+    alive(call('ZSCORE', K.queue, r.value))
   else
-    local last = call('ZRANGE', K.queue, -1, -1, 'WITHSCORES')[2]
-    call('ZADD', K.queue, string.format('%.0f', counted('queue', last or '0') + 1), r.value)
     if not last then
-      for inbox in string.gmatch(known.asks, '%S+') do
+      for inbox in string.gmatch(known.asks, '~?(%S+)') do
         redis.pcall('PUBLISH', inbox, '*' .. known.newest .. K.lock) -- without the right to, they learn it by a renewal
       end
     end
@@ -36,6 +34,7 @@ local function refuse(r, why, cut, least)
   if r.place then
     return <<refusal "r.gone and 2 or why" "sub(value, 1, 600)" "left" "ahead" "head" "cut" "known.newest or ''" "stamp">>
   end
+  if string.find(known.asks, '~', 1, true) then least = 'keeps' end
 <<end>>
   return <<refusal "r.gone and 2 or why" "sub(value, 1, 600)" "left" "ahead" "head" "cut" "least or ''">>
 end
@@ -129,7 +128,8 @@ end
 --       first 59 bytes of grant, and " <limit> <slot>" of one that is shared,
 --       1 when the next could not get a hint, 2 when the search for it was cut short,
 --       3 when this request handed the key over, what a proposal must be above,
---       or ""}; of one that queues, without proposals, the key's newest fence, or "", and the clock, us
+--       or ""}; of one that queues, without proposals, the key's newest fence, or "", and the clock, us; of one that does not, keeps
+--       where a holder would give the key back
 --   {2, …} as 0: refused because this owner was released
 --   {3, …} as 0: refused because the proposal is not above that, or too far
 --   {4} the node does not vote  {5, ms} the longest TTL that it allows
@@ -142,7 +142,7 @@ function try(r)
   local got = call('MGET', K.lock, K.grant, K.gone)
   if got[2] and not sound(got[2]) then counted('grant', got[2], true) end
   r.gone = got[3]
-  survey(got[1], got[2], nil, value)
+  survey(got[1], got[2], nil, not converts and value) -- only one that entered converts without a claim
   local l = not r.gone and leaseOf(value)
   if l and not l.over then
     local answer

@@ -1,0 +1,130 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hasp_test
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
+)
+
+// asked has a client of d lock the key, which another holds or does not, and returns how it asked.
+func (j *joiner) asked(t *testing.T, c, other *hasp.Client, held bool) []string {
+	t.Helper()
+	var holder *hasp.Lease
+	if held {
+		holder = lock(t, other, "k", nil)
+	}
+	j.mu.Lock()
+	j.calls = nil
+	j.mu.Unlock()
+	waits := begin(t.Context(), c.Mutex("k", nil).Lock)
+	synctest.Wait()
+	if held {
+		time.Sleep(2 * time.Second) // a Watch that fails is given up by then
+		if err := holder.Release(); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(ttl)
+	}
+	synctest.Wait()
+	if err := granted(t, "the waiter", waits).Release(); err != nil {
+		t.Error(err)
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return slices.Clone(j.calls)
+}
+
+// Who was refused a key joins the line with its first Try the next time, once it watches; who was granted it, asks as ever.
+func TestJoinsABusyKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &joiner{Store: newStore()}
+		c, other := newClient(t, d, nil), newClient(t, d.Store, nil)
+		for i, step := range []struct {
+			held bool
+			want []string
+		}{
+			{false, []string{"try"}},
+			{true, []string{"try", "watch", "join"}},
+			{true, []string{"watch", "join"}},
+			{true, []string{"watch", "join"}},
+			{false, []string{"watch", "join"}},
+			{false, []string{"try"}},
+			{true, []string{"try", "watch", "join"}},
+		} {
+			if got := d.asked(t, c, other, step.held); !slices.Equal(got, step.want) {
+				t.Errorf("step %d: a Lock asks %q, want %q", i, got, step.want)
+			}
+		}
+		l, err := c.Mutex("k", nil).TryLock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if last := d.calls[len(d.calls)-1]; last != "try" {
+			t.Errorf("a TryLock of a busy key asks by %q", last)
+		}
+		if err := l.Release(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Where the latest Watch failed, a Lock does not wait for one before it asks.
+func TestBusyKeyWithoutHints(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &hooked{Driver: newStore()}
+		c, other := newClient(t, d, nil), newClient(t, d.Driver, nil)
+		deaf := func(ctx context.Context, _ driver.Claim, _ watchFunc) (<-chan struct{}, error) {
+			<-ctx.Done()
+			return nil, errDown
+		}
+		held := lock(t, other, "k", nil)
+		d.change(func() { d.watch = deaf })
+		waits := begin(t.Context(), c.Mutex("k", nil).Lock)
+		time.Sleep(2 * time.Second)
+		if err := held.Release(); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(ttl)
+		synctest.Wait()
+		if err := granted(t, "the waiter", waits).Release(); err != nil {
+			t.Error(err)
+		}
+		began := time.Now()
+		if err := lock(t, c, "k", nil).Release(); err != nil || !time.Now().Equal(began) {
+			t.Errorf("a free key is locked after %v: %v", time.Since(began), err)
+		}
+	})
+}
+
+// However many keys were waited for, few are remembered, and none that is free again.
+func TestBusyKeysAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newStore()
+		c, other := newClient(t, d, nil), newClient(t, d, nil)
+		for i := range hasp.MaxBusy + 10 {
+			key := strconv.Itoa(i)
+			held := lock(t, other, key, nil)
+			waits := begin(t.Context(), c.Mutex(key, nil).Lock)
+			synctest.Wait()
+			if err := held.Release(); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if err := granted(t, "the waiter", waits).Release(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := hasp.Busy(c); n == 0 || n > hasp.MaxBusy {
+			t.Errorf("%d keys are remembered, want %d at most", n, hasp.MaxBusy)
+		}
+	})
+}

@@ -1,0 +1,176 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hasp_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
+)
+
+// keeping returns a client that keeps the key, and one elsewhere over d.
+func keeping(t *testing.T, d *hooked) (c, elsewhere *hasp.Client, o *hasp.LockOptions) {
+	t.Helper()
+	o = &hasp.LockOptions{Keep: time.Hour}
+	c, elsewhere = newClient(t, d.Driver, nil), newClient(t, d, nil)
+	useOnce(t, c, o)
+	synctest.Wait() // it asked to be told
+	return c, elsewhere, o
+}
+
+// TryLock elsewhere has what nobody works under.
+func TestTryLockAsksTheKeeper(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &hooked{Driver: newStore()}
+		c, elsewhere, o := keeping(t, d)
+		fence := useOnce(t, c, o)
+		began := time.Now()
+		lease, err := elsewhere.Mutex("k", nil).TryLock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !time.Now().Equal(began) || lease.Fence() <= fence || lease.Abandoned() {
+			t.Errorf("after %v, fence %d after %d, abandoned %v", time.Since(began), lease.Fence(), fence, lease.Abandoned())
+		}
+		if _, err := c.Mutex("k", o).TryLock(t.Context()); !errors.Is(err, hasp.ErrHeld) {
+			t.Errorf("the keeper's TryLock: %v", err)
+		}
+		release(t, lease)
+		mustBeFree(t, d, "k")
+	})
+}
+
+// A key that somebody works under stays there: TryLock waits for as long as a keeper may need, leaves the queue, and says
+// who holds the key, as one does whose own context ends before.
+func TestTryLockOfAKeeperAtWork(t *testing.T) {
+	for name, limit := range map[string]time.Duration{"it waits": 0, "its context ends": time.Millisecond, "its context had ended": -1} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := &hooked{Driver: newStore()}
+				c, elsewhere, o := keeping(t, d)
+				work := lock(t, c, "k", o)
+				ctx := t.Context()
+				if limit != 0 {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, limit)
+					defer cancel()
+				}
+				began := time.Now()
+				_, err := elsewhere.Mutex("k", nil).TryLock(ctx)
+				took := time.Since(began)
+				var held *hasp.HeldError
+				switch {
+				case limit == 0 && (took != 5*time.Millisecond || !errors.As(err, &held) || held.Holder.Owner != work.Owner()):
+					t.Errorf("after %v: %v", took, err)
+				case limit > 0 && (took != limit || !errors.Is(err, context.DeadlineExceeded)):
+					t.Errorf("after %v: %v", took, err)
+				case limit < 0 && (took != 0 || !errors.Is(err, context.DeadlineExceeded)):
+					t.Errorf("after %v: %v", took, err)
+				}
+				synctest.Wait()
+				if info := must(d.Inspect(t.Context(), "k")); info.Waiters != 0 || info.Holder.Owner != work.Owner() {
+					t.Errorf("the store has %+v", info)
+				}
+				if err := work.Err(); err != nil {
+					t.Error(err)
+				}
+				release(t, work)
+			})
+		})
+	}
+}
+
+// How long it waits goes by how long the store takes; others' places are before its own.
+func TestTryLockWaitsForASlowKeeper(t *testing.T) {
+	const delay = 100 * time.Millisecond
+	synctest.Test(t, func(t *testing.T) {
+		d := &hooked{Driver: newStore()}
+		_, elsewhere, _ := keeping(t, d)
+		d.change(func() {
+			d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
+				time.Sleep(delay)
+				return next(ctx, r)
+			}
+		})
+		began := time.Now()
+		lease, err := elsewhere.Mutex("k", nil).TryLock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > 3*delay { // a Try, one that joins, and one that claims
+			t.Errorf("it took %v", took)
+		}
+		release(t, lease)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		d := &hooked{Driver: newStore()}
+		c, elsewhere, o := keeping(t, d)
+		work := lock(t, c, "k", o)
+		first := begin(t.Context(), newClient(t, d.Driver, nil).Mutex("k", nil).Lock)
+		synctest.Wait()
+		if _, err := elsewhere.Mutex("k", nil).TryLock(t.Context()); !errors.Is(err, hasp.ErrHeld) {
+			t.Errorf("past a waiter: %v", err)
+		}
+		release(t, work)
+		release(t, comes(t, first))
+	})
+}
+
+// Where the join is not answered, or no message comes, it is refused as by any holder.
+func TestTryLockOfAKeeperThatCannotBeAsked(t *testing.T) {
+	for name, break_ := range map[string]func(d *hooked){
+		"no answer to the join": func(d *hooked) {
+			d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
+				if r.Queue {
+					return hangTry(ctx, r, next)
+				}
+				return next(ctx, r)
+			}
+		},
+		"no watch": func(d *hooked) {
+			d.watch = func(ctx context.Context, _ driver.Claim, _ watchFunc) (<-chan struct{}, error) {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := &hooked{Driver: newStore()}
+				_, elsewhere, _ := keeping(t, d)
+				d.change(func() { break_(d) })
+				began := time.Now()
+				if _, err := elsewhere.Mutex("k", nil).TryLock(t.Context()); !errors.Is(err, hasp.ErrHeld) {
+					t.Errorf("%v", err)
+				}
+				if took := time.Since(began); took > 5*time.Millisecond+hasp.Moment {
+					t.Errorf("it took %v", took)
+				}
+			})
+		})
+	}
+}
+
+// A holder that only wants to hear of who joins is not asked.
+func TestTryLockAsksNoHolder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &hooked{Driver: newStore()}
+		held := lock(t, newClient(t, d.Driver, nil), "k", nil)
+		wanted := held.Wanted()
+		synctest.Wait()
+		began := time.Now()
+		if _, err := newClient(t, d, nil).Mutex("k", nil).TryLock(t.Context()); !errors.Is(err, hasp.ErrHeld) {
+			t.Errorf("%v", err)
+		}
+		if d.tries.Load() != 1 || !time.Now().Equal(began) {
+			t.Errorf("%d tries in %v", d.tries.Load(), time.Since(began))
+		}
+		isWanted(t, "after a TryLock", wanted, false)
+	})
+}
