@@ -90,7 +90,9 @@ func (a *attempt) askKeeper(limit time.Duration) (*Lease, error) {
 	var lease *Lease
 	if err == nil {
 		a.req.Queue = true
-		lease, err = a.wait()
+		if lease, err = a.wait(); lease != nil {
+			lease.h.tells(all)
+		}
 	}
 	if err != nil && ctx.Err() != nil && all.Err() == nil {
 		a.patience.why, err = why, nil

@@ -153,6 +153,44 @@ func TestEnters(t *testing.T) {
 	})
 }
 
+// Its event answers no request, and says how long ago it was handed the key at most.
+func TestEventOfWhoEnters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newHander(newStore())
+		held := lockOf(t, newClient(t, d.store, nil))
+		var got []hasp.Event
+		c := newClient(t, d, &hasp.Options{Observe: func(e hasp.Event) {
+			if e.Kind == hasp.EventAcquired {
+				got = append(got, e)
+			}
+		}})
+		waits := begin(t.Context(), c.Mutex("k", nil).Lock)
+		time.Sleep(time.Second)
+		if err := held.Release(); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		lease := granted(t, "the waiter", waits)
+		if len(got) != 1 || !got[0].Sent.IsZero() || got[0].Handoff != 1 || got[0].Waited != time.Second || got[0].Fence != lease.Fence() {
+			t.Errorf("%+v", got)
+		}
+		if err := lease.Release(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The message also says that the one before did not finish; the mark stays with the lease.
+func TestEntersAnAbandonedKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newHander(newStore())
+		d.say = func(to driver.Handover) driver.Handover { to.Abandoned = true; return to }
+		if _, lease, _, _ := d.waits(t, mutex(nil)); !lease.Abandoned() || d.counts()[0] != 1 {
+			t.Errorf("Abandoned: %v, %v requests", lease.Abandoned(), d.counts())
+		}
+	})
+}
+
 // Work that is over by the time of the claim sends none, and its Release is all that the store hears.
 func TestEntersForAMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -201,6 +239,9 @@ func TestClaimsFirst(t *testing.T) {
 				_, lease, _, took := d.waits(t, c.lock)
 				if got := d.counts(); took != 0 || got != [3]int{2, 0, 0} {
 					t.Errorf("%v later, %v requests, want two Tries of the line", took, got)
+				}
+				if asks := d.sent[len(d.sent)-1].Enters; asks != (c.say != nil || name == "the lead is too large") {
+					t.Errorf("it asks to enter: %v", asks)
 				}
 				if err := lease.Release(); err != nil {
 					t.Error(err)
@@ -358,13 +399,13 @@ func TestGivesUpWhenHanded(t *testing.T) {
 
 // What a lease that entered can do before its claim: all that others can.
 func TestEnteredLease(t *testing.T) {
-	for name, use := range map[string]func(t *testing.T, c *hasp.Client, l *hasp.Lease){
-		"Extend": func(t *testing.T, _ *hasp.Client, l *hasp.Lease) {
+	for name, use := range map[string]func(t *testing.T, d *hander, c *hasp.Client, l *hasp.Lease){
+		"Extend": func(t *testing.T, _ *hander, _ *hasp.Client, l *hasp.Lease) {
 			if err := l.Extend(t.Context(), time.Hour); err != nil || time.Until(l.Deadline()) < 59*time.Minute {
 				t.Errorf("%v, %v left", err, time.Until(l.Deadline()))
 			}
 		},
-		"Downgrade": func(t *testing.T, c *hasp.Client, l *hasp.Lease) {
+		"Downgrade": func(t *testing.T, _ *hander, c *hasp.Client, l *hasp.Lease) {
 			if err := l.Downgrade(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -376,7 +417,7 @@ func TestEnteredLease(t *testing.T) {
 				t.Error(err)
 			}
 		},
-		"Wanted": func(t *testing.T, c *hasp.Client, l *hasp.Lease) {
+		"Wanted": func(t *testing.T, _ *hander, c *hasp.Client, l *hasp.Lease) {
 			wanted := l.Wanted()
 			synctest.Wait()
 			ctx, cancel := context.WithCancel(t.Context())
@@ -385,7 +426,7 @@ func TestEnteredLease(t *testing.T) {
 			cancel()
 			<-waits
 		},
-		"Break": func(t *testing.T, c *hasp.Client, l *hasp.Lease) {
+		"Break": func(t *testing.T, _ *hander, c *hasp.Client, l *hasp.Lease) {
 			if err := c.Break(t.Context(), "k", l.Owner()); err != nil {
 				t.Fatal(err)
 			}
@@ -393,7 +434,7 @@ func TestEnteredLease(t *testing.T) {
 			synctest.Wait()
 			wantIs(t, l.Err(), hasp.ErrLost)
 		},
-		"Adopt": func(t *testing.T, c *hasp.Client, l *hasp.Lease) {
+		"Adopt": func(t *testing.T, d *hander, c *hasp.Client, l *hasp.Lease) {
 			adopted, err := c.Adopt(t.Context(), "k", l.Owner(), nil)
 			if err != nil {
 				t.Fatal(err)
@@ -401,13 +442,16 @@ func TestEnteredLease(t *testing.T) {
 			if adopted.Fence() != l.Fence() {
 				t.Errorf("fence %d, want %d", adopted.Fence(), l.Fence())
 			}
+			if d.counts()[1] != 1 {
+				t.Error("Adopt did not claim it")
+			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d := newHander(newStore())
 				_, lease, c, _ := d.waits(t, mutex(nil))
-				use(t, c, lease)
+				use(t, d, c, lease)
 				if lease.Err() == nil {
 					time.Sleep(2 * ttl)
 					if err := lease.Release(); err != nil {

@@ -30,6 +30,7 @@ func TestTryLockAsksTheKeeper(t *testing.T) {
 		d := &hooked{Driver: newStore()}
 		c, elsewhere, o := keeping(t, d)
 		fence := useOnce(t, c, o)
+		time.Sleep(ttl) // renewed
 		began := time.Now()
 		lease, err := elsewhere.Mutex("k", nil).TryLock(t.Context())
 		if err != nil {
@@ -53,7 +54,13 @@ func TestTryLockOfAKeeperAtWork(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d := &hooked{Driver: newStore()}
-				c, elsewhere, o := keeping(t, d)
+				c, _, o := keeping(t, d)
+				var failed []hasp.Event
+				elsewhere := newClient(t, d, &hasp.Options{Observe: func(e hasp.Event) {
+					if e.Kind == hasp.EventFailed {
+						failed = append(failed, e)
+					}
+				}})
 				work := lock(t, c, "k", o)
 				ctx := t.Context()
 				if limit != 0 {
@@ -74,6 +81,9 @@ func TestTryLockOfAKeeperAtWork(t *testing.T) {
 					t.Errorf("after %v: %v", took, err)
 				}
 				synctest.Wait()
+				if limit >= 0 && (len(failed) != 1 || failed[0].Context != ctx) {
+					t.Errorf("the events are %+v", failed)
+				}
 				if info := must(d.Inspect(t.Context(), "k")); info.Waiters != 0 || info.Holder.Owner != work.Owner() {
 					t.Errorf("the store has %+v", info)
 				}

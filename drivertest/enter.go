@@ -66,8 +66,17 @@ func handoverIsTold(e *env) {
 			if e.traits.Abandons && !e.abandonedRight(to.Abandoned, end == driver.Unfinished) {
 				e.Errorf("after the end %d: %+v", end, to)
 			}
-			if res := e.grant(d, queued(b)); res.Fence != to.Fence || res.Handoff <= 0 {
+			b = queued(b)
+			if end == driver.Unfinished {
+				b.Fences = 3
+			}
+			switch res := e.grant(d, b); {
+			case b.Fences == 0 && (res.Fence != to.Fence || res.Handoff <= 0):
 				e.Errorf("a Try returns %+v, want the lease %+v", res, to)
+			case b.Fences > 0 && (res.Fences != b.Fences || res.Fence < to.Fence+uint64(b.Fences)):
+				e.Errorf("a Try of %d fences returns %+v after %+v", b.Fences, res, to)
+			default:
+				newest = res.Fence
 			}
 			e.release(d, b)
 		}

@@ -133,6 +133,8 @@ func (s asOne) Try(ctx context.Context, r driver.TryRequest) (driver.Result, err
 	return s.Vote(ctx, driver.VoteRequest{TryRequest: r})
 }
 
+func (s asOne) Handed(c driver.Claim) (driver.Handover, bool) { return handed(s.member, c) }
+
 func (s asOne) Release(ctx context.Context, r driver.ReleaseRequest) error {
 	return s.Withdraw(ctx, driver.WithdrawRequest{ReleaseRequest: r})
 }

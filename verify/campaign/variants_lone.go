@@ -8,6 +8,7 @@ package campaign
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 var loneVariants = []*variant{
 	{name: "renewals counted from the answer", whole: func(d driver.Driver, _ any) driver.Driver { return lateRenew{d} }, plan: slowLinks, oracle: TimelyEnd},
 	{name: "leases without drift", whole: func(d driver.Driver, _ any) driver.Driver { return noDrift{d} }, plan: calm, oracle: TimelyEnd},
+	{name: "who enters counts from when the message came", whole: func(d driver.Driver, _ any) driver.Driver { return newLateEnter(d) }, plan: slowHandoffs, oracle: TimelyEnd},
 	{name: "renewals without an answer count", whole: func(d driver.Driver, _ any) driver.Driver { return assumeRenewed{d} }, plan: cutOff, oracle: TimelyEnd},
 	{name: "a release that compares nothing", node: func(n member, _ any) member { return blindRelease{n} }, plan: impatient, oracle: Exclusion},
 	{name: "no hints", whole: func(d driver.Driver, _ any) driver.Driver { return noHints{d} }, plan: unheard, oracle: Idle},
@@ -60,6 +62,11 @@ func slowLinks() *Schedule {
 	return s
 }
 
+// slowHandoffs: round trips of 100 ms, and short holds of many waiters.
+func slowHandoffs() *Schedule {
+	return scripted(linkFault(Delay, 0, 6*time.Second, 50*time.Millisecond, 0, 1, 2, 3)...)
+}
+
 // cutOff: holders of long leases are cut off.
 func cutOff() *Schedule {
 	s := scripted(linkFault(Partition, 0, 1500*time.Millisecond, 0, 0, 1, 2, 3)...)
@@ -90,6 +97,35 @@ func (s noHints) Watch(ctx context.Context, c driver.Claim) (<-chan struct{}, er
 		return nil, err
 	}
 	return make(chan struct{}), nil
+}
+
+// lateEnter counts the lease of a handover from when its message came.
+type lateEnter struct {
+	driver.Driver
+	mu   sync.Mutex
+	seen map[string]refusal // by owner
+}
+
+func newLateEnter(d driver.Driver) *lateEnter {
+	return &lateEnter{Driver: d, seen: map[string]refusal{}}
+}
+
+func (l *lateEnter) Try(ctx context.Context, r driver.TryRequest) (driver.Result, error) {
+	sent := now()
+	res, err := l.Driver.Try(ctx, r)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.seen[r.Owner] = refusal{sent, res.At}
+	return res, err
+}
+
+func (l *lateEnter) Handed(c driver.Claim) (driver.Handover, bool) {
+	to, ok := handed(l.Driver, c)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	seen := l.seen[c.Owner]
+	to.At = seen.at + now().Sub(seen.sent)
+	return to, ok
 }
 
 // assumeRenewed counts a renewal without an answer as successful.

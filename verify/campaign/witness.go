@@ -122,13 +122,17 @@ func (d watched) Try(ctx context.Context, r driver.TryRequest) (driver.Result, e
 	return res, err
 }
 
-// Handed is that of a driver that is a driver.Hander, as its Traits say.
-func (d watched) Handed(c driver.Claim) (driver.Handover, bool) {
-	h, ok := d.Driver.(driver.Hander)
+// handed asks a driver that is a driver.Hander, which its Traits say.
+func handed(d any, c driver.Claim) (driver.Handover, bool) {
+	h, ok := d.(driver.Hander)
 	if !ok {
 		return driver.Handover{}, false
 	}
-	to, ok := h.Handed(c)
+	return h.Handed(c)
+}
+
+func (d watched) Handed(c driver.Claim) (driver.Handover, bool) {
+	to, ok := handed(d.Driver, c)
 	if ok {
 		d.by.handed(c.Owner, to)
 	}
@@ -161,6 +165,8 @@ type witnessed struct {
 	driver.Driver
 	node member
 }
+
+func (w witnessed) Handed(c driver.Claim) (driver.Handover, bool) { return handed(w.Driver, c) }
 
 func (w witnessed) Record(ctx context.Context) (driver.Record, error) { return w.node.Record(ctx) }
 
