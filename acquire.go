@@ -18,16 +18,17 @@ import (
 // attempt is one acquisition, from the first Try to a lease or to the last
 // trace of it in the store.
 type attempt struct {
-	c      *core
-	ctx    context.Context // bounds the wait: the caller's, ended also by Close
-	op     string
-	opts   *LockOptions
-	part   bool // its lease is nobody's until others are held, too
-	began  clock.Instant
-	sent   bool          // a Try was sent
-	waits  bool          // the observer was told that it waits
-	asked  time.Duration // when the latest one was, on the monotonic clock
-	behind successors
+	c       *core
+	ctx     context.Context // bounds the wait: the caller's, ended also by Close
+	op      string
+	opts    *LockOptions
+	part    bool // its lease is nobody's until others are held, too
+	began   clock.Instant
+	sent    bool          // a Try was sent
+	waits   bool          // the observer was told that it waits
+	briefly bool          // a TryLock asks a keeper
+	asked   time.Duration // when the latest one was, on the monotonic clock
+	behind  successors
 	waiter
 }
 
@@ -58,15 +59,18 @@ func (a *attempt) alone(ask func() (*Lease, error)) (lease *Lease, err error) {
 	return ask()
 }
 
-// keeperTime is how long a TryLock waits for a keeper, beside three times what its Try took: that is
+// keeperTime is how long a TryLock waits for a keeper, beside three times what its Try took, and at most: that is
 // the join with the message to the keeper, its release, and the message of that.
-const keeperTime = 5 * time.Millisecond
+const (
+	keeperTime    = 5 * time.Millisecond
+	maxKeeperTime = time.Second
+)
 
 // tryLock asks once, and waits only where the holder keeps the key for nobody, until it has given it back.
 func (a *attempt) tryLock() (*Lease, error) {
 	lease, _, err := a.try()
-	if lease == nil && err == nil && a.kept {
-		lease, err = a.askKeeper(3*a.c.now().Sub(a.began) + keeperTime)
+	if lease == nil && err == nil && a.kept && !a.c.cohorts.keeps(a.req.Key) {
+		lease, err = a.askKeeper(min(3*a.c.now().Sub(a.began)+keeperTime, maxKeeperTime))
 	}
 	switch {
 	case lease != nil:
@@ -79,23 +83,25 @@ func (a *attempt) tryLock() (*Lease, error) {
 	return nil, a.fail(err)
 }
 
-// askKeeper waits for a key that is kept, for that long at most; neither a lease nor an error: it was in use.
-func (a *attempt) askKeeper(limit time.Duration) (*Lease, error) {
+// askKeeper waits for a key that is kept, for that long at most once it watches, and for that as long. Whatever goes wrong is
+// as if it was not asked: neither a lease nor an error.
+func (a *attempt) askKeeper(limit time.Duration) (lease *Lease, err error) {
 	all, why := a.ctx, a.patience.why
+	defer func() {
+		if a.ctx = all; err != nil && a.ended() == nil {
+			a.patience.why, err = why, nil
+		}
+	}()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	if err := a.subscribeUntil(timer.C); err != nil || a.sub.hints == nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeout(all, limit)
 	defer cancel()
-	a.ctx = ctx
-	defer func() { a.ctx = all }()
-	err := a.subscribe()
-	var lease *Lease
-	if err == nil {
-		a.req.Queue = true
-		if lease, err = a.wait(); lease != nil {
-			lease.h.tells(all)
-		}
-	}
-	if err != nil && ctx.Err() != nil && all.Err() == nil {
-		a.patience.why, err = why, nil
+	a.ctx, a.req.Queue, a.briefly = ctx, true, true
+	if lease, err = a.wait(); lease != nil {
+		lease.h.tells(all)
 	}
 	return lease, err
 }
@@ -118,10 +124,7 @@ func (a *attempt) wait() (*Lease, error) {
 	a.req.Queue = a.req.Queue || a.c.traits.JoinFirst
 	asks := !a.req.Queue
 	if asks && a.c.busy.is(a.req.Key) {
-		if err := a.subscribe(); err != nil {
-			return nil, err
-		}
-		a.req.Queue = true
+		a.joinFirst()
 	}
 	for ; ; asks = false {
 		lease, pause, err := a.try()
@@ -132,11 +135,12 @@ func (a *attempt) wait() (*Lease, error) {
 			a.leaveQueue(a.c)
 			return lease, nil
 		}
-		if err == nil && (a.sub == nil || !a.sub.answered) {
-			if err = a.subscribe(); err == nil && !a.req.Queue {
-				a.req.Queue = true
-				continue
-			}
+		if err == nil {
+			err = a.subscribe()
+		}
+		if err == nil && !a.req.Queue {
+			a.req.Queue = true
+			continue
 		}
 		if err != nil {
 			pause, err = a.troubled(err)
@@ -194,7 +198,7 @@ func (a *attempt) try() (*Lease, time.Duration, error) {
 func (a *attempt) asks(ctx context.Context) (res driver.Result, refusal, err error) {
 	res, refusal, err = a.c.ask(ctx, a.req)
 	if err != nil && !driver.IsNotSent(err) {
-		a.maybe, a.unsure = true, true
+		a.maybe, a.unsure, a.req.Enters = true, true, false // when that Try comes, it says that we did not enter
 	}
 	return res, refusal, err
 }
@@ -239,7 +243,7 @@ func (a *attempt) refused(start clock.Instant, res driver.Result) {
 	held := &HeldError{Holder: res.Holder, Left: res.Left, Ahead: res.Ahead}
 	a.patience.refused(held)
 	a.behind.waitsFor(held)
-	if !a.req.Queue {
+	if !a.req.Queue || a.briefly {
 		return // TryLock; or Watch is still to come
 	}
 	a.emit(EventWaiting, func(e *Event) { e.Holder, e.Ahead, e.Left = res.Holder, res.Ahead, res.Left })
@@ -316,18 +320,35 @@ func (a *attempt) troubled(err error) (time.Duration, error) {
 // subscribe asks for the hints for this owner, and waits until that is
 // confirmed or has failed once. An error ends the wait; a store that answers
 // Try and not Watch does not.
-func (a *attempt) subscribe() error {
+func (a *attempt) subscribe() error { return a.subscribeUntil(nil) }
+
+// subscribeUntil also ends, without an error, at that time.
+func (a *attempt) subscribeUntil(over <-chan time.Time) error {
 	if a.sub == nil {
 		a.sub = a.c.listen(a.req.Claim)
+	}
+	if a.sub.answered {
+		return nil
 	}
 	select {
 	case h := <-a.sub.results:
 		a.subscribed(h)
 		return nil
+	case <-over:
+		return nil
 	case <-a.ctx.Done():
 	case <-a.c.calls.Open.Done():
 	}
 	return a.ended()
+}
+
+// joinFirst has the first Try join, if a Watch is answered at once, as where the subscription stands.
+func (a *attempt) joinFirst() {
+	timer := time.NewTimer(watchFirst)
+	defer timer.Stop()
+	_ = a.subscribeUntil(timer.C) // the Try says what ended it
+	a.req.Queue = a.sub.answered && a.sub.hints != nil
+	a.sent = true // what the store grants counts from now
 }
 
 // subscribed notes the answer to a Watch.

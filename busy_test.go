@@ -105,6 +105,39 @@ func TestBusyKeyWithoutHints(t *testing.T) {
 	})
 }
 
+// A Watch that is not answered keeps no Lock from a key that is free.
+func TestBusyKeyAndASlowWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &hooked{Driver: newStore()}
+		c, other := newClient(t, d, nil), newClient(t, d.Driver, nil)
+		held := lock(t, other, "k", nil)
+		waits := begin(t.Context(), c.Mutex("k", nil).Lock)
+		synctest.Wait()
+		release(t, held)
+		synctest.Wait()
+		release(t, granted(t, "the waiter", waits))
+		d.change(func() {
+			d.watch = func(ctx context.Context, _ driver.Claim, _ watchFunc) (<-chan struct{}, error) {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+		})
+		for range 3 {
+			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+			began := time.Now()
+			lease, err := c.Mutex("k", nil).Lock(ctx)
+			cancel()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(began); took > 5*time.Millisecond || time.Until(lease.Deadline()) < ttl*98/100 {
+				t.Errorf("it took %v, and lasts %v", took, time.Until(lease.Deadline()))
+			}
+			release(t, lease)
+		}
+	})
+}
+
 // However many keys were waited for, few are remembered, and none that is free again.
 func TestBusyKeysAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

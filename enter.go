@@ -23,10 +23,13 @@ type sample struct {
 	fence uint64        // as driver.Result.Fence
 }
 
+// mostLead is the largest Lead of one that may enter: a larger one leaves too little of a claim time.
+const mostLead = 100 * time.Millisecond
+
 // enters says whether to act on a handover: not for a lease that nothing would claim, nor where others
 // take turns on it, who need more fences than a handover has.
 func (l *lock) enters() bool {
-	return l.c.handed != nil && l.mode == Exclusive && !l.opts.NoRenew && l.opts.Cohort == 0 && l.opts.Keep == 0
+	return l.c.handed != nil && l.opts.Lead <= min(mostLead, l.opts.TTL/4) && l.mode == Exclusive && !l.opts.NoRenew && l.opts.Cohort == 0 && l.opts.Keep == 0
 }
 
 // enter returns the lease that the store gave to our place, if it is certain enough how long that
@@ -35,7 +38,7 @@ func (l *lock) enters() bool {
 // The lease counts from before the latest refusal was asked for, plus the time that passed from that
 // answer to the handover on the store's clock: never from when the message came.
 func (a *attempt) enter() *Lease {
-	if !a.req.Enters || a.seen.at == 0 || a.unsure { // a Try that is still under way says that we did not enter
+	if !a.req.Enters || a.seen.at == 0 {
 		return nil
 	}
 	to, ok := a.c.handed(a.req.Claim)
@@ -44,9 +47,8 @@ func (a *attempt) enter() *Lease {
 	if !ok || to.Fence <= a.seen.fence || since < 0 || since > passed { // of before the refusal; or a clock was set
 		return nil
 	}
-	a.marked = a.marked || to.Abandoned
 	h := a.hold(now, driver.Result{Fence: to.Fence, Handoff: max(passed-since, 1)})
-	h.grant.entered, h.claims = true, true
+	h.grant.entered, h.grant.abandoned, h.claims = true, a.marked || to.Abandoned, true
 	h.term.grant(a.seen.start.Add(since-drift(since)), now, to.TTL)
 	h.term.renewAt = now.Mono + claimAfter
 	if left := h.term.granted(now) - a.opts.Lead; left < (to.TTL-a.opts.Lead)*2/3 {

@@ -240,7 +240,7 @@ func TestClaimsFirst(t *testing.T) {
 				if got := d.counts(); took != 0 || got != [3]int{2, 0, 0} {
 					t.Errorf("%v later, %v requests, want two Tries of the line", took, got)
 				}
-				if asks := d.sent[len(d.sent)-1].Enters; asks != (c.say != nil || name == "the lead is too large") {
+				if asks := d.sent[len(d.sent)-1].Enters; asks != (c.say != nil) {
 					t.Errorf("it asks to enter: %v", asks)
 				}
 				if err := lease.Release(); err != nil {
@@ -358,6 +358,29 @@ func TestClaimIsNotAnswered(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A renewal that only prolonged, as while a slot moves, is no claim: the next one claims.
+func TestProlongedIsNotClaimed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newHander(newStore())
+		_, lease, _, _ := d.waits(t, mutex(nil))
+		next, n := d.renew, 0
+		d.change(func() {
+			d.renew = func(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), to renewFunc) {
+				next(ctx, rs, func(i int, r driver.Renewal) {
+					n++
+					r.Entered = n == 1
+					done(i, r)
+				}, to)
+			}
+		})
+		time.Sleep(2 * ttl)
+		if got := d.counts(); got[1] != 2 {
+			t.Errorf("%d renewals claim, want two", got[1])
+		}
+		release(t, lease)
+	})
 }
 
 // A store that says that the lease is over ends it.

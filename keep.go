@@ -180,6 +180,16 @@ func (co *cohort) take(use bool, now clock.Instant) *Lease {
 	return lease
 }
 
+// keeps says whether this client has the key as one that it may keep.
+func (cs *cohorts) keeps(key string) bool {
+	if cs.keeping.Load() == 0 {
+		return false
+	}
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	return cs.keepers[key] != nil
+}
+
 // kept returns a lease of what this client keeps of the key; nil: ask the store. What is
 // kept for others than l is given back first.
 func (l *lock) kept(ctx context.Context, wait, part bool) *Lease {

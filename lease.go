@@ -79,7 +79,8 @@ func (l *Lease) Wanted() <-chan struct{} { return l.h.wish().Done() }
 
 // Deadline returns the instant after which the lease may not be relied on, as of
 // now: renewal moves it. It is always before the store gives the key to another,
-// and can be compared only with this process's clock.
+// and can be compared only with this process's clock. After a wait it may be less than the TTL ahead at
+// first, half a second with Redis: until the first renewal, ten milliseconds later.
 func (l *Lease) Deadline() time.Time {
 	h := l.h
 	h.mu.Lock()

@@ -16,7 +16,7 @@ type EventKind uint8
 
 // The kinds of event.
 const (
-	// EventWaiting: the store refused, and Lock goes on waiting in the queue. Sent
+	// EventWaiting: the store refused, and Lock (not TryLock) goes on waiting in the queue. Sent
 	// after every refusal. Holder, Left and Ahead say who is in the way.
 	EventWaiting EventKind = iota + 1
 	// EventAcquired: Waited is how long it took, Fence the fence; Handoff is known

@@ -118,7 +118,7 @@ func (h *hold) Renewed(start clock.Instant, r driver.Renewal) {
 	age := now.Sub(t.start)
 	if r.Err == nil {
 		t.grant(start, now, r.TTL)
-		h.claims = false
+		h.claims = r.Entered
 		wanted = h.signals.want(r.Wanted)
 	} else {
 		t.failed(now, r.Err)

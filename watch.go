@@ -16,6 +16,9 @@ const (
 	// watchLimit bounds how long a waiter stays out of the queue for the sake of
 	// its subscription. Then it joins, and polls until one is confirmed.
 	watchLimit = time.Second
+	// watchFirst is how long a Lock waits for a Watch before it asks for the first time: it is answered at
+	// once where the subscription stands.
+	watchFirst = 5 * time.Millisecond
 	// After a Watch that failed the next one comes after so long, and twice as
 	// long after each more, up to the other.
 	watchPause    = 500 * time.Millisecond

@@ -118,7 +118,8 @@ func ValidOwner(s string) bool {
 // Result.Abandoned reports; a reader's lease (Shared without Limit) leaves none.
 // Readers see the mark but do not clear it. Any other holder takes it over:
 // when it finishes, or converts to Shared, the mark is cleared; released Unused,
-// the mark is on the key again, as it is after a handoff that nobody claimed.
+// the mark is on the key again, as it is after a handoff that nobody claimed. One to a place that may
+// enter (TryRequest.Enters) leaves it in any case.
 type End uint8
 
 // The ends.

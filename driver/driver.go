@@ -137,7 +137,7 @@ type ReleaseRequest struct {
 type Result struct {
 	Granted bool
 	// Fence is that of the grant: larger than that of every previous holder. 0 without Traits.Fencing. Of
-	// a refusal to one that Enters: the newest of the key, so that a Handover with this one, or an older one, is of before.
+	// a refusal to one that Enters, and perhaps to others: the newest of the key, so that a Handover with this one, or an older one, is of before.
 	Fence  uint64
 	Fences int           // how many the grant has, Fence being the last: 1 when an earlier Try was granted. 0 means 1
 	TTL    time.Duration // the store keeps the lease for at least this long, counted from the start of this call
@@ -169,5 +169,6 @@ type Renewal struct {
 	Err     error
 	TTL     time.Duration // for a lease: as Result.TTL
 	Wanted  bool          // for a lease: somebody waits in the queue for its key
+	Entered bool          // of one with Entered: it was only prolonged, and is still to be claimed
 	RetryIn time.Duration // for a place: as Result.RetryIn
 }

@@ -87,12 +87,9 @@ func TestCopyOfAHandover(t *testing.T) {
 	in := d.boxes.open[-1]
 	cancel() // the wait is over, since it entered
 	w.until("nobody waits here", in.unwatched)
-	given := len(d.giving)
+	answered := func() bool { return len(d.giving) == 0 }
 	in.deliver(message)
-	in.deliver(strings.TrimLeft(message, "= 0123456789!")) // without the lease: not of our form
-	if len(d.giving) != given {
-		t.Error("a copy gives the key back")
-	}
+	w.until("it was answered", answered)
 	if got := w.holder(d, "k"); got != b.Owner {
 		t.Fatalf("%s has the key, want %s, which entered", got, b.Owner)
 	}
@@ -320,5 +317,67 @@ func TestPlaceThatCameBackDoesNotEnter(t *testing.T) {
 	}
 	if w.refuse(d, queued(b)); !entersNow() {
 		t.Error("its Try does not have it enter")
+	}
+}
+
+// A claim is of the handover whose fence it names, and of no other of its place.
+func TestClaimOfAnotherHandover(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.driver(nil)
+	a, b := ask("k"), enters("k")
+	w.grant(d, a)
+	to := w.handed(d, a, b)
+	late := b
+	late.Fence = to.Fence - 1
+	if err := w.renew(d, late)[0]; !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("a claim of an earlier handover: %v", err)
+	}
+	if left := w.admin.PTTL(w.ctx, d.names("k").lock).Val(); left > to.TTL {
+		t.Errorf("it prolonged the lease to %v", left)
+	}
+	b.Fence = to.Fence
+	if err := w.renew(d, b)[0]; err != nil {
+		t.Error(err)
+	}
+	w.release(d, b)
+}
+
+// A holder that asks in another way is named once, as it asked last; one that converts keeps nothing.
+func TestKeeperAsksAnew(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d, other := w.driver(nil), w.driver(nil)
+	a := ask("k")
+	w.grant(d, a)
+	w.listens(d)
+	a.Wanted = func() {}
+	for _, keeps := range []bool{true, false, true, true} {
+		a.Keeps = keeps
+		w.renewed(d, a)
+		grant := w.admin.Get(w.ctx, d.names("k").grant).Val()
+		if n := strings.Count(grant, d.inboxName()); n != 1 || w.refuse(other, ask("k")).Keeps != keeps {
+			t.Errorf("Keeps %v: the grant is %q", keeps, grant)
+		}
+	}
+	w.convert(d, a)
+	if w.refuse(other, ask("k")).Keeps {
+		t.Error("what is shared is kept")
+	}
+}
+
+// A refusal is read also where the key has no fence that is known.
+func TestRefusalWithoutAFence(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.driver(nil)
+	a, b := sharer("k", 3), sharer("k", 3)
+	a.TTL = 50 * time.Millisecond
+	w.grant(d, a)
+	w.grant(d, b)
+	w.do("DEL", d.names("k").grant)
+	time.Sleep(a.TTL)
+	for range 3 {
+		w.refuse(w.driver(nil), queued(enters("k")))
 	}
 }

@@ -5,7 +5,6 @@ package redisdriver
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -24,8 +23,6 @@ type inbox struct {
 
 	mu       sync.Mutex
 	watchers map[string][]*watcher // by owner
-	told     map[string]time.Time  // the owners that were told of a handover, and when
-	room     int                   // when there are more of them, the old ones go
 }
 
 // watcher is one owner who waits.
@@ -53,7 +50,7 @@ func (w *watcher) signalLater(after time.Duration) {
 }
 
 func newInbox(d *Driver, hashSlot int) *inbox {
-	in := &inbox{d: d, hashSlot: hashSlot, channel: wire.Sidecars + "inbox:" + d.id, watchers: map[string][]*watcher{}, told: map[string]time.Time{}}
+	in := &inbox{d: d, hashSlot: hashSlot, channel: wire.Sidecars + "inbox:" + d.id, watchers: map[string][]*watcher{}}
 	o := wire.InboxOptions{
 		Client: d.rdb, Receive: in.receive, News: in.news, Muted: d.muted.Store, Classify: d.Classify, Idle: in.unused,
 	}
@@ -96,19 +93,6 @@ func (in *inbox) forget(owner string, w *watcher) {
 // waiting returns who waits here for c. mu is held.
 func (in *inbox) waiting(c driver.Claim) []*watcher {
 	return slices.DeleteFunc(slices.Clone(in.watchers[c.Owner]), func(w *watcher) bool { return w.key != c.Key })
-}
-
-// toldFor is how long an owner is remembered that was told of a handover, at least: for longer than any lasts.
-const toldFor = 2 * maxClaim
-
-// tell notes that an owner is told of a handover. mu is held.
-func (in *inbox) tell(owner string) {
-	now := time.Now()
-	in.told[owner] = now
-	if len(in.told) > in.room {
-		maps.DeleteFunc(in.told, func(_ string, at time.Time) bool { return now.Sub(at) > toldFor })
-		in.room = 2*len(in.told) + 100
-	}
 }
 
 // handed returns the newest handover to c that a message told of.
@@ -198,16 +182,14 @@ func (in *inbox) deliver(payload string) {
 		in.mu.Unlock()
 		return
 	}
-	_, told := in.told[c.Owner]
 	if handed.Fence != 0 && len(watchers) > 0 {
-		in.d.leases.note(c.ID(), handed.Fence, handed.TTL, nil)
-		in.tell(c.Owner)
+		in.d.leases.handed(c.ID(), handed)
 	}
 	in.mu.Unlock()
 	for _, w := range watchers {
 		w.signal()
 	}
-	if len(watchers) == 0 && !told { // else it may have entered, and this is a copy
+	if len(watchers) == 0 {
 		in.d.giveBack(c)
 	}
 }

@@ -145,7 +145,7 @@ func (d *Driver) leaseJobs(rs []driver.RenewRequest, idx []int, channel string) 
 		for about := range slices.Chunk(all, perScript) {
 			n := len(about)
 			keys := make([]any, 6*n, 6*n+1)
-			args := make([]any, 1, 2*n+3)
+			args := make([]any, 1, 3*n+3)
 			args[0] = wire.Millis(g.ttl)
 			for k, i := range about {
 				names := d.names(rs[i].Key)
@@ -164,6 +164,9 @@ func (d *Driver) leaseJobs(rs []driver.RenewRequest, idx []int, channel string) 
 			}
 			if g.entered {
 				args = append(args, d.granted())
+				for _, i := range about {
+					args = append(args, fenceHeld(rs[i]))
+				}
 			}
 			jobs = append(jobs, &job{
 				call: &wire.Call{Script: d.scripts.extend, Keys: d.withRecord(keys), Args: args}, about: about, lease: true, hashSlot: g.hashSlot,
@@ -265,7 +268,7 @@ func (d *Driver) report(rs []driver.RenewRequest, j *job, done func(int, driver.
 		if err != nil {
 			one := driver.Renewal{Err: err}
 			if j.alone != nil && j.alone[k].Err == nil && j.alone[k].Reply == int64(1) {
-				one = driver.Renewal{TTL: rs[i].TTL}
+				one = driver.Renewal{TTL: rs[i].TTL, Entered: rs[i].Entered}
 			}
 			done(i, one)
 			continue

@@ -91,7 +91,9 @@ func parseTry(v any) (answer, error) {
 		case "keeps":
 			a.keeps = true
 		default:
-			a.fence = parseFence(least, r)
+			var err error // of a key without fences it is 0
+			a.fence, err = strconv.ParseUint(least, 10, 64)
+			r.Bad = r.Bad || err != nil
 		}
 		if len(r.Fields) > 0 {
 			a.at = time.Duration(parseFence(wire.Next[string](r), r)) * time.Microsecond

@@ -50,6 +50,15 @@ func (l *leases) note(id driver.ID, fence uint64, ttl time.Duration, gives *wire
 	l.last(id, fence, ttl, gives)
 }
 
+// handed notes a lease that was handed over, unless its owner has that one already.
+func (l *leases) handed(id driver.ID, to driver.Handover) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.all[id].fence < to.Fence {
+		l.last(id, to.Fence, to.TTL, nil)
+	}
+}
+
 // renewed notes what a renewal asks for.
 func (l *leases) renewed(r driver.RenewRequest) {
 	id := r.ID()

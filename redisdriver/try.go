@@ -164,7 +164,7 @@ func (d *Driver) place(r driver.VoteRequest) (text string, hinted bool) {
 	takes := ""
 	if r.Proposal != 0 {
 		takes = "P"
-	} else if r.Enters && mode != modePoll && d.enters() {
+	} else if r.Enters && r.Mode == driver.Exclusive && mode != modePoll && d.enters() {
 		takes = "E"
 	}
 	if r.Mode == driver.Shared {

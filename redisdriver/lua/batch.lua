@@ -195,9 +195,7 @@ local function vacate()
 end
 local function leave(l, ending)
   local left = l.mark
-  if not l.pending or l.enters and ending ~= 'unclaimed' then
-    left = l.over or ending == 'unfinished' or ending == 'unused' and l.mark
-  end
+  if not l.pending or l.enters then left = l.over or ending == 'unfinished' or ending == 'unused' and l.mark end
   if not l.limit then
     known.mark = left
   elseif l.limit > 0 then
@@ -613,6 +611,7 @@ local function convert(r, l)
   known.lock, known.shared, known.n, known.least, known.mark = 'SHAREDLEASESAREINHASPSHARE ' .. stamp, true, 0, math.huge, false
   call('SET', K.lock, known.lock, 'KEEPTTL')
   call('DEL', K.shares, K.held, K.room)
+  known.asks = string.gsub(known.asks, '~', '') -- what is shared is not kept
   l = give(r.value, l.fence, l.pending and r.state or l.state, r.limit, left, nil, sub(known.grant, 45, 57))
   serving()
   serveMore()
@@ -683,9 +682,13 @@ local function releasing()
 function release(r)
   local value, result, ends, rank = r.value, 0, nil, nil
   local got = seen or call('MGET', K.lock, K.grant)
-  local unused = r.ending == 'unused' or r.ending == 'unclaimed'
+  local unused = r.ending == 'unused'
   survey(got[1], sound(got[2]), value, unused and value)
   local l = leaseOf(value)
+  if l and l.enters and r.ending == 'unclaimed' then -- it may have entered, and the hint is a copy
+    save()
+    return 0
+  end
   if l and not l.pending and (r.ending == 'unclaimed' or r.upTo and l.fence and l.fence > r.upTo) then
     save()
     return 0

@@ -41,26 +41,33 @@ if inbox and inbox ~= '' then
     local mark, most, others = sub(grant, 60, 60), sub(grant, 61, 76), sub(grant, 77)
     local states = sub(held[i], 1, 27) == 'SHAREDLEASESAREINHASPSHARE ' and '[sS]' or '[hmHM]' -- of the grant of a lease
     local stands = sub(grant, 1, 26) == sub(held[i], 1, 26) and string.find(sub(grant, 59, 59), states)
-    if not stands or string.find(others, inbox, 1, true) then return end
+    if not stands or string.find(others .. ' ', ' ' .. inbox .. ' ', 1, true) then return end
+    local bare = string.gsub(inbox, '^~', '')
+    for _, name in ipairs({bare, '~' .. bare}) do -- it asks in another way now
+      local from, to = string.find(others .. ' ', ' ' .. name .. ' ', 1, true)
+      if from then others = sub(others, 1, from - 1) .. sub(others, to) end
+    end
     if mark ~= '!' then mark = ' ' end
     if most == '' then most = sub(grant, 28, 43) end
     others = sub(others, 1, 31 * (1 + #inbox))
     redis.pcall('SET', KEYS[n + i], sub(grant, 1, 59) .. mark .. most .. ' ' .. inbox .. others, 'KEEPTTL') -- if not, renewals tell
   end
 end
-local function claim(i)
+local function claims(i)
   local grant = grants[i] or ''
-  if sub(grant, 59, 59) == 'c' and sub(grant, 1, 26) == sub(held[i], 1, 26) then
-    local fence, since, mark = sub(grant, 28, 43), sub(grant, 45, 57), sub(grant, 60, 60) == '!' and '!' or ''
-    grants[i] = sub(held[i], 1, 26) .. ' ' .. fence .. ' ' .. since .. ' ' .. state .. mark
-    call('SET', KEYS[n + i], grants[i], 'KEEPTTL')
-  end
+  if sub(grant, 59, 59) ~= 'c' or sub(grant, 1, 26) ~= sub(held[i], 1, 26) then return nil end
+  local fence, since, mark = sub(grant, 28, 43), sub(grant, 45, 57), sub(grant, 60, 60) == '!' and '!' or ''
+  local entered = ARGV[n + 3 + i]
+  if entered ~= '' and entered ~= fence then return false end
+  return sub(held[i], 1, 26) .. ' ' .. fence .. ' ' .. since .. ' ' .. state .. mark
 end
 local wanted = call('EXISTS', unpack(KEYS, 2 * n + 1, 3 * n)) > 0
 local out, any = {}, nil
 for i = 1, n do
   out[i] = 0
   local stands = held[i] == ARGV[i + 1]
+  local claimed = stands and state and claims(i)
+  if claimed == false and state then stands = false end
   if stands then
     written = later(KEYS[i], ttl) == 1 or written
     later(KEYS[n + i], keep)
@@ -68,7 +75,10 @@ for i = 1, n do
     stands = prolong(i)
   end
   if stands and not any then any = i end
-  if stands and state then claim(i) end
+  if stands and claimed then
+    grants[i] = claimed
+    call('SET', KEYS[n + i], claimed, 'KEEPTTL')
+  end
   if stands and asks then asks(i) end
   if stands then out[i] = wanted and call('EXISTS', KEYS[2 * n + i]) == 1 and 2 or 1 end
 end

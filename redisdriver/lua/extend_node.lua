@@ -62,7 +62,12 @@ if inbox and inbox ~= '' then
     local mark, most, others = sub(grant, 60, 60), sub(grant, 61, 76), sub(grant, 77)
     local states = sub(held[i], 1, 27) == 'SHAREDLEASESAREINHASPSHARE ' and '[sS]' or '[hmHM]' -- of the grant of a lease
     local stands = sub(grant, 1, 26) == sub(held[i], 1, 26) and string.find(sub(grant, 59, 59), states)
-    if not stands or string.find(others, inbox, 1, true) then return end
+    if not stands or string.find(others .. ' ', ' ' .. inbox .. ' ', 1, true) then return end
+    local bare = string.gsub(inbox, '^~', '')
+    for _, name in ipairs({bare, '~' .. bare}) do -- it asks in another way now
+      local from, to = string.find(others .. ' ', ' ' .. name .. ' ', 1, true)
+      if from then others = sub(others, 1, from - 1) .. sub(others, to) end
+    end
     if mark ~= '!' then mark = ' ' end
     if most == '' then most = sub(grant, 28, 43) end
     others = sub(others, 1, 31 * (1 + #inbox))

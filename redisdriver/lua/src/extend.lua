@@ -7,7 +7,7 @@
 -- ARGV  1 TTL, ms  2… n times "<owner> <label>"; in a node
 --       then n times the fence held, 16 digits, or ""; then, where the holders ask to be told when
 --       somebody joins the queue, their inbox, or "", see queue.lua; then, where they entered and claim what they were handed, the
---       state of their grants
+--       state of their grants, and n times the fence of the handover, or ""
 -- Answers a list of n: 0 not held, 1 held, 2 held and others wait. Or 0: the
 -- node does not vote; or the longest TTL that it allows, ms.
 local call, sub = redis.call, string.sub
@@ -67,7 +67,12 @@ if inbox and inbox ~= '' then
     local mark, most, others = <<mark "grant">>, <<most "grant">>, <<asks "grant">>
     local states = <<shared "held[i]">> and '[sS]' or '[hmHM]' -- of the grant of a lease
     local stands = <<owner "grant">> == <<owner "held[i]">> and string.find(<<state "grant">>, states)
-    if not stands or string.find(others, inbox, 1, true) then return end
+    if not stands or string.find(others .. ' ', ' ' .. inbox .. ' ', 1, true) then return end
+    local bare = string.gsub(inbox, '^~', '')
+    for _, name in ipairs({bare, '~' .. bare}) do -- it asks in another way now
+      local from, to = string.find(others .. ' ', ' ' .. name .. ' ', 1, true)
+      if from then others = sub(others, 1, from - 1) .. sub(others, to) end
+    end
     if mark ~= '!' then mark = ' ' end
     if most == '' then most = <<fence "grant">> end
     others = sub(others, 1, <<.Askers>> * (1 + #inbox))
@@ -76,14 +81,15 @@ if inbox and inbox ~= '' then
 end
 
 <<if not .Node>>
--- claim makes the grant of one that entered one like others, see offer in serve.lua.
-local function claim(i)
+-- claims answers the grant of one that entered, made one like others, see offer in serve.lua; nil: it is one;
+-- false: what was handed over is not what its owner entered.
+local function claims(i)
   local grant = grants[i] or ''
-  if <<state "grant">> == 'c' and <<owner "grant">> == <<owner "held[i]">> then
-    local fence, since, mark = <<fence "grant">>, <<since "grant">>, <<mark "grant">> == '!' and '!' or ''
-    grants[i] = <<grant "held[i]" "fence" "since" "state">> .. mark
-    call('SET', KEYS[n + i], grants[i], 'KEEPTTL')
-  end
+  if <<state "grant">> ~= 'c' or <<owner "grant">> ~= <<owner "held[i]">> then return nil end
+  local fence, since, mark = <<fence "grant">>, <<since "grant">>, <<mark "grant">> == '!' and '!' or ''
+  local entered = ARGV[n + 3 + i]
+  if entered ~= '' and entered ~= fence then return false end
+  return <<grant "held[i]" "fence" "since" "state">> .. mark
 end
 <<end>>
 
@@ -92,6 +98,10 @@ local out, any = {}, nil
 for i = 1, n do
   out[i] = 0
   local stands = held[i] == ARGV[i + 1]
+<<if not .Node>>
+  local claimed = stands and state and claims(i)
+  if claimed == false and state then stands = false end
+<<end>>
   if stands then
     written = later(KEYS[i], ttl) == 1 or written
     later(KEYS[n + i], keep)
@@ -100,7 +110,10 @@ for i = 1, n do
   end
   if stands and not any then any = i end
 <<if not .Node>>
-  if stands and state then claim(i) end
+  if stands and claimed then
+    grants[i] = claimed
+    call('SET', KEYS[n + i], claimed, 'KEEPTTL')
+  end
 <<end>>
   if stands and asks then asks(i) end
   if stands then out[i] = wanted and call('EXISTS', KEYS[2 * n + i]) == 1 and 2 or 1 end

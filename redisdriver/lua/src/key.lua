@@ -122,9 +122,7 @@ end
 -- leave gives the slot of a lease back that ended, and notes whether its owner did not finish.
 local function leave(l, ending)
   local left = l.mark
-  if not l.pending or l.enters and ending ~= 'unclaimed' then
-    left = l.over or ending == 'unfinished' or ending == 'unused' and l.mark
-  end
+  if not l.pending or l.enters then left = l.over or ending == 'unfinished' or ending == 'unused' and l.mark end
   if not l.limit then
     known.mark = left
   elseif l.limit > 0 then

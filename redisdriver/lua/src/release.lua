@@ -14,9 +14,13 @@ function release(r)
 <<else>>
   local got = seen or call('MGET', K.lock, K.grant)
 <<end>>
-  local unused = r.ending == 'unused' or r.ending == 'unclaimed'
+  local unused = r.ending == 'unused'
   survey(got[1], sound(got[2]), value, unused and value)
   local l = leaseOf(value)
+  if l and l.enters and r.ending == 'unclaimed' then -- it may have entered, and the hint is a copy
+    save()
+    return 0
+  end
   if l and not l.pending and (r.ending == 'unclaimed' or r.upTo and l.fence and l.fence > r.upTo) then
     save()
     return 0

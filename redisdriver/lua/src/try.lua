@@ -112,6 +112,7 @@ local function convert(r, l)
   known.lock, known.shared, known.n, known.least, known.mark = '<<.Shared>>' .. stamp, true, 0, math.huge, false
   call('SET', K.lock, known.lock, 'KEEPTTL')
   call('DEL', K.shares, K.held, K.room)
+  known.asks = string.gsub(known.asks, '~', '') -- what is shared is not kept
   l = give(r.value, l.fence, l.pending and r.state or l.state, r.limit, left, nil, <<since "known.grant">>)
   serving()
   serveMore()
