@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -260,10 +261,10 @@ func TestClaimsFirstWhenUnsure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newHander(newStore())
 		held := lockOf(t, newClient(t, d.store, nil))
-		next, lost := d.try, true
+		next := d.try
+		var lost atomic.Bool
 		d.try = func(ctx context.Context, r driver.TryRequest, to tryFunc) (driver.Result, error) {
-			if r.Queue && lost {
-				lost = false
+			if r.Queue && !lost.Swap(true) {
 				return driver.Result{}, errDown
 			}
 			return next(ctx, r, to)
@@ -323,9 +324,10 @@ func TestClaimIsNotAnswered(t *testing.T) {
 				d := newHander(newStore())
 				_, lease, _, _ := d.waits(t, mutex(nil))
 				next := d.renew
+				var lost atomic.Int64
 				d.change(func() {
 					d.renew = func(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), driver renewFunc) {
-						if c.lost--; c.lost >= 0 && rs[0].Entered {
+						if rs[0].Entered && lost.Add(1) <= int64(c.lost) {
 							hangRenew(ctx, rs, done, driver)
 							return
 						}
@@ -365,12 +367,12 @@ func TestProlongedIsNotClaimed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newHander(newStore())
 		_, lease, _, _ := d.waits(t, mutex(nil))
-		next, n := d.renew, 0
+		next := d.renew
+		var n atomic.Int64
 		d.change(func() {
 			d.renew = func(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), to renewFunc) {
 				next(ctx, rs, func(i int, r driver.Renewal) {
-					n++
-					r.Entered = n == 1
+					r.Entered = n.Add(1) == 1
 					done(i, r)
 				}, to)
 			}
