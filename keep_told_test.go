@@ -6,6 +6,7 @@ package hasp_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,9 +23,11 @@ func TestBusyKeeperIsTold(t *testing.T) {
 		c, elsewhere := newClient(t, store, nil), newClient(t, store, nil)
 		o := &hasp.LockOptions{Keep: time.Hour}
 		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		defer all.Wait()
 		defer cancel()
 		for range 3 {
-			go func() {
+			all.Go(func() {
 				for {
 					l, err := c.Mutex("k", o).Lock(ctx)
 					if err != nil {
@@ -33,7 +36,7 @@ func TestBusyKeeperIsTold(t *testing.T) {
 					time.Sleep(time.Second)
 					_ = l.Release()
 				}
-			}()
+			})
 		}
 		for range 10 {
 			time.Sleep(3500 * time.Millisecond)
