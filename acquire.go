@@ -59,53 +59,6 @@ func (a *attempt) alone(ask func() (*Lease, error)) (lease *Lease, err error) {
 	return ask()
 }
 
-// keeperTime is how long a TryLock waits for a keeper, beside three times what its Try took, and at most: that is
-// the join with the message to the keeper, its release, and the message of that.
-const (
-	keeperTime    = 5 * time.Millisecond
-	maxKeeperTime = time.Second
-)
-
-// tryLock asks once, and waits only where the holder keeps the key for nobody, until it has given it back.
-func (a *attempt) tryLock() (*Lease, error) {
-	lease, _, err := a.try()
-	if lease == nil && err == nil && a.kept && !a.c.cohorts.keeps(a.req.Key) {
-		lease, err = a.askKeeper(min(3*a.c.now().Sub(a.began)+keeperTime, maxKeeperTime))
-	}
-	switch {
-	case lease != nil:
-		return lease, nil
-	case err == nil:
-		err = a.patience.why
-	default:
-		err = cmp.Or(a.ended(), err)
-	}
-	return nil, a.fail(err)
-}
-
-// askKeeper waits for a key that is kept, for that long at most once it watches, and for that as long. Whatever goes wrong is
-// as if it was not asked: neither a lease nor an error.
-func (a *attempt) askKeeper(limit time.Duration) (lease *Lease, err error) {
-	all, why := a.ctx, a.patience.why
-	defer func() {
-		if a.ctx = all; err != nil && a.ended() == nil {
-			a.patience.why, err = why, nil
-		}
-	}()
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	if err := a.subscribeUntil(timer.C); err != nil || a.sub.hints == nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(all, limit)
-	defer cancel()
-	a.ctx, a.req.Queue, a.briefly = ctx, true, true
-	if lease, err = a.wait(); lease != nil {
-		lease.h.tells(all)
-	}
-	return lease, err
-}
-
 // lock is the one loop: try without the queue, watch, try with the queue; then
 // wait for a hint or for the moment that the store named, and try.
 //
@@ -315,54 +268,6 @@ func (a *attempt) troubled(err error) (time.Duration, error) {
 	}
 	a.emit(kind, func(e *Event) { e.Left, e.Err = heldBack(err), a.c.fail(a.op, a.req.Key, err) })
 	return pause, nil
-}
-
-// subscribe asks for the hints for this owner, and waits until that is
-// confirmed or has failed once. An error ends the wait; a store that answers
-// Try and not Watch does not.
-func (a *attempt) subscribe() error { return a.subscribeUntil(nil) }
-
-// subscribeUntil also ends, without an error, at that time.
-func (a *attempt) subscribeUntil(over <-chan time.Time) error {
-	if a.sub == nil {
-		a.sub = a.c.listen(a.req.Claim)
-	}
-	if a.sub.answered {
-		return nil
-	}
-	select {
-	case h := <-a.sub.results:
-		a.subscribed(h)
-		return nil
-	case <-over:
-		return nil
-	case <-a.ctx.Done():
-	case <-a.c.calls.Open.Done():
-	}
-	return a.ended()
-}
-
-// joinFirst has the first Try join, if a Watch is answered at once, as where the subscription stands.
-func (a *attempt) joinFirst() {
-	timer := time.NewTimer(watchFirst)
-	defer timer.Stop()
-	_ = a.subscribeUntil(timer.C) // the Try says what ended it
-	a.req.Queue = a.sub.answered && a.sub.hints != nil
-	a.sent = true // what the store grants counts from now
-}
-
-// subscribed notes the answer to a Watch.
-func (a *attempt) subscribed(h watched) {
-	a.sub.answered = true
-	a.c.busy.deaf.Store(h.err != nil)
-	if h.err == nil {
-		a.sub.hints = h.hints
-		return
-	}
-	a.emit(EventTrouble, func(e *Event) {
-		e.Sent = time.Time{} // that is a Try's
-		e.Err = a.c.fail(a.op, a.req.Key, fmt.Errorf("the store sends no hints when the key is free, so this polls: %w", h.err))
-	})
 }
 
 // joined puts our place in the queue under the renewer's care.

@@ -6,7 +6,12 @@ package hasp
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 )
+
+// watchFirst is how long a Lock of a busy key waits for a Watch before it asks for the first time: it is
+// answered at once where the subscription stands.
+const watchFirst = 5 * time.Millisecond
 
 // maxBusy bounds the keys of a client that are remembered.
 const maxBusy = 1 << 14
@@ -47,4 +52,13 @@ func (b *busy) note(key string, refused bool) {
 		b.keys[key] = struct{}{}
 	}
 	b.n.Store(int64(len(b.keys)))
+}
+
+// joinFirst has the first Try join, if a Watch is answered at once, as where the subscription stands.
+func (a *attempt) joinFirst() {
+	timer := time.NewTimer(watchFirst)
+	defer timer.Stop()
+	_ = a.subscribeUntil(timer.C) // the Try says what ended it
+	a.req.Queue = a.sub.answered && a.sub.hints != nil
+	a.sent = true // what the store grants counts from now
 }

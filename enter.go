@@ -13,8 +13,12 @@ import (
 // Who is handed a key may enter on the message (driver.Hander), and claims it behind, with its first
 // renewal. The argument for its deadline stands in docs/design.md.
 
-// claimAfter is when an owner that entered claims the key. Work that is over by then needs no claim.
-const claimAfter = 10 * time.Millisecond
+const (
+	// claimAfter is when an owner that entered claims the key. Work that is over by then needs no claim.
+	claimAfter = 10 * time.Millisecond
+	// mostLead is the largest Lead of one that may enter: a larger one leaves too little of a claim time.
+	mostLead = 100 * time.Millisecond
+)
 
 // sample is a reading of the store's clock, and of the key, by the answer to a Try.
 type sample struct {
@@ -23,13 +27,12 @@ type sample struct {
 	fence uint64        // as driver.Result.Fence
 }
 
-// mostLead is the largest Lead of one that may enter: a larger one leaves too little of a claim time.
-const mostLead = 100 * time.Millisecond
-
 // enters says whether to act on a handover: not for a lease that nothing would claim, nor where others
 // take turns on it, who need more fences than a handover has.
 func (l *lock) enters() bool {
-	return l.c.handed != nil && l.opts.Lead <= min(mostLead, l.opts.TTL/4) && l.mode == Exclusive && !l.opts.NoRenew && l.opts.Cohort == 0 && l.opts.Keep == 0
+	o := l.opts
+	turns := o.Cohort > 0 || o.Keep > 0
+	return l.c.handed != nil && l.mode == Exclusive && !o.NoRenew && !turns && o.Lead <= min(mostLead, o.TTL/4)
 }
 
 // enter returns the lease that the store gave to our place, if it is certain enough how long that

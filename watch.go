@@ -6,6 +6,7 @@ package hasp
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
@@ -16,9 +17,6 @@ const (
 	// watchLimit bounds how long a waiter stays out of the queue for the sake of
 	// its subscription. Then it joins, and polls until one is confirmed.
 	watchLimit = time.Second
-	// watchFirst is how long a Lock waits for a Watch before it asks for the first time: it is answered at
-	// once where the subscription stands.
-	watchFirst = 5 * time.Millisecond
 	// After a Watch that failed the next one comes after so long, and twice as
 	// long after each more, up to the other.
 	watchPause    = 500 * time.Millisecond
@@ -82,4 +80,43 @@ func (c *core) watch(ctx context.Context, limit time.Duration, claim driver.Clai
 		cancel()
 	}
 	return h
+}
+
+// subscribe asks for the hints for this owner, and waits until that is
+// confirmed or has failed once. An error ends the wait; a store that answers
+// Try and not Watch does not.
+func (a *attempt) subscribe() error { return a.subscribeUntil(nil) }
+
+// subscribeUntil also ends, without an error, at that time.
+func (a *attempt) subscribeUntil(over <-chan time.Time) error {
+	if a.sub == nil {
+		a.sub = a.c.listen(a.req.Claim)
+	}
+	if a.sub.answered {
+		return nil
+	}
+	select {
+	case h := <-a.sub.results:
+		a.subscribed(h)
+		return nil
+	case <-over:
+		return nil
+	case <-a.ctx.Done():
+	case <-a.c.calls.Open.Done():
+	}
+	return a.ended()
+}
+
+// subscribed notes the answer to a Watch.
+func (a *attempt) subscribed(h watched) {
+	a.sub.answered = true
+	a.c.busy.deaf.Store(h.err != nil)
+	if h.err == nil {
+		a.sub.hints = h.hints
+		return
+	}
+	a.emit(EventTrouble, func(e *Event) {
+		e.Sent = time.Time{} // that is a Try's
+		e.Err = a.c.fail(a.op, a.req.Key, fmt.Errorf("the store sends no hints when the key is free, so this polls: %w", h.err))
+	})
 }

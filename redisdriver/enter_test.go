@@ -13,6 +13,7 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/contend"
+	"github.com/hasplock/hasp/redisdriver/internal/wire"
 )
 
 // enters is an owner that may enter.
@@ -84,7 +85,13 @@ func TestCopyOfAHandover(t *testing.T) {
 	for !strings.HasPrefix(message, "=") {
 		message = w.came(sub)
 	}
+	said, _ := d.Handed(b.Claim())
 	in := d.boxes.open[-1]
+	in.deliver(strings.Replace(message, " 10000 ", " 20000 ", 1))
+	in.deliver("=9" + message[2:])
+	if again, _ := d.Handed(b.Claim()); again != said || said.TTL != maxClaim {
+		t.Errorf("the message said %+v, its copies made that %+v", said, again)
+	}
 	cancel() // the wait is over, since it entered
 	w.until("nobody waits here", in.unwatched)
 	answered := func() bool { return len(d.giving) == 0 }
@@ -104,7 +111,7 @@ func TestCopyOfAHandover(t *testing.T) {
 	}
 	elsewhere := w.driver(nil)
 	w.wait(elsewhere, enters("k")) // opens its subscription
-	elsewhere.boxes.open[-1].deliver("=" + fmt.Sprintf("%016d %016d 500 ", w.micros(), w.micros()) + fmt.Sprintf("%03d%slock:k", len(value(c.Claim())), value(c.Claim())))
+	elsewhere.boxes.open[-1].deliver("=" + fmt.Sprintf("%016d %016d 500 00 ", w.micros(), w.micros()) + fmt.Sprintf("%03d%slock:k", len(value(c.Claim())), value(c.Claim())))
 	w.until("the key went on", func() bool { return w.holder(d, "k") != c.Owner })
 }
 
@@ -376,8 +383,71 @@ func TestRefusalWithoutAFence(t *testing.T) {
 	w.grant(d, a)
 	w.grant(d, b)
 	w.do("DEL", d.names("k").grant)
-	time.Sleep(a.TTL)
+	over := w.micros() + uint64(a.TTL.Microseconds())
+	w.until("the first lease is over", func() bool { return w.micros() > over })
 	for range 3 {
 		w.refuse(w.driver(nil), queued(enters("k")))
+	}
+}
+
+// Who may publish, and has seen all messages until now, cannot make a waiter enter: it does not know the token of the place.
+func TestForgedHandover(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.driver(nil)
+	a, b := ask("k"), enters("k")
+	w.grant(d, a)
+	hints := w.wait(d, b)
+	about := fmt.Sprintf("%03d%slock:k", len(value(b.Claim())), value(b.Claim()))
+	token := w.admin.HGet(w.ctx, d.names("k").places, b.Owner).Val()
+	token = strings.TrimLeft(strings.Fields(token)[3], "cE")
+	for _, forged := range []string{"", "0", strings.Repeat("0", len(token)), token[1:], strings.ToUpper(token) + "0"} {
+		w.do("PUBLISH", d.inboxName(), fmt.Sprintf("=%016d %016d 500 %s %s", w.micros()+1000, w.micros(), forged, about))
+		w.hint(hints)
+		if to, ok := d.Handed(b.Claim()); ok {
+			t.Errorf("the token %q has it enter: %+v", forged, to)
+		}
+	}
+	if noted := d.leases.all[b.Claim().ID()]; noted.fence != 0 {
+		t.Errorf("it is noted as a lease: %+v", noted)
+	}
+	w.refuse(d, queued(b))
+	if again := w.admin.HGet(w.ctx, d.names("k").places, b.Owner).Val(); strings.Contains(again, token) {
+		t.Errorf("the next Try has the token again: %q", again)
+	}
+	w.do("PUBLISH", d.inboxName(), fmt.Sprintf("=%016d %016d 500 %s %s", w.micros()+1000, w.micros(), token, about))
+	w.hint(hints)
+	if to, ok := d.Handed(b.Claim()); ok {
+		t.Errorf("an old token has it enter: %+v", to)
+	}
+	w.release(d, a)
+	w.hint(hints)
+	said, ok := d.Handed(b.Claim())
+	if !ok {
+		t.Error("the store's own message does not have it enter")
+	}
+	for _, later := range []string{"", fmt.Sprintf("=%016d %016d 500  ", said.Fence+1, w.micros())} { // none is expected any more
+		d.boxes.open[-1].deliver(later + about)
+		if again, _ := d.Handed(b.Claim()); again != said {
+			t.Errorf("%q makes it %+v", later, again)
+		}
+	}
+}
+
+// A message that comes after its owner's own Try was granted the key changes nothing of what is noted of the lease.
+func TestHandoverOfALeaseThatIsNoted(t *testing.T) {
+	d := New(nil, nil)
+	id := ask("k").Claim().ID()
+	ready := new(wire.Call)
+	d.leases.note(id, 7, time.Hour, ready)
+	for _, fence := range []uint64{6, 7} {
+		d.leases.handed(id, driver.Handover{Fence: fence, TTL: time.Second})
+	}
+	if of := d.leases.all[id]; of.fence != 7 || time.Until(of.until) < time.Minute || of.gives != ready {
+		t.Errorf("%+v", of)
+	}
+	d.leases.handed(id, driver.Handover{Fence: 8, TTL: time.Second})
+	if of := d.leases.all[id]; of.fence != 8 || of.gives != nil {
+		t.Errorf("of a later handover: %+v", of)
 	}
 }

@@ -62,7 +62,7 @@ func FuzzHolder(f *testing.F) {
 func FuzzHint(f *testing.F) {
 	v := value(ask("k").Claim())
 	f.Add(fmt.Sprintf("%03d%slock:k", len(v), v))
-	f.Add(fmt.Sprintf("=1763719200123456 1763719200123457 500! %03d%slock:k", len(v), v))
+	f.Add(fmt.Sprintf("=1763719200123456 1763719200123457 500! 0123456789abcdef %03d%slock:k", len(v), v))
 	f.Add("")
 	f.Add("000lock:k")
 	f.Add("999")

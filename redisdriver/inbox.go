@@ -29,8 +29,9 @@ type inbox struct {
 type watcher struct {
 	key    string
 	hint   chan struct{}
-	late   *time.Timer     // signals it later; guarded by inbox.mu, as is:
-	handed driver.Handover // the newest that a message told of
+	late   *time.Timer     // signals it later; guarded by inbox.mu, as are:
+	token  string          // of its place, until a message of a handover came with it; "": none is expected
+	handed driver.Handover // that of the latest such message
 }
 
 func (w *watcher) signal() {
@@ -93,6 +94,15 @@ func (in *inbox) forget(owner string, w *watcher) {
 // waiting returns who waits here for c. mu is held.
 func (in *inbox) waiting(c driver.Claim) []*watcher {
 	return slices.DeleteFunc(slices.Clone(in.watchers[c.Owner]), func(w *watcher) bool { return w.key != c.Key })
+}
+
+// expect has a message with that token tell that c was handed the key, once.
+func (in *inbox) expect(c driver.Claim, token string) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for _, w := range in.waiting(c) {
+		w.token = token
+	}
 }
 
 // handed returns the newest handover to c that a message told of.
@@ -170,9 +180,10 @@ func (in *inbox) deliver(payload string) {
 	}
 	in.mu.Lock()
 	watchers := in.waiting(c)
+	told := false
 	for _, w := range watchers {
-		if handed.Fence > w.handed.Fence {
-			w.handed = handed
+		if w.token != "" && w.token == handed.token {
+			w.token, w.handed, told = "", handed.Handover, true
 		}
 	}
 	if after > 0 {
@@ -182,8 +193,8 @@ func (in *inbox) deliver(payload string) {
 		in.mu.Unlock()
 		return
 	}
-	if handed.Fence != 0 && len(watchers) > 0 {
-		in.d.leases.handed(c.ID(), handed)
+	if told {
+		in.d.leases.handed(c.ID(), handed.Handover)
 	}
 	in.mu.Unlock()
 	for _, w := range watchers {

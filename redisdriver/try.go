@@ -165,7 +165,7 @@ func (d *Driver) place(r driver.VoteRequest) (text string, hinted bool) {
 	if r.Proposal != 0 {
 		takes = "P"
 	} else if r.Enters && r.Mode == driver.Exclusive && mode != modePoll && d.enters() {
-		takes = "E"
+		takes = "E" + d.boxes.expect(r.Claim)
 	}
 	if r.Mode == driver.Shared {
 		takes += "S" + strconv.FormatInt(limitOf(r.Claim), 10)

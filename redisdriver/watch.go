@@ -5,6 +5,8 @@ package redisdriver
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"strconv"
 	"strings"
 	"sync"
@@ -55,6 +57,20 @@ func (d *Driver) Watch(ctx context.Context, c driver.Claim) (<-chan struct{}, er
 		return nil, err
 	}
 	return in.watch(ctx, c), nil
+}
+
+// expect returns a new token, with which a message may tell that c was handed the key.
+func (b *boxes) expect(c driver.Claim) string {
+	var random [8]byte
+	_, _ = rand.Read(random[:]) // never fails
+	token := hex.EncodeToString(random[:])
+	b.mu.Lock()
+	in := b.open[b.d.hashSlotOf(c.Key)]
+	b.mu.Unlock()
+	if in != nil {
+		in.expect(c, token)
+	}
+	return token
 }
 
 // Handed returns the lease that a hint told c.Owner of; see [driver.Hander].
@@ -150,7 +166,7 @@ func (d *Driver) giveBack(c driver.Claim) {
 // parseHint reads what notify in first.lua publishes: who waits, and before that may stand
 // when to try, in ms: such a hint says only that somebody should look then; or the lease that it was handed, see
 // offer in serve.lua.
-func (d *Driver) parseHint(s string) (c driver.Claim, after time.Duration, to driver.Handover, ok bool) {
+func (d *Driver) parseHint(s string) (c driver.Claim, after time.Duration, to handover, ok bool) {
 	if rest, late := strings.CutPrefix(s, "+"); late {
 		ms, rest, _ := strings.Cut(rest, " ")
 		n, err := strconv.ParseUint(ms, 10, 32)
@@ -167,19 +183,26 @@ func (d *Driver) parseHint(s string) (c driver.Claim, after time.Duration, to dr
 	return c, after, to, ok
 }
 
-// parseHandover reads a lease, and returns what stands behind it.
-func parseHandover(s string) (rest string, to driver.Handover, ok bool) {
+// handover is what a message says of one.
+type handover struct {
+	driver.Handover
+	token string // of the place, which the owner's latest Try gave it
+}
+
+// parseHandover reads one, and returns what stands behind it.
+func parseHandover(s string) (rest string, to handover, ok bool) {
 	fence, s, _ := strings.Cut(s, " ")
 	at, s, _ := strings.Cut(s, " ")
-	claim, rest, _ := strings.Cut(s, " ")
+	claim, s, _ := strings.Cut(s, " ")
+	token, rest, _ := strings.Cut(s, " ")
 	ms, marked := strings.CutSuffix(claim, "!")
 	n, err := strconv.ParseUint(fence, 10, 53)
 	us, err2 := strconv.ParseUint(at, 10, 53)
 	lasts, err3 := strconv.ParseUint(ms, 10, 32)
 	ok = n > 0 && err == nil && err2 == nil && err3 == nil
-	return rest, driver.Handover{
+	return rest, handover{driver.Handover{
 		Fence: n, At: time.Duration(us) * time.Microsecond, TTL: time.Duration(lasts) * time.Millisecond, Abandoned: marked,
-	}, ok
+	}, token}, ok
 }
 
 // parseClaim reads who a message is about: the length of the value in three digits, the

@@ -272,7 +272,7 @@ function serving()
   if serve then return end
 function entry(value, number, place)
   local contact, patience, claim, mode, how, limit, missed, inbox =
-    string.match(place, '^(%d+) (%d+) (%d+) (%a)([PE]?)S?(%d*)(!?) (%S+)$')
+    string.match(place, '^(%d+) (%d+) (%d+) (%a)([PE]?%x*)S?(%d*)(!?) (%S+)$')
   return {value = value, number = number, contact = tonumber(contact), patience = tonumber(patience), claim = claim,
     mode = mode, inbox = inbox, place = place, how = how, limit = tonumber(limit), missed = missed}
 end
@@ -390,11 +390,11 @@ local function handTo(e)
 end
 local function offer(e)
   if not fits(e.limit) then return nil end
-  if e.how ~= 'E' then return '' end
+  if sub(e.how, 1, 1) ~= 'E' then return '' end
   local ok, fence = pcall(mint, 1, known.newest)
   if not ok then return '' end -- handTo finds out why
   e.fence = fence
-  return '=' .. fence .. ' ' .. stamp .. ' ' .. e.claim .. (known.mark and '! ' or ' ')
+  return '=' .. fence .. ' ' .. stamp .. ' ' .. e.claim .. (known.mark and '! ' or ' ') .. sub(e.how, 2) .. ' '
 end
 function serve(me)
   local at
@@ -479,7 +479,7 @@ local function restore(leases)
     local number, place = string.match(l.place, '^(%S+) (.*)$')
     local e = entry(l.value, number, place)
     queue[#queue + 1], queue[#queue + 2] = number, l.value
-    places[#places + 1], places[#places + 2] = sub(l.value, 1, 26), string.gsub(place, '^(%d+ %d+ %d+ %a[PE]?S?%d*) ', '%1! ')
+    places[#places + 1], places[#places + 2] = sub(l.value, 1, 26), string.gsub(place, '^(%d+ %d+ %d+ %a[PE]?%x*S?%d*) ', '%1! ')
     strikes = strike(strikes, e.inbox, l.since)
     patience = math.max(patience, e.patience)
   end
@@ -519,7 +519,7 @@ function expire(leaving, declines)
   local grant = known.grant
   if not known.shared and string.find(sub(grant, 59, 59), '[cC]') then
     later(K.grant, KEEP + (known.newest > stamp and math.ceil((known.newest - stamp) / 1000) or 0))
-    local place, label = string.match(grant, '^(%S+ %d+ %d+ %d+ %a[PE]?S?%d* %S+) (.*)$', 78)
+    local place, label = string.match(grant, '^(%S+ %d+ %d+ %d+ %a[PE]?%x*S?%d* %S+) (.*)$', 78)
     if not label then counted('grant', grant, true) end
     local value = sub(grant, 1, 26) .. ' ' .. label
     known.left, known.stale = value == leaving, true
@@ -706,7 +706,7 @@ function release(r)
   else
     rank = call('ZRANK', K.queue, value)
     local place = rank and not unused and call('HGET', K.places, sub(value, 1, 26))
-    local late = place and string.find(place, '^%d+ %d+ %d+ %aE!') -- it entered, and its lease was over: that is its place from before
+    local late = place and string.find(place, '^%d+ %d+ %d+ %aE%x*!') -- it entered, and its lease was over: that is its place from before
     if rank then unqueue(value) end
     if rank and not late or known.left and not known.entered then result = 2 end
   end

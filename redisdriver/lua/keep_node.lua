@@ -27,7 +27,7 @@ end
 local entry, strike, notify
 function entry(value, number, place)
   local contact, patience, claim, mode, how, limit, missed, inbox =
-    string.match(place, '^(%d+) (%d+) (%d+) (%a)([PE]?)S?(%d*)(!?) (%S+)$')
+    string.match(place, '^(%d+) (%d+) (%d+) (%a)([PE]?%x*)S?(%d*)(!?) (%S+)$')
   return {value = value, number = number, contact = tonumber(contact), patience = tonumber(patience), claim = claim,
     mode = mode, inbox = inbox, place = place, how = how, limit = tonumber(limit), missed = missed}
 end
@@ -178,8 +178,8 @@ for key = 1, #KEYS - 5, 6 do
     local number, place = call('ZSCORE', K.queue, value), nil
     if number then
       local got = call('HMGET', K.places, owner, '?')
-      local head, missed, tail = string.match(got[1] or '', '^%d+ %d+( %d+ %a[PE]?S?%d*)(!?)( %S+)$')
-      if missed == '!' then head = string.gsub(head, 'E', '', 1) end -- it may have entered: only its own Try says that it waits
+      local head, missed, tail = string.match(got[1] or '', '^%d+ %d+( %d+ %a[PE]?%x*S?%d*)(!?)( %S+)$')
+      if missed == '!' then head = string.gsub(head, 'E%x*', '', 1) end -- it may have entered: only its own Try says that it waits
       place = head
       if place then
         call('HSET', K.places, owner, sub(stamp, 1, 13) .. ' ' .. patience .. head .. tail)

@@ -20,7 +20,7 @@ local function restore(leases)
     local number, place = string.match(l.place, '^(%S+) (.*)$')
     local e = entry(l.value, number, place)
     queue[#queue + 1], queue[#queue + 2] = number, l.value
-    places[#places + 1], places[#places + 2] = <<owner "l.value">>, string.gsub(place, '^(%d+ %d+ %d+ %a[PE]?S?%d*) ', '%1! ')
+    places[#places + 1], places[#places + 2] = <<owner "l.value">>, string.gsub(place, '^(%d+ %d+ %d+ %a[PE]?%x*S?%d*) ', '%1! ')
     strikes = strike(strikes, e.inbox, l.since)
     patience = math.max(patience, e.patience)
   end
@@ -66,7 +66,7 @@ function expire(leaving, declines)
   if not known.shared and string.find(<<state "grant">>, '[cC]') then
     -- takes no memory, and after it nothing is refused for that
     later(K.grant, <<lasting "KEEP" "known.newest">>)
-    local place, label = string.match(grant, '^(%S+ %d+ %d+ %d+ %a[PE]?S?%d* %S+) (.*)$', 78)
+    local place, label = string.match(grant, '^(%S+ %d+ %d+ %d+ %a[PE]?%x*S?%d* %S+) (.*)$', 78)
     if not label then counted('grant', grant, true) end
     local value = <<owner "grant">> .. ' ' .. label
     known.left, known.stale = value == leaving, true

@@ -60,8 +60,8 @@ for key = 1, #KEYS - 5, 6 do
     local number, place = call('ZSCORE', K.queue, value), nil
     if number then
       local got = call('HMGET', K.places, owner, '?')
-      local head, missed, tail = string.match(got[1] or '', '^%d+ %d+( %d+ %a[PE]?S?%d*)(!?)( %S+)$')
-      if missed == '!' then head = string.gsub(head, 'E', '', 1) end -- it may have entered: only its own Try says that it waits
+      local head, missed, tail = string.match(got[1] or '', '^%d+ %d+( %d+ %a[PE]?%x*S?%d*)(!?)( %S+)$')
+      if missed == '!' then head = string.gsub(head, 'E%x*', '', 1) end -- it may have entered: only its own Try says that it waits
       place = head
       if place then
         call('HSET', K.places, owner, <<millis "stamp">> .. ' ' .. patience .. head .. tail)

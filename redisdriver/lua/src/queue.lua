@@ -30,7 +30,7 @@
 --         contact is the server's ms of the last sign of life; patience and
 --         claim are ms; mode p: polls; n: gets hints by PUBLISH; c: by PUBLISH, and
 --         a count of 0 receivers means that nobody listens; N, C: by SPUBLISH;
---         and a P behind it: proposes fences; or an E: enters on the hint, see offer in serve.lua;
+--         and a P behind it: proposes fences; or an E and a token, hex: enters on the hint, see offer in serve.lua;
 --         and S<limit>: will share the key;
 --         and a !: it did not claim the key in time, and gave no sign of life since.
 -- strikes: "<inbox> <ms>;" for each inbox that was handed a key, or sent a hint,
@@ -38,7 +38,7 @@
 --         passed over, and keep their place until their patience is over.
 -- "?" in places: "<number> <ms>": up to that place all are passed over, at that time.
 --
--- entry is a place with its parts by name: how is P, E or '', missed ! or ''.
+-- entry is a place with its parts by name: how is P, E and its token, or '', missed ! or ''.
 
 <<template "later" .>>
 -- outlast does the same for a sidecar, which may be new and have no expiry.

@@ -39,7 +39,7 @@ function release(r)
   else
     rank = call('ZRANK', K.queue, value)
     local place = rank and not unused and call('HGET', K.places, <<owner "value">>)
-    local late = place and string.find(place, '^%d+ %d+ %d+ %aE!') -- it entered, and its lease was over: that is its place from before
+    local late = place and string.find(place, '^%d+ %d+ %d+ %aE%x*!') -- it entered, and its lease was over: that is its place from before
     if rank then unqueue(value) end
     if rank and not late or known.left and not known.entered then result = 2 end
   end

@@ -24,15 +24,15 @@ local function handTo(e)
 end
 
 -- offer answers what a hint says to a place that can have the key, nil when it can't. To one that enters it is
--- "=<fence> <us> <claim> ", and a ! before the last blank where a previous holder did not finish: its
--- lease, which began at that time of the clock.
+-- "=<fence> <us> <claim> <token> ", and a ! behind the claim where a previous holder did not finish: its
+-- lease, which began at that time of the clock. No message has said the token before: who can only publish does not know it.
 local function offer(e)
   if not fits(e.limit) then return nil end
-  if e.how ~= 'E' then return '' end
+  if sub(e.how, 1, 1) ~= 'E' then return '' end
   local ok, fence = pcall(mint, 1, known.newest)
   if not ok then return '' end -- handTo finds out why
   e.fence = fence
-  return '=' .. fence .. ' ' .. stamp .. ' ' .. e.claim .. (known.mark and '! ' or ' ')
+  return '=' .. fence .. ' ' .. stamp .. ' ' .. e.claim .. (known.mark and '! ' or ' ') .. sub(e.how, 2) .. ' '
 end
 
 -- serve hands the key to those at the front of the queue that can have it, up to me.
