@@ -15,15 +15,17 @@ const slow = 8
 
 // route chooses the queue node, of those that are in service and answer well: the
 // one whose store's life comes first, which is the same for all clients, in
-// whatever order they list the nodes. Those that fail Tries come last.
+// whatever order they list the nodes. Those that fail Tries come last. When a majority
+// is in service again, all who wait here are told: the pause after an error is longer.
 func (d *Driver) route() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var queue *node
 	readOnly := false
-	fastest := int64(math.MaxInt64)
+	serving, fastest := 0, int64(math.MaxInt64)
 	for _, n := range d.nodes {
 		if n.serving() {
+			serving++
 			fastest = min(fastest, n.trip.usual.Load())
 		}
 	}
@@ -39,6 +41,15 @@ func (d *Driver) route() {
 		close(d.moved)
 		d.moved = make(chan struct{})
 	}
+	few := serving <= len(d.nodes)/2
+	if d.few && !few {
+		for _, all := range d.waiters {
+			for _, w := range all {
+				w.tell()
+			}
+		}
+	}
+	d.few = few
 }
 
 // queueIndex is the queue node's number, or ballot.None.

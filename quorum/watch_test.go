@@ -95,6 +95,26 @@ func hinted(hints <-chan struct{}) bool {
 	}
 }
 
+// Who found too few nodes is told when they are enough again, and not of each node that comes back.
+func TestWatchIsToldOfAMajority(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, _, hints := listens(t)
+		turn := func(i int, out error, told bool) {
+			t.Helper()
+			d.nodes[i].setOut(out)
+			if hinted(hints) != told {
+				t.Errorf("node %d is out: %v; told: %v", i, out, !told)
+			}
+		}
+		turn(2, errSilent, false)
+		turn(2, nil, false) // there was a majority all the time
+		turn(2, errSilent, false)
+		turn(1, errSilent, false)
+		turn(2, nil, true)
+		turn(1, nil, false)
+	})
+}
+
 // A watch stays at the old queue node until it is heard at the new one, and is told then,
 // since what was said in between is lost.
 func TestWatchFollowsTheQueue(t *testing.T) {
