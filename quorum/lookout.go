@@ -81,7 +81,7 @@ func (w *watch) look() {
 }
 
 // glance asks some of the other nodes who has the key. The queue node may be among those
-// that do not know of a release, or that its holder shares the key now; and where the queue
+// that do not know of a release, or that its holder shares the key now, or left and others share it; and where the queue
 // was, a place that stayed behind may have been handed the key, with nobody listening. When
 // a majority knows better than the queue node, one of half the nodes does.
 func (w *watch) glance(turn int) {
@@ -118,9 +118,8 @@ func (w *watch) learns(queue, n *node) bool {
 	if queue == nil || w.claim.Mode != driver.Shared || there.Holder.Mode != driver.Shared {
 		return false
 	}
-	here, err := w.inspect(queue)
-	shares := func(l driver.Lease) bool { return l.Holder.Owner == here.Holder.Owner }
-	return err == nil && here.Held && here.Holder.Mode == driver.Exclusive && slices.ContainsFunc(there.Holders, shares)
+	here, err := w.inspect(queue) // its holder shares the key there, or has left
+	return err == nil && here.Held && here.Holder.Mode == driver.Exclusive
 }
 
 // tellHolders tells the waiters here that have the key at a node to ask the others.

@@ -155,7 +155,7 @@ func TestGlanceFindsAMajorityThatKnows(t *testing.T) {
 }
 
 // What a waiter is told by a glance: that nobody has the key elsewhere; and who reads, that
-// the queue node alone takes a holder for one that writes. Otherwise it has to wait.
+// the queue node alone knows of one that writes. Otherwise it has to wait.
 func TestWhatAGlanceTells(t *testing.T) {
 	const w, r = driver.Exclusive, driver.Shared
 	is := func(i *driver.Info) func(context.Context, string) (driver.Info, error) {
@@ -180,7 +180,7 @@ func TestWhatAGlanceTells(t *testing.T) {
 		"the second of those who share":          {r, is(holding(lease("B", w, 1))), is(holding(lease("A", r, 1), lease("B", r, 2))), true},
 		"shared, but it wants to write":          {w, is(holding(lease("A", w, 1))), is(holding(lease("A", r, 1))), false},
 		"not shared elsewhere":                   {r, is(holding(lease("A", w, 1))), is(holding(lease("A", w, 1))), false},
-		"shared by others":                       {r, is(holding(lease("C", w, 1))), is(holding(lease("A", r, 1))), false},
+		"shared by others, who are not there":    {r, is(holding(lease("C", w, 1))), is(holding(lease("A", r, 1))), true},
 		"shared at the queue node, too":          {r, is(holding(lease("A", r, 1))), is(holding(lease("A", r, 1))), false},
 		"not held at the queue node":             {r, is(freeA), is(holding(lease("A", r, 1))), false},
 		"the queue node fails":                   {r, fails, is(holding(lease("A", r, 1))), false},
