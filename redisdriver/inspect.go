@@ -13,6 +13,7 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/redisdriver/internal/wire"
+	"github.com/redis/go-redis/v9"
 )
 
 // maxLine is how many waiters Inspect names, and how many that share a key.
@@ -48,11 +49,20 @@ func (d *Driver) look(ctx context.Context, key string, n int) (driver.Info, erro
 	r := wire.NewReply(v)
 	info := driver.Info{Key: key}
 	kind, text, left := wire.Next[string](r), wire.Next[string](r), wire.Next[int64](r)
-	g := parseGrant(wire.Next[string](r))
+	g, session := parseHead(wire.Next[string](r))
 	info.Waiters = int(wire.Next[int64](r))
 	info.Queue = waiters(wire.NewReply(wire.Next[[]any](r)))
 	info.Holds = int(wire.Next[int64](r))
 	shares := wire.NewReply(wire.Next[[]any](r))
+	if session != "" && kind == "string" && g.owner == holderOf(text).Owner {
+		rest, err := wire.Await(ctx, func(ctx context.Context) (map[string]int64, error) { return d.sessionsLeft(ctx, []string{session}) })
+		if err != nil {
+			return driver.Info{}, err
+		}
+		if left = rest[session]; left == int64(wire.Free) {
+			kind = "none"
+		}
+	}
 	switch {
 	case r.Bad:
 		return driver.Info{}, wire.ErrReply
@@ -138,4 +148,35 @@ func describe(info *driver.Info, text string, left time.Duration, g grant) {
 		info.Fence = g.fence
 	}
 	info.Left = left
+}
+
+// parseHead reads the first 104 bytes of a grant record: what parseGrant does, and the session that the lease is attached to, or "".
+func parseHead(s string) (g grant, session string) {
+	const head, asks = 59, 76
+	if len(s) == asks+len(" @")+driver.OwnerLen && s[asks:asks+2] == " @" {
+		session = s[asks+2:]
+	}
+	return parseGrant(s[:min(len(s), head)]), session
+}
+
+// sessionsLeft asks how long sessions last, as PTTL says.
+func (d *Driver) sessionsLeft(ctx context.Context, ids []string) (map[string]int64, error) {
+	all := map[string]*redis.Cmd{}
+	_, _ = d.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, id := range ids {
+			if all[id] == nil {
+				all[id] = p.Do(ctx, "PTTL", sessionKey(id))
+			}
+		}
+		return nil
+	})
+	left := make(map[string]int64, len(all))
+	for id, cmd := range all {
+		ms, err := cmd.Int64()
+		if err != nil {
+			return nil, err
+		}
+		left[id] = ms
+	}
+	return left, nil
 }

@@ -76,7 +76,7 @@ func (d *Driver) describeAll(ctx context.Context, keys []string, looked map[stri
 			for i, key := range keys {
 				n := d.names(key)
 				all[i] = found{
-					value: p.GetRange(ctx, n.lock, 0, 599), grant: p.GetRange(ctx, n.grant, 0, 58),
+					value: p.GetRange(ctx, n.lock, 0, 599), grant: p.GetRange(ctx, n.grant, 0, 103),
 					left: p.Do(ctx, "PTTL", n.lock), queue: p.ZCard(ctx, n.queue),
 				}
 			}
@@ -86,6 +86,18 @@ func (d *Driver) describeAll(ctx context.Context, keys []string, looked map[stri
 	})
 	if err != nil {
 		return nil, err
+	}
+	var sessions []string
+	for _, f := range all {
+		if _, session := parseHead(f.grant.Val()); session != "" {
+			sessions = append(sessions, session)
+		}
+	}
+	rest := map[string]int64{}
+	if len(sessions) > 0 {
+		if rest, err = wire.Await(ctx, func(ctx context.Context) (map[string]int64, error) { return d.sessionsLeft(ctx, sessions) }); err != nil {
+			return nil, err
+		}
 	}
 	var infos []driver.Info
 	var closer []string
@@ -97,6 +109,10 @@ func (d *Driver) describeAll(ctx context.Context, keys []string, looked map[stri
 		if err := cmp.Or(f.value.Err(), err); err != nil {
 			return infos, err
 		}
+		g, session := parseHead(f.grant.Val())
+		if session != "" && pttl != int64(wire.Free) && g.owner == holderOf(f.value.Val()).Owner {
+			pttl = rest[session]
+		}
 		info := driver.Info{Key: keys[i]}
 		if f.queue.Val() > 0 || strings.HasPrefix(f.value.Val(), sharedValue) {
 			if !looked[keys[i]] {
@@ -104,7 +120,7 @@ func (d *Driver) describeAll(ctx context.Context, keys []string, looked map[stri
 				closer = append(closer, keys[i])
 			}
 		} else if left := wire.Span(pttl); left != wire.Free {
-			describe(&info, f.value.Val(), left, parseGrant(f.grant.Val()))
+			describe(&info, f.value.Val(), left, g)
 		}
 		if info.Held || info.Waiters > 0 {
 			infos = append(infos, info)

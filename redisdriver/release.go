@@ -5,6 +5,7 @@ package redisdriver
 
 import (
 	"context"
+	"errors"
 	"strconv"
 
 	"github.com/hasplock/hasp/driver"
@@ -20,7 +21,13 @@ func (d *Driver) withdraw(ctx context.Context, r driver.WithdrawRequest) error {
 	if err := d.check(r.Claim); err != nil {
 		return err
 	}
-	return d.sendRelease(ctx, d.releaseCall(r))
+	err := d.sendRelease(ctx, d.releaseCall(r))
+	if errors.Is(err, driver.ErrNotHeld) {
+		d.sessions.released(r.Owner, nil)
+	} else {
+		d.sessions.released(r.Owner, err)
+	}
+	return err
 }
 
 // What release.lua answers.
@@ -32,7 +39,8 @@ const (
 )
 
 func (d *Driver) sendRelease(ctx context.Context, c *wire.Call) error {
-	if _, err := d.send.Do(ctx, c); err != nil {
+	c, err := d.detached(ctx, c)
+	if err != nil {
 		return err
 	}
 	return d.releaseOutcome(c.Reply)

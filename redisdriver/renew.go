@@ -65,7 +65,29 @@ func (d *Driver) Renew(ctx context.Context, rs []driver.RenewRequest, done func(
 	for _, i := range leases {
 		d.leases.renewed(rs[i])
 	}
-	d.carry(ctx, append(d.leaseJobs(rs, leases, channel), d.placeJobs(rs, places)...), func(j *job) { d.report(rs, j, done) })
+	leases, beats := d.join(rs, leases)
+	alone := func(leases, places []int) (left []attachedLease) {
+		d.carry(ctx, append(d.leaseJobs(rs, leases, channel), d.placeJobs(rs, places)...), func(j *job) {
+			left = append(left, d.report(rs, j, func(i int, r driver.Renewal) {
+				if s := d.sessions.of(rs[i]); s != nil && j.lease && r.Err == nil && !r.Wanted {
+					s.attach(rs[i].Claim)
+				}
+				done(i, r)
+			})...)
+		})
+		return left
+	}
+	left := alone(leases, places)
+	again := d.await(ctx, rs, beats, done)
+	for range maxDetach {
+		if again = append(again, d.detachAll(ctx, rs, left, done)...); len(again) == 0 {
+			return
+		}
+		left, again = alone(again, nil), nil
+	}
+	for _, l := range left {
+		done(l.i, driver.Renewal{Err: errAttached})
+	}
 }
 
 // carry sends jobs, and calls report for each.
@@ -254,8 +276,8 @@ func (j *job) barred(ttl time.Duration) error {
 	return fmt.Errorf("redis: %w", driver.ErrNotVoting)
 }
 
-// report passes on what a job's script answered.
-func (d *Driver) report(rs []driver.RenewRequest, j *job, done func(int, driver.Renewal)) {
+// report passes on what a job's script answered, and returns the leases that are attached to a session.
+func (d *Driver) report(rs []driver.RenewRequest, j *job, done func(int, driver.Renewal)) (left []attachedLease) {
 	err := j.call.Err
 	if err == nil && d.maxTTL != 0 {
 		err = j.barred(rs[j.about[0]].TTL)
@@ -273,6 +295,11 @@ func (d *Driver) report(rs []driver.RenewRequest, j *job, done func(int, driver.
 			done(i, one)
 			continue
 		}
+		if id, ok := r.Fields[0].(string); ok && j.lease {
+			r.Fields = r.Fields[1:]
+			left = append(left, attachedLease{i, id})
+			continue
+		}
 		n := wire.Next[int64](r)
 		switch {
 		case r.Bad:
@@ -288,6 +315,7 @@ func (d *Driver) report(rs []driver.RenewRequest, j *job, done func(int, driver.
 			done(i, driver.Renewal{RetryIn: d.lookIn(rs[i].Claim, n)})
 		}
 	}
+	return left
 }
 
 // lookIn says when a place should try again without a hint.

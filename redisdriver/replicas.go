@@ -23,7 +23,9 @@ func (d *Driver) confirm(ctx context.Context, r driver.RenewRequest, granted dri
 	if _, err := d.renew.Do(ctx, j.call); err != nil {
 		return res, fmt.Errorf("redis: asking the replicas: %w", err) // never NotSent: the lease was granted
 	}
-	d.report(one, j, func(_ int, answer driver.Renewal) { err = answer.Err })
+	if len(d.report(one, j, func(_ int, answer driver.Renewal) { err = answer.Err })) > 0 {
+		return res, errAttached
+	}
 	if errors.Is(err, driver.ErrNotHeld) {
 		err = &ReplicasError{Want: d.renew.Replicas(), Gone: true}
 	}

@@ -43,6 +43,9 @@ type lease struct {
 	gives *wire.Call // its Release, where the names for it were at hand; not of one that was renewed, since it takes memory
 }
 
+// maxReady is of how many leases the Release is kept ready: it takes a kilobyte each.
+const maxReady = 1000
+
 // note notes a lease that lasts for ttl.
 func (l *leases) note(id driver.ID, fence uint64, ttl time.Duration, gives *wire.Call) {
 	l.mu.Lock()
@@ -73,6 +76,9 @@ func (l *leases) renewed(r driver.RenewRequest) {
 // last is note. mu is held.
 func (l *leases) last(id driver.ID, fence uint64, ttl time.Duration, gives *wire.Call) {
 	now := time.Now()
+	if len(l.all) >= maxReady {
+		gives = nil
+	}
 	l.all[id] = lease{max(fence, l.all[id].fence), now.Add(ttl), gives}
 	if len(l.all) > l.room { // some were never released
 		maps.DeleteFunc(l.all, func(id driver.ID, of lease) bool {

@@ -34,7 +34,7 @@ func (d *Driver) vote(ctx context.Context, r driver.VoteRequest) (driver.Result,
 		return refused, err
 	}
 	begun := time.Now()
-	if _, err := d.send.Do(ctx, c); err != nil {
+	if c, err = d.detached(ctx, c); err != nil {
 		return driver.Result{}, err
 	}
 	return d.tried(ctx, r, c, hinted, begun)

@@ -34,7 +34,7 @@ end
 local asks -- notes that whoever joins the queue of one of the keys is to tell the inbox, see queue.lua
 local inbox = ARGV[n + 2]
 local state = ARGV[n + 3]
-local grants = inbox and call('MGET', unpack(KEYS, n + 1, 2 * n))
+local grants = call('MGET', unpack(KEYS, n + 1, 2 * n))
 if inbox and inbox ~= '' then
   function asks(i)
     local grant = grants[i] or ''
@@ -68,6 +68,9 @@ for i = 1, n do
   local stands = held[i] == ARGV[i + 1]
   local claimed = stands and state and claims(i)
   if claimed == false and state then stands = false end
+  if stands and grants[i] and sub(grants[i], 77, 78) == ' @' then
+    stands, out[i] = false, sub(grants[i], 79, 104)
+  end
   if stands then
     written = later(KEYS[i], ttl) == 1 or written
     later(KEYS[n + i], keep)

@@ -145,7 +145,7 @@ func (t *turn) event(w what) event {
 // pipes.
 func (p *process) acquireOnce(ctx context.Context) error {
 	p.n++
-	t := &turn{n: p.n, key: fmt.Sprintf("k%d", p.rand.IntN(keys)), try: p.rand.IntN(5) == 0}
+	t := &turn{n: p.n, key: fmt.Sprintf("k%d", p.rand.IntN(keys)), try: p.rand.IntN(5) == 0 || p.job.Polls}
 	t.read = p.locks.shares() && p.rand.IntN(5) < 2
 	wait := p.between(time.Second, 9*time.Second)
 	if p.job.Hasty && p.rand.IntN(2) == 0 {

@@ -31,6 +31,7 @@ func GenerateLone(seed uint64) *Schedule {
 		g.reach[c] = []int{0}
 	}
 	g.fill(loneCatalogue)
+	g.s.Polls = g.s.Store == Redis && g.IntN(2) == 0
 	return g.s
 }
 

@@ -20,14 +20,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// nodesOf makes a driver for each server, with a node record unless maxTTL is 0.
+// nodesOf makes a driver for each server, with a node record.
 func nodesOf(conns []*redis.Client, maxTTL time.Duration) (all []member) {
 	for _, c := range conns {
-		if maxTTL == 0 {
-			all = append(all, plain{redisdriver.New(c, nil)})
-		} else {
-			all = append(all, redisdriver.NewNode(c, maxTTL, nil))
-		}
+		all = append(all, redisdriver.NewNode(c, maxTTL, nil))
 	}
 	return all
 }
@@ -119,7 +115,8 @@ func (l *haspLocker) connect(j *job, v *variant, o *hasp.Options) (driver.Driver
 		o.StateDir = j.State
 		return v.alone(nodesOf(conns, j.MaxTTL)[0], l.seen), nil
 	}
-	return v.alone(nodesOf(conns, 0)[0], l.seen), nil
+	session := j.Seed%2 == 0 // leases of some clients depend on sessions, and those of others do not
+	return v.alone(plain{redisdriver.New(conns[0], &redisdriver.Options{Session: session})}, l.seen), nil
 }
 
 // observe reports each renewal, which moves a deadline, and the first refusal with a

@@ -227,7 +227,7 @@ func (r *run) admit() error {
 }
 
 func (r *run) job(slot int) job {
-	j := job{Library: r.library, Store: r.s.Store, Broken: r.broken, MaxTTL: r.s.MaxTTL, Skew: r.s.Skew[slot], State: r.state, Strict: r.s.Strict, Long: r.s.Long, Hasty: r.s.Hasty, Longest: cmp.Or(r.s.Longest, r.s.MaxTTL*3/2), Seed: r.s.Seed<<8 + uint64(r.spawned)}
+	j := job{Library: r.library, Store: r.s.Store, Broken: r.broken, MaxTTL: r.s.MaxTTL, Skew: r.s.Skew[slot], State: r.state, Strict: r.s.Strict, Long: r.s.Long, Hasty: r.s.Hasty, Polls: r.s.Polls, Longest: cmp.Or(r.s.Longest, r.s.MaxTTL*3/2), Seed: r.s.Seed<<8 + uint64(r.spawned)}
 	j.Addrs = r.servers.addrs(slot)
 	return j
 }

@@ -92,6 +92,7 @@ type Schedule struct {
 	Long    int                    `json:"long"`    // one hold in so many is long
 	Longest time.Duration          `json:"longest"` // of those; 0: one and a half TTLs
 	Hasty   bool                   `json:"hasty"`   // waiters give up within a second
+	Polls   bool                   `json:"polls"`   // nobody waits, so that leases that are renewed depend on sessions
 	Wired   bool                   `json:"wired"`   // the links are real, between namespaces; otherwise proxies
 	Actions []Action               `json:"actions"`
 	// AfterRecovery is what happens once all nodes that lost data vote again. Its times
@@ -102,8 +103,8 @@ type Schedule struct {
 // String describes the schedule. Equal texts mean equal schedules.
 func (s *Schedule) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d: %s; TTL %v; nodes keep %v; clients' clocks off by %v; waits shared: %v; strict connections: %v; one hold in %d is long; hasty: %v; links in namespaces: %v\n",
-		s.Seed, s.Store, s.MaxTTL, s.Keep[:min(s.on(), nodes)], s.Skew, s.Shared, s.Strict, s.Long, s.Hasty, s.Wired)
+	fmt.Fprintf(&b, "seed %d: %s; TTL %v; nodes keep %v; clients' clocks off by %v; waits shared: %v; strict connections: %v; one hold in %d is long; hasty: %v; polls: %v; links in namespaces: %v\n",
+		s.Seed, s.Store, s.MaxTTL, s.Keep[:min(s.on(), nodes)], s.Skew, s.Shared, s.Strict, s.Long, s.Hasty, s.Polls, s.Wired)
 	for _, a := range s.Actions {
 		fmt.Fprintf(&b, "  %v\n", a)
 	}

@@ -31,6 +31,7 @@ type job struct {
 	Long    int           // one hold in so many lasts for a renewal or more
 	Longest time.Duration // of these holds
 	Hasty   bool          // every other wait is short
+	Polls   bool          // all are a TryLock
 }
 
 // what is the kind of an event.
