@@ -20,7 +20,7 @@ type Case struct {
 	Name  string
 	Kind  Kind
 	About string // what is special in it: the rule that is removed, or the faults
-	Model any    // Fences, Votes, Again, Ballots, WriteBack, Floor or Handover
+	Model any    // Fences, Votes, Again, Ballots, WriteBack, Floor, Handover or Session
 	Long  bool   // too large for the short run, at least under the race detector
 
 	search func(limit int) Report
@@ -33,7 +33,7 @@ func (c Case) Search(limit int) Report { return c.search(limit) }
 // runs the real code in the search itself, and replays are of several stores.
 func (c Case) Replays() bool {
 	switch c.Model.(type) {
-	case Ballots, Handover:
+	case Ballots, Handover, Session:
 		return false
 	}
 	return c.Kind == Refuted || c.Kind == Limit
@@ -49,6 +49,7 @@ func Cases() []Case {
 	all = append(all, againCases()...)
 	all = append(all, ballotsCases()...)
 	all = append(all, handoverCases()...)
+	all = append(all, sessionCases()...)
 	return append(all, progressCases()...)
 }
 

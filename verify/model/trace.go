@@ -44,6 +44,19 @@ const (
 	Enter       Act = "enter"        // acts on the message: it holds the key, until the time Value
 	GiveBack    Act = "give-back"    // what gives back its handover, which nobody waits for, is carried out at Node
 
+	// Of owners whose leases are attached to a session, and of their drivers.
+	Attach     Act = "attach"      // what attaches its lease to session Value is carried out at Node
+	AttachCopy Act = "attach-copy" // the same, and it will come again
+	AttachNot  Act = "attach-not"  // it is carried out while others wait for the key: its session is prolonged, or begins
+	Attached   Act = "attached"    // its driver hears that it is attached to session Value
+	Marked     Act = "marked"      // hears that its lease is attached, and not extended
+	Beating    Act = "beating"     // its driver sends a beat of session Value
+	Beat       Act = "beat"        // a beat of its driver's session Value is carried out at Node
+	Beaten     Act = "beaten"      // its driver has the answer; Value has a bit for each owner that is named
+	Over       Act = "over"        // what ends its lease, which is over, is carried out at Node
+	Forgotten  Act = "forgotten"   // its driver has the answer, and forgets the lease
+	Detach     Act = "detach"      // somebody has the lease detached from session Value at Node
+
 	// Of no owner.
 	Tick     Act = "tick"      // time goes on to Value
 	Vanish   Act = "vanish"    // what holds the key at Node ends: by expiry, release or a break
@@ -98,6 +111,17 @@ var texts = map[Act]string{
 	MessageCopy: "WHO gets the message that it was handed the key with fence VALUE, which will come again",
 	Enter:       "WHO ENTERS (VALUE)",
 	GiveBack:    "node NODE carries out what gives back the handover to WHO",
+	Attach:      "node NODE carries out what attaches WHO's lease to session VALUE",
+	AttachCopy:  "node NODE carries out what attaches WHO's lease to session VALUE, which will come again",
+	AttachNot:   "node NODE carries out what attaches WHO's lease to session VALUE, which is waited for: only the session is prolonged",
+	Attached:    "WHO's driver hears that its lease is ATTACHED to session VALUE",
+	Marked:      "WHO hears that its lease is attached, and is not extended",
+	Beating:     "WHO's driver sends a beat of session VALUE",
+	Beat:        "node NODE carries out a beat of WHO's session VALUE",
+	Beaten:      "WHO's driver has the answer to a beat",
+	Over:        "node NODE carries out what ends WHO's lease for its driver",
+	Forgotten:   "WHO's driver forgets the lease",
+	Detach:      "node NODE detaches the lease from session VALUE",
 	Tick:        "time VALUE",
 	Vanish:      "node NODE: the key is free",
 	Forget:      "node NODE forgets the fences of the key",
@@ -129,7 +153,7 @@ type Trace struct {
 	Name  string // of the Case
 	Rule  string // the rule that was removed, or the assumption that was broken
 	Wrong string // what is wrong in the end
-	Model any    // Fences, Votes, Again, Ballots, WriteBack, Floor or Handover: what was searched
+	Model any    // Fences, Votes, Again, Ballots, WriteBack, Floor, Handover or Session: what was searched
 	Steps []Step
 }
 

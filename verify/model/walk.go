@@ -22,6 +22,8 @@ func (t Trace) Walk() string {
 		return walk(m.system(), t.Steps)
 	case Handover:
 		return walk(m.system(), t.Steps)
+	case Session:
+		return walk(m.system(), t.Steps)
 	}
 	return ""
 }
