@@ -36,7 +36,9 @@ func smoke(t *testing.T, s *scenario, v variant, names ...string) {
 	}
 }
 
-func TestS4(t *testing.T) { smoke(t, &s4, variant{n: 200}, baseline, sessions, "redislock", "rueidislock") }
+func TestS4(t *testing.T) {
+	smoke(t, &s4, variant{n: 200}, baseline, sessions, "redislock", "rueidislock")
+}
 
 // extendableLocker is a locker that does not renew.
 type extendableLocker struct{ extended, released atomic.Int32 }

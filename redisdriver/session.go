@@ -130,17 +130,40 @@ func (s *session) released(owner string, err error) {
 	}
 }
 
+// renewed notes that a lease is to be renewed: it may be a member of the session of another TTL that it had, or be renewed by itself
+// only, from now on.
+func (ss *sessions) renewed(r driver.RenewRequest) {
+	until := time.Now().Add(r.TTL)
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	for _, s := range ss.all {
+		s.mu.Lock()
+		if m := s.members[r.Owner]; m != nil && m.until.Before(until) {
+			m.until = until
+		}
+		s.mu.Unlock()
+	}
+}
+
+// alone notes that a lease is renewed by itself.
+func (ss *sessions) alone(owner string) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	for _, s := range ss.all {
+		s.mu.Lock()
+		if m := s.members[owner]; m != nil {
+			m.alone++
+		}
+		s.mu.Unlock()
+	}
+}
+
 // join returns the turn of the next beat, if a lease is attached; else nil.
 func (s *session) join(r driver.RenewRequest) *turn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m := s.members[r.Owner]
-	if m == nil {
-		return nil
-	}
-	m.until = time.Now().Add(s.ttl)
-	if m.id == "" || m.id != s.id {
-		m.alone++
+	if m == nil || m.id == "" || m.id != s.id {
 		return nil
 	}
 	if s.next == nil {
@@ -482,8 +505,11 @@ const maxDetach = 3
 func (d *Driver) detached(ctx context.Context, c *wire.Call) (*wire.Call, error) {
 	_, err := d.send.Do(ctx, c)
 	for range maxDetach {
+		if err != nil {
+			break // c is still in use
+		}
 		id := attachedTo(c.Reply)
-		if err != nil || id == "" {
+		if id == "" {
 			break
 		}
 		if err = d.detach(ctx, c, id); err == nil {
@@ -516,10 +542,14 @@ func (d *Driver) join(rs []driver.RenewRequest, leases []int) (others []int, bea
 		return leases, nil
 	}
 	for _, i := range leases {
+		d.sessions.renewed(rs[i])
 		s := d.sessions.of(rs[i])
 		var t *turn
 		if s != nil {
 			t = s.join(rs[i])
+		}
+		if t == nil {
+			d.sessions.alone(rs[i].Owner)
 		}
 		at := slices.IndexFunc(beats, func(j joined) bool { return j.turn == t })
 		switch {
@@ -551,6 +581,7 @@ func (d *Driver) await(ctx context.Context, rs []driver.RenewRequest, beats []jo
 			case b.s.stands(rs[i].Owner, b.turn):
 				done(i, driver.Renewal{TTL: rs[i].TTL})
 			default:
+				d.sessions.alone(rs[i].Owner)
 				others = append(others, i)
 			}
 		}

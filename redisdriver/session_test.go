@@ -463,6 +463,45 @@ func TestAttachedLeaseIsForgotten(t *testing.T) {
 	}
 }
 
+// A lease that is extended, or asks to be told who waits, is renewed in another way than its session knows of: it is not taken for one
+// that nobody renews.
+func TestAttachedLeaseIsRenewedInAnotherWay(t *testing.T) {
+	for name, change := range map[string]func(r *contend.Owner){
+		"another TTL": func(r *contend.Owner) { r.TTL = 2 * time.Minute },
+		"asks":        func(r *contend.Owner) { r.Wanted = func() {} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			d, other := w.sessions(), w.driver(nil)
+			a := ask("k")
+			w.grant(d, a)
+			w.attaches(d, a)
+			s := d.sessions.of(a.Renewal())
+			s.mu.Lock()
+			s.members[a.Owner].until = time.Now().Add(-time.Millisecond) // its last renewal in the old way is long ago
+			s.mu.Unlock()
+			b := a
+			change(&b)
+			begun := time.Now()
+			w.renewed(d, b)
+			s.sweep()
+			if info := w.inspect(other, "k"); info.Holder.Owner != a.Owner || !lasts(info.Left, b.TTL, begun) {
+				t.Fatalf("it is %+v", info)
+			}
+			w.renewed(d, a) // and the old way again
+			w.renewed(d, b)
+			if name == "another TTL" {
+				w.attaches(d, b)
+			}
+			s.sweep()
+			w.renewed(d, b)
+			w.release(d, b)
+			w.grant(other, ask("k"))
+		})
+	}
+}
+
 // After a restart nobody knows what is attached: leases are renewed by themselves, and then attached anew.
 func TestSessionOfAnotherRun(t *testing.T) {
 	t.Parallel()
