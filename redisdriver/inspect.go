@@ -54,7 +54,7 @@ func (d *Driver) look(ctx context.Context, key string, n int) (driver.Info, erro
 	info.Queue = waiters(wire.NewReply(wire.Next[[]any](r)))
 	info.Holds = int(wire.Next[int64](r))
 	shares := wire.NewReply(wire.Next[[]any](r))
-	if session != "" && kind == "string" && g.owner == holderOf(text).Owner {
+	if session != "" && kind == "string" && left != int64(wire.Forever) && g.owner == holderOf(text).Owner {
 		rest, err := wire.Await(ctx, func(ctx context.Context) (map[string]int64, error) { return d.sessionsLeft(ctx, []string{session}) })
 		if err != nil {
 			return driver.Info{}, err

@@ -110,7 +110,7 @@ func (d *Driver) describeAll(ctx context.Context, keys []string, looked map[stri
 			return infos, err
 		}
 		g, session := parseHead(f.grant.Val())
-		if session != "" && pttl != int64(wire.Free) && g.owner == holderOf(f.value.Val()).Owner {
+		if session != "" && pttl != int64(wire.Free) && pttl != int64(wire.Forever) && g.owner == holderOf(f.value.Val()).Owner {
 			pttl = rest[session]
 		}
 		info := driver.Info{Key: keys[i]}

@@ -33,8 +33,8 @@ for i = 1, n do
   if held[i] == ARGV[3 + i] and grant and sub(grant, 1, 26) == sub(held[i], 1, 26) then
     local asks = sub(grant, 77)
     if asks == ' @' .. id then
-      call('PEXPIRE', lock, long)
-      call('PEXPIRE', key, keep)
+      later(lock, long)
+      later(key, keep)
       out[1 + i] = 1
     elseif sub(grant, 59, 59) == 'h' and asks == '' and not (waited and call('EXISTS', KEYS[1 + 2 * n + i]) == 1) then
       local left, mark, most = call('PTTL', lock), sub(grant, 60, 60), sub(grant, 61, 76)

@@ -31,8 +31,8 @@ for i = 1, n do
   if held[i] == ARGV[3 + i] and grant and <<owner "grant">> == <<owner "held[i]">> then
     local asks = <<asks "grant">>
     if asks == ' @' .. id then
-      call('PEXPIRE', lock, long)
-      call('PEXPIRE', key, keep)
+      later(lock, long)
+      later(key, keep)
       out[1 + i] = 1
     elseif <<state "grant">> == 'h' and asks == '' and not (waited and call('EXISTS', KEYS[1 + 2 * n + i]) == 1) then
       local left, mark, most = call('PTTL', lock), <<mark "grant">>, <<most "grant">>
