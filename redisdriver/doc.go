@@ -61,7 +61,7 @@
 //	+zadd +zrem +zscore +zrank +zrange +zcount +zcard +hset +hget +hmget +hdel
 //	+info +select
 //
-// +info is for a node, see below, and for Options.Session, which without it learns of a restart late, and +select for a database other than 0. In a cluster
+// +info is for a node, see below, and for Options.Session, and +select for a database other than 0. In a cluster
 // also +ssubscribe +spublish +cluster|slots +command +asking, and Options.Replicas
 // needs +wait. Without the right to subscribe,
 // waiters poll. Without the right to publish, a release frees the key and the first in the

@@ -44,14 +44,17 @@ type Options struct {
 	// takes no Replicas: it treats a promotion as a restart.
 	Replicas int
 	// Session has all leases of one TTL, once each was renewed, depend on one key, so that a process with very many of them
-	// sends one sign of life for all: a command or two a second. A lease ends with its session, that is within its
-	// TTL, as it does without. Whoever else asks for a key has its lease renewed by itself again, for which it takes two
-	// round trips more.
+	// sends one sign of life for all: a command or two a second. Where the process dies, a lease ends with its session, that
+	// is within its TTL, as it does without. Where the process goes on with others and renews this one no more, it ends within
+	// three TTLs, and within one of when somebody asks for the key. Whoever else asks for a key has its lease renewed by itself
+	// again, for which it takes two round trips more. The first 16 TTLs of a client have a session.
 	//
-	// All programs with this Prefix must use hasp: other clients see an expiry of up to 30 days, and wait for that long
-	// where a client died. What a person or an eviction deletes is noticed within ten minutes (with up to 100,000 leases),
-	// and a restart without its data within 12 s, instead of a third of the TTL. Leases that are shared, that call
-	// Wanted, or have LockOptions.Keep are renewed as without. Not for a cluster, and not for a node.
+	// All programs with this Prefix must use hasp's Redis driver, of this version or later: others see an expiry of
+	// up to 30 days, and wait for that long where a client died. What a person or an eviction deletes is noticed after
+	// some minutes instead of a third of the TTL, or with the next renewal once another client of hasp takes the key, unless
+	// what stands beside the lock was deleted, too. That the server was restarted is noticed one renewal later, and like what
+	// was deleted where the user may not ask INFO. With Mutex.Lock and the like; leases that are shared, and those that
+	// call Wanted or have LockOptions.Keep, are renewed as without. Not in a cluster, and not of a node.
 	Session bool
 }
 

@@ -77,17 +77,16 @@ func (d *Driver) Renew(ctx context.Context, rs []driver.RenewRequest, done func(
 		})
 		return left
 	}
-	left := alone(leases, places)
-	again := d.await(ctx, rs, beats, done)
-	for range maxDetach {
-		if again = append(again, d.detachAll(ctx, rs, left, done)...); len(again) == 0 {
-			return
+	detached := func(left []attachedLease) {
+		for n := 0; n < maxDetach && len(left) > 0; n++ {
+			left = alone(d.detachAll(ctx, rs, left, done), nil)
 		}
-		left, again = alone(again, nil), nil
+		for _, l := range left {
+			done(l.i, driver.Renewal{Err: errAttached})
+		}
 	}
-	for _, l := range left {
-		done(l.i, driver.Renewal{Err: errAttached})
-	}
+	detached(alone(leases, places))
+	d.await(ctx, rs, beats, done, func(leases []int) { detached(alone(leases, nil)) })
 }
 
 // carry sends jobs, and calls report for each.

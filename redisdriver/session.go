@@ -25,6 +25,7 @@ type session struct {
 	d    *Driver
 	ttl  time.Duration
 	wake chan struct{}
+	soon chan struct{} // somebody waits for one lease only
 
 	mu      sync.Mutex
 	id      string             // "": it is to begin
@@ -35,6 +36,7 @@ type session struct {
 	gone    []string           // owners that a beat named and that are no members: it need not name them again
 	beats   int                // how many there were
 	looked  []*member          // whose locks are still to be looked at, in this round
+	lookAt  time.Time          // when some last were
 	failing bool               // the latest beat had no answer
 }
 
@@ -45,6 +47,8 @@ type member struct {
 	sent     string    // the latest session that it may be attached to; earlier ones get no beats any more
 	id       string    // the session that it is attached to, for certain; else ""
 	attached time.Time // when that was
+	asked    time.Time // when it was last sent to be attached
+	over     bool      // nobody knows whether it was released
 	queued   bool      // among fresh
 	alone    int       // how often it was renewed by itself
 }
@@ -62,7 +66,7 @@ const (
 	// beatGap is between two beats at most, and a fifth of the TTL: the core asks for a renewal after a third, and
 	// gives it ten seconds.
 	beatGap = 6 * time.Second
-	// beatTime bounds one beat, and one script that attaches.
+	// beatTime bounds one beat, and one script that attaches; as does a third of the TTL.
 	beatTime = 3 * time.Second
 	// perAttach is how many leases one script attaches.
 	perAttach = 100
@@ -90,7 +94,7 @@ func (ss *sessions) of(r driver.RenewRequest) *session {
 	defer ss.mu.Unlock()
 	s := ss.all[r.TTL]
 	if s == nil && len(ss.all) < maxSessions && ss.d.life.Err() == nil {
-		s = &session{d: ss.d, ttl: r.TTL, wake: make(chan struct{}, 1), members: map[string]*member{}}
+		s = &session{d: ss.d, ttl: r.TTL, wake: make(chan struct{}, 1), soon: make(chan struct{}, 1), members: map[string]*member{}, lookAt: time.Now()}
 		ss.all[r.TTL] = s
 		ss.d.running.Go(s.live)
 	}
@@ -102,6 +106,22 @@ func (ss *sessions) close() {
 	if ss != nil {
 		ss.mu.Lock()
 		ss.mu.Unlock() //nolint:staticcheck // nothing is to be done in between
+	}
+}
+
+// granted notes that a Try has a lease, whatever its owner had before.
+func (ss *sessions) granted(owner string) {
+	if ss == nil {
+		return
+	}
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	for _, s := range ss.all {
+		s.mu.Lock()
+		if m := s.members[owner]; m != nil {
+			m.over = false
+		}
+		s.mu.Unlock()
 	}
 }
 
@@ -126,49 +146,30 @@ func (s *session) released(owner string, err error) {
 	case err == nil || m.sent == "":
 		delete(s.members, owner)
 	default: // while the session lives it would stay
-		m.id, m.until = "", time.Time{}
+		m.id, m.until, m.over = "", time.Time{}, true
 	}
 }
 
-// renewed notes that a lease is to be renewed: it may be a member of the session of another TTL that it had, or be renewed by itself
-// only, from now on.
-func (ss *sessions) renewed(r driver.RenewRequest) {
-	until := time.Now().Add(r.TTL)
-	ss.mu.Lock()
-	defer ss.mu.Unlock()
-	for _, s := range ss.all {
-		s.mu.Lock()
-		if m := s.members[r.Owner]; m != nil && m.until.Before(until) {
-			m.until = until
-		}
-		s.mu.Unlock()
-	}
-}
-
-// alone notes that a lease is renewed by itself.
-func (ss *sessions) alone(owner string) {
-	ss.mu.Lock()
-	defer ss.mu.Unlock()
-	for _, s := range ss.all {
-		s.mu.Lock()
-		if m := s.members[owner]; m != nil {
-			m.alone++
-		}
-		s.mu.Unlock()
-	}
-}
-
-// join returns the turn of the next beat, if a lease is attached; else nil.
-func (s *session) join(r driver.RenewRequest) *turn {
+// join returns the turn of the next beat, if a lease is attached; else nil. Who comes alone, as [hasp.Lease.Extend], has it at
+// once: that costs no more than a renewal.
+func (s *session) join(r driver.RenewRequest, alone bool) *turn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m := s.members[r.Owner]
-	if m == nil || m.id == "" || m.id != s.id {
+	if m == nil {
+		return nil
+	}
+	m.until, m.over = time.Now().Add(s.ttl), false
+	if m.id == "" || m.id != s.id {
+		m.alone++
 		return nil
 	}
 	if s.next == nil {
 		s.next = &turn{done: make(chan struct{})}
 		s.stir()
+	}
+	if alone {
+		signal(s.soon)
 	}
 	return s.next
 }
@@ -190,7 +191,9 @@ func (s *session) attach(c driver.Claim) {
 		m = &member{Claim: c}
 		s.members[c.Owner] = m
 	}
-	m.until = time.Now().Add(s.ttl)
+	m.id = "" // the renewal made it an ordinary one, whatever the answer to an earlier request says
+	m.alone++
+	m.until, m.over = time.Now().Add(s.ttl), false
 	s.enlist(m)
 }
 
@@ -203,9 +206,11 @@ func (s *session) enlist(m *member) {
 	}
 }
 
-func (s *session) stir() {
+func (s *session) stir() { signal(s.wake) }
+
+func signal(c chan struct{}) {
 	select {
-	case s.wake <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -242,6 +247,7 @@ func (s *session) live() {
 		timer.Reset(s.gap() - time.Since(begun))
 		select { // what is asked for meanwhile comes with the next
 		case <-timer.C:
+		case <-s.soon:
 		case <-s.d.life.Done():
 			return
 		}
@@ -250,7 +256,7 @@ func (s *session) live() {
 }
 
 func (s *session) do(c *wire.Call) (*wire.Reply, error) {
-	ctx, cancel := context.WithTimeout(s.d.life, beatTime)
+	ctx, cancel := context.WithTimeout(s.d.life, min(beatTime, s.ttl/3))
 	defer cancel()
 	v, err := s.d.renew.Do(ctx, c)
 	if err != nil {
@@ -277,6 +283,7 @@ func (s *session) beat() {
 	} else {
 		asks = "1"
 	}
+	s.gone = slices.DeleteFunc(s.gone, func(owner string) bool { return s.members[owner] != nil }) // since
 	gone := s.gone[:min(len(s.gone), int(layout.Named))]
 	keys, args := []any{sessionKey(id)}, []any{wire.Millis(s.ttl), asks}
 	for _, m := range look {
@@ -302,7 +309,10 @@ func (s *session) beat() {
 
 // look returns who is to be looked at now. mu is held.
 func (s *session) look() []*member {
-	n := int(min(int64(len(s.members))*int64(min(s.ttl/5, s.d.sessions.gap))/int64(lookTime/2)+1, perLook))
+	now := time.Now()
+	since := min(now.Sub(s.lookAt), lookTime)
+	s.lookAt = now
+	n := int(min(int64(len(s.members))*int64(since)/int64(lookTime)+1, perLook))
 	if len(s.looked) == 0 {
 		for _, m := range s.members {
 			s.looked = append(s.looked, m)
@@ -354,14 +364,14 @@ func (s *session) attachAll() {
 		s.fresh = s.fresh[len(some):]
 		begins := s.id == ""
 		if begins && len(some) > 0 {
-			s.id = rand.Text()
+			s.id, s.gone = rand.Text(), nil
 		}
-		id := s.id
+		id, now := s.id, time.Now()
 		all, alone := make([]*member, 0, len(some)), make([]int, 0, len(some))
 		for _, m := range some {
 			m.queued = false
-			if s.members[m.Owner] == m {
-				m.sent = id
+			if s.members[m.Owner] == m && !m.until.Before(now) {
+				m.sent, m.asked = id, now
 				all, alone = append(all, m), append(alone, m.alone)
 			}
 		}
@@ -425,20 +435,22 @@ func (s *session) attached(id string, begins bool, all []*member, alone []int, r
 	}
 }
 
-// sweep ends what may be attached and nobody relies on any more, which would last as long as the session; and has
-// attached again what was so long ago.
+// sweep looks after what may be attached and is not renewed here any more, which would last as long as the session; and
+// has attached again what was so long ago.
 func (s *session) sweep() {
 	var over []*member
 	s.mu.Lock()
-	now := time.Now()
+	now, id := time.Now(), s.id
 	for owner, m := range s.members {
 		switch {
-		case m.until.Before(now) && m.sent != "" && m.sent == s.id:
-			over = append(over, m)
-		case m.until.Before(now):
+		case !m.until.Before(now):
+			if m.id != "" && now.Sub(m.attached) > longest/2 {
+				s.enlist(m)
+			}
+		case m.sent == "" || m.sent != id:
 			delete(s.members, owner)
-		case m.id != "" && now.Sub(m.attached) > longest/2:
-			s.enlist(m)
+		default:
+			over = append(over, m)
 		}
 	}
 	s.mu.Unlock()
@@ -446,18 +458,35 @@ func (s *session) sweep() {
 		if time.Since(now) >= s.gap() {
 			return // others wait for a beat
 		}
-		if s.d.expire(m.Claim, s.ttl) {
-			s.mu.Lock()
-			if s.members[m.Owner] == m {
-				delete(s.members, m.Owner)
-			}
-			s.mu.Unlock()
-		}
+		s.end(m, id)
 	}
 }
 
-// expire releases a lease that nobody relies on any more, whatever is on its way to the server, as its expiry would have; it is false without an
-// answer.
+// end ends the lease of a member where its Release had no answer. Else it makes it an ordinary one, and no more: it may be
+// renewed by another client, or in another way.
+func (s *session) end(m *member, id string) {
+	s.mu.Lock()
+	over, asked := m.over, m.asked
+	s.mu.Unlock()
+	if over {
+		if !s.d.expire(m.Claim, s.ttl) {
+			return
+		}
+	} else {
+		names := s.d.names(m.Key)
+		if _, err := s.do(detachCall(names.lock, names.grant, id)); err != nil || time.Since(asked) < lateRequest {
+			return // a late request might attach it once more
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.members[m.Owner] == m && m.until.Before(time.Now()) {
+		delete(s.members, m.Owner)
+	}
+}
+
+// expire releases a lease that nobody relies on any more, as its expiry would have, and whatever is on its way to the server.
+// It is false without an answer.
 func (d *Driver) expire(c driver.Claim, ttl time.Duration) bool {
 	ctx, cancel := context.WithTimeout(d.life, beatTime)
 	defer cancel()
@@ -498,26 +527,23 @@ func attachedTo(reply any) string {
 // attachedCode is what they begin that answer with.
 const attachedCode = 6
 
-// maxDetach is how often one request has a lease made an ordinary one: its holder has it attached again after each renewal.
+// maxDetach is how often one request is sent, and has a lease made an ordinary one: its holder has it attached again after each renewal.
 const maxDetach = 3
 
 // detached runs a call of the batch script until it is not refused because of a session.
 func (d *Driver) detached(ctx context.Context, c *wire.Call) (*wire.Call, error) {
-	_, err := d.send.Do(ctx, c)
 	for range maxDetach {
-		if err != nil {
-			break // c is still in use
+		reply, err := d.send.Do(ctx, c) // c.Reply may still be written where this is an error
+		id := attachedTo(reply)
+		if err != nil || id == "" {
+			return c, err
 		}
-		id := attachedTo(c.Reply)
-		if id == "" {
-			break
+		if err = d.detach(ctx, c, id); err != nil {
+			return c, err
 		}
-		if err = d.detach(ctx, c, id); err == nil {
-			c = &wire.Call{Script: c.Script, Mark: c.Mark, Keys: c.Keys, Args: c.Args}
-			_, err = d.send.Do(ctx, c)
-		}
+		c = &wire.Call{Script: c.Script, Mark: c.Mark, Keys: c.Keys, Args: c.Args}
 	}
-	return c, err
+	return c, errAttached
 }
 
 // attachedLease is the number of a lease in a Renew that was found attached, and its session.
@@ -546,7 +572,7 @@ func (d *Driver) join(rs []driver.RenewRequest, leases []int) (others []int, bea
 		s := d.sessions.of(rs[i])
 		var t *turn
 		if s != nil {
-			t = s.join(rs[i])
+			t = s.join(rs[i], len(rs) == 1)
 		}
 		if t == nil {
 			d.sessions.alone(rs[i].Owner)
@@ -564,16 +590,17 @@ func (d *Driver) join(rs []driver.RenewRequest, leases []int) (others []int, bea
 	return others, beats
 }
 
-// await reports what beats renewed, and returns the leases that they did not.
-func (d *Driver) await(ctx context.Context, rs []driver.RenewRequest, beats []joined, done func(int, driver.Renewal)) (others []int) {
+// await reports what beats renewed, and has alone renew the leases that they did not.
+func (d *Driver) await(ctx context.Context, rs []driver.RenewRequest, beats []joined, done func(int, driver.Renewal), alone func([]int)) {
 	for _, b := range beats {
 		select {
 		case <-b.turn.done:
 		case <-ctx.Done():
-			return nil
+			return
 		case <-d.life.Done():
-			return nil
+			return
 		}
+		var others []int
 		for _, i := range b.leases {
 			switch {
 			case b.turn.err != nil:
@@ -585,8 +612,10 @@ func (d *Driver) await(ctx context.Context, rs []driver.RenewRequest, beats []jo
 				others = append(others, i)
 			}
 		}
+		if len(others) > 0 {
+			alone(others) // the next beat may be one of another TTL, and come later
+		}
 	}
-	return others
 }
 
 // detachAll makes leases ordinary ones, and returns those that are.

@@ -4,6 +4,7 @@
 package redisdriver
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -441,12 +442,19 @@ func TestAttachedLeaseIsForgotten(t *testing.T) {
 			s := d.sessions.of(a.Renewal())
 			if how == "released" {
 				d.sessions.released(a.Owner, errors.New("no answer"))
-			} else {
-				s.mu.Lock()
-				s.members[a.Owner].until = time.Now().Add(-time.Millisecond)
-				s.mu.Unlock()
 			}
+			s.mu.Lock()
+			s.members[a.Owner].until = time.Now().Add(-time.Millisecond)
+			s.members[a.Owner].asked = time.Now().Add(-lateRequest)
+			s.mu.Unlock()
 			s.sweep()
+			if how == "not renewed" {
+				if left := w.pttl(d, a); left > a.TTL {
+					t.Errorf("it expires in %v", left)
+				}
+				w.do("PEXPIRE", d.names("a").lock, 1)
+				w.until("it expires", func() bool { return w.pttl(d, a) < 0 })
+			}
 			if res := w.grant(other, ask("a")); !res.Abandoned {
 				t.Errorf("the next has %+v", res)
 			}
@@ -463,43 +471,285 @@ func TestAttachedLeaseIsForgotten(t *testing.T) {
 	}
 }
 
-// A lease that is extended, or asks to be told who waits, is renewed in another way than its session knows of: it is not taken for one
-// that nobody renews.
-func TestAttachedLeaseIsRenewedInAnotherWay(t *testing.T) {
-	for name, change := range map[string]func(r *contend.Owner){
-		"another TTL": func(r *contend.Owner) { r.TTL = 2 * time.Minute },
-		"asks":        func(r *contend.Owner) { r.Wanted = func() {} },
+// A lease that its holder renews in another way than with its session is still its own: with another TTL, by another
+// client, shared, or to be told who waits.
+func TestSessionLeavesOthersAlone(t *testing.T) {
+	for name, renews := range map[string]func(w *world, d, other *Driver, a contend.Owner) (*Driver, contend.Owner){
+		"longer": func(_ *world, d, _ *Driver, a contend.Owner) (*Driver, contend.Owner) {
+			a.TTL *= 2
+			return d, a
+		},
+		"shorter": func(w *world, d, _ *Driver, a contend.Owner) (*Driver, contend.Owner) {
+			w.do("PEXPIRE", sessionKey(w.sessionOf(d, a)), 5000)
+			a.TTL /= 2
+			return d, a
+		},
+		"wanted": func(_ *world, d, _ *Driver, a contend.Owner) (*Driver, contend.Owner) {
+			a.Wanted = func() {}
+			return d, a
+		},
+		"shared": func(w *world, d, _ *Driver, a contend.Owner) (*Driver, contend.Owner) { return d, w.convert(d, a) },
+		"adopted": func(_ *world, _, other *Driver, a contend.Owner) (*Driver, contend.Owner) {
+			return other, a
+		},
+		"adopted, with a session": func(w *world, _, _ *Driver, a contend.Owner) (*Driver, contend.Owner) {
+			return w.sessions(), a
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			d, other := w.sessions(), w.driver(nil)
+			a, b := ask("a"), ask("b")
+			for _, r := range []contend.Owner{a, b} {
+				w.grant(d, r)
+				w.attaches(d, r)
+			}
+			s := d.sessions.of(a.Renewal())
+			by, a := renews(w, d, other, a)
+			w.renewed(by, a)
+			if of := by.sessions; of != nil && of.of(a.Renewal()) != nil {
+				w.attaches(by, a)
+			}
+			s.mu.Lock()
+			s.members[a.Owner].until = time.Now().Add(-time.Millisecond)
+			s.mu.Unlock()
+			s.sweep()
+			w.renewed(by, a)
+			w.refuse(other, ask("a"))
+		})
+	}
+}
+
+// Where a late request may still attach a lease that is not renewed any more, its session goes on to look after it.
+func TestAttachedAfterItWasForgotten(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.sessions()
+	a, b := ask("a"), ask("b")
+	for _, r := range []contend.Owner{a, b} {
+		w.grant(d, r)
+		w.attaches(d, r)
+	}
+	s := d.sessions.of(a.Renewal())
+	s.mu.Lock()
+	m, id := s.members[a.Owner], s.id
+	m.until = time.Now().Add(-time.Millisecond)
+	s.mu.Unlock()
+	s.sweep()
+	w.together(d, s.attachCall(id, false, []*member{{Claim: a.Claim()}}))
+	if left := w.pttl(d, a); left < longest-time.Minute {
+		t.Fatalf("it expires in %v", left)
+	}
+	s.sweep()
+	if left := w.pttl(d, a); left > a.TTL {
+		t.Errorf("it expires in %v", left)
+	}
+}
+
+// An owner whose Release had no answer may ask again: what it then has is its own.
+func TestOwnerAsksAgainAfterItsRelease(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d, other := w.sessions(), w.driver(nil)
+	a, b := ask("a"), ask("b")
+	for _, r := range []contend.Owner{a, b} {
+		w.grant(d, r)
+		w.attaches(d, r)
+	}
+	a.Settled = true
+	w.release(other, a) // it was carried out
+	d.sessions.released(a.Owner, errors.New("no answer"))
+	w.grant(d, a)
+	d.sessions.of(a.Renewal()).sweep()
+	w.renewed(other, a)
+}
+
+// Who takes a key whose lock was deleted has its former holder hear of it with the next beat.
+func TestHolderHearsWhoTookADeletedLock(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d, other := w.sessions(), w.driver(nil)
+	all := make([]contend.Owner, 20) // of which a beat looks at one
+	for i := range all {
+		all[i] = ask(fmt.Sprint("k", i))
+		w.grant(d, all[i])
+		w.attaches(d, all[i])
+	}
+	w.do("DEL", other.names("k7").lock)
+	w.grant(other, ask("k7"))
+	if err := w.renew(d, all[7])[0]; !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("Renew: %v", err)
+	}
+}
+
+// What a person made permanent stays so, whoever asks for it.
+func TestAttachedLeaseIsPermanent(t *testing.T) {
+	for _, over := range []bool{false, true} {
+		t.Run(fmt.Sprint("over=", over), func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			d, other := w.sessions(), w.driver(nil)
 			a := ask("k")
 			w.grant(d, a)
 			w.attaches(d, a)
-			s := d.sessions.of(a.Renewal())
-			s.mu.Lock()
-			s.members[a.Owner].until = time.Now().Add(-time.Millisecond) // its last renewal in the old way is long ago
-			s.mu.Unlock()
-			b := a
-			change(&b)
-			begun := time.Now()
-			w.renewed(d, b)
-			s.sweep()
-			if info := w.inspect(other, "k"); info.Holder.Owner != a.Owner || !lasts(info.Left, b.TTL, begun) {
-				t.Fatalf("it is %+v", info)
+			w.do("PERSIST", d.names("k").lock)
+			if over {
+				w.do("DEL", sessionKey(w.sessionOf(d, a)))
 			}
-			w.renewed(d, a) // and the old way again
-			w.renewed(d, b)
-			if name == "another TTL" {
-				w.attaches(d, b)
+			if info := w.inspect(other, "k"); !info.Held || info.Left != wire.Forever {
+				t.Errorf("it is %+v", info)
 			}
-			s.sweep()
-			w.renewed(d, b)
-			w.release(d, b)
+			if info := w.list(other, "")["k"]; !info.Held || info.Left != wire.Forever {
+				t.Errorf("listed is %+v", info)
+			}
+			w.refuse(other, ask("k"))
+			w.renewed(d, a)
+			if left := w.admin.PTTL(w.ctx, d.names("k").lock).Val(); left != wire.Forever {
+				t.Errorf("it expires in %v", left)
+			}
+			w.release(d, a)
 			w.grant(other, ask("k"))
 		})
 	}
+}
+
+// Where a person made the session permanent, nobody takes what is attached.
+func TestSessionIsPermanent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d, other := w.sessions(), w.driver(nil)
+	a := ask("k")
+	w.grant(d, a)
+	w.attaches(d, a)
+	w.do("PERSIST", sessionKey(w.sessionOf(d, a)))
+	w.refuse(other, ask("k"))
+	w.tick()
+	w.tick()
+	w.refuse(other, ask("k"))
+	w.renewed(d, a)
+}
+
+// A full server attaches nothing new, frees what is attached, and says of the rest what it is.
+func TestSessionOnAFullServer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d, other := w.sessions(), w.driver(nil)
+	a, b, deleted, late := ask("a"), ask("b"), ask("deleted"), ask("late")
+	for _, r := range []contend.Owner{a, b, deleted} {
+		w.grant(d, r)
+		w.attaches(d, r)
+	}
+	w.grant(d, late)
+	w.do("DEL", d.names("deleted").lock)
+	off := w.full()
+	defer off()
+	w.renewed(d, late)
+	w.renewed(d, a)
+	w.refuse(other, ask("a"))
+	w.renewed(d, a)
+	w.release(d, a)
+	b.End = driver.Unfinished
+	w.release(d, b)
+	deleted.End = driver.Unfinished
+	if err := contend.Release(w.ctx, d, deleted); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("Release of what was deleted: %v", err)
+	}
+	w.renewed(d, late)
+	w.release(d, late)
+	off()
+	if res := w.grant(other, ask("b")); !res.Abandoned {
+		t.Errorf("the next has %+v", res)
+	}
+}
+
+// A lease of one session that has to be renewed by itself does not wait for the beat of another one.
+func TestSessionsDoNotWaitForEachOther(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d, other := w.sessions(), w.driver(nil)
+	a, b := ask("a"), ask("b")
+	b.TTL = time.Minute
+	for _, r := range []contend.Owner{a, b} {
+		w.grant(d, r)
+		w.attaches(d, r)
+	}
+	slow := d.sessions.of(b.Renewal())
+	slow.mu.Lock()
+	slow.next = &turn{done: make(chan struct{})} // one that never comes
+	slow.mu.Unlock()
+	w.refuse(other, ask("a"))
+	ctx, cancel := context.WithTimeout(w.ctx, 10*time.Second)
+	defer cancel()
+	var first int
+	contend.Renew(ctx, d, []contend.Owner{a, b}, func(i int, r driver.Renewal) {
+		if first = i; r.Err != nil {
+			t.Errorf("Renew: %v", r.Err)
+		}
+		cancel()
+	})
+	if first != 0 || ctx.Err() != context.Canceled {
+		t.Errorf("the first is %d, then %v", first, ctx.Err())
+	}
+}
+
+// A renewal that is asked for alone, as Lease.Extend does, has its beat at once.
+func TestLoneRenewalDoesNotWait(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.driver(&Options{Session: true})
+	a := ask("k")
+	w.grant(d, a)
+	w.attaches(d, a)
+	begun := time.Now()
+	for range 5 {
+		w.renewed(d, a)
+	}
+	if took := time.Since(begun); took > 3*time.Second {
+		t.Errorf("they took %v", took)
+	}
+	if w.sessionOf(d, a) == "" {
+		t.Error("it is not attached any more")
+	}
+}
+
+// A server that stops holds up no call for longer than its context, and no Close; then all goes on.
+func TestSessionOfAStoppedServer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.sessions()
+	a, b := ask("a"), ask("b")
+	for _, r := range []contend.Owner{a, b} {
+		w.grant(d, r)
+		w.attaches(d, r)
+	}
+	w.server.Stop()
+	defer w.server.Cont()
+	soon := func(what string, f func(ctx context.Context)) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(w.ctx, 300*time.Millisecond)
+		defer cancel()
+		begun := time.Now()
+		if f(ctx); time.Since(begun) > 2*time.Second {
+			t.Errorf("%s took %v", what, time.Since(begun))
+		}
+	}
+	for range 3 {
+		soon("Renew", func(ctx context.Context) {
+			contend.Renew(ctx, d, []contend.Owner{a, b}, func(_ int, r driver.Renewal) {
+				if r.Err == nil {
+					t.Error("it was renewed")
+				}
+			})
+		})
+		soon("Try", func(ctx context.Context) { _, _ = contend.Try(ctx, d, ask("c")) })
+	}
+	soon("Release", func(ctx context.Context) { _ = contend.Release(ctx, d, b) })
+	w.server.Cont()
+	w.until("it is renewed", func() bool { return w.renew(d, a)[0] == nil })
+	w.server.Stop()
+	soon("Renew", func(ctx context.Context) { contend.Renew(ctx, d, []contend.Owner{a}, func(int, driver.Renewal) {}) })
+	soon("Close", func(context.Context) { _ = d.Close() })
 }
 
 // After a restart nobody knows what is attached: leases are renewed by themselves, and then attached anew.

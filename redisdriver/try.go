@@ -68,6 +68,7 @@ func (d *Driver) tried(ctx context.Context, r driver.VoteRequest, c *wire.Call, 
 			Handoff: a.waited, Node: c.Life,
 		}
 		d.leases.note(r.ID(), res.Fence, res.TTL, releaseOf(c))
+		d.sessions.granted(r.Owner)
 		if d.renew.Replicas() > 0 {
 			return d.confirm(ctx, driver.RenewRequest{Claim: r.Claim, TTL: r.TTL, Fence: res.Fence}, res)
 		}
