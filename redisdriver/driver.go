@@ -43,18 +43,18 @@ type Options struct {
 	// fewer it may: Sentinel and Cluster may promote one that did not confirm. [NewNode]
 	// takes no Replicas: it treats a promotion as a restart.
 	Replicas int
-	// Session has all leases of one TTL, once each was renewed, depend on one key, so that a process with very many of them
-	// sends one sign of life for all: a command or two a second. Where the process dies, a lease ends with its session, that
-	// is within its TTL, as it does without. Where the process goes on with others and renews this one no more, it ends within
-	// three TTLs, and within one of when somebody asks for the key. Whoever else asks for a key has its lease renewed by itself
-	// again, for which it takes two round trips more. The first 16 TTLs of a client have a session.
+	// Session has all leases of one TTL, once each was renewed, depend on one key, so that a process with very many of
+	// them sends one sign of life for all: about one command a second for 100,000. Where the process dies, its leases end
+	// within their TTL, as without. Where it goes on, and renews one no more, that one ends within three TTLs, and within one of
+	// when somebody asks for the key. Whoever asks for a key has its lease renewed by itself again, for which it takes two
+	// round trips more. The first 16 TTLs of a client have a session.
 	//
-	// All programs with this Prefix must use hasp's Redis driver, of this version or later: others see an expiry of
-	// up to 30 days, and wait for that long where a client died. What a person or an eviction deletes is noticed after
-	// some minutes instead of a third of the TTL, or with the next renewal once another client of hasp takes the key, unless
-	// what stands beside the lock was deleted, too. That the server was restarted is noticed one renewal later, and like what
-	// was deleted where the user may not ask INFO. With Mutex.Lock and the like; leases that are shared, and those that
-	// call Wanted or have LockOptions.Keep, are renewed as without. Not in a cluster, and not of a node.
+	// All programs with this Prefix must use hasp: other clients see an expiry of up to 30 days, and wait for that long
+	// where a process died. If a restart loses data, that is noticed by the second sign of life after it, 12 s later at most. If a
+	// person, or an eviction, deletes a lock, it is noticed with the next renewal once another client of hasp has the key, else
+	// within ten minutes (with up to 100,000 leases). Without the right to INFO a restart is noticed like that, too.
+	//
+	// Leases that are shared, that call Wanted, or have LockOptions.Keep are renewed as without. Not for a cluster, and not for a node.
 	Session bool
 }
 

@@ -568,14 +568,10 @@ func (d *Driver) join(rs []driver.RenewRequest, leases []int) (others []int, bea
 		return leases, nil
 	}
 	for _, i := range leases {
-		d.sessions.renewed(rs[i])
 		s := d.sessions.of(rs[i])
 		var t *turn
 		if s != nil {
 			t = s.join(rs[i], len(rs) == 1)
-		}
-		if t == nil {
-			d.sessions.alone(rs[i].Owner)
 		}
 		at := slices.IndexFunc(beats, func(j joined) bool { return j.turn == t })
 		switch {
@@ -608,7 +604,6 @@ func (d *Driver) await(ctx context.Context, rs []driver.RenewRequest, beats []jo
 			case b.s.stands(rs[i].Owner, b.turn):
 				done(i, driver.Renewal{TTL: rs[i].TTL})
 			default:
-				d.sessions.alone(rs[i].Owner)
 				others = append(others, i)
 			}
 		}
