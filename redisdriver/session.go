@@ -362,22 +362,27 @@ func (s *session) attachAll() {
 		s.mu.Lock()
 		some := s.fresh[:min(len(s.fresh), perAttach)]
 		s.fresh = s.fresh[len(some):]
-		begins := s.id == ""
-		if begins && len(some) > 0 {
-			s.id, s.gone = rand.Text(), nil
-		}
-		id, now := s.id, time.Now()
+		more, now := len(s.fresh) > 0, time.Now()
 		all, alone := make([]*member, 0, len(some)), make([]int, 0, len(some))
 		for _, m := range some {
 			m.queued = false
-			if s.members[m.Owner] == m && !m.until.Before(now) {
-				m.sent, m.asked = id, now
+			if s.members[m.Owner] == m && !m.until.Before(now) { // else it was released since
 				all, alone = append(all, m), append(alone, m.alone)
 			}
 		}
-		more := len(s.fresh) > 0
+		begins := s.id == "" && len(all) > 0
+		if begins {
+			s.id, s.gone = rand.Text(), nil
+		}
+		id := s.id
+		for _, m := range all {
+			m.sent, m.asked = id, now
+		}
 		s.mu.Unlock()
-		if len(some) == 0 {
+		if len(all) == 0 {
+			if more {
+				continue
+			}
 			return
 		}
 		r, err := s.do(s.attachCall(id, begins, all))

@@ -383,6 +383,30 @@ func TestAttachedTooLate(t *testing.T) {
 	w.attaches(d, a)
 }
 
+// Leases that were released before they could be attached leave nothing to do.
+func TestReleasedBeforeItIsAttached(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.sessions()
+	a := ask("k")
+	w.grant(d, a)
+	s := d.sessions.of(a.Renewal())
+	s.mu.Lock()
+	for range 2 * perAttach {
+		s.fresh = append(s.fresh, &member{Claim: ask("gone").Claim()})
+	}
+	s.mu.Unlock()
+	if calls := w.cost(s.attachAll); calls != 0 {
+		t.Errorf("it takes %d commands", calls)
+	}
+	s.mu.Lock()
+	if s.id != "" || len(s.fresh) != 0 {
+		t.Errorf("the session is %q, and %d are left", s.id, len(s.fresh))
+	}
+	s.mu.Unlock()
+	w.attaches(d, a)
+}
+
 // What is to be attached and is not fit for it stays as it is.
 func TestNotAttached(t *testing.T) {
 	t.Parallel()

@@ -1,0 +1,115 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/redisdriver"
+	"github.com/redis/go-redis/v9"
+)
+
+// s15 is how soon a holder hears that somebody waits. No peer tells it.
+var s15 = scenario{
+	name:  "s15",
+	title: "a holder hears that somebody waits, with a millisecond of network each way",
+	about: "One client holds a key and has asked to be told who waits (Lease.Wanted); another one locks the key, by the relay of S14. The time is from when it sent the " +
+		"request that joins the queue until the holder's channel is closed.",
+	metrics: []metric{
+		{name: "p50", head: "p50", unit: seconds, better: lower},
+		{name: "p99", head: "p99", unit: seconds, better: lower, main: true},
+		{name: "longest", head: "longest", unit: seconds, better: lower},
+	},
+	variants: func(bool) []variant { return []variant{{"2 clients", 2}} },
+	field: func(_ *env, all []*peer) []*peer {
+		return slices.DeleteFunc(all, func(p *peer) bool { return p.name != baseline })
+	},
+	run: runWanted,
+	bars: []bar{
+		within(baseline, "p99 at most one round trip (2 ms) and 5 ms", 2, "p99", func(v float64) bool { return v <= 0.007 }),
+	},
+}
+
+func runWanted(ctx context.Context, e *env, _ variant, _ *peer) (figures, error) {
+	r, err := newRelay(e.target.Redis[0], time.Millisecond)
+	if err != nil {
+		return nil, err
+	}
+	defer r.close()
+	events := make(chan hasp.Event, 16)
+	note := func(ev hasp.Event) {
+		if ev.Kind == hasp.EventRenewed || ev.Kind == hasp.EventWaiting {
+			events <- ev
+		}
+	}
+	var clients [2]*hasp.Client
+	for i := range clients {
+		rdb := redis.NewClient(&redis.Options{Addr: r.addr(), ContextTimeoutEnabled: true})
+		defer rdb.Close()
+		if clients[i], err = hasp.New(redisdriver.New(rdb, nil), &hasp.Options{Observe: note}); err != nil {
+			return nil, err
+		}
+		defer clients[i].Close()
+	}
+	next := func(kind hasp.EventKind) (hasp.Event, error) {
+		for {
+			select {
+			case ev := <-events:
+				if ev.Kind == kind {
+					return ev, nil
+				}
+			case <-ctx.Done():
+				return hasp.Event{}, ctx.Err()
+			}
+		}
+	}
+	var times hist
+	begin, lasts := time.Now(), e.lasts(5*time.Second)
+	for n := 0; n < 3 || time.Since(begin) < lasts; n++ {
+		took, err := wanted(ctx, clients, next)
+		if err != nil {
+			return nil, err
+		}
+		if n >= 3 { // the first ones open connections
+			times.add(took)
+		}
+	}
+	return figures{"p50": times.quantile(0.5), "p99": times.quantile(0.99), "longest": times.longest.Seconds()}, nil
+}
+
+// wanted has one client hold a key and the other wait for it, once.
+func wanted(ctx context.Context, clients [2]*hasp.Client, next func(hasp.EventKind) (hasp.Event, error)) (time.Duration, error) {
+	held, err := clients[0].Mutex(hotKey, nil).Lock(ctx)
+	if err != nil {
+		return 0, err
+	}
+	tells := held.Wanted()
+	if _, err := next(hasp.EventRenewed); err != nil { // it asks
+		return 0, err
+	}
+	got := make(chan error, 1)
+	go func() {
+		lease, err := clients[1].Mutex(hotKey, nil).Lock(ctx)
+		if err == nil {
+			err = lease.Release()
+		}
+		got <- err
+	}()
+	var heard time.Time
+	select {
+	case <-tells:
+		heard = time.Now()
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+	joins, err := next(hasp.EventWaiting)
+	if err == nil {
+		err = held.Release()
+	}
+	return heard.Sub(joins.Sent), errors.Join(err, <-got)
+}
