@@ -49,13 +49,13 @@ func (d *Driver) look(ctx context.Context, key string, n int) (driver.Info, erro
 	r := wire.NewReply(v)
 	info := driver.Info{Key: key}
 	kind, text, left := wire.Next[string](r), wire.Next[string](r), wire.Next[int64](r)
-	g, session := parseHead(wire.Next[string](r))
+	g, session := parseHead(wire.Next[string](r), text, left)
 	info.Waiters = int(wire.Next[int64](r))
 	info.Queue = waiters(wire.NewReply(wire.Next[[]any](r)))
 	info.Holds = int(wire.Next[int64](r))
 	shares := wire.NewReply(wire.Next[[]any](r))
-	if session != "" && kind == "string" && left != int64(wire.Forever) && g.owner == holderOf(text).Owner {
-		rest, err := wire.Await(ctx, func(ctx context.Context) (map[string]int64, error) { return d.sessionsLeft(ctx, []string{session}) })
+	if session != "" {
+		rest, err := d.sessionsLeft(ctx, []string{session})
 		if err != nil {
 			return driver.Info{}, err
 		}
@@ -150,33 +150,40 @@ func describe(info *driver.Info, text string, left time.Duration, g grant) {
 	info.Left = left
 }
 
-// parseHead reads the first 104 bytes of a grant record: what parseGrant does, and the session that the lease is attached to, or "".
-func parseHead(s string) (g grant, session string) {
+// parseHead reads the first 104 bytes of a grant record: what parseGrant does, and the session that says how long the lock
+// lasts, or "" where its own PTTL does.
+func parseHead(s, lock string, pttl int64) (g grant, session string) {
 	const head, asks = 59, 76
-	if len(s) == asks+len(" @")+driver.OwnerLen && s[asks:asks+2] == " @" {
+	g = parseGrant(s[:min(len(s), head)])
+	attached := len(s) == asks+len(" @")+driver.OwnerLen && s[asks:asks+2] == " @" && g.owner != "" && g.owner == holderOf(lock).Owner
+	if attached && pttl != int64(wire.Free) && pttl != int64(wire.Forever) {
 		session = s[asks+2:]
 	}
-	return parseGrant(s[:min(len(s), head)]), session
+	return g, session
 }
 
 // sessionsLeft asks how long sessions last, as PTTL says.
 func (d *Driver) sessionsLeft(ctx context.Context, ids []string) (map[string]int64, error) {
-	all := map[string]*redis.Cmd{}
-	_, _ = d.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for _, id := range ids {
-			if all[id] == nil {
-				all[id] = p.Do(ctx, "PTTL", sessionKey(id))
+	left := map[string]int64{}
+	if len(ids) == 0 {
+		return left, nil
+	}
+	all, err := wire.Await(ctx, func(ctx context.Context) (map[string]*redis.Cmd, error) {
+		all := map[string]*redis.Cmd{}
+		_, _ = d.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for _, id := range ids {
+				if all[id] == nil {
+					all[id] = p.Do(ctx, "PTTL", sessionKey(id))
+				}
 			}
-		}
-		return nil
+			return nil
+		})
+		return all, nil // each command has its own error
 	})
-	left := make(map[string]int64, len(all))
 	for id, cmd := range all {
-		ms, err := cmd.Int64()
-		if err != nil {
+		if left[id], err = cmd.Int64(); err != nil {
 			return nil, err
 		}
-		left[id] = ms
 	}
-	return left, nil
+	return left, err
 }

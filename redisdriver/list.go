@@ -88,16 +88,16 @@ func (d *Driver) describeAll(ctx context.Context, keys []string, looked map[stri
 		return nil, err
 	}
 	var sessions []string
-	for _, f := range all {
-		if _, session := parseHead(f.grant.Val()); session != "" {
-			sessions = append(sessions, session)
+	of := make([]string, len(all))
+	for i, f := range all {
+		pttl, _ := f.left.Int64() // an error is reported below
+		if _, of[i] = parseHead(f.grant.Val(), f.value.Val(), pttl); of[i] != "" {
+			sessions = append(sessions, of[i])
 		}
 	}
-	rest := map[string]int64{}
-	if len(sessions) > 0 {
-		if rest, err = wire.Await(ctx, func(ctx context.Context) (map[string]int64, error) { return d.sessionsLeft(ctx, sessions) }); err != nil {
-			return nil, err
-		}
+	rest, err := d.sessionsLeft(ctx, sessions)
+	if err != nil {
+		return nil, err
 	}
 	var infos []driver.Info
 	var closer []string
@@ -109,9 +109,9 @@ func (d *Driver) describeAll(ctx context.Context, keys []string, looked map[stri
 		if err := cmp.Or(f.value.Err(), err); err != nil {
 			return infos, err
 		}
-		g, session := parseHead(f.grant.Val())
-		if session != "" && pttl != int64(wire.Free) && pttl != int64(wire.Forever) && g.owner == holderOf(f.value.Val()).Owner {
-			pttl = rest[session]
+		g, _ := parseHead(f.grant.Val(), f.value.Val(), pttl)
+		if of[i] != "" {
+			pttl = rest[of[i]]
 		}
 		info := driver.Info{Key: keys[i]}
 		if f.queue.Val() > 0 || strings.HasPrefix(f.value.Val(), sharedValue) {

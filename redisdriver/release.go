@@ -22,13 +22,12 @@ func (d *Driver) withdraw(ctx context.Context, r driver.WithdrawRequest) error {
 		return err
 	}
 	err := d.sendRelease(ctx, d.releaseCall(r))
-	if errors.Is(err, driver.ErrNotHeld) {
-		d.sessions.released(r.Owner, nil)
-	} else {
-		d.sessions.released(r.Owner, err)
-	}
+	d.sessions.released(r.Owner, releaseAnswered(err))
 	return err
 }
+
+// releaseAnswered says whether the store has nothing of the lease any more.
+func releaseAnswered(err error) bool { return err == nil || errors.Is(err, driver.ErrNotHeld) }
 
 // What release.lua answers.
 const (

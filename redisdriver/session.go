@@ -6,7 +6,6 @@ package redisdriver
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -77,73 +76,14 @@ const (
 	maxSessions = 16
 )
 
-// sessions are those of a driver, by TTL.
-type sessions struct {
-	d   *Driver
-	gap time.Duration // beatGap, but for tests
-	mu  sync.Mutex
-	all map[time.Duration]*session
-}
-
-// of returns the session of a lease, nil: it has none.
-func (ss *sessions) of(r driver.RenewRequest) *session {
-	if ss == nil || r.Mode != driver.Exclusive || r.Wanted != nil || r.Entered {
-		return nil
-	}
-	ss.mu.Lock()
-	defer ss.mu.Unlock()
-	s := ss.all[r.TTL]
-	if s == nil && len(ss.all) < maxSessions && ss.d.life.Err() == nil {
-		s = &session{d: ss.d, ttl: r.TTL, wake: make(chan struct{}, 1), soon: make(chan struct{}, 1), members: map[string]*member{}, lookAt: time.Now()}
-		ss.all[r.TTL] = s
-		ss.d.running.Go(s.live)
-	}
-	return s
-}
-
-// close waits until no session begins any more; the driver's life is over.
-func (ss *sessions) close() {
-	if ss != nil {
-		ss.mu.Lock()
-		ss.mu.Unlock() //nolint:staticcheck // nothing is to be done in between
-	}
-}
-
-// granted notes that a Try has a lease, whatever its owner had before.
-func (ss *sessions) granted(owner string) {
-	if ss == nil {
-		return
-	}
-	ss.mu.Lock()
-	defer ss.mu.Unlock()
-	for _, s := range ss.all {
-		s.mu.Lock()
-		if m := s.members[owner]; m != nil {
-			m.over = false
-		}
-		s.mu.Unlock()
-	}
-}
-
 // released notes that a lease was released, or that nobody knows whether it was.
-func (ss *sessions) released(owner string, err error) {
-	if ss == nil {
-		return
-	}
-	ss.mu.Lock()
-	defer ss.mu.Unlock()
-	for _, s := range ss.all {
-		s.released(owner, err)
-	}
-}
-
-func (s *session) released(owner string, err error) {
+func (s *session) released(owner string, answered bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m := s.members[owner]
 	switch {
 	case m == nil:
-	case err == nil || m.sent == "":
+	case answered || m.sent == "":
 		delete(s.members, owner)
 	default: // while the session lives it would stay
 		m.id, m.until, m.over = "", time.Time{}, true
@@ -496,146 +436,5 @@ func (d *Driver) expire(c driver.Claim, ttl time.Duration) bool {
 	ctx, cancel := context.WithTimeout(d.life, beatTime)
 	defer cancel()
 	r := driver.ReleaseRequest{Claim: c, TTL: ttl, End: driver.Unfinished}
-	err := d.sendRelease(ctx, d.releaseCall(driver.WithdrawRequest{ReleaseRequest: r}))
-	return err == nil || errors.Is(err, driver.ErrNotHeld)
-}
-
-// detachCall makes a lease an ordinary one; see detach.lua.
-func detachCall(lock, grant any, id string) *wire.Call {
-	return &wire.Call{Script: detachScript, Keys: []any{lock, grant, sessionKey(id)}}
-}
-
-// exec runs calls as one pipeline. An error: the context ended, and the calls are still in use.
-func (d *Driver) exec(ctx context.Context, calls []*wire.Call) error {
-	_, err := wire.Await(ctx, func(ctx context.Context) (any, error) {
-		d.renew.Exec(ctx, calls)
-		return nil, nil //nolint:nilnil // each call has its own
-	})
-	return err
-}
-
-// detach does it for somebody who wants the key of c.
-func (d *Driver) detach(ctx context.Context, c *wire.Call, id string) error {
-	_, err := d.send.Do(ctx, detachCall(c.Keys[0], c.Keys[1], id))
-	return err
-}
-
-// attachedTo is the session that a lease is attached to, as try.lua and release.lua answer; "": it is not, or to none.
-func attachedTo(reply any) string {
-	if f, ok := reply.([]any); ok && len(f) == 2 && f[0] == int64(attachedCode) {
-		id, _ := f[1].(string)
-		return id
-	}
-	return ""
-}
-
-// attachedCode is what they begin that answer with.
-const attachedCode = 6
-
-// maxDetach is how often one request is sent, and has a lease made an ordinary one: its holder has it attached again after each renewal.
-const maxDetach = 3
-
-// detached runs a call of the batch script until it is not refused because of a session.
-func (d *Driver) detached(ctx context.Context, c *wire.Call) (*wire.Call, error) {
-	for range maxDetach {
-		reply, err := d.send.Do(ctx, c) // c.Reply may still be written where this is an error
-		id := attachedTo(reply)
-		if err != nil || id == "" {
-			return c, err
-		}
-		if err = d.detach(ctx, c, id); err != nil {
-			return c, err
-		}
-		c = &wire.Call{Script: c.Script, Mark: c.Mark, Keys: c.Keys, Args: c.Args}
-	}
-	return c, errAttached
-}
-
-// attachedLease is the number of a lease in a Renew that was found attached, and its session.
-type attachedLease struct {
-	i  int
-	id string
-}
-
-// errAttached is of a lease that was attached again while it was asked for: only its holder's driver does that.
-var errAttached = errors.New("redis: the lease is attached to a session of another client")
-
-// joined are the leases of a Renew that one beat is to renew.
-type joined struct {
-	s      *session
-	turn   *turn
-	leases []int
-}
-
-// join has leases that are attached wait for a beat, and returns the others.
-func (d *Driver) join(rs []driver.RenewRequest, leases []int) (others []int, beats []joined) {
-	if d.sessions == nil {
-		return leases, nil
-	}
-	for _, i := range leases {
-		s := d.sessions.of(rs[i])
-		var t *turn
-		if s != nil {
-			t = s.join(rs[i], len(rs) == 1)
-		}
-		at := slices.IndexFunc(beats, func(j joined) bool { return j.turn == t })
-		switch {
-		case t == nil:
-			others = append(others, i)
-		case at < 0:
-			beats = append(beats, joined{s, t, []int{i}})
-		default:
-			beats[at].leases = append(beats[at].leases, i)
-		}
-	}
-	return others, beats
-}
-
-// await reports what beats renewed, and has alone renew the leases that they did not.
-func (d *Driver) await(ctx context.Context, rs []driver.RenewRequest, beats []joined, done func(int, driver.Renewal), alone func([]int)) {
-	for _, b := range beats {
-		select {
-		case <-b.turn.done:
-		case <-ctx.Done():
-			return
-		case <-d.life.Done():
-			return
-		}
-		var others []int
-		for _, i := range b.leases {
-			switch {
-			case b.turn.err != nil:
-				done(i, driver.Renewal{Err: b.turn.err})
-			case b.s.stands(rs[i].Owner, b.turn):
-				done(i, driver.Renewal{TTL: rs[i].TTL})
-			default:
-				others = append(others, i)
-			}
-		}
-		if len(others) > 0 {
-			alone(others) // the next beat may be one of another TTL, and come later
-		}
-	}
-}
-
-// detachAll makes leases ordinary ones, and returns those that are.
-func (d *Driver) detachAll(ctx context.Context, rs []driver.RenewRequest, all []attachedLease, done func(int, driver.Renewal)) (leases []int) {
-	for some := range slices.Chunk(all, perAttach) {
-		calls := make([]*wire.Call, len(some))
-		for k, l := range some {
-			names := d.names(rs[l.i].Key)
-			calls[k] = detachCall(names.lock, names.grant, l.id)
-		}
-		if d.exec(ctx, calls) != nil {
-			return leases
-		}
-		for k, l := range some {
-			if err := calls[k].Err; err != nil {
-				done(l.i, driver.Renewal{Err: err})
-			} else {
-				leases = append(leases, l.i)
-			}
-		}
-	}
-	return leases
+	return releaseAnswered(d.sendRelease(ctx, d.releaseCall(driver.WithdrawRequest{ReleaseRequest: r})))
 }
