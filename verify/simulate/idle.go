@@ -113,7 +113,7 @@ func (i *idle) look() {
 		switch {
 		case !ok:
 			since = now
-		case handedOff, i.behindAbsent(wt, states):
+		case handedOff, i.behindAbsent(wt, states), i.behindCutOff(wt, waiters, states, kept):
 			since += step
 		}
 		if whole > 0 {
@@ -142,6 +142,20 @@ func (i *idle) behindAbsent(wt waiter, states []state) bool {
 			return waits && !reaches || !waits && (leftovers || c != nil && !i.w.joined(c, s.node))
 		})
 		return 0 <= nobody && nobody < slices.Index(s.queue, wt.owner)
+	})
+}
+
+// behindCutOff reports whether one that reads is behind a waiting writer that cannot get a majority itself, and
+// that is cut off from a node: the leases that block it last for a TTL at most.
+func (i *idle) behindCutOff(wt waiter, all []waiter, states []state, kept map[string]bool) bool {
+	return wt.shared && slices.ContainsFunc(all, func(o waiter) bool {
+		if o.shared || !kept[o.owner] || !slices.ContainsFunc(i.w.nodes, func(n *node) bool { return !i.w.joined(o.p.c, n) }) {
+			return false
+		}
+		return slices.ContainsFunc(states, func(s state) bool {
+			at := slices.Index(s.queue, o.owner)
+			return 0 <= at && at < slices.Index(s.queue, wt.owner)
+		})
 	})
 }
 
