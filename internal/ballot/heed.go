@@ -22,6 +22,7 @@ const (
 // heeded is the holder that only the queue node knows, as the latest Try saw it.
 type heeded struct {
 	owner string        // "": there was none
+	fence uint64        // above which the queue node had granted nothing then
 	since time.Duration // from when on it is heeded
 	until time.Duration // the end of its vote, where that counts; see votesUntil
 }
@@ -30,15 +31,22 @@ type heeded struct {
 // again.
 func (h *heeded) asked(until time.Duration) bool { return until > h.until+heedTime/10 }
 
+// covers says that the holder is the one that was noted, or had its vote beside that one:
+// the queue node granted nothing since.
+func (h *heeded) covers(owner string, fence uint64) bool {
+	return h.owner == owner || h.owner != "" && 0 < fence && fence <= h.fence
+}
+
 // heed notes whom the queue node alone names as the holder. One that asked since is
 // heeded from now on.
 func (b *Ballot) heed() {
-	owner, until := b.heeds(), b.votesUntil()
-	if owner == "" && b.stillAlone() {
-		return
-	}
-	if b.heeded.owner != owner || b.heeded.asked(until) {
-		b.heeded = heeded{owner, b.attempt.view.Now, until}
+	owner, until, fence := b.heeds(), b.votesUntil(), b.queueFence()
+	switch {
+	case owner == "" && b.stillAlone():
+	case owner == "" || !b.heeded.covers(owner, fence) || b.heeded.asked(until):
+		b.heeded = heeded{owner, fence, b.attempt.view.Now, until}
+	default:
+		b.heeded.owner = owner
 	}
 }
 
@@ -65,7 +73,7 @@ func (b *Ballot) heedsFor(owner string) time.Duration {
 
 // waitedFor says that such a holder was heeded for long enough, and did not ask since.
 func (b *Ballot) waitedFor(owner string, until time.Duration) bool {
-	return owner != "" && b.heeded.owner == owner && b.attempt.view.Now-b.heeded.since >= heedTime && !b.heeded.asked(until)
+	return owner != "" && b.heeded.covers(owner, b.queueFence()) && b.attempt.view.Now-b.heeded.since >= heedTime && !b.heeded.asked(until)
 }
 
 // blocks says that the queue node refuses, and is heeded.
@@ -105,6 +113,14 @@ func (b *Ballot) heeds() (owner string) {
 		return owner
 	}
 	return ""
+}
+
+// queueFence is above what a proposal must be at the queue node, which refused; 0: not known.
+func (b *Ballot) queueFence() uint64 {
+	if b.attempt.queue == None {
+		return 0
+	}
+	return b.round.answers[b.attempt.queue].Result.Fence
 }
 
 // votesUntil says until when the queue node keeps the key for the holder that heeds

@@ -145,6 +145,37 @@ func TestHeedIsNotBegunAnew(t *testing.T) {
 	}
 }
 
+// Of several that the queue node alone knows, each is named when the one before it is gone: they are heeded together. One
+// that it granted its vote since is heeded from then on.
+func TestHeedOfSeveral(t *testing.T) {
+	for _, since := range []uint64{0, 1} {
+		b := New(3)
+		r := asks()
+		r.Queue = true
+		stale := driver.Result{Why: driver.Held, Left: 10 * time.Second, Holder: driver.Holder{Owner: "FIRST"}, Fence: 5}
+		ask := func(at time.Duration) Step {
+			v := seen(3, 10+uint64(at))
+			v.Now, v.Queue = at, 0
+			return try(&b, r, v, Answer{Kind: Answered, Result: stale}, yes(v.Fence), yes(v.Fence))
+		}
+		if s := ask(0); s.Outcome != Refused || s.Result.RetryIn != heedTime {
+			t.Fatalf("%+v, want the stale holder heeded for %v", s, heedTime)
+		}
+		stale.Holder.Owner, stale.Fence = "SECOND", 5+since
+		want := heedTime / 2
+		if since > 0 {
+			want = heedTime
+		}
+		if s := ask(heedTime / 2); s.Outcome != Refused || s.Result.RetryIn != want {
+			t.Errorf("%+v, want the other one heeded for %v", s, want)
+		}
+		stale.Holder.Owner = "THIRD"
+		if s := ask(heedTime); (s.Outcome == Granted) != (since == 0) {
+			t.Errorf("%+v with %d granted since", s, since)
+		}
+	}
+}
+
 // While a node does not answer that may make the majority, the half second goes on: who is
 // refused asks again when it is over.
 func TestHeedGoesOnWhileANodeIsSilent(t *testing.T) {
