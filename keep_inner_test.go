@@ -258,13 +258,15 @@ func TestMessageWhileATurnPasses(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
+				var other sync.WaitGroup
+				defer other.Wait()
 				if queued {
-					go func() {
+					other.Go(func() {
 						if l, err := m.Lock(t.Context()); err == nil {
 							time.Sleep(time.Millisecond)
 							_ = l.Release()
 						}
-					}()
+					})
 					synctest.Wait()
 				}
 				start := time.Now()
