@@ -170,7 +170,7 @@ func (d *Driver) sessionsLeft(ctx context.Context, ids []string) (map[string]int
 	}
 	all, err := wire.Await(ctx, func(ctx context.Context) (map[string]*redis.Cmd, error) {
 		all := map[string]*redis.Cmd{}
-		_, _ = d.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		_, _ = d.rdb.Pipelined(ctx, func(p redis.Pipeliner) error { // each command has its own error
 			for _, id := range ids {
 				if all[id] == nil {
 					all[id] = p.Do(ctx, "PTTL", sessionKey(id))
@@ -178,12 +178,15 @@ func (d *Driver) sessionsLeft(ctx context.Context, ids []string) (map[string]int
 			}
 			return nil
 		})
-		return all, nil // each command has its own error
+		return all, nil
 	})
+	if err != nil {
+		return nil, err
+	}
 	for id, cmd := range all {
 		if left[id], err = cmd.Int64(); err != nil {
 			return nil, err
 		}
 	}
-	return left, err
+	return left, nil
 }

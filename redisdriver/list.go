@@ -88,10 +88,10 @@ func (d *Driver) describeAll(ctx context.Context, keys []string, looked map[stri
 		return nil, err
 	}
 	var sessions []string
-	of := make([]string, len(all))
+	grants, of := make([]grant, len(all)), make([]string, len(all))
 	for i, f := range all {
 		pttl, _ := f.left.Int64() // an error is reported below
-		if _, of[i] = parseHead(f.grant.Val(), f.value.Val(), pttl); of[i] != "" {
+		if grants[i], of[i] = parseHead(f.grant.Val(), f.value.Val(), pttl); of[i] != "" {
 			sessions = append(sessions, of[i])
 		}
 	}
@@ -109,7 +109,6 @@ func (d *Driver) describeAll(ctx context.Context, keys []string, looked map[stri
 		if err := cmp.Or(f.value.Err(), err); err != nil {
 			return infos, err
 		}
-		g, _ := parseHead(f.grant.Val(), f.value.Val(), pttl)
 		if of[i] != "" {
 			pttl = rest[of[i]]
 		}
@@ -120,7 +119,7 @@ func (d *Driver) describeAll(ctx context.Context, keys []string, looked map[stri
 				closer = append(closer, keys[i])
 			}
 		} else if left := wire.Span(pttl); left != wire.Free {
-			describe(&info, f.value.Val(), left, g)
+			describe(&info, f.value.Val(), left, grants[i])
 		}
 		if info.Held || info.Waiters > 0 {
 			infos = append(infos, info)

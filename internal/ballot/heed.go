@@ -22,7 +22,8 @@ const (
 // heeded is the holder that only the queue node knows, as the latest Try saw it.
 type heeded struct {
 	owner string        // "": there was none
-	fence uint64        // above which the queue node had granted nothing then
+	node  int           // the queue node
+	fence uint64        // above which it had granted nothing then; 0: not known
 	since time.Duration // from when on it is heeded
 	until time.Duration // the end of its vote, where that counts; see votesUntil
 }
@@ -33,18 +34,19 @@ func (h *heeded) asked(until time.Duration) bool { return until > h.until+heedTi
 
 // covers says that the holder is the one that was noted, or had its vote beside that one:
 // the queue node granted nothing since.
-func (h *heeded) covers(owner string, fence uint64) bool {
-	return h.owner == owner || h.owner != "" && 0 < fence && fence <= h.fence
+func (b *Ballot) covers(owner string) bool {
+	h, fence := &b.heeded, b.queueFence()
+	return h.owner == owner || h.owner != "" && h.node == b.attempt.queue && 0 < fence && fence <= h.fence
 }
 
 // heed notes whom the queue node alone names as the holder. One that asked since is
 // heeded from now on.
 func (b *Ballot) heed() {
-	owner, until, fence := b.heeds(), b.votesUntil(), b.queueFence()
+	owner, until := b.heeds(), b.votesUntil()
 	switch {
 	case owner == "" && b.stillAlone():
-	case owner == "" || !b.heeded.covers(owner, fence) || b.heeded.asked(until):
-		b.heeded = heeded{owner, fence, b.attempt.view.Now, until}
+	case owner == "" || !b.covers(owner) || b.heeded.asked(until):
+		b.heeded = heeded{owner, b.attempt.queue, b.queueFence(), b.attempt.view.Now, until}
 	default:
 		b.heeded.owner = owner
 	}
@@ -73,7 +75,7 @@ func (b *Ballot) heedsFor(owner string) time.Duration {
 
 // waitedFor says that such a holder was heeded for long enough, and did not ask since.
 func (b *Ballot) waitedFor(owner string, until time.Duration) bool {
-	return owner != "" && b.heeded.covers(owner, b.queueFence()) && b.attempt.view.Now-b.heeded.since >= heedTime && !b.heeded.asked(until)
+	return owner != "" && b.covers(owner) && b.attempt.view.Now-b.heeded.since >= heedTime && !b.heeded.asked(until)
 }
 
 // blocks says that the queue node refuses, and is heeded.

@@ -146,32 +146,49 @@ func TestHeedIsNotBegunAnew(t *testing.T) {
 }
 
 // Of several that the queue node alone knows, each is named when the one before it is gone: they are heeded together. One
-// that it granted its vote since is heeded from then on.
+// that may have its vote since is heeded from then on.
 func TestHeedOfSeveral(t *testing.T) {
-	for _, since := range []uint64{0, 1} {
-		b := New(3)
-		r := asks()
-		r.Queue = true
-		stale := driver.Result{Why: driver.Held, Left: 10 * time.Second, Holder: driver.Holder{Owner: "FIRST"}, Fence: 5}
-		ask := func(at time.Duration) Step {
-			v := seen(3, 10+uint64(at))
-			v.Now, v.Queue = at, 0
-			return try(&b, r, v, Answer{Kind: Answered, Result: stale}, yes(v.Fence), yes(v.Fence))
-		}
-		if s := ask(0); s.Outcome != Refused || s.Result.RetryIn != heedTime {
-			t.Fatalf("%+v, want the stale holder heeded for %v", s, heedTime)
-		}
-		stale.Holder.Owner, stale.Fence = "SECOND", 5+since
-		want := heedTime / 2
-		if since > 0 {
-			want = heedTime
-		}
-		if s := ask(heedTime / 2); s.Outcome != Refused || s.Result.RetryIn != want {
-			t.Errorf("%+v, want the other one heeded for %v", s, want)
-		}
-		stale.Holder.Owner = "THIRD"
-		if s := ask(heedTime); (s.Outcome == Granted) != (since == 0) {
-			t.Errorf("%+v with %d granted since", s, since)
+	names := func(owner string, left time.Duration, fence uint64) Answer {
+		a := holds(owner, left)
+		a.Result.Fence = fence
+		return a
+	}
+	for name, c := range map[string]struct {
+		fence, next uint64 // of the queue node's refusals
+		queue       int    // the queue node then
+		others      bool   // are in the way at first
+		left        time.Duration
+	}{
+		"beside it":          {fence: 5, next: 5, left: heedTime / 2},
+		"granted since":      {fence: 5, next: 6, left: heedTime},
+		"not known":          {left: heedTime},
+		"another queue node": {fence: 5, next: 5, queue: 1, left: heedTime},
+		"none before it":     {fence: 5, next: 5, others: true, left: heedTime},
+	} {
+		for _, last := range []Answer{
+			names("SECOND", turnTime/2, c.next), // no handover: it was named before
+			names("THIRD", 10*time.Second, c.next),
+		} {
+			b, other := New(3), yes(10)
+			if c.others {
+				other = no
+			}
+			ask := func(at time.Duration, queue int, stale, other Answer) Step {
+				v := seenQueue(3, 10+uint64(at), queue)
+				v.Now = at
+				said := []Answer{other, other, other}
+				said[queue] = stale
+				return try(&b, queues(), v, said...)
+			}
+			if s := ask(0, 0, names("FIRST", 10*time.Second, c.fence), other); s.Outcome != Refused || !c.others && s.Result.RetryIn != heedTime {
+				t.Fatalf("%s: %+v, want the first one heeded for %v", name, s, heedTime)
+			}
+			if s := ask(heedTime/2, c.queue, names("SECOND", 10*time.Second, c.next), yes(20)); s.Outcome != Refused || s.Result.RetryIn != c.left {
+				t.Errorf("%s: %+v, want the second one heeded for %v", name, s, c.left)
+			}
+			if s := ask(heedTime, c.queue, last, yes(30)); (s.Outcome == Granted) != (c.left < heedTime) {
+				t.Errorf("%s, then %s: %+v", name, last.Result.Holder.Owner, s)
+			}
 		}
 	}
 }

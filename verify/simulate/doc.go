@@ -40,8 +40,8 @@
 //     driver.MaxFenceSkew ahead of a node's. The 2.4 seconds after a time without a majority, or
 //     with a network that loses messages, do not count; nor does a node that handed
 //     the key off to a place whose owner is gone, or that voted for a waiter which
-//     cannot itself get a majority, nor, for one that reads, a writer before it in a
-//     queue that is cut off from a node and therefore cannot.
+//     cannot itself get a majority, nor, for one that reads, and for a TTL, a
+//     writer before it in a queue that is cut off from a node and therefore cannot.
 //
 // One store alone has no node record. So exclusion and the order of fences must hold while
 // it forgets nothing, also over restarts, and its clock neither runs nor is stepped ahead,

@@ -41,8 +41,9 @@ type idle struct {
 	since   map[string]time.Duration // for each owner in the queue: since when it could have the key
 	asked   map[string]*client       // whose each owner is that was seen to wait
 	grants  int
-	last    time.Duration         // the previous inspection
-	apart   map[way]time.Duration // when each client last did not reach each node
+	last    time.Duration            // the previous inspection
+	apart   map[way]time.Duration    // when each client last did not reach each node
+	excused map[string]time.Duration // for how long each owner in the queue has been behind one that is cut off
 	longest time.Duration
 	found   []string
 	over    chan struct{}
@@ -55,7 +56,7 @@ type way struct {
 }
 
 func newIdle(w *world) *idle {
-	return &idle{w: w, since: map[string]time.Duration{}, asked: map[string]*client{}, apart: map[way]time.Duration{}, over: make(chan struct{})}
+	return &idle{w: w, since: map[string]time.Duration{}, asked: map[string]*client{}, apart: map[way]time.Duration{}, excused: map[string]time.Duration{}, over: make(chan struct{})}
 }
 
 // watch inspects the nodes until the run is over.
@@ -112,9 +113,12 @@ func (i *idle) look() {
 		since, ok := was[wt.owner]
 		switch {
 		case !ok:
-			since = now
-		case handedOff, i.behindAbsent(wt, states), i.behindCutOff(wt, waiters, states, kept):
+			since, i.excused[wt.owner] = now, 0
+		case handedOff, i.behindAbsent(wt, states):
 			since += step
+		case i.excused[wt.owner] < i.blocks() && i.behindCutOff(wt, waiters, states, kept):
+			since += step
+			i.excused[wt.owner] += step
 		}
 		if whole > 0 {
 			since = max(since, min(now, whole+recovers))
@@ -146,7 +150,7 @@ func (i *idle) behindAbsent(wt waiter, states []state) bool {
 }
 
 // behindCutOff reports whether one that reads is behind a waiting writer that cannot get a majority itself, and
-// that is cut off from a node: the leases that block it last for a TTL at most.
+// that is cut off from a node.
 func (i *idle) behindCutOff(wt waiter, all []waiter, states []state, kept map[string]bool) bool {
 	return wt.shared && slices.ContainsFunc(all, func(o waiter) bool {
 		if o.shared || !kept[o.owner] || !slices.ContainsFunc(i.w.nodes, func(n *node) bool { return !i.w.joined(o.p.c, n) }) {
@@ -158,6 +162,9 @@ func (i *idle) behindCutOff(wt waiter, all []waiter, states []state, kept map[st
 		})
 	})
 }
+
+// blocks is how long the leases may last that block such a writer.
+func (i *idle) blocks() time.Duration { return slices.Max(i.w.plan.TTLs) + i.w.plan.SetBack }
 
 // noteApart records which clients do not reach which nodes now, or have a network that loses messages.
 func (i *idle) noteApart(now time.Duration) {
