@@ -83,21 +83,36 @@ type cell struct {
 	Max    figures `json:"-"`
 }
 
-// MarshalJSON writes figures with five digits, which is more than their precision.
+// MarshalJSON writes figures with so many digits as are saved.
 func (f figures) MarshalJSON() ([]byte, error) {
 	if f == nil {
 		return []byte("null"), nil
 	}
 	short := make(map[string]json.Number, len(f))
 	for name, v := range f {
-		short[name] = json.Number(strconv.FormatFloat(v, 'g', 5, 64))
+		short[name] = json.Number(strconv.FormatFloat(v, 'g', saved, 64))
 	}
 	return json.Marshal(short)
+}
+
+// saved is how many digits results.json has of a figure, more than their precision.
+const saved = 5
+
+// round leaves of figures what results.json has of them, so that the page has the same.
+func (f figures) round() {
+	for name, v := range f {
+		f[name], _ = strconv.ParseFloat(strconv.FormatFloat(v, 'g', saved, 64), 64) // it is a number
+	}
 }
 
 // summarize computes the figures that are derived from the rounds.
 func (v *variantResult) summarize(metrics []metric) {
 	base := v.cell(baseline)
+	for _, c := range v.Cells {
+		for _, r := range c.Rounds {
+			r.round()
+		}
+	}
 	for _, c := range v.Cells {
 		c.Median, c.OfHasp, c.Min, c.Max = figures{}, figures{}, figures{}, figures{}
 		for _, m := range metrics {

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"encoding/json"
 	"math"
 	"testing"
 )
@@ -43,6 +44,25 @@ func TestMedian(t *testing.T) {
 	}
 	if !math.IsNaN(median(nil)) {
 		t.Error("nothing has a median")
+	}
+}
+
+// What the page says, results.json says, too: no figure is rounded twice.
+func TestFiguresAreThoseOfTheFile(t *testing.T) {
+	v := &variantResult{Cells: []*cell{{Peer: "hasp", Rounds: []figures{{"rate": 578.4973}, nil}}}}
+	metrics := []metric{{name: "rate"}}
+	v.summarize(metrics)
+	data, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read variantResult
+	if err := json.Unmarshal(data, &read); err != nil {
+		t.Fatal(err)
+	}
+	read.summarize(metrics)
+	if got, want := v.Cells[0].Median["rate"], read.Cells[0].Median["rate"]; got != want || got == 0 {
+		t.Errorf("the page has %v, the file %v", got, want)
 	}
 }
 
