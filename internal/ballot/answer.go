@@ -80,10 +80,10 @@ func (b *Ballot) record(a Reply) []Withdrawal {
 		if fence >= v.fence { // not the answer to an earlier Try, which was overtaken
 			v.granted = false
 		}
-	case a.refuses(driver.FenceTooLow) && a.Result.Fence+1 < v.open: // what had no answer was not granted
-	case v.open > v.withdrawn: // a Try without an answer may have been granted
+	case a.refuses(driver.FenceTooLow) && a.Result.Fence+1 < v.left(): // it has none of that
+	case v.left() > 0:
 		v.granted = true
-		v.fence = max(v.fence, v.open)
+		v.fence = max(v.fence, v.left())
 	}
 	if b.gone.over && v.withdrawing {
 		// The release that is under way there takes what came before it, and has the node

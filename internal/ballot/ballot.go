@@ -55,6 +55,18 @@ type vote struct {
 	late        bool   // a Try had no answer when the owner was released: what it granted since is nobody's
 }
 
+// left is the largest fence with which the owner may have the vote although it does not count on it, or 0: a Try
+// without an answer may have been granted, and a Withdraw without one may never arrive.
+func (v *vote) left() (fence uint64) {
+	if v.open > v.withdrawn {
+		fence = v.open
+	}
+	if v.withdrawing {
+		fence = max(fence, v.fence)
+	}
+	return fence
+}
+
 // settled says that every Try that was sent was answered.
 func (v *vote) settled() bool { return !v.unknown && v.pending == 0 }
 

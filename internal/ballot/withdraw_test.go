@@ -60,6 +60,37 @@ func TestVanishedOwnerWithAWithdrawUnderWay(t *testing.T) {
 	}
 }
 
+// A Withdraw may never arrive, and is not sent again once its owner asks anew: what that Try finds is withdrawn again, or the vote
+// keeps others out for its TTL.
+func TestVoteWhoseWithdrawHadNoAnswer(t *testing.T) {
+	for name, c := range map[string]struct {
+		confirmed bool
+		says      Answer
+		back      bool
+	}{
+		"its fence is too low beside the vote":   {false, low(9), true},
+		"its fence is too low for another's":     {false, low(20), true}, // perhaps it has the vote, too
+		"its fence is too low, and it has less":  {false, low(8), false},
+		"the node does not vote":                 {false, Answer{Kind: HeldBack}, true},
+		"another has the vote":                   {false, no, false},
+		"the node confirmed it":                  {true, low(20), false},
+		"the node confirmed it, and votes again": {true, yes(12), true},
+	} {
+		b := New(3)
+		s := try(&b, asks(), seen(3, 10), no, yes(10), no)
+		if len(s.Back) != 1 || s.Back[0].Node != 1 {
+			t.Fatalf("%+v, want the vote of node 1 withdrawn", s)
+		}
+		if c.confirmed {
+			b.Withdrawn(1)
+		}
+		s = try(&b, asks(), seen(3, 7), no, c.says, no)
+		if back := len(s.Back) == 1 && s.Back[0].Node == 1; back != c.back || len(s.Back) > 1 {
+			t.Errorf("%s: %+v, want it withdrawn: %v", name, s.Back, c.back)
+		}
+	}
+}
+
 // An owner that is granted the key gives up its place where it has no vote; a place with
 // the vote is part of the lease, and where the answer is still out nothing is withdrawn
 // that it may grant.
