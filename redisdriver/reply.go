@@ -4,7 +4,6 @@
 package redisdriver
 
 import (
-	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -205,7 +204,7 @@ func (a answer) looksAfterClaim() bool {
 func (a answer) retryIn(r driver.Result, hinted bool) time.Duration {
 	expiry := lookAfter
 	if a.left != wire.Forever { // 0: it ends within this millisecond
-		expiry = min(a.left, math.MaxInt64-time.Millisecond) + time.Millisecond
+		expiry = a.left + time.Millisecond
 	}
 	silent := r.Holder.Foreign || a.grant.state == 'm' || a.grant.state == 'M' || a.grant.owner != r.Holder.Owner
 	switch {

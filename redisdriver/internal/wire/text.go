@@ -81,8 +81,8 @@ const (
 	Free    time.Duration = -2
 )
 
-// maxMillis is the longest time.Duration: a TTL rounded up may be longer.
-const maxMillis = int64(math.MaxInt64 / time.Millisecond)
+// maxMillis is the longest Span, to which a millisecond may be added. A TTL rounded up may be longer.
+const maxMillis = int64(math.MaxInt64/time.Millisecond) - 1
 
 // Span reads PTTL's number.
 func Span(pttl int64) time.Duration {
