@@ -122,7 +122,7 @@ const claimTime = 500 * time.Millisecond
 func (p *Plan) judge() {
 	slices.SortStableFunc(p.Faults, func(a, b Fault) int { return int(a.At - b.At) })
 	forgets, wrong, off := false, time.Duration(0), 0
-	back, lags := make([]time.Duration, p.Nodes), make([]time.Duration, p.Nodes)
+	back, lags, leads := make([]time.Duration, p.Nodes), make([]time.Duration, p.Nodes), make([]time.Duration, p.Nodes)
 	for n := range p.Nodes {
 		c := course{p: p, offset: p.Offsets[n], rate: p.Rates[n], fastest: p.Rates[n]}
 		c.drift(0)
@@ -141,7 +141,7 @@ func (p *Plan) judge() {
 		if c.worst > clockError {
 			off++
 		}
-		back[n], lags[n] = c.back, c.lag
+		back[n], lags[n], leads[n] = c.back, c.lag, c.lead
 		if why := c.early(); why != "" && p.Exclusion == "" {
 			p.Exclusion = fmt.Sprintf("node %d's clock %s", n, why)
 		}
@@ -160,11 +160,21 @@ func (p *Plan) judge() {
 		}
 		return
 	}
+	apart := time.Duration(0) // how far one node's clock may be ahead of another's
+	for n := range leads {
+		for m := range lags {
+			if n != m {
+				apart = max(apart, leads[n]+lags[m])
+			}
+		}
+	}
 	slices.Sort(lags)
 	lead := slices.Max(p.Skews) + lags[p.Nodes/2]
 	switch most := slices.Max(p.Skews) + lags[p.Nodes-1]; {
 	case off > 0: // its fences are too far from the others' for a common majority
 		p.Free = fmt.Sprintf("a node's clock is wrong by %v", wrong.Round(time.Millisecond))
+	case apart > driver.MaxFenceSkew:
+		p.Free = fmt.Sprintf("a node's clock is ahead by %v of another's", apart.Round(time.Millisecond))
 	case most > driver.MaxFenceSkew:
 		p.Free = fmt.Sprintf("a client's clock is ahead by %v of a node's", most.Round(time.Millisecond))
 	}
@@ -187,6 +197,7 @@ type course struct {
 	back    time.Duration // the sum of all steps back
 	worst   time.Duration // the largest error
 	lag     time.Duration // the largest error backward
+	lead    time.Duration // and forward
 }
 
 func (c *course) drift(to time.Duration) {
@@ -212,7 +223,7 @@ func (c *course) apply(f Fault) {
 }
 
 func (c *course) note() {
-	c.worst, c.lag = max(c.worst, c.offset.Abs()), max(c.lag, -c.offset)
+	c.worst, c.lag, c.lead = max(c.worst, c.offset.Abs()), max(c.lag, -c.offset), max(c.lead, c.offset)
 }
 
 // early says why leases may expire on the node before their holders' deadlines, or "".

@@ -162,7 +162,7 @@ func (x *exchanged) text(err error) string {
 			fmt.Fprintf(&b, "granted %d for %v", v.Fence, v.TTL)
 			break
 		}
-		fmt.Fprintf(&b, "refused %v by %s, left %v, fence %d, ahead %d, retry in %v", [...]string{"held", "too low", "not voting", "TTL", "released"}[v.Why], short(v.Holder.Owner), v.Left, v.Fence, v.Ahead, v.RetryIn)
+		fmt.Fprintf(&b, "refused %v by %s, left %v, fence %d, ahead %d, retry in %v", [...]string{"held", "released", "too low", "not voting", "TTL"}[v.Why], short(v.Holder.Owner), v.Left, v.Fence, v.Ahead, v.RetryIn)
 	case []driver.Renewal:
 		for _, a := range v {
 			fmt.Fprintf(&b, "[%v %v] ", a.TTL, a.Err)
