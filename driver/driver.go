@@ -128,8 +128,8 @@ type ReleaseRequest struct {
 	End End           // how the lease ended
 	// Settled: every Try of this owner was answered, so that none can arrive later.
 	// The engine must not remember that the owner was released: it may ask again.
-	// Otherwise every Try of this owner is refused for as long as one may still be
-	// under way: TTL, or ten seconds.
+	// Otherwise every Try of this owner is refused for ten seconds, in which one may
+	// still be under way.
 	Settled bool
 }
 

@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
@@ -52,6 +53,19 @@ var brokenReleases = []brokenEngine{
 				return s.Vote(ctx, r)
 			}
 			return res, err
+		}
+	})},
+	{"a released owner is forgotten after its TTL", "TryLongAfterReleaseIsRefused", one(func(s *memdriver.Store, p *patched) {
+		var forgets sync.Map // driver.ID -> time.Time
+		p.release = func(ctx context.Context, r driver.WithdrawRequest) error {
+			forgets.Store(r.ID(), time.Now().Add(r.TTL))
+			return s.Withdraw(ctx, r)
+		}
+		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+			if at, ok := forgets.Load(r.ID()); ok && time.Now().After(at.(time.Time)) {
+				r.Owner = another // as if it were new
+			}
+			return s.Vote(ctx, r)
 		}
 	})},
 	{"a released owner may take a place", "TryAfterReleaseIsRefused", one(func(s *memdriver.Store, p *patched) {

@@ -6,6 +6,7 @@ package drivertest
 import (
 	"crypto/rand"
 	"errors"
+	"time"
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/contend"
@@ -36,6 +37,9 @@ var releaseCases = []Case{
 	{Name: "TryAfterReleaseIsRefused", // failure cases 11 and 13
 		Rule: "A Try that arrives after the Release of its owner is refused as such, whether the owner held the key, waited in the queue or had nothing, and leaves no place.",
 		run:  tryAfterRelease},
+	{Name: "TryLongAfterReleaseIsRefused",
+		Rule: "So is one that arrives when the TTL that its owner asked for is over: it may be under way for ten seconds.",
+		run:  tryLongAfterRelease},
 }
 
 func releaseFrees(e *env) {
@@ -185,3 +189,21 @@ func tryAfterRelease(e *env) {
 	}
 	e.free("k")
 }
+
+func tryLongAfterRelease(e *env) {
+	a, b := e.ask("k"), e.ask("k")
+	a.TTL = min(e.ttl, underWay/2)
+	b.TTL = a.TTL
+	e.grant(e.d, a)
+	e.release(e.d, a)
+	released := time.Now()
+	e.grant(e.d, b)
+	e.expires("k") // as a's lease would have
+	res := e.try(e.d, a)
+	if after := time.Since(released); res.Why != driver.Released && after < underWay {
+		e.Errorf("an owner that was released %v ago, with a TTL of %v: %+v, want Released", after, a.TTL, res)
+	}
+}
+
+// underWay is for how long a request may be.
+const underWay = 10 * time.Second

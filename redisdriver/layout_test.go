@@ -222,7 +222,7 @@ func TestSidecarsExpire(t *testing.T) {
 	check := func(step string) {
 		t.Helper()
 		for _, k := range w.keys() {
-			const expired = -2 // since the keys were listed: a tombstone lasts for a TTL at most, which may be 20 ms
+			const expired = -2 // since the keys were listed: a lease may last for 20 ms
 			if left := w.admin.PTTL(w.ctx, k).Val(); left != expired && (left < 0 || left > 24*time.Hour) {
 				t.Errorf("%s: %q expires in %v", step, k, left)
 			}

@@ -73,7 +73,7 @@ func (d *Driver) releaseCall(r driver.WithdrawRequest) *wire.Call {
 	case r.End != driver.Finished || !r.Settled:
 		a := releaseAnyArgs{value: value(r.Claim), upTo: upTo, ending: endings[r.End]}
 		if !r.Settled {
-			a.tombstone = strconv.FormatInt(max(wire.Millis(min(r.TTL, lateRequest)), 1), 10)
+			a.tombstone = tombstone
 		}
 		if !ours && r.End != driver.Unused { // of what was never answered we do not know that it is ours
 			a.tell = brokenChannel
@@ -84,6 +84,9 @@ func (d *Driver) releaseCall(r driver.WithdrawRequest) *wire.Call {
 	}
 	return d.batchCall(n, "", releaseArgs{value(r.Claim)}.args())
 }
+
+// tombstone is how long a released owner is remembered, in ms.
+var tombstone = strconv.FormatInt(lateRequest.Milliseconds(), 10)
 
 // endings are the ends of a lease as the batch script calls them.
 var endings = map[driver.End]string{driver.Unused: "unused", driver.Unfinished: "unfinished"}

@@ -138,7 +138,8 @@ func (i *idle) look() {
 // key: it is cut off from that node, or gave up while its client is, or the place was made by a
 // request that arrived after the node had forgotten its owner's release. Each such place lasts for its patience.
 func (i *idle) behindAbsent(wt waiter, states []state) bool {
-	leftovers := i.w.plan.Network.LateBy > slices.Min(i.w.plan.TTLs)
+	const remembered = 10 * time.Second // that release
+	leftovers := i.w.plan.Network.LateBy > remembered
 	return slices.ContainsFunc(states, func(s state) bool {
 		nobody := slices.IndexFunc(s.queue, func(o string) bool {
 			reaches, waits := s.live[o]
