@@ -29,7 +29,7 @@ type cleanups struct {
 
 type cleanup struct {
 	req   driver.ReleaseRequest
-	until time.Time // the store has nothing of the owner then
+	until time.Time // the store has nothing of the owner then, and no Try of it can come
 	done  bool
 }
 
@@ -64,7 +64,7 @@ func (cs *cleanups) add(req driver.ReleaseRequest) {
 	if len(cs.pending) >= maxCleanups {
 		cs.pending = slices.Delete(cs.pending, 0, len(cs.pending)-maxCleanups+1)
 	}
-	until := time.Now().Add(min(req.TTL, cleanUpLimit) + tryLimit)
+	until := time.Now().Add(max(min(req.TTL, cleanUpLimit)+tryLimit, driver.LateRequest))
 	cs.pending = append(cs.pending, &cleanup{req: req, until: until})
 	if !cs.running {
 		cs.running = true

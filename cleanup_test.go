@@ -290,3 +290,35 @@ func TestCleanupLastsAsLongAsTheLease(t *testing.T) {
 		})
 	}
 }
+
+// A release that the store does not answer is sent for as long as a Try may be under way, however short the TTL: what comes
+// later would have the key for nobody.
+func TestCleanupOutlastsALateTry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, begun := newStore(), time.Now()
+		d := &hooked{Driver: store}
+		late := make(chan struct{})
+		d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
+			go func() {
+				defer close(late)
+				time.Sleep(8 * time.Second)
+				_, _ = next(context.Background(), r)
+			}()
+			<-ctx.Done()
+			return driver.Result{}, ctx.Err()
+		}
+		d.release = func(ctx context.Context, r driver.ReleaseRequest, next releaseFunc) error {
+			if time.Since(begun) < 7*time.Second {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return next(ctx, r)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		_, err := newClient(t, d, nil).Mutex("k", &hasp.LockOptions{TTL: time.Second}).Lock(ctx)
+		wantIs(t, err, context.DeadlineExceeded)
+		<-late
+		mustBeFree(t, store, "k")
+	})
+}

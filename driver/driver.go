@@ -121,6 +121,9 @@ type RenewRequest struct {
 	Keeps  bool // with Wanted: the holder gives the lease back when it is told, unless somebody works under it
 }
 
+// LateRequest is how long a request may be under way at most.
+const LateRequest = 10 * time.Second
+
 // ReleaseRequest is the argument of Release.
 type ReleaseRequest struct {
 	Claim
@@ -128,7 +131,7 @@ type ReleaseRequest struct {
 	End End           // how the lease ended
 	// Settled: every Try of this owner was answered, so that none can arrive later.
 	// The engine must not remember that the owner was released: it may ask again.
-	// Otherwise every Try of this owner is refused for ten seconds, in which one may
+	// Otherwise every Try of this owner is refused for LateRequest, in which one may
 	// still be under way.
 	Settled bool
 }

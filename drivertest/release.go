@@ -192,18 +192,15 @@ func tryAfterRelease(e *env) {
 
 func tryLongAfterRelease(e *env) {
 	a, b := e.ask("k"), e.ask("k")
-	a.TTL = min(e.ttl, underWay/2)
+	a.TTL = min(e.ttl, driver.LateRequest/2)
 	b.TTL = a.TTL
 	e.grant(e.d, a)
-	e.release(e.d, a)
 	released := time.Now()
+	e.release(e.d, a)
 	e.grant(e.d, b)
 	e.expires("k") // as a's lease would have
 	res := e.try(e.d, a)
-	if after := time.Since(released); res.Why != driver.Released && after < underWay {
+	if after := time.Since(released); res.Why != driver.Released && after < driver.LateRequest {
 		e.Errorf("an owner that was released %v ago, with a TTL of %v: %+v, want Released", after, a.TTL, res)
 	}
 }
-
-// underWay is for how long a request may be.
-const underWay = 10 * time.Second

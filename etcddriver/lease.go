@@ -22,7 +22,7 @@ const (
 	// maxTTL is a little less than the longest lease of etcd.
 	maxTTL = 8_900_000_000 * time.Second
 	// tombTTL is how long a released owner is remembered: no request is under way for longer.
-	tombTTL = 10 * time.Second
+	tombTTL = driver.LateRequest
 	// memory is the least time for which the mark of a holder outlives its lease.
 	memory = 15 * time.Minute
 )

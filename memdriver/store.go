@@ -30,9 +30,6 @@ const (
 	// claimLimit bounds the claim time. In memory a claim takes microseconds; only
 	// the waiter's own process can delay it.
 	claimLimit = 500 * time.Millisecond
-	// tombTime is how long a released owner is remembered: no request is under way
-	// for longer, whatever its TTL.
-	tombTime = 10 * time.Second
 	// memory is the least time for which a key that was held is remembered: its
 	// newest fence, and whether it is abandoned.
 	memory = time.Minute
@@ -293,7 +290,7 @@ func (s *Store) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
 		return driver.ErrNotHeld // the owner asked anew
 	}
 	if !r.Settled {
-		s.tombs[r.ID()] = now.Add(tombTime)
+		s.tombs[r.ID()] = now.Add(driver.LateRequest)
 	}
 	if h != nil {
 		e.vacate(h, now, r.End)

@@ -17,7 +17,7 @@ import (
 type cleanup struct {
 	o     *owner // whose ballot ends with it; nil: no one's
 	req   driver.WithdrawRequest
-	until time.Time // the node forgets the owner by itself
+	until time.Time // the node has forgotten the owner by itself, and no Try of it can come
 }
 
 // cleanups are those of one node.
@@ -30,7 +30,7 @@ type cleanups struct {
 func (n *node) cleanUpLater(o *owner, r driver.WithdrawRequest) {
 	r.Settled = false // the request that was lost may come late
 	n.mu.Lock()
-	n.cleanups.all[r.ID()] = cleanup{o, r, time.Now().Add(r.TTL)}
+	n.cleanups.all[r.ID()] = cleanup{o, r, time.Now().Add(max(r.TTL, driver.LateRequest))}
 	idle := n.out == nil && !n.cleanups.working
 	n.cleanups.working = n.cleanups.working || idle
 	n.mu.Unlock()
@@ -54,7 +54,7 @@ func (n *node) dropExpired(now time.Time) (over []cleanup) {
 // needless tells the owners of clean-ups that the node has nothing of them.
 func (n *node) needless(all []cleanup) {
 	for _, c := range all {
-		c.o.withdrawn(n, nil)
+		c.o.withdrawn(n, 0, nil)
 	}
 }
 
@@ -110,7 +110,7 @@ func (n *node) cleanUp() bool {
 func (n *node) deliver(c cleanup) bool {
 	ctx, cancel := context.WithTimeout(n.d.life, n.d.probeLimit())
 	defer cancel()
-	if err := n.drv.Withdraw(ctx, c.req); !c.o.withdrawn(n, err) {
+	if err := n.drv.Withdraw(ctx, c.req); !c.o.withdrawn(n, c.req.UpTo, err) {
 		return false
 	}
 	n.mu.Lock()

@@ -221,3 +221,35 @@ func TestLateAnswerProlongsNothing(t *testing.T) {
 		}
 	})
 }
+
+// A node that hangs for longer than the TTL carries out the Try that it was sent when it goes on: it is told of the release all
+// the same, and has the key for nobody.
+func TestReleaseIsToldAfterTheTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stores := voting(t, 3, memdriver.NodeOptions{})
+		d, links := connect(t, stores)
+		mustTry(t, d, ask("warm"))
+		synctest.Wait()
+		time.Sleep(time.Second)
+		links[2].stop()
+		x := ask("k")
+		x.TTL, x.Patience, x.Settled = time.Second, time.Second, true
+		if res := mustTry(t, d, x); !res.Granted {
+			t.Fatalf("%+v", res)
+		}
+		if err := contend.Release(t.Context(), d, x); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * x.TTL)
+		links[2].cont()
+		time.Sleep(x.TTL / 2)
+		synctest.Wait()
+		if info, err := stores[2].Inspect(t.Context(), "k"); err != nil || info.Held {
+			t.Errorf("the node that went on: %+v, %v", info, err)
+		}
+		res, err := contend.Try(t.Context(), stores[2], x)
+		if err != nil || res.Why != driver.Released {
+			t.Errorf("another copy of the Try: %+v, %v; want Released", res, err)
+		}
+	})
+}

@@ -92,7 +92,7 @@ func (l *releasing) send(ttl time.Duration) {
 		}
 		req := l.count.Request(n.index)
 		n.startWithdraw(f.ctx, req, func(err error) {
-			if !l.o.withdrawn(n, err) {
+			if !l.o.withdrawn(n, req.UpTo, err) {
 				n.cleanUpLater(l.o, req)
 			}
 			f.ended(n, err)

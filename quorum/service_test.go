@@ -219,7 +219,7 @@ func TestWhichOwnersAreDropped(t *testing.T) {
 		d, _ := stubs(t)
 		over := func(o *owner, _ driver.Claim) {
 			o.Release(driver.ReleaseRequest{Claim: driver.Claim{Key: o.id.Key}, TTL: ruleTTL}, -1)
-			o.each(func(i int) { o.Withdrawn(i) })
+			o.each(func(i int) { o.Withdrawn(i, 0) })
 		}
 		for name, c := range map[string]struct {
 			make         func(o *owner, c driver.Claim)

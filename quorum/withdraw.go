@@ -34,7 +34,7 @@ func (n *node) withdraw(o *owner, w ballot.Withdrawal, once chan<- struct{}) {
 		if err == nil {
 			err = n.call(max(w.TTL, minTTL), func(ctx context.Context) error { return n.drv.Withdraw(ctx, w.WithdrawRequest) })
 		}
-		ok := o.withdrawn(n, err)
+		ok := o.withdrawn(n, w.UpTo, err)
 		if !ok && w.Over {
 			n.cleanUpLater(o, w.WithdrawRequest)
 		}
@@ -52,14 +52,14 @@ func (n *node) withdraw(o *owner, w ballot.Withdrawal, once chan<- struct{}) {
 	}
 }
 
-// withdrawn notes the answer to a Withdraw, and says whether there was one. o may be nil.
-func (o *owner) withdrawn(n *node, err error) bool {
+// withdrawn notes the answer to a Withdraw up to a fence, and says whether there was one. o may be nil.
+func (o *owner) withdrawn(n *node, upTo uint64, err error) bool {
 	if err != nil && !errors.Is(err, driver.ErrNotHeld) {
 		return false
 	}
 	if o != nil {
 		o.mu.Lock()
-		o.Withdrawn(n.index)
+		o.Withdrawn(n.index, upTo)
 		o.mu.Unlock()
 		n.d.owners.dropIfOver(o)
 	}

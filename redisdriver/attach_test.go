@@ -348,7 +348,7 @@ func TestAttachedLeaseIsForgotten(t *testing.T) {
 			}
 			s.mu.Lock()
 			s.members[a.Owner].until = time.Now().Add(-time.Millisecond)
-			s.members[a.Owner].asked = time.Now().Add(-lateRequest)
+			s.members[a.Owner].asked = time.Now().Add(-driver.LateRequest)
 			s.mu.Unlock()
 			s.sweep()
 			if how == "not renewed" {

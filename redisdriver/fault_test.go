@@ -218,7 +218,7 @@ func TestLateTryIsRefused(t *testing.T) {
 		if err := contend.Release(w.ctx, d, r); (name == "nothing") != errors.Is(err, driver.ErrNotHeld) {
 			t.Errorf("%s: Release says %v", name, err)
 		}
-		if left := w.admin.PTTL(w.ctx, d.names(name).gone(r.Owner)).Val(); !lasts(left, lateRequest, begun) {
+		if left := w.admin.PTTL(w.ctx, d.names(name).gone(r.Owner)).Val(); !lasts(left, driver.LateRequest, begun) {
 			t.Errorf("%s: the tombstone stays %v", name, left)
 		}
 		w.refuse(d, r)

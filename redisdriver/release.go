@@ -86,7 +86,7 @@ func (d *Driver) releaseCall(r driver.WithdrawRequest) *wire.Call {
 }
 
 // tombstone is how long a released owner is remembered, in ms.
-var tombstone = strconv.FormatInt(lateRequest.Milliseconds(), 10)
+var tombstone = strconv.FormatInt(driver.LateRequest.Milliseconds(), 10)
 
 // endings are the ends of a lease as the batch script calls them.
 var endings = map[driver.End]string{driver.Unused: "unused", driver.Unfinished: "unfinished"}

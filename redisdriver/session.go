@@ -419,7 +419,7 @@ func (s *session) end(m *member, id string) {
 		}
 	} else {
 		names := s.d.names(m.Key)
-		if _, err := s.do(detachCall(names.lock, names.grant, id)); err != nil || time.Since(asked) < lateRequest {
+		if _, err := s.do(detachCall(names.lock, names.grant, id)); err != nil || time.Since(asked) < driver.LateRequest {
 			return // a late request might attach it once more
 		}
 	}

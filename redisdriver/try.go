@@ -15,8 +15,6 @@ import (
 )
 
 const (
-	lateRequest = 10 * time.Second // how long a late request may be under way at most
-
 	lookAfter = 100 * time.Millisecond // the first in the queue, when no hint will come
 	moreAfter = 2 * time.Millisecond   // where the search for the next in the queue goes on with the next call
 	pollStep  = 50 * time.Millisecond  // without hints: this much longer for each place before

@@ -55,7 +55,7 @@ func (t *tx) row(q query, args ...any) *sql.Row {
 const (
 	// goneFor is how long a released owner is refused: longer than a request
 	// of its can be under way, see fileWait.
-	goneFor = 10 * time.Second
+	goneFor = driver.LateRequest
 	// keepFence is how long the newest fence of a key is remembered after the
 	// key was held: a minute, and as much longer as it may be ahead of the
 	// clock. The mark of a lease that was not released lasts as long.

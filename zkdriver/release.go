@@ -6,7 +6,6 @@ package zkdriver
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/zkdriver/internal/zk"
@@ -14,7 +13,7 @@ import (
 
 // tombTime is how long a released owner is remembered. A session's own requests are carried out in their order, so
 // that this is for those of other sessions.
-const tombTime = 10 * time.Second
+const tombTime = driver.LateRequest
 
 // Release implements [driver.Driver]. How the lease ended is not kept.
 func (d *Driver) Release(ctx context.Context, r driver.ReleaseRequest) error {

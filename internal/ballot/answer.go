@@ -3,7 +3,11 @@
 
 package ballot
 
-import "github.com/hasplock/hasp/driver"
+import (
+	"math"
+
+	"github.com/hasplock/hasp/driver"
+)
 
 // Kind says what became of a request to a node.
 type Kind uint8
@@ -80,10 +84,15 @@ func (b *Ballot) record(a Reply) []Withdrawal {
 		if fence >= v.fence { // not the answer to an earlier Try, which was overtaken
 			v.granted = false
 		}
-	case a.refuses(driver.FenceTooLow) && a.Result.Fence+1 < v.left(): // it has none of that
-	case v.left() > 0:
-		v.granted = true
-		v.fence = max(v.fence, v.left())
+	default:
+		most := uint64(math.MaxUint64)
+		if a.refuses(driver.FenceTooLow) {
+			most = a.Result.Fence + 1
+		}
+		if left := v.left(most); left > 0 {
+			v.granted = true
+			v.fence = max(v.fence, left)
+		}
 	}
 	if b.gone.over && v.withdrawing {
 		// The release that is under way there takes what came before it, and has the node
@@ -91,6 +100,12 @@ func (b *Ballot) record(a Reply) []Withdrawal {
 		// the owner had nothing.
 		v.granted = false
 		return nil
+	}
+	// A place that a Try without an answer left keeps out those behind it that could share the key with the holder.
+	if a.Asked.Restore && a.refuses(driver.Held) && !v.settled() && b.lease.fence != 0 {
+		w := b.withdraw(a.Node)
+		w.Place = true
+		return []Withdrawal{w}
 	}
 	// An answer after the round belongs to the lease, if there is one, or is
 	// withdrawn.

@@ -55,13 +55,13 @@ type vote struct {
 	late        bool   // a Try had no answer when the owner was released: what it granted since is nobody's
 }
 
-// left is the largest fence with which the owner may have the vote although it does not count on it, or 0: a Try
+// left is the largest fence, up to most, with which the owner may have the vote although it does not count on it, or 0: a Try
 // without an answer may have been granted, and a Withdraw without one may never arrive.
-func (v *vote) left() (fence uint64) {
-	if v.open > v.withdrawn {
+func (v *vote) left(most uint64) (fence uint64) {
+	if v.open > v.withdrawn && v.open <= most {
 		fence = v.open
 	}
-	if v.withdrawing {
+	if v.withdrawing && v.fence <= most {
 		fence = max(fence, v.fence)
 	}
 	return fence

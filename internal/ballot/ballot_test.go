@@ -445,7 +445,7 @@ func TestWhenABallotIsOver(t *testing.T) {
 	}
 	b.Release(releases(false), None)
 	for i := range 3 {
-		b.Withdrawn(i)
+		b.Withdrawn(i, 0)
 	}
 	if !b.Over() {
 		t.Error("it stays after the release")

@@ -50,7 +50,7 @@ func (b *Ballot) Release(asked driver.ReleaseRequest, queue int) Release {
 	b.place.node, b.place.reserved = None, false
 	for i := range b.nodes {
 		v := &b.votes[i]
-		granted := v.granted
+		granted := v.granted || v.withdrawing
 		v.granted, v.withdrawing = false, true
 		switch {
 		case !asked.Settled:

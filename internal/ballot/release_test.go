@@ -79,7 +79,7 @@ func TestReleaseLeavesLateNodes(t *testing.T) {
 		t.Fatalf("%+v, want node 2's vote withdrawn", back)
 	}
 	for i := range 3 {
-		b.Withdrawn(i)
+		b.Withdrawn(i, 0)
 	}
 	if !b.Over() {
 		t.Error("all confirmed, and the ballot stays")
@@ -164,7 +164,7 @@ func TestVanishedOwner(t *testing.T) {
 	if len(back) != 1 || back[0].Node != 2 || !back[0].Over || back[0].Settled {
 		t.Fatalf("%+v, want node 2 told, and to remember it", back)
 	}
-	b.Withdrawn(2)
+	b.Withdrawn(2, 0)
 	if !b.Over() {
 		t.Error("nothing is left, and the ballot stays")
 	}
@@ -240,7 +240,7 @@ func TestReleaseOfAReleasedOwner(t *testing.T) {
 		silence(&b, Step{Round: 1}, 2)
 		b.Release(releases(false), None)
 		for i := range confirmed {
-			b.Withdrawn(i)
+			b.Withdrawn(i, 0)
 		}
 		r := b.Release(releases(false), None)
 		r.Sent(All(3))

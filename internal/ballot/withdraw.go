@@ -47,10 +47,11 @@ func (b *Ballot) Stands(tries int, now time.Duration) bool {
 	return !b.gone.over && b.tries == tries && now < b.until
 }
 
-// Withdrawn notes that a node confirmed a Withdraw, or has forgotten the owner.
-func (b *Ballot) Withdrawn(node int) {
+// Withdrawn notes that a node confirmed a Withdraw up to a fence, or has forgotten the owner (0). A later Withdraw may still be
+// under way.
+func (b *Ballot) Withdrawn(node int, upTo uint64) {
 	v := &b.votes[node]
-	v.withdrawing = false
+	v.withdrawing = v.withdrawing && upTo != 0 && upTo < v.withdrawn
 	if b.gone.over { // a Try that comes late is refused there
 		v.unknown = false
 	}

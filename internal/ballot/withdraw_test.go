@@ -82,11 +82,76 @@ func TestVoteWhoseWithdrawHadNoAnswer(t *testing.T) {
 			t.Fatalf("%+v, want the vote of node 1 withdrawn", s)
 		}
 		if c.confirmed {
-			b.Withdrawn(1)
+			b.Withdrawn(1, 0)
 		}
 		s = try(&b, asks(), seen(3, 7), no, c.says, no)
 		if back := len(s.Back) == 1 && s.Back[0].Node == 1; back != c.back || len(s.Back) > 1 {
 			t.Errorf("%s: %+v, want it withdrawn: %v", name, s.Back, c.back)
+		}
+	}
+}
+
+// An earlier vote may stand where a later one cannot.
+func TestVoteBesideATryWithoutAnAnswer(t *testing.T) {
+	b := New(3)
+	try(&b, asks(), seen(3, 10), no, yes(10), no) // the Withdraw is lost
+	try(&b, asks(), seen(3, 20), no, silent, no)
+	s := try(&b, asks(), seen(3, 21), no, low(10), no) // too far above the node's clock, as 20 was
+	if len(s.Back) != 1 || s.Back[0].Node != 1 || s.Back[0].UpTo != 10 {
+		t.Errorf("%+v, want the vote withdrawn up to 10", s.Back)
+	}
+}
+
+// The answer to an earlier Withdraw says nothing of a later one.
+func TestEarlierWithdrawIsConfirmed(t *testing.T) {
+	b := New(3)
+	try(&b, asks(), seen(3, 10), no, yes(10), no)
+	try(&b, asks(), seen(3, 12), no, yes(12), no) // whose Withdraw is lost
+	b.Withdrawn(1, 10)
+	if s := try(&b, asks(), seen(3, 7), no, low(11), no); len(s.Back) != 1 || s.Back[0].UpTo != 12 {
+		t.Errorf("%+v, want the vote withdrawn up to 12", s.Back)
+	}
+	b.Withdrawn(1, 12)
+	if s := try(&b, asks(), seen(3, 7), no, low(11), no); len(s.Back) != 0 {
+		t.Errorf("%+v, and the Withdraw was confirmed", s.Back)
+	}
+}
+
+// A release is told where a Withdraw may be lost, also while an answer is out that may be none to the release.
+func TestReleaseBesideAWithdraw(t *testing.T) {
+	b := New(3)
+	try(&b, asks(), seen(3, 10), no, yes(10), no)
+	try(&b, asks(), seen(3, 12), yes(12), notYet, yes(12))
+	if r := b.Release(releases(true), None); !r.Tells(1) {
+		t.Error("node 1 may have the vote, and is not told")
+	}
+}
+
+// A Try without an answer may have left a place, and one that reads let nobody in who does: it is given up when the node is
+// asked for the vote that it lost.
+func TestPlaceThatAHolderLeft(t *testing.T) {
+	for name, c := range map[string]struct {
+		queue Answer // what the Try was told there
+		asked driver.VoteRequest
+		says  Answer
+		back  bool
+	}{
+		"the node did not answer":                    {silent, driver.VoteRequest{Restore: true}, no, true},
+		"it does not answer yet":                     {notYet, driver.VoteRequest{Restore: true}, no, true},
+		"it did not answer, and votes now":           {silent, driver.VoteRequest{Restore: true}, yes(10), false},
+		"it did not answer, and not to a Convert":    {silent, driver.VoteRequest{TryRequest: driver.TryRequest{Convert: true}}, no, false},
+		"it had another holder, and no place is due": {no, driver.VoteRequest{Restore: true}, no, false},
+	} {
+		b := New(3)
+		s := try(&b, queues(), seenQueue(3, 10, None), c.queue, yes(10), yes(10))
+		if s.Outcome != Granted {
+			t.Fatalf("%s: %+v, want a grant", name, s)
+		}
+		r, ok := b.Restore(0, driver.VoteRequest{TryRequest: asks(), Proposal: 10, Restore: c.asked.Restore})
+		r.Convert = c.asked.Convert
+		back, _ := b.Heard(Reply{Node: 0, Asked: r, Answer: c.says})
+		if !ok || (len(back) == 1 && back[0].Node == 0 && back[0].Place && back[0].UpTo < 10) != c.back || len(back) > 1 {
+			t.Errorf("%s: %+v, want its place withdrawn: %v", name, back, c.back)
 		}
 	}
 }
@@ -152,14 +217,14 @@ func TestWhatComesAfterARelease(t *testing.T) {
 		b, s := c.owner()
 		b.Release(releases(c.waits), None)
 		if c.told {
-			b.Withdrawn(2)
+			b.Withdrawn(2, 0)
 		}
 		back, _ := b.Heard(Reply{Node: 2, Round: s.Round, Asked: s.Ask, Answer: c.late})
 		if (len(back) == 1 && back[0].Node == 2 && back[0].Over) != c.back || len(back) > 1 {
 			t.Errorf("%s: %+v, want it withdrawn: %v", name, back, c.back)
 		}
 		for i := range 3 {
-			b.Withdrawn(i)
+			b.Withdrawn(i, 0)
 		}
 		if !b.Over() {
 			t.Errorf("%s: all confirmed, and the ballot stays", name)

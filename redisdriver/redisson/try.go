@@ -14,8 +14,7 @@ import (
 )
 
 const (
-	lateRequest = 10 * time.Second // how long a late request may be under way at most
-	keepAbout   = time.Minute      // what stands beside a lock outlives it for so long
+	keepAbout = time.Minute // what stands beside a lock outlives it for so long
 
 	pollStep = 50 * time.Millisecond  // without hints: this much longer for each place before
 	pollMax  = time.Second            // but no longer than this

@@ -173,8 +173,9 @@ func (m ballots) withdrawals(s ballotsState, j, i int, emit func(Step, ballotsSt
 // confirm emits that owner j learns that its Withdraw k at node i was carried out.
 func (m ballots) confirm(n ballotsState, j, k, i int, st Step, emit func(Step, ballotsState)) {
 	p, b := &n.o[j], m.all[n.o[j].ballot]
+	upTo := uint64(p.backs[i][k].upTo)
 	p.backs[i][k] = back{}
-	b.Withdrawn(m.seen(i))
+	b.Withdrawn(m.seen(i), upTo)
 	p.ballot = m.id(b)
 	emit(st, n)
 }

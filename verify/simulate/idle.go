@@ -99,11 +99,11 @@ func (i *idle) look() {
 		handedOff = handedOff || states[n].handedOff
 	}
 	// A waiter that has a vote, but cannot get the others because of a cut or of votes
-	// that are not withdrawn yet, makes all those behind it wait.
+	// that are not withdrawn yet, or until it has found out that a cut is over, makes all those behind it wait.
 	kept := map[string]bool{}
 	for _, wt := range waiters {
-		_, open := i.open(wt, waiters, states, nil)
-		kept[wt.owner] = !open
+		whole, open := i.open(wt, waiters, states, nil)
+		kept[wt.owner] = !open || whole > 0 && now < whole+recovers
 	}
 	for _, wt := range waiters {
 		whole, open := i.open(wt, waiters, states, kept)
@@ -138,8 +138,7 @@ func (i *idle) look() {
 // key: it is cut off from that node, or gave up while its client is, or the place was made by a
 // request that arrived after the node had forgotten its owner's release. Each such place lasts for its patience.
 func (i *idle) behindAbsent(wt waiter, states []state) bool {
-	const remembered = 10 * time.Second // that release
-	leftovers := i.w.plan.Network.LateBy > remembered
+	leftovers := i.w.plan.Network.LateBy > driver.LateRequest
 	return slices.ContainsFunc(states, func(s state) bool {
 		nobody := slices.IndexFunc(s.queue, func(o string) bool {
 			reaches, waits := s.live[o]
