@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/history"
 )
 
