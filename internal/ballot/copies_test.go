@@ -111,7 +111,7 @@ func (c *copyOf) tell(node int, r driver.WithdrawRequest, said func(Kind)) {
 		c.t.Fatal(err)
 	}
 	c.later(func() {
-		c.b.Withdrawn(node, 0)
+		c.b.Withdrawn(node, r.UpTo)
 		said(kind)
 	})
 }

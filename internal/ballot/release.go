@@ -63,6 +63,9 @@ func (b *Ballot) Release(asked driver.ReleaseRequest, queue int) Release {
 		case !v.settled():
 			r.unsettled.Add(i)
 		}
+		if v.withdrawing { // until this release is confirmed, and not an earlier Withdraw
+			v.withdrawn = max(v.withdrawn, r.req.UpTo)
+		}
 	}
 	return r
 }

@@ -52,7 +52,7 @@ func (b *Ballot) Stands(tries int, now time.Duration) bool {
 func (b *Ballot) Withdrawn(node int, upTo uint64) {
 	v := &b.votes[node]
 	v.withdrawing = v.withdrawing && upTo != 0 && upTo < v.withdrawn
-	if b.gone.over { // a Try that comes late is refused there
+	if b.gone.over && !v.withdrawing { // a Try that comes late is refused there
 		v.unknown = false
 	}
 }

@@ -117,6 +117,26 @@ func TestEarlierWithdrawIsConfirmed(t *testing.T) {
 	}
 }
 
+// Nor does it say anything of a release, until which a Try that had no answer may come.
+func TestReleaseIsNotAnEarlierWithdraw(t *testing.T) {
+	b := New(3)
+	try(&b, asks(), seen(3, 10), no, yes(10), no)
+	try(&b, asks(), seen(3, 12), no, silent, no)
+	r := b.Release(releases(false), None)
+	if upTo := r.Request(1).UpTo; upTo != 12 {
+		t.Fatalf("released up to %d, want 12", upTo)
+	}
+	if b.Withdrawn(1, 10); b.votes[1].settled() || !b.votes[1].withdrawing {
+		t.Errorf("%+v: the node has not heard of the release, and would grant a late Try", b.votes[1])
+	}
+	for i := range 3 {
+		b.Withdrawn(i, 12)
+	}
+	if !b.Over() {
+		t.Error("all confirmed, and the ballot stays")
+	}
+}
+
 // A release is told where a Withdraw may be lost, also while an answer is out that may be none to the release.
 func TestReleaseBesideAWithdraw(t *testing.T) {
 	b := New(3)
