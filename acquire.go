@@ -183,7 +183,7 @@ func (a *attempt) granted(start clock.Instant, res driver.Result) (*Lease, time.
 // hold returns the hold of a grant that was asked for at born.
 func (a *attempt) hold(born clock.Instant, res driver.Result) *hold {
 	h := newHold(a.c, driver.RenewRequest{Claim: a.req.Claim, TTL: a.req.TTL, Fence: res.Fence}, a.opts, born)
-	h.grant = grant{slot: res.Slot, abandoned: a.marked, handoff: res.Handoff}
+	h.grant = grant{slot: res.Slot, abandoned: a.marked, marked: a.marked, handoff: res.Handoff}
 	h.tells(a.ctx)
 	h.settled = !a.unsure
 	h.term.used = !a.part

@@ -51,7 +51,9 @@ func (a *attempt) enter() *Lease {
 		return nil
 	}
 	h := a.hold(now, driver.Result{Fence: to.Fence, Handoff: max(passed-since, 1)})
-	h.grant.entered, h.grant.abandoned, h.claims = true, a.marked || to.Abandoned, true
+	h.grant.entered, h.claims = true, true
+	h.grant.marked = a.marked || to.Abandoned
+	h.grant.abandoned = h.grant.marked
 	h.term.grant(a.seen.start.Add(since-drift(since)), now, to.TTL)
 	h.term.renewAt = now.Mono + claimAfter
 	if left := h.term.granted(now) - a.opts.Lead; left < (to.TTL-a.opts.Lead)*2/3 {

@@ -36,6 +36,7 @@ type hold struct {
 type grant struct {
 	slot      int           // as Lease.Slot
 	abandoned bool          // as Lease.Abandoned
+	marked    bool          // the store said so, to the first in a row of turns
 	handoff   time.Duration // as Event.Handoff
 	entered   bool          // it began with a handover, without a request
 }

@@ -138,8 +138,24 @@ func TestOutcome(t *testing.T) {
 		{"nobody, but the turn before came to its end", false, true, nil, driver.Unused, driver.Finished},
 	} {
 		h := newHold(nil, driver.RenewRequest{}, &LockOptions{}, at(0))
-		h.term.used, h.turn.clean, h.end = c.used, c.clean, c.over
+		h.term.used, h.turn.clean, h.end, h.settled = c.used, c.clean, c.over, true
 		if got := h.outcome(c.end); got != c.want {
+			t.Errorf("%s: %v, must be %v", c.name, got, c.want)
+		}
+	}
+	for _, c := range []struct {
+		name                    string
+		settled, marked, claims bool
+		want                    driver.End
+	}{
+		{"a Try may come late", false, false, false, driver.Unused},
+		{"every Try was answered", true, false, false, driver.Finished},
+		{"it was told of the mark", false, true, false, driver.Finished},
+		{"it entered, and the store does not know that yet", false, false, true, driver.Finished},
+	} {
+		h := newHold(nil, driver.RenewRequest{}, &LockOptions{}, at(0))
+		h.term.used, h.settled, h.grant.marked, h.claims = true, c.settled, c.marked, c.claims
+		if got := h.outcome(driver.Finished); got != c.want {
 			t.Errorf("%s: %v, must be %v", c.name, got, c.want)
 		}
 	}

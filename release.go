@@ -102,12 +102,17 @@ func (h *hold) notFreed(err error) {
 // worked under it, or it was lost or closed. h.mu is held.
 func (h *hold) outcome(end driver.End) driver.End {
 	switch {
-	case !h.term.used && h.turn.clean:
-		return driver.Finished
-	case !h.term.used:
+	case !h.term.used && !h.turn.clean:
 		return driver.Unused
+	case !h.term.used:
+		end = driver.Finished
 	case h.end != nil: // lost, or closed
 		return driver.Unfinished
+	}
+	// A Try may come late and have the key after this lease. A mark which that took over
+	// is not one that this holder repaired: Unused puts it back.
+	if end == driver.Finished && !h.settled && !h.grant.marked && !h.claims {
+		return driver.Unused
 	}
 	return end
 }

@@ -288,6 +288,83 @@ func TestReleaseAfterATryThatWasMadeAgain(t *testing.T) {
 	})
 }
 
+// A Try that comes late, after the lease and before its Release, may take over the
+// mark of somebody else. The Release does not clear it, whoever had its turns.
+func TestReleaseClearsNoMarkOfALateTry(t *testing.T) {
+	for name, use := range map[string]func(*testing.T, *hasp.Client){
+		"a lease": func(t *testing.T, c *hasp.Client) { release(t, lock(t, c, "k", nil)) },
+		"turns": func(t *testing.T, c *hasp.Client) {
+			m := c.Mutex("k", &hasp.LockOptions{Keep: time.Second})
+			release(t, must(m.Lock(t.Context())))
+			release(t, must(m.Lock(t.Context())))
+			time.Sleep(3 * hasp.DefaultTTL) // it is given back, and that takes as long as below
+		},
+		"a slot": func(t *testing.T, c *hasp.Client) {
+			release(t, must(c.Semaphore("k", 1, nil).Lock(t.Context())))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := newStore()
+				d := &hooked{Driver: store}
+				var late func() driver.Result
+				d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
+					if late == nil {
+						late = func() driver.Result { return must(next(t.Context(), r)) }
+						return driver.Result{}, errDown
+					}
+					return next(ctx, r)
+				}
+				d.release = func(ctx context.Context, r driver.ReleaseRequest, next releaseFunc) error {
+					time.Sleep(2 * hasp.DefaultTTL)
+					func() {
+						defer func() { _ = recover() }()
+						_ = newClient(t, store, nil).Mutex("k", nil).Do(t.Context(), func(context.Context, *hasp.Lease) error { panic("a bug") })
+					}()
+					if res := late(); !res.Granted || !res.Abandoned {
+						t.Errorf("the late Try: %+v", res)
+					}
+					return next(context.WithoutCancel(ctx), r)
+				}
+				use(t, newClient(t, d, nil))
+				if l := lock(t, newClient(t, store, nil), "k", nil); !l.Abandoned() {
+					t.Error("the mark is lost")
+				}
+			})
+		})
+	}
+}
+
+// One that was told of the mark clears it, also when a Try had no answer.
+func TestReleaseClearsTheMarkThatItsHolderSaw(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, lost := newStore(), false
+		func() {
+			defer func() { _ = recover() }()
+			_ = newClient(t, store, nil).Mutex("k", nil).Do(t.Context(), func(context.Context, *hasp.Lease) error { panic("a bug") })
+		}()
+		c := newClient(t, &hooked{Driver: store, try: func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
+			if !lost {
+				lost = true
+				return driver.Result{}, errDown
+			}
+			return next(ctx, r)
+		}}, nil)
+		m := c.Mutex("k", &hasp.LockOptions{Keep: time.Second})
+		for _, want := range []bool{true, false} {
+			l := must(m.Lock(t.Context()))
+			if l.Abandoned() != want {
+				t.Errorf("abandoned: %v", l.Abandoned())
+			}
+			release(t, l)
+		}
+		time.Sleep(2 * time.Second) // it is given back
+		if lock(t, c, "k", nil).Abandoned() {
+			t.Error("the mark is still there")
+		}
+	})
+}
+
 // The same of waits that end without the key.
 func TestGivingUpIsSettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -125,7 +125,7 @@ type End uint8
 // The ends.
 const (
 	Finished   End = iota // its holder completed its work
-	Unused                // nobody began to work under it
+	Unused                // nobody began to work under it; or the lease that ends may be of a Try that came late, which its holder knew nothing of
 	Unfinished            // its holder was stopped, or lost it: what the key protects may need repair
 )
 
