@@ -277,6 +277,42 @@ func TestRenewalByItselfDetaches(t *testing.T) {
 	}
 }
 
+// A lease is not attached while it is being renewed by itself: that renewal would have to undo it.
+func TestNotAttachedDuringARenewal(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.driver(nil)
+	a := ask("k")
+	w.grant(d, a)
+	s := &session{d: d, ttl: a.TTL, wake: make(chan struct{}, 1), members: map[string]*member{}}
+	s.attach(a.Claim())
+	if s.join(a.Renewal(), false) != nil {
+		t.Fatal("it waits for a beat")
+	}
+	if calls := w.cost(s.attachAll); calls != 0 {
+		t.Errorf("it takes %d commands", calls)
+	}
+	s.attach(a.Claim()) // the answer
+	s.attachAll()
+	if m := s.members[a.Owner]; m.id == "" || m.id != s.id {
+		t.Errorf("it is attached to %q, not to %q", m.id, s.id)
+	}
+}
+
+// A beat comes before the core asks again for a renewal that waits for it, after a sixth of the TTL.
+func TestBeatComesBeforeARepeat(t *testing.T) {
+	t.Parallel()
+	rdb := redis.NewClient(&redis.Options{})
+	defer rdb.Close()
+	d := New(rdb, &Options{Session: true})
+	for _, ttl := range []time.Duration{time.Second, 30 * time.Second, time.Hour} {
+		s := &session{d: d, ttl: ttl}
+		if gap := s.gap(); gap > ttl/10 {
+			t.Errorf("of a TTL of %v it comes after %v", ttl, gap)
+		}
+	}
+}
+
 // A holder whose lease is attached, and that then asks who waits, is told.
 func TestAttachedHolderAsks(t *testing.T) {
 	t.Parallel()

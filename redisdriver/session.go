@@ -48,7 +48,7 @@ type member struct {
 	attached time.Time // when that was
 	asked    time.Time // when it was last sent to be attached
 	over     bool      // nobody knows whether it was released
-	queued   bool      // among fresh
+	queued   bool      // among fresh, and to be attached
 	alone    int       // how often it was renewed by itself
 }
 
@@ -62,9 +62,9 @@ type turn struct {
 const (
 	// longest is the expiry of what is attached, which other clients see. It is set again after half of it.
 	longest = 30 * 24 * time.Hour
-	// beatGap is between two beats at most, and a fifth of the TTL: the core asks for a renewal after a third, and
-	// gives it ten seconds.
-	beatGap = 6 * time.Second
+	// beatGap is between two beats at most, and a tenth of the TTL: the core asks again for a renewal that has had no
+	// answer for a sixth, and with very many leases there is no time to ask for each of them twice.
+	beatGap = 3 * time.Second
 	// beatTime bounds one beat, and one script that attaches; as does a third of the TTL.
 	beatTime = 3 * time.Second
 	// perAttach is how many leases one script attaches.
@@ -102,6 +102,7 @@ func (s *session) join(r driver.RenewRequest, alone bool) *turn {
 	m.until, m.over = time.Now().Add(s.ttl), false
 	if m.id == "" || m.id != s.id {
 		m.alone++
+		m.queued = false // not before the answer: the renewal would find it attached, and have to undo that
 		return nil
 	}
 	if s.next == nil {
@@ -159,7 +160,7 @@ func signal(c chan struct{}) {
 func (s *session) gap() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	gap := min(s.ttl/5, s.d.sessions.gap)
+	gap := min(s.ttl/10, s.d.sessions.gap)
 	if s.failing {
 		gap /= 2
 	}
@@ -300,16 +301,17 @@ func (s *session) heard(r *wire.Reply, asked bool) bool {
 func (s *session) attachAll() {
 	for begun := time.Now(); ; {
 		s.mu.Lock()
-		some := s.fresh[:min(len(s.fresh), perAttach)]
-		s.fresh = s.fresh[len(some):]
-		more, now := len(s.fresh) > 0, time.Now()
-		all, alone := make([]*member, 0, len(some)), make([]int, 0, len(some))
-		for _, m := range some {
-			m.queued = false
-			if s.members[m.Owner] == m && !m.until.Before(now) { // else it was released since
+		now := time.Now()
+		all, alone := make([]*member, 0, perAttach), make([]int, 0, perAttach)
+		for len(s.fresh) > 0 && len(all) < perAttach {
+			m := s.fresh[0]
+			s.fresh = s.fresh[1:]
+			if m.queued && s.members[m.Owner] == m && !m.until.Before(now) { // else it was released since
 				all, alone = append(all, m), append(alone, m.alone)
 			}
+			m.queued = false
 		}
+		more := len(s.fresh) > 0
 		begins := s.id == "" && len(all) > 0
 		if begins {
 			s.id, s.gone = rand.Text(), nil
@@ -320,9 +322,6 @@ func (s *session) attachAll() {
 		}
 		s.mu.Unlock()
 		if len(all) == 0 {
-			if more {
-				continue
-			}
 			return
 		}
 		r, err := s.do(s.attachCall(id, begins, all))
