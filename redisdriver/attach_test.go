@@ -4,6 +4,7 @@
 package redisdriver
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -268,7 +269,7 @@ func TestRenewalByItselfDetaches(t *testing.T) {
 	a := ask("k")
 	m := &member{Claim: a.Claim(), id: "some"}
 	s := &session{ttl: a.TTL, wake: make(chan struct{}, 1), members: map[string]*member{a.Owner: m}, id: "some"}
-	if s.join(a.Renewal(), false) == nil {
+	if next, _, _ := s.join([]driver.RenewRequest{a.Renewal()}, []int{0}); next == nil {
 		t.Fatal("it is not attached")
 	}
 	s.attach(a.Claim())
@@ -286,7 +287,7 @@ func TestNotAttachedDuringARenewal(t *testing.T) {
 	w.grant(d, a)
 	s := &session{d: d, ttl: a.TTL, wake: make(chan struct{}, 1), members: map[string]*member{}}
 	s.attach(a.Claim())
-	if s.join(a.Renewal(), false) != nil {
+	if next, _, _ := s.join([]driver.RenewRequest{a.Renewal()}, []int{0}); next != nil {
 		t.Fatal("it waits for a beat")
 	}
 	if calls := w.cost(s.attachAll); calls != 0 {
@@ -307,8 +308,25 @@ func TestBeatComesBeforeARepeat(t *testing.T) {
 	d := New(rdb, &Options{Session: true})
 	for _, ttl := range []time.Duration{time.Second, 30 * time.Second, time.Hour} {
 		s := &session{d: d, ttl: ttl}
-		if gap := s.gap(); gap > ttl/10 {
+		if gap := s.gap(); gap >= ttl/6 {
 			t.Errorf("of a TTL of %v it comes after %v", ttl, gap)
+		}
+	}
+}
+
+// A beat that was answered counts, also when the time for the renewal is over by the time that somebody looks.
+func TestAnsweredBeatCounts(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	beat := &turn{done: make(chan struct{})}
+	if beat.over(ctx, t.Context()) || beat.over(t.Context(), ctx) {
+		t.Error("without an answer it counts")
+	}
+	close(beat.done)
+	for range 100 {
+		if !beat.over(ctx, ctx) {
+			t.Fatal("it does not count")
 		}
 	}
 }

@@ -87,20 +87,18 @@ func (d *Driver) join(rs []driver.RenewRequest, leases []int) (others []int, bea
 	if d.sessions == nil {
 		return leases, nil
 	}
+	of := map[*session][]int{}
 	for _, i := range leases {
-		s := d.sessions.of(rs[i])
-		var t *turn
-		if s != nil {
-			t = s.join(rs[i], len(rs) == 1)
-		}
-		at := slices.IndexFunc(beats, func(j joined) bool { return j.turn == t })
-		switch {
-		case t == nil:
+		if s := d.sessions.of(rs[i]); s != nil {
+			of[s] = append(of[s], i)
+		} else {
 			others = append(others, i)
-		case at < 0:
-			beats = append(beats, joined{s, t, []int{i}})
-		default:
-			beats[at].leases = append(beats[at].leases, i)
+		}
+	}
+	for s, all := range of {
+		t, attached, rest := s.join(rs, all)
+		if others = append(others, rest...); t != nil {
+			beats = append(beats, joined{s, t, attached})
 		}
 	}
 	return others, beats
@@ -109,12 +107,8 @@ func (d *Driver) join(rs []driver.RenewRequest, leases []int) (others []int, bea
 // await reports what beats renewed, and has alone renew the leases that they did not.
 func (d *Driver) await(ctx context.Context, rs []driver.RenewRequest, beats []joined, done func(int, driver.Renewal), alone func([]int)) {
 	for _, b := range beats {
-		select {
-		case <-b.turn.done:
-		case <-ctx.Done():
-			return
-		case <-d.life.Done():
-			return
+		if !b.turn.over(ctx, d.life) {
+			continue
 		}
 		var others []int
 		for _, i := range b.leases {

@@ -50,8 +50,8 @@ type Options struct {
 	// round trips more. The first 16 TTLs of a client have a session.
 	//
 	// All programs with this Prefix must use hasp: other clients see an expiry of up to 30 days, and wait for that long
-	// where a process died. If a restart loses data, that is noticed by the second sign of life after it, 12 s later at most. If a
-	// person, or an eviction, deletes a lock, it is noticed with the next renewal once another client of hasp has the key, else
+	// where a process died. If a restart loses data, that is noticed by the second sign of life after it, two thirds of the TTL later at
+	// most. If a person, or an eviction, deletes a lock, it is noticed with the next renewal once another client of hasp has the key, else
 	// within ten minutes (with up to 100,000 leases). Without the right to INFO a restart is noticed like that, too.
 	//
 	// Leases that are shared, that call Wanted, or have LockOptions.Keep are renewed as without. Not for a cluster, and not for a node.

@@ -59,12 +59,27 @@ type turn struct {
 	err  error
 }
 
+// over waits for the answer to the beat, or for the end of ctx or of the driver without one.
+func (t *turn) over(ctx, life context.Context) bool {
+	select {
+	case <-t.done:
+	case <-ctx.Done():
+	case <-life.Done():
+	}
+	select {
+	case <-t.done:
+		return true
+	default:
+		return false
+	}
+}
+
 const (
 	// longest is the expiry of what is attached, which other clients see. It is set again after half of it.
 	longest = 30 * 24 * time.Hour
-	// beatGap is between two beats at most, and a tenth of the TTL: the core asks again for a renewal that has had no
+	// beatGap is between two beats at most, and 3/20 of the TTL: the core asks again for a renewal that has had no
 	// answer for a sixth, and with very many leases there is no time to ask for each of them twice.
-	beatGap = 3 * time.Second
+	beatGap = 4500 * time.Millisecond
 	// beatTime bounds one beat, and one script that attaches; as does a third of the TTL.
 	beatTime = 3 * time.Second
 	// perAttach is how many leases one script attaches.
@@ -90,29 +105,38 @@ func (s *session) released(owner string, answered bool) {
 	}
 }
 
-// join returns the turn of the next beat, if a lease is attached; else nil. Who comes alone, as [hasp.Lease.Extend], has it at
-// once: that costs no more than a renewal.
-func (s *session) join(r driver.RenewRequest, alone bool) *turn {
+// join returns the turn of the next beat, which is to renew those of all that are attached, and the others. A Renew of one lease,
+// as by [hasp.Lease.Extend], has its beat at once: that costs no more than a renewal.
+func (s *session) join(rs []driver.RenewRequest, all []int) (t *turn, attached, others []int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m := s.members[r.Owner]
-	if m == nil {
-		return nil
+	now := time.Now()
+	for _, i := range all {
+		m := s.members[rs[i].Owner]
+		if m == nil {
+			others = append(others, i)
+			continue
+		}
+		m.until, m.over = now.Add(s.ttl), false
+		if m.id == "" || m.id != s.id {
+			m.alone++
+			m.queued = false // not before the answer: the renewal would find it attached, and have to undo that
+			others = append(others, i)
+			continue
+		}
+		attached = append(attached, i)
 	}
-	m.until, m.over = time.Now().Add(s.ttl), false
-	if m.id == "" || m.id != s.id {
-		m.alone++
-		m.queued = false // not before the answer: the renewal would find it attached, and have to undo that
-		return nil
+	if len(attached) == 0 {
+		return nil, nil, others
 	}
 	if s.next == nil {
 		s.next = &turn{done: make(chan struct{})}
 		s.stir()
 	}
-	if alone {
+	if len(rs) == 1 {
 		signal(s.soon)
 	}
-	return s.next
+	return s.next, attached, others
 }
 
 // stands says whether a beat renewed a lease, in the end.
@@ -160,7 +184,7 @@ func signal(c chan struct{}) {
 func (s *session) gap() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	gap := min(s.ttl/10, s.d.sessions.gap)
+	gap := min(s.ttl*3/20, s.d.sessions.gap)
 	if s.failing {
 		gap /= 2
 	}

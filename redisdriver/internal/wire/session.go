@@ -65,7 +65,7 @@ func (in *Inbox) receive(conn *redis.PubSub, counted bool) error {
 				return errUnsubscribed // the hash slot moved to another node
 			}
 		}
-		if pinged = false; time.Since(checked) < quietTime {
+		if pinged = false; time.Since(checked) < in.quiet() {
 			continue
 		}
 		if again, err := in.probe(); err == nil && counted && !again {
@@ -76,6 +76,14 @@ func (in *Inbox) receive(conn *redis.PubSub, counted bool) error {
 		}
 		checked, pinged = time.Now(), true
 	}
+}
+
+// quiet is how long after a check the next one is due.
+func (in *Inbox) quiet() time.Duration {
+	if in.o.Idle() {
+		return unusedTime
+	}
+	return quietTime
 }
 
 func (in *Inbox) stands(channel string) {
