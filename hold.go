@@ -36,7 +36,7 @@ type hold struct {
 type grant struct {
 	slot      int           // as Lease.Slot
 	abandoned bool          // as Lease.Abandoned
-	marked    bool          // the store said so, to the first in a row of turns
+	marked    bool          // the store said so, to the first in a row of turns; or it may have, to another process
 	handoff   time.Duration // as Event.Handoff
 	entered   bool          // it began with a handover, without a request
 }

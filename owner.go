@@ -79,6 +79,7 @@ func (c *Client) Adopt(ctx context.Context, key, owner string, o *LockOptions) (
 	now := c.now()
 	h := newHold(c.core, r, l.opts, start)
 	h.grant.slot, h.term.used, h.claims = held.Holder.Slot, true, res.Entered
+	h.grant.marked = true // whoever acquired it may have been told
 	h.term.longest = max(r.TTL, held.Left)
 	if h.term.grant(start, now, res.TTL); h.term.over(now) {
 		return nil, c.fail("adopt", key, fmt.Errorf("%w: the answer to its renewal took %v of a TTL of %v", ErrLost, shortDuration(now.Sub(start)), res.TTL))

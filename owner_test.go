@@ -218,6 +218,25 @@ func TestBreakAsksForNobodyElse(t *testing.T) {
 	}
 }
 
+// Whoever acquired a lease may have been told of a mark, and repaired: released by
+// another process, the lease takes the mark with it.
+func TestAdoptedLeaseClearsTheMark(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		func() {
+			defer func() { _ = recover() }()
+			_ = newClient(t, store, nil).Mutex("k", nil).Do(t.Context(), func(context.Context, *hasp.Lease) error { panic("a bug") })
+		}()
+		for _, want := range []bool{true, false} {
+			l := lock(t, newClient(t, store, nil), "k", nil)
+			if l.Abandoned() != want {
+				t.Errorf("abandoned: %v", l.Abandoned())
+			}
+			release(t, must(newClient(t, store, nil).Adopt(t.Context(), "k", l.Owner(), nil)))
+		}
+	})
+}
+
 // An Adopt that fails has nothing to lose.
 func TestAdoptThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -4,10 +4,12 @@
 package redisdriver
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -293,10 +295,39 @@ func TestNotAttachedDuringARenewal(t *testing.T) {
 	if calls := w.cost(s.attachAll); calls != 0 {
 		t.Errorf("it takes %d commands", calls)
 	}
-	s.attach(a.Claim()) // the answer
+	for range 3 {
+		s.attach(a.Claim()) // the answer
+		if len(s.fresh) != 1 {
+			t.Fatalf("%d are to be attached", len(s.fresh))
+		}
+		s.join([]driver.RenewRequest{a.Renewal()}, []int{0})
+	}
+	s.attach(a.Claim())
 	s.attachAll()
 	if m := s.members[a.Owner]; m.id == "" || m.id != s.id {
 		t.Errorf("it is attached to %q, not to %q", m.id, s.id)
+	}
+}
+
+// What ends first is awaited first: a long lease's beat comes late, and short ones do not wait for it.
+func TestShortLeasesAreAwaitedFirst(t *testing.T) {
+	t.Parallel()
+	rdb := redis.NewClient(&redis.Options{})
+	defer rdb.Close()
+	d := New(rdb, &Options{Session: true})
+	var rs []driver.RenewRequest
+	var all []int
+	for i := range 8 {
+		a := ask(fmt.Sprint("k", i))
+		a.TTL = time.Hour - time.Duration(i)*time.Minute
+		id := fmt.Sprint("session ", i)
+		s := &session{d: d, ttl: a.TTL, id: id, wake: make(chan struct{}, 1), members: map[string]*member{a.Owner: {Claim: a.Claim(), id: id}}}
+		d.sessions.all[a.TTL] = s
+		rs, all = append(rs, a.Renewal()), append(all, i)
+	}
+	_, beats := d.join(rs, all)
+	if len(beats) != len(rs) || !slices.IsSortedFunc(beats, func(a, b joined) int { return cmp.Compare(a.s.ttl, b.s.ttl) }) {
+		t.Errorf("%d beats, in another order", len(beats))
 	}
 }
 

@@ -4,6 +4,7 @@
 package redisdriver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -101,6 +102,7 @@ func (d *Driver) join(rs []driver.RenewRequest, leases []int) (others []int, bea
 			beats = append(beats, joined{s, t, attached})
 		}
 	}
+	slices.SortFunc(beats, func(a, b joined) int { return cmp.Compare(a.s.ttl, b.s.ttl) }) // the one that comes first is awaited first
 	return others, beats
 }
 

@@ -48,7 +48,8 @@ type member struct {
 	attached time.Time // when that was
 	asked    time.Time // when it was last sent to be attached
 	over     bool      // nobody knows whether it was released
-	queued   bool      // among fresh, and to be attached
+	queued   bool      // to be attached
+	listed   bool      // among fresh
 	alone    int       // how often it was renewed by itself
 }
 
@@ -166,7 +167,10 @@ func (s *session) attach(c driver.Claim) {
 func (s *session) enlist(m *member) {
 	if !m.queued {
 		m.queued = true
-		s.fresh = append(s.fresh, m)
+		if !m.listed {
+			m.listed = true
+			s.fresh = append(s.fresh, m)
+		}
 		s.stir()
 	}
 }
@@ -333,7 +337,7 @@ func (s *session) attachAll() {
 			if m.queued && s.members[m.Owner] == m && !m.until.Before(now) { // else it was released since
 				all, alone = append(all, m), append(alone, m.alone)
 			}
-			m.queued = false
+			m.queued, m.listed = false, false
 		}
 		more := len(s.fresh) > 0
 		begins := s.id == "" && len(all) > 0

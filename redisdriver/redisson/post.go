@@ -76,7 +76,7 @@ func (ps *posts) get(slot int) (*post, error) {
 	p := &post{all: ps, waiting: map[string][]*watcher{}}
 	o := wire.InboxOptions{
 		Client: s.rdb, Own: wire.Sidecars + "inbox:" + s.id, Receive: p.receive, News: p.news, Stands: p.stands,
-		Classify: s.classify, Idle: p.unwatched,
+		Classify: s.classify, Idle: p.idle,
 	}
 	if slot >= 0 {
 		o.Own, o.Sharded = wire.Sidecars+"inbox:{"+wire.TagOf(slot)+"}"+s.id, true
@@ -91,7 +91,7 @@ func (ps *posts) get(slot int) (*post, error) {
 // makeRoom closes a post that nobody watches.
 func (ps *posts) makeRoom() bool {
 	for slot, p := range ps.open {
-		if p.Use(0) == 0 && p.unwatched() {
+		if p.idle() {
 			delete(ps.open, slot)
 			p.Close()
 			return true
@@ -155,6 +155,9 @@ func (p *post) forget(channel string, w *watcher) {
 		p.all.wake(channel, p.all.next, rest)
 	}
 }
+
+// idle: nobody watches, and nobody is about to.
+func (p *post) idle() bool { return p.Use(0) == 0 && p.unwatched() }
 
 func (p *post) unwatched() bool {
 	p.mu.Lock()

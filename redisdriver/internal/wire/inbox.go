@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	confirmTime = 5 * time.Second        // for the answer to SUBSCRIBE, and to PING
+	confirmTime = 5 * time.Second        // for the answer to SUBSCRIBE, and to PUBLISH
 	quietTime   = 5 * time.Second        // between checks of a subscription that stands
-	unusedTime  = 30 * time.Second       // the same while nobody waits: then no message is missed
+	unusedTime  = 10 * time.Second       // the same while nobody waits: then no message is missed
 	reopenPause = 500 * time.Millisecond // between attempts, unless a waiter comes
 	deniedPause = time.Minute            // and where the server refuses
 )
@@ -53,7 +53,7 @@ type InboxOptions struct {
 	Stands   func(channel string)      // one that came stands now: messages on it may have been missed
 	Muted    func(bool)                // whether this client may not publish; nil: it does not matter
 	Classify func(error) driver.Class  // of an error of the client
-	Idle     func() (nobodyWaits bool) // then it is neither reopened nor checked in haste
+	Idle     func() (nobodyWaits bool) // then it is not reopened in haste, and checked less often
 }
 
 // NewInbox returns an Inbox that lives until Close, or the end of life. Run opens it.

@@ -68,11 +68,14 @@ func (in *Inbox) receive(conn *redis.PubSub, counted bool) error {
 		if pinged = false; time.Since(checked) < in.quiet() {
 			continue
 		}
-		if again, err := in.probe(); err == nil && counted && !again {
+		counts, err := in.probe()
+		if err == nil && counted && !counts {
 			return errElsewhere
 		}
-		if err := conn.Ping(in.life); err != nil {
-			return err
+		if !counts { // else that message is to come
+			if err := conn.Ping(in.life); err != nil {
+				return err
+			}
 		}
 		checked, pinged = time.Now(), true
 	}
