@@ -48,7 +48,7 @@ func (in *Inbox) session() error {
 func (in *Inbox) receive(conn *redis.PubSub, counted bool) error {
 	checked, pinged := time.Now(), false
 	for {
-		m, err := conn.ReceiveTimeout(in.life, quietTime)
+		m, err := conn.ReceiveTimeout(in.life, in.pace)
 		if name, ok := in.guests.refused(err); ok {
 			in.stands(name)
 		} else if err != nil && (pinged || !timeout(err)) {
@@ -84,9 +84,9 @@ func (in *Inbox) receive(conn *redis.PubSub, counted bool) error {
 // quiet is how long after a check the next one is due.
 func (in *Inbox) quiet() time.Duration {
 	if in.o.Idle() {
-		return unusedTime
+		return 2 * in.pace
 	}
-	return quietTime
+	return in.pace
 }
 
 func (in *Inbox) stands(channel string) {

@@ -3,17 +3,115 @@
 
 package wire
 
-import "testing"
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/testserver"
+	"github.com/redis/go-redis/v9"
+)
 
 // A subscription is checked often only while somebody waits for its messages.
 func TestChecksOfASubscription(t *testing.T) {
 	idle := true
 	in := NewInbox(t.Context(), InboxOptions{Idle: func() bool { return idle }})
-	if got := in.quiet(); got != unusedTime {
+	if got := in.quiet(); got != 2*quietTime {
 		t.Errorf("while nobody waits it is checked after %v", got)
 	}
 	idle = false
 	if got := in.quiet(); got != quietTime {
 		t.Errorf("while somebody waits it is checked after %v", got)
 	}
+}
+
+// line is a connection that may go deaf, as where a firewall forgets it, once it has a subscription.
+type line struct {
+	net.Conn
+	subscribed bool
+	all        *lines
+}
+
+// lines are those of a client.
+type lines struct {
+	subscriptions atomic.Int32 // how many there were
+	deaf          atomic.Int32 // of which so many hear nothing
+}
+
+func (l *line) Write(b []byte) (int, error) {
+	if !l.subscribed && bytes.Contains(bytes.ToLower(b), []byte("subscribe")) {
+		l.subscribed = true
+		l.all.subscriptions.Add(1)
+	}
+	return l.Conn.Write(b)
+}
+
+func (l *line) Read(b []byte) (int, error) {
+	for {
+		n, err := l.Conn.Read(b)
+		if err != nil || !l.subscribed || l.all.deaf.Load() == 0 || l.all.subscriptions.Load() > l.all.deaf.Load() {
+			return n, err
+		}
+	}
+}
+
+// A subscription whose connection died in silence is made again, whether it is checked by a message to itself or, where
+// nobody may publish, by PING.
+func TestSubscriptionThatDiesInSilence(t *testing.T) {
+	for _, check := range []string{"publish", "ping"} {
+		t.Run(check, func(t *testing.T) {
+			t.Parallel()
+			server := testserver.Redis(t)
+			p := &post{TB: t, server: server, admin: redis.NewClient(&redis.Options{Addr: server.Addr()})}
+			t.Cleanup(func() { _ = p.admin.Close() })
+			var all lines
+			o := &redis.Options{Addr: server.Addr(), Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+				conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+				return &line{Conn: conn, all: &all}, err
+			}}
+			if check == "ping" {
+				p.do("ACL", "SETUSER", "u", "on", "nopass", "+@all", "-publish", "~*", "&*")
+				o.Username, o.Password = "u", "any"
+			}
+			rdb := redis.NewClient(o)
+			t.Cleanup(func() { _ = rdb.Close() })
+			p.Inbox = NewInbox(t.Context(), InboxOptions{
+				Client: rdb, Own: "hasp.own", News: func() {}, Receive: func(string, string) {}, Idle: func() bool { return false },
+				Classify: func(err error) driver.Class { return Classify(err, true) },
+			})
+			p.pace = 200 * time.Millisecond
+			ended := make(chan struct{})
+			go func() { defer close(ended); p.Run() }()
+			t.Cleanup(func() { p.Close(); <-ended })
+			if up, err := p.Await(t.Context()); !up || err != nil {
+				t.Fatal(up, err)
+			}
+			before, pings := p.calls(check), p.calls("ping")
+			p.until("it is checked", func() bool { return p.calls(check) > before+3 })
+			if check == "publish" && p.calls("ping") > pings {
+				t.Error("its own message came, and it asks for a PONG")
+			}
+			all.deaf.Store(all.subscriptions.Load())
+			p.until("it is made again", func() bool { return all.subscriptions.Load() > all.deaf.Load() })
+		})
+	}
+}
+
+// calls is how often the server carried out a command.
+func (p *post) calls(command string) (n int) {
+	p.Helper()
+	for line := range strings.Lines(p.admin.Info(p.Context(), "commandstats").Val()) {
+		if rest, ok := strings.CutPrefix(line, "cmdstat_"+command+":calls="); ok {
+			if _, err := fmt.Sscan(strings.FieldsFunc(rest, func(r rune) bool { return r == ',' })[0], &n); err != nil {
+				p.Fatal(err)
+			}
+		}
+	}
+	return n
 }
