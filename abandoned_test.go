@@ -15,6 +15,13 @@ import (
 	"github.com/hasplock/hasp/driver"
 )
 
+// abandon leaves the key k abandoned.
+func abandon(t *testing.T, c *hasp.Client, o *hasp.LockOptions) {
+	t.Helper()
+	defer func() { _ = recover() }()
+	_ = c.Mutex("k", o).Do(t.Context(), func(context.Context, *hasp.Lease) error { panic("a bug") })
+}
+
 // How a holder's end makes the next one's lease Abandoned, or not.
 func TestAbandoned(t *testing.T) {
 	for name, end := range map[string]struct {
@@ -29,10 +36,7 @@ func TestAbandoned(t *testing.T) {
 			mine := errors.New("mine")
 			wantIs(t, c.Mutex("k", nil).Do(t.Context(), func(context.Context, *hasp.Lease) error { return mine }), mine)
 		}, false},
-		"Do panicked": {func(t *testing.T, _ *mortal, c *hasp.Client) {
-			defer func() { _ = recover() }()
-			_ = c.Mutex("k", nil).Do(t.Context(), func(context.Context, *hasp.Lease) error { panic("a bug") })
-		}, true},
+		"Do panicked": {func(t *testing.T, _ *mortal, c *hasp.Client) { abandon(t, c, nil) }, true},
 		"died": {func(t *testing.T, d *mortal, c *hasp.Client) {
 			lock(t, c, "k", nil)
 			d.dead.Store(true)

@@ -225,10 +225,7 @@ func TestKeepAndPanic(t *testing.T) {
 		store := newStore()
 		c := newClient(t, store, nil)
 		useOnce(t, c, kept)
-		func() {
-			defer func() { _ = recover() }()
-			_ = c.Mutex("k", kept).Do(t.Context(), func(context.Context, *hasp.Lease) error { panic("a bug") })
-		}()
+		abandon(t, c, kept)
 		mustBeFree(t, store, "k")
 		next := lock(t, c, "k", kept)
 		if !next.Abandoned() {

@@ -223,10 +223,7 @@ func TestBreakAsksForNobodyElse(t *testing.T) {
 func TestAdoptedLeaseClearsTheMark(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
-		func() {
-			defer func() { _ = recover() }()
-			_ = newClient(t, store, nil).Mutex("k", nil).Do(t.Context(), func(context.Context, *hasp.Lease) error { panic("a bug") })
-		}()
+		abandon(t, newClient(t, store, nil), nil)
 		for _, want := range []bool{true, false} {
 			l := lock(t, newClient(t, store, nil), "k", nil)
 			if l.Abandoned() != want {

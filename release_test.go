@@ -317,10 +317,7 @@ func TestReleaseClearsNoMarkOfALateTry(t *testing.T) {
 				}
 				d.release = func(ctx context.Context, r driver.ReleaseRequest, next releaseFunc) error {
 					time.Sleep(2 * hasp.DefaultTTL)
-					func() {
-						defer func() { _ = recover() }()
-						_ = newClient(t, store, nil).Mutex("k", nil).Do(t.Context(), func(context.Context, *hasp.Lease) error { panic("a bug") })
-					}()
+					abandon(t, newClient(t, store, nil), nil)
 					if res := late(); !res.Granted || !res.Abandoned {
 						t.Errorf("the late Try: %+v", res)
 					}
@@ -339,10 +336,7 @@ func TestReleaseClearsNoMarkOfALateTry(t *testing.T) {
 func TestReleaseClearsTheMarkThatItsHolderSaw(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, lost := newStore(), false
-		func() {
-			defer func() { _ = recover() }()
-			_ = newClient(t, store, nil).Mutex("k", nil).Do(t.Context(), func(context.Context, *hasp.Lease) error { panic("a bug") })
-		}()
+		abandon(t, newClient(t, store, nil), nil)
 		c := newClient(t, &hooked{Driver: store, try: func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
 			if !lost {
 				lost = true

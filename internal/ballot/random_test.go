@@ -31,7 +31,7 @@ type crowd struct {
 	queue  int // the queue node of this moment
 	slow   int // a node whose answers take long
 	lossy  bool
-	under  []func() // way
+	under  []func() // what is under way
 	owners [3]person
 	grants int
 }
