@@ -33,10 +33,11 @@ type Class = driver.Class
 const (
 	ClassUnknown       = driver.ClassUnknown       // none of the others
 	ClassUnreachable   = driver.ClassUnreachable   // no answer, or too few nodes vote
-	ClassDenied        = driver.ClassDenied        // wrong password, missing permission
+	ClassDenied        = driver.ClassDenied        // missing permission
 	ClassMisconfigured = driver.ClassMisconfigured // the store cannot do this; the key holds something else
 	ClassFull          = driver.ClassFull          // the store takes no more data
 	ClassReadOnly      = driver.ClassReadOnly      // a replica, or a read-only file
+	ClassLogin         = driver.ClassLogin         // the store refused the login: wrong or rotated password, token, certificate
 )
 
 // Error is the error of every operation of this package. It wraps the cause.

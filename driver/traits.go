@@ -71,10 +71,11 @@ type Class uint8
 const (
 	ClassUnknown       Class = iota
 	ClassUnreachable         // no answer, or too few nodes
-	ClassDenied              // wrong password, missing permission
+	ClassDenied              // missing permission
 	ClassMisconfigured       // the store cannot do this; the key holds something else
 	ClassFull                // the store takes no more data
 	ClassReadOnly            // a replica, or a read-only file
+	ClassLogin               // the store refused the login: wrong or rotated password, token, certificate
 )
 
 // A Hander is a Driver that knows, with the hint that a key was handed to an owner's place, the lease that

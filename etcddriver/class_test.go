@@ -100,7 +100,7 @@ func TestDenied(t *testing.T) {
 		if c := fails(t, d, ask(claim("theirs/k"), time.Minute)); c != driver.ClassDenied {
 			t.Errorf("no permission: class %d", c)
 		}
-		if c := fails(t, open(t, s.Addr()), ask(claim("k"), time.Minute)); c != driver.ClassDenied {
+		if c := fails(t, open(t, s.Addr()), ask(claim("k"), time.Minute)); c != driver.ClassLogin {
 			t.Errorf("no user: class %d", c)
 		}
 		for _, err := range d.ListLeftovers(ctx, "mine/", nil) {
@@ -115,7 +115,7 @@ func TestDenied(t *testing.T) {
 		if _, err := d.RemoveLeftover(ctx, theirs); d.Classify(err) != driver.ClassDenied || !strings.Contains(err.Error(), theirs.Name) {
 			t.Errorf("a leftover without a permission: %v", err)
 		}
-		if _, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Addr()}, Username: "user", Password: "no", Logger: zap.NewNop(), DialTimeout: limit}); err == nil || d.Classify(err) != driver.ClassDenied {
+		if _, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Addr()}, Username: "user", Password: "no", Logger: zap.NewNop(), DialTimeout: limit}); err == nil || d.Classify(err) != driver.ClassLogin {
 			t.Errorf("a wrong password: %v, class %d", err, d.Classify(err))
 		}
 	})

@@ -54,8 +54,8 @@ func (d *Driver) Classify(err error) driver.Class {
 // classes are what etcd says with a code that means something else, too.
 var classes = map[string]driver.Class{
 	rpctypes.ErrorDesc(rpctypes.ErrGRPCNoSpace):                driver.ClassFull,
-	rpctypes.ErrorDesc(rpctypes.ErrGRPCAuthFailed):             driver.ClassDenied,
-	rpctypes.ErrorDesc(rpctypes.ErrGRPCUserEmpty):              driver.ClassDenied,
+	rpctypes.ErrorDesc(rpctypes.ErrGRPCAuthFailed):             driver.ClassLogin,
+	rpctypes.ErrorDesc(rpctypes.ErrGRPCUserEmpty):              driver.ClassLogin,
 	rpctypes.ErrorDesc(rpctypes.ErrGRPCAuthOldRevision):        driver.ClassUnknown, // the client asks for a new token
 	rpctypes.ErrorDesc(rpctypes.ErrGRPCTooManyOps):             driver.ClassMisconfigured,
 	rpctypes.ErrorDesc(rpctypes.ErrGRPCRequestTooLarge):        driver.ClassMisconfigured,
@@ -71,8 +71,10 @@ func classOf(code codes.Code, text string) driver.Class {
 	switch code {
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Aborted:
 		return driver.ClassUnreachable
-	case codes.PermissionDenied, codes.Unauthenticated:
+	case codes.PermissionDenied:
 		return driver.ClassDenied
+	case codes.Unauthenticated:
+		return driver.ClassLogin
 	case codes.Unimplemented:
 		return driver.ClassMisconfigured
 	}

@@ -26,18 +26,18 @@ func TestWrongPassword(t *testing.T) {
 		"user": func(o *redis.Options) { o.Username, o.Password = "bob", "wrong-secret" },
 		"none": func(o *redis.Options) { o.Username, o.Password = "nobody", "wrong-secret" },
 	} {
-		w.denied(name, change)
+		w.refused(name, change)
 	}
 	w.do("CONFIG", "SET", "requirepass", "right")
-	w.denied("requirepass", func(o *redis.Options) { o.Password = "wrong-secret" })
-	w.denied("no password", nil)
+	w.refused("requirepass", func(o *redis.Options) { o.Password = "wrong-secret" })
+	w.refused("no password", nil)
 }
 
-func (w *world) denied(name string, change func(*redis.Options)) {
+func (w *world) refused(name string, change func(*redis.Options)) {
 	w.Helper()
 	d := w.over(w.client(change), nil)
 	_, err := contend.Try(w.ctx, d, ask("k"))
-	if d.Classify(err) != driver.ClassDenied || strings.Contains(fmt.Sprint(err), "wrong-secret") {
+	if d.Classify(err) != driver.ClassLogin || strings.Contains(fmt.Sprint(err), "wrong-secret") {
 		w.Errorf("%s: Try says %v (%v)", name, err, d.Classify(err))
 	}
 	// Calls that travel together: go-redis leaves the commands of a pipeline
@@ -48,13 +48,13 @@ func (w *world) denied(name string, change func(*redis.Options)) {
 	for range 100 {
 		wg.Go(func() {
 			_, err := contend.Try(w.ctx, d, ask("k"))
-			if c := d.Classify(err); c != driver.ClassDenied && (change != nil || c != driver.ClassUnreachable) {
+			if c := d.Classify(err); c != driver.ClassLogin && (change != nil || c != driver.ClassUnreachable) {
 				w.Errorf("%s: one of many says %v (%v)", name, err, c)
 			}
 		})
 	}
 	wg.Wait()
-	if _, err := contend.Watch(w.ctx, d, ask("k")); err != nil && d.Classify(err) != driver.ClassDenied {
+	if _, err := contend.Watch(w.ctx, d, ask("k")); err != nil && d.Classify(err) != driver.ClassLogin {
 		w.Errorf("%s: Watch says %v", name, err)
 	}
 }
@@ -201,7 +201,7 @@ func TestClassOf(t *testing.T) {
 		"ERR max number of clients reached":                                                                                  driver.ClassUnreachable,
 		"BUSY Redis is busy running a script.":                                                                               driver.ClassUnreachable,
 		"NOREPLICAS Not enough good replicas to write.":                                                                      driver.ClassUnreachable,
-		"NOAUTH Authentication required.":                                                                                    driver.ClassDenied,
+		"NOAUTH Authentication required.":                                                                                    driver.ClassLogin,
 		"NOPERM this user has no permissions to run the 'evalsha' command":                                                   driver.ClassDenied,
 		"ERR The user executing the script can't run this command or subcommand":                                             driver.ClassDenied,
 		"ERR ACL failure in script: User bob has no permissions to run the 'set' command script: d6cd, on @user_script:614.": driver.ClassDenied,

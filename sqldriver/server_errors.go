@@ -93,7 +93,7 @@ func explainPostgres(err error) error {
 	case state == "42501":
 		e.class, e.advice = driver.ClassDenied, adviceDenied+"SELECT on hasp_meta, and USAGE on the sequence hasp_fence"
 	case strings.HasPrefix(state, "28"):
-		e.class, e.advice = driver.ClassDenied, "the server does not let this user in: look at the name, the password and pg_hba.conf"
+		e.class, e.advice = driver.ClassLogin, "the server does not let this user in: look at the name, the password and pg_hba.conf"
 	case in(state, "3D000"):
 		e.class, e.advice = driver.ClassMisconfigured, "the database does not exist"
 	case in(state, "53100"):
@@ -121,10 +121,10 @@ func explainMySQL(err error) error {
 		e.class, e.advice = driver.ClassMisconfigured, adviceTables
 	case in(n, 1049, 1046):
 		e.class, e.advice = driver.ClassMisconfigured, "the database does not exist, or the data source name does not say which"
-	case in(n, 1142, 1143, 1370):
+	case in(n, 1044, 1142, 1143, 1370):
 		e.class, e.advice = driver.ClassDenied, adviceDenied+"and SELECT and UPDATE on hasp_meta"
-	case in(n, 1044, 1045, 1698):
-		e.class, e.advice = driver.ClassDenied, "the server does not let this user in: look at the name, the password and the grants"
+	case in(n, 1045, 1698):
+		e.class, e.advice = driver.ClassLogin, "the server does not let this user in: look at the name and the password"
 	case in(n, 1114, 1021, 1030):
 		e.class, e.advice = driver.ClassFull, "the server's disk is full"
 	case in(n, 1290, 1836, 1792):

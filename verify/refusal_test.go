@@ -52,7 +52,7 @@ var refusals = []refusal{
 			kick(t, c)
 		},
 		login: func(o *redis.Options) { o.Password = secret },
-		class: hasp.ClassDenied, texts: []string{"WRONGPASS"},
+		class: hasp.ClassLogin, texts: []string{"WRONGPASS"},
 	},
 	{
 		name:  "no permission for scripts",

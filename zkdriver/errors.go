@@ -59,7 +59,7 @@ func (d *Driver) Classify(err error) driver.Class {
 // classes of codes; those that are not here are ClassUnknown.
 var classes = map[zk.Code]driver.Class{
 	zk.ErrNoAuth:         driver.ClassDenied,
-	zk.ErrAuthFailed:     driver.ClassDenied,
+	zk.ErrAuthFailed:     driver.ClassLogin,
 	zk.ErrInvalidACL:     driver.ClassDenied,
 	zk.ErrQuotaExceeded:  driver.ClassFull,
 	zk.ErrNotReadOnly:    driver.ClassReadOnly,

@@ -78,7 +78,7 @@ func TestPasswords(t *testing.T) {
 	t.Parallel()
 	server := testserver.Redis(t, "--requirepass", "right")
 	refuses(t, newSandbox(t, "redis://:hunter2@"+server.Addr()), everyCommand, 77,
-		`^hasp: the store redis://127\.0\.0\.1:\d+/0 does not allow this: .*(WRONGPASS|NOAUTH).*Check user, password and permissions\.$`)
+		`^hasp: the store redis://127\.0\.0\.1:\d+/0 refused the login: .*(WRONGPASS|NOAUTH).*Check user, password and certificate\.$`)
 	refuses(t, newSandbox(t, "redis://"+server.Addr()), everyCommand, 77, `does not allow this: .*(NOAUTH|unauthenticated)`)
 	refuses(t, newSandbox(t, "redis://nobody:hunter2@"+server.Addr()), everyCommand, 77, `does not allow this`)
 

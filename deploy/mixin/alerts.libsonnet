@@ -125,7 +125,7 @@
             sum by (job, engine) (increase(%s[2m])) > 0
           ||| % [
             metric('store_errors_total'),
-            metric('failures_total', 'reason=~"unreachable|denied|misconfigured|full|read_only"'),
+            metric('failures_total', 'reason=~"unreachable|denied|misconfigured|full|read_only|login"'),
           ],
           'The store answers with errors, or not at all, so locks cannot be had. "hasp doctor" says what is wrong with it.',
           'Errors that job {{ $labels.job }} got from {{ $labels.engine }} in two minutes: {{ printf "%.0f" $value }}.',

@@ -57,7 +57,7 @@ func cut(s string) string {
 
 // Reasons are all values of Reason.
 func Reasons() []string {
-	return []string{"held", "timeout", "canceled", "closed", "lost", "unreachable", "held_back", "denied", "misconfigured", "full", "read_only", "unknown"}
+	return []string{"held", "timeout", "canceled", "closed", "lost", "unreachable", "held_back", "denied", "misconfigured", "full", "read_only", "login", "unknown"}
 }
 
 // Reason says in a word why a call ended without a lease: the error of EventFailed. Trouble
@@ -84,6 +84,8 @@ func Reason(err error) string {
 			return "full"
 		case hasp.ClassReadOnly:
 			return "read_only"
+		case hasp.ClassLogin:
+			return "login"
 		case hasp.ClassUnknown:
 		}
 	}
@@ -109,7 +111,7 @@ func Reason(err error) string {
 // call that waited.
 func Untold(err error, reason string) bool {
 	switch reason {
-	case "unreachable", "held_back", "denied", "misconfigured", "full", "read_only", "unknown":
+	case "unreachable", "held_back", "denied", "misconfigured", "full", "read_only", "login", "unknown":
 		return !errors.As(err, new(*hasp.WaitError))
 	}
 	return false

@@ -86,6 +86,7 @@ func TestReason(t *testing.T) {
 		{of(0, hasp.ErrUnsupported), "misconfigured", true},
 		{of(hasp.ClassFull, silent), "full", true},
 		{of(hasp.ClassReadOnly, silent), "read_only", true},
+		{of(hasp.ClassLogin, silent), "login", true},
 		{of(0, silent), "unknown", true},
 		{nil, "unknown", true},
 	} {

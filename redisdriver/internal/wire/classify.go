@@ -108,7 +108,9 @@ var Wrapped = sync.OnceValue(func() *regexp.Regexp {
 
 // codes are the first words of Redis' errors.
 var codes = map[string]driver.Class{
-	"NOAUTH": driver.ClassDenied, "WRONGPASS": driver.ClassDenied, "NOPERM": driver.ClassDenied, "DENIED": driver.ClassDenied,
+	"NOAUTH": driver.ClassLogin, "WRONGPASS": driver.ClassLogin,
+
+	"NOPERM": driver.ClassDenied, "DENIED": driver.ClassDenied,
 
 	"WRONGTYPE": driver.ClassMisconfigured, "CROSSSLOT": driver.ClassMisconfigured, "NOPROTO": driver.ClassMisconfigured,
 
@@ -127,9 +129,9 @@ var texts = []struct {
 	class driver.Class
 }{
 	{"max number of clients", driver.ClassUnreachable},
-	{"unauthenticated", driver.ClassDenied}, // a long command before AUTH
-	{"invalid password", driver.ClassDenied},
-	{"without any password configured", driver.ClassDenied},
+	{"unauthenticated", driver.ClassLogin}, // a long command before AUTH
+	{"invalid password", driver.ClassLogin},
+	{"without any password configured", driver.ClassLogin},
 	{"The user executing the script can't", driver.ClassDenied},
 	{"ACL failure in script", driver.ClassDenied}, // 7.2 and later, and Valkey
 	{"unknown command", driver.ClassMisconfigured},

@@ -187,6 +187,8 @@ func (x *examination) silent(classes map[driver.Class]int, spare int) *exit {
 	switch {
 	case classes[driver.ClassDenied] > spare:
 		e.code, e.verdict = exitDenied, "denied"
+	case classes[driver.ClassLogin] > spare:
+		e.code, e.verdict = exitDenied, "login"
 	case classes[driver.ClassMisconfigured] > spare:
 		e.code, e.verdict = exitConfig, "misconfigured"
 	}

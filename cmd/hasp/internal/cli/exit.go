@@ -84,7 +84,10 @@ func trouble(u *store.URL, err error) *exit {
 	switch class {
 	case hasp.ClassDenied:
 		return &exit{code: exitDenied, verdict: "denied",
-			message: fmt.Sprintf("%s does not allow this: %s. Check user, password and permissions.", on, said)}
+			message: fmt.Sprintf("%s does not allow this: %s. Check the user's permissions.", on, said)}
+	case hasp.ClassLogin:
+		return &exit{code: exitDenied, verdict: "login",
+			message: fmt.Sprintf("%s refused the login: %s. Check user, password and certificate.", on, said)}
 	case hasp.ClassMisconfigured:
 		if errors.As(err, new(*net.DNSError)) {
 			return &exit{code: exitConfig, verdict: "misconfigured", message: fmt.Sprintf("%s cannot be found: %s. Is its address right?", on, said)}

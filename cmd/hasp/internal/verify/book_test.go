@@ -170,7 +170,7 @@ func TestTroubleIsNoFinding(t *testing.T) {
 
 func TestHopeless(t *testing.T) {
 	r := &run{book: newBook(false), o: &Options{Clients: 3}}
-	for kind, want := range map[string]bool{"denied": true, "full": true, "read-only": true, "misconfigured": true, "unreachable": false, "unknown": false} {
+	for kind, want := range map[string]bool{"denied": true, "full": true, "read-only": true, "login": true, "misconfigured": true, "unreachable": false, "unknown": false} {
 		if got := r.fatal(&event{What: failed, Kind: kind}); got != want {
 			t.Errorf("%s: %v", kind, got)
 		}
