@@ -46,6 +46,7 @@ var shows = []show{
 	{"handoff", "2, 64 and 512 clients on one key: order, speed, work for the server", handoff},
 	{"hung", "Redlock at full load beside a node that hangs: goroutines, memory, connections", hung},
 	{"redlock", "64 clients on one key of five servers; three of these hang, and resume", redlocks},
+	{"waiters", "many waiters for one key over a slow link or beside busy loops, on every engine", waiters},
 	{"leases", "many held leases in one process: renewal, memory, CPU", leases},
 }
 
