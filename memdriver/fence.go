@@ -20,6 +20,9 @@ const (
 	// leap is how far above a key's newest fence a proposal may be, whatever the
 	// clock says.
 	leap = 1 << 20
+	// remembers is for how long what is known of forgotten keys is, once the clock has
+	// passed it. On a real node that takes memory.
+	remembers = uint64(12 * time.Hour / time.Microsecond)
 )
 
 // floors bounds the fences of keys that are no longer remembered: a new fence of
@@ -33,6 +36,7 @@ type floors struct {
 	minted        uint64 // the largest that the store chose itself
 	old, mid, cur uint64
 	at            uint64 // when the last turn was, 0: never
+	until         uint64 // when all of it but minted is forgotten
 }
 
 // turn is called before anything is compared with old, and before a key is
@@ -40,7 +44,7 @@ type floors struct {
 func (f *floors) turn(now uint64) {
 	passed := int64(now - f.at)
 	switch {
-	case f.at == 0:
+	case now >= f.until:
 		f.rise(now)
 	case passed >= 2*overtake:
 		f.rise(f.cur)
@@ -50,7 +54,10 @@ func (f *floors) turn(now uint64) {
 		return
 	}
 	f.at = now
+	f.keep(now)
 }
+
+func (f *floors) keep(now uint64) { f.until = max(now, f.cur) + remembers }
 
 // rise makes a fence the least that the next one of any key must be above.
 func (f *floors) rise(to uint64) {
@@ -92,7 +99,7 @@ func (s *Store) propose(e *entry, r *driver.VoteRequest, now time.Time) (fences 
 		return 0
 	}
 	fences = max(1, int(min(int64(r.Fences), int64(r.Proposal-max(floor, e.newest)))))
-	s.take(e, r)
+	s.take(e, r, now)
 	return fences
 }
 
@@ -104,9 +111,10 @@ func (s *Store) tooFar(e *entry, r *driver.VoteRequest, now time.Time) bool {
 }
 
 // take remembers a proposed fence that is granted.
-func (s *Store) take(e *entry, r *driver.VoteRequest) {
+func (s *Store) take(e *entry, r *driver.VoteRequest, now time.Time) {
 	e.granted(r.Proposal, r.Mode)
 	s.fences.cur = max(s.fences.cur, r.Proposal)
+	s.fences.keep(micros(now))
 }
 
 func (e *entry) granted(fence uint64, mode driver.Mode) {

@@ -50,13 +50,17 @@ func TestProposalsOvertake(t *testing.T) {
 	}
 }
 
-// A key that is forgotten leaves no way back for its fences, and lets proposals
-// that are made then pass.
+// A key that is forgotten leaves no way back for its fences, and lets the proposal
+// pass that is above what its refusal says, also of a client whose clock is behind.
 func TestForgottenKey(t *testing.T) {
 	for _, c := range []struct{ idle, back time.Duration }{
 		{2*time.Minute - time.Second, 0},
+		{11 * time.Hour, 0},
+		{13 * time.Hour, 0},
 		{24 * time.Hour, 0},
-		{time.Hour, time.Hour}, // the clock was wrong for a while
+		{60 * 24 * time.Hour, 0},
+		{time.Hour, time.Hour},           // the clock was wrong for a while
+		{24 * time.Hour, 11 * time.Hour}, // and longer than anything is remembered
 	} {
 		s, w := newFenced()
 		fence := w.fence() + uint64((2 * time.Second).Microseconds())
@@ -69,11 +73,14 @@ func TestForgottenKey(t *testing.T) {
 		}
 		w.step(-c.back)
 		for _, r := range []contend.Owner{proposal("k", fence), proposal("unseen", fence)} {
-			if res := try(t, s, r); res.Why != driver.FenceTooLow || res.Fence < fence {
+			res := try(t, s, r)
+			if res.Why != driver.FenceTooLow || res.Fence < fence {
 				t.Errorf("%+v: %q with the fence again: %+v", c, r.Key, res)
 			}
+			w.step(time.Second)
+			grantAndRelease(t, s, proposal("above "+r.Key, res.Fence+1))
+			grantAndRelease(t, s, proposal(r.Key, res.Fence+1))
 		}
-		grantAndRelease(t, s, proposal("k", fence+1000))
 	}
 }
 

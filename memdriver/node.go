@@ -142,8 +142,10 @@ func (s *Store) Admit(ctx context.Context, r driver.Record, maxTTL time.Duration
 	}
 	text := fmt.Sprintf("ok %s %d", s.run, maxTTL.Milliseconds())
 	s.record = driver.Record{Text: text, Voting: true, MaxTTL: maxTTL, Node: s.run}
-	s.fences.rise(micros(s.now()))
-	s.fences.at = micros(s.now())
+	now := micros(s.now())
+	s.fences.rise(now)
+	s.fences.at = now
+	s.fences.keep(now)
 	return nil
 }
 

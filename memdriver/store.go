@@ -180,7 +180,7 @@ func (s *Store) again(e *entry, h *place, r *driver.VoteRequest, now time.Time) 
 		case s.tooFar(e, r, now):
 			return driver.Result{Why: driver.FenceTooLow, Fence: max(s.floor(e, r.Mode), h.fence)}
 		}
-		s.take(e, r)
+		s.take(e, r, now)
 		h.fence = r.Proposal
 	}
 	if !h.claimed && h.reads() {
@@ -210,7 +210,7 @@ func (s *Store) grant(e *entry, r *driver.VoteRequest, now time.Time) driver.Res
 		if r.Proposal < e.above(r.Mode) || s.tooFar(e, r, now) {
 			return s.tooLow(e, r.Mode)
 		}
-		s.take(e, r)
+		s.take(e, r, now)
 	default:
 		if fences = s.propose(e, r, now); fences == 0 {
 			return s.tooLow(e, r.Mode)

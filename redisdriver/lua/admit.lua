@@ -16,7 +16,7 @@ local function counted(where, text, over)
 end
 local markOld, markMid, markCur, markAt
 local minted -- no minted fence is larger; '' when nothing is known
-local turned -- the mark is not stored as it is here
+local turned -- the mark is not stored as it is here: it was turned, or had gone
 local function cover(fence)
   if not turned and fence <= markCur then return end
   local to = markCur

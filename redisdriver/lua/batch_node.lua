@@ -22,7 +22,7 @@ local longest -- ms, the longest lease; false: the node does not vote
 local stored -- the record, and behind it the marks that fences.lua reads
 local markOld, markMid, markCur, markAt
 local minted -- no minted fence is larger; '' when nothing is known
-local turned -- the mark is not stored as it is here
+local turned -- the mark is not stored as it is here: it was turned, or had gone
 if ARGV[1] == '1' then -- nothing is made for what comes alone and nobody is in the way of
 local kind, at = ARGV[argsAt], argsAt
 local value = ARGV[at + 1]
@@ -84,7 +84,7 @@ local near = tonumber(fence) <= math.min(9007199254740991 - 1048576, math.max(st
     if taken then
       local left, head = call('PTTL', lockKey), was and sub(was, 1, 59) or ''
       return {{0, sub(cur, 1, 600), left, 0, head, 0, least or ''}, life}
-    elseif not n then
+    elseif not n and not turned then
       return {{3, '', -2, 0, '', 0, least}, life}
     end
     if not turned and fence <= markCur then
@@ -655,7 +655,10 @@ local function choose(r, l, how)
     local above = r.limit and known.wrote or known.newest
     if how == 'raise' then n, above = 1, l.fence end
     n, floor = allow(r.fence, above, n, how, known.newest)
-    if not n then return nil, floor end
+    if not n then
+      cover(markCur)
+      return nil, floor
+    end
   end
   if l then later(K.lock, r.ttl) end -- takes no memory, and after it nothing is refused for that
   if r.fence then
@@ -912,6 +915,7 @@ elseif kind ~= 'releaseAny' then
       local left, head = call('PTTL', lockKey), was and sub(was, 1, 59) or ''
       return {0, sub(cur, 1, 600), left, 0, head, 0, least or ''}
     elseif not n then
+      cover(markCur)
       return {3, '', -2, 0, '', 0, least}
     end
       if fence then cover(fence) end

@@ -11,12 +11,15 @@
 -- fence granted at t is no larger than old from t + 60 s on, when its key may be
 -- forgotten, and proposals for different keys may overtake each other by 20 s.
 -- The mark goes 12 hours after the clock has passed cur: then the clock is above
--- every fence. Minted fences have a mark that lasts 12 hours longer, see mint; as
+-- every fence, and becomes the mark again. A proposal that is on its way is below that, as is
+-- one of a client whose clock is behind. So the mark of a refusal is stored with it: the
+-- proposal that follows, above what the refusal says, is granted.
+-- Minted fences have a mark that lasts 12 hours longer, see mint; as
 -- long as it is there, proposals must be above it.
 
 local markOld, markMid, markCur, markAt
 local minted -- no minted fence is larger; '' when nothing is known
-local turned -- the mark is not stored as it is here
+local turned -- the mark is not stored as it is here: it was turned, or had gone
 
 <<define "marks">>
 -- reads the two marks as they are stored
@@ -36,8 +39,8 @@ end
 <<end>>
 
 <<define "cover">>
--- cover moves the mark, to a second ahead, for a fence before it is granted. It may
--- fail: then nothing is granted.
+-- cover moves the mark, to a second ahead, for a fence before it is granted, and stores
+-- it for a refusal. It may fail: then nothing is granted.
 local function cover(fence)
   if not turned and fence <= markCur then return end
   local to = markCur

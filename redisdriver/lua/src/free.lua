@@ -123,7 +123,12 @@ elseif kind <<if .Lone>>== 'propose'<<else>>~= 'releaseAny'<<end>> then
     if taken then
       local left, head = call('PTTL', lockKey), was and <<head "was">> or ''
       return <<reply (refusal "0" "sub(cur, 1, 600)" "left" "0" "head" "0" "least or ''") .>>
+<<if .Lone>>
+    elseif not n and not turned then
+<<else>>
     elseif not n then
+      cover(markCur)
+<<end>>
       return <<reply (refusal "3" "''" "-2" "0" "''" "0" "least") .>>
     end
 <<if .Lone>>

@@ -58,7 +58,10 @@ local function choose(r, l<<if .Node>>, how<<end>>)
     local above = r.limit and known.wrote or known.newest
     if how == 'raise' then n, above = 1, l.fence end
     n, floor = allow(r.fence, above, n, how, known.newest)
-    if not n then return nil, floor end
+    if not n then
+      cover(markCur)
+      return nil, floor
+    end
   end
 <<end>>
   if l then later(K.lock, r.ttl) end -- takes no memory, and after it nothing is refused for that
