@@ -62,6 +62,9 @@ INSERT INTO hasp_meta (id, version, fence) VALUES (1, 1, TIMESTAMPDIFF(MICROSECO
 // the connection would not commit a statement by itself.
 const mysqlSafe = `(@@autocommit = 1 AND @@innodb_flush_log_at_trx_commit > 0)`
 
+// mysqlMode is a serverMode.
+const mysqlMode = `(CASE WHEN ` + mysqlSafe + ` THEN CASE WHEN @@read_only THEN 1 ELSE 2 END ELSE 0 END)`
+
 // mysqlNow is the moment at which the statement began: where it waited for a row it is
 // from before, and so no lease counts as over that is not.
 const mysqlNow = `(TIMESTAMPDIFF(MICROSECOND, '2020-01-01', UTC_TIMESTAMP(6)) * 1000)`
@@ -82,7 +85,7 @@ var mysqlEngine = engine{
 			fmt.Sprintf(`%shasp_lease WHERE lock_key = X'%x' AND kind <> 'gone' ORDER BY kind, seq;`, strings.Replace(query, "held", "kind", 1), key),
 		}
 	},
-	text: written(mysqlText, strings.NewReplacer("{now}", mysqlNow, "{safe}", mysqlSafe, "{div}", "DIV"), false),
+	text: written(mysqlText, strings.NewReplacer("{now}", mysqlNow, "{safe}", mysqlSafe, "{mode}", mysqlMode, "{div}", "DIV"), false),
 }
 
 var mysqlText = map[statement]string{

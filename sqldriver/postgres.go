@@ -78,6 +78,9 @@ INSERT INTO hasp_meta (id, version) VALUES (1, 1) ON CONFLICT (id) DO NOTHING;
 // postgresSafe is 0 where the server answers a commit before it has written it.
 const postgresSafe = `(CASE WHEN current_setting('synchronous_commit') = 'off' THEN 0 ELSE 1 END)`
 
+// postgresMode is a serverMode. A standby's transactions are all read-only.
+const postgresMode = `(CASE WHEN current_setting('synchronous_commit') = 'off' THEN 0 WHEN current_setting('transaction_read_only') = 'on' THEN 1 ELSE 2 END)`
+
 // postgresNow is exact to the microsecond: a float has 53 bits, and is computed with faster than the
 // decimal number that extract returns.
 const postgresNow = `((date_part('epoch', clock_timestamp()) * 1000000)::bigint * 1000 - 1577836800000000000)`
@@ -96,7 +99,7 @@ var postgresEngine = engine{
 			fmt.Sprintf(`%shasp_lease WHERE lock_key = '\x%x' AND kind <> 'gone' ORDER BY kind, seq;`, strings.Replace(query, "held", "kind", 1), key),
 		}
 	},
-	text: written(postgresText, strings.NewReplacer("{now}", postgresNow, "{safe}", postgresSafe, "{div}", "/"), true),
+	text: written(postgresText, strings.NewReplacer("{now}", postgresNow, "{safe}", postgresSafe, "{mode}", postgresMode, "{div}", "/"), true),
 }
 
 var postgresText = map[statement]string{

@@ -25,10 +25,11 @@ type Server struct {
 	hints hints
 	pipe  Pipeliner // nil: statements are sent one after the other
 
-	ready  atomic.Bool    // the tables are there, of a version that we know
-	under  sync.WaitGroup // what is under way, callers gone or not
-	closed atomic.Bool
-	sweep  sweeper
+	ready    atomic.Bool    // the tables are there, of a version that we know
+	writable atomic.Bool    // a server was asked that takes writes
+	under    sync.WaitGroup // what is under way, callers gone or not
+	closed   atomic.Bool
+	sweep    sweeper
 }
 
 var (

@@ -63,12 +63,18 @@ func (s *Server) do(ctx context.Context, f func(c *conn) error) error {
 	}
 }
 
-// connected runs f with a connection. One that turns out to be dead before
-// anything was sent is exchanged, as database/sql does it.
+// connected runs f with a connection. One that turns out to be dead before anything was sent is exchanged, as
+// database/sql does it, and so is one to a server that refuses: any that is idle may lead to the same server, and a
+// new one to that which took over.
 func (s *Server) connected(ctx context.Context, f func(c *conn) error) error {
-	for again := 3; ; again-- {
+	idle := s.db.Stats().Idle
+	for again := max(3, idle); ; again-- {
 		sent, err := s.once(ctx, f)
-		if !sent && errors.Is(err, sqldrv.ErrBadConn) && again > 0 && ctx.Err() == nil {
+		refused := s.refuses(err)
+		if !sent && (refused || errors.Is(err, sqldrv.ErrBadConn)) && again > 0 && ctx.Err() == nil {
+			if refused {
+				again = min(again, idle+1)
+			}
 			continue
 		}
 		if err != nil {
@@ -87,14 +93,21 @@ func (s *Server) connected(ctx context.Context, f func(c *conn) error) error {
 func (s *Server) once(ctx context.Context, f func(c *conn) error) (sent bool, err error) {
 	db, err := s.db.Conn(ctx)
 	if err != nil {
-		return false, err
+		return false, &lostError{err}
 	}
 	c := &conn{s: s, ctx: ctx, sql: db}
 	err = f(c)
 	// A driver says that a connection is bad when it sent nothing. Of a commit that is not relied on.
 	sent = c.sent && (c.open || !errors.Is(err, sqldrv.ErrBadConn))
-	if err != nil && (c.open || ctx.Err() != nil) {
+	switch {
+	case err == nil:
+	case s.refuses(err):
+		c.discard()
+		sent = sent && in(mysqlNumber(err), 1047, 3032) // which may come in the midst of a commit
+	case c.open || ctx.Err() != nil:
 		c.rollback()
+	case c.lost():
+		err = &lostError{err}
 	}
 	if e := db.Close(); err == nil && e != nil && !errors.Is(e, sql.ErrConnDone) {
 		err = e
@@ -104,6 +117,19 @@ func (s *Server) once(ctx context.Context, f func(c *conn) error) (sent bool, er
 	}
 	return sent, err
 }
+
+// lost says whether the connection is of no use any more.
+func (c *conn) lost() (lost bool) {
+	err := c.sql.Raw(func(conn any) error {
+		v, can := conn.(sqldrv.Validator)
+		lost = can && !v.IsValid()
+		return nil
+	})
+	return lost || err != nil
+}
+
+// discard has the connection closed: it does not go back to the pool.
+func (c *conn) discard() { _ = c.sql.Raw(func(any) error { return sqldrv.ErrBadConn }) }
 
 // rollback ends a transaction. Where the server may not answer, the connection is closed
 // instead, which ends it, too.
@@ -115,7 +141,7 @@ func (c *conn) rollback() {
 			return
 		}
 	}
-	_ = c.sql.Raw(func(any) error { return sqldrv.ErrBadConn }) // has it closed
+	c.discard()
 }
 
 // A Step is a statement whose answer does not matter, unless it is an error.
@@ -275,15 +301,30 @@ func (c *conn) known() error {
 		return nil
 	}
 	var version int
-	var safe bool
-	switch err := c.scan(sVersion, nil, &version, &safe); {
+	var mode serverMode
+	switch err := c.scan(sVersion, nil, &version, &mode); {
 	case err != nil:
 		return err
 	case version != serverVersion:
 		return tooNew(version)
-	case !safe:
+	case mode == forgets:
 		return errForgets
 	}
+	c.s.writable.CompareAndSwap(false, mode == writes)
 	c.s.ready.Store(true)
 	return nil
+}
+
+// current makes sure that what this server says of locks is not what a server says that was replaced: where this driver
+// met one that takes writes, one that takes none is not read from.
+func (c *conn) current() error {
+	if err := c.known(); err != nil || !c.s.writable.Load() {
+		return err
+	}
+	var mode serverMode
+	err := c.scan(sMode, nil, &mode)
+	if err == nil && mode == readOnly {
+		err = errDemoted
+	}
+	return err
 }

@@ -5,6 +5,7 @@ package sqldriver
 
 import (
 	"context"
+	"crypto/tls"
 	"database/sql"
 	sqldrv "database/sql/driver"
 	"errors"
@@ -71,13 +72,31 @@ func (s *Server) explain(err error) error {
 	if e := s.eng.explain(err); e != nil {
 		return e
 	}
+	if errors.As(err, new(*tls.CertificateVerificationError)) {
+		return &storeError{class: driver.ClassMisconfigured, err: err, advice: "the server's certificate is not one that this program trusts"}
+	}
 	var ne net.Error
-	var op *net.OpError
-	if errors.As(err, &ne) || errors.As(err, &op) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
-		errors.Is(err, sqldrv.ErrBadConn) || errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "connection") {
+	if errors.As(err, &ne) || errors.As(err, new(*net.OpError)) || errors.As(err, new(*lostError)) || errors.Is(err, io.EOF) ||
+		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, sqldrv.ErrBadConn) || errors.Is(err, context.DeadlineExceeded) {
 		return &storeError{class: driver.ClassUnreachable, err: err, advice: "the server does not answer, or not in time"}
 	}
 	return err
+}
+
+// lostError is of a connection that could not be made, or is none any more. Some drivers say so in words alone.
+type lostError struct{ error }
+
+func (e *lostError) Unwrap() error { return e.error }
+
+// errDemoted is of a server that took writes when this driver asked before.
+var errDemoted = errors.New("the server takes no writes any more, and what it says of locks may be over")
+
+const adviceReadOnly = "locks must be written, and this server takes no writes: it is a standby, or was told to be read-only"
+
+// refuses says whether a server refused what it was asked, and left nothing of it, since it is not, or no longer, the
+// one that takes writes: another connection may lead to that one.
+func (s *Server) refuses(err error) bool {
+	return errors.Is(err, errDemoted) || in(sqlState(err), "25006", "0A000") || in(mysqlNumber(err), 1290, 1792, 1836, 1047, 3032)
 }
 
 func explainPostgres(err error) error {
@@ -94,16 +113,21 @@ func explainPostgres(err error) error {
 		e.class, e.advice = driver.ClassDenied, adviceDenied+"SELECT on hasp_meta, and USAGE on the sequence hasp_fence"
 	case strings.HasPrefix(state, "28"):
 		e.class, e.advice = driver.ClassLogin, "the server does not let this user in: look at the name, the password and pg_hba.conf"
-	case in(state, "3D000"):
+	case state == "3D000":
 		e.class, e.advice = driver.ClassMisconfigured, "the database does not exist"
-	case in(state, "53100"):
+	case in(state, "26000", "42P05"):
+		e.class, e.advice = driver.ClassMisconfigured, "a pooler of connections in between gives each transaction another session: have the client prepare no "+
+			"statements (pgx: default_query_exec_mode=exec)"
+	case state == "53100":
 		e.class, e.advice = driver.ClassFull, "the server's disk is full"
-	case in(state, "25006"):
-		e.class, e.advice = driver.ClassReadOnly, "locks must be written: this is a standby, or default_transaction_read_only is on"
-	case state == "55P03" || state == "57014":
-		e.class, e.advice = driver.ClassUnreachable, "a statement took longer than lock_timeout or statement_timeout of this user allow"
-	case strings.HasPrefix(state, "08") || strings.HasPrefix(state, "57P") || strings.HasPrefix(state, "53") || state == "25P03":
-		e.class, e.advice = driver.ClassUnreachable, "the server is starting, stopping or overloaded, or ended the connection"
+	case state == "25006" || errors.Is(err, errDemoted):
+		e.class, e.advice = driver.ClassReadOnly, adviceReadOnly+" (default_transaction_read_only)"
+	case state == "0A000":
+		e.class, e.advice = driver.ClassUnreachable, "the server cannot do that at present: it is a standby that has serializable as its default isolation, or the tables were changed meanwhile"
+	case in(state, "55P03", "57014"):
+		e.class, e.advice = driver.ClassUnreachable, "a statement took longer than lock_timeout or statement_timeout of this user allow, or somebody cancelled it"
+	case state != "" && in(state[:2], "08", "40", "53", "57", "58") || in(state, "25P03", "55000"):
+		e.class, e.advice = driver.ClassUnreachable, "the server, or a pooler in between, is starting, stopping, overloaded or without a disk, or ended the connection"
 	default:
 		return nil
 	}
@@ -125,14 +149,22 @@ func explainMySQL(err error) error {
 		e.class, e.advice = driver.ClassDenied, adviceDenied+"and SELECT and UPDATE on hasp_meta"
 	case in(n, 1045, 1698):
 		e.class, e.advice = driver.ClassLogin, "the server does not let this user in: look at the name and the password"
+	case n == 1130:
+		e.class, e.advice = driver.ClassDenied, "the server lets no user in from this host"
 	case in(n, 1114, 1021, 1030):
 		e.class, e.advice = driver.ClassFull, "the server's disk is full"
-	case in(n, 1290, 1836, 1792):
-		e.class, e.advice = driver.ClassReadOnly, "locks must be written: this is a replica, or read_only is on"
+	case in(n, 1290, 1836, 1792) || errors.Is(err, errDemoted):
+		e.class, e.advice = driver.ClassReadOnly, adviceReadOnly+" (read_only)"
 	case n == 1665:
 		e.class, e.advice = driver.ClassMisconfigured, "binlog_format is STATEMENT; it must be MIXED or ROW"
-	case in(n, 1205, 1040, 1203, 1053, 1927, 3024, 1969):
-		e.class, e.advice = driver.ClassUnreachable, "the server is stopping or overloaded, or somebody stopped within a transaction (SHOW PROCESSLIST)"
+	case n == 1226:
+		e.class, e.advice = driver.ClassUnreachable, "this user has as many connections, or asked as often, as the server allows it (max_user_connections, MAX_QUERIES_PER_HOUR)"
+	case n == 1047:
+		e.class, e.advice = driver.ClassUnreachable, "this node of a Galera cluster is not ready: it is joining, or without a majority"
+	case in(n, 1040, 1203, 1205, 1213, 1969, 3024): // overload
+		e.class, e.advice = driver.ClassUnreachable, "the server is overloaded, or somebody stopped within a transaction (SHOW PROCESSLIST)"
+	case in(n, 1053, 1129, 1152, 1158, 1159, 1160, 1161, 1184, 1317, 1927, 2002, 2003, 2006, 2013, 3032, 3100, 3101, 3169, 4031) || 9000 <= n && n < 9100: // ProxySQL's own
+		e.class, e.advice = driver.ClassUnreachable, "the server, or a proxy in between, is starting or stopping, or ended the connection"
 	default:
 		return nil
 	}

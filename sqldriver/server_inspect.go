@@ -79,7 +79,7 @@ func scanKey(rows *sql.Rows) (driver.Info, error) {
 // survey reads rows.
 func (s *Server) survey(ctx context.Context, st statement, each func(rows *sql.Rows) error, args ...any) error {
 	return s.do(ctx, func(c *conn) error {
-		if err := c.known(); err != nil {
+		if err := c.current(); err != nil {
 			return err
 		}
 		rows, err := c.query(st, args...)

@@ -165,7 +165,7 @@ func (c *conn) renew(r driver.RenewRequest) (out driver.Renewal, err error) {
 		if err != nil {
 			return out, err
 		}
-		if s.own.live(s.now.up) && s.own.kind == kindQueued && s.own.label == r.Label && !s.own.worthWriting(r.Patience, s.now.up) {
+		if !s.stale && s.own.live(s.now.up) && s.own.kind == kindQueued && s.own.label == r.Label && !s.own.worthWriting(r.Patience, s.now.up) {
 			return driver.Renewal{RetryIn: s.refusal(r.Claim, s.now).RetryIn}, nil
 		}
 	}

@@ -16,7 +16,8 @@ const serverVersion = 1
 type statement int
 
 const (
-	sVersion    statement = iota // the version of the tables
+	sVersion    statement = iota // the version of the tables, and the server's mode
+	sMode                        // the server's mode
 	sBegin                       // begin a transaction in which each statement sees what was committed before it
 	sLock                        // make sure that a key has a row, and lock that
 	sFree                        // lock a key's row if nobody has
@@ -54,7 +55,7 @@ const minute = int64(60e9)
 // serverText are the statements that are the same for all servers but for the notation:
 // {now} is the clock in nanoseconds since 2020 (so that a
 // lease may last for three hundred years, less some), {safe} is 1 where a commit is not
-// forgotten when the server is killed.
+// forgotten when the server is killed, {mode} is a serverMode.
 //
 // A key's own row is that of its holder; where the key is shared it stands for all of
 // them, without an owner, until the last of their leases ends; where it is not held
@@ -62,7 +63,8 @@ const minute = int64(60e9)
 // waits, who was released) are read and written by those only who have locked the key's
 // own, whose column others says whether there are any.
 var serverText = [statements]string{
-	sVersion: `SELECT version, {safe} FROM hasp_meta WHERE id = 1`,
+	sVersion: `SELECT version, {mode} FROM hasp_meta WHERE id = 1`,
+	sMode:    `SELECT {mode}`,
 
 	sFree: `SELECT others FROM hasp_key WHERE lock_key = ? FOR UPDATE SKIP LOCKED`,
 
@@ -79,7 +81,7 @@ var serverText = [statements]string{
 			FROM c CROSS JOIN (SELECT COALESCE(MAX(CASE WHEN p.kind = 'queue' AND p.expires > c.now THEN p.seq END), 9223372036854775807) AS seq
 					FROM c LEFT JOIN p ON 1 = 1) w
 				CROSS JOIN hasp_lease l WHERE l.lock_key = ?)
-		SELECT c.now, {safe}, k.held, k.owner, k.label, k.fence, k.since, k.expires, k.most, k.mark, k.others, k.keep,
+		SELECT c.now, {mode}, k.held, k.owner, k.label, k.fence, k.since, k.expires, k.most, k.mark, k.others, k.keep,
 			p.kind, p.label, p.fence, p.since, p.expires, p.mode, p.most, p.slot, p.mark, p.inbox,
 			o.found, o.past, o.seq, o.last, o.waiting, o.hinted, o.ahead, o.barred, o.least
 		FROM c CROSS JOIN o LEFT JOIN hasp_key k ON k.lock_key = ? LEFT JOIN p ON p.lock_key = k.lock_key`,

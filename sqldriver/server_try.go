@@ -44,10 +44,10 @@ func (c *conn) try(r driver.VoteRequest) (driver.Result, error) {
 	if err != nil {
 		return driver.Result{}, err
 	}
-	switch s.decide(r, s.now) {
-	case refuse:
+	switch verdict := s.decide(r, s.now); {
+	case verdict == refuse && !s.stale:
 		return s.refused(r, s.now), nil
-	case grant:
+	case verdict == grant:
 		if plain && !asked && !s.others && s.key.kind == "" {
 			if res, err := c.grantAtOnce(r); err != nil || res.Granted {
 				return res, err

@@ -21,6 +21,7 @@ type keyView struct {
 	others   bool  // as its row says
 	keep     int64 // as its row says: the minute from which on nothing of it matters
 	there    bool  // it has a row
+	stale    bool  // the server takes no writes, and what it says may be over
 	ownRow   bool  // the owner has a row beside the key's own
 	ownInbox string
 
@@ -32,6 +33,15 @@ type keyView struct {
 	waiting int           // live places
 	hinted  int           // of them, of those that hear hints
 }
+
+// serverMode is what a server says of itself.
+type serverMode int
+
+const (
+	forgets  serverMode = iota // it answers a commit before it is safe
+	readOnly                   // it takes no writes, or only those of some users
+	writes
+)
 
 var errForgets = errors.New("the database answers a commit before it is safe")
 
@@ -45,18 +55,19 @@ func (c *conn) look(claim driver.Claim) (keyView, error) {
 	var k, own nullRow
 	var held, others, keep sql.NullInt64
 	var inbox sql.NullString
-	var safe bool
+	var mode serverMode
 	key := []byte(claim.Key)
-	err := c.scan(sLook, []any{key, claim.Owner, claim.Owner, key, key}, &s.now.up, &safe,
+	err := c.scan(sLook, []any{key, claim.Owner, claim.Owner, key, key}, &s.now.up, &mode,
 		&held, &k.owner, &k.label, &k.fence, &k.since, &k.expires, &k.most, &k.mark, &others, &keep,
 		&own.kind, &own.label, &own.fence, &own.since, &own.expires, &own.mode, &own.most, &own.slot, &own.mark, &inbox,
 		&s.rows, &s.over, &s.seq, (*int64)(&s.last), &s.waiting, &s.hinted, &s.ahead, &s.barred, &s.least)
 	if err != nil {
 		return s, err
 	}
-	if !safe {
+	if mode == forgets {
 		return s, errForgets
 	}
+	s.stale = mode == readOnly
 	s.there, s.others, s.keep, s.ownInbox = held.Valid, others.Int64 != 0, keep.Int64, inbox.String
 	s.key = k.row("")
 	if held.Int64 != 0 {

@@ -38,6 +38,25 @@ func Postgres(t testing.TB, settings ...string) *Server {
 func PostgresIn(t testing.TB, env []string, settings ...string) *Server {
 	t.Helper()
 	bin := postgresBin(t)
+	return postgresFrom(t, env, []string{filepath.Join(bin, "initdb"), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C"}, append([]string{
+		"wal_level=minimal", "max_wal_senders=0"}, settings...)...)
+}
+
+// PostgresReplicates are the settings of a server that may have a standby.
+var PostgresReplicates = []string{"wal_level=replica", "max_wal_senders=8"}
+
+// PostgresStandby starts a standby of a server that was started with PostgresReplicates, which answers what only reads. It
+// becomes a primary with pg_promote().
+func PostgresStandby(t testing.TB, primary *Server, settings ...string) *Server {
+	t.Helper()
+	copied := []string{filepath.Join(postgresBin(t), "pg_basebackup"), "-U", "postgres", "-h", "127.0.0.1", "-p", strconv.Itoa(primary.port), "-c", "fast", "-R"}
+	return postgresFrom(t, nil, copied, append(PostgresReplicates, settings...)...)
+}
+
+// postgresFrom starts a server whose data a program makes, which is told where by -D.
+func postgresFrom(t testing.TB, env, initial []string, settings ...string) *Server {
+	t.Helper()
+	bin := postgresBin(t)
 	as := unprivileged(t)
 	s := launch(t, spec{
 		path: filepath.Join(bin, "postgres"),
@@ -48,12 +67,12 @@ func PostgresIn(t testing.TB, env []string, settings ...string) *Server {
 			awaitNobody(data)
 			if _, err := os.Stat(data); errors.Is(err, os.ErrNotExist) {
 				as.mkdir(t, s.dir, data)
-				as.run(t, s.dir, filepath.Join(bin, "initdb"), "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+				as.run(t, s.dir, append(slices.Clone(initial), "-D", data, "--no-sync")...)
 			}
 			args := []string{"-D", data, "-p", strconv.Itoa(s.port)}
 			for _, set := range append([]string{
 				"listen_addresses=127.0.0.1", "unix_socket_directories=" + s.dir, "fsync=off", "full_page_writes=off",
-				"wal_level=minimal", "max_wal_senders=0", "shared_buffers=32MB", "max_connections=500", "jit=off",
+				"shared_buffers=32MB", "max_connections=500", "jit=off",
 			}, settings...) {
 				args = append(args, "-c", set)
 			}
