@@ -55,7 +55,7 @@ CREATE TABLE IF NOT EXISTS hasp_meta (
 	version INTEGER  NOT NULL,
 	fence   BIGINT   NOT NULL
 ) ENGINE = InnoDB;
-INSERT INTO hasp_meta (id, version, fence) VALUES (1, 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))) ON DUPLICATE KEY UPDATE id = 1;
+INSERT INTO hasp_meta (id, version, fence) VALUES (1, 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))) ON DUPLICATE KEY UPDATE fence = GREATEST(fence, VALUES(fence));
 `
 
 // mysqlSafe is 0 where the server answers a commit before it has written it, or where
@@ -76,6 +76,8 @@ var mysqlEngine = engine{
 	explain: explainMySQL,
 	// A deadlock; a row that changed since the transaction's snapshot (MariaDB).
 	overtook: func(err error) bool { return in(mysqlNumber(err), 1213, 1020) },
+	raise:    ", or by hand: UPDATE hasp_meta SET fence = UNIX_TIMESTAMP() * 1000000",
+	fences:   "SELECT fence, 0 FROM hasp_meta",
 	literals: true,
 	isolate:  mysqlIsolation,
 	byHand: func(key string) []string {

@@ -12,7 +12,8 @@ import (
 // PostgresOptions are options of [NewPostgres]; the zero value is the default.
 type PostgresOptions struct {
 	// Listener hears notifications for the waiters of this driver, so that a release
-	// wakes the next one at once; see package sqldriver/pgxlisten. nil: waiters poll.
+	// wakes the next one at once; see package sqldriver/pgxlisten. nil: waiters poll. One that is a Noticer,
+	// as that is, hears of commits that no standby has.
 	Listener Listener
 }
 
@@ -27,6 +28,7 @@ func NewPostgres(db *sql.DB, o *PostgresOptions) *Server {
 	if o != nil {
 		s.hints.listener = o.Listener
 		s.pipe, _ = o.Listener.(Pipeliner)
+		s.notices, _ = o.Listener.(Noticer)
 	}
 	return s
 }
@@ -35,7 +37,8 @@ func NewPostgres(db *sql.DB, o *PostgresOptions) *Server {
 const fencesAtOnce = 1024
 
 // PostgresSchema makes the tables in PostgreSQL, where they are missing, as
-// [Server.Init] does.
+// [Server.Init] does. It raises the sequence of fences where that is behind the clock or the tables, by some more
+// than that, since others may take fences meanwhile.
 const PostgresSchema = `CREATE TABLE IF NOT EXISTS hasp_key (
 	lock_key BYTEA    PRIMARY KEY,
 	held     SMALLINT NOT NULL DEFAULT 0,
@@ -67,7 +70,8 @@ CREATE TABLE IF NOT EXISTS hasp_lease (
 	PRIMARY KEY (lock_key, owner)
 );
 CREATE SEQUENCE IF NOT EXISTS hasp_fence INCREMENT BY 1024 CACHE 1;
-SELECT setval('hasp_fence', (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) WHERE NOT (SELECT is_called FROM hasp_fence);
+SELECT setval('hasp_fence', most + 1073741824) FROM (SELECT GREATEST((extract(epoch FROM clock_timestamp()) * 1000000)::bigint, 1125899906842624,
+	(SELECT MAX(fence) FROM hasp_key), (SELECT MAX(fence) FROM hasp_lease)) AS most) m WHERE (SELECT last_value FROM hasp_fence) < most;
 CREATE TABLE IF NOT EXISTS hasp_meta (
 	id      SMALLINT PRIMARY KEY CHECK (id = 1),
 	version INTEGER  NOT NULL
@@ -85,12 +89,24 @@ const postgresMode = `(CASE WHEN current_setting('synchronous_commit') = 'off' T
 // decimal number that extract returns.
 const postgresNow = `((date_part('epoch', clock_timestamp()) * 1000000)::bigint * 1000 - 1577836800000000000)`
 
+// postgresFence is a new one, larger than another by as many as a grant may have, or the statement fails (22012): a
+// sequence may have been left behind when the tables were moved, and then knows nothing of keys without a row either.
+const postgresFence = `CASE WHEN nextval('hasp_fence') >= GREATEST({than}, 1125899906842624) + 1024 THEN currval('hasp_fence')
+			ELSE 1 / (currval('hasp_fence') - currval('hasp_fence')) END`
+
+func postgresFenceAbove(than string) string { return strings.Replace(postgresFence, "{than}", than, 1) }
+
+// fenceLeast is below all fences: they began with the microseconds of a clock, in 2005 or later.
+const fenceLeast = 1 << 50
+
 var postgresEngine = engine{
 	name:     "postgres",
 	schema:   PostgresSchema,
 	settings: postgresSettings, clock: postgresClock, judge: judgePostgres,
 	explain:  explainPostgres,
 	overtook: func(err error) bool { return in(sqlState(err), "40001", "40P01") },
+	raise:    ", or by hand: SELECT setval('hasp_fence', (SELECT GREATEST((extract(epoch FROM now()) * 1000000)::bigint, MAX(fence)) FROM hasp_key))",
+	fences:   "SELECT last_value, (SELECT COALESCE(MAX(fence), 0) FROM hasp_key) FROM hasp_fence",
 	sequence: true,
 	byHand: func(key string) []string {
 		const query = "SELECT held, owner, convert_from(label, 'LATIN1') AS label, fence, to_timestamp(expires / 1e9 + 1577836800) AS expires FROM "
@@ -126,12 +142,13 @@ var postgresText = map[statement]string{
 	// The clock and the sequence are read when the row is locked, and once more where that
 	// had to be waited for. Only a new row's are older than its right to be there: by no more
 	// than half of what a row is kept for after its key was held, or it fails (22012); so
-	// none can have been made, held and swept in between, and had a larger fence.
-	sGrant: `WITH u AS (UPDATE hasp_key SET held = 1, owner = ?, label = ?, fence = nextval('hasp_fence'),
+	// none can have been made, held and swept in between, and had a larger fence. A fence that is too small fails
+	// likewise, and then choose says so.
+	sGrant: `WITH u AS (UPDATE hasp_key SET held = 1, owner = ?, label = ?, fence = ` + postgresFenceAbove("fence") + `,
 			since = {now}, expires = {now} + ?, keep = GREATEST(keep, ({now} + ?) / 60000000000 + 1)
 			WHERE lock_key = ? AND held = 0 AND others = 0 AND {safe} = 1 RETURNING fence),
 		i AS (INSERT INTO hasp_key (lock_key, held, owner, label, fence, since, expires, keep)
-			SELECT ?::bytea, 1, ?::text, ?::bytea, nextval('hasp_fence'), {now}, {now} + ?::bigint, ({now} + ?::bigint) / 60000000000 + 1
+			SELECT ?::bytea, 1, ?::text, ?::bytea, ` + postgresFenceAbove("0") + `, {now}, {now} + ?::bigint, ({now} + ?::bigint) / 60000000000 + 1
 			WHERE NOT EXISTS (SELECT 1 FROM u) AND NOT EXISTS (SELECT 1 FROM hasp_key WHERE lock_key = ?::bytea) AND {safe} = 1
 			ON CONFLICT (lock_key) DO NOTHING
 			RETURNING fence, 1 / (CASE WHEN clock_timestamp() - statement_timestamp() < interval '30 s' THEN 1 ELSE 0 END) AS new)

@@ -22,8 +22,9 @@ type Server struct {
 	eng *engine
 	bad error // why this cannot work; see Check
 
-	hints hints
-	pipe  Pipeliner // nil: statements are sent one after the other
+	hints   hints
+	pipe    Pipeliner // nil: statements are sent one after the other
+	notices Noticer   // nil: warnings are not heard
 
 	ready    atomic.Bool    // the tables are there, of a version that we know
 	writable atomic.Bool    // a server was asked that takes writes
@@ -48,6 +49,8 @@ type engine struct {
 	settings []string // queries for names and values, for Examine
 	clock    string   // and one for the microseconds since 1970
 	judge    func(settings) []driver.Finding
+	raise    string // and how to do so by hand
+	fences   string // a query for what comes next and for the largest there was
 	sequence bool   // fences come from a sequence, and sGrant returns a row; else each key counts its own
 	literals bool   // arguments are written into the statements
 	isolate  string // sent before each transaction begins

@@ -96,7 +96,10 @@ func (s *Server) once(ctx context.Context, f func(c *conn) error) (sent bool, er
 		return false, &lostError{err}
 	}
 	c := &conn{s: s, ctx: ctx, sql: db}
-	err = f(c)
+	c.warned() // of what others did
+	if err = f(c); err == nil && c.warned() {
+		c.sent, c.open, err = true, false, errAlone
+	}
 	// A driver says that a connection is bad when it sent nothing. Of a commit that is not relied on.
 	sent = c.sent && (c.open || !errors.Is(err, sqldrv.ErrBadConn))
 	switch {
@@ -142,6 +145,24 @@ func (c *conn) rollback() {
 		}
 	}
 	c.discard()
+}
+
+// A Noticer hears what a server warns of, as a [Listener] may.
+type Noticer interface {
+	// Warned says whether the server warned on this connection (as sql.Conn.Raw gives it), since that was asked last, with
+	// SQLSTATE 01000: what it committed it no longer waits for a standby to have.
+	Warned(conn any) bool
+}
+
+// warned says whether a commit is known to the server alone, though it was to be known to a standby as well.
+func (c *conn) warned() (was bool) {
+	if c.s.notices != nil {
+		_ = c.sql.Raw(func(conn any) error { // of one that is closed there is nothing to know
+			was = c.s.notices.Warned(conn)
+			return nil
+		})
+	}
+	return was
 }
 
 // A Step is a statement whose answer does not matter, unless it is an error.

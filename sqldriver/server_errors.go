@@ -91,6 +91,9 @@ func (e *lostError) Unwrap() error { return e.error }
 // errDemoted is of a server that took writes when this driver asked before.
 var errDemoted = errors.New("the server takes no writes any more, and what it says of locks may be over")
 
+// errAlone is of a commit that a failover may take back.
+var errAlone = errors.New("the server stopped waiting for a standby to have the commit (somebody cancelled it, or statement_timeout did)")
+
 const adviceReadOnly = "locks must be written, and this server takes no writes: it is a standby, or was told to be read-only"
 
 // refuses says whether a server refused what it was asked, and left nothing of it, since it is not, or no longer, the
@@ -107,6 +110,8 @@ func explainPostgres(err error) error {
 	state := sqlState(err)
 	e := &storeError{err: err}
 	switch {
+	case errors.Is(err, errAlone):
+		e.class, e.advice = driver.ClassUnreachable, "so it does not count: look at the synchronous standbys"
 	case in(state, "42P01", "42703", "3F000", "42883"): // no such table, column, schema, function
 		e.class, e.advice = driver.ClassMisconfigured, adviceTables
 	case state == "42501":

@@ -8,6 +8,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -23,6 +24,7 @@ type settings map[string]string
 func (s *Server) Examine(ctx context.Context) ([]driver.Finding, error) {
 	v := settings{}
 	var ahead, trip time.Duration
+	next, largest := int64(math.MaxInt64), int64(0)
 	err := s.do(ctx, func(c *conn) error {
 		for _, query := range s.eng.settings {
 			if err := c.read(query, v); err != nil {
@@ -30,13 +32,21 @@ func (s *Server) Examine(ctx context.Context) ([]driver.Finding, error) {
 			}
 		}
 		var err error
-		ahead, trip, err = c.clock(s.eng.clock)
-		return err
+		if ahead, trip, err = c.clock(s.eng.clock); err != nil {
+			return err
+		}
+		_ = c.sql.QueryRowContext(ctx, s.eng.fences).Scan(&next, &largest) // whether the tables are there is for others to say
+		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	return append(s.eng.judge(v), judgeClock(ahead, trip)), nil
+	found := append(s.eng.judge(v), judgeClock(ahead, trip))
+	if next < max(largest, fenceLeast) {
+		found = append(found, finding(driver.LevelFail, "fences", "fences go on from %d, and there were larger ones (%d), so none is granted: the tables were moved without what counts them. "+
+			"Raise it with hasp init%s", next, max(largest, fenceLeast), s.eng.raise))
+	}
+	return found, nil
 }
 
 // read takes the rows of a query, each a name and a value.
@@ -99,7 +109,7 @@ func repeats(check, format string, args ...any) driver.Finding {
 }
 
 // Who may not see the standbys sees how many they are.
-var postgresSettings = []string{`SELECT name, current_setting(name) FROM unnest(ARRAY['server_version', 'fsync', 'full_page_writes', 'synchronous_commit', 'synchronous_standby_names',
+var postgresSettings = []string{`SELECT name, current_setting(name) FROM unnest(ARRAY['server_version', 'fsync', 'full_page_writes', 'synchronous_commit', 'synchronous_standby_names', 'statement_timeout',
 		'default_transaction_isolation', 'default_transaction_read_only']) AS name
 	UNION ALL SELECT 'standby', pg_is_in_recovery()::text
 	UNION ALL SELECT 'standbys', count(*)::text FROM pg_stat_replication
@@ -137,6 +147,9 @@ func judgeStandbys(v settings) driver.Finding {
 	switch names, commit := v["synchronous_standby_names"], v["synchronous_commit"]; {
 	case v["standbys"] == "0" && names != "" && commit != "local" && commit != "off":
 		return finding(driver.LevelWarn, "role", "it is a primary whose commits wait for a standby (synchronous_standby_names), and none is connected: nothing is granted before one is")
+	case v["standbys"] != "0" && names != "" && v["statement_timeout"] != "0":
+		return finding(driver.LevelWarn, "role", "its commits wait for standbys, but statement_timeout is %s for this user: it ends that wait, and what it ends is committed on this server alone. "+
+			"This command does not take it for granted, but a program may whose client hears no warnings. Set it to 0 for this user", v["statement_timeout"])
 	case v["standbys"] == "0":
 		return finding(driver.LevelOK, "role", "it is a primary without standbys")
 	case names == "":
@@ -147,6 +160,25 @@ func judgeStandbys(v settings) driver.Finding {
 		return repeats("role", "%s of its %s standbys are asynchronous: %s. Promote none of them, or name them in synchronous_standby_names", v["asynchronous"], v["standbys"], promoted)
 	}
 	return finding(driver.LevelOK, "role", "it is a primary, whose commits wait for standbys (%s of them are connected)", v["standbys"])
+}
+
+func judgeReplicas(v settings) driver.Finding {
+	const promoted = "one that is promoted may not have received every lock, and there can be two holders, and fences may repeat"
+	either := func(what string) string {
+		return cmp.Or(v["rpl_semi_sync_master_"+what], v["rpl_semi_sync_source_"+what])
+	}
+	switch {
+	case v["read_only"] != "OFF":
+		return finding(driver.LevelFail, "role", "it is read-only, as a replica is: name the server that takes writes")
+	case either("enabled") == "ON" && either("status") == "OFF":
+		return repeats("role", "semi-synchronous replication is on, but at present no replica is waited for, since none answered in time or is there: %s", promoted)
+	case either("enabled") == "ON":
+		return repeats("role", "semi-synchronous replication waits for a replica for %s ms, and commits without one after that, which this server tells nobody: %s. "+
+			"Set rpl_semi_sync_master_timeout to longer than a replica is ever away", either("timeout"), promoted)
+	case v["replicas"] != "0":
+		return repeats("role", "%s replicas receive its commits later: %s. Semi-synchronous replication (AFTER_SYNC) prevents that, as long as it does not time out", v["replicas"], promoted)
+	}
+	return finding(driver.LevelOK, "role", "it takes writes, and no replica is seen (without the right PROCESS, none is)")
 }
 
 // judgeIsolation is about the one that sessions begin with. Transactions of locks name their own.
@@ -161,7 +193,8 @@ func judgeIsolation(isolation string) driver.Finding {
 
 // Replicas are seen by who may see the threads of others. MariaDB and MySQL have two names for the isolation.
 var mysqlSettings = []string{`SHOW VARIABLES WHERE Variable_name IN ('version', 'innodb_flush_log_at_trx_commit', 'autocommit', 'tx_isolation', 'transaction_isolation')`,
-	`SHOW GLOBAL VARIABLES LIKE 'read_only'`,
+	`SHOW GLOBAL VARIABLES WHERE Variable_name IN ('read_only', 'wsrep_on') OR Variable_name RLIKE '^rpl_semi_sync_(master|source)_(enabled|timeout)$'`,
+	`SHOW GLOBAL STATUS WHERE Variable_name = 'wsrep_cluster_size' OR Variable_name RLIKE '^rpl_semi_sync_(master|source)_status$'`,
 	`SELECT 'replicas', COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'`}
 
 const mysqlClock = `SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))`
@@ -180,14 +213,10 @@ func judgeMySQL(v settings) []driver.Finding {
 	if v["autocommit"] == "OFF" {
 		found = append(found, finding(driver.LevelFail, "autocommit", "autocommit is off for this user: statements of locks would not be committed, so none is granted. Leave it on (init_connect)"))
 	}
-	switch {
-	case v["read_only"] != "OFF":
-		found = append(found, finding(driver.LevelFail, "role", "it is read-only, as a replica is: name the server that takes writes"))
-	case v["replicas"] != "0":
-		found = append(found, repeats("role", "%s replicas receive its commits later: one that is promoted may not have received every lock, and there can be two holders, and fences may "+
-			"repeat. Semi-synchronous replication (AFTER_SYNC) prevents that, as long as it does not time out", v["replicas"]))
-	default:
-		found = append(found, finding(driver.LevelOK, "role", "it takes writes, and no replica is seen (without the right PROCESS, none is)"))
+	found = append(found, judgeReplicas(v))
+	if v["wsrep_on"] == "ON" && v["wsrep_cluster_size"] != "1" {
+		found = append(found, finding(driver.LevelWarn, "galera", "it is one of %s nodes of a Galera cluster, each of which measures leases by its own clock: where those differ, there can be two holders. "+
+			"All programs must use one node only, and another when that is gone for longer than their leases last (in a proxy: one writer, the others as backups)", v["wsrep_cluster_size"]))
 	}
 	return append(found, judgeIsolation(cmp.Or(v["transaction_isolation"], v["tx_isolation"])))
 }

@@ -27,7 +27,7 @@ func has(t *testing.T, found []driver.Finding, level driver.Level, check, part s
 func TestSettingsAreJudged(t *testing.T) {
 	const flush = "innodb_flush_log_at_trx_commit"
 	postgres := settings{"server_version": "15.1", "fsync": "on", "full_page_writes": "on", "synchronous_commit": "on", "standby": "false", "standbys": "0",
-		"asynchronous": "0", "default_transaction_isolation": "read committed", "default_transaction_read_only": "off"}
+		"asynchronous": "0", "default_transaction_isolation": "read committed", "default_transaction_read_only": "off", "statement_timeout": "0"}
 	mysql := settings{"version": "10.11", flush: "1", "read_only": "OFF", "autocommit": "ON", "replicas": "0", "tx_isolation": "REPEATABLE-READ"}
 	for _, c := range []struct {
 		judge   func(settings) []driver.Finding
@@ -47,6 +47,7 @@ func TestSettingsAreJudged(t *testing.T) {
 		{judgePostgres, postgres, settings{"default_transaction_read_only": "on"}, driver.LevelFail, "role", "default_transaction_read_only", false},
 		{judgePostgres, postgres, settings{"standbys": "2"}, driver.LevelWarn, "role", "2 standbys receive its commits later", true},
 		{judgePostgres, postgres, settings{"standbys": "2", "synchronous_standby_names": "*"}, driver.LevelOK, "role", "whose commits wait for standbys", false},
+		{judgePostgres, postgres, settings{"standbys": "2", "synchronous_standby_names": "*", "statement_timeout": "5s"}, driver.LevelWarn, "role", "statement_timeout is 5s", false},
 		{judgePostgres, postgres, settings{"standbys": "2", "asynchronous": "1", "synchronous_standby_names": "a"}, driver.LevelWarn, "role", "1 of its 2 standbys", true},
 		{judgePostgres, postgres, settings{"standbys": "1", "synchronous_standby_names": "*", "synchronous_commit": "local"}, driver.LevelWarn, "role", "wait for no standby", true},
 		{judgePostgres, postgres, settings{"synchronous_standby_names": "*"}, driver.LevelWarn, "role", "none is connected", false},
@@ -58,6 +59,10 @@ func TestSettingsAreJudged(t *testing.T) {
 		{judgeMySQL, mysql, settings{"read_only": "ON"}, driver.LevelFail, "role", "read-only", false},
 		{judgeMySQL, mysql, settings{"autocommit": "OFF"}, driver.LevelFail, "autocommit", "autocommit is off", false},
 		{judgeMySQL, mysql, settings{"replicas": "1"}, driver.LevelWarn, "role", "1 replicas", true},
+		{judgeMySQL, mysql, settings{"replicas": "1", "rpl_semi_sync_master_enabled": "ON", "rpl_semi_sync_master_status": "OFF"}, driver.LevelWarn, "role", "no replica is waited for", true},
+		{judgeMySQL, mysql, settings{"rpl_semi_sync_source_enabled": "ON", "rpl_semi_sync_source_status": "ON", "rpl_semi_sync_source_timeout": "10000"}, driver.LevelWarn, "role", "10000 ms", true},
+		{judgeMySQL, mysql, settings{"wsrep_on": "ON", "wsrep_cluster_size": "3"}, driver.LevelWarn, "galera", "one of 3 nodes", false},
+		{judgeMySQL, mysql, settings{"wsrep_on": "ON", "wsrep_cluster_size": "1"}, driver.LevelOK, "role", "takes writes", false},
 		{judgeMySQL, mysql, settings{"transaction_isolation": "SERIALIZABLE"}, driver.LevelWarn, "isolation", "serializable", false},
 	} {
 		v := maps.Clone(c.base)

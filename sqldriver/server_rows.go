@@ -6,6 +6,7 @@ package sqldriver
 import (
 	"database/sql"
 	"errors"
+	"fmt"
 	"math"
 	"time"
 
@@ -113,17 +114,31 @@ func (t *keyTx) view(driver.Claim) (*view, error) { return &t.keyView.view, nil 
 
 func (t *keyTx) choose(v *view, r driver.VoteRequest) (fence int64, fences int, err error) {
 	fences = max(r.Fences, 1)
+	newest := int64(v.newest())
 	if t.c.s.eng.sequence {
 		err = t.c.scan(sFloor, nil, &fence)
+		if err == nil && fence-fencesAtOnce < max(newest, fenceLeast) {
+			err = t.leftBehind("the sequence hasp_fence gives", fence)
+		}
 		return fence, min(fences, fencesAtOnce), err
 	}
-	floor := int64(v.newest())
+	floor := newest
 	if floor == 0 { // the key's row was made now, after any other was swept
 		if err := t.c.scan(sFloor, nil, &floor); err != nil {
 			return 0, 0, err
 		}
 	}
+	if floor < fenceLeast {
+		return 0, 0, t.leftBehind("hasp_meta, or the key's row, says", floor)
+	}
 	return floor + int64(fences), fences, nil
+}
+
+// leftBehind is of fences that a guard would refuse for ever.
+func (t *keyTx) leftBehind(what string, fence int64) error {
+	return &storeError{class: driver.ClassMisconfigured,
+		err:    fmt.Errorf("no fence for the key %q: %s %d, and there were larger ones (%d)", t.claim.Key, what, fence, max(t.key.fence, fenceLeast)),
+		advice: "the tables were moved without it, or it was changed by hand: raise it with Init of the driver (hasp init)" + t.c.s.eng.raise}
 }
 
 // put writes the owner's row beside the key's own.

@@ -6,6 +6,7 @@
 //
 //	config, err := pgx.ParseConfig(url)
 //	...
+//	pgxlisten.WatchCommits(config)
 //	db := stdlib.OpenDB(*config)
 //	locks, err := hasp.New(sqldriver.NewPostgres(db, &sqldriver.PostgresOptions{Listener: pgxlisten.New(config)}), nil)
 //
@@ -14,6 +15,9 @@
 // server itself: behind a pooler of connections that gives each transaction another session (PgBouncer
 // with pool_mode = transaction) no message comes through. The driver notices, as it
 // first sends one to itself, and its waiters poll; give New a config that leads past the pooler.
+//
+// WatchCommits matters where commits wait for a synchronous standby: who cancels that wait (pg_cancel_backend,
+// statement_timeout) leaves a commit that a failover takes back, of which the server only warns.
 //
 // A listener is a sqldriver.Pipeliner, too: where the *sql.DB is one of pgx's package stdlib, the statements of
 // a transaction that need not wait for each other's answers are sent together.

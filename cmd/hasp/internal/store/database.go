@@ -63,6 +63,7 @@ func parsePostgres(_, rest string) (*URL, error) {
 		p.config.RuntimeParams["application_name"] = "hasp"
 	}
 	p.config.DefaultQueryExecMode = pgx.QueryExecModeExec // works behind a pooler, too
+	pgxlisten.WatchCommits(p.config)
 	if p.config.ConnectTimeout == 0 {
 		p.config.ConnectTimeout = limit
 	}
