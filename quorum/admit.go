@@ -17,7 +17,7 @@ import (
 // Admit declares on behalf of the operator that no locks are active: every node that
 // is held back votes from now on. It is for new deployments, and for a restart of
 // everything after which no work is left. Where that is wrong, there can be two
-// holders. The error names the nodes that could not be reached.
+// holders. The error names the nodes that could not be reached, and those that vote but refuse the fences of now.
 func (d *Driver) Admit(ctx context.Context) error {
 	if d.bad != nil {
 		return d.bad
@@ -45,25 +45,31 @@ func (n *node) admitNow(ctx context.Context) error {
 		return nil
 	case err != nil:
 		return err
-	case rec.Voting:
-		return nil
+	case !rec.Voting:
+		if err := n.rec.Admit(ctx, rec, n.d.traits.MaxTTL); err != nil {
+			return err
+		}
 	}
-	return n.rec.Admit(ctx, rec, n.d.traits.MaxTTL)
+	if step, _ := n.propose(ctx); step != nil { // what else can be wrong with it is no business of Admit
+		return step
+	}
+	return nil
 }
 
 // NodeState is what a node says of itself.
 type NodeState struct {
-	Name   string
-	Err    error         // it does not answer, or fails
-	Voting bool          // it grants locks
-	Left   time.Duration // of the wait, as far as this machine has waited; 0 when it votes
-	MaxTTL time.Duration // the longest lease it was admitted for; 0 when it keeps no record
-	Node   string        // names the present life of its store, when it keeps a record
-	Queue  bool          // the queue of waiters is here
+	Name    string
+	Err     error         // it does not answer, or fails
+	Voting  bool          // it grants locks
+	Refuses error         // with Voting: why it grants none with a fence that a client would propose now
+	Left    time.Duration // of the wait, as far as this machine has waited; 0 when it votes
+	MaxTTL  time.Duration // the longest lease it was admitted for; 0 when it keeps no record
+	Node    string        // names the present life of its store, when it keeps a record
+	Queue   bool          // the queue of waiters is here
 }
 
-// Nodes asks every node about itself, at once, within ctx. It begins the wait for
-// those that are held back, and lets in those whose wait is over.
+// Nodes asks every node about itself, at once, within ctx, and proposes a fence to those that vote, for a key that nobody
+// else has. It begins the wait for those that are held back, and lets in those whose wait is over.
 func (d *Driver) Nodes(ctx context.Context) []NodeState {
 	states := make([]NodeState, len(d.nodes))
 	queue := d.queue.Load()
@@ -95,9 +101,21 @@ func (s *NodeState) look(ctx context.Context, n *node) {
 				s.Left, err = held.Left, nil
 			}
 			s.Err, s.Voting, s.MaxTTL, s.Node = err, rec.Voting, rec.MaxTTL, rec.Node
+			if s.Voting && err == nil {
+				s.try(ctx, n)
+			}
 			return
 		}
 	}
 	_, s.Err = n.drv.Inspect(ctx, probeKey)
-	s.Voting = s.Err == nil
+	if s.Voting = s.Err == nil; s.Voting {
+		s.try(ctx, n)
+	}
+}
+
+// try has the node grant a key of its own.
+func (s *NodeState) try(ctx context.Context, n *node) {
+	if step, _ := n.propose(ctx); step != nil { // that it fails otherwise may be for this key only
+		s.Refuses = step
+	}
 }

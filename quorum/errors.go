@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -98,6 +99,23 @@ type tooLong struct{ max, ttl time.Duration }
 
 func (e *tooLong) Error() string {
 	return fmt.Sprintf("it was admitted for leases of at most %v, and this one asks for %v: name the same largest TTL everywhere", e.max, e.ttl)
+}
+
+// outOfStep is a node that grants no fence near the one that was proposed.
+type outOfStep struct{ proposal, floor uint64 }
+
+func (e *outOfStep) Error() string {
+	if e.floor < e.proposal {
+		return fmt.Sprintf("it refuses the fence %d (%s), which is more than %v ahead of its clock: its clock is behind, or a client's or a node's is ahead",
+			e.proposal, momentOf(e.proposal), driver.MaxFenceSkew)
+	}
+	return fmt.Sprintf("it refuses the fence %d (%s), and all up to %d (%s): its clock is ahead, or was when it granted that, or this machine's is behind",
+		e.proposal, momentOf(e.proposal), e.floor, momentOf(e.floor))
+}
+
+// momentOf is when a clock made a fence.
+func momentOf(fence uint64) string {
+	return time.UnixMicro(int64(min(fence, math.MaxInt64))).UTC().Format("2006-01-02 15:04:05Z")
 }
 
 // twinError is two nodes that are one store.

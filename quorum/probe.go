@@ -14,6 +14,7 @@ import (
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/admission"
 	"github.com/hasplock/hasp/internal/backoff"
+	"github.com/hasplock/hasp/internal/ballot"
 )
 
 const (
@@ -28,7 +29,10 @@ const (
 // probePause is between two probes of a node that fails them.
 var probePause = backoff.Backoff{Least: 15 * time.Millisecond, Most: 300 * time.Millisecond}
 
-var errSilent = errors.New("it does not answer")
+var (
+	errSilent  = errors.New("it does not answer")
+	errRefuses = errors.New("it refuses a key that nobody else has")
+)
 
 // probeLimit bounds one probe: one that was lost on the way is sent again.
 func (d *Driver) probeLimit() time.Duration { return max(probeLimit, d.o.NodeTimeout) }
@@ -148,22 +152,37 @@ func (n *node) retryWrite() {
 	}
 }
 
-// writes has the node grant a key of ours.
+// writes says whether the node grants a key of ours, with whatever fence.
 func (n *node) writes() bool {
 	ctx, cancel := context.WithTimeout(n.d.life, n.d.probeLimit())
 	defer cancel()
+	_, err := n.propose(ctx)
+	return err == nil
+}
+
+// propose has the node grant a key of ours, which nothing stays of. A node that forgot which fences it granted asks for a
+// larger one, once; step is of one that grants none near our clock.
+func (n *node) propose(ctx context.Context) (step *outOfStep, err error) {
 	c := driver.Claim{Key: probeKey + "/" + crand.Text(), Owner: crand.Text(), Label: "{}"}
 	r := driver.VoteRequest{TryRequest: driver.TryRequest{Claim: c, TTL: n.d.traits.MinTTL}, Proposal: n.d.clock.next()}
 	res, err := n.drv.Vote(ctx, r)
 	if err == nil && res.Why == driver.FenceTooLow {
+		if ballot.OutOfStep(&res, r.Proposal) {
+			step = &outOfStep{r.Proposal, res.Fence}
+		}
 		r.Proposal = res.Fence + 1
 		res, err = n.drv.Vote(ctx, r)
 	}
-	if err != nil || !res.Granted {
-		return false
+	switch {
+	case err != nil:
+		return step, err
+	case res.Why == driver.FenceTooLow:
+		return &outOfStep{r.Proposal, res.Fence}, errRefuses
+	case !res.Granted:
+		return step, errRefuses
 	}
 	_ = n.drv.Release(ctx, driver.ReleaseRequest{Claim: c, TTL: r.TTL, Settled: true}) // else its TTL ends it
-	return true
+	return step, nil
 }
 
 // measure samples the round trip of a node that goes on after it hung, or did not

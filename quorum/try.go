@@ -281,8 +281,12 @@ func (a *attempt) reasons(step ballot.Step) [maxNodes]error {
 	defer a.o.mu.Unlock()
 	errs := a.errs
 	for _, n := range a.d.nodes {
-		if res := step.Said[n.index]; errs[n.index] == nil && res.Why == driver.TTLTooLong {
+		switch res := step.Said[n.index]; {
+		case errs[n.index] != nil:
+		case res.Why == driver.TTLTooLong:
 			errs[n.index] = &tooLong{res.TTL, a.r.TTL}
+		case step.Outcome == ballot.TooFew && ballot.OutOfStep(&res, step.Fence):
+			errs[n.index] = &outOfStep{step.Fence, res.Fence}
 		}
 	}
 	return errs

@@ -87,11 +87,18 @@ func (b *Ballot) lostRace() Step {
 // silent counts the nodes that said nothing about the key.
 func (b *Ballot) silent() (count int) {
 	for i := range b.nodes {
-		if a := &b.round.answers[i]; a.Kind != Answered || a.refuses(driver.TTLTooLong) {
+		if a := &b.round.answers[i]; a.Kind != Answered || a.refuses(driver.TTLTooLong) || OutOfStep(&a.Result, b.round.fence) {
 			count++
 		}
 	}
 	return count
+}
+
+// OutOfStep says that a node refused a proposal that its clock, or its largest fence, is too far from: either way
+// by more than what others who ask at the same time propose.
+func OutOfStep(res *driver.Result, proposal uint64) bool {
+	const near = uint64(driver.MaxFenceSkew / 2 / time.Microsecond)
+	return !res.Granted && res.Why == driver.FenceTooLow && (res.Fence < proposal || res.Fence > proposal+near)
 }
 
 // refusal describes who is in the way. The owner asks again after its RetryIn and as much
@@ -172,11 +179,10 @@ func (b *Ballot) inDoubt() Step {
 func (b *Ballot) end(s Step) Step {
 	r := &b.round
 	if s.Outcome == TooFew || s.Outcome == InDoubt {
-		s.Said = new([MaxNodes]driver.Result)
+		s.Said, s.Fence = new([MaxNodes]driver.Result), r.fence
 		for i := range b.nodes {
-			fence := FenceOf(r.ask)
 			s.Said[i] = r.answers[i].Result
-			if r.granted(i) && (fence == 0 || s.Said[i].Fence == fence) {
+			if r.granted(i) && (r.fence == 0 || s.Said[i].Fence == r.fence) {
 				s.Votes.Add(i)
 			}
 		}

@@ -40,7 +40,8 @@ type attempt struct {
 // round is one request to all nodes.
 type round struct {
 	no      int                // counted over all Tries: an answer to an earlier one is no vote in this one
-	ask     driver.VoteRequest // what the nodes are asked; see Step.Request
+	ask     driver.VoteRequest // what the nodes are asked, or will be in the next round; see Step.Request
+	fence   uint64             // that was asked for
 	raises  Set
 	asked   Set
 	waits   Set  // of those, whose answers the round waits for
@@ -77,9 +78,9 @@ type Step struct {
 	Twins   [2]int
 
 	Back []Withdrawal // to send; a refusal waits for the answers
-	// Said and Votes are for an error: what the nodes answered, and who granted what was
-	// asked for.
+	// Said, Fence and Votes are for an error: what the nodes answered, the fence that was asked for, and who granted that.
 	Said   *[MaxNodes]driver.Result
+	Fence  uint64
 	Votes  Set
 	Stays  bool // the owner keeps a place or a lease, or is to ask again or be released after an error
 	Forget bool // the lease was another process's, and is over
@@ -157,7 +158,8 @@ func (b *Ballot) send(v View) Step {
 	b.attempt.rounds++
 	b.attempt.last = b.attempt.last || b.attempt.rounds >= maxRounds && (r.ask.Queue || v.Now-b.attempt.begun > splitTime*v.Timeout)
 	r.asked, r.late, r.answers = 0, false, [MaxNodes]Answer{}
-	b.fences.top = max(b.fences.top, FenceOf(r.ask))
+	r.fence = FenceOf(r.ask)
+	b.fences.top = max(b.fences.top, r.fence)
 	for i := range b.nodes {
 		switch {
 		case !v.Serving.Has(i):

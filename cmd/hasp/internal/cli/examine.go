@@ -64,7 +64,7 @@ func (x *examination) all() *exit {
 			classes[servers[i].Driver.Classify(err)]++
 		} else if len(facts[i].Missing) > 0 { // it would vote, but not for this user
 			classes[driver.ClassDenied]++
-		} else if v.Voting {
+		} else if v.Voting && v.Refuses == nil {
 			voting++
 		}
 	}

@@ -42,7 +42,7 @@ func (x *examination) votes(ctx context.Context) []doctor.Vote {
 	if q, ok := x.l.store.Driver.(*quorum.Driver); ok {
 		var votes []doctor.Vote
 		for _, s := range q.Nodes(ctx) {
-			votes = append(votes, doctor.Vote{Err: s.Err, Record: true, Voting: s.Voting, Left: s.Left, MaxTTL: s.MaxTTL, Run: s.Node})
+			votes = append(votes, doctor.Vote{Err: s.Err, Record: true, Voting: s.Voting, Refuses: s.Refuses, Left: s.Left, MaxTTL: s.MaxTTL, Run: s.Node})
 		}
 		return votes
 	}

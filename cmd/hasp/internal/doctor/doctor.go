@@ -34,12 +34,13 @@ type Finding struct {
 
 // Vote is whether a server votes, by its own account.
 type Vote struct {
-	Err    error
-	Record bool          // it keeps a node record; without it, it always votes
-	Voting bool          // it grants locks
-	Left   time.Duration // of the wait, when it is held back
-	MaxTTL time.Duration // the longest lease it was admitted for
-	Run    string        // names the present run of the server; empty when not known
+	Err     error
+	Record  bool          // it keeps a node record; without it, it always votes
+	Voting  bool          // it grants locks
+	Refuses error         // with Voting: why it grants none with a fence of now
+	Left    time.Duration // of the wait, when it is held back
+	MaxTTL  time.Duration // the longest lease it was admitted for
+	Run     string        // names the present run of the server; empty when not known
 }
 
 // Asked is how a server is used.

@@ -107,6 +107,8 @@ func (j *judge) vote(v Vote, missing driver.Level) {
 		j.say(missing, "votes", "held back, %v left: it may have lost leases when it was started or emptied. Wait and use hasp then; "+
 			"or, if nobody holds a lock in this store: hasp doctor --admit", leftOf(v.Left))
 		j.all[len(j.all)-1].Left = v.Left.Seconds()
+	case v.Refuses != nil:
+		j.say(missing, "votes", "it votes, but %s. It is no help to the others until that is past", Said(v.Refuses))
 	case v.MaxTTL != j.a.MaxTTL:
 		j.say(Warn, "votes", "it votes, for leases of at most %v, while max-ttl is %v here: it must be the same on every client "+
 			"(how to change it: hasp doctor --help)", v.MaxTTL, j.a.MaxTTL)

@@ -65,6 +65,8 @@ func TestJudge(t *testing.T) {
 		"votes otherwise":  {vote: Vote{Record: true, Voting: true, MaxTTL: time.Second}, record: true, check: "votes", level: Warn, text: "1s, while max-ttl is 1m0s"},
 		"held back":        {vote: Vote{Record: true, Left: 22100 * time.Millisecond}, record: true, check: "votes", level: Fail, text: "held back, 23s left"},
 		"one is held back": {vote: Vote{Record: true, Left: time.Second}, record: true, enough: true, check: "votes", level: Warn, text: "held back, 1s left"},
+		"one refuses": {vote: Vote{Record: true, Voting: true, MaxTTL: time.Minute, Refuses: errors.New("it refuses")}, record: true, enough: true, check: "votes",
+			level: Warn, text: "it votes, but it refuses"},
 		"vote unknown":     {vote: Vote{Record: true, Err: errors.New("no")}, record: true, check: "votes", level: Fail, text: "whether it votes: no"},
 		"old":              {change: info("redis_version", "6.2.1"), check: "version", level: Warn, text: "6.2.1"},
 		"hostile":          {change: info("redis_version", "9\x1b[2J"), check: "version", level: Warn, text: `9\x1b[2J`},
