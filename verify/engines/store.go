@@ -32,8 +32,9 @@ type Store struct {
 // quick is how every etcd here is started.
 var quick = []string{"--heartbeat-interval=50", fmt.Sprintf("--election-timeout=%d", electionTimeout.Milliseconds())}
 
-// Start starts the servers, and makes what they need.
-func Start(t testing.TB, k Kind) *Store {
+// Start starts the servers, and makes what they need. Those that are one server that does not run Go have env, such as a
+// testserver.Clock's, in their environment.
+func Start(t testing.TB, k Kind, env ...string) *Store {
 	t.Helper()
 	s := &Store{Kind: k, t: t}
 	one := func(server *testserver.Server) { s.Servers = []*testserver.Server{server} }
@@ -44,13 +45,13 @@ func Start(t testing.TB, k Kind) *Store {
 		s.etcd = testserver.NewEtcdCluster(t, quick...)
 		s.Servers = s.etcd.Members
 	case ZooKeeper:
-		one(testserver.ZooKeeper(t))
+		one(testserver.ZooKeeperIn(t, env))
 	case ZooKeeper3:
 		s.Servers = testserver.ZooKeepers(t, 3)
 	case Postgres:
-		one(testserver.Postgres(t))
+		one(testserver.PostgresIn(t, env))
 	case MariaDB:
-		one(testserver.MariaDB(t))
+		one(testserver.MariaDBIn(t, env))
 	case Sentinel, SentinelRecord, SentinelReplicas, Cluster, ClusterReplicas:
 		s.redis = startGroup(t, k)
 		s.Servers = s.redis.all

@@ -89,7 +89,7 @@ func (p *process) driver() driver.Driver {
 }
 
 // run runs a client: processes that acquire the key again and again until the faults
-// are over, and then one last acquisition, which must succeed.
+// are over, and then one last acquisition, which must succeed. The last of them stays.
 func (c *client) run() {
 	for life := 0; ; life++ {
 		p := c.start(life)
@@ -100,7 +100,6 @@ func (c *client) run() {
 			continue
 		}
 		p.lastTurn()
-		_ = p.locks.Close()
 		return
 	}
 }

@@ -49,6 +49,10 @@
 // the bound for a free key holds where no answer to a client is cut off, since who never
 // hears of a grant has it for its TTL.
 //
+// After the faults of one schedule in four nobody uses the key for an hour, 13 or 25 hours, 8 or 60 days, once or twice. Then every client must
+// be granted it within a second, by the process that it had and by a new one, also with a single attempt;
+// where clocks are so far apart that a key may be free for longer (above), in the time that a turn may take.
+//
 // The clients of every schedule write, read, and downgrade: two in five of their
 // acquisitions are shared, and one writer in three downgrades at some point and
 // only reads from then on. One process in three keeps its key for up to two seconds after a write

@@ -38,6 +38,7 @@ type log struct {
 	byOwner map[string]*hold
 	waited  time.Duration // the longest that a last turn took
 	stuckAt []int         // clients without a last turn
+	refused []string      // what was not granted after a gap
 	lost    int
 }
 
@@ -138,6 +139,12 @@ func (l *log) stuck(p *process) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.stuckAt = append(l.stuckAt, p.c.index)
+}
+
+func (l *log) unused(what string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.refused = append(l.refused, what)
 }
 
 // turnLimit is how long after the faults a client may have to wait for its turn:

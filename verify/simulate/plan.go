@@ -99,8 +99,9 @@ type Plan struct {
 	Offsets   []time.Duration // how far each node's wall clock is ahead at first
 	Rates     []float64       // and at which rate it runs, less 1
 	Network   Network
-	Faults    []Fault       // in order of time
-	FaultsEnd time.Duration // when all faults have ended
+	Faults    []Fault         // in order of time
+	FaultsEnd time.Duration   // when all faults have ended
+	Gaps      []time.Duration // for which nobody uses the key afterwards
 
 	// Which assumption the schedule breaks, so that exclusion, or the order of fences,
 	// may break, clients may wait for ever, or a key may be free beside a waiter. Empty:

@@ -57,6 +57,7 @@ func (w *world) judge() *Report {
 	for _, c := range l.stuckAt {
 		r.Stuck = append(r.Stuck, fmt.Sprintf("client %d has not acquired the key in the %v since the faults ended", c, w.plan.turnLimit()))
 	}
+	r.Stuck = append(r.Stuck, l.refused...)
 	for _, x := range w.reg.uses {
 		if x.accepted {
 			continue

@@ -67,9 +67,9 @@ func NewPlan(seed uint64, name string) *Plan {
 	s := g.choose(scenarios, name)
 	l := &generator{Rand: rand.New(rand.NewPCG(seed, 1<<62))}
 	if alone, one := l.choose(lones, name), l.oneIn(6); alone.name == name || one && s.name != name {
-		return l.plan(seed, alone, true)
+		return l.plan(seed, alone, true).pauseUse()
 	}
-	return g.plan(seed, s, false)
+	return g.plan(seed, s, false).pauseUse()
 }
 
 // plan generates a plan of a scenario.

@@ -137,6 +137,8 @@ func TestBroken(t *testing.T) {
 					found, may = r.Falls, r.Plan.Fences
 				case v.Marks:
 					found = r.Unmarked
+				case v.Stuck:
+					found, may = r.Stuck, r.Plan.Progress
 				case v.Free:
 					found, may = r.Idle, r.Plan.Free
 				}

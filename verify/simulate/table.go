@@ -15,8 +15,8 @@ import (
 func (r *Report) String() string {
 	p := r.Plan
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d, %s: %d nodes, %d clients, TTLs %v, client clocks %v, node clocks %v, rates %v, faults for %v, %+v\n",
-		p.Seed, p.Scenario, p.Nodes, len(p.TTLs), p.TTLs, p.Skews, p.Offsets, p.Rates, p.FaultsEnd, p.Network)
+	fmt.Fprintf(&b, "seed %d, %s: %d nodes, %d clients, TTLs %v, client clocks %v, node clocks %v, rates %v, faults for %v, %+v, then unused for %v\n",
+		p.Seed, p.Scenario, p.Nodes, len(p.TTLs), p.TTLs, p.Skews, p.Offsets, p.Rates, p.FaultsEnd, p.Network, p.Gaps)
 	fmt.Fprintf(&b, "exclusion %s; fences %s; progress %s\n", must(p.Exclusion), must(p.Fences), must(p.Progress))
 	fmt.Fprintf(&b, "%d holds, %d of them entered (%d ended unclaimed), %d lost, %d messages, %d writes refused; the last turn came %v after the faults; free beside a waiter for %v\n",
 		r.Holds, r.Entered, r.Unclaimed, r.Lost, r.Messages, r.Refused, r.Waited, r.Free)

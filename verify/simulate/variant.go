@@ -19,6 +19,7 @@ type Variant struct {
 	Scenario string // the scenario in which it shows
 	Fences   bool   // it breaks the order of fences
 	Marks    bool   // it does not tell that a holder did not finish
+	Stuck    bool   // it lets clients acquire nothing
 	Free     bool   // it lets a key be free beside waiters; otherwise it breaks exclusion
 	// AtOnce: a node that lost its data is admitted at once.
 	AtOnce bool
@@ -108,6 +109,11 @@ var Broken = []*Variant{
 			to.Abandoned = false
 			return to
 		},
+	},
+	{
+		Name: "a node tells a floor and forgets it", Scenario: "calm", Stuck: true,
+		prepare: func(p *Plan) { p.Gaps = []time.Duration{13 * time.Hour} },
+		doTry:   forgetful(),
 	},
 	{
 		Name: "waiters get no hints, and see nothing", Scenario: "calm", Free: true,

@@ -67,6 +67,12 @@ func Play(p *Plan, v *Variant) *Report {
 	w.running.Wait()
 	close(w.idle.over)
 	<-looks
+	if p.Progress == "" {
+		w.gaps()
+	}
+	for _, c := range w.clients {
+		_ = c.cur.locks.Close()
+	}
 	time.Sleep(answersBy) // goroutines that still run after that have leaked
 	return w.judge()
 }

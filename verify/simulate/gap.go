@@ -1,0 +1,85 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/memdriver"
+)
+
+// gaps are for how long nobody uses the key, after the faults: longer than all that is kept for a while.
+var gaps = []time.Duration{time.Hour, 13 * time.Hour, 25 * time.Hour, 8 * 24 * time.Hour, 60 * 24 * time.Hour}
+
+// afterGap bounds how long a lock may take after a gap, when all nodes are up and nobody else asks.
+const afterGap = time.Second
+
+// pauseUse has one plan in four end with gaps, by numbers of its own.
+func (p *Plan) pauseUse() *Plan {
+	r := rand.New(rand.NewPCG(p.Seed, 1<<61))
+	if r.IntN(4) > 0 {
+		return p
+	}
+	for range 1 + r.IntN(2) {
+		p.Gaps = append(p.Gaps, gaps[r.IntN(len(gaps))])
+	}
+	return p
+}
+
+// gaps has the key unused for the plan's gaps. After each, every client locks it, alone: by the process that it had before, and
+// by a new one, in any order, with one attempt or with as many as it takes.
+func (w *world) gaps() {
+	r := rand.New(rand.NewPCG(w.plan.Seed, 1<<60))
+	for n, gap := range w.plan.Gaps {
+		time.Sleep(gap)
+		for i := range 2 * len(w.clients) {
+			c := w.clients[(i/2+n)%len(w.clients)]
+			p, how := c.cur, "process"
+			if (i+r.IntN(2))%2 == 1 {
+				p, how = c.start(1000+10*n+i), "new process"
+				defer func() { _ = p.locks.Close() }()
+			}
+			m := p.locks.RWMutex(key, &hasp.LockOptions{TTL: c.ttl})
+			k, limit := r.IntN(4), afterGap
+			if w.plan.Free != "" { // clocks are so far apart that the first proposal may suit no majority
+				k, limit = k|1, w.plan.turnLimit()
+			}
+			lock := []locker{m.TryLock, m.Lock, m.TryRLock, m.RLock}[k]
+			lease, err := p.acquire(lock, limit)
+			if err != nil {
+				w.log.unused(fmt.Sprintf("after %v in which nobody used the key, client %d is granted nothing (its %s, %s): %v",
+					gap, c.index, how, []string{"TryLock", "Lock", "TryRLock", "RLock"}[k], err))
+				continue
+			}
+			h := w.log.acquired(p, lease)
+			w.log.released(h)
+			_ = lease.Release()
+			time.Sleep(answersBy) // what is still under way is not in the way
+		}
+	}
+}
+
+// forgetful is a node that tells a floor and forgets it: after half a day without a grant its clock is what a proposal must be
+// above, at each request anew.
+func forgetful() func(s *memdriver.Store, r driver.VoteRequest) (driver.Result, error) {
+	var grants sync.Map // when each store granted something last
+	return func(s *memdriver.Store, r driver.VoteRequest) (driver.Result, error) {
+		now := time.Now()
+		if last, ok := grants.Load(s); ok && now.Sub(last.(time.Time)) > 12*time.Hour && r.Proposal <= uint64(now.UnixMicro()) {
+			rec, err := s.Record(context.Background())
+			return driver.Result{Why: driver.FenceTooLow, Fence: uint64(now.UnixMicro()), Node: rec.Node}, err
+		}
+		res, err := s.Vote(context.Background(), r)
+		if res.Granted {
+			grants.Store(s, now)
+		}
+		return res, err
+	}
+}
