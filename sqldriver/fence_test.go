@@ -104,6 +104,30 @@ func TestProposalsOvertake(t *testing.T) {
 	}
 }
 
+// Rule: however long nobody used the file, a lock is granted at once with a larger fence; a proposal of a client whose clock is
+// behind is refused once at most, for this key and any other.
+func TestIdleFile(t *testing.T) {
+	t.Parallel()
+	m, path := newMachine("one"), newFile(t)
+	old, last := m.open(t, path), uint64(0)
+	for _, gap := range []time.Duration{0, time.Hour, 13 * time.Hour, 25 * time.Hour, 8 * 24 * time.Hour, 60 * 24 * time.Hour} {
+		m.pass(gap)
+		for _, d := range []*Driver{old, m.open(t, path)} {
+			r := request("k")
+			r.Settled = true
+			fence := granted(t, d, r).Fence
+			if must(t, contend.Release(t.Context(), d, r)); fence <= last {
+				t.Errorf("after %v: fence %d after %d", gap, fence, last)
+			}
+			floor := refusedFence(t, d, proposal("k", m.fence()-1e9), fence).Fence
+			m.pass(time.Second)
+			grantAndRelease(t, d, proposal("k", floor+1))
+			grantAndRelease(t, d, proposal("other", m.fence()))
+			last = floor + 1
+		}
+	}
+}
+
 // Rule: a key that is forgotten leaves no way back for its fences, whether they
 // were proposed or minted, and whatever made the store forget.
 func TestForgottenFences(t *testing.T) {
