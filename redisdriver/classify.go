@@ -13,7 +13,8 @@ import (
 // Classify returns the class of an error; see [driver.Driver].
 func (d *Driver) Classify(err error) driver.Class {
 	var data *DataError
-	if errors.As(err, &data) {
+	var later *LayoutError
+	if errors.As(err, &data) || errors.As(err, &later) {
 		return driver.ClassMisconfigured
 	}
 	return wire.Classify(err, d.send.Reached())

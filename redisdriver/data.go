@@ -4,9 +4,10 @@
 package redisdriver
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
-	"strings"
+	"strconv"
 	"sync"
 
 	"github.com/hasplock/hasp/redisdriver/internal/wire"
@@ -28,33 +29,73 @@ func (e *DataError) Error() string {
 	return fmt.Sprintf("redis: key %q: %q is not what hasp wrote there, or there is no larger number: %s", e.Key, e.Text, e.hint)
 }
 
+// LayoutError reports a record (Key, as Redis calls it) of a later Layout than this build knows. It was left as it is, and nothing was
+// granted, renewed or released beside it.
+type LayoutError struct {
+	Key    string
+	Layout int
+}
+
+func (e *LayoutError) Error() string {
+	return fmt.Sprintf("redis: key %q was written by a newer hasp (layout %d; this build knows %d): upgrade this program", e.Key, e.Layout, knownLayout)
+}
+
+// knownLayout is the layout of what the scripts write. The texts of the first have no number; those of each later one begin with it.
+const knownLayout = 1
+
+var laterLayout = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^v([1-9]\d{0,5})\b`) })
+
+// strange is the error of a text that hasp wrote there only if it is a newer one.
+func strange(key, text, hint string) error {
+	if m := laterLayout().FindStringSubmatch(text); m != nil {
+		layout, _ := strconv.Atoi(m[1])
+		return &LayoutError{Key: key, Layout: layout}
+	}
+	return &DataError{Key: key, Text: text, hint: hint}
+}
+
+// newer is that error of a text that says so, else nil.
+func newer(key, text string) error {
+	var later *LayoutError
+	if err := strange(key, text, ""); errors.As(err, &later) {
+		return later
+	}
+	return nil
+}
+
 // dataFault matches what `counted` in common.lua says.
 var dataFault = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`HASPDATA (\w+) (.*?)(?: script: .*)?$`) })
 
-// dataError finds out whether a request of the batch script failed for what the
+const strangePlace = "upgrade this program if a newer hasp waits for the lock; else delete it, and the waiters join again"
+
+// dataError finds out whether a request failed for what the
 // store holds, and names the key.
 func dataError(c *wire.Call, err error) error {
 	text := wire.Wrapped().ReplaceAllString(err.Error(), "")
-	lock, grant, queue := fmt.Sprint(c.Keys[0]), fmt.Sprint(c.Keys[1]), fmt.Sprint(c.Keys[2])
 	const fence = "restore it; or delete it, if nothing compares new fences with earlier ones"
 	if m := dataFault().FindStringSubmatch(text); m != nil {
-		e := &DataError{Text: m[2], hint: fence}
+		key, hint := "", fence
 		switch m[1] {
 		case "clock":
 		case "mark":
-			e.Key = fmt.Sprint(c.Mark)
+			key = fmt.Sprint(c.Mark)
 		case "proposed":
-			e.Key = proposedKey
+			key = proposedKey
+		case "node":
+			key = recordKey
 		case "held":
-			e.Key, e.hint = wire.Sidecars+"held:"+strings.TrimPrefix(queue, wire.Sidecars+"queue:"), "delete what is not a lease from it"
+			key, hint = fmt.Sprint(c.Keys[5]), "delete what is not a lease from it"
 		case "queue":
-			e.Key, e.hint = queue, "delete it; the waiters join it again"
+			key, hint = fmt.Sprint(c.Keys[2]), "delete it; the waiters join it again"
+		case "places":
+			key, hint = fmt.Sprint(c.Keys[3]), strangePlace
 		default:
-			e.Key, e.hint = grant, "delete it when nobody holds the lock"
+			key, hint = fmt.Sprint(c.Keys[1]), "delete it when nobody holds the lock"
 		}
-		return e
+		return strange(key, m[2], hint)
 	}
-	if m := wire.FaultyScript().FindStringSubmatch(text); m != nil {
+	if m := wire.FaultyScript().FindStringSubmatch(text); m != nil && c.Script.Batch {
+		lock, grant := fmt.Sprint(c.Keys[0]), fmt.Sprint(c.Keys[1])
 		return &DataError{Key: lock, Text: m[1], hint: fmt.Sprintf("data beside it was edited: look at %q and the keys with similar names", grant)}
 	}
 	return err

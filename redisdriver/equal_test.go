@@ -90,7 +90,7 @@ func TestEqualityFindsBrokenScripts(t *testing.T) {
 		node, alone bool
 		good, bad   string
 	}{
-		{"XX", false, false, "if cur == value and call('EXISTS', queueKey) == 0 then", "if cur == value then"}, // forgets who waits
+		{"XX", false, false, "cur == value and call('EXISTS', queueKey) == 0 and", "cur == value and"}, // forgets who waits
 		{"XX", false, true, "inWay = seen[1] == value and call('EXISTS', queueKey)", "inWay = seen[1] == value and 0"},
 		{"XX", false, true, "call('EXISTS', lockKey, grantKey, queueKey, KEYS[keysAt + 7])", "call('EXISTS', lockKey, grantKey)"}, // overtakes a queue, and a tombstone
 		{"XX", false, false, "call('EXISTS', lockKey, grantKey, queueKey, KEYS[keysAt + 7])", "call('EXISTS', lockKey, grantKey)"},

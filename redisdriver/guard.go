@@ -87,7 +87,7 @@ func (g *Guard) do(ctx context.Context, how, resource string, n uint64, keys []s
 	reply, err := redis.NewScript(guardScript.Text).Run(ctx, g.rdb, all, args...).Slice()
 	if err != nil {
 		if _, text, ok := strings.Cut(err.Error(), "HASPDATA guard "); ok {
-			return nil, &DataError{Key: all[0], Text: text, hint: "write the largest fence there that the resource may have been written with"}
+			return nil, strange(all[0], text, "write the largest fence there that the resource may have been written with")
 		}
 		return nil, fmt.Errorf("redis: commands with fence %d for %q: %w", n, resource, err)
 	}

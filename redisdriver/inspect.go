@@ -49,7 +49,11 @@ func (d *Driver) look(ctx context.Context, key string, n int) (driver.Info, erro
 	r := wire.NewReply(v)
 	info := driver.Info{Key: key}
 	kind, text, left := wire.Next[string](r), wire.Next[string](r), wire.Next[int64](r)
-	g, session := parseHead(wire.Next[string](r), text, left)
+	head := wire.Next[string](r)
+	if err := newer(names.grant, head); err != nil {
+		return driver.Info{}, err
+	}
+	g, session := parseHead(head, text, left)
 	info.Waiters = int(wire.Next[int64](r))
 	info.Queue = waiters(wire.NewReply(wire.Next[[]any](r)))
 	info.Holds = int(wire.Next[int64](r))

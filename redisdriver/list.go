@@ -90,6 +90,9 @@ func (d *Driver) describeAll(ctx context.Context, keys []string, looked map[stri
 	var sessions []string
 	grants, of := make([]grant, len(all)), make([]string, len(all))
 	for i, f := range all {
+		if err := newer(d.names(keys[i]).grant, f.grant.Val()); err != nil {
+			return nil, err
+		}
 		pttl, _ := f.left.Int64() // an error is reported below
 		if grants[i], of[i] = parseHead(f.grant.Val(), f.value.Val(), pttl); of[i] != "" {
 			sessions = append(sessions, of[i])

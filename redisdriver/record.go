@@ -26,6 +26,9 @@ func (n *Node) Record(ctx context.Context) (driver.Record, error) {
 	}
 	r := wire.NewReply(reply)
 	rec := driver.Record{Text: wire.Next[string](r), Node: wire.Next[string](r)}
+	if err := newer(recordKey, rec.Text); err != nil {
+		return driver.Record{}, err
+	}
 	if f := strings.Fields(rec.Text); len(f) == 3 && f[0] == "ok" {
 		ms, err := strconv.ParseInt(f[2], 10, 64)
 		rec.Voting, rec.MaxTTL, r.Bad = true, wire.Span(ms), r.Bad || err != nil || ms <= 0

@@ -294,9 +294,15 @@ func (d *Driver) report(rs []driver.RenewRequest, j *job, done func(int, driver.
 			done(i, one)
 			continue
 		}
-		if id, ok := r.Fields[0].(string); ok && j.lease {
+		if text, ok := r.Fields[0].(string); ok {
 			r.Fields = r.Fields[1:]
-			left = append(left, attachedLease{i, id})
+			if names := d.names(rs[i].Key); !j.lease {
+				done(i, driver.Renewal{Err: strange(names.places, text, strangePlace)})
+			} else if err := newer(names.grant, text); err != nil {
+				done(i, driver.Renewal{Err: err})
+			} else {
+				left = append(left, attachedLease{i, text})
+			}
 			continue
 		}
 		n := wire.Next[int64](r)

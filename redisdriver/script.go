@@ -33,7 +33,7 @@ var (
 
 func loadBatch(name string) *wire.Script {
 	s := load(name)
-	s.Batch, s.Fault = true, dataError
+	s.Batch = true
 	if name == "batch_node" {
 		s.Keys = []any{recordKey, proposedKey}
 	}
@@ -45,5 +45,7 @@ func load(name string) *wire.Script {
 	if err != nil {
 		panic(err) // embedded: it is there or nothing builds
 	}
-	return wire.NewScript(string(text))
+	s := wire.NewScript(string(text))
+	s.Fault = dataError
+	return s
 }

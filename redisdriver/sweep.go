@@ -4,6 +4,7 @@
 package redisdriver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -26,7 +27,7 @@ const (
 )
 
 // ListLeftovers yields what is left over of keys; see [driver.Sweeper]. It reads the whole database with SCAN, in steps,
-// with pauses that are longer than the steps. With NoPrefix a string without an expiry that hasp did not write is none.
+// with pauses that are longer than the steps. What a newer hasp wrote is skipped, and the last error says so. With NoPrefix a string without an expiry that hasp did not write is none.
 func (d *Driver) ListLeftovers(ctx context.Context, prefix string, held func(driver.Info)) iter.Seq2[driver.Leftover, error] {
 	return func(yield func(driver.Leftover, error) bool) {
 		if d.bad != nil {
@@ -48,6 +49,9 @@ func (d *Driver) ListLeftovers(ctx context.Context, prefix string, held func(dri
 				return
 			}
 		}
+		if s.newer != nil {
+			yield(driver.Leftover{}, s.newer)
+		}
 	}
 }
 
@@ -57,6 +61,7 @@ type sweep struct {
 	prefix string
 	held   func(driver.Info)
 	yield  func(driver.Leftover, error) bool
+	newer  error // of the first record of a later layout, all of which are skipped
 }
 
 // remnant is a key of Redis that may be left over, and the lock's that it belongs to.
@@ -164,6 +169,7 @@ func (s *sweep) look(ctx context.Context, todo []remnant) (more bool, err error)
 		pttl, err := answers[i].left.Int64()
 		switch value := answers[i].value; {
 		case err != nil, pttl == int64(wire.Free):
+		case value != nil && s.skips(s.d.names(r.key).grant, answers[i].grant.Val()):
 		case value == nil:
 			more, err = s.sidecar(ctx, r, pttl)
 		case redis.HasErrorPrefix(value.Err(), "WRONGTYPE"): // not a lock
@@ -177,6 +183,13 @@ func (s *sweep) look(ctx context.Context, todo []remnant) (more bool, err error)
 		}
 	}
 	return true, nil
+}
+
+// skips notes whether a text is of a later layout.
+func (s *sweep) skips(name, text string) bool {
+	err := newer(name, text)
+	s.newer = cmp.Or(s.newer, err)
+	return err != nil
 }
 
 // lease yields a lock that has no expiry, and passes on one that has.
@@ -270,6 +283,9 @@ func (s *sweep) places(ctx context.Context, r remnant) (more bool, err error) {
 		if a.Bad {
 			return false, wire.ErrReply
 		}
+		if s.skips(s.d.names(r.key).places, place) {
+			continue
+		}
 		l := driver.Leftover{Key: r.key, Kind: driver.LeftPlace, Name: r.name, State: place + "\n" + value}
 		l.Holder = waiters(&wire.Reply{Fields: []any{value, place}})[0]
 		if !s.yield(l, nil) {
@@ -290,7 +306,11 @@ func (s *sweep) ask(ctx context.Context, r remnant) (f finding, err error) {
 		return f, err
 	}
 	f.is = wire.Next[string](a)
-	f.state = r.kind + " " + f.is + " " + wire.Next[string](a)
+	text := wire.Next[string](a)
+	f.state = r.kind + " " + f.is + " " + text
+	if f.is == "newer" && s.skips(r.name, text) {
+		return finding{}, nil
+	}
 	if a.Bad {
 		return finding{}, wire.ErrReply
 	}

@@ -41,7 +41,7 @@ call('SET', grantKey, sub(value, 1, 26) .. ' ' .. fence .. ' ' .. sub(stamp, 1, 
 elseif kind == 'release' then
   seen = call('MGET', lockKey, grantKey) -- nothing where it is no string: not ours
   inWay = seen[1] == value and call('EXISTS', queueKey)
-  if inWay == 0 then
+  if inWay == 0 and not (seen[2] and sub(seen[2], 1, 1) == 'v') then
     call('DEL', lockKey, grantKey)
     return {1}
   end
@@ -273,8 +273,13 @@ function serving()
 function entry(value, number, place)
   local contact, patience, claim, mode, how, limit, missed, inbox =
     string.match(place, '^(%d+) (%d+) (%d+) (%a)([PE]?%x*)S?(%d*)(!?) (%S+)$')
+  local strange = false
+  if not contact then
+    local at, lasts = string.match(place, '^(%d+) (%d+) ')
+    strange = sub(place, 1, 1) == 'v' or at and at + lasts > ms
+  end
   return {value = value, number = number, contact = tonumber(contact), patience = tonumber(patience), claim = claim,
-    mode = mode, inbox = inbox, place = place, how = how, limit = tonumber(limit), missed = missed}
+    mode = mode, inbox = inbox, place = place, how = how, limit = tonumber(limit), missed = missed, strange = strange}
 end
 function strike(strikes, inbox, at)
   local others = {}
@@ -328,7 +333,10 @@ local function first(me, offer, from)
     local strikes, expired, owned, found, why, behind = unstrike(places[1] or ''), {}, {}, nil, nil, nil
     for i = 1, #owners do
       local e = places[i + 2] and entry(ids[2 * i - 1], ids[2 * i], places[i + 2])
-      if ids[2 * i - 1] == me then
+      if e and e.strange then
+        K.strange = e.place
+        return nil, 'strange'
+      elseif ids[2 * i - 1] == me then
         found = {value = me}
       elseif not e or not e.contact or e.contact + e.patience <= ms then
         expired[#expired + 1] = ids[2 * i - 1]
@@ -421,7 +429,7 @@ function hintLast()
   local ids, places = placesAt(-100, -1)
   local last
   for i = 1, #ids do
-    if places[i] and (not last or places[i] > places[last]) then last = i end
+    if places[i] and not (sub(places[i], 1, 1) == 'v') and (not last or places[i] > places[last]) then last = i end
   end
   local e = last and entry(ids[last], nil, places[last])
   if e and e.mode and e.mode ~= 'p' then notify(e) end
@@ -673,6 +681,7 @@ function try(r)
     end
   end
   save()
+  if why == 'strange' then counted('places', K.strange, true) end
   if why == 'poor' then mint(1, known.newest) end -- says what is wrong
   if why == 'more' then cut = handed and 3 or 2 elseif why == 'mute' then cut = 1 end
   join(r)
@@ -683,6 +692,7 @@ local function releasing()
 function release(r)
   local value, result, ends, rank = r.value, 0, nil, nil
   local got = seen or call('MGET', K.lock, K.grant)
+  if got[2] and sub(got[2], 1, 1) == 'v' then counted('grant', got[2], true) end
   if got[2] and sub(got[2], 77, 78) == ' @' then return {6, sub(got[2], 79, 104)} end
   local unused = r.ending == 'unused'
   survey(got[1], sound(got[2]), value, unused and value)
@@ -789,14 +799,11 @@ call('SET', grantKey, sub(value, 1, 26) .. ' ' .. fence .. ' ' .. sub(stamp, 1, 
     return fence
   end
 elseif kind == 'release' then
-  if seen then
-    cur = seen[1]
-  else
-    cur = redis.pcall('GET', lockKey)
-    if cur == value and call('EXISTS', queueKey) == 0 then
-      call('DEL', lockKey, grantKey)
-      return 1
-    end
+  local got = seen or call('MGET', lockKey, grantKey)
+  cur = got[1]
+  if not seen and cur == value and call('EXISTS', queueKey) == 0 and not (got[2] and sub(got[2], 1, 1) == 'v') then
+    call('DEL', lockKey, grantKey)
+    return 1
   end
 end
   local reads = kind == 'tryAny' and ARGV[at + 7] == '0' and ARGV[at + 3] == 'h'
@@ -807,7 +814,7 @@ end
     local was = got[2]
     local sharesKey, heldKey, roomKey = KEYS[keysAt + 4], KEYS[keysAt + 5], KEYS[keysAt + 6]
     cur = got[1]
-    local beside = cur and was and sub(was, 59, 60) == 's '
+    local beside = cur and was and sub(was, 1, 27) == 'SHAREDLEASESAREINHASPSHARE ' and sub(was, 59, 60) == 's '
     if not stamp then look() end
     local new, gt, began = nil, 'NX', stamp
     if not cur and not was then

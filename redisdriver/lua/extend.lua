@@ -64,8 +64,9 @@ end
 local wanted = call('EXISTS', unpack(KEYS, 2 * n + 1, 3 * n)) > 0
 local out, any = {}, nil
 for i = 1, n do
-  out[i] = 0
-  local stands = held[i] == ARGV[i + 1]
+  local newer = grants[i] and sub(grants[i], 1, 1) == 'v'
+  out[i] = newer and sub(grants[i], 1, 40) or 0
+  local stands = not newer and held[i] == ARGV[i + 1]
   local claimed = stands and state and claims(i)
   if claimed == false and state then stands = false end
   if stands and grants[i] and sub(grants[i], 77, 78) == ' @' then
@@ -74,7 +75,7 @@ for i = 1, n do
   if stands then
     written = later(KEYS[i], ttl) == 1 or written
     later(KEYS[n + i], keep)
-  elseif held[i] and sub(held[i], 1, 27) == 'SHAREDLEASESAREINHASPSHARE ' then
+  elseif not newer and held[i] and sub(held[i], 1, 27) == 'SHAREDLEASESAREINHASPSHARE ' then
     stands = prolong(i)
   end
   if stands and not any then any = i end

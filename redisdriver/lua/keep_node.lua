@@ -28,8 +28,13 @@ local entry, strike, notify
 function entry(value, number, place)
   local contact, patience, claim, mode, how, limit, missed, inbox =
     string.match(place, '^(%d+) (%d+) (%d+) (%a)([PE]?%x*)S?(%d*)(!?) (%S+)$')
+  local strange = false
+  if not contact then
+    local at, lasts = string.match(place, '^(%d+) (%d+) ')
+    strange = sub(place, 1, 1) == 'v' or at and at + lasts > ms
+  end
   return {value = value, number = number, contact = tonumber(contact), patience = tonumber(patience), claim = claim,
-    mode = mode, inbox = inbox, place = place, how = how, limit = tonumber(limit), missed = missed}
+    mode = mode, inbox = inbox, place = place, how = how, limit = tonumber(limit), missed = missed, strange = strange}
 end
 function strike(strikes, inbox, at)
   local others = {}
@@ -83,7 +88,10 @@ local function first(me, offer, from)
     local strikes, expired, owned, found, why, behind = unstrike(places[1] or ''), {}, {}, nil, nil, nil
     for i = 1, #owners do
       local e = places[i + 2] and entry(ids[2 * i - 1], ids[2 * i], places[i + 2])
-      if ids[2 * i - 1] == me then
+      if e and e.strange then
+        K.strange = e.place
+        return nil, 'strange'
+      elseif ids[2 * i - 1] == me then
         found = {value = me}
       elseif not e or not e.contact or e.contact + e.patience <= ms then
         expired[#expired + 1] = ids[2 * i - 1]
@@ -148,6 +156,7 @@ local record, info = stored[1], call('INFO', 'server')
 longest = record and sub(record, 1, 3) == 'ok ' and
   string.find(info, '\nrun_id:' .. sub(record, 4, 43) .. '\r', 1, true) and
   tonumber(sub(record, 45)) or false
+if not longest and record and sub(record, 1, 1) == 'v' then error('HASPDATA node ' .. sub(record, 1, 40), 0) end
 life = longest and sub(record, 4, 19) or string.match(info, '\nrun_id:(' .. string.rep('%x', 16) .. ')')
 if longest and longest > KEEP then KEEP = longest end
 if not longest then return 0 end
@@ -175,12 +184,13 @@ for key = 1, #KEYS - 5, 6 do
   local n, at, outlives, any = tonumber(ARGV[arg]), {}, 0, nil
   for i = arg + 1, arg + 2 * n, 2 do
     local value, patience, owner = ARGV[i], ARGV[i + 1], sub(ARGV[i], 1, 26)
-    local number, place = call('ZSCORE', K.queue, value), nil
+    local number, place, strange = call('ZSCORE', K.queue, value), nil, nil
     if number then
       local got = call('HMGET', K.places, owner, '?')
       local head, missed, tail = string.match(got[1] or '', '^%d+ %d+( %d+ %a[PE]?%x*S?%d*)(!?)( %S+)$')
       if missed == '!' then head = string.gsub(head, 'E%x*', '', 1) end -- it may have entered: only its own Try says that it waits
       place = head
+      if not head and got[1] and entry(value, number, got[1]).strange then strange = sub(got[1], 1, 40) end
       if place then
         call('HSET', K.places, owner, sub(stamp, 1, 13) .. ' ' .. patience .. head .. tail)
         if got[2] then alive(number, got[2]) end
@@ -189,13 +199,13 @@ for key = 1, #KEYS - 5, 6 do
         outlives = math.max(outlives, tonumber(patience))
       end
     end
-    out[#out + 1] = place and 0 or -1
+    out[#out + 1] = strange or place and 0 or -1
   end
   if outlives > 0 then
     outlast(K.queue, outlives + 60000)
     outlast(K.places, outlives + 60000)
-    local e = first(false)
-    local mine, after = e and at[e.value], e and watch(e.limit) or 1
+    local e, why = first(false)
+    local mine, after = e and at[e.value], e and watch(e.limit) or why == 'strange' and 0 or 1
     if mine or after == 1 then out[mine or any] = after end
   end
   arg = arg + 2 * n + 1

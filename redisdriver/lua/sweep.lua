@@ -11,7 +11,8 @@ local function look()
   ms = tonumber(sub(stamp, 1, 13))
 end
 look()
-local value = call('MGET', KEYS[1])[1]
+local value, grant = unpack(call('MGET', KEYS[1], KEYS[2]))
+if grant and sub(grant, 1, 1) == 'v' then return ARGV[2] == '' and {'newer', grant} or -1 end
 local function renewed()
   if sub(value, 1, 27) == 'SHAREDLEASESAREINHASPSHARE ' then
     local last = call('ZRANGE', KEYS[5], -1, -1, 'WITHSCORES')
@@ -28,6 +29,7 @@ local function renewed()
   return left >= 0 and 'dead' or 'unknown' -- it has no grant, or one that a person made permanent, too
 end
 local function over(place)
+  if place and sub(place, 1, 1) == 'v' then return false end
   local contact, patience = string.match(place or '', '^(%d+) (%d+) ')
   return not contact or contact + patience + LINGER <= ms
 end
@@ -59,7 +61,10 @@ local function sidecar()
     if ok and any then return nil end
   end
   local kind = call('TYPE', KEYS[7]).ok
-  if kind == 'string' then return kind, call('GET', KEYS[7]) end
+  if kind == 'string' then
+    local text = call('GET', KEYS[7])
+    return sub(text, 1, 1) == 'v' and 'newer' or kind, text
+  end
   if kind == 'zset' then return kind, string.format('%d', call('ZCARD', KEYS[7])) end
   return kind, ''
 end
@@ -68,6 +73,7 @@ if ARGV[1] == 'places' then
     local found = {}
     each(1000, function(id, place)
       if over(place) then found[#found + 1], found[#found + 2] = id, place or '' end
+      if place and sub(place, 1, 1) == 'v' then found[#found + 1], found[#found + 2] = 'newer', place end
     end)
     return found
   end
@@ -84,7 +90,7 @@ else
   what, content = sidecar()
 end
 if ARGV[2] == '' then return what and {what, content} or {} end
-if not what or what == 'live' or what .. ' ' .. content ~= ARGV[2] then return -1 end
+if not what or what == 'live' or what == 'newer' or what .. ' ' .. content ~= ARGV[2] then return -1 end
 if what == 'dead' or what == 'foreign' then
   call('DEL', KEYS[1])
   return 0

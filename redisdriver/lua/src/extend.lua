@@ -9,7 +9,7 @@
 --       somebody joins the queue, their inbox, or "", see queue.lua; then, where they entered and claim what they were handed, the
 --       state of their grants, and n times the fence of the handover, or ""
 -- Answers a list of n: 0 not held, 1 held, 2 held and others wait; or a session: nothing was done, the lease is attached
--- to that one, see detach.lua. Or 0: the node does not vote; or the longest TTL that it allows, ms.
+-- to that one, see detach.lua; or the beginning of a grant of a later layout. Or 0: the node does not vote; or the longest TTL that it allows, ms.
 local call, sub = redis.call, string.sub
 local KEEP = <<.Keep>> -- ms the largest fence of a key is kept after its lease, see fences.lua
 <<template "later" .>>
@@ -96,8 +96,9 @@ end
 local wanted = call('EXISTS', unpack(KEYS, 2 * n + 1, 3 * n)) > 0
 local out, any = {}, nil
 for i = 1, n do
-  out[i] = 0
-  local stands = held[i] == ARGV[i + 1]
+  local newer = grants[i] and <<newer "grants[i]">>
+  out[i] = newer and sub(grants[i], 1, 40) or 0
+  local stands = not newer and held[i] == ARGV[i + 1]
 <<if not .Node>>
   local claimed = stands and state and claims(i)
   if claimed == false and state then stands = false end
@@ -110,7 +111,7 @@ for i = 1, n do
   if stands then
     written = later(KEYS[i], ttl) == 1 or written
     later(KEYS[n + i], keep)
-  elseif held[i] and <<shared "held[i]">> then
+  elseif not newer and held[i] and <<shared "held[i]">> then
     stands = prolong(i)
   end
   if stands and not any then any = i end

@@ -6,8 +6,13 @@
 function entry(value, number, place)
   local contact, patience, claim, mode, how, limit, missed, inbox =
     string.match(place, '^(%d+) (%d+) (%d+) (%a)([PE]?%x*)S?(%d*)(!?) (%S+)$')
+  local strange = false
+  if not contact then
+    local at, lasts = string.match(place, '^(%d+) (%d+) ')
+    strange = <<newer "place">> or at and at + lasts > ms
+  end
   return {value = value, number = number, contact = tonumber(contact), patience = tonumber(patience), claim = claim,
-    mode = mode, inbox = inbox, place = place, how = how, limit = tonumber(limit), missed = missed}
+    mode = mode, inbox = inbox, place = place, how = how, limit = tonumber(limit), missed = missed, strange = strange}
 end
 
 -- strike adds to the strikes that an inbox did not answer at that time.
@@ -69,7 +74,8 @@ end
 -- offer has a text, is sent a hint, and first goes on to the next when nobody listens there; without
 -- offer there are no hints.
 -- Second result: 'mute', the place cannot get a hint; 'more', the search was cut
--- short at its bound and the next call goes on. Third: where in the queue the search
+-- short at its bound and the next call goes on; 'strange', K.strange is a place of another layout, which nothing
+-- here may overtake or take out. Third: where in the queue the search
 -- ended, from which a next one may go on when what was found has left. Fourth: the live place right behind
 -- what was found first, with where it is then, if it was seen.
 local function first(me, offer, from)
@@ -86,7 +92,10 @@ local function first(me, offer, from)
     local strikes, expired, owned, found, why, behind = unstrike(places[1] or ''), {}, {}, nil, nil, nil
     for i = 1, #owners do
       local e = places[i + 2] and entry(ids[2 * i - 1], ids[2 * i], places[i + 2])
-      if ids[2 * i - 1] == me then
+      if e and e.strange then
+        K.strange = e.place
+        return nil, 'strange'
+      elseif ids[2 * i - 1] == me then
         found = {value = me}
       elseif not e or not e.contact or e.contact + e.patience <= ms then
         expired[#expired + 1] = ids[2 * i - 1]

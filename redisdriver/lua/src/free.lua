@@ -58,19 +58,16 @@ elseif kind == 'release' then
 <<if .Lone>>
   seen = call('MGET', lockKey, grantKey) -- nothing where it is no string: not ours
   inWay = seen[1] == value and call('EXISTS', queueKey)
-  if inWay == 0 then
+  if inWay == 0 and not (seen[2] and <<newer "seen[2]">>) then
     call('DEL', lockKey, grantKey)
     return <<reply "1" .>>
   end
 <<else>>
-  if seen then
-    cur = seen[1]
-  else
-    cur = redis.pcall('GET', lockKey)
-    if cur == value and call('EXISTS', queueKey) == 0 then
-      call('DEL', lockKey, grantKey)
-      return 1
-    end
+  local got = seen or call('MGET', lockKey, grantKey)
+  cur = got[1]
+  if not seen and cur == value and call('EXISTS', queueKey) == 0 and not (got[2] and <<newer "got[2]">>) then
+    call('DEL', lockKey, grantKey)
+    return 1
   end
 <<end>>
 end
@@ -81,7 +78,7 @@ end
 if kind == 'release' or kind == 'withdraw' then
   local got = call('MGET', lockKey, grantKey)
   local cur, was = got[1], got[2]
-  if call('EXISTS', queueKey) == 0 then
+  if call('EXISTS', queueKey) == 0 and not (was and <<newer "was">>) then
     if cur == value and (kind == 'release' or not was or <<fence "was">> <= <<arg "upTo" "withdraw">>) then
       call('DEL', lockKey)
       if was then call('SET', grantKey, <<ended "was">>, 'KEEPTTL') end
@@ -108,7 +105,7 @@ elseif kind <<if .Lone>>== 'propose'<<else>>~= 'releaseAny'<<end>> then
     cur, was = got[1], got[2]
   end
   local taken = cur and cur ~= value and <<unshared "cur">> -- and nobody waits
-  if taken or inWay == 0 and (not was or <<state "was">> == 'F') then
+  if (taken or inWay == 0 and (not was or <<state "was">> == 'F')) and not (was and <<newer "was">>) then
     local fence, had, least, n = kind == 'propose' and <<arg "fence" "propose">>, was and <<fence "was">>, nil, 1
     if fence then
 <<if .Lone>>

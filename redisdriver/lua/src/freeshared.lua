@@ -13,7 +13,7 @@
     local was = got[2]
     local sharesKey, heldKey, roomKey = KEYS[keysAt + 4], KEYS[keysAt + 5], KEYS[keysAt + 6]
     cur = got[1]
-    local beside = cur and was and sub(was, 59, 60) == 's '
+    local beside = cur and was and <<shared "was">> and sub(was, 59, 60) == 's '
     if not stamp then look() end
     -- the fence of one that may have the key, and when this sharing of it began
     local new, gt, began = nil, 'NX', stamp

@@ -8,7 +8,7 @@
 -- Answers one number for each place: -1 it is gone; 0 it stands; more: it
 -- should try again after so many ms, because it is the first that may get the key,
 -- and no hint will come when the holder goes; or because the key is free, and
--- the first does not come for it. Or 0: the node does not vote.
+-- the first does not come for it. Or the beginning of a place of another layout. Or 0: the node does not vote.
 local call, sub = redis.call, string.sub
 
 <<template "clock" .>>
@@ -57,12 +57,13 @@ for key = 1, #KEYS - 5, 6 do
   local n, at, outlives, any = tonumber(ARGV[arg]), {}, 0, nil
   for i = arg + 1, arg + 2 * n, 2 do
     local value, patience, owner = ARGV[i], ARGV[i + 1], <<owner "ARGV[i]">>
-    local number, place = call('ZSCORE', K.queue, value), nil
+    local number, place, strange = call('ZSCORE', K.queue, value), nil, nil
     if number then
       local got = call('HMGET', K.places, owner, '?')
       local head, missed, tail = string.match(got[1] or '', '^%d+ %d+( %d+ %a[PE]?%x*S?%d*)(!?)( %S+)$')
       if missed == '!' then head = string.gsub(head, 'E%x*', '', 1) end -- it may have entered: only its own Try says that it waits
       place = head
+      if not head and got[1] and entry(value, number, got[1]).strange then strange = sub(got[1], 1, 40) end
       if place then
         call('HSET', K.places, owner, <<millis "stamp">> .. ' ' .. patience .. head .. tail)
         if got[2] then alive(number, got[2]) end
@@ -71,13 +72,13 @@ for key = 1, #KEYS - 5, 6 do
         outlives = math.max(outlives, tonumber(patience))
       end
     end
-    out[#out + 1] = place and 0 or -1
+    out[#out + 1] = strange or place and 0 or -1
   end
   if outlives > 0 then
     outlast(K.queue, outlives + <<.Linger>>)
     outlast(K.places, outlives + <<.Linger>>)
-    local e = first(false)
-    local mine, after = e and at[e.value], e and watch(e.limit) or 1
+    local e, why = first(false)
+    local mine, after = e and at[e.value], e and watch(e.limit) or why == 'strange' and 0 or 1
     if mine or after == 1 then out[mine or any] = after end
   end
   arg = arg + 2 * n + 1

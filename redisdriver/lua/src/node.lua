@@ -20,6 +20,7 @@ local record, info = stored[1], call('INFO', 'server')
 longest = record and <<recordWord "record">> == 'ok ' and
   string.find(info, '\nrun_id:' .. <<recordRun "record">> .. '\r', 1, true) and
   tonumber(<<recordMost "record">>) or false
+if not longest and record and <<newer "record">> then error('HASPDATA node ' .. sub(record, 1, 40), 0) end
 life = longest and <<recordLife "record">> or string.match(info, '\nrun_id:(' .. string.rep('%x', 16) .. ')')
 if longest and longest > KEEP then KEEP = longest end
 <<end>>

@@ -39,7 +39,10 @@
 --         passed over, and keep their place until their patience is over.
 -- "?" in places: "<number> <ms>": up to that place all are passed over, at that time.
 --
--- entry is a place with its parts by name: how is P, E and its token, or '', missed ! or ''.
+-- entry is a place with its parts by name: how is P, E and its token, or '', missed ! or ''; strange: it is of
+--         another layout, or of none that is known here, and its waiter may live.
+--
+-- This is layout 1. A text of a later one begins with v and its number, and stays as it is: see docs/design.md.
 
 <<template "later" .>>
 -- outlast does the same for a sidecar, which may be new and have no expiry.

@@ -11,7 +11,7 @@ local call, sub = redis.call, string.sub
 <<template "run" .>>
 if not run then return {'', ''} end
 local record = call('GET', KEYS[1]) or ''
-if not string.find(record, '^ok ' .. run .. ' %d+$') and not string.find(record, '^wait ' .. run .. ' %S+$') then
+if not (<<newer "record">>) and not string.find(record, '^ok ' .. run .. ' %d+$') and not string.find(record, '^wait ' .. run .. ' %S+$') then
   record = 'wait ' .. run .. ' ' .. ARGV[1]
   call('SET', KEYS[1], record)
 end

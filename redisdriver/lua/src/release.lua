@@ -13,6 +13,9 @@ function release(r)
   local got = call('MGET', K.lock, K.grant) -- nothing where it is no string: not ours
 <<else>>
   local got = seen or call('MGET', K.lock, K.grant)
+<<end>>
+  if got[2] and <<newer "got[2]">> then counted('grant', got[2], true) end
+<<if not .Node>>
   if got[2] and <<attached "got[2]">> then return {6, <<session "got[2]">>} end
 <<end>>
   local unused = r.ending == 'unused'

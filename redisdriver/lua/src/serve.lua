@@ -68,7 +68,7 @@ function hintLast()
   local ids, places = placesAt(-100, -1)
   local last
   for i = 1, #ids do
-    if places[i] and (not last or places[i] > places[last]) then last = i end
+    if places[i] and not (<<newer "places[i]">>) and (not last or places[i] > places[last]) then last = i end
   end
   local e = last and entry(ids[last], nil, places[last])
   if e and e.mode and e.mode ~= 'p' then notify(e) end

@@ -9,14 +9,15 @@
 --       2 the state that was seen, "": look only; of places, the owner's "<owner> <label>"
 --       3 how long what is not removed at once is kept, ms  4 of places: the place
 -- Answers {what it is, its state}, or nothing where nothing is left over; of places
--- a list of both. Removes: ms for which it is kept, 0: it is gone; -1: it is not
+-- a list of both; {'newer', text} of a later layout, which is never removed. Removes: ms for which it is kept, 0: it is gone; -1: it is not
 -- as it was seen, or somebody renews it.
 local call, sub = redis.call, string.sub
 local KEEP = <<.Keep>> -- ms the grant is kept after its lease, of a node longer: see node.lua
 local LINGER = <<.Linger>>
 <<template "clock" .>>
 look()
-local value = call('MGET', KEYS[1])[1]
+local value, grant = unpack(call('MGET', KEYS[1], KEYS[2]))
+if grant and <<newer "grant">> then return ARGV[2] == '' and {'newer', grant} or -1 end
 
 -- renewed answers who renews a lease without an expiry: a renewal prolongs what stands beside it.
 local function renewed()
@@ -37,6 +38,7 @@ end
 
 -- over says whether the waiter of a place has been gone for a while.
 local function over(place)
+  if place and <<newer "place">> then return false end
   local contact, patience = string.match(place or '', '^(%d+) (%d+) ')
   return not contact or contact + patience + LINGER <= ms
 end
@@ -74,7 +76,10 @@ local function sidecar()
     if ok and any then return nil end
   end
   local kind = call('TYPE', KEYS[7]).ok
-  if kind == 'string' then return kind, call('GET', KEYS[7]) end
+  if kind == 'string' then
+    local text = call('GET', KEYS[7])
+    return <<newer "text">> and 'newer' or kind, text
+  end
   if kind == 'zset' then return kind, string.format('%d', call('ZCARD', KEYS[7])) end
   return kind, ''
 end
@@ -84,6 +89,7 @@ if ARGV[1] == 'places' then
     local found = {}
     each(1000, function(id, place)
       if over(place) then found[#found + 1], found[#found + 2] = id, place or '' end
+      if place and <<newer "place">> then found[#found + 1], found[#found + 2] = 'newer', place end
     end)
     return found
   end
@@ -101,7 +107,7 @@ else
   what, content = sidecar()
 end
 if ARGV[2] == '' then return what and {what, content} or {} end
-if not what or what == 'live' or what .. ' ' .. content ~= ARGV[2] then return -1 end
+if not what or what == 'live' or what == 'newer' or what .. ' ' .. content ~= ARGV[2] then return -1 end
 if what == 'dead' or what == 'foreign' then
   call('DEL', KEYS[1])
   return 0

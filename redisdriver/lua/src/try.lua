@@ -198,6 +198,7 @@ function try(r)
     end
   end
   save()
+  if why == 'strange' then counted('places', K.strange, true) end
   if why == 'poor' then mint(1, known.newest) end -- says what is wrong
   if why == 'more' then cut = handed and 3 or 2 elseif why == 'mute' then cut = 1 end
   join(r)

@@ -1,0 +1,226 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package redisdriver
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
+	"github.com/hasplock/hasp/memdriver"
+	"github.com/hasplock/hasp/redisdriver/internal/wire"
+	"github.com/redis/go-redis/v9"
+)
+
+// earlier is a hook by which a client runs the scripts of an earlier build, which testdata keeps, instead of today's. Where today's want
+// other arguments, it is here that they are translated.
+type earlier struct {
+	instead map[string]string // by what EVALSHA and EVAL are called with today
+	today   func() bool       // whether the next command has today's
+}
+
+func (e earlier) change(cmd redis.Cmder) {
+	args := cmd.Args()
+	if name, _ := args[0].(string); name != "evalsha" && name != "eval" || e.today() {
+		return
+	}
+	if was, ok := e.instead[args[1].(string)]; ok {
+		args[1] = was
+	}
+}
+
+func (e earlier) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (e earlier) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		e.change(cmd)
+		return next(ctx, cmd)
+	}
+}
+
+func (e earlier) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			e.change(cmd)
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// builds runs f for each earlier build that shares the layout: with a client of it, or one of both, by chance.
+func builds(t *testing.T, f func(t *testing.T, client func(w *world, mixed bool) *redis.Client)) {
+	dirs, err := filepath.Glob("testdata/layout*")
+	if err != nil || len(dirs) == 0 {
+		t.Fatalf("there are no earlier builds: %v", err)
+	}
+	for _, dir := range dirs {
+		instead := map[string]string{}
+		files, err := filepath.Glob("lua/*.lua")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			now, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			was, err := os.ReadFile(filepath.Join(dir, filepath.Base(file)))
+			if os.IsNotExist(err) {
+				continue // that build had none
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			instead[string(now)] = string(was)
+			instead[redis.NewScript(string(now)).Hash()] = redis.NewScript(string(was)).Hash()
+		}
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			t.Parallel()
+			f(t, func(w *world, mixed bool) *redis.Client {
+				c := w.client(nil)
+				c.AddHook(earlier{instead, func() bool { return mixed && rand.IntN(2) == 0 }})
+				return c
+			})
+		})
+	}
+}
+
+// Whatever the requests, and whichever build asks, each gets the answer of the reference engine: nothing of the one's is damage to the
+// other.
+func TestEarlierBuildsAgree(t *testing.T) {
+	t.Parallel()
+	builds(t, func(t *testing.T, client func(*world, bool) *redis.Client) {
+		for _, node := range []bool{false, true} {
+			w, clock := frozen(t)
+			d := w.over(client(w, true), nil)
+			if node {
+				d = w.nodeOver(client(w, true), nodeMaxTTL)
+			}
+			for range 30 {
+				seed := rand.Uint64()
+				w.do("FLUSHALL")
+				if node {
+					w.admit(d)
+				}
+				if !t.Run(fmt.Sprint(node, seed), func(t *testing.T) {
+					w.compare(t, d, memdriver.NewNode(memdriver.NodeOptions{Now: clock.now}), node, seed)
+				}) {
+					return
+				}
+			}
+		}
+	})
+}
+
+// Waiters of two builds take turns in the order in which they came, whoever hands over, each time round: none loses its place, one
+// holds at a time, fences rise, and what enters on a message does.
+func TestEarlierBuildsShareFairly(t *testing.T) {
+	t.Parallel()
+	builds(t, func(t *testing.T, client func(*world, bool) *redis.Client) {
+		w := newWorld(t)
+		const waiters, rounds = 12, 4
+		type waiter struct {
+			d *Driver
+			contend.Owner
+			hints <-chan struct{}
+			turns int
+		}
+		ds := []*Driver{w.driver(nil), w.over(client(w, false), nil), w.over(client(w, false), nil), w.driver(nil)}
+		join := func(d *Driver, turns int) *waiter {
+			r := ask("k")
+			r.Enters = rand.IntN(2) == 0
+			x := &waiter{d: d, Owner: r, turns: turns}
+			x.hints = w.wait(d, r)
+			return x
+		}
+		holder := &waiter{d: ds[0], Owner: ask("k")}
+		last := w.grant(holder.d, holder.Owner).Fence
+		var queue []*waiter
+		for i := range waiters {
+			queue = append(queue, join(ds[i%len(ds)], 0))
+		}
+		for range waiters * rounds {
+			next := queue[0]
+			queue = queue[1:]
+			w.release(holder.d, holder.Owner)
+			w.hint(next.hints)
+			if to, ok := next.d.Handed(next.Claim()); ok && next.Enters { // its renewal claims the lease
+				entered := next.Owner
+				entered.Entered, entered.Fence = true, to.Fence
+				w.renewed(next.d, entered)
+			}
+			res := w.grant(next.d, queued(next.Owner))
+			if res.Fence <= last {
+				t.Fatalf("fence %d after %d", res.Fence, last)
+			}
+			last = res.Fence
+			for _, d := range ds[:2] {
+				if res := w.refuse(d, ask("k")); res.Holder.Owner != next.Owner.Owner {
+					t.Fatalf("%s holds, and a newcomer is told of %s", next.Owner.Owner, res.Holder.Owner)
+				}
+				if n := w.inspect(d, "k").Waiters; n != len(queue) {
+					t.Fatalf("%d wait, not %d", n, len(queue))
+				}
+			}
+			next.turns++
+			contend.Renew(w.ctx, next.d, []contend.Owner{next.Owner, queued(queue[0].Owner)}, func(i int, r driver.Renewal) {
+				if r.Err != nil {
+					t.Fatalf("renewal %d: %v", i, r.Err)
+				}
+			})
+			holder = next
+			queue = append(queue, join(next.d, next.turns))
+		}
+		for _, x := range queue {
+			if x.turns != rounds {
+				t.Errorf("a waiter had %d turns, not %d", x.turns, rounds)
+			}
+		}
+	})
+}
+
+// A lease that one build attached to a session is an ordinary one for the other that asks for it, is handed on, and ends with the
+// session where its holder died.
+func TestEarlierBuildsFollowSessions(t *testing.T) {
+	t.Parallel()
+	builds(t, func(t *testing.T, client func(*world, bool) *redis.Client) {
+		w := newWorld(t)
+		o := &Options{Session: true}
+		now, was := prompt(w.driver(o)), prompt(w.over(client(w, false), o))
+		for name, c := range map[string]struct{ holder, other *Driver }{"today's": {now, was}, "the earlier": {was, now}} {
+			key := name + " holder's"
+			a, b := w.attached(c.holder, key)[0], ask(key)
+			if info := w.inspect(c.other, key); info.Holder.Owner != a.Owner || info.Left > a.TTL {
+				t.Fatalf("%s: Inspect says %+v", key, info)
+			}
+			hints := w.wait(c.other, b)
+			w.renewed(c.holder, a)
+			w.release(c.holder, a)
+			w.hint(hints)
+			w.grant(c.other, queued(b))
+			w.attaches(c.other, b)
+			w.release(c.other, b)
+
+			dead := ask(key)
+			dead.TTL = 400 * time.Millisecond
+			d := prompt(w.driver(o))
+			if c.holder == was {
+				d = prompt(w.over(client(w, false), o))
+			}
+			w.grant(d, dead)
+			contend.Renew(w.ctx, d, []contend.Owner{dead}, func(int, driver.Renewal) {})
+			w.until("it is attached, or over", func() bool {
+				return w.sessionOf(d, dead) != "" || w.pttl(d, dead) == wire.Free
+			})
+			_ = d.Close()
+			w.until("it is over", func() bool { return w.try(c.other, queued(b)).Granted })
+			w.release(c.other, b)
+		}
+	})
+}
