@@ -68,21 +68,8 @@ func TestFull(t *testing.T) {
 
 func TestDenied(t *testing.T) {
 	each(t, func(t *testing.T, s *testserver.Server) {
-		admin := connect(t, s.Addr())
 		ctx := t.Context()
-		must := func(_ any, err error) {
-			t.Helper()
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-		must(admin.RoleAdd(ctx, "locks"))
-		must(admin.RoleGrantPermission(ctx, "locks", "hasp/mine/", clientv3.GetPrefixRangeEnd("hasp/mine/"), clientv3.PermissionType(clientv3.PermReadWrite)))
-		must(admin.UserAdd(ctx, "root", "secret"))
-		must(admin.UserGrantRole(ctx, "root", "root"))
-		must(admin.UserAdd(ctx, "user", "word"))
-		must(admin.UserGrantRole(ctx, "user", "locks"))
-		must(admin.AuthEnable(ctx))
+		withUsers(t, s, "hasp/mine/")
 		user := func(name, password string) *Driver {
 			c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Addr()}, Username: name, Password: password, Logger: zap.NewNop(), DialTimeout: limit})
 			if err != nil {
@@ -119,6 +106,30 @@ func TestDenied(t *testing.T) {
 			t.Errorf("a wrong password: %v, class %d", err, d.Classify(err))
 		}
 	})
+}
+
+// withUsers has a server ask for passwords. Its users are root, and user with the password word, who may read and
+// write below a prefix.
+func withUsers(t testing.TB, s *testserver.Server, prefix string) (root *clientv3.Client) {
+	t.Helper()
+	admin, ctx := connect(t, s.Addr()), t.Context()
+	must := func(_ any, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(admin.RoleAdd(ctx, "locks"))
+	must(admin.RoleGrantPermission(ctx, "locks", prefix, clientv3.GetPrefixRangeEnd(prefix), clientv3.PermissionType(clientv3.PermReadWrite)))
+	must(admin.UserAdd(ctx, "root", "secret"))
+	must(admin.UserGrantRole(ctx, "root", "root"))
+	must(admin.UserAdd(ctx, "user", "word"))
+	must(admin.UserGrantRole(ctx, "user", "locks"))
+	must(admin.AuthEnable(ctx))
+	root, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Addr()}, Username: "root", Password: "secret", Logger: zap.NewNop(), DialTimeout: limit})
+	must(nil, err)
+	t.Cleanup(func() { _ = root.Close() })
+	return root
 }
 
 func TestMisconfigured(t *testing.T) {

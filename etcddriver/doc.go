@@ -3,11 +3,9 @@
 
 // Package etcddriver keeps locks in etcd, 3.4 or later.
 //
-//	client, err := clientv3.New(clientv3.Config{
-//		Endpoints:            []string{"10.0.0.1:2379", "10.0.0.2:2379", "10.0.0.3:2379"},
-//		DialKeepAliveTime:    10 * time.Second, // see below
-//		DialKeepAliveTimeout: 3 * time.Second,
-//	})
+//	client, err := etcddriver.Connect(clientv3.Config{
+//		Endpoints: []string{"10.0.0.1:2379", "10.0.0.2:2379", "10.0.0.3:2379"},
+//	}, nil)
 //	locks, err := hasp.New(etcddriver.New(client, nil), nil)
 //
 // # Layout
@@ -78,9 +76,14 @@
 //
 // # The client
 //
-// A member that hangs answers nothing, and by default the client of etcd goes on sending it every
-// third request. DialKeepAliveTime, of which gRPC takes no less than 10 seconds, has it notice. A
-// member that is cut off from the others is passed over at once.
+// Any client of etcd will do; that of [Connect] suits locks better. With one of clientv3.New, set DialKeepAliveTime: a member
+// that hangs answers nothing, and by default the client goes on sending it every third request. gRPC takes no less than
+// ten seconds, so that a half-open connection may cost a lease of less than some 30 s. With a password that client logs
+// in for each stream, which are two here, and for each request whose token is refused; and it can log in no more once a JWT is
+// over on etcd 3.4.
+//
+// A member that is cut off from the others is passed over at once. All leases are kept alive on one stream. A stream of
+// watches that has waiters is tried every five seconds.
 //
 // The user of the client needs permission to read and write below the prefix.
 package etcddriver

@@ -51,6 +51,9 @@ type Driver struct {
 	refused  map[string]time.Time            // by key: when an owner was refused it last
 	lost     func(c driver.ID, fence uint64) // nil: nobody wants to hear
 	guarded  int                             // how many own keys are watched
+	pulse    *pulse                          // on which leases are kept alive; nil: none was yet
+	channel  *channel                        // on which watches begin; nil: none did yet
+	proving  bool                            // it is looked after
 }
 
 var (

@@ -95,10 +95,22 @@ func (p *tap) unary(ctx context.Context, method string, req, reply any, cc *grpc
 }
 
 func (p *tap) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	if method == "/etcdserverpb.Lease/LeaseKeepAlive" {
-		p.keeps.Add(1)
+	s, err := open(ctx, desc, cc, method, opts...)
+	if err != nil || method != "/etcdserverpb.Lease/LeaseKeepAlive" {
+		return s, err
 	}
-	return open(ctx, desc, cc, method, opts...)
+	return &counted{s, &p.keeps}, nil
+}
+
+// counted counts what is sent on a stream.
+type counted struct {
+	grpc.ClientStream
+	n *atomic.Int64
+}
+
+func (s *counted) SendMsg(m any) error {
+	s.n.Add(1)
+	return s.ClientStream.SendMsg(m)
 }
 
 // tapped returns a driver with a tap on what it sends.

@@ -61,6 +61,7 @@ var classes = map[string]driver.Class{
 	rpctypes.ErrorDesc(rpctypes.ErrGRPCRequestTooLarge):        driver.ClassMisconfigured,
 	rpctypes.ErrorDesc(rpctypes.ErrGRPCLeaseTTLTooLarge):       driver.ClassMisconfigured,
 	rpctypes.ErrorDesc(rpctypes.ErrGRPCRequestTooManyRequests): driver.ClassUnreachable,
+	context.DeadlineExceeded.Error():                           driver.ClassUnreachable, // the server noticed first
 }
 
 // classOf reads a status of gRPC.

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"log"
-	"time"
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/etcddriver"
@@ -15,11 +14,9 @@ import (
 )
 
 func Example() {
-	client, err := clientv3.New(clientv3.Config{
-		Endpoints:            []string{"10.0.0.1:2379", "10.0.0.2:2379", "10.0.0.3:2379"},
-		DialKeepAliveTime:    10 * time.Second,
-		DialKeepAliveTimeout: 3 * time.Second,
-	})
+	client, err := etcddriver.Connect(clientv3.Config{
+		Endpoints: []string{"10.0.0.1:2379", "10.0.0.2:2379", "10.0.0.3:2379"},
+	}, nil)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -12,7 +12,6 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"google.golang.org/grpc"
 )
 
 const (
@@ -305,25 +304,6 @@ func (d *Driver) keepAlive(ctx context.Context, l *lease) error {
 		l.sent = sent
 	}
 	return nil
-}
-
-// keepAliveOnce sends one keep-alive. The client's own repeats itself without end, and without a
-// pause, while there is no leader.
-func (d *Driver) keepAliveOnce(ctx context.Context, id clientv3.LeaseID) (*pb.LeaseKeepAliveResponse, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stream, err := clientv3.RetryLeaseClient(d.client).LeaseKeepAlive(ctx, grpc.WaitForReady(true)) // as all requests of the client
-	if err != nil {
-		return nil, clientv3.ContextError(ctx, err)
-	}
-	if err := stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(id)}); err != nil {
-		return nil, clientv3.ContextError(ctx, err)
-	}
-	res, err := stream.Recv()
-	if err != nil {
-		return nil, clientv3.ContextError(ctx, err)
-	}
-	return res, nil
 }
 
 // leaderless bounds how many members without a leader are asked one after another.

@@ -5,11 +5,13 @@ package etcddriver
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/metadata"
 )
 
 // guards is how many own keys are watched, so that a loss is told at once. Of more, renewals
@@ -19,7 +21,8 @@ const guards = 1000
 // waiter is an owner that somebody watches for.
 type waiter struct {
 	hints map[chan struct{}]bool
-	what  string             // what is watched in etcd for it; empty: nothing
+	key   string             // the first that is watched in etcd for it
+	what  string             // all that is; empty: nothing
 	end   context.CancelFunc // of that watch
 }
 
@@ -179,7 +182,11 @@ func (d *Driver) watch(id driver.ID, v *view, own *entry, what, end string) {
 	}
 	w.stop()
 	ctx, cancel := context.WithCancel(d.life)
-	w.what, w.end = same, cancel
+	w.key, w.what, w.end = what, same, cancel
+	if !d.proving {
+		d.proving = true
+		d.goes(d.prove)
+	}
 	d.goes(func() {
 		defer cancel()
 		told := d.hear(ctx, what, end, v.rev, there, room)
@@ -214,32 +221,46 @@ func (d *Driver) room(before []*entry, own *entry) func(string) bool {
 // waited for. there are the keys of a range that were. It is true also when events may have been missed:
 // they were compacted while the connection was away, or the watch ended after it had begun. What cannot
 // be watched at all is no news.
+func (d *Driver) hear(ctx context.Context, key, end string, rev int64, there []string, enough func(string) bool) bool {
+	for range 2 {
+		c := d.current()
+		if begun, told := d.listen(ctx, c, key, end, rev, there, enough); begun || told || ctx.Err() != nil {
+			return (begun || told) && ctx.Err() == nil
+		}
+		d.abandon(c)                              // its token may be over
+		if d.went(ctx, key, end, there, enough) { // and so the client gets another one
+			return ctx.Err() == nil
+		}
+	}
+	return false
+}
+
+// listen is hear on one channel.
 //
 // The watch begins now, and a look says what happened before: etcd keeps those that begin in the
 // past waiting for up to 100 ms before they get anything.
-func (d *Driver) hear(ctx context.Context, key, end string, rev int64, there []string, enough func(string) bool) bool {
+func (d *Driver) listen(ctx context.Context, c *channel, key, end string, rev int64, there []string, enough func(string) bool) (begun, told bool) {
 	opts := []clientv3.OpOption{clientv3.WithFilterPut(), clientv3.WithCreatedNotify()}
 	if end != "" {
 		opts = append(opts, clientv3.WithRange(end))
 	}
-	events, cancel := d.events(ctx, key, opts)
+	events, cancel := c.events(ctx, d.client, key, opts)
 	defer cancel()
-	begun := false
 	for res := range events {
 		switch {
 		case res.CompactRevision != 0:
-			return true
+			return begun, true
 		case res.Created && !begun && res.Header.Revision > rev && d.went(ctx, key, end, there, enough):
-			return true
+			return begun, true
 		}
 		begun = begun || res.Created
 		for _, ev := range res.Events {
 			if ev.Type == clientv3.EventTypeDelete && enough(string(ev.Kv.Key)) {
-				return true
+				return begun, true
 			}
 		}
 	}
-	return begun && ctx.Err() == nil
+	return begun, false
 }
 
 // went looks which of the keys are gone, and tells enough. Without an answer it is true.
@@ -264,21 +285,95 @@ func (d *Driver) went(ctx context.Context, key, end string, there []string, enou
 	return false
 }
 
-// events begins a watch, which ends with ctx. The client would leave its stream open for ever if the
+// channel is a stream of etcd's client on which watches are. It keeps the token that it was opened with, and its
+// connection may die in silence: then it is abandoned, and watches begin anew on another one.
+type channel struct {
+	ctx context.Context // ends with it
+	end context.CancelFunc
+	n   int
+}
+
+// current is the channel for new watches.
+func (d *Driver) current() *channel {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.open(0)
+}
+
+// open is the current channel, one that is newer than n at least. d.mu is held.
+func (d *Driver) open(n int) *channel {
+	if d.channel == nil || d.channel.n < n {
+		c := &channel{n: n}
+		c.ctx, c.end = context.WithCancel(d.life)
+		d.channel = c
+	}
+	return d.channel
+}
+
+// abandon ends a channel, and so all watches on it, which say that they may have missed something.
+func (d *Driver) abandon(c *channel) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.open(c.n + 1)
+	c.end()
+}
+
+// events begins a watch, which ends with ctx and the channel. The client would leave its stream open for ever if the
 // first watch on it was cancelled before etcd has begun it: so that is waited for, for a moment.
-func (d *Driver) events(ctx context.Context, key string, opts []clientv3.OpOption) (clientv3.WatchChan, context.CancelFunc) {
-	watch, cancel := context.WithCancel(clientv3.WithRequireLeader(context.WithoutCancel(ctx)))
+func (c *channel) events(ctx context.Context, client *clientv3.Client, key string, opts []clientv3.OpOption) (clientv3.WatchChan, context.CancelFunc) {
+	named := metadata.AppendToOutgoingContext(context.WithoutCancel(ctx), "hasp-channel", strconv.Itoa(c.n)) // the client has a stream for each
+	watch, cancel := context.WithCancel(clientv3.WithRequireLeader(named))
 	begun := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
+	leave := func() {
 		select {
 		case <-begun:
 		case <-time.After(closeTime / 2):
 		}
 		cancel()
-	})
-	ch := d.client.Watch(watch, key, opts...)
+	}
+	stop, over := context.AfterFunc(ctx, leave), context.AfterFunc(c.ctx, leave)
+	ch := client.Watch(watch, key, opts...)
 	close(begun)
-	return ch, func() { stop(); cancel() }
+	return ch, func() { stop(); over(); cancel() }
+}
+
+const (
+	// proveEvery is how often a channel with waiters proves that it carries hints.
+	proveEvery = 5 * time.Second
+	// proveLimit is how long that may take.
+	proveLimit = 3 * time.Second
+)
+
+// prove begins a watch on the channel now and then, and abandons the channel if that is not confirmed. It ends when
+// no waiter is left.
+func (d *Driver) prove() {
+	for {
+		select {
+		case <-time.After(proveEvery):
+		case <-d.life.Done():
+			return
+		}
+		d.mu.Lock()
+		key, c := "", d.open(0)
+		for _, w := range d.waiters {
+			if key = w.key; w.what != "" {
+				break
+			}
+			key = ""
+		}
+		d.proving = key != ""
+		d.mu.Unlock()
+		if key == "" {
+			return
+		}
+		ctx, cancel := context.WithTimeout(d.life, proveLimit)
+		events, end := c.events(ctx, d.client, key, []clientv3.OpOption{clientv3.WithFilterPut(), clientv3.WithFilterDelete(), clientv3.WithCreatedNotify()})
+		if res := <-events; !res.Created {
+			d.abandon(c)
+		}
+		end()
+		cancel()
+	}
 }
 
 // attend watches the own key of an owner from a revision on: what a holder loses is told, and a

@@ -9,16 +9,12 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
-	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/cmd/hasp/internal/doctor"
 	"github.com/hasplock/hasp/cmd/hasp/internal/shell"
 	"github.com/hasplock/hasp/etcddriver"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
 )
 
 // etcdServers are the members of an etcd cluster.
@@ -60,14 +56,7 @@ func parseEtcd(scheme, rest string) (*URL, error) {
 func (e *etcdServers) secure() bool { return e.scheme == "etcds" }
 
 func (e *etcdServers) open() (*Store, error) {
-	config := clientv3.Config{
-		Endpoints: e.addrs, Username: e.user, Password: e.password, DialTimeout: limit,
-		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: limit, PermitWithoutStream: true, // else a connection that is cut off hangs for minutes
-		Logger: zap.NewNop(), // what matters comes back as an error
-		DialOptions: []grpc.DialOption{grpc.WithContextDialer(e.dial), grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second}, MinConnectTimeout: limit,
-		})},
-	}
+	config := clientv3.Config{Endpoints: e.addrs, Logger: zap.NewNop()} // what matters comes back as an error
 	if e.secure() {
 		files := e.tls.inForce()
 		err := files.check()
@@ -78,11 +67,13 @@ func (e *etcdServers) open() (*Store, error) {
 			return nil, err
 		}
 	}
-	client, err := clientv3.New(config) // with a password it asks for a token, and waits for the answer
+	o := &etcddriver.ConnectOptions{Dial: e.dial}
+	if e.user != "" && e.password != "" {
+		o.Login = func() (user, password string, err error) { return e.user, e.password, nil }
+	}
+	client, err := etcddriver.Connect(config, o)
 	if err != nil {
-		unusable := &hasp.Error{Op: "open", Engine: "etcd", Err: err}
-		unusable.Class = etcddriver.New(nil, nil).Classify(err)
-		return nil, unusable
+		return nil, err
 	}
 	return &Store{
 		Driver: etcddriver.New(client, &etcddriver.Options{Prefix: e.prefix}), disconnect: client.Close,

@@ -4,6 +4,7 @@
 package store
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -61,5 +62,21 @@ func TestParseHostsRefuses(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: %v; want something about %q, and no secret", text, err, want)
 		}
+	}
+}
+
+// TestEtcdOpensWithoutItsServers: with a password, too, it is the first request that waits for them.
+func TestEtcdOpensWithoutItsServers(t *testing.T) {
+	t.Parallel()
+	u, err := Parse("etcd://user:word@127.0.0.1:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := u.Open()
+	if err != nil {
+		t.Fatalf("Open: %v", err)
+	}
+	if err := errors.Join(s.Close(), s.Disconnect()); err != nil {
+		t.Error(err)
 	}
 }

@@ -1,0 +1,444 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package etcddriver
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/faultproxy"
+	"github.com/hasplock/hasp/internal/testserver"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+)
+
+// connected is a driver on a client of Connect's that is user.
+func connected(t testing.TB, addrs ...string) *Driver {
+	t.Helper()
+	c, err := Connect(clientv3.Config{Endpoints: addrs, Logger: zap.NewNop(), Username: "user", Password: "word", DialKeepAliveTime: time.Hour}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return opened(t, c)
+}
+
+// ordinary is connected with a client of etcd's own.
+func ordinary(t testing.TB, addr string) *Driver {
+	t.Helper()
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{addr}, Logger: zap.NewNop(), Username: "user", Password: "word"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return opened(t, c)
+}
+
+// cheaply is each, where a login costs little, so that no verdict depends on what else the machine does.
+func cheaply(t *testing.T, f func(t *testing.T, s *testserver.Server)) {
+	t.Parallel()
+	for name, start := range versions {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f(t, start(t, append([]string{"--bcrypt-cost=4"}, quick...)...))
+		})
+	}
+}
+
+// logins is how many a server has had since it started.
+func logins(t testing.TB, s *testserver.Server) (n int) {
+	t.Helper()
+	res, err := http.Get("http://" + s.Addr() + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	for lines := bufio.NewScanner(res.Body); lines.Scan(); {
+		if name, value, ok := strings.Cut(lines.Text(), "} "); ok && strings.HasPrefix(name, "grpc_server_started_total") && strings.Contains(name, `"Authenticate"`) {
+			if n, err = strconv.Atoi(value); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return n
+}
+
+// TestLogins: a client logs in once, however many leases it renews, and however many wait. A client of etcd's own
+// does so for each stream: one of keep-alives, and one of watches.
+func TestLogins(t *testing.T) {
+	each(t, func(t *testing.T, s *testserver.Server) {
+		withUsers(t, s, "hasp/")
+		for _, c := range []struct {
+			what string
+			open func() *Driver
+			most int
+		}{
+			{"Connect's", func() *Driver { return connected(t, s.Addr()) }, 1},
+			{"etcd's own", func() *Driver { return ordinary(t, s.Addr()) }, 3},
+		} {
+			before := logins(t, s)
+			d := c.open()
+			var all []driver.TryRequest
+			for i := range 100 {
+				r := ask(claim(c.what+strconv.Itoa(i)), time.Minute)
+				r.Queue = false
+				all = append(all, r)
+			}
+			var running sync.WaitGroup
+			for _, r := range all { // all at once
+				running.Go(func() {
+					if res, err := d.Try(t.Context(), r); err != nil || !res.Granted {
+						t.Errorf("Try: %+v, %v", res, err)
+					}
+				})
+			}
+			running.Wait()
+			for range 3 {
+				age(d, 20*time.Second)
+				for i, got := range renew(t, d, all...) {
+					if got.Err != nil {
+						t.Fatalf("renewal %d: %v", i, got.Err)
+					}
+				}
+			}
+			b := ask(all[0].Claim, time.Minute)
+			b.Owner = claim("").Owner
+			hints, err := d.Watch(t.Context(), b.Claim)
+			if err != nil {
+				t.Fatal(err)
+			}
+			refuse(t, d, b)
+			give(t, d, all[0], driver.Finished)
+			comes(t, hints, "the hint")
+			grant(t, d, b)
+			if n := logins(t, s) - before; n > c.most {
+				t.Errorf("a client of %s logged in %d times, want %d at most", c.what, n, c.most)
+			}
+		}
+	})
+}
+
+// TestManyClientsLogIn: a hundred programs that start together are granted their keys, and each logs in once.
+func TestManyClientsLogIn(t *testing.T) {
+	cheaply(t, func(t *testing.T, s *testserver.Server) {
+		withUsers(t, s, "hasp/")
+		before := logins(t, s)
+		var running sync.WaitGroup
+		const n = 100
+		for i := range n {
+			d := connected(t, s.Addr())
+			running.Go(func() {
+				r := ask(claim(strconv.Itoa(i)), time.Minute)
+				for {
+					ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // the limit of an attempt
+					res, err := d.Try(ctx, r)
+					cancel()
+					if res.Granted {
+						return
+					}
+					if d.Classify(err) != driver.ClassUnreachable {
+						t.Errorf("Try: %+v, %v", res, err)
+						return
+					}
+				}
+			})
+		}
+		running.Wait()
+		if got := logins(t, s) - before; got != n {
+			t.Errorf("%d clients logged in %d times", n, got)
+		}
+	})
+}
+
+// holding is a lease, and when it was renewed.
+type holding struct {
+	lease   *hasp.Lease
+	renewed chan time.Time
+}
+
+// hold has a client of package hasp hold a key.
+func hold(t testing.TB, d *Driver, key string, ttl time.Duration) *holding {
+	t.Helper()
+	h := &holding{renewed: make(chan time.Time, 1)}
+	c, err := hasp.New(d, &hasp.Options{Observe: func(e hasp.Event) {
+		if e.Kind == hasp.EventRenewed {
+			select {
+			case <-h.renewed:
+			default:
+			}
+			h.renewed <- time.Now()
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	if h.lease, err = c.Mutex(key, &hasp.LockOptions{TTL: ttl}).Lock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// stands waits until the lease was renewed after an instant.
+func (h *holding) stands(t testing.TB, from time.Time) {
+	t.Helper()
+	for {
+		select {
+		case at := <-h.renewed:
+			if at.After(from) {
+				return
+			}
+		case <-h.lease.Done():
+			t.Fatalf("the lease of %q is lost: %v", h.lease.Key(), h.lease.Err())
+		}
+	}
+}
+
+// TestRestartsWithUsers: leases of eight seconds survive restarts of an etcd with users, which forgets all tokens.
+// After each, a client logs in once.
+func TestRestartsWithUsers(t *testing.T) {
+	cheaply(t, func(t *testing.T, s *testserver.Server) {
+		withUsers(t, s, "hasp/")
+		var all []*holding
+		for i := range 20 {
+			all = append(all, hold(t, connected(t, s.Addr()), strconv.Itoa(i), 8*time.Second))
+		}
+		for i := range 10 {
+			s.Restart()
+			restarted := time.Now()
+			for _, h := range all {
+				h.stands(t, restarted)
+			}
+			t.Logf("restart %d: renewed within %v, %d logins", i, time.Since(restarted), logins(t, s))
+			if n := logins(t, s); n > len(all) {
+				t.Errorf("%d clients logged in %d times after restart %d", len(all), n, i)
+			}
+		}
+		for _, h := range all {
+			if err := h.lease.Release(); err != nil {
+				t.Errorf("Release: %v", err)
+			}
+		}
+	})
+}
+
+// TestConnectBeforeTheServer: with a password, too, Connect waits for nothing, and the first request for the server.
+func TestConnectBeforeTheServer(t *testing.T) {
+	each(t, func(t *testing.T, s *testserver.Server) {
+		withUsers(t, s, "hasp/")
+		s.Kill()
+		d := connected(t, s.Addr())
+		if c := fails(t, d, ask(claim("k"), time.Minute)); c != driver.ClassUnreachable {
+			t.Errorf("a server that is away: class %d", c)
+		}
+		s.Restart()
+		grant(t, d, ask(claim("k"), time.Minute))
+	})
+}
+
+// TestRotatedPassword: each login asks for the password, and a refused one is of class Login.
+func TestRotatedPassword(t *testing.T) {
+	each(t, func(t *testing.T, s *testserver.Server) {
+		root := withUsers(t, s, "hasp/")
+		var mu sync.Mutex
+		password := "word"
+		c, err := Connect(clientv3.Config{Endpoints: []string{s.Addr()}, Logger: zap.NewNop()}, &ConnectOptions{Login: func() (string, string, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			return "user", password, nil
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		d := opened(t, c)
+		r := ask(claim("k"), time.Minute)
+		grant(t, d, r)
+		if _, err := root.UserChangePassword(t.Context(), "user", "other"); err != nil {
+			t.Fatal(err)
+		}
+		if got := renew(t, d, r)[0]; d.Classify(got.Err) != driver.ClassLogin {
+			t.Errorf("with the old password: %+v, class %d", got, d.Classify(got.Err))
+		}
+		mu.Lock()
+		password = "other"
+		mu.Unlock()
+		renewed(t, d, r)
+		give(t, d, r, driver.Finished)
+	})
+}
+
+// shortTokens are arguments for tokens that are over after three seconds, whether they are used or not.
+func shortTokens(t *testing.T) []string {
+	t.Helper()
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	public, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for name, block := range map[string]*pem.Block{
+		"private": {Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}, "public": {Type: "PUBLIC KEY", Bytes: public},
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return append([]string{"--auth-token=jwt,pub-key=" + filepath.Join(dir, "public") + ",priv-key=" + filepath.Join(dir, "private") + ",sign-method=RS256,ttl=3s"}, quick...)
+}
+
+// TestTokensEnd: a client whose token is over gets another one, for requests, for keep-alives, and for watches on a
+// stream that was opened with the old one.
+func TestTokensEnd(t *testing.T) {
+	t.Parallel()
+	for name, start := range versions {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := start(t, shortTokens(t)...)
+			withUsers(t, s, "hasp/")
+			drivers := map[string]*Driver{"Connect's": connected(t, s.Addr())}
+			if name != "3.4" { // which refuses a login with an old token, and etcd's client sends that along
+				drivers["etcd's own"] = ordinary(t, s.Addr())
+			}
+			for what, d := range drivers {
+				held, first := ask(claim(what+"held"), time.Minute), ask(claim(what+"k"), time.Minute)
+				grant(t, d, held)
+				grant(t, d, first)
+				waits := func() (driver.TryRequest, <-chan struct{}) {
+					r := ask(claim(what+"k"), time.Minute)
+					hints, err := d.Watch(t.Context(), r.Claim)
+					if err != nil {
+						t.Fatal(err)
+					}
+					refuse(t, d, r)
+					return r, hints
+				}
+				renewed(t, d, held)
+				second, _ := waits() // its watch keeps the stream open
+				time.Sleep(4 * time.Second)
+				age(d, 30*time.Second)
+				renewed(t, d, held)
+				third, hints := waits()
+				if err := d.Release(t.Context(), driver.ReleaseRequest{Claim: second.Claim, TTL: second.TTL, Settled: true}); err != nil {
+					t.Fatal(err)
+				}
+				comes(t, hints, "the hint on the stream with the old token, of a client of "+what)
+				give(t, d, first, driver.Finished)
+				grant(t, d, third)
+			}
+		})
+	}
+}
+
+// hole is a proxy which loses all that is sent on the connections that it has, and takes new ones.
+func hole(t *testing.T, s *testserver.Server) (p *faultproxy.Proxy, open func()) {
+	t.Helper()
+	p = faultproxy.New(t, s.Addr())
+	var mu sync.Mutex
+	last, dead := 0, 0
+	p.Hook(func(c faultproxy.Chunk) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		last = max(last, c.Conn)
+		return c.Conn <= dead
+	})
+	return p, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		dead = last
+	}
+}
+
+// TestHalfOpen: a connection on which all is acknowledged, and nothing answered, costs no lease, and no release.
+func TestHalfOpen(t *testing.T) {
+	each(t, func(t *testing.T, s *testserver.Server) {
+		withUsers(t, s, "hasp/")
+		p, swallow := hole(t, s)
+		h := hold(t, connected(t, p.Addr()), "k", 12*time.Second)
+		h.stands(t, time.Now())
+		swallow()
+		h.stands(t, time.Now())
+		swallow()
+		if err := h.lease.Release(); err != nil {
+			t.Errorf("Release: %v", err)
+		}
+		grant(t, connected(t, s.Addr()), ask(claim("k"), time.Minute))
+	})
+}
+
+// TestHalfOpenWatch: a waiter on such a connection gets its hint.
+func TestHalfOpenWatch(t *testing.T) {
+	each(t, func(t *testing.T, s *testserver.Server) {
+		withUsers(t, s, "hasp/")
+		p, swallow := hole(t, s)
+		d, other := connected(t, p.Addr()), connected(t, s.Addr())
+		a, b := ask(claim("k"), time.Minute), ask(claim("k"), time.Minute)
+		grant(t, other, a)
+		hints, err := d.Watch(t.Context(), b.Claim)
+		if err != nil {
+			t.Fatal(err)
+		}
+		refuse(t, d, b)
+		watches(t, d, b)
+		swallow()
+		give(t, other, a, driver.Finished)
+		comes(t, hints, "the hint")
+		grant(t, d, b)
+	})
+}
+
+// watches waits until etcd has the watch of a waiter.
+func watches(t testing.TB, d *Driver, r driver.TryRequest) {
+	t.Helper()
+	d.mu.Lock()
+	key, c := d.waiters[r.ID()].key, d.open(0)
+	d.mu.Unlock()
+	events, end := c.events(t.Context(), d.client, key, []clientv3.OpOption{clientv3.WithCreatedNotify()}) // they begin one after another
+	defer end()
+	comes(t, events, "the watch")
+}
+
+// TestSlowIsNotDead: a server that takes longer for each answer than a connection may be silent is asked until it has answered.
+func TestSlowIsNotDead(t *testing.T) {
+	each(t, func(t *testing.T, s *testserver.Server) {
+		withUsers(t, s, "hasp/")
+		p := faultproxy.New(t, s.Addr())
+		d := connected(t, p.Addr())
+		grant(t, d, ask(claim("k"), time.Minute))
+		p.Hook(func(c faultproxy.Chunk) bool {
+			if c.Dir == faultproxy.Up && strings.Contains(string(c.Data), "hasp/slow") {
+				time.Sleep(silence + silence/2)
+			}
+			return false
+		})
+		for r := ask(claim("slow"), time.Minute); ; {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			res, err := d.Try(ctx, r)
+			if cancel(); err == nil && res.Granted {
+				return
+			}
+			if t.Context().Err() != nil || d.Classify(err) != driver.ClassUnreachable {
+				t.Fatalf("Try: %+v, %v", res, err)
+			}
+			t.Logf("Try: %v", err)
+		}
+	})
+}
