@@ -255,18 +255,19 @@ func (a *attempt) troubled(err error) (time.Duration, error) {
 	}
 	a.patience.why = err
 	a.behind.waitsFor(err)
-	if !a.c.worthAsking(err) {
+	kind, now := a.c.trouble(err), a.c.now()
+	if kind == permanent {
 		return 0, err
 	}
-	pause := a.patience.failed(a.c.now(), a.c.classify(err) == ClassUnknown)
-	if err := a.patience.exhausted(a.c.now(), pause, a.req.TTL); err != nil {
+	pause := a.patience.failed(now, kind)
+	if err := a.patience.exhausted(now, pause, a.req.TTL); err != nil {
 		return 0, err
 	}
-	kind := EventTrouble
+	event, left := EventTrouble, max(a.patience.bound(now, a.req.TTL).left(), 0)
 	if errors.As(err, new(*admission.HeldBack)) {
-		kind = EventHeldBack
+		event, left = EventHeldBack, heldBack(err)
 	}
-	a.emit(kind, func(e *Event) { e.Left, e.Err = heldBack(err), a.c.fail(a.op, a.req.Key, err) })
+	a.emit(event, func(e *Event) { e.Left, e.Err = left, a.c.fail(a.op, a.req.Key, err) })
 	return pause, nil
 }
 

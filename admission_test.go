@@ -71,7 +71,7 @@ func TestRefusedByTheStore(t *testing.T) {
 		is    error
 	}{
 		{driver.Result{Why: driver.NotVoting, Left: time.Minute}, hasp.ClassUnreachable, driver.ErrNotVoting},
-		{driver.Result{Why: driver.TTLTooLong, TTL: time.Second}, hasp.ClassMisconfigured, nil},
+		{driver.Result{Why: driver.TTLTooLong, TTL: time.Second}, hasp.ClassImpossible, nil},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			d := &hooked{Driver: newStore()}

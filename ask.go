@@ -18,7 +18,8 @@ import (
 // just over. refusal is of one that is about the store, not about the key.
 func (c *core) ask(ctx context.Context, r driver.TryRequest) (res driver.Result, refusal, err error) {
 	for range 2 {
-		if res, err = c.drv.Try(ctx, r); err != nil {
+		res, err = c.drv.Try(ctx, r)
+		if c.hears(err); err != nil {
 			return res, nil, err
 		}
 		var admitted bool

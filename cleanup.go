@@ -5,7 +5,6 @@ package hasp
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -37,11 +36,6 @@ const (
 	maxCleanups  = 10_000 // beyond that the oldest are dropped: what they left expires
 	releaseLanes = 32     // how many releases are under way at once
 )
-
-// answered says whether err, of a release, is the store's answer to it.
-func (c *core) answered(err error) bool {
-	return err == nil || errors.Is(err, ErrNotHeld) || !c.worthAsking(err)
-}
 
 // releaseOnce sends a release, and waits for the answer for limit at most.
 func (c *core) releaseOnce(ctx context.Context, limit time.Duration, req driver.ReleaseRequest) error {
@@ -127,9 +121,9 @@ func (cs *cleanups) sendAll(work []*cleanup) bool {
 	return !failed.Load()
 }
 
-// send sends one release, and reports whether the store answered.
+// send sends one release, and reports whether that settles it.
 func (cs *cleanups) send(w *cleanup) bool {
-	ok := cs.c.answered(cs.c.releaseOnce(cs.c.calls.Base, releaseLimit, w.req))
+	ok := cs.c.settled(cs.c.releaseOnce(cs.c.calls.Base, releaseLimit, w.req))
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	w.done = ok

@@ -38,12 +38,15 @@ var (
 	errAway   = errors.New("away")
 )
 
-// What the store says of a release is an answer, also when it is a no for good.
-func TestAnsweredReleases(t *testing.T) {
+// What settles a release depends on whether the store ever gave a good answer.
+func TestSettledReleases(t *testing.T) {
 	c := innerClient(t, &releasing{Driver: memdriver.New()}, nil)
-	for err, want := range map[error]bool{nil: true, ErrNotHeld: true, errDenied: true, errAway: false} {
-		if c.answered(err) != want {
-			t.Errorf("%v is an answer: %v", err, !want)
+	for _, after := range []bool{false, true} {
+		for err, want := range map[error]bool{nil: true, ErrNotHeld: true, errDenied: !after, errAway: false} {
+			c.heard.Store(after)
+			if c.settled(err) != want {
+				t.Errorf("%v settles it: %v, after a good answer: %v", err, !want, after)
+			}
 		}
 	}
 }

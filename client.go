@@ -31,6 +31,9 @@ func New(d driver.Driver, o *Options) (*Client, error) {
 	if o.MaxSilence < 0 {
 		return nil, fmt.Errorf("hasp: new: MaxSilence is %v: it must be positive, or 0 for no bound", o.MaxSilence)
 	}
+	if o.MaxRefused < 0 {
+		return nil, fmt.Errorf("hasp: new: MaxRefused is %v: it must be positive, or 0 for the default of %v", o.MaxRefused, defaultRefused)
+	}
 	c := newCore(d, o)
 	if ch, ok := d.(driver.Checker); ok {
 		if err := ch.Check(); err != nil {
@@ -62,7 +65,9 @@ func (c *core) inspect(ctx context.Context, key string) (Info, error) {
 		return Info{}, err
 	}
 	defer done()
-	return c.drv.Inspect(ctx, key)
+	info, err := c.drv.Inspect(ctx, key)
+	c.hears(err)
+	return info, err
 }
 
 // List yields the keys that start with prefix and are held or waited for, in no
@@ -76,6 +81,7 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Info, error]
 		}
 		defer done()
 		for info, err := range c.drv.List(ctx, prefix) {
+			c.hears(err)
 			if !yield(info, c.fail("list", "", err)) || err != nil {
 				return
 			}

@@ -89,7 +89,7 @@ func (h *hold) convert(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		if h.c.worthAsking(err) && time.Now().Before(bears) {
+		if h.c.trouble(err) != permanent && time.Now().Before(bears) {
 			timer := time.NewTimer(pause.Next())
 			select {
 			case <-timer.C:

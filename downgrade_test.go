@@ -333,7 +333,7 @@ func TestWhyADowngradeFailed(t *testing.T) {
 	}{
 		{"hangs", hangTry, hasp.ClassUnreachable, time.Hour, 10, "did not answer within 5s", context.DeadlineExceeded},
 		{"fails", down, hasp.ClassUnreachable, time.Hour, 100, errDown.Error(), context.DeadlineExceeded},
-		{"fails for good", down, hasp.ClassDenied, time.Hour, 1, errDown.Error(), context.DeadlineExceeded},
+		{"fails for good", down, hasp.ClassImpossible, time.Hour, 1, errDown.Error(), context.DeadlineExceeded},
 		{"hangs, and the caller's context ends", hangTry, hasp.ClassUnreachable, 7 * time.Second, 2, context.DeadlineExceeded.Error(), nil},
 		{"fails, and the caller's context ends", down, hasp.ClassUnreachable, time.Second, 100, "gave up", nil},
 	} {

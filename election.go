@@ -92,9 +92,8 @@ func (e *Election) leader(ctx context.Context) (Leader, error) {
 
 // Observe yields who leads, at once and after each change, with the zero Holder
 // when nobody does. It asks the store every second, so a leader between two
-// questions may be missed. After an error that may go away by itself (Error.Class
-// ClassUnknown, ClassUnreachable) the sequence goes on; any other is its last
-// element. It ends with ctx.
+// questions may be missed. After an error that Lock would ask again after, for however long, the sequence goes
+// on; any other is its last element. It ends with ctx.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
 		every := time.NewTicker(observeEvery)
@@ -106,7 +105,7 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 			case ctx.Err() != nil:
 				return
 			case err != nil:
-				again := e.l.err == nil && !errors.Is(err, ErrClosed) && e.l.c.worthAsking(err)
+				again := e.l.err == nil && !errors.Is(err, ErrClosed) && e.l.c.trouble(err) != permanent
 				if !yield(Leader{Key: e.l.key}, e.l.c.fail("observe", e.l.key, err)) || !again {
 					return
 				}

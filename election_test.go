@@ -238,7 +238,7 @@ func TestObserve(t *testing.T) {
 			}
 			break
 		}
-		d.classify = func(error) driver.Class { return driver.ClassDenied }
+		d.classify = func(error) driver.Class { return driver.ClassImpossible }
 		store.SetUnreachable(true)
 		n := 0
 		for _, err := range e.Observe(t.Context()) {

@@ -86,7 +86,7 @@ func (l *lock) ask(ctx context.Context, op string, wait, part bool) (lease *Leas
 		return lease, nil
 	}
 	a := &attempt{c: l.c, ctx: ctx, op: op, opts: l.opts, part: part, began: l.c.now(), behind: alone{},
-		waiter: waiter{req: l.request(), patience: newPatience(l.c.maxSilence)}}
+		waiter: waiter{req: l.request(), patience: newPatience(l.c.maxSilence, l.c.maxRefused)}}
 	switch {
 	case !wait && l.opts.Keep > 0:
 		lease, err = l.c.cohorts.tryLock(a)

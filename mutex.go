@@ -22,10 +22,14 @@ func (c *Client) Mutex(key string, o *LockOptions) *Mutex {
 // joined with what kept Lock waiting, both found with errors.Is and errors.As, and
 // whatever this attempt left in the store is cleaned up, in the background if need
 // be. Lock also waits for a store that is unreachable or held back, as long as
-// ctx and Options.MaxSilence allow; EventTrouble or EventHeldBack reports it. A
-// store that returns a permanent error (Error.Class ClassDenied, ClassMisconfigured, ClassFull,
-// ClassReadOnly) ends Lock at once, an error that the engine cannot classify
-// (ClassUnknown) after the TTL, 5 s at least.
+// ctx and Options.MaxSilence allow; EventTrouble or EventHeldBack reports it.
+//
+// So it does, by Error.Class, for a store that answers with an error:
+//   - ClassReadOnly, ClassFull, once this client had a good answer of the store; before, for Options.MaxRefused;
+//   - ClassLogin, and, once there was a good answer, ClassDenied and ClassMisconfigured, for Options.MaxRefused;
+//   - ClassUnknown, which the engine cannot classify, for the TTL, 5 s at least.
+//
+// ClassImpossible ends Lock at once, and so do ClassDenied and ClassMisconfigured before the first good answer.
 func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {
 	return m.l.acquire(ctx, "lock", true)
 }

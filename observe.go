@@ -35,7 +35,8 @@ const (
 	// how long the lease was held.
 	EventReleased
 	// EventTrouble: a Lock that goes on waiting met an error: Err. Sent after each
-	// error, but those of EventHeldBack.
+	// error, but those of EventHeldBack. Left is for how long it asks again at most, beside its
+	// context; 0: without end.
 	EventTrouble
 	// EventDowngraded: a writer became a reader; Err is nil, or why the store
 	// may not know.
@@ -91,7 +92,7 @@ type Event struct {
 	Ahead int
 	// Left is what is left: of the holder's lease (EventWaiting), of this one
 	// (EventRenewed, EventRenewFailed, EventForgotten), or of the time for which
-	// the store is held back (EventHeldBack). 0 when that is not known.
+	// the store is held back (EventHeldBack) or asked again (EventTrouble). 0 when that is not known.
 	Left time.Duration
 	// Sent is when the request was sent that the event is the answer to; zero when it
 	// answers none.

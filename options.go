@@ -23,6 +23,8 @@ const (
 	// between any two places.
 	moment   = 300 * time.Millisecond
 	tryLimit = 5 * time.Second // one Try
+
+	defaultRefused = 30 * time.Second // Options.MaxRefused
 )
 
 // Options configure a Client. The zero value, and nil, mean the defaults.
@@ -39,6 +41,10 @@ type Options struct {
 	// restart (for its largest TTL and about ten seconds). 0: no bound: the Lock waits
 	// until its context ends. Negative is an error.
 	MaxSilence time.Duration
+	// MaxRefused ends a Lock that the store has refused for so long without a good answer, the time
+	// not counted for which it was away meanwhile: see Mutex.Lock for which errors. 0 means 30 s: a rotated password,
+	// a failover. Negative is an error.
+	MaxRefused time.Duration
 	// StateDir is a directory that remembers how long a store has been held back after
 	// a restart, so that processes that live for less than the wait finish it together.
 	// Only a single store with a node record needs it; a quorum has its own. Empty:

@@ -14,14 +14,18 @@ import (
 // patience is how a wait bears a store that gives no good answer. It only computes.
 type patience struct {
 	most    time.Duration // Options.MaxSilence
+	grace   time.Duration // Options.MaxRefused
 	silent  clock.Instant // when the first call began that had no good answer
 	puzzled clock.Instant // since when no error was one that the engine knows
+	denied  clock.Instant // since when the store refuses, later by the time for which it was away meanwhile
+	latest  clock.Instant // when the latest error came
+	kind    trouble       // of that
 	pause   backoff.Backoff
 	why     error // what keeps us waiting: the latest refusal or error
 }
 
-func newPatience(most time.Duration) patience {
-	return patience{most: most, pause: backoff.Backoff{Least: 20 * time.Millisecond, Most: time.Second}}
+func newPatience(most, grace time.Duration) patience {
+	return patience{most: most, grace: grace, pause: backoff.Backoff{Least: 20 * time.Millisecond, Most: time.Second}}
 }
 
 // failing says that the latest call had no good answer.
@@ -41,35 +45,58 @@ func (p *patience) refused(held *HeldError) {
 }
 
 // failed notes an error that may go away by itself, and returns the pause before
-// asking again. unknown: the engine does not know the error.
-func (p *patience) failed(now clock.Instant, unknown bool) time.Duration {
-	if !p.failing() || !unknown {
+// asking again.
+func (p *patience) failed(now clock.Instant, kind trouble) time.Duration {
+	if !p.failing() || kind != unclear {
 		p.puzzled = now
 	}
+	switch {
+	case !p.failing():
+		p.denied = now
+	case kind != refuses:
+		p.denied = p.denied.Add(now.Sub(p.latest))
+	}
+	p.latest, p.kind = now, kind
 	return p.pause.Next()
 }
 
 // joins notes that somebody goes on with the wait of another, who began to bear
 // it earlier than from.
 func (p *patience) joins(from clock.Instant) {
-	if from.Sub(p.silent) > 0 {
-		p.silent = from
-	}
-	if from.Sub(p.puzzled) > 0 {
-		p.puzzled = from
+	for _, since := range []*clock.Instant{&p.silent, &p.puzzled, &p.denied} {
+		if from.Sub(*since) > 0 {
+			*since = from
+		}
 	}
 }
 
-// exhausted returns what ends a wait without a good answer, once pause has passed: a
-// silence that the client bears no longer; or errors that the engine does not
-// know, and that may stay for ever.
+// bound is for how long a wait without a good answer is borne; 0: without end.
+type bound struct {
+	most, borne time.Duration
+	said        string
+}
+
+func (b bound) left() time.Duration { return b.most - b.borne }
+
+// bound returns what ends the wait first, when the errors go on as the latest.
+func (p *patience) bound(now clock.Instant, ttl time.Duration) bound {
+	all, own := bound{p.most, now.Sub(p.silent), "no good answer from the store for %v: %w"}, bound{}
+	switch p.kind {
+	case unclear:
+		own = bound{max(ttl, tryLimit), now.Sub(p.puzzled), "the store has failed for %v, and not for being away: %w"}
+	case refuses:
+		own = bound{p.grace, now.Sub(p.denied), "the store has refused for %v: %w"}
+	}
+	if own.most > 0 && (all.most == 0 || own.left() < all.left()) {
+		return own
+	}
+	return all
+}
+
+// exhausted returns what ends a wait without a good answer, once pause has passed.
 func (p *patience) exhausted(now clock.Instant, pause, ttl time.Duration) error {
-	silent, puzzled := now.Sub(p.silent), now.Sub(p.puzzled)
-	switch {
-	case p.most > 0 && silent+pause >= p.most:
-		return fmt.Errorf("no good answer from the store for %v: %w", shortDuration(silent), p.why)
-	case puzzled+pause >= max(ttl, tryLimit):
-		return fmt.Errorf("the store has failed for %v, and not for being away: %w", shortDuration(puzzled), p.why)
+	if b := p.bound(now, ttl); b.most > 0 && b.left() <= pause {
+		return fmt.Errorf(b.said, shortDuration(b.borne), p.why)
 	}
 	return nil
 }

@@ -41,7 +41,7 @@ func TestPatienceTires(t *testing.T) {
 		{"a short TTL gives no less than a Try", time.Second, 0, time.Hour, tryLimit - time.Second - 1, false},
 		{"after a Try", time.Second, 0, time.Hour, tryLimit - time.Second, true},
 	} {
-		p := patience{most: c.most, silent: at(2*time.Hour - c.silent), puzzled: at(2*time.Hour - c.puzzled), why: why}
+		p := patience{most: c.most, silent: at(2*time.Hour - c.silent), puzzled: at(2*time.Hour - c.puzzled), kind: unclear, why: why}
 		if err := p.exhausted(at(2*time.Hour), time.Second, c.ttl); (err != nil) != c.exhausted || err != nil && !errors.Is(err, why) {
 			t.Errorf("%s: %v", c.name, err)
 		}

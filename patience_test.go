@@ -309,25 +309,6 @@ func TestCloseIsNotTheCallersCancel(t *testing.T) {
 	})
 }
 
-// Promise 7, failure case 17: what will not go away by itself ends Lock at once.
-func TestTroubleThatEndsLock(t *testing.T) {
-	for _, class := range []hasp.Class{hasp.ClassDenied, hasp.ClassMisconfigured, hasp.ClassFull, hasp.ClassReadOnly} {
-		synctest.Test(t, func(t *testing.T) {
-			d := &hooked{Driver: newStore(), classify: func(error) driver.Class { return class }}
-			d.try = func(context.Context, driver.TryRequest, tryFunc) (driver.Result, error) {
-				return driver.Result{}, errDown
-			}
-			start := time.Now()
-			_, err := newClient(t, d, nil).Mutex("k", nil).Lock(t.Context())
-			wantIs(t, err, errDown)
-			var e *hasp.Error
-			if !errors.As(err, &e) || e.Class != class || time.Since(start) > 0 || d.tries.Load() != 1 {
-				t.Fatalf("%v after %v and %d tries", err, time.Since(start), d.tries.Load())
-			}
-		})
-	}
-}
-
 // Lock outlives a store that is away for a moment, and says so.
 func TestShortOutageWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -142,11 +142,11 @@ func (c *core) releaseAll(ctx context.Context, holds []*hold) error {
 	return errors.Join(errs...)
 }
 
-// cleanUp releases what an owner may have in the store. It returns when the
-// store has answered, or takes longer than a moment; that goes on in the
+// cleanUp releases what an owner may have in the store. It returns when that is
+// settled, or takes longer than a moment; that goes on in the
 // background. silent: the store is known to be away.
 func (c *core) cleanUp(req driver.ReleaseRequest, silent bool) {
-	if silent || c.cleanups.any() || !c.answered(c.releaseOnce(c.calls.Base, moment, req)) {
+	if silent || c.cleanups.any() || !c.settled(c.releaseOnce(c.calls.Base, moment, req)) {
 		c.cleanups.add(req)
 	}
 }
@@ -158,7 +158,7 @@ var errNotReleased = errors.New("the store did not confirm the release")
 func (c *core) release(ctx context.Context, req driver.ReleaseRequest) error {
 	began := time.Now()
 	err := c.releaseOnce(ctx, releaseLimit, req)
-	if c.answered(err) {
+	if c.settled(err) {
 		return err
 	}
 	ctx, cancel := context.WithDeadline(ctx, began.Add(releaseLimit))
@@ -171,7 +171,7 @@ func (c *core) release(ctx context.Context, req driver.ReleaseRequest) error {
 		switch err = c.releaseOnce(ctx, releaseLimit, req); {
 		case err == nil || errors.Is(err, ErrNotHeld):
 			return nil // perhaps by an earlier request whose reply was lost
-		case !c.worthAsking(err):
+		case c.settled(err):
 			return err
 		}
 	}

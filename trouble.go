@@ -27,16 +27,60 @@ func (c *core) classify(err error) Class {
 	switch {
 	case errors.As(err, new(*silentError)), errors.Is(err, driver.ErrNotVoting):
 		return ClassUnreachable
-	case errors.As(err, new(*tooLongError)):
-		return ClassMisconfigured
+	case errors.As(err, new(*tooLongError)), errors.Is(err, ErrUnsupported):
+		return ClassImpossible
 	}
 	return c.drv.Classify(err)
 }
 
-// worthAsking says whether an error may go away by itself.
-func (c *core) worthAsking(err error) bool {
-	class := c.classify(err)
-	return class == ClassUnknown || class == ClassUnreachable
+// trouble is how a wait takes an error of the store.
+type trouble uint8
+
+const (
+	permanent trouble = iota // it ends what waits
+	away                     // no good answer comes: borne for Options.MaxSilence
+	unclear                  // the engine does not know the error: for the TTL, 5 s at least
+	refuses                  // the store is there, and refuses: for Options.MaxRefused
+)
+
+// troubles is the one rule for errors, by class; docs/command.md has it in words. A store that gave this client
+// a good answer before is not misconfigured: it fails over, its password is rotated, or somebody
+// mends it. Before that, what a person must mend ends a wait at once, and the rest may pass by itself.
+var troubles = map[Class]struct{ first, then trouble }{
+	ClassUnknown:       {unclear, unclear},
+	ClassUnreachable:   {away, away},
+	ClassReadOnly:      {refuses, away},
+	ClassFull:          {refuses, away},
+	ClassLogin:         {refuses, refuses},
+	ClassDenied:        {permanent, refuses},
+	ClassMisconfigured: {permanent, refuses},
+	ClassImpossible:    {permanent, permanent},
+}
+
+func (c *core) trouble(err error) trouble {
+	t := troubles[c.classify(err)]
+	if c.heard.Load() {
+		return t.then
+	}
+	return t.first
+}
+
+// hears notes what came of a request: nil and ErrNotHeld are good answers.
+func (c *core) hears(err error) {
+	if (err == nil || errors.Is(err, ErrNotHeld)) && !c.heard.Load() {
+		c.heard.Store(true)
+	}
+}
+
+// settled says whether what came of a release is the store's answer for good. A store that never gave a good answer
+// has nothing of ours, when it answers at all.
+func (c *core) settled(err error) bool {
+	c.hears(err)
+	if err == nil || errors.Is(err, ErrNotHeld) {
+		return true
+	}
+	t := c.trouble(err)
+	return t == permanent || t == refuses && !c.heard.Load()
 }
 
 // silentError is a call that had no answer in time.

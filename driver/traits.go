@@ -67,15 +67,16 @@ const (
 // again, and the command which exit code to use.
 type Class uint8
 
-// The classes. Only ClassUnknown and ClassUnreachable are worth asking again.
+// The classes. What is asked again after which is in the table of docs/command.md ("Trouble with the store").
 const (
 	ClassUnknown       Class = iota
 	ClassUnreachable         // no answer, or too few nodes
 	ClassDenied              // missing permission
-	ClassMisconfigured       // the store cannot do this; the key holds something else
+	ClassMisconfigured       // the store is not set up for this
 	ClassFull                // the store takes no more data
 	ClassReadOnly            // a replica, or a read-only file
 	ClassLogin               // the store refused the login: wrong or rotated password, token, certificate
+	ClassImpossible          // whatever the store does: the key holds something else, or the engine or the program's client cannot do this
 )
 
 // A Hander is a Driver that knows, with the hint that a key was handed to an owner's place, the lease that

@@ -378,7 +378,7 @@ func (d *mapDriver) Classify(err error) driver.Class {
 	case errors.As(err, &away), errors.Is(err, net.ErrClosed):
 		return driver.ClassUnreachable
 	case errors.Is(err, driver.ErrUnsupported):
-		return driver.ClassMisconfigured
+		return driver.ClassImpossible
 	}
 	return driver.ClassUnknown
 }

@@ -36,7 +36,9 @@ func (d *Driver) Classify(err error) driver.Class {
 	switch {
 	case err == nil:
 		return driver.ClassUnknown
-	case errors.As(err, &bad), errors.As(err, &data), errors.Is(err, driver.ErrUnsupported):
+	case errors.As(err, &data), errors.Is(err, driver.ErrUnsupported):
+		return driver.ClassImpossible
+	case errors.As(err, &bad):
 		return driver.ClassMisconfigured
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return driver.ClassUnreachable
@@ -58,8 +60,8 @@ var classes = map[string]driver.Class{
 	rpctypes.ErrorDesc(rpctypes.ErrGRPCUserEmpty):              driver.ClassLogin,
 	rpctypes.ErrorDesc(rpctypes.ErrGRPCAuthOldRevision):        driver.ClassUnknown, // the client asks for a new token
 	rpctypes.ErrorDesc(rpctypes.ErrGRPCTooManyOps):             driver.ClassMisconfigured,
-	rpctypes.ErrorDesc(rpctypes.ErrGRPCRequestTooLarge):        driver.ClassMisconfigured,
-	rpctypes.ErrorDesc(rpctypes.ErrGRPCLeaseTTLTooLarge):       driver.ClassMisconfigured,
+	rpctypes.ErrorDesc(rpctypes.ErrGRPCRequestTooLarge):        driver.ClassImpossible,
+	rpctypes.ErrorDesc(rpctypes.ErrGRPCLeaseTTLTooLarge):       driver.ClassImpossible,
 	rpctypes.ErrorDesc(rpctypes.ErrGRPCRequestTooManyRequests): driver.ClassUnreachable,
 	context.DeadlineExceeded.Error():                           driver.ClassUnreachable, // the server noticed first
 }

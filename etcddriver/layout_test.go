@@ -62,7 +62,7 @@ func TestForeignData(t *testing.T) {
 				t.Fatal(err)
 			}
 			var data *DataError
-			if res, err := d.Try(t.Context(), ask(claim("k"), time.Minute)); !errors.As(err, &data) || d.Classify(err) != driver.ClassMisconfigured {
+			if res, err := d.Try(t.Context(), ask(claim("k"), time.Minute)); !errors.As(err, &data) || d.Classify(err) != driver.ClassImpossible {
 				t.Errorf("beside %q: %+v, %v", key, res, err)
 			}
 			if got, err := d.client.Get(t.Context(), key); err != nil || len(got.Kvs) != 1 || string(got.Kvs[0].Value) != "theirs" {

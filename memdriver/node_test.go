@@ -263,7 +263,7 @@ func TestAdmitBounds(t *testing.T) {
 	if res := try(t, s, r); res.Why != driver.TTLTooLong || res.TTL != time.Hour {
 		t.Errorf("a TTL above the node's own bound: %+v", res)
 	}
-	if err := renew(t, s, r); s.Classify(err) != driver.ClassMisconfigured {
+	if err := renew(t, s, r); s.Classify(err) != driver.ClassImpossible {
 		t.Errorf("a renewal above the node's own bound: %v", err)
 	}
 }

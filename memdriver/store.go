@@ -322,7 +322,7 @@ func (s *Store) Classify(err error) driver.Class {
 	case errors.Is(err, errUnreachable):
 		return driver.ClassUnreachable
 	case errors.Is(err, driver.ErrUnsupported), errors.Is(err, errTTL):
-		return driver.ClassMisconfigured
+		return driver.ClassImpossible
 	}
 	return driver.ClassUnknown
 }

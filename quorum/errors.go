@@ -66,7 +66,7 @@ func (d *Driver) tooFew(errs [maxNodes]error) error {
 		e.Names, e.Errs = append(e.Names, n.name), append(e.Errs, err)
 		c := n.drv.Classify(err)
 		if errors.As(err, new(*tooLong)) {
-			c = driver.ClassMisconfigured
+			c = driver.ClassImpossible
 		}
 		if c != driver.ClassUnknown {
 			final[c]++
@@ -85,7 +85,10 @@ func (d *Driver) Classify(err error) driver.Class {
 	if e := (*VoteError)(nil); errors.As(err, &e) {
 		return e.class
 	}
-	if d.bad != nil || errors.Is(err, driver.ErrUnsupported) || errors.As(err, new(*twinError)) {
+	if errors.Is(err, driver.ErrUnsupported) {
+		return driver.ClassImpossible
+	}
+	if d.bad != nil || errors.As(err, new(*twinError)) {
 		return driver.ClassMisconfigured
 	}
 	if errors.Is(err, driver.ErrNotVoting) {

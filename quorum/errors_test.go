@@ -58,7 +58,7 @@ func TestClassOfTooFewNodes(t *testing.T) {
 			"each another":             {[3]error{errDenied, errFull, errGone}, driver.ClassUnreachable},
 			"unreachable":              {[3]error{errGone, errGone, nil}, driver.ClassUnreachable},
 			"not known":                {[3]error{errors.New("x"), errors.New("y"), nil}, driver.ClassUnreachable},
-			"admitted for less":        {[3]error{long, long, nil}, driver.ClassMisconfigured},
+			"admitted for less":        {[3]error{long, long, nil}, driver.ClassImpossible},
 			"one is admitted for less": {[3]error{long, errDenied, nil}, driver.ClassUnreachable},
 		} {
 			var errs [maxNodes]error
@@ -92,7 +92,7 @@ func TestClassify(t *testing.T) {
 		for err, want := range map[error]driver.Class{
 			errors.New("x"):       driver.ClassUnknown,
 			driver.ErrNotVoting:   driver.ClassUnreachable,
-			driver.ErrUnsupported: driver.ClassMisconfigured,
+			driver.ErrUnsupported: driver.ClassImpossible,
 			&twinError{"a", "b"}:  driver.ClassMisconfigured,
 		} {
 			if got := d.Classify(err); got != want {

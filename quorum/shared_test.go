@@ -143,7 +143,7 @@ func TestLimitIsRefused(t *testing.T) {
 		if !errors.Is(err, driver.ErrUnsupported) || !strings.Contains(err.Error(), "there could be 5") {
 			t.Errorf("three holders at most, with three of five votes each: %v", err)
 		}
-		if d.Classify(err) != driver.ClassMisconfigured {
+		if d.Classify(err) != driver.ClassImpossible {
 			t.Errorf("class %v", d.Classify(err))
 		}
 		for _, n := range nodes {

@@ -234,7 +234,7 @@ func kindOf(err error) ballot.Kind {
 // something else, and not that we did not wait for an answer.
 func (n *node) refuses(err error) bool {
 	return err != nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) &&
-		!errors.Is(err, driver.ErrNotVoting) && n.drv.Classify(err) != driver.ClassMisconfigured
+		!errors.Is(err, driver.ErrNotVoting) && n.drv.Classify(err) != driver.ClassImpossible
 }
 
 // end carries out the last step.

@@ -113,7 +113,7 @@ func TestWhichErrorsAreTheNodes(t *testing.T) {
 		d, all := stubs(t)
 		all[0].class = func(err error) driver.Class {
 			if errors.Is(err, errFull) {
-				return driver.ClassMisconfigured
+				return driver.ClassImpossible
 			}
 			return driver.ClassUnknown
 		}

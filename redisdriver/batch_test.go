@@ -97,7 +97,7 @@ func TestBatchInBadCompany(t *testing.T) {
 	if _, ok := granted(calls[0]); !ok || calls[2].Err != nil || calls[2].Reply != int64(releasedLease) {
 		t.Errorf("beside a bad one: %v %v, %v %v", calls[0].Reply, calls[0].Err, calls[2].Reply, calls[2].Err)
 	}
-	if !redis.HasErrorPrefix(calls[1].Err, "WRONGTYPE") || d.Classify(calls[1].Err) != driver.ClassMisconfigured {
+	if !redis.HasErrorPrefix(calls[1].Err, "WRONGTYPE") || d.Classify(calls[1].Err) != driver.ClassImpossible {
 		t.Errorf("the bad one: %v, %v", calls[1].Reply, calls[1].Err)
 	}
 	w.release(d, good)

@@ -213,7 +213,7 @@ func TestClassOf(t *testing.T) {
 		"":                  driver.ClassUnknown,
 		"OOM command not allowed when used memory > 'maxmemory'. script: ab, on @user_script:1.":                   driver.ClassFull,
 		"ERR Error running script (call to f_ab): @user_script:5: @user_script: 5: -READONLY You can't write":      driver.ClassReadOnly,
-		"ERR Error running script (call to f_ab): @user_script:5: WRONGTYPE Operation against a key holding":       driver.ClassMisconfigured,
+		"ERR Error running script (call to f_ab): @user_script:5: WRONGTYPE Operation against a key holding":       driver.ClassImpossible,
 		"ERR Error running script (call to f_ab): @user_script:5: -OOM command not allowed when used memory > 'm'": driver.ClassFull,
 	} {
 		if got := wire.ClassOf(text); got != want {

@@ -15,9 +15,9 @@ func (d *Driver) Classify(err error) driver.Class {
 	var data *DataError
 	var later *LayoutError
 	if errors.As(err, &data) || errors.As(err, &later) {
-		return driver.ClassMisconfigured
+		return driver.ClassImpossible
 	}
-	return wire.Classify(err, d.send.Reached())
+	return wire.Classify(err)
 }
 
 // TypeError reports a lock key (Key, as Redis calls it) that holds another type of Redis value (Type), which is left

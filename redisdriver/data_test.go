@@ -23,7 +23,7 @@ func (w *world) refuses(d *Driver, r contend.Owner, key string) {
 	w.Helper()
 	res, err := contend.Try(w.ctx, seen(d), r)
 	var data *DataError
-	if !errors.As(err, &data) || data.Key != key || d.Classify(err) != driver.ClassMisconfigured {
+	if !errors.As(err, &data) || data.Key != key || d.Classify(err) != driver.ClassImpossible {
 		w.Errorf("Try answers %+v, %v; want an error about %q", res, err, key)
 	}
 }

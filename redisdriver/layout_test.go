@@ -121,7 +121,7 @@ func TestOtherTypeIsAnError(t *testing.T) {
 				"Inspect": func() error { _, err := d.Inspect(w.ctx, "k"); return err },
 			} {
 				err := call()
-				if d.Classify(err) != driver.ClassMisconfigured || !strings.Contains(fmt.Sprint(err), `"lock:k" holds a `+kind) {
+				if d.Classify(err) != driver.ClassImpossible || !strings.Contains(fmt.Sprint(err), `"lock:k" holds a `+kind) {
 					t.Errorf("%s says: %v", name, err)
 				}
 			}
@@ -148,7 +148,7 @@ func TestOtherTypeInTheWay(t *testing.T) {
 	w.wait(d, b)
 	w.do("DEL", "lock:k")
 	w.do("HSET", "lock:k", "f", "v")
-	if _, err := contend.Try(w.ctx, d, queued(b)); d.Classify(err) != driver.ClassMisconfigured {
+	if _, err := contend.Try(w.ctx, d, queued(b)); d.Classify(err) != driver.ClassImpossible {
 		t.Errorf("Try says: %v", err)
 	}
 	rs := []contend.Owner{a}
@@ -182,7 +182,7 @@ func TestHostileKeys(t *testing.T) {
 		held := map[string]contend.Owner{}
 		for _, key := range hostile {
 			if o != nil && o.NoPrefix && strings.HasPrefix(key, wire.Sidecars) {
-				if _, err := contend.Try(w.ctx, d, ask(key)); d.Classify(err) != driver.ClassMisconfigured {
+				if _, err := contend.Try(w.ctx, d, ask(key)); d.Classify(err) != driver.ClassImpossible {
 					t.Errorf("Try of %q, a name of ours, says %v", key, err)
 				}
 				continue

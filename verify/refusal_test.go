@@ -32,17 +32,21 @@ func wantClass(t testing.TB, err error, class hasp.Class, texts ...string) {
 	}
 }
 
-// refusal is a server that refuses a request for a reason that does not go away by
-// asking again.
+// refusal is a server that answers with an error.
 type refusal struct {
 	name  string
 	start func(t *testing.T, c *redis.Client) // what makes it refuse, also in the middle of a wait
+	mend  func(t *testing.T, c *redis.Client) // nil: nothing does
+	first time.Duration                       // how long Lock bears it at first contact
 	login func(o *redis.Options)
 	class hasp.Class
 	texts []string
 }
 
-const secret = "s3cr3t-pass"
+const (
+	secret    = "s3cr3t-pass"
+	graceTime = 3 * time.Second // Options.MaxRefused
+)
 
 var refusals = []refusal{
 	{
@@ -51,27 +55,34 @@ var refusals = []refusal{
 			run(t, c, "acl", "setuser", "default", "resetpass", ">other")
 			kick(t, c)
 		},
-		login: func(o *redis.Options) { o.Password = secret },
+		mend: func(t *testing.T, c *redis.Client) {
+			run(t, c, "acl", "setuser", "default", "resetpass", ">"+secret)
+		},
+		login: func(o *redis.Options) { o.Password = secret }, first: graceTime,
 		class: hasp.ClassLogin, texts: []string{"WRONGPASS"},
 	},
 	{
 		name:  "no permission for scripts",
 		start: func(t *testing.T, c *redis.Client) { run(t, c, "acl", "setuser", "default", "-evalsha", "-eval") },
+		mend:  func(t *testing.T, c *redis.Client) { run(t, c, "acl", "setuser", "default", "+evalsha", "+eval") },
 		class: hasp.ClassDenied, texts: []string{"NOPERM", "eval"},
 	},
 	{
 		name:  "no permission for the keys",
 		start: func(t *testing.T, c *redis.Client) { run(t, c, "acl", "setuser", "default", "resetkeys", "~other:*") },
+		mend:  func(t *testing.T, c *redis.Client) { run(t, c, "acl", "setuser", "default", "~*") },
 		class: hasp.ClassDenied, texts: []string{"NOPERM", "key"},
 	},
 	{
 		name:  "read-only replica",
 		start: func(t *testing.T, c *redis.Client) { run(t, c, "replicaof", "127.0.0.1", "1") },
+		mend:  func(t *testing.T, c *redis.Client) { run(t, c, "replicaof", "no", "one") }, first: graceTime,
 		class: hasp.ClassReadOnly, texts: []string{"READONLY"},
 	},
 	{
 		name:  "maxmemory with noeviction",
 		start: func(t *testing.T, c *redis.Client) { run(t, c, "config", "set", "maxmemory", "1") },
+		mend:  func(t *testing.T, c *redis.Client) { run(t, c, "config", "set", "maxmemory", "0") }, first: graceTime,
 		class: hasp.ClassFull, texts: []string{"OOM"},
 	},
 	{
@@ -79,7 +90,7 @@ var refusals = []refusal{
 		start: func(t *testing.T, c *redis.Client) {
 			run(t, c, "eval", "redis.call('DEL', KEYS[1]) return redis.call('HSET', KEYS[1], 'f', 'v')", 1, "lock:k")
 		},
-		class: hasp.ClassMisconfigured, texts: []string{`"lock:k"`, "hash"},
+		class: hasp.ClassImpossible, texts: []string{`"lock:k"`, "hash"},
 	},
 }
 
@@ -116,20 +127,21 @@ func eachRefusal(t *testing.T, f func(t *testing.T, r refusal, c *redis.Client, 
 	}
 }
 
-// Failure case 17. Rule: a permanent refusal ends Lock and TryLock at once, with its
-// class, the key, and the server's message, and never with a secret.
+// Failure case 17. Rule: at first contact what a person must mend ends Lock at once, and what may pass by itself after
+// MaxRefused; TryLock ends at once; with its class, the key, and the server's message, and never with a secret.
 func TestRefusedFromTheStart(t *testing.T) {
 	eachRefusal(t, func(t *testing.T, r refusal, c *redis.Client, dial func() *redis.Options) {
 		r.start(t, c)
-		m := LocksOn(t, dial(), nil).Mutex("k", nil)
+		m := locksOf(t, dial(), &hasp.Options{MaxRefused: graceTime}).Mutex("k", nil)
 		// TryLock's request travels with the clean-up after Lock.
 		for _, c := range []struct {
-			op   string
-			lock func(context.Context) (*hasp.Lease, error)
-		}{{"lock", m.Lock}, {"try lock", m.TryLock}, {"try lock", m.TryLock}} {
+			op    string
+			lock  func(context.Context) (*hasp.Lease, error)
+			least time.Duration
+		}{{"lock", m.Lock, r.first}, {"try lock", m.TryLock, 0}, {"try lock", m.TryLock, 0}} {
 			start, lost := time.Now(), stall.Watch(t)
 			_, err := c.lock(context.Background())
-			if took := time.Since(start); took > 2*time.Second+lost() {
+			if took := time.Since(start); took > c.least+2*time.Second+lost() || took < c.least-2*time.Second {
 				t.Errorf("%s returned after %v", c.op, took)
 			}
 			wantClass(t, err, r.class, append([]string{"hasp: " + c.op + ` "k": `}, r.texts...)...)
@@ -140,10 +152,61 @@ func TestRefusedFromTheStart(t *testing.T) {
 	})
 }
 
-// Failure case 17. Rule: the same holds during a wait without a deadline.
-func TestRefusedDuringTheWait(t *testing.T) {
+// Rule: a store that has answered before and refuses for a while is in trouble, not misconfigured: who waits is told, goes on,
+// and has the key soon after; a leader that lost its lease leads again; and a release that was refused is sent again.
+func TestRefusedForAWhile(t *testing.T) {
 	const ttl = 3 * time.Second
 	eachRefusal(t, func(t *testing.T, r refusal, c *redis.Client, dial func() *redis.Options) {
+		if r.mend == nil {
+			t.Skip("it does not pass")
+		}
+		holder := mustLock(t, LocksOn(t, dial(), nil).Mutex("k", &hasp.LockOptions{TTL: time.Minute})) // its expiry is too late to help
+		waits, leads := newFeed(), newFeed()
+		got := lockAsync(context.Background(), LocksOn(t, dial(), waits.observe).Mutex("k", &hasp.LockOptions{TTL: ttl}))
+		waits.waits(t)
+		ctx, resign := context.WithCancel(t.Context())
+		defer resign()
+		ended := make(chan error, 1)
+		go func() {
+			ended <- LocksOn(t, dial(), leads.observe).Election("e", &hasp.LockOptions{TTL: ttl}).Lead(ctx, func(ctx context.Context, _ *hasp.Lease) error {
+				<-ctx.Done()
+				return nil
+			})
+		}()
+		leads.next(t, hasp.EventAcquired)
+		r.start(t, c)
+		released := make(chan error, 1)
+		go func() { released <- holder.Release() }()
+		if r.class != hasp.ClassFull { // which renews and releases what there is
+			wantClass(t, waits.next(t, hasp.EventTrouble).Err, r.class, r.texts...)
+			leads.next(t, hasp.EventLost)
+			wantClass(t, leads.next(t, hasp.EventTrouble).Err, r.class, r.texts...)
+			wantClass(t, <-released, r.class, r.texts...)
+		}
+		r.mend(t, c)
+		start, lost := time.Now(), stall.Watch(t)
+		lease, at := awaitLease(t, got)
+		if took := at.Sub(start); took > 3*little+lost() { // two pauses of a second: of the release, and of the waiter
+			t.Errorf("the waiter had the key %v after the server was mended", took)
+		}
+		release(t, lease)
+		if r.class != hasp.ClassFull {
+			leads.next(t, hasp.EventAcquired)
+		}
+		resign()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Failure case 17. Rule: what does not pass ends a wait without a deadline at once.
+func TestRefusedForGood(t *testing.T) {
+	const ttl = 3 * time.Second
+	eachRefusal(t, func(t *testing.T, r refusal, c *redis.Client, dial func() *redis.Options) {
+		if r.mend != nil {
+			t.Skip("it may pass")
+		}
 		// The holder is not a hasp client, so that it neither renews nor releases.
 		run(t, c, "set", "lock:k", "somebody", "px", 60000)
 		events := newFeed()

@@ -45,7 +45,9 @@ func (d *Driver) Classify(err error) driver.Class {
 	var code zk.Code
 	var network net.Error
 	switch {
-	case errors.As(err, &config), errors.As(err, &layout), errors.Is(err, driver.ErrUnsupported):
+	case errors.As(err, &layout), errors.Is(err, driver.ErrUnsupported):
+		return driver.ClassImpossible
+	case errors.As(err, &config):
 		return driver.ClassMisconfigured
 	case errors.As(err, &code):
 		return classes[code]

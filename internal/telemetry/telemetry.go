@@ -78,7 +78,7 @@ func Reason(err error) string {
 			return "unreachable"
 		case hasp.ClassDenied:
 			return "denied"
-		case hasp.ClassMisconfigured:
+		case hasp.ClassMisconfigured, hasp.ClassImpossible:
 			return "misconfigured"
 		case hasp.ClassFull:
 			return "full"

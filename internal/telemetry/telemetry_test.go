@@ -83,6 +83,7 @@ func TestReason(t *testing.T) {
 		{of(hasp.ClassUnreachable, driver.ErrNotVoting), "held_back", true},
 		{of(hasp.ClassDenied, silent), "denied", true},
 		{of(hasp.ClassMisconfigured, silent), "misconfigured", true},
+		{of(hasp.ClassImpossible, silent), "misconfigured", true},
 		{of(0, hasp.ErrUnsupported), "misconfigured", true},
 		{of(hasp.ClassFull, silent), "full", true},
 		{of(hasp.ClassReadOnly, silent), "read_only", true},

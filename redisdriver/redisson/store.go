@@ -46,7 +46,7 @@ func newStore(rdb redis.UniversalClient, prefix string, wake func(channel, paylo
 	return s
 }
 
-func (s *store) classify(err error) driver.Class { return wire.Classify(err, s.send.Reached()) }
+func (s *store) classify(err error) driver.Class { return wire.Classify(err) }
 
 // publish is the command that sends messages to Java: in a cluster of Redis 7 it uses sharded channels.
 func (s *store) publish() string {

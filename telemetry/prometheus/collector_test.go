@@ -128,7 +128,7 @@ func TestSeriesBeginAtZero(t *testing.T) {
 	}
 	o := &haspprom.Options{Classes: []string{"known"}, Engine: "memory"}
 	start := ids(haspprom.New(o), "known")
-	if want := 2 + 12 + 2 + 5 + 2*(2+3); len(start) != want {
+	if want := 2 + 13 + 2 + 5 + 2*(2+3); len(start) != want {
 		t.Errorf("%d series from the start, want %d: %v", len(start), want, start)
 	}
 	o.Engine = ""

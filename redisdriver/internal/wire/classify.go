@@ -20,8 +20,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Classify returns the class of an error of this client or its server. reached: the server answered once.
-func Classify(err error, reached bool) driver.Class {
+// Classify returns the class of an error of this client or its server.
+func Classify(err error) driver.Class {
 	var bad *ConfigError
 	var kind *TypeError
 	var server redis.Error
@@ -29,8 +29,9 @@ func Classify(err error, reached bool) driver.Class {
 	switch {
 	case err == nil:
 		return driver.ClassUnknown
-	case errors.As(err, &bad), errors.As(err, &kind), errors.Is(err, driver.ErrUnsupported), isTLS(err),
-		errors.Is(err, redis.ErrClosed): // the program closed its client: no later attempt differs
+	case errors.As(err, &kind), errors.Is(err, driver.ErrUnsupported), errors.Is(err, redis.ErrClosed): // the program closed its client
+		return driver.ClassImpossible
+	case errors.As(err, &bad), isTLS(err):
 		return driver.ClassMisconfigured
 	case noMaster(err) && errors.Is(err, redis.Nil): // one Sentinel does not know it, others do not answer
 		return driver.ClassUnreachable
@@ -40,7 +41,7 @@ func Classify(err error, reached bool) driver.Class {
 		errors.Is(err, context.DeadlineExceeded), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return driver.ClassUnreachable
 	}
-	if class := ofAddress(err, reached); class != driver.ClassUnknown {
+	if class := ofAddress(err); class != driver.ClassUnknown {
 		return class
 	}
 	var network net.Error
@@ -73,15 +74,13 @@ func Explained(err error) error {
 	return &ConfigError{"the Sentinels know no master by the name that the client has for it: SENTINEL MASTERS lists those that they know"}
 }
 
-// ofAddress returns what is wrong with where we connect to, and stays so. A name
-// that DNS does not know stays unknown when the server was never reached; else it
-// is away with its server, as that of a container is.
-func ofAddress(err error, reached bool) driver.Class {
-	var name *net.DNSError
+// ofAddress returns what is wrong with where we connect to, and stays so. A name that DNS does not know may come
+// with its server, as that of a container does.
+func ofAddress(err error) driver.Class {
 	var address *net.AddrError
 	var network net.UnknownNetworkError
 	switch {
-	case errors.As(err, &name) && name.IsNotFound && !reached, errors.As(err, &address), errors.As(err, &network):
+	case errors.As(err, &address), errors.As(err, &network):
 		return driver.ClassMisconfigured
 	case errors.Is(err, fs.ErrPermission): // of a socket in a folder, or a firewall
 		return driver.ClassDenied
@@ -112,7 +111,9 @@ var codes = map[string]driver.Class{
 
 	"NOPERM": driver.ClassDenied, "DENIED": driver.ClassDenied,
 
-	"WRONGTYPE": driver.ClassMisconfigured, "CROSSSLOT": driver.ClassMisconfigured, "NOPROTO": driver.ClassMisconfigured,
+	"WRONGTYPE": driver.ClassImpossible,
+
+	"CROSSSLOT": driver.ClassMisconfigured, "NOPROTO": driver.ClassMisconfigured,
 
 	"OOM": driver.ClassFull, "MISCONF": driver.ClassFull,
 
@@ -158,7 +159,7 @@ func ClassOf(text string) driver.Class {
 		return c
 	}
 	if FaultyScript().MatchString(text) { // it met what hasp did not write
-		return driver.ClassMisconfigured
+		return driver.ClassImpossible
 	}
 	for _, t := range texts {
 		if strings.Contains(text, t.part) {

@@ -47,7 +47,7 @@ func newPost(t testing.TB, channels ...any) *post {
 			}
 		},
 		Stands:   func(channel string) { p.stands <- channel },
-		Classify: func(err error) driver.Class { return Classify(err, true) },
+		Classify: func(err error) driver.Class { return Classify(err) },
 		Idle:     func() bool { return false },
 	})
 	ended := make(chan struct{})

@@ -98,9 +98,6 @@ func (s *Sender) pipe(ctx context.Context, calls []*Call, size int, load bool) {
 			// leaves a pipeline's commands without a word.
 			err = cmp.Or(all, ErrReply)
 		}
-		if err == nil && !s.reached.Load() {
-			s.reached.Store(true)
-		}
 		if shut != nil && errors.Is(err, io.EOF) {
 			err = shut
 		} else if err = explain(err); unauthenticated(err) {

@@ -60,7 +60,6 @@ type Sender struct {
 	replicas int     // that must confirm what the calls wrote
 	closing  <-chan struct{}
 	wake     chan bool   // a token for each lane that was idle: true: it has work again, false: it ends
-	reached  atomic.Bool // the server answered once
 	prompt   atomic.Bool // its latest answer came soon
 
 	mu       sync.Mutex
@@ -120,9 +119,6 @@ func (s *Sender) Width(lanes, batch int) { s.lanes, s.batch = lanes, batch }
 
 // Replicas is how many replicas confirm each call.
 func (s *Sender) Replicas() int { return s.replicas }
-
-// Reached reports whether the server answered once.
-func (s *Sender) Reached() bool { return s.reached.Load() }
 
 // Prompt reports whether the latest answer came so soon that a lone request may be sent by its caller.
 func (s *Sender) Prompt() bool { return s.prompt.Load() }

@@ -83,7 +83,7 @@ func TestSubscriptionThatDiesInSilence(t *testing.T) {
 			t.Cleanup(func() { _ = rdb.Close() })
 			p.Inbox = NewInbox(t.Context(), InboxOptions{
 				Client: rdb, Own: "hasp.own", News: func() {}, Receive: func(string, string) {}, Idle: func() bool { return false },
-				Classify: func(err error) driver.Class { return Classify(err, true) },
+				Classify: func(err error) driver.Class { return Classify(err) },
 			})
 			p.pace = 200 * time.Millisecond
 			ended := make(chan struct{})

@@ -84,7 +84,7 @@ const (
 var troubles = map[hasp.Class]string{
 	hasp.ClassUnknown: "unknown", hasp.ClassUnreachable: "unreachable", hasp.ClassDenied: "denied",
 	hasp.ClassMisconfigured: "misconfigured", hasp.ClassFull: "full", hasp.ClassReadOnly: "read-only",
-	hasp.ClassLogin: "login",
+	hasp.ClassLogin: "login", hasp.ClassImpossible: "impossible",
 }
 
 // classOf is the class that a word stands for.
