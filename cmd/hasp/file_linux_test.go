@@ -123,7 +123,7 @@ func TestReadOnlyFile(t *testing.T) {
 		for _, words := range [][]string{{exe, "ls"}, {exe, "show", "k"}} {
 			s.as(uid, words...).ends(0)
 		}
-		p := s.as(uid, exe, "run", "k", "--", "true")
+		p := s.as(uid, exe, "run", "-n", "k", "--", "true")
 		p.ends(78)
 		matches(t, p.err.String(), `cannot be written: .*locks must be written: make `)
 		if strings.Contains(p.err.String(), "replica") {

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -77,10 +78,12 @@ func admin(t testing.TB, server *testserver.Server, o redis.Options, commands ..
 func TestPasswords(t *testing.T) {
 	t.Parallel()
 	server := testserver.Redis(t, "--requirepass", "right")
-	refuses(t, newSandbox(t, "redis://:hunter2@"+server.Addr()), everyCommand, 77,
+	refuses(t, newSandbox(t, "redis://:hunter2@"+server.Addr()), askingCommands, 77,
 		`^hasp: the store redis://127\.0\.0\.1:\d+/0 refused the login: .*(WRONGPASS|NOAUTH).*Check user, password and certificate\.$`)
-	refuses(t, newSandbox(t, "redis://"+server.Addr()), everyCommand, 77, `does not allow this: .*(NOAUTH|unauthenticated)`)
-	refuses(t, newSandbox(t, "redis://nobody:hunter2@"+server.Addr()), everyCommand, 77, `does not allow this`)
+	refuses(t, newSandbox(t, "redis://"+server.Addr()), askingCommands, 77, `refused the login: .*(NOAUTH|unauthenticated)`)
+	refuses(t, newSandbox(t, "redis://nobody:hunter2@"+server.Addr()), askingCommands, 77, `refused the login`)
+	refuses(t, newSandbox(t, "redis://nobody:hunter2@"+server.Addr()), [][]string{{"run", "-w", "2", "k", "--", "touch", "ran"}}, 77,
+		`(?s)^hasp: waiting for the store .*WRONGPASS.*asking again for \d+.*; giving up in .*gave up after [0-9.]+s: .*refused the login`)
 
 	s := newSandbox(t, "redis://:right@"+server.Addr())
 	s.exits(0, "run", "k", "--", "true")
@@ -110,7 +113,7 @@ func TestServerFull(t *testing.T) {
 	server := testserver.Redis(t, "--maxmemory-policy", "noeviction")
 	admin(t, server, redis.Options{}, []any{"CONFIG", "SET", "maxmemory", "1"})
 	s := newSandbox(t, "redis://"+server.Addr())
-	matches(t, s.exits(78, "run", "k", "--", "true"), `^hasp: the store .* is full: .*OOM`)
+	matches(t, s.exits(78, "run", "-n", "k", "--", "true"), `^hasp: the store .* is full: .*OOM`)
 }
 
 func TestReplica(t *testing.T) {
@@ -118,7 +121,7 @@ func TestReplica(t *testing.T) {
 	master, replica := testserver.Redis(t), testserver.Redis(t)
 	admin(t, replica, redis.Options{}, []any{"REPLICAOF", "127.0.0.1", master.Port()})
 	s := newSandbox(t, "redis://"+replica.Addr())
-	matches(t, s.exits(78, "run", "k", "--", "true"), `^hasp: the store .* cannot be written, is it a replica\? .*READONLY`)
+	matches(t, s.exits(78, "run", "-n", "k", "--", "true"), `^hasp: the store .* cannot be written, is it a replica\? .*READONLY`)
 }
 
 // Keys that hasp did not make: another kind of value, another client's lock.
@@ -209,4 +212,35 @@ func TestSQLiteTrouble(t *testing.T) {
 		s := newSandbox(t, "sqlite:"+filepath.Join(dir, path))
 		refuses(t, s, everyCommand, 78, `^hasp: the store sqlite:.* cannot do this: .*`+pattern)
 	}
+}
+
+// A failover: a server that was the master refuses what is written for some seconds. Nothing that waits ends, it says so once, and
+// what was released meanwhile is free soon after.
+func TestReadOnlyForAWhile(t *testing.T) {
+	t.Parallel()
+	server := testserver.Redis(t)
+	s := newSandbox(t, "redis://"+server.Addr())
+	holder := s.hasp("run", "--ttl", "60", "k", "--", "sh", "-c", "echo held >&2; exec sleep 1000")
+	holder.says("held")
+	waiter := s.hasp("run", "k", "--", "echo", "mine")
+	waiter.says(`waiting for "k"`)
+	leader := s.hasp("elect", "--ttl", "3", "e", "--", "sh", "-c", "echo leads >&2; exec sleep 1000")
+	leader.says("leads")
+	standby := s.hasp("elect", "--ttl", "3", "e", "--", "sh", "-c", "echo leads >&2; exec sleep 1000")
+	standby.says(`waiting for "e"`)
+	admin(t, server, redis.Options{}, []any{"REPLICAOF", "127.0.0.1", 1})
+	holder.signal(syscall.SIGTERM) // its command ends, and it releases
+	for _, p := range []*proc{waiter, leader, standby} {
+		p.says(`waiting for the store .*READONLY`)
+	}
+	admin(t, server, redis.Options{}, []any{"REPLICAOF", "NO", "ONE"})
+	waiter.ends(0)
+	if !strings.Contains(waiter.out.String(), "mine") {
+		t.Errorf("it says %s", waiter.out.String())
+	}
+	for _, p := range []*proc{leader, standby} {
+		p.signal(syscall.SIGTERM)
+	}
+	leader.ends(143)
+	standby.ends(143)
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -64,8 +65,8 @@ func newElect(args []string) *cobra.Command {
 
 // candidate is what a job knows of its candidacy.
 type candidate struct {
-	terminal bool // it has one
-	answered bool // the store did, once
+	terminal bool        // it has one
+	answered atomic.Bool // the store has given a good answer
 	pause    time.Duration
 }
 
@@ -85,7 +86,6 @@ func (j *job) campaign() (*child.Status, error) {
 		began := time.Now()
 		status, err := j.once()
 		if status != nil {
-			j.candidate.answered = true
 			began = j.acquired
 		}
 		if j.over(status, err) {
@@ -119,7 +119,7 @@ func (j *job) over(status *child.Status, err error) bool {
 		if errors.As(err, &end) && end.code == exitLost { // before the command began
 			return false
 		}
-		return end == nil || end.code != exitUnreachable || !j.candidate.answered
+		return end == nil || !j.candidate.answered.Load() || end.ends(true)
 	}
 	signalled := slices.ContainsFunc(status.Passed, func(sig syscall.Signal) bool { return j.ends(sig) || sig == status.Signal })
 	return signalled || status.Keyboard

@@ -37,6 +37,7 @@ type exit struct {
 	code    int
 	verdict string // one word, for -o json
 	message string // without "hasp: "; empty when everything was said
+	passes  bool   // it is the store's trouble, and may pass
 
 	// interrupted: Ctrl-C ended it. group: and only the command saw that.
 	interrupted, group bool
@@ -52,9 +53,22 @@ func badConfig(err error) *exit {
 	return &exit{code: exitConfig, verdict: "misconfigured", message: err.Error()}
 }
 
+// ends says whether trouble with the store ends a command that asks again and again. answered: the store has given
+// it a good answer, and what comes after that may pass, as in hasp.Mutex.Lock.
+func (e *exit) ends(answered bool) bool {
+	return e.code != exitUnreachable && !(answered && e.passes)
+}
+
 // trouble turns the error of an operation into a message for a person and an exit
 // code. It is not for refusals.
 func trouble(u *store.URL, err error) *exit {
+	end := troubleEnd(u, err)
+	var e *hasp.Error
+	end.passes = errors.As(err, &e) && e.Class != hasp.ClassImpossible
+	return end
+}
+
+func troubleEnd(u *store.URL, err error) *exit {
 	inner := err
 	var e *hasp.Error
 	class := hasp.ClassUnknown
@@ -62,7 +76,7 @@ func trouble(u *store.URL, err error) *exit {
 		inner, class = e.Err, e.Class
 	}
 	if errors.Is(err, hasp.ErrUnsupported) {
-		class = hasp.ClassMisconfigured
+		class = hasp.ClassImpossible
 	}
 	if wait := (*hasp.WaitError)(nil); errors.As(inner, &wait) {
 		inner = wait.Why
@@ -88,10 +102,7 @@ func trouble(u *store.URL, err error) *exit {
 	case hasp.ClassLogin:
 		return &exit{code: exitDenied, verdict: "login",
 			message: fmt.Sprintf("%s refused the login: %s. Check user, password and certificate.", on, said)}
-	case hasp.ClassMisconfigured:
-		if errors.As(err, new(*net.DNSError)) {
-			return &exit{code: exitConfig, verdict: "misconfigured", message: fmt.Sprintf("%s cannot be found: %s. Is its address right?", on, said)}
-		}
+	case hasp.ClassMisconfigured, hasp.ClassImpossible:
 		return &exit{code: exitConfig, verdict: "misconfigured", message: fmt.Sprintf("%s cannot do this: %s", on, said)}
 	case hasp.ClassFull:
 		return &exit{code: exitConfig, verdict: "full", message: fmt.Sprintf("%s is full: %s", on, said)}
@@ -99,6 +110,9 @@ func trouble(u *store.URL, err error) *exit {
 		return &exit{code: exitConfig, verdict: "read-only",
 			message: fmt.Sprintf("%s cannot be written, is it a replica? %s", on, said)}
 	case hasp.ClassUnreachable:
+		if name := (*net.DNSError)(nil); errors.As(err, &name) && name.IsNotFound {
+			return &exit{code: exitUnreachable, verdict: "unreachable", message: fmt.Sprintf("%s cannot be found: %s. Is its address right?", on, said)}
+		}
 		if errors.As(err, new(*quorum.VoteError)) || errors.Is(err, driver.ErrNotVoting) || errors.As(err, new(*redisdriver.ReplicasError)) {
 			return &exit{code: exitUnreachable, verdict: "unreachable", message: fmt.Sprintf("%s grants nothing now: %s. Look: hasp doctor", on, said)}
 		}

@@ -233,7 +233,7 @@ func insist(ctx context.Context, ask func(context.Context) error) error {
 	for {
 		err := ask(ctx)
 		var e *hasp.Error
-		again := errors.As(err, &e) && (e.Class == hasp.ClassUnreachable || e.Class == hasp.ClassUnknown)
+		again := errors.As(err, &e) && e.Class != hasp.ClassImpossible
 		if !again || errors.Is(err, hasp.ErrLost) || !pause.Wait(ctx.Done()) {
 			return err
 		}

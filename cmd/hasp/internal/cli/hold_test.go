@@ -18,7 +18,7 @@ import (
 func TestInsist(t *testing.T) {
 	silent := &hasp.Error{Class: hasp.ClassUnreachable, Err: errors.New("it does not answer")}
 	lost := &hasp.Error{Class: hasp.ClassUnknown, Err: hasp.ErrLost}
-	denied := &hasp.Error{Class: hasp.ClassDenied, Err: errors.New("NOPERM")}
+	denied := &hasp.Error{Class: hasp.ClassImpossible, Err: errors.New("NOPERM")}
 	for name, c := range map[string]struct {
 		answers []error // the last stays
 		asked   int     // 0: many times

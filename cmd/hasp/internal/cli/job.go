@@ -321,7 +321,7 @@ func (j *job) refused(err error) error {
 		if errors.As(err, new(*hasp.WaitError)) {
 			end.message = fmt.Sprintf("gave up after %s: %s", short(time.Since(j.wait.began)), end.message)
 		}
-		j.silent = end.code == exitUnreachable
+		j.silent = end.passes
 		return end
 	}
 	for_ := ""
@@ -338,6 +338,9 @@ func (j *job) refused(err error) error {
 
 // observe turns the library's events into messages.
 func (j *job) observe(e hasp.Event) {
+	if c := j.candidate; c != nil && (e.Kind == hasp.EventWaiting || e.Kind == hasp.EventAcquired) {
+		c.answered.Store(true)
+	}
 	switch e.Kind {
 	case hasp.EventWaiting:
 		j.wait.refused(e)

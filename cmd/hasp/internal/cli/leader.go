@@ -57,11 +57,11 @@ func observeLeader(cmd *cobra.Command, o *options, words []string) error {
 // follow writes who leads, now and at each change, until ctx ends. A store that
 // is away is asked again.
 func follow(ctx context.Context, l *locks, key string, asJSON bool, w io.Writer) error {
-	failing := false
+	failing, answered := false, false
 	for leader, err := range l.Election(key, nil).Observe(ctx) {
 		if err != nil {
 			end := trouble(l.url, err)
-			if end.code != exitUnreachable {
+			if end.ends(answered) {
 				return end
 			}
 			if !failing {
@@ -70,7 +70,7 @@ func follow(ctx context.Context, l *locks, key string, asJSON bool, w io.Writer)
 			failing = true
 			continue
 		}
-		failing = false
+		failing, answered = false, true
 		if err := writeLeader(w, leader, asJSON); err != nil {
 			return &exit{code: exitFailed, verdict: "failed", message: err.Error()}
 		}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -51,7 +52,7 @@ func newTop() *cobra.Command {
 			if len(args) == 1 {
 				m.Prefix = args[0]
 			}
-			err = watchTop(&topLocks{l, log, m.Prefix}, m)
+			err = watchTop(&topLocks{locks: l, log: log, prefix: m.Prefix}, m)
 			l.leave(true) // nothing of ours is in the store
 			return err
 		},
@@ -140,8 +141,9 @@ func (t *display) Changed(sig os.Signal) {
 // topLocks are the locks as hasp top asks for them.
 type topLocks struct {
 	*locks
-	log    *audit.Log
-	prefix string
+	log      *audit.Log
+	prefix   string
+	answered atomic.Bool // it has given a list
 }
 
 // said is an error whose text is for people.
@@ -155,12 +157,13 @@ func (l *topLocks) List(ctx context.Context) ([]hasp.Info, error) {
 	if err != nil {
 		return nil, said{trouble(l.url, err)}
 	}
+	l.answered.Store(true)
 	return infos, nil
 }
 
 func (l *topLocks) Hopeless(err error) bool {
 	var s said
-	return errors.As(err, &s) && s.code != exitUnreachable
+	return errors.As(err, &s) && s.ends(l.answered.Load())
 }
 
 func (l *topLocks) Inspect(ctx context.Context, key string) (hasp.Info, error) {

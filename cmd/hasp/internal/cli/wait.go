@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -74,11 +75,17 @@ func (w *watcher) refused(e hasp.Event) {
 
 // troubled reports an error of the store.
 func (w *watcher) troubled(e hasp.Event) {
-	about := "away"
-	if e.Left > 0 {
-		about = "held back"
+	about, why := "held back", reason(e.Err)
+	if e.Kind == hasp.EventTrouble {
+		about = "away"
+		if err := (*hasp.Error)(nil); errors.As(e.Err, &err) {
+			about += fmt.Sprint(err.Class) // each kind is said once
+		}
+		if e.Left > 0 {
+			why += "; asking again for " + short(e.Left)
+		}
 	}
-	w.away(about, event{Key: e.Key, Error: e.Err.Error(), Left: e.Left.Seconds(), Waited: e.Waited.Seconds()}, reason(e.Err))
+	w.away(about, event{Key: e.Key, Error: e.Err.Error(), Left: e.Left.Seconds(), Waited: e.Waited.Seconds()}, why)
 }
 
 // away reports that the wait is for the store.

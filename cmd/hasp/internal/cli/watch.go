@@ -164,7 +164,7 @@ func (w *watching) note(a listed) error {
 		return nil
 	}
 	end := trouble(w.locks.url, a.err)
-	if end.code != exitUnreachable {
+	if end.ends(!w.at.IsZero()) {
 		return end
 	}
 	if w.trouble == nil {
