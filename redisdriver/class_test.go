@@ -163,7 +163,7 @@ func TestConfigurationsThatCannotWork(t *testing.T) {
 		"our names": New(plain, &Options{Prefix: "hasp.locks:"}),
 		"ring":      New(ring, nil), "prefix and none": New(plain, &Options{Prefix: "a", NoPrefix: true}),
 	} {
-		if err := d.Check(); err == nil || d.Classify(err) != driver.ClassMisconfigured {
+		if err := d.Check(); err == nil || d.Classify(err) != driver.ClassImpossible {
 			t.Errorf("%s: Check says %v", name, err)
 		}
 		ctx := context.Background()

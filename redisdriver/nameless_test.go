@@ -63,7 +63,7 @@ func TestServerWithoutRunID(t *testing.T) {
 			rdb := w.client(nil)
 			rdb.AddHook(otherInfo(info))
 			d := w.nodeOver(rdb, nodeMaxTTL)
-			if _, err := (&Node{d}).Record(w.ctx); d.Classify(err) != driver.ClassMisconfigured || !strings.Contains(err.Error(), "run_id") {
+			if _, err := (&Node{d}).Record(w.ctx); d.Classify(err) != driver.ClassImpossible || !strings.Contains(err.Error(), "run_id") {
 				t.Errorf("Record says %v (%v)", err, d.Classify(err))
 			}
 			if err := (&Node{d}).Admit(w.ctx, driver.Record{Text: "wait 0 x"}, nodeMaxTTL); !errors.Is(err, driver.ErrNotHeld) {
@@ -87,7 +87,7 @@ func TestServerWithoutRunID(t *testing.T) {
 			defer locks.Close()
 			_, err = locks.Mutex("k", &hasp.LockOptions{TTL: time.Second}).Lock(w.ctx)
 			var e *hasp.Error
-			if !errors.As(err, &e) || e.Class != hasp.ClassMisconfigured {
+			if !errors.As(err, &e) || e.Class != hasp.ClassImpossible {
 				t.Errorf("Lock says %v", err)
 			}
 			if keys := w.keys(); len(keys) != 0 {

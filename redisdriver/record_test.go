@@ -337,7 +337,7 @@ func TestNodeTTL(t *testing.T) {
 			t.Errorf("Try says %+v", res)
 		}
 	}
-	if err := w.renew(d, long)[0]; err == nil || d.Classify(err) != driver.ClassMisconfigured {
+	if err := w.renew(d, long)[0]; err == nil || d.Classify(err) != driver.ClassImpossible {
 		t.Errorf("Renew says %v", err)
 	}
 	if n := w.calls()["evalsha"]; n != 0 {

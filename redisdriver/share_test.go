@@ -97,7 +97,7 @@ func TestOtherTypeIsNotShared(t *testing.T) {
 	d := w.driver(nil)
 	w.do("HSET", "lock:k", "f", "v")
 	for _, r := range []contend.Owner{reader("k"), queued(sharer("k", 2))} {
-		if _, err := contend.Try(w.ctx, d, r); d.Classify(err) != driver.ClassMisconfigured {
+		if _, err := contend.Try(w.ctx, d, r); d.Classify(err) != driver.ClassImpossible {
 			t.Errorf("Try says: %v", err)
 		}
 		if err := contend.Release(w.ctx, d, r); !errors.Is(err, driver.ErrNotHeld) {

@@ -303,7 +303,7 @@ func TestOtherLayout(t *testing.T) {
 		for _, r := range []contend.Owner{ask(key), queued(ask(key))} {
 			var layoutError *LayoutError
 			_, err := contend.Try(w.ctx, d, r)
-			if !errors.As(err, &layoutError) || layoutError.Path != path || d.Classify(err) != driver.ClassMisconfigured {
+			if !errors.As(err, &layoutError) || layoutError.Path != path || d.Classify(err) != driver.ClassImpossible {
 				t.Errorf("beside %q: %v", path, err)
 			}
 		}

@@ -50,10 +50,10 @@ func TestConfiguration(t *testing.T) {
 		"a short one":   New(away, &Options{Kind: ReadWrite, LockWatchdogTimeout: time.Millisecond}),
 		"a negative":    New(away, &Options{Kind: ReadWrite, LockWatchdogTimeout: -time.Minute}),
 	} {
-		if err := d.Check(); err == nil || d.Classify(err) != driver.ClassMisconfigured {
+		if err := d.Check(); err == nil || d.Classify(err) != driver.ClassImpossible {
 			t.Errorf("%s: %v", name, err)
 		}
-		if _, err := contend.Try(t.Context(), d, ask("k")); d.Classify(err) != driver.ClassMisconfigured {
+		if _, err := contend.Try(t.Context(), d, ask("k")); d.Classify(err) != driver.ClassImpossible {
 			t.Errorf("%s: Try says %v", name, err)
 		}
 		_ = d.Close()
@@ -73,7 +73,7 @@ func TestConfiguration(t *testing.T) {
 		if _, err := contend.Try(t.Context(), d, r); !errors.Is(err, driver.ErrUnsupported) {
 			t.Errorf("%v: what it has not: %v", kind, err)
 		}
-		if _, err := contend.Try(t.Context(), d, ask("hasp.x")); d.Classify(err) != driver.ClassMisconfigured {
+		if _, err := contend.Try(t.Context(), d, ask("hasp.x")); d.Classify(err) != driver.ClassImpossible {
 			t.Errorf("%v: a sidecar's name: %v", kind, err)
 		}
 		_ = d.Close()
@@ -91,7 +91,7 @@ func TestBraces(t *testing.T) {
 		rdb := clusterClient(c.Addrs())
 		d := New(rdb, &Options{Kind: kind})
 		for _, key := range []string{"a{b", "{}a", "a}b", "a{}b", "{", "}"} {
-			if _, err := contend.Try(t.Context(), d, ask(key)); d.Classify(err) != driver.ClassMisconfigured || !strings.Contains(err.Error(), "two hash slots") {
+			if _, err := contend.Try(t.Context(), d, ask(key)); d.Classify(err) != driver.ClassImpossible || !strings.Contains(err.Error(), "two hash slots") {
 				t.Errorf("%v: %q: %v", kind, key, err)
 			}
 		}
@@ -225,10 +225,10 @@ func TestDamage(t *testing.T) {
 		w.do("SET", d.names("a").about(), "x")
 		var errs [2]error
 		contend.Renew(w.ctx, d, []contend.Owner{a, b}, func(i int, r driver.Renewal) { errs[i] = r.Err })
-		if d.Classify(errs[0]) != driver.ClassMisconfigured || errs[1] != nil {
+		if d.Classify(errs[0]) != driver.ClassImpossible || errs[1] != nil {
 			t.Errorf("%v: renewals: %v", kind, errs)
 		}
-		if _, err := contend.Try(w.ctx, d, ask("a")); d.Classify(err) != driver.ClassMisconfigured {
+		if _, err := contend.Try(w.ctx, d, ask("a")); d.Classify(err) != driver.ClassImpossible {
 			t.Errorf("%v: a Try: %v", kind, err)
 		}
 		w.do("FLUSHALL")
@@ -237,7 +237,7 @@ func TestDamage(t *testing.T) {
 	for _, damage := range [][]any{{"SET", d.names("k").token, "x"}, {"SET", d.names("k").token, "9223372036854775807"}, {"HSET", d.names("k").token, "x", 1}} {
 		w.do("DEL", d.names("k").token)
 		w.do(damage...)
-		if _, err := contend.Try(w.ctx, d, ask("k")); d.Classify(err) != driver.ClassMisconfigured {
+		if _, err := contend.Try(w.ctx, d, ask("k")); d.Classify(err) != driver.ClassImpossible {
 			t.Errorf("after %v: %v", damage, err)
 		}
 		if info := w.inspect(d, "k"); info.Held {

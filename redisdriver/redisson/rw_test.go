@@ -253,7 +253,7 @@ func TestWatchdogOfAReader(t *testing.T) {
 	w.grant(d, reader)
 	long := reader
 	long.TTL++
-	if r := w.renew(d, long); d.Classify(r.Err) != driver.ClassMisconfigured {
+	if r := w.renew(d, long); d.Classify(r.Err) != driver.ClassImpossible {
 		t.Errorf("a renewal for %v: %+v", long.TTL, r)
 	}
 	java := "{k}:" + thread(1) + ":rwlock_timeout:1"

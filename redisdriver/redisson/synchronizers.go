@@ -208,7 +208,7 @@ func (s *Synchronizers) giveBack(call func() *wire.Call, once bool, limit time.D
 			_, err := s.send.Do(ctx, call())
 			cancel()
 			class := s.classify(err)
-			if err == nil || class == driver.ClassDenied || class == driver.ClassMisconfigured || once && !untouched(err) ||
+			if err == nil || class == driver.ClassImpossible || class == driver.ClassDenied || class == driver.ClassMisconfigured || once && !untouched(err) ||
 				limit > 0 && time.Since(begun) > limit {
 				return
 			}

@@ -59,7 +59,7 @@ func TestSynchronizersOverOtherData(t *testing.T) {
 			if put[1] == "{k}:timeout" && !strings.HasPrefix(name, "expirable") {
 				continue
 			}
-			if err := call(); s.classify(err) != driver.ClassMisconfigured || !strings.Contains(err.Error(), "choose another name") {
+			if err := call(); s.classify(err) != driver.ClassImpossible || !strings.Contains(err.Error(), "choose another name") {
 				t.Errorf("%v: %s says %v", put, name, err)
 			}
 		}
@@ -196,7 +196,7 @@ func TestSynchronizersThatCannotBeUsed(t *testing.T) {
 		_, a := s.Semaphore(name).TryAcquire(t.Context(), 1)
 		_, b := s.PermitExpirableSemaphore(name).TryAcquire(t.Context(), 0)
 		for _, err := range []error{a, b} {
-			if (s.classify(err) == driver.ClassMisconfigured) != torn {
+			if (s.classify(err) == driver.ClassImpossible) != torn {
 				t.Errorf("%q: %v", name, err)
 			}
 		}

@@ -110,11 +110,16 @@ func (w *wait) troubled(ctx context.Context, err error) (time.Duration, error) {
 			w.trouble = err
 		}
 		return 0, w.ended(ctx)
-	case w.once && !untouched(err), w.s.classify(err) != driver.ClassUnreachable, time.Since(w.since) > silentTime:
+	case w.once && !untouched(err), !passes(w.s.classify(err)), time.Since(w.since) > silentTime:
 		return 0, err
 	}
 	w.trouble = err
 	return pollMax, nil
+}
+
+// passes says whether an error may go away by itself.
+func passes(class driver.Class) bool {
+	return class == driver.ClassUnreachable || class == driver.ClassReadOnly || class == driver.ClassFull || class == driver.ClassLogin
 }
 
 // ended is why ctx ended, with what was in the way.

@@ -29,9 +29,10 @@ func Classify(err error) driver.Class {
 	switch {
 	case err == nil:
 		return driver.ClassUnknown
-	case errors.As(err, &kind), errors.Is(err, driver.ErrUnsupported), errors.Is(err, redis.ErrClosed): // the program closed its client
+	case errors.As(err, &bad), errors.As(err, &kind), errors.Is(err, driver.ErrUnsupported),
+		errors.Is(err, redis.ErrClosed): // the program closed its client
 		return driver.ClassImpossible
-	case errors.As(err, &bad), isTLS(err):
+	case errors.Is(err, errNoMaster), isTLS(err):
 		return driver.ClassMisconfigured
 	case noMaster(err) && errors.Is(err, redis.Nil): // one Sentinel does not know it, others do not answer
 		return driver.ClassUnreachable
@@ -71,8 +72,10 @@ func Explained(err error) error {
 			return err
 		}
 	}
-	return &ConfigError{"the Sentinels know no master by the name that the client has for it: SENTINEL MASTERS lists those that they know"}
+	return errNoMaster
 }
+
+var errNoMaster = errors.New("redis: the Sentinels know no master by the name that the client has for it: SENTINEL MASTERS lists those that they know")
 
 // ofAddress returns what is wrong with where we connect to, and stays so. A name that DNS does not know may come
 // with its server, as that of a container does.
@@ -141,10 +144,10 @@ var texts = []struct {
 	{"wrong number of arguments", driver.ClassMisconfigured},
 	{"DB index is out of range", driver.ClassMisconfigured},
 	{"cluster support disabled", driver.ClassMisconfigured},
-	{"value is not an integer", driver.ClassMisconfigured}, // a counter that holds something else
-	{"hash value is not an integer", driver.ClassMisconfigured},
-	{"not a valid float", driver.ClassMisconfigured},
-	{"would overflow", driver.ClassMisconfigured},
+	{"value is not an integer", driver.ClassImpossible}, // a counter that holds something else
+	{"hash value is not an integer", driver.ClassImpossible},
+	{"not a valid float", driver.ClassImpossible},
+	{"would overflow", driver.ClassImpossible},
 	{nonLocal, driver.ClassUnreachable},
 }
 

@@ -189,7 +189,7 @@ func (x *examination) silent(classes map[driver.Class]int, spare int) *exit {
 		e.code, e.verdict = exitDenied, "denied"
 	case classes[driver.ClassLogin] > spare:
 		e.code, e.verdict = exitDenied, "login"
-	case classes[driver.ClassMisconfigured] > spare:
+	case classes[driver.ClassMisconfigured]+classes[driver.ClassImpossible] > spare:
 		e.code, e.verdict = exitConfig, "misconfigured"
 	}
 	return e
