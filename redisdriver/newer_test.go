@@ -115,7 +115,7 @@ func TestNewerLayoutIsRefused(t *testing.T) {
 					}
 				case !errors.As(err, &later):
 					t.Errorf("%s: %v", what, err)
-				case later.Key != record || later.Layout != 3 || d.Classify(err) != driver.ClassMisconfigured ||
+				case later.Key != record || later.Layout != 3 || d.Classify(err) != driver.ClassImpossible ||
 					!strings.Contains(err.Error(), "written by a newer hasp (layout 3; this build knows 1): upgrade this program"):
 					t.Errorf("%s: class %v, %v", what, d.Classify(err), err)
 				}
