@@ -80,6 +80,7 @@ var mysqlEngine = engine{
 	fences:   "SELECT fence, 0 FROM hasp_meta",
 	literals: true,
 	isolate:  mysqlIsolation,
+	whole:    wholeMySQL,
 	byHand: func(key string) []string {
 		const query = "SELECT held, owner, label, fence, FROM_UNIXTIME(expires / 1e9 + 1577836800) AS expires FROM "
 		return []string{
@@ -87,7 +88,8 @@ var mysqlEngine = engine{
 			fmt.Sprintf(`%shasp_lease WHERE lock_key = X'%x' AND kind <> 'gone' ORDER BY kind, seq;`, strings.Replace(query, "held", "kind", 1), key),
 		}
 	},
-	text: written(mysqlText, strings.NewReplacer("{now}", mysqlNow, "{safe}", mysqlSafe, "{mode}", mysqlMode, "{div}", "DIV"), false),
+	text: written(mysqlText, strings.NewReplacer("{now}", mysqlNow, "{safe}", mysqlSafe, "{mode}", mysqlMode, "{div}", "DIV",
+		"{next}", `(SELECT m.fence FROM hasp_meta m WHERE m.id = 1)`, "{text}", "?", "{bytes}", "?", "{int}", "?"), false),
 }
 
 var mysqlText = map[statement]string{
@@ -111,7 +113,6 @@ var mysqlText = map[statement]string{
 	sBury: `DELETE k, l FROM hasp_key k LEFT JOIN hasp_lease l ON l.lock_key = k.lock_key
 		WHERE k.lock_key = ? AND k.fence <= ? AND k.keep < {now} DIV 60000000000`,
 
-	sFloor: `SELECT fence FROM hasp_meta WHERE id = 1`,
 	sRaise: `UPDATE hasp_meta SET fence = GREATEST(fence, ?) WHERE id = 1`,
 }
 
@@ -145,4 +146,20 @@ func literal(text string, args []any) string {
 		}
 	}
 	return b.String()
+}
+
+// wholeMySQL is for MariaDB: MySQL has no such statement outside of a procedure, and says so by 1064.
+func wholeMySQL(c *conn, lock, same Step, writes []Step) (able, done bool, err error) {
+	var b strings.Builder
+	b.WriteString(`BEGIN NOT ATOMIC DECLARE same INT DEFAULT 0; DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END; `)
+	fmt.Fprintf(&b, `%s; %s; %s; SELECT COUNT(*) INTO same FROM (%s) s; IF same = 1 THEN `, mysqlIsolation, c.s.eng.text[sBegin], lock.Text, same.Text)
+	for _, w := range writes {
+		b.WriteString(w.Text + `; `)
+	}
+	b.WriteString(`END IF; COMMIT; SELECT same; END`)
+	err = c.sql.QueryRowContext(c.ctx, b.String()).Scan(&done)
+	if mysqlNumber(err) == 1064 {
+		return false, false, nil
+	}
+	return true, done, err
 }

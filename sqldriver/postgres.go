@@ -99,6 +99,9 @@ func postgresFenceAbove(than string) string { return strings.Replace(postgresFen
 // fenceLeast is below all fences: they began with the microseconds of a clock, in 2005 or later.
 const fenceLeast = 1 << 50
 
+// postgresNext is a fence where the key may be granted.
+const postgresNext = `(CASE WHEN k.held = 1 AND k.owner <> '' AND k.expires > c.now OR current_setting('transaction_read_only') = 'on' THEN 0 ELSE nextval('hasp_fence') END)`
+
 var postgresEngine = engine{
 	name:     "postgres",
 	schema:   PostgresSchema,
@@ -108,6 +111,7 @@ var postgresEngine = engine{
 	raise:    ", or by hand: SELECT setval('hasp_fence', (SELECT GREATEST((extract(epoch FROM now()) * 1000000)::bigint, MAX(fence)) FROM hasp_key))",
 	fences:   "SELECT last_value, (SELECT COALESCE(MAX(fence), 0) FROM hasp_key) FROM hasp_fence",
 	sequence: true,
+	whole:    wholePostgres,
 	byHand: func(key string) []string {
 		const query = "SELECT held, owner, convert_from(label, 'LATIN1') AS label, fence, to_timestamp(expires / 1e9 + 1577836800) AS expires FROM "
 		return []string{
@@ -115,7 +119,8 @@ var postgresEngine = engine{
 			fmt.Sprintf(`%shasp_lease WHERE lock_key = '\x%x' AND kind <> 'gone' ORDER BY kind, seq;`, strings.Replace(query, "held", "kind", 1), key),
 		}
 	},
-	text: written(postgresText, strings.NewReplacer("{now}", postgresNow, "{safe}", postgresSafe, "{mode}", postgresMode, "{div}", "/"), true),
+	text: written(postgresText, strings.NewReplacer("{now}", postgresNow, "{safe}", postgresSafe, "{mode}", postgresMode, "{div}", "/", "{next}", postgresNext,
+		"{text}", "?::text", "{bytes}", "?::bytea", "{int}", "?::bigint"), true),
 }
 
 var postgresText = map[statement]string{
@@ -159,14 +164,32 @@ var postgresText = map[statement]string{
 		UPDATE hasp_key AS k SET expires = GREATEST(k.expires, {now} + ?), keep = GREATEST(k.keep, ({now} + ?) / 60000000000 + 1)
 		FROM f WHERE k.lock_key = f.lock_key`,
 
-	sFloor: `SELECT nextval('hasp_fence')`,
-
-	// key, now, key, now, key, now
+	// key, key, key
 	sNotify: `SELECT pg_notify(q.inbox, q.owner) FROM (SELECT inbox, owner, seq, mode FROM hasp_lease
-			WHERE lock_key = ? AND kind = 'queue' AND expires > ? ORDER BY seq LIMIT 16) q
-		WHERE q.inbox <> '' AND (q.seq = (SELECT MIN(f.seq) FROM hasp_lease f WHERE f.lock_key = ? AND f.kind = 'queue' AND f.expires > ?)
+			WHERE lock_key = ? AND kind = 'queue' AND expires > {now} ORDER BY seq LIMIT 16) q
+		WHERE q.inbox <> '' AND (q.seq = (SELECT MIN(f.seq) FROM hasp_lease f WHERE f.lock_key = ? AND f.kind = 'queue' AND f.expires > {now})
 			OR q.seq < (SELECT COALESCE(MIN(x.seq), 9223372036854775807) FROM hasp_lease x
-				WHERE x.lock_key = ? AND x.kind = 'queue' AND x.expires > ? AND x.mode = 0))`,
+				WHERE x.lock_key = ? AND x.kind = 'queue' AND x.expires > {now} AND x.mode = 0))`,
 
 	sSelf: `SELECT pg_notify(?, ?)`,
+}
+
+// wholePostgres needs a Pipeliner. What follows where the key is not as it was seen does nothing.
+func wholePostgres(c *conn, lock, same Step, writes []Step) (able, done bool, err error) {
+	if c.s.pipe == nil {
+		return false, false, nil
+	}
+	var seen int64
+	same.Text, same.Rows = `SELECT set_config('hasp.same', '1', true) WHERE EXISTS (`+same.Text+`)`, &seen
+	steps := []Step{{Text: c.s.eng.text[sBegin]}, lock, same}
+	for _, w := range writes {
+		w.Text += ` AND current_setting('hasp.same', true) = '1'`
+		steps = append(steps, w)
+	}
+	steps = append(steps, Step{Text: `COMMIT`})
+	err = c.sql.Raw(func(conn any) (err error) {
+		able, err = c.s.pipe.Pipeline(c.ctx, conn, steps)
+		return err
+	})
+	return able || err != nil, seen == 1, err
 }

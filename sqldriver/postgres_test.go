@@ -72,7 +72,7 @@ func TestStoppedInATransaction(t *testing.T) {
 	out := make(chan error, 1)
 	go func() {
 		out <- stopped.do(context.Background(), func(c *conn) error {
-			return c.onKey(request("k").Claim(), func(*keyTx) error {
+			return c.locked(request("k").Claim(), func(*keyTx) error {
 				close(locked)
 				<-goOn
 				return nil

@@ -29,6 +29,8 @@ type Server struct {
 	ready    atomic.Bool    // the tables are there, of a version that we know
 	writable atomic.Bool    // a server was asked that takes writes
 	under    sync.WaitGroup // what is under way, callers gone or not
+	parts    atomic.Bool    // a transaction cannot be sent whole
+	crowd    crowds
 	closed   atomic.Bool
 	sweep    sweeper
 }
@@ -54,6 +56,9 @@ type engine struct {
 	sequence bool   // fences come from a sequence, and sGrant returns a row; else each key counts its own
 	literals bool   // arguments are written into the statements
 	isolate  string // sent before each transaction begins
+	// whole sends a transaction in one request: what locks a key's row, what returns a row where the key is
+	// as it was seen, and what is written then. able is false, and nothing was done, where that cannot be sent.
+	whole func(c *conn, lock, same Step, writes []Step) (able, done bool, err error)
 }
 
 func newServer(db *sql.DB, eng *engine) *Server {

@@ -169,6 +169,7 @@ func (c *conn) warned() (was bool) {
 type Step struct {
 	Text string
 	Args []any
+	Rows *int64 // where to write how many rows it changed or returned; nil: nowhere
 }
 
 // A Pipeliner sends several statements in one request, as a [Listener] may: what a transaction
@@ -189,7 +190,12 @@ func (c *conn) run(text string) error {
 // later has a statement sent before the next one whose answer matters, or with the commit.
 func (c *conn) later(st statement, args ...any) {
 	text, args := c.written(st, args)
-	c.todo = append(c.todo, Step{text, args})
+	c.todo = append(c.todo, Step{Text: text, Args: args})
+}
+
+func (c *conn) step(st statement, args ...any) Step {
+	text, args := c.written(st, args)
+	return Step{Text: text, Args: args}
 }
 
 // flush sends what was put off.

@@ -35,10 +35,17 @@ func (c *conn) release(r driver.ReleaseRequest) (had bool, err error) {
 	if err := c.known(); err != nil {
 		return false, err
 	}
-	if r.Settled && r.Mode == driver.Exclusive && r.End != driver.Unfinished {
+	finished := flag(r.End == driver.Finished)
+	switch at := c.s.crowd.at(r.Key); {
+	case !r.Settled || r.Mode != driver.Exclusive || r.End == driver.Unfinished:
+	case at.Load():
+		if had, err := c.handOn(r, finished); had || err != nil {
+			return had, err
+		}
+	default:
 		c.sent = true
 		kept := int64(keepFence)
-		n, err := c.count(sRelease, kept, kept, []byte(r.Key), r.Owner, []byte(r.Label), flag(r.End == driver.Finished))
+		n, err := c.count(sRelease, kept, kept, []byte(r.Key), r.Owner, []byte(r.Label), finished)
 		if err != nil && !c.failed(err) {
 			return false, err
 		}
@@ -47,9 +54,23 @@ func (c *conn) release(r driver.ReleaseRequest) (had bool, err error) {
 			return true, nil
 		}
 	}
-	err = c.onKey(r.Claim, func(t *keyTx) (err error) {
+	err = c.onKey(r.Claim, nil, func(t *keyTx) (err error) {
 		had, err = t.release(driver.WithdrawRequest{ReleaseRequest: r})
 		return err
 	})
 	return had, err
+}
+
+// handOn is all of a release in one request, where others wait.
+func (c *conn) handOn(r driver.ReleaseRequest, finished int) (had bool, err error) {
+	if c.s.parts.Load() {
+		return false, nil
+	}
+	key := []byte(r.Key)
+	c.todo = nil
+	c.later(sHandOn, key)
+	if c.s.eng.text[sNotify] != "" {
+		c.later(sNotify, key, key, key)
+	}
+	return c.send(key, c.step(sHolds, key, r.Owner, []byte(r.Label), finished))
 }

@@ -169,7 +169,7 @@ func (c *conn) renew(r driver.RenewRequest) (out driver.Renewal, err error) {
 			return driver.Renewal{RetryIn: s.refusal(r.Claim, s.now).RetryIn}, nil
 		}
 	}
-	if !c.passOver && !r.Queue && r.TTL <= longest && r.Fence <= math.MaxInt64 {
+	if !c.passOver && !r.Queue && !c.s.crowd.at(r.Key).Load() && r.TTL <= longest && r.Fence <= math.MaxInt64 {
 		if err := c.known(); err != nil {
 			return out, err
 		}
@@ -183,7 +183,7 @@ func (c *conn) renew(r driver.RenewRequest) (out driver.Renewal, err error) {
 			return driver.Renewal{TTL: r.TTL}, nil
 		}
 	}
-	err = c.onKey(r.Claim, func(t *keyTx) (err error) {
+	err = c.onKey(r.Claim, nil, func(t *keyTx) (err error) {
 		out, err = t.renewOne(r)
 		return err
 	})

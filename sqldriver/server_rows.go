@@ -14,19 +14,30 @@ import (
 )
 
 // A keyTx is a transaction that has locked the row of a key, and with it all of the
-// key's rows.
+// key's rows; or, where it is blind, one that is sent whole.
 type keyTx struct {
 	rules
 	c     *conn
 	claim driver.Claim
 	keyView
+	blind bool   // the row is not locked: what needs an answer is errAsks
 	inbox string // where the owner hears hints, if it does
 	dirty bool   // the key's row has to be written
+	moves bool   // it is
+	lower bool   // with an earlier end than it had
 	tell  bool   // others may be granted the key now
 }
 
-// onKey runs f in a transaction that has locked the row of a claim's key.
-func (c *conn) onKey(claim driver.Claim, f func(t *keyTx) error) error {
+// onKey runs f on a claim's key; seen is what was read of that just now, if it was. f may run again.
+func (c *conn) onKey(claim driver.Claim, seen *keyView, f func(t *keyTx) error) error {
+	if done, err := c.whole(claim, seen, f); done || err != nil {
+		return err
+	}
+	return c.locked(claim, f)
+}
+
+// locked runs f in a transaction that has locked the row of a claim's key.
+func (c *conn) locked(claim driver.Claim, f func(t *keyTx) error) error {
 	var t *keyTx
 	err := c.transact(func() error {
 		t = &keyTx{c: c, claim: claim, inbox: c.s.hints.inbox(claim.Owner)}
@@ -66,23 +77,28 @@ func (t *keyTx) open() error {
 	if t.keyView, err = t.c.look(t.claim); err != nil {
 		return err
 	}
+	t.endOver()
+	return nil
+}
+
+// endOver deletes places and tombstones that are over.
+func (t *keyTx) endOver() {
 	t.reading = t.keyView.now
 	if t.over == 0 {
-		return nil
+		return
 	}
-	n, err := t.c.count(sEndOver, []byte(t.claim.Key), int64(t.up))
-	t.rows -= n
+	t.c.later(sEndOver, []byte(t.claim.Key), int64(t.up))
+	t.rows -= t.over
 	if t.own.kind != kindHeld && !t.own.live(t.up) {
 		t.ownRow = false
 	}
-	return err
 }
 
 // flush writes the key's row, and tells those who may be granted it.
 func (t *keyTx) flush() {
-	key, now := []byte(t.claim.Key), int64(t.up)
-	if t.tell && t.hinted > 0 && t.c.s.eng.text[sNotify] != "" {
-		t.c.later(sNotify, key, now, key, now, key, now)
+	key := []byte(t.claim.Key)
+	if t.tell && (t.hinted > 0 || t.blind) && t.c.s.eng.text[sNotify] != "" {
+		t.c.later(sNotify, key, key, key)
 	}
 	others, keep := t.rows > 0, t.keepUntil()
 	if !t.dirty && others == t.others && keep == t.keep {
@@ -90,7 +106,8 @@ func (t *keyTx) flush() {
 	}
 	k := t.key
 	t.c.later(sWrite, flag(k.kind != ""), k.owner, []byte(k.label), k.fence, int64(k.since), int64(k.expires),
-		k.most, flag(k.mark), flag(others), keep, key)
+		k.most, flag(k.mark), keep, key)
+	t.moves, t.lower = true, keep < t.keep
 }
 
 // keepUntil is the minute from which on nothing of the key matters any more. It changes
@@ -116,17 +133,14 @@ func (t *keyTx) choose(v *view, r driver.VoteRequest) (fence int64, fences int, 
 	fences = max(r.Fences, 1)
 	newest := int64(v.newest())
 	if t.c.s.eng.sequence {
-		err = t.c.scan(sFloor, nil, &fence)
-		if err == nil && fence-fencesAtOnce < max(newest, fenceLeast) {
-			err = t.leftBehind("the sequence hasp_fence gives", fence)
+		if t.next-fencesAtOnce < max(newest, fenceLeast) {
+			err = t.leftBehind("the sequence hasp_fence gives", t.next)
 		}
-		return fence, min(fences, fencesAtOnce), err
+		return t.next, min(fences, fencesAtOnce), err
 	}
 	floor := newest
-	if floor == 0 { // the key's row was made now, after any other was swept
-		if err := t.c.scan(sFloor, nil, &floor); err != nil {
-			return 0, 0, err
-		}
+	if floor == 0 { // the key's row was made after any other was swept
+		floor = t.next
 	}
 	if floor < fenceLeast {
 		return 0, 0, t.leftBehind("hasp_meta, or the key's row, says", floor)
@@ -143,14 +157,16 @@ func (t *keyTx) leftBehind(what string, fence int64) error {
 
 // put writes the owner's row beside the key's own.
 func (t *keyTx) put(r row, seq int64, inbox string) error {
-	st := sUpdate
-	if !t.ownRow {
-		st = sInsert
-	}
-	t.c.later(st, r.kind, []byte(r.label), seq, r.fence, int64(r.since), int64(r.expires), int(r.mode), r.most, r.slot, flag(r.mark), inbox,
-		[]byte(t.claim.Key), r.owner)
-	if !t.ownRow {
+	key := []byte(t.claim.Key)
+	rest := []any{r.fence, int64(r.since), int64(r.expires), int(r.mode), r.most, r.slot, flag(r.mark), inbox, key, r.owner}
+	switch {
+	case !t.ownRow:
 		t.rows++
+		t.c.later(sInsert, append([]any{r.kind, []byte(r.label), flag(seq > 0), key}, rest...)...)
+	case t.blind && seq > 0:
+		return errAsks
+	default:
+		t.c.later(sUpdate, append([]any{r.kind, []byte(r.label), seq}, rest...)...)
 	}
 	t.ownRow, t.ends = true, r.expires
 	return nil
@@ -218,8 +234,11 @@ func (t *keyTx) endHolders(key string) error {
 	if t.key.kind != "" && !t.key.live(t.up) {
 		t.free()
 	}
-	if t.rows == 0 {
+	switch {
+	case t.rows == 0 || t.blind && !t.shared(): // beside one who has it alone nobody holds it
 		return nil
+	case t.blind:
+		return errAsks
 	}
 	n, err := t.c.count(sEndHolders, []byte(key), int64(t.up))
 	t.ended(n, t.own.kind == kindHeld)
@@ -227,6 +246,9 @@ func (t *keyTx) endHolders(key string) error {
 }
 
 func (t *keyTx) endSharers(key string) (bool, error) {
+	if t.blind {
+		return false, errAsks
+	}
 	n, err := t.c.count(sEndSharers, []byte(key), int64(t.up))
 	t.ended(n, t.own.kind == kindHeld && t.own.most > 0)
 	return n > 0, err
@@ -251,8 +273,11 @@ func (t *keyTx) remember(string) error {
 }
 
 func (t *keyTx) left(key string, until time.Duration, mark bool) error {
-	if t.key.kind == "" || t.key.owner != "" {
+	switch {
+	case t.key.kind == "" || t.key.owner != "":
 		return nil
+	case t.blind:
+		return errAsks
 	}
 	var last time.Duration
 	var most int

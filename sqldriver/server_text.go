@@ -21,10 +21,10 @@ const (
 	sBegin                       // begin a transaction in which each statement sees what was committed before it
 	sLock                        // make sure that a key has a row, and lock that
 	sFree                        // lock a key's row if nobody has
+	sSame                        // whether a key is still as it was seen
 	sLook                        // a key's row, an owner's, and what is to be known of the others
 	sBeside                      // those who share a key, in the order of their grants
 	sSharers                     // until when they share it, and the smallest limit
-	sFloor                       // what the fences of a key without a row must be above
 	sWrite                       // write a key's own row
 	sInsert                      // make a row
 	sUpdate                      // write a row
@@ -34,6 +34,8 @@ const (
 	sEndHolders                  // delete leases beside the key's own row that are over
 	sEndSharers                  // those of them whose end leaves a mark
 	sGrant                       // all of a grant, where nothing stands in its way
+	sHolds                       // whether an owner has a key that it can release
+	sHandOn                      // release that, where others wait
 	sRelease                     // all of a release, where nobody waits
 	sRenew                       // all of a renewal, where nobody waits
 	sRenewMany                   // all of many, of one TTL
@@ -83,8 +85,19 @@ var serverText = [statements]string{
 				CROSS JOIN hasp_lease l WHERE l.lock_key = ?)
 		SELECT c.now, {mode}, k.held, k.owner, k.label, k.fence, k.since, k.expires, k.most, k.mark, k.others, k.keep,
 			p.kind, p.label, p.fence, p.since, p.expires, p.mode, p.most, p.slot, p.mark, p.inbox,
-			o.found, o.past, o.seq, o.last, o.waiting, o.hinted, o.ahead, o.barred, o.least
+			o.found, o.past, o.seq, o.last, o.waiting, o.hinted, o.ahead, o.barred, o.least, {next}
 		FROM c CROSS JOIN o LEFT JOIN hasp_key k ON k.lock_key = ? LEFT JOIN p ON p.lock_key = k.lock_key`,
+
+	// owner, key, when it is too late, others, keep, 1 where the rest of the key's row may differ, held, its owner, fence, since,
+	// expires, most, mark, the owner's kind and expires, 1 where there were places before it, owner, now, now,
+	// the latest end of the others' rows, owner
+	sSame: `SELECT 1 FROM hasp_key k LEFT JOIN hasp_lease p ON p.lock_key = k.lock_key AND p.owner = ?
+		WHERE k.lock_key = ? AND {now} < ? AND k.others = ? AND k.keep = ? AND (? = 1 OR k.held = ? AND k.owner = ? AND k.fence = ? AND k.since = ?
+			AND k.expires = ? AND k.most = ? AND k.mark = ?)
+		AND COALESCE(p.kind, '') = ? AND COALESCE(p.expires, 0) = ?
+		AND ? = (CASE WHEN EXISTS (SELECT 1 FROM hasp_lease q WHERE q.lock_key = k.lock_key AND q.owner <> ? AND q.kind = 'queue' AND q.expires > ?
+			AND q.seq < COALESCE(CASE WHEN p.kind = 'queue' AND p.expires > ? THEN p.seq END, 9223372036854775807)) THEN 1 ELSE 0 END)
+		AND ? >= COALESCE((SELECT MAX(l.expires) FROM hasp_lease l WHERE l.lock_key = k.lock_key AND l.owner <> ?), 0)`,
 
 	// key, now, how many
 	sBeside: `SELECT owner, label, fence, since, expires, mode, most, slot FROM hasp_lease
@@ -94,11 +107,14 @@ var serverText = [statements]string{
 	sSharers: `SELECT COALESCE(MAX(expires), 0), COALESCE(MIN(CASE WHEN most > 0 THEN most END), 0) FROM hasp_lease
 		WHERE lock_key = ? AND kind = 'held'`,
 
-	sWrite: `UPDATE hasp_key SET held = ?, owner = ?, label = ?, fence = ?, since = ?, expires = ?, most = ?, mark = ?, others = ?, keep = ?
+	sWrite: `UPDATE hasp_key SET held = ?, owner = ?, label = ?, fence = ?, since = ?, expires = ?, most = ?, mark = ?, keep = ?,
+			others = (CASE WHEN EXISTS (SELECT 1 FROM hasp_lease l WHERE l.lock_key = hasp_key.lock_key) THEN 1 ELSE 0 END)
 		WHERE lock_key = ?`,
 
+	// Who joins, or shares, comes after all others: seq is 1 then, else 0.
 	sInsert: `INSERT INTO hasp_lease (kind, label, seq, fence, since, expires, mode, most, slot, mark, inbox, lock_key, owner)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		SELECT {text}, {bytes}, {int} * (SELECT COALESCE(MAX(l.seq), 0) + 1 FROM hasp_lease l WHERE l.lock_key = {bytes}),
+			{int}, {int}, {int}, {int}, {int}, {int}, {int}, {text}, {bytes}, {text} FROM hasp_meta m WHERE m.id = 1`,
 
 	sUpdate: `UPDATE hasp_lease SET kind = ?, label = ?, seq = ?, fence = ?, since = ?, expires = ?, mode = ?, most = ?, slot = ?, mark = ?, inbox = ?
 		WHERE lock_key = ? AND owner = ?`,
@@ -112,6 +128,12 @@ var serverText = [statements]string{
 	sEndOver:    `DELETE FROM hasp_lease WHERE lock_key = ? AND kind <> 'held' AND expires <= ?`,
 	sEndHolders: `DELETE FROM hasp_lease WHERE lock_key = ? AND kind = 'held' AND expires <= ?`,
 	sEndSharers: `DELETE FROM hasp_lease WHERE lock_key = ? AND kind = 'held' AND most > 0 AND expires <= ?`,
+
+	// key, owner, label, whether a mark is cleared
+	sHolds: `SELECT 1 FROM hasp_key WHERE lock_key = ? AND owner = ? AND label = ? AND held = 1 AND mark <= ? AND expires > {now} AND {safe} = 1`,
+
+	// key
+	sHandOn: `UPDATE hasp_key SET held = 0, owner = '', label = '', mark = 0 WHERE lock_key = ?`,
 
 	// for how long the fence is kept, the same, key, owner, label, whether a mark is cleared
 	sRelease: `UPDATE hasp_key SET held = 0, owner = '', label = '', mark = 0,

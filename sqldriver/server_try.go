@@ -55,7 +55,7 @@ func (c *conn) try(r driver.VoteRequest) (driver.Result, error) {
 		}
 	}
 	var res driver.Result
-	err = c.onKey(r.Claim, func(t *keyTx) (err error) {
+	err = c.onKey(r.Claim, &s, func(t *keyTx) (err error) {
 		res, err = t.try(r)
 		return err
 	})
@@ -96,6 +96,7 @@ func (c *conn) grantAtOnce(r driver.VoteRequest) (driver.Result, error) {
 		return driver.Result{}, err
 	}
 	c.sent = false
+	c.s.crowd.at(r.Key).Store(false)
 	return driver.Result{Granted: true, Fence: uint64(fence), Fences: fences, TTL: r.TTL}, nil
 }
 

@@ -378,7 +378,7 @@ func rowInOrder(t *testing.T, d database) {
 					return err
 				}
 				id.Store(n)
-				return c.onKey(request("k").Claim(), func(k *keyTx) error {
+				return c.locked(request("k").Claim(), func(k *keyTx) error {
 					mu.Lock()
 					order = append(order, i)
 					mu.Unlock()

@@ -32,6 +32,7 @@ type keyView struct {
 	ends    time.Duration // the owner's expires
 	waiting int           // live places
 	hinted  int           // of them, of those that hear hints
+	next    int64         // as the engine has it: a fence for a grant, or what it must be above
 }
 
 // serverMode is what a server says of itself.
@@ -60,7 +61,7 @@ func (c *conn) look(claim driver.Claim) (keyView, error) {
 	err := c.scan(sLook, []any{key, claim.Owner, claim.Owner, key, key}, &s.now.up, &mode,
 		&held, &k.owner, &k.label, &k.fence, &k.since, &k.expires, &k.most, &k.mark, &others, &keep,
 		&own.kind, &own.label, &own.fence, &own.since, &own.expires, &own.mode, &own.most, &own.slot, &own.mark, &inbox,
-		&s.rows, &s.over, &s.seq, (*int64)(&s.last), &s.waiting, &s.hinted, &s.ahead, &s.barred, &s.least)
+		&s.rows, &s.over, &s.seq, (*int64)(&s.last), &s.waiting, &s.hinted, &s.ahead, &s.barred, &s.least, &s.next)
 	if err != nil {
 		return s, err
 	}
@@ -68,6 +69,7 @@ func (c *conn) look(claim driver.Claim) (keyView, error) {
 		return s, errForgets
 	}
 	s.stale = mode == readOnly
+	c.s.crowd.at(claim.Key).Store(others.Int64 != 0)
 	s.there, s.others, s.keep, s.ownInbox = held.Valid, others.Int64 != 0, keep.Int64, inbox.String
 	s.key = k.row("")
 	if held.Int64 != 0 {

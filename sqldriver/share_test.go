@@ -30,7 +30,7 @@ func ended(r contend.Owner, end driver.End) contend.Owner {
 	return r
 }
 
-func renewal(t testing.TB, d *Driver, r contend.Owner) (a driver.Renewal) {
+func renewal(t testing.TB, d driver.Driver, r contend.Owner) (a driver.Renewal) {
 	contend.Renew(t.Context(), d, []contend.Owner{r}, func(_ int, got driver.Renewal) { a = got })
 	return a
 }

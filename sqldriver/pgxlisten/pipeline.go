@@ -21,7 +21,13 @@ func (*Listener) Pipeline(ctx context.Context, conn any, steps []sqldriver.Step)
 	}
 	var batch pgx.Batch
 	for _, s := range steps {
-		batch.Queue(s.Text, s.Args...)
+		q := batch.Queue(s.Text, s.Args...)
+		if s.Rows != nil {
+			q.Exec(func(tag pgconn.CommandTag) error {
+				*s.Rows = tag.RowsAffected()
+				return nil
+			})
+		}
 	}
 	if err := c.Conn().SendBatch(ctx, &batch).Close(); err != nil {
 		if pgconn.SafeToRetry(err) {

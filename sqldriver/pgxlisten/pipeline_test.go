@@ -154,3 +154,46 @@ func TestPipelineOfOthers(t *testing.T) {
 		return sqldrv.ErrBadConn
 	})
 }
+
+// Rule: while a message is under way between a client and the server no key is locked, so that others wait for no network.
+func TestNoLockOverTheNetwork(t *testing.T) {
+	t.Parallel()
+	c := newSchema(t, testserver.Postgres(t))
+	near, db := open(t, c), pool(t, c)
+	t.Cleanup(func() { must(t, near.Close()) })
+	d, p := far(t, c)
+	var locked atomic.Int64
+	p.Hook(func(faultproxy.Chunk) bool {
+		var free int
+		err := db.QueryRowContext(context.Background(), "SELECT COUNT(*) FROM (SELECT 1 FROM hasp_key WHERE lock_key = 'k' FOR UPDATE SKIP LOCKED) f").Scan(&free)
+		if err != nil || free != 1 {
+			locked.Add(1)
+		}
+		return false
+	})
+	none := func(what string) {
+		t.Helper()
+		if n := locked.Swap(0); n > 0 {
+			t.Errorf("%s: the key was locked while %d messages were under way", what, n)
+		}
+	}
+	holder, first, second := claim("k"), claim("k"), claim("k")
+	try(t, near, holder)
+	locked.Store(0)
+	try(t, d, first)
+	none("to join")
+	try(t, d, second)
+	none("to join others")
+	d.Renew(t.Context(), []driver.RenewRequest{{Claim: holder.Claim, TTL: holder.TTL}}, func(_ int, r driver.Renewal) { must(t, r.Err) })
+	none("to renew")
+	release(t, d, holder)
+	none("to release")
+	if !try(t, d, first).Granted {
+		t.Fatal("its turn has come, and it is refused")
+	}
+	none("to be granted")
+	must(t, d.Release(t.Context(), driver.ReleaseRequest{Claim: second.Claim, TTL: second.TTL}))
+	none("to leave")
+	must(t, d.Release(t.Context(), driver.ReleaseRequest{Claim: first.Claim, TTL: first.TTL, End: driver.Unfinished}))
+	none("to release with a mark")
+}

@@ -1,0 +1,97 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sqldriver
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
+	"github.com/hasplock/hasp/internal/faultproxy"
+	"github.com/hasplock/hasp/internal/testserver"
+)
+
+// Rule: while a message is under way between a client and MariaDB no key is locked, so that others wait for no network.
+// Package pgxlisten has the same for PostgreSQL.
+func TestNoLockOverTheNetwork(t *testing.T) {
+	t.Parallel()
+	server := testserver.MariaDB(t)
+	d := newMySQL(t, server)
+	near, db := d.open(t), d.pool(t)
+	link := faultproxy.New(t, server.Addr())
+	d.dsn = strings.Replace(d.dsn, server.Addr(), link.Addr(), 1)
+	far := d.open(t)
+	var locked atomic.Int64
+	link.Hook(func(faultproxy.Chunk) bool {
+		var free int
+		err := db.QueryRowContext(context.Background(), "SELECT COUNT(*) FROM (SELECT 1 FROM hasp_key WHERE lock_key = 'k' FOR UPDATE SKIP LOCKED) f").Scan(&free)
+		if err != nil || free != 1 {
+			locked.Add(1)
+		}
+		return false
+	})
+	none := func(what string) {
+		t.Helper()
+		if n := locked.Swap(0); n > 0 {
+			t.Errorf("%s: the key was locked while %d messages were under way", what, n)
+		}
+	}
+	holder, first, second := settled(request("k")), settled(queued(request("k"))), queued(request("k"))
+	granting(t, near, holder)
+	locked.Store(0)
+	ask(t, far, first)
+	none("to join")
+	ask(t, far, second)
+	none("to join others")
+	must(t, renewal(t, far, holder).Err)
+	none("to renew")
+	must(t, contend.Release(t.Context(), far, holder))
+	none("to release")
+	granting(t, far, first)
+	none("to be granted")
+	must(t, contend.Release(t.Context(), far, second))
+	none("to leave")
+	first.Settled, first.End = false, driver.Unfinished
+	must(t, contend.Release(t.Context(), far, first))
+	none("to release with a mark")
+}
+
+// Rule: what was read is written only while the key is as it was: who was overtaken looks again.
+func TestOvertakenAfterTheLook(t *testing.T) {
+	t.Parallel()
+	d := newMySQL(t, testserver.MariaDB(t))
+	s := d.open(t)
+	for what, between := range map[string]func(key string){
+		"granted": func(key string) { granting(t, s, request(key)) },
+		"waited for": func(key string) {
+			a := request(key)
+			granting(t, s, a)
+			ask(t, s, queued(request(key)))
+			must(t, contend.Release(t.Context(), s, settled(a)))
+		},
+	} {
+		r := queued(request(what))
+		before := settled(request(what))
+		granting(t, s, before) // so that there is a row
+		must(t, contend.Release(t.Context(), s, before))
+		once := false
+		var res driver.Result
+		must(t, s.do(t.Context(), func(c *conn) error {
+			return c.onKey(r.Claim(), nil, func(k *keyTx) (err error) {
+				if !once {
+					once = true
+					between(what)
+				}
+				res, err = k.try(r.Vote())
+				return err
+			})
+		}))
+		if res.Granted {
+			t.Errorf("%s meanwhile, and granted: %+v", what, res)
+		}
+	}
+}
