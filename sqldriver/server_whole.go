@@ -52,6 +52,7 @@ func (c *conn) whole(claim driver.Claim, seen *keyView, f func(t *keyTx) error) 
 			return false, err
 		case done:
 			c.made += t.rowsMade
+			c.s.crowd.at(claim.Key).Store(t.rows > 0)
 			return true, nil
 		}
 		seen = nil

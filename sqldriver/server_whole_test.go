@@ -27,9 +27,9 @@ func TestNoLockOverTheNetwork(t *testing.T) {
 	far := d.open(t)
 	var locked atomic.Int64
 	link.Hook(func(faultproxy.Chunk) bool {
-		var free int
-		err := db.QueryRowContext(context.Background(), "SELECT COUNT(*) FROM (SELECT 1 FROM hasp_key WHERE lock_key = 'k' FOR UPDATE SKIP LOCKED) f").Scan(&free)
-		if err != nil || free != 1 {
+		var free int // a sweep may lock it for a moment: only a message that waits for this one keeps it
+		const probe = "SET STATEMENT innodb_lock_wait_timeout = 10 FOR SELECT 1 FROM hasp_key WHERE lock_key = 'k' FOR UPDATE"
+		if locked.Load() == 0 && db.QueryRowContext(context.Background(), probe).Scan(&free) != nil {
 			locked.Add(1)
 		}
 		return false
@@ -37,7 +37,7 @@ func TestNoLockOverTheNetwork(t *testing.T) {
 	none := func(what string) {
 		t.Helper()
 		if n := locked.Swap(0); n > 0 {
-			t.Errorf("%s: the key was locked while %d messages were under way", what, n)
+			t.Errorf("%s: the key was locked while a message was under way", what)
 		}
 	}
 	holder, first, second := settled(request("k")), settled(queued(request("k"))), queued(request("k"))
