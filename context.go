@@ -166,9 +166,10 @@ func (x *leaseCtx) Value(k any) any {
 // context.Cause says which. Its own Err looks at the clock, as Lease.Err does; those of
 // contexts derived from it do not. It costs memory until one of these happens.
 func (l *Lease) Context(parent context.Context) context.Context {
+	h := l.hold()
+	mustHave(parent)
 	ctx, cancel := context.WithCancelCause(parent)
 	x := &leaseCtx{Context: ctx, lease: l, cancel: cancel}
-	h := l.h
 	_ = h.checkDeadline()
 	h.mu.Lock()
 	end := h.end

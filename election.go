@@ -77,6 +77,8 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 }
 
 func (e *Election) leader(ctx context.Context) (Leader, error) {
+	e.l.mustBeMade()
+	mustHave(ctx)
 	leader := Leader{Key: e.l.key}
 	if e.l.err != nil {
 		return leader, e.l.err
@@ -95,6 +97,8 @@ func (e *Election) leader(ctx context.Context) (Leader, error) {
 // questions may be missed. After an error that Lock would ask again after, for however long, the sequence goes
 // on; any other is its last element. It ends with ctx.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
+	e.l.mustBeMade()
+	mustHave(ctx)
 	return func(yield func(Leader, error) bool) {
 		every := time.NewTicker(observeEvery)
 		defer every.Stop()

@@ -46,6 +46,17 @@ func (hs *handles) add(l *Lease) {
 	l.next, hs.fresh = hs.fresh, l
 }
 
+// has says whether a lease is one that was not released.
+func (hs *handles) has(l *Lease) bool {
+	for f := hs.fresh; f != nil; f = f.next {
+		if f == l {
+			return true
+		}
+	}
+	w := weak.Make(l)
+	return slices.ContainsFunc(hs.known, func(k weakLease) bool { return k.lease == w })
+}
+
 // remove takes out a lease that is being released, once.
 func (hs *handles) remove(l *Lease) {
 	if l.released {

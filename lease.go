@@ -25,7 +25,10 @@ import (
 // A lease has a time limit, so it cannot protect data by itself: a process that
 // was paused does not know that it lost the lease until it runs again. What a
 // lease protects should compare Fence.
+//
+// A Lease must not be copied: go vet finds a copy, and its Release panics.
 type Lease struct {
+	_        noCopy
 	h        *hold
 	mode     Mode   // guarded by h.mu, as released
 	released bool   // as mode
@@ -33,33 +36,48 @@ type Lease struct {
 	taken    *origin
 }
 
+// noCopy has go vet find what is copied.
+type noCopy struct{}
+
+func (*noCopy) Lock()   {}
+func (*noCopy) Unlock() {}
+
+// hold is what the lease is of.
+func (l *Lease) hold() *hold {
+	if l == nil || l.h == nil {
+		panic("hasp: this Lease was not taken: use the pointer that Lock or TryLock returned")
+	}
+	return l.h
+}
+
 // Key returns the key.
-func (l *Lease) Key() string { return l.h.req.Key }
+func (l *Lease) Key() string { return l.hold().req.Key }
 
 // Owner returns the 26 characters that name this acquisition in the store, and
 // that Break and Adopt ask for.
-func (l *Lease) Owner() string { return l.h.req.Owner }
+func (l *Lease) Owner() string { return l.hold().req.Owner }
 
 // Fence returns the fencing token: larger for each later holder of the key.
 // Storage that remembers the largest it saw, and refuses smaller ones, is safe from
 // holders that lost the key without knowing. Leases that share the key have
 // fences above those of all that held it Exclusive before; over a quorum they have
 // no order among themselves, and may be equal.
-func (l *Lease) Fence() uint64 { return l.h.req.Fence }
+func (l *Lease) Fence() uint64 { return l.hold().req.Fence }
 
 // Mode says what the lease is for: Exclusive to write, Shared to read or to have a
 // slot. A read within a write of the same context is Shared, though nobody else
 // can have the key meanwhile.
 func (l *Lease) Mode() Mode {
-	l.h.mu.Lock()
-	defer l.h.mu.Unlock()
+	h := l.hold()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	return l.mode
 }
 
 // Slot returns which of a Semaphore's n slots this is: 0 to n-1, the smallest that
 // nobody else had. At any instant no two holders have the same one, so that it can
 // name a shard or a port. 0 for a lease of another kind.
-func (l *Lease) Slot() int { return l.h.grant.slot }
+func (l *Lease) Slot() int { return l.hold().grant.slot }
 
 // Abandoned says that a previous holder did not release the key: it died, lost
 // the lease, or its client was closed before it was done; or a waiter was handed the key and
@@ -67,7 +85,7 @@ func (l *Lease) Slot() int { return l.h.grant.slot }
 // may need repair. Readers see the mark but do not clear it; any other holder
 // that saw it clears it by releasing or downgrading its lease. It is never true
 // of an adopted lease.
-func (l *Lease) Abandoned() bool { return l.h.grant.abandoned }
+func (l *Lease) Abandoned() bool { return l.hold().grant.abandoned }
 
 // Wanted returns a channel that is closed once somebody waits in the queue for the
 // key, so that a long holder can finish early. It stays closed. Where the engine can
@@ -75,14 +93,14 @@ func (l *Lease) Abandoned() bool { return l.h.grant.abandoned }
 // store tells within a round trip; if its message is lost, or the engine cannot, it is
 // learned at a renewal, up to a third of the TTL later. With NoRenew nothing is asked before
 // Extend is called. Waiters for a turn in this lease's own cohort do not count.
-func (l *Lease) Wanted() <-chan struct{} { return l.h.wish().Done() }
+func (l *Lease) Wanted() <-chan struct{} { return l.hold().wish().Done() }
 
 // Deadline returns the instant after which the lease may not be relied on, as of
 // now: renewal moves it. It is always before the store gives the key to another,
 // and can be compared only with this process's clock. After a wait it may be less than the TTL ahead at
 // first, half a second with Redis: until the first renewal, ten milliseconds later.
 func (l *Lease) Deadline() time.Time {
-	h := l.h
+	h := l.hold()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return time.Now().Add(h.term.left(h.c.now()))
@@ -94,20 +112,21 @@ func (l *Lease) Deadline() time.Time {
 // another's), ErrClosed when the client was closed, or ErrNotHeld alone after
 // Release.
 func (l *Lease) Err() error {
-	l.h.mu.Lock()
+	h := l.hold()
+	h.mu.Lock()
 	released := l.released
-	l.h.mu.Unlock()
+	h.mu.Unlock()
 	if released {
-		return l.h.c.fail("hold", l.h.req.Key, fmt.Errorf("%w: this lease was released", ErrNotHeld))
+		return l.hold().c.fail("hold", l.hold().req.Key, fmt.Errorf("%w: this lease was released", ErrNotHeld))
 	}
-	return l.h.checkDeadline()
+	return l.hold().checkDeadline()
 }
 
 // Done returns a channel that is closed when the hold ends: lost (Lead before the
 // deadline), released (re-entrant leases share it: by the last Release), or its
 // client closed.
 func (l *Lease) Done() <-chan struct{} {
-	return l.h.over(true)
+	return l.hold().over(true)
 }
 
 // Extend sets the lease to last at least ttl from now, and asks the store once. A ttl
@@ -115,7 +134,7 @@ func (l *Lease) Done() <-chan struct{} {
 // that the lease has ended; on any other error the outcome is unknown, and the
 // lease stands as it was.
 func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
-	h := l.h
+	h := l.hold()
 	if err := l.Err(); err != nil {
 		return err
 	}
@@ -138,10 +157,10 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 // then the error is ErrLost. If the store does not confirm that, the error says so,
 // and the key is free when the TTL is over. Releasing twice is harmless.
 func (l *Lease) Release() error {
-	if !l.h.c.calls.Enter() { // Close releases
-		return cmp.Or(l.Err(), l.h.c.fail("release", l.h.req.Key, ErrClosed))
+	if !l.hold().c.calls.Enter() { // Close releases
+		return cmp.Or(l.Err(), l.hold().c.fail("release", l.hold().req.Key, ErrClosed))
 	}
-	defer l.h.c.calls.Leave()
+	defer l.hold().c.calls.Leave()
 	return l.release(false, driver.Finished)
 }
 

@@ -30,6 +30,9 @@ type lock struct {
 }
 
 func (c *core) lock(key string, o *LockOptions, mode Mode, limit int) lock {
+	if c == nil {
+		panic("hasp: this Client was not made by New")
+	}
 	l := lock{c: c, key: key, mode: mode, limit: limit}
 	if l.opts, l.err = o.normal(c.traits); l.err == nil && mode == Shared {
 		l.err = c.unshared(limit)
@@ -64,6 +67,8 @@ func (l *lock) acquire(ctx context.Context, op string, wait bool) (*Lease, error
 // ready returns what needs no store: a lease that counts up the one ctx comes
 // from, or an error. Otherwise neither.
 func (l *lock) ready(ctx context.Context) (*Lease, error) {
+	l.mustBeMade()
+	mustHave(ctx)
 	if l.err != nil {
 		return nil, l.err
 	}
@@ -117,6 +122,11 @@ func (l *lock) request() driver.TryRequest {
 
 // do holds the key while f runs. lost: the lease was lost before f returned.
 func (l *lock) do(ctx context.Context, op string, f func(ctx context.Context, lease *Lease) error) (lost bool, err error) {
+	l.mustBeMade()
+	mustHave(ctx)
+	if f == nil {
+		panic("hasp: the function to run is nil")
+	}
 	if !l.c.calls.Enter() { // Close waits for f
 		return false, l.c.fail(op, l.key, ErrClosed)
 	}
@@ -134,4 +144,18 @@ func (l *lock) do(ctx context.Context, op string, f func(ctx context.Context, le
 	err = f(lease.Context(ctx), lease)
 	end = driver.Finished
 	return errors.Is(lease.h.checkDeadline(), ErrLost), err
+}
+
+// mustBeMade panics for a lock that no Client made.
+func (l *lock) mustBeMade() {
+	if l == nil || l.c == nil {
+		panic("hasp: this lock was not made by a Client: use Client.Mutex, RWMutex, Semaphore or Election")
+	}
+}
+
+// mustHave panics without a context.
+func mustHave(ctx context.Context) {
+	if ctx == nil {
+		panic("hasp: the context is nil")
+	}
 }

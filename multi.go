@@ -83,6 +83,7 @@ type part struct {
 }
 
 func lockAll(ctx context.Context, op string, wait bool, items []Locker) (s *Leases, err error) {
+	mustHave(ctx)
 	given, parts, err := plan(op, items)
 	if err != nil {
 		return nil, err
@@ -124,6 +125,7 @@ func plan(op string, items []Locker) (given, parts []*part, err error) {
 			return nil, nil, &Error{Op: op, Err: fmt.Errorf("item %d is nil", i)}
 		}
 		l := item.handle()
+		l.mustBeMade()
 		if l.err != nil {
 			return nil, nil, l.c.fail(op, l.key, l.err)
 		}

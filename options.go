@@ -24,6 +24,9 @@ const (
 	moment   = 300 * time.Millisecond
 	tryLimit = 5 * time.Second // one Try
 
+	// maxTTL is what every engine can add to its clock.
+	maxTTL = 10 * 365 * 24 * time.Hour
+
 	defaultRefused = 30 * time.Second // Options.MaxRefused
 )
 
@@ -56,8 +59,8 @@ type Options struct {
 // One value may serve any number of locks and goroutines.
 type LockOptions struct {
 	// TTL is how long the store keeps the lease when it is not renewed, and so how long
-	// others wait after this process died. 0 means DefaultTTL. Negative, or less than
-	// the engine's minimum, is an error.
+	// others wait after this process died. 0 means DefaultTTL. Negative, less than
+	// the engine's minimum, or more than ten years is an error.
 	TTL time.Duration
 	// MaxHold ends the lease as lost after so long, renewed or not, counted from when
 	// the caller is given the lease. 0: no bound.
@@ -88,7 +91,7 @@ type LockOptions struct {
 	// To others a kept key is held: a Lock elsewhere waits until this client learns of it (see
 	// Lease.Wanted), but not for longer than Keep if nobody uses the key here. So does a TryLock where
 	// the engine says that the key is kept (Redis, memory), for three round trips and 5 ms at most;
-	// over others it is refused. Then nothing more is granted here, and the key goes back. It also does when a
+	// over others it is refused, and so it may be while this client gives back thousands of keys at once. Then nothing more is granted here, and the key goes back. It also does when a
 	// renewal fails or is late, at Close, for a lock with other options, and after at most 1,024
 	// grants. If the process dies, the next holder is told (Lease.Abandoned). A key that had to go
 	// back before it was used again is not kept after the next 2 Releases, then 4, up to 64, until
@@ -120,6 +123,8 @@ func (o *LockOptions) normal(tr driver.Traits) (*LockOptions, error) {
 		return n, fmt.Errorf("the TTL is %v: %s needs at least %v", n.TTL, tr.Engine, tr.MinTTL)
 	case tr.MaxTTL > 0 && n.TTL > tr.MaxTTL:
 		return n, fmt.Errorf("the TTL is %v: %s allows at most %v", n.TTL, tr.Engine, tr.MaxTTL)
+	case n.TTL > maxTTL:
+		return n, fmt.Errorf("the TTL is %v: it must be at most %v, which is ten years", n.TTL, maxTTL)
 	case n.TTL <= drift(n.TTL):
 		return n, fmt.Errorf("the TTL is %v: nothing is left of it after the drift of %v", n.TTL, drift(n.TTL))
 	case n.Lead < 0 || n.Lead >= n.TTL-drift(n.TTL):

@@ -21,6 +21,10 @@ func (l *Lease) release(ran bool, end driver.End) error {
 	h := l.h
 	_ = h.checkDeadline()
 	h.mu.Lock()
+	if !l.released && !h.handles.has(l) {
+		h.mu.Unlock()
+		panic("hasp: a copy of a Lease was released: use the pointer that Lock or TryLock returned")
+	}
 	why := h.end
 	if ran {
 		h.handles.running--

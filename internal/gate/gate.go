@@ -66,6 +66,9 @@ func (g *Gate) Leave() {
 // During counts a call in, and returns a context that ends with ctx and when
 // Close begins; done must be called after the call.
 func (g *Gate) During(ctx context.Context) (own context.Context, done func(), err error) {
+	if ctx == nil {
+		panic("hasp: the context is nil")
+	}
 	if !g.Enter() {
 		return nil, nil, driver.ErrClosed
 	}
