@@ -170,11 +170,9 @@ func (d database) now() string {
 	return mysqlNow
 }
 
-// Rule: with the privileges that the documentation names, and no more, everything works
-// but Init.
-func leastPrivileges(t *testing.T, d database) {
-	db := d.pool(t)
-	name := fmt.Sprint("u", databases.Add(1))
+// limited is the database for a user with the privileges that the documentation names, and no more.
+func (d database) limited(t testing.TB, db *sql.DB) (as database, name string) {
+	name = fmt.Sprint("u", databases.Add(1))
 	var grants []string
 	if d.postgres() {
 		schema := d.dsn[strings.LastIndex(d.dsn, "=")+1:]
@@ -189,6 +187,15 @@ func leastPrivileges(t *testing.T, d database) {
 	for _, g := range grants {
 		run(t, db, strings.ReplaceAll(g, "NAME", name))
 	}
+	return d, name
+}
+
+// Rule: with the privileges that the documentation names, and no more, everything works
+// but Init.
+func leastPrivileges(t *testing.T, d database) {
+	db := d.pool(t)
+	name := ""
+	d, name = d.limited(t, db)
 	s := d.open(t)
 	a, b := request("k"), queued(request("k"))
 	granting(t, s, a)
