@@ -455,3 +455,46 @@ func TestOldAnswerOfARenewal(t *testing.T) {
 		})
 	}
 }
+
+// No lease is lost where large requests vanish and small ones pass, as behind a link with a smaller MTU than it says.
+func TestLargeRenewalsVanish(t *testing.T) {
+	for _, most := range []int{1, 3, 8} {
+		synctest.Test(t, func(t *testing.T) {
+			d := &hooked{Driver: newStore()}
+			var vanished, small int
+			d.renew = func(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), next renewFunc) {
+				d.mu.Lock()
+				large := len(rs) > most
+				if large {
+					vanished++
+				} else {
+					small++
+				}
+				d.mu.Unlock()
+				if large {
+					<-ctx.Done()
+					return
+				}
+				time.Sleep(20 * time.Millisecond) // there and back
+				next(ctx, rs, done)
+			}
+			c := newClient(t, d, nil)
+			leases := make([]*hasp.Lease, 200)
+			for i := range leases {
+				leases[i] = lock(t, c, fmt.Sprint("k", i), nil)
+				if i%20 == 0 {
+					time.Sleep(time.Second) // not all are due at once
+				}
+			}
+			time.Sleep(10 * ttl)
+			for i, l := range leases {
+				if err := l.Err(); err != nil {
+					t.Fatalf("up to %d pass: lease %d: %v", most, i, err)
+				}
+			}
+			if vanished == 0 || small == 0 {
+				t.Errorf("up to %d pass: %d requests vanished, %d passed", most, vanished, small)
+			}
+		})
+	}
+}

@@ -12,6 +12,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"net"
 	"slices"
 	"sync"
 	"time"
@@ -29,10 +31,16 @@ const (
 	// for one Tick before every member is looked at.
 	jumped = time.Millisecond
 	// maxCalls bounds the Renew calls under way. Only calls without an answer
-	// add up: one for each Tick, until their time is over.
-	maxCalls   = 64
+	// add up: one for each Tick, or a few small ones, until their time is over.
+	maxCalls   = 128
 	renewLimit = 10 * time.Second // one Renew
+	// lanes is how many small calls of one moment are under way at once: each may take a connection of the user's.
+	lanes = 4
 )
+
+// together is how many members one call renews, by how many of their attempts went without an answer of late: a link may lose
+// every large request, and let small ones pass. There are four attempts before a lease is over. An answer takes one back.
+var together = [...]int{math.MaxInt, 32, 4, 1}
 
 // Member is a lease or a place in the queue that needs renewal.
 type Member interface {
@@ -54,8 +62,10 @@ type Member interface {
 // Entry is a Member's position in the heap; a Member embeds it. The Loop's mutex
 // guards it.
 type Entry struct {
-	next  time.Duration // when to look, on the monotonic clock
-	index int           // 1-based: 0 is not in the heap
+	next   time.Duration // when to look, on the monotonic clock
+	index  int           // 1-based: 0 is not in the heap
+	asked  int           // the attempt that has no answer yet; 0: none
+	missed int           // of together
 }
 
 func (e *Entry) entry() *Entry { return e } //nolint:unused // by what embeds it: a Member
@@ -77,6 +87,7 @@ type Loop struct {
 	shutOff bool
 	until   time.Duration // when the loop looks next
 	pending int           // Renew calls under way
+	attempt int           // counts what is sent together
 	last    clock.Instant // of the latest look
 }
 
@@ -128,7 +139,7 @@ func (l *Loop) Replace(old, m Member, now clock.Instant) bool {
 	if was.index == 0 {
 		return false
 	}
-	is.index, is.next = was.index, min(next, was.next)
+	is.index, is.next, is.missed = was.index, min(next, was.next), was.missed
 	was.index = 0
 	l.heap[is.index-1] = m
 	if is.next < was.next {
@@ -259,32 +270,85 @@ func (l *Loop) collect(now clock.Instant) (due, over []Member) {
 	return due, over
 }
 
-// send renews what is due, in one call in the background.
+// send renews what is due in the background, in one call unless earlier ones had no answer.
 func (l *Loop) send(due []Member) {
-	if len(due) == 0 || !l.calls.Enter() {
+	if len(due) == 0 {
 		return
 	}
 	l.mu.Lock()
-	l.pending++
-	l.mu.Unlock()
-	go func() {
-		defer l.calls.Leave()
-		l.renewAll(due)
-		l.mu.Lock()
-		l.pending--
-		l.mu.Unlock()
-	}()
+	defer l.mu.Unlock()
+	l.attempt++
+	var by [len(together)][]Member
+	for _, m := range due {
+		e := m.entry()
+		if e.asked != 0 {
+			e.missed = min(e.missed+1, len(together)-1)
+		}
+		e.asked = l.attempt
+		by[e.missed] = append(by[e.missed], m)
+	}
+	var parts [][]Member
+	for missed := len(by) - 1; missed >= 0; missed-- { // the small ones first: they pass, and have the least time left
+		parts = slices.AppendSeq(parts, slices.Chunk(by[missed], together[missed]))
+	}
+	work := make(chan []Member, len(parts))
+	for _, part := range parts {
+		work <- part
+	}
+	close(work)
+	for range min(len(parts), max(1, min(lanes, (maxCalls-l.pending)/8))) {
+		if !l.calls.Enter() {
+			return
+		}
+		l.pending++
+		attempt := l.attempt
+		go func() {
+			defer l.calls.Leave()
+			for part := range work {
+				l.renewAll(part, attempt)
+			}
+			l.mu.Lock()
+			l.pending--
+			l.mu.Unlock()
+		}()
+	}
 }
 
-func (l *Loop) renewAll(due []Member) {
+// unanswered leaves out whom a later attempt, or an answer, came before.
+func (l *Loop) unanswered(all []Member, attempt int) []Member {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.DeleteFunc(all, func(m Member) bool { return m.entry().asked != attempt })
+}
+
+// answered notes what came of an attempt.
+func (l *Loop) answered(m Member, attempt int, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := m.entry()
+	if e.asked != attempt {
+		return
+	}
+	e.asked = 0
+	if late := net.Error(nil); errors.As(err, &late) && late.Timeout() {
+		e.missed = min(e.missed+1, len(together)-1)
+	} else {
+		e.missed = max(e.missed-1, 0)
+	}
+}
+
+func (l *Loop) renewAll(due []Member, attempt int) {
 	type item struct {
 		Member
 		req driver.RenewRequest
 	}
+	due = l.unanswered(due, attempt)
 	items := make([]item, 0, len(due))
 	for _, m := range due {
 		if req, ok := m.Request(); ok {
 			items = append(items, item{m, req})
+		} else {
+			l.answered(m, attempt, nil)
 		}
 	}
 	if len(items) == 0 {
@@ -308,11 +372,14 @@ func (l *Loop) renewAll(due []Member) {
 		mu.Lock()
 		answered[i] = true
 		mu.Unlock()
+		l.answered(items[i], attempt, a.Err)
 		items[i].Renewed(start, a)
 	})
 	for i, ok := range answered {
 		if !ok {
-			items[i].Renewed(start, driver.Renewal{Err: Unanswered(ctx)})
+			err := Unanswered(ctx)
+			l.answered(items[i], attempt, err)
+			items[i].Renewed(start, driver.Renewal{Err: err})
 		}
 	}
 }

@@ -183,8 +183,8 @@ func TestCallsAreBounded(t *testing.T) {
 		w.add(0, &member{key: "k", ttl: time.Hour, every: time.Millisecond})
 		time.Sleep(9 * time.Second) // less than what ends a call
 		synctest.Wait()
-		if n := len(w.seen()); n != 64 {
-			t.Errorf("%d calls under way, want 64 at most", n)
+		if n := len(w.seen()); n != 128 {
+			t.Errorf("%d calls under way, want 128 at most", n)
 		}
 	})
 }
@@ -375,4 +375,36 @@ func TestReplace(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A store that large calls do not reach is asked in small ones, and in one again once they were answered.
+func TestLargeCallsVanish(t *testing.T) {
+	within(t, func(w *world) {
+		const every = 30 * time.Second / 6
+		ms := make([]*member, 96)
+		for i := range ms {
+			ms[i] = &member{key: "k", ttl: 6 * every, every: every}
+		}
+		// sizes are those of the calls in that time, in the order in which each was first seen.
+		sizes := func(mute bool, attempts time.Duration) (all []int) {
+			w.store.mu.Lock()
+			w.mute, w.calls = mute, nil
+			w.store.mu.Unlock()
+			time.Sleep(attempts * every)
+			synctest.Wait()
+			for _, call := range w.seen() {
+				if n := len(strings.Fields(call)); !slices.Contains(all, n) {
+					all = append(all, n)
+				}
+			}
+			return all
+		}
+		w.add(0, ms...)
+		if got := sizes(true, 4); !slices.Equal(got, []int{96, 32, 4, 1}) {
+			t.Errorf("without answers the calls are of %v", got)
+		}
+		if got := sizes(false, 8); !slices.Equal(got, []int{1, 4, 32, 96}) {
+			t.Errorf("once there are answers, the calls are of %v", got)
+		}
+	})
 }

@@ -6,6 +6,8 @@ package doctor
 import (
 	"cmp"
 	"context"
+	"errors"
+	"net"
 	"strings"
 	"time"
 
@@ -16,6 +18,8 @@ import (
 type Facts struct {
 	Err  error         // it does not answer
 	Trip time.Duration // of the quickest of a few round trips
+
+	Large error // it answers small requests, and not one of largeRequest
 
 	Ahead time.Duration // its clock before ours, give or take half of Trip
 
@@ -58,6 +62,9 @@ func Look(ctx context.Context, rdb *redis.Client, needed Rights) Facts {
 			f.Trip, f.Ahead = took, at.Sub(begun.Add(took/2))
 		}
 	}
+	if f.Large = large(ctx, rdb); f.Large != nil {
+		return f // what else there is to ask is large, too
+	}
 	text, err := rdb.Info(ctx).Result()
 	f.Info, f.InfoErr = parseInfo(text), err
 	if needed.Cluster || f.Info["cluster_enabled"] == "1" {
@@ -75,6 +82,29 @@ func Look(ctx context.Context, rdb *redis.Client, needed Rights) Facts {
 	}
 	f.rights(ctx, rdb, needed)
 	return f
+}
+
+// largeRequest is the size of a request that takes several packets on every network.
+const largeRequest = 8 << 10
+
+// largeLimit is how long it may take, once a small one was answered.
+const largeLimit = time.Second
+
+// large sends a large request, which comes back as large, and returns the error when there was no answer. It has a connection of its
+// own: nothing else can go on behind what vanished.
+func large(ctx context.Context, rdb *redis.Client) error {
+	conn := rdb.Conn()
+	defer conn.Close()
+	if conn.Ping(ctx).Err() != nil {
+		return nil // that is another trouble
+	}
+	ctx, cancel := context.WithTimeout(ctx, largeLimit)
+	defer cancel()
+	err := conn.Do(ctx, "PING", strings.Repeat("x", largeRequest)).Err()
+	if late := net.Error(nil); errors.As(err, &late) && late.Timeout() {
+		return err
+	}
+	return nil
 }
 
 // parseInfo reads the answer to INFO.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/faultproxy"
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/hasplock/hasp/redisdriver/redisson"
 	"github.com/redis/go-redis/v9"
@@ -300,4 +301,23 @@ func TestConfigurationOutlastsARestart(t *testing.T) {
 
 	write("include /other.conf\nappendonly no\n")
 	expect(OK, "as now configured, a restart loses nothing. It reads "+conf+" then, which cannot be read from here: after CONFIG SET, run: CONFIG REWRITE")
+}
+
+// A link that passes small requests and loses large ones is named.
+func TestLargeRequestsVanish(t *testing.T) {
+	p := faultproxy.New(t, testserver.Redis(t).Addr())
+	rdb := client(t, redis.Options{Addr: p.Addr(), ReadTimeout: 500 * time.Millisecond, DisableIdentity: true})
+	if f := Look(t.Context(), rdb, Canonical()); f.Large != nil || f.Err != nil {
+		t.Fatalf("on a good link: %v, %v", f.Large, f.Err)
+	}
+	p.Hook(faultproxy.LosesLarge(1400))
+	f := Look(t.Context(), rdb, Canonical())
+	if f.Large == nil || f.Err != nil {
+		t.Fatalf("the large request: %v, the small ones: %v", f.Large, f.Err)
+	}
+	found := Judge("r", f, Vote{}, Asked{})
+	last := found[len(found)-1]
+	if last.Level != Fail || last.Check != "mtu" || !strings.Contains(last.Text, "one of 8 KiB is not") {
+		t.Errorf("the doctor says %+v", found)
+	}
 }
