@@ -82,9 +82,13 @@ type LockOptions struct {
 	// their turn, 64 at most. Waiters elsewhere come after them, however long they have
 	// waited. In the store, and to Break, the turns are one owner. 0: every Lock queues
 	// for itself.
+	//
+	// The fences of the turns are reserved with the grant. If the store grants the key to another before this lease is over (it lost
+	// the lease, or its clock stepped forward), a turn after that may have a smaller fence than the other, until the next renewal. A guard
+	// refuses it.
 	Cohort time.Duration
 	// Keep is how long a client keeps the key of a Mutex after its Release, for its next Lock or
-	// TryLock with equal options. That is granted without the store, with a larger fence, and
+	// TryLock with equal options. That is granted without the store, with a larger fence (which is reserved, see Cohort), and
 	// promises what every lease does. Calls of the client that wait meanwhile take turns without
 	// the store, too. It is for a key that one process wants again and again, and others seldom.
 	//
