@@ -89,3 +89,30 @@ func TestNodeThatRefusesAlone(t *testing.T) {
 		})
 	}
 }
+
+// All nodes forgot which fences they granted, and each tells another floor. All three vote for a client whose clock is behind,
+// in one Try: with two, no other may fail.
+func TestAllNodesVoteAfterTheyForgot(t *testing.T) {
+	for _, behind := range []time.Duration{0, 3 * time.Second, 90 * time.Second, 13 * time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			d, nodes := spies(t, 3)
+			for i, n := range nodes {
+				n.forgets(t, behind+time.Duration(i)*300*time.Millisecond)
+			}
+			for range 3 {
+				r := asks("k")
+				granted(t, d, r)
+				synctest.Wait()
+				for i, n := range nodes {
+					if owner, _ := n.holder(t, "k"); owner != r.Owner {
+						t.Errorf("%v behind: node %d did not vote", behind, i)
+					}
+				}
+				if err := contend.Release(t.Context(), d, r); err != nil {
+					t.Error(err)
+				}
+				synctest.Wait()
+			}
+		})
+	}
+}

@@ -20,6 +20,9 @@ const (
 	maxPause  = 16 * time.Millisecond
 )
 
+// reach is less than every node accepts above what it wants.
+const reach = 1<<20 - 1
+
 // attempt is the Try under way.
 type attempt struct {
 	asking  bool          // it is: what comes in is its business
@@ -392,9 +395,12 @@ func (b *Ballot) raised(atLeast []uint64) uint64 {
 	if len(near) < b.Need() {
 		return atLeast[min(b.Need(), len(atLeast))-1]
 	}
-	h := near[b.Need()-1]
+	h, limit := near[b.Need()-1], b.attempt.view.Limit
+	if h > limit { // it is our clock that is behind
+		limit = h + reach
+	}
 	for _, more := range near {
-		if more <= b.attempt.view.Limit {
+		if more <= limit {
 			h = max(h, more)
 		}
 	}

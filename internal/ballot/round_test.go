@@ -59,6 +59,8 @@ func TestProposalOfTheNextRound(t *testing.T) {
 		"all are near":                   {[]Answer{yes(1000), low(1000), low(1500)}, 1501, 1 << 0},
 		"one wants the limit":            {[]Answer{yes(1000), low(1000), low(limit - 1)}, limit, 1 << 0},
 		"one wants more than the limit":  {[]Answer{yes(1000), low(1000), low(limit)}, 1001, 1 << 0},
+		"most want more than the limit":  {[]Answer{yes(1000), low(limit), low(limit + reach)}, limit + 1 + reach, 1 << 0},
+		"and one wants even more":        {[]Answer{low(limit), low(limit + 5), low(limit + 6 + reach)}, limit + 6, 0},
 		"two of five are far behind":     {[]Answer{low(20), low(20), yes(1000), yes(1000), low(1005)}, 1006, 1<<2 | 1<<3},
 		"most are far behind":            {[]Answer{low(20), low(30), yes(1000)}, 31, 1 << 2},
 		"two fences, and nothing is low": {[]Answer{yes(1000), yes(1200), silent}, 1200, All(3)},
