@@ -50,7 +50,26 @@ func (n *node) admitNow(ctx context.Context) error {
 			return err
 		}
 	}
-	if step, _ := n.propose(ctx); step != nil { // what else can be wrong with it is no business of Admit
+	return n.outOfStep(ctx)
+}
+
+// Refusals has each node grant a key that nobody else has, at once, within ctx. It returns, by node, why it grants none with a
+// fence that a client would propose now; nil where it does, or does not vote, or fails, as Nodes says.
+func (d *Driver) Refusals(ctx context.Context) []error {
+	errs := make([]error, len(d.nodes))
+	var wg sync.WaitGroup
+	for i, n := range d.nodes {
+		if n.drv != nil {
+			wg.Go(func() { errs[i] = n.outOfStep(ctx) })
+		}
+	}
+	wg.Wait()
+	return errs
+}
+
+// outOfStep is why a node grants no fence of now, and nil when anything else is wrong with it.
+func (n *node) outOfStep(ctx context.Context) error {
+	if step, _ := n.propose(ctx); step != nil {
 		return step
 	}
 	return nil
@@ -58,18 +77,17 @@ func (n *node) admitNow(ctx context.Context) error {
 
 // NodeState is what a node says of itself.
 type NodeState struct {
-	Name    string
-	Err     error         // it does not answer, or fails
-	Voting  bool          // it grants locks
-	Refuses error         // with Voting: why it grants none with a fence that a client would propose now
-	Left    time.Duration // of the wait, as far as this machine has waited; 0 when it votes
-	MaxTTL  time.Duration // the longest lease it was admitted for; 0 when it keeps no record
-	Node    string        // names the present life of its store, when it keeps a record
-	Queue   bool          // the queue of waiters is here
+	Name   string
+	Err    error         // it does not answer, or fails
+	Voting bool          // it grants locks
+	Left   time.Duration // of the wait, as far as this machine has waited; 0 when it votes
+	MaxTTL time.Duration // the longest lease it was admitted for; 0 when it keeps no record
+	Node   string        // names the present life of its store, when it keeps a record
+	Queue  bool          // the queue of waiters is here
 }
 
-// Nodes asks every node about itself, at once, within ctx, and proposes a fence to those that vote, for a key that nobody
-// else has. It begins the wait for those that are held back, and lets in those whose wait is over.
+// Nodes asks every node about itself, at once, within ctx. It begins the wait for
+// those that are held back, and lets in those whose wait is over.
 func (d *Driver) Nodes(ctx context.Context) []NodeState {
 	states := make([]NodeState, len(d.nodes))
 	queue := d.queue.Load()
@@ -101,21 +119,9 @@ func (s *NodeState) look(ctx context.Context, n *node) {
 				s.Left, err = held.Left, nil
 			}
 			s.Err, s.Voting, s.MaxTTL, s.Node = err, rec.Voting, rec.MaxTTL, rec.Node
-			if s.Voting && err == nil {
-				s.try(ctx, n)
-			}
 			return
 		}
 	}
 	_, s.Err = n.drv.Inspect(ctx, probeKey)
-	if s.Voting = s.Err == nil; s.Voting {
-		s.try(ctx, n)
-	}
-}
-
-// try has the node grant a key of its own.
-func (s *NodeState) try(ctx context.Context, n *node) {
-	if step, _ := n.propose(ctx); step != nil { // that it fails otherwise may be for this key only
-		s.Refuses = step
-	}
+	s.Voting = s.Err == nil
 }

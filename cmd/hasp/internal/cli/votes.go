@@ -41,8 +41,15 @@ func (x *examination) votes(ctx context.Context) []doctor.Vote {
 	defer cancel()
 	if q, ok := x.l.store.Driver.(*quorum.Driver); ok {
 		var votes []doctor.Vote
+		var refusals []error
+		var wg sync.WaitGroup
+		wg.Go(func() { refusals = q.Refusals(ctx) })
 		for _, s := range q.Nodes(ctx) {
-			votes = append(votes, doctor.Vote{Err: s.Err, Record: true, Voting: s.Voting, Refuses: s.Refuses, Left: s.Left, MaxTTL: s.MaxTTL, Run: s.Node})
+			votes = append(votes, doctor.Vote{Err: s.Err, Record: true, Voting: s.Voting, Left: s.Left, MaxTTL: s.MaxTTL, Run: s.Node})
+		}
+		wg.Wait()
+		for i, err := range refusals {
+			votes[i].Refuses = err
 		}
 		return votes
 	}
