@@ -98,16 +98,16 @@ var mysqlText = map[statement]string{
 	// Of a row that is there nothing changes, it is locked.
 	sLock: `INSERT INTO hasp_key (lock_key, keep) VALUES (?, {now} DIV 60000000000 + 2) ON DUPLICATE KEY UPDATE keep = keep`,
 
-	// owner, label, how many fences, ttl, for how long its row is kept, key
+	// owner, label, how many fences, span of the ttl, ttl, for how long its row is kept, key
 	sGrant: `UPDATE hasp_key SET held = 1, owner = ?, label = ?, fence = LAST_INSERT_ID(fence + ?),
-			since = {now}, expires = {now} + ?, keep = GREATEST(keep, ({now} + ?) DIV 60000000000 + 1)
+			since = {now} + ?, expires = {now} + ?, keep = GREATEST(keep, ({now} + ?) DIV 60000000000 + 1)
 		WHERE lock_key = ? AND held = 0 AND others = 0 AND fence > 0 AND {safe} = 1`,
 
 	// A row that somebody has locked is passed over: others' leases do not wait for it. LIMIT keeps the
 	// inner SELECT one of its own.
 	sRenewMany: `UPDATE (SELECT lock_key FROM hasp_key WHERE ` + serverMany + ` LIMIT 1000 FOR UPDATE SKIP LOCKED) AS f STRAIGHT_JOIN hasp_key AS k
 			ON k.lock_key = f.lock_key
-		SET k.expires = GREATEST(k.expires, {now} + ?), k.keep = GREATEST(k.keep, ({now} + ?) DIV 60000000000 + 1)`,
+		SET k.since = k.` + spanRaised + `, k.expires = GREATEST(k.expires, {now} + ?), k.keep = GREATEST(k.keep, ({now} + ?) DIV 60000000000 + 1)`,
 
 	// key, the largest fence
 	sBury: `DELETE k, l FROM hasp_key k LEFT JOIN hasp_lease l ON l.lock_key = k.lock_key

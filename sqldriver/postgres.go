@@ -142,7 +142,7 @@ var postgresText = map[statement]string{
 	sBury: `WITH k AS (DELETE FROM hasp_key WHERE lock_key = ? AND fence <= ? AND keep < {now} / 60000000000 RETURNING lock_key)
 		DELETE FROM hasp_lease l USING k WHERE l.lock_key = k.lock_key`,
 
-	// owner, label, ttl, for how long its row is kept, the same, key
+	// owner, label, span of the ttl, ttl, for how long its row is kept, key, the key and the same, key
 	//
 	// The clock and the sequence are read when the row is locked, and once more where that
 	// had to be waited for. Only a new row's are older than its right to be there: by no more
@@ -150,10 +150,10 @@ var postgresText = map[statement]string{
 	// none can have been made, held and swept in between, and had a larger fence. A fence that is too small fails
 	// likewise, and then choose says so.
 	sGrant: `WITH u AS (UPDATE hasp_key SET held = 1, owner = ?, label = ?, fence = ` + postgresFenceAbove("fence") + `,
-			since = {now}, expires = {now} + ?, keep = GREATEST(keep, ({now} + ?) / 60000000000 + 1)
+			since = {now} + ?, expires = {now} + ?, keep = GREATEST(keep, ({now} + ?) / 60000000000 + 1)
 			WHERE lock_key = ? AND held = 0 AND others = 0 AND {safe} = 1 RETURNING fence),
 		i AS (INSERT INTO hasp_key (lock_key, held, owner, label, fence, since, expires, keep)
-			SELECT ?::bytea, 1, ?::text, ?::bytea, ` + postgresFenceAbove("0") + `, {now}, {now} + ?::bigint, ({now} + ?::bigint) / 60000000000 + 1
+			SELECT ?::bytea, 1, ?::text, ?::bytea, ` + postgresFenceAbove("0") + `, {now} + ?::bigint, {now} + ?::bigint, ({now} + ?::bigint) / 60000000000 + 1
 			WHERE NOT EXISTS (SELECT 1 FROM u) AND NOT EXISTS (SELECT 1 FROM hasp_key WHERE lock_key = ?::bytea) AND {safe} = 1
 			ON CONFLICT (lock_key) DO NOTHING
 			RETURNING fence, 1 / (CASE WHEN clock_timestamp() - statement_timestamp() < interval '30 s' THEN 1 ELSE 0 END) AS new)
@@ -161,7 +161,7 @@ var postgresText = map[statement]string{
 
 	// A row that somebody has locked is passed over: others' leases do not wait for it.
 	sRenewMany: `WITH f AS (SELECT lock_key FROM hasp_key WHERE ` + serverMany + ` FOR UPDATE SKIP LOCKED)
-		UPDATE hasp_key AS k SET expires = GREATEST(k.expires, {now} + ?), keep = GREATEST(k.keep, ({now} + ?) / 60000000000 + 1)
+		UPDATE hasp_key AS k SET since = ` + spanRaised + `, expires = GREATEST(k.expires, {now} + ?), keep = GREATEST(k.keep, ({now} + ?) / 60000000000 + 1)
 		FROM f WHERE k.lock_key = f.lock_key`,
 
 	// key, key, key

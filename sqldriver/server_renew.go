@@ -112,9 +112,10 @@ func (c *conn) renewMany(rs []driver.RenewRequest, chunk []int, ttl time.Duratio
 		labels[driver.ID{Key: r.Key, Owner: r.Owner}] = r.Label
 	}
 	names := append(keys, ids...)
+	lasts := int64(span(ttl))
 	c.sent = true
 	began := time.Now()
-	if _, err := c.execMany(sRenewMany, size, append(slices.Clone(names), int64(ttl), int64(ttl+keepFence))); err != nil {
+	if _, err := c.execMany(sRenewMany, size, append(slices.Clone(names), lasts, lasts, int64(ttl), int64(ttl+keepFence))); err != nil {
 		if c.failed(err) {
 			err = nil
 		}
@@ -165,7 +166,7 @@ func (c *conn) renew(r driver.RenewRequest) (out driver.Renewal, err error) {
 		if err != nil {
 			return out, err
 		}
-		if !s.stale && s.own.live(s.now.up) && s.own.kind == kindQueued && s.own.label == r.Label && !s.own.worthWriting(r.Patience, s.now.up) {
+		if !s.stale && !s.key.tooLong(s.now.up) && s.own.live(s.now.up) && s.own.kind == kindQueued && s.own.label == r.Label && !s.own.worthWriting(r.Patience, s.now.up) {
 			return driver.Renewal{RetryIn: s.refusal(r.Claim, s.now).RetryIn}, nil
 		}
 	}
@@ -174,7 +175,7 @@ func (c *conn) renew(r driver.RenewRequest) (out driver.Renewal, err error) {
 			return out, err
 		}
 		c.sent = true
-		n, err := c.count(sRenew, int64(r.TTL), int64(r.TTL+keepFence), []byte(r.Key), r.Owner, []byte(r.Label), int64(r.Fence))
+		n, err := c.count(sRenew, int64(span(r.TTL)), int64(span(r.TTL)), int64(r.TTL), int64(r.TTL+keepFence), []byte(r.Key), r.Owner, []byte(r.Label), int64(r.Fence))
 		if err != nil && !c.failed(err) {
 			return out, err
 		}

@@ -77,6 +77,9 @@ func (t *keyTx) open() error {
 	if t.keyView, err = t.c.look(t.claim); err != nil {
 		return err
 	}
+	if err := t.cut(); err != nil {
+		return err
+	}
 	t.endOver()
 	return nil
 }
@@ -157,6 +160,7 @@ func (t *keyTx) leftBehind(what string, fence int64) error {
 
 // put writes the owner's row beside the key's own.
 func (t *keyTx) put(r row, seq int64, inbox string) error {
+	r = r.stamped(t.up)
 	key := []byte(t.claim.Key)
 	rest := []any{r.fence, int64(r.since), int64(r.expires), int(r.mode), r.most, r.slot, flag(r.mark), inbox, key, r.owner}
 	switch {
@@ -193,7 +197,7 @@ func (t *keyTx) leaves() {
 
 func (t *keyTx) hold(c driver.Claim, fence int64, until time.Duration, mark bool) error {
 	t.leaves() // the new first in the queue learns when the lease ends
-	t.key = row{kind: kindHeld, owner: c.Owner, label: c.Label, fence: fence, since: t.up, expires: until, mark: mark}
+	t.key = row{kind: kindHeld, owner: c.Owner, label: c.Label, fence: fence, since: t.up, expires: until, mark: mark}.stamped(t.up)
 	t.dirty = true
 	return t.drop()
 }
@@ -206,22 +210,24 @@ func (t *keyTx) shares(c driver.Claim, r row) error {
 
 func (t *keyTx) setKey(_ string, r row, _ int64) error {
 	r.kind, r.owner, r.label = kindHeld, "", ""
-	t.key, t.dirty = r, true
+	t.key, t.dirty = r.stamped(t.up), true
 	return nil
 }
 
 func (t *keyTx) prolong(key, owner string, until time.Duration, _ int64) error {
 	if owner == "" || owner == t.key.owner {
+		t.key.since = raised(t.key.since, until-t.up)
 		t.key.expires, t.dirty = max(t.key.expires, until), true
 		return nil
 	}
+	since := raised(t.own.since, until-t.up)
 	until = max(until, t.own.expires)
 	t.ends = until
 	inbox := ""
 	if t.own.kind == kindQueued {
 		inbox, t.hints = t.inbox, t.inbox != ""
 	}
-	t.c.later(sProlong, int64(until), inbox, []byte(key), owner)
+	t.c.later(sProlong, int64(until), int64(since), inbox, []byte(key), owner)
 	return nil
 }
 

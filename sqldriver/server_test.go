@@ -29,6 +29,7 @@ var serverTests = map[string]func(t *testing.T, d database){
 	"ClockIsReadAfterTheLock":    clockAfterLock,
 	"FencesRiseAfterASweep":      fencesAfterSweep,
 	"MovedWithoutItsFences":      movedWithoutFences,
+	"ClockWasAhead":              clockWasAhead,
 	"SweepsRaceWithGrants":       sweepsRace,
 	"OvertakenIsDoneAgain":       overtaken,
 	"LeastPrivileges":            leastPrivileges,

@@ -29,6 +29,7 @@ const (
 	sInsert                      // make a row
 	sUpdate                      // write a row
 	sProlong                     // prolong the life of a row
+	sCut                         // shorten leases, places and tombstones that last longer than was ever asked for
 	sDelete                      // delete a row
 	sEndOver                     // delete places and tombstones that are over
 	sEndHolders                  // delete leases beside the key's own row that are over
@@ -119,8 +120,11 @@ var serverText = [statements]string{
 	sUpdate: `UPDATE hasp_lease SET kind = ?, label = ?, seq = ?, fence = ?, since = ?, expires = ?, mode = ?, most = ?, slot = ?, mark = ?, inbox = ?
 		WHERE lock_key = ? AND owner = ?`,
 
-	// expires, inbox, key, owner
-	sProlong: `UPDATE hasp_lease SET expires = ?, inbox = ? WHERE lock_key = ? AND owner = ?`,
+	// now, key, now
+	sCut: `UPDATE hasp_lease SET expires = ? + ` + spanSQL + ` WHERE lock_key = ? AND since % 1000 > 0 AND expires - ` + spanSQL + ` > ?`,
+
+	// expires, since, inbox, key, owner
+	sProlong: `UPDATE hasp_lease SET expires = ?, since = ?, inbox = ? WHERE lock_key = ? AND owner = ?`,
 
 	sDelete: `DELETE FROM hasp_lease WHERE lock_key = ? AND owner = ?`,
 
@@ -140,12 +144,12 @@ var serverText = [statements]string{
 			keep = LEAST(GREATEST(keep, ({now} + ?) {div} 60000000000 + 1), ({now} + ?) {div} 60000000000 + 10)
 		WHERE lock_key = ? AND owner = ? AND label = ? AND held = 1 AND others = 0 AND mark <= ? AND expires > {now} AND {safe} = 1`,
 
-	// ttl, for how long its row is kept, key, owner, label, the fence held
-	sRenew: `UPDATE hasp_key SET expires = GREATEST(expires, {now} + ?), keep = GREATEST(keep, ({now} + ?) {div} 60000000000 + 1)
+	// span of the ttl, the same, ttl, for how long its row is kept, key, owner, label, the fence held
+	sRenew: `UPDATE hasp_key SET since = ` + spanRaised + `, expires = GREATEST(expires, {now} + ?), keep = GREATEST(keep, ({now} + ?) {div} 60000000000 + 1)
 		WHERE lock_key = ? AND owner = ? AND label = ? AND fence >= ? AND held = 1 AND others = 0 AND expires > {now} AND {safe} = 1`,
 
-	// keys, keys with owners and labels; sRenewMany, which is each server's own, then has ttl, and for
-	// how long a row is kept. The keys are named twice for the index.
+	// keys, keys with owners and labels; sRenewMany, which is each server's own, then has the span of the ttl,
+	// twice, the ttl, and for how long a row is kept. The keys are named twice for the index.
 	sRenewed: `SELECT lock_key, owner, expires - {now} FROM hasp_key WHERE ` + serverMany,
 
 	// how many
@@ -170,6 +174,9 @@ var serverText = [statements]string{
 			(SELECT MIN(f.seq) FROM hasp_lease f WHERE f.lock_key = k.lock_key AND f.kind = 'held' AND f.expires > c.now)
 		ORDER BY k.lock_key LIMIT ?`,
 }
+
+// spanRaised is raised in SQL.
+const spanRaised = `since + CASE WHEN since % 1000 BETWEEN 1 AND ? THEN ? - since % 1000 ELSE 0 END`
 
 const serverMany = `lock_key IN ({keys}) AND (lock_key, owner, label) IN ({ids}) AND held = 1 AND others = 0 AND expires > {now} AND {safe} = 1`
 

@@ -45,7 +45,7 @@ func (c *conn) try(r driver.VoteRequest) (driver.Result, error) {
 		return driver.Result{}, err
 	}
 	switch verdict := s.decide(r, s.now); {
-	case verdict == refuse && !s.stale:
+	case verdict == refuse && !s.stale && !s.key.tooLong(s.now.up):
 		return s.refused(r, s.now), nil
 	case verdict == grant:
 		if plain && !asked && !s.others && s.key.kind == "" {
@@ -68,7 +68,7 @@ const longest = 100 * 365 * 24 * time.Hour
 // grantAtOnce grants a key of which nothing is to be known but that it was released. The
 // zero Result: something is; or others were faster.
 func (c *conn) grantAtOnce(r driver.VoteRequest) (driver.Result, error) {
-	ttl, kept := int64(r.TTL), int64(r.TTL+keepFence)
+	ttl, kept, lasts := int64(r.TTL), int64(r.TTL+keepFence), int64(span(r.TTL))
 	fence, fences := int64(0), max(r.Fences, 1)
 	c.sent = true
 	var err error
@@ -76,12 +76,12 @@ func (c *conn) grantAtOnce(r driver.VoteRequest) (driver.Result, error) {
 		fences = min(fences, fencesAtOnce)
 		var made int
 		key, label := []byte(r.Key), []byte(r.Label)
-		err = c.scan(sGrant, []any{r.Owner, label, ttl, kept, key, key, r.Owner, label, ttl, kept, key}, &fence, &made)
+		err = c.scan(sGrant, []any{r.Owner, label, lasts, ttl, kept, key, key, r.Owner, label, lasts, ttl, kept, key}, &fence, &made)
 		c.made += made
 	} else {
 		var res sql.Result
 		var n int64
-		if res, err = c.exec(sGrant, r.Owner, []byte(r.Label), fences, ttl, kept, []byte(r.Key)); err == nil {
+		if res, err = c.exec(sGrant, r.Owner, []byte(r.Label), fences, lasts, ttl, kept, []byte(r.Key)); err == nil {
 			n, err = res.RowsAffected()
 		}
 		if err == nil && n > 0 {

@@ -39,7 +39,7 @@ func (c *conn) whole(claim driver.Claim, seen *keyView, f func(t *keyTx) error) 
 				return false, err
 			}
 		}
-		if seen.stale { // a write says so
+		if seen.stale || seen.mayLast() { // a write says so, or mends it
 			return false, nil
 		}
 		t := &keyTx{c: c, claim: claim, inbox: c.s.hints.inbox(claim.Owner), keyView: *seen, blind: true}
