@@ -26,10 +26,10 @@ type Server struct {
 	pipe    Pipeliner // nil: statements are sent one after the other
 	notices Noticer   // nil: warnings are not heard
 
-	ready    atomic.Bool    // the tables are there, of a version that we know
-	writable atomic.Bool    // a server was asked that takes writes
-	under    sync.WaitGroup // what is under way, callers gone or not
-	parts    atomic.Bool    // a transaction cannot be sent whole
+	ready    atomic.Pointer[time.Time] // when the tables were there, of a version that we know
+	writable atomic.Bool               // a server was asked that takes writes
+	under    sync.WaitGroup            // what is under way, callers gone or not
+	parts    atomic.Bool               // a transaction cannot be sent whole
 	crowd    crowds
 	closed   atomic.Bool
 	sweep    sweeper

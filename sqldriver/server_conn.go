@@ -322,9 +322,12 @@ func (c *conn) transact(f func() error) error {
 	}
 }
 
-// known makes sure, once, that the tables are there, and of a version that this program knows.
+// versionEvery is how often the version of the tables is looked at: others may raise it beside this program.
+const versionEvery = time.Minute
+
+// known makes sure, now and then, that the tables are there, and of a version that this program knows.
 func (c *conn) known() error {
-	if c.s.ready.Load() {
+	if at := c.s.ready.Load(); at != nil && time.Since(*at) < versionEvery {
 		return nil
 	}
 	var version int
@@ -333,12 +336,18 @@ func (c *conn) known() error {
 	case err != nil:
 		return err
 	case version != serverVersion:
-		return tooNew(version)
+		advice := "this program is older than they are: update it"
+		if version < serverVersion {
+			advice = "nothing in them is damaged: bring them up to date with Init of the driver (hasp init)"
+		}
+		return &storeError{class: driver.ClassMisconfigured,
+			err: fmt.Errorf("the tables are of version %d, and this program knows %d", version, serverVersion), advice: advice}
 	case mode == forgets:
 		return errForgets
 	}
 	c.s.writable.CompareAndSwap(false, mode == writes)
-	c.s.ready.Store(true)
+	now := time.Now()
+	c.s.ready.Store(&now)
 	return nil
 }
 

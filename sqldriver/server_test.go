@@ -144,10 +144,16 @@ func noTables(t *testing.T, d database) {
 	granting(t, s, request("k"))
 }
 
-// Rule: tables of another version are an error.
+// Rule: tables of another version are an error that says what to do, also for a program that used them before.
 func otherVersion(t *testing.T, d database) {
+	old := d.open(t)
+	granting(t, old, request("k"))
 	run(t, d.pool(t), "UPDATE hasp_meta SET version = 7")
-	misconfigured(t, d.open(t), "version 7")
+	misconfigured(t, d.open(t), "version 7, and this program knows 1; this program is older")
+	old.ready.Store(&time.Time{}) // as a minute later
+	misconfigured(t, old, "version 7")
+	run(t, d.pool(t), "UPDATE hasp_meta SET version = 0")
+	misconfigured(t, d.open(t), "nothing in them is damaged")
 }
 
 // Rule: Init by many at once, beside the use of the tables, changes nothing that is there,
