@@ -237,9 +237,13 @@ func (a *attempt) silence(ctx context.Context, start clock.Instant, limit time.D
 	switch {
 	case ctx.Err() == nil:
 	case a.ended() == nil:
-		return &silentError{limit}
+		silent := &silentError{limit: limit}
+		if driver.IsNotSent(err) {
+			silent.why = err
+		}
+		return silent
 	case a.patience.why == nil || took >= moment:
-		a.patience.why = &silentError{took}
+		a.patience.why = &silentError{limit: took}
 	}
 	return err
 }

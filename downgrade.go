@@ -119,7 +119,7 @@ func (h *hold) convertOnce(ctx context.Context) error {
 	start := h.c.now()
 	res, refusal, err := h.c.ask(own, req)
 	if err != nil && own.Err() != nil && ctx.Err() == nil {
-		err = &silentError{limit}
+		err = &silentError{limit: limit}
 	}
 	if err = cmp.Or(err, refusal); err == nil && !res.Granted {
 		h.lose(ErrNotHeld)

@@ -4,9 +4,14 @@
 package hasp
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/hasplock/hasp/driver"
 )
 
 // A caller that continues another's wait has only waited since it came.
@@ -63,5 +68,13 @@ func TestPatienceLimit(t *testing.T) {
 		if got := p.limit(at(time.Hour+c.silent), c.ttl); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}
+	}
+}
+
+// Rule: a call that was not sent says what kept it, and does not count as one whose context ended.
+func TestNotAsked(t *testing.T) {
+	err := error(&silentError{limit: 2 * time.Second, why: driver.NotSent(fmt.Errorf("%w: waited for a connection", context.DeadlineExceeded))})
+	if errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "not asked within 2s: ") || !strings.Contains(err.Error(), "waited for a connection") {
+		t.Error(err)
 	}
 }

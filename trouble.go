@@ -84,9 +84,15 @@ func (c *core) settled(err error) bool {
 }
 
 // silentError is a call that had no answer in time.
-type silentError struct{ limit time.Duration }
+type silentError struct {
+	limit time.Duration
+	why   error // of one that was not sent, for its text alone
+}
 
 func (e *silentError) Error() string {
+	if e.why != nil {
+		return fmt.Sprintf("the store was not asked within %s: %v", shortDuration(e.limit), e.why)
+	}
 	return "the store did not answer within " + shortDuration(e.limit)
 }
 

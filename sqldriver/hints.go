@@ -34,6 +34,7 @@ type hints struct {
 	running  bool
 	closed   bool
 	cancel   context.CancelFunc
+	idle     *time.Timer // of rest
 	channel  string
 	nonce    string        // of the message to ourselves that is under way
 	believed bool          // it came through
@@ -42,8 +43,12 @@ type hints struct {
 }
 
 const (
+	// listenLimit is how long it may take until the channel is believed, or not.
+	listenLimit = 5 * selfLimit
 	// selfLimit is how long a message to ourselves may take.
 	selfLimit = time.Second
+	// idleLimit is how long the connection stays when nobody waits.
+	idleLimit = 5 * time.Second
 	// listenAgain is how long after a lost connection another is made.
 	listenAgain = time.Second
 )
@@ -76,6 +81,10 @@ func (h *hints) watch(ctx context.Context, owner string) (<-chan struct{}, error
 		return nil, ctx.Err()
 	}
 	h.mu.Lock()
+	if !h.running && !h.closed { // it has just begun to rest
+		h.mu.Unlock()
+		return h.watch(ctx, owner)
+	}
 	defer h.mu.Unlock()
 	if !h.believed || h.closed {
 		return nil, nil
@@ -96,20 +105,37 @@ func (h *hints) unwatch(owner string, ch chan struct{}) {
 	if len(h.watchers[owner]) == 0 {
 		delete(h.watchers, owner)
 	}
+	if len(h.watchers) == 0 && h.running && !h.closed {
+		h.idle.Reset(idleLimit)
+	}
 }
 
-// start begins to listen. The goroutine lives until the driver is closed.
+// rest ends the connection when nobody has waited for a while.
+func (h *hints) rest() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.running && len(h.watchers) == 0 {
+		h.cancel()
+		h.running, h.believed, h.nonce = false, false, ""
+	}
+}
+
+// start begins to listen. The goroutine lives until nobody has waited for a while, or the driver is closed.
 func (h *hints) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	h.running, h.cancel, h.channel = true, cancel, "hasp_"+strings.ToLower(rand.Text())
 	h.watchers = make(map[string]map[chan struct{}]bool)
+	h.idle = time.AfterFunc(listenLimit+idleLimit, h.rest)
 	h.tried = make(chan struct{})
+	channel := h.channel
 	h.s.under.Go(func() {
 		for ctx.Err() == nil {
-			limit := time.AfterFunc(5*selfLimit, h.judge) // a server that does not answer keeps nobody waiting
-			err := h.listener.Listen(ctx, h.channel, func(payload string) { h.heard(ctx, payload) })
+			limit := time.AfterFunc(listenLimit, h.judge) // a server that does not answer keeps nobody waiting
+			err := h.listener.Listen(ctx, channel, func(payload string) { h.heard(ctx, payload) })
 			limit.Stop()
-			h.lost(err)
+			if ctx.Err() == nil { // or the next has begun
+				h.lost(err)
+			}
 			select {
 			case <-ctx.Done():
 			case <-time.After(listenAgain):
@@ -123,6 +149,7 @@ func (h *hints) heard(ctx context.Context, payload string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
+	case ctx.Err() != nil: // of one that rests
 	case payload == "":
 		h.nonce = "self " + rand.Text()
 		nonce := h.nonce
@@ -179,6 +206,7 @@ func (h *hints) close() {
 	defer h.mu.Unlock()
 	h.closed = true
 	if h.running {
+		h.idle.Stop()
 		h.cancel()
 	}
 }

@@ -91,8 +91,12 @@ func (s *Server) connected(ctx context.Context, f func(c *conn) error) error {
 }
 
 func (s *Server) once(ctx context.Context, f func(c *conn) error) (sent bool, err error) {
+	began := time.Now()
 	db, err := s.db.Conn(ctx)
 	if err != nil {
+		if in := s.db.Stats(); ctx.Err() != nil && in.MaxOpenConnections > 0 && in.InUse >= in.MaxOpenConnections {
+			return false, &busyError{time.Since(began), in}
+		}
 		return false, &lostError{err}
 	}
 	c := &conn{s: s, ctx: ctx, sql: db}

@@ -9,11 +9,13 @@ import (
 	"database/sql"
 	sqldrv "database/sql/driver"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hasplock/hasp/driver"
 )
@@ -72,6 +74,9 @@ func (s *Server) explain(err error) error {
 	if e := s.eng.explain(err); e != nil {
 		return e
 	}
+	if errors.As(err, new(*busyError)) {
+		return &storeError{class: driver.ClassUnreachable, err: err, advice: "the server was not asked: allow the pool more connections, or give hasp one of its own"}
+	}
 	if errors.As(err, new(*tls.CertificateVerificationError)) {
 		return &storeError{class: driver.ClassMisconfigured, err: err, advice: "the server's certificate is not one that this program trusts"}
 	}
@@ -85,6 +90,16 @@ func (s *Server) explain(err error) error {
 
 // lostError is of a connection that could not be made, or is none any more. Some drivers say so in words alone.
 type lostError struct{ error }
+
+// busyError is of a pool whose connections others use: the server was not asked.
+type busyError struct {
+	waited time.Duration
+	pool   sql.DBStats
+}
+
+func (e *busyError) Error() string {
+	return fmt.Sprintf("waited %v for a connection of the pool, %d of %d in use", e.waited.Round(time.Millisecond), e.pool.InUse, e.pool.MaxOpenConnections)
+}
 
 func (e *lostError) Unwrap() error { return e.error }
 

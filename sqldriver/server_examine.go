@@ -9,6 +9,7 @@ import (
 	"database/sql"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"time"
 
@@ -110,8 +111,9 @@ func repeats(check, format string, args ...any) driver.Finding {
 
 // Who may not see the standbys sees how many they are.
 var postgresSettings = []string{`SELECT name, current_setting(name) FROM unnest(ARRAY['server_version', 'fsync', 'full_page_writes', 'synchronous_commit', 'synchronous_standby_names', 'statement_timeout',
-		'default_transaction_isolation', 'default_transaction_read_only']) AS name
+		'default_transaction_isolation', 'default_transaction_read_only', 'max_connections']) AS name
 	UNION ALL SELECT 'standby', pg_is_in_recovery()::text
+	UNION ALL SELECT 'connections', SUM(numbackends)::text FROM pg_stat_database
 	UNION ALL SELECT 'standbys', count(*)::text FROM pg_stat_replication
 	UNION ALL SELECT 'asynchronous', count(*)::text FROM pg_stat_replication WHERE sync_state = 'async'`}
 
@@ -138,7 +140,18 @@ func judgePostgres(v settings) []driver.Finding {
 	default:
 		found = append(found, judgeStandbys(v))
 	}
-	return append(found, judgeIsolation(v["default_transaction_isolation"]))
+	return append(found, judgeIsolation(v["default_transaction_isolation"]), judgeConnections(v["connections"], v["max_connections"]))
+}
+
+// judgeConnections is about what waiting commands use up.
+func judgeConnections(used, most string) driver.Finding {
+	n, err := strconv.Atoi(used)
+	m, err2 := strconv.Atoi(most)
+	level := driver.LevelOK
+	if err == nil && err2 == nil && n*10 >= m*8 {
+		level = driver.LevelWarn
+	}
+	return finding(level, "connections", "%s of %s connections are in use; each waiting command takes one", used, most)
 }
 
 // judgeStandbys is about those that may be promoted.
@@ -192,9 +205,9 @@ func judgeIsolation(isolation string) driver.Finding {
 }
 
 // Replicas are seen by who may see the threads of others. MariaDB and MySQL have two names for the isolation.
-var mysqlSettings = []string{`SHOW VARIABLES WHERE Variable_name IN ('version', 'innodb_flush_log_at_trx_commit', 'autocommit', 'tx_isolation', 'transaction_isolation')`,
+var mysqlSettings = []string{`SHOW VARIABLES WHERE Variable_name IN ('version', 'max_connections', 'innodb_flush_log_at_trx_commit', 'autocommit', 'tx_isolation', 'transaction_isolation')`,
 	`SHOW GLOBAL VARIABLES WHERE Variable_name IN ('read_only', 'wsrep_on') OR Variable_name RLIKE '^rpl_semi_sync_(master|source)_(enabled|timeout)$'`,
-	`SHOW GLOBAL STATUS WHERE Variable_name = 'wsrep_cluster_size' OR Variable_name RLIKE '^rpl_semi_sync_(master|source)_status$'`,
+	`SHOW GLOBAL STATUS WHERE Variable_name IN ('wsrep_cluster_size', 'Threads_connected') OR Variable_name RLIKE '^rpl_semi_sync_(master|source)_status$'`,
 	`SELECT 'replicas', COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'`}
 
 const mysqlClock = `SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))`
@@ -218,5 +231,5 @@ func judgeMySQL(v settings) []driver.Finding {
 		found = append(found, finding(driver.LevelWarn, "galera", "it is one of %s nodes of a Galera cluster, each of which measures leases by its own clock: where those differ, there can be two holders. "+
 			"All programs must use one node only, and another when that is gone for longer than their leases last (in a proxy: one writer, the others as backups)", v["wsrep_cluster_size"]))
 	}
-	return append(found, judgeIsolation(cmp.Or(v["transaction_isolation"], v["tx_isolation"])))
+	return append(found, judgeIsolation(cmp.Or(v["transaction_isolation"], v["tx_isolation"])), judgeConnections(v["threads_connected"], v["max_connections"]))
 }

@@ -36,6 +36,7 @@ var serverTests = map[string]func(t *testing.T, d database){
 	"EveryCutIsUnknown":          everyCut,
 	"BlackHole":                  blackHole,
 	"OneConnection":              oneConnection,
+	"BusyPool":                   busyPool,
 	"FreeKeyCostsOneRequest":     oneRequest,
 	"ManyRenewals":               renewMany,
 	"RenewalsBesideALockedKey":   renewBesideLocked,

@@ -443,3 +443,24 @@ func blocked(t testing.TB, db *sql.DB, d database, id int64) bool {
 	}
 	return number(t, db, fmt.Sprintf(text, id)) > 0
 }
+
+// Rule: where the caller's own queries have all connections of its pool the error says so, and blames no server.
+func busyPool(t *testing.T, d database) {
+	db := d.pool(t)
+	db.SetMaxOpenConns(1)
+	s := d.wrap(db)
+	r := request("k")
+	granting(t, s, r)
+	slow, err := db.Conn(t.Context())
+	must(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	_, err = contend.Try(ctx, s, r)
+	if err == nil || !driver.IsNotSent(err) || s.Classify(err) != driver.ClassUnreachable ||
+		!strings.Contains(err.Error(), "connection of the pool, 1 of 1 in use") || strings.Contains(err.Error(), "the server does not answer") {
+		t.Errorf("%v (%v)", err, s.Classify(err))
+	}
+	must(t, slow.Close())
+	must(t, contend.Release(t.Context(), s, r))
+	must(t, s.Close())
+}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/drivertest"
+	"github.com/hasplock/hasp/internal/faultproxy"
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/hasplock/hasp/sqldriver"
 	"github.com/hasplock/hasp/sqldriver/pgxlisten"
@@ -160,6 +161,31 @@ func TestListenerIsLost(t *testing.T) {
 	if !try(t, d, b).Granted {
 		t.Fatal("its turn has come, and it is refused")
 	}
+}
+
+// Rule: a connection that hears nothing any more, and is not closed, is noticed while somebody waits: all ask, and poll.
+func TestListenerIsHalfOpen(t *testing.T) {
+	t.Parallel()
+	c := newSchema(t, testserver.Postgres(t))
+	link := faultproxy.New(t, fmt.Sprintf("%s:%d", c.Host, c.Port))
+	far := c.Copy()
+	_, err := fmt.Sscanf(link.Addr(), "127.0.0.1:%d", &far.Port)
+	must(t, err)
+	d := sqldriver.NewPostgres(pool(t, c), &sqldriver.PostgresOptions{Listener: pgxlisten.New(far)})
+	defer func() { must(t, d.Close()) }()
+	a, b := claim("k"), claim("k")
+	try(t, d, a)
+	ch := watch(t, d, b)
+	if ch == nil {
+		t.Fatal("it gives no hints")
+	}
+	try(t, d, b)
+	link.Swallow(true, true)
+	comes(t, ch, "the link swallows everything")
+	if res := try(t, d, b); res.RetryIn > time.Second || res.RetryIn <= 0 {
+		t.Errorf("it does not poll: %+v", res)
+	}
+	link.Reconnect()
 }
 
 // nobody is a listener that cannot connect.

@@ -10,8 +10,8 @@
 //	db := stdlib.OpenDB(*config)
 //	locks, err := hasp.New(sqldriver.NewPostgres(db, &sqldriver.PostgresOptions{Listener: pgxlisten.New(config)}), nil)
 //
-// A listener has one connection, from the first wait until the driver is closed, for any
-// number of waiters. It belongs to a session of the server, so it has to lead to the
+// A listener has one connection for any number of waiters, from the first wait until nobody has waited for
+// five seconds, and has it prove itself. It belongs to a session of the server, so it has to lead to the
 // server itself: behind a pooler of connections that gives each transaction another session (PgBouncer
 // with pool_mode = transaction) no message comes through. The driver notices, as it
 // first sends one to itself, and its waiters poll; give New a config that leads past the pooler.
@@ -28,6 +28,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // A Listener makes connections that listen. It is a sqldriver.Listener, and may serve
@@ -38,8 +39,15 @@ type Listener struct{ config *pgx.ConnConfig }
 // pgx.ParseConfig. It is copied. No connection is made yet.
 func New(config *pgx.ConnConfig) *Listener { return &Listener{config: config.Copy()} }
 
-// closeLimit is how long the end of a connection may take.
-const closeLimit = time.Second
+const (
+	// closeLimit is how long the end of a connection may take.
+	closeLimit = time.Second
+	// proveAfter is after how long without a message a connection has to prove itself: a proxy may keep it, and
+	// acknowledge what is sent, when the server's side is gone.
+	proveAfter = 5 * time.Second
+	// proveLimit is how long that may take.
+	proveLimit = 3 * time.Second
+)
 
 // Listen connects, listens on channel, and calls heard with "" when it does, and then
 // with the payload of each message, until ctx ends or the connection is lost. The error is
@@ -59,12 +67,30 @@ func (l *Listener) Listen(ctx context.Context, channel string, heard func(payloa
 	}
 	heard("")
 	for {
-		n, err := c.WaitForNotification(ctx)
+		n, err := await(ctx, c)
 		if err != nil {
 			return err
 		}
 		if n.Channel == channel {
 			heard(n.Payload)
+		}
+	}
+}
+
+// await returns the next notification, and has the connection prove itself as long as there is none.
+func await(ctx context.Context, c *pgx.Conn) (*pgconn.Notification, error) {
+	for {
+		quiet, cancel := context.WithTimeout(ctx, proveAfter)
+		n, err := c.WaitForNotification(quiet)
+		cancel()
+		if err == nil || ctx.Err() != nil || quiet.Err() == nil {
+			return n, err
+		}
+		limit, cancel := context.WithTimeout(ctx, proveLimit)
+		err = c.Ping(limit)
+		cancel()
+		if err != nil {
+			return nil, err
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/hasplock/hasp/cmd/hasp/internal/doctor"
@@ -70,9 +71,17 @@ func parsePostgres(_, rest string) (*URL, error) {
 	return u, nil
 }
 
+// few keeps at most one connection while nothing is asked, and none for long: many commands may wait, and a server admits
+// few connections.
+func few(db *sql.DB) {
+	db.SetMaxIdleConns(1)
+	db.SetConnMaxIdleTime(time.Second)
+}
+
 func (p *postgresDB) open() (*Store, error) {
 	db := stdlib.OpenDB(*p.config)
 	db.SetMaxOpenConns(maxConns)
+	few(db)
 	locks := sqldriver.NewPostgres(db, &sqldriver.PostgresOptions{Listener: pgxlisten.New(p.config)})
 	return &Store{
 		Driver: locks, disconnect: db.Close, kind: doctor.Kind{Dangers: dangers}, Examine: p.pooler,
@@ -181,7 +190,7 @@ func (m *mysqlDB) open() (*Store, error) {
 	}
 	db := sql.OpenDB(connector)
 	db.SetMaxOpenConns(maxConns)
-	db.SetMaxIdleConns(maxConns)
+	few(db)
 	locks := sqldriver.NewMySQL(db)
 	return &Store{
 		Driver: locks, disconnect: db.Close, kind: doctor.Kind{Dangers: dangers},
