@@ -31,6 +31,9 @@
 // lease expired the mark alone is left, and says so to the next. An owner that was released
 // unsettled has a key z for ten seconds, so that a Try that comes late is refused.
 //
+// A value of a later layout begins with its number, as v2. Whoever does not know that refuses the lock with a
+// [LayoutError], and changes nothing; a holder beside it is renewed.
+//
 // # Leases
 //
 // A lease of etcd has any number of keys. Newcomers share one for a second, so that a lock

@@ -6,6 +6,7 @@ package etcddriver
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/hasplock/hasp/driver"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -26,17 +27,28 @@ func (e *DataError) Error() string {
 	return "etcd: the key " + quote(e.Key) + " is not of a lock of this version of hasp: choose another prefix, or delete it"
 }
 
+// LayoutError reports a key in etcd that a newer hasp wrote, in a later layout than this build knows. It is left as it is.
+type LayoutError struct {
+	Key    string
+	Layout int
+}
+
+func (e *LayoutError) Error() string {
+	return fmt.Sprintf("etcd: the key %s was written by a newer hasp (layout %d; this build knows %d): upgrade this program", quote(e.Key), e.Layout, knownLayout)
+}
+
 var errOvertaken = errors.New("etcd: others changed the key again and again while this request was decided")
 
 // Classify returns the class of an error; see [driver.Driver].
 func (d *Driver) Classify(err error) driver.Class {
 	var bad *configError
 	var data *DataError
+	var later *LayoutError
 	var server rpctypes.EtcdError
 	switch {
 	case err == nil:
 		return driver.ClassUnknown
-	case errors.As(err, &data), errors.Is(err, driver.ErrUnsupported):
+	case errors.As(err, &data), errors.As(err, &later), errors.Is(err, driver.ErrUnsupported):
 		return driver.ClassImpossible
 	case errors.As(err, &bad):
 		return driver.ClassMisconfigured

@@ -47,10 +47,11 @@ func (d *Driver) glance(rev int64, in []*pb.ResponseOp, joined bool) (*view, err
 		}
 	}
 	v, err := d.look(rev, kvs)
-	if err == nil {
-		v.hidden = int(first.Count) - len(kvs)
+	if err != nil {
+		return nil, err
 	}
-	return v, err
+	v.hidden = int(first.Count) - len(kvs)
+	return v, nil
 }
 
 // crowded is for how long after a refusal a key is taken for one that many want.

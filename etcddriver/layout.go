@@ -134,6 +134,20 @@ const (
 	markTaken = "1"
 )
 
+// knownLayout is the layout of what this build writes. The values of the first have no number; those of each later one
+// begin with it, as v2.
+const knownLayout = 1
+
+// later returns the layout of a value that a newer hasp wrote; 0: none did.
+func later(value []byte) int {
+	text, ok := strings.CutPrefix(string(value[:min(len(value), 8)]), "v")
+	digits, _, _ := strings.Cut(text, " ")
+	if n, err := strconv.Atoi(digits); ok && err == nil && n > knownLayout {
+		return n
+	}
+	return 0
+}
+
 func quote(s string) string { return strconv.Quote(s) }
 
 // stored is the value of an owner's key.

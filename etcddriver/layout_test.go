@@ -5,6 +5,7 @@ package etcddriver
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -74,4 +75,74 @@ func TestForeignData(t *testing.T) {
 		}
 		grant(t, d, a)
 	})
+}
+
+// TestNewerLayout: what a newer hasp wrote is refused with an error that says so, stays as it is, and costs no holder
+// its lease.
+func TestNewerLayout(t *testing.T) {
+	each(t, func(t *testing.T, s *testserver.Server) {
+		d := open(t, s.Addr())
+		a := ask(claim("k"), time.Minute)
+		a.Queue = false // a place comes before the look
+		n, other := d.names(a.ID()), d.names(claim("k").ID())
+		const newer = "v2 anything"
+		refused := func(what string, err error) {
+			t.Helper()
+			if d.Classify(err) != driver.ClassImpossible || err == nil || !strings.Contains(err.Error(), "written by a newer hasp (layout 2; this build knows 1): upgrade this program") {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		for _, key := range []string{other.name(writes), other.name(unfinished), n.root + "f|anything", n.name(slotted)} {
+			if _, err := d.client.Put(t.Context(), key, newer); err != nil {
+				t.Fatal(err)
+			}
+			_, err := d.Try(t.Context(), a)
+			refused("Try", err)
+			_, err = d.Inspect(t.Context(), "k")
+			refused("Inspect", err)
+			for _, err = range d.List(t.Context(), "") {
+			}
+			if strings.HasPrefix(key, n.root+"f") {
+				continue // List knows it for none of a lock's
+			}
+			refused("List", err)
+		}
+		refused("Release", d.Release(t.Context(), driver.ReleaseRequest{Claim: a.Claim, TTL: a.TTL, Settled: true}))
+		refused("Renew", renew(t, d, a)[0].Err)
+		var last error
+		for l, err := range d.ListLeftovers(t.Context(), "", nil) {
+			if last = err; err == nil {
+				t.Errorf("left over: %+v", l)
+			}
+		}
+		refused("ListLeftovers", last)
+		_, err := d.RemoveLeftover(t.Context(), driver.Leftover{Key: "k", Name: other.name(writes), Kind: driver.LeftLease, State: modified(t, d, other.name(writes))})
+		refused("RemoveLeftover", err)
+		if all := everything(t, d.client, n.root, false); len(all) != 4 {
+			t.Errorf("of four keys there are %q", all)
+		}
+		if _, err := d.client.Delete(t.Context(), n.root, clientv3.WithPrefix()); err != nil {
+			t.Fatal(err)
+		}
+
+		grant(t, d, a)
+		if _, err := d.client.Put(t.Context(), other.name(writes), newer); err != nil {
+			t.Fatal(err)
+		}
+		age(d, 30*time.Second)
+		if got := renewed(t, d, a); got.TTL < a.TTL {
+			t.Errorf("beside a newer waiter: %+v", got)
+		}
+		give(t, d, a, driver.Finished)
+	})
+}
+
+// modified is the revision that a key was written at.
+func modified(t *testing.T, d *Driver, name string) string {
+	t.Helper()
+	got, err := d.client.Get(t.Context(), name)
+	if err != nil || len(got.Kvs) == 0 {
+		t.Fatalf("%q: %v, %v", name, got, err)
+	}
+	return strconv.FormatInt(got.Kvs[0].ModRevision, 10)
 }

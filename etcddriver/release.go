@@ -5,6 +5,7 @@ package etcddriver
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/hasplock/hasp/driver"
@@ -51,8 +52,8 @@ func (d *Driver) Release(ctx context.Context, r driver.ReleaseRequest) error {
 // release ends what an owner has in a class, as a holder or as a waiter. found is false when it
 // does not have that; then nothing was changed.
 func (d *Driver) release(ctx context.Context, n names, class byte, held bool, end driver.End, tomb []clientv3.Op) (found bool, err error) {
-	cmp, ops := n.ending(class, held, end)
-	got, err := d.commit(ctx, []clientv3.Cmp{cmp}, append(ops, tomb...), nil)
+	cmps, ops := n.ending(class, held, end)
+	got, err := d.commit(ctx, cmps, append(ops, tomb...), nil)
 	if err != nil {
 		return false, err
 	}
@@ -61,16 +62,16 @@ func (d *Driver) release(ctx context.Context, n names, class byte, held bool, en
 
 // ending is how an owner ends that has a key in a class: a holder's mark goes unless it is to stay,
 // and a waiter leaves that of an earlier lease.
-func (n names) ending(class byte, held bool, end driver.End) (clientv3.Cmp, []clientv3.Op) {
+func (n names) ending(class byte, held bool, end driver.End) ([]clientv3.Cmp, []clientv3.Op) {
 	key := n.name(class)
 	gone := []clientv3.Op{clientv3.OpDelete(key)}
 	switch {
 	case !held:
-		return clientv3.Compare(clientv3.Value(key), "<", string(holds)), gone
+		return []clientv3.Cmp{clientv3.Compare(clientv3.Value(key), "<", string(holds))}, gone
 	case class != reads:
 		gone = append(gone, n.unmark(end)...)
 	}
-	return clientv3.Compare(clientv3.Value(key), ">", string(holds)), gone
+	return []clientv3.Cmp{clientv3.Compare(clientv3.Value(key), ">", string(holds)), clientv3.Compare(clientv3.Value(key), "<", string(holds+1))}, gone
 }
 
 // unmark deletes the mark of a holder unless its end leaves it. One that nobody worked under
@@ -96,23 +97,29 @@ func (d *Driver) releaseAny(ctx context.Context, n names, first byte, end driver
 		}
 	}
 	var op []clientv3.Op
+	for _, class := range classes {
+		op = append(op, clientv3.OpGet(n.name(class)))
+	}
 	for _, class := range slices.Backward(classes) {
 		for _, held := range []bool{false, true} {
-			cmp, ops := n.ending(class, held, end)
-			op = []clientv3.Op{clientv3.OpTxn([]clientv3.Cmp{cmp}, ops, op)}
+			cmps, ops := n.ending(class, held, end)
+			op = []clientv3.Op{clientv3.OpTxn(cmps, ops, op)}
 		}
 	}
 	got, err := d.commit(ctx, nil, append(op, tomb...), nil)
 	if err != nil {
 		return false, err
 	}
-	for t := got.Responses[0].GetResponseTxn(); t != nil; t = t.Responses[0].GetResponseTxn() {
-		if t.Succeeded {
-			return true, nil
-		}
-		if len(t.Responses) == 0 {
-			break
+	t := got.Responses[0].GetResponseTxn()
+	for ; !t.Succeeded; t = t.Responses[0].GetResponseTxn() {
+		if t.Responses[0].GetResponseTxn() == nil { // it has nothing, or what a newer hasp wrote
+			for _, res := range t.Responses {
+				if _, err := d.look(0, res.GetResponseRange().Kvs); errors.As(err, new(*LayoutError)) {
+					return false, err
+				}
+			}
+			return false, nil
 		}
 	}
-	return false, nil
+	return true, nil
 }

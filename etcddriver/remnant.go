@@ -118,6 +118,9 @@ func (d *Driver) RemoveLeftover(ctx context.Context, l driver.Leftover) (stays t
 		return 0, driver.ErrNotHeld
 	}
 	kv := got.Kvs[0]
+	if n := later(kv.Value); n > 0 {
+		return 0, &LayoutError{l.Name, n}
+	}
 	if now := d.leftover(l.Key, kv); now.Kind != l.Kind || now.Foreign() != l.Foreign() {
 		return 0, errNotListed
 	}

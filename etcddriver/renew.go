@@ -260,7 +260,7 @@ func (d *Driver) carryOut(ctx context.Context, start time.Time, some []*renewal,
 	for _, it := range some {
 		v := views[it.root]
 		if v == nil {
-			if v, err = d.look(got.Header.Revision, got.Responses[list[it.root]].GetResponseRange().Kvs); err != nil {
+			if v, err = d.look(got.Header.Revision, got.Responses[list[it.root]].GetResponseRange().Kvs); err != nil && (v == nil || v.find(it.id) == nil) {
 				d.unanswered(it)
 				done(it.i, driver.Renewal{Err: err})
 				continue

@@ -35,7 +35,10 @@ func (d *Driver) ListLeftovers(ctx context.Context, prefix string, held func(dri
 		s := &sweep{d: d, held: held, yield: yield}
 		more, err := s.walk(ctx, newStride(d.prefix+escape(prefix), sweepPage, sweepCrowd))
 		if more && err == nil {
-			_, err = s.settle(ctx)
+			more, err = s.settle(ctx)
+		}
+		if more && err == nil {
+			err = s.later
 		}
 		if err != nil {
 			yield(driver.Leftover{}, err)
@@ -51,6 +54,7 @@ type sweep struct {
 	lefts *lefts // of this page
 	key   string
 	kvs   []*mvccpb.KeyValue
+	later error // what a newer hasp wrote is skipped
 }
 
 // walk reads page after page, and says whether to go on.
@@ -106,6 +110,8 @@ func (s *sweep) settle(ctx context.Context) (more bool, err error) {
 	s.kvs = nil
 	for _, kv := range kvs {
 		switch remnant := s.d.remnant(kv); {
+		case remnant == newerRemnant:
+			s.later = &LayoutError{string(kv.Key), later(kv.Value)}
 		case remnant != foreignRemnant && remnant != tombRemnant:
 			ours = append(ours, kv)
 		case kv.Lease == 0 && !s.yield(s.d.leftover(s.key, kv), nil):
@@ -167,12 +173,16 @@ const (
 	foreignRemnant remnant = iota // it is in the lock's way, and not understood
 	entryRemnant
 	markRemnant
-	tombRemnant // of an owner that was released
+	tombRemnant  // of an owner that was released
+	newerRemnant // a newer hasp knows what it is
 )
 
 func (d *Driver) remnant(kv *mvccpb.KeyValue) remnant {
 	_, class, id, ok := d.split(string(kv.Key))
-	if !ok || len(id) != idLen {
+	switch {
+	case later(kv.Value) > 0:
+		return newerRemnant
+	case !ok || len(id) != idLen:
 		return foreignRemnant
 	}
 	switch class {

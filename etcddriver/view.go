@@ -69,10 +69,15 @@ type view struct {
 	marks   []mark
 }
 
-// look reads the keys of a lock.
+// look reads the keys of a lock. With a LayoutError there is a view of the others nevertheless.
 func (d *Driver) look(rev int64, kvs []*mvccpb.KeyValue) (*view, error) {
 	v := &view{rev: rev}
+	var newer error
 	for _, kv := range kvs {
+		if n := later(kv.Value); n > 0 {
+			newer = &LayoutError{string(kv.Key), n}
+			continue
+		}
 		_, class, id, ok := d.split(string(kv.Key))
 		if ok && len(id) == idLen && class == unfinished {
 			v.marks = append(v.marks, mark{id, kv.CreateRevision, clientv3.LeaseID(kv.Lease)})
@@ -85,7 +90,7 @@ func (d *Driver) look(rev int64, kvs []*mvccpb.KeyValue) (*view, error) {
 		v.entries = append(v.entries, e)
 	}
 	slices.SortFunc(v.entries, func(a, b *entry) int { return cmp.Compare(a.at, b.at) })
-	return v, nil
+	return v, newer
 }
 
 // entryOf reads an owner's key. ok is false for what is none.
