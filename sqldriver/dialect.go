@@ -45,13 +45,6 @@ type dialect interface {
 	// what to do.
 	explain(err error) error
 
-	// fault is the error of a call that met memory which is gone. None is to meet
-	// it again.
-	fault() error
-
-	// close gives back what connect took, after the last call.
-	close()
-
 	// byHand are statements with which a person can look at a key.
 	byHand(key string) []string
 }

@@ -4,6 +4,7 @@
 package sqldriver
 
 import (
+	"crypto/rand"
 	"fmt"
 	"os"
 	"os/exec"
@@ -59,20 +60,21 @@ func TestFullDisk(t *testing.T) {
 }
 
 // Rule: the same for a file that nobody has open, for which SQLite has to make its
-// -wal and -shm, however little room there is.
+// -journal, however little room there is.
 func TestFullDiskAtTheFirstCall(t *testing.T) {
 	dir := mount(t, "size=512k")
 	path := filepath.Join(dir, "locks.db")
 	used(t, path)
 	fill := filepath.Join(dir, "fill")
-	must(t, os.WriteFile(fill, make([]byte, 512<<10-32<<10), 0o600))
+	must(t, os.WriteFile(fill, make([]byte, 512<<10-64<<10), 0o600))
 	for {
 		f, err := os.OpenFile(fill, os.O_APPEND|os.O_WRONLY, 0)
 		must(t, err)
+		must(t, os.RemoveAll(path+"-journal"))
 		_, err = f.Write(make([]byte, 4096))
 		must(t, f.Close())
 		d := openDriver(t, path)
-		_, tried := contend.Try(t.Context(), d, request("k"))
+		_, tried := contend.Try(t.Context(), d, request(rand.Text()))
 		must(t, d.Close())
 		if tried != nil && (d.Classify(tried) != driver.ClassFull || !strings.Contains(tried.Error(), "make room") || strings.Contains(tried.Error(), "_pragma")) {
 			t.Errorf("class %d: %v", d.Classify(tried), tried)
@@ -103,7 +105,7 @@ func TestReadOnlyDisk(t *testing.T) {
 }
 
 // Rule: a file that is mounted by itself, as into a container, is refused there: its
-// -wal and -shm are not those of the other path.
+// -journal is not that of the other path.
 func TestMountedFile(t *testing.T) {
 	path, second := newFile(t), filepath.Join(t.TempDir(), "a b.db")
 	d, held := openDriver(t, path), request("k")

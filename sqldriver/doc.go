@@ -23,29 +23,31 @@
 // where they apply to every connection of the pool. [SQLiteDSN] returns one for
 // github.com/ncruces/go-sqlite3 and modernc.org/sqlite:
 //
-//	file:/var/lib/app/locks.db?_pragma=busy_timeout(5000)&_pragma=journal_mode(wal)&_pragma=synchronous(full)
+//	file:/var/lib/app/locks.db?_pragma=busy_timeout(5000)&_pragma=journal_mode(persist)&_pragma=synchronous(full)
 //
 // For github.com/mattn/go-sqlite3 the same is written:
 //
-//	file:/var/lib/app/locks.db?_busy_timeout=5000&_journal_mode=WAL&_synchronous=FULL
+//	file:/var/lib/app/locks.db?_busy_timeout=5000&_journal_mode=PERSIST&_synchronous=FULL
 //
 // All three pass hasp's suite; ncruces is the one that hasp's command and tests use.
 // The other two cannot interrupt SQLite's wait for a locked file: a call still ends
 // with its context, but the wait goes on until busy_timeout, and delays later calls.
 //
-// Locks may be in the program's own database, beside its tables, provided its
-// transactions are short: SQLite has one writer at a time, and a lease is renewed by
-// writing. A transaction waits five seconds for the file, then it fails and says for
-// how long the file was locked.
+// Locks may be in the program's own database, beside its tables, provided that it is
+// not in WAL and its transactions are short, also those that only read: SQLite has one
+// writer at a time, who waits for readers, and a lease is renewed by writing. A
+// transaction waits five seconds for the file, then it fails and says for how long the
+// file was locked.
 //
 // Every transaction checks its settings, and fails with a clear error when
-// synchronous is below FULL, busy_timeout is below a second, the journal is in memory
-// or off, or the database is not in a file.
+// synchronous is below FULL, busy_timeout is below a second, journal_mode is not
+// persist, or the database is not in a file.
 //
-// Write-ahead logging (WAL) is not required, but recommended: a commit costs one sync
-// of the disk instead of several (8 processes: 540 locks and releases a second instead
-// of 100 to 170), and a process that was stopped while it reads (hasp ls, and Ctrl-Z)
-// delays nobody. With a rollback journal it would block every lock on the machine.
+// journal_mode is PERSIST so that the one file says what is held: in WAL a clean-up that
+// takes the -wal gives every key away. A process that was stopped in the middle of a read
+// or a transaction (some milliseconds) keeps all others from writing until it goes on.
+// A file that an earlier version made in WAL is switched by the first process that
+// opens it when no other has it open.
 //
 // # SQLite: guarantees and assumptions
 //
@@ -58,11 +60,11 @@
 //
 // Containers of one machine share its clock, and may share the file's folder, even with
 // a boot id of their own; the offset of a Linux time namespace is subtracted. The file
-// alone must not be mounted, nor have a second name: SQLite's -wal and -shm belong to a
+// alone must not be mounted, nor have a second name: SQLite's -journal belongs to a
 // path. Both are refused. Two machines, or a virtual machine and its host, must not
 // share the file either: their clocks are unrelated. No lease ends early then, and the
 // machine whose clock is behind is refused; to reset that, end every program that uses
-// the file, and delete it with its -wal and -shm. Network file systems are not
+// the file, and delete it with its -journal. Network file systems are not
 // supported, since their file locks are not reliable.
 //
 // Fences are strictly increasing, whatever any clock does: each that the engine mints
@@ -71,7 +73,7 @@
 // microseconds, above the earlier ones unless that clock is behind. If the file is
 // deleted while locks are held, the next process makes a new one, in which every key is
 // free: then only the fence protects. A process that has the old file open gets an
-// error, as it does when the -wal or the -shm is deleted, replaced or truncated.
+// error, and has lost what it held in it at its next renewal.
 //
 // The tables have a version. A program with a newer version upgrades them at its first
 // write, and leases stand; programs with an older version get an error from then on, and

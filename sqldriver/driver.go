@@ -8,7 +8,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -98,7 +97,6 @@ func (d *Driver) Close() error {
 	case <-time.After(fileWait):
 		return errors.New("sqldriver: close: the database has not finished a call whose caller has gone")
 	}
-	d.dia.close()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var errs []error
@@ -167,12 +165,11 @@ func (d *Driver) read(ctx context.Context, f func(ctx context.Context) error) er
 	done := make(chan error, 1)
 	d.under.Go(func() {
 		defer func() { <-d.reads }()
-		done <- d.guard(func() error {
-			if err := d.dia.connect(ctx, d); err != nil {
-				return err
-			}
-			return f(ctx)
-		})
+		err := d.dia.connect(ctx, d)
+		if err == nil {
+			err = d.reopen(ctx, f(ctx))
+		}
+		done <- err
 	})
 	var err error
 	began := time.Now()
@@ -192,22 +189,6 @@ func (d *Driver) read(ctx context.Context, f func(ctx context.Context) error) er
 		err = &slowError{waited: time.Since(began), err: ctx.Err()}
 	}
 	return d.explain(err)
-}
-
-// guard runs f, which uses the database. Where that is a file that somebody truncates
-// while it is mapped, touching it would end the program.
-func (d *Driver) guard(f func() error) (err error) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		switch p := recover().(type) {
-		case nil:
-		case interface{ Addr() uintptr }: // what the runtime panics with, after a fault
-			err = d.dia.fault()
-		default:
-			panic(p)
-		}
-	}()
-	return f()
 }
 
 func (d *Driver) explain(err error) error {

@@ -68,21 +68,26 @@ var troubles = []trouble{
 	}, driver.ClassMisconfigured, []string{"in memory", "name a file"}},
 
 	{"commits may be forgotten", func(t *testing.T, path string) string {
-		return "file:" + path + "?_pragma=busy_timeout(5000)&_pragma=journal_mode(wal)&_pragma=synchronous(normal)"
+		return "file:" + path + "?_pragma=busy_timeout(5000)&_pragma=journal_mode(persist)&_pragma=synchronous(normal)"
 	}, driver.ClassMisconfigured, []string{"synchronous is 1", "sqldriver.SQLiteDSN"}},
 
 	{"nobody waits", func(t *testing.T, path string) string {
-		return "file:" + path + "?_pragma=busy_timeout(0)"
+		return "file:" + path + "?_pragma=busy_timeout(0)&_pragma=journal_mode(persist)"
 	}, driver.ClassMisconfigured, []string{"busy_timeout is 0 ms", "sqldriver.SQLiteDSN"}},
 
 	{"the journal is in memory", func(t *testing.T, path string) string {
 		return "file:" + path + "?_pragma=busy_timeout(5000)&_pragma=journal_mode(memory)"
 	}, driver.ClassMisconfigured, []string{"journal_mode is memory", "sqldriver.SQLiteDSN"}},
 
+	{"the file alone does not say what is held", func(t *testing.T, path string) string {
+		used(t, path)
+		return walDSN(path)
+	}, driver.ClassMisconfigured, []string{"journal_mode is wal", "sqldriver.SQLiteDSN"}},
+
 	{"a newer program made it", func(t *testing.T, path string) string {
-		change(t, path, "UPDATE hasp_meta SET version = 5")
+		change(t, path, "UPDATE hasp_meta SET version = 6")
 		return SQLiteDSN(path)
-	}, driver.ClassMisconfigured, []string{"version 5", "update it"}},
+	}, driver.ClassMisconfigured, []string{"version 6", "update it"}},
 
 	{"the tables were emptied", func(t *testing.T, path string) string {
 		change(t, path, "DELETE FROM hasp_meta")

@@ -60,7 +60,7 @@ func ExampleNewSQLite() {
 
 func ExampleSQLiteDSN() {
 	fmt.Println(sqldriver.SQLiteDSN("/var/lib/app/locks.db"))
-	// Output: file:/var/lib/app/locks.db?_pragma=busy_timeout(5000)&_pragma=journal_mode(wal)&_pragma=synchronous(full)
+	// Output: file:/var/lib/app/locks.db?_pragma=busy_timeout(5000)&_pragma=journal_mode(persist)&_pragma=synchronous(full)
 }
 
 // A lease can be lost without its holder noticing in time: the process is

@@ -132,7 +132,7 @@ func (t *tx) mint(v *view, key string, n int) (int64, error) {
 		return 0, &storeError{class: driver.ClassMisconfigured,
 			err: fmt.Errorf("no fence for the key %q: the file's largest is %d, and none that is larger can be given", key, newest),
 			advice: "hasp_meta.fence, or that of the key, was changed by hand, or is damaged: end the programs that use the file, " +
-				"delete it with its -wal and -shm, and it is made anew"}
+				"delete it with its -journal, and it is made anew"}
 	}
 	return t.take(max(newest+1, t.wall) + int64(n-1)), nil
 }

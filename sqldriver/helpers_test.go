@@ -50,6 +50,11 @@ func patientDSN(path string) string {
 	return strings.Replace(SQLiteDSN(path), "busy_timeout(5000)", "busy_timeout(60000)", 1)
 }
 
+// walDSN is of a database as hasp opened it before version 5.
+func walDSN(path string) string {
+	return strings.Replace(patientDSN(path), "journal_mode(persist)", "journal_mode(wal)", 1)
+}
+
 // waiting makes a patient driver.
 func waiting(db *sql.DB) *Driver {
 	d := NewSQLite(db)

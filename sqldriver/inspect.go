@@ -135,7 +135,7 @@ func (d *Driver) present(ctx context.Context) (now time.Duration, version int, e
 	fields := h.fields()
 	stmt, err := d.stmt(ctx, qHead)
 	if isOldTable(err) {
-		fields = fields[:4]
+		fields = fields[:5]
 		stmt, err = d.stmt(ctx, qBoot)
 	}
 	if isNoTable(err) {

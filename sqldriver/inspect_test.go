@@ -175,38 +175,73 @@ func TestOneConnection(t *testing.T) {
 }
 
 // Rule: a file that was deleted or replaced under a program that uses it is an
-// error at the next call, for locks in it protect nothing.
+// error at the next call, and the loss of what was held in it: the next process
+// finds the key free.
 func TestDeletedFile(t *testing.T) {
 	t.Parallel()
-	path := newFile(t)
-	d := openDriver(t, path)
-	a := request("k")
-	first := granted(t, d, a)
-	check := func() {
-		t.Helper()
-		_, err := contend.Try(t.Context(), d, request("k"))
-		if err == nil || d.Classify(err) != driver.ClassMisconfigured || !strings.Contains(err.Error(), path+" was deleted or replaced") {
-			t.Errorf("Try: %v", err)
-		}
-		contend.Renew(t.Context(), d, []contend.Owner{a}, func(_ int, r driver.Renewal) {
-			if r.Err == nil || errors.Is(r.Err, driver.ErrNotHeld) {
-				t.Errorf("Renew: %+v", r)
+	for name, replace := range map[string]func(path string) error{
+		"deleted": os.Remove,
+		"another in its place": func(path string) error {
+			other := newFile(t)
+			granted(t, openDriver(t, other), request("other"))
+			return os.Rename(other, path)
+		},
+		"moved away": func(path string) error { return os.Rename(path, path+".old") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := newFile(t)
+			d := openDriver(t, path)
+			a := request("k")
+			first := granted(t, d, a)
+			check := func() {
+				t.Helper()
+				_, err := contend.Try(t.Context(), d, request("k"))
+				if err == nil || d.Classify(err) != driver.ClassMisconfigured || !strings.Contains(err.Error(), path+" was deleted or replaced") {
+					t.Errorf("Try: %v", err)
+				}
+				contend.Renew(t.Context(), d, []contend.Owner{a}, func(_ int, r driver.Renewal) {
+					if !errors.Is(r.Err, driver.ErrNotHeld) || !strings.Contains(r.Err.Error(), "was deleted or replaced") {
+						t.Errorf("Renew: %+v", r)
+					}
+				})
+				if err := contend.Release(t.Context(), d, a); !errors.Is(err, driver.ErrNotHeld) {
+					t.Errorf("Release: %v", err)
+				}
+				if info, err := d.Inspect(t.Context(), "k"); err == nil {
+					t.Errorf("Inspect: %+v", info)
+				}
 			}
+			if err := replace(path); err != nil {
+				t.Skipf("this system keeps open files from being deleted: %v", err)
+			}
+			check()
+			if res := granted(t, openDriver(t, path), request("k")); res.Fence <= first.Fence {
+				t.Errorf("in the new file the fence is %d after %d", res.Fence, first.Fence)
+			}
+			check()
 		})
-		if info, err := d.Inspect(t.Context(), "k"); err == nil {
-			t.Errorf("Inspect: %+v", info)
+	}
+}
+
+// Rule: a file that is restored over the one in use, in place, is the truth: what was
+// held after the backup is lost at its next renewal, and fences rise.
+func TestRestoredFile(t *testing.T) {
+	path := newFile(t)
+	d, before, after := openDriver(t, path), request("before"), request("after")
+	granted(t, d, before)
+	backup, err := os.ReadFile(path)
+	must(t, err)
+	first := granted(t, d, after)
+	must(t, os.WriteFile(path, backup, 0o600))
+	contend.Renew(t.Context(), d, []contend.Owner{after}, func(_ int, r driver.Renewal) {
+		if !errors.Is(r.Err, driver.ErrNotHeld) {
+			t.Errorf("Renew: %+v", r)
 		}
+	})
+	renewed(t, d, before)
+	if res := granted(t, openDriver(t, path), request("after")); res.Fence <= first.Fence {
+		t.Errorf("the fence is %d after %d", res.Fence, first.Fence)
 	}
-	for _, suffix := range []string{"", "-wal", "-shm"} {
-		if err := os.Remove(path + suffix); err != nil {
-			t.Skipf("this system keeps open files from being deleted: %v", err)
-		}
-	}
-	check()
-	if res := granted(t, openDriver(t, path), request("k")); res.Fence <= first.Fence {
-		t.Errorf("in the new file the fence is %d after %d", res.Fence, first.Fence)
-	}
-	check()
 }
 
 // Rule: the data source name leads to the file, whatever its path contains.

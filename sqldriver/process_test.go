@@ -5,6 +5,7 @@ package sqldriver
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	sqldrv "database/sql/driver"
 	"errors"
@@ -50,19 +51,19 @@ func TestProcessesMakeTheTablesAtOnce(t *testing.T) {
 	}
 }
 
-// Rule: the same holds for the moment when a new file is switched to WAL. Then
-// SQLite fails without its wait for all but the first who do so.
-func TestSwitchToWALWaits(t *testing.T) {
-	path := newFile(t)
-	db, err := sql.Open("sqlite3", "file:"+path)
+// Rule: while a program of an earlier version has the file open, in WAL, nothing is
+// granted, and the error says so; when it has closed it, the file is switched, and
+// what it holds stands.
+func TestEarlierVersionHasItOpen(t *testing.T) {
+	now, err := system()
 	must(t, err)
-	defer db.Close()
-	first, err := db.Conn(t.Context())
+	o := newOlder(t, 4, now)
+	earlier, err := sql.Open("sqlite3", walDSN(o.path))
 	must(t, err)
-	_, err = first.ExecContext(t.Context(), "BEGIN IMMEDIATE; CREATE TABLE mine (a)")
-	must(t, err)
+	defer earlier.Close()
+	must(t, earlier.Ping())
 
-	connector, err := (&sqlite3.SQLite{}).OpenConnector(SQLiteDSN(path))
+	connector, err := (&sqlite3.SQLite{}).OpenConnector(SQLiteDSN(o.path))
 	must(t, err)
 	failing := &countingConnector{Connector: connector}
 	pool := sql.OpenDB(failing)
@@ -79,24 +80,69 @@ func TestSwitchToWALWaits(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() {
-		_, err := d.Inspect(ctx, "orders/42")
+		_, err := d.Inspect(ctx, "k")
 		done <- err
 	}()
 	haveFailed(1)
 	cancel()
 	err = <-done
-	if !errors.Is(err, context.Canceled) || d.Classify(err) != driver.ClassUnreachable || !strings.Contains(err.Error(), "stayed locked") {
+	if !errors.Is(err, context.Canceled) || d.Classify(err) != driver.ClassUnreachable || !strings.Contains(err.Error(), "stayed locked") ||
+		!strings.Contains(err.Error(), "an older hasp") {
 		t.Errorf("Inspect: %v", err)
 	}
 	go func() {
-		_, err := contend.Try(t.Context(), d, request("orders/42"))
+		_, err := contend.Try(t.Context(), d, request("another"))
 		done <- err
 	}()
 	haveFailed(3)
-	_, err = first.ExecContext(t.Context(), "COMMIT")
-	must(t, err)
-	must(t, first.Close())
+	must(t, earlier.Close())
 	must(t, <-done)
+	o.check(t, d)
+}
+
+// Rule: a program that switches the file to WAL while others use it, as one of an
+// earlier version does before it is refused, costs them a call, and no lease.
+func TestSwitchedToWAL(t *testing.T) {
+	path := newFile(t)
+	all := []*Driver{openDriver(t, path), openDriver(t, path), openDriver(t, path)}
+	held := request("k")
+	granted(t, all[0], held)
+	for range 3 {
+		for _, d := range all { // a connection for reading, and one in a transaction
+			refused(t, d, request("k"))
+			granted(t, d, request(rand.Text()))
+		}
+		earlier, err := sql.Open("sqlite3", walDSN(path))
+		must(t, err)
+		var version int
+		must(t, earlier.QueryRow("SELECT version FROM hasp_meta").Scan(&version))
+		must(t, earlier.Close())
+		if version != schemaVersion {
+			t.Errorf("version %d", version)
+		}
+		said := 0
+		for _, d := range all {
+			_, err := d.Inspect(t.Context(), "k")
+			for ; err != nil; _, err = d.Inspect(t.Context(), "k") {
+				said++
+				if d.Classify(err) != driver.ClassUnreachable {
+					t.Fatal(err)
+				}
+			}
+			contend.Renew(t.Context(), all[0], []contend.Owner{held}, func(_ int, r driver.Renewal) { err = r.Err })
+			if errors.Is(err, driver.ErrNotHeld) {
+				t.Error(err)
+			}
+		}
+		if said == 0 {
+			t.Error("no call says that the file was switched")
+		}
+		renewed(t, all[0], held)
+		refused(t, all[1], request("k"))
+		if _, err := os.Stat(path + "-wal"); err == nil {
+			t.Error("the file is in WAL still")
+		}
+	}
 }
 
 // countingConnector counts the connections that cannot be opened.

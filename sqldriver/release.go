@@ -29,7 +29,7 @@ func (d *Driver) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
 	})
 	switch {
 	case err != nil:
-		return err
+		return lostWith(err)
 	case !had:
 		return driver.ErrNotHeld
 	}

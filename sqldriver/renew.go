@@ -45,7 +45,7 @@ func (d *Driver) renew(ctx context.Context, rs []driver.RenewRequest) ([]driver.
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return nil, lostWith(err)
 	}
 	return out, nil
 }

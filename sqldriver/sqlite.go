@@ -38,7 +38,7 @@ func SQLiteDSN(path string) string {
 	// Of four slashes the first two stand before a host that is not named.
 	network := strings.HasPrefix(path, "//")
 	name := url.URL{Scheme: "file", OmitHost: !network, Path: path,
-		RawQuery: "_pragma=busy_timeout(5000)&_pragma=journal_mode(wal)&_pragma=synchronous(full)"}
+		RawQuery: "_pragma=busy_timeout(5000)&_pragma=journal_mode(persist)&_pragma=synchronous(full)"}
 	return name.String()
 }
 
@@ -86,7 +86,7 @@ func (s *sqlite) begin(ctx context.Context, d *Driver) (*tx, error) {
 	t.table = t
 	if err := s.open(t); err != nil {
 		t.rollback()
-		return nil, err
+		return nil, d.reopen(ctx, err)
 	}
 	return t, nil
 }
@@ -119,8 +119,7 @@ func (s *sqlite) open(t *tx) error {
 }
 
 func (s *sqlite) commit(t *tx) error {
-	f := s.file.Load()
-	err := f.noteCutOff(f.unmoved())
+	err := s.file.Load().unmoved()
 	if err == nil {
 		err = t.sweep()
 	}

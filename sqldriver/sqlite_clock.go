@@ -53,6 +53,8 @@ func (s *sqlite) clockChange(h head, now reading) (clockChange, error) {
 	switch {
 	case h.version > schemaVersion:
 		return 0, tooNew(h.version)
+	case h.journal != persist:
+		return 0, errSwitched
 	case h.wall == 0 && !known, h.wall == 0 && behind && now.boot == "": // as versions before 4 have it
 		return rebooted, nil
 	case !behind && (known || max(apart, -apart) <= agree.Microseconds()):
@@ -68,7 +70,7 @@ func (s *sqlite) clockChange(h head, now reading) (clockChange, error) {
 var errTwoMachines = &storeError{class: driver.ClassMisconfigured,
 	err: errors.New("the file is used from two machines at once (or from a virtual machine and its host)"),
 	advice: "SQLite's clock is the machine's, so they cannot agree when a lease ends: give each a file of its own, or use a server; " +
-		"if the other has stopped using it, end every program that uses the file, delete it with its -wal and -shm, and it is made anew"}
+		"if the other has stopped using it, end every program that uses the file, delete it with its -journal, and it is made anew"}
 
 // adopt makes the rows' times those of this clock.
 func (t *tx) adopt(c clockChange) (err error) {

@@ -24,20 +24,22 @@ var sqliteTrouble = []struct {
 	{[]string{"no space left on device", "quota exceeded", "database or disk is full"}, driver.ClassFull,
 		"make room on the disk of FILE (df shows what is left; or lift the database's max_page_count)"},
 	{[]string{"read-only file system", "readonly database"}, driver.ClassReadOnly,
-		"locks must be written: make FILE, the -wal and -shm beside it, and its directory writable for this user (ls -l; " +
+		"locks must be written: make FILE, the -journal beside it, and its directory writable for this user (ls -l; " +
 			"for several users with one group: chgrp, chmod g+rw, and g+rwxs for the directory), and open it without mode=ro"},
 	{[]string{"permission denied", "access permission denied", "operation not permitted"}, driver.ClassDenied,
-		"this user may not read and write FILE, the -wal and -shm beside it, and its directory (ls -l); " +
-			"for several users the three belong to one group that may write them (chgrp, chmod g+rw, and g+rwxs for the directory)"},
+		"this user may not read and write FILE, the -journal beside it, and its directory (ls -l); " +
+			"for several users both belong to one group that may write them (chgrp, chmod g+rw, and g+rwxs for the directory)"},
 	{[]string{"file is not a database", "file is encrypted"}, driver.ClassMisconfigured,
 		"FILE holds something else: name another file, or move this one away"},
 	{[]string{"malformed", "database corruption"}, driver.ClassMisconfigured,
-		"FILE is damaged: end the programs that use it, move it away together with its -wal and -shm, and a new one is made"},
+		"FILE is damaged: end the programs that use it, move it away together with its -journal, and a new one is made"},
 	{[]string{"unable to open database file", "no such file or directory"}, driver.ClassMisconfigured,
-		"FILE, or the -wal and -shm beside it, cannot be opened: it must be a file, in a directory that exists and is writable for this user " +
+		"FILE, or the -journal beside it, cannot be opened: it must be a file, in a directory that exists and is writable for this user " +
 			"(ls -l; for several users with one group: chgrp, chmod g+rw, and g+rwxs for the directory)"},
 	{[]string{"database is locked", "database table is locked", "database schema is locked", "stayed locked", "locking protocol"}, driver.ClassUnreachable,
-		"another process is in a transaction, or was stopped within one; find it with: fuser -v FILE"},
+		"another process is in a transaction, was stopped within one, or is an older hasp, which has it open in WAL; find it with: fuser -v FILE"},
+	{[]string{errSwitched.Error()}, driver.ClassUnreachable,
+		"end it, as an older hasp is: fuser -v FILE; the file is switched back by itself"},
 	{[]string{"the disk has not finished"}, driver.ClassUnreachable,
 		"the disk of FILE hangs or is very slow, or this machine is overloaded (dmesg and top say more)"},
 	{[]string{"disk i/o error"}, driver.ClassUnreachable,
@@ -50,21 +52,30 @@ var sqliteTrouble = []struct {
 		"the program ran out of memory for SQLite"},
 }
 
-// fullCodes are SQLITE_IOERR_WRITE and SQLITE_IOERR_SHMSIZE. The driver that the
-// command uses loses the system's word for a full disk, and leaves only the number,
-// as the value of an error; a disk that fails is rarer, and ends a wait as well.
-var fullCodes = []uint64{778, 4874}
+// fullCode is SQLITE_IOERR_WRITE. The driver that the command uses loses the system's word
+// for a full disk, and leaves only the number, as the value of an error; a disk that fails
+// is rarer, and ends a wait as well.
+const fullCode = 778
 
 func noRoom(err error) bool {
-	for ; err != nil; err = errors.Unwrap(err) {
-		if v := reflect.ValueOf(err); v.CanUint() && slices.Contains(fullCodes, v.Uint()) {
-			return true
-		}
+	if v := reflect.ValueOf(err); v.CanUint() && v.Uint() == fullCode {
+		return true
+	}
+	switch u := err.(type) { //nolint:errorlint // each error of the tree
+	case interface{ Unwrap() error }:
+		return noRoom(u.Unwrap())
+	case interface{ Unwrap() []error }:
+		return slices.ContainsFunc(u.Unwrap(), noRoom)
 	}
 	return false
 }
 
 func (s *sqlite) explain(err error) error {
+	if f := s.file.Load(); f != nil {
+		if moved := f.unmoved(); errors.Is(moved, errReplaced) { // in SQLite's words it can only be read
+			return moved
+		}
+	}
 	text := strings.ToLower(err.Error())
 	if noRoom(err) {
 		text = "database or disk is full"

@@ -7,13 +7,5 @@ package sqldriver
 
 import "os"
 
-// Windows deletes no file that a process has open, and does not say in a
-// FileInfo how many names it has.
-
+// links: Windows does not say in a FileInfo how many names a file has.
 func links(os.FileInfo) uint64 { return 1 }
-
-func keep(string) (*os.File, error) { return nil, nil }
-
-func isOpen(os.FileInfo) bool { return false }
-
-func openPlain(path string) (*os.File, error) { return os.OpenFile(path, os.O_WRONLY, 0) }

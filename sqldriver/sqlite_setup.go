@@ -81,6 +81,12 @@ func (s *sqlite) makeTables(ctx context.Context, c *sql.Conn) error {
 		if _, err := c.ExecContext(ctx, sqliteClock); err != nil {
 			return err
 		}
+		version = 4
+	}
+	if version == 4 {
+		if _, err := c.ExecContext(ctx, sqlitePersist); err != nil {
+			return err
+		}
 	}
 	_, err = c.ExecContext(ctx, `COMMIT`)
 	return err
@@ -96,8 +102,7 @@ func tooNew(version int) error {
 // every moment's contention would be an error.
 func checkSettings(from *sql.Row) error {
 	var synchronous, busy int
-	var journal string
-	if err := from.Scan(&synchronous, &busy, &journal); err != nil {
+	if err := from.Scan(&synchronous, &busy); err != nil {
 		return err
 	}
 	var what string
@@ -106,11 +111,10 @@ func checkSettings(from *sql.Row) error {
 		what = fmt.Sprintf("synchronous is %d; it must be FULL (2), or fences may be given twice after a power failure", synchronous)
 	case busy < 1000:
 		what = fmt.Sprintf("busy_timeout is %d ms; it must be 1000 or more, or processes that write at the same moment fail", busy)
-	case journal == "off" || journal == "memory":
-		what = fmt.Sprintf("journal_mode is %s; it must be WAL or one that is kept in a file, or a crash destroys the database", journal)
 	default:
 		return nil
 	}
-	return &storeError{class: driver.ClassMisconfigured, err: errors.New(what),
-		advice: "set it in the data source name, where it holds for every connection (see sqldriver.SQLiteDSN)"}
+	return &storeError{class: driver.ClassMisconfigured, err: errors.New(what), advice: inTheName}
 }
+
+const inTheName = "set it in the data source name, where it holds for every connection (see sqldriver.SQLiteDSN)"

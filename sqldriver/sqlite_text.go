@@ -5,7 +5,7 @@ package sqldriver
 
 // schemaVersion is written to hasp_meta. A process meets a newer one with an
 // error, as it cannot know what the rows mean.
-const schemaVersion = 4
+const schemaVersion = 5
 
 // modesVersion is the first whose rows say how a key is held.
 const modesVersion = 3
@@ -96,6 +96,10 @@ ALTER TABLE hasp_meta ADD COLUMN wall INTEGER NOT NULL DEFAULT 0;
 UPDATE hasp_meta SET version = 4 WHERE id = 1;
 `
 
+// sqlitePersist makes version 5 of version 4: the same tables, in a file that is never in
+// WAL. A program that would switch it back does not know this version.
+const sqlitePersist = `UPDATE hasp_meta SET version = 5 WHERE id = 1`
+
 const sqliteWipe = `DELETE FROM hasp_lease`
 
 // sqliteShift moves all times to another clock. Some are as long as can be.
@@ -121,7 +125,8 @@ const (
 		coalesce(p.mark, 0), coalesce(p.slot, 0),
 		coalesce((SELECT k.wrote FROM hasp_lease k WHERE k.key = ?1 AND k.owner = ''), 0),
 		(SELECT coalesce(max(g.seq), 0) FROM hasp_lease g WHERE g.key = ?1 AND g.kind = 'gone' AND g.owner <> '')`
-	sqliteHead = `, m.version, m.boot, m.before, m.clock, m.fence, m.old, m.mid, m.at, m.node, m.wall
+	sqliteJournal = `(SELECT journal_mode FROM pragma_journal_mode)`
+	sqliteHead    = `, m.version, m.boot, m.before, m.clock, ` + sqliteJournal + `, m.fence, m.old, m.mid, m.at, m.node, m.wall
 		FROM hasp_meta m`
 	sqliteRows = `
 		LEFT JOIN hasp_lease h ON h.key = ?1 AND h.kind = 'held' AND h.seq = 0
@@ -134,16 +139,15 @@ const (
 var sqliteText = [queries]string{
 	qSettings: `SELECT
 		(SELECT synchronous FROM pragma_synchronous),
-		(SELECT timeout FROM pragma_busy_timeout),
-		(SELECT journal_mode FROM pragma_journal_mode)`,
+		(SELECT timeout FROM pragma_busy_timeout)`,
 
 	// Changes nothing: every Go driver begins a transaction in its own way, and
 	// most don't lock.
 	qLock: `DELETE FROM hasp_meta WHERE id = 0`,
 
-	qHead: `SELECT version, boot, before, clock, fence, old, mid, at, node, wall FROM hasp_meta WHERE id = 1`,
+	qHead: `SELECT version, boot, before, clock, ` + sqliteJournal + `, fence, old, mid, at, node, wall FROM hasp_meta WHERE id = 1`,
 
-	qBoot: `SELECT version, boot, before, clock FROM hasp_meta WHERE id = 1`,
+	qBoot: `SELECT version, boot, before, clock, ` + sqliteJournal + ` FROM hasp_meta WHERE id = 1`,
 
 	// ?1 key ?2 owner ?3 now
 	qLook:       `SELECT ` + sqliteView + sqliteHead + sqliteRows + ` WHERE m.id = 1`,

@@ -17,13 +17,14 @@ type head struct {
 	boot    string
 	before  string
 	clock   int64
+	journal string // not of the row: the connection's journal_mode
 	floors
 	node string // a random name of the file
 	wall int64  // the wall clock at clock, in microseconds; 0: not known
 }
 
 func (h *head) fields() []any {
-	return []any{&h.version, &h.boot, &h.before, &h.clock, &h.newest, &h.old, &h.mid, &h.at, &h.node, &h.wall}
+	return []any{&h.version, &h.boot, &h.before, &h.clock, &h.journal, &h.newest, &h.old, &h.mid, &h.at, &h.node, &h.wall}
 }
 
 // A tx is a transaction beside which nobody writes.

@@ -68,7 +68,7 @@ func newOlder(t *testing.T, version int, now reading) older {
 	t.Helper()
 	o := older{made: version, path: newFile(t), fence: uint64(time.Now().Add(time.Hour).UnixMicro()),
 		holder: request("k"), waits: queued(request("k"))}
-	db, err := sql.Open("sqlite3", SQLiteDSN(o.path))
+	db, err := sql.Open("sqlite3", walDSN(o.path))
 	must(t, err)
 	_, err = db.Exec(fmt.Sprintf(firstVersion, now.boot, o.fence, o.holder.Owner, o.holder.Label, int64(now.up), o.waits.Owner))
 	must(t, err)
@@ -76,9 +76,11 @@ func newOlder(t *testing.T, version int, now reading) older {
 		_, err = db.Exec(fmt.Sprintf(secondVersion, o.fence, int64(now.up)))
 		must(t, err)
 	}
-	if version == 3 {
-		_, err = db.Exec(sqliteModes)
-		must(t, err)
+	for i, later := range []string{sqliteModes, sqliteClock} {
+		if version > i+2 {
+			_, err = db.Exec(later)
+			must(t, err)
+		}
 	}
 	must(t, db.Close())
 	return o
@@ -193,7 +195,7 @@ func TestKilledUpgrade(t *testing.T) {
 	now, err := system()
 	must(t, err)
 	eachOlder(t, now, func(t *testing.T, o older) {
-		p := start(t, "write", o.path, map[int]string{1: sqliteProposals + sqliteModes, 2: sqliteModes}[o.made]+sqliteClock)
+		p := start(t, "write", o.path, strings.Join([]string{sqliteProposals, sqliteModes, sqliteClock, sqlitePersist}[o.made-1:], ""))
 		p.says("writing")
 		must(t, p.Process.Kill())
 		_ = p.Wait()

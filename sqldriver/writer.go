@@ -172,7 +172,7 @@ func (w *writer) take() []*job {
 func (w *writer) transact(b *batch, jobs []*job) []*job {
 	var t *tx
 	failed := -1
-	err := w.d.guard(func() (err error) {
+	err := func() (err error) {
 		if t, err = w.begin(b); err != nil {
 			return err
 		}
@@ -187,14 +187,17 @@ func (w *writer) transact(b *batch, jobs []*job) []*job {
 				return err
 			}
 		}
-		if err := w.d.dia.commit(t); err != nil {
+		ended := time.Now()
+		if err := w.d.dia.commit(t); isLocked(err) {
+			return &lockedError{waited: time.Since(ended), err: err}
+		} else if err != nil {
 			return err
 		}
 		w.last = t.head
 		return nil
-	})
+	}()
 	if err != nil && t != nil {
-		_ = w.d.guard(func() error { t.rollback(); return nil }) // the first error tells it
+		t.rollback()
 	}
 	if failed >= 0 {
 		w.answer(b, jobs[failed:failed+1], err)

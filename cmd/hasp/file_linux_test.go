@@ -77,12 +77,10 @@ func TestSeveralUsers(t *testing.T) {
 		key := fmt.Sprint("k", holder)
 		p := s.as(holder, exe, "run", "-v", "--ttl", "6s", key, "--", "sleep", "1000")
 		p.says("acquired")
-		for _, name := range []string{"-wal", "-shm"} {
-			info, err := os.Stat(path + name)
-			must(t, err)
-			if info.Mode().Perm() != 0o660 {
-				t.Errorf("%s has the mode %v", name, info.Mode())
-			}
+		info, err := os.Stat(path + "-journal")
+		must(t, err)
+		if info.Mode().Perm() != 0o660 {
+			t.Errorf("the -journal has the mode %v", info.Mode())
 		}
 		for _, other := range []uint32{oneUser, anotherUser, 0} {
 			s.as(other, exe, "run", "-n", key, "--", "true").ends(75)
@@ -190,7 +188,7 @@ func TestStateFolder(t *testing.T) {
 	must(t, os.Chown(dir, 0, 0))
 	elsewhere := filepath.Join(s.dir, "elsewhere")
 	must(t, os.WriteFile(elsewhere, nil, 0o600))
-	for _, name := range []string{"locks.db", "locks.db-wal", "locks.db-shm"} {
+	for _, name := range []string{"locks.db", "locks.db-journal"} {
 		_ = os.Remove(filepath.Join(dir, name))
 		must(t, os.Symlink(elsewhere, filepath.Join(dir, name)))
 		ls(78, name+` is not a plain file`)

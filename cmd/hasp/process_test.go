@@ -157,7 +157,7 @@ func (s *sandbox) stop(p *proc) {
 		if _, err := syscall.Wait4(p.cmd.Process.Pid, &ws, syscall.WUNTRACED, nil); err != nil || !ws.Stopped() {
 			s.t.Fatalf("it was not stopped: %#x, %v; it said:\n%s", ws, err, p.err.String())
 		}
-		if s.writing() {
+		if s.busy() {
 			p.signal(syscall.SIGCONT)
 			return false
 		}
@@ -167,23 +167,23 @@ func (s *sandbox) stop(p *proc) {
 	}
 }
 
-// writing says whether somebody is in a transaction that writes: whether the
-// lock named WAL_WRITE_LOCK in SQLite's description of its format is held.
-func (s *sandbox) writing() bool {
+// busy says whether somebody reads or writes: whether one of the locks is held that
+// SQLite's description of its format names PENDING, RESERVED and SHARED.
+func (s *sandbox) busy() bool {
 	s.t.Helper()
 	path, ok := strings.CutPrefix(s.store, "sqlite:")
 	if !ok {
 		return false
 	}
-	f, err := os.OpenFile(path+"-shm", os.O_RDWR, 0)
-	if errors.Is(err, fs.ErrNotExist) { // nobody has it open
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) { // nobody has used it
 		return false
 	}
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	defer f.Close()
-	lock := syscall.Flock_t{Type: syscall.F_WRLCK, Start: 120, Len: 1}
+	lock := syscall.Flock_t{Type: syscall.F_WRLCK, Start: 1 << 30, Len: 512}
 	if err := syscall.FcntlFlock(f.Fd(), syscall.F_GETLK, &lock); err != nil {
 		s.t.Fatal(err)
 	}

@@ -347,7 +347,7 @@ func TestStoppedAtTheTerminal(t *testing.T) {
 			sc.send(ctrlZ)
 			sc.expect("Stopped")
 			sc.expect("PROMPT>")
-			if stopped = !s.writing(); !stopped {
+			if stopped = !s.busy(); !stopped {
 				sc.run("fg")
 			}
 		}

@@ -104,7 +104,7 @@ func defaultFile() (string, error) {
 	}
 	const file = "locks.db"
 	path := filepath.Join(dir, file)
-	if err := checkFolder(dir, file, file+"-wal", file+"-shm"); err != nil {
+	if err := checkFolder(dir, file, file+"-journal"); err != nil {
 		return "", fmt.Errorf("the default store is not safe to use: %w; or name another store with --store or %s", err, EnvURL)
 	}
 	if err := checkDisk(dir); err != nil {

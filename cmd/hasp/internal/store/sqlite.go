@@ -6,14 +6,10 @@ package store
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
-	"io/fs"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 
 	"github.com/hasplock/hasp/cmd/hasp/internal/doctor"
 	"github.com/hasplock/hasp/cmd/hasp/internal/shell"
@@ -97,55 +93,19 @@ func (sqliteFile) remarks() []string { return nil }
 
 // openSQLite opens a SQLite file. What this user may only read is opened for that:
 // to look at locks needs no more, and to lock is refused by SQLite. Later
-// connections find it from any directory.
+// connections find it from any directory. The -journal gets the file's permissions:
+// whoever may use the one must be able to use the other.
 func openSQLite(path string) (*sql.DB, error) {
 	if whole, err := filepath.Abs(path); err == nil { // else the current directory is gone, and so is the file
 		path = whole
 	}
-	dsn := sqldriver.SQLiteDSN(path)
+	dsn := sqldriver.SQLiteDSN(path) + "&modeof=" + strings.ReplaceAll(url.QueryEscape(path), "+", "%20")
 	if unwritable(path) {
-		how := "?mode=ro&"
-		if info, err := os.Stat(path + "-wal"); unwritable(filepath.Dir(path)) && (errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0) {
-			how = "?mode=ro&immutable=1&" // nobody writes, and SQLite could not make its files here
-		}
-		dsn = strings.Replace(dsn, "?", how, 1)
+		dsn += "&mode=ro"
 	}
 	c, err := (&sqlite3.SQLite{}).OpenConnector(dsn)
 	if err != nil {
 		return nil, err
 	}
-	return sql.OpenDB(&connector{Connector: c, path: path}), nil
-}
-
-// connector makes the first connection with the file's own permissions as the
-// limit of new files: with it SQLite makes its -wal and -shm, and whoever may use
-// the one must be able to use the others. No command runs yet that could inherit
-// the limit. Later connections find them.
-type connector struct {
-	driver.Connector
-	path  string
-	first sync.Mutex
-	open  bool
-}
-
-func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
-	c.first.Lock()
-	if c.open {
-		c.first.Unlock()
-		return c.Connector.Connect(ctx)
-	}
-	defer c.first.Unlock()
-	info, missing := os.Stat(c.path)
-	if missing == nil {
-		defer limitNewFiles(info.Mode().Perm())()
-	}
-	conn, err := c.Connector.Connect(ctx)
-	if err == nil && missing == nil && info.Size() == 0 { // SQLite makes them with the first write
-		_, err = conn.(driver.ExecerContext).ExecContext(ctx, "PRAGMA user_version = 0", nil)
-		if err != nil {
-			return nil, errors.Join(err, conn.Close())
-		}
-	}
-	c.open = err == nil
-	return conn, err
+	return sql.OpenDB(c), nil
 }
