@@ -27,7 +27,8 @@ const (
 )
 
 // ListLeftovers yields what is left over of keys; see [driver.Sweeper]. It reads the whole database with SCAN, in steps,
-// with pauses that are longer than the steps. What a newer hasp wrote is skipped, and the last error says so. With NoPrefix a string without an expiry that hasp did not write is none.
+// with pauses that are longer than the steps. What a newer hasp wrote is skipped, and the last error says so. With NoPrefix a
+// string without an expiry that hasp did not write is none.
 func (d *Driver) ListLeftovers(ctx context.Context, prefix string, held func(driver.Info)) iter.Seq2[driver.Leftover, error] {
 	return func(yield func(driver.Leftover, error) bool) {
 		if d.bad != nil {

@@ -386,11 +386,11 @@ func TestLargeCallsVanish(t *testing.T) {
 			ms[i] = &member{key: "k", ttl: 6 * every, every: every}
 		}
 		// sizes are those of the calls in that time, in the order in which each was first seen.
-		sizes := func(mute bool, attempts time.Duration) (all []int) {
+		sizes := func(mute bool, during time.Duration) (all []int) {
 			w.store.mu.Lock()
 			w.mute, w.calls = mute, nil
 			w.store.mu.Unlock()
-			time.Sleep(attempts * every)
+			time.Sleep(during)
 			synctest.Wait()
 			for _, call := range w.seen() {
 				if n := len(strings.Fields(call)); !slices.Contains(all, n) {
@@ -400,10 +400,10 @@ func TestLargeCallsVanish(t *testing.T) {
 			return all
 		}
 		w.add(0, ms...)
-		if got := sizes(true, 4); !slices.Equal(got, []int{96, 32, 4, 1}) {
+		if got := sizes(true, 4*every); !slices.Equal(got, []int{96, 32, 4, 1}) {
 			t.Errorf("without answers the calls are of %v", got)
 		}
-		if got := sizes(false, 8); !slices.Equal(got, []int{1, 4, 32, 96}) {
+		if got := sizes(false, 8*every); !slices.Equal(got, []int{1, 4, 32, 96}) {
 			t.Errorf("once there are answers, the calls are of %v", got)
 		}
 	})
