@@ -28,6 +28,10 @@ type ConnOptions struct {
 	SessionTimeout time.Duration
 	// User and Password are a digest identity. Nodes are then made for that identity alone.
 	User, Password string
+	// Login, unless it is nil, is asked for the user and the password at each connection, instead of these two. After a change
+	// the connection has the identity of before, too, since what was made then belongs to it; the nodes from [Options].Root
+	// upwards must allow the new one.
+	Login func(ctx context.Context) (user, password string, err error)
 	// Dial connects to one server, for TLS for example; nil means TCP. It must return soon after ctx ends.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 }
@@ -40,7 +44,6 @@ type ConnOptions struct {
 type Conn struct {
 	zk      *zk.Client
 	servers []string
-	dial    func(ctx context.Context, addr string) (net.Conn, error)
 	bad     error
 	timeout time.Duration
 	acl     []zk.ACL
@@ -70,25 +73,42 @@ func Connect(servers []string, o *ConnOptions) *Conn {
 	if o == nil {
 		o = &ConnOptions{}
 	}
-	c := &Conn{servers: slices.Clone(servers), dial: o.Dial, timeout: o.SessionTimeout, entries: make(map[place]*entry), hints: make(map[place]map[chan struct{}]bool)}
+	c := &Conn{servers: slices.Clone(servers), timeout: o.SessionTimeout, entries: make(map[place]*entry), hints: make(map[place]map[chan struct{}]bool)}
 	if c.timeout == 0 {
 		c.timeout = DefaultSessionTimeout
 	}
-	if c.dial == nil {
-		c.dial = func(ctx context.Context, addr string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "tcp", addr)
-		}
-	}
 	c.acl = []zk.ACL{{Perms: 31, Scheme: "world", ID: "anyone"}}
-	cfg := zk.Config{Servers: servers, Timeout: c.timeout, Dial: o.Dial, Ended: c.sessionEnded, Linked: c.linked}
-	if o.User != "" {
-		cfg.Auth = []zk.Auth{{Scheme: "digest", Data: []byte(o.User + ":" + o.Password)}}
+	cfg := zk.Config{Servers: servers, Timeout: c.timeout, Dial: o.Dial, Ended: c.sessionEnded, Linked: c.linked, Shortest: c.shortest}
+	if login := o.login(); login != nil {
+		cfg.Auth = func(ctx context.Context) ([]zk.Auth, error) {
+			user, password, err := login(ctx)
+			return []zk.Auth{{Scheme: "digest", Data: []byte(user + ":" + password)}}, err
+		}
 		c.acl = []zk.ACL{{Perms: 31, Scheme: "auth"}}
 	}
 	c.bad = unusable(servers, o, c.timeout)
 	c.life, c.end = context.WithCancel(context.Background())
 	c.zk = zk.New(cfg)
 	return c
+}
+
+func (o *ConnOptions) login() func(context.Context) (user, password string, err error) {
+	if o.Login != nil || o.User == "" {
+		return o.Login
+	}
+	return func(context.Context) (user, password string, err error) { return o.User, o.Password, nil }
+}
+
+// shortest is the shortest lease that is held, 0 when none is.
+func (c *Conn) shortest() (ttl time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, e := range c.entries {
+		if e.granted && (ttl == 0 || e.ttl < ttl) {
+			ttl = e.ttl
+		}
+	}
+	return ttl
 }
 
 // unusable says why a connection cannot work.

@@ -25,6 +25,9 @@
 // respected and shown, and never changed. Below <root>/.released is a node for each owner that was released while a request of it may
 // have been under way, for ten seconds.
 //
+// This is layout 1, as the data of each node says (hasp/1). A later one has names with v2, v3 … before the marker; a key with such a name is
+// refused, and nothing of it is changed or removed.
+//
 // Another client of an owner (hasp's Adopt, or a copy of a request) takes its node over by a transaction that deletes it and makes one of
 // the same number, and so does a downgrade, which makes a writer a reader: nobody gets in between.
 //
@@ -58,6 +61,18 @@
 // Not promised: the mark of a holder that did not finish (Traits.Abandons), and how long a lease lasts without renewal, which only its own
 // process knows (Info.Left is 0). Programs of Java know nothing of limits other than their own, of shared leases in the semaphore's layout without
 // a limit, and of fences. At a number of 2,147,483,647 nodes in one directory that was never empty Curator's order breaks; ours does not.
+//
+// # Connections
+//
+// A connection that says nothing to a request for 2 seconds, or for a sixth of the shortest lease, is given up, and the session goes on over another; a
+// server that is slow is given more. A session that had no answer for its whole time-out is over, so that servers that were emptied, or
+// have an older state, serve this process again.
+//
+// A server takes 60 connections of one host (maxClientCnxns), and each Conn is one. Beyond that it closes new ones at once, without a
+// word. A Conn that has a session tries again within a second, and one that holds a lease within a fifth of that; another one waits for
+// seconds, and leaves the last connection to those. Raise the limit where more processes of a host wait.
+//
+// Where a password changes, give ConnOptions.Login: it is asked at each connection.
 //
 // # Leftovers
 //

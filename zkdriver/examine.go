@@ -4,15 +4,16 @@
 package zkdriver
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"io"
+	"net"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/zkdriver/internal/zk"
 )
 
 var _ driver.Examiner = (*Driver)(nil)
@@ -49,33 +50,38 @@ func (d *Driver) Examine(ctx context.Context) ([]driver.Finding, error) {
 			"which may be for syncLimit ticks (%v by default): when it goes on, a key may have two holders if the first is cut off at that moment. Ask for %v or more",
 			s.Timeout(), longStop, shortSession)})
 	}
-	return append(found, d.c.ensemble(ctx)...), nil
+	return append(append(found, d.c.ensemble(ctx)...), d.c.connections(ctx, s)...), nil
 }
 
-const (
-	// wordLimit bounds the answer to a word: in time, and in bytes.
-	wordLimit = 2 * time.Second
-	wordBytes = 64 << 10
-)
-
-// word asks a server by one of ZooKeeper's words of four letters.
-func (c *Conn) word(ctx context.Context, addr, word string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, wordLimit)
-	defer cancel()
-	conn, err := c.dial(ctx, addr)
-	if err != nil {
-		return "", err
+// connections says how many of the connections that the server has for one host this one has. Few servers tell.
+func (c *Conn) connections(ctx context.Context, s *zk.Session) []driver.Finding {
+	addr := c.zk.Server()
+	conf, err := c.zk.Word(ctx, addr, "conf")
+	most, bad := strconv.Atoi(fieldOf(conf, "maxClientCnxns"))
+	if err != nil || bad != nil || most <= 0 {
+		return nil
 	}
-	defer conn.Close() // it was only asked
-	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	if _, err := io.WriteString(conn, word); err != nil {
-		return "", err
+	text, _ := c.zk.Word(ctx, addr, "cons")
+	hosts, own := map[string]int{}, ""
+	for line := range strings.Lines(text) {
+		client, _, _ := strings.Cut(strings.TrimSpace(line), "[")
+		_, sid, of := strings.Cut(line, "sid=")
+		if host, _, err := net.SplitHostPort(strings.TrimPrefix(client, "/")); of && err == nil {
+			hosts[host]++
+			if id, _, _ := strings.Cut(sid, ","); id == fmt.Sprintf("0x%x", uint64(s.ID())) {
+				own = host
+			}
+		}
 	}
-	text, err := io.ReadAll(io.LimitReader(conn, wordBytes))
-	if len(text) > 0 { // some servers then reset the connection
-		return string(text), nil
+	f := driver.Finding{Level: driver.LevelOK, Check: "connections", Text: fmt.Sprintf("%s takes %d connections of a host (maxClientCnxns)", addr, most)}
+	if own != "" {
+		f.Text = fmt.Sprintf("this host has %d of the %d connections that %s takes of a host (maxClientCnxns)", hosts[own], most, addr)
 	}
-	return "", cmp.Or(err, io.ErrUnexpectedEOF)
+	if hosts[own]*5 >= most*4 {
+		f.Level = driver.LevelWarn
+		f.Text += ": each command that holds a lock or waits has one, and those beyond wait outside of the queue. Raise it"
+	}
+	return []driver.Finding{f}
 }
 
 // fieldOf returns the value of a line "name: value", or "name=value".
@@ -94,8 +100,8 @@ func (c *Conn) ensemble(ctx context.Context) []driver.Finding {
 	var asked sync.WaitGroup
 	for i, addr := range c.servers {
 		asked.Go(func() {
-			if texts[i], errs[i] = c.word(ctx, addr, "srvr"); errs[i] == nil {
-				bounds[i], _ = c.word(ctx, addr, "conf") // few servers allow it
+			if texts[i], errs[i] = c.zk.Word(ctx, addr, "srvr"); errs[i] == nil {
+				bounds[i], _ = c.zk.Word(ctx, addr, "conf") // few servers allow it
 			}
 		})
 	}

@@ -29,6 +29,7 @@ func (d *Driver) Renew(ctx context.Context, rs []driver.RenewRequest, done func(
 	start := time.Now()
 	s, errSession := (*zk.Session)(nil), d.bad
 	if errSession == nil {
+		d.c.zk.Bear(d.c.shortest())
 		s, errSession = d.c.session(ctx)
 	}
 	var leases, places, others []renewal

@@ -4,14 +4,17 @@
 package zkdriver
 
 import (
+	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/contend"
+	"github.com/hasplock/hasp/internal/faultproxy"
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/hasplock/hasp/zkdriver/internal/zk"
 )
@@ -368,5 +371,34 @@ func TestRefusalAmongMany(t *testing.T) {
 	}
 	if res, err := a.refuse(q[:1], 1); err != nil || res != nil {
 		t.Errorf("the holder was all that was in its way, and has ended: %+v, %v", res, err)
+	}
+}
+
+// A login that changes is used at the next connection, and what was made before it stays ours.
+func TestLoginChanges(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.stays(w.driver(), "k") // so that both may
+	p := faultproxy.New(t, w.server.Addr())
+	var password atomic.Value
+	password.Store("one")
+	c := Connect([]string{p.Addr()}, &ConnOptions{SessionTimeout: time.Hour, Login: func(context.Context) (string, string, error) {
+		return "me", password.Load().(string), nil //nolint:forcetypeassert // as it was stored
+	}})
+	t.Cleanup(func() { _ = c.Close() })
+	d := w.over(c)
+	tells := told(d)
+	r := ask("k")
+	w.grant(d, r)
+	for _, next := range []string{"two", "three"} {
+		password.Store(next)
+		p.Reset()
+		w.eventually("the lease is renewed", func() bool { return w.renew(d, r).Err == nil })
+	}
+	w.release(d, r)
+	select {
+	case id := <-tells:
+		t.Errorf("told that %v is lost", id)
+	default:
 	}
 }

@@ -5,14 +5,18 @@ package zk
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"runtime/pprof"
 	"slices"
+	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -21,12 +25,15 @@ type Config struct {
 	Servers []string      // host:port
 	Timeout time.Duration // of the session, as asked for; the servers decide
 	Dial    func(ctx context.Context, addr string) (net.Conn, error)
-	Auth    []Auth
+	// Auth is asked for the proofs of identity at each connection, so that a new password is used from then on; nil: none.
+	Auth func(ctx context.Context) ([]Auth, error)
 
 	// Ended is called when a session is over, before there is another. Linked is called when
-	// a connection stands. Neither may block.
-	Ended  func(*Session)
-	Linked func()
+	// a connection stands. Shortest is the shortest lease that is held, 0 when none is: a client that holds one connects
+	// again sooner than a client that waits. None of them may block.
+	Ended    func(*Session)
+	Linked   func()
+	Shortest func() time.Duration
 }
 
 // Auth is a proof of identity, such as {"digest", "user:password"}.
@@ -46,6 +53,12 @@ type Client struct {
 	closer sync.Once
 	quiet  bool          // it does not ping: for a test
 	ends   time.Duration // for how long Close waits for the answer to the end of the session
+	bears  patience
+
+	// Of the goroutine that connects.
+	proofs []Auth   // of the latest connections
+	full   bool     // the servers took no more connections of this host
+	old    *Session // is over by the clock, and the servers may still have it
 
 	mu      sync.Mutex
 	begun   bool
@@ -57,6 +70,7 @@ type Client struct {
 	change  chan struct{} // closed at the next change of link or rounds
 	rounds  int           // attempts to reach any server that failed
 	last    error         // why the latest of them failed
+	stays   bool          // it leaves the servers alone for a while, since they are full
 }
 
 // New returns a client. It does no I/O.
@@ -92,8 +106,11 @@ func (c *Client) Session(ctx context.Context) (*Session, error) {
 			c.begun = true
 			go c.run()
 		}
-		change, rounds, last := c.change, c.rounds, c.last
+		change, rounds, last, stays := c.change, c.rounds, c.last, c.stays
 		c.mu.Unlock()
+		if stays {
+			return nil, unsent{fmt.Errorf("%w: %w", ErrUnreachable, last)}
+		}
 		if first < 0 {
 			first = rounds
 			select {
@@ -185,6 +202,11 @@ func (c *Client) quitOver(ctx context.Context, conn net.Conn, s *Session) error 
 	if w, err := c.greet(conn, r, s); err != nil || w.timeout <= 0 {
 		return err
 	}
+	return farewell(conn, r)
+}
+
+// farewell ends the session of a connection that says nothing else.
+func farewell(conn net.Conn, r *bufio.Reader) error {
 	var e encoder
 	e.int(8)
 	e.int(1)
@@ -196,10 +218,13 @@ func (c *Client) quitOver(ctx context.Context, conn net.Conn, s *Session) error 
 	return err
 }
 
-// The pauses between attempts to reach any server.
+// The pauses between attempts to reach any server. Whoever holds a lease is back before those that wait: where the servers
+// take no more connections of this host, they leave it the place that is free.
 const (
 	pauseFirst = 50 * time.Millisecond
+	pauseHolds = 200 * time.Millisecond
 	pauseLast  = time.Second
+	pauseFull  = 5 * time.Second
 )
 
 // run keeps the client connected.
@@ -207,46 +232,72 @@ func (c *Client) run() {
 	defer close(c.ended)
 	pprof.SetGoroutineLabels(context.Background()) // it is not of whoever happened to be the first
 	next := 0
-	for pause := pauseFirst; c.life.Err() == nil; pause = min(2*pause, pauseLast) {
-		var err error
-		for range c.cfg.Servers {
-			addr := c.cfg.Servers[next%len(c.cfg.Servers)]
-			next++
-			var l *link
-			if l, err = c.connect(addr); errors.Is(err, ErrSessionExpired) {
-				l, err = c.connect(addr) // it begins another
-			}
-			if err == nil {
-				began := time.Now()
-				l.serve()
-				if time.Since(began) > pauseLast {
-					pause = pauseFirst
-					break
-				}
-				err = ErrLost // at once: not without a pause
-			}
-			err = fmt.Errorf("%s: %w", addr, err)
-			if c.life.Err() != nil {
-				return
-			}
-		}
-		if err == nil {
+	for pause := pauseFirst; c.life.Err() == nil; pause *= 2 {
+		began, err := c.round(&next)
+		switch {
+		case c.life.Err() != nil:
+			return
+		case began && err == nil:
+			pause = pauseFirst / 2
 			continue
+		}
+		yields := c.full && c.Timeout() == 0
+		switch {
+		case yields:
+			pause = min(max(pause, pauseLast), pauseFull)
+		case c.holds():
+			pause = min(pause, pauseHolds)
+		default:
+			pause = min(pause, pauseLast)
 		}
 		c.mu.Lock()
 		c.rounds++
-		c.last = err
+		c.last, c.stays = err, yields
 		c.changed()
 		c.mu.Unlock()
 		timer := time.NewTimer(pause/2 + rand.N(pause))
+		kick := c.kick
+		if yields {
+			kick = nil
+		}
 		select {
 		case <-timer.C:
-		case <-c.kick:
+		case <-kick:
 		case <-c.life.Done():
 		}
 		timer.Stop()
+		c.mu.Lock()
+		c.stays = false
+		c.mu.Unlock()
 	}
 }
+
+// round tries each server once. began: one served this client, and without an error it did so for a while.
+func (c *Client) round(next *int) (began bool, err error) {
+	for range c.cfg.Servers {
+		addr := c.cfg.Servers[*next%len(c.cfg.Servers)]
+		*next++
+		var l *link
+		if l, err = c.connect(addr); errors.Is(err, ErrSessionExpired) {
+			l, err = c.connect(addr) // it begins another
+		}
+		if err == nil {
+			start := time.Now()
+			l.serve()
+			if time.Since(start) > pauseLast {
+				return true, nil
+			}
+			began, err = true, ErrLost // at once: not without a pause
+		}
+		err = fmt.Errorf("%s: %w", addr, err)
+		if c.life.Err() != nil {
+			break
+		}
+	}
+	return began, err
+}
+
+func (c *Client) holds() bool { return c.cfg.Shortest != nil && c.cfg.Shortest() > 0 }
 
 // sessionOver ends a session, if it is the current one.
 func (c *Client) sessionOver(s *Session) {
@@ -264,9 +315,13 @@ func (c *Client) sessionOver(s *Session) {
 	}
 }
 
-// dialTime bounds the time for one server, so that there is time for the others.
+// dialTime bounds the time for one server, so that there is time for the others, within the shortest lease.
 func (c *Client) dialTime() time.Duration {
-	return min(max(c.cfg.Timeout/(2*time.Duration(len(c.cfg.Servers))), 500*time.Millisecond), 5*time.Second)
+	most := 5 * time.Second
+	if c.current() != nil {
+		most = max(5*c.bears.limit(most)/2, time.Second)
+	}
+	return min(max(c.cfg.Timeout/(2*time.Duration(len(c.cfg.Servers))), 500*time.Millisecond), most)
 }
 
 func (c *Client) dial(ctx context.Context, addr string) (net.Conn, error) {
@@ -278,22 +333,125 @@ func (c *Client) dial(ctx context.Context, addr string) (net.Conn, error) {
 }
 
 // connect connects to one server, and goes on with the session or begins one.
-func (c *Client) connect(addr string) (*link, error) {
+func (c *Client) connect(addr string) (l *link, err error) {
 	ctx, cancel := context.WithTimeout(c.life, c.dialTime())
 	defer cancel()
+	c.lapse(ctx, addr)
+	newcomer := c.full && c.Timeout() == 0
+	conn, err := c.dial(ctx, addr)
+	if err == nil {
+		stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+		if l, err = c.handshake(ctx, conn); err == nil && newcomer {
+			err = c.makeRoom(ctx, addr, l)
+		}
+		if !stop() && err == nil {
+			err = ctx.Err()
+		}
+	}
+	if err != nil {
+		if conn != nil {
+			_ = conn.Close()
+		}
+		err = c.turnedAway(addr, err)
+		c.full = c.full || errors.Is(err, ErrFull)
+		return nil, err
+	}
+	c.full, c.old, l.addr = false, nil, addr
+	return l, nil
+}
+
+// makeRoom gives up a new session over what is the last connection that the server has for this host: it is for a client that
+// had one, and may hold a lease.
+func (c *Client) makeRoom(ctx context.Context, addr string, l *link) error {
+	_, err := c.Word(ctx, addr, "srvr")
+	if !errors.Is(err, ErrFull) {
+		return nil
+	}
+	c.sessionOver(l.s)
+	c.mu.Lock()
+	c.granted = 0 // it is still one that never had a session
+	c.mu.Unlock()
+	return errors.Join(err, farewell(l.conn, l.r))
+}
+
+// current is the session, nil when there is none.
+func (c *Client) current() *Session {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.sess
+}
+
+// lapse ends a session that had no answer for its whole time-out. Servers that were emptied, or have an older state of the
+// store, refuse whoever has seen a newer one, and so would never say that it is over. A server that still has it ends it now.
+func (c *Client) lapse(ctx context.Context, addr string) {
+	if s := c.current(); s != nil && s.lapsed(time.Now()) {
+		c.old = s
+		c.sessionOver(s)
+	}
+	if c.old == nil {
+		return
+	}
+	if conn, err := c.dial(ctx, addr); err == nil && c.quitOver(ctx, conn, c.old) == nil {
+		c.old = nil
+	}
+}
+
+// turnedAway finds out why a server closed a connection that it had accepted, and adds that to the error: it does not say so itself.
+func (c *Client) turnedAway(addr string, err error) error {
+	if errors.Is(err, ErrFull) || !closed(err) {
+		return err
+	}
+	c.mu.Lock()
+	seen := c.zxid
+	c.mu.Unlock()
+	text, why := c.Word(c.life, addr, "srvr")
+	switch {
+	case errors.Is(why, ErrFull):
+		return fmt.Errorf("%w (%w)", ErrFull, err)
+	case strings.Contains(text, "not currently serving"):
+		return fmt.Errorf("the server serves nobody now, as too few of the ensemble run, or it is cut off from them: %w", err)
+	case text != "" && seen > 0:
+		return fmt.Errorf("the server turned this client away, which has seen a newer state of the store than the server has: %w", err)
+	}
+	return err
+}
+
+// closed reports whether the other side closed a connection.
+func closed(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
+
+const (
+	// wordLimit bounds the answer to a word: in time, and in bytes.
+	wordLimit = 2 * time.Second
+	wordBytes = 64 << 10
+)
+
+// Word asks a server by one of ZooKeeper's words of four letters, over a connection of its own. Every server says something, if only that
+// it does not answer this word.
+func (c *Client) Word(ctx context.Context, addr, word string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, wordLimit)
+	defer cancel()
+	text, err := c.ask(ctx, addr, word)
+	if err != nil && closed(err) {
+		err = fmt.Errorf("%w (%w)", ErrFull, err)
+	}
+	return text, err
+}
+
+func (c *Client) ask(ctx context.Context, addr, word string) (string, error) {
 	conn, err := c.dial(ctx, addr)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
-	l, err := c.handshake(conn)
-	if !stop() && err == nil {
-		err = ctx.Err()
+	defer conn.Close() // it was only asked
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	if _, err = io.WriteString(conn, word); err != nil {
+		return "", err
 	}
-	if err != nil {
-		_ = conn.Close()
-		return nil, err
+	text, err := io.ReadAll(io.LimitReader(conn, wordBytes))
+	if len(text) > 0 { // some servers then reset the connection
+		return string(text), nil
 	}
-	l.addr = addr
-	return l, nil
+	return "", cmp.Or(err, io.EOF)
 }

@@ -64,6 +64,8 @@ var (
 	ErrLost = errors.New("zookeeper: connection lost")
 	// ErrUnreachable: no server could be reached.
 	ErrUnreachable = errors.New("zookeeper: no server could be reached")
+	// ErrFull: the server takes no more connections of this host.
+	ErrFull = errors.New("the server closed a new connection at once: this host may have as many connections as its maxClientCnxns allows (60 by default; raise it, or run fewer commands at once)")
 )
 
 // unsent is the error of a request of which no byte was sent, nor will be.

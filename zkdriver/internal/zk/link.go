@@ -5,10 +5,15 @@ package zk
 
 import (
 	"bufio"
+	"bytes"
+	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
+	"slices"
 	"sync"
 	"time"
 )
@@ -23,7 +28,7 @@ type link struct {
 	conn net.Conn
 	addr string
 	r    *bufio.Reader
-	idle time.Duration // without any answer for so long it is dead
+	idle time.Duration // nothing was asked: without a word for so long it is dead
 	beat time.Duration // between pings
 	wake chan struct{} // there is something to write
 	stop chan struct{} // it has ended
@@ -87,12 +92,13 @@ func (c *Client) greet(conn net.Conn, r *bufio.Reader, s *Session) (w welcome, e
 }
 
 // handshake goes on with the client's session, or begins one, which is the client's from then on, whatever else fails.
-func (c *Client) handshake(conn net.Conn) (*link, error) {
+func (c *Client) handshake(ctx context.Context, conn net.Conn) (*link, error) {
 	c.mu.Lock()
 	s := c.sess
 	c.mu.Unlock()
-	r := bufio.NewReaderSize(conn, 32<<10)
-	w, err := c.greet(conn, r, s)
+	l := &link{c: c, conn: conn, wake: make(chan struct{}, 1), stop: make(chan struct{}), watches: make(map[string]map[*Watch]bool)}
+	l.r = bufio.NewReaderSize(l, 32<<10)
+	w, err := c.greet(conn, l.r, s)
 	switch {
 	case err != nil:
 		return nil, err
@@ -108,8 +114,8 @@ func (c *Client) handshake(conn net.Conn) (*link, error) {
 	c.mu.Lock()
 	c.sess, c.granted = s, w.timeout
 	c.mu.Unlock()
-	return &link{c: c, s: s, conn: conn, r: r, idle: c.idle(w.timeout), beat: w.timeout / rhythm, wake: make(chan struct{}, 1),
-		stop: make(chan struct{}), watches: make(map[string]map[*Watch]bool)}, c.authenticate(conn, r)
+	l.s, l.idle, l.beat = s, c.idle(w.timeout), w.timeout/rhythm
+	return l, c.authenticate(ctx, conn, l.r)
 }
 
 // idle is for how long a server may say nothing.
@@ -128,9 +134,25 @@ func (s *Session) connected(sent time.Time, timeout time.Duration) {
 	s.note(touch{sent: sent, answered: time.Now(), direct: true})
 }
 
-// authenticate says who we are, on a new connection.
-func (c *Client) authenticate(conn net.Conn, r *bufio.Reader) error {
-	for _, a := range c.cfg.Auth {
+// identities is how many of its latest identities a client keeps.
+const identities = 8
+
+// authenticate says who we are, on a new connection, and who we were on those before: what was made then belongs to that identity.
+func (c *Client) authenticate(ctx context.Context, conn net.Conn, r *bufio.Reader) error {
+	if c.cfg.Auth == nil {
+		return nil
+	}
+	now, err := c.cfg.Auth(ctx)
+	if err != nil {
+		return err
+	}
+	proofs := slices.Clone(now)
+	for _, old := range c.proofs {
+		if len(proofs) < identities && !slices.ContainsFunc(proofs, old.equal) {
+			proofs = append(proofs, old)
+		}
+	}
+	for _, a := range proofs {
 		var e encoder
 		e.int(0)
 		e.int(xidAuth)
@@ -161,8 +183,11 @@ func (c *Client) authenticate(conn net.Conn, r *bufio.Reader) error {
 			break
 		}
 	}
+	c.proofs = proofs
 	return nil
 }
+
+func (a Auth) equal(b Auth) bool { return a.Scheme == b.Scheme && bytes.Equal(a.Data, b.Data) }
 
 func readMessage(r *bufio.Reader) ([]byte, error) {
 	var head [4]byte
@@ -224,6 +249,7 @@ func (l *link) send(b *batch, calls []*Call) bool {
 		return false
 	}
 	now := time.Now()
+	l.asks(now)
 	for _, call := range calls {
 		l.xid++
 		if l.xid <= 0 {
@@ -291,13 +317,49 @@ func (l *link) ping() {
 	e.int(xidPing)
 	e.int(opPing)
 	l.out = e.b
-	l.pings = append(l.pings, time.Now())
+	now := time.Now()
+	l.asks(now)
+	l.pings = append(l.pings, now)
+}
+
+// asked reports whether something has no answer yet. The caller holds mu.
+func (l *link) asked() bool { return len(l.pending)+len(l.pings) > 0 }
+
+// asks notes that something is about to be asked: from now on the server has to say something. The caller holds mu.
+func (l *link) asks(now time.Time) {
+	if !l.asked() {
+		_ = l.conn.SetReadDeadline(now.Add(l.c.bears.limit(l.idle))) // on an error the reader ends
+	}
+}
+
+// attend sets until when the server has to say something.
+func (l *link) attend() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	limit := l.idle
+	if l.asked() {
+		limit = l.c.bears.limit(l.idle)
+	}
+	return l.conn.SetReadDeadline(time.Now().Add(limit))
+}
+
+// Read reads from the connection. Whatever comes shows that it lives, also a part of a long answer.
+func (l *link) Read(p []byte) (int, error) {
+	n, err := l.conn.Read(p)
+	switch {
+	case l.s == nil: // the handshake has a limit of its own
+	case err == nil:
+		err = l.attend()
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		l.c.bears.silent(l.idle)
+	}
+	return n, err
 }
 
 // read takes answers and events until the link ends. expired: because the session has.
 func (l *link) read() (expired bool) {
 	for {
-		if l.conn.SetReadDeadline(time.Now().Add(l.idle)) != nil {
+		if l.attend() != nil {
 			return false
 		}
 		msg, err := readMessage(l.r)
@@ -345,6 +407,7 @@ func (l *link) pinged() {
 	sent := l.pings[0]
 	l.pings = l.pings[1:]
 	l.mu.Unlock()
+	l.c.bears.answered(time.Since(sent))
 	l.s.answered(sent, false)
 }
 
@@ -359,6 +422,7 @@ func (l *link) reply(xid int32, code Code, d *decoder) bool {
 	l.pending[0] = pending{}
 	l.pending = l.pending[1:]
 	l.mu.Unlock()
+	l.c.bears.answered(time.Since(p.sent))
 	p.call.answer(code, d)
 	if d.err != nil {
 		p.b.err = d.err

@@ -28,7 +28,7 @@ func TestRefusedMultiProvesNothing(t *testing.T) {
 	now := time.Now()
 	s := &Session{timeout: time.Minute}
 	s.note(touch{sent: now.Add(-time.Minute / 2), answered: now.Add(-time.Minute / 2)})
-	l := &link{s: s}
+	l := &link{s: s, c: New(Config{})}
 	call, b := Multi(Delete("/a")), &batch{left: 1, done: make(chan struct{})}
 	l.pending = []pending{{1, call, b, now}}
 	if !l.reply(1, 0, &decoder{b: answer.b}) || !errors.Is(call.Err, ErrSessionExpired) {
@@ -43,7 +43,9 @@ func TestRefusedMultiProvesNothing(t *testing.T) {
 func TestRefusedClientLeavesNoSessions(t *testing.T) {
 	t.Parallel()
 	server := testserver.ZooKeeper(t)
-	c := New(Config{Servers: []string{server.Addr()}, Timeout: time.Hour, Auth: []Auth{{Scheme: "unheard-of", Data: []byte("me")}}})
+	c := New(Config{Servers: []string{server.Addr()}, Timeout: time.Hour, Auth: func(context.Context) ([]Auth, error) {
+		return []Auth{{Scheme: "unheard-of", Data: []byte("me")}}, nil
+	}})
 	c.ends = soon
 	defer c.Close()
 	for range 3 {

@@ -87,6 +87,13 @@ func (s *Session) note(t touch) {
 	s.touched = append(s.touched, t)
 }
 
+// lapsed reports whether no answer came for the whole time-out: what the session held is promised to nobody any more.
+func (s *Session) lapsed(now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return elapsed(s.touched[len(s.touched)-1].sent, now) >= s.timeout
+}
+
 // prove finds the latest sign of life that the leader had when it committed a write. The caller holds mu.
 func (s *Session) prove(written time.Time) {
 	now := time.Now()

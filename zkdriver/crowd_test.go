@@ -1,0 +1,155 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package zkdriver
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
+	"github.com/hasplock/hasp/internal/faultproxy"
+	"github.com/hasplock/hasp/internal/testserver"
+	"github.com/hasplock/hasp/zkdriver/internal/zk"
+)
+
+// A holder whose connection is cut gets it back although the server takes no more connections of this host than it has, and
+// other programs wait for one; those are told why they have none.
+func TestHolderIsBackBeforeWaiters(t *testing.T) {
+	t.Parallel()
+	const most = 5
+	server := testserver.ZooKeeper(t, "maxClientCnxns=5")
+	w := &world{TB: t, ctx: t.Context(), root: "/crowd", server: server}
+	holder, p := w.behind(time.Hour)
+	tells := told(holder)
+	r := ask("k")
+	w.grant(holder, r)
+	for range most - 1 {
+		d := w.driver()
+		w.eventually("it waits", func() bool {
+			res, err := contend.Try(w.ctx, d, queued(ask("k")))
+			return err == nil && !res.Granted
+		})
+	}
+	var attempts atomic.Int64
+	dial := func(ctx context.Context, addr string) (net.Conn, error) {
+		attempts.Add(1)
+		return new(net.Dialer).DialContext(ctx, "tcp", addr)
+	}
+	var out []*Driver
+	for range 3 {
+		c := Connect([]string{server.Addr()}, &ConnOptions{SessionTimeout: time.Hour, Dial: dial})
+		t.Cleanup(func() { _ = c.Close() })
+		d := w.over(c)
+		_, err := contend.Try(w.ctx, d, queued(ask("k")))
+		if !errors.Is(err, zk.ErrFull) || !strings.Contains(err.Error(), "maxClientCnxns") || d.Classify(err) != driver.ClassUnreachable {
+			t.Fatalf("the server has no room: %v", err)
+		}
+		out = append(out, d)
+	}
+	p.Refuse()
+	p.CloseAll()
+	before := attempts.Load()
+	w.eventually("others have tried to take the place", func() bool {
+		connected := false
+		for _, d := range out {
+			connected = connected || d.c.zk.Server() != ""
+		}
+		return connected || attempts.Load() >= before+12
+	})
+	p.Clear()
+	w.eventually("the lease is renewed", func() bool { return w.renew(holder, r).Err == nil })
+	select {
+	case id := <-tells:
+		t.Errorf("told that %v is lost", id)
+	default:
+	}
+	found := holder.c.ensemble(w.ctx)
+	if text := found[0].Text; !strings.Contains(text, "as many connections") {
+		t.Errorf("of a server that is full doctor says %q", text)
+	}
+}
+
+// doctor says how many connections this host has, of how many.
+func TestExamineCountsConnections(t *testing.T) {
+	t.Parallel()
+	w := worldOf(t, testserver.ZooKeeper(t, "maxClientCnxns=5", "4lw.commands.whitelist=srvr,conf,cons"))
+	d := w.driver()
+	w.grant(d, ask("k"))
+	for _, c := range []struct {
+		more int
+		text string
+		warn bool
+	}{{0, "this host has 1 of the 5 connections", false}, {3, "this host has 4 of the 5 connections", true}} {
+		for range c.more {
+			w.grant(w.driver(), ask(rand.Text()))
+		}
+		found := false
+		all, err := d.Examine(w.ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range all {
+			if f.Check == "connections" {
+				found = true
+				if !strings.Contains(f.Text, c.text) || (f.Level == driver.LevelWarn) != c.warn {
+					t.Errorf("it says %+v", f)
+				}
+			}
+		}
+		if !found {
+			t.Error("it says nothing about connections")
+		}
+	}
+}
+
+// Leases outlive a connection that is cut off in silence, beside a healthy server.
+func TestSilenceLosesNoLease(t *testing.T) {
+	t.Parallel()
+	server := server(t)
+	for _, ttl := range []time.Duration{6 * time.Second, 12 * time.Second, 20 * time.Second} {
+		t.Run(ttl.String(), func(t *testing.T) {
+			t.Parallel()
+			w := worldOf(t, server)
+			p := faultproxy.New(t, server.Addr())
+			var latest, upTo atomic.Int64
+			p.Hook(func(c faultproxy.Chunk) bool {
+				latest.Store(max(latest.Load(), int64(c.Conn)))
+				return int64(c.Conn) <= upTo.Load()
+			})
+			conn := w.connect(p.Addr(), DefaultSessionTimeout)
+			renewed := make(chan struct{}, 100)
+			client, err := hasp.New(w.over(conn), &hasp.Options{Observe: func(e hasp.Event) {
+				if e.Kind == hasp.EventRenewed {
+					renewed <- struct{}{}
+				}
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.Close()
+			l, err := client.Mutex("k", &hasp.LockOptions{TTL: ttl}).Lock(w.ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Release()
+			ctx := l.Context(w.ctx)
+			for range 2 { // silent once, and again
+				upTo.Store(latest.Load())
+				select {
+				case <-renewed:
+				case <-ctx.Done():
+					t.Fatal(context.Cause(ctx))
+				}
+			}
+		})
+	}
+}
