@@ -73,13 +73,14 @@ func describe(info *driver.Info, q queue, gets []*zk.Call) {
 	}
 }
 
-// fenceIn is the fence of a node that was read; 0 for another program's.
+// fenceIn is the fence of a node that was read; 0 for another program's, and a newer hasp's.
 func fenceIn(n node, get *zk.Call) uint64 {
 	if n.foreign() {
 		return 0
 	}
-	if f := decode(get.Data).fence; f != 0 {
-		return f
+	data := decode(get.Data)
+	if data.fence != 0 || data.newer > 0 {
+		return data.fence
 	}
 	return fenceOf(get.Stat.Czxid)
 }

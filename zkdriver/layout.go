@@ -38,6 +38,7 @@ type node struct {
 	seq  int32
 	// Of hasp's own: its owner, a digest of its label, and the session that it lasts for.
 	owner, label, sess string
+	newer              int // the layout of a hasp that is newer than this one; the node is another program's, then
 	// Of a semaphore's.
 	want
 	slot int
@@ -113,7 +114,7 @@ func parse(name string) (n node, ok bool) {
 	}
 	n.seq = int32(seq)
 	if field, ok := n.made(name[:at]); !ok || field != "" {
-		n.owner, n.label, n.sess = "", "", ""
+		n.owner, n.label, n.sess, n.newer = "", "", "", newer(field)
 	}
 	return n, true
 }
@@ -205,6 +206,34 @@ func (q queue) holds(i int) bool {
 // ahead is how many places are before the one at i, without holders.
 func (q queue) ahead(i int) int { return max(i-q.holders(), 0) }
 
+// layout is the version of what a hasp writes here. Names of a later one have a field v2, v3 … as the last one before the marker, and data
+// begins with hasp/2, hasp/3 …: a key with such a name is refused, and such data is never written over or deleted. Curator's rules
+// hold for them all.
+const layout = 1
+
+// newer is the layout that a text says, when it is later than this one; else 0.
+func newer(field string) int {
+	v, ok := strings.CutPrefix(field, "v")
+	if n, err := strconv.Atoi(v); ok && err == nil && n > layout {
+		return n
+	}
+	return 0
+}
+
+// newer is the error of a key that a newer hasp uses; nil when none does.
+func (q queue) newer(dir string) error {
+	for _, n := range q {
+		if n.newer > 0 {
+			return newerError(dir+"/"+n.name, n.newer)
+		}
+	}
+	return nil
+}
+
+func newerError(path string, version int) error {
+	return &configError{fmt.Sprintf("the node %q was written by a newer hasp (layout %d, this build knows %d): upgrade this program", path, version, layout)}
+}
+
 // alien is a node of another program that does not exclude nodes of a kind: Curator's mutex does not see
 // read-write locks, nor they it.
 func (q queue) alien(k kind) (node, bool) {
@@ -220,6 +249,7 @@ type content struct {
 	ttl   time.Duration // that its owner asked for
 	fence uint64        // 0: that of the node's own zxid
 	label string
+	newer int // the layout, when it is newer than this one: nothing else is known, then
 }
 
 const magic = "hasp/1 "
@@ -230,6 +260,11 @@ func (c content) encode() []byte {
 
 // decode reads the data of one of our nodes; what is damaged is zero.
 func decode(data []byte) (c content) {
+	if first, _, _ := strings.Cut(string(data), " "); strings.HasPrefix(first, "hasp/") {
+		if v := newer("v" + first[len("hasp/"):]); v > 0 {
+			return content{newer: v, label: fmt.Sprintf("(a newer hasp, layout %d)", v)}
+		}
+	}
 	head, label, ok := strings.Cut(string(data), "\n")
 	if !ok || !strings.HasPrefix(head, magic) {
 		return content{label: string(data)}

@@ -4,6 +4,7 @@
 package zkdriver
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -11,6 +12,8 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
+	"github.com/hasplock/hasp/zkdriver/internal/zk"
 )
 
 const someOwner = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -118,11 +121,11 @@ func FuzzContent(f *testing.F) {
 	f.Add("label", int64(time.Minute), uint64(12))
 	f.Add("a\nb", int64(1), uint64(math.MaxUint64))
 	f.Fuzz(func(t *testing.T, label string, ttl int64, fence uint64) {
-		want := content{time.Duration(ttl), fence, label}
+		want := content{ttl: time.Duration(ttl), fence: fence, label: label}
 		if got := decode(want.encode()); got != want {
 			t.Errorf("%+v became %+v", want, got)
 		}
-		if got := decode([]byte(label)); !strings.HasPrefix(label, magic) && got != (content{label: label}) {
+		if got := decode([]byte(label)); !strings.HasPrefix(label, "hasp/") && got != (content{label: label}) {
 			t.Errorf("%q became %+v", label, got)
 		}
 	})
@@ -161,5 +164,69 @@ func TestCheck(t *testing.T) {
 	}
 	if err := New(Connect(good, nil), &Options{Root: "/a/b"}).Check(); err != nil {
 		t.Error(err)
+	}
+}
+
+// What builds of layout 1 write, and read of each other: it changes with the number only.
+func TestLayout1(t *testing.T) {
+	t.Parallel()
+	m := mark{someOwner, digest("a label")}
+	for want, got := range map[string]string{
+		"_c_ABCDEFGHIJKLMNOPQRSTUVWXYZ-" + digest("a label") + "-0000000000000007-__WRIT__": nameOf(m, 7, markers[kindWrite]),
+		"_c_ABCDEFGHIJKLMNOPQRSTUVWXYZ-" + digest("a label") + "-0000000000000007-s3-lock-": nameOf(m, 7, node{kind: kindWait, want: want{limit: 3}}.marker()),
+		"hasp/1 ttl=30000000000 fence=127\na label":                                         string(content{ttl: 30 * time.Second, fence: 127, label: "a label"}.encode()),
+	} {
+		if got != want {
+			t.Errorf("%q is written, want %q", got, want)
+		}
+	}
+}
+
+// A key that a newer hasp uses is refused, with what to do; nothing of it is changed, or listed as left over.
+func TestNewerLayout(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for layout, name := range map[Layout]string{ReadWrite: "v2-__WRIT__", Mutex: "v2-lock-", Semaphore: "v3-lock-"} {
+		d := New(w.connect(w.server.Addr(), time.Hour), &Options{Root: w.root, Layout: layout})
+		key, folder := fmt.Sprint("k", layout), strings.TrimPrefix(d.folders()[0]+"/", "/")
+		w.stays(d, key)
+		if folder != "" {
+			w.do(w.admin, zk.Create(d.dir(key)+"/"+locks, nil, w.admin.acl, zk.Container))
+		}
+		base := d.dir(key) + "/" + folder + nameOf(mark{someOwner, digest("l")}, 9, name)
+		w.do(w.admin, zk.Create(numbered(base, 7), []byte("hasp/2 nobody knows"), w.admin.acl, zk.Persistent))
+		for _, r := range []contend.Owner{ask(key), queued(ask(key))} {
+			_, err := contend.Try(w.ctx, d, r)
+			if err == nil || d.Classify(err) != driver.ClassMisconfigured || !strings.Contains(err.Error(), "upgrade this program") {
+				t.Errorf("layout %d: %v", layout, err)
+			}
+		}
+		info, err := d.Inspect(w.ctx, key)
+		if err != nil || info.Holds+info.Waiters != 1 {
+			t.Errorf("layout %d: it is %+v, %v", layout, info, err)
+		}
+		for l, err := range d.ListLeftovers(w.ctx, key, nil) {
+			t.Errorf("layout %d: left over %+v, %v", layout, l, err)
+		}
+	}
+}
+
+// Data of a newer layout is not taken over, nor left over, though its node's name is ours.
+func TestNewerData(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.driver()
+	r := ask("k")
+	w.stays(d, "k")
+	name := numbered(nameOf(markOf(r.Claim()), 9, markers[kindWrite]), 7)
+	w.do(w.admin, zk.Create(d.dir("k")+"/"+name, []byte("hasp/2 nobody knows"), w.admin.acl, zk.Persistent))
+	if a := w.renew(d, r); d.Classify(a.Err) != driver.ClassMisconfigured {
+		t.Errorf("the renewal by an older hasp: %+v", a)
+	}
+	for l, err := range d.ListLeftovers(w.ctx, "", nil) {
+		t.Errorf("left over: %+v, %v", l, err)
+	}
+	if res := w.refuse(d, ask("k")); res.Holder.Owner != r.Owner {
+		t.Errorf("the holder is %+v", res.Holder)
 	}
 }

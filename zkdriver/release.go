@@ -88,7 +88,7 @@ func (d *Driver) release(ctx context.Context, s *zk.Session, e *entry, r driver.
 func (d *Driver) bury(ctx context.Context, s *zk.Session, c driver.Claim) error {
 	path := d.tomb(c)
 	for made := false; ; made = true {
-		tomb := zk.Create(path, nil, d.c.acl, zk.Ephemeral)
+		tomb := zk.Create(path, []byte(magic), d.c.acl, zk.Ephemeral)
 		if err := s.Do(ctx, tomb); err != nil {
 			return err
 		}

@@ -49,7 +49,7 @@ func parseIn(folder, name string) (n node, ok bool) {
 	}
 	n.seq = int32(seq)
 	if field, ok := n.made(name[:at]); !ok || !n.wants(field) {
-		n = node{kind: n.kind, name: n.name, seq: n.seq}
+		n = node{kind: n.kind, name: n.name, seq: n.seq, newer: newer(field)}
 	}
 	return n, true
 }
@@ -214,6 +214,9 @@ func (a *attempt) semaphore() (*driver.Result, error) {
 		return nil, err
 	}
 	i := v.q.of(a.e.mark)
+	if err := v.q.newer(a.e.dir); err != nil && i < 0 {
+		return nil, err
+	}
 	switch {
 	case name != "" && v.q.named(name) < 0 && i < 0:
 		a.d.c.forget(a.e, true) // it was broken; ask anew

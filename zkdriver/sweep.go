@@ -212,7 +212,7 @@ const linger = time.Minute
 func (dir directory) nodes(now time.Time) (all []driver.Leftover) {
 	for i, n := range dir.queue {
 		get := dir.gets[i]
-		if get.Stat.EphemeralOwner != 0 {
+		if get.Stat.EphemeralOwner != 0 || n.newer > 0 || decode(get.Data).newer > 0 {
 			continue
 		}
 		l := driver.Leftover{Key: dir.key, Kind: driver.LeftPlace, Name: dir.path() + "/" + n.name, Holder: holder(n, get.Data), State: state(get)}
@@ -268,7 +268,7 @@ func (sw *sweep) tombs(ctx context.Context) error {
 			return err
 		}
 		for i, get := range gets {
-			if get.Err != nil || get.Stat.EphemeralOwner != 0 {
+			if get.Err != nil || get.Stat.EphemeralOwner != 0 || decode(get.Data).newer > 0 {
 				continue
 			}
 			if !sw.yield(driver.Leftover{Kind: driver.LeftSidecar, Name: some[i], State: state(get)}) {
@@ -334,7 +334,7 @@ func (d *Driver) RemoveLeftover(ctx context.Context, l driver.Leftover) (stays t
 		return 0, driver.ErrNotHeld
 	case get.Err != nil:
 		return 0, about(get.Err, "read", l.Name)
-	case state(get) != l.State, get.Stat.EphemeralOwner != 0:
+	case state(get) != l.State, get.Stat.EphemeralOwner != 0, decode(get.Data).newer > 0:
 		return 0, driver.ErrNotHeld
 	}
 	if l.Kind != driver.LeftSidecar && !n.foreign() {
@@ -383,7 +383,7 @@ func (d *Driver) listed(l driver.Leftover) (n node, ok bool) {
 	} else {
 		n, ok = parseIn(folder, name)
 	}
-	return n, ok && n.foreign() == l.Foreign() && (l.Kind == driver.LeftLease || l.Kind == driver.LeftPlace && !n.foreign())
+	return n, ok && n.newer == 0 && n.foreign() == l.Foreign() && (l.Kind == driver.LeftLease || l.Kind == driver.LeftPlace && !n.foreign())
 }
 
 // about adds to the refusal of a server what was refused.

@@ -4,6 +4,7 @@
 package zkdriver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -133,8 +134,8 @@ func (a *attempt) look() (*driver.Result, error) {
 		if i := q.of(a.e.mark); i >= 0 {
 			return a.standing(q, i)
 		}
-		if n, ok := q.alien(k); ok {
-			return nil, &LayoutError{a.path(n.name)}
+		if err := a.other(q, k); err != nil {
+			return nil, err
 		}
 		switch free := q.blocker(len(q), k) < 0; {
 		case a.r.Queue || free:
@@ -144,6 +145,14 @@ func (a *attempt) look() (*driver.Result, error) {
 		}
 		sure = true
 	}
+}
+
+// other is the error of a key that is used in a way which this driver does not understand, or does not exclude.
+func (a *attempt) other(q queue, k kind) error {
+	if n, ok := q.alien(k); ok {
+		return &LayoutError{a.path(n.name)}
+	}
+	return q.newer(a.e.dir)
 }
 
 // released is the answer to an owner that was released.
@@ -177,11 +186,8 @@ func (a *attempt) join() (*driver.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if other, ok := q.alien(k); ok {
-		if err := a.undo(n); err != nil {
-			return nil, err
-		}
-		return nil, &LayoutError{a.path(other.name)}
+	if err := a.other(q, k); err != nil {
+		return nil, cmp.Or(a.undo(n), err)
 	}
 	if i := q.of(a.e.mark); i >= 0 && q[i].name != n.name { // a copy of this request was faster
 		a.twin = true
@@ -332,6 +338,9 @@ func (a *attempt) move(n node, marker string) error {
 		return get.Err
 	}
 	was := decode(get.Data)
+	if was.newer > 0 {
+		return newerError(a.path(n.name), was.newer)
+	}
 	if was.fence == 0 {
 		was.fence = fenceOf(get.Stat.Czxid)
 	}
