@@ -10,6 +10,8 @@
 // ContextTimeoutEnabled has the client heed the deadlines of contexts. Without it a request occupies its connection
 // until ReadTimeout, whoever has left, and one that is alone cannot be sent by its own caller, which is faster.
 //
+// Where the password is rotated, give the client Options.CredentialsProviderContext, which go-redis asks at each connection.
+//
 // # Layout
 //
 // A lock is one string key, prefix + key, whose value is the owner and a

@@ -137,6 +137,9 @@
 // Poolers of connections do no harm, whatever they pool: there are no session locks, and no settings of a
 // session. Behind PgBouncer pgx must not prepare statements (default_query_exec_mode=exec).
 //
+// Where the password is rotated, have it asked for at each connection: stdlib.OptionBeforeConnect of pgx (and pgxlisten.New takes the
+// same function), mysql.BeforeConnect of go-sql-driver.
+//
 // A Server is not a driver.Node: a quorum of databases is not offered.
 //
 // # Servers: waiting

@@ -33,11 +33,17 @@ import (
 
 // A Listener makes connections that listen. It is a sqldriver.Listener, and may serve
 // any number of drivers, each with a connection of its own.
-type Listener struct{ config *pgx.ConnConfig }
+type Listener struct {
+	config *pgx.ConnConfig
+	before []func(context.Context, *pgx.ConnConfig) error
+}
 
 // New returns a listener that connects as config says, which must have been made by
-// pgx.ParseConfig. It is copied. No connection is made yet.
-func New(config *pgx.ConnConfig) *Listener { return &Listener{config: config.Copy()} }
+// pgx.ParseConfig. It is copied. No connection is made yet. before is called with a copy before each connection, for example to set the
+// password that is right by then: what stdlib.OptionBeforeConnect has for the *sql.DB.
+func New(config *pgx.ConnConfig, before ...func(context.Context, *pgx.ConnConfig) error) *Listener {
+	return &Listener{config: config.Copy(), before: before}
+}
 
 const (
 	// closeLimit is how long the end of a connection may take.
@@ -53,7 +59,13 @@ const (
 // with the payload of each message, until ctx ends or the connection is lost. The error is
 // the context's, or says why it ended.
 func (l *Listener) Listen(ctx context.Context, channel string, heard func(payload string)) error {
-	c, err := pgx.ConnectConfig(ctx, l.config)
+	config := l.config.Copy()
+	for _, f := range l.before {
+		if err := f(ctx, config); err != nil {
+			return err
+		}
+	}
+	c, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return err
 	}

@@ -78,11 +78,18 @@ func few(db *sql.DB) {
 	db.SetConnMaxIdleTime(time.Second)
 }
 
-func (p *postgresDB) open() (*Store, error) {
-	db := stdlib.OpenDB(*p.config)
+func (p *postgresDB) open(now func() place) (*Store, error) {
+	anew := func(_ context.Context, c *pgx.ConnConfig) error {
+		p := now().(*postgresDB)                                      //nolint:forcetypeassert // as place.open says
+		if read, err := pgx.ParseConfig(p.url.String()); err == nil { // PGPASSFILE and the files of certificates, too
+			c.User, c.Password, c.TLSConfig, c.Fallbacks = read.User, read.Password, read.TLSConfig, read.Fallbacks
+		}
+		return nil
+	}
+	db := stdlib.OpenDB(*p.config, stdlib.OptionBeforeConnect(anew))
 	db.SetMaxOpenConns(maxConns)
 	few(db)
-	locks := sqldriver.NewPostgres(db, &sqldriver.PostgresOptions{Listener: pgxlisten.New(p.config)})
+	locks := sqldriver.NewPostgres(db, &sqldriver.PostgresOptions{Listener: pgxlisten.New(p.config, anew)})
 	return &Store{
 		Driver: locks, disconnect: db.Close, kind: doctor.Kind{Dangers: dangers}, Examine: p.pooler,
 		NoMessages: ": is there a pooler of connections in between (PgBouncer in transaction mode), through which LISTEN does not work?",
@@ -183,7 +190,15 @@ func parseMySQL(scheme, rest string) (*URL, error) {
 	return u, nil
 }
 
-func (m *mysqlDB) open() (*Store, error) {
+func (m *mysqlDB) open(now func() place) (*Store, error) {
+	err := m.config.Apply(mysql.BeforeConnect(func(_ context.Context, c *mysql.Config) error {
+		latest := now().(*mysqlDB) //nolint:forcetypeassert // as place.open says
+		c.User, c.Passwd = latest.user, latest.password
+		return nil
+	}))
+	if err != nil {
+		return nil, err
+	}
 	connector, err := mysql.NewConnector(m.config)
 	if err != nil {
 		return nil, err

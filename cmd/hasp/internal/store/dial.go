@@ -221,7 +221,7 @@ func (t tlsFiles) configure(base *tls.Config) (*tls.Config, error) {
 		if err != nil {
 			return nil, fmt.Errorf("TLS: tls-cert= and tls-key= (or %s and %s): %w", envTLS["tls-cert"], envTLS["tls-key"], err)
 		}
-		config.Certificates = []tls.Certificate{pair}
+		config.GetClientCertificate = t.renewed(pair)
 	}
 	if t["tls-server-name"] != "" {
 		config.ServerName = t["tls-server-name"]

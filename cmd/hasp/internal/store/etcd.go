@@ -55,7 +55,7 @@ func parseEtcd(scheme, rest string) (*URL, error) {
 
 func (e *etcdServers) secure() bool { return e.scheme == "etcds" }
 
-func (e *etcdServers) open() (*Store, error) {
+func (e *etcdServers) open(now func() place) (*Store, error) {
 	config := clientv3.Config{Endpoints: e.addrs, Logger: zap.NewNop()} // what matters comes back as an error
 	if e.secure() {
 		files := e.tls.inForce()
@@ -69,7 +69,10 @@ func (e *etcdServers) open() (*Store, error) {
 	}
 	o := &etcddriver.ConnectOptions{Dial: e.dial}
 	if e.user != "" && e.password != "" {
-		o.Login = func() (user, password string, err error) { return e.user, e.password, nil }
+		o.Login = func() (user, password string, err error) {
+			e := now().(*etcdServers) //nolint:forcetypeassert // as place.open says
+			return e.user, e.password, nil
+		}
 	}
 	client, err := etcddriver.Connect(config, o)
 	if err != nil {

@@ -207,7 +207,7 @@ func (r *redisServers) String() string {
 // silent for longer than a lock should wait.
 var NodeTimeout time.Duration
 
-func (r *redisServers) open() (*Store, error) {
+func (r *redisServers) open(now func() place) (*Store, error) {
 	redis.SetLogger(silent{}) // what matters comes back as an error
 	s := &Store{Searches: true, Replicas: r.replicas, Redisson: r.redisson, kind: r.about(len(r.nodes)), NoMessages: r.noMessages()}
 	files := r.tlsFiles()
@@ -217,6 +217,10 @@ func (r *redisServers) open() (*Store, error) {
 	var nodes []driver.Node
 	for _, o := range r.nodes {
 		node := options(*o)
+		node.CredentialsProviderContext = func(context.Context) (user, password string, err error) {
+			o := now().(*redisServers).nodes[0] //nolint:forcetypeassert // as place.open says; the nodes have one password
+			return o.Username, o.Password, nil
+		}
 		if o.TLSConfig != nil {
 			config, err := files.configure(o.TLSConfig)
 			if err != nil {

@@ -120,18 +120,22 @@ func (g *redisGroup) options() (*redis.Options, error) {
 	return options(o), nil
 }
 
-func (g *redisGroup) open() (*Store, error) {
+func (g *redisGroup) open(now func() place) (*Store, error) {
 	redis.SetLogger(silent{}) // what matters comes back as an error
 	o, err := g.options()
 	if err != nil {
 		return nil, err
+	}
+	o.CredentialsProviderContext = func(context.Context) (user, password string, err error) {
+		g := now().(*redisGroup) //nolint:forcetypeassert // as place.open says
+		return g.user, g.password, nil
 	}
 	if g.master == "" {
 		return g.openCluster(o), nil
 	}
 	rdb := redis.NewFailoverClient(&redis.FailoverOptions{
 		MasterName: g.master, SentinelAddrs: g.addrs, SentinelPassword: g.sentinel,
-		Username: o.Username, Password: o.Password, DB: o.DB, Dialer: o.Dialer, OnConnect: o.OnConnect,
+		CredentialsProviderContext: o.CredentialsProviderContext, DB: o.DB, Dialer: o.Dialer, OnConnect: o.OnConnect,
 		MaxRetries: o.MaxRetries, DialerRetries: o.DialerRetries, ContextTimeoutEnabled: true, DisableIdentity: true,
 		DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, PoolSize: o.PoolSize,
 	})
@@ -216,7 +220,7 @@ func (g *redisGroup) find(ctx context.Context, o *redis.Options) string {
 
 func (g *redisGroup) openCluster(o *redis.Options) *Store {
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{
-		Addrs: g.addrs, Username: o.Username, Password: o.Password, Dialer: o.Dialer, OnConnect: o.OnConnect,
+		Addrs: g.addrs, CredentialsProviderContext: o.CredentialsProviderContext, Dialer: o.Dialer, OnConnect: o.OnConnect,
 		MaxRetries: o.MaxRetries, DialerRetries: o.DialerRetries, ContextTimeoutEnabled: true, DisableIdentity: true,
 		DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, PoolSize: o.PoolSize,
 		MaintNotificationsConfig: o.MaintNotificationsConfig,

@@ -50,7 +50,7 @@ func parseSQLite(_, rest string) (*URL, error) {
 	return u, nil
 }
 
-func (f sqliteFile) open() (*Store, error) {
+func (f sqliteFile) open(func() place) (*Store, error) {
 	db, err := openSQLite(string(f))
 	if err != nil {
 		return nil, err

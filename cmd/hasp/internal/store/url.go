@@ -69,8 +69,9 @@ type URL struct {
 // place is what the URLs of a scheme name. Each scheme has a file of its own: how its
 // URLs are read, opened and written, and what is done with them by hand.
 type place interface {
-	// open opens the store. It does no I/O that may wait.
-	open() (*Store, error)
+	// open opens the store. It does no I/O that may wait. now is asked for what the URL says by then at each login, and returns a place
+	// of the same type.
+	open(now func() place) (*Store, error)
 	// String returns the URL without secrets and parameters.
 	String() string
 	// inherited returns the URL as given with whole paths; empty: as it was given.
@@ -152,7 +153,7 @@ func isWord(s string) bool {
 }
 
 // Open opens the store. It reads the files of TLS, and does no other I/O.
-func (u *URL) Open() (*Store, error) { return u.place.open() }
+func (u *URL) Open() (*Store, error) { return u.place.open(newRotation(u).now) }
 
 // Secret says whether the URL holds a user or a password.
 func (u *URL) Secret() bool {

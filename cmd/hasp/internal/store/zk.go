@@ -4,6 +4,7 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"strings"
 
@@ -50,8 +51,15 @@ func parseZK(scheme, rest string) (*URL, error) {
 	return u, nil
 }
 
-func (z *zkServers) open() (*Store, error) {
-	conn := zkdriver.Connect(z.addrs, &zkdriver.ConnOptions{User: z.user, Password: z.password, Dial: z.dial})
+func (z *zkServers) open(now func() place) (*Store, error) {
+	o := &zkdriver.ConnOptions{Dial: z.dial}
+	if z.user != "" {
+		o.Login = func(context.Context) (user, password string, err error) {
+			z := now().(*zkServers) //nolint:forcetypeassert // as place.open says
+			return z.user, z.password, nil
+		}
+	}
+	conn := zkdriver.Connect(z.addrs, o)
 	return &Store{
 		Driver: zkdriver.New(conn, &zkdriver.Options{Root: z.root, Layout: z.layout}), disconnect: conn.Close,
 		kind: doctor.Kind{Nodes: len(z.addrs), Dangers: "a client that deletes the nodes of locks"},

@@ -1,0 +1,43 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// A URL's file is read again at each login; what it says of anything but the login changes nothing.
+func TestRotation(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "url")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("redis://me:one@h:6379/2")
+	u, err := fromFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRotation(u)
+	for _, c := range []struct{ text, password string }{
+		{"redis://me:one@h:6379/2", "one"}, {"redis://me:two@h:6379/2", "two"}, {"", "two"}, {"redis://me:thr", "two"}, {"redis://me:three@other:6379/2", "two"},
+		{"redis://me:three@h:6379/3", "two"}, {"zk://me:three@h:6379/2", "two"}, {"redis://me:three@h:6379/2?prefix=x", "three"},
+	} {
+		write(c.text)
+		if got := r.now().(*redisServers).nodes[0].Password; got != c.password { //nolint:forcetypeassert // it panics
+			t.Errorf("after %q the password is %q, want %q", c.text, got, c.password)
+		}
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.now().(*redisServers).nodes[0].Password; got != "three" { //nolint:forcetypeassert // it panics
+		t.Errorf("without the file it is %q", got)
+	}
+}

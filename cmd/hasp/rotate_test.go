@@ -1,0 +1,235 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+package main
+
+import (
+	"database/sql"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/internal/testserver"
+	"github.com/redis/go-redis/v9"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+)
+
+// keeper is a store whose user "locks" has a password.
+type keeper struct {
+	url    func(password string) string
+	rotate func(password string) // gives the user another one, and cuts the connections
+	tables bool
+}
+
+// A password that is rotated, the store's connections cut, and the URL's file written late, first with a mistake: a holder, a
+// waiter, a leader, a standby and a server of pages go on, and none shows a password.
+func TestRotatedPassword(t *testing.T) {
+	t.Parallel()
+	for name, start := range map[string]func(t *testing.T) keeper{
+		"redis": rotatesRedis, "redlock": rotatesRedlock, "cluster": rotatesCluster, "sentinel": rotatesSentinel,
+		"etcd": rotatesEtcd, "postgres": rotatesPostgres, "mariadb": rotatesMariaDB,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rotates(t, start(t))
+		})
+	}
+}
+
+func rotates(t *testing.T, k keeper) {
+	s := newSandbox(t, "")
+	s.write("url", k.url("hunter2"))
+	withFile := func(c *exec.Cmd) {
+		for i, v := range c.Env {
+			if strings.HasPrefix(v, "HASP_STORE=") {
+				c.Env[i] = "HASP_STORE_FILE=" + filepath.Join(s.dir, "url")
+			}
+		}
+	}
+	start := func(args ...string) *proc { return s.haspWith(withFile, args...) }
+	if k.tables {
+		start("init").ends(0)
+	}
+	s.fifo("gate")
+	s.fifo("reign")
+	holder := start("run", "k", "--", "sh", "-c", "echo >held.tmp; echo x >>held.tmp; mv held.tmp held; read x <gate")
+	s.read("held")
+	waiter := start("run", "k", "--", "touch", "waited")
+	leader := start("elect", "e", "--", "sh", "-c", "echo x >leads; read x <reign")
+	s.read("leads")
+	pages := start("serve", "--listen", "127.0.0.1:0")
+	pages.says(` are at https?://`)
+	waiter.says("k")
+
+	s.write("url", k.url("hunter3-wrong"))
+	k.rotate("hunter4")
+	waiter.says("(?i)password|login|auth|denied|permission")
+	s.write("url", k.url("hunter4"))
+
+	s.open("gate")
+	holder.ends(0)
+	waiter.ends(0)
+	if _, err := os.Stat(filepath.Join(s.dir, "waited")); err != nil {
+		t.Error("the waiter's command did not run")
+	}
+	_, at, _ := strings.Cut(pages.err.String(), " are at ")
+	at, _, _ = strings.Cut(at, "\n")
+	if err := eventually(func() bool {
+		code, err := get(t, http.DefaultClient, strings.TrimSpace(at)+"api/v1/locks", "")
+		return err == nil && code == http.StatusOK
+	}); err != nil {
+		t.Errorf("the pages stay dark: %v\n%s", err, pages.err.String())
+	}
+	s.open("reign") // it has led all the time
+	leader.says("exited with status 0")
+	leader.signal(syscall.SIGTERM)
+	leader.ends(143)
+	for _, p := range []*proc{holder, waiter, leader, pages} {
+		if text := p.err.String() + p.out.String(); strings.Contains(text, "hunter") {
+			t.Errorf("%v shows a password:\n%s", p.cmd.Args, text)
+		}
+	}
+}
+
+// acl gives the user of some servers of Redis a password, and ends its connections.
+func acl(t testing.TB, password string, servers ...*testserver.Server) {
+	t.Helper()
+	for _, s := range servers {
+		admin(t, s, redis.Options{}, []any{"ACL", "SETUSER", "locks", "on", "resetpass", ">" + password, "~*", "&*", "+@all"}, []any{"CLIENT", "KILL", "USER", "locks"})
+	}
+}
+
+func rotatesRedis(t *testing.T) keeper {
+	server := testserver.Redis(t)
+	acl(t, "hunter2", server)
+	return keeper{
+		url:    func(password string) string { return "redis://locks:" + password + "@" + server.Addr() },
+		rotate: func(password string) { acl(t, password, server) },
+	}
+}
+
+func rotatesRedlock(t *testing.T) keeper {
+	var servers []*testserver.Server
+	var addrs []string
+	for range 3 {
+		s := testserver.Redis(t)
+		servers, addrs = append(servers, s), append(addrs, s.Addr())
+	}
+	newSandbox(t, "redlock://"+strings.Join(addrs, ",")).exits(0, "doctor", "--admit")
+	acl(t, "hunter2", servers...)
+	return keeper{
+		url:    func(password string) string { return "redlock://locks:" + password + "@" + strings.Join(addrs, ",") },
+		rotate: func(password string) { acl(t, password, servers...) },
+	}
+}
+
+func rotatesCluster(t *testing.T) keeper {
+	c := testserver.NewRedisCluster(t, 3, testserver.RedisGroup{})
+	acl(t, "hunter2", c.All()...)
+	return keeper{
+		url: func(password string) string {
+			return "redis+cluster://locks:" + password + "@" + strings.Join(c.Addrs(), ",")
+		},
+		rotate: func(password string) { acl(t, password, c.All()...) },
+	}
+}
+
+func rotatesSentinel(t *testing.T) keeper {
+	c := testserver.NewRedisSentinel(t, testserver.RedisGroup{Timeout: time.Minute})
+	acl(t, "hunter2", c.Redises()...)
+	return keeper{
+		url: func(password string) string {
+			return "redis+sentinel://mymaster:" + password + "@" + strings.Join(c.Addrs(), ",") + "?user=locks"
+		},
+		rotate: func(password string) { acl(t, password, c.Redises()...) },
+	}
+}
+
+func rotatesEtcd(t *testing.T) keeper {
+	server := testserver.Etcd(t)
+	ctx := t.Context()
+	must := func(_ any, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	client := func(user, password string) *clientv3.Client {
+		c, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Addr()}, Username: user, Password: password, Logger: zap.NewNop(), DialTimeout: time.Minute})
+		must(nil, err)
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	}
+	first := client("", "")
+	for _, user := range []string{"root", "locks"} {
+		must(first.UserAdd(ctx, user, "hunter2"))
+		must(first.UserGrantRole(ctx, user, "root"))
+	}
+	must(first.AuthEnable(ctx))
+	root := client("root", "hunter2")
+	return keeper{
+		url: func(password string) string { return "etcd://locks:" + password + "@" + server.Addr() },
+		rotate: func(password string) {
+			must(root.UserChangePassword(ctx, "locks", password))
+			server.Restart() // which forgets all tokens
+		},
+	}
+}
+
+// on carries out statements as the superuser.
+func on(t testing.TB, driver, dsn string) func(statements ...string) {
+	db, err := sql.Open(driver, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	return func(statements ...string) {
+		t.Helper()
+		for _, s := range statements {
+			if _, err := db.Exec(s); err != nil {
+				t.Fatalf("%s: %v", s, err)
+			}
+		}
+	}
+}
+
+func rotatesPostgres(t *testing.T) keeper {
+	server := testserver.Postgres(t)
+	do := on(t, "pgx", "postgres://postgres@"+server.Addr()+"/postgres?sslmode=disable")
+	const hba = "host all locks 127.0.0.1/32 scram-sha-256\nhost all all 127.0.0.1/32 trust\nlocal all all trust\n"
+	if err := os.WriteFile(filepath.Join(server.Dir(), "data", "pg_hba.conf"), []byte(hba), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	do("CREATE ROLE locks LOGIN PASSWORD 'hunter2'", "GRANT ALL ON SCHEMA public TO locks", "SELECT pg_reload_conf()")
+	return keeper{
+		tables: true,
+		url: func(password string) string {
+			return "postgres://locks:" + password + "@" + server.Addr() + "/postgres?sslmode=disable"
+		},
+		rotate: func(password string) {
+			do("ALTER ROLE locks PASSWORD '"+password+"'", "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'locks'")
+		},
+	}
+}
+
+func rotatesMariaDB(t *testing.T) keeper {
+	server := testserver.MariaDB(t)
+	do := on(t, "mysql", "root@tcp("+server.Addr()+")/")
+	do("CREATE DATABASE d", "CREATE USER locks@'%' IDENTIFIED BY 'hunter2'", "GRANT ALL ON d.* TO locks@'%'")
+	return keeper{
+		tables: true,
+		url:    func(password string) string { return fmt.Sprintf("mysql://locks:%s@%s/d", password, server.Addr()) },
+		rotate: func(password string) {
+			do("ALTER USER locks@'%' IDENTIFIED BY '"+password+"'", "KILL USER locks@'%'")
+		},
+	}
+}
