@@ -194,8 +194,7 @@ func (d database) limited(t testing.TB, db *sql.DB) (as database, name string) {
 // but Init.
 func leastPrivileges(t *testing.T, d database) {
 	db := d.pool(t)
-	name := ""
-	d, name = d.limited(t, db)
+	d, name := d.limited(t, db)
 	s := d.open(t)
 	a, b := request("k"), queued(request("k"))
 	granting(t, s, a)

@@ -288,7 +288,7 @@ func TestTopNeedsATerminal(t *testing.T) {
 		sc.expect("the audit record cannot be written to .*no such file or directory")
 		sc.restored("78")
 		sc.run("TERM=xterm hasp top --store redis://nobody:x@" + testserver.Redis(t).Addr())
-		sc.expect("does not allow this")
+		sc.expect("refused the login")
 		sc.restored("77")
 	})
 }

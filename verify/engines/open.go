@@ -102,6 +102,7 @@ func openPostgres(addr string) (*Conn, error) {
 	}
 	db := stdlib.OpenDB(*config)
 	db.SetMaxOpenConns(maxConns)
+	db.SetMaxIdleConns(maxConns)
 	return &Conn{sqldriver.NewPostgres(db, &sqldriver.PostgresOptions{Listener: pgxlisten.New(config)}), db.Close}, nil
 }
 
