@@ -28,6 +28,7 @@ type attempt struct {
 	waits   bool          // the observer was told that it waits
 	briefly bool          // a TryLock asks a keeper
 	asked   time.Duration // when the latest one was, on the monotonic clock
+	slowest time.Duration // what the slowest refusal took
 	behind  successors
 	waiter
 }
@@ -192,6 +193,7 @@ func (a *attempt) hold(born clock.Instant, res driver.Result) *hold {
 
 func (a *attempt) refused(start clock.Instant, res driver.Result) {
 	a.seen, a.kept = sample{start, res.At, res.Fence}, res.Keeps
+	a.slowest = max(a.slowest, a.c.now().Sub(start))
 	a.maybe = a.maybe || a.req.Queue
 	held := &HeldError{Holder: res.Holder, Left: res.Left, Ahead: res.Ahead}
 	a.patience.refused(held)

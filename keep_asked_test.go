@@ -6,6 +6,9 @@ package hasp_test
 import (
 	"context"
 	"errors"
+	"strconv"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -132,18 +135,94 @@ func TestTryLockWaitsForASlowKeeper(t *testing.T) {
 	})
 }
 
+// busyStore serves one request after another, each of which takes a fixed time.
+type busyStore struct {
+	*hooked
+	mu   sync.Mutex
+	free time.Time // when the requests that came until now are served
+}
+
+func (s *busyStore) serve(n int) {
+	const each = 20 * time.Microsecond
+	s.mu.Lock()
+	if now := time.Now(); s.free.Before(now) {
+		s.free = now
+	}
+	s.free = s.free.Add(time.Duration(n) * each)
+	left := time.Until(s.free)
+	s.mu.Unlock()
+	time.Sleep(left)
+}
+
+func newBusyStore() *busyStore {
+	s := &busyStore{hooked: &hooked{Driver: newStore()}}
+	s.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
+		s.serve(1)
+		return next(ctx, r)
+	}
+	s.renew = func(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), next renewFunc) {
+		s.serve(len(rs))
+		next(ctx, rs, done)
+	}
+	s.release = func(ctx context.Context, r driver.ReleaseRequest, next releaseFunc) error {
+		s.serve(1)
+		return next(ctx, r)
+	}
+	return s
+}
+
+// However many keys are wanted at once of a keeper that uses none, and so however long the store's queue is, each TryLock has its key.
+func TestTryLocksOfManyKeptKeys(t *testing.T) {
+	const keys = 5000
+	for _, together := range []int{1, 64, keys} {
+		synctest.Test(t, func(t *testing.T) {
+			d := newBusyStore()
+			keeper, elsewhere := newClient(t, d, nil), newClient(t, d, nil)
+			all := func(do func(key string)) {
+				var wg sync.WaitGroup
+				defer wg.Wait()
+				turns := make(chan struct{}, together)
+				for i := range keys {
+					turns <- struct{}{}
+					wg.Go(func() {
+						do("k" + strconv.Itoa(i))
+						<-turns
+					})
+				}
+			}
+			all(func(key string) { release(t, lock(t, keeper, key, &hasp.LockOptions{Keep: time.Hour})) })
+			time.Sleep(ttl) // all asked to be told, and were renewed
+			var refused atomic.Int64
+			all(func(key string) {
+				lease, err := elsewhere.Mutex(key, nil).TryLock(t.Context())
+				if err != nil {
+					refused.Add(1)
+					return
+				}
+				release(t, lease)
+			})
+			if n := refused.Load(); n > 0 {
+				t.Errorf("%d TryLocks at once: %d of %d are refused, though the keeper uses no key", together, n, keys)
+			}
+		})
+	}
+}
+
 // Where the join is not answered, or no message comes, it is refused as by any holder.
 func TestTryLockOfAKeeperThatCannotBeAsked(t *testing.T) {
-	for name, break_ := range map[string]func(d *hooked){
-		"no answer to the join": func(d *hooked) {
+	for name, c := range map[string]struct {
+		most   time.Duration
+		break_ func(d *hooked)
+	}{
+		"no answer to the join": {5 * time.Second, func(d *hooked) { // as any request
 			d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
 				if r.Queue {
 					return hangTry(ctx, r, next)
 				}
 				return next(ctx, r)
 			}
-		},
-		"the join fails": func(d *hooked) {
+		}},
+		"the join fails": {0, func(d *hooked) {
 			d.classify = func(error) driver.Class { return driver.ClassFull }
 			d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
 				if r.Queue {
@@ -151,24 +230,24 @@ func TestTryLockOfAKeeperThatCannotBeAsked(t *testing.T) {
 				}
 				return next(ctx, r)
 			}
-		},
-		"no watch": func(d *hooked) {
+		}},
+		"no watch": {5 * time.Millisecond, func(d *hooked) {
 			d.watch = func(ctx context.Context, _ driver.Claim, _ watchFunc) (<-chan struct{}, error) {
 				<-ctx.Done()
 				return nil, ctx.Err()
 			}
-		},
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d := &hooked{Driver: newStore()}
 				_, elsewhere, _ := keeping(t, d)
-				d.change(func() { break_(d) })
+				d.change(func() { c.break_(d) })
 				began := time.Now()
 				if _, err := elsewhere.Mutex("k", nil).TryLock(t.Context()); !errors.Is(err, hasp.ErrHeld) {
 					t.Errorf("%v", err)
 				}
-				if took := time.Since(began); took > 2*5*time.Millisecond+hasp.Moment {
+				if took := time.Since(began); took > c.most+hasp.Moment {
 					t.Errorf("it took %v", took)
 				}
 			})

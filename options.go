@@ -94,8 +94,9 @@ type LockOptions struct {
 	//
 	// To others a kept key is held: a Lock elsewhere waits until this client learns of it (see
 	// Lease.Wanted), but not for longer than Keep if nobody uses the key here. So does a TryLock where
-	// the engine says that the key is kept (Redis, memory), for three round trips and 5 ms at most;
-	// over others it is refused, and so it may be while this client gives back thousands of keys at once. Then nothing more is granted here, and the key goes back. It also does when a
+	// the engine says that the key is kept (Redis, memory), beside its own requests for three times what the slowest of
+	// them took and 5 ms, and for 5 s at most: enough also where thousands of keys go back at once, unless this process stands
+	// still. Over others it is refused. Then nothing more is granted here, and the key goes back. It also does when a
 	// renewal fails or is late, at Close, for a lock with other options, and after at most 1,024
 	// grants. If the process dies, the next holder is told (Lease.Abandoned). A key that had to go
 	// back before it was used again is not kept after the next 2 Releases, then 4, up to 64, until

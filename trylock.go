@@ -5,22 +5,17 @@ package hasp
 
 import (
 	"cmp"
-	"context"
 	"time"
 )
 
-// keeperTime is how long a TryLock waits for a keeper, beside three times what its Try took, and at most: that is
-// the join with the message to the keeper, its release, and the message of that.
-const (
-	keeperTime    = 5 * time.Millisecond
-	maxKeeperTime = time.Second
-)
+// keeperTime is what a keeper needs beside the store: see attempt.keeper.
+const keeperTime = 5 * time.Millisecond
 
 // tryLock asks once, and waits only where the holder keeps the key for nobody, until it has given it back.
 func (a *attempt) tryLock() (*Lease, error) {
 	lease, _, err := a.try()
 	if lease == nil && err == nil && a.kept && !a.c.cohorts.keeps(a.req.Key) {
-		lease, err = a.askKeeper(min(3*a.c.now().Sub(a.began)+keeperTime, maxKeeperTime))
+		lease, err = a.askKeeper()
 	}
 	switch {
 	case lease != nil:
@@ -33,25 +28,44 @@ func (a *attempt) tryLock() (*Lease, error) {
 	return nil, a.fail(err)
 }
 
-// askKeeper waits for a key that is kept, for that long at most once it watches, and for that as long. Whatever goes wrong is
-// as if it was not asked: neither a lease nor an error.
-func (a *attempt) askKeeper(limit time.Duration) (lease *Lease, err error) {
-	all, why := a.ctx, a.patience.why
+// askKeeper joins, which tells the keeper, and waits until it has given the key back, for keeper at most. Whatever goes wrong
+// is as if it was not asked: neither a lease nor an error.
+func (a *attempt) askKeeper() (lease *Lease, err error) {
+	why := a.patience.why
 	defer func() {
-		if a.ctx = all; err != nil && a.ended() == nil {
+		if err != nil && a.ended() == nil {
 			a.patience.why, err = why, nil
 		}
 	}()
-	timer := time.NewTimer(limit)
+	timer := time.NewTimer(a.keeper())
 	defer timer.Stop()
 	if err := a.subscribeUntil(timer.C); err != nil || a.sub.hints == nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(all, limit)
-	defer cancel()
-	a.ctx, a.req.Queue, a.briefly = ctx, true, true
-	if lease, err = a.wait(); lease != nil {
-		lease.h.tells(all)
+	a.req.Queue, a.briefly = true, true
+	lease, _, err = a.try()
+	for joined := a.c.now(); lease == nil && err == nil; lease, _, err = a.try() {
+		a.joined(a.c)
+		timer.Reset(a.keeper() - a.c.now().Sub(joined))
+		select {
+		case <-a.sub.hints:
+		case <-timer.C:
+			return nil, nil
+		case <-a.ctx.Done():
+			return nil, a.ended()
+		case <-a.c.calls.Open.Done():
+			return nil, a.ended()
+		}
+		if lease = a.enter(); lease != nil {
+			break
+		}
+	}
+	if lease != nil {
+		a.leaveQueue(a.c)
 	}
 	return lease, err
 }
+
+// keeper is how long a keeper may need: for the message to it, its release, and the message of that. With thousands of keys at
+// once all requests take longer, ours and the keeper's.
+func (a *attempt) keeper() time.Duration { return min(3*a.slowest+keeperTime, tryLimit) }
