@@ -135,6 +135,39 @@ func TestFailedRenewalIsTriedAgain(t *testing.T) {
 	}
 }
 
+// A renewal that is refused with whatever class is asked for again until the deadline: a store that answers before it costs
+// nothing, and one that does not costs the lease at the deadline, and not before.
+func TestRefusedRenewalIsTriedAgain(t *testing.T) {
+	const last = ttl / 8 // more than a pause between two renewals
+	for _, c := range classes {
+		for _, mended := range []bool{true, false} {
+			synctest.Test(t, func(t *testing.T) {
+				d := newMoody(c.class)
+				lease := lock(t, newClient(t, d, nil), "k", nil)
+				deadline := lease.Deadline()
+				d.refuses.Store(true)
+				time.Sleep(time.Until(deadline) - last)
+				if err := lease.Err(); err != nil {
+					t.Fatalf("%s: lost %v before the deadline: %v", c.name, time.Until(deadline), err)
+				}
+				before := d.renews.Load()
+				d.refuses.Store(!mended)
+				time.Sleep(last - 1)
+				if err := lease.Err(); err != nil || d.renews.Load() == before {
+					t.Errorf("%s: %v, %d renewals in the last %v", c.name, err, d.renews.Load()-before, last)
+				}
+				if time.Sleep(10 * ttl); mended {
+					if err := lease.Err(); err != nil {
+						t.Errorf("%s: mended before the deadline: %v", c.name, err)
+					}
+					return
+				}
+				wantIs(t, lease.Err(), hasp.ErrLost, errDown)
+			})
+		}
+	}
+}
+
 // Promise 3: each outcome counts by itself; a lease that is not reported does
 // not decide about the others.
 func TestRenewalsAreReportedOneByOne(t *testing.T) {
