@@ -6,6 +6,8 @@ package verify
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -41,6 +43,7 @@ type refusal struct {
 	login func(o *redis.Options)
 	class hasp.Class
 	texts []string
+	grows bool // it refuses only what takes memory: what there is it renews and releases
 }
 
 const (
@@ -83,7 +86,13 @@ var refusals = []refusal{
 		name:  "maxmemory with noeviction",
 		start: func(t *testing.T, c *redis.Client) { run(t, c, "config", "set", "maxmemory", "1") },
 		mend:  func(t *testing.T, c *redis.Client) { run(t, c, "config", "set", "maxmemory", "0") }, first: graceTime,
-		class: hasp.ClassFull, texts: []string{"OOM"},
+		class: hasp.ClassFull, texts: []string{"OOM"}, grows: true,
+	},
+	{
+		name:  "a snapshot that cannot be written",
+		start: failSnapshot,
+		mend:  func(t *testing.T, c *redis.Client) { run(t, c, "config", "set", "save", "") }, first: graceTime,
+		class: hasp.ClassFull, texts: []string{"MISCONF"},
 	},
 	{
 		name: "another type under the key",
@@ -92,6 +101,22 @@ var refusals = []refusal{
 		},
 		class: hasp.ClassImpossible, texts: []string{`"lock:k"`, "hash"},
 	},
+}
+
+// failSnapshot returns once the server refuses writes, since a directory has its snapshot's name.
+func failSnapshot(t *testing.T, c *redis.Client) {
+	dir := c.ConfigGet(t.Context(), "dir").Val()["dir"]
+	if err := os.Mkdir(filepath.Join(dir, "dump.rdb"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	run(t, c, "config", "set", "save", "3600 1000000")
+	run(t, c, "bgsave", "schedule")
+	for !strings.Contains(c.Info(t.Context(), "persistence").Val(), "rdb_last_bgsave_status:err") {
+		if err := t.Context().Err(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(little / 100) // the snapshot is made in the background
+	}
 }
 
 // kick breaks connections that logged in before the password changed.
@@ -177,7 +202,7 @@ func TestRefusedForAWhile(t *testing.T) {
 		r.start(t, c)
 		released := make(chan error, 1)
 		go func() { released <- holder.Release() }()
-		if r.class != hasp.ClassFull { // which renews and releases what there is
+		if !r.grows {
 			wantClass(t, waits.next(t, hasp.EventTrouble).Err, r.class, r.texts...)
 			leads.next(t, hasp.EventLost)
 			wantClass(t, leads.next(t, hasp.EventTrouble).Err, r.class, r.texts...)
@@ -190,7 +215,7 @@ func TestRefusedForAWhile(t *testing.T) {
 			t.Errorf("the waiter had the key %v after the server was mended", took)
 		}
 		release(t, lease)
-		if r.class != hasp.ClassFull {
+		if !r.grows {
 			leads.next(t, hasp.EventAcquired)
 		}
 		resign()
