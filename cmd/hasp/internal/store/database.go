@@ -71,13 +71,6 @@ func parsePostgres(_, rest string) (*URL, error) {
 	return u, nil
 }
 
-// few keeps at most one connection while nothing is asked, and none for long: many commands may wait, and a server admits
-// few connections.
-func few(db *sql.DB) {
-	db.SetMaxIdleConns(1)
-	db.SetConnMaxIdleTime(time.Second)
-}
-
 func (p *postgresDB) open(now func() place) (*Store, error) {
 	anew := func(_ context.Context, c *pgx.ConnConfig) error {
 		p := now().(*postgresDB)                                      //nolint:forcetypeassert // as place.open says
@@ -88,7 +81,9 @@ func (p *postgresDB) open(now func() place) (*Store, error) {
 	}
 	db := stdlib.OpenDB(*p.config, stdlib.OptionBeforeConnect(anew))
 	db.SetMaxOpenConns(maxConns)
-	few(db)
+	// Many commands may wait, each with a connection that listens; a server admits few.
+	db.SetMaxIdleConns(1)
+	db.SetConnMaxIdleTime(time.Second)
 	locks := sqldriver.NewPostgres(db, &sqldriver.PostgresOptions{Listener: pgxlisten.New(p.config, anew)})
 	return &Store{
 		Driver: locks, disconnect: db.Close, kind: doctor.Kind{Dangers: dangers}, Examine: p.pooler,
@@ -205,7 +200,7 @@ func (m *mysqlDB) open(now func() place) (*Store, error) {
 	}
 	db := sql.OpenDB(connector)
 	db.SetMaxOpenConns(maxConns)
-	few(db)
+	db.SetMaxIdleConns(1) // it stays: others may take all that the server has left
 	locks := sqldriver.NewMySQL(db)
 	return &Store{
 		Driver: locks, disconnect: db.Close, kind: doctor.Kind{Dangers: dangers},
