@@ -115,7 +115,7 @@ func TestPlainClientOnACluster(t *testing.T) {
 	w := newCluster(t)
 	d := w.driver(nil)
 	_, err := contend.Try(w.ctx, d, ask("k"))
-	if d.Classify(err) != driver.ClassImpossible {
+	if d.Classify(err) != driver.ClassMisconfigured {
 		t.Errorf("Try says: %v", err)
 	}
 	if w.admin.Exists(w.ctx, "lock:k").Val() != 0 {
