@@ -88,3 +88,27 @@ func TestStoppedInATransaction(t *testing.T) {
 		t.Error("its transaction goes on")
 	}
 }
+
+// Rule: where each statement of a connection has a snapshot of its own transaction, one that was overtaken is sent again.
+func TestOvertakenBeforeTheLook(t *testing.T) {
+	t.Parallel()
+	d := newPostgres(t, testserver.Postgres(t))
+	db := d.pool(t)
+	d.dsn += "&default_transaction_isolation=repeatable%20read"
+	s := d.open(t)
+	tx, err := db.BeginTx(t.Context(), nil)
+	must(t, err)
+	_, err = tx.ExecContext(t.Context(), s.eng.text[sLock], []byte("k"))
+	must(t, err)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- s.do(t.Context(), func(c *conn) error {
+			return c.onKey(request("k").Claim(), &keyView{}, func(*keyTx) error { return nil })
+		})
+	}()
+	waitFor(t, "it stands behind another's transaction", func() bool {
+		return number(t, db, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'advisory'") > 0
+	})
+	must(t, tx.Commit())
+	must(t, <-ended)
+}

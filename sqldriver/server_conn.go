@@ -112,7 +112,9 @@ func (s *Server) once(ctx context.Context, f func(c *conn) error) (sent bool, er
 		c.discard()
 		sent = sent && in(mysqlNumber(err), 1047, 3032) // which may come in the midst of a commit
 	case c.open || ctx.Err() != nil:
-		c.rollback()
+		if c.rollback(); c.open && ctx.Err() == nil {
+			err = &lostError{err}
+		}
 	case c.lost():
 		err = &lostError{err}
 	}

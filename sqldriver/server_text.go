@@ -89,11 +89,11 @@ var serverText = [statements]string{
 			o.found, o.past, o.seq, o.last, o.waiting, o.hinted, o.ahead, o.barred, o.least, {next}
 		FROM c CROSS JOIN o LEFT JOIN hasp_key k ON k.lock_key = ? LEFT JOIN p ON p.lock_key = k.lock_key`,
 
-	// owner, key, when it is too late, others, keep, 1 where the rest of the key's row may differ, held, its owner, fence, since,
+	// owner, key, when it is too late, others, keep, 1 where the rest of the key's row may differ unless the owner has the key, owner, held, its owner, fence, since,
 	// expires, most, mark, the owner's kind and expires, 1 where there were places before it, owner, now, now,
 	// the latest end of the others' rows, owner
 	sSame: `SELECT 1 FROM hasp_key k LEFT JOIN hasp_lease p ON p.lock_key = k.lock_key AND p.owner = ?
-		WHERE k.lock_key = ? AND {now} < ? AND k.others = ? AND k.keep = ? AND (? = 1 OR k.held = ? AND k.owner = ? AND k.fence = ? AND k.since = ?
+		WHERE k.lock_key = ? AND {now} < ? AND k.others = ? AND k.keep = ? AND (? = 1 AND NOT (k.held = 1 AND k.owner = ?) OR k.held = ? AND k.owner = ? AND k.fence = ? AND k.since = ?
 			AND k.expires = ? AND k.most = ? AND k.mark = ?)
 		AND COALESCE(p.kind, '') = ? AND COALESCE(p.expires, 0) = ?
 		AND ? = (CASE WHEN EXISTS (SELECT 1 FROM hasp_lease q WHERE q.lock_key = k.lock_key AND q.owner <> ? AND q.kind = 'queue' AND q.expires > ?

@@ -35,7 +35,11 @@ func (c *conn) whole(claim driver.Claim, seen *keyView, f func(t *keyTx) error) 
 	}
 	for again := attempts; again > 0 && !c.s.parts.Load(); again-- {
 		if seen == nil || !seen.there {
-			if seen, err = c.lookAgain(claim, seen); err != nil {
+			switch seen, err = c.lookAgain(claim, seen); {
+			case c.s.eng.overtook(err): // where each statement is serializable by default
+				seen = nil
+				continue
+			case err != nil:
 				return false, err
 			}
 		}
@@ -125,6 +129,6 @@ func (t *keyTx) same(seen *keyView) Step {
 		own = seen.own
 	}
 	return t.c.step(sSame, t.claim.Owner, []byte(t.claim.Key), now+int64(wholeLimit), flag(seen.others), seen.keep,
-		flag(!t.moves && seen.ahead > 0), flag(k.kind != ""), k.owner, k.fence, int64(k.since), int64(k.expires), k.most, flag(k.mark),
+		flag(!t.moves && seen.ahead > 0), t.claim.Owner, flag(k.kind != ""), k.owner, k.fence, int64(k.since), int64(k.expires), k.most, flag(k.mark),
 		own.kind, int64(own.expires), flag(seen.ahead > 0), t.claim.Owner, now, now, last, t.claim.Owner)
 }

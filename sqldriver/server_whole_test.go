@@ -95,3 +95,31 @@ func TestOvertakenAfterTheLook(t *testing.T) {
 		}
 	}
 }
+
+// Rule: an owner that stands behind others, and is granted the key by an earlier Try of its own meanwhile, is told so.
+func TestGrantedAfterTheLook(t *testing.T) {
+	t.Parallel()
+	d := newMySQL(t, testserver.MariaDB(t))
+	s := d.open(t)
+	const key = "k"
+	holder, waiter, o := settled(request(key)), settled(queued(request(key))), request(key)
+	granting(t, s, holder)
+	ask(t, s, waiter)
+	once, had := false, false
+	must(t, s.do(t.Context(), func(c *conn) error {
+		return c.onKey(o.Claim(), nil, func(k *keyTx) (err error) {
+			if !once {
+				once = true
+				must(t, contend.Release(t.Context(), s, waiter))
+				must(t, contend.Release(t.Context(), s, holder))
+				granting(t, s, o)
+				ask(t, s, queued(request(key)))
+			}
+			had, err = k.release(o.Withdrawal())
+			return err
+		})
+	}))
+	if info, err := s.Inspect(t.Context(), key); err != nil || !had || len(info.Holders) > 0 {
+		t.Errorf("it was released: %v, and held: %+v (%v)", had, info.Holders, err)
+	}
+}
