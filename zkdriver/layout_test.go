@@ -151,7 +151,7 @@ func TestCheck(t *testing.T) {
 		"another layout": New(Connect(good, nil), &Options{Layout: 9}),
 	} {
 		err := d.Check()
-		if err == nil || d.Classify(err) != driver.ClassImpossible {
+		if err == nil || d.Classify(err) != driver.ClassMisconfigured {
 			t.Errorf("%s: %v, of class %d", name, err, d.Classify(err))
 		}
 		if _, got := d.Inspect(t.Context(), "k"); got != err {

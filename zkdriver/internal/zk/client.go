@@ -251,7 +251,9 @@ func (c *Client) run() {
 			pause = min(pause, pauseLast)
 		}
 		c.mu.Lock()
-		c.rounds++
+		if !began { // what served this client a moment ago may do so again
+			c.rounds++
+		}
 		c.last, c.stays = err, yields
 		c.changed()
 		c.mu.Unlock()
