@@ -525,8 +525,58 @@ func TestLargeRenewalsVanish(t *testing.T) {
 					t.Fatalf("up to %d pass: lease %d: %v", most, i, err)
 				}
 			}
+			d.mu.Lock()
+			defer d.mu.Unlock()
 			if vanished == 0 || small == 0 {
 				t.Errorf("up to %d pass: %d requests vanished, %d passed", most, vanished, small)
+			}
+		})
+	}
+}
+
+// An outage of the whole store that leaves time to ask once more loses no lease, however many there are; one that does not end loses them
+// all, and the store is not asked about them any more.
+func TestManyLeasesAndSilence(t *testing.T) {
+	const keys, ttl, forever = 2000, 10 * time.Second, 20 * time.Minute
+	for _, c := range []struct{ after, outage time.Duration }{
+		{5 * time.Second, 6 * time.Second}, {5 * time.Second, forever},
+		{5 * time.Second, 5 * time.Second}, {6 * time.Second, 5 * time.Second}, {7 * time.Second, 5 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			d := &hooked{Driver: newStore()}
+			began := time.Now().Add(c.after)
+			var last time.Time // of the calls
+			d.renew = func(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), next renewFunc) {
+				now := time.Now()
+				d.mu.Lock()
+				last = now
+				d.mu.Unlock()
+				if since := now.Sub(began); since >= 0 && since < c.outage {
+					<-ctx.Done()
+					return
+				}
+				time.Sleep(20 * time.Millisecond) // there and back
+				next(ctx, rs, done)
+			}
+			client := newClient(t, d, nil)
+			leases := make([]*hasp.Lease, keys)
+			for i := range leases {
+				leases[i] = lock(t, client, fmt.Sprint("k", i), &hasp.LockOptions{TTL: ttl})
+			}
+			time.Sleep(c.after + c.outage + ttl)
+			lost := 0
+			for _, l := range leases {
+				if l.Err() != nil {
+					lost++
+				}
+			}
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			switch {
+			case c.outage < forever && lost > 0:
+				t.Errorf("%d leases are lost in %v without answers", lost, c.outage)
+			case c.outage == forever && (lost < keys || last.Sub(began) > ttl):
+				t.Errorf("%d leases are lost in silence, and the store was asked for %v", lost, last.Sub(began))
 			}
 		})
 	}

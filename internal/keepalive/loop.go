@@ -12,7 +12,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"net"
 	"slices"
 	"sync"
@@ -38,9 +37,8 @@ const (
 	lanes = 4
 )
 
-// together is how many members one call renews, by how many of their attempts went without an answer of late: a link may lose
-// every large request, and let small ones pass. There are four attempts before a lease is over. An answer takes one back.
-var together = [...]int{math.MaxInt, 32, 4, 1}
+// probes are how many members the small calls have that find out whether a link loses large requests and lets small ones pass.
+var probes = [...]int{1, 4, 32}
 
 // Member is a lease or a place in the queue that needs renewal.
 type Member interface {
@@ -62,10 +60,10 @@ type Member interface {
 // Entry is a Member's position in the heap; a Member embeds it. The Loop's mutex
 // guards it.
 type Entry struct {
-	next   time.Duration // when to look, on the monotonic clock
-	index  int           // 1-based: 0 is not in the heap
-	asked  int           // the attempt that has no answer yet; 0: none
-	missed int           // of together
+	next  time.Duration // when to look, on the monotonic clock
+	index int           // 1-based: 0 is not in the heap
+	round *round        // the latest, while no call of all has answered the member
+	heard int           // the latest round that answered it
 }
 
 func (e *Entry) entry() *Entry { return e } //nolint:unused // by what embeds it: a Member
@@ -87,7 +85,7 @@ type Loop struct {
 	shutOff bool
 	until   time.Duration // when the loop looks next
 	pending int           // Renew calls under way
-	attempt int           // counts what is sent together
+	rounds  int           // so far
 	last    clock.Instant // of the latest look
 }
 
@@ -139,7 +137,7 @@ func (l *Loop) Replace(old, m Member, now clock.Instant) bool {
 	if was.index == 0 {
 		return false
 	}
-	is.index, is.next, is.missed = was.index, min(next, was.next), was.missed
+	is.index, is.next, is.round, is.heard = was.index, min(next, was.next), was.round, was.heard
 	was.index = 0
 	l.heap[is.index-1] = m
 	if is.next < was.next {
@@ -270,85 +268,121 @@ func (l *Loop) collect(now clock.Instant) (due, over []Member) {
 	return due, over
 }
 
-// send renews what is due in the background, in one call unless earlier ones had no answer.
+// round is what is sent at one moment: one call of all that is due, and small calls beside it.
+type round struct {
+	n      int // counts the rounds
+	passed int // how many members the largest of its small calls had that succeeded; 0: none did
+}
+
+// beside returns the small calls that go out beside the call of all that is due, as a link may lose every large request and let small
+// ones pass. Silence alone does not prove that: it only has a few members probe. Once a small call passed and that of all did not, the
+// members of that round are sent in calls as small. The call of all goes out in any case: when it is answered, small ones end.
+func beside(due []Member) (small [][]Member) {
+	by := map[int][]Member{}
+	for _, m := range due {
+		if r := m.entry().round; r != nil {
+			by[r.passed] = append(by[r.passed], m)
+		}
+	}
+	silent := by[0]
+	delete(by, 0)
+	for passed, ms := range by {
+		if passed < len(due) {
+			small = slices.AppendSeq(small, slices.Chunk(ms, passed))
+		}
+	}
+	for _, n := range probes {
+		if n <= len(silent) && n < len(due) {
+			small, silent = append(small, silent[:n]), silent[n:]
+		}
+	}
+	return small
+}
+
+// send renews what is due in the background.
 func (l *Loop) send(due []Member) {
 	if len(due) == 0 {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.attempt++
-	var by [len(together)][]Member
+	small := beside(due)
+	l.rounds++
+	r := &round{n: l.rounds}
 	for _, m := range due {
-		e := m.entry()
-		if e.asked != 0 {
-			e.missed = min(e.missed+1, len(together)-1)
-		}
-		e.asked = l.attempt
-		by[e.missed] = append(by[e.missed], m)
+		m.entry().round = r
 	}
-	var parts [][]Member
-	for missed := len(by) - 1; missed >= 0; missed-- { // the small ones first: they pass, and have the least time left
-		parts = slices.AppendSeq(parts, slices.Chunk(by[missed], together[missed]))
-	}
-	work := make(chan []Member, len(parts))
-	for _, part := range parts {
+	work := make(chan []Member, len(small))
+	for _, part := range small {
 		work <- part
 	}
 	close(work)
-	for range min(len(parts), max(1, min(lanes, (maxCalls-l.pending)/8))) {
-		if !l.calls.Enter() {
-			return
-		}
-		l.pending++
-		attempt := l.attempt
-		go func() {
-			defer l.calls.Leave()
+	for range min(len(small), max(1, min(lanes, (maxCalls-l.pending)/8))) {
+		l.background(func() {
 			for part := range work {
-				l.renewAll(part, attempt)
+				l.renewAll(part, r, len(part))
 			}
-			l.mu.Lock()
-			l.pending--
-			l.mu.Unlock()
-		}()
+		})
 	}
+	l.background(func() { l.renewAll(due, r, 0) })
 }
 
-// unanswered leaves out whom a later attempt, or an answer, came before.
-func (l *Loop) unanswered(all []Member, attempt int) []Member {
+// background runs calls, unless the client is closed. l.mu is held.
+func (l *Loop) background(calls func()) {
+	if !l.calls.Enter() {
+		return
+	}
+	l.pending++
+	go func() {
+		defer l.calls.Leave()
+		calls()
+		l.mu.Lock()
+		l.pending--
+		l.mu.Unlock()
+	}()
+}
+
+// unanswered leaves out the members that are gone, that the call of all answered, or that are in a later round.
+func (l *Loop) unanswered(all []Member, r *round) []Member {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.DeleteFunc(all, func(m Member) bool { return m.entry().asked != attempt })
+	return slices.DeleteFunc(all, func(m Member) bool {
+		e := m.entry()
+		return e.index == 0 || e.round != r
+	})
 }
 
-// answered notes what came of an attempt.
-func (l *Loop) answered(m Member, attempt int, err error) {
+// answered notes what came of a member in a small call of so many, or in that of all: 0. Silence is no news of a member that another
+// call of the round, or a later one, answered.
+func (l *Loop) answered(m Member, r *round, small int, err error) (news bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e := m.entry()
-	if e.asked != attempt {
-		return
-	}
-	e.asked = 0
 	if late := net.Error(nil); errors.As(err, &late) && late.Timeout() {
-		e.missed = min(e.missed+1, len(together)-1)
-	} else {
-		e.missed = max(e.missed-1, 0)
+		return e.heard < r.n
 	}
+	e.heard = max(e.heard, r.n)
+	switch {
+	case small == 0:
+		e.round = nil
+	case err == nil:
+		r.passed = max(r.passed, small)
+	}
+	return true
 }
 
-func (l *Loop) renewAll(due []Member, attempt int) {
+func (l *Loop) renewAll(due []Member, r *round, small int) {
 	type item struct {
 		Member
 		req driver.RenewRequest
 	}
-	due = l.unanswered(due, attempt)
+	due = l.unanswered(due, r)
 	items := make([]item, 0, len(due))
 	for _, m := range due {
 		if req, ok := m.Request(); ok {
 			items = append(items, item{m, req})
 		} else {
-			l.answered(m, attempt, nil)
+			l.answered(m, r, 0, nil)
 		}
 	}
 	if len(items) == 0 {
@@ -372,14 +406,15 @@ func (l *Loop) renewAll(due []Member, attempt int) {
 		mu.Lock()
 		answered[i] = true
 		mu.Unlock()
-		l.answered(items[i], attempt, a.Err)
-		items[i].Renewed(start, a)
+		if l.answered(items[i], r, small, a.Err) {
+			items[i].Renewed(start, a)
+		}
 	})
 	for i, ok := range answered {
 		if !ok {
-			err := Unanswered(ctx)
-			l.answered(items[i], attempt, err)
-			items[i].Renewed(start, driver.Renewal{Err: err})
+			if err := Unanswered(ctx); l.answered(items[i], r, small, err) {
+				items[i].Renewed(start, driver.Renewal{Err: err})
+			}
 		}
 	}
 }

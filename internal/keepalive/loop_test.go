@@ -25,6 +25,8 @@ type store struct {
 	mu    sync.Mutex
 	calls []string // the keys of each
 	mute  bool     // no answer until the context ends
+	most  int      // calls of more have no answer, either; 0: no bound
+	trip  time.Duration
 }
 
 func (s *store) renew(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal)) {
@@ -34,12 +36,13 @@ func (s *store) renew(ctx context.Context, rs []driver.RenewRequest, done func(i
 	}
 	s.mu.Lock()
 	s.calls = append(s.calls, strings.Join(keys, " "))
-	mute := s.mute
+	mute := s.mute || s.most > 0 && len(rs) > s.most
 	s.mu.Unlock()
 	if mute {
 		<-ctx.Done()
 		return
 	}
+	time.Sleep(s.trip)
 	for i := range rs {
 		done(i, driver.Renewal{TTL: rs[i].TTL})
 	}
@@ -377,34 +380,90 @@ func TestReplace(t *testing.T) {
 	}
 }
 
-// A store that large calls do not reach is asked in small ones, and in one again once they were answered.
+// Small calls go beside the one of all once that has no answer. They are for all members only when small ones were answered, and only
+// until the large one is: silence alone splits nothing.
 func TestLargeCallsVanish(t *testing.T) {
+	const n, every = 96, 30 * time.Second / 6
+	probing, split := []int{1, 4, 32, n}, append(slices.Repeat([]int{4}, n/4), n)
 	within(t, func(w *world) {
-		const every = 30 * time.Second / 6
-		ms := make([]*member, 96)
+		w.trip = 20 * time.Millisecond
+		ms := make([]*member, n)
 		for i := range ms {
 			ms[i] = &member{key: "k", ttl: 6 * every, every: every}
 		}
-		// sizes are those of the calls in that time, in the order in which each was first seen.
-		sizes := func(mute bool, during time.Duration) (all []int) {
+		w.add(every, ms...)
+		time.Sleep(every / 2)
+		for i, c := range []struct {
+			mute bool
+			most int
+			want []int
+		}{
+			{true, 0, []int{n}}, {true, 0, probing}, {true, 0, probing}, {false, 4, probing}, {false, 4, split}, {false, 4, split},
+			{true, 0, []int{4, 4, 4, 4, n}}, {true, 0, probing}, {false, 0, probing}, {false, 0, []int{n}},
+		} {
 			w.store.mu.Lock()
-			w.mute, w.calls = mute, nil
+			w.mute, w.most, w.calls = c.mute, c.most, nil
 			w.store.mu.Unlock()
-			time.Sleep(during)
+			time.Sleep(every)
 			synctest.Wait()
+			var sizes []int
 			for _, call := range w.seen() {
-				if n := len(strings.Fields(call)); !slices.Contains(all, n) {
-					all = append(all, n)
-				}
+				sizes = append(sizes, len(strings.Fields(call)))
 			}
-			return all
+			slices.Sort(sizes)
+			if !slices.Equal(sizes, c.want) {
+				t.Errorf("round %d: the calls are of %v, want %v", i, sizes, c.want)
+			}
+		}
+	})
+}
+
+// That a large call had no answer is no news of members that small ones answered.
+func TestSilenceOfAnsweredMembers(t *testing.T) {
+	within(t, func(w *world) {
+		const n, every = 96, 30 * time.Second / 6
+		w.trip, w.most = 20*time.Millisecond, 4
+		ms := make([]*member, n)
+		for i := range ms {
+			ms[i] = &member{key: "k", ttl: 6 * every, every: every}
 		}
 		w.add(0, ms...)
-		if got := sizes(true, 4*every); !slices.Equal(got, []int{96, 32, 4, 1}) {
-			t.Errorf("without answers the calls are of %v", got)
+		time.Sleep(20 * every)
+		for i, m := range ms {
+			m.mu.Lock()
+			failed := slices.DeleteFunc(m.errs, func(err error) bool { return err == nil })
+			m.mu.Unlock()
+			if len(failed) > 2 { // before small ones were known to pass
+				t.Fatalf("member %d was told of silence %d times", i, len(failed))
+			}
 		}
-		if got := sizes(false, 8*every); !slices.Equal(got, []int{1, 4, 32, 96}) {
-			t.Errorf("once there are answers, the calls are of %v", got)
+	})
+}
+
+// A call that waited for another is not made for members that are gone.
+func TestGoneMembersAreNotRenewed(t *testing.T) {
+	within(t, func(w *world) {
+		const n, every = 96, 30 * time.Second / 6
+		w.most = 1
+		ms := make([]*member, n)
+		for i := range ms {
+			ms[i] = &member{key: "k", ttl: 6 * every, every: every}
+		}
+		w.add(0, ms...)
+		time.Sleep(2*every - time.Second) // one alone was answered
+		w.store.mu.Lock()
+		w.mute = true
+		w.store.mu.Unlock()
+		time.Sleep(2 * time.Second) // the small calls began, and have no answer
+		synctest.Wait()
+		before := len(w.seen())
+		for _, m := range ms {
+			w.Remove(m)
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if late := w.seen()[before:]; len(late) > 0 {
+			t.Errorf("%d calls for members that are gone", len(late))
 		}
 	})
 }
