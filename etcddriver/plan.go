@@ -6,7 +6,6 @@ package etcddriver
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -16,15 +15,16 @@ import (
 type plan struct {
 	now    time.Time
 	all    []*renewal
-	keep   map[*lease]bool              // to be kept alive
+	keep   map[*lease][]*renewal        // to be kept alive, for those that are to be on it
 	target map[time.Duration]*lease     // by TTL: the one that takes all
 	move   map[time.Duration][]*renewal // by TTL: those to move
 	remark []*renewal                   // those whose mark needs another lease
+	ready  []*renewal                   // those to carry out next
 }
 
 // plan decides which leases to keep alive, and who moves to which.
 func (d *Driver) plan(now time.Time, all []*renewal) *plan {
-	p := &plan{now: now, all: all, keep: make(map[*lease]bool), target: make(map[time.Duration]*lease), move: make(map[time.Duration][]*renewal)}
+	p := &plan{now: now, all: all, keep: make(map[*lease][]*renewal), target: make(map[time.Duration]*lease), move: make(map[time.Duration][]*renewal)}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	named := make(map[*lease]int) // members that this Renew names
@@ -80,7 +80,7 @@ func (p *plan) gather(short map[*lease][]*renewal) {
 			case it.move:
 			case p.target[seconds(it.need)] == l:
 				it.to = l
-				p.keep[l], l.alone = true, true
+				p.keep[l], l.alone = nil, true
 			default:
 				p.moves(it)
 			}
@@ -88,54 +88,95 @@ func (p *plan) gather(short map[*lease][]*renewal) {
 	}
 }
 
-// prolong keeps leases alive, and asks for those that some move to.
-func (d *Driver) prolong(ctx context.Context, p *plan) {
-	var running sync.WaitGroup
-	var mu sync.Mutex
-	failed := make(map[*lease]error)
-	for l := range p.keep {
-		running.Go(func() {
+// share files each renewal under the lease that is kept alive for it. Those that only look are ready.
+func (p *plan) share() {
+	for _, it := range p.all {
+		to := it.to
+		if it.move {
+			to = p.target[seconds(it.need)]
+		}
+		if items, kept := p.keep[to]; kept {
+			p.keep[to] = append(items, it)
+		} else if !it.move {
+			p.ready = append(p.ready, it)
+		}
+	}
+}
+
+// prolong keeps leases alive, and asks for those that some move to. It has the renewals carried out: all together, but
+// whenever three quarters of the time that is left are over, those that are ready, so that late ones cost no others.
+func (d *Driver) prolong(ctx context.Context, p *plan, carryOut func([]*renewal)) {
+	answers, asked := make(chan func()), 0 // what an answer does
+	ask := func(f func() func()) {
+		asked++
+		go func() { answers <- f() }()
+	}
+	p.share()
+	for ttl, items := range p.move {
+		if p.target[ttl] == nil {
+			ask(func() func() {
+				to, err := d.grant(ctx, ttl)
+				return func() { d.settle(p, to, items, err) }
+			})
+		}
+	}
+	for l, items := range p.keep {
+		ask(func() func() {
 			err := d.keepAlive(ctx, l)
 			if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 				d.expired(l)
 				err = nil // the look at its keys says what became of them
 			}
-			mu.Lock()
-			failed[l] = err
-			mu.Unlock()
+			return func() { d.settle(p, l, items, err) }
 		})
 	}
-	for ttl, items := range p.move {
-		running.Go(func() {
-			to, err := p.target[ttl], error(nil)
-			if to == nil {
-				to, err = d.grant(ctx, ttl)
-			}
-			d.mu.Lock()
-			defer d.mu.Unlock()
-			for _, it := range items {
-				if it.err = err; err == nil {
-					to.alone, it.to, it.counted = true, to, true
-					to.members++
-				}
-			}
-		})
-	}
-	var marks *lease
 	if len(p.remark) > 0 {
 		longest := time.Duration(0)
 		for _, it := range p.remark {
 			longest = max(longest, it.need)
 		}
-		running.Go(func() { marks, _ = d.lendMark(ctx, longest) }) // without: the next renewal tries again
+		ask(func() func() {
+			marks, _ := d.lendMark(ctx, longest) // without: the next renewal tries again
+			return func() {
+				for _, it := range p.remark {
+					it.remark = marks
+				}
+			}
+		})
 	}
-	running.Wait()
-	for _, it := range p.remark {
-		it.remark = marks
+	for late := lateness(ctx); asked > 0; {
+		select {
+		case answer := <-answers:
+			asked--
+			answer()
+		case <-late:
+			carryOut(p.ready)
+			p.ready, p.remark = nil, nil
+			late = lateness(ctx)
+		}
 	}
-	for _, it := range p.all {
-		if it.to != nil && failed[it.to] != nil {
-			it.err = failed[it.to]
+	carryOut(p.ready)
+}
+
+// lateness tells when three quarters of the time that is left are over. It is nil when the rest is of no use for a
+// transaction.
+func lateness(ctx context.Context) <-chan time.Time {
+	end, ok := ctx.Deadline()
+	if left := time.Until(end); ok && left > 100*time.Millisecond {
+		return time.After(left / 4 * 3)
+	}
+	return nil
+}
+
+// settle notes what was answered about a lease for those that are to be on it.
+func (d *Driver) settle(p *plan, to *lease, items []*renewal, err error) {
+	p.ready = append(p.ready, items...)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, it := range items {
+		if it.err = err; err == nil && it.move {
+			to.alone, it.to, it.counted = true, to, true
+			to.members++
 		}
 	}
 }

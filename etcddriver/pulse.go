@@ -18,18 +18,23 @@ import (
 // idlePulse is for how long a stream stays open without a keep-alive.
 const idlePulse = time.Minute
 
+// mostBeats is how many keep-alives on a stream may have no answer. The server answers also those of requests that have
+// ended, before the next ones: so there are few.
+const mostBeats = 16
+
 var (
 	errSilent = fmt.Errorf("etcd: no answer to a keep-alive for %v", silence)
 	errIdle   = errors.New("etcd: nobody keeps a lease alive")
 )
 
 // pulse is the stream on which all leases of a driver are kept alive: each stream may cost a login. The server
-// answers in the order of the requests.
+// answers in the order of the requests, so a late answer says nothing of the stream while others come.
 type pulse struct {
-	ctx  context.Context // ends with the stream, its cause says why
-	end  context.CancelCauseFunc
-	open chan struct{} // closed when stream is there
-	idle *time.Timer
+	ctx    context.Context // ends with the stream, its cause says why
+	end    context.CancelCauseFunc
+	room   chan struct{} // a token for each keep-alive that may be sent now; none before stream is there
+	idle   *time.Timer
+	silent *time.Timer // runs from the last answer on while another one is awaited
 
 	mu      sync.Mutex
 	stream  pb.Lease_LeaseKeepAliveClient
@@ -62,9 +67,11 @@ func (d *Driver) beating() *pulse {
 		p.idle.Reset(idlePulse)
 		return p
 	}
-	p := &pulse{open: make(chan struct{})}
+	p := &pulse{room: make(chan struct{}, mostBeats)}
 	p.ctx, p.end = context.WithCancelCause(clientv3.WithRequireLeader(d.life))
 	p.idle = time.AfterFunc(idlePulse, func() { p.end(errIdle) })
+	p.silent = time.AfterFunc(silence, func() { p.end(errSilent) })
+	p.silent.Stop()
 	d.pulse = p
 	d.goes(func() { p.end(p.run(d.client)) })
 	return p
@@ -73,6 +80,7 @@ func (d *Driver) beating() *pulse {
 // run opens the stream, with the client's login if it has one, and passes the answers on.
 func (p *pulse) run(client *clientv3.Client) error {
 	defer p.idle.Stop()
+	defer p.silent.Stop()
 	stream, err := clientv3.RetryLeaseClient(client).LeaseKeepAlive(p.ctx, grpc.WaitForReady(true)) // as all requests of the client
 	if err != nil {
 		return err
@@ -80,7 +88,9 @@ func (p *pulse) run(client *clientv3.Client) error {
 	p.mu.Lock()
 	p.stream = stream
 	p.mu.Unlock()
-	close(p.open)
+	for range mostBeats {
+		p.room <- struct{}{}
+	}
 	for {
 		res, err := stream.Recv()
 		if err != nil {
@@ -92,15 +102,20 @@ func (p *pulse) run(client *clientv3.Client) error {
 			return fmt.Errorf("etcd: an answer about a lease that was not asked for: %x", res.ID)
 		}
 		p.waiting[0].answer <- res
-		p.waiting = p.waiting[1:]
+		if p.waiting = p.waiting[1:]; len(p.waiting) > 0 {
+			p.silent.Reset(silence)
+		} else {
+			p.silent.Stop()
+		}
 		p.mu.Unlock()
+		p.room <- struct{}{}
 	}
 }
 
-// beat sends one keep-alive, and waits for its answer. A stream without an answer is ended.
+// beat sends one keep-alive, and waits for its answer.
 func (p *pulse) beat(ctx context.Context, id clientv3.LeaseID) (*pb.LeaseKeepAliveResponse, error) {
 	select {
-	case <-p.open:
+	case <-p.room:
 	case <-p.ctx.Done():
 		return nil, context.Cause(p.ctx)
 	case <-ctx.Done():
@@ -108,6 +123,9 @@ func (p *pulse) beat(ctx context.Context, id clientv3.LeaseID) (*pb.LeaseKeepAli
 	}
 	b := beat{id, make(chan *pb.LeaseKeepAliveResponse, 1)}
 	p.mu.Lock()
+	if len(p.waiting) == 0 {
+		p.silent.Reset(silence)
+	}
 	p.waiting = append(p.waiting, b)
 	err := p.stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(id)})
 	p.mu.Unlock()
@@ -115,16 +133,11 @@ func (p *pulse) beat(ctx context.Context, id clientv3.LeaseID) (*pb.LeaseKeepAli
 		<-p.ctx.Done() // the reader knows why
 		return nil, context.Cause(p.ctx)
 	}
-	silent := time.NewTimer(silence)
-	defer silent.Stop()
 	select {
 	case res := <-b.answer:
 		return res, nil
 	case <-p.ctx.Done():
 		return nil, context.Cause(p.ctx)
-	case <-silent.C:
-		p.end(errSilent)
-		return nil, errSilent
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}

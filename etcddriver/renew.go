@@ -139,23 +139,24 @@ func (d *Driver) renew(ctx context.Context, start time.Time, all []*renewal, don
 // something new of.
 func (d *Driver) pass(ctx context.Context, start time.Time, all []*renewal, done func(int, driver.Renewal)) (again []*renewal) {
 	all = d.foreign(ctx, start, all, done)
-	d.prolong(ctx, d.plan(start, all))
 	var mu sync.Mutex
 	var running sync.WaitGroup
 	room := make(chan struct{}, abreast)
-	for len(all) > 0 {
-		n := fit(all)
-		some := all[:n]
-		all = all[n:]
-		room <- struct{}{}
-		running.Go(func() {
-			left := d.carryOut(ctx, start, some, done)
-			mu.Lock()
-			again = append(again, left...)
-			mu.Unlock()
-			<-room
-		})
-	}
+	d.prolong(ctx, d.plan(start, all), func(ready []*renewal) {
+		for len(ready) > 0 {
+			n := fit(ready)
+			some := ready[:n]
+			ready = ready[n:]
+			room <- struct{}{}
+			running.Go(func() {
+				left := d.carryOut(ctx, start, some, done)
+				mu.Lock()
+				again = append(again, left...)
+				mu.Unlock()
+				<-room
+			})
+		}
+	})
 	running.Wait()
 	return again
 }
