@@ -190,3 +190,33 @@ func TestTwoTimesOnOneLease(t *testing.T) {
 		}
 	})
 }
+
+// TestEndedConnection: a connection that ended while something was asked on it is not counted as closed for its silence.
+func TestEndedConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		here, there := net.Pipe()
+		ls := &links{dial: func(context.Context, string) (net.Conn, error) { return here, nil }, closed: make(map[string]closed)}
+		c, err := ls.connect(t.Context(), "etcd:1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		reads := make(chan error)
+		go func() {
+			_, err := c.Read(make([]byte, 1))
+			reads <- err
+		}()
+		l, r := c.(*link), &rpc{}
+		l.asks(r)
+		time.Sleep(lookEvery + lookEvery/2)
+		_ = there.Close()
+		if err := <-reads; err == nil {
+			t.Error("a closed connection was read")
+		}
+		l.over(r)
+		l.asks(&rpc{}) // on a stream that does not know yet
+		time.Sleep(bears)
+		if n := len(ls.closed); n > 0 {
+			t.Error("its end was taken for silence")
+		}
+	})
+}

@@ -57,7 +57,7 @@ type link struct {
 	dead  atomic.Bool // it was closed for its silence
 
 	mu    sync.Mutex
-	asked map[*rpc]bool // without an answer; false: nothing waits for it any more
+	asked map[*rpc]bool // without an answer; false: nothing waits for it any more; nil: the connection has ended
 	timer *time.Timer   // of the next look; nil: nothing is asked
 	looks int           // in which nothing was heard
 }
@@ -78,11 +78,16 @@ func (l *link) LocalAddr() net.Addr { return &localAddr{l.Conn.LocalAddr(), l} }
 
 func (l *link) Read(p []byte) (int, error) {
 	n, err := l.Conn.Read(p)
-	switch {
-	case n > 0:
+	if n > 0 {
 		l.heard.Store(true)
-	case l.dead.Load():
-		err = errDead
+	}
+	if err != nil {
+		l.mu.Lock()
+		l.asked = nil // whatever was asked on it is no more a sign of silence
+		l.mu.Unlock()
+		if l.dead.Load() {
+			err = errDead
+		}
 	}
 	return n, err
 }
@@ -175,6 +180,9 @@ func (ls *links) HandleConn(context.Context, stats.ConnStats) {}
 func (l *link) asks(r *rpc) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.asked == nil {
+		return
+	}
 	l.asked[r] = true
 	if l.timer == nil {
 		l.looks = 0
