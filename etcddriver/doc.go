@@ -79,7 +79,8 @@
 //
 // # The client
 //
-// Any client of etcd will do; that of [Connect] suits locks better, and asks [ConnectOptions].Login for the password at each login. With one of clientv3.New, set DialKeepAliveTime: a member
+// Any client of etcd will do; that of [Connect] suits locks better, and asks [ConnectOptions].Login for the password at each
+// login. With one of clientv3.New, set DialKeepAliveTime: a member
 // that hangs answers nothing, and by default the client goes on sending it every third request. gRPC takes no less than
 // ten seconds, so that a half-open connection may cost a lease of less than some 30 s. With a password that client logs
 // in for each stream, which are two here, and for each request whose token is refused; and it can log in no more once a JWT is
