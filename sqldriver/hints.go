@@ -216,7 +216,7 @@ func (h *hints) close() {
 func (s *Server) tellSelf(ctx context.Context, channel, text string) {
 	ctx, cancel := context.WithTimeout(ctx, selfLimit)
 	defer cancel()
-	_, _ = s.once(ctx, func(c *conn) error {
+	_, _ = s.once(ctx, s.db.Conn, func(c *conn) error {
 		_, err := c.exec(sSelf, channel, text)
 		return err
 	})

@@ -33,6 +33,7 @@ type Server struct {
 	crowd    crowds
 	closed   atomic.Bool
 	sweep    sweeper
+	spare    spare
 }
 
 var (
@@ -64,6 +65,7 @@ type engine struct {
 func newServer(db *sql.DB, eng *engine) *Server {
 	s := &Server{db: db, eng: eng}
 	s.hints.s, s.sweep.s = s, s
+	s.spare = spare{s: s, free: make(chan *sql.Conn, 1), held: make(map[driver.ID]*time.Timer)}
 	if db == nil {
 		s.bad = errors.New("sqldriver: the *sql.DB is nil")
 	}
@@ -149,12 +151,13 @@ func (s *Server) Classify(err error) driver.Class {
 	return driver.ClassUnknown
 }
 
-// Close ends the listening connection, and waits for what is still running on behalf of
+// Close ends the listening connection, gives back what is kept of the pool, and waits for what is still running on behalf of
 // callers that have gone. The *sql.DB stays open. It gives up after five seconds, with an
 // error, when the network does not answer.
 func (s *Server) Close() error {
 	s.closed.Store(true)
 	s.hints.close()
+	s.under.Go(s.spare.close)
 	over := make(chan struct{})
 	go func() {
 		s.under.Wait()

@@ -38,6 +38,14 @@ const (
 // may be carried out. After an error f may still be running: what it sets must not be
 // looked at.
 func (s *Server) do(ctx context.Context, f func(c *conn) error) error {
+	return s.with(ctx, s.db.Conn, f)
+}
+
+// A source gives a connection.
+type source func(ctx context.Context) (*sql.Conn, error)
+
+// with is do with a connection from elsewhere.
+func (s *Server) with(ctx context.Context, from source, f func(c *conn) error) error {
 	switch {
 	case s.bad != nil:
 		return s.bad
@@ -47,7 +55,7 @@ func (s *Server) do(ctx context.Context, f func(c *conn) error) error {
 		return driver.NotSent(ctx.Err())
 	}
 	done := make(chan error, 1)
-	s.under.Go(func() { done <- s.connected(ctx, f) })
+	s.under.Go(func() { done <- s.connected(ctx, from, f) })
 	select {
 	case err := <-done:
 		return err
@@ -66,10 +74,10 @@ func (s *Server) do(ctx context.Context, f func(c *conn) error) error {
 // connected runs f with a connection. One that turns out to be dead before anything was sent is exchanged, as
 // database/sql does it, and so is one to a server that refuses: any that is idle may lead to the same server, and a
 // new one to that which took over.
-func (s *Server) connected(ctx context.Context, f func(c *conn) error) error {
-	idle := s.db.Stats().Idle
+func (s *Server) connected(ctx context.Context, from source, f func(c *conn) error) error {
+	idle := s.db.Stats().Idle + len(s.spare.free)
 	for again := max(3, idle); ; again-- {
-		sent, err := s.once(ctx, f)
+		sent, err := s.once(ctx, from, f)
 		refused := s.refuses(err)
 		if !sent && (refused || errors.Is(err, sqldrv.ErrBadConn)) && again > 0 && ctx.Err() == nil {
 			if refused {
@@ -90,9 +98,9 @@ func (s *Server) connected(ctx context.Context, f func(c *conn) error) error {
 	}
 }
 
-func (s *Server) once(ctx context.Context, f func(c *conn) error) (sent bool, err error) {
+func (s *Server) once(ctx context.Context, from source, f func(c *conn) error) (sent bool, err error) {
 	began := time.Now()
-	db, err := s.db.Conn(ctx)
+	db, err := from(ctx)
 	if err != nil {
 		if in := s.db.Stats(); ctx.Err() != nil && in.MaxOpenConnections > 0 && in.InUse >= in.MaxOpenConnections {
 			return false, &busyError{time.Since(began), in}
@@ -118,8 +126,10 @@ func (s *Server) once(ctx context.Context, f func(c *conn) error) (sent bool, er
 	case c.lost():
 		err = &lostError{err}
 	}
-	if e := db.Close(); err == nil && e != nil && !errors.Is(e, sql.ErrConnDone) {
-		err = e
+	if !s.spare.put(c) {
+		if e := db.Close(); err == nil && e != nil && !errors.Is(e, sql.ErrConnDone) {
+			err = e
+		}
 	}
 	if c.made > 0 && err == nil {
 		s.sweep.due(c.made)

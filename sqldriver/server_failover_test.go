@@ -126,6 +126,7 @@ func TestTakenOver(t *testing.T) {
 			for what := range takenOver {
 				db := p.pool(t)
 				db.SetConnMaxIdleTime(0)
+				db.SetMaxOpenConns(8) // so that one is kept for renewals
 				s, held := p.wrap(db), request(what)
 				granting(t, s, held)
 				free := request("free " + what)

@@ -18,8 +18,10 @@ func (s *Server) Release(ctx context.Context, r driver.ReleaseRequest) error {
 		return err
 	}
 	var had bool
-	err := s.do(ctx, func(c *conn) (err error) {
-		had, err = c.release(r)
+	err := s.with(ctx, s.spare.conn, func(c *conn) (err error) {
+		if had, err = c.release(r); err == nil {
+			s.spare.drop(r.ID())
+		}
 		return err
 	})
 	switch {

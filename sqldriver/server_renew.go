@@ -21,6 +21,11 @@ const renewersAtOnce = 4
 // transaction for each other, on a few connections. Keys that somebody has locked are the last, so that
 // no other lease waits for them.
 func (s *Server) Renew(ctx context.Context, rs []driver.RenewRequest, done func(i int, r driver.Renewal)) {
+	told := done
+	done = func(i int, r driver.Renewal) {
+		s.spare.renewed(rs[i].ID(), r)
+		told(i, r)
+	}
 	rest := s.renewTogether(ctx, rs, done)
 	if len(rs) > 1 {
 		rest = s.renewEach(ctx, rs, rest, true, done)
@@ -73,7 +78,7 @@ func (s *Server) renewTogether(ctx context.Context, rs []driver.RenewRequest, do
 				continue
 			}
 			var left map[driver.ID]time.Duration
-			err := s.do(ctx, func(c *conn) (err error) {
+			err := s.with(ctx, s.spare.conn, func(c *conn) (err error) {
 				left, err = c.renewMany(rs, chunk, ttl)
 				return err
 			})
@@ -149,7 +154,7 @@ func (s *Server) renew(ctx context.Context, r driver.RenewRequest, passOver bool
 		return driver.Renewal{Err: err}
 	}
 	var out driver.Renewal
-	err := s.do(ctx, func(c *conn) (err error) {
+	err := s.with(ctx, s.spare.conn, func(c *conn) (err error) {
 		c.passOver = passOver
 		out, err = c.renew(r)
 		return err

@@ -139,7 +139,9 @@ func TestSweepBesideAStep(t *testing.T) {
 				}
 				near.under.Wait()
 				grants.begin(func() { note(contend.Try(context.Background(), grants.s, r)) })
-				sweeps.begin(func() { _, _ = sweeps.s.once(context.Background(), func(c *conn) error { return c.sweep(8) }) })
+				sweeps.begin(func() {
+					_, _ = sweeps.s.once(context.Background(), sweeps.s.db.Conn, func(c *conn) error { return c.sweep(8) })
+				})
 				ahead := false
 				for n := 0; !grants.done || !sweeps.done; n++ {
 					switch at := rnd.IntN(6); {

@@ -46,7 +46,7 @@ func (w *sweeper) loop() {
 	for made := w.take(); made > 0; made = w.take() {
 		ctx, cancel := context.WithTimeout(context.Background(), sweepLimit)
 		// What fails is left to the next who makes rows.
-		_, _ = w.s.once(ctx, func(c *conn) error { return c.sweep(2*made + 8) })
+		_, _ = w.s.once(ctx, w.s.db.Conn, func(c *conn) error { return c.sweep(2*made + 8) })
 		cancel()
 	}
 }

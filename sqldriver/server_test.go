@@ -37,6 +37,10 @@ var serverTests = map[string]func(t *testing.T, d database){
 	"BlackHole":                  blackHole,
 	"OneConnection":              oneConnection,
 	"BusyPool":                   busyPool,
+	"SpareIsKept":                spareIsKept,
+	"SpareGoesBack":              spareGoesBack,
+	"SpareIsOne":                 spareIsOne,
+	"SpareIsReplaced":            spareIsReplaced,
 	"FreeKeyCostsOneRequest":     oneRequest,
 	"ManyRenewals":               renewMany,
 	"RenewalsBesideALockedKey":   renewBesideLocked,
@@ -243,7 +247,7 @@ func clockAfterLock(t *testing.T, d database) {
 func sweepNow(t testing.TB, s *Server, db *sql.DB) {
 	t.Helper()
 	run(t, db, "UPDATE hasp_key SET keep = 0 WHERE held = 0 AND others = 0")
-	if _, err := s.once(context.Background(), func(c *conn) error { return c.sweep(1000) }); err != nil {
+	if _, err := s.once(context.Background(), s.db.Conn, func(c *conn) error { return c.sweep(1000) }); err != nil {
 		t.Error(err)
 	}
 }
@@ -379,7 +383,7 @@ func sweepsRace(t *testing.T, d database) {
 			}
 			run(t, db, "UPDATE hasp_key SET keep = 0 WHERE held = 0 AND others = 0 AND label = 'x'")
 			run(t, db, "UPDATE hasp_key SET label = 'x' WHERE held = 0 AND others = 0")
-			if _, err := s.once(context.Background(), func(c *conn) error { return c.sweep(1000) }); err != nil {
+			if _, err := s.once(context.Background(), s.db.Conn, func(c *conn) error { return c.sweep(1000) }); err != nil {
 				t.Error(err)
 			}
 		}

@@ -20,7 +20,9 @@ func (s *Server) Try(ctx context.Context, r driver.TryRequest) (driver.Result, e
 	}
 	var res driver.Result
 	err := s.do(ctx, func(c *conn) (err error) {
-		res, err = c.try(driver.VoteRequest{TryRequest: r})
+		if res, err = c.try(driver.VoteRequest{TryRequest: r}); err == nil && res.Granted {
+			s.spare.hold(r.ID(), res.TTL)
+		}
 		return err
 	})
 	if err != nil {

@@ -330,7 +330,7 @@ func stoppedSweep(t *testing.T, d database) {
 		ctx, goOn := context.WithCancel(t.Context())
 		go func() {
 			defer close(swept)
-			_, _ = s.once(ctx, func(c *conn) error { return c.sweep(8) })
+			_, _ = s.once(ctx, s.db.Conn, func(c *conn) error { return c.sweep(8) })
 		}()
 		done := false
 		select {
@@ -378,7 +378,7 @@ func rowInOrder(t *testing.T, d database) {
 	arrive := func(i int, within func()) {
 		var id atomic.Int64 // of its connection
 		wg.Go(func() {
-			_, err := s.once(context.Background(), func(c *conn) error {
+			_, err := s.once(context.Background(), s.db.Conn, func(c *conn) error {
 				n, err := d.connection(c)
 				if err != nil {
 					return err

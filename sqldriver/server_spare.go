@@ -1,0 +1,185 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sqldriver
+
+import (
+	"context"
+	"database/sql"
+	sqldrv "database/sql/driver"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// A spare is a connection of a bounded pool, kept for renewals and releases while a lease is held: the caller's own
+// queries may have all others, and the lease stands. The first call that ends after a grant leaves its connection.
+type spare struct {
+	s    *Server
+	free chan *sql.Conn // has kept while no call uses it
+
+	mu   sync.Mutex
+	kept *sql.Conn                 // nil: none
+	held map[driver.ID]*time.Timer // the leases, each forgotten at its end
+}
+
+// spares has the spare of each pool: one, however many Servers use the pool.
+var spares sync.Map
+
+// bounded says whether a pool has a connection to spare, and may run out of them.
+func (p *spare) bounded() bool { return p.s.db.Stats().MaxOpenConnections > 1 }
+
+// hold notes a lease that was granted or renewed.
+func (p *spare) hold(id driver.ID, ttl time.Duration) {
+	if !p.bounded() {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.s.closed.Load() {
+		return
+	}
+	if end := p.held[id]; end != nil {
+		end.Reset(ttl)
+	} else {
+		p.held[id] = time.AfterFunc(ttl, func() { p.drop(id) })
+	}
+}
+
+// renewed notes what came of a renewal.
+func (p *spare) renewed(id driver.ID, r driver.Renewal) {
+	switch {
+	case errors.Is(r.Err, driver.ErrNotHeld):
+		p.drop(id)
+	case r.Err == nil && r.TTL > 0:
+		p.hold(id, r.TTL)
+	}
+}
+
+// drop forgets leases that are over. When none is left, the connection goes back to the pool.
+func (p *spare) drop(ids ...driver.ID) {
+	p.mu.Lock()
+	for _, id := range ids {
+		if end := p.held[id]; end != nil {
+			end.Stop()
+			delete(p.held, id)
+		}
+	}
+	var unused *sql.Conn
+	if len(p.held) == 0 {
+		select {
+		case unused = <-p.free:
+			p.leave()
+		default: // put sees it
+		}
+	}
+	p.mu.Unlock()
+	if unused != nil {
+		_ = unused.Close()
+	}
+}
+
+// close drops all.
+func (p *spare) close() {
+	p.mu.Lock()
+	all := slices.Collect(maps.Keys(p.held))
+	p.mu.Unlock()
+	p.drop(all...)
+}
+
+// leave ends that a connection is kept.
+func (p *spare) leave() {
+	p.kept = nil
+	spares.CompareAndDelete(p.s.db, p)
+}
+
+// put takes the connection of a call that has ended, or says that it is to go back to the pool. Of a pool that the
+// caller closed meanwhile none is kept.
+func (p *spare) put(c *conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.kept != nil && p.kept != c.sql {
+		return false
+	}
+	if len(p.held) == 0 || !p.bounded() || c.lost() || poolClosed(p.s.db) {
+		if p.kept != nil {
+			p.leave()
+		}
+		return false
+	}
+	if by, _ := spares.LoadOrStore(p.s.db, p); by != p {
+		return false
+	}
+	p.kept = c.sql
+	p.free <- c.sql
+	return true
+}
+
+// conn returns the connection that is kept, or one of the pool, whichever is free first.
+func (p *spare) conn(ctx context.Context) (*sql.Conn, error) {
+	p.mu.Lock()
+	none := p.kept == nil
+	p.mu.Unlock()
+	if none {
+		return p.s.db.Conn(ctx)
+	}
+	select {
+	case c := <-p.free:
+		return p.proven(ctx, c)
+	default:
+	}
+	type answer struct {
+		c   *sql.Conn
+		err error
+	}
+	wait, stop := context.WithCancel(ctx)
+	defer stop()
+	pool := make(chan answer, 1)
+	p.s.under.Go(func() {
+		c, err := p.s.db.Conn(wait)
+		pool <- answer{c, err}
+	})
+	select {
+	case a := <-pool:
+		return a.c, a.err
+	case c := <-p.free:
+		stop()
+		p.s.under.Go(func() {
+			if a := <-pool; a.err == nil {
+				_ = a.c.Close()
+			}
+		})
+		return p.proven(ctx, c)
+	}
+}
+
+// proven returns the connection that was kept, or one of the pool where it is of no use any more: as the pool does
+// before it gives one out, the driver is asked.
+func (p *spare) proven(ctx context.Context, c *sql.Conn) (*sql.Conn, error) {
+	err := c.Raw(func(conn any) error {
+		if r, can := conn.(sqldrv.SessionResetter); can {
+			return r.ResetSession(ctx)
+		}
+		return nil
+	})
+	if err == nil {
+		return c, nil
+	}
+	p.mu.Lock()
+	p.leave()
+	p.mu.Unlock()
+	_ = c.Close()
+	return p.s.db.Conn(ctx)
+}
+
+// poolClosed says whether a pool was closed: it says so even to a request whose context is over.
+func poolClosed(db *sql.DB) bool {
+	over, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, err := db.Conn(over)
+	return !errors.Is(err, context.Canceled)
+}
