@@ -46,15 +46,22 @@ func (hs *handles) add(l *Lease) {
 	l.next, hs.fresh = hs.fresh, l
 }
 
-// has says whether a lease is one that was not released.
-func (hs *handles) has(l *Lease) bool {
+// has says whether a lease is one that was not released, and where it is in known; negative: not there.
+//
+// A lease that its finalizer brings back is one of those whose weak pointers were cleared. Which of them makes no
+// difference, also for a copy: nobody else can release it.
+func (hs *handles) has(l *Lease) (i int, ok bool) {
 	for f := hs.fresh; f != nil; f = f.next {
 		if f == l {
-			return true
+			return -1, true
 		}
 	}
 	w := weak.Make(l)
-	return slices.ContainsFunc(hs.known, func(k weakLease) bool { return k.lease == w })
+	i = slices.IndexFunc(hs.known, func(k weakLease) bool { return k.lease == w })
+	if i < 0 {
+		i = slices.IndexFunc(hs.known, func(k weakLease) bool { return k.lease.Value() == nil })
+	}
+	return i, i >= 0
 }
 
 // remove takes out a lease that is being released, once.
@@ -62,6 +69,7 @@ func (hs *handles) remove(l *Lease) {
 	if l.released {
 		return
 	}
+	i, _ := hs.has(l)
 	l.released = true
 	hs.n--
 	if l.mode == Exclusive {
@@ -70,9 +78,8 @@ func (hs *handles) remove(l *Lease) {
 	for f := hs.fresh; f != nil && f.released; f = hs.fresh {
 		hs.fresh, f.next = f.next, nil
 	}
-	if len(hs.known) > 0 {
-		w := weak.Make(l)
-		hs.known = slices.DeleteFunc(hs.known, func(k weakLease) bool { return k.lease == w })
+	if i >= 0 {
+		hs.known = slices.Delete(hs.known, i, i+1)
 	}
 }
 

@@ -181,6 +181,59 @@ func TestForgottenLease(t *testing.T) {
 	}
 }
 
+// A finalizer may release the lease that it is of: the collector has cleared the weak pointers to it by then.
+func TestFinalizerReleases(t *testing.T) {
+	o := &hasp.LockOptions{Reentrant: true}
+	for name, use := range map[string]func(t *testing.T, c *hasp.Client, comesBack func(*hasp.Lease)) (other *hasp.Lease){
+		"alone": func(t *testing.T, c *hasp.Client, comesBack func(*hasp.Lease)) *hasp.Lease {
+			comesBack(lock(t, c, "k", o))
+			collected(1)
+			return nil
+		},
+		"within another": func(t *testing.T, c *hasp.Client, comesBack func(*hasp.Lease)) *hasp.Lease {
+			two := within(t, c)
+			comesBack(two.inner)
+			collected(1)
+			return two.outer
+		},
+		"around a newer one": func(t *testing.T, c *hasp.Client, comesBack func(*hasp.Lease)) *hasp.Lease {
+			outer := lock(t, c, "k", o)
+			collected(1)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			comesBack(outer)
+			return must(c.Mutex("k", o).Lock(outer.Context(ctx)))
+		},
+	} {
+		for _, first := range []bool{true, false} { // the other is released first
+			t.Run(fmt.Sprintf("%s, the other first: %t", name, first), func(t *testing.T) {
+				var back atomic.Pointer[hasp.Lease] // set by a goroutine outside the bubble
+				synctest.Test(t, func(t *testing.T) {
+					store := newStore()
+					other := use(t, newClient(t, store, nil), func(l *hasp.Lease) { runtime.SetFinalizer(l, back.Store) })
+					synctest.Wait()
+					for range 1000 {
+						if back.Load() == nil {
+							runtime.GC()
+						}
+					}
+					if first && other != nil {
+						release(t, other)
+					}
+					release(t, back.Load())
+					if info, err := store.Inspect(t.Context(), "k"); err != nil || info.Held != (other != nil && !first) {
+						t.Errorf("it is held: %v, %v", info.Held, err)
+					}
+					if !first && other != nil {
+						release(t, other)
+					}
+					mustBeFree(t, store, "k")
+				})
+			})
+		}
+	}
+}
+
 // Forgotten is for good: a lease that a finalizer brings back is not renewed
 // again, nor forgotten again, and its Downgrade is no different from another's.
 func TestForgottenLeaseComesBack(t *testing.T) {

@@ -21,7 +21,7 @@ func (l *Lease) release(ran bool, end driver.End) error {
 	h := l.h
 	_ = h.checkDeadline()
 	h.mu.Lock()
-	if !l.released && !h.handles.has(l) {
+	if _, ok := h.handles.has(l); !ok && !l.released {
 		h.mu.Unlock()
 		panic("hasp: a copy of a Lease was released: use the pointer that Lock or TryLock returned")
 	}
