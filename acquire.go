@@ -128,8 +128,7 @@ func (a *attempt) try() (*Lease, time.Duration, error) {
 		start = a.c.now()
 	}
 	a.sent, a.asked = true, start.Mono
-	a.patience.asks(start)
-	limit := a.patience.limit(start, a.req.TTL)
+	limit := a.patience.asks(start, a.req.TTL)
 	ctx := newRequest(a.ctx, a.c.calls.Open, limit)
 	defer ctx.done()
 	a.req.Fences = a.behind.fences()

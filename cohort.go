@@ -225,8 +225,10 @@ func (a *attempt) inherit(from *waiter) error {
 	if !a.patience.failing() {
 		return nil
 	}
+	now := a.c.now()
+	a.patience.wakes(now)
 	a.patience.joins(a.began) // we have not waited for all of it
-	return a.patience.exhausted(a.c.now(), 0, a.req.TTL)
+	return a.patience.exhausted(now, 0, a.req.TTL)
 }
 
 // await returns what a is given, or why it gave up.

@@ -19,6 +19,7 @@ type patience struct {
 	puzzled clock.Instant // since when no error was one that the engine knows
 	denied  clock.Instant // since when the store refuses, later by the time for which it was away meanwhile
 	latest  clock.Instant // when the latest error came
+	due     clock.Instant // when the pause, or the call, ends at the latest
 	kind    trouble       // of that
 	pause   backoff.Backoff
 	why     error // what keeps us waiting: the latest refusal or error
@@ -31,10 +32,29 @@ func newPatience(most, grace time.Duration) patience {
 // failing says that the latest call had no good answer.
 func (p *patience) failing() bool { return p.pause.Failing() }
 
-// asks notes that a call begins at start.
-func (p *patience) asks(start clock.Instant) {
-	if !p.failing() {
+// asks notes that a call begins at start, for a lease of ttl, and returns how long it may take.
+func (p *patience) asks(start clock.Instant, ttl time.Duration) time.Duration {
+	if p.failing() {
+		p.wakes(start)
+	} else {
 		p.silent = start
+	}
+	limit := min(ttl, tryLimit)
+	if p.most > 0 {
+		// Half of the silence that a wait bears, so that one dead connection does
+		// not end it; and not more than is left of it.
+		limit = min(limit, p.most/2, max(p.most-start.Sub(p.silent), 0))
+	}
+	p.due = start.Add(limit)
+	return limit
+}
+
+// wakes leaves out how late it is: this process stood still meanwhile, or was busy, which was not the store's trouble.
+func (p *patience) wakes(now clock.Instant) {
+	if late := now.Sub(p.due); late > 0 {
+		for _, since := range []*clock.Instant{&p.silent, &p.puzzled, &p.denied, &p.latest, &p.due} {
+			*since = since.Add(late)
+		}
 	}
 }
 
@@ -47,6 +67,7 @@ func (p *patience) refused(held *HeldError) {
 // failed notes an error that may go away by itself, and returns the pause before
 // asking again.
 func (p *patience) failed(now clock.Instant, kind trouble) time.Duration {
+	p.wakes(now)
 	if !p.failing() || kind != unclear {
 		p.puzzled = now
 	}
@@ -56,8 +77,9 @@ func (p *patience) failed(now clock.Instant, kind trouble) time.Duration {
 	case kind != refuses:
 		p.denied = p.denied.Add(now.Sub(p.latest))
 	}
-	p.latest, p.kind = now, kind
-	return p.pause.Next()
+	pause := p.pause.Next()
+	p.latest, p.kind, p.due = now, kind, now.Add(pause)
+	return pause
 }
 
 // joins notes that somebody goes on with the wait of another, who began to bear
@@ -99,20 +121,4 @@ func (p *patience) exhausted(now clock.Instant, pause, ttl time.Duration) error 
 		return fmt.Errorf(b.said, shortDuration(b.borne), p.why)
 	}
 	return nil
-}
-
-// limit is how long the call that begins at start, for a lease of ttl, may take.
-func (p *patience) limit(start clock.Instant, ttl time.Duration) time.Duration {
-	limit := min(ttl, tryLimit)
-	if p.most == 0 {
-		return limit
-	}
-	// Half of the silence that a wait bears, so that one dead connection does
-	// not end it; and not more than is left of it. Nothing is left when this
-	// process stood still meanwhile, which was not the store's silence.
-	limit = min(limit, p.most/2)
-	if left := p.most - start.Sub(p.silent); left > 0 {
-		limit = min(limit, left)
-	}
-	return limit
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/clock"
 )
 
 // A caller that continues another's wait has only waited since it came.
@@ -60,13 +61,48 @@ func TestPatienceLimit(t *testing.T) {
 		{time.Minute, 0, 0, tryLimit},
 		{time.Minute, 6 * time.Second, 0, 3 * time.Second},
 		{time.Minute, 6 * time.Second, 5 * time.Second, time.Second},
-		{time.Minute, 6 * time.Second, 6 * time.Second, 3 * time.Second}, // the process stood still
-		{time.Minute, 6 * time.Second, time.Hour, 3 * time.Second},
+		{time.Minute, 6 * time.Second, 6 * time.Second, time.Second}, // the process stood still
+		{time.Minute, 6 * time.Second, time.Hour, time.Second},
 		{time.Minute, time.Hour, 0, tryLimit},
 	} {
-		p := patience{most: c.most, silent: at(time.Hour)}
-		if got := p.limit(at(time.Hour+c.silent), c.ttl); got != c.want {
+		p := newPatience(c.most, 0)
+		if c.silent > 0 {
+			p.asks(at(time.Hour), c.ttl)
+			p.failed(at(time.Hour), away)
+			p.due = at(time.Hour + 5*time.Second)
+		}
+		if got := p.asks(at(time.Hour+c.silent), c.ttl); got != c.want {
 			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}
+
+// The time for which this process stood still, in a call or in the pause after it, is not the store's trouble.
+func TestPatienceStoodStill(t *testing.T) {
+	const short, ttl = time.Millisecond, time.Second // ttl is the limit of a call, too
+	for what, stops := range map[string][]struct{ pause, call time.Duration }{
+		"in a pause":         {{0, short}, {time.Minute, short}},
+		"in a call":          {{0, short}, {0, time.Minute}},
+		"in the first call":  {{0, time.Minute}, {0, short}},
+		"in each":            {{0, time.Minute}, {time.Minute, time.Minute}, {time.Minute, time.Minute}},
+		"with a slow answer": {{0, ttl}, {time.Minute, ttl}},
+	} {
+		for _, kinds := range [][2]trouble{{away, away}, {unclear, unclear}, {refuses, refuses}, {refuses, away}, {away, refuses}} {
+			for _, most := range []time.Duration{0, 15 * time.Second} {
+				p, now, bound := newPatience(most, 15*time.Second), clock.Instant{Mono: 1, Wall: 1, Boot: 1}, time.Duration(0)
+				p.why = errAway
+				for i, s := range stops {
+					now = now.Add(s.pause)
+					bound += p.asks(now, ttl)
+					now = now.Add(s.call)
+					pause := p.failed(now, kinds[i%2])
+					b := p.bound(now, ttl)
+					if err := p.exhausted(now, pause, ttl); err != nil || b.borne > bound || b.borne < 0 {
+						t.Errorf("%v, %s: after call %d it bore %v, at most %v is the store's: %v", kinds, what, i, b.borne, bound, err)
+					}
+					bound += pause
+				}
+			}
 		}
 	}
 }
