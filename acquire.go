@@ -39,7 +39,8 @@ type waiter struct {
 	req      driver.TryRequest
 	patience patience
 	maybe    bool          // the store may have something of this owner
-	unsure   bool          // a Try had no answer: it may still come to the store
+	unsure   bool          // a Try had no good answer: it may still come to the store
+	lost     bool          // a Try had no answer at all, and may have been granted
 	slow     bool          // a grant came so late that it was asked for again
 	marked   bool          // a grant said Abandoned
 	kept     bool          // a refusal said Keeps
@@ -152,6 +153,7 @@ func (a *attempt) asks(ctx context.Context) (res driver.Result, refusal, err err
 	res, refusal, err = a.c.ask(ctx, a.req)
 	if err != nil && !driver.IsNotSent(err) {
 		a.maybe, a.unsure, a.req.Enters = true, true, false // when that Try comes, it says that we did not enter
+		a.lost = a.lost || !a.c.answered(err)
 	}
 	return res, refusal, err
 }
@@ -368,7 +370,7 @@ func (w *waiter) cleanUp(c *core) {
 	w.leaveQueue(c)
 	if w.maybe {
 		r := driver.ReleaseRequest{Claim: w.req.Claim, TTL: w.req.TTL, End: driver.Unused, Settled: !w.unsure}
-		c.cleanUp(r, w.patience.failing())
+		c.cleanUp(r, w.lost, w.patience.failing())
 	}
 }
 

@@ -24,10 +24,12 @@ type cleanups struct {
 	mu      sync.Mutex
 	pending []*cleanup // the oldest first
 	running bool       // run is at work
+	unheard bool       // the latest that was sent had no answer, not even a refusal
 }
 
 type cleanup struct {
 	req   driver.ReleaseRequest
+	lost  bool      // as for settled
 	until time.Time // the store has nothing of the owner then, and no Try of it can come
 	done  bool
 }
@@ -44,22 +46,23 @@ func (c *core) releaseOnce(ctx context.Context, limit time.Duration, req driver.
 	return c.drv.Release(r, req)
 }
 
-func (cs *cleanups) any() bool {
+// silent says whether the store does not answer. One that refuses a key's release may take another's.
+func (cs *cleanups) silent() bool {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	return len(cs.pending) > 0
+	return cs.unheard && len(cs.pending) > 0
 }
 
 // add notes a release. It must be called within a call that the gate let in: Close
 // waits for all releases.
-func (cs *cleanups) add(req driver.ReleaseRequest) {
+func (cs *cleanups) add(req driver.ReleaseRequest, lost bool) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	if len(cs.pending) >= maxCleanups {
 		cs.pending = slices.Delete(cs.pending, 0, len(cs.pending)-maxCleanups+1)
 	}
 	until := time.Now().Add(max(min(req.TTL, cleanUpLimit)+tryLimit, driver.LateRequest))
-	cs.pending = append(cs.pending, &cleanup{req: req, until: until})
+	cs.pending = append(cs.pending, &cleanup{req: req, lost: lost, until: until})
 	if !cs.running {
 		cs.running = true
 		cs.c.calls.EnterLate()
@@ -72,10 +75,12 @@ func (cs *cleanups) run() {
 	defer cs.c.calls.Leave()
 	pause := backoff.Backoff{Least: 20 * time.Millisecond, Most: time.Second}
 	for work := cs.look(); len(work) > 0; work = cs.look() {
-		if cs.send(work[0]) {
-			if pause.Reset(); cs.sendAll(work[1:]) {
-				continue
-			}
+		settled := cs.send(releaseLimit, work[0])
+		if settled {
+			pause.Reset()
+		}
+		if !cs.silent() && cs.sendAll(work[1:]) && settled {
+			continue
 		}
 		pause.Wait(cs.c.calls.Base.Done())
 	}
@@ -110,7 +115,7 @@ func (cs *cleanups) sendAll(work []*cleanup) bool {
 	for range min(releaseLanes, len(work)) {
 		lanes.Go(func() {
 			for w := range next {
-				if !cs.send(w) {
+				if !cs.send(releaseLimit, w) {
 					failed.Store(true)
 					return
 				}
@@ -122,10 +127,11 @@ func (cs *cleanups) sendAll(work []*cleanup) bool {
 }
 
 // send sends one release, and reports whether that settles it.
-func (cs *cleanups) send(w *cleanup) bool {
-	ok := cs.c.settled(cs.c.releaseOnce(cs.c.calls.Base, releaseLimit, w.req))
+func (cs *cleanups) send(limit time.Duration, w *cleanup) bool {
+	err := cs.c.releaseOnce(cs.c.calls.Base, limit, w.req)
+	settled := cs.c.settled(err, w.lost)
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	w.done = ok
-	return ok
+	w.done, cs.unheard = settled, !settled && !cs.c.answered(err)
+	return settled
 }

@@ -18,7 +18,7 @@ import (
 type releasing struct {
 	driver.Driver
 	answer func(n int) error
-	n      int
+	n      int // how many there were
 }
 
 func (d *releasing) Release(context.Context, driver.ReleaseRequest) error {
@@ -38,14 +38,14 @@ var (
 	errAway   = errors.New("away")
 )
 
-// What settles a release depends on whether the store ever gave a good answer.
+// A refusal settles a release only when the store never gave a good answer, and refused each Try of the owner.
 func TestSettledReleases(t *testing.T) {
 	c := innerClient(t, &releasing{Driver: memdriver.New()}, nil)
-	for _, after := range []bool{false, true} {
-		for err, want := range map[error]bool{nil: true, ErrNotHeld: true, errDenied: !after, errAway: false} {
-			c.heard.Store(after)
-			if c.settled(err) != want {
-				t.Errorf("%v settles it: %v, after a good answer: %v", err, !want, after)
+	for _, s := range []struct{ heard, lost bool }{{}, {heard: true}, {lost: true}, {true, true}} {
+		for err, want := range map[error]bool{nil: true, ErrNotHeld: true, ErrUnsupported: true, errDenied: !s.heard && !s.lost, errAway: false} {
+			c.heard.Store(s.heard)
+			if c.settled(err, s.lost) != want {
+				t.Errorf("%v settles it: %v, with %+v", err, !want, s)
 			}
 		}
 	}
@@ -56,7 +56,7 @@ func TestReleaseIsSentUntilItIsAnswered(t *testing.T) {
 	for _, c := range []struct {
 		second error
 		want   error
-	}{{nil, nil}, {ErrNotHeld, nil}, {errDenied, errDenied}} {
+	}{{nil, nil}, {ErrNotHeld, nil}, {ErrUnsupported, ErrUnsupported}} {
 		synctest.Test(t, func(t *testing.T) {
 			d := &releasing{Driver: memdriver.New(), answer: func(n int) error {
 				if n == 1 {
@@ -79,7 +79,7 @@ func TestOwedIsBounded(t *testing.T) {
 		c := innerClient(t, memdriver.New(), nil)
 		d := &cleanups{c: c.core, running: true} // so that nothing is sent
 		for i := range maxCleanups + 3 {
-			d.add(driver.ReleaseRequest{Claim: driver.Claim{Key: "k", Limit: i}})
+			d.add(driver.ReleaseRequest{Claim: driver.Claim{Key: "k", Limit: i}}, false)
 			if want := min(i+1, maxCleanups); len(d.pending) != want {
 				t.Fatalf("after %d releases %d are pending", i+1, len(d.pending))
 			}
@@ -99,11 +99,11 @@ func TestCleanupsBeginAgain(t *testing.T) {
 			if !c.calls.Enter() {
 				t.Fatal("closed")
 			}
-			c.cleanups.add(driver.ReleaseRequest{TTL: DefaultTTL})
+			c.cleanups.add(driver.ReleaseRequest{TTL: DefaultTTL}, false)
 			c.calls.Leave()
 			time.Sleep(time.Minute)
-			if c.cleanups.any() || d.n != n {
-				t.Errorf("round %d: pending %v, sent %d", n, c.cleanups.any(), d.n)
+			if pending := PendingReleases(c); pending > 0 || d.n != n {
+				t.Errorf("round %d: pending %d, sent %d", n, pending, d.n)
 			}
 		}
 	})
@@ -121,6 +121,26 @@ func TestPayAllSaysWhetherTheStoreFails(t *testing.T) {
 	}
 }
 
+// A store that refuses one key's release is asked for the other's at once, and a silent one is not.
+func TestRefusedCleanupHoldsBackNoOther(t *testing.T) {
+	for answer, want := range map[error]int{errDenied: 2, errAway: 1} {
+		synctest.Test(t, func(t *testing.T) {
+			d := &releasing{Driver: memdriver.New(), answer: func(int) error { return answer }}
+			c := innerClient(t, d, nil)
+			for range 2 {
+				c.cleanups.pending = append(c.cleanups.pending, &cleanup{lost: true, until: time.Now().Add(time.Nanosecond)})
+			}
+			if !c.calls.Enter() {
+				t.Fatal("closed")
+			}
+			c.cleanups.run()
+			if d.n != want {
+				t.Errorf("%v: %d releases were sent in one round", answer, d.n)
+			}
+		})
+	}
+}
+
 // A store that is known to be unreachable delays no caller that gives up, not even for a moment.
 func TestGiveBackToASilentStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -133,7 +153,7 @@ func TestGiveBackToASilentStore(t *testing.T) {
 				t.Fatal("closed")
 			}
 			start := time.Now()
-			c.cleanUp(driver.ReleaseRequest{TTL: time.Second}, silent)
+			c.cleanUp(driver.ReleaseRequest{TTL: time.Second}, false, silent)
 			if took := time.Since(start); (took > 0) == silent {
 				t.Errorf("silent is %v: it took %v", silent, took)
 			}

@@ -189,6 +189,34 @@ func TestOneCleanupFails(t *testing.T) {
 	})
 }
 
+// A key whose release is refused delays no other: what a TryLock may have left is gone when it returns.
+func TestRefusedReleaseDelaysNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		d := &hooked{Driver: store, classify: func(error) driver.Class { return driver.ClassDenied }}
+		d.release = func(ctx context.Context, r driver.ReleaseRequest, next releaseFunc) error {
+			if r.Key == "denied" {
+				return errDown
+			}
+			return next(ctx, r)
+		}
+		c := newClient(t, d, nil)
+		wantIs(t, lock(t, c, "denied", &hasp.LockOptions{TTL: time.Hour}).Release(), errDown)
+		d.change(func() {
+			d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
+				_, _ = next(ctx, r)
+				return driver.Result{}, errDown
+			}
+		})
+		for range 10 {
+			time.Sleep(time.Second)
+			_, err := c.Mutex("k", nil).TryLock(t.Context())
+			wantIs(t, err, errDown)
+			mustBeFree(t, store, "k")
+		}
+	})
+}
+
 // A pending release ends when the owner would have expired, and the set has a bound.
 func TestCleanupsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

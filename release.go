@@ -76,7 +76,7 @@ func (h *hold) release(ctx context.Context, why error, end driver.End) error {
 	sent := h.c.now().Mono
 	err := h.c.release(ctx, req)
 	if errors.Is(err, errNotReleased) && h.c.calls.Open.Err() == nil {
-		h.c.cleanups.add(req) // the caller waits no longer, but others do
+		h.c.cleanups.add(req, true) // the caller waits no longer, but others do
 	}
 	switch {
 	case why != nil:
@@ -148,10 +148,10 @@ func (c *core) releaseAll(ctx context.Context, holds []*hold) error {
 
 // cleanUp releases what an owner may have in the store. It returns when that is
 // settled, or takes longer than a moment; that goes on in the
-// background. silent: the store is known to be away.
-func (c *core) cleanUp(req driver.ReleaseRequest, silent bool) {
-	if silent || c.cleanups.any() || !c.settled(c.releaseOnce(c.calls.Base, moment, req)) {
-		c.cleanups.add(req)
+// background. lost is as for settled; silent: the store is known to be away.
+func (c *core) cleanUp(req driver.ReleaseRequest, lost, silent bool) {
+	if silent || c.cleanups.silent() || !c.cleanups.send(moment, &cleanup{req: req, lost: lost}) {
+		c.cleanups.add(req, lost)
 	}
 }
 
@@ -162,7 +162,7 @@ var errNotReleased = errors.New("the store did not confirm the release")
 func (c *core) release(ctx context.Context, req driver.ReleaseRequest) error {
 	began := time.Now()
 	err := c.releaseOnce(ctx, releaseLimit, req)
-	if c.settled(err) {
+	if c.settled(err, true) {
 		return err
 	}
 	ctx, cancel := context.WithDeadline(ctx, began.Add(releaseLimit))
@@ -175,7 +175,7 @@ func (c *core) release(ctx context.Context, req driver.ReleaseRequest) error {
 		switch err = c.releaseOnce(ctx, releaseLimit, req); {
 		case err == nil || errors.Is(err, ErrNotHeld):
 			return nil // perhaps by an earlier request whose reply was lost
-		case c.settled(err):
+		case c.settled(err, true):
 			return err
 		}
 	}

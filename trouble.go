@@ -72,15 +72,23 @@ func (c *core) hears(err error) {
 	}
 }
 
-// settled says whether what came of a release is the store's answer for good. A store that never gave a good answer
-// has nothing of ours, when it answers at all.
-func (c *core) settled(err error) bool {
+// answered says whether an error is the store's answer, if only a refusal.
+func (c *core) answered(err error) bool {
+	t := troubles[c.classify(err)].first
+	return t == permanent || t == refuses
+}
+
+// settled says whether what came of a release is the store's answer for good. A store that never gave a good answer, and
+// refused all that it was asked, has nothing of ours; lost: it may have, since a Try had no answer.
+func (c *core) settled(err error, lost bool) bool {
 	c.hears(err)
-	if err == nil || errors.Is(err, ErrNotHeld) {
+	switch {
+	case err == nil || errors.Is(err, ErrNotHeld):
 		return true
+	case lost || c.heard.Load():
+		return troubles[c.classify(err)].then == permanent
 	}
-	t := c.trouble(err)
-	return t == permanent || t == refuses && !c.heard.Load()
+	return c.answered(err)
 }
 
 // silentError is a call that had no answer in time.

@@ -245,6 +245,33 @@ func TestNothingToCleanUpAtFirstContact(t *testing.T) {
 	}
 }
 
+// A grant whose reply was lost at first contact is given back, also when the store refuses the release for a while.
+func TestLostGrantAtFirstContact(t *testing.T) {
+	for _, c := range classes {
+		if c.then == 0 {
+			continue
+		}
+		synctest.Test(t, func(t *testing.T) {
+			d := newMoody(c.class)
+			d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
+				_, _ = next(ctx, r)
+				d.refuses.Store(true)
+				return hangTry(ctx, r, next)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			_, err := newClient(t, d, nil).Mutex("k", &hasp.LockOptions{TTL: 10 * time.Minute}).Lock(ctx)
+			wantIs(t, err, context.DeadlineExceeded)
+			time.Sleep(grace)
+			d.refuses.Store(false)
+			time.Sleep(2 * time.Second)
+			if info, err := d.Driver.Inspect(t.Context(), "k"); err != nil || info.Held {
+				t.Errorf("%s: %v is left of the lease, %v", c.name, info.Left, err)
+			}
+		})
+	}
+}
+
 // Options.MaxRefused is a bound of its own, without the time for which the store was away.
 func TestMaxRefused(t *testing.T) {
 	for _, c := range []struct {
