@@ -114,8 +114,13 @@ func (s *session) attached(id string, begins bool, all []*member, alone []int, r
 	}
 	now := time.Now()
 	for i, m := range all {
-		if wire.Next[int64](r) == 1 && !r.Bad && m.alone == alone[i] { // a renewal that was sent since makes it an ordinary one
+		is := wire.Next[int64](r) == 1
+		switch {
+		case r.Bad || m.alone != alone[i]: // a renewal that was sent since makes it an ordinary one
+		case is:
 			m.id, m.attached = id, now
+		default: // where it was attached, its grant is gone, and its expiry would come unnoticed: it is renewed by itself
+			m.id = ""
 		}
 	}
 }

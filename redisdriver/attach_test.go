@@ -595,3 +595,53 @@ func TestAttachedLeaseIsPermanent(t *testing.T) {
 		})
 	}
 }
+
+// Without the grant that names the session nobody else knows of it: what is attached stays as if it were held, is found, and may be
+// taken away.
+func TestGrantOfAnAttachedLeaseIsLost(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d, other := w.sessions(), w.driver(nil)
+	a := w.attached(d, "k")[0]
+	w.do("DEL", d.names("k").grant)
+	w.refuse(other, ask("k")) // it may be held: its session goes on
+	w.renewed(d, a)
+	w.do("DEL", sessionKey(w.sessionOf(d, a)))
+	w.refuse(other, ask("k"))
+	if info := w.inspect(other, "k"); info.Holder.Owner != a.Owner || info.Left < longest-time.Minute {
+		t.Errorf("it is %+v", info)
+	}
+	var held []string
+	for l, err := range other.ListLeftovers(w.ctx, "", func(i driver.Info) { held = append(held, i.Holder.Owner) }) {
+		t.Errorf("left over is %+v, %v", l, err)
+	}
+	if !slices.Equal(held, []string{a.Owner}) {
+		t.Errorf("held is %v", held)
+	}
+	w.release(other, a) // as hasp break
+	w.grant(other, ask("k"))
+}
+
+// A lease that can't be attached again after half of its expiry is renewed by itself: else it would be over with its expiry, unnoticed.
+func TestNotAttachedAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.sessions()
+	a := w.attached(d, "k")[0]
+	w.do("DEL", d.names("k").grant)
+	s := d.sessions.of(a.Renewal())
+	s.mu.Lock()
+	s.members[a.Owner].attached = time.Now().Add(-longest/2 - time.Second)
+	s.mu.Unlock()
+	s.sweep()
+	w.until("it is asked for again", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return !s.members[a.Owner].queued
+	})
+	w.do("PEXPIRE", d.names("k").lock, 10_000)
+	w.until("a renewal prolongs its lock", func() bool {
+		w.renewed(d, a)
+		return w.pttl(d, a) > 20*time.Second
+	})
+}

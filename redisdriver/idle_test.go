@@ -33,7 +33,7 @@ func TestIdleServer(t *testing.T) {
 				for _, lost := range append(kinds, "nothing", "all of them") {
 					for _, gap := range []time.Duration{time.Hour, 13 * time.Hour, 25 * time.Hour, 8 * 24 * time.Hour, 60 * 24 * time.Hour} {
 						if name == "attached" && lost == "hasp.grant" && gap <= longest {
-							continue // nothing else says that it is: it stays as if it were held
+							continue // nothing else names its session: see TestGrantOfAnAttachedLeaseIsLost
 						}
 						x.build(idleStates[name])
 						x.lose(lost)
