@@ -38,7 +38,7 @@ type core struct {
 
 func newCore(d driver.Driver, o *Options) *core {
 	c := &core{drv: d, traits: d.Traits(), observe: o.Observe, recordTaken: o.RecordTaken, maxSilence: o.MaxSilence,
-		maxRefused: cmp.Or(o.MaxRefused, defaultRefused), now: clock.Cheap(), waits: admission.New(o.StateDir), calls: gate.New()}
+		maxRefused: cmp.Or(o.MaxRefused, defaultRefused), now: clock.Cheap(), waits: admission.New(o.StateDir, o.StateFailed), calls: gate.New()}
 	c.renewer = keepalive.New(d.Renew, func() clock.Instant { return c.now() }, c.calls)
 	c.cleanups = &cleanups{c: c}
 	if hander, ok := d.(driver.Hander); ok && c.traits.Enters {

@@ -53,6 +53,9 @@ type Options struct {
 	// Only a single store with a node record needs it; a quorum has its own. Empty:
 	// each process waits for itself.
 	StateDir string
+	// StateFailed, if not nil, is told once why a wait was not kept in StateDir: then the store is held back, and
+	// processes that live for less than its wait never end that. It must not block.
+	StateFailed func(error)
 }
 
 // LockOptions say how a key is held. The zero value, and nil, mean the defaults.

@@ -38,6 +38,9 @@ type Options struct {
 	// are remembered, so that processes that live for less than such a wait
 	// finish them together. Empty: each process waits for itself.
 	StateDir string
+	// StateFailed, if not nil, is told once why a wait was not kept in StateDir: then a node is held back, and
+	// processes that live for less than its wait never let it vote. It must not block.
+	StateFailed func(error)
 }
 
 // Driver combines several drivers, its nodes. Make one with New. All methods may be
@@ -87,7 +90,7 @@ func New(nodes []driver.Node, o *Options) *Driver {
 		d.o = *o
 	}
 	d.bad = refuse(nodes, &d.o)
-	d.waits = admission.New(d.o.StateDir)
+	d.waits = admission.New(d.o.StateDir, d.o.StateFailed)
 	d.life, d.end = context.WithCancel(context.Background())
 	d.owners.all = map[driver.ID]*owner{}
 	for i, n := range nodes {

@@ -6,6 +6,8 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -128,5 +130,40 @@ func TestServersHeldBack(t *testing.T) {
 			p.says(`^hasp: waiting for the store .*held back after a restart or a flush, \d+(\.\d)?s left`)
 			p.ends(0)
 		})
+	}
+}
+
+// Where no process can note how long a server was held back, those that end before the wait never let it vote. That is said once,
+// also where the other servers grant all locks, and by the doctor.
+func TestWaitIsNotRemembered(t *testing.T) {
+	t.Parallel()
+	back := testserver.Redis(t)
+	most := "redlock://" + strings.Join([]string{testserver.Redis(t).Addr(), testserver.Redis(t).Addr(), back.Addr()}, ",")
+	newSandbox(t, most).exits(0, "doctor", "--admit")
+	back.Kill()
+	back.Restart()
+	for name, url := range map[string]string{"one of three": most, "alone": "redis://" + testserver.Redis(t).Addr() + "?max-ttl=30s"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSandbox(t, url)
+			if err := os.WriteFile(filepath.Join(s.dir, "state"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			const why = `cannot be noted in the state directory: .*/state.*: not a directory`
+			p := s.hasp("run", "k", "--", "cat")
+			p.says(`^hasp: warning: a server is held back, .*` + why)
+			p.signal(syscall.SIGTERM)
+			p.ends(143, 69)
+			if n := strings.Count(p.err.String(), "warning:"); n != 1 {
+				t.Errorf("it was said %d times:\n%s", n, p.err.String())
+			}
+			p = s.hasp("doctor")
+			p.ends(0, 69)
+			matches(t, p.out.String(), `^warn +how long a server is held back `+why)
+		})
+	}
+	p := newSandbox(t, most)
+	if text := p.exits(0, "run", "k", "--", "true"); strings.Contains(text, "warning:") {
+		t.Errorf("with a directory it says:\n%s", text)
 	}
 }

@@ -40,20 +40,19 @@ func Wait(maxTTL time.Duration) time.Duration {
 // Waits remembers since when it has seen each record. All methods may be called
 // by many goroutines at once.
 type Waits struct {
-	files *files // nil: remembered in this process only
+	dir    string
+	failed func(error)
+	told   sync.Once
 
 	mu   sync.Mutex
 	seen map[string]time.Time
 }
 
 // New returns an empty memory. With dir, the waits that other processes of this
-// machine began since it was booted count, too: they share a file there.
-func New(dir string) *Waits {
-	w := &Waits{seen: map[string]time.Time{}}
-	if dir != "" {
-		w.files = newFiles(dir)
-	}
-	return w
+// machine began since it was booted count, too: they share a file there. failed, which
+// may be nil, is told once why a wait was not kept there.
+func New(dir string, failed func(error)) *Waits {
+	return &Waits{dir: dir, failed: failed, seen: map[string]time.Time{}}
 }
 
 // Left is what is left of the wait for a record, zero or less when it was seen for
@@ -68,9 +67,11 @@ func (w *Waits) Left(record string, maxTTL time.Duration) time.Duration {
 		w.seen[record] = now
 	}
 	w.mu.Unlock()
-	if !known && w.files != nil {
-		// Without the file the wait is longer, and that is all.
-		if age, err := w.files.age(record); err == nil && age > 0 {
+	if !known {
+		age, err := age(w.dir, record)
+		if err != nil && w.failed != nil {
+			w.told.Do(func() { w.failed(err) })
+		} else if age > 0 {
 			since = now.Add(-age)
 			w.mu.Lock()
 			w.seen[record] = since

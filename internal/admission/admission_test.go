@@ -6,6 +6,7 @@ package admission
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,7 +23,7 @@ func TestWait(t *testing.T) {
 
 func TestWaitBelongsToOneRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := New("")
+		w := New("", nil)
 		all := Wait(time.Minute)
 		if left := w.Left("a", time.Minute); left != all {
 			t.Errorf("%v are left of a wait that begins, want %v", left, all)
@@ -49,8 +50,9 @@ func TestProcessesShareTheirWaits(t *testing.T) {
 		t.Skip("this system has no clock that counts from its boot: each process waits for itself")
 	}
 	dir := t.TempDir()
-	first := New(dir).Left("a", time.Minute)
-	second := New(dir).Left("a", time.Minute)
+	failed := func(err error) { t.Error(err) }
+	first := New(dir, failed).Left("a", time.Minute)
+	second := New(dir, failed).Left("a", time.Minute)
 	if second >= first {
 		t.Errorf("%v are left, and for the next process %v", first, second)
 	}
@@ -66,11 +68,41 @@ func TestProcessesShareTheirWaits(t *testing.T) {
 		if err := os.WriteFile(names[0], []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if left := New(dir).Left("a", time.Minute); left != Wait(time.Minute) {
+		if left := New(dir, failed).Left("a", time.Minute); left != Wait(time.Minute) {
 			t.Errorf("%v are left by a file that is %s, want the whole wait", left, what)
 		}
 	}
-	if left := New(filepath.Join(names[0], "no-directory")).Left("a", time.Minute); left != Wait(time.Minute) {
-		t.Errorf("%v are left without a place to note them", left)
+}
+
+// Where a wait cannot be kept, each process waits for itself, and that is said once, with the directory.
+func TestWaitIsNotKept(t *testing.T) {
+	if clock.BootID() == "" || clock.System().Boot == 0 {
+		t.Skip("this system has no clock that counts from its boot: each process waits for itself")
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for dir, want := range map[string]string{file: file, filepath.Join(file, "below"): file, "": "no directory"} {
+		var told []error
+		w := New(dir, func(err error) { told = append(told, err) })
+		for _, record := range []string{"a", "b", "a"} {
+			if left := w.Left(record, time.Minute); left > Wait(time.Minute) || left <= 0 {
+				t.Errorf("%q: %v are left", dir, left)
+			}
+		}
+		if len(told) != 1 || !strings.Contains(told[0].Error(), want) {
+			t.Errorf("%q: told was %v", dir, told)
+		}
+		if err := Check(dir); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: Check says %v", dir, err)
+		}
+	}
+	dir := filepath.Join(t.TempDir(), "new")
+	if err := Check(dir); err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(filepath.Join(dir, "waits")); err != nil || len(left) > 0 {
+		t.Errorf("Check left %v, %v", left, err)
 	}
 }

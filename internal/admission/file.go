@@ -27,18 +27,37 @@ type files struct {
 // maxAge is how long a file is kept. A wait takes minutes.
 const maxAge = 7 * 24 * time.Hour
 
-// newFiles returns nil where there is no such clock.
-func newFiles(dir string) *files {
+func newFiles(dir string) (*files, error) {
 	boot := clock.BootID()
-	if boot == "" || clock.System().Boot == 0 {
-		return nil
+	switch {
+	case dir == "":
+		return nil, errors.New("no directory was named for it")
+	case boot == "" || clock.System().Boot == 0:
+		return nil, errors.New("this system has no clock that counts from its boot")
 	}
-	return &files{dir: filepath.Join(dir, "waits"), boot: boot}
+	return &files{dir: filepath.Join(dir, "waits"), boot: boot}, nil
+}
+
+// Check says why waits cannot be kept in a directory; nil: they can.
+func Check(dir string) error {
+	f, err := newFiles(dir)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(f.dir, 0o700); err != nil {
+		return err
+	}
+	path := filepath.Join(f.dir, fmt.Sprintf(".check-%d", os.Getpid()))
+	return errors.Join(f.write(path, f.boot+"\n"), os.Remove(path))
 }
 
 // age returns how long ago a record was first seen on this machine since it was
-// booted, and notes it when it never was.
-func (f *files) age(record string) (time.Duration, error) {
+// booted, and notes it in the directory when it never was.
+func age(dir, record string) (time.Duration, error) {
+	f, err := newFiles(dir)
+	if err != nil {
+		return 0, err
+	}
 	now := clock.System().Boot
 	sum := sha256.Sum256([]byte(record)) // a name, not a safeguard
 	path := filepath.Join(f.dir, hex.EncodeToString(sum[:16]))

@@ -47,7 +47,7 @@ func newMessages(w *world) *messages {
 				Key: key, Owner: strings.Repeat(string(rune('A'+j)), driver.OwnerLen), Label: "{}", TTL: w.ttl(j),
 				Fences: int(w.fences().Block),
 			},
-			waits: admission.New(""),
+			waits: admission.New("", nil),
 		}
 	}
 	return p

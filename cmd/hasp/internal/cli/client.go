@@ -4,8 +4,10 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/signal"
 	"strings"
@@ -24,7 +26,10 @@ const askLimit = 5 * time.Second
 
 // storeFlag is --store. Every sub-command has its own: cobra may take the value of a
 // persistent flag that is given before the sub-command for the sub-command.
-type storeFlag struct{ text string }
+type storeFlag struct {
+	text string
+	warn func(message string) // of what comes up later; nil: as a note
+}
 
 func (f *storeFlag) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.text, "store", "",
@@ -40,11 +45,24 @@ type locks struct {
 }
 
 func (f *storeFlag) open(cmd *cobra.Command, observe func(hasp.Event)) (*locks, error) {
-	l, err := open(f.text, cmd.Flags().Changed("store"), hasp.Options{Observe: observe})
-	if err == nil && l.url.Warning != "" && !given(cmd, "quiet", "true") && !given(cmd, "output", "json") {
+	quiet := given(cmd, "quiet", "true") || given(cmd, "output", "json")
+	o := hasp.Options{Observe: observe}
+	if f.warn != nil {
+		o.StateFailed = func(err error) { f.warn(stateFailed(err)) }
+	} else if !quiet && !given(cmd, "watch", "true") && cmd.Name() != "top" { // these draw, and stay until the wait is over
+		o.StateFailed = func(err error) { note("%s", stateFailed(err)) }
+	}
+	l, err := open(f.text, cmd.Flags().Changed("store"), o)
+	if err == nil && l.url.Warning != "" && !quiet {
 		note("warning: %s", l.url.Warning)
 	}
 	return l, err
+}
+
+// stateFailed is the warning that a wait for servers that are held back is not remembered.
+func stateFailed(err error) string {
+	return fmt.Sprintf("warning: a server is held back, and how long cannot be noted in the state directory: %v. "+
+		"Each hasp begins the wait anew, and one that ends sooner never lets it vote: name a directory that can be written with XDG_STATE_HOME", err)
 }
 
 // given says whether a command has a flag with this value.
@@ -63,7 +81,12 @@ func open(text string, given bool, o hasp.Options) (*locks, error) {
 	if err != nil {
 		return nil, unopened(u, err)
 	}
-	o.StateDir = store.StateDir()
+	var unfit error
+	o.StateDir, unfit = store.StateDir()
+	if tell := o.StateFailed; tell != nil {
+		o.StateFailed = func(err error) { tell(cmp.Or(unfit, err)) }
+	}
+	s.StateFailed = o.StateFailed
 	c, err := hasp.New(s.Driver, &o)
 	if err != nil {
 		return nil, unopened(u, err)

@@ -58,6 +58,7 @@ type diagnosis struct {
 }
 
 func examine(cmd *cobra.Command, store *storeFlag, admit bool, required doctor.Use, asJSON bool) error {
+	store.warn = func(string) {} // x.state says it
 	l, err := store.open(cmd, nil)
 	if err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"github.com/hasplock/hasp/cmd/hasp/internal/doctor"
 	"github.com/hasplock/hasp/cmd/hasp/internal/store"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/admission"
 )
 
 // lookLimit bounds what the servers are asked at once: one may hang.
@@ -86,6 +87,7 @@ func (x *examination) all() *exit {
 			x.say(doctor.Fail, s.Name, "twice", "it is the same server as %s, which would have a vote for each name: name every server once", duplicates[i])
 		}
 	}
+	x.state()
 	ctx, cancel := x.within(lookLimit)
 	x.besides(ctx)
 	cancel()
@@ -167,6 +169,18 @@ func (x *examination) whole() *exit {
 func (x *examination) take(findings []driver.Finding) {
 	for _, f := range findings {
 		x.found = append(x.found, doctor.Finding{Level: f.Level, Check: f.Check, Text: driver.Printable(f.Text), FencesRepeat: f.FencesRepeat})
+	}
+}
+
+// state says whether this machine can note how long servers were held back, where any are.
+func (x *examination) state() {
+	if x.recorded() == 0 {
+		return
+	}
+	dir, err := store.StateDir()
+	if err = cmp.Or(err, admission.Check(dir)); err != nil {
+		x.say(doctor.Warn, "", "state", "how long a server is held back cannot be noted in the state directory: %v. Commands that end before the wait "+
+			"is over never let it vote: name a directory that can be written with XDG_STATE_HOME", err)
 	}
 }
 

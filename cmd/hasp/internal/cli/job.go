@@ -105,6 +105,7 @@ func (j *job) opened(cmd *cobra.Command, work func() (*child.Status, error)) (st
 		return nil, err
 	}
 	j.via = "hasp " + cmd.Name()
+	j.o.store.warn = func(message string) { j.rep.say(normal, event{Event: "state", Message: message}) }
 	j.locks, err = j.o.store.open(cmd, j.observe)
 	if err != nil {
 		return nil, err

@@ -160,7 +160,8 @@ func (t *trialLock) open() error {
 		return err
 	}
 	t.hints = &hinted{Driver: s.Driver, asked: make(chan struct{})}
-	c, err := hasp.New(t.hints, &hasp.Options{StateDir: store.StateDir(), Observe: func(e hasp.Event) {
+	dir, _ := store.StateDir() // x.state says why not
+	c, err := hasp.New(t.hints, &hasp.Options{StateDir: dir, Observe: func(e hasp.Event) {
 		if e.Kind == hasp.EventWaiting {
 			select {
 			case t.refused <- struct{}{}:

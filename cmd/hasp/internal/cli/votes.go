@@ -61,7 +61,8 @@ func (x *examination) votes(ctx context.Context) []doctor.Vote {
 	rec, err := n.Record(ctx)
 	v := doctor.Vote{Err: err, Record: true, Voting: rec.Voting, MaxTTL: rec.MaxTTL, Run: rec.Node}
 	if err == nil && !rec.Voting {
-		err = admission.New(store.StateDir()).Admit(ctx, n, rec, most, most)
+		dir, _ := store.StateDir() // x.state says why not
+		err = admission.New(dir, nil).Admit(ctx, n, rec, most, most)
 		if held := (*admission.HeldBack)(nil); errors.As(err, &held) {
 			v.Left, err = held.Left, nil
 		} else if err == nil { // its wait was over

@@ -4,6 +4,7 @@
 package store
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -114,19 +115,19 @@ func defaultFile() (string, error) {
 	return path, nil
 }
 
-// StateDir is where waits for servers that are held back are remembered; empty
+// StateDir is where waits for servers that are held back are remembered; empty, with the reason,
 // when there is no place for that which others cannot write: what stands there is
 // believed.
-func StateDir() string {
+func StateDir() (string, error) {
 	dir, err := stateHome()
 	if err != nil {
-		return ""
+		return "", err
 	}
 	dir = filepath.Join(dir, "hasp")
-	if errors.Join(checkFolder(dir), checkFolder(filepath.Join(dir, "waits"))) != nil {
-		return ""
+	if err := cmp.Or(checkFolder(dir), checkFolder(filepath.Join(dir, "waits"))); err != nil {
+		return "", err
 	}
-	return dir
+	return dir, nil
 }
 
 // stateHome returns the directory for state that belongs to a user and this

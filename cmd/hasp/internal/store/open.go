@@ -27,6 +27,8 @@ type Store struct {
 	NoMessages string
 	// Redisson: the locks are in the layout of Redisson, which has other clients.
 	Redisson bool
+	// StateFailed is told why the wait for servers that are held back is not remembered; nil: nothing is. It is set before the first use.
+	StateFailed func(error)
 	// Searches: a list may find nothing for long, since keys of others are searched, too;
 	// each answer has a limit of its own.
 	Searches bool

@@ -4,6 +4,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -242,7 +243,15 @@ func (r *redisServers) open(now func() place) (*Store, error) {
 	s.Driver = s.Servers[0].Driver
 	if r.majority {
 		s.kind.Dangers += ", all on nodes that vote"
-		s.Driver = quorum.New(nodes, &quorum.Options{Names: r.names(), NodeTimeout: NodeTimeout, StateDir: StateDir()})
+		o := &quorum.Options{Names: r.names(), NodeTimeout: NodeTimeout}
+		var unfit error
+		o.StateDir, unfit = StateDir()
+		o.StateFailed = func(err error) {
+			if s.StateFailed != nil {
+				s.StateFailed(cmp.Or(unfit, err))
+			}
+		}
+		s.Driver = quorum.New(nodes, o)
 	}
 	return s, nil
 }
