@@ -140,7 +140,7 @@
 // Where the password is rotated, have it asked for at each connection: stdlib.OptionBeforeConnect of pgx (and pgxlisten.New takes the
 // same function), mysql.BeforeConnect of go-sql-driver.
 //
-// While a lease is held, one connection of a pool whose SetMaxOpenConns is 2 or more is kept for renewals and releases,
+// While a lease is held, one connection of a pool whose SetMaxOpenConns is 4 or more is kept for renewals and releases,
 // which so do not wait for the caller's own queries.
 //
 // A Server is not a driver.Node: a quorum of databases is not offered.

@@ -128,6 +128,7 @@ func TestTakenOver(t *testing.T) {
 				db.SetConnMaxIdleTime(0)
 				db.SetMaxOpenConns(8) // so that one is kept for renewals
 				s, held := p.wrap(db), request(what)
+				t.Cleanup(func() { must(t, s.Close()) })
 				granting(t, s, held)
 				free := request("free " + what)
 				granting(t, s, free)

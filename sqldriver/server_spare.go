@@ -30,8 +30,12 @@ type spare struct {
 // spares has the spare of each pool: one, however many Servers use the pool.
 var spares sync.Map
 
+// spareOf is the least bound of a pool that a connection is kept of: what is done under a lease may need two or three at once,
+// and would wait for the rest until the lease ends.
+const spareOf = 4
+
 // bounded says whether a pool has a connection to spare, and may run out of them.
-func (p *spare) bounded() bool { return p.s.db.Stats().MaxOpenConnections > 1 }
+func (p *spare) bounded() bool { return p.s.db.Stats().MaxOpenConnections >= spareOf }
 
 // hold notes a lease that was granted or renewed.
 func (p *spare) hold(id driver.ID, ttl time.Duration) {
