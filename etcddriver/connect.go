@@ -71,7 +71,26 @@ func Connect(config clientv3.Config, o *ConnectOptions) (*clientv3.Client, error
 		options = append(options, grpc.WithChainUnaryInterceptor(l.unary), grpc.WithChainStreamInterceptor(l.stream))
 	}
 	config.DialOptions = append(options, config.DialOptions...)
-	return clientv3.New(config)
+	client, err := clientv3.New(config)
+	if err == nil {
+		client.Watcher = watcher{client.Watcher}
+	}
+	return client, err
+}
+
+// watcher bounds the end of a client. etcd's own waits for ever for a watch that was refused, for a token that is over, while its
+// stream ended.
+type watcher struct{ clientv3.Watcher }
+
+func (w watcher) Close() error {
+	ended := make(chan error, 1)
+	go func() { ended <- w.Watcher.Close() }()
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(closeTime): // its connection ends next
+		return nil
+	}
 }
 
 // login has the token that all requests of a client share.

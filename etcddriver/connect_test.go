@@ -54,6 +54,7 @@ func ordinary(t testing.TB, addr string) *Driver {
 	if err != nil {
 		t.Fatal(err)
 	}
+	c.Watcher = watcher{c.Watcher}
 	t.Cleanup(func() { _ = c.Close() })
 	return opened(t, c)
 }

@@ -32,6 +32,17 @@ func TestCancelledCommits(t *testing.T) {
 		_, err := admin.ExecContext(t.Context(), s)
 		must(t, err)
 	}
+	// A server takes up a setting some time after it was told to.
+	waits, stop := context.WithCancel(t.Context())
+	go func() {
+		for waits.Err() == nil {
+			_, _ = admin.ExecContext(waits, "COMMENT ON SCHEMA public IS 'x'")
+		}
+	}()
+	for n := 0; n == 0; {
+		must(t, admin.QueryRowContext(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'").Scan(&n))
+	}
+	stop()
 	free, shared := claim("free"), claim("shared")
 	free.Queue, shared.Mode = false, driver.Shared
 	for name, call := range map[string]func(ctx context.Context) error{
