@@ -18,7 +18,7 @@ type patience struct {
 }
 
 const (
-	bearLeast = 200 * time.Millisecond
+	bearLeast = 500 * time.Millisecond
 	bearMost  = 2 * time.Second
 	// bearShare is the part of the shortest lease that a silence may take. A renewal begins when a third of it has passed.
 	bearShare = 6
