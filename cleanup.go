@@ -46,7 +46,7 @@ func (c *core) releaseOnce(ctx context.Context, limit time.Duration, req driver.
 	return c.drv.Release(r, req)
 }
 
-// silent says whether the store does not answer. One that refuses a key's release may take another's.
+// silent says whether the store does not answer. A store that refuses the release of one key may take that of another.
 func (cs *cleanups) silent() bool {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()

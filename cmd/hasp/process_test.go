@@ -176,7 +176,7 @@ func (s *sandbox) busy() bool {
 		return false
 	}
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if errors.Is(err, fs.ErrNotExist) { // nobody has used it
+	if errors.Is(err, fs.ErrNotExist) { // it was never used
 		return false
 	}
 	if err != nil {

@@ -94,7 +94,7 @@ func (sqliteFile) remarks() []string { return nil }
 // openSQLite opens a SQLite file. What this user may only read is opened for that:
 // to look at locks needs no more, and to lock is refused by SQLite. Later
 // connections find it from any directory. The -journal gets the file's permissions:
-// whoever may use the one must be able to use the other.
+// a user that may use the one must be able to use the other.
 func openSQLite(path string) (*sql.DB, error) {
 	if whole, err := filepath.Abs(path); err == nil { // else the current directory is gone, and so is the file
 		path = whole
