@@ -143,14 +143,26 @@ func rotatesCluster(t *testing.T) keeper {
 	}
 }
 
+// The Sentinels have a password of their own, which is rotated, too.
 func rotatesSentinel(t *testing.T) keeper {
 	c := testserver.NewRedisSentinel(t, testserver.RedisGroup{Timeout: time.Minute})
 	acl(t, "hunter2", c.Redises()...)
+	before := ""
+	own := func(password string) {
+		for _, s := range c.Sentinels {
+			admin(t, s, redis.Options{Password: before, Protocol: 2}, []any{"ACL", "SETUSER", "default", "resetpass", ">" + password}, []any{"CLIENT", "KILL", "SKIPME", "yes"})
+		}
+		before = password
+	}
+	own("hunter2-sentinel")
 	return keeper{
 		url: func(password string) string {
-			return "redis+sentinel://mymaster:" + password + "@" + strings.Join(c.Addrs(), ",") + "?user=locks"
+			return "redis+sentinel://mymaster:" + password + "@" + strings.Join(c.Addrs(), ",") + "?user=locks&sentinel-password=" + password + "-sentinel"
 		},
-		rotate: func(password string) { acl(t, password, c.Redises()...) },
+		rotate: func(password string) {
+			own(password + "-sentinel")
+			acl(t, password, c.Redises()...)
+		},
 	}
 }
 

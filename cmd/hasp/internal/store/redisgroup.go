@@ -133,8 +133,9 @@ func (g *redisGroup) open(now func() place) (*Store, error) {
 	if g.master == "" {
 		return g.openCluster(o), nil
 	}
+	o.OnConnect = g.logIn(now, o.OnConnect)
 	rdb := redis.NewFailoverClient(&redis.FailoverOptions{
-		MasterName: g.master, SentinelAddrs: g.addrs, SentinelPassword: g.sentinel,
+		MasterName: g.master, SentinelAddrs: g.addrs,
 		CredentialsProviderContext: o.CredentialsProviderContext, DB: o.DB, Dialer: o.Dialer, OnConnect: o.OnConnect,
 		MaxRetries: o.MaxRetries, DialerRetries: o.DialerRetries, ContextTimeoutEnabled: true, DisableIdentity: true,
 		DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, PoolSize: o.PoolSize,
@@ -159,10 +160,27 @@ func (g *redisGroup) open(now func() place) (*Store, error) {
 	return s, nil
 }
 
+// logIn logs in to a Sentinel with the password of by then: go-redis asks nothing for that. It is a connection that wants a login still,
+// since a server of Redis has had its own where the URL names one.
+func (g *redisGroup) logIn(now func() place, then func(context.Context, *redis.Conn) error) func(context.Context, *redis.Conn) error {
+	if g.sentinel == "" {
+		return then
+	}
+	return func(ctx context.Context, cn *redis.Conn) error {
+		if redis.HasErrorPrefix(cn.Ping(ctx).Err(), "NOAUTH") {
+			g := now().(*redisGroup) //nolint:forcetypeassert // as place.open says
+			if err := cn.Auth(ctx, g.sentinel).Err(); err != nil {
+				return err
+			}
+		}
+		return then(ctx, cn)
+	}
+}
+
 // watching returns a client of one Sentinel.
 func (g *redisGroup) watching(addr string, o *redis.Options) *redis.SentinelClient {
 	return redis.NewSentinelClient(&redis.Options{
-		Addr: addr, Password: g.sentinel, Dialer: o.Dialer, MaxRetries: -1, DisableIdentity: true, ContextTimeoutEnabled: true,
+		Addr: addr, OnConnect: o.OnConnect, Dialer: o.Dialer, MaxRetries: -1, DisableIdentity: true, ContextTimeoutEnabled: true,
 	})
 }
 
