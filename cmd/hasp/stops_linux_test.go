@@ -242,3 +242,23 @@ func TestIgnoredSignalsStayIgnored(t *testing.T) {
 		}
 	}
 }
+
+// Under the /proc of another pid namespace hasp says that it finds only the group, and
+// takes no process for its own by a number of outside.
+func TestProcOfAnotherNamespace(t *testing.T) {
+	t.Parallel()
+	s := newSandbox(t, "redis://"+testserver.Redis(t).Addr())
+	if os.Getuid() != 0 {
+		t.Skip("only root can make a namespace of process ids")
+	}
+	s.link("hasp")
+	p := s.haspWith(func(cmd *exec.Cmd) { // the shell is process 1: hasp has another number
+		cmd.Path, cmd.Args = "/usr/bin/unshare", append([]string{"unshare", "-pf", "--kill-child", "sh", "-c", `./hasp "$@"; echo $? >status`}, cmd.Args...)
+	}, "run", "k", "--", "sh", "-c", `setsid sleep 1000 & trap "" TERM; echo $HASP_OWNER >owner; while :; do sleep 0.01; done`)
+	s.exits(0, "break", "k", "--owner", s.read("owner"), "--yes")
+	if status := s.read("status"); status != "124" {
+		t.Errorf("it ended with %s", status)
+	}
+	p.ends(0)
+	matches(t, p.err.String(), `^hasp: /proc is that of another pid namespace .*: when the lock is lost, of the command only its process group is ended`)
+}

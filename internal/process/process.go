@@ -18,3 +18,7 @@ func Ended(name string, pid int) bool {
 	own, _, _ := strings.Cut(Self(), "-")
 	return ok && world != "" && world == own && pid > 0 && ended(pid, start)
 }
+
+// OwnProc reports whether /proc shows the processes by the numbers that they have here.
+// Within another namespace of process ids, the /proc from outside names others by them.
+func OwnProc() bool { return ownProc() }

@@ -23,11 +23,8 @@ import (
 var self = sync.OnceValue(func() string {
 	boot := clock.BootID()
 	pids, err := os.Readlink("/proc/self/ns/pid")
-	if boot == "" || err != nil {
+	if boot == "" || err != nil || !ownProc() {
 		return ""
-	}
-	if pid, err := os.Readlink("/proc/self"); err != nil || pid != strconv.Itoa(os.Getpid()) {
-		return "" // this /proc is of another namespace
 	}
 	times, _ := os.Readlink("/proc/self/ns/time") // older systems have none
 	start, _, ok := look(os.Getpid())
@@ -36,6 +33,17 @@ var self = sync.OnceValue(func() string {
 	}
 	sum := sha256.Sum256([]byte(boot + " " + pids + " " + times)) // a name, not a safeguard
 	return hex.EncodeToString(sum[:8]) + "-" + start
+})
+
+// ownProc compares this process's number with the one in /proc. By chance they may be
+// the same: a /proc from outside lists a number for each namespace from its own on.
+var ownProc = sync.OnceValue(func() bool {
+	pid := strconv.Itoa(os.Getpid())
+	link, err := os.Readlink("/proc/self")
+	status, _ := os.ReadFile("/proc/self/status")
+	_, inner, nested := strings.Cut(string(status), "\nNSpid:") // older systems have none
+	inner, _, _ = strings.Cut(inner, "\n")
+	return err == nil && link == pid && (!nested || strings.TrimSpace(inner) == pid)
 })
 
 // ended looks for a process of this world.

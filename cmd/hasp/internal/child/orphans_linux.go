@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"syscall"
 
+	pids "github.com/hasplock/hasp/internal/process"
 	"golang.org/x/sys/unix"
 )
 
@@ -50,10 +51,14 @@ func findStrangers() strangers {
 // Limits says what cannot be done here for a command that is ended; empty when
 // all can.
 func Limits() string {
-	if _, err := os.Stat("/proc/self/stat"); err != nil {
-		return "/proc cannot be read: when the lock is lost, of the command only its process group is ended, and not what left that"
+	what := "/proc cannot be read"
+	switch _, err := os.Stat("/proc/self/stat"); {
+	case pids.OwnProc():
+		return ""
+	case err == nil:
+		what = "/proc is that of another pid namespace (mount one here: unshare --mount-proc, bwrap --proc /proc)"
 	}
-	return ""
+	return what + ": when the lock is lost, of the command only its process group is ended, and not what left that"
 }
 
 // reap waits until a child has changed, and returns which command that is; nil

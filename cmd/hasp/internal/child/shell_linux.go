@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	pids "github.com/hasplock/hasp/internal/process"
 	"golang.org/x/sys/unix"
 )
 
@@ -241,7 +242,11 @@ func Daemon() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setsid: true}
 }
 
+// readProc reads a process. In the /proc of another namespace its number is another's.
 func readProc(pid int) (procStat, bool) {
+	if !pids.OwnProc() {
+		return procStat{}, false
+	}
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
 		return procStat{}, false
