@@ -6,6 +6,7 @@ package hasp_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -209,6 +210,33 @@ func TestEntersForAMoment(t *testing.T) {
 			t.Error("the next is told of a lease that was released")
 		}
 	})
+}
+
+// A store that stalls while the Release of a short lease is under way ends the lease: the work was over before that, so it was not
+// lost. An answer before the deadline proves a loss.
+func TestReleaseUnderWayAtTheDeadline(t *testing.T) {
+	for name, opts := range map[string]*hasp.LockOptions{"handed over": nil, "short": {TTL: claimTime, NoRenew: true}} {
+		for early, want := range []error{nil, hasp.ErrLost} {
+			t.Run(fmt.Sprintf("%s, %d ns early", name, early), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					d := newHander(newStore())
+					_, lease, c, _ := d.waits(t, mutex(opts))
+					d.change(func() {
+						d.release = func(ctx context.Context, r driver.ReleaseRequest, next releaseFunc) error {
+							time.Sleep(time.Until(lease.Deadline()) - time.Duration(early))
+							_ = next(ctx, r)
+							return driver.ErrNotHeld
+						}
+					})
+					if err := lease.Release(); !errors.Is(err, want) {
+						t.Errorf("%v, want %v", err, want)
+					}
+					d.change(func() { d.release = nil })
+					release(t, lockOf(t, c))
+				})
+			})
+		}
+	}
 }
 
 // Where it isn't certain for how long, it asks first, with the place that it has.

@@ -85,11 +85,22 @@ func (h *hold) release(ctx context.Context, why error, end driver.End) error {
 	case kept && (err == nil || errors.Is(err, ErrNotHeld)):
 		return nil // nobody had it: nobody is told
 	case errors.Is(err, ErrNotHeld):
-		err = lostByStore(err)
+		err = h.gone(err)
 	}
 	err = h.c.fail("release", h.req.Key, err)
 	h.given(sent, err)
 	return err
+}
+
+// gone is the error of a release that found nothing. An answer before the deadline is proof of a loss. One after it is not: the store
+// ended the lease while the release was under way, and the work was over before. A handover that is not claimed lasts for a moment only.
+func (h *hold) gone(answer error) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.term.granted(h.c.now()) <= 0 {
+		return nil
+	}
+	return lostByStore(answer)
 }
 
 // notFreed notes why the key is not free, for Close; nil: it is.
