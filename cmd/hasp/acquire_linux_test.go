@@ -28,7 +28,8 @@ func onPath(t testing.TB) string {
 // script runs a script with a shell, to which hasp is known.
 func (s *sandbox) script(shell, text string, args ...string) *proc {
 	s.t.Helper()
-	path, err := exec.LookPath(shell)
+	words := strings.Fields(shell)
+	path, err := exec.LookPath(words[0])
 	if err != nil {
 		s.t.Skipf("SKIPPED WITHOUT A SHELL: %v", err)
 	}
@@ -36,7 +37,7 @@ func (s *sandbox) script(shell, text string, args ...string) *proc {
 	name := filepath.Join(bin, "script")
 	must(s.t, os.WriteFile(name, []byte(text), 0o600))
 	return s.haspWith(func(cmd *exec.Cmd) {
-		cmd.Path, cmd.Args = path, append([]string{shell, name}, args...)
+		cmd.Path, cmd.Args = path, append(append(words, name), args...)
 		cmd.Env = append(cmd.Env, "PATH="+bin+":"+os.Getenv("PATH"))
 	})
 }
@@ -125,23 +126,41 @@ hasp acquire -w 20 last; or exit 8
 	}
 }
 
-// In a $( … ) that is a process of its own, the key would be released at its end:
-// hasp acquire refuses. Some shells have none for a single command: there it holds.
+// Within $( … ), wherever its output goes, the key is held for the shell that reads what that says; in ( … ), also where
+// standard input is /dev/null as in a unit of systemd, until the end of that.
 func TestAcquireSubstituted(t *testing.T) {
 	t.Parallel()
-	for _, shell := range []string{"bash", "dash", "zsh"} {
+	for _, shell := range []string{"bash", "dash", "zsh", "busybox sh", "mksh", "ksh93"} {
 		t.Run(shell, func(t *testing.T) {
 			t.Parallel()
+			testserver.Require(t, strings.Fields(shell)[0])
 			s := newSandbox(t, "sqlite:"+filepath.Join(t.TempDir(), "locks.db"))
-			s.script(shell, `
-said=$(hasp acquire k 2>&1; exit $?); test $? = 64 || exit 1
-case $said in *'--pid $$'*) ;; *) exit 2 ;; esac
-said=$(hasp acquire k 2>&1) && { hasp held k && hasp release k || exit 3; }
-hasp held k; test $? = 1 || exit 4
-said=$(`+shell+` -c 'hasp acquire k || exit; hasp held k && echo "an own script"'); test "$said" = "an own script" || exit 5
-(hasp acquire k || exit; hasp held k; echo $? >piped) | cat; test "$(cat piped)" = 0 || exit 6
-said=$(hasp acquire --pid $$ k && echo held); test "$said" = held && hasp held k || exit 7
-`).ends(0)
+			text := `
+kept() { test "$1" = yes && hasp held k && hasp release k || exit $2; }
+lock() { hasp acquire -n k >/dev/null 2>&1; }
+said=$(hasp acquire -n k >/dev/null 2>&1 && echo yes); kept "$said" 1
+said=$(hasp acquire -n k 2>&1 && echo yes); kept "$said" 2
+said=$({ hasp acquire -n k && echo yes >&3; } 3>&1 >/dev/null 2>&1); kept "$said" 3
+said=$(lock; echo $?); test "$said" = 0 || exit 4; kept yes 5
+said=$(lock) || exit 6; kept yes 7
+said=$({ hasp acquire -n k || exit; } >/dev/null 2>&1) || exit 8; kept yes 9
+said=$( (hasp acquire -n k && echo yes) 2>&1); kept "$said" 10
+said=$(hasp acquire -n k && hasp release k && echo yes); test "$said" = yes || exit 11; hasp held k; test $? = 1 || exit 12
+( said=$(hasp acquire -n k && echo yes); test "$said" = yes && hasp held k ) || exit 13
+hasp run -w 30 k -- true || exit 14
+( hasp acquire -w 30 k >/dev/null || exit; hasp held k ) </dev/null || exit 15
+hasp run -w 30 k -- true || exit 16
+( hasp acquire -w 30 k >/dev/null || exit; hasp held k ) </dev/null >/dev/null & wait $! || exit 17
+hasp run -w 30 k -- true || exit 18
+said=$(SHELL -c 'hasp acquire -w 30 k || exit; hasp held k && echo "an own script"'); test "$said" = "an own script" || exit 19
+(hasp acquire -w 30 k || exit; hasp held k; echo $? >piped) | cat; test "$(cat piped)" = 0 || exit 20
+said=$(hasp acquire --pid $$ -w 30 k && echo held); test "$said" = held && hasp held k || exit 21
+`
+			if shell == "ksh93" { // its ( … ) is no process, but for a job in the background
+				text = strings.ReplaceAll(text, "hasp run -w 30 k -- true", "{ hasp release k; hasp run -w 30 k -- true; }")
+			}
+			s.script(shell, strings.ReplaceAll(text, "SHELL", shell)).ends(0)
+			s.exits(0, "run", "-w", "30", "k", "--", "true")
 			s.empty()
 		})
 	}
@@ -245,6 +264,20 @@ func TestAcquireAtATerminal(t *testing.T) {
 		sc.run("hasp acquire --ttl 5s k && hasp held --print owner k >owner")
 		s.exits(0, "break", "k", "--owner", s.read("owner"), "--yes")
 		sc.expect("LOST .* The shell goes on without the lock")
+		sc.run(`hasp held k; echo "status=$?"`)
+		sc.expect("^status=124")
+	})
+	onTerminal(t, "nor one within whose $( … ) the key was acquired", func(t *testing.T, s *sandbox) {
+		sc := s.shell(t)
+		sc.run("got=$(hasp acquire --ttl 5s k && hasp held --print owner k); echo $got >owner")
+		s.exits(0, "break", "k", "--owner", s.read("owner"), "--yes")
+		if err := eventually(func() bool {
+			p := s.hasp("held", "--pid", strconv.Itoa(sc.pid), "k")
+			code, _ := p.wait()
+			return code == 124
+		}); err != nil {
+			t.Fatal(err)
+		}
 		sc.run(`hasp held k; echo "status=$?"`)
 		sc.expect("^status=124")
 	})

@@ -26,6 +26,7 @@ type screen struct {
 	t    *testing.T
 	tty  *os.File
 	text buffer
+	pid  int
 	seen int // how much of text earlier expects have used up
 }
 
@@ -52,7 +53,7 @@ func (s *sandbox) atTerminal(t *testing.T, args ...string) *screen {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sc := &screen{t: t, tty: tty}
+	sc := &screen{t: t, tty: tty, pid: cmd.Process.Pid}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -16,9 +16,13 @@ import (
 // SQLite needs none: it is compiled in.
 var binaries = map[string]string{
 	"bash":       "bash",
+	"busybox":    "busybox",
 	"curator":    "java",
+	"dash":       "dash",
 	"etcd":       "etcd",
+	"ksh93":      "ksh93",
 	"mariadb":    "mariadbd",
+	"mksh":       "mksh",
 	"fish":       "fish",
 	"prometheus": "prometheus",
 	"promtool":   "promtool",
@@ -29,7 +33,7 @@ var binaries = map[string]string{
 }
 
 // Require says that the test needs the server of engine ("redis", "etcd", "sqlite", "zookeeper"),
-// a shell ("bash", "fish", "zsh"), or "promtool".
+// a shell ("bash", "busybox", "dash", "fish", "ksh93", "mksh", "zsh"), or "promtool".
 // Where it is missing the test is skipped, with a message; it fails where the
 // comma-separated HASP_TEST_REQUIRE names the engine, so that a machine that
 // should have every server cannot pass by skipping. An engine that this package

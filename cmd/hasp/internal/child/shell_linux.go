@@ -4,7 +4,6 @@
 package child
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -56,25 +55,6 @@ func (p Process) Program() string {
 func (p Process) Name() string {
 	name, _ := os.ReadFile(p.file("comm"))
 	return strings.TrimSuffix(string(name), "\n")
-}
-
-// Substitutes says whether a process is the part of another, of which it is a copy,
-// that makes the text of a $( … ): our output, which the other one reads.
-func (p Process) Substitutes(other Process) bool {
-	own, err := os.ReadFile(p.file("cmdline"))
-	its, _ := os.ReadFile(other.file("cmdline"))
-	if err != nil || !bytes.Equal(own, its) {
-		return false
-	}
-	fds, _ := os.ReadDir(other.file("fd"))
-	for _, fd := range fds {
-		name := other.file("fd/" + fd.Name())
-		link, err := os.Lstat(name)
-		if err == nil && link.Mode().Perm()&0o600 == 0o400 && (same(name, os.Stdout) || same(name, os.Stderr)) { // a pipe's end to read
-			return true
-		}
-	}
-	return false
 }
 
 func (p Process) file(name string) string { return "/proc/" + strconv.Itoa(p.PID) + "/" + name }

@@ -90,27 +90,25 @@ func callingShell(pid int) (child.Process, error) {
 		}
 		return p, nil
 	}
-	around := child.Around()
-	if len(around) < 2 {
-		return child.Process{}, usage("the shell that called hasp cannot be seen: is there a /proc, and has it not ended?")
+	p, err := child.Caller()
+	if err != nil {
+		return p, usage("%v Say which process to hold the key for, as in hasp acquire --pid $$ KEY", err)
 	}
-	p := around[1]
-	switch {
-	case !slices.Contains(shells, strings.TrimRight(p.Program(), "-.0123456789")):
+	if !slices.Contains(shells, strings.TrimRight(p.Program(), "-.0123456789")) {
 		return p, usage("hasp was called by %s (pid %d), which is no shell that it knows, and would hold the key until that ends: "+
 			"say which process to hold it for, as in hasp acquire --pid $$ KEY", quote(p.Program()), p.PID)
-	case len(around) > 2 && p.Substitutes(around[2]):
-		return p, usage("hasp was called within $( … ), which is a shell of its own and would release the key at its end: " +
-			"say which process to hold it for, as in hasp acquire --pid $$ KEY")
 	}
 	return p, nil
 }
 
 // jobControl says whether a shell gives its commands process groups of their own,
-// as one at a prompt does.
+// as one at a prompt does. The groups do not tell it of a shell within whose $( … ) we run.
 func jobControl(shell child.Process) bool {
+	if shell.PID != os.Getppid() {
+		return shell.Ignores(unix.SIGTSTP) && shell.Ignores(unix.SIGTTOU)
+	}
 	group, err := unix.Getpgid(shell.PID)
-	return err == nil && shell.PID == os.Getppid() && group != unix.Getpgrp()
+	return err == nil && group != unix.Getpgrp()
 }
 
 // request is what hasp acquire sends to its keeper. It may contain a password, so it is

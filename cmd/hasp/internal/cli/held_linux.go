@@ -146,6 +146,9 @@ func newHeldOrRelease(release bool, use, short, long string) *cobra.Command {
 			of := child.Around()
 			if release { // a shell becomes its last command: that may be this process
 				of = of[:min(len(of), 2)]
+				if p, err := child.Caller(); err == nil && !slices.Contains(of, p) {
+					of = append(of, p)
+				}
 			} else if len(keys) == 0 {
 				return usage("KEY is missing: hasp held KEY")
 			}

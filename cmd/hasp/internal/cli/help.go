@@ -84,9 +84,9 @@ shell's family are not found. At a prompt that would be everything you work with
 there a loss is only reported, by a message and by hasp held, unless --on-lost
 says otherwise.
 
-The calling shell is the parent process. In ( … ) that is the subshell. Within
-$( … ), and where another program calls hasp, such as timeout or sudo, hasp
-refuses: --pid $$ says which process to hold the key for.
+The calling shell is the parent process. In ( … ) that is the subshell; within
+$( … ) the shell that reads what that says. Where another program calls hasp, such as
+timeout or sudo, hasp refuses: --pid $$ says which process to hold the key for.
 
 hasp held KEY says whether it is still held, and hasp held --print fence KEY prints
 the fence, for the storage that you write to. When the process in the background
