@@ -38,6 +38,11 @@ type Info struct {
 	Free []string
 }
 
+// Unreadable is what a list says of a key beside which a record stands that this build cannot read: such a key hides no other.
+func Unreadable(key, what string) Info {
+	return Info{Key: key, Held: true, Holds: 1, Holder: Holder{Foreign: true, Label: "(" + what + ")"}}
+}
+
 // Lease is one lease of a key that Info describes.
 type Lease struct {
 	Holder Holder

@@ -5,6 +5,8 @@ package etcddriver
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"iter"
 	"slices"
 	"strconv"
@@ -115,7 +117,8 @@ func (v *view) info(ctx context.Context, key string, l *lefts, all bool) (driver
 }
 
 // List implements [driver.Driver]. It reads pages of 500 keys of etcd; a lock that changes
-// meanwhile is listed as it was on one of them, or partly on two.
+// meanwhile is listed as it was on one of them, or partly on two. A lock with a record that this
+// version cannot read is listed as a foreign client's.
 func (d *Driver) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
 	return func(yield func(driver.Info, error) bool) {
 		if err := d.valid(nil); err != nil {
@@ -171,13 +174,16 @@ func (l *listing) flush(ctx context.Context) (more bool) {
 		return true
 	}
 	v, err := l.d.look(0, l.kvs)
-	info := driver.Info{Key: l.key}
-	if err == nil {
-		info, err = v.info(ctx, l.key, l.lefts, false)
-	}
 	l.kvs = nil
-	if err == nil && len(v.entries) == 0 {
+	var later *LayoutError
+	switch {
+	case errors.As(err, &later):
+		return l.yield(driver.Unreadable(l.key, fmt.Sprintf("a newer hasp, layout %d", later.Layout)), nil)
+	case err != nil:
+		return l.yield(driver.Unreadable(l.key, "no record of this version of hasp"), nil)
+	case len(v.entries) == 0:
 		return true
 	}
+	info, err := v.info(ctx, l.key, l.lefts, false)
 	return l.yield(info, err) && err == nil
 }

@@ -66,6 +66,11 @@ func TestForeignData(t *testing.T) {
 			if res, err := d.Try(t.Context(), ask(claim("k"), time.Minute)); !errors.As(err, &data) || d.Classify(err) != driver.ClassImpossible {
 				t.Errorf("beside %q: %+v, %v", key, res, err)
 			}
+			for info, err := range d.List(t.Context(), "") { // it hides no other key
+				if err != nil || info.Key != "k" {
+					t.Errorf("beside %q List says %+v, %v", key, info, err)
+				}
+			}
 			if got, err := d.client.Get(t.Context(), key); err != nil || len(got.Kvs) != 1 || string(got.Kvs[0].Value) != "theirs" {
 				t.Errorf("%q is %v now, %v", key, got, err)
 			}
@@ -100,12 +105,11 @@ func TestNewerLayout(t *testing.T) {
 			refused("Try", err)
 			_, err = d.Inspect(t.Context(), "k")
 			refused("Inspect", err)
-			for _, err = range d.List(t.Context(), "") {
+			for info, err := range d.List(t.Context(), "") {
+				if err != nil || info.Key != "k" || info.Holder.String() != `a foreign client (value "(a newer hasp, layout 2)")` {
+					t.Errorf("List says %+v, %v", info, err)
+				}
 			}
-			if strings.HasPrefix(key, n.root+"f") {
-				continue // List knows it for none of a lock's
-			}
-			refused("List", err)
 		}
 		refused("Release", d.Release(t.Context(), driver.ReleaseRequest{Claim: a.Claim, TTL: a.TTL, Settled: true}))
 		refused("Renew", renew(t, d, a)[0].Err)

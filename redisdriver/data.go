@@ -43,12 +43,15 @@ func (e *LayoutError) Error() string {
 // knownLayout is the layout of what the scripts write. The texts of the first have no number; those of each later one begin with it.
 const knownLayout = 1
 
-var laterLayout = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^v([1-9]\d{0,5})\b`) })
+// laterText matches what a text of a later layout begins with, in Go and in Lua.
+const laterText = "^v[1-9]"
+
+var laterLayout = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(laterText + `\d*`) })
 
 // strange is the error of a text that hasp wrote there only if it is a newer one.
 func strange(key, text, hint string) error {
-	if m := laterLayout().FindStringSubmatch(text); m != nil {
-		layout, _ := strconv.Atoi(m[1])
+	if v := laterLayout().FindString(text); v != "" {
+		layout, _ := strconv.Atoi(v[1:])
 		return &LayoutError{Key: key, Layout: layout}
 	}
 	return &DataError{Key: key, Text: text, hint: hint}

@@ -92,7 +92,7 @@ func generated(t *testing.T, source string, node bool) string {
 var fields = template.FuncMap{
 	// "<owner> <label>", or SHARED and a stamp
 	"owner":    cut(1, 26),
-	"newer":    func(v string) string { return cut(1, 1)(v) + " == 'v'" }, // of a later layout
+	"newer":    func(v string) string { return "string.find(" + v + ", '" + laterText + "')" }, // as newer in data.go
 	"after":    cut(28, 0),
 	"shared":   func(v string) string { return cut(1, 27)(v) + " == '" + layout.Shared + "'" },
 	"unshared": func(v string) string { return cut(1, 27)(v) + " ~= '" + layout.Shared + "'" },

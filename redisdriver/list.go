@@ -6,6 +6,8 @@ package redisdriver
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"iter"
 	"slices"
 	"strings"
@@ -18,7 +20,7 @@ import (
 
 // List yields the keys that are held or waited for; see [driver.Driver]. It reads the
 // whole database with SCAN, in steps. With NoPrefix every string in the database counts
-// as a lock.
+// as a lock. A key that a newer hasp uses in another layout is listed as a foreign client's.
 func (d *Driver) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
 	if d.bad != nil {
 		return func(yield func(driver.Info, error) bool) { yield(driver.Info{}, d.bad) }
@@ -90,9 +92,6 @@ func (d *Driver) describeAll(ctx context.Context, keys []string, looked map[stri
 	var sessions []string
 	grants, of := make([]grant, len(all)), make([]string, len(all))
 	for i, f := range all {
-		if err := newer(d.names(keys[i]).grant, f.grant.Val()); err != nil {
-			return nil, err
-		}
 		pttl, _ := f.left.Int64() // an error is reported below
 		if grants[i], of[i] = parseHead(f.grant.Val(), f.value.Val(), pttl); of[i] != "" {
 			sessions = append(sessions, of[i])
@@ -115,14 +114,16 @@ func (d *Driver) describeAll(ctx context.Context, keys []string, looked map[stri
 		if of[i] != "" {
 			pttl = rest[of[i]]
 		}
-		info := driver.Info{Key: keys[i]}
-		if f.queue.Val() > 0 || strings.HasPrefix(f.value.Val(), sharedValue) {
-			if !looked[keys[i]] {
-				looked[keys[i]] = true
-				closer = append(closer, keys[i])
-			}
-		} else if left := wire.Span(pttl); left != wire.Free {
+		info, left, waits := driver.Info{Key: keys[i]}, wire.Span(pttl), f.queue.Val() > 0
+		switch err := newer("", f.grant.Val()); {
+		case left == wire.Free && !waits:
+		case err != nil:
+			info, _ = listed(keys[i], info, err)
+		case !waits && !strings.HasPrefix(f.value.Val(), sharedValue):
 			describe(&info, f.value.Val(), left, grants[i])
+		case !looked[keys[i]]:
+			looked[keys[i]] = true
+			closer = append(closer, keys[i])
 		}
 		if info.Held || info.Waiters > 0 {
 			infos = append(infos, info)
@@ -143,7 +144,10 @@ func (d *Driver) lookAll(ctx context.Context, keys []string) ([]driver.Info, err
 		found, errs := make([]driver.Info, len(some)), make([]error, len(some))
 		var all sync.WaitGroup
 		for i, key := range some {
-			all.Go(func() { found[i], errs[i] = d.look(ctx, key, 0) })
+			all.Go(func() {
+				info, err := d.look(ctx, key, 0)
+				found[i], errs[i] = listed(key, info, err)
+			})
 		}
 		all.Wait()
 		for i, info := range found {
@@ -157,4 +161,12 @@ func (d *Driver) lookAll(ctx context.Context, keys []string) ([]driver.Info, err
 		}
 	}
 	return infos, nil
+}
+
+// listed is what a list says of a key that look says so much of: a record of a newer hasp hides no other key.
+func listed(key string, info driver.Info, err error) (driver.Info, error) {
+	if later := new(LayoutError); errors.As(err, &later) {
+		return driver.Unreadable(key, fmt.Sprintf("a newer hasp, layout %d", later.Layout)), nil
+	}
+	return info, err
 }

@@ -6,6 +6,8 @@ package redisdriver
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -27,17 +29,17 @@ func TestNewerLayoutIsRefused(t *testing.T) {
 	}{
 		"the grant of a lease": {
 			newer: func(w *world, d *Driver, _, _ contend.Owner) string { return w.overwrite(d.names("k").grant, text) },
-			fails: "try a, try b, try unqueued, renew a, release a, inspect, list, sweep",
+			fails: "try a, try b, try unqueued, renew a, release a, inspect, sweep",
 		},
 		"the grant of a reader": {
 			mode:  read,
 			newer: func(w *world, d *Driver, _, _ contend.Owner) string { return w.overwrite(d.names("k").grant, text) },
-			fails: "try a, try b, try unqueued, renew a, release a, inspect, list, sweep",
+			fails: "try a, try b, try unqueued, renew a, release a, inspect, sweep",
 		},
 		"the grant of a vote": {
 			node:  true,
 			newer: func(w *world, d *Driver, _, _ contend.Owner) string { return w.overwrite(d.names("k").grant, text) },
-			fails: "try a, try b, try unqueued, renew a, release a, inspect, list, sweep",
+			fails: "try a, try b, try unqueued, renew a, release a, inspect, sweep",
 		},
 		"the grant of a free key": {
 			newer: func(w *world, d *Driver, _, _ contend.Owner) string {
@@ -61,7 +63,7 @@ func TestNewerLayoutIsRefused(t *testing.T) {
 				w.do("HSET", d.names("k").places, b.Owner, text)
 				return d.names("k").places
 			},
-			fails: "try a, try b, try unqueued, renew b, inspect, list, sweep",
+			fails: "try a, try b, try unqueued, renew b, inspect, sweep",
 		},
 		"the mark": {
 			newer: func(w *world, d *Driver, _, _ contend.Owner) string {
@@ -163,7 +165,7 @@ func (w *world) askAll(d *Driver, a, b contend.Owner, hidden bool) map[string]er
 	renew("renew b", queued(b))
 	_, errs["inspect"] = d.Inspect(w.ctx, "k")
 	for _, err := range d.List(w.ctx, "") {
-		errs["list"] = err
+		errs["list"] = errors.Join(errs["list"], err)
 	}
 	held := func(i driver.Info) {
 		if hidden {
@@ -226,6 +228,68 @@ func TestNewerLayoutBesideOthers(t *testing.T) {
 	for i, err := range calls {
 		if (err != nil) != (i == 7) {
 			t.Errorf("release %d: %v", i, err)
+		}
+	}
+}
+
+// A list has the key that a newer hasp uses as such, and all others as ever.
+func TestNewerLayoutHidesNoKeyFromAList(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.driver(nil)
+	w.grant(d, ask("held"))
+	for _, key := range []string{"the holder's", "the waiter's"} {
+		w.grant(d, ask(key))
+		b := ask(key)
+		w.refuse(d, queued(b))
+		if key == "the waiter's" {
+			w.do("HSET", d.names(key).places, b.Owner, "v2 anything")
+		} else {
+			w.overwrite(d.names(key).grant, "v2 anything")
+		}
+	}
+	w.grant(d, ask("waited for"))
+	w.refuse(d, queued(ask("waited for")))
+	w.grant(d, ask("the last holder's"))
+	w.overwrite(d.names("the last holder's").grant, "v2")
+	listed := map[string]string{}
+	for info, err := range d.List(w.ctx, "") {
+		if err != nil {
+			t.Error(err)
+		}
+		listed[info.Key] = fmt.Sprintf("held %v, foreign %v, %d wait, %s", info.Held, info.Holder.Foreign, info.Waiters, info.Holder.Label)
+	}
+	newer, label := "held true, foreign true, 0 wait, (a newer hasp, layout 2)", ask("").Label
+	want := map[string]string{
+		"held":              "held true, foreign false, 0 wait, " + label,
+		"waited for":        "held true, foreign false, 1 wait, " + label,
+		"the holder's":      newer,
+		"the last holder's": newer,
+		"the waiter's":      newer,
+	}
+	if !maps.Equal(listed, want) {
+		t.Errorf("listed %q, want %q", listed, want)
+	}
+}
+
+// The scripts take the same texts for a newer hasp's as this package does. Others are damage, which costs no holder its lease.
+func TestWhatIsANewerLayout(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.driver(nil)
+	for text, want := range map[string]int{
+		"v2": 2, "v10 and more": 10, "v3_": 3, "v99999999999999999999": math.MaxInt, "v": 0, "v0": 0, "vandal": 0, "V2": 0, " v2": 0, "x": 0,
+	} {
+		a := ask(text)
+		w.grant(d, a)
+		w.overwrite(d.names(text).grant, text)
+		contend.Renew(w.ctx, d, []contend.Owner{a}, func(_ int, r driver.Renewal) {
+			if later := new(LayoutError); errors.As(r.Err, &later) && later.Layout != want || errors.As(r.Err, &later) != (want > 0) || want == 0 && r.Err != nil {
+				t.Errorf("%q: %v", text, r.Err)
+			}
+		})
+		if err := newer("k", text); (err != nil) != (want > 0) {
+			t.Errorf("%q: %v", text, err)
 		}
 	}
 }

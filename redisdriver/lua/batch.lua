@@ -41,7 +41,7 @@ call('SET', grantKey, sub(value, 1, 26) .. ' ' .. fence .. ' ' .. sub(stamp, 1, 
 elseif kind == 'release' then
   seen = call('MGET', lockKey, grantKey) -- nothing where it is no string: not ours
   inWay = seen[1] == value and call('EXISTS', queueKey)
-  if inWay == 0 and not (seen[2] and sub(seen[2], 1, 1) == 'v') then
+  if inWay == 0 and not (seen[2] and string.find(seen[2], '^v[1-9]')) then
     call('DEL', lockKey, grantKey)
     return {1}
   end
@@ -276,7 +276,7 @@ function entry(value, number, place)
   local strange = false
   if not contact then
     local at, lasts = string.match(place, '^(%d+) (%d+) ')
-    strange = sub(place, 1, 1) == 'v' or at and at + lasts > ms
+    strange = string.find(place, '^v[1-9]') or at and at + lasts > ms
   end
   return {value = value, number = number, contact = tonumber(contact), patience = tonumber(patience), claim = claim,
     mode = mode, inbox = inbox, place = place, how = how, limit = tonumber(limit), missed = missed, strange = strange}
@@ -429,7 +429,7 @@ function hintLast()
   local ids, places = placesAt(-100, -1)
   local last
   for i = 1, #ids do
-    if places[i] and not (sub(places[i], 1, 1) == 'v') and (not last or places[i] > places[last]) then last = i end
+    if places[i] and not (string.find(places[i], '^v[1-9]')) and (not last or places[i] > places[last]) then last = i end
   end
   local e = last and entry(ids[last], nil, places[last])
   if e and e.mode and e.mode ~= 'p' then notify(e) end
@@ -692,7 +692,7 @@ local function releasing()
 function release(r)
   local value, result, ends, rank = r.value, 0, nil, nil
   local got = seen or call('MGET', K.lock, K.grant)
-  if got[2] and sub(got[2], 1, 1) == 'v' then counted('grant', got[2], true) end
+  if got[2] and string.find(got[2], '^v[1-9]') then counted('grant', got[2], true) end
   if got[2] and sub(got[2], 77, 78) == ' @' then return {6, sub(got[2], 79, 104)} end
   local unused = r.ending == 'unused'
   survey(got[1], sound(got[2]), value, unused and value)
@@ -801,7 +801,7 @@ call('SET', grantKey, sub(value, 1, 26) .. ' ' .. fence .. ' ' .. sub(stamp, 1, 
 elseif kind == 'release' then
   local got = seen or call('MGET', lockKey, grantKey)
   cur = got[1]
-  if not seen and cur == value and call('EXISTS', queueKey) == 0 and not (got[2] and sub(got[2], 1, 1) == 'v') then
+  if not seen and cur == value and call('EXISTS', queueKey) == 0 and not (got[2] and string.find(got[2], '^v[1-9]')) then
     call('DEL', lockKey, grantKey)
     return 1
   end

@@ -30,7 +30,7 @@ local lockKey, grantKey, queueKey = KEYS[keysAt], KEYS[keysAt + 1], KEYS[keysAt 
 if kind == 'release' or kind == 'withdraw' then
   local got = call('MGET', lockKey, grantKey)
   local cur, was = got[1], got[2]
-  if call('EXISTS', queueKey) == 0 and not (was and sub(was, 1, 1) == 'v') then
+  if call('EXISTS', queueKey) == 0 and not (was and string.find(was, '^v[1-9]')) then
     if cur == value and (kind == 'release' or not was or sub(was, 28, 43) <= ARGV[at + 2]) then
       call('DEL', lockKey)
       if was then call('SET', grantKey, sub(was, 1, 58) .. 'F', 'KEEPTTL') end
@@ -47,7 +47,7 @@ local record, info = stored[1], call('INFO', 'server')
 longest = record and sub(record, 1, 3) == 'ok ' and
   string.find(info, '\nrun_id:' .. sub(record, 4, 43) .. '\r', 1, true) and
   tonumber(sub(record, 45)) or false
-if not longest and record and sub(record, 1, 1) == 'v' then error('HASPDATA node ' .. sub(record, 1, 40), 0) end
+if not longest and record and string.find(record, '^v[1-9]') then error('HASPDATA node ' .. sub(record, 1, 40), 0) end
 life = longest and sub(record, 4, 19) or string.match(info, '\nrun_id:(' .. string.rep('%x', 16) .. ')')
 if longest and longest > KEEP then KEEP = longest end
   if not longest then return {{4}, life} end
@@ -60,7 +60,7 @@ if longest and longest > KEEP then KEEP = longest end
     cur, was = got[1], got[2]
   end
   local taken = cur and cur ~= value and sub(cur, 1, 27) ~= 'SHAREDLEASESAREINHASPSHARE ' -- and nobody waits
-  if (taken or inWay == 0 and (not was or sub(was, 59, 59) == 'F')) and not (was and sub(was, 1, 1) == 'v') then
+  if (taken or inWay == 0 and (not was or sub(was, 59, 59) == 'F')) and not (was and string.find(was, '^v[1-9]')) then
     local fence, had, least, n = kind == 'propose' and ARGV[at + 4], was and sub(was, 28, 43), nil, 1
     if fence then
 local mark, mints = stored[2], stored[3]
@@ -104,7 +104,7 @@ local record, info = stored[1], call('INFO', 'server')
 longest = record and sub(record, 1, 3) == 'ok ' and
   string.find(info, '\nrun_id:' .. sub(record, 4, 43) .. '\r', 1, true) and
   tonumber(sub(record, 45)) or false
-if not longest and record and sub(record, 1, 1) == 'v' then error('HASPDATA node ' .. sub(record, 1, 40), 0) end
+if not longest and record and string.find(record, '^v[1-9]') then error('HASPDATA node ' .. sub(record, 1, 40), 0) end
 life = longest and sub(record, 4, 19) or string.match(info, '\nrun_id:(' .. string.rep('%x', 16) .. ')')
 if longest and longest > KEEP then KEEP = longest end
   end
@@ -357,7 +357,7 @@ function entry(value, number, place)
   local strange = false
   if not contact then
     local at, lasts = string.match(place, '^(%d+) (%d+) ')
-    strange = sub(place, 1, 1) == 'v' or at and at + lasts > ms
+    strange = string.find(place, '^v[1-9]') or at and at + lasts > ms
   end
   return {value = value, number = number, contact = tonumber(contact), patience = tonumber(patience), claim = claim,
     mode = mode, inbox = inbox, place = place, how = how, limit = tonumber(limit), missed = missed, strange = strange}
@@ -510,7 +510,7 @@ function hintLast()
   local ids, places = placesAt(-100, -1)
   local last
   for i = 1, #ids do
-    if places[i] and not (sub(places[i], 1, 1) == 'v') and (not last or places[i] > places[last]) then last = i end
+    if places[i] and not (string.find(places[i], '^v[1-9]')) and (not last or places[i] > places[last]) then last = i end
   end
   local e = last and entry(ids[last], nil, places[last])
   if e and e.mode and e.mode ~= 'p' then notify(e) end
@@ -787,7 +787,7 @@ local function releasing()
 function release(r)
   local value, result, ends, rank = r.value, 0, nil, nil
   local got = call('MGET', K.lock, K.grant) -- nothing where it is no string: not ours
-  if got[2] and sub(got[2], 1, 1) == 'v' then counted('grant', got[2], true) end
+  if got[2] and string.find(got[2], '^v[1-9]') then counted('grant', got[2], true) end
   local unused = r.ending == 'unused'
   survey(got[1], sound(got[2]), value, unused and value)
   local l = leaseOf(value)
@@ -895,7 +895,7 @@ local lockKey, grantKey, queueKey = KEYS[keysAt], KEYS[keysAt + 1], KEYS[keysAt 
 if kind == 'release' or kind == 'withdraw' then
   local got = call('MGET', lockKey, grantKey)
   local cur, was = got[1], got[2]
-  if call('EXISTS', queueKey) == 0 and not (was and sub(was, 1, 1) == 'v') then
+  if call('EXISTS', queueKey) == 0 and not (was and string.find(was, '^v[1-9]')) then
     if cur == value and (kind == 'release' or not was or sub(was, 28, 43) <= ARGV[at + 2]) then
       call('DEL', lockKey)
       if was then call('SET', grantKey, sub(was, 1, 58) .. 'F', 'KEEPTTL') end
@@ -918,7 +918,7 @@ elseif kind ~= 'releaseAny' then
     cur, was = got[1], got[2]
   end
   local taken = cur and cur ~= value and sub(cur, 1, 27) ~= 'SHAREDLEASESAREINHASPSHARE ' -- and nobody waits
-  if (taken or inWay == 0 and (not was or sub(was, 59, 59) == 'F')) and not (was and sub(was, 1, 1) == 'v') then
+  if (taken or inWay == 0 and (not was or sub(was, 59, 59) == 'F')) and not (was and string.find(was, '^v[1-9]')) then
     local fence, had, least, n = kind == 'propose' and ARGV[at + 4], was and sub(was, 28, 43), nil, 1
     if fence then
       n, least = allow(fence, had, 1)

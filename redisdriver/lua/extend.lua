@@ -64,7 +64,7 @@ end
 local wanted = call('EXISTS', unpack(KEYS, 2 * n + 1, 3 * n)) > 0
 local out, any = {}, nil
 for i = 1, n do
-  local newer = grants[i] and sub(grants[i], 1, 1) == 'v'
+  local newer = grants[i] and string.find(grants[i], '^v[1-9]')
   out[i] = newer and sub(grants[i], 1, 40) or 0
   local stands = not newer and held[i] == ARGV[i + 1]
   local claimed = stands and state and claims(i)

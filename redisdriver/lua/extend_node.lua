@@ -25,7 +25,7 @@ local record, info = stored[1], call('INFO', 'server')
 longest = record and sub(record, 1, 3) == 'ok ' and
   string.find(info, '\nrun_id:' .. sub(record, 4, 43) .. '\r', 1, true) and
   tonumber(sub(record, 45)) or false
-if not longest and record and sub(record, 1, 1) == 'v' then error('HASPDATA node ' .. sub(record, 1, 40), 0) end
+if not longest and record and string.find(record, '^v[1-9]') then error('HASPDATA node ' .. sub(record, 1, 40), 0) end
 life = longest and sub(record, 4, 19) or string.match(info, '\nrun_id:(' .. string.rep('%x', 16) .. ')')
 if longest and longest > KEEP then KEEP = longest end
 if not longest then return 0 end
@@ -78,7 +78,7 @@ end
 local wanted = call('EXISTS', unpack(KEYS, 2 * n + 1, 3 * n)) > 0
 local out, any = {}, nil
 for i = 1, n do
-  local newer = grants[i] and sub(grants[i], 1, 1) == 'v'
+  local newer = grants[i] and string.find(grants[i], '^v[1-9]')
   out[i] = newer and sub(grants[i], 1, 40) or 0
   local stands = not newer and held[i] == ARGV[i + 1]
   if stands then

@@ -18,7 +18,7 @@ for at = 0, 9900, 100 do
   local owners = {}
   for i, id in ipairs(ids) do owners[i] = sub(id, 1, 26) end
   for i, place in ipairs(call('HMGET', KEYS[4], unpack(owners))) do
-    if place and sub(place, 1, 1) == 'v' then error('HASPDATA places ' .. sub(place, 1, 40), 0) end
+    if place and string.find(place, '^v[1-9]') then error('HASPDATA places ' .. sub(place, 1, 40), 0) end
     local contact, patience = string.match(place or '', '^(%d+) (%d+) ')
     if contact and contact + patience > ms then
       places = places + 1

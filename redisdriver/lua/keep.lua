@@ -31,7 +31,7 @@ function entry(value, number, place)
   local strange = false
   if not contact then
     local at, lasts = string.match(place, '^(%d+) (%d+) ')
-    strange = sub(place, 1, 1) == 'v' or at and at + lasts > ms
+    strange = string.find(place, '^v[1-9]') or at and at + lasts > ms
   end
   return {value = value, number = number, contact = tonumber(contact), patience = tonumber(patience), claim = claim,
     mode = mode, inbox = inbox, place = place, how = how, limit = tonumber(limit), missed = missed, strange = strange}

@@ -31,7 +31,7 @@ function entry(value, number, place)
   local strange = false
   if not contact then
     local at, lasts = string.match(place, '^(%d+) (%d+) ')
-    strange = sub(place, 1, 1) == 'v' or at and at + lasts > ms
+    strange = string.find(place, '^v[1-9]') or at and at + lasts > ms
   end
   return {value = value, number = number, contact = tonumber(contact), patience = tonumber(patience), claim = claim,
     mode = mode, inbox = inbox, place = place, how = how, limit = tonumber(limit), missed = missed, strange = strange}
@@ -156,7 +156,7 @@ local record, info = stored[1], call('INFO', 'server')
 longest = record and sub(record, 1, 3) == 'ok ' and
   string.find(info, '\nrun_id:' .. sub(record, 4, 43) .. '\r', 1, true) and
   tonumber(sub(record, 45)) or false
-if not longest and record and sub(record, 1, 1) == 'v' then error('HASPDATA node ' .. sub(record, 1, 40), 0) end
+if not longest and record and string.find(record, '^v[1-9]') then error('HASPDATA node ' .. sub(record, 1, 40), 0) end
 life = longest and sub(record, 4, 19) or string.match(info, '\nrun_id:(' .. string.rep('%x', 16) .. ')')
 if longest and longest > KEEP then KEEP = longest end
 if not longest then return 0 end

@@ -5,7 +5,7 @@ local call, sub = redis.call, string.sub
 local run = string.match(call('INFO', 'server'), '\nrun_id:(' .. string.rep('%x', 40) .. ')\r')
 if not run then return {'', ''} end
 local record = call('GET', KEYS[1]) or ''
-if not (sub(record, 1, 1) == 'v') and not string.find(record, '^ok ' .. run .. ' %d+$') and not string.find(record, '^wait ' .. run .. ' %S+$') then
+if not (string.find(record, '^v[1-9]')) and not string.find(record, '^ok ' .. run .. ' %d+$') and not string.find(record, '^wait ' .. run .. ' %S+$') then
   record = 'wait ' .. run .. ' ' .. ARGV[1]
   call('SET', KEYS[1], record)
 end

@@ -12,7 +12,7 @@ local function look()
 end
 look()
 local value, grant = unpack(call('MGET', KEYS[1], KEYS[2]))
-if grant and sub(grant, 1, 1) == 'v' then return ARGV[2] == '' and {'newer', grant} or -1 end
+if grant and string.find(grant, '^v[1-9]') then return ARGV[2] == '' and {'newer', grant} or -1 end
 local function renewed()
   if sub(value, 1, 27) == 'SHAREDLEASESAREINHASPSHARE ' then
     local last = call('ZRANGE', KEYS[5], -1, -1, 'WITHSCORES')
@@ -29,7 +29,7 @@ local function renewed()
   return left >= 0 and 'dead' or 'unknown' -- it has no grant, or one that a person made permanent, too
 end
 local function over(place)
-  if place and sub(place, 1, 1) == 'v' then return false end
+  if place and string.find(place, '^v[1-9]') then return false end
   local contact, patience = string.match(place or '', '^(%d+) (%d+) ')
   return not contact or contact + patience + LINGER <= ms
 end
@@ -63,7 +63,7 @@ local function sidecar()
   local kind = call('TYPE', KEYS[7]).ok
   if kind == 'string' then
     local text = call('GET', KEYS[7])
-    return sub(text, 1, 1) == 'v' and 'newer' or kind, text
+    return string.find(text, '^v[1-9]') and 'newer' or kind, text
   end
   if kind == 'zset' then return kind, string.format('%d', call('ZCARD', KEYS[7])) end
   return kind, ''
@@ -73,7 +73,7 @@ if ARGV[1] == 'places' then
     local found = {}
     each(1000, function(id, place)
       if over(place) then found[#found + 1], found[#found + 2] = id, place or '' end
-      if place and sub(place, 1, 1) == 'v' then found[#found + 1], found[#found + 2] = 'newer', place end
+      if place and string.find(place, '^v[1-9]') then found[#found + 1], found[#found + 2] = 'newer', place end
     end)
     return found
   end
