@@ -108,8 +108,8 @@ func (co *cohort) leave(t *caller) bool {
 	return i >= 0
 }
 
-// promote has the next one lead, and go on with what from has, if any. It is false
-// when nobody is left: the cohort is over.
+// promote makes the next waiter the leader, which goes on with what from has, if any. It is false
+// when no waiter is left: the cohort is over.
 func (co *cohort) promote(from *waiter) bool {
 	co.all.mu.Lock()
 	defer co.all.mu.Unlock()
@@ -158,7 +158,7 @@ func (co *cohort) granted(h *hold) {
 	}
 }
 
-// over has the next one lead, anew.
+// over makes the next waiter the leader, which begins anew.
 func (co *cohort) over() {
 	if co.keeps() {
 		co.ends()

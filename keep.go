@@ -123,7 +123,7 @@ func (co *cohort) keep(h *hold) {
 	cs.keepers[co.id.key] = co // another had it: the store has taken the key from that one
 }
 
-// ask has the store tell of who waits, once for each of its grants and beside the renewals: a
+// ask asks the store to tell of new waiters, once for each of its grants and beside the renewals: a
 // hold whose renewal is under way is not kept. Without an answer the next renewal asks.
 func (co *cohort) ask(h *hold) {
 	h.mu.Lock()

@@ -76,7 +76,7 @@ func (p *place) Renewed(start clock.Instant, r driver.Renewal) {
 	}
 }
 
-// learned has the waiter try then, or earlier if it has not seen earlier news that said so.
+// learned tells the waiter to try then, or earlier where earlier news, which it has not seen, said so.
 func (p *place) learned(n news) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-jsonnet"
 )
 
-// rendered has the program that makes each file, in jsonnet. Its value is the text.
+// rendered maps each file to the jsonnet program that makes it. The program's value is the text.
 var rendered = map[string]string{
 	"prometheus/rules.yaml": `
 		'# Copyright 2026 The hasp Authors\n# SPDX-License-Identifier: Apache-2.0\n#\n' +

@@ -108,7 +108,7 @@ func TestDenied(t *testing.T) {
 	})
 }
 
-// withUsers has a server ask for passwords. Its users are root, and user with the password word, who may read and
+// withUsers makes a server ask for passwords. Its users are root, and user, whose password is word and who may read and
 // write below a prefix.
 func withUsers(t testing.TB, s *testserver.Server, prefix string) (root *clientv3.Client) {
 	t.Helper()

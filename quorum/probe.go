@@ -160,8 +160,8 @@ func (n *node) writes() bool {
 	return err == nil
 }
 
-// propose has the node grant a key of ours, which nothing stays of. A node that forgot which fences it granted asks for a
-// larger one, once; step is of one that grants none near our clock.
+// propose asks the node for a key of ours, and leaves nothing of it there. A node that forgot which fences it granted asks for a
+// larger one, once; step describes a node that grants no fence near our clock.
 func (n *node) propose(ctx context.Context) (step *outOfStep, err error) {
 	c := driver.Claim{Key: probeKey + "/" + crand.Text(), Owner: crand.Text(), Label: "{}"}
 	r := driver.VoteRequest{TryRequest: driver.TryRequest{Claim: c, TTL: n.d.traits.MinTTL}, Proposal: n.d.clock.next()}

@@ -14,7 +14,7 @@ import (
 	"github.com/hasplock/hasp/internal/contend"
 )
 
-// forgets has a node grant fences above its clock only, as one does that was ahead by that and lost its data.
+// forgets makes a node grant fences above its clock only, as a node does whose clock was ahead and that lost its data.
 func (s *spy) forgets(t *testing.T, ahead time.Duration) {
 	t.Helper()
 	s.step(ahead)

@@ -11,7 +11,7 @@ import (
 	"github.com/hasplock/hasp/redisdriver/internal/wire"
 )
 
-// attach has a lease attached that was renewed by itself.
+// attach attaches a lease that was renewed by itself.
 func (s *session) attach(c driver.Claim) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -26,7 +26,7 @@ func (s *session) attach(c driver.Claim) {
 	s.enlist(m)
 }
 
-// enlist has a member attached with the next round. mu is held.
+// enlist attaches a member with the next round. mu is held.
 func (s *session) enlist(m *member) {
 	if !m.queued {
 		m.queued = true

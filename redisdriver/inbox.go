@@ -96,7 +96,7 @@ func (in *inbox) waiting(c driver.Claim) []*watcher {
 	return slices.DeleteFunc(slices.Clone(in.watchers[c.Owner]), func(w *watcher) bool { return w.key != c.Key })
 }
 
-// expect has a message with that token tell that c was handed the key, once.
+// expect takes a message with that token, once, for the word that c was handed the key.
 func (in *inbox) expect(c driver.Claim, token string) {
 	in.mu.Lock()
 	defer in.mu.Unlock()

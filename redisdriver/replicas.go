@@ -16,7 +16,7 @@ import (
 // undo it. A lease that was requested is not granted then, and one that was to be renewed lasts no longer.
 type ReplicasError = wire.ReplicasError
 
-// confirm has the replicas confirm a lease that was granted: a renewal does, since it always writes.
+// confirm waits until the replicas confirm a lease that was granted. It renews it for that: a renewal always writes.
 func (d *Driver) confirm(ctx context.Context, r driver.RenewRequest, granted driver.Result) (res driver.Result, err error) {
 	one := []driver.RenewRequest{r}
 	j := d.leaseJobs(one, []int{0}, "")[0]

@@ -64,8 +64,8 @@ func (l *leases) asking() bool {
 	return len(l.askers) > 0
 }
 
-// askOnceItStands has the leases renewed that ask, some of which were renewed without that since the subscription did
-// not stand: whoever joined before it did was not heard of.
+// askOnceItStands renews the leases that ask. Some were renewed without asking, as the subscription did not stand yet: their holders
+// did not hear of waiters that joined before.
 func (d *Driver) askOnceItStands(ctx context.Context, rs []driver.RenewRequest, leases []int, in *inbox) {
 	if stands, err := in.Await(ctx); !stands || err != nil {
 		return // the next renewal asks

@@ -27,7 +27,7 @@ type spare struct {
 	held map[driver.ID]*time.Timer // the leases, each forgotten at its end
 }
 
-// spares has the spare of each pool: one, however many Servers use the pool.
+// spares maps each pool to its spare: one, however many Servers use the pool.
 var spares sync.Map
 
 // spareOf is the least bound of a pool that a connection is kept of: what is done under a lease may need two or three at once,

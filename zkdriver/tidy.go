@@ -13,7 +13,7 @@ import (
 // together is how many calls are sent at once, at most.
 const together = 128
 
-// remove has a node of ours deleted after a while.
+// remove deletes a node of ours after a while.
 func (c *Conn) remove(after time.Duration, path string) {
 	time.AfterFunc(after, func() {
 		c.mu.Lock()

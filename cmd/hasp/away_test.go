@@ -133,8 +133,8 @@ func TestServersHeldBack(t *testing.T) {
 	}
 }
 
-// Where no process can note how long a server was held back, those that end before the wait never let it vote. That is said once,
-// also where the other servers grant all locks, and by the doctor.
+// A process that cannot note how long a server was held back begins the wait anew: commands that end before never let the server
+// vote. Each command says that once, also where the other servers grant all locks; so does the doctor.
 func TestWaitIsNotRemembered(t *testing.T) {
 	t.Parallel()
 	back := testserver.Redis(t)

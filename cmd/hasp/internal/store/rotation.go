@@ -33,8 +33,8 @@ func (r *rotation) now() place {
 	return r.latest
 }
 
-// renewed has a client's certificate read again at each handshake; pair is the one that was read first. While the files do not fit each
-// other, as when only one of them has been replaced, the latest that did is used.
+// renewed reads the client's certificate again at each handshake; pair is what it read first. While certificate and key do not fit each
+// other, since only one file was replaced so far, it uses the latest pair that did.
 func (t tlsFiles) renewed(pair tls.Certificate) func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 	var mu sync.Mutex
 	return func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
