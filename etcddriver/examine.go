@@ -63,7 +63,7 @@ func (d *Driver) Examine(ctx context.Context) ([]driver.Finding, error) {
 			if errors.Is(errs[i], context.DeadlineExceeded) {
 				why = fmt.Sprintf("nothing within %v", memberLimit)
 			}
-			x.say(driver.LevelWarn, "member", "%s does not answer: %s. Does it run, and is its address right?", endpoint, why)
+			x.say(driver.LevelWarn, "member", "%s does not answer: %s", endpoint, why)
 			continue
 		}
 		answers++

@@ -23,3 +23,10 @@ func (d *Driver) Classify(err error) driver.Class {
 // TypeError reports a lock key (Key, as Redis calls it) that holds another type of Redis value (Type), which is left
 // unchanged.
 type TypeError = wire.TypeError
+
+// SentinelsError reports that none of the Sentinels of a failover client said which server is the master: they cannot be reached,
+// or refused the login, which is another than that of the servers.
+type SentinelsError = wire.SentinelsError
+
+// Explained is an error of a go-redis client in words of this package, where go-redis's mislead.
+func Explained(err error) error { return wire.Explained(err) }

@@ -21,7 +21,11 @@ type storeError struct {
 
 func (e *storeError) Error() string {
 	// One driver opens a file by running its settings, which are not what failed.
-	return strings.Replace(e.err.Error(), "invalid _pragma: sqlite3: ", "", 1) + "; " + e.advice
+	text := strings.Replace(e.err.Error(), "invalid _pragma: sqlite3: ", "", 1)
+	if e.advice == "" {
+		return text
+	}
+	return text + "; " + e.advice
 }
 func (e *storeError) Unwrap() error { return e.err }
 

@@ -83,7 +83,7 @@ func (s *Server) explain(err error) error {
 	var ne net.Error
 	if errors.As(err, &ne) || errors.As(err, new(*net.OpError)) || errors.As(err, new(*lostError)) || errors.Is(err, io.EOF) ||
 		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, sqldrv.ErrBadConn) || errors.Is(err, context.DeadlineExceeded) {
-		return &storeError{class: driver.ClassUnreachable, err: err, advice: "the server does not answer, or not in time"}
+		return &storeError{class: driver.ClassUnreachable, err: err}
 	}
 	return err
 }

@@ -66,5 +66,6 @@ var classes = map[zk.Code]driver.Class{
 	zk.ErrQuotaExceeded:  driver.ClassFull,
 	zk.ErrNotReadOnly:    driver.ClassReadOnly,
 	zk.ErrUnimplemented:  driver.ClassMisconfigured,
+	zk.ErrWantsSASL:      driver.ClassMisconfigured,
 	zk.ErrSessionExpired: driver.ClassUnreachable,
 }

@@ -54,11 +54,20 @@ func Classify(err error) driver.Class {
 
 // noMaster: no Sentinel names a master.
 func noMaster(err error) bool {
-	return strings.Contains(err.Error(), "sentinels specified in configuration are unreachable")
+	return errors.As(err, new(*SentinelsError)) || strings.Contains(err.Error(), "sentinels specified in configuration are unreachable")
 }
 
-// Explained is the error of a call, in words of ours where go-redis's mislead: it says of Sentinels that know no master by a name
-// that they cannot be reached. One that cannot be reached may know it.
+// SentinelsError is of Sentinels of which none said which server is the master.
+type SentinelsError struct{ said []error }
+
+func (e *SentinelsError) Error() string {
+	return "redis: no Sentinel says which server is the master: " + errors.Join(e.said...).Error()
+}
+
+func (e *SentinelsError) Unwrap() []error { return e.said }
+
+// Explained is the error of a call, in words of ours where go-redis's mislead: it says of Sentinels that refuse a login, or know no master
+// by a name, that they cannot be reached. One that cannot be reached may know it.
 func Explained(err error) error {
 	if err == nil {
 		return nil
@@ -69,7 +78,7 @@ func Explained(err error) error {
 	}
 	for _, said := range joined.Unwrap() {
 		if said != redis.Nil { //nolint:errorlint // the value itself: it is what one Sentinel answered
-			return err
+			return &SentinelsError{joined.Unwrap()}
 		}
 	}
 	return errNoMaster

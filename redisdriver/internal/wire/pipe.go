@@ -119,8 +119,8 @@ func explain(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case redis.HasErrorPrefix(err, "CROSSSLOT"):
-		return fmt.Errorf("%w (this server is a cluster: use a redis.ClusterClient)", err)
+	case redis.HasErrorPrefix(err, "CROSSSLOT"), redis.HasErrorPrefix(err, "MOVED"):
+		return fmt.Errorf("%w (this server is a node of a cluster: use a redis.ClusterClient)", err)
 	case redis.HasErrorPrefix(err, "TRYAGAIN"), err != nil && strings.Contains(err.Error(), nonLocal):
 		return fmt.Errorf("%w (the key's hash slot moves to another master; once it has moved, this works again)", err)
 	case unauthenticated(err):

@@ -289,7 +289,7 @@ func (c *Client) round(next *int) (began bool, err error) {
 			if time.Since(start) > pauseLast {
 				return true, nil
 			}
-			began, err = true, ErrLost // at once: not without a pause
+			began, err = true, l.why // at once: not without a pause
 		}
 		err = fmt.Errorf("%s: %w", addr, err)
 		if c.life.Err() != nil {
@@ -353,6 +353,9 @@ func (c *Client) connect(addr string) (l *link, err error) {
 	if err != nil {
 		if conn != nil {
 			_ = conn.Close()
+		}
+		if ctx.Err() != nil { // that ended it, and closed the connection
+			err = ctx.Err()
 		}
 		err = c.turnedAway(addr, err)
 		c.full = c.full || errors.Is(err, ErrFull)

@@ -25,6 +25,7 @@ const (
 	ErrAuthFailed     Code = -115
 	ErrSessionMoved   Code = -118
 	ErrNotReadOnly    Code = -119
+	ErrWantsSASL      Code = -124
 	ErrQuotaExceeded  Code = -125
 )
 
@@ -45,7 +46,8 @@ var names = map[Code]string{
 	ErrUnimplemented: "unimplemented", ErrNoNode: "no node", ErrNoAuth: "not authorised", ErrBadVersion: "bad version",
 	ErrEphemeral: "an ephemeral node has no children", ErrNodeExists: "the node exists", ErrNotEmpty: "the node is not empty",
 	ErrSessionExpired: "session expired", ErrInvalidACL: "invalid ACL", ErrAuthFailed: "authentication failed",
-	ErrSessionMoved: "session moved", ErrNotReadOnly: "the server is read-only", ErrQuotaExceeded: "quota exceeded", -127: "throttled",
+	ErrSessionMoved: "session moved", ErrNotReadOnly: "the server is read-only", ErrQuotaExceeded: "quota exceeded",
+	ErrWantsSASL: "the servers take only clients that log in with SASL, which this one does not have", -127: "throttled",
 }
 
 func (c Code) Error() string {

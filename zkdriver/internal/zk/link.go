@@ -40,6 +40,7 @@ type link struct {
 	pings   []time.Time // sent and not answered
 	watches map[string]map[*Watch]bool
 	over    bool
+	why     error // of a link that the server said is over; else ErrLost
 }
 
 // pending is a call that was sent.
@@ -96,7 +97,7 @@ func (c *Client) handshake(ctx context.Context, conn net.Conn) (*link, error) {
 	c.mu.Lock()
 	s := c.sess
 	c.mu.Unlock()
-	l := &link{c: c, conn: conn, wake: make(chan struct{}, 1), stop: make(chan struct{}), watches: make(map[string]map[*Watch]bool)}
+	l := &link{c: c, conn: conn, wake: make(chan struct{}, 1), stop: make(chan struct{}), watches: make(map[string]map[*Watch]bool), why: ErrLost}
 	l.r = bufio.NewReaderSize(l, 32<<10)
 	w, err := c.greet(conn, l.r, s)
 	switch {
@@ -378,8 +379,12 @@ func (l *link) read() (expired bool) {
 			l.pinged()
 		case xidAuth:
 		default:
-			if code == ErrSessionExpired {
+			switch code {
+			case ErrSessionExpired:
 				return true
+			case ErrWantsSASL:
+				l.why = code // and it closes the connection
+				return false
 			}
 			if !l.reply(xid, code, &d) || code == ErrSessionMoved {
 				return false
@@ -472,7 +477,7 @@ func (l *link) fail() {
 	for _, p := range lost {
 		if p.b.left > 0 {
 			p.b.left = 0
-			p.b.finish(ErrLost)
+			p.b.finish(l.why)
 		}
 	}
 	for _, fired := range watches {

@@ -82,6 +82,9 @@ func (x *examination) all() *exit {
 				}
 				return x.l.url.ByHand(i, statement)
 			},
+			Says: func(err error) string {
+				return troubleOf("it", s.Name, x.l.url, &hasp.Error{Class: s.Driver.Classify(err), Err: err}).message
+			},
 		})...)
 		if duplicates[i] != "" {
 			x.say(doctor.Fail, s.Name, "twice", "it is the same server as %s, which would have a vote for each name: name every server once", duplicates[i])

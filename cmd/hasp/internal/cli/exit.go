@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"strings"
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/cmd/hasp/internal/plain"
@@ -62,13 +61,14 @@ func (e *exit) ends(answered bool) bool {
 // trouble turns the error of an operation into a message for a person and an exit
 // code. It is not for refusals.
 func trouble(u *store.URL, err error) *exit {
-	end := troubleEnd(u, err)
+	end := troubleOf(fmt.Sprintf("the store %s", u), "", u, err)
 	var e *hasp.Error
 	end.passes = errors.As(err, &e) && e.Class != hasp.ClassImpossible
 	return end
 }
 
-func troubleEnd(u *store.URL, err error) *exit {
+// troubleOf is trouble with a store, or with its server at an address, that a message calls on.
+func troubleOf(on, addr string, u *store.URL, err error) *exit {
 	inner := err
 	var e *hasp.Error
 	class := hasp.ClassUnknown
@@ -81,7 +81,7 @@ func troubleEnd(u *store.URL, err error) *exit {
 	if wait := (*hasp.WaitError)(nil); errors.As(inner, &wait) {
 		inner = wait.Why
 	}
-	on, said := fmt.Sprintf("the store %s", u), plain.Error(inner)
+	said := plain.Error(inner)
 	if u.IsFile() { // the engine's own words say what to do
 		switch class {
 		case hasp.ClassDenied:
@@ -92,16 +92,13 @@ func troubleEnd(u *store.URL, err error) *exit {
 			return &exit{code: exitUnreachable, verdict: "unreachable", message: fmt.Sprintf("%s cannot be used now: %s", on, said)}
 		}
 	}
-	if why := u.Unreachable(); why != nil && !strings.Contains(said, plain.Error(why)) {
-		said += " (" + plain.Error(why) + ")"
-	}
 	switch class {
 	case hasp.ClassDenied:
 		return &exit{code: exitDenied, verdict: "denied",
-			message: fmt.Sprintf("%s does not allow this: %s. Check the user's permissions.", on, said)}
+			message: plain.Then(on+" does not allow this: "+said, "Check the user's permissions.")}
 	case hasp.ClassLogin:
 		return &exit{code: exitDenied, verdict: "login",
-			message: fmt.Sprintf("%s refused the login: %s. Check user, password and certificate.", on, said)}
+			message: plain.Then(on+" refused the login: "+said, u.CheckLogin(err))}
 	case hasp.ClassMisconfigured, hasp.ClassImpossible:
 		return &exit{code: exitConfig, verdict: "misconfigured", message: fmt.Sprintf("%s cannot do this: %s", on, said)}
 	case hasp.ClassFull:
@@ -111,16 +108,15 @@ func troubleEnd(u *store.URL, err error) *exit {
 			message: fmt.Sprintf("%s cannot be written, is it a replica? %s", on, said)}
 	case hasp.ClassUnreachable:
 		if name := (*net.DNSError)(nil); errors.As(err, &name) && name.IsNotFound {
-			return &exit{code: exitUnreachable, verdict: "unreachable", message: fmt.Sprintf("%s cannot be found: %s. Is its address right?", on, said)}
+			return &exit{code: exitUnreachable, verdict: "unreachable", message: plain.Then(on+" cannot be found: "+said, "Is its address right?")}
 		}
 		if errors.As(err, new(*quorum.VoteError)) || errors.Is(err, driver.ErrNotVoting) || errors.As(err, new(*redisdriver.ReplicasError)) {
-			return &exit{code: exitUnreachable, verdict: "unreachable", message: fmt.Sprintf("%s grants nothing now: %s. Look: hasp doctor", on, said)}
+			return &exit{code: exitUnreachable, verdict: "unreachable", message: plain.Then(on+" grants nothing now: "+said, "Look: hasp doctor")}
 		}
-		return &exit{code: exitUnreachable, verdict: "unreachable",
-			message: fmt.Sprintf("%s cannot be reached: %s. Does it run, and is its address right?", on, said)}
+		return &exit{code: exitUnreachable, verdict: "unreachable", message: on + " " + u.Unserved(addr, said)}
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return &exit{code: exitUnreachable, verdict: "unreachable", message: fmt.Sprintf("%s does not answer: %s", on, said)}
+		return &exit{code: exitUnreachable, verdict: "unreachable", message: on + " " + u.Unserved(addr, said)}
 	}
 	// An error that the engine does not know: the store did not do its work,
 	// and may do it the next time.

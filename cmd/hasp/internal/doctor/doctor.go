@@ -53,4 +53,6 @@ type Asked struct {
 	Redisson bool // locks are in the layout of Redisson, which has no record and waits for no replicas
 	// Command is the command line that has the server carry out a statement.
 	Command func(statement string) string
+	// Says is what to say of an error of the server: a sentence about "it".
+	Says func(err error) string
 }

@@ -54,7 +54,7 @@ func Judge(name string, f Facts, v Vote, a Asked) []Finding {
 			j.say(missing, "rights", "it does not let this user do anything: %s. Give it that right, and keep it (ACL SAVE, or CONFIG REWRITE)", Said(f.Err))
 			return j.all
 		}
-		j.say(missing, "answers", "it does not answer as it should: %s. Does it run, are its address, user and password right?", Said(f.Err))
+		j.say(missing, "answers", "%s", a.Says(f.Err))
 		return j.all
 	}
 	j.say(OK, "answers", "it answers, within %v", f.Trip.Round(10*time.Microsecond))

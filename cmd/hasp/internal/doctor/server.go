@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hasplock/hasp/redisdriver"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -48,7 +49,7 @@ const trips = 3
 func Look(ctx context.Context, rdb *redis.Client, needed Rights) Facts {
 	f := Facts{Denied: map[string]error{}, Closed: map[string][]string{}, Config: map[string]string{}, User: cmp.Or(rdb.Options().Username, "default")}
 	if err := rdb.Ping(ctx).Err(); err != nil && !strings.Contains(err.Error(), "run the 'ping'") {
-		f.Err = err
+		f.Err = redisdriver.Explained(err)
 		return f
 	}
 	for range trips {

@@ -76,8 +76,17 @@ func Error(err error) string {
 		text = strings.TrimSuffix(text, "EOF") + "it closed the connection"
 	}
 	text = strings.NewReplacer(context.DeadlineExceeded.Error(), late, os.ErrDeadlineExceeded.Error(), late,
-		"its MaxHold of", "its --max-hold of").Replace(text)
-	return Line(joined(text))
+		"its MaxHold of", "its --max-hold of", "use a redis.ClusterClient", "the store's URL begins with redis+cluster:").Replace(text)
+	text = strings.NewReplacer(late+": "+late, late, "timeout: "+late, late).Replace(text)
+	return strings.TrimRight(Line(joined(text)), ".")
+}
+
+// Then is what was said, and the next sentence.
+func Then(said, next string) string {
+	if said = strings.TrimRight(said, ". "); !strings.HasSuffix(said, "?") {
+		said += "."
+	}
+	return strings.TrimRight(said+" "+strings.TrimSpace(next), " ")
 }
 
 // joined returns the lines of a text in one. One that the next begins with is left out: a

@@ -33,6 +33,7 @@ const dangers = "a server that is restored from a backup"
 type postgresDB struct {
 	url    *url.URL // without hasp's own parameters
 	config *pgx.ConnConfig
+	seen   *sights
 }
 
 // postgresParameters are those that pgx and psql understand alike.
@@ -49,7 +50,7 @@ func parsePostgres(_, rest string) (*URL, error) {
 	if err != nil || parsed.Opaque != "" || !strings.HasPrefix(rest, "//") || parsed.Fragment != "" || strings.HasSuffix(rest, "#") {
 		return nil, errors.New("the store's URL cannot be read: " + form)
 	}
-	u, p := &URL{}, &postgresDB{url: parsed}
+	u, p := &URL{}, &postgresDB{url: parsed, seen: &sights{scheme: "postgres"}}
 	u.place = p
 	values, err := u.parameters(parsed.RawQuery, postgresParameters...)
 	if err != nil {
@@ -65,6 +66,7 @@ func parsePostgres(_, rest string) (*URL, error) {
 	}
 	p.config.DefaultQueryExecMode = pgx.QueryExecModeExec // works behind a pooler, too
 	pgxlisten.WatchCommits(p.config)
+	p.config.DialFunc = p.seen.watch(p.config.DialFunc)
 	if p.config.ConnectTimeout == 0 {
 		p.config.ConnectTimeout = limit
 	}
@@ -113,6 +115,8 @@ func (p *postgresDB) String() string {
 	}
 	return fmt.Sprintf("postgres://%s/%s", net.JoinHostPort(p.config.Host, fmt.Sprint(p.config.Port)), url.PathEscape(p.config.Database))
 }
+
+func (p *postgresDB) sights() *sights { return p.seen }
 
 func (*postgresDB) inherited(string) string { return "" }
 
@@ -180,7 +184,7 @@ func parseMySQL(scheme, rest string) (*URL, error) {
 	default:
 		return nil, errors.New("tls= in the store's URL is not true, preferred or skip-verify")
 	}
-	c.Timeout = limit
+	c.Timeout, c.DialFunc = limit, m.seen.watch(plainly)
 	c.Logger = &mysql.NopLogger{} // what matters comes back as an error
 	return u, nil
 }
@@ -206,6 +210,14 @@ func (m *mysqlDB) open(now func() place) (*Store, error) {
 		Driver: locks, disconnect: db.Close, kind: doctor.Kind{Dangers: dangers},
 		Tables: &Tables{Schema: sqldriver.MySQLSchema, Make: locks.Init},
 	}, nil
+}
+
+// login: MariaDB refuses a user that comes without TLS and has to come with it in the words for a wrong password.
+func (m *mysqlDB) login(error) string {
+	if m.config.TLSConfig == "" {
+		return checkLogin + ", and whether the server wants TLS (tls=true in the store's URL)"
+	}
+	return checkLogin
 }
 
 func (*mysqlDB) inherited(string) string { return "" }

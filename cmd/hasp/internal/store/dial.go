@@ -9,13 +9,10 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/url"
 	"os"
 	"path/filepath"
-	"sync/atomic"
-	"syscall"
 	"time"
 )
 
@@ -23,16 +20,22 @@ import (
 // that an error says that it was TLS.
 const tlsLimit = 2 * time.Second
 
-// dialer returns what connects to a server, over TLS when config is not nil.
-func dialer(config *tls.Config) func(context.Context, string, string) (net.Conn, error) {
-	plain := &net.Dialer{Timeout: limit, KeepAlive: 15 * time.Second}
+// plainly connects to a server.
+var plainly = (&net.Dialer{Timeout: limit, KeepAlive: 15 * time.Second}).DialContext
+
+// redisDialer returns what connects to a server of Redis, over TLS when config is not nil.
+func (s *sights) redisDialer(config *tls.Config) dialFunc {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		c, err := plain.DialContext(ctx, network, addr)
+		if config == nil {
+			c, err := s.watch(plainly)(ctx, network, addr)
+			if err == nil {
+				c.(*plainConn).replies = &replies{} //nolint:forcetypeassert // as watch has it
+			}
+			return c, err
+		}
+		c, err := s.reach(plainly)(ctx, network, addr)
 		if err != nil {
 			return nil, err
-		}
-		if config == nil {
-			return &plainConn{conn{Conn: c}}, nil
 		}
 		own := config
 		if host, _, err := net.SplitHostPort(addr); err == nil && config.ServerName == "" { // of a server that others named
@@ -44,79 +47,23 @@ func dialer(config *tls.Config) func(context.Context, string, string) (net.Conn,
 		defer cancel()
 		if err := t.HandshakeContext(ctx); err != nil {
 			_ = c.Close()
-			return nil, explain(err)
+			return nil, s.shaken(addr, err)
 		}
-		return &conn{Conn: t, secure: true}, nil
+		return s.overTLS(t, addr, &replies{}), nil
 	}
 }
 
-// conn is a connection to a server that is not trusted to send what was asked for.
-// Once it failed, it says why to whoever asks: a client may drop the first error.
-type conn struct {
-	net.Conn
-	secure   bool
-	answered atomic.Bool // the server said something
-	failed   atomic.Pointer[error]
-	replies  replies // of Read
+// overTLS has a connection after its handshake looked at.
+func (s *sights) overTLS(c net.Conn, addr string, r *replies) net.Conn {
+	s.note(addr, mute, nil)
+	return &conn{Conn: c, seen: s, addr: addr, secure: true, replies: r}
 }
 
-func (c *conn) Read(p []byte) (int, error) {
-	if err := c.failed.Load(); err != nil {
-		return 0, *err
-	}
-	n, err := c.Conn.Read(p)
-	if bad := c.replies.scan(p[:n]); bad != nil {
-		return 0, c.fail(bad)
-	}
-	if n > 0 {
-		c.answered.Store(true)
-	}
-	return n, c.early(err)
-}
-
-func (c *conn) Write(p []byte) (int, error) {
-	if err := c.failed.Load(); err != nil {
-		return 0, *err
-	}
-	n, err := c.Conn.Write(p)
-	return n, c.early(err)
-}
-
-func (c *conn) fail(err error) error {
-	c.failed.CompareAndSwap(nil, &err)
-	return *c.failed.Load()
-}
-
-// early explains the end of a connection on which the server said nothing: one
-// side may speak TLS and the other not, and with TLS 1.3 a server looks at the
-// client's certificate after the handshake.
-func (c *conn) early(err error) error {
-	var alert *net.OpError
-	ended := errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
-	switch {
-	case err == nil || c.answered.Load():
-		return err
-	case c.secure && (ended || errors.As(err, &alert) && alert.Op == "remote error"):
-		return c.fail(explained("TLS: %w, after the handshake: does it want a certificate of yours? Name one with tls-cert= and tls-key= in the store's URL, or in %s and %s",
-			err, envTLS["tls-cert"], envTLS["tls-key"]))
-	case ended && !c.secure:
-		return c.fail(explained("%w before the first answer: does the server speak only TLS? Then write rediss (or rediss+sentinel, rediss+cluster, redlocks) in the store's URL", err))
-	}
+// shaken notes why a handshake failed.
+func (s *sights) shaken(addr string, err error) error {
+	err = s.explain(err)
+	s.note(addr, insecure, err)
 	return err
-}
-
-// plainConn can be looked at without reading from it, where nothing lies between.
-type plainConn struct{ conn }
-
-func (c *plainConn) SyscallConn() (syscall.RawConn, error) {
-	s, ok := c.Conn.(syscall.Conn)
-	if err := c.failed.Load(); err != nil {
-		return nil, *err
-	}
-	if !ok {
-		return nil, errors.ErrUnsupported
-	}
-	return s.SyscallConn()
 }
 
 // explanation is an error with what it means. It unwraps to a list, since go-redis
@@ -134,7 +81,7 @@ func (e *explanation) Error() string   { return e.text }
 func (e *explanation) Unwrap() []error { return []error{e.err} }
 
 // explain says what to do about a failure of TLS.
-func explain(err error) error {
+func (s *sights) explain(err error) error {
 	var unknown x509.UnknownAuthorityError
 	var name x509.HostnameError
 	var record tls.RecordHeaderError
@@ -146,13 +93,13 @@ func explain(err error) error {
 	case errors.As(err, &name):
 		hint = ": name what its certificate says with tls-server-name= in the store's URL, or in " + envTLS["tls-server-name"]
 	case errors.As(err, &record):
-		hint = ": it does not speak TLS here: is it the right port, or should the store's URL say redis instead of rediss (redlock instead of redlocks)?"
+		hint = ": it does not speak TLS here: is it the right port? For none, the store's URL " + s.otherwise()
 	case errors.Is(err, context.DeadlineExceeded):
-		err, hint = os.ErrDeadlineExceeded, ": it accepts connections, and does not answer the handshake: does it speak TLS, or should the store's URL say redis instead of rediss (redlock instead of redlocks)?"
+		err, hint = os.ErrDeadlineExceeded, ": it takes connections, and does not answer the handshake: does it speak TLS? Else the store's URL "+s.otherwise()
 	case errors.As(err, &alert) && alert.Op == "remote error":
 		hint = ": if it wants a certificate of yours, name one with tls-cert= and tls-key= in the store's URL, or in " + envTLS["tls-cert"] + " and " + envTLS["tls-key"]
-	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
-		hint = ": it closed the connection: does it speak TLS, or should the store's URL say redis instead of rediss (redlock instead of redlocks)?"
+	case cut(err):
+		hint = ": it closed the connection: does it speak TLS? Else the store's URL " + s.otherwise()
 	}
 	return explained("TLS: %w%s", err, hint)
 }

@@ -4,9 +4,11 @@
 package store
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"maps"
+	"net"
 	"slices"
 	"strings"
 
@@ -15,6 +17,8 @@ import (
 	"github.com/hasplock/hasp/etcddriver"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 )
 
 // etcdServers are the members of an etcd cluster.
@@ -56,7 +60,8 @@ func parseEtcd(scheme, rest string) (*URL, error) {
 func (e *etcdServers) secure() bool { return e.scheme == "etcds" }
 
 func (e *etcdServers) open(now func() place) (*Store, error) {
-	config := clientv3.Config{Endpoints: e.addrs, Logger: zap.NewNop()} // what matters comes back as an error
+	config := clientv3.Config{Endpoints: e.addrs, Logger: zap.NewNop()} // what matters comes back as an error, or is seen
+	dial := e.seen.watch(plainly)
 	if e.secure() {
 		files := e.tls.inForce()
 		err := files.check()
@@ -66,8 +71,10 @@ func (e *etcdServers) open(now func() place) (*Store, error) {
 		if err != nil {
 			return nil, err
 		}
+		config.DialOptions = []grpc.DialOption{grpc.WithTransportCredentials(handshakes{credentials.NewTLS(config.TLS), e.seen})}
+		dial = e.seen.reach(plainly)
 	}
-	o := &etcddriver.ConnectOptions{Dial: e.dial}
+	o := &etcddriver.ConnectOptions{Dial: func(ctx context.Context, addr string) (net.Conn, error) { return dial(ctx, "tcp", addr) }}
 	if e.user != "" && e.password != "" {
 		o.Login = func() (user, password string, err error) {
 			e := now().(*etcdServers) //nolint:forcetypeassert // as place.open says
@@ -82,6 +89,24 @@ func (e *etcdServers) open(now func() place) (*Store, error) {
 		Driver: etcddriver.New(client, &etcddriver.Options{Prefix: e.prefix}), disconnect: client.Close,
 		kind: doctor.Kind{Nodes: len(e.addrs), Dangers: "DEL of lock keys, a cluster that is restored from a snapshot"},
 	}, nil
+}
+
+// handshakes are looked at: gRPC keeps to itself why one failed.
+type handshakes struct {
+	credentials.TransportCredentials
+	seen *sights
+}
+
+func (h handshakes) ClientHandshake(ctx context.Context, authority string, c net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	t, info, err := h.TransportCredentials.ClientHandshake(ctx, authority, c)
+	if err != nil {
+		return nil, nil, h.seen.shaken(authority, err)
+	}
+	return h.seen.overTLS(t, authority, nil), info, nil
+}
+
+func (h handshakes) Clone() credentials.TransportCredentials {
+	return handshakes{h.TransportCredentials.Clone(), h.seen}
 }
 
 func (*etcdServers) inherited(string) string { return "" }

@@ -4,15 +4,12 @@
 package store
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
 	"slices"
 	"strings"
-	"sync/atomic"
-	"time"
 )
 
 // hosts are the servers of one store, any of which serves it:
@@ -23,32 +20,15 @@ type hosts struct {
 	addrs          []string // each with its port
 	path           string   // unescaped, without the leading slash
 
-	refused atomic.Pointer[error] // how the latest attempt to connect failed
+	seen *sights
 }
 
-// dial connects, and notes why it fails: a client that tries again by itself
-// says only that there was no answer.
-func (h *hosts) dial(ctx context.Context, addr string) (net.Conn, error) {
-	c, err := (&net.Dialer{Timeout: limit, KeepAlive: 15 * time.Second}).DialContext(ctx, "tcp", addr)
-	if err != nil {
-		h.refused.Store(&err)
-	} else {
-		h.refused.Store(nil)
-	}
-	return c, err
-}
-
-func (h *hosts) unreachable() error {
-	if err := h.refused.Load(); err != nil {
-		return *err
-	}
-	return nil
-}
+func (h *hosts) sights() *sights { return h.seen }
 
 // parseHosts reads what follows the colon after the scheme, and returns the query as it is.
 // No error repeats a part of it.
 func parseHosts(scheme, rest, port string) (h *hosts, query string, err error) {
-	h = &hosts{scheme: scheme}
+	h = &hosts{scheme: scheme, seen: &sights{scheme: scheme}}
 	rest, ok := strings.CutPrefix(rest, "//")
 	if !ok {
 		return nil, "", fmt.Errorf("after %s: come // and the hosts: %s://HOST[:PORT],HOST[:PORT]", scheme, scheme)
@@ -72,6 +52,8 @@ func parseHosts(scheme, rest, port string) (h *hosts, query string, err error) {
 	for i, one := range strings.Split(authority, ",") {
 		addr, ok := hostPort(one, port)
 		switch {
+		case bare(one):
+			return nil, "", errBare
 		case !ok:
 			return nil, "", fmt.Errorf("host %d in the store's URL is not HOST or HOST:PORT (a password stands before the host: %s://USER:PASSWORD@HOST)", i+1, scheme)
 		case slices.Contains(h.addrs, addr):
@@ -110,6 +92,11 @@ func (h *hosts) both() error {
 	}
 	return nil
 }
+
+// errBare: it may also be a port that the last colon is before.
+var errBare = errors.New("the store's URL has an address of IPv6 without brackets: write [::1] or [::1]:PORT")
+
+func bare(host string) bool { return strings.Count(host, ":") > 1 && !strings.HasPrefix(host, "[") }
 
 // hostPort returns HOST:PORT for a host with or without a port.
 func hostPort(text, port string) (string, bool) {

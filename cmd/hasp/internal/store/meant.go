@@ -4,6 +4,7 @@
 package store
 
 import (
+	"errors"
 	"net"
 	"path/filepath"
 	"slices"
@@ -65,18 +66,24 @@ func isPort(text string) bool {
 	return err == nil && n > 0
 }
 
-// checkPort says that what stands where the port does is none; whole is the URL
+// checkPort refuses what stands where the port does and is none; whole is the URL
 // from its // on. A / in a password makes it end too early: then it is not the port
 // that is wrong.
-func checkPort(whole string) bool {
+func checkPort(whole string) error {
 	hosts, tail := whole, ""
 	if i := strings.IndexAny(whole, "/?#"); i >= 0 {
 		hosts, tail = whole[:i], whole[i:]
 	}
 	if strings.Contains(tail, "@") {
-		return true
+		return nil
 	}
 	host := hosts[strings.LastIndexByte(hosts, '@')+1:]
 	colon := strings.LastIndexByte(host, ':')
-	return colon < strings.LastIndexByte(host, ']') || colon < 0 || colon == len(host)-1 || isPort(host[colon+1:])
+	switch {
+	case bare(host):
+		return errBare
+	case colon < strings.LastIndexByte(host, ']') || colon < 0 || colon == len(host)-1 || isPort(host[colon+1:]):
+		return nil
+	}
+	return errors.New("the port in the store's URL is not a number from 1 to 65535 (a password stands before the host: redis://:PASSWORD@HOST)")
 }

@@ -30,6 +30,7 @@ import (
 type redisServers struct {
 	nodes    []*redis.Options
 	majority bool
+	seen     *sights
 	redisKeys
 }
 
@@ -53,8 +54,10 @@ var layoutParameters = []string{"layout", "kind", "lock-watchdog-timeout"}
 // complain of is not repeated: they quote the URL.
 func parseRedis(scheme, rest string) (*URL, error) {
 	text := scheme + ":" + rest
-	if _, whole, ok := strings.Cut(text, "://"); ok && !strings.HasPrefix(text, "unix:") && !checkPort(whole) {
-		return nil, errors.New("the port in the store's URL is not a number from 1 to 65535 (a password stands before the host: redis://:PASSWORD@HOST)")
+	if _, whole, ok := strings.Cut(text, "://"); ok && !strings.HasPrefix(text, "unix:") {
+		if err := checkPort(whole); err != nil {
+			return nil, err
+		}
 	}
 	parsed, err := url.Parse(text)
 	if err != nil || parsed.Opaque != "" || !strings.HasPrefix(text, parsed.Scheme+"://") {
@@ -69,7 +72,7 @@ func parseRedis(scheme, rest string) (*URL, error) {
 	if _, has := parsed.User.Password(); parsed.User.Username() != "" && !has {
 		return nil, errors.New("the store's URL has a user without a password: a password alone is written with a colon, redis://:PASSWORD@HOST")
 	}
-	u, r := &URL{}, &redisServers{}
+	u, r := &URL{}, &redisServers{seen: &sights{scheme: scheme}}
 	u.place = r
 	values, err := u.parameters(parsed.RawQuery, slices.Concat([]string{"prefix", "db", "max-ttl", "replicas"}, layoutParameters, slices.Sorted(maps.Keys(envTLS)))...)
 	if err != nil {
@@ -181,6 +184,8 @@ func (r *redisServers) names() []string {
 	return names
 }
 
+func (r *redisServers) sights() *sights { return r.seen }
+
 func (r *redisServers) secrets() (some, password bool) {
 	o := r.nodes[0]
 	return o.Username != "" || o.Password != "", o.Password != ""
@@ -229,7 +234,7 @@ func (r *redisServers) open(now func() place) (*Store, error) {
 			}
 			node.TLSConfig = config
 		}
-		node.Dialer = dialer(node.TLSConfig)
+		node.Dialer = r.seen.redisDialer(node.TLSConfig)
 		rdb := redis.NewClient(node)
 		drv := r.driver(rdb)
 		if n, ok := drv.(driver.Node); ok {

@@ -17,8 +17,10 @@ import (
 	"sync"
 
 	"github.com/hasplock/hasp/cmd/hasp/internal/doctor"
+	"github.com/hasplock/hasp/cmd/hasp/internal/plain"
 	"github.com/hasplock/hasp/cmd/hasp/internal/shell"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/redisdriver"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -29,20 +31,24 @@ type redisGroup struct {
 	master   string // as its Sentinels call it; empty for a cluster
 	user     string // of Redis
 	password string // of Redis
-	sentinel string // password of the Sentinels
-	db       int
+
+	sentinelUser, sentinel string // and password: of the Sentinels
+	db                     int
 }
 
 // parseSentinel reads what follows "redis+sentinel:" or "rediss+sentinel:".
 func parseSentinel(scheme, rest string) (*URL, error) {
-	u, g, values, err := parseGroup(scheme, rest, "26379", "max-ttl", "user", "sentinel-password")
+	u, g, values, err := parseGroup(scheme, rest, "26379", "max-ttl", "user", "sentinel-user", "sentinel-password")
 	if err != nil {
 		return nil, err
 	}
 	if g.master = g.hosts.user; g.master == "" {
 		return nil, fmt.Errorf("the store's URL does not say how the Sentinels call the master: %s://NAME@HOST[:PORT],HOST[:PORT]", scheme)
 	}
-	g.user, g.sentinel = values.Get("user"), values.Get("sentinel-password")
+	g.user, g.sentinelUser, g.sentinel = values.Get("user"), values.Get("sentinel-user"), values.Get("sentinel-password")
+	if g.sentinelUser != "" && g.sentinel == "" {
+		return nil, errors.New("sentinel-user= in the store's URL needs sentinel-password=")
+	}
 	if g.user != "" && g.password == "" {
 		return nil, fmt.Errorf("user= in the store's URL needs a password: %s://NAME:PASSWORD@HOST", scheme)
 	}
@@ -91,7 +97,7 @@ func (g *redisGroup) secure() bool { return strings.HasPrefix(g.scheme, "rediss"
 
 func (g *redisGroup) secrets() (some, password bool) {
 	password = g.password != "" || g.sentinel != ""
-	return password || g.user != "", password
+	return password || g.user != "" || g.sentinelUser != "", password
 }
 
 func (*redisGroup) inherited(string) string { return "" }
@@ -116,7 +122,7 @@ func (g *redisGroup) options() (*redis.Options, error) {
 			return nil, err
 		}
 	}
-	o.Dialer = dialer(o.TLSConfig)
+	o.Dialer = g.seen.redisDialer(o.TLSConfig)
 	return options(o), nil
 }
 
@@ -142,7 +148,7 @@ func (g *redisGroup) open(now func() place) (*Store, error) {
 	})
 	s := &Store{Searches: true, Replicas: g.replicas, Redisson: g.redisson, kind: g.about(1), NoMessages: g.noMessages()}
 	s.Driver = g.driver(rdb)
-	s.Examine = func(ctx context.Context) []driver.Finding { return g.sentinels(ctx, o) }
+	s.Examine = func(ctx context.Context) []driver.Finding { return g.sentinels(ctx, o, s.Classify) }
 	found := "" // the address of the master, once Look has asked for it
 	s.Servers = []Server{{
 		Name: g.master, Driver: s.Driver, disconnect: rdb.Close,
@@ -169,7 +175,11 @@ func (g *redisGroup) logIn(now func() place, then func(context.Context, *redis.C
 	return func(ctx context.Context, cn *redis.Conn) error {
 		if redis.HasErrorPrefix(cn.Ping(ctx).Err(), "NOAUTH") {
 			g := now().(*redisGroup) //nolint:forcetypeassert // as place.open says
-			if err := cn.Auth(ctx, g.sentinel).Err(); err != nil {
+			login := cn.Auth(ctx, g.sentinel)
+			if g.sentinelUser != "" {
+				login = cn.AuthACL(ctx, g.sentinelUser, g.sentinel)
+			}
+			if err := login.Err(); err != nil {
 				return err
 			}
 		}
@@ -184,8 +194,21 @@ func (g *redisGroup) watching(addr string, o *redis.Options) *redis.SentinelClie
 	})
 }
 
+const checkSentinels = "Check sentinel-user= and sentinel-password= in the store's URL: the Sentinels have a login of their own"
+
+// login is what to check after a login that was refused.
+func (g *redisGroup) login(err error) string {
+	switch {
+	case g.master == "":
+		return checkLogin
+	case errors.As(err, new(*redisdriver.SentinelsError)):
+		return checkSentinels
+	}
+	return "It is that of Redis, not of the Sentinels: check NAME:PASSWORD@ and user= in the store's URL"
+}
+
 // sentinels asks each Sentinel which master it knows, and whether they could promote another.
-func (g *redisGroup) sentinels(ctx context.Context, o *redis.Options) []driver.Finding {
+func (g *redisGroup) sentinels(ctx context.Context, o *redis.Options, classify func(error) driver.Class) []driver.Finding {
 	answers := make([]driver.Finding, len(g.addrs))
 	masters := make([]string, len(g.addrs))
 	var asked sync.WaitGroup
@@ -206,8 +229,10 @@ func (g *redisGroup) sentinels(ctx context.Context, o *redis.Options) []driver.F
 				f.Text = fmt.Sprintf("the Sentinel %s knows the master as %s, but if that dies, none is promoted: %s", addr, masters[i], doctor.Said(err))
 			case errors.Is(err, redis.Nil):
 				f.Text = fmt.Sprintf("the Sentinel %s knows no master by the name %s: have it monitor that, or leave it out of the store's URL", addr, g.master)
+			case classify(err) == driver.ClassLogin:
+				f.Text = fmt.Sprintf("the Sentinel %s refused the login: %s. %s", addr, plain.Error(err), checkSentinels)
 			default:
-				f.Text = fmt.Sprintf("the Sentinel %s does not answer as it should: %s. Does it run, are its address and password right?", addr, doctor.Said(err))
+				f.Text = fmt.Sprintf("the Sentinel %s %s", addr, g.seen.unserved(addr, plain.Error(err)))
 			}
 			answers[i] = f
 		})
@@ -307,6 +332,9 @@ func (g *redisGroup) remarks() []string {
 		find := []string{"redis-cli"}
 		if g.secure() {
 			find = append(find, g.tls.inForce().redisCLI()...)
+		}
+		if g.sentinelUser != "" {
+			find = append(find, "--user", g.sentinelUser)
 		}
 		if g.sentinel != "" {
 			all = append(all, "set REDISCLI_AUTH to the Sentinels' password first")

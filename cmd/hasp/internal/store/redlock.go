@@ -39,6 +39,7 @@ func parseRedlock(scheme, text string) (*URL, error) {
 			return nil, err
 		}
 		u, r = one, one.place.(*redisServers) //nolint:forcetypeassert // parseRedis made it
+		r.seen.scheme = scheme
 		node := r.nodes[0]
 		if slices.ContainsFunc(nodes, func(o *redis.Options) bool { return o.Addr == node.Addr }) {
 			return nil, fmt.Errorf("the store's URL names %s twice, which would give it two votes", node.Addr)

@@ -5,7 +5,6 @@ package store
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"strconv"
 )
@@ -29,8 +28,6 @@ type replies struct {
 	elements int    // announced in this reply until now
 }
 
-var errTLS = errors.New("the server answers with TLS, and was not asked to: write rediss instead of redis (redlocks instead of redlock) in the store's URL")
-
 // scan takes what was read, before anybody else does.
 func (r *replies) scan(p []byte) error {
 	for len(p) > 0 {
@@ -52,9 +49,6 @@ func (r *replies) scan(p []byte) error {
 			continue
 		}
 		r.header = append(r.header, part[:min(n, 32-len(r.header))]...)
-		if r.header[0] == 0x15 || r.header[0] == 0x16 { // an alert, or a handshake
-			return errTLS
-		}
 		if ends {
 			if err := r.line(); err != nil {
 				return err

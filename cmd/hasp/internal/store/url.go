@@ -25,7 +25,8 @@ Without any of them it is a SQLite file in your state directory.
   redis://[USER:PASSWORD@]HOST[:PORT][/DB]      Redis or Valkey
   rediss://[USER:PASSWORD@]HOST[:PORT][/DB]     the same with TLS
   unix://[USER:PASSWORD@]/PATH/TO/SOCKET[?db=N] the same over a unix socket
-  redis+sentinel://NAME[:PASSWORD]@HOST[:PORT],HOST[:PORT][/DB][?user=USER][&sentinel-password=PASSWORD]
+  redis+sentinel://NAME[:PASSWORD]@HOST[:PORT],HOST[:PORT][/DB][?user=USER]
+                                [&sentinel-user=USER][&sentinel-password=PASSWORD]
                                                 the master that these Sentinels call NAME; rediss+sentinel:// with TLS
   redis+cluster://[USER:PASSWORD@]HOST[:PORT],HOST[:PORT]
                                                 a Redis Cluster; rediss+cluster:// with TLS
@@ -167,13 +168,24 @@ func (u *URL) Password() bool {
 	return password
 }
 
-// Unreachable is how the latest attempt to connect failed, where the store's client does not
-// say so in its own errors; nil when it did not fail.
-func (u *URL) Unreachable() error {
-	if d, ok := u.place.(interface{ unreachable() error }); ok {
-		return d.unreachable()
+// Unserved is what to say of the store, or of its server at an address, that does not serve: what was seen of it, and what to look at. said are
+// the client's words.
+func (u *URL) Unserved(addr, said string) string {
+	s := &sights{}
+	if p, ok := u.place.(interface{ sights() *sights }); ok {
+		s = p.sights()
 	}
-	return nil
+	return s.unserved(addr, said)
+}
+
+const checkLogin = "Check user, password and certificate"
+
+// CheckLogin is what to check after a login that was refused: a sentence.
+func (u *URL) CheckLogin(err error) string {
+	if p, ok := u.place.(interface{ login(error) string }); ok {
+		return p.login(err) + "."
+	}
+	return checkLogin + "."
 }
 
 // IsFile says whether the store is a file of this machine, and not a server.

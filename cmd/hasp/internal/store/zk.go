@@ -6,6 +6,7 @@ package store
 import (
 	"context"
 	"errors"
+	"net"
 	"strings"
 
 	"github.com/hasplock/hasp/cmd/hasp/internal/doctor"
@@ -52,7 +53,8 @@ func parseZK(scheme, rest string) (*URL, error) {
 }
 
 func (z *zkServers) open(now func() place) (*Store, error) {
-	o := &zkdriver.ConnOptions{Dial: z.dial}
+	dial := z.seen.watch(plainly)
+	o := &zkdriver.ConnOptions{Dial: func(ctx context.Context, addr string) (net.Conn, error) { return dial(ctx, "tcp", addr) }}
 	if z.user != "" {
 		o.Login = func(context.Context) (user, password string, err error) {
 			z := now().(*zkServers) //nolint:forcetypeassert // as place.open says
