@@ -104,6 +104,9 @@ func (e *silentError) Error() string {
 	return "the store did not answer within " + shortDuration(e.limit)
 }
 
+// Timeout tells it from an answer, as errors of package net do.
+func (*silentError) Timeout() bool { return true }
+
 // tooLongError is a TTL above what a store was admitted for.
 type tooLongError struct{ ttl, most time.Duration }
 

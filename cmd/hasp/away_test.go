@@ -76,15 +76,15 @@ func TestServerSilent(t *testing.T) {
 	s := newSandbox(t, "redis://"+proxy.Addr())
 	lost := stall.Watch(t)
 	start := time.Now()
-	matches(t, s.exits(69, askingCommands[0]...), `^hasp: the store .* cannot be reached: .*(did not answer within 5s|no answer in time)`)
+	matches(t, s.exits(69, askingCommands[0]...), `^hasp: the store .* takes connections, and does not answer: .*(did not answer within 5s|no answer in time)`)
 	if took := time.Since(start); took > 12*time.Second+lost() {
 		t.Errorf("%v takes %v", askingCommands[0], took)
 	}
 	// A wait that ended without one answer is no busy key.
 	text := s.exits(69, "run", "-w", "2.5", "k", "--", "true")
 	matches(t, text, `^hasp: waiting for the store .*: no answer yet; giving up in \d\.\ds$`)
-	matches(t, text, `^hasp: gave up after 2\.\ds: the store .* cannot be reached: .*(did not answer within 2\.\ds|no answer in time)`)
-	matches(t, s.exits(69, "show", "k"), `^hasp: the store .* cannot be reached: .*no answer in time`)
+	matches(t, text, `^hasp: gave up after 2\.\ds: the store .* takes connections, and does not answer: .*(did not answer within 2\.\ds|no answer in time)`)
+	matches(t, s.exits(69, "show", "k"), `^hasp: the store .* takes connections, and does not answer: .*no answer in time`)
 }
 
 // The server goes away while hasp waits, and comes back.

@@ -113,10 +113,10 @@ func troubleOf(on, addr string, u *store.URL, err error) *exit {
 		if errors.As(err, new(*quorum.VoteError)) || errors.Is(err, driver.ErrNotVoting) || errors.As(err, new(*redisdriver.ReplicasError)) {
 			return &exit{code: exitUnreachable, verdict: "unreachable", message: plain.Then(on+" grants nothing now: "+said, "Look: hasp doctor")}
 		}
-		return &exit{code: exitUnreachable, verdict: "unreachable", message: on + " " + u.Unserved(addr, said)}
+		return &exit{code: exitUnreachable, verdict: "unreachable", message: on + " " + u.Unserved(addr, inner)}
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return &exit{code: exitUnreachable, verdict: "unreachable", message: on + " " + u.Unserved(addr, said)}
+		return &exit{code: exitUnreachable, verdict: "unreachable", message: on + " " + u.Unserved(addr, inner)}
 	}
 	// An error that the engine does not know: the store did not do its work,
 	// and may do it the next time.

@@ -147,7 +147,7 @@ func TestJudge(t *testing.T) {
 		"far, but slow":  {change: func(f *Facts) { f.Ahead = 4 * time.Second; f.Trip = 3 * time.Second }, vote: votes, record: true, check: "clock", level: Warn, text: "4s ahead"},
 		"no SUBSCRIBE":   {change: func(f *Facts) { f.Denied = map[string]error{"SUBSCRIBE": errors.New("NOPERM")} }, check: "rights", level: Warn, text: "SUBSCRIBE: waiters poll"},
 	} {
-		f, a := well(), Asked{Enough: c.enough, Replicas: c.waits, Redisson: c.java, Command: func(s string) string { return "by hand " + s }}
+		f, a := well(), Asked{Enough: c.enough, Replicas: c.waits, Redisson: c.java, Command: func(s string) string { return "by hand " + s }, Says: Said}
 		f.Info = maps.Clone(f.Info)
 		if c.record {
 			a.MaxTTL = time.Minute

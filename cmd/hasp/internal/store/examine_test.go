@@ -63,7 +63,7 @@ func TestSentinelsAreAsked(t *testing.T) {
 	}
 	has(t, looks(t, "redis+sentinel://other@"+at[0]), driver.LevelWarn, "sentinel", "knows no master by the name other")
 	g.Sentinels[1].Kill()
-	has(t, looks(t, "redis+sentinel://"+testserver.MasterName+"@"+strings.Join(at, ",")), driver.LevelWarn, "sentinel", "the Sentinel "+at[1]+" does not answer")
+	has(t, looks(t, "redis+sentinel://"+testserver.MasterName+"@"+strings.Join(at, ",")), driver.LevelWarn, "sentinel", "the Sentinel "+at[1]+" cannot be reached: ")
 	lone := testserver.NewRedisSentinel(t, testserver.RedisGroup{Timeout: time.Minute})
 	has(t, looks(t, "redis+sentinel://"+testserver.MasterName+"@"+at[0]+","+lone.Addrs()[0]), driver.LevelWarn, "sentinel", "different masters")
 }

@@ -232,7 +232,7 @@ func (g *redisGroup) sentinels(ctx context.Context, o *redis.Options, classify f
 			case classify(err) == driver.ClassLogin:
 				f.Text = fmt.Sprintf("the Sentinel %s refused the login: %s. %s", addr, plain.Error(err), checkSentinels)
 			default:
-				f.Text = fmt.Sprintf("the Sentinel %s %s", addr, g.seen.unserved(addr, plain.Error(err)))
+				f.Text = fmt.Sprintf("the Sentinel %s %s", addr, g.seen.unserved(addr, err))
 			}
 			answers[i] = f
 		})

@@ -68,8 +68,12 @@ func (s *sights) of(addr string) sight {
 }
 
 // unserved is what to say of a server, or of the store, that does not serve: the rest of a sentence that begins with its name, and the next one.
-func (s *sights) unserved(addr, said string) string {
-	seen := s.of(addr)
+func (s *sights) unserved(addr string, err error) string {
+	seen, said := s.of(addr), plain.Error(err)
+	var late interface{ Timeout() bool }
+	if seen.stage == mute && !cut(err) && !(errors.As(err, &late) && late.Timeout()) { // another connection is new: this is an answer
+		seen.stage = heard
+	}
 	if why := seen.err; why != nil && !strings.Contains(said, plain.Error(why)) {
 		said += " (" + plain.Error(why) + ")"
 	}

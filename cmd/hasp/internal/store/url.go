@@ -168,14 +168,14 @@ func (u *URL) Password() bool {
 	return password
 }
 
-// Unserved is what to say of the store, or of its server at an address, that does not serve: what was seen of it, and what to look at. said are
-// the client's words.
-func (u *URL) Unserved(addr, said string) string {
+// Unserved is what to say of the store, or of its server at an address, that does not serve: what was seen of it, and what to look at. err is
+// the client's.
+func (u *URL) Unserved(addr string, err error) string {
 	s := &sights{}
 	if p, ok := u.place.(interface{ sights() *sights }); ok {
 		s = p.sights()
 	}
-	return s.unserved(addr, said)
+	return s.unserved(addr, err)
 }
 
 const checkLogin = "Check user, password and certificate"
