@@ -16,6 +16,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/hasplock/hasp/cmd/hasp/internal/store"
 	"github.com/hasplock/hasp/dashboard"
 )
 
@@ -102,7 +103,7 @@ const leastToken = 16
 func (o *serveOptions) readTokens() (identifier, error) {
 	where, text := envTokens, os.Getenv(envTokens)
 	if o.tokens != "" {
-		b, err := os.ReadFile(o.tokens)
+		b, err := store.ReadFile(o.tokens, store.MaxPEM)
 		if err != nil {
 			return nil, fmt.Errorf("--tokens: %w", err)
 		}
@@ -150,7 +151,7 @@ func (o *serveOptions) readTLS(c *credentials) error {
 	var err error
 	what := fmt.Sprintf("--tls-cert %s, --tls-key %s", o.cert, o.key)
 	if c.pair, err = newReread(what, func() (tls.Certificate, error) {
-		pair, err := tls.LoadX509KeyPair(o.cert, o.key)
+		pair, err := store.ReadKeyPair(o.cert, o.key)
 		if err != nil {
 			err = fmt.Errorf("%s: %w", what, err)
 		}
@@ -168,7 +169,7 @@ func (o *serveOptions) readTLS(c *credentials) error {
 }
 
 func (o *serveOptions) readAuthorities() (*x509.CertPool, error) {
-	pem, err := os.ReadFile(o.clientCA)
+	pem, err := store.ReadFile(o.clientCA, store.MaxPEM)
 	if err != nil {
 		return nil, fmt.Errorf("--client-ca: %w", err)
 	}

@@ -82,9 +82,11 @@ func run(cmd *cobra.Command, o *options, keys, argv []string) error {
 
 // all does everything. The status is nil when the command did not run.
 func (j *job) all(cmd *cobra.Command, work func() (*child.Status, error)) (status *child.Status, err error) {
-	if j.path, err = find(j.argv[0]); err != nil {
+	path := ""
+	if err = j.heard(func() (err error) { path, err = find(j.argv[0]); return err }); err != nil {
 		return nil, err
 	}
+	j.path = path
 	return j.opened(cmd, func() (*child.Status, error) {
 		variable, remove, err := j.locks.url.Inherit()
 		if err != nil {
@@ -101,15 +103,19 @@ func (j *job) all(cmd *cobra.Command, work func() (*child.Status, error)) (statu
 
 // opened does something with the store open, and the flags checked.
 func (j *job) opened(cmd *cobra.Command, work func() (*child.Status, error)) (status *child.Status, err error) {
-	if j.audit, err = j.o.audit.open(); err != nil {
-		return nil, err
-	}
 	j.via = "hasp " + cmd.Name()
 	j.o.store.warn = func(message string) { j.rep.say(normal, event{Event: "state", Message: message}) }
-	j.locks, err = j.o.store.open(cmd, j.observe)
-	if err != nil {
+	var log *audit.Log
+	var locks *locks
+	if err = j.heard(func() (err error) {
+		if log, err = j.o.audit.open(); err == nil {
+			locks, err = j.o.store.open(cmd, j.observe)
+		}
+		return err
+	}); err != nil {
 		return nil, err
 	}
+	j.audit, j.locks = log, locks
 	j.wait.store, j.wait.most = j.locks.url.String(), j.o.wait.d
 	defer func() {
 		if !j.leave {
@@ -124,6 +130,24 @@ func (j *job) opened(cmd *cobra.Command, work func() (*child.Status, error)) (st
 	}
 	j.lockers = j.o.lockers(j.locks, j.keys, lo)
 	return work()
+}
+
+// heard reads files, which may hang, and returns as soon as a signal comes: nothing is held yet.
+func (j *job) heard(read func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- read() }()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case end := <-j.blocked:
+			return end
+		case sig := <-j.signals:
+			if j.ends(sig) {
+				return j.interrupted(signaled{sig.(syscall.Signal)})
+			}
+		}
+	}
 }
 
 // once waits for the keys and holds them while the command runs.

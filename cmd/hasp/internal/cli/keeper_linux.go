@@ -76,25 +76,28 @@ func (k *keeper) serve(cmd *cobra.Command, o *options, keys []string) (err error
 	j, stop := newJob(o, keys, []string{k.shell.Name()})
 	defer stop()
 	k.job = j
+	go k.watch()
 	_, err = j.opened(cmd, func() (*child.Status, error) { return nil, k.once() })
 	return j.rep.verdict(nil, err)
+}
+
+// watch ends the wait for the keys, and for files, when the shell or hasp acquire ends.
+func (k *keeper) watch() {
+	select {
+	case <-k.taken:
+		return
+	case <-k.ended:
+	case <-k.gone:
+	}
+	select {
+	case k.job.blocked <- k.job.interrupted(signaled{syscall.SIGHUP}):
+	default: // the wait is over for another reason
+	}
 }
 
 // once waits for the keys, and holds them.
 func (k *keeper) once() (err error) {
 	j := k.job
-	go func() {
-		select {
-		case <-k.taken:
-			return
-		case <-k.ended:
-		case <-k.gone:
-		}
-		select {
-		case j.blocked <- j.interrupted(signaled{syscall.SIGHUP}):
-		default: // the wait is over for another reason
-		}
-	}()
 	j.wait.begin()
 	if k.leases, err = j.acquire(); err != nil {
 		return err

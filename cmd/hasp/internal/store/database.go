@@ -4,12 +4,14 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
+	"os"
 	"strings"
 	"time"
 
@@ -58,6 +60,12 @@ func parsePostgres(_, rest string) (*URL, error) {
 	}
 	values.Del("ttl")
 	parsed.RawQuery = values.Encode()
+	for _, name := range []string{"passfile", "sslcert", "sslkey", "sslrootcert"} {
+		file := cmp.Or(values.Get(name), os.Getenv("PG"+strings.ToUpper(name)))
+		if info, err := os.Stat(file); err == nil && (info.Mode()&os.ModeDevice != 0 || info.Size() > MaxPEM) { // pgx would read all of it
+			return nil, fmt.Errorf("%s= in the store's URL, or PG%s, names no file that PostgreSQL's clients read: it is a device, or larger than %d MiB", name, strings.ToUpper(name), MaxPEM>>20)
+		}
+	}
 	if p.config, err = pgx.ParseConfig(parsed.String()); err != nil {
 		return nil, errors.New("the store's URL, or a variable such as PGPORT or the file that PGPASSFILE names, cannot be read as PostgreSQL's: " + form)
 	}
@@ -74,11 +82,11 @@ func parsePostgres(_, rest string) (*URL, error) {
 }
 
 func (p *postgresDB) open(now func() place) (*Store, error) {
+	logins := latest[*pgx.ConnConfig]{value: p.config}
 	anew := func(_ context.Context, c *pgx.ConnConfig) error {
-		p := now().(*postgresDB)                                      //nolint:forcetypeassert // as place.open says
-		if read, err := pgx.ParseConfig(p.url.String()); err == nil { // PGPASSFILE and the files of certificates, too
-			c.User, c.Password, c.TLSConfig, c.Fallbacks = read.User, read.Password, read.TLSConfig, read.Fallbacks
-		}
+		p := now().(*postgresDB)                                                                         //nolint:forcetypeassert // as place.open says
+		read := logins.again(func() (*pgx.ConnConfig, error) { return pgx.ParseConfig(p.url.String()) }) // PGPASSFILE and the files of certificates, too
+		c.User, c.Password, c.TLSConfig, c.Fallbacks = read.User, read.Password, read.TLSConfig, read.Fallbacks
 		return nil
 	}
 	db := stdlib.OpenDB(*p.config, stdlib.OptionBeforeConnect(anew))

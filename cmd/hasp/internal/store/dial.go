@@ -154,7 +154,7 @@ func (t tlsFiles) check() error {
 func (t tlsFiles) configure(base *tls.Config) (*tls.Config, error) {
 	config := base.Clone()
 	if file := t["tls-ca"]; file != "" {
-		pem, err := os.ReadFile(file)
+		pem, err := ReadFile(file, MaxPEM)
 		if err != nil {
 			return nil, fmt.Errorf("TLS: tls-ca= (or %s): %w", envTLS["tls-ca"], err)
 		}
@@ -164,7 +164,7 @@ func (t tlsFiles) configure(base *tls.Config) (*tls.Config, error) {
 		}
 	}
 	if t["tls-cert"] != "" {
-		pair, err := tls.LoadX509KeyPair(t["tls-cert"], t["tls-key"])
+		pair, err := ReadKeyPair(t["tls-cert"], t["tls-key"])
 		if err != nil {
 			return nil, fmt.Errorf("TLS: tls-cert= and tls-key= (or %s and %s): %w", envTLS["tls-cert"], envTLS["tls-key"], err)
 		}

@@ -72,13 +72,10 @@ func fromFile(name string) (*URL, error) {
 		return nil, fmt.Errorf("%s is empty: name a file that holds the store's URL, or unset it", EnvFile)
 	}
 	info, err := os.Stat(name)
-	if err == nil && info.Size() > maxFile {
-		err = fmt.Errorf("%s is too large to hold a URL", name)
-	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", EnvFile, err)
 	}
-	text, err := os.ReadFile(name)
+	text, err := ReadFile(name, maxFile)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", EnvFile, err)
 	}

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // A URL's file is read again at each login; what it says of anything but the login changes nothing.
@@ -40,4 +42,25 @@ func TestRotation(t *testing.T) {
 	if got := r.now().(*redisServers).nodes[0].Password; got != "three" { //nolint:forcetypeassert // it panics
 		t.Errorf("without the file it is %q", got)
 	}
+}
+
+// A disk that hangs delays a login, once and for a moment; what was read late is not believed.
+func TestLatestOfAHungDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := make(chan string)
+		read := func() (string, error) { return <-disk, nil }
+		l := latest[string]{value: "first"}
+		for _, took := range []time.Duration{rereadLimit, 0, 0} {
+			began := time.Now()
+			if got := l.again(read); got != "first" || time.Since(began) != took {
+				t.Errorf("it says %q after %v, want %v", got, time.Since(began), took)
+			}
+		}
+		disk <- "stale"
+		synctest.Wait()
+		go func() { disk <- "second" }()
+		if got := l.again(read); got != "second" {
+			t.Errorf("it says %q once the disk has come back", got)
+		}
+	})
 }
