@@ -17,8 +17,8 @@ import (
 // renewersAtOnce is how many connections a Renew takes.
 const renewersAtOnce = 4
 
-// Renew implements [driver.Driver]: a statement for many leases for which nobody waits, and a
-// transaction for each other, on a few connections. Keys that somebody has locked are the last, so that
+// Renew implements [driver.Driver]: a statement for many leases that are held alone, and a
+// transaction for each other and for each place, on a few connections. Keys that somebody has locked are the last, so that
 // no other lease waits for them.
 func (s *Server) Renew(ctx context.Context, rs []driver.RenewRequest, done func(i int, r driver.Renewal)) {
 	told := done
@@ -26,11 +26,11 @@ func (s *Server) Renew(ctx context.Context, rs []driver.RenewRequest, done func(
 		s.spare.renewed(rs[i].ID(), r)
 		told(i, r)
 	}
-	rest := s.renewTogether(ctx, rs, done)
+	leases, places := s.renewTogether(ctx, rs, done)
 	if len(rs) > 1 {
-		rest = s.renewEach(ctx, rs, rest, true, done)
+		leases = s.renewEach(ctx, rs, leases, true, done)
 	}
-	s.renewEach(ctx, rs, rest, false, done)
+	s.renewEach(ctx, rs, append(leases, places...), false, done)
 }
 
 // renewEach renews some of the leases, one by one, and returns those that it passed over.
@@ -60,13 +60,16 @@ func (s *Server) renewEach(ctx context.Context, rs []driver.RenewRequest, some [
 	return locked
 }
 
-// renewTogether renews leases for which nobody waits, and returns the rest.
-func (s *Server) renewTogether(ctx context.Context, rs []driver.RenewRequest, done func(i int, r driver.Renewal)) (rest []int) {
+// renewTogether renews leases that are held alone, and returns the rest, and the places.
+func (s *Server) renewTogether(ctx context.Context, rs []driver.RenewRequest, done func(i int, r driver.Renewal)) (rest, places []int) {
 	alike := make(map[time.Duration][]int)
 	for i, r := range rs {
-		if !r.Queue && r.TTL <= longest && r.Check() == nil {
+		switch {
+		case r.Queue:
+			places = append(places, i)
+		case r.TTL <= longest && r.Check() == nil:
 			alike[r.TTL] = append(alike[r.TTL], i)
-		} else {
+		default:
 			rest = append(rest, i)
 		}
 	}
@@ -77,33 +80,28 @@ func (s *Server) renewTogether(ctx context.Context, rs []driver.RenewRequest, do
 				rest = append(rest, chunk...)
 				continue
 			}
-			var left map[driver.ID]time.Duration
+			var left map[driver.ID]driver.Renewal
 			err := s.with(ctx, s.spare.conn, func(c *conn) (err error) {
 				left, err = c.renewMany(rs, chunk, ttl)
 				return err
 			})
 			for _, i := range chunk {
-				lasts, ok := time.Duration(0), false
-				if err == nil {
-					lasts, ok = left[rs[i].ID()]
-				}
-				switch {
-				case err != nil:
+				if err != nil {
 					done(i, driver.Renewal{Err: err})
-				case ok:
-					done(i, driver.Renewal{TTL: lasts})
-				default:
+				} else if renewed, ok := left[rs[i].ID()]; ok {
+					done(i, renewed)
+				} else {
 					rest = append(rest, i)
 				}
 			}
 		}
 	}
-	return rest
+	return rest, places
 }
 
-// renewMany renews leases, and returns what is left of those that it could. Some of the
+// renewMany renews leases, and returns what came of those that it could. Some of the
 // fences are not compared: only a driver.Node needs to.
-func (c *conn) renewMany(rs []driver.RenewRequest, chunk []int, ttl time.Duration) (map[driver.ID]time.Duration, error) {
+func (c *conn) renewMany(rs []driver.RenewRequest, chunk []int, ttl time.Duration) (map[driver.ID]driver.Renewal, error) {
 	if err := c.known(); err != nil {
 		return nil, err
 	}
@@ -132,19 +130,19 @@ func (c *conn) renewMany(rs []driver.RenewRequest, chunk []int, ttl time.Duratio
 		return nil, err
 	}
 	defer rows.Close()
-	left := make(map[driver.ID]time.Duration, len(chunk))
+	left := make(map[driver.ID]driver.Renewal, len(chunk))
 	for rows.Next() {
 		var key, owner string
-		var lasts time.Duration
-		if err := rows.Scan(&key, &owner, &lasts); err != nil {
+		var r driver.Renewal
+		if err := rows.Scan(&key, &owner, &r.TTL, &r.Wanted); err != nil {
 			return nil, err
 		}
-		if lasts+time.Since(began)+time.Millisecond < ttl {
+		if r.TTL+time.Since(began)+time.Millisecond < ttl {
 			continue // it was locked, and passed over
 		}
 		id := driver.ID{Key: key, Owner: owner}
 		id.Label = labels[id]
-		left[id] = lasts
+		left[id] = r
 	}
 	return left, rows.Err()
 }

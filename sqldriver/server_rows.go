@@ -26,6 +26,7 @@ type keyTx struct {
 	moves bool   // it is
 	lower bool   // with an earlier end than it had
 	tell  bool   // others may be granted the key now
+	joins bool   // nothing happens but that the owner, which has nothing of the key, joins the queue
 }
 
 // onKey runs f on a claim's key; seen is what was read of that just now, if it was. f may run again.
@@ -107,10 +108,14 @@ func (t *keyTx) flush() {
 	if !t.dirty && others == t.others && keep == t.keep {
 		return
 	}
+	if t.moves = true; t.joins {
+		t.c.later(sWaited, keep, key)
+		return
+	}
 	k := t.key
 	t.c.later(sWrite, flag(k.kind != ""), k.owner, []byte(k.label), k.fence, int64(k.since), int64(k.expires),
 		k.most, flag(k.mark), keep, key)
-	t.moves, t.lower = true, keep < t.keep
+	t.lower = keep < t.keep
 }
 
 // keepUntil is the minute from which on nothing of the key matters any more. It changes
@@ -233,6 +238,7 @@ func (t *keyTx) prolong(key, owner string, until time.Duration, _ int64) error {
 
 func (t *keyTx) queue(c driver.Claim, until time.Duration) error {
 	t.hints = t.inbox != ""
+	t.joins = t.blind && !t.dirty && t.own.kind == ""
 	return t.put(row{kind: kindQueued, owner: c.Owner, label: c.Label, since: t.up, expires: until, mode: c.Mode, most: limit(c)}, t.seq+1, t.inbox)
 }
 

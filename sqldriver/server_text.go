@@ -22,6 +22,8 @@ const (
 	sLock                        // make sure that a key has a row, and lock that
 	sFree                        // lock a key's row if nobody has
 	sSame                        // whether a key is still as it was seen
+	sCrowded                     // whether an owner that has nothing of a key has to wait for it, as it was seen
+	sWaited                      // note that somebody waits
 	sLook                        // a key's row, an owner's, and what is to be known of the others
 	sBeside                      // those who share a key, in the order of their grants
 	sSharers                     // until when they share it, and the smallest limit
@@ -39,7 +41,7 @@ const (
 	sHandOn                      // release that, where others wait
 	sRelease                     // all of a release, where nobody waits
 	sRenew                       // all of a renewal, where nobody waits
-	sRenewMany                   // all of many, of one TTL
+	sRenewMany                   // all of many, of one TTL, that are held alone
 	sRenewed                     // what became of them
 	sDead                        // a few keys of which everything is over, and that nobody has locked
 	sRaise                       // raise the fence that those without a row must be above
@@ -100,6 +102,17 @@ var serverText = [statements]string{
 			AND q.seq < COALESCE(CASE WHEN p.kind = 'queue' AND p.expires > ? THEN p.seq END, 9223372036854775807)) THEN 1 ELSE 0 END)
 		AND ? >= COALESCE((SELECT MAX(l.expires) FROM hasp_lease l WHERE l.lock_key = k.lock_key AND l.owner <> ?), 0)`,
 
+	// key, when it is too late, others and keep at least, owner, owner, when the lease ends at the earliest
+	//
+	// A holder that comes later is none that the waiter would not wait for, so a key that others take again and again can be joined.
+	sCrowded: `SELECT 1 FROM hasp_key k WHERE k.lock_key = ? AND {now} < ? AND k.others >= ? AND k.keep >= ? AND NOT (k.held = 1 AND k.owner = ?)
+		AND NOT EXISTS (SELECT 1 FROM hasp_lease p WHERE p.lock_key = k.lock_key AND p.owner = ?)
+		AND (k.held = 1 AND k.expires > {now} AND k.expires >= ? OR EXISTS (SELECT 1 FROM hasp_lease q
+			WHERE q.lock_key = k.lock_key AND q.kind = 'queue' AND q.expires > {now}))`,
+
+	// keep, key
+	sWaited: `UPDATE hasp_key SET others = 1, keep = GREATEST(keep, ?) WHERE lock_key = ?`,
+
 	// key, now, how many
 	sBeside: `SELECT owner, label, fence, since, expires, mode, most, slot FROM hasp_lease
 		WHERE lock_key = ? AND kind = 'held' AND expires > ? ORDER BY seq LIMIT ?`,
@@ -150,7 +163,8 @@ var serverText = [statements]string{
 
 	// keys, keys with owners and labels; sRenewMany, which is each server's own, then has the span of the ttl,
 	// twice, the ttl, and for how long a row is kept. The keys are named twice for the index.
-	sRenewed: `SELECT lock_key, owner, expires - {now} FROM hasp_key WHERE ` + serverMany,
+	sRenewed: `SELECT lock_key, owner, expires - {now}, CASE WHEN EXISTS (SELECT 1 FROM hasp_lease q
+			WHERE q.lock_key = hasp_key.lock_key AND q.kind = 'queue' AND q.expires > {now}) THEN 1 ELSE 0 END FROM hasp_key WHERE ` + serverMany,
 
 	// how many
 	sDead: `SELECT lock_key, fence FROM hasp_key WHERE keep < {now} {div} 60000000000 ORDER BY keep LIMIT ? FOR UPDATE SKIP LOCKED`,
@@ -178,7 +192,7 @@ var serverText = [statements]string{
 // spanRaised is raised in SQL.
 const spanRaised = `since + CASE WHEN since % 1000 BETWEEN 1 AND ? THEN ? - since % 1000 ELSE 0 END`
 
-const serverMany = `lock_key IN ({keys}) AND (lock_key, owner, label) IN ({ids}) AND held = 1 AND others = 0 AND expires > {now} AND {safe} = 1`
+const serverMany = `lock_key IN ({keys}) AND (lock_key, owner, label) IN ({ids}) AND held = 1 AND expires > {now} AND {safe} = 1`
 
 // The numbers of leases that one statement renews: few, since servers keep what they know
 // of each text.

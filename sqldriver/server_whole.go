@@ -121,6 +121,14 @@ func (c *crowds) at(key string) *atomic.Bool {
 // queue only that matters, and that they know of it.
 func (t *keyTx) same(seen *keyView) Step {
 	k, now := seen.key, int64(seen.now.up)
+	if t.joins {
+		others, keep := 1, seen.keep
+		if t.moves {
+			others, keep = 0, 0
+		}
+		ends := int64(k.expires)
+		return t.c.step(sCrowded, []byte(t.claim.Key), now+int64(wholeLimit), others, keep, t.claim.Owner, t.claim.Owner, ends)
+	}
 	own, last := row{}, int64(math.MaxInt64)
 	if t.lower {
 		last = int64(seen.last)

@@ -49,6 +49,14 @@ func TestNoLockOverTheNetwork(t *testing.T) {
 	none("to join others")
 	must(t, renewal(t, far, holder).Err)
 	none("to renew")
+	for _, one := range [][]driver.RenewRequest{{holder.Renewal(), first.Renewal()}, {first.Renewal(), second.Renewal()}} {
+		far.Renew(t.Context(), one, func(i int, r driver.Renewal) {
+			if r.Err != nil || r.Wanted == one[i].Queue {
+				t.Errorf("%d: %+v", i, r)
+			}
+		})
+		none("to renew several")
+	}
 	must(t, contend.Release(t.Context(), far, holder))
 	none("to release")
 	granting(t, far, first)
@@ -122,4 +130,32 @@ func TestGrantedAfterTheLook(t *testing.T) {
 	if info, err := s.Inspect(t.Context(), key); err != nil || !had || len(info.Holders) > 0 {
 		t.Errorf("it was released: %v, and held: %+v (%v)", had, info.Holders, err)
 	}
+}
+
+// Rule: a key that others take again and again can be joined at once: that its holder is another one does not matter.
+func TestJoinsWhileHoldersChange(t *testing.T) {
+	t.Parallel()
+	d := newMySQL(t, testserver.MariaDB(t))
+	s := d.open(t)
+	const key = "k"
+	holder, r := settled(request(key)), queued(request(key))
+	granting(t, s, holder)
+	looks := 0
+	var res driver.Result
+	must(t, s.do(t.Context(), func(c *conn) error {
+		return c.onKey(r.Claim(), nil, func(k *keyTx) (err error) {
+			if looks++; looks <= attempts {
+				must(t, contend.Release(t.Context(), s, holder))
+				holder = settled(request(key))
+				granting(t, s, holder)
+			}
+			res, err = k.try(r.Vote())
+			return err
+		})
+	}))
+	if info, err := s.Inspect(t.Context(), key); err != nil || looks > 1 || res.Granted || info.Waiters != 1 {
+		t.Errorf("it joined after %d looks: %+v, %+v (%v)", looks, res, info, err)
+	}
+	must(t, contend.Release(t.Context(), s, holder))
+	granting(t, s, r)
 }

@@ -7,7 +7,7 @@
 //	config, err := pgx.ParseConfig(url)
 //	...
 //	pgxlisten.WatchCommits(config)
-//	db := stdlib.OpenDB(*config)
+//	db := stdlib.OpenDB(*config, stdlib.OptionShouldPing(pgxlisten.ShouldPing))
 //	locks, err := hasp.New(sqldriver.NewPostgres(db, &sqldriver.PostgresOptions{Listener: pgxlisten.New(config)}), nil)
 //
 // A listener has one connection for any number of waiters, from the first wait until nobody has waited for
@@ -20,7 +20,8 @@
 // statement_timeout) leaves a commit that a failover takes back, of which the server only warns.
 //
 // A listener is a sqldriver.Pipeliner, too: where the *sql.DB is one of pgx's package stdlib, the statements of
-// a transaction that need not wait for each other's answers are sent together.
+// a transaction that need not wait for each other's answers are sent together. ShouldPing, and default_query_exec_mode=exec, save
+// a round trip each where a lock's connection was idle, or is new.
 package pgxlisten
 
 import (

@@ -6,6 +6,7 @@ package pgxlisten
 import (
 	"context"
 	"database/sql/driver"
+	"time"
 
 	"github.com/hasplock/hasp/sqldriver"
 	"github.com/jackc/pgx/v5"
@@ -36,4 +37,13 @@ func (*Listener) Pipeline(ctx context.Context, conn any, steps []sqldriver.Step)
 		return true, err
 	}
 	return true, nil
+}
+
+// trusted is for how long an idle connection is believed to lead to the server.
+const trusted = 30 * time.Second
+
+// ShouldPing is for stdlib.OptionShouldPing. Before pgx uses a connection that was idle for a second it asks the server whether it is
+// there, a round trip that most locks would wait for: it is enough to look whether the server closed the connection.
+func ShouldPing(_ context.Context, p stdlib.ShouldPingParams) bool {
+	return p.IdleDuration > trusted || p.IdleDuration > time.Second && p.Conn.PgConn().CheckConn() != nil //nolint:staticcheck // Ping is that round trip
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/faultproxy"
@@ -18,6 +19,7 @@ import (
 	"github.com/hasplock/hasp/sqldriver"
 	"github.com/hasplock/hasp/sqldriver/pgxlisten"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
 )
 
 // far opens a driver whose locks, and not its hints, go over a link that can be cut.
@@ -180,12 +182,23 @@ func TestNoLockOverTheNetwork(t *testing.T) {
 	holder, first, second := claim("k"), claim("k"), claim("k")
 	try(t, near, holder)
 	locked.Store(0)
+	first.Patience = 10 * time.Second
 	try(t, d, first)
 	none("to join")
 	try(t, d, second)
 	none("to join others")
 	d.Renew(t.Context(), []driver.RenewRequest{{Claim: holder.Claim, TTL: holder.TTL}}, func(_ int, r driver.Renewal) { must(t, r.Err) })
 	none("to renew")
+	place := driver.RenewRequest{Claim: first.Claim, TTL: first.TTL, Queue: true, Patience: 15 * time.Second} // it is time for a sign of life
+	for _, one := range [][]driver.RenewRequest{{{Claim: holder.Claim, TTL: holder.TTL}, place}, {place, place}} {
+		d.Renew(t.Context(), one, func(i int, r driver.Renewal) {
+			if r.Err != nil || r.Wanted == one[i].Queue {
+				t.Errorf("%d: %+v", i, r)
+			}
+		})
+		none("to renew several")
+		place.Patience += 7 * time.Second
+	}
 	release(t, d, holder)
 	none("to release")
 	if !try(t, d, first).Granted {
@@ -196,4 +209,24 @@ func TestNoLockOverTheNetwork(t *testing.T) {
 	none("to leave")
 	must(t, d.Release(t.Context(), driver.ReleaseRequest{Claim: first.Claim, TTL: first.TTL, End: driver.Unfinished}))
 	none("to release with a mark")
+}
+
+// Rule: of a connection that was idle for a while it is seen without a round trip whether the server closed it.
+func TestShouldPing(t *testing.T) {
+	t.Parallel()
+	c := newSchema(t, testserver.Postgres(t))
+	conn, err := pgx.ConnectConfig(t.Context(), c)
+	must(t, err)
+	defer conn.Close(t.Context())
+	should := func(idle time.Duration) bool {
+		return pgxlisten.ShouldPing(t.Context(), stdlib.ShouldPingParams{Conn: conn, IdleDuration: idle})
+	}
+	if should(time.Millisecond) || should(2*time.Second) || !should(time.Minute) {
+		t.Error("a connection that is there is asked for after a second, or is not after a minute")
+	}
+	_, err = pool(t, c).ExecContext(t.Context(), "SELECT pg_terminate_backend($1)", conn.PgConn().PID())
+	must(t, err)
+	for !should(2 * time.Second) {
+		must(t, t.Context().Err())
+	}
 }

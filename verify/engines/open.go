@@ -100,7 +100,8 @@ func openPostgres(addr string) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	db := stdlib.OpenDB(*config)
+	config.DefaultQueryExecMode = pgx.QueryExecModeExec // as the command has it
+	db := stdlib.OpenDB(*config, stdlib.OptionShouldPing(pgxlisten.ShouldPing))
 	db.SetMaxOpenConns(maxConns)
 	db.SetMaxIdleConns(maxConns)
 	return &Conn{sqldriver.NewPostgres(db, &sqldriver.PostgresOptions{Listener: pgxlisten.New(config)}), db.Close}, nil

@@ -89,7 +89,7 @@ func (p *postgresDB) open(now func() place) (*Store, error) {
 		c.User, c.Password, c.TLSConfig, c.Fallbacks = read.User, read.Password, read.TLSConfig, read.Fallbacks
 		return nil
 	}
-	db := stdlib.OpenDB(*p.config, stdlib.OptionBeforeConnect(anew))
+	db := stdlib.OpenDB(*p.config, stdlib.OptionBeforeConnect(anew), stdlib.OptionShouldPing(pgxlisten.ShouldPing))
 	db.SetMaxOpenConns(maxConns)
 	// Many commands may wait, each with a connection that listens; a server admits few.
 	db.SetMaxIdleConns(1)
