@@ -33,6 +33,9 @@ type ConnectOptions struct {
 const (
 	// connectLimit bounds the making of a connection.
 	connectLimit = 3 * time.Second
+	// pongLimit is for how long gRPC's own question of a connection may have no answer. A server that checks a hundred passwords at once
+	// takes long for it, and checks those again whose connection was closed meanwhile.
+	pongLimit = 20 * time.Second
 	// loginLimit bounds a login, which may outlive the request that began it. Each takes a server some
 	// 70 ms of a processor, and a hundred clients may begin at once.
 	loginLimit = 2 * time.Minute
@@ -53,7 +56,7 @@ func Connect(config clientv3.Config, o *ConnectOptions) (*clientv3.Client, error
 		o = &ConnectOptions{}
 	}
 	config.DialKeepAliveTime = cmp.Or(config.DialKeepAliveTime, 10*time.Second) // gRPC takes no less
-	config.DialKeepAliveTimeout = cmp.Or(config.DialKeepAliveTimeout, connectLimit)
+	config.DialKeepAliveTimeout = cmp.Or(config.DialKeepAliveTimeout, pongLimit)
 	config.PermitWithoutStream = true
 	ls := &links{dial: o.Dial, closed: make(map[string]closed)}
 	options := []grpc.DialOption{

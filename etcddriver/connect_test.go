@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -143,6 +144,22 @@ func TestLogins(t *testing.T) {
 	})
 }
 
+// insist asks, as a waiter does, until the key is granted.
+func insist(t testing.TB, d *Driver, r driver.TryRequest) {
+	for {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // the limit of an attempt
+		res, err := d.Try(ctx, r)
+		cancel()
+		if res.Granted {
+			return
+		}
+		if d.Classify(err) != driver.ClassUnreachable {
+			t.Errorf("Try: %+v, %v", res, err)
+			return
+		}
+	}
+}
+
 // TestManyClientsLogIn: a hundred programs that start together are granted their keys, and each logs in once.
 func TestManyClientsLogIn(t *testing.T) {
 	cheaply(t, func(t *testing.T, s *testserver.Server) {
@@ -153,24 +170,41 @@ func TestManyClientsLogIn(t *testing.T) {
 		for i := range n {
 			d := connected(t, s.Addr())
 			running.Go(func() {
-				r := ask(claim(strconv.Itoa(i)), time.Minute)
-				for {
-					ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // the limit of an attempt
-					res, err := d.Try(ctx, r)
-					cancel()
-					if res.Granted {
-						return
-					}
-					if d.Classify(err) != driver.ClassUnreachable {
-						t.Errorf("Try: %+v, %v", res, err)
-						return
-					}
-				}
+				insist(t, d, ask(claim(strconv.Itoa(i)), time.Minute))
 			})
 		}
 		running.Wait()
 		if got := logins(t, s) - before; got != n {
 			t.Errorf("%d clients logged in %d times", n, got)
+		}
+	})
+}
+
+// TestSlowLogin: a server that is so busy that it answers nothing, no question of gRPC's either, is not sent a second login.
+func TestSlowLogin(t *testing.T) {
+	cheaply(t, func(t *testing.T, s *testserver.Server) {
+		withUsers(t, s, "hasp/")
+		p := faultproxy.New(t, s.Addr())
+		var asked atomic.Bool
+		var once sync.Once
+		p.Hook(func(c faultproxy.Chunk) bool {
+			if c.Dir == faultproxy.Up && strings.Contains(string(c.Data), "word") {
+				asked.Store(true)
+			}
+			if c.Dir == faultproxy.Down && asked.Load() {
+				once.Do(func() { time.Sleep(10*time.Second + connectLimit + time.Second) }) // the fault, not a wait
+			}
+			return false
+		})
+		c, err := Connect(clientv3.Config{Endpoints: []string{p.Addr()}, Logger: zap.NewNop(), Username: "user", Password: "word"}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		before := logins(t, s)
+		insist(t, opened(t, c), ask(claim("k"), time.Minute))
+		if n := logins(t, s) - before; n != 1 {
+			t.Errorf("it logged in %d times", n)
 		}
 	})
 }
