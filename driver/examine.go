@@ -3,7 +3,14 @@
 
 package driver
 
-import "context"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+)
 
 // An Examiner is a Driver that can look at what its promises depend on: settings of the
 // store, its version, the rights of this user. hasp doctor shows the findings.
@@ -32,3 +39,26 @@ const (
 	LevelWarn Level = "warn" // locks are granted, but less is promised than could be
 	LevelFail Level = "fail" // locks are not granted, or not safe
 )
+
+// largeRequest is the size of a request that takes several packets on every network.
+const largeRequest = 8 << 10
+
+// largeLimit is how long it may take, once a small one was answered.
+const largeLimit = time.Second
+
+// AskLarge is for an Examiner: ask sends a text to the store on a connection of its own, since nothing goes on behind what vanishes. The
+// finding is nil unless a small text is answered, and a large one is not.
+func AskLarge(ctx context.Context, ask func(ctx context.Context, text string) error) *Finding {
+	if ask(ctx, "x") != nil {
+		return nil // that is another trouble
+	}
+	limited, cancel := context.WithTimeout(ctx, largeLimit)
+	defer cancel()
+	err := ask(limited, strings.Repeat("x", largeRequest))
+	late := net.Error(nil)
+	if err == nil || ctx.Err() != nil || limited.Err() == nil && !(errors.As(err, &late) && late.Timeout()) {
+		return nil
+	}
+	return &Finding{Level: LevelFail, Check: "mtu", Text: fmt.Sprintf("small requests are answered, one of %d KiB is not: large packets are lost on the way there or back. "+
+		"Lower the MTU of this machine's interface, or let ICMP \"fragmentation needed\" pass", largeRequest>>10)}
+}

@@ -16,6 +16,7 @@ import (
 	"github.com/hasplock/hasp/driver"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 )
 
 var _ driver.Examiner = (*Driver)(nil)
@@ -30,6 +31,7 @@ const memberLimit = 2 * time.Second
 type examination struct {
 	d      *Driver
 	states []*clientv3.StatusResponse // by endpoint; nil where it does not answer
+	large  []*driver.Finding          // by endpoint
 	found  []driver.Finding
 }
 
@@ -44,14 +46,16 @@ func (d *Driver) Examine(ctx context.Context) ([]driver.Finding, error) {
 		return nil, d.bad
 	}
 	endpoints := d.client.Endpoints()
-	x := &examination{d: d, states: make([]*clientv3.StatusResponse, len(endpoints))}
+	x := &examination{d: d, states: make([]*clientv3.StatusResponse, len(endpoints)), large: make([]*driver.Finding, len(endpoints))}
 	errs := make([]error, len(endpoints))
 	var asked sync.WaitGroup
 	for i, endpoint := range endpoints {
 		asked.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, memberLimit) // the client goes on trying
 			defer cancel()
-			x.states[i], errs[i] = d.client.Status(ctx, endpoint)
+			if x.states[i], errs[i] = d.client.Status(ctx, endpoint); errs[i] == nil {
+				x.large[i] = d.askLarge(ctx, endpoint)
+			}
 		})
 	}
 	asked.Wait()
@@ -72,6 +76,7 @@ func (d *Driver) Examine(ctx context.Context) ([]driver.Finding, error) {
 	if answers == 0 {
 		return x.found, errors.Join(errs...)
 	}
+	x.vanish(answers)
 	x.members(ctx)
 	x.alarms(ctx)
 	x.election(ctx)
@@ -97,6 +102,35 @@ func (x *examination) member(endpoint string, s *clientv3.StatusResponse) {
 		x.say(driver.LevelWarn, "space", "%s has used %d of %d MiB: when they are full, nothing is granted. Compact and defragment it, or raise --quota-backend-bytes",
 			endpoint, s.DbSize>>20, quota>>20)
 	}
+}
+
+// askLarge asks a member for a key with a long name, on a connection of its own.
+func (d *Driver) askLarge(ctx context.Context, endpoint string) *driver.Finding {
+	cc, err := d.client.Dial(endpoint)
+	if err != nil {
+		return nil
+	}
+	defer cc.Close()
+	return driver.AskLarge(ctx, func(ctx context.Context, text string) error {
+		_, err := etcdserverpb.NewKVClient(cc).Range(ctx, &etcdserverpb.RangeRequest{Key: []byte(d.prefix + text), Serializable: true}, grpc.WaitForReady(true))
+		return err
+	})
+}
+
+// vanish is about the members that answer, but no large request.
+func (x *examination) vanish(answers int) {
+	var bad []driver.Finding
+	for i, f := range x.large {
+		if f != nil {
+			bad = append(bad, driver.Finding{Level: driver.LevelWarn, Check: f.Check, Text: x.d.client.Endpoints()[i] + ": " + f.Text})
+		}
+	}
+	for i := range bad {
+		if len(bad) == answers {
+			bad[i].Level = driver.LevelFail
+		}
+	}
+	x.found = append(x.found, bad...)
 }
 
 // members is about the cluster: whether it is one, and how many of it may fail.

@@ -26,6 +26,7 @@ func (s *Server) Examine(ctx context.Context) ([]driver.Finding, error) {
 	v := settings{}
 	var ahead, trip time.Duration
 	next, largest := int64(math.MaxInt64), int64(0)
+	var large *driver.Finding
 	err := s.do(ctx, func(c *conn) error {
 		for _, query := range s.eng.settings {
 			if err := c.read(query, v); err != nil {
@@ -37,12 +38,18 @@ func (s *Server) Examine(ctx context.Context) ([]driver.Finding, error) {
 			return err
 		}
 		_ = c.sql.QueryRowContext(ctx, s.eng.fences).Scan(&next, &largest) // whether the tables are there is for others to say
+		large = driver.AskLarge(ctx, func(ctx context.Context, text string) error {
+			return c.sql.QueryRowContext(ctx, "SELECT '"+text+"'").Scan(&text)
+		})
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
 	found := append(s.eng.judge(v), judgeClock(ahead, trip))
+	if large != nil {
+		found = append(found, *large)
+	}
 	if next < max(largest, fenceLeast) {
 		found = append(found, finding(driver.LevelFail, "fences", "fences go on from %d, and there were larger ones (%d), so none is granted: the tables were moved without what counts them. "+
 			"Raise it with hasp init%s", next, max(largest, fenceLeast), s.eng.raise))

@@ -50,7 +50,24 @@ func (d *Driver) Examine(ctx context.Context) ([]driver.Finding, error) {
 			"which may be for syncLimit ticks (%v by default): when it goes on, a key may have two holders if the first is cut off at that moment. Ask for %v or more",
 			s.Timeout(), longStop, shortSession)})
 	}
+	if f := d.c.large(ctx); f != nil {
+		found = append(found, *f)
+	}
 	return append(append(found, d.c.ensemble(ctx)...), d.c.connections(ctx, s)...), nil
+}
+
+// large asks for a node with a long name, in a session of its own.
+func (c *Conn) large(ctx context.Context) *driver.Finding {
+	aside := c.zk.Aside()
+	defer aside.Close()
+	s, err := aside.Session(ctx)
+	if err != nil {
+		return nil
+	}
+	return driver.AskLarge(ctx, func(ctx context.Context, text string) error {
+		call := zk.Exists("/" + text)
+		return s.Do(ctx, call)
+	})
 }
 
 // connections says how many of the connections that the server has for one host this one has. Few servers tell.

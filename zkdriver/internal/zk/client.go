@@ -85,6 +85,11 @@ func New(cfg Config) *Client {
 	return c
 }
 
+// Aside returns a client of the same servers with a session of its own.
+func (c *Client) Aside() *Client {
+	return New(Config{Servers: c.cfg.Servers, Timeout: c.cfg.Timeout, Dial: c.cfg.Dial, Auth: c.cfg.Auth})
+}
+
 // Session returns the current session once there is a connection. The error, when every server was
 // tried in vain or ctx ended, is of a request that was not sent.
 func (c *Client) Session(ctx context.Context) (*Session, error) {

@@ -65,6 +65,8 @@ func (x *examination) all() *exit {
 			classes[servers[i].Driver.Classify(err)]++
 		} else if len(facts[i].Missing) > 0 { // it would vote, but not for this user
 			classes[driver.ClassDenied]++
+		} else if facts[i].Large != nil { // it would vote, but a renewal of many leases would not reach it
+			classes[driver.ClassMisconfigured]++
 		} else if v.Voting && v.Refuses == nil {
 			voting++
 		}

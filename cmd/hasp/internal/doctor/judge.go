@@ -59,8 +59,7 @@ func Judge(name string, f Facts, v Vote, a Asked) []Finding {
 	}
 	j.say(OK, "answers", "it answers, within %v", f.Trip.Round(10*time.Microsecond))
 	if j.f.Large != nil {
-		j.say(missing, "mtu", "small requests are answered, one of %d KiB is not (%s): large packets are lost on the way there or back. "+
-			"Lower the MTU of this machine's interface, or let ICMP \"fragmentation needed\" pass", largeRequest>>10, Said(j.f.Large))
+		j.say(missing, j.f.Large.Check, "%s", j.f.Large.Text)
 		return j.all
 	}
 	j.vote(v, missing)

@@ -6,11 +6,10 @@ package doctor
 import (
 	"cmp"
 	"context"
-	"errors"
-	"net"
 	"strings"
 	"time"
 
+	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/redisdriver"
 	"github.com/redis/go-redis/v9"
 )
@@ -20,7 +19,7 @@ type Facts struct {
 	Err  error         // it does not answer
 	Trip time.Duration // of the quickest of a few round trips
 
-	Large error // it answers small requests, and not one of largeRequest
+	Large *driver.Finding // it answers small requests, and not a large one
 
 	Ahead time.Duration // its clock before ours, give or take half of Trip
 
@@ -85,27 +84,11 @@ func Look(ctx context.Context, rdb *redis.Client, needed Rights) Facts {
 	return f
 }
 
-// largeRequest is the size of a request that takes several packets on every network.
-const largeRequest = 8 << 10
-
-// largeLimit is how long it may take, once a small one was answered.
-const largeLimit = time.Second
-
-// large sends a large request, which comes back as large, and returns the error when there was no answer. It has a connection of its
-// own: nothing else can go on behind what vanished.
-func large(ctx context.Context, rdb *redis.Client) error {
+// large sends a large request, which comes back as large.
+func large(ctx context.Context, rdb *redis.Client) *driver.Finding {
 	conn := rdb.Conn()
 	defer conn.Close()
-	if conn.Ping(ctx).Err() != nil {
-		return nil // that is another trouble
-	}
-	ctx, cancel := context.WithTimeout(ctx, largeLimit)
-	defer cancel()
-	err := conn.Do(ctx, "PING", strings.Repeat("x", largeRequest)).Err()
-	if late := net.Error(nil); errors.As(err, &late) && late.Timeout() {
-		return err
-	}
-	return nil
+	return driver.AskLarge(ctx, func(ctx context.Context, text string) error { return conn.Do(ctx, "PING", text).Err() })
 }
 
 // parseInfo reads the answer to INFO.
