@@ -86,6 +86,9 @@
 // in for each stream, which are two here, and for each request whose token is refused; and it can log in no more once a JWT is
 // over on etcd 3.4.
 //
+// Such a client's Close may wait for ever, in its watcher, after a watch was refused, as with a token that is over: call
+// it in a goroutine of its own, and close the client's ActiveConnection after some seconds. Connect's client does so.
+//
 // A member that is cut off from the others is passed over at once. All leases are kept alive on one stream. A stream of
 // watches that has waiters is tried every five seconds.
 //

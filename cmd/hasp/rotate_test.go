@@ -12,6 +12,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -31,7 +33,7 @@ type keeper struct {
 }
 
 // A password that is rotated, the store's connections cut, and the URL's file written late, first with a mistake: a holder, a
-// waiter, a leader, a standby and a server of pages go on, and none shows a password.
+// waiter, a leader, a standby, a shell and a server of pages go on, and none shows a password.
 func TestRotatedPassword(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(t *testing.T) keeper{
@@ -66,9 +68,15 @@ func rotates(t *testing.T, k keeper) {
 	waiter := start("run", "k", "--", "touch", "waited")
 	leader := start("elect", "e", "--", "sh", "-c", "echo x >leads; read x <reign")
 	s.read("leads")
+	standby := start("elect", "e", "--", "sh", "-c", "echo x >stands; exec sleep 1000")
+	shell := []string{"--pid", strconv.Itoa(os.Getpid()), "for the shell"}
+	if runtime.GOOS == "linux" {
+		start(append([]string{"acquire"}, shell...)...).ends(0)
+	}
 	pages := start("serve", "--listen", "127.0.0.1:0")
 	pages.says(` are at https?://`)
 	waiter.says("k")
+	standby.says("e")
 
 	s.write("url", k.url("hunter3-wrong"))
 	k.rotate("hunter4")
@@ -93,7 +101,14 @@ func rotates(t *testing.T, k keeper) {
 	leader.says("exited with status 0")
 	leader.signal(syscall.SIGTERM)
 	leader.ends(143)
-	for _, p := range []*proc{holder, waiter, leader, pages} {
+	s.read("stands")
+	standby.signal(syscall.SIGTERM)
+	standby.ends(143)
+	if runtime.GOOS == "linux" {
+		start(append([]string{"held"}, shell...)...).ends(0)
+		start(append([]string{"release"}, shell...)...).ends(0)
+	}
+	for _, p := range []*proc{holder, waiter, leader, standby, pages} {
 		if text := p.err.String() + p.out.String(); strings.Contains(text, "hunter") {
 			t.Errorf("%v shows a password:\n%s", p.cmd.Args, text)
 		}
