@@ -226,9 +226,13 @@ const (
 // for a key that was granted a moment ago, every 25 ms for one that has been held for
 // long. It waits longer the more are before it, since each of them must ask first; so
 // the sum of all polls grows with the logarithm of the queue, and the last of many
-// still asks soon after its turn has come.
-func nextLook(ahead int, held, left time.Duration) time.Duration {
-	in := min(max(held/4, lookFirst), lookLate) * time.Duration(ahead+1)
+// still asks soon after its turn has come. For each before it, it waits for as long as it took to ask, at least: else many
+// waiters use up a pool of connections, or a slow server, that the next holder needs.
+func nextLook(ahead int, held, left, took time.Duration) time.Duration {
+	in := min(max(held/4, lookFirst), lookLate)
+	if ahead > 0 {
+		in = max(in, took) * time.Duration(ahead+1)
+	}
 	if ahead == 0 && left > 0 {
 		in = min(in, left)
 	}

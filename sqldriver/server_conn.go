@@ -19,11 +19,12 @@ type conn struct {
 	s        *Server
 	ctx      context.Context
 	sql      *sql.Conn
-	sent     bool   // something was sent that may be carried out, and its answer is not known
-	open     bool   // a transaction is
-	made     int    // rows that were made
-	passOver bool   // do not wait for a row that somebody has locked: errLocked
-	todo     []Step // statements to be sent before, or with, the next one
+	sent     bool      // something was sent that may be carried out, and its answer is not known
+	open     bool      // a transaction is
+	made     int       // rows that were made
+	began    time.Time // when it was asked for
+	passOver bool      // do not wait for a row that somebody has locked: errLocked
+	todo     []Step    // statements to be sent before, or with, the next one
 }
 
 const (
@@ -107,7 +108,7 @@ func (s *Server) once(ctx context.Context, from source, f func(c *conn) error) (
 		}
 		return false, &lostError{err}
 	}
-	c := &conn{s: s, ctx: ctx, sql: db}
+	c := &conn{s: s, ctx: ctx, sql: db, began: began}
 	c.warned() // of what others did
 	if err = f(c); err == nil && c.warned() {
 		c.sent, c.open, err = true, false, errAlone

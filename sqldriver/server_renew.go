@@ -164,10 +164,14 @@ func (s *Server) renew(ctx context.Context, r driver.RenewRequest, passOver bool
 }
 
 func (c *conn) renew(r driver.RenewRequest) (out driver.Renewal, err error) {
+	var seen *keyView
 	if r.Queue {
 		s, err := c.look(r.Claim)
 		if err != nil {
 			return out, err
+		}
+		if s.there {
+			seen = &s
 		}
 		if !s.stale && !s.key.tooLong(s.now.up) && s.own.live(s.now.up) && s.own.kind == kindQueued && s.own.label == r.Label && !s.own.worthWriting(r.Patience, s.now.up) {
 			return driver.Renewal{RetryIn: s.refusal(r.Claim, s.now).RetryIn}, nil
@@ -187,7 +191,7 @@ func (c *conn) renew(r driver.RenewRequest) (out driver.Renewal, err error) {
 			return driver.Renewal{TTL: r.TTL}, nil
 		}
 	}
-	err = c.onKey(r.Claim, nil, func(t *keyTx) (err error) {
+	err = c.onKey(r.Claim, seen, func(t *keyTx) (err error) {
 		out, err = t.renewOne(r)
 		return err
 	})

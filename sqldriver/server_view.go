@@ -84,6 +84,7 @@ func (c *conn) look(claim driver.Claim) (keyView, error) {
 	} else if s.key.kind != "" && s.key.owner == claim.Owner {
 		s.own = s.holder
 	}
+	s.took = time.Since(c.began)
 	s.least = smaller(s.least, claim.Limit)
 	if s.others {
 		err = c.lookBeside(claim, &s)

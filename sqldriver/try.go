@@ -219,7 +219,7 @@ func (v view) refusal(c driver.Claim, now reading) driver.Result {
 		}
 	}
 	if !v.hints {
-		res.RetryIn = nextLook(v.ahead, held, res.Left)
+		res.RetryIn = nextLook(v.ahead, held, res.Left, v.took)
 	} else if v.ahead == 0 {
 		res.RetryIn = max(res.Left, time.Millisecond) // nobody tells that a lease expires
 	}

@@ -35,11 +35,12 @@ func (r row) live(now time.Duration) bool { return r.kind != "" && r.expires > n
 // view is all that a Try needs to know of a key.
 type view struct {
 	head   head
-	holder row   // whose lease may be over; of those who share the key, the key's own
-	own    row   // the asking owner's, which may be over
-	gone   int64 // the largest fence that was given up
-	ahead  int   // live places before its own
-	hints  bool  // its place gets hints
+	holder row           // whose lease may be over; of those who share the key, the key's own
+	own    row           // the asking owner's, which may be over
+	gone   int64         // the largest fence that was given up
+	ahead  int           // live places before its own
+	hints  bool          // its place gets hints
+	took   time.Duration // what it took to ask, a wait for a connection included; 0 of a file
 
 	// Of a Try that would share the key:
 	barred bool  // one of those before it in the queue wants the key alone
