@@ -41,6 +41,9 @@ type Spec struct {
 	// Ending is called once, when End was closed while the command ran. It returns
 	// how to end the command. The first signal is sent after that.
 	Ending func(pid int) Order
+	// Grace is how long an end by a signal waits for what the command started. 0: the
+	// end of the command is the end of Run.
+	Grace time.Duration
 	// Resumed, if set, is called when this process goes on after it was
 	// stopped, before a stopped command goes on. It may close End.
 	Resumed func()
@@ -58,6 +61,9 @@ type Order struct {
 	Left func() time.Duration
 	// Begun, if set, is called after the first signal was sent.
 	Begun func()
+	// Refused, if set, is called then with the names of what may not be signalled, and
+	// so not be ended: another user's.
+	Refused func(names []string)
 }
 
 // Status is how a command ended.
@@ -76,9 +82,11 @@ type Status struct {
 	// Passed are the signals that this process got while the command ran, and
 	// passed on, each once.
 	Passed []syscall.Signal
-	// Remaining are processes that could not be ended: not ours to kill, or
-	// stuck in the kernel.
-	Remaining []int
+	// Remaining names the processes that the command left running. After an ordered
+	// end they are not ours to kill, or stuck in the kernel.
+	Remaining []string
+	// Alive: the command itself is one of them.
+	Alive bool
 }
 
 // Exit returns the status as a shell would: 128 + n for a signal.
@@ -93,10 +101,16 @@ func (s Status) Exit() int {
 // command ran.
 var ErrLate = errors.New("the command could not begin in time")
 
+// ErrNotBegun is the error of Run when the process that was to become the command
+// ended before: killed, or at a limit.
+var ErrNotBegun = errors.New("the process that was to become it ended before that")
+
 const (
 	// endTick is how often an ordered end is looked after.
 	endTick = 20 * time.Millisecond
 	// killLimit is how long to wait for killed processes to be gone: only one
 	// that is stuck in the kernel, or that is not ours to kill, takes so long.
 	killLimit = 5 * time.Second
+	// settle is for what ends right after its command, such as the reader of its pipe.
+	settle = 100 * time.Millisecond
 )

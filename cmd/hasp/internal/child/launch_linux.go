@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -21,8 +22,9 @@ import (
 // this program once more, which looks at the clock itself and then becomes the
 // command: the same process, with all that it was given.
 
+var self = "/proc/self/exe" // another program in a test
+
 const (
-	self    = "/proc/self/exe"
 	starter = "hasp-start" // its argv[0]
 	fixed   = 6            // its own arguments: starter, pipe, Wall, Boot, left, path
 )
@@ -71,15 +73,20 @@ func (p *process) launch(s Spec, attr *syscall.ProcAttr) (pid int, err error) {
 
 func number(d time.Duration) string { return strconv.FormatInt(int64(d), 10) }
 
-// failure reads why the command did not begin: nothing when it did, or when the
-// process ended before.
+// The answers of the starter: that it is about to become the command, after which the
+// number of an error may follow, or that it is too late for that.
+const begins, tooLate = "+", "late"
+
+// failure reads why the command did not begin.
 func failure(answer io.Reader) error {
 	text, _ := io.ReadAll(answer) // what was read is what was written
 	switch n, err := strconv.Atoi(string(text)); {
-	case len(text) == 0:
+	case string(text) == begins:
 		return nil
-	case err != nil:
+	case string(text) == tooLate:
 		return ErrLate
+	case err != nil:
+		return ErrNotBegun
 	default:
 		return syscall.Errno(n)
 	}
@@ -102,13 +109,28 @@ func become(args []string) {
 	asked := clock.Instant{Wall: time.Duration(numbers[0]), Boot: time.Duration(numbers[1])}
 	now := clock.System()
 	now.Mono = 0 // it counts from the start of each process
-	answer := "late"
+	answer := tooLate
 	if now.Sub(asked) < time.Duration(numbers[2]) {
-		err := syscall.Exec(args[fixed-1], args[fixed:], os.Environ())
+		if _, err := unix.Write(pipe, []byte(begins)); err != nil { // hasp is gone
+			os.Exit(125)
+		}
+		err := syscall.Exec(args[fixed-1], args[fixed:], environ())
 		var errno syscall.Errno
 		_ = errors.As(err, &errno) // Exec returns no other
 		answer = strconv.Itoa(int(errno))
 	}
 	_, _ = unix.Write(pipe, []byte(answer)) // whoever asked is gone, and so are we
 	os.Exit(125)
+}
+
+// environ returns the environment, where what systemd said to hasp's process is said to
+// the command's: descriptors that were passed, and a watchdog.
+func environ() []string {
+	env, parent := os.Environ(), strconv.Itoa(os.Getppid())
+	for i, v := range env {
+		if name, pid, _ := strings.Cut(v, "="); (name == "LISTEN_PID" || name == "WATCHDOG_PID") && pid == parent {
+			env[i] = name + "=" + strconv.Itoa(os.Getpid())
+		}
+	}
+	return env
 }

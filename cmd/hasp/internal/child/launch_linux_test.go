@@ -98,11 +98,15 @@ func TestInvisibleCommandIsSignalled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.others = strangers{p.pid: readProcs()[p.pid].start} // it is not seen any more
+	procfs = t.TempDir() // in which it is not seen
+	defer func() { procfs = "/proc" }()
+	if err := os.Symlink("/proc/self", filepath.Join(procfs, strconv.Itoa(os.Getpid()))); err != nil {
+		t.Fatal(err)
+	}
 	if p.visible() != nil {
 		t.Fatalf("it is seen: %v", p.visible())
 	}
-	if m := p.members(); len(m) != 1 || m[0] != (member{p.pid, true}) || p.dead() {
+	if m := p.members(); len(m) != 1 || m[0].pid != p.pid || !m[0].inGroup || p.dead() {
 		t.Errorf("members %v, dead %v", m, p.dead())
 	}
 	if !p.signalAll(syscall.SIGKILL) {
@@ -130,5 +134,18 @@ func TestStopOfThePast(t *testing.T) {
 	p.goOn()
 	if !p.since(c) {
 		t.Error("the word to go on is not known")
+	}
+}
+
+// A process that ends before it becomes the command is none that ran and failed.
+func TestStarterThatEnds(t *testing.T) {
+	defer func(was string) { self = was }(self)
+	for program, how := range map[string]string{"/bin/false": "with status 1", "/bin/true": "with status 0"} {
+		self = program
+		s := shell("exit 3")
+		s.Left = forAnHour
+		if st, err := Run(s); !errors.Is(err, ErrNotBegun) || !strings.HasSuffix(err.Error(), how) {
+			t.Errorf("%s: %+v, %v", program, st, err)
+		}
 	}
 }

@@ -28,24 +28,41 @@ func adoptOrphans() error {
 // however it went. SIGKILL, because then nobody is left to follow a SIGTERM up.
 func endWithParent(a *syscall.SysProcAttr) { a.Pdeathsig = syscall.SIGKILL }
 
-// strangers are children that this process had before it started the command,
-// by pid and start: a shell that did "daemon & exec hasp run …" leaves one.
-type strangers map[int]uint64
-
-func findStrangers() strangers {
-	found := strangers{}
-	// Most often there are none. The kernel says so at once; to read every
-	// process of the machine takes milliseconds.
+// alone says whether nothing is left of the commands of this process: what they started
+// is its child, or has an ancestor that is. Only the kernel knows that for certain.
+func (*process) alone() bool {
 	err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT|unix.WALL, nil)
-	if errors.Is(err, unix.ECHILD) {
-		return found
-	}
-	for pid, s := range readProcs() {
-		if s.parent == os.Getpid() {
-			found[pid] = s.start
+	return errors.Is(err, unix.ECHILD)
+}
+
+// Crowded says whether this process was started with children: a shell that did
+// "daemon & exec hasp run …" leaves them. Their orphans, which it would adopt as well,
+// cannot be told from those of a command.
+func Crowded() bool {
+	for {
+		pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG|syscall.WALL, nil)
+		if pid <= 0 && !errors.Is(err, syscall.EINTR) {
+			return err == nil
 		}
 	}
-	return found
+}
+
+// Gains says whether a program gets more rights than this process has when it starts:
+// then the kernel does not end it with this process, and what it starts as another user
+// is not ours to end.
+func Gains(path string) bool {
+	var st unix.Stat_t
+	var fs unix.Statfs_t
+	if unix.Stat(path, &st) != nil || unix.Statfs(path, &fs) == nil && fs.Flags&unix.ST_NOSUID != 0 {
+		return false
+	}
+	if denied, err := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0); err == nil && denied == 1 {
+		return false
+	}
+	_, err := unix.Getxattr(path, "security.capability", nil)
+	return st.Mode&unix.S_ISUID != 0 && int(st.Uid) != os.Geteuid() ||
+		st.Mode&(unix.S_ISGID|unix.S_IXGRP) == unix.S_ISGID|unix.S_IXGRP && int(st.Gid) != os.Getegid() ||
+		err == nil && os.Geteuid() != 0
 }
 
 // Limits says what cannot be done here for a command that is ended; empty when
@@ -87,17 +104,12 @@ func exited(pid int) bool {
 }
 
 // visible returns the live processes that come from the command as far as they
-// can be seen: all descendants of this process but the strangers. Those that
-// only wait to be reaped do not count.
+// can be seen: all descendants of this process. Those that only wait to be reaped do
+// not count.
 func (p *process) visible() []member {
 	procs := readProcs()
 	if _, ok := procs[os.Getpid()]; !ok { // there is no /proc to read
 		return p.group()
-	}
-	for pid, start := range p.others {
-		if procs[pid].start == start {
-			delete(procs, pid)
-		}
 	}
 	known := map[int]bool{os.Getpid(): true}
 	var alive []member
@@ -107,7 +119,7 @@ func (p *process) visible() []member {
 			if known[s.parent] && !known[pid] {
 				known[pid], grew = true, true
 				if !s.dead {
-					alive = append(alive, member{pid, s.group == p.pid})
+					alive = append(alive, member{pid, s.group == p.pid, s.name})
 				}
 			}
 		}
@@ -116,15 +128,18 @@ func (p *process) visible() []member {
 }
 
 type procStat struct {
+	name          string
 	parent, group int
 	start         uint64 // in clock ticks since boot
 	dead          bool
 }
 
+var procfs = "/proc" // another one in a test
+
 // readProcs reads every process that can be seen. They come and go meanwhile:
 // whoever needs to be sure reads again.
 func readProcs() map[int]procStat {
-	dir, err := os.Open("/proc")
+	dir, err := os.Open(procfs)
 	if err != nil {
 		return nil
 	}
@@ -146,10 +161,13 @@ func readProcs() map[int]procStat {
 // parseStat reads "pid (name) state ppid pgrp …", see proc(5). The name may
 // hold anything, also parentheses: it ends with the last one.
 func parseStat(text []byte) (s procStat, ok bool) {
-	f := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
+	end := bytes.LastIndexByte(text, ')')
+	f := bytes.Fields(text[end+1:])
 	if len(f) < 20 {
 		return s, false
 	}
+	_, name, _ := bytes.Cut(text[:max(end, 0)], []byte("("))
+	s.name = string(name)
 	var err1, err2, err3 error
 	// A process whose first thread has ended is a zombie with threads.
 	s.dead = f[0][0] == 'X' || f[0][0] == 'Z' && (string(f[17]) == "0" || string(f[17]) == "1")

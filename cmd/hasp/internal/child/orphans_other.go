@@ -13,9 +13,11 @@ func adoptOrphans() error { return nil }
 // endWithParent: only Linux has the kernel end a child with its parent.
 func endWithParent(*syscall.SysProcAttr) {}
 
-type strangers struct{}
+// alone: what left the group is not found.
+func (p *process) alone() bool { return p.group() == nil }
 
-func findStrangers() strangers { return strangers{} }
+// Crowded does not matter: this system does not adopt orphans.
+func Crowded() bool { return false }
 
 // Limits says nothing: what this system cannot do is documented.
 func Limits() string { return "" }
@@ -43,3 +45,9 @@ func (p *process) visible() []member { return p.group() }
 func (p *process) launch(s Spec, attr *syscall.ProcAttr) (pid int, err error) {
 	return p.forkExec(s, attr)
 }
+
+// Room: these systems bound threads together with memory.
+func Room() error { return nil }
+
+// Gains: no other system ends a command with this process.
+func Gains(string) bool { return false }

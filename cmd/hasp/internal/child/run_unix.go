@@ -6,6 +6,8 @@
 package child
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"os/signal"
 	"slices"
@@ -16,8 +18,9 @@ import (
 // Run runs the command to its end. An error means that it could not be started;
 // ErrLate that it was not, as its time was over.
 //
-// Processes that the command leaves running when it ends by itself are left alone; an
-// ordered end includes them.
+// Processes that the command leaves running when it ends by itself are left alone. An
+// ordered end includes them, and those that an earlier command left. When a signal was
+// the end of the command they are asked to end as well, and waited for.
 func Run(s Spec) (Status, error) {
 	tty := openTerminal()
 	defer tty.close()
@@ -65,9 +68,11 @@ type runner struct {
 	// that no shell looks after; Go cannot undo that it once caught SIGTSTP.
 	stopSignal syscall.Signal
 
-	begun  bool  // the command did, or failed to
-	failed error // why it did not
-	ended  bool  // the command, not yet what it started
+	begun  bool      // the command did, or failed to
+	failed error     // why it did not
+	ended  bool      // the command, not yet what it started
+	until  time.Time // when what it started is no longer waited for
+	asking bool      // it was asked to end
 	order  *Order
 	tick   *time.Ticker
 	killed time.Time
@@ -109,29 +114,58 @@ func (r *runner) failure() error {
 	if !r.begun && r.ended {
 		r.failed = <-r.p.began
 	}
-	return r.failed
+	switch {
+	case !errors.Is(r.failed, ErrNotBegun):
+		return r.failed
+	case r.status.Ordered: // and so it was ended
+		return ErrLate
+	case r.status.Signal != 0:
+		return fmt.Errorf("%w, by signal %d (%v)", ErrNotBegun, int(r.status.Signal), r.status.Signal)
+	}
+	return fmt.Errorf("%w, with status %d", ErrNotBegun, r.status.Code)
 }
 
-// over: an ordered end is over when nothing is left of the command.
+// over says whether nothing is left of the command, or not waited for any longer.
 func (r *runner) over() bool {
-	if r.order == nil {
-		return r.ended
-	}
-	if r.ended && len(r.p.members()) == 0 {
+	if r.ended && (r.p.alone() || r.order == nil && r.until.IsZero()) {
 		return true
 	}
-	if !r.killed.IsZero() && time.Since(r.killed) > killLimit {
-		for _, m := range r.p.members() {
-			r.status.Remaining = append(r.status.Remaining, m.pid)
-		}
-		return true
+	limit := r.until
+	if r.order != nil && !r.killed.IsZero() {
+		limit = r.killed.Add(killLimit)
 	}
-	return false
+	if r.order != nil && r.killed.IsZero() || limit.IsZero() || time.Now().Before(limit) {
+		return false
+	}
+	r.status.Remaining, r.status.Alive = r.p.names(true), !r.ended
+	return true
+}
+
+// rest begins the wait for what the command leaves running. After an end by a signal
+// that is asked to end, too, except for what had the signal together with the command.
+func (r *runner) rest() {
+	if r.Grace == 0 || r.order != nil || r.p.alone() {
+		return
+	}
+	passed := slices.ContainsFunc(r.status.Passed, func(sig syscall.Signal) bool {
+		return sig == r.status.Signal || sig == syscall.SIGTERM || sig == syscall.SIGINT || sig == syscall.SIGQUIT
+	})
+	r.asking = passed || r.status.Signal != 0
+	r.until = time.Now().Add(settle)
+	if r.asking {
+		r.until = time.Now().Add(r.Grace)
+		r.p.askToEnd(passed || r.status.Keyboard)
+	}
+	r.tick.Reset(endTick)
 }
 
 func (r *runner) pass(sig syscall.Signal) {
 	if !slices.Contains(r.status.Passed, sig) {
 		r.status.Passed = append(r.status.Passed, sig)
+	}
+	if r.ended { // it is what the command started that is waited for
+		r.p.signalAll(sig)
+		return
 	}
 	r.p.signal(sig)
 }
@@ -148,16 +182,19 @@ func (r *runner) changed(c change) {
 	r.status.Code, r.status.Signal = s.Code, s.Signal
 	r.status.Keyboard = (s.Signal == syscall.SIGINT || s.Signal == syscall.SIGQUIT) &&
 		!slices.Contains(r.status.Passed, s.Signal) && r.tty != nil && r.tty.lent
+	r.rest()
 }
 
-// end begins an ordered end, unless the command was faster.
+// end begins an ordered end, unless the command was faster, and by itself.
 func (r *runner) end() {
 	r.End = nil
 	if r.p.dead() {
 		for !r.ended { // its status is on the way
 			r.changed(<-r.p.changes)
 		}
-		return
+		if !r.asking {
+			return
+		}
 	}
 	order := r.Ending(r.p.pid)
 	r.order = &order
@@ -169,6 +206,9 @@ func (r *runner) end() {
 	r.press()
 	if order.Begun != nil {
 		order.Begun()
+	}
+	if names := r.p.names(false); order.Refused != nil && len(names) > 0 {
+		order.Refused(names)
 	}
 }
 

@@ -7,6 +7,7 @@ package child
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -120,8 +121,8 @@ func TestWhatRemains(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := &runner{p: p, order: &Order{}, killed: time.Now().Add(-killLimit)}
-	if !r.over() || len(r.status.Remaining) != 1 || r.status.Remaining[0] != p.pid {
-		t.Errorf("remaining: %v, want %d", r.status.Remaining, p.pid)
+	if !r.over() || len(r.status.Remaining) != 1 || r.status.Remaining[0] != fmt.Sprintf("sleep (pid %d)", p.pid) {
+		t.Errorf("remaining: %v, want sleep (%d)", r.status.Remaining, p.pid)
 	}
 	p.signalAll(syscall.SIGKILL)
 	<-p.changes

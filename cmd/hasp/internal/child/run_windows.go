@@ -76,6 +76,15 @@ func IsTerminal(f *os.File) bool {
 // Limits says nothing: what Windows cannot do is documented.
 func Limits() string { return "" }
 
+// Crowded does not matter: Windows does not adopt orphans.
+func Crowded() bool { return false }
+
+// Room does not matter: Windows has no such limits.
+func Room() error { return nil }
+
+// Gains does not matter: Windows ends no command with this process.
+func Gains(string) bool { return false }
+
 // HasTerminal says no: Windows hangs up nothing.
 func HasTerminal() bool { return false }
 

@@ -227,7 +227,7 @@ func readProc(pid int) (procStat, bool) {
 	if !pids.OwnProc() {
 		return procStat{}, false
 	}
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	text, err := os.ReadFile(procfs + "/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
 		return procStat{}, false
 	}

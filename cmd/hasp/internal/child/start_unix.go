@@ -7,6 +7,7 @@ package child
 
 import (
 	"errors"
+	"fmt"
 	"runtime"
 	"slices"
 	"sync"
@@ -16,7 +17,6 @@ import (
 // process is the running command, the leader of its group.
 type process struct {
 	pid     int
-	others  strangers
 	changes chan change // one for each stop, one for the end
 	began   chan error  // one: nil once the command itself runs, or has ended
 	goneOn  int         // how often it was continued; guarded by running
@@ -32,7 +32,11 @@ type change struct {
 type member struct {
 	pid     int
 	inGroup bool // of the command
+	name    string
 }
+
+// refuses says whether a process may not be signalled: it is another user's.
+func (m member) refuses() bool { return errors.Is(syscall.Kill(m.pid, 0), syscall.EPERM) }
 
 // start starts the command in a group of its own, in the foreground of the
 // terminal tty unless tty is negative.
@@ -45,7 +49,7 @@ func start(s Spec, tty int) (*process, error) {
 		attr.Sys.Foreground, attr.Sys.Ctty = true, tty
 	}
 	endWithParent(attr.Sys)
-	p := &process{others: findStrangers(), changes: make(chan change, 4), began: make(chan error, 1)}
+	p := &process{changes: make(chan change, 4), began: make(chan error, 1)}
 	started := make(chan error)
 	go p.run(s, attr, started)
 	return p, <-started
@@ -159,13 +163,40 @@ func (p *process) signalAll(sig syscall.Signal) (found bool) {
 	return len(members) > 0
 }
 
+// askToEnd sends SIGTERM to what outlived the command, or only to what left its group.
+func (p *process) askToEnd(leftOnly bool) {
+	for _, m := range p.members() {
+		if !leftOnly || !m.inGroup {
+			_ = syscall.Kill(m.pid, syscall.SIGTERM)
+			_ = syscall.Kill(m.pid, syscall.SIGCONT) // a stopped process handles no signal but SIGKILL
+		}
+	}
+}
+
+// names returns the names of all members, for people, or only of those that may not be
+// signalled.
+func (p *process) names(all bool) (names []string) {
+	members := p.members()
+	for _, m := range members {
+		if m.refuses() {
+			names = append(names, fmt.Sprintf("%s (pid %d, another user's)", m.name, m.pid))
+		} else if all {
+			names = append(names, fmt.Sprintf("%s (pid %d)", m.name, m.pid))
+		}
+	}
+	if all && len(members) == 0 && !p.alone() {
+		return []string{"some that cannot be seen here"}
+	}
+	return names
+}
+
 // members returns the live processes that come from the command. The command
 // itself is one until it has ended, also when it cannot be seen.
 func (p *process) members() []member {
 	alive := p.visible()
 	leads := slices.ContainsFunc(alive, func(m member) bool { return m.pid == p.pid })
 	if !leads && !p.dead() {
-		alive = append(alive, member{p.pid, true})
+		alive = append(alive, member{p.pid, true, "the command"})
 	}
 	return alive
 }
@@ -176,7 +207,7 @@ func (p *process) group() []member {
 	if err := syscall.Kill(-p.pid, 0); err == syscall.ESRCH {
 		return nil
 	}
-	return []member{{p.pid, true}}
+	return []member{{p.pid, true, "the command's group"}}
 }
 
 // forkExec makes the command at once, unless it is too late.

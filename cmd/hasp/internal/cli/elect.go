@@ -50,6 +50,9 @@ func newElect(args []string) *cobra.Command {
 			if len(keys) > 1 {
 				return usage("an election has one key, and these are %d: hasp elect KEY -- COMMAND", len(keys))
 			}
+			if child.Crowded() {
+				return alone()
+			}
 			o.reasoned = cmd.Flags().Changed("reason")
 			return elect(cmd, o, keys, command)
 		},

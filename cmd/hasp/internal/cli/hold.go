@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -31,6 +30,7 @@ func (j *job) hold(leases *hasp.Leases) (*child.Status, error) {
 		Left:    func() time.Duration { return j.left(leases) },
 		Ending:  func(pid int) child.Order { return j.ending(leases, pid) },
 		Lazy:    j.candidate != nil,
+		Grace:   j.o.grace.d,
 		Resumed: func() { _ = leases.Err() }, // asks the clock, and closes Done when it is too late
 	}
 	if j.o.onLost.word != lostIgnore {
@@ -55,6 +55,7 @@ func (j *job) hold(leases *hasp.Leases) (*child.Status, error) {
 	}
 	j.rep.say(detail, event{Event: "ended", Held: time.Since(j.acquired).Seconds(),
 		Message: fmt.Sprintf("the command %s", outcome(st))})
+	j.leftBehind(st)
 	end := verdictOf(j.keys, st)
 	switch {
 	case over != nil && j.o.onLost.word == lostIgnore:
@@ -74,6 +75,19 @@ func (j *job) hold(leases *hasp.Leases) (*child.Status, error) {
 	end.interrupted = end.code == st.Exit() && st.Signal == syscall.SIGINT
 	end.group = st.Keyboard
 	return &st, end
+}
+
+// leftBehind says, before the keys are released, what of the command still runs.
+func (j *job) leftBehind(st child.Status) {
+	if len(st.Remaining) == 0 {
+		return
+	}
+	l, after := normal, ""
+	if st.Signal != 0 || len(st.Passed) > 0 { // nobody chose to leave it running
+		l, after = problem, fmt.Sprintf(", %s after they were asked to end", short(j.o.grace.d))
+	}
+	j.rep.say(l, event{Event: "left", Message: fmt.Sprintf("the command %s, and left these processes running%s: %s. %s is released, and they work on without it",
+		outcome(st), after, strings.Join(st.Remaining, ", "), quoteAll(j.keys))})
 }
 
 // left is for how long the command may still begin: not later than it would be ended.
@@ -126,6 +140,10 @@ func (j *job) ending(leases *hasp.Leases, pid int) child.Order {
 		left = func() time.Duration { return time.Until(now.Add(min(late, j.o.grace.d))) }
 	}
 	order := child.Order{Term: j.o.onLost.word == lostTerm, Left: left}
+	order.Refused = func(names []string) {
+		j.rep.say(problem, event{Event: "refused", Key: j.lost(why), Message: fmt.Sprintf(
+			"hasp may not end these processes of %s, which may work on while another has %s: %s", j.o.whose("the"), quote(j.lost(why)), strings.Join(names, ", "))})
+	}
 	order.Begun = func() {
 		how := "KILL now"
 		if order.Term {
@@ -141,11 +159,12 @@ func (j *job) ending(leases *hasp.Leases, pid int) child.Order {
 func (j *job) ended(st child.Status, over error) *exit {
 	message := fmt.Sprintf("the lock on %s was lost, and the command was ended: it %s", quote(j.lost(over)), outcome(st))
 	if len(st.Remaining) > 0 {
-		pids := make([]string, len(st.Remaining))
-		for i, pid := range st.Remaining {
-			pids[i] = strconv.Itoa(pid)
+		what := "the command " + outcome(st)
+		if st.Alive {
+			what = "the command did not end"
 		}
-		message += fmt.Sprintf(". These processes of it could not be ended and may still work: pid %s", strings.Join(pids, ", "))
+		message = fmt.Sprintf("the lock on %s was lost; %s. These processes of it could not be ended and may still work: %s",
+			quote(j.lost(over)), what, strings.Join(st.Remaining, ", "))
 	}
 	return &exit{code: exitLost, verdict: "lost", message: message}
 }

@@ -87,6 +87,9 @@ func (j *job) all(cmd *cobra.Command, work func() (*child.Status, error)) (statu
 		return nil, err
 	}
 	j.path = path
+	if err := child.Room(); err != nil { // before anything is acquired
+		return nil, &exit{code: exitFailed, verdict: "failed", message: err.Error()}
+	}
 	return j.opened(cmd, func() (*child.Status, error) {
 		variable, remove, err := j.locks.url.Inherit()
 		if err != nil {
@@ -96,6 +99,10 @@ func (j *job) all(cmd *cobra.Command, work func() (*child.Status, error)) (statu
 		j.inherited = variable
 		if limits := child.Limits(); limits != "" {
 			j.rep.say(normal, event{Event: "limits", Message: limits})
+		}
+		if child.Gains(j.path) {
+			j.rep.say(normal, event{Event: "limits", Message: quote(j.argv[0]) + " gets other rights than hasp has (setuid, setgid or file capabilities): " +
+				"kill -9 of hasp does not end it, and what it starts as another user may work on when the lock is lost"})
 		}
 		return work()
 	})

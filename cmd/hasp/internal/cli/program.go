@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"syscall"
+
+	"github.com/hasplock/hasp/cmd/hasp/internal/child"
 )
 
 // find returns the path of the program. That is done before the wait for the
@@ -25,6 +27,8 @@ func find(name string) (string, error) {
 func startError(name string, err error) *exit {
 	code, what := exitCannotExecute, err.Error()
 	switch {
+	case errors.Is(err, child.ErrNotBegun), errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.ENOMEM), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+		return &exit{code: exitFailed, verdict: "failed", message: "cannot start " + quote(name) + ": " + what + ". Is there a limit of memory or processes?"}
 	case name == "":
 		return usage("the command is empty")
 	case errors.Is(err, exec.ErrDot):

@@ -6,9 +6,12 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"os"
+	"syscall"
 	"time"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/cmd/hasp/internal/child"
 	"github.com/spf13/cobra"
 )
 
@@ -62,6 +65,9 @@ func newRun(args []string) *cobra.Command {
 			if err := o.oneKind(cmd, args); err != nil {
 				return err
 			}
+			if child.Crowded() {
+				return alone()
+			}
 			o.reasoned = cmd.Flags().Changed("reason")
 			return run(cmd, o, keys, command)
 		},
@@ -74,6 +80,17 @@ func newRun(args []string) *cobra.Command {
 	f.Var(&o.atLeast, "hold-at-least", "keep the key for at least so long, even when the command was quicker")
 	o.holdFlags(cmd, "when the lock is lost: TERM and then KILL the command, only KILL it, or let it go on")
 	return cmd
+}
+
+// alone runs this command line once more, in a process that starts without children.
+func alone() error {
+	signals, stop := child.Notify()
+	defer stop()
+	st, err := child.Run(child.Spec{Path: "/proc/self/exe", Argv: os.Args, Env: os.Environ(), Signals: signals, Left: func() time.Duration { return time.Hour }})
+	if err != nil {
+		return startError("hasp", err)
+	}
+	return &exit{code: st.Exit(), interrupted: st.Signal == syscall.SIGINT, group: st.Keyboard}
 }
 
 // oneKind refuses --shared together with --slots.

@@ -1,0 +1,120 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// onSQLite returns a sandbox with a store of its own.
+func onSQLite(t *testing.T) *sandbox {
+	return newSandbox(t, "sqlite:"+filepath.Join(t.TempDir(), "locks.db"))
+}
+
+// What left the command's group is asked to end after a signal, and has the key to itself
+// until it did.
+func TestSignalReachesWhatLeftTheGroup(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, s *sandbox) {
+		s.fifo("gate")
+		p := s.hasp("run", "--ttl", "30s", "--grace", "15s", "k", "--", "bash", "-c",
+			`setsid -w sh -c 'trap "echo >asked; read x <gate; exit" TERM; echo $$ >pid; while :; do sleep 0.01; done'; echo >next`)
+		pid := number(t, s.read("pid"))
+		p.signal(syscall.SIGTERM)
+		s.read("asked")
+		s.exits(75, "run", "-n", "k", "--", "true")
+		s.open("gate")
+		p.ends(143)
+		if alive(pid) || strings.Contains(p.err.String(), "left these processes") {
+			t.Errorf("the job lives: %v; hasp said:\n%s", alive(pid), p.err.String())
+		}
+		s.exits(0, "run", "-n", "k", "--", "true")
+	})
+}
+
+// What does not end within the grace is named before the key is another's, and so is
+// what a command leaves running on purpose.
+func TestWhatIsLeftRunningIsNamed(t *testing.T) {
+	t.Parallel()
+	onlyLinux(t)
+	for _, c := range []struct{ work, says string }{
+		{`trap "" TERM; setsid sleep 1000 >/dev/null 2>&1 & echo >ready; read x <gate; trap - TERM; kill $$`, `^hasp: the command was ended by signal 15 \(terminated\), and left these processes running, 0.2s after they were asked to end: sleep \(pid (\d+)\)\. "k" is released`},
+		{`setsid sleep 1000 >/dev/null 2>&1 & echo >ready; read x <gate`, `^hasp: the command exited with status 0, and left these processes running: sleep \(pid (\d+)\)\. "k" is released`},
+	} {
+		s := onSQLite(t)
+		s.fifo("gate")
+		p := s.hasp("run", "--grace", "200ms", "k", "--", "sh", "-c", c.work)
+		s.read("ready")
+		s.open("gate")
+		p.ends(0, 143)
+		matches(t, p.err.String(), c.says)
+		if _, pid, ok := strings.Cut(p.err.String(), "(pid "); ok {
+			pid, _, _ = strings.Cut(pid, ")")
+			_ = syscall.Kill(number(t, pid), syscall.SIGKILL)
+		}
+	}
+}
+
+// A sibling that becomes a daemon while the command runs is none of the command's.
+func TestSiblingThatBecomesADaemon(t *testing.T) {
+	t.Parallel()
+	onlyLinux(t)
+	s := onSQLite(t)
+	s.link("hasp")
+	s.fifo("gate")
+	p := s.haspWith(func(cmd *exec.Cmd) {
+		cmd.Path = "/bin/sh"
+		cmd.Args = append([]string{"sh", "-c", `sh -c 'read x <gate; setsid sh -c "echo \$\$ >sibling; exec sleep 1000" & exit' & exec ./hasp "$@"`, "sh"}, cmd.Args[1:]...)
+	}, "run", "k", "--", "sh", "-c", `echo $HASP_OWNER >owner; exec sleep 1000`)
+	owner := s.read("owner")
+	s.open("gate")
+	sibling := number(t, s.read("sibling"))
+	defer func() { _ = syscall.Kill(sibling, syscall.SIGKILL) }()
+	s.exits(0, "break", "k", "--owner", owner, "--yes")
+	p.ends(124)
+	if !alive(sibling) {
+		t.Error("the sibling was ended")
+	}
+}
+
+// Descriptors and a watchdog that systemd gave hasp are the command's.
+func TestProcessThatSystemdNames(t *testing.T) {
+	t.Parallel()
+	onlyLinux(t)
+	s := onSQLite(t)
+	s.link("hasp")
+	p := s.haspWith(func(cmd *exec.Cmd) {
+		cmd.Path = "/bin/sh"
+		cmd.Args = append([]string{"sh", "-c", `export LISTEN_PID=$$ WATCHDOG_PID=$$; exec ./hasp "$@"`, "sh"}, cmd.Args[1:]...)
+	}, "run", "k", "--", "sh", "-c", `echo $(($$ - LISTEN_PID)) $(($$ - WATCHDOG_PID))`)
+	p.ends(0)
+	if got := strings.TrimSpace(p.out.String()); got != "0 0" {
+		t.Errorf("the variables differ from its number by %s", got)
+	}
+}
+
+// Where hasp could start too few threads it says so in a line, before it acquires
+// anything: for want of one, Go ends a program in the middle of anything.
+func TestTooFewProcesses(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		t.Skip("only root can be another user, for whom nothing else runs")
+	}
+	s, exe, path := onFile(t)
+	must(t, os.Chmod(filepath.Dir(path), 0o777))
+	for limit, code := range map[string]int{"14": 125, "24": 0} {
+		p := s.as(lonelyUser, "prlimit", "--nproc="+limit, exe, "run", "-n", "k", "--", "true")
+		p.ends(code)
+		if said := p.err.String(); code != 0 && (strings.Count(said, "\n") != 1 || !strings.Contains(said, "ulimit -u")) {
+			t.Errorf("at %s processes it said:\n%s", limit, said)
+		}
+	}
+}
+
+const lonelyUser = 54007
