@@ -73,8 +73,20 @@ func (d *Driver) beating() *pulse {
 	p.silent = time.AfterFunc(silence, func() { p.end(errSilent) })
 	p.silent.Stop()
 	d.pulse = p
-	d.goes(func() { p.end(p.run(d.client)) })
+	d.goes(func() {
+		if p.end(p.run(d.client)); !errors.Is(context.Cause(p.ctx), errIdle) {
+			d.logInSoon()
+		}
+	})
 	return p
+}
+
+// logInSoon asks for something once there is a connection again: servers that were restarted have forgotten the token, and the time
+// until the next renewal is better spent on getting another one.
+func (d *Driver) logInSoon() {
+	ctx, cancel := context.WithTimeout(d.life, loginLimit)
+	defer cancel()
+	_, _ = pb.NewKVClient(d.client.ActiveConnection()).Range(ctx, &pb.RangeRequest{Key: []byte(d.prefix), Serializable: true}, grpc.WaitForReady(true))
 }
 
 // run opens the stream, with the client's login if it has one, and passes the answers on.
