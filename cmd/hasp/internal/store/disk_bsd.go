@@ -28,3 +28,5 @@ func sharedDisk(dir string) string {
 	}
 	return ""
 }
+
+func layered(string) bool { return false }

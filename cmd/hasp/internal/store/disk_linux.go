@@ -29,11 +29,19 @@ var sharedDisks = map[uint32]string{
 // sharedDisk names the kind of file system that a folder is on, when it is one of
 // those; empty when it is not, or cannot be known.
 func sharedDisk(dir string) string {
+	return diskKind(diskNumber(dir))
+}
+
+// layered says whether a folder is on a writable layer over others, as the root of a container is: each has one of its own.
+func layered(dir string) bool { return uint32(diskNumber(dir)) == unix.OVERLAYFS_SUPER_MAGIC }
+
+// diskNumber is 0 where it cannot be known.
+func diskNumber(dir string) int64 {
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil {
-		return ""
+		return 0
 	}
-	return diskKind(int64(s.Type)) //nolint:unconvert // another type elsewhere
+	return int64(s.Type) //nolint:unconvert // another type elsewhere
 }
 
 // diskKind takes a number of statfs, of which some systems extend the sign.

@@ -4,10 +4,13 @@
 package store
 
 import (
+	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/hasplock/hasp/cmd/hasp/internal/doctor"
 	"github.com/hasplock/hasp/driver"
 	"golang.org/x/sys/unix"
 )
@@ -59,6 +62,43 @@ func TestDefaultOnASharedDisk(t *testing.T) {
 	}
 	if _, err := Find(url, true); err != nil {
 		t.Errorf("the same one, named: %v", err)
+	}
+}
+
+// Each container has its own layer, with its own file: the doctor says whom that keeps apart.
+func TestLayersAreFound(t *testing.T) {
+	if unix.Geteuid() != 0 {
+		t.Skip("only root can mount")
+	}
+	dir := t.TempDir()
+	for _, name := range []string{"lower", "upper", "work", "root"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	root := filepath.Join(dir, "root")
+	if err := unix.Mount("overlay", root, "overlay", 0, fmt.Sprintf("lowerdir=%[1]s/lower,upperdir=%[1]s/upper,workdir=%[1]s/work", dir)); err != nil {
+		t.Skipf("no overlayfs: %v", err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(root, 0) })
+	found := looks(t, "sqlite:"+root+"/x.db")
+	has(t, found, driver.LevelWarn, "disk", "keeps apart the processes of this container alone")
+	u, err := Parse("sqlite:" + root + "/x.db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := u.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Disconnect()
+	use, _ := s.Fit([]doctor.Finding{{Level: found[0].Level, Check: found[0].Check, FencesRepeat: found[0].FencesRepeat}}, true)
+	if use != doctor.ForEfficiency {
+		t.Errorf("it is usable for %s", use)
+	}
+	t.Setenv("XDG_STATE_HOME", root)
+	if _, err := Find("", false); err != nil {
+		t.Errorf("the default within a container: %v", err)
 	}
 }
 

@@ -7,3 +7,5 @@ package store
 
 // sharedDisk: not known here.
 func sharedDisk(string) string { return "" }
+
+func layered(string) bool { return false }

@@ -59,14 +59,21 @@ func (f sqliteFile) open(func() place) (*Store, error) {
 		Local: true, Clock: true, Dangers: "a file that is deleted, restored, or on a network file system"}}, nil
 }
 
-// disk says when the file is on one that other machines may use.
+// disk says when the file is on one that other machines may use, or of which each container has its own.
 func (f sqliteFile) disk(context.Context) []haspdriver.Finding {
-	kind := sharedDisk(filepath.Dir(string(f)))
-	if kind == "" {
+	dir := filepath.Dir(string(f))
+	found := haspdriver.Finding{Level: doctor.Warn, Check: "disk", FencesRepeat: true}
+	switch kind := sharedDisk(dir); {
+	case kind != "":
+		found.Text = "the file is on " + kind + ", which other machines may use, too: " +
+			"if two do, there can be two holders, and the file may break. Move it to a local disk, or take a server for locks"
+	case layered(dir):
+		found.Text = "the file is on overlayfs, as the root of a container is: it keeps apart the processes of this container alone. Another container has " +
+			"another file at this path, and both can hold a key. Mount a folder of the host there (docker run -v DIR:DIR)"
+	default:
 		return nil
 	}
-	return []haspdriver.Finding{{Level: doctor.Warn, Check: "disk", FencesRepeat: true, Text: "the file is on " + kind + ", which other machines may use, too: " +
-		"if two do, there can be two holders, and the file may break. Move it to a local disk, or take a server for locks"}}
+	return []haspdriver.Finding{found}
 }
 
 func (f sqliteFile) String() string { return "sqlite:" + string(f) }
