@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"strings"
 	"sync"
@@ -160,6 +161,7 @@ func TestConfigurationsThatCannotWork(t *testing.T) {
 	defer plain.Close()
 	for name, d := range map[string]*Driver{
 		"nil": New(nil, nil), "nil client": New((*redis.Client)(nil), nil), "nil cluster": New((*redis.ClusterClient)(nil), nil),
+		"centuries": NewNode(plain, math.MaxInt64, nil).Driver,
 		"our names": New(plain, &Options{Prefix: "hasp.locks:"}),
 		"ring":      New(ring, nil), "prefix and none": New(plain, &Options{Prefix: "a", NoPrefix: true}),
 	} {

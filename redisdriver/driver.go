@@ -24,6 +24,9 @@ const DefaultPrefix = "lock:"
 // to fit in.
 const minTTL = 10 * time.Millisecond
 
+// longestTTL is what can be added to a node's clock, with the time that it is held back.
+const longestTTL = 10 * 365 * 24 * time.Hour
+
 // Options set how keys are named in Redis. A nil *Options, like the zero value, means
 // the defaults.
 type Options struct {
@@ -163,8 +166,8 @@ func unusableNode(rdb redis.UniversalClient, maxTTL time.Duration, o *Options) e
 	if o != nil && o.Session {
 		return &wire.ConfigError{Why: "a node has no Session: it counts votes, each for itself"}
 	}
-	if maxTTL < minTTL {
-		return &wire.ConfigError{Why: fmt.Sprintf("the largest TTL of a node is %v: it must be at least %v", maxTTL, minTTL)}
+	if maxTTL < minTTL || maxTTL > longestTTL {
+		return &wire.ConfigError{Why: fmt.Sprintf("the largest TTL of a node is %v: it must be at least %v, and at most %v, which is ten years", maxTTL, minTTL, longestTTL)}
 	}
 	return nil
 }

@@ -9,7 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 	"unsafe"
@@ -37,11 +37,24 @@ type bootIdentity struct {
 	shift time.Duration // what a time namespace adds to the clock
 }
 
-// identity reads what stays the same for the life of the process.
-var identity = sync.OnceValues(func() (bootIdentity, error) {
+var known atomic.Pointer[bootIdentity]
+
+// identity is what stays the same for the life of the process. An error does not: the process may have too many open files.
+func identity() (bootIdentity, error) {
+	if id := known.Load(); id != nil {
+		return *id, nil
+	}
+	id, err := readIdentity()
+	if err == nil {
+		known.Store(&id)
+	}
+	return id, err
+}
+
+func readIdentity() (bootIdentity, error) {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
-		return bootIdentity{}, fmt.Errorf("cannot tell which boot of the machine this is (is /proc mounted?): %w", err)
+		return bootIdentity{}, fmt.Errorf("cannot tell which boot of the machine this is%s: %w", unmounted(err), err)
 	}
 	text, err := os.ReadFile("/proc/self/timens_offsets")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) { // a kernel without time namespaces
@@ -49,4 +62,12 @@ var identity = sync.OnceValues(func() (bootIdentity, error) {
 	}
 	shift, err := offset(string(text))
 	return bootIdentity{boot: strings.TrimSpace(string(id)), shift: shift}, err
-})
+}
+
+// unmounted asks for /proc where it is missing; other limits say what they are.
+func unmounted(err error) string {
+	if errors.Is(err, fs.ErrNotExist) {
+		return " (is /proc mounted?)"
+	}
+	return ""
+}

@@ -58,7 +58,7 @@ func mysqlNumber(err error) int {
 const (
 	adviceTables = "the tables are missing: make them with Init of the driver (hasp init), or by hand with the schema that it shows; " +
 		"if they are there, they are not on the search_path of this user, or in another database"
-	adviceDenied = "this user may not: it needs SELECT, INSERT, UPDATE and DELETE on hasp_key and hasp_lease, "
+	adviceDenied = "this user lacks the right that the server names: it needs SELECT, INSERT, UPDATE and DELETE on hasp_key and hasp_lease, "
 	adviceForget = "a lease would be forgotten with it: "
 )
 
@@ -127,10 +127,15 @@ func explainPostgres(err error) error {
 	switch {
 	case errors.Is(err, errAlone):
 		e.class, e.advice = driver.ClassUnreachable, "so it does not count: look at the synchronous standbys"
-	case in(state, "42P01", "42703", "3F000", "42883"): // no such table, column, schema, function
+	case in(state, "42P01", "42703"): // no such table, column
 		e.class, e.advice = driver.ClassMisconfigured, adviceTables
+	case state == "3F000":
+		e.class, e.advice = driver.ClassMisconfigured, "the search_path of this user names no schema that exists"
+	case state == "42883":
+		e.class, e.advice = driver.ClassMisconfigured, "the server lacks a function of PostgreSQL's, or the search_path of this user hides it: is it another product?"
 	case state == "42501":
-		e.class, e.advice = driver.ClassDenied, adviceDenied+"SELECT on hasp_meta, and USAGE on the sequence hasp_fence"
+		e.class, e.advice = driver.ClassDenied, adviceDenied+"SELECT on hasp_meta, USAGE on the sequence hasp_fence and on their schema, and what "+
+			"PostgreSQL allows everybody: EXECUTE of its own functions. To make the tables it needs CREATE on the schema"
 	case strings.HasPrefix(state, "28"):
 		e.class, e.advice = driver.ClassLogin, "the server does not let this user in: look at the name, the password and pg_hba.conf"
 	case state == "3D000":
@@ -165,8 +170,10 @@ func explainMySQL(err error) error {
 		e.class, e.advice = driver.ClassMisconfigured, adviceTables
 	case in(n, 1049, 1046):
 		e.class, e.advice = driver.ClassMisconfigured, "the database does not exist, or the data source name does not say which"
-	case in(n, 1044, 1142, 1143, 1370):
-		e.class, e.advice = driver.ClassDenied, adviceDenied+"and SELECT and UPDATE on hasp_meta"
+	case n == 1044:
+		e.class, e.advice = driver.ClassDenied, "this user may not use the database, or does not exist in it: GRANT it rights there"
+	case in(n, 1142, 1143, 1370):
+		e.class, e.advice = driver.ClassDenied, adviceDenied+"and SELECT and UPDATE on hasp_meta; to make the tables, CREATE"
 	case in(n, 1045, 1698):
 		e.class, e.advice = driver.ClassLogin, "the server does not let this user in: look at the name and the password"
 	case n == 1130:

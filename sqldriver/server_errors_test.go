@@ -6,6 +6,7 @@ package sqldriver
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/hasplock/hasp/driver"
@@ -20,6 +21,23 @@ type (
 func (stated) Error() string      { return "x" }
 func (s stated) SQLState() string { return string(s) }
 func (numbered) Error() string    { return "x" }
+
+// Rule: what a refusal advises is about what was refused: a table, a function, a schema, a database.
+func TestAdviceIsAboutWhatIsMissing(t *testing.T) {
+	postgres, mysql := newServer(nil, &postgresEngine), newServer(nil, &mysqlEngine)
+	for err, want := range map[error]string{
+		stated("42501"): "EXECUTE of its own functions", stated("42883"): "lacks a function", stated("3F000"): "names no schema", stated("42P01"): "the tables are missing",
+		numbered{1044}: "may not use the database", numbered{1142}: "SELECT, INSERT, UPDATE and DELETE", numbered{1146}: "the tables are missing",
+	} {
+		s := postgres
+		if errors.As(err, new(numbered)) {
+			s = mysql
+		}
+		if text := s.explain(err).Error(); !strings.Contains(text, want) {
+			t.Errorf("%#v: %s; want %q", err, text, want)
+		}
+	}
+}
 
 // Rule: what a server says has a class by its code, and never by a word of its text.
 func TestServerErrorsHaveAClass(t *testing.T) {

@@ -5,9 +5,11 @@ package sqldriver
 
 import (
 	"errors"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/hasplock/hasp/driver"
 )
@@ -21,6 +23,8 @@ var sqliteTrouble = []struct {
 	class  driver.Class
 	advice string // FILE stands for the file
 }{
+	{[]string{"too many open files"}, driver.ClassUnreachable, "this process, or its machine, has as many open files as it may (ulimit -n)"},
+	{[]string{"file too large"}, driver.ClassMisconfigured, "FILE, or the -journal beside it, would be larger than this process may write (ulimit -f)"},
 	{[]string{"no space left on device", "quota exceeded", "database or disk is full"}, driver.ClassFull,
 		"make room on the disk of FILE (df shows what is left; or lift the database's max_page_count)"},
 	{[]string{"read-only file system", "readonly database"}, driver.ClassReadOnly,
@@ -57,6 +61,10 @@ var sqliteTrouble = []struct {
 // is rarer, and ends a wait as well.
 const fullCode = 778
 
+func outOfFiles(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
+}
+
 func noRoom(err error) bool {
 	if v := reflect.ValueOf(err); v.CanUint() && v.Uint() == fullCode {
 		return true
@@ -76,13 +84,25 @@ func (s *sqlite) explain(err error) error {
 			return moved
 		}
 	}
-	text := strings.ToLower(err.Error())
-	if noRoom(err) {
-		text = "database or disk is full"
-	}
-	file := "the database file"
+	file, size := "the database file", int64(0)
 	if f := s.file.Load(); f != nil {
 		file = f.path
+		if info, err := os.Stat(file); err == nil {
+			size = info.Size()
+		}
+	}
+	text := strings.ToLower(err.Error())
+	switch {
+	case noRoom(err) && size+64<<10 > maxFile():
+		text = "file too large"
+	case noRoom(err):
+		text = "database or disk is full"
+	case strings.Contains(text, "unable to open database file"): // the system's word is lost
+		if probe, err := os.Open(os.DevNull); err == nil {
+			_ = probe.Close()
+		} else if outOfFiles(err) {
+			text = "too many open files"
+		}
 	}
 	for _, t := range sqliteTrouble {
 		for _, w := range t.words {

@@ -97,6 +97,8 @@ func (s *sqlite) meet(ctx context.Context, c *sql.Conn) error {
 	}
 	f := &sqliteFile{path: path, main: info}
 	switch mounted, err := isMountPoint(path); {
+	case outOfFiles(err):
+		return err
 	case err != nil:
 		return &storeError{class: driver.ClassMisconfigured, err: fmt.Errorf("cannot tell whether %s is mounted by itself: %w", path, err),
 			advice: "is /proc mounted?"}

@@ -5,7 +5,12 @@
 
 package sqldriver
 
-import "os"
+import (
+	"math"
+	"os"
+)
 
 // links: Windows does not say in a FileInfo how many names a file has.
 func links(os.FileInfo) uint64 { return 1 }
+
+func maxFile() int64 { return math.MaxInt64 }

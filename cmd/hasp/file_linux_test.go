@@ -200,3 +200,43 @@ func TestStateFolder(t *testing.T) {
 	must(t, os.Remove(filepath.Join(dir, "locks.db")))
 	ls(0, `no key is held`)
 }
+
+// What ends at a limit of this process is told by that limit: no disk is full, and /proc is there.
+func TestLimitsOfTheProcess(t *testing.T) {
+	t.Parallel()
+	s := newSandbox(t, "sqlite:"+filepath.Join(t.TempDir(), "locks.db"))
+	for _, c := range []struct {
+		limit string
+		code  int
+		want  string
+	}{
+		{"-f 8", 78, `cannot do this: .*would be larger than this process may write \(ulimit -f\)$`},
+		{"-n 8", 69, `has as many open files as it may \(ulimit -n\)$`},
+	} {
+		p := s.haspWith(func(cmd *exec.Cmd) {
+			cmd.Args = append([]string{"bash", "-c", "ulimit " + c.limit + `; exec -a hasp "$0" "$@"`, cmd.Path}, cmd.Args[1:]...)
+			cmd.Path = "/bin/bash"
+		}, "run", "-n", "k", "--", "true")
+		p.ends(c.code)
+		matches(t, p.err.String(), `^hasp: the store sqlite:\S+ .*`+c.want)
+	}
+}
+
+// No key is let go of because the time to keep it was too long for a clock.
+func TestKeptForCenturies(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, s *sandbox) {
+		for _, d := range []string{"9223372036", "2562047h", "876000h"} {
+			matches(t, s.exits(64, "run", "--hold-at-least", d, "k", "--", "touch", "ran"), `out of range|longer than`)
+		}
+		if strings.HasPrefix(s.store, "redlock") {
+			return // it keeps nothing for longer than its max-ttl
+		}
+		p := s.hasp("run", "--hold-at-least", "43800h", "k", "--", "true")
+		p.says(`keeping "k" for another`)
+		p.signal(syscall.SIGTERM)
+		p.ends(0) // as the command did
+		matches(t, p.err.String(), `the store keeps "k" for another 18\d\dd`)
+		s.exits(75, "run", "-n", "k", "--", "true")
+	})
+}

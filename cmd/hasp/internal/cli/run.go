@@ -164,6 +164,9 @@ func (o *options) lockers(l *locks, keys []string, lo *hasp.LockOptions) []hasp.
 	return lockers
 }
 
+// longestKept is what a store certainly keeps a key for, after hasp has left.
+const longestKept = 5 * 365 * 24 * time.Hour
+
 // lockOptions checks the flags against each other and against the store, and
 // returns them as the library wants them.
 func (o *options) lockOptions(l *locks) (*hasp.LockOptions, error) {
@@ -195,6 +198,9 @@ func (o *options) lockOptions(l *locks) (*hasp.LockOptions, error) {
 	}
 	if err := o.checkGrace(); err != nil {
 		return nil, err
+	}
+	if o.atLeast.d > longestKept {
+		return nil, usage("--hold-at-least %v is longer than %v, which is five years", o.atLeast.d, longestKept)
 	}
 	if o.maxHold.set && o.atLeast.d > o.maxHold.d {
 		return nil, usage("--hold-at-least %v is longer than --max-hold %v", o.atLeast.d, o.maxHold.d)

@@ -13,6 +13,11 @@ import (
 	"time"
 )
 
+// longest leaves room for sums with a duration.
+const longest = 100 * 365 * 24 * time.Hour
+
+var errOutOfRange = errors.New("out of range: more than 100 years")
+
 // duration is a flag's value: seconds as flock takes them, fractions too, or a
 // duration of Go such as 1m30s. Never negative.
 type duration struct {
@@ -23,13 +28,16 @@ type duration struct {
 func (v *duration) Set(s string) error {
 	d, err := time.ParseDuration(s)
 	if sec, numErr := strconv.ParseFloat(s, 64); numErr == nil {
-		if math.IsNaN(sec) || math.Abs(sec) > math.MaxInt64/1e9 {
-			return errors.New("out of range")
+		if math.IsNaN(sec) || math.Abs(sec) > longest.Seconds() {
+			return errOutOfRange
 		}
 		d, err = time.Duration(sec*1e9), nil
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return errors.New("neither seconds, such as 30 or 0.5, nor a duration, such as 1m30s")
+	case d > longest:
+		return errOutOfRange
 	}
 	if d < 0 || math.Signbit(float64(d)) {
 		return errors.New("negative")

@@ -12,14 +12,14 @@ import (
 func TestDurations(t *testing.T) {
 	for text, want := range map[string]time.Duration{
 		"0": 0, "30": 30 * time.Second, "0.05": 50 * time.Millisecond, ".5": 500 * time.Millisecond,
-		"2.5": 2500 * time.Millisecond, "1e1": 10 * time.Second, "600ms": 600 * time.Millisecond, "1m30s": 90 * time.Second,
+		"2.5": 2500 * time.Millisecond, "1e1": 10 * time.Second, "600ms": 600 * time.Millisecond, "1m30s": 90 * time.Second, "876000h": longest,
 	} {
 		var v duration
 		if err := v.Set(text); err != nil || v.d != want || !v.set {
 			t.Errorf("%q is %v, %v; want %v", text, v.d, err, want)
 		}
 	}
-	for _, text := range []string{"", "x", "-1", "-1s", "NaN", "Inf", "1e300", "5 s", "1,5"} {
+	for _, text := range []string{"", "x", "-1", "-1s", "NaN", "Inf", "1e300", "5 s", "1,5", "9223372036", "9223372036.854775807", "2562047h47m", "876001h"} {
 		var v duration
 		if err := v.Set(text); err == nil || v.set {
 			t.Errorf("%q is taken for %v", text, v.d)
