@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"strings"
 	"sync"
 	"time"
 
@@ -31,7 +32,7 @@ var pages = template.Must(template.New("").Funcs(template.FuncMap{
 		if ms == 0 {
 			return "–"
 		}
-		return people.Short(now.Sub(time.UnixMilli(ms)))
+		return strings.TrimPrefix(people.For(time.UnixMilli(ms), now), "for ")
 	},
 	"left": func(ms int64, now time.Time) string {
 		switch ms {

@@ -21,7 +21,7 @@
     return n(s / 86400) + "d" + n(s % 86400 / 3600) + "h";
   };
   const clock = (ms) => new Date(ms).toLocaleTimeString();
-  const ago = (ms) => ms ? short(now() - ms) : "–";
+  const ago = (ms) => !ms ? "–" : ms - now() > 1000 ? `since ${short(ms - now())} ahead of this clock` : short(now() - ms);
   const left = (ms) => ms < 0 ? "never ends" : ms ? short(ms - now()) : "–";
   const tick = () => {
     for (const el of document.querySelectorAll("main .since[data-ms]")) text(el, ago(Number(el.dataset.ms)));

@@ -21,3 +21,16 @@ func TestHostileTimes(t *testing.T) {
 		}
 	}
 }
+
+// A moment that our clock has not reached is of a clock that is ahead, and not of now.
+func TestMomentsAhead(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for since, want := range map[time.Duration][2]string{
+		-90 * time.Second: {"1m30s ago", "for 1m30s"}, 0: {"0.0s ago", "for 0.0s"}, 500 * time.Millisecond: {"0.0s ago", "for 0.0s"},
+		5 * time.Minute: {"5m0s ahead of this clock", "since 5m0s ahead of this clock"},
+	} {
+		if ago, held := Ago(now.Add(since), now), For(now.Add(since), now); ago != want[0] || held != want[1] {
+			t.Errorf("%v: %q and %q, want %q", since, ago, held, want)
+		}
+	}
+}

@@ -8,6 +8,7 @@ package people
 import (
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/hasplock/hasp"
@@ -46,6 +47,22 @@ func Count(n int, one, many string) string {
 		return "1 " + one
 	}
 	return fmt.Sprintf("%d %s", n, many)
+}
+
+// Ago says how long ago something was. A moment that this clock has not reached is of a clock that is ahead of it.
+func Ago(at, now time.Time) string {
+	if ahead := at.Sub(now); ahead > time.Second {
+		return Short(ahead) + " ahead of this clock"
+	}
+	return Short(now.Sub(at)) + " ago"
+}
+
+// For says for how long something has been so.
+func For(since, now time.Time) string {
+	if text, ok := strings.CutSuffix(Ago(since, now), " ago"); ok {
+		return "for " + text
+	}
+	return "since " + Ago(since, now)
 }
 
 // Short returns a duration with as many digits as a person wants: 0.4s, 41s,

@@ -15,6 +15,7 @@ import (
 	"github.com/hasplock/hasp/cmd/hasp/internal/plain"
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/audit"
+	"github.com/hasplock/hasp/internal/people"
 	"github.com/spf13/cobra"
 )
 
@@ -125,7 +126,7 @@ func plan(i hasp.Info, key string, v victim) string {
 	s := fmt.Sprintf("this takes %s from %s", quote(key), who(v.Holder))
 	l := v.Describe()
 	if !l.Since.IsZero() {
-		s += ", who has held it for " + short(time.Since(l.Since))
+		s += ", who has held it " + people.For(l.Since, time.Now())
 	}
 	if l.Reason != "" {
 		s += fmt.Sprintf(", reason %q", l.Reason)

@@ -20,6 +20,7 @@ import (
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/cmd/hasp/internal/plain"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/people"
 	"github.com/spf13/cobra"
 )
 
@@ -148,7 +149,7 @@ func table(w io.Writer, infos []hasp.Info) error {
 				holder += fmt.Sprintf(" and %d more", i.Holds-1)
 			}
 			if !l.Since.IsZero() {
-				since = short(time.Since(l.Since)) + " ago"
+				since = people.Ago(l.Since, time.Now())
 			}
 		}
 		if i.Fence > 0 {

@@ -13,6 +13,7 @@ import (
 	"github.com/hasplock/hasp/cmd/hasp/internal/plain"
 	"github.com/hasplock/hasp/cmd/hasp/internal/shell"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/people"
 	"github.com/spf13/cobra"
 )
 
@@ -146,7 +147,7 @@ func person(fact func(name, format string, args ...any), name string, h hasp.Hol
 		fact("", "owner %s", driver.Printable(h.Owner))
 	}
 	if !l.Since.IsZero() {
-		fact("", "since %s (%s ago)", l.Since.Local().Format("2006-01-02 15:04:05 MST"), short(time.Since(l.Since)))
+		fact("", "since %s (%s)", l.Since.Local().Format("2006-01-02 15:04:05 MST"), people.Ago(l.Since, time.Now()))
 	}
 	if l.Reason != "" {
 		fact("", "reason %q", l.Reason)

@@ -85,7 +85,7 @@ func obstacle(h hasp.Holder, left time.Duration, ahead int) string {
 		s = "shared" // perhaps by more than the one we know of
 	}
 	if !l.Since.IsZero() {
-		s += " for " + short(time.Since(l.Since))
+		s += " " + people.For(l.Since, time.Now())
 	}
 	s += " by " + who(h)
 	if ended(h) {

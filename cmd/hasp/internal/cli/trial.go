@@ -239,8 +239,10 @@ func (t *trialLock) handoff() {
 	}
 	switch took := got.at.Sub(released); {
 	case err != nil || x.ctx.Err() != nil:
+	case got.err != nil && within.Err() == nil:
+		t.failed("handoff", "the wait of a second client for the key failed, so no handoff was seen", got.err)
 	case got.err != nil:
-		t.failed("handoff", fmt.Sprintf("a client that waited for the key was not granted it within %v of its release", took.Round(time.Second)), got.err)
+		t.failed("handoff", fmt.Sprintf("a client that waited for the key was not granted it within %s of its release", short(took)), got.err)
 	case both:
 		x.say(doctor.Fail, "", "handoff", "a second client was granted the key while the first one held it: two held it at once. Do all addresses in "+
 			"the store's URL belong to one store?")
@@ -291,9 +293,11 @@ func (t *trialLock) expiry() {
 	late := max(got.at.Sub(asked)-o.TTL, 0)
 	switch early := deadline.Sub(got.at); {
 	case x.ctx.Err() != nil:
+	case got.err != nil && ctx.Err() == nil:
+		t.failed("expiry", "the wait of a second client for the key failed, so no expiry was seen", got.err)
 	case got.err != nil:
-		t.failed("expiry", fmt.Sprintf("a lease of %v that nobody renewed did not expire within %v: what a crashed process holds stays held",
-			o.TTL, got.at.Sub(asked).Round(time.Second)), got.err)
+		t.failed("expiry", fmt.Sprintf("a lease of %v that nobody renewed did not expire within %s: what a crashed process holds stays held",
+			o.TTL, short(got.at.Sub(asked))), got.err)
 	case early > 0:
 		x.measured(o.TTL-early, doctor.Fail, "expiry", "a lease of %v was given to another client %v too early, while its holder may rely on it: does something "+
 			"delete keys of locks, or step the store's clock?", o.TTL, early.Round(time.Millisecond))

@@ -27,6 +27,8 @@ type twisted struct {
 	forgets bool // leases are free at once
 	keeps   bool // leases never expire
 	fence   uint64
+	fails   bool // at the second question
+	asked   int
 }
 
 func (w *twisted) Traits() driver.Traits {
@@ -40,6 +42,9 @@ func (w *twisted) Traits() driver.Traits {
 func (w *twisted) Try(ctx context.Context, r driver.TryRequest) (driver.Result, error) {
 	if w.keeps {
 		r.TTL = time.Hour
+	}
+	if w.asked++; w.fails && w.asked > 1 {
+		return driver.Result{}, driver.ErrUnsupported
 	}
 	res, err := w.Driver.Try(ctx, r)
 	if w.fence > 0 {
@@ -83,6 +88,7 @@ func TestTrial(t *testing.T) {
 	for name, c := range map[string]struct {
 		store *twisted
 		apart bool // the second client uses another store
+		fails bool // it cannot ask this one twice
 		level driver.Level
 		check string
 		text  string
@@ -99,6 +105,8 @@ func TestTrial(t *testing.T) {
 		"two hold it":    {apart: true, level: doctor.Fail, check: "handoff", text: "two held it at once"},
 		"too early":      {apart: true, level: doctor.Fail, check: "expiry", text: "too early"},
 		"forgets":        {store: &twisted{forgets: true}, level: doctor.Fail, check: "lock", text: "no longer holds the key"},
+		"a call fails":   {fails: true, level: doctor.Fail, check: "handoff", text: "the wait of a second client for the key failed, so no handoff was seen: "},
+		"no expiry":      {fails: true, level: doctor.Fail, check: "expiry", text: "the wait of a second client for the key failed, so no expiry was seen: "},
 		"never expires":  {store: &twisted{keeps: true}, level: doctor.Fail, check: "expiry", text: "did not expire within 21s"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -109,6 +117,9 @@ func TestTrial(t *testing.T) {
 				}
 				first.Driver = memdriver.New()
 				second := first
+				if c.fails {
+					second = &twisted{Driver: first.Driver, fails: true}
+				}
 				if c.apart {
 					second = &twisted{Driver: memdriver.New()}
 				}

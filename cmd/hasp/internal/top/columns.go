@@ -59,6 +59,9 @@ func held(_ *Model, i *entry, now time.Time) string {
 	if i.since.IsZero() {
 		return "-"
 	}
+	if i.since.Sub(now) > time.Second { // of a clock that is ahead of ours
+		return "ahead"
+	}
 	return people.Short(now.Sub(i.since))
 }
 

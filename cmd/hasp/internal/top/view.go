@@ -286,7 +286,7 @@ func (m *Model) sayHolder(add func(string, ...any), mark string, l driver.Lease,
 		facts[0] = fmt.Sprintf("slot %d of %d", h.Slot, h.Limit)
 	}
 	if !d.Since.IsZero() {
-		facts = append(facts, "held "+people.Short(now.Sub(d.Since)))
+		facts = append(facts, "held "+strings.TrimPrefix(people.For(d.Since, now), "for "))
 	}
 	facts = append(facts, "left "+leftText(l.Left, now.Sub(m.at)))
 	add("    %s", strings.Join(facts, ", "))
@@ -308,7 +308,7 @@ func sayWaiter(add func(string, ...any), mark string, n int, h hasp.Holder, now 
 	d := h.Describe()
 	s := fmt.Sprintf("%s%d. ", mark, n+1)
 	if !d.Since.IsZero() {
-		s += "waits " + people.Short(now.Sub(d.Since)) + "  "
+		s += "waits " + strings.TrimPrefix(people.For(d.Since, now), "for ") + "  "
 	}
 	s += people.Who(h)
 	if h.Mode == hasp.Shared {
