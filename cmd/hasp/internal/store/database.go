@@ -28,6 +28,9 @@ import (
 // maxConns bounds the connections to a database: each is a process, or a thread, of its server.
 const maxConns = 4
 
+// startUp is for how long a connection to PostgreSQL is kept for the next request.
+const startUp = 2 * time.Second
+
 // dangers are what no database notices.
 const dangers = "a server that is restored from a backup"
 
@@ -91,12 +94,14 @@ func (p *postgresDB) open(now func() place) (*Store, error) {
 	}
 	db := stdlib.OpenDB(*p.config, stdlib.OptionBeforeConnect(anew), stdlib.OptionShouldPing(pgxlisten.ShouldPing))
 	db.SetMaxOpenConns(maxConns)
-	// Many commands may wait, each with a connection that listens; a server admits few.
 	db.SetMaxIdleConns(1)
 	db.SetConnMaxIdleTime(time.Second)
+	// Many commands may wait, each with a connection that listens; a server admits few. After the start, whose requests follow
+	// each other, each sign of life closes its connection: one that is idle stays for up to two seconds, of three.
+	begun := time.AfterFunc(startUp, func() { db.SetMaxIdleConns(0) })
 	locks := sqldriver.NewPostgres(db, &sqldriver.PostgresOptions{Listener: pgxlisten.New(p.config, anew)})
 	return &Store{
-		Driver: locks, disconnect: db.Close, kind: doctor.Kind{Dangers: dangers}, Examine: p.pooler,
+		Driver: locks, disconnect: func() error { begun.Stop(); return db.Close() }, kind: doctor.Kind{Dangers: dangers}, Examine: p.pooler,
 		NoMessages: ": is there a pooler of connections in between (PgBouncer in transaction mode), through which LISTEN does not work?",
 		Tables:     &Tables{Schema: sqldriver.PostgresSchema, Make: locks.Init},
 	}, nil

@@ -1,0 +1,51 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/internal/faultproxy"
+	"github.com/hasplock/hasp/internal/testserver"
+)
+
+// Rule: a command that has run for a while keeps no idle connection to PostgreSQL: what it needs beside the one that listens is
+// closed when it is answered.
+func TestNoIdleConnection(t *testing.T) {
+	t.Parallel()
+	link := faultproxy.New(t, testserver.Postgres(t).Addr())
+	var latest atomic.Int64
+	link.Hook(func(c faultproxy.Chunk) bool {
+		latest.Store(int64(c.Conn))
+		return false
+	})
+	u, err := Parse("postgres://postgres@" + link.Addr() + "/postgres?sslmode=disable")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := u.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = s.Close()
+		_ = s.Disconnect()
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := s.Tables.Make(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for once := int64(0); latest.Load() < once+4; { // four in a row, each on a connection of its own
+		once = latest.Load()
+		for range 4 {
+			if _, err := s.Driver.Inspect(ctx, "k"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
