@@ -28,12 +28,13 @@ var binaries = map[string]string{
 	"promtool":   "promtool",
 	"redis":      "redis-server",
 	"sqlite":     "",
+	"sudo":       "sudo",
 	"zookeeper":  "java",
 	"zsh":        "zsh",
 }
 
 // Require says that the test needs the server of engine ("redis", "etcd", "sqlite", "zookeeper"),
-// a shell ("bash", "busybox", "dash", "fish", "ksh93", "mksh", "zsh"), or "promtool".
+// a shell ("bash", "busybox", "dash", "fish", "ksh93", "mksh", "zsh"), "sudo", or "promtool".
 // Where it is missing the test is skipped, with a message; it fails where the
 // comma-separated HASP_TEST_REQUIRE names the engine, so that a machine that
 // should have every server cannot pass by skipping. An engine that this package

@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	pids "github.com/hasplock/hasp/internal/process"
 	"golang.org/x/sys/unix"
@@ -105,93 +104,6 @@ func (s *Shell) Ended() <-chan struct{} {
 		}
 	}()
 	return ended
-}
-
-// End ends the process, and what it started as far as that can be found, as an
-// ended command is. It returns when nothing is left of them.
-func (s *Shell) End(order Order) {
-	all := map[int]uint64{s.PID: s.Start}
-	if order.Term {
-		s.signal(all, unix.SIGTERM)
-		s.signal(all, unix.SIGCONT) // a stopped process handles no signal but SIGKILL
-	} else {
-		s.signal(all, unix.SIGKILL)
-	}
-	if order.Begun != nil {
-		order.Begun()
-	}
-	var killed time.Time
-	for s.family(all); len(all) > 0; s.family(all) {
-		pause := endTick
-		if order.Term {
-			pause = min(pause, order.Left())
-		}
-		if !order.Term || pause <= 0 {
-			s.signal(all, unix.SIGKILL)
-			if killed.IsZero() {
-				killed = time.Now()
-			}
-			if time.Since(killed) > killLimit {
-				return // stuck in the kernel, or not ours to kill
-			}
-			pause = endTick
-		}
-		time.Sleep(pause)
-	}
-}
-
-// family adds to all what they started, and takes out what has ended. What was
-// started by a process that ended between two looks is not found: see started.
-func (s *Shell) family(all map[int]uint64) {
-	procs := readProcs()
-	for pid, start := range all {
-		if p, ok := procs[pid]; !ok || p.start != start || p.dead {
-			delete(all, pid)
-		}
-	}
-	for grew := true; grew; {
-		grew = false
-		for pid, p := range procs {
-			_, child := all[p.parent]
-			if _, known := all[pid]; child && !known && !p.dead && pid != os.Getpid() {
-				all[pid], grew = p.start, true
-			}
-		}
-	}
-}
-
-// signal sends a signal to all, and to what they have started by now. The shell
-// comes first: one whose command was ended would go on to the next.
-func (s *Shell) signal(all map[int]uint64, sig unix.Signal) {
-	s.family(all) // once the shell has ended, nobody knows what it started
-	latest := s.started()
-	_ = s.send(sig) // it may have ended
-	for _, pid := range latest {
-		if p, ok := readProc(pid); ok && !p.dead {
-			all[pid] = p.start
-		}
-	}
-	for pid, start := range all {
-		if pid == s.PID {
-			continue
-		}
-		if one, err := OpenShell(Process{pid, start}); err == nil {
-			_ = one.send(sig) // as above
-			_ = unix.Close(one.pidfd)
-		}
-	}
-}
-
-// started returns the children of the shell, in a hundredth of the time that family takes: what it starts between
-// this look and a signal is not found. To stop the shell meanwhile would close the gap, but stops sudo or su with it, for good.
-func (s *Shell) started() (pids []int) {
-	text, _ := os.ReadFile(s.file("task/" + strconv.Itoa(s.PID) + "/children")) // a kernel may have none
-	for field := range strings.FieldsSeq(string(text)) {
-		if pid, err := strconv.Atoi(field); err == nil && pid != os.Getpid() {
-			pids = append(pids, pid)
-		}
-	}
-	return pids
 }
 
 func (s *Shell) send(sig unix.Signal) error { return unix.PidfdSendSignal(s.pidfd, sig, nil, 0) }

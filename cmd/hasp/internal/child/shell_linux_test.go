@@ -4,7 +4,9 @@
 package child
 
 import (
+	"os"
 	"os/exec"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
@@ -102,5 +104,49 @@ func TestShellStartsNothingWhileItIsEnded(t *testing.T) {
 	}
 	if left > 2 {
 		t.Errorf("of %d shells something is left", left)
+	}
+}
+
+// A worker of the shell that starts jobs again and again leaves none behind, whether it is asked to end or killed, and though
+// each job has a session of its own.
+func TestWorkerStartsNothingWhileItIsEnded(t *testing.T) {
+	for _, c := range []struct {
+		name, job string
+		term      bool
+	}{{"asked", "", true}, {"killed", "", false}, {"asked, with sessions", "setsid ", true}, {"killed, with sessions", "setsid ", false}} {
+		t.Run(c.name, func(t *testing.T) {
+			for range 10 {
+				dir := t.TempDir()
+				cmd := exec.Command("sh", "-c", "yes | xargs -P 30 -I{} "+c.job+`sh -c 'echo >>begun; test -e ending && exec sleep 1000; exec sleep 0.06' & sleep 1000; :`)
+				cmd.Dir, cmd.SysProcAttr = dir, &syscall.SysProcAttr{Setsid: true}
+				if err := cmd.Start(); err != nil {
+					t.Fatal(err)
+				}
+				go func() { _ = cmd.Wait() }()
+				for begun := 0; begun < 60; { // it has started jobs anew
+					text, _ := os.ReadFile(filepath.Join(dir, "begun"))
+					begun = len(text)
+					time.Sleep(time.Millisecond)
+				}
+				p, err := Find(cmd.Process.Pid)
+				if err != nil {
+					t.Fatal(err)
+				}
+				s, err := OpenShell(p)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(filepath.Join(dir, "ending"), nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+				s.End(Order{Term: c.term, Left: func() time.Duration { return time.Minute }})
+				for pid, p := range readProcs() {
+					if cwd, err := os.Readlink(Process{PID: pid}.file("cwd")); err == nil && cwd == dir && !p.dead {
+						t.Errorf("%s (pid %d) is left", Process{PID: pid}.Name(), pid)
+						_ = syscall.Kill(pid, syscall.SIGKILL)
+					}
+				}
+			}
+		})
 	}
 }
