@@ -115,7 +115,7 @@ func TestWorkerStartsNothingWhileItIsEnded(t *testing.T) {
 		term      bool
 	}{{"asked", "", true}, {"killed", "", false}, {"asked, with sessions", "setsid ", true}, {"killed, with sessions", "setsid ", false}} {
 		t.Run(c.name, func(t *testing.T) {
-			for range 10 {
+			for range 5 {
 				dir := t.TempDir()
 				cmd := exec.Command("sh", "-c", "yes | xargs -P 30 -I{} "+c.job+`sh -c 'echo >>begun; test -e ending && exec sleep 1000; exec sleep 0.06' & sleep 1000; :`)
 				cmd.Dir, cmd.SysProcAttr = dir, &syscall.SysProcAttr{Setsid: true}

@@ -122,6 +122,9 @@ type request struct {
 // acquire starts a keeper, which acquires the keys, and ends when the keeper has them.
 // The keeper writes all messages.
 func acquire(e request) error {
+	if err := child.Room(); err != nil { // for the keeper, too
+		return &exit{code: exitFailed, verdict: "failed", message: err.Error()}
+	}
 	signals, stop := child.Notify()
 	defer stop()
 	keeper, pipe, err := startKeeper()
@@ -160,8 +163,8 @@ func keeperEnded(code int, received os.Signal) error {
 	if sig, ok := received.(syscall.Signal); ok && code < 0 { // before it could handle signals
 		code = 128 + int(sig)
 	}
-	if code <= 0 {
-		return &exit{code: exitFailed, verdict: "failed", message: "the process that was to hold the key was killed"}
+	if code <= 0 || code == 2 { // Go's, when there is no room for another thread
+		return &exit{code: exitFailed, verdict: "failed", message: "the process that was to hold the key was killed, or failed"}
 	}
 	return &exit{code: code, interrupted: code == 128+int(syscall.SIGINT)}
 }

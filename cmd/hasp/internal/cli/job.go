@@ -87,9 +87,6 @@ func (j *job) all(cmd *cobra.Command, work func() (*child.Status, error)) (statu
 		return nil, err
 	}
 	j.path = path
-	if err := child.Room(); err != nil { // before anything is acquired
-		return nil, &exit{code: exitFailed, verdict: "failed", message: err.Error()}
-	}
 	return j.opened(cmd, func() (*child.Status, error) {
 		variable, remove, err := j.locks.url.Inherit()
 		if err != nil {
@@ -110,6 +107,9 @@ func (j *job) all(cmd *cobra.Command, work func() (*child.Status, error)) (statu
 
 // opened does something with the store open, and the flags checked.
 func (j *job) opened(cmd *cobra.Command, work func() (*child.Status, error)) (status *child.Status, err error) {
+	if err := child.Room(); err != nil { // before anything is acquired
+		return nil, &exit{code: exitFailed, verdict: "failed", message: err.Error()}
+	}
 	j.via = "hasp " + cmd.Name()
 	j.o.store.warn = func(message string) { j.rep.say(normal, event{Event: "state", Message: message}) }
 	var log *audit.Log
