@@ -4,6 +4,7 @@
 package main
 
 import (
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -118,3 +119,26 @@ func TestTooFewProcesses(t *testing.T) {
 }
 
 const lonelyUser = 54007
+
+// While hasp waits, systemd does not take the unit for one that hangs at its start.
+func TestWaitInAUnit(t *testing.T) {
+	t.Parallel()
+	onlyLinux(t)
+	s := onSQLite(t)
+	socket := filepath.Join(s.dir, "notify")
+	systemd, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Net: "unixgram", Name: socket})
+	must(t, err)
+	defer systemd.Close()
+	s.fifo("gate")
+	holder := s.hasp("run", "k", "--", "sh", "-c", "echo >ready; read x <gate")
+	s.read("ready")
+	waiter := s.haspWith(func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, "NOTIFY_SOCKET="+socket) }, "run", "k", "--", "true")
+	text := make([]byte, 100)
+	n, err := systemd.Read(text)
+	if err != nil || string(text[:n]) != "EXTEND_TIMEOUT_USEC=60000000" {
+		t.Errorf("systemd was told %q, %v", text[:n], err)
+	}
+	s.open("gate")
+	holder.ends(0)
+	waiter.ends(0)
+}

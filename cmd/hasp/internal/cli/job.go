@@ -214,6 +214,7 @@ func (j *job) interrupted(s signaled) *exit {
 // comes.
 func (j *job) acquire() (*hasp.Leases, error) {
 	defer j.wait.end()
+	defer extendStart()()
 	leases, err := j.asking()
 	if end := (*exit)(nil); errors.As(err, &end) {
 		return nil, end
