@@ -111,6 +111,8 @@ const (
 	// killLimit is how long to wait for killed processes to be gone: only one
 	// that is stuck in the kernel, or that is not ours to kill, takes so long.
 	killLimit = 5 * time.Second
+	// echo is how soon a second signal is taken for the first, sent by another way.
+	echo = 10 * time.Millisecond
 	// settle is for what ends right after its command, such as the reader of its pipe.
 	settle = 100 * time.Millisecond
 )

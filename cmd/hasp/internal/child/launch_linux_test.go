@@ -149,3 +149,20 @@ func TestStarterThatEnds(t *testing.T) {
 		}
 	}
 }
+
+// A program that gets rights when it starts is known before.
+func TestGains(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can give a file to another user")
+	}
+	const other = 54001
+	for mode, want := range map[os.FileMode]bool{0o755: false, 0o755 | os.ModeSetuid: true, 0o755 | os.ModeSetgid: true, 0o745 | os.ModeSetgid: false} {
+		path := filepath.Join(t.TempDir(), "program")
+		if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Chown(path, other, other), os.Chmod(path, mode)); err != nil {
+			t.Fatal(err)
+		}
+		if got := Gains(path); got != want {
+			t.Errorf("a program of another user with mode %v gains rights: %v", mode, got)
+		}
+	}
+}

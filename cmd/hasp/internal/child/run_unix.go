@@ -68,11 +68,13 @@ type runner struct {
 	// that no shell looks after; Go cannot undo that it once caught SIGTSTP.
 	stopSignal syscall.Signal
 
-	begun  bool      // the command did, or failed to
-	failed error     // why it did not
-	ended  bool      // the command, not yet what it started
-	until  time.Time // when what it started is no longer waited for
-	asking bool      // it was asked to end
+	latest syscall.Signal // that was passed on
+	heard  time.Time      // when
+	begun  bool           // the command did, or failed to
+	failed error          // why it did not
+	ended  bool           // the command, not yet what it started
+	until  time.Time      // when what it started is no longer waited for
+	asking bool           // it was asked to end
 	order  *Order
 	tick   *time.Ticker
 	killed time.Time
@@ -160,6 +162,10 @@ func (r *runner) rest() {
 }
 
 func (r *runner) pass(sig syscall.Signal) {
+	if sig == r.latest && time.Since(r.heard) < echo { // it was sent to hasp, and to all
+		return
+	}
+	r.latest, r.heard = sig, time.Now()
 	if !slices.Contains(r.status.Passed, sig) {
 		r.status.Passed = append(r.status.Passed, sig)
 	}

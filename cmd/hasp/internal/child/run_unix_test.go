@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -140,4 +141,23 @@ func waitFor(t *testing.T, is func() bool) {
 			return
 		}
 	}
+}
+
+// A signal that arrives twice at once, as to a group and to each of it, is passed on once.
+func TestEchoOfASignal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &runner{p: &process{pid: 1 << 30}} // no such process
+		first := time.Now()
+		r.pass(syscall.SIGTERM)
+		time.Sleep(echo / 2)
+		r.pass(syscall.SIGTERM)
+		if !r.heard.Equal(first) {
+			t.Error("the echo was passed on")
+		}
+		time.Sleep(echo)
+		r.pass(syscall.SIGTERM)
+		if r.heard.Equal(first) {
+			t.Error("a second signal was not passed on")
+		}
+	})
 }

@@ -168,8 +168,8 @@ func (p *process) askToEnd(leftOnly bool) {
 	for _, m := range p.members() {
 		if !leftOnly || !m.inGroup {
 			_ = syscall.Kill(m.pid, syscall.SIGTERM)
-			_ = syscall.Kill(m.pid, syscall.SIGCONT) // a stopped process handles no signal but SIGKILL
 		}
+		_ = syscall.Kill(m.pid, syscall.SIGCONT) // a stopped process handles no signal but SIGKILL
 	}
 }
 

@@ -41,7 +41,9 @@ key is free when the TTL is over). When only hasp is stopped its command runs on
 and nothing but the fence protects what it writes.
 
 Processes that the command leaves in the background when it ends are left alone,
-but the key is released. On macOS processes that left the command's group are not
+and named before the key is released. When a signal was its end they get TERM, and
+the key is kept until they end, for --grace at most. A setuid command, and what it
+starts as another user, may outlive hasp or the lock: that is said. On macOS processes that left the command's group are not
 found; on Windows there are no signals, and only the command itself is killed.
 
 The command sees HASP_KEY, HASP_FENCE (larger for each later holder; give it to
