@@ -71,7 +71,7 @@ func (s *sights) of(addr string) sight {
 func (s *sights) unserved(addr string, err error) string {
 	seen, said := s.of(addr), plain.Error(err)
 	var late interface{ Timeout() bool }
-	if seen.stage == mute && !cut(err) && !(errors.As(err, &late) && late.Timeout()) { // another connection is new: this is an answer
+	if errors.As(err, new(*lastWords)) || seen.stage == mute && !cut(err) && !(errors.As(err, &late) && late.Timeout()) { // an answer, and another connection is new
 		seen.stage = heard
 	}
 	if why := seen.err; why != nil && !strings.Contains(said, plain.Error(why)) {
@@ -245,7 +245,7 @@ func (c *conn) over(err error) error {
 		return nil
 	case c.answered.Load() && cut(err) && c.said != "":
 		c.seen.note(c.addr, heard, nil)
-		return c.fail(explained("%[2]s, and it closed the connection: %[1]w", err, c.said))
+		return c.fail(&lastWords{c.said, err})
 	case c.answered.Load() && cut(err):
 		c.seen.note(c.addr, ended, nil)
 	case c.answered.Load():
@@ -260,6 +260,17 @@ func (c *conn) over(err error) error {
 	}
 	return err
 }
+
+// lastWords are the only answer of a server that then closed the connection. It unwraps to a list, as explanation does.
+type lastWords struct {
+	text string
+	err  error
+}
+
+func (e *lastWords) Error() string {
+	return e.text + ", and it closed the connection: " + e.err.Error()
+}
+func (e *lastWords) Unwrap() []error { return []error{e.err} }
 
 // plainConn can be looked at without reading from it, where nothing lies between.
 type plainConn struct{ conn }
