@@ -111,3 +111,22 @@ func TestAcquireLostUnderSudo(t *testing.T) {
 		})
 	}
 }
+
+// Where the keeper could start too few threads hasp acquire says so in a line, before anything is acquired.
+func TestAcquireWithTooFewProcesses(t *testing.T) {
+	t.Parallel()
+	s, exe, _ := onFile(t)
+	s.store = "redis://" + testserver.Redis(t).Addr()
+	must(t, os.Mkdir(filepath.Join(s.dir, "state"), 0o777))
+	must(t, os.Chmod(filepath.Join(s.dir, "state"), 0o777))
+	for limit, code := range map[string]int{"14": 125, "24": 125, "200": 0} {
+		p := s.as(anotherLonelyUser, "prlimit", "--nproc="+limit, "sh", "-c", exe+" acquire -n k; exit $?")
+		p.ends(code)
+		if said := p.err.String(); code != 0 && (strings.Count(said, "\n") != 1 || !strings.Contains(said, "ulimit -u")) {
+			t.Errorf("at %s processes it said:\n%s", limit, said)
+		}
+		s.exits(0, "run", "-w", "30", "k", "--", "true")
+	}
+}
+
+const anotherLonelyUser = 54008
