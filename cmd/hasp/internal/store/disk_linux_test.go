@@ -91,7 +91,7 @@ func TestLayersAreFound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Disconnect()
+	defer func() { _ = s.Disconnect() }()
 	use, _ := s.Fit([]doctor.Finding{{Level: found[0].Level, Check: found[0].Check, FencesRepeat: found[0].FencesRepeat}}, true)
 	if use != doctor.ForEfficiency {
 		t.Errorf("it is usable for %s", use)
