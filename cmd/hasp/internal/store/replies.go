@@ -26,9 +26,25 @@ type replies struct {
 	header   []byte // the beginning of a line
 	size     int    // of this reply until now
 	elements int    // announced in this reply until now
+	quoting  bool   // the rest of the line is what was sent
 }
 
-// scan takes what was read, before anybody else does.
+// quotes is how a server that does not know a command begins to repeat its arguments: of HELLO and AUTH, the password.
+var quotes = []byte(", with args beginning with: ")
+
+// hide overwrites what an error repeats of a request.
+func (r *replies) hide(part []byte) {
+	if i := bytes.Index(part, quotes); i >= 0 && !r.quoting {
+		part, r.quoting = part[i+len(quotes):], true
+	}
+	for i, c := range part {
+		if r.quoting && c != '\r' && c != '\n' {
+			part[i] = '*'
+		}
+	}
+}
+
+// scan takes what was read, before anybody else does, and hides secrets in it.
 func (r *replies) scan(p []byte) error {
 	for len(p) > 0 {
 		n, ends := len(p), false
@@ -49,7 +65,11 @@ func (r *replies) scan(p []byte) error {
 			continue
 		}
 		r.header = append(r.header, part[:min(n, 32-len(r.header))]...)
+		if r.header[0] == '-' {
+			r.hide(part)
+		}
 		if ends {
+			r.quoting = false
 			if err := r.line(); err != nil {
 				return err
 			}

@@ -91,3 +91,21 @@ func TestHostileServer(t *testing.T) {
 		t.Errorf("the reply took %d MiB", took>>20)
 	}
 }
+
+// What an error repeats of a request may be the password.
+func TestRepliesHideSecrets(t *testing.T) {
+	text := "*2\r\n-ERR unknown command 'HELLO', with args beginning with: '3' 'AUTH' 'default' 'hunter2' \r\n$45\r\na value, with args beginning with: what it has\r\n-ERR x\r\n"
+	quoted := "'3' 'AUTH' 'default' 'hunter2' "
+	want := strings.Replace(text, quoted, strings.Repeat("*", len(quoted)), 1)
+	for _, cut := range []int{0, strings.Index(text, "hunter2") + 2} {
+		r, read := &replies{}, []byte(text)
+		for _, part := range [][]byte{read[:cut], read[cut:]} {
+			if err := r.scan(part); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if string(read) != want {
+			t.Errorf("cut at %d, it reads\n%s", cut, read)
+		}
+	}
+}

@@ -139,8 +139,10 @@ type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error
 // reach notes whether dial makes connections.
 func (s *sights) reach(dial dialFunc) dialFunc {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		late := ctx.Err() != nil
 		c, err := dial(ctx, network, addr)
 		switch {
+		case late: // nothing was tried
 		case cut(err): // as soon as it stood
 			s.note(addr, hungUp, err)
 		case err != nil:
@@ -172,8 +174,8 @@ type conn struct {
 	secure  bool     // over TLS
 	replies *replies // of a server of Redis, which is not trusted to send what was asked for; else nil
 
-	answered atomic.Bool // the server said something
-	said     string      // its first answer, where that is an error
+	answered atomic.Bool            // the server said something
+	said     atomic.Pointer[string] // its only answer until now, where that is an error
 	failed   atomic.Pointer[error]
 }
 
@@ -192,23 +194,25 @@ func (c *conn) Read(p []byte) (int, error) {
 
 // heard looks at what came.
 func (c *conn) heard(p []byte) error {
-	if !c.answered.Load() {
-		if !c.secure && len(p) > 1 && (p[0] == 0x15 || p[0] == 0x16) && p[1] == 3 { // an alert, or a handshake
-			err := fmt.Errorf("the server answers with TLS, and was not asked to: if it is the right one, the store's URL %s", c.seen.otherwise())
-			c.seen.note(c.addr, insecure, err)
-			return err
-		}
-		if c.replies != nil && p[0] == '-' {
-			line, _, _ := strings.Cut(string(p[1:min(len(p), 200)]), "\r")
-			c.said = line
-		}
+	first := !c.answered.Load()
+	if first && !c.secure && len(p) > 1 && (p[0] == 0x15 || p[0] == 0x16) && p[1] == 3 { // an alert, or a handshake
+		err := fmt.Errorf("the server answers with TLS, and was not asked to: if it is the right one, the store's URL %s", c.seen.otherwise())
+		c.seen.note(c.addr, insecure, err)
+		return err
 	}
-	c.answered.Store(true)
 	c.seen.note(c.addr, heard, nil)
 	if c.replies == nil {
+		c.answered.Store(true)
 		return nil
 	}
-	return c.replies.scan(p)
+	err := c.replies.scan(p)
+	c.said.Store(nil)
+	if first && p[0] == '-' {
+		line, _, _ := strings.Cut(string(p[1:min(len(p), 200)]), "\r")
+		c.said.Store(&line)
+	}
+	c.answered.Store(true)
+	return err
 }
 
 // Write takes what cannot be sent before the first answer for sent: a server that has too many connections says so, and closes this one.
@@ -240,12 +244,13 @@ func cut(err error) bool {
 // over looks at how a connection ended. With TLS 1.3 a server looks at the client's certificate after the handshake.
 func (c *conn) over(err error) error {
 	var alert *net.OpError
+	said := c.said.Load()
 	switch {
 	case err == nil:
 		return nil
-	case c.answered.Load() && cut(err) && c.said != "":
+	case cut(err) && said != nil:
 		c.seen.note(c.addr, heard, nil)
-		return c.fail(&lastWords{c.said, err})
+		return c.fail(&lastWords{*said, err})
 	case c.answered.Load() && cut(err):
 		c.seen.note(c.addr, ended, nil)
 	case c.answered.Load():
