@@ -162,7 +162,7 @@ func (r *runner) rest() {
 }
 
 func (r *runner) pass(sig syscall.Signal) {
-	if sig == r.latest && time.Since(r.heard) < echo { // it was sent to hasp, and to all
+	if r.repeats(sig) {
 		return
 	}
 	r.latest, r.heard = sig, time.Now()
@@ -174,6 +174,16 @@ func (r *runner) pass(sig syscall.Signal) {
 		return
 	}
 	r.p.signal(sig)
+}
+
+// repeats says whether a signal is an echo: sent to hasp, and to all. What does not ask for the end counts each time: a
+// program that reads its files again may have done so before the second signal.
+func (r *runner) repeats(sig syscall.Signal) bool {
+	switch {
+	case sig == syscall.SIGUSR1, sig == syscall.SIGUSR2, sig == syscall.SIGHUP && r.tty == nil:
+		return false
+	}
+	return sig == r.latest && time.Since(r.heard) < echo
 }
 
 func (r *runner) changed(c change) {

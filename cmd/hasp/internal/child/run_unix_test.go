@@ -159,5 +159,10 @@ func TestEchoOfASignal(t *testing.T) {
 		if r.heard.Equal(first) {
 			t.Error("a second signal was not passed on")
 		}
+		r.pass(syscall.SIGHUP)
+		time.Sleep(echo / 2)
+		if r.pass(syscall.SIGHUP); !r.heard.Equal(time.Now()) {
+			t.Error("a second request to read files again was not passed on")
+		}
 	})
 }
