@@ -144,6 +144,7 @@ said=$({ hasp acquire -n k && echo yes >&3; } 3>&1 >/dev/null 2>&1); kept "$said
 said=$(lock; echo $?); test "$said" = 0 || exit 4; kept yes 5
 said=$(lock) || exit 6; kept yes 7
 said=$({ hasp acquire -n k || exit; } >/dev/null 2>&1) || exit 8; kept yes 9
+said=$(trap 'echo yes' EXIT; hasp acquire -n k >/dev/null 2>&1); kept "$said" 22
 said=$( (hasp acquire -n k && echo yes) 2>&1); kept "$said" 10
 said=$(hasp acquire -n k && hasp release k && echo yes); test "$said" = yes || exit 11; hasp held k; test $? = 1 || exit 12
 ( said=$(hasp acquire -n k && echo yes); test "$said" = yes && hasp held k ) || exit 13

@@ -79,13 +79,17 @@ func (p Process) image() (place [2]string, ok bool) {
 }
 
 // pipes returns the pipes of which the process has the end with that mode alone: to read (0o400) or to write (0o200).
+// The pipe of ksh93 may be a file without a name, which both may do both with.
 func (p Process) pipes(end os.FileMode) (names []string, ok bool) {
 	fds, err := os.ReadDir(p.file("fd"))
 	for _, fd := range fds {
 		name := p.file("fd/" + fd.Name())
 		link, err := os.Lstat(name)
 		target, err2 := os.Readlink(name)
-		if err == nil && err2 == nil && link.Mode().Perm()&0o600 == end && strings.HasPrefix(target, "pipe:") {
+		if err != nil || err2 != nil || link.Mode().Perm()&end == 0 {
+			continue
+		}
+		if strings.HasPrefix(target, "pipe:") && link.Mode().Perm()&0o600 == end || strings.HasSuffix(target, " (deleted)") {
 			names = append(names, target)
 		}
 	}
