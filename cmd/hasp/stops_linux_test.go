@@ -200,17 +200,20 @@ func (s *sandbox) inside(setup string, args ...string) *proc {
 	}, args...)
 }
 
-// Without /proc the command's group is all that can be ended, and that is said.
+// Without /proc the command's group is all that can be ended, and that is said. hasp starts itself once more nevertheless, beside a sibling.
 func TestWithoutProc(t *testing.T) {
 	t.Parallel()
 	s := newSandbox(t, "redis://"+testserver.Redis(t).Addr())
-	p := s.inside("mount -t tmpfs none /proc", "run", "--ttl", ttl, "k", "--", "sh", "-c",
+	p := s.inside("mount -t tmpfs none /proc && { sleep 1000 >sibling 2>&1 & echo $! >sibling; }", "run", "--ttl", ttl, "k", "--", "sh", "-c",
 		`trap "" TERM; echo $$ >pid; echo $HASP_OWNER >owner; while :; do sleep 0.01; done`)
 	pid := number(t, s.read("pid"))
 	s.exits(0, "break", "k", "--owner", s.read("owner"), "--yes")
 	p.ends(124)
 	if alive(pid) {
 		t.Error("the command lives on")
+	}
+	if err := syscall.Kill(number(t, s.read("sibling")), syscall.SIGKILL); err != nil {
+		t.Errorf("the sibling: %v", err)
 	}
 	matches(t, p.err.String(), `^hasp: /proc cannot be read: when the lock is lost, of the command only its process group is ended`)
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"syscall"
 	"time"
 
@@ -84,9 +85,13 @@ func newRun(args []string) *cobra.Command {
 
 // alone runs this command line once more, in a process that starts without children.
 func alone() error {
+	self := "/proc/self/exe"
+	if _, err := os.Stat(self); err != nil {
+		self, _ = exec.LookPath(os.Args[0])
+	}
 	signals, stop := child.Notify()
 	defer stop()
-	st, err := child.Run(child.Spec{Path: "/proc/self/exe", Argv: os.Args, Env: os.Environ(), Signals: signals, Left: func() time.Duration { return time.Hour }})
+	st, err := child.Run(child.Spec{Path: self, Argv: os.Args, Env: os.Environ(), Signals: signals, Left: func() time.Duration { return time.Hour }})
 	if err != nil {
 		return startError("hasp", err)
 	}
