@@ -92,7 +92,7 @@ func held(t *testing.T, addr string, n int) {
 func seenCases() map[string]seen {
 	return map[string]seen{
 		"redis silent":       {69, `takes connections, and does not answer: .*Is it stopped or overloaded.*expect TLS\? Then the store's URL begins with rediss:$`, proxied(silent, "redis://", "", aRedis)},
-		"redis closes":       {69, `closed the connection before its first answer: .*reset.* Has it as many connections as it allows\?`, proxied(refusing, "redis://", "", aRedis)},
+		"redis closes":       {69, `closed the connection before its first answer(: .*reset.*)?\. Has it as many connections as it allows\?`, proxied(refusing, "redis://", "", aRedis)},
 		"redis half open":    {69, `(answered, and then no more|takes connections, and does not answer): .*Is it overloaded, or do large packets get lost`, proxied(halfOpen, "redis://", "", aRedis)},
 		"redis mtu":          {69, `(answered, and then no more|takes connections, and does not answer): `, proxied(mtu, "redis://", "", aRedis)},
 		"redis slow":         {69, `takes connections, and does not answer: `, proxied(slow, "redis://", "", aRedis)},
@@ -158,7 +158,7 @@ func seenCases() map[string]seen {
 			return "redis://" + testserver.NewRedisCluster(t, 3, testserver.RedisGroup{Timeout: 5 * time.Second}).Addrs()[0]
 		}},
 		"redis plain rediss": {69, `cannot be used: TLS: .*Else the store's URL begins with redis:$`, func(t *testing.T, s *sandbox) string { return "rediss://" + aRedis(t, s) }},
-		"redis TLS": {69, `(closed the connection before its first answer: .*Does it expect TLS\?|cannot be used: the server answers with TLS).* the store's URL begins with rediss:$`, func(t *testing.T, s *sandbox) string {
+		"redis TLS": {69, `(closed the connection before its first answer[:.] .*Does it expect TLS\?|cannot be used: the server answers with TLS).* the store's URL begins with rediss:$`, func(t *testing.T, s *sandbox) string {
 			s.certificates("server")
 			port := fmt.Sprint(freePort(t))
 			testserver.Redis(t, "--tls-port", port, "--tls-ca-cert-file", filepath.Join(s.dir, "ca.pem"), "--tls-cert-file", filepath.Join(s.dir, "server.pem"), "--tls-key-file", filepath.Join(s.dir, "server.key"))
