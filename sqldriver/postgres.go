@@ -135,9 +135,6 @@ var postgresText = map[statement]string{
 			pg_advisory_xact_lock(1751217008, hashtext(encode($1::bytea, 'hex'))) IS NULL AS lock) s WHERE s.set IS NOT NULL AND s.lock IS NOT NULL
 		ON CONFLICT (lock_key) DO UPDATE SET keep = k.keep WHERE FALSE`,
 
-	sFree: `SELECT others FROM hasp_key WHERE lock_key = ? AND set_config('idle_in_transaction_session_timeout', '5s', true) IS NOT NULL
-		FOR UPDATE SKIP LOCKED`,
-
 	// key, the largest fence
 	sBury: `WITH k AS (DELETE FROM hasp_key WHERE lock_key = ? AND fence <= ? AND keep < {now} / 60000000000 RETURNING lock_key)
 		DELETE FROM hasp_lease l USING k WHERE l.lock_key = k.lock_key`,

@@ -19,7 +19,7 @@ const renewersAtOnce = 4
 
 // Renew implements [driver.Driver]: a statement for many leases that are held alone, and a
 // transaction for each other and for each place, on a few connections. Keys that somebody has locked are the last, so that
-// no other lease waits for them.
+// no other lease or place waits for them.
 func (s *Server) Renew(ctx context.Context, rs []driver.RenewRequest, done func(i int, r driver.Renewal)) {
 	told := done
 	done = func(i int, r driver.Renewal) {
@@ -28,7 +28,7 @@ func (s *Server) Renew(ctx context.Context, rs []driver.RenewRequest, done func(
 	}
 	leases, places := s.renewTogether(ctx, rs, done)
 	if len(rs) > 1 {
-		leases = s.renewEach(ctx, rs, leases, true, done)
+		leases, places = s.renewEach(ctx, rs, leases, true, done), s.renewEach(ctx, rs, places, true, done)
 	}
 	s.renewEach(ctx, rs, append(leases, places...), false, done)
 }

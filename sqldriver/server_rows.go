@@ -31,6 +31,15 @@ type keyTx struct {
 
 // onKey runs f on a claim's key; seen is what was read of that just now, if it was. f may run again.
 func (c *conn) onKey(claim driver.Claim, seen *keyView, f func(t *keyTx) error) error {
+	if c.passOver {
+		var others int
+		switch err := c.scan(sFree, []any{[]byte(claim.Key)}, &others); {
+		case errors.Is(err, sql.ErrNoRows):
+			return errLocked
+		case err != nil:
+			return err
+		}
+	}
 	if done, err := c.whole(claim, seen, f); done || err != nil {
 		return err
 	}
@@ -63,18 +72,8 @@ var errLocked = errors.New("the key's row is locked, or not there")
 
 // open locks the row, and only then reads the clock and what others wrote.
 func (t *keyTx) open() error {
+	t.c.later(sLock, []byte(t.claim.Key))
 	var err error
-	if t.c.passOver {
-		var others int
-		if err = t.c.scan(sFree, []any{[]byte(t.claim.Key)}, &others); errors.Is(err, sql.ErrNoRows) {
-			err = errLocked
-		}
-		if err != nil {
-			return err
-		}
-	} else {
-		t.c.later(sLock, []byte(t.claim.Key))
-	}
 	if t.keyView, err = t.c.look(t.claim); err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ const (
 	sMode                        // the server's mode
 	sBegin                       // begin a transaction in which each statement sees what was committed before it
 	sLock                        // make sure that a key has a row, and lock that
-	sFree                        // lock a key's row if nobody has
+	sFree                        // whether a key's row is there, and nobody has locked it
 	sSame                        // whether a key is still as it was seen
 	sCrowded                     // whether an owner that has nothing of a key has to wait for it, as it was seen
 	sWaited                      // note that somebody waits

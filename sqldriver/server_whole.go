@@ -30,7 +30,7 @@ const (
 
 // whole is onKey in one request after a read. done is false, and nothing is, where it cannot be.
 func (c *conn) whole(claim driver.Claim, seen *keyView, f func(t *keyTx) error) (done bool, err error) {
-	if c.passOver || claim.Mode == driver.Shared {
+	if claim.Mode == driver.Shared {
 		return false, nil
 	}
 	for again := attempts; again > 0 && !c.s.parts.Load(); again-- {
