@@ -61,7 +61,7 @@ type Driver interface {
 	// confirmed that, or can tell what happened since the owner joins, or the engine looks once it watches. Hints may be
 	// lost or spurious; when a connection that carried them is lost, every watcher gets
 	// one. The channel has room for one hint, and is never closed; hints end with ctx. A
-	// nil channel means that the engine has no hints: poll. An error does not end the
+	// nil channel means that the engine has no hints: poll. Without Traits.Hints a channel tells only what RetryIn does not. An error does not end the
 	// wait: hasp polls, and calls Watch again after a while.
 	Watch(ctx context.Context, c Claim) (<-chan struct{}, error)
 

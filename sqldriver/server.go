@@ -23,6 +23,7 @@ type Server struct {
 	bad error // why this cannot work; see Check
 
 	hints   hints
+	lines   lines
 	pipe    Pipeliner // nil: statements are sent one after the other
 	notices Noticer   // nil: warnings are not heard
 
@@ -124,8 +125,8 @@ func (s *Server) Init(ctx context.Context) error {
 	})
 }
 
-// Watch implements [driver.Driver]. Without PostgresOptions.Listener, or while that hears
-// nothing, it returns no channel.
+// Watch implements [driver.Driver]. Without PostgresOptions.Listener the channel tells the first of this client's
+// waiters for a key that it is that: the first polls. While a listener hears nothing there is no channel.
 func (s *Server) Watch(ctx context.Context, c driver.Claim) (<-chan struct{}, error) {
 	if s.bad != nil {
 		return nil, s.bad
@@ -134,7 +135,7 @@ func (s *Server) Watch(ctx context.Context, c driver.Claim) (<-chan struct{}, er
 		return nil, err
 	}
 	if s.hints.listener == nil {
-		return nil, ctx.Err()
+		return s.lines.watch(ctx, c), ctx.Err()
 	}
 	return s.hints.watch(ctx, c.Owner)
 }

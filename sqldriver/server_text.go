@@ -87,7 +87,7 @@ var serverText = [statements]string{
 					FROM c LEFT JOIN p ON 1 = 1) w
 				CROSS JOIN hasp_lease l WHERE l.lock_key = ?)
 		SELECT c.now, {mode}, k.held, k.owner, k.label, k.fence, k.since, k.expires, k.most, k.mark, k.others, k.keep,
-			p.kind, p.label, p.fence, p.since, p.expires, p.mode, p.most, p.slot, p.mark, p.inbox,
+			p.kind, p.label, p.fence, p.since, p.expires, p.mode, p.most, p.slot, p.mark, p.inbox, p.seq,
 			o.found, o.past, o.seq, o.last, o.waiting, o.hinted, o.ahead, o.barred, o.least, {next}
 		FROM c CROSS JOIN o LEFT JOIN hasp_key k ON k.lock_key = ? LEFT JOIN p ON p.lock_key = k.lock_key`,
 

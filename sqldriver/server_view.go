@@ -56,11 +56,12 @@ func (c *conn) look(claim driver.Claim) (keyView, error) {
 	var k, own nullRow
 	var held, others, keep sql.NullInt64
 	var inbox sql.NullString
+	var place sql.NullInt64
 	var mode serverMode
 	key := []byte(claim.Key)
 	err := c.scan(sLook, []any{key, claim.Owner, claim.Owner, key, key}, &s.now.up, &mode,
 		&held, &k.owner, &k.label, &k.fence, &k.since, &k.expires, &k.most, &k.mark, &others, &keep,
-		&own.kind, &own.label, &own.fence, &own.since, &own.expires, &own.mode, &own.most, &own.slot, &own.mark, &inbox,
+		&own.kind, &own.label, &own.fence, &own.since, &own.expires, &own.mode, &own.most, &own.slot, &own.mark, &inbox, &place,
 		&s.rows, &s.over, &s.seq, (*int64)(&s.last), &s.waiting, &s.hinted, &s.ahead, &s.barred, &s.least, &s.next)
 	if err != nil {
 		return s, err
@@ -89,6 +90,11 @@ func (c *conn) look(claim driver.Claim) (keyView, error) {
 	if s.others {
 		err = c.lookBeside(claim, &s)
 	}
+	in := int64(noPlace)
+	if s.own.kind == kindQueued && s.own.live(s.now.up) && claim.Mode == driver.Exclusive && !s.view.hints {
+		in = place.Int64
+	}
+	s.behind = c.s.lines.behind(claim.Key, claim.Owner, in) && s.ahead > 0
 	return s, err
 }
 

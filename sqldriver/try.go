@@ -218,9 +218,10 @@ func (v view) refusal(c driver.Claim, now reading) driver.Result {
 			res.Holder = v.beside[0].holder(now.up)
 		}
 	}
-	if !v.hints {
+	switch {
+	case !v.hints && !v.behind:
 		res.RetryIn = nextLook(v.ahead, held, res.Left, v.took)
-	} else if v.ahead == 0 {
+	case v.ahead == 0:
 		res.RetryIn = max(res.Left, time.Millisecond) // nobody tells that a lease expires
 	}
 	return res

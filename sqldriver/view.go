@@ -40,6 +40,7 @@ type view struct {
 	gone   int64         // the largest fence that was given up
 	ahead  int           // live places before its own
 	hints  bool          // its place gets hints
+	behind bool          // another waiter of the client, whose turn comes before, wakes it
 	took   time.Duration // what it took to ask, a wait for a connection included; 0 of a file
 
 	// Of a Try that would share the key:
