@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -91,10 +92,14 @@ func numberIn(file string) (int, bool) {
 	return n, err == nil && err2 == nil // "max"
 }
 
-// userRoom returns what the user's limit leaves. It counts threads, and is none for root.
+// userRoom returns what the user's limit leaves. It counts threads, and is none for root, except for that of a user namespace.
+// In one without a map all users have one number, and which processes are this one's cannot be known.
 func userRoom() (room int, limit string) {
 	var most unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_NPROC, &most) != nil || most.Cur > crowded || os.Getuid() == 0 {
+	ids, _ := os.ReadFile("/proc/self/uid_map")
+	users := strings.Fields(string(ids))
+	if unix.Getrlimit(unix.RLIMIT_NPROC, &most) != nil || most.Cur > crowded || len(users) == 0 ||
+		os.Getuid() == 0 && slices.Equal(users, []string{"0", "0", strconv.Itoa(math.MaxUint32)}) {
 		return math.MaxInt, ""
 	}
 	room = int(most.Cur)
