@@ -204,7 +204,7 @@ func (s *sandbox) inside(setup string, args ...string) *proc {
 func TestWithoutProc(t *testing.T) {
 	t.Parallel()
 	s := newSandbox(t, "redis://"+testserver.Redis(t).Addr())
-	p := s.inside("mount -t tmpfs none /proc && { sleep 1000 >sibling 2>&1 & echo $! >sibling; }", "run", "--ttl", ttl, "k", "--", "sh", "-c",
+	p := s.inside("mount -t tmpfs none /proc && { sleep 1000 >/dev/null 2>&1 & echo $! >sibling; }", "run", "--ttl", ttl, "k", "--", "sh", "-c",
 		`trap "" TERM; echo $$ >pid; echo $HASP_OWNER >owner; while :; do sleep 0.01; done`)
 	pid := number(t, s.read("pid"))
 	s.exits(0, "break", "k", "--owner", s.read("owner"), "--yes")
