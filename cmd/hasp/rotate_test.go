@@ -33,7 +33,7 @@ type keeper struct {
 }
 
 // A password that is rotated, the store's connections cut, and the URL's file written late, first with a mistake: a holder, a
-// waiter, a leader, a standby, a shell and a server of pages go on, and none shows a password.
+// waiter, a leader, a standby, a shell, a server of pages and top go on, and none shows a password.
 func TestRotatedPassword(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(t *testing.T) keeper{
@@ -75,13 +75,19 @@ func rotates(t *testing.T, k keeper) {
 	}
 	pages := start("serve", "--listen", "127.0.0.1:0")
 	pages.says(` are at https?://`)
+	top := s.top(t, "env -u HASP_STORE HASP_STORE_FILE=url hasp top --every 0.2")
+	top.expect(`k +excl`)
 	waiter.says("k")
 	standby.says("e")
 
 	s.write("url", k.url("hunter3-wrong"))
 	k.rotate("hunter4")
 	waiter.says("(?i)password|login|auth|denied|permission")
+	top.expect("no answer for")
 	s.write("url", k.url("hunter4"))
+	top.expect("sorted by key")
+	top.send("q")
+	top.restored("0")
 
 	s.open("gate")
 	holder.ends(0)
