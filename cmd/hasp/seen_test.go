@@ -178,6 +178,14 @@ func seenCases() map[string]seen {
 			}
 			return "redis+sentinel://" + testserver.MasterName + "@" + strings.Join(group.Addrs(), ",")
 		}},
+		"sentinel password alone": {77, `refused the login: (NOAUTH|ERR Protocol error: unauthenticated).*[^.]\. It is that of Redis, not of the Sentinels: check NAME:PASSWORD@ and user=`, func(t *testing.T, s *sandbox) string {
+			group := testserver.NewRedisSentinel(t, testserver.RedisGroup{Timeout: 5 * time.Second})
+			for _, one := range group.Sentinels {
+				admin(t, one, redis.Options{}, []any{"ACL", "SETUSER", "default", "resetpass", ">hunter2"})
+			}
+			admin(t, group.Master, redis.Options{}, []any{"ACL", "SETUSER", "default", "resetpass", ">another"})
+			return "redis+sentinel://" + testserver.MasterName + "@" + strings.Join(group.Addrs(), ",") + "?sentinel-password=hunter2"
+		}},
 		"sentinel user": {0, ``, func(t *testing.T, _ *sandbox) string {
 			group := testserver.NewRedisSentinel(t, testserver.RedisGroup{Timeout: 5 * time.Second})
 			for _, one := range group.Sentinels {

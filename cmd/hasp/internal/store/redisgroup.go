@@ -166,14 +166,16 @@ func (g *redisGroup) open(now func() place) (*Store, error) {
 	return s, nil
 }
 
-// logIn logs in to a Sentinel with the password of by then: go-redis asks nothing for that. It is a connection that wants a login still,
-// since a server of Redis has had its own where the URL names one.
+// ofTheMaster is in the text of go-redis's connections to the master that Sentinels name.
+const ofTheMaster = "FailoverClient"
+
+// logIn logs in to a Sentinel with the password of by then: go-redis asks nothing for that.
 func (g *redisGroup) logIn(now func() place, then func(context.Context, *redis.Conn) error) func(context.Context, *redis.Conn) error {
 	if g.sentinel == "" {
 		return then
 	}
 	return func(ctx context.Context, cn *redis.Conn) error {
-		if redis.HasErrorPrefix(cn.Ping(ctx).Err(), "NOAUTH") {
+		if !strings.Contains(cn.String(), ofTheMaster) && redis.HasErrorPrefix(cn.Ping(ctx).Err(), "NOAUTH") {
 			g := now().(*redisGroup) //nolint:forcetypeassert // as place.open says
 			login := cn.Auth(ctx, g.sentinel)
 			if g.sentinelUser != "" {
