@@ -131,6 +131,20 @@ func TestTooFewProcesses(t *testing.T) {
 
 const lonelyUser = 54007
 
+// A shell's job in the background ignores Ctrl-C: it is asked to end once the shell has.
+func TestInterruptIgnoredInTheBackground(t *testing.T) {
+	t.Parallel()
+	onlyLinux(t)
+	s := onSQLite(t)
+	p := s.hasp("run", "--ttl", "6m", "--grace", "30s", "k", "--", "sh", "-c", "sleep 1000 & echo $! >pid; wait")
+	job := number(t, s.read("pid"))
+	p.signal(syscall.SIGINT)
+	p.ends(-1, 130)
+	if alive(job) || strings.Contains(p.err.String(), "left these processes") {
+		t.Errorf("it lives: %v; hasp said:\n%s", alive(job), p.err.String())
+	}
+}
+
 // While hasp waits, systemd does not take the unit for one that hangs at its start.
 func TestWaitInAUnit(t *testing.T) {
 	t.Parallel()

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 )
@@ -97,10 +96,4 @@ func (p Process) pipes(end os.FileMode) (names []string, ok bool) {
 }
 
 // Ignores says whether the process ignores a signal.
-func (p Process) Ignores(sig syscall.Signal) bool {
-	text, _ := os.ReadFile(p.file("status"))
-	_, mask, _ := strings.Cut(string(text), "\nSigIgn:\t")
-	mask, _, _ = strings.Cut(mask, "\n")
-	bits, err := strconv.ParseUint(mask, 16, 64)
-	return err == nil && bits&(1<<(sig-1)) != 0
-}
+func (p Process) Ignores(sig syscall.Signal) bool { return ignores(p.PID, sig) }

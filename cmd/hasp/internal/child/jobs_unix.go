@@ -56,13 +56,16 @@ func (r *runner) stopped(sig syscall.Signal) {
 
 // stopIgnored says whether this process was started to ignore SIGTSTP, which a
 // command inherits as long as it is not caught here. signal.Ignored does not know it.
-var stopIgnored = sync.OnceValue(func() bool {
-	text, _ := os.ReadFile("/proc/self/status") // only Linux has it
+var stopIgnored = sync.OnceValue(func() bool { return ignores(os.Getpid(), syscall.SIGTSTP) })
+
+// ignores says whether a process is known to ignore a signal.
+func ignores(pid int, sig syscall.Signal) bool {
+	text, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status") // only Linux has it
 	_, mask, _ := strings.Cut(string(text), "\nSigIgn:\t")
 	mask, _, _ = strings.Cut(mask, "\n")
 	bits, err := strconv.ParseUint(mask, 16, 64)
-	return err == nil && bits&(1<<(syscall.SIGTSTP-1)) != 0
-})
+	return err == nil && bits&(1<<(sig-1)) != 0
+}
 
 // stopBetween lets Ctrl-Z stop this process also when no command runs, now that
 // SIGTSTP is caught, which Go cannot undo.

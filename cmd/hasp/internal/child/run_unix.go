@@ -149,14 +149,20 @@ func (r *runner) rest() {
 	if r.Grace == 0 || r.order != nil || r.p.alone() {
 		return
 	}
-	passed := slices.ContainsFunc(r.status.Passed, func(sig syscall.Signal) bool {
-		return sig == r.status.Signal || sig == syscall.SIGTERM || sig == syscall.SIGINT || sig == syscall.SIGQUIT
-	})
-	r.asking = passed || r.status.Signal != 0
+	var had []syscall.Signal
+	for _, sig := range r.status.Passed {
+		if sig == r.status.Signal || sig == syscall.SIGTERM || sig == syscall.SIGINT || sig == syscall.SIGQUIT {
+			had = append(had, sig)
+		}
+	}
+	if r.status.Keyboard {
+		had = append(had, r.status.Signal)
+	}
+	r.asking = len(had) > 0 || r.status.Signal != 0
 	r.until = time.Now().Add(settle)
 	if r.asking {
 		r.until = time.Now().Add(r.Grace)
-		r.p.askToEnd(passed || r.status.Keyboard)
+		r.p.askToEnd(had)
 	}
 	r.tick.Reset(endTick)
 }

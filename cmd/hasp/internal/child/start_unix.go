@@ -163,10 +163,11 @@ func (p *process) signalAll(sig syscall.Signal) (found bool) {
 	return len(members) > 0
 }
 
-// askToEnd sends SIGTERM to what outlived the command, or only to what left its group.
-func (p *process) askToEnd(leftOnly bool) {
+// askToEnd sends SIGTERM to what outlived the command, except for those of its group that got one of these signals. A shell's
+// job in the background did not: it ignores what is typed at a terminal.
+func (p *process) askToEnd(had []syscall.Signal) {
 	for _, m := range p.members() {
-		if !leftOnly || !m.inGroup {
+		if !m.inGroup || !slices.ContainsFunc(had, func(sig syscall.Signal) bool { return sig == syscall.SIGHUP || !ignores(m.pid, sig) }) {
 			_ = syscall.Kill(m.pid, syscall.SIGTERM)
 		}
 		_ = syscall.Kill(m.pid, syscall.SIGCONT) // a stopped process handles no signal but SIGKILL
