@@ -191,9 +191,35 @@ func (c *conn) renew(r driver.RenewRequest) (out driver.Renewal, err error) {
 			return driver.Renewal{TTL: r.TTL}, nil
 		}
 	}
+	if !r.Queue && r.Mode == driver.Shared && r.TTL <= longest && r.Fence <= math.MaxInt64 {
+		if out, err = c.renewShared(r); err != nil || out.TTL > 0 {
+			return out, err
+		}
+	}
 	err = c.onKey(r.Claim, seen, func(t *keyTx) (err error) {
 		out, err = t.renewOne(r)
 		return err
 	})
+	return out, err
+}
+
+// renewShared renews a lease that is shared, in one request that locks the key: what others do with theirs meanwhile does not
+// matter. The zero Renewal: it was not done.
+func (c *conn) renewShared(r driver.RenewRequest) (out driver.Renewal, err error) {
+	if err := c.unlocked(r.Key); err != nil || c.s.parts.Load() {
+		return out, err
+	}
+	seen, err := c.look(r.Claim)
+	if err != nil || seen.own.kind != kindHeld || !seen.own.live(seen.now.up) || !seen.shared() {
+		return out, err
+	}
+	key, lasts := []byte(r.Key), int64(span(r.TTL))
+	c.todo = nil
+	c.later(sShareOn, lasts, lasts, int64(r.TTL), key, r.Owner)
+	c.later(sLastOn, lasts, lasts, r.Owner, r.Owner, int64(keepFence), key)
+	done, err := c.send(key, c.step(sShares, key, r.Owner, []byte(r.Label), int64(r.Fence)))
+	if done {
+		out = driver.Renewal{TTL: r.TTL, Wanted: seen.waiting > 0}
+	}
 	return out, err
 }

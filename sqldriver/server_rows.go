@@ -31,19 +31,26 @@ type keyTx struct {
 
 // onKey runs f on a claim's key; seen is what was read of that just now, if it was. f may run again.
 func (c *conn) onKey(claim driver.Claim, seen *keyView, f func(t *keyTx) error) error {
-	if c.passOver {
-		var others int
-		switch err := c.scan(sFree, []any{[]byte(claim.Key)}, &others); {
-		case errors.Is(err, sql.ErrNoRows):
-			return errLocked
-		case err != nil:
-			return err
-		}
+	if err := c.unlocked(claim.Key); err != nil {
+		return err
 	}
 	if done, err := c.whole(claim, seen, f); done || err != nil {
 		return err
 	}
 	return c.locked(claim, f)
+}
+
+// unlocked is errLocked where a key that is locked is to be passed over.
+func (c *conn) unlocked(key string) error {
+	if !c.passOver {
+		return nil
+	}
+	var others int
+	err := c.scan(sFree, []any{[]byte(key)}, &others)
+	if errors.Is(err, sql.ErrNoRows) {
+		return errLocked
+	}
+	return err
 }
 
 // locked runs f in a transaction that has locked the row of a claim's key.

@@ -41,6 +41,9 @@ const (
 	sHandOn                      // release that, where others wait
 	sRelease                     // all of a release, where nobody waits
 	sRenew                       // all of a renewal, where nobody waits
+	sShares                      // whether an owner shares a key
+	sShareOn                     // prolong that lease
+	sLastOn                      // have the key's row last as long
 	sRenewMany                   // all of many, of one TTL, that are held alone
 	sRenewed                     // what became of them
 	sDead                        // a few keys of which everything is over, and that nobody has locked
@@ -161,6 +164,17 @@ var serverText = [statements]string{
 	sRenew: `UPDATE hasp_key SET since = ` + spanRaised + `, expires = GREATEST(expires, {now} + ?), keep = GREATEST(keep, ({now} + ?) {div} 60000000000 + 1)
 		WHERE lock_key = ? AND owner = ? AND label = ? AND fence >= ? AND held = 1 AND others = 0 AND expires > {now} AND {safe} = 1`,
 
+	// key, owner, label, the fence held
+	sShares: `SELECT 1 FROM hasp_lease p JOIN hasp_key k ON k.lock_key = p.lock_key WHERE p.lock_key = ? AND p.owner = ? AND p.label = ?
+		AND p.fence >= ? AND p.kind = 'held' AND p.expires > {now} AND k.held = 1 AND k.owner = '' AND {safe} = 1`,
+
+	// span of the ttl, the same, ttl, key, owner
+	sShareOn: `UPDATE hasp_lease SET since = ` + spanRaised + `, expires = GREATEST(expires, {now} + ?) WHERE lock_key = ? AND owner = ?`,
+
+	// span of the ttl, the same, owner, owner, for how long the fence is kept, key
+	sLastOn: `UPDATE hasp_key SET since = ` + spanRaised + `, expires = GREATEST(expires, (` + sharedUntil + `)),
+			keep = GREATEST(keep, ((` + sharedUntil + `) + ?) {div} 60000000000 + 1) WHERE lock_key = ?`,
+
 	// keys, keys with owners and labels; sRenewMany, which is each server's own, then has the span of the ttl,
 	// twice, the ttl, and for how long a row is kept. The keys are named twice for the index.
 	sRenewed: `SELECT lock_key, owner, expires - {now}, CASE WHEN EXISTS (SELECT 1 FROM hasp_lease q
@@ -188,6 +202,8 @@ var serverText = [statements]string{
 			(SELECT MIN(f.seq) FROM hasp_lease f WHERE f.lock_key = k.lock_key AND f.kind = 'held' AND f.expires > c.now)
 		ORDER BY k.lock_key LIMIT ?`,
 }
+
+const sharedUntil = `SELECT l.expires FROM hasp_lease l WHERE l.lock_key = hasp_key.lock_key AND l.owner = ?`
 
 // spanRaised is raised in SQL.
 const spanRaised = `since + CASE WHEN since % 1000 BETWEEN 1 AND ? THEN ? - since % 1000 ELSE 0 END`

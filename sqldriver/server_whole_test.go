@@ -57,6 +57,25 @@ func TestNoLockOverTheNetwork(t *testing.T) {
 		})
 		none("to renew several")
 	}
+	reader, writer := request("k"), queued(request("k"))
+	reader.Mode = driver.Shared
+	must(t, contend.Release(t.Context(), near, holder))
+	must(t, contend.Release(t.Context(), near, first))
+	must(t, contend.Release(t.Context(), near, second))
+	granting(t, near, reader)
+	ask(t, near, writer)
+	locked.Store(0)
+	if r := renewal(t, far, reader); r.Err != nil || !r.Wanted || r.TTL != reader.TTL {
+		t.Errorf("%+v", r)
+	}
+	none("to renew what is shared")
+	must(t, contend.Release(t.Context(), near, reader))
+	must(t, contend.Release(t.Context(), near, writer))
+	holder, first, second = settled(request("k")), settled(queued(request("k"))), queued(request("k"))
+	granting(t, near, holder)
+	ask(t, near, first)
+	ask(t, near, second)
+	locked.Store(0)
 	must(t, contend.Release(t.Context(), far, holder))
 	none("to release")
 	granting(t, far, first)

@@ -199,6 +199,20 @@ func TestNoLockOverTheNetwork(t *testing.T) {
 		none("to renew several")
 		place.Patience += 7 * time.Second
 	}
+	reader, writer := claim("shared"), claim("shared")
+	reader.Mode = driver.Shared
+	try(t, near, reader)
+	try(t, near, writer)
+	locked.Store(0)
+	d.Renew(t.Context(), []driver.RenewRequest{{Claim: reader.Claim, TTL: time.Hour}}, func(_ int, r driver.Renewal) {
+		if r.Err != nil || !r.Wanted || r.TTL != time.Hour {
+			t.Errorf("%+v", r)
+		}
+	})
+	none("to renew what is shared")
+	if info, err := near.Inspect(t.Context(), "shared"); err != nil || info.Left < 59*time.Minute {
+		t.Errorf("%+v, %v", info, err)
+	}
 	release(t, d, holder)
 	none("to release")
 	if !try(t, d, first).Granted {
