@@ -89,9 +89,7 @@ func (c *cell) try(command []string, want int) {
 	}
 	c.fifo("gate")
 	c.fifo("hold")
-	for d := c.dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) {
-		must(t, os.Chmod(d, 0o777))
-	}
+	opened(t, c.dir, 0o777)
 	p := c.haspWith(func(cmd *exec.Cmd) {
 		cmd.Env = append(cmd.Env, "TOKEN="+c.dir, "HASP_STORE="+store)
 		if c.kind == "setuid" {

@@ -23,9 +23,7 @@ func onFile(t *testing.T) (s *sandbox, exe, path string) {
 	self, err := os.Executable()
 	must(t, err)
 	dir := t.TempDir()
-	for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) {
-		must(t, os.Chmod(d, 0o755))
-	}
+	opened(t, dir, 0o755)
 	exe = filepath.Join(dir, "hasp")
 	// Not written here: what another test starts meanwhile would have the file open,
 	// and one that is open for writing is not executed.
@@ -33,6 +31,14 @@ func onFile(t *testing.T) (s *sandbox, exe, path string) {
 	must(t, os.Mkdir(filepath.Join(dir, "locks"), 0o755))
 	path = filepath.Join(dir, "locks", "locks.db")
 	return newSandbox(t, "sqlite:"+path), exe, path
+}
+
+// opened opens a t.TempDir to other users.
+func opened(t testing.TB, dir string, mode os.FileMode) {
+	t.Helper()
+	for _, d := range []string{dir, filepath.Dir(dir)} { // the test's, and this one of it
+		must(t, os.Chmod(d, mode))
+	}
 }
 
 func must(t testing.TB, err error) {
