@@ -15,12 +15,11 @@ import (
 	"time"
 )
 
-const sample = "scripts/mutants/testdata/sample"
+const sample = "testdata/sample"
 
 // run is a campaign on the sample: what it finds good, and the report.
 func run(t *testing.T, o options, survivors string, args ...string) (good bool, lines []string) {
 	t.Helper()
-	t.Chdir("../..")
 	dir := t.TempDir()
 	o.out, o.atOnce, o.survivors = t.Output(), 2, filepath.Join(dir, "survivors.txt")
 	o.report = cmp.Or(o.report, filepath.Join(dir, "report.txt"))

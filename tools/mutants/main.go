@@ -55,7 +55,7 @@ func main() {
 	flag.DurationVar(&o.limit, "for", 0, "stop after this time, and report what was done; 0: never")
 	flag.BoolVar(&o.again, "again", false, "keep what the last report says was killed, and judge the others")
 	flag.DurationVar(&o.round, "round", 0, "of what judges the Redis scripts, leave out the tests that take longer; 0: none")
-	flag.StringVar(&o.survivors, "survivors", "scripts/mutants/survivors.txt", "the list of the mutants that may survive")
+	flag.StringVar(&o.survivors, "survivors", "tools/mutants/survivors.txt", "the list of the mutants that may survive")
 	flag.StringVar(&o.report, "report", ".bin/mutants.txt", "where to write the verdict on each mutant")
 	flag.Parse()
 	if flag.NArg() == 0 || o.atOnce < 1 {

@@ -1,0 +1,3 @@
+module github.com/hasplock/hasp/tools/mutants
+
+go 1.26.0
