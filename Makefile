@@ -1,20 +1,23 @@
 # Copyright 2026 The hasp Authors
 # SPDX-License-Identifier: Apache-2.0
 
-# The modules are listed in go.work only. Narrow a run with: make test MODULES=./redisdriver
-MODULES ?= $(shell scripts/modules)
+# Narrow a run of test, test-all or lint with: make test MODULES=./redisdriver
+MODULES ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help test check show verify verify-quick overlap interop browser simulate equal bench bench-quick bench-check mutants lint fmt release
+.PHONY: help test test-all check show verify verify-quick overlap interop browser simulate equal bench bench-quick bench-check mutants lint fmt release
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-test: ## run every module's tests with the race detector, on real servers of its own
-	@scripts/test $(MODULES)
-
-check: ## what a change wants before a commit, in a minute and a half: lint of what changed, vet, the tests that hardly wait
+check: ## before a commit, in 45 seconds: lint of what changed, vet, and the tests that start no server
 	@scripts/check
+
+test: ## does it work here? The core with the race detector, each engine once on a real server, in 5 minutes
+	@scripts/test short $(MODULES)
+
+test-all: ## before a release: every variant of every engine, with the race detector, in half an hour
+	@scripts/test all $(MODULES)
 
 show: ## run the long demonstrations on real servers; one alone: make show NAME=leases
 	@go run ./verify/show $(or $(NAME),all)
@@ -72,13 +75,13 @@ bench-quick: ## a trial of the same in two minutes, written to .bin/bench
 
 bench-check: ## compare the Go benchmarks of this tree with a commit's: make bench-check BASE=origin/main (default HEAD~1)
 	@scripts/servers
-	@go build -o .bin/benchcheck ./scripts/benchcheck
-	@exec .bin/benchcheck $(or $(BASE),HEAD~1)
+	@scripts/benchcheck $(or $(BASE),HEAD~1)
 
 PKG = . ./driver ./internal/backoff ./internal/gate ./internal/keepalive ./memdriver
 
 mutants: ## whether the tests notice wrong conditions; narrow it with PKG=./memdriver or FILES="term.go lease.go"
-	@go run ./scripts/mutants $(or $(FILES),$(PKG))
+	@cd tools/mutants && GOWORK=off go build -o ../../.bin/mutants .
+	@.bin/mutants $(or $(FILES),$(PKG))
 
 lint: ## gofmt, go vet, golangci-lint with the import rules, go mod tidy, govulncheck
 	@scripts/lint $(MODULES)

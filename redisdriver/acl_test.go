@@ -16,6 +16,7 @@ import (
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/drivertest"
 	"github.com/hasplock/hasp/internal/contend"
+	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -55,6 +56,7 @@ func (w *world) as(user string, change ...string) *Driver {
 // its own and as a node, in another database than 0; and each of them is used.
 func TestDocumentedRights(t *testing.T) {
 	t.Parallel()
+	testserver.Variant(t, "a user with the documented rights")
 	if len(rights()) < 25 {
 		t.Fatalf("the documentation names %q", rights())
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/drivertest"
 	"github.com/hasplock/hasp/internal/contend"
+	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/hasplock/hasp/redisdriver/internal/wire"
 	"github.com/redis/go-redis/v9"
 )
@@ -77,6 +78,7 @@ func TestTagOfEverySlot(t *testing.T) {
 // refuses keys of two slots in one command and delivers sharded messages.
 func TestSuiteOnAClusterOfOne(t *testing.T) {
 	t.Parallel()
+	testserver.Variant(t, "slots")
 	drivertest.Run(t, drivertest.Harness{Parallel: true, New: func(t testing.TB) drivertest.Store {
 		w := newCluster(t)
 		w.ctx = context.Background()

@@ -74,6 +74,7 @@ func (w *world) pttl(d *Driver, r contend.Owner) time.Duration {
 // The suite passes where leases are attached as soon as they were renewed.
 func TestSuiteWithSessions(t *testing.T) {
 	t.Parallel()
+	testserver.Variant(t, "sessions")
 	drivertest.Run(t, drivertest.Harness{Parallel: true, New: func(t testing.TB) drivertest.Store {
 		server := testserver.Redis(t)
 		admin := redis.NewClient(&redis.Options{Addr: server.Addr()})

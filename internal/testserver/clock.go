@@ -64,6 +64,7 @@ var canStepClocks = sync.OnceValue(func() error {
 // NewClock makes a clock that is right. It skips the test where CanStepClocks is not nil.
 func NewClock(t testing.TB) *Clock {
 	t.Helper()
+	Variant(t, "clocks that are stepped")
 	if err := CanStepClocks(); err != nil {
 		t.Skipf("SKIPPED WITHOUT LIBFAKETIME: this test of a server's clock did not run: %v", err)
 	}

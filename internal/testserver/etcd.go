@@ -33,6 +33,7 @@ func Etcd(t testing.TB, args ...string) *Server {
 // name for Require is etcd36.
 func Etcd36(t testing.TB, args ...string) *Server {
 	t.Helper()
+	Variant(t, "etcd 3.6")
 	return etcd(t, etcd36(t), args)
 }
 

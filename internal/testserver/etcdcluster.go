@@ -39,6 +39,7 @@ func peer(i int) string { return fmt.Sprintf("peer%d:1", i) }
 // NewEtcdCluster starts a cluster of the version 3.6. args are further arguments of each member.
 func NewEtcdCluster(t testing.TB, args ...string) *EtcdCluster {
 	t.Helper()
+	Variant(t, "several etcds")
 	path := etcd36(t)
 	c := &EtcdCluster{t: t}
 	var all []string

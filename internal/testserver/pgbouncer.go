@@ -15,6 +15,7 @@ import (
 // section. It skips or fails the test where PgBouncer is missing, see Require.
 func PgBouncer(t testing.TB, server *Server, settings ...string) *Server {
 	t.Helper()
+	Variant(t, "PgBouncer")
 	path := require(t, "pgbouncer", map[string]string{"pgbouncer": "pgbouncer"})
 	as := unprivileged(t)
 	return launch(t, spec{

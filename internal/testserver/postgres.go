@@ -49,6 +49,7 @@ var PostgresReplicates = []string{"wal_level=replica", "max_wal_senders=8"}
 // becomes a primary with pg_promote().
 func PostgresStandby(t testing.TB, primary *Server, settings ...string) *Server {
 	t.Helper()
+	Variant(t, "a standby")
 	copied := []string{filepath.Join(postgresBin(t), "pg_basebackup"), "-U", "postgres", "-h", "127.0.0.1", "-p", strconv.Itoa(primary.port), "-c", "fast", "-R"}
 	return postgresFrom(t, nil, copied, append(PostgresReplicates, settings...)...)
 }

@@ -17,6 +17,7 @@ import (
 // where Prometheus is missing, see Require.
 func Prometheus(t testing.TB, config string) *Server {
 	t.Helper()
+	Variant(t, "Prometheus")
 	return launch(t, spec{
 		path: require(t, "prometheus", binaries),
 		args: func(s *Server) []string {

@@ -37,6 +37,7 @@ const hashSlots = 16384
 // NewRedisCluster starts a cluster of n masters with a replica each, and returns once every server knows of all slots.
 func NewRedisCluster(t testing.TB, n int, o RedisGroup) *RedisCluster {
 	t.Helper()
+	Variant(t, "a Redis Cluster")
 	c := &RedisCluster{backbone: newBackbone(t, o.Linked), t: t}
 	for i := range 2 * n {
 		bus := make(map[int]int) // by port: the other one is taken as well, now and then
@@ -221,6 +222,7 @@ const MasterName = "mymaster"
 // replicas.
 func NewRedisSentinel(t testing.TB, o RedisGroup) *RedisSentinel {
 	t.Helper()
+	Variant(t, "Sentinels")
 	c := &RedisSentinel{backbone: newBackbone(t, o.Linked), t: t}
 	start := func() *Server {
 		return redisWith(t, nil, nil, func(s *Server) []string {

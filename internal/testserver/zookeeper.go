@@ -46,6 +46,7 @@ func ZooKeeperIn(t testing.TB, env []string, lines ...string) *Server {
 // ZooKeepers starts an ensemble of n ZooKeepers, and returns once each has a leader.
 func ZooKeepers(t testing.TB, n int) []*Server {
 	t.Helper()
+	Variant(t, "an ensemble of ZooKeepers")
 	for range attempts {
 		if all := ensemble(t, n); all != nil {
 			return all

@@ -20,6 +20,9 @@ func TestSuite(t *testing.T) {
 	for kind := range Kind(len(kinds)) {
 		t.Run(kind.String(), func(t *testing.T) {
 			t.Parallel()
+			if kind != Fenced {
+				testserver.Variant(t, "another kind of Redisson's locks")
+			}
 			drivertest.Run(t, drivertest.Harness{Parallel: true, New: func(t testing.TB) drivertest.Store {
 				server := testserver.Redis(t)
 				admin := redis.NewClient(&redis.Options{Addr: server.Addr()})

@@ -61,6 +61,7 @@ func open(t testing.TB, c *pgx.ConnConfig) *sqldriver.Server {
 
 func TestSuite(t *testing.T) {
 	t.Parallel()
+	testserver.Variant(t, "hints by LISTEN, transactions in one request")
 	server := testserver.Postgres(t)
 	// Under the race detector, on a busy machine, a renewal may take a second.
 	drivertest.Run(t, drivertest.Harness{Parallel: true, TTL: time.Second, New: func(t testing.TB) drivertest.Store {

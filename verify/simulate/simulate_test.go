@@ -77,6 +77,9 @@ func TestSeeds(t *testing.T) {
 		t.Skip("one -seed")
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(800)) // it took a third of the time
+	if testing.Short() {
+		*seeds = min(*seeds, 200)
+	}
 	begun := time.Now()
 	var next, bad atomic.Int64
 	var mu sync.Mutex
