@@ -17,6 +17,7 @@
 package drivertest
 
 import (
+	"regexp"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -43,6 +44,9 @@ type Harness struct {
 	// AtOnce is how many cases run at once with Parallel, whatever the -parallel of go test is:
 	// few for a store that works more than it waits. 0 means that t.Parallel decides.
 	AtOnce int
+	// Only leaves out the cases whose names do not match, of a variant of an engine that passes all of them elsewhere: the
+	// reason stands beside it. nil: all.
+	Only *regexp.Regexp
 	// Fake runs each case in a testing/synctest bubble, where waiting takes no
 	// time. It needs a store without I/O.
 	Fake bool
@@ -135,6 +139,9 @@ func Run(t *testing.T, h Harness) {
 	slots := make(chan struct{}, h.AtOnce)
 	var begun sync.WaitGroup
 	for _, c := range Cases() {
+		if h.Only != nil && !h.Only.MatchString(c.Name) {
+			continue
+		}
 		if !h.Parallel || h.AtOnce == 0 {
 			c.sub(t, h)
 			continue
