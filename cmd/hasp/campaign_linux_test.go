@@ -370,8 +370,14 @@ func (r *round) sleep(pid int) {
 	})
 }
 
-// runs says whether a process has neither ended nor been stopped.
-func runs(pid int) bool { return !strings.Contains("TZ", state(pid)) }
+// runs says whether a thread of a process has neither ended nor been stopped: it may be in a transaction.
+func runs(pid int) bool {
+	tasks, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	return slices.ContainsFunc(tasks, func(task os.DirEntry) bool {
+		id, _ := strconv.Atoi(task.Name())
+		return !strings.Contains("TZ", state(id))
+	})
+}
 
 // goOn continues everything, again and again: what is stopped right after that, by hasp as the command was, goes on with the next.
 func (r *round) goOn() {
