@@ -347,6 +347,9 @@ func (r *round) keeps() (pid int) {
 // sleep stops all until another has had the key, in whatever order they go on.
 func (r *round) sleep(pid int) {
 	holds := pid
+	if r.engine == "sqlite" { // what is stopped while it makes the file blocks the others, too
+		r.until("its grant", func(text string) bool { return strings.Contains(text, `"acquired"`) || closed(r.done) })
+	}
 	if r.sub == "acquire" {
 		holds = r.keeps()
 	}
