@@ -150,7 +150,7 @@ func TestWaitIsNotRemembered(t *testing.T) {
 				t.Fatal(err)
 			}
 			const why = `cannot be noted in the state directory: .*/state.*: not a directory`
-			p := s.hasp("run", "k", "--", "cat")
+			p := s.hasp("run", "k", "--", "sleep", "1000")
 			p.says(`^hasp: warning: a server is held back, .*` + why)
 			p.signal(syscall.SIGTERM)
 			p.ends(143, 69)
