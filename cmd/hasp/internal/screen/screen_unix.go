@@ -48,10 +48,11 @@ func Stop(f *os.File) {
 	goOn := make(chan os.Signal, 1)
 	signal.Notify(goOn, syscall.SIGCONT)
 	defer signal.Stop(goOn)
-	for {
-		_ = syscall.Kill(os.Getpid(), syscall.SIGTTIN) // Go cannot undo that SIGTSTP is caught
-		if !stopped(goOn) || Foreground(f) {
-			return
+	_ = syscall.Kill(os.Getpid(), syscall.SIGTTIN) // Go cannot undo that SIGTSTP is caught
+	if stopped(goOn) {
+		// In the background the kernel stops us here. To look first, and then to stop ourselves, would also stop us in the
+		// foreground, if fg came in between.
+		for !Foreground(f) && drain(int(f.Fd())) == nil {
 		}
 	}
 }

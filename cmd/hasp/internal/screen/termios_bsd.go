@@ -11,3 +11,6 @@ const (
 	getTermios = unix.TIOCGETA
 	setTermios = unix.TIOCSETA
 )
+
+// drain waits until a terminal has shown all that was written.
+func drain(fd int) error { return unix.IoctlSetInt(fd, unix.TIOCDRAIN, 0) }

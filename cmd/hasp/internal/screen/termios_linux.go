@@ -9,3 +9,6 @@ const (
 	getTermios = unix.TCGETS
 	setTermios = unix.TCSETS
 )
+
+// drain waits until a terminal has shown all that was written.
+func drain(fd int) error { return unix.IoctlSetInt(fd, unix.TCSBRK, 1) }
