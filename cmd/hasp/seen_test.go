@@ -93,7 +93,7 @@ func seenCases() map[string]seen {
 	return map[string]seen{
 		"redis silent":       {69, `takes connections, and does not answer: .*Is it stopped or overloaded.*expect TLS\? Then the store's URL begins with rediss:$`, proxied(silent, "redis://", "", aRedis)},
 		"redis closes":       {69, `closed the connection before its first answer(: .*reset.*)?\. Has it as many connections as it allows\?`, proxied(refusing, "redis://", "", aRedis)},
-		"redis half open":    {69, `(answered, and then no more|takes connections, and does not answer): .*Is it overloaded, or do large packets get lost`, proxied(halfOpen, "redis://", "", aRedis)},
+		"redis half open":    {69, `(answered, and then no more|takes connections, and does not answer): .*(Is it overloaded, or do large|Is it stopped or overloaded, or do) packets get lost`, proxied(halfOpen, "redis://", "", aRedis)},
 		"redis mtu":          {69, `(answered, and then no more|takes connections, and does not answer): `, proxied(mtu, "redis://", "", aRedis)},
 		"redis slow":         {69, `takes connections, and does not answer: `, proxied(slow, "redis://", "", aRedis)},
 		"etcd silent":        {69, `takes connections, and does not answer: .*begins with etcds:$`, proxied(silent, "etcd://", "", anEtcd)},
