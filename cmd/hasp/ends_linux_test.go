@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/hasplock/hasp/internal/faultproxy"
 	"github.com/hasplock/hasp/internal/testserver"
@@ -185,4 +186,14 @@ func (c *cell) signal(sig syscall.Signal) {
 	for _, pid := range c.workers() {
 		_ = syscall.Kill(pid, sig)
 	}
+}
+
+func init() { commands["rootly"] = rootly }
+
+// rootly is a setuid program that works on as root alone, as what sudo starts does.
+func rootly() {
+	if syscall.Setgid(0) != nil || syscall.Setuid(0) != nil {
+		os.Exit(1)
+	}
+	time.Sleep(time.Hour)
 }

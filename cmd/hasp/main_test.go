@@ -17,26 +17,19 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
+var commands = map[string]func(){"hasp": patient, "counter": counter}
+
 // The test binary is hasp, or a helper, when it is called so.
 func TestMain(m *testing.M) {
 	// With -race every hasp would sleep for a second at its end.
 	if err := os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE")); err != nil {
 		panic(err)
 	}
-	commands := map[string]func(){"hasp": patient, "counter": counter, "rootly": rootly}
 	if commands[filepath.Base(os.Args[0])] == nil {
 		heed(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT)
 		testserver.SideBySide(8)
 	}
 	testscript.Main(m, commands)
-}
-
-// rootly is a setuid program that works on as root alone, as what sudo starts does.
-func rootly() {
-	if syscall.Setgid(0) != nil || syscall.Setuid(0) != nil {
-		os.Exit(1)
-	}
-	time.Sleep(time.Hour)
 }
 
 // heed catches those of the signals that are ignored: under nohup SIGHUP is, and in
