@@ -82,7 +82,7 @@ func (d *Driver) beating() *pulse {
 }
 
 // logInSoon asks for something once there is a connection again: servers that were restarted have forgotten the token, and the time
-// until the next renewal is better spent on getting another one.
+// until the next renewal is better spent on getting another one. What goes wrong here, that renewal says.
 func (d *Driver) logInSoon() {
 	ctx, cancel := context.WithTimeout(d.life, loginLimit)
 	defer cancel()

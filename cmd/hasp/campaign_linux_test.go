@@ -28,7 +28,7 @@ import (
 
 // The campaign: ends, kinds of commands and moments at random, and a second holder that waits for the same key. Each process beats:
 // it appends a line to the round's ledger, where the first hasp writes its messages, too. The order of its lines is the order of
-// what was done, whoever was slow.
+// what was done, also where a process was slow.
 
 var (
 	rounds = flag.Int("rounds", 24, "how many rounds TestCampaign has")

@@ -145,7 +145,7 @@ func TestInterruptIgnoredInTheBackground(t *testing.T) {
 	}
 }
 
-// While hasp waits, systemd does not take the unit for one that hangs at its start.
+// A unit whose hasp waits does not run into systemd's limit for its start.
 func TestWaitInAUnit(t *testing.T) {
 	t.Parallel()
 	onlyLinux(t)

@@ -38,7 +38,7 @@ func (s *sandbox) hangs(name string) {
 	s.t.Cleanup(func() { f.Close() })
 }
 
-// processes are those that work in the sandbox.
+// processes returns the processes whose working directory is the sandbox.
 func (s *sandbox) processes() (pids []int) {
 	all, _ := filepath.Glob("/proc/[0-9]*/cwd")
 	for _, cwd := range all {

@@ -78,7 +78,7 @@ func (p Process) image() (place [2]string, ok bool) {
 }
 
 // pipes returns the pipes of which the process has the end with that mode alone: to read (0o400) or to write (0o200).
-// The pipe of ksh93 may be a file without a name, which both may do both with.
+// The pipe of ksh93 may be a file without a name, which the shell and its copy have open to read and to write.
 func (p Process) pipes(end os.FileMode) (names []string, ok bool) {
 	fds, err := os.ReadDir(p.file("fd"))
 	for _, fd := range fds {
@@ -88,7 +88,8 @@ func (p Process) pipes(end os.FileMode) (names []string, ok bool) {
 		if err != nil || err2 != nil || link.Mode().Perm()&end == 0 {
 			continue
 		}
-		if strings.HasPrefix(target, "pipe:") && link.Mode().Perm()&0o600 == end || strings.HasSuffix(target, " (deleted)") {
+		both := link.Mode().Perm()&0o600 == 0o600
+		if strings.HasPrefix(target, "pipe:") && !both || strings.HasSuffix(target, " (deleted)") && both {
 			names = append(names, target)
 		}
 	}

@@ -40,7 +40,7 @@ type family struct {
 func newFamily(s *Shell) *family {
 	f := &family{shell: s, groups: map[int]bool{}, known: map[int]uint64{s.PID: s.Start}, alive: map[int]bool{s.PID: true},
 		stopped: map[int]bool{}, spared: map[int]bool{}, refused: map[int]bool{}, termed: map[int]bool{}, told: map[int]bool{}}
-	f.session, _ = unix.Getsid(s.PID) // 0 is nobody's
+	f.session, _ = unix.Getsid(s.PID) // 0 where the shell has ended: no process has that session
 	f.before = readProcs()
 	f.groups[f.before[s.PID].group] = true
 	f.sort(f.before)
@@ -145,7 +145,7 @@ func runs(pid int) bool {
 	return strings.HasPrefix(rest, "R") || strings.HasPrefix(rest, "S") // D: within a vfork
 }
 
-// members are those that are ended, but for the shell: parents before their children.
+// members returns the processes of the family that are to end, except the shell: parents before their children.
 func (f *family) members() []int {
 	all := slices.DeleteFunc(slices.Collect(maps.Keys(f.alive)), func(pid int) bool { return pid == f.shell.PID || f.spared[pid] })
 	slices.SortFunc(all, func(a, b int) int {

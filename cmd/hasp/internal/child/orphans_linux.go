@@ -104,8 +104,7 @@ func exited(pid int) bool {
 }
 
 // visible returns the live processes that come from the command as far as they
-// can be seen: all descendants of this process. Those that only wait to be reaped do
-// not count.
+// can be seen: all descendants of this process, but no zombies.
 func (p *process) visible() []member {
 	procs := readProcs()
 	if _, ok := procs[os.Getpid()]; !ok { // there is no /proc to read

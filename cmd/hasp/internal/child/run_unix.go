@@ -18,9 +18,9 @@ import (
 // Run runs the command to its end. An error means that it could not be started;
 // ErrLate that it was not, as its time was over.
 //
-// Processes that the command leaves running when it ends by itself are left alone. An
-// ordered end includes them, and those that an earlier command left. When a signal was
-// the end of the command they are asked to end as well, and waited for.
+// Run leaves alone the processes that the command leaves running when it ends by itself. An
+// ordered end includes them, and the processes of an earlier command. After an end by a
+// signal Run asks them to end as well, and waits for them.
 func Run(s Spec) (Status, error) {
 	tty := openTerminal()
 	defer tty.close()

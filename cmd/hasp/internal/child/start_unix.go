@@ -174,8 +174,8 @@ func (p *process) askToEnd(had []syscall.Signal) {
 	}
 }
 
-// names returns the names of all members, for people, or only of those that may not be
-// signalled.
+// names returns the names of the members for people: of all, or only of the members that
+// this process may not signal.
 func (p *process) names(all bool) (names []string) {
 	members := p.members()
 	for _, m := range members {

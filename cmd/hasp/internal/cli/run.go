@@ -83,7 +83,8 @@ func newRun(args []string) *cobra.Command {
 	return cmd
 }
 
-// alone runs this command line once more, in a process that starts without children.
+// alone runs this command line once more, in a process that starts without children. Left has it begun by the starter, which
+// hands on what systemd said to this process.
 func alone() error {
 	self := "/proc/self/exe"
 	if _, err := os.Stat(self); err != nil {
