@@ -26,6 +26,7 @@ type keyTx struct {
 	moves bool   // it is
 	lower bool   // with an earlier end than it had
 	tell  bool   // others may be granted the key now
+	again bool   // others have overtaken it: it joins also a key that is free by then
 	joins bool   // nothing happens but that the owner, which has nothing of the key, joins the queue
 }
 

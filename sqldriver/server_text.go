@@ -105,12 +105,12 @@ var serverText = [statements]string{
 			AND q.seq < COALESCE(CASE WHEN p.kind = 'queue' AND p.expires > ? THEN p.seq END, 9223372036854775807)) THEN 1 ELSE 0 END)
 		AND ? >= COALESCE((SELECT MAX(l.expires) FROM hasp_lease l WHERE l.lock_key = k.lock_key AND l.owner <> ?), 0)`,
 
-	// key, when it is too late, others and keep at least, owner, owner, when the lease ends at the earliest
+	// key, when it is too late, others and keep at least, owner, owner, whether it may be free, when the lease ends at the earliest
 	//
 	// A holder that comes later is none that the waiter would not wait for, so a key that others take again and again can be joined.
 	sCrowded: `SELECT 1 FROM hasp_key k WHERE k.lock_key = ? AND {now} < ? AND k.others >= ? AND k.keep >= ? AND NOT (k.held = 1 AND k.owner = ?)
 		AND NOT EXISTS (SELECT 1 FROM hasp_lease p WHERE p.lock_key = k.lock_key AND p.owner = ?)
-		AND (k.held = 1 AND k.expires > {now} AND k.expires >= ? OR EXISTS (SELECT 1 FROM hasp_lease q
+		AND (? = 1 OR k.held = 1 AND k.expires > {now} AND k.expires >= ? OR EXISTS (SELECT 1 FROM hasp_lease q
 			WHERE q.lock_key = k.lock_key AND q.kind = 'queue' AND q.expires > {now}))`,
 
 	// keep, key

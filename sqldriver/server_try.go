@@ -58,7 +58,9 @@ func (c *conn) try(r driver.VoteRequest) (driver.Result, error) {
 	}
 	var res driver.Result
 	err = c.onKey(r.Claim, &s, func(t *keyTx) (err error) {
-		res, err = t.try(r)
+		if res, err = t.try(r); t.joins && t.again { // the key may be free by then, and its holder have told nobody of it
+			res.RetryIn = time.Millisecond
+		}
 		return err
 	})
 	return res, err

@@ -46,7 +46,7 @@ func (c *conn) whole(claim driver.Claim, seen *keyView, f func(t *keyTx) error) 
 		if seen.stale || seen.mayLast() { // a write says so, or mends it
 			return false, nil
 		}
-		t := &keyTx{c: c, claim: claim, inbox: c.s.hints.inbox(claim.Owner), keyView: *seen, blind: true}
+		t := &keyTx{c: c, claim: claim, inbox: c.s.hints.inbox(claim.Owner), keyView: *seen, blind: true, again: again < attempts}
 		t.table = t
 		done, err := t.whole(seen, f)
 		switch {
@@ -126,8 +126,7 @@ func (t *keyTx) same(seen *keyView) Step {
 		if t.moves {
 			others, keep = 0, 0
 		}
-		ends := int64(k.expires)
-		return t.c.step(sCrowded, []byte(t.claim.Key), now+int64(wholeLimit), others, keep, t.claim.Owner, t.claim.Owner, ends)
+		return t.c.step(sCrowded, []byte(t.claim.Key), now+int64(wholeLimit), others, keep, t.claim.Owner, t.claim.Owner, flag(t.again), int64(k.expires))
 	}
 	own, last := row{}, int64(math.MaxInt64)
 	if t.lower {

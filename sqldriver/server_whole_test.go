@@ -4,10 +4,12 @@
 package sqldriver
 
 import (
+	"bytes"
 	"context"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/contend"
@@ -177,4 +179,39 @@ func TestJoinsWhileHoldersChange(t *testing.T) {
 	}
 	must(t, contend.Release(t.Context(), s, holder))
 	granting(t, s, r)
+}
+
+// A waiter whose writes always meet a key that is not as it saw it, free or held, joins its queue all the same, and asks again at
+// once: no holder would tell it that the key is free.
+func TestJoinsAKeyThatIsFreeByThen(t *testing.T) {
+	t.Parallel()
+	server := testserver.MariaDB(t)
+	d := newMySQL(t, server)
+	near := d.open(t)
+	link := faultproxy.New(t, server.Addr())
+	d.dsn = strings.Replace(d.dsn, server.Addr(), link.Addr(), 1)
+	far := d.open(t)
+	holder, r := settled(request("k")), queued(request("k"))
+	granting(t, near, holder)
+	var writes atomic.Int64
+	link.Hook(func(c faultproxy.Chunk) bool {
+		switch {
+		case !bytes.Contains(c.Data, []byte("NOT ATOMIC")):
+		case writes.Add(1)%2 == 1: // it saw it held
+			must(t, contend.Release(context.Background(), near, holder))
+		default:
+			holder = settled(request("k"))
+			if res, err := contend.Try(context.Background(), near, holder); err != nil || !res.Granted {
+				t.Errorf("the key that is free is not granted: %+v, %v", res, err)
+			}
+		}
+		return false
+	})
+	res := ask(t, far, r)
+	link.Hook(nil)
+	info, err := near.Inspect(t.Context(), "k")
+	if err != nil || writes.Load() != 3 || res.Granted || res.RetryIn != time.Millisecond || info.Held || info.Waiters != 1 {
+		t.Errorf("it joined with %d writes: %+v, %+v (%v)", writes.Load(), res, info, err)
+	}
+	granting(t, far, r)
 }
