@@ -5,6 +5,7 @@ package zkdriver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strconv"
@@ -73,12 +74,17 @@ func (c *Conn) large(ctx context.Context) *driver.Finding {
 // connections says how many of the connections that the server has for one host this one has. Few servers tell.
 func (c *Conn) connections(ctx context.Context, s *zk.Session) []driver.Finding {
 	addr := c.zk.Server()
+	const spare = ": each command that holds a lock or waits has one, and those beyond wait outside of the queue. Raise it"
 	conf, err := c.zk.Word(ctx, addr, "conf")
+	text, full := c.zk.Word(ctx, addr, "cons")
+	if errors.Is(err, zk.ErrFull) || errors.Is(full, zk.ErrFull) {
+		return []driver.Finding{{Level: driver.LevelWarn, Check: "connections", Text: fmt.Sprintf("%s closed a new connection of this host at once: "+
+			"it has as many as maxClientCnxns allows", addr) + spare}}
+	}
 	most, bad := strconv.Atoi(fieldOf(conf, "maxClientCnxns"))
 	if err != nil || bad != nil || most <= 0 {
 		return nil
 	}
-	text, _ := c.zk.Word(ctx, addr, "cons")
 	hosts, own := map[string]int{}, ""
 	for line := range strings.Lines(text) {
 		client, _, _ := strings.Cut(strings.TrimSpace(line), "[")
@@ -96,7 +102,7 @@ func (c *Conn) connections(ctx context.Context, s *zk.Session) []driver.Finding 
 	}
 	if hosts[own]*5 >= most*4 {
 		f.Level = driver.LevelWarn
-		f.Text += ": each command that holds a lock or waits has one, and those beyond wait outside of the queue. Raise it"
+		f.Text += spare
 	}
 	return []driver.Finding{f}
 }
