@@ -298,7 +298,8 @@ func (s *step) watch(ctx context.Context) error {
 		hints, err = s.far.Watch(watching, s.r.Claim)
 		return err
 	}
-	joins := func(ctx context.Context) error { _, err := s.far.Try(ctx, s.r); return err }
+	var last driver.Result
+	joins := func(ctx context.Context) (err error) { last, err = s.far.Try(ctx, s.r); return err }
 	var watched, joined error
 	_ = s.call(ctx, func(ctx context.Context) error {
 		watched = listens(ctx)
@@ -319,17 +320,23 @@ func (s *step) watch(ctx context.Context) error {
 	if err := s.nearRelease(ctx, s.other, true); err != nil {
 		return err
 	}
-	return s.hinted(ctx, hints)
+	return s.hinted(ctx, hints, last.RetryIn)
 }
 
 // hintLimit is far above what a hint takes, and below the time after which a waiter looks by itself.
 const hintLimit = lasts / 8
 
-// hinted: each hint has the owner ask, and one of them gives it the key.
-func (s *step) hinted(ctx context.Context, hints <-chan struct{}) error {
+// hinted: each hint has the owner ask, and one of them gives it the key. A waiter also asks once the time is over that its last
+// answer named.
+func (s *step) hinted(ctx context.Context, hints <-chan struct{}, again time.Duration) error {
 	for limit := time.After(hintLimit); hints != nil; {
+		var poll <-chan time.Time
+		if again > 0 {
+			poll = time.After(again)
+		}
 		select {
 		case <-hints:
+		case <-poll:
 		case <-limit:
 			s.found("the key was free for %v, and its waiter got no hint", hintLimit)
 			return s.asks(ctx)
@@ -342,6 +349,7 @@ func (s *step) hinted(ctx context.Context, hints <-chan struct{}) error {
 		if res.Granted {
 			return s.granted(ctx, res)
 		}
+		again = res.RetryIn
 	}
 	return s.asks(ctx) // it polls
 }
