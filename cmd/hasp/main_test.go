@@ -17,7 +17,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-var commands = map[string]func(){"hasp": patient, "counter": counter}
+var commands = map[string]func(){"hasp": patient, "counter": counter, "terms": terms}
 
 // The test binary is hasp, or a helper, when it is called so.
 func TestMain(m *testing.M) {
@@ -48,6 +48,25 @@ func heed(signals ...os.Signal) {
 func patient() {
 	store.NodeTimeout = 2 * time.Second
 	main()
+}
+
+// terms says that it is ready, and each TERM that it gets; it ends a little after the first.
+func terms() {
+	told := make(chan os.Signal, 9)
+	signal.Notify(told, syscall.SIGTERM)
+	fmt.Println("ready")
+	for end := (<-chan time.Time)(nil); ; {
+		select {
+		case <-told:
+			fmt.Println("TERM")
+			if end == nil {
+				end = time.After(100 * time.Millisecond)
+			}
+		case <-end:
+			fmt.Println("over")
+			os.Exit(0)
+		}
+	}
 }
 
 // counter prints numbers until there is a file named stop, and exits with 6. It

@@ -179,6 +179,9 @@ func (r *runner) pass(sig syscall.Signal) {
 		r.p.signalAll(sig)
 		return
 	}
+	if sig == syscall.SIGTERM && unitStops() {
+		return // it has had it, and one that has it twice may give up its clean end
+	}
 	r.p.signal(sig)
 }
 
