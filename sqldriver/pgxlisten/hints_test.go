@@ -146,7 +146,7 @@ func TestListenerIsLost(t *testing.T) {
 		t.Fatalf("it has hints, and polls: %+v", res)
 	}
 	var ended bool
-	must(t, db.QueryRowContext(t.Context(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'").Scan(&ended))
+	must(t, db.QueryRowContext(t.Context(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%SHOW transaction_read_only' AND pid <> pg_backend_pid()").Scan(&ended))
 	comes(t, ch, "the connection is lost")
 	for start := time.Now(); watch(t, d, b) == nil; time.Sleep(10 * time.Millisecond) {
 		if res := try(t, d, b); res.RetryIn > time.Second && watch(t, d, b) == nil {
@@ -186,6 +186,52 @@ func TestListenerIsHalfOpen(t *testing.T) {
 		t.Errorf("it does not poll: %+v", res)
 	}
 	link.Reconnect()
+}
+
+// Rule: when another server takes over behind the address, and the old one stands, the connection to the old one is no
+// longer listened on: all who wait ask, and get hints from the new one.
+func TestListenerStandsOnTheOldServer(t *testing.T) {
+	t.Parallel()
+	old := testserver.Postgres(t, testserver.PostgresReplicates...)
+	c := newSchema(t, old)
+	standby := testserver.PostgresStandby(t, old)
+	after := config(t, standby, c.RuntimeParams["search_path"])
+	far, address := c.Copy(), faultproxy.New(t, old.Addr())
+	_, err := fmt.Sscanf(address.Addr(), "127.0.0.1:%d", &far.Port)
+	must(t, err)
+	d := open(t, far)
+	defer func() { must(t, d.Close()) }()
+	a, b := claim("k"), claim("k")
+	try(t, d, a)
+	ch := watch(t, d, b)
+	if ch == nil {
+		t.Fatal("it gives no hints")
+	}
+	try(t, d, b)
+
+	admin, other := pool(t, c), pool(t, after)
+	_, err = admin.ExecContext(t.Context(), "ALTER SYSTEM SET default_transaction_read_only = on")
+	must(t, err)
+	var written string
+	must(t, admin.QueryRowContext(t.Context(), "SELECT pg_current_wal_lsn() FROM pg_reload_conf()").Scan(&written))
+	comes(t, ch, "the server takes no writes")
+	if ch := watch(t, d, claim("k")); ch != nil {
+		t.Error("it gives hints, connected to a server that takes no writes")
+	}
+	for here := false; !here; {
+		must(t, other.QueryRowContext(t.Context(), "SELECT pg_last_wal_replay_lsn() >= $1::pg_lsn", written).Scan(&here))
+	}
+	_, err = other.ExecContext(t.Context(), "SELECT pg_promote()")
+	must(t, err)
+	address.Retarget(standby.Addr())
+	for hinted := false; !hinted; time.Sleep(10 * time.Millisecond) {
+		hinted = try(t, d, b).RetryIn > time.Second && watch(t, d, b) != nil
+	}
+	release(t, sqldriver.NewPostgres(other, &sqldriver.PostgresOptions{Listener: pgxlisten.New(after)}), a)
+	comes(t, ch, "the key was released at the new server")
+	if !try(t, d, b).Granted {
+		t.Error("its turn has come, and it is refused")
+	}
 }
 
 // nobody is a listener that cannot connect.

@@ -11,7 +11,7 @@
 //	locks, err := hasp.New(sqldriver.NewPostgres(db, &sqldriver.PostgresOptions{Listener: pgxlisten.New(config)}), nil)
 //
 // A listener has one connection for any number of waiters, from the first wait until nobody has waited for
-// five seconds, and has it prove itself. It belongs to a session of the server, so it has to lead to the
+// five seconds, and has it prove itself. It belongs to a session of the server that takes the writes, so it has to lead to that
 // server itself: behind a pooler of connections that gives each transaction another session (PgBouncer
 // with pool_mode = transaction) no message comes through. The driver notices, as it
 // first sends one to itself, and its waiters poll; give New a config that leads past the pooler.
@@ -25,7 +25,9 @@
 package pgxlisten
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -50,8 +52,8 @@ const (
 	// closeLimit is how long the end of a connection may take.
 	closeLimit = time.Second
 	// proveAfter is after how long without a message a connection has to prove itself: a proxy may keep it, and
-	// acknowledge what is sent, when the server's side is gone.
-	proveAfter = 5 * time.Second
+	// acknowledge what is sent, when the server's side is gone; or another server took over, and this one still stands.
+	proveAfter = 2 * time.Second
 	// proveLimit is how long that may take.
 	proveLimit = 3 * time.Second
 )
@@ -75,7 +77,7 @@ func (l *Listener) Listen(ctx context.Context, channel string, heard func(payloa
 		defer cancel()
 		_ = c.Close(ctx) // what is left of it is closed in any case
 	}()
-	if _, err := c.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize()); err != nil {
+	if err := prove(ctx, c, "LISTEN "+pgx.Identifier{channel}.Sanitize()+"; "); err != nil {
 		return err
 	}
 	heard("")
@@ -100,10 +102,23 @@ func await(ctx context.Context, c *pgx.Conn) (*pgconn.Notification, error) {
 			return n, err
 		}
 		limit, cancel := context.WithTimeout(ctx, proveLimit)
-		err = c.Ping(limit)
+		err = prove(limit, c, "")
 		cancel()
 		if err != nil {
 			return nil, err
 		}
 	}
+}
+
+var errReadOnly = errors.New("the listener's server takes no writes, so no release is told there")
+
+// prove asks whether the server answers, and takes writes. Statements may go before, in the same request.
+func prove(ctx context.Context, c *pgx.Conn, first string) error {
+	answers, err := c.PgConn().Exec(ctx, first+"SHOW transaction_read_only").ReadAll()
+	for _, a := range answers {
+		if len(a.Rows) > 0 && string(bytes.Join(a.Rows[0], nil)) == "on" {
+			return errReadOnly
+		}
+	}
+	return err
 }
