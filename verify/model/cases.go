@@ -20,7 +20,7 @@ type Case struct {
 	Name  string
 	Kind  Kind
 	About string // what is special in it: the rule that is removed, or the faults
-	Model any    // Fences, Votes, Again, Ballots, WriteBack, Floor, Handover or Session
+	Model any    // Fences, Votes, Again, Ballots, Floor, Handover or Session
 	Long  bool   // too large for the short run, at least under the race detector
 
 	search func(limit int) Report
@@ -43,7 +43,6 @@ func (c Case) Replays() bool {
 func Cases() []Case {
 	var all []Case
 	all = append(all, fencesCases()...)
-	all = append(all, writeBackCases()...)
 	all = append(all, floorCases()...)
 	all = append(all, votesCases()...)
 	all = append(all, againCases()...)
@@ -115,20 +114,6 @@ func fencesCases() []Case {
 		with(Refuted, "old answers", "answers of a round before the latest are counted", Fences{Owners: 2, Top: 3, Raises: true, OldRounds: true, Revive: true}),
 		with(Limit, "late restore", "a Restore arrives after a node forgot the key, in a restart or by time, and the lease is confirmed by one who does not know its deadline",
 			Fences{Owners: 2, Top: 2, Restores: true, Forget: true, Revive: true}),
-	}
-}
-
-func writeBackCases() []Case {
-	with := func(kind Kind, name, about string, m WriteBack) Case { return of(kind, "write-back/"+name, about, m) }
-	one := [nodes]int8{1}
-	return []Case{
-		with(Refuted, "none", "the largest count of a majority is the fence, nothing is written back", WriteBack{Owners: 2, Counts: one, Never: true}),
-		with(Refuted, "as stated", "the largest count is written back, to every node; leases are respected", WriteBack{Owners: 2, Counts: one}),
-		with(Refuted, "mine", "only where the key is still the owner's; keys may vanish", WriteBack{Owners: 2, Async: true, Mine: true}),
-		with(Refuted, "mine and counted", "and only where the grant was counted; messages arrive twice", WriteBack{Owners: 2, Async: true, Duplicates: true, Mine: true, Counted: true}),
-		with(Safe, "mine, leases respected", "only where the key is still the owner's; leases are respected", WriteBack{Owners: 2, Counts: one, Mine: true}),
-		with(Safe, "mine and not over", "only where the key is the owner's and the count is not above; not used: it needs two round trips", WriteBack{Owners: 2, Async: true, Mine: true, NotOver: true}),
-		with(Safe, "mine and not over, twins", "the same, and messages arrive twice", WriteBack{Owners: 2, Counts: one, Async: true, Duplicates: true, Mine: true, NotOver: true}).long(),
 	}
 }
 

@@ -35,8 +35,6 @@ const (
 	Overdue     Act = "overdue"      // no longer waits for Node's answer to its request number Value
 	Refused     Act = "refused"      // counts no majority
 	Vanished    Act = "vanished"     // was refused, and neither asks again nor releases: its votes are withdrawn
-	Choose      Act = "choose"       // takes the largest fence Value of a majority, to write it back
-	Write       Act = "write"        // the write-back of Value is carried out at Node
 	Send        Act = "send"         // sends its Try number Value to Node
 	TryLate     Act = "late"         // a Try is carried out at Node, and its owner waits for no answer
 	Message     Act = "message"      // gets the message that it was handed the key with the fence Value
@@ -103,8 +101,6 @@ var texts = map[Act]string{
 	Overdue:     "WHO waits no longer for node NODE to answer its request VALUE",
 	Refused:     "WHO is refused",
 	Vanished:    "WHO does not come back",
-	Choose:      "WHO takes the largest fence of a majority, VALUE, to write it back",
-	Write:       "node NODE carries out WHO's write-back of VALUE",
 	Send:        "WHO sends node NODE its Try number VALUE",
 	TryLate:     "node NODE carries out a Try of WHO, which waits for no answer",
 	Message:     "WHO gets the message that it was handed the key with fence VALUE",
@@ -153,7 +149,7 @@ type Trace struct {
 	Name  string // of the Case
 	Rule  string // the rule that was removed, or the assumption that was broken
 	Wrong string // what is wrong in the end
-	Model any    // Fences, Votes, Again, Ballots, WriteBack, Floor, Handover or Session: what was searched
+	Model any    // Fences, Votes, Again, Ballots, Floor, Handover or Session: what was searched
 	Steps []Step
 }
 

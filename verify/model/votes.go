@@ -75,6 +75,15 @@ const (
 	missing
 )
 
+// Phases of an owner.
+const (
+	idle = iota
+	asking
+	holding
+	done
+	lapsed
+)
+
 type votesOwner struct {
 	phase    int8 // idle, asking, holding, done, or lapsed
 	fence    int8 // 1 is that of the first to begin

@@ -16,8 +16,6 @@ func (t Trace) Walk() string {
 		return walk(m.system(), t.Steps)
 	case Ballots:
 		return walk(m.system(), t.Steps)
-	case WriteBack:
-		return walk(m.system(), t.Steps)
 	case Floor:
 		return walk(m.system(), t.Steps)
 	case Handover:

@@ -59,25 +59,6 @@ var replays = []replay{
 		}},
 	{name: "fences/late restore", by: "nothing: a limit, as the model says",
 		level: byMessages, clients: true, redis: true, whole: "a limit"},
-	{name: "write-back/none", by: "nothing at the nodes: quorum proposes the fence itself, one for all nodes",
-		level: byWriteBack, whole: "the client of this story is what is wrong: quorum proposes the fence, one for all nodes, which the gate of the other replays checks"},
-	{name: "write-back/as stated", by: "the node: only the holder raises",
-		level: byWriteBack, undo: &rules{memory: everybodys}, stops: []string{
-			"8. node 2 carries out A's write-back of 2: the key is held, or the owner is gone",
-			"9. A HOLDS (2): it has no majority",
-			"14. node 0 carries out B's write-back of 2: the key is held, or the owner is gone",
-			"16. B HOLDS (2): it has no majority",
-		}},
-	{name: "write-back/mine", by: "the node: a fence is not raised to a smaller one",
-		level: byWriteBack, undo: &rules{memory: notOver}, stops: []string{
-			"18. node 1 carries out B's write-back of 2: the fence is too low",
-			"19. B HOLDS (2): it has no majority",
-		}},
-	{name: "write-back/mine and counted", by: "the node: a fence is not raised to a smaller one",
-		level: byWriteBack, undo: &rules{memory: notOver}, stops: []string{
-			"18. node 2 carries out B's write-back of 2: the fence is too low",
-			"19. B HOLDS (2): it has no majority",
-		}},
 	{name: "votes/restarted nodes vote", by: "the node: the record is of another run",
 		level: byMessages, clients: true, redis: true, undo: &rules{around: atOnce}, stops: []string{
 			"8. node 0 carries out B's Try of round 1: the node does not vote",

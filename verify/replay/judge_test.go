@@ -46,7 +46,7 @@ func (j *judge) begins(owner int) {
 // ofFences reports whether a model is about fences, not about leases in time.
 func ofFences(m any) bool {
 	switch m.(type) {
-	case model.Fences, model.WriteBack:
+	case model.Fences:
 		return true
 	}
 	return false
