@@ -28,7 +28,7 @@ type ConnOptions struct {
 	SessionTimeout time.Duration
 	// User and Password are a digest identity. Nodes are then made for that identity alone.
 	User, Password string
-	// Login, unless it is nil, is asked for the user and the password at each connection, instead of these two. After a change
+	// Login, unless it is nil, is asked for the user and the password at each connection, and when the servers refuse what it asked, instead of these two. After a change
 	// the connection has the identity of before, too, since what was made then belongs to it; the nodes from [Options].Root
 	// upwards must allow the new one.
 	Login func(ctx context.Context) (user, password string, err error)

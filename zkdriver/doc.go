@@ -72,7 +72,7 @@
 // word. A Conn that has a session tries again within a second, and one that holds a lease within a fifth of that; another one waits for
 // seconds, and leaves the last connection to those. Raise the limit where more processes of a host wait.
 //
-// Where a password changes, give ConnOptions.Login: it is asked at each connection.
+// Where a password changes, give ConnOptions.Login: it is asked at each connection, and after a refusal.
 //
 // # Leftovers
 //

@@ -5,6 +5,8 @@ package zkdriver
 
 import (
 	"context"
+	"crypto/sha1" //nolint:gosec // ZooKeeper's digests
+	"encoding/base64"
 	"errors"
 	"slices"
 	"sync/atomic"
@@ -400,5 +402,51 @@ func TestLoginChanges(t *testing.T) {
 	case id := <-tells:
 		t.Errorf("told that %v is lost", id)
 	default:
+	}
+}
+
+// A login that changes is used after a refusal, over the connection that stands, and what is held stays.
+func TestLoginChangesWhileConnected(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.stays(w.driver(), "k") // so that all may
+	allow := func(password string) []zk.ACL {
+		id := sha1.Sum([]byte("me:" + password)) //nolint:gosec // as ZooKeeper has it
+		return []zk.ACL{{Perms: 31, Scheme: "digest", ID: "me:" + base64.StdEncoding.EncodeToString(id[:])}}
+	}
+	var password atomic.Value
+	password.Store("one")
+	p := faultproxy.New(t, w.server.Addr())
+	c := Connect([]string{p.Addr()}, &ConnOptions{SessionTimeout: time.Hour, Login: func(context.Context) (string, string, error) {
+		return "me", password.Load().(string), nil //nolint:forcetypeassert // as it was stored
+	}})
+	t.Cleanup(func() { _ = c.Close() })
+	d := w.over(c)
+	r := ask("k")
+	w.grant(d, r)
+	var links atomic.Int64
+	p.Hook(func(c faultproxy.Chunk) bool {
+		links.Store(max(links.Load(), int64(c.Conn)))
+		return false
+	})
+	w.renew(d, r)
+	before := links.Load()
+
+	for _, next := range []string{"two", "three"} { // each key's folder allows its own alone
+		w.do(w.admin, zk.Create(d.dir(next), nil, allow(next), zk.Persistent))
+		password.Store(next)
+		w.eventually("the new password is used", func() bool {
+			res, err := contend.Try(w.ctx, d, ask(next))
+			if err != nil && d.Classify(err) != driver.ClassDenied {
+				t.Fatal(err)
+			}
+			return res.Granted
+		})
+	}
+	if res := w.renew(d, r); res.Err != nil {
+		t.Errorf("what was held with the first password: %v", res.Err)
+	}
+	if links.Load() != before {
+		t.Errorf("it made %d connections", links.Load()-before)
 	}
 }

@@ -25,7 +25,8 @@ type Config struct {
 	Servers []string      // host:port
 	Timeout time.Duration // of the session, as asked for; the servers decide
 	Dial    func(ctx context.Context, addr string) (net.Conn, error)
-	// Auth is asked for the proofs of identity at each connection, so that a new password is used from then on; nil: none.
+	// Auth is asked for the proofs of identity at each connection, and after a server refused what it was asked (ErrNoAuth), so
+	// that a new password is used from then on; nil: none.
 	Auth func(ctx context.Context) ([]Auth, error)
 
 	// Ended is called when a session is over, before there is another. Linked is called when
@@ -54,17 +55,19 @@ type Client struct {
 	quiet  bool          // it does not ping: for a test
 	ends   time.Duration // for how long Close waits for the answer to the end of the session
 	bears  patience
+	asks   sync.Mutex     // is held while Auth is asked after a refusal
+	work   sync.WaitGroup // that
 
 	// Of the goroutine that connects.
-	proofs []Auth   // of the latest connections
-	full   bool     // the servers took no more connections of this host
-	old    *Session // is over by the clock, and the servers may still have it
+	full bool     // the servers took no more connections of this host
+	old  *Session // is over by the clock, and the servers may still have it
 
 	mu      sync.Mutex
 	begun   bool
 	over    bool
 	sess    *Session
 	link    *link         // nil: not connected
+	proofs  []Auth        // of the latest connections
 	granted time.Duration // the time-out of the latest session
 	zxid    int64         // the newest state of the store that this session has seen
 	change  chan struct{} // closed at the next change of link or rounds
@@ -181,6 +184,7 @@ func (c *Client) close() {
 	if begun {
 		<-c.ended
 	}
+	c.work.Wait()
 	c.mu.Lock()
 	s = c.sess
 	c.mu.Unlock()

@@ -147,21 +147,10 @@ func (c *Client) authenticate(ctx context.Context, conn net.Conn, r *bufio.Reade
 	if err != nil {
 		return err
 	}
-	proofs := slices.Clone(now)
-	for _, old := range c.proofs {
-		if len(proofs) < identities && !slices.ContainsFunc(proofs, old.equal) {
-			proofs = append(proofs, old)
-		}
-	}
+	proofs := c.known(now)
 	for _, a := range proofs {
 		var e encoder
-		e.int(0)
-		e.int(xidAuth)
-		e.int(opAuth)
-		e.int(0)
-		e.text(a.Scheme)
-		e.data(a.Data)
-		binary.BigEndian.PutUint32(e.b, uint32(len(e.b)-4))
+		e.proof(a)
 		if _, err := conn.Write(e.b); err != nil {
 			return err
 		}
@@ -184,8 +173,75 @@ func (c *Client) authenticate(ctx context.Context, conn net.Conn, r *bufio.Reade
 			break
 		}
 	}
+	c.mu.Lock()
 	c.proofs = proofs
+	c.mu.Unlock()
 	return nil
+}
+
+// known are some proofs, and the latest before them.
+func (c *Client) known(now []Auth) []Auth {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	proofs := slices.Clone(now)
+	for _, old := range c.proofs {
+		if len(proofs) < identities && !slices.ContainsFunc(proofs, old.equal) {
+			proofs = append(proofs, old)
+		}
+	}
+	return proofs
+}
+
+// proof is a message that says who we are.
+func (e *encoder) proof(a Auth) {
+	at := len(e.b)
+	e.int(0)
+	e.int(xidAuth)
+	e.int(opAuth)
+	e.int(0)
+	e.text(a.Scheme)
+	e.data(a.Data)
+	binary.BigEndian.PutUint32(e.b[at:], uint32(len(e.b)-at-4))
+}
+
+// identify asks for the proofs of identity once more, since the server refused what it was asked: new ones are said over the
+// connection that stands.
+func (l *link) identify() {
+	c := l.c
+	if c.cfg.Auth == nil || !c.asks.TryLock() {
+		return
+	}
+	c.work.Go(func() {
+		defer c.asks.Unlock()
+		ctx, cancel := context.WithTimeout(c.life, c.dialTime())
+		defer cancel()
+		if now, err := c.cfg.Auth(ctx); err == nil {
+			l.says(now, c.known(now))
+		}
+	})
+}
+
+// says sends those of the proofs that the link has not said. all are the client's from then on.
+func (l *link) says(now, all []Auth) {
+	c := l.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.link != l { // the next says its own
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := encoder{l.out}
+	for _, a := range now {
+		if !slices.ContainsFunc(c.proofs, a.equal) {
+			e.proof(a)
+		}
+	}
+	l.out, c.proofs = e.b, all
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
 }
 
 func (a Auth) equal(b Auth) bool { return a.Scheme == b.Scheme && bytes.Equal(a.Data, b.Data) }
@@ -441,8 +497,12 @@ func (l *link) reply(xid int32, code Code, d *decoder) bool {
 		l.mu.Unlock()
 	}
 	l.s.answered(p.sent, p.call.writes() && code.decided() && p.call.Err != error(ErrSessionExpired)) //nolint:errorlint // a code as it is
+	denied := p.call.Err == error(ErrNoAuth)                                                          //nolint:errorlint // a code as it is
 	if p.b.left--; p.b.left == 0 {
 		p.b.finish(nil)
+	}
+	if denied {
+		l.identify()
 	}
 	return true
 }
