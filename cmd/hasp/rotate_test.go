@@ -32,13 +32,13 @@ type keeper struct {
 	tables bool
 }
 
-// A password that is rotated, the store's connections cut, and the URL's file written late, first with a mistake: a holder, a
+// A password, or a client's certificate, that is rotated, the store's connections cut, and the URL's file written late, first with a mistake: a holder, a
 // waiter, a leader, a standby, a shell, a server of pages and top go on, and none shows a password.
 func TestRotatedPassword(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(t *testing.T) keeper{
 		"redis": rotatesRedis, "redlock": rotatesRedlock, "cluster": rotatesCluster, "sentinel": rotatesSentinel,
-		"etcd": rotatesEtcd, "postgres": rotatesPostgres, "mariadb": rotatesMariaDB,
+		"certificate": rotatesCertificate, "etcd": rotatesEtcd, "postgres": rotatesPostgres, "mariadb": rotatesMariaDB,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -82,7 +82,7 @@ func rotates(t *testing.T, k keeper) {
 
 	s.write("url", k.url("hunter3-wrong"))
 	k.rotate("hunter4")
-	waiter.says("(?i)password|login|auth|denied|permission")
+	waiter.says("(?i)password|login|auth|denied|permission|certificate")
 	top.expect("no answer for")
 	s.write("url", k.url("hunter4"))
 	top.expect("sorted by key")
@@ -135,6 +135,36 @@ func rotatesRedis(t *testing.T) keeper {
 	return keeper{
 		url:    func(password string) string { return "redis://locks:" + password + "@" + server.Addr() },
 		rotate: func(password string) { acl(t, password, server) },
+	}
+}
+
+// A certificate in place of a password: the server trusts another authority from then on.
+func rotatesCertificate(t *testing.T) keeper {
+	files := newSandbox(t, "")
+	by := map[string]*sandbox{}
+	for _, password := range []string{"hunter2", "hunter3-wrong", "hunter4"} {
+		by[password] = newSandbox(t, "")
+		by[password].certificates("server", "client")
+	}
+	first, port := by["hunter2"].dir, strconv.Itoa(freePort(t))
+	server := testserver.Redis(t, "--tls-port", port, "--tls-ca-cert-file", filepath.Join(first, "ca.pem"),
+		"--tls-cert-file", filepath.Join(first, "server.pem"), "--tls-key-file", filepath.Join(first, "server.key"))
+	return keeper{
+		url: func(password string) string {
+			for _, name := range []string{"client.pem", "client.key"} {
+				text, err := os.ReadFile(filepath.Join(by[password].dir, name))
+				if err != nil {
+					t.Fatal(err)
+				}
+				files.write(name, string(text))
+			}
+			return "rediss://127.0.0.1:" + port + "?tls-ca=" + filepath.Join(first, "ca.pem") +
+				"&tls-cert=" + filepath.Join(files.dir, "client.pem") + "&tls-key=" + filepath.Join(files.dir, "client.key")
+		},
+		rotate: func(password string) {
+			admin(t, server, redis.Options{}, []any{"CONFIG", "SET", "tls-ca-cert-file", filepath.Join(by[password].dir, "ca.pem")},
+				[]any{"CLIENT", "KILL", "TYPE", "normal"}, []any{"CLIENT", "KILL", "TYPE", "pubsub"})
+		},
 	}
 }
 
