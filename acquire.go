@@ -232,6 +232,7 @@ func (a *attempt) emit(kind EventKind, more func(e *Event)) {
 func (a *attempt) silence(ctx context.Context, start clock.Instant, limit time.Duration, err error) error {
 	took := a.c.now().Sub(start)
 	if by, ok := ctx.Deadline(); ok && time.Until(by) <= 0 {
+		took -= time.Since(by) // this process ran later than that, which was not the store's silence
 		select { // a connection that ends at that moment may be faster than the context
 		case <-ctx.Done():
 		case <-time.After(moment):
@@ -245,7 +246,7 @@ func (a *attempt) silence(ctx context.Context, start clock.Instant, limit time.D
 			silent.why = err
 		}
 		return silent
-	case a.patience.why == nil || took >= moment:
+	case a.patience.why == nil || took >= moment+a.slowest:
 		a.patience.why = &silentError{limit: took}
 	}
 	return err

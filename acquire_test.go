@@ -374,6 +374,43 @@ func TestWhatKeptAWait(t *testing.T) {
 	}
 }
 
+// A store whose answers take long is not silent for as long, and a process that ran too late heard no silence.
+func TestWaitThatEndsOnABusyMachine(t *testing.T) {
+	for name, c := range map[string]struct{ answer, left, late time.Duration }{
+		"slow answers":         {answer: hasp.Moment, left: 2*hasp.Moment - 1},
+		"the process is late":  {left: hasp.Moment - 1, late: time.Second},
+		"slow answers, silent": {answer: hasp.Moment, left: 2 * hasp.Moment},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			d := &hooked{Driver: newStore()}
+			hints := make(chan struct{}, 1)
+			d.watch = func(context.Context, driver.Claim, watchFunc) (<-chan struct{}, error) { return hints, nil }
+			lock(t, newClient(t, d.Driver, nil), "k", nil)
+			d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
+				time.Sleep(c.answer)
+				return next(ctx, r)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			defer cancel()
+			time.AfterFunc(2*time.Second-c.left, func() {
+				d.change(func() {
+					d.try = func(ctx context.Context, _ driver.TryRequest, _ tryFunc) (driver.Result, error) {
+						<-ctx.Done()
+						time.Sleep(c.late)
+						return driver.Result{}, ctx.Err()
+					}
+				})
+				hints <- struct{}{}
+			})
+			_, err := newClient(t, d, nil).Mutex("k", nil).Lock(ctx)
+			wantIs(t, err, context.DeadlineExceeded)
+			if held := !strings.HasSuffix(name, "silent"); errors.Is(err, hasp.ErrHeld) != held {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
+	}
+}
+
 // A refusal is a refusal, also when the context has ended meanwhile.
 func TestTryLockRefusedAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
