@@ -233,7 +233,7 @@ func (a *attempt) silence(ctx context.Context, start clock.Instant, limit time.D
 	took := a.c.now().Sub(start)
 	if by, ok := ctx.Deadline(); ok && time.Until(by) <= 0 {
 		took -= time.Since(by) // this process ran later than that, which was not the store's silence
-		select { // a connection that ends at that moment may be faster than the context
+		select {               // a connection that ends at that moment may be faster than the context
 		case <-ctx.Done():
 		case <-time.After(moment):
 		}
