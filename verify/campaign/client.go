@@ -6,7 +6,6 @@
 package campaign
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,26 +18,21 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/player"
 	"github.com/hasplock/hasp/internal/stall"
 	"github.com/redis/go-redis/v9"
 )
 
-// clientEnv carries the job of a client process, as JSON.
+// clientEnv marks a client process.
 const clientEnv = "HASP_CAMPAIGN_CLIENT"
 
 // ClientMain turns this process into a client when it was started as one, and
 // does not return then. Programs that call Run call it first.
 func ClientMain() {
-	text := os.Getenv(clientEnv)
-	if text == "" {
-		return
-	}
-	redis.SetLogger(silent{})
-	if err := client(text, os.Stdin, os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "client:", err)
-		os.Exit(1)
-	}
-	os.Exit(0)
+	player.Main(clientEnv, func(in io.Reader, out io.Writer) error {
+		redis.SetLogger(silent{})
+		return client(in, out)
+	})
 }
 
 // silent drops go-redis's messages about broken connections.
@@ -60,9 +54,10 @@ type process struct {
 }
 
 // client runs until it gets the answer Stop, or its input ends.
-func client(text string, in io.Reader, out io.Writer) error {
+func client(in io.Reader, out io.Writer) error {
 	p := &process{answers: make(chan answer, 1), out: json.NewEncoder(out)}
-	if err := json.Unmarshal([]byte(text), &p.job); err != nil {
+	dec := json.NewDecoder(in)
+	if err := dec.Decode(&p.job); err != nil {
 		return err
 	}
 	p.rand = rand.New(rand.NewPCG(p.job.Seed, 1))
@@ -73,7 +68,7 @@ func client(text string, in io.Reader, out io.Writer) error {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	go p.listen(in, stop)
+	go p.listen(dec, stop)
 	for ctx.Err() == nil {
 		if err := p.acquireOnce(ctx); err != nil {
 			return err
@@ -93,8 +88,7 @@ type untilExit struct{}
 func (untilExit) Cleanup(func()) {}
 
 // listen receives answers. A client ends when its parent does.
-func (p *process) listen(in io.Reader, stop func()) {
-	dec := json.NewDecoder(bufio.NewReader(in))
+func (p *process) listen(dec *json.Decoder, stop func()) {
 	for {
 		var a answer
 		if err := dec.Decode(&a); err != nil {

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hasplock/hasp/verify/internal/child"
+	"github.com/hasplock/hasp/internal/player"
 )
 
 // record is an event of a client.
@@ -48,7 +48,7 @@ func (j *journal) from(n int) []record {
 }
 
 // hear records an event, and answers requests to the registers.
-func (j *journal) hear(m *child.Process, e event) {
+func (j *journal) hear(m *player.Process, e event) {
 	j.add(record{Client: m.ID, event: e})
 	if e.What == read || e.What == write || e.What == look {
 		m.Send(j.registers[e.Key].serve(e))

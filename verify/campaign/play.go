@@ -12,7 +12,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"syscall"
 	"time"
 
 	"github.com/hasplock/hasp/internal/faultproxy"
@@ -200,9 +199,9 @@ func (r *run) injectClient(a Action) {
 	var err error
 	switch {
 	case a.Kind == ClientStop && a.Part == Begin:
-		err = m.Signal(syscall.SIGSTOP)
+		err = m.Pause()
 	case a.Kind == ClientStop:
-		err = m.Signal(syscall.SIGCONT)
+		err = m.Resume()
 	case a.Part == Begin:
 		m.Kill()
 	default:

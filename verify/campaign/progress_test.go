@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hasplock/hasp/internal/player"
 	"github.com/hasplock/hasp/internal/testserver"
-	"github.com/hasplock/hasp/verify/internal/child"
 )
 
 // withProcesses runs f with processes that neither report anything nor end.
@@ -22,7 +22,7 @@ func withProcesses(t *testing.T, f func(r *run)) {
 	_, err := testserver.Perform(t.Context(), func(p *testserver.Program) any {
 		r := &run{s: &Schedule{}, t: p, log: &journal{more: make(chan struct{}, 1), stalled: noStall}, patience: 100 * time.Millisecond, over: 1000}
 		for i := range r.processes {
-			m, err := child.Start(i, exec.Command("sleep", "1000"), r.log.hear)
+			m, err := player.Start(i, exec.Command("sleep", "1000"), r.log.hear)
 			p.Must(err)
 			p.Cleanup(m.Kill)
 			r.processes[i] = m

@@ -18,12 +18,12 @@ import (
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/admission"
+	"github.com/hasplock/hasp/internal/player"
 	"github.com/hasplock/hasp/internal/stall"
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/hasplock/hasp/quorum"
 	"github.com/hasplock/hasp/redisdriver"
 	"github.com/hasplock/hasp/verify/engines"
-	"github.com/hasplock/hasp/verify/internal/child"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -48,7 +48,7 @@ type run struct {
 	servers   servers
 	nodes     []*node   // those of Redis
 	ensemble  *ensemble // those of another engine
-	processes [clients]*child.Process
+	processes [clients]*player.Process
 	spawned   int
 	slots     []int  // of each client process
 	startedAt []Mono // when each was started
@@ -234,7 +234,7 @@ func (r *run) job(slot int) job {
 
 // spawn starts a client for a slot.
 func (r *run) spawn(slot int) error {
-	m, err := child.Spawn(r.spawned, r.wires.client(slot), clientEnv, r.job(slot), r.log.hear)
+	m, err := player.Spawn(r.spawned, r.wires.client(slot), clientEnv, r.job(slot), r.log.hear)
 	if err != nil {
 		return err
 	}

@@ -8,13 +8,13 @@ package campaign
 import (
 	"time"
 
-	"github.com/hasplock/hasp/verify/internal/child"
+	"github.com/hasplock/hasp/internal/player"
 )
 
 // Mono is an instant of the clock that all processes share.
-type Mono = child.Mono
+type Mono = player.Mono
 
-func now() Mono { return child.Now() }
+func now() Mono { return player.Now() }
 
 // job is the configuration of a client process.
 type job struct {

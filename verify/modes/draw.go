@@ -6,70 +6,49 @@
 package modes
 
 import (
-	"context"
+	"time"
 
-	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/internal/player"
 )
 
-// asking is what a turn asks for.
-type asking struct {
-	keys      []string
-	shared    bool // of the one key, unless the kind is LockAll
-	ask       func(ctx context.Context) (holdings, error)
-	downgrade bool // halfway through
+// longHold: one hold in so many is long.
+const longHold = 60
+
+// between returns a random time.
+func (r *run) between(from, to time.Duration) time.Duration {
+	return from + time.Duration(r.rand.Int64N(int64(to-from)))
 }
 
-// draw draws what the next turn asks for.
-func (w *worker) draw() asking {
-	keys, o := w.job.Kind.keys(), &hasp.LockOptions{TTL: w.job.TTL}
-	one := func(lock func(context.Context) (*hasp.Lease, error)) asking {
-		return asking{keys: keys, ask: func(ctx context.Context) (holdings, error) {
-			l, err := lock(ctx)
-			if err != nil {
-				return nil, err
-			}
-			return single{l}, nil
-		}}
+// draw draws what the next turn asks for, and how long it lasts. The last turn of a process
+// waits until it is granted.
+func (r *run) draw(last bool) player.Order {
+	o := player.Order{Bare: true, Hold: r.between(0, 4*time.Millisecond)}
+	switch n := r.rand.IntN(longHold); {
+	case n == 0: // for longer than a renewal takes
+		o.Hold = r.between(r.o.TTL/3, r.o.TTL*2/3)
+	case n < 5:
+		o.Hold = r.between(20*time.Millisecond, 80*time.Millisecond)
 	}
-	switch w.job.Kind {
+	if !last && r.rand.IntN(10) == 0 { // gives up while it waits
+		o.Limit = r.between(time.Millisecond, 50*time.Millisecond)
+	}
+	for _, key := range r.o.Kind.keys() {
+		o.Wants = append(o.Wants, player.Want{Key: key})
+	}
+	switch r.o.Kind {
 	case Semaphore:
-		a := one(w.locks.Semaphore(w.job.Kind.key(), w.job.Slots, o).Lock)
-		a.shared = true
-		return a
+		o.Slots, o.Wants[0].Shared = r.o.Slots, true
 	case Election:
-		return one(w.locks.Election(w.job.Kind.key(), o).Campaign)
+		o.Campaign = true
 	case ReadWrite:
-		m := w.locks.RWMutex(w.job.Kind.key(), o)
-		if w.rand.IntN(4) > 0 {
-			a := one(m.RLock)
-			a.shared = true
-			return a
-		}
-		a := one(m.Lock)
-		a.downgrade = w.rand.IntN(3) == 0
-		return a
-	}
-	return w.drawSome(keys, o)
-}
-
-// drawSome draws two or three keys, in any order.
-func (w *worker) drawSome(keys []string, o *hasp.LockOptions) asking {
-	w.rand.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
-	keys = keys[:2+w.rand.IntN(2)]
-	var items []hasp.Locker
-	for _, key := range keys {
-		m := w.locks.RWMutex(key, o)
-		if w.rand.IntN(4) == 0 {
-			items = append(items, m.RLocker())
-		} else {
-			items = append(items, m)
+		o.Wants[0].Shared = r.rand.IntN(4) > 0
+		o.Downgrade = !o.Wants[0].Shared && r.rand.IntN(3) == 0
+	case LockAll: // two or three keys, in any order
+		r.rand.Shuffle(len(o.Wants), func(i, j int) { o.Wants[i], o.Wants[j] = o.Wants[j], o.Wants[i] })
+		o.Wants = o.Wants[:2+r.rand.IntN(2)]
+		for i := range o.Wants {
+			o.Wants[i].Shared = r.rand.IntN(4) == 0
 		}
 	}
-	return asking{keys: keys, ask: func(ctx context.Context) (holdings, error) {
-		all, err := hasp.LockAll(ctx, items...)
-		if err != nil {
-			return nil, err
-		}
-		return all, nil
-	}}
+	return o
 }

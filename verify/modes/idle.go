@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/internal/history"
-	"github.com/hasplock/hasp/verify/internal/child"
+	"github.com/hasplock/hasp/internal/player"
 )
 
 const (
@@ -29,34 +29,33 @@ const (
 
 // requested records that a process is about to ask. The waits of LockAll are not
 // judged, because what it holds while it waits for its other keys is not in the history.
-func (r *run) requested(p *process, e *event) {
+func (r *run) requested(m *player.Member, p *process) {
 	if r.o.Kind == LockAll {
 		return
 	}
-	p.waits = &history.Wait{Key: e.Keys[0], Owner: p.String(), Shared: e.Shared, Asked: e.At.Time(), From: e.At.Time().Add(joining), Away: p.stopped}
-	if r.o.Kind == Semaphore {
-		p.waits.Limit = r.o.Slots
-	}
+	asked := r.Wall(m.Asked)
+	p.waits = &history.Wait{Key: m.Order.Wants[0].Key, Owner: m.String(), Shared: m.Order.Wants[0].Shared, Limit: m.Order.Slots,
+		Asked: asked, From: asked.Add(joining), Away: m.Paused}
 }
 
 // waited records that a process no longer waits.
-func (r *run) waited(p *process, at child.Mono) {
+func (r *run) waited(p *process, at player.Mono) {
 	if p.waits == nil {
 		return
 	}
-	p.waits.To = at.Time()
+	p.waits.To = r.Wall(at)
 	r.waits = append(r.waits, *p.waits)
 	p.waits = nil
 }
 
 // gone records that a process was killed: its leases and its place in the queue last
 // for a TTL at most.
-func (r *run) gone(p *process) {
-	until := child.Now().Add(r.o.TTL)
-	for _, h := range slices.Concat(p.open, p.giving) {
-		h.kept = until.Time()
+func (r *run) gone(m *player.Member) {
+	until := player.Now().Add(r.o.TTL)
+	for _, h := range slices.Concat(m.Open, m.Giving) {
+		h.Kept = r.Wall(until)
 	}
-	if p.waits != nil {
+	if p := r.process(m); p.waits != nil {
 		p.waits.Away = true
 		r.waited(p, until)
 	}
@@ -64,13 +63,11 @@ func (r *run) gone(p *process) {
 
 // idle returns an error if a key was available to a waiter for longer than documented.
 func (r *run) idle() error {
-	holds := make([]history.Hold, 0, len(r.holds))
-	for _, h := range r.holds {
-		kept := h.Hold
-		if kept.To = h.kept; kept.To.IsZero() {
-			kept.To = child.Now().Time()
+	holds := r.History()
+	for i, h := range r.Holds {
+		if holds[i].To = h.Kept; h.Kept.IsZero() {
+			holds[i].To = r.Wall(player.Now())
 		}
-		holds = append(holds, kept)
 	}
 	return history.CheckIdle(holds, r.waits, func(_ string, from, to time.Time) time.Duration {
 		lost := r.lostBetween(from, to)

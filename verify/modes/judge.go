@@ -15,7 +15,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/internal/history"
-	"github.com/hasplock/hasp/verify/internal/child"
+	"github.com/hasplock/hasp/internal/player"
 )
 
 // last acquires every key and every slot, once the processes have ended: the keys of
@@ -28,28 +28,26 @@ func (r *run) last(ctx context.Context) {
 	defer cancel()
 	c, err := open(r.o.Store, r.o.broken, nil)
 	if err != nil {
-		r.broken("%v", err)
+		r.Broken("%v", err)
 		return
 	}
 	defer func() {
 		if err := c.Close(); err != nil {
-			r.broken("the end: %v", err)
+			r.Broken("the end: %v", err)
 		}
 	}()
-	me, o := &process{Process: &child.Process{ID: r.spawned + 1}}, &hasp.LockOptions{TTL: r.o.TTL}
+	me, o := &player.Member{Process: &player.Process{ID: r.Started + 1}}, &hasp.LockOptions{TTL: r.o.TTL}
+	me.Order = r.draw(true)
 	var all []*hasp.Lease
 	take := func(lock func(context.Context) (*hasp.Lease, error)) bool {
-		me.asked = child.Now()
+		r.Add(me, &player.Event{What: player.Asked, At: player.Now()})
 		l, err := lock(ctx)
 		if err != nil {
-			r.broken("after all processes have ended: %v", err)
+			r.Broken("after all processes have ended: %v", err)
 			return false
 		}
-		d := look(l)
-		if r.o.Kind == Semaphore {
-			d.Limit = r.o.Slots
-		}
-		r.grant(me, &event{At: child.Now(), Leases: []lease{d}, Abandoned: d.Abandoned})
+		e := player.Of(player.Granted, l)
+		r.Add(me, &e)
 		all = append(all, l)
 		return true
 	}
@@ -67,16 +65,17 @@ func (r *run) last(ctx context.Context) {
 			}
 		}
 	}
-	for i, l := range all {
-		h := r.holds[len(r.holds)-len(all)+i]
-		h.To, h.kept = child.Now().Time(), child.Now().Time()
+	for _, l := range all {
+		e := player.Of(player.Ended, l)
+		r.Add(me, &e)
 		if err := l.Release(); err != nil {
-			r.broken("the last release of %q: %v", l.Key(), err)
+			r.Broken("the last release of %q: %v", l.Key(), err)
 		}
 	}
+	r.Add(me, &player.Event{What: player.Released, At: player.Now()})
 	for _, key := range r.o.Kind.keys() {
 		if err := free(ctx, c, key); err != nil {
-			r.broken("after everything was released: %v", err)
+			r.Broken("after everything was released: %v", err)
 		}
 	}
 }
@@ -103,19 +102,13 @@ func free(ctx context.Context, c *client, key string) error {
 // judge asks the oracles.
 func (r *run) judge(took time.Duration) *Outcome {
 	r.Took = took
-	holds := make([]history.Hold, len(r.holds))
-	for i, h := range r.holds {
-		holds[i] = h.Hold
-	}
+	holds := r.History()
 	for _, err := range []error{history.Check(holds), history.CheckFences(holds), r.idle()} {
 		if err != nil {
 			r.Found = append(r.Found, strings.Split(err.Error(), "\n")...)
 		}
 	}
-	r.Found = append(r.Found, unreported(r.holds, r.first)...)
-	for _, p := range r.all {
-		r.Found = append(r.Found, back(p)...)
-	}
+	r.Found = append(r.Found, unreported(r.Holds, r.first)...)
 	if len(r.Found) > 10 {
 		r.Found = append(r.Found[:10], fmt.Sprintf("and %d more", len(r.Found)-10))
 	}
@@ -126,18 +119,18 @@ func (r *run) judge(took time.Duration) *Outcome {
 // unreported finds killed holders whose death was not reported: to the next writer of
 // the key, or to some later holder of the semaphore after the lease expired. It also
 // finds deaths that were reported before there can have been any.
-func unreported(holds []*holding, first time.Time) (found []string) {
-	byKey := map[string][]*holding{}
+func unreported(holds []*player.Hold, first time.Time) (found []string) {
+	byKey := map[string][]*player.Hold{}
 	for _, h := range holds {
 		byKey[h.Key] = append(byKey[h.Key], h)
-		if h.abandoned && (first.IsZero() || h.From.Before(first)) {
+		if h.Abandoned && (first.IsZero() || h.From.Before(first)) {
 			found = append(found, fmt.Sprintf("%s learned that a previous holder of %q did not release it, and all had", h.Owner, h.Key))
 		}
 	}
 	for key, hs := range byKey {
-		slices.SortStableFunc(hs, func(a, b *holding) int { return cmp.Or(a.From.Compare(b.From), cmp.Compare(a.Granted, b.Granted)) })
+		slices.SortStableFunc(hs, func(a, b *player.Hold) int { return cmp.Or(a.From.Compare(b.From), cmp.Compare(a.Granted, b.Granted)) })
 		for i, h := range hs {
-			if h.cut && (h.Limit > 0 || !h.Shared && h.Down.IsZero()) && !reported(h, hs[i+1:]) {
+			if h.Cut && (h.Limit > 0 || !h.Shared && h.Down.IsZero()) && !reported(h, hs[i+1:]) {
 				found = append(found, fmt.Sprintf("%s was killed while it held %q until %v, and no later holder learned of it", h.Owner, key, h.To))
 			}
 		}
@@ -147,31 +140,19 @@ func unreported(holds []*holding, first time.Time) (found []string) {
 
 // reported reports whether later holders learned of the death of one: the first
 // writer, and all readers before it.
-func reported(dead *holding, after []*holding) bool {
+func reported(dead *player.Hold, after []*player.Hold) bool {
 	for _, h := range after {
 		if h.Limit > 0 {
-			if h.abandoned && !h.From.Before(dead.To) {
+			if h.Abandoned && !h.From.Before(dead.To) {
 				return true
 			}
 			continue
 		}
-		if !h.abandoned || !h.Shared {
-			return h.abandoned
+		if !h.Abandoned || !h.Shared {
+			return h.Abandoned
 		}
 	}
 	return dead.Limit == 0 // only readers followed
-}
-
-// back finds leaders that a process observed after a later one.
-func back(p *process) (found []string) {
-	var top lease
-	for _, l := range p.seen {
-		if l.Fence < top.Fence {
-			found = append(found, fmt.Sprintf("%v observed the leader with fence %d after the one with %d", p, l.Fence, top.Fence))
-		}
-		top = l
-	}
-	return found
 }
 
 // most returns the largest number of holders of one key at one instant.

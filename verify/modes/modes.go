@@ -18,10 +18,27 @@ package modes
 import (
 	"context"
 	"fmt"
-	"github.com/hasplock/hasp/internal/stall"
+	"io"
 	"math/rand/v2"
 	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/internal/player"
+	"github.com/hasplock/hasp/internal/stall"
 )
+
+// workerEnv marks a process that is a client.
+const workerEnv = "HASP_MODES_WORKER"
+
+// WorkerMain turns this process into a client when it was started as one, and
+// does not return then.
+func WorkerMain() {
+	player.Main(workerEnv, func(in io.Reader, out io.Writer) error {
+		return player.Work(in, out, func(j player.Job, observe func(hasp.Event)) (player.Locks, error) {
+			return open(j.Store, j.Broken, observe)
+		})
+	})
+}
 
 // Kind is what the processes do.
 type Kind string
@@ -55,11 +72,8 @@ type Options struct {
 	broken   string // a fault of the store's driver; see faulty
 }
 
-// The keys.
-const (
-	manyKeys = 6
-	longHold = 60 // one hold in so many is long
-)
+// manyKeys is the number of keys of LockAll.
+const manyKeys = 6
 
 // key is the name of the only one that a kind other than LockAll uses.
 func (k Kind) key() string { return string(k) }
@@ -77,19 +91,12 @@ func (k Kind) keys() (names []string) {
 
 // Outcome is the result of a run.
 type Outcome struct {
-	Granted   int // turns; one of LockAll counts once
-	Cancelled int // waits
-	Failed    int // turns that ended with an error of the store
-	Killed    int // processes
-	Holding   int // of them: those that held something
-	Stopped   int // processes, for longer than the TTL
-	Lost      int // turns in which the lease was over before its release
-	Abandoned int // turns whose client learned that a previous holder did not release the key
+	*player.Book
+	Holding   int // processes that were killed while they held something
+	Abandoned int // grants whose client learned that a previous holder did not release the key
 	Most      int // holders of one key at one instant, at most
 	Took      time.Duration
 	Trouble   string // the error of the last turn that failed
-	// Found lists what is wrong.
-	Found []string
 }
 
 // String returns the outcome in one line.
@@ -99,7 +106,7 @@ func (o *Outcome) String() string {
 		trouble = "; the last trouble: " + o.Trouble
 	}
 	return fmt.Sprintf("%d turns in %v (%d waits cancelled, %d failed, %d lost, %d after one abandoned, %d holders at once at most); %d processes killed, %d of them holders; %d stopped%s",
-		o.Granted, o.Took.Round(10*time.Millisecond), o.Cancelled, o.Failed, o.Lost, o.Abandoned, o.Most, o.Killed, o.Holding, o.Stopped, trouble)
+		o.Granted, o.Took.Round(10*time.Millisecond), o.Cancelled, o.Failed, o.Expired, o.Abandoned, o.Most, o.Killed, o.Holding, o.Stopped, trouble)
 }
 
 // Run runs the processes. The error says why it could not. A program
@@ -115,7 +122,7 @@ func Run(ctx context.Context, o Options) (*Outcome, error) {
 		o.Patience = 2 * time.Minute
 	}
 	r := newRun(&o, rand.New(rand.NewPCG(o.Seed, 1)))
-	defer r.killAll()
+	defer r.End()
 	var end ending
 	r.lost = stall.Watch(&end)
 	defer end.run()

@@ -9,65 +9,43 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"slices"
+	"os"
+	"os/exec"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/hasplock/hasp/internal/history"
-	"github.com/hasplock/hasp/verify/internal/child"
+	"github.com/hasplock/hasp/internal/player"
 )
 
 // faultRest is the least time from one fault to the next: a process that is
 // killed has to be started again.
 const faultRest = 100 * time.Millisecond
 
-// process is a worker, as the parent process sees it.
+// pause is how long a process waits after a turn that failed.
+const pause = 10 * time.Millisecond
+
+// process is what is known of a client besides what the book has of it.
 type process struct {
-	*child.Process
-	killed, stopped bool
-	turns           int
-	keys            []string      // that it asked for last
-	asked           child.Mono    // and when
-	waits           *history.Wait // for what it asked; nil: it does not wait
-	open            []*holding    // what it holds
-	giving          []*holding    // what it is releasing
-	seen            []lease       // the leaders that it saw
-}
-
-// holding is a hold of the history, with what only this package judges.
-type holding struct {
-	history.Hold
-	abandoned bool      // its client learned that a previous holder did not release the key
-	cut       bool      // its process was killed under it
-	over      bool      // To is final
-	ends      time.Time // its deadline, once it is released
-	kept      time.Time // until when the store may have kept the key for it; zero: to the end
-}
-
-// report is an event of a process. A nil event: the process has ended, and all of its
-// events were received.
-type report struct {
-	of *process
-	e  *event
+	turns  int
+	failed bool              // its latest turn did, with trouble
+	last   bool              // it is told to take its last turn
+	done   bool              // and was granted it
+	waits  *history.Wait     // for what it asked; nil: it does not wait
+	seen   map[string]uint64 // the fence of the last leader that it saw, by key
 }
 
 // run is the state of a run. One goroutine makes all decisions.
 type run struct {
 	Outcome
-	o       *Options
-	rand    *rand.Rand
-	reports chan report
-	resume  chan *process
-	done    chan struct{} // closed when nobody receives any more
-	working map[*process]bool
-	spawned int
-	all     []*process
-	holds   []*holding
-	waits   []history.Wait
-	lost    func() time.Duration // for how long this process did not get to run
-	stalls  []stalled            // that, whenever a process reported something
-	first   time.Time            // when a hold may first have ended without a release; zero: not yet
+	*player.Crew
+	o      *Options
+	rand   *rand.Rand
+	of     map[*player.Member]*process
+	waits  []history.Wait
+	lost   func() time.Duration // for how long this process did not get to run
+	stalls []stalled            // that, whenever a process reported something
+	first  time.Time            // when a hold may first have ended without a release; zero: not yet
 
 	begun   time.Time
 	closing bool
@@ -78,46 +56,36 @@ type run struct {
 	ended   error     // why the run cannot go on
 }
 
-// stalled is for how long this process did not get to run before an instant.
+// stalled is for how long this process had not got to run at an instant.
 type stalled struct {
 	at   time.Time
 	lost time.Duration
 }
 
-func newRun(o *Options, r *rand.Rand) *run {
-	return &run{o: o, rand: r, reports: make(chan report), resume: make(chan *process, o.Processes),
-		done: make(chan struct{}), working: map[*process]bool{}, gap: o.Processes, held: true, begun: time.Now()}
+func newRun(o *Options, random *rand.Rand) *run {
+	return &run{Outcome: Outcome{Book: player.NewBook()}, Crew: player.NewCrew(), o: o, rand: random, of: map[*player.Member]*process{},
+		gap: o.Processes, held: true, begun: time.Now()}
 }
 
 // spawn starts one more process.
 func (r *run) spawn() {
-	r.spawned++
-	p := &process{}
-	j := job{Kind: r.o.Kind, Store: r.o.Store, Slots: r.o.Slots, TTL: r.o.TTL, Seed: r.o.Seed<<16 + uint64(r.spawned), Broken: r.o.broken}
-	ready := make(chan struct{})
-	started, err := child.Spawn(r.spawned, nil, workerEnv, j, func(_ *child.Process, e event) {
-		<-ready
-		r.pass(report{p, &e})
-	})
-	if err != nil {
-		r.ended = fmt.Errorf("a process could not be started: %w", err)
-		return
+	exe, err := os.Executable()
+	if err == nil {
+		cmd := exec.Command(exe)
+		cmd.Env = append(os.Environ(), workerEnv+"=1")
+		err = r.Start(cmd, player.Job{Store: r.o.Store, TTL: r.o.TTL, Broken: r.o.broken})
 	}
-	p.Process = started
-	close(ready)
-	r.working[p] = true
-	r.all = append(r.all, p)
-	go func() {
-		<-started.Ended
-		r.pass(report{p, nil})
-	}()
+	if err != nil {
+		r.ended = err
+	}
 }
 
-func (r *run) pass(rep report) {
-	select {
-	case r.reports <- rep:
-	case <-r.done:
+// process returns what is known of a client.
+func (r *run) process(m *player.Member) *process {
+	if r.of[m] == nil {
+		r.of[m] = &process{seen: map[string]uint64{}}
 	}
+	return r.of[m]
 }
 
 // play runs the processes until they end.
@@ -127,27 +95,27 @@ func (r *run) play(ctx context.Context) error {
 	}
 	silence := time.NewTimer(r.o.Patience)
 	defer silence.Stop()
-	tick := time.NewTicker(faultRest)
-	defer tick.Stop()
-	for r.ended == nil && len(r.working) > 0 && len(r.Found) == 0 {
+	for r.ended == nil && len(r.Members) > 0 && len(r.Found) == 0 {
 		select {
-		case rep := <-r.reports:
-			if r.receive(rep); rep.e == nil || rep.e.What == granted {
+		case rep := <-r.Reports:
+			if r.receive(rep.Of, rep.Event); rep.Event == nil || rep.What == player.Granted {
 				silence.Reset(r.o.Patience)
 			}
-			if rep.e != nil {
-				r.fault(rep.of, rep.e.What == granted)
+			if rep.Event != nil {
+				r.fault(rep.Of, rep.What == player.Granted)
 			}
-		case p := <-r.resume:
-			r.resumeProcess(p)
-		case <-tick.C:
+		case m := <-r.Rested:
+			r.Resume(m)
 		case <-silence.C:
-			r.broken("no turn in %v: %s", r.o.Patience, r.wait())
+			r.Broken("no turn in %v: %s", r.o.Patience, r.wait())
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		if !r.closing && r.enough() {
-			r.close()
+		if !r.closing && r.enough() { // each process has one more turn
+			r.closing = true
+			for m := range r.Members {
+				r.Resume(m)
+			}
 		}
 	}
 	return r.ended
@@ -158,58 +126,117 @@ func (r *run) enough() bool {
 	return time.Since(r.begun) >= r.o.For && r.Granted >= r.o.Turns && r.Killed >= r.o.Kills && r.Stopped >= r.o.Stops && r.since >= r.o.Processes
 }
 
-// close makes every process end after one more turn.
-func (r *run) close() {
-	r.closing = true
-	for p := range r.working {
-		r.resumeProcess(p)
-		p.Send(order{Stop: true})
+// receive records what a process reported. A nil event: it has ended.
+func (r *run) receive(m *player.Member, e *player.Event) {
+	now := r.Wall(player.Now())
+	r.stalls = append(r.stalls, stalled{now, r.lost()})
+	if e == nil {
+		r.left(m)
+		return
+	}
+	p := r.process(m)
+	giving := m.Giving
+	granted := r.Granted
+	r.Add(m, e)
+	switch e.What {
+	case player.Ready:
+		r.next(m, p)
+	case player.Asked:
+		r.requested(m, p)
+	case player.Failed:
+		r.waited(p, e.At)
+		p.failed = e.Kind != player.Cancelled
+		r.trouble(r.Wall(e.At)) // its leases may expire
+		if e.Kind != player.Cancelled {
+			r.Trouble = e.Err
+		}
+	case player.Granted:
+		r.waited(p, e.At)
+		if r.Granted > granted { // the first of several keys
+			p.turns++
+			p.failed = false
+			r.since++
+			p.done = p.last
+		}
+		if e.Abandoned {
+			r.Abandoned++
+		}
+	case player.Ended:
+		if e.Lost {
+			r.trouble(r.Wall(e.At))
+		}
+	case player.Released:
+		for _, h := range giving {
+			if h.Kept.After(h.Deadline) { // the store may take it for too late
+				r.trouble(h.Deadline)
+			}
+		}
+	case player.Saw:
+		if top := p.seen[e.Key]; e.Fence < top {
+			r.Broken("%v observed the leader with fence %d after the one with %d", m, e.Fence, top)
+		}
+		p.seen[e.Key] = e.Fence
+	}
+}
+
+// next gives a process its next order.
+func (r *run) next(m *player.Member, p *process) {
+	m.Began = true
+	if p.done {
+		m.Do(player.Order{Stop: true})
+		return
+	}
+	p.last = r.closing
+	o := r.draw(p.last)
+	m.Order = o
+	if p.failed {
+		time.AfterFunc(pause, func() { m.Send(o) })
+		return
+	}
+	m.Send(o)
+}
+
+// trouble records that a hold may have ended without a release.
+func (r *run) trouble(at time.Time) {
+	if r.first.IsZero() || at.Before(r.first) {
+		r.first = at
 	}
 }
 
 // wait describes which process wants and holds what.
 func (r *run) wait() string {
 	var b strings.Builder
-	for p := range r.working {
-		fmt.Fprintf(&b, "\n  %v wants %v", p, p.keys)
-		for _, h := range p.open {
+	for m := range r.Members {
+		fmt.Fprintf(&b, "\n  %v wants %v", m, m.Order.Wants)
+		for _, h := range m.Open {
 			fmt.Fprintf(&b, ", has %v", h.Key)
 		}
 	}
 	return b.String()
 }
 
-func (p *process) String() string { return fmt.Sprintf("process %d", p.ID) }
-
-// broken records a finding.
-func (r *run) broken(format string, args ...any) {
-	r.Found = append(r.Found, fmt.Sprintf(format, args...))
-}
-
 // left records that a process has ended.
-func (r *run) left(p *process) {
-	delete(r.working, p)
-	r.gone(p)
-	for _, h := range p.open {
-		h.cut = true
+func (r *run) left(m *player.Member) {
+	delete(r.Members, m)
+	r.gone(m)
+	for _, h := range m.Open {
+		h.Cut = true
 	}
-	if len(p.open) > 0 {
+	if len(m.Open) > 0 {
 		r.Holding++
 	}
-	p.open = nil
+	m.Open = nil
 	switch {
-	case p.killed && !r.closing:
+	case m.Killed && !r.closing:
 		r.spawn()
-	case !p.killed && p.Errors() != "":
-		r.ended = fmt.Errorf("%v ended by itself: %s", p, p.Errors())
-	case !p.killed && !r.closing:
-		r.ended = fmt.Errorf("%v ended by itself", p)
+	case !m.Killed && (m.Errors() != "" || !r.process(m).done):
+		r.ended = fmt.Errorf("%v ended by itself: %s", m, m.Last())
 	}
 }
 
 // fault kills or stops a process, if it is time for that: the one that just reported,
 // if it was granted something, or any.
-func (r *run) fault(p *process, granted bool) {
+func (r *run) fault(m *player.Member, granted bool) {
 	kill, stop := r.Killed < r.o.Kills, r.Stopped < r.o.Stops
 	if r.o.For > 0 && time.Since(r.begun) < r.o.For { // as many as the time allows
 		kill, stop = r.o.Kills > 0, r.o.Stops > 0
@@ -218,63 +245,28 @@ func (r *run) fault(p *process, granted bool) {
 		return
 	}
 	if !r.held {
-		p = r.anyone()
+		all := r.Fit(func(m *player.Member) bool { return r.process(m).turns > 0 })
+		if len(all) == 0 {
+			return
+		}
+		m = all[r.rand.IntN(len(all))]
 	}
-	if p == nil || p.killed || p.stopped {
+	if m.Killed || m.Paused {
 		return
 	}
-	r.trouble(child.Now().Time())
+	r.trouble(r.Wall(player.Now()))
 	r.since, r.gap, r.held = 0, 1+r.rand.IntN(max(r.o.Processes/4, 2)), r.rand.IntN(3) > 0
 	r.rest = time.Now().Add(faultRest)
 	if !stop || kill && r.rand.IntN(2) == 0 {
-		p.killed = true
+		r.Kill(m)
 		r.Killed++
-		go p.Kill() // which waits until all of its reports were received
 		return
 	}
-	if p.Signal(syscall.SIGSTOP) != nil { // it is gone
+	if !r.Pause(m, r.o.TTL*11/10+time.Duration(r.rand.Int64N(int64(r.o.TTL/2)))) { // it is gone
 		return
 	}
-	p.stopped = true
-	if p.waits != nil {
+	if p := r.process(m); p.waits != nil {
 		p.waits.Away = true
 	}
 	r.Stopped++
-	time.AfterFunc(r.o.TTL*11/10+time.Duration(r.rand.Int64N(int64(r.o.TTL/2))), func() {
-		select {
-		case r.resume <- p:
-		case <-r.done:
-		}
-	})
-}
-
-// anyone draws one of the processes that have had a turn.
-func (r *run) anyone() *process {
-	var all []*process
-	for p := range r.working {
-		if !p.killed && !p.stopped && p.turns > 0 {
-			all = append(all, p)
-		}
-	}
-	if len(all) == 0 {
-		return nil
-	}
-	slices.SortFunc(all, func(a, b *process) int { return a.ID - b.ID })
-	return all[r.rand.IntN(len(all))]
-}
-
-// resumeProcess lets a process go on that was stopped.
-func (r *run) resumeProcess(p *process) {
-	if p.stopped {
-		p.stopped = false
-		_ = p.Signal(syscall.SIGCONT) // fails only when it is gone
-	}
-}
-
-// killAll kills the processes that are left.
-func (r *run) killAll() {
-	close(r.done)
-	for p := range r.working {
-		p.Kill()
-	}
 }

@@ -10,13 +10,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/hasplock/hasp/internal/faultproxy"
+	"github.com/hasplock/hasp/internal/player"
 	"github.com/hasplock/hasp/internal/testserver"
-	"github.com/hasplock/hasp/verify/internal/child"
 )
 
 // fault is what happens to the first holder, or to the servers.
@@ -74,10 +73,10 @@ func (r *run) measure(t testing.TB) (out outcome, err error) {
 		return out, fmt.Errorf("the first client: %w", err)
 	}
 	if r.fault != clockStep { // it waits meanwhile
-		second.Send(order{"lock"})
+		second.Send(player.Order{})
 	}
 	if e, err := first.next(r.after); !errors.Is(err, errSilent) {
-		return out, errors.Join(fmt.Errorf("the first client, before the fault: %s %s", e.What, e.Text), err)
+		return out, errors.Join(fmt.Errorf("the first client, before the fault: %s %s", e.What, e.Err), err)
 	}
 	from, err := r.inject(first, second, cut, clock)
 	if err != nil || from == 0 {
@@ -89,16 +88,16 @@ func (r *run) measure(t testing.TB) (out outcome, err error) {
 
 // inject makes the fault, and returns the instant from which on two may believe that they hold the
 // key: the second one does, and the first one runs. It is 0 when the second one was not granted the key.
-func (r *run) inject(first, second *party, cut func(), clock *testserver.Clock) (from child.Mono, err error) {
+func (r *run) inject(first, second *party, cut func(), clock *testserver.Clock) (from player.Mono, err error) {
 	limit := patience
 	switch r.fault {
 	case partition:
 		cut()
 	case pause:
-		err = first.Signal(syscall.SIGSTOP)
+		err = first.Pause()
 	case clockStep:
 		clock.Step(ahead)
-		second.Send(order{"lock"})
+		second.Send(player.Order{})
 		limit = 2 * r.ttl // where the clock does not matter it waits for ever
 	}
 	if err != nil {
@@ -108,13 +107,13 @@ func (r *run) inject(first, second *party, cut func(), clock *testserver.Clock) 
 	if r.fault == clockStep && errors.Is(err, errSilent) {
 		return 0, nil
 	}
-	if err != nil || e.What != held {
-		return 0, errors.Join(fmt.Errorf("the second client: %s %s", e.What, e.Text), err)
+	if err != nil || e.What != player.Granted {
+		return 0, errors.Join(fmt.Errorf("the second client: %s %s", e.What, e.Err), err)
 	}
 	from = e.At
 	if r.fault == pause {
-		from = child.Now()
-		err = first.Signal(syscall.SIGCONT)
+		from = player.Now()
+		err = first.Resume()
 	}
 	return from, err
 }
@@ -138,8 +137,8 @@ func links(t testing.TB, s *store, addrs []string) (through []string, cut func()
 
 // party is a client process.
 type party struct {
-	*child.Process
-	events chan event
+	*player.Process
+	events chan player.Event
 	ctx    context.Context
 }
 
@@ -148,22 +147,22 @@ var errSilent = errors.New("it said nothing")
 
 // client starts a client, and returns once it is connected.
 func (r *run) client(t testing.TB, addrs []string, deaf bool) (*party, error) {
-	p := &party{events: make(chan event, 8), ctx: t.Context()}
+	p := &party{events: make(chan player.Event, 8), ctx: t.Context()}
 	var err error
-	p.Process, err = child.Spawn(0, nil, jobEnv, job{r.name, addrs, r.ttl, deaf}, func(_ *child.Process, e event) { p.events <- e })
+	p.Process, err = player.Spawn(0, nil, jobEnv, job{r.name, addrs, r.ttl, deaf}, func(_ *player.Process, e player.Event) { p.events <- e })
 	if err != nil {
 		return nil, err
 	}
 	t.Cleanup(p.Kill)
 	e, err := p.next(patience)
-	if err == nil && e.What != ready {
-		err = fmt.Errorf("%s: %s", e.What, e.Text)
+	if err == nil && e.What != player.Ready {
+		err = fmt.Errorf("%s: %s", e.What, e.Err)
 	}
 	return p, err
 }
 
 // next returns the next event, or errSilent.
-func (p *party) next(limit time.Duration) (event, error) {
+func (p *party) next(limit time.Duration) (player.Event, error) {
 	select {
 	case e := <-p.events:
 		return e, nil
@@ -173,36 +172,36 @@ func (p *party) next(limit time.Duration) (event, error) {
 			return e, nil
 		default:
 		}
-		return event{}, fmt.Errorf("it ended: %s", p.Errors())
+		return player.Event{}, fmt.Errorf("it ended: %s", p.Errors())
 	case <-time.After(limit):
-		return event{}, errSilent
+		return player.Event{}, errSilent
 	case <-p.ctx.Done():
-		return event{}, context.Cause(p.ctx)
+		return player.Event{}, context.Cause(p.ctx)
 	}
 }
 
 // lock has it acquire the key, which is free.
 func (p *party) lock() error {
-	p.Send(order{"lock"})
+	p.Send(player.Order{})
 	e, err := p.next(patience)
-	if err == nil && e.What != held {
-		err = fmt.Errorf("%s: %s", e.What, e.Text)
+	if err == nil && e.What != player.Granted {
+		err = fmt.Errorf("%s: %s", e.What, e.Err)
 	}
 	return err
 }
 
 // believed watches a holder, and returns the last instant at which it believed that it holds the key.
 // whole: it did until the watch ended.
-func (p *party) believed(watch time.Duration) (last child.Mono, whole bool, err error) {
+func (p *party) believed(watch time.Duration) (last player.Mono, whole bool, err error) {
 	e, err := p.next(watch)
 	if errors.Is(err, errSilent) {
-		p.Send(order{"report"})
+		p.Send(player.Order{})
 		e, err = p.next(patience)
 	}
-	if err == nil && e.What != ended && e.What != believes {
-		err = fmt.Errorf("the first client: %s %s", e.What, e.Text)
+	if err == nil && e.What != player.Ended && e.What != believes {
+		err = fmt.Errorf("the first client: %s %s", e.What, e.Err)
 	}
-	return e.Last, e.What == believes, err
+	return e.At, e.What == believes, err
 }
 
 // folder makes a folder for the time of the measurement.

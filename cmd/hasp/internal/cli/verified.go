@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/cmd/hasp/internal/plain"
-	"github.com/hasplock/hasp/cmd/hasp/internal/verify"
+	"github.com/hasplock/hasp/internal/player"
 )
 
 // notTried is what hasp verify does not cover.
@@ -29,7 +29,7 @@ type verified struct {
 	TTL     float64 `json:"ttl_seconds"`
 	Clients int     `json:"clients"`
 	Keys    int     `json:"keys"`
-	verify.Counts
+	player.Counts
 	Handoff   float64  `json:"handoff_seconds"`  // the longest, from the end of a hold to that of one who waited
 	Recovered bool     `json:"recovered"`        // every key was acquired again after the last fault
 	Back      float64  `json:"recovery_seconds"` // within so long
@@ -65,7 +65,7 @@ func (v *verified) print(w io.Writer) {
 		line("", "%s refused by the fence", count(v.Refused, "late request was", "late requests were"))
 	}
 	for _, kind := range slices.Sorted(maps.Keys(v.Troubles)) {
-		if kind == verify.NotHeld {
+		if kind == player.NotHeld {
 			line("errors", "%s gone at the release", count(v.Troubles[kind], "key was", "keys were"))
 			continue
 		}

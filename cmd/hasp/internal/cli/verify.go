@@ -18,6 +18,7 @@ import (
 	"github.com/hasplock/hasp/cmd/hasp/internal/child"
 	"github.com/hasplock/hasp/cmd/hasp/internal/plain"
 	"github.com/hasplock/hasp/cmd/hasp/internal/verify"
+	"github.com/hasplock/hasp/internal/player"
 	"github.com/spf13/cobra"
 )
 
@@ -102,7 +103,7 @@ func newWorker() *cobra.Command {
 		Hidden: true,
 		Args:   exactly(0, ""),
 		RunE: func(*cobra.Command, []string) error {
-			err := verify.Work(os.Stdin, os.Stdout, func(j verify.Job, observe func(hasp.Event)) (verify.Locks, error) {
+			err := player.Work(os.Stdin, os.Stdout, func(j player.Job, observe func(hasp.Event)) (player.Locks, error) {
 				return open(j.Store, j.Given, hasp.Options{Observe: observe, MaxSilence: askLimit})
 			})
 			if end := (*exit)(nil); err == nil || errors.As(err, &end) {
@@ -154,7 +155,7 @@ func (t *trial) run(cmd *cobra.Command) error {
 	}
 	o := &verify.Options{For: t.for_.d, TTL: t.ttl.d, Clients: t.clients, Keys: t.keys, Shares: l.Traits().Shared, Bare: !l.Traits().Fencing, Seed: t.seed.n,
 		Prefix: "hasp-verify/" + l.store.Name(), Argv: []string{os.Args[0], verifyWorker},
-		Job: verify.Job{Store: t.store.text, Given: cmd.Flags().Changed("store"), TTL: t.ttl.d}}
+		Job: player.Job{Store: t.store.text, Given: cmd.Flags().Changed("store"), TTL: t.ttl.d}}
 	if err := touch(l, o); err != nil {
 		silent = true
 		return trouble(l.url, err)

@@ -8,39 +8,43 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hasplock/hasp/internal/player"
 )
 
-// said is an event, and who said it.
+// said is an event, and the number from 0 of the client that said it.
 type said struct {
-	by int // from 0
-	event
-	shared bool // its order was to read
+	by int
+	player.Event
 }
 
-func says(by int, e event) said { return said{by: by, event: e} }
+func says(by int, e player.Event) said {
+	e.Key = "p/0"
+	return said{by, e}
+}
 
 // reads are the events of hold of one that only reads.
 func reads(by int, fence uint64, ask, from, to, value int) []said {
 	all := hold(by, fence, ask, from, to, value)
-	all[3].What = look
+	all[3].What = player.Look
 	for i := range all {
-		all[i].shared = true
+		all[i].Shared = true
 	}
 	return all
 }
 
 // at is an instant of the history, in milliseconds.
-func at(ms int) Mono { return Mono(time.Hour + time.Duration(ms)*time.Millisecond) }
+func at(ms int) player.Mono { return player.Mono(time.Hour + time.Duration(ms)*time.Millisecond) }
 
 // hold are the events of one that writes what it read, and releases in time.
 func hold(by int, fence uint64, ask, from, to, value int) []said {
 	return []said{
-		says(by, event{What: asked, At: at(ask)}),
-		says(by, event{What: granted, At: at(from), Fence: fence, Deadline: at(from + 1000)}),
-		says(by, event{What: read, Fence: fence}),
-		says(by, event{What: write, Fence: fence, Value: value}),
-		says(by, event{What: ended, At: at(to), Deadline: at(from + 1000), Fence: fence}),
-		says(by, event{What: released, At: at(to), Deadline: at(from + 1000)}),
+		says(by, player.Event{What: player.Asked, At: at(ask)}),
+		says(by, player.Event{What: player.Granted, At: at(from), Fence: fence, Deadline: at(from + 1000)}),
+		says(by, player.Event{What: player.Read, Fence: fence}),
+		says(by, player.Event{What: player.Write, Fence: fence, Value: value}),
+		says(by, player.Event{What: player.Ended, At: at(to), Deadline: at(from + 1000), Fence: fence}),
+		says(by, player.Event{What: player.Released, At: at(to), Deadline: at(from + 1000)}),
 	}
 }
 
@@ -63,16 +67,18 @@ func interleave(a, b []said) (all []said) {
 // fault, so that a grant is a recovery.
 func judged(t *testing.T, bare bool, history []said) *Outcome {
 	t.Helper()
-	r := &run{book: newBook(bare), o: &Options{Keys: 1, Prefix: "p", TTL: time.Second}}
-	var members []*member
+	r := newRun(&Options{Keys: 1, Prefix: "p", TTL: time.Second})
+	var members []*player.Member
 	for n := range 3 {
-		members = append(members, &member{n: n + 1, pid: 100 + n, key: r.o.key(0)})
+		members = append(members, &player.Member{Process: &player.Process{ID: n + 1, PID: 100 + n}})
 	}
 	r.over = at(-1)
 	for _, s := range history {
-		members[s.by].shared = s.shared
-		answer := r.add(members[s.by], &s.event)
-		if (answer != nil) != (s.What == read || s.What == write || s.What == look) {
+		asks := s.What == player.Read || s.What == player.Write || s.What == player.Look
+		if asks && bare {
+			continue // nothing is written under leases without fences
+		}
+		if answer := r.add(members[s.by], &s.Event); (answer != nil) != asks {
 			t.Fatalf("the answer to %v is %v", s.What, answer)
 		}
 	}
@@ -95,7 +101,7 @@ func TestJudge(t *testing.T) {
 		"a fence twice":       {history: join(hold(0, 2, 0, 1, 9, 0), hold(1, 2, 5, 11, 12, 1)), found: "given twice"},
 		"a write is lost":     {history: join(hold(0, 1, 0, 1, 9, 0), hold(1, 2, 5, 10, 12, 0)), found: "client 2 (pid 101) with fence 2 made its write from value 0, and replaced 1"},
 		"a renewal is honoured": {found: "two holders", history: join(dead,
-			[]said{says(0, event{What: renewed, Deadline: at(1500)})}, hold(1, 2, 5, 1400, 1402, 0))},
+			[]said{says(0, player.Event{What: player.Renewed, Deadline: at(1500)})}, hold(1, 2, 5, 1400, 1402, 0))},
 		"readers together": {history: join(
 			interleave(reads(0, 5, 0, 1, 9, 0), reads(1, 3, 0, 2, 8, 0)), hold(2, 6, 3, 10, 12, 0))},
 		"a reader beside a writer": {found: "two holders", history: join(hold(0, 1, 0, 1, 9, 0), reads(1, 2, 5, 8, 12, 1))},
@@ -104,14 +110,14 @@ func TestJudge(t *testing.T) {
 		"without fences":              {bare: true, history: join(hold(0, 0, 0, 1, 9, 0), hold(1, 0, 5, 10, 12, 0))}, // a late write, which nothing refuses
 		"without fences, two holders": {bare: true, history: join(hold(0, 0, 0, 1, 9, 0), hold(1, 0, 5, 8, 12, 1)), found: "two holders"},
 		"without fences, taken": {bare: true, found: "was taken from client 1 (pid 100), 601ms before its deadline", history: join(
-			hold(0, 0, 0, 1, 0, 0)[:3], []said{says(0, event{What: ended, At: at(400), Deadline: at(1001), Lost: true, Kind: NotHeld, Err: "x"})})},
+			hold(0, 0, 0, 1, 0, 0)[:3], []said{says(0, player.Event{What: player.Ended, At: at(400), Deadline: at(1001), Lost: true, Kind: player.NotHeld, Err: "x"})})},
 		"taken before its deadline": {found: "was taken from client 1", history: join(dead,
-			[]said{says(0, event{What: ended, At: at(400), Deadline: at(1001), Fence: 1, Lost: true, Kind: NotHeld, Err: "x"})})},
+			[]said{says(0, player.Event{What: player.Ended, At: at(400), Deadline: at(1001), Fence: 1, Lost: true, Kind: player.NotHeld, Err: "x"})})},
 		"lost after its deadline": {history: join(dead,
-			[]said{says(0, event{What: ended, At: at(1400), Deadline: at(1001), Fence: 1, Lost: true, Kind: NotHeld, Err: "x"})})},
+			[]said{says(0, player.Event{What: player.Ended, At: at(1400), Deadline: at(1001), Fence: 1, Lost: true, Kind: player.NotHeld, Err: "x"})})},
 		"a fence of an hour ago": {found: "asked after", history: join(hold(1, 5, 0, 1, 9, 0),
 			// It ended before its holder knew: it overlaps nobody.
-			[]said{says(0, event{What: asked, At: at(10)}), says(0, event{What: granted, At: at(3000), Fence: 4, Deadline: at(2000)})})},
+			[]said{says(0, player.Event{What: player.Asked, At: at(10)}), says(0, player.Event{What: player.Granted, At: at(3000), Fence: 4, Deadline: at(2000)})})},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := judged(t, c.bare, c.history)
@@ -127,7 +133,7 @@ func TestJudge(t *testing.T) {
 func TestRegisterRefuses(t *testing.T) {
 	late := hold(0, 1, 0, 1, 0, 0)
 	o := judged(t, false, join(late[:3], hold(1, 2, 5, 1001, 1003, 0), late[3:4],
-		[]said{says(0, event{What: ended, At: at(1400), Deadline: at(1001), Fence: 1, Lost: true, Kind: expired, Err: "x"})}))
+		[]said{says(0, player.Event{What: player.Ended, At: at(1400), Deadline: at(1001), Fence: 1, Lost: true, Kind: player.Expired, Err: "x"})}))
 	if o.Refused != 1 || o.Expired != 1 || len(o.Found) > 0 {
 		t.Errorf("%d refused, %d expired, found %q", o.Refused, o.Expired, o.Found)
 	}
@@ -162,21 +168,21 @@ func TestRecovered(t *testing.T) {
 
 // A store that is gone breaks no rule.
 func TestTroubleIsNoFinding(t *testing.T) {
-	o := judged(t, false, []said{says(0, event{What: asked, At: at(0)}), says(0, event{What: failed, At: at(9), Kind: "unreachable", Err: "refused"})})
-	if len(o.Found) > 0 || o.Trouble != "refused" || o.Class != classOf("unreachable") || o.Troubles["unreachable"] != 1 {
+	o := judged(t, false, []said{says(0, player.Event{What: player.Asked, At: at(0)}), says(0, player.Event{What: player.Failed, At: at(9), Kind: "unreachable", Err: "refused"})})
+	if len(o.Found) > 0 || o.Trouble != "refused" || o.Class != player.ClassOf("unreachable") || o.Troubles["unreachable"] != 1 {
 		t.Errorf("%+v", o)
 	}
 }
 
 func TestHopeless(t *testing.T) {
-	r := &run{book: newBook(false), o: &Options{Clients: 3}}
+	r := newRun(&Options{Clients: 3})
 	for kind, want := range map[string]bool{"denied": true, "full": true, "read-only": true, "login": true, "misconfigured": true, "unreachable": false, "unknown": false} {
-		if got := r.fatal(&event{What: failed, Kind: kind}); got != want {
+		if got := r.fatal(&player.Event{What: player.Failed, Kind: kind}); got != want {
 			t.Errorf("%s: %v", kind, got)
 		}
 	}
 	r.silent = 3
-	if !r.fatal(&event{What: failed, Kind: "unreachable"}) || r.fatal(&event{What: failed, Kind: cancelled}) {
+	if !r.fatal(&player.Event{What: player.Failed, Kind: "unreachable"}) || r.fatal(&player.Event{What: player.Failed, Kind: player.Cancelled}) {
 		t.Error("when all had no answer, it is fatal; a cancelled wait says nothing")
 	}
 }
@@ -199,20 +205,11 @@ func TestPlan(t *testing.T) {
 			t.Errorf("a stop of %v is no longer than the TTL", f.stop)
 		}
 	}
-	if kills == 0 || stops == 0 && canStop {
+	if kills == 0 || stops == 0 && player.CanPause {
 		t.Errorf("%d kills, %d stops", kills, stops)
 	}
 	o.Seed = 2
 	if reflect.DeepEqual(faults, plan(o)) {
 		t.Error("two seeds, one plan")
-	}
-}
-
-// What a worker wrote is printed escaped.
-func TestLast(t *testing.T) {
-	m := &member{}
-	m.stderr.WriteString("panic\n\x1b[2Jboom\n")
-	if got := m.last(); got != `\x1b[2Jboom` {
-		t.Error(got)
 	}
 }

@@ -6,6 +6,8 @@ package verify
 import (
 	"math/rand/v2"
 	"time"
+
+	"github.com/hasplock/hasp/internal/player"
 )
 
 // fault is something that is done to a client.
@@ -32,7 +34,7 @@ func plan(o *Options) (faults []fault) {
 		}
 		f := fault{at: at, held: r.IntN(2) == 0, pick: r.Uint64()}
 		beyond := between(r, o.TTL*11/10, o.TTL*16/10) // any lease's deadline
-		if r.IntN(2) == 0 && canStop {
+		if r.IntN(2) == 0 && player.CanPause {
 			f.stop = beyond
 		}
 		faults = append(faults, f)
@@ -44,15 +46,17 @@ const shortHold = 20 * time.Millisecond
 
 // next draws the next order of a run. They follow from the seed, too; who is
 // given which depends on timing.
-func next(r *rand.Rand, o *Options) order {
-	next := order{Key: o.key(r.IntN(o.Keys)), Hold: between(r, time.Millisecond, shortHold)}
+func next(r *rand.Rand, o *Options) player.Order {
+	want := player.Want{Key: o.key(r.IntN(o.Keys))}
+	next := player.Order{Hold: between(r, time.Millisecond, shortHold), Bare: o.Bare}
 	if r.IntN(30) == 0 { // through a renewal or two
 		next.Hold = between(r, o.TTL*2/5, o.TTL)
 	}
-	next.Shared = o.Shares && r.IntN(3) == 0
+	want.Shared = o.Shares && r.IntN(3) == 0
 	if r.IntN(8) == 0 {
 		next.Limit = between(r, 5*time.Millisecond, 50*time.Millisecond)
 	}
+	next.Wants = []player.Want{want}
 	return next
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/internal/history"
+	"github.com/hasplock/hasp/internal/player"
 )
 
 // mostFound bounds what is listed: one broken rule shows in many places.
@@ -18,7 +19,7 @@ const mostFound = 10
 
 // Outcome is the result of a run.
 type Outcome struct {
-	Counts
+	player.Counts
 	// Tried is how long it took, until the clients were asked to end.
 	Tried time.Duration
 	// Handoff is the longest time from the end of a hold to the next hold of one
@@ -38,24 +39,21 @@ type Outcome struct {
 // judge asks the oracles. A run that a signal ended did not get to the end of the
 // faults.
 func (r *run) judge(tried time.Duration, interrupted bool) *Outcome {
-	holds := make([]history.Hold, len(r.holds))
-	for i, h := range r.holds {
-		holds[i] = *h
-	}
+	holds := r.History()
 	o := &Outcome{Counts: r.Counts, Tried: tried, Found: []string{}, Recovered: r.over != 0 && len(r.again) == r.o.Keys}
 	o.Handoff = handoff(holds)
 	if o.Recovered {
-		o.Back = r.back.sub(r.over)
+		o.Back = r.back.Sub(r.over)
 	}
 	for _, err := range []error{history.Check(holds), history.CheckFences(holds)} {
 		if err != nil {
 			o.Found = append(o.Found, strings.Split(err.Error(), "\n")...)
 		}
 	}
-	o.Found = append(o.Found, r.found...)
+	o.Found = append(o.Found, r.Book.Found...)
 	switch {
 	case r.silent > 0 && !o.Recovered && !interrupted:
-		o.Class, o.Trouble = classOf(r.trouble.Kind), r.trouble.Err
+		o.Class, o.Trouble = player.ClassOf(r.trouble.Kind), r.trouble.Err
 	case !o.Recovered && !interrupted:
 		for i := range r.o.Keys {
 			if key := r.o.key(i); !r.again[key] {

@@ -15,9 +15,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
+	"slices"
 	"time"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/internal/player"
 )
 
 // Limits of a run.
@@ -43,9 +46,9 @@ type Options struct {
 	Bare    bool          // its leases have no fences, so that nothing is written under them: a late write could not be told
 	Session time.Duration // driver.Traits.SessionTTL
 	Seed    uint64
-	Prefix  string   // of the keys, which nobody else may use
-	Argv    []string // starts this program as a worker
-	Job     Job      // of a worker
+	Prefix  string     // of the keys, which nobody else may use
+	Argv    []string   // starts this program as a worker
+	Job     player.Job // of a worker
 }
 
 // key returns the name of a key.
@@ -58,27 +61,32 @@ func (o *Options) Bound() time.Duration { return 2*max(o.TTL, o.Session) + margi
 
 // run is a run under way. One goroutine does all that is decided.
 type run struct {
-	*book
+	*player.Book
+	*player.Crew
 	o       *Options
-	rand    *rand.Rand // of the orders
-	events  chan record
-	resume  chan *member
-	done    chan struct{} // closed when nobody listens any more
-	members map[*member]bool
-	started int
-	idle    []*member // that asked for an order
-	closing bool      // members are asked to end
-	ended   error     // why the run cannot go on
+	rand    *rand.Rand       // of the orders
+	idle    []*player.Member // that asked for an order
+	closing bool             // members are asked to end
+	ended   error            // why the run cannot go on
+
+	again map[string]bool // the keys that were granted since the last fault
+	over  player.Mono     // when that had ended; 0: not yet
+	back  player.Mono     // the latest of the first grants since, over the keys
+
+	silent  int           // failures by trouble since the latest grant
+	trouble *player.Event // the latest of them
+}
+
+func newRun(o *Options) *run {
+	return &run{Book: player.NewBook(), Crew: player.NewCrew(), o: o, rand: rand.New(rand.NewPCG(o.Seed, 2)), again: map[string]bool{}}
 }
 
 // Run tries the store. It ends early when a signal comes, which it returns, or
 // when the store is gone. An error says that it could not be done, for reasons
 // that are not the store's.
 func Run(o *Options, signals <-chan os.Signal) (*Outcome, os.Signal, error) {
-	r := &run{book: newBook(o.Bare), o: o, rand: rand.New(rand.NewPCG(o.Seed, 2)), events: make(chan record),
-		resume: make(chan *member, o.Clients), done: make(chan struct{}), members: map[*member]bool{}}
-	defer close(r.done)
-	defer r.killAll()
+	r := newRun(o)
+	defer r.End()
 	begun := time.Now()
 	for range o.Clients {
 		r.startWorker()
@@ -107,10 +115,10 @@ func (r *run) tryAll(signals <-chan os.Signal) os.Signal {
 	defer limit.Stop()
 	for r.ended == nil && len(r.again) < r.o.Keys {
 		select {
-		case rec := <-r.events:
-			r.receive(rec)
-		case m := <-r.resume:
-			r.goOn(m)
+		case rep := <-r.Reports:
+			r.receive(rep)
+		case m := <-r.Rested:
+			r.Resume(m)
 		case <-tick.C:
 			r.order()
 		case <-next.C:
@@ -124,10 +132,10 @@ func (r *run) tryAll(signals <-chan os.Signal) os.Signal {
 				return nil // judge says what was not acquired again
 			}
 			next.Stop()
-			for m := range r.members {
-				r.goOn(m)
+			for m := range r.Members {
+				r.Resume(m)
 			}
-			r.over = now()
+			r.over = player.Now()
 			limit.Reset(r.o.Bound())
 		case sig := <-signals:
 			return sig
@@ -144,8 +152,8 @@ func (r *run) tryAll(signals <-chan os.Signal) os.Signal {
 }
 
 func (r *run) allBegan() bool {
-	for m := range r.members {
-		if !m.began {
+	for m := range r.Members {
+		if !m.Began {
 			return false
 		}
 	}
@@ -154,58 +162,77 @@ func (r *run) allBegan() bool {
 
 // startWorker starts one more worker.
 func (r *run) startWorker() {
-	r.started++
-	m, err := startMember(r.started, r.o.Argv, r.o.Job, r.events, r.done)
-	if err != nil {
-		r.ended = fmt.Errorf("a client could not be started: %w", err)
-		return
+	exe, err := os.Executable()
+	if err == nil {
+		cmd := exec.Command(exe)
+		cmd.Args = r.o.Argv
+		err = r.Start(cmd, r.o.Job)
 	}
-	r.members[m] = true
+	if err != nil {
+		r.ended = err
+	}
 }
 
 // receive records an event of a worker.
-func (r *run) receive(rec record) {
-	m, e := rec.of, rec.e
+func (r *run) receive(rep player.Report) {
+	m, e := rep.Of, rep.Event
 	switch {
 	case e == nil:
 		r.left(m)
-	case e.What == ready:
-		m.began = true
+	case e.What == player.Ready:
+		m.Began = true
 		if r.closing {
 			break // it will read that it is to stop
 		}
 		r.idle = append(r.idle, m)
 	default:
 		if answer := r.add(m, e); answer != nil {
-			m.send(answer)
+			m.Send(answer)
 		}
-		if e.What == failed && r.fatal(e) {
+		if e.What == player.Failed && r.fatal(e) {
 			r.ended = errGone
 		}
 	}
 }
 
+// add records what a worker said. It returns the answer, if there is one.
+func (r *run) add(m *player.Member, e *player.Event) (answer *player.Order) {
+	switch {
+	case e.What == player.Granted:
+		r.silent = 0
+		// One who writes, and asked since: where they queue, the places of the dead before it have ended, too.
+		if r.over != 0 && m.Asked > r.over && !e.Shared && !r.again[e.Key] {
+			r.again[e.Key] = true
+			r.back = max(r.back, e.At)
+		}
+	case e.What == player.Failed && e.Kind != player.Cancelled:
+		r.silent++
+		r.trouble = e
+	}
+	return r.Add(m, e)
+}
+
 // fatal says whether a failure means that it makes no sense to go on: the
 // store refuses for good, or answers nobody.
-func (r *run) fatal(e *event) bool {
-	return e.Kind != cancelled && (!temporary(e.Kind) || r.silent >= r.o.Clients)
+func (r *run) fatal(e *player.Event) bool {
+	return e.Kind != player.Cancelled && (!temporary(e.Kind) || r.silent >= r.o.Clients)
 }
 
 // temporary says whether a wait may go on after such an error.
 func temporary(kind string) bool {
-	return kind == troubles[hasp.ClassUnknown] || kind == troubles[hasp.ClassUnreachable]
+	return kind == "unreachable" || player.ClassOf(kind) == hasp.ClassUnknown
 }
 
 // left: a worker is gone.
-func (r *run) left(m *member) {
-	delete(r.members, m)
-	r.idle = without(r.idle, m)
+func (r *run) left(m *player.Member) {
+	delete(r.Members, m)
+	r.idle = slices.DeleteFunc(r.idle, func(other *player.Member) bool { return other == m })
 	switch {
 	case r.closing:
-	case m.killed:
+	case m.Killed:
 		r.startWorker()
 	default:
-		r.ended = fmt.Errorf("%v ended by itself: %s", m, m.last())
+		r.ended = fmt.Errorf("%v ended by itself: %s", m, m.Last())
 	}
 }
 
@@ -221,12 +248,64 @@ func (r *run) order() {
 	if r.over != 0 {
 		o.Limit, o.Hold = 0, min(o.Hold, shortHold)
 		for i := range r.o.Keys {
-			if key := r.o.key((m.n + i) % r.o.Keys); !r.again[key] {
-				o.Key, o.Shared = key, false
+			if key := r.o.key((m.ID + i) % r.o.Keys); !r.again[key] {
+				o.Wants[0] = player.Want{Key: key}
 				break
 			}
 		}
 	}
-	m.key, m.shared = o.Key, o.Shared
-	m.send(o)
+	m.Do(o)
+}
+
+// fault kills or stops a client. At least one is left at work.
+func (r *run) fault(f fault) {
+	if len(r.Fit(func(*player.Member) bool { return true })) < 2 {
+		return
+	}
+	all := r.Fit(func(m *player.Member) bool { return m.Began })
+	if holding := r.Fit(func(m *player.Member) bool { return len(m.Open) > 0 }); f.held && len(holding) > 0 {
+		all = holding
+	}
+	if len(all) == 0 {
+		return
+	}
+	m := all[f.pick%uint64(len(all))]
+	if f.stop == 0 {
+		r.Kill(m)
+		r.Killed++
+	} else if r.Pause(m, f.stop) {
+		r.Stopped++
+	}
+}
+
+// close has every worker release what it holds, and end. A second signal makes
+// it kill them.
+func (r *run) close(signals <-chan os.Signal) {
+	r.closing = true
+	for m := range r.Members {
+		r.Resume(m)
+		m.Send(player.Order{Stop: true})
+	}
+	most := lastLimit
+	if r.ended != nil { // most often the store is gone, and nobody can tell it anything
+		most = goneLimit
+	}
+	limit := time.NewTimer(most)
+	defer limit.Stop()
+	for len(r.Members) > 0 {
+		select {
+		case rep := <-r.Reports:
+			r.receive(rep)
+		case <-r.Rested: // it goes on already
+		case <-signals:
+			return
+		case <-limit.C:
+			for m := range r.Members {
+				if r.ended == nil {
+					r.Broken("%v did not end within %v when asked to", m, most)
+				}
+			}
+			return
+		}
+	}
 }

@@ -1,7 +1,7 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package verify
+package player
 
 import (
 	"os"
@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// now reads a clock that all processes of the machine share, and that goes on
+// Now reads a clock that all processes of the machine share, and that goes on
 // while the machine sleeps.
-func now() Mono {
+func Now() Mono {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
 		panic(err) // every Linux has it
@@ -27,9 +27,9 @@ func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// canStop says whether processes can be stopped here.
-const canStop = true
+// CanPause says whether processes can be stopped here.
+const CanPause = true
 
-func stop(p *os.Process) error { return p.Signal(syscall.SIGSTOP) }
+func pause(p *os.Process) error { return p.Signal(syscall.SIGSTOP) }
 
-func goOn(p *os.Process) error { return p.Signal(syscall.SIGCONT) }
+func resume(p *os.Process) error { return p.Signal(syscall.SIGCONT) }

@@ -3,7 +3,7 @@
 
 //go:build unix && !linux
 
-package verify
+package player
 
 import (
 	"os"
@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// now reads a clock that all processes of the machine share.
-func now() Mono {
+// Now reads a clock that all processes of the machine share.
+func Now() Mono {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
 		panic(err) // POSIX
@@ -27,9 +27,9 @@ func now() Mono {
 // ends: POSIX sends SIGHUP and SIGCONT to such a group.
 func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
-// canStop says whether processes can be stopped here.
-const canStop = true
+// CanPause says whether processes can be stopped here.
+const CanPause = true
 
-func stop(p *os.Process) error { return p.Signal(syscall.SIGSTOP) }
+func pause(p *os.Process) error { return p.Signal(syscall.SIGSTOP) }
 
-func goOn(p *os.Process) error { return p.Signal(syscall.SIGCONT) }
+func resume(p *os.Process) error { return p.Signal(syscall.SIGCONT) }

@@ -1,7 +1,7 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package verify
+package player
 
 import (
 	"errors"
@@ -11,19 +11,19 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// now reads a clock that all processes of the machine share. It moves in steps
+// Now reads a clock that all processes of the machine share. It moves in steps
 // of some milliseconds: what overlaps for less is not seen, and nothing is seen
 // that does not overlap.
-func now() Mono { return Mono(windows.DurationSinceBoot()) }
+func Now() Mono { return Mono(windows.DurationSinceBoot()) }
 
 // attributes are those of a worker: Ctrl-C at the console is not for it.
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{CreationFlags: windows.CREATE_NEW_PROCESS_GROUP}
 }
 
-// canStop says whether processes can be stopped here.
-const canStop = false
+// CanPause says whether processes can be stopped here.
+const CanPause = false
 
-func stop(*os.Process) error { return errors.ErrUnsupported }
+func pause(*os.Process) error { return errors.ErrUnsupported }
 
-func goOn(*os.Process) error { return errors.ErrUnsupported }
+func resume(*os.Process) error { return errors.ErrUnsupported }

@@ -1,7 +1,7 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package verify
+package player
 
 import (
 	"encoding/json"
@@ -37,7 +37,7 @@ func newParent(t *testing.T) *parent {
 		})
 	}()
 	p.send(Job{TTL: time.Second})
-	p.hears(ready)
+	p.hears(Ready)
 	return p
 }
 
@@ -49,10 +49,10 @@ func (p *parent) send(v any) {
 }
 
 // hears requires these events next, and returns the last of them.
-func (p *parent) hears(want ...what) (e event) {
+func (p *parent) hears(want ...What) (e Event) {
 	p.t.Helper()
 	for _, w := range want {
-		e = event{}
+		e = Event{}
 		if err := p.out.Decode(&e); err != nil || e.What != w {
 			p.t.Fatalf("the worker said %+v (%v), want %s", e, err, w)
 		}
@@ -61,10 +61,10 @@ func (p *parent) hears(want ...what) (e event) {
 }
 
 // stops ends the worker.
-func (p *parent) stops(last ...what) {
+func (p *parent) stops(last ...What) {
 	p.t.Helper()
-	p.send(order{Stop: true})
-	p.hears(append(last, bye)...)
+	p.send(Order{Stop: true})
+	p.hears(append(last, Bye)...)
 	if err := <-p.ended; err != nil {
 		p.t.Error(err)
 	}
@@ -76,27 +76,27 @@ func TestWorkerHolds(t *testing.T) {
 		p := newParent(t)
 		// It is renewed every third of its time, or up to 82 ms sooner: after 658 ms it
 		// was twice, and not before 741 ms a third time.
-		p.send(order{Key: "k", Hold: 700 * time.Millisecond})
-		e := p.hears(asked, granted)
+		p.send(Order{Wants: []Want{{Key: "k"}}, Hold: 700 * time.Millisecond})
+		e := p.hears(Asked, Granted)
 		if e.Fence == 0 || e.Deadline == 0 || e.Waited {
 			t.Errorf("granted: %+v", e)
 		}
-		p.hears(read)
-		p.send(order{Value: 4})
-		if r := p.hears(renewed, renewed); r.Fence != e.Fence || r.Deadline <= e.Deadline-Mono(time.Second) {
+		p.hears(Read)
+		p.send(Order{Value: 4})
+		if r := p.hears(Renewed, Renewed); r.Fence != e.Fence || r.Deadline <= e.Deadline-Mono(time.Second) {
 			t.Errorf("renewed: %+v", r)
 		}
-		if w := p.hears(write); w.Value != 4 || w.Fence != e.Fence {
+		if w := p.hears(Write); w.Value != 4 || w.Fence != e.Fence {
 			t.Errorf("write: %+v", w)
 		}
-		p.send(order{Value: 5})
-		if over := p.hears(ended); over.Lost {
+		p.send(Order{Value: 5})
+		if over := p.hears(Ended); over.Lost {
 			t.Errorf("ended: %+v", over)
 		}
-		if r := p.hears(released); r.Err != "" {
+		if r := p.hears(Released); r.Err != "" {
 			t.Errorf("released: %+v", r)
 		}
-		p.hears(ready)
+		p.hears(Ready)
 		p.stops()
 	})
 }
@@ -110,14 +110,14 @@ func TestWorkerReads(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.send(order{Key: "k", Shared: true, Hold: time.Millisecond})
-		p.hears(asked, granted, read)
-		p.send(order{Value: 4})
-		if l := p.hears(look); l.Value != 4 || l.Fence == 0 {
+		p.send(Order{Wants: []Want{{Key: "k", Shared: true}}, Hold: time.Millisecond})
+		p.hears(Asked, Granted, Read)
+		p.send(Order{Value: 4})
+		if l := p.hears(Look); l.Value != 4 || l.Fence == 0 {
 			t.Errorf("look: %+v", l)
 		}
-		p.send(order{Value: 4})
-		p.hears(ended, released, ready)
+		p.send(Order{Value: 4})
+		p.hears(Ended, Released, Ready)
 		if err := other.Release(); err != nil {
 			t.Error(err)
 		}
@@ -129,10 +129,10 @@ func TestWorkerReads(t *testing.T) {
 func TestWorkerIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newParent(t)
-		p.send(order{Key: "k", Hold: time.Millisecond})
-		p.hears(asked, granted, read)
-		p.send(order{Refused: true})
-		p.hears(ended, released, ready)
+		p.send(Order{Wants: []Want{{Key: "k"}}, Hold: time.Millisecond})
+		p.hears(Asked, Granted, Read)
+		p.send(Order{Refused: true})
+		p.hears(Ended, Released, Ready)
 		p.stops()
 	})
 }
@@ -141,9 +141,9 @@ func TestWorkerIsRefused(t *testing.T) {
 func TestWorkerLoses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newParent(t)
-		p.send(order{Key: "k", Hold: time.Minute})
-		p.hears(asked, granted, read)
-		p.send(order{})
+		p.send(Order{Wants: []Want{{Key: "k"}}, Hold: time.Minute})
+		p.hears(Asked, Granted, Read)
+		p.send(Order{})
 		synctest.Wait()
 		info, err := p.locks.Inspect(t.Context(), "k")
 		if err != nil {
@@ -152,12 +152,12 @@ func TestWorkerLoses(t *testing.T) {
 		if err := p.locks.Break(t.Context(), "k", info.Holder.Owner); err != nil {
 			t.Fatal(err)
 		}
-		p.hears(write)
-		p.send(order{})
-		if e := p.hears(ended); !e.Lost || e.Kind != NotHeld {
+		p.hears(Write)
+		p.send(Order{})
+		if e := p.hears(Ended); !e.Lost || e.Kind != NotHeld {
 			t.Errorf("ended: %+v", e)
 		}
-		p.hears(released, ready)
+		p.hears(Released, Ready)
 		p.stops()
 	})
 }
@@ -170,19 +170,19 @@ func TestWorkerGivesUp(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.send(order{Key: "k", Limit: 10 * time.Millisecond})
-		if e := p.hears(asked, failed); e.Kind != cancelled {
+		p.send(Order{Wants: []Want{{Key: "k"}}, Limit: 10 * time.Millisecond})
+		if e := p.hears(Asked, Failed); e.Kind != Cancelled {
 			t.Errorf("failed: %+v", e)
 		}
-		p.hears(ready)
+		p.hears(Ready)
 		if err := other.Release(); err != nil {
 			t.Fatal(err)
 		}
-		p.send(order{Key: "k", Hold: time.Hour})
-		p.hears(asked, granted, read)
-		p.send(order{})
+		p.send(Order{Wants: []Want{{Key: "k"}}, Hold: time.Hour})
+		p.hears(Asked, Granted, Read)
+		p.send(Order{})
 		synctest.Wait()
-		p.stops(write, ended, released, ready)
+		p.stops(Write, Ended, Released, Ready)
 	})
 }
 
@@ -191,12 +191,21 @@ func TestKinds(t *testing.T) {
 	var words []string
 	for c := hasp.ClassUnknown; c <= hasp.ClassReadOnly; c++ {
 		word := kindOf(&hasp.Error{Class: c, Err: io.EOF})
-		if word == "" || slices.Contains(words, word) || classOf(word) != c {
+		if word == "" || slices.Contains(words, word) || ClassOf(word) != c {
 			t.Errorf("class %d is %q", c, word)
 		}
 		words = append(words, word)
 	}
-	if kindOf(&hasp.Error{Err: hasp.ErrLost}) != expired || kindOf(io.EOF) != "unknown" {
+	if kindOf(&hasp.Error{Err: hasp.ErrLost}) != Expired || kindOf(io.EOF) != "unknown" {
 		t.Error("a lost lease, or an error of nobody's")
+	}
+}
+
+// What a worker wrote is printed escaped.
+func TestLast(t *testing.T) {
+	p := &Process{}
+	p.stderr.WriteString("panic\n\x1b[2Jboom\n")
+	if got := p.Last(); got != `\x1b[2Jboom` {
+		t.Error(got)
 	}
 }

@@ -1,0 +1,142 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package player tries a store with clients that are processes of this very program: what they
+// are told to do, what they report, and the book of it. hasp verify and the proving ground
+// (verify) have it in common; internal/history judges what the book says.
+package player
+
+import (
+	"errors"
+	"time"
+
+	"github.com/hasplock/hasp"
+)
+
+// Mono is an instant of a clock that all processes of this machine share.
+type Mono time.Duration
+
+// Add returns the instant that comes so much later.
+func (m Mono) Add(d time.Duration) Mono { return m + Mono(d) }
+
+// Sub returns the time from n to m.
+func (m Mono) Sub(n Mono) time.Duration { return time.Duration(m - n) }
+
+// Time returns the instant on a wall clock that began with the machine.
+func (m Mono) Time() time.Time { return time.Unix(0, int64(m)).UTC() }
+
+// Job is a client's first input. It comes through a pipe and not on the command line,
+// since a URL may contain a password.
+type Job struct {
+	Store  string // what --store was
+	Given  bool   // and whether it was given; otherwise the environment counts
+	TTL    time.Duration
+	Broken string // the fault of its driver, where one is tried
+}
+
+// Want is a key that is wanted, if Shared to read only.
+type Want struct {
+	Key    string `json:"key"`
+	Shared bool   `json:"shared,omitempty"`
+}
+
+// Order is what a client is to do next.
+type Order struct {
+	Stop bool `json:"stop,omitempty"`
+	// Wants are acquired, together when they are several, and held for Hold. A Limit above 0
+	// cancels the wait.
+	Wants []Want        `json:"wants,omitempty"`
+	Hold  time.Duration `json:"hold,omitempty"`
+	Limit time.Duration `json:"limit,omitempty"`
+	// The one key is a semaphore with so many Slots; or an election, whose leaders the client
+	// observes from then on; or it is downgraded after Hold, and held for as long again.
+	Slots     int  `json:"slots,omitempty"`
+	Campaign  bool `json:"campaign,omitempty"`
+	Downgrade bool `json:"downgrade,omitempty"`
+	// Bare: no register is used under the lease.
+	Bare bool `json:"bare,omitempty"`
+
+	// The answer to a request for the register.
+	Refused bool `json:"refused,omitempty"`
+	Value   int  `json:"value,omitempty"`
+}
+
+// What says what an event is.
+type What string
+
+// The events that a client reports, in the order of one acquisition. Of several keys, each is granted
+// and ended by an event of its own.
+const (
+	Ready    What = "ready"    // it asks for an order
+	Asked    What = "asked"    // before Lock
+	Failed   What = "failed"   // Lock returned without a lease
+	Granted  What = "granted"  // it returned with one
+	Renewed  What = "renewed"  // the deadline moved
+	Read     What = "read"     // the register is asked for its value
+	Lowered  What = "lowered"  // before Downgrade: from now on it only reads
+	Write    What = "write"    // the register is asked to take another
+	Look     What = "look"     // the register is asked whether it has the value still
+	Ended    What = "ended"    // before Release: the hold is over
+	Released What = "released" // Release returned
+	Saw      What = "saw"      // a leader was observed
+	Bye      What = "bye"      // the client is closed
+)
+
+// Event is a line that a client writes.
+type Event struct {
+	What      What   `json:"what"`
+	At        Mono   `json:"at,omitempty"`
+	Waited    bool   `json:"waited,omitempty"` // of granted: the key was not free at once
+	Key       string `json:"key,omitempty"`
+	Owner     string `json:"owner,omitempty"`
+	Fence     uint64 `json:"fence,omitempty"`
+	Shared    bool   `json:"shared,omitempty"`
+	Slot      int    `json:"slot,omitempty"`
+	Abandoned bool   `json:"abandoned,omitempty"` // a previous holder did not release the key
+	Deadline  Mono   `json:"deadline,omitempty"`  // of the lease, as known now
+	Value     int    `json:"value,omitempty"`     // for the register
+	Lost      bool   `json:"lost,omitempty"`      // of ended: the lease was over before
+	Kind      string `json:"kind,omitempty"`      // of an error, in a word
+	Err       string `json:"err,omitempty"`       // in words
+}
+
+// NotHeld is the kind of error by which the store said that a key is not its
+// owner's any more.
+const NotHeld = "not-held"
+
+// The other kinds of error that are no trouble of the store.
+const (
+	Cancelled = "cancelled" // the wait was cancelled
+	Expired   = "expired"   // the lease was lost by the clock
+)
+
+// troubles are the words for the classes of trouble with a store.
+var troubles = map[hasp.Class]string{
+	hasp.ClassUnknown: "unknown", hasp.ClassUnreachable: "unreachable", hasp.ClassDenied: "denied",
+	hasp.ClassMisconfigured: "misconfigured", hasp.ClassFull: "full", hasp.ClassReadOnly: "read-only",
+	hasp.ClassLogin: "login", hasp.ClassImpossible: "impossible",
+}
+
+// ClassOf is the class that a word stands for.
+func ClassOf(kind string) hasp.Class {
+	for c, word := range troubles {
+		if word == kind {
+			return c
+		}
+	}
+	return hasp.ClassUnknown
+}
+
+// kindOf classifies an error in a word.
+func kindOf(err error) string {
+	var e *hasp.Error
+	switch {
+	case errors.Is(err, hasp.ErrNotHeld):
+		return NotHeld
+	case errors.Is(err, hasp.ErrLost):
+		return Expired
+	case errors.As(err, &e):
+		return troubles[e.Class]
+	}
+	return troubles[hasp.ClassUnknown]
+}
