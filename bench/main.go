@@ -24,7 +24,7 @@ import (
 	"syscall"
 
 	"github.com/hasplock/hasp/internal/testserver"
-	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 )
 
 // options are the settings from the command line.
@@ -37,7 +37,7 @@ type options struct {
 }
 
 func main() {
-	redis.SetLogger(silent{})
+	logging.Disable()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	err := run(ctx, os.Args[1:])
 	interrupted := ctx.Err() != nil
@@ -53,11 +53,6 @@ func main() {
 		os.Exit(1)
 	}
 }
-
-// silent drops go-redis's messages about broken connections.
-type silent struct{}
-
-func (silent) Printf(context.Context, string, ...any) {}
 
 func run(ctx context.Context, args []string) error {
 	if len(args) > 1 && args[0] == "child" {

@@ -9,10 +9,10 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 )
 
-func init() { redis.SetLogger(silent{}) }
+func init() { logging.Disable() }
 
 // Each scenario, for a moment, with each peer and real servers. The figures mean nothing,
 // but each metric must have one.

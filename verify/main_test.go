@@ -13,19 +13,16 @@ import (
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) {
 	HolderMain()
-	redis.SetLogger(silent{}) // it would log every refused connection
+	logging.Disable() // it would log every refused connection
 	testserver.SideBySide(8)
 	goleak.VerifyTestMain(m)
 }
-
-type silent struct{}
-
-func (silent) Printf(context.Context, string, ...any) {}
 
 // soon bounds what must happen, far above what it takes.
 const soon = 30 * time.Second

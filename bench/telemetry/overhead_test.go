@@ -23,6 +23,7 @@ import (
 	haspotel "github.com/hasplock/hasp/telemetry/otel"
 	haspprom "github.com/hasplock/hasp/telemetry/prometheus"
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 	"go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 )
@@ -34,11 +35,7 @@ var long = flag.Bool("overhead", false, "measure for a minute or two, instead of
 // setup's the fastest fifth counts, which that did not meet.
 const repeats, sample = 7, 0.01
 
-func init() { redis.SetLogger(silent{}) }
-
-type silent struct{}
-
-func (silent) Printf(context.Context, string, ...any) {}
+func init() { logging.Disable() }
 
 // setup is a client with an observer, and what a caller does around each pair.
 type setup struct {

@@ -20,7 +20,7 @@ import (
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/player"
 	"github.com/hasplock/hasp/internal/stall"
-	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 )
 
 // clientEnv marks a client process.
@@ -30,15 +30,10 @@ const clientEnv = "HASP_CAMPAIGN_CLIENT"
 // does not return then. Programs that call Run call it first.
 func ClientMain() {
 	player.Main(clientEnv, func(in io.Reader, out io.Writer) error {
-		redis.SetLogger(silent{})
+		logging.Disable()
 		return client(in, out)
 	})
 }
-
-// silent drops go-redis's messages about broken connections.
-type silent struct{}
-
-func (silent) Printf(context.Context, string, ...any) {}
 
 // process is the state of this client process.
 type process struct {

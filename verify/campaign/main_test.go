@@ -9,12 +9,12 @@ import (
 	"os"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 )
 
 func TestMain(m *testing.M) {
 	ClientMain()
-	redis.SetLogger(silent{})
+	logging.Disable()
 	room = make(chan struct{}, 8) // each has a dozen processes that are judged by the clock
 	os.Exit(m.Run())
 }

@@ -6,7 +6,6 @@
 package modes
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -18,6 +17,7 @@ import (
 	"github.com/hasplock/hasp/sqldriver"
 	_ "github.com/ncruces/go-sqlite3/driver" // registers "sqlite3"
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 )
 
 // client is a hasp.Client with its connection.
@@ -39,7 +39,7 @@ func open(store, broken string, observe func(hasp.Event)) (*client, error) {
 		}
 		d, c.disconnect = sqldriver.NewSQLite(db), db.Close
 	case "redis":
-		redis.SetLogger(silent{})
+		logging.Disable()
 		rdb := redis.NewClient(&redis.Options{Addr: strings.TrimPrefix(rest, "//")})
 		d, c.disconnect = redisdriver.New(rdb, nil), rdb.Close
 	default:
@@ -56,8 +56,3 @@ func open(store, broken string, observe func(hasp.Event)) (*client, error) {
 }
 
 func (c *client) Close() error { return errors.Join(c.Client.Close(), c.disconnect()) }
-
-// silent drops go-redis's messages about broken connections.
-type silent struct{}
-
-func (silent) Printf(context.Context, string, ...any) {}

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/internal/player"
-	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 )
 
 // jobEnv marks a process that is a client.
@@ -39,15 +39,10 @@ const step = time.Millisecond
 // clientMain turns this process into a client when it was started as one, and does not return then.
 func clientMain() {
 	player.Main(jobEnv, func(in io.Reader, _ io.Writer) error {
-		redis.SetLogger(silent{})
+		logging.Disable()
 		return serve(json.NewDecoder(in))
 	})
 }
-
-// silent drops what go-redis says of every connection that breaks.
-type silent struct{}
-
-func (silent) Printf(context.Context, string, ...any) {}
 
 // tell writes an event. If nobody reads it, the process is about to be killed.
 func tell(e player.Event) { _ = json.NewEncoder(os.Stdout).Encode(e) }

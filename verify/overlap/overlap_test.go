@@ -10,12 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 )
 
 func TestMain(m *testing.M) {
 	clientMain()
-	redis.SetLogger(silent{})
+	logging.Disable()
 	os.Exit(m.Run())
 }
 

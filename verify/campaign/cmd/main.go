@@ -34,12 +34,12 @@ import (
 	"github.com/hasplock/hasp/verify/campaign"
 	"github.com/hasplock/hasp/verify/engines"
 	"github.com/hasplock/hasp/verify/internal/page"
-	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 )
 
 func main() {
 	campaign.ClientMain()
-	redis.SetLogger(silent{})
+	logging.Disable()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	err := run(ctx)
 	stop()
@@ -48,11 +48,6 @@ func main() {
 		os.Exit(1)
 	}
 }
-
-// silent drops what go-redis says of every connection that breaks.
-type silent struct{}
-
-func (silent) Printf(context.Context, string, ...any) {}
 
 func run(ctx context.Context) error {
 	o := campaign.Options{}

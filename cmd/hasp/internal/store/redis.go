@@ -23,6 +23,7 @@ import (
 	"github.com/hasplock/hasp/redisdriver"
 	"github.com/hasplock/hasp/redisdriver/redisson"
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
@@ -214,7 +215,7 @@ func (r *redisServers) String() string {
 var NodeTimeout time.Duration
 
 func (r *redisServers) open(now func() place) (*Store, error) {
-	redis.SetLogger(silent{}) // what matters comes back as an error
+	logging.Disable() // what matters comes back as an error
 	s := &Store{Searches: true, Replicas: r.replicas, Redisson: r.redisson, kind: r.about(len(r.nodes)), NoMessages: r.noMessages()}
 	files := r.tlsFiles()
 	if err := files.check(); err != nil {
@@ -283,10 +284,6 @@ func options(o redis.Options) *redis.Options {
 	}
 	return &o
 }
-
-type silent struct{}
-
-func (silent) Printf(context.Context, string, ...any) {}
 
 func (r *redisServers) byHand(node int, statement string) string {
 	o := r.nodes[node]

@@ -22,6 +22,7 @@ import (
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/redisdriver"
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 )
 
 // redisGroup is Redis with replicas: a master that Sentinels watch, or a cluster.
@@ -127,7 +128,7 @@ func (g *redisGroup) options() (*redis.Options, error) {
 }
 
 func (g *redisGroup) open(now func() place) (*Store, error) {
-	redis.SetLogger(silent{}) // what matters comes back as an error
+	logging.Disable() // what matters comes back as an error
 	o, err := g.options()
 	if err != nil {
 		return nil, err
