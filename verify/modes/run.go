@@ -181,7 +181,6 @@ func (r *run) receive(m *player.Member, e *player.Event) {
 
 // next gives a process its next order.
 func (r *run) next(m *player.Member, p *process) {
-	m.Began = true
 	if p.done {
 		m.Do(player.Order{Stop: true})
 		return
