@@ -10,10 +10,30 @@ import (
 	"time"
 )
 
-// CheckExclusion reports the holds of one key that overlap and must not: one that is
-// not Shared and any other; more Shared ones than the smallest limit among them; two
-// with one slot. Holds that were over before their holder learned of them are ignored.
-func CheckExclusion(holds []Hold) error { return exclusion(inOrder(holds)) }
+// Overlaps lists the holds of one key that overlap and must not: one that is not Shared
+// and any other; more Shared ones than the smallest limit among them; two with one
+// slot. Holds that were over before their holder learned of them are ignored.
+func Overlaps(holds []Hold) []string { return Found(exclusion(inOrder(holds))) }
+
+// Together returns the longest time for which a holder that may be alone was not.
+func Together(holds []Hold) (longest time.Duration) {
+	sorted := inOrder(holds)
+	for i, a := range sorted {
+		for _, b := range sorted[i+1:] {
+			if b.Key != a.Key {
+				break
+			}
+			for _, pair := range [][2]*Hold{{a, b}, {b, a}} {
+				to := pair[0].alone()
+				if to.After(pair[1].To) {
+					to = pair[1].To
+				}
+				longest = max(longest, to.Sub(b.From)) // b began last
+			}
+		}
+	}
+	return longest
+}
 
 func exclusion(sorted []*Hold) error {
 	var errs []error

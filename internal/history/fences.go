@@ -10,12 +10,19 @@ import (
 	"slices"
 )
 
-// CheckRise reports the fences that do not rise from one hold to the next: that of an
+// Falls lists what CheckFences finds; and, where the store promises that holds exclude
+// each other, the fences that do not rise from one hold to the next.
+func Falls(holds []Hold, exclusive bool) []string {
+	if !exclusive {
+		return Found(CheckFences(holds))
+	}
+	return Found(rise(inOrder(holds)), CheckFences(holds))
+}
+
+// rise reports the fences that do not rise from one hold to the next: that of an
 // exclusive hold must be above every earlier one; that of a Shared hold, above those of
 // all exclusive ones. Holds that were over before their holder learned of them are
 // ignored.
-func CheckRise(holds []Hold) error { return rise(inOrder(holds)) }
-
 func rise(sorted []*Hold) error {
 	var errs []error
 	var top tops
@@ -37,7 +44,7 @@ func rise(sorted []*Hold) error {
 
 // CheckFences reports the fences that do not rise in real time: where an owner asked
 // after another was granted the key, and its fence is not above that one's though it
-// must be (see CheckRise); and fences that two holds have which are not both Shared. It
+// must be (see rise); and fences that two holds have which are not both Shared. It
 // includes the holds that were over before their holder learned of them. It needs Asked
 // and Granted of every hold; holds without a fence are ignored.
 func CheckFences(holds []Hold) error {

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -32,8 +33,13 @@ type Hold struct {
 	Limit  int
 	Slot   int
 	// Down is when a holder that is not Shared began to downgrade: from then on it
-	// shares the key, with the fence that it has. Zero: never.
-	Down time.Time
+	// shares the key, with the fence that it has. Lowered is when it knew of that.
+	// Zero: never.
+	Down, Lowered time.Time
+	// Released is when the answer to its Release came. Zero: none said that it is done.
+	Released time.Time
+	// Over: To is final.
+	Over bool
 
 	// Granted is the tick at which the holder learned of the grant: the order
 	// of holds that begin at one instant.
@@ -41,6 +47,33 @@ type Hold struct {
 	// Asked and Queued are the ticks before and after the request that put
 	// its owner in the queue. 0: the order of arrival is not judged.
 	Asked, Queued int64
+}
+
+// Extend prolongs a hold that is not over.
+func (h *Hold) Extend(deadline time.Time) {
+	if !h.Over && deadline.After(h.To) {
+		h.To = deadline
+	}
+}
+
+// End ends a hold: its holder is about to release it, or learned that it is lost.
+func (h *Hold) End(at time.Time) {
+	if !h.Over && at.Before(h.To) {
+		h.To = at
+	}
+	h.Over = true
+}
+
+// Since describes the hold, in seconds after zero.
+func (h *Hold) Since(zero time.Time) string {
+	how := ""
+	switch {
+	case h.Shared:
+		how = " to read"
+	case !h.Down.IsZero():
+		how = fmt.Sprintf(" to write until %.6f", h.Down.Sub(zero).Seconds())
+	}
+	return fmt.Sprintf("%s%s, fence %d, %.6f to %.6f", h.Owner, how, h.Fence, h.From.Sub(zero).Seconds(), h.To.Sub(zero).Seconds())
 }
 
 // alone is until when nobody else may hold the key at all.
@@ -98,8 +131,8 @@ func (l *Log) Acquired(h Hold, deadline time.Time) *Hold {
 func (l *Log) Extended(h *Hold, deadline time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if time.Now().Before(h.To) && deadline.After(h.To) {
-		h.To = deadline
+	if time.Now().Before(h.To) {
+		h.Extend(deadline)
 	}
 }
 
@@ -114,9 +147,7 @@ func (l *Log) Downgraded(h *Hold) {
 func (l *Log) Released(h *Hold) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if now := time.Now(); now.Before(h.To) {
-		h.To = now
-	}
+	h.End(time.Now())
 }
 
 // Holds returns a copy of what was recorded, in the order of the grants.
@@ -130,7 +161,8 @@ func (l *Log) Holds() []Hold {
 	return holds
 }
 
-// Check returns what CheckExclusion and CheckRise find.
+// Check reports the holds of one key that overlap and must not, and the fences that do
+// not rise from one hold to the next; see Overlaps and Falls.
 func Check(holds []Hold) error {
 	sorted := inOrder(holds)
 	return errors.Join(exclusion(sorted), rise(sorted))
@@ -166,6 +198,16 @@ func CheckOrder(holds []Hold) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// Found lists what errors of this package found.
+func Found(errs ...error) (found []string) {
+	for _, err := range errs {
+		if err != nil {
+			found = append(found, strings.Split(err.Error(), "\n")...)
+		}
+	}
+	return found
 }
 
 // note keeps the first few errors: one broken rule shows in many places.

@@ -224,3 +224,25 @@ func BenchmarkCheck(b *testing.B) {
 		}
 	}
 }
+
+// How long two held a key counts a writer beside anybody.
+func TestTogether(t *testing.T) {
+	for name, c := range map[string]struct {
+		a, b history.Hold
+		want time.Duration
+	}{
+		"one after the other":         {hold("a", 1, 0, 10), hold("b", 2, 10, 20), 0},
+		"two writers":                 {hold("a", 1, 0, 10), hold("b", 2, 7, 20), 3 * time.Second},
+		"a reader beside a writer":    {shared(hold("a", 1, 0, 10)), hold("b", 2, 6, 8), 2 * time.Second},
+		"two readers":                 {shared(hold("a", 1, 0, 10)), shared(hold("b", 2, 6, 8)), 0},
+		"a reader, after a downgrade": {down(4, hold("a", 1, 0, 10)), shared(hold("b", 2, 6, 8)), 0},
+		"a reader, before it":         {down(7, hold("a", 1, 0, 10)), shared(hold("b", 2, 6, 8)), time.Second},
+		"two keys":                    {hold("a", 1, 0, 10), on("l", hold("b", 2, 7, 20)), 0},
+	} {
+		for _, both := range [][]history.Hold{{c.a, c.b}, {c.b, c.a}} {
+			if got := history.Together(both); got != c.want {
+				t.Errorf("%s: %v, want %v", name, got, c.want)
+			}
+		}
+	}
+}

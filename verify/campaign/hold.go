@@ -7,37 +7,22 @@ package campaign
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
-)
 
-// hold is one hold of a key, as its client recorded it.
-type hold struct {
-	Client int    `json:"client"`
-	N      int    `json:"n"`
-	Key    string `json:"key"`
-	Fence  uint64 `json:"fence"`
-	Shared bool   `json:"shared,omitempty"` // its client only reads
-	Asked  Mono   `json:"asked"`
-	From   Mono   `json:"from"` // when Lock returned
-	// To is when Release was called, or the lease ended, whichever is
-	// first: of a client that was killed, its deadline as last known.
-	To       Mono `json:"to"`
-	Released Mono `json:"released"` // when a Release that succeeded had returned; 0: none did
-	// Down is when Downgrade was called: from then on the client only reads;
-	// Lowered when it had returned without an error. 0: never.
-	Down    Mono `json:"down,omitempty"`
-	Lowered Mono `json:"lowered,omitempty"`
-}
+	"github.com/hasplock/hasp/internal/history"
+)
 
 type acquisition struct{ client, n int }
 
-// holdsOf extracts the holds from what the clients reported.
-func holdsOf(records []record) (holds []hold) {
+// holdsOf extracts the holds from what the clients reported. One begins when Lock
+// returned, and ends when Release was called, or with the lease; that of a client that
+// was killed, at its deadline as last known.
+func holdsOf(records []record) (holds []history.Hold) {
 	asks := map[acquisition]Mono{}
-	open := map[acquisition]*hold{}
-	over := map[acquisition]bool{}
-	var all []*hold
+	open := map[acquisition]*history.Hold{}
+	var all []*history.Hold
 	for _, r := range records {
 		id := acquisition{r.Client, r.N}
 		h := open[id]
@@ -45,64 +30,45 @@ func holdsOf(records []record) (holds []hold) {
 		case asked:
 			asks[id] = r.At
 		case granted:
-			h = &hold{Client: r.Client, N: r.N, Key: r.Key, Fence: r.Fence, Shared: r.Shared, Asked: asks[id], From: r.At, To: r.Deadline}
+			h = &history.Hold{Key: r.Key, Owner: fmt.Sprintf("client %d, acquisition %d", r.Client, r.N), Fence: r.Fence, Shared: r.Shared,
+				Asked: int64(asks[id]), Granted: int64(r.At), From: r.At.Time(), To: r.Deadline.Time()}
 			open[id] = h
 			all = append(all, h)
 		case renewed:
-			if h != nil && !over[id] {
-				h.To = max(h.To, r.Deadline)
+			if h != nil {
+				h.Extend(r.Deadline.Time())
 			}
 		case lowered:
-			h.Down = r.At
+			h.Down = r.At.Time()
 		case shares:
 			if r.Err == "" {
-				h.Lowered = r.At
+				h.Lowered = r.At.Time()
 			}
 		case ended:
-			h.To = min(r.At, r.Deadline)
-			over[id] = true
+			h.To = r.Deadline.Time()
+			h.End(r.At.Time())
 		case released:
 			if r.Err == "" {
-				h.Released = r.At
+				h.Released = r.At.Time()
 			}
 		}
 	}
 	for _, h := range all {
+		h.Owner = h.Since(time.Unix(0, 0)) // as the events say when
 		holds = append(holds, *h)
 	}
-	slices.SortStableFunc(holds, func(a, b hold) int { return cmp.Compare(a.From, b.From) })
+	slices.SortStableFunc(holds, func(a, b history.Hold) int { return cmp.Compare(a.Granted, b.Granted) })
 	return holds
 }
 
-// together returns the longest time for which two held a key, not both to read.
-func together(holds []hold) (longest time.Duration) {
-	for _, hs := range byKey(holds) {
-		for i := range hs {
-			for j := range hs[:i] {
-				longest = max(longest, hs[i].beside(&hs[j]), hs[j].beside(&hs[i]))
-			}
-		}
-	}
-	return longest
-}
+// mostFindings bounds what a verdict lists, because one broken rule shows in many
+// places.
+const mostFindings = 5
 
-// beside returns for how long another one held the key while this one could write.
-func (h *hold) beside(other *hold) time.Duration {
-	to := h.To
-	switch {
-	case h.Shared:
-		return 0
-	case h.Down != 0:
-		to = min(to, h.Down)
+// few returns the first few findings.
+func few(found []string) []string {
+	if len(found) > mostFindings {
+		found = append(found[:mostFindings:mostFindings], fmt.Sprintf("and %d more", len(found)-mostFindings))
 	}
-	return min(to, other.To).Sub(max(h.From, other.From))
-}
-
-// byKey groups holds.
-func byKey(holds []hold) map[string][]hold {
-	m := map[string][]hold{}
-	for _, h := range holds {
-		m[h.Key] = append(m[h.Key], h)
-	}
-	return m
+	return found
 }

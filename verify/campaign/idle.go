@@ -173,7 +173,7 @@ func (r *run) idle(records []record) (found []string, longest time.Duration) {
 		longest = max(longest, to.Sub(from)-took)
 		return openLimit + took
 	}
-	return lines(history.CheckIdle(holds, waits, limit)), longest
+	return history.Found(history.CheckIdle(holds, waits, limit)), longest
 }
 
 // prepared returns for how long a fault was prepared between two instants: a server that

@@ -6,12 +6,12 @@
 package campaign
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"time"
 
 	"github.com/anishathalye/porcupine"
+	"github.com/hasplock/hasp/internal/history"
 )
 
 // lockState is the state of a fenced read-write lock.
@@ -108,28 +108,32 @@ const linearLimit = 10 * time.Second
 //
 // The end of a hold lies between the call of Release, or the deadline, and the
 // return of that Release; of a lease that was lost, at any time after.
-func notLinear(holds []hold, exclusive bool) (found []string, unknown int) {
-	for key, hs := range byKey(holds) {
-		var ops []porcupine.Operation
-		for _, h := range hs {
-			if h.To < h.From {
-				continue
-			}
-			add := func(op lockOp, call, back Mono) {
-				ops = append(ops, porcupine.Operation{ClientId: h.Client, Input: op, Call: int64(call), Return: int64(back)})
-			}
-			add(lockOp{kind: grant, fence: h.Fence, shared: h.Shared}, h.Asked, h.From)
-			if !exclusive {
-				continue
-			}
-			switch {
-			case h.Lowered != 0:
-				add(lockOp{kind: downgrade, fence: h.Fence}, h.Down, h.Lowered)
-			case h.Down != 0:
-				add(lockOp{kind: maybe, fence: h.Fence}, h.Down, never)
-			}
-			add(lockOp{kind: end, fence: h.Fence}, h.To, cmp.Or(h.Released, never))
+func notLinear(holds []history.Hold, exclusive bool) (found []string, unknown int) {
+	byKey := map[string][]porcupine.Operation{}
+	for _, h := range holds {
+		if h.To.Before(h.From) {
+			continue
 		}
+		add := func(op lockOp, call, back int64) {
+			byKey[h.Key] = append(byKey[h.Key], porcupine.Operation{Input: op, Call: call, Return: back})
+		}
+		add(lockOp{kind: grant, fence: h.Fence, shared: h.Shared}, h.Asked, h.Granted)
+		if !exclusive {
+			continue
+		}
+		switch {
+		case !h.Lowered.IsZero():
+			add(lockOp{kind: downgrade, fence: h.Fence}, h.Down.UnixNano(), h.Lowered.UnixNano())
+		case !h.Down.IsZero():
+			add(lockOp{kind: maybe, fence: h.Fence}, h.Down.UnixNano(), int64(never))
+		}
+		back := int64(never)
+		if !h.Released.IsZero() {
+			back = h.Released.UnixNano()
+		}
+		add(lockOp{kind: end, fence: h.Fence}, h.To.UnixNano(), back)
+	}
+	for key, ops := range byKey {
 		switch porcupine.CheckOperationsTimeout(fencedLock(exclusive), ops, linearLimit) {
 		case porcupine.Illegal:
 			found = append(found, fmt.Sprintf("no fenced lock has the history of %s (%d operations)", key, len(ops)))

@@ -6,70 +6,78 @@
 package campaign
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/internal/history"
 )
 
 // held is a hold of k that was asked for at once before it began.
-func held(fence uint64, from, to Mono) hold {
-	return hold{Key: "k", N: int(fence), Fence: fence, Asked: from - 1, From: from, To: to, Released: to + 1}
+func held(fence uint64, from, to Mono) history.Hold {
+	return history.Hold{Key: "k", Fence: fence, Asked: int64(from - 1), Granted: int64(from), From: from.Time(), To: to.Time(), Released: (to + 1).Time()}
 }
 
-func asking(at Mono, h hold) hold { h.Asked = at; return h }
+func asking(at Mono, h history.Hold) history.Hold { h.Asked = int64(at); return h }
 
-func on(key string, h hold) hold { h.Key = key; return h }
+func on(key string, h history.Hold) history.Hold { h.Key = key; return h }
 
-func reading(h hold) hold { h.Shared = true; return h }
+func reading(h history.Hold) history.Hold { h.Shared = true; return h }
 
 // lowered is a hold whose client only reads from then on.
-func loweredAt(at Mono, h hold) hold { h.Down, h.Lowered = at, at+1; return h }
+func loweredAt(at Mono, h history.Hold) history.Hold {
+	h.Down, h.Lowered = at.Time(), (at + 1).Time()
+	return h
+}
 
-func unknown(h hold) hold { h.Lowered = 0; return h }
+func unknown(h history.Hold) history.Hold { h.Lowered = time.Time{}; return h }
 
-func lost(h hold) hold { h.Released = 0; return h }
+func lost(h history.Hold) history.Hold { h.Released = time.Time{}; return h }
 
 // Every oracle finds what it is for in a history that was made up, and nothing
 // in a sound one.
 func TestOracles(t *testing.T) {
 	for name, c := range map[string]struct {
-		holds                                []hold
+		holds                                []history.Hold
 		overlap, fall, order, linear, number bool // what must be found; order: by those who asked after a grant; number: when fences only count
 	}{
 		"nothing":                  {},
-		"in turn":                  {holds: []hold{held(1, 10, 20), held(2, 30, 40), held(3, 50, 60)}},
-		"waited for":               {holds: []hold{held(1, 10, 20), asking(11, held(2, 22, 40)), asking(12, held(3, 50, 60))}},
-		"lost, and then another's": {holds: []hold{lost(held(1, 10, 20)), asking(5, held(2, 30, 40))}},
-		"other keys":               {holds: []hold{held(2, 10, 50), on("l", held(1, 20, 30))}},
-		"known too late":           {holds: []hold{held(3, 10, 20), lost(asking(1, held(2, 15, 12)))}},
-		"two holders":              {holds: []hold{held(1, 10, 20), asking(2, held(2, 19, 40))}, overlap: true, linear: true},
+		"in turn":                  {holds: []history.Hold{held(1, 10, 20), held(2, 30, 40), held(3, 50, 60)}},
+		"waited for":               {holds: []history.Hold{held(1, 10, 20), asking(11, held(2, 22, 40)), asking(12, held(3, 50, 60))}},
+		"lost, and then another's": {holds: []history.Hold{lost(held(1, 10, 20)), asking(5, held(2, 30, 40))}},
+		"other keys":               {holds: []history.Hold{held(2, 10, 50), on("l", held(1, 20, 30))}},
+		"known too late":           {holds: []history.Hold{held(3, 10, 20), lost(asking(1, held(2, 15, 12)))}},
+		"two holders":              {holds: []history.Hold{held(1, 10, 20), asking(2, held(2, 19, 40))}, overlap: true, linear: true},
 		"two holders, one long before": {
-			holds: []hold{held(1, 10, 100), held(2, 110, 120), asking(3, held(3, 115, 118)), held(4, 130, 140)}, overlap: true, linear: true},
-		"the same fence":     {holds: []hold{held(1, 10, 20), held(1, 30, 40)}, fall: true, order: true, linear: true, number: true},
-		"a fence that falls": {holds: []hold{held(5, 10, 20), held(6, 30, 40), held(4, 50, 60)}, fall: true, order: true, linear: true, number: true},
+			holds: []history.Hold{held(1, 10, 100), held(2, 110, 120), asking(3, held(3, 115, 118)), held(4, 130, 140)}, overlap: true, linear: true},
+		"the same fence":     {holds: []history.Hold{held(1, 10, 20), held(1, 30, 40)}, fall: true, order: true, linear: true, number: true},
+		"a fence that falls": {holds: []history.Hold{held(5, 10, 20), held(6, 30, 40), held(4, 50, 60)}, fall: true, order: true, linear: true, number: true},
 		"it falls back over two": {
-			holds: []hold{held(5, 10, 20), held(7, 30, 40), held(6, 50, 60)}, fall: true, order: true, linear: true, number: true},
+			holds: []history.Hold{held(5, 10, 20), held(7, 30, 40), held(6, 50, 60)}, fall: true, order: true, linear: true, number: true},
 		"one fence for two who asked at once": {
-			holds: []hold{asking(1, held(5, 10, 20)), asking(2, held(5, 12, 22))}, overlap: true, fall: true, order: true, linear: true, number: true},
-		"readers together, in no order": {holds: []hold{
+			holds: []history.Hold{asking(1, held(5, 10, 20)), asking(2, held(5, 12, 22))}, overlap: true, fall: true, order: true, linear: true, number: true},
+		"readers together, in no order": {holds: []history.Hold{
 			held(1, 1, 5), reading(held(7, 10, 30)), reading(asking(9, held(5, 12, 22))), reading(held(6, 14, 20)), held(9, 40, 50)}},
 		"a reader beside a writer": {
-			holds: []hold{held(1, 10, 20), reading(asking(2, held(2, 19, 40)))}, overlap: true, linear: true},
+			holds: []history.Hold{held(1, 10, 20), reading(asking(2, held(2, 19, 40)))}, overlap: true, linear: true},
 		"a writer beside a reader": {
-			holds: []hold{reading(held(1, 10, 20)), asking(2, held(2, 19, 40))}, overlap: true, linear: true},
+			holds: []history.Hold{reading(held(1, 10, 20)), asking(2, held(2, 19, 40))}, overlap: true, linear: true},
 		"a writer's fence below a reader's": {
-			holds: []hold{reading(held(5, 10, 20)), held(4, 30, 40)}, fall: true, order: true, linear: true, number: true},
+			holds: []history.Hold{reading(held(5, 10, 20)), held(4, 30, 40)}, fall: true, order: true, linear: true, number: true},
 		"a reader's fence below a writer's": {
-			holds: []hold{held(5, 10, 20), reading(held(4, 30, 40))}, fall: true, order: true, linear: true, number: true},
-		"a downgrade":                    {holds: []hold{loweredAt(20, held(1, 10, 50)), reading(asking(5, held(2, 22, 60))), held(3, 70, 80)}},
-		"a downgrade nobody knows about": {holds: []hold{unknown(loweredAt(20, held(1, 10, 50))), reading(asking(5, held(2, 22, 60))), held(3, 70, 80)}},
+			holds: []history.Hold{held(5, 10, 20), reading(held(4, 30, 40))}, fall: true, order: true, linear: true, number: true},
+		"a downgrade":                    {holds: []history.Hold{loweredAt(20, held(1, 10, 50)), reading(asking(5, held(2, 22, 60))), held(3, 70, 80)}},
+		"a downgrade nobody knows about": {holds: []history.Hold{unknown(loweredAt(20, held(1, 10, 50))), reading(asking(5, held(2, 22, 60))), held(3, 70, 80)}},
 		"a reader before the downgrade": {
-			holds: []hold{loweredAt(20, held(1, 10, 50)), reading(asking(5, held(2, 15, 60)))}, overlap: true, linear: true},
+			holds: []history.Hold{loweredAt(20, held(1, 10, 50)), reading(asking(5, held(2, 15, 60)))}, overlap: true, linear: true},
 		"a writer after the downgrade": {
-			holds: []hold{loweredAt(20, held(1, 10, 50)), asking(5, held(2, 25, 60))}, overlap: true, linear: true},
+			holds: []history.Hold{loweredAt(20, held(1, 10, 50)), asking(5, held(2, 25, 60))}, overlap: true, linear: true},
 		"it falls for who asked before": { // no order was promised unless they exclude each other
-			holds: []hold{held(5, 10, 20), asking(1, held(4, 30, 40))}, fall: true, linear: true},
+			holds: []history.Hold{held(5, 10, 20), asking(1, held(4, 30, 40))}, fall: true, linear: true},
 	} {
-		slices.SortFunc(c.holds, func(a, b hold) int { return int(a.From - b.From) })
+		slices.SortFunc(c.holds, func(a, b history.Hold) int { return a.From.Compare(b.From) })
 		linear, u1 := notLinear(c.holds, true)
 		number, u2 := notLinear(c.holds, false)
 		if u1+u2 > 0 {
@@ -79,7 +87,7 @@ func TestOracles(t *testing.T) {
 			found []string
 			want  bool
 		}{
-			"overlap": {overlapping(c.holds), c.overlap}, "fall": {falling(c.holds, true), c.fall}, "order": {falling(c.holds, false), c.order},
+			"overlap": {history.Overlaps(c.holds), c.overlap}, "fall": {history.Falls(c.holds, true), c.fall}, "order": {history.Falls(c.holds, false), c.order},
 			"linear": {linear, c.linear}, "number": {number, c.number},
 		} {
 			if (len(r.found) > 0) != r.want {
@@ -87,6 +95,14 @@ func TestOracles(t *testing.T) {
 			}
 		}
 	}
+}
+
+// releasedAt is a hold as it was recorded: whether it ended, and when its Release returned.
+func releasedAt(at Mono, over bool, h history.Hold) history.Hold {
+	if h.Released, h.Over = (time.Time{}), over; at != 0 {
+		h.Released = at.Time()
+	}
+	return h
 }
 
 func TestHoldsOf(t *testing.T) {
@@ -103,14 +119,21 @@ func TestHoldsOf(t *testing.T) {
 		toRead(e(5, asked, 310, 0)), toRead(e(5, granted, 320, 400)),
 		e(6, asked, 500, 0), e(6, granted, 510, 590), e(6, lowered, 520, 0), e(6, shares, 525, 0), toRead(e(6, ended, 530, 590)),
 	})
-	want := []hold{
-		{Client: 1, N: 1, Key: "k", Fence: 1, Asked: 1, From: 10, To: 60, Released: 62},
-		{Client: 2, N: 1, Key: "k", Fence: 2, Asked: 2, From: 70, To: 150},
-		{Client: 3, N: 1, Key: "k", Fence: 3, Asked: 3, From: 200, To: 250},
-		{Client: 5, N: 1, Key: "k", Fence: 5, Shared: true, Asked: 310, From: 320, To: 400},
-		{Client: 6, N: 1, Key: "k", Fence: 6, Asked: 500, From: 510, To: 530, Down: 520, Lowered: 525},
+	want := []history.Hold{
+		releasedAt(62, true, asking(1, held(1, 10, 60))),
+		releasedAt(0, false, asking(2, held(2, 70, 150))),
+		releasedAt(0, true, asking(3, held(3, 200, 250))),
+		releasedAt(0, false, reading(asking(310, held(5, 320, 400)))),
+		releasedAt(0, true, loweredAt(520, asking(500, held(6, 510, 530)))),
 	}
-	if !slices.Equal(got, want) {
+	want[4].Lowered = Mono(525).Time()
+	same := func(a, b history.Hold) bool {
+		before, _, _ := strings.Cut(a.Owner, " to")
+		client, _, _ := strings.Cut(before, ", fence")
+		a.Owner = ""
+		return a == b && client == fmt.Sprintf("client %d, acquisition 1", b.Fence)
+	}
+	if !slices.EqualFunc(got, want, same) {
 		t.Errorf("got %+v\nwant %+v", got, want)
 	}
 }

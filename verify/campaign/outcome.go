@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hasplock/hasp/internal/history"
 	"github.com/hasplock/hasp/verify/engines"
 )
 
@@ -86,7 +87,7 @@ type Outcome struct {
 	Unknown  int           `json:"unknown,omitempty"` // keys whose history was too long to search
 
 	records []record
-	holds   []hold
+	holds   []history.Hold
 }
 
 // Violated says whether something is wrong that must hold.
@@ -100,9 +101,9 @@ func (r *run) judge(late, hung []string, stalled time.Duration) *Outcome {
 	verdict := func(oracle string, may, found []string) {
 		o.Verdicts = append(o.Verdicts, Verdict{oracle, may, few(found)})
 	}
-	verdict(Exclusion, mayOverlap, overlapping(o.holds))
+	verdict(Exclusion, mayOverlap, history.Overlaps(o.holds))
 	if r.library == "hasp" {
-		verdict(Fences, mayRepeat, falling(o.holds, len(mayOverlap) == 0))
+		verdict(Fences, mayRepeat, history.Falls(o.holds, len(mayOverlap) == 0))
 		var lost []string
 		for _, reg := range r.log.registers {
 			lost = append(lost, reg.lost...)
@@ -129,7 +130,7 @@ func (r *run) judge(late, hung []string, stalled time.Duration) *Outcome {
 		open, o.Open = r.idle(o.records)
 		verdict(Idle, r.s.MayWait(), open)
 	}
-	o.Both = together(o.holds)
+	o.Both = history.Together(o.holds)
 	verdict(Progress, nil, late)
 	verdict(NoHang, nil, hung)
 	o.count(r)

@@ -189,11 +189,8 @@ func (o *Outcome) Summary(w io.Writer) {
 func (o *Outcome) Explain(w io.Writer) {
 	o.Summary(w)
 	fmt.Fprintf(w, "\nholds, by CLOCK_MONOTONIC:\n")
-	for key, hs := range byKey(o.holds) {
-		fmt.Fprintf(w, "%s:\n", key)
-		for _, h := range hs {
-			fmt.Fprintf(w, "  asked %.6f: %v\n", time.Duration(h.Asked).Seconds(), h)
-		}
+	for _, h := range o.holds {
+		fmt.Fprintf(w, "  %s asked %.6f: %s\n", h.Key, time.Duration(h.Asked).Seconds(), h.Owner)
 	}
 	fmt.Fprintf(w, "\nevents:\n")
 	for _, r := range o.records {

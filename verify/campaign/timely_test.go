@@ -126,27 +126,3 @@ func TestLostEarly(t *testing.T) {
 		}
 	}
 }
-
-// How long two held a key counts a writer beside anybody.
-func TestTogether(t *testing.T) {
-	h := func(from, to int, shared bool, down int) hold {
-		return hold{Key: "k", From: msAt(from), To: msAt(to), Shared: shared, Down: msAt(down)}
-	}
-	for name, c := range map[string]struct {
-		a, b hold
-		want time.Duration
-	}{
-		"one after the other":         {h(0, 10, false, 0), h(10, 20, false, 0), 0},
-		"two writers":                 {h(0, 10, false, 0), h(7, 20, false, 0), 3 * time.Millisecond},
-		"a reader beside a writer":    {h(0, 10, true, 0), h(6, 8, false, 0), 2 * time.Millisecond},
-		"two readers":                 {h(0, 10, true, 0), h(6, 8, true, 0), 0},
-		"a reader, after a downgrade": {h(0, 10, false, 4), h(6, 8, true, 0), 0},
-		"a reader, before it":         {h(0, 10, false, 7), h(6, 8, true, 0), time.Millisecond},
-	} {
-		for _, both := range [][]hold{{c.a, c.b}, {c.b, c.a}} {
-			if got := together(both); got != c.want {
-				t.Errorf("%s: %v, want %v", name, got, c.want)
-			}
-		}
-	}
-}

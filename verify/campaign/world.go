@@ -6,7 +6,6 @@
 package campaign
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/history"
 	"github.com/hasplock/hasp/memdriver"
 	"github.com/hasplock/hasp/quorum"
 )
@@ -32,7 +32,7 @@ type world struct {
 	begun  time.Time
 	broken *variant // how every actor is made; nil: nothing is broken
 	actors []*actor
-	holds  []*hold
+	log    history.Log
 	found  []string // findings that are not about holds
 }
 
@@ -95,13 +95,11 @@ func (w *world) close() {
 	}
 }
 
-func (w *world) now() Mono { return Mono(time.Since(w.begun)) }
-
 // actorLease is a lease and its entry in the history.
 type actorLease struct {
 	*hasp.Lease
 	a *actor
-	h *hold
+	h *history.Hold
 }
 
 // try tries once to acquire the key, without renewal. It returns nil if it was refused.
@@ -112,7 +110,7 @@ func (a *actor) read(ctx context.Context) *actorLease { return a.take(ctx, true)
 
 func (a *actor) take(ctx context.Context, shared bool) *actorLease {
 	a.n++
-	asked := a.w.now()
+	asked := a.w.log.Tick()
 	m := a.locks.RWMutex("k", &hasp.LockOptions{TTL: worldTTL, NoRenew: true})
 	acquire := m.TryLock
 	if shared {
@@ -122,23 +120,19 @@ func (a *actor) take(ctx context.Context, shared bool) *actorLease {
 	if err != nil {
 		return nil
 	}
-	h := &hold{Client: a.id, N: a.n, Key: "k", Fence: shift(l.Fence(), a.skew), Shared: shared, Asked: asked, From: a.w.now()}
-	a.w.holds = append(a.w.holds, h)
-	s := &actorLease{l, a, h}
-	s.until()
+	h := a.w.log.Acquired(history.Hold{Key: "k", Owner: fmt.Sprintf("client %d, acquisition %d", a.id, a.n),
+		Fence: shift(l.Fence(), a.skew), Shared: shared, Asked: asked}, l.Deadline())
 	a.w.counts(ctx, l.Owner())
-	return s
+	return &actorLease{l, a, h}
 }
 
 // until records the deadline.
-func (s *actorLease) until() { s.h.To = s.a.w.now().Add(time.Until(s.Deadline())) }
+func (s *actorLease) until() { s.a.w.log.Extended(s.h, s.Deadline()) }
 
 // release records the end of the hold, and releases.
 func (s *actorLease) release() {
-	s.h.To = min(s.h.To, s.a.w.now())
-	if s.Release() == nil {
-		s.h.Released = s.a.w.now()
-	}
+	s.a.w.log.Released(s.h)
+	_ = s.Release() // late, it finds the lease lost
 }
 
 // counts is an oracle: a majority of the stores must have granted.
@@ -157,12 +151,8 @@ func (w *world) counts(ctx context.Context, owner string) {
 
 // findings runs the oracles.
 func (w *world) findings() []string {
-	var holds []hold
-	for _, h := range w.holds {
-		holds = append(holds, *h)
-	}
-	slices.SortStableFunc(holds, func(a, b hold) int { return cmp.Compare(a.From, b.From) })
-	return slices.Concat(w.found, overlapping(holds), falling(holds, true))
+	holds := w.log.Holds()
+	return slices.Concat(w.found, history.Overlaps(holds), history.Falls(holds, true))
 }
 
 // nodeLink is a node as one client reaches it.

@@ -263,7 +263,7 @@ func (p *process) hold(lease *hasp.Lease) error {
 	}
 	careful := p.rng.IntN(4) > 0 // checks before each use that it still holds the key
 	steps := 1 + p.rng.IntN(4)
-	reads, lower := h.shared, steps
+	reads, lower := h.Shared, steps
 	if !reads && p.rng.IntN(3) == 0 {
 		lower = p.rng.IntN(steps)
 	}
@@ -294,7 +294,7 @@ func (p *process) hold(lease *hasp.Lease) error {
 func (p *process) downgrade(h *hold, lease *hasp.Lease) {
 	p.c.w.log.downgraded(h)
 	_, err := p.acquire(func(ctx context.Context) (*hasp.Lease, error) { return lease, lease.Downgrade(ctx) }, p.c.ttl)
-	p.c.w.trace.add(entry{kind: "shares", client: h.client, life: h.life, owner: h.owner, err: err})
+	p.c.w.trace.add(entry{kind: "shares", client: h.client, life: h.life, owner: h.Owner, err: err})
 }
 
 // lastTurn acquires the key once more, which must succeed within turnLimit.

@@ -9,24 +9,18 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/internal/admission"
+	"github.com/hasplock/hasp/internal/history"
 )
 
-// hold is one hold of the key in its client's own view: it may rely on the key
-// from From to To, and nobody else may.
+// hold is one hold of the key in its client's own view. It was asked for before the
+// request that was granted, or after which the key was handed over.
 type hold struct {
+	history.Hold
 	client, life int
-	owner        string
-	fence        uint64
-	asked        int64 // tick before the request was sent that was granted, or after which the key was handed over
-	granted      int64 // tick at which the client knew
-	From, To     time.Duration
-	entered      bool          // it began with a message, without a Try
-	claimed      bool          // it was renewed
-	marked       bool          // its client was told that one before it did not finish
-	unfinished   bool          // it was lost, or its client died, before the release
-	shared       bool          // its client only reads
-	down         time.Duration // when Downgrade was called: from then on it only reads; 0: never
-	over         bool          // To is final
+	entered      bool // it began with a message, without a Try
+	claimed      bool // it was renewed
+	marked       bool // its client was told that one before it did not finish
+	unfinished   bool // it was lost, or its client died, before the release
 }
 
 // log records what the clients observe.
@@ -44,16 +38,12 @@ type log struct {
 
 // acquired records that a client just learned of its lease.
 func (l *log) acquired(p *process, lease *hasp.Lease) *hold {
-	now := l.w.now()
-	h := &hold{
-		client: p.c.index, life: p.life, owner: lease.Owner(),
-		fence:   lease.Fence() + uint64(p.c.skew.Microseconds()),
-		granted: l.w.tick(),
-		From:    now, To: now + time.Until(lease.Deadline()),
-		shared: lease.Mode() == hasp.Shared, marked: lease.Abandoned(),
-	}
+	h := &hold{client: p.c.index, life: p.life, marked: lease.Abandoned(), Hold: history.Hold{
+		Key: key, Owner: lease.Owner(), Fence: lease.Fence() + uint64(p.c.skew.Microseconds()), Shared: lease.Mode() == hasp.Shared,
+		Granted: l.w.tick(), From: time.Now(), To: lease.Deadline(),
+	}}
 	how := "holds"
-	if h.asked, h.entered = p.recorder.began(h.owner); h.entered {
+	if h.Asked, h.entered = p.recorder.began(h.Owner); h.entered {
 		how = "enters"
 	}
 	l.mu.Lock()
@@ -62,17 +52,21 @@ func (l *log) acquired(p *process, lease *hasp.Lease) *hold {
 	if l.byOwner == nil {
 		l.byOwner = map[string]*hold{}
 	}
-	l.byOwner[h.owner] = h
-	l.w.trace.add(entry{kind: how, client: h.client, life: h.life, owner: h.owner, fence: h.fence, till: h.To, shared: h.shared})
+	l.byOwner[h.Owner] = h
+	l.trace(how, h, nil)
 	return h
+}
+
+func (l *log) trace(how string, h *hold, err error) {
+	l.w.trace.add(entry{kind: how, client: h.client, life: h.life, owner: h.Owner, fence: h.Fence, till: h.To.Sub(l.w.began), shared: h.Shared, err: err})
 }
 
 // downgraded records that a client is about to downgrade.
 func (l *log) downgraded(h *hold) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	h.down = l.w.now()
-	l.w.trace.add(entry{kind: "downgrades", client: h.client, life: h.life, owner: h.owner, fence: h.fence, till: h.To})
+	h.Down = time.Now()
+	l.trace("downgrades", h, nil)
 }
 
 // saw records an event of a hasp.Client.
@@ -80,7 +74,7 @@ func (l *log) saw(e hasp.Event) {
 	if e.Kind != hasp.EventRenewed && e.Kind != hasp.EventLost {
 		return
 	}
-	now := l.w.now()
+	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	h := l.byOwner[e.Owner]
@@ -88,20 +82,21 @@ func (l *log) saw(e hasp.Event) {
 	case e.Kind == hasp.EventLost:
 		l.lost++
 		l.end(h, now, "lost", e.Err)
-	case h != nil && !h.over && now < h.To && now+e.Left > h.To:
-		h.To, h.claimed = now+e.Left, true
-		l.w.trace.add(entry{kind: "renewed", client: h.client, life: h.life, owner: h.owner, till: h.To})
+	case h != nil && !h.Over && now.Before(h.To) && now.Add(e.Left).After(h.To):
+		h.Extend(now.Add(e.Left))
+		h.claimed = true
+		l.trace("renewed", h, nil)
 	}
 }
 
 // end records when a hold ended. l.mu is held.
-func (l *log) end(h *hold, now time.Duration, how string, err error) {
-	if h == nil || h.over {
+func (l *log) end(h *hold, now time.Time, how string, err error) {
+	if h == nil || h.Over {
 		return
 	}
-	h.over, h.unfinished = true, how != "releases"
-	h.To = min(h.To, now)
-	l.w.trace.add(entry{kind: how, client: h.client, life: h.life, owner: h.owner, till: h.To, err: err})
+	h.End(now)
+	h.unfinished = how != "releases"
+	l.trace(how, h, err)
 }
 
 // count returns how many leases there were.
@@ -115,7 +110,7 @@ func (l *log) count() int {
 func (l *log) released(h *hold) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.end(h, l.w.now(), "releases", nil)
+	l.end(h, time.Now(), "releases", nil)
 }
 
 // crashed records that a process ended.
@@ -124,7 +119,7 @@ func (l *log) crashed(p *process) {
 	defer l.mu.Unlock()
 	for _, h := range l.holds {
 		if h.client == p.c.index && h.life == p.life {
-			l.end(h, l.w.now(), "dies", nil)
+			l.end(h, time.Now(), "dies", nil)
 		}
 	}
 }
@@ -167,18 +162,15 @@ type register struct {
 // use is a write or a read that arrived.
 type use struct {
 	h        *hold
-	at       time.Duration
+	at       time.Time
 	reads    bool
 	accepted bool
 }
 
 // valid reports whether the holder was entitled to that use at that time.
 func (u *use) valid() bool {
-	to := u.h.To
-	if !u.reads && u.h.down != 0 {
-		to = min(to, u.h.down)
-	}
-	return u.at >= u.h.From && u.at < to
+	may := u.at.Before(u.h.To) && (u.reads || u.h.Down.IsZero() || u.at.Before(u.h.Down))
+	return may && !u.at.Before(u.h.From)
 }
 
 func newRegister(w *world) *register { return &register{w: w} }
@@ -188,14 +180,14 @@ func (r *register) send(h *hold, reads bool, takes time.Duration) {
 	r.w.after(takes, func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		ok, kind := h.fence >= r.largest, "writes"
+		ok, kind := h.Fence >= r.largest, "writes"
 		if reads {
-			ok, kind = h.fence >= r.wrote, "reads"
+			ok, kind = h.Fence >= r.wrote, "reads"
 		} else {
-			r.wrote = max(r.wrote, h.fence)
+			r.wrote = max(r.wrote, h.Fence)
 		}
-		r.largest = max(r.largest, h.fence)
-		r.uses = append(r.uses, use{h, r.w.now(), reads, ok})
-		r.w.trace.add(entry{kind: kind, client: h.client, life: h.life, owner: h.owner, fence: h.fence, ok: ok})
+		r.largest = max(r.largest, h.Fence)
+		r.uses = append(r.uses, use{h, time.Now(), reads, ok})
+		r.w.trace.add(entry{kind: kind, client: h.client, life: h.life, owner: h.Owner, fence: h.Fence, ok: ok})
 	})
 }
