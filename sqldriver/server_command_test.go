@@ -60,7 +60,7 @@ func commandsTurn(t *testing.T, p pair, hasp func(args ...string) *command) {
 		h.says("has it")
 	}
 	for i := range many {
-		waiters = append(waiters, hasp("run", key(i), "--", "echo", "has it"))
+		waiters = append(waiters, hasp("run", key(i), "--", "sh", "-c", `echo "has it$HASP_ABANDONED"`)) // 1: the lease before ended by itself
 	}
 	s := p.open(t)
 	for _, k := range append([]string{"leader"}, keysOf(many, key)...) {
@@ -80,9 +80,7 @@ func commandsTurn(t *testing.T, p pair, hasp func(args ...string) *command) {
 	var worst time.Duration
 	for i, w := range waiters {
 		if i == many/2 {
-			if worst = time.Since(switched); worst > byItself {
-				t.Errorf("%d have their keys %v after the switch: the leases ended by themselves", i, worst)
-			}
+			worst = time.Since(switched)
 			for _, h := range holders[i:] {
 				must(t, h.in.Close())
 			}
