@@ -151,6 +151,16 @@ var brokenProposals = []brokenEngine{
 		r.Raise = r.Raise && r.Proposal >= looked(s, r.Key).Fence
 		return r
 	})},
+	{"any owner raises the holder's fence", "HolderMayRaiseItsFence", one(func(s *memdriver.Store, p *patched) {
+		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+			res, err := s.Vote(ctx, r)
+			if r.Raise && res.Why == driver.Held {
+				r.Owner = looked(s, r.Key).Holder.Owner
+				_, _ = s.Vote(ctx, r)
+			}
+			return res, err
+		}
+	})},
 	{"a claim keeps the fence of the handoff", "ClaimTakesTheProposal SharedClaimTakesTheProposal", reask(func(s *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
 		if handedOff(looked(s, r.Key)) {
 			r.Proposal = 0

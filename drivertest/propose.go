@@ -227,6 +227,12 @@ func raisedProposal(e *env) {
 		a.Fence = fence
 		e.grantExactly(a, fence)
 	}
+	other := propose(e.ask("k"), a.Fence+1000)
+	other.Raise = true
+	e.refuse(e.d, other)
+	if info := e.heldBy(a); info.Fence != a.Fence {
+		e.Fatalf("another owner raised the holder's fence %d to %d", a.Fence, info.Fence)
+	}
 	e.refuseFence(propose(a, newest), a.Fence-1) // the fence it has would be enough
 	e.grantExactly(a, a.Fence)
 	e.release(e.d, a)
