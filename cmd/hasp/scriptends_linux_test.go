@@ -56,8 +56,9 @@ func TestHowAScriptEnds(t *testing.T) {
 				must(t, os.Chmod(s.dir, 0o777))
 				p := s.haspWith(func(cmd *exec.Cmd) {
 					cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", exe + ` acquire --ttl 5s --grace 1s ` + c.flag + ` k || exit; ` + exe + ` held --print owner k >owner; ` + job.text + `; read x <gate`} // the pipes of the test are the shell's alone
+					cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}                                                                                                                                         // the kernel sends HUP to what is stopped in a group that others' ends leave to itself
 					if job.stranger {
-						cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: stranger, Gid: stranger}, AmbientCaps: []uintptr{unix.CAP_SETUID}}
+						cmd.SysProcAttr.Credential, cmd.SysProcAttr.AmbientCaps = &syscall.Credential{Uid: stranger, Gid: stranger}, []uintptr{unix.CAP_SETUID}
 						must(t, os.Chmod(filepath.Join(s.dir, "gate"), 0o666))
 					}
 				})

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -117,7 +118,11 @@ func TestLimitThatJumps(t *testing.T) {
 
 // What cannot be ended is named, and not waited for.
 func TestWhatRemains(t *testing.T) {
-	p, err := start(shell("exec sleep 1000"), -1)
+	sleep, err := exec.LookPath("sleep")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := start(Spec{Path: sleep, Argv: []string{"sleep", "1000"}}, -1)
 	if err != nil {
 		t.Fatal(err)
 	}
