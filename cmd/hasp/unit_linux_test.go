@@ -12,29 +12,34 @@ import (
 	"testing"
 )
 
-// systemd boots in namespaces of its own, and says so in a file.
+// systemd boots in namespaces of its own, with units of hasp.
 const booted = `
 mount --make-rprivate / && mount -t proc proc /proc && mount -t tmpfs tmpfs /run && mkdir -p /run/lock /run/systemd/system || exit
 umount -R /sys/fs/cgroup
 mount -t tmpfs tmpfs /sys/fs/cgroup && mkdir /sys/fs/cgroup/unified /sys/fs/cgroup/systemd || exit
 mount -t cgroup2 cgroup2 /sys/fs/cgroup/unified && mount -t cgroup -o none,name=systemd systemd /sys/fs/cgroup/systemd || exit
 printf '[Unit]\nDefaultDependencies=no\n' >/run/systemd/system/only.target
-for mode in control-group mixed; do
+mkdir /sys/fs/cgroup/unified/elsewhere /sys/fs/cgroup/systemd/elsewhere
+elsewhere='for f in unified systemd; do echo $$$$ >/sys/fs/cgroup/$$f/elsewhere/cgroup.procs; done; exec'
+for mode in control-group mixed elsewhere; do
+	command=$TERMS
+	[ $mode != elsewhere ] || command="sh -c '$elsewhere $TERMS'"
 	cat >/run/systemd/system/$mode.service <<UNIT
 [Unit]
 DefaultDependencies=no
 [Service]
-KillMode=$mode
+KillMode=$([ $mode = mixed ] && echo mixed || echo control-group)
 StandardOutput=append:$DIR/$mode
 StandardError=append:$DIR/$mode.err
 Environment=HASP_STORE=$STORE
-ExecStart=$HASP run $mode -- $TERMS
+ExecStart=$HASP run $mode -- $command
 UNIT
 done
 cd / && exec env container=other /lib/systemd/systemd --system --unit=only.target --log-target=null
 `
 
-// A command gets one TERM when systemd stops its unit, be it sent to all of its processes or to hasp alone.
+// A command gets one TERM when systemd stops its unit, be it sent to all of its processes or to hasp alone; also one that has
+// left the unit, as systemd-run does, which systemd signals in no case.
 func TestStopOfAUnit(t *testing.T) {
 	t.Parallel()
 	s, exe, path := onFile(t)
@@ -64,7 +69,7 @@ func TestStopOfAUnit(t *testing.T) {
 	}); err != nil || closed(over) {
 		t.Fatalf("systemd does not run: %v\n%s", err, out)
 	}
-	for _, mode := range []string{"control-group", "mixed"} {
+	for _, mode := range []string{"control-group", "mixed", "elsewhere"} {
 		file := filepath.Join(s.dir, mode)
 		text := func() string { b, _ := os.ReadFile(file); return string(b) }
 		for range 8 { // the second came in 4 of 10

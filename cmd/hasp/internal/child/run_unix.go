@@ -28,7 +28,7 @@ func Run(s Spec) (Status, error) {
 	if !s.Lazy && tty.eager() {
 		fd = tty.fd
 	}
-	r := &runner{Spec: s, tty: tty, jobs: make(chan os.Signal, 4), stopSignal: syscall.SIGTSTP}
+	r := &runner{Spec: s, tty: tty, jobs: make(chan os.Signal, 4), answers: make(chan answer), stopSignal: syscall.SIGTSTP}
 	// Before the command runs: it can be stopped, and resumed, at once.
 	signal.Notify(r.jobs, syscall.SIGCONT)
 	if fd < 0 && !stopIgnored() { // Ctrl-Z reaches us and not the command
@@ -79,6 +79,9 @@ type runner struct {
 	tick   *time.Ticker
 	killed time.Time
 
+	questions int         // to systemd, without an answer
+	answers   chan answer // to those
+
 	asked    bool             // the command was asked to stop, as we were
 	resuming <-chan time.Time // when to go on, as we were not stopped after all
 }
@@ -98,6 +101,8 @@ func (r *runner) loop() {
 			r.changed(c)
 		case sig := <-signals:
 			r.pass(sig.(syscall.Signal))
+		case a := <-r.answers:
+			r.answered(a)
 		case sig := <-r.jobs:
 			r.job(sig)
 		case <-r.resuming:
@@ -129,6 +134,9 @@ func (r *runner) failure() error {
 
 // over says whether nothing is left of the command, or not waited for any longer.
 func (r *runner) over() bool {
+	if r.questions > 0 { // for a second at most: systemctl is a child, too, and none that is named
+		return false
+	}
 	if r.ended && (r.p.alone() || r.order == nil && r.until.IsZero()) {
 		return true
 	}
@@ -175,14 +183,37 @@ func (r *runner) pass(sig syscall.Signal) {
 	if !slices.Contains(r.status.Passed, sig) {
 		r.status.Passed = append(r.status.Passed, sig)
 	}
-	if r.ended { // it is what the command started that is waited for
+	question := unitQuestion(r.p.pid)
+	if r.ended || question == nil || sig == syscall.SIGUSR1 || sig == syscall.SIGUSR2 {
+		r.deliver(sig)
+		return
+	}
+	r.questions++
+	go func() { // the end of the lease does not wait for systemd
+		r.answers <- answer{sig, question()}
+	}()
+}
+
+// deliver sends the command a signal; once it has ended, what it started, which is waited for.
+func (r *runner) deliver(sig syscall.Signal) {
+	if r.ended {
 		r.p.signalAll(sig)
 		return
 	}
-	if sig == syscall.SIGTERM && unitStops() {
-		return // it has had it, and one that has it twice may give up its clean end
-	}
 	r.p.signal(sig)
+}
+
+// answer is systemd's: whether it has sent the command a signal itself.
+type answer struct {
+	sig syscall.Signal
+	had bool
+}
+
+// answered passes a signal on that the command did not have. A command that had it twice might give up its clean end.
+func (r *runner) answered(a answer) {
+	if r.questions--; !a.had {
+		r.deliver(a.sig)
+	}
 }
 
 // repeats says whether a signal is an echo: sent to hasp, and to all. What does not ask for the end counts each time: a

@@ -6,7 +6,9 @@
 package child
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"regexp"
@@ -14,31 +16,46 @@ import (
 	"time"
 )
 
-// unit finds the unit of systemd in a line of /proc/self/cgroup, and whether it is of a user's manager.
+// unit finds the unit of systemd in /proc/self/cgroup, and whether a user's manager has it.
 var unit = regexp.MustCompile(`(?m)^\d+:(?:name=systemd)?:(.*/user@.*)?.*/([^/\n]+\.service)(?:/|$)`)
 
-// unitStops says whether systemd is stopping the unit of this process, and has signalled all that is in it (KillMode=control-group, the
-// default). systemd answers only once it has signalled them all. No answer means no.
-func unitStops() bool {
+// unitQuestion is for pass; another one in a test.
+var unitQuestion = unitOf
+
+// unitOf returns nil unless this process and another one are in one unit of systemd. The question that it returns asks systemd
+// whether it is stopping the unit and has signalled all that is in it (KillMode=control-group, the default). systemd answers only
+// once it has signalled them all. No answer within a second means no.
+func unitOf(pid int) (question func() bool) {
 	if os.Getenv("INVOCATION_ID") == "" {
-		return false
+		return nil
 	}
 	cgroup, _ := os.ReadFile("/proc/self/cgroup")
-	found := unit.FindSubmatch(cgroup)
-	if found == nil {
+	theirs, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	args := unitArgs(cgroup)
+	if args == nil || !bytes.Equal(cgroup, theirs) {
+		return nil
+	}
+	return func() bool {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second) // hasp waits for it, whatever ends meanwhile
+		defer cancel()
+		for range 3 { // systemctl may be in the unit early enough to be signalled, too
+			text, _ := exec.CommandContext(ctx, "systemctl", args...).Output() // its status may go to hasp's own look at all children
+			if len(text) > 0 {
+				return strings.Contains(string(text), "KillMode=control-group\n") && strings.Contains(string(text), "ActiveState=deactivating\n")
+			}
+		}
 		return false
 	}
-	args := []string{"show", "--property=KillMode,ActiveState", string(found[2])}
-	if len(found[1]) > 0 {
-		args = append(args, "--user")
+}
+
+// unitArgs are the arguments of systemctl, nil where a process is in no unit.
+func unitArgs(cgroup []byte) []string {
+	found := unit.FindSubmatch(cgroup)
+	switch {
+	case found == nil:
+		return nil
+	case len(found[1]) > 0:
+		return []string{"--user", "show", "--property=KillMode,ActiveState", "--", string(found[2])}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	for range 3 { // it may be in the unit early enough to be signalled, too
-		text, _ := exec.CommandContext(ctx, "systemctl", args...).Output() // its status may go to our own look at all children
-		if len(text) > 0 {
-			return strings.Contains(string(text), "KillMode=control-group\n") && strings.Contains(string(text), "ActiveState=deactivating\n")
-		}
-	}
-	return false
+	return []string{"show", "--property=KillMode,ActiveState", "--", string(found[2])}
 }
