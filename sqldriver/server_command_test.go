@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hasplock/hasp/internal/stall"
 	"github.com/hasplock/hasp/internal/testserver"
 )
 
@@ -48,6 +49,7 @@ func (d database) url() string {
 
 func commandsTurn(t *testing.T, p pair, hasp func(args ...string) *command) {
 	const many = 20
+	lost := stall.Watch(t)
 	key := func(i int) string { return fmt.Sprint("k", i) }
 	var holders, waiters, electors []*command
 	for i := range many {
@@ -75,12 +77,14 @@ func commandsTurn(t *testing.T, p pair, hasp func(args ...string) *command) {
 	for _, h := range holders[:many/2] {
 		must(t, h.in.Close())
 	}
-	switched := time.Now()
+	switched, stood := time.Now(), lost()
 	p.address.Retarget(p.next)
 	var worst time.Duration
 	for i, w := range waiters {
 		if i == many/2 {
-			worst = time.Since(switched)
+			if worst = time.Since(switched); worst > byItself+lost()-stood {
+				t.Errorf("%d have their keys %v after the switch: the leases ended by themselves", i, worst)
+			}
 			for _, h := range holders[i:] {
 				must(t, h.in.Close())
 			}

@@ -8,7 +8,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"net"
-	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -80,7 +79,7 @@ func TestHolderIsBackBeforeWaiters(t *testing.T) {
 	}
 }
 
-// doctor says how many connections this host has, of how many. Its own, which ask that, may still be counted.
+// doctor says how many connections this host has, of how many.
 func TestExamineCountsConnections(t *testing.T) {
 	t.Parallel()
 	w := worldOf(t, testserver.ZooKeeper(t, "maxClientCnxns=50", "4lw.commands.whitelist=srvr,conf,cons"))
@@ -90,13 +89,13 @@ func TestExamineCountsConnections(t *testing.T) {
 		more int
 		text string
 		warn bool
-	}{{0, "this host has [12] of the 50 connections", false}, {39, "this host has 4[01] of the 50 connections", true}} {
+	}{{0, "this host has 1 of the 50 connections", false}, {39, "this host has 40 of the 50 connections", true}} {
 		for range c.more {
 			w.grant(w.driver(), ask(rand.Text()))
 		}
 		all, err := d.Examine(w.ctx)
 		i := slices.IndexFunc(all, func(f driver.Finding) bool { return f.Check == "connections" })
-		if err != nil || i < 0 || !regexp.MustCompile(c.text).MatchString(all[i].Text) || (all[i].Level == driver.LevelWarn) != c.warn {
+		if err != nil || i < 0 || !strings.Contains(all[i].Text, c.text) || (all[i].Level == driver.LevelWarn) != c.warn {
 			t.Errorf("it says %+v (%v)", all, err)
 		}
 	}

@@ -51,10 +51,11 @@ func (d *Driver) Examine(ctx context.Context) ([]driver.Finding, error) {
 			"which may be for syncLimit ticks (%v by default): when it goes on, a key may have two holders if the first is cut off at that moment. Ask for %v or more",
 			s.Timeout(), longStop, shortSession)})
 	}
+	connections := d.c.connections(ctx, s) // before doctor itself makes sessions
 	if f := d.c.large(ctx); f != nil {
 		found = append(found, *f)
 	}
-	return append(append(found, d.c.ensemble(ctx)...), d.c.connections(ctx, s)...), nil
+	return append(append(found, d.c.ensemble(ctx)...), connections...), nil
 }
 
 // large asks for a node with a long name, in a session of its own.

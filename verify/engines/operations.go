@@ -326,12 +326,12 @@ func (s *step) watch(ctx context.Context) error {
 // hintLimit is far above what a hint takes, and below the time after which a waiter looks by itself.
 const hintLimit = lasts / 8
 
-// hinted: each hint has the owner ask, and one of them gives it the key. A waiter also asks once the time is over that its last
-// answer named.
+// hinted: each hint has the owner ask, and one of them gives it the key. Where the engine promises none, the
+// waiter also asks once the time is over that its last answer named.
 func (s *step) hinted(ctx context.Context, hints <-chan struct{}, again time.Duration) error {
 	for limit := time.After(hintLimit); hints != nil; {
 		var poll <-chan time.Time
-		if again > 0 {
+		if again > 0 && !s.far.Traits().Hints {
 			poll = time.After(again)
 		}
 		select {
