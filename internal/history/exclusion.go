@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Overlaps lists the holds of one key that overlap and must not: one that is not Shared
+// Overlaps lists the holds of one key that overlap and must not: a hold that is not Shared
 // and any other; more Shared ones than the smallest limit among them; two with one
 // slot. Holds that were over before their holder learned of them are ignored.
 func Overlaps(holds []Hold) []string { return Found(exclusion(inOrder(holds))) }

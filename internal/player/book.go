@@ -172,11 +172,11 @@ func (b *Book) register(key string) *register {
 
 // register is what a lock protects: a number that each holder reads, and sets to
 // one more, or reads twice. It remembers the largest fence that it saw, and refuses
-// smaller ones; one that reads, only those that are smaller than a writer's: the
+// smaller ones; of a reader, only those that are smaller than a writer's: the
 // fences of readers have no order.
 type register struct {
 	largest uint64
-	wrote   uint64 // the largest of those that write
+	wrote   uint64 // the largest of the writers
 	value   int
 }
 

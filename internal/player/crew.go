@@ -47,7 +47,7 @@ type Crew struct {
 	Rested  chan *Member // their pauses are over
 	Members map[*Member]bool
 	Started int
-	done    chan struct{} // closed when nobody receives any more
+	done    chan struct{} // closed when the run receives no more reports
 }
 
 // NewCrew returns one without clients.
@@ -126,7 +126,7 @@ func (c *Crew) Fit(fits func(*Member) bool) (all []*Member) {
 	return all
 }
 
-// End kills what is left. Nobody listens any more.
+// End kills the clients that are left, whose reports are no longer received.
 func (c *Crew) End() {
 	close(c.done)
 	for m := range c.Members {

@@ -39,7 +39,7 @@ type worker struct {
 
 // Work is all that a worker process does: it takes its job and then orders from
 // in, reports to out, and ends when asked to. When in ends, so does the
-// process: nobody is left to work for.
+// process, as its parent has ended.
 func Work(in io.Reader, out io.Writer, open func(Job, func(hasp.Event)) (Locks, error)) error {
 	w := &worker{orders: make(chan Order, 1), out: json.NewEncoder(out), leases: map[string]*hasp.Lease{}}
 	dec := json.NewDecoder(in)
@@ -50,7 +50,7 @@ func Work(in io.Reader, out io.Writer, open func(Job, func(hasp.Event)) (Locks, 
 	if w.locks, err = open(w.job, w.observe); err != nil {
 		return err
 	}
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, stop := context.WithCancel(context.Background()) // until the parent says so
 	defer stop()
 	go w.listen(dec, stop)
 	for {
@@ -282,7 +282,7 @@ func (w *worker) downgrade(ctx context.Context, l *hasp.Lease) error {
 	}
 	limit, cancel := context.WithTimeout(ctx, w.job.TTL)
 	defer cancel()
-	_ = l.Downgrade(limit)
+	_ = l.Downgrade(limit) // where it failed, the client writes no more all the same
 	return nil
 }
 

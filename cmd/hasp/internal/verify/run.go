@@ -46,7 +46,7 @@ type Options struct {
 	Bare    bool          // its leases have no fences, so that nothing is written under them: a late write could not be told
 	Session time.Duration // driver.Traits.SessionTTL
 	Seed    uint64
-	Prefix  string     // of the keys, which nobody else may use
+	Prefix  string     // of the keys, which no other program may use
 	Argv    []string   // starts this program as a worker
 	Job     player.Job // of a worker
 }
@@ -200,7 +200,7 @@ func (r *run) add(m *player.Member, e *player.Event) (answer *player.Order) {
 	switch {
 	case e.What == player.Granted:
 		r.silent = 0
-		// One who writes, and asked since: where they queue, the places of the dead before it have ended, too.
+		// A writer that asked since: where waiters queue, the places of dead clients before it have ended, too.
 		if r.over != 0 && m.Asked > r.over && !e.Shared && !r.again[e.Key] {
 			r.again[e.Key] = true
 			r.back = max(r.back, e.At)
@@ -287,7 +287,7 @@ func (r *run) close(signals <-chan os.Signal) {
 		m.Send(player.Order{Stop: true})
 	}
 	most := lastLimit
-	if r.ended != nil { // most often the store is gone, and nobody can tell it anything
+	if r.ended != nil { // most often the store is gone, and takes no release
 		most = goneLimit
 	}
 	limit := time.NewTimer(most)
