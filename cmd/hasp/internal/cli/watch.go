@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -74,18 +75,21 @@ func catchEnds() ends {
 }
 
 func (e ends) catch() {
-	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT} {
-		if !signal.Ignored(sig) { // nohup
-			signal.Notify(e, sig)
-		}
+	if wanted := heeded(); len(wanted) > 0 { // Notify without a signal is for all
+		signal.Notify(e, wanted...)
 	}
+}
+
+// heeded are the signals that end what is shown, without those that nohup has ignored.
+func heeded() []os.Signal {
+	return slices.DeleteFunc([]os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}, signal.Ignored)
 }
 
 // stop stops this process, which has left the terminal, until it has it again. Meanwhile
 // such a signal ends it as any other: a shell sends TERM to a job that stands still.
 func (e ends) stop() {
 	signal.Stop(e)
-	screen.Stop(os.Stdout)
+	screen.Stop(os.Stdout, heeded())
 	e.catch()
 }
 

@@ -43,8 +43,9 @@ func Stops(sig os.Signal) bool { return sig == syscall.SIGTSTP }
 const patience = 250 * time.Millisecond
 
 // Stop stops this process as Ctrl-Z does, and returns when it goes on and has the
-// terminal f.
-func Stop(f *os.File) {
+// terminal f. Any of these signals ends the process meanwhile.
+func Stop(f *os.File, ends []os.Signal) {
+	defer kernelEnds(ends)()
 	goOn := make(chan os.Signal, 1)
 	signal.Notify(goOn, syscall.SIGCONT)
 	defer signal.Stop(goOn)

@@ -31,7 +31,7 @@ func Changes() <-chan os.Signal { return nil }
 func Stops(os.Signal) bool { return false }
 
 // Stop does nothing.
-func Stop(*os.File) {}
+func Stop(*os.File, []os.Signal) {}
 
 // Foreground says whether the terminal f is this process's to draw on.
 func Foreground(*os.File) bool { return true }
