@@ -264,7 +264,8 @@ func TestTopWithoutItsStore(t *testing.T) {
 	sc.expect(`no answer for \d.*: the store redis:.* cannot be reached`)
 	sc.expect(`> k +excl`)
 	sc.send("b")
-	sc.expect(`the store redis:.* cannot be reached`)
+	sc.expect(`^\x1b\[Kthe store redis:.* cannot be reached`)
+	sc.expect(`any key: back`) // until then no key is read for it
 	sc.send(" ")
 	server.Restart()
 	sc.expect(`sorted by key`)
