@@ -1,20 +1,75 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package replay
+package model_test
 
 import (
 	"context"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/memdriver"
 )
+
+// member is what a node of a quorum has to implement.
+type member interface {
+	driver.Node
+	driver.Recorded
+}
+
+// node is a node in memory, and its faults.
+type node struct {
+	*memdriver.Store
+	off    time.Duration // of its clock
+	old    time.Time     // what its clock shows while it is admitted; zero: the true time
+	fixed  time.Time     // what its clock shows; zero: the time
+	up     time.Time
+	saved  *memdriver.Snapshot
+	memory uint64 // see lowered
+}
+
+func newNode(maxTTL time.Duration) *node {
+	n := &node{up: time.Now().Add(-time.Hour)}
+	n.Store = memdriver.NewNode(memdriver.NodeOptions{MaxTTL: maxTTL, Now: n.now})
+	return n
+}
+
+func (n *node) now() time.Time {
+	if !n.fixed.IsZero() {
+		return n.fixed
+	}
+	return time.Now().Add(n.off)
+}
+
+func (n *node) restart(from *memdriver.Snapshot) {
+	n.Restart(from)
+	n.up = n.now()
+}
+
+func (n *node) uptime() time.Duration { return n.now().Sub(n.up) }
+
+// Admit admits the node. The stories of leases are not about fences: there its clock is set back
+// meanwhile, so that no proposal is refused for the time since it was made.
+func (n *node) Admit(ctx context.Context, r driver.Record, maxTTL time.Duration) error {
+	n.fixed = n.old
+	defer func() { n.fixed = time.Time{} }()
+	return n.Store.Admit(ctx, r, maxTTL)
+}
+
+// vanish frees the key, as a Release by somebody else.
+func (n *node) vanish() {
+	info, err := n.Inspect(context.Background(), key)
+	if err == nil && info.Held {
+		_ = n.Release(context.Background(), driver.ReleaseRequest{Settled: true,
+			Claim: driver.Claim{Key: key, Owner: info.Holder.Owner, Label: info.Holder.Label}})
+	}
+}
 
 // Wrappers of nodes, each of which undoes a safeguard.
 
 // around turns a wrapper into a rule that is the same for all nodes and clients.
-func around(f func(n member) member) func(*world, member, int, int) member {
-	return func(_ *world, n member, _, _ int) member { return f(n) }
+func around(f func(n member) member) func(*player, member, int, int) member {
+	return func(_ *player, n member, _, _ int) member { return f(n) }
 }
 
 // loose grants the proposals that which selects, though the node refuses their fences:
@@ -109,16 +164,16 @@ func (e eager) Record(ctx context.Context) (driver.Record, error) {
 }
 
 // atOnce makes restarted nodes vote; byUptime those that are up for long enough.
-func atOnce(w *world, n member, _, i int) member {
-	return eager{n, w.nodes[i].uptime, 0, w.maxTTL(0)}
+func atOnce(p *player, n member, _, i int) member {
+	return eager{n, p.nodes[i].uptime, 0, p.maxTTL(0)}
 }
 
-func byUptime(w *world, n member, _, i int) member {
-	return eager{n, w.nodes[i].uptime, w.maxTTL(0), w.maxTTL(0)}
+func byUptime(p *player, n member, _, i int) member {
+	return eager{n, p.nodes[i].uptime, p.maxTTL(0), p.maxTTL(0)}
 }
 
 // lowers makes nodes accept a lower fence.
-func lowers(w *world, n member, _, i int) member { return lowered{n, &w.memory[i]} }
+func lowers(p *player, n member, _, i int) member { return lowered{n, &p.nodes[i].memory} }
 
 // forgetful remembers no release.
 type forgetful struct{ member }
@@ -151,27 +206,13 @@ func (b anyFenceWithdraw) Withdraw(ctx context.Context, r driver.WithdrawRequest
 	return b.member.Withdraw(ctx, r)
 }
 
-// ownRecord makes B's client see its own longest lease on all nodes.
-type ownRecord struct {
-	member
-	maxTTL time.Duration
-}
-
-func (m ownRecord) Record(ctx context.Context) (driver.Record, error) {
-	rec, err := m.member.Record(ctx)
-	rec.MaxTTL = m.maxTTL
-	return rec, err
-}
-
-func ownMaxTTL(w *world, n member, owner, _ int) member { return ownRecord{n, w.maxTTL(owner)} }
-
 func echoed(n member) member      { return echo{n} }
 func full(n member) member        { return fullRow{n} }
 func noTomb(n member) member      { return forgetful{n} }
 func withdrawAny(n member) member { return anyFenceWithdraw{n} }
 
 // hidden hides from A's client which store a node is.
-func hidden(_ *world, n member, owner, _ int) member {
+func hidden(_ *player, n member, owner, _ int) member {
 	if owner == 0 {
 		return anonymous{n}
 	}

@@ -1,0 +1,123 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package model_test
+
+import (
+	"bufio"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hasplock/hasp/verify/model"
+)
+
+var update = flag.Bool("update", false, "search the models again, and write "+file)
+
+// file has the counterexamples, which take longer to find than to replay.
+const file = "testdata/stories.txt"
+
+// As built the code departs from each story where its row says, and nothing is wrong in the end;
+// with the safeguard undone the story is reproduced; where two prevent it, either is enough.
+func TestStories(t *testing.T) {
+	all := readStories(t)
+	for _, s := range stories {
+		t.Run(s.name, func(t *testing.T) {
+			trace, ok := all[s.name]
+			delete(all, s.name)
+			switch {
+			case !ok:
+				t.Fatal("no model has this counterexample")
+			case s.elsewhere != "":
+				return
+			}
+			wrong := ""
+			if len(s.stops) == 0 {
+				wrong = trace.Wrong // a limit
+			}
+			s.plays(t, trace, undone{}, s.stops, wrong)
+			for _, u := range s.partly {
+				if leaves, wrong := play(t, trace, u); wrong != "" || len(leaves) == 0 {
+					t.Errorf("one of two safeguards undone: %q, in the end %q", leaves, wrong)
+				}
+			}
+			if s.undo != nil {
+				s.plays(t, trace, *s.undo, s.other, trace.Wrong)
+			} else if len(s.stops) > 0 {
+				t.Error("what undoes its safeguard?")
+			}
+		})
+	}
+	for name, trace := range all {
+		t.Errorf("the counterexample %q is not played: %s", name, trace.Rule)
+	}
+}
+
+func (s *story) plays(t *testing.T, trace model.Trace, u undone, stops []string, end string) {
+	t.Helper()
+	leaves, wrong := play(t, trace, u)
+	if wrong != end {
+		t.Errorf("in the end: %q, want %q\n%s", wrong, end, trace)
+	}
+	if !slices.Equal(leaves, stops) {
+		t.Errorf("the code departs from the story at\n\t%q,\nwant\n\t%q\n%s", leaves, stops, trace)
+	}
+}
+
+// readStories returns the counterexamples of the file by name, each walked through its model once more.
+func readStories(t *testing.T) map[string]model.Trace {
+	t.Helper()
+	if *update {
+		writeStories(t)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps, name := map[string][]model.Step{}, ""
+	for lines := bufio.NewScanner(strings.NewReader(string(text))); lines.Scan(); {
+		line := lines.Text()
+		if after, ok := strings.CutPrefix(line, "= "); ok {
+			name = after
+		} else if line != "" && line[0] != '#' {
+			var s model.Step
+			if _, err := fmt.Sscan(line, &s.Actor, &s.Act, &s.Node, &s.Value); err != nil {
+				t.Fatalf("%q: %v", line, err)
+			}
+			s.Actor = strings.TrimPrefix(s.Actor, "-")
+			steps[name] = append(steps[name], s)
+		}
+	}
+	all := map[string]model.Trace{}
+	for _, c := range model.Cases() {
+		if c.Replays() {
+			trace := model.Trace{Name: c.Name, Rule: c.About, Model: c.Model, Steps: steps[c.Name]}
+			if trace.Wrong = trace.Walk(); trace.Wrong == "" {
+				t.Fatalf("the steps in %s are no counterexample of %s: go test ./verify/model -run TestStories -update", file, c.Name)
+			}
+			all[c.Name] = trace
+		}
+	}
+	return all
+}
+
+func writeStories(t *testing.T) {
+	var b strings.Builder
+	fmt.Fprintln(&b, "# The counterexamples of these models that play_test.go plays, written by: go test ./verify/model -run TestStories -update")
+	fmt.Fprintln(&b, "# A step a line: actor, act, node, value.")
+	for _, trace := range model.Counterexamples(true) {
+		fmt.Fprintf(&b, "\n= %s\n", trace.Name)
+		for _, s := range trace.Steps {
+			if s.Actor == "" {
+				s.Actor = "-"
+			}
+			fmt.Fprintln(&b, s.Actor, s.Act, s.Node, s.Value)
+		}
+	}
+	if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
