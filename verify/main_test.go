@@ -19,6 +19,7 @@ import (
 
 func TestMain(m *testing.M) {
 	HolderMain()
+	lateMain()
 	logging.Disable() // it would log every refused connection
 	testserver.SideBySide(8)
 	goleak.VerifyTestMain(m)

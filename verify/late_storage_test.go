@@ -1,9 +1,7 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build unix
-
-package late
+package verify
 
 import (
 	"context"
@@ -36,7 +34,7 @@ type storage interface {
 	io.Closer
 }
 
-// storages are where a test's values are, by kind.
+// storages are where the values of TestWakesUpLate are, by kind.
 var storages = map[string]func(t *testing.T) string{
 	"sqlite": func(t *testing.T) string {
 		return made(t, "sqlite", sqldriver.SQLiteDSN(filepath.Join(t.TempDir(), "values.db")))
@@ -89,7 +87,7 @@ var databases = map[string]struct {
 // made makes the tables of a database.
 func made(t *testing.T, kind, dsn string) string {
 	t.Helper()
-	s, err := open(kind, dsn)
+	s, err := openStorage(kind, dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,8 +97,8 @@ func made(t *testing.T, kind, dsn string) string {
 		err = errors.Join(err, e)
 	}
 	for _, kind := range []string{"guarded", "plain"} {
-		for i := range keys {
-			_, e := d.db.ExecContext(t.Context(), fmt.Sprintf("INSERT INTO vals VALUES ('%s', '')", name(kind, i)))
+		for i := range lateKeys {
+			_, e := d.db.ExecContext(t.Context(), fmt.Sprintf("INSERT INTO vals VALUES ('%s', '')", lateName(kind, i)))
 			err = errors.Join(err, e)
 		}
 	}
@@ -110,7 +108,7 @@ func made(t *testing.T, kind, dsn string) string {
 	return dsn
 }
 
-func open(kind, at string) (storage, error) {
+func openStorage(kind, at string) (storage, error) {
 	switch kind {
 	case "redis":
 		rdb := redis.NewClient(&redis.Options{Addr: at})
