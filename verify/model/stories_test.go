@@ -99,7 +99,11 @@ func readStories(t *testing.T) map[string]model.Trace {
 				t.Fatalf("the steps in %s are no counterexample of %s: go test ./verify/model -run TestStories -update", file, c.Name)
 			}
 			all[c.Name] = trace
+			delete(steps, c.Name)
 		}
+	}
+	for name := range steps {
+		t.Errorf("%s has %q, which no model has: go test ./verify/model -run TestStories -update", file, name)
 	}
 	return all
 }
