@@ -28,6 +28,7 @@ type env struct {
 	traits driver.Traits
 	made   func(testing.TB) Store // makes another store
 	fake   bool
+	at     *string // the step of the trace that is played
 
 	ttl   time.Duration        // of leases and places whose end the case waits for
 	long  time.Duration        // of those that outlast it

@@ -18,22 +18,28 @@ var queueing = []Need{needQueue}
 var queueCases = []Case{
 	{Name: "QueueIsInOrder", // failure case 24
 		Rule:  "The queue is served in the order in which its owners first asked, on whichever connection.",
-		Needs: queueing, claims: true, run: queueIsInOrder},
+		Needs: queueing, claims: true,
+		play: "grant a; join w0..w9 elsewhere; held a; waits w0..w9; release a; serve w0..w9; free"},
 	{Name: "TryAgainKeepsThePlace",
 		Rule:  "Asking again with the same owner keeps its place, and adds no second one.",
-		Needs: queueing, run: tryAgainKeepsThePlace},
+		Needs: queueing,
+		play:  "grant a; join b c; join b elsewhere; join c; join b elsewhere; join c; held a; waits b c"},
 	{Name: "NobodyOvertakesALivePlace",
 		Rule:  "Nobody is granted the key past a live place of another, with or without Queue, and each refusal says how many are ahead.",
-		Needs: queueing, run: nobodyOvertakes},
+		Needs: queueing,
+		play: `grant a; join b; refuse c elsewhere ahead=1; release a; refuse c; refuse c queued ahead=waiting; refuse d elsewhere; turn b;
+			release b; turn c`},
 	{Name: "DeadPlaceIsSkipped",
 		Rule:  "A place without a sign of life for its patience is skipped.",
-		Needs: queueing, timely: true, run: deadPlaceIsSkipped},
+		Needs: queueing, timely: true,
+		play: "grant a; join d brief; join b; until waiters=1; release a; turn b; held b; refuse d queued ahead=0"},
 	{Name: "ManyDeadPlacesAreSkipped",
 		Rule:  "However many dead places are in front, the first live one is served.",
 		Needs: queueing, run: manyDeadPlaces},
 	{Name: "PatienceIsEachPlacesOwn",
 		Rule:  "Each place lasts for its own patience, whatever other places are in the queue.",
-		Needs: queueing, timely: true, run: patienceIsEachOnes},
+		Needs: queueing, timely: true,
+		play: "grant a; join b; join d brief; join c; until waiters=2; waits b c"},
 	{Name: "RenewKeepsThePlace",
 		Rule:  "A Renew with Queue is a sign of life: it keeps a place beyond its patience, and its order.",
 		Needs: queueing, timely: true, run: func(e *env) {
@@ -46,7 +52,10 @@ var queueCases = []Case{
 		}},
 	{Name: "ReleaseLeavesTheQueue",
 		Rule:  "Release of a place removes it from the queue and keeps the order of the others.",
-		Needs: queueing, run: releaseLeavesTheQueue},
+		Needs: queueing,
+		play: `grant a; join b0..b4; release b2 elsewhere; renew b2 queued gone; release b2 gone; release b0 elsewhere;
+			renew b0 queued gone; release b0 gone; release b4 elsewhere; renew b4 queued gone; release b4 gone; held a;
+			waits b1 b3; release a; turn b1; release b1; turn b3; release b3; free`},
 	{Name: "FirstInTheQueueKnowsWhenToAsk", // failure case 14
 		Rule:  "The first in the queue learns when the holder's lease ends, and asking then, without any hint, is enough.",
 		Needs: queueing, timely: true, run: firstKnowsWhen},
@@ -58,91 +67,13 @@ var queueCases = []Case{
 		Needs: queueing, claims: true, run: signOfLifeTellsTheTurn},
 	{Name: "QueueIsIgnored",
 		Rule:  "An engine without a queue ignores Queue: a refused request leaves no place, and nobody waits for its turn.",
-		Needs: []Need{needNoQueue}, run: queueIsIgnored},
+		Needs: []Need{needNoQueue},
+		play: `grant a; refuse b queued ahead=0; refuse b queued ahead=0; refuse c elsewhere queued ahead=0; held a; waits;
+			renew a unwanted; renew b queued gone; release b gone; release a; free; grant c queued; release c; free`},
 	{Name: "ReleasedBeforeWatch", // failure case 15
 		Rule:  "A key released between a refusal and Watch is granted to the Try that follows Watch.",
-		Needs: queueing, run: releasedBeforeWatch},
-}
-
-func queueIsInOrder(e *env) {
-	const n = 10
-	a := e.ask("k")
-	e.grant(e.d, a)
-	var rs []contend.Owner
-	var ds []driver.Driver
-	for i := range n {
-		d, r := e.open(), e.ask("k")
-		e.join(d, r, i)
-		rs, ds = append(rs, r), append(ds, d)
-	}
-	info := e.heldBy(a)
-	if info.Waiters != n || len(info.Queue) != n {
-		e.Fatalf("%d wait, %d in the list, want %d", info.Waiters, len(info.Queue), n)
-	}
-	for i, h := range info.Queue {
-		if h.Owner != rs[i].Owner || h.Label != rs[i].Label {
-			e.Errorf("place %d is %+v, want the owner %s", i, h, rs[i].Owner)
-		}
-	}
-	e.release(e.d, a)
-	for i, r := range rs { // each after all behind it asked
-		for j := n - 1; j > i; j-- {
-			if res := e.try(ds[j], queued(rs[j])); res.Granted {
-				e.Fatalf("the %d. in the queue was granted the key, which was released to the %d.: %+v", j+1, i+1, res)
-			}
-		}
-		e.turn(ds[i], r, 0)
-		e.heldBy(r)
-		e.release(ds[i], r)
-	}
-	e.free("k")
-}
-
-func tryAgainKeepsThePlace(e *env) {
-	a, b, c := e.ask("k"), e.ask("k"), e.ask("k")
-	e.grant(e.d, a)
-	e.join(e.d, b, 0)
-	e.join(e.d, c, 1)
-	for range 2 {
-		e.join(e.open(), b, 0)
-		e.join(e.d, c, 1)
-	}
-	if info := e.heldBy(a); info.Waiters != 2 {
-		e.Errorf("%d wait, want 2", info.Waiters)
-	}
-}
-
-func nobodyOvertakes(e *env) {
-	a, b, c := e.ask("k"), e.ask("k"), e.ask("k")
-	other := e.open()
-	e.grant(e.d, a)
-	e.join(e.d, b, 0)
-	if res := e.refuse(other, c); res.Ahead != 1 {
-		e.Errorf("Ahead is %d, want 1: %+v", res.Ahead, res)
-	}
-	e.release(e.d, a)
-	e.refuse(other, c)
-	e.join(other, c, e.inspect("k").Waiters)
-	e.refuse(other, e.ask("k"))
-	e.turn(e.d, b, 0)
-	e.release(e.d, b)
-	e.turn(other, c, 0)
-}
-
-func deadPlaceIsSkipped(e *env) {
-	a, dead, b := e.ask("k"), e.brief(e.ask("k")), e.ask("k")
-	e.grant(e.d, a)
-	e.join(e.d, dead, 0)
-	e.join(e.d, b, 1)
-	e.eventually(e.ttl, "the place without a sign of life is gone", func() bool {
-		return e.inspect("k").Waiters == 1
-	})
-	e.release(e.d, a)
-	e.turn(e.d, b, 0)
-	e.heldBy(b)
-	if res := e.refuse(e.d, queued(dead)); res.Ahead != 0 {
-		e.Errorf("Ahead is %d, want 0", res.Ahead)
-	}
+		Needs: queueing,
+		play:  "grant a; refuse b elsewhere; release a; watch b; grant b queued"},
 }
 
 // manyDeadPlaces inspects nothing between the joining and the release, so that the
@@ -160,20 +91,6 @@ func manyDeadPlaces(e *env) {
 	e.release(e.d, a)
 	e.woken(ch, e.d, b, driver.Result{})
 	e.heldBy(b)
-}
-
-func patienceIsEachOnes(e *env) {
-	a, dead := e.ask("k"), e.brief(e.ask("k"))
-	e.grant(e.d, a)
-	before, after := e.ask("k"), e.ask("k")
-	e.join(e.d, before, 0)
-	e.join(e.d, dead, 1)
-	e.join(e.d, after, 2)
-	e.eventually(e.ttl, "the impatient place is gone", func() bool { return e.inspect("k").Waiters == 2 })
-	waiting := e.inspect("k").Queue
-	if len(waiting) != 2 || waiting[0].Owner != before.Owner || waiting[1].Owner != after.Owner {
-		e.Errorf("the queue is %+v", waiting)
-	}
 }
 
 // keepsThePlace gives signs of life to two places for three times their
@@ -197,31 +114,6 @@ func keepsThePlace(e *env, sign func(contend.Owner)) {
 	e.release(e.d, a)
 	e.turn(e.d, b, 0)
 	e.heldBy(b)
-}
-
-func releaseLeavesTheQueue(e *env) {
-	a := e.ask("k")
-	e.grant(e.d, a)
-	var rs []contend.Owner
-	for i := range 5 {
-		r := e.ask("k")
-		e.join(e.d, r, i)
-		rs = append(rs, r)
-	}
-	for _, i := range []int{2, 0, 4} { // from the middle, the front, the end
-		e.release(e.open(), rs[i])
-		e.renewNothing(e.d, queued(rs[i]))
-		e.releaseNothing(e.d, rs[i])
-	}
-	if info := e.heldBy(a); info.Waiters != 2 || info.Queue[0].Owner != rs[1].Owner || info.Queue[1].Owner != rs[3].Owner {
-		e.Fatalf("the queue is %+v", info.Queue)
-	}
-	e.release(e.d, a)
-	e.turn(e.d, rs[1], 0)
-	e.release(e.d, rs[1])
-	e.turn(e.d, rs[3], 0)
-	e.release(e.d, rs[3])
-	e.free("k")
 }
 
 func firstKnowsWhen(e *env) {
@@ -279,35 +171,4 @@ func signOfLifeTellsTheTurn(e *env) {
 		return e.try(e.d, queued(b)).Granted
 	})
 	e.refuse(e.d, queued(c))
-}
-
-func queueIsIgnored(e *env) {
-	a, b, c := e.ask("k"), e.ask("k"), e.ask("k")
-	e.grant(e.d, a)
-	e.join(e.d, b, 0)
-	e.join(e.d, b, 0)
-	e.join(e.open(), c, 0)
-	if info := e.heldBy(a); info.Waiters != 0 || len(info.Queue) != 0 {
-		e.Errorf("somebody waits: %+v", info)
-	}
-	if e.renewed(e.d, a).Wanted {
-		e.Error("Wanted, but nobody can wait")
-	}
-	e.renewNothing(e.d, queued(b))
-	e.releaseNothing(e.d, b)
-	e.release(e.d, a)
-	e.free("k")
-	e.grant(e.d, queued(c))
-	e.release(e.d, c)
-	e.free("k")
-}
-
-func releasedBeforeWatch(e *env) {
-	a, b := e.ask("k"), e.ask("k")
-	e.grant(e.d, a)
-	other := e.open()
-	e.refuse(other, b)
-	e.release(e.d, a)
-	e.watch(other, b)
-	e.grant(other, queued(b))
 }

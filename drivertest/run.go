@@ -18,6 +18,7 @@ package drivertest
 
 import (
 	"regexp"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -93,7 +94,9 @@ type Case struct {
 	// claims: the case looks at what was handed off before its claim time has passed, and
 	// begins anew when that was too late. Only its own goroutine calls env.Fatalf.
 	claims bool
-	run    func(e *env)
+	// play is the case as a trace; see step. run is one that a trace cannot say.
+	play string
+	run  func(e *env)
 }
 
 // A Need is a trait that an engine may have or not.
@@ -172,13 +175,18 @@ func (c Case) sub(t *testing.T, h Harness) {
 // Run runs one case, and reports its rule when it fails. With Harness.Fake the
 // caller provides the bubble.
 func (c Case) Run(t testing.TB, h Harness) {
+	at := ""
 	t.Cleanup(func() {
+		if t.Failed() && at != "" {
+			t.Logf("what did not hold: %s of: %s", at, strings.Join(strings.Fields(c.play), " "))
+		}
 		if t.Failed() {
 			t.Logf("the rule: %s", c.Rule)
 		}
 	})
 	for anew := 5; ; anew-- {
 		e := newEnv(t, h)
+		e.at = &at
 		for _, n := range c.Needs {
 			if !n.Met(e.d) {
 				t.Skipf("%s does not promise this: needs the trait %s", e.traits.Engine, n.Trait)
@@ -207,6 +215,10 @@ func (e *env) carriesOut(c Case) (done bool) {
 			panic(why)
 		}
 	}()
-	c.run(e)
+	if c.play != "" {
+		e.play(c.play)
+	} else {
+		c.run(e)
+	}
 	return !e.void.Load()
 }
