@@ -13,37 +13,62 @@ import (
 var abandonedCases = []Case{
 	{Name: "ExpiryAbandons", // promise: Lease.Abandoned
 		Rule:  "A lease that expires leaves the key abandoned for its next holder, and only for that one.",
-		Needs: marks, run: expiryAbandons},
+		Needs: marks,
+		play: `2 times; grant a brief; expires; grant b marked; release b; grant c unmarked; release c; grant d@other unmarked;
+			release d@other`},
 	{Name: "UnfinishedAbandons",
 		Rule:  "A Release as Unfinished leaves the key abandoned; one as Finished or Unused does not.",
-		Needs: marks, run: unfinishedAbandons},
+		Needs: marks,
+		play: `2 times; grant a unmarked; release a unused; grant b unmarked; release b; grant c unmarked; release c unfinished;
+			grant d marked; release d; grant e settled unmarked; release e settled unfinished; grant f marked; release f;
+			grant g unmarked; release g`},
 	{Name: "AbandonedOverTheQueue",
 		Rule:  "The first waiter that is granted the key of a vanished holder learns that it was abandoned, and no other does.",
-		Needs: marksQueue, run: abandonedOverTheQueue},
+		Needs: marksQueue,
+		play: `grant a brief; ask b queued; refuse c d queued; turn b in=ttl marked; release b unfinished; turn c marked; release c;
+			turn d unmarked`},
 	{Name: "AbandonedIsRepeated",
 		Rule:  "A holder that asks again gets the same answer whether the key was abandoned.",
-		Needs: marks, run: abandonedRepeated},
+		Needs: marks,
+		play: `grant z; release z unfinished; grant a marked; grant a queued marked; renew a; grant a marked; grant a queued marked;
+			renew a; release a; grant b unmarked; grant b unmarked`},
 	{Name: "UnusedPutsTheMarkBack",
 		Rule:  "A holder of an abandoned key that releases it Unused leaves it abandoned; so does one that vanished or released it Unfinished; one that finished does not.",
-		Needs: marks, run: unusedPutsBack},
+		Needs: marks,
+		play: `grant z; release z unfinished; grant a marked; release a unused; grant b marked; release b unused; grant c marked;
+			release c unfinished; grant d brief marked; expires; grant e marked; release e; grant f unmarked; release f`},
 	{Name: "UnclaimedKeyStaysAbandoned",
 		Rule:  "An abandoned key that was handed to a waiter which never claimed it, or gave it up, is abandoned for the next; one that was not abandoned is not.",
 		Needs: marksQueue, timely: true, run: unclaimedStaysAbandoned},
 	{Name: "ReadersLeaveTheMark",
 		Rule:  "Each reader of an abandoned key sees the mark, however it ends, and so does the writer after them, but nobody after that.",
-		Needs: marksShared, run: readersLeaveTheMark},
+		Needs: marksShared,
+		play: `grant z; release z unfinished; grant r1 r2 r1 marked; release r1; grant r2 marked; release r2; grant r3 r4 r3 marked;
+			release r3 unused; grant r4 marked; release r4 unused; grant r5 r6 r5 marked; release r5 unfinished; grant r6 marked;
+			release r6 unfinished; grant a marked; release a; grant b unmarked; release b; grant r7 unmarked`},
 	{Name: "QueuedReadersSeeTheMark",
 		Rule:  "All readers that are granted the key together after a vanished writer see that it was abandoned.",
-		Needs: marksSharedQueue, run: queuedReadersSeeTheMark},
+		Needs: marksSharedQueue,
+		play: `grant a; join r1 r2 w; release a unfinished; turn r1 r2 marked; release r1 r2; turn w marked; release w;
+			grant b unmarked; release b`},
 	{Name: "ReadersAbandonNothing",
 		Rule:  "A reader whose lease expires, or that releases Unfinished, leaves no mark on the key.",
-		Needs: marksShared, run: readersAbandonNothing},
+		Needs: marksShared,
+		play: `grant r1; release r1 unfinished; grant a unmarked; release a; grant r2; grant r3 brief; until holds=1;
+			grant r4 brief unmarked; release r2; expires; grant b unmarked; release b`},
 	{Name: "ConvertFinishes",
 		Rule:  "A holder of an abandoned key that converts has finished: nobody after it sees the mark, and its own end, as a reader, leaves none.",
-		Needs: marksShared, run: convertFinishes},
+		Needs: marksShared,
+		play: `grant z; release z unfinished; grant a marked; convert a; grant r1 unmarked; release a unfinished; release r1;
+			grant b unmarked; release b; grant c; convert c; release c unused; grant d unmarked; release d; slots? grant y;
+			slots? release y unfinished; slots? grant e marked; slots? convert e limit=2; slots? release e unused;
+			grant f unmarked; release f`},
 	{Name: "LimitedHoldersAbandon",
 		Rule:  "A holder with a Limit that vanished leaves the key abandoned for the next holder only, though others still hold it.",
-		Needs: marksSlots, run: limitedHoldersAbandon},
+		Needs: marksSlots,
+		play: `grant s1/3 unmarked; grant s2/3 brief unmarked; until holds=1; grant s3/3 marked; grant s4/3 unmarked;
+			grant s3/3 marked; release s4/3 unfinished; grant r1 marked; release r1 s1/3 s3/3; grant a marked; release a;
+			grant b unmarked; release b`},
 }
 
 var (
@@ -99,82 +124,6 @@ func (e *env) expires(key string) {
 	})
 }
 
-func expiryAbandons(e *env) {
-	for range 2 {
-		e.grant(e.d, e.brief(e.ask("k")))
-		e.expires("k")
-		e.grantFinished(true, "k")
-		e.grantFinished(false, "k")
-	}
-	e.grantFinished(false, "other")
-}
-
-func unfinishedAbandons(e *env) {
-	for _, end := range []driver.End{driver.Unused, driver.Finished, driver.Unfinished, driver.Unused, driver.Finished} {
-		r := e.ask("k")
-		e.grantMarked(false, r)
-		e.release(e.d, ending(r, end))
-		if end == driver.Unfinished {
-			e.grantFinished(true, "k")
-		}
-	}
-	settled := e.ask("k")
-	settled.Settled = true
-	e.grantMarked(false, settled)
-	e.release(e.d, ending(settled, driver.Unfinished))
-	e.grantFinished(true, "k")
-	e.grantFinished(false, "k")
-}
-
-func abandonedOverTheQueue(e *env) {
-	gone, b, c, d := e.brief(e.ask("k")), e.ask("k"), e.ask("k"), e.ask("k")
-	e.grant(e.d, gone)
-	for i, r := range []contend.Owner{b, c, d} {
-		if res := e.try(e.d, queued(r)); i > 0 && res.Granted {
-			e.Fatalf("granted beside %s", b.Owner)
-		}
-	}
-	if res := e.turn(e.d, b, e.ttl); !res.Abandoned {
-		e.Errorf("after a holder that is gone: %+v, want Abandoned", res)
-	}
-	e.release(e.d, ending(b, driver.Unfinished))
-	if res := e.turn(e.d, c, 0); !res.Abandoned {
-		e.Errorf("after a holder that did not finish: %+v, want Abandoned", res)
-	}
-	e.release(e.d, c)
-	if res := e.turn(e.d, d, 0); !e.abandonedRight(res.Abandoned, false) {
-		e.Errorf("after a holder that finished: %+v", res)
-	}
-}
-
-func abandonedRepeated(e *env) {
-	e.abandon("k")
-	a := e.ask("k")
-	for range 2 {
-		e.grantMarked(true, a)
-		e.grantMarked(true, queued(a))
-		e.renewed(e.d, a)
-	}
-	e.release(e.d, a)
-	b := e.ask("k")
-	for range 2 {
-		e.grantMarked(false, b)
-	}
-}
-
-func unusedPutsBack(e *env) {
-	e.abandon("k")
-	for _, end := range []driver.End{driver.Unused, driver.Unused, driver.Unfinished} {
-		r := e.ask("k")
-		e.grantMarked(true, r)
-		e.release(e.d, ending(r, end))
-	}
-	e.grantMarked(true, e.brief(e.ask("k")))
-	e.expires("k")
-	e.grantFinished(true, "k")
-	e.grantFinished(false, "k")
-}
-
 func unclaimedStaysAbandoned(e *env) {
 	for _, end := range []driver.End{driver.Unfinished, driver.Finished} {
 		gone, unused, dead, b := e.ask("k"), e.ask("k"), e.brief(e.ask("k")), e.ask("k")
@@ -191,103 +140,4 @@ func unclaimedStaysAbandoned(e *env) {
 		e.release(e.d, b)
 		e.grantFinished(false, "k")
 	}
-}
-
-func readersLeaveTheMark(e *env) {
-	e.abandon("k")
-	for _, end := range []driver.End{driver.Finished, driver.Unused, driver.Unfinished} {
-		a, b := e.reader("k"), e.reader("k")
-		e.grantMarked(true, a)
-		e.grantMarked(true, b)
-		e.grantMarked(true, a) // asked again
-		e.release(e.d, ending(a, end))
-		e.grantMarked(true, b)
-		e.release(e.d, ending(b, end))
-	}
-	e.grantFinished(true, "k")
-	e.grantFinished(false, "k")
-	r := e.reader("k")
-	e.grantMarked(false, r)
-}
-
-func queuedReadersSeeTheMark(e *env) {
-	gone, r1, r2, w := e.ask("k"), e.reader("k"), e.reader("k"), e.ask("k")
-	e.grant(e.d, gone)
-	e.join(e.d, r1, 0)
-	e.join(e.d, r2, 1)
-	e.join(e.d, w, 2)
-	e.release(e.d, ending(gone, driver.Unfinished))
-	for _, r := range []contend.Owner{r1, r2} {
-		if res := e.turn(e.d, r, 0); !res.Abandoned {
-			e.Errorf("a reader after a writer that did not finish: %+v, want Abandoned", res)
-		}
-	}
-	e.releaseAll(r1, r2)
-	if res := e.turn(e.d, w, 0); !res.Abandoned {
-		e.Errorf("the writer after those readers: %+v, want Abandoned", res)
-	}
-	e.release(e.d, w)
-	e.grantFinished(false, "k")
-}
-
-func readersAbandonNothing(e *env) {
-	r := e.reader("k")
-	e.grant(e.d, r)
-	e.release(e.d, ending(r, driver.Unfinished))
-	e.grantFinished(false, "k")
-	a := e.reader("k")
-	e.grant(e.d, a)
-	e.grant(e.d, e.brief(e.reader("k")))
-	e.eventually(e.ttl, "one of two readers is gone", func() bool { return e.inspect("k").Holds == 1 })
-	e.grantMarked(false, e.brief(e.reader("k")))
-	e.release(e.d, a)
-	e.expires("k")
-	e.grantFinished(false, "k")
-}
-
-func convertFinishes(e *env) {
-	e.abandon("k")
-	a := e.ask("k")
-	e.grantMarked(true, a)
-	e.grant(e.d, converting(a))
-	r := e.reader("k")
-	e.grantMarked(false, r)
-	e.release(e.d, ending(a, driver.Unfinished))
-	e.release(e.d, r)
-	e.grantFinished(false, "k")
-
-	b := e.ask("k")
-	e.grant(e.d, b)
-	e.grant(e.d, converting(b))
-	e.release(e.d, ending(b, driver.Unused))
-	e.grantFinished(false, "k")
-	if !needSlots.Met(e.d) {
-		return
-	}
-	e.abandon("k")
-	c := e.ask("k")
-	e.grantMarked(true, c)
-	limited := converting(c)
-	limited.Limit = 2
-	e.grant(e.d, limited)
-	e.release(e.d, ending(c, driver.Unused)) // it has no mark that could go back
-	e.grantFinished(false, "k")
-}
-
-func limitedHoldersAbandon(e *env) {
-	a, gone := e.slotted("k", 3), e.brief(e.slotted("k", 3))
-	e.grantMarked(false, a)
-	e.grantMarked(false, gone)
-	e.eventually(e.ttl, "one of two holders is gone", func() bool { return e.inspect("k").Holds == 1 })
-	b, c := e.slotted("k", 3), e.slotted("k", 3)
-	e.grantMarked(true, b)
-	e.grantMarked(false, c)
-	e.grantMarked(true, b)
-	e.release(e.d, ending(c, driver.Unfinished))
-	r := e.reader("k")
-	e.grantMarked(true, r)
-	e.release(e.d, r)
-	e.releaseAll(a, b)
-	e.grantFinished(true, "k")
-	e.grantFinished(false, "k")
 }

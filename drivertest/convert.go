@@ -11,31 +11,47 @@ import (
 var convertCases = []Case{
 	{Name: "ConvertShares",
 		Rule:  "A holder that converts keeps its lease and its fence, and from then on Shared requests are granted beside it, and no Exclusive one is.",
-		Needs: shared, run: convertShares},
+		Needs: shared,
+		play: `grant a; refuse r1; convert a elsewhere; shared a; waits; has a same; beside r1; beside r2 elsewhere; refuse b;
+			shared a r1 r2; renew a; release a; shared r1 r2; release r1 r2; free`},
 	{Name: "ConvertLetsReadersIn",
 		Rule:  "A Convert grants the key to the readers at the front of the queue beside the holder and gives them hints, but to nobody behind the next writer.",
-		Needs: sharedQueue, run: convertLetsReadersIn},
+		Needs: sharedQueue,
+		play: `grant a; await r1; await r2 elsewhere; await w elsewhere; await r3; convert a; enter r2 r1; quiet r3;
+			refuse w queued; shared a r1 r2; waits w r3; release a r1 r2; enter w`},
 	{Name: "ConvertTwice", // a lost reply
 		Rule:  "Convert asked again is the standing grant, with the same fence, and changes nothing, whoever was granted the key meanwhile.",
-		Needs: shared, run: convertTwice},
+		Needs: shared,
+		play: `grant a; convert a; convert a elsewhere; beside r1; convert a elsewhere; shared a r1; grant a same; release a;
+			shared r1`},
 	{Name: "ConvertOfNothing",
 		Rule:  "Convert by an owner that holds nothing is refused, with or without Queue, on a free key and on a held one, and leaves nothing: the owner may still ask for the key.",
 		Needs: shared, run: convertNothing},
 	{Name: "ConvertAfterTheEnd",
 		Rule:  "Convert by an owner whose lease ended or was released is refused, and takes nothing from later holders.",
-		Needs: shared, run: convertAfterTheEnd},
+		Needs: shared,
+		play: `grant a brief; expires; refuse a converting; free; grant b; refuse a converting; held b; release b;
+			refuse b converting; free; grant r1 r2; refuse b converting queued; shared r1 r2; waits`},
 	{Name: "LateTryAfterConvert",
 		Rule:  "A Try Exclusive by a holder that converted is refused, joins no queue and takes the key from nobody.",
-		Needs: shared, run: lateTryAfterConvert},
+		Needs: shared,
+		play: `grant a; convert a; refuse a exclusive elsewhere; shared a; waits; refuse a exclusive queued elsewhere; shared a;
+			waits; beside r1; refuse a exclusive elsewhere; shared a r1; waits; refuse a exclusive queued elsewhere; shared a r1;
+			waits; convert a`},
 	{Name: "LateRenewAfterConvert",
 		Rule:  "A Renew as Exclusive after a Convert prolongs the lease and leaves it Shared, and a Release as Exclusive releases it.",
-		Needs: shared, run: lateRenewAfterConvert},
+		Needs: shared,
+		play: `grant a; convert a; renew a exclusive longer; has a longer; beside r1; shared a r1; release a exclusive; shared r1;
+			release a gone`},
 	{Name: "ConvertProlongs",
 		Rule:  "Convert sets the expiry to now + TTL when that is later, never to an earlier moment.",
-		Needs: shared, run: convertProlongs},
+		Needs: shared,
+		play:  "grant a; convert a brief; outlasts a; grant b@other; convert b@other longer; has b@other longer"},
 	{Name: "WriterAfterConvert",
 		Rule:  "A writer in the queue is granted the key once the holder that converted and all readers beside it are gone, with a larger fence than any of them.",
-		Needs: sharedQueue, run: writerAfterConvert},
+		Needs: sharedQueue,
+		play: `grant a; convert a; beside r1; await w elsewhere; refuse w queued; release a; refuse w queued; release r1; enter w;
+			held w; grant w rises`},
 	{Name: "ConvertRacesWithJoin",
 		Rule:  "A Shared request during a Convert is granted, or gets a hint to ask again, and nobody is ever granted the key Exclusive.",
 		Needs: sharedQueue, run: convertRaces},
@@ -78,58 +94,6 @@ func (e *env) beside(d driver.Driver, r contend.Owner) (res driver.Result) {
 	return res
 }
 
-func convertShares(e *env) {
-	a, b, c := e.ask("k"), e.reader("k"), e.reader("k")
-	fence := e.grant(e.d, a).Fence
-	e.refuse(e.d, b)
-	e.convert(e.open(), a, fence)
-	info := e.sharedBy(a)
-	if info.Fence != 0 && info.Fence != fence || info.Waiters != 0 {
-		e.Errorf("after a Convert: %+v, the fence was %d", info, fence)
-	}
-	e.beside(e.d, b)
-	e.beside(e.open(), c)
-	e.refuse(e.d, e.ask("k"))
-	e.sharedBy(a, b, c)
-	e.renewed(e.d, sharing(a, 0))
-	e.release(e.d, sharing(a, 0))
-	e.sharedBy(b, c)
-	e.releaseAll(b, c)
-	e.free("k")
-}
-
-func convertLetsReadersIn(e *env) {
-	a, other := e.ask("k"), e.open()
-	fence := e.grant(e.d, a).Fence
-	r1, r2 := e.await(e.d, e.reader("k"), 0), e.await(other, e.reader("k"), 1)
-	w, r3 := e.await(other, e.ask("k"), 2), e.await(e.d, e.reader("k"), 3)
-	e.convert(e.d, a, fence)
-	e.enter(r2, r1)
-	e.quiet(r3)
-	e.refuse(w.d, queued(w.r)) // the new first may get a hint
-	if info := e.sharedBy(a, r1.r, r2.r); info.Waiters != 2 {
-		e.Errorf("the queue is %+v", info.Queue)
-	}
-	e.releaseAll(sharing(a, 0), r1.r, r2.r)
-	e.enter(w)
-}
-
-func convertTwice(e *env) {
-	a, b := e.ask("k"), e.reader("k")
-	fence := e.grant(e.d, a).Fence
-	for _, d := range []driver.Driver{e.d, e.open()} {
-		e.convert(d, a, fence)
-	}
-	e.beside(e.d, b)
-	e.convert(e.open(), a, fence)
-	e.sharedBy(a, b)
-	if again := e.grant(e.d, sharing(a, 0)); again.Fence != fence {
-		e.Errorf("the fence is %d after a Convert, and %d when asked Shared", fence, again.Fence)
-	}
-	e.release(e.d, a)
-	e.sharedBy(b)
-}
-
 func convertNothing(e *env) {
 	nothing := func(key string) {
 		e.Helper()
@@ -156,94 +120,6 @@ func convertNothing(e *env) {
 	e.heldBy(asked)
 	e.share("shared", 2)
 	nothing("shared")
-}
-
-func convertAfterTheEnd(e *env) {
-	gone, next := e.brief(e.ask("k")), e.ask("k")
-	e.grant(e.d, gone)
-	e.expires("k")
-	gone.TTL = e.long
-	e.refuse(e.d, converting(gone))
-	e.free("k")
-	e.grant(e.d, next)
-	e.refuse(e.d, converting(gone))
-	if info := e.heldBy(next); info.Holder.Mode != driver.Exclusive || info.Holds != 1 {
-		e.Errorf("after another's Convert: %+v", info)
-	}
-	e.release(e.d, next)
-	e.refuse(e.d, converting(next))
-	e.free("k")
-	e.share("k", 2)
-	e.refuse(e.d, queued(converting(next)))
-	if info := e.inspect("k"); info.Holds != 2 || info.Waiters != 0 {
-		e.Errorf("after a Convert by one that released: %+v", info)
-	}
-}
-
-func lateTryAfterConvert(e *env) {
-	a, b := e.ask("k"), e.reader("k")
-	fence := e.grant(e.d, a).Fence
-	e.convert(e.d, a, fence)
-	late := func(holders ...contend.Owner) {
-		e.Helper()
-		for _, r := range []contend.Owner{a, queued(a)} {
-			e.refuse(e.open(), r)
-			if info := e.sharedBy(holders...); info.Waiters != 0 {
-				e.Fatalf("it waits for itself: %+v", info)
-			}
-		}
-	}
-	late(a)
-	e.beside(e.d, b)
-	late(a, b)
-	e.convert(e.d, a, fence)
-}
-
-func lateRenewAfterConvert(e *env) {
-	a, b := e.ask("k"), e.reader("k")
-	e.convert(e.d, a, e.grant(e.d, a).Fence)
-	long := a
-	long.TTL = 2 * e.long
-	e.renewed(e.d, long)
-	if left := e.left(a); !plausible(left, e.long) {
-		e.Errorf("asked for %v, %v left", long.TTL, left)
-	}
-	e.beside(e.d, b)
-	e.sharedBy(a, b)
-	e.release(e.d, a)
-	e.sharedBy(b)
-	e.releaseNothing(e.d, sharing(a, 0))
-}
-
-func convertProlongs(e *env) {
-	a, b := e.ask("k"), e.ask("other")
-	fence := e.grant(e.d, a).Fence
-	e.convert(e.d, e.brief(a), fence)
-	e.outlasts(a, "a Convert for a brief TTL of a long lease")
-	fence = e.grant(e.d, b).Fence
-	b.TTL = 2 * e.long
-	if res := e.convert(e.d, b, fence); res.TTL <= e.long || !plausible(e.left(b), e.long) {
-		e.Errorf("asked for %v, granted %v, and %v left", b.TTL, res.TTL, e.left(b))
-	}
-}
-
-func writerAfterConvert(e *env) {
-	a, r := e.ask("k"), e.reader("k")
-	fence := e.grant(e.d, a).Fence
-	e.convert(e.d, a, fence)
-	fence = max(fence, e.beside(e.d, r).Fence)
-	w := e.await(e.open(), e.ask("k"), 0)
-	for _, gone := range []contend.Owner{a, r} {
-		e.refuse(w.d, queued(w.r))
-		e.release(e.d, gone)
-	}
-	e.enter(w)
-	if info := e.heldBy(w.r); info.Holder.Mode != driver.Exclusive {
-		e.Errorf("the writer holds it as %+v", info.Holder)
-	}
-	if e.traits.Fencing {
-		e.rises(fence, e.grant(w.d, w.r))
-	}
 }
 
 func convertRaces(e *env) {

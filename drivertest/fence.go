@@ -14,13 +14,17 @@ var fencing = []Need{needFencing}
 var fenceCases = []Case{
 	{Name: "FencesRise", // failure case 31
 		Rule:  "Each later holder of a key has a strictly larger fence, on whichever connection it asked.",
-		Needs: fencing, run: fencesRise},
+		Needs: fencing,
+		play:  "50 times; grant a rises; grant b@other; release a b@other; grant c elsewhere rises; release c"},
 	{Name: "FencesRiseOverHandoffs",
 		Rule:  "A holder that was handed the key has a strictly larger fence than the previous one.",
-		Needs: []Need{needFencing, needQueue}, run: fencesRiseOverHandoffs},
+		Needs: []Need{needFencing, needQueue},
+		play: `7 times; grant a rises; join b; release a; turn b rises; held b; has b same; join c; release b; turn c rises; held c;
+			has c same; release c`},
 	{Name: "FencesRiseOverExpiry",
 		Rule:  "A holder after one whose lease expired has a strictly larger fence.",
-		Needs: fencing, run: fencesRiseOverExpiry},
+		Needs: fencing,
+		play:  "inherit a brief rises; inherit b brief rises; inherit c brief rises; inherit d brief rises; queue? turn w in=ttl rises"},
 	{Name: "FencesRiseOverIdleTime",
 		Rule:  "Fences keep rising after the key was free for a long time and the store keeps nothing for it.",
 		Needs: fencing, run: fencesRiseOverIdleTime},
@@ -36,49 +40,6 @@ func (e *env) rises(before uint64, res driver.Result) uint64 {
 		e.Fatalf("the fence is %d after a holder with %d", res.Fence, before)
 	}
 	return res.Fence
-}
-
-func fencesRise(e *env) {
-	ds := []driver.Driver{e.d, e.open(), e.open()}
-	var fence uint64
-	rounds := 100
-	if e.fake {
-		rounds = 1000
-	}
-	for i := range rounds {
-		a, b := e.ask("k"), e.ask("other")
-		d := ds[i%len(ds)]
-		fence = e.rises(fence, e.grant(d, a))
-		e.grant(d, b)
-		e.release(d, a)
-		e.release(d, b)
-	}
-}
-
-func fencesRiseOverHandoffs(e *env) {
-	r := e.ask("k")
-	fence := e.rises(0, e.grant(e.d, r))
-	for range 20 {
-		next := e.ask("k")
-		e.join(e.d, next, 0)
-		e.release(e.d, r)
-		fence = e.rises(fence, e.turn(e.d, next, 0))
-		if info := e.heldBy(next); info.Fence != 0 && info.Fence != fence {
-			e.Fatalf("the fence is %d, and %d to Inspect", fence, info.Fence)
-		}
-		r = next
-	}
-}
-
-func fencesRiseOverExpiry(e *env) {
-	var fence uint64
-	for range 4 {
-		fence = e.rises(fence, e.inherit(e.d, e.brief(e.ask("k"))))
-	}
-	next := e.ask("k")
-	if e.traits.Queue != driver.QueueNone {
-		e.rises(fence, e.turn(e.d, next, e.ttl))
-	}
 }
 
 func fencesRiseOverIdleTime(e *env) {

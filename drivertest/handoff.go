@@ -17,28 +17,36 @@ var handoffCases = []Case{
 		Needs: handoff, claims: true, run: handoffIsAtOnce},
 	{Name: "HandedOffPlaceIsNoPlace",
 		Rule:  "Renew of a place that was handed the key is ErrNotHeld, so that its owner claims it.",
-		Needs: handoff, claims: true, run: handedOverPlace},
+		Needs: handoff, claims: true,
+		play: "grant a; join b c; release a; renew b queued gone; renew c queued; grant b queued"},
 	{Name: "ReleaseOfAHandedOffKeyHandsItOn",
 		Rule:  "A waiter that gives up after it was handed the key hands it off to the next.",
-		Needs: handoff, claims: true, run: releaseOfHandedOff},
+		Needs: handoff, claims: true,
+		play: "grant a; join b c; release a b; held c; refuse b queued; grant c queued; release c; free"},
 	{Name: "UnclaimedKeyGoesOn",
 		Rule:  "A key that was handed to a waiter that never claims it goes to the next in the queue, within a bounded time.",
-		Needs: handoff, timely: true, run: unclaimedGoesOn},
+		Needs: handoff, timely: true,
+		play: "grant a; join d brief; join b; release a; held d; turn b in=3ttl; held b"},
 	{Name: "UnclaimedKeyGoesFree",
 		Rule:  "A key that was handed to the only waiter, which never claims it, is free within a bounded time.",
-		Needs: handoff, timely: true, run: unclaimedGoesFree},
+		Needs: handoff, timely: true,
+		play: "grant a; join d brief; release a; held d; inherit b in=3ttl"},
 	{Name: "LapsedClaimKeepsThePlaceOnce",
 		Rule:  "A waiter that did not claim the key once is still before later ones.",
-		Needs: handoff, run: lapsedClaim},
+		Needs: handoff,
+		play:  "grant a; join d b c; release a; turn b in=long; join d; release b; turn d; release d; turn c"},
 	{Name: "UnclaimedKeyWakesTheNext",
 		Rule:  "When a waiter that was handed the key does not claim it, the next in the queue gets a hint once the claim time has passed, so that asking only then is enough.",
-		Needs: handoff, timely: true, run: unclaimedWakes},
+		Needs: handoff, timely: true,
+		play: "grant a; join d mortal; await w elsewhere; release a; held d; enter w in=long; held w"},
 	{Name: "ExpiryAfterAHandoffWakesTheFirst",
 		Rule:  "A waiter that became the first in the queue by a handoff gets a hint when the lease of the one that claimed the key expires, so that asking only then is enough.",
-		Needs: queueing, timely: true, run: heirWakes},
+		Needs: queueing, timely: true,
+		play: "grant a; join d mortal; await w elsewhere; release a; turn d mortal; enter w in=ttl; held w"},
 	{Name: "ExpiryAfterAnExpiryWakesTheFirst",
 		Rule:  "A waiter that became the first in the queue because the one before it was granted a key that expired gets a hint when that lease expires, so that asking only then is enough.",
-		Needs: queueing, timely: true, run: successorWakes},
+		Needs: queueing, timely: true,
+		play: "grant a brief; join d mortal; await w elsewhere; turn d mortal in=ttl; enter w in=ttl; held w"},
 	{Name: "StoppedWaitersDelayForTheirClaims",
 		Rule:  "However many waiters before it do not claim the key, a waiter whose sign of life finds the key free gets a hint, and another after each claim time, also if it asks again meanwhile.",
 		Needs: handoff, timely: true, run: stoppedWaiters},
@@ -74,104 +82,6 @@ func handoffIsAtOnce(e *env) {
 	if info := e.heldBy(b); !plausible(info.Left, e.long/2) {
 		e.Fatalf("the claim of a lease of %v left %v", b.TTL, info.Left)
 	}
-}
-
-func handedOverPlace(e *env) {
-	a, b, c := e.ask("k"), e.ask("k"), e.ask("k")
-	e.grant(e.d, a)
-	e.join(e.d, b, 0)
-	e.join(e.d, c, 1)
-	e.release(e.d, a)
-	e.renewNothing(e.d, queued(b))
-	e.renewed(e.d, queued(c))
-	e.grant(e.d, queued(b))
-}
-
-func releaseOfHandedOff(e *env) {
-	a, b, c := e.ask("k"), e.ask("k"), e.ask("k")
-	e.grant(e.d, a)
-	e.join(e.d, b, 0)
-	e.join(e.d, c, 1)
-	e.release(e.d, a)
-	e.release(e.d, b)
-	e.heldBy(c)
-	e.refuse(e.d, queued(b))
-	e.grant(e.d, queued(c))
-	e.release(e.d, c)
-	e.free("k")
-}
-
-func unclaimedGoesOn(e *env) {
-	a, dead, b := e.ask("k"), e.brief(e.ask("k")), e.ask("k")
-	e.grant(e.d, a)
-	e.join(e.d, dead, 0)
-	e.join(e.d, b, 1)
-	e.release(e.d, a)
-	e.heldBy(dead)
-	e.turn(e.d, b, 3*e.ttl)
-	e.heldBy(b)
-}
-
-func unclaimedGoesFree(e *env) {
-	a, dead := e.ask("k"), e.brief(e.ask("k"))
-	e.grant(e.d, a)
-	e.join(e.d, dead, 0)
-	e.release(e.d, a)
-	e.heldBy(dead)
-	b := e.ask("k")
-	e.eventually(3*e.ttl, "the key that nobody claims is granted to a newcomer", func() bool {
-		return e.try(e.d, b).Granted
-	})
-}
-
-func lapsedClaim(e *env) {
-	a, slow, b, c := e.ask("k"), e.ask("k"), e.ask("k"), e.ask("k")
-	e.grant(e.d, a)
-	e.join(e.d, slow, 0)
-	e.join(e.d, b, 1)
-	e.join(e.d, c, 2)
-	e.release(e.d, a)
-	e.turn(e.d, b, e.long) // whatever this engine's claim time is
-	e.join(e.d, slow, 0)
-	e.release(e.d, b)
-	e.turn(e.d, slow, 0)
-	e.release(e.d, slow)
-	e.turn(e.d, c, 0)
-}
-
-func unclaimedWakes(e *env) {
-	a, stopped := e.ask("k"), e.ask("k")
-	stopped.TTL = e.ttl // which bounds the time for its claim
-	e.grant(e.d, a)
-	e.join(e.d, stopped, 0)
-	w := e.await(e.open(), e.ask("k"), 1)
-	e.release(e.d, a)
-	e.heldBy(stopped)
-	e.enterIn(e.long, w) // whatever this engine's claim time is
-	e.heldBy(w.r)
-}
-
-func heirWakes(e *env) {
-	a, dies := e.ask("k"), e.ask("k")
-	dies.TTL = e.ttl
-	e.grant(e.d, a)
-	e.join(e.d, dies, 0)
-	w := e.await(e.open(), e.ask("k"), 1)
-	e.release(e.d, a)
-	e.turn(e.d, dies, 0)
-	e.enterIn(e.ttl, w)
-	e.heldBy(w.r)
-}
-
-func successorWakes(e *env) {
-	gone, dies := e.brief(e.ask("k")), e.ask("k")
-	dies.TTL = e.ttl
-	e.grant(e.d, gone)
-	e.join(e.d, dies, 0)
-	w := e.await(e.open(), e.ask("k"), 1)
-	e.turn(e.d, dies, e.ttl)
-	e.enterIn(e.ttl, w)
-	e.heldBy(w.r)
 }
 
 func stoppedWaiters(e *env) {

@@ -24,7 +24,7 @@ import (
 // A step is a verb, owners, and words that say more. An owner is a letter and perhaps a number: r1 is a reader, s1/3 one
 // that shares the key with a Limit of 3, any other asks Exclusive; b@other is one of the key "other" instead of "k". r1..r9
 // are nine. An owner asks on the first client until a step is "elsewhere": then on another, which is its own from then on;
-// several owners then use three clients by turns. "queue?" before a verb: a step for engines that have a queue.
+// several owners use three clients by turns. "queue?" before a verb: a step for engines that have a queue.
 // "20 times" in front: the rest is played so often, by fresh owners.
 type step struct {
 	text, given, verb string
@@ -113,8 +113,12 @@ var answers = map[string]func(p *player, name, want string, res driver.Result) b
 			return sameOwner(p.owners[name])(driver.Lease{Holder: res.Holder})
 		})
 	},
-	"left": func(_ *player, _, _ string, res driver.Result) bool { return plausible(res.Left, 0) },
-	"full": func(p *player, _, _ string, res driver.Result) bool { return plausible(res.Left, p.long/2) },
+	"left": func(p *player, _, want string, res driver.Result) bool {
+		return plausible(res.Left, 0) && (want == "" || res.Left <= p.limit(want))
+	},
+	"usual": func(p *player, _, _ string, res driver.Result) bool { return res.Left <= p.long },
+	"clean": func(_ *player, _, _ string, res driver.Result) bool { return !res.Abandoned },
+	"full":  func(p *player, _, _ string, res driver.Result) bool { return plausible(res.Left, p.long/2) },
 	"longer": func(p *player, _, _ string, res driver.Result) bool {
 		return !res.Granted || max(res.TTL, res.Left) > p.long
 	},
@@ -137,6 +141,8 @@ var others = []string{"elsewhere", "times", "in", "gone", "wanted", "unwanted", 
 type player struct {
 	*env
 	owners  map[string]contend.Owner
+	pool    []driver.Driver          // two more clients, and the first
+	calls   int                      // how many owners asked
 	clients map[string]driver.Driver // of those that asked elsewhere
 	ears    map[string]*listener
 	fences  map[string]uint64   // of owners that were granted a key
@@ -177,16 +183,14 @@ func (p *player) does(s step) {
 		panic(fmt.Sprintf("the step %q: what does it do?", s.text))
 	}
 	_, elsewhere := s.says["elsewhere"]
-	three := []driver.Driver{p.d}
-	for i, name := range s.owners {
-		switch {
-		case elsewhere && len(s.owners) == 1:
-			p.clients[name] = p.open()
-		case elsewhere:
-			if len(three) < 3 {
-				three = append(three, p.open())
-			}
-			p.clients[name] = three[i%len(three)]
+	if elsewhere && p.pool == nil {
+		p.pool = []driver.Driver{p.open(), p.open(), p.d}
+	}
+	for _, name := range s.owners {
+		if p.calls++; elsewhere && len(s.owners) == 1 {
+			p.clients[name] = p.pool[p.calls%2]
+		} else if elsewhere {
+			p.clients[name] = p.pool[p.calls%3]
 		}
 		one(p, s, name, p.request(s, name))
 	}
@@ -288,7 +292,12 @@ var ownersVerbs = map[string]func(p *player, s step, name string, r contend.Owne
 		p.granted(s, name, p.turn(p.client(name), r, p.limit(s.says["in"])))
 	},
 	"inherit": func(p *player, s step, name string, r contend.Owner) { // asks until a lease has expired
-		p.granted(s, name, p.inherit(p.client(name), r))
+		var res driver.Result
+		p.eventually(cmp.Or(p.limit(s.says["in"]), p.ttl), s.text, func() bool {
+			res = p.try(p.client(name), r)
+			return res.Granted
+		})
+		p.granted(s, name, res)
 	},
 	"beside": func(p *player, s step, name string, r contend.Owner) { // of one that converted
 		p.granted(s, name, p.beside(p.client(name), r))
@@ -350,7 +359,9 @@ var verbs = map[string]func(p *player, s step){
 	"free":   func(p *player, s step) { p.free(p.keyOf(s)) },
 	"waits": func(p *player, s step) { // without owners: no owner does
 		info := p.inspect(p.keyOf(s))
-		same := slices.EqualFunc(info.Queue, p.all(s), func(h driver.Holder, r contend.Owner) bool { return h.Owner == r.Owner && h.Label == r.Label })
+		same := slices.EqualFunc(info.Queue, p.all(s), func(h driver.Holder, r contend.Owner) bool {
+			return h.Owner == r.Owner && h.Label == r.Label && h.Mode == r.Mode && h.Limit == r.Limit
+		})
 		if info.Waiters != len(s.owners) || !same {
 			p.Fatalf("%d wait, want %v: %+v", info.Waiters, s.owners, info.Queue)
 		}

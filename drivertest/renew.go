@@ -19,10 +19,10 @@ var renewCases = []Case{
 		timely: true, run: renewProlongs},
 	{Name: "RenewNeverShortens",
 		Rule: "Renew never sets the expiry to an earlier moment.",
-		run:  renewNeverShortens},
+		play: "grant a; renew a brief; outlasts a"},
 	{Name: "RenewNeverGrants",
 		Rule: "Renew of a key that nobody holds is ErrNotHeld, and grants nothing.",
-		run:  renewNeverGrants},
+		play: "renew a gone; free; renew b queued gone; free; grant c; release c; renew c gone; free"},
 	{Name: "RenewNeverRevives", // failure case 2
 		Rule: "A lease that ended never comes back: Renew is ErrNotHeld after its expiry, and does not affect a later grant.",
 		run:  renewNeverRevives},
@@ -41,7 +41,7 @@ var renewCases = []Case{
 	{Name: "RenewSaysThatSomebodyWaits",
 		Rule:  "The answer to a renewal says whether an owner waits for this lease.",
 		Needs: []Need{needQueue},
-		run:   renewWanted},
+		play:  "grant a; renew a unwanted; join b; renew a wanted; release b; renew a unwanted"},
 }
 
 func renewProlongs(e *env) {
@@ -58,25 +58,6 @@ func renewProlongs(e *env) {
 		e.Errorf("asked for %v, renewed for %v", e.long, res.TTL)
 	}
 	e.outlasts(a, "a renewal for a long TTL")
-}
-
-func renewNeverShortens(e *env) {
-	a := e.ask("k")
-	e.grant(e.d, a)
-	e.renewed(e.d, e.brief(a))
-	e.outlasts(a, "a renewal for a brief TTL of a long lease")
-}
-
-func renewNeverGrants(e *env) {
-	e.renewNothing(e.d, e.ask("k"))
-	e.free("k")
-	e.renewNothing(e.d, queued(e.ask("k")))
-	e.free("k")
-	a := e.ask("k")
-	e.grant(e.d, a)
-	e.release(e.d, a)
-	e.renewNothing(e.d, a)
-	e.free("k")
 }
 
 func renewNeverRevives(e *env) {
@@ -187,20 +168,4 @@ func renewOfMany(e *env) {
 		}
 	}
 	e.Logf("one Renew of %d leases", len(rs))
-}
-
-func renewWanted(e *env) {
-	a, b := e.ask("k"), e.ask("k")
-	e.grant(e.d, a)
-	if e.renewed(e.d, a).Wanted {
-		e.Error("Wanted, but nobody waits")
-	}
-	e.join(e.d, b, 0)
-	if !e.renewed(e.d, a).Wanted {
-		e.Error("not Wanted, but somebody waits")
-	}
-	e.release(e.d, b)
-	if e.renewed(e.d, a).Wanted {
-		e.Error("Wanted, but the waiter left")
-	}
 }

@@ -17,22 +17,30 @@ var shared = []Need{needShared}
 var sharedCases = []Case{
 	{Name: "SharersHoldTogether",
 		Rule:  "Any number of owners that ask Shared hold a key together, and one that asks Exclusive is refused until the last of them is gone.",
-		Needs: shared, run: sharersTogether},
+		Needs: shared,
+		play: `grant r1..r5 elsewhere; shared r1..r5; refuse w why=held left by=r1,r2,r3,r4,r5; release r3 elsewhere;
+			shared r1 r2 r4 r5; refuse w why=held left by=r1,r2,r4,r5; release r1 elsewhere; shared r2 r4 r5;
+			refuse w why=held left by=r2,r4,r5; release r5; shared r2 r4; refuse w why=held left by=r2,r4; release r4; shared r2;
+			refuse w why=held left by=r2; release r2; free; grant w`},
 	{Name: "WriterKeepsSharersOut",
 		Rule:  "While a key is held Exclusive, a Shared request is refused, and the answer names the holder and how long its lease lasts.",
-		Needs: shared, run: writerKeepsSharersOut},
+		Needs: shared,
+		play:  "grant a; refuse r1 why=held by=a left; refuse r1 elsewhere why=held by=a left; held a; release a; grant r1; shared r1"},
 	{Name: "OneWriterOrSharersAtOnce",
 		Rule:  "Of many simultaneous requests for a free key, either one Exclusive request is granted and no other, or some Shared ones and no other.",
 		Needs: shared, run: oneWriterOrSharers},
 	{Name: "SharedTryAgainIsTheSameGrant",
 		Rule:  "Asking Shared again with the same owner returns the standing grant with its fence, and adds no second hold.",
-		Needs: shared, run: sharedTryAgain},
+		Needs: shared,
+		play:  "grant r1 r2; grant r1 elsewhere same; grant r1 elsewhere queued same; shared r1 r2; waits; release r1; shared r2"},
 	{Name: "SharedTryEntersNoQueue",
 		Rule:  "A sharing holder that asks again gets its standing grant, though a writer waits.",
-		Needs: []Need{needShared, needQueue}, run: sharedTryBesideAWriter},
+		Needs: []Need{needShared, needQueue},
+		play:  "grant r1; join w elsewhere; grant r1 elsewhere same; grant r1 elsewhere queued same; shared r1; waits w"},
 	{Name: "SharedRefusalLeavesNoTrace",
 		Rule:  "A refused Shared request without Queue leaves nothing in the store.",
-		Needs: shared, run: sharedRefusal},
+		Needs: shared,
+		play:  "grant a; refuse r1; refuse r1; refuse r1; held a; waits; release a; free"},
 	{Name: "CopiesOfASharedRequestAtOnce",
 		Rule:  "Copies of one Shared request that arrive at once, on several connections, are one hold.",
 		Needs: shared, run: sharedCopiesAtOnce},
@@ -94,36 +102,6 @@ func (e *env) share(key string, n int) []contend.Owner {
 	return rs
 }
 
-func sharersTogether(e *env) {
-	rs := e.share("k", 5)
-	for _, i := range []int{2, 0, 2, 1, 0} { // from the middle, the front, the end
-		e.sharedBy(rs...)
-		res := e.refuse(e.d, e.ask("k"))
-		if res.Why != driver.Held || !plausible(res.Left, 0) || !slices.ContainsFunc(rs, func(r contend.Owner) bool { return r.Owner == res.Holder.Owner }) {
-			e.Fatalf("asked Exclusive beside %d that share the key: %+v, want Held, one of them and what it has left", len(rs), res)
-		}
-		e.release(e.open(), rs[i])
-		rs = slices.Delete(rs, i, i+1)
-	}
-	e.free("k")
-	e.grant(e.d, e.ask("k"))
-}
-
-func writerKeepsSharersOut(e *env) {
-	a, b := e.ask("k"), e.reader("k")
-	e.grant(e.d, a)
-	for _, d := range []driver.Driver{e.d, e.open()} {
-		res := e.refuse(d, b)
-		if res.Why != driver.Held || res.Holder.Owner != a.Owner || res.Holder.Label != a.Label || !plausible(res.Left, 0) {
-			e.Errorf("asked Shared while another holds the key: %+v, want Held, the holder and what it has left", res)
-		}
-	}
-	e.heldBy(a)
-	e.release(e.d, a)
-	e.grant(e.d, b)
-	e.sharedBy(b)
-}
-
 func oneWriterOrSharers(e *env) {
 	const clients, rounds = 4, 5
 	ds := make([]driver.Driver, clients)
@@ -161,49 +139,6 @@ func oneWriterOrSharers(e *env) {
 		}
 		e.free("k")
 	}
-}
-
-func sharedTryAgain(e *env) {
-	a, b := e.reader("k"), e.reader("k")
-	first := e.grant(e.d, a)
-	e.grant(e.d, b)
-	for _, r := range []contend.Owner{a, queued(a)} {
-		if again := e.grant(e.open(), r); again.Fence != first.Fence {
-			e.Errorf("the fence is %d, and %d when asked again", first.Fence, again.Fence)
-		}
-	}
-	if info := e.sharedBy(a, b); info.Waiters != 0 {
-		e.Errorf("a holder waits in the queue as well: %+v", info)
-	}
-	e.release(e.d, a)
-	e.sharedBy(b)
-}
-
-func sharedTryBesideAWriter(e *env) {
-	a, w := e.reader("k"), e.ask("k")
-	first := e.grant(e.d, a)
-	e.join(e.open(), w, 0)
-	for _, r := range []contend.Owner{a, queued(a)} {
-		if again := e.grant(e.open(), r); again.Fence != first.Fence {
-			e.Errorf("the fence is %d, and %d when asked again", first.Fence, again.Fence)
-		}
-	}
-	if info := e.sharedBy(a); info.Waiters != 1 || info.Queue[0].Owner != w.Owner {
-		e.Errorf("the queue is %+v", info.Queue)
-	}
-}
-
-func sharedRefusal(e *env) {
-	a, b := e.ask("k"), e.reader("k")
-	e.grant(e.d, a)
-	for range 3 {
-		e.refuse(e.d, b)
-	}
-	if info := e.heldBy(a); info.Waiters != 0 || info.Holds != 1 {
-		e.Errorf("a refusal left something: %+v", info)
-	}
-	e.release(e.d, a)
-	e.free("k")
 }
 
 func sharedCopiesAtOnce(e *env) {

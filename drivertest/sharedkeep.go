@@ -13,16 +13,29 @@ import (
 var sharedKeepCases = []Case{
 	{Name: "ModeIsKept",
 		Rule:  "The holder's Try in another Mode without Convert is refused, joins no queue, and changes nothing.",
-		Needs: shared, run: modeIsKept},
+		Needs: shared,
+		play: `grant r1; refuse r1 exclusive longer; held r1; waits; has r1 usual; refuse r1 exclusive longer queued; held r1;
+			waits; has r1 usual; grant r2; release r1 r2; grant a; refuse a sharing longer; held a; waits; has a usual;
+			refuse a sharing longer queued; held a; waits; has a usual; refuse r3; release a; free`},
 	{Name: "RenewInWhicheverMode",
 		Rule:  "Renew and Release find the owner's lease in whichever Mode they name, and leave the Mode as it is.",
-		Needs: shared, run: renewInWhicheverMode},
+		Needs: shared,
+		play: `grant r1; renew r1 exclusive longer; held r1; has r1 longer; grant r2; release r2; release r1 exclusive; free;
+			refuse r1; grant a; renew a sharing longer; held a; has a longer; refuse r3; release a sharing; free; refuse a`},
 	{Name: "SharedReleaseIsTheOwnersAlone",
 		Rule:  "Release by a reader ends its own lease and no other's: the second is ErrNotHeld, and a Try that arrives after it is refused.",
-		Needs: shared, run: sharedReleaseIsTheOwners},
+		Needs: shared,
+		play: `grant r1..r3 elsewhere; release r4 gone; release r2 label= gone; renew r2 label= gone; release r2 label={} gone;
+			renew r2 label={} gone; release r2 label=long gone; renew r2 label=long gone; release r2 label=short gone;
+			renew r2 label=short gone; shared r1..r3; release r1 elsewhere; release r1 gone; renew r1 gone; refuse r1;
+			refuse r1 queued; shared r2 r3; waits; release r2 elsewhere; release r2 gone; renew r2 gone; refuse r2;
+			refuse r2 queued; shared r3; waits; release r3 elsewhere; release r3 gone; renew r3 gone; refuse r3;
+			refuse r3 queued; free; release r5 gone; refuse r5; free`},
 	{Name: "SettledSharerMayAskAgain",
 		Rule:  "The engine does not remember a settled Release of a reader: the same owner may ask again.",
-		Needs: shared, run: settledSharerAgain},
+		Needs: shared,
+		play: `grant r2; grant r1 settled; shared r1 r2; release r1 settled; release r1 settled gone; grant r1 settled;
+			shared r1 r2; release r1 settled; release r1 settled gone; shared r2`},
 	{Name: "EachSharerHasItsOwnExpiry",
 		Rule:  "A Try or a Renew by a reader sets the expiry of its own lease to a later moment, never to an earlier one, and changes nobody else's.",
 		Needs: shared, run: eachSharersExpiry},
@@ -39,96 +52,6 @@ func inOtherMode(r contend.Owner) contend.Owner {
 		r.Mode = driver.Shared
 	}
 	return r
-}
-
-func modeIsKept(e *env) {
-	reads, writes := e.reader("read"), e.ask("written")
-	for _, a := range []contend.Owner{reads, writes} {
-		e.grant(e.d, a)
-		other := inOtherMode(a)
-		other.TTL = 2 * e.long
-		for _, r := range []contend.Owner{other, queued(other)} {
-			e.refuse(e.d, r)
-			info := e.heldBy(a)
-			if info.Holder.Mode != a.Mode || info.Waiters != 0 || info.Holds != 1 || info.Left > e.long {
-				e.Fatalf("after a Try in another Mode: %+v", info)
-			}
-		}
-	}
-	e.grant(e.d, e.reader("read"))
-	e.refuse(e.d, e.reader("written"))
-	e.release(e.d, reads)
-	e.release(e.d, writes)
-	e.free("written")
-}
-
-func renewInWhicheverMode(e *env) {
-	reads, writes := e.reader("read"), e.ask("written")
-	for _, a := range []contend.Owner{reads, writes} {
-		e.grant(e.d, a)
-		other := inOtherMode(a)
-		other.TTL = 2 * e.long
-		if res := e.renewed(e.d, other); res.TTL <= e.long {
-			e.Errorf("asked for %v in another Mode, renewed for %v", other.TTL, res.TTL)
-		}
-		if info := e.heldBy(a); info.Holder.Mode != a.Mode || !plausible(info.Left, e.long) {
-			e.Errorf("renewed for %v in another Mode: %+v", other.TTL, info)
-		}
-		if b := e.reader(a.Key); a.Mode == driver.Shared {
-			e.grant(e.d, b)
-			e.release(e.d, b)
-		} else {
-			e.refuse(e.d, b)
-		}
-		e.release(e.d, other)
-		e.free(a.Key)
-		e.refuse(e.d, a)
-	}
-}
-
-func sharedReleaseIsTheOwners(e *env) {
-	rs := e.share("k", 3)
-	e.releaseNothing(e.d, e.reader("k"))
-	for _, label := range []string{"", "{}", rs[1].Label + " ", rs[1].Label[:len(rs[1].Label)-1]} {
-		stranger := rs[1]
-		stranger.Label = label
-		e.releaseNothing(e.d, stranger)
-		e.renewNothing(e.d, stranger)
-	}
-	e.sharedBy(rs...)
-	for len(rs) > 0 {
-		gone := rs[0]
-		rs = rs[1:]
-		e.release(e.open(), gone)
-		e.releaseNothing(e.d, gone)
-		e.renewNothing(e.d, gone)
-		for _, r := range []contend.Owner{gone, queued(gone)} {
-			e.refuse(e.d, r)
-		}
-		if len(rs) > 0 {
-			if info := e.sharedBy(rs...); info.Waiters != 0 {
-				e.Errorf("one that was released waits: %+v", info)
-			}
-		}
-	}
-	e.free("k")
-	nothing := e.reader("k")
-	e.releaseNothing(e.d, nothing)
-	e.refuse(e.d, nothing)
-	e.free("k")
-}
-
-func settledSharerAgain(e *env) {
-	a, b := e.reader("k"), e.reader("k")
-	a.Settled = true
-	e.grant(e.d, b)
-	for range 3 {
-		e.grant(e.d, a)
-		e.sharedBy(a, b)
-		e.release(e.d, a)
-		e.releaseNothing(e.d, a)
-	}
-	e.sharedBy(b)
 }
 
 func eachSharersExpiry(e *env) {

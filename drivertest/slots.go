@@ -4,7 +4,6 @@
 package drivertest
 
 import (
-	"slices"
 	"sync"
 
 	"github.com/hasplock/hasp/driver"
@@ -22,43 +21,71 @@ var slotCases = []Case{
 		Needs: []Need{needShared, needNoSlots}, run: limitIsRefused},
 	{Name: "LimitIsKept",
 		Rule:  "Limit owners hold a key together, and the next is refused until one of them is gone.",
-		Needs: slots, run: limitIsKept},
+		Needs: slots,
+		play: `grant s0/4 elsewhere slot=0; grant s1/4 elsewhere slot=1; grant s2/4 elsewhere slot=2; grant s3/4 elsewhere slot=3;
+			shared s0..s3/4; refuse s4/4 elsewhere why=held left by=s0/4,s1/4,s2/4,s3/4; refuse w; release s0/4; grant s4/4;
+			shared s1..s4/4; refuse s5/4 why=held left by=s1/4,s2/4,s3/4,s4/4; refuse w; release s1/4; grant s5/4;
+			shared s2..s5/4; refuse s6/4 why=held; refuse w; release s2/4; grant s6/4; shared s3..s6/4; release s3..s6/4; free`},
 	{Name: "LimitIsKeptAtOnce",
 		Rule:  "Of many simultaneous requests with a Limit exactly Limit are granted, with different slots.",
 		Needs: slots, run: limitAtOnce},
 	{Name: "SmallestLimitCounts",
 		Rule:  "If the holders of a key and the request have different limits, nobody is granted the key beyond the smallest of them; a reader without a Limit counts as one holder.",
-		Needs: slots, run: smallestLimit},
+		Needs: slots,
+		play: `grant s1/3; refuse s2/1; grant s3/5; refuse s4/2; grant r1; refuse s5/3 s6/5 r2; release s1/3; grant s7/5;
+			refuse s8/3; grant r3 s9/5; refuse s10/5 r4`},
 	{Name: "SlotIsTheSmallestThatIsFree",
 		Rule:  "A holder's slot is the smallest number from 0 on that no other holder has, and so below its Limit.",
-		Needs: slots, run: smallestSlot},
+		Needs: slots,
+		play: `grant s0/4 elsewhere slot=0; grant s1/4 elsewhere slot=1; grant s2/4 elsewhere slot=2; grant s3/4 elsewhere slot=3;
+			release s2/4 s1/4; grant s4/4 elsewhere slot=1; grant s5/4 elsewhere slot=2; release s0/4 s3..s5/4;
+			grant s6/4 slot=0; grant s7/8 slot=1`},
 	{Name: "SlotIsKept",
 		Rule:  "A holder keeps its slot while it holds the key: asking again and renewing do not change it, even after smaller ones became free.",
-		Needs: slots, run: slotIsKept},
+		Needs: slots,
+		play: `grant s0/3 elsewhere slot=0; grant s1/3 elsewhere slot=1; grant s2/3 elsewhere slot=2; release s0/3 s1/3;
+			grant s2/3 elsewhere slot=2; renew s2/3; grant s2/3 elsewhere queued slot=2; renew s2/3; shared s2/3;
+			has s2/3 slot=2; grant s3/3 slot=0; grant s2/3 slot=2`},
 	{Name: "SlotOfADeadHolderComesBack",
 		Rule:  "The slot of a vanished holder is free once its lease has ended.",
 		Needs: slots, run: slotComesBack},
 	{Name: "ReaderHasNoSlot",
 		Rule:  "A reader without a Limit has slot 0 and takes it from nobody; Inspect shows each holder's Limit and Slot.",
-		Needs: slots, run: readerHasNoSlot},
+		Needs: slots,
+		play: `grant r1 slot=0; grant s1/5 slot=0; grant r2 slot=0; grant s2/6 slot=1; queue? join s3/4; shared r1 s1/5 r2 s2/6;
+			has r1 r2 limit=0 slot=0; has s1/5 limit=5 slot=0; has s2/6 limit=6 slot=1; queue? waits s3/4`},
 	{Name: "LimitedQueueIsInOrder",
 		Rule:  "The queue for a key with a Limit is served in order: each release makes room for one, with its slot.",
-		Needs: slotsQueue, claims: true, run: limitedQueue},
+		Needs: slotsQueue, claims: true,
+		play: `grant s0/3 elsewhere slot=0; grant s1/3 elsewhere slot=1; grant s2/3 elsewhere slot=2; await t1..t6/3 elsewhere;
+			release s1/3; refuse t6/3 queued; enter t1/3; grant t1/3 slot=1; refuse t2..t6/3 queued; release s0/3;
+			refuse t6/3 queued; enter t2/3; grant t2/3 slot=0; refuse t3..t6/3 queued; release s2/3; refuse t6/3 queued;
+			enter t3/3; grant t3/3 slot=2; refuse t4..t6/3 queued; release t2/3; refuse t6/3 queued; enter t4/3;
+			grant t4/3 slot=0; refuse t5..t6/3 queued; release t3/3; refuse t6/3 queued; enter t5/3; grant t5/3 slot=2;
+			refuse t6/3 queued; release t1/3; enter t6/3; grant t6/3 slot=1; release t4..t6/3; free`},
 	{Name: "LargerLimitLetsSeveralIn",
 		Rule:  "When the holder with the smallest Limit releases, as many from the front of the queue are granted the key as the limits then allow, and get hints.",
-		Needs: slotsQueue, run: largerLimit},
+		Needs: slotsQueue,
+		play: `grant s1/2 s2/5; await t1..t5/5; quiet t1..t5/5; release s1/2; enter t4..t1/5; shared s2/5 t1..t4/5;
+			refuse t5/5 queued; release s2/5; enter t5/5`},
 	{Name: "DeadHoldersLetAsManyIn",
 		Rule:  "When the leases of all holders of a key with a Limit expire, as many from the front of the queue are granted the key once the first of them asks, and get hints.",
-		Needs: slotsQueue, timely: true, run: deadHoldersLetIn},
+		Needs: slotsQueue, timely: true,
+		play: `grant s1..s5/5 brief; await t1..t6/5 elsewhere; turn t1/5 in=ttl; enter t2..t5/5 in=ttl; refuse t6/5 queued;
+			shared t1..t5/5`},
 	{Name: "FirstInTheQueueKnowsWhenThereIsRoom",
 		Rule:  "The first in the queue for a key with a Limit learns when the first of the leases ends that makes room.",
-		Needs: slotsQueue, timely: true, run: firstKnowsOfRoom},
+		Needs: slotsQueue, timely: true,
+		play: "grant s1/2; grant s2/2 brief; join s3/2 elsewhere wakes=ttl left=ttl; turn s3/2 in=ttl; shared s1/2 s3/2"},
 	{Name: "LimitOfOne",
 		Rule:  "A Limit of 1 is one holder at a time.",
-		Needs: slots, run: limitOfOne},
+		Needs: slots,
+		play:  "grant s1/1 slot=0; refuse s2/1 s3/9 r1 a; release s1/1; grant s2/1 slot=0"},
 	{Name: "ConvertTakesASlot",
 		Rule:  "A holder that converts with a Limit has slot 0, and others are granted the key until the Limit is reached.",
-		Needs: slots, run: convertTakesASlot},
+		Needs: slots,
+		play: `grant a; convert a limit=2 slot=0; convert a limit=2 slot=0; grant s1/2 slot=1; refuse s2/2; shared a s1/2;
+			has a limit=2; grant a slot=0`},
 }
 
 // slotted returns the request of a fresh owner that shares the key with at most limit-1
@@ -102,25 +129,6 @@ func limitIsRefused(e *env) {
 	e.refuse(e.d, e.reader("k"))
 }
 
-func limitIsKept(e *env) {
-	const n = 4
-	rs := e.fill("k", n)
-	for i := range n {
-		e.sharedBy(rs...)
-		next := e.slotted("k", n)
-		res := e.refuse(e.open(), next)
-		if res.Why != driver.Held || !plausible(res.Left, 0) || !slices.ContainsFunc(rs, func(r contend.Owner) bool { return r.Owner == res.Holder.Owner }) {
-			e.Errorf("hold %d of %d: %+v, want Held, one of the holders and what it has left", n+1, n, res)
-		}
-		e.refuse(e.d, e.ask("k"))
-		e.release(e.d, rs[i])
-		e.grant(e.d, next)
-		rs[i] = next
-	}
-	e.releaseAll(rs...)
-	e.free("k")
-}
-
 func limitAtOnce(e *env) {
 	const clients, n, rounds = 4, 5, 5
 	ds := make([]driver.Driver, clients)
@@ -161,55 +169,6 @@ func limitAtOnce(e *env) {
 	}
 }
 
-func smallestLimit(e *env) {
-	a, b, r := e.slotted("k", 3), e.slotted("k", 5), e.reader("k")
-	e.grant(e.d, a)
-	e.refuse(e.d, e.slotted("k", 1)) // the one that asks
-	e.grant(e.d, b)
-	e.refuse(e.d, e.slotted("k", 2))
-	e.grant(e.d, r) // it counts
-	for _, next := range []contend.Owner{e.slotted("k", 3), e.slotted("k", 5), e.reader("k")} {
-		e.refuse(e.d, next)
-	}
-	e.release(e.d, a) // who named the smallest
-	e.grant(e.d, e.slotted("k", 5))
-	e.refuse(e.d, e.slotted("k", 3))
-	e.grant(e.d, e.reader("k"))
-	e.grant(e.d, e.slotted("k", 5))
-	e.refuse(e.d, e.slotted("k", 5))
-	e.refuse(e.d, e.reader("k"))
-}
-
-func smallestSlot(e *env) {
-	const n = 4
-	rs := e.fill("k", n)
-	e.release(e.d, rs[2])
-	e.release(e.d, rs[1])
-	for _, slot := range []int{1, 2} {
-		rs[slot] = e.slotted("k", n)
-		e.grantSlot(e.open(), rs[slot], slot)
-	}
-	e.releaseAll(rs...)
-	e.grantSlot(e.d, e.slotted("k", n), 0)
-	e.grantSlot(e.d, e.slotted("k", 2*n), 1) // of whatever Limit
-}
-
-func slotIsKept(e *env) {
-	const n = 3
-	rs := e.fill("k", n)
-	e.release(e.d, rs[0])
-	e.release(e.d, rs[1])
-	for _, r := range []contend.Owner{rs[2], queued(rs[2])} {
-		e.grantSlot(e.open(), r, 2)
-		e.renewed(e.d, rs[2])
-	}
-	if info := e.sharedBy(rs[2]); info.Holder.Slot != 2 {
-		e.Errorf("Inspect says %+v, want slot 2", info.Holder)
-	}
-	e.grantSlot(e.d, e.slotted("k", n), 0)
-	e.grantSlot(e.d, rs[2], 2)
-}
-
 func slotComesBack(e *env) {
 	gone, b := e.brief(e.slotted("k", 2)), e.slotted("k", 2)
 	e.grantSlot(e.d, gone, 0)
@@ -227,117 +186,4 @@ func slotComesBack(e *env) {
 	}
 	e.renewNothing(e.d, gone)
 	e.releaseNothing(e.d, gone)
-}
-
-func readerHasNoSlot(e *env) {
-	r, a, r2, b := e.reader("k"), e.slotted("k", 5), e.reader("k"), e.slotted("k", 6)
-	e.grantSlot(e.d, r, 0)
-	e.grantSlot(e.d, a, 0)
-	e.grantSlot(e.d, r2, 0)
-	e.grantSlot(e.d, b, 1)
-	waits := needQueue.Met(e.d)
-	if waits {
-		e.join(e.d, e.slotted("k", 4), 0)
-	}
-	info := e.sharedBy(r, a, r2, b)
-	for i, want := range []driver.Holder{{Limit: 0, Slot: 0}, {Limit: 5, Slot: 0}, {Limit: 0, Slot: 0}, {Limit: 6, Slot: 1}} {
-		if h := info.Holders[i].Holder; h.Limit != want.Limit || h.Slot != want.Slot {
-			e.Errorf("holder %d is %+v, want the Limit %d and the slot %d", i, h, want.Limit, want.Slot)
-		}
-	}
-	if waits && (len(info.Queue) != 1 || info.Queue[0].Limit != 4 || info.Queue[0].Mode != driver.Shared) {
-		e.Errorf("the queue is %+v", info.Queue)
-	}
-}
-
-func limitedQueue(e *env) {
-	const n = 3
-	rs := e.fill("k", n)
-	var ws []*listener
-	for i := range 6 {
-		ws = append(ws, e.await(e.open(), e.slotted("k", n), i))
-	}
-	for i, slot := range []int{1, 0, 2, 0, 2, 1} {
-		e.release(e.d, rs[slot])
-		if last := ws[len(ws)-1]; i < len(ws)-1 {
-			e.refuse(last.d, queued(last.r))
-		}
-		rs[slot] = ws[i].r
-		e.enter(ws[i])
-		e.grantSlot(e.d, rs[slot], slot)
-		for _, later := range ws[i+1:] {
-			e.refuse(later.d, queued(later.r))
-		}
-	}
-	e.releaseAll(rs...)
-	e.free("k")
-}
-
-func largerLimit(e *env) {
-	small, rs := e.slotted("k", 2), []contend.Owner{e.slotted("k", 5)}
-	e.grant(e.d, small)
-	e.grant(e.d, rs[0])
-	var ws []*listener
-	for i := range 5 {
-		ws = append(ws, e.await(e.d, e.slotted("k", 5), i))
-	}
-	e.quiet(ws...)
-	e.release(e.d, small)
-	e.enter(ws[3], ws[2], ws[1], ws[0])
-	e.sharedBy(append(rs, requests(ws[:4]...)...)...)
-	e.refuse(e.d, queued(ws[4].r))
-	e.release(e.d, rs[0])
-	e.enter(ws[4])
-}
-
-func deadHoldersLetIn(e *env) {
-	const n = 5
-	for range n {
-		e.grant(e.d, e.brief(e.slotted("k", n)))
-	}
-	ws := e.awaitAll(n+1, 0, func() contend.Owner { return e.slotted("k", n) })
-	e.turn(ws[0].d, ws[0].r, e.ttl)
-	e.eventually(e.ttl, "the leases of all that are gone end", func() bool { return e.inspect("k").Holds <= n })
-	e.enter(ws[1:n]...)
-	e.refuse(ws[n].d, queued(ws[n].r))
-	e.sharedBy(requests(ws[:n]...)...)
-}
-
-func firstKnowsOfRoom(e *env) {
-	a, gone, w := e.slotted("k", 2), e.brief(e.slotted("k", 2)), e.slotted("k", 2)
-	e.grant(e.d, a)
-	e.grant(e.d, gone)
-	res := e.join(e.open(), w, 0)
-	if res.RetryIn <= 0 || res.RetryIn > e.ttl || !plausible(res.Left, 0) || res.Left > e.ttl {
-		e.Errorf("RetryIn is %v and Left %v, want more than 0 and no more than the %v of the one that makes room", res.RetryIn, res.Left, e.ttl)
-	}
-	e.turn(e.d, w, e.ttl)
-	e.sharedBy(a, w)
-}
-
-func limitOfOne(e *env) {
-	a, b := e.slotted("k", 1), e.slotted("k", 1)
-	e.grantSlot(e.d, a, 0)
-	for _, r := range []contend.Owner{b, e.slotted("k", 9), e.reader("k"), e.ask("k")} {
-		e.refuse(e.d, r)
-	}
-	e.release(e.d, a)
-	e.grantSlot(e.d, b, 0)
-}
-
-func convertTakesASlot(e *env) {
-	a := e.ask("k")
-	e.grant(e.d, a)
-	r := converting(a)
-	r.Limit = 2
-	for range 2 {
-		e.grantSlot(e.d, r, 0)
-	}
-	b := e.slotted("k", 2)
-	e.grantSlot(e.d, b, 1)
-	e.refuse(e.d, e.slotted("k", 2))
-	if info := e.sharedBy(a, b); info.Holders[0].Holder.Limit != 2 {
-		e.Errorf("the holder that converted is %+v, want the Limit 2", info.Holders[0])
-	}
-	e.grantSlot(e.d, sharing(a, 2), 0)
 }

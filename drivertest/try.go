@@ -19,25 +19,26 @@ var tryCases = []Case{
 		run:  traitsAreConstant},
 	{Name: "TryGrantsAFreeKey",
 		Rule: "A key that nobody holds is granted, and the store shows the holder to every client.",
-		run:  tryGrantsAFreeKey},
+		play: "free; grant a clean rises; held a; has a left same"},
 	{Name: "OneHolder",
 		Rule: "While one owner holds a key every other is refused, and the answer names the holder and how long its lease lasts.",
-		run:  oneHolder},
+		play: `grant a; refuse b why=held by=a left ahead=0; refuse b elsewhere why=held by=a left ahead=0; held a;
+			grant b@other elsewhere`},
 	{Name: "OneHolderOfManyAtOnce",
 		Rule: "Of many simultaneous requests for a free key exactly one is granted.",
 		run:  oneHolderOfMany},
 	{Name: "TryAgainIsTheSameGrant", // failure case 13
 		Rule: "Asking again with the same owner returns the standing grant with its fence, so that a lost reply does no harm.",
-		run:  tryAgain},
+		play: "grant a; grant a elsewhere same; grant a elsewhere queued same; held a; waits; release a; free"},
 	{Name: "TryNeverShortens",
 		Rule: "Try by the holder never sets the expiry to an earlier moment.",
-		run:  tryNeverShortens},
+		play: "grant a; grant a brief; outlasts a"},
 	{Name: "TryProlongs",
 		Rule: "Try by the holder sets the expiry to now + TTL when that is later.",
-		run:  tryProlongs},
+		play: "grant a brief; grant a lasting; outlasts a"},
 	{Name: "RefusalLeavesNoTrace",
 		Rule: "A refused request without Queue leaves nothing in the store.",
-		run:  refusalLeavesNoTrace},
+		play: "grant a; refuse b; refuse b; refuse b; held a; waits; release a; free; grant c"},
 	{Name: "LeaseEnds", // failure case 14
 		Rule: "A lease that nobody renews ends after the TTL of its Try: not before, and not much later.",
 		run:  leaseEnds},
@@ -53,7 +54,7 @@ var tryCases = []Case{
 		run:   sharedIsRefused},
 	{Name: "OwnerIsNotTheConnection",
 		Rule: "A lease belongs to its owner, not to the client that asked: another client may renew and release it.",
-		run:  ownerIsNotTheConnection},
+		play: "grant a; renew a elsewhere; release a; free"},
 	{Name: "EndedContext",
 		Rule: "With a context that has ended every method returns soon, with an error.",
 		run:  endedContext},
@@ -69,42 +70,6 @@ func traitsAreConstant(e *env) {
 	if e.traits.Engine == "" || e.traits.MinTTL <= 0 {
 		e.Errorf("Traits lacks Engine or MinTTL: %+v", e.traits)
 	}
-}
-
-func tryGrantsAFreeKey(e *env) {
-	e.free("k")
-	a := e.ask("k")
-	res := e.grant(e.d, a)
-	if res.Abandoned {
-		e.Error("Abandoned, but nobody held the key before")
-	}
-	info := e.heldBy(a)
-	if !plausible(info.Left, 0) {
-		e.Errorf("Left is %v of a TTL of %v", info.Left, a.TTL)
-	}
-	if e.traits.Fencing && (res.Fence == 0 || info.Fence != 0 && info.Fence != res.Fence) {
-		e.Errorf("the fence is %d, and %d to Inspect", res.Fence, info.Fence)
-	}
-}
-
-func oneHolder(e *env) {
-	other := e.open()
-	a, b := e.ask("k"), e.ask("k")
-	e.grant(e.d, a)
-	for _, d := range []driver.Driver{e.d, other} {
-		res := e.refuse(d, b)
-		if res.Why != driver.Held || res.Holder.Owner != a.Owner || res.Holder.Label != a.Label || res.Holder.Foreign {
-			e.Errorf("the refusal does not name the holder: %+v", res)
-		}
-		if !plausible(res.Left, 0) {
-			e.Errorf("Left is %v of a TTL of %v", res.Left, a.TTL)
-		}
-		if res.Ahead != 0 {
-			e.Errorf("Ahead is %d, but nobody waits", res.Ahead)
-		}
-	}
-	e.heldBy(a)
-	e.grant(other, e.ask("other")) // another key is another lock
 }
 
 func oneHolderOfMany(e *env) {
@@ -137,51 +102,6 @@ func oneHolderOfMany(e *env) {
 		}
 		e.release(e.d, won[0])
 	}
-}
-
-func tryAgain(e *env) {
-	a := e.ask("k")
-	first := e.grant(e.d, a)
-	for _, r := range []contend.Owner{a, queued(a)} {
-		if again := e.grant(e.open(), r); again.Fence != first.Fence {
-			e.Errorf("the fence is %d, and %d when asked again", first.Fence, again.Fence)
-		}
-	}
-	if info := e.heldBy(a); info.Waiters != 0 {
-		e.Errorf("the holder waits in the queue as well: %+v", info)
-	}
-	e.release(e.d, a)
-	e.free("k")
-}
-
-func tryNeverShortens(e *env) {
-	a := e.ask("k")
-	e.grant(e.d, a)
-	e.grant(e.d, e.brief(a))
-	e.outlasts(a, "a Try for a brief TTL by the holder of a long lease")
-}
-
-func tryProlongs(e *env) {
-	a := e.ask("k")
-	e.grant(e.d, e.brief(a))
-	if res := e.grant(e.d, a); res.TTL <= e.ttl {
-		e.Errorf("a Try for %v gave a lease of %v only %v", a.TTL, e.ttl, res.TTL)
-	}
-	e.outlasts(a, "a Try for a long TTL by the holder of a brief lease")
-}
-
-func refusalLeavesNoTrace(e *env) {
-	a, b := e.ask("k"), e.ask("k")
-	e.grant(e.d, a)
-	for range 3 {
-		e.refuse(e.d, b)
-	}
-	if info := e.heldBy(a); info.Waiters != 0 || len(info.Queue) != 0 {
-		e.Errorf("somebody waits: %+v", info)
-	}
-	e.release(e.d, a)
-	e.free("k")
-	e.grant(e.d, e.ask("k"))
 }
 
 func leaseEnds(e *env) {
@@ -225,14 +145,6 @@ func sharedIsRefused(e *env) {
 	if res, err := contend.Try(e.ctx, e.d, r); !errors.Is(err, driver.ErrUnsupported) {
 		e.Errorf("Mode Shared: %+v, %v, want ErrUnsupported", res, err)
 	}
-	e.free("k")
-}
-
-func ownerIsNotTheConnection(e *env) {
-	a, other := e.ask("k"), e.open()
-	e.grant(e.d, a)
-	e.renewed(other, a)
-	e.release(other, a)
 	e.free("k")
 }
 
