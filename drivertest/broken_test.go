@@ -73,6 +73,20 @@ func TestBrokenEnginesAreFound(t *testing.T) {
 	}
 }
 
+// A failing case that is a trace prints the step that did not hold.
+func TestFailingTraceNamesItsStep(t *testing.T) {
+	for _, b := range brokenReleases {
+		if b.name != "release does nothing" {
+			continue
+		}
+		if log := record(t, caseOf(t, "ReleaseFreesTheKey"), b.harness()).log.String(); !strings.Contains(log, `step 3 of the trace, "free"`) {
+			t.Errorf("the step is missing: %s", log)
+		}
+		return
+	}
+	t.Error("there is no such engine")
+}
+
 // brokenEngine is a mistake that an engine may have, and the cases that must
 // find it.
 type brokenEngine struct {

@@ -27,16 +27,6 @@ func (e *env) await(d driver.Driver, r contend.Owner, ahead int) *listener {
 	return w
 }
 
-// awaitAll puts n in the queue behind ahead others, one after another, on several connections.
-func (e *env) awaitAll(n, ahead int, ask func() contend.Owner) (ws []*listener) {
-	e.Helper()
-	ds := []driver.Driver{e.d, e.open(), e.open()}
-	for i := range n {
-		ws = append(ws, e.await(ds[i%len(ds)], ask(), ahead+i))
-	}
-	return ws
-}
-
 func (e *env) see(w *listener, refused driver.Result) {
 	w.at = time.Time{}
 	if refused.RetryIn > 0 {

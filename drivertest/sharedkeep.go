@@ -6,7 +6,6 @@ package drivertest
 import (
 	"time"
 
-	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/contend"
 )
 
@@ -42,16 +41,6 @@ var sharedKeepCases = []Case{
 	{Name: "SharedLeaseEnds",
 		Rule:  "A reader's lease ends after the TTL of its Try, not before, and does not affect the others'.",
 		Needs: shared, run: sharedLeaseEnds},
-}
-
-// inOtherMode returns r in the other mode.
-func inOtherMode(r contend.Owner) contend.Owner {
-	if r.Mode == driver.Shared {
-		r.Mode = driver.Exclusive
-	} else {
-		r.Mode = driver.Shared
-	}
-	return r
 }
 
 func eachSharersExpiry(e *env) {

@@ -100,18 +100,6 @@ func (e *env) grantSlot(d driver.Driver, r contend.Owner, slot int) {
 	}
 }
 
-// fill grants all the holds that a limit allows, in the order of their slots.
-func (e *env) fill(key string, limit int) []contend.Owner {
-	e.Helper()
-	ds := []driver.Driver{e.d, e.open(), e.open()}
-	var rs []contend.Owner
-	for i := range limit {
-		rs = append(rs, e.slotted(key, limit))
-		e.grantSlot(ds[i%len(ds)], rs[i], i)
-	}
-	return rs
-}
-
 func limitIsRefused(e *env) {
 	r := e.slotted("k", 2)
 	if res, err := contend.Try(e.ctx, e.d, r); !isUnsupported(err) {
