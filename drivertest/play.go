@@ -23,8 +23,8 @@ import (
 //
 // A step is a verb, owners, and words that say more. An owner is a letter and perhaps a number: r1 is a reader, s1/3 one
 // that shares the key with a Limit of 3, any other asks Exclusive; b@other is one of the key "other" instead of "k". r1..r9
-// are nine. An owner asks on the first client until a step is "elsewhere": then on another, which is its own from then on;
-// several owners use three clients by turns. "queue?" before a verb: a step for engines that have a queue.
+// are nine. An owner asks on the first client, or on another where a step is "elsewhere": for this step, but from then on
+// if it is the owner's first; several owners use three clients by turns. "queue?" before a verb: a step for engines that have a queue.
 // "20 times" in front: the rest is played so often, by fresh owners.
 type step struct {
 	text, given, verb string
@@ -187,12 +187,15 @@ func (p *player) does(s step) {
 		p.pool = []driver.Driver{p.open(), p.open(), p.d}
 	}
 	for _, name := range s.owners {
-		if p.calls++; elsewhere && len(s.owners) == 1 {
-			p.clients[name] = p.pool[p.calls%2]
-		} else if elsewhere {
-			p.clients[name] = p.pool[p.calls%3]
+		own := p.clients[name]
+		_, known := p.owners[name]
+		if elsewhere {
+			p.calls++
+			p.clients[name] = p.pool[p.calls%min(len(s.owners)+1, 3)]
 		}
-		one(p, s, name, p.request(s, name))
+		if one(p, s, name, p.request(s, name)); known {
+			p.clients[name] = own
+		}
 	}
 }
 
