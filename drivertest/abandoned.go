@@ -19,9 +19,9 @@ var abandonedCases = []Case{
 	{Name: "UnfinishedAbandons",
 		Rule:  "A Release as Unfinished leaves the key abandoned; one as Finished or Unused does not.",
 		Needs: marks,
-		play: `2 times; grant a unmarked; release a unused; grant b unmarked; release b; grant c unmarked; release c unfinished;
-			grant d marked; release d; grant e settled unmarked; release e settled unfinished; grant f marked; release f;
-			grant g unmarked; release g`},
+		play: `grant a unmarked; release a unused; grant b unmarked; release b; grant c unmarked; release c unfinished;
+			grant d marked; release d; grant e unmarked; release e unused; grant f unmarked; release f;
+			grant g settled unmarked; release g settled unfinished; grant h marked; release h; grant i unmarked; release i`},
 	{Name: "AbandonedOverTheQueue",
 		Rule:  "The first waiter that is granted the key of a vanished holder learns that it was abandoned, and no other does.",
 		Needs: marksQueue,
@@ -59,9 +59,9 @@ var abandonedCases = []Case{
 	{Name: "ConvertFinishes",
 		Rule:  "A holder of an abandoned key that converts has finished: nobody after it sees the mark, and its own end, as a reader, leaves none.",
 		Needs: marksShared,
-		play: `grant z; release z unfinished; grant a marked; convert a; grant r1 unmarked; release a unfinished; release r1;
-			grant b unmarked; release b; grant c; convert c; release c unused; grant d unmarked; release d; slots? grant y;
-			slots? release y unfinished; slots? grant e marked; slots? convert e limit=2; slots? release e unused;
+		play: `grant z; release z unfinished; grant a marked; convert a; grant r1 unmarked; release a exclusive unfinished; release r1;
+			grant b unmarked; release b; grant c; convert c; release c exclusive unused; grant d unmarked; release d; slots? grant y;
+			slots? release y unfinished; slots? grant e marked; slots? convert e limit=2; slots? release e exclusive unused;
 			grant f unmarked; release f`},
 	{Name: "LimitedHoldersAbandon",
 		Rule:  "A holder with a Limit that vanished leaves the key abandoned for the next holder only, though others still hold it.",

@@ -13,16 +13,16 @@ var convertCases = []Case{
 		Rule:  "A holder that converts keeps its lease and its fence, and from then on Shared requests are granted beside it, and no Exclusive one is.",
 		Needs: shared,
 		play: `grant a; refuse r1; convert a elsewhere; shared a; waits; has a same; beside r1; beside r2 elsewhere; refuse b;
-			shared a r1 r2; renew a; release a; shared r1 r2; release r1 r2; free`},
+			shared a r1 r2; renew a; release a; shared r1 r2; release r1 r2 here; free`},
 	{Name: "ConvertLetsReadersIn",
 		Rule:  "A Convert grants the key to the readers at the front of the queue beside the holder and gives them hints, but to nobody behind the next writer.",
 		Needs: sharedQueue,
-		play: `grant a; await r1; await r2 elsewhere; await w elsewhere; await r3; convert a; enter r2 r1; quiet r3;
-			refuse w queued; shared a r1 r2; waits w r3; release a r1 r2; enter w`},
+		play: `grant a; await r1; await r2 elsewhere; await w elsewhere=r2; await r3; convert a; enter r2 r1; quiet r3;
+			refuse w queued; shared a r1 r2; waits w r3; release a r1 r2 here; enter w`},
 	{Name: "ConvertTwice", // a lost reply
 		Rule:  "Convert asked again is the standing grant, with the same fence, and changes nothing, whoever was granted the key meanwhile.",
 		Needs: shared,
-		play: `grant a; convert a; convert a elsewhere; beside r1; convert a elsewhere; shared a r1; grant a same; release a;
+		play: `grant a; convert a; convert a elsewhere; beside r1; convert a elsewhere; shared a r1; grant a same; release a exclusive;
 			shared r1`},
 	{Name: "ConvertOfNothing",
 		Rule:  "Convert by an owner that holds nothing is refused, with or without Queue, on a free key and on a held one, and leaves nothing: the owner may still ask for the key.",
@@ -31,7 +31,7 @@ var convertCases = []Case{
 		Rule:  "Convert by an owner whose lease ended or was released is refused, and takes nothing from later holders.",
 		Needs: shared,
 		play: `grant a brief; expires; refuse a converting; free; grant b; refuse a converting; held b; release b;
-			refuse b converting; free; grant r1 r2; refuse b converting queued; shared r1 r2; waits`},
+			refuse b converting; free; grant r1 r2 spread; refuse b converting queued; shared r1 r2; waits`},
 	{Name: "LateTryAfterConvert",
 		Rule:  "A Try Exclusive by a holder that converted is refused, joins no queue and takes the key from nobody.",
 		Needs: shared,
@@ -50,7 +50,7 @@ var convertCases = []Case{
 	{Name: "WriterAfterConvert",
 		Rule:  "A writer in the queue is granted the key once the holder that converted and all readers beside it are gone, with a larger fence than any of them.",
 		Needs: sharedQueue,
-		play: `grant a; convert a; beside r1; await w elsewhere; refuse w queued; release a; refuse w queued; release r1; enter w;
+		play: `grant a; convert a; beside r1; await w elsewhere; refuse w queued; release a exclusive; refuse w queued; release r1; enter w;
 			held w; grant w rises`},
 	{Name: "ConvertRacesWithJoin",
 		Rule:  "A Shared request during a Convert is granted, or gets a hint to ask again, and nobody is ever granted the key Exclusive.",

@@ -15,12 +15,11 @@ var fenceCases = []Case{
 	{Name: "FencesRise", // failure case 31
 		Rule:  "Each later holder of a key has a strictly larger fence, on whichever connection it asked.",
 		Needs: fencing,
-		play:  "50 times; grant a rises; grant b@other; release a b@other; grant c elsewhere rises; release c"},
+		play:  "100/1000 times; grant a spread rises; grant b@other spread; release a b@other"},
 	{Name: "FencesRiseOverHandoffs",
 		Rule:  "A holder that was handed the key has a strictly larger fence than the previous one.",
 		Needs: []Need{needFencing, needQueue},
-		play: `7 times; grant a rises; join b; release a; turn b rises; held b; has b same; join c; release b; turn c rises; held c;
-			has c same; release c`},
+		play:  "grant w0 rises;" + each(rounds(20), "join w#+1; release w#; turn w#+1 rises; held w#+1; has w#+1 same")},
 	{Name: "FencesRiseOverExpiry",
 		Rule:  "A holder after one whose lease expired has a strictly larger fence.",
 		Needs: fencing,

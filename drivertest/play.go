@@ -5,6 +5,7 @@ package drivertest
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -23,9 +24,10 @@ import (
 //
 // A step is a verb, owners, and words that say more. An owner is a letter and perhaps a number: r1 is a reader, s1/3 one
 // that shares the key with a Limit of 3, any other asks Exclusive; b@other is one of the key "other" instead of "k". r1..r9
-// are nine. An owner asks on the first client, or on another where a step is "elsewhere": for this step, but from then on
-// if it is the owner's first; several owners use three clients by turns. "queue?" before a verb: a step for engines that have a queue.
-// "20 times" in front: the rest is played so often, by fresh owners.
+// are nine. An owner asks on the first client, or on another one in a step that is "elsewhere", a new one each; "elsewhere=r1",
+// that of r1; "spread", the first and two others by turns: for this step, but from then on if it is the owner's first.
+// "here" is the first client for such an owner. "queue?" before a verb: a step for engines that have a queue.
+// "20 times" in front: the rest is played so often, by fresh owners; "100/1000 times": more often with a fake clock.
 type step struct {
 	text, given, verb string
 	owners            []string
@@ -40,6 +42,9 @@ var (
 
 func parse(trace string) (steps []step) {
 	for text := range strings.SplitSeq(trace, ";") {
+		if strings.TrimSpace(text) == "" {
+			continue
+		}
 		s := step{text: strings.Join(strings.Fields(text), " "), says: make(map[string]string)}
 		for _, f := range strings.Fields(text) {
 			word, value, _ := strings.Cut(f, "=")
@@ -120,7 +125,7 @@ var answers = map[string]func(p *player, name, want string, res driver.Result) b
 	"clean": func(_ *player, _, _ string, res driver.Result) bool { return !res.Abandoned },
 	"full":  func(p *player, _, _ string, res driver.Result) bool { return plausible(res.Left, p.long/2) },
 	"longer": func(p *player, _, _ string, res driver.Result) bool {
-		return !res.Granted || max(res.TTL, res.Left) > p.long
+		return !res.Granted || res.TTL > p.long
 	},
 	"lasting": func(p *player, _, _ string, res driver.Result) bool { return res.TTL > p.ttl },
 	"same":    func(p *player, name, _ string, res driver.Result) bool { return res.Fence == p.fences[name] },
@@ -135,15 +140,32 @@ var answers = map[string]func(p *player, name, want string, res driver.Result) b
 }
 
 // others are words that a verb itself looks at.
-var others = []string{"elsewhere", "times", "in", "gone", "wanted", "unwanted", "waiters", "holds"}
+var others = []string{"elsewhere", "spread", "here", "times", "in", "gone", "wanted", "unwanted", "waiters", "holds"}
+
+// each is some steps for each value: # is the value, #+1 the number after it.
+func each(values []string, steps string) (trace string) {
+	for _, v := range values {
+		n, _ := strconv.Atoi(v)
+		trace += strings.NewReplacer("#+1", strconv.Itoa(n+1), "#", v).Replace(steps) + ";"
+	}
+	return trace
+}
+
+// rounds are the numbers from 0 to n-1.
+func rounds(n int) (numbers []string) {
+	for i := range n {
+		numbers = append(numbers, strconv.Itoa(i))
+	}
+	return numbers
+}
 
 // player plays a trace.
 type player struct {
 	*env
 	owners  map[string]contend.Owner
-	pool    []driver.Driver          // two more clients, and the first
-	calls   int                      // how many owners asked
-	clients map[string]driver.Driver // of those that asked elsewhere
+	pool    []driver.Driver          // the first client, and two more
+	calls   int                      // how many owners were spread over these
+	clients map[string]driver.Driver // of owners that asked elsewhere
 	ears    map[string]*listener
 	fences  map[string]uint64   // of owners that were granted a key
 	newest  map[string]uint64   // the largest fence of a key
@@ -154,8 +176,13 @@ type player struct {
 func (e *env) play(trace string) {
 	p := &player{env: e, newest: make(map[string]uint64)}
 	steps, times := parse(trace), 1
-	if n, err := strconv.Atoi(steps[0].verb); err == nil {
-		steps, times = steps[1:], n
+	if _, ok := steps[0].says["times"]; ok {
+		few, many, _ := strings.Cut(steps[0].verb, "/")
+		if e.fake {
+			few = cmp.Or(many, few)
+		}
+		times, _ = strconv.Atoi(few)
+		steps = steps[1:]
 	}
 	for range times {
 		p.owners, p.clients, p.ears = make(map[string]contend.Owner), make(map[string]driver.Driver), make(map[string]*listener)
@@ -182,20 +209,34 @@ func (p *player) does(s step) {
 	if one == nil {
 		panic(fmt.Sprintf("the step %q: what does it do?", s.text))
 	}
-	_, elsewhere := s.says["elsewhere"]
-	if elsewhere && p.pool == nil {
-		p.pool = []driver.Driver{p.open(), p.open(), p.d}
-	}
 	for _, name := range s.owners {
 		own := p.clients[name]
 		_, known := p.owners[name]
-		if elsewhere {
-			p.calls++
-			p.clients[name] = p.pool[p.calls%min(len(s.owners)+1, 3)]
-		}
+		p.moves(s, name)
 		if one(p, s, name, p.request(s, name)); known {
 			p.clients[name] = own
 		}
+	}
+}
+
+// moves lets an owner use the client of a step.
+func (p *player) moves(s step, name string) {
+	beside, elsewhere := s.says["elsewhere"]
+	_, spread := s.says["spread"]
+	_, here := s.says["here"]
+	switch {
+	case beside != "":
+		p.clients[name] = p.client(beside)
+	case elsewhere:
+		p.clients[name] = p.open()
+	case spread:
+		if p.pool == nil {
+			p.pool = []driver.Driver{p.d, p.open(), p.open()}
+		}
+		p.clients[name] = p.pool[p.calls%len(p.pool)]
+		p.calls++
+	case here:
+		p.clients[name] = p.d
 	}
 }
 
@@ -316,7 +357,13 @@ var ownersVerbs = map[string]func(p *player, s step, name string, r contend.Owne
 	},
 	"watch": func(p *player, _ step, name string, r contend.Owner) { p.watch(p.client(name), r) },
 	"release": func(p *player, s step, name string, r contend.Owner) {
-		if _, gone := s.says["gone"]; gone {
+		switch how, gone := s.says["gone"]; {
+		case how == "once": // whatever the store has in hand
+			if err := contend.Release(p.ctx, p.client(name), r); !errors.Is(err, driver.ErrNotHeld) {
+				p.Fatalf("Release of %q: %v, want ErrNotHeld", r.Key, err)
+			}
+			return
+		case gone:
 			p.releaseNothing(p.client(name), r)
 			return
 		}
@@ -337,21 +384,31 @@ var ownersVerbs = map[string]func(p *player, s step, name string, r contend.Owne
 	},
 	"outlasts": func(p *player, _ step, name string, r contend.Owner) { p.outlasts(r, name) }, // the brief TTL
 	"has": func(p *player, s step, name string, r contend.Owner) { // its lease, as the store shows it
-		holders := p.inspect(r.Key).Holders
-		i := slices.IndexFunc(holders, sameOwner(r))
-		if i < 0 {
-			p.Fatalf("%s does not hold %q: %+v", name, r.Key, holders)
+		info := p.inspect(r.Key)
+		leases := append(info.Holders, driver.Lease{Holder: info.Holder, Fence: info.Fence, Left: info.Left}) // the first one twice
+		leases = slices.DeleteFunc(leases, func(l driver.Lease) bool { return !sameOwner(r)(l) })
+		if len(leases) == 0 {
+			p.Fatalf("%s does not hold %q: %+v", name, r.Key, info)
 		}
-		l := holders[i]
-		if limit := s.says["limit"]; limit != "" && strconv.Itoa(l.Holder.Limit) != limit {
-			p.Fatalf("the Limit of %s is not %s: %+v", name, limit, l)
+		for _, l := range leases {
+			if limit := s.says["limit"]; limit != "" && strconv.Itoa(l.Holder.Limit) != limit {
+				p.Fatalf("the Limit of %s is not %s: %+v", name, limit, l)
+			}
+			p.is(s, name, driver.Result{Granted: l.Left != 0, TTL: l.Left, Fence: cmp.Or(l.Fence, p.fences[name]), Slot: l.Holder.Slot, Left: l.Left})
 		}
-		p.is(s, name, driver.Result{Granted: l.Left != 0, Fence: cmp.Or(l.Fence, p.fences[name]), Slot: l.Holder.Slot, Left: l.Left})
 	},
 }
 
 // verbs are about all owners of a step, or a key.
 var verbs = map[string]func(p *player, s step){
+	"renewals": func(p *player, s step) { // in one Renew
+		_, want := s.says["wanted"]
+		for i, a := range p.renew(p.d, p.all(s)...) {
+			if a.Err != nil || a.Wanted != want {
+				p.Fatalf("the renewal of %s: %+v, want Wanted: %v", s.owners[i], a, want)
+			}
+		}
+	},
 	"held": func(p *player, s step) {
 		r := p.owner(s.owners[0])
 		if info := p.heldBy(r); p.traits.Shared && (info.Holds != 1 || info.Holder.Mode != r.Mode) {

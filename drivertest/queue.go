@@ -27,12 +27,12 @@ var queueCases = []Case{
 	{Name: "NobodyOvertakesALivePlace",
 		Rule:  "Nobody is granted the key past a live place of another, with or without Queue, and each refusal says how many are ahead.",
 		Needs: queueing,
-		play: `grant a; join b; refuse c elsewhere ahead=1; release a; refuse c; refuse c queued ahead=waiting; refuse d elsewhere; turn b;
+		play: `grant a; join b; refuse c elsewhere ahead=1; release a; refuse c; refuse c queued ahead=waiting; refuse d elsewhere=c; turn b;
 			release b; turn c`},
 	{Name: "DeadPlaceIsSkipped",
 		Rule:  "A place without a sign of life for its patience is skipped.",
 		Needs: queueing, timely: true,
-		play: "grant a; join d brief; join b; until waiters=1; release a; turn b; held b; refuse d queued ahead=0"},
+		play: "grant a; join d brief; join b; until waiters=1; release a; turn b; held b; refuse d brief queued ahead=0"},
 	{Name: "ManyDeadPlacesAreSkipped",
 		Rule:  "However many dead places are in front, the first live one is served.",
 		Needs: queueing, run: manyDeadPlaces},
@@ -69,7 +69,7 @@ var queueCases = []Case{
 		Rule:  "An engine without a queue ignores Queue: a refused request leaves no place, and nobody waits for its turn.",
 		Needs: []Need{needNoQueue},
 		play: `grant a; refuse b queued ahead=0; refuse b queued ahead=0; refuse c elsewhere queued ahead=0; held a; waits;
-			renew a unwanted; renew b queued gone; release b gone; release a; free; grant c queued; release c; free`},
+			renew a unwanted; renew b queued gone; release b gone; release a; free; grant c here queued; release c here; free`},
 	{Name: "ReleasedBeforeWatch", // failure case 15
 		Rule:  "A key released between a refusal and Watch is granted to the Try that follows Watch.",
 		Needs: queueing,

@@ -19,9 +19,8 @@ var releaseCases = []Case{
 		run:  releaseIsTheOwners},
 	{Name: "ReleaseComparesTheLabel",
 		Rule: "Owner and Label are compared as a whole: the same owner with another label is another one.",
-		play: `grant a; release a label= gone; renew a label= gone; release a label={} gone; renew a label={} gone;
-			release a label=long gone; renew a label=long gone; release a label=short gone; renew a label=short gone;
-			queue? join b; queue? release b label={} gone; queue? waits b; held a; release a`},
+		play: "grant a;" + each(otherLabels, "release a # gone; renew a # gone; held a") + `queue? join b; queue? release b label={} gone;
+			queue? waits b; held a; release a`},
 	{Name: "ReleaseTwice", // failure cases 13 and 33
 		Rule: "The second Release of one owner is ErrNotHeld, and never affects the next holder.",
 		play: "grant a; release a; release a gone; free; grant b; release a gone; held b"},
@@ -34,19 +33,23 @@ var releaseCases = []Case{
 			release a settled; turn c settled; release c settled; release c settled gone; free`},
 	{Name: "SettledOwnerMayAskAgain",
 		Rule: "The engine does not remember a settled Release: the same owner may ask again, for the key or for a place.",
-		play: `grant a settled; release a settled; grant a settled; release a settled; release a settled gone; grant a settled;
+		play: each(rounds(3), "grant a settled; release a settled") + `release a settled gone; grant a settled;
 			queue? join b settled; queue? release b settled; queue? join b settled; queue? release b settled;
 			queue? join b settled; release a settled; turn b settled`},
 	{Name: "TryAfterReleaseIsRefused", // failure cases 11 and 13
 		Rule: "A Try that arrives after the Release of its owner is refused as such, whether the owner held the key, waited in the queue or had nothing, and leaves no place.",
-		play: `release a gone; refuse a elsewhere why=released; refuse a elsewhere queued why=released; free; grant b; release b;
-			refuse b elsewhere why=released; refuse b elsewhere queued why=released; free; grant c; refuse b why=released;
-			refuse b queued why=released; held c; waits; queue? join d; queue? release d; queue? refuse d elsewhere why=released;
-			queue? refuse d elsewhere queued why=released; held c; waits; release c; release b gone; free`},
+		play: `release a gone; refuse a elsewhere why=released; free; refuse a elsewhere queued why=released; free; grant b; release b;
+			refuse b elsewhere why=released; free; refuse b elsewhere queued why=released; free; grant c;
+			refuse b elsewhere why=released; held c; waits; refuse b elsewhere queued why=released; held c; waits;
+			queue? join d; queue? release d; queue? refuse d elsewhere why=released; waits;
+			queue? refuse d elsewhere queued why=released; held c; waits; release c; release b gone=once; free`},
 	{Name: "TryLongAfterReleaseIsRefused",
 		Rule: "So is one that arrives when the TTL that its owner asked for is over: it may be under way for ten seconds.",
 		run:  tryLongAfterRelease},
 }
+
+// otherLabels are labels that an owner does not have.
+var otherLabels = []string{"label=", "label={}", "label=long", "label=short"}
 
 func releaseIsTheOwners(e *env) {
 	a := e.ask("k")

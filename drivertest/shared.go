@@ -18,10 +18,10 @@ var sharedCases = []Case{
 	{Name: "SharersHoldTogether",
 		Rule:  "Any number of owners that ask Shared hold a key together, and one that asks Exclusive is refused until the last of them is gone.",
 		Needs: shared,
-		play: `grant r1..r5 elsewhere; shared r1..r5; refuse w why=held left by=r1,r2,r3,r4,r5; release r3 elsewhere;
-			shared r1 r2 r4 r5; refuse w why=held left by=r1,r2,r4,r5; release r1 elsewhere; shared r2 r4 r5;
-			refuse w why=held left by=r2,r4,r5; release r5; shared r2 r4; refuse w why=held left by=r2,r4; release r4; shared r2;
-			refuse w why=held left by=r2; release r2; free; grant w`},
+		play: `grant r1..r5 spread; shared r1..r5; refuse a why=held left by=r1,r2,r3,r4,r5; release r3 elsewhere;
+			shared r1 r2 r4 r5; refuse b why=held left by=r1,r2,r4,r5; release r1 elsewhere; shared r2 r4 r5;
+			refuse c why=held left by=r2,r4,r5; release r5 elsewhere; shared r2 r4; refuse d why=held left by=r2,r4;
+			release r4 elsewhere; shared r2; refuse e why=held left by=r2; release r2 elsewhere; free; grant f`},
 	{Name: "WriterKeepsSharersOut",
 		Rule:  "While a key is held Exclusive, a Shared request is refused, and the answer names the holder and how long its lease lasts.",
 		Needs: shared,

@@ -20,7 +20,7 @@ var sharedFenceCases = []Case{
 	{Name: "FencesRiseAmongSharers",
 		Rule:  "A store that mints fences gives each owner that shares a key a strictly larger one than all before it.",
 		Needs: sharedNode,
-		play:  "grant r1..r9 elsewhere rises; release r1..r9; grant r10 rises"},
+		play:  "grant r1..r9 spread rises; release r1..r9 here; grant r10 rises"},
 	{Name: "ReadersMayOvertakeEachOther",
 		Rule:  "A Shared proposal is granted beside other readers, or after them, though their fences are larger: it only has to be above those that were granted Exclusive.",
 		Needs: sharedNode, run: readersOvertake},

@@ -24,17 +24,15 @@ var sharedKeepCases = []Case{
 	{Name: "SharedReleaseIsTheOwnersAlone",
 		Rule:  "Release by a reader ends its own lease and no other's: the second is ErrNotHeld, and a Try that arrives after it is refused.",
 		Needs: shared,
-		play: `grant r1..r3 elsewhere; release r4 gone; release r2 label= gone; renew r2 label= gone; release r2 label={} gone;
-			renew r2 label={} gone; release r2 label=long gone; renew r2 label=long gone; release r2 label=short gone;
-			renew r2 label=short gone; shared r1..r3; release r1 elsewhere; release r1 gone; renew r1 gone; refuse r1;
-			refuse r1 queued; shared r2 r3; waits; release r2 elsewhere; release r2 gone; renew r2 gone; refuse r2;
-			refuse r2 queued; shared r3; waits; release r3 elsewhere; release r3 gone; renew r3 gone; refuse r3;
-			refuse r3 queued; free; release r5 gone; refuse r5; free`},
+		play: "grant r1..r3 spread; release r4 gone;" + each(otherLabels, "release r2 here # gone; renew r2 here # gone") + `shared r1..r3;
+			release r1 elsewhere; release r1 here gone; renew r1 here gone; refuse r1 here; refuse r1 here queued; shared r2 r3; waits;
+			release r2 elsewhere; release r2 here gone; renew r2 here gone; refuse r2 here; refuse r2 here queued; shared r3; waits;
+			release r3 elsewhere; release r3 here gone; renew r3 here gone; refuse r3 here; refuse r3 here queued; free;
+			release r5 gone; refuse r5; free`},
 	{Name: "SettledSharerMayAskAgain",
 		Rule:  "The engine does not remember a settled Release of a reader: the same owner may ask again.",
 		Needs: shared,
-		play: `grant r2; grant r1 settled; shared r1 r2; release r1 settled; release r1 settled gone; grant r1 settled;
-			shared r1 r2; release r1 settled; release r1 settled gone; shared r2`},
+		play:  "grant r2;" + each(rounds(3), "grant r1 settled; shared r1 r2; release r1 settled; release r1 settled gone") + "shared r2"},
 	{Name: "EachSharerHasItsOwnExpiry",
 		Rule:  "A Try or a Renew by a reader sets the expiry of its own lease to a later moment, never to an earlier one, and changes nobody else's.",
 		Needs: shared, run: eachSharersExpiry},

@@ -17,23 +17,23 @@ var sharedQueueCases = []Case{
 	{Name: "WriterWaitsForAllSharers",
 		Rule:  "A writer in the queue is granted the key when the last of those that share it released it, and gets a hint then.",
 		Needs: sharedQueue,
-		play: `grant r1..r3 elsewhere; await w elsewhere; release r2; refuse w queued; shared r1 r3; release r3; refuse w queued;
-			shared r1; release r1; enter w; held w; release w; free`},
+		play: `grant r1..r3 spread; await w elsewhere; release r2 here; refuse w queued; shared r1 r3; release r3 here; refuse w queued;
+			shared r1; release r1 here; enter w; held w; release w here; free`},
 	{Name: "WaitingWriterStopsLaterReaders",
 		Rule:  "While a writer waits for those that share a key, no later request is granted beside them, with or without Queue, and each refusal says how many are ahead.",
 		Needs: sharedQueue,
-		play: `grant r1; join w; refuse r2 elsewhere ahead=1; shared r1; waits w; join r2; refuse r3 elsewhere; shared r1;
+		play: `grant r1; join w; refuse r2 elsewhere ahead=1; shared r1; waits w; join r2; refuse r3 elsewhere=r2; shared r1;
 			release r1; turn w; refuse r2 queued; release w; turn r2`},
 	{Name: "NeighboursEnterTogether",
 		Rule:  "Consecutive readers at the front of the queue hold the key together once it is released, and nobody behind the next writer does.",
 		Needs: sharedQueue,
-		play: `grant a; await r1; await r2 elsewhere; await w elsewhere; await r3; refuse r2 queued; release a; enter r2 r1;
-			quiet r3; refuse w queued; shared r1 r2; waits w r3; release r1; refuse w queued; release r2; enter w; held w;
-			release w; enter r3; shared r3`},
+		play: `grant a; await r1; await r2 elsewhere; await w elsewhere=r2; await r3; refuse r2 queued; release a; enter r2 r1;
+			quiet r3; refuse w queued; shared r1 r2; waits w r3; release r1 elsewhere=r2; refuse w queued; release r2; enter w;
+			held w; release w here; enter r3; shared r3`},
 	{Name: "NeighboursAllGetHints",
 		Rule:  "Each of many readers at the front of the queue gets a hint when it is granted the key, so that asking only then is enough for all.",
 		Needs: sharedQueue,
-		play: `grant a; await r1..r150 elsewhere; release a; enter r150..r1; shared r1..r150; await w; release r1..r150; enter w;
+		play: `grant a; await r1..r150 spread; release a; enter r150..r1; shared r1..r150; await w; release r1..r150 here; enter w;
 			held w`},
 	{Name: "MixedQueueIsInOrder",
 		Rule:  "Writers and groups of readers are served in the order of the queue.",
@@ -45,7 +45,7 @@ var sharedQueueCases = []Case{
 		Rule:  "When a writer that waits for those that share a key gives up, the readers behind it are granted the key beside them and get hints.",
 		Needs: sharedQueue,
 		play: `grant r0; join w; await r1; await r2 elsewhere; await b; quiet r1 r2; release w; enter r2 r1; refuse b queued;
-			shared r0 r1 r2; release r0..r2; enter b`},
+			shared r0 r1 r2; release r0..r2 here; enter b`},
 	{Name: "DeadWaitingWriterLetsReadersIn",
 		Rule:  "A waiting writer without a sign of life for its patience no longer makes readers wait.",
 		Needs: sharedQueue,
@@ -59,7 +59,7 @@ var sharedQueueCases = []Case{
 	{Name: "DeadWriterLetsAllReadersIn",
 		Rule:  "When a writer's lease expires all the readers at the front of the queue are granted the key once the first of them asks, and get hints, so that asking only then is enough for all.",
 		Needs: sharedQueue, timely: true,
-		play: `grant a; join d mortal; await r1..r40 elsewhere; await w; release a; turn d mortal; turn r1 in=ttl; enter r2..r40;
+		play: `grant a; join d mortal; await r1..r40 spread; await w; release a; turn d mortal; turn r1 in=ttl; enter r2..r40;
 			refuse w queued; shared r1..r40`},
 	{Name: "WriterKnowsTheLastExpiry",
 		Rule:  "A writer that is first in the queue learns when the last lease of those that share the key ends.",
@@ -71,7 +71,7 @@ var sharedQueueCases = []Case{
 	{Name: "EachSharerLearnsThatSomebodyWaits",
 		Rule:  "The answer to each reader's renewal says whether an owner waits.",
 		Needs: sharedQueue,
-		play:  "grant r1..r3 elsewhere; renew r1..r3 unwanted; join w; renew r1..r3 wanted; release w; renew r1..r3 unwanted"},
+		play:  "grant r1..r3 spread; renewals r1..r3; join w; renewals r1..r3 wanted; release w; renewals r1..r3"},
 	{Name: "WriterJoinsWhileReadersRelease",
 		Rule:  "An owner that joins the queue while the last readers release the key, or a reader that joins while a writer does, is granted the key or gets a hint.",
 		Needs: sharedQueue, run: sharedJoinRaces},

@@ -22,10 +22,12 @@ var slotCases = []Case{
 	{Name: "LimitIsKept",
 		Rule:  "Limit owners hold a key together, and the next is refused until one of them is gone.",
 		Needs: slots,
-		play: `grant s0/4 elsewhere slot=0; grant s1/4 elsewhere slot=1; grant s2/4 elsewhere slot=2; grant s3/4 elsewhere slot=3;
-			shared s0..s3/4; refuse s4/4 elsewhere why=held left by=s0/4,s1/4,s2/4,s3/4; refuse w; release s0/4; grant s4/4;
-			shared s1..s4/4; refuse s5/4 why=held left by=s1/4,s2/4,s3/4,s4/4; refuse w; release s1/4; grant s5/4;
-			shared s2..s5/4; refuse s6/4 why=held; refuse w; release s2/4; grant s6/4; shared s3..s6/4; release s3..s6/4; free`},
+		play: each(rounds(4), "grant s#/4 spread slot=#") + `
+			shared s0..s3/4; refuse s4/4 elsewhere why=held left by=s0/4,s1/4,s2/4,s3/4; refuse a; release s0/4 here; grant s4/4 here;
+			shared s1..s4/4; refuse s5/4 elsewhere why=held left by=s1/4,s2/4,s3/4,s4/4; refuse b; release s1/4 here; grant s5/4 here;
+			shared s2..s5/4; refuse s6/4 elsewhere why=held left by=s2/4,s3/4,s4/4,s5/4; refuse c; release s2/4 here; grant s6/4 here;
+			shared s3..s6/4; refuse s7/4 elsewhere why=held left by=s3/4,s4/4,s5/4,s6/4; refuse d; release s3/4 here; grant s7/4 here;
+			release s4..s7/4 here; free`},
 	{Name: "LimitIsKeptAtOnce",
 		Rule:  "Of many simultaneous requests with a Limit exactly Limit are granted, with different slots.",
 		Needs: slots, run: limitAtOnce},
@@ -37,15 +39,14 @@ var slotCases = []Case{
 	{Name: "SlotIsTheSmallestThatIsFree",
 		Rule:  "A holder's slot is the smallest number from 0 on that no other holder has, and so below its Limit.",
 		Needs: slots,
-		play: `grant s0/4 elsewhere slot=0; grant s1/4 elsewhere slot=1; grant s2/4 elsewhere slot=2; grant s3/4 elsewhere slot=3;
-			release s2/4 s1/4; grant s4/4 elsewhere slot=1; grant s5/4 elsewhere slot=2; release s0/4 s3..s5/4;
-			grant s6/4 slot=0; grant s7/8 slot=1`},
+		play: each(rounds(4), "grant s#/4 spread slot=#") + `release s2/4 s1/4 here; grant s4/4 elsewhere slot=1;
+			grant s5/4 elsewhere slot=2; release s0/4 s4..s5/4 s3/4 here; grant s6/4 slot=0; grant s7/8 slot=1`},
 	{Name: "SlotIsKept",
 		Rule:  "A holder keeps its slot while it holds the key: asking again and renewing do not change it, even after smaller ones became free.",
 		Needs: slots,
-		play: `grant s0/3 elsewhere slot=0; grant s1/3 elsewhere slot=1; grant s2/3 elsewhere slot=2; release s0/3 s1/3;
-			grant s2/3 elsewhere slot=2; renew s2/3; grant s2/3 elsewhere queued slot=2; renew s2/3; shared s2/3;
-			has s2/3 slot=2; grant s3/3 slot=0; grant s2/3 slot=2`},
+		play: each(rounds(3), "grant s#/3 spread slot=#") + `release s0/3 s1/3 here; grant s2/3 elsewhere slot=2; renew s2/3 here;
+			grant s2/3 elsewhere queued slot=2; renew s2/3 here; shared s2/3; has s2/3 slot=2; grant s3/3 slot=0;
+			grant s2/3 here slot=2`},
 	{Name: "SlotOfADeadHolderComesBack",
 		Rule:  "The slot of a vanished holder is free once its lease has ended.",
 		Needs: slots, run: slotComesBack},
@@ -57,12 +58,13 @@ var slotCases = []Case{
 	{Name: "LimitedQueueIsInOrder",
 		Rule:  "The queue for a key with a Limit is served in order: each release makes room for one, with its slot.",
 		Needs: slotsQueue, claims: true,
-		play: `grant s0/3 elsewhere slot=0; grant s1/3 elsewhere slot=1; grant s2/3 elsewhere slot=2; await t1..t6/3 elsewhere;
-			release s1/3; refuse t6/3 queued; enter t1/3; grant t1/3 slot=1; refuse t2..t6/3 queued; release s0/3;
-			refuse t6/3 queued; enter t2/3; grant t2/3 slot=0; refuse t3..t6/3 queued; release s2/3; refuse t6/3 queued;
-			enter t3/3; grant t3/3 slot=2; refuse t4..t6/3 queued; release t2/3; refuse t6/3 queued; enter t4/3;
-			grant t4/3 slot=0; refuse t5..t6/3 queued; release t3/3; refuse t6/3 queued; enter t5/3; grant t5/3 slot=2;
-			refuse t6/3 queued; release t1/3; enter t6/3; grant t6/3 slot=1; release t4..t6/3; free`},
+		play: each(rounds(3), "grant s#/3 spread slot=#") + `await t1..t6/3 elsewhere;
+			release s1/3 here; refuse t6/3 queued; enter t1/3; grant t1/3 here slot=1; refuse t2..t6/3 queued;
+			release s0/3 here; refuse t6/3 queued; enter t2/3; grant t2/3 here slot=0; refuse t3..t6/3 queued;
+			release s2/3 here; refuse t6/3 queued; enter t3/3; grant t3/3 here slot=2; refuse t4..t6/3 queued;
+			release t2/3 here; refuse t6/3 queued; enter t4/3; grant t4/3 here slot=0; refuse t5..t6/3 queued;
+			release t3/3 here; refuse t6/3 queued; enter t5/3; grant t5/3 here slot=2; refuse t6/3 queued;
+			release t1/3 here; enter t6/3; grant t6/3 here slot=1; release t4..t6/3 here; free`},
 	{Name: "LargerLimitLetsSeveralIn",
 		Rule:  "When the holder with the smallest Limit releases, as many from the front of the queue are granted the key as the limits then allow, and get hints.",
 		Needs: slotsQueue,
@@ -71,12 +73,12 @@ var slotCases = []Case{
 	{Name: "DeadHoldersLetAsManyIn",
 		Rule:  "When the leases of all holders of a key with a Limit expire, as many from the front of the queue are granted the key once the first of them asks, and get hints.",
 		Needs: slotsQueue, timely: true,
-		play: `grant s1..s5/5 brief; await t1..t6/5 elsewhere; turn t1/5 in=ttl; enter t2..t5/5 in=ttl; refuse t6/5 queued;
+		play: `grant s1..s5/5 brief; await t1..t6/5 spread; turn t1/5 in=ttl; enter t2..t5/5; refuse t6/5 queued;
 			shared t1..t5/5`},
 	{Name: "FirstInTheQueueKnowsWhenThereIsRoom",
 		Rule:  "The first in the queue for a key with a Limit learns when the first of the leases ends that makes room.",
 		Needs: slotsQueue, timely: true,
-		play: "grant s1/2; grant s2/2 brief; join s3/2 elsewhere wakes=ttl left=ttl; turn s3/2 in=ttl; shared s1/2 s3/2"},
+		play: "grant s1/2; grant s2/2 brief; join s3/2 elsewhere wakes=ttl left=ttl; turn s3/2 here in=ttl; shared s1/2 s3/2"},
 	{Name: "LimitOfOne",
 		Rule:  "A Limit of 1 is one holder at a time.",
 		Needs: slots,

@@ -54,7 +54,7 @@ var tryCases = []Case{
 		run:   sharedIsRefused},
 	{Name: "OwnerIsNotTheConnection",
 		Rule: "A lease belongs to its owner, not to the client that asked: another client may renew and release it.",
-		play: "grant a; renew a elsewhere; release a; free"},
+		play: "grant a; renew a elsewhere; release a elsewhere; free"},
 	{Name: "EndedContext",
 		Rule: "With a context that has ended every method returns soon, with an error.",
 		run:  endedContext},
