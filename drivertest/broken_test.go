@@ -92,8 +92,7 @@ func TestFailingTraceNamesItsStep(t *testing.T) {
 type brokenEngine struct {
 	name  string
 	cases string
-	// open is called once for each store, and its result for each client.
-	open func(s *memdriver.Store) func() driver.Driver
+	open  engine
 }
 
 func (b brokenEngine) harness() drivertest.Harness {
@@ -108,15 +107,6 @@ func (b brokenEngine) harness() drivertest.Harness {
 			Persist: func(key string) bool { s.Persist(key); return true },
 		}
 	}}
-}
-
-// one returns an open function whose clients are all the same.
-func one(patch func(s *memdriver.Store, p *patched)) func(*memdriver.Store) func() driver.Driver {
-	return func(s *memdriver.Store) func() driver.Driver {
-		p := &patched{Store: s}
-		patch(s, p)
-		return func() driver.Driver { return p }
-	}
 }
 
 func brokenEngines() []brokenEngine {

@@ -4,7 +4,6 @@
 package drivertest_test
 
 import (
-	"context"
 	"sync"
 
 	"github.com/hasplock/hasp/driver"
@@ -12,25 +11,11 @@ import (
 )
 
 // hands returns an open function of an engine that tells of handovers what f makes of them.
-func hands(f func(to driver.Handover, ok bool) (driver.Handover, bool)) func(*memdriver.Store) func() driver.Driver {
+func hands(f func(to driver.Handover, ok bool) (driver.Handover, bool)) engine {
 	return one(func(s *memdriver.Store, p *patched) {
 		p.handed = func(c driver.Claim) (driver.Handover, bool) { return f(s.Handed(c)) }
 	})
 }
-
-// tries returns an open function of an engine that sees Tries as f changes them, and answers as then does.
-func tries(f func(r *driver.VoteRequest), then func(res *driver.Result)) func(*memdriver.Store) func() driver.Driver {
-	return one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
-			f(&r)
-			res, err := s.Vote(ctx, r)
-			then(&res)
-			return res, err
-		}
-	})
-}
-
-func asIs(*driver.VoteRequest) {}
 
 const allEntered = "HandoverIsTold HandoverIsNotRepeated EnteredLeaseIsClaimed EnteredLeaseIsReleased EnteredLeaseConverts EnteredLeaseAbandons"
 
@@ -40,8 +25,8 @@ var brokenEnter = []brokenEngine{
 	{"a handover without its length", allEntered, hands(func(to driver.Handover, ok bool) (driver.Handover, bool) { to.TTL = 0; return to, ok })},
 	{"a handover never says that the key was abandoned", "HandoverIsTold",
 		hands(func(to driver.Handover, ok bool) (driver.Handover, bool) { to.Abandoned = false; return to, ok })},
-	{"a refusal without the time", allEntered, tries(asIs, func(res *driver.Result) { res.At = 0 })},
-	{"a refusal names a fence that is to come", allEntered, tries(asIs, func(res *driver.Result) {
+	{"a refusal without the time", allEntered, reply(func(_ *memdriver.Store, _ driver.VoteRequest, res *driver.Result) { res.At = 0 })},
+	{"a refusal names a fence that is to come", allEntered, reply(func(_ *memdriver.Store, _ driver.VoteRequest, res *driver.Result) {
 		if res.At > 0 {
 			res.Fence *= 2
 		}
@@ -58,14 +43,9 @@ var brokenEnter = []brokenEngine{
 			return latest, latest.Fence != 0
 		}
 	})},
-	{"a claim only prolongs", "EnteredLeaseIsClaimed", renewals(func(r driver.RenewRequest) driver.RenewRequest { r.Entered = false; return r })},
-	{"a claim that comes first gets another fence", "HandoverIsTold", tries(func(r *driver.VoteRequest) { r.Fences = 2 }, func(*driver.Result) {})},
-	{"a lease that was not claimed finishes", "EnteredLeaseIsReleased", one(func(s *memdriver.Store, p *patched) {
-		p.release = func(ctx context.Context, r driver.WithdrawRequest) error {
-			r.End = driver.Finished
-			return s.Withdraw(ctx, r)
-		}
-	})},
-	{"a lease that was not claimed does not convert", "EnteredLeaseConverts", tries(func(r *driver.VoteRequest) { r.Fence = 0 }, func(*driver.Result) {})},
-	{"nobody is told of one that entered and vanished", "EnteredLeaseAbandons", tries(asIs, func(res *driver.Result) { res.Abandoned = false })},
+	{"a claim only prolongs", "EnteredLeaseIsClaimed", prolong(func(_ *memdriver.Store, r *driver.RenewRequest) { r.Entered = false })},
+	{"a claim that comes first gets another fence", "HandoverIsTold", reask(func(_ *memdriver.Store, r *driver.VoteRequest) { r.Fences = 2 })},
+	{"a lease that was not claimed finishes", "EnteredLeaseIsReleased", rewithdraw(func(_ *memdriver.Store, r *driver.WithdrawRequest) { r.End = driver.Finished })},
+	{"a lease that was not claimed does not convert", "EnteredLeaseConverts", reask(func(_ *memdriver.Store, r *driver.VoteRequest) { r.Fence = 0 })},
+	{"nobody is told of one that entered and vanished", "EnteredLeaseAbandons", reply(func(_ *memdriver.Store, _ driver.VoteRequest, res *driver.Result) { res.Abandoned = false })},
 }

@@ -28,37 +28,29 @@ var brokenHolds = []brokenEngine{
 		func(*memdriver.Store) func() driver.Driver {
 			return func() driver.Driver { return memdriver.New() }
 		}},
-	{"a grant that is not stored", "TryGrantsAFreeKey LockWaitsItsTurn", one(func(s *memdriver.Store, p *patched) {
-		p.try = func(_ context.Context, r driver.VoteRequest) (driver.Result, error) {
-			return driver.Result{Granted: true, Fence: 1, TTL: r.TTL}, nil
-		}
+	{"a grant that is not stored", "TryGrantsAFreeKey LockWaitsItsTurn", asking(func(_ context.Context, _ *memdriver.Store, r driver.VoteRequest) (driver.Result, error) {
+		return driver.Result{Granted: true, Fence: 1, TTL: r.TTL}, nil
 	})},
 	{"the holder is refused when it asks again", "TryAgainIsTheSameGrant LostRepliesDoNoHarm",
-		one(func(s *memdriver.Store, p *patched) {
-			p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
-				if info := looked(s, r.Key); info.Holder.Owner == r.Owner && !handedOff(info) {
-					return driver.Result{Holder: info.Holder, Left: info.Left}, nil
-				}
-				return s.Vote(ctx, r)
+		asking(func(ctx context.Context, s *memdriver.Store, r driver.VoteRequest) (driver.Result, error) {
+			if info := looked(s, r.Key); info.Holder.Owner == r.Owner && !handedOff(info) {
+				return driver.Result{Holder: info.Holder, Left: info.Left}, nil
 			}
+			return s.Vote(ctx, r)
 		})},
-	{"a timeout is reported as not sent", "NotSentIsTrue", one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
-			res, err := s.Vote(ctx, r)
-			if _, ok := ctx.Deadline(); ok && err == nil {
-				return driver.Result{}, driver.NotSent(context.DeadlineExceeded)
-			}
-			return res, err
+	{"a timeout is reported as not sent", "NotSentIsTrue", asking(func(ctx context.Context, s *memdriver.Store, r driver.VoteRequest) (driver.Result, error) {
+		res, err := s.Vote(ctx, r)
+		if _, ok := ctx.Deadline(); ok && err == nil {
+			return driver.Result{}, driver.NotSent(context.DeadlineExceeded)
 		}
+		return res, err
 	})},
-	{"several fences are counted from the first", "FencesInARow KeptKeyGoesToWhoWaits", one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
-			n := r.Fences
-			r.Fences = 0
-			res, err := s.Vote(ctx, r)
-			res.Fences = n
-			return res, err
-		}
+	{"several fences are counted from the first", "FencesInARow KeptKeyGoesToWhoWaits", asking(func(ctx context.Context, s *memdriver.Store, r driver.VoteRequest) (driver.Result, error) {
+		n := r.Fences
+		r.Fences = 0
+		res, err := s.Vote(ctx, r)
+		res.Fences = n
+		return res, err
 	})},
 	{"the holder gets a new fence when it asks again", "TryAgainIsTheSameGrant OneOwnerAskingAtOnce", one(func(s *memdriver.Store, p *patched) {
 		var n atomic.Uint64
@@ -69,39 +61,27 @@ var brokenHolds = []brokenEngine{
 		}
 	})},
 	{"the holder that asks again joins the queue", "TryAgainIsTheSameGrant DuplicatedRequestsDoNothing",
-		one(func(s *memdriver.Store, p *patched) {
-			p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
-				if r.Queue && looked(s, r.Key).Holder.Owner == r.Owner {
-					other := r
-					other.Owner = another
-					_, _ = s.Vote(ctx, other)
-				}
-				return s.Vote(ctx, r)
+		asking(func(ctx context.Context, s *memdriver.Store, r driver.VoteRequest) (driver.Result, error) {
+			if r.Queue && looked(s, r.Key).Holder.Owner == r.Owner {
+				other := r
+				other.Owner = another
+				_, _ = s.Vote(ctx, other)
 			}
+			return s.Vote(ctx, r)
 		})},
 	{"the expiry is replaced", "TryNeverShortens RenewNeverShortens", one(replacesTheExpiry(false))},
 	{"the expiry is replaced, and not known", "TryNeverShortens RenewNeverShortens", one(replacesTheExpiry(true))},
-	{"asking again does not prolong", "TryProlongs", one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
-			if looked(s, r.Key).Holder.Owner == r.Owner {
-				r.TTL = 1
-			}
-			return s.Vote(ctx, r)
+	{"asking again does not prolong", "TryProlongs", reask(func(s *memdriver.Store, r *driver.VoteRequest) {
+		if looked(s, r.Key).Holder.Owner == r.Owner {
+			r.TTL = 1
 		}
 	})},
-	{"every refused owner joins the queue", "RefusalLeavesNoTrace", one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
-			r.Queue = true
-			return s.Vote(ctx, r)
-		}
-	})},
-	{"seconds instead of milliseconds", "LeaseEnds MinTTL VanishedHolderDelaysForItsTTL DeadReaderDelaysForItsTTL", one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
-			r.TTL *= 1000
-			res, err := s.Vote(ctx, r)
-			res.TTL /= 1000
-			return res, err
-		}
+	{"every refused owner joins the queue", "RefusalLeavesNoTrace", reask(func(_ *memdriver.Store, r *driver.VoteRequest) { r.Queue = true })},
+	{"seconds instead of milliseconds", "LeaseEnds MinTTL VanishedHolderDelaysForItsTTL DeadReaderDelaysForItsTTL", asking(func(ctx context.Context, s *memdriver.Store, r driver.VoteRequest) (driver.Result, error) {
+		r.TTL *= 1000
+		res, err := s.Vote(ctx, r)
+		res.TTL /= 1000
+		return res, err
 	})},
 	{"leases end before their TTL", "LeaseEnds RandomMix LossIsKnownBeforeTheNextGrant LockOutlivesAShortOutage LossOfAReaderIsKnownBeforeTheWriter",
 		one(func(s *memdriver.Store, p *patched) {
@@ -118,12 +98,9 @@ var brokenHolds = []brokenEngine{
 				return a
 			}
 		})},
-	{"a TTL of 0 means the default", "TTLMustBePositive", one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
-			if r.TTL <= 0 {
-				r.TTL = time.Minute
-			}
-			return s.Vote(ctx, r)
+	{"a TTL of 0 means the default", "TTLMustBePositive", reask(func(_ *memdriver.Store, r *driver.VoteRequest) {
+		if r.TTL <= 0 {
+			r.TTL = time.Minute
 		}
 	})},
 	{"shared means exclusive", "SharedIsRefused", one(func(s *memdriver.Store, p *patched) {
@@ -152,39 +129,23 @@ var brokenHolds = []brokenEngine{
 				}}
 		}
 	}},
-	{"contexts are ignored", "EndedContext", one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
-			return s.Vote(context.WithoutCancel(ctx), r)
-		}
+	{"contexts are ignored", "EndedContext", asking(func(ctx context.Context, s *memdriver.Store, r driver.VoteRequest) (driver.Result, error) {
+		return s.Vote(context.WithoutCancel(ctx), r)
 	})},
-	{"an ended context is a wrong password", "CancelledTryIsCleanedUp", one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
-			if ctx.Err() != nil {
-				return driver.Result{}, driver.ErrUnsupported
-			}
-			return s.Vote(ctx, r)
+	{"an ended context is a wrong password", "CancelledTryIsCleanedUp", asking(func(ctx context.Context, s *memdriver.Store, r driver.VoteRequest) (driver.Result, error) {
+		if ctx.Err() != nil {
+			return driver.Result{}, driver.ErrUnsupported
 		}
+		return s.Vote(ctx, r)
 	})},
-	{"keys end at a NUL", "HostileKeys", one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
-			r.Key, _, _ = strings.Cut(r.Key, "\x00")
-			return s.Vote(ctx, r)
+	{"keys end at a NUL", "HostileKeys", reask(func(_ *memdriver.Store, r *driver.VoteRequest) { r.Key, _, _ = strings.Cut(r.Key, "\x00") })},
+	{"keys that are refused", "HostileKeys", asking(func(ctx context.Context, s *memdriver.Store, r driver.VoteRequest) (driver.Result, error) {
+		if strings.Contains(r.Key, "%") {
+			return driver.Result{}, errors.New("unknown verb")
 		}
+		return s.Vote(ctx, r)
 	})},
-	{"keys that are refused", "HostileKeys", one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
-			if strings.Contains(r.Key, "%") {
-				return driver.Result{}, errors.New("unknown verb")
-			}
-			return s.Vote(ctx, r)
-		}
-	})},
-	{"labels are converted to valid text", "HostileLabels", one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
-			r.Label = strings.ToValidUTF8(r.Label, "?")
-			return s.Vote(ctx, r)
-		}
-	})},
+	{"labels are converted to valid text", "HostileLabels", reask(func(_ *memdriver.Store, r *driver.VoteRequest) { r.Label = strings.ToValidUTF8(r.Label, "?") })},
 	{"a watch that leaves a goroutine", "NoGoroutineStays", one(func(s *memdriver.Store, p *patched) {
 		p.watch = func(ctx context.Context, r driver.Claim) (<-chan struct{}, error) {
 			go time.Sleep(time.Hour)

@@ -17,7 +17,7 @@ import (
 )
 
 // refence is an engine whose fences are replaced.
-func refence(f func(r driver.VoteRequest, fence uint64) uint64) func(*memdriver.Store) func() driver.Driver {
+func refence(f func(r driver.VoteRequest, fence uint64) uint64) engine {
 	return one(func(s *memdriver.Store, p *patched) {
 		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 			res, err := s.Vote(ctx, r)
@@ -69,39 +69,21 @@ var brokenLooks = []brokenEngine{
 			return info, err
 		}
 	})},
-	{"Left is the TTL", "InspectSaysWhoAndHowLong", one(func(s *memdriver.Store, p *patched) {
-		p.inspect = func(ctx context.Context, key string) (driver.Info, error) {
-			info, err := s.Inspect(ctx, key)
-			info.Left = time.Minute
-			return info, err
+	{"Left is the TTL", "InspectSaysWhoAndHowLong", relook(func(_ *memdriver.Store, info *driver.Info) { info.Left = time.Minute })},
+	{"what is left is counted in 32 bits", "LongestTTL", relook(func(_ *memdriver.Store, info *driver.Info) {
+		info.Left = time.Duration(int32(info.Left/time.Millisecond)) * time.Millisecond
+	})},
+	{"looking is a sign of life", "InspectChangesNothing", relook(func(s *memdriver.Store, info *driver.Info) {
+		for _, h := range append(info.Queue, info.Holder) {
+			c := as(driver.Claim{Key: info.Key}, h)
+			renewOne(context.Background(), s, driver.RenewRequest{Claim: c, Queue: true, Patience: time.Hour})
+			renewOne(context.Background(), s, driver.RenewRequest{Claim: c, TTL: time.Hour})
 		}
 	})},
-	{"what is left is counted in 32 bits", "LongestTTL", one(func(s *memdriver.Store, p *patched) {
-		p.inspect = func(ctx context.Context, key string) (driver.Info, error) {
-			info, err := s.Inspect(ctx, key)
-			info.Left = time.Duration(int32(info.Left/time.Millisecond)) * time.Millisecond
-			return info, err
-		}
-	})},
-	{"looking is a sign of life", "InspectChangesNothing", one(func(s *memdriver.Store, p *patched) {
-		p.inspect = func(ctx context.Context, key string) (driver.Info, error) {
-			info, err := s.Inspect(ctx, key)
-			for _, h := range append(info.Queue, info.Holder) {
-				c := as(driver.Claim{Key: key}, h)
-				renewOne(ctx, s, driver.RenewRequest{Claim: c, Queue: true, Patience: time.Hour})
-				renewOne(ctx, s, driver.RenewRequest{Claim: c, TTL: time.Hour})
-			}
-			return info, err
-		}
-	})},
-	{"labels are not shown", "InspectSaysWhoAndHowLong BreakEndsExactlyOneOwner LostPartEndsAll", one(func(s *memdriver.Store, p *patched) {
-		p.inspect = func(ctx context.Context, key string) (driver.Info, error) {
-			info, err := s.Inspect(ctx, key)
-			info.Holder.Label = ""
-			for i := range info.Holders {
-				info.Holders[i].Holder.Label = ""
-			}
-			return info, err
+	{"labels are not shown", "InspectSaysWhoAndHowLong BreakEndsExactlyOneOwner LostPartEndsAll", relook(func(_ *memdriver.Store, info *driver.Info) {
+		info.Holder.Label = ""
+		for i := range info.Holders {
+			info.Holders[i].Holder.Label = ""
 		}
 	})},
 	{"List uses a prefix as a pattern", "ListFindsByPrefix", one(func(s *memdriver.Store, p *patched) {
@@ -144,14 +126,12 @@ var brokenLooks = []brokenEngine{
 			}
 		}
 	})},
-	{"a queue is kept under a name that may be a key's", "KeysNamedLikeTheStoresOwn", one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
-			if base, ok := strings.CutSuffix(r.Key, ":line"); ok {
-				for _, h := range looked(s, base).Queue {
-					_ = s.Release(ctx, driver.ReleaseRequest{Claim: as(driver.Claim{Key: base}, h)})
-				}
+	{"a queue is kept under a name that may be a key's", "KeysNamedLikeTheStoresOwn", asking(func(ctx context.Context, s *memdriver.Store, r driver.VoteRequest) (driver.Result, error) {
+		if base, ok := strings.CutSuffix(r.Key, ":line"); ok {
+			for _, h := range looked(s, base).Queue {
+				_ = s.Release(ctx, driver.ReleaseRequest{Claim: as(driver.Claim{Key: base}, h)})
 			}
-			return s.Vote(ctx, r)
 		}
+		return s.Vote(ctx, r)
 	})},
 }

@@ -19,7 +19,7 @@ func votes(s *memdriver.Store) {
 }
 
 // rerecord is an engine that shows a different record, and is admitted with it.
-func rerecord(f func(driver.Record) driver.Record) func(*memdriver.Store) func() driver.Driver {
+func rerecord(f func(driver.Record) driver.Record) engine {
 	return one(func(s *memdriver.Store, p *patched) {
 		p.record = func(ctx context.Context) (driver.Record, error) {
 			rec, err := s.Record(ctx)
@@ -37,24 +37,20 @@ func rerecord(f func(driver.Record) driver.Record) func(*memdriver.Store) func()
 
 var brokenNodes = []brokenEngine{
 	{"a node that votes at once", "NewNodeIsHeldBack RestartedNodeIsHeldBack FlushedNodeIsHeldBack HeldBackNodeHandsNothingOn HeldBackNodeSharesNothing",
-		one(func(s *memdriver.Store, p *patched) {
-			p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
-				res, err := s.Vote(ctx, r)
-				if res.Why == driver.NotVoting {
-					votes(s)
-					return s.Vote(ctx, r)
-				}
-				return res, err
-			}
-		})},
-	{"a proposal is granted by a node that is held back", "NewNodeIsHeldBack FlushedNodeIsHeldBack", one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+		asking(func(ctx context.Context, s *memdriver.Store, r driver.VoteRequest) (driver.Result, error) {
 			res, err := s.Vote(ctx, r)
-			if res.Why == driver.NotVoting && r.Restore {
-				return driver.Result{Granted: true, Fence: r.Proposal, TTL: r.TTL}, nil
+			if res.Why == driver.NotVoting {
+				votes(s)
+				return s.Vote(ctx, r)
 			}
 			return res, err
+		})},
+	{"a proposal is granted by a node that is held back", "NewNodeIsHeldBack FlushedNodeIsHeldBack", asking(func(ctx context.Context, s *memdriver.Store, r driver.VoteRequest) (driver.Result, error) {
+		res, err := s.Vote(ctx, r)
+		if res.Why == driver.NotVoting && r.Restore {
+			return driver.Result{Granted: true, Fence: r.Proposal, TTL: r.TTL}, nil
 		}
+		return res, err
 	})},
 	{"a node that is held back keeps a queue", "FlushedNodeIsHeldBack", one(func(s *memdriver.Store, p *patched) {
 		places := 0
@@ -72,32 +68,22 @@ var brokenNodes = []brokenEngine{
 		}
 	})},
 	{"a node that is held back says that it is not held", "RestartedNodeIsHeldBack FlushedNodeIsHeldBack HeldBackNodeProlongsNothing",
-		one(func(s *memdriver.Store, p *patched) {
-			p.renew = func(ctx context.Context, r driver.RenewRequest) driver.Renewal {
-				a := renewOne(ctx, s, r)
-				if errors.Is(a.Err, driver.ErrNotVoting) {
-					a.Err = driver.ErrNotHeld
-				}
-				return a
+		prolonged(func(_ *memdriver.Store, _ driver.RenewRequest, a *driver.Renewal) {
+			if errors.Is(a.Err, driver.ErrNotVoting) {
+				a.Err = driver.ErrNotHeld
 			}
 		})},
-	{"a node that is held back prolongs what it has", "HeldBackNodeProlongsNothing", one(func(s *memdriver.Store, p *patched) {
-		p.renew = func(ctx context.Context, r driver.RenewRequest) driver.Renewal {
-			a := renewOne(ctx, s, r)
-			if info := looked(s, r.Key); errors.Is(a.Err, driver.ErrNotVoting) && info.Held {
-				s.Hold(r.Key, r.TTL, info.Holder.Describe())
-			}
-			return a
+	{"a node that is held back prolongs what it has", "HeldBackNodeProlongsNothing", prolonged(func(s *memdriver.Store, r driver.RenewRequest, a *driver.Renewal) {
+		if info := looked(s, r.Key); errors.Is(a.Err, driver.ErrNotVoting) && info.Held {
+			s.Hold(r.Key, r.TTL, info.Holder.Describe())
 		}
 	})},
-	{"a release at a node that is held back hands off", "HeldBackNodeHandsNothingOn", one(func(s *memdriver.Store, p *patched) {
-		p.release = func(ctx context.Context, r driver.WithdrawRequest) error {
-			err := s.Withdraw(ctx, r)
-			if info := looked(s, r.Key); !info.Held && info.Waiters > 0 {
-				s.Hold(r.Key, time.Second, driver.Label{})
-			}
-			return err
+	{"a release at a node that is held back hands off", "HeldBackNodeHandsNothingOn", withdrawing(func(ctx context.Context, s *memdriver.Store, r driver.WithdrawRequest) error {
+		err := s.Withdraw(ctx, r)
+		if info := looked(s, r.Key); !info.Held && info.Waiters > 0 {
+			s.Hold(r.Key, time.Second, driver.Label{})
 		}
+		return err
 	})},
 	{"any waiting record admits", "AdmitComparesTheRecord RecordOfAnotherRun", one(func(s *memdriver.Store, p *patched) {
 		p.admit = func(ctx context.Context, r driver.Record, maxTTL time.Duration) error {
@@ -143,37 +129,21 @@ var brokenNodes = []brokenEngine{
 			return res, err
 		}
 	})},
-	{"any TTL is granted", "TTLAboveTheRecord", one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
-			res, err := s.Vote(ctx, r)
-			if res.Why == driver.TTLTooLong {
-				r.TTL = res.TTL
-				return s.Vote(ctx, r)
-			}
-			return res, err
+	{"any TTL is granted", "TTLAboveTheRecord", asking(func(ctx context.Context, s *memdriver.Store, r driver.VoteRequest) (driver.Result, error) {
+		res, err := s.Vote(ctx, r)
+		if res.Why == driver.TTLTooLong {
+			r.TTL = res.TTL
+			return s.Vote(ctx, r)
 		}
+		return res, err
 	})},
-	{"the bound on TTLs does not apply to renewals", "TTLAboveTheRecord", one(func(s *memdriver.Store, p *patched) {
-		p.renew = func(ctx context.Context, r driver.RenewRequest) driver.Renewal {
-			a := renewOne(ctx, s, r)
-			if a.Err != nil && looked(s, r.Key).Holder.Owner == r.Owner {
-				return driver.Renewal{TTL: r.TTL}
-			}
-			return a
+	{"the bound on TTLs does not apply to renewals", "TTLAboveTheRecord", renewing(func(ctx context.Context, s *memdriver.Store, r driver.RenewRequest) driver.Renewal {
+		a := renewOne(ctx, s, r)
+		if a.Err != nil && looked(s, r.Key).Holder.Owner == r.Owner {
+			return driver.Renewal{TTL: r.TTL}
 		}
+		return a
 	})},
-	{"a node is named after its address", "ResultsNameTheRun", one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
-			res, err := s.Vote(ctx, r)
-			res.Node = "127.0.0.1:6379"
-			return res, err
-		}
-	})},
-	{"a node is not named", "ResultsNameTheRun", one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
-			res, err := s.Vote(ctx, r)
-			res.Node = ""
-			return res, err
-		}
-	})},
+	{"a node is named after its address", "ResultsNameTheRun", reply(func(_ *memdriver.Store, _ driver.VoteRequest, res *driver.Result) { res.Node = "127.0.0.1:6379" })},
+	{"a node is not named", "ResultsNameTheRun", reply(func(_ *memdriver.Store, _ driver.VoteRequest, res *driver.Result) { res.Node = "" })},
 }

@@ -11,18 +11,9 @@ import (
 	"github.com/hasplock/hasp/memdriver"
 )
 
-// reask is an engine that replaces each request.
-func reask(f func(s *memdriver.Store, r driver.VoteRequest) driver.VoteRequest) func(*memdriver.Store) func() driver.Driver {
-	return one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
-			return s.Vote(ctx, f(s, r))
-		}
-	})
-}
-
 // insist is an engine that grants refused proposals of one kind with a fence of the
 // store, and reports it as the proposed one.
-func insist(which func(r driver.VoteRequest, res driver.Result) bool) func(*memdriver.Store) func() driver.Driver {
+func insist(which func(r driver.VoteRequest, res driver.Result) bool) engine {
 	return one(func(s *memdriver.Store, p *patched) {
 		p.inspect = func(ctx context.Context, key string) (driver.Info, error) {
 			info, err := s.Inspect(ctx, key)
@@ -44,34 +35,17 @@ func insist(which func(r driver.VoteRequest, res driver.Result) bool) func(*memd
 }
 
 var brokenProposals = []brokenEngine{
-	{"any vote of the owner counts as its lease", "RenewComparesTheFence RenewIsNoClaim RenewComparesASharersFence", one(func(s *memdriver.Store, p *patched) {
-		p.renew = func(ctx context.Context, r driver.RenewRequest) driver.Renewal {
-			r.Fence = 0
-			return renewOne(ctx, s, r)
-		}
-	})},
-	{"a vote is withdrawn whatever its fence", "ReleaseUpToAFence SharedReleaseUpToAFence", one(func(s *memdriver.Store, p *patched) {
-		p.release = func(ctx context.Context, r driver.WithdrawRequest) error {
-			r.UpTo = 0
-			return s.Withdraw(ctx, r)
-		}
-	})},
+	{"any vote of the owner counts as its lease", "RenewComparesTheFence RenewIsNoClaim RenewComparesASharersFence", prolong(func(_ *memdriver.Store, r *driver.RenewRequest) { r.Fence = 0 })},
+	{"a vote is withdrawn whatever its fence", "ReleaseUpToAFence SharedReleaseUpToAFence", rewithdraw(func(_ *memdriver.Store, r *driver.WithdrawRequest) { r.UpTo = 0 })},
 	{"proposals are ignored", "ProposedFenceIsGranted LowProposalIsRefused HolderMayRaiseItsFence ProposedFencesInARow",
-		reask(func(_ *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
-			r.Proposal = 0
-			return r
-		})},
+		reask(func(_ *memdriver.Store, r *driver.VoteRequest) { r.Proposal = 0 })},
 	{"any proposal is granted", "LowProposalIsRefused ProposalFarAheadIsRefused MintedAndProposedFencesRise RestoreAfterALaterFence ReadersDoNotOvertakeWriters WritersDoNotOvertakeReaders SharedClaimTakesTheProposal",
 		insist(func(driver.VoteRequest, driver.Result) bool { return true })},
 	{"a client with a wrong clock may use up the fences", "ProposalFarAheadIsRefused",
 		insist(func(r driver.VoteRequest, res driver.Result) bool { return r.Proposal > res.Fence })},
-	{"a refusal of a proposal far ahead names that one", "ProposalFarAheadIsRefused", one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
-			res, err := s.Vote(ctx, r)
-			if res.Why == driver.FenceTooLow {
-				res.Fence = max(res.Fence, r.Proposal)
-			}
-			return res, err
+	{"a refusal of a proposal far ahead names that one", "ProposalFarAheadIsRefused", reply(func(_ *memdriver.Store, r driver.VoteRequest, res *driver.Result) {
+		if res.Why == driver.FenceTooLow {
+			res.Fence = max(res.Fence, r.Proposal)
 		}
 	})},
 	{"one mark for the proposals of all keys", "ProposalsMayOvertakeEachOther RestoreGivesALeaseBack",
@@ -115,77 +89,52 @@ var brokenProposals = []brokenEngine{
 			return res, err
 		}
 	})},
-	{"a proposal of several fences is granted them all", "ProposedFencesInARow", one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
-			res, err := s.Vote(ctx, r)
-			res.Fences = r.Fences
-			return res, err
-		}
-	})},
-	{"a proposal of several fences is granted one", "ProposedFencesInARow", reask(func(_ *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
+	{"a proposal of several fences is granted them all", "ProposedFencesInARow", reply(func(_ *memdriver.Store, r driver.VoteRequest, res *driver.Result) { res.Fences = r.Fences })},
+	{"a proposal of several fences is granted one", "ProposedFencesInARow", reask(func(_ *memdriver.Store, r *driver.VoteRequest) {
 		if r.Proposal != 0 {
 			r.Fences = 1
 		}
-		return r
 	})},
-	{"a Held refusal names no fence", "HeldRefusalNamesTheFence", one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
-			res, err := s.Vote(ctx, r)
-			if !res.Granted && res.Why == driver.Held {
-				res.Fence = 0
-			}
-			return res, err
+	{"a Held refusal names no fence", "HeldRefusalNamesTheFence", reply(func(_ *memdriver.Store, _ driver.VoteRequest, res *driver.Result) {
+		if !res.Granted && res.Why == driver.Held {
+			res.Fence = 0
 		}
 	})},
 	{"the holder's fence is raised unasked", "HolderKeepsItsFence RestoreGivesALeaseBack SharerKeepsItsFence",
-		reask(func(s *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
+		reask(func(s *memdriver.Store, r *driver.VoteRequest) {
 			r.Restore = r.Restore && !looked(s, r.Key).Held
 			r.Raise = r.Proposal > looked(s, r.Key).Fence
-			return r
 		})},
-	{"the holder's fence is never raised", "HolderMayRaiseItsFence SharerKeepsItsFence", reask(func(_ *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
-		r.Raise = false
-		return r
-	})},
-	{"a raise may lower", "HolderMayRaiseItsFence", reask(func(s *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
+	{"the holder's fence is never raised", "HolderMayRaiseItsFence SharerKeepsItsFence", reask(func(_ *memdriver.Store, r *driver.VoteRequest) { r.Raise = false })},
+	{"a raise may lower", "HolderMayRaiseItsFence", reask(func(s *memdriver.Store, r *driver.VoteRequest) {
 		r.Raise = r.Raise && r.Proposal >= looked(s, r.Key).Fence
-		return r
 	})},
-	{"any owner raises the holder's fence", "HolderMayRaiseItsFence", one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
-			res, err := s.Vote(ctx, r)
-			if r.Raise && res.Why == driver.Held {
-				r.Owner = looked(s, r.Key).Holder.Owner
-				_, _ = s.Vote(ctx, r)
-			}
-			return res, err
+	{"any owner raises the holder's fence", "HolderMayRaiseItsFence", asking(func(ctx context.Context, s *memdriver.Store, r driver.VoteRequest) (driver.Result, error) {
+		res, err := s.Vote(ctx, r)
+		if r.Raise && res.Why == driver.Held {
+			r.Owner = looked(s, r.Key).Holder.Owner
+			_, _ = s.Vote(ctx, r)
 		}
+		return res, err
 	})},
-	{"a claim keeps the fence of the handoff", "ClaimTakesTheProposal SharedClaimTakesTheProposal", reask(func(s *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
+	{"a claim keeps the fence of the handoff", "ClaimTakesTheProposal SharedClaimTakesTheProposal", reask(func(s *memdriver.Store, r *driver.VoteRequest) {
 		if handedOff(looked(s, r.Key)) {
 			r.Proposal = 0
 		}
-		return r
 	})},
-	{"a claim that is refused gives the key up", "ClaimTakesTheProposal", one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
-			res, err := s.Vote(ctx, r)
-			if res.Why == driver.FenceTooLow && looked(s, r.Key).Held {
-				_ = s.Release(ctx, driver.ReleaseRequest{Claim: r.Claim, TTL: r.TTL})
-			}
-			return res, err
+	{"a claim that is refused gives the key up", "ClaimTakesTheProposal", asking(func(ctx context.Context, s *memdriver.Store, r driver.VoteRequest) (driver.Result, error) {
+		res, err := s.Vote(ctx, r)
+		if res.Why == driver.FenceTooLow && looked(s, r.Key).Held {
+			_ = s.Release(ctx, driver.ReleaseRequest{Claim: r.Claim, TTL: r.TTL})
 		}
+		return res, err
 	})},
-	{"Restore is a proposal like any other", "RestoreGivesALeaseBack", reask(func(_ *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
-		r.Restore = false
-		return r
-	})},
+	{"Restore is a proposal like any other", "RestoreGivesALeaseBack", reask(func(_ *memdriver.Store, r *driver.VoteRequest) { r.Restore = false })},
 	{"Restore is always granted", "RestoreAfterALaterFence RestoreOfASharedLease RestoreAfterAReader",
 		insist(func(r driver.VoteRequest, _ driver.Result) bool { return r.Restore })},
-	{"Restore takes the key from its holder", "RestoreSparesTheHolder", reask(func(s *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
+	{"Restore takes the key from its holder", "RestoreSparesTheHolder", reask(func(s *memdriver.Store, r *driver.VoteRequest) {
 		if r.Restore && looked(s, r.Key).Holder.Owner != r.Owner {
 			s.Lose(r.Key)
 		}
-		return r
 	})},
 }

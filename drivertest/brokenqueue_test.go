@@ -25,29 +25,17 @@ var brokenQueues = []brokenEngine{
 		o := newOwnQueue(s, func(int) int { return 0 })
 		return func() driver.Driver { return o }
 	}},
-	{"asking again goes to the end of the queue", "TryAgainKeepsThePlace", one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
-			res, err := s.Vote(ctx, r)
-			if n := looked(s, r.Key).Waiters; r.Queue && !res.Granted && res.Ahead < n-1 {
-				res.Ahead = n - 1
-			}
-			return res, err
+	{"asking again goes to the end of the queue", "TryAgainKeepsThePlace", reply(func(s *memdriver.Store, r driver.VoteRequest, res *driver.Result) {
+		if n := looked(s, r.Key).Waiters; r.Queue && !res.Granted && res.Ahead < n-1 {
+			res.Ahead = n - 1
 		}
 	})},
-	{"a handed-off key is free for anybody", "NobodyOvertakesALivePlace", one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
-			if info := looked(s, r.Key); info.Holder.Owner != r.Owner && handedOff(info) {
-				s.Lose(r.Key)
-			}
-			return s.Vote(ctx, r)
+	{"a handed-off key is free for anybody", "NobodyOvertakesALivePlace", reask(func(s *memdriver.Store, r *driver.VoteRequest) {
+		if info := looked(s, r.Key); info.Holder.Owner != r.Owner && handedOff(info) {
+			s.Lose(r.Key)
 		}
 	})},
-	{"places without patience", "DeadPlaceIsSkipped ManyDeadPlacesAreSkipped PatienceIsEachPlacesOwn DeadWaitingWriterLetsReadersIn", one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
-			r.Patience *= 1000
-			return s.Vote(ctx, r)
-		}
-	})},
+	{"places without patience", "DeadPlaceIsSkipped ManyDeadPlacesAreSkipped PatienceIsEachPlacesOwn DeadWaitingWriterLetsReadersIn", reask(func(_ *memdriver.Store, r *driver.VoteRequest) { r.Patience *= 1000 })},
 	{"one patience for the whole queue", "PatienceIsEachPlacesOwn", one(func(s *memdriver.Store, p *patched) {
 		var mu sync.Mutex
 		var longest time.Duration
@@ -67,13 +55,7 @@ var brokenQueues = []brokenEngine{
 			return s.Vote(ctx, r)
 		}
 	})},
-	{"the first in the queue does not learn when to ask", "FirstInTheQueueKnowsWhenToAsk", one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
-			res, err := s.Vote(ctx, r)
-			res.RetryIn = 0
-			return res, err
-		}
-	})},
+	{"the first in the queue does not learn when to ask", "FirstInTheQueueKnowsWhenToAsk", reply(func(_ *memdriver.Store, _ driver.VoteRequest, res *driver.Result) { res.RetryIn = 0 })},
 	{"a refusal is remembered", "ReleasedBeforeWatch", one(func(s *memdriver.Store, p *patched) {
 		var refused memo[string, driver.Result]
 		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
@@ -89,16 +71,14 @@ var brokenQueues = []brokenEngine{
 		}
 	})},
 	{"a handed-off key waits for ever", "UnclaimedKeyGoesOn UnclaimedKeyGoesFree WatcherThatIsGone VanishedWaiterDelaysForItsPatience UnclaimedSharesGoOn",
-		one(func(s *memdriver.Store, p *patched) {
-			p.release = func(ctx context.Context, r driver.WithdrawRequest) error {
-				err := s.Withdraw(ctx, r)
-				if info := looked(s, r.Key); handedOff(info) {
-					c := as(r.Claim, info.Holder)
-					c.Mode = info.Holder.Mode
-					_, _ = s.Try(ctx, driver.TryRequest{Claim: c, TTL: 1000 * time.Hour})
-				}
-				return err
+		withdrawing(func(ctx context.Context, s *memdriver.Store, r driver.WithdrawRequest) error {
+			err := s.Withdraw(ctx, r)
+			if info := looked(s, r.Key); handedOff(info) {
+				c := as(r.Claim, info.Holder)
+				c.Mode = info.Holder.Mode
+				_, _ = s.Try(ctx, driver.TryRequest{Claim: c, TTL: 1000 * time.Hour})
 			}
+			return err
 		})},
 	{"a lapsed claim costs the place", "LapsedClaimKeepsThePlaceOnce OutageAtTheTurn LapsedSharesKeepTheirPlacesOnce", one(func(s *memdriver.Store, p *patched) {
 		var handed memo[string, driver.Holder]
@@ -150,18 +130,8 @@ var brokenQueues = []brokenEngine{
 			return a
 		}
 	})},
-	{"a queue in an engine that has none", "QueueIsIgnored", one(func(_ *memdriver.Store, p *patched) {
-		p.traits = func(t driver.Traits) driver.Traits {
-			t.Queue, t.Hints = driver.QueueNone, false
-			return t
-		}
-	})},
-	{"a watch that begins when it is asked for", "WatchAfterTheJoin", one(func(_ *memdriver.Store, p *patched) {
-		p.traits = func(t driver.Traits) driver.Traits {
-			t.JoinFirst = true
-			return t
-		}
-	})},
+	{"a queue in an engine that has none", "QueueIsIgnored", traits(func(t *driver.Traits) { t.Queue, t.Hints = driver.QueueNone, false })},
+	{"a watch that begins when it is asked for", "WatchAfterTheJoin", traits(func(t *driver.Traits) { t.JoinFirst = true })},
 	{"hints go to all waiters", "HintWakesNobodyElse", one(func(s *memdriver.Store, p *patched) {
 		var mu sync.Mutex
 		var all []chan struct{}

@@ -15,26 +15,6 @@ import (
 	"github.com/hasplock/hasp/memdriver"
 )
 
-// reply is an engine that replaces the store's answers.
-func reply(f func(s *memdriver.Store, r driver.VoteRequest, res driver.Result) driver.Result) func(*memdriver.Store) func() driver.Driver {
-	return one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
-			res, err := s.Vote(ctx, r)
-			if err != nil {
-				return res, err
-			}
-			return f(s, r, res), nil
-		}
-	})
-}
-
-// instead is an engine with a different release.
-func instead(f func(s *memdriver.Store, r driver.WithdrawRequest) error) func(*memdriver.Store) func() driver.Driver {
-	return one(func(s *memdriver.Store, p *patched) {
-		p.release = func(_ context.Context, r driver.WithdrawRequest) error { return f(s, r) }
-	})
-}
-
 // letIn is a grant that is not in the store.
 func letIn(r driver.VoteRequest) driver.Result {
 	return driver.Result{Granted: true, Fence: uint64(time.Now().UnixMicro()), TTL: r.TTL}
@@ -64,8 +44,8 @@ var oneAtATime = one(func(s *memdriver.Store, p *patched) {
 })
 
 // timed is an engine with another RetryIn in its refusals.
-func timed(choose func(lefts []time.Duration) time.Duration) func(*memdriver.Store) func() driver.Driver {
-	return reply(func(s *memdriver.Store, r driver.VoteRequest, res driver.Result) driver.Result {
+func timed(choose func(lefts []time.Duration) time.Duration) engine {
+	return reply(func(s *memdriver.Store, r driver.VoteRequest, res *driver.Result) {
 		var lefts []time.Duration
 		for _, l := range looked(s, r.Key).Holders {
 			lefts = append(lefts, l.Left)
@@ -73,109 +53,86 @@ func timed(choose func(lefts []time.Duration) time.Duration) func(*memdriver.Sto
 		if !res.Granted && len(lefts) > 0 {
 			res.RetryIn = choose(lefts)
 		}
-		return res
 	})
 }
 
 var brokenShares = []brokenEngine{
-	{"shared keys have one holder", "SharersHoldTogether RLocksHoldTogether", reask(func(_ *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
-		r.Mode, r.Convert = driver.Exclusive, false
-		return r
-	})},
+	{"shared keys have one holder", "SharersHoldTogether RLocksHoldTogether", reask(func(_ *memdriver.Store, r *driver.VoteRequest) { r.Mode, r.Convert = driver.Exclusive, false })},
 	{"modes are not compared", "SharersHoldTogether WriterKeepsSharersOut OneWriterOrSharersAtOnce WaitingWriterStopsLaterReaders RandomMix WriterIsNotStarved",
-		reply(func(_ *memdriver.Store, r driver.VoteRequest, res driver.Result) driver.Result {
-			if res.Granted || res.Why != driver.Held || res.Holder.Mode == r.Mode && r.Mode == driver.Exclusive {
-				return res
+		reply(func(_ *memdriver.Store, r driver.VoteRequest, res *driver.Result) {
+			if !res.Granted && res.Why == driver.Held && (res.Holder.Mode != r.Mode || r.Mode != driver.Exclusive) {
+				*res = letIn(r)
 			}
-			return letIn(r)
 		})},
 	{"a reader that asks again holds twice", "SharedTryAgainIsTheSameGrant CopiesOfASharedRequestAtOnce",
-		reask(func(s *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
+		reask(func(s *memdriver.Store, r *driver.VoteRequest) {
 			if _, ok := leaseOf(looked(s, r.Key), r.Claim); ok {
-				again := r
+				again := *r
 				again.Owner = rand.Text()
 				_, _ = s.Vote(context.Background(), again)
 			}
-			return r
 		})},
 	{"a reader that asks again goes to the end of the queue", "SharedTryEntersNoQueue",
-		reply(func(s *memdriver.Store, r driver.VoteRequest, res driver.Result) driver.Result {
+		reply(func(s *memdriver.Store, r driver.VoteRequest, res *driver.Result) {
 			if n := looked(s, r.Key).Waiters; res.Granted && n > 0 {
-				return driver.Result{Ahead: n}
+				*res = driver.Result{Ahead: n}
 			}
-			return res
 		})},
-	{"one expiry for all that share a key", "EachSharerHasItsOwnExpiry", one(func(s *memdriver.Store, p *patched) {
-		p.renew = func(ctx context.Context, r driver.RenewRequest) driver.Renewal {
-			for _, l := range looked(s, r.Key).Holders {
-				renewOne(ctx, s, driver.RenewRequest{Claim: as(r.Claim, l.Holder), TTL: r.TTL})
-			}
-			return renewOne(ctx, s, r)
+	{"one expiry for all that share a key", "EachSharerHasItsOwnExpiry", renewing(func(ctx context.Context, s *memdriver.Store, r driver.RenewRequest) driver.Renewal {
+		for _, l := range looked(s, r.Key).Holders {
+			renewOne(ctx, s, driver.RenewRequest{Claim: as(r.Claim, l.Holder), TTL: r.TTL})
 		}
+		return renewOne(ctx, s, r)
 	})},
-	{"a share lasts as long as the previous one", "SharedLeaseEnds", reask(func(s *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
-		r.TTL = max(r.TTL, looked(s, r.Key).Left)
-		return r
-	})},
-	{"the holder's Try changes the mode", "ModeIsKept", reask(func(s *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
+	{"a share lasts as long as the previous one", "SharedLeaseEnds", reask(func(s *memdriver.Store, r *driver.VoteRequest) { r.TTL = max(r.TTL, looked(s, r.Key).Left) })},
+	{"the holder's Try changes the mode", "ModeIsKept", reask(func(s *memdriver.Store, r *driver.VoteRequest) {
 		if l, ok := leaseOf(looked(s, r.Key), r.Claim); ok && l.Holder.Mode != r.Mode {
 			r.Mode, r.Convert = driver.Shared, true
 		}
-		return r
 	})},
 	{"a late Try is answered with what its owner has", "ModeIsKept LateTryAfterConvert",
-		reask(func(s *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
+		reask(func(s *memdriver.Store, r *driver.VoteRequest) {
 			if l, ok := leaseOf(looked(s, r.Key), r.Claim); ok && !r.Convert {
 				r.Mode, r.Limit = l.Holder.Mode, l.Holder.Limit
 			}
-			return r
 		})},
-	{"renewals compare the mode", "RenewInWhicheverMode LateRenewAfterConvert", one(func(s *memdriver.Store, p *patched) {
-		p.renew = func(ctx context.Context, r driver.RenewRequest) driver.Renewal {
-			if l, ok := leaseOf(looked(s, r.Key), r.Claim); ok && l.Holder.Mode != r.Mode {
-				return driver.Renewal{Err: driver.ErrNotHeld}
-			}
-			return renewOne(ctx, s, r)
+	{"renewals compare the mode", "RenewInWhicheverMode LateRenewAfterConvert", renewing(func(ctx context.Context, s *memdriver.Store, r driver.RenewRequest) driver.Renewal {
+		if l, ok := leaseOf(looked(s, r.Key), r.Claim); ok && l.Holder.Mode != r.Mode {
+			return driver.Renewal{Err: driver.ErrNotHeld}
 		}
+		return renewOne(ctx, s, r)
 	})},
 	{"a release ends all shares", "SharedReleaseIsTheOwnersAlone WriterWaitsForAllSharers WriterAfterConvert",
-		instead(func(s *memdriver.Store, r driver.WithdrawRequest) error {
-			err := s.Withdraw(context.Background(), r)
+		withdrawing(func(ctx context.Context, s *memdriver.Store, r driver.WithdrawRequest) error {
+			err := s.Withdraw(ctx, r)
 			if info := looked(s, r.Key); err == nil && info.Holds > 0 && info.Holder.Mode == driver.Shared {
 				s.Lose(r.Key)
 			}
 			return err
 		})},
 	{"settled releases of shares are remembered", "SettledSharerMayAskAgain",
-		instead(func(s *memdriver.Store, r driver.WithdrawRequest) error {
-			r.Settled = r.Settled && r.Mode != driver.Shared
-			return s.Withdraw(context.Background(), r)
-		})},
+		rewithdraw(func(_ *memdriver.Store, r *driver.WithdrawRequest) { r.Settled = r.Settled && r.Mode != driver.Shared })},
 	{"readers that are refused join the queue", "SharedRefusalLeavesNoTrace",
-		reask(func(_ *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
+		reask(func(_ *memdriver.Store, r *driver.VoteRequest) {
 			r.Queue = r.Queue || r.Mode == driver.Shared && !r.Convert
-			return r
 		})},
-	{"labels of shares are converted to valid text", "HostileLabelsOfSharers", reask(func(_ *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
+	{"labels of shares are converted to valid text", "HostileLabelsOfSharers", reask(func(_ *memdriver.Store, r *driver.VoteRequest) {
 		if r.Mode == driver.Shared {
 			r.Label = strings.ToValidUTF8(r.Label, "?")
 		}
-		return r
 	})},
-	{"shared keys end at a NUL", "HostileKeysAreShared", reask(func(_ *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
+	{"shared keys end at a NUL", "HostileKeysAreShared", reask(func(_ *memdriver.Store, r *driver.VoteRequest) {
 		if r.Mode == driver.Shared {
 			r.Key, _, _ = strings.Cut(r.Key, "\x00")
 		}
-		return r
 	})},
 	{"shares are kept under a name that may be a key's", "SharedKeysNamedLikeTheStoresOwn",
-		reask(func(s *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
+		reask(func(s *memdriver.Store, r *driver.VoteRequest) {
 			if base, ok := strings.CutSuffix(r.Key, ":line"); ok {
 				for _, l := range looked(s, base).Holders {
 					_ = s.Release(context.Background(), driver.ReleaseRequest{Claim: as(driver.Claim{Key: base}, l.Holder)})
 				}
 			}
-			return r
 		})},
 	{"shares are listed in the order of their expiry", "SharersAreListed", one(func(s *memdriver.Store, p *patched) {
 		p.inspect = func(ctx context.Context, key string) (driver.Info, error) {
@@ -184,20 +141,15 @@ var brokenShares = []brokenEngine{
 			return info, err
 		}
 	})},
-	{"only shares are listed", "OneHolderIsListed", one(func(s *memdriver.Store, p *patched) {
-		p.inspect = func(ctx context.Context, key string) (driver.Info, error) {
-			info, err := s.Inspect(ctx, key)
-			if info.Holder.Mode == driver.Exclusive {
-				info.Holds, info.Holders = 0, nil
-			}
-			return info, err
+	{"only shares are listed", "OneHolderIsListed", relook(func(_ *memdriver.Store, info *driver.Info) {
+		if info.Holder.Mode == driver.Exclusive {
+			info.Holds, info.Holders = 0, nil
 		}
 	})},
-	{"a key that was shared leaves a set", "NothingStaysOfSharers", instead(func(s *memdriver.Store, r driver.WithdrawRequest) error {
+	{"a key that was shared leaves a set", "NothingStaysOfSharers", rewithdraw(func(s *memdriver.Store, r *driver.WithdrawRequest) {
 		if r.Mode == driver.Shared {
 			s.Hold("shares:"+r.Key, 1000*time.Hour, driver.Label{})
 		}
-		return s.Withdraw(context.Background(), r)
 	})},
 	{"readers that were granted together wait for each other",
 		"NeighboursEnterTogether DeadWriterHandsOnToReaders SharedHandoffIsAtOnce LargerLimitLetsSeveralIn", oneAtATime},
@@ -210,67 +162,54 @@ var brokenShares = []brokenEngine{
 			return s.Watch(ctx, r)
 		}
 	})},
-	{"readers before writers", "MixedQueueIsInOrder", reply(func(s *memdriver.Store, r driver.VoteRequest, res driver.Result) driver.Result {
+	{"readers before writers", "MixedQueueIsInOrder", reply(func(s *memdriver.Store, r driver.VoteRequest, res *driver.Result) {
 		reads := func(h driver.Holder) bool { return h.Mode == driver.Shared }
 		if r.Mode == driver.Exclusive && r.Queue && slices.ContainsFunc(looked(s, r.Key).Queue, reads) {
-			return driver.Result{Ahead: 1}
+			*res = driver.Result{Ahead: 1}
 		}
-		return res
 	})},
 	{"a writer learns of the first expiry", "WriterKnowsTheLastExpiry", timed(slices.Min)},
 	{"a waiter for a slot learns of the last expiry", "FirstInTheQueueKnowsWhenThereIsRoom", timed(slices.Max)},
-	{"only one reader learns that an owner waits", "EachSharerLearnsThatSomebodyWaits", one(func(s *memdriver.Store, p *patched) {
-		p.renew = func(ctx context.Context, r driver.RenewRequest) driver.Renewal {
-			a := renewOne(ctx, s, r)
-			a.Wanted = a.Wanted && looked(s, r.Key).Holder.Owner == r.Owner
-			return a
-		}
+	{"only one reader learns that an owner waits", "EachSharerLearnsThatSomebodyWaits", prolonged(func(s *memdriver.Store, r driver.RenewRequest, a *driver.Renewal) {
+		a.Wanted = a.Wanted && looked(s, r.Key).Holder.Owner == r.Owner
 	})},
 }
 
 var brokenConverts = []brokenEngine{
-	{"a Convert is a Try", "ConvertShares ConvertLetsReadersIn DowngradeLetsReadersEnter", reask(func(_ *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
+	{"a Convert is a Try", "ConvertShares ConvertLetsReadersIn DowngradeLetsReadersEnter", reask(func(_ *memdriver.Store, r *driver.VoteRequest) {
 		if r.Convert {
 			r.Mode, r.Convert = driver.Exclusive, false
 		}
-		return r
 	})},
-	{"a shared lease cannot be converted", "ConvertTwice LostReplyOfADowngrade", one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
-			info := looked(s, r.Key)
-			if r.Convert && info.Holder.Mode == driver.Shared {
-				return driver.Result{Holder: info.Holder, Left: info.Left}, nil
-			}
-			return s.Vote(ctx, r)
+	{"a shared lease cannot be converted", "ConvertTwice LostReplyOfADowngrade", asking(func(ctx context.Context, s *memdriver.Store, r driver.VoteRequest) (driver.Result, error) {
+		info := looked(s, r.Key)
+		if r.Convert && info.Holder.Mode == driver.Shared {
+			return driver.Result{Holder: info.Holder, Left: info.Left}, nil
 		}
+		return s.Vote(ctx, r)
 	})},
-	{"a Convert of nothing is a Try", "ConvertOfNothing ConvertAfterTheEnd", reask(func(s *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
+	{"a Convert of nothing is a Try", "ConvertOfNothing ConvertAfterTheEnd", reask(func(s *memdriver.Store, r *driver.VoteRequest) {
 		_, held := leaseOf(looked(s, r.Key), r.Claim)
 		r.Convert = r.Convert && held
-		return r
 	})},
-	{"a Convert that is refused is a Release", "ConvertOfNothing", reply(func(s *memdriver.Store, r driver.VoteRequest, res driver.Result) driver.Result {
+	{"a Convert that is refused is a Release", "ConvertOfNothing", reply(func(s *memdriver.Store, r driver.VoteRequest, res *driver.Result) {
 		if r.Convert && !res.Granted {
 			_ = s.Release(context.Background(), driver.ReleaseRequest{Claim: r.Claim, TTL: r.TTL})
 		}
-		return res
 	})},
-	{"a Convert does not prolong", "ConvertProlongs", reask(func(_ *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
+	{"a Convert does not prolong", "ConvertProlongs", reask(func(_ *memdriver.Store, r *driver.VoteRequest) {
 		if r.Convert {
 			r.TTL = 1
 		}
-		return r
 	})},
-	{"a Convert of any vote", "ConvertComparesTheFence", reask(func(_ *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
+	{"a Convert of any vote", "ConvertComparesTheFence", reask(func(_ *memdriver.Store, r *driver.VoteRequest) {
 		if r.Convert {
 			r.Fence = 0
 		}
-		return r
 	})},
-	{"a Convert drops the limit", "ConvertTakesASlot", reask(func(_ *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
+	{"a Convert drops the limit", "ConvertTakesASlot", reask(func(_ *memdriver.Store, r *driver.VoteRequest) {
 		if r.Convert {
 			r.Limit = 0
 		}
-		return r
 	})},
 }

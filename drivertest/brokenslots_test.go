@@ -13,25 +13,18 @@ import (
 )
 
 var brokenSlots = []brokenEngine{
-	{"limits are not counted, and not refused", "NoLimitWithoutSlots", one(func(s *memdriver.Store, p *patched) {
-		p.traits = func(t driver.Traits) driver.Traits {
-			t.Slots = false
-			return t
-		}
-	})},
+	{"limits are not counted, and not refused", "NoLimitWithoutSlots", traits(func(t *driver.Traits) { t.Slots = false })},
 	{"one more than the limit", "LimitIsKept LimitIsKeptAtOnce SmallestLimitCounts LimitOfOne",
-		reask(func(_ *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
+		reask(func(_ *memdriver.Store, r *driver.VoteRequest) {
 			if r.Limit > 0 {
 				r.Limit++
 			}
-			return r
 		})},
-	{"only the limit of the request counts", "SmallestLimitCounts", reply(func(s *memdriver.Store, r driver.VoteRequest, res driver.Result) driver.Result {
+	{"only the limit of the request counts", "SmallestLimitCounts", reply(func(s *memdriver.Store, r driver.VoteRequest, res *driver.Result) {
 		info := looked(s, r.Key)
 		if !res.Granted && r.Mode == driver.Shared && info.Holder.Mode == driver.Shared && (r.Limit == 0 || info.Holds < r.Limit) {
-			return letIn(r)
+			*res = letIn(r)
 		}
-		return res
 	})},
 	{"slots are counted up", "SlotIsTheSmallestThatIsFree SlotOfADeadHolderComesBack SemaphoreNumbersItsSlots", one(func(s *memdriver.Store, p *patched) {
 		var slots memo[string, int]
@@ -48,25 +41,20 @@ var brokenSlots = []brokenEngine{
 			return res, err
 		}
 	})},
-	{"a slot is a rank", "SlotIsKept", reply(func(s *memdriver.Store, r driver.VoteRequest, res driver.Result) driver.Result {
+	{"a slot is a rank", "SlotIsKept", reply(func(s *memdriver.Store, r driver.VoteRequest, res *driver.Result) {
 		res.Slot = max(0, slices.IndexFunc(looked(s, r.Key).Holders, func(l driver.Lease) bool { return l.Holder.Owner == r.Owner }))
-		return res
 	})},
 	{"no limit is a large one", "ReaderHasNoSlot ReadersAbandonNothing ConvertFinishes",
-		reask(func(_ *memdriver.Store, r driver.VoteRequest) driver.VoteRequest {
+		reask(func(_ *memdriver.Store, r *driver.VoteRequest) {
 			if r.Mode == driver.Shared && r.Limit == 0 {
 				r.Limit = 1 << 20
 			}
-			return r
 		})},
 }
 
 var brokenMarks = []brokenEngine{
 	{"no key is ever abandoned", "ExpiryAbandons UnfinishedAbandons AbandonedOverTheQueue AbandonedIsRepeated ReadersLeaveTheMark VanishedHolderAbandons",
-		reply(func(_ *memdriver.Store, _ driver.VoteRequest, res driver.Result) driver.Result {
-			res.Abandoned = false
-			return res
-		})},
+		reply(func(_ *memdriver.Store, _ driver.VoteRequest, res *driver.Result) { res.Abandoned = false })},
 	{"an abandoned key stays abandoned", "ExpiryAbandons UnfinishedAbandons", one(func(s *memdriver.Store, p *patched) {
 		var marked memo[string, bool]
 		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
@@ -76,14 +64,10 @@ var brokenMarks = []brokenEngine{
 			return res, err
 		}
 	})},
-	{"the end of a lease is ignored", "UnfinishedAbandons", instead(func(s *memdriver.Store, r driver.WithdrawRequest) error {
-		r.End = driver.Finished
-		return s.Withdraw(context.Background(), r)
-	})},
+	{"the end of a lease is ignored", "UnfinishedAbandons", rewithdraw(func(_ *memdriver.Store, r *driver.WithdrawRequest) { r.End = driver.Finished })},
 	{"waiters do not see the mark", "AbandonedOverTheQueue QueuedReadersSeeTheMark",
-		reply(func(_ *memdriver.Store, r driver.VoteRequest, res driver.Result) driver.Result {
+		reply(func(_ *memdriver.Store, r driver.VoteRequest, res *driver.Result) {
 			res.Abandoned = res.Abandoned && !r.Queue
-			return res
 		})},
 	{"the mark is reported once", "AbandonedIsRepeated", one(func(s *memdriver.Store, p *patched) {
 		var seen memo[string, bool]
@@ -94,16 +78,15 @@ var brokenMarks = []brokenEngine{
 			return res, err
 		}
 	})},
-	{"any holder has repaired the key", "UnusedPutsTheMarkBack", instead(func(s *memdriver.Store, r driver.WithdrawRequest) error {
+	{"any holder has repaired the key", "UnusedPutsTheMarkBack", rewithdraw(func(_ *memdriver.Store, r *driver.WithdrawRequest) {
 		if r.End == driver.Unused {
 			r.End = driver.Finished
 		}
-		return s.Withdraw(context.Background(), r)
 	})},
-	{"a claim that lapses abandons the key", "UnclaimedKeyStaysAbandoned", instead(func(s *memdriver.Store, r driver.WithdrawRequest) error {
-		err := s.Withdraw(context.Background(), r)
+	{"a claim that lapses abandons the key", "UnclaimedKeyStaysAbandoned", withdrawing(func(ctx context.Context, s *memdriver.Store, r driver.WithdrawRequest) error {
+		err := s.Withdraw(ctx, r)
 		if info := looked(s, r.Key); handedOff(info) {
-			_, _ = s.Try(context.Background(), driver.TryRequest{Claim: as(r.Claim, info.Holder), TTL: time.Second})
+			_, _ = s.Try(ctx, driver.TryRequest{Claim: as(r.Claim, info.Holder), TTL: time.Second})
 		}
 		return err
 	})},
@@ -120,8 +103,7 @@ var brokenMarks = []brokenEngine{
 			return res, err
 		}
 	})},
-	{"those with a limit abandon nothing", "LimitedHoldersAbandon", reply(func(_ *memdriver.Store, r driver.VoteRequest, res driver.Result) driver.Result {
+	{"those with a limit abandon nothing", "LimitedHoldersAbandon", reply(func(_ *memdriver.Store, r driver.VoteRequest, res *driver.Result) {
 		res.Abandoned = res.Abandoned && r.Limit == 0
-		return res
 	})},
 }

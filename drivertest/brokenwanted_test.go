@@ -12,13 +12,6 @@ import (
 	"github.com/hasplock/hasp/memdriver"
 )
 
-// renewals returns an open function of an engine that sees renewals as f changes them.
-func renewals(f func(r driver.RenewRequest) driver.RenewRequest) func(*memdriver.Store) func() driver.Driver {
-	return one(func(s *memdriver.Store, p *patched) {
-		p.renew = func(ctx context.Context, r driver.RenewRequest) driver.Renewal { return renewOne(ctx, s, f(r)) }
-	})
-}
-
 // latest are the last of each key that asked to be told of a join.
 type latest struct {
 	mu  sync.Mutex
@@ -45,7 +38,7 @@ func (l *latest) tell(key string) {
 
 // tellsLast returns an open function of an engine that tells, for each key, the last that asked. when says whether
 // a refused request is told of, before which so many waited; forget: a Renew without Wanted takes an earlier one back.
-func tellsLast(when func(s *memdriver.Store, r driver.VoteRequest, before int) bool, forget bool) func(*memdriver.Store) func() driver.Driver {
+func tellsLast(when func(s *memdriver.Store, r driver.VoteRequest, before int) bool, forget bool) engine {
 	return one(func(s *memdriver.Store, p *patched) {
 		l := &latest{}
 		p.renew = func(ctx context.Context, r driver.RenewRequest) driver.Renewal {
@@ -72,7 +65,7 @@ func joined(s *memdriver.Store, r driver.VoteRequest, before int) bool {
 
 var brokenWanted = []brokenEngine{
 	{"nobody is told of a join", "JoinIsTold JoinIsToldOnce JoinIsToldToSharers JoinIsToldToSlots JoinIsToldToWhoAsks JoinRacesWithAsking",
-		renewals(func(r driver.RenewRequest) driver.RenewRequest { r.Wanted = nil; return r })},
+		prolong(func(_ *memdriver.Store, r *driver.RenewRequest) { r.Wanted = nil })},
 	{"only the last of those who share a key is told", "JoinIsToldToSharers JoinIsToldToSlots", tellsLast(joined, true)},
 	{"whoever is refused is told of", "JoinIsToldOnce",
 		tellsLast(func(*memdriver.Store, driver.VoteRequest, int) bool { return true }, true)},
@@ -97,16 +90,14 @@ var brokenWanted = []brokenEngine{
 			return res, err
 		}
 	})},
-	{"whoever asks keeps", "KeeperIsNamed", renewals(func(r driver.RenewRequest) driver.RenewRequest { r.Keeps = r.Wanted != nil; return r })},
-	{"no keeper is named", "KeeperIsNamed", renewals(func(r driver.RenewRequest) driver.RenewRequest { r.Keeps = false; return r })},
-	{"the renewal that asks does not say that somebody waits", "JoinRacesWithAsking", one(func(s *memdriver.Store, p *patched) {
-		p.renew = func(ctx context.Context, r driver.RenewRequest) driver.Renewal {
-			for r.Wanted != nil && looked(s, r.Key).Waiters == 0 { // the join comes first
-				runtime.Gosched()
-			}
-			a := renewOne(ctx, s, r)
-			a.Wanted = a.Wanted && r.Wanted == nil
-			return a
+	{"whoever asks keeps", "KeeperIsNamed", prolong(func(_ *memdriver.Store, r *driver.RenewRequest) { r.Keeps = r.Wanted != nil })},
+	{"no keeper is named", "KeeperIsNamed", prolong(func(_ *memdriver.Store, r *driver.RenewRequest) { r.Keeps = false })},
+	{"the renewal that asks does not say that somebody waits", "JoinRacesWithAsking", renewing(func(ctx context.Context, s *memdriver.Store, r driver.RenewRequest) driver.Renewal {
+		for r.Wanted != nil && looked(s, r.Key).Waiters == 0 { // the join comes first
+			runtime.Gosched()
 		}
+		a := renewOne(ctx, s, r)
+		a.Wanted = a.Wanted && r.Wanted == nil
+		return a
 	})},
 }

@@ -148,6 +148,96 @@ func (p *patched) Admit(ctx context.Context, r driver.Record, maxTTL time.Durati
 	return p.Store.Admit(ctx, r, maxTTL)
 }
 
+// engine makes the clients of a broken engine. It is called once for each store, and its result for each client.
+type engine func(s *memdriver.Store) func() driver.Driver
+
+// one is an engine whose clients are all the same.
+func one(patch func(s *memdriver.Store, p *patched)) engine {
+	return func(s *memdriver.Store) func() driver.Driver {
+		p := &patched{Store: s}
+		patch(s, p)
+		return func() driver.Driver { return p }
+	}
+}
+
+func traits(f func(t *driver.Traits)) engine {
+	return one(func(_ *memdriver.Store, p *patched) {
+		p.traits = func(t driver.Traits) driver.Traits { f(&t); return t }
+	})
+}
+
+// asking is an engine with another Try.
+func asking(f func(ctx context.Context, s *memdriver.Store, r driver.VoteRequest) (driver.Result, error)) engine {
+	return one(func(s *memdriver.Store, p *patched) {
+		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) { return f(ctx, s, r) }
+	})
+}
+
+// reask is an engine that changes each request, reply one that changes the answers.
+func reask(f func(s *memdriver.Store, r *driver.VoteRequest)) engine {
+	return asking(func(ctx context.Context, s *memdriver.Store, r driver.VoteRequest) (driver.Result, error) {
+		f(s, &r)
+		return s.Vote(ctx, r)
+	})
+}
+
+func reply(f func(s *memdriver.Store, r driver.VoteRequest, res *driver.Result)) engine {
+	return asking(func(ctx context.Context, s *memdriver.Store, r driver.VoteRequest) (driver.Result, error) {
+		res, err := s.Vote(ctx, r)
+		if err == nil {
+			f(s, r, &res)
+		}
+		return res, err
+	})
+}
+
+// renewing is an engine with another Renew, prolong one that changes each request, prolonged one that changes the answers.
+func renewing(f func(ctx context.Context, s *memdriver.Store, r driver.RenewRequest) driver.Renewal) engine {
+	return one(func(s *memdriver.Store, p *patched) {
+		p.renew = func(ctx context.Context, r driver.RenewRequest) driver.Renewal { return f(ctx, s, r) }
+	})
+}
+
+func prolong(f func(s *memdriver.Store, r *driver.RenewRequest)) engine {
+	return renewing(func(ctx context.Context, s *memdriver.Store, r driver.RenewRequest) driver.Renewal {
+		f(s, &r)
+		return renewOne(ctx, s, r)
+	})
+}
+
+func prolonged(f func(s *memdriver.Store, r driver.RenewRequest, a *driver.Renewal)) engine {
+	return renewing(func(ctx context.Context, s *memdriver.Store, r driver.RenewRequest) driver.Renewal {
+		a := renewOne(ctx, s, r)
+		f(s, r, &a)
+		return a
+	})
+}
+
+// withdrawing is an engine with another Release, rewithdraw one that changes each request.
+func withdrawing(f func(ctx context.Context, s *memdriver.Store, r driver.WithdrawRequest) error) engine {
+	return one(func(s *memdriver.Store, p *patched) {
+		p.release = func(ctx context.Context, r driver.WithdrawRequest) error { return f(ctx, s, r) }
+	})
+}
+
+func rewithdraw(f func(s *memdriver.Store, r *driver.WithdrawRequest)) engine {
+	return withdrawing(func(ctx context.Context, s *memdriver.Store, r driver.WithdrawRequest) error {
+		f(s, &r)
+		return s.Withdraw(ctx, r)
+	})
+}
+
+// relook is an engine that changes the answers of Inspect.
+func relook(f func(s *memdriver.Store, info *driver.Info)) engine {
+	return one(func(s *memdriver.Store, p *patched) {
+		p.inspect = func(ctx context.Context, key string) (driver.Info, error) {
+			info, err := s.Inspect(ctx, key)
+			f(s, &info)
+			return info, err
+		}
+	})
+}
+
 func renewOne(ctx context.Context, d driver.Driver, r driver.RenewRequest) (a driver.Renewal) {
 	d.Renew(ctx, []driver.RenewRequest{r}, func(_ int, got driver.Renewal) { a = got })
 	return a
