@@ -107,14 +107,6 @@ func (e *env) grantFinished(abandoned bool, key string) {
 	e.release(e.d, r)
 }
 
-// abandon leaves a free key abandoned.
-func (e *env) abandon(key string) {
-	e.Helper()
-	gone := e.ask(key)
-	e.grant(e.d, gone)
-	e.release(e.d, ending(gone, driver.Unfinished))
-}
-
 // expires waits until nobody holds a key: of several nodes that granted it one after
 // another, the last may do so a moment longer than a majority.
 func (e *env) expires(key string) {

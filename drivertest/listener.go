@@ -93,13 +93,6 @@ func (e *env) quiet(ws ...*listener) {
 	}
 }
 
-func requests(ws ...*listener) (rs []contend.Owner) {
-	for _, w := range ws {
-		rs = append(rs, w.r)
-	}
-	return rs
-}
-
 func (e *env) releaseAll(rs ...contend.Owner) {
 	e.Helper()
 	for _, r := range rs {
